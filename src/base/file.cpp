@@ -1,0 +1,133 @@
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+namespace hearth {
+namespace {
+
+[[noreturn]] void system_error(const char* action, const fs::path& path) {
+  const int code = errno;
+  const char* hint = code == ENOSPC ? "; free some space there and run again" : "";
+  user_error("cannot {} {}: {}{}", action, path.string(), std::strerror(code), hint);
+}
+
+/// An open descriptor that closes itself.
+class Descriptor {
+ public:
+  Descriptor(const fs::path& path, int flags) : value_(open(path.c_str(), flags | O_CLOEXEC)) {
+    if (value_ < 0) system_error("open", path);
+  }
+  ~Descriptor() { close(value_); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int value() const { return value_; }
+
+ private:
+  int value_;
+};
+
+size_t regular_file_size(const Descriptor& file, const fs::path& path) {
+  struct stat info {};
+  if (fstat(file.value(), &info) != 0) system_error("read", path);
+  if (!S_ISREG(info.st_mode))
+    user_error("expected a file at {}, found something else (a folder?)", path.string());
+  return static_cast<size_t>(info.st_size);
+}
+
+}  // namespace
+
+MappedFile::MappedFile(const fs::path& path) {
+  const Descriptor file(path, O_RDONLY);
+  size_ = regular_file_size(file, path);
+  if (size_ == 0) return;
+  void* mapped = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.value(), 0);
+  if (mapped == MAP_FAILED) system_error("map", path);
+  data_ = static_cast<const std::byte*>(mapped);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
+}
+
+std::string read_file(const fs::path& path, int64_t limit_bytes) {
+  const Descriptor file(path, O_RDONLY);
+  const size_t size = regular_file_size(file, path);
+  if (static_cast<int64_t>(size) > limit_bytes) {
+    user_error("expected a file of at most {} bytes at {}, found {} bytes", limit_bytes, path.string(), size);
+  }
+  std::string contents(size, '\0');
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t count = read(file.value(), contents.data() + done, size - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) system_error("read", path);
+    if (count == 0) break;
+    done += static_cast<size_t>(count);
+  }
+  contents.resize(done);
+  return contents;
+}
+
+FileWriter::FileWriter(fs::path path) : path_(std::move(path)) {
+  descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (descriptor_ < 0) system_error("create", path_);
+}
+
+FileWriter::~FileWriter() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+void FileWriter::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::write(descriptor_, bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) system_error("write", path_);
+    bytes = bytes.subspan(static_cast<size_t>(count));
+  }
+}
+
+void FileWriter::write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
+
+void FileWriter::sync_and_close() {
+  if (fsync(descriptor_) != 0) system_error("flush", path_);
+  const int descriptor = std::exchange(descriptor_, -1);
+  if (close(descriptor) != 0) system_error("close", path_);
+}
+
+void sync_folder(const fs::path& folder) {
+  const Descriptor directory(folder, O_RDONLY | O_DIRECTORY);
+  if (fsync(directory.value()) != 0) system_error("flush", folder);
+}
+
+void write_file_atomically(const fs::path& path, std::string_view contents) {
+  fs::path temporary = path;
+  temporary += ".tmp";
+  FileWriter writer(temporary);
+  writer.write(contents);
+  writer.sync_and_close();
+  std::error_code code;
+  fs::rename(temporary, path, code);
+  if (code) user_error("cannot rename {} to {}: {}", temporary.string(), path.string(), code.message());
+  const fs::path parent = path.parent_path();
+  sync_folder(parent.empty() ? fs::path(".") : parent);
+}
+
+}  // namespace hearth

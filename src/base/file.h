@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hearth {
+
+namespace fs = std::filesystem;
+
+/// A read-only memory-mapped file, unmapped by the destructor. Moves, never copies.
+class MappedFile {
+ public:
+  MappedFile() = default;
+  /// Throws UserError naming the path when it cannot be opened or is not a regular file.
+  explicit MappedFile(const fs::path& path);
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+
+ private:
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+/// The whole file; UserError when it cannot be read or is larger than `limit_bytes`.
+std::string read_file(const fs::path& path, int64_t limit_bytes = int64_t{1} << 30);
+
+/// Appends to a file descriptor; every failure (a full disk among them) is a UserError that names the path.
+class FileWriter {
+ public:
+  explicit FileWriter(fs::path path);
+  ~FileWriter();
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text);
+  /// Flushes to the disk and closes.
+  void sync_and_close();
+
+ private:
+  fs::path path_;
+  int descriptor_ = -1;
+};
+
+/// Flushes a folder's entries to the disk, so that a rename in it survives a power cut.
+void sync_folder(const fs::path& folder);
+
+/// Writes to a temporary name beside `path`, flushes, renames: readers see the old file or the whole new one.
+void write_file_atomically(const fs::path& path, std::string_view contents);
+
+}  // namespace hearth

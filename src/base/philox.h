@@ -1,0 +1,52 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace hearth {
+
+/// Philox4x32-10 (Salmon et al., SC 2011): four random words from a 64-bit key and a 128-bit counter, no
+/// state.
+inline std::array<uint32_t, 4> philox4x32(uint64_t key, std::array<uint32_t, 4> counter) {
+  auto key0 = static_cast<uint32_t>(key);
+  auto key1 = static_cast<uint32_t>(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t product0 = uint64_t{0xD2511F53u} * counter[0];
+    const uint64_t product1 = uint64_t{0xCD9E8D57u} * counter[2];
+    counter = {static_cast<uint32_t>(product1 >> 32) ^ counter[1] ^ key0, static_cast<uint32_t>(product1),
+               static_cast<uint32_t>(product0 >> 32) ^ counter[3] ^ key1, static_cast<uint32_t>(product0)};
+    key0 += 0x9E3779B9u;
+    key1 += 0xBB67AE85u;
+  }
+  return counter;
+}
+
+/// A random word in [0, 1) with 24 bits.
+inline float unit_float(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24F; }
+
+/// A short sequence of random numbers for one (key, stream, index): what one sample or one tensor needs.
+class PhiloxSequence {
+ public:
+  PhiloxSequence(uint64_t key, uint64_t index, uint32_t stream = 0)
+      : key_(key), counter_{0, static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), stream} {}
+
+  uint32_t next();
+  float uniform() { return unit_float(next()); }
+  float uniform(float low, float high) { return low + (high - low) * uniform(); }
+  /// Uniform in [0, bound), without modulo bias beyond 2^-32.
+  uint32_t below(uint32_t bound) { return static_cast<uint32_t>((uint64_t{next()} * bound) >> 32); }
+  /// Standard normal by Box-Muller.
+  float normal();
+
+ private:
+  uint64_t key_;
+  std::array<uint32_t, 4> counter_;
+  std::array<uint32_t, 4> words_{};
+  int used_ = 4;
+};
+
+/// A permutation of [0, count) that needs no memory: a Feistel network with cycle walking, keyed by `key`.
+/// The same (key, count, index) always gives the same result.
+uint64_t permuted_index(uint64_t key, uint64_t count, uint64_t index);
+
+}  // namespace hearth

@@ -1,0 +1,95 @@
+#include "base/text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <numeric>
+#include <vector>
+
+namespace hearth {
+namespace {
+
+struct Unit {
+  std::string_view name;
+  double bytes;
+};
+constexpr double kKi = 1024.0;
+constexpr std::array<Unit, 14> kUnits = {{{"", 1},
+                                          {"B", 1},
+                                          {"K", kKi},
+                                          {"KiB", kKi},
+                                          {"KB", 1e3},
+                                          {"M", kKi* kKi},
+                                          {"MiB", kKi* kKi},
+                                          {"MB", 1e6},
+                                          {"G", kKi* kKi* kKi},
+                                          {"GiB", kKi* kKi* kKi},
+                                          {"GB", 1e9},
+                                          {"T", kKi* kKi* kKi* kKi},
+                                          {"TiB", kKi* kKi* kKi* kKi},
+                                          {"TB", 1e12}}};
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0]++;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t substituted = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({substituted, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::string human_bytes(int64_t bytes) {
+  constexpr std::array<const char*, 5> kNames = {"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (value >= kKi && unit + 1 < kNames.size()) {
+    value /= kKi;
+    ++unit;
+  }
+  if (unit == 0) return fmt::format("{} B", bytes);
+  return fmt::format("{:.{}f} {}", value, value < 10 ? 2 : 1, kNames[unit]);
+}
+
+std::optional<int64_t> parse_bytes(std::string_view text) {
+  double value = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || !(value >= 0)) return std::nullopt;
+  std::string_view suffix(rest, static_cast<size_t>(text.data() + text.size() - rest));
+  while (!suffix.empty() && suffix.front() == ' ') suffix.remove_prefix(1);
+  for (const Unit& unit : kUnits) {
+    if (unit.name != suffix) continue;
+    const double bytes = value * unit.bytes;
+    if (bytes > 9e18) return std::nullopt;
+    return static_cast<int64_t>(bytes);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> nearest_name(std::string_view word, std::span<const std::string> candidates) {
+  std::optional<std::string> best;
+  size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;
+  for (const std::string& candidate : candidates) {
+    const size_t distance = edit_distance(word, candidate);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+std::string did_you_mean(std::string_view word, std::span<const std::string> candidates) {
+  const auto near = nearest_name(word, candidates);
+  return near ? fmt::format(" (did you mean '{}'?)", *near) : "";
+}
+
+}  // namespace hearth

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace hearth {
+
+/// "1.50 GiB", "12.0 KiB", "17 B".
+std::string human_bytes(int64_t bytes);
+/// Bytes of "20GiB", "512 MiB", "1.5G" (binary units unless written GB, MB, KB), or nothing.
+std::optional<int64_t> parse_bytes(std::string_view text);
+/// The candidate with the smallest edit distance to `word`, if it is near enough to be a typing error.
+std::optional<std::string> nearest_name(std::string_view word, std::span<const std::string> candidates);
+/// " (did you mean 'x'?)" or "".
+std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
+
+}  // namespace hearth

@@ -1,0 +1,103 @@
+#include "base/threads.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+namespace hearth {
+namespace {
+
+constexpr int kSpins = 4000;
+constexpr int kYields = 200;
+
+void pause_cpu() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+/// Spins, then yields, until `ready`; false when the patience ran out.
+template <typename Ready>
+bool wait_briefly(Ready ready) {
+  for (int i = 0; i < kSpins; ++i) {
+    if (ready()) return true;
+    pause_cpu();
+  }
+  for (int i = 0; i < kYields; ++i) {
+    if (ready()) return true;
+    sched_yield();
+  }
+  return ready();
+}
+
+}  // namespace
+
+Range split_range(int64_t count, int parts, int index) {
+  const int64_t base = count / parts;
+  const int64_t extra = count % parts;
+  const int64_t begin = base * index + std::min<int64_t>(index, extra);
+  return {begin, begin + base + (index < extra ? 1 : 0)};
+}
+
+ThreadPool::ThreadPool(int num_threads) {
+  for (int i = 1; i < num_threads; ++i) workers_.emplace_back([this, i] { work(i); });
+}
+
+ThreadPool::~ThreadPool() {
+  stopping_ = true;
+  {
+    const std::lock_guard lock(mutex_);
+    ++generation_;
+  }
+  wake_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void ThreadPool::run(FunctionRef<void(int)> body) {
+  if (workers_.empty()) return body(0);
+  body_.store(&body, std::memory_order_relaxed);
+  pending_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
+  generation_.fetch_add(1, std::memory_order_seq_cst);
+  if (asleep_.load(std::memory_order_seq_cst) > 0) {
+    const std::lock_guard lock(mutex_);
+    wake_.notify_all();
+  }
+  body(0);
+  while (!wait_briefly([this] { return pending_.load(std::memory_order_acquire) == 0; })) {
+  }
+}
+
+void ThreadPool::work(int thread) {
+  uint64_t seen = 0;
+  while (true) {
+    const auto changed = [&] { return generation_.load(std::memory_order_seq_cst) != seen; };
+    if (!wait_briefly(changed)) {
+      std::unique_lock lock(mutex_);
+      asleep_.fetch_add(1, std::memory_order_seq_cst);
+      wake_.wait(lock, changed);
+      asleep_.fetch_sub(1, std::memory_order_relaxed);
+    }
+    ++seen;
+    if (stopping_) return;
+    (*body_.load(std::memory_order_relaxed))(thread);
+    pending_.fetch_sub(1, std::memory_order_release);
+  }
+}
+
+void ThreadPool::parallel_for(int64_t count, int64_t grain, FunctionRef<void(Range)> body) {
+  const int64_t wanted = grain <= 0 ? size() : std::max<int64_t>(1, count / grain);
+  const int parts = static_cast<int>(std::min<int64_t>(size(), wanted));
+  if (parts <= 1) return body({0, count});
+  run([&](int thread) {
+    if (thread < parts) body(split_range(count, parts, thread));
+  });
+}
+
+int num_available_cpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+}  // namespace hearth

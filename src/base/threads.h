@@ -1,0 +1,72 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace hearth {
+
+/// A non-owning reference to a callable; valid only during the call it is passed to. Never allocates.
+template <typename Signature>
+class FunctionRef;
+template <typename R, typename... Args>
+class FunctionRef<R(Args...)> {
+ public:
+  template <typename F>
+  requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef>)
+      FunctionRef(F&& f)  // NOLINT: implicit on purpose, so that lambdas can be passed
+      : object_(const_cast<void*>(static_cast<const void*>(&f))), call_([](void* object, Args... args) -> R {
+          return (*static_cast<std::remove_reference_t<F>*>(object))(static_cast<Args>(args)...);
+        }) {}
+  R operator()(Args... args) const { return call_(object_, static_cast<Args>(args)...); }
+
+ private:
+  void* object_;
+  R (*call_)(void*, Args...);
+};
+
+/// Half of a range of work: [begin, end).
+struct Range {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t size() const { return end - begin; }
+};
+
+/// Part `index` of `parts` of [0, count): contiguous, sizes differ by at most one.
+Range split_range(int64_t count, int parts, int index);
+
+/// A fixed team of threads, the caller among them. Waiting threads spin briefly, then yield, then sleep, so a
+/// busy machine slows a run no more than its share. `run` is not reentrant; the body must not throw.
+class ThreadPool {
+ public:
+  explicit ThreadPool(int num_threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int size() const { return static_cast<int>(workers_.size()) + 1; }
+  /// Calls body(thread) once on each thread of the team and returns when all have finished.
+  void run(FunctionRef<void(int)> body);
+  /// Splits [0, count) into one contiguous part per thread; work below `grain` per thread uses fewer threads.
+  void parallel_for(int64_t count, int64_t grain, FunctionRef<void(Range)> body);
+
+ private:
+  void work(int thread);
+
+  std::vector<std::thread> workers_;
+  std::atomic<const FunctionRef<void(int)>*> body_{nullptr};
+  std::atomic<uint64_t> generation_{0};
+  std::atomic<int> pending_{0};
+  std::atomic<int> asleep_{0};
+  std::atomic<bool> stopping_{false};
+  std::mutex mutex_;
+  std::condition_variable wake_;
+};
+
+/// Processors this process may use (its affinity mask), at least 1.
+int num_available_cpus();
+
+}  // namespace hearth

@@ -1,0 +1,118 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <set>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/philox.h"
+#include "base/shape.h"
+#include "base/text.h"
+#include "base/threads.h"
+
+namespace hearth {
+namespace {
+
+TEST(Philox, MatchesThePublishedVectors) {
+  // Known answers of Random123 1.14, kat_vectors, philox4x32 10.
+  EXPECT_EQ(philox4x32(0, {0, 0, 0, 0}),
+            (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(philox4x32(~0ULL, {~0U, ~0U, ~0U, ~0U}),
+            (std::array<uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox4x32(0x299f31d0a4093822ULL, {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}),
+            (std::array<uint32_t, 4>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+TEST(Philox, PermutationVisitsEveryIndexOnce) {
+  for (const uint64_t count : {1, 2, 3, 10, 64, 1000}) {
+    std::set<uint64_t> seen;
+    for (uint64_t i = 0; i < count; ++i) seen.insert(permuted_index(7, count, i));
+    EXPECT_EQ(seen.size(), count);
+    EXPECT_LT(*seen.rbegin(), count);
+  }
+  EXPECT_NE(permuted_index(7, 1000, 0), permuted_index(8, 1000, 0));
+}
+
+TEST(DType, HalfPrecisionRoundTripsEveryCode) {
+  for (uint32_t code = 0; code < 0x10000; ++code) {
+    const f16 half{static_cast<uint16_t>(code)};
+    const bf16 brain{static_cast<uint16_t>(code)};
+    if (!std::isnan(to_f32(half))) {
+      EXPECT_EQ(to_f16(to_f32(half)).bits, half.bits);
+    }
+    if (!std::isnan(to_f32(brain))) {
+      EXPECT_EQ(to_bf16(to_f32(brain)).bits, brain.bits);
+    }
+  }
+  EXPECT_TRUE(std::isinf(to_f32(to_f16(70000.0F))));
+  EXPECT_TRUE(std::isnan(to_f32(to_bf16(std::numeric_limits<float>::quiet_NaN()))));
+  EXPECT_EQ(to_bf16(1.00390625F).bits, 0x3f80);  // a tie goes to the even code
+}
+
+TEST(DType, EightBitFloatsRoundTripAndSaturate) {
+  for (int code = 0; code < 256; ++code) {
+    const auto bits = static_cast<uint8_t>(code);
+    if (std::isfinite(f8_e4m3_to_f32(bits))) {
+      EXPECT_EQ(f32_to_f8_e4m3(f8_e4m3_to_f32(bits)), bits);
+    }
+    if (std::isfinite(f8_e5m2_to_f32(bits))) {
+      EXPECT_EQ(f32_to_f8_e5m2(f8_e5m2_to_f32(bits)), bits);
+    }
+  }
+  EXPECT_EQ(f8_e4m3_to_f32(f32_to_f8_e4m3(1e6F)), 448.0F);
+  EXPECT_EQ(f8_e5m2_to_f32(f32_to_f8_e5m2(-1e6F)), -57344.0F);
+}
+
+TEST(Shape, RefusesAbsurdShapes) {
+  EXPECT_EQ(Shape({2, 3, 4}).num_elements(), 24);
+  EXPECT_EQ(Shape({2, 3, 4})[-1], 4);
+  EXPECT_EQ(to_string(Shape({2, 3})), "[2, 3]");
+  EXPECT_THROW(Shape({int64_t{1} << 40, int64_t{1} << 40}), UserError);
+  EXPECT_THROW(Shape({-1}), UserError);
+}
+
+TEST(ThreadPool, CoversTheRangeOnceForAnyTeam) {
+  for (const int threads : {1, 2, 3, 5}) {
+    ThreadPool pool(threads);
+    for (int repeat = 0; repeat < 200; ++repeat) {
+      std::vector<int> hits(97, 0);
+      pool.parallel_for(97, 1, [&](Range range) {
+        for (int64_t i = range.begin; i < range.end; ++i) ++hits[static_cast<size_t>(i)];
+      });
+      EXPECT_EQ(std::accumulate(hits.begin(), hits.end(), 0), 97);
+      EXPECT_EQ(*std::max_element(hits.begin(), hits.end()), 1);
+    }
+  }
+}
+
+TEST(Text, BytesAndNames) {
+  EXPECT_EQ(parse_bytes("20GiB"), int64_t{20} << 30);
+  EXPECT_EQ(parse_bytes("1.5 MB"), 1500000);
+  EXPECT_EQ(parse_bytes("-3"), std::nullopt);
+  EXPECT_EQ(parse_bytes("3 bananas"), std::nullopt);
+  EXPECT_EQ(human_bytes(1536), "1.50 KiB");
+  const std::vector<std::string> names = {"batch", "epochs", "seed"};
+  EXPECT_EQ(nearest_name("bacth", names), "batch");
+  EXPECT_EQ(nearest_name("learning_rate", names), std::nullopt);
+}
+
+TEST(File, WritesAtomicallyAndMaps) {
+  const fs::path path = fs::temp_directory_path() / "hearth_base_test.txt";
+  write_file_atomically(path, "hello");
+  EXPECT_EQ(read_file(path), "hello");
+  const MappedFile mapped(path);
+  EXPECT_EQ(mapped.bytes().size(), 5U);
+  EXPECT_EQ(hash64(mapped.bytes()), hash64("hello"));
+  fs::remove(path);
+  EXPECT_THROW(read_file(path), UserError);
+  EXPECT_THROW(MappedFile(fs::temp_directory_path()), UserError);
+}
+
+}  // namespace
+}  // namespace hearth
