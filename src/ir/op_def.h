@@ -1,0 +1,140 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace hearth {
+class ThreadPool;
+}
+
+namespace hearth::ir {
+
+/// What a node looks like to a rule: its attributes and the types around it. Output types are filled in for
+/// every rule but `infer`.
+struct NodeView {
+  const Attrs& attrs;
+  std::span<const Type> in;
+  std::span<const Type> out;
+  /// How many threads the kernel will be given.
+  int num_threads = 1;
+  const Type& in_type(size_t index) const { return in[index]; }
+  const Type& out_type(size_t index) const { return out[index]; }
+  /// Whether optional input `index` is present (absent ones have rank 0 and dtype boolean).
+  bool has_input(size_t index) const { return index < in.size() && in[index].dtype != DType::boolean; }
+};
+
+/// Result of shape inference: output types, or why the node is refused (one sentence without the node's
+/// name).
+struct Inferred {
+  std::vector<Type> out;
+  std::string error;
+};
+inline Inferred refuse(std::string error) { return {.out = {}, .error = std::move(error)}; }
+
+/// What a kernel is called with. Absent inputs are null. Buffers are 64-byte aligned and never overlap,
+/// except where the op declares that it writes an input or may work in place.
+struct KernelArgs {
+  std::span<void* const> in;
+  std::span<void* const> out;
+  std::byte* workspace = nullptr;
+  ThreadPool* threads = nullptr;
+
+  template <typename T>
+  const T* input(size_t index) const {
+    return static_cast<const T*>(in[index]);
+  }
+  template <typename T>
+  T* output(size_t index) const {
+    return static_cast<T*>(out[index]);
+  }
+};
+
+/// A prepared kernel: everything decided, nothing allocated at run time. Output contents before a run are
+/// undefined.
+struct Kernel {
+  std::function<void(const KernelArgs&)> run;
+  int64_t workspace_bytes = 0;
+};
+
+/// Double-precision evaluation of one node on row-major arrays, for tests: values in, values out.
+struct ReferenceArgs {
+  const NodeView& node;
+  std::span<const std::vector<double>> in;
+  std::span<std::vector<double>> out;  ///< already sized
+};
+
+/// Builds the gradient of a node out of ordinary nodes. `grad_out[i]` is the cotangent of output i or kNone;
+/// the result has one entry per input: its cotangent, or kNone where there is none.
+struct VjpContext {
+  Graph& graph;
+  const Node& node;
+  std::span<const ValueId> grad_out;
+};
+
+/// Floating-point work and memory traffic of one run.
+struct Cost {
+  double flops = 0;
+  double bytes = 0;
+};
+
+/// How autocast treats an op.
+enum class Precision : uint8_t {
+  follow,   ///< runs in the dtype of its inputs
+  compute,  ///< wants the low-precision dtype (matmul, convolution)
+  full,     ///< wants fp32 inputs (losses, optimisers)
+};
+
+/// One generated test case: inputs filled by `fill`, attributes, and tolerance of the fp32 kernel against
+/// float64.
+struct SampleInput {
+  enum class Fill : uint8_t { normal, positive, label, absent, zero, one, unit };
+  Type type;
+  Fill fill = Fill::normal;
+  /// For labels: exclusive upper bound.
+  int64_t bound = 0;
+};
+struct Sample {
+  std::vector<SampleInput> in;
+  Attrs attrs;
+  double tolerance = 1e-5;
+};
+
+/// One operation: everything the engine knows about it. To add one: a folder-mate file with the record and
+/// kernels, one line in ops/op_list.cpp. A missing optional part says why in its partner field.
+struct OpDef {
+  std::string_view name;
+  std::string_view doc;
+  int min_inputs = 1;
+  int max_inputs = 1;
+  Inferred (*infer)(const NodeView&) = nullptr;
+  std::vector<ValueId> (*vjp)(const VjpContext&) = nullptr;
+  std::string_view no_vjp_because = "";
+  Kernel (*cpu)(const NodeView&) = nullptr;
+  void (*reference)(const ReferenceArgs&) = nullptr;
+  std::string_view no_reference_because = "";
+  Cost (*cost)(const NodeView&) = nullptr;  ///< null: no arithmetic, each byte moved once
+  Precision precision = Precision::follow;
+  /// Cheap to run again in the backward pass instead of keeping its result (memory-bound work).
+  bool cheap_to_recompute = false;
+  /// Output 0 may share the bytes of an input of equal type that dies here.
+  bool may_work_in_place = false;
+  /// Output 0 is a view: the same bytes as input 0 under another shape; no kernel runs.
+  bool is_view = false;
+  /// writes[k] = index of the input whose bytes output k overwrites, or -1. Empty: none.
+  std::vector<int> writes = {};
+  /// Has an effect beyond its outputs being read (updates persistent state): never removed as dead.
+  bool keeps_alive() const { return !writes.empty(); }
+  /// Elementwise ops (one row each) evaluate a run of f32 elements: out[i] = f(in0[i], in1[i], p0, p1).
+  void (*elementwise)(const float* in0, const float* in1, float* out, int64_t count, float p0,
+                      float p1) = nullptr;
+  std::vector<Sample> (*samples)() = nullptr;
+};
+
+}  // namespace hearth::ir

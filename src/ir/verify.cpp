@@ -1,0 +1,89 @@
+#include "ir/verify.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "ir/op_def.h"
+#include "ir/text.h"
+
+namespace hearth::ir {
+namespace {
+
+class Verifier {
+ public:
+  Verifier(const Graph& graph, std::string_view after)
+      : graph_(graph), after_(after), known_(graph.values.size(), 0), dead_(graph.values.size(), 0) {}
+
+  void run() {
+    for (size_t i = 0; i < graph_.values.size(); ++i) {
+      known_[i] = graph_.values[i].producer == kNone && graph_.values[i].role != Role::activation;
+    }
+    for (current_ = 0; current_ < graph_.nodes.size(); ++current_) check_node(graph_.nodes[current_]);
+    for (const ValueId id : graph_.outputs) {
+      if (!in_range(id) || !known_[static_cast<size_t>(id)]) fail("a graph output is never made");
+    }
+  }
+
+ private:
+  bool in_range(ValueId id) const { return id >= 0 && static_cast<size_t>(id) < graph_.values.size(); }
+
+  void check_node(const Node& node) {
+    for (const ValueId id : node.inputs) check_input(id);
+    check_types(node);
+    for (size_t k = 0; k < node.outputs.size(); ++k) check_output(node, k);
+  }
+
+  void check_input(ValueId id) {
+    if (id == kNone) return;
+    if (!in_range(id)) fail("an input id is out of range");
+    if (known_[static_cast<size_t>(id)] == 0) fail("an input is read before it is made");
+    if (dead_[static_cast<size_t>(id)] != 0) fail("an input is read after its bytes were overwritten");
+  }
+
+  void check_types(const Node& node) {
+    const std::vector<Type> in = graph_.input_types(node);
+    const Inferred inferred = node.op->infer({.attrs = node.attrs, .in = in, .out = {}});
+    if (!inferred.error.empty()) fail(inferred.error);
+    if (inferred.out.size() != node.outputs.size())
+      fail("the number of outputs differs from what the op infers");
+    for (size_t k = 0; k < node.outputs.size(); ++k) {
+      if (!in_range(node.outputs[k])) fail("an output id is out of range");
+      if (graph_.type(node.outputs[k]) != inferred.out[k])
+        fail("an output's type differs from what the op infers");
+    }
+  }
+
+  void check_output(const Node& node, size_t k) {
+    const auto index = static_cast<size_t>(node.outputs[k]);
+    if (known_[index] != 0) fail("an output is made twice");
+    if (graph_.values[index].producer != static_cast<NodeId>(current_))
+      fail("an output names another producer");
+    known_[index] = 1;
+    const auto& writes = node.op->writes;
+    if (k < writes.size() && writes[k] >= 0) {
+      dead_[static_cast<size_t>(node.inputs[static_cast<size_t>(writes[k])])] = 1;
+    }
+  }
+
+  [[noreturn]] void fail(std::string_view what) const {
+    const size_t begin = current_ < 3 ? 0 : current_ - 3;
+    const size_t end = std::min(graph_.nodes.size(), current_ + 3);
+    std::string around;
+    for (size_t i = begin; i < end; ++i) {
+      around += (i == current_ ? "> " : "  ") + print_node(graph_, static_cast<NodeId>(i)) + "\n";
+    }
+    internal_error("after {}: {}\n{}", after_, what, around);
+  }
+
+  const Graph& graph_;
+  std::string_view after_;
+  std::vector<char> known_;
+  std::vector<char> dead_;
+  size_t current_ = 0;
+};
+
+}  // namespace
+
+void verify(const Graph& graph, std::string_view after) { Verifier(graph, after).run(); }
+
+}  // namespace hearth::ir

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "ir/graph.h"
+
+namespace hearth::ir {
+
+/// Checks every invariant of a graph: ids in range, producers consistent, each input made before it is read,
+/// types equal to what the op infers, and no old name read after its bytes were overwritten. Throws
+/// InternalError naming `after` (the pass that ran last) with the nodes around the fault.
+void verify(const Graph& graph, std::string_view after);
+
+}  // namespace hearth::ir
