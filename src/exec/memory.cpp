@@ -1,0 +1,83 @@
+#include "exec/memory.h"
+
+#include <sys/mman.h>
+
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "passes/storage.h"
+
+namespace hearth::exec {
+namespace {
+
+constexpr int64_t kHugePageBytes = int64_t{2} << 20;
+
+}  // namespace
+
+Region::Region(int64_t num_bytes)
+    : num_bytes_((num_bytes + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes) {
+  if (num_bytes_ == 0) return;
+  const auto mapped_bytes = static_cast<size_t>(num_bytes_ + kHugePageBytes);
+  void* mapped =
+      mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) {
+    user_error("this machine refuses {} of memory; lower train.batch or set memory to use recomputation",
+               human_bytes(num_bytes));
+  }
+  const auto start = reinterpret_cast<uintptr_t>(mapped);
+  const uintptr_t aligned = (start + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
+  if (aligned > start) munmap(mapped, aligned - start);
+  const uintptr_t tail = start + mapped_bytes - (aligned + static_cast<uintptr_t>(num_bytes_));
+  if (tail > 0) munmap(reinterpret_cast<void*>(aligned + static_cast<uintptr_t>(num_bytes_)), tail);
+  data_ = reinterpret_cast<std::byte*>(aligned);
+  madvise(data_, static_cast<size_t>(num_bytes_), MADV_HUGEPAGE);
+}
+
+Region::Region(Region&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), num_bytes_(std::exchange(other.num_bytes_, 0)) {}
+
+Region& Region::operator=(Region&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(num_bytes_, other.num_bytes_);
+  return *this;
+}
+
+Region::~Region() {
+  if (data_ != nullptr) munmap(data_, static_cast<size_t>(num_bytes_));
+}
+
+void PersistentLayout::add(const ir::Graph& graph) {
+  for (const ir::Value& value : graph.values) {
+    if (value.producer != ir::kNone) continue;
+    if (value.role != ir::Role::parameter && value.role != ir::Role::state) continue;
+    const auto [found, added] = index_.try_emplace(value.name, buffers_.size());
+    if (!added) {
+      HEARTH_CHECK(buffers_[found->second].type == value.type);
+      continue;
+    }
+    buffers_.push_back({.name = value.name, .type = value.type, .role = value.role, .offset = num_bytes_});
+    num_bytes_ += passes::padded_bytes(value.type.num_bytes());
+  }
+}
+
+const PersistentBuffer* PersistentLayout::find(const std::string& name) const {
+  const auto found = index_.find(name);
+  return found == index_.end() ? nullptr : &buffers_[found->second];
+}
+
+const PersistentBuffer& PersistentLayout::at(const std::string& name) const {
+  const PersistentBuffer* buffer = find(name);
+  if (buffer == nullptr) internal_error("no persistent buffer is called '{}'", name);
+  return *buffer;
+}
+
+int64_t PersistentLayout::bytes_of(ir::Role role) const {
+  int64_t total = 0;
+  for (const PersistentBuffer& buffer : buffers_) {
+    if (buffer.role == role) total += passes::padded_bytes(buffer.type.num_bytes());
+  }
+  return total;
+}
+
+}  // namespace hearth::exec

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace hearth::exec {
+
+/// Zeroed, 2 MiB aligned memory straight from the kernel (huge pages where it grants them), freed by the
+/// destructor.
+class Region {
+ public:
+  Region() = default;
+  /// UserError when the machine refuses that many bytes.
+  explicit Region(int64_t num_bytes);
+  Region(Region&& other) noexcept;
+  Region& operator=(Region&& other) noexcept;
+  ~Region();
+
+  std::byte* data() const { return data_; }
+  int64_t num_bytes() const { return num_bytes_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  int64_t num_bytes_ = 0;
+};
+
+/// One weight or state in the persistent region.
+struct PersistentBuffer {
+  std::string name;
+  ir::Type type;
+  ir::Role role = ir::Role::parameter;
+  int64_t offset = 0;
+};
+
+/// Where weights and state live: an offset per name, shared by every program of a run.
+class PersistentLayout {
+ public:
+  /// Adds the parameters and states of a graph; a name seen before must have the same type.
+  void add(const ir::Graph& graph);
+  const PersistentBuffer& at(const std::string& name) const;
+  const PersistentBuffer* find(const std::string& name) const;
+  const std::vector<PersistentBuffer>& buffers() const { return buffers_; }
+  int64_t num_bytes() const { return num_bytes_; }
+  int64_t bytes_of(ir::Role role) const;
+
+ private:
+  std::vector<PersistentBuffer> buffers_;
+  std::map<std::string, size_t> index_;
+  int64_t num_bytes_ = 0;
+};
+
+}  // namespace hearth::exec

@@ -1,0 +1,206 @@
+#include "exec/program.h"
+
+#include <algorithm>
+
+#include "backend/null/null_backend.h"
+#include "base/error.h"
+#include "passes/storage.h"
+#include "plan/validate.h"
+
+namespace hearth::exec {
+namespace {
+
+using ir::kNone;
+using ir::ValueId;
+
+/// A node with its types gathered, for as long as the rules look at it.
+struct TypedNode {
+  std::vector<ir::Type> in;
+  std::vector<ir::Type> out;
+
+  TypedNode(const ir::Graph& graph, const ir::Node& node) : in(graph.input_types(node)) {
+    for (const ValueId id : node.outputs) out.push_back(graph.type(id));
+  }
+  ir::NodeView view(const ir::Node& node, int num_threads) const {
+    return {.attrs = node.attrs, .in = in, .out = out, .num_threads = num_threads};
+  }
+};
+
+ir::Kernel prepare_kernel(const ir::Graph& graph, const ir::Node& node, const CompileOptions& options) {
+  const TypedNode typed(graph, node);
+  const ir::NodeView view = typed.view(node, options.num_threads);
+  if (options.backend == Backend::null) return null_backend::prepare(*node.op, view);
+  if (node.op->cpu == nullptr) internal_error("{} has no CPU kernel", node.op->name);
+  return node.op->cpu(view);
+}
+
+double flops_of(const ir::Graph& graph, const ir::Node& node) {
+  if (node.op->cost == nullptr) return 0;
+  const TypedNode typed(graph, node);
+  return node.op->cost(typed.view(node, 1)).flops;
+}
+
+}  // namespace
+
+int64_t cpu_workspace_bytes(const ir::Graph& graph, const ir::Node& node, int num_threads) {
+  if (node.op->is_view || node.op->cpu == nullptr) return 0;
+  return prepare_kernel(graph, node, {.num_threads = num_threads}).workspace_bytes;
+}
+
+Program::Program(ir::Graph graph, const PersistentLayout& layout, const CompileOptions& options)
+    : graph_(std::move(graph)), layout_(layout) {
+  prepare(options);
+  plan(options);
+  pointers_.assign(graph_.values.size(), nullptr);
+  patches_.resize(graph_.values.size());
+  scalar_of_value_.assign(graph_.values.size(), -1);
+  for (size_t i = 0; i < graph_.values.size(); ++i) {
+    const ir::Value& value = graph_.values[i];
+    if (value.producer != kNone) continue;
+    if (value.role != ir::Role::input && value.role != ir::Role::scalar) continue;
+    inputs_.emplace(value.name, static_cast<ValueId>(i));
+    if (value.role == ir::Role::scalar) {
+      scalar_of_value_[i] = static_cast<int>(scalars_.size());
+      scalars_.emplace_back();
+    }
+  }
+}
+
+void Program::prepare(const CompileOptions& options) {
+  for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+    const ir::Node& node = graph_.nodes[i];
+    report_.flops += flops_of(graph_, node);
+    if (node.op->is_view) continue;
+    Step step{.kernel = prepare_kernel(graph_, node, options),
+              .in = std::vector<void*>(node.inputs.size(), nullptr),
+              .out = std::vector<void*>(node.outputs.size(), nullptr),
+              .node = i};
+    steps_.push_back(std::move(step));
+  }
+}
+
+void Program::plan(const CompileOptions& options) {
+  const passes::StorageMap map = passes::assign_storage(graph_);
+  storage_of_value_ = map.of_value;
+  root_ = map.root;
+  std::vector<char> is_gradient(map.storages.size(), 0);
+  for (const ValueId id : options.gradients) {
+    const int storage = storage_of_value_[static_cast<size_t>(id)];
+    if (storage >= 0) is_gradient[static_cast<size_t>(storage)] = 1;
+  }
+  for (size_t i = 0; i < map.storages.size(); ++i) {
+    const passes::Storage& storage = map.storages[i];
+    const ir::Node& producer = graph_.node(graph_.value(storage.value).producer);
+    problem_.buffers.push_back({.lower = storage.first,
+                                .upper = storage.last + 1,
+                                .size = storage.num_bytes,
+                                .alignment = 64,
+                                .id = fmt::format("{} {}", producer.op->name, producer.name),
+                                .kind = is_gradient[i] != 0 ? "gradient" : "activation"});
+  }
+  for (Step& step : steps_) {
+    if (step.kernel.workspace_bytes <= 0) continue;
+    step.workspace_buffer = std::ssize(problem_.buffers);
+    const ir::Node& node = graph_.nodes[step.node];
+    problem_.buffers.push_back({.lower = static_cast<int64_t>(step.node),
+                                .upper = static_cast<int64_t>(step.node) + 1,
+                                .size = passes::padded_bytes(step.kernel.workspace_bytes),
+                                .alignment = 64,
+                                .id = fmt::format("workspace of {} {}", node.op->name, node.name),
+                                .kind = "workspace"});
+  }
+  solution_ = plan::solve(problem_, {.seconds = options.plan_seconds});
+  if (const auto error = plan::validate(problem_, solution_)) internal_error("the plan is wrong: {}", *error);
+  summarise();
+}
+
+void Program::summarise() {
+  report_.height_bytes = solution_.height;
+  report_.bound_bytes = solution_.lower_bound;
+  std::vector<int64_t> change(graph_.nodes.size() + 1, 0);
+  for (const plan::Buffer& buffer : problem_.buffers) {
+    change[static_cast<size_t>(buffer.lower)] += buffer.size;
+    change[static_cast<size_t>(buffer.upper)] -= buffer.size;
+  }
+  int64_t live = 0;
+  int64_t most = -1;
+  int64_t peak = 0;
+  for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+    live += change[i];
+    if (live > most) {
+      most = live;
+      peak = static_cast<int64_t>(i);
+    }
+  }
+  for (const plan::Buffer& buffer : problem_.buffers) {
+    if (buffer.lower > peak || buffer.upper <= peak) continue;
+    if (buffer.kind == "gradient") report_.gradient_bytes += buffer.size;
+    if (buffer.kind == "activation") report_.activation_bytes += buffer.size;
+    if (buffer.kind == "workspace") report_.workspace_bytes += buffer.size;
+  }
+}
+
+void Program::bind(std::byte* persistent, std::byte* arena) {
+  for (size_t i = 0; i < graph_.values.size(); ++i)
+    resolve_pointer(static_cast<ValueId>(i), persistent, arena);
+  for (size_t s = 0; s < steps_.size(); ++s) {
+    Step& step = steps_[s];
+    const ir::Node& node = graph_.nodes[step.node];
+    for (size_t k = 0; k < node.inputs.size(); ++k) {
+      if (node.inputs[k] == kNone) continue;
+      const auto root = static_cast<size_t>(root_[static_cast<size_t>(node.inputs[k])]);
+      step.in[k] = pointers_[root];
+      if (graph_.values[root].role == ir::Role::input) patches_[root].push_back({s, k});
+    }
+    for (size_t k = 0; k < node.outputs.size(); ++k)
+      step.out[k] = pointers_[static_cast<size_t>(node.outputs[k])];
+    if (step.workspace_buffer >= 0) {
+      step.workspace = arena + solution_.offsets[static_cast<size_t>(step.workspace_buffer)];
+    }
+  }
+}
+
+void Program::resolve_pointer(ValueId id, std::byte* persistent, std::byte* arena) {
+  const auto index = static_cast<size_t>(id);
+  const auto root = static_cast<size_t>(root_[index]);
+  const ir::Value& value = graph_.values[root];
+  const int storage = storage_of_value_[index];
+  if (storage >= 0) {
+    pointers_[index] = arena + solution_.offsets[static_cast<size_t>(storage)];
+  } else if (value.role == ir::Role::parameter || value.role == ir::Role::state) {
+    pointers_[index] = persistent + layout_.at(value.name).offset;
+  } else if (value.role == ir::Role::scalar) {
+    pointers_[index] = scalars_[static_cast<size_t>(scalar_of_value_[root])].data();
+  }
+}
+
+void Program::bind_input(std::string_view name, const void* data) {
+  const auto found = inputs_.find(name);
+  if (found == inputs_.end()) internal_error("the program has no input '{}'", name);
+  for (const Patch& patch : patches_[static_cast<size_t>(found->second)]) {
+    steps_[patch.step].in[patch.input] = const_cast<void*>(data);
+  }
+}
+
+void Program::set_scalar(std::string_view name, float value) {
+  const auto found = inputs_.find(name);
+  if (found == inputs_.end()) return;
+  const int slot = scalar_of_value_[static_cast<size_t>(found->second)];
+  HEARTH_CHECK(slot >= 0);
+  scalars_[static_cast<size_t>(slot)][0] = value;
+}
+
+void Program::run(ThreadPool& threads) {
+  for (const Step& step : steps_) {
+    step.kernel.run({.in = step.in, .out = step.out, .workspace = step.workspace, .threads = &threads});
+  }
+}
+
+void Program::run_with(ThreadPool& threads, FunctionRef<void(size_t)> after) {
+  for (const Step& step : steps_) {
+    step.kernel.run({.in = step.in, .out = step.out, .workspace = step.workspace, .threads = &threads});
+    after(step.node);
+  }
+}
+
+}  // namespace hearth::exec

@@ -1,0 +1,34 @@
+#include "models/model.h"
+
+#include <array>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace hearth::models {
+namespace {
+
+constexpr std::array<ModelDef, 6> kModels = {{
+    {"mlp", "linear layers with batch norm, relu and dropout; 784-512-256-10 for MNIST", build_mlp},
+    {"simplecnn", "conv 3x3 to 16 channels, relu, max-pool, linear", build_simplecnn},
+    {"smallcnn", "four 3x3 convolutions with batch norm, two max-pools, global average, linear",
+     build_smallcnn},
+    {"resnet18", "ResNet-18 (arXiv 1512.03385), 3x3 stem for small images", build_resnet18},
+    {"resnet34", "ResNet-34, 3x3 stem for small images", build_resnet34},
+    {"resnet50", "ResNet-50 with bottlenecks; 7x7 stem and max-pool from 64 pixels on", build_resnet50},
+}};
+
+}  // namespace
+
+std::span<const ModelDef> model_list() { return kModels; }
+
+const ModelDef& find_model(std::string_view name) {
+  std::vector<std::string> names;
+  for (const ModelDef& model : kModels) {
+    if (model.name == name) return model;
+    names.emplace_back(model.name);
+  }
+  user_error("there is no model '{}'{}", name, did_you_mean(name, names));
+}
+
+}  // namespace hearth::models

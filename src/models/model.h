@@ -1,0 +1,44 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "nn/module.h"
+
+namespace hearth::models {
+
+/// What a classifier is built from. Images are NHWC f32 in the input "images".
+struct ModelOptions {
+  std::string name = "simplecnn";
+  int64_t num_classes = 10;
+  int64_t channels = 3;
+  int64_t image_size = 32;
+  /// Width of the hidden layers of `mlp`.
+  std::vector<int64_t> hidden = {512, 256};
+  double dropout = 0.2;
+};
+
+/// A model: its name, what it is, and how it grows from images [N, H, W, C] to logits [N, classes].
+struct ModelDef {
+  std::string_view name;
+  std::string_view doc;
+  ir::ValueId (*build)(nn::Builder& builder, ir::ValueId images, const ModelOptions& options);
+};
+
+/// Every built-in model. To add one: src/models/<name>/<name>.cpp with a build function, and a line in
+/// model.cpp.
+std::span<const ModelDef> model_list();
+
+/// The model with that name; UserError with the nearest name otherwise.
+const ModelDef& find_model(std::string_view name);
+
+ir::ValueId build_mlp(nn::Builder& builder, ir::ValueId images, const ModelOptions& options);
+ir::ValueId build_simplecnn(nn::Builder& builder, ir::ValueId images, const ModelOptions& options);
+ir::ValueId build_smallcnn(nn::Builder& builder, ir::ValueId images, const ModelOptions& options);
+ir::ValueId build_resnet18(nn::Builder& builder, ir::ValueId images, const ModelOptions& options);
+ir::ValueId build_resnet34(nn::Builder& builder, ir::ValueId images, const ModelOptions& options);
+ir::ValueId build_resnet50(nn::Builder& builder, ir::ValueId images, const ModelOptions& options);
+
+}  // namespace hearth::models

@@ -1,0 +1,184 @@
+#include "nn/module.h"
+
+#include <cmath>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/philox.h"
+#include "ir/op_def.h"
+#include "ops/op_list.h"
+
+namespace hearth::nn {
+namespace {
+
+using ir::ValueId;
+
+FileLayout same_layout(const Shape& shape) {
+  std::vector<int> axes(static_cast<size_t>(shape.rank()));
+  std::iota(axes.begin(), axes.end(), 0);
+  return {.memory_view = shape, .file_axes = axes, .file_shape = shape};
+}
+
+/// Walks both orders at once: calls copy(memory index, file index) for every element.
+template <typename Copy>
+void for_each_element(const FileLayout& layout, Copy copy) {
+  const int rank = layout.memory_view.rank();
+  std::vector<int64_t> stride(static_cast<size_t>(rank), 1);
+  for (int axis = rank - 2; axis >= 0; --axis) {
+    stride[static_cast<size_t>(axis)] = stride[static_cast<size_t>(axis) + 1] * layout.memory_view[axis + 1];
+  }
+  std::vector<int64_t> at(static_cast<size_t>(rank), 0);
+  int64_t memory = 0;
+  const int64_t total = layout.memory_view.num_elements();
+  for (int64_t file = 0; file < total; ++file) {
+    copy(memory, file);
+    for (int j = rank - 1; j >= 0; --j) {
+      const auto axis = static_cast<size_t>(layout.file_axes[static_cast<size_t>(j)]);
+      memory += stride[axis];
+      if (++at[static_cast<size_t>(j)] < layout.memory_view[static_cast<int>(axis)]) break;
+      memory -= stride[axis] * layout.memory_view[static_cast<int>(axis)];
+      at[static_cast<size_t>(j)] = 0;
+    }
+  }
+}
+
+}  // namespace
+
+void to_file_order(const FileLayout& layout, const float* memory, float* file) {
+  for_each_element(layout, [&](int64_t m, int64_t f) { file[f] = memory[m]; });
+}
+
+void from_file_order(const FileLayout& layout, const float* file, float* memory) {
+  for_each_element(layout, [&](int64_t m, int64_t f) { memory[m] = file[f]; });
+}
+
+void initialise(const Tensor& tensor, uint64_t seed, std::span<float> values) {
+  PhiloxSequence random(seed, hash64(tensor.name));
+  for (float& value : values) {
+    const auto scale = static_cast<float>(tensor.init.scale);
+    switch (tensor.init.kind) {
+      case Init::Kind::constant:
+        value = scale;
+        break;
+      case Init::Kind::uniform:
+        value = random.uniform(-scale, scale);
+        break;
+      case Init::Kind::normal:
+        value = scale * random.normal();
+        break;
+    }
+  }
+}
+
+Builder::Scope::Scope(Builder& builder, std::string_view name)
+    : builder_(builder), length_(builder.prefix_.size()) {
+  builder_.prefix_ += std::string(name) + ".";
+}
+
+std::string Builder::full(std::string_view name, std::string_view part) const {
+  return prefix_ + std::string(name) + (part.empty() ? "" : "." + std::string(part));
+}
+
+ValueId Builder::tensor(const std::string& name, const Shape& shape, Init init, FileLayout layout,
+                        bool trainable) {
+  const ir::Role role = trainable ? ir::Role::parameter : ir::Role::state;
+  const ValueId value = graph_.add_value(name, {.dtype = DType::f32, .shape = shape}, role);
+  tensors_.push_back(
+      {.name = name, .value = value, .init = init, .layout = std::move(layout), .trainable = trainable});
+  return value;
+}
+
+ValueId Builder::plain_tensor(const std::string& name, const Shape& shape, Init init, bool trainable) {
+  return tensor(name, shape, init, same_layout(shape), trainable);
+}
+
+ValueId Builder::apply(std::string_view op, std::vector<ValueId> inputs, ir::Attrs attrs,
+                       std::string_view name) {
+  return graph_.add(*ops::find_op(op), std::move(inputs), std::move(attrs), full(name))[0];
+}
+
+ValueId Builder::input(std::string_view name, ir::Type type) {
+  return graph_.add_value(std::string(name), type, ir::Role::input);
+}
+
+ValueId Builder::conv(std::string_view name, ValueId in, const Conv& options) {
+  const int64_t in_channels = graph_.type(in).shape.back();
+  const int64_t taps = options.kernel * options.kernel;
+  const double bound = 1.0 / std::sqrt(static_cast<double>(in_channels * taps));
+  const Init uniform{.kind = Init::Kind::uniform, .scale = bound};
+  const Init kaiming{.kind = Init::Kind::normal,
+                     .scale = std::sqrt(2.0 / static_cast<double>(options.out_channels * taps))};
+  const Shape shape{options.kernel, options.kernel, in_channels, options.out_channels};
+  const FileLayout layout{.memory_view = shape,
+                          .file_axes = {3, 2, 0, 1},
+                          .file_shape = {options.out_channels, in_channels, options.kernel, options.kernel}};
+  const ValueId weight =
+      tensor(full(name, "weight"), shape, options.kaiming_fan_out ? kaiming : uniform, layout, true);
+  const ValueId out =
+      apply("conv2d", {in, weight}, {{"stride", options.stride}, {"padding", options.padding}}, name);
+  if (!options.bias) return out;
+  const ValueId bias = plain_tensor(full(name, "bias"), {options.out_channels}, uniform);
+  return apply("bias_add", {out, bias}, {}, name);
+}
+
+ValueId Builder::batch_norm(std::string_view name, ValueId in) {
+  const Shape channels{graph_.type(in).shape.back()};
+  const ValueId weight = plain_tensor(full(name, "weight"), channels, {.scale = 1});
+  const ValueId bias = plain_tensor(full(name, "bias"), channels, {});
+  const ValueId mean = plain_tensor(full(name, "running_mean"), channels, {}, false);
+  const ValueId variance = plain_tensor(full(name, "running_var"), channels, {.scale = 1}, false);
+  const ir::Attrs attrs = {{"eps", 1e-5}};
+  if (mode_ == Mode::eval) return apply("batch_norm_infer", {in, weight, bias, mean, variance}, attrs, name);
+  return apply("batch_norm", {in, weight, bias, mean, variance}, {{"momentum", 0.1}, {"eps", 1e-5}}, name);
+}
+
+ValueId Builder::linear(std::string_view name, ValueId in, int64_t out_features) {
+  const int64_t in_features = graph_.type(in).shape.back();
+  const Init init{.kind = Init::Kind::uniform, .scale = 1.0 / std::sqrt(static_cast<double>(in_features))};
+  const Shape shape{out_features, in_features};
+  FileLayout layout = same_layout(shape);
+  const ir::NodeId producer = graph_.value(in).producer;
+  if (producer != ir::kNone && graph_.node(producer).op->name == "reshape") {
+    const Shape& image = graph_.type(graph_.node(producer).inputs[0]).shape;
+    if (image.rank() == 4) {
+      layout = {.memory_view = {out_features, image[1], image[2], image[3]},
+                .file_axes = {0, 3, 1, 2},
+                .file_shape = shape};
+    }
+  }
+  const ValueId weight = tensor(full(name, "weight"), shape, init, layout, true);
+  const ValueId bias = plain_tensor(full(name, "bias"), {out_features}, init);
+  const ValueId out =
+      apply("matmul", {in, weight}, {{"transpose_a", int64_t{0}}, {"transpose_b", int64_t{1}}}, name);
+  return apply("bias_add", {out, bias}, {}, name);
+}
+
+ValueId Builder::relu(ValueId in) { return apply("relu", {in}, {}, "relu"); }
+ValueId Builder::add(ValueId a, ValueId b) { return apply("add", {a, b}, {}, "add"); }
+
+ValueId Builder::dropout(std::string_view name, ValueId in, double rate) {
+  if (mode_ == Mode::eval || rate == 0) return in;
+  const auto existing = graph_.find("counter");
+  const ValueId counter =
+      existing ? *existing
+               : graph_.add_value("counter", {.dtype = DType::i64, .shape = {2}}, ir::Role::input);
+  return apply("dropout", {in, counter},
+               {{"rate", rate}, {"seed", static_cast<int64_t>(seed_)}, {"salt", int64_t{num_dropouts_++}}},
+               name);
+}
+
+ValueId Builder::max_pool(ValueId in, int64_t kernel, int64_t stride, int64_t padding) {
+  return apply("max_pool2d", {in}, {{"kernel", kernel}, {"stride", stride}, {"padding", padding}},
+               "max_pool");
+}
+
+ValueId Builder::global_avg_pool(ValueId in) { return apply("global_avg_pool", {in}, {}, "avg_pool"); }
+
+ValueId Builder::flatten(ValueId in) {
+  const Shape& shape = graph_.type(in).shape;
+  return apply("reshape", {in}, {{"shape", std::vector<int64_t>{shape[0], shape.num_elements() / shape[0]}}},
+               "flatten");
+}
+
+}  // namespace hearth::nn

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace hearth::nn {
+
+/// How a weight starts. Random draws are Philox of (seed, weight name, element): independent of everything
+/// else.
+struct Init {
+  enum class Kind : uint8_t { constant, uniform, normal };
+  Kind kind = Kind::constant;
+  /// The constant, the bound of U(-bound, bound), or the standard deviation.
+  double scale = 0;
+};
+
+/// How a tensor lies in files of the ecosystem (torch's layout) when memory holds another order:
+/// file axis j is axis file_axes[j] of memory seen as `memory_view`; then reshaped to `file_shape`.
+struct FileLayout {
+  Shape memory_view;
+  std::vector<int> file_axes;
+  Shape file_shape;
+};
+
+/// A named tensor that a model keeps between steps: a weight (trainable) or a statistic.
+struct Tensor {
+  std::string name;  ///< torch's state_dict name: "layer1.0.conv1.weight"
+  ir::ValueId value = ir::kNone;
+  Init init;
+  FileLayout layout;
+  bool trainable = true;
+};
+
+/// Copies between memory order and file order (`num_elements` floats).
+void to_file_order(const FileLayout& layout, const float* memory, float* file);
+void from_file_order(const FileLayout& layout, const float* file, float* memory);
+
+/// Draws a weight's first values.
+void initialise(const Tensor& tensor, uint64_t seed, std::span<float> values);
+
+/// Grows a graph layer by layer. Activations of images are NHWC. Every layer takes and returns a value; names
+/// are torch's, made of nested scopes: scope("layer1.0") + conv("conv1") makes "layer1.0.conv1.weight".
+class Builder {
+ public:
+  enum class Mode : uint8_t { train, eval };
+  Builder(ir::Graph& graph, Mode mode, uint64_t seed) : graph_(graph), mode_(mode), seed_(seed) {}
+
+  struct Conv {
+    int64_t out_channels = 0;
+    int64_t kernel = 3;
+    int64_t stride = 1;
+    int64_t padding = 1;
+    bool bias = false;
+    /// Kaiming normal over fan-out (ResNet) instead of torch's default uniform.
+    bool kaiming_fan_out = false;
+  };
+
+  ir::ValueId input(std::string_view name, ir::Type type);
+  ir::ValueId conv(std::string_view name, ir::ValueId in, const Conv& options);
+  ir::ValueId batch_norm(std::string_view name, ir::ValueId in);
+  ir::ValueId linear(std::string_view name, ir::ValueId in, int64_t out_features);
+  ir::ValueId relu(ir::ValueId in);
+  ir::ValueId add(ir::ValueId a, ir::ValueId b);
+  ir::ValueId dropout(std::string_view name, ir::ValueId in, double rate);
+  ir::ValueId max_pool(ir::ValueId in, int64_t kernel, int64_t stride, int64_t padding = 0);
+  ir::ValueId global_avg_pool(ir::ValueId in);
+  /// [N, H, W, C] -> [N, H*W*C]; a following `linear` keeps torch's channel-first column order in files.
+  ir::ValueId flatten(ir::ValueId in);
+
+  /// Prefixes names while alive.
+  class Scope {
+   public:
+    Scope(Builder& builder, std::string_view name);
+    ~Scope() { builder_.prefix_.resize(length_); }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    Builder& builder_;
+    size_t length_;
+  };
+
+  Mode mode() const { return mode_; }
+  ir::Graph& graph() { return graph_; }
+  const std::vector<Tensor>& tensors() const { return tensors_; }
+
+ private:
+  ir::ValueId tensor(const std::string& name, const Shape& shape, Init init, FileLayout layout,
+                     bool trainable);
+  ir::ValueId plain_tensor(const std::string& name, const Shape& shape, Init init, bool trainable = true);
+  std::string full(std::string_view name, std::string_view part = "") const;
+  ir::ValueId apply(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attrs attrs,
+                    std::string_view name);
+
+  ir::Graph& graph_;
+  Mode mode_;
+  uint64_t seed_;
+  std::string prefix_;
+  std::vector<Tensor> tensors_;
+  int num_dropouts_ = 0;
+};
+
+}  // namespace hearth::nn

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "ir/graph.h"
+
+namespace hearth::passes {
+
+/// Folds bias_add, add (residual) and relu into the matmul, convolution or batch norm that feeds them, where
+/// nothing else reads the values between. Runs before `backward`, which differentiates the fused forms.
+void fuse_epilogues(ir::Graph& graph);
+
+/// Turns convolution + relu + 2x2 max-pool over an input image into one op that never stores the full
+/// activation. Runs after fuse_epilogues, before `backward`.
+void fuse_conv_pool(ir::Graph& graph);
+
+/// Turns chains of elementwise ops whose intermediate results have one reader into fused_elementwise nodes.
+/// Runs after `backward`.
+void fuse_elementwise(ir::Graph& graph);
+
+}  // namespace hearth::passes

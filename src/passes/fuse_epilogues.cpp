@@ -1,0 +1,148 @@
+#include <algorithm>
+#include <string>
+
+#include "ir/op_def.h"
+#include "ops/op_list.h"
+#include "passes/fuse.h"
+#include "passes/rewrite.h"
+
+namespace hearth::passes {
+namespace {
+
+using ir::kNone;
+using ir::NodeId;
+using ir::ValueId;
+
+/// Where an op takes its optional epilogue inputs; -1: it takes none.
+struct EpilogueSlots {
+  std::string_view op;
+  int bias;
+  int residual;
+};
+constexpr EpilogueSlots kSlots[] = {
+    {"matmul", 2, 3}, {"conv2d", 2, 3}, {"batch_norm", -1, 5}, {"batch_norm_infer", -1, 5}};
+
+const EpilogueSlots* slots_of(const ir::Node& node) {
+  for (const EpilogueSlots& slots : kSlots) {
+    if (slots.op == node.op->name) return &slots;
+  }
+  return nullptr;
+}
+
+class FuseEpilogues {
+ public:
+  explicit FuseEpilogues(ir::Graph& graph) : graph_(graph) {}
+
+  void run() {
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes.size()); ++id) {
+      if (try_fold(id)) folded_ = true;
+    }
+    if (folded_) graph_.remove_dead_nodes();
+  }
+
+ private:
+  /// Moves the producer of an input of node `id` to the place of node `id`, which becomes its epilogue.
+  bool try_fold(NodeId id) {
+    const ir::Node& node = graph_.node(id);
+    if (node.op->name == "bias_add") return fold(id, 0, &FuseEpilogues::add_bias);
+    if (node.op->name == "relu") return fold(id, 0, &FuseEpilogues::add_relu);
+    if (node.op->name == "add") {
+      return fold(id, 0, &FuseEpilogues::add_residual) || fold(id, 1, &FuseEpilogues::add_residual);
+    }
+    return false;
+  }
+
+  bool fold(NodeId id, size_t input, bool (FuseEpilogues::*apply)(ir::Node&, const EpilogueSlots&, ValueId)) {
+    const ir::Node epilogue = graph_.node(id);
+    const ValueId made = epilogue.inputs[input];
+    const NodeId producer = made == kNone ? kNone : graph_.value(made).producer;
+    if (producer == kNone || graph_.node(producer).outputs[0] != made) return false;
+    const EpilogueSlots* slots = slots_of(graph_.node(producer));
+    if (slots == nullptr || graph_.use_counts()[static_cast<size_t>(made)] != 1) return false;
+    if (graph_.type(made) != graph_.type(epilogue.outputs[0])) return false;
+    ir::Node fused = graph_.node(producer);
+    const ValueId other = epilogue.inputs.size() > 1 ? epilogue.inputs[1 - input] : kNone;
+    if (!(this->*apply)(fused, *slots, other)) return false;
+    // The old producer keeps only its place; with fresh outputs that nobody reads it is removed as dead.
+    fused.outputs[0] = epilogue.outputs[0];
+    graph_.nodes[static_cast<size_t>(id)] = std::move(fused);
+    graph_.nodes[static_cast<size_t>(producer)] = placeholder(made);
+    graph_.relink();
+    return true;
+  }
+
+  /// A node that makes `value` out of nothing that matters; removed as dead at the end of the pass.
+  ir::Node placeholder(ValueId value) {
+    const ir::Type& type = graph_.type(value);
+    ir::Node node{.op = ops::find_op("broadcast_scalar"),
+                  .inputs = {kNone},
+                  .outputs = {value},
+                  .attrs = {},
+                  .name = ""};
+    node.attrs.set("shape", std::vector<int64_t>(type.shape.begin(), type.shape.end()));
+    return node;
+  }
+
+  bool add_bias(ir::Node& node, const EpilogueSlots& slots, ValueId bias) {
+    if (slots.bias < 0 || occupied(node, slots.bias) || occupied(node, slots.residual) ||
+        has_activation(node))
+      return false;
+    set_input(node, slots.bias, bias);
+    return true;
+  }
+  bool add_residual(ir::Node& node, const EpilogueSlots& slots, ValueId residual) {
+    if (slots.residual < 0 || occupied(node, slots.residual) || has_activation(node)) return false;
+    set_input(node, slots.residual, residual);
+    return true;
+  }
+  bool add_relu(ir::Node& node, const EpilogueSlots&, ValueId) {
+    if (has_activation(node)) return false;
+    node.attrs.set("activation", std::string("relu"));
+    return true;
+  }
+
+  static bool has_activation(const ir::Node& node) {
+    return node.attrs.text_or("activation", "none") != "none";
+  }
+  static bool occupied(const ir::Node& node, int slot) {
+    const auto index = static_cast<size_t>(slot);
+    return index < node.inputs.size() && node.inputs[index] != kNone;
+  }
+  static void set_input(ir::Node& node, int slot, ValueId id) {
+    const auto index = static_cast<size_t>(slot);
+    if (node.inputs.size() <= index) node.inputs.resize(index + 1, kNone);
+    node.inputs[index] = id;
+  }
+
+  ir::Graph& graph_;
+  bool folded_ = false;
+};
+
+}  // namespace
+
+void fuse_epilogues(ir::Graph& graph) { FuseEpilogues(graph).run(); }
+
+void fuse_conv_pool(ir::Graph& graph) {
+  for (ir::Node& pool : graph.nodes) {
+    if (pool.op->name != "max_pool2d" || !is_made_by(graph, pool.inputs[0], "conv2d")) continue;
+    const ir::Node& conv = graph.node(graph.value(pool.inputs[0]).producer);
+    const bool windows_fit = pool.attrs.integer("kernel") == 2 && pool.attrs.integer("stride") == 2 &&
+                             pool.attrs.integer_or("padding", 0) == 0;
+    const bool plain = conv.inputs.size() < 4 || conv.inputs[3] == kNone;
+    const bool input_image = graph.value(conv.inputs[0]).role == ir::Role::input;
+    const bool one_reader = graph.use_counts()[static_cast<size_t>(pool.inputs[0])] == 1;
+    const bool even =
+        graph.type(pool.inputs[0]).shape[1] % 2 == 0 && graph.type(pool.inputs[0]).shape[2] % 2 == 0;
+    if (!windows_fit || !plain || !input_image || !one_reader || !even) continue;
+    if (conv.attrs.integer("stride") != 1 || conv.attrs.text_or("activation", "none") != "relu") continue;
+    const std::vector<ValueId> inputs(
+        conv.inputs.begin(), conv.inputs.begin() + std::min<std::ptrdiff_t>(3, std::ssize(conv.inputs)));
+    pool.attrs = {{"padding", conv.attrs.integer("padding")}};
+    pool.inputs = inputs;
+    pool.name = conv.name;
+    pool.op = ops::find_op("conv2d_pool");
+  }
+  graph.remove_dead_nodes();
+}
+
+}  // namespace hearth::passes

@@ -1,0 +1,79 @@
+#include "passes/pipeline.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "ir/verify.h"
+#include "passes/autocast.h"
+#include "passes/backward.h"
+#include "passes/fuse.h"
+#include "passes/schedule.h"
+
+namespace hearth::passes {
+namespace {
+
+constexpr std::array<Pass, 7> kPasses = {{
+    {.name = "autocast",
+     .doc = "matmul and convolution in the low precision, losses in f32",
+     .run = [](TrainGraph& train, PassContext& context) { autocast(train, context.precision); }},
+    {.name = "fuse_epilogues",
+     .doc = "bias, residual and relu into the op that feeds them",
+     .run = [](TrainGraph& train, PassContext&) { fuse_epilogues(train.graph); }},
+    {.name = "fuse_conv_pool",
+     .doc = "convolution, relu and 2x2 max-pool over an image as one op",
+     .run = [](TrainGraph& train, PassContext&) { fuse_conv_pool(train.graph); }},
+    {.name = "backward",
+     .doc = "gradients of the losses for every parameter, and what consumes them",
+     .required = true,
+     .run =
+         [](TrainGraph& train, PassContext& context) {
+           if (!context.consume_gradients) return;
+           backward(train);
+           context.consume_gradients(train);
+           train.graph.remove_dead_nodes();
+         }},
+    {.name = "fuse_elementwise",
+     .doc = "chains of elementwise ops as one loop",
+     .run = [](TrainGraph& train, PassContext&) { fuse_elementwise(train.graph); }},
+    {.name = "schedule",
+     .doc = "the order of nodes with the lowest peak",
+     .run = [](TrainGraph& train, PassContext& context) { schedule(train.graph, context.workspace_of); }},
+    {.name = "recompute",
+     .doc = "values dropped and made again until the peak is under the budget",
+     .run =
+         [](TrainGraph& train, PassContext& context) {
+           context.recompute = recompute(train.graph, context.budget_bytes, context.workspace_of);
+         }},
+}};
+
+void check_names(const std::vector<std::string>& off) {
+  std::vector<std::string> names;
+  for (const Pass& pass : kPasses) names.emplace_back(pass.name);
+  for (const std::string& name : off) {
+    const auto found =
+        std::find_if(kPasses.begin(), kPasses.end(), [&](const Pass& pass) { return pass.name == name; });
+    if (found == kPasses.end()) user_error("there is no pass '{}'{}", name, did_you_mean(name, names));
+    if (found->required) user_error("pass '{}' cannot be switched off", name);
+  }
+}
+
+}  // namespace
+
+std::span<const Pass> pass_list() { return kPasses; }
+
+void run_passes(TrainGraph& train, PassContext& context) {
+  check_names(context.off);
+  for (const Pass& pass : kPasses) {
+    if (std::find(context.off.begin(), context.off.end(), pass.name) != context.off.end()) continue;
+    const auto start = std::chrono::steady_clock::now();
+    pass.run(train, context);
+    ir::verify(train.graph, pass.name);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    if (context.after_pass) context.after_pass(pass.name, train.graph, seconds.count());
+  }
+}
+
+}  // namespace hearth::passes

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "passes/recompute.h"
+#include "passes/train_graph.h"
+
+namespace hearth::passes {
+
+/// What the passes are told, and what they report.
+struct PassContext {
+  DType precision = DType::f32;
+  /// Arena budget for the recompute pass; 0 = none.
+  int64_t budget_bytes = 0;
+  WorkspaceOf workspace_of;
+  /// Adds what consumes the gradients (accumulation or the optimiser); absent for evaluation graphs.
+  std::function<void(TrainGraph&)> consume_gradients;
+  /// Names of passes to leave out.
+  std::vector<std::string> off;
+  /// Called after every pass that ran, with its name and seconds.
+  std::function<void(std::string_view, const ir::Graph&, double)> after_pass;
+  RecomputeResult recompute;
+};
+
+struct Pass {
+  std::string_view name;
+  std::string_view doc;
+  /// A pass that results depend on cannot be switched off.
+  bool required = false;
+  void (*run)(TrainGraph&, PassContext&) = nullptr;
+};
+
+/// Every pass in the order it runs.
+std::span<const Pass> pass_list();
+
+/// Runs the list, verifying the graph after each pass. UserError for an unknown or required name in `off`.
+void run_passes(TrainGraph& train, PassContext& context);
+
+}  // namespace hearth::passes

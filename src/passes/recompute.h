@@ -1,0 +1,22 @@
+#pragma once
+
+#include "passes/storage.h"
+
+namespace hearth::passes {
+
+/// What recomputation did.
+struct RecomputeResult {
+  int64_t peak_before_bytes = 0;
+  int64_t peak_after_bytes = 0;
+  int num_recomputed = 0;
+  double extra_flops = 0;
+  bool fits = true;
+};
+
+/// Activation checkpointing under a byte budget: while the simulated peak is above `budget_bytes`, the value
+/// that buys most bytes per second of extra work is dropped after the forward pass and made again before the
+/// backward pass reads it. The figures are simulated peaks of the result, never estimates. 0 = no budget.
+/// Greedy form of Checkmate's problem (Jain et al., MLSys 2020).
+RecomputeResult recompute(ir::Graph& graph, int64_t budget_bytes, const WorkspaceOf& workspace_of);
+
+}  // namespace hearth::passes

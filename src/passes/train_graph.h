@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace hearth::passes {
+
+/// A trainable weight and the value that holds its gradient.
+struct Gradient {
+  ir::ValueId parameter = ir::kNone;
+  ir::ValueId gradient = ir::kNone;
+};
+
+/// A graph on its way through the passes, with the values that passes and the trainer must find again.
+struct TrainGraph {
+  ir::Graph graph;
+  /// Per-sample losses, f32 [batch]: what `backward` differentiates.
+  ir::ValueId losses = ir::kNone;
+  /// Cotangent of every element of `losses`, a scalar: loss scale / samples of the whole batch.
+  ir::ValueId loss_weight = ir::kNone;
+  std::vector<Gradient> gradients;
+};
+
+}  // namespace hearth::passes
