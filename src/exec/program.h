@@ -48,6 +48,7 @@ class Program {
   /// Points an input at the caller's bytes (its type's size plus 64 bytes of readable slack). May change
   /// between runs.
   void bind_input(std::string_view name, const void* data);
+  bool has_input(std::string_view name) const { return inputs_.find(name) != inputs_.end(); }
   /// Sets a scalar input for the next run.
   void set_scalar(std::string_view name, float value);
   void run(ThreadPool& threads);

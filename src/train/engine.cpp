@@ -1,0 +1,266 @@
+#include "train/engine.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "ir/text.h"
+#include "ops/op_list.h"
+
+namespace hearth::train {
+namespace {
+
+using ir::ValueId;
+
+/// Positions in the outputs of a training graph; the optimiser appends its sum of squares.
+enum TrainOutput : size_t { kLossSum = 0, kCorrect = 1, kSumSquares = 2 };
+/// Positions in the outputs of an evaluation graph.
+enum EvalOutput : size_t { kEvalLossSum = 0, kEvalCorrect = 1, kProbabilities = 2 };
+
+float scalar_output(const exec::Program& program, size_t position) {
+  return *static_cast<const float*>(program.data(program.graph().outputs[position]));
+}
+
+/// A key that is equal for nodes whose kernels are equal.
+std::string kernel_key(const ir::Graph& graph, const ir::Node& node) {
+  ir::Graph one;
+  ir::Node copy = node;
+  copy.name.clear();
+  std::string key(node.op->name);
+  for (const ir::Type& type : graph.input_types(node)) {
+    key += fmt::format(" {}{}", dtype_name(type.dtype), to_string(type.shape));
+  }
+  one.values = {};
+  copy.inputs.clear();
+  copy.outputs.clear();
+  one.nodes.push_back(copy);
+  return key + ir::print_node(one, 0);
+}
+
+void use_average(ir::Graph& graph) {
+  for (ir::Value& value : graph.values) {
+    if (value.role == ir::Role::parameter && value.producer == ir::kNone) value.name = "ema/" + value.name;
+    if (value.role == ir::Role::parameter) value.role = ir::Role::state;
+  }
+}
+
+bool all_finite(const exec::Program& program, ValueId id) {
+  const ir::Type& type = program.graph().type(id);
+  if (!is_floating(type.dtype)) return true;
+  const void* data = program.data(id);
+  for (int64_t i = 0; i < type.shape.num_elements(); ++i) {
+    if (!std::isfinite(load_element(type.dtype, data, i))) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Engine::Engine(EngineOptions options, std::span<const int64_t> train_sizes,
+               std::span<const int64_t> eval_sizes)
+    : options_(std::move(options)), threads_(options_.num_threads), counter_(16, 0) {
+  options_.optimizer.dynamic_loss_scale = options_.precision == DType::f16;
+  const Purpose purpose = options_.accumulate > 1 ? Purpose::accumulate : Purpose::step;
+  for (const int64_t size : train_sizes) train_.emplace(size, compile(purpose, size));
+  for (const int64_t size : eval_sizes) evaluate_.emplace(size, compile(Purpose::evaluate, size));
+  if (purpose == Purpose::accumulate) {
+    update_ = finish(make_update_graph(train_program().graph(), options_.optimizer), Purpose::step);
+  }
+  if (options_.backend == exec::Backend::cpu) bind_all();
+}
+
+Engine::~Engine() = default;
+
+passes::TrainGraph Engine::build_graph(Purpose purpose, int64_t batch) {
+  passes::TrainGraph train;
+  const auto mode = purpose == Purpose::evaluate ? nn::Builder::Mode::eval : nn::Builder::Mode::train;
+  nn::Builder builder(train.graph, mode, options_.seed);
+  const models::ModelOptions& model = options_.model;
+  const ValueId images = builder.input(
+      "images", {.dtype = DType::f32, .shape = {batch, model.image_size, model.image_size, model.channels}});
+  const ValueId labels = builder.input("labels", {.dtype = DType::i32, .shape = {batch}});
+  const ValueId logits = options_.build_model ? options_.build_model(builder, images)
+                                              : models::find_model(model.name).build(builder, images, model);
+  train.losses = train.graph.add1(
+      *ops::find_op("softmax_cross_entropy"), {logits, labels},
+      {{"smoothing", purpose == Purpose::evaluate ? 0.0 : options_.label_smoothing}}, "loss");
+  train.graph.outputs.push_back(train.graph.add1(*ops::find_op("sum_all"), {train.losses}, {}, "loss"));
+  train.graph.outputs.push_back(
+      train.graph.add1(*ops::find_op("count_correct"), {logits, labels}, {}, "correct"));
+  if (tensors_.empty()) tensors_ = builder.tensors();
+  if (purpose == Purpose::evaluate) {
+    train.graph.outputs.push_back(train.graph.add1(*ops::find_op("softmax"), {logits}, {}, "probabilities"));
+    if (options_.optimizer.ema_decay > 0) use_average(train.graph);
+  } else {
+    train.loss_weight = add_loss_weight(train.graph, options_.optimizer);
+  }
+  return train;
+}
+
+std::unique_ptr<exec::Program> Engine::compile(Purpose purpose, int64_t batch) {
+  return finish(build_graph(purpose, batch), purpose);
+}
+
+std::unique_ptr<exec::Program> Engine::finish(passes::TrainGraph train, Purpose purpose) {
+  passes::PassContext context{.precision = options_.precision, .budget_bytes = options_.budget_bytes};
+  context.off = options_.passes_off;
+  context.after_pass = options_.after_pass;
+  context.workspace_of = [this, &train](const ir::Node& node) {
+    const auto [found, added] = workspace_cache_.try_emplace(kernel_key(train.graph, node), 0);
+    if (added) found->second = exec::cpu_workspace_bytes(train.graph, node, options_.num_threads);
+    return found->second;
+  };
+  const bool updating = train.losses == ir::kNone;
+  if (purpose == Purpose::step && !updating) {
+    context.consume_gradients = [this](passes::TrainGraph& graph) { add_update(graph, options_.optimizer); };
+  } else if (purpose == Purpose::accumulate) {
+    context.consume_gradients = add_accumulation;
+  } else if (purpose == Purpose::gradients) {
+    context.consume_gradients = [](passes::TrainGraph& graph) {
+      for (const passes::Gradient& gradient : graph.gradients)
+        graph.graph.outputs.push_back(gradient.gradient);
+    };
+  }
+  passes::run_passes(train, context);
+  if (purpose == Purpose::step || purpose == Purpose::accumulate) {
+    if (context.recompute.peak_before_bytes > recompute_.peak_before_bytes) recompute_ = context.recompute;
+  }
+  exec::CompileOptions compile{.backend = options_.backend, .num_threads = options_.num_threads};
+  for (const passes::Gradient& gradient : train.gradients) compile.gradients.push_back(gradient.gradient);
+  layout_.add(train.graph);
+  auto program = std::make_unique<exec::Program>(std::move(train.graph), layout_, compile);
+  arena_bytes_ = std::max(arena_bytes_, program->arena_bytes());
+  return program;
+}
+
+void Engine::bind_all() {
+  persistent_ = exec::Region(layout_.num_bytes());
+  arena_ = exec::Region(arena_bytes_);
+  for (const auto* programs : {&train_, &evaluate_}) {
+    for (const auto& [size, program] : *programs) program->bind(persistent_.data(), arena_.data());
+  }
+  if (update_) update_->bind(persistent_.data(), arena_.data());
+}
+
+std::span<float> Engine::values(const std::string& name) const {
+  const exec::PersistentBuffer& buffer = layout_.at(name);
+  return {reinterpret_cast<float*>(persistent_.data() + buffer.offset),
+          static_cast<size_t>(buffer.type.shape.num_elements())};
+}
+
+void Engine::initialise() {
+  for (const nn::Tensor& tensor : tensors_) {
+    const std::span<float> memory = values(tensor.name);
+    std::vector<float> file(memory.size());
+    nn::initialise(tensor, options_.seed, file);
+    nn::from_file_order(tensor.layout, file.data(), memory.data());
+    if (layout_.find("ema/" + tensor.name) != nullptr) {
+      std::copy(memory.begin(), memory.end(), values("ema/" + tensor.name).begin());
+    }
+  }
+  if (layout_.find(kLossScale) != nullptr) values(kLossScale)[0] = 65536.0F;
+}
+
+void Engine::run_forward_backward(exec::Program& program, const MicroBatch& batch, int64_t step,
+                                  size_t index) {
+  // Each micro-batch of a group has its own line, so that dropout differs between them.
+  counter_[0] = step;
+  counter_[1] = static_cast<int64_t>(index);
+  program.bind_input("images", batch.images);
+  program.bind_input("labels", batch.labels);
+  if (program.has_input("counter")) program.bind_input("counter", counter_.data());
+  program.run(threads_);
+}
+
+void Engine::read_sums(const exec::Program& program, StepResult& result) const {
+  result.loss += scalar_output(program, kLossSum);
+  result.correct += scalar_output(program, kCorrect);
+}
+
+StepResult Engine::train_step(std::span<const MicroBatch> group, int64_t step, double learning_rate) {
+  StepResult result;
+  int64_t samples = 0;
+  for (const MicroBatch& batch : group) samples += batch.count;
+  exec::Program* last = update_.get();
+  for (size_t i = 0; i < group.size(); ++i) {
+    exec::Program& program = *train_.at(group[i].count);
+    program.set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(samples)));
+    program.set_scalar(kLearningRate, static_cast<float>(learning_rate));
+    program.set_scalar("one", 1.0F);
+    run_forward_backward(program, group[i], step, i);
+    read_sums(program, result);
+    if (!update_) last = &program;
+  }
+  const double scale = loss_scale();
+  if (update_) {
+    update_->set_scalar(kLearningRate, static_cast<float>(learning_rate));
+    update_->set_scalar("one", 1.0F);
+    update_->run(threads_);
+  }
+  const double sum_squares = scalar_output(*last, update_ ? 0 : kSumSquares);
+  result.grad_norm = std::sqrt(sum_squares) / scale;
+  result.skipped = !std::isfinite(sum_squares);
+  result.loss /= static_cast<double>(samples);
+  return result;
+}
+
+StepResult Engine::evaluate(const MicroBatch& batch) {
+  exec::Program& program = *evaluate_.at(batch.count);
+  run_forward_backward(program, batch, 0, 0);
+  StepResult result{.loss = scalar_output(program, kEvalLossSum) / static_cast<double>(batch.count),
+                    .correct = scalar_output(program, kEvalCorrect)};
+  const ValueId id = program.graph().outputs[kProbabilities];
+  probabilities_ = {static_cast<const float*>(program.data(id)),
+                    static_cast<size_t>(program.graph().type(id).shape.num_elements())};
+  return result;
+}
+
+double Engine::loss_scale() const {
+  return layout_.find(kLossScale) == nullptr ? 1.0 : values(kLossScale)[0];
+}
+
+std::string Engine::find_not_finite(const MicroBatch& batch, int64_t step) {
+  const std::unique_ptr<exec::Program> program = compile(Purpose::gradients, batch.count);
+  exec::Region arena(program->arena_bytes());
+  program->bind(persistent_.data(), arena.data());
+  program->set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(batch.count)));
+  counter_[0] = step;
+  program->bind_input("images", batch.images);
+  program->bind_input("labels", batch.labels);
+  if (program->has_input("counter")) program->bind_input("counter", counter_.data());
+  std::string found;
+  program->run_with(threads_, [&](size_t node) {
+    if (!found.empty()) return;
+    for (const ValueId out : program->graph().nodes[node].outputs) {
+      if (all_finite(*program, out)) continue;
+      found =
+          fmt::format("{} of {}", program->graph().nodes[node].op->name, program->graph().nodes[node].name);
+    }
+  });
+  return found;
+}
+
+void Engine::gradients(const MicroBatch& batch,
+                       const std::function<void(const nn::Tensor&, std::span<const float>)>& take) {
+  passes::TrainGraph train = build_graph(Purpose::gradients, batch.count);
+  const std::unique_ptr<exec::Program> program = finish(std::move(train), Purpose::gradients);
+  exec::Region arena(program->arena_bytes());
+  const std::vector<std::byte> kept(persistent().begin(), persistent().end());
+  program->bind(persistent_.data(), arena.data());
+  program->set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(batch.count)));
+  run_forward_backward(*program, batch, 0, 0);
+  const double scale = loss_scale();
+  size_t position = kSumSquares;
+  for (const nn::Tensor& tensor : tensors_) {
+    if (!tensor.trainable) continue;
+    const auto* memory = static_cast<const float*>(program->data(program->graph().outputs[position++]));
+    std::vector<float> file(static_cast<size_t>(tensor.layout.file_shape.num_elements()));
+    nn::to_file_order(tensor.layout, memory, file.data());
+    for (float& value : file) value = static_cast<float>(value / scale);
+    take(tensor, file);
+  }
+  std::copy(kept.begin(), kept.end(), persistent_.data());
+}
+
+}  // namespace hearth::train
