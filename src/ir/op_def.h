@@ -101,8 +101,8 @@ struct SampleInput {
   int64_t bound = 0;
 };
 struct Sample {
-  std::vector<SampleInput> in;
-  Attrs attrs;
+  std::vector<SampleInput> in = {};
+  Attrs attrs = {};
   double tolerance = 1e-5;
 };
 

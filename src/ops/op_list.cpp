@@ -1,15 +1,41 @@
 #include "ops/op_list.h"
 
-#include <array>
+#include <vector>
+
+#include "ops/elementwise/elementwise.h"
+#include "ops/random/random.h"
+#include "ops/reduce/reduce.h"
+#include "ops/shape/shape.h"
 
 namespace hearth::ops {
 namespace {
 
-constexpr std::array<const ir::OpDef*, 0> kOps = {};
+std::vector<const ir::OpDef*> make_list() {
+  std::vector<const ir::OpDef*> list;
+  for (const ir::OpDef& def : elementwise_ops()) list.push_back(&def);
+  list.insert(list.end(), {
+                              // elementwise, shape, reduce, random
+                              &bias_add,
+                              &scale_by,
+                              &cast,
+                              &broadcast_scalar,
+                              &fused_elementwise,
+                              &reshape,
+                              &transpose,
+                              &sum_leading,
+                              &sum_all,
+                              &sum_squares,
+                              &dropout,
+                          });
+  return list;
+}
 
 }  // namespace
 
-std::span<const ir::OpDef* const> op_list() { return kOps; }
+std::span<const ir::OpDef* const> op_list() {
+  static const std::vector<const ir::OpDef*> list = make_list();
+  return list;
+}
 
 const ir::OpDef* find_op(std::string_view name) {
   for (const ir::OpDef* op : op_list()) {

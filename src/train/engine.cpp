@@ -198,7 +198,7 @@ StepResult Engine::train_step(std::span<const MicroBatch> group, int64_t step, d
     update_->set_scalar("one", 1.0F);
     update_->run(threads_);
   }
-  const double sum_squares = scalar_output(*last, update_ ? 0 : kSumSquares);
+  const double sum_squares = scalar_output(*last, update_ ? size_t{0} : size_t{kSumSquares});
   result.grad_norm = std::sqrt(sum_squares) / scale;
   result.skipped = !std::isfinite(sum_squares);
   result.loss /= static_cast<double>(samples);

@@ -1,0 +1,10 @@
+#pragma once
+
+/// Compiles a function once per instruction set and picks the best at load time. g++ on x86-64 without
+/// sanitizers (their runtimes start too late for the resolver); elsewhere the baseline is used.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
+#define HEARTH_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define HEARTH_CLONES
+#endif

@@ -1,0 +1,75 @@
+#include "backend/cpu/convert.h"
+
+#include <bit>
+#include <cstring>
+
+#include "backend/cpu/clones.h"
+#include "base/error.h"
+
+namespace hearth::cpu {
+namespace {
+
+HEARTH_CLONES void load_bf16(const uint16_t* in, float* out, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) out[i] = std::bit_cast<float>(static_cast<uint32_t>(in[i]) << 16);
+}
+
+HEARTH_CLONES void store_bf16(const float* in, uint16_t* out, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    const auto bits = std::bit_cast<uint32_t>(in[i]);
+    const uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
+    const uint32_t quiet = (bits >> 16) | 0x40U;
+    out[i] = static_cast<uint16_t>((bits & 0x7fffffffU) > 0x7f800000U ? quiet : rounded);
+  }
+}
+
+/// Branch-free binary16 decode: the exponent is rebased by a multiplication, which also handles subnormals.
+HEARTH_CLONES void load_f16(const uint16_t* in, float* out, int64_t count) {
+  const float rebase = std::bit_cast<float>(uint32_t{(254 - 15) << 23});
+  for (int64_t i = 0; i < count; ++i) {
+    const uint32_t magnitude = static_cast<uint32_t>(in[i] & 0x7fffU) << 13;
+    const uint32_t scaled = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) * rebase);
+    const uint32_t special = magnitude >= (0x7c00U << 13) ? 0x7f800000U : 0U;
+    out[i] = std::bit_cast<float>(scaled | special | (static_cast<uint32_t>(in[i] & 0x8000U) << 16));
+  }
+}
+
+void store_f16(const float* in, uint16_t* out, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) out[i] = to_f16(in[i]).bits;
+}
+
+}  // namespace
+
+void load_f32(DType dtype, const void* data, int64_t offset, int64_t count, float* out) {
+  const auto n = static_cast<size_t>(count);
+  if (dtype == DType::f32) {
+    std::memcpy(out, static_cast<const float*>(data) + offset, n * sizeof(float));
+  } else if (dtype == DType::bf16) {
+    load_bf16(static_cast<const uint16_t*>(data) + offset, out, count);
+  } else if (dtype == DType::f16) {
+    load_f16(static_cast<const uint16_t*>(data) + offset, out, count);
+  } else {
+    internal_error("no f32 view of {}", dtype_name(dtype));
+  }
+}
+
+void store_f32(DType dtype, const float* in, void* data, int64_t offset, int64_t count) {
+  const auto n = static_cast<size_t>(count);
+  if (dtype == DType::f32) {
+    if (in != static_cast<float*>(data) + offset)
+      std::memcpy(static_cast<float*>(data) + offset, in, n * sizeof(float));
+  } else if (dtype == DType::bf16) {
+    store_bf16(in, static_cast<uint16_t*>(data) + offset, count);
+  } else if (dtype == DType::f16) {
+    store_f16(in, static_cast<uint16_t*>(data) + offset, count);
+  } else {
+    internal_error("no f32 view of {}", dtype_name(dtype));
+  }
+}
+
+const float* as_f32(DType dtype, const void* data, int64_t offset, int64_t count, float* scratch) {
+  if (dtype == DType::f32) return static_cast<const float*>(data) + offset;
+  load_f32(dtype, data, offset, count, scratch);
+  return scratch;
+}
+
+}  // namespace hearth::cpu

@@ -1,0 +1,432 @@
+#include "ops/elementwise/elementwise.h"
+
+#include <array>
+#include <cmath>
+#include <numbers>
+
+#include "backend/cpu/clones.h"
+#include "backend/cpu/convert.h"
+#include "ops/elementwise/program.h"
+#include "ops/support.h"
+
+namespace hearth::ops {
+namespace {
+
+// Each functor is a formula of (a, b, p): first input, second input, constant.
+struct Add {
+  template <class T>
+  T operator()(T a, T b, T) const {
+    return a + b;
+  }
+};
+struct Sub {
+  template <class T>
+  T operator()(T a, T b, T) const {
+    return a - b;
+  }
+};
+struct Mul {
+  template <class T>
+  T operator()(T a, T b, T) const {
+    return a * b;
+  }
+};
+struct Div {
+  template <class T>
+  T operator()(T a, T b, T) const {
+    return a / b;
+  }
+};
+struct Maximum {
+  template <class T>
+  T operator()(T a, T b, T) const {
+    return a > b ? a : b;
+  }
+};
+struct Minimum {
+  template <class T>
+  T operator()(T a, T b, T) const {
+    return a < b ? a : b;
+  }
+};
+struct Neg {
+  template <class T>
+  T operator()(T a, T, T) const {
+    return -a;
+  }
+};
+struct Abs {
+  template <class T>
+  T operator()(T a, T, T) const {
+    return a < T(0) ? -a : a;
+  }
+};
+struct Exp {
+  template <class T>
+  T operator()(T a, T, T) const {
+    return std::exp(a);
+  }
+};
+struct Log {
+  template <class T>
+  T operator()(T a, T, T) const {
+    return std::log(a);
+  }
+};
+struct Sqrt {
+  template <class T>
+  T operator()(T a, T, T) const {
+    return std::sqrt(a);
+  }
+};
+struct Rsqrt {
+  template <class T>
+  T operator()(T a, T, T) const {
+    return T(1) / std::sqrt(a);
+  }
+};
+struct Square {
+  template <class T>
+  T operator()(T a, T, T) const {
+    return a * a;
+  }
+};
+struct Reciprocal {
+  template <class T>
+  T operator()(T a, T, T) const {
+    return T(1) / a;
+  }
+};
+struct Relu {
+  template <class T>
+  T operator()(T a, T, T) const {
+    return a < T(0) ? T(0) : a;
+  }
+};
+struct Tanh {
+  template <class T>
+  T operator()(T a, T, T) const {
+    return std::tanh(a);
+  }
+};
+struct Sigmoid {
+  template <class T>
+  T operator()(T a, T, T) const {
+    return T(1) / (T(1) + std::exp(-a));
+  }
+};
+struct Silu {
+  template <class T>
+  T operator()(T a, T, T) const {
+    return a / (T(1) + std::exp(-a));
+  }
+};
+struct Gelu {
+  template <class T>
+  T operator()(T a, T, T) const {
+    return T(0.5) * a * (T(1) + std::erf(a * std::numbers::sqrt2_v<T> / T(2)));
+  }
+};
+struct Scale {
+  template <class T>
+  T operator()(T a, T, T p) const {
+    return a * p;
+  }
+};
+struct AddScalar {
+  template <class T>
+  T operator()(T a, T, T p) const {
+    return a + p;
+  }
+};
+struct Copy {
+  template <class T>
+  T operator()(T a, T, T) const {
+    return a;
+  }
+};
+struct Sign {
+  template <class T>
+  T operator()(T a, T, T) const {
+    return a > T(0) ? T(1) : a < T(0) ? T(-1) : T(0);
+  }
+};
+struct Greater {
+  template <class T>
+  T operator()(T a, T b, T) const {
+    return a > b ? T(1) : T(0);
+  }
+};
+// Gradients: a is the cotangent, b the output (relu, tanh, sigmoid) or the input (gelu, silu).
+struct ReluGrad {
+  template <class T>
+  T operator()(T a, T b, T) const {
+    return b > T(0) ? a : T(0);
+  }
+};
+struct TanhGrad {
+  template <class T>
+  T operator()(T a, T b, T) const {
+    return a * (T(1) - b * b);
+  }
+};
+struct SigmoidGrad {
+  template <class T>
+  T operator()(T a, T b, T) const {
+    return a * b * (T(1) - b);
+  }
+};
+struct SiluGrad {
+  template <class T>
+  T operator()(T a, T b, T) const {
+    const T s = T(1) / (T(1) + std::exp(-b));
+    return a * s * (T(1) + b * (T(1) - s));
+  }
+};
+struct GeluGrad {
+  template <class T>
+  T operator()(T a, T b, T) const {
+    const T cdf = T(0.5) * (T(1) + std::erf(b * std::numbers::sqrt2_v<T> / T(2)));
+    const T pdf = std::exp(T(-0.5) * b * b) * std::numbers::inv_sqrtpi_v<T> / std::numbers::sqrt2_v<T>;
+    return a * (cdf + b * pdf);
+  }
+};
+
+template <class F>
+HEARTH_CLONES void tile(const float* a, const float* b, float* out, int64_t count, float p, float) {
+  for (int64_t i = 0; i < count; ++i) out[i] = F()(a[i], b[i], p);
+}
+
+double parameter_of(const Attrs& attrs) {
+  if (attrs.contains("factor")) return attrs.real("factor");
+  return attrs.contains("value") ? attrs.real("value") : 0.0;
+}
+
+template <class F>
+void reference(const ReferenceArgs& args) {
+  const std::vector<double>& a = args.in[0];
+  const std::vector<double>& b = args.in.size() > 1 ? args.in[1] : a;
+  const double p = parameter_of(args.node.attrs);
+  for (size_t i = 0; i < a.size(); ++i) args.out[0][i] = F()(a[i], b[i], p);
+}
+
+/// Runs a tile function over [0, count) in the inputs' dtype.
+Kernel elementwise_kernel(const NodeView& node, decltype(OpDef::elementwise) run_tile) {
+  const DType dtype = node.in[0].dtype;
+  const int64_t count = node.in[0].shape.num_elements();
+  const bool binary = node.in.size() > 1;
+  const auto p = static_cast<float>(parameter_of(node.attrs));
+  return {.run = [=](const KernelArgs& args) {
+    args.threads->parallel_for(count, kGrain, [&](Range range) {
+      alignas(64) float scratch[3][kTile];
+      for (int64_t i = range.begin; i < range.end; i += kTile) {
+        const int64_t n = std::min(kTile, range.end - i);
+        const float* a = cpu::as_f32(dtype, args.in[0], i, n, scratch[0]);
+        const float* b = binary ? cpu::as_f32(dtype, args.in[1], i, n, scratch[1]) : a;
+        float* out = dtype == DType::f32 ? args.output<float>(0) + i : scratch[2];
+        run_tile(a, b, out, n, p, 0);
+        cpu::store_f32(dtype, out, args.out[0], i, n);
+      }
+    });
+  }};
+}
+
+template <class F>
+Kernel kernel(const NodeView& node) {
+  return elementwise_kernel(node, tile<F>);
+}
+
+Inferred infer_unary(const NodeView& node) {
+  if (!is_floating(node.in[0].dtype)) return refuse("expected a floating input");
+  return same_as_first(node);
+}
+
+Inferred infer_binary(const NodeView& node) {
+  if (node.in[0] != node.in[1]) {
+    return refuse(fmt::format("expected two inputs of one type, got {} and {}", to_string(node.in[0].shape),
+                              to_string(node.in[1].shape)));
+  }
+  return infer_unary(node);
+}
+
+using Vjp = std::vector<ValueId> (*)(const VjpContext&);
+ValueId dy(const VjpContext& c) { return c.grad_out[0]; }
+ValueId in(const VjpContext& c, size_t i) { return c.node.inputs[i]; }
+ValueId out(const VjpContext& c) { return c.node.outputs[0]; }
+
+/// cotangent masked to where the comparison of the inputs holds, for maximum and minimum.
+std::vector<ValueId> select_vjp(const VjpContext& c, size_t first, size_t second) {
+  const ValueId mask = emit(c, "greater", {in(c, first), in(c, second)});
+  const ValueId taken = emit(c, "mul", {dy(c), mask});
+  return {taken, emit(c, "sub", {dy(c), taken})};
+}
+
+struct Row {
+  std::string_view name;
+  std::string_view doc;
+  int inputs;
+  decltype(OpDef::elementwise) tile;
+  Kernel (*cpu)(const NodeView&);
+  void (*reference)(const ReferenceArgs&);
+  Vjp vjp;
+  SampleInput::Fill fill = SampleInput::Fill::normal;
+};
+
+template <class F>
+constexpr Row row(std::string_view name, std::string_view doc, int inputs, Vjp vjp,
+                  SampleInput::Fill fill = SampleInput::Fill::normal) {
+  return {name, doc, inputs, tile<F>, kernel<F>, reference<F>, vjp, fill};
+}
+
+using Ids = std::vector<ValueId>;
+constexpr auto kPositive = SampleInput::Fill::positive;
+
+const std::array kRows = {
+    row<Add>("add", "a + b", 2,
+             [](const VjpContext& c) -> Ids {
+               return {dy(c), dy(c)};
+             }),
+    row<Sub>("sub", "a - b", 2,
+             [](const VjpContext& c) -> Ids {
+               return {dy(c), emit(c, "neg", {dy(c)})};
+             }),
+    row<Mul>("mul", "a * b", 2,
+             [](const VjpContext& c) -> Ids {
+               return {emit(c, "mul", {dy(c), in(c, 1)}), emit(c, "mul", {dy(c), in(c, 0)})};
+             }),
+    row<Div>(
+        "div", "a / b", 2,
+        [](const VjpContext& c) -> Ids {
+          const ValueId da = emit(c, "div", {dy(c), in(c, 1)});
+          return {da, emit(c, "neg", {emit(c, "mul", {da, out(c)})})};
+        },
+        kPositive),
+    row<Maximum>("maximum", "the larger of a and b", 2,
+                 [](const VjpContext& c) -> Ids { return select_vjp(c, 0, 1); }),
+    row<Minimum>("minimum", "the smaller of a and b", 2,
+                 [](const VjpContext& c) -> Ids { return select_vjp(c, 1, 0); }),
+    row<Greater>("greater", "1 where a > b, else 0", 2, nullptr),
+    row<Neg>("neg", "-a", 1, [](const VjpContext& c) -> Ids { return {emit(c, "neg", {dy(c)})}; }),
+    row<Abs>("abs", "|a|", 1,
+             [](const VjpContext& c) -> Ids {
+               return {emit(c, "mul", {dy(c), emit(c, "sign", {in(c, 0)})})};
+             }),
+    row<Sign>("sign", "-1, 0 or 1", 1, nullptr),
+    row<Exp>("exp", "e^a", 1,
+             [](const VjpContext& c) -> Ids {
+               return {emit(c, "mul", {dy(c), out(c)})};
+             }),
+    row<Log>(
+        "log", "natural logarithm", 1,
+        [](const VjpContext& c) -> Ids {
+          return {emit(c, "div", {dy(c), in(c, 0)})};
+        },
+        kPositive),
+    row<Sqrt>(
+        "sqrt", "square root", 1,
+        [](const VjpContext& c) -> Ids {
+          return {emit(c, "scale", {emit(c, "div", {dy(c), out(c)})}, {{"factor", 0.5}})};
+        },
+        kPositive),
+    row<Rsqrt>(
+        "rsqrt", "1 / sqrt(a)", 1,
+        [](const VjpContext& c) -> Ids {
+          const ValueId cube = emit(c, "mul", {emit(c, "square", {out(c)}), out(c)});
+          return {emit(c, "scale", {emit(c, "mul", {dy(c), cube})}, {{"factor", -0.5}})};
+        },
+        kPositive),
+    row<Square>("square", "a^2", 1,
+                [](const VjpContext& c) -> Ids {
+                  return {emit(c, "scale", {emit(c, "mul", {dy(c), in(c, 0)})}, {{"factor", 2.0}})};
+                }),
+    row<Reciprocal>(
+        "reciprocal", "1 / a", 1,
+        [](const VjpContext& c) -> Ids {
+          return {emit(c, "neg", {emit(c, "mul", {dy(c), emit(c, "square", {out(c)})})})};
+        },
+        kPositive),
+    row<Relu>("relu", "max(a, 0)", 1,
+              [](const VjpContext& c) -> Ids {
+                return {emit(c, "relu_grad", {dy(c), out(c)})};
+              }),
+    row<Tanh>("tanh", "hyperbolic tangent", 1,
+              [](const VjpContext& c) -> Ids {
+                return {emit(c, "tanh_grad", {dy(c), out(c)})};
+              }),
+    row<Sigmoid>("sigmoid", "1 / (1 + e^-a)", 1,
+                 [](const VjpContext& c) -> Ids {
+                   return {emit(c, "sigmoid_grad", {dy(c), out(c)})};
+                 }),
+    row<Silu>("silu", "a * sigmoid(a)", 1,
+              [](const VjpContext& c) -> Ids {
+                return {emit(c, "silu_grad", {dy(c), in(c, 0)})};
+              }),
+    row<Gelu>("gelu", "a * normal cdf(a), exact (erf)", 1,
+              [](const VjpContext& c) -> Ids {
+                return {emit(c, "gelu_grad", {dy(c), in(c, 0)})};
+              }),
+    row<Scale>("scale", "a * factor", 1,
+               [](const VjpContext& c) -> Ids { return {emit(c, "scale", {dy(c)}, c.node.attrs)}; }),
+    row<AddScalar>("add_scalar", "a + value", 1, [](const VjpContext& c) -> Ids { return {dy(c)}; }),
+    row<Copy>("copy", "a", 1, [](const VjpContext& c) -> Ids { return {dy(c)}; }),
+    row<ReluGrad>("relu_grad", "dy where y > 0", 2, nullptr),
+    row<TanhGrad>("tanh_grad", "dy * (1 - y^2)", 2, nullptr),
+    row<SigmoidGrad>("sigmoid_grad", "dy * y * (1 - y)", 2, nullptr),
+    row<SiluGrad>("silu_grad", "dy * d silu(x)", 2, nullptr),
+    row<GeluGrad>("gelu_grad", "dy * d gelu(x)", 2, nullptr),
+};
+
+std::vector<Sample> samples_of(const Row& row) {
+  std::vector<Sample> samples;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    Sample sample;
+    for (int i = 0; i < row.inputs; ++i) sample.in.push_back(filled(row.fill, {3, 1031}, dtype));
+    if (row.name == "scale") sample.attrs.set("factor", -1.5);
+    if (row.name == "add_scalar") sample.attrs.set("value", 0.25);
+    samples.push_back(std::move(sample));
+  }
+  samples[0].in.assign(static_cast<size_t>(row.inputs), filled(row.fill, {7}));
+  samples.push_back(samples[0]);
+  samples.back().in.assign(static_cast<size_t>(row.inputs), filled(row.fill, {2, 3, 5}));
+  return samples;
+}
+
+template <size_t index>
+std::vector<Sample> samples() {
+  return samples_of(kRows[index]);
+}
+
+template <size_t... index>
+std::array<OpDef, sizeof...(index)> make_defs(std::index_sequence<index...>) {
+  constexpr auto def = [](const Row& row, std::vector<Sample> (*make_samples)()) {
+    return OpDef{
+        .name = row.name,
+        .doc = row.doc,
+        .min_inputs = row.inputs,
+        .max_inputs = row.inputs,
+        .infer = row.inputs == 2 ? infer_binary : infer_unary,
+        .vjp = row.vjp,
+        .no_vjp_because = row.vjp == nullptr ? "it is itself part of a gradient, or a step function" : "",
+        .cpu = row.cpu,
+        .reference = row.reference,
+        .cost = [](const NodeView& node) { return cost_per_element(node, 1); },
+        .cheap_to_recompute = true,
+        .may_work_in_place = true,
+        .elementwise = row.tile,
+        .samples = make_samples};
+  };
+  return {def(kRows[index], samples<index>)...};
+}
+
+}  // namespace
+
+std::span<const OpDef> elementwise_ops() {
+  static const std::array<OpDef, kRows.size()> defs = make_defs(std::make_index_sequence<kRows.size()>());
+  return defs;
+}
+
+float elementwise_parameter(const OpDef&, const Attrs& attrs) {
+  return static_cast<float>(parameter_of(attrs));
+}
+
+}  // namespace hearth::ops

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <span>
+
+#include "ir/op_def.h"
+
+namespace hearth::ops {
+
+/// The elementwise ops, one row each in elementwise.cpp: a formula written once as a functor serves the f32
+/// kernel, the float64 reference and fused chains. To add one: a functor, a gradient rule and a row.
+std::span<const ir::OpDef> elementwise_ops();
+
+extern const ir::OpDef bias_add;
+extern const ir::OpDef scale_by;
+extern const ir::OpDef cast;
+extern const ir::OpDef broadcast_scalar;
+extern const ir::OpDef fused_elementwise;
+
+}  // namespace hearth::ops

@@ -1,0 +1,101 @@
+#include <cstring>
+
+#include "backend/cpu/convert.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/elementwise/program.h"
+#include "ops/support.h"
+
+namespace hearth::ops {
+namespace {
+
+constexpr size_t kMaxInputs = 8;
+constexpr size_t kMaxSteps = 16;
+
+Inferred infer(const NodeView& node) {
+  for (const Type& type : node.in) {
+    if (type != node.in[0]) return refuse("expected inputs of one type");
+  }
+  const auto steps = parse_program(node.attrs.text("program"));
+  if (steps.empty() || steps.size() > kMaxSteps) return refuse("expected a program of 1 to 16 steps");
+  return same_as_first(node);
+}
+
+/// Runs every step on one tile before the next tile, so that intermediate results never leave the cache.
+void run_tile(const std::vector<ElementwiseStep>& steps, const float* const* inputs, float (*results)[kTile],
+              int64_t count) {
+  for (size_t s = 0; s < steps.size(); ++s) {
+    const auto operand = [&](int index) { return index >= 0 ? inputs[index] : results[-1 - index]; };
+    const float* a = operand(steps[s].operands[0]);
+    const float* b = steps[s].op->min_inputs > 1 ? operand(steps[s].operands[1]) : a;
+    steps[s].op->elementwise(a, b, results[s], count, steps[s].parameter, 0);
+  }
+}
+
+Kernel kernel(const NodeView& node) {
+  const auto steps = parse_program(node.attrs.text("program"));
+  const DType dtype = node.in[0].dtype;
+  const int64_t count = node.in[0].shape.num_elements();
+  const size_t num_inputs = node.in.size();
+  return {.run = [=](const KernelArgs& args) {
+    args.threads->parallel_for(count, kGrain, [&](Range range) {
+      alignas(64) float scratch[kMaxInputs][kTile];
+      alignas(64) float results[kMaxSteps][kTile];
+      for (int64_t i = range.begin; i < range.end; i += kTile) {
+        const int64_t n = std::min(kTile, range.end - i);
+        const float* inputs[kMaxInputs];
+        for (size_t k = 0; k < num_inputs; ++k) inputs[k] = cpu::as_f32(dtype, args.in[k], i, n, scratch[k]);
+        run_tile(steps, inputs, results, n);
+        cpu::store_f32(dtype, results[steps.size() - 1], args.out[0], i, n);
+      }
+    });
+  }};
+}
+
+void reference(const ReferenceArgs& args) {
+  std::vector<std::vector<double>> results;
+  for (const ElementwiseStep& step : parse_program(args.node.attrs.text("program"))) {
+    std::vector<std::vector<double>> in;
+    for (int k = 0; k < step.op->min_inputs; ++k) {
+      const int operand = step.operands[k];
+      in.push_back(operand >= 0 ? args.in[static_cast<size_t>(operand)]
+                                : results[static_cast<size_t>(-1 - operand)]);
+    }
+    std::vector<std::vector<double>> out(1, std::vector<double>(in[0].size()));
+    Attrs attrs;
+    attrs.set(step.op->name == "scale" ? "factor" : "value", static_cast<double>(step.parameter));
+    step.op->reference(
+        {.node = {.attrs = attrs, .in = args.node.in, .out = args.node.out}, .in = in, .out = out});
+    results.push_back(std::move(out[0]));
+  }
+  args.out[0] = results.back();
+}
+
+std::vector<Sample> samples() {
+  const Attrs three = {{"program", std::string("add(i0,i1);relu(t0);scale(t1,0.5)")}};
+  const Attrs two = {{"program", std::string("mul(i0,i1);add(t0,i2)")}};
+  return {{.in = {normal({3, 1000}), normal({3, 1000})}, .attrs = three},
+          {.in = {normal({5000}), normal({5000}), normal({5000})}, .attrs = two},
+          {.in = {normal({5, 7}, DType::bf16), normal({5, 7}, DType::bf16)}, .attrs = three}};
+}
+
+}  // namespace
+
+const OpDef fused_elementwise{
+    .name = "fused_elementwise",
+    .doc = "a chain of elementwise ops in one loop; attribute program",
+    .min_inputs = 1,
+    .max_inputs = kMaxInputs,
+    .infer = infer,
+    .no_vjp_because = "it is formed after the backward pass",
+    .cpu = kernel,
+    .reference = reference,
+    .cost =
+        [](const NodeView& node) {
+          return cost_per_element(node,
+                                  static_cast<double>(parse_program(node.attrs.text("program")).size()));
+        },
+    .cheap_to_recompute = true,
+    .may_work_in_place = true,
+    .samples = samples};
+
+}  // namespace hearth::ops

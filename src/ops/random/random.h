@@ -1,0 +1,9 @@
+#pragma once
+
+#include "ir/op_def.h"
+
+namespace hearth::ops {
+
+extern const ir::OpDef dropout;
+
+}  // namespace hearth::ops

@@ -1,0 +1,217 @@
+#include "ops/reduce/reduce.h"
+
+#include <cstring>
+
+#include "backend/cpu/clones.h"
+#include "backend/cpu/convert.h"
+#include "ops/support.h"
+
+namespace hearth::ops {
+namespace {
+
+/// Rows added in f32 before the partial sum moves to double: keeps the error of long columns small.
+constexpr int64_t kRun = 64;
+
+HEARTH_CLONES void add_to(float* sum, const float* in, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) sum[i] += in[i];
+}
+HEARTH_CLONES void widen(double* sum, const float* in, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) sum[i] += static_cast<double>(in[i]);
+}
+HEARTH_CLONES void add_sum(const float* in, int64_t count, double* sums) {
+  int64_t i = 0;
+  for (; i + 16 <= count; i += 16) {
+    for (int64_t j = 0; j < 16; ++j) sums[j] += static_cast<double>(in[i + j]);
+  }
+  for (; i < count; ++i) sums[0] += static_cast<double>(in[i]);
+}
+HEARTH_CLONES void add_squares(const float* in, int64_t count, double* sums) {
+  int64_t i = 0;
+  for (; i + 16 <= count; i += 16) {
+    for (int64_t j = 0; j < 16; ++j) {
+      const auto value = static_cast<double>(in[i + j]);
+      sums[j] += value * value;
+    }
+  }
+  for (; i < count; ++i) sums[0] += static_cast<double>(in[i]) * static_cast<double>(in[i]);
+}
+
+double total(const double* sums) {
+  double sum = 0;
+  for (int j = 0; j < 16; ++j) sum += sums[j];
+  return sum;
+}
+
+Inferred infer_sum_leading(const NodeView& node) {
+  if (node.in[0].shape.rank() < 1) return refuse("expected at least one axis");
+  return {.out = {{.dtype = DType::f32, .shape = {node.in[0].shape.back()}}}, .error = ""};
+}
+
+/// Sums rows [begin, end) into doubles; `partial` and `scratch` hold `width` floats each.
+void sum_rows(DType dtype, const void* data, Range rows, int64_t width, double* sums, float* partial,
+              float* scratch) {
+  std::fill(sums, sums + width, 0.0);
+  for (int64_t row = rows.begin; row < rows.end; row += kRun) {
+    std::fill(partial, partial + width, 0.0F);
+    for (int64_t r = row; r < std::min(row + kRun, rows.end); ++r) {
+      add_to(partial, cpu::as_f32(dtype, data, r * width, width, scratch), width);
+    }
+    widen(sums, partial, width);
+  }
+}
+
+Kernel sum_leading_kernel(const NodeView& node) {
+  const DType dtype = node.in[0].dtype;
+  const int64_t width = node.in[0].shape.back();
+  const int64_t rows = num_rows(node.in[0].shape);
+  const int parts = static_cast<int>(std::clamp<int64_t>(rows * width / kGrain, 1, node.num_threads));
+  const int64_t part_bytes = (width * 16 + 63) / 64 * 64;
+  const auto run = [=](const KernelArgs& args) {
+    const auto body = [&](int part) {
+      if (part >= parts) return;
+      auto* sums = reinterpret_cast<double*>(args.workspace + part * part_bytes);
+      auto* partial = reinterpret_cast<float*>(sums + width);
+      sum_rows(dtype, args.in[0], split_range(rows, parts, part), width, sums, partial, partial + width);
+    };
+    if (parts == 1) {
+      body(0);
+    } else {
+      args.threads->run(body);
+    }
+    for (int64_t c = 0; c < width; ++c) {
+      double sum = 0;
+      for (int part = 0; part < parts; ++part)
+        sum += reinterpret_cast<double*>(args.workspace + part * part_bytes)[c];
+      args.output<float>(0)[c] = static_cast<float>(sum);
+    }
+  };
+  return {.run = run, .workspace_bytes = parts * part_bytes};
+}
+
+std::vector<ValueId> sum_leading_vjp(const VjpContext& c) {
+  // The gradient of a column sum is the cotangent repeated: zeros plus a bias.
+  const ValueId zeros = emit(c, "scale", {c.node.inputs[0]}, {{"factor", 0.0}});
+  return {emit(c, "bias_add", {zeros, c.grad_out[0]})};
+}
+
+Kernel sum_all_kernel(const NodeView& node) {
+  const DType dtype = node.in[0].dtype;
+  const int64_t count = node.in[0].shape.num_elements();
+  return {.run = [=](const KernelArgs& args) {
+    alignas(64) float scratch[kTile];
+    double sums[16] = {};
+    for (int64_t i = 0; i < count; i += kTile) {
+      const int64_t n = std::min(kTile, count - i);
+      add_sum(cpu::as_f32(dtype, args.in[0], i, n, scratch), n, sums);
+    }
+    *args.output<float>(0) = static_cast<float>(total(sums));
+  }};
+}
+
+Inferred infer_sum_squares(const NodeView& node) {
+  for (const Type& type : node.in) {
+    if (type.dtype != DType::f32) return refuse("expected f32 inputs");
+  }
+  return {.out = {kScalar}, .error = ""};
+}
+
+/// Every input is cut into one part per thread; the parts' sums are added in a fixed order.
+Kernel sum_squares_kernel(const NodeView& node) {
+  std::vector<int64_t> counts;
+  for (const Type& type : node.in) counts.push_back(type.shape.num_elements());
+  const int parts = node.num_threads;
+  return {.run =
+              [=](const KernelArgs& args) {
+                auto* partial = reinterpret_cast<double*>(args.workspace);
+                args.threads->run([&](int thread) {
+                  double sums[16] = {};
+                  for (size_t k = 0; k < counts.size(); ++k) {
+                    const Range range = split_range(counts[k], parts, thread);
+                    add_squares(args.input<float>(k) + range.begin, range.size(), sums);
+                  }
+                  partial[thread] = total(sums);
+                });
+                double sum = 0;
+                for (int part = 0; part < parts; ++part) sum += partial[part];
+                *args.output<float>(0) = static_cast<float>(sum);
+              },
+          .workspace_bytes = parts * 8};
+}
+
+}  // namespace
+
+const OpDef sum_leading{
+    .name = "sum_leading",
+    .doc = "sum over every axis but the last, in f32",
+    .infer = infer_sum_leading,
+    .vjp = sum_leading_vjp,
+    .cpu = sum_leading_kernel,
+    .reference =
+        [](const ReferenceArgs& args) {
+          const size_t width = args.out[0].size();
+          std::fill(args.out[0].begin(), args.out[0].end(), 0.0);
+          for (size_t i = 0; i < args.in[0].size(); ++i) args.out[0][i % width] += args.in[0][i];
+        },
+    .cost =
+        [](const NodeView& node) {
+          return Cost{static_cast<double>(node.in[0].shape.num_elements()), bytes_moved(node)};
+        },
+    .samples =
+        [] {
+          return std::vector<Sample>{{.in = {normal({5, 7})}},
+                                     {.in = {normal({2, 40, 30, 17})}},
+                                     {.in = {normal({9})}},
+                                     {.in = {normal({300, 16}, DType::bf16)}}};
+        }};
+
+const OpDef sum_all{
+    .name = "sum_all",
+    .doc = "sum of every element, in f32",
+    .infer = [](const NodeView&) { return Inferred{.out = {kScalar}, .error = ""}; },
+    .vjp = [](const VjpContext& c) -> std::vector<ValueId> {
+      const Type type = c.graph.type(c.node.inputs[0]);
+      const ValueId wide = emit(c, "broadcast_scalar", {c.grad_out[0]}, {{"shape", axes_of(type.shape)}});
+      if (type.dtype == DType::f32) return {wide};
+      return {emit(c, "cast", {wide}, {{"dtype", std::string(dtype_name(type.dtype))}})};
+    },
+    .cpu = sum_all_kernel,
+    .reference =
+        [](const ReferenceArgs& args) {
+          args.out[0][0] = 0;
+          for (const double value : args.in[0]) args.out[0][0] += value;
+        },
+    .cost =
+        [](const NodeView& node) {
+          return Cost{static_cast<double>(node.in[0].shape.num_elements()), bytes_moved(node)};
+        },
+    .samples =
+        [] {
+          return std::vector<Sample>{
+              {.in = {normal({33})}}, {.in = {normal({70, 50})}}, {.in = {normal({300}, DType::bf16)}}};
+        }};
+
+const OpDef sum_squares{.name = "sum_squares",
+                        .doc = "sum of the squares of every element of every input",
+                        .max_inputs = 4096,
+                        .infer = infer_sum_squares,
+                        .no_vjp_because = "it measures gradients",
+                        .cpu = sum_squares_kernel,
+                        .reference =
+                            [](const ReferenceArgs& args) {
+                              args.out[0][0] = 0;
+                              for (const auto& input : args.in) {
+                                for (const double value : input) args.out[0][0] += value * value;
+                              }
+                            },
+                        .cost =
+                            [](const NodeView& node) {
+                              return Cost{bytes_moved(node) / 2, bytes_moved(node)};
+                            },
+                        .samples =
+                            [] {
+                              return std::vector<Sample>{
+                                  {.in = {normal({33})}},
+                                  {.in = {normal({70, 50}), normal({3}), normal({1})}}};
+                            }};
+
+}  // namespace hearth::ops

@@ -1,0 +1,31 @@
+#include "ops/support.h"
+
+#include "ops/op_list.h"
+
+namespace hearth::ops {
+
+Inferred same_as_first(const NodeView& node) { return {.out = {node.in[0]}, .error = ""}; }
+
+const OpDef& op(std::string_view name) {
+  const OpDef* found = find_op(name);
+  if (found == nullptr) internal_error("there is no op '{}'", name);
+  return *found;
+}
+
+ValueId emit(const VjpContext& context, std::string_view name, std::vector<ValueId> inputs, Attrs attrs) {
+  return context.graph.add(op(name), std::move(inputs), std::move(attrs), context.node.name)[0];
+}
+
+double bytes_moved(const NodeView& node) {
+  double bytes = 0;
+  for (const Type& type : node.in) bytes += static_cast<double>(type.num_bytes());
+  for (const Type& type : node.out) bytes += static_cast<double>(type.num_bytes());
+  return bytes;
+}
+
+Cost cost_per_element(const NodeView& node, double per_element) {
+  return {.flops = per_element * static_cast<double>(node.out[0].shape.num_elements()),
+          .bytes = bytes_moved(node)};
+}
+
+}  // namespace hearth::ops

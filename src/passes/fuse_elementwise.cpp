@@ -1,0 +1,84 @@
+#include <algorithm>
+#include <string>
+
+#include "ops/elementwise/program.h"
+#include "ops/op_list.h"
+#include "passes/fuse.h"
+
+namespace hearth::passes {
+namespace {
+
+using ir::kNone;
+using ir::NodeId;
+using ir::ValueId;
+
+constexpr size_t kMaxInputs = 8;
+constexpr size_t kMaxSteps = 16;
+
+/// A chain being built: its inputs and steps.
+struct Chain {
+  std::vector<ValueId> inputs;
+  std::vector<ops::ElementwiseStep> steps;
+};
+
+class FuseElementwise {
+ public:
+  explicit FuseElementwise(ir::Graph& graph) : graph_(graph), uses_(graph.use_counts()) {}
+
+  void run() {
+    // Last node of each chain first, so that a chain is as long as possible.
+    for (size_t i = graph_.nodes.size(); i-- > 0;) {
+      if (!is_elementwise(graph_.nodes[i]) || absorbed(graph_.nodes[i])) continue;
+      Chain chain;
+      if (!grow(graph_.nodes[i], chain) || chain.steps.size() < 2) continue;
+      ir::Node& node = graph_.nodes[i];
+      node.op = ops::find_op("fused_elementwise");
+      node.inputs = chain.inputs;
+      node.attrs = {{"program", ops::print_program(chain.steps)}};
+    }
+    graph_.remove_dead_nodes();
+  }
+
+ private:
+  static bool is_elementwise(const ir::Node& node) { return node.op->elementwise != nullptr; }
+
+  /// Whether the node's only reader is an elementwise node, which will take it in.
+  bool absorbed(const ir::Node& node) const {
+    const ValueId out = node.outputs[0];
+    if (uses_[static_cast<size_t>(out)] != 1) return false;
+    for (const ir::Node& reader : graph_.nodes) {
+      if (std::find(reader.inputs.begin(), reader.inputs.end(), out) == reader.inputs.end()) continue;
+      return is_elementwise(reader) || reader.op->name == "fused_elementwise";
+    }
+    return false;
+  }
+
+  /// Appends the node, its single-use elementwise producers before it; false when the chain gets too large.
+  bool grow(const ir::Node& node, Chain& chain) {
+    ops::ElementwiseStep step{.op = node.op, .parameter = ops::elementwise_parameter(*node.op, node.attrs)};
+    for (size_t k = 0; k < node.inputs.size(); ++k) {
+      const ValueId in = node.inputs[k];
+      const NodeId producer = graph_.value(in).producer;
+      const bool take = producer != kNone && is_elementwise(graph_.node(producer)) &&
+                        uses_[static_cast<size_t>(in)] == 1 && chain.steps.size() < kMaxSteps / 2;
+      if (take && grow(graph_.node(producer), chain)) {
+        step.operands[k] = -static_cast<int>(chain.steps.size());
+      } else {
+        const auto found = std::find(chain.inputs.begin(), chain.inputs.end(), in);
+        step.operands[k] = static_cast<int>(found - chain.inputs.begin());
+        if (found == chain.inputs.end()) chain.inputs.push_back(in);
+      }
+    }
+    chain.steps.push_back(step);
+    return chain.inputs.size() <= kMaxInputs && chain.steps.size() <= kMaxSteps;
+  }
+
+  ir::Graph& graph_;
+  std::vector<int> uses_;
+};
+
+}  // namespace
+
+void fuse_elementwise(ir::Graph& graph) { FuseElementwise(graph).run(); }
+
+}  // namespace hearth::passes

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace hearth::plan {
+
+/// A run of bytes that is needed over the half-open time [lower, upper).
+struct Buffer {
+  int64_t lower = 0;
+  int64_t upper = 0;
+  int64_t size = 0;
+  int64_t alignment = 1;
+  std::string id = {};
+  /// Colours the picture: "activation", "gradient", "workspace".
+  std::string kind = {};
+};
+
+/// Give every buffer an offset so that buffers alive together do not overlap; the height is the largest
+/// offset + size (dynamic storage allocation, NP-complete).
+///
+///   offset ^   +-----+
+///          |   |  c  |        a and c overlap in time: disjoint offsets
+///          | +-+-+---+-+      b may reuse the bytes of a
+///          | | a |  b  |
+///          +-+---+-----+--> time
+struct Problem {
+  std::vector<Buffer> buffers;
+};
+
+struct SolveOptions {
+  /// Stop as soon as the height is within it.
+  std::optional<int64_t> capacity = std::nullopt;
+  /// Time for the exact search after the greedy portfolio.
+  double seconds = 5;
+  /// Each technique can be switched off for tests; answers stay valid.
+  bool use_exact = true;
+};
+
+struct Solution {
+  std::vector<int64_t> offsets;
+  int64_t height = 0;
+  int64_t lower_bound = 0;
+  bool proven_optimal = false;
+  double seconds = 0;
+};
+
+/// The most bytes alive at any time: no solution is lower.
+int64_t lower_bound(const Problem& problem);
+
+/// A portfolio of greedy orders, then exact search until the bound, the capacity or the deadline is met.
+Solution solve(const Problem& problem, const SolveOptions& options = {});
+
+}  // namespace hearth::plan
