@@ -1,0 +1,214 @@
+#include "backend/cpu/direct.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backend/cpu/clones.h"
+#include "backend/cpu/convert.h"
+#include "backend/cpu/rows.h"
+#include "backend/cpu/simd/simd.h"
+
+namespace hearth::cpu {
+namespace {
+
+constexpr int64_t kChunkFloats = 64 * 1024;
+
+HEARTH_CLONES void add(float* sum, const float* in, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) sum[i] += in[i];
+}
+
+/// The geometry shared by the three passes.
+struct Patches {
+  const ConvShape& s;
+  int64_t length() const { return s.kernel_h * s.kernel_w * s.in_c; }
+  int64_t num_pixels() const { return s.batch * s.out_h() * s.out_w(); }
+  int64_t chunk() const { return std::clamp<int64_t>(kChunkFloats / length() / 14 * 14, 14, 448); }
+  /// Patches are the image's own rows.
+  bool trivial() const { return s.kernel_h == 1 && s.kernel_w == 1 && s.stride == 1 && s.padding == 0; }
+
+  /// Calls visit(place in the patch, element index in x or -1 when outside, run of taps) for each tap run of
+  /// a pixel.
+  template <typename Visit>
+  void for_each_tap(int64_t pixel, Visit visit) const {
+    const int64_t ox = pixel % s.out_w();
+    const int64_t oy = pixel / s.out_w() % s.out_h();
+    const int64_t image = pixel / (s.out_w() * s.out_h());
+    const int64_t x0 = ox * s.stride - s.padding;
+    for (int64_t ky = 0; ky < s.kernel_h; ++ky) {
+      const int64_t y = oy * s.stride - s.padding + ky;
+      const int64_t row = ky * s.kernel_w;
+      // Neighbouring taps of a row are neighbours in NHWC memory: one run of them, padding on either side.
+      const bool real = y >= 0 && y < s.in_h;
+      const int64_t first = real ? std::clamp<int64_t>(-x0, 0, s.kernel_w) : s.kernel_w;
+      const int64_t last = real ? std::clamp<int64_t>(s.in_w - x0, first, s.kernel_w) : s.kernel_w;
+      if (first > 0) visit(row * s.in_c, int64_t{-1}, first * s.in_c);
+      if (last > first) {
+        const int64_t source = ((image * s.in_h + y) * s.in_w + x0 + first) * s.in_c;
+        visit((row + first) * s.in_c, source, (last - first) * s.in_c);
+      }
+      if (last < s.kernel_w) visit((row + last) * s.in_c, int64_t{-1}, (s.kernel_w - last) * s.in_c);
+    }
+  }
+
+  void gather(DType dtype, const void* x, int64_t first, int64_t count, float* out) const {
+    if (trivial()) return load_f32(dtype, x, first * s.in_c, count * s.in_c, out);
+    for (int64_t i = 0; i < count; ++i) {
+      float* patch = out + i * length();
+      for_each_tap(first + i, [&](int64_t place, int64_t source, int64_t run) {
+        if (source < 0) {
+          std::fill(patch + place, patch + place + run, 0.0F);
+        } else {
+          load_f32(dtype, x, source, run, patch + place);
+        }
+      });
+    }
+  }
+
+  void scatter(const float* patches, int64_t first, int64_t count, float* dx, int64_t dx_begin) const {
+    for (int64_t i = 0; i < count; ++i) {
+      const float* patch = patches + i * length();
+      for_each_tap(first + i, [&](int64_t place, int64_t target, int64_t run) {
+        if (target >= 0) add(dx + target - dx_begin, patch + place, run);
+      });
+    }
+  }
+};
+
+int64_t floats(int64_t count) { return count * static_cast<int64_t>(sizeof(float)); }
+
+int64_t weight_floats(const ConvShape& s) { return s.kernel_h * s.kernel_w * s.in_c * s.out_c; }
+
+}  // namespace
+
+int64_t DirectConv::forward_workspace_bytes() const {
+  const Patches patches{spec.shape};
+  const int64_t per_thread = patches.chunk() * (patches.length() + 2 * spec.shape.out_c);
+  return floats(panel_floats(patches.length(), spec.shape.out_c) + weight_floats(spec.shape) +
+                spec.num_threads * per_thread);
+}
+
+void DirectConv::forward(const void* x, const void* w, const float* bias, const void* residual, void* y,
+                         std::byte* workspace, ThreadPool& threads) const {
+  const Patches patches{spec.shape};
+  const int64_t k = patches.length();
+  const int64_t o = spec.shape.out_c;
+  const int64_t chunk = patches.chunk();
+  auto* panels = reinterpret_cast<float*>(workspace);
+  float* scratch = panels + panel_floats(k, o);
+  pack_panels(spec.w, w, k, o, false, panels, scratch, threads);
+  float* per_thread = scratch + weight_floats(spec.shape);
+  threads.run([&](int thread) {
+    float* gathered = per_thread + thread * chunk * (k + 2 * o);
+    float* wide = gathered + chunk * k;
+    float* wide_residual = wide + chunk * o;
+    const Range mine = split_range(patches.num_pixels(), spec.num_threads, thread);
+    for (int64_t first = mine.begin; first < mine.end; first += chunk) {
+      const int64_t count = std::min(chunk, mine.end - first);
+      const float* a = gathered;
+      if (patches.trivial() && spec.x == DType::f32) {
+        a = static_cast<const float*>(x) + first * k;
+      } else {
+        patches.gather(spec.x, x, first, count, gathered);
+      }
+      float* c = spec.x == DType::f32 ? static_cast<float*>(y) + first * o : wide;
+      for (int64_t j = 0; j < o; j += kPanel) {
+        simd().gemm(count, std::min(kPanel, o - j), k, a, k, 1, panels + j * k, kPanel, c + j, o, false);
+      }
+      const float* r =
+          residual == nullptr ? nullptr : as_f32(spec.x, residual, first * o, count * o, wide_residual);
+      if (bias != nullptr || r != nullptr || spec.relu) {
+        for (int64_t i = 0; i < count; ++i)
+          finish_row(c + i * o, o, bias, r == nullptr ? nullptr : r + i * o, spec.relu);
+      }
+      store_f32(spec.x, c, y, first * o, count * o);
+    }
+  });
+}
+
+int64_t DirectConv::data_workspace_bytes() const {
+  const Patches patches{spec.shape};
+  const int64_t image = spec.shape.in_h * spec.shape.in_w * spec.shape.in_c;
+  const int64_t per_thread = patches.chunk() * (patches.length() + spec.shape.out_c) + image;
+  return floats(panel_floats(spec.shape.out_c, patches.length()) + weight_floats(spec.shape) +
+                spec.num_threads * per_thread);
+}
+
+void DirectConv::backward_data(const void* dy, const void* w, void* dx, std::byte* workspace,
+                               ThreadPool& threads) const {
+  const Patches patches{spec.shape};
+  const ConvShape& s = spec.shape;
+  const int64_t k = patches.length();
+  const int64_t o = s.out_c;
+  const int64_t chunk = patches.chunk();
+  const int64_t image_floats = s.in_h * s.in_w * s.in_c;
+  const int64_t image_pixels = s.out_h() * s.out_w();
+  auto* panels = reinterpret_cast<float*>(workspace);
+  float* scratch = panels + panel_floats(o, k);
+  pack_panels(spec.w, w, o, k, true, panels, scratch, threads);
+  float* per_thread = scratch + weight_floats(s);
+  threads.run([&](int thread) {
+    float* gathered = per_thread + thread * (chunk * (k + o) + image_floats);
+    float* wide_dy = gathered + chunk * k;
+    float* wide_dx = wide_dy + chunk * o;
+    const Range images = split_range(s.batch, spec.num_threads, thread);
+    for (int64_t image = images.begin; image < images.end; ++image) {
+      float* sum = spec.x == DType::f32 ? static_cast<float*>(dx) + image * image_floats : wide_dx;
+      if (!patches.trivial()) std::fill(sum, sum + image_floats, 0.0F);
+      for (int64_t done = 0; done < image_pixels; done += chunk) {
+        const int64_t count = std::min(chunk, image_pixels - done);
+        const int64_t first = image * image_pixels + done;
+        const float* a = as_f32(spec.x, dy, first * o, count * o, wide_dy);
+        float* c = patches.trivial() ? sum + done * k : gathered;
+        for (int64_t j = 0; j < k; j += kPanel) {
+          simd().gemm(count, std::min(kPanel, k - j), o, a, o, 1, panels + j * o, kPanel, c + j, k, false);
+        }
+        if (!patches.trivial()) patches.scatter(gathered, first, count, sum, image * image_floats);
+      }
+      store_f32(spec.x, sum, dx, image * image_floats, image_floats);
+    }
+  });
+}
+
+int64_t DirectConv::weights_workspace_bytes() const {
+  const Patches patches{spec.shape};
+  const int64_t per_thread =
+      patches.chunk() * (patches.length() + spec.shape.out_c) + weight_floats(spec.shape);
+  return floats(spec.num_threads * per_thread);
+}
+
+void DirectConv::backward_weights(const void* x, const void* dy, float* dw, std::byte* workspace,
+                                  ThreadPool& threads) const {
+  const Patches patches{spec.shape};
+  const int64_t k = patches.length();
+  const int64_t o = spec.shape.out_c;
+  const int64_t chunk = patches.chunk();
+  const int64_t total = weight_floats(spec.shape);
+  const int64_t per_thread = chunk * (k + o) + total;
+  auto* base = reinterpret_cast<float*>(workspace);
+  threads.run([&](int thread) {
+    float* sum = base + thread * per_thread;
+    float* gathered = sum + total;
+    float* wide_dy = gathered + chunk * k;
+    std::fill(sum, sum + total, 0.0F);
+    const Range mine = split_range(patches.num_pixels(), spec.num_threads, thread);
+    for (int64_t first = mine.begin; first < mine.end; first += chunk) {
+      const int64_t count = std::min(chunk, mine.end - first);
+      const float* a = gathered;
+      if (patches.trivial() && spec.x == DType::f32) {
+        a = static_cast<const float*>(x) + first * k;
+      } else {
+        patches.gather(spec.x, x, first, count, gathered);
+      }
+      const float* b = as_f32(spec.x, dy, first * o, count * o, wide_dy);
+      simd().gemm(k, o, count, a, 1, k, b, o, sum, o, true);
+    }
+  });
+  threads.parallel_for(total, 8192, [&](Range range) {
+    std::memcpy(dw + range.begin, base + range.begin, static_cast<size_t>(range.size()) * sizeof(float));
+    for (int thread = 1; thread < spec.num_threads; ++thread) {
+      add(dw + range.begin, base + thread * per_thread + range.begin, range.size());
+    }
+  });
+}
+
+}  // namespace hearth::cpu

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "backend/cpu/conv.h"
+
+namespace hearth::cpu {
+
+/// Convolution as matrix products over patches: rows of kernel_h * kernel_w * in_c inputs, gathered a
+/// cache-sized chunk at a time (1x1 with stride 1 reads the image itself).
+struct DirectConv {
+  ConvSpec spec;
+
+  int64_t forward_workspace_bytes() const;
+  void forward(const void* x, const void* w, const float* bias, const void* residual, void* y,
+               std::byte* workspace, ThreadPool& threads) const;
+  int64_t data_workspace_bytes() const;
+  void backward_data(const void* dy, const void* w, void* dx, std::byte* workspace,
+                     ThreadPool& threads) const;
+  int64_t weights_workspace_bytes() const;
+  void backward_weights(const void* x, const void* dy, float* dw, std::byte* workspace,
+                        ThreadPool& threads) const;
+};
+
+}  // namespace hearth::cpu

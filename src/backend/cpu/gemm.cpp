@@ -1,0 +1,151 @@
+#include "backend/cpu/gemm.h"
+
+#include <algorithm>
+
+#include "backend/cpu/convert.h"
+#include "backend/cpu/rows.h"
+#include "backend/cpu/simd/simd.h"
+
+namespace hearth::cpu {
+namespace {
+
+/// How a product is computed. Which of the two operands needs no repacking decides.
+enum class Way : uint8_t {
+  rows,     ///< b is [k][n]: rows of a broadcast against rows of b as they lie
+  swapped,  ///< b is [n][k]: rows of b broadcast against a, which is packed into panels; c is written
+            ///< transposed
+  dots,     ///< both contiguous over k and one side narrow: dot products
+};
+
+Way way_of(const GemmSpec& s) {
+  if (!s.transpose_b) return Way::rows;
+  if (!s.transpose_a && std::min(s.m, s.n) <= 16 && s.k >= 256) return Way::dots;
+  return Way::swapped;
+}
+
+int64_t floats(int64_t count) { return count * static_cast<int64_t>(sizeof(float)); }
+
+void widen(DType dtype, const void* in, int64_t count, float* out, ThreadPool& threads) {
+  threads.parallel_for(count, 16384, [&](Range r) { load_f32(dtype, in, r.begin, r.size(), out + r.begin); });
+}
+
+/// Pieces of the workspace, in floats from its start.
+struct Layout {
+  int64_t a, b, c, panels, transposed, residual, total;
+  explicit Layout(const GemmSpec& s) {
+    int64_t next = 0;
+    const auto take = [&](bool wanted, int64_t count) {
+      const int64_t at = next;
+      if (wanted) next += round_up(count, 16);
+      return at;
+    };
+    const bool swapped = way_of(s) == Way::swapped;
+    a = take(s.a != DType::f32, s.m * s.k);
+    b = take(s.b != DType::f32, s.k * s.n);
+    c = take(s.c != DType::f32, s.m * s.n);
+    residual = take(s.residual && s.c != DType::f32, s.m * s.n);
+    panels = take(swapped, panel_floats(s.k, s.m));
+    transposed = take(swapped, s.m * s.n);
+    total = next;
+  }
+};
+
+/// Splits the wider side of c over threads in whole register tiles.
+struct Split {
+  Range m, n;
+};
+Split split(const GemmSpec& s, int threads, int thread) {
+  if (s.n >= threads * kPanel) {
+    const Range panels = split_range((s.n + kPanel - 1) / kPanel, threads, thread);
+    return {{0, s.m}, {std::min(panels.begin * kPanel, s.n), std::min(panels.end * kPanel, s.n)}};
+  }
+  return {split_range(s.m, threads, thread), {0, s.n}};
+}
+
+void run_rows(const GemmSpec& s, const float* a, const float* b, float* c, ThreadPool& threads) {
+  const int64_t a_row = s.transpose_a ? 1 : s.k;
+  const int64_t a_k = s.transpose_a ? s.m : 1;
+  const int parts = s.m * s.n * s.k < 65536 ? 1 : s.num_threads;
+  const auto body = [&](int thread) {
+    if (thread >= parts) return;
+    const Split part = split(s, parts, thread);
+    if (part.m.size() == 0 || part.n.size() == 0) return;
+    simd().gemm(part.m.size(), part.n.size(), s.k, a + part.m.begin * a_row, a_row, a_k, b + part.n.begin,
+                s.n, c + part.m.begin * s.n + part.n.begin, s.n, false);
+  };
+  parts == 1 ? body(0) : threads.run(body);
+}
+
+void run_swapped(const GemmSpec& s, const float* a, const float* b, float* c, float* panels,
+                 float* transposed, ThreadPool& threads) {
+  pack_panels(DType::f32, a, s.k, s.m, !s.transpose_a, panels, nullptr, threads);
+  const auto body = [&](int thread) {
+    const Range rows = split_range(s.n, s.num_threads, thread);
+    if (rows.size() == 0) return;
+    for (int64_t j = 0; j < s.m; j += kPanel) {
+      simd().gemm(rows.size(), std::min(kPanel, s.m - j), s.k, b + rows.begin * s.k, s.k, 1, panels + j * s.k,
+                  kPanel, transposed + rows.begin * s.m + j, s.m, false);
+    }
+  };
+  threads.run(body);
+  transpose(transposed, s.n, s.m, c, threads);
+}
+
+void run_dots(const GemmSpec& s, const float* a, const float* b, float* c, ThreadPool& threads) {
+  threads.run([&](int thread) {
+    const bool by_rows = s.m >= s.n;
+    const Range part = split_range(by_rows ? s.m : s.n, s.num_threads, thread);
+    if (part.size() == 0) return;
+    if (by_rows) {
+      simd().dot(part.size(), s.n, s.k, a + part.begin * s.k, s.k, b, s.k, c + part.begin * s.n, s.n, 1);
+    } else {
+      simd().dot(s.m, part.size(), s.k, a, s.k, b + part.begin * s.k, s.k, c + part.begin, s.n, 1);
+    }
+  });
+}
+
+}  // namespace
+
+Gemm::Gemm(const GemmSpec& spec) : spec_(spec) {}
+
+int64_t Gemm::workspace_bytes() const { return floats(Layout(spec_).total); }
+
+void Gemm::run(const void* a, const void* b, const float* bias, const void* residual, void* c,
+               std::byte* workspace, ThreadPool& threads) const {
+  const GemmSpec& s = spec_;
+  const Layout layout(s);
+  auto* base = reinterpret_cast<float*>(workspace);
+  if (s.a != DType::f32) widen(s.a, a, s.m * s.k, base + layout.a, threads);
+  if (s.b != DType::f32) widen(s.b, b, s.k * s.n, base + layout.b, threads);
+  if (residual != nullptr && s.c != DType::f32)
+    widen(s.c, residual, s.m * s.n, base + layout.residual, threads);
+  const float* wide_a = s.a == DType::f32 ? static_cast<const float*>(a) : base + layout.a;
+  const float* wide_b = s.b == DType::f32 ? static_cast<const float*>(b) : base + layout.b;
+  const float* wide_residual =
+      s.c == DType::f32 ? static_cast<const float*>(residual) : base + layout.residual;
+  if (residual == nullptr) wide_residual = nullptr;
+  float* wide_c = s.c == DType::f32 ? static_cast<float*>(c) : base + layout.c;
+
+  switch (way_of(s)) {
+    case Way::rows:
+      run_rows(s, wide_a, wide_b, wide_c, threads);
+      break;
+    case Way::swapped:
+      run_swapped(s, wide_a, wide_b, wide_c, base + layout.panels, base + layout.transposed, threads);
+      break;
+    case Way::dots:
+      run_dots(s, wide_a, wide_b, wide_c, threads);
+      break;
+  }
+  const bool relu = s.activation == GemmSpec::Activation::relu;
+  if (bias == nullptr && wide_residual == nullptr && !relu && s.c == DType::f32) return;
+  threads.parallel_for(s.m, std::max<int64_t>(1, 16384 / s.n), [&](Range rows) {
+    for (int64_t i = rows.begin; i < rows.end; ++i) {
+      const float* r = wide_residual == nullptr ? nullptr : wide_residual + i * s.n;
+      finish_row(wide_c + i * s.n, s.n, bias, r, relu);
+    }
+    store_f32(s.c, wide_c + rows.begin * s.n, c, rows.begin * s.n, rows.size() * s.n);
+  });
+}
+
+}  // namespace hearth::cpu

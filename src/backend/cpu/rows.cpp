@@ -1,0 +1,88 @@
+#include "backend/cpu/rows.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backend/cpu/clones.h"
+#include "backend/cpu/convert.h"
+#include "backend/cpu/simd/simd.h"
+
+namespace hearth::cpu {
+namespace {
+
+HEARTH_CLONES void add(float* row, const float* other, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) row[i] += other[i];
+}
+HEARTH_CLONES void clamp_below(float* row, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) row[i] = row[i] < 0.0F ? 0.0F : row[i];
+}
+
+constexpr int64_t kBlock = 16;
+
+/// One block of a transposition: out[c][r] = in[r][c].
+HEARTH_CLONES void transpose_block(const float* in, int64_t in_row, float* out, int64_t out_row, int64_t rows,
+                                   int64_t columns) {
+  for (int64_t c = 0; c < columns; ++c) {
+    for (int64_t r = 0; r < rows; ++r) out[c * out_row + r] = in[r * in_row + c];
+  }
+}
+
+void pack_straight(const float* b, int64_t k, int64_t n, int64_t panel, float* out) {
+  const int64_t first = panel * kPanel;
+  const int64_t columns = std::min(kPanel, n - first);
+  for (int64_t p = 0; p < k; ++p) {
+    std::memcpy(out + p * kPanel, b + p * n + first, static_cast<size_t>(columns) * sizeof(float));
+    std::fill(out + p * kPanel + columns, out + (p + 1) * kPanel, 0.0F);
+  }
+}
+
+void pack_transposed(const float* b, int64_t k, int64_t n, int64_t panel, float* out) {
+  const int64_t first = panel * kPanel;
+  const int64_t columns = std::min(kPanel, n - first);
+  if (columns < kPanel) std::fill(out, out + k * kPanel, 0.0F);
+  for (int64_t p = 0; p < k; p += kBlock) {
+    for (int64_t j = 0; j < columns; j += kBlock) {
+      transpose_block(b + (first + j) * k + p, k, out + p * kPanel + j, kPanel, std::min(kBlock, columns - j),
+                      std::min(kBlock, k - p));
+    }
+  }
+}
+
+}  // namespace
+
+void finish_row(float* row, int64_t count, const float* bias, const float* residual, bool relu) {
+  if (bias != nullptr) add(row, bias, count);
+  if (residual != nullptr) add(row, residual, count);
+  if (relu) clamp_below(row, count);
+}
+
+int64_t panel_floats(int64_t k, int64_t n) { return round_up(n, kPanel) * k; }
+
+void pack_panels(DType dtype, const void* b, int64_t k, int64_t n, bool transposed, float* panels,
+                 float* scratch, ThreadPool& threads) {
+  const float* wide = static_cast<const float*>(b);
+  if (dtype != DType::f32) {
+    threads.parallel_for(k * n, 16384,
+                         [&](Range r) { load_f32(dtype, b, r.begin, r.size(), scratch + r.begin); });
+    wide = scratch;
+  }
+  threads.parallel_for(
+      (n + kPanel - 1) / kPanel, std::max<int64_t>(1, 16384 / (k * kPanel)), [&](Range range) {
+        for (int64_t panel = range.begin; panel < range.end; ++panel) {
+          (transposed ? pack_transposed : pack_straight)(wide, k, n, panel, panels + panel * k * kPanel);
+        }
+      });
+}
+
+void transpose(const float* in, int64_t rows, int64_t columns, float* out, ThreadPool& threads) {
+  threads.parallel_for((columns + kBlock - 1) / kBlock, std::max<int64_t>(1, 1024 / rows), [&](Range range) {
+    for (int64_t c = range.begin * kBlock; c < std::min(range.end * kBlock, columns); c += kBlock) {
+      for (int64_t r = 0; r < rows; r += kBlock) {
+        transpose_block(in + r * columns + c, columns, out + c * rows + r, rows, std::min(kBlock, rows - r),
+                        std::min(kBlock, columns - c));
+      }
+    }
+  });
+}
+
+}  // namespace hearth::cpu

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/dtype.h"
+#include "base/threads.h"
+
+namespace hearth::cpu {
+
+/// row[i] = act(row[i] + bias[i] + residual[i]); bias and residual may be null.
+void finish_row(float* row, int64_t count, const float* bias, const float* residual, bool relu);
+
+/// Packs b [k][n] (or its transpose [n][k]) into panels [ceil(n/32)][k][32], zero-padded, as f32.
+void pack_panels(DType dtype, const void* b, int64_t k, int64_t n, bool transposed, float* panels,
+                 float* scratch, ThreadPool& threads);
+/// Floats that pack_panels writes, and that its scratch needs (0 for f32).
+int64_t panel_floats(int64_t k, int64_t n);
+
+/// out[c][r] = in[r][c] for an f32 matrix with `rows` x `columns`.
+void transpose(const float* in, int64_t rows, int64_t columns, float* out, ThreadPool& threads);
+
+inline int64_t round_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+}  // namespace hearth::cpu

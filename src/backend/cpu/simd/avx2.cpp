@@ -1,0 +1,41 @@
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include <cstdint>
+
+#define HEARTH_SIMD_TABLE kAvx2Kernels
+#define HEARTH_SIMD_ISA "avx2"
+
+namespace hearth::cpu {
+namespace {
+
+struct Vec {
+  static constexpr int64_t kWidth = 8;
+  static constexpr int kRows = 6;
+  __m256 v;
+  static Vec load(const float* p) { return {_mm256_loadu_ps(p)}; }
+  static Vec load(const float* p, int64_t n) { return {_mm256_maskload_ps(p, mask(n))}; }
+  static Vec broadcast(float x) { return {_mm256_set1_ps(x)}; }
+  void store(float* p) const { _mm256_storeu_ps(p, v); }
+  void store(float* p, int64_t n) const { _mm256_maskstore_ps(p, mask(n), v); }
+  float sum() const {
+    const __m128 half = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    const __m128 pair = _mm_add_ps(half, _mm_movehl_ps(half, half));
+    return _mm_cvtss_f32(_mm_add_ss(pair, _mm_shuffle_ps(pair, pair, 1)));
+  }
+  static __m256i mask(int64_t n) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)),
+                              _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  }
+};
+inline Vec operator+(Vec a, Vec b) { return {_mm256_add_ps(a.v, b.v)}; }
+inline Vec operator-(Vec a, Vec b) { return {_mm256_sub_ps(a.v, b.v)}; }
+inline Vec operator*(Vec a, Vec b) { return {_mm256_mul_ps(a.v, b.v)}; }
+inline Vec fma(Vec a, Vec b, Vec c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
+inline Vec max(Vec a, Vec b) { return {_mm256_max_ps(a.v, b.v)}; }
+
+}  // namespace
+}  // namespace hearth::cpu
+
+#include "backend/cpu/simd/kernels.inc"
+#endif

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+
+namespace hearth::cpu {
+
+/// Columns of a packed right-hand panel: [k][kPanel].
+inline constexpr int64_t kPanel = 32;
+/// Transformed positions of a Winograd F(4x4,3x3) tile.
+inline constexpr int64_t kWinogradPositions = 36;
+
+/// The part of a tile that lies inside an image: rows [y0, y1), columns [x0, x1) of the tile's own
+/// coordinates.
+struct TileWindow {
+  int64_t y0 = 0;
+  int64_t y1 = 0;
+  int64_t x0 = 0;
+  int64_t x1 = 0;
+};
+
+/// A 2-D field of channel vectors: element (y, x, c) at data[y * row + x * pixel + c].
+template <typename T>
+struct Field {
+  T* data = nullptr;
+  int64_t row = 0;
+  int64_t pixel = 0;
+};
+
+/// Output of a Winograd tile: bias and residual may be null.
+struct Epilogue {
+  const float* bias = nullptr;
+  Field<const float> residual;
+  bool relu = false;
+};
+
+/// Inner loops compiled once per instruction set; each works on f32 and any sizes.
+struct SimdKernels {
+  const char* isa;
+  /// c[m][n] (+)= sum over k of a[i * a_row + p * a_k] * b[p * b_row + j].
+  void (*gemm)(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row, int64_t a_k, const float* b,
+               int64_t b_row, float* c, int64_t c_row, bool accumulate);
+  /// c[i * c_row + j * c_col] = dot(a row i, b row j), both contiguous over k.
+  void (*dot)(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row, const float* b, int64_t b_row,
+              float* c, int64_t c_row, int64_t c_col);
+  /// B^T d B of a 6x6 tile: v[position * v_stride + c].
+  void (*winograd_input)(Field<const float> d, TileWindow window, int64_t channels, float* v,
+                         int64_t v_stride);
+  /// A dy A^T of a 4x4 tile.
+  void (*winograd_cotangent)(Field<const float> dy, TileWindow window, int64_t channels, float* z,
+                             int64_t z_stride);
+  /// A^T m A of a 6x6 tile with its epilogue, into the window of a 4x4 tile.
+  void (*winograd_output)(const float* m, int64_t m_stride, TileWindow window, int64_t channels,
+                          Epilogue epilogue, Field<float> y);
+  /// G g G^T for `count` neighbouring filters; tap t at g + t * g_stride; position p to u + p * u_stride.
+  void (*winograd_filter)(const float* g, int64_t g_stride, int64_t count, bool rotate, float* u,
+                          int64_t u_stride);
+  /// G^T u G, the adjoint: nine taps from 36 positions.
+  void (*winograd_filter_gradient)(const float* u, int64_t u_stride, int64_t count, float* g,
+                                   int64_t g_stride);
+};
+
+/// The best table this processor runs; chosen once.
+const SimdKernels& simd();
+
+extern const SimdKernels kBaselineKernels;
+#if defined(__x86_64__)
+extern const SimdKernels kAvx2Kernels;
+extern const SimdKernels kAvx512Kernels;
+#endif
+
+}  // namespace hearth::cpu
