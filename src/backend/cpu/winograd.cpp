@@ -15,7 +15,7 @@ constexpr int64_t kPatchSide = 6;
 /// Transformed tiles of one chunk: half of a 1 MiB L2 for the forward pass, a share of L3 for the weight
 /// gradient, whose chunks all threads work on together.
 constexpr int64_t kForwardChunkFloats = 160 * 1024;
-constexpr int64_t kWeightsChunkFloats = 3 * 1024 * 1024;
+constexpr int64_t kWeightsChunkFloats = 512 * 1024;
 
 /// Where tile `index` lies.
 struct Tile {
@@ -165,7 +165,7 @@ namespace {
 int64_t weights_chunk(const ConvShape& shape) {
   const TileGrid grid(shape.out_h(), shape.out_w());
   const int64_t fitting = kWeightsChunkFloats / (kP * (shape.in_c + round_up(shape.out_c, kPanel)));
-  return std::min(std::max<int64_t>(32, fitting), shape.batch * grid.per_image());
+  return std::min(std::max<int64_t>(64, fitting), shape.batch * grid.per_image());
 }
 
 }  // namespace

@@ -33,6 +33,22 @@ inline Vec operator-(Vec a, Vec b) { return {_mm256_sub_ps(a.v, b.v)}; }
 inline Vec operator*(Vec a, Vec b) { return {_mm256_mul_ps(a.v, b.v)}; }
 inline Vec fma(Vec a, Vec b, Vec c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
 inline Vec max(Vec a, Vec b) { return {_mm256_max_ps(a.v, b.v)}; }
+inline Vec select_greater(Vec a, Vec b, Vec yes, Vec no) {
+  return {_mm256_blendv_ps(no.v, yes.v, _mm256_cmp_ps(a.v, b.v, _CMP_GT_OQ))};
+}
+inline Vec select_equal(Vec a, Vec b, Vec yes, Vec no) {
+  return {_mm256_blendv_ps(no.v, yes.v, _mm256_cmp_ps(a.v, b.v, _CMP_EQ_OQ))};
+}
+inline void store_bytes(Vec a, uint8_t* p, int64_t n) {
+  float lanes[8];
+  a.store(lanes);
+  for (int64_t i = 0; i < n; ++i) p[i] = static_cast<uint8_t>(lanes[i]);
+}
+inline Vec load_bytes(const uint8_t* p, int64_t n) {
+  float lanes[8] = {};
+  for (int64_t i = 0; i < n; ++i) lanes[i] = static_cast<float>(p[i]);
+  return Vec::load(lanes);
+}
 
 }  // namespace
 }  // namespace hearth::cpu

@@ -26,6 +26,18 @@ inline Vec operator-(Vec a, Vec b) { return {_mm512_sub_ps(a.v, b.v)}; }
 inline Vec operator*(Vec a, Vec b) { return {_mm512_mul_ps(a.v, b.v)}; }
 inline Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 inline Vec max(Vec a, Vec b) { return {_mm512_max_ps(a.v, b.v)}; }
+inline Vec select_greater(Vec a, Vec b, Vec yes, Vec no) {
+  return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_GT_OQ), no.v, yes.v)};
+}
+inline Vec select_equal(Vec a, Vec b, Vec yes, Vec no) {
+  return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_EQ_OQ), no.v, yes.v)};
+}
+inline void store_bytes(Vec a, uint8_t* p, int64_t n) {
+  _mm512_mask_cvtepi32_storeu_epi8(p, Vec::mask(n), _mm512_cvtps_epi32(a.v));
+}
+inline Vec load_bytes(const uint8_t* p, int64_t n) {
+  return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(Vec::mask(n), p)))};
+}
 
 }  // namespace
 }  // namespace hearth::cpu

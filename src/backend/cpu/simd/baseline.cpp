@@ -41,6 +41,24 @@ inline Vec fma(Vec a, Vec b, Vec c) { return a * b + c; }
 inline Vec max(Vec a, Vec b) {
   return map(a, b, [](float x, float y) { return x > y ? x : y; });
 }
+inline Vec select_greater(Vec a, Vec b, Vec yes, Vec no) {
+  Vec r{};
+  for (int i = 0; i < 4; ++i) r.v[i] = a.v[i] > b.v[i] ? yes.v[i] : no.v[i];
+  return r;
+}
+inline Vec select_equal(Vec a, Vec b, Vec yes, Vec no) {
+  Vec r{};
+  for (int i = 0; i < 4; ++i) r.v[i] = a.v[i] == b.v[i] ? yes.v[i] : no.v[i];
+  return r;
+}
+inline void store_bytes(Vec a, uint8_t* p, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) p[i] = static_cast<uint8_t>(a.v[i]);
+}
+inline Vec load_bytes(const uint8_t* p, int64_t n) {
+  Vec r{};
+  for (int64_t i = 0; i < n; ++i) r.v[i] = static_cast<float>(p[i]);
+  return r;
+}
 
 }  // namespace
 }  // namespace hearth::cpu

@@ -33,6 +33,18 @@ struct Epilogue {
   bool relu = false;
 };
 
+/// One row of pooled outputs of convolution + relu + 2x2 max-pool. `padded` is the top left of the two
+/// convolution rows' patches in an image copied with its padding; weights are [taps][channels].
+struct ConvPoolRow {
+  const float* padded = nullptr;
+  int64_t row = 0;    ///< floats from one image row to the next
+  int64_t pixel = 0;  ///< floats from one pixel to the next
+  const int32_t* tap_offsets = nullptr;
+  int64_t num_taps = 0;
+  int64_t channels = 0;
+  int64_t out_w = 0;  ///< pooled pixels in the row
+};
+
 /// Inner loops compiled once per instruction set; each works on f32 and any sizes.
 struct SimdKernels {
   const char* isa;
