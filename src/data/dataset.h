@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+
+namespace hearth::data {
+
+/// Which labelled pictures to open.
+struct DatasetOptions {
+  /// "shapes", "idx" (MNIST), "cifar10", "folder" (a folder per class) or "tensors" (images and labels in safetensors).
+  std::string kind = "shapes";
+  fs::path path;
+  /// "train" or "test".
+  std::string split = "train";
+  /// Side and channels that pictures are brought to.
+  int64_t image_size = 32;
+  int64_t channels = 3;
+  /// shapes: how many pictures, and which.
+  int64_t count = 10000;
+  uint64_t seed = 0;
+};
+
+/// Labelled pictures by index. Reading is thread-safe; except for picture files it allocates nothing.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual int64_t size() const = 0;
+  /// Writes image_size x image_size x channels bytes and the label. UserError for a damaged picture.
+  virtual void read(int64_t index, uint8_t* pixels, int32_t* label) const = 0;
+  /// Pictures that are floats already (kind "tensors"): read_floats is used instead of read, and nothing is augmented.
+  virtual bool holds_floats() const { return false; }
+  virtual void read_floats(int64_t, float*, int32_t*) const {}
+  /// Where a picture comes from, for messages.
+  virtual std::string where(int64_t index) const { return "picture " + std::to_string(index); }
+
+  const std::vector<std::string>& class_names() const { return class_names_; }
+  int64_t image_size() const { return image_size_; }
+  int64_t channels() const { return channels_; }
+
+ protected:
+  std::vector<std::string> class_names_;
+  int64_t image_size_ = 0;
+  int64_t channels_ = 0;
+};
+
+/// Opens a dataset; UserError says what was expected where.
+std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options);
+
+/// Reads every picture once: how many there are per class, and each fault as "FILE: reason".
+struct DatasetCheck {
+  std::vector<int64_t> per_class;
+  std::vector<std::string> faults;
+};
+DatasetCheck check_dataset(const Dataset& dataset);
+
+std::unique_ptr<Dataset> open_idx(const DatasetOptions& options);
+std::unique_ptr<Dataset> open_cifar10(const DatasetOptions& options);
+std::unique_ptr<Dataset> open_folder(const DatasetOptions& options);
+std::unique_ptr<Dataset> open_shapes(const DatasetOptions& options);
+
+/// An IDX header (yann.lecun.com/exdb/mnist): element type u8 and the axis lengths. UserError when the bytes do not
+/// hold what it promises.
+struct IdxArray {
+  std::vector<int64_t> axes;
+  std::span<const std::byte> data;
+};
+IdxArray parse_idx(std::span<const std::byte> bytes, std::string_view name);
+
+/// Inflates a gzip file of at most `limit_bytes`; UserError for damage.
+std::vector<std::byte> gunzip(std::span<const std::byte> bytes, int64_t limit_bytes, std::string_view name);
+
+}  // namespace hearth::data
