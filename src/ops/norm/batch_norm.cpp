@@ -1,0 +1,273 @@
+#include <cmath>
+
+#include "backend/cpu/clones.h"
+#include "backend/cpu/convert.h"
+#include "ops/norm/batch_norm_kernels.h"
+#include "ops/norm/norm.h"
+#include "ops/rules.h"
+
+namespace hearth::ops {
+namespace {
+
+/// Sum and squared deviations of each channel of one tile, in f32.
+HEARTH_CLONES void tile_moments(const float* x, int64_t rows, int64_t width, float* mean, float* squares) {
+  for (int64_t c = 0; c < width; ++c) mean[c] = squares[c] = 0;
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < width; ++c) mean[c] += x[r * width + c];
+  }
+  const float inverse = 1.0F / static_cast<float>(rows);
+  for (int64_t c = 0; c < width; ++c) mean[c] *= inverse;
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < width; ++c) {
+      const float d = x[r * width + c] - mean[c];
+      squares[c] += d * d;
+    }
+  }
+}
+
+/// Joins two groups of moments (Chan, Golub, LeVeque 1979).
+template <typename T>
+inline __attribute__((always_inline)) void join_moments(int64_t count, double* mean, double* squares,
+                                                        int64_t more, const T* other_mean,
+                                                        const T* other_squares, int64_t width) {
+  const double share = static_cast<double>(more) / static_cast<double>(count + more);
+  const double cross = share * static_cast<double>(count);
+  for (int64_t c = 0; c < width; ++c) {
+    const double delta = static_cast<double>(other_mean[c]) - mean[c];
+    mean[c] += delta * share;
+    squares[c] += static_cast<double>(other_squares[c]) + delta * delta * cross;
+  }
+}
+HEARTH_CLONES void join_tile(int64_t count, double* mean, double* squares, int64_t more,
+                             const float* other_mean, const float* other_squares, int64_t width) {
+  join_moments(count, mean, squares, more, other_mean, other_squares, width);
+}
+HEARTH_CLONES void join_part(int64_t count, double* mean, double* squares, int64_t more,
+                             const double* other_mean, const double* other_squares, int64_t width) {
+  join_moments(count, mean, squares, more, other_mean, other_squares, width);
+}
+
+void part_moments(const NormShape& shape, const void* x, Range rows, double* mean, double* squares) {
+  alignas(64) float scratch[kNormTile];
+  alignas(64) float tile_mean[kNormTile];
+  alignas(64) float tile_squares[kNormTile];
+  std::fill(mean, mean + shape.width, 0.0);
+  std::fill(squares, squares + shape.width, 0.0);
+  for_each_tile(shape, rows.begin, rows.end, [&](int64_t row, int64_t num, int64_t c, int64_t width) {
+    const float* tile = cpu::as_f32(shape.dtype, x, row * shape.width + c, num * width, scratch);
+    tile_moments(tile, num, width, tile_mean, tile_squares);
+    join_tile(row - rows.begin, mean + c, squares + c, num, tile_mean, tile_squares, width);
+  });
+}
+
+/// Leaves mean and summed squared deviations of all rows in part 0 of the workspace.
+void moments(const NormShape& shape, const void* x, const NormWorkspace& work, ThreadPool& threads) {
+  threads.parallel_for(shape.parts, 1, [&](Range parts) {
+    for (int64_t p = parts.begin; p < parts.end; ++p) {
+      part_moments(shape, x, split_range(shape.rows, shape.parts, static_cast<int>(p)),
+                   work.first + p * shape.width, work.second + p * shape.width);
+    }
+  });
+  int64_t count = split_range(shape.rows, shape.parts, 0).size();
+  for (int p = 1; p < shape.parts; ++p) {
+    const int64_t more = split_range(shape.rows, shape.parts, p).size();
+    join_part(count, work.first, work.second, more, work.first + p * shape.width,
+              work.second + p * shape.width, shape.width);
+    count += more;
+  }
+}
+
+struct Options {
+  double momentum;
+  double eps;
+  bool relu;
+};
+Options options_of(const Attrs& attrs) {
+  return {.momentum = attrs.real_or("momentum", 0.1),
+          .eps = attrs.real_or("eps", 1e-5),
+          .relu = attrs.text_or("activation", "none") == "relu"};
+}
+
+/// Turns moments into the outputs mean, rstd and running statistics, and into the scale in work.a.
+void finish_moments(const NormShape& shape, const Options& options, const NormWorkspace& work,
+                    const KernelArgs& args) {
+  const auto rows = static_cast<double>(shape.rows);
+  float* running_mean = args.output<float>(3);
+  float* running_var = args.output<float>(4);
+  const auto blend = [&](float old, double now) {
+    return static_cast<float>((1 - options.momentum) * static_cast<double>(old) + options.momentum * now);
+  };
+  for (int64_t c = 0; c < shape.width; ++c) {
+    const double rstd = 1 / std::sqrt(work.second[c] / rows + options.eps);
+    args.output<float>(1)[c] = static_cast<float>(work.first[c]);
+    args.output<float>(2)[c] = static_cast<float>(rstd);
+    running_mean[c] = blend(running_mean[c], work.first[c]);
+    running_var[c] = blend(running_var[c], work.second[c] / (rows - 1));
+    work.a[c] = static_cast<float>(rstd * static_cast<double>(args.input<float>(1)[c]));
+  }
+}
+
+Kernel train_kernel(const NodeView& node) {
+  const NormShape shape = norm_shape(node);
+  const bool residual = node.has_input(5);
+  const auto run = [shape, residual, options = options_of(node.attrs)](const KernelArgs& args) {
+    const NormWorkspace work = norm_workspace(shape, args.workspace);
+    moments(shape, args.in[0], work, *args.threads);
+    finish_moments(shape, options, work, args);
+    normalise(shape,
+              {.mean = args.output<float>(1), .scale = work.a, .bias = args.input<float>(2),
+               .relu = options.relu},
+              args.in[0], residual ? args.in[5] : nullptr, args.out[0], *args.threads);
+  };
+  return {.run = run, .workspace_bytes = norm_workspace_bytes(shape)};
+}
+
+Kernel infer_kernel(const NodeView& node) {
+  const NormShape shape = norm_shape(node);
+  const bool residual = node.has_input(5);
+  const auto run = [shape, residual, options = options_of(node.attrs)](const KernelArgs& args) {
+    const NormWorkspace work = norm_workspace(shape, args.workspace);
+    for (int64_t c = 0; c < shape.width; ++c) {
+      const double variance = static_cast<double>(args.input<float>(4)[c]);
+      work.a[c] = static_cast<float>(static_cast<double>(args.input<float>(1)[c]) /
+                                     std::sqrt(variance + options.eps));
+    }
+    normalise(shape,
+              {.mean = args.input<float>(3), .scale = work.a, .bias = args.input<float>(2),
+               .relu = options.relu},
+              args.in[0], residual ? args.in[5] : nullptr, args.out[0], *args.threads);
+  };
+  return {.run = run, .workspace_bytes = norm_workspace_bytes(shape)};
+}
+
+std::string check(const NodeView& node) {
+  if (auto error = check_norm_inputs(node, 4); !error.empty()) return error;
+  if (node.has_input(5) && node.in_type(5) != node.in_type(0))
+    return fmt::format("expected the residual to be {}, got {}", to_string(node.in_type(0)),
+                       to_string(node.in_type(5)));
+  return "";
+}
+
+Inferred infer_train(const NodeView& node) {
+  if (auto error = check(node); !error.empty()) return refuse(error);
+  if (num_rows(node.in_type(0).shape) < 2)
+    return refuse("expected at least 2 values per channel to train on, got 1; try a larger batch");
+  const Type channels = f32_type({node.in_type(0).shape.back()});
+  return {.out = {node.in_type(0), channels, channels, channels, channels}, .error = ""};
+}
+
+Inferred infer_infer(const NodeView& node) {
+  if (auto error = check(node); !error.empty()) return refuse(error);
+  return {.out = {node.in_type(0)}, .error = ""};
+}
+
+/// y of one channel for given statistics.
+void reference_channel(const ReferenceArgs& args, size_t c, double mean, double rstd) {
+  const auto width = static_cast<size_t>(args.node.in_type(0).shape.back());
+  const Options options = options_of(args.node.attrs);
+  for (size_t i = c; i < args.in[0].size(); i += width) {
+    double y = (args.in[0][i] - mean) * rstd * args.in[1][c] + args.in[2][c];
+    if (args.node.has_input(5)) y += args.in[5][i];
+    args.out[0][i] = options.relu ? std::max(y, 0.0) : y;
+  }
+}
+
+void train_reference(const ReferenceArgs& args) {
+  const auto width = static_cast<size_t>(args.node.in_type(0).shape.back());
+  const Options options = options_of(args.node.attrs);
+  const std::vector<double>& x = args.in[0];
+  const auto rows = static_cast<double>(x.size() / width);
+  for (size_t c = 0; c < width; ++c) {
+    double mean = 0;
+    double squares = 0;
+    for (size_t i = c; i < x.size(); i += width) mean += x[i] / rows;
+    for (size_t i = c; i < x.size(); i += width) squares += (x[i] - mean) * (x[i] - mean);
+    const double rstd = 1 / std::sqrt(squares / rows + options.eps);
+    args.out[1][c] = mean;
+    args.out[2][c] = rstd;
+    args.out[3][c] = (1 - options.momentum) * args.in[3][c] + options.momentum * mean;
+    args.out[4][c] = (1 - options.momentum) * args.in[4][c] + options.momentum * squares / (rows - 1);
+    reference_channel(args, c, mean, rstd);
+  }
+}
+
+void infer_reference(const ReferenceArgs& args) {
+  const Options options = options_of(args.node.attrs);
+  for (size_t c = 0; c < args.in[1].size(); ++c)
+    reference_channel(args, c, args.in[3][c], 1 / std::sqrt(args.in[4][c] + options.eps));
+}
+
+std::vector<ValueId> vjp(const VjpContext& context) {
+  const ir::Node node = context.node;
+  const ValueId dy = context.grad_out[0];
+  std::vector<ValueId> grads(node.inputs.size(), kNone);
+  if (dy == kNone) return grads;
+  const bool relu = options_of(node.attrs).relu;
+  const bool residual = node.inputs.size() > 5 && node.inputs[5] != kNone;
+  const bool masked_residual = relu && residual;
+  std::vector<ValueId> inputs = {node.inputs[0], node.inputs[1], node.outputs[1], node.outputs[2], dy};
+  if (relu) inputs.push_back(node.outputs[0]);
+  const auto out = context.graph.add(op("batch_norm_grad"), inputs,
+                                     {{"activation", std::string(relu ? "relu" : "none")},
+                                      {"residual", int64_t{masked_residual ? 1 : 0}}},
+                                     node.name);
+  std::copy_n(out.begin(), 3, grads.begin());
+  if (residual) grads[5] = masked_residual ? out[3] : dy;
+  return grads;
+}
+
+Cost cost(const NodeView& node) { return stream_cost(node, 8); }
+
+std::vector<SampleInput> inputs(const Shape& shape, DType dtype) {
+  const Shape channels{shape.back()};
+  return {normal(shape, dtype), normal(channels), normal(channels), normal(channels), positive(channels)};
+}
+
+Sample sample(const Shape& shape, DType dtype, bool residual, const char* activation, double tolerance) {
+  Sample made{.in = inputs(shape, dtype),
+              .attrs = {{"momentum", 0.1}, {"eps", 1e-5}, {"activation", std::string(activation)}},
+              .tolerance = tolerance};
+  if (residual) made.in.push_back(normal(shape, dtype));
+  return made;
+}
+
+std::vector<Sample> samples() {
+  return {sample({6, 5}, DType::f32, false, "none", 1e-5),
+          sample({3, 5, 3, 7}, DType::f32, false, "relu", 1e-5),
+          sample({2, 3, 3, 17}, DType::f32, true, "none", 1e-5),
+          sample({4, 16, 16, 33}, DType::f32, true, "relu", 1e-5),
+          sample({3, 8200}, DType::f32, false, "none", 1e-4),
+          sample({4, 3, 3, 20}, DType::bf16, true, "relu", 1e-2),
+          sample({4, 3, 3, 20}, DType::f16, false, "none", 2e-3)};
+}
+
+}  // namespace
+
+const OpDef batch_norm{
+    .name = "batch_norm",
+    .doc = "batch_norm(x, weight, bias, running_mean, running_var, residual?): y, mean, rstd and the updated "
+           "running statistics (in place, unbiased variance as torch)",
+    .min_inputs = 5,
+    .max_inputs = 6,
+    .infer = infer_train,
+    .vjp = vjp,
+    .cpu = train_kernel,
+    .reference = train_reference,
+    .cost = cost,
+    .writes = {-1, -1, -1, 3, 4},
+    .samples = samples};
+
+const OpDef batch_norm_infer{
+    .name = "batch_norm_infer",
+    .doc = "batch_norm_infer(x, weight, bias, running_mean, running_var, residual?): y with given statistics",
+    .min_inputs = 5,
+    .max_inputs = 6,
+    .infer = infer_infer,
+    .no_vjp_because = "it is for evaluation; train with batch_norm",
+    .cpu = infer_kernel,
+    .reference = infer_reference,
+    .cost = cost,
+    .cheap_to_recompute = true,
+    .samples = samples};
+
+}  // namespace hearth::ops

@@ -1,0 +1,102 @@
+#include "ops/norm/batch_norm_kernels.h"
+
+#include "backend/cpu/clones.h"
+#include "backend/cpu/convert.h"
+#include "ops/rules.h"
+
+namespace hearth::ops {
+namespace {
+
+struct Tile {
+  const float* x;
+  const float* residual;
+  float* y;
+  int64_t rows;
+  int64_t width;
+};
+
+template <bool kResidual, bool kRelu>
+inline __attribute__((always_inline)) void normalise_rows(const Tile& tile, const float* mean,
+                                                          const float* scale, const float* bias) {
+  for (int64_t r = 0; r < tile.rows; ++r) {
+    const float* x = tile.x + r * tile.width;
+    const float* residual = kResidual ? tile.residual + r * tile.width : nullptr;
+    float* y = tile.y + r * tile.width;
+    for (int64_t c = 0; c < tile.width; ++c) {
+      float value = (x[c] - mean[c]) * scale[c] + bias[c];
+      if (kResidual) value += residual[c];
+      y[c] = kRelu && value < 0 ? 0.0F : value;
+    }
+  }
+}
+
+HEARTH_CLONES void normalise_tile(const Tile& tile, const float* mean, const float* scale, const float* bias,
+                                  bool relu) {
+  if (tile.residual != nullptr) {
+    relu ? normalise_rows<true, true>(tile, mean, scale, bias)
+         : normalise_rows<true, false>(tile, mean, scale, bias);
+  } else {
+    relu ? normalise_rows<false, true>(tile, mean, scale, bias)
+         : normalise_rows<false, false>(tile, mean, scale, bias);
+  }
+}
+
+}  // namespace
+
+NormShape norm_shape(const NodeView& node) {
+  const Type& x = node.in_type(0);
+  const int64_t width = x.shape.back();
+  const int64_t rows = num_rows(x.shape);
+  const auto parts = std::clamp<int64_t>(rows * width / kNormTile, 1, node.num_threads);
+  return {.dtype = x.dtype, .rows = rows, .width = width, .parts = static_cast<int>(parts)};
+}
+
+int64_t norm_workspace_bytes(const NormShape& shape) {
+  return shape.width * (2 * shape.parts * int64_t{sizeof(double)} + 3 * int64_t{sizeof(float)});
+}
+
+NormWorkspace norm_workspace(const NormShape& shape, std::byte* workspace) {
+  auto* doubles = reinterpret_cast<double*>(workspace);
+  const int64_t size = shape.parts * shape.width;
+  auto* floats = reinterpret_cast<float*>(doubles + 2 * size);
+  return {.first = doubles,
+          .second = doubles + size,
+          .a = floats,
+          .b = floats + shape.width,
+          .c = floats + 2 * shape.width};
+}
+
+void normalise(const NormShape& shape, const Normalise& how, const void* x, const void* residual, void* y,
+               ThreadPool& threads) {
+  threads.parallel_for(shape.rows, std::max<int64_t>(1, kNormTile / shape.width), [&](Range range) {
+    alignas(64) float scratch[3][kNormTile];
+    for_each_tile(shape, range.begin, range.end, [&](int64_t row, int64_t rows, int64_t c, int64_t width) {
+      const int64_t at = row * shape.width + c;
+      const int64_t count = rows * width;
+      float* out = run_to_write(shape.dtype, y, at, scratch[2]);
+      const Tile tile{
+          .x = cpu::as_f32(shape.dtype, x, at, count, scratch[0]),
+          .residual =
+              residual == nullptr ? nullptr : cpu::as_f32(shape.dtype, residual, at, count, scratch[1]),
+          .y = out,
+          .rows = rows,
+          .width = width};
+      normalise_tile(tile, how.mean + c, how.scale + c, how.bias + c, how.relu);
+      cpu::store_f32(shape.dtype, out, y, at, count);
+    });
+  });
+}
+
+std::string check_norm_inputs(const NodeView& node, size_t count) {
+  const Type& x = node.in_type(0);
+  if ((x.shape.rank() != 2 && x.shape.rank() != 4) || !is_storage_float(x.dtype) || x.shape.back() == 0)
+    return fmt::format("expected x to be a floating array of rank 2 or 4, got {}", to_string(x));
+  for (size_t i = 1; i <= count; ++i) {
+    if (node.in_type(i) != f32_type({x.shape.back()}))
+      return fmt::format("expected input {} to be f32[{}], got {}", i, x.shape.back(),
+                         to_string(node.in_type(i)));
+  }
+  return "";
+}
+
+}  // namespace hearth::ops

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/dtype.h"
+#include "ir/op_def.h"
+
+namespace hearth::ops {
+
+/// Shape and storage of a batch normalisation as its kernels see it: `rows` runs of `width` channels.
+struct NormShape {
+  DType dtype = DType::f32;
+  int64_t rows = 0;
+  int64_t width = 0;
+  /// Partial results are kept per part and combined in the order of the parts.
+  int parts = 1;
+};
+NormShape norm_shape(const ir::NodeView& node);
+
+/// Floats per tile: a tile and its result stay in the second-level cache.
+inline constexpr int64_t kNormTile = 8192;
+
+/// Calls body(row, num_rows, channel, num_channels) for contiguous tiles of rows [begin, end): whole rows, or
+/// parts of one row when rows are longer than a tile.
+template <typename Body>
+void for_each_tile(const NormShape& shape, int64_t begin, int64_t end, Body body) {
+  const int64_t step = shape.width <= kNormTile ? kNormTile / shape.width : 1;
+  for (int64_t row = begin; row < end; row += step) {
+    const int64_t rows = row + step < end ? step : end - row;
+    for (int64_t channel = 0; channel < shape.width; channel += kNormTile) {
+      const int64_t rest = shape.width - channel;
+      body(row, rows, channel, rest < kNormTile ? rest : kNormTile);
+    }
+  }
+}
+
+/// Bytes of two double arrays per part and three float arrays of `width`.
+int64_t norm_workspace_bytes(const NormShape& shape);
+struct NormWorkspace {
+  double* first;   ///< [parts, width]
+  double* second;  ///< [parts, width]
+  float* a;        ///< [width] each
+  float* b;
+  float* c;
+};
+NormWorkspace norm_workspace(const NormShape& shape, std::byte* workspace);
+
+/// Per channel, y = (x - mean) scale + bias [+ residual] [then relu] over all rows.
+struct Normalise {
+  const float* mean;
+  const float* scale;
+  const float* bias;
+  bool relu;
+};
+void normalise(const NormShape& shape, const Normalise& how, const void* x, const void* residual, void* y,
+               ThreadPool& threads);
+
+/// Shared checks of x and of `count` f32 [channels] inputs from index 1 on.
+std::string check_norm_inputs(const ir::NodeView& node, size_t count);
+
+}  // namespace hearth::ops

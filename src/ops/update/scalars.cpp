@@ -1,0 +1,189 @@
+#include <algorithm>
+#include <cmath>
+
+#include "ops/rules.h"
+#include "ops/update/update.h"
+
+namespace hearth::ops {
+namespace {
+
+/// The ops of this file are a few scalar operations; each is written once, for float and double.
+struct LossScale {
+  double interval;
+  double growth;
+  double backoff;
+};
+
+template <typename T>
+T next_count(T count, T factor) {
+  return factor < 0 ? count : count + 1;
+}
+
+template <typename T>
+T gradient_factor(T sum_squares, T inverse_scale, double max_norm) {
+  if (!std::isfinite(sum_squares)) return -1;
+  if (max_norm <= 0) return inverse_scale;
+  const double norm = std::sqrt(static_cast<double>(sum_squares)) * inverse_scale;
+  return static_cast<T>(inverse_scale * std::min(1.0, max_norm / (norm + 1e-6)));
+}
+
+template <typename T>
+void next_loss_scale(const LossScale& rule, T factor, const T* state, T* out) {
+  const T scale = state[0], good = state[1], skips = state[2];
+  const bool skipped = factor < 0;
+  const bool grows = !skipped && static_cast<double>(good) + 1 >= rule.interval;
+  out[0] = scale * static_cast<T>(skipped ? rule.backoff : grows ? rule.growth : 1.0);
+  out[1] = skipped || grows ? 0 : good + 1;
+  out[2] = skipped ? skips + 1 : skips;
+}
+
+template <typename T>
+T read_loss_scale(T scale, T factor, bool inverse) {
+  return inverse ? 1 / scale : factor * scale;
+}
+
+LossScale loss_scale_of(const ir::Attrs& attrs) {
+  return {.interval = static_cast<double>(attrs.integer_or("growth_interval", 2000)),
+          .growth = attrs.real_or("growth", 2),
+          .backoff = attrs.real_or("backoff", 0.5)};
+}
+
+ir::Inferred infer_two_scalars(const ir::NodeView& node) {
+  if (auto error = check_scalars(node, 0, 1); !error.empty()) return ir::refuse(error);
+  return {.out = {f32_type({})}, .error = ""};
+}
+
+std::string check_state(const ir::NodeView& node) {
+  if (auto error = check_scalars(node, 1, 1); !error.empty()) return error;
+  if (node.in_type(0) != f32_type({3}))
+    return fmt::format("expected the loss scale's state to be f32[3], got {}", to_string(node.in_type(0)));
+  return "";
+}
+
+ir::Inferred infer_state(const ir::NodeView& node) {
+  if (auto error = check_state(node); !error.empty()) return ir::refuse(error);
+  return {.out = {node.in_type(0)}, .error = ""};
+}
+
+ir::Inferred infer_read(const ir::NodeView& node) {
+  if (auto error = check_state(node); !error.empty()) return ir::refuse(error);
+  return {.out = {f32_type({})}, .error = ""};
+}
+
+ir::Kernel increment_cpu(const ir::NodeView&) {
+  return {.run =
+              [](const ir::KernelArgs& args) {
+                *args.output<float>(0) = next_count(*args.input<float>(0), *args.input<float>(1));
+              },
+          .workspace_bytes = 0};
+}
+void increment_reference(const ir::ReferenceArgs& args) {
+  args.out[0][0] = next_count(args.in[0][0], args.in[1][0]);
+}
+
+ir::Kernel clip_cpu(const ir::NodeView& node) {
+  const double max_norm = node.attrs.real_or("max_norm", 0);
+  return {.run =
+              [max_norm](const ir::KernelArgs& args) {
+                *args.output<float>(0) =
+                    gradient_factor(*args.input<float>(0), *args.input<float>(1), max_norm);
+              },
+          .workspace_bytes = 0};
+}
+void clip_reference(const ir::ReferenceArgs& args) {
+  args.out[0][0] = gradient_factor(args.in[0][0], args.in[1][0], args.node.attrs.real_or("max_norm", 0));
+}
+
+ir::Kernel loss_scale_cpu(const ir::NodeView& node) {
+  const LossScale rule = loss_scale_of(node.attrs);
+  return {.run =
+              [rule](const ir::KernelArgs& args) {
+                next_loss_scale(rule, *args.input<float>(1), args.input<float>(0), args.output<float>(0));
+              },
+          .workspace_bytes = 0};
+}
+void loss_scale_reference(const ir::ReferenceArgs& args) {
+  next_loss_scale(loss_scale_of(args.node.attrs), args.in[1][0], args.in[0].data(), args.out[0].data());
+}
+
+ir::Kernel read_cpu(const ir::NodeView& node) {
+  const bool inverse = node.attrs.integer("inverse") != 0;
+  return {.run =
+              [inverse](const ir::KernelArgs& args) {
+                *args.output<float>(0) =
+                    read_loss_scale(*args.input<float>(0), *args.input<float>(1), inverse);
+              },
+          .workspace_bytes = 0};
+}
+void read_reference(const ir::ReferenceArgs& args) {
+  args.out[0][0] = read_loss_scale(args.in[0][0], args.in[1][0], args.node.attrs.integer("inverse") != 0);
+}
+
+std::vector<ir::Sample> increment_samples() {
+  return {{.in = {positive({}), one()}, .attrs = {}}, {.in = {positive({}), normal({})}, .attrs = {}}};
+}
+std::vector<ir::Sample> clip_samples() {
+  return {{.in = {positive({}), positive({})}, .attrs = {{"max_norm", 0.0}}},
+          {.in = {positive({}), positive({})}, .attrs = {{"max_norm", 0.01}}},
+          {.in = {positive({}), one()}, .attrs = {{"max_norm", 1000.0}}}};
+}
+std::vector<ir::Sample> loss_scale_samples() {
+  return {{.in = {positive({3}), one()}, .attrs = {}},
+          {.in = {positive({3}), one()}, .attrs = {{"growth_interval", int64_t{1}}}},
+          {.in = {positive({3}), normal({})}, .attrs = {}}};
+}
+std::vector<ir::Sample> read_samples() {
+  return {{.in = {positive({3}), positive({})}, .attrs = {{"inverse", int64_t{0}}}},
+          {.in = {positive({3}), positive({})}, .attrs = {{"inverse", int64_t{1}}}}};
+}
+
+}  // namespace
+
+const ir::OpDef increment{.name = "increment",
+                          .doc = "increment(count, factor): count' = count + 1, in place",
+                          .min_inputs = 2,
+                          .max_inputs = 2,
+                          .infer = infer_two_scalars,
+                          .no_vjp_because = kUpdateHasNoGradient,
+                          .cpu = increment_cpu,
+                          .reference = increment_reference,
+                          .writes = {0},
+                          .samples = increment_samples};
+
+const ir::OpDef clip_factor{
+    .name = "clip_factor",
+    .doc = "clip_factor(sum_squares, inverse_scale): inverse_scale min(1, max_norm / (norm + 1e-6)) with norm = "
+           "sqrt(sum_squares) inverse_scale; -1 if sum_squares is not finite; max_norm 0: no clipping",
+    .min_inputs = 2,
+    .max_inputs = 2,
+    .infer = infer_two_scalars,
+    .no_vjp_because = kUpdateHasNoGradient,
+    .cpu = clip_cpu,
+    .reference = clip_reference,
+    .samples = clip_samples};
+
+const ir::OpDef loss_scale_update{
+    .name = "loss_scale_update",
+    .doc = "loss_scale_update(state {scale, good steps, skips}, factor): backs off after a skipped step, grows "
+           "after growth_interval good ones (torch.amp.GradScaler), in place",
+    .min_inputs = 2,
+    .max_inputs = 2,
+    .infer = infer_state,
+    .no_vjp_because = kUpdateHasNoGradient,
+    .cpu = loss_scale_cpu,
+    .reference = loss_scale_reference,
+    .writes = {0},
+    .samples = loss_scale_samples};
+
+const ir::OpDef loss_scale_read{
+    .name = "loss_scale_read",
+    .doc = "loss_scale_read(state, s): s * scale, or 1 / scale when `inverse` is 1 (s is then ignored)",
+    .min_inputs = 2,
+    .max_inputs = 2,
+    .infer = infer_read,
+    .no_vjp_because = kUpdateHasNoGradient,
+    .cpu = read_cpu,
+    .reference = read_reference,
+    .samples = read_samples};
+
+}  // namespace hearth::ops

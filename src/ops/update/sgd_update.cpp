@@ -1,0 +1,125 @@
+#include <algorithm>
+
+#include "backend/cpu/clones.h"
+#include "backend/cpu/convert.h"
+#include "base/threads.h"
+#include "ops/rules.h"
+#include "ops/update/update.h"
+
+namespace hearth::ops {
+namespace {
+
+constexpr int64_t kRun = 1024;
+
+struct Rule {
+  float momentum;
+  float weight_decay;
+  bool nesterov;
+  float rate = 0;
+  float factor = 0;
+};
+
+HEARTH_CLONES void step_plain(const Rule& rule, const float* grad, float* param, int64_t count) {
+  const auto [momentum, decay, nesterov, rate, factor] = rule;
+  for (int64_t i = 0; i < count; ++i) param[i] -= rate * (factor * grad[i] + decay * param[i]);
+}
+
+HEARTH_CLONES void step_momentum(const Rule& rule, const float* grad, float* param, float* buffer,
+                                 int64_t count) {
+  const float momentum = rule.momentum, decay = rule.weight_decay, rate = rule.rate, factor = rule.factor;
+  // A buffer b is followed by b (heavy ball) or g + momentum b (Nesterov): one form with two weights.
+  const float of_gradient = rule.nesterov ? 1.0F : 0.0F;
+  const float of_buffer = rule.nesterov ? momentum : 1.0F;
+  for (int64_t i = 0; i < count; ++i) {
+    const float g = factor * grad[i] + decay * param[i];
+    const float b = momentum * buffer[i] + g;
+    buffer[i] = b;
+    param[i] -= rate * (of_gradient * g + of_buffer * b);
+  }
+}
+
+ir::Inferred infer(const ir::NodeView& node) {
+  if (auto error = check_same_shape(node, {1}); !error.empty()) return ir::refuse(error);
+  if (auto error = check_scalars(node, 2, 3); !error.empty()) return ir::refuse(error);
+  if (!node.has_input(4)) return {.out = {node.in_type(0)}, .error = ""};
+  if (node.in_type(4) != node.in_type(0))
+    return refuse_type("the momentum", to_string(node.in_type(0)), node.in_type(4));
+  return {.out = {node.in_type(0), node.in_type(0)}, .error = ""};
+}
+
+Rule rule_of(const ir::NodeView& node) {
+  return {.momentum = static_cast<float>(node.attrs.real_or("momentum", 0)),
+          .weight_decay = static_cast<float>(node.attrs.real_or("weight_decay", 0)),
+          .nesterov = node.attrs.integer_or("nesterov", 0) != 0};
+}
+
+ir::Kernel cpu(const ir::NodeView& node) {
+  const int64_t count = node.in_type(0).shape.num_elements();
+  const DType dtype = node.in_type(1).dtype;
+  const bool with_momentum = node.has_input(4);
+  const auto run = [=, rule = rule_of(node)](const ir::KernelArgs& args) mutable {
+    rule.rate = *args.input<float>(2);
+    rule.factor = *args.input<float>(3);
+    if (rule.factor < 0) return;
+    args.threads->parallel_for(count, 4 * kRun, [&](Range range) {
+      float scratch[kRun];
+      for (int64_t i = range.begin; i < range.end; i += kRun) {
+        const int64_t length = std::min(kRun, range.end - i);
+        const float* grad = cpu::as_f32(dtype, args.in[1], i, length, scratch);
+        float* param = args.output<float>(0) + i;
+        with_momentum ? step_momentum(rule, grad, param, args.output<float>(1) + i, length)
+                      : step_plain(rule, grad, param, length);
+      }
+    });
+  };
+  return {.run = run, .workspace_bytes = 0};
+}
+
+void reference(const ir::ReferenceArgs& args) {
+  const ir::Attrs& attrs = args.node.attrs;
+  const double momentum = attrs.real_or("momentum", 0);
+  const double rate = args.in[2][0], factor = args.in[3][0];
+  const bool with_momentum = args.node.has_input(4);
+  for (size_t i = 0; i < args.out[0].size(); ++i) {
+    const double p = args.in[0][i];
+    const double old = with_momentum ? args.in[4][i] : 0;
+    const double g = factor * args.in[1][i] + attrs.real_or("weight_decay", 0) * p;
+    const double b = momentum * old + g;
+    const double direction = !with_momentum ? g : attrs.integer_or("nesterov", 0) != 0 ? g + momentum * b : b;
+    args.out[0][i] = factor < 0 ? p : p - rate * direction;
+    if (with_momentum) args.out[1][i] = factor < 0 ? old : b;
+  }
+}
+
+ir::Cost cost(const ir::NodeView& node) { return stream_cost(node, 7); }
+
+ir::Attrs attributes(double momentum, int64_t nesterov, double decay) {
+  return {{"momentum", momentum}, {"nesterov", nesterov}, {"weight_decay", decay}};
+}
+
+std::vector<ir::Sample> samples() {
+  const Shape shape{5, 7};
+  return {{.in = {normal(shape), normal(shape), positive({}), one()}, .attrs = attributes(0, 0, 0.01)},
+          {.in = {normal(shape), normal(shape), positive({}), positive({}), normal(shape)},
+           .attrs = attributes(0.9, 0, 5e-4)},
+          {.in = {normal({1031}), normal({1031}, DType::bf16), positive({}), one(), normal({1031})},
+           .attrs = attributes(0.9, 1, 0)}};
+}
+
+}  // namespace
+
+const ir::OpDef sgd_update{
+    .name = "sgd_update",
+    .doc = "sgd_update(param, grad, lr, factor, momentum?): torch.optim.SGD with dampening 0, in place",
+    .min_inputs = 4,
+    .max_inputs = 5,
+    .infer = infer,
+    .no_vjp_because = kUpdateHasNoGradient,
+    .cpu = cpu,
+    .reference = reference,
+    .cost = cost,
+    .precision = ir::Precision::full,
+    .writes = {0, 4},
+    .samples = samples};
+
+}  // namespace hearth::ops
