@@ -3,9 +3,11 @@
 #include <vector>
 
 #include "ops/elementwise/elementwise.h"
+#include "ops/norm/norm.h"
 #include "ops/random/random.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/shape.h"
+#include "ops/update/update.h"
 
 namespace hearth::ops {
 namespace {
@@ -26,6 +28,20 @@ std::vector<const ir::OpDef*> make_list() {
                               &sum_all,
                               &sum_squares,
                               &dropout,
+                              // norm
+                              &batch_norm,
+                              &batch_norm_infer,
+                              &batch_norm_grad,
+                              // update
+                              &zero,
+                              &accumulate,
+                              &sgd_update,
+                              &adamw_update,
+                              &ema_update,
+                              &increment,
+                              &clip_factor,
+                              &loss_scale_update,
+                              &loss_scale_read,
                           });
   return list;
 }

@@ -21,8 +21,8 @@ inline Inferred refuse_type(std::string_view what, std::string_view expected, co
   return refuse(fmt::format("expected {} to be {}, got {}", what, expected, to_string(got)));
 }
 
-/// Where a kernel writes a run of a floating array: the array itself when it is f32, otherwise `scratch`, which
-/// cpu::store_f32 then converts.
+/// Where a kernel writes a run of a floating array: the array itself when it is f32, otherwise `scratch`,
+/// which cpu::store_f32 then converts.
 inline float* run_to_write(DType dtype, void* data, int64_t begin, float* scratch) {
   return dtype == DType::f32 ? static_cast<float*>(data) + begin : scratch;
 }

@@ -114,10 +114,10 @@ Kernel train_kernel(const NodeView& node) {
     const NormWorkspace work = norm_workspace(shape, args.workspace);
     moments(shape, args.in[0], work, *args.threads);
     finish_moments(shape, options, work, args);
-    normalise(shape,
-              {.mean = args.output<float>(1), .scale = work.a, .bias = args.input<float>(2),
-               .relu = options.relu},
-              args.in[0], residual ? args.in[5] : nullptr, args.out[0], *args.threads);
+    normalise(
+        shape,
+        {.mean = args.output<float>(1), .scale = work.a, .bias = args.input<float>(2), .relu = options.relu},
+        args.in[0], residual ? args.in[5] : nullptr, args.out[0], *args.threads);
   };
   return {.run = run, .workspace_bytes = norm_workspace_bytes(shape)};
 }
@@ -132,10 +132,10 @@ Kernel infer_kernel(const NodeView& node) {
       work.a[c] = static_cast<float>(static_cast<double>(args.input<float>(1)[c]) /
                                      std::sqrt(variance + options.eps));
     }
-    normalise(shape,
-              {.mean = args.input<float>(3), .scale = work.a, .bias = args.input<float>(2),
-               .relu = options.relu},
-              args.in[0], residual ? args.in[5] : nullptr, args.out[0], *args.threads);
+    normalise(
+        shape,
+        {.mean = args.input<float>(3), .scale = work.a, .bias = args.input<float>(2), .relu = options.relu},
+        args.in[0], residual ? args.in[5] : nullptr, args.out[0], *args.threads);
   };
   return {.run = run, .workspace_bytes = norm_workspace_bytes(shape)};
 }
@@ -207,10 +207,10 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   const bool masked_residual = relu && residual;
   std::vector<ValueId> inputs = {node.inputs[0], node.inputs[1], node.outputs[1], node.outputs[2], dy};
   if (relu) inputs.push_back(node.outputs[0]);
-  const auto out = context.graph.add(op("batch_norm_grad"), inputs,
-                                     {{"activation", std::string(relu ? "relu" : "none")},
-                                      {"residual", int64_t{masked_residual ? 1 : 0}}},
-                                     node.name);
+  const auto out = context.graph.add(
+      op("batch_norm_grad"), inputs,
+      {{"activation", std::string(relu ? "relu" : "none")}, {"residual", int64_t{masked_residual ? 1 : 0}}},
+      node.name);
   std::copy_n(out.begin(), 3, grads.begin());
   if (residual) grads[5] = masked_residual ? out[3] : dy;
   return grads;
@@ -245,8 +245,9 @@ std::vector<Sample> samples() {
 
 const OpDef batch_norm{
     .name = "batch_norm",
-    .doc = "batch_norm(x, weight, bias, running_mean, running_var, residual?): y, mean, rstd and the updated "
-           "running statistics (in place, unbiased variance as torch)",
+    .doc =
+        "batch_norm(x, weight, bias, running_mean, running_var, residual?): y, mean, rstd and the updated "
+        "running statistics (in place, unbiased variance as torch)",
     .min_inputs = 5,
     .max_inputs = 6,
     .infer = infer_train,

@@ -12,8 +12,8 @@ namespace {
 
 template <bool kMask>
 inline __attribute__((always_inline)) void sum_rows(const float* x, const float* dy, const float* y,
-                                                    const float* mean, int64_t rows, int64_t width, float* sum,
-                                                    float* sum_x) {
+                                                    const float* mean, int64_t rows, int64_t width,
+                                                    float* sum, float* sum_x) {
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t at = r * width;
     for (int64_t c = 0; c < width; ++c) {
@@ -43,8 +43,10 @@ struct Weights {
 
 template <bool kMask>
 inline __attribute__((always_inline)) void apply_rows(const Weights& weights, const float* x, const float* dy,
-                                                      const float* y, int64_t rows, int64_t width, float* dx) {
-  const float *mean = weights.mean, *of_dy = weights.of_dy, *of_x = weights.of_x, *constant = weights.constant;
+                                                      const float* y, int64_t rows, int64_t width,
+                                                      float* dx) {
+  const float *mean = weights.mean, *of_dy = weights.of_dy, *of_x = weights.of_x,
+              *constant = weights.constant;
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t at = r * width;
     for (int64_t c = 0; c < width; ++c) {
@@ -195,8 +197,7 @@ void reference(const ReferenceArgs& args) {
     args.out[1][c] = sum_x;
     args.out[2][c] = sum;
     for (size_t i = c; i < x.size(); i += width) {
-      args.out[0][i] =
-          args.in[1][c] * rstd * (g(i) - sum / rows - (x[i] - mean) * rstd * sum_x / rows);
+      args.out[0][i] = args.in[1][c] * rstd * (g(i) - sum / rows - (x[i] - mean) * rstd * sum_x / rows);
     }
   }
   if (args.out.size() < 4) return;
@@ -216,20 +217,19 @@ Sample sample(const Shape& shape, DType dtype, bool relu, int64_t residual, doub
 }
 
 std::vector<Sample> samples() {
-  return {sample({6, 5}, DType::f32, false, 0, 1e-5),
-          sample({3, 5, 3, 7}, DType::f32, true, 0, 1e-5),
-          sample({4, 16, 16, 33}, DType::f32, true, 1, 1e-5),
-          sample({3, 8200}, DType::f32, true, 1, 1e-5),
-          sample({4, 3, 3, 20}, DType::bf16, true, 1, 1e-2),
-          sample({4, 3, 3, 20}, DType::f16, false, 0, 2e-3)};
+  return {
+      sample({6, 5}, DType::f32, false, 0, 1e-5),         sample({3, 5, 3, 7}, DType::f32, true, 0, 1e-5),
+      sample({4, 16, 16, 33}, DType::f32, true, 1, 1e-5), sample({3, 8200}, DType::f32, true, 1, 1e-5),
+      sample({4, 3, 3, 20}, DType::bf16, true, 1, 1e-2),  sample({4, 3, 3, 20}, DType::f16, false, 0, 2e-3)};
 }
 
 }  // namespace
 
 const OpDef batch_norm_grad{
     .name = "batch_norm_grad",
-    .doc = "batch_norm_grad(x, weight, mean, rstd, dy, y?): dx, dweight, dbias and, if `residual` is 1, "
-           "dresidual; with activation relu dy is masked by y > 0",
+    .doc =
+        "batch_norm_grad(x, weight, mean, rstd, dy, y?): dx, dweight, dbias and, if `residual` is 1, "
+        "dresidual; with activation relu dy is masked by y > 0",
     .min_inputs = 5,
     .max_inputs = 6,
     .infer = infer,

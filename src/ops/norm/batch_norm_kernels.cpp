@@ -74,13 +74,13 @@ void normalise(const NormShape& shape, const Normalise& how, const void* x, cons
       const int64_t at = row * shape.width + c;
       const int64_t count = rows * width;
       float* out = run_to_write(shape.dtype, y, at, scratch[2]);
-      const Tile tile{
-          .x = cpu::as_f32(shape.dtype, x, at, count, scratch[0]),
-          .residual =
-              residual == nullptr ? nullptr : cpu::as_f32(shape.dtype, residual, at, count, scratch[1]),
-          .y = out,
-          .rows = rows,
-          .width = width};
+      const Tile tile{.x = cpu::as_f32(shape.dtype, x, at, count, scratch[0]),
+                      .residual = residual == nullptr
+                                      ? nullptr
+                                      : cpu::as_f32(shape.dtype, residual, at, count, scratch[1]),
+                      .y = out,
+                      .rows = rows,
+                      .width = width};
       normalise_tile(tile, how.mean + c, how.scale + c, how.bias + c, how.relu);
       cpu::store_f32(shape.dtype, out, y, at, count);
     });

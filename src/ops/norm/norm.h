@@ -4,8 +4,8 @@
 
 namespace hearth::ops {
 
-/// Batch normalisation (arXiv 1502.03167) over all axes but the last; x has rank 2 or 4. With activation "relu"
-/// and a residual, y = relu(norm(x) + residual).
+/// Batch normalisation (arXiv 1502.03167) over all axes but the last; x has rank 2 or 4. With activation
+/// "relu" and a residual, y = relu(norm(x) + residual).
 extern const ir::OpDef batch_norm;
 extern const ir::OpDef batch_norm_infer;
 extern const ir::OpDef batch_norm_grad;

@@ -28,8 +28,8 @@ Options options_of(const ir::Attrs& attrs) {
 
 /// What is the same for every element of one step, worked out in double as torch does.
 struct Step {
-  float keep;          ///< 1 - lr weight_decay
-  float one_beta1;     ///< 1 - beta1
+  float keep;       ///< 1 - lr weight_decay
+  float one_beta1;  ///< 1 - beta1
   float beta2;
   float one_beta2;     ///< 1 - beta2
   float rate;          ///< lr / (1 - beta1^t)
@@ -103,7 +103,8 @@ void reference(const ir::ReferenceArgs& args) {
     const double new_v = options.beta2 * v + (1 - options.beta2) * g * g;
     const double m_hat = new_m / (1 - std::pow(options.beta1, count));
     const double v_hat = new_v / (1 - std::pow(options.beta2, count));
-    const double new_p = p - rate * options.weight_decay * p - rate * m_hat / (std::sqrt(v_hat) + options.eps);
+    const double new_p =
+        p - rate * options.weight_decay * p - rate * m_hat / (std::sqrt(v_hat) + options.eps);
     args.out[0][i] = factor < 0 ? p : new_p;
     args.out[1][i] = factor < 0 ? m : new_m;
     args.out[2][i] = factor < 0 ? v : new_v;
@@ -126,8 +127,9 @@ std::vector<ir::Sample> samples() {
 
 const ir::OpDef adamw_update{
     .name = "adamw_update",
-    .doc = "adamw_update(param, grad, lr, factor, m, v, step_count): torch.optim.AdamW (arXiv 1711.05101), in "
-           "place; step_count counts this step",
+    .doc =
+        "adamw_update(param, grad, lr, factor, m, v, step_count): torch.optim.AdamW (arXiv 1711.05101), in "
+        "place; step_count counts this step",
     .min_inputs = 7,
     .max_inputs = 7,
     .infer = infer,

@@ -152,8 +152,9 @@ const ir::OpDef increment{.name = "increment",
 
 const ir::OpDef clip_factor{
     .name = "clip_factor",
-    .doc = "clip_factor(sum_squares, inverse_scale): inverse_scale min(1, max_norm / (norm + 1e-6)) with norm = "
-           "sqrt(sum_squares) inverse_scale; -1 if sum_squares is not finite; max_norm 0: no clipping",
+    .doc =
+        "clip_factor(sum_squares, inverse_scale): inverse_scale min(1, max_norm / (norm + 1e-6)) with norm = "
+        "sqrt(sum_squares) inverse_scale; -1 if sum_squares is not finite; max_norm 0: no clipping",
     .min_inputs = 2,
     .max_inputs = 2,
     .infer = infer_two_scalars,
@@ -164,8 +165,9 @@ const ir::OpDef clip_factor{
 
 const ir::OpDef loss_scale_update{
     .name = "loss_scale_update",
-    .doc = "loss_scale_update(state {scale, good steps, skips}, factor): backs off after a skipped step, grows "
-           "after growth_interval good ones (torch.amp.GradScaler), in place",
+    .doc =
+        "loss_scale_update(state {scale, good steps, skips}, factor): backs off after a skipped step, grows "
+        "after growth_interval good ones (torch.amp.GradScaler), in place",
     .min_inputs = 2,
     .max_inputs = 2,
     .infer = infer_state,

@@ -4,8 +4,8 @@
 
 namespace hearth::ops {
 
-/// Ops that change persistent state in place. Where there is a `factor` (f32 []), the gradient is multiplied by
-/// it, and a negative factor means "skip this step": nothing is touched.
+/// Ops that change persistent state in place. Where there is a `factor` (f32 []), the gradient is multiplied
+/// by it, and a negative factor means "skip this step": nothing is touched.
 extern const ir::OpDef zero;
 extern const ir::OpDef accumulate;
 extern const ir::OpDef sgd_update;
