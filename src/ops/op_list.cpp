@@ -3,7 +3,9 @@
 #include <vector>
 
 #include "ops/elementwise/elementwise.h"
+#include "ops/loss/loss.h"
 #include "ops/norm/norm.h"
+#include "ops/pool/pool.h"
 #include "ops/random/random.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/shape.h"
@@ -32,6 +34,17 @@ std::vector<const ir::OpDef*> make_list() {
                               &batch_norm,
                               &batch_norm_infer,
                               &batch_norm_grad,
+                              // pool
+                              &max_pool2d,
+                              &max_pool2d_grad,
+                              &global_avg_pool,
+                              &global_avg_pool_grad,
+                              // loss
+                              &softmax_cross_entropy,
+                              &softmax_cross_entropy_grad,
+                              &softmax,
+                              &softmax_grad,
+                              &count_correct,
                               // update
                               &zero,
                               &accumulate,

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "ir/op_def.h"
+
+namespace hearth::ops {
+
+/// Square windows over NHWC images. `argmax` is the index ky * kernel + kx of the first largest element of
+/// each window; padding never wins.
+extern const ir::OpDef max_pool2d;
+extern const ir::OpDef max_pool2d_grad;
+extern const ir::OpDef global_avg_pool;
+extern const ir::OpDef global_avg_pool_grad;
+
+}  // namespace hearth::ops
