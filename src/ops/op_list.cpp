@@ -2,8 +2,10 @@
 
 #include <vector>
 
+#include "ops/conv/conv.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/loss/loss.h"
+#include "ops/matmul/matmul.h"
 #include "ops/norm/norm.h"
 #include "ops/pool/pool.h"
 #include "ops/random/random.h"
@@ -30,6 +32,11 @@ std::vector<const ir::OpDef*> make_list() {
                               &sum_all,
                               &sum_squares,
                               &dropout,
+                              // matmul, conv
+                              &matmul,
+                              &conv2d,
+                              &conv2d_grad_input,
+                              &conv2d_grad_weight,
                               // norm
                               &batch_norm,
                               &batch_norm_infer,

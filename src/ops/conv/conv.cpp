@@ -1,0 +1,289 @@
+#include "ops/conv/conv.h"
+
+#include <memory>
+
+#include "ops/rules.h"
+
+namespace hearth::ops {
+
+cpu::ConvShape conv_shape(const Shape& x, const Shape& w, const Attrs& attrs) {
+  return {.batch = x[0],
+          .in_h = x[1],
+          .in_w = x[2],
+          .in_c = x[3],
+          .out_c = w[3],
+          .kernel_h = w[0],
+          .kernel_w = w[1],
+          .stride = attrs.integer_or("stride", 1),
+          .padding = attrs.integer_or("padding", 0)};
+}
+
+std::string check_conv(const cpu::ConvShape& s) {
+  if (s.stride < 1 || s.padding < 0 || s.kernel_h < 1 || s.kernel_w < 1)
+    return fmt::format("expected stride >= 1, padding >= 0 and a kernel, got stride {}, padding {}, kernel {} x {}",
+                       s.stride, s.padding, s.kernel_h, s.kernel_w);
+  if (s.in_h + 2 * s.padding < s.kernel_h || s.in_w + 2 * s.padding < s.kernel_w)
+    return fmt::format("expected an image no smaller than the kernel {} x {}, got {} x {} with padding {}",
+                       s.kernel_h, s.kernel_w, s.in_h, s.in_w, s.padding);
+  return "";
+}
+
+namespace {
+
+/// The three shapes of one convolution, whichever of them an op is given.
+cpu::ConvShape shape_of_forward(const NodeView& node) {
+  return conv_shape(node.in_type(0).shape, node.in_type(1).shape, node.attrs);
+}
+cpu::ConvShape shape_of_grad_input(const NodeView& node) {
+  const Shape& dy = node.in_type(0).shape;
+  const Shape& w = node.in_type(1).shape;
+  return conv_shape({dy[0], node.attrs.integer("in_h"), node.attrs.integer("in_w"), w[2]}, w, node.attrs);
+}
+cpu::ConvShape shape_of_grad_weight(const NodeView& node) {
+  const Shape& x = node.in_type(0).shape;
+  const Shape w{node.attrs.integer("kernel_h"), node.attrs.integer("kernel_w"), x[3], node.in_type(1).shape[3]};
+  return conv_shape(x, w, node.attrs);
+}
+Shape out_shape(const cpu::ConvShape& s) { return {s.batch, s.out_h(), s.out_w(), s.out_c}; }
+
+bool has_relu(const NodeView& node) { return node.attrs.text_or("activation", "none") == "relu"; }
+
+cpu::ConvSpec spec_of(const NodeView& node, const cpu::ConvShape& shape) {
+  return {.shape = shape,
+          .x = node.in_type(0).dtype,
+          .w = node.in_type(1).dtype,
+          .num_threads = node.num_threads,
+          .algorithm = cpu::choose_algorithm(shape)};
+}
+
+std::string check_images(const NodeView& node) {
+  for (const size_t i : {size_t{0}, size_t{1}}) {
+    const Type& type = node.in_type(i);
+    if (type.shape.rank() != 4 || !is_storage_float(type.dtype) || type.dtype != node.in_type(0).dtype)
+      return fmt::format("expected inputs of rank 4 and one floating dtype, got {} and {}",
+                         to_string(node.in_type(0)), to_string(node.in_type(1)));
+  }
+  return "";
+}
+
+Inferred infer(const NodeView& node) {
+  if (auto error = check_images(node); !error.empty()) return refuse(error);
+  const cpu::ConvShape shape = shape_of_forward(node);
+  if (auto error = check_conv(shape); !error.empty()) return refuse(error);
+  if (node.in_type(1).shape[2] != shape.in_c)
+    return refuse_type("the weight", fmt::format("[kh, kw, {}, out]", shape.in_c), node.in_type(1));
+  const Type out{.dtype = node.in_type(0).dtype, .shape = out_shape(shape)};
+  if (node.has_input(2) && node.in_type(2) != f32_type({shape.out_c}))
+    return refuse_type("the bias", fmt::format("f32[{}]", shape.out_c), node.in_type(2));
+  if (node.has_input(3) && node.in_type(3) != out)
+    return refuse_type("the residual", to_string(out), node.in_type(3));
+  return {.out = {out}, .error = ""};
+}
+
+Inferred infer_grad_input(const NodeView& node) {
+  if (auto error = check_images(node); !error.empty()) return refuse(error);
+  const cpu::ConvShape shape = shape_of_grad_input(node);
+  if (auto error = check_conv(shape); !error.empty()) return refuse(error);
+  if (node.in_type(0).shape != out_shape(shape))
+    return refuse_type("dy", hearth::to_string(out_shape(shape)), node.in_type(0));
+  return {.out = {{.dtype = node.in_type(0).dtype, .shape = {shape.batch, shape.in_h, shape.in_w, shape.in_c}}},
+          .error = ""};
+}
+
+Inferred infer_grad_weight(const NodeView& node) {
+  if (auto error = check_images(node); !error.empty()) return refuse(error);
+  const cpu::ConvShape shape = shape_of_grad_weight(node);
+  if (auto error = check_conv(shape); !error.empty()) return refuse(error);
+  if (node.in_type(1).shape != out_shape(shape))
+    return refuse_type("dy", hearth::to_string(out_shape(shape)), node.in_type(1));
+  return {.out = {f32_type({shape.kernel_h, shape.kernel_w, shape.in_c, shape.out_c})}, .error = ""};
+}
+
+Kernel forward_kernel(const NodeView& node) {
+  cpu::ConvSpec spec = spec_of(node, shape_of_forward(node));
+  spec.bias = node.has_input(2);
+  spec.residual = node.has_input(3);
+  spec.relu = has_relu(node);
+  const auto conv = std::make_shared<const cpu::ConvForward>(spec);
+  const auto run = [conv, bias = spec.bias, residual = spec.residual](const KernelArgs& args) {
+    conv->run(args.in[0], args.in[1], bias ? args.input<float>(2) : nullptr, residual ? args.in[3] : nullptr,
+              args.out[0], args.workspace, *args.threads);
+  };
+  return {.run = run, .workspace_bytes = conv->workspace_bytes()};
+}
+
+Kernel grad_input_kernel(const NodeView& node) {
+  const auto conv = std::make_shared<const cpu::ConvBackwardData>(spec_of(node, shape_of_grad_input(node)));
+  const auto run = [conv](const KernelArgs& args) {
+    conv->run(args.in[0], args.in[1], args.out[0], args.workspace, *args.threads);
+  };
+  return {.run = run, .workspace_bytes = conv->workspace_bytes()};
+}
+
+Kernel grad_weight_kernel(const NodeView& node) {
+  const auto conv = std::make_shared<const cpu::ConvBackwardWeights>(spec_of(node, shape_of_grad_weight(node)));
+  const auto run = [conv](const KernelArgs& args) {
+    conv->run(args.in[0], args.in[1], args.output<float>(0), args.workspace, *args.threads);
+  };
+  return {.run = run, .workspace_bytes = conv->workspace_bytes()};
+}
+
+void reference(const ReferenceArgs& args) {
+  const cpu::ConvShape shape = shape_of_forward(args.node);
+  std::vector<double>& y = args.out[0];
+  const auto channels = static_cast<size_t>(shape.out_c);
+  for (size_t i = 0; i < y.size(); ++i) {
+    y[i] = args.node.has_input(2) ? args.in[2][i % channels] : 0;
+    if (args.node.has_input(3)) y[i] += args.in[3][i];
+  }
+  for_each_product(shape, [&](size_t x, size_t w, size_t o) { y[o] += args.in[0][x] * args.in[1][w]; });
+  if (!has_relu(args.node)) return;
+  for (double& value : y) value = std::max(value, 0.0);
+}
+void grad_input_reference(const ReferenceArgs& args) {
+  std::fill(args.out[0].begin(), args.out[0].end(), 0.0);
+  for_each_product(shape_of_grad_input(args.node),
+                   [&](size_t x, size_t w, size_t o) { args.out[0][x] += args.in[0][o] * args.in[1][w]; });
+}
+void grad_weight_reference(const ReferenceArgs& args) {
+  std::fill(args.out[0].begin(), args.out[0].end(), 0.0);
+  for_each_product(shape_of_grad_weight(args.node),
+                   [&](size_t x, size_t w, size_t o) { args.out[0][w] += args.in[0][x] * args.in[1][o]; });
+}
+
+ValueId emit_bias_gradient(const VjpContext& context, ValueId dy) {
+  const Shape shape = context.graph.type(dy).shape;
+  const std::vector<int64_t> rows = {num_rows(shape), shape.back()};
+  return emit(context, "sum_leading", {emit(context, "reshape", {dy}, {{"shape", rows}})});
+}
+
+std::vector<ValueId> vjp(const VjpContext& context) {
+  const ir::Node node = context.node;
+  std::vector<ValueId> grads(node.inputs.size(), kNone);
+  ValueId dy = context.grad_out[0];
+  if (dy == kNone) return grads;
+  if (node.attrs.text_or("activation", "none") == "relu")
+    dy = emit(context, "relu_grad", {dy, node.outputs[0]});
+  if (node.inputs.size() > 3) grads[3] = node.inputs[3] == kNone ? kNone : dy;
+  if (node.inputs.size() > 2 && node.inputs[2] != kNone) grads[2] = emit_bias_gradient(context, dy);
+  const Shape x = context.graph.type(node.inputs[0]).shape;
+  const Shape w = context.graph.type(node.inputs[1]).shape;
+  const Attrs common = {{"stride", node.attrs.integer_or("stride", 1)},
+                        {"padding", node.attrs.integer_or("padding", 0)}};
+  Attrs attrs = common;
+  attrs.set("kernel_h", w[0]);
+  attrs.set("kernel_w", w[1]);
+  grads[1] = emit(context, "conv2d_grad_weight", {node.inputs[0], dy}, attrs);
+  if (context.graph.value(node.inputs[0]).role == ir::Role::input) return grads;
+  attrs = common;
+  attrs.set("in_h", x[1]);
+  attrs.set("in_w", x[2]);
+  grads[0] = emit(context, "conv2d_grad_input", {dy, node.inputs[1]}, attrs);
+  return grads;
+}
+
+Cost cost_of(const cpu::ConvShape& s, const NodeView& node) {
+  const auto products = static_cast<double>(s.batch * s.out_h() * s.out_w()) *
+                        static_cast<double>(s.kernel_h * s.kernel_w * s.in_c * s.out_c);
+  return {.flops = 2 * products, .bytes = bytes_moved(node)};
+}
+Cost cost(const NodeView& node) { return cost_of(shape_of_forward(node), node); }
+Cost grad_input_cost(const NodeView& node) { return cost_of(shape_of_grad_input(node), node); }
+Cost grad_weight_cost(const NodeView& node) { return cost_of(shape_of_grad_weight(node), node); }
+
+struct Case {
+  Shape x;
+  int64_t kernel, out, stride, padding;
+  DType dtype = DType::f32;
+  Shape w() const { return {kernel, kernel, x[3], out}; }
+  Attrs attrs() const { return {{"stride", stride}, {"padding", padding}}; }
+  Shape y() const { return out_shape(conv_shape(x, w(), attrs())); }
+  double tolerance() const { return dtype == DType::f32 ? 3e-5 : 2e-2; }
+};
+std::vector<Case> cases() {
+  return {{.x = {2, 7, 9, 3}, .kernel = 3, .out = 5, .stride = 1, .padding = 1},
+          {.x = {2, 8, 8, 32}, .kernel = 3, .out = 48, .stride = 1, .padding = 1},
+          {.x = {1, 9, 7, 16}, .kernel = 3, .out = 17, .stride = 2, .padding = 1},
+          {.x = {2, 6, 6, 20}, .kernel = 1, .out = 33, .stride = 2, .padding = 0},
+          {.x = {1, 15, 15, 3}, .kernel = 7, .out = 8, .stride = 2, .padding = 3},
+          {.x = {2, 5, 5, 16}, .kernel = 1, .out = 16, .stride = 1, .padding = 0},
+          {.x = {1, 6, 6, 16}, .kernel = 3, .out = 16, .stride = 1, .padding = 1, .dtype = DType::bf16}};
+}
+
+std::vector<Sample> samples() {
+  std::vector<Sample> made;
+  for (const Case& c : cases()) {
+    const Sample plain{
+        .in = {normal(c.x, c.dtype), normal(c.w(), c.dtype)}, .attrs = c.attrs(), .tolerance = c.tolerance()};
+    Sample full = plain;
+    full.in.push_back(made.size() % 4 == 0 ? absent() : normal(Shape{c.out}));
+    full.in.push_back(normal(c.y(), c.dtype));
+    full.attrs.set("activation", std::string("relu"));
+    made.push_back(plain);
+    made.push_back(full);
+  }
+  return made;
+}
+std::vector<Sample> grad_input_samples() {
+  std::vector<Sample> made;
+  for (const Case& c : cases()) {
+    made.push_back({.in = {normal(c.y(), c.dtype), normal(c.w(), c.dtype)},
+                    .attrs = c.attrs(),
+                    .tolerance = c.tolerance()});
+    made.back().attrs.set("in_h", c.x[1]);
+    made.back().attrs.set("in_w", c.x[2]);
+  }
+  return made;
+}
+std::vector<Sample> grad_weight_samples() {
+  std::vector<Sample> made;
+  for (const Case& c : cases()) {
+    made.push_back({.in = {normal(c.x, c.dtype), normal(c.y(), c.dtype)},
+                    .attrs = c.attrs(),
+                    .tolerance = c.tolerance()});
+    made.back().attrs.set("kernel_h", c.kernel);
+    made.back().attrs.set("kernel_w", c.kernel);
+  }
+  return made;
+}
+
+}  // namespace
+
+const OpDef conv2d{
+    .name = "conv2d",
+    .doc = "conv2d(x [N, H, W, C], w [kh, kw, C, O], bias? [O], residual?): activation(conv + bias + residual)",
+    .min_inputs = 2,
+    .max_inputs = 4,
+    .infer = infer,
+    .vjp = vjp,
+    .cpu = forward_kernel,
+    .reference = reference,
+    .cost = cost,
+    .precision = ir::Precision::compute,
+    .samples = samples};
+
+const OpDef conv2d_grad_input{.name = "conv2d_grad_input",
+                              .doc = "conv2d_grad_input(dy, w): dx [N, in_h, in_w, C]",
+                              .min_inputs = 2,
+                              .max_inputs = 2,
+                              .infer = infer_grad_input,
+                              .no_vjp_because = "second derivatives are not taken",
+                              .cpu = grad_input_kernel,
+                              .reference = grad_input_reference,
+                              .cost = grad_input_cost,
+                              .precision = ir::Precision::compute,
+                              .samples = grad_input_samples};
+
+const OpDef conv2d_grad_weight{.name = "conv2d_grad_weight",
+                               .doc = "conv2d_grad_weight(x, dy): dw f32 [kernel_h, kernel_w, C, O]",
+                               .min_inputs = 2,
+                               .max_inputs = 2,
+                               .infer = infer_grad_weight,
+                               .no_vjp_because = "second derivatives are not taken",
+                               .cpu = grad_weight_kernel,
+                               .reference = grad_weight_reference,
+                               .cost = grad_weight_cost,
+                               .precision = ir::Precision::compute,
+                               .samples = grad_weight_samples};
+
+}  // namespace hearth::ops

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+
+#include "backend/cpu/conv.h"
+#include "ir/op_def.h"
+
+namespace hearth::ops {
+
+/// Convolutions of NHWC images with HWIO weights, equal stride and zero padding on both axes.
+extern const ir::OpDef conv2d;
+extern const ir::OpDef conv2d_grad_input;
+extern const ir::OpDef conv2d_grad_weight;
+
+/// The shape of a convolution of x with w; axes must already have rank 4.
+cpu::ConvShape conv_shape(const Shape& x, const Shape& w, const ir::Attrs& attrs);
+/// Why such a convolution is refused, or "".
+std::string check_conv(const cpu::ConvShape& shape);
+
+/// Calls body(x element, w element, y element) for every product of the convolution, images outside excluded.
+template <typename Body>
+void for_each_product(const cpu::ConvShape& s, Body body) {
+  for (int64_t pixel = 0; pixel < s.batch * s.out_h() * s.out_w(); ++pixel) {
+    const int64_t ox = pixel % s.out_w(), oy = pixel / s.out_w() % s.out_h();
+    const int64_t n = pixel / (s.out_w() * s.out_h());
+    for (int64_t tap = 0; tap < s.kernel_h * s.kernel_w; ++tap) {
+      const int64_t y = oy * s.stride - s.padding + tap / s.kernel_w;
+      const int64_t x = ox * s.stride - s.padding + tap % s.kernel_w;
+      if (y < 0 || x < 0 || y >= s.in_h || x >= s.in_w) continue;
+      for (int64_t i = 0; i < s.in_c * s.out_c; ++i) {
+        const int64_t c = i / s.out_c, o = i % s.out_c;
+        body(static_cast<size_t>(((n * s.in_h + y) * s.in_w + x) * s.in_c + c),
+             static_cast<size_t>((tap * s.in_c + c) * s.out_c + o), static_cast<size_t>(pixel * s.out_c + o));
+      }
+    }
+  }
+}
+
+}  // namespace hearth::ops

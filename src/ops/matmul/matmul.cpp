@@ -1,0 +1,161 @@
+#include "ops/matmul/matmul.h"
+
+#include <memory>
+
+#include "backend/cpu/gemm.h"
+#include "ops/rules.h"
+
+namespace hearth::ops {
+namespace {
+
+/// The problem a node states: c is [m, n], the inner axis has length k.
+cpu::GemmSpec spec_of(const NodeView& node) {
+  const Type& a = node.in_type(0);
+  const Type& b = node.in_type(1);
+  const bool transpose_a = node.attrs.integer_or("transpose_a", 0) != 0;
+  const bool transpose_b = node.attrs.integer_or("transpose_b", 0) != 0;
+  const bool relu = node.attrs.text_or("activation", "none") == "relu";
+  return {.m = a.shape[transpose_a ? 1 : 0],
+          .n = b.shape[transpose_b ? 0 : 1],
+          .k = a.shape[transpose_a ? 0 : 1],
+          .transpose_a = transpose_a,
+          .transpose_b = transpose_b,
+          .a = a.dtype,
+          .b = b.dtype,
+          .c = dtype_attr(node.attrs, "out_dtype", a.dtype),
+          .bias = node.has_input(2),
+          .residual = node.has_input(3),
+          .activation = relu ? cpu::GemmSpec::Activation::relu : cpu::GemmSpec::Activation::none,
+          .num_threads = node.num_threads};
+}
+
+Inferred infer(const NodeView& node) {
+  const Type& a = node.in_type(0);
+  const Type& b = node.in_type(1);
+  if (a.shape.rank() != 2 || !is_storage_float(a.dtype)) return refuse_type("a", "floating [M, K]", a);
+  if (b.shape.rank() != 2 || b.dtype != a.dtype)
+    return refuse_type("b", fmt::format("{} of rank 2", dtype_name(a.dtype)), b);
+  const cpu::GemmSpec spec = spec_of(node);
+  if (b.shape[spec.transpose_b ? 1 : 0] != spec.k)
+    return refuse(fmt::format("expected equal inner axes, got {} and {}", to_string(a), to_string(b)));
+  const Type out{.dtype = spec.c, .shape = {spec.m, spec.n}};
+  if (spec.bias && node.in_type(2) != f32_type({spec.n}))
+    return refuse_type("the bias", fmt::format("f32[{}]", spec.n), node.in_type(2));
+  if (spec.residual && node.in_type(3) != out) return refuse_type("the residual", to_string(out), node.in_type(3));
+  return {.out = {out}, .error = ""};
+}
+
+Kernel kernel(const NodeView& node) {
+  const auto gemm = std::make_shared<const cpu::Gemm>(spec_of(node));
+  const bool bias = node.has_input(2), residual = node.has_input(3);
+  const auto run = [=](const KernelArgs& args) {
+    gemm->run(args.in[0], args.in[1], bias ? args.input<float>(2) : nullptr, residual ? args.in[3] : nullptr,
+              args.out[0], args.workspace, *args.threads);
+  };
+  return {.run = run, .workspace_bytes = gemm->workspace_bytes()};
+}
+
+void reference(const ReferenceArgs& args) {
+  const cpu::GemmSpec spec = spec_of(args.node);
+  const auto at = [](int64_t row, int64_t column, int64_t rows, int64_t columns, bool transposed) {
+    return static_cast<size_t>(transposed ? column * rows + row : row * columns + column);
+  };
+  for (int64_t i = 0; i < spec.m; ++i) {
+    for (int64_t j = 0; j < spec.n; ++j) {
+      const auto out = static_cast<size_t>(i * spec.n + j);
+      double sum = spec.bias ? args.in[2][static_cast<size_t>(j)] : 0;
+      if (spec.residual) sum += args.in[3][out];
+      for (int64_t k = 0; k < spec.k; ++k) {
+        sum += args.in[0][at(i, k, spec.m, spec.k, spec.transpose_a)] *
+               args.in[1][at(k, j, spec.k, spec.n, spec.transpose_b)];
+      }
+      args.out[0][out] = spec.activation == cpu::GemmSpec::Activation::relu ? std::max(sum, 0.0) : sum;
+    }
+  }
+}
+
+/// A product written so that its result is op-transposed when `flip`: (x y)^T = y^T x^T.
+ValueId product(const VjpContext& context, ValueId x, bool transpose_x, ValueId y, bool transpose_y, bool flip,
+                DType dtype) {
+  const Attrs attrs = {{"transpose_a", int64_t{flip ? !transpose_y : transpose_x}},
+                       {"transpose_b", int64_t{flip ? !transpose_x : transpose_y}},
+                       {"out_dtype", std::string(dtype_name(dtype))}};
+  return emit(context, "matmul", flip ? std::vector{y, x} : std::vector{x, y}, attrs);
+}
+
+/// A parameter is updated in f32, and so is what was cast from one.
+DType gradient_dtype(const ir::Graph& graph, ValueId id) {
+  const ir::Value& value = graph.value(id);
+  if (value.role == ir::Role::parameter) return DType::f32;
+  if (value.producer == kNone || graph.node(value.producer).op->name != "cast") return value.type.dtype;
+  return gradient_dtype(graph, graph.node(value.producer).inputs[0]);
+}
+
+std::vector<ValueId> vjp(const VjpContext& context) {
+  const ir::Node node = context.node;
+  std::vector<ValueId> grads(node.inputs.size(), kNone);
+  ValueId dy = context.grad_out[0];
+  if (dy == kNone) return grads;
+  if (node.attrs.text_or("activation", "none") == "relu")
+    dy = emit(context, "relu_grad", {dy, node.outputs[0]});
+  if (node.inputs.size() > 3) grads[3] = node.inputs[3] == kNone ? kNone : dy;
+  if (node.inputs.size() > 2 && node.inputs[2] != kNone) grads[2] = emit(context, "sum_leading", {dy});
+  const bool transpose_a = node.attrs.integer_or("transpose_a", 0) != 0;
+  const bool transpose_b = node.attrs.integer_or("transpose_b", 0) != 0;
+  const DType dtype_a = gradient_dtype(context.graph, node.inputs[0]);
+  const DType dtype_b = gradient_dtype(context.graph, node.inputs[1]);
+  // With A = op(a), B = op(b): dA = dy B^T and dB = A^T dy.
+  grads[0] = product(context, dy, false, node.inputs[1], !transpose_b, transpose_a, dtype_a);
+  grads[1] = product(context, node.inputs[0], !transpose_a, dy, false, transpose_b, dtype_b);
+  return grads;
+}
+
+Cost cost(const NodeView& node) {
+  const cpu::GemmSpec spec = spec_of(node);
+  return {.flops = 2.0 * static_cast<double>(spec.m) * static_cast<double>(spec.n) * static_cast<double>(spec.k),
+          .bytes = bytes_moved(node)};
+}
+
+struct Case {
+  int64_t m, n, k;
+  bool transpose_a = false, transpose_b = false, bias = false, residual = false, relu = false;
+  DType dtype = DType::f32;
+};
+Sample sample(const Case& c) {
+  const Shape a = c.transpose_a ? Shape{c.k, c.m} : Shape{c.m, c.k};
+  const Shape b = c.transpose_b ? Shape{c.n, c.k} : Shape{c.k, c.n};
+  Sample made{.in = {normal(a, c.dtype), normal(b, c.dtype)},
+              .attrs = {{"transpose_a", int64_t{c.transpose_a}},
+                        {"transpose_b", int64_t{c.transpose_b}},
+                        {"activation", std::string(c.relu ? "relu" : "none")}},
+              .tolerance = c.dtype == DType::f32 ? 1e-5 : 1e-2};
+  if (c.bias || c.residual) made.in.push_back(c.bias ? normal(Shape{c.n}) : absent());
+  if (c.residual) made.in.push_back(normal(Shape{c.m, c.n}, c.dtype));
+  return made;
+}
+std::vector<Sample> samples() {
+  return {sample({.m = 5, .n = 7, .k = 3}),
+          sample({.m = 65, .n = 33, .k = 129, .transpose_b = true, .bias = true}),
+          sample({.m = 17, .n = 19, .k = 40, .transpose_a = true, .relu = true}),
+          sample({.m = 9, .n = 130, .k = 31, .transpose_a = true, .transpose_b = true, .residual = true}),
+          sample({.m = 1, .n = 10, .k = 300, .transpose_b = true, .bias = true, .residual = true, .relu = true}),
+          sample({.m = 12, .n = 21, .k = 35, .transpose_b = true, .bias = true, .dtype = DType::bf16}),
+          sample({.m = 12, .n = 21, .k = 35, .transpose_a = true, .dtype = DType::f16})};
+}
+
+}  // namespace
+
+const OpDef matmul{
+    .name = "matmul",
+    .doc = "matmul(a [M, K], b [K, N], bias? [N], residual? [M, N]): activation(op(a) op(b) + bias + residual)",
+    .min_inputs = 2,
+    .max_inputs = 4,
+    .infer = infer,
+    .vjp = vjp,
+    .cpu = kernel,
+    .reference = reference,
+    .cost = cost,
+    .precision = ir::Precision::compute,
+    .samples = samples};
+
+}  // namespace hearth::ops
