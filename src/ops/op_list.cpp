@@ -37,6 +37,8 @@ std::vector<const ir::OpDef*> make_list() {
                               &conv2d,
                               &conv2d_grad_input,
                               &conv2d_grad_weight,
+                              &conv2d_pool,
+                              &conv2d_pool_grad_weight,
                               // norm
                               &batch_norm,
                               &batch_norm_infer,

@@ -11,6 +11,8 @@ namespace hearth::ops {
 extern const ir::OpDef conv2d;
 extern const ir::OpDef conv2d_grad_input;
 extern const ir::OpDef conv2d_grad_weight;
+extern const ir::OpDef conv2d_pool;
+extern const ir::OpDef conv2d_pool_grad_weight;
 
 /// The shape of a convolution of x with w; axes must already have rank 4.
 cpu::ConvShape conv_shape(const Shape& x, const Shape& w, const ir::Attrs& attrs);

@@ -41,7 +41,8 @@ Inferred infer(const NodeView& node) {
   const Type out{.dtype = spec.c, .shape = {spec.m, spec.n}};
   if (spec.bias && node.in_type(2) != f32_type({spec.n}))
     return refuse_type("the bias", fmt::format("f32[{}]", spec.n), node.in_type(2));
-  if (spec.residual && node.in_type(3) != out) return refuse_type("the residual", to_string(out), node.in_type(3));
+  if (spec.residual && node.in_type(3) != out)
+    return refuse_type("the residual", to_string(out), node.in_type(3));
   return {.out = {out}, .error = ""};
 }
 
@@ -75,8 +76,8 @@ void reference(const ReferenceArgs& args) {
 }
 
 /// A product written so that its result is op-transposed when `flip`: (x y)^T = y^T x^T.
-ValueId product(const VjpContext& context, ValueId x, bool transpose_x, ValueId y, bool transpose_y, bool flip,
-                DType dtype) {
+ValueId product(const VjpContext& context, ValueId x, bool transpose_x, ValueId y, bool transpose_y,
+                bool flip, DType dtype) {
   const Attrs attrs = {{"transpose_a", int64_t{flip ? !transpose_y : transpose_x}},
                        {"transpose_b", int64_t{flip ? !transpose_x : transpose_y}},
                        {"out_dtype", std::string(dtype_name(dtype))}};
@@ -112,8 +113,9 @@ std::vector<ValueId> vjp(const VjpContext& context) {
 
 Cost cost(const NodeView& node) {
   const cpu::GemmSpec spec = spec_of(node);
-  return {.flops = 2.0 * static_cast<double>(spec.m) * static_cast<double>(spec.n) * static_cast<double>(spec.k),
-          .bytes = bytes_moved(node)};
+  return {
+      .flops = 2.0 * static_cast<double>(spec.m) * static_cast<double>(spec.n) * static_cast<double>(spec.k),
+      .bytes = bytes_moved(node)};
 }
 
 struct Case {
@@ -134,20 +136,22 @@ Sample sample(const Case& c) {
   return made;
 }
 std::vector<Sample> samples() {
-  return {sample({.m = 5, .n = 7, .k = 3}),
-          sample({.m = 65, .n = 33, .k = 129, .transpose_b = true, .bias = true}),
-          sample({.m = 17, .n = 19, .k = 40, .transpose_a = true, .relu = true}),
-          sample({.m = 9, .n = 130, .k = 31, .transpose_a = true, .transpose_b = true, .residual = true}),
-          sample({.m = 1, .n = 10, .k = 300, .transpose_b = true, .bias = true, .residual = true, .relu = true}),
-          sample({.m = 12, .n = 21, .k = 35, .transpose_b = true, .bias = true, .dtype = DType::bf16}),
-          sample({.m = 12, .n = 21, .k = 35, .transpose_a = true, .dtype = DType::f16})};
+  return {
+      sample({.m = 5, .n = 7, .k = 3}),
+      sample({.m = 65, .n = 33, .k = 129, .transpose_b = true, .bias = true}),
+      sample({.m = 17, .n = 19, .k = 40, .transpose_a = true, .relu = true}),
+      sample({.m = 9, .n = 130, .k = 31, .transpose_a = true, .transpose_b = true, .residual = true}),
+      sample({.m = 1, .n = 10, .k = 300, .transpose_b = true, .bias = true, .residual = true, .relu = true}),
+      sample({.m = 12, .n = 21, .k = 35, .transpose_b = true, .bias = true, .dtype = DType::bf16}),
+      sample({.m = 12, .n = 21, .k = 35, .transpose_a = true, .dtype = DType::f16})};
 }
 
 }  // namespace
 
 const OpDef matmul{
     .name = "matmul",
-    .doc = "matmul(a [M, K], b [K, N], bias? [N], residual? [M, N]): activation(op(a) op(b) + bias + residual)",
+    .doc =
+        "matmul(a [M, K], b [K, N], bias? [N], residual? [M, N]): activation(op(a) op(b) + bias + residual)",
     .min_inputs = 2,
     .max_inputs = 4,
     .infer = infer,
