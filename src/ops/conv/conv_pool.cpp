@@ -1,6 +1,7 @@
 #include <array>
 #include <memory>
 
+#include "backend/cpu/conv_pool.h"
 #include "ops/conv/conv.h"
 #include "ops/rules.h"
 
@@ -95,7 +96,7 @@ void pool_image(const Job& job, const T* image, T* pooled, uint8_t* argmax) {
     for (uint8_t k = 1; k < 4; ++k) {
       if (as_float(image[at[k]]) > as_float(image[at[best]])) best = k;
     }
-    pooled[out] = image[at[best]];
+    pooled[out] = as_float(image[at[best]]) > 0 ? image[at[best]] : T{};
     argmax[out] = best;
   });
 }
@@ -127,10 +128,29 @@ void for_each_part(const Job& job, const KernelArgs& args, Body body) {
   });
 }
 
+Kernel fused_kernel(const NodeView& node) {
+  const auto conv = std::make_shared<const cpu::ConvPool>(shape_of_forward(node), node.num_threads);
+  const auto run = [conv](const KernelArgs& args) {
+    conv->forward(args.input<float>(0), args.input<float>(1), args.input<float>(2), args.output<float>(0),
+                  args.output<uint8_t>(1), args.workspace, *args.threads);
+  };
+  return {.run = run, .workspace_bytes = conv->workspace_bytes()};
+}
+
+Kernel fused_grad_kernel(const NodeView& node) {
+  const auto conv = std::make_shared<const cpu::ConvPool>(shape_of_grad(node), node.num_threads);
+  const auto run = [conv](const KernelArgs& args) {
+    conv->backward_weights(args.input<float>(0), args.input<float>(1), args.input<uint8_t>(2),
+                           args.input<float>(3), args.output<float>(0), args.output<float>(1), args.workspace,
+                           *args.threads);
+  };
+  return {.run = run, .workspace_bytes = conv->workspace_bytes()};
+}
+
 Kernel kernel(const NodeView& node) {
+  if (node.in_type(0).dtype == DType::f32 && node.has_input(2)) return fused_kernel(node);
   cpu::ConvSpec spec = image_spec(node, shape_of_forward(node), node.in_type(1).dtype);
   spec.bias = node.has_input(2);
-  spec.relu = true;
   const auto conv = std::make_shared<const cpu::ConvForward>(spec);
   const Job job = job_of(node, shape_of_forward(node), conv->workspace_bytes());
   const auto alone = std::make_shared<ThreadPool>(1);
@@ -179,6 +199,7 @@ void grad_part(const Job& job, const Sums& sums, const cpu::ConvBackwardWeights&
 }
 
 Kernel grad_kernel(const NodeView& node) {
+  if (node.in_type(0).dtype == DType::f32) return fused_grad_kernel(node);
   const cpu::ConvShape shape = shape_of_grad(node);
   const auto conv =
       std::make_shared<const cpu::ConvBackwardWeights>(image_spec(node, shape, node.in_type(0).dtype));
@@ -242,10 +263,10 @@ void reference(const ReferenceArgs& args) {
   for_each_product(shape, [&](size_t x, size_t w, size_t o) { y[o] += args.in[0][x] * args.in[1][w]; });
   for (size_t n = 0; n < static_cast<size_t>(shape.batch); ++n) {
     for_each_window(job, [&](int64_t out, const std::array<int64_t, 4>& at) {
-      const auto value = [&](size_t k) { return std::max(0.0, y[n * size + static_cast<size_t>(at[k])]); };
+      const auto value = [&](size_t k) { return y[n * size + static_cast<size_t>(at[k])]; };
       size_t best = 0;
       for (size_t k = 1; k < 4; ++k) best = value(k) > value(best) ? k : best;
-      args.out[0][n * size / 4 + static_cast<size_t>(out)] = value(best);
+      args.out[0][n * size / 4 + static_cast<size_t>(out)] = std::max(0.0, value(best));
       args.out[1][n * size / 4 + static_cast<size_t>(out)] = static_cast<double>(best);
     });
   }
@@ -312,18 +333,19 @@ std::vector<Sample> grad_samples() {
 
 }  // namespace
 
-const OpDef conv2d_pool{
-    .name = "conv2d_pool",
-    .doc = "conv2d_pool(x, w, bias?): max_pool2x2(relu(conv2d stride 1)) and argmax u8; no gradient of x",
-    .min_inputs = 2,
-    .max_inputs = 3,
-    .infer = infer,
-    .vjp = vjp,
-    .cpu = kernel,
-    .reference = reference,
-    .cost = cost,
-    .precision = ir::Precision::compute,
-    .samples = samples};
+const OpDef conv2d_pool{.name = "conv2d_pool",
+                        .doc =
+                            "conv2d_pool(x, w, bias?): max_pool2x2(relu(conv2d stride 1)) and argmax u8 "
+                            "(before the relu); no gradient of x",
+                        .min_inputs = 2,
+                        .max_inputs = 3,
+                        .infer = infer,
+                        .vjp = vjp,
+                        .cpu = kernel,
+                        .reference = reference,
+                        .cost = cost,
+                        .precision = ir::Precision::compute,
+                        .samples = samples};
 
 const OpDef conv2d_pool_grad_weight{
     .name = "conv2d_pool_grad_weight",
