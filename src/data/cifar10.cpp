@@ -15,7 +15,10 @@ class Cifar10 : public Dataset {
     image_size_ = kSide;
     channels_ = 3;
     class_names_ = {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"};
-    if (options.split != "train") return add(options.path / "test_batch.bin");
+    if (options.split != "train") {
+      add(options.path / "test_batch.bin");
+      return;
+    }
     for (int i = 1; i <= 5; ++i) {
       const fs::path path = options.path / ("data_batch_" + std::to_string(i) + ".bin");
       if (i == 1 || fs::exists(path)) add(path);
@@ -38,12 +41,14 @@ class Cifar10 : public Dataset {
     files_.emplace_back(path);
     const auto bytes = files_.back().bytes();
     if (bytes.empty() || std::ssize(bytes) % kRecord != 0) {
-      user_error("{}: expected whole records of {} bytes, found {} bytes", path.string(), kRecord, bytes.size());
+      user_error("{}: expected whole records of {} bytes, found {} bytes", path.string(), kRecord,
+                 bytes.size());
     }
     counts_.push_back(std::ssize(bytes) / kRecord);
     for (int64_t i = 0; i < counts_.back(); ++i) {
       const auto label = static_cast<int>(bytes[static_cast<size_t>(i * kRecord)]);
-      if (label > 9) user_error("{}: expected a label from 0 to 9 in record {}, found {}", path.string(), i, label);
+      if (label > 9)
+        user_error("{}: expected a label from 0 to 9 in record {}, found {}", path.string(), i, label);
     }
     size_ += counts_.back();
   }
@@ -55,6 +60,8 @@ class Cifar10 : public Dataset {
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_cifar10(const DatasetOptions& options) { return std::make_unique<Cifar10>(options); }
+std::unique_ptr<Dataset> open_cifar10(const DatasetOptions& options) {
+  return std::make_unique<Cifar10>(options);
+}
 
 }  // namespace hearth::data

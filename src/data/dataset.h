@@ -12,7 +12,7 @@ namespace hearth::data {
 
 /// Which labelled pictures to open.
 struct DatasetOptions {
-  /// "shapes", "idx" (MNIST), "cifar10", "folder" (a folder per class) or "tensors" (images and labels in safetensors).
+  /// "shapes", "idx" (MNIST), "cifar10" or "folder" (a folder per class).
   std::string kind = "shapes";
   fs::path path;
   /// "train" or "test".
@@ -32,7 +32,8 @@ class Dataset {
   virtual int64_t size() const = 0;
   /// Writes image_size x image_size x channels bytes and the label. UserError for a damaged picture.
   virtual void read(int64_t index, uint8_t* pixels, int32_t* label) const = 0;
-  /// Pictures that are floats already (kind "tensors"): read_floats is used instead of read, and nothing is augmented.
+  /// Pictures that are floats already (kind "tensors"): read_floats is used instead of read, and nothing is
+  /// augmented.
   virtual bool holds_floats() const { return false; }
   virtual void read_floats(int64_t, float*, int32_t*) const {}
   /// Where a picture comes from, for messages.
@@ -63,8 +64,8 @@ std::unique_ptr<Dataset> open_cifar10(const DatasetOptions& options);
 std::unique_ptr<Dataset> open_folder(const DatasetOptions& options);
 std::unique_ptr<Dataset> open_shapes(const DatasetOptions& options);
 
-/// An IDX header (yann.lecun.com/exdb/mnist): element type u8 and the axis lengths. UserError when the bytes do not
-/// hold what it promises.
+/// An IDX header (yann.lecun.com/exdb/mnist): element type u8 and the axis lengths. UserError when the bytes
+/// do not hold what it promises.
 struct IdxArray {
   std::vector<int64_t> axes;
   std::span<const std::byte> data;

@@ -10,7 +10,8 @@ namespace {
 
 bool is_picture(const fs::path& path) {
   std::string ending = path.extension().string();
-  std::transform(ending.begin(), ending.end(), ending.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::transform(ending.begin(), ending.end(), ending.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
   return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
 }
 
@@ -18,15 +19,17 @@ bool is_picture(const fs::path& path) {
 std::vector<fs::path> sorted_entries(const fs::path& folder, bool folders) {
   std::vector<fs::path> paths;
   for (const auto& entry : fs::directory_iterator(folder)) {
-    if (folders ? entry.is_directory() : entry.is_regular_file() && is_picture(entry.path())) paths.push_back(entry.path());
+    if (folders ? entry.is_directory() : entry.is_regular_file() && is_picture(entry.path()))
+      paths.push_back(entry.path());
   }
   std::sort(paths.begin(), paths.end());
   return paths;
 }
 
 fs::path split_folder(const DatasetOptions& options) {
-  const std::vector<std::string> names =
-      options.split == "train" ? std::vector<std::string>{"train"} : std::vector<std::string>{"test", "val", "valid"};
+  const std::vector<std::string> names = options.split == "train"
+                                             ? std::vector<std::string>{"train"}
+                                             : std::vector<std::string>{"test", "val", "valid"};
   for (const std::string& name : names) {
     if (fs::is_directory(options.path / name)) return options.path / name;
   }
@@ -41,11 +44,14 @@ class FolderDataset : public Dataset {
     const fs::path root = split_folder(options);
     for (const fs::path& folder : sorted_entries(root, true)) {
       const std::vector<fs::path> pictures = sorted_entries(folder, false);
-      if (pictures.empty()) user_error("expected JPEG or PNG pictures in the class folder {}, found none", folder.string());
-      for (const fs::path& picture : pictures) files_.push_back({picture, static_cast<int32_t>(class_names_.size())});
+      if (pictures.empty())
+        user_error("expected JPEG or PNG pictures in the class folder {}, found none", folder.string());
+      for (const fs::path& picture : pictures)
+        files_.push_back({picture, static_cast<int32_t>(class_names_.size())});
       class_names_.push_back(folder.filename().string());
     }
-    if (class_names_.size() < 2) user_error("expected at least two class folders in {}, found {}", root.string(), class_names_.size());
+    if (class_names_.size() < 2)
+      user_error("expected at least two class folders in {}, found {}", root.string(), class_names_.size());
   }
 
   int64_t size() const override { return std::ssize(files_); }
@@ -53,7 +59,8 @@ class FolderDataset : public Dataset {
   void read(int64_t index, uint8_t* pixels, int32_t* label) const override {
     const File& file = files_[static_cast<size_t>(index)];
     const MappedFile mapped(file.path);
-    const Image image = resize(decode_image(mapped.bytes(), static_cast<int>(channels_), file.path.string()), image_size_, image_size_);
+    const Image image = resize(decode_image(mapped.bytes(), static_cast<int>(channels_), file.path.string()),
+                               image_size_, image_size_);
     std::memcpy(pixels, image.pixels.data(), image.pixels.size());
     *label = file.label;
   }
@@ -68,6 +75,8 @@ class FolderDataset : public Dataset {
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_folder(const DatasetOptions& options) { return std::make_unique<FolderDataset>(options); }
+std::unique_ptr<Dataset> open_folder(const DatasetOptions& options) {
+  return std::make_unique<FolderDataset>(options);
+}
 
 }  // namespace hearth::data

@@ -47,14 +47,16 @@ class IdxDataset : public Dataset {
  public:
   IdxDataset(const fs::path& images, const fs::path& labels) : images_(images), labels_(labels) {
     const auto& axes = images_.array().axes;
-    if (axes.size() != 3 || axes[1] != axes[2]) user_error("{}: expected square images [count, side, side]", images.string());
+    if (axes.size() != 3 || axes[1] != axes[2])
+      user_error("{}: expected square images [count, side, side]", images.string());
     if (labels_.array().axes != std::vector<int64_t>{axes[0]}) {
       user_error("{}: expected {} labels, one for each image", labels.string(), axes[0]);
     }
     image_size_ = axes[1];
     channels_ = 1;
     int32_t largest = 0;
-    for (const std::byte label : labels_.array().data) largest = std::max(largest, static_cast<int32_t>(label));
+    for (const std::byte label : labels_.array().data)
+      largest = std::max(largest, static_cast<int32_t>(label));
     for (int32_t i = 0; i <= std::max(largest, 9); ++i) class_names_.push_back(std::to_string(i));
   }
 
@@ -84,7 +86,8 @@ IdxArray parse_idx(std::span<const std::byte> bytes, std::string_view name) {
   int64_t total = 1;
   for (size_t i = 0; i < rank; ++i) {
     array.axes.push_back(big_endian(bytes, 4 + 4 * i));
-    if (__builtin_mul_overflow(total, array.axes.back(), &total)) user_error("{}: expected lengths that fit memory", name);
+    if (__builtin_mul_overflow(total, array.axes.back(), &total))
+      user_error("{}: expected lengths that fit memory", name);
   }
   array.data = bytes.subspan(4 + 4 * rank);
   if (std::ssize(array.data) != total) {
@@ -112,7 +115,8 @@ std::vector<std::byte> gunzip(std::span<const std::byte> bytes, int64_t limit_by
   out.resize(stream.total_out);
   inflateEnd(&stream);
   if (code != Z_STREAM_END) {
-    user_error("{}: expected a whole gzip file of at most {} bytes, but it is damaged, truncated or larger", name, limit_bytes);
+    user_error("{}: expected a whole gzip file of at most {} bytes, but it is damaged, truncated or larger",
+               name, limit_bytes);
   }
   return out;
 }

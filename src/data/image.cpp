@@ -14,7 +14,8 @@ struct Tap {
   std::vector<float> weights;
 };
 
-/// A triangle filter as wide as the larger of the two pixel sizes: bilinear when growing, averaging when shrinking.
+/// A triangle filter as wide as the larger of the two pixel sizes: bilinear when growing, averaging when
+/// shrinking.
 std::vector<Tap> make_taps(int64_t in, int64_t out) {
   std::vector<Tap> taps(static_cast<size_t>(out));
   const double scale = static_cast<double>(in) / static_cast<double>(out);
@@ -72,9 +73,11 @@ Image resize(const Image& image, int64_t height, int64_t width) {
     for (int64_t i = 0; i < width * channels; ++i) {
       float sum = 0.5F;
       for (size_t k = 0; k < tap.weights.size(); ++k) {
-        sum += tap.weights[k] * wide[static_cast<size_t>((tap.first + static_cast<int64_t>(k)) * width * channels + i)];
+        sum += tap.weights[k] *
+               wide[static_cast<size_t>((tap.first + static_cast<int64_t>(k)) * width * channels + i)];
       }
-      out.pixels[static_cast<size_t>(y * width * channels + i)] = static_cast<uint8_t>(std::clamp(sum, 0.0F, 255.0F));
+      out.pixels[static_cast<size_t>(y * width * channels + i)] =
+          static_cast<uint8_t>(std::clamp(sum, 0.0F, 255.0F));
     }
   }
   return out;

@@ -17,9 +17,9 @@ struct Image {
   std::vector<uint8_t> pixels;
 };
 
-/// Decodes a whole PNG (W3C PNG 2nd edition) or JPEG file held in memory into `channels` channels (1 or 3); alpha is
-/// dropped, 16 bits become 8. UserError "NAME: what is wrong" for anything damaged, truncated, or above 16384 pixels
-/// a side.
+/// Decodes a whole PNG (W3C PNG 2nd edition) or JPEG file held in memory into `channels` channels (1 or 3);
+/// alpha is dropped, 16 bits become 8. UserError "NAME: what is wrong" for anything damaged, truncated, or
+/// above 16384 pixels a side.
 Image decode_png(std::span<const std::byte> bytes, int channels, std::string_view name);
 Image decode_jpeg(std::span<const std::byte> bytes, int channels, std::string_view name);
 /// Either, told apart by the first bytes.

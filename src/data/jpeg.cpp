@@ -68,9 +68,13 @@ Image decode_jpeg(std::span<const std::byte> bytes, int channels, std::string_vi
   state.manager.error_exit = on_error;
   state.manager.emit_message = on_message;
   if (bytes.empty() || !start(decoder, state, bytes, channels)) {
-    user_error("{}: expected a whole JPEG, but {}", name, bytes.empty() ? "the file is empty" : state.message);
+    user_error("{}: expected a whole JPEG, but {}", name,
+               bytes.empty() ? "the file is empty" : state.message);
   }
-  Image image{.height = decoder.info.output_height, .width = decoder.info.output_width, .channels = channels, .pixels = {}};
+  Image image{.height = decoder.info.output_height,
+              .width = decoder.info.output_width,
+              .channels = channels,
+              .pixels = {}};
   const auto row_bytes = static_cast<size_t>(image.width * channels);
   image.pixels.resize(row_bytes * static_cast<size_t>(image.height));
   if (!read_rows(decoder, state, image.pixels.data(), row_bytes)) {

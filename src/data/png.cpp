@@ -11,7 +11,8 @@ namespace {
 
 constexpr uint32_t kMaxSide = 16384;
 
-/// What libpng's callbacks share. Errors leave by longjmp, so nothing with a destructor lives across its calls.
+/// What libpng's callbacks share. Errors leave by longjmp, so nothing with a destructor lives across its
+/// calls.
 struct ReadState {
   std::span<const std::byte> bytes;
   size_t position = 0;
@@ -31,10 +32,12 @@ void read_bytes(png_structp png, png_bytep out, size_t count) {
   png_longjmp(png, 1);
 }
 
-/// Warnings about the pixels or the structure are errors here: a damaged picture must not become training data.
+/// Warnings about the pixels or the structure are errors here: a damaged picture must not become training
+/// data.
 void on_warning(png_structp png, png_const_charp message) {
-  for (const char* harmless : {"iCCP", "cHRM", "gAMA", "sRGB", "sBIT", "tIME", "hIST", "tEXt", "zTXt", "iTXt", "pHYs",
-                               "oFFs", "eXIf", "sPLT", "pCAL", "sCAL", "bKGD", "known incorrect", "Interlace handling"}) {
+  for (const char* harmless :
+       {"iCCP", "cHRM", "gAMA", "sRGB", "sBIT", "tIME", "hIST", "tEXt", "zTXt", "iTXt", "pHYs", "oFFs",
+        "eXIf", "sPLT", "pCAL", "sCAL", "bKGD", "known incorrect", "Interlace handling"}) {
     if (std::strstr(message, harmless) != nullptr) return;
   }
   on_error(png, message);

@@ -10,20 +10,29 @@
 namespace hearth::data {
 namespace {
 
-constexpr const char* kNames[kNumShapes] = {"circle", "square", "triangle", "star", "cross", "ring", "bar", "crescent"};
+constexpr const char* kNames[kNumShapes] = {"circle", "square", "triangle", "star",
+                                            "cross",  "ring",   "bar",      "crescent"};
 
 /// Whether (x, y), in units of the shape's radius and turned to its own axes, lies inside.
 bool inside(int64_t label, float x, float y) {
   const float r = std::hypot(x, y);
   switch (label) {
-    case 0: return r < 0.9F;
-    case 1: return std::max(std::fabs(x), std::fabs(y)) < 0.75F;
-    case 2: return y < 0.6F && y > -1.0F + 1.9F * std::fabs(x);
-    case 3: return r < 0.62F + 0.38F * std::cos(5 * std::atan2(y, x));
-    case 4: return std::min(std::fabs(x), std::fabs(y)) < 0.27F && std::max(std::fabs(x), std::fabs(y)) < 0.95F;
-    case 5: return r < 0.95F && r > 0.55F;
-    case 6: return std::fabs(x) < 0.95F && std::fabs(y) < 0.3F;
-    default: return r < 0.95F && std::hypot(x - 0.45F, y) > 0.75F;
+    case 0:
+      return r < 0.9F;
+    case 1:
+      return std::max(std::fabs(x), std::fabs(y)) < 0.75F;
+    case 2:
+      return y < 0.6F && y > -1.0F + 1.9F * std::fabs(x);
+    case 3:
+      return r < 0.62F + 0.38F * std::cos(5 * std::atan2(y, x));
+    case 4:
+      return std::min(std::fabs(x), std::fabs(y)) < 0.27F && std::max(std::fabs(x), std::fabs(y)) < 0.95F;
+    case 5:
+      return r < 0.95F && r > 0.55F;
+    case 6:
+      return std::fabs(x) < 0.95F && std::fabs(y) < 0.3F;
+    default:
+      return r < 0.95F && std::hypot(x - 0.45F, y) > 0.75F;
   }
 }
 
@@ -90,8 +99,9 @@ ShapeScene draw_shape(uint64_t seed, int64_t index, int64_t side, uint8_t* pixel
       const float dx = (static_cast<float>(x) + 0.5F - s.centre_x) / s.radius;
       const float dy = (static_cast<float>(y) + 0.5F - s.centre_y) / s.radius;
       const bool in_shape = inside(scene.label, cosine * dx + sine * dy, cosine * dy - sine * dx);
-      const float along = (std::cos(s.gradient) * static_cast<float>(x) + std::sin(s.gradient) * static_cast<float>(y)) /
-                          (1.5F * static_cast<float>(side));
+      const float along =
+          (std::cos(s.gradient) * static_cast<float>(x) + std::sin(s.gradient) * static_cast<float>(y)) /
+          (1.5F * static_cast<float>(side));
       const float mix = std::clamp(along + 0.5F, 0.0F, 1.0F);
       for (int c = 0; c < 3; ++c) {
         const float clean = in_shape ? s.shape[c] : s.from[c] + (s.to[c] - s.from[c]) * mix;
@@ -106,6 +116,8 @@ ShapeScene draw_shape(uint64_t seed, int64_t index, int64_t side, uint8_t* pixel
   return scene;
 }
 
-std::unique_ptr<Dataset> open_shapes(const DatasetOptions& options) { return std::make_unique<Shapes>(options); }
+std::unique_ptr<Dataset> open_shapes(const DatasetOptions& options) {
+  return std::make_unique<Shapes>(options);
+}
 
 }  // namespace hearth::data

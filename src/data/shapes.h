@@ -5,7 +5,8 @@
 
 namespace hearth::data {
 
-/// What a generated picture shows: the label, the box around the shape (pixels, half-open) and, on request, its mask.
+/// What a generated picture shows: the label, the box around the shape (pixels, half-open) and, on request,
+/// its mask.
 struct ShapeScene {
   int32_t label = 0;
   std::array<int64_t, 4> box = {};  ///< x0, y0, x1, y1
@@ -14,9 +15,9 @@ struct ShapeScene {
 inline constexpr int64_t kNumShapes = 8;
 const char* shape_name(int64_t label);
 
-/// Draws picture `index` of the series `seed`: one of eight shapes in random colour, size, turn and place over a
-/// two-colour gradient with noise. A pure function of its arguments. `pixels` is side x side x 3; `mask`, side x side,
-/// may be null.
+/// Draws picture `index` of the series `seed`: one of eight shapes in random colour, size, turn and place
+/// over a two-colour gradient with noise. A pure function of its arguments. `pixels` is side x side x 3;
+/// `mask`, side x side, may be null.
 ShapeScene draw_shape(uint64_t seed, int64_t index, int64_t side, uint8_t* pixels, uint8_t* mask);
 
 }  // namespace hearth::data

@@ -1,0 +1,52 @@
+#include "data/dataset.h"
+
+#include <array>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace hearth::data {
+namespace {
+
+struct Kind {
+  const char* name;
+  std::unique_ptr<Dataset> (*open)(const DatasetOptions&);
+};
+/// To add a dataset: a file with an open function, declared in dataset.h, and a line here.
+constexpr std::array<Kind, 4> kKinds = {
+    {{"shapes", open_shapes}, {"idx", open_idx}, {"cifar10", open_cifar10}, {"folder", open_folder}}};
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
+  std::vector<std::string> names;
+  for (const Kind& kind : kKinds) {
+    if (options.kind == kind.name) {
+      if (options.kind != "shapes" && !fs::is_directory(options.path)) {
+        user_error("expected a folder at data.path, found nothing at '{}'", options.path.string());
+      }
+      return kind.open(options);
+    }
+    names.emplace_back(kind.name);
+  }
+  user_error("there is no data.kind '{}'{}", options.kind, did_you_mean(options.kind, names));
+}
+
+DatasetCheck check_dataset(const Dataset& dataset) {
+  DatasetCheck check;
+  check.per_class.resize(dataset.class_names().size());
+  std::vector<uint8_t> pixels(
+      static_cast<size_t>(dataset.image_size() * dataset.image_size() * dataset.channels()));
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    int32_t label = 0;
+    try {
+      dataset.read(i, pixels.data(), &label);
+      ++check.per_class.at(static_cast<size_t>(label));
+    } catch (const UserError& error) {
+      check.faults.emplace_back(error.what());
+    }
+  }
+  return check;
+}
+
+}  // namespace hearth::data
