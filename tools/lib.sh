@@ -1,0 +1,32 @@
+# Shared by the scripts of this folder: `source "$(dirname "$0")/lib.sh"`.
+set -euo pipefail
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$ROOT"
+JOBS=${HEARTH_JOBS:-$(nproc)}
+
+say() { printf '== %s\n' "$*"; }
+fail() {
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
+
+# configure PRESET [CMAKE ARGUMENT...]: writes build/PRESET; silent unless it fails.
+configure() {
+  local preset=$1 log
+  shift
+  log=build/$preset/configure.log
+  mkdir -p "build/$preset"
+  cmake --preset "$preset" "$@" >"$log" 2>&1 </dev/null || {
+    cat "$log" >&2
+    fail "cmake could not configure build/$preset"
+  }
+}
+
+# compile PRESET [TARGET...]: builds the targets, or everything.
+compile() {
+  local preset=$1
+  shift
+  cmake --build "build/$preset" -j "$JOBS" ${1+--target "$@"} </dev/null
+}
