@@ -1,0 +1,191 @@
+#include "io/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/hash.h"
+
+namespace hearth::io {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kMemory = "memory.bin";
+constexpr const char* kState = "state.json";
+constexpr const char* kManifest = "manifest.json";
+
+std::string step_name(int64_t step) { return fmt::format("step-{:09}", step); }
+
+std::optional<int64_t> step_of(const fs::path& path) {
+  const std::string name = path.filename().string();
+  if (!name.starts_with("step-") || name.size() != 14) return std::nullopt;
+  if (!std::all_of(name.begin() + 5, name.end(), [](char c) { return c >= '0' && c <= '9'; }))
+    return std::nullopt;
+  return std::stoll(name.substr(5));
+}
+
+/// Complete or not, newest first.
+std::vector<fs::path> step_folders(const fs::path& folder) {
+  std::vector<fs::path> paths;
+  std::error_code code;
+  for (const auto& entry : fs::directory_iterator(folder, code)) {
+    if (step_of(entry.path())) paths.push_back(entry.path());
+  }
+  std::sort(paths.rbegin(), paths.rend());
+  return paths;
+}
+
+void write_part(const fs::path& folder, const char* name, std::span<const std::byte> bytes, Json& manifest) {
+  FileWriter writer(folder / name);
+  writer.write(bytes);
+  writer.sync_and_close();
+  manifest["files"][name] = {{"bytes", bytes.size()}, {"xxh3", hex64(hash64(bytes))}};
+}
+
+}  // namespace
+
+CheckpointWriter::CheckpointWriter(fs::path folder, int64_t memory_bytes, int num_kept)
+    : folder_(std::move(folder)), num_kept_(num_kept) {
+  fs::create_directories(folder_);
+  pending_.memory.resize(static_cast<size_t>(memory_bytes));
+  pending_.state.reserve(1 << 16);
+  thread_ = std::thread([this] { work(); });
+}
+
+CheckpointWriter::~CheckpointWriter() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void CheckpointWriter::rethrow() {
+  if (error_ == nullptr) return;
+  std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+void CheckpointWriter::save(int64_t step, std::span<const std::byte> memory, std::string_view state) {
+  HEARTH_CHECK(memory.size() == pending_.memory.size());
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return pending_step_ < 0; });
+    rethrow();
+    std::memcpy(pending_.memory.data(), memory.data(), memory.size());
+    pending_.state.assign(state);
+    pending_step_ = step;
+  }
+  changed_.notify_all();
+}
+
+void CheckpointWriter::flush() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return pending_step_ < 0; });
+  rethrow();
+}
+
+void CheckpointWriter::work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return stopping_ || pending_step_ >= 0; });
+    if (pending_step_ < 0) return;
+    const int64_t step = pending_step_;
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      write(step);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    error_ = error;
+    pending_step_ = -1;
+    changed_.notify_all();
+  }
+}
+
+void CheckpointWriter::write(int64_t step) {
+  const fs::path temporary = folder_ / (".tmp-" + step_name(step));
+  const fs::path final_path = folder_ / step_name(step);
+  std::error_code ignored;
+  fs::remove_all(temporary, ignored);
+  try {
+    fs::create_directories(temporary);
+    Json manifest;
+    write_part(temporary, kMemory, pending_.memory, manifest);
+    write_part(temporary, kState, std::as_bytes(std::span(pending_.state)), manifest);
+    manifest["step"] = step;
+    FileWriter writer(temporary / kManifest);
+    writer.write(manifest.dump(1));
+    writer.sync_and_close();
+    sync_folder(temporary);
+    fs::remove_all(final_path);
+    fs::rename(temporary, final_path);
+    sync_folder(folder_);
+  } catch (const fs::filesystem_error& error) {
+    fs::remove_all(temporary, ignored);
+    user_error("cannot write the checkpoint {}: {}", final_path.string(), error.code().message());
+  } catch (...) {
+    fs::remove_all(temporary, ignored);
+    throw;
+  }
+  delete_old();
+}
+
+void CheckpointWriter::delete_old() const {
+  const std::vector<fs::path> paths = step_folders(folder_);
+  std::error_code ignored;
+  for (size_t i = static_cast<size_t>(num_kept_); i < paths.size(); ++i) {
+    // The manifest goes first: a half-deleted folder must not look complete.
+    fs::remove(paths[i] / kManifest, ignored);
+    fs::remove_all(paths[i], ignored);
+  }
+}
+
+std::optional<std::string> check_checkpoint(const fs::path& path) {
+  if (!fs::exists(path / kManifest)) return "it has no manifest: the write did not finish";
+  try {
+    const Json manifest = Json::parse(read_file(path / kManifest));
+    for (const char* name : {kMemory, kState}) {
+      const Json& part = manifest.at("files").at(name);
+      const MappedFile file(path / name);
+      if (file.bytes().size() != part.at("bytes").get<size_t>()) return fmt::format("{} is cut short", name);
+      if (hex64(hash64(file.bytes())) != part.at("xxh3").get<std::string>())
+        return fmt::format("{} is damaged", name);
+    }
+  } catch (const Json::exception&) {
+    return "its manifest is damaged";
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return std::nullopt;
+}
+
+std::optional<FoundCheckpoint> find_newest_checkpoint(const fs::path& folder,
+                                                      std::vector<std::string>* refused) {
+  FoundCheckpoint found;
+  for (const fs::path& path : step_folders(folder)) {
+    if (const auto fault = check_checkpoint(path)) {
+      found.refused.push_back(fmt::format("{}: {}", path.filename().string(), *fault));
+      if (refused != nullptr) refused->push_back(found.refused.back());
+      continue;
+    }
+    found.path = path;
+    found.step = *step_of(path);
+    return found;
+  }
+  return std::nullopt;
+}
+
+CheckpointContents read_checkpoint(const fs::path& path) {
+  if (const auto fault = check_checkpoint(path)) user_error("{}: {}", path.string(), *fault);
+  const MappedFile memory(path / kMemory);
+  return {.memory = {memory.bytes().begin(), memory.bytes().end()}, .state = read_file(path / kState)};
+}
+
+}  // namespace hearth::io

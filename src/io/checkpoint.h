@@ -1,0 +1,70 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/file.h"
+
+namespace hearth::io {
+
+/// Everything a run needs to go on: the bytes of the persistent region and a small JSON text (schedule, data
+/// position, counters).
+struct CheckpointContents {
+  std::vector<std::byte> memory;
+  std::string state;
+};
+
+/// Writes checkpoints on its own thread. save() only copies memory; files go to a temporary folder, each
+/// flushed, the manifest with sizes and XXH3 hashes last, then one rename. An older checkpoint is deleted
+/// only when the newer one is complete. A failed write (a full disk) surfaces as UserError at the next call
+/// and leaves older ones intact.
+class CheckpointWriter {
+ public:
+  /// `memory_bytes`: the size every save() will have. Keeps the newest `num_kept`.
+  CheckpointWriter(fs::path folder, int64_t memory_bytes, int num_kept);
+  ~CheckpointWriter();
+  CheckpointWriter(const CheckpointWriter&) = delete;
+  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+
+  void save(int64_t step, std::span<const std::byte> memory, std::string_view state);
+  /// Waits until everything saved is on the disk.
+  void flush();
+
+ private:
+  void work();
+  void write(int64_t step);
+  void delete_old() const;
+  void rethrow();
+
+  fs::path folder_;
+  int num_kept_;
+  CheckpointContents pending_;
+  int64_t pending_step_ = -1;
+  bool stopping_ = false;
+  std::exception_ptr error_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::thread thread_;
+};
+
+/// The newest complete checkpoint, and why each newer folder was passed over.
+struct FoundCheckpoint {
+  fs::path path;
+  int64_t step = 0;
+  std::vector<std::string> refused;
+};
+std::optional<FoundCheckpoint> find_newest_checkpoint(const fs::path& folder,
+                                                      std::vector<std::string>* refused);
+
+/// Why the folder is no complete checkpoint, or nothing.
+std::optional<std::string> check_checkpoint(const fs::path& path);
+
+CheckpointContents read_checkpoint(const fs::path& path);
+
+}  // namespace hearth::io

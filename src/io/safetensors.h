@@ -1,0 +1,45 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/file.h"
+#include "base/shape.h"
+
+namespace hearth::io {
+
+/// A tensor in somebody else's memory.
+struct TensorView {
+  std::string name;
+  DType dtype = DType::f32;
+  Shape shape;
+  std::span<const std::byte> bytes;
+};
+
+/// Reads the safetensors format (github.com/huggingface/safetensors): a JSON header, then the bytes, without
+/// holes or overlaps. UserError naming `where` and the tensor for anything else. Views point into `bytes`.
+std::vector<TensorView> parse_safetensors(std::span<const std::byte> bytes, std::string_view where);
+
+/// A memory-mapped file and its tensors.
+class SafetensorsFile {
+ public:
+  explicit SafetensorsFile(const fs::path& path);
+  const std::vector<TensorView>& tensors() const { return tensors_; }
+  /// The tensor with that name, or null.
+  const TensorView* find(std::string_view name) const;
+
+ private:
+  MappedFile file_;
+  std::vector<TensorView> tensors_;
+};
+
+/// Writes tensors in the given order with `metadata` (string to string; "format" = "pt" is added). Flushed to
+/// disk.
+void write_safetensors(const fs::path& path, const std::vector<TensorView>& tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace hearth::io

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "train/engine.h"
+
+namespace hearth::train {
+
+/// A training step that is compared with other programs: a model, a batch, a dtype.
+struct BenchCase {
+  std::string_view name;
+  std::string_view model;
+  int64_t batch;
+  DType precision;
+  int64_t image_size;
+  int64_t channels;
+};
+
+/// simplecnn-b32-fp32 and so on: SGD with momentum 0.9, cross entropy, ten classes.
+std::span<const BenchCase> bench_cases();
+const BenchCase& find_bench_case(std::string_view name);
+
+struct BenchResult {
+  std::vector<double> step_seconds;
+  double first_step_seconds = 0;  ///< from the start of the process
+  int64_t peak_rss_bytes = 0;
+  double flops_per_step = 0;
+  double gemm_peak_gflops = 0;
+};
+
+/// Trains the case on random data in memory for `num_steps` steps after a warm-up of three.
+BenchResult run_bench(const BenchCase& bench, int64_t num_steps, int num_threads);
+
+/// One line of JSON.
+std::string to_json(const BenchCase& bench, const BenchResult& result);
+
+/// Most bytes this process has had resident.
+int64_t peak_rss_bytes();
+/// Seconds since this process started.
+double process_seconds();
+
+}  // namespace hearth::train

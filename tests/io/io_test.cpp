@@ -1,0 +1,137 @@
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/error.h"
+#include "io/checkpoint.h"
+#include "io/event_file.h"
+#include "io/safetensors.h"
+#include "shared_data.h"
+
+namespace hearth::io {
+namespace {
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() : path_(fs::temp_directory_path() / ("hearth_io_" + std::to_string(getpid()))) {
+    fs::remove_all(path_);
+    fs::create_directories(path_);
+  }
+  ~TemporaryFolder() { fs::remove_all(path_); }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+std::string hex(std::string_view bytes) {
+  std::string text;
+  for (const char c : bytes) text += fmt::format("{:02x}", static_cast<uint8_t>(c));
+  return text;
+}
+
+TEST(EventFile, MatchesTheKnownBytes) {
+  EXPECT_EQ(masked_crc32c("123456789"), 0xc78ab0e5U);
+  EXPECT_EQ(hex(event_record(version_event(1.0))),
+            "1800000000000000a37f4b2209000000000000f03f1a0d627261696e2e4576656e743a3286bf577a");
+  EXPECT_EQ(hex(event_record(scalar_event(2.0, 5, "loss", 0.5F))),
+            "1a00000000000000129bd82d09000000000000004010052a0d0a0b0a046c6f7373150000003fdb81a714");
+}
+
+std::vector<std::byte> file_bytes(const std::string& header, size_t data_bytes) {
+  std::vector<std::byte> bytes(8 + header.size() + data_bytes);
+  const uint64_t length = header.size();
+  std::memcpy(bytes.data(), &length, 8);
+  std::memcpy(bytes.data() + 8, header.data(), header.size());
+  return bytes;
+}
+
+TEST(Safetensors, RoundTrips) {
+  const TemporaryFolder folder;
+  const std::vector<float> values = {1, 2, 3, 4, 5, 6};
+  const auto bytes = std::as_bytes(std::span(values));
+  write_safetensors(folder.path() / "a.safetensors",
+                    {{.name = "w", .dtype = DType::f32, .shape = {2, 3}, .bytes = bytes}});
+  const SafetensorsFile file(folder.path() / "a.safetensors");
+  const TensorView* found = file.find("w");
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(found->shape, Shape({2, 3}));
+  EXPECT_EQ(std::memcmp(found->bytes.data(), values.data(), 24), 0);
+}
+
+TEST(Safetensors, RefusesLies) {
+  const auto refused = [](const std::string& header, size_t data_bytes) {
+    try {
+      parse_safetensors(file_bytes(header, data_bytes), "x");
+    } catch (const UserError&) {
+      return true;
+    }
+    return false;
+  };
+  EXPECT_FALSE(refused(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 8));
+  EXPECT_TRUE(refused(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 9)) << "stray bytes";
+  EXPECT_TRUE(refused(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 7)) << "short file";
+  EXPECT_TRUE(refused(R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", 8)) << "wrong size";
+  EXPECT_TRUE(refused(R"({"a":{"dtype":"F99","shape":[2],"data_offsets":[0,8]}})", 8)) << "unknown dtype";
+  EXPECT_TRUE(
+      refused(R"({"a":{"dtype":"F32","shape":[1099511627776,1099511627776],"data_offsets":[0,8]}})", 8));
+  EXPECT_TRUE(refused(
+      R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}})",
+      6));
+  EXPECT_TRUE(refused(
+      R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
+      1));
+  EXPECT_TRUE(refused("[1,2]", 0));
+  EXPECT_TRUE(refused("{", 0));
+}
+
+TEST(Safetensors, RefusesTheSharedInvalidFile) {
+  const auto folder = shared_data("models/tiny_files/weight-inspect");
+  if (!folder) return;
+  EXPECT_THROW(SafetensorsFile(*folder / "tiny.safetensors"), UserError);
+}
+
+TEST(Checkpoint, TheNewestCompleteOneIsFound) {
+  const TemporaryFolder folder;
+  std::vector<std::byte> memory(1000, std::byte{1});
+  {
+    CheckpointWriter writer(folder.path(), std::ssize(memory), 3);
+    for (int64_t step = 1; step <= 4; ++step) {
+      memory[0] = static_cast<std::byte>(step);
+      writer.save(step, memory, "{\"step\":" + std::to_string(step) + "}");
+    }
+    writer.flush();
+  }
+  auto found = find_newest_checkpoint(folder.path(), nullptr);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->step, 4);
+  EXPECT_EQ(read_checkpoint(found->path).memory, memory);
+  EXPECT_FALSE(fs::exists(folder.path() / "step-000000001")) << "only three are kept";
+
+  fs::resize_file(folder.path() / "step-000000004" / "memory.bin", 999);
+  fs::remove(folder.path() / "step-000000003" / "manifest.json");
+  found = find_newest_checkpoint(folder.path(), nullptr);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->step, 2);
+  ASSERT_EQ(found->refused.size(), 2U);
+  EXPECT_NE(found->refused[0].find("cut short"), std::string::npos);
+  EXPECT_NE(found->refused[1].find("no manifest"), std::string::npos);
+}
+
+TEST(Checkpoint, ADamagedByteIsSeen) {
+  const TemporaryFolder folder;
+  const std::vector<std::byte> memory(100);
+  {
+    CheckpointWriter writer(folder.path(), std::ssize(memory), 3);
+    writer.save(7, memory, "{}");
+    writer.flush();
+  }
+  const fs::path part = folder.path() / "step-000000007" / "memory.bin";
+  std::string bytes = read_file(part);
+  bytes[50] = 1;
+  write_file_atomically(part, bytes);
+  EXPECT_FALSE(find_newest_checkpoint(folder.path(), nullptr));
+}
+
+}  // namespace
+}  // namespace hearth::io
