@@ -9,26 +9,40 @@
 
 namespace hearth::data {
 
-/// 8-bit pixels, rows of height x width x channels (1 gray, 3 RGB).
+/// What the decoders accept; checked before anything is allocated for pixels.
+inline constexpr int64_t kMaxImageSide = 16384;
+inline constexpr int64_t kMaxImagePixels = int64_t{1} << 26;
+
+/// 8-bit pixels, rows of height x width x channels (1 gray, 2 gray and alpha, 3 RGB, 4 RGBA).
 struct Image {
   int64_t height = 0;
   int64_t width = 0;
   int64_t channels = 0;
-  std::vector<uint8_t> pixels;
+  std::vector<uint8_t> pixels = {};
 };
 
-/// Decodes a whole PNG (W3C PNG 2nd edition) or JPEG file held in memory into `channels` channels (1 or 3);
-/// alpha is dropped, 16 bits become 8. UserError "NAME: what is wrong" for anything damaged, truncated, or
-/// above 16384 pixels a side.
+/// Decodes a whole PNG (W3C PNG 3rd edition) or JPEG file held in memory and converts it to `channels`
+/// channels (0: as the file has it). 16 bits keep their high byte; gamma, colour profiles and EXIF
+/// orientation are not applied. UserError "NAME: what is wrong" for anything damaged, truncated or too large.
 Image decode_png(std::span<const std::byte> bytes, int channels, std::string_view name);
 Image decode_jpeg(std::span<const std::byte> bytes, int channels, std::string_view name);
 /// Either, told apart by the first bytes.
 Image decode_image(std::span<const std::byte> bytes, int channels, std::string_view name);
 
-/// The bytes of a PNG file holding the image.
+/// UserError "NAME: ..." when a side or the number of pixels is above the limits.
+void check_image_size(int64_t height, int64_t width, std::string_view name);
+
+/// Between gray, RGB and with or without alpha, as PIL's convert: alpha is dropped or 255, gray is ITU-R 601
+/// luma.
+Image convert(Image image, int64_t channels);
+
+/// The bytes of a PNG file holding the image (1 or 3 channels).
 std::string encode_png(const Image& image);
 
 /// Bilinear resize with half-pixel centres, averaging over the source when shrinking.
 Image resize(const Image& image, int64_t height, int64_t width);
+
+/// The image with every pixel repeated `factor` times along both axes.
+Image enlarge(const Image& image, int64_t factor);
 
 }  // namespace hearth::data

@@ -10,77 +10,123 @@
 namespace hearth::data {
 namespace {
 
-constexpr JDIMENSION kMaxSide = 16384;
+// Progressive files may repeat scans without end; real ones have about ten.
+constexpr int kMaxScans = 200;
 
-/// libjpeg's error object followed by where to return to.
-struct ErrorState {
-  jpeg_error_mgr manager;
-  std::jmp_buf jump;
-  char message[JMSG_LENGTH_MAX] = {};
+/// libjpeg's error manager with the place to jump back to; `base` must come first.
+struct JpegErrors {
+  jpeg_error_mgr base;
+  std::jmp_buf back;
+  char reason[JMSG_LENGTH_MAX] = "";
 };
 
 [[noreturn]] void on_error(j_common_ptr info) {
-  auto* state = reinterpret_cast<ErrorState*>(info->err);
-  info->err->format_message(info, state->message);
-  std::longjmp(state->jump, 1);
+  auto* errors = reinterpret_cast<JpegErrors*>(info->err);
+  info->err->format_message(info, errors->reason);
+  std::longjmp(errors->back, 1);
 }
 
-/// Warnings say that data is corrupt or ends early: errors here.
+// A negative level is a warning about corrupt data that libjpeg would paint over.
 void on_message(j_common_ptr info, int level) {
   if (level < 0) on_error(info);
 }
 
-struct Decoder {
-  jpeg_decompress_struct info{};
-  ~Decoder() { jpeg_destroy_decompress(&info); }
-};
-
-bool start(Decoder& decoder, ErrorState& state, std::span<const std::byte> bytes, int channels) {
-  if (setjmp(state.jump) != 0) return false;
-  jpeg_create_decompress(&decoder.info);
-  jpeg_mem_src(&decoder.info, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
-  jpeg_read_header(&decoder.info, TRUE);
-  if (decoder.info.image_width > kMaxSide || decoder.info.image_height > kMaxSide) {
-    std::snprintf(state.message, sizeof(state.message), "a side is above %u pixels", kMaxSide);
-    return false;
-  }
-  decoder.info.out_color_space = channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
-  jpeg_start_decompress(&decoder.info);
-  return true;
+void on_progress(j_common_ptr info) {
+  auto* errors = reinterpret_cast<JpegErrors*>(info->err);
+  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMaxScans) return;
+  std::snprintf(errors->reason, sizeof errors->reason, "it has more than %d scans", kMaxScans);
+  std::longjmp(errors->back, 1);
 }
 
-bool read_rows(Decoder& decoder, ErrorState& state, uint8_t* pixels, size_t row_bytes) {
-  if (setjmp(state.jump) != 0) return false;
-  while (decoder.info.output_scanline < decoder.info.output_height) {
-    JSAMPROW row = pixels + decoder.info.output_scanline * row_bytes;
-    jpeg_read_scanlines(&decoder.info, &row, 1);
+/// libjpeg's reading state. Each method returns false on an error: longjmp stays inside it and crosses no
+/// object with a destructor.
+class JpegReader {
+ public:
+  JpegReader() {
+    info_.err = jpeg_std_error(&errors_.base);
+    errors_.base.error_exit = on_error;
+    errors_.base.emit_message = on_message;
   }
-  jpeg_finish_decompress(&decoder.info);
-  return true;
+  ~JpegReader() { jpeg_destroy_decompress(&info_); }
+  JpegReader(const JpegReader&) = delete;
+  JpegReader& operator=(const JpegReader&) = delete;
+
+  const char* reason() const { return errors_.reason; }
+  int64_t height() const { return info_.image_height; }
+  int64_t width() const { return info_.image_width; }
+  int64_t channels() const { return info_.output_components; }
+  /// Adobe's CMYK files store inks inverted.
+  bool inverted() const { return info_.saw_Adobe_marker != 0; }
+
+  bool read_header(std::span<const std::byte> file) {
+    if (setjmp(errors_.back) != 0) return false;
+    jpeg_create_decompress(&info_);
+    progress_.progress_monitor = on_progress;
+    info_.progress = &progress_;
+    jpeg_mem_src(&info_, reinterpret_cast<const unsigned char*>(file.data()), file.size());
+    jpeg_read_header(&info_, TRUE);
+    return true;
+  }
+
+  bool start() {
+    if (setjmp(errors_.back) != 0) return false;
+    const bool gray = info_.jpeg_color_space == JCS_GRAYSCALE;
+    const bool inks = info_.jpeg_color_space == JCS_CMYK || info_.jpeg_color_space == JCS_YCCK;
+    info_.out_color_space = gray ? JCS_GRAYSCALE : inks ? JCS_CMYK : JCS_RGB;
+    info_.dct_method = JDCT_ISLOW;
+    jpeg_start_decompress(&info_);
+    return true;
+  }
+
+  bool read_rows(uint8_t* pixels, int64_t row_bytes) {
+    if (setjmp(errors_.back) != 0) return false;
+    while (info_.output_scanline < info_.output_height) {
+      JSAMPROW row = pixels + info_.output_scanline * row_bytes;
+      jpeg_read_scanlines(&info_, &row, 1);
+    }
+    jpeg_finish_decompress(&info_);
+    return true;
+  }
+
+ private:
+  JpegErrors errors_{};
+  jpeg_decompress_struct info_{};
+  jpeg_progress_mgr progress_{};
+};
+
+/// CMYK, stored as light (inverted) or as ink, to RGB in place.
+void inks_to_rgb(bool inverted, Image& image) {
+  const size_t num_pixels = image.pixels.size() / 4;
+  for (size_t i = 0; i < num_pixels; ++i) {
+    const uint8_t* from = &image.pixels[i * 4];
+    uint8_t* to = &image.pixels[i * 3];
+    const int black = inverted ? from[3] : 255 - from[3];
+    for (size_t c = 0; c < 3; ++c) {
+      const int light = inverted ? from[c] : 255 - from[c];
+      to[c] = static_cast<uint8_t>(light * black / 255);
+    }
+  }
+  image.channels = 3;
+  image.pixels.resize(num_pixels * 3);
 }
 
 }  // namespace
 
 Image decode_jpeg(std::span<const std::byte> bytes, int channels, std::string_view name) {
-  ErrorState state{};
-  Decoder decoder;
-  decoder.info.err = jpeg_std_error(&state.manager);
-  state.manager.error_exit = on_error;
-  state.manager.emit_message = on_message;
-  if (bytes.empty() || !start(decoder, state, bytes, channels)) {
-    user_error("{}: expected a whole JPEG, but {}", name,
-               bytes.empty() ? "the file is empty" : state.message);
-  }
-  Image image{.height = decoder.info.output_height,
-              .width = decoder.info.output_width,
-              .channels = channels,
-              .pixels = {}};
-  const auto row_bytes = static_cast<size_t>(image.width * channels);
-  image.pixels.resize(row_bytes * static_cast<size_t>(image.height));
-  if (!read_rows(decoder, state, image.pixels.data(), row_bytes)) {
-    user_error("{}: expected a whole JPEG, but {}", name, state.message);
-  }
-  return image;
+  if (bytes.empty()) user_error("{}: expected a whole JPEG, but the file is empty", name);
+  JpegReader reader;
+  const auto demand = [&](bool good) {
+    if (!good) user_error("{}: expected a whole JPEG, but libjpeg says: {}", name, reader.reason());
+  };
+  demand(reader.read_header(bytes));
+  check_image_size(reader.height(), reader.width(), name);
+  demand(reader.start());
+  Image image{.height = reader.height(), .width = reader.width(), .channels = reader.channels()};
+  const int64_t row_bytes = image.width * image.channels;
+  image.pixels.resize(static_cast<size_t>(image.height * row_bytes));
+  demand(reader.read_rows(image.pixels.data(), row_bytes));
+  if (image.channels == 4) inks_to_rgb(reader.inverted(), image);
+  return channels == 0 ? image : convert(std::move(image), channels);
 }
 
 }  // namespace hearth::data

@@ -1,6 +1,7 @@
 #include <png.h>
-#include <zlib.h>
 
+#include <csetjmp>
+#include <cstdio>
 #include <cstring>
 
 #include "base/error.h"
@@ -9,105 +10,102 @@
 namespace hearth::data {
 namespace {
 
-constexpr uint32_t kMaxSide = 16384;
-
-/// What libpng's callbacks share. Errors leave by longjmp, so nothing with a destructor lives across its
-/// calls.
-struct ReadState {
-  std::span<const std::byte> bytes;
-  size_t position = 0;
-  char message[160] = {};
+/// Where libpng stands in the file, and why it stopped.
+struct PngSource {
+  std::span<const std::byte> rest;
+  char reason[120] = "";
 };
 
-void read_bytes(png_structp png, png_bytep out, size_t count) {
-  auto* state = static_cast<ReadState*>(png_get_io_ptr(png));
-  if (count > state->bytes.size() - state->position) png_error(png, "the file is truncated");
-  std::memcpy(out, state->bytes.data() + state->position, count);
-  state->position += count;
-}
-
-[[noreturn]] void on_error(png_structp png, png_const_charp message) {
-  auto* state = static_cast<ReadState*>(png_get_error_ptr(png));
-  std::strncpy(state->message, message, sizeof(state->message) - 1);
+[[noreturn]] void on_error(png_structp png, png_const_charp text) {
+  auto* source = static_cast<PngSource*>(png_get_error_ptr(png));
+  std::snprintf(source->reason, sizeof source->reason, "%s", text);
   png_longjmp(png, 1);
 }
 
-/// Warnings about the pixels or the structure are errors here: a damaged picture must not become training
-/// data.
-void on_warning(png_structp png, png_const_charp message) {
-  for (const char* harmless :
-       {"iCCP", "cHRM", "gAMA", "sRGB", "sBIT", "tIME", "hIST", "tEXt", "zTXt", "iTXt", "pHYs", "oFFs",
-        "eXIf", "sPLT", "pCAL", "sCAL", "bKGD", "known incorrect", "Interlace handling"}) {
-    if (std::strstr(message, harmless) != nullptr) return;
+void on_warning(png_structp, png_const_charp) {}
+
+void on_read(png_structp png, png_bytep out, size_t count) {
+  auto* source = static_cast<PngSource*>(png_get_io_ptr(png));
+  if (count > source->rest.size()) png_error(png, "the file ends too early");
+  std::memcpy(out, source->rest.data(), count);
+  source->rest = source->rest.subspan(count);
+}
+
+/// libpng's reading state. Each method returns false on an error: longjmp stays inside it and crosses no
+/// object with a destructor.
+class PngReader {
+ public:
+  explicit PngReader(std::span<const std::byte> file) : source_{file} {
+    png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, &source_, on_error, on_warning);
+    info_ = png_ == nullptr ? nullptr : png_create_info_struct(png_);
+    if (info_ == nullptr) return;
+    png_set_read_fn(png_, &source_, on_read);
+    png_set_user_limits(png_, kMaxImageSide, kMaxImageSide);
+    png_set_chunk_malloc_max(png_, 8 << 20);
+    png_set_chunk_cache_max(png_, 128);
+    png_set_crc_action(png_, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
   }
-  on_error(png, message);
-}
+  ~PngReader() {
+    if (png_ != nullptr) png_destroy_read_struct(&png_, &info_, nullptr);
+  }
+  PngReader(const PngReader&) = delete;
+  PngReader& operator=(const PngReader&) = delete;
 
-struct Reader {
-  png_structp png = nullptr;
-  png_infop info = nullptr;
-  ~Reader() { png_destroy_read_struct(&png, &info, nullptr); }
+  const char* reason() const { return source_.reason[0] != '\0' ? source_.reason : "memory ran out"; }
+  int64_t height() const { return png_get_image_height(png_, info_); }
+  int64_t width() const { return png_get_image_width(png_, info_); }
+  int64_t channels() const { return png_get_channels(png_, info_); }
+
+  bool read_header() {
+    if (info_ == nullptr || setjmp(png_jmpbuf(png_)) != 0) return false;
+    png_read_info(png_, info_);
+    return true;
+  }
+
+  bool start_rows() {
+    if (setjmp(png_jmpbuf(png_)) != 0) return false;
+    png_set_expand(png_);
+    png_set_strip_16(png_);
+    num_passes_ = png_set_interlace_handling(png_);
+    png_read_update_info(png_, info_);
+    return true;
+  }
+
+  bool read_rows(uint8_t* pixels, int64_t height, int64_t row_bytes) {
+    if (setjmp(png_jmpbuf(png_)) != 0) return false;
+    for (int pass = 0; pass < num_passes_; ++pass)
+      for (int64_t y = 0; y < height; ++y) png_read_row(png_, pixels + y * row_bytes, nullptr);
+    png_read_end(png_, nullptr);
+    return true;
+  }
+
+ private:
+  PngSource source_;
+  png_structp png_ = nullptr;
+  png_infop info_ = nullptr;
+  int num_passes_ = 1;
 };
-
-struct Header {
-  uint32_t width = 0;
-  uint32_t height = 0;
-  size_t row_bytes = 0;
-};
-
-bool read_header(Reader& reader, ReadState& state, int channels, Header& header) {
-  if (setjmp(png_jmpbuf(reader.png)) != 0) return false;
-  png_set_read_fn(reader.png, &state, read_bytes);
-  png_set_user_limits(reader.png, kMaxSide, kMaxSide);
-  png_set_crc_action(reader.png, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
-  png_set_benign_errors(reader.png, 0);
-  png_read_info(reader.png, reader.info);
-  header.width = png_get_image_width(reader.png, reader.info);
-  header.height = png_get_image_height(reader.png, reader.info);
-  png_set_expand(reader.png);
-  png_set_scale_16(reader.png);
-  png_set_strip_alpha(reader.png);
-  const int color = png_get_color_type(reader.png, reader.info);
-  const bool gray = (color & PNG_COLOR_MASK_COLOR) == 0;
-  if (channels == 3 && gray) png_set_gray_to_rgb(reader.png);
-  if (channels == 1 && !gray) png_set_rgb_to_gray_fixed(reader.png, 1, -1, -1);
-  png_set_interlace_handling(reader.png);
-  png_read_update_info(reader.png, reader.info);
-  header.row_bytes = png_get_rowbytes(reader.png, reader.info);
-  return true;
-}
-
-bool read_pixels(Reader& reader, png_bytep* rows) {
-  if (setjmp(png_jmpbuf(reader.png)) != 0) return false;
-  png_read_image(reader.png, rows);
-  png_read_end(reader.png, nullptr);
-  return true;
-}
-
-[[noreturn]] void refuse(std::string_view name, const ReadState& state) {
-  user_error("{}: expected a whole PNG, but {}", name, state.message);
-}
 
 }  // namespace
 
 Image decode_png(std::span<const std::byte> bytes, int channels, std::string_view name) {
-  ReadState state{.bytes = bytes};
-  Reader reader;
-  reader.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &state, on_error, on_warning);
-  reader.info = png_create_info_struct(reader.png);
-  Header header;
-  if (!read_header(reader, state, channels, header)) refuse(name, state);
-  Image image{.height = header.height, .width = header.width, .channels = channels, .pixels = {}};
-  const size_t row_bytes = static_cast<size_t>(header.width) * static_cast<size_t>(channels);
-  if (header.row_bytes != row_bytes) user_error("{}: expected {} channels after conversion", name, channels);
-  image.pixels.resize(row_bytes * header.height);
-  std::vector<png_bytep> rows(header.height);
-  for (size_t y = 0; y < rows.size(); ++y) rows[y] = image.pixels.data() + y * row_bytes;
-  if (!read_pixels(reader, rows.data())) refuse(name, state);
-  return image;
+  PngReader reader(bytes);
+  const auto demand = [&](bool good) {
+    if (!good) user_error("{}: expected a whole PNG, but libpng says: {}", name, reader.reason());
+  };
+  demand(reader.read_header());
+  check_image_size(reader.height(), reader.width(), name);
+  demand(reader.start_rows());
+  Image image{.height = reader.height(), .width = reader.width(), .channels = reader.channels()};
+  const int64_t row_bytes = image.width * image.channels;
+  image.pixels.resize(static_cast<size_t>(image.height * row_bytes));
+  demand(reader.read_rows(image.pixels.data(), image.height, row_bytes));
+  return channels == 0 ? image : convert(std::move(image), channels);
 }
 
 std::string encode_png(const Image& image) {
+  HEARTH_CHECK(image.height > 0 && image.width > 0 && (image.channels == 1 || image.channels == 3));
+  HEARTH_CHECK(std::ssize(image.pixels) == image.height * image.width * image.channels);
   png_image description;
   std::memset(&description, 0, sizeof(description));
   description.version = PNG_IMAGE_VERSION;
