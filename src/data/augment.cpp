@@ -1,11 +1,16 @@
 #include "data/augment.h"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
+#include "base/error.h"
 #include "base/philox.h"
 
 namespace hearth::data {
 namespace {
+
+constexpr size_t kMaxChannels = 4;
 
 /// Changes brightness, contrast and saturation, in that order, as factors around 1.
 struct Jitter {
@@ -31,7 +36,62 @@ struct Jitter {
   }
 };
 
+/// Where a picture's pixels come from.
+struct Placement {
+  int64_t shift_y, shift_x;
+  bool flip;
+};
+
+/// The moved and mirrored picture in [0, 1]; black where the padding shows.
+void place(const Placement& placement, int64_t side, int64_t channels, const uint8_t* in, float* out) {
+  for (int64_t y = 0; y < side; ++y) {
+    const int64_t from_y = y + placement.shift_y;
+    const bool row_inside = from_y >= 0 && from_y < side;
+    for (int64_t x = 0; x < side; ++x, out += channels) {
+      const int64_t from_x = (placement.flip ? side - 1 - x : x) + placement.shift_x;
+      if (!row_inside || from_x < 0 || from_x >= side) {
+        std::fill_n(out, channels, 0.0F);
+        continue;
+      }
+      const uint8_t* source = in + (from_y * side + from_x) * channels;
+      for (int64_t c = 0; c < channels; ++c) out[c] = static_cast<float>(source[c]) * (1.0F / 255);
+    }
+  }
+}
+
+void normalise(const LoaderOptions& options, int64_t num_pixels, int64_t channels, float* image) {
+  std::array<float, kMaxChannels> mean{};
+  std::array<float, kMaxChannels> scale{};
+  for (size_t c = 0; c < static_cast<size_t>(channels); ++c) {
+    mean[c] = options.mean[std::min(c, options.mean.size() - 1)];
+    scale[c] = 1 / options.std[std::min(c, options.std.size() - 1)];
+  }
+  for (int64_t i = 0; i < num_pixels; ++i, image += channels) {
+    for (int64_t c = 0; c < channels; ++c)
+      image[c] = (image[c] - mean[static_cast<size_t>(c)]) * scale[static_cast<size_t>(c)];
+  }
+}
+
+void check_list(std::string_view key, const std::vector<float>& values, int64_t channels) {
+  if (values.size() != 1 && std::ssize(values) != channels)
+    user_error("expected one value or {} (one per channel) for {}, got {}", channels, key, values.size());
+}
+
 }  // namespace
+
+void check_augment(const LoaderOptions& options, int64_t side, int64_t channels) {
+  HEARTH_CHECK(channels >= 1 && channels <= static_cast<int64_t>(kMaxChannels));
+  const AugmentOptions& augment = options.augment;
+  if (augment.crop_padding < 0 || augment.crop_padding > side)
+    user_error("expected a crop padding from 0 to the picture's side of {}, got {}", side,
+               augment.crop_padding);
+  if (!(augment.jitter >= 0 && augment.jitter <= 1))
+    user_error("expected a colour jitter from 0 to 1, got {}", augment.jitter);
+  check_list("the mean", options.mean, channels);
+  check_list("the standard deviation", options.std, channels);
+  for (const float value : options.std)
+    if (!(value > 0)) user_error("expected standard deviations above 0, got {}", value);
+}
 
 void Augmenter::apply(uint64_t key, int64_t sample, const uint8_t* pixels, float* out) const {
   const AugmentOptions& augment = options.augment;
@@ -40,28 +100,14 @@ void Augmenter::apply(uint64_t key, int64_t sample, const uint8_t* pixels, float
   const int64_t shift_y = static_cast<int64_t>(random.below(range)) - augment.crop_padding;
   const int64_t shift_x = static_cast<int64_t>(random.below(range)) - augment.crop_padding;
   const bool flip = augment.flip && random.below(2) == 1;
-  for (int64_t y = 0; y < side; ++y) {
-    for (int64_t x = 0; x < side; ++x) {
-      const int64_t source_y = y + shift_y;
-      const int64_t source_x = (flip ? side - 1 - x : x) + shift_x;
-      const bool real = source_y >= 0 && source_y < side && source_x >= 0 && source_x < side;
-      const uint8_t* source = pixels + (source_y * side + source_x) * channels;
-      float* target = out + (y * side + x) * channels;
-      for (int64_t c = 0; c < channels; ++c)
-        target[c] = real ? static_cast<float>(source[c]) * (1.0F / 255) : 0.0F;
-    }
-  }
+  place({shift_y, shift_x, flip}, side, channels, pixels, out);
   if (augment.jitter > 0) {
     const float low = 1 - augment.jitter;
     const float high = 1 + augment.jitter;
     const Jitter jitter{random.uniform(low, high), random.uniform(low, high), random.uniform(low, high)};
     jitter.apply(out, side * side, channels);
   }
-  for (int64_t i = 0; i < side * side * channels; ++i) {
-    const auto c = static_cast<size_t>(i % channels);
-    const float mean = options.mean[std::min(c, options.mean.size() - 1)];
-    out[i] = (out[i] - mean) / options.std[std::min(c, options.std.size() - 1)];
-  }
+  normalise(options, side * side, channels, out);
 }
 
 }  // namespace hearth::data

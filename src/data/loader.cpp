@@ -1,6 +1,11 @@
 #include "data/loader.h"
 
 #include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <thread>
 
 #include "base/error.h"
 #include "base/philox.h"
@@ -9,9 +14,36 @@
 namespace hearth::data {
 namespace {
 
-constexpr size_t kRing = 4;
+/// Two batches stay in the caller's hands, the others are being filled.
+constexpr int64_t kRing = 4;
+constexpr int64_t kHeld = 2;
 /// Floats readable behind the last image, for kernels that load whole vectors.
-constexpr size_t kSlack = 16;
+constexpr int64_t kSlack = 16;
+constexpr std::align_val_t kAlignment{64};
+
+struct AlignedDelete {
+  void operator()(float* values) const { ::operator delete[](values, kAlignment); }
+};
+using AlignedFloats = std::unique_ptr<float[], AlignedDelete>;
+
+/// One staging buffer of the ring.
+struct Slot {
+  AlignedFloats images;
+  std::vector<int32_t> labels;
+  std::vector<int64_t> indices;
+  Batch batch;
+  LoaderPosition begin;
+  int64_t pending = 0;  ///< rows not yet decoded
+  std::exception_ptr error;
+  int64_t error_row = 0;
+};
+
+/// Rows [first, last) of the batch in a slot: what one thread takes at a time.
+struct Piece {
+  Slot* slot = nullptr;
+  int64_t first = 0;
+  int64_t last = 0;
+};
 
 uint64_t epoch_key(uint64_t seed, int64_t epoch) {
   const auto words =
@@ -19,114 +51,228 @@ uint64_t epoch_key(uint64_t seed, int64_t epoch) {
   return uint64_t{words[0]} << 32 | words[1];
 }
 
+int64_t permuted(uint64_t key, int64_t count, int64_t position) {
+  return static_cast<int64_t>(
+      permuted_index(key, static_cast<uint64_t>(count), static_cast<uint64_t>(position)));
+}
+
+int64_t values_per_picture(const Dataset& dataset) {
+  return dataset.image_size() * dataset.image_size() * dataset.channels();
+}
+
+void check_position(const Dataset& dataset, const LoaderOptions& options, const LoaderPosition& start) {
+  if (start.seed != options.seed)
+    user_error(
+        "expected the seed {} that the data's position was stored with, got {}; resume with the same seed",
+        start.seed, options.seed);
+  if (start.epoch < 0 || start.sample < 0 || start.total < 0 || start.sample >= dataset.size())
+    user_error(
+        "expected a data position inside {} pictures, got picture {} of epoch {}; has the dataset changed?",
+        dataset.size(), start.sample, start.epoch);
+}
+
+void check(const Dataset& dataset, const LoaderOptions& options, const LoaderPosition& start) {
+  if (dataset.size() < 1) user_error("expected at least one picture in the dataset, got none");
+  if (options.batch < 1) user_error("expected a batch of at least 1, got {}", options.batch);
+  if (options.num_threads < 0 || options.num_threads > 256)
+    user_error("expected 0 to 256 loader threads, got {}", options.num_threads);
+  check_augment(options, dataset.image_size(), dataset.channels());
+  check_position(dataset, options, start);
+}
+
 }  // namespace
 
-Loader::Loader(const Dataset& dataset, LoaderOptions options, LoaderPosition start)
-    : dataset_(dataset), options_(std::move(options)), ring_(kRing), opened_(start), handed_out_(start) {
-  if (dataset.size() < 1) user_error("expected at least one picture in the dataset");
-  const auto pixels = static_cast<size_t>(dataset.image_size() * dataset.image_size() * dataset.channels());
-  const auto batch = static_cast<size_t>(options_.batch);
-  for (Slot& slot : ring_) {
-    slot.images.resize(batch * pixels + kSlack);
-    slot.labels.resize(batch + kSlack);
-    slot.indices.resize(batch);
-  }
-  for (int i = 0; i < std::max(1, options_.num_threads); ++i) threads_.emplace_back([this] { work(); });
+int64_t sample_at(uint64_t seed, int64_t epoch, int64_t count, int64_t position) {
+  return permuted(epoch_key(seed, epoch), count, position);
 }
 
-Loader::~Loader() {
+struct Loader::State {
+  State(const Dataset& data, LoaderOptions chosen, const LoaderPosition& start)
+      : dataset(data), options(std::move(chosen)), handed_out(start), opened_to(start) {
+    allocate();
+    try {
+      for (int i = 0; i < options.num_threads; ++i)
+        threads.emplace_back([this, i] { work(bytes[static_cast<size_t>(i)]); });
+    } catch (...) {
+      // A thread that cannot be started must not leave the earlier ones running.
+      stop();
+      throw;
+    }
+  }
+  ~State() { stop(); }
+
+  void allocate();
+  void stop();
+  void work(std::vector<uint8_t>& pixels);
+  bool can_take() const { return next_row < rows || opened - released < kRing; }
+  Piece take();
+  void open_slot();
+  void fill(const Piece& piece, std::vector<uint8_t>& pixels);
+  void fill_row(Slot& slot, int64_t row, std::vector<uint8_t>& pixels) const;
+  void finish(const Piece& piece);
+  const Batch& next();
+  LoaderPosition after(const LoaderPosition& position, int64_t count) const;
+  Slot& slot_of(int64_t sequence) { return ring[static_cast<size_t>(sequence % kRing)]; }
+
+  const Dataset& dataset;
+  const LoaderOptions options;
+  LoaderPosition handed_out;
+  std::vector<Slot> ring;
+  std::vector<std::vector<uint8_t>> bytes;  ///< one decoded picture for each thread
+  int64_t piece_rows = 1;
+
+  std::mutex mutex;
+  std::condition_variable room;
+  std::condition_variable ready;
+  LoaderPosition opened_to;
+  int64_t opened = 0;    ///< batches begun
+  int64_t returned = 0;  ///< batches handed out
+  int64_t released = 0;  ///< batches whose slots may be filled again
+  int64_t next_row = 0;  ///< of the newest batch
+  int64_t rows = 0;
+  bool stopping = false;
+  std::vector<std::thread> threads;
+};
+
+void Loader::State::allocate() {
+  const int64_t values = values_per_picture(dataset);
+  const int64_t kept_rows = std::min(options.batch, dataset.size());
+  ring.resize(kRing);
+  for (Slot& slot : ring) {
+    const auto num_floats = static_cast<size_t>(kept_rows * values + kSlack);
+    slot.images = AlignedFloats(new (kAlignment) float[num_floats]());
+    slot.labels.resize(static_cast<size_t>(kept_rows + kSlack));
+    slot.indices.resize(static_cast<size_t>(kept_rows));
+  }
+  const int num_readers = std::max(1, options.num_threads);
+  bytes.assign(static_cast<size_t>(num_readers), std::vector<uint8_t>(static_cast<size_t>(values)));
+  piece_rows = std::clamp<int64_t>(kept_rows / (4 * num_readers), 1, 16);
+  threads.reserve(static_cast<size_t>(options.num_threads));
+}
+
+void Loader::State::stop() {
   {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
+    const std::lock_guard lock(mutex);
+    stopping = true;
   }
-  changed_.notify_all();
-  for (std::thread& thread : threads_) thread.join();
+  room.notify_all();
+  for (std::thread& thread : threads) thread.join();
+  threads.clear();
 }
 
-int64_t Loader::batches_per_epoch() const { return (dataset_.size() + options_.batch - 1) / options_.batch; }
+void Loader::State::work(std::vector<uint8_t>& pixels) {
+  std::unique_lock lock(mutex);
+  while (true) {
+    room.wait(lock, [this] { return stopping || can_take(); });
+    if (stopping) return;
+    const Piece piece = take();
+    lock.unlock();
+    fill(piece, pixels);
+    lock.lock();
+    finish(piece);
+  }
+}
 
-LoaderPosition Loader::after(const LoaderPosition& position, int64_t count) const {
+Piece Loader::State::take() {
+  if (next_row == rows) open_slot();
+  Slot& slot = slot_of(opened - 1);
+  const Piece piece{&slot, next_row, std::min(rows, next_row + piece_rows)};
+  next_row = piece.last;
+  return piece;
+}
+
+void Loader::State::open_slot() {
+  Slot& slot = slot_of(opened++);
+  rows = std::min(options.batch, dataset.size() - opened_to.sample);
+  next_row = 0;
+  slot.begin = opened_to;
+  slot.pending = rows;
+  slot.error = nullptr;
+  slot.batch = {.images = slot.images.get(),
+                .labels = slot.labels.data(),
+                .indices = slot.indices.data(),
+                .count = rows,
+                .epoch = opened_to.epoch};
+  opened_to = after(opened_to, rows);
+}
+
+LoaderPosition Loader::State::after(const LoaderPosition& position, int64_t count) const {
   LoaderPosition next = position;
   next.sample += count;
   next.total += count;
-  if (next.sample >= dataset_.size()) {
+  if (next.sample >= dataset.size()) {
     next.sample = 0;
     ++next.epoch;
   }
   return next;
 }
 
-void Loader::open_slot(Slot& slot, int64_t sequence) {
-  slot.sequence = sequence;
-  slot.begin = opened_;
-  slot.claimed = slot.done = 0;
-  slot.batch = {.images = slot.images.data(),
-                .labels = slot.labels.data(),
-                .indices = slot.indices.data(),
-                .count = std::min(options_.batch, dataset_.size() - opened_.sample),
-                .epoch = opened_.epoch};
-  opened_ = after(opened_, slot.batch.count);
-}
-
-void Loader::work() {
-  const auto pixels =
-      static_cast<size_t>(dataset_.image_size() * dataset_.image_size() * dataset_.channels());
-  std::vector<uint8_t> bytes(pixels);
-  std::unique_lock lock(mutex_);
-  while (!stopping_) {
-    Slot& slot = ring_[static_cast<size_t>(open_sequence_) % kRing];
-    if (slot.sequence != open_sequence_) {
-      // The two newest batches handed out stay untouched: the trainer may still read them.
-      if (open_sequence_ > next_sequence_ + static_cast<int64_t>(kRing) - 3 || error_ != nullptr) {
-        changed_.wait(lock);
-        continue;
-      }
-      open_slot(slot, open_sequence_);
-    }
-    const int64_t offset = slot.claimed++;
-    if (slot.claimed >= slot.batch.count) ++open_sequence_;
-    if (offset >= slot.batch.count) continue;
-    lock.unlock();
-    std::exception_ptr error;
+void Loader::State::fill(const Piece& piece, std::vector<uint8_t>& pixels) {
+  for (int64_t row = piece.first; row < piece.last; ++row) {
     try {
-      load_sample(slot, offset, bytes);
+      fill_row(*piece.slot, row, pixels);
     } catch (...) {
-      error = std::current_exception();
+      const std::lock_guard lock(mutex);
+      Slot& slot = *piece.slot;
+      // The same picture is reported whichever thread fails first.
+      if (slot.error == nullptr || row < slot.error_row) {
+        slot.error = std::current_exception();
+        slot.error_row = row;
+      }
     }
-    lock.lock();
-    if (error != nullptr && error_ == nullptr) error_ = error;
-    if (++slot.done == slot.batch.count || error != nullptr) changed_.notify_all();
   }
 }
 
-void Loader::load_sample(Slot& slot, int64_t offset, std::vector<uint8_t>& bytes) const {
+void Loader::State::fill_row(Slot& slot, int64_t row, std::vector<uint8_t>& pixels) const {
   const uint64_t key = epoch_key(slot.begin.seed, slot.begin.epoch);
-  const int64_t position = slot.begin.sample + offset;
-  const auto count = static_cast<uint64_t>(dataset_.size());
-  const auto index = options_.shuffle
-                         ? static_cast<int64_t>(permuted_index(key, count, static_cast<uint64_t>(position)))
-                         : position;
-  const auto at = static_cast<size_t>(offset);
-  float* out = slot.images.data() + at * bytes.size();
-  slot.indices[at] = index;
-  if (dataset_.holds_floats()) return dataset_.read_floats(index, out, &slot.labels[at]);
-  dataset_.read(index, bytes.data(), &slot.labels[at]);
-  const Augmenter augmenter{options_, dataset_.image_size(), dataset_.channels()};
-  augmenter.apply(key, index, bytes.data(), out);
+  const int64_t position = slot.begin.sample + row;
+  const int64_t index = options.shuffle ? permuted(key, dataset.size(), position) : position;
+  float* out = slot.images.get() + row * static_cast<int64_t>(pixels.size());
+  int32_t* label = &slot.labels[static_cast<size_t>(row)];
+  slot.indices[static_cast<size_t>(row)] = index;
+  if (dataset.holds_floats()) return dataset.read_floats(index, out, label);
+  dataset.read(index, pixels.data(), label);
+  const Augmenter augmenter{options, dataset.image_size(), dataset.channels()};
+  augmenter.apply(key, index, pixels.data(), out);
 }
 
-const Batch& Loader::next() {
-  std::unique_lock lock(mutex_);
-  Slot& slot = ring_[static_cast<size_t>(next_sequence_) % kRing];
-  changed_.wait(lock, [&] {
-    return error_ != nullptr || (slot.sequence == next_sequence_ && slot.done == slot.batch.count);
-  });
-  if (error_ != nullptr) std::rethrow_exception(error_);
-  handed_out_ = after(slot.begin, slot.batch.count);
-  ++next_sequence_;
-  lock.unlock();
-  changed_.notify_all();
+void Loader::State::finish(const Piece& piece) {
+  piece.slot->pending -= piece.last - piece.first;
+  if (piece.slot->pending == 0) ready.notify_one();
+}
+
+const Batch& Loader::State::next() {
+  std::unique_lock lock(mutex);
+  released = std::max(released, returned + 1 - kHeld);
+  room.notify_all();
+  Slot& slot = slot_of(returned);
+  while (threads.empty() && (opened <= returned || next_row < rows)) {
+    const Piece piece = take();
+    lock.unlock();
+    fill(piece, bytes[0]);
+    lock.lock();
+    finish(piece);
+  }
+  ready.wait(lock, [&] { return opened > returned && slot.pending == 0; });
+  if (slot.error != nullptr) std::rethrow_exception(slot.error);
+  ++returned;
+  handed_out = after(slot.begin, slot.batch.count);
   return slot.batch;
+}
+
+Loader::Loader(const Dataset& dataset, LoaderOptions options, LoaderPosition start) {
+  check(dataset, options, start);
+  state_ = std::make_unique<State>(dataset, std::move(options), start);
+}
+
+Loader::~Loader() = default;
+
+const Batch& Loader::next() { return state_->next(); }
+
+LoaderPosition Loader::position() const { return state_->handed_out; }
+
+int64_t Loader::batches_per_epoch() const {
+  return (state_->dataset.size() + state_->options.batch - 1) / state_->options.batch;
 }
 
 }  // namespace hearth::data

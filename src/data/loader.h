@@ -1,11 +1,7 @@
 #pragma once
 
-#include <atomic>
-#include <condition_variable>
-#include <exception>
+#include <cstdint>
 #include <memory>
-#include <mutex>
-#include <thread>
 #include <vector>
 
 #include "data/dataset.h"
@@ -23,7 +19,7 @@ struct LoaderOptions {
   int64_t batch = 32;
   uint64_t seed = 0;
   bool shuffle = true;
-  int num_threads = 1;
+  int num_threads = 1;  ///< that decode ahead; 0 decodes inside next()
   AugmentOptions augment;
   /// Per channel, on a scale of 0 to 1: (pixel / 255 - mean) / std. One entry serves every channel.
   std::vector<float> mean = {0.5F};
@@ -48,52 +44,32 @@ struct Batch {
   int64_t epoch = 0;
 };
 
+/// Sample number `position` of an epoch of `count`: a permutation keyed by (seed, epoch).
+int64_t sample_at(uint64_t seed, int64_t epoch, int64_t count, int64_t position);
+
 /// Decodes ahead on its own threads into a ring of staging buffers that are made once. The i-th sample of an
 /// epoch is the same whatever the batch size and the number of threads; every sample comes exactly once per
 /// epoch, and the last batch of an epoch may be smaller.
 class Loader {
  public:
+  /// Continues exactly where position() stood, with any batch size and number of threads. UserError when the
+  /// seed or the dataset does not fit the position. The dataset must outlive the loader.
   Loader(const Dataset& dataset, LoaderOptions options, LoaderPosition start);
   Loader(const Dataset& dataset, LoaderOptions options) : Loader(dataset, options, {.seed = options.seed}) {}
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  /// Waits for the next batch. UserError when a picture could not be read.
+  /// Waits for the next batch. The UserError of a picture that could not be read comes at the batch that
+  /// holds it, and again at each call after it.
   const Batch& next();
   /// The position after the batches handed out so far.
-  LoaderPosition position() const { return handed_out_; }
+  LoaderPosition position() const;
   int64_t batches_per_epoch() const;
 
  private:
-  struct Slot {
-    Batch batch;
-    std::vector<float> images;
-    std::vector<int32_t> labels;
-    std::vector<int64_t> indices;
-    LoaderPosition begin;
-    int64_t sequence = -1;  ///< which batch lies here
-    int64_t claimed = 0;    ///< samples taken by threads
-    int64_t done = 0;
-  };
-
-  void work();
-  void open_slot(Slot& slot, int64_t sequence);
-  void load_sample(Slot& slot, int64_t offset, std::vector<uint8_t>& bytes) const;
-  LoaderPosition after(const LoaderPosition& position, int64_t count) const;
-
-  const Dataset& dataset_;
-  LoaderOptions options_;
-  std::vector<Slot> ring_;
-  std::vector<std::thread> threads_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int64_t next_sequence_ = 0;  ///< the batch that next() gives
-  int64_t open_sequence_ = 0;  ///< the batch that threads work on
-  LoaderPosition opened_;
-  LoaderPosition handed_out_;
-  bool stopping_ = false;
-  std::exception_ptr error_;
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace hearth::data

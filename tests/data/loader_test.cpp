@@ -1,0 +1,180 @@
+#include "data/loader.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+#include <vector>
+
+#include "base/error.h"
+
+namespace hearth::data {
+namespace {
+
+std::unique_ptr<Dataset> shapes(int64_t count, int64_t side = 12) {
+  return open_dataset({.kind = "shapes", .image_size = side, .count = count, .seed = 3});
+}
+
+int64_t values_of(const Dataset& dataset) {
+  return dataset.image_size() * dataset.image_size() * dataset.channels();
+}
+
+LoaderOptions options_for(int64_t batch, int threads) {
+  return {.batch = batch,
+          .seed = 11,
+          .num_threads = threads,
+          .augment = {.crop_padding = 2, .flip = true, .jitter = 0.2F}};
+}
+
+struct Kept {
+  std::vector<float> images;
+  std::vector<int32_t> labels;
+  std::vector<int64_t> samples;
+  int64_t epoch = 0;
+  bool operator==(const Kept&) const = default;
+};
+
+Kept keep(const Batch& batch, int64_t values) {
+  return {.images = {batch.images, batch.images + batch.count * values},
+          .labels = {batch.labels, batch.labels + batch.count},
+          .samples = {batch.indices, batch.indices + batch.count},
+          .epoch = batch.epoch};
+}
+
+std::vector<Kept> collect(Loader& loader, const Dataset& dataset, int64_t num_batches) {
+  std::vector<Kept> kept;
+  for (int64_t i = 0; i < num_batches; ++i) kept.push_back(keep(loader.next(), values_of(dataset)));
+  return kept;
+}
+
+TEST(Loader, EverySampleOncePerEpoch) {
+  const auto dataset = shapes(53);
+  for (int threads = 0; threads <= 4; ++threads) {
+    for (const int64_t batch : {1, 7, 32, 53, 100}) {
+      Loader loader(*dataset, options_for(batch, threads));
+      for (int64_t epoch = 0; epoch < 3; ++epoch) {
+        std::multiset<int64_t> seen;
+        for (int64_t i = 0; i < loader.batches_per_epoch(); ++i) {
+          const Batch& got = loader.next();
+          EXPECT_EQ(got.epoch, epoch);
+          seen.insert(got.indices, got.indices + got.count);
+        }
+        EXPECT_EQ(seen.size(), 53U);
+        EXPECT_EQ(std::set<int64_t>(seen.begin(), seen.end()).size(), 53U)
+            << threads << " threads, " << batch;
+      }
+    }
+  }
+}
+
+TEST(Loader, SameBitsWhateverTheThreads) {
+  const auto dataset = shapes(41);
+  Loader first(*dataset, options_for(8, 0));
+  const auto expected = collect(first, *dataset, 14);
+  for (int threads = 1; threads <= 4; ++threads) {
+    Loader loader(*dataset, options_for(8, threads));
+    EXPECT_EQ(collect(loader, *dataset, 14), expected) << threads;
+  }
+}
+
+TEST(Loader, OrderDoesNotDependOnTheBatch) {
+  const auto dataset = shapes(30);
+  Loader one(*dataset, options_for(1, 1));
+  Loader ten(*dataset, options_for(10, 2));
+  for (int i = 0; i < 6; ++i) {
+    const Kept big = keep(ten.next(), values_of(*dataset));
+    for (int row = 0; row < 10; ++row) EXPECT_EQ(*one.next().indices, big.samples[row]);
+  }
+}
+
+TEST(Loader, EpochsDifferInOrderAndInAugmentation) {
+  const auto dataset = shapes(30);
+  Loader loader(*dataset, options_for(30, 1));
+  const auto epochs = collect(loader, *dataset, 2);
+  EXPECT_NE(epochs[0].samples, epochs[1].samples);
+  const int64_t values = values_of(*dataset);
+  const auto at = std::find(epochs[1].samples.begin(), epochs[1].samples.end(), epochs[0].samples[0]);
+  const float* again = epochs[1].images.data() + (at - epochs[1].samples.begin()) * values;
+  EXPECT_NE(std::memcmp(epochs[0].images.data(), again, static_cast<size_t>(values) * sizeof(float)), 0);
+}
+
+TEST(Loader, ResumesFromEveryPosition) {
+  const auto dataset = shapes(23);
+  constexpr int64_t kBatches = 12;
+  Loader whole(*dataset, options_for(5, 2));
+  std::vector<LoaderPosition> positions;
+  std::vector<Kept> expected;
+  for (int64_t i = 0; i < kBatches; ++i) {
+    positions.push_back(whole.position());
+    expected.push_back(keep(whole.next(), values_of(*dataset)));
+  }
+  EXPECT_EQ(positions[5], (LoaderPosition{.seed = 11, .epoch = 1, .sample = 0, .total = 23}));
+  for (int64_t from = 0; from < kBatches; ++from) {
+    Loader resumed(*dataset, options_for(5, 1 + static_cast<int>(from % 3)), positions[from]);
+    const auto rest = collect(resumed, *dataset, kBatches - from);
+    EXPECT_TRUE(std::equal(rest.begin(), rest.end(), expected.begin() + from)) << from;
+  }
+}
+
+TEST(Loader, ABatchOutlivesTheFollowingCall) {
+  const auto dataset = shapes(64);
+  Loader loader(*dataset, options_for(4, 3));
+  for (int i = 0; i < 50; ++i) {
+    const Batch& batch = loader.next();
+    const Kept before = keep(batch, values_of(*dataset));
+    loader.next();
+    EXPECT_EQ(keep(batch, values_of(*dataset)), before);
+  }
+}
+
+TEST(Loader, WithoutShuffleKeepsTheOrder) {
+  const auto dataset = shapes(10);
+  Loader loader(*dataset, {.batch = 4, .shuffle = false});
+  EXPECT_EQ(keep(loader.next(), 0).samples, (std::vector<int64_t>{0, 1, 2, 3}));
+  loader.next();
+  EXPECT_EQ(keep(loader.next(), 0).samples, (std::vector<int64_t>{8, 9}));
+  EXPECT_EQ(loader.next().epoch, 1);
+}
+
+TEST(Loader, RefusesAPositionOfAnotherRun) {
+  const auto dataset = shapes(10);
+  EXPECT_THROW(Loader(*dataset, options_for(4, 1), {.seed = 12}), UserError);
+  EXPECT_THROW(Loader(*dataset, options_for(4, 1), {.seed = 11, .sample = 10}), UserError);
+  EXPECT_THROW(Loader(*dataset, options_for(0, 1)), UserError);
+}
+
+/// A dataset whose samples 5 and 3 cannot be read.
+class Broken : public Dataset {
+ public:
+  Broken() {
+    image_size_ = 2;
+    channels_ = 1;
+    class_names_ = {"only"};
+  }
+  int64_t size() const override { return 8; }
+  void read(int64_t index, uint8_t* pixels, int32_t* label) const override {
+    if (index == 5 || index == 3) user_error("sample {} is broken", index);
+    std::memset(pixels, static_cast<int>(index), 4);
+    *label = 0;
+  }
+};
+
+TEST(Loader, ErrorsOfThreadsComeOutOfNext) {
+  const Broken dataset;
+  for (int threads = 0; threads <= 4; ++threads) {
+    Loader loader(dataset, {.batch = 2, .shuffle = false, .num_threads = threads});
+    EXPECT_EQ(loader.next().count, 2);
+    for (int again = 0; again < 2; ++again) {
+      try {
+        loader.next();
+        FAIL() << "no error";
+      } catch (const UserError& error) {
+        EXPECT_STREQ(error.what(), "sample 3 is broken");
+      }
+    }
+    EXPECT_EQ(loader.position().sample, 2);
+  }
+}
+
+}  // namespace
+}  // namespace hearth::data
