@@ -16,25 +16,9 @@ struct Kind {
 constexpr std::array<Kind, 4> kKinds = {
     {{"shapes", open_shapes}, {"idx", open_idx}, {"cifar10", open_cifar10}, {"folder", open_folder}}};
 
-}  // namespace
-
-std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
-  std::vector<std::string> names;
-  for (const Kind& kind : kKinds) {
-    if (options.kind == kind.name) {
-      if (options.kind != "shapes" && !fs::is_directory(options.path)) {
-        user_error("expected a folder at data.path, found nothing at '{}'", options.path.string());
-      }
-      return kind.open(options);
-    }
-    names.emplace_back(kind.name);
-  }
-  user_error("there is no data.kind '{}'{}", options.kind, did_you_mean(options.kind, names));
-}
-
-DatasetCheck check_dataset(const Dataset& dataset) {
-  DatasetCheck check;
-  check.per_class.resize(dataset.class_names().size());
+void check_pictures(const Dataset& dataset, DatasetCheck& check) {
+  check.class_names = dataset.class_names();
+  check.per_class.resize(check.class_names.size());
   std::vector<uint8_t> pixels(
       static_cast<size_t>(dataset.image_size() * dataset.image_size() * dataset.channels()));
   for (int64_t i = 0; i < dataset.size(); ++i) {
@@ -45,6 +29,47 @@ DatasetCheck check_dataset(const Dataset& dataset) {
     } catch (const UserError& error) {
       check.faults.emplace_back(error.what());
     }
+  }
+}
+
+void check_options(const DatasetOptions& options) {
+  if (options.split != "train" && options.split != "test")
+    user_error("expected data.split 'train' or 'test', got '{}'", options.split);
+  if (options.kind != "shapes" && !fs::is_directory(options.path))
+    user_error("expected a folder at data.path, found nothing at '{}'", options.path.string());
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
+  std::vector<std::string> names;
+  for (const Kind& kind : kKinds) {
+    if (options.kind == kind.name) {
+      check_options(options);
+      return kind.open(options);
+    }
+    names.emplace_back(kind.name);
+  }
+  user_error("there is no data.kind '{}'{}", options.kind, did_you_mean(options.kind, names));
+}
+
+DatasetCheck check_dataset(const Dataset& dataset) {
+  DatasetCheck check;
+  check_pictures(dataset, check);
+  return check;
+}
+
+DatasetCheck check_dataset(const DatasetOptions& options) {
+  DatasetCheck check;
+  try {
+    if (options.kind == "folder") {
+      check_options(options);
+      check_pictures(*open_folder(options, check.faults), check);
+    } else {
+      check_pictures(*open_dataset(options), check);
+    }
+  } catch (const UserError& error) {
+    check.faults.emplace_back(error.what());
   }
   return check;
 }

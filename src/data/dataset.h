@@ -17,7 +17,8 @@ struct DatasetOptions {
   fs::path path;
   /// "train" or "test".
   std::string split = "train";
-  /// Side and channels that pictures are brought to.
+  /// Side and channels that pictures of a folder are brought to and shapes are drawn in; idx and cifar10 keep
+  /// their own.
   int64_t image_size = 32;
   int64_t channels = 3;
   /// shapes: how many pictures, and which.
@@ -52,16 +53,22 @@ class Dataset {
 /// Opens a dataset; UserError says what was expected where.
 std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options);
 
-/// Reads every picture once: how many there are per class, and each fault as "FILE: reason".
+/// What reading every picture once found: how many there are per class, and each fault as "FILE: reason".
 struct DatasetCheck {
+  std::vector<std::string> class_names;
   std::vector<int64_t> per_class;
   std::vector<std::string> faults;
 };
 DatasetCheck check_dataset(const Dataset& dataset);
+/// Opens, then checks; what keeps it from opening (a missing class folder, a lying header) is a fault too.
+DatasetCheck check_dataset(const DatasetOptions& options);
 
 std::unique_ptr<Dataset> open_idx(const DatasetOptions& options);
 std::unique_ptr<Dataset> open_cifar10(const DatasetOptions& options);
 std::unique_ptr<Dataset> open_folder(const DatasetOptions& options);
+/// As above, but what is wrong with the class folders goes into `faults`; the pictures that are there can be
+/// read.
+std::unique_ptr<Dataset> open_folder(const DatasetOptions& options, std::vector<std::string>& faults);
 std::unique_ptr<Dataset> open_shapes(const DatasetOptions& options);
 
 /// An IDX header (yann.lecun.com/exdb/mnist): element type u8 and the axis lengths. UserError when the bytes
@@ -72,7 +79,8 @@ struct IdxArray {
 };
 IdxArray parse_idx(std::span<const std::byte> bytes, std::string_view name);
 
-/// Inflates a gzip file of at most `limit_bytes`; UserError for damage.
-std::vector<std::byte> gunzip(std::span<const std::byte> bytes, int64_t limit_bytes, std::string_view name);
+/// Inflates a .gz of an IDX file. Allocates what the header promises, once it is known that the file can hold
+/// it; UserError for damage.
+std::vector<std::byte> inflate_idx(std::span<const std::byte> bytes, std::string_view name);
 
 }  // namespace hearth::data

@@ -8,6 +8,18 @@
 namespace hearth::data {
 namespace {
 
+struct File {
+  fs::path path;
+  int32_t label = 0;
+};
+
+/// What lies under a split's folder. Faults are sentences that name the folder.
+struct Listing {
+  std::vector<std::string> class_names;
+  std::vector<File> files;
+  std::vector<std::string> faults;
+};
+
 bool is_picture(const fs::path& path) {
   std::string ending = path.extension().string();
   std::transform(ending.begin(), ending.end(), ending.begin(),
@@ -15,15 +27,20 @@ bool is_picture(const fs::path& path) {
   return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
 }
 
-/// Names in byte order, so that class numbers are the same on every machine.
-std::vector<fs::path> sorted_entries(const fs::path& folder, bool folders) {
-  std::vector<fs::path> paths;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (folders ? entry.is_directory() : entry.is_regular_file() && is_picture(entry.path()))
-      paths.push_back(entry.path());
+/// Names in byte order, so that class numbers are the same on every machine; hidden ones are left out.
+std::vector<std::string> sorted_names(const fs::path& folder, bool folders) {
+  std::vector<std::string> names;
+  std::error_code code;
+  for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code)) {
+    const std::string name = at->path().filename().string();
+    std::error_code ignored;
+    const bool wanted =
+        folders ? at->is_directory(ignored) : at->is_regular_file(ignored) && is_picture(name);
+    if (wanted && name[0] != '.') names.push_back(name);
   }
-  std::sort(paths.begin(), paths.end());
-  return paths;
+  if (code) user_error("cannot list the folder {}: {}", folder.string(), code.message());
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 fs::path split_folder(const DatasetOptions& options) {
@@ -33,25 +50,57 @@ fs::path split_folder(const DatasetOptions& options) {
   for (const std::string& name : names) {
     if (fs::is_directory(options.path / name)) return options.path / name;
   }
-  user_error("expected a folder '{}' with a folder per class in {}", names[0], options.path.string());
+  user_error("expected a folder '{}' with a folder per class in {}, found none", names[0],
+             options.path.string());
+}
+
+/// The classes are those of the training split, so that labels mean the same in both.
+std::vector<std::string> find_classes(const DatasetOptions& options, const fs::path& root) {
+  const fs::path train = options.path / "train";
+  return sorted_names(fs::is_directory(train) ? train : root, true);
+}
+
+void list_class(const fs::path& folder, Listing& listing) {
+  if (!fs::is_directory(folder)) {
+    listing.faults.push_back(fmt::format(
+        "expected a folder for the class '{}' at {}, found none; the classes are the folders of 'train'",
+        folder.filename().string(), folder.string()));
+    return;
+  }
+  const std::vector<std::string> names = sorted_names(folder, false);
+  if (names.empty()) {
+    listing.faults.push_back(
+        fmt::format("expected JPEG or PNG pictures in the class folder {}, found none", folder.string()));
+  }
+  const auto label = static_cast<int32_t>(
+      std::find(listing.class_names.begin(), listing.class_names.end(), folder.filename().string()) -
+      listing.class_names.begin());
+  for (const std::string& name : names) listing.files.push_back({folder / name, label});
+}
+
+Listing list_split(const DatasetOptions& options) {
+  const fs::path root = split_folder(options);
+  Listing listing{.class_names = find_classes(options, root)};
+  const auto& classes = listing.class_names;
+  if (classes.size() < 2) {
+    listing.faults.push_back(
+        fmt::format("expected at least two class folders in {}, found {}", root.string(), classes.size()));
+  }
+  for (const std::string& name : classes) list_class(root / name, listing);
+  for (const std::string& name : sorted_names(root, true)) {
+    if (std::binary_search(classes.begin(), classes.end(), name)) continue;
+    listing.faults.push_back(fmt::format(
+        "expected only classes that 'train' has in {}, found the folder '{}'", root.string(), name));
+  }
+  return listing;
 }
 
 class FolderDataset : public Dataset {
  public:
-  explicit FolderDataset(const DatasetOptions& options) {
+  FolderDataset(const DatasetOptions& options, Listing listing) : files_(std::move(listing.files)) {
     image_size_ = options.image_size;
     channels_ = options.channels;
-    const fs::path root = split_folder(options);
-    for (const fs::path& folder : sorted_entries(root, true)) {
-      const std::vector<fs::path> pictures = sorted_entries(folder, false);
-      if (pictures.empty())
-        user_error("expected JPEG or PNG pictures in the class folder {}, found none", folder.string());
-      for (const fs::path& picture : pictures)
-        files_.push_back({picture, static_cast<int32_t>(class_names_.size())});
-      class_names_.push_back(folder.filename().string());
-    }
-    if (class_names_.size() < 2)
-      user_error("expected at least two class folders in {}, found {}", root.string(), class_names_.size());
+    class_names_ = std::move(listing.class_names);
   }
 
   int64_t size() const override { return std::ssize(files_); }
@@ -66,17 +115,26 @@ class FolderDataset : public Dataset {
   }
 
  private:
-  struct File {
-    fs::path path;
-    int32_t label;
-  };
   std::vector<File> files_;
 };
 
 }  // namespace
 
 std::unique_ptr<Dataset> open_folder(const DatasetOptions& options) {
-  return std::make_unique<FolderDataset>(options);
+  std::vector<std::string> faults;
+  auto dataset = open_folder(options, faults);
+  if (!faults.empty()) throw UserError(faults[0]);
+  return dataset;
+}
+
+std::unique_ptr<Dataset> open_folder(const DatasetOptions& options, std::vector<std::string>& faults) {
+  if (options.image_size < 1 || options.image_size > kMaxImageSide)
+    user_error("expected an image size from 1 to {}, got {}", kMaxImageSide, options.image_size);
+  if (options.channels != 1 && options.channels != 3 && options.channels != 4)
+    user_error("expected 1 (gray), 3 (RGB) or 4 (RGBA) channels, got {}", options.channels);
+  Listing listing = list_split(options);
+  faults = std::move(listing.faults);
+  return std::make_unique<FolderDataset>(options, std::move(listing));
 }
 
 }  // namespace hearth::data

@@ -1,6 +1,8 @@
 #include <zlib.h>
 
+#include <array>
 #include <cstring>
+#include <limits>
 
 #include "base/error.h"
 #include "data/dataset.h"
@@ -8,7 +10,10 @@
 namespace hearth::data {
 namespace {
 
-constexpr int64_t kMaxInflatedBytes = int64_t{4} << 30;
+constexpr size_t kMaxRank = 4;
+constexpr size_t kMaxHeaderBytes = 4 + 4 * kMaxRank;
+// DEFLATE cannot do better (zlib's technical notes): a header that promises more is lying.
+constexpr int64_t kMaxDeflateRatio = 1032;
 
 uint32_t big_endian(std::span<const std::byte> bytes, size_t at) {
   uint32_t value = 0;
@@ -16,13 +21,77 @@ uint32_t big_endian(std::span<const std::byte> bytes, size_t at) {
   return value;
 }
 
+struct IdxHeader {
+  std::vector<int64_t> axes;
+  int64_t header_bytes = 0;
+  int64_t data_bytes = 0;
+};
+
+IdxHeader parse_header(std::span<const std::byte> bytes, std::string_view name) {
+  if (bytes.size() < 4) user_error("{}: expected an IDX file, found {} bytes", name, bytes.size());
+  const uint32_t magic = big_endian(bytes, 0);
+  const size_t rank = magic & 0xff;
+  if (magic >> 8 != 0x08 || rank == 0 || rank > kMaxRank) {
+    user_error("{}: expected the IDX magic number 0x0000080N of bytes, found 0x{:08x}", name, magic);
+  }
+  if (bytes.size() < 4 + 4 * rank) user_error("{}: expected {} axis lengths, but the file ends", name, rank);
+  IdxHeader header{.header_bytes = static_cast<int64_t>(4 + 4 * rank), .data_bytes = 1};
+  for (size_t i = 0; i < rank; ++i) {
+    header.axes.push_back(big_endian(bytes, 4 + 4 * i));
+    if (__builtin_mul_overflow(header.data_bytes, header.axes.back(), &header.data_bytes))
+      user_error("{}: expected lengths that fit memory, found {} in axis {}", name, header.axes.back(), i);
+  }
+  return header;
+}
+
+/// A gzip stream read piece by piece.
+class Inflater {
+ public:
+  Inflater(std::span<const std::byte> bytes, std::string_view name) : name_(name) {
+    if (bytes.size() > std::numeric_limits<uInt>::max())
+      user_error("{}: expected a gzip file below 4 GiB, found {} bytes", name, bytes.size());
+    if (inflateInit2(&stream_, 15 + 16) != Z_OK) internal_error("zlib does not start");
+    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(bytes.data()));
+    stream_.avail_in = static_cast<uInt>(bytes.size());
+  }
+  ~Inflater() { inflateEnd(&stream_); }
+  Inflater(const Inflater&) = delete;
+  Inflater& operator=(const Inflater&) = delete;
+
+  /// Fills `out` as far as the stream reaches; the number of bytes written.
+  int64_t read(std::span<std::byte> out) {
+    int64_t done = 0;
+    while (done < std::ssize(out) && code_ == Z_OK) {
+      const int64_t room = std::min<int64_t>(std::ssize(out) - done, int64_t{1} << 30);
+      stream_.next_out = reinterpret_cast<Bytef*>(out.data() + done);
+      stream_.avail_out = static_cast<uInt>(room);
+      code_ = inflate(&stream_, Z_NO_FLUSH);
+      done += room - stream_.avail_out;
+    }
+    if (code_ != Z_OK && code_ != Z_STREAM_END)
+      user_error("{}: expected a whole gzip file, but it is {}", name_,
+                 code_ == Z_BUF_ERROR ? "truncated" : "damaged");
+    return done;
+  }
+  /// Whether the stream has ended with a good checksum and nothing follows.
+  bool at_end() {
+    std::array<std::byte, 1> extra{};
+    return read(extra) == 0 && stream_.avail_in == 0;
+  }
+
+ private:
+  std::string name_;
+  z_stream stream_{};
+  int code_ = Z_OK;
+};
+
 /// A file's bytes: mapped, or inflated when it is compressed.
 class IdxFile {
  public:
   explicit IdxFile(const fs::path& path) : mapped_(path) {
     std::span<const std::byte> bytes = mapped_.bytes();
     if (path.extension() == ".gz") {
-      inflated_ = gunzip(bytes, kMaxInflatedBytes, path.string());
+      inflated_ = inflate_idx(bytes, path.string());
       bytes = inflated_;
     }
     array_ = parse_idx(bytes, path.string());
@@ -40,18 +109,19 @@ fs::path find_file(const fs::path& folder, const std::string& stem) {
     const fs::path path = folder / (stem + ending);
     if (fs::exists(path)) return path;
   }
-  user_error("expected the file {} or {}.gz in {}", stem, stem, folder.string());
+  user_error("expected the file {} or {}.gz in {}, found neither", stem, stem, folder.string());
 }
 
 class IdxDataset : public Dataset {
  public:
   IdxDataset(const fs::path& images, const fs::path& labels) : images_(images), labels_(labels) {
     const auto& axes = images_.array().axes;
-    if (axes.size() != 3 || axes[1] != axes[2])
-      user_error("{}: expected square images [count, side, side]", images.string());
-    if (labels_.array().axes != std::vector<int64_t>{axes[0]}) {
-      user_error("{}: expected {} labels, one for each image", labels.string(), axes[0]);
-    }
+    if (axes.size() != 3 || axes[1] != axes[2] || axes[1] == 0)
+      user_error("{}: expected square images [count, side, side], found {} axes of lengths {}",
+                 images.string(), axes.size(), fmt::join(axes, "x"));
+    if (labels_.array().axes != std::vector<int64_t>{axes[0]})
+      user_error("{}: expected {} labels, one for each image, found {}", labels.string(), axes[0],
+                 fmt::join(labels_.array().axes, "x"));
     image_size_ = axes[1];
     channels_ = 1;
     int32_t largest = 0;
@@ -75,56 +145,38 @@ class IdxDataset : public Dataset {
 }  // namespace
 
 IdxArray parse_idx(std::span<const std::byte> bytes, std::string_view name) {
-  if (bytes.size() < 4) user_error("{}: expected an IDX file, found {} bytes", name, bytes.size());
-  const uint32_t magic = big_endian(bytes, 0);
-  const size_t rank = magic & 0xff;
-  if (magic >> 8 != 0x08 || rank == 0 || rank > 4) {
-    user_error("{}: expected the IDX magic number 0x0000080N of bytes, found 0x{:08x}", name, magic);
-  }
-  if (bytes.size() < 4 + 4 * rank) user_error("{}: expected {} axis lengths, but the file ends", name, rank);
-  IdxArray array;
-  int64_t total = 1;
-  for (size_t i = 0; i < rank; ++i) {
-    array.axes.push_back(big_endian(bytes, 4 + 4 * i));
-    if (__builtin_mul_overflow(total, array.axes.back(), &total))
-      user_error("{}: expected lengths that fit memory", name);
-  }
-  array.data = bytes.subspan(4 + 4 * rank);
-  if (std::ssize(array.data) != total) {
-    user_error("{}: expected {} bytes after the header, found {}", name, total, array.data.size());
-  }
-  return array;
+  IdxHeader header = parse_header(bytes, name);
+  const auto data = bytes.subspan(static_cast<size_t>(header.header_bytes));
+  if (std::ssize(data) != header.data_bytes)
+    user_error("{}: expected {} bytes after the header, found {}", name, header.data_bytes, data.size());
+  return {.axes = std::move(header.axes), .data = data};
 }
 
-std::vector<std::byte> gunzip(std::span<const std::byte> bytes, int64_t limit_bytes, std::string_view name) {
-  z_stream stream{};
-  if (inflateInit2(&stream, 15 + 16) != Z_OK) internal_error("zlib does not start");
-  std::vector<std::byte> out(std::min<size_t>(bytes.size() * 4 + 1024, static_cast<size_t>(limit_bytes)));
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(bytes.data()));
-  stream.avail_in = static_cast<uInt>(bytes.size());
-  int code = Z_OK;
-  while (code == Z_OK) {
-    if (stream.total_out == out.size()) {
-      if (std::ssize(out) >= limit_bytes) break;
-      out.resize(std::min<size_t>(out.size() * 2, static_cast<size_t>(limit_bytes)));
-    }
-    stream.next_out = reinterpret_cast<Bytef*>(out.data() + stream.total_out);
-    stream.avail_out = static_cast<uInt>(std::min<size_t>(out.size() - stream.total_out, 1U << 30));
-    code = inflate(&stream, Z_NO_FLUSH);
-  }
-  out.resize(stream.total_out);
-  inflateEnd(&stream);
-  if (code != Z_STREAM_END) {
-    user_error("{}: expected a whole gzip file of at most {} bytes, but it is damaged, truncated or larger",
-               name, limit_bytes);
-  }
+std::vector<std::byte> inflate_idx(std::span<const std::byte> bytes, std::string_view name) {
+  Inflater inflater(bytes, name);
+  std::array<std::byte, kMaxHeaderBytes> start{};
+  // The rank is in the fourth byte: a short file must not have its first pixels taken for axes.
+  int64_t known = inflater.read(std::span(start).first(4));
+  const size_t rank = std::min(static_cast<size_t>(start[3]), kMaxRank);
+  if (known == 4) known += inflater.read(std::span(start).subspan(4, 4 * rank));
+  const IdxHeader header = parse_header(std::span(start).first(static_cast<size_t>(known)), name);
+  if (header.data_bytes / kMaxDeflateRatio > std::ssize(bytes))
+    user_error("{}: expected {} bytes after the header, more than {} compressed bytes can hold", name,
+               header.data_bytes, bytes.size());
+  std::vector<std::byte> out(static_cast<size_t>(header.header_bytes + header.data_bytes));
+  std::memcpy(out.data(), start.data(), static_cast<size_t>(header.header_bytes));
+  const int64_t found = inflater.read(std::span(out).subspan(static_cast<size_t>(header.header_bytes)));
+  if (found != header.data_bytes)
+    user_error("{}: expected {} bytes after the header, found {}", name, header.data_bytes, found);
+  if (!inflater.at_end())
+    user_error("{}: expected {} bytes after the header, found more", name, header.data_bytes);
   return out;
 }
 
 std::unique_ptr<Dataset> open_idx(const DatasetOptions& options) {
   const std::string prefix = options.split == "train" ? "train" : "t10k";
-  return std::make_unique<IdxDataset>(find_file(options.path, prefix + "-images-idx3-ubyte"),
-                                      find_file(options.path, prefix + "-labels-idx1-ubyte"));
+  const fs::path images = find_file(options.path, prefix + "-images-idx3-ubyte");
+  return std::make_unique<IdxDataset>(images, find_file(options.path, prefix + "-labels-idx1-ubyte"));
 }
 
 }  // namespace hearth::data
