@@ -42,33 +42,46 @@ struct Placement {
   bool flip;
 };
 
-/// The moved and mirrored picture in [0, 1]; black where the padding shows.
-void place(const Placement& placement, int64_t side, int64_t channels, const uint8_t* in, float* out) {
+/// What each byte of each channel becomes: [channel][byte].
+using Table = std::array<std::array<float, 256>, kMaxChannels>;
+
+float channel_value(const std::vector<float>& values, size_t channel) {
+  return values[std::min(channel, values.size() - 1)];
+}
+
+Table make_table(const LoaderOptions& options, int64_t channels, bool normalised) {
+  Table table;
+  for (size_t c = 0; c < static_cast<size_t>(channels); ++c) {
+    const float mean = normalised ? channel_value(options.mean, c) : 0;
+    const float scale = normalised ? 1 / channel_value(options.std, c) : 1;
+    for (size_t byte = 0; byte < 256; ++byte)
+      table[c][byte] = (static_cast<float>(byte) * (1.0F / 255) - mean) * scale;
+  }
+  return table;
+}
+
+/// The moved and mirrored picture; black where the padding shows.
+void place(const Placement& placement, const Table& table, int64_t side, int64_t channels, const uint8_t* in,
+           float* out) {
+  constexpr std::array<uint8_t, kMaxChannels> kBlack{};
   for (int64_t y = 0; y < side; ++y) {
     const int64_t from_y = y + placement.shift_y;
     const bool row_inside = from_y >= 0 && from_y < side;
     for (int64_t x = 0; x < side; ++x, out += channels) {
       const int64_t from_x = (placement.flip ? side - 1 - x : x) + placement.shift_x;
-      if (!row_inside || from_x < 0 || from_x >= side) {
-        std::fill_n(out, channels, 0.0F);
-        continue;
-      }
-      const uint8_t* source = in + (from_y * side + from_x) * channels;
-      for (int64_t c = 0; c < channels; ++c) out[c] = static_cast<float>(source[c]) * (1.0F / 255);
+      const bool inside = row_inside && from_x >= 0 && from_x < side;
+      const uint8_t* source = inside ? in + (from_y * side + from_x) * channels : kBlack.data();
+      for (int64_t c = 0; c < channels; ++c) out[c] = table[static_cast<size_t>(c)][source[c]];
     }
   }
 }
 
 void normalise(const LoaderOptions& options, int64_t num_pixels, int64_t channels, float* image) {
-  std::array<float, kMaxChannels> mean{};
-  std::array<float, kMaxChannels> scale{};
-  for (size_t c = 0; c < static_cast<size_t>(channels); ++c) {
-    mean[c] = options.mean[std::min(c, options.mean.size() - 1)];
-    scale[c] = 1 / options.std[std::min(c, options.std.size() - 1)];
-  }
   for (int64_t i = 0; i < num_pixels; ++i, image += channels) {
-    for (int64_t c = 0; c < channels; ++c)
-      image[c] = (image[c] - mean[static_cast<size_t>(c)]) * scale[static_cast<size_t>(c)];
+    for (int64_t c = 0; c < channels; ++c) {
+      const float mean = channel_value(options.mean, static_cast<size_t>(c));
+      image[c] = (image[c] - mean) / channel_value(options.std, static_cast<size_t>(c));
+    }
   }
 }
 
@@ -100,13 +113,15 @@ void Augmenter::apply(uint64_t key, int64_t sample, const uint8_t* pixels, float
   const int64_t shift_y = static_cast<int64_t>(random.below(range)) - augment.crop_padding;
   const int64_t shift_x = static_cast<int64_t>(random.below(range)) - augment.crop_padding;
   const bool flip = augment.flip && random.below(2) == 1;
-  place({shift_y, shift_x, flip}, side, channels, pixels, out);
-  if (augment.jitter > 0) {
-    const float low = 1 - augment.jitter;
-    const float high = 1 + augment.jitter;
-    const Jitter jitter{random.uniform(low, high), random.uniform(low, high), random.uniform(low, high)};
-    jitter.apply(out, side * side, channels);
-  }
+  const bool jittered = augment.jitter > 0;
+  const Table table = make_table(options, channels, !jittered);
+  place({shift_y, shift_x, flip}, table, side, channels, pixels, out);
+  if (!jittered) return;
+  const float low = 1 - augment.jitter;
+  const float high = 1 + augment.jitter;
+  // Braces fix the order of the three draws.
+  const Jitter jitter{random.uniform(low, high), random.uniform(low, high), random.uniform(low, high)};
+  jitter.apply(out, side * side, channels);
   normalise(options, side * side, channels, out);
 }
 

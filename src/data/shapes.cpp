@@ -1,78 +1,209 @@
 #include "data/shapes.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdlib>
 #include <numbers>
 
+#include "base/error.h"
 #include "base/philox.h"
 #include "data/dataset.h"
 
 namespace hearth::data {
 namespace {
 
-constexpr const char* kNames[kNumShapes] = {"circle", "square", "triangle", "star",
-                                            "cross",  "ring",   "bar",      "crescent"};
-
-/// Whether (x, y), in units of the shape's radius and turned to its own axes, lies inside.
-bool inside(int64_t label, float x, float y) {
-  const float r = std::hypot(x, y);
-  switch (label) {
-    case 0:
-      return r < 0.9F;
-    case 1:
-      return std::max(std::fabs(x), std::fabs(y)) < 0.75F;
-    case 2:
-      return y < 0.6F && y > -1.0F + 1.9F * std::fabs(x);
-    case 3:
-      return r < 0.62F + 0.38F * std::cos(5 * std::atan2(y, x));
-    case 4:
-      return std::min(std::fabs(x), std::fabs(y)) < 0.27F && std::max(std::fabs(x), std::fabs(y)) < 0.95F;
-    case 5:
-      return r < 0.95F && r > 0.55F;
-    case 6:
-      return std::fabs(x) < 0.95F && std::fabs(y) < 0.3F;
-    default:
-      return r < 0.95F && std::hypot(x - 0.45F, y) > 0.75F;
-  }
-}
-
-struct Style {
-  float centre_x, centre_y, radius, turn;
-  float shape[3], from[3], to[3];
-  float gradient, noise;
+struct Point {
+  float x = 0;
+  float y = 0;
 };
 
-Style draw_style(PhiloxSequence& random, int64_t side) {
-  Style s{};
-  const auto size = static_cast<float>(side);
-  s.radius = size * random.uniform(0.2F, 0.4F);
-  s.centre_x = random.uniform(s.radius, size - s.radius);
-  s.centre_y = random.uniform(s.radius, size - s.radius);
-  s.turn = random.uniform(0, 2 * std::numbers::pi_v<float>);
-  for (int c = 0; c < 3; ++c) {
-    s.shape[c] = random.uniform(0, 255);
-    s.from[c] = random.uniform(0, 255);
-    s.to[c] = random.uniform(0, 255);
-  }
-  // A shape that cannot be told from its background teaches nothing.
-  const int c = static_cast<int>(random.below(3));
-  const float background = (s.from[c] + s.to[c]) / 2;
-  s.shape[c] = background > 127 ? background - 100 : background + 100;
-  s.gradient = random.uniform(0, 2 * std::numbers::pi_v<float>);
-  s.noise = random.uniform(5, 30);
-  return s;
+float dot(Point a, Point b) { return a.x * b.x + a.y * b.y; }
+float length(Point p) { return std::sqrt(dot(p, p)); }
+float box(Point p, float half_width, float half_height) {
+  return std::max(std::abs(p.x) - half_width, std::abs(p.y) - half_height);
 }
 
-uint8_t to_byte(float value) { return static_cast<uint8_t>(std::clamp(value + 0.5F, 0.0F, 255.0F)); }
+// Signed distances to the outline (negative inside) for shapes of about unit radius, y upwards; star and
+// heart follow Inigo Quilez, "2D distance functions".
+float circle(Point p) { return length(p) - 0.9F; }
+float ring(Point p) { return std::abs(length(p) - 0.72F) - 0.2F; }
+float square(Point p) { return box(p, 0.75F, 0.75F); }
+float frame(Point p) { return std::abs(box(p, 0.66F, 0.66F)) - 0.17F; }
+float cross(Point p) { return std::min(box(p, 1, 0.28F), box(p, 0.28F, 1)); }
+float crescent(Point p) { return std::max(length(p) - 0.95F, 0.8F - length({p.x - 0.5F, p.y})); }
+
+float triangle(Point p) {
+  const float sides = 0.8660254F * std::abs(p.x) + 0.5F * p.y;
+  return std::max(sides, -p.y) - 0.5F;
+}
+
+float star(Point p) {
+  constexpr Point kFold{0.80901699F, -0.58778525F};
+  p.x = std::abs(p.x);
+  const float first = 2 * std::max(dot(kFold, p), 0.0F);
+  p = {p.x - first * kFold.x, p.y - first * kFold.y};
+  const Point mirrored{-kFold.x, kFold.y};
+  const float second = 2 * std::max(dot(mirrored, p), 0.0F);
+  p = {std::abs(p.x - second * mirrored.x), p.y - second * mirrored.y - 1};
+  constexpr float kInner = 0.45F;
+  const Point edge{kInner * 0.58778525F, kInner * 0.80901699F - 1};
+  const float along = std::clamp(dot(p, edge) / dot(edge, edge), 0.0F, 1.0F);
+  const float distance = length({p.x - along * edge.x, p.y - along * edge.y});
+  return p.y * edge.x - p.x * edge.y < 0 ? -distance : distance;
+}
+
+float heart(Point p) {
+  constexpr float kScale = 0.62F;
+  p = {std::abs(p.x) * kScale, p.y * kScale + 0.55F};
+  if (p.x + p.y > 1) return (length({p.x - 0.25F, p.y - 0.75F}) - 0.35355339F) / kScale;
+  const float slide = 0.5F * std::max(p.x + p.y, 0.0F);
+  const float distance = std::min(length({p.x, p.y - 1}), length({p.x - slide, p.y - slide}));
+  return (p.x < p.y ? -distance : distance) / kScale;
+}
+
+float arrow(Point p) {
+  const float shaft = box({p.x + 0.4F, p.y}, 0.6F, 0.2F);
+  const float head = std::max(0.05F - p.x, (std::abs(p.y) - (1 - p.x) * 0.85F) * 0.76F);
+  return std::min(shaft, head);
+}
+
+struct Shape {
+  const char* name;
+  float (*distance)(Point);
+};
+constexpr std::array<Shape, kNumShapes> kShapes{{{"circle", circle},
+                                                 {"square", square},
+                                                 {"triangle", triangle},
+                                                 {"star", star},
+                                                 {"cross", cross},
+                                                 {"ring", ring},
+                                                 {"frame", frame},
+                                                 {"heart", heart},
+                                                 {"crescent", crescent},
+                                                 {"arrow", arrow}}};
+
+using Colour = std::array<float, 3>;
+
+Colour random_colour(PhiloxSequence& random) {
+  return {random.uniform(0, 255), random.uniform(0, 255), random.uniform(0, 255)};
+}
+
+float luma(const Colour& colour) { return 0.299F * colour[0] + 0.587F * colour[1] + 0.114F * colour[2]; }
+
+/// Everything random about one picture but its noise.
+struct Scene {
+  int32_t label = 0;
+  Point centre;
+  float radius = 0;
+  float cosine = 1;
+  float sine = 0;
+  Colour ink{};
+  Colour ground{};
+  Colour slope_x{};
+  Colour slope_y{};
+  std::array<Point, 3> dots{};
+  std::array<float, 3> dot_radii{};
+  float noise = 0;
+};
+
+Scene random_scene(PhiloxSequence& random, float side) {
+  Scene scene;
+  scene.label = static_cast<int32_t>(random.below(kShapes.size()));
+  scene.radius = random.uniform(0.24F, 0.44F) * side;
+  const float margin = 0.95F * scene.radius;
+  scene.centre = {random.uniform(margin, side - margin), random.uniform(margin, side - margin)};
+  const float angle = random.uniform(0, 2 * std::numbers::pi_v<float>);
+  scene.cosine = std::cos(angle);
+  scene.sine = std::sin(angle);
+  scene.ground = random_colour(random);
+  for (size_t channel = 0; channel < 3; ++channel) {
+    scene.slope_x[channel] = random.uniform(-60, 60);
+    scene.slope_y[channel] = random.uniform(-60, 60);
+  }
+  do {
+    scene.ink = random_colour(random);
+  } while (std::abs(luma(scene.ink) - luma(scene.ground)) < 70);
+  for (size_t i = 0; i < scene.dots.size(); ++i) {
+    scene.dots[i] = {random.uniform(0, side), random.uniform(0, side)};
+    scene.dot_radii[i] = random.uniform(0.02F, 0.06F) * side;
+  }
+  scene.noise = random.uniform(0, 2.0F);
+  return scene;
+}
+
+/// How much of the pixel at `p` the shape covers, in [0, 1].
+float shape_cover(const Scene& scene, Point p) {
+  const Point offset{(p.x - scene.centre.x) / scene.radius, (p.y - scene.centre.y) / scene.radius};
+  if (dot(offset, offset) > 2.25F) return 0;
+  const Point turned{scene.cosine * offset.x + scene.sine * offset.y,
+                     scene.sine * offset.x - scene.cosine * offset.y};
+  const float distance = kShapes[static_cast<size_t>(scene.label)].distance(turned);
+  return std::clamp(0.5F - distance * scene.radius, 0.0F, 1.0F);
+}
+
+float dots_cover(const Scene& scene, Point p) {
+  float cover = 0;
+  for (size_t i = 0; i < scene.dots.size(); ++i) {
+    const Point offset{p.x - scene.dots[i].x, p.y - scene.dots[i].y};
+    const float reach = scene.dot_radii[i] + 0.5F;
+    if (dot(offset, offset) < reach * reach) cover = std::max(cover, std::min(1.0F, reach - length(offset)));
+  }
+  return cover;
+}
+
+Colour pixel_colour(const Scene& scene, float side, Point p, float cover) {
+  const float x = p.x / side - 0.5F;
+  const float y = p.y / side - 0.5F;
+  const float ink = std::max(cover, dots_cover(scene, p));
+  Colour colour;
+  for (size_t c = 0; c < 3; ++c) {
+    const float ground = scene.ground[c] + scene.slope_x[c] * x + scene.slope_y[c] * y;
+    colour[c] = ground + ink * (scene.ink[c] - ground);
+  }
+  return colour;
+}
+
+/// Triangular noise in [-15, 15] from eight random bits at a time.
+class Noise {
+ public:
+  Noise(uint64_t key, int64_t index) : random_(key, static_cast<uint64_t>(index), 1) {}
+  float next() {
+    if (left_ == 0) {
+      bits_ = random_.next();
+      left_ = 4;
+    }
+    const auto byte = static_cast<int>(bits_ & 255);
+    bits_ >>= 8;
+    --left_;
+    return static_cast<float>((byte & 15) + (byte >> 4) - 15);
+  }
+
+ private:
+  PhiloxSequence random_;
+  uint32_t bits_ = 0;
+  int left_ = 0;
+};
+
+uint8_t to_byte(float value) { return static_cast<uint8_t>(std::clamp(value, 0.0F, 255.0F) + 0.5F); }
+
+void include(std::array<int64_t, 4>& box, int64_t x, int64_t y) {
+  box = {std::min(box[0], x), std::min(box[1], y), std::max(box[2], x + 1), std::max(box[3], y + 1)};
+}
 
 class Shapes : public Dataset {
  public:
   explicit Shapes(const DatasetOptions& options) : count_(options.count), seed_(options.seed) {
+    if (options.channels != 3)
+      user_error("expected 3 channels for the shapes dataset, got {}", options.channels);
+    if (options.image_size < 8 || options.image_size > 4096)
+      user_error("expected shapes of 8 to 4096 pixels a side, got {}", options.image_size);
+    if (count_ < 1) user_error("expected at least 1 picture in the shapes dataset, got {}", count_);
     // Training and test pictures come from series that never meet.
     if (options.split != "train") seed_ ^= 0x7e57'0000'0000'0000ULL;
     image_size_ = options.image_size;
     channels_ = 3;
-    class_names_.assign(std::begin(kNames), std::end(kNames));
+    for (const Shape& shape : kShapes) class_names_.emplace_back(shape.name);
   }
   int64_t size() const override { return count_; }
   void read(int64_t index, uint8_t* pixels, int32_t* label) const override {
@@ -86,34 +217,25 @@ class Shapes : public Dataset {
 
 }  // namespace
 
-const char* shape_name(int64_t label) { return kNames[label]; }
+const char* shape_name(int64_t label) { return kShapes[static_cast<size_t>(label)].name; }
 
 ShapeScene draw_shape(uint64_t seed, int64_t index, int64_t side, uint8_t* pixels, uint8_t* mask) {
-  PhiloxSequence random(seed, static_cast<uint64_t>(index), 0x5a9e);
-  ShapeScene scene{.label = static_cast<int32_t>(random.below(kNumShapes)), .box = {side, side, 0, 0}};
-  const Style s = draw_style(random, side);
-  const float cosine = std::cos(s.turn);
-  const float sine = std::sin(s.turn);
+  const auto extent = static_cast<float>(side);
+  PhiloxSequence random(seed, static_cast<uint64_t>(index));
+  const Scene scene = random_scene(random, extent);
+  Noise noise(seed, index);
+  ShapeScene truth{.label = scene.label, .box = {side, side, 0, 0}};
   for (int64_t y = 0; y < side; ++y) {
-    for (int64_t x = 0; x < side; ++x) {
-      const float dx = (static_cast<float>(x) + 0.5F - s.centre_x) / s.radius;
-      const float dy = (static_cast<float>(y) + 0.5F - s.centre_y) / s.radius;
-      const bool in_shape = inside(scene.label, cosine * dx + sine * dy, cosine * dy - sine * dx);
-      const float along =
-          (std::cos(s.gradient) * static_cast<float>(x) + std::sin(s.gradient) * static_cast<float>(y)) /
-          (1.5F * static_cast<float>(side));
-      const float mix = std::clamp(along + 0.5F, 0.0F, 1.0F);
-      for (int c = 0; c < 3; ++c) {
-        const float clean = in_shape ? s.shape[c] : s.from[c] + (s.to[c] - s.from[c]) * mix;
-        pixels[(y * side + x) * 3 + c] = to_byte(clean + s.noise * (random.uniform() - 0.5F) * 2);
-      }
-      if (mask != nullptr) mask[y * side + x] = in_shape ? 1 : 0;
-      if (!in_shape) continue;
-      scene.box = {std::min(scene.box[0], x), std::min(scene.box[1], y), std::max(scene.box[2], x + 1),
-                   std::max(scene.box[3], y + 1)};
+    for (int64_t x = 0; x < side; ++x, pixels += 3) {
+      const Point p{static_cast<float>(x) + 0.5F, static_cast<float>(y) + 0.5F};
+      const float cover = shape_cover(scene, p);
+      const Colour colour = pixel_colour(scene, extent, p, cover);
+      for (size_t c = 0; c < 3; ++c) pixels[c] = to_byte(colour[c] + scene.noise * noise.next());
+      if (mask != nullptr) mask[y * side + x] = cover > 0.5F ? 1 : 0;
+      if (cover > 0.5F) include(truth.box, x, y);
     }
   }
-  return scene;
+  return truth;
 }
 
 std::unique_ptr<Dataset> open_shapes(const DatasetOptions& options) {

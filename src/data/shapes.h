@@ -12,12 +12,12 @@ struct ShapeScene {
   std::array<int64_t, 4> box = {};  ///< x0, y0, x1, y1
 };
 
-inline constexpr int64_t kNumShapes = 8;
+inline constexpr int64_t kNumShapes = 10;
 const char* shape_name(int64_t label);
 
-/// Draws picture `index` of the series `seed`: one of eight shapes in random colour, size, turn and place
-/// over a two-colour gradient with noise. A pure function of its arguments. `pixels` is side x side x 3;
-/// `mask`, side x side, may be null.
+/// Draws picture `index` of the series `seed`: one of ten shapes in random colour, size, turn and place
+/// over an uneven background with specks and noise. A pure function of its arguments. `pixels` is side x side
+/// x 3; `mask`, side x side, may be null.
 ShapeScene draw_shape(uint64_t seed, int64_t index, int64_t side, uint8_t* pixels, uint8_t* mask);
 
 }  // namespace hearth::data
