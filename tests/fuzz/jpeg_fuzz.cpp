@@ -1,0 +1,10 @@
+#include "base/error.h"
+#include "data/image.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  try {
+    hearth::data::decode_jpeg(std::as_bytes(std::span(data, size)), 3, "fuzz");
+  } catch (const hearth::UserError&) {
+  }
+  return 0;
+}
