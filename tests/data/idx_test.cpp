@@ -73,7 +73,7 @@ TEST(Idx, AGzipBombIsStoppedByItsHeader) {
   const auto inflate = [](const std::string& file) {
     return error_of([&] { inflate_idx(bytes_of(file), "f"); });
   };
-  const std::string zeros(64 << 20, '\0');
+  const std::string zeros(4 << 20, '\0');
   EXPECT_EQ(inflate(gzip(idx_file({3, 2, 2}, zeros))), "f: expected 12 bytes after the header, found more");
   EXPECT_THAT(inflate(gzip(idx_file({4000000000, 1000, 1000}, zeros))),
               HasSubstr("compressed bytes can hold"));
