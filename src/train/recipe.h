@@ -19,8 +19,6 @@ struct DataRecipe {
   /// shapes, idx, cifar10, folder or tensors.
   std::string kind = "shapes";
   std::string path;
-  std::string train_split = "train";
-  std::string val_split = "test";
   /// shapes: how many pictures there are to train on and to measure with.
   int64_t count = 10000;
   int64_t val_count = 2000;
