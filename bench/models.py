@@ -1,0 +1,96 @@
+"""The models of `tools/bench` and tests/parity in torch, with the parameter names that Hearth's files use."""
+
+import torch
+from torch import nn
+
+
+class SimpleCNN(nn.Module):
+    """conv 3->16 3x3, relu, maxpool 2, linear 4096->10."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 16, 3, padding=1)
+        self.fc = nn.Linear(16 * 16 * 16, 10)
+
+    def forward(self, x):
+        x = nn.functional.max_pool2d(nn.functional.relu(self.conv1(x)), 2)
+        return self.fc(x.flatten(1))
+
+
+class MLP(nn.Module):
+    """784-512-256-10, each hidden layer with batch norm, relu and dropout."""
+
+    def __init__(self, dropout=0.2):
+        super().__init__()
+        self.fc1 = nn.Linear(784, 512)
+        self.bn1 = nn.BatchNorm1d(512)
+        self.fc2 = nn.Linear(512, 256)
+        self.bn2 = nn.BatchNorm1d(256)
+        self.fc3 = nn.Linear(256, 10)
+        self.dropout = dropout
+
+    def forward(self, x):
+        x = x.flatten(1)
+        for linear, norm in ((self.fc1, self.bn1), (self.fc2, self.bn2)):
+            x = nn.functional.relu(norm(linear(x)))
+            x = nn.functional.dropout(x, self.dropout, self.training)
+        return self.fc3(x)
+
+
+class BasicBlock(nn.Module):
+    def __init__(self, in_channels, width, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(in_channels, width, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.downsample = None
+        if stride != 1 or in_channels != width:
+            self.downsample = nn.Sequential(
+                nn.Conv2d(in_channels, width, 1, stride, bias=False), nn.BatchNorm2d(width)
+            )
+
+    def forward(self, x):
+        shortcut = x if self.downsample is None else self.downsample(x)
+        x = nn.functional.relu(self.bn1(self.conv1(x)))
+        return nn.functional.relu(self.bn2(self.conv2(x)) + shortcut)
+
+
+class ResNet18(nn.Module):
+    """torchvision's names; a 3x3 stem of stride 1 without max-pool, for 32x32 images."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 64, 3, 1, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(64)
+        in_channels = 64
+        for stage, width in enumerate((64, 128, 256, 512)):
+            stride = 1 if stage == 0 else 2
+            blocks = nn.Sequential(BasicBlock(in_channels, width, stride), BasicBlock(width, width, 1))
+            setattr(self, f"layer{stage + 1}", blocks)
+            in_channels = width
+        self.fc = nn.Linear(512, 10)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, x):
+        x = nn.functional.relu(self.bn1(self.conv1(x)))
+        for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
+            x = stage(x)
+        return self.fc(x.mean((2, 3)))
+
+
+MODELS = {"simplecnn": SimpleCNN, "mlp": MLP, "resnet18": ResNet18}
+
+
+def image_shape(model):
+    """Channels, height and width of the images that a model takes."""
+    return (1, 28, 28) if model == "mlp" else (3, 32, 32)
+
+
+def synthetic_batch(model, batch, seed=0):
+    """Random images [N, C, H, W] and labels [N]."""
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.randn(batch, *image_shape(model), generator=generator)
+    return images, torch.randint(0, 10, (batch,), generator=generator)
