@@ -89,7 +89,7 @@ class Hearth:
 
     def round(self, steps):
         # The first steps of a process meet cold caches and clocks; torch's processes are warm by now.
-        warm_up = 3
+        warm_up = 0
         done = subprocess.run(
             [*self.command, "--steps", str(steps + warm_up)],
             env=self.environment,
