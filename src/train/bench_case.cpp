@@ -98,11 +98,12 @@ BenchResult run_bench(const BenchCase& bench, int64_t num_steps, int num_threads
   for (int32_t& label : labels) label = static_cast<int32_t>(random.below(10));
   const MicroBatch batch{images.data(), labels.data(), bench.batch};
   BenchResult result{.flops_per_step = engine.train_program().report().flops};
-  engine.train_step({&batch, 1}, 0, 0.01);
+  const auto next = [&] { return batch; };
+  engine.train_step(1, bench.batch, next, 0, 0.01);
   result.first_step_seconds = process_seconds();
   for (int64_t step = 1; step < num_steps + 3; ++step) {
     const auto start = Clock::now();
-    engine.train_step({&batch, 1}, step, 0.01);
+    engine.train_step(1, bench.batch, next, step, 0.01);
     if (step >= 3) result.step_seconds.push_back(seconds_since(start));
   }
   result.peak_rss_bytes = peak_rss_bytes();

@@ -178,21 +178,22 @@ void Engine::read_sums(const exec::Program& program, StepResult& result) const {
   result.correct += scalar_output(program, kCorrect);
 }
 
-StepResult Engine::train_step(std::span<const MicroBatch> group, int64_t step, double learning_rate) {
+StepResult Engine::train_step(int64_t num_micro, int64_t num_samples, FunctionRef<MicroBatch()> next,
+                              int64_t step, double learning_rate) {
   StepResult result;
-  int64_t samples = 0;
-  for (const MicroBatch& batch : group) samples += batch.count;
   exec::Program* last = update_.get();
-  for (size_t i = 0; i < group.size(); ++i) {
-    exec::Program& program = *train_.at(group[i].count);
-    program.set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(samples)));
+  // The update changes the loss scale that this step's gradients carry.
+  const double scale = loss_scale();
+  for (int64_t i = 0; i < num_micro; ++i) {
+    const MicroBatch batch = next();
+    exec::Program& program = *train_.at(batch.count);
+    program.set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(num_samples)));
     program.set_scalar(kLearningRate, static_cast<float>(learning_rate));
     program.set_scalar("one", 1.0F);
-    run_forward_backward(program, group[i], step, i);
+    run_forward_backward(program, batch, step, static_cast<size_t>(i));
     read_sums(program, result);
     if (!update_) last = &program;
   }
-  const double scale = loss_scale();
   if (update_) {
     update_->set_scalar(kLearningRate, static_cast<float>(learning_rate));
     update_->set_scalar("one", 1.0F);
@@ -201,7 +202,7 @@ StepResult Engine::train_step(std::span<const MicroBatch> group, int64_t step, d
   const double sum_squares = scalar_output(*last, update_ ? size_t{0} : size_t{kSumSquares});
   result.grad_norm = std::sqrt(sum_squares) / scale;
   result.skipped = !std::isfinite(sum_squares);
-  result.loss /= static_cast<double>(samples);
+  result.loss /= static_cast<double>(num_samples);
   return result;
 }
 

@@ -62,9 +62,10 @@ class Engine {
 
   /// Draws the first weights from the seed.
   void initialise();
-  /// One update from one group of micro-batches (at most `accumulate`); the gradient is that of the mean loss
-  /// over all their samples. `step` numbers the update for dropout.
-  StepResult train_step(std::span<const MicroBatch> group, int64_t step, double learning_rate);
+  /// One update from `num_micro` micro-batches that `next` hands out one by one and that hold `num_samples`
+  /// samples in all; the gradient is that of the mean loss over them. `step` numbers the update for dropout.
+  StepResult train_step(int64_t num_micro, int64_t num_samples, FunctionRef<MicroBatch()> next, int64_t step,
+                        double learning_rate);
   /// Evaluates one batch with the weights (or their average, if there is one); probabilities() holds its
   /// results.
   StepResult evaluate(const MicroBatch& batch);

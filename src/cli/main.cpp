@@ -1,0 +1,74 @@
+#include <cstdio>
+#include <exception>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "cli/verb.h"
+
+namespace hearth::cli {
+namespace {
+
+constexpr const char* kExamples = R"(Hearth trains neural networks on the machine you own.
+
+  hearth train recipes/demo.yaml                 train the demo (generated pictures, about a minute)
+  hearth train recipes/demo.yaml train.epochs=3  the same with a changed key
+  hearth plan recipes/demo.yaml                  what it needs in memory, before running
+  hearth predict runs/demo picture.png           use a trained run
+  hearth ls                                      recipes, models, keys
+)";
+
+std::vector<std::string> verb_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* verb : app.get_subcommands(nullptr)) names.push_back(verb->get_name());
+  return names;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app(kExamples, "hearth");
+  app.set_version_flag("--version", "hearth 0.1.0");
+  for (const auto add : {add_train, add_eval, add_predict, add_plan, add_dump, add_ops, add_pack, add_bench,
+                         add_ls, add_cp, add_validate}) {
+    add(app);
+  }
+  if (argc < 2) {
+    std::fputs(app.help().c_str(), stdout);
+    return 0;
+  }
+  const std::vector<std::string> names = verb_names(app);
+  const std::string verb = argv[1];
+  if (verb[0] != '-' && std::find(names.begin(), names.end(), verb) == names.end()) {
+    user_error("there is no verb '{}'{}; hearth --help lists them", verb, did_you_mean(verb, names));
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    user_error("{}; try hearth {} --help", error.what(), verb);
+  }
+  return exit_code();
+}
+
+}  // namespace
+
+int& exit_code() {
+  static int code = 0;
+  return code;
+}
+
+}  // namespace hearth::cli
+
+int main(int argc, char** argv) {
+  try {
+    return hearth::cli::run(argc, argv);
+  } catch (const hearth::UserError& error) {
+    std::fprintf(stderr, "hearth: %s\n", error.what());
+    return 2;
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "hearth: this machine has not enough memory for that; try a smaller train.batch\n");
+    return 2;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "hearth: internal error, please report it with the command you typed:\n%s\n",
+                 error.what());
+    return 70;
+  }
+}

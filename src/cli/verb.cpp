@@ -1,0 +1,48 @@
+#include "cli/verb.h"
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace hearth::cli {
+
+void allow_overrides(CLI::App& verb) {
+  verb.allow_extras();
+  verb.footer(
+      "Any key of the recipe can follow: train.batch=64 or --train.batch 64. hearth ls --keys lists them.");
+}
+
+std::vector<std::string> overrides_of(const CLI::App& verb) {
+  std::vector<std::string> overrides;
+  const std::vector<std::string> extras = verb.remaining();
+  for (size_t i = 0; i < extras.size(); ++i) {
+    std::string text = extras[i];
+    if (text.starts_with("--")) {
+      text = text.substr(2);
+      if (text.find('=') == std::string::npos) {
+        if (i + 1 >= extras.size()) user_error("expected a value after --{}", text);
+        text += "=" + extras[++i];
+      }
+    }
+    if (text.find('=') == std::string::npos)
+      user_error("expected an override like train.batch=64, got '{}'", text);
+    overrides.push_back(text);
+  }
+  return overrides;
+}
+
+std::string find_recipe(const std::string& name) {
+  std::vector<std::string> names;
+  if (std::filesystem::exists(name)) return name;
+  for (const BuiltInRecipe& recipe : built_in_recipes()) {
+    names.emplace_back(recipe.name);
+    if (name == recipe.name && std::filesystem::exists("recipes/" + name + ".yaml"))
+      return "recipes/" + name + ".yaml";
+  }
+  const std::string stem = std::filesystem::path(name).stem().string();
+  user_error("there is no recipe file '{}'{}; hearth ls lists the built-in ones, hearth cp copies one", name,
+             did_you_mean(stem, names));
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace hearth::cli {
+
+/// Adds a verb to the program: its options, its help, and what it does. To add one: a file verb_NAME.cpp with
+/// a function of this form, declared here and listed in main.cpp.
+void add_train(CLI::App& app);
+void add_eval(CLI::App& app);
+void add_predict(CLI::App& app);
+void add_plan(CLI::App& app);
+void add_dump(CLI::App& app);
+void add_ops(CLI::App& app);
+void add_pack(CLI::App& app);
+void add_bench(CLI::App& app);
+void add_ls(CLI::App& app);
+void add_cp(CLI::App& app);
+void add_validate(CLI::App& app);
+
+/// Lets a verb take recipe overrides in any form: train.batch=64, --train.batch 64, --train.batch=64.
+void allow_overrides(CLI::App& verb);
+/// Those given, as key=value. UserError for a flag without a value.
+std::vector<std::string> overrides_of(const CLI::App& verb);
+
+/// The path of a recipe: a file, or the name of a built-in one ("demo" for recipes/demo.yaml).
+std::string find_recipe(const std::string& name);
+/// Names and texts of the recipes compiled into the program.
+struct BuiltInRecipe {
+  const char* name;
+  const char* text;
+};
+const std::vector<BuiltInRecipe>& built_in_recipes();
+
+/// Exit code that the last verb asked for (0 unless set).
+int& exit_code();
+
+}  // namespace hearth::cli

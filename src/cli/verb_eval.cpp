@@ -1,0 +1,100 @@
+#include <cstdio>
+
+#include "base/error.h"
+#include "cli/verb.h"
+#include "data/image.h"
+#include "train/trainer.h"
+#include "train/weights.h"
+
+namespace hearth::cli {
+namespace {
+
+struct Arguments {
+  std::string run;
+  std::vector<std::string> images;
+};
+
+train::Recipe recipe_of(const CLI::App& verb, const std::string& run) {
+  if (!fs::exists(run + "/config.yaml")) user_error("expected a run folder with config.yaml at '{}'", run);
+  return train::load_recipe(run + "/config.yaml", overrides_of(verb));
+}
+
+/// The best weights when there are some, else the last.
+fs::path weights_of(const fs::path& run) {
+  return fs::exists(run / "best.safetensors") ? run / "best.safetensors" : run / "model.safetensors";
+}
+
+void run_eval(const CLI::App& verb, const Arguments& arguments) {
+  const train::Recipe recipe = recipe_of(verb, arguments.run);
+  train::Trainer trainer(recipe, arguments.run, {});
+  train::load_weights(trainer.engine(), weights_of(arguments.run));
+  const train::Evaluation result = trainer.evaluate(0);
+  std::printf("%s: loss %.4f, accuracy %.2f%% (%.0f of %lld)\n", weights_of(arguments.run).c_str(),
+              result.loss, 100 * result.accuracy,
+              result.accuracy * static_cast<double>(trainer.test_data().size()),
+              static_cast<long long>(trainer.test_data().size()));
+}
+
+void predict_one(train::Engine& engine, const train::Recipe& recipe, const data::Dataset& classes,
+                 const std::string& path) {
+  const int64_t side = recipe.model.image_size;
+  const int64_t channels = recipe.model.channels;
+  const MappedFile file(path);
+  const data::Image image =
+      data::resize(data::decode_image(file.bytes(), static_cast<int>(channels), path), side, side);
+  std::vector<float> pixels(image.pixels.size() + 16);
+  const std::vector<float>& mean = recipe.loader.mean;
+  const std::vector<float>& std = recipe.loader.std;
+  for (size_t i = 0; i < image.pixels.size(); ++i) {
+    const size_t c = i % static_cast<size_t>(channels);
+    pixels[i] = (static_cast<float>(image.pixels[i]) / 255 - mean[std::min(c, mean.size() - 1)]) /
+                std[std::min(c, std.size() - 1)];
+  }
+  const std::vector<int32_t> labels(32, 0);
+  engine.evaluate({pixels.data(), labels.data(), 1});
+  std::vector<std::pair<float, size_t>> ranked;
+  for (size_t i = 0; i < engine.probabilities().size(); ++i)
+    ranked.emplace_back(engine.probabilities()[i], i);
+  std::sort(ranked.rbegin(), ranked.rend());
+  std::printf("%s:", path.c_str());
+  for (size_t i = 0; i < std::min<size_t>(3, ranked.size()); ++i) {
+    const auto& names = classes.class_names();
+    const std::string name =
+        ranked[i].second < names.size() ? names[ranked[i].second] : std::to_string(ranked[i].second);
+    std::printf("%s %s %.1f%%", i == 0 ? "" : ",", name.c_str(),
+                100.0 * static_cast<double>(ranked[i].first));
+  }
+  std::printf("\n");
+}
+
+void run_predict(const CLI::App& verb, const Arguments& arguments) {
+  const train::Recipe recipe = recipe_of(verb, arguments.run);
+  data::DatasetOptions options = recipe.data;
+  options.split = "test";
+  const auto classes = data::open_dataset(options);
+  const int64_t one[] = {1};
+  train::Engine engine(train::engine_options(recipe), one, one);
+  engine.initialise();
+  train::load_weights(engine, weights_of(arguments.run));
+  for (const std::string& image : arguments.images) predict_one(engine, recipe, *classes, image);
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app) {
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* verb = app.add_subcommand("eval", "Evaluate a run's best weights on its test split");
+  verb->add_option("run", arguments->run, "run folder")->required();
+  allow_overrides(*verb);
+  verb->callback([=] { run_eval(*verb, *arguments); });
+}
+
+void add_predict(CLI::App& app) {
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* verb = app.add_subcommand("predict", "Classify pictures with a run's best weights");
+  verb->add_option("run", arguments->run, "run folder")->required();
+  verb->add_option("images", arguments->images, "PNG or JPEG files")->required();
+  verb->callback([=] { run_predict(*verb, *arguments); });
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,178 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "cli/verb.h"
+#include "ir/text.h"
+#include "ops/op_list.h"
+#include "plan/csv.h"
+#include "plan/draw.h"
+#include "train/bench_case.h"
+#include "train/plan_report.h"
+#include "train/recipe.h"
+
+namespace hearth::cli {
+namespace {
+
+struct PlanArguments {
+  std::string recipe;
+  std::string memory;
+  std::string svg = "plan.svg";
+  bool json = false;
+};
+
+void print_fit(const train::EngineOptions& options, int64_t memory) {
+  const auto best = train::largest_batch(options, memory);
+  if (!best) {
+    fmt::print("not even one sample fits {}; a smaller model or picture is needed\n", human_bytes(memory));
+    return;
+  }
+  fmt::print("largest micro-batch within {}: {} (peak {})\n", human_bytes(memory), best->batch,
+             human_bytes(best->peak_bytes));
+}
+
+void print_offers(const train::EngineOptions& options) {
+  fmt::print("what recomputation buys at this batch:\n");
+  for (const train::RecomputeOffer& offer : train::recompute_offers(options)) {
+    fmt::print("  arena held to {:3.0f}%: {:>10}, {:+.1f}% work{}\n", 100 * offer.budget_share,
+               human_bytes(offer.report.arena_bytes), 100 * offer.extra_flops_share,
+               offer.report.recompute.fits ? "" : " (as low as it goes)");
+  }
+}
+
+void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
+  const train::Recipe recipe = train::load_recipe(find_recipe(arguments.recipe), overrides_of(verb));
+  const train::EngineOptions options = train::engine_options(recipe);
+  std::unique_ptr<train::Engine> engine;
+  const train::PlanReport report = train::make_plan_report(options, &engine);
+  const exec::Program& program = engine->train_program();
+  write_file_atomically(arguments.svg, plan::draw_svg(program.plan_problem(), program.plan_solution()));
+  if (arguments.json) {
+    fmt::print("{}\n", train::to_json(report));
+  } else {
+    fmt::print("{} at micro-batch {}, {}\n{}", recipe.model.name, recipe.batch, recipe.precision,
+               train::to_table(report));
+    fmt::print("picture of the arena: {}\n", arguments.svg);
+  }
+  if (arguments.memory.empty() || arguments.json) return;
+  const auto memory = parse_bytes(arguments.memory);
+  if (!memory || *memory <= 0)
+    user_error("expected a size like 20GiB for --memory, got '{}'", arguments.memory);
+  print_fit(options, *memory);
+  print_offers(options);
+}
+
+struct DumpArguments {
+  std::string recipe;
+  std::string after;
+  bool list = false;
+};
+
+void run_dump(const CLI::App& verb, const DumpArguments& arguments) {
+  if (arguments.list || arguments.recipe.empty()) {
+    for (const passes::Pass& pass : passes::pass_list()) fmt::print("  {:<18} {}\n", pass.name, pass.doc);
+    return;
+  }
+  const train::Recipe recipe = train::load_recipe(find_recipe(arguments.recipe), overrides_of(verb));
+  train::EngineOptions options = train::engine_options(recipe);
+  std::vector<std::string> names;
+  for (const passes::Pass& pass : passes::pass_list()) names.emplace_back(pass.name);
+  const std::string wanted = arguments.after.empty() ? names.back() : arguments.after;
+  if (std::find(names.begin(), names.end(), wanted) == names.end()) {
+    user_error("there is no pass '{}'{}", wanted, did_you_mean(wanted, names));
+  }
+  std::string text;
+  options.after_pass = [&](std::string_view pass, const ir::Graph& graph, double) {
+    if (pass == wanted && text.empty()) text = ir::print(graph);
+  };
+  train::make_plan_report(options);
+  fmt::print("{}", text);
+}
+
+struct PackArguments {
+  std::string file;
+  std::string out;
+  int64_t capacity = -1;
+  double seconds = 5;
+};
+
+void run_pack(const PackArguments& arguments) {
+  const plan::Problem problem = plan::read_csv(arguments.file);
+  plan::SolveOptions options{.seconds = arguments.seconds};
+  if (arguments.capacity >= 0) options.capacity = arguments.capacity;
+  const plan::Solution solution = plan::solve(problem, options);
+  const double gap =
+      solution.lower_bound == 0
+          ? 0
+          : 100.0 * (static_cast<double>(solution.height) / static_cast<double>(solution.lower_bound) - 1);
+  fmt::print("height {}  bound {}  gap {:.3f}%  seconds {:.3f}{}\n", solution.height, solution.lower_bound,
+             gap, solution.seconds, solution.proven_optimal ? "  optimal" : "");
+  if (!arguments.out.empty()) write_file_atomically(arguments.out, plan::write_csv(problem, solution));
+  if (arguments.capacity >= 0 && solution.height > arguments.capacity) exit_code() = 1;
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app) {
+  const auto arguments = std::make_shared<PlanArguments>();
+  CLI::App* verb = app.add_subcommand("plan", "Show what a recipe needs in memory, without running it");
+  verb->add_option("recipe", arguments->recipe, "recipe file")->required();
+  verb->add_option("--memory", arguments->memory, "a budget like 20GiB: the largest micro-batch that fits");
+  verb->add_option("--svg", arguments->svg, "where to write the picture of the arena");
+  verb->add_flag("--json", arguments->json, "print JSON");
+  allow_overrides(*verb);
+  verb->callback([=] { run_plan(*verb, *arguments); });
+}
+
+void add_dump(CLI::App& app) {
+  const auto arguments = std::make_shared<DumpArguments>();
+  CLI::App* verb = app.add_subcommand("dump", "Print a recipe's training graph behind a pass");
+  verb->add_option("recipe", arguments->recipe, "recipe file");
+  verb->add_option("--after", arguments->after, "name of the pass (default: the last)");
+  verb->add_flag("--list", arguments->list, "list the passes");
+  allow_overrides(*verb);
+  verb->callback([=] { run_dump(*verb, *arguments); });
+}
+
+void add_ops(CLI::App& app) {
+  app.add_subcommand("ops", "List the operations")->callback([] {
+    for (const ir::OpDef* op : ops::op_list()) {
+      fmt::print("  {:<26} {:<9} {}\n", op->name, op->vjp != nullptr ? "gradient" : "", op->doc);
+    }
+  });
+}
+
+void add_pack(CLI::App& app) {
+  const auto arguments = std::make_shared<PackArguments>();
+  CLI::App* verb =
+      app.add_subcommand("pack", "Pack buffers of a CSV file (id,lower,upper,size) into an arena");
+  verb->add_option("file", arguments->file, "CSV file")->required();
+  verb->add_option("--capacity", arguments->capacity, "stop at this height; exit code 1 above it");
+  verb->add_option("--seconds", arguments->seconds, "time for the search");
+  verb->add_option("--out", arguments->out, "write id,lower,upper,size,offset");
+  verb->callback([=] { run_pack(*arguments); });
+}
+
+void add_bench(CLI::App& app) {
+  struct Arguments {
+    std::string name;
+    int64_t steps = 20;
+    int threads = num_available_cpus();
+    bool json = true;
+  };
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* verb = app.add_subcommand("bench", "Time training steps on random data; prints one line of JSON");
+  verb->add_option("case", arguments->name, "for example simplecnn-b32-fp32")->required();
+  verb->add_option("--steps", arguments->steps, "timed steps")->check(CLI::Range(1, 1000000));
+  verb->add_option("--threads", arguments->threads, "threads")->check(CLI::Range(1, 1024));
+  verb->add_flag("--json", arguments->json, "print JSON (the only form)");
+  verb->callback([=] {
+    const train::BenchCase& bench = train::find_bench_case(arguments->name);
+    fmt::print("{}\n", train::to_json(bench, train::run_bench(bench, arguments->steps, arguments->threads)));
+  });
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,149 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "cli/verb.h"
+#include "train/trainer.h"
+
+namespace hearth::cli {
+namespace {
+
+std::atomic<bool> stop_requested{false};
+
+/// Once: end behind this step with a checkpoint. Twice: at once.
+void on_interrupt(int) {
+  if (stop_requested.exchange(true)) _exit(130);
+}
+
+/// Progress on the terminal: one live line where there is one, plain lines elsewhere.
+class Terminal {
+ public:
+  Terminal() : live_(isatty(STDOUT_FILENO) != 0), color_(live_ && std::getenv("NO_COLOR") == nullptr) {}
+
+  void progress(const train::Progress& p) {
+    char text[320];
+    const auto end = live_ ? write_live(text, sizeof(text), p) : write_plain(text, sizeof(text), p);
+    std::fwrite(text, 1, std::min(end, sizeof(text)), stdout);
+    std::fflush(stdout);
+  }
+  void message(const std::string& text) {
+    std::printf("%s%s\n", live_ ? "\r\033[K" : "", text.c_str());
+    std::fflush(stdout);
+  }
+  void finish() {
+    if (live_) std::printf("\r\033[K");
+  }
+
+ private:
+  size_t write_live(char* text, size_t size, const train::Progress& p) const {
+    const auto eta = static_cast<int64_t>(p.eta_seconds);
+    return fmt::format_to_n(text, size,
+                            "\r\033[K{}{:>5.1f}%{} {}/{}  loss {:.4f}  lr {:.2e}  grad {:.3f}  {:.0f} img/s  "
+                            "{:.2f} GiB  ETA {}:{:02}",
+                            color_ ? "\033[36m" : "",
+                            100.0 * static_cast<double>(p.step) / static_cast<double>(p.total_steps),
+                            color_ ? "\033[0m" : "", p.step, p.total_steps, p.loss, p.learning_rate,
+                            p.grad_norm, p.images_per_second, static_cast<double>(p.memory_bytes) / (1 << 30),
+                            eta / 60, eta % 60)
+        .size;
+  }
+  static size_t write_plain(char* text, size_t size, const train::Progress& p) {
+    const double memory = static_cast<double>(p.memory_bytes) / (1 << 30);
+    const double total =
+        static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE)) / (1 << 30);
+    return fmt::format_to_n(text, size,
+                            "step: {:2}  loss: {:8.5f}  grad_norm: {:7.4f}  memory: {:5.2f}GiB({:.2f}%)  "
+                            "ips: {:.1f}  tflops: {:.3f}  mfu: N/A  lr: {:.3e}  eta: {:.0f}s\n",
+                            p.step, p.loss, p.grad_norm, memory, 100 * memory / total, p.images_per_second,
+                            p.tflops, p.learning_rate, p.eta_seconds)
+        .size;
+  }
+
+  bool live_;
+  bool color_;
+};
+
+struct TrainArguments {
+  std::string recipe;
+  std::string out;
+  bool resume = false;
+  std::string dump_gradients;
+};
+
+/// runs/NAME, or runs/NAME-2 and so on where that is taken.
+std::string default_folder(const std::string& recipe) {
+  const std::string base = "runs/" + fs::path(recipe).stem().string();
+  std::string folder = base;
+  for (int i = 2; fs::exists(folder); ++i) folder = fmt::format("{}-{}", base, i);
+  return folder;
+}
+
+void announce(const train::Trainer& trainer, train::Engine& engine, const train::Recipe& recipe,
+              Terminal& terminal) {
+  int64_t parameters = 0;
+  for (const nn::Tensor& tensor : engine.tensors()) {
+    if (tensor.trainable) parameters += tensor.layout.file_shape.num_elements();
+  }
+  terminal.message(fmt::format("{}: {} parameters, {} on {} threads; {} training and {} validation pictures",
+                               recipe.model.name, parameters, recipe.precision, engine.threads().size(),
+                               trainer.train_data().size(), trainer.test_data().size()));
+  terminal.message(fmt::format("global batch {} = {} x {}; planned: arena {}, weights and state {}",
+                               recipe.batch * recipe.accumulate, recipe.batch, recipe.accumulate,
+                               human_bytes(engine.arena_bytes()), human_bytes(engine.layout().num_bytes())));
+}
+
+void run_train(const CLI::App& verb, const TrainArguments& arguments) {
+  std::string recipe_path = arguments.recipe;
+  std::string out = arguments.out;
+  if (arguments.resume && recipe_path.empty() && !out.empty()) recipe_path = out + "/config.yaml";
+  if (recipe_path.empty()) user_error("expected a recipe, like hearth train recipes/demo.yaml");
+  if (arguments.resume && out.empty()) user_error("--resume needs --out DIR, the folder of the run");
+  recipe_path = find_recipe(recipe_path);
+  const train::Recipe recipe = train::load_recipe(recipe_path, overrides_of(verb));
+  if (out.empty()) out = default_folder(recipe_path);
+  if (!arguments.resume && fs::exists(out + "/checkpoints")) {
+    user_error("{} holds a run already; add --resume to go on with it, or choose another --out", out);
+  }
+  Terminal terminal;
+  train::TrainerEvents events{.progress = [&](const train::Progress& p) { terminal.progress(p); },
+                              .message = [&](const std::string& text) { terminal.message(text); },
+                              .stop = &stop_requested};
+  train::Trainer trainer(recipe, out, events);
+  announce(trainer, trainer.engine(), recipe, terminal);
+  if (!arguments.dump_gradients.empty()) trainer.dump_gradients(arguments.dump_gradients);
+  std::signal(SIGINT, on_interrupt);
+  std::signal(SIGTERM, on_interrupt);
+  const train::RunSummary summary = trainer.run(arguments.resume);
+  terminal.finish();
+  if (summary.interrupted) {
+    terminal.message(
+        fmt::format("stopped at step {}; go on with: hearth train --resume --out {}", summary.steps, out));
+    exit_code() = 130;
+    return;
+  }
+  terminal.message(fmt::format("done: {} steps in {:.1f} s, best validation accuracy {:.2f}%", summary.steps,
+                               summary.seconds, 100 * summary.best_accuracy));
+  terminal.message(fmt::format("run folder: {} (report.html, model.safetensors, trainer_log.jsonl)", out));
+}
+
+}  // namespace
+
+void add_train(CLI::App& app) {
+  const auto arguments = std::make_shared<TrainArguments>();
+  CLI::App* verb = app.add_subcommand("train", "Train a recipe into a run folder");
+  verb->add_option("recipe", arguments->recipe, "recipe file, for example recipes/demo.yaml");
+  verb->add_option("--out", arguments->out, "run folder (default: runs/NAME)");
+  verb->add_flag("--resume", arguments->resume, "go on from the newest complete checkpoint of --out");
+  verb->add_option("--dump-gradients", arguments->dump_gradients,
+                   "write the first batch's gradients (safetensors)");
+  allow_overrides(*verb);
+  verb->callback([=] { run_train(*verb, *arguments); });
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,116 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "io/report.h"
+
+namespace hearth::io {
+namespace {
+
+constexpr double kWidth = 560, kHeight = 300, kLeft = 62, kRight = 14, kTop = 34, kBottom = 40;
+
+struct Axis {
+  double low = 0, high = 1, step = 0.25;
+};
+
+/// Round limits and a tick distance of 1, 2 or 5 times a power of ten.
+Axis make_axis(double low, double high) {
+  if (!(high > low)) high = low + 1;
+  const double rough = (high - low) / 5;
+  const double power = std::pow(10, std::floor(std::log10(rough)));
+  Axis axis;
+  axis.step = power * (rough / power < 1.5 ? 1 : rough / power < 3.5 ? 2 : rough / power < 7.5 ? 5 : 10);
+  axis.low = std::floor(low / axis.step) * axis.step;
+  axis.high = std::ceil(high / axis.step) * axis.step;
+  return axis;
+}
+
+/// At most 400 points, each the mean of its share: a chart needs no more.
+std::vector<CurvePoint> thinned(const std::vector<CurvePoint>& points) {
+  constexpr size_t kMost = 400;
+  if (points.size() <= kMost) return points;
+  std::vector<CurvePoint> out;
+  for (size_t i = 0; i < kMost; ++i) {
+    const size_t begin = i * points.size() / kMost;
+    const size_t end = (i + 1) * points.size() / kMost;
+    double sum = 0;
+    for (size_t k = begin; k < end; ++k) sum += points[k].value;
+    out.push_back({points[end - 1].step, sum / static_cast<double>(end - begin)});
+  }
+  return out;
+}
+
+struct Frame {
+  Axis x, y;
+  double px(double step) const {
+    return kLeft + (step - x.low) / (x.high - x.low) * (kWidth - kLeft - kRight);
+  }
+  double py(double value) const {
+    return kHeight - kBottom - (value - y.low) / (y.high - y.low) * (kHeight - kTop - kBottom);
+  }
+};
+
+Frame make_frame(const std::vector<Series>& series) {
+  double last = 1, low = INFINITY, high = -INFINITY;
+  for (const Series& one : series) {
+    for (const CurvePoint& point : one.points) {
+      if (!std::isfinite(point.value)) continue;
+      last = std::max(last, static_cast<double>(point.step));
+      low = std::min(low, point.value);
+      high = std::max(high, point.value);
+    }
+  }
+  if (!std::isfinite(low)) return {};
+  return {.x = make_axis(0, last),
+          .y = make_axis(std::min(low, low > 0 && low < high / 3 ? 0.0 : low), high)};
+}
+
+std::string grid(const Frame& frame) {
+  std::string svg;
+  for (double v = frame.y.low; v <= frame.y.high + frame.y.step / 2; v += frame.y.step) {
+    svg += fmt::format(
+        "<line class='grid' x1='{}' x2='{}' y1='{:.1f}' y2='{:.1f}'/><text class='tick' x='{}' y='{:.1f}' "
+        "text-anchor='end'>{:.4g}</text>",
+        kLeft, kWidth - kRight, frame.py(v), frame.py(v), kLeft - 8, frame.py(v) + 4,
+        std::fabs(v) < 1e-12 ? 0.0 : v);
+  }
+  for (double v = frame.x.low; v <= frame.x.high + frame.x.step / 2; v += frame.x.step) {
+    svg += fmt::format("<text class='tick' x='{:.1f}' y='{}' text-anchor='middle'>{:.6g}</text>", frame.px(v),
+                       kHeight - kBottom + 18, v);
+  }
+  return svg + fmt::format("<text class='tick' x='{}' y='{}' text-anchor='middle'>step</text>",
+                           (kLeft + kWidth) / 2, kHeight - 6);
+}
+
+}  // namespace
+
+std::string line_chart(const std::string& title, const std::vector<Series>& series) {
+  const Frame frame = make_frame(series);
+  std::string svg = fmt::format(
+      "<svg class='chart' viewBox='0 0 {} {}' role='img'><text class='title' x='{}' y='20'>{}</text>", kWidth,
+      kHeight, kLeft, escape_html(title));
+  svg += grid(frame);
+  double legend = kWidth - kRight;
+  for (const Series& one : series) {
+    std::string path;
+    std::string dots;
+    for (const CurvePoint& point : thinned(one.points)) {
+      if (!std::isfinite(point.value)) continue;
+      const double x = frame.px(static_cast<double>(point.step));
+      path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : " L", x, frame.py(point.value));
+      if (one.points.size() <= 40)
+        dots += fmt::format("<circle cx='{:.1f}' cy='{:.1f}' r='3' fill='{}'/>", x, frame.py(point.value),
+                            one.color);
+    }
+    svg += fmt::format("<path d='{}' fill='none' stroke='{}' stroke-width='2' stroke-linejoin='round'/>{}",
+                       path, one.color, dots);
+    svg += fmt::format(
+        "<text class='tick' x='{}' y='20' text-anchor='end' style='fill:{};font-weight:600'>{}</text>",
+        legend, one.color, escape_html(one.name));
+    legend -= 9.0 * static_cast<double>(one.name.size()) + 14;
+  }
+  return svg + "</svg>";
+}
+
+}  // namespace hearth::io

@@ -1,0 +1,138 @@
+#include "io/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace hearth::io {
+namespace {
+
+constexpr const char* kStyle = R"css(
+:root{color-scheme:light dark;--bg:#fbfaf8;--card:#fff;--ink:#1d1b18;--soft:#77716a;--line:#e6e1da;--good:#2f855a;--bad:#c53030}
+@media(prefers-color-scheme:dark){:root{--bg:#171614;--card:#211f1c;--ink:#ece8e1;--soft:#a39c92;--line:#3a3631;--good:#68d391;--bad:#fc8181}}
+body{margin:0;background:var(--bg);color:var(--ink);font:15px/1.5 system-ui,sans-serif}
+main{max-width:1180px;margin:0 auto;padding:28px 20px}
+h1{font-size:26px;margin:0 0 4px}h2{font-size:18px;margin:34px 0 12px}
+.cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(170px,1fr));gap:10px;margin-top:16px}
+.card,.chart,.scroll,figure{background:var(--card);border:1px solid var(--line);border-radius:10px}
+.card{padding:10px 14px}.card b{display:block;font-size:19px;overflow-wrap:anywhere}.card span{color:var(--soft);font-size:13px}
+.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(420px,1fr));gap:14px}
+.chart{width:100%;height:auto}.chart text,.arena text{font-family:system-ui,sans-serif}.title{font-size:15px;font-weight:600;fill:var(--ink)}
+.tick{font-size:12px;fill:var(--soft)}.grid{stroke:var(--line)}
+.scroll{overflow:auto;padding:12px}table{border-collapse:collapse;font-size:13px}
+td,th{padding:5px 8px;text-align:center;min-width:34px}th{font-weight:500;color:var(--soft)}th.row{text-align:right}
+.samples{display:grid;grid-template-columns:repeat(auto-fill,minmax(116px,1fr));gap:12px}
+figure{margin:0;padding:8px;text-align:center;font-size:13px}figure img{width:96px;height:96px;image-rendering:pixelated;border-radius:6px}
+.right{color:var(--good)}.wrong{color:var(--bad);font-weight:600}.arena svg{max-width:100%;height:auto}
+)css";
+
+std::string summary_cards(const ReportData& data) {
+  std::string html = "<div class='cards'>";
+  for (const auto& [name, value] : data.summary) {
+    html += fmt::format("<div class='card'><span>{}</span><b>{}</b></div>", escape_html(name),
+                        escape_html(value));
+  }
+  return html + "</div>";
+}
+
+std::string charts(const ReportData& data) {
+  std::vector<CurvePoint> percent = data.eval_accuracy;
+  for (CurvePoint& point : percent) point.value *= 100;
+  return "<div class='charts'>" +
+         line_chart("Loss", {{"validation", "#dd6b20", data.eval_loss}, {"training", "#3182ce", data.loss}}) +
+         line_chart("Validation accuracy, %", {{"accuracy", "#38a169", percent}}) +
+         line_chart("Learning rate", {{"rate", "#805ad5", data.learning_rate}}) + "</div>";
+}
+
+std::string confusion_table(const ReportData& data) {
+  const size_t n = data.class_names.size();
+  if (data.confusion.size() != n * n || n > 100) return "";
+  std::string html =
+      "<h2>Confusion matrix</h2><div class='scroll'><table><tr><th class='row'>true \\ predicted</th>";
+  for (const std::string& name : data.class_names) html += fmt::format("<th>{}</th>", escape_html(name));
+  html += "</tr>";
+  for (size_t i = 0; i < n; ++i) {
+    const auto row = data.confusion.begin() + static_cast<std::ptrdiff_t>(i * n);
+    int64_t total = 0;
+    for (size_t j = 0; j < n; ++j) total += row[static_cast<std::ptrdiff_t>(j)];
+    html += fmt::format("<tr><th class='row'>{}</th>", escape_html(data.class_names[i]));
+    for (size_t j = 0; j < n; ++j) {
+      const int64_t count = row[static_cast<std::ptrdiff_t>(j)];
+      const double share = total == 0 ? 0 : static_cast<double>(count) / static_cast<double>(total);
+      const char* color = i == j ? "56,161,105" : "229,62,62";
+      html += fmt::format("<td style='background:rgba({},{:.2f})'>{}</td>", color,
+                          count == 0 ? 0 : 0.12 + 0.75 * share, count);
+    }
+    html += "</tr>";
+  }
+  return html + "</table></div>";
+}
+
+std::string sample_grid(const ReportData& data) {
+  if (data.samples.empty()) return "";
+  std::string html = "<h2>Sample predictions</h2><div class='samples'>";
+  for (const SamplePrediction& sample : data.samples) {
+    const bool right = sample.truth == sample.predicted;
+    html += fmt::format(
+        "<figure><img alt='{}' src='data:image/png;base64,{}'><div class='{}'>{} {:.0f}%</div>{}</figure>",
+        escape_html(sample.truth), base64(sample.png), right ? "right" : "wrong",
+        escape_html(sample.predicted), 100 * sample.probability,
+        right ? "" : fmt::format("<div>is {}</div>", escape_html(sample.truth)));
+  }
+  return html + "</div>";
+}
+
+}  // namespace
+
+std::string escape_html(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '&':
+        out += "&amp;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+std::string base64(std::string_view bytes) {
+  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t group = 0;
+    for (size_t k = 0; k < 3; ++k)
+      group = group << 8 | (i + k < bytes.size() ? static_cast<uint8_t>(bytes[i + k]) : 0);
+    for (size_t k = 0; k < 4; ++k) out += i + k > bytes.size() ? '=' : kDigits[group >> (18 - 6 * k) & 63];
+  }
+  return out;
+}
+
+std::string make_report(const ReportData& data) {
+  std::string html =
+      "<!doctype html><html lang='en'><head><meta charset='utf-8'><meta name='viewport' "
+      "content='width=device-width'><title>" +
+      escape_html(data.title) + "</title><style>" + kStyle + "</style></head><body><main><h1>" +
+      escape_html(data.title) + "</h1>";
+  html += summary_cards(data) + "<h2>Curves</h2>" + charts(data) + confusion_table(data) + sample_grid(data);
+  if (!data.arena_svg.empty()) {
+    html += "<h2>The arena over one training step</h2><div class='scroll arena'>" + data.arena_svg + "</div>";
+  }
+  return html + "</main></body></html>\n";
+}
+
+}  // namespace hearth::io

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "io/run_log.h"
+
+namespace hearth::io {
+
+/// A picture with what the model made of it.
+struct SamplePrediction {
+  std::string png;  ///< a PNG file's bytes
+  std::string truth;
+  std::string predicted;
+  double probability = 0;
+};
+
+/// What report.html shows.
+struct ReportData {
+  std::string title;
+  std::vector<std::pair<std::string, std::string>> summary;
+  std::vector<CurvePoint> loss, eval_loss, eval_accuracy, learning_rate;
+  std::vector<std::string> class_names;
+  std::vector<int64_t> confusion;  ///< [true][predicted]
+  std::vector<SamplePrediction> samples;
+  std::string arena_svg;
+};
+
+/// One self-contained page: no scripts, no links to anywhere.
+std::string make_report(const ReportData& data);
+
+/// A line chart as SVG: series of (name, colour class, points) over steps.
+struct Series {
+  std::string name;
+  std::string color;
+  std::vector<CurvePoint> points;
+};
+std::string line_chart(const std::string& title, const std::vector<Series>& series);
+
+/// Text safe inside HTML; base64 of bytes.
+std::string escape_html(std::string_view text);
+std::string base64(std::string_view bytes);
+
+}  // namespace hearth::io

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/file.h"
+
+namespace hearth::io {
+
+/// A number over steps.
+struct CurvePoint {
+  int64_t step = 0;
+  double value = 0;
+};
+
+/// trainer_log.jsonl: one JSON object per line, flushed per line. Numbers round-trip exactly.
+class RunLog {
+ public:
+  /// Opens for appending; lines behind `last_step` (of a run that went further than its checkpoint) are
+  /// dropped.
+  RunLog(const fs::path& path, int64_t last_step);
+  ~RunLog();
+  RunLog(const RunLog&) = delete;
+  RunLog& operator=(const RunLog&) = delete;
+
+  void step(int64_t step, int64_t total, double loss, double rate, double grad_norm, double elapsed_seconds);
+  void evaluation(int64_t step, double loss, double accuracy);
+
+ private:
+  void write(const char* line, size_t size);
+
+  fs::path path_;
+  std::FILE* file_ = nullptr;
+};
+
+/// The values of one key of a log, with their steps.
+std::vector<CurvePoint> read_curve(const fs::path& path, std::string_view key);
+
+}  // namespace hearth::io

@@ -1,0 +1,328 @@
+#include "train/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "backend/cpu/conv.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "data/image.h"
+#include "io/safetensors.h"
+#include "plan/draw.h"
+#include "train/bench_case.h"
+#include "train/tensors_dataset.h"
+#include "train/weights.h"
+
+namespace hearth::train {
+namespace {
+
+/// Sizes of the batches that cover `count` samples.
+std::vector<int64_t> batch_sizes(int64_t count, int64_t batch) {
+  std::vector<int64_t> sizes;
+  if (count >= batch) sizes.push_back(batch);
+  if (count % batch != 0) sizes.push_back(count % batch);
+  return sizes;
+}
+
+data::DatasetOptions test_options(const Recipe& recipe) {
+  data::DatasetOptions options = recipe.data;
+  options.split = "test";
+  options.count = recipe.val_count;
+  return options;
+}
+
+void check_fits(const Recipe& recipe, const data::Dataset& dataset) {
+  const models::ModelOptions& model = recipe.model;
+  if (dataset.image_size() != model.image_size || dataset.channels() != model.channels) {
+    user_error(
+        "the data holds {0}x{0}x{1} pictures, the recipe says {2}x{2}x{3}; set data.image_size={0} "
+        "data.channels={1}",
+        dataset.image_size(), dataset.channels(), model.image_size, model.channels);
+  }
+  if (std::ssize(dataset.class_names()) > model.num_classes) {
+    user_error("the data has {0} classes, the model {1}; set model.num_classes={0}",
+               dataset.class_names().size(), model.num_classes);
+  }
+}
+
+void check_memory(const Recipe& recipe, const Engine& engine) {
+  if (recipe.memory > 0 && engine.arena_bytes() > recipe.memory) {
+    user_error(
+        "a micro-batch of {} needs an arena of {}, above memory={} even with recomputation; lower "
+        "train.batch and raise train.accumulate",
+        recipe.batch, human_bytes(engine.arena_bytes()), human_bytes(recipe.memory));
+  }
+}
+
+}  // namespace
+
+Trainer::Trainer(Recipe recipe, fs::path out, TrainerEvents events)
+    : recipe_(std::move(recipe)), out_(std::move(out)), events_(std::move(events)) {
+  const auto& off = recipe_.passes_off;
+  cpu::allow_winograd(std::find(off.begin(), off.end(), "winograd") == off.end());
+  train_data_ = open_any_dataset(recipe_.data, recipe_.model.num_classes);
+  test_data_ = open_any_dataset(test_options(recipe_), recipe_.model.num_classes);
+  check_fits(recipe_, *train_data_);
+  engine_ = std::make_unique<Engine>(engine_options(recipe_), batch_sizes(train_data_->size(), recipe_.batch),
+                                     batch_sizes(test_data_->size(), recipe_.batch));
+  check_memory(recipe_, *engine_);
+  engine_->initialise();
+  if (!recipe_.init.empty()) load_weights(*engine_, recipe_.init);
+  total_steps_ = recipe_.steps > 0 ? recipe_.steps : recipe_.epochs * steps_per_epoch();
+  state_.position.seed = recipe_.seed;
+}
+
+Trainer::~Trainer() = default;
+
+int64_t Trainer::steps_per_epoch() const {
+  const int64_t group = recipe_.batch * recipe_.accumulate;
+  return (train_data_->size() + group - 1) / group;
+}
+
+void Trainer::start(bool resume) {
+  fs::create_directories(out_);
+  const bool resumed = resume && load_checkpoint();
+  write_file_atomically(out_ / "config.yaml", write_recipe(recipe_));
+  log_ = std::make_unique<io::RunLog>(out_ / "trainer_log.jsonl", resumed ? state_.step : -1);
+  event_file_ = std::make_unique<io::EventFile>(out_);
+  checkpoints_ = std::make_unique<io::CheckpointWriter>(
+      out_ / "checkpoints", std::ssize(engine_->persistent()), static_cast<int>(recipe_.keep_checkpoints));
+  data::LoaderOptions options = recipe_.loader;
+  loader_ = std::make_unique<data::Loader>(*train_data_, options, state_.position);
+}
+
+bool Trainer::load_checkpoint() {
+  std::vector<std::string> refused;
+  const auto found = io::find_newest_checkpoint(out_ / "checkpoints", &refused);
+  for (const std::string& reason : refused) events_.message("passed over " + reason);
+  if (!found) {
+    events_.message(fmt::format("no complete checkpoint in {}: starting from the beginning", out_.string()));
+    return false;
+  }
+  const io::CheckpointContents contents = io::read_checkpoint(found->path);
+  const auto state = nlohmann::json::parse(contents.state);
+  if (contents.memory.size() != engine_->persistent().size()) {
+    user_error("{} holds another model or optimiser than the recipe; use the run's own config.yaml",
+               found->path.string());
+  }
+  std::copy(contents.memory.begin(), contents.memory.end(), engine_->persistent().begin());
+  state_ = {.step = state.at("step").get<int64_t>(),
+            .best_accuracy = state.at("best_accuracy").get<double>(),
+            .evaluations_without_gain = state.at("evaluations_without_gain").get<int64_t>(),
+            .position = {.seed = state.at("seed").get<uint64_t>(),
+                         .epoch = state.at("epoch").get<int64_t>(),
+                         .sample = state.at("sample").get<int64_t>(),
+                         .total = state.at("total").get<int64_t>()}};
+  events_.message(fmt::format("resuming from {} (step {})", found->path.string(), state_.step));
+  return true;
+}
+
+void Trainer::save_checkpoint() {
+  const data::LoaderPosition position = loader_->position();
+  char text[512];
+  const auto end = fmt::format_to_n(text, sizeof(text),
+                                    "{{\"step\":{},\"best_accuracy\":{},\"evaluations_without_gain\":{},"
+                                    "\"seed\":{},\"epoch\":{},\"sample\":{},\"total\":{}}}",
+                                    state_.step, state_.best_accuracy, state_.evaluations_without_gain,
+                                    position.seed, position.epoch, position.sample, position.total);
+  checkpoints_->save(state_.step, engine_->persistent(), std::string_view(text, end.size));
+}
+
+StepResult Trainer::train_one(double rate) {
+  const data::LoaderPosition position = loader_->position();
+  const int64_t left = train_data_->size() - position.sample;
+  const int64_t samples = std::min(left, recipe_.batch * recipe_.accumulate);
+  const int64_t num_micro = (samples + recipe_.batch - 1) / recipe_.batch;
+  const auto next = [&] {
+    const data::Batch& batch = loader_->next();
+    last_batch_ = {batch.images, batch.labels, batch.count};
+    return last_batch_;
+  };
+  return engine_->train_step(num_micro, samples, next, state_.step, rate);
+}
+
+void Trainer::stop_for_not_finite(const StepResult& result) {
+  checkpoints_->flush();
+  const std::string culprit = engine_->find_not_finite(last_batch_, state_.step);
+  const std::string first = culprit.empty() ? "an earlier micro-batch" : culprit;
+  user_error(
+      "the loss of step {} is {}, first made by {}; the last good checkpoint is in {}; try a lower "
+      "optimizer.lr or train.clip_norm=1",
+      state_.step + 1, result.loss, first, (out_ / "checkpoints").string());
+}
+
+RunSummary Trainer::run(bool resume) {
+  started_seconds_ = process_seconds();
+  start(resume);
+  RunSummary summary;
+  while (state_.step < total_steps_) {
+    const double rate = learning_rate(recipe_.schedule, recipe_.lr, state_.step, total_steps_);
+    const StepResult result = train_one(rate);
+    const bool overflow_only = recipe_.precision == "fp16" && engine_->loss_scale() >= 1;
+    if ((result.skipped || !std::isfinite(result.loss)) && !overflow_only) stop_for_not_finite(result);
+    after_step(result, rate);
+    if (recipe_.early_stop > 0 && state_.evaluations_without_gain >= recipe_.early_stop) {
+      events_.message(
+          fmt::format("stopping early: {} evaluations without a better accuracy", recipe_.early_stop));
+      break;
+    }
+    if (events_.stop != nullptr && *events_.stop) {
+      summary.interrupted = true;
+      break;
+    }
+  }
+  finish(summary);
+  return summary;
+}
+
+void Trainer::after_step(const StepResult& result, double rate) {
+  ++state_.step;
+  ++session_steps_;
+  log_step(result, rate);
+  if (time_to_evaluate()) evaluate_and_log();
+  const bool last = state_.step == total_steps_;
+  if (state_.step % recipe_.checkpoint_every == 0 || last) save_checkpoint();
+}
+
+bool Trainer::time_to_evaluate() const {
+  const int64_t every = recipe_.eval_every > 0 ? recipe_.eval_every : steps_per_epoch();
+  return state_.step % every == 0 || state_.step == total_steps_;
+}
+
+void Trainer::log_step(const StepResult& result, double rate) {
+  log_->step(state_.step, total_steps_, result.loss, rate, result.grad_norm,
+             process_seconds() - started_seconds_);
+  if (state_.step % recipe_.log_every != 0 && session_steps_ != 1) return;
+  event_file_->add_scalar(state_.step, "train/loss", static_cast<float>(result.loss));
+  event_file_->add_scalar(state_.step, "train/learning_rate", static_cast<float>(rate));
+  event_file_->add_scalar(state_.step, "train/grad_norm", static_cast<float>(result.grad_norm));
+  report_progress(result, rate);
+}
+
+void Trainer::report_progress(const StepResult& result, double rate) {
+  const double elapsed = process_seconds() - started_seconds_;
+  const double training = std::max(1e-3, elapsed - evaluation_seconds_);
+  const auto done = static_cast<double>(session_steps_);
+  const double images = done * static_cast<double>(recipe_.batch * recipe_.accumulate);
+  const double flops = engine_->train_program().report().flops * static_cast<double>(recipe_.accumulate);
+  events_.progress({.step = state_.step,
+                    .total_steps = total_steps_,
+                    .loss = result.loss,
+                    .learning_rate = rate,
+                    .grad_norm = result.grad_norm,
+                    .images_per_second = images / training,
+                    .tflops = flops * done / training * 1e-12,
+                    .memory_bytes = engine_->arena_bytes() + engine_->layout().num_bytes(),
+                    .eta_seconds = elapsed / done * static_cast<double>(total_steps_ - state_.step)});
+}
+
+void Trainer::evaluate_and_log() {
+  const double before = process_seconds();
+  const bool last = state_.step == total_steps_;
+  last_evaluation_ = evaluate(last ? 36 : 0);
+  log_->evaluation(state_.step, last_evaluation_.loss, last_evaluation_.accuracy);
+  event_file_->add_scalar(state_.step, "eval/loss", static_cast<float>(last_evaluation_.loss));
+  event_file_->add_scalar(state_.step, "eval/accuracy", static_cast<float>(last_evaluation_.accuracy));
+  events_.message(fmt::format("step {}: validation loss {:.4f}, accuracy {:.2f}%", state_.step,
+                              last_evaluation_.loss, 100 * last_evaluation_.accuracy));
+  ++state_.evaluations_without_gain;
+  if (last_evaluation_.accuracy > state_.best_accuracy) {
+    state_.best_accuracy = last_evaluation_.accuracy;
+    state_.evaluations_without_gain = 0;
+    save_weights(*engine_, out_ / "best.safetensors", true);
+  }
+  evaluation_seconds_ += process_seconds() - before;
+}
+
+namespace {
+
+data::Image picture_of(const data::Dataset& dataset, int64_t index) {
+  data::Image image{
+      .height = dataset.image_size(), .width = dataset.image_size(), .channels = dataset.channels()};
+  image.pixels.resize(static_cast<size_t>(image.height * image.width * image.channels));
+  int32_t label = 0;
+  dataset.read(index, image.pixels.data(), &label);
+  return image;
+}
+
+}  // namespace
+
+Evaluation Trainer::evaluate(int64_t num_samples) {
+  data::LoaderOptions options = recipe_.loader;
+  options.shuffle = false;
+  options.augment = {};
+  data::Loader loader(*test_data_, options);
+  const int64_t num_classes = recipe_.model.num_classes;
+  const auto names = static_cast<int64_t>(test_data_->class_names().size());
+  Evaluation evaluation;
+  evaluation.confusion.assign(static_cast<size_t>(names * names), 0);
+  for (int64_t done = 0; done < test_data_->size();) {
+    const data::Batch& batch = loader.next();
+    const StepResult result = engine_->evaluate({batch.images, batch.labels, batch.count});
+    evaluation.loss += result.loss * static_cast<double>(batch.count);
+    evaluation.accuracy += result.correct;
+    for (int64_t i = 0; i < batch.count; ++i) {
+      const float* row = engine_->probabilities().data() + i * num_classes;
+      const int64_t predicted = std::max_element(row, row + num_classes) - row;
+      const int64_t truth = batch.labels[i];
+      if (predicted < names && truth < names)
+        ++evaluation.confusion[static_cast<size_t>(truth * names + predicted)];
+      if (std::ssize(evaluation.samples) >= num_samples || test_data_->holds_floats() || predicted >= names)
+        continue;
+      evaluation.samples.push_back({.png = data::encode_png(picture_of(*test_data_, batch.indices[i])),
+                                    .truth = test_data_->class_names()[static_cast<size_t>(truth)],
+                                    .predicted = test_data_->class_names()[static_cast<size_t>(predicted)],
+                                    .probability = static_cast<double>(row[predicted])});
+    }
+    done += batch.count;
+  }
+  evaluation.loss /= static_cast<double>(test_data_->size());
+  evaluation.accuracy /= static_cast<double>(test_data_->size());
+  return evaluation;
+}
+
+void Trainer::finish(RunSummary& summary) {
+  if (summary.interrupted) save_checkpoint();
+  checkpoints_->flush();
+  save_weights(*engine_, out_ / "model.safetensors", false);
+  summary.steps = state_.step;
+  summary.best_accuracy = std::max(0.0, state_.best_accuracy);
+  summary.last = last_evaluation_;
+  summary.seconds = process_seconds() - started_seconds_;
+  const exec::Program& program = engine_->train_program();
+  io::ReportData data{.title = fmt::format("{} on {}", recipe_.model.name, recipe_.data.kind)};
+  data.summary = {{"best accuracy", fmt::format("{:.2f}%", 100 * summary.best_accuracy)},
+                  {"steps", std::to_string(state_.step)},
+                  {"time", fmt::format("{:.1f} s", summary.seconds)},
+                  {"training pictures", std::to_string(train_data_->size())},
+                  {"validation pictures", std::to_string(test_data_->size())},
+                  {"precision", recipe_.precision},
+                  {"arena", human_bytes(engine_->arena_bytes())},
+                  {"weights and state", human_bytes(engine_->layout().num_bytes())}};
+  data.loss = io::read_curve(out_ / "trainer_log.jsonl", "loss");
+  data.learning_rate = io::read_curve(out_ / "trainer_log.jsonl", "lr");
+  data.eval_loss = io::read_curve(out_ / "trainer_log.jsonl", "eval_loss");
+  data.eval_accuracy = io::read_curve(out_ / "trainer_log.jsonl", "eval_accuracy");
+  data.class_names = test_data_->class_names();
+  data.confusion = last_evaluation_.confusion;
+  data.samples = last_evaluation_.samples;
+  data.arena_svg = plan::draw_svg(program.plan_problem(), program.plan_solution());
+  write_file_atomically(out_ / "report.html", io::make_report(data));
+}
+
+void Trainer::dump_gradients(const fs::path& path) {
+  data::Loader loader(*train_data_, recipe_.loader);
+  const data::Batch& batch = loader.next();
+  std::vector<std::vector<float>> values;
+  std::vector<io::TensorView> views;
+  engine_->gradients(
+      {batch.images, batch.labels, batch.count}, [&](const nn::Tensor& tensor, std::span<const float> data) {
+        values.emplace_back(data.begin(), data.end());
+        views.push_back({.name = tensor.name, .dtype = DType::f32, .shape = tensor.layout.file_shape});
+      });
+  for (size_t i = 0; i < views.size(); ++i) views[i].bytes = std::as_bytes(std::span(values[i]));
+  io::write_safetensors(path, views);
+}
+
+}  // namespace hearth::train
