@@ -81,11 +81,18 @@ struct Options {
   double momentum;
   double eps;
   bool relu;
+  /// batch_norm_infer: input 4 holds 1 / sqrt(variance + eps) already.
+  bool given_rstd;
 };
 Options options_of(const Attrs& attrs) {
   return {.momentum = attrs.real_or("momentum", 0.1),
           .eps = attrs.real_or("eps", 1e-5),
-          .relu = attrs.text_or("activation", "none") == "relu"};
+          .relu = attrs.text_or("activation", "none") == "relu",
+          .given_rstd = attrs.text_or("statistics", "variance") == "rstd"};
+}
+
+double rstd_of(const Options& options, double statistic) {
+  return options.given_rstd ? statistic : 1 / std::sqrt(statistic + options.eps);
 }
 
 /// Turns moments into the outputs mean, rstd and running statistics, and into the scale in work.a.
@@ -100,10 +107,12 @@ void finish_moments(const NormShape& shape, const Options& options, const NormWo
   for (int64_t c = 0; c < shape.width; ++c) {
     const double rstd = 1 / std::sqrt(work.second[c] / rows + options.eps);
     args.output<float>(1)[c] = static_cast<float>(work.first[c]);
-    args.output<float>(2)[c] = static_cast<float>(rstd);
+    // The scale comes from the stored, rounded rstd, so that recomputing y from it gives the same bits.
+    const auto stored = static_cast<float>(rstd);
+    args.output<float>(2)[c] = stored;
     running_mean[c] = blend(running_mean[c], work.first[c]);
     running_var[c] = blend(running_var[c], work.second[c] / (rows - 1));
-    work.a[c] = static_cast<float>(rstd * static_cast<double>(args.input<float>(1)[c]));
+    work.a[c] = stored * args.input<float>(1)[c];
   }
 }
 
@@ -128,9 +137,8 @@ Kernel infer_kernel(const NodeView& node) {
   const auto run = [shape, residual, options = options_of(node.attrs)](const KernelArgs& args) {
     const NormWorkspace work = norm_workspace(shape, args.workspace);
     for (int64_t c = 0; c < shape.width; ++c) {
-      const double variance = static_cast<double>(args.input<float>(4)[c]);
-      work.a[c] = static_cast<float>(static_cast<double>(args.input<float>(1)[c]) /
-                                     std::sqrt(variance + options.eps));
+      work.a[c] = static_cast<float>(rstd_of(options, static_cast<double>(args.input<float>(4)[c]))) *
+                  args.input<float>(1)[c];
     }
     normalise(
         shape,
@@ -194,7 +202,7 @@ void train_reference(const ReferenceArgs& args) {
 void infer_reference(const ReferenceArgs& args) {
   const Options options = options_of(args.node.attrs);
   for (size_t c = 0; c < args.in[1].size(); ++c)
-    reference_channel(args, c, args.in[3][c], 1 / std::sqrt(args.in[4][c] + options.eps));
+    reference_channel(args, c, args.in[3][c], rstd_of(options, args.in[4][c]));
 }
 
 std::vector<ValueId> vjp(const VjpContext& context) {
@@ -241,6 +249,13 @@ std::vector<Sample> samples() {
           sample({4, 3, 3, 20}, DType::f16, false, "none", 2e-3)};
 }
 
+std::vector<Sample> infer_samples() {
+  std::vector<Sample> made = samples();
+  made.push_back(sample({2, 3, 3, 17}, DType::f32, true, "relu", 1e-5));
+  made.back().attrs.set("statistics", std::string("rstd"));
+  return made;
+}
+
 }  // namespace
 
 const OpDef batch_norm{
@@ -260,7 +275,9 @@ const OpDef batch_norm{
 
 const OpDef batch_norm_infer{
     .name = "batch_norm_infer",
-    .doc = "batch_norm_infer(x, weight, bias, running_mean, running_var, residual?): y with given statistics",
+    .doc =
+        "batch_norm_infer(x, weight, bias, running_mean, running_var, residual?): y with given statistics; "
+        "statistics=rstd: input 4 is 1/sqrt(var + eps)",
     .min_inputs = 5,
     .max_inputs = 6,
     .infer = infer_infer,
@@ -269,6 +286,6 @@ const OpDef batch_norm_infer{
     .reference = infer_reference,
     .cost = cost,
     .cheap_to_recompute = true,
-    .samples = samples};
+    .samples = infer_samples};
 
 }  // namespace hearth::ops

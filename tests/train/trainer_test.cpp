@@ -1,0 +1,205 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/philox.h"
+#include "io/run_log.h"
+#include "train/trainer.h"
+
+namespace hearth::train {
+namespace {
+
+class Folder {
+ public:
+  explicit Folder(const char* name)
+      : path_(fs::temp_directory_path() / fmt::format("hearth_{}_{}", name, getpid())) {
+    fs::remove_all(path_);
+  }
+  ~Folder() { fs::remove_all(path_); }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+constexpr const char* kRecipe = R"(
+model: {name: mlp, num_classes: 10, hidden: [24, 16], dropout: 0.1}
+data: {kind: shapes, image_size: 8, count: 70, val_count: 20, flip: true, crop_padding: 1}
+train: {steps: 9, batch: 8, accumulate: 2, checkpoint_every: 3, ema: 0.9, clip_norm: 1}
+optimizer: {name: adamw, lr: 0.01}
+threads: 2
+)";
+
+/// The bytes of all weights and states, and the losses of the log, after a run that stops behind `stop_after`
+/// steps and then goes on.
+struct Outcome {
+  std::vector<std::byte> memory;
+  std::vector<double> losses;
+};
+
+Outcome run_with_stop(const fs::path& folder, int64_t stop_after) {
+  const Recipe recipe = parse_recipe(kRecipe, "test");
+  std::atomic<bool> stop{false};
+  int64_t steps = 0;
+  TrainerEvents events{
+      .progress = [](const Progress&) {}, .message = [](const std::string&) {}, .stop = &stop};
+  if (stop_after > 0) {
+    Recipe eager = recipe;
+    eager.log_every = 1;
+    events.progress = [&](const Progress&) { stop = ++steps == stop_after; };
+    Trainer first(eager, folder, events);
+    EXPECT_TRUE(first.run(false).interrupted);
+    stop = false;
+    events.progress = [](const Progress&) {};
+  }
+  Trainer trainer(recipe, folder, events);
+  EXPECT_FALSE(trainer.run(stop_after > 0).interrupted);
+  Outcome outcome;
+  const auto memory = trainer.engine().persistent();
+  outcome.memory.assign(memory.begin(), memory.end());
+  for (const io::CurvePoint& point : io::read_curve(folder / "trainer_log.jsonl", "loss")) {
+    outcome.losses.push_back(point.value);
+  }
+  return outcome;
+}
+
+TEST(Trainer, ResumeIsBitExact) {
+  const Folder whole("whole");
+  const Outcome want = run_with_stop(whole.path(), 0);
+  ASSERT_EQ(want.losses.size(), 9U);
+  for (const int64_t stop_after : {1, 5, 8}) {
+    const Folder folder("stopped");
+    const Outcome got = run_with_stop(folder.path(), stop_after);
+    EXPECT_EQ(got.memory, want.memory) << "stopped after " << stop_after;
+    EXPECT_EQ(got.losses, want.losses) << "stopped after " << stop_after;
+  }
+}
+
+TEST(Trainer, LeavesTheFilesOfARun) {
+  const Folder folder("files");
+  run_with_stop(folder.path(), 0);
+  for (const char* name :
+       {"config.yaml", "model.safetensors", "best.safetensors", "trainer_log.jsonl", "report.html"}) {
+    EXPECT_TRUE(fs::exists(folder.path() / name)) << name;
+  }
+  const Recipe again = load_recipe(folder.path() / "config.yaml");
+  EXPECT_EQ(write_recipe(again), write_recipe(parse_recipe(kRecipe, "test")));
+}
+
+/// Random images and labels.
+struct Samples {
+  std::vector<float> images;
+  std::vector<int32_t> labels;
+  Samples(int64_t count, int64_t pixels)
+      : images(static_cast<size_t>(count * pixels) + 16), labels(static_cast<size_t>(count) + 16) {
+    PhiloxSequence random(3, 0);
+    for (float& value : images) value = random.uniform(-1, 1);
+    for (int32_t& label : labels) label = static_cast<int32_t>(random.below(10));
+  }
+};
+
+EngineOptions small_engine(const char* model) {
+  return {
+      .model =
+          {.name = model, .num_classes = 10, .channels = 3, .image_size = 16, .hidden = {12}, .dropout = 0},
+      .batch = 6,
+      .seed = 5,
+      .num_threads = 2};
+}
+
+double weights_after(const EngineOptions& options, const std::vector<int64_t>& sizes,
+                     std::vector<float>* weights) {
+  Engine engine(options, sizes, {});
+  engine.initialise();
+  const Samples samples(16, 16 * 16 * 3);
+  double loss = 0;
+  for (int64_t step = 0; step < 3; ++step) {
+    int64_t done = 0;
+    size_t next_size = 0;
+    const auto next = [&] {
+      const int64_t count = sizes[std::min(next_size++, sizes.size() - 1)];
+      const MicroBatch batch{samples.images.data() + done * 768, samples.labels.data() + done, count};
+      done += count;
+      return batch;
+    };
+    int64_t total = 0;
+    for (const int64_t size : sizes) total += size;
+    loss = engine.train_step(std::ssize(sizes), total, next, step, 0.1).loss;
+  }
+  for (const nn::Tensor& tensor : engine.tensors()) {
+    const auto values = engine.values(tensor.name);
+    weights->insert(weights->end(), values.begin(), values.end());
+  }
+  return loss;
+}
+
+void expect_close(const std::vector<float>& a, const std::vector<float>& b, double tolerance) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance) << "element " << i;
+}
+
+TEST(Engine, AccumulationEqualsTheLargeBatch) {
+  // Without batch norm, whose statistics are those of a micro-batch; the last one is smaller.
+  EngineOptions options = small_engine("simplecnn");
+  std::vector<float> whole;
+  std::vector<float> parts;
+  const double want = weights_after(options, {14}, &whole);
+  options.accumulate = 3;
+  const double got = weights_after(options, {6, 6, 2}, &parts);
+  EXPECT_NEAR(got, want, 1e-5);
+  expect_close(parts, whole, 1e-5);
+}
+
+TEST(SlowEngine, SwitchingAPassOffChangesNothingBeyondRounding) {
+  for (const char* model : {"simplecnn", "smallcnn", "mlp", "resnet18"}) {
+    std::vector<float> all;
+    EngineOptions options = small_engine(model);
+    options.optimizer.momentum = 0;
+    weights_after(options, {6}, &all);
+    for (const passes::Pass& pass : passes::pass_list()) {
+      if (pass.required) continue;
+      options.passes_off = {std::string(pass.name)};
+      std::vector<float> without;
+      weights_after(options, {6}, &without);
+      SCOPED_TRACE(fmt::format("{} without {}", model, pass.name));
+      expect_close(without, all, 2e-3);
+    }
+  }
+}
+
+TEST(SlowEngine, RecomputationMeetsItsBudgetWithTheSameBits) {
+  EngineOptions options = small_engine("resnet18");
+  std::vector<float> free_weights;
+  weights_after(options, {6}, &free_weights);
+  const int64_t sizes[] = {6};
+  const int64_t arena = Engine(options, sizes, {}).arena_bytes();
+  options.budget_bytes = arena * 9 / 10;
+  std::vector<float> tight_weights;
+  weights_after(options, {6}, &tight_weights);
+  EXPECT_LE(Engine(options, sizes, {}).recompute().peak_after_bytes, options.budget_bytes);
+  expect_close(tight_weights, free_weights, 1e-5);
+}
+
+TEST(Recipe, MistakesAreNamed) {
+  const auto message = [](const std::string& yaml, std::vector<std::string> overrides = {}) -> std::string {
+    try {
+      parse_recipe(yaml, "r.yaml", overrides);
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(message("seed: 1\ntrain:\n  bacth: 3\n"),
+            "r.yaml:3: unknown key 'train.bacth' (did you mean 'train.batch'?)");
+  EXPECT_NE(message("train: {batch: many}").find("expected a whole number from 1"), std::string::npos);
+  EXPECT_NE(message("model: {name: resnet19}").find("did you mean 'resnet18'"), std::string::npos);
+  EXPECT_NE(message("", {"train.batch"}).find("expected an override like"), std::string::npos);
+  EXPECT_NE(message("data: {kind: idx}").find("needs data.path"), std::string::npos);
+  EXPECT_NE(message("a: [").find("r.yaml:"), std::string::npos);
+  EXPECT_EQ(message("", {"train.batch=7"}), "");
+}
+
+}  // namespace
+}  // namespace hearth::train
