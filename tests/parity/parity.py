@@ -91,9 +91,10 @@ def stable_learning_rate(name, model, kind, images, labels, batch):
         exact = torch_losses(model, kind, rate, images, labels, batch, torch.float64)
         single = torch_losses(jittered(model), kind, rate, images, labels, batch, torch.float32)
         gap = relative_gap(single, exact)
-        if gap <= OWN_LOSS_NOISE:
+        # Where the loss overshoots, one flipped relu grows beyond any tolerance; whose flips first is chance.
+        if gap <= OWN_LOSS_NOISE and max(exact) <= 1.5 * exact[0]:
             return rate, exact, gap
-    raise AssertionError(f"torch's float32 strays from its float64 at every learning rate tried, by {gap:.1e}")
+    raise AssertionError(f"torch's float32 strays from its float64, or the loss overshoots, at every rate tried")
 
 
 def gradients(model, images, labels, dtype):
