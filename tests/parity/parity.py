@@ -28,7 +28,7 @@ GRADIENT_TOLERANCE = 1e-5
 # Rounding alone moves torch's float32 this far from float64 at most: what is left of the tolerance is Hearth's.
 OWN_LOSS_NOISE = LOSS_TOLERANCE / 2
 BATCH = {"mlp": 64, "simplecnn": 32, "resnet18": 8}
-GRADIENT_BATCH = {"mlp": 32, "simplecnn": 8, "resnet18": 2}
+GRADIENT_BATCH = {"mlp": 32, "simplecnn": 8, "resnet18": 4}
 SEEDS = 60
 
 OPTIMIZERS = {
