@@ -1,0 +1,231 @@
+// Tests generated from the op list: every op with every one of its samples.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "base/philox.h"
+#include "base/threads.h"
+#include "ir/op_def.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "ops/op_list.h"
+#include "ops/reference.h"
+
+namespace hearth::ops {
+namespace {
+
+struct Case {
+  const ir::OpDef* op;
+  size_t sample;
+};
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const ir::OpDef* op : op_list()) {
+    const size_t count = op->samples == nullptr ? 0 : op->samples().size();
+    for (size_t i = 0; i < count; ++i) cases.push_back({op, i});
+  }
+  return cases;
+}
+
+double draw(const ir::SampleInput& input, PhiloxSequence& random) {
+  switch (input.fill) {
+    case ir::SampleInput::Fill::positive:
+      return 0.5 + static_cast<double>(random.uniform());
+    case ir::SampleInput::Fill::label:
+      return random.below(static_cast<uint32_t>(input.bound));
+    case ir::SampleInput::Fill::zero:
+      return 0;
+    case ir::SampleInput::Fill::one:
+      return 1;
+    case ir::SampleInput::Fill::unit:
+      return static_cast<double>(random.uniform());
+    default:
+      return static_cast<double>(random.normal());
+  }
+}
+
+constexpr size_t kGuardBytes = 64;
+constexpr std::byte kGuard{0x5A};
+
+/// Bytes of a tensor with guard bytes behind them.
+std::vector<std::byte> store(const ir::Type& type, const std::vector<double>& values) {
+  std::vector<std::byte> bytes(static_cast<size_t>(type.num_bytes()) + kGuardBytes, kGuard);
+  for (size_t i = 0; i < values.size(); ++i)
+    store_element(type.dtype, bytes.data(), static_cast<int64_t>(i), values[i]);
+  return bytes;
+}
+
+/// A sample as a graph of one node with drawn inputs, rounded to their dtypes.
+class OpTest : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    op_ = GetParam().op;
+    sample_ = op_->samples()[GetParam().sample];
+    PhiloxSequence random(17, GetParam().sample);
+    std::vector<ir::ValueId> inputs;
+    for (const ir::SampleInput& input : sample_.in) {
+      if (input.fill == ir::SampleInput::Fill::absent) {
+        inputs.push_back(ir::kNone);
+        continue;
+      }
+      const bool moves = is_floating(input.type.dtype);
+      const ir::ValueId id = graph_.add_value("", input.type, moves ? ir::Role::parameter : ir::Role::input);
+      std::vector<double> values(static_cast<size_t>(input.type.shape.num_elements()));
+      for (double& value : values) value = draw(input, random);
+      const auto bytes = store(input.type, values);
+      for (size_t i = 0; i < values.size(); ++i)
+        values[i] = load_element(input.type.dtype, bytes.data(), static_cast<int64_t>(i));
+      values_[id] = values;
+      inputs.push_back(id);
+    }
+    graph_.add(*op_, inputs, sample_.attrs);
+  }
+
+  const ir::Node& node() const { return graph_.nodes[0]; }
+
+  std::vector<std::vector<std::byte>> run_kernel(int num_threads) const {
+    const std::vector<ir::Type> in_types = graph_.input_types(node());
+    std::vector<ir::Type> out_types;
+    for (const ir::ValueId id : node().outputs) out_types.push_back(graph_.type(id));
+    const ir::Kernel kernel =
+        op_->cpu({.attrs = node().attrs, .in = in_types, .out = out_types, .num_threads = num_threads});
+    std::vector<std::vector<std::byte>> inputs;
+    std::vector<void*> in;
+    for (const ir::ValueId id : node().inputs) {
+      inputs.push_back(id == ir::kNone ? std::vector<std::byte>() : store(graph_.type(id), values_.at(id)));
+      in.push_back(id == ir::kNone ? nullptr : inputs.back().data());
+    }
+    std::vector<std::vector<std::byte>> outputs;
+    for (size_t k = 0; k < out_types.size(); ++k) {
+      const bool writes = k < op_->writes.size() && op_->writes[k] >= 0;
+      outputs.push_back(writes ? inputs[static_cast<size_t>(op_->writes[k])]
+                               : std::vector<std::byte>(
+                                     static_cast<size_t>(out_types[k].num_bytes()) + kGuardBytes, kGuard));
+      if (writes) in[static_cast<size_t>(op_->writes[k])] = outputs[k].data();
+    }
+    std::vector<void*> out;
+    for (auto& bytes : outputs) out.push_back(bytes.data());
+    for (size_t k = 0; k < op_->writes.size() && k < outputs.size(); ++k) {
+      if (op_->writes[k] >= 0) in[static_cast<size_t>(op_->writes[k])] = outputs[k].data();
+    }
+    std::vector<std::byte> workspace(static_cast<size_t>(kernel.workspace_bytes) + kGuardBytes, kGuard);
+    ThreadPool threads(num_threads);
+    kernel.run({.in = in, .out = out, .workspace = workspace.data(), .threads = &threads});
+    outputs.push_back(workspace);
+    for (const auto& bytes : outputs) {
+      for (size_t i = bytes.size() - kGuardBytes; i < bytes.size(); ++i)
+        EXPECT_EQ(bytes[i], kGuard) << "guard bytes";
+    }
+    outputs.pop_back();
+    return outputs;
+  }
+
+  const ir::OpDef* op_ = nullptr;
+  ir::Sample sample_;
+  ir::Graph graph_;
+  std::map<ir::ValueId, std::vector<double>> values_;
+};
+
+TEST_P(OpTest, KernelMatchesTheReference) {
+  auto want = values_;
+  evaluate_reference(graph_, want);
+  for (const int num_threads : {1, 2, 3}) {
+    const auto got = run_kernel(num_threads);
+    EXPECT_EQ(got, run_kernel(num_threads)) << "not the same bits twice";
+    for (size_t k = 0; k < got.size(); ++k) {
+      const ir::Type& type = graph_.type(node().outputs[k]);
+      const std::vector<double>& expected = want.at(node().outputs[k]);
+      const double storage = type.dtype == DType::bf16 ? 8e-3 : type.dtype == DType::f16 ? 1e-3 : 0;
+      double scale = 1;
+      for (const double value : expected) scale = std::max(scale, std::fabs(value));
+      for (size_t i = 0; i < expected.size(); ++i) {
+        ASSERT_NEAR(load_element(type.dtype, got[k].data(), static_cast<int64_t>(i)), expected[i],
+                    std::max(sample_.tolerance, storage) * scale)
+            << op_->name << " output " << k << " element " << i << ", " << num_threads << " threads";
+      }
+    }
+  }
+}
+
+/// The sum of every floating output times a fixed random weight, in float64.
+double weighted_sum(const ir::Graph& graph, const ir::Node& node,
+                    const std::map<ir::ValueId, std::vector<double>>& leaves,
+                    const std::vector<double>& weights) {
+  auto values = leaves;
+  evaluate_reference(graph, values);
+  double sum = 0;
+  const std::vector<double>& out = values.at(node.outputs[0]);
+  for (size_t i = 0; i < out.size(); ++i) sum += out[i] * weights[i];
+  return sum;
+}
+
+TEST_P(OpTest, GradientMatchesCentralDifferences) {
+  if (op_->vjp == nullptr) return;
+  for (const auto& [id, values] : values_) {
+    if (graph_.type(id).dtype != DType::f32 && is_floating(graph_.type(id).dtype)) return;
+  }
+  const ir::Graph forward = graph_;
+  ir::Graph both = graph_;
+  const ir::Type out_type = both.type(node().outputs[0]);
+  if (!is_floating(out_type.dtype) || out_type.dtype != DType::f32) return;
+  const ir::ValueId cotangent = both.add_value("", out_type, ir::Role::parameter);
+  PhiloxSequence random(23, 1);
+  std::vector<double> weights(static_cast<size_t>(out_type.shape.num_elements()));
+  for (double& weight : weights) weight = static_cast<double>(random.normal());
+  std::vector<ir::ValueId> grad_out(node().outputs.size(), ir::kNone);
+  grad_out[0] = cotangent;
+  const ir::Node copy = node();
+  const auto grad_in = op_->vjp({.graph = both, .node = copy, .grad_out = grad_out});
+  ASSERT_EQ(grad_in.size(), copy.inputs.size());
+  auto values = values_;
+  values[cotangent] = weights;
+  evaluate_reference(both, values);
+  for (size_t k = 0; k < grad_in.size(); ++k) {
+    if (grad_in[k] == ir::kNone || copy.inputs[k] == ir::kNone) continue;
+    const std::vector<double>& gradient = values.at(grad_in[k]);
+    ASSERT_EQ(gradient.size(), values_.at(copy.inputs[k]).size());
+    double scale = 1;
+    for (const double value : gradient) scale = std::max(scale, std::fabs(value));
+    const size_t stride = std::max<size_t>(1, gradient.size() / 12);
+    for (size_t i = 0; i < gradient.size(); i += stride) {
+      constexpr double kStep = 1e-5;
+      auto moved = values_;
+      moved[copy.inputs[k]][i] += kStep;
+      const double above = weighted_sum(forward, copy, moved, weights);
+      moved[copy.inputs[k]][i] -= 2 * kStep;
+      const double below = weighted_sum(forward, copy, moved, weights);
+      ASSERT_NEAR(gradient[i], (above - below) / (2 * kStep), 1e-5 * scale)
+          << op_->name << " input " << k << " element " << i;
+    }
+  }
+}
+
+TEST_P(OpTest, TextFormRoundTrips) {
+  graph_.outputs = {node().outputs[0]};
+  ir::verify(graph_, "the sample");
+  const std::string text = ir::print(graph_);
+  EXPECT_EQ(ir::print(ir::parse(text, find_op)), text);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, OpTest, testing::ValuesIn(all_cases()),
+                         [](const testing::TestParamInfo<Case>& info) {
+                           return std::string(info.param.op->name) + "_" + std::to_string(info.param.sample);
+                         });
+
+TEST(OpList, EveryRecordIsComplete) {
+  for (const ir::OpDef* op : op_list()) {
+    EXPECT_FALSE(op->doc.empty()) << op->name;
+    EXPECT_NE(op->infer, nullptr) << op->name;
+    EXPECT_NE(op->cpu, nullptr) << op->name;
+    EXPECT_TRUE(op->vjp != nullptr || !op->no_vjp_because.empty())
+        << op->name << ": no gradient and no reason";
+    EXPECT_TRUE(op->reference != nullptr || !op->no_reference_because.empty()) << op->name;
+    EXPECT_NE(op->samples, nullptr) << op->name << " has no samples";
+    EXPECT_EQ(find_op(op->name), op) << op->name << " is listed twice";
+  }
+}
+
+}  // namespace
+}  // namespace hearth::ops
