@@ -1,14 +1,17 @@
 // Times the convolution and matrix kernels on the shapes of ResNet-18 and the MLP: GFLOP/s counted by the
 // definition.
 #include <fmt/format.h>
+#include <sys/mman.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <functional>
+#include <new>
 #include <vector>
 
 #include "backend/cpu/conv.h"
+#include "backend/cpu/conv_pool.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/simd/simd.h"
 
@@ -16,53 +19,123 @@ namespace {
 
 using namespace hearth;
 
-double best_seconds(const std::function<void()>& run) {
+constexpr std::align_val_t kHugePage{2 << 20};
+
+/// Memory as the arena hands it out: cache lines are not split.
+template <typename T>
+struct Aligned {
+  using value_type = T;
+  Aligned() = default;
+  template <typename U>
+  explicit Aligned(const Aligned<U>&) {}
+  T* allocate(size_t n) { return static_cast<T*>(::operator new (n * sizeof(T), std::align_val_t{4096})); }
+  void deallocate(T* p, size_t) { ::operator delete (p, std::align_val_t{4096}); }
+  bool operator==(const Aligned&) const = default;
+};
+template <typename T>
+using Buffer = std::vector<T, Aligned<T>>;
+
+/// One thread's work is timed by its processor time, which a busy machine does not stretch.
+double now(bool processor_time) {
+  timespec t{};
+  clock_gettime(processor_time ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+double best_seconds(int num_threads, const std::function<void()>& run) {
   double best = 1e9;
-  for (int i = 0; i < 7; ++i) {
-    const auto start = std::chrono::steady_clock::now();
+  const double deadline = now(false) + 1.0;
+  for (int i = 0; i < 5 || (i < 200 && now(false) < deadline); ++i) {
+    const double start = now(num_threads == 1);
     run();
-    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    best = std::min(best, now(num_threads == 1) - start);
   }
   return best;
 }
 
+double peak_gflops = 0;
+
+/// The product of panels that lie in the first-level cache.
+double measure_peak(ThreadPool& threads) {
+  constexpr int64_t kDepth = 128;
+  constexpr int64_t kRows = 14;
+  constexpr int kRepeats = 2000;
+  const size_t floats = (kDepth + kRows) * cpu::kPanel + kRows * kDepth;
+  Buffer<float> data(floats * static_cast<size_t>(threads.size()), 1.0F);
+  const double seconds = best_seconds(threads.size(), [&] {
+    threads.run([&](int thread) {
+      float* b = data.data() + static_cast<size_t>(thread) * floats;
+      float* c = b + kDepth * cpu::kPanel;
+      const float* a = c + kRows * cpu::kPanel;
+      for (int i = 0; i < kRepeats; ++i)
+        cpu::simd().gemm(kRows, cpu::kPanel, kDepth, a, kDepth, 1, b, cpu::kPanel, c, cpu::kPanel, false);
+    });
+  });
+  return 2e-9 * kRows * cpu::kPanel * kDepth * kRepeats * threads.size() / seconds;
+}
+
 void report(const std::string& name, double flops, double seconds) {
-  fmt::print("{:<44} {:>9.3f} ms {:>8.1f} GFLOP/s\n", name, seconds * 1e3, flops / seconds * 1e-9);
+  const double gflops = flops / seconds * 1e-9;
+  fmt::print("{:<44} {:>9.3f} ms {:>8.1f} GFLOP/s {:>5.0f}%\n", name, seconds * 1e3, gflops,
+             100 * gflops / peak_gflops);
 }
 
 void bench_conv(const cpu::ConvShape& s, cpu::ConvAlgorithm algorithm, ThreadPool& threads) {
   const cpu::ConvSpec spec{.shape = s, .num_threads = threads.size(), .algorithm = algorithm};
-  std::vector<float> x(static_cast<size_t>(s.batch * s.in_h * s.in_w * s.in_c), 1.0F);
-  std::vector<float> y(static_cast<size_t>(s.batch * s.out_h() * s.out_w() * s.out_c), 1.0F);
-  std::vector<float> w(static_cast<size_t>(s.kernel_h * s.kernel_w * s.in_c * s.out_c), 1.0F);
+  Buffer<float> x(static_cast<size_t>(s.batch * s.in_h * s.in_w * s.in_c), 1.0F);
+  Buffer<float> y(static_cast<size_t>(s.batch * s.out_h() * s.out_w() * s.out_c), 1.0F);
+  Buffer<float> w(static_cast<size_t>(s.kernel_h * s.kernel_w * s.in_c * s.out_c), 1.0F);
   const cpu::ConvForward forward(spec);
   const cpu::ConvBackwardData data(spec);
   const cpu::ConvBackwardWeights weights(spec);
-  std::vector<std::byte> space(static_cast<size_t>(
+  Buffer<std::byte> space(static_cast<size_t>(
       std::max({forward.workspace_bytes(), data.workspace_bytes(), weights.workspace_bytes()})));
   const double flops =
       2.0 * static_cast<double>(y.size()) * static_cast<double>(s.kernel_h * s.kernel_w * s.in_c);
   const auto name = fmt::format("{}->{} {}x{} k{} s{} {}", s.in_c, s.out_c, s.in_h, s.in_w, s.kernel_h,
                                 s.stride, algorithm == cpu::ConvAlgorithm::winograd ? "winograd" : "direct");
-  report(name + " forward", flops, best_seconds([&] {
+  report(name + " forward", flops, best_seconds(threads.size(), [&] {
            forward.run(x.data(), w.data(), nullptr, nullptr, y.data(), space.data(), threads);
          }));
-  report(name + " data", flops,
-         best_seconds([&] { data.run(y.data(), w.data(), x.data(), space.data(), threads); }));
-  report(name + " weights", flops,
-         best_seconds([&] { weights.run(x.data(), y.data(), w.data(), space.data(), threads); }));
+  report(name + " data", flops, best_seconds(threads.size(), [&] {
+           data.run(y.data(), w.data(), x.data(), space.data(), threads);
+         }));
+  report(name + " weights", flops, best_seconds(threads.size(), [&] {
+           weights.run(x.data(), y.data(), w.data(), space.data(), threads);
+         }));
 }
 
 void bench_gemm(int64_t m, int64_t n, int64_t k, bool ta, bool tb, ThreadPool& threads) {
   const cpu::Gemm gemm(
       {.m = m, .n = n, .k = k, .transpose_a = ta, .transpose_b = tb, .num_threads = threads.size()});
-  std::vector<float> a(static_cast<size_t>(m * k), 1.0F);
-  std::vector<float> b(static_cast<size_t>(n * k), 1.0F);
-  std::vector<float> c(static_cast<size_t>(m * n), 1.0F);
-  std::vector<std::byte> space(static_cast<size_t>(gemm.workspace_bytes()));
+  Buffer<float> a(static_cast<size_t>(m * k), 1.0F);
+  Buffer<float> b(static_cast<size_t>(n * k), 1.0F);
+  Buffer<float> c(static_cast<size_t>(m * n), 1.0F);
+  Buffer<std::byte> space(static_cast<size_t>(gemm.workspace_bytes()));
   report(fmt::format("gemm {}x{}x{} {}{}", m, n, k, ta ? "T" : "N", tb ? "T" : "N"),
-         2.0 * static_cast<double>(m * n * k), best_seconds([&] {
+         2.0 * static_cast<double>(m * n * k), best_seconds(threads.size(), [&] {
            gemm.run(a.data(), b.data(), nullptr, nullptr, c.data(), space.data(), threads);
+         }));
+}
+
+void bench_conv_pool(int64_t batch, ThreadPool& threads) {
+  const cpu::ConvShape s{.batch = batch, .in_h = 32, .in_w = 32, .in_c = 3, .out_c = 16};
+  const cpu::ConvPool conv(s, threads.size());
+  Buffer<float> x(static_cast<size_t>(batch * 32 * 32 * 3));
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 7919 % 1000) / 500.0F - 1.0F;
+  Buffer<float> w(27 * 16);
+  for (size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i * 31 % 27) / 13.0F - 1.0F;
+  Buffer<float> bias(16), pooled(static_cast<size_t>(batch * 16 * 16 * 16)), dw(w.size()), db(16);
+  Buffer<float> dpooled(pooled.size(), 1.0F);
+  Buffer<uint8_t> argmax(pooled.size());
+  Buffer<std::byte> space(static_cast<size_t>(conv.workspace_bytes()) + 64);
+  const double flops = 2.0 * 27 * 16 * 32 * 32 * static_cast<double>(batch);
+  report(fmt::format("conv+relu+pool 3->16 b{} forward", batch), flops, best_seconds(threads.size(), [&] {
+           conv.forward(x.data(), w.data(), bias.data(), pooled.data(), argmax.data(), space.data(), threads);
+         }));
+  report(fmt::format("conv+relu+pool 3->16 b{} weights", batch), flops, best_seconds(threads.size(), [&] {
+           conv.backward_weights(x.data(), pooled.data(), argmax.data(), dpooled.data(), dw.data(), db.data(),
+                                 space.data(), threads);
          }));
 }
 
@@ -70,22 +143,41 @@ void bench_gemm(int64_t m, int64_t n, int64_t k, bool ta, bool tb, ThreadPool& t
 
 int main(int argc, char** argv) {
   ThreadPool threads(argc > 1 ? std::atoi(argv[1]) : num_available_cpus());
-  fmt::print("{} threads, {}\n", threads.size(), cpu::simd().isa);
-  bench_gemm(1024, 1024, 1024, false, false, threads);
-  bench_gemm(64, 512, 784, false, true, threads);
-  bench_gemm(64, 784, 512, false, false, threads);
-  bench_gemm(512, 784, 64, true, false, threads);
-  bench_gemm(32, 10, 4096, false, true, threads);
-  bench_gemm(10, 4096, 32, true, false, threads);
-  for (const auto& [size, channels] : {std::pair{32, 64}, {16, 128}, {8, 256}, {4, 512}}) {
-    bench_conv({.batch = 64, .in_h = size, .in_w = size, .in_c = channels, .out_c = channels},
-               cpu::ConvAlgorithm::winograd, threads);
+  const std::string only = argc > 2 ? argv[2] : "";
+  peak_gflops = measure_peak(threads);
+  fmt::print("{} threads, {}, peak {:.1f} GFLOP/s\n", threads.size(), cpu::simd().isa, peak_gflops);
+  if (only.empty() || only == "gemm") {
+    bench_gemm(1024, 1024, 1024, false, false, threads);
+    for (const auto& [out, in] : {std::pair{512, 784}, {256, 512}, {10, 256}, {10, 4096}}) {
+      bench_gemm(64, out, in, false, true, threads);
+      bench_gemm(64, in, out, false, false, threads);
+      bench_gemm(out, in, 64, true, false, threads);
+    }
   }
-  bench_conv({.batch = 64, .in_h = 32, .in_w = 32, .in_c = 64, .out_c = 64}, cpu::ConvAlgorithm::direct,
-             threads);
-  bench_conv({.batch = 64, .in_h = 32, .in_w = 32, .in_c = 64, .out_c = 128, .stride = 2},
-             cpu::ConvAlgorithm::direct, threads);
-  bench_conv({.batch = 64, .in_h = 32, .in_w = 32, .in_c = 3, .out_c = 64}, cpu::ConvAlgorithm::direct,
-             threads);
+  if (only.empty() || only == "pool") {
+    bench_conv_pool(32, threads);
+    bench_conv_pool(256, threads);
+  }
+  if (only.empty() || only == "winograd") {
+    for (const auto& [size, channels] : {std::pair{32, 64}, {16, 128}, {8, 256}, {4, 512}}) {
+      bench_conv({.batch = 64, .in_h = size, .in_w = size, .in_c = channels, .out_c = channels},
+                 cpu::ConvAlgorithm::winograd, threads);
+    }
+  }
+  if (only.empty() || only == "direct") {
+    bench_conv({.batch = 64, .in_h = 32, .in_w = 32, .in_c = 64, .out_c = 64}, cpu::ConvAlgorithm::direct,
+               threads);
+    for (const auto& [size, channels] : {std::pair{32, 64}, {16, 128}, {8, 256}}) {
+      const cpu::ConvShape strided{
+          .batch = 64, .in_h = size, .in_w = size, .in_c = channels, .out_c = 2 * channels, .stride = 2};
+      bench_conv(strided, cpu::ConvAlgorithm::direct, threads);
+      cpu::ConvShape shortcut = strided;
+      shortcut.kernel_h = shortcut.kernel_w = 1;
+      shortcut.padding = 0;
+      bench_conv(shortcut, cpu::ConvAlgorithm::direct, threads);
+    }
+    bench_conv({.batch = 64, .in_h = 32, .in_w = 32, .in_c = 3, .out_c = 64}, cpu::ConvAlgorithm::direct,
+               threads);
+  }
   return 0;
 }

@@ -74,14 +74,21 @@ void pack_panels(DType dtype, const void* b, int64_t k, int64_t n, bool transpos
       });
 }
 
+void transpose_rows(const float* in, int64_t in_row, int64_t rows, int64_t columns, float* out,
+                    int64_t out_row) {
+  for (int64_t c = 0; c < columns; c += kBlock) {
+    for (int64_t r = 0; r < rows; r += kBlock) {
+      transpose_block(in + r * in_row + c, in_row, out + c * out_row + r, out_row, std::min(kBlock, rows - r),
+                      std::min(kBlock, columns - c));
+    }
+  }
+}
+
 void transpose(const float* in, int64_t rows, int64_t columns, float* out, ThreadPool& threads) {
   threads.parallel_for((columns + kBlock - 1) / kBlock, std::max<int64_t>(1, 1024 / rows), [&](Range range) {
-    for (int64_t c = range.begin * kBlock; c < std::min(range.end * kBlock, columns); c += kBlock) {
-      for (int64_t r = 0; r < rows; r += kBlock) {
-        transpose_block(in + r * columns + c, columns, out + c * rows + r, rows, std::min(kBlock, rows - r),
-                        std::min(kBlock, columns - c));
-      }
-    }
+    const int64_t first = range.begin * kBlock;
+    const int64_t last = std::min(range.end * kBlock, columns);
+    transpose_rows(in + first, columns, rows, last - first, out + first * rows, rows);
   });
 }
 

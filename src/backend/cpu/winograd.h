@@ -4,8 +4,8 @@
 
 namespace hearth::cpu {
 
-/// A 3x3, stride-1 correlation by F(4x4,3x3): per thread, a chunk of tiles is transformed, multiplied at 36
-/// positions and transformed back while it is in the cache.
+/// A 3x3, stride-1 correlation by F(4x4,3x3): tiles are transformed, multiplied at 36 positions one panel of
+/// output channels at a time, and transformed back while the panel is in the cache.
 struct WinogradForward {
   int64_t batch, in_h, in_w, in_c, out_h, out_w, out_c, padding;
   DType x, w;
