@@ -32,13 +32,13 @@ std::vector<std::string> overrides_of(const CLI::App& verb) {
   return overrides;
 }
 
-std::string find_recipe(const std::string& name) {
+train::Recipe open_recipe(const std::string& name, const std::vector<std::string>& overrides) {
+  if (std::filesystem::exists(name)) return train::load_recipe(name, overrides);
   std::vector<std::string> names;
-  if (std::filesystem::exists(name)) return name;
   for (const BuiltInRecipe& recipe : built_in_recipes()) {
     names.emplace_back(recipe.name);
-    if (name == recipe.name && std::filesystem::exists("recipes/" + name + ".yaml"))
-      return "recipes/" + name + ".yaml";
+    const std::string file = fmt::format("recipes/{}.yaml", recipe.name);
+    if (name == recipe.name || name == file) return train::parse_recipe(recipe.text, file, overrides);
   }
   const std::string stem = std::filesystem::path(name).stem().string();
   user_error("there is no recipe file '{}'{}; hearth ls lists the built-in ones, hearth cp copies one", name,

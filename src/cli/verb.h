@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "train/recipe.h"
+
 namespace hearth::cli {
 
 /// Adds a verb to the program: its options, its help, and what it does. To add one: a file verb_NAME.cpp with
@@ -26,8 +28,8 @@ void allow_overrides(CLI::App& verb);
 /// Those given, as key=value. UserError for a flag without a value.
 std::vector<std::string> overrides_of(const CLI::App& verb);
 
-/// The path of a recipe: a file, or the name of a built-in one ("demo" for recipes/demo.yaml).
-std::string find_recipe(const std::string& name);
+/// Reads a recipe with its overrides: a file, or a built-in one by name ("demo", "recipes/demo.yaml").
+train::Recipe open_recipe(const std::string& name, const std::vector<std::string>& overrides);
 /// Names and texts of the recipes compiled into the program.
 struct BuiltInRecipe {
   const char* name;

@@ -44,7 +44,7 @@ void print_offers(const train::EngineOptions& options) {
 }
 
 void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
-  const train::Recipe recipe = train::load_recipe(find_recipe(arguments.recipe), overrides_of(verb));
+  const train::Recipe recipe = open_recipe(arguments.recipe, overrides_of(verb));
   const train::EngineOptions options = train::engine_options(recipe);
   std::unique_ptr<train::Engine> engine;
   const train::PlanReport report = train::make_plan_report(options, &engine);
@@ -76,7 +76,7 @@ void run_dump(const CLI::App& verb, const DumpArguments& arguments) {
     for (const passes::Pass& pass : passes::pass_list()) fmt::print("  {:<18} {}\n", pass.name, pass.doc);
     return;
   }
-  const train::Recipe recipe = train::load_recipe(find_recipe(arguments.recipe), overrides_of(verb));
+  const train::Recipe recipe = open_recipe(arguments.recipe, overrides_of(verb));
   train::EngineOptions options = train::engine_options(recipe);
   std::vector<std::string> names;
   for (const passes::Pass& pass : passes::pass_list()) names.emplace_back(pass.name);

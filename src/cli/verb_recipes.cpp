@@ -34,7 +34,6 @@ void run_cp(const std::string& name, const std::string& file) {
     fmt::print("wrote {}\n", file);
     return;
   }
-  find_recipe(name);
   user_error("'{}' is no built-in recipe; hearth ls lists them", name);
 }
 
@@ -58,7 +57,7 @@ void check_split(data::DatasetOptions options, const train::Recipe& recipe, cons
 }
 
 void run_validate(const CLI::App& verb, const std::string& name) {
-  const train::Recipe recipe = train::load_recipe(find_recipe(name), overrides_of(verb));
+  const train::Recipe recipe = open_recipe(name, overrides_of(verb));
   check_split(recipe.data, recipe, "train", recipe.data.count);
   check_split(recipe.data, recipe, "test", recipe.val_count);
   fmt::print("{} at micro-batch {}:\n{}", recipe.model.name, recipe.batch,

@@ -104,8 +104,7 @@ void run_train(const CLI::App& verb, const TrainArguments& arguments) {
   if (arguments.resume && recipe_path.empty() && !out.empty()) recipe_path = out + "/config.yaml";
   if (recipe_path.empty()) user_error("expected a recipe, like hearth train recipes/demo.yaml");
   if (arguments.resume && out.empty()) user_error("--resume needs --out DIR, the folder of the run");
-  recipe_path = find_recipe(recipe_path);
-  const train::Recipe recipe = train::load_recipe(recipe_path, overrides_of(verb));
+  const train::Recipe recipe = open_recipe(recipe_path, overrides_of(verb));
   if (out.empty()) out = default_folder(recipe_path);
   if (!arguments.resume && fs::exists(out + "/checkpoints")) {
     user_error("{} holds a run already; add --resume to go on with it, or choose another --out", out);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <set>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -70,6 +71,7 @@ Field boolean(std::string key, std::string doc, Member<bool> member) {
 Field text(std::string key, std::string doc, Member<std::string> member,
            std::vector<std::string> choices = {}) {
   const auto read = [=](Recipe& recipe, const YAML::Node& node) -> std::string {
+    if (!node.IsScalar() && !node.IsNull()) return "one word or path";
     const std::string value = node.IsNull() ? "" : node.Scalar();
     if (!choices.empty() && std::find(choices.begin(), choices.end(), value) == choices.end()) {
       return fmt::format("one of {}{}", fmt::join(choices, ", "), did_you_mean(value, choices));
@@ -161,6 +163,7 @@ void add_data_fields(std::vector<Field>& f) {
       "data.kind", "shapes (generated), idx (MNIST), cifar10, folder (a folder per class), tensors",
       [](Recipe & r) -> auto& { return r.data.kind; }, {"shapes", "idx", "cifar10", "folder", "tensors"}));
   const auto path = [](Recipe& recipe, const YAML::Node& node) -> std::string {
+    if (!node.IsScalar() && !node.IsNull()) return "a folder";
     recipe.data.path = node.IsNull() ? "" : node.Scalar();
     return "";
   };
@@ -296,33 +299,35 @@ constexpr std::pair<const char*, const char*> kAliases[] = {
     {"max_grad_norm", "train.clip_norm"},
     {"weight_decay", "optimizer.weight_decay"}};
 
-const Field& find_field(std::string key, const std::string& where) {
+const Field* find_field(std::string key, const std::string& where) {
   std::replace(key.begin(), key.end(), '-', '_');
   for (const auto& [alias, name] : kAliases) {
     if (key == alias) key = name;
   }
   std::vector<std::string> names;
   for (const Field& field : fields()) {
-    if (field.key == key) return field;
+    if (field.key == key) return &field;
     names.push_back(field.key);
   }
   user_error("{}: unknown key '{}'{}", where, key, did_you_mean(key, names));
 }
 
 void read_value(Recipe& recipe, const std::string& key, const YAML::Node& value, const std::string& where) {
-  const Field& field = find_field(key, where);
+  const Field* field = find_field(key, where);
   const bool readable = value.IsScalar() || value.IsNull() || value.IsSequence();
-  const std::string expected = readable ? field.read(recipe, value) : "a value";
+  const std::string expected = readable ? field->read(recipe, value) : "a value";
   if (expected.empty()) return;
   const std::string got = value.IsScalar() ? fmt::format("'{}'", value.Scalar()) : "something else";
-  user_error("{}: expected {} for {}, got {}", where, expected, field.key, got);
+  user_error("{}: expected {} for {}, got {}", where, expected, field->key, got);
 }
 
 void read_map(Recipe& recipe, const YAML::Node& map, const std::string& prefix, const std::string& file) {
+  std::set<std::string> seen;
   for (const auto& entry : map) {
     const std::string where = fmt::format("{}:{}", file, entry.first.Mark().line + 1);
     if (!entry.first.IsScalar()) user_error("{}: expected a key", where);
     const std::string key = prefix + entry.first.Scalar();
+    if (!seen.insert(key).second) user_error("{}: '{}' is given twice", where, key);
     if (entry.second.IsMap()) {
       if (!prefix.empty()) user_error("{}: '{}' holds no keys of its own", where, key);
       read_map(recipe, entry.second, key + ".", file);
@@ -334,6 +339,7 @@ void read_map(Recipe& recipe, const YAML::Node& map, const std::string& prefix, 
 
 YAML::Node parse_yaml(const std::string& text, const std::string& where) {
   if (std::ssize(text) > kMaxYamlBytes) user_error("{}: expected a recipe of at most 1 MiB", where);
+  if (text.find('\0') != std::string::npos) user_error("{}: expected text, found bytes that are none", where);
   // yaml-cpp recurses per level; a recipe needs two.
   int depth = 0;
   for (const char c : text) {
@@ -360,10 +366,20 @@ void check(const Recipe& recipe, const std::string& where) {
   if (recipe.data.kind != "shapes" && recipe.data.path.empty()) {
     user_error("{}: data.kind {} needs data.path, the folder that holds it", where, recipe.data.kind);
   }
+  for (const int64_t width : recipe.model.hidden) {
+    if (width < 1 || width > 1 << 20)
+      user_error("{}: expected widths of at least 1 in model.hidden, got {}", where, width);
+  }
+  if (recipe.schedule.name == "onecycle" && recipe.schedule.warmup_steps > 0) {
+    user_error("{}: schedule onecycle brings its own warm-up; leave schedule.warmup_steps at 0", where);
+  }
+  for (const float mean : recipe.loader.mean) {
+    if (!std::isfinite(mean)) user_error("{}: expected finite numbers in data.mean", where);
+  }
   if (recipe.loader.mean.empty() || recipe.loader.std.empty())
     user_error("{}: data.mean and data.std need a number", where);
   for (const float std : recipe.loader.std) {
-    if (!(std > 0)) user_error("{}: expected data.std above 0, got {}", where, std);
+    if (!(std > 0) || !std::isfinite(std)) user_error("{}: expected data.std above 0, got {}", where, std);
   }
 }
 

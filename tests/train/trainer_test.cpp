@@ -182,6 +182,24 @@ TEST(SlowEngine, RecomputationMeetsItsBudgetWithTheSameBits) {
   expect_close(tight_weights, free_weights, 1e-5);
 }
 
+TEST(Schedule, MatchesTorch) {
+  // torch.optim.lr_scheduler: OneCycleLR (10 steps), CosineAnnealingLR (8 steps to 0.01), StepLR (3, 0.5);
+  // base 0.1.
+  const auto expect = [](const ScheduleOptions& schedule, int64_t total, const std::vector<double>& want) {
+    for (size_t i = 0; i < want.size(); ++i) {
+      EXPECT_NEAR(learning_rate(schedule, 0.1, static_cast<int64_t>(i), total), want[i], 1e-12)
+          << schedule.name << i;
+    }
+  };
+  expect({.name = "onecycle"}, 10,
+         {.004, .052, .1, .09504846320134738, .0811745653949763, .06112620219362893, .03887419780637107,
+          .0188258346050237, .004951936798652629, 4e-7});
+  expect({.name = "cosine", .min_lr = .01}, 8,
+         {.1, .0965745789630079, .08681980515339463, .07222075445642905, .055, .03777924554357096,
+          .023180194846605363, .013425421036992097});
+  expect({.name = "step", .step_size = 3, .gamma = .5}, 8, {.1, .1, .1, .05, .05, .05, .025, .025});
+}
+
 TEST(Recipe, MistakesAreNamed) {
   const auto message = [](const std::string& yaml, std::vector<std::string> overrides = {}) -> std::string {
     try {
@@ -198,6 +216,9 @@ TEST(Recipe, MistakesAreNamed) {
   EXPECT_NE(message("", {"train.batch"}).find("expected an override like"), std::string::npos);
   EXPECT_NE(message("data: {kind: idx}").find("needs data.path"), std::string::npos);
   EXPECT_NE(message("a: [").find("r.yaml:"), std::string::npos);
+  EXPECT_NE(message("seed: 1\nseed: 2\n").find("r.yaml:2: 'seed' is given twice"), std::string::npos);
+  EXPECT_NE(message("init: [a, b]").find("expected one word"), std::string::npos);
+  EXPECT_NE(message("model: {hidden: [-5]}").find("model.hidden"), std::string::npos);
   EXPECT_EQ(message("", {"train.batch=7"}), "");
 }
 
