@@ -391,7 +391,7 @@ double learning_rate(const ScheduleOptions& schedule, double base, int64_t step,
   };
   if (schedule.name == "onecycle") {
     const double last_up = 0.3 * static_cast<double>(total) - 1;
-    const auto at = static_cast<double>(step);
+    const auto at = static_cast<double>(std::min(step, total - 1));
     if (at <= last_up) return cosine(base / 25, base, at / last_up);
     return cosine(base, base / 25 / 1e4, (at - last_up) / (static_cast<double>(total) - 1 - last_up));
   }

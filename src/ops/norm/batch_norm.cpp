@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "backend/cpu/clones.h"
@@ -111,7 +112,7 @@ void finish_moments(const NormShape& shape, const Options& options, const NormWo
     const auto stored = static_cast<float>(rstd);
     args.output<float>(2)[c] = stored;
     running_mean[c] = blend(running_mean[c], work.first[c]);
-    running_var[c] = blend(running_var[c], work.second[c] / (rows - 1));
+    running_var[c] = blend(running_var[c], work.second[c] / std::max(1.0, rows - 1));
     work.a[c] = stored * args.input<float>(1)[c];
   }
 }
