@@ -83,7 +83,7 @@ class Hearth:
     """A process of `hearth bench` per round."""
 
     def __init__(self, case, threads):
-        self.command = [str(ROOT / "hearth"), "bench", case, "--threads", str(threads), "--json"]
+        self.command = [str(ROOT / "hearth"), "bench", case, "--threads", str(threads)]
         self.environment = environment(threads)
         self.seconds, self.rss_bytes, self.first_steps, self.peaks = [], 0, [], []
 

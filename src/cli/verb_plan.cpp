@@ -161,17 +161,19 @@ void add_bench(CLI::App& app) {
     std::string name;
     int64_t steps = 20;
     int threads = num_available_cpus();
-    bool json = true;
+    bool profile = false;
   };
   const auto arguments = std::make_shared<Arguments>();
   CLI::App* verb = app.add_subcommand("bench", "Time training steps on random data; prints one line of JSON");
   verb->add_option("case", arguments->name, "for example simplecnn-b32-fp32")->required();
   verb->add_option("--steps", arguments->steps, "timed steps")->check(CLI::Range(1, 1000000));
   verb->add_option("--threads", arguments->threads, "threads")->check(CLI::Range(1, 1024));
-  verb->add_flag("--json", arguments->json, "print JSON (the only form)");
+  verb->add_flag("--profile", arguments->profile, "also print where the step's time goes, op by op");
   verb->callback([=] {
     const train::BenchCase& bench = train::find_bench_case(arguments->name);
-    fmt::print("{}\n", train::to_json(bench, train::run_bench(bench, arguments->steps, arguments->threads)));
+    const train::BenchResult result =
+        train::run_bench(bench, arguments->steps, arguments->threads, arguments->profile);
+    fmt::print("{}{}\n", result.profile, train::to_json(bench, result));
   });
 }
 

@@ -1,6 +1,9 @@
 #include "nn/module.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <numbers>
 #include <numeric>
 
 #include "base/error.h"
@@ -20,55 +23,108 @@ FileLayout same_layout(const Shape& shape) {
   return {.memory_view = shape, .file_axes = axes, .file_shape = shape};
 }
 
-/// Walks both orders at once: calls copy(memory index, file index) for every element.
+struct Walk {
+  int64_t size, memory_stride, file_stride;
+};
+
+/// Calls copy(memory index, file index) for every element whose last memory axis lies in `last`. Sixteen
+/// places of that axis are visited together: whole cache lines of memory against as many runs of the file.
 template <typename Copy>
-void for_each_element(const FileLayout& layout, Copy copy) {
+void for_each_element(const FileLayout& layout, Range last, Copy copy) {
   const int rank = layout.memory_view.rank();
-  std::vector<int64_t> stride(static_cast<size_t>(rank), 1);
-  for (int axis = rank - 2; axis >= 0; --axis) {
-    stride[static_cast<size_t>(axis)] = stride[static_cast<size_t>(axis) + 1] * layout.memory_view[axis + 1];
+  std::vector<Walk> walks(static_cast<size_t>(rank));
+  int64_t stride = 1;
+  for (int axis = rank - 1; axis >= 0; stride *= layout.memory_view[axis--]) {
+    walks[static_cast<size_t>(axis)] = {layout.memory_view[axis], stride, 1};
   }
-  std::vector<int64_t> at(static_cast<size_t>(rank), 0);
-  int64_t memory = 0;
-  const int64_t total = layout.memory_view.num_elements();
-  for (int64_t file = 0; file < total; ++file) {
-    copy(memory, file);
-    for (int j = rank - 1; j >= 0; --j) {
-      const auto axis = static_cast<size_t>(layout.file_axes[static_cast<size_t>(j)]);
-      memory += stride[axis];
-      if (++at[static_cast<size_t>(j)] < layout.memory_view[static_cast<int>(axis)]) break;
-      memory -= stride[axis] * layout.memory_view[static_cast<int>(axis)];
-      at[static_cast<size_t>(j)] = 0;
+  std::vector<Walk> outer;  // in the order of the file
+  stride = 1;
+  for (int j = rank - 1; j >= 0; --j) {
+    Walk& walk = walks[static_cast<size_t>(layout.file_axes[static_cast<size_t>(j)])];
+    walk.file_stride = stride;
+    stride *= walk.size;
+    if (layout.file_axes[static_cast<size_t>(j)] != rank - 1) outer.insert(outer.begin(), walk);
+  }
+  const Walk inner = rank == 0 ? Walk{1, 1, 1} : walks.back();
+  const int64_t block = inner.file_stride == 1 ? inner.size : 16;
+  for (int64_t begin = last.begin; begin < last.end; begin += block) {
+    const int64_t count = std::min(block, last.end - begin);
+    std::vector<int64_t> at(outer.size(), 0);
+    int64_t memory = begin;
+    int64_t file = begin * inner.file_stride;
+    for (size_t j = 0; j != SIZE_MAX;) {
+      for (int64_t i = 0; i < count; ++i) copy(memory + i, file + i * inner.file_stride);
+      for (j = outer.size() - 1; j != SIZE_MAX; --j) {
+        memory += outer[j].memory_stride;
+        file += outer[j].file_stride;
+        if (++at[j] < outer[j].size) break;
+        memory -= outer[j].memory_stride * outer[j].size;
+        file -= outer[j].file_stride * outer[j].size;
+        at[j] = 0;
+      }
     }
   }
+}
+
+int64_t last_axis(const FileLayout& layout) {
+  return layout.memory_view.rank() == 0 ? 1 : layout.memory_view.back();
+}
+
+/// Two standard normals from two words by Box-Muller.
+void normal_pair(uint32_t first, uint32_t second, float out[2]) {
+  const float radius = std::sqrt(-2.0F * std::log(1.0F - unit_float(first)));
+  const float angle = 2.0F * std::numbers::pi_v<float> * unit_float(second);
+  out[0] = radius * std::cos(angle);
+  out[1] = radius * std::sin(angle);
+}
+
+/// The four values that one block of random words gives.
+std::array<float, 4> draw(Init::Kind kind, const std::array<uint32_t, 4>& words) {
+  std::array<float, 4> values{};
+  if (kind == Init::Kind::normal) {
+    normal_pair(words[0], words[1], values.data());
+    normal_pair(words[2], words[3], values.data() + 2);
+  } else {
+    for (size_t i = 0; i < 4; ++i) values[i] = -1 + 2 * unit_float(words[i]);
+  }
+  return values;
 }
 
 }  // namespace
 
 void to_file_order(const FileLayout& layout, const float* memory, float* file) {
-  for_each_element(layout, [&](int64_t m, int64_t f) { file[f] = memory[m]; });
+  for_each_element(layout, {0, last_axis(layout)}, [&](int64_t m, int64_t f) { file[f] = memory[m]; });
 }
 
 void from_file_order(const FileLayout& layout, const float* file, float* memory) {
-  for_each_element(layout, [&](int64_t m, int64_t f) { memory[m] = file[f]; });
+  for_each_element(layout, {0, last_axis(layout)}, [&](int64_t m, int64_t f) { memory[m] = file[f]; });
 }
 
-void initialise(const Tensor& tensor, uint64_t seed, std::span<float> values) {
-  PhiloxSequence random(seed, hash64(tensor.name));
-  for (float& value : values) {
-    const auto scale = static_cast<float>(tensor.init.scale);
-    switch (tensor.init.kind) {
-      case Init::Kind::constant:
-        value = scale;
-        break;
-      case Init::Kind::uniform:
-        value = random.uniform(-scale, scale);
-        break;
-      case Init::Kind::normal:
-        value = scale * random.normal();
-        break;
+void initialise(const Tensor& tensor, uint64_t seed, std::span<float> file, float* memory,
+                ThreadPool& threads) {
+  const auto scale = static_cast<float>(tensor.init.scale);
+  const int64_t count = std::ssize(file);
+  const auto fill = [&](Range blocks) {
+    const uint64_t name = hash64(tensor.name);
+    for (int64_t block = blocks.begin; block < blocks.end; ++block) {
+      const auto values =
+          draw(tensor.init.kind, philox4x32(seed, {static_cast<uint32_t>(block), static_cast<uint32_t>(name),
+                                                   static_cast<uint32_t>(name >> 32), 0}));
+      const int64_t first = 4 * block;
+      for (int64_t i = first; i < std::min(first + 4, count); ++i)
+        file[static_cast<size_t>(i)] = scale * values[static_cast<size_t>(i - first)];
     }
+  };
+  if (tensor.init.kind == Init::Kind::constant) {
+    std::fill(file.begin(), file.end(), scale);
+  } else {
+    threads.parallel_for((count + 3) / 4, 4096, fill);
   }
+  const int64_t grain = std::max<int64_t>(16, 16384 * last_axis(tensor.layout) / std::max<int64_t>(1, count));
+  threads.parallel_for(last_axis(tensor.layout), grain, [&](Range range) {
+    for_each_element(tensor.layout, range,
+                     [&](int64_t m, int64_t f) { memory[m] = file[static_cast<size_t>(f)]; });
+  });
 }
 
 Builder::Scope::Scope(Builder& builder, std::string_view name)

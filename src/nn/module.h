@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/threads.h"
 #include "ir/graph.h"
 
 namespace hearth::nn {
@@ -39,8 +40,10 @@ struct Tensor {
 void to_file_order(const FileLayout& layout, const float* memory, float* file);
 void from_file_order(const FileLayout& layout, const float* file, float* memory);
 
-/// Draws a weight's first values.
-void initialise(const Tensor& tensor, uint64_t seed, std::span<float> values);
+/// Draws a weight's first values into `memory`; `file` is scratch of the same size and then holds them in
+/// file order. Every value depends on (seed, name, place in the file) alone, not on the number of threads.
+void initialise(const Tensor& tensor, uint64_t seed, std::span<float> file, float* memory,
+                ThreadPool& threads);
 
 /// Grows a graph layer by layer. Activations of images are NHWC. Every layer takes and returns a value; names
 /// are torch's, made of nested scopes: scope("layer1.0") + conv("conv1") makes "layer1.0.conv1.weight".

@@ -8,6 +8,7 @@
 #include <array>
 #include <chrono>
 #include <fstream>
+#include <map>
 
 #include "backend/cpu/gemm.h"
 #include "base/error.h"
@@ -44,6 +45,41 @@ double measure_gemm_peak(ThreadPool& threads) {
   return best;
 }
 
+double flops_of(const ir::Graph& graph, const ir::Node& node) {
+  const std::vector<ir::Type> in = graph.input_types(node);
+  std::vector<ir::Type> out;
+  for (const ir::ValueId id : node.outputs) out.push_back(graph.type(id));
+  return node.op->cost == nullptr ? 0 : node.op->cost({.attrs = node.attrs, .in = in, .out = out}).flops;
+}
+
+std::string profile_table(const ir::Graph& graph, const std::vector<double>& seconds) {
+  struct Row {
+    std::string what;
+    double seconds = 0, flops = 0;
+    int count = 0;
+  };
+  std::map<std::string, Row> rows;
+  double total = 0;
+  for (size_t i = 0; i < seconds.size(); ++i) {
+    const ir::Node& node = graph.nodes[i];
+    if (node.op->is_view) continue;
+    const std::string what =
+        fmt::format("{} {}", node.op->name, to_string(graph.type(node.outputs[0]).shape));
+    Row& row = rows[what];
+    row = {what, row.seconds + seconds[i], row.flops + flops_of(graph, node), row.count + 1};
+    total += seconds[i];
+  }
+  std::vector<Row> sorted;
+  for (const auto& [what, row] : rows) sorted.push_back(row);
+  std::sort(sorted.begin(), sorted.end(), [](const Row& a, const Row& b) { return a.seconds > b.seconds; });
+  std::string text =
+      fmt::format("{:>9} {:>6} {:>5} {:>8}  op and its result\n", "ms", "share", "count", "GFLOP/s");
+  for (const Row& row : sorted)
+    text += fmt::format("{:9.3f} {:5.1f}% {:5} {:8.1f}  {}\n", row.seconds * 1e3, 100 * row.seconds / total,
+                        row.count, row.flops / row.seconds / 1e9, row.what);
+  return text + fmt::format("{:9.3f} in all\n", total * 1e3);
+}
+
 }  // namespace
 
 std::span<const BenchCase> bench_cases() { return kCases; }
@@ -58,6 +94,11 @@ const BenchCase& find_bench_case(std::string_view name) {
 }
 
 int64_t peak_rss_bytes() {
+  // getrusage's ru_maxrss starts at what the parent had before exec; VmHWM is this program's own.
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6)) * 1024;
+  }
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return int64_t{usage.ru_maxrss} * 1024;
@@ -79,7 +120,7 @@ double process_seconds() {
   return std::stod(read_line("/proc/uptime")) - started;
 }
 
-BenchResult run_bench(const BenchCase& bench, int64_t num_steps, int num_threads) {
+BenchResult run_bench(const BenchCase& bench, int64_t num_steps, int num_threads, bool profile) {
   EngineOptions options{.model = {.name = std::string(bench.model),
                                   .num_classes = 10,
                                   .channels = bench.channels,
@@ -107,6 +148,7 @@ BenchResult run_bench(const BenchCase& bench, int64_t num_steps, int num_threads
     if (step >= 3) result.step_seconds.push_back(seconds_since(start));
   }
   result.peak_rss_bytes = peak_rss_bytes();
+  if (profile) result.profile = profile_table(engine.train_program().graph(), engine.profile(batch, 10));
   result.gemm_peak_gflops = measure_gemm_peak(engine.threads());
   return result;
 }

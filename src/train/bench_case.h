@@ -29,10 +29,12 @@ struct BenchResult {
   int64_t peak_rss_bytes = 0;
   double flops_per_step = 0;
   double gemm_peak_gflops = 0;
+  /// A table of the step's seconds by op and shape, the longest first; on request.
+  std::string profile;
 };
 
 /// Trains the case on random data in memory for `num_steps` steps after a warm-up of three.
-BenchResult run_bench(const BenchCase& bench, int64_t num_steps, int num_threads);
+BenchResult run_bench(const BenchCase& bench, int64_t num_steps, int num_threads, bool profile = false);
 
 /// One line of JSON.
 std::string to_json(const BenchCase& bench, const BenchResult& result);

@@ -1,6 +1,7 @@
 #include "train/engine.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include "base/error.h"
@@ -150,11 +151,11 @@ std::span<float> Engine::values(const std::string& name) const {
 }
 
 void Engine::initialise() {
+  std::vector<float> file;
   for (const nn::Tensor& tensor : tensors_) {
     const std::span<float> memory = values(tensor.name);
-    std::vector<float> file(memory.size());
-    nn::initialise(tensor, options_.seed, file);
-    nn::from_file_order(tensor.layout, file.data(), memory.data());
+    file.resize(memory.size());
+    nn::initialise(tensor, options_.seed, file, memory.data(), threads_);
     if (layout_.find("ema/" + tensor.name) != nullptr) {
       std::copy(memory.begin(), memory.end(), values("ema/" + tensor.name).begin());
     }
@@ -240,6 +241,22 @@ std::string Engine::find_not_finite(const MicroBatch& batch, int64_t step) {
     }
   });
   return found;
+}
+
+std::vector<double> Engine::profile(const MicroBatch& batch, int num_steps) {
+  using Clock = std::chrono::steady_clock;
+  exec::Program& program = *train_.at(batch.count);
+  std::vector<double> best(program.graph().nodes.size(), 1e9);
+  for (int i = 0; i < num_steps; ++i) {
+    auto before = Clock::now();
+    program.run_with(threads_, [&](size_t node) {
+      const auto now = Clock::now();
+      best[node] = std::min(best[node], std::chrono::duration<double>(now - before).count());
+      before = Clock::now();
+    });
+  }
+  for (double& seconds : best) seconds = seconds == 1e9 ? 0 : seconds;
+  return best;
 }
 
 void Engine::gradients(const MicroBatch& batch,
