@@ -98,8 +98,14 @@ TEST_P(GemmTest, MatchesTheDefinition) {
 
 std::vector<GemmCase> gemm_cases() {
   std::vector<GemmCase> cases;
-  for (const auto& [m, n, k] :
-       {std::tuple{1, 1, 1}, {3, 5, 7}, {64, 96, 80}, {17, 33, 19}, {8, 10, 300}, {10, 40, 513}}) {
+  for (const auto& [m, n, k] : {std::tuple{1, 1, 1},
+                                {3, 5, 7},
+                                {64, 96, 80},
+                                {17, 33, 19},
+                                {8, 10, 300},
+                                {10, 40, 513},
+                                {350, 300, 512},
+                                {256, 260, 768}}) {
     for (const bool ta : {false, true}) {
       for (const bool tb : {false, true}) {
         cases.push_back({m, n, k, ta, tb, DType::f32, 2});

@@ -23,6 +23,24 @@ Way way_of(const GemmSpec& s) {
   return Way::swapped;
 }
 
+/// Sizes of a block of a: 336 x 384 floats are half of a 1 MiB second-level cache; 336 is a multiple of 14
+/// rows.
+constexpr int64_t kRowBlock = 336;
+constexpr int64_t kDepthBlock = 384;
+
+/// Copying a panel of b pays when enough rows use it, and when its rows lie far apart.
+bool packs_rows(const GemmSpec& s) {
+  return way_of(s) == Way::rows && s.m >= 32 && s.n > 2 * kPanel && s.k >= 64;
+}
+
+/// Rows whose distance is a multiple of 1 KiB compete for few cache sets: a block of them is copied first,
+/// which pays when enough panels of b pass by.
+bool packs_a(int64_t n, int64_t a_row, int64_t a_k) {
+  return n >= 8 * kPanel && (a_k == 1 ? a_row : a_k) % 256 == 0;
+}
+constexpr int64_t kPackedRow = kDepthBlock + 16;
+constexpr int64_t kThreadFloats = kRowBlock * kPackedRow + kDepthBlock * kPanel;
+
 int64_t floats(int64_t count) { return count * static_cast<int64_t>(sizeof(float)); }
 
 void widen(DType dtype, const void* in, int64_t count, float* out, ThreadPool& threads) {
@@ -31,7 +49,7 @@ void widen(DType dtype, const void* in, int64_t count, float* out, ThreadPool& t
 
 /// Pieces of the workspace, in floats from its start.
 struct Layout {
-  int64_t a, b, c, panels, transposed, residual, total;
+  int64_t a, b, c, panels, own, transposed, residual, total;
   explicit Layout(const GemmSpec& s) {
     int64_t next = 0;
     const auto take = [&](bool wanted, int64_t count) {
@@ -45,6 +63,10 @@ struct Layout {
     c = take(s.c != DType::f32, s.m * s.n);
     residual = take(s.residual && s.c != DType::f32, s.m * s.n);
     panels = take(swapped, panel_floats(s.k, s.m));
+    const bool packs = swapped
+                           ? packs_a(s.m, s.k, 1)
+                           : packs_rows(s) || packs_a(s.n, s.transpose_a ? 1 : s.k, s.transpose_a ? s.m : 1);
+    own = take(packs && way_of(s) != Way::dots, s.num_threads * kThreadFloats);
     transposed = take(swapped, s.m * s.n);
     total = next;
   }
@@ -62,32 +84,104 @@ Split split(const GemmSpec& s, int threads, int thread) {
   return {split_range(s.m, threads, thread), {0, s.n}};
 }
 
-void run_rows(const GemmSpec& s, const float* a, const float* b, float* c, ThreadPool& threads) {
+/// One thread's part of a product: c[m][n] = sum over k of a[i * a_row + p * a_k] * b[p][j].
+struct Part {
+  int64_t m, n, k;
+  const float* a;
+  int64_t a_row, a_k;
+  float* c;
+  int64_t c_row;
+  float* packed_a;  ///< kRowBlock x kPackedRow floats, or null: a is read as it lies
+
+  /// Rows from i on and terms from p on.
+  struct Block {
+    const float* data;
+    int64_t row, k;
+  };
+  Block block(int64_t i, int64_t rows, int64_t p, int64_t depth) const {
+    const float* from = a + i * a_row + p * a_k;
+    if (packed_a == nullptr) return {from, a_row, a_k};
+    if (a_k == 1) {
+      for (int64_t r = 0; r < rows; ++r) std::copy_n(from + r * a_row, depth, packed_a + r * kPackedRow);
+    } else {
+      transpose_rows(from, a_k, depth, rows, packed_a, kPackedRow);
+    }
+    return {packed_a, kPackedRow, 1};
+  }
+};
+
+/// Multiplies block by block, so that a block of a stays in the second-level cache while every panel of b
+/// passes by. `panel(p, depth, j, columns)` gives rows [p, p + depth) of b's columns from j on, b_row floats
+/// apart.
+void multiply_blocks(const Part& part, int64_t b_row,
+                     FunctionRef<const float*(int64_t, int64_t, int64_t, int64_t)> panel) {
+  const int64_t num_depths = std::max<int64_t>(1, (part.k + kDepthBlock - 1) / kDepthBlock);
+  const int64_t depth_block = (part.k + num_depths - 1) / num_depths;
+  for (int64_t p = 0; p < part.k; p += depth_block) {
+    const int64_t depth = std::min(depth_block, part.k - p);
+    for (int64_t i = 0; i < part.m; i += kRowBlock) {
+      const int64_t rows = std::min(kRowBlock, part.m - i);
+      const Part::Block block = part.block(i, rows, p, depth);
+      for (int64_t j = 0; j < part.n; j += kPanel) {
+        const int64_t columns = std::min(kPanel, part.n - j);
+        simd().gemm(rows, columns, depth, block.data, block.row, block.k, panel(p, depth, j, columns), b_row,
+                    part.c + i * part.c_row + j, part.c_row, p > 0);
+      }
+    }
+  }
+}
+
+void run_rows(const GemmSpec& s, const float* a, const float* b, float* c, float* own, ThreadPool& threads) {
   const int64_t a_row = s.transpose_a ? 1 : s.k;
   const int64_t a_k = s.transpose_a ? s.m : 1;
   const int parts = s.m * s.n * s.k < 65536 ? 1 : s.num_threads;
   const auto body = [&](int thread) {
     if (thread >= parts) return;
-    const Split part = split(s, parts, thread);
-    if (part.m.size() == 0 || part.n.size() == 0) return;
-    simd().gemm(part.m.size(), part.n.size(), s.k, a + part.m.begin * a_row, a_row, a_k, b + part.n.begin,
-                s.n, c + part.m.begin * s.n + part.n.begin, s.n, false);
+    float* scratch = own + thread * kThreadFloats;
+    const Split mine = split(s, parts, thread);
+    const Part part{mine.m.size(),
+                    mine.n.size(),
+                    s.k,
+                    a + mine.m.begin * a_row,
+                    a_row,
+                    a_k,
+                    c + mine.m.begin * s.n + mine.n.begin,
+                    s.n,
+                    packs_a(mine.n.size(), a_row, a_k) ? scratch : nullptr};
+    const float* columns_of_b = b + mine.n.begin;
+    if (!packs_rows(s)) {
+      return multiply_blocks(
+          part, s.n, [&](int64_t p, int64_t, int64_t j, int64_t) { return columns_of_b + p * s.n + j; });
+    }
+    float* packed = scratch + kRowBlock * kPackedRow;
+    multiply_blocks(part, kPanel, [&](int64_t p, int64_t depth, int64_t j, int64_t columns) {
+      for (int64_t row = 0; row < depth; ++row) {
+        const float* from = columns_of_b + (p + row) * s.n + j;
+        std::copy(from, from + columns, packed + row * kPanel);
+      }
+      return packed;
+    });
   };
   parts == 1 ? body(0) : threads.run(body);
 }
 
 void run_swapped(const GemmSpec& s, const float* a, const float* b, float* c, float* panels,
-                 float* transposed, ThreadPool& threads) {
+                 float* transposed, float* own, ThreadPool& threads) {
   pack_panels(DType::f32, a, s.k, s.m, !s.transpose_a, panels, nullptr, threads);
-  const auto body = [&](int thread) {
+  threads.run([&](int thread) {
     const Range rows = split_range(s.n, s.num_threads, thread);
-    if (rows.size() == 0) return;
-    for (int64_t j = 0; j < s.m; j += kPanel) {
-      simd().gemm(rows.size(), std::min(kPanel, s.m - j), s.k, b + rows.begin * s.k, s.k, 1, panels + j * s.k,
-                  kPanel, transposed + rows.begin * s.m + j, s.m, false);
-    }
-  };
-  threads.run(body);
+    const Part part{rows.size(),
+                    s.m,
+                    s.k,
+                    b + rows.begin * s.k,
+                    s.k,
+                    1,
+                    transposed + rows.begin * s.m,
+                    s.m,
+                    packs_a(s.m, s.k, 1) ? own + thread * kThreadFloats : nullptr};
+    multiply_blocks(part, kPanel,
+                    [&](int64_t p, int64_t, int64_t j, int64_t) { return panels + j * s.k + p * kPanel; });
+  });
   transpose(transposed, s.n, s.m, c, threads);
 }
 
@@ -128,10 +222,11 @@ void Gemm::run(const void* a, const void* b, const float* bias, const void* resi
 
   switch (way_of(s)) {
     case Way::rows:
-      run_rows(s, wide_a, wide_b, wide_c, threads);
+      run_rows(s, wide_a, wide_b, wide_c, base + layout.own, threads);
       break;
     case Way::swapped:
-      run_swapped(s, wide_a, wide_b, wide_c, base + layout.panels, base + layout.transposed, threads);
+      run_swapped(s, wide_a, wide_b, wide_c, base + layout.panels, base + layout.transposed,
+                  base + layout.own, threads);
       break;
     case Way::dots:
       run_dots(s, wide_a, wide_b, wide_c, threads);
