@@ -22,7 +22,7 @@ struct ScheduleOptions {
 /// Topin 2018) has torch.optim.lr_scheduler.OneCycleLR's numbers for pct_start 0.3 and cosine annealing.
 double learning_rate(const ScheduleOptions& schedule, double base, int64_t step, int64_t total);
 
-/// A whole run as its YAML file says it. Defaults are here; see fields in recipe.cpp for keys and ranges.
+/// A whole run as its YAML file says it. Defaults are here; see recipe_fields.cpp for keys and ranges.
 struct Recipe {
   uint64_t seed = 0;
   int64_t threads = 0;  ///< 0: every processor

@@ -1,9 +1,9 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
 
-#include "base/error.h"
 #include "base/philox.h"
 #include "io/run_log.h"
 #include "train/trainer.h"
@@ -198,28 +198,6 @@ TEST(Schedule, MatchesTorch) {
          {.1, .0965745789630079, .08681980515339463, .07222075445642905, .055, .03777924554357096,
           .023180194846605363, .013425421036992097});
   expect({.name = "step", .step_size = 3, .gamma = .5}, 8, {.1, .1, .1, .05, .05, .05, .025, .025});
-}
-
-TEST(Recipe, MistakesAreNamed) {
-  const auto message = [](const std::string& yaml, std::vector<std::string> overrides = {}) -> std::string {
-    try {
-      parse_recipe(yaml, "r.yaml", overrides);
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "";
-  };
-  EXPECT_EQ(message("seed: 1\ntrain:\n  bacth: 3\n"),
-            "r.yaml:3: unknown key 'train.bacth' (did you mean 'train.batch'?)");
-  EXPECT_NE(message("train: {batch: many}").find("expected a whole number from 1"), std::string::npos);
-  EXPECT_NE(message("model: {name: resnet19}").find("did you mean 'resnet18'"), std::string::npos);
-  EXPECT_NE(message("", {"train.batch"}).find("expected an override like"), std::string::npos);
-  EXPECT_NE(message("data: {kind: idx}").find("needs data.path"), std::string::npos);
-  EXPECT_NE(message("a: [").find("r.yaml:"), std::string::npos);
-  EXPECT_NE(message("seed: 1\nseed: 2\n").find("r.yaml:2: 'seed' is given twice"), std::string::npos);
-  EXPECT_NE(message("init: [a, b]").find("expected one word"), std::string::npos);
-  EXPECT_NE(message("model: {hidden: [-5]}").find("model.hidden"), std::string::npos);
-  EXPECT_EQ(message("", {"train.batch=7"}), "");
 }
 
 }  // namespace

@@ -1,0 +1,330 @@
+#include "train/recipe_fields.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace hearth::train {
+namespace {
+
+/// The number that the whole text of a scalar is; nothing for inf, nan and whatever does not fit.
+template <typename T>
+std::optional<T> number_of(const YAML::Node& node) {
+  if (!node.IsScalar()) return std::nullopt;
+  const std::string& text = node.Scalar();
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  if constexpr (std::is_floating_point_v<T>) {
+    if (!std::isfinite(value)) return std::nullopt;
+  }
+  return value;
+}
+
+std::optional<std::string> text_of(const YAML::Node& node) {
+  if (node.IsNull()) return "";
+  if (!node.IsScalar() || node.Scalar().find('\0') != std::string::npos) return std::nullopt;
+  return node.Scalar();
+}
+
+template <typename T>
+using Member = std::function<T&(Recipe&)>;
+
+template <typename T>
+const T& constant(const Member<T>& member, const Recipe& recipe) {
+  return member(const_cast<Recipe&>(recipe));
+}
+
+Field integer(std::string key, std::string doc, Member<int64_t> member, int64_t least,
+              int64_t most = int64_t{1} << 40) {
+  const auto read = [=](Recipe& recipe, const YAML::Node& node) -> std::string {
+    const auto value = number_of<int64_t>(node);
+    if (!value || *value < least || *value > most) {
+      return fmt::format("a whole number from {} to {}", least, most);
+    }
+    member(recipe) = *value;
+    return "";
+  };
+  return {key, doc, read, [=](const Recipe& recipe) { return std::to_string(constant(member, recipe)); }};
+}
+
+Field real(std::string key, std::string doc, Member<double> member, double least, double below) {
+  const auto read = [=](Recipe& recipe, const YAML::Node& node) -> std::string {
+    const auto value = number_of<double>(node);
+    if (!value || !(*value >= least && *value < below)) {
+      return fmt::format("a number from {} to below {}", least, below);
+    }
+    member(recipe) = *value;
+    return "";
+  };
+  return {key, doc, read, [=](const Recipe& recipe) { return fmt::format("{}", constant(member, recipe)); }};
+}
+
+Field boolean(std::string key, std::string doc, Member<bool> member) {
+  const auto read = [=](Recipe& recipe, const YAML::Node& node) -> std::string {
+    bool value = false;
+    if (!YAML::convert<bool>::decode(node, value)) return "true or false";
+    member(recipe) = value;
+    return "";
+  };
+  return {key, doc, read, [=](const Recipe& recipe) { return constant(member, recipe) ? "true" : "false"; }};
+}
+
+/// Text; `choices` limits it when not empty.
+Field text(std::string key, std::string doc, Member<std::string> member,
+           std::vector<std::string> choices = {}) {
+  const auto read = [=](Recipe& recipe, const YAML::Node& node) -> std::string {
+    const auto value = text_of(node);
+    if (!value) return "one word or path";
+    if (!choices.empty() && std::find(choices.begin(), choices.end(), *value) == choices.end()) {
+      return fmt::format("one of {}{}", fmt::join(choices, ", "), did_you_mean(*value, choices));
+    }
+    member(recipe) = *value;
+    return "";
+  };
+  return {key, doc, read, [=](const Recipe& recipe) { return yaml_quoted(constant(member, recipe)); }};
+}
+
+/// A list of numbers, written [a, b].
+template <typename T>
+Field numbers(std::string key, std::string doc, Member<std::vector<T>> member) {
+  const auto read = [=](Recipe& recipe, const YAML::Node& node) -> std::string {
+    std::vector<T> values;
+    if (!node.IsSequence()) return "a list like [1, 2]";
+    for (const YAML::Node& item : node) {
+      const auto value = number_of<T>(item);
+      if (!value) return "a list of finite numbers like [1, 2]";
+      values.push_back(*value);
+    }
+    member(recipe) = values;
+    return "";
+  };
+  const auto write = [=](const Recipe& recipe) {
+    return fmt::format("[{}]", fmt::join(constant(member, recipe), ", "));
+  };
+  return {.key = key, .doc = doc, .read = read, .write = write, .is_list = true};
+}
+
+Field words(std::string key, std::string doc, Member<std::vector<std::string>> member) {
+  const auto read = [=](Recipe& recipe, const YAML::Node& node) -> std::string {
+    std::vector<std::string> values;
+    if (!node.IsSequence()) return "a list like [a, b]";
+    for (const YAML::Node& item : node) {
+      const auto value = text_of(item);
+      if (!value) return "a list of words like [a, b]";
+      values.push_back(*value);
+    }
+    member(recipe) = values;
+    return "";
+  };
+  const auto write = [=](const Recipe& recipe) {
+    std::vector<std::string> quoted;
+    for (const std::string& word : constant(member, recipe)) quoted.push_back(yaml_quoted(word));
+    return fmt::format("[{}]", fmt::join(quoted, ", "));
+  };
+  return {.key = key, .doc = doc, .read = read, .write = write, .is_list = true};
+}
+
+Field memory_field() {
+  const auto read = [](Recipe& recipe, const YAML::Node& node) -> std::string {
+    const auto bytes = node.IsScalar() ? parse_bytes(node.Scalar()) : std::nullopt;
+    if (!bytes) return "a size like 20GiB, or 0 for no budget";
+    recipe.memory = *bytes;
+    return "";
+  };
+  return {"memory", "budget of the arena, met by recomputation; 0: none", read,
+          [](const Recipe& recipe) { return std::to_string(recipe.memory); }};
+}
+
+Field seed_field() {
+  const auto read = [](Recipe& recipe, const YAML::Node& node) -> std::string {
+    const auto value = number_of<uint64_t>(node);
+    if (!value) return "a whole number from 0 to 18446744073709551615";
+    recipe.seed = *value;
+    return "";
+  };
+  return {"seed", "every random choice follows from it", read,
+          [](const Recipe& recipe) { return std::to_string(recipe.seed); }};
+}
+
+void add_run_fields(std::vector<Field>& f) {
+  f.push_back(seed_field());
+  f.push_back(integer(
+      "threads", "0: every processor", [](Recipe & r) -> auto& { return r.threads; }, 0, 1024));
+  f.push_back(text("device", "where to train", [](Recipe & r) -> auto& { return r.device; }, {"cpu"}));
+  f.push_back(integer(
+      "devices", "how many of them", [](Recipe & r) -> auto& { return r.devices; }, 1, 1));
+  f.push_back(text("precision", "fp32, bf16, or fp16 with a dynamic loss scale",
+                   [](Recipe & r) -> auto& { return r.precision; }, {"fp32", "bf16", "fp16"}));
+  f.push_back(memory_field());
+  f.push_back(text(
+      "init", "safetensors file with the first weights", [](Recipe & r) -> auto& { return r.init; }));
+  f.push_back(words(
+      "passes.off", "passes to leave out (hearth dump --list); winograd too",
+      [](Recipe & r) -> auto& { return r.passes_off; }));
+}
+
+void add_model_fields(std::vector<Field>& f) {
+  std::vector<std::string> models;
+  for (const models::ModelDef& model : models::model_list()) models.emplace_back(model.name);
+  f.push_back(text(
+      "model.name", fmt::format("{}", fmt::join(models, ", ")),
+      [](Recipe & r) -> auto& { return r.model.name; }, models));
+  f.push_back(integer(
+      "model.num_classes", "classes to tell apart", [](Recipe & r) -> auto& { return r.model.num_classes; },
+      2, 100000));
+  f.push_back(numbers<int64_t>(
+      "model.hidden", "mlp: widths of the hidden layers",
+      [](Recipe & r) -> auto& { return r.model.hidden; }));
+  f.push_back(real(
+      "model.dropout", "mlp: share of activations dropped",
+      [](Recipe & r) -> auto& { return r.model.dropout; }, 0, 1));
+}
+
+void add_data_fields(std::vector<Field>& f) {
+  f.push_back(text(
+      "data.kind", "shapes (generated), idx (MNIST), cifar10, folder (a folder per class), tensors",
+      [](Recipe & r) -> auto& { return r.data.kind; }, {"shapes", "idx", "cifar10", "folder", "tensors"}));
+  const auto path = [](Recipe& recipe, const YAML::Node& node) -> std::string {
+    const auto value = text_of(node);
+    if (!value) return "a folder";
+    recipe.data.path = *value;
+    return "";
+  };
+  f.push_back({"data.path", "folder of the dataset", path,
+               [](const Recipe& r) { return yaml_quoted(r.data.path.string()); }});
+  f.push_back(integer(
+      "data.image_size", "side of the pictures in pixels",
+      [](Recipe & r) -> auto& { return r.model.image_size; }, 4, 4096));
+  f.push_back(integer(
+      "data.channels", "1 gray, 3 colour", [](Recipe & r) -> auto& { return r.model.channels; }, 1, 3));
+  f.push_back(integer(
+      "data.count", "shapes: training pictures", [](Recipe & r) -> auto& { return r.data.count; }, 1));
+  f.push_back(integer(
+      "data.val_count", "shapes: validation pictures", [](Recipe & r) -> auto& { return r.val_count; }, 1));
+  f.push_back(boolean(
+      "data.shuffle", "a new order each epoch", [](Recipe & r) -> auto& { return r.loader.shuffle; }));
+  const Member<int64_t> crop = [](Recipe & r) -> auto& { return r.loader.augment.crop_padding; };
+  f.push_back(integer("data.crop_padding", "random crop after padding by so many pixels", crop, 0, 1024));
+  f.push_back(boolean(
+      "data.flip", "mirror half of the pictures", [](Recipe & r) -> auto& { return r.loader.augment.flip; }));
+  const auto jitter = [](Recipe& recipe, const YAML::Node& node) -> std::string {
+    const auto value = number_of<float>(node);
+    if (!value || !(*value >= 0 && *value < 1)) return "a number from 0 to below 1";
+    recipe.loader.augment.jitter = *value;
+    return "";
+  };
+  f.push_back({"data.jitter", "random brightness, contrast, saturation, by up to this share", jitter,
+               [](const Recipe& r) { return fmt::format("{}", r.loader.augment.jitter); }});
+  f.push_back(numbers<float>(
+      "data.mean", "per channel, of pixels from 0 to 1", [](Recipe & r) -> auto& { return r.loader.mean; }));
+  f.push_back(numbers<float>(
+      "data.std", "per channel", [](Recipe & r) -> auto& { return r.loader.std; }));
+}
+
+void add_train_fields(std::vector<Field>& f) {
+  f.push_back(integer(
+      "train.steps", "updates in all; 0: epochs decide", [](Recipe & r) -> auto& { return r.steps; }, 0));
+  f.push_back(integer(
+      "train.epochs", "times through the data", [](Recipe & r) -> auto& { return r.epochs; }, 1));
+  f.push_back(integer(
+      "train.batch", "micro-batch of one worker", [](Recipe & r) -> auto& { return r.batch; }, 1, 1 << 20));
+  f.push_back(integer(
+      "train.accumulate", "micro-batches per update", [](Recipe & r) -> auto& { return r.accumulate; }, 1,
+      1 << 20));
+  f.push_back(integer(
+      "train.checkpoint_every", "updates between checkpoints",
+      [](Recipe & r) -> auto& { return r.checkpoint_every; }, 1));
+  f.push_back(integer(
+      "train.keep_checkpoints", "how many to keep", [](Recipe & r) -> auto& { return r.keep_checkpoints; }, 1,
+      1000));
+  f.push_back(integer(
+      "train.eval_every", "updates between evaluations; 0: each epoch",
+      [](Recipe & r) -> auto& { return r.eval_every; }, 0));
+  f.push_back(integer(
+      "train.log_every", "updates between log lines", [](Recipe & r) -> auto& { return r.log_every; }, 1));
+  f.push_back(real(
+      "train.label_smoothing", "share of the target spread over all classes",
+      [](Recipe & r) -> auto& { return r.label_smoothing; }, 0, 1));
+  f.push_back(real(
+      "train.clip_norm", "largest global gradient norm; 0: off",
+      [](Recipe & r) -> auto& { return r.optimizer.clip_norm; }, 0, 1e30));
+  f.push_back(real(
+      "train.ema", "decay of the weights' moving average; 0: off",
+      [](Recipe & r) -> auto& { return r.optimizer.ema_decay; }, 0, 1));
+  f.push_back(integer(
+      "train.early_stop", "evaluations without gain before stopping; 0: off",
+      [](Recipe & r) -> auto& { return r.early_stop; }, 0));
+}
+
+void add_optimizer_fields(std::vector<Field>& f) {
+  f.push_back(text("optimizer.name", "sgd or adamw", [](Recipe & r) -> auto& { return r.optimizer_name; },
+                   {"sgd", "adamw"}));
+  f.push_back(real(
+      "optimizer.lr", "learning rate", [](Recipe & r) -> auto& { return r.lr; }, 0, 1e6));
+  f.push_back(real(
+      "optimizer.momentum", "sgd", [](Recipe & r) -> auto& { return r.optimizer.momentum; }, 0, 1));
+  f.push_back(boolean(
+      "optimizer.nesterov", "sgd", [](Recipe & r) -> auto& { return r.optimizer.nesterov; }));
+  f.push_back(real(
+      "optimizer.weight_decay", "L2 for sgd, decoupled for adamw",
+      [](Recipe & r) -> auto& { return r.optimizer.weight_decay; }, 0, 1e6));
+  f.push_back(real(
+      "optimizer.beta1", "adamw", [](Recipe & r) -> auto& { return r.optimizer.beta1; }, 0, 1));
+  f.push_back(real(
+      "optimizer.beta2", "adamw", [](Recipe & r) -> auto& { return r.optimizer.beta2; }, 0, 1));
+  f.push_back(real(
+      "optimizer.eps", "adamw", [](Recipe & r) -> auto& { return r.optimizer.eps; }, 0, 1));
+  f.push_back(text("schedule.name", "constant, step, cosine, onecycle",
+                   [](Recipe & r) -> auto& { return r.schedule.name; },
+                   {"constant", "step", "cosine", "onecycle"}));
+  f.push_back(integer(
+      "schedule.warmup_steps", "linear warm-up", [](Recipe & r) -> auto& { return r.schedule.warmup_steps; },
+      0));
+  f.push_back(integer(
+      "schedule.step_size", "step: updates between drops",
+      [](Recipe & r) -> auto& { return r.schedule.step_size; }, 1));
+  f.push_back(real(
+      "schedule.gamma", "step: factor of a drop", [](Recipe & r) -> auto& { return r.schedule.gamma; }, 0,
+      1e6));
+  f.push_back(real(
+      "schedule.min_lr", "cosine: the last rate", [](Recipe & r) -> auto& { return r.schedule.min_lr; }, 0,
+      1e6));
+}
+
+}  // namespace
+
+const std::vector<Field>& recipe_fields() {
+  static const std::vector<Field> all = [] {
+    std::vector<Field> f;
+    add_run_fields(f);
+    add_model_fields(f);
+    add_data_fields(f);
+    add_train_fields(f);
+    add_optimizer_fields(f);
+    return f;
+  }();
+  return all;
+}
+
+std::string yaml_quoted(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      quoted += fmt::format("\\{}", c);
+    } else if (code < 0x20 || code == 0x7f) {
+      quoted += fmt::format("\\x{:02x}", code);
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + '"';
+}
+
+}  // namespace hearth::train

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <yaml-cpp/yaml.h>
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "train/recipe.h"
+
+namespace hearth::train {
+
+/// How one key is read into a recipe and written out again.
+struct Field {
+  std::string key;
+  std::string doc;
+  /// Takes the value; returns what was expected when it does not fit.
+  std::function<std::string(Recipe&, const YAML::Node&)> read;
+  std::function<std::string(const Recipe&)> write;
+  bool is_list = false;
+};
+
+/// Every key of a recipe, those of a section side by side.
+const std::vector<Field>& recipe_fields();
+
+/// The text as a double-quoted YAML scalar on one line; UTF-8 stays as it is.
+std::string yaml_quoted(std::string_view text);
+
+}  // namespace hearth::train
