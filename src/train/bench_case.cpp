@@ -71,6 +71,7 @@ std::string profile_table(const ir::Graph& graph, const std::vector<double>& sec
     total += seconds[i];
   }
   std::vector<Row> sorted;
+  sorted.reserve(rows.size());
   for (const auto& [what, row] : rows) sorted.push_back(row);
   std::sort(sorted.begin(), sorted.end(), [](const Row& a, const Row& b) { return a.seconds > b.seconds; });
   std::string text =

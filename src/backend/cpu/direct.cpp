@@ -12,6 +12,8 @@ namespace hearth::cpu {
 namespace {
 
 constexpr int64_t kChunkFloats = 64 * 1024;
+/// Rows of the weight gradient whose inputs stay in the second-level cache while all columns are made.
+constexpr int64_t kWeightsRows = 252;
 
 HEARTH_CLONES void add(float* sum, const float* in, int64_t count) {
   for (int64_t i = 0; i < count; ++i) sum[i] += in[i];
@@ -23,6 +25,10 @@ struct Patches {
   int64_t length() const { return s.kernel_h * s.kernel_w * s.in_c; }
   int64_t num_pixels() const { return s.batch * s.out_h() * s.out_w(); }
   int64_t chunk() const { return std::clamp<int64_t>(kChunkFloats / length() / 14 * 14, 14, 448); }
+  /// Weight gradients are read and written once per chunk: longer ones pay although they outgrow the cache.
+  int64_t weights_chunk() const {
+    return std::clamp<int64_t>(6 * kChunkFloats / length() / 14 * 14, 14, 448);
+  }
   /// Patches are the image's own rows.
   bool trivial() const { return s.kernel_h == 1 && s.kernel_w == 1 && s.stride == 1 && s.padding == 0; }
 
@@ -172,7 +178,7 @@ void DirectConv::backward_data(const void* dy, const void* w, void* dx, std::byt
 int64_t DirectConv::weights_workspace_bytes() const {
   const Patches patches{spec.shape};
   const int64_t per_thread =
-      patches.chunk() * (patches.length() + spec.shape.out_c) + weight_floats(spec.shape);
+      patches.weights_chunk() * (patches.length() + spec.shape.out_c) + weight_floats(spec.shape);
   return floats(spec.num_threads * per_thread);
 }
 
@@ -181,7 +187,7 @@ void DirectConv::backward_weights(const void* x, const void* dy, float* dw, std:
   const Patches patches{spec.shape};
   const int64_t k = patches.length();
   const int64_t o = spec.shape.out_c;
-  const int64_t chunk = patches.chunk();
+  const int64_t chunk = patches.weights_chunk();
   const int64_t total = weight_floats(spec.shape);
   const int64_t per_thread = chunk * (k + o) + total;
   auto* base = reinterpret_cast<float*>(workspace);
@@ -200,7 +206,9 @@ void DirectConv::backward_weights(const void* x, const void* dy, float* dw, std:
         patches.gather(spec.x, x, first, count, gathered);
       }
       const float* b = as_f32(spec.x, dy, first * o, count * o, wide_dy);
-      simd().gemm(k, o, count, a, 1, k, b, o, sum, o, true);
+      for (int64_t row = 0; row < k; row += kWeightsRows) {
+        simd().gemm(std::min(kWeightsRows, k - row), o, count, a + row, 1, k, b, o, sum + row * o, o, true);
+      }
     }
   });
   threads.parallel_for(total, 8192, [&](Range range) {
