@@ -117,17 +117,33 @@ void sync_folder(const fs::path& folder) {
   if (fsync(directory.value()) != 0) system_error("flush", folder);
 }
 
+void rename_durably(const fs::path& from, const fs::path& to) {
+  std::error_code code;
+  fs::rename(from, to, code);
+  if (code) user_error("cannot rename {} to {}: {}", from.string(), to.string(), code.message());
+  const fs::path parent = to.parent_path();
+  sync_folder(parent.empty() ? fs::path(".") : parent);
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code code;
+  fs::create_directories(folder, code);
+  if (code) user_error("cannot create the folder {}: {}", folder.string(), code.message());
+}
+
 void write_file_atomically(const fs::path& path, std::string_view contents) {
   fs::path temporary = path;
   temporary += ".tmp";
-  FileWriter writer(temporary);
-  writer.write(contents);
-  writer.sync_and_close();
-  std::error_code code;
-  fs::rename(temporary, path, code);
-  if (code) user_error("cannot rename {} to {}: {}", temporary.string(), path.string(), code.message());
-  const fs::path parent = path.parent_path();
-  sync_folder(parent.empty() ? fs::path(".") : parent);
+  try {
+    FileWriter writer(temporary);
+    writer.write(contents);
+    writer.sync_and_close();
+    rename_durably(temporary, path);
+  } catch (const UserError&) {
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
+    throw;
+  }
 }
 
 }  // namespace hearth

@@ -53,7 +53,14 @@ class FileWriter {
 /// Flushes a folder's entries to the disk, so that a rename in it survives a power cut.
 void sync_folder(const fs::path& folder);
 
+/// Renames a file over another and flushes their folder; UserError names both.
+void rename_durably(const fs::path& from, const fs::path& to);
+
+/// Creates a folder and those above it; UserError when that cannot be.
+void make_folder(const fs::path& folder);
+
 /// Writes to a temporary name beside `path`, flushes, renames: readers see the old file or the whole new one.
+/// A failed write leaves the old file and nothing else.
 void write_file_atomically(const fs::path& path, std::string_view contents);
 
 }  // namespace hearth

@@ -1,6 +1,8 @@
 #include "io/checkpoint.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <stdio.h>
 
 #include <algorithm>
 #include <cstring>
@@ -39,6 +41,29 @@ std::vector<fs::path> step_folders(const fs::path& folder) {
   return paths;
 }
 
+/// What a killed run left half-written.
+void delete_temporary(const fs::path& folder) {
+  std::error_code code;
+  std::vector<fs::path> paths;
+  for (const auto& entry : fs::directory_iterator(folder, code)) {
+    if (entry.path().filename().string().starts_with(".tmp-step-")) paths.push_back(entry.path());
+  }
+  for (const fs::path& path : paths) fs::remove_all(path, code);
+}
+
+/// Puts a finished folder in its place. A folder that has the place already is swapped out, so that at no
+/// moment neither exists.
+void put_in_place(const fs::path& temporary, const fs::path& final_path) {
+  const bool swapped =
+      renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) == 0;
+  if (swapped) {
+    fs::remove_all(temporary);
+  } else {
+    fs::remove_all(final_path);
+    fs::rename(temporary, final_path);
+  }
+}
+
 void write_part(const fs::path& folder, const char* name, std::span<const std::byte> bytes, Json& manifest) {
   FileWriter writer(folder / name);
   writer.write(bytes);
@@ -50,7 +75,8 @@ void write_part(const fs::path& folder, const char* name, std::span<const std::b
 
 CheckpointWriter::CheckpointWriter(fs::path folder, int64_t memory_bytes, int num_kept)
     : folder_(std::move(folder)), num_kept_(num_kept) {
-  fs::create_directories(folder_);
+  make_folder(folder_);
+  delete_temporary(folder_);
   pending_.memory.resize(static_cast<size_t>(memory_bytes));
   pending_.state.reserve(1 << 16);
   thread_ = std::thread([this] { work(); });
@@ -83,6 +109,11 @@ void CheckpointWriter::save(int64_t step, std::span<const std::byte> memory, std
   changed_.notify_all();
 }
 
+void CheckpointWriter::check() {
+  const std::lock_guard lock(mutex_);
+  rethrow();
+}
+
 void CheckpointWriter::flush() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return pending_step_ < 0; });
@@ -103,7 +134,7 @@ void CheckpointWriter::work() {
       error = std::current_exception();
     }
     lock.lock();
-    error_ = error;
+    if (error != nullptr) error_ = error;
     pending_step_ = -1;
     changed_.notify_all();
   }
@@ -124,8 +155,7 @@ void CheckpointWriter::write(int64_t step) {
     writer.write(manifest.dump(1));
     writer.sync_and_close();
     sync_folder(temporary);
-    fs::remove_all(final_path);
-    fs::rename(temporary, final_path);
+    put_in_place(temporary, final_path);
     sync_folder(folder_);
   } catch (const fs::filesystem_error& error) {
     fs::remove_all(temporary, ignored);
@@ -134,16 +164,21 @@ void CheckpointWriter::write(int64_t step) {
     fs::remove_all(temporary, ignored);
     throw;
   }
-  delete_old();
+  delete_others(step);
 }
 
-void CheckpointWriter::delete_old() const {
-  const std::vector<fs::path> paths = step_folders(folder_);
+void CheckpointWriter::delete_others(int64_t step) const {
   std::error_code ignored;
-  for (size_t i = static_cast<size_t>(num_kept_); i < paths.size(); ++i) {
+  int num_left = 0;
+  for (const fs::path& path : step_folders(folder_)) {
+    const bool keep = *step_of(path) <= step && fs::exists(path / kManifest, ignored) && num_left < num_kept_;
+    if (keep) {
+      ++num_left;
+      continue;
+    }
     // The manifest goes first: a half-deleted folder must not look complete.
-    fs::remove(paths[i] / kManifest, ignored);
-    fs::remove_all(paths[i], ignored);
+    fs::remove(path / kManifest, ignored);
+    fs::remove_all(path, ignored);
   }
 }
 

@@ -22,8 +22,8 @@ struct CheckpointContents {
 
 /// Writes checkpoints on its own thread. save() only copies memory; files go to a temporary folder, each
 /// flushed, the manifest with sizes and XXH3 hashes last, then one rename. An older checkpoint is deleted
-/// only when the newer one is complete. A failed write (a full disk) surfaces as UserError at the next call
-/// and leaves older ones intact.
+/// only when the newer one is complete, and so is one of a later step: it is what a resumed run passed over.
+/// A failed write (a full disk) surfaces as UserError at the next call and leaves older ones intact.
 class CheckpointWriter {
  public:
   /// `memory_bytes`: the size every save() will have. Keeps the newest `num_kept`.
@@ -33,13 +33,15 @@ class CheckpointWriter {
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
   void save(int64_t step, std::span<const std::byte> memory, std::string_view state);
+  /// Throws what the last write failed with; waits for nothing.
+  void check();
   /// Waits until everything saved is on the disk.
   void flush();
 
  private:
   void work();
   void write(int64_t step);
-  void delete_old() const;
+  void delete_others(int64_t step) const;
   void rethrow();
 
   fs::path folder_;
@@ -53,7 +55,8 @@ class CheckpointWriter {
   std::thread thread_;
 };
 
-/// The newest complete checkpoint, and why each newer folder was passed over.
+/// The newest complete checkpoint, and why each newer folder was passed over ("step-000000020: ..."), newest
+/// first.
 struct FoundCheckpoint {
   fs::path path;
   int64_t step = 0;

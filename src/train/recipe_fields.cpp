@@ -186,6 +186,17 @@ void add_model_fields(std::vector<Field>& f) {
       [](Recipe & r) -> auto& { return r.model.dropout; }, 0, 1));
 }
 
+Field loader_threads_field() {
+  const auto read = [](Recipe& recipe, const YAML::Node& node) -> std::string {
+    const auto value = number_of<int>(node);
+    if (!value || *value < 0 || *value > 64) return "a whole number from 0 to 64";
+    recipe.loader.num_threads = *value;
+    return "";
+  };
+  return {"data.threads", "threads that decode pictures ahead; 0: none", read,
+          [](const Recipe& r) { return std::to_string(r.loader.num_threads); }};
+}
+
 void add_data_fields(std::vector<Field>& f) {
   f.push_back(text(
       "data.kind", "shapes (generated), idx (MNIST), cifar10, folder (a folder per class), tensors",
@@ -209,6 +220,7 @@ void add_data_fields(std::vector<Field>& f) {
       "data.val_count", "shapes: validation pictures", [](Recipe & r) -> auto& { return r.val_count; }, 1));
   f.push_back(boolean(
       "data.shuffle", "a new order each epoch", [](Recipe & r) -> auto& { return r.loader.shuffle; }));
+  f.push_back(loader_threads_field());
   const Member<int64_t> crop = [](Recipe & r) -> auto& { return r.loader.augment.crop_padding; };
   f.push_back(integer("data.crop_padding", "random crop after padding by so many pixels", crop, 0, 1024));
   f.push_back(boolean(

@@ -17,6 +17,9 @@
 namespace hearth::train {
 namespace {
 
+/// Pictures with their predictions in the report.
+constexpr int64_t kNumSamples = 36;
+
 /// Sizes of the batches that cover `count` samples.
 std::vector<int64_t> batch_sizes(int64_t count, int64_t batch) {
   std::vector<int64_t> sizes;
@@ -81,7 +84,7 @@ int64_t Trainer::steps_per_epoch() const {
 }
 
 void Trainer::start(bool resume) {
-  fs::create_directories(out_);
+  make_folder(out_);
   const bool resumed = resume && load_checkpoint();
   write_file_atomically(out_ / "config.yaml", write_recipe(recipe_));
   log_ = std::make_unique<io::RunLog>(out_ / "trainer_log.jsonl", resumed ? state_.step : -1);
@@ -95,9 +98,11 @@ void Trainer::start(bool resume) {
 bool Trainer::load_checkpoint() {
   std::vector<std::string> refused;
   const auto found = io::find_newest_checkpoint(out_ / "checkpoints", &refused);
-  for (const std::string& reason : refused) events_.message("passed over " + reason);
+  const std::string passed_over =
+      refused.empty() ? "" : fmt::format("; passed over {}", fmt::join(refused, "; "));
   if (!found) {
-    events_.message(fmt::format("no complete checkpoint in {}: starting from the beginning", out_.string()));
+    events_.message(fmt::format("no complete checkpoint in {}: starting from the beginning{}", out_.string(),
+                                passed_over));
     return false;
   }
   const io::CheckpointContents contents = io::read_checkpoint(found->path);
@@ -114,7 +119,8 @@ bool Trainer::load_checkpoint() {
                          .epoch = state.at("epoch").get<int64_t>(),
                          .sample = state.at("sample").get<int64_t>(),
                          .total = state.at("total").get<int64_t>()}};
-  events_.message(fmt::format("resuming from {} (step {})", found->path.string(), state_.step));
+  events_.message(
+      fmt::format("resuming from {} (step {}){}", found->path.string(), state_.step, passed_over));
   return true;
 }
 
@@ -180,6 +186,7 @@ void Trainer::after_step(const StepResult& result, double rate) {
   ++state_.step;
   ++session_steps_;
   log_step(result, rate);
+  checkpoints_->check();
   if (time_to_evaluate()) evaluate_and_log();
   const bool last = state_.step == total_steps_;
   if (state_.step % recipe_.checkpoint_every == 0 || last) save_checkpoint();
@@ -220,7 +227,7 @@ void Trainer::report_progress(const StepResult& result, double rate) {
 void Trainer::evaluate_and_log() {
   const double before = process_seconds();
   const bool last = state_.step == total_steps_;
-  last_evaluation_ = evaluate(last ? 36 : 0);
+  last_evaluation_ = evaluate(last ? kNumSamples : 0);
   log_->evaluation(state_.step, last_evaluation_.loss, last_evaluation_.accuracy);
   event_file_->add_scalar(state_.step, "eval/loss", static_cast<float>(last_evaluation_.loss));
   event_file_->add_scalar(state_.step, "eval/accuracy", static_cast<float>(last_evaluation_.accuracy));
@@ -284,6 +291,8 @@ Evaluation Trainer::evaluate(int64_t num_samples) {
 
 void Trainer::finish(RunSummary& summary) {
   if (summary.interrupted) save_checkpoint();
+  // A run that was killed behind its last step, or that stopped early, has no pictures for its report yet.
+  if (!summary.interrupted && last_evaluation_.samples.empty()) last_evaluation_ = evaluate(kNumSamples);
   checkpoints_->flush();
   save_weights(*engine_, out_ / "model.safetensors", false);
   summary.steps = state_.step;

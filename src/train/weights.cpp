@@ -36,8 +36,14 @@ void save_weights(const Engine& engine, const fs::path& path, bool average) {
   }
   fs::path temporary = path;
   temporary += ".tmp";
-  io::write_safetensors(temporary, views);
-  fs::rename(temporary, path);
+  try {
+    io::write_safetensors(temporary, views);
+    rename_durably(temporary, path);
+  } catch (const UserError&) {
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
+    throw;
+  }
 }
 
 void load_weights(const Engine& engine, const fs::path& path) {

@@ -118,6 +118,31 @@ TEST(Checkpoint, TheNewestCompleteOneIsFound) {
   EXPECT_NE(found->refused[1].find("no manifest"), std::string::npos);
 }
 
+TEST(Checkpoint, OneThatWasPassedOverDoesNotCrowdOutNewOnes) {
+  const TemporaryFolder folder;
+  const std::vector<std::byte> memory(100);
+  const auto save = [&](int64_t step) {
+    CheckpointWriter writer(folder.path(), std::ssize(memory), 2);
+    writer.save(step, memory, "{}");
+    writer.flush();
+  };
+  save(20);
+  save(30);
+  save(40);
+  fs::create_directories(folder.path() / ".tmp-step-000000050");
+  fs::resize_file(folder.path() / "step-000000030" / "memory.bin", 9);
+  fs::resize_file(folder.path() / "step-000000040" / "memory.bin", 9);
+  EXPECT_FALSE(find_newest_checkpoint(folder.path(), nullptr));
+  save(25);
+  const auto found = find_newest_checkpoint(folder.path(), nullptr);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->step, 25);
+  EXPECT_TRUE(found->refused.empty());
+  EXPECT_FALSE(fs::exists(folder.path() / ".tmp-step-000000050")) << "a killed run's temporary folder";
+  save(25);
+  EXPECT_EQ(find_newest_checkpoint(folder.path(), nullptr)->step, 25) << "the same step again";
+}
+
 TEST(Checkpoint, ADamagedByteIsSeen) {
   const TemporaryFolder folder;
   const std::vector<std::byte> memory(100);

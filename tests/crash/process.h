@@ -1,0 +1,98 @@
+#pragma once
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+
+namespace hearth {
+
+/// A folder of its own that the destructor deletes.
+class TemporaryFolder {
+ public:
+  explicit TemporaryFolder(const std::string& name)
+      : path_(fs::temp_directory_path() / ("hearth_" + name + "_" + std::to_string(getpid()))) {
+    fs::remove_all(path_);
+    fs::create_directories(path_);
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+/// A running `hearth`, its output in a file; killed by the destructor where it still runs.
+class Child {
+ public:
+  /// `file_limit_bytes`: no file of the child may grow beyond it; -1: none.
+  Child(std::vector<std::string> arguments, const fs::path& output, int64_t file_limit_bytes = -1) {
+    arguments.insert(arguments.begin(), HEARTH_PROGRAM);
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    pid_ = fork();
+    if (pid_ != 0) return;
+    const int out = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    dup2(out, STDOUT_FILENO);
+    dup2(out, STDERR_FILENO);
+    if (file_limit_bytes >= 0) {
+      const rlimit limit{static_cast<rlim_t>(file_limit_bytes), static_cast<rlim_t>(file_limit_bytes)};
+      setrlimit(RLIMIT_FSIZE, &limit);
+    }
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+  ~Child() {
+    if (pid_ > 0) kill_now();
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  bool running() {
+    if (pid_ <= 0) return false;
+    if (waitpid(pid_, &status_, WNOHANG) != pid_) return true;
+    pid_ = -1;
+    return false;
+  }
+  /// SIGKILL. False where it had ended by itself.
+  bool kill_now() {
+    if (pid_ <= 0) return false;
+    kill(pid_, SIGKILL);
+    wait();
+    return WIFSIGNALED(status_);
+  }
+  /// The exit code, or -1 after a signal.
+  int wait() {
+    if (pid_ > 0) waitpid(pid_, &status_, 0);
+    pid_ = -1;
+    return WIFEXITED(status_) ? WEXITSTATUS(status_) : -1;
+  }
+
+ private:
+  pid_t pid_ = -1;
+  int status_ = 0;
+};
+
+struct Finished {
+  int exit_code = 0;
+  std::string output;
+};
+inline Finished run_hearth(std::vector<std::string> arguments, const fs::path& output,
+                           int64_t file_limit_bytes = -1) {
+  const int code = Child(std::move(arguments), output, file_limit_bytes).wait();
+  return {code, read_file(output)};
+}
+
+}  // namespace hearth
