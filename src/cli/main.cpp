@@ -1,3 +1,4 @@
+#include <csignal>
 #include <cstdio>
 #include <exception>
 
@@ -58,6 +59,8 @@ int& exit_code() {
 }  // namespace hearth::cli
 
 int main(int argc, char** argv) {
+  // A file that may not grow is a failed write with a sentence of its own.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     return hearth::cli::run(argc, argv);
   } catch (const hearth::UserError& error) {

@@ -25,6 +25,11 @@ void on_interrupt(int) {
 class Terminal {
  public:
   Terminal() : live_(isatty(STDOUT_FILENO) != 0), color_(live_ && std::getenv("NO_COLOR") == nullptr) {}
+  ~Terminal() {
+    if (live_) std::printf("\r\033[K");
+  }
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
 
   void progress(const train::Progress& p) {
     char text[320];
@@ -35,9 +40,6 @@ class Terminal {
   void message(const std::string& text) {
     std::printf("%s%s\n", live_ ? "\r\033[K" : "", text.c_str());
     std::fflush(stdout);
-  }
-  void finish() {
-    if (live_) std::printf("\r\033[K");
   }
 
  private:
@@ -119,7 +121,6 @@ void run_train(const CLI::App& verb, const TrainArguments& arguments) {
   std::signal(SIGINT, on_interrupt);
   std::signal(SIGTERM, on_interrupt);
   const train::RunSummary summary = trainer.run(arguments.resume);
-  terminal.finish();
   if (summary.interrupted) {
     terminal.message(
         fmt::format("stopped at step {}; go on with: hearth train --resume --out {}", summary.steps, out));
