@@ -10,6 +10,7 @@
 #include "ops/op_list.h"
 #include "plan/csv.h"
 #include "plan/draw.h"
+#include "plan/validate.h"
 #include "train/bench_case.h"
 #include "train/plan_report.h"
 #include "train/recipe.h"
@@ -100,18 +101,27 @@ struct PackArguments {
 };
 
 void run_pack(const PackArguments& arguments) {
+  if (!(arguments.seconds >= 0)) user_error("expected 0 or more for --seconds, got {}", arguments.seconds);
+  if (arguments.capacity < -1) user_error("expected 0 or more for --capacity, got {}", arguments.capacity);
   const plan::Problem problem = plan::read_csv(arguments.file);
   plan::SolveOptions options{.seconds = arguments.seconds};
   if (arguments.capacity >= 0) options.capacity = arguments.capacity;
   const plan::Solution solution = plan::solve(problem, options);
+  if (const auto error = plan::validate(problem, solution))
+    internal_error("the packing is wrong: {}", *error);
+  const int64_t bound = solution.lower_bound;
   const double gap =
-      solution.lower_bound == 0
-          ? 0
-          : 100.0 * (static_cast<double>(solution.height) / static_cast<double>(solution.lower_bound) - 1);
-  fmt::print("height {}  bound {}  gap {:.3f}%  seconds {:.3f}{}\n", solution.height, solution.lower_bound,
-             gap, solution.seconds, solution.proven_optimal ? "  optimal" : "");
+      bound == 0 ? 0 : 100 * static_cast<double>(solution.height - bound) / static_cast<double>(bound);
+  fmt::print("height {}  bound {}  gap {:.3f}%  seconds {:.3f}{}\n", solution.height, bound, gap,
+             solution.seconds, solution.proven_optimal ? "  optimal" : "");
   if (!arguments.out.empty()) write_file_atomically(arguments.out, plan::write_csv(problem, solution));
-  if (arguments.capacity >= 0 && solution.height > arguments.capacity) exit_code() = 1;
+  if (arguments.capacity < 0 || solution.height <= arguments.capacity) return;
+  if (bound > arguments.capacity) {
+    user_error("{} cannot fit {} bytes: {} are alive at once", arguments.file, arguments.capacity, bound);
+  }
+  user_error("{} does not fit {} bytes {}; the lowest found is {}", arguments.file, arguments.capacity,
+             solution.proven_bound > arguments.capacity ? "in any arrangement" : "as far as was searched",
+             solution.height);
 }
 
 }  // namespace
@@ -150,8 +160,9 @@ void add_pack(CLI::App& app) {
   CLI::App* verb =
       app.add_subcommand("pack", "Pack buffers of a CSV file (id,lower,upper,size) into an arena");
   verb->add_option("file", arguments->file, "CSV file")->required();
-  verb->add_option("--capacity", arguments->capacity, "stop at this height; exit code 1 above it");
-  verb->add_option("--seconds", arguments->seconds, "time for the search");
+  verb->add_option("--capacity", arguments->capacity,
+                   "stop at the first answer within it; exit code 2 if there is none");
+  verb->add_option("--seconds", arguments->seconds, "time for the search (default 5)");
   verb->add_option("--out", arguments->out, "write id,lower,upper,size,offset");
   verb->callback([=] { run_pack(*arguments); });
 }

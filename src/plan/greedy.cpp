@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <numeric>
 
 namespace hearth::plan {
@@ -26,82 +25,83 @@ int64_t aligned(int64_t offset, int64_t alignment) {
 /// Places buffers one by one into the lowest (or tightest) gap between those alive at the same time.
 class Placer {
  public:
-  Placer(const Problem& problem, const std::vector<std::vector<int>>& conflicts)
-      : problem_(problem), conflicts_(conflicts), offsets_(problem.buffers.size(), -1) {}
+  explicit Placer(const Problem& problem) : problem_(problem) { placed_.reserve(problem.buffers.size()); }
 
-  Solution run(const std::vector<int>& order, Fit fit) {
-    Solution solution;
+  /// False if the deadline came first.
+  bool run(const std::vector<int>& order, Fit fit, TimePoint deadline, Solution& solution) {
+    placed_.clear();
+    solution.height = 0;
+    solution.offsets.resize(problem_.buffers.size());
     for (const int index : order) {
-      const auto i = static_cast<size_t>(index);
-      offsets_[i] = find_offset(i, fit);
-      solution.height = std::max(solution.height, offsets_[i] + problem_.buffers[i].size);
+      const Buffer& buffer = problem_.buffers[static_cast<size_t>(index)];
+      const int64_t begin = find_offset(buffer, fit);
+      const Placed placed{
+          .begin = begin, .end = begin + buffer.size, .lower = buffer.lower, .upper = buffer.upper};
+      placed_.insert(std::upper_bound(placed_.begin(), placed_.end(), placed), placed);
+      solution.offsets[static_cast<size_t>(index)] = begin;
+      solution.height = std::max(solution.height, placed.end);
+      if (placed_.size() % 256 == 0 && std::chrono::steady_clock::now() >= deadline) return false;
     }
-    solution.offsets = offsets_;
-    return solution;
+    return true;
   }
 
  private:
-  int64_t find_offset(size_t i, Fit fit) {
-    const Buffer& buffer = problem_.buffers[i];
-    busy_.clear();
-    for (const int other : conflicts_[i]) {
-      const auto j = static_cast<size_t>(other);
-      if (offsets_[j] >= 0) busy_.emplace_back(offsets_[j], offsets_[j] + problem_.buffers[j].size);
-    }
-    std::sort(busy_.begin(), busy_.end());
+  struct Placed {
+    int64_t begin = 0;
+    int64_t end = 0;
+    int64_t lower = 0;
+    int64_t upper = 0;
+    bool operator<(const Placed& other) const { return begin < other.begin; }
+  };
+
+  int64_t find_offset(const Buffer& buffer, Fit fit) const {
     int64_t top = 0;
     int64_t best = -1;
     int64_t best_gap = INT64_MAX;
-    for (const auto& [begin, end] : busy_) {
+    for (const Placed& other : placed_) {
+      if (other.lower >= buffer.upper || buffer.lower >= other.upper) continue;
       const int64_t start = aligned(top, buffer.alignment);
-      if (begin - start >= buffer.size && begin - top < best_gap) {
+      if (other.begin - start >= buffer.size && other.begin - top < best_gap) {
         best = start;
-        best_gap = begin - top;
+        best_gap = other.begin - top;
         if (fit == Fit::first) return best;
       }
-      top = std::max(top, end);
+      top = std::max(top, other.end);
     }
     return best >= 0 ? best : aligned(top, buffer.alignment);
   }
 
   const Problem& problem_;
-  const std::vector<std::vector<int>>& conflicts_;
-  std::vector<int64_t> offsets_;
-  std::vector<std::pair<int64_t, int64_t>> busy_;
+  /// By begin.
+  std::vector<Placed> placed_;
 };
 
-std::vector<std::vector<int>> find_conflicts(const Problem& problem) {
-  const auto& buffers = problem.buffers;
-  std::vector<std::vector<int>> conflicts(buffers.size());
-  for (size_t i = 0; i < buffers.size(); ++i) {
-    for (size_t j = 0; j < i; ++j) {
-      if (buffers[i].lower >= buffers[j].upper || buffers[j].lower >= buffers[i].upper) continue;
-      conflicts[i].push_back(static_cast<int>(j));
-      conflicts[j].push_back(static_cast<int>(i));
-    }
-  }
-  return conflicts;
+std::vector<int> order_by(const Problem& problem, Key key) {
+  std::vector<int> order(problem.buffers.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto before = [&](int a, int b) {
+    return key(problem.buffers[static_cast<size_t>(a)]) > key(problem.buffers[static_cast<size_t>(b)]);
+  };
+  std::stable_sort(order.begin(), order.end(), before);
+  return order;
 }
 
 }  // namespace
 
-Solution solve_greedy(const Problem& problem, const SolveOptions& options) {
+Solution solve_greedy(const Problem& problem, const SolveOptions& options, TimePoint deadline) {
   const int64_t bound = lower_bound(problem);
   const int64_t target = std::max(bound, options.capacity.value_or(bound));
-  const auto conflicts = find_conflicts(problem);
   Solution best{.offsets = {}, .height = INT64_MAX, .lower_bound = bound};
-  std::vector<int> order(problem.buffers.size());
+  Placer placer(problem);
+  Solution solution;
   for (const Key key : kKeys) {
-    std::iota(order.begin(), order.end(), 0);
-    const auto before = [&](int a, int b) {
-      return key(problem.buffers[static_cast<size_t>(a)]) > key(problem.buffers[static_cast<size_t>(b)]);
-    };
-    std::stable_sort(order.begin(), order.end(), before);
+    const std::vector<int> order = order_by(problem, key);
     for (const Fit fit : {Fit::first, Fit::best}) {
-      Solution solution = Placer(problem, conflicts).run(order, fit);
+      const bool is_first = best.height == INT64_MAX;
+      if (!placer.run(order, fit, is_first ? TimePoint::max() : deadline, solution)) return best;
       if (solution.height >= best.height) continue;
       best.height = solution.height;
-      best.offsets = std::move(solution.offsets);
+      best.offsets = solution.offsets;
       if (best.height <= target) return best;
     }
   }

@@ -3,9 +3,15 @@
 #include <algorithm>
 #include <chrono>
 
+#include "plan/exact.h"
 #include "plan/greedy.h"
 
 namespace hearth::plan {
+namespace {
+
+constexpr double kLongestSeconds = 1e8;
+
+}  // namespace
 
 int64_t lower_bound(const Problem& problem) {
   std::vector<std::pair<int64_t, int64_t>> events;
@@ -25,8 +31,16 @@ int64_t lower_bound(const Problem& problem) {
 
 Solution solve(const Problem& problem, const SolveOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  Solution solution = solve_greedy(problem, options);
-  solution.proven_optimal = solution.height == solution.lower_bound;
+  const std::chrono::duration<double> time(std::clamp(options.seconds, 0.0, kLongestSeconds));
+  const TimePoint deadline = start + std::chrono::duration_cast<TimePoint::duration>(time);
+  Solution solution = solve_greedy(problem, options, deadline);
+  const int64_t target = std::max(solution.lower_bound, options.capacity.value_or(0));
+  solution.proven_bound = solution.lower_bound;
+  const bool is_within_reach = !options.capacity || *options.capacity >= solution.lower_bound;
+  if (options.use_exact && is_within_reach && solution.height > target) {
+    improve(problem, options, deadline, solution);
+  }
+  solution.proven_optimal = solution.height == solution.proven_bound;
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   solution.seconds = seconds.count();
   return solution;

@@ -33,7 +33,7 @@ struct Problem {
 struct SolveOptions {
   /// Stop as soon as the height is within it.
   std::optional<int64_t> capacity = std::nullopt;
-  /// Time for the exact search after the greedy portfolio.
+  /// For greedy orders and exact search together; one greedy order is finished whatever it takes.
   double seconds = 5;
   /// Each technique can be switched off for tests; answers stay valid.
   bool use_exact = true;
@@ -42,7 +42,11 @@ struct SolveOptions {
 struct Solution {
   std::vector<int64_t> offsets;
   int64_t height = 0;
+  /// The most bytes alive at any time.
   int64_t lower_bound = 0;
+  /// No solution is lower: lower_bound, or more where an exhausted search found nothing.
+  int64_t proven_bound = 0;
+  /// The height is proven_bound.
   bool proven_optimal = false;
   double seconds = 0;
 };
@@ -50,7 +54,9 @@ struct Solution {
 /// The most bytes alive at any time: no solution is lower.
 int64_t lower_bound(const Problem& problem);
 
-/// A portfolio of greedy orders, then exact search until the bound, the capacity or the deadline is met.
+/// A portfolio of greedy orders, then exact search (plan/search.h) until the bound, the capacity or the
+/// deadline is met. The best answer so far is always returned, also when it is above the capacity. The same
+/// problem gets the same answer, unless the deadline cut the search short.
 Solution solve(const Problem& problem, const SolveOptions& options = {});
 
 }  // namespace hearth::plan
