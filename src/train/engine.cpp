@@ -181,7 +181,7 @@ void Engine::read_sums(const exec::Program& program, StepResult& result) const {
 
 StepResult Engine::train_step(int64_t num_micro, int64_t num_samples, FunctionRef<MicroBatch()> next,
                               int64_t step, double learning_rate) {
-  StepResult result;
+  StepResult result{.num_samples = num_samples};
   exec::Program* last = update_.get();
   // The update changes the loss scale that this step's gradients carry.
   const double scale = loss_scale();

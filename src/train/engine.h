@@ -49,6 +49,7 @@ struct StepResult {
   double loss = 0;     ///< mean over samples
   double correct = 0;  ///< samples whose largest logit is the label
   double grad_norm = 0;
+  int64_t num_samples = 0;
   bool skipped = false;  ///< the gradients were not finite: nothing was changed
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
 #include "base/text.h"
 
 namespace hearth::train {
@@ -26,6 +27,15 @@ EngineOptions with_batch(const EngineOptions& options, int64_t batch) {
 
 std::string row(std::string_view name, int64_t bytes) {
   return fmt::format("  {:<22}{:>14}\n", name, human_bytes(bytes));
+}
+
+/// Batch norm over a single row has no variance, so some models start at a batch of 2.
+PlanReport smallest_batch(const EngineOptions& options) {
+  try {
+    return make_plan_report(with_batch(options, 1));
+  } catch (const UserError&) {
+    return make_plan_report(with_batch(options, 2));
+  }
 }
 
 }  // namespace
@@ -57,7 +67,7 @@ PlanReport make_plan_report(const EngineOptions& options, std::unique_ptr<Engine
 
 std::optional<PlanReport> largest_batch(EngineOptions options, int64_t memory_bytes) {
   // The peak is nearly affine in the batch, so each probe lands close; the last ones settle it.
-  PlanReport low = make_plan_report(with_batch(options, 1));
+  PlanReport low = smallest_batch(options);
   if (low.peak_bytes > memory_bytes) return std::nullopt;
   PlanReport probe = make_plan_report(with_batch(options, 8));
   int64_t too_large = probe.peak_bytes > memory_bytes ? probe.batch : 0;

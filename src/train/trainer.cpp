@@ -11,6 +11,7 @@
 #include "io/safetensors.h"
 #include "plan/draw.h"
 #include "train/bench_case.h"
+#include "train/machine_memory.h"
 #include "train/tensors_dataset.h"
 #include "train/weights.h"
 
@@ -50,6 +51,16 @@ void check_fits(const Recipe& recipe, const data::Dataset& dataset) {
 }
 
 void check_memory(const Recipe& recipe, const Engine& engine) {
+  const int64_t pictures =
+      recipe.batch * recipe.model.image_size * recipe.model.image_size * recipe.model.channels;
+  const int64_t needed = engine.arena_bytes() + engine.layout().num_bytes() + 8 * pictures;
+  if (const int64_t free = available_memory_bytes(); needed > free) {
+    user_error(
+        "expected a micro-batch that fits the {} of memory that are free here, got one of {} that needs {}; "
+        "try a lower train.batch with a higher train.accumulate (hearth plan RECIPE --memory={} finds the "
+        "largest)",
+        human_bytes(free), recipe.batch, human_bytes(needed), free);
+  }
   if (recipe.memory > 0 && engine.arena_bytes() > recipe.memory) {
     user_error(
         "a micro-batch of {} needs an arena of {}, above memory={} even with recomputation; lower "
@@ -162,6 +173,10 @@ RunSummary Trainer::run(bool resume) {
   started_seconds_ = process_seconds();
   start(resume);
   RunSummary summary;
+  if (state_.step >= total_steps_) {
+    events_.message(fmt::format("all {} steps were done already; to go on, raise train.steps or train.epochs",
+                                state_.step));
+  }
   while (state_.step < total_steps_) {
     const double rate = learning_rate(recipe_.schedule, recipe_.lr, state_.step, total_steps_);
     const StepResult result = train_one(rate);
@@ -185,6 +200,7 @@ RunSummary Trainer::run(bool resume) {
 void Trainer::after_step(const StepResult& result, double rate) {
   ++state_.step;
   ++session_steps_;
+  session_images_ += result.num_samples;
   log_step(result, rate);
   checkpoints_->check();
   if (time_to_evaluate()) evaluate_and_log();
@@ -211,14 +227,13 @@ void Trainer::report_progress(const StepResult& result, double rate) {
   const double elapsed = process_seconds() - started_seconds_;
   const double training = std::max(1e-3, elapsed - evaluation_seconds_);
   const auto done = static_cast<double>(session_steps_);
-  const double images = done * static_cast<double>(recipe_.batch * recipe_.accumulate);
   const double flops = engine_->train_program().report().flops * static_cast<double>(recipe_.accumulate);
   events_.progress({.step = state_.step,
                     .total_steps = total_steps_,
                     .loss = result.loss,
                     .learning_rate = rate,
                     .grad_norm = result.grad_norm,
-                    .images_per_second = images / training,
+                    .images_per_second = static_cast<double>(session_images_) / training,
                     .tflops = flops * done / training * 1e-12,
                     .memory_bytes = engine_->arena_bytes() + engine_->layout().num_bytes(),
                     .eta_seconds = elapsed / done * static_cast<double>(total_steps_ - state_.step)});

@@ -104,6 +104,7 @@ class Trainer {
   Evaluation last_evaluation_;
   double started_seconds_ = 0;
   int64_t session_steps_ = 0;
+  int64_t session_images_ = 0;
   double evaluation_seconds_ = 0;
 };
 
