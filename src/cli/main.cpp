@@ -1,6 +1,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -44,7 +45,7 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
-    user_error("{}; try hearth {} --help", error.what(), verb);
+    user_error("{}; try hearth {}--help", error.what(), verb[0] == '-' ? "" : verb + " ");
   }
   return exit_code();
 }
@@ -65,6 +66,10 @@ int main(int argc, char** argv) {
     return hearth::cli::run(argc, argv);
   } catch (const hearth::UserError& error) {
     std::fprintf(stderr, "hearth: %s\n", error.what());
+    return 2;
+  } catch (const std::filesystem::filesystem_error& error) {
+    std::fprintf(stderr, "hearth: cannot use '%s': %s\n", error.path1().c_str(),
+                 error.code().message().c_str());
     return 2;
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "hearth: this machine has not enough memory for that; try a smaller train.batch\n");

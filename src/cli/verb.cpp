@@ -6,6 +6,17 @@
 #include "base/text.h"
 
 namespace hearth::cli {
+namespace {
+
+std::vector<std::string> flags_of(const CLI::App& verb) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : verb.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+}  // namespace
 
 void allow_overrides(CLI::App& verb) {
   verb.allow_extras();
@@ -21,7 +32,10 @@ std::vector<std::string> overrides_of(const CLI::App& verb) {
     if (text.starts_with("--")) {
       text = text.substr(2);
       if (text.find('=') == std::string::npos) {
-        if (i + 1 >= extras.size()) user_error("expected a value after --{}", text);
+        if (i + 1 >= extras.size()) {
+          user_error("expected a flag of hearth {} or a value after it, got --{}{}", verb.get_name(), text,
+                     did_you_mean("--" + text, flags_of(verb)));
+        }
         text += "=" + extras[++i];
       }
     }

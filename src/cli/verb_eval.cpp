@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "cli/verb.h"
 #include "data/image.h"
+#include "train/tensors_dataset.h"
 #include "train/trainer.h"
 #include "train/weights.h"
 
@@ -71,9 +72,13 @@ void run_predict(const CLI::App& verb, const Arguments& arguments) {
   const train::Recipe recipe = recipe_of(verb, arguments.run);
   data::DatasetOptions options = recipe.data;
   options.split = "test";
-  const auto classes = data::open_dataset(options);
+  const auto classes = train::open_any_dataset(options, recipe.model.num_classes);
+  // Only the evaluation program is needed; best.safetensors holds the averaged weights already.
+  train::EngineOptions engine_options = train::engine_options(recipe);
+  engine_options.accumulate = 1;
+  engine_options.optimizer.ema_decay = 0;
   const int64_t one[] = {1};
-  train::Engine engine(train::engine_options(recipe), one, one);
+  train::Engine engine(engine_options, {}, one);
   engine.initialise();
   train::load_weights(engine, weights_of(arguments.run));
   for (const std::string& image : arguments.images) predict_one(engine, recipe, *classes, image);

@@ -86,6 +86,20 @@ std::string default_folder(const std::string& recipe) {
   return folder;
 }
 
+/// The recipe that was named, or the one of the run that is resumed.
+std::string recipe_of(const TrainArguments& arguments) {
+  if (arguments.resume && arguments.out.empty())
+    user_error("--resume needs --out DIR, the folder of the run");
+  if (!arguments.recipe.empty()) return arguments.recipe;
+  if (!arguments.resume) user_error("expected a recipe, like hearth train recipes/demo.yaml");
+  const std::string path = arguments.out + "/config.yaml";
+  if (!fs::exists(path)) {
+    user_error("expected a run to go on with, got no config.yaml in '{}'; try hearth train RECIPE --out {}",
+               arguments.out, arguments.out);
+  }
+  return path;
+}
+
 void announce(const train::Trainer& trainer, train::Engine& engine, const train::Recipe& recipe,
               Terminal& terminal) {
   int64_t parameters = 0;
@@ -101,13 +115,10 @@ void announce(const train::Trainer& trainer, train::Engine& engine, const train:
 }
 
 void run_train(const CLI::App& verb, const TrainArguments& arguments) {
-  std::string recipe_path = arguments.recipe;
-  std::string out = arguments.out;
-  if (arguments.resume && recipe_path.empty() && !out.empty()) recipe_path = out + "/config.yaml";
-  if (recipe_path.empty()) user_error("expected a recipe, like hearth train recipes/demo.yaml");
-  if (arguments.resume && out.empty()) user_error("--resume needs --out DIR, the folder of the run");
-  const train::Recipe recipe = open_recipe(recipe_path, overrides_of(verb));
-  if (out.empty()) out = default_folder(recipe_path);
+  const std::vector<std::string> overrides = overrides_of(verb);
+  const std::string recipe_path = recipe_of(arguments);
+  const train::Recipe recipe = open_recipe(recipe_path, overrides);
+  const std::string out = arguments.out.empty() ? default_folder(recipe_path) : arguments.out;
   if (!arguments.resume && fs::exists(out + "/checkpoints")) {
     user_error("{} holds a run already; add --resume to go on with it, or choose another --out", out);
   }
