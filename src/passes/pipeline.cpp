@@ -15,16 +15,25 @@
 namespace hearth::passes {
 namespace {
 
+/// Runs a pass in front of `backward` that drops dead nodes; what `backward` starts from counts as read.
+void keeping_loss_weight(TrainGraph& train, void (*pass)(ir::Graph&)) {
+  if (train.loss_weight == ir::kNone) return pass(train.graph);
+  train.graph.outputs.push_back(train.loss_weight);
+  pass(train.graph);
+  train.loss_weight = train.graph.outputs.back();
+  train.graph.outputs.pop_back();
+}
+
 constexpr std::array<Pass, 7> kPasses = {{
     {.name = "autocast",
      .doc = "matmul and convolution in the low precision, losses in f32",
      .run = [](TrainGraph& train, PassContext& context) { autocast(train, context.precision); }},
     {.name = "fuse_epilogues",
      .doc = "bias, residual and relu into the op that feeds them",
-     .run = [](TrainGraph& train, PassContext&) { fuse_epilogues(train.graph); }},
+     .run = [](TrainGraph& train, PassContext&) { keeping_loss_weight(train, fuse_epilogues); }},
     {.name = "fuse_conv_pool",
      .doc = "convolution, relu and 2x2 max-pool over an image as one op",
-     .run = [](TrainGraph& train, PassContext&) { fuse_conv_pool(train.graph); }},
+     .run = [](TrainGraph& train, PassContext&) { keeping_loss_weight(train, fuse_conv_pool); }},
     {.name = "backward",
      .doc = "gradients of the losses for every parameter, and what consumes them",
      .required = true,
