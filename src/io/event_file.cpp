@@ -10,6 +10,9 @@
 namespace hearth::io {
 namespace {
 
+/// A tag of 256 bytes and everything around it.
+constexpr size_t kEventBytes = 512;
+
 constexpr std::array<uint32_t, 256> make_crc_table() {
   std::array<uint32_t, 256> table{};
   for (uint32_t i = 0; i < 256; ++i) {
@@ -33,11 +36,21 @@ void append_varint(std::string& out, uint64_t value) {
   out.push_back(static_cast<char>(value));
 }
 
-/// A length-delimited protobuf field.
-void append_field(std::string& out, char tag, std::string_view bytes) {
+/// The head of a length-delimited protobuf field whose `size` bytes follow.
+void append_field_head(std::string& out, char tag, size_t size) {
   out.push_back(tag);
-  append_varint(out, bytes.size());
+  append_varint(out, size);
+}
+
+void append_field(std::string& out, char tag, std::string_view bytes) {
+  append_field_head(out, tag, bytes.size());
   out.append(bytes);
+}
+
+size_t field_size(size_t num_bytes) {
+  size_t size = 2 + num_bytes;
+  for (size_t rest = num_bytes >> 7; rest > 0; rest >>= 7) ++size;
+  return size;
 }
 
 double wall_time() {
@@ -60,43 +73,50 @@ uint32_t masked_crc32c(std::string_view bytes) {
   return (crc >> 15 | crc << 17) + 0xa282ead8U;
 }
 
-std::string event_record(std::string_view event) {
-  std::string record;
-  append(record, static_cast<uint64_t>(event.size()));
-  append(record, masked_crc32c(record));
-  record.append(event);
-  append(record, masked_crc32c(event));
-  return record;
+void append_event_record(std::string& out, std::string_view event) {
+  const size_t begin = out.size();
+  append(out, static_cast<uint64_t>(event.size()));
+  append(out, masked_crc32c(std::string_view(out).substr(begin)));
+  out.append(event);
+  append(out, masked_crc32c(event));
 }
 
-std::string version_event(double time) {
-  std::string event(1, '\x09');
-  append(event, time);
-  append_field(event, '\x1a', "brain.Event:2");
-  return event;
+void append_version_event(std::string& out, double time) {
+  out.push_back('\x09');
+  append(out, time);
+  append_field(out, '\x1a', "brain.Event:2");
 }
 
-std::string scalar_event(double time, int64_t step, std::string_view tag, float value) {
-  std::string scalar;
-  append_field(scalar, '\x0a', tag);
-  scalar.push_back('\x15');
-  append(scalar, value);
-  std::string summary;
-  append_field(summary, '\x0a', scalar);
-  std::string event(1, '\x09');
-  append(event, time);
-  event.push_back('\x10');
-  append_varint(event, static_cast<uint64_t>(step));
-  append_field(event, '\x2a', summary);
-  return event;
+void append_scalar_event(std::string& out, double time, int64_t step, std::string_view tag, float value) {
+  const size_t scalar_bytes = field_size(tag.size()) + 1 + sizeof(value);
+  out.push_back('\x09');
+  append(out, time);
+  out.push_back('\x10');
+  append_varint(out, static_cast<uint64_t>(step));
+  append_field_head(out, '\x2a', field_size(scalar_bytes));
+  append_field_head(out, '\x0a', scalar_bytes);
+  append_field(out, '\x0a', tag);
+  out.push_back('\x15');
+  append(out, value);
 }
 
 EventFile::EventFile(const fs::path& folder) : writer_(file_path(folder)) {
-  writer_.write(event_record(version_event(wall_time())));
+  event_.reserve(kEventBytes);
+  record_.reserve(kEventBytes);
+  append_version_event(event_, wall_time());
+  write_record();
 }
 
 void EventFile::add_scalar(int64_t step, std::string_view tag, float value) {
-  writer_.write(event_record(scalar_event(wall_time(), step, tag, value)));
+  append_scalar_event(event_, wall_time(), step, tag, value);
+  write_record();
+}
+
+void EventFile::write_record() {
+  append_event_record(record_, event_);
+  event_.clear();
+  writer_.write(record_);
+  record_.clear();
 }
 
 }  // namespace hearth::io

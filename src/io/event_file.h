@@ -11,20 +11,25 @@ namespace hearth::io {
 /// CRC-32C (Castagnoli), as TensorBoard masks it.
 uint32_t masked_crc32c(std::string_view bytes);
 
-/// One record of an event file: length, its crc, the event, its crc.
-std::string event_record(std::string_view event);
-/// An event with one scalar, in protobuf's wire form.
-std::string scalar_event(double wall_time, int64_t step, std::string_view tag, float value);
-std::string version_event(double wall_time);
+/// Appends one record of an event file: length, its crc, the event, its crc.
+void append_event_record(std::string& out, std::string_view event);
+/// Appends an event with one scalar, in protobuf's wire form.
+void append_scalar_event(std::string& out, double wall_time, int64_t step, std::string_view tag, float value);
+void append_version_event(std::string& out, double wall_time);
 
-/// A TensorBoard event file in `folder`: events.out.tfevents.SECONDS.HOST.PID.0.
+/// A TensorBoard event file in `folder`: events.out.tfevents.SECONDS.HOST.PID.0. Tags of up to 256 bytes are
+/// written without allocation.
 class EventFile {
  public:
   explicit EventFile(const fs::path& folder);
   void add_scalar(int64_t step, std::string_view tag, float value);
 
  private:
+  void write_record();
+
   FileWriter writer_;
+  std::string event_;
+  std::string record_;
 };
 
 }  // namespace hearth::io

@@ -41,7 +41,7 @@ std::string to_json(const BenchCase& bench, const BenchResult& result);
 
 /// Most bytes this process has had resident.
 int64_t peak_rss_bytes();
-/// Seconds since this process started.
+/// Seconds since this process started. Allocates at the first call only.
 double process_seconds();
 
 }  // namespace hearth::train

@@ -30,11 +30,21 @@ std::string hex(std::string_view bytes) {
   return text;
 }
 
+std::string record_of(std::string_view event) {
+  std::string record;
+  append_event_record(record, event);
+  return record;
+}
+
 TEST(EventFile, MatchesTheKnownBytes) {
   EXPECT_EQ(masked_crc32c("123456789"), 0xc78ab0e5U);
-  EXPECT_EQ(hex(event_record(version_event(1.0))),
+  std::string event;
+  append_version_event(event, 1.0);
+  EXPECT_EQ(hex(record_of(event)),
             "1800000000000000a37f4b2209000000000000f03f1a0d627261696e2e4576656e743a3286bf577a");
-  EXPECT_EQ(hex(event_record(scalar_event(2.0, 5, "loss", 0.5F))),
+  event.clear();
+  append_scalar_event(event, 2.0, 5, "loss", 0.5F);
+  EXPECT_EQ(hex(record_of(event)),
             "1a00000000000000129bd82d09000000000000004010052a0d0a0b0a046c6f7373150000003fdb81a714");
 }
 
