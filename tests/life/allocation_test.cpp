@@ -1,0 +1,148 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <vector>
+
+#include "malloc_count.h"
+#include "train/trainer.h"
+
+namespace hearth::train {
+namespace {
+
+/// What allocator and kernel may move by without anything growing.
+constexpr int64_t kFlatBytes = 256 << 10;
+
+class Folder {
+ public:
+  explicit Folder(const char* name)
+      : path_(fs::temp_directory_path() / ("hearth_" + std::string(name) + "_" + std::to_string(getpid()))) {
+    fs::remove_all(path_);
+  }
+  ~Folder() { fs::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+Recipe recipe_with(const std::string& model, const std::string& train, const std::string& rest = "") {
+  return parse_recipe("model: {num_classes: 10, " + model +
+                          "}\n"
+                          "data: {kind: shapes, image_size: 8, count: 101, val_count: 20, flip: true, "
+                          "crop_padding: 2, jitter: 0.2, threads: 2}\n"
+                          "train: {batch: 8, log_every: 1, " +
+                          train + "}\nthreads: 2\n" + rest,
+                      "test");
+}
+
+TEST(Allocation, TheHookCountsEveryWay) {
+  count_allocations(true);
+  void* volatile kept = std::malloc(10);
+  kept = std::realloc(kept, 20);
+  std::free(kept);
+  kept = std::calloc(2, 8);
+  std::free(kept);
+  kept = std::aligned_alloc(64, 64);
+  std::free(kept);
+  void* aligned = nullptr;
+  EXPECT_EQ(posix_memalign(&aligned, 64, 64), 0);
+  kept = aligned;
+  std::free(kept);
+  kept = new int64_t(3);
+  delete static_cast<int64_t*>(kept);
+  struct alignas(64) Line {
+    char bytes[64];
+  };
+  kept = new Line;
+  delete static_cast<Line*>(kept);
+  count_allocations(false);
+  EXPECT_EQ(allocations().this_thread, 7);
+}
+
+/// Trains `steps` steps, counting between the logging of step 2 and that of the last but one.
+AllocationCount allocations_of(const Recipe& recipe, const char* name) {
+  const Folder folder(name);
+  AllocationCount count;
+  const auto progress = [&](const Progress& p) {
+    if (p.step == 2) count_allocations(true);
+    if (p.step != recipe.steps - 1) return;
+    count = allocations();
+    count_allocations(false);
+  };
+  Trainer trainer(recipe, folder.path(), {.progress = progress, .message = [](const std::string&) {}});
+  trainer.run(false);
+  return count;
+}
+
+struct Case {
+  const char* name;
+  const char* model;
+  const char* train;
+  const char* rest = "";
+};
+class AllocationOf : public testing::TestWithParam<Case> {};
+
+TEST_P(AllocationOf, AHundredStepsIsNone) {
+  const std::string train =
+      std::string(GetParam().train) + "steps: 103, checkpoint_every: 1000, eval_every: 1000";
+  const Recipe recipe = recipe_with(GetParam().model, train, GetParam().rest);
+  const AllocationCount count = allocations_of(recipe, GetParam().name);
+  if (count.all_threads != 0) print_allocations();
+  EXPECT_EQ(count.all_threads, 0);
+}
+
+std::string name_of(const testing::TestParamInfo<Case>& info) { return info.param.name; }
+
+INSTANTIATE_TEST_SUITE_P(
+    Runs, AllocationOf,
+    testing::Values(Case{"mlp", "name: mlp, hidden: [32, 16], dropout: 0.1", "clip_norm: 1, ema: 0.9, "},
+                    Case{"accumulated", "name: mlp, hidden: [32, 16]", "accumulate: 3, ",
+                         "optimizer: {name: adamw}\n"},
+                    Case{"simplecnn", "name: simplecnn", ""},
+                    Case{"fp16", "name: mlp, hidden: [32, 16]", "", "precision: fp16\n"}),
+    name_of);
+INSTANTIATE_TEST_SUITE_P(SlowRuns, AllocationOf,
+                         testing::Values(Case{"resnet18", "name: resnet18", ""},
+                                         Case{"resnet18_bf16", "name: resnet18", "", "precision: bf16\n"}),
+                         name_of);
+
+TEST(Allocation, ACheckpointCostsTheTrainingThreadNone) {
+  const AllocationCount count = allocations_of(
+      recipe_with("name: mlp, hidden: [32, 16]", "steps: 103, checkpoint_every: 10, eval_every: 1000"),
+      "allocation_checkpoint");
+  EXPECT_EQ(count.this_thread, 0);
+  EXPECT_GT(count.all_threads, 0);
+  std::cout << "ten checkpoints: " << count.all_threads << " allocations on the thread that writes them\n";
+}
+
+int64_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  int64_t pages = 0;
+  statm >> pages >> pages;
+  return pages * sysconf(_SC_PAGESIZE);
+}
+
+TEST(SlowMemory, StaysFlatOverAThousandSteps) {
+  const Folder folder("memory");
+  std::vector<int64_t> resident;
+  const auto progress = [&](const Progress& p) {
+    if (p.step % 100 == 0) resident.push_back(resident_bytes());
+  };
+  const Recipe recipe = recipe_with("name: simplecnn", "steps: 1101, checkpoint_every: 50, eval_every: 150");
+  Trainer trainer(recipe, folder.path(), {.progress = progress, .message = [](const std::string&) {}});
+  trainer.run(false);
+  ASSERT_EQ(resident.size(), 11U);
+  std::cout << "resident KiB every 100 steps:";
+  for (const int64_t bytes : resident) std::cout << ' ' << bytes / 1024;
+  std::cout << "\n";
+  EXPECT_LE(*std::max_element(resident.begin(), resident.end()), resident.front() + kFlatBytes);
+}
+
+}  // namespace
+}  // namespace hearth::train
