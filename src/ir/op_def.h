@@ -121,8 +121,9 @@ struct OpDef {
   std::string_view no_reference_because = "";
   Cost (*cost)(const NodeView&) = nullptr;  ///< null: no arithmetic, each byte moved once
   Precision precision = Precision::follow;
-  /// Cheap to run again in the backward pass instead of keeping its result (memory-bound work).
-  bool cheap_to_recompute = false;
+  /// The node that makes output 0 again without side effects, its outputs left empty. Null: the node itself,
+  /// if it has one output and writes nothing; else output 0 cannot be made again.
+  Node (*repeat)(const Node&) = nullptr;
   /// Output 0 may share the bytes of an input of equal type that dies here.
   bool may_work_in_place = false;
   /// Output 0 is a view: the same bytes as input 0 under another shape; no kernel runs.

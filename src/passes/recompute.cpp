@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "ir/op_def.h"
-#include "ops/op_list.h"
 #include "passes/rewrite.h"
 
 namespace hearth::passes {
@@ -32,10 +31,22 @@ double cost_seconds(const ir::Graph& graph, const ir::Node& node) {
 
 /// A value that is made, waits over the peak, and is read again later.
 struct Candidate {
-  ValueId value = kNone;
-  NodeId next_read = kNone;  ///< the first reader after the peak
-  double score = 0;          ///< bytes saved per second of extra work
+  std::vector<ValueId> chain = {};  ///< what is made again, in order; the value itself is last
+  NodeId next_read = kNone;         ///< the first reader after the peak
+  double seconds = 0;               ///< estimate of the extra work
+  double score = 0;                 ///< bytes saved per second
 };
+
+/// The node that makes `value` again, without outputs; none if that is not possible.
+std::optional<ir::Node> repeat_node(const ir::Graph& graph, ValueId value) {
+  const ir::Node& node = graph.node(graph.value(value).producer);
+  if (node.outputs.front() != value) return std::nullopt;
+  if (node.op->repeat != nullptr) return node.op->repeat(node);
+  if (!node.op->writes.empty() || node.op->is_view || node.outputs.size() != 1) return std::nullopt;
+  ir::Node again = node;
+  again.outputs.clear();
+  return again;
+}
 
 class Recompute {
  public:
@@ -46,25 +57,24 @@ class Recompute {
     RecomputeResult result;
     result.peak_before_bytes = result.peak_after_bytes = peak_bytes(graph_, workspace_of_);
     const double flops_before = total_flops();
-    int failures = 0;
-    while (result.peak_after_bytes > budget_ && failures < 8) {
-      if (!improve()) break;
-      ++result.num_recomputed;
+    seconds_left_ = kLargestShare * total_seconds();
+    ir::Graph best = graph_;
+    int patience = kPatience;
+    while (result.peak_after_bytes > budget_ && patience-- > 0 && improve()) {
       const int64_t peak = peak_bytes(graph_, workspace_of_);
-      // Several values can share a plateau, so a few rounds without gain are allowed.
-      failures = peak < best_peak(result) ? 0 : failures + 1;
-      if (peak <= result.peak_after_bytes) best_ = graph_;
-      result.peak_after_bytes = std::min(result.peak_after_bytes, peak);
+      if (peak >= result.peak_after_bytes) continue;
+      best = graph_;
+      result.peak_after_bytes = peak;
+      result.num_recomputed = static_cast<int>(copies_.size());
+      patience = kPatience;
     }
-    if (best_) graph_ = std::move(*best_);
+    graph_ = std::move(best);
     result.extra_flops = total_flops() - flops_before;
     result.fits = result.peak_after_bytes <= budget_;
     return result;
   }
 
  private:
-  static int64_t best_peak(const RecomputeResult& result) { return result.peak_after_bytes; }
-
   double total_flops() const {
     double flops = 0;
     for (const ir::Node& node : graph_.nodes) {
@@ -77,98 +87,112 @@ class Recompute {
     return flops;
   }
 
+  double total_seconds() const {
+    double seconds = 0;
+    for (const ir::Node& node : graph_.nodes) seconds += cost_seconds(graph_, node);
+    return seconds;
+  }
+
   /// Applies the best candidate over the present peak; false when there is none.
   bool improve() {
-    const StorageMap map = assign_storage(graph_);
-    const std::vector<int64_t> live = live_bytes(graph_, map, workspace_of_);
-    const auto peak = static_cast<NodeId>(std::max_element(live.begin(), live.end()) - live.begin());
+    map_ = assign_storage(graph_);
+    const std::vector<int64_t> live = live_bytes(graph_, map_, workspace_of_);
+    peak_ = static_cast<NodeId>(std::max_element(live.begin(), live.end()) - live.begin());
     const auto reads = readers(graph_);
     Candidate best;
-    for (const Storage& storage : map.storages) {
-      const auto candidate = consider(storage, peak, reads[static_cast<size_t>(storage.value)]);
-      if (candidate && candidate->score > best.score) best = *candidate;
+    for (const Storage& storage : map_.storages) {
+      auto candidate = consider(storage, reads[static_cast<size_t>(storage.value)]);
+      if (candidate && candidate->score > best.score) best = std::move(*candidate);
     }
-    if (best.value == kNone) return false;
-    insert_copy(best);
+    if (best.chain.empty()) return false;
+    seconds_left_ -= best.seconds;
+    insert_copies(best);
     return true;
   }
 
-  std::optional<Candidate> consider(const Storage& storage, NodeId peak,
-                                    const std::vector<NodeId>& reads) const {
+  std::optional<Candidate> consider(const Storage& storage, const std::vector<NodeId>& reads) const {
     const ValueId value = storage.value;
-    const NodeId producer = graph_.value(value).producer;
-    if (storage.first >= peak || storage.last <= peak || is_output(value)) return std::nullopt;
-    const ir::Node& node = graph_.node(producer);
-    if (!can_repeat(node) || copies_.contains(value)) return std::nullopt;
-    const auto next = std::find_if(reads.begin(), reads.end(), [&](NodeId id) { return id > peak; });
-    if (next == reads.end() || std::find(reads.begin(), reads.end(), peak) != reads.end())
+    if (storage.first >= peak_ || storage.last <= peak_ || is_output(value)) return std::nullopt;
+    if (copies_.contains(value) || !repeat_node(graph_, value)) return std::nullopt;
+    const auto next = std::find_if(reads.begin(), reads.end(), [&](NodeId id) { return id > peak_; });
+    if (next == reads.end() || std::find(reads.begin(), reads.end(), peak_) != reads.end())
       return std::nullopt;
-    int64_t saved = storage.num_bytes;
-    for (const ValueId in : repeat_inputs(node)) saved -= newly_kept_bytes(in, peak);
+    Candidate candidate{.next_read = *next};
+    const int64_t saved = storage.num_bytes - kept_bytes(value, candidate.chain);
     if (saved <= 0) return std::nullopt;
-    const double seconds = cost_seconds(graph_, node);
-    return Candidate{.value = value, .next_read = *next, .score = static_cast<double>(saved) / seconds};
+    for (const ValueId id : candidate.chain)
+      candidate.seconds += cost_seconds(graph_, graph_.node(graph_.value(id).producer));
+    if (candidate.seconds > seconds_left_) return std::nullopt;
+    candidate.score = static_cast<double>(saved) / candidate.seconds;
+    return candidate;
   }
 
-  static bool can_repeat(const ir::Node& node) {
-    return node.op->name == "batch_norm" ||
-           (node.op->writes.empty() && !node.op->is_view && node.outputs.size() == 1);
-  }
-
-  /// What the copy reads: for batch norm the saved statistics, so that running averages move only once.
-  static std::vector<ValueId> repeat_inputs(const ir::Node& node) {
-    if (node.op->name != "batch_norm") return node.inputs;
-    std::vector<ValueId> inputs = {node.inputs[0], node.inputs[1], node.inputs[2], node.outputs[1],
-                                   node.outputs[2]};
-    if (node.inputs.size() > 5) inputs.push_back(node.inputs[5]);
-    return inputs;
-  }
-
-  /// Bytes that would have to stay live over the peak only for the copy's sake.
-  int64_t newly_kept_bytes(ValueId id, NodeId peak) const {
-    if (id == kNone || graph_.value(id).role != ir::Role::activation) return 0;
-    ValueId source = id;
-    while (graph_.value(source).producer != kNone && graph_.node(graph_.value(source).producer).op->is_view) {
-      source = graph_.node(graph_.value(source).producer).inputs[0];
-    }
-    if (graph_.value(source).role != ir::Role::activation) return 0;
-    NodeId last = -1;
-    for (NodeId i = 0; i < static_cast<NodeId>(graph_.nodes.size()); ++i) {
-      for (const ValueId in : graph_.node(i).inputs) {
-        if (in == source || in == id) last = i;
+  /// Appends to `chain` what must be made again to make `value` again, and returns the bytes that stay live
+  /// over the peak only for that. An input that is gone by then is made again too, where that is possible.
+  int64_t kept_bytes(ValueId value, std::vector<ValueId>& chain) const {
+    int64_t bytes = 0;
+    const std::vector<ValueId> inputs = repeat_node(graph_, value)->inputs;
+    for (const ValueId in : inputs) {
+      if (in == kNone || is_live_after_peak(in) || std::find(chain.begin(), chain.end(), in) != chain.end())
+        continue;
+      if (chain.size() < kLongestChain && repeat_node(graph_, in)) {
+        bytes += kept_bytes(in, chain);
+      } else {
+        bytes += graph_.type(in).num_bytes();
       }
     }
-    return last > peak ? 0 : graph_.type(source).num_bytes();
+    chain.push_back(value);
+    return bytes;
+  }
+
+  bool is_live_after_peak(ValueId id) const {
+    const int storage = map_.of_value[static_cast<size_t>(id)];
+    return storage < 0 || map_.storages[static_cast<size_t>(storage)].last > peak_;
   }
 
   bool is_output(ValueId id) const {
     return std::find(graph_.outputs.begin(), graph_.outputs.end(), id) != graph_.outputs.end();
   }
 
-  void insert_copy(const Candidate& candidate) {
-    ir::Node copy = graph_.node(graph_.value(candidate.value).producer);
-    copy.inputs = repeat_inputs(copy);
-    if (copy.op->name == "batch_norm") {
-      copy.op = ops::find_op("batch_norm_infer");
-      copy.attrs.set("statistics", std::string("rstd"));
+  /// Makes the chain again before the first late reader; all later readers, also of earlier copies, read the
+  /// new values.
+  void insert_copies(const Candidate& candidate) {
+    auto at = static_cast<size_t>(candidate.next_read);
+    std::map<ValueId, ValueId> made;
+    for (const ValueId value : candidate.chain) {
+      ir::Node copy = *repeat_node(graph_, value);
+      for (ValueId& in : copy.inputs) in = made.contains(in) ? made[in] : in;
+      const ir::Value original = graph_.value(value);
+      const ValueId again = graph_.add_value(original.name, original.type, original.role);
+      made[value] = again;
+      copy.outputs = {again};
+      copy.name += " again";
+      graph_.nodes.insert(graph_.nodes.begin() + static_cast<int64_t>(at++), std::move(copy));
     }
-    const ir::Value original = graph_.value(candidate.value);
-    const ValueId again = graph_.add_value(original.name, original.type, original.role);
-    copies_[again] = candidate.value;
-    copy.outputs = {again};
-    copy.name += " again";
-    for (auto i = static_cast<size_t>(candidate.next_read); i < graph_.nodes.size(); ++i) {
-      std::replace(graph_.nodes[i].inputs.begin(), graph_.nodes[i].inputs.end(), candidate.value, again);
+    for (auto i = at; i < graph_.nodes.size(); ++i) {
+      for (ValueId& in : graph_.nodes[i].inputs) {
+        const auto copy = copies_.find(in);
+        const auto found = made.find(copy == copies_.end() ? in : copy->second);
+        if (found != made.end()) in = found->second;
+      }
     }
-    graph_.nodes.insert(graph_.nodes.begin() + candidate.next_read, std::move(copy));
-    graph_.relink();
+    for (const auto& [value, again] : made) copies_[again] = value;
+    graph_.remove_dead_nodes();
   }
+
+  static constexpr size_t kLongestChain = 16;
+  /// Rounds without gain before giving up: several values can share a plateau.
+  static constexpr int kPatience = 24;
+  /// Of a step's work, all that may be added: beyond it, a smaller micro-batch costs less.
+  static constexpr double kLargestShare = 0.5;
 
   ir::Graph& graph_;
   int64_t budget_;
   const WorkspaceOf& workspace_of_;
-  std::map<ValueId, ValueId> copies_;
-  std::optional<ir::Graph> best_;
+  std::map<ValueId, ValueId> copies_;  ///< the original of each value that was made again
+  StorageMap map_;
+  NodeId peak_ = 0;
+  double seconds_left_ = 0;
 };
 
 }  // namespace

@@ -123,7 +123,6 @@ const OpDef bias_add{.name = "bias_add",
                            }
                          },
                      .cost = [](const NodeView& node) { return cost_per_element(node, 1); },
-                     .cheap_to_recompute = true,
                      .may_work_in_place = true,
                      .samples =
                          [] {
@@ -148,7 +147,6 @@ const OpDef scale_by{
           for (size_t i = 0; i < args.in[0].size(); ++i) args.out[0][i] = args.in[0][i] * args.in[1][0];
         },
     .cost = [](const NodeView& node) { return cost_per_element(node, 1); },
-    .cheap_to_recompute = true,
     .may_work_in_place = true,
     .samples =
         [] {
@@ -162,7 +160,6 @@ const OpDef cast{.name = "cast",
                  .vjp = cast_vjp,
                  .cpu = cast_kernel,
                  .reference = [](const ReferenceArgs& args) { args.out[0] = args.in[0]; },
-                 .cheap_to_recompute = true,
                  .samples =
                      [] {
                        const Attrs to_bf16 = {{"dtype", std::string("bf16")}};
@@ -181,7 +178,6 @@ const OpDef broadcast_scalar{
     .cpu = broadcast_kernel,
     .reference =
         [](const ReferenceArgs& args) { std::fill(args.out[0].begin(), args.out[0].end(), args.in[0][0]); },
-    .cheap_to_recompute = true,
     .samples =
         [] {
           return std::vector<Sample>{{.in = {normal({})}, .attrs = {{"shape", std::vector<int64_t>{3, 5}}}},

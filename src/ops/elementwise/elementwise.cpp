@@ -410,7 +410,6 @@ std::array<OpDef, sizeof...(index)> make_defs(std::index_sequence<index...>) {
         .cpu = row.cpu,
         .reference = row.reference,
         .cost = [](const NodeView& node) { return cost_per_element(node, 1); },
-        .cheap_to_recompute = true,
         .may_work_in_place = true,
         .elementwise = row.tile,
         .samples = make_samples};

@@ -94,7 +94,6 @@ const OpDef fused_elementwise{
           return cost_per_element(node,
                                   static_cast<double>(parse_program(node.attrs.text("program")).size()));
         },
-    .cheap_to_recompute = true,
     .may_work_in_place = true,
     .samples = samples};
 

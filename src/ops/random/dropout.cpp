@@ -105,7 +105,6 @@ const OpDef dropout{
     .cpu = kernel,
     .reference = reference,
     .cost = [](const NodeView& node) { return cost_per_element(node, 10); },
-    .cheap_to_recompute = true,
     .may_work_in_place = true,
     .samples = samples};
 
