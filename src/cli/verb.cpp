@@ -4,12 +4,15 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "train/recipe_fields.h"
 
 namespace hearth::cli {
 namespace {
 
+/// Every flag that a verb with overrides takes, recipe keys too.
 std::vector<std::string> flags_of(const CLI::App& verb) {
   std::vector<std::string> names;
+  for (const train::Field& field : train::recipe_fields()) names.push_back("--" + field.key);
   for (const CLI::Option* option : verb.get_options()) {
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }

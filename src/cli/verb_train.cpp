@@ -114,8 +114,12 @@ void announce(const train::Trainer& trainer, train::Engine& engine, const train:
                                human_bytes(engine.arena_bytes()), human_bytes(engine.layout().num_bytes())));
 }
 
-void run_train(const CLI::App& verb, const TrainArguments& arguments) {
-  const std::vector<std::string> overrides = overrides_of(verb);
+void run_train(const CLI::App& verb, TrainArguments arguments) {
+  std::vector<std::string> overrides = overrides_of(verb);
+  // Without a recipe, the first override stands in its place: --resume --out DIR train.epochs=3.
+  const bool stands_for_recipe =
+      arguments.resume && arguments.recipe.find('=') != std::string::npos && !fs::exists(arguments.recipe);
+  if (stands_for_recipe) overrides.insert(overrides.begin(), std::exchange(arguments.recipe, ""));
   const std::string recipe_path = recipe_of(arguments);
   const train::Recipe recipe = open_recipe(recipe_path, overrides);
   const std::string out = arguments.out.empty() ? default_folder(recipe_path) : arguments.out;

@@ -41,6 +41,13 @@ std::vector<fs::path> step_folders(const fs::path& folder) {
   return paths;
 }
 
+/// The manifest goes first: a half-deleted folder must not look complete.
+void delete_folder(const fs::path& path) {
+  std::error_code ignored;
+  fs::remove(path / kManifest, ignored);
+  fs::remove_all(path, ignored);
+}
+
 /// What a killed run left half-written.
 void delete_temporary(const fs::path& folder) {
   std::error_code code;
@@ -120,6 +127,18 @@ void CheckpointWriter::flush() {
   rethrow();
 }
 
+void CheckpointWriter::discard_behind(int64_t step) {
+  flush();
+  const std::vector<fs::path> paths = step_folders(folder_);
+  const auto is_older = [&](const fs::path& path) {
+    return *step_of(path) <= step && !check_checkpoint(path);
+  };
+  if (std::ranges::none_of(paths, is_older)) return;
+  for (const fs::path& path : paths) {
+    if (*step_of(path) > step) delete_folder(path);
+  }
+}
+
 void CheckpointWriter::work() {
   std::unique_lock lock(mutex_);
   while (true) {
@@ -176,9 +195,7 @@ void CheckpointWriter::delete_others(int64_t step) const {
       ++num_left;
       continue;
     }
-    // The manifest goes first: a half-deleted folder must not look complete.
-    fs::remove(path / kManifest, ignored);
-    fs::remove_all(path, ignored);
+    delete_folder(path);
   }
 }
 

@@ -37,6 +37,8 @@ class CheckpointWriter {
   void check();
   /// Waits until everything saved is on the disk.
   void flush();
+  /// Deletes the checkpoints behind `step`, if a complete one of at most that step is left.
+  void discard_behind(int64_t step);
 
  private:
   void work();

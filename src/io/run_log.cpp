@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -32,6 +33,19 @@ void keep_lines_until(const fs::path& path, int64_t last_step) {
   write_file_atomically(path, kept);
 }
 
+/// A number of JSON, which has no nan and no infinity; made without allocating.
+class Number {
+ public:
+  explicit Number(double value)
+      : size_(std::isfinite(value) ? fmt::format_to_n(text_, sizeof(text_), "{}", value).size
+                                   : fmt::format_to_n(text_, sizeof(text_), "null").size) {}
+  std::string_view text() const { return {text_, size_}; }
+
+ private:
+  char text_[32];
+  size_t size_;
+};
+
 }  // namespace
 
 RunLog::RunLog(const fs::path& path, int64_t last_step) : path_(path) {
@@ -57,7 +71,7 @@ void RunLog::step(int64_t step, int64_t total, double loss, double rate, double 
       fmt::format_to_n(line, sizeof(line),
                        "{{\"current_steps\":{},\"total_steps\":{},\"loss\":{},\"lr\":{},\"grad_norm\":{},"
                        "\"percentage\":{:.2f},\"elapsed_time\":{:.3f}}}\n",
-                       step, total, loss, rate, grad_norm,
+                       step, total, Number(loss).text(), Number(rate).text(), Number(grad_norm).text(),
                        100.0 * static_cast<double>(step) / static_cast<double>(total), elapsed_seconds);
   write(line, end.size);
 }
@@ -66,7 +80,7 @@ void RunLog::evaluation(int64_t step, double loss, double accuracy) {
   char line[kLineBytes];
   const auto end =
       fmt::format_to_n(line, sizeof(line), "{{\"current_steps\":{},\"eval_loss\":{},\"eval_accuracy\":{}}}\n",
-                       step, loss, accuracy);
+                       step, Number(loss).text(), Number(accuracy).text());
   write(line, end.size);
 }
 

@@ -56,6 +56,24 @@ bool all_finite(const exec::Program& program, ValueId id) {
   return true;
 }
 
+/// What a node was given that is not finite already, as the end of a sentence.
+std::string broken_weight(const exec::Program& program, const ir::Node& node) {
+  for (const ValueId in : node.inputs) {
+    if (in == ir::kNone) continue;
+    const ir::Value& value = program.graph().value(in);
+    if (value.role != ir::Role::parameter || value.producer != ir::kNone || all_finite(program, in)) continue;
+    return fmt::format(" (its weight {} is not finite any more)", value.name);
+  }
+  return "";
+}
+
+/// The picture of a micro-batch that holds a number that is not finite, or -1.
+int64_t broken_picture(const MicroBatch& batch, int64_t num_pixels) {
+  const std::span<const float> pixels(batch.images, static_cast<size_t>(batch.count * num_pixels));
+  const auto found = std::ranges::find_if(pixels, [](float value) { return !std::isfinite(value); });
+  return found == pixels.end() ? -1 : (found - pixels.begin()) / num_pixels;
+}
+
 }  // namespace
 
 Engine::Engine(EngineOptions options, std::span<const int64_t> train_sizes,
@@ -222,22 +240,26 @@ double Engine::loss_scale() const {
   return layout_.find(kLossScale) == nullptr ? 1.0 : values(kLossScale)[0];
 }
 
-std::string Engine::find_not_finite(const MicroBatch& batch, int64_t step) {
+std::string Engine::find_not_finite(const MicroBatch& batch, int64_t step, int64_t index) {
+  const models::ModelOptions& model = options_.model;
+  const int64_t picture = broken_picture(batch, model.image_size * model.image_size * model.channels);
+  if (picture >= 0) return fmt::format("the data (picture {} of its micro-batch)", picture);
   const std::unique_ptr<exec::Program> program = compile(Purpose::gradients, batch.count);
   exec::Region arena(program->arena_bytes());
   program->bind(persistent_.data(), arena.data());
   program->set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(batch.count)));
   counter_[0] = step;
+  counter_[1] = index;
   program->bind_input("images", batch.images);
   program->bind_input("labels", batch.labels);
   if (program->has_input("counter")) program->bind_input("counter", counter_.data());
   std::string found;
   program->run_with(threads_, [&](size_t node) {
     if (!found.empty()) return;
-    for (const ValueId out : program->graph().nodes[node].outputs) {
-      if (all_finite(*program, out)) continue;
-      found =
-          fmt::format("{} of {}", program->graph().nodes[node].op->name, program->graph().nodes[node].name);
+    const ir::Node& made = program->graph().nodes[node];
+    for (const ValueId out : made.outputs) {
+      if (!found.empty() || all_finite(*program, out)) continue;
+      found = fmt::format("{} of {}{}", made.op->name, made.name, broken_weight(*program, made));
     }
   });
   return found;

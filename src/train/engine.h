@@ -73,8 +73,9 @@ class Engine {
   /// Softmax of the last evaluated batch, [count, num_classes].
   std::span<const float> probabilities() const { return probabilities_; }
 
-  /// Runs the last training micro-batch again and names the first node whose result is not finite.
-  std::string find_not_finite(const MicroBatch& batch, int64_t step);
+  /// Runs micro-batch `index` of an update again, without updating, and names the first node whose result is
+  /// not finite, or the data; empty where all is finite.
+  std::string find_not_finite(const MicroBatch& batch, int64_t step, int64_t index);
   /// Runs whole training steps of one micro-batch, with their updates, and returns the fastest seconds of
   /// each node of train_program().
   std::vector<double> profile(const MicroBatch& batch, int num_steps);

@@ -147,26 +147,47 @@ void Trainer::save_checkpoint() {
 }
 
 StepResult Trainer::train_one(double rate) {
-  const data::LoaderPosition position = loader_->position();
-  const int64_t left = train_data_->size() - position.sample;
-  const int64_t samples = std::min(left, recipe_.batch * recipe_.accumulate);
-  const int64_t num_micro = (samples + recipe_.batch - 1) / recipe_.batch;
+  step_start_ = loader_->position();
+  const int64_t samples = samples_of_step();
   const auto next = [&] {
     const data::Batch& batch = loader_->next();
-    last_batch_ = {batch.images, batch.labels, batch.count};
-    return last_batch_;
+    return MicroBatch{batch.images, batch.labels, batch.count};
   };
-  return engine_->train_step(num_micro, samples, next, state_.step, rate);
+  return engine_->train_step(num_micro(samples), samples, next, state_.step, rate);
+}
+
+int64_t Trainer::samples_of_step() const {
+  return std::min(train_data_->size() - step_start_.sample, recipe_.batch * recipe_.accumulate);
+}
+
+int64_t Trainer::num_micro(int64_t samples) const { return (samples + recipe_.batch - 1) / recipe_.batch; }
+
+std::string Trainer::find_not_finite() {
+  data::Loader loader(*train_data_, recipe_.loader, step_start_);
+  const int64_t count = num_micro(samples_of_step());
+  for (int64_t i = 0; i < count; ++i) {
+    const data::Batch& batch = loader.next();
+    const std::string found =
+        engine_->find_not_finite({batch.images, batch.labels, batch.count}, state_.step, i);
+    if (!found.empty()) return found;
+  }
+  return "the sum over all gradients";
 }
 
 void Trainer::stop_for_not_finite(const StepResult& result) {
-  checkpoints_->flush();
-  const std::string culprit = engine_->find_not_finite(last_batch_, state_.step);
-  const std::string first = culprit.empty() ? "an earlier micro-batch" : culprit;
+  const std::string first = find_not_finite();
+  // What led here is of no use to a resumed run, unless it is all there is.
+  checkpoints_->discard_behind(last_good_step_);
+  const auto kept = io::find_newest_checkpoint(out_ / "checkpoints", nullptr);
+  const char* came = std::isnan(result.loss)       ? "a loss that is not a number"
+                     : !std::isfinite(result.loss) ? "an infinite loss"
+                                                   : "gradients that are not finite";
   user_error(
-      "the loss of step {} is {}, first made by {}; the last good checkpoint is in {}; try a lower "
-      "optimizer.lr or train.clip_norm=1",
-      state_.step + 1, result.loss, first, (out_ / "checkpoints").string());
+      "expected a finite loss, got {} at step {}, first made by {}; {}; try a lower optimizer.lr or "
+      "train.clip_norm=1",
+      came, state_.step + 1, first,
+      kept ? fmt::format("the last good checkpoint is {}", kept->path.string())
+           : std::string("no checkpoint was due before it"));
 }
 
 RunSummary Trainer::run(bool resume) {
@@ -182,6 +203,7 @@ RunSummary Trainer::run(bool resume) {
     const StepResult result = train_one(rate);
     const bool overflow_only = recipe_.precision == "fp16" && engine_->loss_scale() >= 1;
     if ((result.skipped || !std::isfinite(result.loss)) && !overflow_only) stop_for_not_finite(result);
+    if (!result.skipped) last_good_step_ = state_.step;
     after_step(result, rate);
     if (recipe_.early_stop > 0 && state_.evaluations_without_gain >= recipe_.early_stop) {
       events_.message(
@@ -249,7 +271,7 @@ void Trainer::evaluate_and_log() {
   events_.message(fmt::format("step {}: validation loss {:.4f}, accuracy {:.2f}%", state_.step,
                               last_evaluation_.loss, 100 * last_evaluation_.accuracy));
   ++state_.evaluations_without_gain;
-  if (last_evaluation_.accuracy > state_.best_accuracy) {
+  if (std::isfinite(last_evaluation_.loss) && last_evaluation_.accuracy > state_.best_accuracy) {
     state_.best_accuracy = last_evaluation_.accuracy;
     state_.evaluations_without_gain = 0;
     save_weights(*engine_, out_ / "best.safetensors", true);

@@ -79,13 +79,16 @@ class Trainer {
   bool load_checkpoint();
   StepResult train_one(double rate);
   void after_step(const StepResult& result, double rate);
-  void stop_for_not_finite(const StepResult& result);
+  [[noreturn]] void stop_for_not_finite(const StepResult& result);
+  std::string find_not_finite();
   void save_checkpoint();
   void evaluate_and_log();
   void log_step(const StepResult& result, double rate);
   void report_progress(const StepResult& result, double rate);
   void finish(RunSummary& summary);
   int64_t steps_per_epoch() const;
+  int64_t samples_of_step() const;
+  int64_t num_micro(int64_t samples) const;
   bool time_to_evaluate() const;
 
   Recipe recipe_;
@@ -100,7 +103,8 @@ class Trainer {
   std::unique_ptr<io::RunLog> log_;
   State state_;
   int64_t total_steps_ = 0;
-  MicroBatch last_batch_;
+  data::LoaderPosition step_start_;
+  int64_t last_good_step_ = -1;  ///< its weights gave a finite loss
   Evaluation last_evaluation_;
   double started_seconds_ = 0;
   int64_t session_steps_ = 0;
