@@ -86,6 +86,14 @@ std::string default_folder(const std::string& recipe) {
   return folder;
 }
 
+/// Whether a folder holds anything that a new run would overwrite.
+bool holds_run(const fs::path& folder) {
+  std::error_code ignored;
+  const fs::path checkpoints = folder / "checkpoints";
+  return fs::exists(folder / "model.safetensors", ignored) ||
+         (fs::is_directory(checkpoints, ignored) && !fs::is_empty(checkpoints, ignored));
+}
+
 /// The recipe that was named, or the one of the run that is resumed.
 std::string recipe_of(const TrainArguments& arguments) {
   if (arguments.resume && arguments.out.empty())
@@ -123,7 +131,7 @@ void run_train(const CLI::App& verb, TrainArguments arguments) {
   const std::string recipe_path = recipe_of(arguments);
   const train::Recipe recipe = open_recipe(recipe_path, overrides);
   const std::string out = arguments.out.empty() ? default_folder(recipe_path) : arguments.out;
-  if (!arguments.resume && fs::exists(out + "/checkpoints")) {
+  if (!arguments.resume && holds_run(out)) {
     user_error("{} holds a run already; add --resume to go on with it, or choose another --out", out);
   }
   Terminal terminal;

@@ -13,10 +13,12 @@ class TensorsDataset : public data::Dataset {
     labels_ = file_.find("labels");
     const bool shaped = images_ != nullptr && labels_ != nullptr && images_->shape.rank() == 4 &&
                         images_->dtype == DType::f32 && labels_->shape == Shape{images_->shape[0]} &&
-                        images_->shape[2] == images_->shape[3];
-    if (!shaped) user_error("{}: expected images f32 [N, C, S, S] and labels [N]", path.string());
+                        !is_floating(labels_->dtype) && images_->shape[2] == images_->shape[3];
+    if (!shaped)
+      user_error("{}: expected images f32 [N, C, S, S] and whole-numbered labels [N]", path.string());
     channels_ = images_->shape[1];
     image_size_ = images_->shape[2];
+    check_labels(num_classes, path);
     for (int64_t i = 0; i < num_classes; ++i) class_names_.push_back(std::to_string(i));
   }
 
@@ -33,6 +35,15 @@ class TensorsDataset : public data::Dataset {
   }
 
  private:
+  void check_labels(int64_t num_classes, const fs::path& path) const {
+    for (int64_t i = 0; i < size(); ++i) {
+      const double label = load_element(labels_->dtype, labels_->bytes.data(), i);
+      if (label >= 0 && label < static_cast<double>(num_classes)) continue;
+      user_error("{}: expected labels from 0 to {}, got {} for picture {}; try another model.num_classes",
+                 path.string(), num_classes - 1, label, i);
+    }
+  }
+
   io::SafetensorsFile file_;
   const io::TensorView* images_ = nullptr;
   const io::TensorView* labels_ = nullptr;

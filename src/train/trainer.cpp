@@ -40,13 +40,15 @@ void check_fits(const Recipe& recipe, const data::Dataset& dataset) {
   const models::ModelOptions& model = recipe.model;
   if (dataset.image_size() != model.image_size || dataset.channels() != model.channels) {
     user_error(
-        "the data holds {0}x{0}x{1} pictures, the recipe says {2}x{2}x{3}; set data.image_size={0} "
-        "data.channels={1}",
-        dataset.image_size(), dataset.channels(), model.image_size, model.channels);
+        "expected pictures of {2}x{2}x{3} as the recipe says, got {0}x{0}x{1} in {4}; try "
+        "data.image_size={0} data.channels={1}",
+        dataset.image_size(), dataset.channels(), model.image_size, model.channels,
+        recipe.data.path.string());
   }
   if (std::ssize(dataset.class_names()) > model.num_classes) {
-    user_error("the data has {0} classes, the model {1}; set model.num_classes={0}",
-               dataset.class_names().size(), model.num_classes);
+    user_error("expected at most the {1} classes of the model, got {0} in {2}; try model.num_classes={0}",
+               dataset.class_names().size(), model.num_classes,
+               recipe.data.kind == "shapes" ? "the shapes" : recipe.data.path.string());
   }
 }
 

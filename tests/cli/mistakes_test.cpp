@@ -1,0 +1,313 @@
+#include <cmath>
+#include <cstdio>
+// jpeglib.h needs stdio.h before it.
+#include <jpeglib.h>
+
+#include <limits>
+
+#include "cli/program.h"
+#include "data/image.h"
+#include "io/safetensors.h"
+
+namespace hearth {
+namespace {
+
+data::Image speckled(int64_t side) {
+  data::Image image{.height = side, .width = side, .channels = 3};
+  uint32_t state = 1;
+  for (int64_t i = 0; i < side * side * 3; ++i)
+    image.pixels.push_back(static_cast<uint8_t>((state = state * 1664525U + 1013904223U) >> 24));
+  return image;
+}
+
+std::string jpeg_of(data::Image image) {
+  jpeg_error_mgr errors;
+  jpeg_compress_struct info;
+  info.err = jpeg_std_error(&errors);
+  jpeg_create_compress(&info);
+  unsigned char* bytes = nullptr;
+  unsigned long size = 0;  // NOLINT: libjpeg's type
+  jpeg_mem_dest(&info, &bytes, &size);
+  info.image_width = static_cast<JDIMENSION>(image.width);
+  info.image_height = static_cast<JDIMENSION>(image.height);
+  info.input_components = 3;
+  info.in_color_space = JCS_RGB;
+  jpeg_set_defaults(&info);
+  jpeg_start_compress(&info, TRUE);
+  for (int64_t y = 0; y < image.height; ++y) {
+    JSAMPROW row = image.pixels.data() + y * image.width * 3;
+    jpeg_write_scanlines(&info, &row, 1);
+  }
+  jpeg_finish_compress(&info);
+  jpeg_destroy_compress(&info);
+  std::string file(reinterpret_cast<char*>(bytes), size);
+  std::free(bytes);
+  return file;
+}
+
+std::string big_endian(uint32_t value) {
+  std::string bytes;
+  for (int shift = 24; shift >= 0; shift -= 8) bytes.push_back(static_cast<char>(value >> shift));
+  return bytes;
+}
+std::string idx_images(uint32_t count, uint32_t side, size_t num_bytes) {
+  return big_endian(0x803) + big_endian(count) + big_endian(side) + big_endian(side) +
+         std::string(num_bytes, 'x');
+}
+std::string idx_labels(uint32_t count, const std::string& labels) {
+  return big_endian(0x801) + big_endian(count) + labels;
+}
+
+class Mistakes : public Program {
+ protected:
+  void put_idx(const std::string& train_images, const std::string& train_labels) const {
+    put("mnist/train-images-idx3-ubyte", train_images);
+    put("mnist/train-labels-idx1-ubyte", train_labels);
+    put("mnist/t10k-images-idx3-ubyte", idx_images(4, 8, 256));
+    put("mnist/t10k-labels-idx1-ubyte", idx_labels(4, std::string(4, '\1')));
+  }
+  /// A folder per class with pictures that can be read.
+  void put_pictures() const {
+    for (const char* split : {"train", "test"}) {
+      for (const char* name : {"cat", "dog"}) {
+        put(fmt::format("pictures/{}/{}/a.png", split, name), data::encode_png(speckled(8)));
+        put(fmt::format("pictures/{}/{}/b.jpg", split, name), jpeg_of(speckled(8)));
+      }
+    }
+  }
+  void put_tensors(const std::vector<float>& images, const std::vector<int32_t>& labels) const {
+    const int64_t count = std::ssize(labels);
+    fs::create_directories(at("tensors"));
+    io::write_safetensors(at("tensors.safetensors"), {{.name = "images",
+                                                       .dtype = DType::f32,
+                                                       .shape = Shape{count, 3, 8, 8},
+                                                       .bytes = std::as_bytes(std::span(images))},
+                                                      {.name = "labels",
+                                                       .dtype = DType::i32,
+                                                       .shape = Shape{count},
+                                                       .bytes = std::as_bytes(std::span(labels))}});
+  }
+};
+
+TEST_F(Mistakes, InTheCommandLine) {
+  refused("hearth tain tiny.yaml", {"'tain'", "did you mean 'train'?"});
+  refused("hearth --nope", {"--nope", "hearth --help"});
+  refused("hearth train", {"expected a recipe"});
+  refused("hearth train none.yaml", {"no recipe file 'none.yaml'", "hearth ls"});
+  refused("hearth train .", {"expected a file at .", "folder"});
+  refused("hearth train dmo", {"'dmo'", "did you mean 'demo'?"});
+  refused("hearth train tiny.yaml --treads", {"--treads", "did you mean '--threads'?"});
+  refused("hearth train tiny.yaml --treads 3", {"treads", "did you mean 'threads'?"});
+  refused("hearth train tiny.yaml --out run --resum", {"--resum", "did you mean '--resume'?"});
+  refused("hearth train tiny.yaml other.yaml", {"train.batch=64", "'other.yaml'"});
+  refused("hearth predict", {"run", "hearth predict --help"});
+  refused("hearth ls --key", {"--key", "hearth ls --help"});
+  refused("hearth plan tiny.yaml --memory=much", {"20GiB", "--memory", "'much'"});
+  refused("hearth dump tiny.yaml --after=bakward", {"'bakward'", "did you mean 'backward'?"});
+  refused("hearth bench mlp-b64-fp16", {"'mlp-b64-fp16'", "did you mean 'mlp-b64-fp32'?"});
+  refused("hearth bench mlp-b64-fp32 --steps 0", {"--steps", "0", "1 to 1000000"});
+  refused("hearth cp dmo mine.yaml", {"'dmo'", "hearth ls"});
+  refused("hearth cp demo tiny.yaml", {"tiny.yaml exists already"});
+}
+
+TEST_F(Mistakes, InKeysAndValues) {
+  refused("hearth train tiny.yaml bacth=3", {"\"bacth\"", "override \"bacth=3\"", "'train.batch'"});
+  refused("hearth train tiny.yaml train=5", {"keys of the section 'train'", "'5'", "override"});
+  refused("hearth train tiny.yaml train.batch=lots", {"train.batch", "'lots'", "override"});
+  refused("hearth train tiny.yaml data.mean=[0.1,0.2]", {"3 numbers", "data.mean", "got 2", "override"});
+  refused("hearth train tiny.yaml model.name=resnet19", {"'resnet19'", "did you mean 'resnet18'?"});
+  refused("hearth train tiny.yaml passes.off=[fuse_elementwize]", {"did you mean 'fuse_elementwise'?"});
+  put("bad.yaml", "model:\n  name: mlp\ntrain:\n  bacth: 3\n");
+  refused("hearth train bad.yaml", {"bad.yaml:4", "\"train.bacth\"", "did you mean 'train.batch'?"});
+  refused("hearth validate bad.yaml", {"bad.yaml:4"});
+  put("bad.yaml", "train: 5\n");
+  refused("hearth train bad.yaml", {"bad.yaml:1", "keys of the section 'train'", "'5'"});
+}
+
+TEST_F(Mistakes, InYaml) {
+  put("bad.yaml", "train: {batch: 3\n");
+  refused("hearth train bad.yaml", {"expected YAML", "bad.yaml:2"});
+  put("bad.yaml", "model: {name: mlp}\ntrain: \x80\x81\xfe\n");
+  refused("hearth train bad.yaml", {"UTF-8", "bad.yaml:2"});
+  put("bad.yaml", std::string("\0\1\2", 3));
+  refused("hearth train bad.yaml", {"UTF-8", "bad.yaml:1"});
+  put("bad.yaml", "a: " + std::string(100000, '['));
+  refused("hearth train bad.yaml", {"256", "brackets", "bad.yaml"});
+  put("bad.yaml", std::string(2 << 20, ' '));
+  refused("hearth train bad.yaml", {"1048576 bytes", "2097152", "bad.yaml"});
+}
+
+TEST_F(Mistakes, InSizes) {
+  refused("hearth train tiny.yaml data.image_size=1000000", {"4 to 4096", "data.image_size", "'1000000'"});
+  refused("hearth train tiny.yaml train.batch=99999999999999", {"1 to 1048576", "train.batch"});
+  refused("hearth train tiny.yaml model.hidden=[0]", {"model.hidden", "got 0"});
+  // Terabytes: the pictures are made on demand.
+  const std::string huge = "data.image_size=4096 data.count=1000000 train.batch=1000000";
+  refused("hearth train tiny.yaml --out run " + huge, {"fits the", "1000000", "TiB", "train.batch"});
+  EXPECT_FALSE(has("run"));
+  refused("hearth train tiny.yaml --out run memory=1KiB", {"arena", "memory"});
+}
+
+TEST_F(Mistakes, InFolders) {
+  refused("hearth train --resume", {"--resume needs --out"});
+  refused("hearth train --resume --out none", {"config.yaml", "'none'"});
+  refused("hearth train tiny.yaml --out tiny.yaml", {"tiny.yaml", "folder"});
+  refused("hearth train tiny.yaml --out tiny.yaml/run", {"tiny.yaml/run", "folder"});
+  refused("hearth train tiny.yaml --out /proc/hearth", {"/proc/hearth"});
+  refused("hearth eval none", {"config.yaml", "'none'"});
+  refused("hearth predict none a.png", {"config.yaml", "'none'"});
+  refused("hearth cp demo /proc/hearth.yaml", {"/proc/hearth.yaml"});
+  refused("hearth plan tiny.yaml --svg /proc/plan.svg", {"/proc/plan.svg"});
+  EXPECT_EQ(get("tiny.yaml"), kTiny);
+  works("hearth train tiny.yaml --out run");
+  const std::string weights = get("run/model.safetensors");
+  refused("hearth train tiny.yaml --out run", {"run holds a run already", "--resume"});
+  refused("hearth train run/config.yaml --out run --resume model.hidden=[17]",
+          {"run/checkpoints/", "another"});
+  EXPECT_EQ(get("run/model.safetensors"), weights);
+}
+
+TEST_F(Mistakes, InIdxFiles) {
+  const std::string train = "hearth train tiny.yaml data.kind=idx data.channels=1 data.path=mnist --out run";
+  refused(train, {"data.path", "'mnist'"});
+  fs::create_directories(at("mnist"));
+  refused(train, {"train-images-idx3-ubyte", "mnist"});
+  const std::string labels = idx_labels(4, std::string(4, '\1'));
+  put_idx(idx_images(4, 8, 200), labels);
+  refused(train, {"mnist/train-images-idx3-ubyte", "256", "200"});
+  put_idx(idx_images(4, 8, 300), labels);
+  refused(train, {"mnist/train-images-idx3-ubyte", "256", "300"});
+  put_idx(idx_images(4, 0xffffffff, 300), labels);
+  refused(train, {"mnist/train-images-idx3-ubyte", "4294967295"});
+  put_idx("\x89PNG not idx", labels);
+  refused(train, {"mnist/train-images-idx3-ubyte", "magic"});
+  put_idx("abc", labels);
+  refused(train, {"mnist/train-images-idx3-ubyte", "3 bytes"});
+  put_idx(idx_images(4, 8, 256), idx_labels(3, std::string(3, '\1')));
+  refused(train, {"mnist/train-labels-idx1-ubyte", "4", "3"});
+  put_idx(idx_images(4, 8, 256), idx_labels(4, std::string("\1\1\1\77", 4)));
+  refused(train, {"10 classes", "got 64 in mnist", "model.num_classes=64"});
+  put_idx(idx_images(4, 9, 324), labels);
+  refused(train, {"8", "9"});
+  put_idx(idx_images(4, 8, 256), labels);
+  works(train);
+}
+
+TEST_F(Mistakes, InPictures) {
+  put_pictures();
+  const std::string train = "hearth train tiny.yaml data.kind=folder data.path=pictures model.num_classes=2 ";
+  works(train + "--out run");
+  EXPECT_THAT(works("hearth predict run pictures/test/dog/b.jpg"), testing::HasSubstr("dog"));
+  for (const char* name : {"a.png", "b.jpg"}) {
+    const std::string path = fmt::format("pictures/train/dog/{}", name);
+    const std::string whole = get(path);
+    cut(path, fs::file_size(at(path)) / 2);
+    refused(train + "--out next", {path});
+    refused("hearth validate tiny.yaml model.num_classes=2 data.kind=folder data.path=pictures", {"1 of 4"});
+    refused("hearth predict run " + path, {path});
+    put(path, "hello");
+    refused(train + "--out other", {path, "PNG or a JPEG"});
+    put(path, whole);
+  }
+  // A header that promises 4 billion pixels of a side.
+  std::string png = get("pictures/train/dog/a.png");
+  png.replace(16, 4, "\x7f\xff\xff\xff");
+  put("lying.png", png);
+  refused("hearth predict run lying.png", {"lying.png"});
+  refused("hearth predict run none.png", {"none.png"});
+  fs::remove_all(at("pictures/test/dog"));
+  refused(train + "--out last", {"class 'dog'", "pictures/test/dog"});
+  refused("hearth train tiny.yaml data.kind=folder data.path=none", {"'none'"});
+  refused("hearth train tiny.yaml data.kind=cifar10 data.path=pictures", {"pictures/data_batch_1.bin"});
+}
+
+TEST_F(Mistakes, InTensors) {
+  const std::string train =
+      "hearth train tiny.yaml data.kind=tensors data.path=tensors.safetensors --out run";
+  std::vector<float> images(8 * 3 * 64, 0.5F);
+  put_tensors(images, {0, 1, 2, 3, 4, 5, 6, 10});
+  refused(train, {"tensors.safetensors", "10"});
+  put_tensors(images, {0, 1, 2, 3, 4, 5, 6, -1});
+  refused(train, {"tensors.safetensors", "-1"});
+  images[3 * 64 + 5] = std::numeric_limits<float>::quiet_NaN();
+  put_tensors(images, {0, 1, 2, 3, 4, 5, 6, 7});
+  refused(train, {"not a number", "step 1", "data"});
+}
+
+TEST_F(Mistakes, InWeights) {
+  works("hearth train tiny.yaml --out run");
+  const std::string weights = get("run/best.safetensors");
+  const std::string picture = "picture.png";
+  put(picture, data::encode_png(speckled(8)));
+  const auto all_refuse = [&](const std::string& contents, const std::vector<std::string>& parts) {
+    put("run/best.safetensors", contents);
+    refused("hearth eval run", parts);
+    refused("hearth predict run " + picture, parts);
+    refused("hearth train tiny.yaml --out next init=run/best.safetensors", parts);
+  };
+  all_refuse(weights.substr(0, weights.size() - 3), {"run/best.safetensors", "fc2.bias"});
+  all_refuse(weights.substr(0, 50), {"run/best.safetensors", "header"});
+  all_refuse("abc", {"run/best.safetensors", "3 bytes"});
+  all_refuse(std::string("\0\0\0\0\0\0\0\20", 8) + weights.substr(8), {"run/best.safetensors", "header"});
+  std::string wrong = weights;
+  wrong.replace(wrong.find("fc1.weight"), 10, "fc7.weight");
+  all_refuse(wrong, {"run/best.safetensors", "'fc1.weight'"});
+  put("run/best.safetensors", weights);
+  refused("hearth eval run model.hidden=[17]", {"run/best.safetensors", "[17, 192]", "[16, 192]"});
+  refused("hearth train tiny.yaml init=none.safetensors", {"none.safetensors"});
+  EXPECT_THAT(works("hearth eval run"), testing::HasSubstr("accuracy"));
+}
+
+TEST_F(Mistakes, InCheckpointsAreOnlyPassedOver) {
+  works("hearth train tiny.yaml --out run");
+  const std::string log = get("run/trainer_log.jsonl");
+  const std::string weights = get("run/model.safetensors");
+  cut("run/checkpoints/step-000000006/memory.bin", 3);
+  EXPECT_THAT(works("hearth train --resume --out run"),
+              testing::HasSubstr("step-000000004 (step 4); passed over step-000000006: memory.bin is cut"));
+  EXPECT_EQ(get("run/model.safetensors"), weights);
+  put("run/checkpoints/step-000000006/manifest.json", "{");
+  put("run/checkpoints/step-000000004/state.json", "{}");
+  EXPECT_THAT(works("hearth train --resume --out run"),
+              testing::HasSubstr("no complete checkpoint in run: starting from the beginning"));
+  EXPECT_EQ(get("run/model.safetensors"), weights);
+}
+
+TEST_F(Mistakes, InTheLearningRateStopTheRun) {
+  const std::string train = "hearth train tiny.yaml --out run train.steps=40 optimizer.lr=900000 ";
+  refused(train, {"expected a finite loss", "at step", "first made by", " of ",
+                  "run/checkpoints/step-00000000", "optimizer.lr"});
+  const std::string steps = get("run/trainer_log.jsonl");
+  const auto num_good = std::count(steps.begin(), steps.end(), '\n');
+  for (const auto& checkpoint : fs::directory_iterator(at("run/checkpoints"))) {
+    // One that was made right before the loss broke would break it again.
+    EXPECT_LT(std::stoi(checkpoint.path().filename().string().substr(5)), num_good);
+  }
+  EXPECT_FALSE(has("run/model.safetensors"));
+  EXPECT_THAT(works("hearth train --resume --out run optimizer.lr=0.000001"),
+              testing::AllOf(testing::HasSubstr("resuming from run/checkpoints/step-00000000"),
+                             testing::HasSubstr("done: 40 steps")));
+}
+
+TEST_F(Mistakes, InFirstWeightsAreNamed) {
+  works("hearth train tiny.yaml --out run");
+  std::string weights = get("run/model.safetensors");
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::memcpy(weights.data() + weights.size() - 10 * sizeof(float), &nan, sizeof(nan));
+  put("nan.safetensors", weights);
+  refused("hearth train tiny.yaml --out next train.accumulate=2 init=nan.safetensors",
+          {"step 1", "first made by", "fc2", "no checkpoint"});
+}
+
+TEST_F(Mistakes, InPackFiles) {
+  refused("hearth pack none.csv", {"none.csv"});
+  put("bad.csv", "id,lower,upper\n");
+  refused("hearth pack bad.csv", {"bad.csv:1", "id,lower,upper,size"});
+  put("bad.csv", "id,lower,upper,size\na,1,0,5\n");
+  refused("hearth pack bad.csv", {"bad.csv:2"});
+  put("bad.csv", "id,lower,upper,size\na,0,1,99999999999999999999\n");
+  refused("hearth pack bad.csv", {"bad.csv:2"});
+}
+
+}  // namespace
+}  // namespace hearth

@@ -1,0 +1,235 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+#include "cli/program.h"
+#include "data/image.h"
+#include "io/safetensors.h"
+
+namespace hearth {
+namespace {
+
+using Json = nlohmann::json;
+using testing::AllOf;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+size_t count_of(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+class Verbs : public Program {};
+
+TEST_F(Verbs, TrainTellsItsSteps) {
+  const std::string out = works("hearth train tiny.yaml --out run");
+  EXPECT_THAT(out, AllOf(HasSubstr("mlp: "), HasSubstr("70 training and 32 validation pictures"),
+                         ContainsRegex("\nstep:  2  loss:  [0-9.]+  grad_norm: +[0-9.]+  memory: "),
+                         ContainsRegex("done: 6 steps in [0-9.]+ s, best validation accuracy [0-9.]+%"),
+                         HasSubstr("run folder: run ")));
+  EXPECT_THAT(out, testing::Not(HasSubstr("\033")));
+}
+
+TEST_F(Verbs, TrainFillsItsFolder) {
+  works("hearth train tiny.yaml --out run");
+  std::vector<int64_t> steps;
+  int num_evaluations = 0;
+  for (const std::string& line : lines_of(get("run/trainer_log.jsonl"))) {
+    const Json entry = Json::parse(line);
+    if (entry.contains("loss")) {
+      steps.push_back(entry.at("current_steps"));
+      EXPECT_GT(entry.at("loss").get<double>(), 0);
+      EXPECT_GT(entry.at("grad_norm").get<double>(), 0);
+      EXPECT_EQ(entry.at("total_steps"), 6);
+    } else {
+      ++num_evaluations;
+      EXPECT_GT(entry.at("eval_loss").get<double>(), 0);
+      EXPECT_LE(entry.at("eval_accuracy").get<double>(), 1);
+    }
+  }
+  EXPECT_EQ(steps, (std::vector<int64_t>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(num_evaluations, 1);
+  const io::SafetensorsFile weights(at("run/model.safetensors"));
+  ASSERT_NE(weights.find("fc1.weight"), nullptr);
+  EXPECT_EQ(weights.find("fc1.weight")->shape, (Shape{16, 192}));
+  EXPECT_TRUE(has("run/checkpoints/step-000000006/manifest.json"));
+  bool events = false;
+  for (const auto& entry : fs::directory_iterator(at("run")))
+    events = events || entry.path().filename().string().starts_with("events.out.tfevents.");
+  EXPECT_TRUE(events);
+}
+
+TEST_F(Verbs, TrainLeavesAReportOfOnePage) {
+  works("hearth train tiny.yaml --out run");
+  const std::string report = get("run/report.html");
+  EXPECT_THAT(report, AllOf(HasSubstr("<h2>Curves</h2>"), HasSubstr("<h2>Confusion matrix</h2>"),
+                            HasSubstr("<h2>Sample predictions</h2>"),
+                            HasSubstr("The arena over one training"), HasSubstr("</html>")));
+  EXPECT_EQ(count_of(report, "src='data:image/png;base64,"), 32U);
+  EXPECT_GE(count_of(report, "<svg"), 4U) << "curves and arena";
+  EXPECT_EQ(count_of(report, "src='http"), 0U);
+  EXPECT_EQ(count_of(report, "<th class='row'>"), 11U) << "a row for each class";
+}
+
+TEST_F(Verbs, TrainAgainFromTheRecipeOfARunMakesTheSameWeights) {
+  works("hearth train tiny.yaml --out run optimizer.lr=0.02 --seed 7");
+  works("hearth train run/config.yaml --out again");
+  works("hearth train tiny.yaml --out other");
+  EXPECT_EQ(get("run/config.yaml"), get("again/config.yaml"));
+  EXPECT_TRUE(get("run/model.safetensors") == get("again/model.safetensors"));
+  EXPECT_FALSE(get("run/model.safetensors") == get("other/model.safetensors"));
+}
+
+TEST_F(Verbs, ResumeGoesOn) {
+  works("hearth train tiny.yaml --out whole train.steps=9 schedule.name=constant");
+  works("hearth train tiny.yaml --out run train.steps=5 schedule.name=constant");
+  EXPECT_THAT(
+      works("hearth train --resume --out run train.steps=9"),
+      AllOf(HasSubstr("resuming from run/checkpoints/step-000000005 (step 5)"), HasSubstr("done: 9 steps")));
+  EXPECT_TRUE(get("run/model.safetensors") == get("whole/model.safetensors"));
+  EXPECT_THAT(works("hearth train --resume --out run"), HasSubstr("all 9 steps were done already"));
+}
+
+TEST_F(Verbs, EvalAgreesWithTheLog) {
+  const std::string trained = works("hearth train tiny.yaml --out run");
+  const std::string config = get("run/config.yaml");
+  const std::string out = works("hearth eval run");
+  const Json last = Json::parse(lines_of(get("run/trainer_log.jsonl")).back());
+  EXPECT_THAT(out,
+              AllOf(HasSubstr("run/best.safetensors: "),
+                    HasSubstr(fmt::format("loss {:.4f}", last.at("eval_loss").get<double>())),
+                    HasSubstr(fmt::format("accuracy {:.2f}%", 100 * last.at("eval_accuracy").get<double>())),
+                    HasSubstr("of 32)")));
+  EXPECT_EQ(get("run/config.yaml"), config);
+}
+
+TEST_F(Verbs, PredictNamesAClass) {
+  works("hearth train tiny.yaml --out run train.accumulate=2 train.ema=0.9");
+  data::Image image{.height = 20, .width = 30, .channels = 3};
+  image.pixels.assign(20 * 30 * 3, 90);
+  put("a.png", data::encode_png(image));
+  put("b.png", data::encode_png(image));
+  const auto lines = lines_of(works("hearth predict run a.png b.png"));
+  ASSERT_EQ(lines.size(), 2U);
+  const std::string shapes = "(circle|square|triangle|diamond|cross|ring|star|bar|[a-z]+)";
+  EXPECT_THAT(lines[0], ContainsRegex("^a.png: " + shapes + " [0-9.]+%, " + shapes + " [0-9.]+%, "));
+  EXPECT_EQ(lines[0].substr(1), lines[1].substr(1)) << "the same picture";
+  const std::string report = get("run/report.html");
+  const std::string first = lines[0].substr(7, lines[0].find(' ', 7) - 7);
+  EXPECT_THAT(report, HasSubstr("<th class='row'>" + first + "<"));
+}
+
+TEST_F(Verbs, LsAndCpAndValidate) {
+  EXPECT_THAT(works("hearth ls"), AllOf(HasSubstr("  demo "), HasSubstr("  resnet18 "), HasSubstr("--keys")));
+  EXPECT_THAT(works("hearth ls --keys"), AllOf(HasSubstr("  train.batch "), HasSubstr("  optimizer.lr ")));
+  EXPECT_EQ(works("hearth cp demo mine.yaml"), "wrote mine.yaml\n");
+  EXPECT_EQ(get("mine.yaml"), read_file(fs::path(HEARTH_SOURCE_DIR) / "recipes/demo.yaml"));
+  const std::string out = works("hearth validate mine.yaml data.count=40 data.val_count=20");
+  EXPECT_THAT(out, AllOf(HasSubstr("train: 40 pictures of 32x32x3, 10 classes"),
+                         HasSubstr("test: 20 pictures of 32x32x3, 10 classes"), HasSubstr("  peak "),
+                         HasSubstr("the recipe is well-formed")));
+}
+
+TEST_F(Verbs, PlanAddsUp) {
+  const Json plan = Json::parse(works("hearth plan tiny.yaml --json"));
+  EXPECT_EQ(plan.at("batch"), 8);
+  EXPECT_EQ(plan.at("parameters"), 192 * 16 + 16 + 16 + 16 + 16 * 10 + 10);
+  EXPECT_GE(plan.at("arena_bytes").get<int64_t>(), plan.at("bound_bytes").get<int64_t>());
+  EXPECT_EQ(plan.at("peak_bytes").get<int64_t>(),
+            plan.at("weight_bytes").get<int64_t>() + plan.at("optimiser_bytes").get<int64_t>() +
+                plan.at("arena_bytes").get<int64_t>() + plan.at("staging_bytes").get<int64_t>());
+  EXPECT_THAT(get("plan.svg"), AllOf(HasSubstr("<svg"), HasSubstr("</svg>")));
+  const std::string table = works("hearth plan tiny.yaml --memory 1MiB --svg other.svg");
+  EXPECT_THAT(table, AllOf(HasSubstr("mlp at micro-batch 8, fp32"), HasSubstr("arena lower bound"),
+                           ContainsRegex("largest micro-batch within 1[.0]* MiB: [1-9][0-9]* "),
+                           HasSubstr("what recomputation buys")));
+  EXPECT_TRUE(has("other.svg"));
+  EXPECT_THAT(works("hearth plan tiny.yaml --memory 1KiB"), HasSubstr("not even one sample fits"));
+}
+
+TEST_F(Verbs, DumpAndOps) {
+  const std::string list = works("hearth dump --list");
+  EXPECT_THAT(list, AllOf(HasSubstr("  autocast "), HasSubstr("  backward "), HasSubstr("  recompute ")));
+  const std::string before = works("hearth dump tiny.yaml --after=autocast");
+  const std::string after = works("hearth dump tiny.yaml --after=backward");
+  EXPECT_THAT(before, AllOf(HasSubstr("softmax_cross_entropy("), testing::Not(HasSubstr("sgd_update"))));
+  EXPECT_THAT(after, AllOf(HasSubstr("softmax_cross_entropy_grad("), HasSubstr("sgd_update(")));
+  EXPECT_THAT(works("hearth ops"),
+              AllOf(HasSubstr("  matmul "), HasSubstr("  conv2d "), HasSubstr("gradient")));
+}
+
+TEST_F(Verbs, PackWritesOffsetsThatDoNotOverlap) {
+  put("buffers.csv", "id,lower,upper,size\na,0,2,40\nb,1,3,60\nc,2,4,40\nd,3,5,10\n");
+  EXPECT_THAT(works("hearth pack buffers.csv --out packed.csv"),
+              HasSubstr("height 100  bound 100  gap 0.000%"));
+  refused("hearth pack buffers.csv --capacity 99", {"buffers.csv", "99", "100"});
+  const auto rows = lines_of(get("packed.csv"));
+  ASSERT_EQ(rows.size(), 5U);
+  EXPECT_EQ(rows[0], "id,lower,upper,size,offset");
+  struct Row {
+    long lower = 0, upper = 0, size = 0, offset = 0;
+  };
+  std::vector<Row> buffers;
+  for (size_t i = 1; i < rows.size(); ++i) {
+    Row row;
+    ASSERT_EQ(
+        std::sscanf(rows[i].c_str() + 2, "%ld,%ld,%ld,%ld", &row.lower, &row.upper, &row.size, &row.offset),
+        4);
+    for (const Row& other : buffers) {
+      const bool apart_in_time = row.upper <= other.lower || other.upper <= row.lower;
+      EXPECT_TRUE(apart_in_time || row.offset + row.size <= other.offset ||
+                  other.offset + other.size <= row.offset);
+    }
+    EXPECT_LE(row.offset + row.size, 100);
+    buffers.push_back(row);
+  }
+}
+
+TEST_F(Verbs, BenchProfilesEachOp) {
+  const std::string out = works("hearth bench mlp-b64-fp32 --steps 2 --threads 1 --profile");
+  EXPECT_THAT(out, AllOf(HasSubstr("matmul"), HasSubstr("sgd_update")));
+  const Json result = Json::parse(lines_of(out).back());
+  EXPECT_EQ(result.at("case"), "mlp-b64-fp32");
+  EXPECT_EQ(result.at("step_seconds").size(), 2U);
+  EXPECT_GT(result.at("step_seconds")[0].get<double>(), 0);
+  EXPECT_GT(result.at("peak_rss_bytes").get<int64_t>(), 1 << 20);
+}
+
+TEST_F(Verbs, HelpNamesEveryVerb) {
+  const std::string help = works("hearth --help");
+  EXPECT_EQ(works("hearth"), help);
+  for (const char* verb :
+       {"train", "eval", "predict", "plan", "dump", "ops", "pack", "bench", "ls", "cp", "validate"}) {
+    EXPECT_THAT(help, ContainsRegex(fmt::format("\n +{} ", verb)));
+    EXPECT_THAT(works(fmt::format("hearth {} --help", verb)), HasSubstr("--help"));
+  }
+  EXPECT_EQ(works("hearth --version"), "hearth 0.1.0\n");
+}
+
+TEST_F(Verbs, LowPrecisionsTrainToNearlyTheSameLoss) {
+  const auto last_loss = [&](const std::string& precision) {
+    const std::string run = "run-" + precision;
+    works(fmt::format("hearth train tiny.yaml --out {} train.steps=60 precision={}", run, precision));
+    double loss = 0;
+    for (const std::string& line : lines_of(get(run + "/trainer_log.jsonl")))
+      loss = Json::parse(line).value("loss", loss);
+    return loss;
+  };
+  const double wanted = last_loss("fp32");
+  const double bf16 = last_loss("bf16");
+  EXPECT_NE(bf16, wanted);
+  EXPECT_NEAR(bf16, wanted, 0.02 * wanted);
+  EXPECT_NEAR(last_loss("fp16"), wanted, 0.02 * wanted);
+}
+
+}  // namespace
+}  // namespace hearth
