@@ -1,0 +1,143 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <vector>
+
+#include "base/philox.h"
+#include "io/run_log.h"
+#include "train/trainer.h"
+#include "train/weights.h"
+
+namespace hearth::train {
+namespace {
+
+class Folder {
+ public:
+  explicit Folder(const char* name)
+      : path_(fs::temp_directory_path() / ("hearth_" + std::string(name) + "_" + std::to_string(getpid()))) {
+    fs::remove_all(path_);
+  }
+  ~Folder() { fs::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+constexpr const char* kRecipe = R"(
+model: {name: mlp, num_classes: 10, hidden: [16]}
+data: {kind: shapes, image_size: 8, count: 64, val_count: 40}
+train: {steps: 8, batch: 8, log_every: 1, eval_every: 4}
+threads: 2
+)";
+
+Trainer make_trainer(const Folder& folder, const std::vector<std::string>& overrides) {
+  return {parse_recipe(kRecipe, "test", overrides),
+          folder.path(),
+          {.progress = [](const Progress&) {}, .message = [](const std::string&) {}}};
+}
+
+TEST(Run, GoesOnThroughOverflowsOfTheLossScale) {
+  const Folder folder("overflow");
+  Trainer trainer = make_trainer(folder, std::vector<std::string>{"precision=fp16"});
+  trainer.engine().values(kLossScale)[0] = std::ldexp(1.0F, 30);
+  EXPECT_EQ(trainer.run(false).steps, 8);
+  EXPECT_GT(trainer.engine().values(kLossScale)[2], 0);
+  EXPECT_EQ(io::read_curve(folder.path() / "trainer_log.jsonl", "loss").size(), 8U);
+  EXPECT_LT(io::read_curve(folder.path() / "trainer_log.jsonl", "grad_norm").size(), 8U);
+}
+
+TEST(Run, StopsEarlyWhenNothingImproves) {
+  const Folder folder("early");
+  Trainer trainer =
+      make_trainer(folder, {"optimizer.lr=0", "train.steps=100", "train.eval_every=3", "train.early_stop=2"});
+  // The first evaluation is the best; the next two are no better.
+  EXPECT_EQ(trainer.run(false).steps, 9);
+}
+
+TEST(Run, TheBestWeightsAreThoseOfTheBestEvaluation) {
+  for (const char* ema : {"train.ema=0", "train.ema=0.8"}) {
+    const Folder folder("best");
+    Trainer trainer = make_trainer(folder, {"train.steps=60", "train.eval_every=2", "optimizer.lr=0.4", ema});
+    const RunSummary summary = trainer.run(false);
+    const auto curve = io::read_curve(folder.path() / "trainer_log.jsonl", "eval_accuracy");
+    const auto best = std::ranges::max_element(curve, {}, &io::CurvePoint::value);
+    EXPECT_EQ(summary.best_accuracy, best->value);
+    EXPECT_NE(best->value, curve.back().value) << "the test needs a best that is not the last";
+    load_weights(trainer.engine(), folder.path() / "best.safetensors");
+    EXPECT_EQ(trainer.evaluate(0).accuracy, best->value) << ema;
+  }
+}
+
+/// A few steps of a small network on one batch of noise; `look` sees the engine before and after each.
+void train_on_noise(const OptimizerOptions& optimizer, double rate,
+                    const std::function<void(Engine&, const StepResult*)>& look) {
+  constexpr int64_t kBatch = 8;
+  constexpr int64_t kPixels = 8 * 8 * 3;
+  const std::array sizes{kBatch};
+  EngineOptions options{.model = {.name = "simplecnn", .image_size = 8}, .optimizer = optimizer};
+  options.num_threads = 2;
+  Engine engine(options, sizes, {});
+  engine.initialise();
+  std::vector<float> images(kBatch * kPixels + 16);
+  std::vector<int32_t> labels(kBatch + 16);
+  PhiloxSequence random(3, 0);
+  for (float& value : images) value = random.uniform(-1, 1);
+  for (int32_t& label : labels) label = static_cast<int32_t>(random.below(10));
+  const auto next = [&] { return MicroBatch{images.data(), labels.data(), kBatch}; };
+  for (int64_t step = 0; step < 4; ++step) {
+    look(engine, nullptr);
+    const StepResult result = engine.train_step(1, kBatch, next, step, rate);
+    look(engine, &result);
+  }
+}
+
+std::vector<float> all_weights(const Engine& engine, const std::string& prefix) {
+  std::vector<float> all;
+  for (const nn::Tensor& tensor : engine.tensors()) {
+    const std::span<float> values = engine.values(prefix + tensor.name);
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
+TEST(Update, ClippingBoundsTheGlobalNorm) {
+  std::vector<double> norms;
+  for (const double limit : {0.0, 0.1}) {
+    std::vector<float> before;
+    train_on_noise({.momentum = 0, .clip_norm = limit}, 0.5, [&](Engine& engine, const StepResult* result) {
+      const std::vector<float> now = all_weights(engine, "");
+      double squares = 0;
+      for (size_t i = 0; i < before.size(); ++i) squares += std::pow(double{now[i]} - before[i], 2);
+      before = now;
+      if (result == nullptr) return;
+      const double used = limit > 0 ? std::min(limit, result->grad_norm) : result->grad_norm;
+      EXPECT_NEAR(std::sqrt(squares), 0.5 * used, 1e-4 * used);
+      norms.push_back(result->grad_norm);
+    });
+  }
+  EXPECT_GT(norms[4], 0.1) << "the logged norm is the one before clipping";
+  EXPECT_EQ(norms[4], norms[0]);
+}
+
+TEST(Update, TheAverageFollowsTheWeights) {
+  std::vector<float> average;
+  train_on_noise({.ema_decay = 0.75}, 0.1, [&](Engine& engine, const StepResult* result) {
+    const std::vector<float> weights = all_weights(engine, "");
+    const std::vector<float> found = all_weights(engine, "ema/");
+    if (average.empty()) average = weights;
+    for (size_t i = 0; i < weights.size() && result != nullptr; ++i) {
+      average[i] = 0.75F * average[i] + 0.25F * weights[i];
+    }
+    for (size_t i = 0; i < weights.size(); ++i) ASSERT_NEAR(found[i], average[i], 1e-6) << i;
+  });
+}
+
+}  // namespace
+}  // namespace hearth::train
