@@ -81,7 +81,12 @@ class Line {
     const std::string name = word();
     const auto dtype = dtype_from_name(name);
     if (!dtype) fail(fmt::format("unknown dtype '{}'", name));
-    return {.dtype = *dtype, .shape = Shape(list())};
+    const std::vector<int64_t> axes = list();
+    try {
+      return {.dtype = *dtype, .shape = Shape(axes)};
+    } catch (const UserError& error) {
+      fail(error.what());
+    }
   }
   Attr attr() {
     skip_spaces();

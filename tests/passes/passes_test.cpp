@@ -1,0 +1,289 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "base/error.h"
+#include "graph_text.h"
+#include "ir/op_def.h"
+#include "ir/verify.h"
+#include "passes/autocast.h"
+#include "passes/backward.h"
+#include "passes/fuse.h"
+#include "passes/pipeline.h"
+#include "passes/recompute.h"
+#include "passes/schedule.h"
+
+namespace hearth::passes {
+namespace {
+
+int64_t no_workspace(const ir::Node&) { return 0; }
+
+/// Runs a pass over a text and compares with the text it should give, numbers aside.
+void expect_pass(void (*pass)(ir::Graph&), const std::string& before, const std::string& after) {
+  ir::Graph graph = graph_of(before);
+  pass(graph);
+  ir::verify(graph, "the pass");
+  EXPECT_EQ(renumbered(graph), renumbered(after));
+}
+
+TEST(FuseEpilogues, FoldsBiasResidualAndReluIntoTheProducer) {
+  const std::string leaves = R"(input %0 "x" : f32[4, 8]
+input %1 "shortcut" : f32[4, 3]
+parameter %2 "w" : f32[3, 8]
+parameter %3 "b" : f32[3]
+)";
+  expect_pass(
+      fuse_epilogues, leaves + R"(%4 = matmul(%0, %2) {transpose_a=0, transpose_b=1} : f32[4, 3]  # fc
+%5 = bias_add(%4, %3) : f32[4, 3]
+%6 = add(%5, %1) : f32[4, 3]
+%7 = relu(%6) : f32[4, 3]
+return %7
+)",
+      leaves +
+          R"(%4 = matmul(%0, %2, %3, %1) {transpose_a=0, transpose_b=1, activation="relu"} : f32[4, 3]  # fc
+return %4
+)");
+}
+
+TEST(FuseEpilogues, LeavesAValueThatSomethingElseReads) {
+  const std::string text = R"(input %0 "x" : f32[4, 8]
+parameter %1 "w" : f32[3, 8]
+%2 = matmul(%0, %1) {transpose_a=0, transpose_b=1} : f32[4, 3]
+%3 = relu(%2) : f32[4, 3]
+%4 = mul(%3, %2) : f32[4, 3]
+return %4
+)";
+  expect_pass(fuse_epilogues, text, text);
+}
+
+TEST(FuseEpilogues, NeverPutsABiasBehindAnActivation) {
+  const std::string leaves = R"(input %0 "x" : f32[4, 8]
+parameter %1 "w" : f32[3, 8]
+parameter %2 "b" : f32[3]
+)";
+  expect_pass(fuse_epilogues, leaves + R"(%3 = matmul(%0, %1) {transpose_a=0, transpose_b=1} : f32[4, 3]
+%4 = relu(%3) : f32[4, 3]
+%5 = bias_add(%4, %2) : f32[4, 3]
+return %5
+)",
+              leaves + R"(%3 = matmul(%0, %1) {transpose_a=0, transpose_b=1, activation="relu"} : f32[4, 3]
+%4 = bias_add(%3, %2) : f32[4, 3]
+return %4
+)");
+}
+
+TEST(FuseConvPool, TakesOnlyImagesAndTwoByTwoWindows) {
+  const auto network = [](const char* kernel, const char* out) {
+    return fmt::format(R"(input %0 "images" : f32[2, 8, 8, 3]
+parameter %1 "w" : f32[3, 3, 3, 16]
+parameter %2 "b" : f32[16]
+%3 = conv2d(%0, %1, %2) {{stride=1, padding=1, activation="relu"}} : f32[2, 8, 8, 16]
+%4, %5 = max_pool2d(%3) {{kernel={0}, stride={0}, padding=0}} : f32[2, {1}, {1}, 16], u8[2, {1}, {1}, 16]
+return %4
+)",
+                       kernel, out);
+  };
+  ir::Graph graph = graph_of(network("2", "4"));
+  fuse_conv_pool(graph);
+  graph.remove_dead_nodes();
+  ASSERT_EQ(graph.nodes.size(), 1U);
+  EXPECT_EQ(graph.nodes[0].op->name, "conv2d_pool");
+  expect_pass(fuse_conv_pool, network("4", "2"), network("4", "2"));
+}
+
+TEST(FuseElementwise, MakesOneLoopOfAChain) {
+  ir::Graph graph = graph_of(R"(input %0 "x" : f32[64]
+input %1 "y" : f32[64]
+%2 = mul(%0, %1) : f32[64]
+%3 = add(%2, %0) : f32[64]
+%4 = relu(%3) : f32[64]
+return %4
+)");
+  fuse_elementwise(graph);
+  ir::verify(graph, "fuse_elementwise");
+  ASSERT_EQ(graph.nodes.size(), 1U);
+  EXPECT_EQ(graph.nodes[0].op->name, "fused_elementwise");
+}
+
+TEST(FuseElementwise, KeepsWhatIsReadTwice) {
+  const std::string text = R"(input %0 "x" : f32[64]
+%1 = relu(%0) : f32[64]
+%2 = add(%1, %0) : f32[64]
+return %1, %2
+)";
+  expect_pass(fuse_elementwise, text, text);
+}
+
+TrainGraph linear_classifier() {
+  TrainGraph train{.graph = graph_of(R"(input %0 "x" : f32[4, 8]
+input %1 "labels" : i32[4]
+scalar %2 "weight" : f32[]
+parameter %3 "w" : f32[3, 8]
+%4 = matmul(%0, %3) {transpose_a=0, transpose_b=1} : f32[4, 3]  # fc
+%5 = softmax_cross_entropy(%4, %1) {smoothing=0.0} : f32[4]  # loss
+return %5
+)")};
+  train.losses = 5;
+  train.loss_weight = 2;
+  return train;
+}
+
+TEST(Backward, GivesEveryParameterItsGradient) {
+  TrainGraph train = linear_classifier();
+  backward(train);
+  ir::verify(train.graph, "backward");
+  ASSERT_EQ(train.gradients.size(), 1U);
+  train.graph.outputs = {train.gradients[0].gradient};
+  train.graph.remove_dead_nodes();
+  EXPECT_EQ(renumbered(train.graph), renumbered(R"(input %0 "x" : f32[4, 8]
+input %1 "labels" : i32[4]
+scalar %2 "weight" : f32[]
+parameter %3 "w" : f32[3, 8]
+%4 = matmul(%0, %3) {transpose_a=0, transpose_b=1} : f32[4, 3]  # fc
+%5 = broadcast_scalar(%2) {shape=[4]} : f32[4]  # loss
+%6 = softmax_cross_entropy_grad(%4, %1, %5) {smoothing=0.0} : f32[4, 3]  # loss
+%7 = matmul(%6, %0) {transpose_a=1, transpose_b=0, out_dtype="f32"} : f32[3, 8]  # fc
+return %7
+)"));
+}
+
+TEST(Backward, AddsUpTheGradientsOfAValueReadTwice) {
+  TrainGraph train{.graph = graph_of(R"(input %0 "labels" : i32[4]
+scalar %1 "weight" : f32[]
+parameter %2 "w" : f32[4, 3]
+%3 = mul(%2, %2) : f32[4, 3]
+%4 = softmax_cross_entropy(%3, %0) {smoothing=0.0} : f32[4]
+return %4
+)")};
+  train.losses = 4;
+  train.loss_weight = 1;
+  backward(train);
+  ASSERT_EQ(train.gradients.size(), 1U);
+  const ir::Graph& graph = train.graph;
+  EXPECT_EQ(graph.node(graph.value(train.gradients[0].gradient).producer).op->name, "add");
+}
+
+TEST(Autocast, ComputesLowAndLosesHigh) {
+  TrainGraph train = linear_classifier();
+  autocast(train, DType::bf16);
+  ir::verify(train.graph, "autocast");
+  for (const ir::Node& node : train.graph.nodes) {
+    if (node.op->name == "matmul") {
+      EXPECT_EQ(train.graph.type(node.inputs[0]).dtype, DType::bf16);
+      EXPECT_EQ(train.graph.type(node.inputs[1]).dtype, DType::bf16);
+    }
+    if (node.op->name == "softmax_cross_entropy") {
+      EXPECT_EQ(train.graph.type(node.inputs[0]).dtype, DType::f32);
+    }
+  }
+  EXPECT_EQ(train.graph.type(train.graph.find("w").value()).dtype, DType::f32);
+}
+
+TEST(Autocast, LeavesFullPrecisionAlone) {
+  TrainGraph train = linear_classifier();
+  const std::string before = renumbered(train.graph);
+  autocast(train, DType::f32);
+  EXPECT_EQ(renumbered(train.graph), before);
+}
+
+/// Two large values made early, each shrunk by a sum: run as listed, all four are alive together.
+constexpr const char* kWide = R"(input %0 "x" : f32[1024]
+%1 = relu(%0) : f32[1024]
+%2 = square(%0) : f32[1024]
+%3 = neg(%0) : f32[1024]
+%4 = sum_all(%1) : f32[]
+%5 = sum_all(%2) : f32[]
+%6 = sum_all(%3) : f32[]
+return %4, %5, %6
+)";
+
+TEST(Schedule, RunsFirstWhatFreesMost) {
+  ir::Graph graph = graph_of(kWide);
+  const int64_t before = peak_bytes(graph, no_workspace);
+  schedule(graph, no_workspace);
+  ir::verify(graph, "schedule");
+  EXPECT_GT(before, 3 * 4096);
+  EXPECT_LT(peak_bytes(graph, no_workspace), 2 * 4096);
+}
+
+/// A forward chain whose values are all read again on the way back.
+std::string there_and_back(int length) {
+  std::string text = "input %0 \"x\" : f32[1024]\n";
+  for (int i = 0; i < length; ++i) text += fmt::format("%{} = exp(%{}) : f32[1024]\n", i + 1, i);
+  for (int i = 0; i < length; ++i) {
+    text += fmt::format("%{} = mul(%{}, %{}) : f32[1024]\n", length + i + 1, length + i, length - i);
+  }
+  return text + fmt::format("return %{}\n", 2 * length);
+}
+
+TEST(Recompute, HoldsTheBudgetByMakingValuesAgain) {
+  ir::Graph graph = graph_of(there_and_back(16));
+  const int64_t free_bytes = peak_bytes(graph, no_workspace);
+  const int64_t budget = free_bytes * 6 / 10;
+  const RecomputeResult result = recompute(graph, budget, no_workspace);
+  ir::verify(graph, "recompute");
+  EXPECT_TRUE(result.fits);
+  EXPECT_EQ(result.peak_before_bytes, free_bytes);
+  EXPECT_LE(peak_bytes(graph, no_workspace), budget);
+  EXPECT_EQ(result.peak_after_bytes, peak_bytes(graph, no_workspace));
+  EXPECT_GT(result.num_recomputed, 0);
+}
+
+TEST(Recompute, AddsNothingWithoutABudgetOrBelowIt) {
+  for (const int64_t budget : {int64_t{0}, int64_t{1} << 30}) {
+    ir::Graph graph = graph_of(there_and_back(8));
+    EXPECT_EQ(recompute(graph, budget, no_workspace).num_recomputed, 0);
+    EXPECT_EQ(renumbered(graph), renumbered(there_and_back(8)));
+  }
+}
+
+TEST(Recompute, SaysWhenItCannot) {
+  ir::Graph graph = graph_of(there_and_back(8));
+  const RecomputeResult result = recompute(graph, 4096, no_workspace);
+  ir::verify(graph, "recompute");
+  EXPECT_FALSE(result.fits);
+  EXPECT_EQ(result.peak_after_bytes, peak_bytes(graph, no_workspace));
+}
+
+TEST(Recompute, RepeatsBatchNormFromItsStatisticsAndMovesAveragesOnce) {
+  std::string text = R"(input %0 "x" : f32[64, 32]
+parameter %1 "weight" : f32[32]
+parameter %2 "bias" : f32[32]
+state %3 "mean" : f32[32]
+state %4 "variance" : f32[32]
+%5, %6, %7, %8, %9 = batch_norm(%0, %1, %2, %3, %4) {momentum=0.1, eps=1e-05} : f32[64, 32], f32[32], f32[32], f32[32], f32[32]
+)";
+  for (int i = 10; i < 14; ++i) text += fmt::format("%{} = exp(%{}) : f32[64, 32]\n", i, i == 10 ? 5 : i - 1);
+  text += "%14 = mul(%13, %12) : f32[64, 32]\n%15 = mul(%14, %5) : f32[64, 32]\nreturn %15\n";
+  ir::Graph graph = graph_of(text);
+  recompute(graph, peak_bytes(graph, no_workspace) * 7 / 8, no_workspace);
+  ir::verify(graph, "recompute");
+  const auto count = [&](std::string_view name) {
+    return std::count_if(graph.nodes.begin(), graph.nodes.end(),
+                         [&](const ir::Node& node) { return node.op->name == name; });
+  };
+  EXPECT_EQ(count("batch_norm"), 1);
+  EXPECT_EQ(count("batch_norm_infer"), 1);
+}
+
+TEST(Pipeline, RefusesUnknownAndRequiredNames) {
+  TrainGraph train = linear_classifier();
+  PassContext context{.workspace_of = no_workspace, .off = {"fuse_elementwis"}};
+  EXPECT_THROW(run_passes(train, context), UserError);
+  context.off = {"backward"};
+  EXPECT_THROW(run_passes(train, context), UserError);
+}
+
+TEST(Pipeline, ReportsEveryPassThatRan) {
+  TrainGraph train = linear_classifier();
+  std::vector<std::string> seen;
+  PassContext context{.workspace_of = no_workspace, .off = {"schedule"}};
+  context.after_pass = [&](std::string_view name, const ir::Graph&, double) { seen.emplace_back(name); };
+  run_passes(train, context);
+  EXPECT_EQ(seen.size(), pass_list().size() - 1);
+  EXPECT_EQ(std::count(seen.begin(), seen.end(), "schedule"), 0);
+}
+
+}  // namespace
+}  // namespace hearth::passes
