@@ -13,6 +13,8 @@ namespace {
 using ir::kNone;
 using ir::ValueId;
 
+constexpr double kPlanSeconds = 60;
+
 /// A node with its types gathered, for as long as the rules look at it.
 struct TypedNode {
   std::vector<ir::Type> in;
@@ -109,7 +111,7 @@ void Program::plan(const CompileOptions& options) {
                                 .id = fmt::format("workspace of {} {}", node.op->name, node.name),
                                 .kind = "workspace"});
   }
-  solution_ = plan::solve(problem_, {.seconds = options.plan_seconds});
+  solution_ = plan::solve(problem_, {.seconds = kPlanSeconds, .steps = options.plan_steps});
   if (const auto error = plan::validate(problem_, solution_)) internal_error("the plan is wrong: {}", *error);
   summarise();
 }

@@ -22,8 +22,9 @@ struct CompileOptions {
   int num_threads = 1;
   /// Values whose bytes count as gradients in the memory report.
   std::vector<ir::ValueId> gradients;
-  /// Time the packer may take beyond its greedy portfolio.
-  double plan_seconds = 0.2;
+  /// Most steps of the packer's exact search: about a tenth of a second. Steps, not seconds, so that a plan
+  /// does not depend on the machine.
+  int64_t plan_steps = 20'000'000;
 };
 
 /// Arena bytes at the moment of the peak, by purpose; the packed height and its lower bound.

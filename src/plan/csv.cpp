@@ -27,8 +27,8 @@ int64_t number(const std::vector<std::string>& cells, size_t column, const std::
   int64_t value = 0;
   const std::string& text = column < cells.size() ? cells[column] : "";
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > (int64_t{1} << 50)) {
-    user_error("{}: expected a whole number from 0, got '{}'", where, text);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > kMostBytes) {
+    user_error("{}: expected a whole number from 0 to {}, got '{}'", where, kMostBytes, text);
   }
   return value;
 }
@@ -40,6 +40,7 @@ Problem read_csv(const std::filesystem::path& path) {
   std::map<std::string, size_t> columns;
   const std::string text = read_file(path);
   size_t begin = 0;
+  int64_t total = 0;
   for (int line = 1; begin < text.size(); ++line) {
     const size_t end = std::min(text.find('\n', begin), text.size());
     const std::vector<std::string> cells = split(text.substr(begin, end - begin));
@@ -59,6 +60,9 @@ Problem read_csv(const std::filesystem::path& path) {
                   .id = columns["id"] < cells.size() ? cells[columns["id"]] : ""};
     if (buffer.lower >= buffer.upper)
       user_error("{}: expected lower < upper, got {} and {}", where, buffer.lower, buffer.upper);
+    if (buffer.size > kMostBytes - total)
+      user_error("{}: the sizes add up to more than {} bytes", where, kMostBytes);
+    total += buffer.size;
     problem.buffers.push_back(std::move(buffer));
   }
   if (columns.empty())

@@ -1,43 +1,50 @@
 #include "plan/exact.h"
 
 #include <algorithm>
-#include <memory>
 
 namespace hearth::plan {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-TimePoint share_of_time(TimePoint deadline, double share) {
+Budget share_of(const Budget& budget, double share) {
   const auto now = Clock::now();
-  const auto left = std::max(deadline - now, Clock::duration::zero());
-  return now + std::chrono::duration_cast<Clock::duration>(left * share);
+  Budget part{.steps = static_cast<int64_t>(static_cast<double>(budget.steps) * share)};
+  if (budget.deadline == TimePoint::max()) return part;
+  const auto left = std::max(budget.deadline - now, Clock::duration::zero());
+  part.deadline = now + std::chrono::duration_cast<Clock::duration>(left * share);
+  return part;
 }
 
 /// Heights are in units of the pieces.
 class Improver {
  public:
-  Improver(const Problem& problem, Solution& solution)
-      : problem_(problem), solution_(solution), pieces_(cut(problem)), searches_(pieces_.pieces.size()) {
+  Improver(const Problem& problem, const Budget& budget, Solution& solution)
+      : problem_(problem), solution_(solution), pieces_(cut(problem)), budget_(budget) {
     for (const Piece& piece : pieces_.pieces) {
       heights_.push_back(height_of(piece));
       proven_bound_ = std::max(proven_bound_, piece.bound);
     }
   }
 
-  void aim_at_capacity(int64_t capacity, TimePoint deadline) { attempt(capacity / pieces_.unit, deadline); }
+  void aim_at_capacity(int64_t capacity) { attempt(capacity / pieces_.unit, budget_); }
 
-  void minimise(TimePoint deadline) {
+  void minimise() {
     const int64_t bound = proven_bound_;
-    attempt(bound, share_of_time(deadline, 0.4));
+    attempt(bound, share_of(budget_, 0.4));
     const int64_t one_percent_more = bound + bound / 100;
-    if (height() > one_percent_more) attempt(one_percent_more, share_of_time(deadline, 0.5));
-    while (least_open_ < height() && Clock::now() < deadline) {
-      attempt(least_open_ + (height() - least_open_) / 2, share_of_time(deadline, 0.3));
+    if (least_open_ <= one_percent_more && one_percent_more < height()) {
+      attempt(one_percent_more, share_of(budget_, 0.5));
+    }
+    while (least_open_ < height() && budget_.steps > 0 && Clock::now() < budget_.deadline) {
+      attempt(least_open_ + (height() - least_open_) / 2, share_of(budget_, 0.3));
     }
   }
 
   void finish() {
+    for (size_t i = 0; i < problem_.buffers.size(); ++i) {
+      if (problem_.buffers[i].size == 0) solution_.offsets[i] = 0;
+    }
     solution_.height = height() * pieces_.unit;
     solution_.proven_bound = proven_bound_ * pieces_.unit;
   }
@@ -54,13 +61,15 @@ class Improver {
     return height / pieces_.unit;
   }
 
-  void attempt(int64_t target, TimePoint deadline) {
+  void attempt(int64_t target, Budget budget) {
     for (size_t k = 0; k < heights_.size(); ++k) {
       if (heights_[k] <= target) continue;
-      if (searches_[k] == nullptr) searches_[k] = std::make_unique<Search>(pieces_.pieces[k]);
-      const Verdict verdict = searches_[k]->run(target, deadline);
+      Search search(pieces_.pieces[k]);
+      const Verdict verdict = search.run(target, budget);
+      budget.steps -= search.steps_used();
+      budget_.steps -= search.steps_used();
       if (verdict == Verdict::found) {
-        take(k);
+        take(k, search.offsets());
         continue;
       }
       if (verdict == Verdict::impossible) proven_bound_ = std::max(proven_bound_, target + 1);
@@ -69,11 +78,10 @@ class Improver {
     }
   }
 
-  void take(size_t k) {
+  void take(size_t k, const std::vector<int64_t>& offsets) {
     const Piece& piece = pieces_.pieces[k];
     for (size_t i = 0; i < piece.items.size(); ++i) {
-      solution_.offsets[static_cast<size_t>(piece.items[i].buffer)] =
-          searches_[k]->offsets()[i] * pieces_.unit;
+      solution_.offsets[static_cast<size_t>(piece.items[i].buffer)] = offsets[i] * pieces_.unit;
     }
     heights_[k] = height_of(piece);
   }
@@ -81,7 +89,7 @@ class Improver {
   const Problem& problem_;
   Solution& solution_;
   Pieces pieces_;
-  std::vector<std::unique_ptr<Search>> searches_;
+  Budget budget_;
   std::vector<int64_t> heights_;
   /// No solution is lower.
   int64_t proven_bound_ = 0;
@@ -91,12 +99,13 @@ class Improver {
 
 }  // namespace
 
-void improve(const Problem& problem, const SolveOptions& options, TimePoint deadline, Solution& solution) {
-  Improver improver(problem, solution);
-  if (options.capacity) {
-    improver.aim_at_capacity(*options.capacity, deadline);
+void improve(const Problem& problem, std::optional<int64_t> capacity, const Budget& budget,
+             Solution& solution) {
+  Improver improver(problem, budget, solution);
+  if (capacity) {
+    improver.aim_at_capacity(*capacity);
   } else {
-    improver.minimise(deadline);
+    improver.minimise();
   }
   improver.finish();
 }

@@ -8,14 +8,20 @@ namespace hearth::plan {
 namespace {
 
 enum class Fit : uint8_t { first, best };
-using Key = int64_t (*)(const Buffer&);
+using Key = double (*)(const Buffer&);
+
+double size_of(const Buffer& buffer) { return static_cast<double>(buffer.size); }
+
+double lifetime_of(const Buffer& buffer) {
+  return static_cast<double>(buffer.upper) - static_cast<double>(buffer.lower);
+}
 
 constexpr std::array<Key, 5> kKeys = {
-    [](const Buffer& b) { return b.size; },
-    [](const Buffer& b) { return b.upper - b.lower; },
-    [](const Buffer& b) { return b.size * (b.upper - b.lower); },
-    [](const Buffer& b) { return -b.lower; },
-    [](const Buffer& b) { return b.upper; },
+    size_of,
+    lifetime_of,
+    [](const Buffer& b) { return size_of(b) * lifetime_of(b); },
+    [](const Buffer& b) { return -static_cast<double>(b.lower); },
+    [](const Buffer& b) { return static_cast<double>(b.upper); },
 };
 
 int64_t aligned(int64_t offset, int64_t alignment) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/error.h"
 #include "plan/exact.h"
 #include "plan/greedy.h"
 
@@ -10,6 +11,15 @@ namespace hearth::plan {
 namespace {
 
 constexpr double kLongestSeconds = 1e8;
+
+void check(const Problem& problem) {
+  int64_t total = 0;
+  for (const Buffer& buffer : problem.buffers) {
+    HEARTH_CHECK(buffer.lower < buffer.upper && buffer.alignment >= 1);
+    HEARTH_CHECK(buffer.size >= 0 && buffer.size <= kMostBytes - total);
+    total += buffer.size;
+  }
+}
 
 }  // namespace
 
@@ -30,6 +40,7 @@ int64_t lower_bound(const Problem& problem) {
 }
 
 Solution solve(const Problem& problem, const SolveOptions& options) {
+  check(problem);
   const auto start = std::chrono::steady_clock::now();
   const std::chrono::duration<double> time(std::clamp(options.seconds, 0.0, kLongestSeconds));
   const TimePoint deadline = start + std::chrono::duration_cast<TimePoint::duration>(time);
@@ -38,7 +49,8 @@ Solution solve(const Problem& problem, const SolveOptions& options) {
   solution.proven_bound = solution.lower_bound;
   const bool is_within_reach = !options.capacity || *options.capacity >= solution.lower_bound;
   if (options.use_exact && is_within_reach && solution.height > target) {
-    improve(problem, options, deadline, solution);
+    const Budget budget{.steps = options.steps.value_or(INT64_MAX), .deadline = deadline};
+    improve(problem, options.capacity, budget, solution);
   }
   solution.proven_optimal = solution.height == solution.proven_bound;
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;

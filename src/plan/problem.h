@@ -7,7 +7,8 @@
 
 namespace hearth::plan {
 
-/// A run of bytes that is needed over the half-open time [lower, upper).
+/// A run of bytes that is needed over the half-open time [lower, upper), lower < upper. The sizes of a
+/// problem add up to at most kMostBytes.
 struct Buffer {
   int64_t lower = 0;
   int64_t upper = 0;
@@ -30,11 +31,16 @@ struct Problem {
   std::vector<Buffer> buffers;
 };
 
+inline constexpr int64_t kMostBytes = int64_t{1} << 50;
+
 struct SolveOptions {
   /// Stop as soon as the height is within it.
   std::optional<int64_t> capacity = std::nullopt;
   /// For greedy orders and exact search together; one greedy order is finished whatever it takes.
   double seconds = 5;
+  /// Most steps of the exact search (plan/search.h). Where these end it and not the time, the answer does not
+  /// depend on the machine.
+  std::optional<int64_t> steps = std::nullopt;
   /// Each technique can be switched off for tests; answers stay valid.
   bool use_exact = true;
 };
@@ -56,7 +62,7 @@ int64_t lower_bound(const Problem& problem);
 
 /// A portfolio of greedy orders, then exact search (plan/search.h) until the bound, the capacity or the
 /// deadline is met. The best answer so far is always returned, also when it is above the capacity. The same
-/// problem gets the same answer, unless the deadline cut the search short.
+/// problem gets the same answer, unless the deadline cut the search short. InternalError for a broken buffer.
 Solution solve(const Problem& problem, const SolveOptions& options = {});
 
 }  // namespace hearth::plan

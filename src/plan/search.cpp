@@ -3,13 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <tuple>
+#include <utility>
 
 namespace hearth::plan {
 namespace {
 
 constexpr int64_t kNever = INT64_MAX;
-constexpr int64_t kFirstLimit = 1 << 19;
-constexpr int64_t kWorkPerClock = 1 << 16;
+constexpr int64_t kStepsPerItem = 1 << 13;
+constexpr double kShuffle = 0.3;
+constexpr int64_t kStepsPerClock = 1 << 16;
+constexpr size_t kFirstFailed = size_t{1} << 10;
 constexpr size_t kMaxFailed = size_t{1} << 20;
 
 int64_t aligned(int64_t offset, int64_t alignment) {
@@ -22,13 +26,6 @@ uint64_t mix(uint64_t x) {
   return x ^ (x >> 32);
 }
 
-/// What an item is sorted by, most first: units alive in its fullest clique, cliques, area.
-struct Traits {
-  int64_t total = 0;
-  int64_t width = 0;
-  int64_t area = 0;
-};
-
 std::vector<Traits> traits_of(const Piece& piece) {
   std::vector<int64_t> alive(static_cast<size_t>(piece.num_cliques), 0);
   for (const Item& item : piece.items) {
@@ -36,34 +33,58 @@ std::vector<Traits> traits_of(const Piece& piece) {
   }
   std::vector<Traits> traits;
   for (const Item& item : piece.items) {
-    const int64_t width = item.last - item.first;
-    traits.push_back({.total = *std::max_element(alive.begin() + item.first, alive.begin() + item.last),
+    const double width = item.last - item.first;
+    const int64_t total = *std::max_element(alive.begin() + item.first, alive.begin() + item.last);
+    traits.push_back({.total = static_cast<double>(total),
                       .width = width,
-                      .area = width * item.size});
+                      .area = width * static_cast<double>(item.size)});
   }
   return traits;
 }
 
-using Order = std::array<int64_t Traits::*, 3>;
-constexpr std::array<Order, 3> kOrders = {Order{&Traits::width, &Traits::area, &Traits::total},
+using Order = std::array<double Traits::*, 3>;
+constexpr std::array<Order, 4> kOrders = {Order{&Traits::width, &Traits::area, &Traits::total},
                                           Order{&Traits::total, &Traits::area, &Traits::width},
-                                          Order{&Traits::total, &Traits::width, &Traits::area}};
+                                          Order{&Traits::total, &Traits::width, &Traits::area},
+                                          Order{&Traits::area, &Traits::total, &Traits::width}};
+
+/// Uniform in [1 - kShuffle, 1 + kShuffle).
+double shuffling(uint64_t seed) {
+  return 1 - kShuffle + 2 * kShuffle * static_cast<double>(mix(seed) >> 11) / 0x1p53;
+}
+
+std::vector<Traits> shuffled(const std::vector<Traits>& traits, int attempt) {
+  std::vector<Traits> result = traits;
+  uint64_t seed = static_cast<uint64_t>(attempt) << 40;
+  for (Traits& t : result) {
+    t.total *= shuffling(++seed);
+    t.width *= shuffling(++seed);
+    t.area *= shuffling(++seed);
+  }
+  return result;
+}
 
 std::vector<int> ranks_of(const std::vector<Traits>& traits, const Order& order) {
   std::vector<int> sorted(traits.size());
   std::iota(sorted.begin(), sorted.end(), 0);
-  const auto before = [&](int a, int b) {
-    for (const auto trait : order) {
-      const int64_t x = traits[static_cast<size_t>(a)].*trait;
-      const int64_t y = traits[static_cast<size_t>(b)].*trait;
-      if (x != y) return x > y;
-    }
-    return a < b;
+  const auto key = [&](int i) {
+    const Traits& t = traits[static_cast<size_t>(i)];
+    return std::tuple(-(t.*order[0]), -(t.*order[1]), -(t.*order[2]), i);
   };
-  std::sort(sorted.begin(), sorted.end(), before);
+  std::sort(sorted.begin(), sorted.end(), [&](int a, int b) { return key(a) < key(b); });
   std::vector<int> ranks(traits.size());
   for (size_t i = 0; i < sorted.size(); ++i) ranks[static_cast<size_t>(sorted[i])] = static_cast<int>(i);
   return ranks;
+}
+
+/// 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 ... from i = 1.
+int64_t luby(int64_t i) {
+  while (true) {
+    int64_t size = 1;
+    while (2 * size + 1 <= i) size = 2 * size + 1;
+    if (i == size) return (size + 1) / 2;
+    i -= size;
+  }
 }
 
 }  // namespace
@@ -71,30 +92,29 @@ std::vector<int> ranks_of(const std::vector<Traits>& traits, const Order& order)
 Search::Search(const Piece& piece)
     : piece_(piece),
       num_items_(static_cast<int>(piece.items.size())),
+      traits_(traits_of(piece)),
       offset_(piece.items.size()),
       next_(piece.items.size() + 1),
       previous_(piece.items.size() + 1),
       is_placed_(piece.items.size()),
       total_(static_cast<size_t>(piece.num_cliques)),
-      floor_(static_cast<size_t>(piece.num_cliques)) {
-  const std::vector<Traits> traits = traits_of(piece);
-  for (const Order& order : kOrders) ranks_.push_back(ranks_of(traits, order));
-}
+      floor_(static_cast<size_t>(piece.num_cliques)) {}
 
-Verdict Search::run(int64_t capacity, TimePoint deadline) {
+Verdict Search::run(int64_t capacity, const Budget& budget) {
   if (piece_.bound > capacity) return Verdict::impossible;
   capacity_ = capacity;
-  for (int64_t limit = kFirstLimit;; limit *= 2) {
-    for (int order = 0; order < static_cast<int>(ranks_.size()); ++order) {
-      const Verdict verdict = run_order(order, limit * num_items_, deadline);
-      if (verdict != Verdict::stopped) return verdict;
-      if (std::chrono::steady_clock::now() >= deadline) return Verdict::stopped;
-    }
+  for (int attempt = 0;; ++attempt) {
+    const int64_t round = attempt / static_cast<int>(kOrders.size());
+    const Verdict verdict = run_order(attempt, luby(round + 1) * kStepsPerItem * num_items_, budget);
+    if (verdict != Verdict::stopped) return verdict;
+    if (steps_used_ >= budget.steps || std::chrono::steady_clock::now() >= budget.deadline) return verdict;
   }
 }
 
-void Search::reset(int order) {
-  rank_ = ranks_[static_cast<size_t>(order)].data();
+void Search::reset(int attempt) {
+  constexpr int kNumOrders = static_cast<int>(kOrders.size());
+  const Order& order = kOrders[static_cast<size_t>(attempt % kNumOrders)];
+  rank_ = ranks_of(attempt < kNumOrders ? traits_ : shuffled(traits_, attempt), order);
   std::fill(offset_.begin(), offset_.end(), 0);
   std::fill(is_placed_.begin(), is_placed_.end(), 0);
   std::fill(total_.begin(), total_.end(), 0);
@@ -110,17 +130,18 @@ void Search::reset(int order) {
   frames_.push_back({.part = {.begin = 0, .end = num_items_}});
 }
 
-Verdict Search::run_order(int order, int64_t limit, TimePoint deadline) {
-  reset(order);
-  seed_ = mix(static_cast<uint64_t>(3 * capacity_ + order));
-  work_ = 0;
-  for (int64_t next_look = kWorkPerClock;;) {
+Verdict Search::run_order(int attempt, int64_t limit, const Budget& budget) {
+  reset(attempt);
+  seed_ = mix((static_cast<uint64_t>(capacity_) << 12) + static_cast<uint64_t>(attempt));
+  const int64_t last = limit < budget.steps - steps_used_ ? steps_used_ + limit : budget.steps;
+  for (int64_t next_look = steps_used_ + kStepsPerClock; steps_used_ < last;) {
     const Answer answer = step();
     if (answer != Answer::none) return answer == Answer::yes ? Verdict::found : Verdict::impossible;
-    if (work_ < next_look) continue;
-    next_look = work_ + kWorkPerClock;
-    if (work_ >= limit || std::chrono::steady_clock::now() >= deadline) return Verdict::stopped;
+    if (steps_used_ < next_look) continue;
+    next_look = steps_used_ + kStepsPerClock;
+    if (std::chrono::steady_clock::now() >= budget.deadline) break;
   }
+  return Verdict::stopped;
 }
 
 /// One move on the stack: into the next part of the top choice, to the next choice, or back.
@@ -141,12 +162,21 @@ Search::Answer Search::step() {
     if (place(frame)) return Answer::none;
     undo(frame);
   }
-  if (failed_.empty()) failed_.resize(kMaxFailed);
-  failed_[frame.part.hash % failed_.size()] = frame.part.hash;
+  remember_failure(frame.part.hash);
   frames_.pop_back();
   if (frames_.empty()) return Answer::no;
   undo(frames_.back());
   return Answer::none;
+}
+
+void Search::remember_failure(uint64_t hash) {
+  if (num_failed_ * 2 >= failed_.size() && failed_.size() < kMaxFailed) {
+    const std::vector<uint64_t> before =
+        std::exchange(failed_, std::vector<uint64_t>(std::max<size_t>(kFirstFailed, 4 * failed_.size())));
+    for (const uint64_t old : before) failed_[old % failed_.size()] = old;
+  }
+  failed_[hash % failed_.size()] = hash;
+  ++num_failed_;
 }
 
 /// The next key after the one tried last, unless a hole below it would stay that an item left out fits into.
@@ -178,7 +208,6 @@ bool Search::place(Frame& frame) {
   frame.num_raised = raised_.size();
   frame.num_parts = parts_.size();
   frame.next_part = parts_.size();
-  ++nodes;
   placed_.push_back(frame.placed);
   is_placed_[item] = 1;
   next_[static_cast<size_t>(previous_[item])] = next_[item];
@@ -233,7 +262,7 @@ bool Search::split(const Frame& frame) {
   int from = piece_.items[static_cast<size_t>(part.begin)].first;
   int to = from;
   for (int i = part.begin; i < frame.part.end; i = next_[static_cast<size_t>(i)]) {
-    ++work_;
+    ++steps_used_;
     const Item& item = piece_.items[static_cast<size_t>(i)];
     if (item.first >= to && i != part.begin) {
       part.end = i;

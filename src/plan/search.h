@@ -10,7 +10,20 @@ namespace hearth::plan {
 
 using TimePoint = std::chrono::steady_clock::time_point;
 
+/// What a search may use. A step is one item looked at, a few nanoseconds.
+struct Budget {
+  int64_t steps = INT64_MAX;
+  TimePoint deadline = TimePoint::max();
+};
+
 enum class Verdict : uint8_t { found, impossible, stopped };
+
+/// What an item is ranked by, most first: units alive in its fullest clique, cliques, area.
+struct Traits {
+  double total = 0;
+  double width = 0;
+  double area = 0;
+};
 
 /// Depth-first search for offsets of one piece within a height, after MiniMalloc (Moffitt, ASPLOS 2023,
 /// doi 10.1145/3623278.3624752). Every solution can be pushed down until each item rests on another, and then
@@ -19,14 +32,16 @@ enum class Verdict : uint8_t { found, impossible, stopped };
 ///   - its next offset would leave a hole that an item left out fits into,
 ///   - in some clique, the lowest offset left plus everything left exceeds the height,
 ///   - the same state failed before (64-bit hashes of the state stand for it).
-/// Parts that share no time any more are searched one by one. Orders of rank take turns, with growing limits.
+/// Parts that share no time any more are searched one by one. Orders of rank take turns, and after the first
+/// round they are shuffled a little: a lucky order needs a thousandth of the steps of the others, and none is
+/// lucky for every problem. Limits of the rounds follow Luby, Sinclair and Zuckerman (1993).
 class Search {
  public:
   explicit Search(const Piece& piece);
 
-  /// Units; `deadline` is looked at every few thousand steps.
-  int64_t nodes = 0;
-  Verdict run(int64_t capacity, TimePoint deadline);
+  /// `capacity` in units. The deadline is looked at every few thousand steps.
+  Verdict run(int64_t capacity, const Budget& budget);
+  int64_t steps_used() const { return steps_used_; }
   /// One per item of the piece, in units, after Verdict::found.
   const std::vector<int64_t>& offsets() const { return offset_; }
 
@@ -59,8 +74,8 @@ class Search {
   };
   enum class Answer : uint8_t { none, yes, no };
 
-  Verdict run_order(int order, int64_t limit, TimePoint deadline);
-  void reset(int order);
+  Verdict run_order(int attempt, int64_t limit, const Budget& budget);
+  void reset(int attempt);
   Answer step();
   bool choose(Frame& frame);
   bool place(Frame& frame);
@@ -69,6 +84,7 @@ class Search {
   bool split(const Frame& frame);
   bool close_part(Part part, int from, int to);
   void undo(Frame& frame);
+  void remember_failure(uint64_t hash);
   void add_clique_totals(const Item& item, int64_t size);
   uint64_t hash_of(int item, Key key, Key least) const;
 
@@ -76,9 +92,9 @@ class Search {
   int num_items_ = 0;
   int64_t capacity_ = 0;
   uint64_t seed_ = 0;
-  int64_t work_ = 0;
-  std::vector<std::vector<int>> ranks_;
-  const int* rank_ = nullptr;
+  int64_t steps_used_ = 0;
+  std::vector<Traits> traits_;
+  std::vector<int> rank_;
   /// Lowest offset an item can have, given what is placed; once placed, its offset.
   std::vector<int64_t> offset_;
   std::vector<int> next_;
@@ -91,7 +107,9 @@ class Search {
   std::vector<Part> parts_;
   std::vector<int> placed_;
   std::vector<Raise> raised_;
+  /// Hashes of states without a solution, each where its remainder says; later ones displace earlier ones.
   std::vector<uint64_t> failed_;
+  size_t num_failed_ = 0;
 };
 
 }  // namespace hearth::plan
