@@ -10,8 +10,8 @@ namespace hearth::plan {
 namespace {
 
 constexpr int64_t kNever = INT64_MAX;
-constexpr int64_t kStepsPerItem = 1 << 13;
-constexpr double kShuffle = 0.3;
+constexpr int64_t kStepsPerItem = 1 << 10;
+constexpr double kShuffle = 0.35;
 constexpr int64_t kStepsPerClock = 1 << 16;
 constexpr size_t kFirstFailed = size_t{1} << 10;
 constexpr size_t kMaxFailed = size_t{1} << 20;
@@ -94,6 +94,7 @@ Search::Search(const Piece& piece)
       num_items_(static_cast<int>(piece.items.size())),
       traits_(traits_of(piece)),
       offset_(piece.items.size()),
+      least_(piece.items.size()),
       next_(piece.items.size() + 1),
       previous_(piece.items.size() + 1),
       is_placed_(piece.items.size()),
@@ -187,7 +188,7 @@ bool Search::choose(Frame& frame) {
   int64_t ceiling = kNever;
   for (int i = frame.part.begin; i < frame.part.end; i = next_[static_cast<size_t>(i)]) {
     const auto item = static_cast<size_t>(i);
-    const Key key{.offset = offset_[item], .rank = rank_[item]};
+    const Key key = key_of(i);
     ceiling = std::min(ceiling, key.offset + piece_.items[item].size);
     if (key <= frame.tried || key >= best) continue;
     const int twin = piece_.items[item].twin;
@@ -214,7 +215,7 @@ bool Search::place(Frame& frame) {
   previous_[static_cast<size_t>(next_[item])] = previous_[item];
   add_clique_totals(piece_.items[item], -piece_.items[item].size);
   raise_overlapping(frame);
-  return split(frame);
+  return find_least(frame) && split(frame);
 }
 
 void Search::undo(Frame& frame) {
@@ -255,6 +256,33 @@ void Search::raise_overlapping(const Frame& frame) {
   }
 }
 
+/// Finds how low each item left can lie. One that was passed over has to rest on another that is still to
+/// come and that starts below its top, or it would fit into the hole: false if there is none.
+bool Search::find_least(const Frame& frame) {
+  const int begin = first_left(frame);
+  skipped_.clear();
+  for (int i = begin; i < frame.part.end; i = next_[static_cast<size_t>(i)]) {
+    const auto item = static_cast<size_t>(i);
+    least_[item] = std::max(offset_[item], frame.tried.offset);
+    if (key_of(i) <= frame.tried) skipped_.push_back(i);
+  }
+  for (const int i : skipped_) {
+    const Item& item = piece_.items[static_cast<size_t>(i)];
+    const int64_t top = offset_[static_cast<size_t>(i)] + item.size;
+    int64_t least = kNever;
+    for (int j = begin; j < frame.part.end; j = next_[static_cast<size_t>(j)]) {
+      ++steps_used_;
+      const Item& below = piece_.items[static_cast<size_t>(j)];
+      if (below.first >= item.last) break;
+      const int64_t bottom = least_[static_cast<size_t>(j)];
+      if (below.last > item.first && j != i && bottom < top) least = std::min(least, bottom + below.size);
+    }
+    if (least == kNever) return false;
+    least_[static_cast<size_t>(i)] = aligned(least, item.alignment);
+  }
+  return true;
+}
+
 /// Cuts what is left of the frame's part in time and looks whether each part can still fit.
 bool Search::split(const Frame& frame) {
   Part part{.begin = first_left(frame)};
@@ -270,9 +298,8 @@ bool Search::split(const Frame& frame) {
       part = {.begin = i};
       from = to = item.first;
     }
-    const Key key{.offset = offset_[static_cast<size_t>(i)], .rank = rank_[static_cast<size_t>(i)]};
-    part.hash += hash_of(i, key, frame.tried);
-    const int64_t least = std::max(key.offset, frame.tried.offset);
+    part.hash += hash_of(i, key_of(i) <= frame.tried);
+    const int64_t least = least_[static_cast<size_t>(i)];
     const int old_end = std::min(to, item.last);
     for (int c = item.first; c < old_end; ++c) {
       floor_[static_cast<size_t>(c)] = std::min(floor_[static_cast<size_t>(c)], least);
@@ -294,10 +321,13 @@ bool Search::close_part(Part part, int from, int to) {
   return true;
 }
 
-uint64_t Search::hash_of(int item, Key key, Key least) const {
-  const uint64_t is_behind = key <= least ? 1 : 0;
-  return mix(static_cast<uint64_t>(key.offset) * 0x9e3779b97f4a7c15ULL + 2 * static_cast<uint64_t>(item) +
-             is_behind);
+Search::Key Search::key_of(int item) const {
+  return {.offset = offset_[static_cast<size_t>(item)], .rank = rank_[static_cast<size_t>(item)]};
+}
+
+uint64_t Search::hash_of(int item, bool is_skipped) const {
+  return mix(static_cast<uint64_t>(offset_[static_cast<size_t>(item)]) * 0x9e3779b97f4a7c15ULL +
+             2 * static_cast<uint64_t>(item) + (is_skipped ? 1 : 0));
 }
 
 }  // namespace hearth::plan

@@ -29,7 +29,7 @@ struct Traits {
 /// doi 10.1145/3623278.3624752). Every solution can be pushed down until each item rests on another, and then
 /// be listed by (offset, rank); the search places items in that order, so an item's offset is the end of the
 /// highest overlapping item before it. A node is left when
-///   - its next offset would leave a hole that an item left out fits into,
+///   - its next offset would leave a hole that an item left out fits into, or nothing to come can fill it,
 ///   - in some clique, the lowest offset left plus everything left exceeds the height,
 ///   - the same state failed before (64-bit hashes of the state stand for it).
 /// Parts that share no time any more are searched one by one. Orders of rank take turns, and after the first
@@ -81,12 +81,14 @@ class Search {
   bool place(Frame& frame);
   int first_left(const Frame& frame) const;
   void raise_overlapping(const Frame& frame);
+  bool find_least(const Frame& frame);
   bool split(const Frame& frame);
   bool close_part(Part part, int from, int to);
   void undo(Frame& frame);
   void remember_failure(uint64_t hash);
   void add_clique_totals(const Item& item, int64_t size);
-  uint64_t hash_of(int item, Key key, Key least) const;
+  Key key_of(int item) const;
+  uint64_t hash_of(int item, bool is_skipped) const;
 
   const Piece& piece_;
   int num_items_ = 0;
@@ -97,6 +99,9 @@ class Search {
   std::vector<int> rank_;
   /// Lowest offset an item can have, given what is placed; once placed, its offset.
   std::vector<int64_t> offset_;
+  /// A bound on it that counts in what skipped items wait for.
+  std::vector<int64_t> least_;
+  std::vector<int> skipped_;
   std::vector<int> next_;
   std::vector<int> previous_;
   std::vector<char> is_placed_;
