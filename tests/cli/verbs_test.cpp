@@ -101,10 +101,11 @@ TEST_F(Verbs, ResumeGoesOn) {
 }
 
 TEST_F(Verbs, EvalAgreesWithTheLog) {
-  const std::string trained = works("hearth train tiny.yaml --out run");
+  works("hearth train tiny.yaml --out run train.steps=40 train.eval_every=40 train.checkpoint_every=40");
   const std::string config = get("run/config.yaml");
   const std::string out = works("hearth eval run");
   const Json last = Json::parse(lines_of(get("run/trainer_log.jsonl")).back());
+  EXPECT_GT(last.at("eval_accuracy").get<double>(), 0);
   EXPECT_THAT(out,
               AllOf(HasSubstr("run/best.safetensors: "),
                     HasSubstr(fmt::format("loss {:.4f}", last.at("eval_loss").get<double>())),
