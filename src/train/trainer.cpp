@@ -229,7 +229,9 @@ void Trainer::after_step(const StepResult& result, double rate) {
   checkpoints_->check();
   if (time_to_evaluate()) evaluate_and_log();
   const bool last = state_.step == total_steps_;
-  if (state_.step % recipe_.checkpoint_every == 0 || last) save_checkpoint();
+  // Weights that give no finite loss are no checkpoint; the loss scale may only mend gradients.
+  const bool due = state_.step % recipe_.checkpoint_every == 0 && std::isfinite(result.loss);
+  if (due || last) save_checkpoint();
 }
 
 bool Trainer::time_to_evaluate() const {

@@ -4,6 +4,7 @@
 #include <jpeglib.h>
 
 #include <limits>
+#include <sstream>
 
 #include "cli/program.h"
 #include "data/image.h"
@@ -274,19 +275,32 @@ TEST_F(Mistakes, InCheckpointsAreOnlyPassedOver) {
 }
 
 TEST_F(Mistakes, InTheLearningRateStopTheRun) {
-  const std::string train = "hearth train tiny.yaml --out run train.steps=40 optimizer.lr=900000 ";
-  refused(train, {"expected a finite loss", "at step", "first made by", " of ",
-                  "run/checkpoints/step-00000000", "optimizer.lr"});
-  const std::string steps = get("run/trainer_log.jsonl");
-  const auto num_good = std::count(steps.begin(), steps.end(), '\n');
-  for (const auto& checkpoint : fs::directory_iterator(at("run/checkpoints"))) {
-    // One that was made right before the loss broke would break it again.
-    EXPECT_LT(std::stoi(checkpoint.path().filename().string().substr(5)), num_good);
+  for (const std::string precision : {"fp32", "bf16"}) {
+    const std::string run = "run-" + precision;
+    refused(fmt::format("hearth train tiny.yaml --out {} train.steps=9 optimizer.lr=900000 precision={}", run,
+                        precision),
+            {"expected a finite loss", "at step", "first made by", " of ", run + "/checkpoints/step-00000000",
+             "optimizer.lr"});
+    int num_good = 0;
+    std::istringstream log(get(run + "/trainer_log.jsonl"));
+    for (std::string line; std::getline(log, line);) num_good += line.find("\"loss\":null") == line.npos;
+    for (const auto& checkpoint : fs::directory_iterator(at(run + "/checkpoints"))) {
+      // One that was made right before the loss broke would break it again.
+      EXPECT_LT(std::stoi(checkpoint.path().filename().string().substr(5)), num_good) << precision;
+    }
+    EXPECT_FALSE(has(run + "/model.safetensors"));
+    EXPECT_THAT(works("hearth train --resume optimizer.lr=0.000001 --out " + run),
+                testing::AllOf(testing::HasSubstr("resuming from " + run + "/checkpoints/step-00000000"),
+                               testing::HasSubstr("done: 9 steps")));
   }
-  EXPECT_FALSE(has("run/model.safetensors"));
-  EXPECT_THAT(works("hearth train --resume --out run optimizer.lr=0.000001"),
-              testing::AllOf(testing::HasSubstr("resuming from run/checkpoints/step-00000000"),
-                             testing::HasSubstr("done: 40 steps")));
+}
+
+TEST_F(Mistakes, InTheLearningRateLeaveNoBadCheckpoint) {
+  // The first update makes weights that float16 cannot hold: the loss scale is lowered in vain.
+  refused("hearth train tiny.yaml --out run train.steps=40 optimizer.lr=900000 precision=fp16",
+          {"not a number", "first made by cast of fc1.weight", "no checkpoint was due"});
+  EXPECT_TRUE(fs::is_empty(at("run/checkpoints")));
+  works("hearth train tiny.yaml --out run precision=fp16");
 }
 
 TEST_F(Mistakes, InFirstWeightsAreNamed) {
