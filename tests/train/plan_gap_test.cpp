@@ -1,0 +1,86 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string_view>
+
+#include "train/plan_report.h"
+
+namespace hearth::train {
+namespace {
+
+constexpr double kMostGap = 0.01;
+constexpr const char* kModels[] = {"mlp", "simplecnn", "smallcnn", "resnet18", "resnet34", "resnet50"};
+
+EngineOptions options_of(const char* model, int64_t batch, int64_t image_size = 32) {
+  return {.model = {.name = model, .image_size = image_size}, .batch = batch};
+}
+
+/// The training step as it is, then with its arena held to shares of that.
+void expect_tight(EngineOptions options, std::initializer_list<double> shares) {
+  const PlanReport free = make_plan_report(options);
+  const std::string name = fmt::format("{} at batch {}", options.model.name, options.batch);
+  EXPECT_LE(free.gap(), kMostGap) << name;
+  for (const double share : shares) {
+    options.budget_bytes = static_cast<int64_t>(static_cast<double>(free.arena_bytes) * share);
+    const PlanReport held = make_plan_report(options);
+    EXPECT_LE(held.gap(), kMostGap) << name << " held to " << share;
+    EXPECT_LE(held.arena_bytes, free.arena_bytes) << name << " held to " << share;
+  }
+}
+
+TEST(PlanGap, IsBelowOnePercentForEveryModel) {
+  for (const char* model : kModels) expect_tight(options_of(model, 16), {});
+}
+
+TEST(PlanGap, SurvivesRecomputation) {
+  for (const char* model : {"mlp", "simplecnn", "resnet18"}) expect_tight(options_of(model, 32), {0.5});
+}
+
+TEST(PlanGap, ThePlanIsTheSameEveryTime) {
+  EngineOptions options = options_of("resnet18", 8);
+  options.budget_bytes = make_plan_report(options).arena_bytes / 2;
+  std::unique_ptr<Engine> engines[2];
+  for (auto& engine : engines) make_plan_report(options, &engine);
+  const plan::Solution& first = engines[0]->train_program().plan_solution();
+  EXPECT_EQ(first.offsets, engines[1]->train_program().plan_solution().offsets);
+}
+
+TEST(SlowPlanGap, IsBelowOnePercentForEveryModelAndBatch) {
+  for (const char* model : kModels) {
+    for (const int64_t batch : {1, 8, 16, 32, 64, 128}) {
+      // Batch normalisation of single rows is refused.
+      if (batch == 1 && std::string_view(model) == "mlp") continue;
+      expect_tight(options_of(model, batch), {0.75, 0.5, 0.25});
+    }
+  }
+}
+
+TEST(SlowPlanGap, IsBelowOnePercentForLargePictures) {
+  for (const char* model : {"resnet18", "resnet50"}) {
+    for (const int64_t batch : {1, 32}) expect_tight(options_of(model, batch, 224), {0.5});
+  }
+}
+
+TEST(SlowPlanGap, IsBelowOnePercentInHalfPrecisionAndWithAccumulation) {
+  for (const char* model : kModels) {
+    EngineOptions options = options_of(model, 32);
+    options.precision = DType::bf16;
+    expect_tight(options, {0.5});
+    options.precision = DType::f32;
+    options.accumulate = 4;
+    expect_tight(options, {0.5});
+  }
+}
+
+TEST(SlowPlanGap, APlanTakesLessThanASecond) {
+  for (const char* model : {"simplecnn", "resnet50"}) {
+    const auto start = std::chrono::steady_clock::now();
+    make_plan_report(options_of(model, 32));
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    EXPECT_LT(seconds.count(), 1) << model;
+  }
+}
+
+}  // namespace
+}  // namespace hearth::train
