@@ -73,14 +73,6 @@ TEST(SlowPlanGap, IsBelowOnePercentInHalfPrecisionAndWithAccumulation) {
   }
 }
 
-TEST(SlowPlanGap, IsBelowOnePercentWithTheWorkspacesOfManyThreads) {
-  for (const char* model : kModels) {
-    EngineOptions options = options_of(model, 32);
-    options.num_threads = 8;
-    expect_tight(options, {0.5});
-  }
-}
-
 TEST(SlowPlanGap, APlanTakesLessThanASecond) {
   for (const char* model : {"simplecnn", "resnet50"}) {
     const auto start = std::chrono::steady_clock::now();
