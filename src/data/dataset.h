@@ -26,7 +26,8 @@ struct DatasetOptions {
   uint64_t seed = 0;
 };
 
-/// Labelled pictures by index. Reading is thread-safe; except for picture files it allocates nothing.
+/// Labelled pictures by index. Reading is thread-safe and, after a thread's first picture files, allocates
+/// nothing but what libpng and libjpeg do.
 class Dataset {
  public:
   virtual ~Dataset() = default;

@@ -108,8 +108,9 @@ class FolderDataset : public Dataset {
   void read(int64_t index, uint8_t* pixels, int32_t* label) const override {
     const File& file = files_[static_cast<size_t>(index)];
     const MappedFile mapped(file.path);
-    const Image image = resize(decode_image(mapped.bytes(), static_cast<int>(channels_), file.path.string()),
-                               image_size_, image_size_);
+    thread_local ImageBuffers buffers;
+    const Image& image = read_image(mapped.bytes(), static_cast<int>(channels_), image_size_, image_size_,
+                                    file.path.native(), buffers);
     std::memcpy(pixels, image.pixels.data(), image.pixels.size());
     *label = file.label;
   }

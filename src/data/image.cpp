@@ -9,31 +9,26 @@
 namespace hearth::data {
 namespace {
 
-/// Source pixels and weights of one target pixel along one axis.
-struct Tap {
-  int64_t first = 0;
-  std::vector<float> weights;
-};
-
 /// A triangle filter as wide as the larger of the two pixel sizes: bilinear when growing, averaging when
 /// shrinking.
-std::vector<Tap> make_taps(int64_t in, int64_t out) {
-  std::vector<Tap> taps(static_cast<size_t>(out));
+void make_taps(int64_t in, int64_t out, ResizeTaps& result) {
+  result.taps.clear();
+  result.weights.clear();
   const double scale = static_cast<double>(in) / static_cast<double>(out);
   const double radius = std::max(1.0, scale);
   for (int64_t i = 0; i < out; ++i) {
     const double centre = (static_cast<double>(i) + 0.5) * scale - 0.5;
-    Tap& tap = taps[static_cast<size_t>(i)];
-    tap.first = std::max<int64_t>(0, static_cast<int64_t>(std::ceil(centre - radius)));
+    const int64_t first = std::max<int64_t>(0, static_cast<int64_t>(std::ceil(centre - radius)));
     const int64_t last = std::min(in - 1, static_cast<int64_t>(std::floor(centre + radius)));
+    result.taps.push_back({first, result.weights.size(), last - first + 1});
     float sum = 0;
-    for (int64_t k = tap.first; k <= last; ++k) {
-      tap.weights.push_back(static_cast<float>(1 - std::fabs(static_cast<double>(k) - centre) / radius));
-      sum += tap.weights.back();
+    for (int64_t k = first; k <= last; ++k) {
+      const auto weight = static_cast<float>(1 - std::fabs(static_cast<double>(k) - centre) / radius);
+      result.weights.push_back(weight);
+      sum += weight;
     }
-    for (float& weight : tap.weights) weight /= sum;
+    for (size_t k = result.taps.back().weight; k < result.weights.size(); ++k) result.weights[k] /= sum;
   }
-  return taps;
 }
 
 using Pixel = std::array<uint8_t, 4>;
@@ -63,15 +58,27 @@ void check_image_size(int64_t height, int64_t width, std::string_view name) {
                kMaxImageSide, width, height);
 }
 
-Image convert(Image image, int64_t channels) {
+namespace {
+
+void convert_into(const Image& image, int64_t channels, Image& out) {
   HEARTH_CHECK(channels >= 1 && channels <= 4);
-  if (image.channels == channels) return image;
   const int64_t num_pixels = image.height * image.width;
-  Image out{.height = image.height, .width = image.width, .channels = channels};
+  out.height = image.height;
+  out.width = image.width;
+  out.channels = channels;
   out.pixels.resize(static_cast<size_t>(num_pixels * channels));
   for (int64_t i = 0; i < num_pixels; ++i)
     gather(spread(&image.pixels[static_cast<size_t>(i * image.channels)], image.channels), channels,
            &out.pixels[static_cast<size_t>(i * channels)]);
+}
+
+}  // namespace
+
+Image convert(Image image, int64_t channels) {
+  HEARTH_CHECK(channels >= 1 && channels <= 4);
+  if (image.channels == channels) return image;
+  Image out;
+  convert_into(image, channels, out);
   return out;
 }
 
@@ -88,51 +95,87 @@ Image enlarge(const Image& image, int64_t factor) {
   return out;
 }
 
-Image decode_image(std::span<const std::byte> bytes, int channels, std::string_view name) {
-  if (bytes.size() >= 2 && bytes[0] == std::byte{0x89} && bytes[1] == std::byte{'P'}) {
-    return decode_png(bytes, channels, name);
-  }
-  if (bytes.size() >= 2 && bytes[0] == std::byte{0xFF} && bytes[1] == std::byte{0xD8}) {
-    return decode_jpeg(bytes, channels, name);
-  }
+namespace {
+
+/// The decoder for a file with these first bytes.
+auto decoder_of(std::span<const std::byte> bytes, std::string_view name) {
+  if (bytes.size() >= 2 && bytes[0] == std::byte{0x89} && bytes[1] == std::byte{'P'}) return decode_png_into;
+  if (bytes.size() >= 2 && bytes[0] == std::byte{0xFF} && bytes[1] == std::byte{0xD8})
+    return decode_jpeg_into;
   if (bytes.empty()) user_error("{}: expected a PNG or a JPEG, but the file is empty", name);
   user_error("{}: expected a PNG or a JPEG, but its first bytes are those of neither", name);
 }
 
-Image resize(const Image& image, int64_t height, int64_t width) {
-  if (image.height == height && image.width == width) return image;
-  const std::vector<Tap> rows = make_taps(image.height, height);
-  const std::vector<Tap> columns = make_taps(image.width, width);
+/// Rows of `wide`: the picture brought to the width `columns` stand for.
+void resize_rows(const Image& image, ImageBuffers& buffers) {
+  const auto& columns = buffers.columns.taps;
   const int64_t channels = image.channels;
-  std::vector<float> wide(static_cast<size_t>(image.height * width * channels));
+  buffers.wide.resize(columns.size() * static_cast<size_t>(image.height * channels));
+  float* out = buffers.wide.data();
   for (int64_t y = 0; y < image.height; ++y) {
-    for (int64_t x = 0; x < width; ++x) {
-      const Tap& tap = columns[static_cast<size_t>(x)];
+    const uint8_t* row = image.pixels.data() + y * image.width * channels;
+    for (const ResizeTaps::Tap& tap : columns) {
+      const float* weights = &buffers.columns.weights[tap.weight];
       for (int64_t c = 0; c < channels; ++c) {
         float sum = 0;
-        for (size_t k = 0; k < tap.weights.size(); ++k) {
-          const auto source = (y * image.width + tap.first + static_cast<int64_t>(k)) * channels + c;
-          sum += tap.weights[k] * static_cast<float>(image.pixels[static_cast<size_t>(source)]);
-        }
-        wide[static_cast<size_t>((y * width + x) * channels + c)] = sum;
+        for (int64_t k = 0; k < tap.count; ++k)
+          sum += weights[k] * static_cast<float>(row[(tap.first + k) * channels + c]);
+        *out++ = sum;
       }
     }
   }
-  Image out{.height = height, .width = width, .channels = channels, .pixels = {}};
-  out.pixels.resize(static_cast<size_t>(height * width * channels));
-  for (int64_t y = 0; y < height; ++y) {
-    const Tap& tap = rows[static_cast<size_t>(y)];
-    for (int64_t i = 0; i < width * channels; ++i) {
+}
+
+void resize_columns(int64_t row_values, ImageBuffers& buffers) {
+  uint8_t* out = buffers.resized.pixels.data();
+  for (const ResizeTaps::Tap& tap : buffers.rows.taps) {
+    const float* weights = &buffers.rows.weights[tap.weight];
+    for (int64_t i = 0; i < row_values; ++i) {
       float sum = 0.5F;
-      for (size_t k = 0; k < tap.weights.size(); ++k) {
-        sum += tap.weights[k] *
-               wide[static_cast<size_t>((tap.first + static_cast<int64_t>(k)) * width * channels + i)];
-      }
-      out.pixels[static_cast<size_t>(y * width * channels + i)] =
-          static_cast<uint8_t>(std::clamp(sum, 0.0F, 255.0F));
+      for (int64_t k = 0; k < tap.count; ++k)
+        sum += weights[k] * buffers.wide[static_cast<size_t>((tap.first + k) * row_values + i)];
+      *out++ = static_cast<uint8_t>(std::clamp(sum, 0.0F, 255.0F));
     }
   }
-  return out;
+}
+
+void resize_into(const Image& image, int64_t height, int64_t width, ImageBuffers& buffers) {
+  make_taps(image.height, height, buffers.rows);
+  make_taps(image.width, width, buffers.columns);
+  buffers.resized.height = height;
+  buffers.resized.width = width;
+  buffers.resized.channels = image.channels;
+  buffers.resized.pixels.resize(static_cast<size_t>(height * width * image.channels));
+  resize_rows(image, buffers);
+  resize_columns(width * image.channels, buffers);
+}
+
+}  // namespace
+
+Image decode_image(std::span<const std::byte> bytes, int channels, std::string_view name) {
+  Image image;
+  decoder_of(bytes, name)(bytes, name, image);
+  return channels == 0 ? image : convert(std::move(image), channels);
+}
+
+const Image& read_image(std::span<const std::byte> bytes, int channels, int64_t height, int64_t width,
+                        std::string_view name, ImageBuffers& buffers) {
+  decoder_of(bytes, name)(bytes, name, buffers.decoded);
+  const Image* image = &buffers.decoded;
+  if (image->channels != channels) {
+    convert_into(*image, channels, buffers.converted);
+    image = &buffers.converted;
+  }
+  if (image->height == height && image->width == width) return *image;
+  resize_into(*image, height, width, buffers);
+  return buffers.resized;
+}
+
+Image resize(const Image& image, int64_t height, int64_t width) {
+  if (image.height == height && image.width == width) return image;
+  ImageBuffers buffers;
+  resize_into(image, height, width, buffers);
+  return std::move(buffers.resized);
 }
 
 }  // namespace hearth::data

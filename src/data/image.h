@@ -28,6 +28,9 @@ Image decode_png(std::span<const std::byte> bytes, int channels, std::string_vie
 Image decode_jpeg(std::span<const std::byte> bytes, int channels, std::string_view name);
 /// Either, told apart by the first bytes.
 Image decode_image(std::span<const std::byte> bytes, int channels, std::string_view name);
+/// Into an image whose memory is used again, with the channels that the file has.
+void decode_png_into(std::span<const std::byte> bytes, std::string_view name, Image& image);
+void decode_jpeg_into(std::span<const std::byte> bytes, std::string_view name, Image& image);
 
 /// UserError "NAME: ..." when a side or the number of pixels is above the limits.
 void check_image_size(int64_t height, int64_t width, std::string_view name);
@@ -41,6 +44,28 @@ std::string encode_png(const Image& image);
 
 /// Bilinear resize with half-pixel centres, averaging over the source when shrinking.
 Image resize(const Image& image, int64_t height, int64_t width);
+
+/// Source pixels and weights of every target pixel along one axis.
+struct ResizeTaps {
+  struct Tap {
+    int64_t first = 0;
+    size_t weight = 0;  ///< of the first source pixel, in `weights`
+    int64_t count = 0;
+  };
+  std::vector<Tap> taps;
+  std::vector<float> weights;
+};
+
+/// Memory kept from picture to picture: it grows only for one larger than any before.
+struct ImageBuffers {
+  Image decoded, converted, resized;
+  ResizeTaps rows, columns;
+  std::vector<float> wide;
+};
+
+/// decode_image and resize without memory of their own; the result lies in `buffers`.
+const Image& read_image(std::span<const std::byte> bytes, int channels, int64_t height, int64_t width,
+                        std::string_view name, ImageBuffers& buffers);
 
 /// The image with every pixel repeated `factor` times along both axes.
 Image enlarge(const Image& image, int64_t factor);

@@ -112,7 +112,7 @@ void inks_to_rgb(bool inverted, Image& image) {
 
 }  // namespace
 
-Image decode_jpeg(std::span<const std::byte> bytes, int channels, std::string_view name) {
+void decode_jpeg_into(std::span<const std::byte> bytes, std::string_view name, Image& image) {
   if (bytes.empty()) user_error("{}: expected a whole JPEG, but the file is empty", name);
   JpegReader reader;
   const auto demand = [&](bool good) {
@@ -121,11 +121,18 @@ Image decode_jpeg(std::span<const std::byte> bytes, int channels, std::string_vi
   demand(reader.read_header(bytes));
   check_image_size(reader.height(), reader.width(), name);
   demand(reader.start());
-  Image image{.height = reader.height(), .width = reader.width(), .channels = reader.channels()};
+  image.height = reader.height();
+  image.width = reader.width();
+  image.channels = reader.channels();
   const int64_t row_bytes = image.width * image.channels;
   image.pixels.resize(static_cast<size_t>(image.height * row_bytes));
   demand(reader.read_rows(image.pixels.data(), row_bytes));
   if (image.channels == 4) inks_to_rgb(reader.inverted(), image);
+}
+
+Image decode_jpeg(std::span<const std::byte> bytes, int channels, std::string_view name) {
+  Image image;
+  decode_jpeg_into(bytes, name, image);
   return channels == 0 ? image : convert(std::move(image), channels);
 }
 

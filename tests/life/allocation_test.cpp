@@ -7,6 +7,7 @@
 #include <iostream>
 #include <vector>
 
+#include "data/image.h"
 #include "malloc_count.h"
 #include "train/trainer.h"
 
@@ -63,14 +64,16 @@ TEST(Allocation, TheHookCountsEveryWay) {
   delete static_cast<Line*>(kept);
   count_allocations(false);
   EXPECT_EQ(allocations().this_thread, 7);
+  EXPECT_EQ(allocations().own, 7);
+  EXPECT_EQ(allocations().libraries, 0);
 }
 
-/// Trains `steps` steps, counting between the logging of step 2 and that of the last but one.
-AllocationCount allocations_of(const Recipe& recipe, const char* name) {
+/// Trains, counting between the logging of step `first` and that of the last step but one.
+AllocationCount allocations_of(const Recipe& recipe, const char* name, int64_t first = 2) {
   const Folder folder(name);
   AllocationCount count;
   const auto progress = [&](const Progress& p) {
-    if (p.step == 2) count_allocations(true);
+    if (p.step == first) count_allocations(true);
     if (p.step != recipe.steps - 1) return;
     count = allocations();
     count_allocations(false);
@@ -93,8 +96,9 @@ TEST_P(AllocationOf, AHundredStepsIsNone) {
       std::string(GetParam().train) + "steps: 103, checkpoint_every: 1000, eval_every: 1000";
   const Recipe recipe = recipe_with(GetParam().model, train, GetParam().rest);
   const AllocationCount count = allocations_of(recipe, GetParam().name);
-  if (count.all_threads != 0) print_allocations();
-  EXPECT_EQ(count.all_threads, 0);
+  if (count.own != 0) print_allocations();
+  EXPECT_EQ(count.own, 0);
+  EXPECT_EQ(count.libraries, 0);
 }
 
 std::string name_of(const testing::TestParamInfo<Case>& info) { return info.param.name; }
@@ -117,8 +121,41 @@ TEST(Allocation, ACheckpointCostsTheTrainingThreadNone) {
       recipe_with("name: mlp, hidden: [32, 16]", "steps: 103, checkpoint_every: 10, eval_every: 1000"),
       "allocation_checkpoint");
   EXPECT_EQ(count.this_thread, 0);
-  EXPECT_GT(count.all_threads, 0);
-  std::cout << "ten checkpoints: " << count.all_threads << " allocations on the thread that writes them\n";
+  EXPECT_GT(count.own, 0);
+  std::cout << "ten checkpoints: " << count.own << " allocations on the thread that writes them\n";
+}
+
+/// Pictures of several sizes and kinds, a folder per class.
+void write_pictures(const fs::path& folder) {
+  for (const std::string split : {"train", "test"}) {
+    for (int i = 0; i < 24; ++i) {
+      const fs::path path = folder / split / (i % 2 == 0 ? "even" : "odd");
+      fs::create_directories(path);
+      data::Image image{.height = 8 + i % 3, .width = 8 + i % 5, .channels = i % 4 == 0 ? 1 : 3};
+      image.pixels.assign(static_cast<size_t>(image.height * image.width * image.channels),
+                          static_cast<uint8_t>(10 * i));
+      write_file_atomically(path / (std::to_string(i) + ".png"), data::encode_png(image));
+    }
+  }
+}
+
+TEST(Allocation, PictureFilesCostOnlyWhatTheirLibraryTakes) {
+  const Folder pictures("pictures");
+  write_pictures(pictures.path());
+  const Recipe recipe = parse_recipe(
+      "model: {name: mlp, num_classes: 2, hidden: [8]}\n"
+      "data: {kind: folder, path: '" +
+          pictures.path().string() +
+          "', image_size: 8, flip: true, threads: 2}\n"
+          "train: {batch: 8, log_every: 1, steps: 103, checkpoint_every: 1000, eval_every: 1000}\nthreads: "
+          "2\n",
+      "test");
+  // Every loader thread must have met the largest picture before the counting begins.
+  const AllocationCount count = allocations_of(recipe, "allocation_folder", 40);
+  if (count.own != 0) print_allocations();
+  EXPECT_EQ(count.own, 0);
+  EXPECT_GT(count.libraries, 0);
+  std::cout << "60 steps on PNG files: " << count.libraries << " allocations of libpng and zlib\n";
 }
 
 int64_t resident_bytes() {
