@@ -44,7 +44,29 @@ void print_offers(const train::EngineOptions& options) {
   }
 }
 
+/// The report as JSON, and with a budget what fits it.
+std::string plan_json(const train::PlanReport& report, const train::EngineOptions& options,
+                      std::optional<int64_t> memory) {
+  std::string text = train::to_json(report);
+  if (!memory) return text;
+  const auto best = train::largest_batch(options, *memory);
+  std::vector<std::string> offers;
+  for (const train::RecomputeOffer& offer : train::recompute_offers(options)) {
+    offers.push_back(fmt::format("{{\"arena_bytes\":{},\"extra_flops_share\":{:.4f},\"fits\":{}}}",
+                                 offer.report.arena_bytes, offer.extra_flops_share,
+                                 offer.report.recompute.fits));
+  }
+  text.pop_back();
+  return text + fmt::format(
+                    ",\"memory_bytes\":{},\"largest_batch\":{},\"largest_batch_peak_bytes\":{},"
+                    "\"recompute\":[{}]}}",
+                    *memory, best ? best->batch : 0, best ? best->peak_bytes : 0, fmt::join(offers, ","));
+}
+
 void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
+  const auto memory = arguments.memory.empty() ? std::nullopt : parse_bytes(arguments.memory);
+  if (!arguments.memory.empty() && (!memory || *memory <= 0))
+    user_error("expected a size like 20GiB for --memory, got '{}'", arguments.memory);
   const train::Recipe recipe = open_recipe(arguments.recipe, overrides_of(verb));
   const train::EngineOptions options = train::engine_options(recipe);
   std::unique_ptr<train::Engine> engine;
@@ -52,16 +74,13 @@ void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
   const exec::Program& program = engine->train_program();
   write_file_atomically(arguments.svg, plan::draw_svg(program.plan_problem(), program.plan_solution()));
   if (arguments.json) {
-    fmt::print("{}\n", train::to_json(report));
+    fmt::print("{}\n", plan_json(report, options, memory));
   } else {
     fmt::print("{} at micro-batch {}, {}\n{}", recipe.model.name, recipe.batch, recipe.precision,
                train::to_table(report));
     fmt::print("picture of the arena: {}\n", arguments.svg);
   }
-  if (arguments.memory.empty() || arguments.json) return;
-  const auto memory = parse_bytes(arguments.memory);
-  if (!memory || *memory <= 0)
-    user_error("expected a size like 20GiB for --memory, got '{}'", arguments.memory);
+  if (!memory || arguments.json) return;
   print_fit(options, *memory);
   print_offers(options);
 }

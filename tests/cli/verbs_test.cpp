@@ -100,6 +100,38 @@ TEST_F(Verbs, ResumeGoesOn) {
   EXPECT_THAT(works("hearth train --resume --out run"), HasSubstr("all 9 steps were done already"));
 }
 
+TEST_F(Verbs, InterruptLeavesARunThatGoesOn) {
+  const Result result =
+      shell(fmt::format("'{}' train tiny.yaml --out run train.steps=100000000 "
+                        "schedule.name=constant & until [ -s run/trainer_log.jsonl ]; do sleep 0.05; done; "
+                        "kill -INT $!; wait $!",
+                        HEARTH_PROGRAM));
+  EXPECT_EQ(result.code, 130);
+  const size_t at = result.out.find("stopped at step ");
+  ASSERT_NE(at, result.out.npos) << result.out;
+  const int64_t step = std::stoll(result.out.substr(at + 16));
+  EXPECT_THAT(result.out, HasSubstr("go on with: hearth train --resume --out run"));
+  EXPECT_THAT(
+      works(fmt::format("hearth train --resume --out run train.steps={}", step + 3)),
+      AllOf(HasSubstr(fmt::format("(step {})", step)), HasSubstr(fmt::format("done: {} steps", step + 3))));
+}
+
+TEST_F(Verbs, ATerminalHasOneLiveLine) {
+  if (std::system("command -v script >/dev/null") != 0) GTEST_SKIP() << "SKIPPED: there is no script(1)";
+  const auto in_terminal = [&](const std::string& before, const std::string& run) {
+    return shell(fmt::format("script -qec \"{} '{}' train tiny.yaml --out {}\" .typed </dev/null", before,
+                             HEARTH_PROGRAM, run))
+        .out;
+  };
+  const std::string colored = in_terminal("", "one");
+  EXPECT_THAT(colored, AllOf(HasSubstr("\r\033[K\033[36m"), HasSubstr("100.0%"), HasSubstr(" 6/6  loss "),
+                             HasSubstr(" lr "), HasSubstr(" grad "), HasSubstr(" img/s "), HasSubstr(" GiB "),
+                             HasSubstr("ETA 0:00")));
+  EXPECT_EQ(count_of(colored, "step:  "), 0U);
+  const std::string plain = in_terminal("NO_COLOR=1", "two");
+  EXPECT_THAT(plain, AllOf(HasSubstr(" 6/6  loss "), testing::Not(HasSubstr("\033[36m"))));
+}
+
 TEST_F(Verbs, EvalAgreesWithTheLog) {
   works("hearth train tiny.yaml --out run train.steps=40 train.eval_every=40 train.checkpoint_every=40");
   const std::string config = get("run/config.yaml");
@@ -172,6 +204,11 @@ TEST_F(Verbs, PlanAddsUp) {
                            HasSubstr("what recomputation buys")));
   EXPECT_TRUE(has("other.svg"));
   EXPECT_THAT(works("hearth plan tiny.yaml --memory 1KiB"), HasSubstr("not even one sample fits"));
+  const Json fitting = Json::parse(works("hearth plan tiny.yaml --memory 1MiB --json"));
+  EXPECT_THAT(table, HasSubstr(fmt::format(": {} (peak", fitting.at("largest_batch").get<int64_t>())));
+  EXPECT_LE(fitting.at("largest_batch_peak_bytes").get<int64_t>(), 1 << 20);
+  EXPECT_LE(fitting.at("recompute").at(0).at("arena_bytes").get<int64_t>(), plan.at("arena_bytes"));
+  EXPECT_EQ(Json::parse(works("hearth plan tiny.yaml --memory 1KiB --json")).at("largest_batch"), 0);
 }
 
 TEST_F(Verbs, DumpAndOps) {
