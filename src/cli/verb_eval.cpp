@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstdio>
 
 #include "base/error.h"
@@ -25,11 +26,21 @@ fs::path weights_of(const fs::path& run) {
   return fs::exists(run / "best.safetensors") ? run / "best.safetensors" : run / "model.safetensors";
 }
 
+/// Weights that are not finite, or too large, make results that mean nothing.
+void check_finite(double result, const fs::path& weights) {
+  if (std::isfinite(result)) return;
+  user_error(
+      "expected weights that give finite numbers, got others from {}; try another run, or train again "
+      "with a lower optimizer.lr",
+      weights.string());
+}
+
 void run_eval(const CLI::App& verb, const Arguments& arguments) {
   const train::Recipe recipe = recipe_of(verb, arguments.run);
   train::Trainer trainer(recipe, arguments.run, {});
   train::load_weights(trainer.engine(), weights_of(arguments.run));
   const train::Evaluation result = trainer.evaluate(0);
+  check_finite(result.loss, weights_of(arguments.run));
   std::printf("%s: loss %.4f, accuracy %.2f%% (%.0f of %lld)\n", weights_of(arguments.run).c_str(),
               result.loss, 100 * result.accuracy,
               result.accuracy * static_cast<double>(trainer.test_data().size()),
@@ -37,7 +48,7 @@ void run_eval(const CLI::App& verb, const Arguments& arguments) {
 }
 
 void predict_one(train::Engine& engine, const train::Recipe& recipe, const data::Dataset& classes,
-                 const std::string& path) {
+                 const std::string& path, const fs::path& weights) {
   const int64_t side = recipe.model.image_size;
   const int64_t channels = recipe.model.channels;
   const MappedFile file(path);
@@ -53,6 +64,7 @@ void predict_one(train::Engine& engine, const train::Recipe& recipe, const data:
   }
   const std::vector<int32_t> labels(32, 0);
   engine.evaluate({pixels.data(), labels.data(), 1});
+  for (const float probability : engine.probabilities()) check_finite(probability, weights);
   std::vector<std::pair<float, size_t>> ranked;
   for (size_t i = 0; i < engine.probabilities().size(); ++i)
     ranked.emplace_back(engine.probabilities()[i], i);
@@ -80,8 +92,9 @@ void run_predict(const CLI::App& verb, const Arguments& arguments) {
   const int64_t one[] = {1};
   train::Engine engine(engine_options, {}, one);
   engine.initialise();
-  train::load_weights(engine, weights_of(arguments.run));
-  for (const std::string& image : arguments.images) predict_one(engine, recipe, *classes, image);
+  const fs::path weights = weights_of(arguments.run);
+  train::load_weights(engine, weights);
+  for (const std::string& image : arguments.images) predict_one(engine, recipe, *classes, image, weights);
 }
 
 }  // namespace

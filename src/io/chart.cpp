@@ -16,7 +16,10 @@ struct Axis {
 
 /// Round limits and a tick distance of 1, 2 or 5 times a power of ten.
 Axis make_axis(double low, double high) {
-  if (!(high > low)) high = low + 1;
+  if (!(high > low)) {
+    if (low > 0) low = 0;
+    if (!(high > low)) high = low + 1;
+  }
   const double rough = (high - low) / 5;
   const double power = std::pow(10, std::floor(std::log10(rough)));
   Axis axis;

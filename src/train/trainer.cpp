@@ -113,9 +113,13 @@ bool Trainer::load_checkpoint() {
   const auto found = io::find_newest_checkpoint(out_ / "checkpoints", &refused);
   const std::string passed_over =
       refused.empty() ? "" : fmt::format("; passed over {}", fmt::join(refused, "; "));
+  if (!found && !refused.empty()) {
+    // A new start would overwrite what is left of the run.
+    user_error("expected a complete checkpoint in {}, got {}; try hearth train {} --out of another folder",
+               (out_ / "checkpoints").string(), fmt::join(refused, "; "), (out_ / "config.yaml").string());
+  }
   if (!found) {
-    events_.message(fmt::format("no complete checkpoint in {}: starting from the beginning{}", out_.string(),
-                                passed_over));
+    events_.message(fmt::format("no complete checkpoint in {}: starting from the beginning", out_.string()));
     return false;
   }
   const io::CheckpointContents contents = io::read_checkpoint(found->path);

@@ -261,7 +261,6 @@ TEST_F(Mistakes, InWeights) {
 
 TEST_F(Mistakes, InCheckpointsAreOnlyPassedOver) {
   works("hearth train tiny.yaml --out run");
-  const std::string log = get("run/trainer_log.jsonl");
   const std::string weights = get("run/model.safetensors");
   cut("run/checkpoints/step-000000006/memory.bin", 3);
   EXPECT_THAT(works("hearth train --resume --out run"),
@@ -269,6 +268,12 @@ TEST_F(Mistakes, InCheckpointsAreOnlyPassedOver) {
   EXPECT_EQ(get("run/model.safetensors"), weights);
   put("run/checkpoints/step-000000006/manifest.json", "{");
   put("run/checkpoints/step-000000004/state.json", "{}");
+  const std::string log = get("run/trainer_log.jsonl");
+  refused("hearth train --resume --out run",
+          {"run/checkpoints", "step-000000006: its manifest is damaged", "step-000000004: state.json"});
+  EXPECT_EQ(get("run/model.safetensors"), weights);
+  EXPECT_EQ(get("run/trainer_log.jsonl"), log);
+  fs::remove_all(at("run/checkpoints"));
   EXPECT_THAT(works("hearth train --resume --out run"),
               testing::HasSubstr("no complete checkpoint in run: starting from the beginning"));
   EXPECT_EQ(get("run/model.safetensors"), weights);
@@ -312,6 +317,10 @@ TEST_F(Mistakes, InFirstWeightsAreNamed) {
   put("nan.safetensors", weights);
   refused("hearth train tiny.yaml --out next train.accumulate=2 init=nan.safetensors",
           {"step 1", "first made by", "fc2", "no checkpoint"});
+  put("run/best.safetensors", weights);
+  put("a.png", data::encode_png(speckled(8)));
+  refused("hearth eval run", {"finite", "run/best.safetensors"});
+  refused("hearth predict run a.png", {"finite", "run/best.safetensors"});
 }
 
 TEST_F(Mistakes, InPackFiles) {

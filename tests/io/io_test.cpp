@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -5,6 +6,7 @@
 #include "base/error.h"
 #include "io/checkpoint.h"
 #include "io/event_file.h"
+#include "io/report.h"
 #include "io/safetensors.h"
 #include "shared_data.h"
 
@@ -166,6 +168,13 @@ TEST(Checkpoint, ADamagedByteIsSeen) {
   bytes[50] = 1;
   write_file_atomically(part, bytes);
   EXPECT_FALSE(find_newest_checkpoint(folder.path(), nullptr));
+}
+
+TEST(Report, AFlatCurveHasAnAxisFromZero) {
+  const std::string chart = line_chart("accuracy", {{.name = "a", .points = {{1, 100}, {2, 100}}}});
+  EXPECT_THAT(chart, testing::HasSubstr(">100</text>"));
+  EXPECT_THAT(chart, testing::HasSubstr(">0</text>"));
+  EXPECT_THAT(chart, testing::Not(testing::HasSubstr(">101</text>")));
 }
 
 }  // namespace
