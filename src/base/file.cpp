@@ -119,6 +119,9 @@ void sync_folder(const fs::path& folder) {
 
 void rename_durably(const fs::path& from, const fs::path& to) {
   std::error_code code;
+  if (fs::exists(to, code) && !fs::is_regular_file(to, code))
+    user_error("expected a place for a file at {}, got something that is none; try another name",
+               to.string());
   fs::rename(from, to, code);
   if (code) user_error("cannot rename {} to {}: {}", from.string(), to.string(), code.message());
   const fs::path parent = to.parent_path();
@@ -132,6 +135,12 @@ void make_folder(const fs::path& folder) {
 }
 
 void write_file_atomically(const fs::path& path, std::string_view contents) {
+  std::error_code unknown;
+  if (const fs::file_status status = fs::status(path, unknown);
+      fs::is_character_file(status) || fs::is_fifo(status)) {
+    FileWriter(path).write(contents);
+    return;
+  }
   fs::path temporary = path;
   temporary += ".tmp";
   try {

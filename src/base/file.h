@@ -60,7 +60,7 @@ void rename_durably(const fs::path& from, const fs::path& to);
 void make_folder(const fs::path& folder);
 
 /// Writes to a temporary name beside `path`, flushes, renames: readers see the old file or the whole new one.
-/// A failed write leaves the old file and nothing else.
+/// A failed write leaves the old file and nothing else. A device or a pipe is written to, never replaced.
 void write_file_atomically(const fs::path& path, std::string_view contents);
 
 }  // namespace hearth

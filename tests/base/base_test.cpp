@@ -1,4 +1,8 @@
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -112,6 +116,24 @@ TEST(File, WritesAtomicallyAndMaps) {
   fs::remove(path);
   EXPECT_THROW(read_file(path), UserError);
   EXPECT_THROW(MappedFile(fs::temp_directory_path()), UserError);
+}
+
+TEST(File, APipeIsWrittenToAndNotReplaced) {
+  const fs::path pipe = fs::temp_directory_path() / fmt::format("hearth_pipe_{}", getpid());
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  write_file_atomically(pipe, "picture");
+  char text[16] = {};
+  EXPECT_EQ(read(reader, text, sizeof(text)), 7);
+  EXPECT_STREQ(text, "picture");
+  EXPECT_TRUE(fs::is_fifo(pipe));
+  const fs::path file = pipe.string() + ".file";
+  write_file_atomically(file, "x");
+  EXPECT_THROW(rename_durably(file, pipe), UserError);
+  EXPECT_TRUE(fs::is_fifo(pipe));
+  close(reader);
+  fs::remove(file);
+  fs::remove(pipe);
 }
 
 }  // namespace
