@@ -55,7 +55,8 @@ class Loader {
   /// Continues exactly where position() stood, with any batch size and number of threads. UserError when the
   /// seed or the dataset does not fit the position. The dataset must outlive the loader.
   Loader(const Dataset& dataset, LoaderOptions options, LoaderPosition start);
-  Loader(const Dataset& dataset, LoaderOptions options) : Loader(dataset, options, {.seed = options.seed}) {}
+  Loader(const Dataset& dataset, const LoaderOptions& options)
+      : Loader(dataset, options, {.seed = options.seed}) {}
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;

@@ -40,6 +40,7 @@ class Child {
   Child(std::vector<std::string> arguments, const fs::path& output, int64_t file_limit_bytes = -1) {
     arguments.insert(arguments.begin(), HEARTH_PROGRAM);
     std::vector<char*> argv;
+    argv.reserve(arguments.size() + 1);
     for (std::string& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);
     pid_ = fork();

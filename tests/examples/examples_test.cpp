@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <string>

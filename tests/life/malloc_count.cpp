@@ -10,12 +10,14 @@
 #include <cstddef>
 #include <cstring>
 
+// NOLINTBEGIN: these names and types are the C library's.
 extern "C" {
 void* __libc_malloc(size_t);
 void* __libc_calloc(size_t, size_t);
 void* __libc_realloc(void*, size_t);
 void* __libc_memalign(size_t, size_t);
 }
+// NOLINTEND
 
 namespace hearth {
 namespace {
