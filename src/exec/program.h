@@ -22,9 +22,9 @@ struct CompileOptions {
   int num_threads = 1;
   /// Values whose bytes count as gradients in the memory report.
   std::vector<ir::ValueId> gradients;
-  /// Most steps of the packer's exact search: about a tenth of a second. Steps, not seconds, so that a plan
-  /// does not depend on the machine.
-  int64_t plan_steps = 20'000'000;
+  /// Most steps of the packer's exact search: a few tenths of a second. Steps, not seconds, so that a
+  /// plan does not depend on the machine.
+  int64_t plan_steps = 40'000'000;
 };
 
 /// Arena bytes at the moment of the peak, by purpose; the packed height and its lower bound.

@@ -31,13 +31,11 @@ class Improver {
 
   void minimise() {
     const int64_t bound = proven_bound_;
-    attempt(bound, share_of(budget_, 0.4));
     const int64_t one_percent_more = bound + bound / 100;
-    if (least_open_ <= one_percent_more && one_percent_more < height()) {
-      attempt(one_percent_more, share_of(budget_, 0.5));
-    }
+    if (one_percent_more < height()) attempt(one_percent_more, share_of(budget_, 0.6));
+    if (height() <= one_percent_more) attempt(bound, share_of(budget_, 0.6));
     while (least_open_ < height() && budget_.steps > 0 && Clock::now() < budget_.deadline) {
-      attempt(least_open_ + (height() - least_open_) / 2, share_of(budget_, 0.3));
+      attempt(least_open_ + (height() - least_open_) / 2, share_of(budget_, 0.5));
     }
   }
 

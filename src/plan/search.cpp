@@ -10,7 +10,7 @@ namespace hearth::plan {
 namespace {
 
 constexpr int64_t kNever = INT64_MAX;
-constexpr int64_t kStepsPerItem = 1 << 10;
+constexpr int64_t kStepsPerPair = 10;
 constexpr double kShuffle = 0.35;
 constexpr int64_t kStepsPerClock = 1 << 16;
 constexpr size_t kFirstFailed = size_t{1} << 10;
@@ -106,7 +106,8 @@ Verdict Search::run(int64_t capacity, const Budget& budget) {
   capacity_ = capacity;
   for (int attempt = 0;; ++attempt) {
     const int64_t round = attempt / static_cast<int>(kOrders.size());
-    const Verdict verdict = run_order(attempt, luby(round + 1) * kStepsPerItem * num_items_, budget);
+    const Verdict verdict =
+        run_order(attempt, luby(round + 1) * kStepsPerPair * num_items_ * num_items_, budget);
     if (verdict != Verdict::stopped) return verdict;
     if (steps_used_ >= budget.steps || std::chrono::steady_clock::now() >= budget.deadline) return verdict;
   }
@@ -187,6 +188,7 @@ bool Search::choose(Frame& frame) {
   int choice = -1;
   int64_t ceiling = kNever;
   for (int i = frame.part.begin; i < frame.part.end; i = next_[static_cast<size_t>(i)]) {
+    ++steps_used_;
     const auto item = static_cast<size_t>(i);
     const Key key = key_of(i);
     ceiling = std::min(ceiling, key.offset + piece_.items[item].size);
@@ -262,6 +264,7 @@ bool Search::find_least(const Frame& frame) {
   const int begin = first_left(frame);
   skipped_.clear();
   for (int i = begin; i < frame.part.end; i = next_[static_cast<size_t>(i)]) {
+    ++steps_used_;
     const auto item = static_cast<size_t>(i);
     least_[item] = std::max(offset_[item], frame.tried.offset);
     if (key_of(i) <= frame.tried) skipped_.push_back(i);
@@ -290,8 +293,8 @@ bool Search::split(const Frame& frame) {
   int from = piece_.items[static_cast<size_t>(part.begin)].first;
   int to = from;
   for (int i = part.begin; i < frame.part.end; i = next_[static_cast<size_t>(i)]) {
-    ++steps_used_;
     const Item& item = piece_.items[static_cast<size_t>(i)];
+    steps_used_ += 1 + (item.last - item.first) / 8;
     if (item.first >= to && i != part.begin) {
       part.end = i;
       if (!close_part(part, from, to)) return false;

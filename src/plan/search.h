@@ -10,7 +10,7 @@ namespace hearth::plan {
 
 using TimePoint = std::chrono::steady_clock::time_point;
 
-/// What a search may use. A step is one item looked at, a few nanoseconds.
+/// What a search may use. A step is a look at an item, about five nanoseconds.
 struct Budget {
   int64_t steps = INT64_MAX;
   TimePoint deadline = TimePoint::max();

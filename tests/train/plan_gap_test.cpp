@@ -73,6 +73,16 @@ TEST(SlowPlanGap, IsBelowOnePercentInHalfPrecisionAndWithAccumulation) {
   }
 }
 
+TEST(SlowPlanGap, IsBelowOnePercentWithTheWorkspacesOfMoreThreads) {
+  for (const char* model : kModels) {
+    for (const int num_threads : {2, 4}) {
+      EngineOptions options = options_of(model, 32);
+      options.num_threads = num_threads;
+      expect_tight(options, {0.5});
+    }
+  }
+}
+
 TEST(SlowPlanGap, APlanTakesLessThanASecond) {
   for (const char* model : {"simplecnn", "resnet50"}) {
     const auto start = std::chrono::steady_clock::now();
