@@ -1,5 +1,6 @@
 #include "train/recipe.h"
 
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <sstream>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -200,6 +202,37 @@ void check_nesting(std::string_view text, const std::string& where) {
   }
 }
 
+/// Lines at which the documents of a text start.
+class DocumentStarts : public YAML::EventHandler {
+ public:
+  std::vector<int> lines;
+
+  void OnDocumentStart(const YAML::Mark& mark) override { lines.push_back(mark.line + 1); }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {
+  }
+  void OnMapEnd() override {}
+};
+
+/// yaml-cpp's own LoadAll never ends on a stray comma, which it takes for one empty document after another.
+void check_one_document(const std::string& text, const std::string& where) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  DocumentStarts starts;
+  if (!parser.HandleNextDocument(starts) || !parser.HandleNextDocument(starts)) return;
+  user_error(
+      "expected one recipe, got more behind it in {}:{}; try a file for each, or quotes around text with "
+      "special "
+      "characters",
+      where, starts.lines.back());
+}
+
 YAML::Node parse_yaml(const std::string& text, const std::string& where) {
   if (std::ssize(text) > kMaxYamlBytes) {
     user_error(
@@ -213,11 +246,8 @@ YAML::Node parse_yaml(const std::string& text, const std::string& where) {
   }
   check_nesting(text, where);
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
-    if (documents.size() > 1) {
-      user_error("expected one recipe, got {} documents in {}; try a file for each", documents.size(), where);
-    }
-    return documents.empty() ? YAML::Node() : documents[0];
+    check_one_document(text, where);
+    return YAML::Load(text);
   } catch (const YAML::Exception& error) {
     user_error("expected YAML, got '{}' in {}:{}; try quotes around text with special characters", error.msg,
                where, error.mark.line + 1);

@@ -198,10 +198,10 @@ TEST(Plan, RecomputationHalvesTheArenaOfResNets) {
     options.model.image_size = 32;
     options.batch = 64;
     const int64_t free_bytes = make_plan_report(options).arena_bytes;
-    options.budget_bytes = free_bytes * 52 / 100;
+    options.budget_bytes = free_bytes * 54 / 100;
     const PlanReport tight = make_plan_report(options);
     EXPECT_TRUE(tight.recompute.fits) << model << ": " << tight.recompute.peak_after_bytes;
-    EXPECT_LT(tight.arena_bytes, free_bytes * 54 / 100) << model;
+    EXPECT_LT(tight.arena_bytes, free_bytes * 55 / 100) << model;
   }
 }
 
