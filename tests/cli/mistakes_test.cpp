@@ -1,56 +1,19 @@
 #include <cmath>
-#include <cstdio>
-// jpeglib.h needs stdio.h before it.
-#include <jpeglib.h>
 
 #include <limits>
 #include <sstream>
 
 #include "cli/program.h"
-#include "data/image.h"
+#include "data/files.h"
 #include "io/safetensors.h"
 
 namespace hearth {
 namespace {
 
-data::Image speckled(int64_t side) {
-  data::Image image{.height = side, .width = side, .channels = 3};
-  uint32_t state = 1;
-  for (int64_t i = 0; i < side * side * 3; ++i)
-    image.pixels.push_back(static_cast<uint8_t>((state = state * 1664525U + 1013904223U) >> 24));
-  return image;
-}
+using data::big_endian;
+using data::encode_jpeg;
+using data::speckled;
 
-std::string jpeg_of(data::Image image) {
-  jpeg_error_mgr errors;
-  jpeg_compress_struct info;
-  info.err = jpeg_std_error(&errors);
-  jpeg_create_compress(&info);
-  unsigned char* bytes = nullptr;
-  unsigned long size = 0;  // NOLINT: libjpeg's type
-  jpeg_mem_dest(&info, &bytes, &size);
-  info.image_width = static_cast<JDIMENSION>(image.width);
-  info.image_height = static_cast<JDIMENSION>(image.height);
-  info.input_components = 3;
-  info.in_color_space = JCS_RGB;
-  jpeg_set_defaults(&info);
-  jpeg_start_compress(&info, TRUE);
-  for (int64_t y = 0; y < image.height; ++y) {
-    JSAMPROW row = image.pixels.data() + y * image.width * 3;
-    jpeg_write_scanlines(&info, &row, 1);
-  }
-  jpeg_finish_compress(&info);
-  jpeg_destroy_compress(&info);
-  std::string file(reinterpret_cast<char*>(bytes), size);
-  std::free(bytes);
-  return file;
-}
-
-std::string big_endian(uint32_t value) {
-  std::string bytes;
-  for (int shift = 24; shift >= 0; shift -= 8) bytes.push_back(static_cast<char>(value >> shift));
-  return bytes;
-}
 std::string idx_images(uint32_t count, uint32_t side, size_t num_bytes) {
   return big_endian(0x803) + big_endian(count) + big_endian(side) + big_endian(side) +
          std::string(num_bytes, 'x');
@@ -71,8 +34,8 @@ class Mistakes : public Program {
   void put_pictures() const {
     for (const char* split : {"train", "test"}) {
       for (const char* name : {"cat", "dog"}) {
-        put(fmt::format("pictures/{}/{}/a.png", split, name), data::encode_png(speckled(8)));
-        put(fmt::format("pictures/{}/{}/b.jpg", split, name), jpeg_of(speckled(8)));
+        put(fmt::format("pictures/{}/{}/a.png", split, name), data::encode_png(speckled(8, 8, 3)));
+        put(fmt::format("pictures/{}/{}/b.jpg", split, name), encode_jpeg(speckled(8, 8, 3)));
       }
     }
   }
@@ -239,7 +202,7 @@ TEST_F(Mistakes, InWeights) {
   works("hearth train tiny.yaml --out run");
   const std::string weights = get("run/best.safetensors");
   const std::string picture = "picture.png";
-  put(picture, data::encode_png(speckled(8)));
+  put(picture, data::encode_png(speckled(8, 8, 3)));
   const auto all_refuse = [&](const std::string& contents, const std::vector<std::string>& parts) {
     put("run/best.safetensors", contents);
     refused("hearth eval run", parts);
@@ -318,7 +281,7 @@ TEST_F(Mistakes, InFirstWeightsAreNamed) {
   refused("hearth train tiny.yaml --out next train.accumulate=2 init=nan.safetensors",
           {"step 1", "first made by", "fc2", "no checkpoint"});
   put("run/best.safetensors", weights);
-  put("a.png", data::encode_png(speckled(8)));
+  put("a.png", data::encode_png(speckled(8, 8, 3)));
   refused("hearth eval run", {"finite", "run/best.safetensors"});
   refused("hearth predict run a.png", {"finite", "run/best.safetensors"});
 }

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/file.h"
+#include "temporary_folder.h"
 
 namespace hearth {
 
@@ -18,18 +19,7 @@ namespace hearth {
 /// in a few milliseconds.
 class Program : public testing::Test {
  protected:
-  Program() {
-    // Checkpoints wait for the disk; memory does not make them wait.
-    const fs::path memory = "/dev/shm";
-    const fs::path base = access(memory.c_str(), W_OK) == 0 ? memory : fs::temp_directory_path();
-    std::string name = (base / "hearth-cli-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-    put("tiny.yaml", kTiny);
-  }
-  ~Program() override {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
+  Program() { put("tiny.yaml", kTiny); }
 
   static constexpr const char* kTiny = R"(model: {name: mlp, num_classes: 10, hidden: [16], dropout: 0.1}
 data: {kind: shapes, image_size: 8, count: 70, val_count: 32, flip: true}
@@ -46,8 +36,8 @@ threads: 1
   /// `line` is typed in a shell whose `hearth` is the built one.
   Result shell(const std::string& line) const {
     const std::string command =
-        fmt::format("cd '{}' && hearth() {{ '{}' \"$@\"; }} && {{ {}; }} >.out 2>.err", folder_.string(),
-                    HEARTH_PROGRAM, line);
+        fmt::format("cd '{}' && hearth() {{ '{}' \"$@\"; }} && {{ {}; }} >.out 2>.err",
+                    folder_.path().string(), HEARTH_PROGRAM, line);
     const int status = std::system(command.c_str());
     return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1, .out = get(".out"), .err = get(".err")};
   }
@@ -69,7 +59,7 @@ threads: 1
     return result.out;
   }
 
-  fs::path at(const std::string& name) const { return folder_ / name; }
+  fs::path at(const std::string& name) const { return folder_.path() / name; }
   bool has(const std::string& name) const { return fs::exists(at(name)); }
   std::string get(const std::string& name) const { return read_file(at(name)); }
   void put(const std::string& name, std::string_view contents) const {
@@ -84,7 +74,13 @@ threads: 1
   }
 
  private:
-  fs::path folder_;
+  /// Checkpoints wait for the disk; memory does not make them wait.
+  static fs::path quick_folder() {
+    const fs::path memory = "/dev/shm";
+    return access(memory.c_str(), W_OK) == 0 ? memory : fs::temp_directory_path();
+  }
+
+  TemporaryFolder folder_{quick_folder()};
 };
 
 }  // namespace hearth

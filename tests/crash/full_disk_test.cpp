@@ -69,7 +69,7 @@ std::string last_words(const std::string& output) {
 }
 
 TEST(SlowFullDisk, ARunEndsCleanlyAndGoesOnOnceThereIsSpace) {
-  const TemporaryFolder folder("full");
+  const TemporaryFolder folder;
   const fs::path recipe = folder.path() / "recipe.yaml";
   write_file_atomically(recipe, kRecipe);
   const fs::path whole = folder.path() / "whole";
@@ -112,7 +112,7 @@ std::string sentence(const Action& action) {
 }
 
 TEST(FullDisk, LogAndEventsNameTheirFile) {
-  const TemporaryFolder folder("log");
+  const TemporaryFolder folder;
   SmallDisk disk(folder.path() / "disk", 256 << 10);
   if (!disk.mounted()) GTEST_SKIP();
   io::RunLog log(disk.path() / "trainer_log.jsonl", -1);
@@ -130,7 +130,7 @@ TEST(FullDisk, LogAndEventsNameTheirFile) {
 }
 
 TEST(SlowFullDisk, AReportThatCannotBeWrittenIsOneSentence) {
-  const TemporaryFolder folder("report");
+  const TemporaryFolder folder;
   const fs::path recipe = folder.path() / "recipe.yaml";
   write_file_atomically(recipe, R"(
 model: {name: mlp, num_classes: 10, hidden: [4]}

@@ -10,28 +10,9 @@
 #include <vector>
 
 #include "base/file.h"
+#include "temporary_folder.h"
 
 namespace hearth {
-
-/// A folder of its own that the destructor deletes.
-class TemporaryFolder {
- public:
-  explicit TemporaryFolder(const std::string& name)
-      : path_(fs::temp_directory_path() / ("hearth_" + name + "_" + std::to_string(getpid()))) {
-    fs::remove_all(path_);
-    fs::create_directories(path_);
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 /// A running `hearth`, its output in a file; killed by the destructor where it still runs.
 class Child {

@@ -107,7 +107,7 @@ TEST(SlowResume, FiftyKillsChangeNothing) {
   const uint64_t seed = given != nullptr ? std::stoull(given) : std::random_device()();
   std::cout << "instants from HEARTH_SEED=" << seed << "\n";
   std::mt19937_64 random(seed);
-  const TemporaryFolder folder("resume");
+  const TemporaryFolder folder;
   const fs::path recipe = folder.path() / "recipe.yaml";
   write_file_atomically(recipe, kRecipe);
   const auto begin = Clock::now();
@@ -165,7 +165,7 @@ constexpr Damage kDamages[] = {
 };
 
 TEST(SlowResume, ADamagedCheckpointIsPassedOver) {
-  const TemporaryFolder folder("damage");
+  const TemporaryFolder folder;
   const fs::path recipe = folder.path() / "recipe.yaml";
   write_file_atomically(recipe, kRecipe);
   const fs::path whole = folder.path() / "whole";

@@ -3,6 +3,11 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <cstdio>
+#include <cstdlib>
+// jpeglib.h needs stdio.h before it.
+#include <jpeglib.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -12,26 +17,11 @@
 
 #include "base/error.h"
 #include "data/image.h"
+#include "temporary_folder.h"
 
 namespace hearth::data {
 
 namespace fs = std::filesystem;
-
-/// A folder that is removed again.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (fs::temp_directory_path() / "hearth-data-XXXXXX").string();
-    path_ = mkdtemp(name.data());
-  }
-  ~TemporaryFolder() { fs::remove_all(path_); }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 inline void put_file(const fs::path& path, std::string_view contents) {
   fs::create_directories(path.parent_path());
@@ -87,6 +77,34 @@ inline Image speckled(int64_t height, int64_t width, int64_t channels) {
   for (int64_t i = 0; i < height * width * channels; ++i)
     image.pixels.push_back(static_cast<uint8_t>((state = state * 1664525U + 1013904223U) >> 24));
   return image;
+}
+
+/// A JPEG file of the picture, progressive or not.
+inline std::string encode_jpeg(const Image& image, bool progressive = false) {
+  jpeg_error_mgr errors;
+  jpeg_compress_struct info;
+  info.err = jpeg_std_error(&errors);
+  jpeg_create_compress(&info);
+  unsigned char* bytes = nullptr;
+  unsigned long size = 0;  // NOLINT: libjpeg's type
+  jpeg_mem_dest(&info, &bytes, &size);
+  info.image_width = static_cast<JDIMENSION>(image.width);
+  info.image_height = static_cast<JDIMENSION>(image.height);
+  info.input_components = static_cast<int>(image.channels);
+  info.in_color_space = image.channels == 1 ? JCS_GRAYSCALE : image.channels == 3 ? JCS_RGB : JCS_CMYK;
+  jpeg_set_defaults(&info);
+  jpeg_set_quality(&info, 100, TRUE);
+  if (progressive) jpeg_simple_progression(&info);
+  jpeg_start_compress(&info, TRUE);
+  while (info.next_scanline < info.image_height) {
+    auto* row = const_cast<uint8_t*>(image.pixels.data()) + info.next_scanline * image.width * image.channels;
+    jpeg_write_scanlines(&info, &row, 1);
+  }
+  jpeg_finish_compress(&info);
+  jpeg_destroy_compress(&info);
+  std::string file(reinterpret_cast<char*>(bytes), size);
+  std::free(bytes);
+  return file;
 }
 
 }  // namespace hearth::data

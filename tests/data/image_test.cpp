@@ -18,34 +18,6 @@ namespace {
 
 using testing::HasSubstr;
 
-/// A JPEG file of the picture, progressive or not.
-std::string encode_jpeg(const Image& image, bool progressive) {
-  jpeg_error_mgr errors;
-  jpeg_compress_struct info;
-  info.err = jpeg_std_error(&errors);
-  jpeg_create_compress(&info);
-  unsigned char* bytes = nullptr;
-  unsigned long size = 0;  // NOLINT: libjpeg's type
-  jpeg_mem_dest(&info, &bytes, &size);
-  info.image_width = static_cast<JDIMENSION>(image.width);
-  info.image_height = static_cast<JDIMENSION>(image.height);
-  info.input_components = static_cast<int>(image.channels);
-  info.in_color_space = image.channels == 1 ? JCS_GRAYSCALE : image.channels == 3 ? JCS_RGB : JCS_CMYK;
-  jpeg_set_defaults(&info);
-  jpeg_set_quality(&info, 100, TRUE);
-  if (progressive) jpeg_simple_progression(&info);
-  jpeg_start_compress(&info, TRUE);
-  while (info.next_scanline < info.image_height) {
-    auto* row = const_cast<uint8_t*>(image.pixels.data()) + info.next_scanline * image.width * image.channels;
-    jpeg_write_scanlines(&info, &row, 1);
-  }
-  jpeg_finish_compress(&info);
-  jpeg_destroy_compress(&info);
-  std::string file(reinterpret_cast<char*>(bytes), size);
-  std::free(bytes);
-  return file;
-}
-
 Image flat(int64_t side, std::vector<uint8_t> colour) {
   Image image{.height = side, .width = side, .channels = std::ssize(colour)};
   for (int64_t i = 0; i < side * side; ++i)

@@ -9,22 +9,10 @@
 #include "io/report.h"
 #include "io/safetensors.h"
 #include "shared_data.h"
+#include "temporary_folder.h"
 
 namespace hearth::io {
 namespace {
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() : path_(fs::temp_directory_path() / ("hearth_io_" + std::to_string(getpid()))) {
-    fs::remove_all(path_);
-    fs::create_directories(path_);
-  }
-  ~TemporaryFolder() { fs::remove_all(path_); }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 std::string hex(std::string_view bytes) {
   std::string text;

@@ -9,6 +9,7 @@
 
 #include "data/image.h"
 #include "malloc_count.h"
+#include "temporary_folder.h"
 #include "train/trainer.h"
 
 namespace hearth::train {
@@ -16,21 +17,6 @@ namespace {
 
 /// What allocator and kernel may move by without anything growing.
 constexpr int64_t kFlatBytes = 256 << 10;
-
-class Folder {
- public:
-  explicit Folder(const char* name)
-      : path_(fs::temp_directory_path() / ("hearth_" + std::string(name) + "_" + std::to_string(getpid()))) {
-    fs::remove_all(path_);
-  }
-  ~Folder() { fs::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 Recipe recipe_with(const std::string& model, const std::string& train, const std::string& rest = "") {
   return parse_recipe("model: {num_classes: 10, " + model +
@@ -69,8 +55,8 @@ TEST(Allocation, TheHookCountsEveryWay) {
 }
 
 /// Trains, counting between the logging of step `first` and that of the last step but one.
-AllocationCount allocations_of(const Recipe& recipe, const char* name, int64_t first = 2) {
-  const Folder folder(name);
+AllocationCount allocations_of(const Recipe& recipe, int64_t first = 2) {
+  const TemporaryFolder folder;
   AllocationCount count;
   const auto progress = [&](const Progress& p) {
     if (p.step == first) count_allocations(true);
@@ -95,7 +81,7 @@ TEST_P(AllocationOf, AHundredStepsIsNone) {
   const std::string train =
       std::string(GetParam().train) + "steps: 103, checkpoint_every: 1000, eval_every: 1000";
   const Recipe recipe = recipe_with(GetParam().model, train, GetParam().rest);
-  const AllocationCount count = allocations_of(recipe, GetParam().name);
+  const AllocationCount count = allocations_of(recipe);
   if (count.own != 0) print_allocations();
   EXPECT_EQ(count.own, 0);
   EXPECT_EQ(count.libraries, 0);
@@ -118,8 +104,7 @@ INSTANTIATE_TEST_SUITE_P(SlowRuns, AllocationOf,
 
 TEST(Allocation, ACheckpointCostsTheTrainingThreadNone) {
   const AllocationCount count = allocations_of(
-      recipe_with("name: mlp, hidden: [32, 16]", "steps: 103, checkpoint_every: 10, eval_every: 1000"),
-      "allocation_checkpoint");
+      recipe_with("name: mlp, hidden: [32, 16]", "steps: 103, checkpoint_every: 10, eval_every: 1000"));
   EXPECT_EQ(count.this_thread, 0);
   EXPECT_GT(count.own, 0);
   std::cout << "ten checkpoints: " << count.own << " allocations on the thread that writes them\n";
@@ -140,7 +125,7 @@ void write_pictures(const fs::path& folder) {
 }
 
 TEST(Allocation, PictureFilesCostOnlyWhatTheirLibraryTakes) {
-  const Folder pictures("pictures");
+  const TemporaryFolder pictures;
   write_pictures(pictures.path());
   const Recipe recipe = parse_recipe(
       "model: {name: mlp, num_classes: 2, hidden: [8]}\n"
@@ -151,7 +136,7 @@ TEST(Allocation, PictureFilesCostOnlyWhatTheirLibraryTakes) {
           "2\n",
       "test");
   // Every loader thread must have met the largest picture before the counting begins.
-  const AllocationCount count = allocations_of(recipe, "allocation_folder", 40);
+  const AllocationCount count = allocations_of(recipe, 40);
   if (count.own != 0) print_allocations();
   EXPECT_EQ(count.own, 0);
   EXPECT_GT(count.libraries, 0);
@@ -166,7 +151,7 @@ int64_t resident_bytes() {
 }
 
 TEST(SlowMemory, StaysFlatOverAThousandSteps) {
-  const Folder folder("memory");
+  const TemporaryFolder folder;
   std::vector<int64_t> resident;
   const auto progress = [&](const Progress& p) {
     if (p.step % 100 == 0) resident.push_back(resident_bytes());

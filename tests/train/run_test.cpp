@@ -9,26 +9,12 @@
 
 #include "base/philox.h"
 #include "io/run_log.h"
+#include "temporary_folder.h"
 #include "train/trainer.h"
 #include "train/weights.h"
 
 namespace hearth::train {
 namespace {
-
-class Folder {
- public:
-  explicit Folder(const char* name)
-      : path_(fs::temp_directory_path() / ("hearth_" + std::string(name) + "_" + std::to_string(getpid()))) {
-    fs::remove_all(path_);
-  }
-  ~Folder() { fs::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 constexpr const char* kRecipe = R"(
 model: {name: mlp, num_classes: 10, hidden: [16]}
@@ -37,14 +23,14 @@ train: {steps: 8, batch: 8, log_every: 1, eval_every: 4}
 threads: 2
 )";
 
-Trainer make_trainer(const Folder& folder, const std::vector<std::string>& overrides) {
+Trainer make_trainer(const TemporaryFolder& folder, const std::vector<std::string>& overrides) {
   return {parse_recipe(kRecipe, "test", overrides),
           folder.path(),
           {.progress = [](const Progress&) {}, .message = [](const std::string&) {}}};
 }
 
 TEST(Run, GoesOnThroughOverflowsOfTheLossScale) {
-  const Folder folder("overflow");
+  const TemporaryFolder folder;
   Trainer trainer = make_trainer(folder, std::vector<std::string>{"precision=fp16"});
   trainer.engine().values(kLossScale)[0] = std::ldexp(1.0F, 30);
   EXPECT_EQ(trainer.run(false).steps, 8);
@@ -54,7 +40,7 @@ TEST(Run, GoesOnThroughOverflowsOfTheLossScale) {
 }
 
 TEST(Run, StopsEarlyWhenNothingImproves) {
-  const Folder folder("early");
+  const TemporaryFolder folder;
   Trainer trainer =
       make_trainer(folder, {"optimizer.lr=0", "train.steps=100", "train.eval_every=3", "train.early_stop=2"});
   // The first evaluation is the best; the next two are no better.
@@ -63,7 +49,7 @@ TEST(Run, StopsEarlyWhenNothingImproves) {
 
 TEST(Run, TheBestWeightsAreThoseOfTheBestEvaluation) {
   for (const char* ema : {"train.ema=0", "train.ema=0.8"}) {
-    const Folder folder("best");
+    const TemporaryFolder folder;
     Trainer trainer = make_trainer(folder, {"train.steps=60", "train.eval_every=2", "optimizer.lr=0.4", ema});
     const RunSummary summary = trainer.run(false);
     const auto curve = io::read_curve(folder.path() / "trainer_log.jsonl", "eval_accuracy");

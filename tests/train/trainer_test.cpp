@@ -6,24 +6,12 @@
 
 #include "base/philox.h"
 #include "io/run_log.h"
+#include "temporary_folder.h"
 #include "train/plan_report.h"
 #include "train/trainer.h"
 
 namespace hearth::train {
 namespace {
-
-class Folder {
- public:
-  explicit Folder(const char* name)
-      : path_(fs::temp_directory_path() / fmt::format("hearth_{}_{}", name, getpid())) {
-    fs::remove_all(path_);
-  }
-  ~Folder() { fs::remove_all(path_); }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 constexpr const char* kRecipe = R"(
 model: {name: mlp, num_classes: 10, hidden: [24, 16], dropout: 0.1}
@@ -67,11 +55,11 @@ Outcome run_with_stop(const fs::path& folder, int64_t stop_after) {
 }
 
 TEST(Trainer, ResumeIsBitExact) {
-  const Folder whole("whole");
+  const TemporaryFolder whole;
   const Outcome want = run_with_stop(whole.path(), 0);
   ASSERT_EQ(want.losses.size(), 9U);
   for (const int64_t stop_after : {1, 5, 8}) {
-    const Folder folder("stopped");
+    const TemporaryFolder folder;
     const Outcome got = run_with_stop(folder.path(), stop_after);
     EXPECT_EQ(got.memory, want.memory) << "stopped after " << stop_after;
     EXPECT_EQ(got.losses, want.losses) << "stopped after " << stop_after;
@@ -79,7 +67,7 @@ TEST(Trainer, ResumeIsBitExact) {
 }
 
 TEST(Trainer, LeavesTheFilesOfARun) {
-  const Folder folder("files");
+  const TemporaryFolder folder;
   run_with_stop(folder.path(), 0);
   for (const char* name :
        {"config.yaml", "model.safetensors", "best.safetensors", "trainer_log.jsonl", "report.html"}) {

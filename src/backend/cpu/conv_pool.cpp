@@ -35,12 +35,22 @@ void ConvPool::pad_image(const float* image, float* padded) const {
   }
 }
 
+ConvPoolRow ConvPool::row_at(const float* padded, int64_t y) const {
+  const int64_t row = (shape_.in_w + 2 * shape_.padding) * shape_.in_c;
+  return {.padded = padded + 2 * y * row,
+          .row = row,
+          .pixel = shape_.in_c,
+          .tap_offsets = tap_offsets_.data(),
+          .num_taps = std::ssize(tap_offsets_),
+          .channels = shape_.out_c,
+          .out_w = shape_.out_w() / 2};
+}
+
 void ConvPool::forward(const float* x, const float* w, const float* bias, float* pooled, uint8_t* argmax,
                        std::byte* workspace, ThreadPool& threads) const {
   const ConvShape& s = shape_;
   const int64_t pooled_h = s.out_h() / 2;
   const int64_t pooled_w = s.out_w() / 2;
-  const int64_t row = (s.in_w + 2 * s.padding) * s.in_c;
   threads.run([&](int thread) {
     float* padded = reinterpret_cast<float*>(workspace) + thread * padded_floats();
     std::fill(padded, padded + padded_floats(), 0.0F);
@@ -49,9 +59,7 @@ void ConvPool::forward(const float* x, const float* w, const float* bias, float*
       pad_image(x + image * s.in_h * s.in_w * s.in_c, padded);
       for (int64_t y = 0; y < pooled_h; ++y) {
         const int64_t at = (image * pooled_h + y) * pooled_w * s.out_c;
-        const ConvPoolRow pool_row{padded + 2 * y * row,     row,     s.in_c,  tap_offsets_.data(),
-                                   std::ssize(tap_offsets_), s.out_c, pooled_w};
-        simd().conv_pool_forward(pool_row, w, bias, pooled + at, argmax + at);
+        simd().conv_pool_forward(row_at(padded, y), w, bias, pooled + at, argmax + at);
       }
     }
   });
@@ -63,7 +71,6 @@ void ConvPool::backward_weights(const float* x, const float* pooled, const uint8
   const ConvShape& s = shape_;
   const int64_t pooled_h = s.out_h() / 2;
   const int64_t pooled_w = s.out_w() / 2;
-  const int64_t row = (s.in_w + 2 * s.padding) * s.in_c;
   const int64_t num_weights = std::ssize(tap_offsets_) * s.out_c;
   const int64_t sums = round_up(num_weights + s.out_c, 16);
   auto* base = reinterpret_cast<float*>(workspace);
@@ -76,9 +83,8 @@ void ConvPool::backward_weights(const float* x, const float* pooled, const uint8
       pad_image(x + image * s.in_h * s.in_w * s.in_c, padded);
       for (int64_t y = 0; y < pooled_h; ++y) {
         const int64_t at = (image * pooled_h + y) * pooled_w * s.out_c;
-        const ConvPoolRow pool_row{padded + 2 * y * row,     row,     s.in_c,  tap_offsets_.data(),
-                                   std::ssize(tap_offsets_), s.out_c, pooled_w};
-        simd().conv_pool_backward(pool_row, pooled + at, argmax + at, dpooled + at, sum, sum + num_weights);
+        simd().conv_pool_backward(row_at(padded, y), pooled + at, argmax + at, dpooled + at, sum,
+                                  sum + num_weights);
       }
     }
   });

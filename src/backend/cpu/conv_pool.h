@@ -6,6 +6,8 @@
 
 namespace hearth::cpu {
 
+struct ConvPoolRow;
+
 /// maxpool2x2(relu(conv(x, w) + bias)) with stride 1 over f32 images: only the pooled value and the place of
 /// the maximum (2 * row + column) are stored. Output height and width of the convolution are even.
 class ConvPool {
@@ -22,6 +24,8 @@ class ConvPool {
  private:
   int64_t padded_floats() const;
   void pad_image(const float* image, float* padded) const;
+  /// What one row of pooled pixels reads of a padded image.
+  ConvPoolRow row_at(const float* padded, int64_t y) const;
 
   ConvShape shape_;
   int num_threads_;

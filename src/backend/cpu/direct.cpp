@@ -70,6 +70,13 @@ struct Patches {
     }
   }
 
+  /// The gathered patches, or x itself where they lie there as such.
+  const float* rows(DType dtype, const void* x, int64_t first, int64_t count, float* gathered) const {
+    if (trivial() && dtype == DType::f32) return static_cast<const float*>(x) + first * s.in_c;
+    gather(dtype, x, first, count, gathered);
+    return gathered;
+  }
+
   void scatter(const float* patches, int64_t first, int64_t count, float* dx, int64_t dx_begin) const {
     for (int64_t i = 0; i < count; ++i) {
       const float* patch = patches + i * length();
@@ -110,12 +117,7 @@ void DirectConv::forward(const void* x, const void* w, const float* bias, const 
     const Range mine = split_range(patches.num_pixels(), spec.num_threads, thread);
     for (int64_t first = mine.begin; first < mine.end; first += chunk) {
       const int64_t count = std::min(chunk, mine.end - first);
-      const float* a = gathered;
-      if (patches.trivial() && spec.x == DType::f32) {
-        a = static_cast<const float*>(x) + first * k;
-      } else {
-        patches.gather(spec.x, x, first, count, gathered);
-      }
+      const float* a = patches.rows(spec.x, x, first, count, gathered);
       float* c = spec.x == DType::f32 ? static_cast<float*>(y) + first * o : wide;
       for (int64_t j = 0; j < o; j += kPanel) {
         simd().gemm(count, std::min(kPanel, o - j), k, a, k, 1, panels + j * k, kPanel, c + j, o, false);
@@ -199,12 +201,7 @@ void DirectConv::backward_weights(const void* x, const void* dy, float* dw, std:
     const Range mine = split_range(patches.num_pixels(), spec.num_threads, thread);
     for (int64_t first = mine.begin; first < mine.end; first += chunk) {
       const int64_t count = std::min(chunk, mine.end - first);
-      const float* a = gathered;
-      if (patches.trivial() && spec.x == DType::f32) {
-        a = static_cast<const float*>(x) + first * k;
-      } else {
-        patches.gather(spec.x, x, first, count, gathered);
-      }
+      const float* a = patches.rows(spec.x, x, first, count, gathered);
       const float* b = as_f32(spec.x, dy, first * o, count * o, wide_dy);
       for (int64_t row = 0; row < k; row += kWeightsRows) {
         simd().gemm(std::min(kWeightsRows, k - row), o, count, a + row, 1, k, b, o, sum + row * o, o, true);
