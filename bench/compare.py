@@ -88,10 +88,8 @@ class Hearth:
         self.seconds, self.rss_bytes, self.first_steps, self.peaks = [], 0, [], []
 
     def round(self, steps):
-        # The first steps of a process meet cold caches and clocks; torch's processes are warm by now.
-        warm_up = 0
         done = subprocess.run(
-            [*self.command, "--steps", str(steps + warm_up)],
+            [*self.command, "--steps", str(steps)],
             env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -99,7 +97,7 @@ class Hearth:
             check=True,
         )
         answer = json.loads(done.stdout.strip().splitlines()[-1])
-        self.seconds += answer["step_seconds"][warm_up:]
+        self.seconds += answer["step_seconds"]
         self.rss_bytes = max(self.rss_bytes, answer["peak_rss_bytes"])
         self.first_steps.append(answer["first_step_seconds"])
         self.peaks.append(answer["gemm_peak_gflops"])
@@ -192,8 +190,7 @@ def write_results(results, options, path):
 
     out = "# Training steps on the CPU: Hearth against PyTorch\n\nMade by `tools/bench cpu`; do not edit.\n\n"
     out += f"- {datetime.date.today()}, {cpu_model()}, {os.cpu_count()} cores, {options.threads} threads\n"
-    out += f"- Hearth {one_line(['git', 'describe', '--always', '--dirty'])}, {one_line(['c++', '--version'])}; "
-    out += f"oneDNN {one_line(['dpkg-query', '-W', '-f=${Version}', 'libdnnl-dev'])}\n"
+    out += f"- Hearth {one_line(['git', 'describe', '--always', '--dirty'])}, {one_line(['c++', '--version'])}\n"
     out += f"- torch {torch.__version__}, Python {platform.python_version()}\n"
     out += f"- {options.rounds} alternating rounds; medians over all steps; ms per step\n"
     out += "- Ratios are torch's best variant over Hearth in time, and Hearth over torch's smallest process in memory; "
