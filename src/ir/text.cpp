@@ -208,6 +208,9 @@ class Parser {
       out = graph_.add(op, std::move(inputs), std::move(attrs), std::move(name));
     } catch (const UserError& error) {
       line.fail(error.what());
+    } catch (const InternalError& error) {
+      // To the program an attribute that is missing or of another kind is a fault of its own; here the text is.
+      line.fail(error.what());
     }
     if (out.size() != out_ids.size()) line.fail(fmt::format("{} makes {} outputs", op.name, out.size()));
     for (size_t k = 0; k < out.size(); ++k) {
