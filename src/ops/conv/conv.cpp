@@ -20,10 +20,13 @@ cpu::ConvShape conv_shape(const Shape& x, const Shape& w, const Attrs& attrs) {
 }
 
 std::string check_conv(const cpu::ConvShape& s) {
-  if (s.stride < 1 || s.padding < 0 || s.kernel_h < 1 || s.kernel_w < 1)
+  constexpr int64_t kMost = 1 << 20;
+  if (s.stride < 1 || s.stride > kMost || s.padding < 0 || s.padding > kMost || s.kernel_h < 1 ||
+      s.kernel_w < 1)
     return fmt::format(
-        "expected stride >= 1, padding >= 0 and a kernel, got stride {}, padding {}, kernel {} x {}",
-        s.stride, s.padding, s.kernel_h, s.kernel_w);
+        "expected stride from 1, padding from 0, both up to {}, and a kernel, got stride {}, padding {}, "
+        "kernel {} x {}",
+        kMost, s.stride, s.padding, s.kernel_h, s.kernel_w);
   if (s.in_h + 2 * s.padding < s.kernel_h || s.in_w + 2 * s.padding < s.kernel_w)
     return fmt::format("expected an image no smaller than the kernel {} x {}, got {} x {} with padding {}",
                        s.kernel_h, s.kernel_w, s.in_h, s.in_w, s.padding);

@@ -30,6 +30,9 @@ struct Pool {
   }
 };
 
+/// The place of a maximum in its window fits into a byte.
+constexpr int64_t kLargestKernel = 15;
+
 Pool pool_of(const Shape& in, DType dtype, const Attrs& attrs) {
   Pool pool{.dtype = dtype,
             .batch = in[0],
@@ -39,18 +42,18 @@ Pool pool_of(const Shape& in, DType dtype, const Attrs& attrs) {
             .kernel = attrs.integer("kernel"),
             .stride = attrs.integer("stride"),
             .padding = attrs.integer_or("padding", 0)};
-  if (pool.stride <= 0) return pool;
+  if (pool.kernel < 1 || pool.stride < 1 || pool.padding < 0 || pool.padding > pool.kernel / 2) return pool;
   pool.out_h = (pool.in_h + 2 * pool.padding - pool.kernel) / pool.stride + 1;
   pool.out_w = (pool.in_w + 2 * pool.padding - pool.kernel) / pool.stride + 1;
   return pool;
 }
 
 std::string check(const Pool& pool) {
-  if (pool.kernel < 1 || pool.kernel > 15 || pool.stride < 1 || pool.padding < 0 ||
+  if (pool.kernel < 1 || pool.kernel > kLargestKernel || pool.stride < 1 || pool.padding < 0 ||
       pool.padding > pool.kernel / 2)
     return fmt::format(
-        "expected kernel 1 to 15, stride >= 1 and padding of at most half the kernel, got {}, {}, {}",
-        pool.kernel, pool.stride, pool.padding);
+        "expected kernel 1 to {}, stride >= 1 and padding of at most half the kernel, got {}, {}, {}",
+        kLargestKernel, pool.kernel, pool.stride, pool.padding);
   if (std::min(pool.in_h, pool.in_w) + 2 * pool.padding < pool.kernel)
     return fmt::format("expected an image no smaller than the window of {}, got {} x {}", pool.kernel,
                        pool.in_h, pool.in_w);
