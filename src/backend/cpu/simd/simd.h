@@ -70,10 +70,11 @@ struct SimdKernels {
   void (*winograd_filter_gradient)(const float* u, int64_t u_stride, int64_t count, float* g,
                                    int64_t g_stride);
   /// pooled[x][c] = max over the window of relu(conv + bias); argmax its place, 2 * row + column.
-  void (*conv_pool_forward)(const ConvPoolRow& row, const float* w, const float* bias, float* pooled, uint8_t* argmax);
+  void (*conv_pool_forward)(const ConvPoolRow& row, const float* w, const float* bias, float* pooled,
+                            uint8_t* argmax);
   /// dw[tap][c] and db[c] += what flows through the maxima of one row.
-  void (*conv_pool_backward)(const ConvPoolRow& row, const float* pooled, const uint8_t* argmax, const float* dpooled,
-                             float* dw, float* db);
+  void (*conv_pool_backward)(const ConvPoolRow& row, const float* pooled, const uint8_t* argmax,
+                             const float* dpooled, float* dw, float* db);
 };
 
 /// The best table this processor runs; chosen once.
