@@ -209,7 +209,8 @@ class Parser {
     } catch (const UserError& error) {
       line.fail(error.what());
     } catch (const InternalError& error) {
-      // To the program an attribute that is missing or of another kind is a fault of its own; here the text is.
+      // To the program an attribute that is missing or of another kind is a fault of its own; here the text
+      // is.
       line.fail(error.what());
     }
     if (out.size() != out_ids.size()) line.fail(fmt::format("{} makes {} outputs", op.name, out.size()));
