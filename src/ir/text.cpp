@@ -30,7 +30,7 @@ std::string print_type(const Type& type) {
 /// A cursor over one line of the text form.
 class Line {
  public:
-  Line(std::string_view text, int number) : text_(text), number_(number) {}
+  explicit Line(std::string_view text) : text_(text) {}
 
   bool done() {
     skip_spaces();
@@ -43,7 +43,7 @@ class Line {
     return true;
   }
   void expect(std::string_view token) {
-    if (!accept(token)) fail(fmt::format("expected '{}' before '{}'", token, text_.substr(0, 20)));
+    if (!accept(token)) user_error("expected '{}' before '{}'", token, text_.substr(0, 20));
   }
   std::string word() {
     skip_spaces();
@@ -52,13 +52,13 @@ class Line {
            (isalnum(static_cast<unsigned char>(text_[length])) != 0 || text_[length] == '_')) {
       ++length;
     }
-    if (length == 0) fail(fmt::format("expected a name before '{}'", text_.substr(0, 20)));
+    if (length == 0) user_error("expected a name before '{}'", text_.substr(0, 20));
     return take(length);
   }
   std::string quoted() {
     expect("\"");
     const size_t end = text_.find('"');
-    if (end == std::string_view::npos) fail("expected a closing quote");
+    if (end == std::string_view::npos) user_error("expected a closing quote");
     std::string result = take(end);
     expect("\"");
     return result;
@@ -80,13 +80,8 @@ class Line {
   Type type() {
     const std::string name = word();
     const auto dtype = dtype_from_name(name);
-    if (!dtype) fail(fmt::format("unknown dtype '{}'", name));
-    const std::vector<int64_t> axes = list();
-    try {
-      return {.dtype = *dtype, .shape = Shape(axes)};
-    } catch (const UserError& error) {
-      fail(error.what());
-    }
+    if (!dtype) user_error("unknown dtype '{}'", name);
+    return {.dtype = *dtype, .shape = Shape(std::span<const int64_t>(list()))};
   }
   Attr attr() {
     skip_spaces();
@@ -102,14 +97,13 @@ class Line {
     skip_spaces();
     return std::string(text_);
   }
-  [[noreturn]] void fail(std::string_view what) const { user_error("line {}: {}", number_, what); }
 
  private:
   template <typename T>
   void read_number(T& value) {
     skip_spaces();
     const auto [end, error] = std::from_chars(text_.data(), text_.data() + text_.size(), value);
-    if (error != std::errc()) fail(fmt::format("expected a number before '{}'", text_.substr(0, 20)));
+    if (error != std::errc()) user_error("expected a number before '{}'", text_.substr(0, 20));
     text_.remove_prefix(static_cast<size_t>(end - text_.data()));
   }
   std::string take(size_t length) {
@@ -122,7 +116,6 @@ class Line {
   }
 
   std::string_view text_;
-  int number_;
 };
 
 class Parser {
@@ -152,7 +145,7 @@ class Parser {
     const int64_t id = line.integer();
     std::string name = line.quoted();
     line.expect(":");
-    define(line, id, graph_.add_value(std::move(name), line.type(), role));
+    define(id, graph_.add_value(std::move(name), line.type(), role));
   }
 
   void parse_node(Line& line) {
@@ -164,11 +157,11 @@ class Parser {
     line.expect("=");
     const std::string name = line.word();
     const OpDef* op = find_op_(name);
-    if (op == nullptr) line.fail(fmt::format("unknown op '{}'", name));
+    if (op == nullptr) user_error("unknown op '{}'", name);
     std::vector<ValueId> inputs = parse_inputs(line);
     const auto count = static_cast<int>(inputs.size());
     if (count < op->min_inputs || count > op->max_inputs) {
-      line.fail(fmt::format("{} takes {} to {} inputs, got {}", name, op->min_inputs, op->max_inputs, count));
+      user_error("{} takes {} to {} inputs, got {}", name, op->min_inputs, op->max_inputs, count);
     }
     Attrs attrs = parse_attrs(line);
     finish_node(line, *op, std::move(inputs), std::move(attrs), out_ids);
@@ -203,34 +196,25 @@ class Parser {
     do types.push_back(line.type());
     while (line.accept(","));
     std::string name = line.accept("#") ? line.rest() : "";
-    std::vector<ValueId> out;
-    try {
-      out = graph_.add(op, std::move(inputs), std::move(attrs), std::move(name));
-    } catch (const UserError& error) {
-      line.fail(error.what());
-    } catch (const InternalError& error) {
-      // To the program an attribute that is missing or of another kind is a fault of its own; here the text
-      // is.
-      line.fail(error.what());
-    }
-    if (out.size() != out_ids.size()) line.fail(fmt::format("{} makes {} outputs", op.name, out.size()));
+    const std::vector<ValueId> out = graph_.add(op, std::move(inputs), std::move(attrs), std::move(name));
+    if (out.size() != out_ids.size()) user_error("{} makes {} outputs", op.name, out.size());
     for (size_t k = 0; k < out.size(); ++k) {
       if (k >= types.size() || graph_.type(out[k]) != types[k]) {
-        line.fail(fmt::format("output {} is {}", k, print_type(graph_.type(out[k]))));
+        user_error("output {} is {}", k, print_type(graph_.type(out[k])));
       }
-      define(line, out_ids[k], out[k]);
+      define(out_ids[k], out[k]);
     }
   }
 
-  void define(Line& line, int64_t id, ValueId value) {
-    if (!ids_.emplace(id, value).second) line.fail(fmt::format("%{} is defined twice", id));
+  void define(int64_t id, ValueId value) {
+    if (!ids_.emplace(id, value).second) user_error("%{} is defined twice", id);
   }
 
   ValueId value_ref(Line& line) {
     line.expect("%");
     const int64_t id = line.integer();
     const auto found = ids_.find(id);
-    if (found == ids_.end()) line.fail(fmt::format("%{} is not defined yet", id));
+    if (found == ids_.end()) user_error("%{} is not defined yet", id);
     return found->second;
   }
 
@@ -239,7 +223,26 @@ class Parser {
   Graph graph_;
 };
 
+void parse_numbered(Parser& parser, std::string_view text, int number) {
+  try {
+    parser.parse_line(Line(text));
+  } catch (const UserError& error) {
+    user_error("line {}: {}", number, error.what());
+  } catch (const InternalError& error) {
+    // A missing attribute is a fault of the program where a pass made the node; here the text is at fault.
+    user_error("line {}: {}", number, error.what());
+  }
+}
+
 }  // namespace
+
+std::string print(const Attrs& attrs) {
+  std::string text;
+  for (const auto& [key, attr] : attrs.entries()) {
+    text += fmt::format("{}{}={}", text.empty() ? " {" : ", ", key, print_attr(attr));
+  }
+  return text.empty() ? text : text + "}";
+}
 
 std::string print_node(const Graph& graph, NodeId id) {
   const Node& node = graph.node(id);
@@ -251,11 +254,7 @@ std::string print_node(const Graph& graph, NodeId id) {
     text += (i > 0 ? ", " : "") + (in == kNone ? std::string("none") : fmt::format("%{}", in));
   }
   text += ")";
-  for (size_t i = 0; i < node.attrs.entries().size(); ++i) {
-    const auto& [key, attr] = node.attrs.entries()[i];
-    text += fmt::format("{}{}={}", i == 0 ? " {" : ", ", key, print_attr(attr));
-  }
-  if (!node.attrs.entries().empty()) text += "}";
+  text += print(node.attrs);
   for (size_t k = 0; k < node.outputs.size(); ++k) {
     text += (k == 0 ? " : " : ", ") + print_type(graph.type(node.outputs[k]));
   }
@@ -282,7 +281,7 @@ Graph parse(std::string_view text, const std::function<const OpDef*(std::string_
   int number = 0;
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
-    parser.parse_line(Line(text.substr(0, end), ++number));
+    parse_numbered(parser, text.substr(0, end), ++number);
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return parser.take();

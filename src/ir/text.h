@@ -14,6 +14,8 @@ namespace hearth::ir {
 ///   return %5
 std::string print(const Graph& graph);
 std::string print_node(const Graph& graph, NodeId id);
+/// " {key=value, ...}", or nothing where there are none.
+std::string print(const Attrs& attrs);
 
 /// Reads the text form. `find_op` maps a name to its record or null. Mistakes are UserErrors with "line N".
 Graph parse(std::string_view text, const std::function<const OpDef*(std::string_view)>& find_op);

@@ -25,18 +25,11 @@ float scalar_output(const exec::Program& program, size_t position) {
 
 /// A key that is equal for nodes whose kernels are equal.
 std::string kernel_key(const ir::Graph& graph, const ir::Node& node) {
-  ir::Graph one;
-  ir::Node copy = node;
-  copy.name.clear();
   std::string key(node.op->name);
   for (const ir::Type& type : graph.input_types(node)) {
     key += fmt::format(" {}{}", dtype_name(type.dtype), to_string(type.shape));
   }
-  one.values = {};
-  copy.inputs.clear();
-  copy.outputs.clear();
-  one.nodes.push_back(copy);
-  return key + ir::print_node(one, 0);
+  return key + ir::print(node.attrs);
 }
 
 void use_average(ir::Graph& graph) {
