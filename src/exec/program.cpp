@@ -15,31 +15,12 @@ using ir::ValueId;
 
 constexpr double kPlanSeconds = 60;
 
-/// A node with its types gathered, for as long as the rules look at it.
-struct TypedNode {
-  std::vector<ir::Type> in;
-  std::vector<ir::Type> out;
-
-  TypedNode(const ir::Graph& graph, const ir::Node& node) : in(graph.input_types(node)) {
-    for (const ValueId id : node.outputs) out.push_back(graph.type(id));
-  }
-  ir::NodeView view(const ir::Node& node, int num_threads) const {
-    return {.attrs = node.attrs, .in = in, .out = out, .num_threads = num_threads};
-  }
-};
-
 ir::Kernel prepare_kernel(const ir::Graph& graph, const ir::Node& node, const CompileOptions& options) {
-  const TypedNode typed(graph, node);
-  const ir::NodeView view = typed.view(node, options.num_threads);
+  const ir::NodeTypes types(graph, node);
+  const ir::NodeView view = types.view(node, options.num_threads);
   if (options.backend == Backend::null) return null_backend::prepare(*node.op, view);
   if (node.op->cpu == nullptr) internal_error("{} has no CPU kernel", node.op->name);
   return node.op->cpu(view);
-}
-
-double flops_of(const ir::Graph& graph, const ir::Node& node) {
-  if (node.op->cost == nullptr) return 0;
-  const TypedNode typed(graph, node);
-  return node.op->cost(typed.view(node, 1)).flops;
 }
 
 }  // namespace
@@ -71,7 +52,7 @@ Program::Program(ir::Graph graph, const PersistentLayout& layout, const CompileO
 void Program::prepare(const CompileOptions& options) {
   for (size_t i = 0; i < graph_.nodes.size(); ++i) {
     const ir::Node& node = graph_.nodes[i];
-    report_.flops += flops_of(graph_, node);
+    report_.flops += ir::cost_of(graph_, node).flops;
     if (node.op->is_view) continue;
     Step step{.kernel = prepare_kernel(graph_, node, options),
               .in = std::vector<void*>(node.inputs.size(), nullptr),

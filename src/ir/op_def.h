@@ -138,4 +138,18 @@ struct OpDef {
   std::vector<Sample> (*samples)() = nullptr;
 };
 
+/// The types around a node, which its view refers to.
+struct NodeTypes {
+  std::vector<Type> in;
+  std::vector<Type> out;
+
+  NodeTypes(const Graph& graph, const Node& node);
+  NodeView view(const Node& node, int num_threads = 1) const {
+    return {.attrs = node.attrs, .in = in, .out = out, .num_threads = num_threads};
+  }
+};
+
+/// What one run of the node costs, by the op's own rule where it has one.
+Cost cost_of(const Graph& graph, const Node& node);
+
 }  // namespace hearth::ir

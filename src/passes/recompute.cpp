@@ -17,16 +17,8 @@ using ir::ValueId;
 double cost_seconds(const ir::Graph& graph, const ir::Node& node) {
   constexpr double kFlopsPerSecond = 1e11;
   constexpr double kBytesPerSecond = 1e10;
-  const std::vector<ir::Type> in = graph.input_types(node);
-  std::vector<ir::Type> out;
-  double bytes = 0;
-  for (const ValueId id : node.outputs) out.push_back(graph.type(id));
-  for (const auto& types : {in, out}) {
-    for (const ir::Type& type : types) bytes += static_cast<double>(type.num_bytes());
-  }
-  const double flops =
-      node.op->cost != nullptr ? node.op->cost({.attrs = node.attrs, .in = in, .out = out}).flops : 0;
-  return flops / kFlopsPerSecond + bytes / kBytesPerSecond;
+  const ir::Cost cost = ir::cost_of(graph, node);
+  return cost.flops / kFlopsPerSecond + cost.bytes / kBytesPerSecond;
 }
 
 /// A value that is made, waits over the peak, and is read again later.
@@ -77,13 +69,7 @@ class Recompute {
  private:
   double total_flops() const {
     double flops = 0;
-    for (const ir::Node& node : graph_.nodes) {
-      if (node.op->cost == nullptr) continue;
-      const std::vector<ir::Type> in = graph_.input_types(node);
-      std::vector<ir::Type> out;
-      for (const ValueId id : node.outputs) out.push_back(graph_.type(id));
-      flops += node.op->cost({.attrs = node.attrs, .in = in, .out = out}).flops;
-    }
+    for (const ir::Node& node : graph_.nodes) flops += ir::cost_of(graph_, node).flops;
     return flops;
   }
 

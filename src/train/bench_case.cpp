@@ -63,13 +63,6 @@ double measure_gemm_peak(ThreadPool& threads) {
   return best;
 }
 
-double flops_of(const ir::Graph& graph, const ir::Node& node) {
-  const std::vector<ir::Type> in = graph.input_types(node);
-  std::vector<ir::Type> out;
-  for (const ir::ValueId id : node.outputs) out.push_back(graph.type(id));
-  return node.op->cost == nullptr ? 0 : node.op->cost({.attrs = node.attrs, .in = in, .out = out}).flops;
-}
-
 std::string profile_table(const ir::Graph& graph, const std::vector<double>& seconds) {
   struct Row {
     std::string what;
@@ -84,7 +77,7 @@ std::string profile_table(const ir::Graph& graph, const std::vector<double>& sec
     const std::string what =
         fmt::format("{} {}", node.op->name, to_string(graph.type(node.outputs[0]).shape));
     Row& row = rows[what];
-    row = {what, row.seconds + seconds[i], row.flops + flops_of(graph, node), row.count + 1};
+    row = {what, row.seconds + seconds[i], row.flops + ir::cost_of(graph, node).flops, row.count + 1};
     total += seconds[i];
   }
   std::vector<Row> sorted;
