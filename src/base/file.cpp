@@ -134,6 +134,19 @@ void make_folder(const fs::path& folder) {
   if (code) user_error("cannot create the folder {}: {}", folder.string(), code.message());
 }
 
+void replace_file(const fs::path& path, FunctionRef<void(const fs::path&)> write) {
+  fs::path temporary = path;
+  temporary += ".tmp";
+  try {
+    write(temporary);
+    rename_durably(temporary, path);
+  } catch (const UserError&) {
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
+    throw;
+  }
+}
+
 void write_file_atomically(const fs::path& path, std::string_view contents) {
   std::error_code unknown;
   if (const fs::file_status status = fs::status(path, unknown);
@@ -141,18 +154,11 @@ void write_file_atomically(const fs::path& path, std::string_view contents) {
     FileWriter(path).write(contents);
     return;
   }
-  fs::path temporary = path;
-  temporary += ".tmp";
-  try {
+  replace_file(path, [&](const fs::path& temporary) {
     FileWriter writer(temporary);
     writer.write(contents);
     writer.sync_and_close();
-    rename_durably(temporary, path);
-  } catch (const UserError&) {
-    std::error_code ignored;
-    fs::remove(temporary, ignored);
-    throw;
-  }
+  });
 }
 
 }  // namespace hearth

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/function_ref.h"
+
 namespace hearth {
 
 namespace fs = std::filesystem;
@@ -59,8 +61,11 @@ void rename_durably(const fs::path& from, const fs::path& to);
 /// Creates a folder and those above it; UserError when that cannot be.
 void make_folder(const fs::path& folder);
 
-/// Writes to a temporary name beside `path`, flushes, renames: readers see the old file or the whole new one.
-/// A failed write leaves the old file and nothing else. A device or a pipe is written to, never replaced.
+/// Has `write` fill and flush a temporary file beside `path`, then renames: readers see the old file or the
+/// whole new one. A write that throws leaves the old file and nothing else.
+void replace_file(const fs::path& path, FunctionRef<void(const fs::path&)> write);
+
+/// replace_file with these contents; a device or a pipe is written to, never replaced.
 void write_file_atomically(const fs::path& path, std::string_view contents);
 
 }  // namespace hearth

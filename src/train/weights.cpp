@@ -34,16 +34,7 @@ void save_weights(const Engine& engine, const fs::path& path, bool average) {
                      .shape = tensor.layout.file_shape,
                      .bytes = std::as_bytes(std::span(files.back()))});
   }
-  fs::path temporary = path;
-  temporary += ".tmp";
-  try {
-    io::write_safetensors(temporary, views);
-    rename_durably(temporary, path);
-  } catch (const UserError&) {
-    std::error_code ignored;
-    fs::remove(temporary, ignored);
-    throw;
-  }
+  replace_file(path, [&](const fs::path& temporary) { io::write_safetensors(temporary, views); });
 }
 
 void load_weights(const Engine& engine, const fs::path& path) {
