@@ -99,9 +99,8 @@ namespace {
 
 /// The decoder for a file with these first bytes.
 auto decoder_of(std::span<const std::byte> bytes, std::string_view name) {
-  if (bytes.size() >= 2 && bytes[0] == std::byte{0x89} && bytes[1] == std::byte{'P'}) return decode_png_into;
-  if (bytes.size() >= 2 && bytes[0] == std::byte{0xFF} && bytes[1] == std::byte{0xD8})
-    return decode_jpeg_into;
+  if (bytes.size() >= 2 && bytes[0] == std::byte{0x89} && bytes[1] == std::byte{'P'}) return decode_png;
+  if (bytes.size() >= 2 && bytes[0] == std::byte{0xFF} && bytes[1] == std::byte{0xD8}) return decode_jpeg;
   if (bytes.empty()) user_error("{}: expected a PNG or a JPEG, but the file is empty", name);
   user_error("{}: expected a PNG or a JPEG, but its first bytes are those of neither", name);
 }

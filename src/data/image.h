@@ -21,16 +21,13 @@ struct Image {
   std::vector<uint8_t> pixels = {};
 };
 
-/// Decodes a whole PNG (W3C PNG 3rd edition) or JPEG file held in memory and converts it to `channels`
-/// channels (0: as the file has it). 16 bits keep their high byte; gamma, colour profiles and EXIF
+/// Decodes a whole PNG (W3C PNG 3rd edition) or JPEG file held in memory, with the channels that it has, into
+/// an image whose memory is used again. 16 bits keep their high byte; gamma, colour profiles and EXIF
 /// orientation are not applied. UserError "NAME: what is wrong" for anything damaged, truncated or too large.
-Image decode_png(std::span<const std::byte> bytes, int channels, std::string_view name);
-Image decode_jpeg(std::span<const std::byte> bytes, int channels, std::string_view name);
-/// Either, told apart by the first bytes.
+void decode_png(std::span<const std::byte> bytes, std::string_view name, Image& image);
+void decode_jpeg(std::span<const std::byte> bytes, std::string_view name, Image& image);
+/// Either, told apart by the first bytes and converted to `channels` channels (0: as the file has it).
 Image decode_image(std::span<const std::byte> bytes, int channels, std::string_view name);
-/// Into an image whose memory is used again, with the channels that the file has.
-void decode_png_into(std::span<const std::byte> bytes, std::string_view name, Image& image);
-void decode_jpeg_into(std::span<const std::byte> bytes, std::string_view name, Image& image);
 
 /// UserError "NAME: ..." when a side or the number of pixels is above the limits.
 void check_image_size(int64_t height, int64_t width, std::string_view name);

@@ -112,7 +112,7 @@ void inks_to_rgb(bool inverted, Image& image) {
 
 }  // namespace
 
-void decode_jpeg_into(std::span<const std::byte> bytes, std::string_view name, Image& image) {
+void decode_jpeg(std::span<const std::byte> bytes, std::string_view name, Image& image) {
   if (bytes.empty()) user_error("{}: expected a whole JPEG, but the file is empty", name);
   JpegReader reader;
   const auto demand = [&](bool good) {
@@ -128,12 +128,6 @@ void decode_jpeg_into(std::span<const std::byte> bytes, std::string_view name, I
   image.pixels.resize(static_cast<size_t>(image.height * row_bytes));
   demand(reader.read_rows(image.pixels.data(), row_bytes));
   if (image.channels == 4) inks_to_rgb(reader.inverted(), image);
-}
-
-Image decode_jpeg(std::span<const std::byte> bytes, int channels, std::string_view name) {
-  Image image;
-  decode_jpeg_into(bytes, name, image);
-  return channels == 0 ? image : convert(std::move(image), channels);
 }
 
 }  // namespace hearth::data

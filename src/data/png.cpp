@@ -88,7 +88,7 @@ class PngReader {
 
 }  // namespace
 
-void decode_png_into(std::span<const std::byte> bytes, std::string_view name, Image& image) {
+void decode_png(std::span<const std::byte> bytes, std::string_view name, Image& image) {
   PngReader reader(bytes);
   const auto demand = [&](bool good) {
     if (!good) user_error("{}: expected a whole PNG, but libpng says: {}", name, reader.reason());
@@ -102,12 +102,6 @@ void decode_png_into(std::span<const std::byte> bytes, std::string_view name, Im
   const int64_t row_bytes = image.width * image.channels;
   image.pixels.resize(static_cast<size_t>(image.height * row_bytes));
   demand(reader.read_rows(image.pixels.data(), image.height, row_bytes));
-}
-
-Image decode_png(std::span<const std::byte> bytes, int channels, std::string_view name) {
-  Image image;
-  decode_png_into(bytes, name, image);
-  return channels == 0 ? image : convert(std::move(image), channels);
 }
 
 std::string encode_png(const Image& image) {
