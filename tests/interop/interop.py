@@ -9,7 +9,6 @@ import ctypes.util
 import json
 import pathlib
 import sys
-import tempfile
 
 import numpy
 import torch
@@ -19,7 +18,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch.nn import functional
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "parity"))
-from parity import make_model, run_hearth, synthetic_batch, write_recipe  # noqa: E402
+from parity import make_model, run_checks, run_hearth, synthetic_batch, write_recipe  # noqa: E402
 
 BATCH = 8
 STEPS = 6
@@ -148,18 +147,5 @@ def checks():
     yield "manifest", check_manifest
 
 
-def main():
-    failed = 0
-    for title, check in checks():
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                good, text = True, check(pathlib.Path(folder))
-            except AssertionError as error:
-                good, text = False, f"{title}: {error}"
-        failed += not good
-        print(("ok     " if good else "FAILED ") + text, flush=True)
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_checks(checks()))

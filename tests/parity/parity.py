@@ -191,6 +191,12 @@ def logged_losses(run):
     return [record["loss"] for record in records if "loss" in record]
 
 
+def within(tolerance, gap, text):
+    if not gap <= tolerance:
+        raise AssertionError(f"{text}; at most {tolerance:g} is expected")
+    return text
+
+
 def check_losses(name, kind, folder):
     model, batch = make_model(name), BATCH[name]
     images, labels = synthetic_batch(name, batch * STEPS, seed=7)
@@ -201,7 +207,7 @@ def check_losses(name, kind, folder):
         raise AssertionError(f"expected {STEPS} losses in the log, got {len(losses)}")
     gap = relative_gap(losses, exact)
     text = f"{name} {kind}: losses within {gap:.1e} of float64 (torch {own:.1e}) over {STEPS} steps, lr {rate:g}"
-    return gap <= LOSS_TOLERANCE, text
+    return within(LOSS_TOLERANCE, gap, text)
 
 
 def check_gradients(name, folder):
@@ -218,7 +224,8 @@ def check_gradients(name, folder):
     if missing:
         raise AssertionError(f"expected a gradient of every weight, got none of {', '.join(missing)}")
     gap, worst = gradient_gap(found, exact)
-    return gap <= GRADIENT_TOLERANCE, f"{name}: gradients within {gap:.1e} of float64 ({worst}; torch {own:.1e})"
+    text = f"{name}: gradients within {gap:.1e} of float64 ({worst}; torch {own:.1e})"
+    return within(GRADIENT_TOLERANCE, gap, text)
 
 
 def checks(names):
@@ -228,20 +235,25 @@ def checks(names):
             yield f"{name} {kind}", lambda folder, name=name, kind=kind: check_losses(name, kind, folder)
 
 
+def run_checks(titled):
+    """Runs each (title, check) in a folder of its own; a check returns what it found and fails by AssertionError."""
+    failed = 0
+    for title, check in titled:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                line = f"ok     {check(pathlib.Path(folder))}"
+            except AssertionError as error:
+                failed += 1
+                line = f"FAILED {title}: {error}"
+        print(line, flush=True)
+    return 1 if failed else 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="*", help=f"among {', '.join(MODELS)}; all by default")
     names = parser.parse_args().models or list(MODELS)
-    failed = 0
-    for title, check in checks(names):
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                good, text = check(pathlib.Path(folder))
-            except AssertionError as error:
-                good, text = False, f"{title}: {error}"
-        failed += not good
-        print(("ok     " if good else "FAILED ") + text, flush=True)
-    return 1 if failed else 0
+    return run_checks(checks(names))
 
 
 if __name__ == "__main__":
