@@ -11,7 +11,9 @@
 #include "base/file.h"
 #include "plan/csv.h"
 #include "plan/draw.h"
+#include "plan/pieces.h"
 #include "plan/problem.h"
+#include "plan/search.h"
 #include "plan/validate.h"
 #include "shared_data.h"
 
@@ -133,6 +135,34 @@ TEST(Packer, IsOptimalWhereEveryArrangementCanBeTried) {
     if (solution.height > solution.lower_bound) ++num_above_bound;
   }
   EXPECT_GT(num_above_bound, 50);
+}
+
+/// What the search alone, without a greedy start, says of `height`.
+Verdict search_all(const Problem& problem, int64_t height) {
+  const Pieces pieces = cut(problem);
+  Solution solution{.offsets = std::vector<int64_t>(problem.buffers.size()), .height = height};
+  for (const Piece& piece : pieces.pieces) {
+    Search search(piece);
+    const Verdict verdict = search.run(height / pieces.unit, {.steps = 10'000'000});
+    if (verdict != Verdict::found) return verdict;
+    for (size_t i = 0; i < piece.items.size(); ++i)
+      solution.offsets[static_cast<size_t>(piece.items[i].buffer)] = search.offsets()[i] * pieces.unit;
+  }
+  EXPECT_EQ(validate(problem, solution), std::nullopt);
+  return Verdict::found;
+}
+
+TEST(Search, AgreesWithTryingEveryArrangement) {
+  for (uint64_t seed = 0; seed < 10000; ++seed) {
+    const Problem problem = random_problem(seed, {.num_buffers = 5 + static_cast<int>(seed % 5),
+                                                  .num_times = 8 + static_cast<int64_t>(seed % 4),
+                                                  .max_size = 3 + static_cast<int64_t>(seed % 3),
+                                                  .max_alignment_power = seed % 2 == 0 ? 0 : 2});
+    const int64_t lowest = lowest_height(problem);
+    if (lowest == 0) continue;
+    EXPECT_EQ(search_all(problem, lowest), Verdict::found) << "seed " << seed;
+    EXPECT_EQ(search_all(problem, lowest - 1), Verdict::impossible) << "seed " << seed;
+  }
 }
 
 TEST(Packer, PutsACutRectangleTogether) {
