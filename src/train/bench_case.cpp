@@ -1,18 +1,16 @@
 #include "train/bench_case.h"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <fstream>
 #include <map>
 
 #include "backend/cpu/gemm.h"
 #include "base/error.h"
 #include "base/philox.h"
+#include "base/process.h"
 #include "base/text.h"
 
 namespace hearth::train {
@@ -28,23 +26,6 @@ constexpr std::array<BenchCase, 5> kCases = {{{"simplecnn-b32-fp32", "simplecnn"
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-/// What the kernel knows of this process's start, read from /proc.
-double read_process_seconds() {
-  // Files under /proc say they are empty, so they are read as streams.
-  const auto read_line = [](const char* path) {
-    std::ifstream file(path);
-    std::string line;
-    std::getline(file, line);
-    return line;
-  };
-  // Field 22 of /proc/self/stat is the start time in ticks since boot.
-  const std::string stat = read_line("/proc/self/stat");
-  size_t at = stat.rfind(')');
-  for (int field = 2; field < 22; ++field) at = stat.find(' ', at + 1);
-  const double started = std::stod(stat.substr(at + 1)) / static_cast<double>(sysconf(_SC_CLK_TCK));
-  return std::stod(read_line("/proc/uptime")) - started;
 }
 
 /// The rate of a large f32 matrix product with the same threads.
@@ -103,23 +84,6 @@ const BenchCase& find_bench_case(std::string_view name) {
     names.emplace_back(bench.name);
   }
   user_error("there is no bench case '{}'{}", name, did_you_mean(name, names));
-}
-
-int64_t peak_rss_bytes() {
-  // getrusage's ru_maxrss starts at what the parent had before exec; VmHWM is this program's own.
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6)) * 1024;
-  }
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return int64_t{usage.ru_maxrss} * 1024;
-}
-
-double process_seconds() {
-  static const double before_first_call = read_process_seconds();
-  static const auto first_call = Clock::now();
-  return before_first_call + seconds_since(first_call);
 }
 
 BenchResult run_bench(const BenchCase& bench, int64_t num_steps, int num_threads, bool profile) {

@@ -39,9 +39,4 @@ BenchResult run_bench(const BenchCase& bench, int64_t num_steps, int num_threads
 /// One line of JSON.
 std::string to_json(const BenchCase& bench, const BenchResult& result);
 
-/// Most bytes this process has had resident.
-int64_t peak_rss_bytes();
-/// Seconds since this process started. Allocates at the first call only.
-double process_seconds();
-
 }  // namespace hearth::train

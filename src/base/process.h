@@ -2,10 +2,16 @@
 
 #include <cstdint>
 
-namespace hearth::train {
+namespace hearth {
 
 /// Bytes that this process can still touch: what the kernel says is available (/proc/meminfo), or what is
 /// left of the control group's limit if that is less. A very large number where neither can be read.
 int64_t available_memory_bytes();
 
-}  // namespace hearth::train
+/// Most bytes this process has had resident.
+int64_t peak_rss_bytes();
+
+/// Seconds since this process started. Allocates at the first call only.
+double process_seconds();
+
+}  // namespace hearth

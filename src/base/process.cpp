@@ -1,0 +1,74 @@
+#include "base/process.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <string>
+
+namespace hearth {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::optional<int64_t> read_number(const char* path) {
+  std::ifstream file(path);
+  int64_t value = 0;
+  if (file >> value) return value;
+  return std::nullopt;
+}
+
+/// What the kernel knows of this process's start, read from /proc.
+double read_process_seconds() {
+  // Files under /proc say they are empty, so they are read as streams.
+  const auto read_line = [](const char* path) {
+    std::ifstream file(path);
+    std::string line;
+    std::getline(file, line);
+    return line;
+  };
+  // Field 22 of /proc/self/stat is the start time in ticks since boot.
+  const std::string stat = read_line("/proc/self/stat");
+  size_t at = stat.rfind(')');
+  for (int field = 2; field < 22; ++field) at = stat.find(' ', at + 1);
+  const double started = std::stod(stat.substr(at + 1)) / static_cast<double>(sysconf(_SC_CLK_TCK));
+  return std::stod(read_line("/proc/uptime")) - started;
+}
+
+}  // namespace
+
+int64_t available_memory_bytes() {
+  int64_t available = std::numeric_limits<int64_t>::max();
+  std::ifstream info("/proc/meminfo");
+  std::string name;
+  for (int64_t kib = 0; info >> name >> kib; info.ignore(64, '\n')) {
+    if (name == "MemAvailable:") available = kib << 10;
+  }
+  const auto limit = read_number("/sys/fs/cgroup/memory.max");
+  const auto used = read_number("/sys/fs/cgroup/memory.current");
+  if (limit && used) available = std::min(available, std::max<int64_t>(0, *limit - *used));
+  return available;
+}
+
+int64_t peak_rss_bytes() {
+  // getrusage's ru_maxrss starts at what the parent had before exec; VmHWM is this program's own.
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6)) * 1024;
+  }
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return int64_t{usage.ru_maxrss} * 1024;
+}
+
+double process_seconds() {
+  static const double before_first_call = read_process_seconds();
+  static const auto first_call = Clock::now();
+  return before_first_call + std::chrono::duration<double>(Clock::now() - first_call).count();
+}
+
+}  // namespace hearth
