@@ -36,7 +36,8 @@ void check_options(const DatasetOptions& options) {
   if (options.split != "train" && options.split != "test")
     user_error("expected data.split 'train' or 'test', got '{}'", options.split);
   if (options.kind != "shapes" && !fs::is_directory(options.path))
-    user_error("expected a folder at data.path, found nothing at '{}'", options.path.string());
+    user_error("expected a folder at data.path, found none at '{}'; set data.path=FOLDER",
+               options.path.string());
 }
 
 }  // namespace

@@ -6,12 +6,12 @@
 
 #include "backend/cpu/conv.h"
 #include "base/error.h"
+#include "base/philox.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "data/image.h"
 #include "io/safetensors.h"
 #include "plan/draw.h"
-#include "train/bench_case.h"
-#include "train/machine_memory.h"
 #include "train/tensors_dataset.h"
 #include "train/weights.h"
 
@@ -298,6 +298,20 @@ data::Image picture_of(const data::Dataset& dataset, int64_t index) {
   return image;
 }
 
+/// At most `count` of `size` pictures, ascending: one from each of as many equal stretches, since many
+/// datasets lie sorted by class.
+std::vector<int64_t> spread(int64_t count, int64_t size) {
+  count = std::min(count, size);
+  PhiloxSequence random(0, 0);
+  std::vector<int64_t> chosen;
+  for (int64_t i = 0; i < count; ++i) {
+    const double at = static_cast<double>(i) + random.uniform();
+    chosen.push_back(static_cast<int64_t>(at * static_cast<double>(size) / static_cast<double>(count)));
+  }
+  chosen.erase(std::ranges::unique(chosen).begin(), chosen.end());
+  return chosen;
+}
+
 }  // namespace
 
 Evaluation Trainer::evaluate(int64_t num_samples) {
@@ -307,6 +321,7 @@ Evaluation Trainer::evaluate(int64_t num_samples) {
   data::Loader loader(*test_data_, options);
   const int64_t num_classes = recipe_.model.num_classes;
   const auto names = static_cast<int64_t>(test_data_->class_names().size());
+  const std::vector<int64_t> shown = spread(test_data_->holds_floats() ? 0 : num_samples, test_data_->size());
   Evaluation evaluation;
   evaluation.confusion.assign(static_cast<size_t>(names * names), 0);
   for (int64_t done = 0; done < test_data_->size();) {
@@ -320,8 +335,7 @@ Evaluation Trainer::evaluate(int64_t num_samples) {
       const int64_t truth = batch.labels[i];
       if (predicted < names && truth < names)
         ++evaluation.confusion[static_cast<size_t>(truth * names + predicted)];
-      if (std::ssize(evaluation.samples) >= num_samples || test_data_->holds_floats() || predicted >= names)
-        continue;
+      if (predicted >= names || !std::ranges::binary_search(shown, batch.indices[i])) continue;
       evaluation.samples.push_back({.png = data::encode_png(picture_of(*test_data_, batch.indices[i])),
                                     .truth = test_data_->class_names()[static_cast<size_t>(truth)],
                                     .predicted = test_data_->class_names()[static_cast<size_t>(predicted)],

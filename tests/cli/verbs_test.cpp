@@ -146,12 +146,27 @@ TEST_F(Verbs, EvalAgreesWithTheLog) {
   EXPECT_EQ(get("run/config.yaml"), config);
 }
 
+std::string picture(uint8_t pixel) {
+  data::Image image{.height = 8, .width = 8, .channels = 3};
+  image.pixels.assign(8 * 8 * 3, pixel);
+  return data::encode_png(image);
+}
+
+TEST_F(Verbs, TheReportShowsPicturesOfEveryClass) {
+  for (const char* name : {"dark", "gray", "light"}) {
+    for (int i = 0; i < 100; ++i) put(fmt::format("pictures/test/{}/{}.png", name, i), picture(9));
+    put(fmt::format("pictures/train/{}/a.png", name), picture(9));
+  }
+  works(
+      "hearth train tiny.yaml --out run data.kind=folder data.path=pictures model.num_classes=3 "
+      "train.steps=1");
+  const std::string report = get("run/report.html");
+  for (const char* name : {"dark", "gray", "light"}) {
+    EXPECT_EQ(count_of(report, fmt::format("alt='{}'", name)), 12U) << name;
+  }
+}
+
 TEST_F(Verbs, PredictAgreesWithTheReport) {
-  const auto picture = [](uint8_t pixel) {
-    data::Image image{.height = 8, .width = 8, .channels = 3};
-    image.pixels.assign(8 * 8 * 3, pixel);
-    return data::encode_png(image);
-  };
   for (int i = 0; i < 12; ++i) {
     put(fmt::format("pictures/train/dark/{}.png", i), picture(static_cast<uint8_t>(5 * i)));
     put(fmt::format("pictures/train/light/{}.png", i), picture(static_cast<uint8_t>(250 - 5 * i)));
@@ -161,8 +176,7 @@ TEST_F(Verbs, PredictAgreesWithTheReport) {
   works(
       "hearth train tiny.yaml --out run data.kind=folder data.path=pictures model.num_classes=2 "
       "model.dropout=0 data.std=[0.25] train.steps=40 train.eval_every=40 train.checkpoint_every=40 "
-      "train.accumulate=2 "
-      "train.ema=0.5");
+      "train.accumulate=2 train.ema=0.5");
   const auto lines = lines_of(works("hearth predict run pictures/test/dark/a.png pictures/test/light/b.png"));
   ASSERT_EQ(lines.size(), 2U);
   EXPECT_THAT(lines[0], ContainsRegex("^pictures/test/dark/a.png: dark [0-9.]+%, light [0-9.]+%$"));
