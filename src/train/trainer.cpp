@@ -308,7 +308,7 @@ std::vector<int64_t> spread(int64_t count, int64_t size) {
     const double at = static_cast<double>(i) + random.uniform();
     chosen.push_back(static_cast<int64_t>(at * static_cast<double>(size) / static_cast<double>(count)));
   }
-  chosen.erase(std::ranges::unique(chosen).begin(), chosen.end());
+  chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
   return chosen;
 }
 
