@@ -1,0 +1,80 @@
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+
+#include "cli/verb.h"
+#include "text/tokenizer.h"
+
+namespace hearth::cli {
+namespace {
+
+struct Arguments {
+  std::string folder;
+  std::vector<std::string> files;
+  std::string text;
+  bool special = false;
+};
+
+text::SpecialTokens special_of(const Arguments& arguments) {
+  return arguments.special ? text::SpecialTokens::parsed : text::SpecialTokens::as_text;
+}
+
+void print_tokens(const text::Tokenizer& tokenizer, const Arguments& arguments, const std::string& text) {
+  std::vector<int32_t> ids;
+  tokenizer.encode(text, special_of(arguments), ids);
+  for (const int32_t id : ids) std::printf("%8d  %s\n", id, tokenizer.token(id).c_str());
+}
+
+struct Count {
+  int64_t tokens = 0;
+  int64_t bytes = 0;
+  double seconds = 0;
+};
+
+void print_count(const std::string& name, const Count& count) {
+  const double megabytes = static_cast<double>(count.bytes) * 1e-6;
+  std::printf("%s: %lld tokens, %lld bytes, %.2f bytes per token, %.0f MB/min\n", name.c_str(),
+              static_cast<long long>(count.tokens), static_cast<long long>(count.bytes),
+              static_cast<double>(count.bytes) / static_cast<double>(std::max<int64_t>(count.tokens, 1)),
+              60 * megabytes / std::max(count.seconds, 1e-9));
+}
+
+void count_files(const text::Tokenizer& tokenizer, const Arguments& arguments) {
+  Count all;
+  std::vector<int32_t> ids;
+  for (const std::string& file : arguments.files) {
+    const std::string text = read_file(file);
+    ids.clear();
+    const auto start = std::chrono::steady_clock::now();
+    tokenizer.encode(text, special_of(arguments), ids);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    const Count count = {std::ssize(ids), std::ssize(text), took.count()};
+    print_count(file, count);
+    all = {all.tokens + count.tokens, all.bytes + count.bytes, all.seconds + count.seconds};
+  }
+  if (arguments.files.size() > 1) print_count("together", all);
+}
+
+void run_tokenize(const CLI::App& verb, const Arguments& arguments) {
+  const auto tokenizer = text::open_tokenizer(arguments.folder);
+  if (!arguments.files.empty()) return count_files(*tokenizer, arguments);
+  const bool given = verb.count("--text") > 0;
+  print_tokens(*tokenizer, arguments,
+               given ? arguments.text : std::string(std::istreambuf_iterator<char>(std::cin), {}));
+}
+
+}  // namespace
+
+void add_tokenize(CLI::App& app) {
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* verb = app.add_subcommand(
+      "tokenize", "Print the tokens of a text, or count those of files and how fast they come");
+  verb->add_option("model", arguments->folder, "model folder, or a tokenizer file")->required();
+  verb->add_option("files", arguments->files, "text files to count");
+  verb->add_option("--text", arguments->text, "text to print the tokens of (standard input without it)");
+  verb->add_flag("--special", arguments->special, "take special tokens in the text for what they mean");
+  verb->callback([=] { run_tokenize(*verb, *arguments); });
+}
+
+}  // namespace hearth::cli

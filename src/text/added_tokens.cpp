@@ -1,0 +1,123 @@
+#include "text/added_tokens.h"
+
+#include <algorithm>
+
+#include "text/utf8.h"
+
+namespace hearth::text {
+namespace {
+
+bool word_like(Character c) { return c.valid && is_word(c.value); }
+bool space_like(Character c) { return c.valid && is_space(c.value); }
+
+}  // namespace
+
+void StringSet::add(std::string_view text, size_t index) {
+  if (!text.empty()) texts_.emplace_back(text, index);
+}
+
+void StringSet::finish() {
+  std::sort(texts_.begin(), texts_.end());
+  const auto same = [](const auto& a, const auto& b) { return a.first == b.first; };
+  texts_.erase(std::unique(texts_.begin(), texts_.end(), same), texts_.end());
+  for (const auto& [text, index] : texts_) ++begin_[static_cast<uint8_t>(text[0]) + 1U];
+  for (size_t byte = 0; byte < 256; ++byte) begin_[byte + 1] += begin_[byte];
+}
+
+std::optional<StringSet::Found> StringSet::longest_prefix(std::string_view text,
+                                                          FunctionRef<bool(size_t)> allowed) const {
+  const auto first = static_cast<uint8_t>(text[0]);
+  auto low = texts_.begin() + static_cast<std::ptrdiff_t>(begin_[first]);
+  auto high = texts_.begin() + static_cast<std::ptrdiff_t>(begin_[first + 1U]);
+  std::optional<Found> longest;
+  // All of [low, high) begin with the first `bytes` bytes of the text; the shortest of them comes first.
+  for (size_t bytes = 1; low != high; ++bytes) {
+    if (low->first.size() == bytes) {
+      if (allowed(low->second)) longest = Found{low->second, bytes};
+      ++low;
+    }
+    if (bytes == text.size()) break;
+    const auto next = static_cast<uint8_t>(text[bytes]);
+    const auto byte_of = [&](const auto& entry) { return static_cast<uint8_t>(entry.first[bytes]); };
+    low = std::partition_point(low, high, [&](const auto& entry) { return byte_of(entry) < next; });
+    high = std::partition_point(low, high, [&](const auto& entry) { return byte_of(entry) == next; });
+  }
+  return longest;
+}
+
+AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Normalizer& normalizer)
+    : tokens_(std::move(tokens)) {
+  RegexScratch scratch;
+  for (size_t i = 0; i < tokens_.size(); ++i) {
+    by_content_.emplace(tokens_[i].content, i);
+    by_id_.emplace(tokens_[i].id, i);
+    if (tokens_[i].normalized) {
+      std::string spelled = tokens_[i].content;
+      normalizer.apply(spelled, scratch);
+      normalized_.add(spelled, i);
+    } else {
+      raw_.add(tokens_[i].content, i);
+    }
+  }
+  raw_.finish();
+  normalized_.finish();
+}
+
+const AddedToken* AddedTokens::find(std::string_view content) const {
+  const auto found = by_content_.find(content);
+  return found == by_content_.end() ? nullptr : &tokens_[found->second];
+}
+
+const AddedToken* AddedTokens::find(int32_t id) const {
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : &tokens_[found->second];
+}
+
+int64_t AddedTokens::end() const {
+  int64_t end = 0;
+  for (const AddedToken& token : tokens_) end = std::max(end, int64_t{token.id} + 1);
+  return end;
+}
+
+std::optional<Range> AddedTokens::extent(const AddedToken& token, std::string_view text, Range match,
+                                         size_t from) const {
+  const auto before = [&] { return text.substr(0, match.begin); };
+  const auto after = [&] { return text.substr(match.end); };
+  if (token.single_word) {
+    if (!before().empty() && word_like(last_character(before()))) return std::nullopt;
+    if (!after().empty() && word_like(first_character(after()))) return std::nullopt;
+  }
+  while (token.lstrip && match.begin > from && space_like(last_character(before()))) {
+    match.begin -= last_character(before()).bytes;
+  }
+  while (token.rstrip && !after().empty() && space_like(first_character(after()))) {
+    match.end += first_character(after()).bytes;
+  }
+  return match;
+}
+
+void AddedTokens::split(const StringSet& set, std::string_view text, SpecialTokens special, Part part) const {
+  const auto allowed = [&](size_t index) {
+    return special == SpecialTokens::parsed || !tokens_[index].special;
+  };
+  size_t done = 0;
+  for (size_t at = 0; !set.empty() && at < text.size();) {
+    const bool may_start = set.may_start(text[at]);
+    const auto found = may_start ? set.longest_prefix(text.substr(at), allowed) : std::nullopt;
+    if (!found) {
+      ++at;
+      continue;
+    }
+    const AddedToken& token = tokens_[found->index];
+    const Range match = {at, at + found->bytes};
+    at = match.end;
+    const std::optional<Range> taken = extent(token, text, match, done);
+    if (!taken) continue;
+    if (taken->begin > done) part(text.substr(done, taken->begin - done), nullptr);
+    part(text.substr(taken->begin, taken->end - taken->begin), &token);
+    at = done = taken->end;
+  }
+  if (done < text.size()) part(text.substr(done), nullptr);
+}
+
+}  // namespace hearth::text

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <array>
+#include <optional>
+#include <unordered_map>
+
+#include "base/function_ref.h"
+#include "text/normalizer.h"
+#include "text/tokenizer.h"
+
+namespace hearth::text {
+
+/// A token found in the text itself, before it is split; the flags are those of Hugging Face's AddedToken.
+struct AddedToken {
+  std::string content;
+  int32_t id = 0;
+  bool special = false;
+  /// Takes the spaces to its left, to its right.
+  bool lstrip = false;
+  bool rstrip = false;
+  /// Looked for in the normalised text rather than in the raw one.
+  bool normalized = false;
+  /// Only where no letter or digit touches it.
+  bool single_word = false;
+};
+
+/// Finds the longest of some strings at the earliest place.
+class StringSet {
+ public:
+  struct Found {
+    size_t index;
+    size_t bytes;
+  };
+  /// `index` is what add was given; of equal strings the first counts.
+  void add(std::string_view text, size_t index);
+  void finish();
+  bool empty() const { return texts_.empty(); }
+  /// The longest string that `text` starts with among those that `allowed` accepts.
+  std::optional<Found> longest_prefix(std::string_view text, FunctionRef<bool(size_t index)> allowed) const;
+  bool may_start(char byte) const {
+    return begin_[static_cast<uint8_t>(byte)] < begin_[static_cast<uint8_t>(byte) + 1U];
+  }
+
+ private:
+  std::vector<std::pair<std::string, size_t>> texts_;
+  /// Where the strings with each first byte begin.
+  std::array<size_t, 257> begin_{};
+};
+
+/// The added tokens of a tokenizer, by content, by id, and in a text.
+class AddedTokens {
+ public:
+  using Part = FunctionRef<void(std::string_view text, const AddedToken* token)>;
+
+  AddedTokens() = default;
+  AddedTokens(AddedTokens&&) = default;
+  AddedTokens& operator=(AddedTokens&&) = default;
+  AddedTokens(std::vector<AddedToken> tokens, const Normalizer& normalizer);
+
+  /// Cuts a raw text at the tokens that are not `normalized`: calls part(text, null) for what lies between,
+  /// which is never empty, and part(matched, token) for each token.
+  void split_raw(std::string_view text, SpecialTokens special, Part part) const {
+    split(raw_, text, special, part);
+  }
+  /// The same in a normalised text, at those that are.
+  void split_normalized(std::string_view text, SpecialTokens special, Part part) const {
+    split(normalized_, text, special, part);
+  }
+  bool has_normalized() const { return !normalized_.empty(); }
+  /// Null when there is none.
+  const AddedToken* find(std::string_view content) const;
+  const AddedToken* find(int32_t id) const;
+  /// One more than the largest id, or 0.
+  int64_t end() const;
+
+ private:
+  void split(const StringSet& set, std::string_view text, SpecialTokens special, Part part) const;
+  /// The bytes of the token together with the spaces it takes; `from` is where the last one ended.
+  std::optional<Range> extent(const AddedToken& token, std::string_view text, Range match, size_t from) const;
+
+  std::vector<AddedToken> tokens_;
+  std::unordered_map<std::string_view, size_t> by_content_;
+  std::unordered_map<int32_t, size_t> by_id_;
+  StringSet raw_;
+  StringSet normalized_;
+};
+
+}  // namespace hearth::text

@@ -1,0 +1,215 @@
+#include "text/components_json.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "text/vocabulary.h"
+
+namespace hearth::text {
+namespace {
+
+/// Calls read(node) for a component, or for each of a Sequence, at any depth that the JSON may have.
+template <typename Read>
+void for_each_in_sequence(const JsonNode& node, const std::string& members, Read&& read) {
+  if (node.at("type").string() != "Sequence") return read(node, node.at("type").string());
+  for (const JsonNode& member : node.at(members).elements()) for_each_in_sequence(member, members, read);
+}
+
+/// {"Regex": ...} or {"String": ...}; a bare string is literal.
+struct Pattern {
+  std::shared_ptr<const Regex> regex;
+  std::string literal;
+};
+
+Pattern parse_pattern(const JsonNode& node) {
+  if (node.json().is_string()) return {.literal = node.string()};
+  if (const auto regex = node.find("Regex")) {
+    return {.regex = std::make_shared<Regex>(regex->string(), regex->where())};
+  }
+  return {.literal = node.at("String").string()};
+}
+
+std::shared_ptr<const Regex> regex_of(const char* pattern) {
+  return std::make_shared<Regex>(pattern, "tokenizer");
+}
+
+NormalizerStep parse_normalizer_step(const JsonNode& node, const std::string& type) {
+  if (type == "NFC") return Compose{UnicodeForm::nfc};
+  if (type == "NFD") return Compose{UnicodeForm::nfd};
+  if (type == "NFKC") return Compose{UnicodeForm::nfkc};
+  if (type == "NFKD") return Compose{UnicodeForm::nfkd};
+  if (type == "Lowercase") return Lowercase{};
+  if (type == "Prepend") return Prepend{node.at("prepend").string()};
+  if (type == "Strip")
+    return Strip{node.boolean_or("strip_left", true), node.boolean_or("strip_right", true)};
+  if (type == "Replace") {
+    Pattern pattern = parse_pattern(node.at("pattern"));
+    return Replace{std::move(pattern.regex), std::move(pattern.literal), node.at("content").string()};
+  }
+  node.at("type").refuse("NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace, Strip or Sequence");
+}
+
+Split parse_behaviour(const JsonNode& node) {
+  const std::string name = node.string();
+  if (name == "Removed") return Split::removed;
+  if (name == "Isolated") return Split::isolated;
+  if (name == "MergedWithPrevious") return Split::merged_with_previous;
+  if (name == "MergedWithNext") return Split::merged_with_next;
+  if (name == "Contiguous") return Split::contiguous;
+  node.refuse("Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous");
+}
+
+SplitStep parse_split(const JsonNode& node) {
+  Pattern pattern = parse_pattern(node.at("pattern"));
+  return {std::move(pattern.regex), std::move(pattern.literal), parse_behaviour(node.at("behavior")),
+          node.boolean_or("invert", false)};
+}
+
+SplitStep parse_punctuation(const JsonNode& node) {
+  const auto behaviour = node.find("behavior");
+  return {.regex = regex_of(R"([\p{P}$+<=>^`|~])"),
+          .matches = behaviour ? parse_behaviour(*behaviour) : Split::isolated};
+}
+
+MetaspaceStep parse_metaspace(const JsonNode& node) {
+  MetaspaceStep step{.replacement = node.string_or("replacement", "\xE2\x96\x81"),
+                     .prefix = node.boolean_or("add_prefix_space", true) ? MetaspaceStep::Prefix::always
+                                                                         : MetaspaceStep::Prefix::never,
+                     .split = node.boolean_or("split", true)};
+  if (step.replacement.empty()) node.at("replacement").refuse("a character");
+  if (const auto scheme = node.find("prepend_scheme")) {
+    const std::string name = scheme->string();
+    if (name != "always" && name != "first" && name != "never") scheme->refuse("always, first or never");
+    step.prefix = name == "always"  ? MetaspaceStep::Prefix::always
+                  : name == "first" ? MetaspaceStep::Prefix::first
+                                    : MetaspaceStep::Prefix::never;
+  }
+  return step;
+}
+
+PreTokenizerStep parse_pre_tokenizer_step(const JsonNode& node, const std::string& type) {
+  if (type == "Split") return parse_split(node);
+  if (type == "Digits") {
+    return SplitStep{.regex =
+                         regex_of(node.boolean_or("individual_digits", false) ? R"(\p{N})" : R"(\p{N}+)")};
+  }
+  if (type == "Punctuation") return parse_punctuation(node);
+  if (type == "Metaspace") return parse_metaspace(node);
+  if (type == "Whitespace") {
+    return SplitStep{.regex = regex_of(R"(\w+|[^\w\s]+)"), .matches = Split::removed, .invert = true};
+  }
+  if (type == "WhitespaceSplit") return SplitStep{.regex = regex_of(R"(\s+)"), .matches = Split::removed};
+  if (type == "CharDelimiterSplit") {
+    return SplitStep{.literal = node.at("delimiter").string(), .matches = Split::removed};
+  }
+  node.at("type").refuse(
+      "ByteLevel, Split, Digits, Punctuation, Metaspace, Whitespace, WhitespaceSplit, CharDelimiterSplit or "
+      "Sequence");
+}
+
+std::vector<int32_t> ids_of(const JsonNode& node) {
+  std::vector<int32_t> ids;
+  for (const JsonNode& id : node.elements()) {
+    ids.push_back(static_cast<int32_t>(id.integer(0, Vocabulary::kMaxId)));
+  }
+  return ids;
+}
+
+void parse_template(const JsonNode& node, SpecialIds& special) {
+  bool after_text = false;
+  for (const JsonNode& piece : node.at("single").elements()) {
+    if (piece.find("Sequence")) {
+      after_text = true;
+      continue;
+    }
+    const std::string name = piece.at("SpecialToken").at("id").string();
+    std::vector<int32_t>& ids = after_text ? special.suffix : special.prefix;
+    const std::vector<int32_t> more = ids_of(node.at("special_tokens").at(name).at("ids"));
+    ids.insert(ids.end(), more.begin(), more.end());
+  }
+}
+
+/// ["</s>", 2].
+int32_t id_of_pair(const JsonNode& node) {
+  const std::vector<JsonNode> pair = node.elements();
+  if (pair.size() != 2) node.refuse("a token and its id");
+  return static_cast<int32_t>(pair[1].integer(0, Vocabulary::kMaxId));
+}
+
+StripTokens parse_strip_decoder(const JsonNode& node) {
+  constexpr int64_t kMaxTimes = 1024;
+  StripTokens step{.content = node.at("content").string(),
+                   .left = node.at("start").integer(0, kMaxTimes),
+                   .right = node.at("stop").integer(0, kMaxTimes)};
+  if (step.content.empty()) node.at("content").refuse("a character");
+  return step;
+}
+
+DecoderStep parse_decoder_step(const JsonNode& node, const std::string& type) {
+  if (type == "ByteFallback") return JoinBytes{};
+  if (type == "Fuse") return Fuse{};
+  if (type == "Strip") return parse_strip_decoder(node);
+  if (type == "BPEDecoder") return SuffixToSpace{node.string_or("suffix", "</w>")};
+  if (type == "Replace") {
+    Pattern pattern = parse_pattern(node.at("pattern"));
+    return ReplaceInTokens{std::move(pattern.regex), std::move(pattern.literal), node.at("content").string()};
+  }
+  if (type == "Metaspace") {
+    const MetaspaceStep step = parse_metaspace(node);
+    return MetaspaceToSpace{step.replacement, step.prefix != MetaspaceStep::Prefix::never};
+  }
+  node.at("type").refuse("ByteLevel, ByteFallback, Fuse, Strip, Replace, Metaspace, BPEDecoder or Sequence");
+}
+
+}  // namespace
+
+Normalizer parse_normalizer(const JsonNode& node) {
+  std::vector<NormalizerStep> steps;
+  for_each_in_sequence(node, "normalizers", [&](const JsonNode& step, const std::string& type) {
+    steps.push_back(parse_normalizer_step(step, type));
+  });
+  return Normalizer(std::move(steps));
+}
+
+ParsedPreTokenizer parse_pre_tokenizer(const JsonNode& node) {
+  std::vector<PreTokenizerStep> steps;
+  std::optional<size_t> spelled_from;
+  for_each_in_sequence(node, "pretokenizers", [&](const JsonNode& step, const std::string& type) {
+    if (type != "ByteLevel") return steps.push_back(parse_pre_tokenizer_step(step, type));
+    if (spelled_from) step.refuse("one ByteLevel");
+    if (step.boolean_or("add_prefix_space", true)) steps.emplace_back(PrefixSpaceStep{});
+    if (step.boolean_or("use_regex", true)) steps.emplace_back(SplitStep{.regex = regex_of(kGpt2Pattern)});
+    spelled_from = steps.size();
+  });
+  // Pieces stay bytes throughout, unless steps follow that were written for their spelling.
+  if (spelled_from && *spelled_from < steps.size()) {
+    steps.insert(steps.begin() + static_cast<std::ptrdiff_t>(*spelled_from), SpellBytesStep{});
+    steps.emplace_back(UnspellBytesStep{});
+  }
+  return {PreTokenizer(std::move(steps)), spelled_from.has_value()};
+}
+
+Decoder parse_decoder(const JsonNode& node, bool byte_level) {
+  std::vector<DecoderStep> steps;
+  for_each_in_sequence(node, "decoders", [&](const JsonNode& step, const std::string& type) {
+    if (type != "ByteLevel") return steps.push_back(parse_decoder_step(step, type));
+    if (!byte_level) step.refuse("a ByteLevel decoder only beside a ByteLevel pre_tokenizer");
+  });
+  return Decoder(std::move(steps));
+}
+
+void parse_post_processor(const JsonNode& node, SpecialIds& special) {
+  for_each_in_sequence(node, "processors", [&](const JsonNode& step, const std::string& type) {
+    if (type == "TemplateProcessing") return parse_template(step, special);
+    if (type == "RobertaProcessing" || type == "BertProcessing") {
+      special.prefix = {id_of_pair(step.at("cls"))};
+      special.suffix = {id_of_pair(step.at("sep"))};
+      return;
+    }
+    if (type != "ByteLevel") {
+      step.at("type").refuse("ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing or Sequence");
+    }
+  });
+}
+
+}  // namespace hearth::text

@@ -1,0 +1,76 @@
+#include "text/decoder.h"
+
+#include <charconv>
+
+#include "text/normalizer.h"
+
+namespace hearth::text {
+namespace {
+
+using Tokens = std::vector<std::string>;
+
+void join_byte(std::string& token) {
+  if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return;
+  uint8_t byte = 0;
+  const auto [end, error] = std::from_chars(token.data() + 3, token.data() + 5, byte, 16);
+  if (error == std::errc() && end == token.data() + 5) token.assign(1, static_cast<char>(byte));
+}
+
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  if (from.empty()) return;
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
+    text.replace(at, from.size(), to);
+  }
+}
+
+struct Apply {
+  Tokens& tokens;
+
+  void operator()(const ReplaceInTokens& step) const {
+    RegexScratch scratch;
+    const Normalizer replace({Replace{step.regex, step.literal, step.content}});
+    for (std::string& token : tokens) replace.apply(token, scratch);
+  }
+  void operator()(const JoinBytes&) const {
+    for (std::string& token : tokens) join_byte(token);
+  }
+  void operator()(const Fuse&) const {
+    std::string all;
+    for (const std::string& token : tokens) all += token;
+    tokens.assign(1, std::move(all));
+  }
+  void operator()(const StripTokens& step) const {
+    for (std::string& token : tokens) {
+      std::string_view rest = token;
+      for (int64_t i = 0; i < step.left && rest.starts_with(step.content); ++i)
+        rest.remove_prefix(step.content.size());
+      for (int64_t i = 0; i < step.right && rest.ends_with(step.content); ++i)
+        rest.remove_suffix(step.content.size());
+      token = std::string(rest);
+    }
+  }
+  void operator()(const MetaspaceToSpace& step) const {
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      if (i == 0 && step.strip_first && tokens[i].starts_with(step.replacement))
+        tokens[i].erase(0, step.replacement.size());
+      replace_all(tokens[i], step.replacement, " ");
+    }
+  }
+  void operator()(const SuffixToSpace& step) const {
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      replace_all(tokens[i], step.suffix, i + 1 < tokens.size() ? " " : "");
+    }
+  }
+};
+
+}  // namespace
+
+std::string Decoder::decode(Tokens tokens) const {
+  for (const DecoderStep& step : steps_) std::visit(Apply{tokens}, step);
+  if (tokens.size() == 1) return std::move(tokens[0]);
+  std::string text;
+  for (const std::string& token : tokens) text += token;
+  return text;
+}
+
+}  // namespace hearth::text

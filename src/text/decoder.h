@@ -1,0 +1,54 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "text/regex.h"
+
+namespace hearth::text {
+
+/// In every token, each match becomes `content`.
+struct ReplaceInTokens {
+  std::shared_ptr<const Regex> regex;
+  std::string literal;
+  std::string content;
+};
+/// Tokens <0x00> to <0xFF> become their bytes.
+struct JoinBytes {};
+/// All tokens become one.
+struct Fuse {};
+/// Takes up to `left` and `right` times `content` from the ends of every token.
+struct StripTokens {
+  std::string content;
+  int64_t left = 0;
+  int64_t right = 0;
+};
+/// `replacement` becomes a space; the one in front of the first token goes, if `strip_first`.
+struct MetaspaceToSpace {
+  std::string replacement;
+  bool strip_first = true;
+};
+/// The end-of-word suffix becomes a space, but for the last token, where it goes.
+struct SuffixToSpace {
+  std::string suffix;
+};
+
+using DecoderStep =
+    std::variant<ReplaceInTokens, JoinBytes, Fuse, StripTokens, MetaspaceToSpace, SuffixToSpace>;
+
+/// Tokens to text: the steps in order, then all is joined.
+class Decoder {
+ public:
+  Decoder() = default;
+  explicit Decoder(std::vector<DecoderStep> steps) : steps_(std::move(steps)) {}
+
+  std::string decode(std::vector<std::string> tokens) const;
+
+ private:
+  std::vector<DecoderStep> steps_;
+};
+
+}  // namespace hearth::text

@@ -1,0 +1,156 @@
+#include "text/normalizer.h"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iterator>
+#include <memory>
+
+#include "base/error.h"
+#include "text/utf8.h"
+
+namespace hearth::text {
+namespace {
+
+int options_of(UnicodeForm form) {
+  switch (form) {
+    case UnicodeForm::nfc:
+      return UTF8PROC_STABLE | UTF8PROC_COMPOSE;
+    case UnicodeForm::nfd:
+      return UTF8PROC_STABLE | UTF8PROC_DECOMPOSE;
+    case UnicodeForm::nfkc:
+      return UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT;
+    case UnicodeForm::nfkd:
+      return UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT;
+  }
+  internal_error("no such form of Unicode");
+}
+
+/// No character below U+0300 changes under NFC, and none below U+0080 under the other forms.
+bool may_change(char byte, UnicodeForm form) {
+  return static_cast<uint8_t>(byte) >= (form == UnicodeForm::nfc ? 0xCC : 0x80);
+}
+bool is_ascii(char byte) { return static_cast<uint8_t>(byte) < 0x80; }
+
+struct Free {
+  void operator()(utf8proc_uint8_t* memory) const { std::free(memory); }
+};
+
+void append_mapped(std::string& out, std::string_view part, UnicodeForm form) {
+  utf8proc_uint8_t* made = nullptr;
+  const utf8proc_ssize_t length = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(part.data()),
+                                               static_cast<utf8proc_ssize_t>(part.size()), &made,
+                                               static_cast<utf8proc_option_t>(options_of(form)));
+  const std::unique_ptr<utf8proc_uint8_t, Free> owner(made);
+  if (length < 0) internal_error("utf8proc: {}", utf8proc_errmsg(length));
+  out.append(reinterpret_cast<const char*>(made), static_cast<size_t>(length));
+}
+
+/// Maps what may change, from the ASCII character before it to the next one: no form joins those to what
+/// precedes.
+void append_composed(std::string& out, std::string_view run, UnicodeForm form) {
+  while (!run.empty()) {
+    const auto changes = [&](char byte) { return may_change(byte, form); };
+    const auto at = std::find_if(run.begin(), run.end(), changes);
+    if (at == run.end()) break;
+    const auto begin = std::find_if(std::make_reverse_iterator(at), run.rend(), is_ascii);
+    const auto end = std::find_if(at, run.end(), is_ascii);
+    const auto kept = static_cast<size_t>(run.rend() - begin) - (begin == run.rend() ? 0 : 1);
+    const auto mapped_end = static_cast<size_t>(end - run.begin());
+    out.append(run.substr(0, kept));
+    append_mapped(out, run.substr(kept, mapped_end - kept), form);
+    run.remove_prefix(mapped_end);
+  }
+  out.append(run);
+}
+
+void append_lower(std::string& out, std::string_view run) {
+  constexpr char32_t kCapitalDottedI = 0x130;
+  while (!run.empty()) {
+    const Character next = first_character(run);
+    if (next.value == kCapitalDottedI) {
+      out.append("i\xCC\x87");
+    } else {
+      append_utf8(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(next.value))));
+    }
+    run.remove_prefix(next.bytes);
+  }
+}
+
+void append_replaced(std::string& out, std::string_view run, const Replace& step, RegexScratch& scratch) {
+  size_t done = 0;
+  size_t from = 0;
+  while (from <= run.size()) {
+    const std::optional<Range> match = step.regex->find(run, from, scratch);
+    if (!match) break;
+    out.append(run, done, match->begin - done).append(step.content);
+    done = match->end;
+    from = done;
+    if (match->begin == match->end) {
+      from += from < run.size() ? first_character(run.substr(from)).bytes : 1;
+    }
+  }
+  out.append(run.substr(std::min(done, run.size())));
+}
+
+void replace_literal(std::string& text, const Replace& step) {
+  if (step.literal.empty() || text.find(step.literal) == std::string::npos) return;
+  std::string out;
+  out.reserve(text.size() + text.size() / 4);
+  size_t done = 0;
+  for (size_t at = 0; (at = text.find(step.literal, done)) != std::string::npos;) {
+    out.append(text, done, at - done).append(step.content);
+    done = at + step.literal.size();
+  }
+  text = std::move(out.append(text, done));
+}
+
+void strip(std::string& text, Strip sides) {
+  std::string_view rest = text;
+  const auto space = [](Character c) { return c.valid && is_space(c.value); };
+  while (sides.left && !rest.empty() && space(first_character(rest))) {
+    rest.remove_prefix(first_character(rest).bytes);
+  }
+  while (sides.right && !rest.empty() && space(last_character(rest))) {
+    rest.remove_suffix(last_character(rest).bytes);
+  }
+  if (rest.size() < text.size()) text = std::string(rest);
+}
+
+struct Apply {
+  std::string& text;
+  RegexScratch& scratch;
+
+  template <typename Append>
+  void rewrite(Append&& append) const {
+    std::string out;
+    out.reserve(text.size());
+    for_each_run(
+        text, [&](std::string_view run) { append(out, run); },
+        [&](std::string_view byte) { out.append(byte); });
+    text = std::move(out);
+  }
+  void operator()(const Compose& step) const {
+    const auto changes = [&](char byte) { return may_change(byte, step.form); };
+    if (std::none_of(text.begin(), text.end(), changes)) return;
+    rewrite([&](std::string& out, std::string_view run) { append_composed(out, run, step.form); });
+  }
+  void operator()(const Lowercase&) const { rewrite(append_lower); }
+  void operator()(const Replace& step) const {
+    if (!step.regex) return replace_literal(text, step);
+    rewrite([&](std::string& out, std::string_view run) { append_replaced(out, run, step, scratch); });
+  }
+  void operator()(const Prepend& step) const {
+    if (!text.empty()) text.insert(0, step.content);
+  }
+  void operator()(const Strip& step) const { strip(text, step); }
+};
+
+}  // namespace
+
+void Normalizer::apply(std::string& text, RegexScratch& scratch) const {
+  for (const NormalizerStep& step : steps_) std::visit(Apply{text, scratch}, step);
+}
+
+}  // namespace hearth::text

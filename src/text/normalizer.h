@@ -1,0 +1,50 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "text/regex.h"
+
+namespace hearth::text {
+
+enum class UnicodeForm { nfc, nfd, nfkc, nfkd };
+
+/// What happens to a text before it is split. Bytes that are not UTF-8 stay as they are.
+struct Compose {
+  UnicodeForm form;
+};
+struct Lowercase {};
+/// Every match of `regex`, or of `literal` where there is no regex, becomes `content`.
+struct Replace {
+  std::shared_ptr<const Regex> regex;
+  std::string literal;
+  std::string content;
+};
+/// Ahead of every text that is not empty.
+struct Prepend {
+  std::string content;
+};
+struct Strip {
+  bool left;
+  bool right;
+};
+
+using NormalizerStep = std::variant<Compose, Lowercase, Replace, Prepend, Strip>;
+
+/// The steps in order; none leave the text alone.
+class Normalizer {
+ public:
+  Normalizer() = default;
+  explicit Normalizer(std::vector<NormalizerStep> steps) : steps_(std::move(steps)) {}
+
+  bool empty() const { return steps_.empty(); }
+  void apply(std::string& text, RegexScratch& scratch) const;
+
+ private:
+  std::vector<NormalizerStep> steps_;
+};
+
+}  // namespace hearth::text

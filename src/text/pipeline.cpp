@@ -1,0 +1,109 @@
+#include "text/pipeline.h"
+
+#include <algorithm>
+
+#include "text/byte_level.h"
+
+namespace hearth::text {
+
+struct Pipeline::Scratch {
+  SplitScratch split;
+  BpeScratch bpe;
+  std::string normalized;
+};
+
+/// Takes a scratch from the idle ones, and gives it back.
+class Pipeline::Lease {
+ public:
+  explicit Lease(const Pipeline& owner) : owner_(owner) {
+    {
+      const std::lock_guard lock(owner.mutex_);
+      if (!owner.idle_.empty()) {
+        scratch_ = std::move(owner.idle_.back());
+        owner.idle_.pop_back();
+      }
+    }
+    if (!scratch_) scratch_ = std::make_unique<Scratch>();
+  }
+  ~Lease() {
+    const std::lock_guard lock(owner_.mutex_);
+    owner_.idle_.push_back(std::move(scratch_));
+  }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+  Scratch& operator*() { return *scratch_; }
+
+ private:
+  const Pipeline& owner_;
+  std::unique_ptr<Scratch> scratch_;
+};
+
+Pipeline::Pipeline(Parts parts)
+    : normalizer_(std::move(parts.normalizer)),
+      added_(std::move(parts.added), normalizer_),
+      pre_tokenizer_(std::move(parts.pre_tokenizer)),
+      model_(std::move(parts.model)),
+      decoder_(std::move(parts.decoder)) {
+  special_ = std::move(parts.special);
+}
+
+Pipeline::~Pipeline() = default;
+
+void Pipeline::encode(std::string_view text, SpecialTokens special, std::vector<int32_t>& ids) const {
+  Lease scratch(*this);
+  added_.split_raw(text, special, [&](std::string_view part, const AddedToken* token) {
+    if (token != nullptr) return ids.push_back(token->id);
+    encode_raw(part, part.data() == text.data(), special, *scratch, ids);
+  });
+}
+
+void Pipeline::encode_raw(std::string_view text, bool first, SpecialTokens special, Scratch& scratch,
+                          std::vector<int32_t>& ids) const {
+  if (normalizer_.empty()) return encode_normalized(text, first, special, scratch, ids);
+  scratch.normalized.assign(text);
+  normalizer_.apply(scratch.normalized, scratch.split.regex);
+  encode_normalized(scratch.normalized, first, special, scratch, ids);
+}
+
+void Pipeline::encode_normalized(std::string_view text, bool first, SpecialTokens special, Scratch& scratch,
+                                 std::vector<int32_t>& ids) const {
+  added_.split_normalized(text, special, [&](std::string_view part, const AddedToken* token) {
+    if (token != nullptr) return ids.push_back(token->id);
+    pre_tokenizer_.split(part, first && part.data() == text.data(), scratch.split,
+                         [&](std::string_view piece) { model_.encode(piece, scratch.bpe, ids); });
+  });
+}
+
+std::string Pipeline::decode(std::span<const int32_t> ids) const {
+  std::vector<std::string> tokens;
+  tokens.reserve(ids.size());
+  for (const int32_t id : ids) {
+    const AddedToken* added = added_.find(id);
+    const std::string_view text = added != nullptr ? added->content : model_.vocabulary().token(id);
+    if (!text.empty()) tokens.emplace_back(text);
+  }
+  return decoder_.decode(std::move(tokens));
+}
+
+int64_t Pipeline::vocab_size() const { return std::max<int64_t>(model_.vocabulary().size(), added_.end()); }
+
+std::optional<int32_t> Pipeline::id_of(std::string_view token) const {
+  if (const AddedToken* added = added_.find(token)) return added->id;
+  if (!model_.options().byte_level) return model_.vocabulary().find(token);
+  const std::optional<std::string> bytes = from_byte_level(token);
+  return bytes ? model_.vocabulary().find(*bytes) : std::nullopt;
+}
+
+std::string Pipeline::token(int32_t id) const {
+  if (const AddedToken* added = added_.find(id)) return added->content;
+  const std::string token(model_.vocabulary().token(id));
+  const bool spelled = !model_.options().byte_level || model_.vocabulary().hidden(id);
+  return spelled ? token : to_byte_level(token);
+}
+
+bool Pipeline::is_special(int32_t id) const {
+  const AddedToken* added = added_.find(id);
+  return added != nullptr && added->special;
+}
+
+}  // namespace hearth::text

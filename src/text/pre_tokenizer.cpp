@@ -1,0 +1,146 @@
+#include "text/pre_tokenizer.h"
+
+#include "base/error.h"
+#include "text/byte_level.h"
+#include "text/utf8.h"
+
+namespace hearth::text {
+
+const char* const kGpt2Pattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+const char* const kLlama3Pattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+const char* const kQwen2Pattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+namespace {
+
+bool joins(Split matches, bool was_match, bool is_match) {
+  switch (matches) {
+    case Split::merged_with_previous:
+      return is_match && !was_match;
+    case Split::merged_with_next:
+      return was_match && !is_match;
+    case Split::contiguous:
+      return was_match == is_match;
+    case Split::removed:
+    case Split::isolated:
+      return false;
+  }
+  internal_error("no such way to split");
+}
+
+std::optional<Range> find(const SplitStep& step, std::string_view text, size_t from, RegexScratch& scratch) {
+  if (step.regex) return step.regex->find(text, from, scratch);
+  const size_t at = step.literal.empty() ? std::string_view::npos : text.find(step.literal, from);
+  if (at == std::string_view::npos) return std::nullopt;
+  return Range{at, at + step.literal.size()};
+}
+
+/// Calls part(begin, end, is_match) for the matches and what lies between them.
+template <typename Part>
+void for_each_part(const SplitStep& step, std::string_view text, RegexScratch& scratch, Part&& part) {
+  size_t done = 0;
+  size_t from = 0;
+  while (from <= text.size()) {
+    const std::optional<Range> match = find(step, text, from, scratch);
+    if (!match) break;
+    if (match->begin > done) part(done, match->begin, false);
+    part(match->begin, match->end, true);
+    done = from = match->end;
+    if (match->begin == match->end) from += from < text.size() ? first_character(text.substr(from)).bytes : 1;
+  }
+  if (done < text.size()) part(done, text.size(), false);
+}
+
+class Splitting {
+ public:
+  Splitting(const std::vector<PreTokenizerStep>& steps, SplitScratch& scratch, PreTokenizer::Emit emit)
+      : steps_(steps), scratch_(scratch), emit_(emit) {}
+
+  /// Passes a piece through the steps from `index` on.
+  void pass(size_t index, std::string_view piece, bool first) {
+    if (piece.empty()) return;
+    if (index == steps_.size()) return emit_(piece);
+    std::visit([&](const auto& step) { apply(step, index, piece, first); }, steps_[index]);
+  }
+
+ private:
+  void apply(const SplitStep& step, size_t index, std::string_view piece, bool first) {
+    const char* begin = piece.data();
+    for_each_run(
+        piece, [&](std::string_view run) { split_run(step, index, run, first && run.data() == begin); },
+        [&](std::string_view byte) { pass(index + 1, byte, first && byte.data() == begin); });
+  }
+
+  void split_run(const SplitStep& step, size_t index, std::string_view run, bool first) {
+    Range pending;
+    bool was_match = false;
+    const auto flush = [&] {
+      if (step.matches == Split::removed && was_match) return;
+      pass(index + 1, run.substr(pending.begin, pending.end - pending.begin), first && pending.begin == 0);
+    };
+    for_each_part(step, run, scratch_.regex, [&](size_t begin, size_t end, bool match) {
+      const bool is_match = match != step.invert;
+      if (pending.end > 0 && joins(step.matches, was_match, is_match)) {
+        pending.end = end;
+      } else {
+        flush();
+        pending = {begin, end};
+      }
+      was_match = is_match;
+    });
+    flush();
+  }
+
+  void apply(const MetaspaceStep& step, size_t index, std::string_view piece, bool first) {
+    std::string& text = scratch_.buffers[index];
+    text.clear();
+    const bool wanted = step.prefix == MetaspaceStep::Prefix::always ||
+                        (step.prefix == MetaspaceStep::Prefix::first && first);
+    if (wanted && piece[0] != ' ' && !piece.starts_with(step.replacement)) text = step.replacement;
+    for (const char c : piece) {
+      if (c == ' ') {
+        text += step.replacement;
+      } else {
+        text += c;
+      }
+    }
+    std::string_view rest = text;
+    while (step.split && !rest.empty()) {
+      const size_t length = std::min(rest.find(step.replacement, 1), rest.size());
+      pass(index + 1, rest.substr(0, length), first && rest.data() == text.data());
+      rest.remove_prefix(length);
+    }
+    if (!step.split) pass(index + 1, rest, first);
+  }
+
+  void apply(const PrefixSpaceStep&, size_t index, std::string_view piece, bool first) {
+    if (piece[0] == ' ') return pass(index + 1, piece, first);
+    scratch_.buffers[index].assign(1, ' ').append(piece);
+    pass(index + 1, scratch_.buffers[index], first);
+  }
+
+  void apply(const SpellBytesStep&, size_t index, std::string_view piece, bool first) {
+    scratch_.buffers[index] = to_byte_level(piece);
+    pass(index + 1, scratch_.buffers[index], first);
+  }
+
+  void apply(const UnspellBytesStep&, size_t index, std::string_view piece, bool first) {
+    scratch_.buffers[index] = from_byte_level(piece).value_or(std::string(piece));
+    pass(index + 1, scratch_.buffers[index], first);
+  }
+
+  const std::vector<PreTokenizerStep>& steps_;
+  SplitScratch& scratch_;
+  PreTokenizer::Emit emit_;
+};
+
+}  // namespace
+
+void PreTokenizer::split(std::string_view text, bool first, SplitScratch& scratch, Emit emit) const {
+  if (scratch.buffers.size() < steps_.size()) scratch.buffers.resize(steps_.size());
+  Splitting(steps_, scratch, emit).pass(0, text, first);
+}
+
+}  // namespace hearth::text

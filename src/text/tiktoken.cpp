@@ -1,0 +1,124 @@
+#include <array>
+#include <charconv>
+
+#include "base/error.h"
+#include "text/formats.h"
+
+namespace hearth::text {
+namespace {
+
+constexpr int32_t kLlama3Ranks = 128'000;
+constexpr int32_t kLlama3Specials = 256;
+
+int digit_of(char c) {
+  if (c >= 'A' && c <= 'Z') return c - 'A';
+  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
+  if (c >= '0' && c <= '9') return c - '0' + 52;
+  if (c == '+') return 62;
+  return c == '/' ? 63 : -1;
+}
+
+std::optional<std::string> from_base64(std::string_view text) {
+  if (text.empty() || text.size() % 4 != 0) return std::nullopt;
+  const size_t padding = text.ends_with("==") ? 2 : text.ends_with("=") ? 1 : 0;
+  std::string bytes;
+  uint32_t bits = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const int digit = i + padding < text.size() ? digit_of(text[i]) : 0;
+    if (digit < 0) return std::nullopt;
+    bits = bits << 6 | static_cast<uint32_t>(digit);
+    if (i % 4 != 3) continue;
+    for (const int shift : {16, 8, 0}) bytes.push_back(static_cast<char>(bits >> shift & 0xFF));
+    bits = 0;
+  }
+  bytes.resize(bytes.size() - padding);
+  return bytes;
+}
+
+struct RankedToken {
+  std::string bytes;
+  int64_t rank;
+};
+
+std::optional<RankedToken> parse_line(std::string_view line) {
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  const size_t space = line.find(' ');
+  if (space == std::string_view::npos) return std::nullopt;
+  std::optional<std::string> bytes = from_base64(line.substr(0, space));
+  int64_t rank = -1;
+  const char* end = line.data() + line.size();
+  const auto [stop, error] = std::from_chars(line.data() + space + 1, end, rank);
+  if (!bytes || error != std::errc() || stop != end) return std::nullopt;
+  return RankedToken{std::move(*bytes), rank};
+}
+
+Vocabulary parse_ranks(std::string_view text, std::string_view file) {
+  Vocabulary vocabulary;
+  for (int64_t number = 1; !text.empty(); ++number) {
+    const size_t length = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, length);
+    text.remove_prefix(std::min(length + 1, text.size()));
+    if (line.empty()) continue;
+    const std::optional<RankedToken> token = parse_line(line);
+    if (!token) user_error("{}:{}: expected a token in base64 and its rank", file, number);
+    vocabulary.add(token->bytes, token->rank, fmt::format("{}:{}", file, number));
+  }
+  return vocabulary;
+}
+
+/// Llama 3's special tokens stand in Meta's code (models/llama3/tokenizer.py of llama-models), not in the
+/// file.
+std::vector<AddedToken> llama3_specials() {
+  constexpr std::array<const char*, 12> kNamed = {"begin_of_text",
+                                                  "end_of_text",
+                                                  "reserved_special_token_0",
+                                                  "reserved_special_token_1",
+                                                  "finetune_right_pad_id",
+                                                  "step_id",
+                                                  "start_header_id",
+                                                  "end_header_id",
+                                                  "eom_id",
+                                                  "eot_id",
+                                                  "python_tag",
+                                                  "image"};
+  std::vector<AddedToken> added;
+  for (int32_t i = 0; i < kLlama3Specials; ++i) {
+    const auto index = static_cast<size_t>(i);
+    const std::string name = index < kNamed.size()
+                                 ? std::string(kNamed[index])
+                                 : fmt::format("reserved_special_token_{}", 2 + index - kNamed.size());
+    added.push_back({.content = fmt::format("<|{}|>", name), .id = kLlama3Ranks + i, .special = true});
+  }
+  return added;
+}
+
+}  // namespace
+
+bool is_tiktoken(std::string_view bytes) {
+  return parse_line(bytes.substr(0, std::min(bytes.find('\n'), bytes.size()))).has_value();
+}
+
+std::unique_ptr<Tokenizer> parse_tiktoken(std::string_view bytes, std::string_view file,
+                                          const TokenizerConfig& given) {
+  TokenizerConfig config = given;
+  Vocabulary vocabulary = parse_ranks(bytes, file);
+  if (config.added.empty() && vocabulary.size() == kLlama3Ranks) {
+    config.added = llama3_specials();
+    if (!config.bos) config.bos = "<|begin_of_text|>";
+    if (!config.eos) config.eos = "<|end_of_text|>";
+    if (!config.pad) config.pad = "<|finetune_right_pad_id|>";
+  }
+  std::vector<int32_t> rank;
+  for (int32_t id = 0; id < vocabulary.size(); ++id) rank.push_back(id);
+  const std::vector<Merge> merges = merges_from_ranks(vocabulary, rank, file);
+  SpecialIds special;
+  set_roles(special, config, config.added, nullptr);
+  set_surroundings(special, config, true, false);
+  return std::make_unique<Pipeline>(Parts{
+      .added = std::move(config.added),
+      .pre_tokenizer = PreTokenizer({SplitStep{.regex = std::make_shared<Regex>(kLlama3Pattern, file)}}),
+      .model = Bpe(std::move(vocabulary), merges, {.byte_level = true, .ignore_merges = true}, file),
+      .special = std::move(special)});
+}
+
+}  // namespace hearth::text

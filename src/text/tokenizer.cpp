@@ -1,0 +1,37 @@
+#include "text/tokenizer.h"
+
+#include "base/error.h"
+#include "text/formats.h"
+
+namespace hearth::text {
+namespace {
+
+constexpr int64_t kMaxFileBytes = int64_t{256} << 20;
+
+std::unique_ptr<Tokenizer> open_file(const fs::path& path) {
+  const fs::path folder = path.parent_path();
+  const TokenizerConfig config = read_tokenizer_config(folder);
+  if (path.filename() == "vocab.json") return open_vocab_merges(path, folder / "merges.txt", config);
+  if (path.filename() == "encoder.json") return open_vocab_merges(path, folder / "vocab.bpe", config);
+  const std::string bytes = read_file(path, kMaxFileBytes);
+  const std::string file = path.string();
+  if (path.extension() == ".json") return parse_tokenizer_json(bytes, file, config);
+  return is_tiktoken(bytes) ? parse_tiktoken(bytes, file, config) : parse_sentencepiece(bytes, file, config);
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> open_tokenizer(const fs::path& model_folder_or_file) {
+  if (!fs::is_directory(model_folder_or_file)) return open_file(model_folder_or_file);
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json", "encoder.json"}) {
+    const fs::path file = model_folder_or_file / name;
+    if (fs::exists(file)) return open_file(file);
+  }
+  user_error(
+      "expected tokenizer.json, tokenizer.model, or vocab.json and merges.txt in '{}', found none of them; "
+      "try "
+      "the folder of a model as Hugging Face has it",
+      model_folder_or_file.string());
+}
+
+}  // namespace hearth::text

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace hearth::text {
+
+/// One character of a text: its code point and its length, or one byte that begins no valid UTF-8.
+struct Character {
+  char32_t value = 0;
+  size_t bytes = 1;
+  bool valid = false;
+};
+
+/// The first character of `text`, which is not empty. Overlong forms and surrogates are invalid.
+Character first_character(std::string_view text);
+/// The last character of `text`, which is not empty.
+Character last_character(std::string_view text);
+/// How many bytes at the start of `text` are valid UTF-8.
+size_t valid_prefix(std::string_view text);
+void append_utf8(std::string& out, char32_t value);
+
+/// White_Space of Unicode.
+bool is_space(char32_t value);
+/// A letter, mark, digit or connector: \w of a Unicode regular expression.
+bool is_word(char32_t value);
+
+/// Calls valid(run) for each run of valid UTF-8 and other(byte) for each byte outside, in order.
+template <typename Valid, typename Other>
+void for_each_run(std::string_view text, Valid&& valid, Other&& other) {
+  while (!text.empty()) {
+    const size_t length = valid_prefix(text);
+    if (length > 0) valid(text.substr(0, length));
+    if (length < text.size()) other(text.substr(length, 1));
+    text.remove_prefix(std::min(text.size(), length + 1));
+  }
+}
+
+}  // namespace hearth::text

@@ -1,0 +1,107 @@
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "text/bpe_files.h"
+#include "text/formats.h"
+
+namespace hearth::text {
+namespace {
+
+constexpr int64_t kMaxMergesBytes = int64_t{256} << 20;
+
+/// How the classes of transformers that keep vocab.json and merges.txt treat a text.
+struct TokenizerClass {
+  const char* name;
+  const char* pattern;
+  bool nfc;
+  /// <s> and </s> around every text.
+  bool surrounded;
+};
+
+const std::array<TokenizerClass, 7>& known_classes() {
+  static const std::array<TokenizerClass, 7> known = {{{"", kGpt2Pattern, false, false},
+                                                       {"GPT2Tokenizer", kGpt2Pattern, false, false},
+                                                       {"CodeGenTokenizer", kGpt2Pattern, false, false},
+                                                       {"Qwen2Tokenizer", kQwen2Pattern, true, false},
+                                                       {"RobertaTokenizer", kGpt2Pattern, false, true},
+                                                       {"BartTokenizer", kGpt2Pattern, false, true},
+                                                       {"LEDTokenizer", kGpt2Pattern, false, true}}};
+  return known;
+}
+
+const TokenizerClass& class_of(const TokenizerConfig& config) {
+  for (const TokenizerClass& known : known_classes()) {
+    if (config.tokenizer_class == known.name) return known;
+  }
+  user_error(
+      "{}: field 'tokenizer_class': expected GPT2, CodeGen, Qwen2, Roberta, Bart or LED beside vocab.json "
+      "and "
+      "merges.txt, got {}; try a folder with tokenizer.json",
+      (config.folder / "tokenizer_config.json").string(), config.tokenizer_class);
+}
+
+std::vector<Merge> read_merges(const fs::path& path, const Vocabulary& vocabulary) {
+  const std::string text = read_file(path, kMaxMergesBytes);
+  MergeReader reader(vocabulary, true);
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const size_t length = std::min(rest.find('\n'), rest.size());
+    std::string_view line = rest.substr(0, length);
+    rest.remove_prefix(std::min(length + 1, rest.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (!line.empty() && !line.starts_with("#version")) reader.add_line(line, path.string());
+  }
+  return reader.take();
+}
+
+PreTokenizer pre_tokenizer_of(const TokenizerClass& kind, const TokenizerConfig& config) {
+  std::vector<PreTokenizerStep> steps;
+  if (config.add_prefix_space) steps.emplace_back(PrefixSpaceStep{});
+  steps.emplace_back(SplitStep{.regex = std::make_shared<Regex>(kind.pattern, "tokenizer")});
+  return PreTokenizer(std::move(steps));
+}
+
+/// The config's added tokens, and those with a role that are in the vocabulary alone.
+std::vector<AddedToken> added_of(const TokenizerConfig& config, const Vocabulary& vocabulary) {
+  std::vector<AddedToken> added = config.added;
+  const auto add = [&](const std::string& token) {
+    const auto same = [&](const AddedToken& each) { return each.content == token; };
+    const std::optional<int32_t> id = vocabulary.find(token);
+    if (!id || std::any_of(added.begin(), added.end(), same)) return;
+    added.push_back({.content = token, .id = *id, .special = true});
+  };
+  for (const auto& role : {config.bos, config.eos, config.pad, config.unk}) {
+    if (role) add(*role);
+  }
+  return added;
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> open_vocab_merges(const fs::path& vocab, const fs::path& merges,
+                                             const TokenizerConfig& given) {
+  TokenizerConfig config = given;
+  const TokenizerClass& kind = class_of(config);
+  const nlohmann::json json = read_json(vocab);
+  Vocabulary vocabulary = parse_vocabulary(JsonNode(json, vocab.string()), true);
+  constexpr const char* kGpt2End = "<|endoftext|>";
+  if (config.tokenizer_class.empty() && !config.eos && vocabulary.find(kGpt2End)) {
+    config.bos = config.eos = kGpt2End;
+  }
+  const std::vector<Merge> merge_list = read_merges(merges, vocabulary);
+  std::vector<AddedToken> added = added_of(config, vocabulary);
+  SpecialIds special;
+  set_roles(special, config, added, &vocabulary);
+  set_surroundings(special, config, kind.surrounded, kind.surrounded);
+  Normalizer normalizer;
+  if (kind.nfc) normalizer = Normalizer({Compose{UnicodeForm::nfc}});
+  return std::make_unique<Pipeline>(
+      Parts{.added = std::move(added),
+            .normalizer = std::move(normalizer),
+            .pre_tokenizer = pre_tokenizer_of(kind, config),
+            .model = Bpe(std::move(vocabulary), merge_list, {.byte_level = true}, vocab.string()),
+            .special = std::move(special)});
+}
+
+}  // namespace hearth::text

@@ -1,0 +1,152 @@
+#include "support.h"
+#include "text/components_json.h"
+
+namespace hearth::text {
+namespace {
+
+using Pieces = std::vector<std::string>;
+
+Pieces split(const Json& pre_tokenizer, std::string_view text, bool first = true) {
+  const PreTokenizer parsed = parse_pre_tokenizer(JsonNode(pre_tokenizer, "test")).pre_tokenizer;
+  SplitScratch scratch;
+  Pieces pieces;
+  parsed.split(text, first, scratch, [&](std::string_view piece) { pieces.emplace_back(piece); });
+  return pieces;
+}
+
+Json split_json(const char* regex) {
+  return {{"type", "Split"}, {"pattern", {{"Regex", regex}}}, {"behavior", "Isolated"}, {"invert", false}};
+}
+
+TEST(Split, AsGpt2) {
+  const Json gpt2 = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
+  EXPECT_EQ(split(gpt2, "Hello  world's 123!\n\n x"),
+            Pieces({"Hello", " ", " world", "'s", " 123", "!", "\n\n", " x"}));
+  EXPECT_EQ(split(gpt2, "caf\u00e9\u00a0\u4e2d\u6587"), Pieces({"caf\u00e9", "\u00a0", "\u4e2d\u6587"}));
+  EXPECT_EQ(split(gpt2, ""), Pieces());
+  EXPECT_EQ(split({{"type", "ByteLevel"}}, "Hello"), Pieces({" Hello"}));
+  EXPECT_EQ(split({{"type", "ByteLevel"}}, " Hello"), Pieces({" Hello"}));
+}
+
+TEST(Split, AsLlama3AndQwen2) {
+  EXPECT_EQ(split(split_json(kLlama3Pattern), "ab1234 I'LL\r\n (x)"),
+            Pieces({"ab", "123", "4", " I", "'LL", "\r\n", " (", "x", ")"}));
+  EXPECT_EQ(split(split_json(kQwen2Pattern), "ab123 .\n\n"), Pieces({"ab", "1", "2", "3", " .\n\n"}));
+}
+
+TEST(Split, TheFiveBehaviours) {
+  const auto at_dash = [](const char* behaviour, bool invert = false) {
+    const Json json = {
+        {"type", "Split"}, {"pattern", {{"String", "-"}}}, {"behavior", behaviour}, {"invert", invert}};
+    return split(json, "the-final--countdown");
+  };
+  EXPECT_EQ(at_dash("Removed"), Pieces({"the", "final", "countdown"}));
+  EXPECT_EQ(at_dash("Isolated"), Pieces({"the", "-", "final", "-", "-", "countdown"}));
+  EXPECT_EQ(at_dash("MergedWithPrevious"), Pieces({"the-", "final-", "-", "countdown"}));
+  EXPECT_EQ(at_dash("MergedWithNext"), Pieces({"the", "-final", "-", "-countdown"}));
+  EXPECT_EQ(at_dash("Contiguous"), Pieces({"the", "-", "final", "--", "countdown"}));
+  EXPECT_EQ(at_dash("Removed", true), Pieces({"-", "-", "-"}));
+}
+
+TEST(Split, TheOtherKinds) {
+  const Json digits = {{"type", "Digits"}, {"individual_digits", false}};
+  EXPECT_EQ(split(digits, "Call 123 please"), Pieces({"Call ", "123", " please"}));
+  const Json each = {{"type", "Digits"}, {"individual_digits", true}};
+  EXPECT_EQ(split(each, "Call 123"), Pieces({"Call ", "1", "2", "3"}));
+  EXPECT_EQ(split({{"type", "Punctuation"}}, "Hey friend!     How are you?!?"),
+            Pieces({"Hey friend", "!", "     How are you", "?", "!", "?"}));
+  EXPECT_EQ(split({{"type", "Punctuation"}, {"behavior", "Contiguous"}}, "you?!?"), Pieces({"you", "?!?"}));
+  EXPECT_EQ(split({{"type", "Whitespace"}}, "Hey man! x_1"), Pieces({"Hey", "man", "!", "x_1"}));
+  EXPECT_EQ(split({{"type", "WhitespaceSplit"}}, " Hey  man!\n"), Pieces({"Hey", "man!"}));
+  EXPECT_EQ(split({{"type", "CharDelimiterSplit"}, {"delimiter", "x"}}, "axxb"), Pieces({"a", "b"}));
+}
+
+TEST(Split, Metaspace) {
+  const Json always = {{"type", "Metaspace"}, {"replacement", kMetaspace}, {"add_prefix_space", true}};
+  EXPECT_EQ(split(always, "Hey   friend!"), Pieces({"\u2581Hey", "\u2581", "\u2581", "\u2581friend!"}));
+  EXPECT_EQ(split(always, " Hey"), Pieces({"\u2581Hey"}));
+  const Json first = {{"type", "Metaspace"}, {"prepend_scheme", "first"}, {"split", false}};
+  EXPECT_EQ(split(first, "Hey friend", true), Pieces({"\u2581Hey\u2581friend"}));
+  EXPECT_EQ(split(first, "Hey friend", false), Pieces({"Hey\u2581friend"}));
+  const Json never = {{"type", "Metaspace"}, {"prepend_scheme", "never"}};
+  EXPECT_EQ(split(never, "Hey friend"), Pieces({"Hey", "\u2581friend"}));
+}
+
+TEST(Split, OnlyTheFirstPieceIsFirst) {
+  const Json json = {
+      {"type", "Sequence"},
+      {"pretokenizers",
+       {split_json("b"), {{"type", "Metaspace"}, {"prepend_scheme", "first"}, {"split", false}}}}};
+  EXPECT_EQ(split(json, "aba"), Pieces({"\u2581"
+                                        "a",
+                                        "b", "a"}));
+}
+
+/// Falcon splits digits after ByteLevel, where the byte 0xB2 is spelled with a character that is a number.
+TEST(Split, WhatFollowsByteLevelSeesItsSpelling) {
+  const Json json = {{"type", "Sequence"},
+                     {"pretokenizers",
+                      {{{"type", "ByteLevel"}, {"add_prefix_space", false}},
+                       {{"type", "Digits"}, {"individual_digits", true}}}}};
+  EXPECT_EQ(split(json,
+                  "\u00f2"
+                  "1"),
+            Pieces({"\xC3", "\xB2", "1"}));
+}
+
+TEST(Split, BytesThatAreNoTextStandAlone) {
+  EXPECT_EQ(split(split_json(kLlama3Pattern),
+                  "a\xFF\xFE"
+                  "b c\xC3"),
+            Pieces({"a", "\xFF", "\xFE", "b", " c", "\xC3"}));
+}
+
+TEST(Split, EmptyMatchesAreHarmless) {
+  EXPECT_EQ(split(split_json("x*"), "a\u00e9xxb"), Pieces({"a", "\u00e9", "xx", "b"}));
+}
+
+TEST(Split, LongRunsOfSpaces) {
+  const std::string spaces(2'000'000, ' ');
+  const Pieces pieces = split(split_json(kLlama3Pattern), spaces + "x");
+  ASSERT_EQ(pieces.size(), 2U);
+  EXPECT_EQ(pieces[0].size(), spaces.size() - 1);
+}
+
+TEST(Split, GivesUpOnARegexThatExplodes) {
+  EXPECT_THAT(refusal([] { split(split_json("(a|a|a)*b"), std::string(5000, 'a')); }),
+              testing::HasSubstr("gives up"));
+  EXPECT_THAT(refusal([] { split(split_json("(a"), "a"); }),
+              testing::AllOf(testing::HasSubstr("'pattern.Regex'"), testing::HasSubstr("'(a'")));
+}
+
+std::string normalized(const Json& normalizer, std::string text) {
+  RegexScratch scratch;
+  parse_normalizer(JsonNode(normalizer, "test")).apply(text, scratch);
+  return text;
+}
+
+TEST(Normalizer, Unicode) {
+  EXPECT_EQ(normalized({{"type", "NFC"}}, "e\u0301 a\u030a \u1100\u1161"), "\u00e9 \u00e5 \uac00");
+  EXPECT_EQ(normalized({{"type", "NFD"}}, "\u00e9"), "e\u0301");
+  EXPECT_EQ(normalized({{"type", "NFKC"}}, "\ufb01 \u2460"), "fi 1");
+  EXPECT_EQ(normalized({{"type", "NFKD"}}, "\ufb01\u00e9"), "fie\u0301");
+  EXPECT_EQ(normalized({{"type", "NFC"}},
+                       "e\u0301\xFF"
+                       "e\u0301"),
+            "\u00e9\xFF\u00e9");
+  EXPECT_EQ(normalized({{"type", "Lowercase"}}, "\u00c0B\u0130\xC3"), "\u00e0bi\u0307\xC3");
+}
+
+TEST(Normalizer, Rewriting) {
+  const Json spaces = {{"type", "Replace"}, {"pattern", {{"Regex", "\\s+"}}}, {"content", " "}};
+  EXPECT_EQ(normalized(spaces, "a \n\tb  "), "a b ");
+  const Json literal = {{"type", "Replace"}, {"pattern", {{"String", "ab"}}}, {"content", "xab"}};
+  EXPECT_EQ(normalized(literal, "ababa"), "xabxaba");
+  EXPECT_EQ(normalized({{"type", "Prepend"}, {"prepend", "_"}}, "a"), "_a");
+  EXPECT_EQ(normalized({{"type", "Prepend"}, {"prepend", "_"}}, ""), "");
+  EXPECT_EQ(normalized({{"type", "Strip"}, {"strip_left", true}, {"strip_right", false}}, "\u00a0 a "), "a ");
+  EXPECT_EQ(normalized({{"type", "Strip"}}, " \u3000 "), "");
+}
+
+}  // namespace
+}  // namespace hearth::text
