@@ -12,6 +12,13 @@ namespace {
 constexpr size_t kMaxPieceBytes = size_t{1} << 30;
 constexpr size_t kMaxRankedBytes = 1024;
 
+/// A character as an error may show it.
+std::string shown(std::string_view character) {
+  if (character.size() == 1 && character[0] > ' ' && character[0] <= '~') return std::string(character);
+  if (character.size() > 1 && first_character(character).valid) return std::string(character);
+  return fmt::format("the byte 0x{:02X}", static_cast<uint8_t>(character[0]));
+}
+
 /// A token that continues a word and then begins another, which keeps words from being merged one by one.
 bool spans_words(std::string_view token) {
   const size_t end_of_spaces = [&] {
@@ -134,7 +141,7 @@ void Bpe::start_character(std::string_view character, bool last, BpeScratch& scr
     unknown = true;
   } else {
     user_error("{}: expected a vocabulary with a token for every character, it has none for '{}'", where_,
-               character);
+               shown(character));
   }
 }
 
