@@ -53,7 +53,7 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Normalizer& norma
     by_id_.emplace(tokens_[i].id, i);
     if (tokens_[i].normalized) {
       std::string spelled = tokens_[i].content;
-      normalizer.apply(spelled, scratch);
+      if (!tokens_[i].normal_form) normalizer.apply(spelled, scratch);
       normalized_.add(spelled, i);
     } else {
       raw_.add(tokens_[i].content, i);

@@ -20,6 +20,8 @@ struct AddedToken {
   bool rstrip = false;
   /// Looked for in the normalised text rather than in the raw one.
   bool normalized = false;
+  /// With `normalized`: the content is in its normalised form already.
+  bool normal_form = false;
   /// Only where no letter or digit touches it.
   bool single_word = false;
 };

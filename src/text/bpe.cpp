@@ -14,8 +14,9 @@ constexpr size_t kMaxRankedBytes = 1024;
 
 /// A character as an error may show it.
 std::string shown(std::string_view character) {
-  if (character.size() == 1 && character[0] > ' ' && character[0] <= '~') return std::string(character);
-  if (character.size() > 1 && first_character(character).valid) return std::string(character);
+  const bool printable = character.size() == 1 && character[0] > ' ' && character[0] <= '~';
+  const bool wide = character.size() > 1 && first_character(character).valid;
+  if (printable || wide) return fmt::format("'{}'", character);
   return fmt::format("the byte 0x{:02X}", static_cast<uint8_t>(character[0]));
 }
 
@@ -140,7 +141,7 @@ void Bpe::start_character(std::string_view character, bool last, BpeScratch& scr
     if (!after_unknown || !options_.fuse_unk) push(*options_.unk);
     unknown = true;
   } else {
-    user_error("{}: expected a vocabulary with a token for every character, it has none for '{}'", where_,
+    user_error("{}: expected a vocabulary with a token for every character, it has none for {}", where_,
                shown(character));
   }
 }

@@ -172,21 +172,26 @@ Normalizer parse_normalizer(const JsonNode& node) {
 }
 
 ParsedPreTokenizer parse_pre_tokenizer(const JsonNode& node) {
+  bool byte_level = false;
   std::vector<PreTokenizerStep> steps;
-  std::optional<size_t> spelled_from;
+  std::vector<PreTokenizerStep> spelled;
   for_each_in_sequence(node, "pretokenizers", [&](const JsonNode& step, const std::string& type) {
-    if (type != "ByteLevel") return steps.push_back(parse_pre_tokenizer_step(step, type));
-    if (spelled_from) step.refuse("one ByteLevel");
+    if (type != "ByteLevel") {
+      (byte_level ? spelled : steps).push_back(parse_pre_tokenizer_step(step, type));
+      return;
+    }
+    if (byte_level) step.refuse("one ByteLevel");
     if (step.boolean_or("add_prefix_space", true)) steps.emplace_back(PrefixSpaceStep{});
     if (step.boolean_or("use_regex", true)) steps.emplace_back(SplitStep{.regex = regex_of(kGpt2Pattern)});
-    spelled_from = steps.size();
+    byte_level = true;
   });
   // Pieces stay bytes throughout, unless steps follow that were written for their spelling.
-  if (spelled_from && *spelled_from < steps.size()) {
-    steps.insert(steps.begin() + static_cast<std::ptrdiff_t>(*spelled_from), SpellBytesStep{});
+  if (!spelled.empty()) {
+    steps.emplace_back(SpellBytesStep{});
+    for (PreTokenizerStep& step : spelled) steps.push_back(std::move(step));
     steps.emplace_back(UnspellBytesStep{});
   }
-  return {PreTokenizer(std::move(steps)), spelled_from.has_value()};
+  return {PreTokenizer(std::move(steps)), byte_level};
 }
 
 Decoder parse_decoder(const JsonNode& node, bool byte_level) {

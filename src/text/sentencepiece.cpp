@@ -90,7 +90,8 @@ bool is_plain_bpe(const SentencePieceModel& model) {
   if (model.maps_characters || model.remove_extra_spaces || !model.escape_spaces) return false;
   std::vector<std::string_view> normal;
   for (const Piece& piece : model.pieces) {
-    if (piece.kind == PieceKind::user_defined || piece.kind == PieceKind::unused) return false;
+    const bool has_space = piece.text.find(kMetaspace) != std::string::npos;
+    if (piece.kind == PieceKind::unused || (piece.kind == PieceKind::user_defined && has_space)) return false;
     if (piece.kind == PieceKind::normal) normal.push_back(piece.text);
   }
   std::sort(normal.begin(), normal.end());
@@ -119,15 +120,22 @@ std::vector<int32_t> ranks_of(const SentencePieceModel& model) {
   return rank;
 }
 
-/// Control pieces and the unknown one, with the config's tokens over them.
-std::vector<AddedToken> added_of(const SentencePieceModel& model, const TokenizerConfig& config) {
+/// Control pieces and the unknown one, and those that users defined if `user_defined`; the config's come
+/// first.
+std::vector<AddedToken> added_of(const SentencePieceModel& model, const TokenizerConfig& config,
+                                 bool user_defined) {
   std::vector<AddedToken> added = config.added;
   for (size_t i = 0; i < model.pieces.size(); ++i) {
     const Piece& piece = model.pieces[i];
-    if (piece.kind != PieceKind::control && piece.kind != PieceKind::unknown) continue;
+    const bool special = piece.kind == PieceKind::control || piece.kind == PieceKind::unknown;
+    if (!special && !(user_defined && piece.kind == PieceKind::user_defined)) continue;
     const auto same = [&](const AddedToken& token) { return token.content == piece.text; };
     if (std::any_of(added.begin(), added.end(), same)) continue;
-    added.push_back({.content = piece.text, .id = static_cast<int32_t>(i), .special = true});
+    added.push_back({.content = piece.text,
+                     .id = static_cast<int32_t>(i),
+                     .special = special,
+                     .normalized = !special,
+                     .normal_form = true});
   }
   return added;
 }
@@ -179,10 +187,10 @@ std::unique_ptr<Tokenizer> make_plain_bpe(const SentencePieceModel& model, std::
 std::unique_ptr<Tokenizer> parse_sentencepiece(std::string_view bytes, std::string_view file,
                                                const TokenizerConfig& config) {
   const SentencePieceModel model = parse_sentencepiece_model(bytes, file);
-  std::vector<AddedToken> added = added_of(model, config);
+  const bool plain = is_plain_bpe(model);
+  std::vector<AddedToken> added = added_of(model, config, plain);
   SpecialIds special = special_of(added, config);
-  if (is_plain_bpe(model))
-    return make_plain_bpe(model, file, config.legacy, std::move(added), std::move(special));
+  if (plain) return make_plain_bpe(model, file, config.legacy, std::move(added), std::move(special));
   return std::make_unique<SentencePieceTokenizer>(bytes, file, std::move(added), std::move(special));
 }
 

@@ -110,7 +110,10 @@ const std::vector<std::string> kPieces = {"\u2581",
                                           "ba"};
 
 TEST_F(Folder, SentencePieceAsTheLibraryDoes) {
-  const std::string file = sentencepiece_file(llama2_model(kPieces));
+  SentencePieceModel model = llama2_model(kPieces);
+  for (const char* text : {"[x]", "[x]a", "\n\n"})
+    model.pieces.push_back({text, 0, SentencePieceModel::PieceKind::user_defined});
+  const std::string file = sentencepiece_file(model);
   put("tokenizer.model", file);
   const auto tokenizer = open();
   sentencepiece::SentencePieceProcessor library;
@@ -119,7 +122,7 @@ TEST_F(Folder, SentencePieceAsTheLibraryDoes) {
   for (int i = 0; i < 2000; ++i) {
     std::string text;
     for (size_t length = random() % 30; length > 0; --length)
-      text += std::vector<std::string>{"a", "b", " ", "\u00e9", "\n", "\u4e2d"}[random() % 6];
+      text += std::vector<std::string>{"a", "b", " ", "\u00e9", "\n", "\u4e2d", "[x]"}[random() % 7];
     std::vector<int> expected;
     ASSERT_TRUE(library.Encode(text, &expected).ok());
     ASSERT_EQ(encode(*tokenizer, text), Ids(expected.begin(), expected.end())) << '"' << text << '"';
@@ -152,6 +155,7 @@ TEST_F(Folder, SentencePieceOfOtherKinds) {
   SentencePieceModel model = llama2_model(kPieces);
   model.kind = SentencePieceModel::Kind::unigram;
   model.remove_extra_spaces = true;
+  for (SentencePieceModel::Piece& piece : model.pieces) piece.score = -1;
   put("tokenizer.model", sentencepiece_file(model));
   const auto tokenizer = open();
   EXPECT_EQ(tokens(*tokenizer, "  ab  a ", SpecialTokens::parsed), std::vector<std::string>({"\u2581"

@@ -109,6 +109,11 @@ std::string model_of_gguf(const fs::path& path) {
   const std::string bytes = read_file(path);
   SentencePieceModel model = llama2_model({});
   model.pieces = GgufVocabulary(bytes).pieces;
+  // Phi-3's padding pieces are all marked unknown, of which SentencePiece takes one.
+  for (size_t i = 1; i < model.pieces.size(); ++i) {
+    using Kind = SentencePieceModel::PieceKind;
+    if (model.pieces[i].kind == Kind::unknown) model.pieces[i].kind = Kind::control;
+  }
   return sentencepiece_file(model);
 }
 
@@ -126,7 +131,7 @@ std::vector<fs::path> english(const fs::path& text) {
   return {text / "tinyshakespeare/input.txt", text / "wikitext2/valid.txt", text / "wikitext2/test.txt"};
 }
 
-TEST(Golden, EncodeThenDecodeIsTheIdentity) {
+TEST(SlowGolden, EncodeThenDecodeIsTheIdentity) {
   const auto data = shared_data("tokenizers");
   const auto text = shared_data("text");
   if (!data || !text) GTEST_SKIP();
@@ -141,11 +146,12 @@ TEST(Golden, EncodeThenDecodeIsTheIdentity) {
 }
 
 /// Our merges by score and the library agree on every line.
-TEST(Golden, SentencePieceAsTheLibraryDoes) {
+TEST(SlowGolden, SentencePieceAsTheLibraryDoes) {
   const auto data = shared_data("tokenizers");
   const auto text = shared_data("text");
   if (!data || !text) GTEST_SKIP();
-  for (const char* name : {"llama2/tokenizer.model", "mistral_spm/tokenizer.model.v1"}) {
+  for (const char* name : {"llama2/tokenizer.model", "mistral_spm/tokenizer.model.v1",
+                           "mistral_spm/mistral_instruct_tokenizer_240323.model.v3"}) {
     const auto tokenizer = open_tokenizer(*data / name);
     sentencepiece::SentencePieceProcessor library;
     ASSERT_TRUE(library.Load((*data / name).string()).ok());
@@ -176,9 +182,10 @@ TEST(Golden, TheFormsOfOneTokenizerAgree) {
   put(folder.path() / "tokenizer_config.json", R"({"tokenizer_class": "Qwen2Tokenizer"})");
   const auto one = open_tokenizer(*data / "tiny_bpe_tokenizer.json");
   const auto other = open_tokenizer(folder.path());
-  for (const fs::path& file : english(*text)) {
-    EXPECT_TRUE(encode(*one, read_file(file)) == encode(*other, read_file(file))) << file;
-  }
+  // The only one of these texts that is ASCII, which is all that this vocabulary has.
+  const std::string ascii = read_file(*text / "tinyshakespeare/input.txt");
+  EXPECT_TRUE(encode(*one, ascii) == encode(*other, ascii));
+  EXPECT_THAT(refusal([&] { encode(*one, "\u2581"); }), testing::HasSubstr("the byte 0xE2"));
 }
 
 TEST(Golden, WhatIsNotSupportedIsRefused) {

@@ -113,7 +113,7 @@ TEST(Split, LongRunsOfSpaces) {
 }
 
 TEST(Split, GivesUpOnARegexThatExplodes) {
-  EXPECT_THAT(refusal([] { split(split_json("(a|a|a)*b"), std::string(5000, 'a')); }),
+  EXPECT_THAT(refusal([] { split(split_json("(a|a|a)*[bc]"), std::string(5000, 'a')); }),
               testing::HasSubstr("gives up"));
   EXPECT_THAT(refusal([] { split(split_json("(a"), "a"); }),
               testing::AllOf(testing::HasSubstr("'pattern.Regex'"), testing::HasSubstr("'(a'")));
