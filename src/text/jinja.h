@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hearth::text {
+
+/// JSON whose objects keep the order of their keys, which templates print.
+using Json = nlohmann::ordered_json;
+
+/// Bytes [first, last) of a text.
+struct Span {
+  int64_t first = 0;
+  int64_t last = 0;
+  bool operator==(const Span&) const = default;
+};
+
+struct Rendered {
+  std::string text;
+  /// What stands inside {% generation %} blocks, in order.
+  std::vector<Span> generated;
+};
+
+struct RenderOptions {
+  /// Seconds since 1970 (UTC) that strftime_now shows; without it templates find strftime_now undefined and
+  /// print the date they hold themselves, so that the same data gives the same tokens every day.
+  std::optional<int64_t> now;
+  /// Longest text; a template that would print more is a UserError.
+  int64_t limit_bytes = int64_t{64} << 20;
+  /// Evaluated expressions and, by sixteens, copied bytes; a template that needs more is a UserError.
+  int64_t limit_work = 20'000'000;
+};
+
+namespace jinja {
+struct Program;
+}
+
+/// A chat template: the part of Jinja 2.11 to 3.1 that chat templates use, set up as Hugging Face sets it up
+/// (trim_blocks, lstrip_blocks, loop controls, tojson without ASCII escapes, {% generation %}).
+///
+/// Statements: if, for (with if, else, break, continue), set (also as a block, also of a namespace), macro,
+/// generation, raw. Filters, tests, methods and functions: the tables in src/text/jinja/. There is nothing in
+/// it that could reach a file, the network or the program itself.
+class Template {
+ public:
+  /// Parses; UserError "NAME:LINE: ..." for a mistake and for anything that is not supported, be it a tag, a
+  /// filter, a test, a method, a function or an argument.
+  Template(std::string_view source, std::string name);
+  ~Template();
+  Template(Template&&) noexcept;
+  Template& operator=(Template&&) noexcept;
+
+  /// The text for an object of variables (messages, add_generation_prompt, bos_token, ...). Thread-safe.
+  /// UserError "NAME:LINE: ..." for raise_exception, for operations on values that do not have them, and at
+  /// the limits.
+  Rendered render(const Json& variables, const RenderOptions& options = {}) const;
+
+  /// Whether the template marks what the assistant says by {% generation %}.
+  bool marks_generation() const;
+  const std::string& name() const;
+  const std::string& source() const;
+
+ private:
+  std::unique_ptr<const jinja::Program> program_;
+};
+
+}  // namespace hearth::text

@@ -1,0 +1,402 @@
+#include "text/jinja/syntax.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace hearth::text {
+namespace jinja {
+namespace {
+
+constexpr int kMaxDepth = 1000;
+constexpr int kMaxCalls = 50;
+
+enum class Flow { next_statement, next_round, leave_loop };
+
+using Scope = std::map<std::string_view, Value>;
+
+class Evaluator {
+ public:
+  Evaluator(const Program& program, const Json& variables, const RenderOptions& options)
+      : run_(program.name, options), variables_(variables), scopes_(1) {}
+
+  Rendered render(const Body& body) {
+    execute(body);
+    return std::move(out_);
+  }
+
+ private:
+  // Statements.
+  Flow execute(const Body& body) {
+    const Level level(*this);
+    for (const Statement& statement : body) {
+      run_.at_line(statement.line);
+      run_.spend(1);
+      if (const Flow flow = execute(statement); flow != Flow::next_statement) return flow;
+    }
+    return Flow::next_statement;
+  }
+
+  Flow execute(const Statement& statement) {
+    switch (statement.kind) {
+      case StatementKind::text:
+        write(statement.text);
+        break;
+      case StatementKind::print:
+        write(text_of(run_, evaluate(*statement.expression)));
+        break;
+      case StatementKind::choice:
+        return execute_choice(statement);
+      case StatementKind::loop:
+        return execute_loop(statement);
+      case StatementKind::assign:
+        execute_assign(statement);
+        break;
+      case StatementKind::assign_block:
+        assign(statement, Json(captured(statement.body)));
+        break;
+      case StatementKind::macro:
+        scopes_.back()[statement.text] = Value::of(&statement);
+        break;
+      case StatementKind::generation:
+        return execute_generation(statement);
+      case StatementKind::stop:
+        return Flow::leave_loop;
+      case StatementKind::next:
+        return Flow::next_round;
+    }
+    return Flow::next_statement;
+  }
+
+  void write(std::string_view text) {
+    if (std::ssize(out_.text) + std::ssize(text) > run_.options().limit_bytes) {
+      run_.fail(fmt::format("the template prints more than {} bytes", run_.options().limit_bytes));
+    }
+    out_.text += text;
+  }
+
+  Flow execute_choice(const Statement& statement) {
+    for (const Branch& branch : statement.branches) {
+      if (!branch.condition || is_true(evaluate(*branch.condition))) return execute(branch.body);
+    }
+    return Flow::next_statement;
+  }
+
+  std::vector<Value> loop_items(const Statement& statement) {
+    std::vector<Value> items = items_of(run_, evaluate(*statement.expression));
+    if (!statement.filter) return items;
+    std::vector<Value> kept;
+    scopes_.emplace_back();
+    for (Value& item : items) {
+      unpack(statement, item);
+      if (is_true(evaluate(*statement.filter))) kept.push_back(std::move(item));
+    }
+    scopes_.pop_back();
+    return kept;
+  }
+
+  /// Assigns an item to the loop's variables, or its parts where there are several.
+  void unpack(const Statement& statement, const Value& item) {
+    if (statement.names.size() == 1) {
+      scopes_.back()[statement.names[0]] = item;
+      return;
+    }
+    const std::vector<Value> parts = items_of(run_, item);
+    if (parts.size() != statement.names.size()) {
+      run_.fail(fmt::format("expected {} values to unpack, got {}", statement.names.size(), parts.size()));
+    }
+    for (size_t i = 0; i < parts.size(); ++i) scopes_.back()[statement.names[i]] = parts[i];
+  }
+
+  Flow execute_loop(const Statement& statement) {
+    const std::vector<Value> items = loop_items(statement);
+    if (items.empty()) return execute(statement.otherwise);
+    const auto loop = std::make_shared<Loop>();
+    loop->length = std::ssize(items);
+    loop->items = &items;
+    for (; loop->index < loop->length; ++loop->index) {
+      run_.spend(1);
+      scopes_.emplace_back();
+      scopes_.back()["loop"] = Value::of(std::shared_ptr<const Loop>(loop));
+      unpack(statement, items[static_cast<size_t>(loop->index)]);
+      const Flow flow = execute(statement.body);
+      scopes_.pop_back();
+      if (flow == Flow::leave_loop) break;
+    }
+    loop->items = nullptr;
+    return Flow::next_statement;
+  }
+
+  void execute_assign(const Statement& statement) {
+    Value value = evaluate(*statement.expression);
+    if (!statement.text.empty()) {
+      Space* space = lookup(statement.text).space();
+      if (space == nullptr)
+        run_.fail(fmt::format("'{}' is no namespace, so it cannot be assigned to", statement.text));
+      (*space)[statement.names[0]] = std::move(value);
+      return;
+    }
+    assign(statement, value);
+  }
+
+  void assign(const Statement& statement, const Value& value) { unpack(statement, value); }
+
+  Flow execute_generation(const Statement& statement) {
+    const int64_t first = std::ssize(out_.text);
+    const Flow flow = execute(statement.body);
+    out_.generated.push_back({first, std::ssize(out_.text)});
+    return flow;
+  }
+
+  std::string captured(const Body& body) {
+    std::string before = std::exchange(out_.text, {});
+    execute(body);
+    run_.spend(std::ssize(out_.text) / 16);
+    return std::exchange(out_.text, std::move(before));
+  }
+
+  // Variables.
+  Value lookup(std::string_view name) {
+    run_.spend(1);
+    for (size_t i = scopes_.size(); i-- > 0;) {
+      if (i > 0 && i < first_scope_) continue;
+      const auto found = scopes_[i].find(name);
+      if (found != scopes_[i].end()) return found->second;
+    }
+    if (const auto found = variables_.find(name); found != variables_.end()) return Value::view(*found);
+    const Builtin* function = find_function(name);
+    if (function != nullptr && (name != "strftime_now" || run_.options().now)) return Value::of(function);
+    return Value::undefined(std::string(name));
+  }
+
+  // Expressions.
+  Value evaluate(const Expression& e) {
+    const Level level(*this);
+    run_.at_line(e.line);
+    run_.spend(1);
+    switch (e.kind) {
+      case ExpressionKind::literal:
+        return Value::view(e.value);
+      case ExpressionKind::name:
+        return lookup(e.text);
+      case ExpressionKind::list:
+        return list_value(run_, evaluate_all(e));
+      case ExpressionKind::mapping:
+        return evaluate_mapping(e);
+      case ExpressionKind::space:
+        return evaluate_space(e);
+      case ExpressionKind::attribute:
+        return evaluate_attribute(e);
+      case ExpressionKind::item:
+        return evaluate_item(e);
+      case ExpressionKind::slice:
+        return evaluate_slice(e);
+      case ExpressionKind::filter:
+      case ExpressionKind::test:
+      case ExpressionKind::method:
+      case ExpressionKind::function:
+        return call_builtin(e);
+      case ExpressionKind::macro:
+        return call_macro(e);
+      case ExpressionKind::negate:
+        return arithmetic(run_, "-", Json(0), evaluate(*e.operands[0]));
+      case ExpressionKind::negation:
+        return Value::boolean(!is_true(evaluate(*e.operands[0])));
+      case ExpressionKind::arithmetic:
+        return evaluate_arithmetic(e);
+      case ExpressionKind::compare:
+        return Value::boolean(compare(e));
+      case ExpressionKind::conjunction:
+        return evaluate_logic(e, false);
+      case ExpressionKind::disjunction:
+        return evaluate_logic(e, true);
+      case ExpressionKind::choice:
+        return evaluate_choice(e);
+      case ExpressionKind::concatenation:
+        return concatenate(e);
+    }
+    internal_error("an expression of an unknown kind");
+  }
+
+  std::vector<Value> evaluate_all(const Expression& e) {
+    std::vector<Value> values;
+    for (const ExpressionPtr& operand : e.operands) values.push_back(operand ? evaluate(*operand) : Value());
+    return values;
+  }
+
+  Value evaluate_mapping(const Expression& e) {
+    Json mapping = Json::object();
+    const std::vector<Value> values = evaluate_all(e);
+    for (size_t i = 0; i + 1 < values.size(); i += 2) {
+      if (!values[i].string()) run_.fail(fmt::format("expected a string as key, got {}", kind_of(values[i])));
+      run_.spend(static_cast<int64_t>(i));
+      mapping[std::string(*values[i].string())] = json_of(run_, values[i + 1]);
+    }
+    return mapping;
+  }
+
+  Value evaluate_space(const Expression& e) {
+    auto space = std::make_shared<Space>();
+    for (size_t i = 0; i + 1 < e.operands.size(); i += 2) {
+      (*space)[e.operands[i]->value.get<std::string>()] = evaluate(*e.operands[i + 1]);
+    }
+    return Value::of(std::move(space));
+  }
+
+  Value evaluate_attribute(const Expression& e) {
+    const Value subject = evaluate(*e.operands[0]);
+    run_.at_line(e.line);
+    return attribute_of(run_, subject, e.text);
+  }
+
+  Value evaluate_item(const Expression& e) {
+    const Value subject = evaluate(*e.operands[0]);
+    const Value key = evaluate(*e.operands[1]);
+    run_.at_line(e.line);
+    return item_of(run_, subject, key);
+  }
+
+  Value evaluate_slice(const Expression& e) {
+    const std::vector<Value> values = evaluate_all(e);
+    return slice_of(run_, values[0], std::span(values).subspan(1));
+  }
+
+  Value evaluate_arithmetic(const Expression& e) {
+    const Value a = evaluate(*e.operands[0]);
+    const Value b = evaluate(*e.operands[1]);
+    run_.at_line(e.line);
+    return arithmetic(run_, e.text, a, b);
+  }
+
+  bool holds(std::string_view word, const Value& a, const Value& b) {
+    if (word == "==") return is_equal(a, b);
+    if (word == "!=") return !is_equal(a, b);
+    if (word == "in") return is_in(run_, a, b);
+    if (word == "not in") return !is_in(run_, a, b);
+    if (word == "<") return is_less(run_, a, b);
+    if (word == ">") return is_less(run_, b, a);
+    return word == "<=" ? !is_less(run_, b, a) : !is_less(run_, a, b);
+  }
+
+  bool compare(const Expression& e) {
+    Value left = evaluate(*e.operands[0]);
+    for (size_t i = 0; i < e.words.size(); ++i) {
+      Value right = evaluate(*e.operands[i + 1]);
+      run_.at_line(e.line);
+      if (!holds(e.words[i], left, right)) return false;
+      left = std::move(right);
+    }
+    return true;
+  }
+
+  Value evaluate_logic(const Expression& e, bool stops_at) {
+    Value left = evaluate(*e.operands[0]);
+    return is_true(left) == stops_at ? left : evaluate(*e.operands[1]);
+  }
+
+  Value evaluate_choice(const Expression& e) {
+    if (is_true(evaluate(*e.operands[1]))) return evaluate(*e.operands[0]);
+    return e.operands.size() > 2 ? evaluate(*e.operands[2]) : Value();
+  }
+
+  Value concatenate(const Expression& e) {
+    std::string text;
+    for (const ExpressionPtr& operand : e.operands) text += text_of(run_, evaluate(*operand));
+    run_.spend(std::ssize(text) / 16);
+    return Json(std::move(text));
+  }
+
+  Value call_builtin(const Expression& e) {
+    const Value subject = e.operands[0] ? evaluate(*e.operands[0]) : Value();
+    std::array<Value, kMaxParameters> arguments;
+    for (size_t i = 1; i < e.operands.size(); ++i) {
+      if (e.operands[i]) arguments[i - 1] = evaluate(*e.operands[i]);
+    }
+    run_.at_line(e.line);
+    if (e.kind == ExpressionKind::method && subject.is_undefined()) {
+      run_.fail(fmt::format("cannot call .{}() on {}", e.builtin->name, kind_of(subject)));
+    }
+    return e.builtin->apply(run_, subject, arguments);
+  }
+
+  Value call_macro(const Expression& e) {
+    const Statement* macro = lookup(e.text).macro();
+    if (macro == nullptr) run_.fail(fmt::format("the macro {}() is not defined here", e.text));
+    Scope scope = bind(*macro, e);
+    if (++calls_ > kMaxCalls) run_.fail("macros that call one another too deep");
+    const size_t outer = std::exchange(first_scope_, scopes_.size());
+    scopes_.push_back(std::move(scope));
+    fill_presets(*macro);
+    std::string text = captured(macro->body);
+    scopes_.pop_back();
+    first_scope_ = outer;
+    --calls_;
+    return Json(std::move(text));
+  }
+
+  Scope bind(const Statement& macro, const Expression& e) {
+    const size_t num_positional = e.operands.size() - e.words.size();
+    if (num_positional > macro.parameters.size())
+      run_.fail(fmt::format("too many arguments for the macro {}()", macro.text));
+    Scope scope;
+    for (size_t i = 0; i < e.operands.size(); ++i) {
+      const std::string_view name =
+          i < num_positional ? macro.parameters[i].name : e.words[i - num_positional];
+      const auto known = [&](const Parameter& parameter) { return parameter.name == name; };
+      if (std::none_of(macro.parameters.begin(), macro.parameters.end(), known)) {
+        run_.fail(fmt::format("the macro {}() has no parameter {}", macro.text, name));
+      }
+      scope[name] = evaluate(*e.operands[i]);
+    }
+    return scope;
+  }
+
+  void fill_presets(const Statement& macro) {
+    for (const Parameter& parameter : macro.parameters) {
+      if (scopes_.back().contains(parameter.name)) continue;
+      scopes_.back()[parameter.name] =
+          parameter.preset ? evaluate(*parameter.preset) : Value::undefined(parameter.name);
+    }
+  }
+
+  /// Counts how deep evaluation stands within itself.
+  class Level {
+   public:
+    explicit Level(Evaluator& evaluator) : evaluator_(evaluator) {
+      if (++evaluator_.depth_ > kMaxDepth) evaluator_.run_.fail("the template is nested too deep");
+    }
+    ~Level() { --evaluator_.depth_; }
+
+   private:
+    Evaluator& evaluator_;
+  };
+
+  Run run_;
+  const Json& variables_;
+  Rendered out_;
+  std::vector<Scope> scopes_;  ///< of the template, then of macros and loops
+  size_t first_scope_ = 0;     ///< of the macro that runs
+  int depth_ = 0;
+  int calls_ = 0;
+};
+
+}  // namespace
+}  // namespace jinja
+
+Template::Template(std::string_view source, std::string name)
+    : program_(jinja::parse(source, std::move(name))) {}
+Template::~Template() = default;
+Template::Template(Template&&) noexcept = default;
+Template& Template::operator=(Template&&) noexcept = default;
+
+Rendered Template::render(const Json& variables, const RenderOptions& options) const {
+  HEARTH_CHECK(variables.is_object());
+  return jinja::Evaluator(*program_, variables, options).render(program_->body);
+}
+
+bool Template::marks_generation() const { return program_->marks_generation; }
+const std::string& Template::name() const { return program_->name; }
+const std::string& Template::source() const { return program_->source; }
+
+}  // namespace hearth::text

@@ -1,0 +1,345 @@
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "base/error.h"
+#include "text/jinja/library.h"
+#include "text/jinja/strings.h"
+#include "text/jinja/unicode.h"
+
+namespace hearth::text::jinja {
+namespace {
+
+using Arguments = std::span<const Value>;
+
+bool given(const Value& argument) { return !argument.is_undefined(); }
+
+/// The attribute a.b.0 of an item.
+Value path_of(Run& run, Value item, std::string_view path) {
+  while (!path.empty()) {
+    const size_t end = std::min(path.find('.'), path.size());
+    const std::string_view name = path.substr(0, end);
+    int64_t index = 0;
+    const auto [stop, error] = std::from_chars(name.data(), name.data() + name.size(), index);
+    const bool number = error == std::errc() && stop == name.data() + name.size();
+    item = item_of(run, item, number ? Value(Json(index)) : Value(Json(name)));
+    path.remove_prefix(std::min(end + 1, path.size()));
+  }
+  return item;
+}
+
+Value attribute_or_item(Run& run, const Value& item, const Value& attribute) {
+  return given(attribute) ? path_of(run, item, string_argument(run, attribute)) : item;
+}
+
+Value trim(Run& run, const Value& subject, Arguments arguments) {
+  const std::string text = text_of(run, subject);
+  return Json(strip(text, string_argument(run, arguments[0]), Side::both));
+}
+
+Value string(Run& run, const Value& subject, Arguments) { return Json(text_of(run, subject)); }
+Value upper_filter(Run& run, const Value& subject, Arguments) {
+  return Json(upper(run, text_of(run, subject)));
+}
+Value lower_filter(Run& run, const Value& subject, Arguments) {
+  return Json(lower(run, text_of(run, subject)));
+}
+Value capitalize_filter(Run& run, const Value& subject, Arguments) {
+  return Json(capitalize(run, text_of(run, subject)));
+}
+Value same(Run&, const Value& subject, Arguments) { return subject; }
+Value length(Run& run, const Value& subject, Arguments) { return Json(length_of(run, subject)); }
+
+Value preset(Run&, const Value& subject, Arguments arguments) {
+  const bool missing = subject.is_undefined() || (is_true(arguments[1]) && !is_true(subject));
+  if (!missing) return subject;
+  return given(arguments[0]) ? arguments[0] : Value(Json(""));
+}
+
+Value replace_filter(Run& run, const Value& subject, Arguments arguments) {
+  return Json(replace(run, text_of(run, subject), string_argument(run, arguments[0]),
+                      string_argument(run, arguments[1]), integer_argument(run, arguments[2], -1)));
+}
+
+Value join(Run& run, const Value& subject, Arguments arguments) {
+  const std::string separator = text_of(run, arguments[0]);
+  std::string text;
+  bool first = true;
+  for (const Value& item : items_of(run, subject)) {
+    if (!first) text += separator;
+    first = false;
+    text += text_of(run, attribute_or_item(run, item, arguments[1]));
+    run.spend(std::ssize(separator) / 16);
+  }
+  return Json(text);
+}
+
+Value first(Run& run, const Value& subject, Arguments) {
+  const std::vector<Value> items = items_of(run, subject);
+  return items.empty() ? Value::undefined("the first item") : items.front();
+}
+
+Value last(Run& run, const Value& subject, Arguments) {
+  const std::vector<Value> items = items_of(run, subject);
+  return items.empty() ? Value::undefined("the last item") : items.back();
+}
+
+Value list(Run& run, const Value& subject, Arguments) { return list_value(run, items_of(run, subject)); }
+
+Value reverse(Run& run, const Value& subject, Arguments) {
+  std::vector<Value> items = items_of(run, subject);
+  std::reverse(items.begin(), items.end());
+  if (!subject.string()) return list_value(run, items);
+  std::string text;
+  for (const Value& item : items) text += *item.string();
+  return Json(text);
+}
+
+Value to_json(Run& run, const Value& subject, Arguments arguments) {
+  if (subject.json() == nullptr) run.fail(fmt::format("tojson cannot write {}", kind_of(subject)));
+  run.spend_copy(*subject.json());
+  DumpOptions options{.ensure_ascii = is_true(arguments[0]), .sort_keys = is_true(arguments[3])};
+  if (is_true(arguments[1])) {
+    options.indent = static_cast<int>(std::clamp<int64_t>(integer_argument(run, arguments[1]), 0, 16));
+    options.item_separator = ",";
+  }
+  if (is_true(arguments[2])) {
+    const std::vector<Value> separators = items_of(run, arguments[2]);
+    if (separators.size() != 2) run.fail("tojson expected two separators");
+    options.item_separator = string_argument(run, separators[0]);
+    options.key_separator = string_argument(run, separators[1]);
+  }
+  return Json(dump(*subject.json(), options));
+}
+
+/// float() of Python for a number or the digits of one.
+std::optional<double> parsed(const Value& subject) {
+  if (subject.json() == nullptr) return std::nullopt;
+  if (const auto number = number_of(*subject.json())) return number;
+  if (!subject.string()) return std::nullopt;
+  const std::string_view text = strip(*subject.string(), {}, Side::both);
+  double value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || stop != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+Value integer(Run& run, const Value& subject, Arguments arguments) {
+  if (subject.json() != nullptr && integer_of(*subject.json())) return Json(*integer_of(*subject.json()));
+  const auto number = parsed(subject);
+  if (number && std::abs(*number) >= 9e18) run.fail(fmt::format("{} is not a number of 64 bits", *number));
+  if (number) return Json(static_cast<int64_t>(*number));
+  return given(arguments[0]) ? arguments[0] : Value(Json(0));
+}
+
+Value real(Run&, const Value& subject, Arguments arguments) {
+  if (const auto number = parsed(subject)) return Json(*number);
+  return given(arguments[0]) ? arguments[0] : Value(Json(0.0));
+}
+
+Value absolute(Run& run, const Value& subject, Arguments) {
+  const auto number = subject.json() != nullptr ? number_of(*subject.json()) : std::nullopt;
+  if (!number) run.fail(fmt::format("abs expected a number, got {}", kind_of(subject)));
+  const auto integer = integer_of(*subject.json());
+  return integer && *integer != INT64_MIN ? Json(std::abs(*integer)) : Json(std::abs(*number));
+}
+
+Value items(Run& run, const Value& subject, Arguments) {
+  if (subject.is_undefined()) return Json(Json::array());
+  return find_method("items")->apply(run, subject, {});
+}
+
+/// What sort, unique, min and max compare: strings without regard to case unless asked.
+Value key_of(Run& run, const Value& item, const Value& attribute, const Value& case_sensitive) {
+  Value key = attribute_or_item(run, item, attribute);
+  if (key.string() && !is_true(case_sensitive)) return Json(lower(run, *key.string()));
+  return key;
+}
+
+/// As items_of, but nothing for whatever is not true.
+std::vector<Value> items_if_true(Run& run, const Value& value) {
+  return is_true(value) ? items_of(run, value) : std::vector<Value>();
+}
+
+struct Keyed {
+  Value key;
+  Value item;
+};
+
+std::vector<Keyed> keyed(Run& run, const Value& subject, const Value& attribute,
+                         const Value& case_sensitive) {
+  std::vector<Keyed> all;
+  for (const Value& item : items_of(run, subject))
+    all.push_back({key_of(run, item, attribute, case_sensitive), item});
+  return all;
+}
+
+Value list_of_items(Run& run, const std::vector<Keyed>& all) {
+  std::vector<Value> items;
+  for (const Keyed& entry : all) items.push_back(entry.item);
+  return list_value(run, items);
+}
+
+Value sort(Run& run, const Value& subject, Arguments arguments) {
+  std::vector<Keyed> all = keyed(run, subject, arguments[2], arguments[1]);
+  const bool reversed = is_true(arguments[0]);
+  run.spend(std::ssize(all) * 16);
+  std::stable_sort(all.begin(), all.end(), [&](const Keyed& a, const Keyed& b) {
+    if (is_equal(a.key, b.key)) return false;
+    return reversed ? is_less(run, b.key, a.key) : is_less(run, a.key, b.key);
+  });
+  return list_of_items(run, all);
+}
+
+Value dictsort(Run& run, const Value& subject, Arguments arguments) {
+  const std::array<Value, kMaxParameters> by_key = {arguments[1], arguments[0], Value(Json("0"))};
+  return sort(run, items(run, subject, {}), by_key);
+}
+
+Value unique(Run& run, const Value& subject, Arguments arguments) {
+  std::vector<Keyed> kept;
+  for (Keyed& entry : keyed(run, subject, arguments[1], arguments[0])) {
+    run.spend(std::ssize(kept));
+    if (entry.key.json() != nullptr && entry.key.json()->is_structured())
+      run.fail("unique works on strings and numbers");
+    const bool seen =
+        std::any_of(kept.begin(), kept.end(), [&](const Keyed& k) { return is_equal(k.key, entry.key); });
+    if (!seen) kept.push_back(std::move(entry));
+  }
+  return list_of_items(run, kept);
+}
+
+Value extreme(Run& run, const Value& subject, Arguments arguments, bool largest) {
+  std::optional<Keyed> best;
+  for (Keyed& entry : keyed(run, subject, arguments[1], arguments[0])) {
+    const bool better =
+        !best || (largest ? is_less(run, best->key, entry.key) : is_less(run, entry.key, best->key));
+    if (better) best = std::move(entry);
+  }
+  return best ? best->item : Value::undefined("the extreme item of nothing");
+}
+Value smallest(Run& run, const Value& subject, Arguments arguments) {
+  return extreme(run, subject, arguments, false);
+}
+Value largest(Run& run, const Value& subject, Arguments arguments) {
+  return extreme(run, subject, arguments, true);
+}
+
+Value sum(Run& run, const Value& subject, Arguments arguments) {
+  Value total(Json(0));
+  for (const Value& item : items_of(run, subject)) {
+    total = arithmetic(run, "+", total, attribute_or_item(run, item, arguments[0]));
+  }
+  return total;
+}
+
+Value round(Run& run, const Value& subject, Arguments arguments) {
+  const auto number = subject.json() != nullptr ? number_of(*subject.json()) : std::nullopt;
+  const std::string_view method = string_argument(run, arguments[1], "common");
+  if (!number || method == "common")
+    run.fail("round is supported for numbers, by the methods 'ceil' and 'floor'");
+  const double scale = std::pow(10.0, static_cast<double>(integer_argument(run, arguments[0])));
+  return Json((method == "ceil" ? std::ceil(*number * scale) : std::floor(*number * scale)) / scale);
+}
+
+Value indent(Run& run, const Value& subject, Arguments arguments) {
+  const std::string_view text = string_subject(run, subject, "indent");
+  const auto width = static_cast<size_t>(std::clamp<int64_t>(integer_argument(run, arguments[0], 4), 0, 64));
+  const std::string blanks(width, ' ');
+  std::string result = is_true(arguments[1]) ? blanks : "";
+  for (size_t i = 0; i < text.size(); ++i) {
+    result += text[i];
+    const bool blank_line = i + 1 == text.size() || text[i + 1] == '\n';
+    if (text[i] == '\n' && (is_true(arguments[2]) || !blank_line)) result += blanks;
+  }
+  run.spend(std::ssize(result) / 16);
+  return Json(result);
+}
+
+Value map(Run& run, const Value& subject, Arguments arguments) {
+  std::vector<Value> results;
+  const Builtin* filter = given(arguments[3]) ? nullptr : find_filter(string_argument(run, arguments[0]));
+  if (filter == nullptr && !given(arguments[3]))
+    run.fail("map expected the name of a supported filter or attribute=");
+  std::array<Value, kMaxParameters> passed = {arguments[1], arguments[2]};
+  for (const Value& item : items_if_true(run, subject)) {
+    run.spend(1);
+    Value result =
+        filter != nullptr ? filter->apply(run, item, passed) : attribute_or_item(run, item, arguments[3]);
+    results.push_back(result.is_undefined() && given(arguments[4]) ? arguments[4] : std::move(result));
+  }
+  return list_value(run, results);
+}
+
+/// The items for which a test, which arguments[at] names, is `wanted`; without a name those that are true.
+Value chosen(Run& run, const Value& subject, Arguments arguments, size_t at, bool wanted) {
+  const Builtin* test = given(arguments[at]) ? find_test(string_argument(run, arguments[at])) : nullptr;
+  if (test == nullptr && given(arguments[at])) run.fail("expected the name of a supported test");
+  const std::array<Value, kMaxParameters> passed = {arguments[at + 1]};
+  std::vector<Value> kept;
+  for (const Value& item : items_if_true(run, subject)) {
+    run.spend(1);
+    const Value what = at == 1 ? attribute_or_item(run, item, arguments[0]) : item;
+    if (is_true(test != nullptr ? test->apply(run, what, passed) : what) == wanted) kept.push_back(item);
+  }
+  return list_value(run, kept);
+}
+Value select(Run& run, const Value& subject, Arguments arguments) {
+  return chosen(run, subject, arguments, 0, true);
+}
+Value reject(Run& run, const Value& subject, Arguments arguments) {
+  return chosen(run, subject, arguments, 0, false);
+}
+Value selectattr(Run& run, const Value& subject, Arguments arguments) {
+  return chosen(run, subject, arguments, 1, true);
+}
+Value rejectattr(Run& run, const Value& subject, Arguments arguments) {
+  return chosen(run, subject, arguments, 1, false);
+}
+
+const Builtin kFilters[] = {
+    {"trim", trim, {"chars"}},
+    {"upper", upper_filter},
+    {"lower", lower_filter},
+    {"capitalize", capitalize_filter},
+    {"string", string},
+    {"safe", same},
+    {"length", length},
+    {"count", length},
+    {"default", preset, {"default_value", "boolean"}},
+    {"d", preset, {"default_value", "boolean"}},
+    {"replace", replace_filter, {"old", "new", "count"}, 2},
+    {"join", join, {"d", "attribute"}},
+    {"first", first},
+    {"last", last},
+    {"list", list},
+    {"reverse", reverse},
+    {"tojson", to_json, {"ensure_ascii", "indent", "separators", "sort_keys"}},
+    {"int", integer, {"default"}},
+    {"float", real, {"default"}},
+    {"abs", absolute},
+    {"items", items},
+    {"dictsort", dictsort, {"case_sensitive", "reverse"}},
+    {"sort", sort, {"reverse", "case_sensitive", "attribute"}},
+    {"unique", unique, {"case_sensitive", "attribute"}},
+    {"min", smallest, {"case_sensitive", "attribute"}},
+    {"max", largest, {"case_sensitive", "attribute"}},
+    {"sum", sum, {"attribute"}},
+    {"round", round, {"precision", "method"}},
+    {"indent", indent, {"width", "first", "blank"}},
+    {"map", map, {"filter", "argument", "argument2", "attribute", "default"}},
+    {"select", select, {"test", "argument"}},
+    {"reject", reject, {"test", "argument"}},
+    {"selectattr", selectattr, {"attribute", "test", "argument"}, 1},
+    {"rejectattr", rejectattr, {"attribute", "test", "argument"}, 1},
+};
+
+}  // namespace
+
+const Builtin* find_filter(std::string_view name) {
+  const auto* found = std::find_if(std::begin(kFilters), std::end(kFilters),
+                                   [&](const Builtin& f) { return f.name == name; });
+  return found != std::end(kFilters) ? found : nullptr;
+}
+
+}  // namespace hearth::text::jinja

@@ -1,0 +1,297 @@
+#include <algorithm>
+
+#include "base/error.h"
+#include "text/jinja/library.h"
+#include "text/jinja/strings.h"
+#include "text/jinja/unicode.h"
+
+namespace hearth::text::jinja {
+namespace {
+
+using Arguments = std::span<const Value>;
+
+bool is_ascii(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 128; });
+}
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+char to_upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; }
+char to_lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
+
+/// Each letter by `change(letter, whether a letter stands before it, whether it is the first character)`.
+template <typename Change>
+std::string with_letters(Run& run, std::string_view text, Change change) {
+  if (!is_ascii(text)) run.fail("upper and lower case of letters other than A to Z are not supported");
+  run.spend(std::ssize(text) / 16);
+  std::string result(text);
+  for (size_t i = 0; i < text.size(); ++i)
+    result[i] = change(text[i], i > 0 && is_letter(text[i - 1]), i == 0);
+  return result;
+}
+
+Value strip_method(Run& run, const Value& subject, Arguments arguments, Side side) {
+  const std::string_view text = string_subject(run, subject, "strip");
+  return Json(strip(text, string_argument(run, arguments[0]), side));
+}
+
+std::vector<std::string_view> split_at(std::string_view text, std::string_view separator, int64_t most) {
+  std::vector<std::string_view> parts;
+  for (size_t at = 0; most != 0 && (at = text.find(separator)) != text.npos; --most) {
+    parts.push_back(text.substr(0, at));
+    text.remove_prefix(at + separator.size());
+  }
+  parts.push_back(text);
+  return parts;
+}
+
+std::vector<std::string_view> split_at_from_right(std::string_view text, std::string_view separator,
+                                                  int64_t most) {
+  std::vector<std::string_view> parts;
+  for (size_t at = 0; most != 0 && (at = text.rfind(separator)) != text.npos; --most) {
+    parts.push_back(text.substr(at + separator.size()));
+    text = text.substr(0, at);
+  }
+  parts.push_back(text);
+  std::reverse(parts.begin(), parts.end());
+  return parts;
+}
+
+size_t first_space(std::string_view text) {
+  size_t at = 0;
+  while (at < text.size() && !is_space(code_point_at(text, at).value))
+    at += code_point_at(text, at).num_bytes;
+  return at;
+}
+
+std::vector<std::string_view> split_at_space(std::string_view text, int64_t most) {
+  std::vector<std::string_view> parts;
+  text = strip(text, {}, Side::left);
+  for (; !text.empty() && most != 0; --most) {
+    const size_t end = first_space(text);
+    parts.push_back(text.substr(0, end));
+    text = strip(text.substr(end), {}, Side::left);
+  }
+  if (!text.empty()) parts.push_back(text);
+  return parts;
+}
+
+Value list_of(Run& run, const std::vector<std::string_view>& parts) {
+  run.spend(std::ssize(parts));
+  Json list = Json::array();
+  for (const std::string_view part : parts) list.push_back(part);
+  return list;
+}
+
+Value split_method(Run& run, const Value& subject, Arguments arguments) {
+  const std::string_view text = string_subject(run, subject, "split");
+  const std::string_view separator = string_argument(run, arguments[0]);
+  const int64_t most = integer_argument(run, arguments[1], -1);
+  if (arguments[0].string() && separator.empty()) run.fail("expected a separator that is not empty");
+  return list_of(run, separator.empty() ? split_at_space(text, most) : split_at(text, separator, most));
+}
+
+Value rsplit_method(Run& run, const Value& subject, Arguments arguments) {
+  const std::string_view text = string_subject(run, subject, "rsplit");
+  const std::string_view separator = string_argument(run, arguments[0]);
+  if (separator.empty()) run.fail("expected a separator for rsplit");
+  return list_of(run, split_at_from_right(text, separator, integer_argument(run, arguments[1], -1)));
+}
+
+Value splitlines_method(Run& run, const Value& subject, Arguments arguments) {
+  std::string_view text = string_subject(run, subject, "splitlines");
+  const bool keeps_ends = is_true(arguments[0]);
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find_first_of("\r\n"), text.size());
+    const size_t width = end == text.size() ? 0 : text.substr(end).starts_with("\r\n") ? 2 : 1;
+    lines.push_back(text.substr(0, end + (keeps_ends ? width : 0)));
+    text.remove_prefix(end + width);
+  }
+  return list_of(run, lines);
+}
+
+template <typename Holds>
+Value any_affix(Run& run, const Value& argument, Holds holds) {
+  if (argument.json() == nullptr || !argument.json()->is_array())
+    return Value::boolean(holds(string_argument(run, argument)));
+  const std::vector<Value> affixes = items_of(run, argument);
+  return Value::boolean(std::any_of(affixes.begin(), affixes.end(),
+                                    [&](const Value& affix) { return holds(string_argument(run, affix)); }));
+}
+
+Value startswith_method(Run& run, const Value& subject, Arguments arguments) {
+  const std::string_view text = string_subject(run, subject, "startswith");
+  return any_affix(run, arguments[0], [&](std::string_view affix) { return text.starts_with(affix); });
+}
+
+Value endswith_method(Run& run, const Value& subject, Arguments arguments) {
+  const std::string_view text = string_subject(run, subject, "endswith");
+  return any_affix(run, arguments[0], [&](std::string_view affix) { return text.ends_with(affix); });
+}
+
+Value removeprefix_method(Run& run, const Value& subject, Arguments arguments) {
+  const std::string_view text = string_subject(run, subject, "removeprefix");
+  const std::string_view affix = string_argument(run, arguments[0]);
+  return Json(text.starts_with(affix) ? text.substr(affix.size()) : text);
+}
+
+Value removesuffix_method(Run& run, const Value& subject, Arguments arguments) {
+  const std::string_view text = string_subject(run, subject, "removesuffix");
+  const std::string_view affix = string_argument(run, arguments[0]);
+  return Json(text.ends_with(affix) ? text.substr(0, text.size() - affix.size()) : text);
+}
+
+Value place_in(std::string_view text, size_t at) {
+  return Json(at == text.npos ? int64_t{-1} : num_code_points(text.substr(0, at)));
+}
+
+Value find_method_of_strings(Run& run, const Value& subject, Arguments arguments) {
+  const std::string_view text = string_subject(run, subject, "find");
+  return place_in(text, text.find(string_argument(run, arguments[0])));
+}
+
+Value rfind_method(Run& run, const Value& subject, Arguments arguments) {
+  const std::string_view text = string_subject(run, subject, "rfind");
+  return place_in(text, text.rfind(string_argument(run, arguments[0])));
+}
+
+Value count_method(Run& run, const Value& subject, Arguments arguments) {
+  if (const Json* json = subject.json(); json != nullptr && json->is_array()) {
+    const std::vector<Value> items = items_of(run, subject);
+    return Json(std::count_if(items.begin(), items.end(),
+                              [&](const Value& item) { return is_equal(item, arguments[0]); }));
+  }
+  const std::string_view text = string_subject(run, subject, "count");
+  const std::string_view part = string_argument(run, arguments[0]);
+  if (part.empty()) return Json(num_code_points(text) + 1);
+  return Json(std::ssize(split_at(text, part, -1)) - 1);
+}
+
+Value replace_method(Run& run, const Value& subject, Arguments arguments) {
+  return Json(replace(run, string_subject(run, subject, "replace"), string_argument(run, arguments[0]),
+                      string_argument(run, arguments[1]), integer_argument(run, arguments[2], -1)));
+}
+
+Value join_method(Run& run, const Value& subject, Arguments arguments) {
+  const std::string_view separator = string_subject(run, subject, "join");
+  std::string text;
+  bool first = true;
+  for (const Value& item : items_of(run, arguments[0])) {
+    if (!first) text += separator;
+    first = false;
+    if (!item.string()) run.fail(fmt::format("join expected strings, got {}", kind_of(item)));
+    text += *item.string();
+    run.spend(std::ssize(*item.string()) / 16 + std::ssize(separator) / 16);
+  }
+  return Json(text);
+}
+
+template <typename Holds>
+Value every_character(Run& run, const Value& subject, std::string_view name, Holds holds) {
+  const std::string_view text = string_subject(run, subject, name);
+  if (!is_ascii(text)) run.fail(fmt::format("{} of characters beyond ASCII is not supported", name));
+  return Value::boolean(!text.empty() && std::all_of(text.begin(), text.end(), holds));
+}
+
+const Json& mapping_subject(Run& run, const Value& subject, std::string_view method) {
+  if (subject.json() == nullptr || !subject.json()->is_object()) {
+    run.fail(fmt::format(".{}() works on a mapping, got {}", method, kind_of(subject)));
+  }
+  return *subject.json();
+}
+
+Value items_method(Run& run, const Value& subject, Arguments) {
+  const Json& mapping = mapping_subject(run, subject, "items");
+  run.spend_copy(mapping);
+  Json list = Json::array();
+  for (const auto& [key, value] : mapping.items()) list.push_back(Json::array({key, value}));
+  return list;
+}
+
+Value keys_method(Run& run, const Value& subject, Arguments) {
+  mapping_subject(run, subject, "keys");
+  return list_value(run, items_of(run, subject));
+}
+
+Value values_method(Run& run, const Value& subject, Arguments) {
+  Json list = Json::array();
+  for (const Json& value : mapping_subject(run, subject, "values"))
+    list.push_back(json_of(run, subject.part(value)));
+  return list;
+}
+
+Value get_method(Run& run, const Value& subject, Arguments arguments) {
+  mapping_subject(run, subject, "get");
+  const Value found = item_of(run, subject, arguments[0]);
+  if (!found.is_undefined()) return found;
+  return arguments[1].is_undefined() ? Value(Json(nullptr)) : arguments[1];
+}
+
+#define TEXT_METHOD(body) \
+  [](Run& run, const Value& subject, [[maybe_unused]] Arguments arguments) -> Value { return body; }
+
+const Builtin kMethods[] = {
+    {"strip", TEXT_METHOD(strip_method(run, subject, arguments, Side::both)), {"chars"}},
+    {"lstrip", TEXT_METHOD(strip_method(run, subject, arguments, Side::left)), {"chars"}},
+    {"rstrip", TEXT_METHOD(strip_method(run, subject, arguments, Side::right)), {"chars"}},
+    {"split", split_method, {"sep", "maxsplit"}},
+    {"rsplit", rsplit_method, {"sep", "maxsplit"}, 1},
+    {"splitlines", splitlines_method, {"keepends"}},
+    {"startswith", startswith_method, {"prefix"}, 1},
+    {"endswith", endswith_method, {"suffix"}, 1},
+    {"removeprefix", removeprefix_method, {"prefix"}, 1},
+    {"removesuffix", removesuffix_method, {"suffix"}, 1},
+    {"find", find_method_of_strings, {"sub"}, 1},
+    {"rfind", rfind_method, {"sub"}, 1},
+    {"count", count_method, {"sub"}, 1},
+    {"replace", replace_method, {"old", "new", "count"}, 2},
+    {"join", join_method, {"iterable"}, 1},
+    {"upper", TEXT_METHOD(Json(upper(run, string_subject(run, subject, "upper"))))},
+    {"lower", TEXT_METHOD(Json(lower(run, string_subject(run, subject, "lower"))))},
+    {"title", TEXT_METHOD(Json(title(run, string_subject(run, subject, "title"))))},
+    {"capitalize", TEXT_METHOD(Json(capitalize(run, string_subject(run, subject, "capitalize"))))},
+    {"isdigit",
+     TEXT_METHOD(every_character(run, subject, "isdigit", [](char c) { return c >= '0' && c <= '9'; }))},
+    {"isalpha", TEXT_METHOD(every_character(run, subject, "isalpha", is_letter))},
+    {"items", items_method},
+    {"keys", keys_method},
+    {"values", values_method},
+    {"get", get_method, {"key", "default"}, 1},
+};
+#undef TEXT_METHOD
+
+}  // namespace
+
+std::string upper(Run& run, std::string_view text) {
+  return with_letters(run, text, [](char c, bool, bool) { return to_upper(c); });
+}
+std::string lower(Run& run, std::string_view text) {
+  return with_letters(run, text, [](char c, bool, bool) { return to_lower(c); });
+}
+std::string title(Run& run, std::string_view text) {
+  return with_letters(run, text,
+                      [](char c, bool inside, bool) { return inside ? to_lower(c) : to_upper(c); });
+}
+std::string capitalize(Run& run, std::string_view text) {
+  return with_letters(run, text, [](char c, bool, bool first) { return first ? to_upper(c) : to_lower(c); });
+}
+
+std::string replace(Run& run, std::string_view text, std::string_view old, std::string_view with,
+                    int64_t count) {
+  if (old.empty()) run.fail("replace expected something to look for, got an empty string");
+  std::string result;
+  const std::vector<std::string_view> parts = split_at(text, old, count);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0) result += with;
+    result += parts[i];
+    run.spend(1 + std::ssize(parts[i]) / 16 + std::ssize(with) / 16);
+  }
+  return result;
+}
+
+const Builtin* find_method(std::string_view name) {
+  const auto* found = std::find_if(std::begin(kMethods), std::end(kMethods),
+                                   [&](const Builtin& m) { return m.name == name; });
+  return found != std::end(kMethods) ? found : nullptr;
+}
+
+}  // namespace hearth::text::jinja

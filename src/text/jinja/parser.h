@@ -1,0 +1,104 @@
+#pragma once
+
+#include <algorithm>
+#include <initializer_list>
+#include <utility>
+
+#include "text/jinja/lexer.h"
+#include "text/jinja/syntax.h"
+
+namespace hearth::text::jinja {
+
+/// The tokens of a template, read from front to back.
+class TokenReader {
+ public:
+  TokenReader(std::vector<Token> tokens, std::string_view name) : tokens_(std::move(tokens)), name_(name) {}
+
+  const Token& peek(size_t ahead = 0) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
+  Token take() { return tokens_[at_ + 1 < tokens_.size() ? at_++ : at_]; }
+  int line() const { return peek().line; }
+
+  bool is_symbol(std::string_view symbol, size_t ahead = 0) const;
+  bool is_word(std::string_view word, size_t ahead = 0) const;
+  bool take_symbol(std::string_view symbol);
+  bool take_word(std::string_view word);
+  void expect_symbol(std::string_view symbol);
+  void expect(TokenKind kind, std::string_view what);
+  std::string expect_name(std::string_view what);
+
+  [[noreturn]] void fail(std::string_view what) const { fail_at(line(), what); }
+  [[noreturn]] void fail_at(int line, std::string_view what) const;
+  /// "'x'" or "the end of the tag" for messages.
+  std::string here() const;
+
+ private:
+  std::vector<Token> tokens_;
+  size_t at_ = 0;
+  std::string_view name_;
+};
+
+/// Reads expressions by the precedences of Jinja's own parser.
+class ExpressionParser {
+ public:
+  explicit ExpressionParser(TokenReader& tokens) : tokens_(tokens) {}
+
+  /// With `x if y else z`.
+  ExpressionPtr parse();
+  /// Without it, as after `for ... in`.
+  ExpressionPtr parse_condition();
+  /// A list where a comma follows.
+  ExpressionPtr parse_tuple(bool with_choice);
+
+  /// Macros that are called, by line; each must be defined somewhere in the template.
+  const std::vector<std::pair<std::string, int>>& macro_calls() const { return macro_calls_; }
+
+ private:
+  struct Call {
+    std::vector<ExpressionPtr> operands;
+    std::vector<std::string> names;  ///< of the last operands
+  };
+
+  ExpressionPtr make(ExpressionKind kind, int line, std::vector<ExpressionPtr> operands,
+                     std::string text = {}) const;
+  template <typename Part>
+  ExpressionPtr parse_left(std::initializer_list<std::string_view> symbols, Part part);
+  template <typename Part>
+  ExpressionPtr parse_logic(std::string_view word, ExpressionKind kind, Part part);
+  ExpressionPtr parse_and();
+  ExpressionPtr parse_not();
+  ExpressionPtr parse_compare();
+  std::string take_comparison();
+  ExpressionPtr parse_sum();
+  ExpressionPtr parse_concatenation();
+  ExpressionPtr parse_product();
+  ExpressionPtr parse_power();
+  ExpressionPtr parse_unary(bool with_filters);
+  ExpressionPtr parse_primary();
+  ExpressionPtr parse_name();
+  ExpressionPtr parse_string();
+  ExpressionPtr parse_number();
+  ExpressionPtr parse_parentheses();
+  ExpressionPtr parse_list();
+  ExpressionPtr parse_mapping();
+  ExpressionPtr parse_postfix(ExpressionPtr subject);
+  ExpressionPtr parse_filters(ExpressionPtr subject);
+  ExpressionPtr parse_attribute(ExpressionPtr subject);
+  ExpressionPtr parse_item(ExpressionPtr subject);
+  ExpressionPtr parse_bound(std::initializer_list<std::string_view> ends);
+  ExpressionPtr parse_function(const std::string& name, int line);
+  ExpressionPtr parse_filter(ExpressionPtr subject);
+  ExpressionPtr parse_test(ExpressionPtr subject);
+  ExpressionPtr mapping_of(Call call, ExpressionKind kind, int line, std::string_view function);
+  Call parse_call();
+  ExpressionPtr literal(Json value, int line) const;
+  /// A builtin with `subject` first and one operand for each parameter.
+  ExpressionPtr bound(ExpressionKind kind, const Builtin& builtin, ExpressionPtr subject, Call call,
+                      int line) const;
+  void check_inner_name(const Expression& call) const;
+
+  TokenReader& tokens_;
+  int depth_ = 0;
+  std::vector<std::pair<std::string, int>> macro_calls_;
+};
+
+}  // namespace hearth::text::jinja

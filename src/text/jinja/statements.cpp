@@ -1,0 +1,266 @@
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "text/jinja/parser.h"
+
+namespace hearth::text::jinja {
+
+bool TokenReader::is_symbol(std::string_view symbol, size_t ahead) const {
+  return peek(ahead).kind == TokenKind::symbol && peek(ahead).text == symbol;
+}
+
+bool TokenReader::is_word(std::string_view word, size_t ahead) const {
+  return peek(ahead).kind == TokenKind::name && peek(ahead).text == word;
+}
+
+bool TokenReader::take_symbol(std::string_view symbol) {
+  const bool found = is_symbol(symbol);
+  if (found) take();
+  return found;
+}
+
+bool TokenReader::take_word(std::string_view word) {
+  const bool found = is_word(word);
+  if (found) take();
+  return found;
+}
+
+void TokenReader::expect_symbol(std::string_view symbol) {
+  if (!take_symbol(symbol)) fail(fmt::format("expected '{}', got {}", symbol, here()));
+}
+
+void TokenReader::expect(TokenKind kind, std::string_view what) {
+  if (peek().kind != kind) fail(fmt::format("expected {}, got {}", what, here()));
+  take();
+}
+
+std::string TokenReader::expect_name(std::string_view what) {
+  if (peek().kind != TokenKind::name) fail(fmt::format("expected {}, got {}", what, here()));
+  return take().text;
+}
+
+void TokenReader::fail_at(int line, std::string_view what) const {
+  user_error("{}:{}: {}", name_, line, what);
+}
+
+std::string TokenReader::here() const {
+  switch (peek().kind) {
+    case TokenKind::end:
+      return "the end of the template";
+    case TokenKind::block_end:
+    case TokenKind::variable_end:
+      return "the end of the tag";
+    default:
+      return "'" + peek().text + "'";
+  }
+}
+
+namespace {
+
+constexpr int kMaxBlocks = 30;
+constexpr size_t kMaxSourceBytes = size_t{1} << 20;
+
+using Words = std::initializer_list<std::string_view>;
+
+class Parser {
+ public:
+  Parser(std::string_view source, std::string name)
+      : program_{.name = std::move(name), .source = std::string(source)},
+        tokens_(tokenize(source, program_.name), program_.name),
+        expressions_(tokens_) {}
+
+  Program run() {
+    program_.body = parse_body({});
+    for (const auto& [name, line] : expressions_.macro_calls()) {
+      if (!macros_.contains(name))
+        tokens_.fail_at(line, fmt::format("the function {}() is not supported", name));
+    }
+    return std::move(program_);
+  }
+
+ private:
+  /// Statements up to a tag that starts with one of `ends`, which is not taken; no ends: up to the end.
+  Body parse_body(Words ends) {
+    if (++depth_ > kMaxBlocks) tokens_.fail("blocks nested too deep");
+    Body body;
+    while (tokens_.peek().kind != TokenKind::end && !at_any(ends)) body.push_back(parse_statement());
+    if (tokens_.peek().kind == TokenKind::end && ends.size() > 0) {
+      tokens_.fail(fmt::format("expected {{% {} %}}, got the end of the template", *(ends.end() - 1)));
+    }
+    --depth_;
+    return body;
+  }
+
+  bool at_any(Words ends) const {
+    if (tokens_.peek().kind != TokenKind::block_begin) return false;
+    return std::any_of(ends.begin(), ends.end(), [&](auto end) { return tokens_.is_word(end, 1); });
+  }
+
+  /// A body and the tag `end` after it.
+  Body parse_block(std::string_view end) {
+    Body body = parse_body({end});
+    tokens_.take();
+    tokens_.take();
+    end_tag();
+    return body;
+  }
+
+  void end_tag() { tokens_.expect(TokenKind::block_end, "the end of the tag"); }
+
+  Statement parse_statement() {
+    const Token token = tokens_.take();
+    Statement made;
+    made.line = token.line;
+    if (token.kind == TokenKind::text) {
+      made.text = token.text;
+    } else if (token.kind == TokenKind::variable_begin) {
+      made.kind = StatementKind::print;
+      made.expression = expressions_.parse_tuple(true);
+      tokens_.expect(TokenKind::variable_end, "'}}'");
+    } else {
+      parse_tag(made);
+    }
+    return made;
+  }
+
+  void parse_tag(Statement& made) {
+    const std::string tag = tokens_.expect_name("the name of a tag");
+    if (tag == "if") return parse_if(made);
+    if (tag == "for") return parse_for(made);
+    if (tag == "set") return parse_set(made);
+    if (tag == "macro") return parse_macro(made);
+    if (tag == "generation") return parse_generation(made);
+    if (tag == "break" || tag == "continue") return parse_jump(made, tag);
+    tokens_.fail_at(made.line, fmt::format("the tag {{% {} %}} is not supported here", tag));
+  }
+
+  void parse_if(Statement& made) {
+    made.kind = StatementKind::choice;
+    ExpressionPtr condition = expressions_.parse_tuple(false);
+    while (true) {
+      end_tag();
+      Body body = parse_body({"elif", "else", "endif"});
+      made.branches.push_back({std::move(condition), std::move(body)});
+      tokens_.take();
+      const std::string next = tokens_.take().text;
+      if (next == "endif") break;
+      if (!made.branches.back().condition) tokens_.fail("expected {% endif %} after {% else %}");
+      condition = next == "elif" ? expressions_.parse_tuple(false) : nullptr;
+    }
+    end_tag();
+  }
+
+  std::vector<std::string> parse_targets() {
+    std::vector<std::string> names;
+    const bool parentheses = tokens_.take_symbol("(");
+    do {
+      names.push_back(tokens_.expect_name("a variable"));
+      for (const char* reserved :
+           {"true", "false", "none", "True", "False", "None", "not", "and", "or", "in", "is"}) {
+        if (names.back() == reserved) tokens_.fail(fmt::format("expected a variable, got '{}'", reserved));
+      }
+    } while (tokens_.take_symbol(","));
+    if (parentheses) tokens_.expect_symbol(")");
+    return names;
+  }
+
+  void parse_for(Statement& made) {
+    made.kind = StatementKind::loop;
+    made.names = parse_targets();
+    if (!tokens_.take_word("in")) tokens_.fail(fmt::format("expected 'in', got {}", tokens_.here()));
+    made.expression = expressions_.parse_tuple(false);
+    if (tokens_.take_word("if")) made.filter = expressions_.parse();
+    if (tokens_.is_word("recursive")) tokens_.fail("recursive loops are not supported");
+    end_tag();
+    ++loops_;
+    made.body = parse_body({"else", "endfor"});
+    --loops_;
+    tokens_.take();
+    if (tokens_.take_word("else")) {
+      end_tag();
+      made.otherwise = parse_body({"endfor"});
+      tokens_.take();
+    }
+    tokens_.take();
+    end_tag();
+  }
+
+  void parse_set(Statement& made) {
+    made.kind = StatementKind::assign;
+    made.names = parse_targets();
+    if (tokens_.take_symbol(".")) {
+      if (made.names.size() != 1) tokens_.fail("expected one attribute of one namespace");
+      made.text = made.names[0];
+      made.names = {tokens_.expect_name("an attribute after '.'")};
+    }
+    if (tokens_.take_symbol("=")) {
+      made.expression = expressions_.parse_tuple(true);
+      return end_tag();
+    }
+    made.kind = StatementKind::assign_block;
+    if (tokens_.is_symbol("|")) tokens_.fail("filters on a {% set %} block are not supported");
+    end_tag();
+    made.body = parse_inner("endset");
+  }
+
+  /// A body whose text is not printed where it stands: jumps and generation marks would have no meaning.
+  Body parse_inner(std::string_view end) {
+    const int loops = std::exchange(loops_, 0);
+    ++captures_;
+    Body body = parse_block(end);
+    --captures_;
+    loops_ = loops;
+    return body;
+  }
+
+  void parse_macro(Statement& made) {
+    made.kind = StatementKind::macro;
+    made.text = tokens_.expect_name("the name of a macro");
+    macros_.insert(made.text);
+    tokens_.expect_symbol("(");
+    while (!tokens_.is_symbol(")")) {
+      Parameter parameter{.name = tokens_.expect_name("a parameter"), .preset = nullptr};
+      if (tokens_.take_symbol("=")) parameter.preset = expressions_.parse();
+      made.parameters.push_back(std::move(parameter));
+      if (!tokens_.take_symbol(",")) break;
+    }
+    tokens_.expect_symbol(")");
+    end_tag();
+    made.body = parse_inner("endmacro");
+  }
+
+  void parse_generation(Statement& made) {
+    if (captures_ > 0) tokens_.fail("{% generation %} inside a macro or a {% set %} block is not supported");
+    made.kind = StatementKind::generation;
+    program_.marks_generation = true;
+    end_tag();
+    ++captures_;
+    made.body = parse_block("endgeneration");
+    --captures_;
+  }
+
+  void parse_jump(Statement& made, std::string_view tag) {
+    if (loops_ == 0) tokens_.fail(fmt::format("{{% {} %}} outside of a loop", tag));
+    made.kind = tag == "break" ? StatementKind::stop : StatementKind::next;
+    end_tag();
+  }
+
+  Program program_;
+  TokenReader tokens_;
+  ExpressionParser expressions_;
+  std::set<std::string, std::less<>> macros_;
+  int depth_ = 0;
+  int loops_ = 0;
+  int captures_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<const Program> parse(std::string_view source, std::string name) {
+  if (source.size() > kMaxSourceBytes)
+    user_error("{}:1: a template of more than {} bytes", name, kMaxSourceBytes);
+  return std::make_unique<const Program>(Parser(source, std::move(name)).run());
+}
+
+}  // namespace hearth::text::jinja

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/jinja/library.h"
+
+namespace hearth::text::jinja {
+
+/// str methods of Python; those of letters take ASCII only and fail for anything else.
+std::string upper(Run& run, std::string_view text);
+std::string lower(Run& run, std::string_view text);
+std::string title(Run& run, std::string_view text);
+std::string capitalize(Run& run, std::string_view text);
+/// At most `count` times; -1: everywhere.
+std::string replace(Run& run, std::string_view text, std::string_view old, std::string_view with,
+                    int64_t count);
+
+}  // namespace hearth::text::jinja

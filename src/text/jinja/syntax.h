@@ -1,0 +1,90 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "text/jinja/library.h"
+#include "text/jinja/value.h"
+
+namespace hearth::text::jinja {
+
+struct Expression;
+using ExpressionPtr = std::unique_ptr<Expression>;
+
+enum class ExpressionKind {
+  literal,    ///< value
+  name,       ///< text
+  list,       ///< operands
+  mapping,    ///< operands: key, value, key, value ...
+  space,      ///< namespace(...): as mapping
+  attribute,  ///< operands[0] . text
+  item,       ///< operands[0] [ operands[1] ]
+  slice,      ///< operands[0] [ 1 : 2 : 3 ], null where left out
+  filter,     ///< operands[0] | builtin(operands[1...], null where left out)
+  test,       ///< operands[0] is builtin(...)
+  method,     ///< operands[0] . builtin(...)
+  function,   ///< builtin(operands[0...])
+  macro,      ///< text(operands..., names)
+  negate,
+  negation,  ///< not
+  arithmetic,
+  compare,      ///< operands with symbols between them
+  conjunction,  ///< and
+  disjunction,  ///< or
+  choice,       ///< operands[0] if operands[1] else operands[2] (or null)
+  concatenation
+};
+
+struct Expression {
+  ExpressionKind kind = ExpressionKind::literal;
+  int line = 0;
+  int depth = 1;
+  std::string text;
+  Json value;
+  const Builtin* builtin = nullptr;
+  std::vector<ExpressionPtr> operands;
+  /// compare: the operators; arithmetic: the one operator; macro: the names of the last arguments.
+  std::vector<std::string> words;
+};
+
+struct Statement;
+using Body = std::vector<Statement>;
+
+enum class StatementKind { text, print, choice, loop, assign, assign_block, macro, generation, stop, next };
+
+struct Parameter {
+  std::string name;
+  ExpressionPtr preset;
+};
+
+/// A condition (null: else) and what it guards.
+struct Branch {
+  ExpressionPtr condition;
+  Body body;
+};
+
+struct Statement {
+  StatementKind kind = StatementKind::text;
+  int line = 0;
+  std::string text;                   ///< text; macro's name; assign: the namespace, or empty
+  std::vector<std::string> names;     ///< loop, assign: what is assigned to
+  ExpressionPtr expression;           ///< print, loop, assign
+  ExpressionPtr filter;               ///< loop: if
+  std::vector<Parameter> parameters;  ///< macro
+  std::vector<Branch> branches;       ///< choice
+  Body body;                          ///< loop, assign_block, macro, generation
+  Body otherwise;                     ///< loop: else
+};
+
+/// A parsed template.
+struct Program {
+  std::string name;
+  std::string source;
+  Body body;
+  bool marks_generation = false;
+};
+
+std::unique_ptr<const Program> parse(std::string_view source, std::string name);
+
+}  // namespace hearth::text::jinja

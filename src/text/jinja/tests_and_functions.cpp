@@ -1,0 +1,177 @@
+#include <algorithm>
+#include <ctime>
+
+#include "base/error.h"
+#include "text/jinja/library.h"
+
+namespace hearth::text::jinja {
+namespace {
+
+using Arguments = std::span<const Value>;
+
+bool is_integer(const Value& value) { return value.json() != nullptr && value.json()->is_number_integer(); }
+
+bool json_is_none(const Json& json) { return json.is_null(); }
+bool json_is_string(const Json& json) { return json.is_string(); }
+bool json_is_mapping(const Json& json) { return json.is_object(); }
+bool json_is_sequence(const Json& json) { return json.is_structured() || json.is_string(); }
+bool json_is_number(const Json& json) { return json.is_number() || json.is_boolean(); }
+bool json_is_integer(const Json& json) { return json.is_number_integer(); }
+bool json_is_float(const Json& json) { return json.is_number_float(); }
+bool json_is_boolean(const Json& json) { return json.is_boolean(); }
+bool json_is_true(const Json& json) { return json.is_boolean() && json.get<bool>(); }
+bool json_is_false(const Json& json) { return json.is_boolean() && !json.get<bool>(); }
+
+/// A test over one JSON value.
+template <bool (*Holds)(const Json&)>
+Value json_test(Run&, const Value& subject, Arguments) {
+  return Value::boolean(subject.json() != nullptr && Holds(*subject.json()));
+}
+template <typename Holds>
+const Builtin* find_in(std::span<const Builtin> table, Holds holds) {
+  const auto found = std::find_if(table.begin(), table.end(), holds);
+  return found != table.end() ? &*found : nullptr;
+}
+
+Value defined(Run&, const Value& subject, Arguments) { return Value::boolean(!subject.is_undefined()); }
+Value undefined(Run&, const Value& subject, Arguments) { return Value::boolean(subject.is_undefined()); }
+Value callable(Run&, const Value& subject, Arguments) { return Value::boolean(subject.is_callable()); }
+
+/// Undefined values can be gone through too: they are empty.
+Value iterable(Run&, const Value& subject, Arguments) {
+  const Json* json = subject.json();
+  return Value::boolean(subject.is_undefined() ||
+                        (json != nullptr && (json->is_structured() || json->is_string())));
+}
+
+int64_t remainder(Run& run, const Value& subject, int64_t divisor) {
+  if (!is_integer(subject))
+    run.fail(fmt::format("the test is supported for integers, got {}", kind_of(subject)));
+  if (divisor == 0) run.fail("division by zero");
+  return divisor == -1 ? 0 : integer_argument(run, subject) % divisor;
+}
+Value odd(Run& run, const Value& subject, Arguments) {
+  return Value::boolean(remainder(run, subject, 2) != 0);
+}
+Value even(Run& run, const Value& subject, Arguments) {
+  return Value::boolean(remainder(run, subject, 2) == 0);
+}
+Value divisible(Run& run, const Value& subject, Arguments arguments) {
+  return Value::boolean(remainder(run, subject, integer_argument(run, arguments[0])) == 0);
+}
+
+Value contained(Run& run, const Value& subject, Arguments arguments) {
+  return Value::boolean(is_in(run, subject, arguments[0]));
+}
+Value equal_to(Run&, const Value& subject, Arguments arguments) {
+  return Value::boolean(is_equal(subject, arguments[0]));
+}
+Value unequal(Run&, const Value& subject, Arguments arguments) {
+  return Value::boolean(!is_equal(subject, arguments[0]));
+}
+Value less(Run& run, const Value& subject, Arguments arguments) {
+  return Value::boolean(is_less(run, subject, arguments[0]));
+}
+Value greater(Run& run, const Value& subject, Arguments arguments) {
+  return Value::boolean(is_less(run, arguments[0], subject));
+}
+Value at_most(Run& run, const Value& subject, Arguments arguments) {
+  return Value::boolean(!is_less(run, arguments[0], subject));
+}
+Value at_least(Run& run, const Value& subject, Arguments arguments) {
+  return Value::boolean(!is_less(run, subject, arguments[0]));
+}
+
+/// `is` of Python, where it says something: for true, false and none.
+Value same_as(Run& run, const Value& subject, Arguments arguments) {
+  const Json* other = arguments[0].json();
+  if (other == nullptr || !(other->is_boolean() || other->is_null()))
+    run.fail("sameas is supported for true, false and none");
+  return Value::boolean(subject.json() != nullptr && *subject.json() == *other);
+}
+
+const Builtin kTests[] = {
+    {"defined", defined},
+    {"undefined", undefined},
+    {"callable", callable},
+    {"iterable", iterable},
+    {"none", json_test<json_is_none>},
+    {"string", json_test<json_is_string>},
+    {"mapping", json_test<json_is_mapping>},
+    {"sequence", json_test<json_is_sequence>},
+    {"number", json_test<json_is_number>},
+    {"integer", json_test<json_is_integer>},
+    {"float", json_test<json_is_float>},
+    {"boolean", json_test<json_is_boolean>},
+    {"true", json_test<json_is_true>},
+    {"false", json_test<json_is_false>},
+    {"odd", odd},
+    {"even", even},
+    {"divisibleby", divisible, {"num"}, 1},
+    {"in", contained, {"seq"}, 1},
+    {"sameas", same_as, {"other"}, 1},
+    {"eq", equal_to, {"other"}, 1},
+    {"equalto", equal_to, {"other"}, 1},
+    {"==", equal_to, {"other"}, 1},
+    {"ne", unequal, {"other"}, 1},
+    {"!=", unequal, {"other"}, 1},
+    {"lt", less, {"other"}, 1},
+    {"lessthan", less, {"other"}, 1},
+    {"<", less, {"other"}, 1},
+    {"gt", greater, {"other"}, 1},
+    {"greaterthan", greater, {"other"}, 1},
+    {">", greater, {"other"}, 1},
+    {"le", at_most, {"other"}, 1},
+    {"<=", at_most, {"other"}, 1},
+    {"ge", at_least, {"other"}, 1},
+    {">=", at_least, {"other"}, 1},
+};
+
+Value range(Run& run, const Value&, Arguments arguments) {
+  const bool from_zero = arguments[1].is_undefined();
+  const int64_t first = from_zero ? 0 : integer_argument(run, arguments[0]);
+  const int64_t last = integer_argument(run, arguments[from_zero ? 0 : 1]);
+  const int64_t step = integer_argument(run, arguments[2], 1);
+  if (step == 0) run.fail("range expected a step that is not zero");
+  Json list = Json::array();
+  for (int64_t at = first; step > 0 ? at < last : at > last;) {
+    run.spend(1);
+    list.push_back(at);
+    if (__builtin_add_overflow(at, step, &at)) break;
+  }
+  return list;
+}
+
+Value raise_exception(Run& run, const Value&, Arguments arguments) {
+  run.fail(fmt::format("the template refuses: {}", text_of(run, arguments[0])));
+}
+
+Value strftime_now(Run& run, const Value&, Arguments arguments) {
+  if (!run.options().now) run.fail("strftime_now needs a date; set one for the rendering");
+  const std::string format(string_argument(run, arguments[0]));
+  const std::time_t now = *run.options().now;
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  std::array<char, 256> text{};
+  const size_t size = std::strftime(text.data(), text.size(), format.c_str(), &parts);
+  if (size == 0 && !format.empty()) run.fail("strftime_now expected a shorter format");
+  return Json(std::string(text.data(), size));
+}
+
+const Builtin kFunctions[] = {
+    {"range", range, {"start", "stop", "step"}, 1},
+    {"raise_exception", raise_exception, {"message"}, 1},
+    {"strftime_now", strftime_now, {"format"}, 1},
+};
+
+}  // namespace
+
+const Builtin* find_test(std::string_view name) {
+  return find_in(kTests, [&](const Builtin& test) { return test.name == name; });
+}
+
+const Builtin* find_function(std::string_view name) {
+  return find_in(kFunctions, [&](const Builtin& function) { return function.name == name; });
+}
+
+}  // namespace hearth::text::jinja

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "text/jinja.h"
+
+namespace hearth::text::jinja {
+
+struct Statement;
+struct Builtin;
+class Value;
+
+struct Undefined {
+  std::string name;
+};
+
+/// What namespace() makes: the one thing that a template can change.
+using Space = std::map<std::string, Value, std::less<>>;
+
+/// The variable `loop`.
+struct Loop {
+  int64_t index = 0;
+  int64_t length = 0;
+  const std::vector<Value>* items = nullptr;
+};
+
+/// A value of a template: JSON (shared, never changed), or one of the few things that JSON has no words for.
+class Value {
+ public:
+  Value() = default;
+  Value(Json json) : data_(std::make_shared<const Json>(std::move(json))) {}  // NOLINT: on purpose implicit
+  static Value undefined(std::string name);
+  static Value boolean(bool value);
+  /// Refers to JSON that outlives the rendering.
+  static Value view(const Json& json) {
+    return Value(std::shared_ptr<const Json>(std::shared_ptr<const Json>(), &json), 0);
+  }
+  static Value of(std::shared_ptr<Space> space) { return Value(std::move(space), 0); }
+  static Value of(std::shared_ptr<const Loop> loop) { return Value(std::move(loop), 0); }
+  static Value of(const Statement* macro) { return Value(macro, 0); }
+  static Value of(const Builtin* function) { return Value(function, 0); }
+
+  /// A part of this value's JSON, kept alive by it.
+  Value part(const Json& json) const;
+
+  bool is_undefined() const { return std::holds_alternative<Undefined>(data_); }
+  const std::string& undefined_name() const { return std::get<Undefined>(data_).name; }
+  /// Null unless the value is JSON.
+  const Json* json() const;
+  Space* space() const;
+  const Loop* loop() const;
+  const Statement* macro() const;
+  bool is_callable() const;
+  /// The string, or nothing.
+  std::optional<std::string_view> string() const;
+
+ private:
+  using Data = std::variant<Undefined, std::shared_ptr<const Json>, std::shared_ptr<Space>,
+                            std::shared_ptr<const Loop>, const Statement*, const Builtin*>;
+  Value(Data data, int) : data_(std::move(data)) {}
+
+  Data data_;
+};
+
+/// bool() of Python.
+bool is_true(const Value& value);
+/// "a string", "a list", ... for messages.
+std::string kind_of(const Value& value);
+/// == of Python: 1 == 1.0 == true, and the order of keys does not count.
+bool equal(const Json& a, const Json& b);
+/// A number of Python, to which booleans belong: its value as an integer or a float, or nothing.
+std::optional<int64_t> integer_of(const Json& json);
+std::optional<double> number_of(const Json& json);
+
+/// repr() of Python, and str(), which differs for strings.
+void append_repr(std::string& text, const Json& json);
+void append_str(std::string& text, const Json& json);
+
+struct DumpOptions {
+  bool ensure_ascii = false;
+  bool sort_keys = false;
+  int indent = -1;  ///< blanks per level; negative: one line
+  std::string item_separator = ", ";
+  std::string key_separator = ": ";
+};
+/// json.dumps of Python.
+std::string dump(const Json& json, const DumpOptions& options);
+
+/// What copying costs: parts, and bytes by sixteens.
+struct Weight {
+  int64_t work = 0;
+  int depth = 0;
+};
+Weight weigh(const Json& json);
+
+}  // namespace hearth::text::jinja

@@ -1,0 +1,134 @@
+#include "text/jinja.h"
+
+#include "expect_fault.h"
+
+namespace hearth::text {
+namespace {
+
+using testing::HasSubstr;
+
+std::string render(const std::string& source, const Json& variables = Json::object()) {
+  return Template(source, "t").render(variables).text;
+}
+std::string refusal(const std::string& source, const Json& variables = Json::object()) {
+  return fault_of([&] { Template(source, "t").render(variables, {.limit_work = 200'000}); });
+}
+
+const Json kVariables =
+    Json::parse(R"({"text": "  Hi, You ", "n": 7, "list": [3, 1, 2], "map": {"b": 1, "a": "x"},
+  "messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}], "none": null})");
+
+TEST(Jinja, Expressions) {
+  const std::vector<std::pair<const char*, const char*>> cases = {
+      {"{{ text|trim }}", "Hi, You"},
+      {"{{ text.split(',')[-1].strip()|upper }}", "YOU"},
+      {"{{ 2 + 3 * 4 ** 2 // 5 }}", "11"},
+      {"{{ -7 // 2 }} {{ -7 % 3 }} {{ 7 / 2 }}", "-4 2 3.5"},
+      {"{{ 1 < 2 < 3 and not n is none }}", "True"},
+      {"{{ list|sort|join('-') }} {{ list[::-1] }} {{ list[1:]|length }}", "1-2-3 [2, 1, 3] 2"},
+      {"{{ map|tojson }} {{ map }}", R"({"b": 1, "a": "x"} {'b': 1, 'a': 'x'})"},
+      {"{{ map.zero|default('d') }} {{ map.get('q', 3) }}", "d 3"},
+      {"{{ messages|selectattr('role', 'equalto', 'user')|map(attribute='content')|first }}", "q"},
+      {"{{ 'b' in map }} {{ 'You' in text }} {{ 9 not in list }}", "True True True"},
+      {"{{ 'x' if n > 8 else 'y' }}{{ 'z' if n > 8 }}", "y"},
+      {"{{ 'a' ~ 1 ~ none ~ missing }}", "a1None"},
+      {"{{ 1.0 }} {{ 1e22 }} {{ 0.1 }}", "1.0 1e+22 0.1"},
+  };
+  for (const auto& [source, expected] : cases) EXPECT_EQ(render(source, kVariables), expected) << source;
+}
+
+TEST(Jinja, Statements) {
+  EXPECT_EQ(render("{% for m in messages %}{{ loop.index0 }}{{ m.role }}{% if not loop.last %},{% endif %}{% "
+                   "endfor %}",
+                   kVariables),
+            "0user,1assistant");
+  EXPECT_EQ(render("{% for x in none_such %}a{% else %}b{% endfor %}"), "b");
+  EXPECT_EQ(render("{% set x = 1 %}{% for i in list %}{% set x = x + i %}{% endfor %}{{ x }}", kVariables),
+            "1");
+  EXPECT_EQ(
+      render(
+          "{% set ns = namespace(x=1) %}{% for i in list %}{% set ns.x = ns.x + i %}{% endfor %}{{ ns.x }}",
+          kVariables),
+      "7");
+  EXPECT_EQ(render("{% macro f(a, b=2) %}<{{ a }}{{ b }}>{% endmacro %}{{ f(1) }}{{ f(b=3, a=4) }}"),
+            "<12><43>");
+  EXPECT_EQ(render("{% for i in range(9) %}{% if i == 2 %}{% continue %}{% elif i == 4 %}{% break %}{% endif "
+                   "%}{{ i }}{% endfor %}"),
+            "013");
+  EXPECT_EQ(render("{% raw %}{{ x }}{% endraw %}"), "{{ x }}");
+}
+
+TEST(Jinja, BlankLinesGoAsHuggingFaceSetsItUp) {
+  EXPECT_EQ(render("a\n  {% if true %}\n  b\n  {% endif %}\nc\n"), "a\n  b\nc");
+  EXPECT_EQ(render("a \n {%- if true -%} \n b {%- endif %}\nc"), "abc");
+  EXPECT_EQ(render("a {%+ if true +%}\nb{% endif %}"), "a \nb");
+  EXPECT_EQ(render("a {# note #}\nb {{ 1 }}\n"), "a b 1");
+}
+
+TEST(Jinja, GenerationBlocksAreMarked) {
+  const Template parsed(
+      "<a>{% generation %}x{{ n }}{% endgeneration %}</a>{% generation %}{% endgeneration %}", "t");
+  EXPECT_TRUE(parsed.marks_generation());
+  const Rendered rendered = parsed.render(kVariables);
+  EXPECT_EQ(rendered.text, "<a>x7</a>");
+  EXPECT_EQ(rendered.generated, (std::vector<Span>{{3, 5}, {9, 9}}));
+}
+
+TEST(Jinja, RefusesAtParseTimeWithLineAndName) {
+  const std::vector<std::pair<const char*, const char*>> cases = {
+      {"a\n{% include 'x' %}", "t:2: the tag {% include %} is not supported here"},
+      {"\n\n{{ x|shuffle }}", "t:3: the filter 'shuffle' is not supported"},
+      {"{% if false %}{{ x is prime }}{% endif %}", "t:1: the test 'prime' is not supported"},
+      {"{{ x.append(1) }}", "t:1: the method .append() is not supported"},
+      {"{{ f(1) }}", "t:1: the function f() is not supported"},
+      {"{{ x|tojson(default=1) }}", "t:1: the argument default= of 'tojson' is not supported"},
+      {"{{ x|map('shuffle') }}", "t:1: the filter 'shuffle' is not supported"},
+      {"{% for x in y recursive %}{% endfor %}", "t:1: recursive loops are not supported"},
+      {"{{ lipsum }}", "t:1: 'lipsum' is not supported"},
+      {"{% if x %}\n", "t:1: expected {% endif %}, got the end of the template"},
+      {"{{ 'abc }}", "t:1: expected a closing quote"},
+      {"{{ (1 }}", "t:1: unexpected '}'"},
+      {"{{ 1 2 }}", "t:1: expected '}}', got '2'"},
+      {"{% break %}", "t:1: {% break %} outside of a loop"},
+      {"{% macro f() %}{% generation %}{% endgeneration %}{% endmacro %}",
+       "t:1: {% generation %} inside a macro"},
+  };
+  for (const auto& [source, expected] : cases) {
+    EXPECT_THAT(fault_of([&] { Template(source, "t"); }), HasSubstr(expected)) << source;
+  }
+}
+
+TEST(Jinja, RefusesWhileRenderingWithLine) {
+  EXPECT_EQ(refusal("\n{{ raise_exception('roles must alternate') }}"),
+            "t:2: the template refuses: roles must alternate");
+  EXPECT_EQ(refusal("{{ x.y }}"), "t:1: cannot take 'y' of 'x', which is undefined");
+  EXPECT_EQ(refusal("{{ 'a' + 1 }}"), "t:1: cannot apply '+' to a string and a number");
+  EXPECT_EQ(refusal("{{ 1 // 0 }}"), "t:1: division by zero");
+  EXPECT_EQ(refusal("{{ strftime_now('%Y') }}"), "t:1: strftime_now needs a date; set one for the rendering");
+  EXPECT_EQ(render("{{ strftime_now is defined }}"), "False");
+}
+
+TEST(Jinja, IsBounded) {
+  const char* loops = "{% for a in range(10000) %}{% for b in range(10000) %}{% endfor %}{% endfor %}";
+  EXPECT_THAT(refusal(loops), HasSubstr("does not come to an end"));
+  const char* doubling =
+      "{% set ns = namespace(x='aaaaaaaaaaaaaaaa') %}{% for i in range(64) %}{% set ns.x = ns.x ~ ns.x %}{% "
+      "endfor %}";
+  EXPECT_THAT(refusal(doubling), HasSubstr("does not come to an end"));
+  EXPECT_THAT(refusal("{{ 'a' * 9999999999 }}"), HasSubstr("does not come to an end"));
+  EXPECT_THAT(refusal("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"), HasSubstr("too deep"));
+  EXPECT_THAT(
+      refusal("{% set ns = namespace(x=[]) %}{% for i in range(99) %}{% set ns.x = [ns.x] %}{% endfor %}"),
+      HasSubstr("nested more than 64"));
+  EXPECT_THAT(refusal("{{ " + std::string(5000, '(') + "1" + std::string(5000, ')') + " }}"),
+              HasSubstr("nested too deep"));
+  std::string sum = "1";
+  for (int i = 0; i < 5000; ++i) sum += "+1";
+  EXPECT_THAT(refusal("{{ " + sum + " }}"), HasSubstr("nested too deep"));
+  const Template prints("{% for i in range(100) %}abcdefghij{% endfor %}", "t");
+  EXPECT_THAT(fault_of([&] { prints.render(Json::object(), {.limit_bytes = 500}); }),
+              HasSubstr("prints more than 500 bytes"));
+}
+
+}  // namespace
+}  // namespace hearth::text
