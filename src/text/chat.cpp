@@ -1,0 +1,192 @@
+#include "text/chat.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace hearth::text {
+namespace {
+
+constexpr std::string_view kBlank = " \t\r\n";
+
+std::string_view without_blank_end(std::string_view text) {
+  return text.substr(0, text.find_last_not_of(kBlank) + 1);
+}
+
+std::string_view trimmed(std::string_view text) {
+  text = without_blank_end(text);
+  return text.substr(std::min(text.find_first_not_of(kBlank), text.size()));
+}
+
+size_t shared_start(std::string_view a, std::string_view b) {
+  return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+}
+
+/// What a template prints before and after a content.
+struct Frame {
+  std::string before;
+  std::string after;
+};
+
+/// A character that stands in no message.
+std::optional<char> unused_character(const Json& messages) {
+  const std::string all = messages.dump();
+  for (char c = 1; c < 9; ++c) {
+    if (all.find(fmt::format("\\u{:04x}", static_cast<int>(c))) == all.npos) return c;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+/// Finds the bytes that the turns of one conversation take.
+class TurnFinder {
+ public:
+  TurnFinder(const ChatRenderer& renderer, const Json& messages, const Json& tools, std::string_view full)
+      : renderer_(renderer), messages_(messages), tools_(tools), full_(full) {}
+
+  /// The turns have to be asked for in their order.
+  Span find(size_t turn) {
+    while (before_.size() < turn) before_.push_back(messages_[before_.size()]);
+    const auto prompt = try_render(before_, true);
+    std::optional<size_t> first;
+    if (prompt && full_.starts_with(*prompt)) first = prompt->size();
+    before_.push_back(messages_[turn]);
+    std::optional<size_t> last = before_.size() == messages_.size() ? full_.size() : end_by_prefix();
+    if (!first || !last) find_by_frame(turn, first, last);
+    if (first && last) last = without_blank_end(full_.substr(0, *last)).size();
+    if (!first || !last || *last <= *first) refuse(turn);
+    return {static_cast<int64_t>(*first), static_cast<int64_t>(*last)};
+  }
+
+ private:
+  [[noreturn]] static void refuse(size_t turn) {
+    throw RecordError("unclear turn",
+                      fmt::format("what the assistant says in turn {} cannot be told from the rest of the "
+                                  "rendered conversation; mark it by {{% generation %}} in the template",
+                                  turn + 1));
+  }
+
+  std::optional<std::string> try_render(const Json& messages, bool prompts) const {
+    try {
+      return renderer_.render_template(messages, tools_, prompts).text;
+    } catch (const UserError&) {
+      return std::nullopt;
+    }
+  }
+
+  std::optional<size_t> end_by_prefix() const {
+    const auto text = try_render(before_, false);
+    if (!text || !full_.starts_with(*text)) return std::nullopt;
+    return text->size();
+  }
+
+  std::optional<Frame> frame_of(Json messages, size_t turn) const {
+    const auto mark = unused_character(messages_);
+    if (!mark) return std::nullopt;
+    messages[turn]["content"] = std::string(1, *mark);
+    const auto text = try_render(messages, false);
+    const size_t at = text ? text->find(*mark) : std::string::npos;
+    if (at == std::string::npos) return std::nullopt;
+    return Frame{text->substr(0, at), text->substr(at + 1)};
+  }
+
+  /// Fills what is missing by what surrounds the content in the whole conversation, and the end mark by what
+  /// follows the content where the turn is the last.
+  void find_by_frame(size_t turn, std::optional<size_t>& first, std::optional<size_t>& last) const {
+    const auto frame = frame_of(messages_, turn);
+    if (!frame || !full_.ends_with(frame->after)) return;
+    if (!first && full_.starts_with(frame->before)) first = frame->before.size();
+    if (last) return;
+    const auto alone = frame_of(before_, turn);
+    const std::string_view mark = alone ? without_blank_end(alone->after) : std::string_view();
+    last = full_.size() - frame->after.size() + shared_start(frame->after, mark);
+  }
+
+  const ChatRenderer& renderer_;
+  const Json& messages_;
+  const Json& tools_;
+  std::string_view full_;
+  Json before_ = Json::array();
+};
+
+ChatRenderer::ChatRenderer(Template chat_template, ChatOptions options)
+    : template_(std::move(chat_template)), options_(std::move(options)) {}
+
+Rendered ChatRenderer::render_template(const Json& messages, const Json& tools, bool prompts) const {
+  Json variables = options_.variables;
+  variables["messages"] = messages;
+  variables["tools"] = tools;
+  variables["documents"] = nullptr;
+  variables["add_generation_prompt"] = prompts;
+  variables["bos_token"] = options_.bos_token;
+  variables["eos_token"] = options_.eos_token;
+  return template_.render(variables, {.now = options_.now});
+}
+
+std::string ChatRenderer::prompt(const Json& messages, const Json& tools) const {
+  return render_template(messages, tools, true).text;
+}
+
+namespace {
+
+/// The marked spans that belong to trained messages: there is one for each message of the assistant.
+std::vector<Span> trained_spans(const Json& messages, const std::vector<Span>& generated,
+                                const std::vector<uint8_t>& trained) {
+  std::vector<size_t> speaking;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    if (messages[i]["role"] == "assistant") speaking.push_back(i);
+  }
+  const bool all = std::all_of(speaking.begin(), speaking.end(), [&](size_t i) { return trained[i] != 0; });
+  if (all) return generated;
+  if (speaking.size() != generated.size()) {
+    throw RecordError(
+        "unclear turn",
+        fmt::format("expected one {{% generation %}} block for each of {} turns of the assistant, "
+                    "got {}",
+                    speaking.size(), generated.size()));
+  }
+  std::vector<Span> spans;
+  for (size_t i = 0; i < speaking.size(); ++i) {
+    if (trained[speaking[i]] != 0) spans.push_back(generated[i]);
+  }
+  return spans;
+}
+
+bool is_open(std::string_view said, const Json& message) {
+  const std::string content = message["content"].get<std::string>();
+  return !trimmed(content).empty() && without_blank_end(said).ends_with(trimmed(content));
+}
+
+}  // namespace
+
+MarkedText ChatRenderer::render(const Json& messages, const Json& tools, size_t first_trained) const {
+  Rendered whole;
+  try {
+    whole = render_template(messages, tools, false);
+  } catch (const RecordError&) {
+    throw;
+  } catch (const UserError& error) {
+    throw RecordError("refused by the template", error.what());
+  }
+  std::vector<uint8_t> trained;
+  for (size_t i = 0; i < messages.size(); ++i)
+    trained.push_back(i >= first_trained && is_trained(messages[i]) ? 1 : 0);
+  MarkedText marked{.text = std::move(whole.text)};
+  if (template_.marks_generation()) {
+    marked.trained = trained_spans(messages, whole.generated, trained);
+    return marked;
+  }
+  TurnFinder finder(*this, messages, tools, marked.text);
+  for (size_t i = 0; i < messages.size(); ++i) {
+    if (trained[i] == 0) continue;
+    const Span span = finder.find(i);
+    const std::string_view said =
+        std::string_view(marked.text)
+            .substr(static_cast<size_t>(span.first), static_cast<size_t>(span.last - span.first));
+    marked.num_open_turns += is_open(said, messages[i]) ? 1 : 0;
+    marked.trained.push_back(span);
+  }
+  return marked;
+}
+
+}  // namespace hearth::text

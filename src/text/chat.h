@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "text/conversation.h"
+#include "text/jinja.h"
+#include "text/tokenizer.h"
+
+namespace hearth::text {
+
+/// What a model's folder says about conversations.
+struct ChatSetup {
+  /// Of chat_template.jinja, else of tokenizer_config.json (of several the one called "default").
+  std::optional<std::string> chat_template;
+  std::string template_name;  ///< where it was found, for messages
+  std::string bos_token;      ///< their texts; empty where the model has none
+  std::string eos_token;
+};
+
+/// Reads a folder in Hugging Face's layout; files that are not there leave the parts empty. UserError for a
+/// tokenizer_config.json that does not parse.
+ChatSetup read_chat_setup(const fs::path& folder);
+
+/// The source of a template that Hearth brings: "chatml"; "alpaca" (Stanford's "Below is an instruction...");
+/// "plain" (what is said, one after the other, and eos_token after the assistant). Nothing for other names.
+std::optional<std::string> built_in_template(std::string_view name);
+
+/// A text and the bytes of it that the loss counts.
+struct MarkedText {
+  std::string text;
+  std::vector<Span> trained;
+  /// Turns of the assistant after which the template writes no end mark: a model trained on them does not
+  /// learn to stop.
+  int64_t num_open_turns = 0;
+};
+
+struct ChatOptions {
+  std::string bos_token = {};  ///< what templates see under these names
+  std::string eos_token = {};
+  Json variables = Json::object();  ///< more of them, such as enable_thinking
+  std::optional<int64_t> now = {};  ///< for strftime_now; see RenderOptions
+};
+
+/// Renders conversations and finds what the assistant says in them: from where a prompt for generation would
+/// end to the end-of-turn token, without white space after it. Found by {% generation %} where the template
+/// has it, else by comparing the rendering with those of the messages before and up to the turn, and with
+/// one in which another content stands in its place, so that templates may strip or change contents.
+class ChatRenderer {
+ public:
+  ChatRenderer(Template chat_template, ChatOptions options);
+
+  /// `first_trained`: the first message that may count, for preferences. RecordError when the template
+  /// refuses the conversation, or when what a turn says cannot be told from the rest.
+  MarkedText render(const Json& messages, const Json& tools, size_t first_trained = 0) const;
+  /// The prompt for generation after these messages.
+  std::string prompt(const Json& messages, const Json& tools) const;
+
+ private:
+  friend class TurnFinder;
+  Rendered render_template(const Json& messages, const Json& tools, bool prompts) const;
+
+  Template template_;
+  ChatOptions options_;
+};
+
+/// Token ids and, for each, whether the loss counts it.
+struct Tokens {
+  std::vector<int32_t> ids;
+  std::vector<uint8_t> trained;
+  bool operator==(const Tokens&) const = default;
+};
+
+/// Tokenises marked texts. The ids are those of the whole text wherever a token ends at every mark; where a
+/// token would reach across one, the text is tokenised in two parts there, as a prompt and an answer are in
+/// generation.
+class MarkedEncoder {
+ public:
+  explicit MarkedEncoder(const Tokenizer& tokenizer);
+  /// Special tokens that the text names are parsed; none are added.
+  Tokens encode(const MarkedText& text) const;
+
+ private:
+  class Aligner;
+  std::vector<int32_t> encode_part(std::string_view text, bool goes_on) const;
+
+  const Tokenizer& tokenizer_;
+  std::vector<int32_t> anchor_;  ///< ids of a line's end
+  bool adds_blank_;              ///< a blank goes before every text, as SentencePiece does it
+};
+
+/// Puts `bos` before and `eos` behind (trained like what they stand next to, bos never), each unless the
+/// tokens have it already or the model has none.
+void add_ends(Tokens& tokens, std::optional<int32_t> bos, std::optional<int32_t> eos);
+
+}  // namespace hearth::text

@@ -1,0 +1,79 @@
+#include "text/chat.h"
+
+namespace hearth::text {
+namespace {
+
+constexpr int64_t kMaxFileBytes = int64_t{64} << 20;
+
+constexpr std::string_view kChatml =
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + "
+    "'<|im_end|>' + "
+    "'\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
+constexpr std::string_view kAlpaca =
+    "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'system' %}{{ message['content'] + "
+    "'\\n\\n' "
+    "}}{% elif message['role'] == 'user' %}{% if loop.first %}{{ 'Below is an instruction that describes a "
+    "task. Write a "
+    "response that appropriately completes the request.\\n\\n' }}{% endif %}{{ '### Instruction:\\n' + "
+    "message['content'] + '\\n\\n' }}{% else %}{{ '### Response:\\n' + message['content'] + eos_token + "
+    "'\\n\\n' }}{% "
+    "endif %}{% endfor %}{% if add_generation_prompt %}{{ '### Response:\\n' }}{% endif %}";
+
+constexpr std::string_view kPlain =
+    "{{ bos_token }}{% for message in messages %}{{ message['content'] }}{% if message['role'] == "
+    "'assistant' %}{{ "
+    "eos_token }}{% endif %}{% endfor %}";
+
+/// A token's text: a string, or the "content" of an object; empty for null.
+std::string token_text(const Json& config, const char* name) {
+  const auto found = config.find(name);
+  if (found == config.end()) return "";
+  if (found->is_string()) return found->get<std::string>();
+  if (!found->is_object() || !found->contains("content") || !(*found)["content"].is_string()) return "";
+  return (*found)["content"].get<std::string>();
+}
+
+/// A template: a string, or the one called "default" of a list of {name, template}.
+std::optional<std::string> template_in(const Json& config) {
+  const auto found = config.find("chat_template");
+  if (found == config.end()) return std::nullopt;
+  if (found->is_string()) return found->get<std::string>();
+  if (!found->is_array()) return std::nullopt;
+  for (const Json& entry : *found) {
+    const bool named = entry.is_object() && entry.contains("name") && entry.contains("template");
+    if (named && entry["name"] == "default" && entry["template"].is_string())
+      return entry["template"].get<std::string>();
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+ChatSetup read_chat_setup(const fs::path& folder) {
+  ChatSetup setup;
+  const fs::path config_path = folder / "tokenizer_config.json";
+  if (fs::exists(config_path)) {
+    const Json config = Json::parse(read_file(config_path, kMaxFileBytes), nullptr, false);
+    if (!config.is_object())
+      user_error("expected a JSON object in {}, but it does not parse", config_path.string());
+    setup.chat_template = template_in(config);
+    setup.template_name = config_path.string() + " (chat_template)";
+    setup.bos_token = token_text(config, "bos_token");
+    setup.eos_token = token_text(config, "eos_token");
+  }
+  if (const fs::path path = folder / "chat_template.jinja"; fs::exists(path)) {
+    setup.chat_template = read_file(path, kMaxFileBytes);
+    setup.template_name = path.string();
+  }
+  return setup;
+}
+
+std::optional<std::string> built_in_template(std::string_view name) {
+  if (name == "chatml") return std::string(kChatml);
+  if (name == "alpaca") return std::string(kAlpaca);
+  if (name == "plain") return std::string(kPlain);
+  return std::nullopt;
+}
+
+}  // namespace hearth::text

@@ -1,0 +1,412 @@
+#include "text/conversation.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+
+#include "base/text.h"
+#include "text/jsonl.h"
+
+namespace hearth::text {
+namespace {
+
+struct FormatName {
+  Format format;
+  const char* name;
+};
+constexpr std::array<FormatName, 7> kFormats = {{{Format::detect, "detect"},
+                                                 {Format::text, "text"},
+                                                 {Format::prompt_completion, "prompt_completion"},
+                                                 {Format::alpaca, "alpaca"},
+                                                 {Format::sharegpt, "sharegpt"},
+                                                 {Format::openai, "openai"},
+                                                 {Format::preference, "preference"}}};
+
+using Aliases = std::vector<std::string>;
+const std::map<std::string, Aliases>& known_fields() {
+  static const std::map<std::string, Aliases> kFields = {
+      {"text", {"text"}},
+      {"prompt", {"prompt", "question", "query", "input"}},
+      {"completion", {"completion", "answer", "response", "output"}},
+      {"instruction", {"instruction"}},
+      {"input", {"input"}},
+      {"output", {"output", "response", "answer"}},
+      {"system", {"system"}},
+      {"history", {"history"}},
+      {"messages", {"messages", "conversations", "conversation"}},
+      {"role", {"role", "from"}},
+      {"content", {"content", "value"}},
+      {"tools", {"tools"}},
+      {"chosen", {"chosen", "chosen_messages"}},
+      {"rejected", {"rejected", "rejected_messages"}},
+  };
+  return kFields;
+}
+
+struct RoleName {
+  const char* name;
+  const char* role;
+};
+constexpr std::array<RoleName, 14> kRoles = {{{"system", "system"},
+                                              {"developer", "system"},
+                                              {"user", "user"},
+                                              {"human", "user"},
+                                              {"assistant", "assistant"},
+                                              {"gpt", "assistant"},
+                                              {"model", "assistant"},
+                                              {"bot", "assistant"},
+                                              {"chatgpt", "assistant"},
+                                              {"function_call", "assistant"},
+                                              {"tool", "tool"},
+                                              {"function", "tool"},
+                                              {"observation", "tool"},
+                                              {"ipython", "tool"}}};
+
+[[noreturn]] void refuse(const char* kind, const std::string& sentence) { throw RecordError(kind, sentence); }
+
+std::string names_of(const Json& object) {
+  std::string names;
+  for (const auto& [key, value] : object.items()) names += (names.empty() ? "" : ", ") + key;
+  return names.empty() ? "none" : names;
+}
+
+bool is_blank(const std::string& text) { return text.find_first_not_of(" \t\r\n") == text.npos; }
+
+class Reader {
+ public:
+  Reader(const Json& object, const FormatOptions& options) : object_(object), options_(options) {}
+
+  Record read() {
+    record_.format = options_.format == Format::detect ? detect() : options_.format;
+    switch (record_.format) {
+      case Format::text:
+        record_.text = string_field(object_, "text");
+        break;
+      case Format::prompt_completion:
+        read_prompt_and_completion();
+        break;
+      case Format::alpaca:
+        read_alpaca();
+        break;
+      case Format::preference:
+        read_preference();
+        break;
+      default:
+        read_conversation();
+    }
+    read_tools();
+    return std::move(record_);
+  }
+
+ private:
+  /// The field under the first of its names that is there, or null.
+  const Json* find(const Json& object, const std::string& field) const {
+    const auto set = std::find_if(options_.fields.begin(), options_.fields.end(),
+                                  [&](const auto& own) { return own.first == field; });
+    const Aliases aliases = set != options_.fields.end() ? Aliases{set->second} : known_fields().at(field);
+    for (const std::string& alias : aliases) {
+      const auto found = object.find(alias);
+      if (found != object.end() && !found->is_null()) return &*found;
+    }
+    return nullptr;
+  }
+
+  bool has(const char* field) const { return find(object_, field) != nullptr; }
+
+  std::string string_field(const Json& object, const std::string& field) const {
+    const Json* found = find(object, field);
+    if (found == nullptr)
+      refuse("missing field",
+             fmt::format("expected a field '{}', got the fields {}", field, names_of(object)));
+    if (!found->is_string())
+      refuse("wrong type", fmt::format("expected a string as '{}', got {}", field, found->type_name()));
+    return found->get<std::string>();
+  }
+  std::string optional_string(const std::string& field) const {
+    return find(object_, field) != nullptr ? string_field(object_, field) : "";
+  }
+
+  Format detect() const {
+    if (has("chosen") && has("rejected")) return Format::preference;
+    if (const Json* messages = find(object_, "messages")) {
+      const bool from = messages->is_array() && !messages->empty() && messages->front().is_object() &&
+                        messages->front().contains("from");
+      return from ? Format::sharegpt : Format::openai;
+    }
+    if (has("instruction")) return Format::alpaca;
+    if (has("prompt") && has("completion")) return Format::prompt_completion;
+    if (has("text")) return Format::text;
+    refuse("unknown format",
+           fmt::format("expected the fields of a known format (text, prompt and completion, instruction and "
+                       "output, messages, conversations, chosen and rejected), got {}; name yours in "
+                       "data.fields",
+                       names_of(object_)));
+  }
+
+  void say(const char* role, std::string content) {
+    record_.messages.push_back(Json{{"role", role}, {"content", std::move(content)}});
+  }
+
+  void add_system() {
+    if (const std::string system = optional_string("system"); !is_blank(system)) say("system", system);
+  }
+
+  void read_prompt_and_completion() {
+    const Json* prompt = find(object_, "prompt");
+    const Json* completion = find(object_, "completion");
+    if (prompt != nullptr && completion != nullptr && (prompt->is_array() || completion->is_array())) {
+      record_.messages = turns_of(*prompt, "user");
+      for (Json& message : turns_of(*completion, "assistant")) record_.messages.push_back(std::move(message));
+    } else {
+      add_system();
+      say("user", string_field(object_, "prompt"));
+      say("assistant", string_field(object_, "completion"));
+    }
+    check_turns(record_.messages, 0);
+  }
+
+  void read_alpaca() {
+    add_system();
+    if (const Json* history = find(object_, "history")) {
+      for (const Json& pair : *history) read_history(pair);
+    }
+    const std::string input = optional_string("input");
+    std::string instruction = string_field(object_, "instruction");
+    if (!is_blank(input)) instruction += "\n" + input;
+    say("user", std::move(instruction));
+    say("assistant", string_field(object_, "output"));
+    check_turns(record_.messages, 0);
+  }
+
+  void read_history(const Json& pair) {
+    if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string() || !pair[1].is_string()) {
+      refuse("wrong type", "expected pairs of strings as 'history'");
+    }
+    say("user", pair[0].get<std::string>());
+    say("assistant", pair[1].get<std::string>());
+  }
+
+  void read_conversation() {
+    const Json* messages = find(object_, "messages");
+    if (messages == nullptr)
+      refuse("missing field",
+             fmt::format("expected a list of messages, got the fields {}", names_of(object_)));
+    if (!messages->is_array())
+      refuse("wrong type", fmt::format("expected a list of messages, got {}", messages->type_name()));
+    add_system();
+    for (Json& message : turns_of(*messages, "user")) record_.messages.push_back(std::move(message));
+    check_turns(record_.messages, 0);
+  }
+
+  /// Messages of a list, of one message, or of a string that `role` says.
+  Json turns_of(const Json& value, const char* role) const {
+    Json turns = Json::array();
+    if (value.is_string()) {
+      turns.push_back(Json{{"role", role}, {"content", value}});
+    } else if (value.is_object()) {
+      turns.push_back(read_message(value, 1));
+    } else if (value.is_array()) {
+      for (const Json& message : value) turns.push_back(read_message(message, turns.size() + 1));
+    } else {
+      refuse("wrong type", fmt::format("expected a string or messages, got {}", value.type_name()));
+    }
+    return turns;
+  }
+
+  Json read_message(const Json& from, size_t turn) const {
+    if (!from.is_object())
+      refuse("wrong type", fmt::format("expected an object as turn {}, got {}", turn, from.type_name()));
+    const std::string name = string_field(from, "role");
+    const auto* role =
+        std::find_if(kRoles.begin(), kRoles.end(), [&](const RoleName& known) { return name == known.name; });
+    if (role == kRoles.end()) {
+      refuse("unknown role",
+             fmt::format("expected a known role in turn {} (system, user, assistant, tool), got '{}'", turn,
+                         name));
+    }
+    Json message{{"role", role->role}, {"content", ""}};
+    copy_others(from, message);
+    set_content(from, message, turn);
+    if (name == "function_call") as_tool_call(message);
+    return message;
+  }
+
+  /// Fields that templates or the loss mask know, such as tool_calls and weight.
+  static void copy_others(const Json& from, Json& message) {
+    for (const char* field :
+         {"name", "tool_calls", "tool_call_id", "reasoning_content", "thinking", "weight", "loss_weight"}) {
+      const auto found = from.find(field);
+      if (found != from.end() && !found->is_null()) message[field] = *found;
+    }
+  }
+
+  void set_content(const Json& from, Json& message, size_t turn) const {
+    const Json* content = find(from, "content");
+    if (content == nullptr) {
+      if (!message.contains("tool_calls"))
+        refuse("missing field",
+               fmt::format("expected a content in turn {}, got the fields {}", turn, names_of(from)));
+    } else if (content->is_string()) {
+      message["content"] = *content;
+    } else if (content->is_array()) {
+      for (const Json& part : *content) add_part(part, message, turn);
+    } else {
+      refuse("wrong type",
+             fmt::format("expected a string as content of turn {}, got {}", turn, content->type_name()));
+    }
+  }
+
+  /// The string in a field, or nothing.
+  static std::optional<std::string> string_in(const Json& object, const char* field) {
+    const auto found = object.is_object() ? object.find(field) : object.end();
+    if (found == object.end() || !found->is_string()) return std::nullopt;
+    return found->get<std::string>();
+  }
+
+  static void add_part(const Json& part, Json& message, size_t turn) {
+    const std::string type = string_in(part, "type").value_or("");
+    const auto value = string_in(part, "text") ? string_in(part, "text") : string_in(part, "value");
+    if (!value || !(type == "text" || type == "reasoning" || type == "tool_call")) {
+      refuse("not text", fmt::format("expected text in turn {}, got a part of type '{}'", turn, type));
+    }
+    if (type == "tool_call") {
+      add_tool_call(*value, message);
+      return;
+    }
+    const char* field = type == "text" ? "content" : "reasoning_content";
+    message[field] = string_in(message, field).value_or("") + *value;
+  }
+
+  static void as_tool_call(Json& message) {
+    const std::string text = message["content"].get<std::string>();
+    if (add_tool_call(text, message)) message["content"] = "";
+  }
+
+  /// {"name": ..., "arguments": ...} as the tool call that templates know; false when it is something else.
+  static bool add_tool_call(const std::string& text, Json& message) {
+    try {
+      Json call = parse_json(text);
+      if (!call.is_object() || !call.contains("name")) return false;
+      message["tool_calls"].push_back(Json{{"type", "function"}, {"function", std::move(call)}});
+      return true;
+    } catch (const RecordError&) {
+      return false;
+    }
+  }
+
+  /// From turn `first` on, no turn of the assistant is empty and at least one is trained.
+  static void check_turns(const Json& messages, size_t first) {
+    bool trained = false;
+    for (size_t i = 0; i < messages.size(); ++i) {
+      if (messages[i]["role"] != "assistant") continue;
+      if (is_blank(messages[i]["content"].get<std::string>()) && !messages[i].contains("tool_calls")) {
+        refuse("empty turn", fmt::format("turn {} (assistant) is empty", i + 1));
+      }
+      trained = trained || (i >= first && is_trained(messages[i]));
+    }
+    if (!trained)
+      refuse("nothing to train", "expected at least one turn of the assistant to train on, got none");
+  }
+
+  void read_preference() {
+    add_system();
+    for (const char* field : {"prompt", "messages"}) {
+      const Json* shared = find(object_, field);
+      if (shared == nullptr) continue;
+      for (Json& message : turns_of(*shared, "user")) record_.messages.push_back(std::move(message));
+      break;
+    }
+    const Json* chosen = find(object_, "chosen");
+    const Json* rejected = find(object_, "rejected");
+    if (chosen == nullptr || rejected == nullptr) {
+      refuse("missing field",
+             fmt::format("expected the fields chosen and rejected, got {}", names_of(object_)));
+    }
+    const Json with_chosen = continued(record_.messages, turns_of(*chosen, "assistant"));
+    const Json with_rejected = continued(record_.messages, turns_of(*rejected, "assistant"));
+    split(with_chosen, with_rejected);
+    check_turns(with_chosen, record_.messages.size());
+    check_turns(with_rejected, record_.messages.size());
+  }
+
+  /// The prompt and an answer, which may repeat the prompt.
+  static Json continued(const Json& prompt, const Json& answer) {
+    const bool repeats =
+        answer.size() > prompt.size() && std::equal(prompt.begin(), prompt.end(), answer.begin());
+    if (repeats) return answer;
+    Json all = prompt;
+    for (const Json& message : answer) all.push_back(message);
+    return all;
+  }
+
+  void split(const Json& a, const Json& b) {
+    size_t shared = 0;
+    while (shared < a.size() && shared < b.size() && a[shared] == b[shared]) ++shared;
+    if (shared == a.size() || shared == b.size())
+      refuse("equal answers", "expected two different answers, got equal ones");
+    record_.messages = Json::array();
+    for (size_t i = 0; i < shared; ++i) record_.messages.push_back(a[i]);
+    for (size_t i = shared; i < a.size(); ++i) record_.chosen.push_back(a[i]);
+    for (size_t i = shared; i < b.size(); ++i) record_.rejected.push_back(b[i]);
+  }
+
+  void read_tools() {
+    const Json* tools = find(object_, "tools");
+    if (tools == nullptr) return;
+    if (!tools->is_string()) {
+      record_.tools = *tools;
+    } else if (const std::string text = tools->get<std::string>(); !is_blank(text)) {
+      record_.tools = parse_json(text);
+    }
+    if (record_.tools.is_array() && record_.tools.empty()) record_.tools = nullptr;
+  }
+
+  const Json& object_;
+  const FormatOptions& options_;
+  Record record_;
+};
+
+}  // namespace
+
+Format parse_format(const std::string& name) {
+  std::vector<std::string> names;
+  for (const FormatName& known : kFormats) {
+    if (name == known.name) return known.format;
+    names.emplace_back(known.name);
+  }
+  user_error("expected a data format ({}), got '{}'{}", fmt::join(names, ", "), name,
+             did_you_mean(name, names));
+}
+
+const char* format_name(Format format) {
+  const auto* found =
+      std::find_if(kFormats.begin(), kFormats.end(), [&](const FormatName& f) { return f.format == format; });
+  return found->name;
+}
+
+void check_format_options(const FormatOptions& options) {
+  std::vector<std::string> names;
+  for (const auto& [name, aliases] : known_fields()) names.push_back(name);
+  for (const auto& [field, name] : options.fields) {
+    if (!known_fields().contains(field)) {
+      user_error("expected a field that Hearth knows ({}), got '{}'{}", fmt::join(names, ", "), field,
+                 did_you_mean(field, names));
+    }
+  }
+}
+
+Record read_record(const Json& object, const FormatOptions& options) {
+  return Reader(object, options).read();
+}
+
+bool is_trained(const Json& message) {
+  if (message["role"] != "assistant") return false;
+  for (const char* field : {"weight", "loss_weight"}) {
+    const auto found = message.find(field);
+    if (found != message.end() && found->is_number() && found->get<double>() == 0) return false;
+  }
+  return true;
+}
+
+}  // namespace hearth::text

@@ -1,0 +1,226 @@
+#include "text/jsonl.h"
+
+#include <algorithm>
+
+namespace hearth::text {
+namespace {
+
+constexpr std::string_view kBlank = " \t\r\n";
+constexpr int kMaxNesting = 64;
+
+using Visit = FunctionRef<void(const Entry&)>;
+
+std::string_view text_of(const MappedFile& file) {
+  std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+  return text;
+}
+
+std::string_view trimmed(std::string_view text) {
+  const size_t first = text.find_first_not_of(kBlank);
+  if (first == text.npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlank) + 1 - first);
+}
+
+int64_t num_lines(std::string_view text) { return std::count(text.begin(), text.end(), '\n'); }
+
+/// How far brackets nest, and where the value that starts at 0 ends (npos: nowhere).
+struct Extent {
+  int depth = 0;
+  size_t end = std::string_view::npos;
+};
+
+/// The end of a string whose opening quote stands at `at`, behind the closing one.
+size_t end_of_string(std::string_view text, size_t at) {
+  for (++at; at < text.size() && text[at] != '"'; ++at) {
+    if (text[at] == '\\') ++at;
+  }
+  return std::min(at + 1, text.size());
+}
+
+/// Reads over the brackets of a value; one that is no object or array ends before a comma or bracket.
+Extent extent_of(std::string_view text) {
+  Extent extent;
+  int depth = 0;
+  for (size_t at = 0; at < text.size();) {
+    const char c = text[at];
+    if (c == '"') {
+      at = end_of_string(text, at);
+      if (at == text.size() && text.back() != '"') return extent;
+      continue;
+    }
+    if (depth == 0 && (c == ',' || c == ']' || c == '}')) return {extent.depth, at};
+    if (c == '{' || c == '[') extent.depth = std::max(extent.depth, ++depth);
+    ++at;
+    if ((c == '}' || c == ']') && --depth == 0) return {extent.depth, at};
+  }
+  if (depth == 0) extent.end = text.size();
+  return extent;
+}
+
+/// One record to the visitor; what it refuses goes into `faults`.
+class Deliverer {
+ public:
+  Deliverer(std::string path, Visit visit, Faults& faults)
+      : path_(std::move(path)), visit_(visit), faults_(faults) {}
+
+  void deliver(const Entry& entry) {
+    try {
+      visit_(entry);
+    } catch (const RecordError& error) {
+      faults_.add(path_, entry.line, error.kind(), error.what());
+    }
+  }
+  void refuse(int64_t line, std::string_view sentence) { faults_.add(path_, line, "broken JSON", sentence); }
+
+ private:
+  std::string path_;
+  Visit visit_;
+  Faults& faults_;
+};
+
+void visit_lines(std::string_view text, Deliverer& out) {
+  for (int64_t line = 1; !text.empty(); ++line) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view record = trimmed(text.substr(0, end));
+    if (!record.empty()) out.deliver({.line = line, .text = record});
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+}
+
+/// A reader of one JSON array.
+class ArrayReader {
+ public:
+  ArrayReader(std::string_view text, Deliverer& out) : rest_(text), out_(out) {}
+
+  void run() {
+    skip_blank();
+    skip(1);
+    skip_blank();
+    while (!rest_.empty() && rest_[0] != ']') {
+      if (!read_element()) return;
+    }
+    if (rest_.empty())
+      return out_.refuse(line_, "expected ']' at the end of the array, got the end of the file");
+    skip(1);
+    skip_blank();
+    if (!rest_.empty()) out_.refuse(line_, "expected nothing after the array");
+  }
+
+ private:
+  bool read_element() {
+    const Extent extent = extent_of(rest_);
+    if (extent.end == rest_.npos || extent.end == 0) {
+      out_.refuse(line_, extent.end == 0 ? "expected a record of the array"
+                                         : "a record that does not end before the file does");
+      return false;
+    }
+    out_.deliver({.line = line_, .text = trimmed(rest_.substr(0, extent.end))});
+    skip(extent.end);
+    skip_blank();
+    if (!rest_.empty() && rest_[0] == ',') {
+      skip(1);
+      skip_blank();
+    } else if (!rest_.empty() && rest_[0] != ']') {
+      out_.refuse(line_, "expected ',' or ']' after a record of the array");
+      return false;
+    }
+    return true;
+  }
+
+  void skip(size_t count) {
+    line_ += num_lines(rest_.substr(0, count));
+    rest_.remove_prefix(count);
+  }
+  void skip_blank() { skip(std::min(rest_.find_first_not_of(kBlank), rest_.size())); }
+
+  std::string_view rest_;
+  Deliverer& out_;
+  int64_t line_ = 1;
+};
+
+/// Where a piece of a text may end: behind a line's end at or after `from`, before which and after which the
+/// text is not blank, so that no tokenizer would have joined the two.
+size_t end_of_piece(std::string_view text, size_t from) {
+  for (size_t at = text.find('\n', from); at != text.npos; at = text.find('\n', at + 1)) {
+    if (at + 1 < text.size() && kBlank.find(text[at + 1]) == kBlank.npos) return at + 1;
+  }
+  return text.size();
+}
+
+void visit_pieces(std::string_view text, Deliverer& out) {
+  for (int64_t line = 1; !text.empty();) {
+    const size_t end =
+        text.size() <= DataFile::kPieceBytes ? text.size() : end_of_piece(text, DataFile::kPieceBytes);
+    out.deliver({.line = line, .text = text.substr(0, end), .continues = end < text.size()});
+    line += num_lines(text.substr(0, end));
+    text.remove_prefix(end);
+  }
+}
+
+void visit_paragraphs(std::string_view text, Deliverer& out) {
+  int64_t line = 1, first_line = 1;
+  const char* first = nullptr;
+  const char* last = nullptr;
+  const auto finish = [&] {
+    if (first != nullptr)
+      out.deliver({.line = first_line, .text = {first, static_cast<size_t>(last - first)}});
+    first = nullptr;
+  };
+  for (; !text.empty(); ++line) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const bool blank = trimmed(text.substr(0, end)).empty();
+    if (blank) finish();
+    if (!blank && first == nullptr) {
+      first = text.data();
+      first_line = line;
+    }
+    if (!blank) last = text.data() + end;
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  finish();
+}
+
+}  // namespace
+
+DataFile::DataFile(const fs::path& path, TextUnit unit) : path_(path), file_(path), unit_(unit) {
+  const std::string_view text = text_of(file_);
+  const size_t first = text.find_first_not_of(kBlank);
+  if (first == text.npos) user_error("expected training data in {}, got an empty file", path.string());
+  if (path.extension() == ".txt") {
+    kind_ = Kind::text;
+  } else if (text[first] == '[') {
+    kind_ = Kind::array;
+  }
+}
+
+void DataFile::for_each(Visit visit, Faults& faults) const {
+  Deliverer out(path_.string(), visit, faults);
+  const std::string_view text = text_of(file_);
+  if (kind_ == Kind::array) return ArrayReader(text, out).run();
+  if (kind_ == Kind::lines || unit_ == TextUnit::line) return visit_lines(text, out);
+  if (unit_ == TextUnit::paragraph) return visit_paragraphs(text, out);
+  visit_pieces(text, out);
+}
+
+Json parse_json(std::string_view text) {
+  if (extent_of(text).depth > kMaxNesting) {
+    throw RecordError("broken JSON", fmt::format("expected JSON nested at most {} deep", kMaxNesting));
+  }
+  try {
+    return Json::parse(text);
+  } catch (const Json::parse_error& error) {
+    throw RecordError("broken JSON", fmt::format("expected JSON, but it breaks at byte {} of {}",
+                                                 std::min(error.byte, text.size()), text.size()));
+  }
+}
+
+Json parse_record(std::string_view text) {
+  Json record = parse_json(text);
+  if (!record.is_object()) {
+    throw RecordError("no object", fmt::format("expected a JSON object, got {}", record.type_name()));
+  }
+  return record;
+}
+
+}  // namespace hearth::text

@@ -1,0 +1,204 @@
+#include "text/chat.h"
+
+#include <fstream>
+
+#include "expect_fault.h"
+#include "shared_data.h"
+#include "temporary_folder.h"
+#include "toy_tokenizer.h"
+
+namespace hearth::text {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr const char* kLlama2 =
+    "{% for message in messages %}{% if message['role'] == 'user' %}{{ bos_token + '[INST] ' + "
+    "message['content'].strip() + "
+    "' [/INST]' }}{% elif message['role'] == 'assistant' %}{{ ' '  + message['content'].strip() + ' ' + "
+    "eos_token }}{% endif "
+    "%}{% endfor %}";
+
+Json talk(const std::vector<std::string>& turns) {
+  Json messages = Json::array();
+  for (size_t i = 0; i < turns.size(); ++i) {
+    messages.push_back(Json{{"role", i % 2 == 0 ? "user" : "assistant"}, {"content", turns[i]}});
+  }
+  return messages;
+}
+
+ChatRenderer renderer(const std::string& source) {
+  return {Template(source, "t"), {.bos_token = "<s>", .eos_token = "</s>"}};
+}
+
+/// What is trained, each span in brackets.
+std::string trained(const MarkedText& marked) {
+  std::string text;
+  for (const Span& span : marked.trained) {
+    text += "[" +
+            marked.text.substr(static_cast<size_t>(span.first), static_cast<size_t>(span.last - span.first)) +
+            "]";
+  }
+  return text;
+}
+
+TEST(ChatMask, CoversContentAndEndOfTurn) {
+  const auto chatml = renderer(*built_in_template("chatml"));
+  EXPECT_EQ(trained(chatml.render(talk({"hi", "hello", "bye", "so long\n"}), nullptr)),
+            "[hello<|im_end|>][so long\n<|im_end|>]");
+  EXPECT_EQ(trained(renderer(kLlama2).render(talk({"hi", " hello\n", "bye", "so"}), nullptr)),
+            "[ hello </s>][ so </s>]");
+  const MarkedText plain = renderer(*built_in_template("plain")).render(talk({"2 + 2 =", " 4"}), nullptr);
+  EXPECT_EQ(plain.text, "<s>2 + 2 = 4</s>");
+  EXPECT_EQ(trained(plain), "[ 4</s>]");
+  const MarkedText alpaca = renderer(*built_in_template("alpaca")).render(talk({"add", "5"}), nullptr);
+  EXPECT_EQ(alpaca.text,
+            "<s>Below is an instruction that describes a task. Write a response that appropriately completes "
+            "the request.\n\n"
+            "### Instruction:\nadd\n\n### Response:\n5</s>\n\n");
+  EXPECT_EQ(trained(alpaca), "[5</s>]");
+}
+
+TEST(ChatMask, FollowsTemplatesThatChangeWhatWasSaid) {
+  // As Qwen3: the thoughts of earlier turns go, the last turn gets some if it has none.
+  const auto thinking = renderer(
+      "{% for m in messages %}{% set content = m.content %}{% if '</think>' in content %}{% set content = "
+      "content.split('</think>')[-1].lstrip('\\n') %}{% endif %}{% if m.role == 'assistant' and loop.last "
+      "%}{{ "
+      "'<assistant>\\n<think>' + (m.content.split('</think>')[0] if '</think>' in m.content else '') + "
+      "'</think>' + content + "
+      "'<end>\\n' }}{% else %}{{ '<' + m.role + '>\\n' + content + '<end>\\n' }}{% endif %}{% endfor %}{% if "
+      "add_generation_prompt %}{{ '<assistant>\\n' }}{% endif %}");
+  const MarkedText marked = thinking.render(talk({"q", "x</think>one", "r", "two"}), nullptr);
+  EXPECT_EQ(marked.text,
+            "<user>\nq<end>\n<assistant>\none<end>\n<user>\nr<end>\n<assistant>\n<think></think>two<end>\n");
+  EXPECT_EQ(trained(marked), "[one<end>][<think></think>two<end>]");
+}
+
+TEST(ChatMask, FindsTurnsWithoutAPromptForGeneration) {
+  const auto upper = renderer("{% for m in messages %}{{ m.role|upper }}: {{ m.content|trim }};{% endfor %}");
+  EXPECT_EQ(trained(upper.render(talk({"q", " a ", "r", "b"}), nullptr)), "[ASSISTANT: a;][ASSISTANT: b;]");
+}
+
+TEST(ChatMask, PrefersGenerationBlocks) {
+  const auto marks = renderer(
+      "{% for m in messages %}{{ m.role }}:{% if m.role == 'assistant' %}{% generation %}{{ m.content }}.{% "
+      "endgeneration %}{% "
+      "else %}{{ m.content }}{% endif %}\n{% endfor %}");
+  Json messages = talk({"q", "a", "r", "b"});
+  EXPECT_EQ(trained(marks.render(messages, nullptr)), "[a.][b.]");
+  messages[1]["weight"] = 0;
+  EXPECT_EQ(trained(marks.render(messages, nullptr)), "[b.]");
+}
+
+TEST(ChatMask, LeavesOutWhatIsNotTrained) {
+  const auto chatml = renderer(*built_in_template("chatml"));
+  Json messages = talk({"q", "a", "r", "b"});
+  EXPECT_EQ(trained(chatml.render(messages, nullptr, 2)), "[b<|im_end|>]");
+  messages[3]["weight"] = 0;
+  EXPECT_EQ(trained(chatml.render(messages, nullptr)), "[a<|im_end|>]");
+}
+
+TEST(ChatMask, CountsTurnsWithoutEndMark) {
+  EXPECT_EQ(renderer(*built_in_template("chatml")).render(talk({"q", "a"}), nullptr).num_open_turns, 0);
+  EXPECT_EQ(renderer("{% for m in messages %}{{ m.content }}\n{% endfor %}")
+                .render(talk({"q", "a"}), nullptr)
+                .num_open_turns,
+            1);
+}
+
+TEST(ChatMask, RefusesWhatItCannotTell) {
+  const auto lengths =
+      renderer("{{ messages|length }}{% for m in messages %}{{ m.content|length }}{% endfor %}");
+  EXPECT_THAT(fault_of([&] {
+                lengths.render(talk({"q", "a", "r", "b"}), nullptr);
+              }),
+              HasSubstr("what the assistant says in turn 2 cannot be told from the rest"));
+  const auto raises = renderer("\n{{ raise_exception('no system') }}");
+  EXPECT_EQ(fault_of([&] {
+              raises.render(talk({"q", "a"}), nullptr);
+            }),
+            "t:2: the template refuses: no system");
+}
+
+/// Ids as text, trained tokens in brackets.
+std::string shown(const Tokens& tokens, const Tokenizer& tokenizer) {
+  std::string text;
+  for (size_t i = 0; i < tokens.ids.size(); ++i) {
+    const std::string token = tokenizer.decode(std::span(tokens.ids).subspan(i, 1));
+    text += tokens.trained[i] != 0 ? "[" + token + "]" : token + "|";
+  }
+  return text;
+}
+
+TEST(MarkedEncoder, MarksTheTokensOfASpan) {
+  const ToyTokenizer tokenizer({"hello", "you:"}, {"<end>"});
+  const MarkedEncoder encoder(tokenizer);
+  EXPECT_EQ(shown(encoder.encode({.text = "you:hello<end>\n", .trained = {{4, 14}}}), tokenizer),
+            "you:|[hello][<end>]\n|");
+  EXPECT_EQ(shown(encoder.encode({.text = "ab", .trained = {{0, 1}, {1, 2}}}), tokenizer), "[a][b]");
+  EXPECT_EQ(shown(encoder.encode({.text = "ab"}), tokenizer), "a|b|");
+}
+
+TEST(MarkedEncoder, CutsATokenThatReachesAcrossAMark) {
+  const ToyTokenizer tokenizer({"\n\n", "a\n", "bc"});
+  const MarkedEncoder encoder(tokenizer);
+  EXPECT_EQ(shown(encoder.encode({.text = "x\n\nbca\n", .trained = {{2, 6}}}), tokenizer),
+            "x|\n|[\n][bc][a]\n|");
+}
+
+TEST(MarkedEncoder, KnowsTheBlankThatSentencePieceAdds) {
+  const ToyTokenizer tokenizer({" hello", " you:", "bye", "[/INST]"}, {"</s>"}, ToyTokenizer::Start::blank);
+  const MarkedEncoder encoder(tokenizer);
+  EXPECT_EQ(shown(encoder.encode({.text = "you: hello</s>bye", .trained = {{4, 14}}}), tokenizer),
+            " you:|[ hello][</s>]bye|");
+  // The mark lies inside " hello": the answer gets no second blank.
+  EXPECT_EQ(shown(encoder.encode({.text = "you: hello", .trained = {{5, 10}}}), tokenizer),
+            " you:| |[h][e][l][l][o]");
+}
+
+TEST(AddEnds, NeverDoubles) {
+  Tokens tokens{.ids = {1, 5, 6}, .trained = {0, 0, 1}};
+  add_ends(tokens, 1, 2);
+  EXPECT_EQ(tokens, (Tokens{.ids = {1, 5, 6, 2}, .trained = {0, 0, 1, 1}}));
+  add_ends(tokens, 1, 2);
+  EXPECT_EQ(tokens.ids, (std::vector<int32_t>{1, 5, 6, 2}));
+  Tokens bare{.ids = {5}, .trained = {1}};
+  add_ends(bare, 1, std::nullopt);
+  EXPECT_EQ(bare, (Tokens{.ids = {1, 5}, .trained = {0, 1}}));
+}
+
+TEST(ChatSetup, ReadsTokenizerConfigAndPrefersTheFileOfItsOwn) {
+  const TemporaryFolder folder;
+  EXPECT_FALSE(read_chat_setup(folder.path()).chat_template);
+  std::ofstream(folder.path() / "tokenizer_config.json")
+      << R"({"bos_token": {"content": "<s>"}, "eos_token": "</s>", "chat_template": [{"name": "tool_use", "template": "t"},
+             {"name": "default", "template": "d"}]})";
+  const ChatSetup setup = read_chat_setup(folder.path());
+  EXPECT_EQ(setup.bos_token, "<s>");
+  EXPECT_EQ(setup.eos_token, "</s>");
+  EXPECT_EQ(setup.chat_template, "d");
+  std::ofstream(folder.path() / "chat_template.jinja") << "own";
+  EXPECT_EQ(read_chat_setup(folder.path()).chat_template, "own");
+  std::ofstream(folder.path() / "tokenizer_config.json") << "{";
+  EXPECT_THAT(fault_of([&] { read_chat_setup(folder.path()); }), HasSubstr("expected a JSON object in"));
+}
+
+TEST(ChatMask, QwenTemplates) {
+  const auto folder = shared_data("tokenizers/qwen");
+  if (!folder) return;
+  for (const char* file : {"qwen2.5_tokenizer_config.json", "qwen3_tokenizer_config.json"}) {
+    const Json config = Json::parse(read_file(*folder / file));
+    const auto qwen = renderer(config["chat_template"].get<std::string>());
+    const MarkedText marked =
+        qwen.render(talk({"q", "<think>\nx\n</think>\n\none", "r", "<think>\ny\n</think>\n\ntwo"}), nullptr);
+    const bool strips = std::string(file).starts_with("qwen3");
+    EXPECT_EQ(trained(marked),
+              strips ? "[one<|im_end|>][<think>\ny\n</think>\n\ntwo<|im_end|>]"
+                     : "[<think>\nx\n</think>\n\none<|im_end|>][<think>\ny\n</think>\n\ntwo<|im_end|>]");
+  }
+}
+
+}  // namespace
+}  // namespace hearth::text

@@ -1,0 +1,113 @@
+#include "text/conversation.h"
+
+#include "expect_fault.h"
+
+namespace hearth::text {
+namespace {
+
+using testing::HasSubstr;
+
+Record read(const char* json, const FormatOptions& options = {}) {
+  return read_record(Json::parse(json), options);
+}
+
+std::string said(const Json& messages) {
+  std::string text;
+  for (const Json& message : messages) {
+    text += message["role"].get<std::string>() + ":" + message["content"].get<std::string>() + "|";
+  }
+  return text;
+}
+
+TEST(Conversation, ReadsEveryFormat) {
+  struct Case {
+    const char* json;
+    Format format;
+    const char* said;
+  };
+  const std::vector<Case> cases = {
+      {R"({"instruction": "i", "input": "", "output": "o"})", Format::alpaca, "user:i|assistant:o|"},
+      {R"({"instruction": "i", "input": "x", "response": "o", "system": "s", "history": [["a", "b"]]})",
+       Format::alpaca, "system:s|user:a|assistant:b|user:i\nx|assistant:o|"},
+      {R"({"prompt": "p", "completion": "c"})", Format::prompt_completion, "user:p|assistant:c|"},
+      {R"({"question": "p", "answer": "c"})", Format::prompt_completion, "user:p|assistant:c|"},
+      {R"({"conversations": [{"from": "human", "value": "h"}, {"from": "gpt", "value": "g"}], "system": "s"})",
+       Format::sharegpt, "system:s|user:h|assistant:g|"},
+      {R"({"messages": [{"role": "user", "content": "h"}, {"role": "assistant", "content": [{"type": "text", "text": "a"},
+           {"type": "text", "value": "b"}]}]})",
+       Format::openai, "user:h|assistant:ab|"},
+  };
+  for (const Case& one : cases) {
+    const Record record = read(one.json);
+    EXPECT_EQ(record.format, one.format) << one.json;
+    EXPECT_EQ(said(record.messages), one.said) << one.json;
+  }
+  EXPECT_EQ(read(R"({"text": "t"})").text, "t");
+  EXPECT_EQ(said(read(R"({"ask": "p", "answer": "c"})", {.fields = {{"prompt", "ask"}}}).messages),
+            "user:p|assistant:c|");
+}
+
+TEST(Conversation, ReadsPreferences) {
+  for (const char* json : {
+           R"({"prompt": "p", "chosen": "c", "rejected": "r"})",
+           R"({"conversations": [{"from": "human", "value": "p"}], "chosen": {"from": "gpt", "value": "c"},
+               "rejected": {"from": "gpt", "value": "r"}})",
+           R"({"chosen": [{"role": "user", "content": "p"}, {"role": "assistant", "content": "c"}],
+               "rejected": [{"role": "user", "content": "p"}, {"role": "assistant", "content": "r"}]})",
+       }) {
+    const Record record = read(json);
+    EXPECT_EQ(record.format, Format::preference) << json;
+    EXPECT_EQ(said(record.messages) + said(record.chosen) + said(record.rejected),
+              "user:p|assistant:c|assistant:r|")
+        << json;
+  }
+}
+
+TEST(Conversation, ToolCallsBecomeWhatTemplatesKnow) {
+  const Record record = read(R"({"conversations": [{"from": "human", "value": "h"},
+    {"from": "function_call", "value": "{\"name\": \"f\", \"arguments\": {\"a\": 1}}"}, {"from": "observation", "value": "2"},
+    {"from": "gpt", "value": "done"}], "tools": "[{\"name\": \"f\"}]"})");
+  EXPECT_EQ(said(record.messages), "user:h|assistant:|tool:2|assistant:done|");
+  EXPECT_EQ(record.messages[1]["tool_calls"][0]["function"]["arguments"]["a"], 1);
+  EXPECT_EQ(record.tools[0]["name"], "f");
+}
+
+TEST(Conversation, WeightZeroIsNotTrained) {
+  const Record record = read(
+      R"({"messages": [{"role": "user", "content": "h"}, {"role": "assistant", "content": "a", "weight": 0},
+    {"role": "assistant", "content": "b"}]})");
+  EXPECT_FALSE(is_trained(record.messages[0]));
+  EXPECT_FALSE(is_trained(record.messages[1]));
+  EXPECT_TRUE(is_trained(record.messages[2]));
+}
+
+TEST(Conversation, RefusesInOneSentence) {
+  const std::vector<std::pair<const char*, const char*>> cases = {
+      {R"({"a": 1, "b": 2})", "expected the fields of a known format"},
+      {R"({"prompt": "p", "completion": " \n"})", "turn 2 (assistant) is empty"},
+      {R"({"messages": [{"role": "user", "content": "h"}, {"role": "assistant", "content": ""}]})",
+       "turn 2 (assistant) is empty"},
+      {R"({"messages": [{"role": "user", "content": "h"}]})", "at least one turn of the assistant"},
+      {R"({"messages": [{"role": "user"}, {"role": "assistant", "content": "a"}]})",
+       "expected a content in turn 1, got the fields role"},
+      {R"({"messages": [{"role": "narrator", "content": "h"}]})",
+       "expected a known role in turn 1 (system, user, assistant, tool), got 'narrator'"},
+      {R"({"messages": [{"role": "user", "content": [{"type": "image_url", "value": "x"}]}]})",
+       "expected text in turn 1, got a part of type 'image_url'"},
+      {R"({"messages": "x"})", "expected a list of messages, got string"},
+      {R"({"messages": [1]})", "expected an object as turn 1, got number"},
+      {R"({"instruction": "i", "output": 3})", "expected a string as 'output', got number"},
+      {R"({"prompt": "p", "chosen": "c", "rejected": "c"})", "expected two different answers"},
+      {R"({"text": null})", "expected the fields of a known format"},
+  };
+  for (const auto& [json, expected] : cases)
+    EXPECT_THAT(fault_of([&] { read(json); }), HasSubstr(expected)) << json;
+  EXPECT_THAT(fault_of([] { parse_format("sharegtp"); }), HasSubstr("did you mean 'sharegpt'"));
+  EXPECT_THAT(fault_of([] {
+                check_format_options({.fields = {{"promt", "x"}}});
+              }),
+              HasSubstr("did you mean 'prompt'"));
+}
+
+}  // namespace
+}  // namespace hearth::text

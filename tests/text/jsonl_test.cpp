@@ -1,0 +1,136 @@
+#include "text/jsonl.h"
+
+#include <fstream>
+
+#include "expect_fault.h"
+#include "temporary_folder.h"
+
+namespace hearth::text {
+namespace {
+
+using testing::ElementsAre;
+using testing::EndsWith;
+using testing::HasSubstr;
+
+class Jsonl : public testing::Test {
+ protected:
+  fs::path write(const std::string& name, const std::string& contents) {
+    std::ofstream(folder_.path() / name, std::ios::binary) << contents;
+    return folder_.path() / name;
+  }
+  /// "LINE:VALUE" of the field x of every record.
+  std::vector<std::string> read(const DataFile& file) {
+    std::vector<std::string> found;
+    file.for_each(
+        [&](const Entry& entry) {
+          found.push_back(fmt::format("{}:{}", entry.line, parse_record(entry.text)["x"].dump()));
+        },
+        faults_);
+    return found;
+  }
+  std::vector<std::string> pieces(const DataFile& file) {
+    std::vector<std::string> found;
+    file.for_each([&](const Entry& entry) { found.push_back(fmt::format("{}:{}", entry.line, entry.text)); },
+                  faults_);
+    return found;
+  }
+
+  TemporaryFolder folder_;
+  Faults faults_;
+};
+
+TEST_F(Jsonl, ReadsLinesAndCollectsBadOnes) {
+  const DataFile file(
+      write("a.jsonl", "\xEF\xBB\xBF{\"x\": 1}\r\n\n{\"x\": 2\n[3]\n{\"x\": \"\xff\"}\n{\"x\": 5}"));
+  EXPECT_EQ(file.kind(), DataFile::Kind::lines);
+  EXPECT_THAT(read(file), ElementsAre("1:1", "6:5"));
+  EXPECT_THAT(faults_.sentences(),
+              ElementsAre(EndsWith("a.jsonl:3: expected JSON, but it breaks at byte 7 of 7"),
+                          EndsWith("a.jsonl:4: expected a JSON object, got array"),
+                          HasSubstr("a.jsonl:5: expected JSON, but it breaks")));
+  EXPECT_EQ(faults_.total(), 3);
+  EXPECT_EQ(faults_.counts().at("broken JSON"), 2);
+}
+
+TEST_F(Jsonl, ReadsAnArray) {
+  const DataFile file(
+      write("a.json", "[\n {\"x\": \"],}\\\"[\"},\n\n {\"x\": [1,\n2]}, 7,\n{\"x\": 3}\n]\n"));
+  EXPECT_EQ(file.kind(), DataFile::Kind::array);
+  EXPECT_THAT(read(file), ElementsAre("2:\"],}\\\"[\"", "4:[1,2]", "6:3"));
+  EXPECT_THAT(faults_.sentences(), ElementsAre(EndsWith("a.json:5: expected a JSON object, got number")));
+}
+
+TEST_F(Jsonl, AnArrayThatBreaksOffKeepsWhatCameBefore) {
+  const DataFile open(write("a.json", "[{\"x\": 1},\n{\"x\": 2"));
+  EXPECT_THAT(read(open), ElementsAre("1:1"));
+  EXPECT_THAT(faults_.sentences(),
+              ElementsAre(EndsWith("a.json:2: a record that does not end before the file does")));
+  const DataFile unclosed(write("b.json", "[{\"x\": 1}"));
+  EXPECT_THAT(read(unclosed), ElementsAre("1:1"));
+  EXPECT_THAT(faults_.sentences().back(),
+              EndsWith("b.json:1: expected ']' at the end of the array, got the end of the file"));
+}
+
+TEST_F(Jsonl, NamesLineOneMillion) {
+  std::string text;
+  for (int i = 1; i < 1'000'000; ++i) text += "{}\n";
+  const DataFile file(write("a.jsonl", text + "{\"x\"\n{}\n"));
+  int64_t records = 0;
+  const auto visit = [&](const Entry& entry) {
+    if (entry.text != "{}") parse_record(entry.text);
+    ++records;
+  };
+  file.for_each(visit, faults_);
+  EXPECT_EQ(records, 1'000'000);
+  EXPECT_THAT(faults_.sentences(),
+              ElementsAre(EndsWith("a.jsonl:1000000: expected JSON, but it breaks at byte 4 of 4")));
+}
+
+TEST_F(Jsonl, FaultsAreBounded) {
+  std::string text;
+  for (int i = 0; i < 5000; ++i) text += "{\n";
+  const DataFile file(write("a.jsonl", text));
+  EXPECT_TRUE(read(file).empty());
+  EXPECT_EQ(faults_.total(), 5000);
+  EXPECT_EQ(faults_.sentences().size(), Faults::kMaxSentences);
+}
+
+TEST_F(Jsonl, RefusesDeepNesting) {
+  const std::string deep = "{\"x\": " + std::string(100'000, '[') + std::string(100'000, ']') + "}";
+  EXPECT_THAT(fault_of([&] { parse_record(deep); }), HasSubstr("nested at most 64 deep"));
+  EXPECT_NO_THROW(parse_record("{\"x\": \"" + std::string(1000, '[') + "\"}"));
+}
+
+TEST_F(Jsonl, TextComesInUnits) {
+  const std::string text = "one\ntwo\n\n \nthree\n";
+  EXPECT_THAT(pieces(DataFile(write("a.txt", text))), ElementsAre("1:" + text));
+  EXPECT_THAT(pieces(DataFile(write("a.txt", text), TextUnit::line)),
+              ElementsAre("1:one", "2:two", "5:three"));
+  EXPECT_THAT(pieces(DataFile(write("a.txt", text), TextUnit::paragraph)),
+              ElementsAre("1:one\ntwo", "5:three"));
+}
+
+TEST_F(Jsonl, LongTextComesInPiecesThatAreTheText) {
+  std::string text;
+  for (int i = 0; text.size() < 5 * DataFile::kPieceBytes / 2; ++i) text += fmt::format("line {}\n\n", i);
+  const DataFile file(write("a.txt", text));
+  std::string joined;
+  std::vector<bool> continues;
+  const auto visit = [&](const Entry& entry) {
+    EXPECT_EQ(entry.line, std::count(joined.begin(), joined.end(), '\n') + 1);
+    EXPECT_TRUE(entry.text.starts_with("line"));
+    joined += entry.text;
+    continues.push_back(entry.continues);
+  };
+  file.for_each(visit, faults_);
+  EXPECT_TRUE(joined == text);
+  EXPECT_THAT(continues, ElementsAre(true, true, false));
+}
+
+TEST_F(Jsonl, RefusesWhatIsNoData) {
+  EXPECT_THAT(fault_of([&] { DataFile(write("a.jsonl", " \n")); }), HasSubstr("got an empty file"));
+  EXPECT_THAT(fault_of([&] { DataFile(folder_.path() / "b.jsonl"); }), HasSubstr("cannot open"));
+}
+
+}  // namespace
+}  // namespace hearth::text
