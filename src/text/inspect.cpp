@@ -1,0 +1,164 @@
+#include "text/inspect.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace hearth::text {
+namespace {
+
+constexpr size_t kShownStart = 600;
+constexpr size_t kShownEnd = 200;
+constexpr int64_t kBarWidth = 40;
+constexpr size_t kShownFaults = 20;
+
+bool is_continuation(char c) { return (static_cast<uint8_t>(c) & 0xC0) == 0x80; }
+
+std::string escaped(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    const auto byte = static_cast<uint8_t>(c);
+    if ((byte < 32 && c != '\n' && c != '\t') || byte == 127) {
+      result += fmt::format("\\x{:02x}", byte);
+    } else {
+      result += c;
+    }
+  }
+  return result;
+}
+
+/// The start and the end of a long text, cut between characters.
+std::string shortened(std::string_view text) {
+  if (text.size() <= kShownStart + kShownEnd) return escaped(text);
+  size_t start = kShownStart, end = text.size() - kShownEnd;
+  while (start > 0 && is_continuation(text[start])) --start;
+  while (end < text.size() && is_continuation(text[end])) ++end;
+  return fmt::format("{} [... {} bytes ...] {}", escaped(text.substr(0, start)), end - start,
+                     escaped(text.substr(end)));
+}
+
+std::string marked_run(const std::string& text, bool trained, Marking marking) {
+  if (marking == Marking::signs) return trained ? "{+" + text + "+}" : text;
+  return trained ? text : "\x1b[2m" + text + "\x1b[0m";
+}
+
+void count(const Tokens& tokens, const InspectOptions& options, TextSummary& summary) {
+  const auto length = std::ssize(tokens.ids);
+  const auto trained =
+      static_cast<int64_t>(std::count(tokens.trained.begin(), tokens.trained.end(), uint8_t{1}));
+  summary.num_tokens += length;
+  summary.num_trained += trained;
+  summary.lengths.push_back(length);
+  summary.num_overlong += options.context > 0 && length > options.context ? 1 : 0;
+  summary.num_untrained += trained == 0 ? 1 : 0;
+}
+
+double percent(int64_t part, int64_t whole) {
+  return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0;
+}
+
+std::string formats_line(const TextSummary& summary) {
+  std::string text;
+  for (const auto& [name, number] : summary.formats)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", number, name);
+  return text.empty() ? "none" : text;
+}
+
+std::string warnings(const TextSummary& summary, const InspectOptions& options) {
+  std::string text;
+  if (summary.num_overlong > 0) {
+    text += fmt::format("{} samples are longer than the context of {} tokens\n", summary.num_overlong,
+                        options.context);
+  }
+  if (summary.num_untrained > 0)
+    text += fmt::format("{} samples have no token to train on\n", summary.num_untrained);
+  if (summary.num_open_turns > 0) {
+    text += fmt::format("{} turns of the assistant have no end mark: the model will not learn to stop\n",
+                        summary.num_open_turns);
+  }
+  return text;
+}
+
+std::string faults_text(const Faults& faults) {
+  if (faults.total() == 0) return "no bad records\n";
+  std::string text = fmt::format("{} bad records are left out:", faults.total());
+  for (const auto& [kind, number] : faults.counts()) text += fmt::format(" {} {};", number, kind);
+  text.back() = '\n';
+  const size_t shown = std::min(faults.sentences().size(), kShownFaults);
+  for (size_t i = 0; i < shown; ++i) text += "  " + escaped(faults.sentences()[i]) + "\n";
+  if (faults.total() > static_cast<int64_t>(shown))
+    text += fmt::format("  and {} more\n", faults.total() - static_cast<int64_t>(shown));
+  return text;
+}
+
+}  // namespace
+
+std::string show_tokens(const Tokens& tokens, const Tokenizer& tokenizer, Marking marking) {
+  std::string text;
+  size_t done = 0;
+  for (size_t first = 0; first < tokens.ids.size();) {
+    size_t last = first;
+    while (last < tokens.ids.size() && tokens.trained[last] == tokens.trained[first]) ++last;
+    const std::string decoded = tokenizer.decode(std::span(tokens.ids).first(last));
+    const std::string run = decoded.size() > done ? decoded.substr(done) : "";
+    text += marked_run(shortened(run), tokens.trained[first] != 0, marking);
+    done = decoded.size();
+    first = last;
+  }
+  return text;
+}
+
+TextSummary summarize(const SampleReader& reader, const InspectOptions& options) {
+  TextSummary summary;
+  Tokens document;
+  const auto visit = [&](const Sample& sample) {
+    document.ids.insert(document.ids.end(), sample.tokens.ids.begin(), sample.tokens.ids.end());
+    document.trained.insert(document.trained.end(), sample.tokens.trained.begin(),
+                            sample.tokens.trained.end());
+    if (sample.continues) return;
+    if (summary.num_samples++ < options.num_shown) {
+      summary.shown.push_back(fmt::format("{}:{} ({}, {} tokens)\n{}\n", reader.file().path().string(),
+                                          sample.line, format_name(sample.format), document.ids.size(),
+                                          show_tokens(document, reader.tokenizer(), options.marking)));
+    }
+    ++summary.formats[format_name(sample.format)];
+    summary.num_open_turns += sample.text.num_open_turns;
+    count(document, options, summary);
+    if (sample.rejected) count(*sample.rejected, options, summary);
+    document = {};
+  };
+  reader.for_each(visit, summary.faults);
+  return summary;
+}
+
+std::string length_histogram(const std::vector<int64_t>& lengths) {
+  std::map<int, int64_t> counts;
+  for (const int64_t length : lengths)
+    ++counts[static_cast<int>(std::bit_width(static_cast<uint64_t>(std::max<int64_t>(length - 1, 0))))];
+  int64_t most = 1;
+  for (const auto& [power, number] : counts) most = std::max(most, number);
+  std::string text;
+  if (counts.empty()) return text;
+  for (int power = counts.begin()->first; power <= counts.rbegin()->first; ++power) {
+    const int64_t number = counts[power];
+    const auto bar = static_cast<size_t>((number * kBarWidth + most - 1) / most);
+    const int64_t lowest = power == 0 ? 0 : (int64_t{1} << (power - 1)) + 1;
+    text +=
+        fmt::format("{:>8}..{:<8}|{:<40}| {}\n", lowest, int64_t{1} << power, std::string(bar, '#'), number);
+  }
+  return text;
+}
+
+std::string describe(const TextSummary& summary, const SampleReader& reader, const InspectOptions& options) {
+  std::string text;
+  for (const std::string& shown : summary.shown) text += shown + "\n";
+  text += options.marking == Marking::signs ? "(the loss counts what stands between {+ and +})\n"
+                                            : "(the loss does not count what is dimmed)\n";
+  text += fmt::format("{}: {} samples ({})\n", reader.file().path().string(), summary.num_samples,
+                      formats_line(summary));
+  text += fmt::format("{} tokens, {:.1f}% of them trained\n", summary.num_tokens,
+                      percent(summary.num_trained, summary.num_tokens));
+  if (!summary.lengths.empty()) text += "tokens per sample:\n" + length_histogram(summary.lengths);
+  return text + warnings(summary, options) + faults_text(summary.faults);
+}
+
+}  // namespace hearth::text

@@ -1,0 +1,200 @@
+#include "text/packing.h"
+
+#include <algorithm>
+#include <bit>
+#include <iterator>
+
+#include "base/error.h"
+
+namespace hearth::text {
+namespace {
+
+/// The room left in each of a growing number of rows: a tree of maxima.
+class Rooms {
+ public:
+  Rooms(int64_t most_rows, int64_t row_length)
+      : num_leaves_(std::bit_ceil(static_cast<size_t>(std::max<int64_t>(most_rows, 1)))),
+        most_(2 * num_leaves_, row_length) {}
+
+  /// The first row with room for `length` tokens, of which it loses them.
+  int64_t take(int64_t length) {
+    size_t node = 1;
+    while (node < num_leaves_) node = 2 * node + (most_[2 * node] >= length ? 0 : 1);
+    most_[node] -= length;
+    const auto row = static_cast<int64_t>(node - num_leaves_);
+    for (node /= 2; node > 0; node /= 2) most_[node] = std::max(most_[2 * node], most_[2 * node + 1]);
+    return row;
+  }
+  int64_t room(int64_t row) const { return most_[num_leaves_ + static_cast<size_t>(row)]; }
+
+ private:
+  size_t num_leaves_;
+  std::vector<int64_t> most_;
+};
+
+class Packer {
+ public:
+  Packer(std::span<const int64_t> lengths, const PackOptions& options,
+         FunctionRef<std::string(int64_t)> name_of)
+      : lengths_(lengths), options_(options), name_of_(name_of) {
+    HEARTH_CHECK(options.row_length > 0);
+    plan_.row_length = options.row_length;
+  }
+
+  PackPlan run() {
+    const bool streams = options_.order == PackOrder::in_order && options_.overlong == Overlong::split;
+    for (int64_t sample = 0; sample < std::ssize(lengths_); ++sample) {
+      streams ? stream(sample) : cut(sample);
+    }
+    if (!streams) options_.order == PackOrder::in_order ? place_in_order() : place_longest_first();
+    index_rows();
+    return std::move(plan_);
+  }
+
+ private:
+  int64_t length(int64_t sample) const { return lengths_[static_cast<size_t>(sample)]; }
+
+  /// Goes on where the last sample ended, over the ends of rows.
+  void stream(int64_t sample) {
+    for (int64_t first = 0; first < length(sample);) {
+      const int64_t offset = stream_ % options_.row_length;
+      const int64_t count = std::min(length(sample) - first, options_.row_length - offset);
+      plan_.placements.push_back(
+          {sample, first, count, stream_ / options_.row_length, offset, first + count < length(sample)});
+      first += count;
+      stream_ += count;
+    }
+  }
+
+  /// Pieces that fit into a row.
+  void cut(int64_t sample) {
+    const int64_t whole = length(sample);
+    if (whole > options_.row_length && options_.overlong == Overlong::refuse) {
+      user_error(
+          "{}: expected a sample of at most {} tokens, got {}; raise data.context, or set data.overlong to "
+          "truncate or split",
+          name_of_(sample), options_.row_length, whole);
+    }
+    const bool truncates = whole > options_.row_length && options_.overlong == Overlong::truncate;
+    plan_.num_truncated += truncates ? 1 : 0;
+    const int64_t used = truncates ? options_.row_length : whole;
+    for (int64_t first = 0; first < used; first += options_.row_length) {
+      const int64_t count = std::min(options_.row_length, used - first);
+      plan_.placements.push_back(
+          {.sample = sample, .first = first, .length = count, .goes_on = first + count < used});
+    }
+  }
+
+  void place_in_order() {
+    int64_t row = 0, used = 0;
+    for (Placement& piece : plan_.placements) {
+      if (used + piece.length > options_.row_length) {
+        ++row;
+        used = 0;
+      }
+      piece.row = row;
+      piece.offset = used;
+      used += piece.length;
+    }
+  }
+
+  void place_longest_first() {
+    std::stable_sort(plan_.placements.begin(), plan_.placements.end(),
+                     [](const Placement& a, const Placement& b) { return a.length > b.length; });
+    Rooms rooms(std::ssize(plan_.placements), options_.row_length);
+    for (Placement& piece : plan_.placements) {
+      piece.row = rooms.take(piece.length);
+      piece.offset = options_.row_length - rooms.room(piece.row) - piece.length;
+    }
+    std::sort(plan_.placements.begin(), plan_.placements.end(), [](const Placement& a, const Placement& b) {
+      return std::pair(a.row, a.offset) < std::pair(b.row, b.offset);
+    });
+  }
+
+  void index_rows() {
+    for (int64_t i = 0; i < std::ssize(plan_.placements); ++i) {
+      const Placement& piece = plan_.placements[static_cast<size_t>(i)];
+      if (piece.row == std::ssize(plan_.row_starts)) plan_.row_starts.push_back(i);
+      plan_.num_tokens += piece.length;
+    }
+    plan_.row_starts.push_back(std::ssize(plan_.placements));
+  }
+
+  std::span<const int64_t> lengths_;
+  PackOptions options_;
+  FunctionRef<std::string(int64_t)> name_of_;
+  PackPlan plan_;
+  int64_t stream_ = 0;
+};
+
+void fill_piece(const Placement& piece, std::span<const PackedToken> sample, const RowArrays& out) {
+  for (int64_t i = 0; i < piece.length; ++i) {
+    const auto at = static_cast<size_t>(piece.offset + i);
+    const auto token = static_cast<size_t>(piece.first + i);
+    out.ids[at] = sample[token].id();
+    out.document_starts[at] = static_cast<int32_t>(piece.offset);
+    out.positions[at] = static_cast<int32_t>(i);
+    const bool has_next = token + 1 < sample.size() && (i + 1 < piece.length || piece.goes_on);
+    out.labels[at] = has_next && sample[token + 1].trained() ? sample[token + 1].id() : -1;
+  }
+}
+
+}  // namespace
+
+std::span<const Placement> PackPlan::row(int64_t index) const {
+  const auto first = static_cast<size_t>(row_starts[static_cast<size_t>(index)]);
+  const auto last = static_cast<size_t>(row_starts[static_cast<size_t>(index) + 1]);
+  return std::span(placements).subspan(first, last - first);
+}
+
+double PackPlan::fill() const {
+  const auto places = static_cast<double>(num_rows() * row_length);
+  return places > 0 ? static_cast<double>(num_tokens) / places : 0;
+}
+
+PackPlan plan_rows(std::span<const int64_t> lengths, const PackOptions& options,
+                   FunctionRef<std::string(int64_t)> name_of) {
+  return Packer(lengths, options, name_of).run();
+}
+
+void fill_row(std::span<const Placement> row, const TokenCache& cache, int32_t padding,
+              const RowArrays& out) {
+  int64_t used = 0;
+  for (const Placement& piece : row) {
+    fill_piece(piece, cache.sample(piece.sample), out);
+    used = piece.offset + piece.length;
+  }
+  for (auto at = static_cast<size_t>(used); at < out.ids.size(); ++at) {
+    out.ids[at] = padding;
+    out.document_starts[at] = static_cast<int32_t>(used);
+    out.positions[at] = static_cast<int32_t>(static_cast<int64_t>(at) - used);
+    out.labels[at] = -1;
+  }
+}
+
+std::vector<BucketBatch> plan_buckets(std::span<const int64_t> lengths, std::span<const int64_t> order,
+                                      const BucketOptions& options) {
+  HEARTH_CHECK(options.batch > 0 && options.row_length > 0 && options.multiple > 0 &&
+               options.window_batches > 0);
+  const auto length = [&](int64_t sample) {
+    return std::min(lengths[static_cast<size_t>(sample)], options.row_length);
+  };
+  std::vector<int64_t> used;
+  std::copy_if(order.begin(), order.end(), std::back_inserter(used),
+               [&](int64_t sample) { return length(sample) > 0; });
+  std::vector<BucketBatch> batches;
+  const int64_t window = options.batch * options.window_batches;
+  for (int64_t from = 0; from < std::ssize(used); from += window) {
+    const auto first = used.begin() + from;
+    const auto last = used.begin() + std::min(from + window, std::ssize(used));
+    std::stable_sort(first, last, [&](int64_t a, int64_t b) { return length(a) > length(b); });
+    for (auto at = first; at < last; at += std::min<int64_t>(options.batch, last - at)) {
+      const auto end = at + std::min<int64_t>(options.batch, last - at);
+      const int64_t longest = (length(*at) + options.multiple - 1) / options.multiple * options.multiple;
+      batches.push_back({.samples = {at, end}, .row_length = std::min(longest, options.row_length)});
+    }
+  }
+  return batches;
+}
+
+}  // namespace hearth::text

@@ -1,0 +1,104 @@
+#include "text/samples.h"
+
+namespace hearth::text {
+namespace {
+
+ChatRenderer built_in(const char* name, const SampleOptions& options) {
+  ChatOptions chat = options.chat;
+  chat.bos_token.clear();
+  return {Template(*built_in_template(name), fmt::format("built-in template '{}'", name)), std::move(chat)};
+}
+
+Json joined(const Json& a, const Json& b) {
+  Json all = a;
+  all.insert(all.end(), b.begin(), b.end());
+  return all;
+}
+
+}  // namespace
+
+SampleReader::SampleReader(const DataFile& file, const Tokenizer& tokenizer, SampleOptions options)
+    : file_(file),
+      tokenizer_(tokenizer),
+      options_(std::move(options)),
+      encoder_(tokenizer),
+      plain_(built_in("plain", options_)),
+      alpaca_(built_in("alpaca", options_)) {
+  check_format_options(options_.format);
+  if (options_.chat_template) {
+    given_.emplace(Template(*options_.chat_template, options_.template_name), options_.chat);
+  }
+}
+
+const ChatRenderer& SampleReader::renderer_for(Format format) const {
+  if (given_) return *given_;
+  if (format == Format::prompt_completion) return plain_;
+  if (format == Format::alpaca) return alpaca_;
+  user_error(
+      "expected a chat template for the {} data in {}, but the model has none; set data.template to "
+      "'chatml', 'alpaca', "
+      "'plain' or a file",
+      format_name(format), file_.path().string());
+}
+
+Sample SampleReader::document(const Entry& entry, const std::string& text, bool begins) const {
+  Sample sample{.line = entry.line, .format = Format::text, .continues = entry.continues};
+  sample.text.text = text;
+  sample.text.trained = {{0, std::ssize(text)}};
+  tokenizer_.encode(text, SpecialTokens::parsed, sample.tokens.ids);
+  if (sample.tokens.ids.empty()) throw RecordError("empty document", "a document without tokens");
+  sample.tokens.trained.assign(sample.tokens.ids.size(), 1);
+  add_ends(sample.tokens, begins ? options_.bos : std::nullopt,
+           entry.continues ? std::nullopt : options_.eos);
+  return sample;
+}
+
+Sample SampleReader::conversation(const Record& record) const {
+  const ChatRenderer& renderer = renderer_for(record.format);
+  Sample sample{.format = record.format};
+  const bool prefers = record.format == Format::preference;
+  const size_t first = prefers ? record.messages.size() : 0;
+  sample.text = renderer.render(prefers ? joined(record.messages, record.chosen) : record.messages,
+                                record.tools, first);
+  sample.tokens = encoder_.encode(sample.text);
+  if (prefers)
+    sample.rejected =
+        encoder_.encode(renderer.render(joined(record.messages, record.rejected), record.tools, first));
+  if (!given_) add_ends(sample.tokens, options_.bos, std::nullopt);
+  return sample;
+}
+
+void SampleReader::for_each(FunctionRef<void(const Sample&)> visit, Faults& faults) const {
+  bool begins = true;
+  const auto deliver = [&](const Entry& entry) {
+    if (file_.kind() == DataFile::Kind::text) {
+      const Sample sample = document(entry, std::string(entry.text), begins);
+      begins = !entry.continues;
+      return visit(sample);
+    }
+    const Record record = read_record(parse_record(entry.text), options_.format);
+    if (record.format == Format::text) return visit(document(entry, record.text, true));
+    Sample sample = conversation(record);
+    sample.line = entry.line;
+    visit(sample);
+  };
+  file_.for_each(deliver, faults);
+}
+
+std::string SampleReader::fingerprint() const {
+  Json parts{{"version", 1},
+             {"format", format_name(options_.format.format)},
+             {"fields", options_.format.fields},
+             {"kind", static_cast<int>(file_.kind())},
+             {"template", options_.chat_template.value_or("")},
+             {"bos_token", options_.chat.bos_token},
+             {"eos_token", options_.chat.eos_token},
+             {"variables", options_.chat.variables},
+             {"now", options_.chat.now.value_or(0)},
+             {"bos", options_.bos.value_or(-1)},
+             {"eos", options_.eos.value_or(-1)},
+             {"unit", static_cast<int>(file_.unit())}};
+  return parts.dump();
+}
+
+}  // namespace hearth::text
