@@ -28,6 +28,9 @@ const std::string& Attrs::text(std::string_view name) const { return as<std::str
 const std::vector<int64_t>& Attrs::list(std::string_view name) const {
   return as<std::vector<int64_t>>(find(name), name);
 }
+const std::vector<double>& Attrs::reals(std::string_view name) const {
+  return as<std::vector<double>>(find(name), name);
+}
 
 int64_t Attrs::integer_or(std::string_view name, int64_t fallback) const {
   return contains(name) ? integer(name) : fallback;

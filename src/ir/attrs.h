@@ -9,7 +9,7 @@
 
 namespace hearth::ir {
 
-using Attr = std::variant<int64_t, double, std::string, std::vector<int64_t>>;
+using Attr = std::variant<int64_t, double, std::string, std::vector<int64_t>, std::vector<double>>;
 
 /// The constant arguments of a node, in the order they were given. Lookups of a missing or differently typed
 /// attribute throw InternalError; the `*_or` forms give a default.
@@ -25,6 +25,7 @@ class Attrs {
   const std::string& text(std::string_view name) const;
   std::string text_or(std::string_view name, std::string_view fallback) const;
   const std::vector<int64_t>& list(std::string_view name) const;
+  const std::vector<double>& reals(std::string_view name) const;
   bool contains(std::string_view name) const { return find(name) != nullptr; }
   /// Adds or replaces.
   void set(std::string_view name, Attr value);

@@ -94,10 +94,10 @@ enum class Precision : uint8_t {
 /// One generated test case: inputs filled by `fill`, attributes, and tolerance of the fp32 kernel against
 /// float64.
 struct SampleInput {
-  enum class Fill : uint8_t { normal, positive, label, absent, zero, one, unit };
+  enum class Fill : uint8_t { normal, positive, label, label_or_none, absent, zero, one, unit };
   Type type;
   Fill fill = Fill::normal;
-  /// For labels: exclusive upper bound.
+  /// For labels: exclusive upper bound; label_or_none also draws -1.
   int64_t bound = 0;
 };
 struct Sample {
@@ -121,6 +121,8 @@ struct OpDef {
   std::string_view no_reference_because = "";
   Cost (*cost)(const NodeView&) = nullptr;  ///< null: no arithmetic, each byte moved once
   Precision precision = Precision::follow;
+  /// Precision::follow: how many leading inputs autocast brings to the dtype of the first.
+  size_t num_following = 2;
   /// The node that makes output 0 again without side effects, its outputs left empty. Null: the node itself,
   /// if it has one output and writes nothing; else output 0 cannot be made again.
   Node (*repeat)(const Node&) = nullptr;

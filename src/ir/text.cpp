@@ -9,18 +9,28 @@
 namespace hearth::ir {
 namespace {
 
-std::string print_attr(const Attr& attr) {
-  if (const auto* integer = std::get_if<int64_t>(&attr)) return std::to_string(*integer);
-  if (const auto* text = std::get_if<std::string>(&attr)) return fmt::format("\"{}\"", *text);
-  if (const auto* real = std::get_if<double>(&attr)) {
-    const std::string text = fmt::format("{}", *real);
-    return text.find_first_of(".ein") == std::string::npos ? text + ".0" : text;
-  }
+/// What tells a real number from a whole one: a point, an exponent, inf or nan.
+constexpr std::string_view kRealMarks = ".ein";
+
+std::string print_number(int64_t value) { return std::to_string(value); }
+std::string print_number(double value) {
+  const std::string text = fmt::format("{}", value);
+  return text.find_first_of(kRealMarks) == std::string::npos ? text + ".0" : text;
+}
+
+template <typename T>
+std::string print_list(const std::vector<T>& items) {
   std::string text = "[";
-  for (const int64_t item : std::get<std::vector<int64_t>>(attr)) {
-    text += (text.size() > 1 ? ", " : "") + std::to_string(item);
-  }
+  for (const T item : items) text += (text.size() > 1 ? ", " : "") + print_number(item);
   return text + "]";
+}
+
+std::string print_attr(const Attr& attr) {
+  if (const auto* integer = std::get_if<int64_t>(&attr)) return print_number(*integer);
+  if (const auto* real = std::get_if<double>(&attr)) return print_number(*real);
+  if (const auto* text = std::get_if<std::string>(&attr)) return fmt::format("\"{}\"", *text);
+  if (const auto* reals = std::get_if<std::vector<double>>(&attr)) return print_list(*reals);
+  return print_list(std::get<std::vector<int64_t>>(attr));
 }
 
 std::string print_type(const Type& type) {
@@ -63,17 +73,14 @@ class Line {
     expect("\"");
     return result;
   }
-  int64_t integer() {
-    int64_t value = 0;
-    read_number(value);
-    return value;
-  }
-  std::vector<int64_t> list() {
-    std::vector<int64_t> items;
+  int64_t integer() { return number<int64_t>(); }
+  template <typename T>
+  std::vector<T> list() {
+    std::vector<T> items;
     expect("[");
     while (!accept("]")) {
       if (!items.empty()) expect(",");
-      items.push_back(integer());
+      items.push_back(number<T>());
     }
     return items;
   }
@@ -81,17 +88,17 @@ class Line {
     const std::string name = word();
     const auto dtype = dtype_from_name(name);
     if (!dtype) user_error("unknown dtype '{}'", name);
-    return {.dtype = *dtype, .shape = Shape(std::span<const int64_t>(list()))};
+    return {.dtype = *dtype, .shape = Shape(std::span<const int64_t>(list<int64_t>()))};
   }
   Attr attr() {
     skip_spaces();
     if (text_.starts_with('"')) return quoted();
-    if (text_.starts_with('[')) return list();
-    const size_t length = std::min(text_.find_first_of(",}"), text_.size());
-    if (text_.substr(0, length).find_first_of(".ein") == std::string_view::npos) return integer();
-    double value = 0;
-    read_number(value);
-    return value;
+    if (text_.starts_with('[')) {
+      if (is_real(text_.find(']'))) return list<double>();
+      return list<int64_t>();
+    }
+    if (is_real(text_.find_first_of(",}"))) return number<double>();
+    return integer();
   }
   std::string rest() {
     skip_spaces();
@@ -99,12 +106,17 @@ class Line {
   }
 
  private:
+  bool is_real(size_t length) const {
+    return text_.substr(0, length).find_first_of(kRealMarks) != std::string_view::npos;
+  }
   template <typename T>
-  void read_number(T& value) {
+  T number() {
+    T value = 0;
     skip_spaces();
     const auto [end, error] = std::from_chars(text_.data(), text_.data() + text_.size(), value);
     if (error != std::errc()) user_error("expected a number before '{}'", text_.substr(0, 20));
     text_.remove_prefix(static_cast<size_t>(end - text_.data()));
+    return value;
   }
   std::string take(size_t length) {
     std::string result(text_.substr(0, length));

@@ -4,6 +4,7 @@
 
 #include "ops/conv/conv.h"
 #include "ops/elementwise/elementwise.h"
+#include "ops/lm/lm.h"
 #include "ops/loss/loss.h"
 #include "ops/matmul/matmul.h"
 #include "ops/norm/norm.h"
@@ -43,6 +44,17 @@ std::vector<const ir::OpDef*> make_list() {
                               &batch_norm,
                               &batch_norm_infer,
                               &batch_norm_grad,
+                              &rms_norm,
+                              &rms_norm_grad,
+                              // lm
+                              &embedding,
+                              &embedding_grad,
+                              &rope_table,
+                              &rope,
+                              &attention,
+                              &attention_grad,
+                              &glu,
+                              &glu_grad,
                               // pool
                               &max_pool2d,
                               &max_pool2d_grad,
@@ -54,11 +66,18 @@ std::vector<const ir::OpDef*> make_list() {
                               &softmax,
                               &softmax_grad,
                               &count_correct,
+                              &head_cross_entropy,
+                              &head_cross_entropy_grad,
+                              &head_cross_entropy_train,
                               // update
                               &zero,
                               &accumulate,
                               &sgd_update,
                               &adamw_update,
+                              &adamw8bit_update,
+                              &lion_update,
+                              &adafactor_update,
+                              &muon_update,
                               &ema_update,
                               &increment,
                               &clip_factor,

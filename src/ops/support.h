@@ -39,6 +39,8 @@ inline constexpr Type kScalar{.dtype = DType::f32, .shape = {}};
 Inferred same_as_first(const NodeView& node);
 /// The op with that name; it must exist.
 const OpDef& op(std::string_view name);
+/// For OpDef::repeat: the node itself, whose other outputs are made again too.
+ir::Node repeat_itself(const ir::Node& node);
 /// Adds a node with one output in a gradient rule.
 ValueId emit(const VjpContext& context, std::string_view name, std::vector<ValueId> inputs, Attrs attrs = {});
 

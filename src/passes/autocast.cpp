@@ -52,7 +52,7 @@ class Autocast {
     if (value.role == ir::Role::parameter) {
       return node.op->precision == Precision::compute && value.type.shape.rank() >= 2;
     }
-    return node.op->precision != Precision::follow || i < 2;
+    return node.op->precision != Precision::follow || i < node.op->num_following;
   }
 
   DType wanted_dtype(const ir::Node& node, const std::vector<ValueId>& inputs) const {

@@ -10,6 +10,7 @@
 #include "passes/autocast.h"
 #include "passes/backward.h"
 #include "passes/fuse.h"
+#include "passes/fuse_head.h"
 #include "passes/schedule.h"
 
 namespace hearth::passes {
@@ -24,7 +25,7 @@ void keeping_loss_weight(TrainGraph& train, void (*pass)(ir::Graph&)) {
   train.graph.outputs.pop_back();
 }
 
-constexpr std::array<Pass, 7> kPasses = {{
+constexpr std::array<Pass, 8> kPasses = {{
     {.name = "autocast",
      .doc = "matmul and convolution in the low precision, losses in f32",
      .run = [](TrainGraph& train, PassContext& context) { autocast(train, context.precision); }},
@@ -44,6 +45,9 @@ constexpr std::array<Pass, 7> kPasses = {{
            context.consume_gradients(train);
            train.graph.remove_dead_nodes();
          }},
+    {.name = "fuse_head",
+     .doc = "a language model's losses and their gradient as one op",
+     .run = [](TrainGraph& train, PassContext&) { fuse_head(train.graph); }},
     {.name = "fuse_elementwise",
      .doc = "chains of elementwise ops as one loop",
      .run = [](TrainGraph& train, PassContext&) { fuse_elementwise(train.graph); }},

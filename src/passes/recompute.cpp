@@ -152,6 +152,7 @@ class Recompute {
       const ValueId again = graph_.add_value(original.name, original.type, original.role);
       made[value] = again;
       copy.outputs = {again};
+      add_other_outputs(graph_.node(graph_.value(value).producer), copy);
       copy.name += " again";
       graph_.nodes.insert(graph_.nodes.begin() + static_cast<int64_t>(at++), std::move(copy));
     }
@@ -164,6 +165,12 @@ class Recompute {
     }
     for (const auto& [value, again] : made) copies_[again] = value;
     graph_.remove_dead_nodes();
+  }
+
+  /// What an op makes besides its first output it makes again too, for nobody.
+  void add_other_outputs(const ir::Node& original, ir::Node& copy) {
+    for (size_t k = 1; copy.op == original.op && k < original.outputs.size(); ++k)
+      copy.outputs.push_back(graph_.add_value("", graph_.type(original.outputs[k]), ir::Role::activation));
   }
 
   static constexpr size_t kLongestChain = 16;

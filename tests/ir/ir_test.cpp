@@ -28,10 +28,12 @@ TEST(Text, PrintsWhatItParsed) {
 scalar %1 "scale" : f32[]
 state %2 "momentum" : f32[3, 3, 3, 5]
 parameter %3 "w" : bf16[3, 3, 3, 5]
-%4 = conv2d(%0, %3, none, none) {stride=1, padding=1, activation="relu"} : bf16[2, 4, 4, 5]
-%5, %6 = max_pool2d(%4) {kernel=2, stride=2, padding=0} : bf16[2, 2, 2, 5], u8[2, 2, 2, 5]  # pool 1
-%7 = reshape(%5) {shape=[2, 20]} : bf16[2, 20]
-return %7, %6
+input %4 "positions" : i32[2]
+%5 = conv2d(%0, %3, none, none) {stride=1, padding=1, activation="relu"} : bf16[2, 4, 4, 5]
+%6, %7 = max_pool2d(%5) {kernel=2, stride=2, padding=0} : bf16[2, 2, 2, 5], u8[2, 2, 2, 5]  # pool 1
+%8 = reshape(%6) {shape=[2, 20]} : bf16[2, 20]
+%9 = rope_table(%4) {inv_freq=[1.0, 0.01, 1e-05], scale=1.5} : f32[2, 6]
+return %8, %7, %9
 )";
   EXPECT_EQ(print(graph_of(every_form)), every_form);
 }

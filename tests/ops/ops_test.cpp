@@ -35,6 +35,8 @@ double draw(const ir::SampleInput& input, PhiloxSequence& random) {
       return 0.5 + static_cast<double>(random.uniform());
     case ir::SampleInput::Fill::label:
       return random.below(static_cast<uint32_t>(input.bound));
+    case ir::SampleInput::Fill::label_or_none:
+      return static_cast<double>(random.below(static_cast<uint32_t>(input.bound) + 1)) - 1;
     case ir::SampleInput::Fill::zero:
       return 0;
     case ir::SampleInput::Fill::one:

@@ -180,6 +180,24 @@ TEST(Autocast, ComputesLowAndLosesHigh) {
   EXPECT_EQ(train.graph.type(train.graph.find("w").value()).dtype, DType::f32);
 }
 
+TEST(Autocast, LeavesTheAnglesOfARopeInFullPrecision) {
+  TrainGraph train{.graph = graph_of(R"(input %0 "x" : f32[4, 8]
+input %1 "positions" : i32[4]
+parameter %2 "w" : f32[6, 8]
+%3 = rope_table(%1) {inv_freq=[1.0, 0.1, 0.01], scale=1.0} : f32[4, 6]
+%4 = matmul(%0, %2) {transpose_a=0, transpose_b=1} : f32[4, 6]
+%5 = rope(%4, %3) {head_size=6, inverse=0} : f32[4, 6]
+return %5
+)")};
+  autocast(train, DType::bf16);
+  ir::verify(train.graph, "autocast");
+  for (const ir::Node& node : train.graph.nodes) {
+    if (node.op->name != "rope") continue;
+    EXPECT_EQ(train.graph.type(node.inputs[0]).dtype, DType::bf16);
+    EXPECT_EQ(train.graph.type(node.inputs[1]).dtype, DType::f32);
+  }
+}
+
 TEST(Autocast, LeavesFullPrecisionAlone) {
   TrainGraph train = linear_classifier();
   const std::string before = renumbered(train.graph);
@@ -265,6 +283,23 @@ state %4 "variance" : f32[32]
   };
   EXPECT_EQ(count("batch_norm"), 1);
   EXPECT_EQ(count("batch_norm_infer"), 1);
+}
+
+TEST(Recompute, RepeatsANormWithItsSecondOutput) {
+  std::string text = R"(input %0 "x" : f32[64, 32]
+parameter %1 "weight" : f32[32]
+%2, %3 = rms_norm(%0, %1) {eps=1e-05, offset=0.0} : f32[64, 32], f32[64]
+)";
+  for (int i = 4; i < 8; ++i) text += fmt::format("%{} = exp(%{}) : f32[64, 32]\n", i, i == 4 ? 2 : i - 1);
+  text += "%8 = mul(%7, %6) : f32[64, 32]\n%9 = mul(%8, %2) : f32[64, 32]\nreturn %9, %3\n";
+  ir::Graph graph = graph_of(text);
+  const int64_t before = peak_bytes(graph, no_workspace);
+  recompute(graph, before * 7 / 8, no_workspace);
+  ir::verify(graph, "recompute");
+  EXPECT_LT(peak_bytes(graph, no_workspace), before);
+  EXPECT_EQ(std::count_if(graph.nodes.begin(), graph.nodes.end(),
+                          [](const ir::Node& node) { return node.op->name == "rms_norm"; }),
+            2);
 }
 
 TEST(Pipeline, RefusesUnknownAndRequiredNames) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/cpu/blocks.h"
 #include "backend/cpu/convert.h"
 #include "backend/cpu/rows.h"
 #include "backend/cpu/simd/simd.h"
@@ -23,23 +24,12 @@ Way way_of(const GemmSpec& s) {
   return Way::swapped;
 }
 
-/// Sizes of a block of a: 336 x 384 floats are half of a 1 MiB second-level cache; 336 is a multiple of 14
-/// rows.
-constexpr int64_t kRowBlock = 336;
-constexpr int64_t kDepthBlock = 384;
-
 /// Copying a panel of b pays when enough rows use it, and when its rows lie far apart.
 bool packs_rows(const GemmSpec& s) {
   return way_of(s) == Way::rows && s.m >= 32 && s.n > 2 * kPanel && s.k >= 64;
 }
 
-/// Rows whose distance is a multiple of 1 KiB compete for few cache sets: a block of them is copied first,
-/// which pays when enough panels of b pass by.
-bool packs_a(int64_t n, int64_t a_row, int64_t a_k) {
-  return n >= 8 * kPanel && (a_k == 1 ? a_row : a_k) % 256 == 0;
-}
-constexpr int64_t kPackedRow = kDepthBlock + 16;
-constexpr int64_t kThreadFloats = kRowBlock * kPackedRow + kDepthBlock * kPanel;
+constexpr int64_t kThreadFloats = kPackedFloats + kDepthBlock * kPanel;
 
 int64_t floats(int64_t count) { return count * static_cast<int64_t>(sizeof(float)); }
 
@@ -84,53 +74,6 @@ Split split(const GemmSpec& s, int threads, int thread) {
   return {split_range(s.m, threads, thread), {0, s.n}};
 }
 
-/// One thread's part of a product: c[m][n] = sum over k of a[i * a_row + p * a_k] * b[p][j].
-struct Part {
-  int64_t m, n, k;
-  const float* a;
-  int64_t a_row, a_k;
-  float* c;
-  int64_t c_row;
-  float* packed_a;  ///< kRowBlock x kPackedRow floats, or null: a is read as it lies
-
-  /// Rows from i on and terms from p on.
-  struct Block {
-    const float* data;
-    int64_t row, k;
-  };
-  Block block(int64_t i, int64_t rows, int64_t p, int64_t depth) const {
-    const float* from = a + i * a_row + p * a_k;
-    if (packed_a == nullptr) return {from, a_row, a_k};
-    if (a_k == 1) {
-      for (int64_t r = 0; r < rows; ++r) std::copy_n(from + r * a_row, depth, packed_a + r * kPackedRow);
-    } else {
-      transpose_rows(from, a_k, depth, rows, packed_a, kPackedRow);
-    }
-    return {packed_a, kPackedRow, 1};
-  }
-};
-
-/// Multiplies block by block, so that a block of a stays in the second-level cache while every panel of b
-/// passes by. `panel(p, depth, j, columns)` gives rows [p, p + depth) of b's columns from j on, b_row floats
-/// apart.
-void multiply_blocks(const Part& part, int64_t b_row,
-                     FunctionRef<const float*(int64_t, int64_t, int64_t, int64_t)> panel) {
-  const int64_t num_depths = std::max<int64_t>(1, (part.k + kDepthBlock - 1) / kDepthBlock);
-  const int64_t depth_block = (part.k + num_depths - 1) / num_depths;
-  for (int64_t p = 0; p < part.k; p += depth_block) {
-    const int64_t depth = std::min(depth_block, part.k - p);
-    for (int64_t i = 0; i < part.m; i += kRowBlock) {
-      const int64_t rows = std::min(kRowBlock, part.m - i);
-      const Part::Block block = part.block(i, rows, p, depth);
-      for (int64_t j = 0; j < part.n; j += kPanel) {
-        const int64_t columns = std::min(kPanel, part.n - j);
-        simd().gemm(rows, columns, depth, block.data, block.row, block.k, panel(p, depth, j, columns), b_row,
-                    part.c + i * part.c_row + j, part.c_row, p > 0);
-      }
-    }
-  }
-}
-
 void run_rows(const GemmSpec& s, const float* a, const float* b, float* c, float* own, ThreadPool& threads) {
   const int64_t a_row = s.transpose_a ? 1 : s.k;
   const int64_t a_k = s.transpose_a ? s.m : 1;
@@ -139,21 +82,21 @@ void run_rows(const GemmSpec& s, const float* a, const float* b, float* c, float
     if (thread >= parts) return;
     float* scratch = own + thread * kThreadFloats;
     const Split mine = split(s, parts, thread);
-    const Part part{mine.m.size(),
-                    mine.n.size(),
-                    s.k,
-                    a + mine.m.begin * a_row,
-                    a_row,
-                    a_k,
-                    c + mine.m.begin * s.n + mine.n.begin,
-                    s.n,
-                    packs_a(mine.n.size(), a_row, a_k) ? scratch : nullptr};
+    const BlockProduct part{.m = mine.m.size(),
+                            .n = mine.n.size(),
+                            .k = s.k,
+                            .a = a + mine.m.begin * a_row,
+                            .a_row = a_row,
+                            .a_k = a_k,
+                            .c = c + mine.m.begin * s.n + mine.n.begin,
+                            .c_row = s.n,
+                            .packed_a = packs_a(mine.n.size(), a_row, a_k) ? scratch : nullptr};
     const float* columns_of_b = b + mine.n.begin;
     if (!packs_rows(s)) {
       return multiply_blocks(
           part, s.n, [&](int64_t p, int64_t, int64_t j, int64_t) { return columns_of_b + p * s.n + j; });
     }
-    float* packed = scratch + kRowBlock * kPackedRow;
+    float* packed = scratch + kPackedFloats;
     multiply_blocks(part, kPanel, [&](int64_t p, int64_t depth, int64_t j, int64_t columns) {
       for (int64_t row = 0; row < depth; ++row) {
         const float* from = columns_of_b + (p + row) * s.n + j;
@@ -170,15 +113,15 @@ void run_swapped(const GemmSpec& s, const float* a, const float* b, float* c, fl
   pack_panels(DType::f32, a, s.k, s.m, !s.transpose_a, panels, nullptr, threads);
   threads.run([&](int thread) {
     const Range rows = split_range(s.n, s.num_threads, thread);
-    const Part part{rows.size(),
-                    s.m,
-                    s.k,
-                    b + rows.begin * s.k,
-                    s.k,
-                    1,
-                    transposed + rows.begin * s.m,
-                    s.m,
-                    packs_a(s.m, s.k, 1) ? own + thread * kThreadFloats : nullptr};
+    const BlockProduct part{.m = rows.size(),
+                            .n = s.m,
+                            .k = s.k,
+                            .a = b + rows.begin * s.k,
+                            .a_row = s.k,
+                            .a_k = 1,
+                            .c = transposed + rows.begin * s.m,
+                            .c_row = s.m,
+                            .packed_a = packs_a(s.m, s.k, 1) ? own + thread * kThreadFloats : nullptr};
     multiply_blocks(part, kPanel,
                     [&](int64_t p, int64_t, int64_t j, int64_t) { return panels + j * s.k + p * kPanel; });
   });

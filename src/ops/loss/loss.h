@@ -12,4 +12,12 @@ extern const ir::OpDef softmax;
 extern const ir::OpDef softmax_grad;
 extern const ir::OpDef count_correct;
 
+/// A language model's head and its cross-entropy, x [N, D] by weight [V, D]: logits exist only for `rows`
+/// tokens at a time. A negative label is no label: loss, lse and gradient are 0; one past V gives NaN. With
+/// frozen=1 the gradients have no dweight.
+extern const ir::OpDef head_cross_entropy;
+extern const ir::OpDef head_cross_entropy_grad;
+/// Both at once, where every token's loss has the same weight; logits are computed once.
+extern const ir::OpDef head_cross_entropy_train;
+
 }  // namespace hearth::ops

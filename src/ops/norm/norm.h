@@ -10,4 +10,8 @@ extern const ir::OpDef batch_norm;
 extern const ir::OpDef batch_norm_infer;
 extern const ir::OpDef batch_norm_grad;
 
+/// Root mean square normalisation (arXiv 1910.07467) of each row.
+extern const ir::OpDef rms_norm;
+extern const ir::OpDef rms_norm_grad;
+
 }  // namespace hearth::ops

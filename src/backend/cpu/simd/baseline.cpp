@@ -41,6 +41,17 @@ inline Vec fma(Vec a, Vec b, Vec c) { return a * b + c; }
 inline Vec max(Vec a, Vec b) {
   return map(a, b, [](float x, float y) { return x > y ? x : y; });
 }
+inline Vec operator/(Vec a, Vec b) {
+  return map(a, b, [](float x, float y) { return x / y; });
+}
+inline Vec min(Vec a, Vec b) {
+  return map(a, b, [](float x, float y) { return x < y ? x : y; });
+}
+inline Vec times_power_of_two(Vec a, Vec n) {
+  return map(a, n, [](float x, float power) {
+    return x * __builtin_bit_cast(float, static_cast<uint32_t>(static_cast<int32_t>(power) + 127) << 23);
+  });
+}
 inline Vec select_greater(Vec a, Vec b, Vec yes, Vec no) {
   Vec r{};
   for (int i = 0; i < 4; ++i) r.v[i] = a.v[i] > b.v[i] ? yes.v[i] : no.v[i];

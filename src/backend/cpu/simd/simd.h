@@ -75,6 +75,17 @@ struct SimdKernels {
   /// dw[tap][c] and db[c] += what flows through the maxima of one row.
   void (*conv_pool_backward)(const ConvPoolRow& row, const float* pooled, const uint8_t* argmax,
                              const float* dpooled, float* dw, float* db);
+  /// Soft-caps x in place, x = cap tanh(x / cap) (cap 0: as it is), and returns the largest; -inf for none.
+  float (*cap_max)(float* x, int64_t count, float cap);
+  /// out[i] = exp(factor in[i] - shift), to 2 ulp, NaN kept; returns the sum. May work in place.
+  float (*exp_sum)(const float* in, float factor, float shift, float* out, int64_t count);
+  /// One row of attention on the way back: s becomes p = exp(capped s - lse), and dp the cotangent of s
+  /// before the cap, p (dp - delta) (1 - tanh(s / cap)^2).
+  void (*softmax_back)(float* s, float* dp, int64_t count, float lse, float delta, float cap);
+  /// sum[i] += exp(x[i] - shift[i]).
+  void (*add_exp)(const float* x, const float* shift, float* sum, int64_t count);
+  /// x[i] = factor[i] exp(x[i] - shift[i]) (1 - (x[i] / cap)^2); without the last for cap 0.
+  void (*scaled_exp)(float* x, const float* shift, const float* factor, int64_t count, float cap);
 };
 
 /// The best table this processor runs; chosen once.

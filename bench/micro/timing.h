@@ -1,0 +1,79 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <functional>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/simd/simd.h"
+#include "base/threads.h"
+
+namespace hearth::bench {
+
+/// Memory as the arena hands it out: cache lines are not split.
+template <typename T>
+struct Aligned {
+  using value_type = T;
+  Aligned() = default;
+  template <typename U>
+  explicit Aligned(const Aligned<U>&) {}
+  T* allocate(size_t n) { return static_cast<T*>(::operator new (n * sizeof(T), std::align_val_t{4096})); }
+  void deallocate(T* p, size_t) { ::operator delete (p, std::align_val_t{4096}); }
+  bool operator==(const Aligned&) const = default;
+};
+template <typename T>
+using Buffer = std::vector<T, Aligned<T>>;
+
+/// One thread's work is timed by its processor time, which a busy machine does not stretch.
+inline double now(bool processor_time) {
+  timespec t{};
+  clock_gettime(processor_time ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+/// The best of several runs within a second.
+inline double best_seconds(int num_threads, const std::function<void()>& run) {
+  double best = 1e9;
+  const double deadline = now(false) + 1.0;
+  for (int i = 0; i < 5 || (i < 200 && now(false) < deadline); ++i) {
+    const double start = now(num_threads == 1);
+    run();
+    best = std::min(best, now(num_threads == 1) - start);
+  }
+  return best;
+}
+
+/// What `report` takes a share of.
+inline double peak_gflops = 0;
+
+/// The product of panels that lie in the first-level cache.
+inline double measure_peak(ThreadPool& threads) {
+  constexpr int64_t kDepth = 128;
+  constexpr int64_t kRows = 14;
+  constexpr int kRepeats = 2000;
+  const size_t floats = (kDepth + kRows) * cpu::kPanel + kRows * kDepth;
+  Buffer<float> data(floats * static_cast<size_t>(threads.size()), 1.0F);
+  const double seconds = best_seconds(threads.size(), [&] {
+    threads.run([&](int thread) {
+      float* b = data.data() + static_cast<size_t>(thread) * floats;
+      float* c = b + kDepth * cpu::kPanel;
+      const float* a = c + kRows * cpu::kPanel;
+      for (int i = 0; i < kRepeats; ++i)
+        cpu::simd().gemm(kRows, cpu::kPanel, kDepth, a, kDepth, 1, b, cpu::kPanel, c, cpu::kPanel, false);
+    });
+  });
+  return 2e-9 * kRows * cpu::kPanel * kDepth * kRepeats * threads.size() / seconds;
+}
+
+/// One line: time, GFLOP/s by the definition and share of the peak.
+inline void report(const std::string& name, double flops, double seconds) {
+  const double gflops = flops / seconds * 1e-9;
+  fmt::print("{:<44} {:>9.3f} ms {:>8.1f} GFLOP/s {:>5.0f}%\n", name, seconds * 1e3, gflops,
+             100 * gflops / peak_gflops);
+}
+
+}  // namespace hearth::bench

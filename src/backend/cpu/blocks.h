@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/function_ref.h"
+
+namespace hearth::cpu {
+
+/// Sizes of a block of a: 336 x 384 floats are half of a 1 MiB second-level cache; 336 is a multiple of 14
+/// rows.
+inline constexpr int64_t kRowBlock = 336;
+inline constexpr int64_t kDepthBlock = 384;
+/// Floats from one row of a copied block to the next, and of such a block.
+inline constexpr int64_t kPackedRow = kDepthBlock + 16;
+inline constexpr int64_t kPackedFloats = kRowBlock * kPackedRow;
+
+/// Rows whose distance is a multiple of 1 KiB compete for few cache sets: a block of them is copied first,
+/// which pays when enough panels of b pass by.
+bool packs_a(int64_t n, int64_t a_row, int64_t a_k);
+
+/// One thread's part of a product: c[i * c_row + j] (+)= sum over p of a[i * a_row + p * a_k] * b[p][j].
+struct BlockProduct {
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  const float* a = nullptr;
+  int64_t a_row = 0;
+  int64_t a_k = 0;
+  float* c = nullptr;
+  int64_t c_row = 0;
+  float* packed_a = nullptr;  ///< kPackedFloats, or null: a is read as it lies
+  bool accumulate = false;
+};
+
+/// Multiplies block by block, so that a block of a stays in the second-level cache while every panel of b
+/// passes by. `panel(p, depth, j, columns)` gives rows [p, p + depth) of b's columns from j on, b_row floats
+/// apart.
+void multiply_blocks(const BlockProduct& product, int64_t b_row,
+                     FunctionRef<const float*(int64_t, int64_t, int64_t, int64_t)> panel);
+
+}  // namespace hearth::cpu

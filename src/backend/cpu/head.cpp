@@ -1,0 +1,340 @@
+#include "backend/cpu/head.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "backend/cpu/blocks.h"
+#include "backend/cpu/clones.h"
+#include "backend/cpu/convert.h"
+#include "backend/cpu/rows.h"
+#include "backend/cpu/simd/simd.h"
+
+namespace hearth::cpu {
+namespace {
+
+using Task = HeadSpec::Task;
+
+/// Rows of the vocabulary worked on at a time: their logits for a chunk stay in the second-level cache.
+constexpr int64_t kTileRows = kRowBlock;
+
+HEARTH_CLONES void max_with(const float* row, float* most, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) most[i] = row[i] > most[i] ? row[i] : most[i];
+}
+HEARTH_CLONES void add_to(const float* row, float* sum, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) sum[i] += row[i];
+}
+
+/// Where everything lies in the workspace, in floats. Logits are kept transposed: [vocab][chunk].
+struct Layout {
+  int64_t chunk;      ///< tokens of a full chunk
+  int64_t logit_row;  ///< floats from one vocabulary row of logits to the next
+  int64_t tokens = 0, x = 0, x_panels = 0, x_columns = 0, lse = 0, factor = 0, of_label = 0, logits = 0;
+  int64_t threads = 0, total = 0;
+  int64_t tile = 0, weight = 0, packed = 0, panel = 0, dx = 0, most = 0, sum = 0, next_most = 0;
+  int64_t thread_floats = 0;
+
+  explicit Layout(const HeadSpec& s) {
+    chunk = std::max<int64_t>(1, std::min(s.chunk, s.tokens));
+    logit_row = round_up(chunk, 16) + 16;
+    place_shared(s);
+    place_own(s);
+    total = threads + s.num_threads * thread_floats;
+  }
+
+ private:
+  static int64_t take(int64_t& next, bool wanted, int64_t count) {
+    const int64_t at = next;
+    if (wanted) next += round_up(count, 16);
+    return at;
+  }
+  void place_shared(const HeadSpec& s) {
+    int64_t next = 0;
+    tokens = take(next, true, s.tokens);
+    x = take(next, true, chunk * s.width);
+    x_panels = take(next, true, panel_floats(s.width, chunk));
+    x_columns = take(next, s.task != Task::losses && !s.frozen, panel_floats(chunk, s.width));
+    lse = take(next, true, chunk);
+    factor = take(next, true, chunk);
+    of_label = take(next, true, chunk);
+    logits = take(next, s.task == Task::both, s.vocab * logit_row);
+    threads = next;
+  }
+  void place_own(const HeadSpec& s) {
+    const bool gradients = s.task != Task::losses;
+    int64_t next = 0;
+    tile = take(next, s.task != Task::both, kTileRows * logit_row);
+    weight = take(next, s.weight != DType::f32, kTileRows * s.width);
+    packed = take(next, packs_a(chunk, s.width, 1), kPackedFloats);
+    panel = take(next, gradients, kDepthBlock * kPanel);
+    dx = take(next, gradients, chunk * s.width);
+    most = take(next, true, chunk);
+    sum = take(next, true, chunk);
+    next_most = take(next, true, chunk);
+    thread_floats = next;
+  }
+};
+
+/// One run over every chunk.
+class HeadRun {
+ public:
+  HeadRun(const HeadSpec& spec, const Head::Arrays& arrays, std::byte* workspace, ThreadPool& threads)
+      : s_(spec),
+        layout_(spec),
+        arrays_(arrays),
+        base_(reinterpret_cast<float*>(workspace)),
+        threads_(threads) {
+    tokens_ = reinterpret_cast<int32_t*>(base_ + layout_.tokens);
+  }
+
+  void run() {
+    list_tokens();
+    if (num_tokens_ == 0 && s_.task != Task::losses && !s_.frozen)
+      std::fill_n(arrays_.dweight, s_.vocab * s_.width, 0.0F);
+    for (first_ = 0; first_ < num_tokens_; first_ += layout_.chunk) {
+      rows_ = std::min(layout_.chunk, num_tokens_ - first_);
+      gather();
+      if (s_.task != Task::gradients) measure();
+      if (s_.task != Task::losses) differentiate();
+    }
+  }
+
+ private:
+  /// Tokens that count; the others get their zeros.
+  void list_tokens() {
+    const int64_t row_bytes = s_.width * dtype_bytes(s_.x);
+    for (int64_t t = 0; t < s_.tokens; ++t) {
+      if (arrays_.labels[t] >= 0) {
+        tokens_[num_tokens_++] = static_cast<int32_t>(t);
+        continue;
+      }
+      if (s_.task != Task::gradients) arrays_.losses[t] = 0;
+      if (s_.task == Task::losses) arrays_.lse[t] = 0;
+      if (s_.task != Task::losses)
+        std::fill_n(static_cast<std::byte*>(arrays_.dx) + t * row_bytes, row_bytes, std::byte{0});
+    }
+  }
+
+  /// Token of row r of this chunk.
+  int64_t token(int64_t r) const { return tokens_[first_ + r]; }
+
+  /// The chunk's rows side by side, and as panels for the products.
+  void gather() {
+    float* x = base_ + layout_.x;
+    threads_.parallel_for(rows_, std::max<int64_t>(1, 16384 / s_.width), [&](Range range) {
+      for (int64_t r = range.begin; r < range.end; ++r)
+        load_f32(s_.x, arrays_.x, token(r) * s_.width, s_.width, x + r * s_.width);
+    });
+    pack_panels(DType::f32, x, s_.width, rows_, true, base_ + layout_.x_panels, nullptr, threads_);
+    if (s_.task == Task::losses) return;
+    if (!s_.frozen)
+      pack_panels(DType::f32, x, rows_, s_.width, false, base_ + layout_.x_columns, nullptr, threads_);
+    for (int64_t r = 0; r < rows_; ++r) {
+      const bool known = arrays_.labels[token(r)] < s_.vocab;
+      const float dloss = s_.task == Task::both ? arrays_.dloss : arrays_.dlosses[token(r)];
+      base_[layout_.factor + r] = known ? dloss : std::numeric_limits<float>::quiet_NaN();
+      if (s_.task == Task::gradients) base_[layout_.lse + r] = arrays_.lse[token(r)];
+    }
+  }
+
+  float* own(int thread, int64_t at) const {
+    return base_ + layout_.threads + thread * layout_.thread_floats + at;
+  }
+
+  /// Rows [first, first + count) of the vocabulary and their logits for the chunk.
+  struct Tile {
+    int64_t first;
+    int64_t count;
+    float* logits;
+    const float* weight;
+  };
+
+  /// Calls body(tile) for the tiles of a thread's part of the vocabulary.
+  template <typename Body>
+  void for_tiles(int thread, Body body) const {
+    const Range mine = split_range(s_.vocab, s_.num_threads, thread);
+    for (int64_t v = mine.begin; v < mine.end; v += kTileRows) {
+      Tile tile{.first = v, .count = std::min(kTileRows, mine.end - v), .logits = nullptr, .weight = nullptr};
+      tile.logits =
+          s_.task == Task::both ? base_ + layout_.logits + v * layout_.logit_row : own(thread, layout_.tile);
+      tile.weight =
+          as_f32(s_.weight, arrays_.weight, v * s_.width, tile.count * s_.width, own(thread, layout_.weight));
+      body(tile);
+    }
+  }
+
+  void compute_logits(int thread, const Tile& tile) const {
+    const float* panels = base_ + layout_.x_panels;
+    const BlockProduct product{
+        .m = tile.count,
+        .n = rows_,
+        .k = s_.width,
+        .a = tile.weight,
+        .a_row = s_.width,
+        .a_k = 1,
+        .c = tile.logits,
+        .c_row = layout_.logit_row,
+        .packed_a = packs_a(rows_, s_.width, 1) ? own(thread, layout_.packed) : nullptr};
+    multiply_blocks(product, kPanel, [&](int64_t p, int64_t, int64_t j, int64_t) {
+      return panels + j * s_.width + p * kPanel;
+    });
+    if (s_.softcap == 0) return;
+    for (int64_t v = 0; v < tile.count; ++v)
+      simd().cap_max(tile.logits + v * layout_.logit_row, rows_, s_.softcap);
+  }
+
+  /// Calls body(row, the label's logit) for the rows of the chunk whose label lies in the tile.
+  template <typename Body>
+  void for_labels(const Tile& tile, Body body) const {
+    for (int64_t r = 0; r < rows_; ++r) {
+      const int64_t v = arrays_.labels[token(r)] - tile.first;
+      if (v >= 0 && v < tile.count) body(r, tile.logits[v * layout_.logit_row + r]);
+    }
+  }
+
+  /// Losses of the chunk, and lse for its gradients.
+  void measure() {
+    float* of_label = base_ + layout_.of_label;
+    std::fill_n(of_label, rows_, std::numeric_limits<float>::quiet_NaN());
+    threads_.run([&](int thread) {
+      if (thread >= s_.num_threads) return;
+      std::fill_n(own(thread, layout_.most), rows_, -std::numeric_limits<float>::infinity());
+      std::fill_n(own(thread, layout_.sum), rows_, 0.0F);
+      for_tiles(thread, [&](const Tile& tile) {
+        compute_logits(thread, tile);
+        add_to_sums(thread, tile);
+        for_labels(tile, [&](int64_t r, float& logit) { of_label[r] = logit; });
+      });
+    });
+    for (int64_t r = 0; r < rows_; ++r) {
+      const float lse = log_of_sums(r);
+      base_[layout_.lse + r] = lse;
+      arrays_.losses[token(r)] = lse - of_label[r];
+      if (s_.task == Task::losses) arrays_.lse[token(r)] = lse;
+    }
+  }
+
+  /// Brings the sums to the tile's maximum, then adds its exponentials.
+  void add_to_sums(int thread, const Tile& tile) const {
+    float* most = own(thread, layout_.most);
+    float* sum = own(thread, layout_.sum);
+    float* now = own(thread, layout_.next_most);
+    std::copy_n(most, rows_, now);
+    for (int64_t v = 0; v < tile.count; ++v) max_with(tile.logits + v * layout_.logit_row, now, rows_);
+    simd().scaled_exp(most, now, sum, rows_, 0);
+    std::copy_n(most, rows_, sum);
+    std::copy_n(now, rows_, most);
+    for (int64_t v = 0; v < tile.count; ++v)
+      simd().add_exp(tile.logits + v * layout_.logit_row, most, sum, rows_);
+  }
+
+  float log_of_sums(int64_t r) const {
+    float most = -std::numeric_limits<float>::infinity();
+    for (int t = 0; t < s_.num_threads; ++t) most = std::max(most, own(t, layout_.most)[r]);
+    double sum = 0;
+    for (int t = 0; t < s_.num_threads; ++t) {
+      const double part = static_cast<double>(own(t, layout_.sum)[r]);
+      sum += part * std::exp(static_cast<double>(own(t, layout_.most)[r] - most));
+    }
+    return static_cast<float>(static_cast<double>(most) + std::log(sum));
+  }
+
+  /// Adds the chunk to dweight and writes its dx.
+  void differentiate() {
+    threads_.run([&](int thread) {
+      if (thread >= s_.num_threads) return;
+      std::fill_n(own(thread, layout_.dx), rows_ * s_.width, 0.0F);
+      for_tiles(thread, [&](const Tile& tile) {
+        if (s_.task == Task::gradients) compute_logits(thread, tile);
+        turn_logits(tile);
+        if (!s_.frozen) add_weight_gradient(tile);
+        add_input_gradient(thread, tile);
+      });
+    });
+    threads_.parallel_for(rows_, std::max<int64_t>(1, 16384 / s_.width), [&](Range range) {
+      for (int64_t r = range.begin; r < range.end; ++r) {
+        float* sum = own(0, layout_.dx) + r * s_.width;
+        for (int t = 1; t < s_.num_threads; ++t) add_to(own(t, layout_.dx) + r * s_.width, sum, s_.width);
+        store_f32(s_.x, sum, arrays_.dx, token(r) * s_.width, s_.width);
+      }
+    });
+  }
+
+  /// Logits become their cotangents: factor (softmax - one at the label), times the slope of the cap.
+  void turn_logits(const Tile& tile) const {
+    const float* factor = base_ + layout_.factor;
+    float* of_label = base_ + layout_.of_label;
+    const float inverse = s_.softcap > 0 ? 1 / s_.softcap : 0;
+    for_labels(tile, [&](int64_t r, float& logit) {
+      const float t = logit * inverse;
+      of_label[r] = factor[r] * (1 - t * t);
+    });
+    for (int64_t v = 0; v < tile.count; ++v) {
+      prefetch_gradient(tile.first + v);
+      simd().scaled_exp(tile.logits + v * layout_.logit_row, base_ + layout_.lse, factor, rows_, s_.softcap);
+    }
+    for_labels(tile, [&](int64_t r, float& logit) { logit -= of_label[r]; });
+  }
+
+  /// The sums that the next product adds to have long left the caches.
+  void prefetch_gradient(int64_t v) const {
+    if (first_ == 0 || s_.frozen) return;
+    const float* row = arrays_.dweight + v * s_.width;
+    for (int64_t c = 0; c < s_.width; c += 16) __builtin_prefetch(row + c, 1);
+  }
+
+  void add_weight_gradient(const Tile& tile) const {
+    const float* panels = base_ + layout_.x_columns;
+    const BlockProduct product{.m = tile.count,
+                               .n = s_.width,
+                               .k = rows_,
+                               .a = tile.logits,
+                               .a_row = layout_.logit_row,
+                               .a_k = 1,
+                               .c = arrays_.dweight + tile.first * s_.width,
+                               .c_row = s_.width,
+                               .accumulate = first_ > 0};
+    multiply_blocks(product, kPanel,
+                    [&](int64_t p, int64_t, int64_t j, int64_t) { return panels + j * rows_ + p * kPanel; });
+  }
+
+  void add_input_gradient(int thread, const Tile& tile) const {
+    float* panel = own(thread, layout_.panel);
+    const BlockProduct product{.m = rows_,
+                               .n = s_.width,
+                               .k = tile.count,
+                               .a = tile.logits,
+                               .a_row = 1,
+                               .a_k = layout_.logit_row,
+                               .c = own(thread, layout_.dx),
+                               .c_row = s_.width,
+                               .accumulate = true};
+    multiply_blocks(product, kPanel, [&](int64_t p, int64_t depth, int64_t j, int64_t columns) {
+      for (int64_t v = 0; v < depth; ++v)
+        std::copy_n(tile.weight + (p + v) * s_.width + j, columns, panel + v * kPanel);
+      return panel;
+    });
+  }
+
+  const HeadSpec& s_;
+  const Layout layout_;
+  const Head::Arrays& arrays_;
+  float* base_;
+  ThreadPool& threads_;
+  int32_t* tokens_;
+  int64_t num_tokens_ = 0;
+  int64_t first_ = 0;  ///< of the listed tokens, the chunk's first
+  int64_t rows_ = 0;   ///< tokens of the chunk
+};
+
+}  // namespace
+
+Head::Head(const HeadSpec& spec) : spec_(spec) {}
+
+int64_t Head::workspace_bytes() const { return Layout(spec_).total * static_cast<int64_t>(sizeof(float)); }
+
+void Head::run(const Arrays& arrays, std::byte* workspace, ThreadPool& threads) const {
+  HeadRun(spec_, arrays, workspace, threads).run();
+}
+
+}  // namespace hearth::cpu

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/dtype.h"
+#include "base/threads.h"
+
+namespace hearth::cpu {
+
+/// logits = x weight^T, x [tokens, width], weight [vocab, width], and their cross-entropy with labels.
+struct HeadSpec {
+  /// What a run computes: losses and lse; from lse the gradients; or losses and gradients at once.
+  enum class Task : uint8_t { losses, gradients, both };
+  Task task = Task::losses;
+  int64_t tokens = 0;
+  int64_t width = 0;
+  int64_t vocab = 0;
+  int64_t chunk = 256;  ///< tokens whose logits exist at a time
+  float softcap = 0;    ///< logits = cap tanh(x weight^T / cap); 0: none
+  DType x = DType::f32;
+  DType weight = DType::f32;
+  bool frozen = false;  ///< no dweight
+  int num_threads = 1;
+};
+
+/// A language model's head and its loss together, so that logits exist only for a chunk of tokens (task both)
+/// or a tile of chunk and vocabulary (the others). Tokens whose label is negative cost nothing: their loss,
+/// lse and dx are 0. A label past the vocabulary makes NaN. Same bits for a given number of threads.
+class Head {
+ public:
+  explicit Head(const HeadSpec& spec);
+
+  struct Arrays {
+    const void* x = nullptr;
+    const void* weight = nullptr;
+    const int32_t* labels = nullptr;
+    float* losses = nullptr;         ///< [tokens]; tasks losses and both
+    float* lse = nullptr;            ///< [tokens]; written by losses, read by gradients
+    const float* dlosses = nullptr;  ///< [tokens]; task gradients
+    float dloss = 0;                 ///< of every token; task both
+    void* dx = nullptr;              ///< as x
+    float* dweight = nullptr;        ///< [vocab, width]; null when frozen
+  };
+
+  int64_t workspace_bytes() const;
+  void run(const Arrays& arrays, std::byte* workspace, ThreadPool& threads) const;
+
+ private:
+  HeadSpec spec_;
+};
+
+}  // namespace hearth::cpu

@@ -1,0 +1,306 @@
+#include "backend/cpu/attention.h"
+
+#include <cmath>
+#include <memory>
+
+#include "ops/lm/lm.h"
+#include "ops/rules.h"
+
+namespace hearth::ops {
+namespace {
+
+cpu::AttentionSpec spec_of(const NodeView& node) {
+  const Attrs& attrs = node.attrs;
+  const int64_t batch = attrs.integer("batch");
+  return {.batch = batch,
+          .time = node.in_type(0).shape[0] / batch,
+          .heads = attrs.integer("heads"),
+          .kv_heads = attrs.integer("kv_heads"),
+          .head_size = attrs.integer("head_size"),
+          .scale = static_cast<float>(attrs.real("scale")),
+          .softcap = static_cast<float>(attrs.real_or("softcap", 0)),
+          .window = attrs.integer_or("window", 0),
+          .causal = attrs.integer_or("causal", 1) != 0,
+          .dtype = node.in_type(0).dtype,
+          .num_threads = node.num_threads};
+}
+
+/// Whether `count` heads of `size` make up rows of `width`.
+bool heads_fit(int64_t count, int64_t size, int64_t width) {
+  return count > 0 && size > 0 && width % size == 0 && width / size == count;
+}
+
+std::string check_attributes(const NodeView& node, bool starts) {
+  const int64_t batch = node.attrs.integer("batch"), tokens = node.in_type(0).shape[0];
+  if (batch < 1 || tokens % batch != 0)
+    return fmt::format("expected a batch that divides {}, got {}", tokens, batch);
+  const cpu::AttentionSpec spec = spec_of(node);
+  if (spec.kv_heads < 1 || spec.heads % spec.kv_heads != 0)
+    return fmt::format("expected kv_heads to divide {} heads, got {}", spec.heads, spec.kv_heads);
+  if (spec.window < 0 || !(spec.softcap >= 0)) return "expected no negative window or softcap";
+  if (!spec.causal && (spec.window > 0 || starts)) return "expected causal=1 with a window or documents";
+  return "";
+}
+
+/// Checks q, k, v and, at input `starts`, the documents.
+std::string check(const NodeView& node, size_t starts) {
+  const Type& q = node.in_type(0);
+  const Type& k = node.in_type(1);
+  if (q.shape.rank() != 2 || !is_storage_float(q.dtype))
+    return fmt::format("expected q to be floating [N, D], got {}", to_string(q));
+  const int64_t size = node.attrs.integer("head_size");
+  if (!heads_fit(node.attrs.integer("heads"), size, q.shape[1]))
+    return fmt::format("expected heads * head_size to be {}", q.shape[1]);
+  if (k.dtype != q.dtype || k.shape.rank() != 2 || k.shape[0] != q.shape[0] ||
+      !heads_fit(node.attrs.integer("kv_heads"), size, k.shape[1]))
+    return fmt::format("expected k to be {} of {} rows, kv_heads * head_size wide, got {}",
+                       dtype_name(q.dtype), q.shape[0], to_string(k));
+  if (node.in_type(2) != k)
+    return fmt::format("expected v to be {}, got {}", to_string(k), to_string(node.in_type(2)));
+  const bool documents = node.has_input(starts);
+  if (documents && node.in_type(starts) != Type{.dtype = DType::i32, .shape = {q.shape[0]}})
+    return fmt::format("expected starts to be i32[{}], got {}", q.shape[0], to_string(node.in_type(starts)));
+  return check_attributes(node, documents);
+}
+
+Inferred infer(const NodeView& node) {
+  if (auto error = check(node, 3); !error.empty()) return refuse(error);
+  const Type& q = node.in_type(0);
+  return {.out = {q, f32_type({q.shape[0], node.attrs.integer("heads")})}, .error = ""};
+}
+
+Inferred infer_grad(const NodeView& node) {
+  if (auto error = check(node, 6); !error.empty()) return refuse(error);
+  const Type& q = node.in_type(0);
+  for (const size_t i : {size_t{3}, size_t{5}}) {
+    if (node.in_type(i) != q) return refuse_type("out and dout", to_string(q), node.in_type(i));
+  }
+  const Type lse = f32_type({q.shape[0], node.attrs.integer("heads")});
+  if (node.in_type(4) != lse) return refuse_type("lse", to_string(lse), node.in_type(4));
+  return {.out = {q, node.in_type(1), node.in_type(2)}, .error = ""};
+}
+
+Kernel kernel(const NodeView& node) {
+  const auto attention = std::make_shared<const cpu::Attention>(spec_of(node));
+  const bool documents = node.has_input(3);
+  const auto run = [=](const KernelArgs& args) {
+    attention->forward({.q = args.in[0],
+                        .k = args.in[1],
+                        .v = args.in[2],
+                        .starts = documents ? args.input<int32_t>(3) : nullptr,
+                        .out = args.out[0],
+                        .lse = args.output<float>(1)},
+                       args.workspace, *args.threads);
+  };
+  return {.run = run, .workspace_bytes = attention->forward_bytes()};
+}
+
+Kernel grad_kernel(const NodeView& node) {
+  const auto attention = std::make_shared<const cpu::Attention>(spec_of(node));
+  const bool documents = node.has_input(6);
+  const auto run = [=](const KernelArgs& args) {
+    attention->backward({.q = args.in[0],
+                         .k = args.in[1],
+                         .v = args.in[2],
+                         .out = args.in[3],
+                         .lse = args.input<float>(4),
+                         .dout = args.in[5],
+                         .starts = documents ? args.input<int32_t>(6) : nullptr,
+                         .dq = args.out[0],
+                         .dk = args.out[1],
+                         .dv = args.out[2]},
+                        args.workspace, *args.threads);
+  };
+  return {.run = run, .workspace_bytes = attention->backward_bytes()};
+}
+
+/// The rows of q and k that meet: token t of a sample in one head and the keys it sees.
+struct Meeting {
+  size_t row;                ///< of lse
+  size_t query;              ///< offset of the query
+  std::vector<size_t> keys;  ///< offsets of the keys
+};
+
+/// Calls body(meeting) for every query, by the definition.
+template <typename Body>
+void for_queries(const NodeView& node, const std::vector<double>* starts, Body body) {
+  const cpu::AttentionSpec s = spec_of(node);
+  for (int64_t row = 0; row < s.batch * s.time * s.heads; ++row) {
+    const int64_t token = row / s.heads, head = row % s.heads;
+    const int64_t t = token % s.time, sample = token / s.time;
+    Meeting meeting{
+        .row = static_cast<size_t>(row), .query = static_cast<size_t>(row * s.head_size), .keys = {}};
+    for (int64_t j = 0; j < (s.causal ? t + 1 : s.time); ++j) {
+      if (s.window > 0 && t - j >= s.window) continue;
+      if (starts != nullptr && j != t && static_cast<double>(j) < (*starts)[static_cast<size_t>(token)])
+        continue;
+      const int64_t kv_head = head * s.kv_heads / s.heads;
+      meeting.keys.push_back(
+          static_cast<size_t>(((sample * s.time + j) * s.kv_heads + kv_head) * s.head_size));
+    }
+    body(meeting);
+  }
+}
+
+double dot(const std::vector<double>& a, size_t at_a, const std::vector<double>& b, size_t at_b,
+           size_t count) {
+  double sum = 0;
+  for (size_t c = 0; c < count; ++c) sum += a[at_a + c] * b[at_b + c];
+  return sum;
+}
+
+/// A score, and its slope over the plain product.
+struct Score {
+  double value;
+  double slope;
+};
+Score score(const ReferenceArgs& args, size_t query, size_t key, size_t size) {
+  const double cap = args.node.attrs.real_or("softcap", 0), scale = args.node.attrs.real("scale");
+  const double plain = scale * dot(args.in[0], query, args.in[1], key, size);
+  if (cap == 0) return {plain, scale};
+  const double t = std::tanh(plain / cap);
+  return {cap * t, scale * (1 - t * t)};
+}
+
+const std::vector<double>* starts_of(const ReferenceArgs& args, size_t index) {
+  return args.node.has_input(index) ? &args.in[index] : nullptr;
+}
+
+void reference(const ReferenceArgs& args) {
+  const auto size = static_cast<size_t>(args.node.attrs.integer("head_size"));
+  std::fill(args.out[0].begin(), args.out[0].end(), 0.0);
+  for_queries(args.node, starts_of(args, 3), [&](const Meeting& meeting) {
+    double sum = 0;
+    for (const size_t key : meeting.keys) sum += std::exp(score(args, meeting.query, key, size).value);
+    for (const size_t key : meeting.keys) {
+      const double p = std::exp(score(args, meeting.query, key, size).value) / sum;
+      for (size_t c = 0; c < size; ++c) args.out[0][meeting.query + c] += p * args.in[2][key + c];
+    }
+    args.out[1][meeting.row] = std::log(sum);
+  });
+}
+
+void grad_reference(const ReferenceArgs& args) {
+  const auto size = static_cast<size_t>(args.node.attrs.integer("head_size"));
+  const std::vector<double>&q = args.in[0], &k = args.in[1], &v = args.in[2], &dout = args.in[5];
+  for (auto& out : args.out) std::fill(out.begin(), out.end(), 0.0);
+  for_queries(args.node, starts_of(args, 6), [&](const Meeting& meeting) {
+    const size_t query = meeting.query;
+    const double delta = dot(dout, query, args.in[3], query, size);
+    for (const size_t key : meeting.keys) {
+      const Score s = score(args, query, key, size);
+      const double p = std::exp(s.value - args.in[4][meeting.row]);
+      const double ds = p * (dot(dout, query, v, key, size) - delta) * s.slope;
+      for (size_t c = 0; c < size; ++c) {
+        args.out[0][query + c] += ds * k[key + c];
+        args.out[1][key + c] += ds * q[query + c];
+        args.out[2][key + c] += p * dout[query + c];
+      }
+    }
+  });
+}
+
+std::vector<ValueId> vjp(const VjpContext& context) {
+  std::vector<ValueId> grads(context.node.inputs.size(), kNone);
+  if (context.grad_out[0] == kNone) return grads;
+  const ir::Node& node = context.node;
+  std::vector<ValueId> inputs = {node.inputs[0],  node.inputs[1],  node.inputs[2],
+                                 node.outputs[0], node.outputs[1], context.grad_out[0]};
+  if (node.inputs.size() > 3) inputs.push_back(node.inputs[3]);
+  const auto made = context.graph.add(op("attention_grad"), inputs, node.attrs, node.name);
+  std::copy_n(made.begin(), 3, grads.begin());
+  return grads;
+}
+
+/// flops = `products` products over each pair of a query and a key it may see.
+Cost cost_of_products(const NodeView& node, double products) {
+  const cpu::AttentionSpec s = spec_of(node);
+  const auto time = static_cast<double>(s.time);
+  const auto seen = s.window > 0 ? std::min(time, static_cast<double>(s.window)) : time;
+  const double pairs = s.causal ? seen * (time - (seen - 1) / 2) : time * time;
+  return {.flops = 2 * products * static_cast<double>(s.batch * s.heads * s.head_size) * pairs,
+          .bytes = bytes_moved(node)};
+}
+
+struct Case {
+  int64_t batch, time, heads, kv_heads, size;
+  int64_t causal = 1, window = 0;
+  double softcap = 0;
+  bool starts = false;
+  DType dtype = DType::f32;
+};
+Sample sample(const Case& c) {
+  const int64_t tokens = c.batch * c.time;
+  Sample made{
+      .in = {normal({tokens, c.heads * c.size}, c.dtype), normal({tokens, c.kv_heads * c.size}, c.dtype),
+             normal({tokens, c.kv_heads * c.size}, c.dtype)},
+      .attrs = {{"batch", c.batch},
+                {"heads", c.heads},
+                {"kv_heads", c.kv_heads},
+                {"head_size", c.size},
+                {"scale", 1 / std::sqrt(static_cast<double>(c.size))},
+                {"causal", c.causal},
+                {"window", c.window},
+                {"softcap", c.softcap}},
+      .tolerance = c.dtype == DType::f32 ? 1e-5 : 1e-2};
+  if (c.starts) made.in.push_back(labels(tokens, c.time));
+  return made;
+}
+std::vector<Sample> samples() {
+  return {
+      sample({.batch = 2, .time = 7, .heads = 4, .kv_heads = 2, .size = 5}),
+      sample({.batch = 1, .time = 61, .heads = 2, .kv_heads = 1, .size = 35}),
+      sample({.batch = 3, .time = 9, .heads = 2, .kv_heads = 2, .size = 4, .causal = 0, .softcap = 1.5}),
+      sample({.batch = 1, .time = 75, .heads = 1, .kv_heads = 1, .size = 6, .window = 13, .softcap = 2}),
+      sample({.batch = 2, .time = 70, .heads = 2, .kv_heads = 1, .size = 3, .starts = true}),
+      sample({.batch = 1, .time = 310, .heads = 1, .kv_heads = 1, .size = 2}),
+      sample({.batch = 1, .time = 300, .heads = 1, .kv_heads = 1, .size = 3, .causal = 0}),
+      sample({.batch = 1, .time = 400, .heads = 1, .kv_heads = 1, .size = 2, .window = 270, .starts = true}),
+      sample({.batch = 2, .time = 8, .heads = 2, .kv_heads = 1, .size = 6, .dtype = DType::bf16}),
+      sample({.batch = 1,
+              .time = 5,
+              .heads = 1,
+              .kv_heads = 1,
+              .size = 8,
+              .starts = true,
+              .dtype = DType::f16})};
+}
+std::vector<Sample> grad_samples() {
+  std::vector<Sample> made = samples();
+  for (Sample& sample : made) {
+    const SampleInput q = sample.in[0];
+    const SampleInput lse = positive({q.type.shape[0], sample.attrs.integer("heads")});
+    sample.in.insert(sample.in.begin() + 3, {q, lse, q});
+  }
+  return made;
+}
+
+}  // namespace
+
+const OpDef attention{
+    .name = "attention",
+    .doc = "attention(q, k, v, starts?): softmax(scale q k^T) v, and the log of its sums [N, heads]",
+    .min_inputs = 3,
+    .max_inputs = 4,
+    .infer = infer,
+    .vjp = vjp,
+    .cpu = kernel,
+    .reference = reference,
+    .cost = [](const NodeView& node) { return cost_of_products(node, 2); },
+    .precision = ir::Precision::compute,
+    .repeat = repeat_itself,
+    .samples = samples};
+
+const OpDef attention_grad{.name = "attention_grad",
+                           .doc = "attention_grad(q, k, v, out, lse, dout, starts?): dq, dk, dv",
+                           .min_inputs = 6,
+                           .max_inputs = 7,
+                           .infer = infer_grad,
+                           .no_vjp_because = "second derivatives are not taken",
+                           .cpu = grad_kernel,
+                           .reference = grad_reference,
+                           .cost = [](const NodeView& node) { return cost_of_products(node, 5); },
+                           .precision = ir::Precision::compute,
+                           .samples = grad_samples};
+
+}  // namespace hearth::ops

@@ -1,0 +1,165 @@
+#include <cstring>
+#include <limits>
+
+#include "backend/cpu/clones.h"
+#include "backend/cpu/convert.h"
+#include "ops/lm/lm.h"
+#include "ops/rules.h"
+
+namespace hearth::ops {
+namespace {
+
+bool is_list_of_ids(const Type& type) { return type.dtype == DType::i32 && type.shape.rank() == 1; }
+
+Inferred infer(const NodeView& node) {
+  const Type& ids = node.in_type(0);
+  const Type& table = node.in_type(1);
+  if (!is_list_of_ids(ids)) return refuse_type("ids", "i32[N]", ids);
+  if (table.shape.rank() != 2 || !is_storage_float(table.dtype))
+    return refuse_type("the table", "floating [V, D]", table);
+  return {.out = {{.dtype = table.dtype, .shape = {ids.shape[0], table.shape[1]}}}, .error = ""};
+}
+
+Inferred infer_grad(const NodeView& node) {
+  const Type& ids = node.in_type(0);
+  const Type& dy = node.in_type(1);
+  if (!is_list_of_ids(ids)) return refuse_type("ids", "i32[N]", ids);
+  if (dy.shape.rank() != 2 || !is_storage_float(dy.dtype) || dy.shape[0] != ids.shape[0])
+    return refuse_type("dy", fmt::format("floating [{}, D]", ids.shape[0]), dy);
+  return {.out = {f32_type({node.attrs.integer("rows"), dy.shape[1]})}, .error = ""};
+}
+
+Kernel kernel(const NodeView& node) {
+  const int64_t count = node.in_type(0).shape[0], rows = node.in_type(1).shape[0];
+  const int64_t width = node.in_type(1).shape[1];
+  const DType dtype = node.in_type(1).dtype;
+  const int64_t row_bytes = width * dtype_bytes(dtype);
+  const auto run = [=](const KernelArgs& args) {
+    args.threads->parallel_for(
+        count, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, width)), [&](Range range) {
+          const float nan = std::numeric_limits<float>::quiet_NaN();
+          for (int64_t i = range.begin; i < range.end; ++i) {
+            const int64_t id = args.input<int32_t>(0)[i];
+            if (id >= 0 && id < rows) {
+              std::memcpy(args.output<std::byte>(0) + i * row_bytes,
+                          args.input<std::byte>(1) + id * row_bytes, static_cast<size_t>(row_bytes));
+            } else {
+              for (int64_t c = 0; c < width; ++c) cpu::store_f32(dtype, &nan, args.out[0], i * width + c, 1);
+            }
+          }
+        });
+  };
+  return {.run = run};
+}
+
+HEARTH_CLONES void add_to(const float* in, float* sum, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) sum[i] += in[i];
+}
+
+/// Columns that a thread adds up over every token: the same order, whatever the number of threads.
+constexpr int64_t kStrip = 16;
+
+Kernel grad_kernel(const NodeView& node) {
+  const int64_t count = node.in_type(0).shape[0];
+  const int64_t rows = node.out_type(0).shape[0], width = node.out_type(0).shape[1];
+  const DType dtype = node.in_type(1).dtype;
+  const int64_t strips = (width + kStrip - 1) / kStrip;
+  const auto run = [=](const KernelArgs& args) {
+    args.threads->parallel_for(strips, 1, [&](Range range) {
+      const int64_t first = range.begin * kStrip;
+      const int64_t columns = std::min(range.end * kStrip, width) - first;
+      float* sums = args.output<float>(0) + first;
+      for (int64_t row = 0; row < rows; ++row) std::fill_n(sums + row * width, columns, 0.0F);
+      float scratch[kTile];
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t id = args.input<int32_t>(0)[i];
+        if (id < 0 || id >= rows) continue;
+        for (int64_t c = 0; c < columns; c += kTile) {
+          const int64_t n = std::min(kTile, columns - c);
+          add_to(cpu::as_f32(dtype, args.in[1], i * width + first + c, n, scratch), sums + id * width + c, n);
+        }
+      }
+    });
+  };
+  return {.run = run};
+}
+
+/// Calls body(token, id, column) for every element whose id is one of `rows`.
+template <typename Body>
+void for_known(const std::vector<double>& ids, double rows, size_t width, Body body) {
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (!(ids[i] >= 0 && ids[i] < rows)) continue;
+    for (size_t c = 0; c < width; ++c) body(i * width + c, static_cast<size_t>(ids[i]) * width + c);
+  }
+}
+
+void reference(const ReferenceArgs& args) {
+  const Shape& table = args.node.in_type(1).shape;
+  std::fill(args.out[0].begin(), args.out[0].end(), std::numeric_limits<double>::quiet_NaN());
+  for_known(args.in[0], static_cast<double>(table[0]), static_cast<size_t>(table[1]),
+            [&](size_t token, size_t entry) { args.out[0][token] = args.in[1][entry]; });
+}
+
+void grad_reference(const ReferenceArgs& args) {
+  const Shape& table = args.node.out_type(0).shape;
+  std::fill(args.out[0].begin(), args.out[0].end(), 0.0);
+  for_known(args.in[0], static_cast<double>(table[0]), static_cast<size_t>(table[1]),
+            [&](size_t token, size_t entry) { args.out[0][entry] += args.in[1][token]; });
+}
+
+std::vector<ValueId> vjp(const VjpContext& context) {
+  if (context.grad_out[0] == kNone) return {kNone, kNone};
+  const int64_t rows = context.graph.type(context.node.inputs[1]).shape[0];
+  return {kNone,
+          emit(context, "embedding_grad", {context.node.inputs[0], context.grad_out[0]}, {{"rows", rows}})};
+}
+
+std::vector<Sample> samples() {
+  return {{.in = {labels(7, 5), normal({5, 3})}},
+          {.in = {labels(40, 11), normal({11, 37})}},
+          {.in = {labels(6, 4), normal({4, 9}, DType::bf16)}}};
+}
+std::vector<Sample> grad_samples() {
+  const Attrs attrs = {{"rows", int64_t{11}}};
+  // The second draws -1 too, and ids past the table.
+  SampleInput wild = labels(30, 13);
+  wild.fill = SampleInput::Fill::label_or_none;
+  return {{.in = {labels(7, 11), normal({7, 3})}, .attrs = attrs},
+          {.in = {wild, normal({30, 37})}, .attrs = attrs},
+          {.in = {labels(9, 11), normal({9, 1100}, DType::bf16)}, .attrs = attrs}};
+}
+
+}  // namespace
+
+const OpDef embedding{.name = "embedding",
+                      .doc = "embedding(ids i32 [N], table [V, D]): rows of the table [N, D]",
+                      .min_inputs = 2,
+                      .max_inputs = 2,
+                      .infer = infer,
+                      .vjp = vjp,
+                      .cpu = kernel,
+                      .reference = reference,
+                      .cost =
+                          [](const NodeView& node) {
+                            return Cost{.flops = 0,
+                                        .bytes = 2.0 * static_cast<double>(node.out_type(0).num_bytes())};
+                          },
+                      .samples = samples};
+
+const OpDef embedding_grad{.name = "embedding_grad",
+                           .doc = "embedding_grad(ids, dy [N, D]): sums of dy by id, f32 [rows, D]",
+                           .min_inputs = 2,
+                           .max_inputs = 2,
+                           .infer = infer_grad,
+                           .no_vjp_because = "second derivatives are not taken",
+                           .cpu = grad_kernel,
+                           .reference = grad_reference,
+                           .cost =
+                               [](const NodeView& node) {
+                                 return Cost{
+                                     .flops = static_cast<double>(node.in_type(1).shape.num_elements()),
+                                     .bytes = bytes_moved(node)};
+                               },
+                           .samples = grad_samples};
+
+}  // namespace hearth::ops

@@ -1,0 +1,29 @@
+#pragma once
+
+#include "ir/op_def.h"
+
+namespace hearth::ops {
+
+/// The parts of a decoder. Tokens are rows: N = batch * time; activations are [N, D], heads side by side.
+
+/// Rows of a table by i32 ids; an id outside the table gives a row of NaN and takes no gradient.
+extern const ir::OpDef embedding;
+extern const ir::OpDef embedding_grad;
+
+/// Rotary position embedding (arXiv 2104.09864) in Hugging Face's layout, where element i turns with element
+/// i + len: the table holds scale * cos then scale * sin of positions * inv_freq, which is rounded to f32.
+extern const ir::OpDef rope_table;
+/// The first 2 * len elements of each head are turned, the rest is copied; inverse=1 turns back.
+extern const ir::OpDef rope;
+
+/// softmax(scale q k^T) v per head, tiled so that time x time is never stored (arXiv 2307.08691). Query head
+/// h reads key head h * kv_heads / heads. Soft cap and window as in Gemma 2 (arXiv 2408.00118); 0: none. With
+/// `starts`, a token sees only what follows the first token of its document, starts[i] within its row.
+extern const ir::OpDef attention;
+extern const ir::OpDef attention_grad;
+
+/// activation(gate) * up (arXiv 2002.05202).
+extern const ir::OpDef glu;
+extern const ir::OpDef glu_grad;
+
+}  // namespace hearth::ops

@@ -1,0 +1,189 @@
+#include <cmath>
+
+#include "backend/cpu/clones.h"
+#include "backend/cpu/convert.h"
+#include "ops/lm/lm.h"
+#include "ops/rules.h"
+
+namespace hearth::ops {
+namespace {
+
+/// Hugging Face multiplies in f32, which at position 4096 moves the angle by 1e-4: so do we.
+double angle(double position, double frequency) {
+  return static_cast<double>(static_cast<float>(position) * static_cast<float>(frequency));
+}
+
+Inferred infer_table(const NodeView& node) {
+  const Type& positions = node.in_type(0);
+  if (positions.dtype != DType::i32 || positions.shape.rank() != 1)
+    return refuse_type("positions", "i32[N]", positions);
+  const auto len = std::ssize(node.attrs.reals("inv_freq"));
+  if (len == 0) return refuse("expected at least one frequency");
+  return {.out = {f32_type({positions.shape[0], 2 * len})}, .error = ""};
+}
+
+Kernel table_kernel(const NodeView& node) {
+  const std::vector<double> frequencies = node.attrs.reals("inv_freq");
+  const double scale = node.attrs.real_or("scale", 1);
+  const int64_t count = node.in_type(0).shape[0], len = std::ssize(frequencies);
+  const auto run = [=](const KernelArgs& args) {
+    args.threads->parallel_for(count, std::max<int64_t>(1, 256 / len), [&](Range range) {
+      for (int64_t i = range.begin; i < range.end; ++i) {
+        float* row = args.output<float>(0) + i * 2 * len;
+        for (int64_t j = 0; j < len; ++j) {
+          const double turn = angle(args.input<int32_t>(0)[i], frequencies[static_cast<size_t>(j)]);
+          row[j] = static_cast<float>(scale * std::cos(turn));
+          row[len + j] = static_cast<float>(scale * std::sin(turn));
+        }
+      }
+    });
+  };
+  return {.run = run};
+}
+
+void table_reference(const ReferenceArgs& args) {
+  const std::vector<double>& frequencies = args.node.attrs.reals("inv_freq");
+  const double scale = args.node.attrs.real_or("scale", 1);
+  const size_t len = frequencies.size();
+  for (size_t i = 0; i < args.in[0].size(); ++i) {
+    for (size_t j = 0; j < len; ++j) {
+      const double turn = angle(args.in[0][i], frequencies[j]);
+      args.out[0][i * 2 * len + j] = scale * std::cos(turn);
+      args.out[0][i * 2 * len + len + j] = scale * std::sin(turn);
+    }
+  }
+}
+
+struct Heads {
+  int64_t tokens;
+  int64_t width;  ///< of a token
+  int64_t size;   ///< of a head
+  int64_t len;    ///< pairs that turn
+  bool inverse;
+};
+Heads heads_of(const NodeView& node) {
+  return {.tokens = node.in_type(0).shape[0],
+          .width = node.in_type(0).shape[1],
+          .size = node.attrs.integer("head_size"),
+          .len = node.in_type(1).shape[1] / 2,
+          .inverse = node.attrs.integer_or("inverse", 0) != 0};
+}
+
+Inferred infer(const NodeView& node) {
+  const Type& x = node.in_type(0);
+  const Type& table = node.in_type(1);
+  if (x.shape.rank() != 2 || !is_storage_float(x.dtype)) return refuse_type("x", "floating [N, D]", x);
+  if (table.dtype != DType::f32 || table.shape.rank() != 2 || table.shape[0] != x.shape[0] ||
+      table.shape[1] % 2 != 0)
+    return refuse_type("the table", fmt::format("f32[{}, 2 * len]", x.shape[0]), table);
+  const Heads heads = heads_of(node);
+  if (heads.size < 2 * heads.len || heads.size < 1 || heads.width % heads.size != 0)
+    return refuse(fmt::format("expected heads of at least {} elements that divide {}, got {}", 2 * heads.len,
+                              heads.width, heads.size));
+  return same_as_first(node);
+}
+
+/// One token: a pair (a, b) of every head becomes (a cos - b sin, b cos + a sin).
+HEARTH_CLONES void turn_row(const Heads& heads, const float* table, const float* x, float* y) {
+  const int64_t len = heads.len;
+  const float sign = heads.inverse ? -1.0F : 1.0F;
+  for (int64_t at = 0; at < heads.width; at += heads.size) {
+    const float* in = x + at;
+    float* out = y + at;
+    for (int64_t j = 0; j < len; ++j) {
+      const float a = in[j], b = in[len + j];
+      const float cosine = table[j], sine = sign * table[len + j];
+      out[j] = a * cosine - b * sine;
+      out[len + j] = b * cosine + a * sine;
+    }
+    for (int64_t j = 2 * len; j < heads.size; ++j) out[j] = in[j];
+  }
+}
+
+Kernel kernel(const NodeView& node) {
+  const Heads heads = heads_of(node);
+  const DType dtype = node.in_type(0).dtype;
+  const int64_t scratch_floats = dtype == DType::f32 ? 0 : 2 * heads.width;
+  const auto run = [=, threads = node.num_threads](const KernelArgs& args) {
+    args.threads->parallel_for(threads, 1, [&](Range parts) {
+      for (int64_t part = parts.begin; part < parts.end; ++part) {
+        float* scratch = reinterpret_cast<float*>(args.workspace) + part * scratch_floats;
+        const Range mine = split_range(heads.tokens, threads, static_cast<int>(part));
+        for (int64_t i = mine.begin; i < mine.end; ++i) {
+          const int64_t at = i * heads.width;
+          float* out = run_to_write(dtype, args.out[0], at, scratch + heads.width);
+          turn_row(heads, args.input<float>(1) + i * 2 * heads.len,
+                   cpu::as_f32(dtype, args.in[0], at, heads.width, scratch), out);
+          cpu::store_f32(dtype, out, args.out[0], at, heads.width);
+        }
+      }
+    });
+  };
+  return {.run = run, .workspace_bytes = node.num_threads * scratch_floats * int64_t{sizeof(float)}};
+}
+
+void reference(const ReferenceArgs& args) {
+  const Heads heads = heads_of(args.node);
+  args.out[0] = args.in[0];
+  for (int64_t at = 0; at < heads.tokens * heads.width; at += heads.size) {
+    const double* table = args.in[1].data() + at / heads.width * 2 * heads.len;
+    const double* in = args.in[0].data() + at;
+    double* out = args.out[0].data() + at;
+    for (int64_t j = 0; j < heads.len; ++j) {
+      const double sine = heads.inverse ? -table[heads.len + j] : table[heads.len + j];
+      out[j] = in[j] * table[j] - in[heads.len + j] * sine;
+      out[heads.len + j] = in[heads.len + j] * table[j] + in[j] * sine;
+    }
+  }
+}
+
+std::vector<ValueId> vjp(const VjpContext& context) {
+  Attrs attrs = context.node.attrs;
+  attrs.set("inverse", int64_t{attrs.integer_or("inverse", 0) == 0});
+  // The table is made of positions, which nothing is learned about.
+  return {emit(context, "rope", {context.grad_out[0], context.node.inputs[1]}, attrs), kNone};
+}
+
+std::vector<Sample> table_samples() {
+  return {{.in = {labels(7, 40)}, .attrs = {{"inv_freq", std::vector{1.0, 0.1, 0.01}}, {"scale", 1.0}}},
+          {.in = {labels(130, 5000)}, .attrs = {{"inv_freq", std::vector{0.7, 1e-4}}, {"scale", 1.19}}}};
+}
+
+Sample sample(int64_t tokens, int64_t num_heads, int64_t size, int64_t len, int64_t inverse, DType dtype) {
+  return {.in = {normal({tokens, num_heads * size}, dtype), normal({tokens, 2 * len})},
+          .attrs = {{"head_size", size}, {"inverse", inverse}}};
+}
+std::vector<Sample> samples() {
+  return {sample(5, 3, 6, 3, 0, DType::f32), sample(9, 2, 50, 11, 0, DType::f32),
+          sample(70, 1, 8, 4, 1, DType::f32), sample(6, 2, 10, 4, 0, DType::bf16),
+          sample(3, 1, 4, 2, 1, DType::f16)};
+}
+
+}  // namespace
+
+const OpDef rope_table{
+    .name = "rope_table",
+    .doc = "rope_table(positions i32 [N]): scale * cos then scale * sin of positions * inv_freq",
+    .infer = infer_table,
+    .no_vjp_because = "positions are whole numbers",
+    .cpu = table_kernel,
+    .reference = table_reference,
+    .cost = [](const NodeView& node) { return cost_per_element(node, 40); },
+    .precision = ir::Precision::full,
+    .samples = table_samples};
+
+const OpDef rope{
+    .name = "rope",
+    .doc = "rope(x [N, heads * head_size], table): pairs of each head turned by the table's angles",
+    .min_inputs = 2,
+    .max_inputs = 2,
+    .infer = infer,
+    .vjp = vjp,
+    .cpu = kernel,
+    .reference = reference,
+    .cost = [](const NodeView& node) { return cost_per_element(node, 3); },
+    .num_following = 1,
+    .may_work_in_place = true,
+    .samples = samples};
+
+}  // namespace hearth::ops

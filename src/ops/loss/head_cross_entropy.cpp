@@ -1,0 +1,281 @@
+#include <cmath>
+#include <limits>
+#include <memory>
+
+#include "backend/cpu/head.h"
+#include "ops/loss/loss.h"
+#include "ops/rules.h"
+
+namespace hearth::ops {
+namespace {
+
+using Task = cpu::HeadSpec::Task;
+
+cpu::HeadSpec spec_of(const NodeView& node, Task task) {
+  const Type& x = node.in_type(0);
+  const Type& weight = node.in_type(1);
+  return {.task = task,
+          .tokens = x.shape[0],
+          .width = x.shape[1],
+          .vocab = weight.shape[0],
+          .chunk = node.attrs.integer_or("rows", 256),
+          .softcap = static_cast<float>(node.attrs.real_or("softcap", 0)),
+          .x = x.dtype,
+          .weight = weight.dtype,
+          .frozen = node.attrs.integer_or("frozen", 0) != 0,
+          .num_threads = node.num_threads};
+}
+
+std::string check(const NodeView& node) {
+  const Type& x = node.in_type(0);
+  const Type& weight = node.in_type(1);
+  if (x.shape.rank() != 2 || !is_storage_float(x.dtype) || x.shape[1] < 1)
+    return fmt::format("expected x to be floating [N, D], got {}", to_string(x));
+  if (weight.shape.rank() != 2 || weight.shape[1] != x.shape[1] || weight.shape[0] < 1 ||
+      !is_storage_float(weight.dtype))
+    return fmt::format("expected the weight to be floating [V, {}], got {}", x.shape[1], to_string(weight));
+  if (node.in_type(2) != Type{.dtype = DType::i32, .shape = {x.shape[0]}})
+    return fmt::format("expected labels to be i32[{}], got {}", x.shape[0], to_string(node.in_type(2)));
+  if (node.attrs.integer_or("rows", 256) < 1 || !(node.attrs.real_or("softcap", 0) >= 0))
+    return "expected rows of at least 1 and no negative softcap";
+  return "";
+}
+
+Inferred infer(const NodeView& node) {
+  if (auto error = check(node); !error.empty()) return refuse(error);
+  const Type losses = f32_type({node.in_type(0).shape[0]});
+  return {.out = {losses, losses}, .error = ""};
+}
+/// Adds the weight's gradient unless it is frozen.
+Inferred with_dweight(const NodeView& node, std::vector<Type> out) {
+  if (node.attrs.integer_or("frozen", 0) == 0) out.push_back(f32_type(node.in_type(1).shape));
+  return {.out = std::move(out), .error = ""};
+}
+Inferred infer_grad(const NodeView& node) {
+  if (auto error = check(node); !error.empty()) return refuse(error);
+  const Type losses = f32_type({node.in_type(0).shape[0]});
+  for (const size_t i : {size_t{3}, size_t{4}}) {
+    if (node.in_type(i) != losses) return refuse_type("lse and dlosses", to_string(losses), node.in_type(i));
+  }
+  return with_dweight(node, {node.in_type(0)});
+}
+Inferred infer_train(const NodeView& node) {
+  if (auto error = check(node); !error.empty()) return refuse(error);
+  if (node.in_type(3) != kScalar) return refuse_type("the weight of a loss", "f32[]", node.in_type(3));
+  const Type& x = node.in_type(0);
+  return with_dweight(node, {f32_type({x.shape[0]}), x});
+}
+
+/// A kernel of the task; `arrays` fills in what lies at the node's own places.
+template <typename Fill>
+Kernel make_kernel(const NodeView& node, Task task, Fill fill) {
+  const auto head = std::make_shared<const cpu::Head>(spec_of(node, task));
+  const auto run = [=](const KernelArgs& args) {
+    cpu::Head::Arrays arrays{.x = args.in[0], .weight = args.in[1], .labels = args.input<int32_t>(2)};
+    fill(args, arrays);
+    head->run(arrays, args.workspace, *args.threads);
+  };
+  return {.run = run, .workspace_bytes = head->workspace_bytes()};
+}
+Kernel kernel(const NodeView& node) {
+  return make_kernel(node, Task::losses, [](const KernelArgs& args, cpu::Head::Arrays& arrays) {
+    arrays.losses = args.output<float>(0);
+    arrays.lse = args.output<float>(1);
+  });
+}
+Kernel grad_kernel(const NodeView& node) {
+  return make_kernel(node, Task::gradients, [](const KernelArgs& args, cpu::Head::Arrays& arrays) {
+    arrays.lse = static_cast<float*>(args.in[3]);
+    arrays.dlosses = args.input<float>(4);
+    arrays.dx = args.out[0];
+    arrays.dweight = args.out.size() > 1 ? args.output<float>(1) : nullptr;
+  });
+}
+Kernel train_kernel(const NodeView& node) {
+  return make_kernel(node, Task::both, [](const KernelArgs& args, cpu::Head::Arrays& arrays) {
+    arrays.dloss = *args.input<float>(3);
+    arrays.losses = args.output<float>(0);
+    arrays.dx = args.out[1];
+    arrays.dweight = args.out.size() > 2 ? args.output<float>(2) : nullptr;
+  });
+}
+
+/// One token by the definition.
+struct TokenReference {
+  const ReferenceArgs& args;
+  size_t token;
+  size_t width = static_cast<size_t>(args.node.in_type(0).shape[1]);
+  size_t vocab = static_cast<size_t>(args.node.in_type(1).shape[0]);
+  double cap = args.node.attrs.real_or("softcap", 0);
+  double label = args.in[2][token];
+
+  bool counts() const { return label >= 0; }
+  std::vector<double> logits() const {
+    std::vector<double> made(vocab);
+    for (size_t v = 0; v < vocab; ++v) {
+      for (size_t c = 0; c < width; ++c) made[v] += args.in[0][token * width + c] * args.in[1][v * width + c];
+      if (cap > 0) made[v] = cap * std::tanh(made[v] / cap);
+    }
+    return made;
+  }
+  static double log_sum(const std::vector<double>& logits) {
+    double sum = 0;
+    for (const double logit : logits) sum += std::exp(logit);
+    return std::log(sum);
+  }
+  double of_label(const std::vector<double>& logits) const {
+    return label < static_cast<double>(vocab) ? logits[static_cast<size_t>(label)]
+                                              : std::numeric_limits<double>::quiet_NaN();
+  }
+  /// Adds to dx, which is out[at], and to dweight behind it, if that is wanted.
+  void add_gradients(double lse, double dloss, size_t at) const {
+    const std::vector<double> all = logits();
+    for (size_t v = 0; v < vocab; ++v) {
+      const double t = cap > 0 ? all[v] / cap : 0;
+      const double hit = static_cast<double>(v) == label ? 1 : 0;
+      const double dlogit = dloss * (std::exp(all[v] - lse) - hit) * (1 - t * t);
+      for (size_t c = 0; c < width; ++c) {
+        args.out[at][token * width + c] += dlogit * args.in[1][v * width + c];
+        if (args.out.size() > at + 1)
+          args.out[at + 1][v * width + c] += dlogit * args.in[0][token * width + c];
+      }
+    }
+  }
+};
+
+/// Calls body(token) for each token that counts, with every output at zero.
+template <typename Body>
+void for_tokens(const ReferenceArgs& args, Body body) {
+  for (auto& out : args.out) std::fill(out.begin(), out.end(), 0.0);
+  for (size_t t = 0; t < args.in[2].size(); ++t) {
+    const TokenReference token{.args = args, .token = t};
+    if (token.counts()) body(token);
+  }
+}
+void reference(const ReferenceArgs& args) {
+  for_tokens(args, [&](const TokenReference& token) {
+    const std::vector<double> logits = token.logits();
+    const double lse = TokenReference::log_sum(logits);
+    args.out[0][token.token] = lse - token.of_label(logits);
+    args.out[1][token.token] = lse;
+  });
+}
+void grad_reference(const ReferenceArgs& args) {
+  for_tokens(args, [&](const TokenReference& token) {
+    token.add_gradients(args.in[3][token.token], args.in[4][token.token], 0);
+  });
+}
+void train_reference(const ReferenceArgs& args) {
+  for_tokens(args, [&](const TokenReference& token) {
+    const std::vector<double> logits = token.logits();
+    const double lse = TokenReference::log_sum(logits);
+    args.out[0][token.token] = lse - token.of_label(logits);
+    token.add_gradients(lse, args.in[3][0], 1);
+  });
+}
+
+/// Whether a value comes from a trained weight: the gradient of a frozen one is a third of the work.
+bool is_trained(const ir::Graph& graph, ValueId id) {
+  if (id == kNone) return false;
+  const ir::Value& value = graph.value(id);
+  if (value.producer == kNone) return value.role == ir::Role::parameter;
+  const std::vector<ValueId>& inputs = graph.node(value.producer).inputs;
+  return std::any_of(inputs.begin(), inputs.end(), [&](ValueId in) { return is_trained(graph, in); });
+}
+
+std::vector<ValueId> vjp(const VjpContext& context) {
+  if (context.grad_out[0] == kNone) return {kNone, kNone, kNone};
+  const ir::Node& node = context.node;
+  Attrs attrs = node.attrs;
+  if (!is_trained(context.graph, node.inputs[1])) attrs.set("frozen", int64_t{1});
+  const auto grads = context.graph.add(
+      op("head_cross_entropy_grad"),
+      {node.inputs[0], node.inputs[1], node.inputs[2], node.outputs[1], context.grad_out[0]}, attrs,
+      node.name);
+  return {grads[0], grads.size() > 1 ? grads[1] : kNone, kNone};
+}
+
+/// `products` matrix products of tokens, width and vocabulary.
+Cost cost_of_products(const NodeView& node, double products) {
+  if (node.attrs.integer_or("frozen", 0) != 0) --products;
+  const cpu::HeadSpec s = spec_of(node, Task::losses);
+  return {.flops = 2 * products * static_cast<double>(s.tokens) * static_cast<double>(s.width) *
+                   static_cast<double>(s.vocab),
+          .bytes = bytes_moved(node)};
+}
+
+Sample sample(const Shape& shape, int64_t vocab, int64_t rows, double softcap, DType dtype) {
+  SampleInput labels_or_none = labels(shape[0], vocab);
+  labels_or_none.fill = SampleInput::Fill::label_or_none;
+  return {.in = {normal(shape, dtype), normal(Shape{vocab, shape[1]}, dtype), labels_or_none},
+          .attrs = {{"rows", rows}, {"softcap", softcap}}};
+}
+std::vector<Sample> samples() {
+  return {sample({7, 5}, 3, 256, 0, DType::f32),      sample({20, 9}, 41, 6, 0, DType::f32),
+          sample({3, 33}, 1100, 2, 2.5, DType::f32),  sample({40, 6}, 700, 32, 0, DType::f32),
+          sample({6, 8}, 21, 256, 0, DType::bf16),    sample({5, 256}, 400, 3, 3, DType::bf16),
+          sample({300, 256}, 35, 290, 3, DType::f32), sample({4, 7}, 9, 1, 0, DType::f16)};
+}
+std::vector<Sample> grad_samples() {
+  std::vector<Sample> made = samples();
+  for (Sample& sample : made) {
+    const int64_t tokens = sample.in[0].type.shape[0];
+    sample.in.push_back(positive({tokens}));
+    sample.in.push_back(normal({tokens}));
+  }
+  made.push_back(made[1]);
+  made.back().attrs.set("frozen", int64_t{1});
+  return made;
+}
+std::vector<Sample> train_samples() {
+  std::vector<Sample> made = samples();
+  for (Sample& sample : made) sample.in.push_back(positive({}));
+  made.push_back(made[1]);
+  made.back().attrs.set("frozen", int64_t{1});
+  return made;
+}
+
+}  // namespace
+
+const OpDef head_cross_entropy{.name = "head_cross_entropy",
+                               .doc =
+                                   "head_cross_entropy(x [N, D], weight [V, D], labels i32 [N]): losses of x "
+                                   "weight^T, and lse; -1: no loss",
+                               .min_inputs = 3,
+                               .max_inputs = 3,
+                               .infer = infer,
+                               .vjp = vjp,
+                               .cpu = kernel,
+                               .reference = reference,
+                               .cost = [](const NodeView& node) { return cost_of_products(node, 1); },
+                               .precision = ir::Precision::compute,
+                               .samples = samples};
+
+const OpDef head_cross_entropy_grad{
+    .name = "head_cross_entropy_grad",
+    .doc = "head_cross_entropy_grad(x, weight, labels, lse, dlosses): dx, dweight f32; the logits once more",
+    .min_inputs = 5,
+    .max_inputs = 5,
+    .infer = infer_grad,
+    .no_vjp_because = "second derivatives are not taken",
+    .cpu = grad_kernel,
+    .reference = grad_reference,
+    .cost = [](const NodeView& node) { return cost_of_products(node, 3); },
+    .precision = ir::Precision::compute,
+    .samples = grad_samples};
+
+const OpDef head_cross_entropy_train{.name = "head_cross_entropy_train",
+                                     .doc =
+                                         "head_cross_entropy_train(x, weight, labels, dloss []): losses, dx, "
+                                         "dweight f32, dloss being every token's",
+                                     .min_inputs = 4,
+                                     .max_inputs = 4,
+                                     .infer = infer_train,
+                                     .no_vjp_because = "it holds its own gradient",
+                                     .cpu = train_kernel,
+                                     .reference = train_reference,
+                                     .cost = [](const NodeView& node) { return cost_of_products(node, 3); },
+                                     .precision = ir::Precision::compute,
+                                     .samples = train_samples};
+
+}  // namespace hearth::ops

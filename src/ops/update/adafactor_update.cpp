@@ -1,0 +1,288 @@
+#include <algorithm>
+#include <cmath>
+
+#include "backend/cpu/clones.h"
+#include "backend/cpu/convert.h"
+#include "backend/cpu/simd/simd.h"
+#include "base/threads.h"
+#include "ops/rules.h"
+#include "ops/update/update.h"
+
+namespace hearth::ops {
+namespace {
+
+struct Options {
+  double beta2_decay;
+  double eps1;
+  double eps2;
+  double clip;
+  double weight_decay;
+};
+Options options_of(const ir::Attrs& attrs) {
+  return {.beta2_decay = attrs.real_or("beta2_decay", -0.8),
+          .eps1 = attrs.real_or("eps1", 1.1920928955078125e-7),
+          .eps2 = attrs.real_or("eps2", 1e-3),
+          .clip = attrs.real_or("clip", 1),
+          .weight_decay = attrs.real("weight_decay")};
+}
+
+/// A weight as rows and columns; a vector is one row, whose second moment is kept whole.
+struct Matrix {
+  int64_t rows;
+  int64_t columns;
+  bool factored;
+  double count() const { return static_cast<double>(rows * columns); }
+};
+Matrix matrix_of(const Type& type) {
+  if (type.shape.rank() == 2) return {type.shape[0], type.shape[1], true};
+  return {1, type.shape.num_elements(), false};
+}
+
+/// What is the same for every element of one step.
+struct Step {
+  double factor;
+  double weight;  ///< of the new second moment
+  double keep;    ///< 1 - lr weight_decay
+  double floor;   ///< least second moment
+  double rate;    ///< min(lr, 1 / sqrt(t)), then times the size of the weight
+};
+Step make_step(const Options& options, double rate, double factor, double count) {
+  return {.factor = factor,
+          .weight = std::pow(count, options.beta2_decay),
+          .keep = 1 - rate * options.weight_decay,
+          .floor = options.eps1 * options.eps1,
+          .rate = std::min(rate, 1 / std::sqrt(count))};
+}
+
+HEARTH_CLONES void scale_row(const float* in, float factor, float* out, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) out[i] = factor * in[i];
+}
+HEARTH_CLONES void add_squares(const float* g, double* sums, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) sums[i] += static_cast<double>(g[i] * g[i]);
+}
+HEARTH_CLONES void move_squares(const float* g, float weight, float* variance, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) variance[i] += weight * (g[i] * g[i] - variance[i]);
+}
+/// g over the root of factor * variance.
+HEARTH_CLONES void normalise(float* g, float factor, const float* variance, float floor, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    const float estimate = factor * variance[i];
+    g[i] /= std::sqrt(estimate > floor ? estimate : floor);
+  }
+}
+HEARTH_CLONES void move_param(const float* direction, float keep, float rate, float* param, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) param[i] = keep * param[i] - rate * direction[i];
+}
+double square_sum(const float* row, int64_t count) {
+  float sum = 0;
+  cpu::simd().dot(1, 1, count, row, count, row, count, &sum, 1, 1);
+  return static_cast<double>(sum);
+}
+
+/// One part's piece of the workspace: two sums, one for each column, and a row.
+int64_t own_bytes(const Matrix& matrix) {
+  return (2 * int64_t{sizeof(double)} + matrix.columns * int64_t{sizeof(double) + sizeof(float)} + 63) / 64 *
+         64;
+}
+
+class Run {
+ public:
+  Run(const Matrix& matrix, DType dtype, int parts, const Options& options, const ir::KernelArgs& args)
+      : matrix_(matrix),
+        dtype_(dtype),
+        parts_(parts),
+        options_(options),
+        args_(args),
+        step_(make_step(options, *args.input<float>(2), *args.input<float>(3), *args.input<float>(6))) {}
+
+  void run() {
+    for_parts([&](int part, Range rows) { measure(part, rows); });
+    if (matrix_.factored) finish_columns();
+    for_parts([&](int part, Range rows) {
+      doubles(part)[1] = 0;
+      for (int64_t r = rows.begin; r < rows.end; ++r)
+        doubles(part)[1] += square_sum(direction(part, r), matrix_.columns);
+    });
+    const double size = std::sqrt(total(0) / matrix_.count());
+    const double clip = std::max(1.0, std::sqrt(total(1) / matrix_.count()) / options_.clip);
+    const auto rate = static_cast<float>(std::max(options_.eps2, size) * step_.rate / clip);
+    for_parts([&](int part, Range rows) {
+      for (int64_t r = rows.begin; r < rows.end; ++r)
+        move_param(direction(part, r), static_cast<float>(step_.keep), rate, param(r), matrix_.columns);
+    });
+  }
+
+ private:
+  template <typename Body>
+  void for_parts(Body body) const {
+    args_.threads->parallel_for(parts_, 1, [&](Range parts) {
+      for (int64_t p = parts.begin; p < parts.end; ++p) {
+        const int part = static_cast<int>(p);
+        body(part, split_range(matrix_.rows, parts_, part));
+      }
+    });
+  }
+  /// Of a part: sum of squares of the weight, of the direction, then of each column's gradient.
+  double* doubles(int part) const {
+    return reinterpret_cast<double*>(args_.workspace + part * own_bytes(matrix_));
+  }
+  float* scratch(int part) const { return reinterpret_cast<float*>(doubles(part) + 2 + matrix_.columns); }
+  float* param(int64_t row) const { return args_.output<float>(0) + row * matrix_.columns; }
+  double total(int index) const {
+    double sum = 0;
+    for (int part = 0; part < parts_; ++part) sum += doubles(part)[index];
+    return sum;
+  }
+
+  const float* gradient(int part, int64_t row) const {
+    float* g = scratch(part);
+    const float* read = cpu::as_f32(dtype_, args_.in[1], row * matrix_.columns, matrix_.columns, g);
+    scale_row(read, static_cast<float>(step_.factor), g, matrix_.columns);
+    return g;
+  }
+
+  /// Moves the rows' second moments and adds up what the columns' need.
+  void measure(int part, Range rows) {
+    double* sums = doubles(part);
+    std::fill_n(sums, 2 + matrix_.columns, 0.0);
+    for (int64_t r = rows.begin; r < rows.end; ++r) {
+      const float* g = gradient(part, r);
+      sums[0] += square_sum(param(r), matrix_.columns);
+      float* moment = args_.output<float>(1);
+      if (!matrix_.factored) {
+        move_squares(g, static_cast<float>(step_.weight), moment, matrix_.columns);
+        continue;
+      }
+      const double mean = square_sum(g, matrix_.columns) / static_cast<double>(matrix_.columns);
+      moment[r] += static_cast<float>(step_.weight * (mean - static_cast<double>(moment[r])));
+      add_squares(g, sums + 2, matrix_.columns);
+    }
+  }
+
+  void finish_columns() {
+    for (int64_t c = 0; c < matrix_.columns; ++c) {
+      float& moment = args_.output<float>(2)[c];
+      const double mean = total(static_cast<int>(2 + c)) / static_cast<double>(matrix_.rows);
+      moment += static_cast<float>(step_.weight * (mean - static_cast<double>(moment)));
+    }
+    double sum = 0;
+    for (int64_t r = 0; r < matrix_.rows; ++r) sum += static_cast<double>(args_.output<float>(1)[r]);
+    mean_of_rows_ = std::max(options_.eps1, sum / static_cast<double>(matrix_.rows));
+  }
+
+  /// A row of the gradient over the root of its second moment.
+  const float* direction(int part, int64_t row) const {
+    gradient(part, row);
+    const float factor =
+        matrix_.factored
+            ? static_cast<float>(static_cast<double>(args_.output<float>(1)[row]) / mean_of_rows_)
+            : 1.0F;
+    const float* variance = args_.output<float>(matrix_.factored ? 2 : 1);
+    normalise(scratch(part), factor, variance, static_cast<float>(step_.floor), matrix_.columns);
+    return scratch(part);
+  }
+
+  Matrix matrix_;
+  DType dtype_;
+  int parts_;
+  Options options_;
+  const ir::KernelArgs& args_;
+  Step step_;
+  double mean_of_rows_ = 1;
+};
+
+/// Inputs: param, grad, lr, factor, row moment (or the whole one), column moment (absent for vectors),
+/// step_count.
+ir::Inferred infer(const ir::NodeView& node) {
+  if (auto error = check_same_shape(node, {1}); !error.empty()) return ir::refuse(error);
+  if (auto error = check_scalars(node, 2, 3); !error.empty()) return ir::refuse(error);
+  if (auto error = check_scalars(node, 6, 6); !error.empty()) return ir::refuse(error);
+  const ir::Type& type = node.in_type(0);
+  const Matrix matrix = matrix_of(type);
+  const ir::Type first = matrix.factored ? f32_type({matrix.rows}) : type;
+  if (node.in_type(4) != first) return refuse_type("the moment", to_string(first), node.in_type(4));
+  if (node.has_input(5) != matrix.factored)
+    return ir::refuse("expected a moment of columns exactly for a matrix");
+  if (!matrix.factored) return {.out = {type, first}, .error = ""};
+  if (node.in_type(5) != f32_type({matrix.columns}))
+    return refuse_type("the columns' moment", fmt::format("f32[{}]", matrix.columns), node.in_type(5));
+  return {.out = {type, first, node.in_type(5)}, .error = ""};
+}
+
+ir::Kernel cpu(const ir::NodeView& node) {
+  const Matrix matrix = matrix_of(node.in_type(0));
+  const DType dtype = node.in_type(1).dtype;
+  const int parts = static_cast<int>(std::clamp<int64_t>(matrix.rows / 4, 1, node.num_threads));
+  const auto run = [=, options = options_of(node.attrs)](const ir::KernelArgs& args) {
+    if (*args.input<float>(3) < 0 || matrix.rows * matrix.columns == 0) return;
+    Run(matrix, dtype, parts, options, args).run();
+  };
+  return {.run = run, .workspace_bytes = parts * own_bytes(matrix)};
+}
+
+void reference(const ir::ReferenceArgs& args) {
+  const Options options = options_of(args.node.attrs);
+  const Step step = make_step(options, args.in[2][0], args.in[3][0], args.in[6][0]);
+  const Matrix matrix = matrix_of(args.node.in_type(0));
+  const auto rows = static_cast<size_t>(matrix.rows), columns = static_cast<size_t>(matrix.columns);
+  for (size_t k = 0; k < args.out.size(); ++k) args.out[k] = args.in[k == 0 ? 0 : k + 3];
+  std::vector<double> direction(rows * columns), row_mean(rows), column_mean(columns);
+  for (size_t i = 0; i < direction.size(); ++i) {
+    const double square = std::pow(step.factor * args.in[1][i], 2);
+    row_mean[i / columns] += square / static_cast<double>(columns);
+    column_mean[i % columns] += square / static_cast<double>(rows);
+  }
+  const auto move = [&](std::vector<double>& moment, const std::vector<double>& now) {
+    for (size_t i = 0; i < moment.size(); ++i) moment[i] += step.weight * (now[i] - moment[i]);
+  };
+  move(args.out[1], matrix.factored ? row_mean : column_mean);
+  double mean = 0, squares = 0, size = 0;
+  if (matrix.factored) move(args.out[2], column_mean);
+  for (const double row : args.out[1]) mean += row / static_cast<double>(rows);
+  for (size_t i = 0; i < direction.size(); ++i) {
+    const double variance =
+        matrix.factored ? args.out[1][i / columns] * args.out[2][i % columns] / std::max(mean, options.eps1)
+                        : args.out[1][i];
+    direction[i] = step.factor * args.in[1][i] / std::sqrt(std::max(variance, step.floor));
+    squares += direction[i] * direction[i];
+    size += args.in[0][i] * args.in[0][i];
+  }
+  const double rate = std::max(options.eps2, std::sqrt(size / matrix.count())) * step.rate /
+                      std::max(1.0, std::sqrt(squares / matrix.count()) / options.clip);
+  for (size_t i = 0; i < direction.size(); ++i)
+    args.out[0][i] = step.keep * args.in[0][i] - rate * direction[i];
+}
+
+std::vector<ir::Sample> samples() {
+  const auto sample = [](const Shape& shape, DType dtype, double decay) {
+    ir::Sample made{.in = {normal(shape), normal(shape, dtype), positive({}), positive({})},
+                    .attrs = {{"weight_decay", decay}}};
+    const bool factored = shape.rank() == 2;
+    made.in.push_back(factored ? positive({shape[0]}) : positive(shape));
+    made.in.push_back(factored ? positive({shape[1]}) : absent());
+    made.in.push_back(positive({}));
+    return made;
+  };
+  return {sample({3, 7}, DType::f32, 0.01), sample({2053}, DType::f32, 0), sample({41, 130}, DType::f32, 0),
+          sample({9, 4}, DType::bf16, 0.1)};
+}
+
+}  // namespace
+
+const ir::OpDef adafactor_update{
+    .name = "adafactor_update",
+    .doc =
+        "adafactor_update(param, grad, lr, factor, row moment, column moment?, step_count): Adafactor (arXiv "
+        "1804.04235) as torch.optim.Adafactor, in place; a vector keeps its whole second moment",
+    .min_inputs = 7,
+    .max_inputs = 7,
+    .infer = infer,
+    .no_vjp_because = kUpdateHasNoGradient,
+    .cpu = cpu,
+    .reference = reference,
+    .cost = [](const ir::NodeView& node) { return stream_cost(node, 16); },
+    .precision = ir::Precision::full,
+    .writes = {0, 4, 5},
+    .samples = samples};
+
+}  // namespace hearth::ops

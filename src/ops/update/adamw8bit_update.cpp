@@ -1,0 +1,202 @@
+#include <algorithm>
+#include <cmath>
+
+#include "backend/cpu/clones.h"
+#include "backend/cpu/convert.h"
+#include "base/threads.h"
+#include "ops/rules.h"
+#include "ops/update/dynamic_map.h"
+#include "ops/update/update.h"
+
+namespace hearth::ops {
+namespace {
+
+/// Elements that share a scale.
+constexpr int64_t kBlock = 256;
+int64_t num_blocks(int64_t count) { return (count + kBlock - 1) / kBlock; }
+
+struct Options {
+  double beta1;
+  double beta2;
+  double eps;
+  double weight_decay;
+};
+Options options_of(const ir::Attrs& attrs) {
+  return {.beta1 = attrs.real("beta1"),
+          .beta2 = attrs.real("beta2"),
+          .eps = attrs.real("eps"),
+          .weight_decay = attrs.real("weight_decay")};
+}
+
+/// What is the same for every element of one step. As in bitsandbytes the weight decays after the step, and
+/// eps is added before the correction of v.
+struct Step {
+  double beta1, beta2, factor;
+  double correction;  ///< sqrt(1 - beta2^t)
+  double rate;        ///< lr correction / (1 - beta1^t)
+  double eps;         ///< times the correction
+  double keep;        ///< 1 - lr weight_decay
+};
+Step make_step(const Options& options, double rate, double factor, double count) {
+  const double correction = std::sqrt(1 - std::pow(options.beta2, count));
+  return {.beta1 = options.beta1,
+          .beta2 = options.beta2,
+          .factor = factor,
+          .correction = correction,
+          .rate = rate * correction / (1 - std::pow(options.beta1, count)),
+          .eps = options.eps * correction,
+          .keep = 1 - rate * options.weight_decay};
+}
+
+/// The block's values from their codes, moved by the gradient.
+HEARTH_CLONES void move_states(const Step& step, const float* grad, float* m, float* v, int64_t count) {
+  const auto beta1 = static_cast<float>(step.beta1), beta2 = static_cast<float>(step.beta2);
+  const auto one_beta1 = static_cast<float>(1 - step.beta1), one_beta2 = static_cast<float>(1 - step.beta2);
+  const auto factor = static_cast<float>(step.factor);
+  for (int64_t i = 0; i < count; ++i) {
+    const float g = factor * grad[i];
+    m[i] = beta1 * m[i] + one_beta1 * g;
+    v[i] = beta2 * v[i] + one_beta2 * g * g;
+  }
+}
+HEARTH_CLONES void move_param(const Step& step, const float* m, const float* v, float* param, int64_t count) {
+  const auto rate = static_cast<float>(step.rate), eps = static_cast<float>(step.eps);
+  const auto keep = static_cast<float>(step.keep);
+  for (int64_t i = 0; i < count; ++i) param[i] = keep * (param[i] - rate * (m[i] / (std::sqrt(v[i]) + eps)));
+}
+void read_codes(const DynamicMap& map, float scale, const uint8_t* codes, float* out, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) out[i] = scale * map[codes[i]];
+}
+
+/// Writes codes and returns their scale.
+float write_codes(bool with_sign, const float* in, uint8_t* codes, int64_t count) {
+  float most = 0;
+  for (int64_t i = 0; i < count; ++i) most = std::max(most, std::fabs(in[i]));
+  quantise_dynamic(with_sign, in, most > 0 ? 1 / most : 0, codes, count);
+  if (!with_sign) return most;
+  // A small value must not change its sign by rounding.
+  const DynamicMap& map = dynamic_map(true);
+  for (int64_t i = 0; i < count; ++i) {
+    if (in[i] < 0 && map[codes[i]] >= 0) --codes[i];
+    if (in[i] > 0 && map[codes[i]] < 0) ++codes[i];
+  }
+  return most;
+}
+
+/// Inputs: param, grad, lr, factor, m, m_scale, v, v_scale, step_count.
+ir::Inferred infer(const ir::NodeView& node) {
+  if (auto error = check_same_shape(node, {1}); !error.empty()) return ir::refuse(error);
+  if (auto error = check_scalars(node, 2, 3); !error.empty()) return ir::refuse(error);
+  if (auto error = check_scalars(node, 8, 8); !error.empty()) return ir::refuse(error);
+  const ir::Type& type = node.in_type(0);
+  const ir::Type codes{.dtype = DType::u8, .shape = type.shape};
+  const ir::Type scales = f32_type({num_blocks(type.shape.num_elements())});
+  for (const size_t i : {size_t{4}, size_t{6}}) {
+    if (node.in_type(i) != codes) return refuse_type("the moments", to_string(codes), node.in_type(i));
+    if (node.in_type(i + 1) != scales)
+      return refuse_type("their scales", to_string(scales), node.in_type(i + 1));
+  }
+  return {.out = {type, codes, scales, codes, scales}, .error = ""};
+}
+
+void run_block(const Step& step, DType dtype, const ir::KernelArgs& args, int64_t block, int64_t count) {
+  alignas(64) float grads[kBlock], m[kBlock], v[kBlock];
+  const int64_t at = block * kBlock;
+  const int64_t n = std::min(kBlock, count - at);
+  auto *m_codes = args.output<uint8_t>(1) + at, *v_codes = args.output<uint8_t>(3) + at;
+  float *m_scale = args.output<float>(2) + block, *v_scale = args.output<float>(4) + block;
+  read_codes(dynamic_map(true), *m_scale, m_codes, m, n);
+  read_codes(dynamic_map(false), *v_scale, v_codes, v, n);
+  move_states(step, cpu::as_f32(dtype, args.in[1], at, n, grads), m, v, n);
+  move_param(step, m, v, args.output<float>(0) + at, n);
+  *m_scale = write_codes(true, m, m_codes, n);
+  *v_scale = write_codes(false, v, v_codes, n);
+}
+
+ir::Kernel cpu(const ir::NodeView& node) {
+  const int64_t count = node.in_type(0).shape.num_elements();
+  const DType dtype = node.in_type(1).dtype;
+  const auto run = [count, dtype, options = options_of(node.attrs)](const ir::KernelArgs& args) {
+    if (*args.input<float>(3) < 0) return;
+    const Step step = make_step(options, *args.input<float>(2), *args.input<float>(3), *args.input<float>(8));
+    args.threads->parallel_for(num_blocks(count), 8, [&](Range range) {
+      for (int64_t block = range.begin; block < range.end; ++block)
+        run_block(step, dtype, args, block, count);
+    });
+  };
+  return {.run = run, .workspace_bytes = 0};
+}
+
+/// The nearest code, by looking at all of them; the same sign where there is one.
+double nearest_code(bool with_sign, double value, double most) {
+  const DynamicMap& map = dynamic_map(with_sign);
+  const double x = most > 0 ? value / most : 0;
+  size_t best = 0;
+  for (size_t c = 1; c < map.size(); ++c) {
+    if (std::fabs(static_cast<double>(map[c]) - x) < std::fabs(static_cast<double>(map[best]) - x)) best = c;
+  }
+  if (with_sign && value < 0 && map[best] >= 0) --best;
+  if (with_sign && value > 0 && map[best] < 0) ++best;
+  return static_cast<double>(best);
+}
+
+void reference_block(const ir::ReferenceArgs& args, const Step& step, size_t begin, size_t end) {
+  const size_t block = begin / kBlock;
+  std::vector<double> m, v;
+  double most_m = 0, most_v = 0;
+  for (size_t i = begin; i < end; ++i) {
+    const double g = step.factor * args.in[1][i];
+    const auto code_m = static_cast<size_t>(args.in[4][i]), code_v = static_cast<size_t>(args.in[6][i]);
+    m.push_back(step.beta1 * args.in[5][block] * static_cast<double>(dynamic_map(true)[code_m]) +
+                (1 - step.beta1) * g);
+    v.push_back(step.beta2 * args.in[7][block] * static_cast<double>(dynamic_map(false)[code_v]) +
+                (1 - step.beta2) * g * g);
+    args.out[0][i] = step.keep * (args.in[0][i] - step.rate * m.back() / (std::sqrt(v.back()) + step.eps));
+    most_m = std::max(most_m, std::fabs(m.back()));
+    most_v = std::max(most_v, v.back());
+  }
+  args.out[2][block] = most_m;
+  args.out[4][block] = most_v;
+  for (size_t i = begin; i < end; ++i) {
+    args.out[1][i] = nearest_code(true, m[i - begin], most_m);
+    args.out[3][i] = nearest_code(false, v[i - begin], most_v);
+  }
+}
+
+void reference(const ir::ReferenceArgs& args) {
+  const Step step = make_step(options_of(args.node.attrs), args.in[2][0], args.in[3][0], args.in[8][0]);
+  const size_t count = args.in[0].size();
+  for (size_t begin = 0; begin < count; begin += kBlock)
+    reference_block(args, step, begin, std::min(begin + kBlock, count));
+}
+
+ir::Sample sample(const Shape& shape, DType dtype, double decay) {
+  const ir::SampleInput codes = indices(shape, 256, DType::u8);
+  const ir::SampleInput scales = positive({num_blocks(shape.num_elements())});
+  return {.in = {normal(shape), normal(shape, dtype), positive({}), positive({}), codes, scales, codes,
+                 scales, one()},
+          .attrs = {{"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-8}, {"weight_decay", decay}}};
+}
+std::vector<ir::Sample> samples() {
+  return {sample({3, 7}, DType::f32, 0.01), sample({700}, DType::f32, 0), sample({2, 256}, DType::bf16, 0.1)};
+}
+
+}  // namespace
+
+const ir::OpDef adamw8bit_update{.name = "adamw8bit_update",
+                                 .doc =
+                                     "adamw8bit_update(param, grad, lr, factor, m, m_scale, v, v_scale, "
+                                     "step_count): AdamW whose moments are "
+                                     "dynamic 8-bit codes with a scale for 256 (arXiv 2110.02861), in place",
+                                 .min_inputs = 9,
+                                 .max_inputs = 9,
+                                 .infer = infer,
+                                 .no_vjp_because = kUpdateHasNoGradient,
+                                 .cpu = cpu,
+                                 .reference = reference,
+                                 .cost = [](const ir::NodeView& node) { return stream_cost(node, 60); },
+                                 .precision = ir::Precision::full,
+                                 .writes = {0, 4, 5, 6, 7},
+                                 .samples = samples};
+
+}  // namespace hearth::ops

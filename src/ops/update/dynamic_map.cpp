@@ -1,0 +1,70 @@
+#include "ops/update/dynamic_map.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "backend/cpu/clones.h"
+#include "base/error.h"
+
+namespace hearth::ops {
+namespace {
+
+DynamicMap make_map(bool with_sign) {
+  std::vector<double> values = {0, 1};
+  for (int power = 0; power < 7; ++power) {
+    const int count = 1 << (with_sign ? power : power + 1);
+    for (int i = 0; i < count; ++i) {
+      // The middle of part i of [0.1, 1] cut into `count` parts.
+      const double value = std::pow(10.0, power - 6) * (0.1 + 0.9 * (i + 0.5) / count);
+      values.push_back(value);
+      if (with_sign) values.push_back(-value);
+    }
+  }
+  std::sort(values.begin(), values.end());
+  DynamicMap map{};
+  HEARTH_CHECK(values.size() == map.size());
+  std::transform(values.begin(), values.end(), map.begin(),
+                 [](double value) { return static_cast<float>(value); });
+  return map;
+}
+
+/// The value halfway between each pair of neighbours; behind the last, none is reached.
+DynamicMap make_middles(const DynamicMap& map) {
+  DynamicMap middles{};
+  for (size_t i = 0; i + 1 < map.size(); ++i) middles[i] = 0.5F * (map[i] + map[i + 1]);
+  middles.back() = std::numeric_limits<float>::infinity();
+  return middles;
+}
+
+struct Tables {
+  DynamicMap map;
+  DynamicMap middles;
+  explicit Tables(bool with_sign) : map(make_map(with_sign)), middles(make_middles(map)) {}
+};
+const Tables& tables(bool with_sign) {
+  static const Tables with(true), without(false);
+  return with_sign ? with : without;
+}
+
+/// Counts the middles below each value by halving.
+HEARTH_CLONES void search(const float* middles, const float* in, float factor, uint8_t* codes,
+                          int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    const float x = factor * in[i];
+    int32_t at = 0;
+    for (int32_t step = 128; step > 0; step /= 2) at += x > middles[at + step - 1] ? step : 0;
+    codes[i] = static_cast<uint8_t>(at);
+  }
+}
+
+}  // namespace
+
+const DynamicMap& dynamic_map(bool with_sign) { return tables(with_sign).map; }
+
+void quantise_dynamic(bool with_sign, const float* in, float factor, uint8_t* codes, int64_t count) {
+  search(tables(with_sign).middles.data(), in, factor, codes, count);
+}
+
+}  // namespace hearth::ops

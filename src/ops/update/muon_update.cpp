@@ -1,0 +1,302 @@
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "backend/cpu/clones.h"
+#include "backend/cpu/convert.h"
+#include "backend/cpu/gemm.h"
+#include "backend/cpu/rows.h"
+#include "base/threads.h"
+#include "ops/rules.h"
+#include "ops/update/update.h"
+
+namespace hearth::ops {
+namespace {
+
+constexpr int64_t kRun = 1024;
+constexpr int kSteps = 5;
+/// The quintic a x + b x^3 + c x^5 brings singular values near 1 (Jordan et al., Muon, 2024).
+constexpr float kA = 3.4445F, kB = -4.7750F, kC = 2.0315F;
+
+struct Options {
+  double momentum;
+  bool nesterov;
+  double weight_decay;
+  double eps;
+  double ratio;  ///< of the step to the learning rate, by the weight's shape
+};
+Options options_of(const ir::NodeView& node) {
+  const auto rows = static_cast<double>(node.in_type(0).shape[0]);
+  const auto columns = static_cast<double>(node.in_type(0).shape[1]);
+  const bool match = node.attrs.text_or("adjust", "original") == "match_rms_adamw";
+  return {
+      .momentum = node.attrs.real("momentum"),
+      .nesterov = node.attrs.integer_or("nesterov", 1) != 0,
+      .weight_decay = node.attrs.real("weight_decay"),
+      .eps = node.attrs.real_or("eps", 1e-7),
+      .ratio = match ? 0.2 * std::sqrt(std::max(rows, columns)) : std::sqrt(std::max(1.0, rows / columns))};
+}
+
+HEARTH_CLONES void move_momentum(const float* grad, float factor, float momentum, float* buffer,
+                                 int64_t count) {
+  for (int64_t i = 0; i < count; ++i) buffer[i] += (1 - momentum) * (factor * grad[i] - buffer[i]);
+}
+HEARTH_CLONES void blend(const float* grad, float factor, float momentum, const float* buffer, float* out,
+                         int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    const float g = factor * grad[i];
+    out[i] = g + momentum * (buffer[i] - g);
+  }
+}
+/// out = of_x x + of_y y.
+HEARTH_CLONES void combine(const float* x, float of_x, const float* y, float of_y, float* out,
+                           int64_t count) {
+  for (int64_t i = 0; i < count; ++i) out[i] = of_x * x[i] + of_y * y[i];
+}
+
+/// A weight and its work: x is the direction with no more rows than columns, of size small x wide.
+struct Plan {
+  int64_t rows;
+  int64_t columns;
+  int64_t small;
+  int64_t wide;
+  cpu::Gemm gram;    ///< x x^T
+  cpu::Gemm square;  ///< gram gram
+  cpu::Gemm apply;   ///< gram x
+  int64_t gemm_bytes;
+
+  Plan(const Shape& shape, int num_threads)
+      : rows(shape[0]),
+        columns(shape[1]),
+        small(std::min(rows, columns)),
+        wide(std::max(rows, columns)),
+        gram({.m = small, .n = small, .k = wide, .transpose_b = true, .num_threads = num_threads}),
+        square({.m = small, .n = small, .k = small, .num_threads = num_threads}),
+        apply({.m = small, .n = wide, .k = small, .num_threads = num_threads}),
+        gemm_bytes(std::max({gram.workspace_bytes(), square.workspace_bytes(), apply.workspace_bytes()})) {}
+};
+
+/// Pieces of the workspace.
+struct Space {
+  float *x, *y, *gram, *other;
+  double* partial;
+  std::byte* gemm;
+  int64_t bytes;
+  Space(const Plan& plan, int num_threads, std::byte* base) {
+    int64_t next = 0;
+    const auto take = [&](int64_t size) {
+      std::byte* at = base == nullptr ? nullptr : base + next;
+      next += (size + 63) / 64 * 64;
+      return at;
+    };
+    const int64_t whole = plan.rows * plan.columns * int64_t{sizeof(float)};
+    const int64_t square = plan.small * plan.small * int64_t{sizeof(float)};
+    x = reinterpret_cast<float*>(take(whole));
+    y = reinterpret_cast<float*>(take(whole));
+    gram = reinterpret_cast<float*>(take(square));
+    other = reinterpret_cast<float*>(take(square));
+    partial = reinterpret_cast<double*>(take(num_threads * int64_t{sizeof(double)}));
+    gemm = take(plan.gemm_bytes);
+    bytes = next;
+  }
+};
+
+/// Calls body(first, count) for short runs of [0, count), split over threads.
+template <typename Body>
+void for_runs(int64_t count, ThreadPool& threads, Body body) {
+  threads.parallel_for(count, 4 * kRun, [&](Range range) {
+    for (int64_t i = range.begin; i < range.end; i += kRun) body(i, std::min(kRun, range.end - i));
+  });
+}
+
+class Run {
+ public:
+  Run(const Plan& plan, const Options& options, DType dtype, int num_threads, const ir::KernelArgs& args)
+      : plan_(plan),
+        options_(options),
+        dtype_(dtype),
+        num_threads_(num_threads),
+        args_(args),
+        space_(plan, num_threads, args.workspace) {}
+
+  void run() {
+    make_direction();
+    if (plan_.rows > plan_.columns) {
+      cpu::transpose(space_.x, plan_.rows, plan_.columns, space_.y, *args_.threads);
+      std::swap(space_.x, space_.y);
+    }
+    normalise();
+    for (int step = 0; step < kSteps; ++step) iterate();
+    if (plan_.rows > plan_.columns) {
+      cpu::transpose(space_.x, plan_.columns, plan_.rows, space_.y, *args_.threads);
+      std::swap(space_.x, space_.y);
+    }
+    const double rate = static_cast<double>(*args_.input<float>(2));
+    for_runs(count(), *args_.threads, [&](int64_t i, int64_t n) {
+      float* param = args_.output<float>(0) + i;
+      combine(param, static_cast<float>(1 - rate * options_.weight_decay), space_.x + i,
+              static_cast<float>(-rate * options_.ratio), param, n);
+    });
+  }
+
+ private:
+  int64_t count() const { return plan_.rows * plan_.columns; }
+
+  void make_direction() {
+    const float factor = *args_.input<float>(3);
+    const auto momentum = static_cast<float>(options_.momentum);
+    for_runs(count(), *args_.threads, [&](int64_t i, int64_t n) {
+      float scratch[kRun];
+      const float* grad = cpu::as_f32(dtype_, args_.in[1], i, n, scratch);
+      float* buffer = args_.output<float>(1) + i;
+      move_momentum(grad, factor, momentum, buffer, n);
+      if (options_.nesterov) {
+        blend(grad, factor, momentum, buffer, space_.x + i, n);
+      } else {
+        std::copy_n(buffer, n, space_.x + i);
+      }
+    });
+  }
+
+  /// Divides by the Frobenius norm, which bounds every singular value.
+  void normalise() {
+    args_.threads->run([&](int thread) {
+      if (thread >= num_threads_) return;
+      const Range mine = split_range(count(), num_threads_, thread);
+      double sum = 0;
+      for (int64_t i = mine.begin; i < mine.end; ++i)
+        sum += static_cast<double>(space_.x[i]) * static_cast<double>(space_.x[i]);
+      space_.partial[thread] = sum;
+    });
+    double sum = 0;
+    for (int thread = 0; thread < num_threads_; ++thread) sum += space_.partial[thread];
+    const auto inverse = static_cast<float>(1 / std::max(std::sqrt(sum), options_.eps));
+    for_runs(count(), *args_.threads,
+             [&](int64_t i, int64_t n) { combine(space_.x + i, inverse, space_.x + i, 0, space_.x + i, n); });
+  }
+
+  /// x becomes a x + (b g + c g^2) x, g = x x^T.
+  void iterate() {
+    ThreadPool& threads = *args_.threads;
+    plan_.gram.run(space_.x, space_.x, nullptr, nullptr, space_.gram, space_.gemm, threads);
+    plan_.square.run(space_.gram, space_.gram, nullptr, nullptr, space_.other, space_.gemm, threads);
+    for_runs(plan_.small * plan_.small, threads, [&](int64_t i, int64_t n) {
+      combine(space_.gram + i, kB, space_.other + i, kC, space_.gram + i, n);
+    });
+    plan_.apply.run(space_.gram, space_.x, nullptr, nullptr, space_.y, space_.gemm, threads);
+    for_runs(count(), threads,
+             [&](int64_t i, int64_t n) { combine(space_.x + i, kA, space_.y + i, 1, space_.x + i, n); });
+  }
+
+  const Plan& plan_;
+  const Options& options_;
+  DType dtype_;
+  int num_threads_;
+  const ir::KernelArgs& args_;
+  Space space_;
+};
+
+ir::Inferred infer(const ir::NodeView& node) {
+  if (auto error = check_same_shape(node, {1, 4}); !error.empty()) return ir::refuse(error);
+  if (auto error = check_scalars(node, 2, 3); !error.empty()) return ir::refuse(error);
+  const ir::Type& type = node.in_type(0);
+  if (type.shape.rank() != 2) return refuse_type("the weight", "a matrix", type);
+  if (node.in_type(4) != type) return refuse_type("the momentum", to_string(type), node.in_type(4));
+  return {.out = {type, type}, .error = ""};
+}
+
+ir::Kernel cpu(const ir::NodeView& node) {
+  const auto plan = std::make_shared<const Plan>(node.in_type(0).shape, node.num_threads);
+  const DType dtype = node.in_type(1).dtype;
+  const auto run = [=, threads = node.num_threads, options = options_of(node)](const ir::KernelArgs& args) {
+    if (*args.input<float>(3) < 0 || plan->small == 0) return;
+    Run(*plan, options, dtype, threads, args).run();
+  };
+  return {.run = run, .workspace_bytes = Space(*plan, node.num_threads, nullptr).bytes};
+}
+
+using Doubles = std::vector<double>;
+
+/// a [m, k] times b [k, n], or its transpose [n, k].
+Doubles product(const Doubles& a, const Doubles& b, size_t m, size_t k, size_t n, bool transposed) {
+  Doubles c(m * n);
+  for (size_t i = 0; i < m; ++i) {
+    for (size_t j = 0; j < n; ++j) {
+      for (size_t p = 0; p < k; ++p) c[i * n + j] += a[i * k + p] * b[transposed ? j * k + p : p * n + j];
+    }
+  }
+  return c;
+}
+
+/// The iteration on x as it lies: (x x^T) x is the same for a tall x, only dearer.
+Doubles orthogonal(Doubles x, size_t rows, size_t columns, double eps) {
+  double squares = 0;
+  for (const double value : x) squares += value * value;
+  for (double& value : x) value /= std::max(std::sqrt(squares), eps);
+  for (int step = 0; step < kSteps; ++step) {
+    Doubles gram = product(x, x, rows, columns, rows, true);
+    const Doubles square = product(gram, gram, rows, rows, rows, false);
+    for (size_t i = 0; i < gram.size(); ++i)
+      gram[i] = static_cast<double>(kB) * gram[i] + static_cast<double>(kC) * square[i];
+    const Doubles moved = product(gram, x, rows, rows, columns, false);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(kA) * x[i] + moved[i];
+  }
+  return x;
+}
+
+void reference(const ir::ReferenceArgs& args) {
+  const Options options = options_of(args.node);
+  const double rate = args.in[2][0], factor = args.in[3][0];
+  const Shape& shape = args.node.in_type(0).shape;
+  Doubles direction(args.in[0].size());
+  for (size_t i = 0; i < direction.size(); ++i) {
+    const double g = factor * args.in[1][i];
+    const double buffer = args.in[4][i] + (1 - options.momentum) * (g - args.in[4][i]);
+    args.out[1][i] = buffer;
+    direction[i] = options.nesterov ? g + options.momentum * (buffer - g) : buffer;
+  }
+  direction =
+      orthogonal(direction, static_cast<size_t>(shape[0]), static_cast<size_t>(shape[1]), options.eps);
+  for (size_t i = 0; i < direction.size(); ++i) {
+    args.out[0][i] = (1 - rate * options.weight_decay) * args.in[0][i] - rate * options.ratio * direction[i];
+  }
+}
+
+ir::Cost cost(const ir::NodeView& node) {
+  const auto rows = static_cast<double>(node.in_type(0).shape[0]);
+  const auto columns = static_cast<double>(node.in_type(0).shape[1]);
+  const double small = std::min(rows, columns);
+  return {.flops = kSteps * 2 * small * small * (2 * std::max(rows, columns) + small),
+          .bytes = bytes_moved(node)};
+}
+
+std::vector<ir::Sample> samples() {
+  const auto sample = [](const Shape& shape, DType dtype, int64_t nesterov, const char* adjust) {
+    return ir::Sample{.in = {normal(shape), normal(shape, dtype), positive({}), positive({}), normal(shape)},
+                      .attrs = {{"momentum", 0.95},
+                                {"nesterov", nesterov},
+                                {"weight_decay", 0.1},
+                                {"adjust", std::string(adjust)}}};
+  };
+  return {sample({3, 7}, DType::f32, 1, "original"), sample({41, 13}, DType::f32, 0, "match_rms_adamw"),
+          sample({9, 40}, DType::bf16, 1, "original")};
+}
+
+}  // namespace
+
+const ir::OpDef muon_update{.name = "muon_update",
+                            .doc =
+                                "muon_update(param, grad, lr, factor, momentum): torch.optim.Muon with its "
+                                "iteration in f32, in place",
+                            .min_inputs = 5,
+                            .max_inputs = 5,
+                            .infer = infer,
+                            .no_vjp_because = kUpdateHasNoGradient,
+                            .cpu = cpu,
+                            .reference = reference,
+                            .cost = cost,
+                            .precision = ir::Precision::full,
+                            .writes = {0, 4},
+                            .samples = samples};
+
+}  // namespace hearth::ops

@@ -1,0 +1,53 @@
+#include "passes/fuse_head.h"
+
+#include <algorithm>
+
+#include "ir/op_def.h"
+#include "ops/op_list.h"
+#include "passes/rewrite.h"
+
+namespace hearth::passes {
+namespace {
+
+using ir::kNone;
+using ir::NodeId;
+using ir::ValueId;
+
+/// The weight that all losses of a gradient node share; kNone: they may differ.
+ValueId shared_weight(const ir::Graph& graph, const ir::Node& grad) {
+  if (!is_made_by(graph, grad.inputs[4], "broadcast_scalar")) return kNone;
+  return graph.node(graph.value(grad.inputs[4]).producer).inputs[0];
+}
+
+/// The node whose gradient `grad` is, when nothing else reads its lse and `weight` is known before it.
+NodeId forward_of(const ir::Graph& graph, const ir::Node& grad, ValueId weight) {
+  if (weight == kNone || !is_made_by(graph, grad.inputs[3], "head_cross_entropy")) return kNone;
+  const NodeId id = graph.value(grad.inputs[3]).producer;
+  const ir::Node& forward = graph.node(id);
+  const bool same = std::equal(forward.inputs.begin(), forward.inputs.end(), grad.inputs.begin());
+  if (!same || graph.use_counts()[static_cast<size_t>(forward.outputs[1])] != 1) return kNone;
+  return graph.value(weight).producer < id ? id : kNone;
+}
+
+}  // namespace
+
+void fuse_head(ir::Graph& graph) {
+  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes.size()); ++id) {
+    if (graph.node(id).op->name != "head_cross_entropy_grad") continue;
+    const ir::Node grad = graph.node(id);
+    const ValueId weight = shared_weight(graph, grad);
+    const NodeId forward = forward_of(graph, grad, weight);
+    if (forward == kNone) continue;
+    ir::Node& merged = graph.nodes[static_cast<size_t>(forward)];
+    merged.op = ops::find_op("head_cross_entropy_train");
+    merged.inputs.push_back(weight);
+    merged.outputs.resize(1);
+    merged.outputs.insert(merged.outputs.end(), grad.outputs.begin(), grad.outputs.end());
+    merged.attrs = grad.attrs;
+    graph.nodes.erase(graph.nodes.begin() + id--);
+    graph.relink();
+  }
+  graph.remove_dead_nodes();
+}
+
+}  // namespace hearth::passes

@@ -1,0 +1,11 @@
+#pragma once
+
+#include "ir/graph.h"
+
+namespace hearth::passes {
+
+/// Merges head_cross_entropy with its gradient where every loss has the same weight, so that logits are
+/// computed once. Runs after `backward`; results change by rounding only.
+void fuse_head(ir::Graph& graph);
+
+}  // namespace hearth::passes

@@ -1,0 +1,186 @@
+// What the generated tests of the decoder's ops cannot see: bounds, data errors, and sums that must agree.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "base/threads.h"
+#include "ir/op_def.h"
+#include "ops/op_list.h"
+#include "ops/update/dynamic_map.h"
+
+namespace hearth::ops {
+namespace {
+
+/// f32 or i32 values with their shape.
+struct Tensor {
+  Shape shape;
+  std::vector<float> floats = {};
+  std::vector<int32_t> integers = {};
+
+  ir::Type type() const { return {.dtype = integers.empty() ? DType::f32 : DType::i32, .shape = shape}; }
+  void* data() { return integers.empty() ? static_cast<void*>(floats.data()) : integers.data(); }
+};
+Tensor waves(const Shape& shape, double frequency) {
+  Tensor made{.shape = shape, .floats = std::vector<float>(static_cast<size_t>(shape.num_elements()))};
+  for (size_t i = 0; i < made.floats.size(); ++i)
+    made.floats[i] = static_cast<float>(std::sin(frequency * static_cast<double>(i + 1)));
+  return made;
+}
+Tensor integers(std::vector<int32_t> values) {
+  const auto count = std::ssize(values);
+  return {.shape = {count}, .floats = {}, .integers = std::move(values)};
+}
+
+struct Prepared {
+  std::vector<ir::Type> in;
+  std::vector<ir::Type> out;
+  ir::Kernel kernel;
+};
+Prepared prepare(std::string_view name, const std::vector<ir::Type>& in, const ir::Attrs& attrs,
+                 int num_threads) {
+  const ir::OpDef& op = *find_op(name);
+  Prepared made{.in = in, .out = {}, .kernel = {}};
+  ir::Inferred inferred = op.infer({.attrs = attrs, .in = made.in, .out = {}});
+  EXPECT_EQ(inferred.error, "");
+  made.out = std::move(inferred.out);
+  made.kernel = op.cpu({.attrs = attrs, .in = made.in, .out = made.out, .num_threads = num_threads});
+  return made;
+}
+
+/// The f32 outputs of one node.
+std::vector<std::vector<float>> run(std::string_view name, std::vector<Tensor> in, const ir::Attrs& attrs,
+                                    int num_threads = 1) {
+  std::vector<ir::Type> types;
+  std::vector<void*> pointers, out;
+  for (Tensor& tensor : in) {
+    types.push_back(tensor.type());
+    pointers.push_back(tensor.data());
+  }
+  const Prepared node = prepare(name, types, attrs, num_threads);
+  std::vector<std::vector<float>> results;
+  for (const ir::Type& type : node.out) results.emplace_back(static_cast<size_t>(type.shape.num_elements()));
+  for (auto& result : results) out.push_back(result.data());
+  std::vector<std::byte> workspace(static_cast<size_t>(node.kernel.workspace_bytes));
+  ThreadPool threads(num_threads);
+  node.kernel.run({.in = pointers, .out = out, .workspace = workspace.data(), .threads = &threads});
+  return results;
+}
+
+ir::Attrs attention_attrs(int64_t batch) {
+  return {{"batch", batch},
+          {"heads", int64_t{2}},
+          {"kv_heads", int64_t{1}},
+          {"head_size", int64_t{8}},
+          {"scale", 0.4}};
+}
+Tensor rows(const Tensor& from, int64_t first, int64_t count) {
+  const int64_t width = from.shape[1];
+  return {.shape = {count, width},
+          .floats = std::vector<float>(from.floats.begin() + first * width,
+                                       from.floats.begin() + (first + count) * width)};
+}
+
+TEST(Attention, PackedDocumentsSeeWhatTheyWouldAlone) {
+  constexpr int64_t kLengths[] = {37, 80, 3};
+  const Tensor q = waves({120, 16}, 0.37), k = waves({120, 8}, 0.71), v = waves({120, 8}, 1.3);
+  std::vector<int32_t> starts;
+  for (const int64_t length : kLengths)
+    starts.insert(starts.end(), static_cast<size_t>(length), static_cast<int32_t>(starts.size()));
+  const auto packed = run("attention", {q, k, v, integers(starts)}, attention_attrs(1))[0];
+  int64_t first = 0;
+  for (const int64_t length : kLengths) {
+    const auto alone =
+        run("attention", {rows(q, first, length), rows(k, first, length), rows(v, first, length)},
+            attention_attrs(1))[0];
+    for (size_t i = 0; i < alone.size(); ++i)
+      ASSERT_NEAR(packed[static_cast<size_t>(first * 16) + i], alone[i], 1e-6) << first << " " << i;
+    first += length;
+  }
+}
+
+TEST(Attention, ThreadsChangeNoBit) {
+  const std::vector<Tensor> in = {waves({600, 16}, 0.37), waves({600, 8}, 0.71), waves({600, 8}, 1.3)};
+  const auto one = run("attention", in, attention_attrs(2), 1);
+  EXPECT_EQ(run("attention", in, attention_attrs(2), 3), one);
+  std::vector<Tensor> back = in;
+  back.push_back({.shape = {600, 16}, .floats = one[0]});
+  back.push_back({.shape = {600, 2}, .floats = one[1]});
+  back.push_back(waves({600, 16}, 2.1));
+  EXPECT_EQ(run("attention_grad", back, attention_attrs(2), 3),
+            run("attention_grad", back, attention_attrs(2), 1));
+}
+
+TEST(Attention, NeverHasRoomForEveryScore) {
+  constexpr int64_t kTime = 8192;
+  const ir::Type q{.dtype = DType::f32, .shape = {kTime, 16}}, k{.dtype = DType::f32, .shape = {kTime, 8}};
+  const ir::Type lse{.dtype = DType::f32, .shape = {kTime, 2}};
+  EXPECT_LT(prepare("attention", {q, k, k}, attention_attrs(1), 2).kernel.workspace_bytes,
+            kTime * kTime / 8);
+  EXPECT_LT(prepare("attention_grad", {q, k, k, q, lse, q}, attention_attrs(1), 2).kernel.workspace_bytes,
+            kTime * kTime / 8);
+}
+
+TEST(Embedding, AnIdOutsideTheTableGivesNaN) {
+  const auto y = run("embedding", {integers({1, 7, -1, 2}), waves({3, 2}, 0.5)}, {})[0];
+  for (const size_t i : {0U, 1U, 6U, 7U}) EXPECT_TRUE(std::isfinite(y[i])) << i;
+  for (const size_t i : {2U, 3U, 4U, 5U}) EXPECT_TRUE(std::isnan(y[i])) << i;
+}
+
+TEST(HeadCrossEntropy, ALabelPastTheVocabularyGivesNaN) {
+  const std::vector<Tensor> in = {waves({4, 3}, 0.5), waves({9, 3}, 0.9), integers({8, 9, -1, 0})};
+  const auto losses = run("head_cross_entropy", in, {})[0];
+  EXPECT_TRUE(std::isfinite(losses[0]));
+  EXPECT_TRUE(std::isnan(losses[1]));
+  EXPECT_EQ(losses[2], 0);
+  EXPECT_TRUE(std::isfinite(losses[3]));
+}
+
+TEST(HeadCrossEntropy, NothingToLearnGivesZeroGradients) {
+  const std::vector<Tensor> in = {
+      waves({4, 3}, 0.5), waves({9, 3}, 0.9), integers({-1, -1, -1, -1}), {.shape = {}, .floats = {1}}};
+  for (const auto& result : run("head_cross_entropy_train", in, {}, 2)) {
+    for (const float value : result) EXPECT_EQ(value, 0);
+  }
+}
+
+TEST(HeadCrossEntropy, LogitsExistForOneChunk) {
+  constexpr int64_t kTokens = 4096, kVocab = 32000;
+  const ir::Type x{.dtype = DType::f32, .shape = {kTokens, 32}},
+      w{.dtype = DType::f32, .shape = {kVocab, 32}};
+  const ir::Type labels{.dtype = DType::i32, .shape = {kTokens}}, weight{.dtype = DType::f32, .shape = {}};
+  const int64_t bytes =
+      prepare("head_cross_entropy_train", {x, w, labels, weight}, {}, 2).kernel.workspace_bytes;
+  EXPECT_LT(bytes, kTokens * kVocab * 4 / 8);
+  EXPECT_GT(bytes, 256 * kVocab * 4);
+  EXPECT_LT(prepare("head_cross_entropy", {x, w, labels}, {}, 2).kernel.workspace_bytes,
+            256 * kVocab * 4 / 4);
+}
+
+TEST(DynamicMap, HasTheValuesOfBitsandbytes) {
+  const DynamicMap& with = dynamic_map(true);
+  const DynamicMap& without = dynamic_map(false);
+  EXPECT_TRUE(std::is_sorted(with.begin(), with.end()));
+  EXPECT_TRUE(std::is_sorted(without.begin(), without.end()));
+  EXPECT_FLOAT_EQ(with[0], -0.99296875F);
+  EXPECT_EQ(with[127], 0);
+  EXPECT_FLOAT_EQ(with[128], 5.5e-7F);
+  EXPECT_FLOAT_EQ(with[254], 0.99296875F);
+  EXPECT_EQ(with[255], 1);
+  EXPECT_EQ(without[0], 0);
+  EXPECT_FLOAT_EQ(without[1], 3.25e-7F);
+  EXPECT_FLOAT_EQ(without[254], 0.996484375F);
+  EXPECT_EQ(without[255], 1);
+}
+
+TEST(DynamicMap, FindsEveryValueAgain) {
+  for (const bool with_sign : {false, true}) {
+    const DynamicMap& map = dynamic_map(with_sign);
+    std::array<uint8_t, 256> codes{};
+    quantise_dynamic(with_sign, map.data(), 1, codes.data(), 256);
+    for (size_t i = 0; i < codes.size(); ++i) EXPECT_EQ(codes[i], i);
+  }
+}
+
+}  // namespace
+}  // namespace hearth::ops
