@@ -17,11 +17,11 @@ namespace {
 using namespace hearth;
 using namespace hearth::bench;
 
-/// Small numbers of both signs, stored as the dtype.
+/// Small numbers of both signs, stored as the dtype: products of rows must look like logits.
 Buffer<std::byte> numbers(DType dtype, int64_t count) {
   Buffer<std::byte> made(static_cast<size_t>(count * dtype_bytes(dtype)));
   for (int64_t i = 0; i < count; ++i)
-    store_element(dtype, made.data(), i, static_cast<double>(i * 7919 % 1000) / 500.0 - 1.0);
+    store_element(dtype, made.data(), i, static_cast<double>(i * 7919 % 1009) / 2000.0 - 0.25);
   return made;
 }
 

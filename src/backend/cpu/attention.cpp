@@ -24,6 +24,9 @@ HEARTH_CLONES void scale_row(float* row, float factor, int64_t count) {
   for (int64_t i = 0; i < count; ++i) row[i] *= factor;
 }
 
+/// Rows fetched in advance.
+constexpr int64_t kAhead = 12;
+
 /// A head's part of an array [tokens, num_heads * head_size].
 struct HeadRows {
   DType dtype;
@@ -32,11 +35,28 @@ struct HeadRows {
   int64_t size;
   int64_t first;  ///< token 0 of the row
 
+  /// All rows, as they lie when they are f32, else copied to `scratch`.
+  struct View {
+    const float* data;
+    int64_t row;
+  };
+  View view(const void* data, int64_t count, float* scratch) const {
+    if (dtype == DType::f32) return {static_cast<const float*>(data) + first * width + column, width};
+    load(data, 0, count, 1, scratch, size);
+    return {scratch, size};
+  }
   void load(const void* data, int64_t row, int64_t count, float factor, float* out, int64_t out_row) const {
     for (int64_t r = 0; r < count; ++r) {
+      prefetch(data, row + r + kAhead);
       load_f32(dtype, data, (first + row + r) * width + column, size, out + r * out_row);
       if (factor != 1) scale_row(out + r * out_row, factor, size);
     }
+  }
+  /// Short rows far apart are not foreseen by the processor.
+  void prefetch(const void* data, int64_t row) const {
+    const int64_t bytes = dtype_bytes(dtype);
+    const auto* from = static_cast<const char*>(data) + ((first + row) * width + column) * bytes;
+    for (int64_t b = 0; b < size * bytes; b += 64) __builtin_prefetch(from + b);
   }
   void store(const float* in, int64_t in_row, int64_t row, int64_t count, void* data) const {
     for (int64_t r = 0; r < count; ++r)
@@ -45,16 +65,18 @@ struct HeadRows {
 };
 
 /// Panels [time / 32][head_size][32] of the transpose of rows [time][head_size].
-void pack_keys(const float* rows, int64_t time, int64_t size, float* panels) {
-  for (int64_t j = 0; j < time; j += kPanel)
-    transpose_rows(rows + j * size, size, std::min(kPanel, time - j), size, panels + j * size, kPanel);
+void pack_keys(HeadRows::View rows, int64_t time, int64_t size, float* panels) {
+  for (int64_t j = 0; j < time; j += kPanel) {
+    transpose_rows(rows.data + j * rows.row, rows.row, std::min(kPanel, time - j), size, panels + j * size,
+                   kPanel);
+  }
 }
 /// Panels [head_size / 32][time][32] of rows [time][head_size].
-void pack_columns(const float* rows, int64_t time, int64_t size, float* panels) {
-  for (int64_t c = 0; c < size; c += kPanel) {
-    const int64_t columns = std::min(kPanel, size - c);
-    for (int64_t t = 0; t < time; ++t)
-      std::copy_n(rows + t * size + c, columns, panels + (c * time) + t * kPanel);
+void pack_columns(HeadRows::View rows, int64_t time, int64_t size, float* panels) {
+  for (int64_t t = 0; t < time; ++t) {
+    const float* row = rows.data + t * rows.row;
+    for (int64_t c = 0; c < size; c += kPanel)
+      std::copy_n(row + c, std::min(kPanel, size - c), panels + c * time + t * kPanel);
   }
 }
 
@@ -226,10 +248,10 @@ struct ForwardHead {
 
   void run() const {
     const HeadRows keys = key_head(spec, sample, head * spec.kv_heads / spec.heads);
-    keys.load(arrays.k, 0, spec.time, 1, space.rows, spec.head_size);
-    pack_keys(space.rows, spec.time, spec.head_size, space.keys);
-    keys.load(arrays.v, 0, spec.time, 1, space.rows, spec.head_size);
-    pack_columns(space.rows, spec.time, spec.head_size, space.values);
+    for (int64_t t = 0; t < spec.time; ++t) keys.prefetch(arrays.k, t);
+    pack_keys(keys.view(arrays.k, spec.time, space.rows), spec.time, spec.head_size, space.keys);
+    for (int64_t t = 0; t < spec.time; ++t) keys.prefetch(arrays.v, t);
+    pack_columns(keys.view(arrays.v, spec.time, space.rows), spec.time, spec.head_size, space.values);
     for (int64_t i = 0; i < spec.time; i += kQueries)
       run_tile({spec, i, starts_of(spec, arrays.starts, sample)});
   }
@@ -283,11 +305,12 @@ struct BackwardHead {
   void run() const {
     const HeadRows keys = key_head(spec, sample, kv_head);
     const int64_t time = spec.time, size = spec.head_size;
-    keys.load(arrays.v, 0, time, 1, space.rows, size);
-    pack_keys(space.rows, time, size, space.values);
-    keys.load(arrays.k, 0, time, 1, space.rows, size);
-    pack_keys(space.rows, time, size, space.keys);
-    pack_columns(space.rows, time, size, space.key_columns);
+    for (int64_t t = 0; t < time; ++t) keys.prefetch(arrays.v, t);
+    pack_keys(keys.view(arrays.v, time, space.rows), time, size, space.values);
+    for (int64_t t = 0; t < time; ++t) keys.prefetch(arrays.k, t);
+    const HeadRows::View rows = keys.view(arrays.k, time, space.rows);
+    pack_keys(rows, time, size, space.keys);
+    pack_columns(rows, time, size, space.key_columns);
     std::fill_n(space.dk, time * size, 0.0F);
     std::fill_n(space.dv, time * size, 0.0F);
     const int64_t group = spec.heads / spec.kv_heads;

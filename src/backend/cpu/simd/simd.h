@@ -77,7 +77,8 @@ struct SimdKernels {
                              const float* dpooled, float* dw, float* db);
   /// Soft-caps x in place, x = cap tanh(x / cap) (cap 0: as it is), and returns the largest; -inf for none.
   float (*cap_max)(float* x, int64_t count, float cap);
-  /// out[i] = exp(factor in[i] - shift), to 2 ulp, NaN kept; returns the sum. May work in place.
+  /// out[i] = exp(factor in[i] - shift), to 2 ulp, 0 below e^-64, NaN kept; returns the sum. May work in
+  /// place.
   float (*exp_sum)(const float* in, float factor, float shift, float* out, int64_t count);
   /// One row of attention on the way back: s becomes p = exp(capped s - lse), and dp the cotangent of s
   /// before the cap, p (dp - delta) (1 - tanh(s / cap)^2).
