@@ -1,0 +1,100 @@
+#include <algorithm>
+
+#include "expect_fault.h"
+#include "shared_data.h"
+#include "text/chat.h"
+#include "text/inspect.h"
+
+namespace hearth::text {
+namespace {
+
+constexpr const char* kLlama2 =
+    "{% for message in messages %}{% if message['role'] == 'user' %}{{ bos_token + '[INST] ' + "
+    "message['content'].strip() + ' [/INST]' }}{% else %}{{ ' '  + message['content'].strip() + ' ' + "
+    "eos_token "
+    "}}{% endif %}{% endfor %}";
+
+/// Without a template's help the answer may start with a line's end that its prompt would swallow.
+const std::vector<std::string> kAnswers = {"Four.",
+                                           "\n\nFour  \n",
+                                           "4",
+                                           "   1 + 1 = 2",
+                                           "\u4e2d\u6587 \U0001f600",
+                                           "It's 'four', isn't it?\n\n```cpp\nint x;\n```\n"};
+
+Json talk(const std::string& first, const std::string& second) {
+  return Json::array(
+      {Json{{"role", "user"}, {"content", "What is 2 + 2?"}}, Json{{"role", "assistant"}, {"content", first}},
+       Json{{"role", "user"}, {"content", "Sure?"}}, Json{{"role", "assistant"}, {"content", second}}});
+}
+
+std::string between(const MarkedText& marked) {
+  std::string text;
+  for (const Span& span : marked.trained) {
+    text += marked.text.substr(static_cast<size_t>(span.first), static_cast<size_t>(span.last - span.first));
+  }
+  return text;
+}
+
+std::vector<int32_t> trained_ids(const Tokens& tokens) {
+  std::vector<int32_t> ids;
+  for (size_t i = 0; i < tokens.ids.size(); ++i) {
+    if (tokens.trained[i] != 0) ids.push_back(tokens.ids[i]);
+  }
+  return ids;
+}
+
+TEST(RealTokenizer, ByteLevelMasksAreTheBytesOfTheAnswers) {
+  const auto folder = shared_data("tokenizers/qwen");
+  if (!folder) return;
+  const auto tokenizer = open_tokenizer(*folder);
+  const ChatSetup setup = read_chat_setup(*folder);
+  const MarkedEncoder encoder(*tokenizer);
+  const ChatRenderer qwen(Template(*setup.chat_template, "qwen"),
+                          {.bos_token = setup.bos_token, .eos_token = setup.eos_token});
+  const ChatRenderer alpaca(Template(*built_in_template("alpaca"), "alpaca"),
+                            {.bos_token = "", .eos_token = "<|endoftext|>"});
+  for (const ChatRenderer* renderer : {&qwen, &alpaca}) {
+    for (const std::string& answer : kAnswers) {
+      const MarkedText marked = renderer->render(talk(answer, kAnswers[0]), nullptr);
+      const Tokens tokens = encoder.encode(marked);
+      EXPECT_EQ(tokenizer->decode(tokens.ids), marked.text);
+      EXPECT_EQ(tokenizer->decode(trained_ids(tokens)), between(marked)) << answer;
+    }
+  }
+}
+
+TEST(RealTokenizer, WholeTextsKeepTheirIds) {
+  const auto folder = shared_data("tokenizers");
+  if (!folder) return;
+  for (const auto& [path, source] :
+       std::vector<std::pair<std::string, std::string>>{{"qwen", *built_in_template("chatml")},
+                                                        {"llama2", kLlama2},
+                                                        {"mistral_spm/tokenizer.model.v1", kLlama2}}) {
+    const auto tokenizer = open_tokenizer(*folder / path);
+    const ChatRenderer renderer(Template(source, path), {.bos_token = "<s>", .eos_token = "</s>"});
+    const MarkedText marked = renderer.render(talk("It is 4.", "Yes."), nullptr);
+    const Tokens tokens = MarkedEncoder(*tokenizer).encode(marked);
+    std::vector<int32_t> whole;
+    tokenizer->encode(marked.text, SpecialTokens::parsed, whole);
+    EXPECT_EQ(tokens.ids, whole) << path;
+    EXPECT_GT(std::count(tokens.trained.begin(), tokens.trained.end(), 1), 6) << path;
+  }
+}
+
+TEST(RealTokenizer, Llama2TrainsAnswerAndEos) {
+  const auto folder = shared_data("tokenizers/llama2");
+  if (!folder) return;
+  const auto tokenizer = open_tokenizer(*folder);
+  const ChatRenderer renderer(Template(kLlama2, "llama2"), {.bos_token = "<s>", .eos_token = "</s>"});
+  const Tokens tokens = MarkedEncoder(*tokenizer).encode(renderer.render(talk("It is 4.", "Yes."), nullptr));
+  EXPECT_EQ(std::count(tokens.ids.begin(), tokens.ids.end(), *tokenizer->bos()), 2);
+  EXPECT_EQ(tokens.ids.front(), *tokenizer->bos());
+  EXPECT_EQ(tokens.ids.back(), *tokenizer->eos());
+  EXPECT_EQ(tokens.trained.back(), 1);
+  EXPECT_EQ(show_tokens(tokens, *tokenizer, Marking::signs),
+            "<s> [INST] What is 2 + 2? [/INST]{+ It is 4. </s>+}<s> [INST] Sure? [/INST]{+ Yes. </s>+}");
+}
+
+}  // namespace
+}  // namespace hearth::text
