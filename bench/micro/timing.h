@@ -1,6 +1,7 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <ctime>
@@ -14,15 +15,21 @@
 
 namespace hearth::bench {
 
-/// Memory as the arena hands it out: cache lines are not split.
+/// Memory as the arena hands it out: on huge pages where they fill.
 template <typename T>
 struct Aligned {
+  static constexpr size_t kHugePage = size_t{2} << 20;
   using value_type = T;
   Aligned() = default;
   template <typename U>
   explicit Aligned(const Aligned<U>&) {}
-  T* allocate(size_t n) { return static_cast<T*>(::operator new (n * sizeof(T), std::align_val_t{4096})); }
-  void deallocate(T* p, size_t) { ::operator delete (p, std::align_val_t{4096}); }
+  T* allocate(size_t n) {
+    const size_t bytes = (n * sizeof(T) + kHugePage - 1) / kHugePage * kHugePage;
+    void* at = ::operator new (bytes, std::align_val_t{kHugePage});
+    madvise(at, bytes, MADV_HUGEPAGE);
+    return static_cast<T*>(at);
+  }
+  void deallocate(T* p, size_t) { ::operator delete (p, std::align_val_t{kHugePage}); }
   bool operator==(const Aligned&) const = default;
 };
 template <typename T>

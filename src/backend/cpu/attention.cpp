@@ -24,8 +24,25 @@ HEARTH_CLONES void scale_row(float* row, float factor, int64_t count) {
   for (int64_t i = 0; i < count; ++i) row[i] *= factor;
 }
 
-/// Rows fetched in advance.
+/// Short rows far apart are not foreseen by the processor: they are fetched so many rows ahead.
 constexpr int64_t kAhead = 12;
+
+HEARTH_CLONES void copy_rows(const float* in, int64_t in_row, float factor, float* out, int64_t out_row,
+                             int64_t rows, int64_t size) {
+  for (int64_t r = 0; r < rows; ++r) {
+    const float* from = in + r * in_row;
+    float* to = out + r * out_row;
+    for (int64_t c = 0; c < size; c += 16) __builtin_prefetch(from + kAhead * in_row + c);
+    for (int64_t c = 0; c < size; ++c) to[c] = factor * from[c];
+  }
+}
+
+/// The same for rows of a panel, whose width the compiler knows.
+HEARTH_CLONES void copy_panel(const float* in, int64_t in_row, float* out, int64_t rows) {
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < kPanel; ++c) out[r * kPanel + c] = in[r * in_row + c];
+  }
+}
 
 /// A head's part of an array [tokens, num_heads * head_size].
 struct HeadRows {
@@ -46,17 +63,21 @@ struct HeadRows {
     return {scratch, size};
   }
   void load(const void* data, int64_t row, int64_t count, float factor, float* out, int64_t out_row) const {
+    const int64_t at = (first + row) * width + column;
+    if (dtype == DType::f32) {
+      return copy_rows(static_cast<const float*>(data) + at, width, factor, out, out_row, count, size);
+    }
     for (int64_t r = 0; r < count; ++r) {
-      prefetch(data, row + r + kAhead);
-      load_f32(dtype, data, (first + row + r) * width + column, size, out + r * out_row);
+      load_f32(dtype, data, at + r * width, size, out + r * out_row);
       if (factor != 1) scale_row(out + r * out_row, factor, size);
     }
   }
-  /// Short rows far apart are not foreseen by the processor.
-  void prefetch(const void* data, int64_t row) const {
+  void prefetch(const void* data, int64_t count) const {
     const int64_t bytes = dtype_bytes(dtype);
-    const auto* from = static_cast<const char*>(data) + ((first + row) * width + column) * bytes;
-    for (int64_t b = 0; b < size * bytes; b += 64) __builtin_prefetch(from + b);
+    const auto* from = static_cast<const char*>(data) + (first * width + column) * bytes;
+    for (int64_t r = 0; r < count; ++r) {
+      for (int64_t b = 0; b < size * bytes; b += 64) __builtin_prefetch(from + r * width * bytes + b);
+    }
   }
   void store(const float* in, int64_t in_row, int64_t row, int64_t count, void* data) const {
     for (int64_t r = 0; r < count; ++r)
@@ -73,10 +94,13 @@ void pack_keys(HeadRows::View rows, int64_t time, int64_t size, float* panels) {
 }
 /// Panels [head_size / 32][time][32] of rows [time][head_size].
 void pack_columns(HeadRows::View rows, int64_t time, int64_t size, float* panels) {
-  for (int64_t t = 0; t < time; ++t) {
-    const float* row = rows.data + t * rows.row;
-    for (int64_t c = 0; c < size; c += kPanel)
-      std::copy_n(row + c, std::min(kPanel, size - c), panels + c * time + t * kPanel);
+  for (int64_t c = 0; c < size; c += kPanel) {
+    const int64_t columns = std::min(kPanel, size - c);
+    if (columns == kPanel) {
+      copy_panel(rows.data + c, rows.row, panels + c * time, time);
+    } else {
+      copy_rows(rows.data + c, rows.row, 1, panels + c * time, kPanel, time, columns);
+    }
   }
 }
 
@@ -248,9 +272,9 @@ struct ForwardHead {
 
   void run() const {
     const HeadRows keys = key_head(spec, sample, head * spec.kv_heads / spec.heads);
-    for (int64_t t = 0; t < spec.time; ++t) keys.prefetch(arrays.k, t);
+    keys.prefetch(arrays.k, spec.time);
     pack_keys(keys.view(arrays.k, spec.time, space.rows), spec.time, spec.head_size, space.keys);
-    for (int64_t t = 0; t < spec.time; ++t) keys.prefetch(arrays.v, t);
+    keys.prefetch(arrays.v, spec.time);
     pack_columns(keys.view(arrays.v, spec.time, space.rows), spec.time, spec.head_size, space.values);
     for (int64_t i = 0; i < spec.time; i += kQueries)
       run_tile({spec, i, starts_of(spec, arrays.starts, sample)});
@@ -305,9 +329,9 @@ struct BackwardHead {
   void run() const {
     const HeadRows keys = key_head(spec, sample, kv_head);
     const int64_t time = spec.time, size = spec.head_size;
-    for (int64_t t = 0; t < time; ++t) keys.prefetch(arrays.v, t);
+    keys.prefetch(arrays.v, time);
     pack_keys(keys.view(arrays.v, time, space.rows), time, size, space.values);
-    for (int64_t t = 0; t < time; ++t) keys.prefetch(arrays.k, t);
+    keys.prefetch(arrays.k, time);
     const HeadRows::View rows = keys.view(arrays.k, time, space.rows);
     pack_keys(rows, time, size, space.keys);
     pack_columns(rows, time, size, space.key_columns);
