@@ -115,8 +115,7 @@ TEST(Attention, NeverHasRoomForEveryScore) {
   constexpr int64_t kTime = 8192;
   const ir::Type q{.dtype = DType::f32, .shape = {kTime, 16}}, k{.dtype = DType::f32, .shape = {kTime, 8}};
   const ir::Type lse{.dtype = DType::f32, .shape = {kTime, 2}};
-  EXPECT_LT(prepare("attention", {q, k, k}, attention_attrs(1), 2).kernel.workspace_bytes,
-            kTime * kTime / 8);
+  EXPECT_LT(prepare("attention", {q, k, k}, attention_attrs(1), 2).kernel.workspace_bytes, kTime * kTime / 8);
   EXPECT_LT(prepare("attention_grad", {q, k, k, q, lse, q}, attention_attrs(1), 2).kernel.workspace_bytes,
             kTime * kTime / 8);
 }
@@ -171,6 +170,16 @@ TEST(DynamicMap, HasTheValuesOfBitsandbytes) {
   EXPECT_FLOAT_EQ(without[1], 3.25e-7F);
   EXPECT_FLOAT_EQ(without[254], 0.996484375F);
   EXPECT_EQ(without[255], 1);
+}
+
+TEST(DynamicMap, ASmallNumberKeepsItsSign) {
+  const std::array<float, 4> in = {-1e-9F, 1e-9F, 0, -0.5F};
+  std::array<uint8_t, 4> codes{};
+  quantise_dynamic(true, in.data(), 1, codes.data(), 4);
+  const uint8_t half = codes[3];
+  EXPECT_EQ(codes[0], 127);
+  keep_signs(in.data(), codes.data(), 4);
+  EXPECT_EQ(codes, (std::array<uint8_t, 4>{126, 127, 127, half}));
 }
 
 TEST(DynamicMap, FindsEveryValueAgain) {

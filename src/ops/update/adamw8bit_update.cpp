@@ -73,13 +73,7 @@ float write_codes(bool with_sign, const float* in, uint8_t* codes, int64_t count
   float most = 0;
   for (int64_t i = 0; i < count; ++i) most = std::max(most, std::fabs(in[i]));
   quantise_dynamic(with_sign, in, most > 0 ? 1 / most : 0, codes, count);
-  if (!with_sign) return most;
-  // A small value must not change its sign by rounding.
-  const DynamicMap& map = dynamic_map(true);
-  for (int64_t i = 0; i < count; ++i) {
-    if (in[i] < 0 && map[codes[i]] >= 0) --codes[i];
-    if (in[i] > 0 && map[codes[i]] < 0) ++codes[i];
-  }
+  if (with_sign) keep_signs(in, codes, count);
   return most;
 }
 

@@ -67,4 +67,12 @@ void quantise_dynamic(bool with_sign, const float* in, float factor, uint8_t* co
   search(tables(with_sign).middles.data(), in, factor, codes, count);
 }
 
+void keep_signs(const float* in, uint8_t* codes, int64_t count) {
+  const DynamicMap& map = dynamic_map(true);
+  for (int64_t i = 0; i < count; ++i) {
+    if (in[i] < 0 && map[codes[i]] >= 0) --codes[i];
+    if (in[i] > 0 && map[codes[i]] < 0) ++codes[i];
+  }
+}
+
 }  // namespace hearth::ops
