@@ -167,6 +167,8 @@ TEST_F(RandomBpe, WordsApartEqualTheWhole) {
     vocabulary_.insert(vocabulary_.end(), {"_", "_a", "__"});
     merges_.insert(merges_.begin() + static_cast<std::ptrdiff_t>(random_() % merges_.size()), "_ a");
     merges_.insert(merges_.begin() + static_cast<std::ptrdiff_t>(random_() % merges_.size()), "_ _");
+    // A token across words, which keeps the text whole.
+    if (seed % 2 == 1) vocabulary_.push_back("b_"), merges_.insert(merges_.begin(), "b _");
     const auto with_spaces = [](std::string text) {
       for (size_t at = 0; (at = text.find('_', at)) != std::string::npos; at += kMetaspace.size())
         text.replace(at, 1, kMetaspace);
