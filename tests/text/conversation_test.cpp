@@ -100,8 +100,8 @@ TEST(Conversation, RefusesInOneSentence) {
       {R"({"prompt": "p", "chosen": "c", "rejected": "c"})", "expected two different answers"},
       {R"({"text": null})", "expected the fields of a known format"},
   };
-  for (const auto& [json, expected] : cases)
-    EXPECT_THAT(fault_of([&] { read(json); }), HasSubstr(expected)) << json;
+  for (const auto& one : cases)
+    EXPECT_THAT(fault_of([&] { read(one.first); }), HasSubstr(one.second)) << one.first;
   EXPECT_THAT(fault_of([] { parse_format("sharegtp"); }), HasSubstr("did you mean 'sharegpt'"));
   EXPECT_THAT(fault_of([] {
                 check_format_options({.fields = {{"promt", "x"}}});

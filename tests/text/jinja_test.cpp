@@ -93,8 +93,8 @@ TEST(Jinja, RefusesAtParseTimeWithLineAndName) {
       {"{% macro f() %}{% generation %}{% endgeneration %}{% endmacro %}",
        "t:1: {% generation %} inside a macro"},
   };
-  for (const auto& [source, expected] : cases) {
-    EXPECT_THAT(fault_of([&] { Template(source, "t"); }), HasSubstr(expected)) << source;
+  for (const auto& one : cases) {
+    EXPECT_THAT(fault_of([&] { Template(one.first, "t"); }), HasSubstr(one.second)) << one.first;
   }
 }
 
