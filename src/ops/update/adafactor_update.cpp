@@ -222,18 +222,19 @@ ir::Kernel cpu(const ir::NodeView& node) {
 
 void reference(const ir::ReferenceArgs& args) {
   const Options options = options_of(args.node.attrs);
-  const Step step = make_step(options, args.in[2][0], args.in[3][0], args.in[6][0]);
+  const double lr = args.in[2][0], factor = args.in[3][0], count = args.in[6][0];
+  const double weight = 1 / std::pow(count, -options.beta2_decay);
   const Matrix matrix = matrix_of(args.node.in_type(0));
   const auto rows = static_cast<size_t>(matrix.rows), columns = static_cast<size_t>(matrix.columns);
   for (size_t k = 0; k < args.out.size(); ++k) args.out[k] = args.in[k == 0 ? 0 : k + 3];
   std::vector<double> direction(rows * columns), row_mean(rows), column_mean(columns);
   for (size_t i = 0; i < direction.size(); ++i) {
-    const double square = std::pow(step.factor * args.in[1][i], 2);
+    const double square = std::pow(factor * args.in[1][i], 2);
     row_mean[i / columns] += square / static_cast<double>(columns);
     column_mean[i % columns] += square / static_cast<double>(rows);
   }
   const auto move = [&](std::vector<double>& moment, const std::vector<double>& now) {
-    for (size_t i = 0; i < moment.size(); ++i) moment[i] += step.weight * (now[i] - moment[i]);
+    for (size_t i = 0; i < moment.size(); ++i) moment[i] += weight * (now[i] - moment[i]);
   };
   move(args.out[1], matrix.factored ? row_mean : column_mean);
   double mean = 0, squares = 0, size = 0;
@@ -243,14 +244,15 @@ void reference(const ir::ReferenceArgs& args) {
     const double variance =
         matrix.factored ? args.out[1][i / columns] * args.out[2][i % columns] / std::max(mean, options.eps1)
                         : args.out[1][i];
-    direction[i] = step.factor * args.in[1][i] / std::sqrt(std::max(variance, step.floor));
+    direction[i] = factor * args.in[1][i] / std::sqrt(std::max(variance, options.eps1 * options.eps1));
     squares += direction[i] * direction[i];
     size += args.in[0][i] * args.in[0][i];
   }
-  const double rate = std::max(options.eps2, std::sqrt(size / matrix.count())) * step.rate /
+  const double rate = std::max(options.eps2, std::sqrt(size / matrix.count())) *
+                      std::min(lr, 1 / std::sqrt(count)) /
                       std::max(1.0, std::sqrt(squares / matrix.count()) / options.clip);
   for (size_t i = 0; i < direction.size(); ++i)
-    args.out[0][i] = step.keep * args.in[0][i] - rate * direction[i];
+    args.out[0][i] = (1 - lr * options.weight_decay) * args.in[0][i] - rate * direction[i];
 }
 
 std::vector<ir::Sample> samples() {

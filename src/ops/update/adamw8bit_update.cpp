@@ -134,18 +134,22 @@ double nearest_code(bool with_sign, double value, double most) {
   return static_cast<double>(best);
 }
 
-void reference_block(const ir::ReferenceArgs& args, const Step& step, size_t begin, size_t end) {
+void reference_block(const ir::ReferenceArgs& args, size_t begin, size_t end) {
+  const Options options = options_of(args.node.attrs);
+  const double rate = args.in[2][0], count = args.in[8][0];
   const size_t block = begin / kBlock;
   std::vector<double> m, v;
   double most_m = 0, most_v = 0;
   for (size_t i = begin; i < end; ++i) {
-    const double g = step.factor * args.in[1][i];
-    const auto code_m = static_cast<size_t>(args.in[4][i]), code_v = static_cast<size_t>(args.in[6][i]);
-    m.push_back(step.beta1 * args.in[5][block] * static_cast<double>(dynamic_map(true)[code_m]) +
-                (1 - step.beta1) * g);
-    v.push_back(step.beta2 * args.in[7][block] * static_cast<double>(dynamic_map(false)[code_v]) +
-                (1 - step.beta2) * g * g);
-    args.out[0][i] = step.keep * (args.in[0][i] - step.rate * m.back() / (std::sqrt(v.back()) + step.eps));
+    const double g = args.in[3][0] * args.in[1][i];
+    const double old_m = static_cast<double>(dynamic_map(true)[static_cast<size_t>(args.in[4][i])]);
+    const double old_v = static_cast<double>(dynamic_map(false)[static_cast<size_t>(args.in[6][i])]);
+    m.push_back(options.beta1 * args.in[5][block] * old_m + (1 - options.beta1) * g);
+    v.push_back(options.beta2 * args.in[7][block] * old_v + (1 - options.beta2) * g * g);
+    const double m_hat = m.back() / (1 - std::pow(options.beta1, count));
+    const double v_hat = v.back() / (1 - std::pow(options.beta2, count));
+    const double moved = args.in[0][i] - rate * m_hat / (std::sqrt(v_hat) + options.eps);
+    args.out[0][i] = moved * (1 - rate * options.weight_decay);
     most_m = std::max(most_m, std::fabs(m.back()));
     most_v = std::max(most_v, v.back());
   }
@@ -158,17 +162,16 @@ void reference_block(const ir::ReferenceArgs& args, const Step& step, size_t beg
 }
 
 void reference(const ir::ReferenceArgs& args) {
-  const Step step = make_step(options_of(args.node.attrs), args.in[2][0], args.in[3][0], args.in[8][0]);
   const size_t count = args.in[0].size();
   for (size_t begin = 0; begin < count; begin += kBlock)
-    reference_block(args, step, begin, std::min(begin + kBlock, count));
+    reference_block(args, begin, std::min(begin + kBlock, count));
 }
 
 ir::Sample sample(const Shape& shape, DType dtype, double decay) {
   const ir::SampleInput codes = indices(shape, 256, DType::u8);
   const ir::SampleInput scales = positive({num_blocks(shape.num_elements())});
   return {.in = {normal(shape), normal(shape, dtype), positive({}), positive({}), codes, scales, codes,
-                 scales, one()},
+                 scales, positive({})},
           .attrs = {{"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-8}, {"weight_decay", decay}}};
 }
 std::vector<ir::Sample> samples() {
