@@ -5,6 +5,7 @@
 #include <exception>
 
 #include "data/loader.h"
+#include "train/classifier.h"
 #include "train/weights.h"
 
 using namespace hearth;
@@ -23,16 +24,16 @@ ir::ValueId mnist_model(nn::Builder& builder, ir::ValueId images) {
 void score(const char* weights, const char* mnist) {
   constexpr int64_t kBatch = 100;
   const std::array sizes{kBatch};
-  train::EngineOptions options{.model = {.channels = 1, .image_size = 28}, .build_model = mnist_model};
-  options.num_threads = num_available_cpus();
-  train::Engine engine(options, {}, sizes);
+  const auto objective =
+      train::classifier({.model = {.channels = 1, .image_size = 28}, .build_model = mnist_model});
+  train::Engine engine({.objective = objective, .num_threads = num_available_cpus()}, {}, sizes);
   train::load_weights(engine, weights);
   const auto digits = data::open_dataset({.kind = "idx", .path = mnist, .split = "test"});
   data::Loader loader(*digits, {.batch = kBatch, .shuffle = false, .mean = {0.1307F}, .std = {0.3081F}});
   double correct = 0;
   for (int64_t i = 0; i < digits->size(); i += kBatch) {
-    const data::Batch& batch = loader.next();
-    correct += engine.evaluate({batch.images, batch.labels, batch.count}).correct;
+    engine.evaluate(train::micro_batch(loader.next()));
+    correct += engine.output(train::kCorrect)[0];
   }
   std::printf("%.0f/%ld\n", correct, static_cast<long>(digits->size()));
 }

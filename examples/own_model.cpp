@@ -5,6 +5,7 @@
 
 #include "data/loader.h"
 #include "data/shapes.h"
+#include "train/classifier.h"
 #include "train/recipe.h"
 #include "train/weights.h"
 
@@ -26,16 +27,12 @@ ir::ValueId my_model(nn::Builder& builder, ir::ValueId images) {
 void run(const char* weights) {
   constexpr int64_t kBatch = 50, kSteps = 500, kUnseen = 500;
   const std::array sizes{kBatch};
-  train::EngineOptions options{.model = {.image_size = 24}, .build_model = my_model};
-  options.num_threads = num_available_cpus();
-  train::Engine engine(options, sizes, sizes);
+  const auto objective = train::classifier({.model = {.image_size = 24}, .build_model = my_model});
+  train::Engine engine({.objective = objective, .num_threads = num_available_cpus()}, sizes, sizes);
   engine.initialise();
   const auto pictures = data::open_dataset({.image_size = 24, .count = 8000});
   data::Loader loader(*pictures, {.batch = kBatch, .augment = {.flip = true}});
-  const auto next = [&] {
-    const data::Batch& batch = loader.next();
-    return train::MicroBatch{batch.images, batch.labels, batch.count};
-  };
+  const auto next = [&] { return train::micro_batch(loader.next()); };
   for (int64_t step = 0; step < kSteps; ++step) {
     const double rate = train::learning_rate({.name = "onecycle"}, 0.1, step, kSteps);
     const train::StepResult result = engine.train_step(1, kBatch, next, step, rate);
@@ -45,8 +42,8 @@ void run(const char* weights) {
   data::Loader test(*unseen, {.batch = kBatch, .shuffle = false});
   double correct = 0;
   for (int64_t i = 0; i < kUnseen; i += kBatch) {
-    const data::Batch& batch = test.next();
-    correct += engine.evaluate({batch.images, batch.labels, batch.count}).correct;
+    engine.evaluate(train::micro_batch(test.next()));
+    correct += engine.output(train::kCorrect)[0];
   }
   std::printf("%.1f%% of %ld unseen pictures\n", 100 * correct / kUnseen, static_cast<long>(kUnseen));
   train::save_weights(engine, weights, false);

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "cli/verb.h"
 #include "data/image.h"
+#include "train/classifier.h"
 #include "train/tensors_dataset.h"
 #include "train/trainer.h"
 #include "train/weights.h"
@@ -39,12 +40,10 @@ void run_eval(const CLI::App& verb, const Arguments& arguments) {
   const train::Recipe recipe = recipe_of(verb, arguments.run);
   train::Trainer trainer(recipe, arguments.run, {});
   train::load_weights(trainer.engine(), weights_of(arguments.run));
-  const train::Evaluation result = trainer.evaluate(0);
+  const train::Evaluation result = trainer.evaluate();
   check_finite(result.loss, weights_of(arguments.run));
-  std::printf("%s: loss %.4f, accuracy %.2f%% (%.0f of %lld)\n", weights_of(arguments.run).c_str(),
-              result.loss, 100 * result.accuracy,
-              result.accuracy * static_cast<double>(trainer.test_data().size()),
-              static_cast<long long>(trainer.test_data().size()));
+  fmt::print("{}: loss {:.4f}, {} ({} held out)\n", weights_of(arguments.run).string(), result.loss,
+             trainer.task().score_text(result.score), trainer.task().num_eval_rows());
 }
 
 void predict_one(train::Engine& engine, const train::Recipe& recipe, const data::Dataset& classes,
@@ -63,11 +62,11 @@ void predict_one(train::Engine& engine, const train::Recipe& recipe, const data:
                 std[std::min(c, std.size() - 1)];
   }
   const std::vector<int32_t> labels(32, 0);
-  engine.evaluate({pixels.data(), labels.data(), 1});
-  for (const float probability : engine.probabilities()) check_finite(probability, weights);
+  engine.evaluate({{pixels.data(), labels.data()}, 1});
+  const std::span<const float> probabilities = engine.output(train::kProbabilities);
+  for (const float probability : probabilities) check_finite(probability, weights);
   std::vector<std::pair<float, size_t>> ranked;
-  for (size_t i = 0; i < engine.probabilities().size(); ++i)
-    ranked.emplace_back(engine.probabilities()[i], i);
+  for (size_t i = 0; i < probabilities.size(); ++i) ranked.emplace_back(probabilities[i], i);
   std::sort(ranked.rbegin(), ranked.rend());
   std::printf("%s:", path.c_str());
   for (size_t i = 0; i < std::min<size_t>(3, ranked.size()); ++i) {

@@ -51,8 +51,8 @@ class Terminal {
                             color_ ? "\033[36m" : "",
                             100.0 * static_cast<double>(p.step) / static_cast<double>(p.total_steps),
                             color_ ? "\033[0m" : "", p.step, p.total_steps, p.loss, p.learning_rate,
-                            p.grad_norm, p.images_per_second, static_cast<double>(p.memory_bytes) / (1 << 30),
-                            eta / 60, eta % 60)
+                            p.grad_norm, p.samples_per_second,
+                            static_cast<double>(p.memory_bytes) / (1 << 30), eta / 60, eta % 60)
         .size;
   }
   static size_t write_plain(char* text, size_t size, const train::Progress& p) {
@@ -62,7 +62,7 @@ class Terminal {
     return fmt::format_to_n(text, size,
                             "step: {:2}  loss: {:8.5f}  grad_norm: {:7.4f}  memory: {:5.2f}GiB({:.2f}%)  "
                             "ips: {:.1f}  tflops: {:.3f}  mfu: N/A  lr: {:.3e}  eta: {:.0f}s\n",
-                            p.step, p.loss, p.grad_norm, memory, 100 * memory / total, p.images_per_second,
+                            p.step, p.loss, p.grad_norm, memory, 100 * memory / total, p.samples_per_second,
                             p.tflops, p.learning_rate, p.eta_seconds)
         .size;
   }
@@ -114,9 +114,8 @@ void announce(const train::Trainer& trainer, train::Engine& engine, const train:
   for (const nn::Tensor& tensor : engine.tensors()) {
     if (tensor.trainable) parameters += tensor.layout.file_shape.num_elements();
   }
-  terminal.message(fmt::format("{}: {} parameters, {} on {} threads; {} training and {} validation pictures",
-                               recipe.model.name, parameters, recipe.precision, engine.threads().size(),
-                               trainer.train_data().size(), trainer.test_data().size()));
+  terminal.message(fmt::format("{}: {} parameters, {} on {} threads; {}", recipe.model.name, parameters,
+                               recipe.precision, engine.threads().size(), trainer.task().describe()));
   terminal.message(fmt::format("global batch {} = {} x {}; planned: arena {}, weights and state {}",
                                recipe.batch * recipe.accumulate, recipe.batch, recipe.accumulate,
                                human_bytes(engine.arena_bytes()), human_bytes(engine.layout().num_bytes())));
@@ -150,8 +149,8 @@ void run_train(const CLI::App& verb, TrainArguments arguments) {
     exit_code() = 130;
     return;
   }
-  terminal.message(fmt::format("done: {} steps in {:.1f} s, best validation accuracy {:.2f}%", summary.steps,
-                               summary.seconds, 100 * summary.best_accuracy));
+  terminal.message(fmt::format("done: {} steps in {:.1f} s, best validation {}", summary.steps,
+                               summary.seconds, summary.best));
   terminal.message(fmt::format("run folder: {} (report.html, model.safetensors, trainer_log.jsonl)", out));
 }
 

@@ -36,12 +36,13 @@ std::string summary_cards(const ReportData& data) {
 }
 
 std::string charts(const ReportData& data) {
-  std::vector<CurvePoint> percent = data.eval_accuracy;
-  for (CurvePoint& point : percent) point.value *= 100;
+  const std::string score =
+      data.score.points.empty()
+          ? ""
+          : line_chart(data.score.title, {{data.score.name, "#38a169", data.score.points}});
   return "<div class='charts'>" +
          line_chart("Loss", {{"validation", "#dd6b20", data.eval_loss}, {"training", "#3182ce", data.loss}}) +
-         line_chart("Validation accuracy, %", {{"accuracy", "#38a169", percent}}) +
-         line_chart("Learning rate", {{"rate", "#805ad5", data.learning_rate}}) + "</div>";
+         score + line_chart("Learning rate", {{"rate", "#805ad5", data.learning_rate}}) + "</div>";
 }
 
 std::string confusion_table(const ReportData& data) {

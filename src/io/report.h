@@ -20,7 +20,13 @@ struct SamplePrediction {
 struct ReportData {
   std::string title;
   std::vector<std::pair<std::string, std::string>> summary;
-  std::vector<CurvePoint> loss, eval_loss, eval_accuracy, learning_rate;
+  std::vector<CurvePoint> loss, eval_loss, learning_rate;
+  /// What runs are compared by, drawn where there are points: a title, the name of the line.
+  struct Score {
+    std::string title, name;
+    std::vector<CurvePoint> points;
+  };
+  Score score;
   std::vector<std::string> class_names;
   std::vector<int64_t> confusion;  ///< [true][predicted]
   std::vector<SamplePrediction> samples;

@@ -76,12 +76,12 @@ void RunLog::step(int64_t step, int64_t total, double loss, double rate, double 
   write(line, end.size);
 }
 
-void RunLog::evaluation(int64_t step, double loss, double accuracy) {
-  char line[kLineBytes];
-  const auto end =
-      fmt::format_to_n(line, sizeof(line), "{{\"current_steps\":{},\"eval_loss\":{},\"eval_accuracy\":{}}}\n",
-                       step, Number(loss).text(), Number(accuracy).text());
-  write(line, end.size);
+void RunLog::evaluation(int64_t step, double loss, std::span<const std::pair<const char*, double>> metrics) {
+  std::string line = fmt::format("{{\"current_steps\":{},\"eval_loss\":{}", step, Number(loss).text());
+  for (const auto& [name, value] : metrics)
+    line += fmt::format(",\"eval_{}\":{}", name, Number(value).text());
+  line += "}\n";
+  write(line.data(), line.size());
 }
 
 std::vector<CurvePoint> read_curve(const fs::path& path, std::string_view key) {

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdio>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
@@ -26,7 +28,8 @@ class RunLog {
   RunLog& operator=(const RunLog&) = delete;
 
   void step(int64_t step, int64_t total, double loss, double rate, double grad_norm, double elapsed_seconds);
-  void evaluation(int64_t step, double loss, double accuracy);
+  /// "eval_loss" and an "eval_NAME" for each metric.
+  void evaluation(int64_t step, double loss, std::span<const std::pair<const char*, double>> metrics);
 
  private:
   void write(const char* line, size_t size);

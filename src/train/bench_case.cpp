@@ -12,6 +12,7 @@
 #include "base/philox.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "train/classifier.h"
 
 namespace hearth::train {
 namespace {
@@ -87,10 +88,10 @@ const BenchCase& find_bench_case(std::string_view name) {
 }
 
 BenchResult run_bench(const BenchCase& bench, int64_t num_steps, int num_threads, bool profile) {
-  EngineOptions options{.model = {.name = std::string(bench.model),
-                                  .num_classes = 10,
-                                  .channels = bench.channels,
-                                  .image_size = bench.image_size},
+  EngineOptions options{.objective = classifier({.model = {.name = std::string(bench.model),
+                                                           .num_classes = 10,
+                                                           .channels = bench.channels,
+                                                           .image_size = bench.image_size}}),
                         .batch = bench.batch,
                         .precision = bench.precision,
                         .num_threads = num_threads};
@@ -103,7 +104,7 @@ BenchResult run_bench(const BenchCase& bench, int64_t num_steps, int num_threads
   PhiloxSequence random(1, 0);
   for (float& value : images) value = random.uniform(-1, 1);
   for (int32_t& label : labels) label = static_cast<int32_t>(random.below(10));
-  const MicroBatch batch{images.data(), labels.data(), bench.batch};
+  const MicroBatch batch{{images.data(), labels.data()}, bench.batch};
   BenchResult result{.flops_per_step = engine.train_program().report().flops};
   const auto next = [&] { return batch; };
   engine.train_step(1, bench.batch, next, 0, 0.01);

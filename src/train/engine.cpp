@@ -14,10 +14,9 @@ namespace {
 
 using ir::ValueId;
 
-/// Positions in the outputs of a training graph; the optimiser appends its sum of squares.
-enum TrainOutput : size_t { kLossSum = 0, kCorrect = 1, kSumSquares = 2 };
-/// Positions in the outputs of an evaluation graph.
-enum EvalOutput : size_t { kEvalLossSum = 0, kEvalCorrect = 1, kProbabilities = 2 };
+/// Positions in the outputs of a graph: in training the optimiser (or the list of gradients) comes second, in
+/// evaluation what the objective hands out.
+enum Output : size_t { kLossSum = 0, kFirstOther = 1 };
 
 float scalar_output(const exec::Program& program, size_t position) {
   return *static_cast<const float*>(program.data(program.graph().outputs[position]));
@@ -60,11 +59,14 @@ std::string broken_weight(const exec::Program& program, const ir::Node& node) {
   return "";
 }
 
-/// The picture of a micro-batch that holds a number that is not finite, or -1.
-int64_t broken_picture(const MicroBatch& batch, int64_t num_pixels) {
-  const std::span<const float> pixels(batch.images, static_cast<size_t>(batch.count * num_pixels));
-  const auto found = std::ranges::find_if(pixels, [](float value) { return !std::isfinite(value); });
-  return found == pixels.end() ? -1 : (found - pixels.begin()) / num_pixels;
+/// The first row of an input that holds a number that is not finite, or -1.
+int64_t broken_row(const ir::Type& type, const void* data) {
+  if (!is_floating(type.dtype)) return -1;
+  const int64_t count = type.shape.num_elements();
+  for (int64_t i = 0; i < count; ++i) {
+    if (!std::isfinite(load_element(type.dtype, data, i))) return i / (count / type.shape[0]);
+  }
+  return -1;
 }
 
 }  // namespace
@@ -84,25 +86,20 @@ Engine::Engine(EngineOptions options, std::span<const int64_t> train_sizes,
 
 Engine::~Engine() = default;
 
-passes::TrainGraph Engine::build_graph(Purpose purpose, int64_t batch) {
+passes::TrainGraph Engine::build_graph(Purpose purpose, int64_t num_rows) {
   passes::TrainGraph train;
   const auto mode = purpose == Purpose::evaluate ? nn::Builder::Mode::eval : nn::Builder::Mode::train;
   nn::Builder builder(train.graph, mode, options_.seed);
-  const models::ModelOptions& model = options_.model;
-  const ValueId images = builder.input(
-      "images", {.dtype = DType::f32, .shape = {batch, model.image_size, model.image_size, model.channels}});
-  const ValueId labels = builder.input("labels", {.dtype = DType::i32, .shape = {batch}});
-  const ValueId logits = options_.build_model ? options_.build_model(builder, images)
-                                              : models::find_model(model.name).build(builder, images, model);
-  train.losses = train.graph.add1(
-      *ops::find_op("softmax_cross_entropy"), {logits, labels},
-      {{"smoothing", purpose == Purpose::evaluate ? 0.0 : options_.label_smoothing}}, "loss");
-  train.graph.outputs.push_back(train.graph.add1(*ops::find_op("sum_all"), {train.losses}, {}, "loss"));
-  train.graph.outputs.push_back(
-      train.graph.add1(*ops::find_op("count_correct"), {logits, labels}, {}, "correct"));
-  if (tensors_.empty()) tensors_ = builder.tensors();
+  const Objective::Graph built = options_.objective->build(builder, num_rows);
+  train.losses = built.losses;
+  train.graph.outputs.push_back(train.graph.add1(*ops::find_op("sum_all"), {built.losses}, {}, "loss"));
+  train.graph.outputs.insert(train.graph.outputs.end(), built.outputs.begin(), built.outputs.end());
+  if (tensors_.empty()) {
+    tensors_ = builder.tensors();
+    for (const ValueId input : built.inputs) input_names_.push_back(train.graph.value(input).name);
+    HEARTH_CHECK(input_names_.size() <= MicroBatch{}.inputs.size());
+  }
   if (purpose == Purpose::evaluate) {
-    train.graph.outputs.push_back(train.graph.add1(*ops::find_op("softmax"), {logits}, {}, "probabilities"));
     if (options_.optimizer.ema_decay > 0) use_average(train.graph);
   } else {
     train.loss_weight = add_loss_weight(train.graph, options_.optimizer);
@@ -110,8 +107,8 @@ passes::TrainGraph Engine::build_graph(Purpose purpose, int64_t batch) {
   return train;
 }
 
-std::unique_ptr<exec::Program> Engine::compile(Purpose purpose, int64_t batch) {
-  return finish(build_graph(purpose, batch), purpose);
+std::unique_ptr<exec::Program> Engine::compile(Purpose purpose, int64_t num_rows) {
+  return finish(build_graph(purpose, num_rows), purpose);
 }
 
 std::unique_ptr<exec::Program> Engine::finish(passes::TrainGraph train, Purpose purpose) {
@@ -174,20 +171,12 @@ void Engine::initialise() {
   if (layout_.find(kLossScale) != nullptr) values(kLossScale)[0] = 65536.0F;
 }
 
-void Engine::run_forward_backward(exec::Program& program, const MicroBatch& batch, int64_t step,
-                                  size_t index) {
+void Engine::bind_inputs(exec::Program& program, const MicroBatch& batch, int64_t step, int64_t index) {
   // Each micro-batch of a group has its own line, so that dropout differs between them.
   counter_[0] = step;
-  counter_[1] = static_cast<int64_t>(index);
-  program.bind_input("images", batch.images);
-  program.bind_input("labels", batch.labels);
+  counter_[1] = index;
+  for (size_t i = 0; i < input_names_.size(); ++i) program.bind_input(input_names_[i], batch.inputs[i]);
   if (program.has_input("counter")) program.bind_input("counter", counter_.data());
-  program.run(threads_);
-}
-
-void Engine::read_sums(const exec::Program& program, StepResult& result) const {
-  result.loss += scalar_output(program, kLossSum);
-  result.correct += scalar_output(program, kCorrect);
 }
 
 StepResult Engine::train_step(int64_t num_micro, int64_t num_samples, FunctionRef<MicroBatch()> next,
@@ -198,12 +187,13 @@ StepResult Engine::train_step(int64_t num_micro, int64_t num_samples, FunctionRe
   const double scale = loss_scale();
   for (int64_t i = 0; i < num_micro; ++i) {
     const MicroBatch batch = next();
-    exec::Program& program = *train_.at(batch.count);
+    exec::Program& program = *train_.at(batch.num_rows);
     program.set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(num_samples)));
     program.set_scalar(kLearningRate, static_cast<float>(learning_rate));
     program.set_scalar("one", 1.0F);
-    run_forward_backward(program, batch, step, static_cast<size_t>(i));
-    read_sums(program, result);
+    bind_inputs(program, batch, step, i);
+    program.run(threads_);
+    result.loss += scalar_output(program, kLossSum);
     if (!update_) last = &program;
   }
   if (update_) {
@@ -211,22 +201,26 @@ StepResult Engine::train_step(int64_t num_micro, int64_t num_samples, FunctionRe
     update_->set_scalar("one", 1.0F);
     update_->run(threads_);
   }
-  const double sum_squares = scalar_output(*last, update_ ? size_t{0} : size_t{kSumSquares});
+  const double sum_squares = scalar_output(*last, update_ ? size_t{0} : size_t{kFirstOther});
   result.grad_norm = std::sqrt(sum_squares) / scale;
   result.skipped = !std::isfinite(sum_squares);
   result.loss /= static_cast<double>(num_samples);
   return result;
 }
 
-StepResult Engine::evaluate(const MicroBatch& batch) {
-  exec::Program& program = *evaluate_.at(batch.count);
-  run_forward_backward(program, batch, 0, 0);
-  StepResult result{.loss = scalar_output(program, kEvalLossSum) / static_cast<double>(batch.count),
-                    .correct = scalar_output(program, kEvalCorrect)};
-  const ValueId id = program.graph().outputs[kProbabilities];
-  probabilities_ = {static_cast<const float*>(program.data(id)),
-                    static_cast<size_t>(program.graph().type(id).shape.num_elements())};
-  return result;
+double Engine::evaluate(const MicroBatch& batch) {
+  exec::Program& program = *evaluate_.at(batch.num_rows);
+  bind_inputs(program, batch, 0, 0);
+  program.run(threads_);
+  evaluated_ = &program;
+  return scalar_output(program, kLossSum);
+}
+
+std::span<const float> Engine::output(size_t position) const {
+  HEARTH_CHECK(evaluated_ != nullptr);
+  const ValueId id = evaluated_->graph().outputs.at(kFirstOther + position);
+  return {static_cast<const float*>(evaluated_->data(id)),
+          static_cast<size_t>(evaluated_->graph().type(id).shape.num_elements())};
 }
 
 double Engine::loss_scale() const {
@@ -234,18 +228,16 @@ double Engine::loss_scale() const {
 }
 
 std::string Engine::find_not_finite(const MicroBatch& batch, int64_t step, int64_t index) {
-  const models::ModelOptions& model = options_.model;
-  const int64_t picture = broken_picture(batch, model.image_size * model.image_size * model.channels);
-  if (picture >= 0) return fmt::format("the data (picture {} of its micro-batch)", picture);
-  const std::unique_ptr<exec::Program> program = compile(Purpose::gradients, batch.count);
+  const std::unique_ptr<exec::Program> program = compile(Purpose::gradients, batch.num_rows);
+  for (size_t i = 0; i < input_names_.size(); ++i) {
+    const ValueId input = *program->graph().find(input_names_[i]);
+    const int64_t row = broken_row(program->graph().type(input), batch.inputs[i]);
+    if (row >= 0) return fmt::format("the data ({} of row {} of its micro-batch)", input_names_[i], row);
+  }
   exec::Region arena(program->arena_bytes());
   program->bind(persistent_.data(), arena.data());
-  program->set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(batch.count)));
-  counter_[0] = step;
-  counter_[1] = index;
-  program->bind_input("images", batch.images);
-  program->bind_input("labels", batch.labels);
-  if (program->has_input("counter")) program->bind_input("counter", counter_.data());
+  program->set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(batch.num_rows)));
+  bind_inputs(*program, batch, step, index);
   std::string found;
   program->run_with(threads_, [&](size_t node) {
     if (!found.empty()) return;
@@ -260,7 +252,7 @@ std::string Engine::find_not_finite(const MicroBatch& batch, int64_t step, int64
 
 std::vector<double> Engine::profile(const MicroBatch& batch, int num_steps) {
   using Clock = std::chrono::steady_clock;
-  exec::Program& program = *train_.at(batch.count);
+  exec::Program& program = *train_.at(batch.num_rows);
   std::vector<double> best(program.graph().nodes.size(), 1e9);
   for (int i = 0; i < num_steps; ++i) {
     auto before = Clock::now();
@@ -274,17 +266,18 @@ std::vector<double> Engine::profile(const MicroBatch& batch, int num_steps) {
   return best;
 }
 
-void Engine::gradients(const MicroBatch& batch,
+void Engine::gradients(const MicroBatch& batch, int64_t num_samples,
                        const std::function<void(const nn::Tensor&, std::span<const float>)>& take) {
-  passes::TrainGraph train = build_graph(Purpose::gradients, batch.count);
+  passes::TrainGraph train = build_graph(Purpose::gradients, batch.num_rows);
   const std::unique_ptr<exec::Program> program = finish(std::move(train), Purpose::gradients);
   exec::Region arena(program->arena_bytes());
   const std::vector<std::byte> kept(persistent().begin(), persistent().end());
   program->bind(persistent_.data(), arena.data());
-  program->set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(batch.count)));
-  run_forward_backward(*program, batch, 0, 0);
+  program->set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(num_samples)));
+  bind_inputs(*program, batch, 0, 0);
+  program->run(threads_);
   const double scale = loss_scale();
-  size_t position = kSumSquares;
+  size_t position = kFirstOther;
   for (const nn::Tensor& tensor : tensors_) {
     if (!tensor.trainable) continue;
     const auto* memory = static_cast<const float*>(program->data(program->graph().outputs[position++]));

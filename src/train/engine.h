@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <functional>
 #include <map>
 #include <memory>
@@ -10,23 +11,20 @@
 
 #include "base/threads.h"
 #include "exec/program.h"
-#include "models/model.h"
 #include "passes/pipeline.h"
+#include "train/objective.h"
 #include "train/optimizer.h"
 
 namespace hearth::train {
 
 /// What an engine compiles: everything that changes the programs, nothing about data or files.
 struct EngineOptions {
-  models::ModelOptions model;
-  /// Replaces the named model by one of the caller's own.
-  std::function<ir::ValueId(nn::Builder&, ir::ValueId images)> build_model;
+  std::shared_ptr<const Objective> objective;
   OptimizerOptions optimizer;
-  int64_t batch = 32;
+  int64_t batch = 32;  ///< rows of a micro-batch
   /// Micro-batches per update; above 1, gradients are summed in memory of their own.
   int64_t accumulate = 1;
   DType precision = DType::f32;
-  double label_smoothing = 0;
   uint64_t seed = 0;
   int num_threads = 1;
   /// Arena budget; 0 = none.
@@ -36,18 +34,16 @@ struct EngineOptions {
   std::function<void(std::string_view pass, const ir::Graph&, double seconds)> after_pass;
 };
 
-/// One micro-batch in the caller's memory: images f32 NHWC, labels i32, at least 64 readable bytes behind
-/// each.
+/// One micro-batch in the caller's memory: an array for each input of the objective, at least 64 readable
+/// bytes behind each.
 struct MicroBatch {
-  const float* images = nullptr;
-  const int32_t* labels = nullptr;
-  int64_t count = 0;
+  std::array<const void*, 6> inputs = {};
+  int64_t num_rows = 0;
 };
 
-/// Sums over one update, or over one evaluated batch.
+/// What one update came to.
 struct StepResult {
-  double loss = 0;     ///< mean over samples
-  double correct = 0;  ///< samples whose largest logit is the label
+  double loss = 0;  ///< mean over samples
   double grad_norm = 0;
   int64_t num_samples = 0;
   bool skipped = false;  ///< the gradients were not finite: nothing was changed
@@ -63,24 +59,24 @@ class Engine {
 
   /// Draws the first weights from the seed.
   void initialise();
-  /// One update from `num_micro` micro-batches that `next` hands out one by one and that hold `num_samples`
-  /// samples in all; the gradient is that of the mean loss over them. `step` numbers the update for dropout.
+  /// One update from `num_micro` micro-batches that `next` hands out one by one. The gradient is that of the
+  /// sum of their losses over `num_samples`. `step` numbers the update for dropout.
   StepResult train_step(int64_t num_micro, int64_t num_samples, FunctionRef<MicroBatch()> next, int64_t step,
                         double learning_rate);
-  /// Evaluates one batch with the weights (or their average, if there is one); probabilities() holds its
-  /// results.
-  StepResult evaluate(const MicroBatch& batch);
-  /// Softmax of the last evaluated batch, [count, num_classes].
-  std::span<const float> probabilities() const { return probabilities_; }
+  /// The sum of a batch's losses under the weights (or their average, if there is one).
+  double evaluate(const MicroBatch& batch);
+  /// The objective's output number `position` of the last evaluated batch.
+  std::span<const float> output(size_t position) const;
 
-  /// Runs micro-batch `index` of an update again, without updating, and names the first node whose result is
-  /// not finite, or the data; empty where all is finite.
+  /// Runs micro-batch `index` of an update again, without updating, and names the input or the first node
+  /// that is not finite; empty where all is.
   std::string find_not_finite(const MicroBatch& batch, int64_t step, int64_t index);
   /// Runs whole training steps of one micro-batch, with their updates, and returns the fastest seconds of
   /// each node of train_program().
   std::vector<double> profile(const MicroBatch& batch, int num_steps);
-  /// Runs forward and backward only, and hands out each weight's gradient in file order.
-  void gradients(const MicroBatch& batch,
+  /// Runs forward and backward only, and hands out each weight's gradient of the sum of the losses over
+  /// `num_samples`, in file order.
+  void gradients(const MicroBatch& batch, int64_t num_samples,
                  const std::function<void(const nn::Tensor&, std::span<const float>)>& take);
 
   const std::vector<nn::Tensor>& tensors() const { return tensors_; }
@@ -100,12 +96,11 @@ class Engine {
 
  private:
   enum class Purpose : uint8_t { step, accumulate, evaluate, gradients };
-  std::unique_ptr<exec::Program> compile(Purpose purpose, int64_t batch);
-  passes::TrainGraph build_graph(Purpose purpose, int64_t batch);
+  std::unique_ptr<exec::Program> compile(Purpose purpose, int64_t num_rows);
+  passes::TrainGraph build_graph(Purpose purpose, int64_t num_rows);
   std::unique_ptr<exec::Program> finish(passes::TrainGraph train, Purpose purpose);
   void bind_all();
-  void run_forward_backward(exec::Program& program, const MicroBatch& batch, int64_t step, size_t index);
-  void read_sums(const exec::Program& program, StepResult& result) const;
+  void bind_inputs(exec::Program& program, const MicroBatch& batch, int64_t step, int64_t index);
 
   EngineOptions options_;
   ThreadPool threads_;
@@ -119,8 +114,9 @@ class Engine {
   std::unique_ptr<exec::Program> update_;
   passes::RecomputeResult recompute_;
   std::map<std::string, int64_t> workspace_cache_;
+  std::vector<std::string> input_names_;
   std::vector<int64_t> counter_;
-  std::span<const float> probabilities_;
+  const exec::Program* evaluated_ = nullptr;
 };
 
 }  // namespace hearth::train

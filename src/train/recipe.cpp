@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "train/classifier.h"
 #include "train/recipe_fields.h"
 
 namespace hearth::train {
@@ -397,12 +398,11 @@ EngineOptions engine_options(const Recipe& recipe) {
                           : recipe.precision == "fp16" ? DType::f16
                                                        : DType::f32;
   EngineOptions options{
-      .model = recipe.model,
+      .objective = classifier({.model = recipe.model, .label_smoothing = recipe.label_smoothing}),
       .optimizer = recipe.optimizer,
       .batch = recipe.batch,
       .accumulate = recipe.accumulate,
       .precision = precision,
-      .label_smoothing = recipe.label_smoothing,
       .seed = recipe.seed,
       .num_threads = recipe.threads == 0 ? num_available_cpus() : static_cast<int>(recipe.threads),
       .budget_bytes = recipe.memory};

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "data/loader.h"
+#include "models/model.h"
 #include "train/engine.h"
 
 namespace hearth::train {
@@ -49,7 +50,7 @@ struct Recipe {
   int64_t eval_every = 0;  ///< 0: at the end of each epoch
   int64_t log_every = 10;
   double label_smoothing = 0;
-  int64_t early_stop = 0;  ///< evaluations without a better accuracy, 0: off
+  int64_t early_stop = 0;  ///< evaluations without a better score, 0: off
 };
 
 /// Reads a recipe, then `overrides` of the form key=value, and checks everything that needs no files.

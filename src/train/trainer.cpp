@@ -6,13 +6,10 @@
 
 #include "backend/cpu/conv.h"
 #include "base/error.h"
-#include "base/philox.h"
 #include "base/process.h"
 #include "base/text.h"
-#include "data/image.h"
 #include "io/safetensors.h"
 #include "plan/draw.h"
-#include "train/tensors_dataset.h"
 #include "train/weights.h"
 
 namespace hearth::train {
@@ -29,33 +26,8 @@ std::vector<int64_t> batch_sizes(int64_t count, int64_t batch) {
   return sizes;
 }
 
-data::DatasetOptions test_options(const Recipe& recipe) {
-  data::DatasetOptions options = recipe.data;
-  options.split = "test";
-  options.count = recipe.val_count;
-  return options;
-}
-
-void check_fits(const Recipe& recipe, const data::Dataset& dataset) {
-  const models::ModelOptions& model = recipe.model;
-  if (dataset.image_size() != model.image_size || dataset.channels() != model.channels) {
-    user_error(
-        "expected pictures of {2}x{2}x{3} as the recipe says, got {0}x{0}x{1} in {4}; try "
-        "data.image_size={0} data.channels={1}",
-        dataset.image_size(), dataset.channels(), model.image_size, model.channels,
-        recipe.data.path.string());
-  }
-  if (std::ssize(dataset.class_names()) > model.num_classes) {
-    user_error("expected at most the {1} classes of the model, got {0} in {2}; try model.num_classes={0}",
-               dataset.class_names().size(), model.num_classes,
-               recipe.data.kind == "shapes" ? "the shapes" : recipe.data.path.string());
-  }
-}
-
-void check_memory(const Recipe& recipe, const Engine& engine) {
-  const int64_t pictures =
-      recipe.batch * recipe.model.image_size * recipe.model.image_size * recipe.model.channels;
-  const int64_t needed = engine.arena_bytes() + engine.layout().num_bytes() + 8 * pictures;
+void check_memory(const Recipe& recipe, const Engine& engine, int64_t staging_bytes) {
+  const int64_t needed = engine.arena_bytes() + engine.layout().num_bytes() + staging_bytes;
   if (const int64_t free = available_memory_bytes(); needed > free) {
     user_error(
         "expected a micro-batch that fits the {} of memory that are free here, got one of {} that needs {}; "
@@ -77,12 +49,10 @@ Trainer::Trainer(Recipe recipe, fs::path out, TrainerEvents events)
     : recipe_(std::move(recipe)), out_(std::move(out)), events_(std::move(events)) {
   const auto& off = recipe_.passes_off;
   cpu::allow_winograd(std::find(off.begin(), off.end(), "winograd") == off.end());
-  train_data_ = open_any_dataset(recipe_.data, recipe_.model.num_classes);
-  test_data_ = open_any_dataset(test_options(recipe_), recipe_.model.num_classes);
-  check_fits(recipe_, *train_data_);
-  engine_ = std::make_unique<Engine>(engine_options(recipe_), batch_sizes(train_data_->size(), recipe_.batch),
-                                     batch_sizes(test_data_->size(), recipe_.batch));
-  check_memory(recipe_, *engine_);
+  task_ = open_task(recipe_);
+  engine_ = std::make_unique<Engine>(engine_options(recipe_), batch_sizes(task_->num_rows(), recipe_.batch),
+                                     batch_sizes(task_->num_eval_rows(), recipe_.batch));
+  check_memory(recipe_, *engine_, task_->staging_bytes());
   engine_->initialise();
   if (!recipe_.init.empty()) load_weights(*engine_, recipe_.init);
   total_steps_ = recipe_.steps > 0 ? recipe_.steps : recipe_.epochs * steps_per_epoch();
@@ -93,7 +63,7 @@ Trainer::~Trainer() = default;
 
 int64_t Trainer::steps_per_epoch() const {
   const int64_t group = recipe_.batch * recipe_.accumulate;
-  return (train_data_->size() + group - 1) / group;
+  return (task_->num_rows() + group - 1) / group;
 }
 
 void Trainer::start(bool resume) {
@@ -104,8 +74,7 @@ void Trainer::start(bool resume) {
   event_file_ = std::make_unique<io::EventFile>(out_);
   checkpoints_ = std::make_unique<io::CheckpointWriter>(
       out_ / "checkpoints", std::ssize(engine_->persistent()), static_cast<int>(recipe_.keep_checkpoints));
-  data::LoaderOptions options = recipe_.loader;
-  loader_ = std::make_unique<data::Loader>(*train_data_, options, state_.position);
+  stream_ = task_->open(state_.position);
 }
 
 bool Trainer::load_checkpoint() {
@@ -130,7 +99,7 @@ bool Trainer::load_checkpoint() {
   }
   std::copy(contents.memory.begin(), contents.memory.end(), engine_->persistent().begin());
   state_ = {.step = state.at("step").get<int64_t>(),
-            .best_accuracy = state.at("best_accuracy").get<double>(),
+            .best_score = state.at("best_score").get<double>(),
             .evaluations_without_gain = state.at("evaluations_without_gain").get<int64_t>(),
             .position = {.seed = state.at("seed").get<uint64_t>(),
                          .epoch = state.at("epoch").get<int64_t>(),
@@ -142,39 +111,33 @@ bool Trainer::load_checkpoint() {
 }
 
 void Trainer::save_checkpoint() {
-  const data::LoaderPosition position = loader_->position();
+  const data::LoaderPosition position = stream_->position();
   char text[512];
   const auto end = fmt::format_to_n(text, sizeof(text),
-                                    "{{\"step\":{},\"best_accuracy\":{},\"evaluations_without_gain\":{},"
+                                    "{{\"step\":{},\"best_score\":{},\"evaluations_without_gain\":{},"
                                     "\"seed\":{},\"epoch\":{},\"sample\":{},\"total\":{}}}",
-                                    state_.step, state_.best_accuracy, state_.evaluations_without_gain,
+                                    state_.step, state_.best_score, state_.evaluations_without_gain,
                                     position.seed, position.epoch, position.sample, position.total);
   checkpoints_->save(state_.step, engine_->persistent(), std::string_view(text, end.size));
 }
 
 StepResult Trainer::train_one(double rate) {
-  step_start_ = loader_->position();
-  const int64_t samples = samples_of_step();
-  const auto next = [&] {
-    const data::Batch& batch = loader_->next();
-    return MicroBatch{batch.images, batch.labels, batch.count};
-  };
-  return engine_->train_step(num_micro(samples), samples, next, state_.step, rate);
+  step_start_ = stream_->position();
+  const int64_t num_samples = task_->num_samples(step_start_, rows_of_step());
+  return engine_->train_step(
+      num_micro(), num_samples, [&] { return stream_->next(); }, state_.step, rate);
 }
 
-int64_t Trainer::samples_of_step() const {
-  return std::min(train_data_->size() - step_start_.sample, recipe_.batch * recipe_.accumulate);
+int64_t Trainer::rows_of_step() const {
+  return std::min(task_->num_rows() - step_start_.sample, recipe_.batch * recipe_.accumulate);
 }
 
-int64_t Trainer::num_micro(int64_t samples) const { return (samples + recipe_.batch - 1) / recipe_.batch; }
+int64_t Trainer::num_micro() const { return (rows_of_step() + recipe_.batch - 1) / recipe_.batch; }
 
 std::string Trainer::find_not_finite() {
-  data::Loader loader(*train_data_, recipe_.loader, step_start_);
-  const int64_t count = num_micro(samples_of_step());
-  for (int64_t i = 0; i < count; ++i) {
-    const data::Batch& batch = loader.next();
-    const std::string found =
-        engine_->find_not_finite({batch.images, batch.labels, batch.count}, state_.step, i);
+  const std::unique_ptr<BatchStream> stream = task_->open(step_start_);
+  for (int64_t i = 0; i < num_micro(); ++i) {
+    const std::string found = engine_->find_not_finite(stream->next(), state_.step, i);
     if (!found.empty()) return found;
   }
   return "the sum over all gradients";
@@ -213,7 +176,7 @@ RunSummary Trainer::run(bool resume) {
     after_step(result, rate);
     if (recipe_.early_stop > 0 && state_.evaluations_without_gain >= recipe_.early_stop) {
       events_.message(
-          fmt::format("stopping early: {} evaluations without a better accuracy", recipe_.early_stop));
+          fmt::format("stopping early: {} evaluations without a better score", recipe_.early_stop));
       break;
     }
     if (events_.stop != nullptr && *events_.stop) {
@@ -228,7 +191,7 @@ RunSummary Trainer::run(bool resume) {
 void Trainer::after_step(const StepResult& result, double rate) {
   ++state_.step;
   ++session_steps_;
-  session_images_ += result.num_samples;
+  session_samples_ += result.num_samples;
   log_step(result, rate);
   checkpoints_->check();
   if (time_to_evaluate()) evaluate_and_log();
@@ -263,7 +226,7 @@ void Trainer::report_progress(const StepResult& result, double rate) {
                     .loss = result.loss,
                     .learning_rate = rate,
                     .grad_norm = result.grad_norm,
-                    .images_per_second = static_cast<double>(session_images_) / training,
+                    .samples_per_second = static_cast<double>(session_samples_) / training,
                     .tflops = flops * done / training * 1e-12,
                     .memory_bytes = engine_->arena_bytes() + engine_->layout().num_bytes(),
                     .eta_seconds = elapsed / done * static_cast<double>(total_steps_ - state_.step)});
@@ -272,123 +235,61 @@ void Trainer::report_progress(const StepResult& result, double rate) {
 void Trainer::evaluate_and_log() {
   const double before = process_seconds();
   const bool last = state_.step == total_steps_;
-  last_evaluation_ = evaluate(last ? kNumSamples : 0);
-  log_->evaluation(state_.step, last_evaluation_.loss, last_evaluation_.accuracy);
-  event_file_->add_scalar(state_.step, "eval/loss", static_cast<float>(last_evaluation_.loss));
-  event_file_->add_scalar(state_.step, "eval/accuracy", static_cast<float>(last_evaluation_.accuracy));
-  events_.message(fmt::format("step {}: validation loss {:.4f}, accuracy {:.2f}%", state_.step,
-                              last_evaluation_.loss, 100 * last_evaluation_.accuracy));
+  const Evaluation found = task_->evaluate(*engine_, last ? kNumSamples : 0);
+  log_->evaluation(state_.step, found.loss, found.metrics);
+  event_file_->add_scalar(state_.step, "eval/loss", static_cast<float>(found.loss));
+  for (const auto& [name, value] : found.metrics) {
+    event_file_->add_scalar(state_.step, fmt::format("eval/{}", name), static_cast<float>(value));
+  }
+  events_.message(fmt::format("step {}: validation loss {:.4f}, {}", state_.step, found.loss,
+                              task_->score_text(found.score)));
   ++state_.evaluations_without_gain;
-  if (std::isfinite(last_evaluation_.loss) && last_evaluation_.accuracy > state_.best_accuracy) {
-    state_.best_accuracy = last_evaluation_.accuracy;
+  if (std::isfinite(found.loss) && found.score > state_.best_score) {
+    state_.best_score = found.score;
     state_.evaluations_without_gain = 0;
     save_weights(*engine_, out_ / "best.safetensors", true);
   }
+  if (last) final_ = found;
   evaluation_seconds_ += process_seconds() - before;
-}
-
-namespace {
-
-data::Image picture_of(const data::Dataset& dataset, int64_t index) {
-  data::Image image{
-      .height = dataset.image_size(), .width = dataset.image_size(), .channels = dataset.channels()};
-  image.pixels.resize(static_cast<size_t>(image.height * image.width * image.channels));
-  int32_t label = 0;
-  dataset.read(index, image.pixels.data(), &label);
-  return image;
-}
-
-/// At most `count` of `size` pictures, ascending: one from each of as many equal stretches, since many
-/// datasets lie sorted by class.
-std::vector<int64_t> spread(int64_t count, int64_t size) {
-  count = std::min(count, size);
-  PhiloxSequence random(0, 0);
-  std::vector<int64_t> chosen;
-  for (int64_t i = 0; i < count; ++i) {
-    const double at = static_cast<double>(i) + random.uniform();
-    chosen.push_back(static_cast<int64_t>(at * static_cast<double>(size) / static_cast<double>(count)));
-  }
-  chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
-  return chosen;
-}
-
-}  // namespace
-
-Evaluation Trainer::evaluate(int64_t num_samples) {
-  data::LoaderOptions options = recipe_.loader;
-  options.shuffle = false;
-  options.augment = {};
-  data::Loader loader(*test_data_, options);
-  const int64_t num_classes = recipe_.model.num_classes;
-  const auto names = static_cast<int64_t>(test_data_->class_names().size());
-  const std::vector<int64_t> shown = spread(test_data_->holds_floats() ? 0 : num_samples, test_data_->size());
-  Evaluation evaluation;
-  evaluation.confusion.assign(static_cast<size_t>(names * names), 0);
-  for (int64_t done = 0; done < test_data_->size();) {
-    const data::Batch& batch = loader.next();
-    const StepResult result = engine_->evaluate({batch.images, batch.labels, batch.count});
-    evaluation.loss += result.loss * static_cast<double>(batch.count);
-    evaluation.accuracy += result.correct;
-    for (int64_t i = 0; i < batch.count; ++i) {
-      const float* row = engine_->probabilities().data() + i * num_classes;
-      const int64_t predicted = std::max_element(row, row + num_classes) - row;
-      const int64_t truth = batch.labels[i];
-      if (predicted < names && truth < names)
-        ++evaluation.confusion[static_cast<size_t>(truth * names + predicted)];
-      if (predicted >= names || !std::ranges::binary_search(shown, batch.indices[i])) continue;
-      evaluation.samples.push_back({.png = data::encode_png(picture_of(*test_data_, batch.indices[i])),
-                                    .truth = test_data_->class_names()[static_cast<size_t>(truth)],
-                                    .predicted = test_data_->class_names()[static_cast<size_t>(predicted)],
-                                    .probability = static_cast<double>(row[predicted])});
-    }
-    done += batch.count;
-  }
-  evaluation.loss /= static_cast<double>(test_data_->size());
-  evaluation.accuracy /= static_cast<double>(test_data_->size());
-  return evaluation;
 }
 
 void Trainer::finish(RunSummary& summary) {
   if (summary.interrupted) save_checkpoint();
-  // A run that was killed behind its last step, or that stopped early, has no pictures for its report yet.
-  if (!summary.interrupted && last_evaluation_.samples.empty()) last_evaluation_ = evaluate(kNumSamples);
+  // A run that was killed behind its last step, or that stopped early, has nothing to show yet.
+  if (!summary.interrupted && !final_) final_ = task_->evaluate(*engine_, kNumSamples);
   checkpoints_->flush();
   save_weights(*engine_, out_ / "model.safetensors", false);
   summary.steps = state_.step;
-  summary.best_accuracy = std::max(0.0, state_.best_accuracy);
-  summary.last = last_evaluation_;
+  summary.best_score = state_.best_score;
+  summary.best = state_.best_score == kNoScore ? "none yet" : task_->score_text(state_.best_score);
   summary.seconds = process_seconds() - started_seconds_;
   const exec::Program& program = engine_->train_program();
+  const fs::path log = out_ / "trainer_log.jsonl";
   io::ReportData data{.title = fmt::format("{} on {}", recipe_.model.name, recipe_.data.kind)};
-  data.summary = {{"best accuracy", fmt::format("{:.2f}%", 100 * summary.best_accuracy)},
+  data.summary = {{"best", summary.best},
                   {"steps", std::to_string(state_.step)},
                   {"time", fmt::format("{:.1f} s", summary.seconds)},
-                  {"training pictures", std::to_string(train_data_->size())},
-                  {"validation pictures", std::to_string(test_data_->size())},
                   {"precision", recipe_.precision},
                   {"arena", human_bytes(engine_->arena_bytes())},
                   {"weights and state", human_bytes(engine_->layout().num_bytes())}};
-  data.loss = io::read_curve(out_ / "trainer_log.jsonl", "loss");
-  data.learning_rate = io::read_curve(out_ / "trainer_log.jsonl", "lr");
-  data.eval_loss = io::read_curve(out_ / "trainer_log.jsonl", "eval_loss");
-  data.eval_accuracy = io::read_curve(out_ / "trainer_log.jsonl", "eval_accuracy");
-  data.class_names = test_data_->class_names();
-  data.confusion = last_evaluation_.confusion;
-  data.samples = last_evaluation_.samples;
+  data.loss = io::read_curve(log, "loss");
+  data.learning_rate = io::read_curve(log, "lr");
+  data.eval_loss = io::read_curve(log, "eval_loss");
+  task_->report(final_.value_or(Evaluation{}), log, data);
   data.arena_svg = plan::draw_svg(program.plan_problem(), program.plan_solution());
   write_file_atomically(out_ / "report.html", io::make_report(data));
 }
 
 void Trainer::dump_gradients(const fs::path& path) {
-  data::Loader loader(*train_data_, recipe_.loader);
-  const data::Batch& batch = loader.next();
+  const std::unique_ptr<BatchStream> stream = task_->open({.seed = recipe_.seed});
+  const MicroBatch batch = stream->next();
+  const int64_t num_samples = task_->num_samples({.seed = recipe_.seed}, batch.num_rows);
   std::vector<std::vector<float>> values;
   std::vector<io::TensorView> views;
-  engine_->gradients(
-      {batch.images, batch.labels, batch.count}, [&](const nn::Tensor& tensor, std::span<const float> data) {
-        values.emplace_back(data.begin(), data.end());
-        views.push_back({.name = tensor.name, .dtype = DType::f32, .shape = tensor.layout.file_shape});
-      });
+  engine_->gradients(batch, num_samples, [&](const nn::Tensor& tensor, std::span<const float> data) {
+    values.emplace_back(data.begin(), data.end());
+    views.push_back({.name = tensor.name, .dtype = DType::f32, .shape = tensor.layout.file_shape});
+  });
   for (size_t i = 0; i < views.size(); ++i) views[i].bytes = std::as_bytes(std::span(values[i]));
   io::write_safetensors(path, views);
 }

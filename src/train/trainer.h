@@ -2,14 +2,16 @@
 
 #include <atomic>
 #include <functional>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "io/checkpoint.h"
 #include "io/event_file.h"
-#include "io/report.h"
 #include "train/recipe.h"
+#include "train/task.h"
 
 namespace hearth::train {
 
@@ -20,7 +22,7 @@ struct Progress {
   double loss = 0;
   double learning_rate = 0;
   double grad_norm = 0;
-  double images_per_second = 0;
+  double samples_per_second = 0;
   double tflops = 0;
   int64_t memory_bytes = 0;
   double eta_seconds = 0;
@@ -32,18 +34,10 @@ struct TrainerEvents {
   const std::atomic<bool>* stop = nullptr;
 };
 
-/// Results on a dataset.
-struct Evaluation {
-  double loss = 0;
-  double accuracy = 0;
-  std::vector<int64_t> confusion;  ///< [true][predicted]
-  std::vector<io::SamplePrediction> samples;
-};
-
 struct RunSummary {
   int64_t steps = 0;
-  double best_accuracy = 0;
-  Evaluation last;
+  double best_score = 0;
+  std::string best;  ///< for people
   double seconds = 0;
   bool interrupted = false;
 };
@@ -52,7 +46,7 @@ struct RunSummary {
 /// checkpoints/, report.html.
 class Trainer {
  public:
-  /// Opens the data, compiles everything. `out` is created.
+  /// Compiles everything for the recipe's task. `out` is created.
   Trainer(Recipe recipe, fs::path out, TrainerEvents events);
   ~Trainer();
 
@@ -60,17 +54,17 @@ class Trainer {
   RunSummary run(bool resume);
   /// Writes the first micro-batch's gradients in torch's names and layouts.
   void dump_gradients(const fs::path& path);
-  /// Evaluates the present weights on the test split; `num_samples` pictures are kept with their predictions.
-  Evaluation evaluate(int64_t num_samples);
+  /// Judges the present weights on what is held out.
+  Evaluation evaluate() { return task_->evaluate(*engine_, 0); }
 
   Engine& engine() { return *engine_; }
-  const data::Dataset& train_data() const { return *train_data_; }
-  const data::Dataset& test_data() const { return *test_data_; }
+  const Task& task() const { return *task_; }
 
  private:
+  static constexpr double kNoScore = std::numeric_limits<double>::lowest();
   struct State {
     int64_t step = 0;
-    double best_accuracy = -1;
+    double best_score = kNoScore;
     int64_t evaluations_without_gain = 0;
     data::LoaderPosition position;
   };
@@ -87,17 +81,17 @@ class Trainer {
   void report_progress(const StepResult& result, double rate);
   void finish(RunSummary& summary);
   int64_t steps_per_epoch() const;
-  int64_t samples_of_step() const;
-  int64_t num_micro(int64_t samples) const;
+  /// Rows and micro-batches of the step that begins at step_start_.
+  int64_t rows_of_step() const;
+  int64_t num_micro() const;
   bool time_to_evaluate() const;
 
   Recipe recipe_;
   fs::path out_;
   TrainerEvents events_;
-  std::unique_ptr<data::Dataset> train_data_;
-  std::unique_ptr<data::Dataset> test_data_;
+  std::unique_ptr<Task> task_;
   std::unique_ptr<Engine> engine_;
-  std::unique_ptr<data::Loader> loader_;
+  std::unique_ptr<BatchStream> stream_;
   std::unique_ptr<io::CheckpointWriter> checkpoints_;
   std::unique_ptr<io::EventFile> event_file_;
   std::unique_ptr<io::RunLog> log_;
@@ -105,10 +99,10 @@ class Trainer {
   int64_t total_steps_ = 0;
   data::LoaderPosition step_start_;
   int64_t last_good_step_ = -1;  ///< its weights gave a finite loss
-  Evaluation last_evaluation_;
+  std::optional<Evaluation> final_;
   double started_seconds_ = 0;
   int64_t session_steps_ = 0;
-  int64_t session_images_ = 0;
+  int64_t session_samples_ = 0;
   double evaluation_seconds_ = 0;
 };
 

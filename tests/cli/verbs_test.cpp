@@ -142,7 +142,7 @@ TEST_F(Verbs, EvalAgreesWithTheLog) {
               AllOf(HasSubstr("run/best.safetensors: "),
                     HasSubstr(fmt::format("loss {:.4f}", last.at("eval_loss").get<double>())),
                     HasSubstr(fmt::format("accuracy {:.2f}%", 100 * last.at("eval_accuracy").get<double>())),
-                    HasSubstr("of 32)")));
+                    HasSubstr("(32 held out)")));
   EXPECT_EQ(get("run/config.yaml"), config);
 }
 

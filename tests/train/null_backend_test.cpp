@@ -4,13 +4,16 @@
 #include <array>
 #include <vector>
 
+#include "train/classifier.h"
 #include "train/engine.h"
 
 namespace hearth::train {
 namespace {
 
 EngineOptions options_for(const char* model, int64_t image_size, int64_t batch) {
-  return {.model = {.name = model, .image_size = image_size}, .batch = batch, .num_threads = 2};
+  return {.objective = classifier({.model = {.name = model, .image_size = image_size}}),
+          .batch = batch,
+          .num_threads = 2};
 }
 
 exec::Program on_null(const Engine& engine) {

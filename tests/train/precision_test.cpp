@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/philox.h"
+#include "train/classifier.h"
 #include "train/engine.h"
 
 namespace hearth::train {
@@ -16,7 +17,9 @@ class Trained {
  public:
   Trained(const char* model, DType precision, int64_t accumulate = 1)
       : engine_(
-            {.model = {.name = model, .num_classes = 4, .image_size = kSide, .hidden = {12}, .dropout = 0},
+            {.objective = classifier(
+                 {.model =
+                      {.name = model, .num_classes = 4, .image_size = kSide, .hidden = {12}, .dropout = 0}}),
              .batch = kBatch,
              .accumulate = accumulate,
              .precision = precision,
@@ -36,7 +39,7 @@ class Trained {
 
   StepResult step() {
     const int64_t num_micro = engine_.options().accumulate;
-    const auto next = [&] { return MicroBatch{images_.data(), labels_.data(), kBatch}; };
+    const auto next = [&] { return MicroBatch{{images_.data(), labels_.data()}, kBatch}; };
     return engine_.train_step(num_micro, num_micro * kBatch, next, num_steps_++, 0.02);
   }
   std::vector<float> trained() const {

@@ -10,6 +10,7 @@
 #include "base/philox.h"
 #include "io/run_log.h"
 #include "temporary_folder.h"
+#include "train/classifier.h"
 #include "train/trainer.h"
 #include "train/weights.h"
 
@@ -54,10 +55,10 @@ TEST(Run, TheBestWeightsAreThoseOfTheBestEvaluation) {
     const RunSummary summary = trainer.run(false);
     const auto curve = io::read_curve(folder.path() / "trainer_log.jsonl", "eval_accuracy");
     const auto best = std::ranges::max_element(curve, {}, &io::CurvePoint::value);
-    EXPECT_EQ(summary.best_accuracy, best->value);
+    EXPECT_EQ(summary.best_score, best->value);
     EXPECT_NE(best->value, curve.back().value) << "the test needs a best that is not the last";
     load_weights(trainer.engine(), folder.path() / "best.safetensors");
-    EXPECT_EQ(trainer.evaluate(0).accuracy, best->value) << ema;
+    EXPECT_EQ(trainer.evaluate().score, best->value) << ema;
   }
 }
 
@@ -67,7 +68,8 @@ void train_on_noise(const OptimizerOptions& optimizer, double rate,
   constexpr int64_t kBatch = 8;
   constexpr int64_t kPixels = 8 * 8 * 3;
   const std::array sizes{kBatch};
-  EngineOptions options{.model = {.name = "simplecnn", .image_size = 8}, .optimizer = optimizer};
+  EngineOptions options{.objective = classifier({.model = {.name = "simplecnn", .image_size = 8}}),
+                        .optimizer = optimizer};
   options.num_threads = 2;
   Engine engine(options, sizes, {});
   engine.initialise();
@@ -76,7 +78,7 @@ void train_on_noise(const OptimizerOptions& optimizer, double rate,
   PhiloxSequence random(3, 0);
   for (float& value : images) value = random.uniform(-1, 1);
   for (int32_t& label : labels) label = static_cast<int32_t>(random.below(10));
-  const auto next = [&] { return MicroBatch{images.data(), labels.data(), kBatch}; };
+  const auto next = [&] { return MicroBatch{{images.data(), labels.data()}, kBatch}; };
   for (int64_t step = 0; step < 4; ++step) {
     look(engine, nullptr);
     const StepResult result = engine.train_step(1, kBatch, next, step, rate);

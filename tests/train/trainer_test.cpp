@@ -7,6 +7,7 @@
 #include "base/philox.h"
 #include "io/run_log.h"
 #include "temporary_folder.h"
+#include "train/classifier.h"
 #include "train/plan_report.h"
 #include "train/trainer.h"
 
@@ -89,20 +90,19 @@ struct Samples {
   }
 };
 
-EngineOptions small_engine(const char* model) {
-  return {
-      .model =
-          {.name = model, .num_classes = 10, .channels = 3, .image_size = 16, .hidden = {12}, .dropout = 0},
-      .batch = 6,
-      .seed = 5,
-      .num_threads = 2};
+EngineOptions small_engine(const char* model, int64_t image_size = 16) {
+  return {.objective =
+              classifier({.model = {.name = model, .image_size = image_size, .hidden = {12}, .dropout = 0}}),
+          .batch = 6,
+          .seed = 5,
+          .num_threads = 2};
 }
 
 double weights_after(const EngineOptions& options, const std::vector<int64_t>& sizes,
-                     std::vector<float>* weights) {
+                     std::vector<float>* weights, int64_t image_size = 16) {
   Engine engine(options, sizes, {});
   engine.initialise();
-  const int64_t pixels = options.model.image_size * options.model.image_size * 3;
+  const int64_t pixels = image_size * image_size * 3;
   const Samples samples(16, pixels);
   double loss = 0;
   for (int64_t step = 0; step < 3; ++step) {
@@ -110,7 +110,7 @@ double weights_after(const EngineOptions& options, const std::vector<int64_t>& s
     size_t next_size = 0;
     const auto next = [&] {
       const int64_t count = sizes[std::min(next_size++, sizes.size() - 1)];
-      const MicroBatch batch{samples.images.data() + done * pixels, samples.labels.data() + done, count};
+      const MicroBatch batch{{samples.images.data() + done * pixels, samples.labels.data() + done}, count};
       done += count;
       return batch;
     };
@@ -160,30 +160,28 @@ TEST(SlowEngine, SwitchingAPassOffChangesNothingBeyondRounding) {
 }
 
 /// Trains with the arena held to a share of what it needs when nothing is made again.
-void expect_same_weights_within(EngineOptions options, int64_t percent) {
+void expect_same_weights_within(EngineOptions options, int64_t image_size, int64_t percent) {
   std::vector<float> free_weights;
-  weights_after(options, {options.batch}, &free_weights);
+  weights_after(options, {options.batch}, &free_weights, image_size);
   const int64_t sizes[] = {options.batch};
   options.budget_bytes = Engine(options, sizes, {}).arena_bytes() * percent / 100;
   const Engine engine(options, sizes, {});
   EXPECT_TRUE(engine.recompute().fits);
   EXPECT_GT(engine.recompute().num_recomputed, 0);
   std::vector<float> tight_weights;
-  weights_after(options, {options.batch}, &tight_weights);
+  weights_after(options, {options.batch}, &tight_weights, image_size);
   expect_close(tight_weights, free_weights, 1e-5);
 }
 
 TEST(SlowEngine, RecomputationMeetsItsBudgetAndChangesNoWeight) {
-  EngineOptions options = small_engine("resnet18");
-  options.model.image_size = 32;
+  EngineOptions options = small_engine("resnet18", 32);
   options.batch = 16;
-  expect_same_weights_within(options, 80);
+  expect_same_weights_within(options, 32, 80);
 }
 
 TEST(Plan, RecomputationHalvesTheArenaOfResNets) {
   for (const char* model : {"resnet18", "resnet50"}) {
-    EngineOptions options = small_engine(model);
-    options.model.image_size = 32;
+    EngineOptions options = small_engine(model, 32);
     options.batch = 64;
     const int64_t free_bytes = make_plan_report(options).arena_bytes;
     options.budget_bytes = free_bytes * 54 / 100;

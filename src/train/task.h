@@ -1,0 +1,58 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/loader.h"
+#include "io/report.h"
+#include "train/recipe.h"
+
+namespace hearth::train {
+
+/// Results on held-out data.
+struct Evaluation {
+  double loss = 0;   ///< mean over samples
+  double score = 0;  ///< what runs are compared by: higher is better
+  /// Further numbers for the log: "accuracy", 0.9851.
+  std::vector<std::pair<const char*, double>> metrics;
+  std::vector<int64_t> confusion;  ///< [true][predicted], where there are classes
+  std::vector<io::SamplePrediction> samples;
+};
+
+/// Training data in the order of the epochs.
+class BatchStream {
+ public:
+  virtual ~BatchStream() = default;
+  /// The next micro-batch; valid until the next-but-one call. UserError for a sample that cannot be read.
+  virtual MicroBatch next() = 0;
+  /// Where the stream stands behind the micro-batches handed out so far.
+  virtual data::LoaderPosition position() const = 0;
+};
+
+/// What a run trains on and is judged by: its data, its objective, its evaluation. Rows are what
+/// micro-batches are counted in (pictures, or rows of tokens); samples are what the loss is a mean over.
+class Task {
+ public:
+  virtual ~Task() = default;
+  virtual int64_t num_rows() const = 0;       ///< of an epoch
+  virtual int64_t num_eval_rows() const = 0;  ///< held out
+  /// Samples in `count` rows of the training data from `from` on.
+  virtual int64_t num_samples(const data::LoaderPosition& from, int64_t count) const = 0;
+  virtual std::unique_ptr<BatchStream> open(const data::LoaderPosition& from) const = 0;
+  /// Judges the present weights; at most `num_shown` samples are kept for people to look at.
+  virtual Evaluation evaluate(Engine& engine, int64_t num_shown) const = 0;
+  /// What the data is, for the start of a run: "70 training and 32 validation pictures".
+  virtual std::string describe() const = 0;
+  /// A score for people: "accuracy 98.51%".
+  virtual std::string score_text(double score) const = 0;
+  /// Adds what report.html shows of the data and the last evaluation; the log holds the curves.
+  virtual void report(const Evaluation& last, const fs::path& log, io::ReportData& data) const = 0;
+  /// Bytes of input memory beside the arena.
+  virtual int64_t staging_bytes() const = 0;
+};
+
+/// The task of a recipe, its data opened; UserError where the data does not fit the model.
+std::unique_ptr<Task> open_task(const Recipe& recipe);
+
+}  // namespace hearth::train
