@@ -106,7 +106,7 @@ class IdxFile {
 
 fs::path find_file(const fs::path& folder, const std::string& stem) {
   for (const char* ending : {"", ".gz"}) {
-    const fs::path path = folder / (stem + ending);
+    fs::path path = folder / (stem + ending);
     if (fs::exists(path)) return path;
   }
   user_error("expected the file {} or {}.gz in {}, found neither", stem, stem, folder.string());

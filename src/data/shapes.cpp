@@ -185,7 +185,7 @@ class Noise {
   int left_ = 0;
 };
 
-uint8_t to_byte(float value) { return static_cast<uint8_t>(std::clamp(value, 0.0F, 255.0F) + 0.5F); }
+uint8_t to_byte(float value) { return static_cast<uint8_t>(std::lround(std::clamp(value, 0.0F, 255.0F))); }
 
 void include(std::array<int64_t, 4>& box, int64_t x, int64_t y) {
   box = {std::min(box[0], x), std::min(box[1], y), std::max(box[2], x + 1), std::max(box[3], y + 1)};

@@ -25,12 +25,12 @@ Region::Region(int64_t num_bytes)
     user_error("this machine refuses {} of memory; lower train.batch or set memory to use recomputation",
                human_bytes(num_bytes));
   }
-  const auto start = reinterpret_cast<uintptr_t>(mapped);
-  const uintptr_t aligned = (start + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
-  if (aligned > start) munmap(mapped, aligned - start);
-  const uintptr_t tail = start + mapped_bytes - (aligned + static_cast<uintptr_t>(num_bytes_));
-  if (tail > 0) munmap(reinterpret_cast<void*>(aligned + static_cast<uintptr_t>(num_bytes_)), tail);
-  data_ = reinterpret_cast<std::byte*>(aligned);
+  const auto past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(mapped) % kHugePageBytes);
+  const int64_t head = past == 0 ? 0 : kHugePageBytes - past;
+  const int64_t tail = kHugePageBytes - head;
+  data_ = static_cast<std::byte*>(mapped) + head;
+  if (head > 0) munmap(mapped, static_cast<size_t>(head));
+  if (tail > 0) munmap(data_ + num_bytes_, static_cast<size_t>(tail));
   madvise(data_, static_cast<size_t>(num_bytes_), MADV_HUGEPAGE);
 }
 

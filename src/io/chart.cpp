@@ -44,6 +44,13 @@ std::vector<CurvePoint> thinned(const std::vector<CurvePoint>& points) {
   return out;
 }
 
+/// Where an axis is marked, from its low end on.
+std::vector<double> ticks(const Axis& axis) {
+  std::vector<double> at(static_cast<size_t>((axis.high - axis.low) / axis.step + 1.5));
+  for (size_t i = 0; i < at.size(); ++i) at[i] = axis.low + static_cast<double>(i) * axis.step;
+  return at;
+}
+
 struct Frame {
   Axis x, y;
   double px(double step) const {
@@ -71,14 +78,14 @@ Frame make_frame(const std::vector<Series>& series) {
 
 std::string grid(const Frame& frame) {
   std::string svg;
-  for (double v = frame.y.low; v <= frame.y.high + frame.y.step / 2; v += frame.y.step) {
+  for (const double v : ticks(frame.y)) {
     svg += fmt::format(
         "<line class='grid' x1='{}' x2='{}' y1='{:.1f}' y2='{:.1f}'/><text class='tick' x='{}' y='{:.1f}' "
         "text-anchor='end'>{:.4g}</text>",
         kLeft, kWidth - kRight, frame.py(v), frame.py(v), kLeft - 8, frame.py(v) + 4,
-        std::fabs(v) < 1e-12 ? 0.0 : v);
+        std::fabs(v) < 1e-9 * frame.y.step ? 0.0 : v);
   }
-  for (double v = frame.x.low; v <= frame.x.high + frame.x.step / 2; v += frame.x.step) {
+  for (const double v : ticks(frame.x)) {
     svg += fmt::format("<text class='tick' x='{:.1f}' y='{}' text-anchor='middle'>{:.6g}</text>", frame.px(v),
                        kHeight - kBottom + 18, v);
   }

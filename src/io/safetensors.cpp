@@ -91,6 +91,7 @@ TensorView parse_tensor(const std::string& name, const Json& entry, std::span<co
 void check_no_holes(std::vector<TensorView>& tensors, std::span<const std::byte> data,
                     std::string_view where) {
   std::vector<const TensorView*> order;
+  order.reserve(tensors.size());
   for (const TensorView& tensor : tensors) order.push_back(&tensor);
   std::sort(order.begin(), order.end(), [](const TensorView* a, const TensorView* b) {
     return std::pair(a->bytes.data(), a->bytes.size()) < std::pair(b->bytes.data(), b->bytes.size());
