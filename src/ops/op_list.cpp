@@ -29,6 +29,8 @@ std::vector<const ir::OpDef*> make_list() {
                               &fused_elementwise,
                               &reshape,
                               &transpose,
+                              &slice_last,
+                              &pad_last,
                               &sum_leading,
                               &sum_all,
                               &sum_squares,

@@ -6,5 +6,7 @@ namespace hearth::ops {
 
 extern const ir::OpDef reshape;
 extern const ir::OpDef transpose;
+extern const ir::OpDef slice_last;
+extern const ir::OpDef pad_last;
 
 }  // namespace hearth::ops
