@@ -189,9 +189,10 @@ ValueId Builder::batch_norm(std::string_view name, ValueId in) {
   return apply("batch_norm", {in, weight, bias, mean, variance}, {{"momentum", 0.1}, {"eps", 1e-5}}, name);
 }
 
-ValueId Builder::linear(std::string_view name, ValueId in, int64_t out_features) {
+ValueId Builder::linear(std::string_view name, ValueId in, int64_t out_features, const Linear& options) {
   const int64_t in_features = graph_.type(in).shape.back();
-  const Init init{.kind = Init::Kind::uniform, .scale = 1.0 / std::sqrt(static_cast<double>(in_features))};
+  const Init uniform{.kind = Init::Kind::uniform, .scale = 1.0 / std::sqrt(static_cast<double>(in_features))};
+  const Init init = options.normal > 0 ? Init{.kind = Init::Kind::normal, .scale = options.normal} : uniform;
   const Shape shape{out_features, in_features};
   FileLayout layout = same_layout(shape);
   const ir::NodeId producer = graph_.value(in).producer;
@@ -204,10 +205,21 @@ ValueId Builder::linear(std::string_view name, ValueId in, int64_t out_features)
     }
   }
   const ValueId weight = tensor(full(name, "weight"), shape, init, layout, true);
-  const ValueId bias = plain_tensor(full(name, "bias"), {out_features}, init);
   const ValueId out =
       apply("matmul", {in, weight}, {{"transpose_a", int64_t{0}}, {"transpose_b", int64_t{1}}}, name);
-  return apply("bias_add", {out, bias}, {}, name);
+  if (!options.bias) return out;
+  const Init start = options.normal > 0 ? Init{} : uniform;
+  return apply("bias_add", {out, plain_tensor(full(name, "bias"), {out_features}, start)}, {}, name);
+}
+
+ValueId Builder::table(std::string_view name, int64_t num_rows, int64_t size, double normal) {
+  return plain_tensor(full(name, "weight"), {num_rows, size}, {.kind = Init::Kind::normal, .scale = normal});
+}
+
+ValueId Builder::rms_norm(std::string_view name, ValueId in, double eps, double offset) {
+  const ValueId weight =
+      plain_tensor(full(name, "weight"), {graph_.type(in).shape.back()}, {.scale = 1 - offset});
+  return apply("rms_norm", {in, weight}, {{"eps", eps}, {"offset", offset}}, name);
 }
 
 ValueId Builder::relu(ValueId in) { return apply("relu", {in}, {}, "relu"); }

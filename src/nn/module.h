@@ -65,7 +65,18 @@ class Builder {
   ir::ValueId input(std::string_view name, ir::Type type);
   ir::ValueId conv(std::string_view name, ir::ValueId in, const Conv& options);
   ir::ValueId batch_norm(std::string_view name, ir::ValueId in);
-  ir::ValueId linear(std::string_view name, ir::ValueId in, int64_t out_features);
+  struct Linear {
+    bool bias = true;
+    /// Standard deviation of a normal start; 0: torch's uniform one.
+    double normal = 0;
+  };
+  ir::ValueId linear(std::string_view name, ir::ValueId in, int64_t out_features) {
+    return linear(name, in, out_features, {});
+  }
+  ir::ValueId linear(std::string_view name, ir::ValueId in, int64_t out_features, const Linear& options);
+  /// A table [num_rows, size] that is read by ids or multiplied by.
+  ir::ValueId table(std::string_view name, int64_t num_rows, int64_t size, double normal);
+  ir::ValueId rms_norm(std::string_view name, ir::ValueId in, double eps, double offset = 0);
   ir::ValueId relu(ir::ValueId in);
   ir::ValueId add(ir::ValueId a, ir::ValueId b);
   ir::ValueId dropout(std::string_view name, ir::ValueId in, double rate);
@@ -73,6 +84,10 @@ class Builder {
   ir::ValueId global_avg_pool(ir::ValueId in);
   /// [N, H, W, C] -> [N, H*W*C]; a following `linear` keeps torch's channel-first column order in files.
   ir::ValueId flatten(ir::ValueId in);
+  /// Output 0 of an operation that has no layer of its own.
+  ir::ValueId op(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attrs attrs = {}) {
+    return apply(op, std::move(inputs), std::move(attrs), op);
+  }
 
   /// Prefixes names while alive.
   class Scope {
