@@ -1,0 +1,76 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/file.h"
+
+namespace hearth::models {
+
+/// Rotary positions: cos and sin of position * inv_freq[i], times `scale`, for the first 2 * inv_freq.size()
+/// elements of a head, in the layout of rotated halves (Su et al. 2021, arXiv 2104.09864; transformers'
+/// modeling_rope_utils).
+struct RopeTable {
+  std::vector<double> inv_freq;
+  double scale = 1;
+};
+
+/// How inverse frequencies follow from a config: "default", "linear", "llama3" or "longrope".
+struct RopeOptions {
+  std::string type = "default";
+  double theta = 10000;
+  double rotary_share = 1;  ///< of the head's elements
+  double factor = 1;
+  double low_freq_factor = 1;
+  double high_freq_factor = 4;
+  int64_t original_positions = 0;
+  std::vector<double> short_factor, long_factor;
+  double attention_factor = 0;  ///< 0: by the type's own rule
+};
+
+/// A decoder of the Llama shape, as a config.json of transformers (version 4 or 5) describes it. One struct
+/// for every family: what differs is data.
+struct DecoderConfig {
+  std::string family;  ///< model_type
+  int64_t vocab_size = 0;
+  int64_t hidden = 0;
+  int64_t intermediate = 0;
+  int64_t num_layers = 0;
+  int64_t num_heads = 0;
+  int64_t num_kv_heads = 0;
+  int64_t head_size = 0;
+  int64_t max_positions = 0;
+  double norm_eps = 1e-6;
+  bool tied_head = false;
+  bool qkv_bias = false;
+  bool out_bias = false;
+  bool mlp_bias = false;
+  bool qk_norm = false;            ///< RMS norm of every head's query and key
+  bool fused_projections = false;  ///< qkv_proj and gate_up_proj are one matrix each
+  bool sandwich_norms = false;     ///< norms behind attention and MLP too
+  double norm_offset = 0;          ///< norms multiply by offset + weight
+  double embedding_scale = 1;
+  double init_normal = 0.02;        ///< standard deviation of a new model's weights
+  std::string activation = "silu";  ///< of the gate: silu, gelu or gelu_tanh
+  double attention_scale = 0;       ///< queries times keys are multiplied by this
+  double attention_cap = 0;         ///< scores become cap * tanh(score / cap); 0: off
+  double head_cap = 0;              ///< the same for logits
+  std::vector<int64_t> windows;     ///< per layer: how many positions back are seen, 0: all
+  std::vector<int64_t> eos_ids;
+  RopeOptions rope;
+};
+
+/// Reads a config; `where` names it in messages. UserError for an unknown family, a missing or absurd value.
+DecoderConfig parse_decoder_config(std::string_view json, const std::string& where);
+DecoderConfig read_decoder_config(const fs::path& file);
+
+/// The frequencies for sequences of up to `context` tokens.
+RopeTable rope_table(const DecoderConfig& config, int64_t context);
+
+/// The same config with the rotary positions and the dtype under the keys of both versions of transformers:
+/// a reader of the older ones would silently fall back to theta = 10000.
+nlohmann::ordered_json with_both_versions(nlohmann::ordered_json config, const DecoderConfig& decoder);
+
+}  // namespace hearth::models

@@ -1,0 +1,187 @@
+#include "models/decoder/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numbers>
+
+#include "base/error.h"
+
+namespace hearth::models {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using testing::AllOf;
+using testing::DoubleEq;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Json small(const char* family) {
+  return {{"model_type", family},          {"vocab_size", 100},      {"hidden_size", 64},
+          {"intermediate_size", 96},       {"num_hidden_layers", 4}, {"num_attention_heads", 8},
+          {"num_key_value_heads", 2},      {"rms_norm_eps", 1e-5},   {"hidden_act", "silu"},
+          {"max_position_embeddings", 512}};
+}
+
+DecoderConfig parsed(const Json& json) { return parse_decoder_config(json.dump(), "config.json"); }
+
+std::string error_of(const Json& json) {
+  try {
+    parsed(json);
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(DecoderConfig, ReadsWhatALlamaSays) {
+  Json json = small("llama");
+  json["eos_token_id"] = {7, 9};
+  json["tie_word_embeddings"] = true;
+  const DecoderConfig config = parsed(json);
+  EXPECT_EQ(config.head_size, 8);
+  EXPECT_EQ(config.num_kv_heads, 2);
+  EXPECT_EQ(config.max_positions, 512);
+  EXPECT_TRUE(config.tied_head);
+  EXPECT_FALSE(config.qkv_bias);
+  EXPECT_THAT(config.attention_scale, DoubleEq(1 / std::sqrt(8.0)));
+  EXPECT_THAT(config.eos_ids, ElementsAre(7, 9));
+  EXPECT_THAT(config.windows, ElementsAre(0, 0, 0, 0));
+  const RopeTable rope = rope_table(config, 512);
+  EXPECT_THAT(rope.inv_freq, ElementsAre(DoubleEq(1), DoubleEq(0.1), DoubleEq(0.01), DoubleEq(0.001)));
+  EXPECT_EQ(rope.scale, 1);
+}
+
+TEST(DecoderConfig, KnowsWhatEachFamilyLeavesUnsaid) {
+  Json json = small("qwen2");
+  json["sliding_window"] = 128;
+  EXPECT_TRUE(parsed(json).qkv_bias);
+  EXPECT_FALSE(parsed(json).out_bias);
+  EXPECT_THAT(parsed(json).windows, Each(0));
+  json["use_sliding_window"] = true;
+  json["max_window_layers"] = 3;
+  EXPECT_THAT(parsed(json).windows, ElementsAre(0, 0, 0, 128));
+  json = small("qwen3");
+  json["head_dim"] = 16;
+  EXPECT_TRUE(parsed(json).qk_norm);
+  EXPECT_FALSE(parsed(json).qkv_bias);
+  EXPECT_EQ(parsed(json).head_size, 16);
+  json = small("mistral");
+  json["sliding_window"] = 64;
+  EXPECT_THAT(parsed(json).windows, Each(64));
+  json["sliding_window"] = nullptr;
+  EXPECT_THAT(parsed(json).windows, Each(0));
+  EXPECT_TRUE(parsed(small("phi3")).fused_projections);
+}
+
+TEST(DecoderConfig, Gemma2HasCapsWindowsAndScales) {
+  Json json = small("gemma2");
+  json["hidden_activation"] = "gelu_pytorch_tanh";
+  json["query_pre_attn_scalar"] = 16;
+  json["attn_logit_softcapping"] = 50.0;
+  json["final_logit_softcapping"] = 30.0;
+  json["sliding_window"] = 32;
+  const DecoderConfig config = parsed(json);
+  EXPECT_EQ(config.activation, "gelu_tanh");
+  EXPECT_EQ(config.norm_offset, 1);
+  EXPECT_TRUE(config.tied_head && config.sandwich_norms);
+  EXPECT_EQ(config.embedding_scale, 8);
+  EXPECT_EQ(config.attention_scale, 0.25);
+  EXPECT_EQ(config.attention_cap, 50);
+  EXPECT_EQ(config.head_cap, 30);
+  EXPECT_EQ(config.head_size, 256);
+  EXPECT_THAT(config.windows, ElementsAre(32, 0, 32, 0));
+  json["layer_types"] = {"full_attention", "sliding_attention", "full_attention", "full_attention"};
+  EXPECT_THAT(parsed(json).windows, ElementsAre(0, 32, 0, 0));
+}
+
+TEST(DecoderConfig, Llama3StretchesLongWavesOnly) {
+  Json json = small("llama");
+  json["head_dim"] = 64;
+  const Json scaling = {{"rope_type", "llama3"},
+                        {"factor", 8.0},
+                        {"low_freq_factor", 1.0},
+                        {"high_freq_factor", 4.0},
+                        {"original_max_position_embeddings", 256}};
+  json["rope_theta"] = 500000.0;
+  json["rope_scaling"] = scaling;
+  const std::vector<double> got = rope_table(parsed(json), 512).inv_freq;
+  ASSERT_EQ(got.size(), 32U);
+  int num_blended = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double plain = std::pow(500000.0, -2.0 * static_cast<double>(i) / 64);
+    const double wave = 2 * std::numbers::pi / plain;
+    if (wave < 64) {
+      EXPECT_THAT(got[i], DoubleEq(plain));
+    } else if (wave > 256) {
+      EXPECT_THAT(got[i], DoubleEq(plain / 8));
+    } else {
+      EXPECT_GT(got[i], plain / 8);
+      EXPECT_LT(got[i], plain);
+      ++num_blended;
+    }
+  }
+  EXPECT_GT(num_blended, 1);
+  // The same under the names of version 5.
+  json.erase("rope_theta");
+  json.erase("rope_scaling");
+  json["rope_parameters"] = scaling;
+  json["rope_parameters"]["rope_theta"] = 500000.0;
+  EXPECT_EQ(rope_table(parsed(json), 512).inv_freq, got);
+}
+
+TEST(DecoderConfig, LongropeChoosesItsFactorsByTheContext) {
+  Json json = small("phi3");
+  json["original_max_position_embeddings"] = 128;
+  json["rope_scaling"] = {
+      {"type", "su"}, {"short_factor", {1.0, 1.0, 1.0, 1.0}}, {"long_factor", {2.0, 4.0, 8.0, 16.0}}};
+  const DecoderConfig config = parsed(json);
+  EXPECT_THAT(rope_table(config, 128).inv_freq[3], DoubleEq(0.001));
+  EXPECT_THAT(rope_table(config, 129).inv_freq[3], DoubleEq(0.001 / 16));
+  EXPECT_THAT(rope_table(config, 128).scale, DoubleEq(std::sqrt(1 + std::log(4.0) / std::log(128.0))));
+  json["rope_scaling"]["long_factor"] = {1.0};
+  EXPECT_THAT(error_of(json), HasSubstr("expected 4 numbers"));
+}
+
+TEST(DecoderConfig, IsWrittenForBothVersions) {
+  Json json = small("llama");
+  json["torch_dtype"] = "bfloat16";
+  json["rope_parameters"] = {{"rope_type", "linear"}, {"factor", 2.0}, {"rope_theta", 1234.0}};
+  const Json both = with_both_versions(json, parsed(json));
+  EXPECT_EQ(both.at("rope_theta"), 1234.0);
+  EXPECT_EQ(both.at("rope_scaling").at("factor"), 2.0);
+  EXPECT_EQ(both.at("rope_scaling").at("rope_type"), "linear");
+  EXPECT_FALSE(both.at("rope_scaling").contains("rope_theta"));
+  EXPECT_EQ(both.at("rope_parameters").at("rope_theta"), 1234.0);
+  EXPECT_EQ(both.at("dtype"), "bfloat16");
+  const Json plain = with_both_versions(small("llama"), parsed(small("llama")));
+  EXPECT_TRUE(plain.at("rope_scaling").is_null());
+  EXPECT_EQ(plain.at("rope_parameters").at("rope_type"), "default");
+}
+
+TEST(DecoderConfig, MistakesAreNamed) {
+  EXPECT_THAT(error_of(small("lama")), AllOf(HasSubstr("'lama'"), HasSubstr("did you mean 'llama'")));
+  Json json = small("llama");
+  json.erase("hidden_size");
+  EXPECT_THAT(error_of(json), AllOf(HasSubstr("config.json"), HasSubstr("\"hidden_size\"")));
+  json = small("llama");
+  json["vocab_size"] = -5;
+  EXPECT_THAT(error_of(json), AllOf(HasSubstr("\"vocab_size\""), HasSubstr("-5")));
+  json = small("llama");
+  json["num_key_value_heads"] = 3;
+  EXPECT_THAT(error_of(json), HasSubstr("multiple"));
+  json = small("llama");
+  json["rope_scaling"] = {{"rope_type", "yoyo"}, {"factor", 2}};
+  EXPECT_THAT(error_of(json), AllOf(HasSubstr("rope_scaling"), HasSubstr("'yoyo'")));
+  json = small("llama");
+  json["hidden_act"] = "relu6";
+  EXPECT_THAT(error_of(json), HasSubstr("'relu6'"));
+  EXPECT_THROW(parse_decoder_config("{", "x"), UserError);
+  EXPECT_THROW(parse_decoder_config(std::string(100000, '['), "x"), UserError);
+}
+
+}  // namespace
+}  // namespace hearth::models
