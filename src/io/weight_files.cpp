@@ -1,0 +1,79 @@
+#include "io/weight_files.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/error.h"
+
+namespace hearth::io {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int64_t kMaxIndexBytes = 64 << 20;
+constexpr int kMostNested = 8;
+
+std::map<std::string, std::string> read_index(const fs::path& path) {
+  const auto watch = [&](int depth, Json::parse_event_t, Json&) {
+    if (depth > kMostNested) user_error("{}: expected an index, got {} nested objects", path.string(), depth);
+    return true;
+  };
+  const Json index = Json::parse(read_file(path, kMaxIndexBytes), watch, false);
+  if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
+    user_error("{}: expected a JSON object with a \"weight_map\"", path.string());
+  std::map<std::string, std::string> files;
+  for (const auto& [tensor, file] : index["weight_map"].items()) {
+    const std::string name = file.is_string() ? file.get<std::string>() : "";
+    if (name.empty() || name == ".." || fs::path(name).filename().string() != name)
+      user_error("{}: expected a file beside the index for '{}', got {}", path.string(), tensor, file.dump());
+    files[tensor] = name;
+  }
+  return files;
+}
+
+}  // namespace
+
+WeightFiles::WeightFiles(const fs::path& file_or_folder) {
+  const fs::path index = file_or_folder / "model.safetensors.index.json";
+  if (!fs::is_directory(file_or_folder)) {
+    files_.emplace_back(file_or_folder);
+    tensors_ = files_.back().tensors();
+  } else if (fs::exists(index)) {
+    open_shards(index);
+  } else if (fs::exists(file_or_folder / "model.safetensors")) {
+    files_.emplace_back(file_or_folder / "model.safetensors");
+    tensors_ = files_.back().tensors();
+  } else {
+    user_error("expected model.safetensors or {} in {}", index.filename().string(), file_or_folder.string());
+  }
+  std::ranges::sort(tensors_, {}, &TensorView::name);
+}
+
+void WeightFiles::open_shards(const fs::path& index) {
+  const std::map<std::string, std::string> file_of = read_index(index);
+  std::set<std::string> names;
+  for (const auto& [tensor, file] : file_of) names.insert(file);
+  for (const std::string& name : names) {
+    const fs::path path = index.parent_path() / name;
+    if (!fs::exists(path)) user_error("expected the shard {}, which {} names", path.string(), index.string());
+    const SafetensorsFile& shard = files_.emplace_back(path);
+    for (const TensorView& tensor : shard.tensors()) {
+      const auto found = file_of.find(tensor.name);
+      if (found != file_of.end() && found->second == name) tensors_.push_back(tensor);
+    }
+  }
+  if (tensors_.size() == file_of.size()) return;
+  std::ranges::sort(tensors_, {}, &TensorView::name);
+  for (const auto& [tensor, file] : file_of) {
+    if (find(tensor) == nullptr)
+      user_error("expected the tensor '{}' in {}, as {} says", tensor, file, index.string());
+  }
+}
+
+const TensorView* WeightFiles::find(std::string_view name) const {
+  const auto found = std::ranges::lower_bound(tensors_, name, {}, &TensorView::name);
+  return found != tensors_.end() && found->name == name ? &*found : nullptr;
+}
+
+}  // namespace hearth::io
