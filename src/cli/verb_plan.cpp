@@ -76,7 +76,7 @@ void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
   if (arguments.json) {
     fmt::print("{}\n", plan_json(report, options, memory));
   } else {
-    fmt::print("{} at micro-batch {}, {}\n{}", recipe.model.name, recipe.batch, recipe.precision,
+    fmt::print("{} at micro-batch {}, {}\n{}", train::model_name(recipe), recipe.batch, recipe.precision,
                train::to_table(report));
     fmt::print("picture of the arena: {}\n", arguments.svg);
   }

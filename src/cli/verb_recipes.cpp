@@ -60,7 +60,7 @@ void run_validate(const CLI::App& verb, const std::string& name) {
   const train::Recipe recipe = open_recipe(name, overrides_of(verb));
   check_split(recipe.data, recipe, "train", recipe.data.count);
   check_split(recipe.data, recipe, "test", recipe.val_count);
-  fmt::print("{} at micro-batch {}:\n{}", recipe.model.name, recipe.batch,
+  fmt::print("{} at micro-batch {}:\n{}", train::model_name(recipe), recipe.batch,
              train::to_table(train::make_plan_report(train::engine_options(recipe))));
   fmt::print("the recipe is well-formed\n");
 }

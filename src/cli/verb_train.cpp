@@ -100,7 +100,7 @@ std::string recipe_of(const TrainArguments& arguments) {
     user_error("--resume needs --out DIR, the folder of the run");
   if (!arguments.recipe.empty()) return arguments.recipe;
   if (!arguments.resume) user_error("expected a recipe, like hearth train recipes/demo.yaml");
-  const std::string path = arguments.out + "/config.yaml";
+  std::string path = arguments.out + "/config.yaml";
   if (!fs::exists(path)) {
     user_error("expected a run to go on with, got no config.yaml in '{}'; try hearth train RECIPE --out {}",
                arguments.out, arguments.out);
@@ -114,8 +114,9 @@ void announce(const train::Trainer& trainer, train::Engine& engine, const train:
   for (const nn::Tensor& tensor : engine.tensors()) {
     if (tensor.trainable) parameters += tensor.layout.file_shape.num_elements();
   }
-  terminal.message(fmt::format("{}: {} parameters, {} on {} threads; {}", recipe.model.name, parameters,
-                               recipe.precision, engine.threads().size(), trainer.task().describe()));
+  terminal.message(fmt::format("{}: {} parameters, {} on {} threads; {}", train::model_name(recipe),
+                               parameters, recipe.precision, engine.threads().size(),
+                               trainer.task().describe()));
   terminal.message(fmt::format("global batch {} = {} x {}; planned: arena {}, weights and state {}",
                                recipe.batch * recipe.accumulate, recipe.batch, recipe.accumulate,
                                human_bytes(engine.arena_bytes()), human_bytes(engine.layout().num_bytes())));

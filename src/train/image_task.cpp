@@ -165,6 +165,4 @@ int64_t ImageTask::staging_bytes() const {
   return 8 * loader_.batch * model_.image_size * model_.image_size * model_.channels;
 }
 
-std::unique_ptr<Task> open_task(const Recipe& recipe) { return std::make_unique<ImageTask>(recipe); }
-
 }  // namespace hearth::train

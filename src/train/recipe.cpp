@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "train/classifier.h"
+#include "train/language_model.h"
 #include "train/recipe_fields.h"
 
 namespace hearth::train {
@@ -85,6 +86,15 @@ std::optional<std::string> likely_key(const std::string& key) {
   return near ? std::optional(meant.at(*near)) : std::nullopt;
 }
 
+/// model=FOLDER and data=FILE name files where they name neither a model nor a kind of data.
+std::string meant_key(const std::string& key, const YAML::Node& value) {
+  if ((key != "model" && key != "data") || !value.IsScalar()) return key;
+  const std::string& text = value.Scalar();
+  std::error_code ignored;
+  const bool is_file = text.find('/') != std::string::npos || fs::exists(text, ignored);
+  return is_file ? key + ".path" : key;
+}
+
 const Field* find_field(std::string key) {
   std::replace(key.begin(), key.end(), '-', '_');
   for (const auto& [alias, name] : kAliases) {
@@ -118,7 +128,7 @@ std::string advice(const Field& field) {
 
 void read_value(Recipe& recipe, const std::string& key, const YAML::Node& value, const std::string& where,
                 Places& places) {
-  const Field* field = find_field(key);
+  const Field* field = find_field(meant_key(key, value));
   const Field* inside = first_of_section(key);
   if (field == nullptr && inside != nullptr) {
     if (value.IsNull()) return;
@@ -278,7 +288,19 @@ void check_pixels(const Recipe& recipe, const Places& places) {
   }
 }
 
+void check_text(const Recipe& recipe, const Places& places) {
+  if (recipe.data.kind == "text" && !is_text(recipe)) {
+    user_error("expected model.path or model.config for text, got neither in {}; try model=FOLDER",
+               places.of("data.kind"));
+  }
+  if (!recipe.text.model.empty() && !recipe.text.config.empty()) {
+    user_error("expected model.path (to go on from) or model.config (to start new), got both in {}",
+               places.of("model.config"));
+  }
+}
+
 void check(const Recipe& recipe, const Places& places) {
+  check_text(recipe, places);
   if (recipe.optimizer.nesterov && recipe.optimizer.momentum == 0) {
     user_error("expected optimizer.momentum above 0 for optimizer.nesterov, got 0 in {}; try 0.9",
                places.of("optimizer.nesterov"));
@@ -358,6 +380,7 @@ Recipe parse_recipe(const std::string& yaml, const std::string& where,
   }
   recipe.optimizer.kind =
       recipe.optimizer_name == "sgd" ? OptimizerOptions::Kind::sgd : OptimizerOptions::Kind::adamw;
+  if (is_text(recipe)) recipe.data.kind = "text";
   recipe.data.image_size = recipe.model.image_size;
   recipe.data.channels = recipe.model.channels;
   recipe.data.seed = recipe.loader.seed = recipe.seed;
@@ -393,12 +416,29 @@ std::string describe_keys() {
   return text;
 }
 
+bool is_text(const Recipe& recipe) { return !recipe.text.model.empty() || !recipe.text.config.empty(); }
+
+fs::path TextOptions::config_file() const {
+  return config.empty() ? fs::path(model) / "config.json" : fs::path(config);
+}
+
+std::string model_name(const Recipe& recipe) {
+  if (!is_text(recipe)) return recipe.model.name;
+  return fs::absolute(recipe.text.config_file()).parent_path().filename().string();
+}
+
+std::shared_ptr<const Objective> objective_of(const Recipe& recipe) {
+  if (!is_text(recipe)) return classifier({.model = recipe.model, .label_smoothing = recipe.label_smoothing});
+  const models::DecoderConfig config = models::read_decoder_config(recipe.text.config_file());
+  return language_model({.config = config, .context = recipe.text.context});
+}
+
 EngineOptions engine_options(const Recipe& recipe) {
   const DType precision = recipe.precision == "bf16"   ? DType::bf16
                           : recipe.precision == "fp16" ? DType::f16
                                                        : DType::f32;
   EngineOptions options{
-      .objective = classifier({.model = recipe.model, .label_smoothing = recipe.label_smoothing}),
+      .objective = objective_of(recipe),
       .optimizer = recipe.optimizer,
       .batch = recipe.batch,
       .accumulate = recipe.accumulate,

@@ -23,6 +23,18 @@ struct ScheduleOptions {
 /// Topin 2018) has torch.optim.lr_scheduler.OneCycleLR's numbers for pct_start 0.3 and cosine annealing.
 double learning_rate(const ScheduleOptions& schedule, double base, int64_t step, int64_t total);
 
+/// A language model and its text.
+struct TextOptions {
+  std::string model;      ///< a transformers folder: config.json, weights, tokenizer
+  std::string config;     ///< config.json of a new model instead
+  std::string tokenizer;  ///< folder or file; empty: the model's, or the one beside the config
+  std::string val_path;   ///< held-out text; empty: the last val_share of the data
+  double val_share = 0.1;
+  int64_t context = 512;  ///< tokens of a row
+
+  fs::path config_file() const;
+};
+
 /// A whole run as its YAML file says it. Defaults are here; see recipe_fields.cpp for keys and ranges.
 struct Recipe {
   uint64_t seed = 0;
@@ -34,6 +46,7 @@ struct Recipe {
   std::string init;    ///< safetensors to start from
   std::vector<std::string> passes_off;
   models::ModelOptions model;
+  TextOptions text;
   data::DatasetOptions data;
   int64_t val_count = 1000;
   data::LoaderOptions loader;
@@ -63,6 +76,12 @@ std::string write_recipe(const Recipe& recipe);
 /// One line per key: name, default, what it means.
 std::string describe_keys();
 
+/// Whether the recipe trains a language model.
+bool is_text(const Recipe& recipe);
+/// The model's name, for people.
+std::string model_name(const Recipe& recipe);
+/// What training minimises, from the model alone: no data is opened.
+std::shared_ptr<const Objective> objective_of(const Recipe& recipe);
 /// The engine a recipe asks for.
 EngineOptions engine_options(const Recipe& recipe);
 

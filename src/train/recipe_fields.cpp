@@ -175,6 +175,15 @@ void add_model_fields(std::vector<Field>& f) {
   f.push_back(text(
       "model.name", fmt::format("{}", fmt::join(models, ", ")),
       [](Recipe & r) -> auto& { return r.model.name; }, models));
+  f.push_back(text(
+      "model.path", "a language model: folder with config.json, weights and tokenizer",
+      [](Recipe & r) -> auto& { return r.text.model; }));
+  f.push_back(text(
+      "model.config", "a new language model: its config.json",
+      [](Recipe & r) -> auto& { return r.text.config; }));
+  f.push_back(text(
+      "model.tokenizer", "folder or file; empty: the one beside the model or its config",
+      [](Recipe & r) -> auto& { return r.text.tokenizer; }));
   f.push_back(integer(
       "model.num_classes", "classes to tell apart", [](Recipe & r) -> auto& { return r.model.num_classes; },
       2, 100000));
@@ -198,16 +207,17 @@ Field loader_threads_field() {
 }
 
 void add_data_fields(std::vector<Field>& f) {
-  f.push_back(text(
-      "data.kind", "shapes (generated), idx (MNIST), cifar10, folder (a folder per class), tensors",
-      [](Recipe & r) -> auto& { return r.data.kind; }, {"shapes", "idx", "cifar10", "folder", "tensors"}));
+  f.push_back(text("data.kind",
+                   "shapes (generated), idx (MNIST), cifar10, folder (a folder per class), tensors; text",
+                   [](Recipe & r) -> auto& { return r.data.kind; },
+                   {"shapes", "idx", "cifar10", "folder", "tensors", "text"}));
   const auto path = [](Recipe& recipe, const YAML::Node& node) -> std::string {
     const auto value = text_of(node);
     if (!value) return "a folder";
     recipe.data.path = *value;
     return "";
   };
-  f.push_back({"data.path", "folder of the dataset", path,
+  f.push_back({"data.path", "folder of the dataset, or file of text", path,
                [](const Recipe& r) { return yaml_quoted(r.data.path.string()); }});
   f.push_back(integer(
       "data.image_size", "side of the pictures in pixels",
@@ -218,6 +228,15 @@ void add_data_fields(std::vector<Field>& f) {
       "data.count", "shapes: training pictures", [](Recipe & r) -> auto& { return r.data.count; }, 1));
   f.push_back(integer(
       "data.val_count", "shapes: validation pictures", [](Recipe & r) -> auto& { return r.val_count; }, 1));
+  f.push_back(integer(
+      "data.context", "text: tokens of a row", [](Recipe & r) -> auto& { return r.text.context; }, 1,
+      1 << 24));
+  f.push_back(text(
+      "data.val_path", "text: held-out file; empty: the end of data.path",
+      [](Recipe & r) -> auto& { return r.text.val_path; }));
+  f.push_back(real(
+      "data.val_share", "text: share of data.path that is held out",
+      [](Recipe & r) -> auto& { return r.text.val_share; }, 0, 1));
   f.push_back(boolean(
       "data.shuffle", "a new order each epoch", [](Recipe & r) -> auto& { return r.loader.shuffle; }));
   f.push_back(loader_threads_field());

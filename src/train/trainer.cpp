@@ -54,7 +54,8 @@ Trainer::Trainer(Recipe recipe, fs::path out, TrainerEvents events)
                                      batch_sizes(task_->num_eval_rows(), recipe_.batch));
   check_memory(recipe_, *engine_, task_->staging_bytes());
   engine_->initialise();
-  if (!recipe_.init.empty()) load_weights(*engine_, recipe_.init);
+  const std::string& first = recipe_.init.empty() ? recipe_.text.model : recipe_.init;
+  if (!first.empty()) load_weights(*engine_, first);
   total_steps_ = recipe_.steps > 0 ? recipe_.steps : recipe_.epochs * steps_per_epoch();
   state_.position.seed = recipe_.seed;
 }
@@ -259,13 +260,14 @@ void Trainer::finish(RunSummary& summary) {
   if (!summary.interrupted && !final_) final_ = task_->evaluate(*engine_, kNumSamples);
   checkpoints_->flush();
   save_weights(*engine_, out_ / "model.safetensors", false);
+  task_->save_companions(out_);
   summary.steps = state_.step;
   summary.best_score = state_.best_score;
   summary.best = state_.best_score == kNoScore ? "none yet" : task_->score_text(state_.best_score);
   summary.seconds = process_seconds() - started_seconds_;
   const exec::Program& program = engine_->train_program();
   const fs::path log = out_ / "trainer_log.jsonl";
-  io::ReportData data{.title = fmt::format("{} on {}", recipe_.model.name, recipe_.data.kind)};
+  io::ReportData data{.title = fmt::format("{} on {}", model_name(recipe_), recipe_.data.kind)};
   data.summary = {{"best", summary.best},
                   {"steps", std::to_string(state_.step)},
                   {"time", fmt::format("{:.1f} s", summary.seconds)},

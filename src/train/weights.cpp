@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "io/safetensors.h"
+#include "io/weight_files.h"
 
 namespace hearth::train {
 namespace {
@@ -14,7 +14,7 @@ std::string memory_name(const Engine& engine, const nn::Tensor& tensor, bool ave
   return average && engine.layout().find(averaged) != nullptr ? averaged : tensor.name;
 }
 
-std::vector<std::string> names_of(const io::SafetensorsFile& file) {
+std::vector<std::string> names_of(const io::WeightFiles& file) {
   std::vector<std::string> names;
   for (const io::TensorView& tensor : file.tensors()) names.push_back(tensor.name);
   return names;
@@ -38,7 +38,7 @@ void save_weights(const Engine& engine, const fs::path& path, bool average) {
 }
 
 void load_weights(const Engine& engine, const fs::path& path) {
-  const io::SafetensorsFile file(path);
+  const io::WeightFiles file(path);
   for (const nn::Tensor& tensor : engine.tensors()) {
     const io::TensorView* found = file.find(tensor.name);
     if (found == nullptr) {

@@ -1,0 +1,45 @@
+#include "train/language_model.h"
+
+#include "models/decoder/decoder.h"
+
+namespace hearth::train {
+namespace {
+
+using ir::ValueId;
+
+class LanguageModel : public Objective {
+ public:
+  explicit LanguageModel(LanguageModelOptions options) : options_(std::move(options)) {}
+
+  Graph build(nn::Builder& builder, int64_t num_rows) const override {
+    const auto input = [&](const char* name) {
+      return builder.input(name, {.dtype = DType::i32, .shape = {num_rows * options_.context}});
+    };
+    const ValueId tokens = input("tokens");
+    const ValueId labels = input("labels");
+    const ValueId positions = input("positions");
+    Graph result{.inputs = {tokens, labels, positions}};
+    ValueId starts = ir::kNone;
+    if (options_.documents) result.inputs.push_back(starts = input("starts"));
+    const models::DecoderOutputs out = models::build_decoder(builder, options_.config,
+                                                             {.tokens = tokens,
+                                                              .positions = positions,
+                                                              .starts = starts,
+                                                              .num_rows = num_rows,
+                                                              .context = options_.context});
+    result.losses = builder.op("head_cross_entropy", {out.hidden, out.head, labels},
+                               {{"rows", options_.head_rows}, {"softcap", options_.config.head_cap}});
+    return result;
+  }
+
+ private:
+  LanguageModelOptions options_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Objective> language_model(LanguageModelOptions options) {
+  return std::make_shared<LanguageModel>(std::move(options));
+}
+
+}  // namespace hearth::train

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "models/decoder/config.h"
+#include "train/objective.h"
+
+namespace hearth::train {
+
+/// The next token of every token, by cross entropy.
+struct LanguageModelOptions {
+  models::DecoderConfig config;
+  int64_t context = 0;  ///< tokens of a row
+  /// Rows hold several documents, which do not see each other.
+  bool documents = false;
+  int64_t head_rows = 256;  ///< tokens whose logits exist at once
+};
+
+/// A micro-batch is {tokens, labels (-1: not trained on), positions and, with documents, starts}, each i32
+/// [rows * context]; a sample is a token that is trained on.
+std::shared_ptr<const Objective> language_model(LanguageModelOptions options);
+
+}  // namespace hearth::train
