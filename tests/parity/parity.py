@@ -173,7 +173,10 @@ def run_hearth(folder, arguments, model, images, labels):
     state = {key: value for key, value in model.state_dict().items() if not key.endswith("num_batches_tracked")}
     save_file(state, folder / "init.safetensors")
     save_file({"images": images, "labels": labels.to(torch.int32)}, folder / "data.safetensors")
-    run = folder / "run"
+    return hearth_train(folder / "run", arguments)
+
+
+def hearth_train(run, arguments):
     done = subprocess.run(
         [str(ROOT / "hearth"), "train", *arguments, "--out", str(run)],
         stdin=subprocess.DEVNULL,

@@ -1,0 +1,167 @@
+"""Language models against transformers, from the same weights on the same tokens: python tests/parity/language.py.
+
+Per family, a small random model of transformers: every gradient of the first step within 1e-4 of its float64 gradient
+relative to the tensor's largest element, and the losses of 20 AdamW steps in float32 within 1e-4 of torch's float64.
+Needs ./hearth (tools/build).
+"""
+
+import copy
+import json
+import sys
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from parity import RECIPE_OPTIMIZERS, gradient_gap, hearth_train, logged_losses, make_optimizer, relative_gap
+from parity import run_checks, within
+
+STEPS = 20
+LOSS_TOLERANCE = 1e-4
+GRADIENT_TOLERANCE = 1e-4
+CONTEXT = 24
+BATCH = 3
+VOCAB = 97
+RATE = 1e-3
+
+SMALL = {
+    "vocab_size": VOCAB,
+    "hidden_size": 32,
+    "intermediate_size": 56,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 64,
+    "rms_norm_eps": 1e-5,
+    "initializer_range": 0.1,
+    "pad_token_id": None,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+LLAMA3_ROPE = {
+    "rope_type": "llama3",
+    "factor": 4.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 16,
+}
+LONGROPE = {"type": "longrope", "short_factor": [1.0, 1.5, 2.0, 3.0], "long_factor": [1.0, 2.0, 4.0, 8.0]}
+FAMILIES = {
+    "llama": {"model_type": "llama"},
+    "llama3.1": {"model_type": "llama", "rope_theta": 10000.0, "rope_scaling": LLAMA3_ROPE},
+    "llama3.2 tied": {"model_type": "llama", "tie_word_embeddings": True},
+    "mistral": {"model_type": "mistral", "sliding_window": 7},
+    "qwen2": {"model_type": "qwen2"},
+    "qwen3": {"model_type": "qwen3", "head_dim": 12},
+    "phi3": {"model_type": "phi3", "rope_scaling": LONGROPE, "original_max_position_embeddings": 16},
+    "gemma2": {
+        "model_type": "gemma2",
+        "head_dim": 12,
+        "sliding_window": 7,
+        "query_pre_attn_scalar": 10,
+        "hidden_activation": "gelu_pytorch_tanh",
+        "attn_logit_softcapping": 5.0,
+        "final_logit_softcapping": 3.0,
+    },
+}
+
+
+def make_model(family):
+    torch.manual_seed(1)
+    options = {**SMALL, **FAMILIES[family]}
+    config = AutoConfig.for_model(options.pop("model_type"), **options)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.ndim == 1:  # Norms and biases start as ones and zeros, which would hide mistakes.
+                weight += 0.2 * torch.randn(weight.shape)
+    return model
+
+
+def tokens_for(num_rows, seed):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(0, VOCAB, (num_rows * CONTEXT + 1,), generator=generator, dtype=torch.int32)
+
+
+def row(tokens, index):
+    at = index * CONTEXT
+    return tokens[at : at + CONTEXT].long(), tokens[at + 1 : at + CONTEXT + 1].long()
+
+
+def loss_of(model, tokens, first):
+    rows = [row(tokens, first + i) for i in range(BATCH)]
+    logits = model(torch.stack([r[0] for r in rows]), use_cache=False).logits
+    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), torch.cat([r[1] for r in rows]))
+
+
+def run_hearth(folder, model, tokens, steps, arguments=()):
+    model.save_pretrained(folder / "model")
+    save_file({"tokens": tokens}, folder / "data.safetensors")
+    recipe = {
+        "seed": 1,
+        "model": {"path": str(folder / "model")},
+        "data": {
+            "path": str(folder / "data.safetensors"),
+            "val_path": str(folder / "data.safetensors"),
+            "context": CONTEXT,
+            "shuffle": False,
+        },
+        "optimizer": {**RECIPE_OPTIMIZERS["adamw"], "lr": RATE},
+        "schedule": {"name": "constant"},
+        "train": {"steps": steps, "batch": BATCH, "log_every": 1},
+    }
+    (folder / "recipe.yaml").write_text(json.dumps(recipe))
+    return hearth_train(folder / "run", [str(folder / "recipe.yaml"), *arguments])
+
+
+def check_gradients(family, folder):
+    model = make_model(family)
+    tokens = tokens_for(BATCH, seed=5)
+    dump = folder / "gradients.safetensors"
+    run_hearth(folder, model, tokens, 1, ["--dump-gradients", str(dump)])
+    exact = copy.deepcopy(model).double()
+    loss_of(exact, tokens, 0).backward()
+    gradients = {name: weight.grad for name, weight in exact.named_parameters()}
+    gap, worst = gradient_gap(load_file(dump), gradients)
+    return within(GRADIENT_TOLERANCE, gap, f"{family}: {len(gradients)} gradients within {gap:.1e} of float64 ({worst})")
+
+
+def check_losses(family, folder):
+    model = make_model(family)
+    tokens = tokens_for(BATCH * STEPS, seed=7)
+    losses = logged_losses(run_hearth(folder, model, tokens, STEPS))
+    exact = copy.deepcopy(model).double()
+    optimizer = make_optimizer("adamw", exact.parameters(), RATE)
+    wanted = []
+    for step in range(STEPS):
+        loss = loss_of(exact, tokens, step * BATCH)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        wanted.append(loss.item())
+    gap = relative_gap(losses, wanted)
+    return within(LOSS_TOLERANCE, gap, f"{family}: {STEPS} losses within {gap:.1e} of float64")
+
+
+def check_back(family, folder):
+    """The run folder is a model folder: transformers loads it and gets the loss that Hearth logged."""
+    model = make_model(family)
+    tokens = tokens_for(BATCH * 4, seed=9)
+    run = run_hearth(folder, model, tokens, 4)
+    last = json.loads((run / "trainer_log.jsonl").read_text().splitlines()[-1])
+    found = AutoModelForCausalLM.from_pretrained(run, attn_implementation="eager", dtype=torch.float64)
+    with torch.no_grad():
+        loss = sum(loss_of(found, tokens, i * BATCH).item() for i in range(4)) / 4
+    gap = abs(loss - last["eval_loss"]) / loss
+    return within(1e-5, gap, f"{family}: transformers loads the run and agrees on its loss to {gap:.1e}")
+
+
+def checks(names):
+    for name in names:
+        yield f"{name} gradients", lambda folder, name=name: check_gradients(name, folder)
+        yield f"{name} losses", lambda folder, name=name: check_losses(name, folder)
+        yield f"{name} run folder", lambda folder, name=name: check_back(name, folder)
+
+
+if __name__ == "__main__":
+    sys.exit(run_checks(checks(sys.argv[1:] or list(FAMILIES))))
