@@ -15,8 +15,8 @@ struct Columns {
 };
 
 Shape with_last(const Shape& shape, int64_t last) {
-  std::vector<int64_t> axes(shape.begin(), shape.end());
-  axes.back() = last;
+  std::vector<int64_t> axes(shape.begin(), shape.end() - 1);
+  axes.push_back(last);
   return Shape(std::span<const int64_t>(axes));
 }
 
