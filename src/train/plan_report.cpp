@@ -65,7 +65,7 @@ PlanReport make_plan_report(const EngineOptions& options, std::unique_ptr<Engine
   return report;
 }
 
-std::optional<PlanReport> largest_batch(EngineOptions options, int64_t memory_bytes) {
+std::optional<PlanReport> largest_batch(const EngineOptions& options, int64_t memory_bytes) {
   // The peak is nearly affine in the batch, so each probe lands close; the last ones settle it.
   PlanReport low = smallest_batch(options);
   if (low.peak_bytes > memory_bytes) return std::nullopt;
@@ -102,7 +102,7 @@ std::vector<RecomputeOffer> recompute_offers(EngineOptions options) {
     options.budget_bytes = static_cast<int64_t>(static_cast<double>(free.arena_bytes) * share);
     RecomputeOffer offer{.budget_share = share, .report = make_plan_report(options)};
     offer.extra_flops_share = offer.report.flops_per_step / std::max(1.0, free.flops_per_step) - 1;
-    offers.push_back(std::move(offer));
+    offers.push_back(offer);
     if (!offers.back().report.recompute.fits) break;
   }
   return offers;

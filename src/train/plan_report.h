@@ -35,7 +35,7 @@ PlanReport make_plan_report(const EngineOptions& options, std::unique_ptr<Engine
 
 /// The largest micro-batch whose peak stays within `memory_bytes`, found by compiling; nothing when not even
 /// one sample fits.
-std::optional<PlanReport> largest_batch(EngineOptions options, int64_t memory_bytes);
+std::optional<PlanReport> largest_batch(const EngineOptions& options, int64_t memory_bytes);
 
 /// What recomputation buys: the plan with the arena held to a share of what it needs freely.
 struct RecomputeOffer {

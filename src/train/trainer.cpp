@@ -138,7 +138,7 @@ int64_t Trainer::num_micro() const { return (rows_of_step() + recipe_.batch - 1)
 std::string Trainer::find_not_finite() {
   const std::unique_ptr<BatchStream> stream = task_->open(step_start_);
   for (int64_t i = 0; i < num_micro(); ++i) {
-    const std::string found = engine_->find_not_finite(stream->next(), state_.step, i);
+    std::string found = engine_->find_not_finite(stream->next(), state_.step, i);
     if (!found.empty()) return found;
   }
   return "the sum over all gradients";

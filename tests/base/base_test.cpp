@@ -115,7 +115,7 @@ TEST(File, WritesAtomicallyAndMaps) {
   EXPECT_EQ(hash64(mapped.bytes()), hash64("hello"));
   fs::remove(path);
   EXPECT_THROW(read_file(path), UserError);
-  EXPECT_THROW(MappedFile(fs::temp_directory_path()), UserError);
+  EXPECT_THROW(MappedFile{fs::temp_directory_path()}, UserError);
 }
 
 TEST(File, APipeIsWrittenToAndNotReplaced) {

