@@ -1,6 +1,7 @@
 // What the generated tests of the decoder's ops cannot see: bounds, data errors, and sums that must agree.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
