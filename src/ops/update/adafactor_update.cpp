@@ -5,7 +5,7 @@
 #include "backend/cpu/convert.h"
 #include "backend/cpu/simd/simd.h"
 #include "base/threads.h"
-#include "ops/rules.h"
+#include "ops/update/support.h"
 #include "ops/update/update.h"
 
 namespace hearth::ops {
@@ -18,7 +18,7 @@ struct Options {
   double clip;
   double weight_decay;
 };
-Options options_of(const ir::Attrs& attrs) {
+Options options_of(const Attrs& attrs) {
   return {.beta2_decay = attrs.real_or("beta2_decay", -0.8),
           .eps1 = attrs.real_or("eps1", 1.1920928955078125e-7),
           .eps2 = attrs.real_or("eps2", 1e-3),
@@ -87,7 +87,7 @@ int64_t own_bytes(const Matrix& matrix) {
 
 class Run {
  public:
-  Run(const Matrix& matrix, DType dtype, int parts, const Options& options, const ir::KernelArgs& args)
+  Run(const Matrix& matrix, DType dtype, int parts, const Options& options, const KernelArgs& args)
       : matrix_(matrix),
         dtype_(dtype),
         parts_(parts),
@@ -186,41 +186,41 @@ class Run {
   DType dtype_;
   int parts_;
   Options options_;
-  const ir::KernelArgs& args_;
+  const KernelArgs& args_;
   Step step_;
   double mean_of_rows_ = 1;
 };
 
 /// Inputs: param, grad, lr, factor, row moment (or the whole one), column moment (absent for vectors),
 /// step_count.
-ir::Inferred infer(const ir::NodeView& node) {
-  if (auto error = check_same_shape(node, {1}); !error.empty()) return ir::refuse(error);
-  if (auto error = check_scalars(node, 2, 3); !error.empty()) return ir::refuse(error);
-  if (auto error = check_scalars(node, 6, 6); !error.empty()) return ir::refuse(error);
-  const ir::Type& type = node.in_type(0);
+Inferred infer(const NodeView& node) {
+  if (auto error = check_same_shape(node, {1}); !error.empty()) return refuse(error);
+  if (auto error = check_scalars(node, 2, 3); !error.empty()) return refuse(error);
+  if (auto error = check_scalars(node, 6, 6); !error.empty()) return refuse(error);
+  const Type& type = node.in_type(0);
   const Matrix matrix = matrix_of(type);
-  const ir::Type first = matrix.factored ? f32_type({matrix.rows}) : type;
+  const Type first = matrix.factored ? f32_type({matrix.rows}) : type;
   if (node.in_type(4) != first) return refuse_type("the moment", to_string(first), node.in_type(4));
   if (node.has_input(5) != matrix.factored)
-    return ir::refuse("expected a moment of columns exactly for a matrix");
+    return refuse("expected a moment of columns exactly for a matrix");
   if (!matrix.factored) return {.out = {type, first}, .error = ""};
   if (node.in_type(5) != f32_type({matrix.columns}))
     return refuse_type("the columns' moment", fmt::format("f32[{}]", matrix.columns), node.in_type(5));
   return {.out = {type, first, node.in_type(5)}, .error = ""};
 }
 
-ir::Kernel cpu(const ir::NodeView& node) {
+Kernel cpu(const NodeView& node) {
   const Matrix matrix = matrix_of(node.in_type(0));
   const DType dtype = node.in_type(1).dtype;
   const int parts = static_cast<int>(std::clamp<int64_t>(matrix.rows / 4, 1, node.num_threads));
-  const auto run = [=, options = options_of(node.attrs)](const ir::KernelArgs& args) {
+  const auto run = [=, options = options_of(node.attrs)](const KernelArgs& args) {
     if (*args.input<float>(3) < 0 || matrix.rows * matrix.columns == 0) return;
     Run(matrix, dtype, parts, options, args).run();
   };
   return {.run = run, .workspace_bytes = parts * own_bytes(matrix)};
 }
 
-void reference(const ir::ReferenceArgs& args) {
+void reference(const ReferenceArgs& args) {
   const Options options = options_of(args.node.attrs);
   const double lr = args.in[2][0], factor = args.in[3][0], count = args.in[6][0];
   const double weight = 1 / std::pow(count, -options.beta2_decay);
@@ -255,10 +255,10 @@ void reference(const ir::ReferenceArgs& args) {
     args.out[0][i] = (1 - lr * options.weight_decay) * args.in[0][i] - rate * direction[i];
 }
 
-std::vector<ir::Sample> samples() {
+std::vector<Sample> samples() {
   const auto sample = [](const Shape& shape, DType dtype, double decay) {
-    ir::Sample made{.in = {normal(shape), normal(shape, dtype), positive({}), positive({})},
-                    .attrs = {{"weight_decay", decay}}};
+    Sample made{.in = {normal(shape), normal(shape, dtype), positive({}), positive({})},
+                .attrs = {{"weight_decay", decay}}};
     const bool factored = shape.rank() == 2;
     made.in.push_back(factored ? positive({shape[0]}) : positive(shape));
     made.in.push_back(factored ? positive({shape[1]}) : absent());
@@ -271,7 +271,7 @@ std::vector<ir::Sample> samples() {
 
 }  // namespace
 
-const ir::OpDef adafactor_update{
+const OpDef adafactor_update{
     .name = "adafactor_update",
     .doc =
         "adafactor_update(param, grad, lr, factor, row moment, column moment?, step_count): Adafactor (arXiv "
@@ -282,7 +282,7 @@ const ir::OpDef adafactor_update{
     .no_vjp_because = kUpdateHasNoGradient,
     .cpu = cpu,
     .reference = reference,
-    .cost = [](const ir::NodeView& node) { return stream_cost(node, 16); },
+    .cost = [](const NodeView& node) { return stream_cost(node, 16); },
     .precision = ir::Precision::full,
     .writes = {0, 4, 5},
     .samples = samples};

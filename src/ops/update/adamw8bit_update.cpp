@@ -4,8 +4,8 @@
 #include "backend/cpu/clones.h"
 #include "backend/cpu/convert.h"
 #include "base/threads.h"
-#include "ops/rules.h"
 #include "ops/update/dynamic_map.h"
+#include "ops/update/support.h"
 #include "ops/update/update.h"
 
 namespace hearth::ops {
@@ -14,19 +14,6 @@ namespace {
 /// Elements that share a scale.
 constexpr int64_t kBlock = 256;
 int64_t num_blocks(int64_t count) { return (count + kBlock - 1) / kBlock; }
-
-struct Options {
-  double beta1;
-  double beta2;
-  double eps;
-  double weight_decay;
-};
-Options options_of(const ir::Attrs& attrs) {
-  return {.beta1 = attrs.real("beta1"),
-          .beta2 = attrs.real("beta2"),
-          .eps = attrs.real("eps"),
-          .weight_decay = attrs.real("weight_decay")};
-}
 
 /// What is the same for every element of one step. As in bitsandbytes the weight decays after the step, and
 /// eps is added before the correction of v.
@@ -37,7 +24,7 @@ struct Step {
   double eps;         ///< times the correction
   double keep;        ///< 1 - lr weight_decay
 };
-Step make_step(const Options& options, double rate, double factor, double count) {
+Step make_step(const AdamOptions& options, double rate, double factor, double count) {
   const double correction = std::sqrt(1 - std::pow(options.beta2, count));
   return {.beta1 = options.beta1,
           .beta2 = options.beta2,
@@ -78,13 +65,13 @@ float write_codes(bool with_sign, const float* in, uint8_t* codes, int64_t count
 }
 
 /// Inputs: param, grad, lr, factor, m, m_scale, v, v_scale, step_count.
-ir::Inferred infer(const ir::NodeView& node) {
-  if (auto error = check_same_shape(node, {1}); !error.empty()) return ir::refuse(error);
-  if (auto error = check_scalars(node, 2, 3); !error.empty()) return ir::refuse(error);
-  if (auto error = check_scalars(node, 8, 8); !error.empty()) return ir::refuse(error);
-  const ir::Type& type = node.in_type(0);
-  const ir::Type codes{.dtype = DType::u8, .shape = type.shape};
-  const ir::Type scales = f32_type({num_blocks(type.shape.num_elements())});
+Inferred infer(const NodeView& node) {
+  if (auto error = check_same_shape(node, {1}); !error.empty()) return refuse(error);
+  if (auto error = check_scalars(node, 2, 3); !error.empty()) return refuse(error);
+  if (auto error = check_scalars(node, 8, 8); !error.empty()) return refuse(error);
+  const Type& type = node.in_type(0);
+  const Type codes{.dtype = DType::u8, .shape = type.shape};
+  const Type scales = f32_type({num_blocks(type.shape.num_elements())});
   for (const size_t i : {size_t{4}, size_t{6}}) {
     if (node.in_type(i) != codes) return refuse_type("the moments", to_string(codes), node.in_type(i));
     if (node.in_type(i + 1) != scales)
@@ -93,7 +80,7 @@ ir::Inferred infer(const ir::NodeView& node) {
   return {.out = {type, codes, scales, codes, scales}, .error = ""};
 }
 
-void run_block(const Step& step, DType dtype, const ir::KernelArgs& args, int64_t block, int64_t count) {
+void run_block(const Step& step, DType dtype, const KernelArgs& args, int64_t block, int64_t count) {
   alignas(64) float grads[kBlock], m[kBlock], v[kBlock];
   const int64_t at = block * kBlock;
   const int64_t n = std::min(kBlock, count - at);
@@ -107,10 +94,10 @@ void run_block(const Step& step, DType dtype, const ir::KernelArgs& args, int64_
   *v_scale = write_codes(false, v, v_codes, n);
 }
 
-ir::Kernel cpu(const ir::NodeView& node) {
+Kernel cpu(const NodeView& node) {
   const int64_t count = node.in_type(0).shape.num_elements();
   const DType dtype = node.in_type(1).dtype;
-  const auto run = [count, dtype, options = options_of(node.attrs)](const ir::KernelArgs& args) {
+  const auto run = [count, dtype, options = adam_options(node.attrs)](const KernelArgs& args) {
     if (*args.input<float>(3) < 0) return;
     const Step step = make_step(options, *args.input<float>(2), *args.input<float>(3), *args.input<float>(8));
     args.threads->parallel_for(num_blocks(count), 8, [&](Range range) {
@@ -134,8 +121,8 @@ double nearest_code(bool with_sign, double value, double most) {
   return static_cast<double>(best);
 }
 
-void reference_block(const ir::ReferenceArgs& args, size_t begin, size_t end) {
-  const Options options = options_of(args.node.attrs);
+void reference_block(const ReferenceArgs& args, size_t begin, size_t end) {
+  const AdamOptions options = adam_options(args.node.attrs);
   const double rate = args.in[2][0], count = args.in[8][0];
   const size_t block = begin / kBlock;
   std::vector<double> m, v;
@@ -161,39 +148,39 @@ void reference_block(const ir::ReferenceArgs& args, size_t begin, size_t end) {
   }
 }
 
-void reference(const ir::ReferenceArgs& args) {
+void reference(const ReferenceArgs& args) {
   const size_t count = args.in[0].size();
   for (size_t begin = 0; begin < count; begin += kBlock)
     reference_block(args, begin, std::min(begin + kBlock, count));
 }
 
-ir::Sample sample(const Shape& shape, DType dtype, double decay) {
-  const ir::SampleInput codes = indices(shape, 256, DType::u8);
-  const ir::SampleInput scales = positive({num_blocks(shape.num_elements())});
+Sample sample(const Shape& shape, DType dtype, double decay) {
+  const SampleInput codes = indices(shape, 256, DType::u8);
+  const SampleInput scales = positive({num_blocks(shape.num_elements())});
   return {.in = {normal(shape), normal(shape, dtype), positive({}), positive({}), codes, scales, codes,
                  scales, positive({})},
           .attrs = {{"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-8}, {"weight_decay", decay}}};
 }
-std::vector<ir::Sample> samples() {
+std::vector<Sample> samples() {
   return {sample({3, 7}, DType::f32, 0.01), sample({700}, DType::f32, 0), sample({2, 256}, DType::bf16, 0.1)};
 }
 
 }  // namespace
 
-const ir::OpDef adamw8bit_update{.name = "adamw8bit_update",
-                                 .doc =
-                                     "adamw8bit_update(param, grad, lr, factor, m, m_scale, v, v_scale, "
-                                     "step_count): AdamW whose moments are "
-                                     "dynamic 8-bit codes with a scale for 256 (arXiv 2110.02861), in place",
-                                 .min_inputs = 9,
-                                 .max_inputs = 9,
-                                 .infer = infer,
-                                 .no_vjp_because = kUpdateHasNoGradient,
-                                 .cpu = cpu,
-                                 .reference = reference,
-                                 .cost = [](const ir::NodeView& node) { return stream_cost(node, 60); },
-                                 .precision = ir::Precision::full,
-                                 .writes = {0, 4, 5, 6, 7},
-                                 .samples = samples};
+const OpDef adamw8bit_update{.name = "adamw8bit_update",
+                             .doc =
+                                 "adamw8bit_update(param, grad, lr, factor, m, m_scale, v, v_scale, "
+                                 "step_count): AdamW whose moments are "
+                                 "dynamic 8-bit codes with a scale for 256 (arXiv 2110.02861), in place",
+                             .min_inputs = 9,
+                             .max_inputs = 9,
+                             .infer = infer,
+                             .no_vjp_because = kUpdateHasNoGradient,
+                             .cpu = cpu,
+                             .reference = reference,
+                             .cost = [](const NodeView& node) { return stream_cost(node, 60); },
+                             .precision = ir::Precision::full,
+                             .writes = {0, 4, 5, 6, 7},
+                             .samples = samples};
 
 }  // namespace hearth::ops

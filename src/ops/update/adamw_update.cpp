@@ -1,30 +1,11 @@
-#include <algorithm>
 #include <cmath>
 
 #include "backend/cpu/clones.h"
-#include "backend/cpu/convert.h"
-#include "base/threads.h"
-#include "ops/rules.h"
+#include "ops/update/support.h"
 #include "ops/update/update.h"
 
 namespace hearth::ops {
 namespace {
-
-constexpr int64_t kRun = 1024;
-
-struct Options {
-  double beta1;
-  double beta2;
-  double eps;
-  double weight_decay;
-};
-
-Options options_of(const ir::Attrs& attrs) {
-  return {.beta1 = attrs.real("beta1"),
-          .beta2 = attrs.real("beta2"),
-          .eps = attrs.real("eps"),
-          .weight_decay = attrs.real("weight_decay")};
-}
 
 /// What is the same for every element of one step, worked out in double as torch does.
 struct Step {
@@ -38,7 +19,7 @@ struct Step {
   float factor;
 };
 
-Step make_step(const Options& options, const ir::KernelArgs& args) {
+Step make_step(const AdamOptions& options, const KernelArgs& args) {
   const double rate = *args.input<float>(2);
   const double count = *args.input<float>(6);
   return {.keep = static_cast<float>(1 - rate * options.weight_decay),
@@ -64,37 +45,29 @@ HEARTH_CLONES void step_run(const Step& step, const float* grad, float* param, f
   }
 }
 
-ir::Inferred infer(const ir::NodeView& node) {
-  if (auto error = check_same_shape(node, {1, 4, 5}); !error.empty()) return ir::refuse(error);
-  if (auto error = check_scalars(node, 2, 3); !error.empty()) return ir::refuse(error);
-  if (auto error = check_scalars(node, 6, 6); !error.empty()) return ir::refuse(error);
-  const ir::Type& type = node.in_type(0);
-  if (node.in_type(4) != type || node.in_type(5) != type)
-    return ir::refuse("expected both moments to be f32");
+Inferred infer(const NodeView& node) {
+  if (auto error = check_same_shape(node, {1, 4, 5}); !error.empty()) return refuse(error);
+  if (auto error = check_scalars(node, 2, 3); !error.empty()) return refuse(error);
+  if (auto error = check_scalars(node, 6, 6); !error.empty()) return refuse(error);
+  const Type& type = node.in_type(0);
+  if (node.in_type(4) != type || node.in_type(5) != type) return refuse("expected both moments to be f32");
   return {.out = {type, type, type}, .error = ""};
 }
 
-ir::Kernel cpu(const ir::NodeView& node) {
-  const int64_t count = node.in_type(0).shape.num_elements();
-  const DType dtype = node.in_type(1).dtype;
-  const auto run = [count, dtype, options = options_of(node.attrs)](const ir::KernelArgs& args) {
+Kernel cpu(const NodeView& node) {
+  const auto run = [gradient = node.in_type(1), options = adam_options(node.attrs)](const KernelArgs& args) {
     const Step step = make_step(options, args);
     if (step.factor < 0) return;
-    args.threads->parallel_for(count, 2 * kRun, [&](Range range) {
-      float scratch[kRun];
-      for (int64_t i = range.begin; i < range.end; i += kRun) {
-        const int64_t length = std::min(kRun, range.end - i);
-        const float* grad = cpu::as_f32(dtype, args.in[1], i, length, scratch);
-        step_run(step, grad, args.output<float>(0) + i, args.output<float>(1) + i, args.output<float>(2) + i,
-                 length);
-      }
+    for_gradient_runs(gradient, args, [&](const float* grad, int64_t i, int64_t count) {
+      step_run(step, grad, args.output<float>(0) + i, args.output<float>(1) + i, args.output<float>(2) + i,
+               count);
     });
   };
-  return {.run = run, .workspace_bytes = 0};
+  return {.run = run};
 }
 
-void reference(const ir::ReferenceArgs& args) {
-  const Options options = options_of(args.node.attrs);
+void reference(const ReferenceArgs& args) {
+  const AdamOptions options = adam_options(args.node.attrs);
   const double rate = args.in[2][0], factor = args.in[3][0], count = args.in[6][0];
   for (size_t i = 0; i < args.out[0].size(); ++i) {
     const double p = args.in[0][i], m = args.in[4][i], v = args.in[5][i];
@@ -111,21 +84,21 @@ void reference(const ir::ReferenceArgs& args) {
   }
 }
 
-ir::Cost cost(const ir::NodeView& node) { return stream_cost(node, 14); }
+Cost cost(const NodeView& node) { return stream_cost(node, 14); }
 
-ir::Sample sample(const Shape& shape, DType dtype, double decay) {
+Sample sample(const Shape& shape, DType dtype, double decay) {
   return {.in = {normal(shape), normal(shape, dtype), positive({}), positive({}), normal(shape),
                  positive(shape), one()},
           .attrs = {{"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-8}, {"weight_decay", decay}}};
 }
 
-std::vector<ir::Sample> samples() {
+std::vector<Sample> samples() {
   return {sample({3, 7}, DType::f32, 0.01), sample({2053}, DType::f32, 0), sample({9}, DType::bf16, 0.1)};
 }
 
 }  // namespace
 
-const ir::OpDef adamw_update{
+const OpDef adamw_update{
     .name = "adamw_update",
     .doc =
         "adamw_update(param, grad, lr, factor, m, v, step_count): torch.optim.AdamW (arXiv 1711.05101), in "

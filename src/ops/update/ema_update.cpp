@@ -1,6 +1,6 @@
 #include "backend/cpu/clones.h"
 #include "base/threads.h"
-#include "ops/rules.h"
+#include "ops/update/support.h"
 #include "ops/update/update.h"
 
 namespace hearth::ops {
@@ -10,17 +10,17 @@ HEARTH_CLONES void blend(const float* param, float* ema, float weight, int64_t c
   for (int64_t i = 0; i < count; ++i) ema[i] += weight * (param[i] - ema[i]);
 }
 
-ir::Inferred infer(const ir::NodeView& node) {
-  if (auto error = check_same_shape(node, {1}); !error.empty()) return ir::refuse(error);
-  if (auto error = check_scalars(node, 2, 2); !error.empty()) return ir::refuse(error);
+Inferred infer(const NodeView& node) {
+  if (auto error = check_same_shape(node, {1}); !error.empty()) return refuse(error);
+  if (auto error = check_scalars(node, 2, 2); !error.empty()) return refuse(error);
   if (node.in_type(1).dtype != DType::f32) return refuse_type("the parameter", "f32", node.in_type(1));
   return {.out = {node.in_type(0)}, .error = ""};
 }
 
-ir::Kernel cpu(const ir::NodeView& node) {
+Kernel cpu(const NodeView& node) {
   const int64_t count = node.in_type(0).shape.num_elements();
   const auto weight = static_cast<float>(1 - node.attrs.real("decay"));
-  const auto run = [count, weight](const ir::KernelArgs& args) {
+  const auto run = [count, weight](const KernelArgs& args) {
     if (*args.input<float>(2) < 0) return;
     args.threads->parallel_for(count, 4096, [&](Range range) {
       blend(args.input<float>(1) + range.begin, args.output<float>(0) + range.begin, weight, range.size());
@@ -29,22 +29,22 @@ ir::Kernel cpu(const ir::NodeView& node) {
   return {.run = run, .workspace_bytes = 0};
 }
 
-void reference(const ir::ReferenceArgs& args) {
+void reference(const ReferenceArgs& args) {
   const double decay = args.in[2][0] < 0 ? 1 : args.node.attrs.real("decay");
   for (size_t i = 0; i < args.out[0].size(); ++i)
     args.out[0][i] = decay * args.in[0][i] + (1 - decay) * args.in[1][i];
 }
 
-ir::Cost cost(const ir::NodeView& node) { return stream_cost(node, 3); }
+Cost cost(const NodeView& node) { return stream_cost(node, 3); }
 
-std::vector<ir::Sample> samples() {
+std::vector<Sample> samples() {
   return {{.in = {normal({5, 3}), normal({5, 3}), one()}, .attrs = {{"decay", 0.9}}},
           {.in = {normal({1025}), normal({1025}), positive({})}, .attrs = {{"decay", 0.999}}}};
 }
 
 }  // namespace
 
-const ir::OpDef ema_update{
+const OpDef ema_update{
     .name = "ema_update",
     .doc = "ema_update(ema, param, factor): ema' = decay ema + (1 - decay) param, in place",
     .min_inputs = 3,

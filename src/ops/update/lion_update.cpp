@@ -1,22 +1,16 @@
-#include <algorithm>
-
 #include "backend/cpu/clones.h"
-#include "backend/cpu/convert.h"
-#include "base/threads.h"
-#include "ops/rules.h"
+#include "ops/update/support.h"
 #include "ops/update/update.h"
 
 namespace hearth::ops {
 namespace {
-
-constexpr int64_t kRun = 1024;
 
 struct Options {
   double beta1;
   double beta2;
   double weight_decay;
 };
-Options options_of(const ir::Attrs& attrs) {
+Options options_of(const Attrs& attrs) {
   return {
       .beta1 = attrs.real("beta1"), .beta2 = attrs.real("beta2"), .weight_decay = attrs.real("weight_decay")};
 }
@@ -41,18 +35,8 @@ HEARTH_CLONES void step_run(const Step& step, const float* grad, float* param, f
   }
 }
 
-ir::Inferred infer(const ir::NodeView& node) {
-  if (auto error = check_same_shape(node, {1, 4}); !error.empty()) return ir::refuse(error);
-  if (auto error = check_scalars(node, 2, 3); !error.empty()) return ir::refuse(error);
-  const ir::Type& type = node.in_type(0);
-  if (node.in_type(4) != type) return refuse_type("the momentum", to_string(type), node.in_type(4));
-  return {.out = {type, type}, .error = ""};
-}
-
-ir::Kernel cpu(const ir::NodeView& node) {
-  const int64_t count = node.in_type(0).shape.num_elements();
-  const DType dtype = node.in_type(1).dtype;
-  const auto run = [count, dtype, options = options_of(node.attrs)](const ir::KernelArgs& args) {
+Kernel cpu(const NodeView& node) {
+  const auto run = [gradient = node.in_type(1), options = options_of(node.attrs)](const KernelArgs& args) {
     const double rate = static_cast<double>(*args.input<float>(2));
     const Step step{.keep = static_cast<float>(1 - rate * options.weight_decay),
                     .rate = static_cast<float>(rate),
@@ -60,19 +44,14 @@ ir::Kernel cpu(const ir::NodeView& node) {
                     .beta1 = static_cast<float>(options.beta1),
                     .beta2 = static_cast<float>(options.beta2)};
     if (step.factor < 0) return;
-    args.threads->parallel_for(count, 4 * kRun, [&](Range range) {
-      float scratch[kRun];
-      for (int64_t i = range.begin; i < range.end; i += kRun) {
-        const int64_t length = std::min(kRun, range.end - i);
-        step_run(step, cpu::as_f32(dtype, args.in[1], i, length, scratch), args.output<float>(0) + i,
-                 args.output<float>(1) + i, length);
-      }
+    for_gradient_runs(gradient, args, [&](const float* grad, int64_t i, int64_t count) {
+      step_run(step, grad, args.output<float>(0) + i, args.output<float>(1) + i, count);
     });
   };
-  return {.run = run, .workspace_bytes = 0};
+  return {.run = run};
 }
 
-void reference(const ir::ReferenceArgs& args) {
+void reference(const ReferenceArgs& args) {
   const Options options = options_of(args.node.attrs);
   const double rate = args.in[2][0], factor = args.in[3][0];
   for (size_t i = 0; i < args.out[0].size(); ++i) {
@@ -84,28 +63,27 @@ void reference(const ir::ReferenceArgs& args) {
   }
 }
 
-std::vector<ir::Sample> samples() {
+std::vector<Sample> samples() {
   const auto sample = [](const Shape& shape, DType dtype, double decay) {
-    return ir::Sample{.in = {normal(shape), normal(shape, dtype), positive({}), positive({}), normal(shape)},
-                      .attrs = {{"beta1", 0.9}, {"beta2", 0.99}, {"weight_decay", decay}}};
+    return Sample{.in = {normal(shape), normal(shape, dtype), positive({}), positive({}), normal(shape)},
+                  .attrs = {{"beta1", 0.9}, {"beta2", 0.99}, {"weight_decay", decay}}};
   };
   return {sample({3, 7}, DType::f32, 0.01), sample({2053}, DType::f32, 0), sample({9}, DType::bf16, 0.1)};
 }
 
 }  // namespace
 
-const ir::OpDef lion_update{
-    .name = "lion_update",
-    .doc = "lion_update(param, grad, lr, factor, m): Lion (arXiv 2302.06675), in place",
-    .min_inputs = 5,
-    .max_inputs = 5,
-    .infer = infer,
-    .no_vjp_because = kUpdateHasNoGradient,
-    .cpu = cpu,
-    .reference = reference,
-    .cost = [](const ir::NodeView& node) { return stream_cost(node, 9); },
-    .precision = ir::Precision::full,
-    .writes = {0, 4},
-    .samples = samples};
+const OpDef lion_update{.name = "lion_update",
+                        .doc = "lion_update(param, grad, lr, factor, m): Lion (arXiv 2302.06675), in place",
+                        .min_inputs = 5,
+                        .max_inputs = 5,
+                        .infer = infer_with_momentum,
+                        .no_vjp_because = kUpdateHasNoGradient,
+                        .cpu = cpu,
+                        .reference = reference,
+                        .cost = [](const NodeView& node) { return stream_cost(node, 9); },
+                        .precision = ir::Precision::full,
+                        .writes = {0, 4},
+                        .samples = samples};
 
 }  // namespace hearth::ops

@@ -3,17 +3,15 @@
 #include <memory>
 
 #include "backend/cpu/clones.h"
-#include "backend/cpu/convert.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/rows.h"
 #include "base/threads.h"
-#include "ops/rules.h"
+#include "ops/update/support.h"
 #include "ops/update/update.h"
 
 namespace hearth::ops {
 namespace {
 
-constexpr int64_t kRun = 1024;
 constexpr int kSteps = 5;
 /// The quintic a x + b x^3 + c x^5 brings singular values near 1 (Jordan et al., Muon, 2024).
 constexpr float kA = 3.4445F, kB = -4.7750F, kC = 2.0315F;
@@ -25,7 +23,7 @@ struct Options {
   double eps;
   double ratio;  ///< of the step to the learning rate, by the weight's shape
 };
-Options options_of(const ir::NodeView& node) {
+Options options_of(const NodeView& node) {
   const auto rows = static_cast<double>(node.in_type(0).shape[0]);
   const auto columns = static_cast<double>(node.in_type(0).shape[1]);
   const bool match = node.attrs.text_or("adjust", "original") == "match_rms_adamw";
@@ -101,20 +99,12 @@ struct Space {
   }
 };
 
-/// Calls body(first, count) for short runs of [0, count), split over threads.
-template <typename Body>
-void for_runs(int64_t count, ThreadPool& threads, Body body) {
-  threads.parallel_for(count, 4 * kRun, [&](Range range) {
-    for (int64_t i = range.begin; i < range.end; i += kRun) body(i, std::min(kRun, range.end - i));
-  });
-}
-
 class Run {
  public:
-  Run(const Plan& plan, const Options& options, DType dtype, int num_threads, const ir::KernelArgs& args)
+  Run(const Plan& plan, const Options& options, const Type& gradient, int num_threads, const KernelArgs& args)
       : plan_(plan),
         options_(options),
-        dtype_(dtype),
+        gradient_(gradient),
         num_threads_(num_threads),
         args_(args),
         space_(plan, num_threads, args.workspace) {}
@@ -145,9 +135,7 @@ class Run {
   void make_direction() {
     const float factor = *args_.input<float>(3);
     const auto momentum = static_cast<float>(options_.momentum);
-    for_runs(count(), *args_.threads, [&](int64_t i, int64_t n) {
-      float scratch[kRun];
-      const float* grad = cpu::as_f32(dtype_, args_.in[1], i, n, scratch);
+    for_gradient_runs(gradient_, args_, [&](const float* grad, int64_t i, int64_t n) {
       float* buffer = args_.output<float>(1) + i;
       move_momentum(grad, factor, momentum, buffer, n);
       if (options_.nesterov) {
@@ -190,27 +178,23 @@ class Run {
 
   const Plan& plan_;
   const Options& options_;
-  DType dtype_;
+  const Type& gradient_;
   int num_threads_;
-  const ir::KernelArgs& args_;
+  const KernelArgs& args_;
   Space space_;
 };
 
-ir::Inferred infer(const ir::NodeView& node) {
-  if (auto error = check_same_shape(node, {1, 4}); !error.empty()) return ir::refuse(error);
-  if (auto error = check_scalars(node, 2, 3); !error.empty()) return ir::refuse(error);
-  const ir::Type& type = node.in_type(0);
-  if (type.shape.rank() != 2) return refuse_type("the weight", "a matrix", type);
-  if (node.in_type(4) != type) return refuse_type("the momentum", to_string(type), node.in_type(4));
-  return {.out = {type, type}, .error = ""};
+Inferred infer(const NodeView& node) {
+  const Type& type = node.in_type(0);
+  return type.shape.rank() == 2 ? infer_with_momentum(node) : refuse_type("the weight", "a matrix", type);
 }
 
-ir::Kernel cpu(const ir::NodeView& node) {
+Kernel cpu(const NodeView& node) {
   const auto plan = std::make_shared<const Plan>(node.in_type(0).shape, node.num_threads);
-  const DType dtype = node.in_type(1).dtype;
-  const auto run = [=, threads = node.num_threads, options = options_of(node)](const ir::KernelArgs& args) {
+  const auto run = [=, gradient = node.in_type(1), threads = node.num_threads,
+                    options = options_of(node)](const KernelArgs& args) {
     if (*args.input<float>(3) < 0 || plan->small == 0) return;
-    Run(*plan, options, dtype, threads, args).run();
+    Run(*plan, options, gradient, threads, args).run();
   };
   return {.run = run, .workspace_bytes = Space(*plan, node.num_threads, nullptr).bytes};
 }
@@ -244,7 +228,7 @@ Doubles orthogonal(Doubles x, size_t rows, size_t columns, double eps) {
   return x;
 }
 
-void reference(const ir::ReferenceArgs& args) {
+void reference(const ReferenceArgs& args) {
   const Options options = options_of(args.node);
   const double rate = args.in[2][0], factor = args.in[3][0];
   const Shape& shape = args.node.in_type(0).shape;
@@ -262,7 +246,7 @@ void reference(const ir::ReferenceArgs& args) {
   }
 }
 
-ir::Cost cost(const ir::NodeView& node) {
+Cost cost(const NodeView& node) {
   const auto rows = static_cast<double>(node.in_type(0).shape[0]);
   const auto columns = static_cast<double>(node.in_type(0).shape[1]);
   const double small = std::min(rows, columns);
@@ -270,13 +254,13 @@ ir::Cost cost(const ir::NodeView& node) {
           .bytes = bytes_moved(node)};
 }
 
-std::vector<ir::Sample> samples() {
+std::vector<Sample> samples() {
   const auto sample = [](const Shape& shape, DType dtype, int64_t nesterov, const char* adjust) {
-    return ir::Sample{.in = {normal(shape), normal(shape, dtype), positive({}), positive({}), normal(shape)},
-                      .attrs = {{"momentum", 0.95},
-                                {"nesterov", nesterov},
-                                {"weight_decay", 0.1},
-                                {"adjust", std::string(adjust)}}};
+    return Sample{.in = {normal(shape), normal(shape, dtype), positive({}), positive({}), normal(shape)},
+                  .attrs = {{"momentum", 0.95},
+                            {"nesterov", nesterov},
+                            {"weight_decay", 0.1},
+                            {"adjust", std::string(adjust)}}};
   };
   return {sample({3, 7}, DType::f32, 1, "original"), sample({41, 13}, DType::f32, 0, "match_rms_adamw"),
           sample({9, 40}, DType::bf16, 1, "original")};
@@ -284,19 +268,19 @@ std::vector<ir::Sample> samples() {
 
 }  // namespace
 
-const ir::OpDef muon_update{.name = "muon_update",
-                            .doc =
-                                "muon_update(param, grad, lr, factor, momentum): torch.optim.Muon with its "
-                                "iteration in f32, in place",
-                            .min_inputs = 5,
-                            .max_inputs = 5,
-                            .infer = infer,
-                            .no_vjp_because = kUpdateHasNoGradient,
-                            .cpu = cpu,
-                            .reference = reference,
-                            .cost = cost,
-                            .precision = ir::Precision::full,
-                            .writes = {0, 4},
-                            .samples = samples};
+const OpDef muon_update{.name = "muon_update",
+                        .doc =
+                            "muon_update(param, grad, lr, factor, momentum): torch.optim.Muon with its "
+                            "iteration in f32, in place",
+                        .min_inputs = 5,
+                        .max_inputs = 5,
+                        .infer = infer,
+                        .no_vjp_because = kUpdateHasNoGradient,
+                        .cpu = cpu,
+                        .reference = reference,
+                        .cost = cost,
+                        .precision = ir::Precision::full,
+                        .writes = {0, 4},
+                        .samples = samples};
 
 }  // namespace hearth::ops

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/rules.h"
+#include "ops/update/support.h"
 #include "ops/update/update.h"
 
 namespace hearth::ops {
@@ -42,115 +42,115 @@ T read_loss_scale(T scale, T factor, bool inverse) {
   return inverse ? 1 / scale : factor * scale;
 }
 
-LossScale loss_scale_of(const ir::Attrs& attrs) {
+LossScale loss_scale_of(const Attrs& attrs) {
   return {.interval = static_cast<double>(attrs.integer_or("growth_interval", 2000)),
           .growth = attrs.real_or("growth", 2),
           .backoff = attrs.real_or("backoff", 0.5)};
 }
 
-ir::Inferred infer_two_scalars(const ir::NodeView& node) {
-  if (auto error = check_scalars(node, 0, 1); !error.empty()) return ir::refuse(error);
+Inferred infer_two_scalars(const NodeView& node) {
+  if (auto error = check_scalars(node, 0, 1); !error.empty()) return refuse(error);
   return {.out = {f32_type({})}, .error = ""};
 }
 
-std::string check_state(const ir::NodeView& node) {
+std::string check_state(const NodeView& node) {
   if (auto error = check_scalars(node, 1, 1); !error.empty()) return error;
   if (node.in_type(0) != f32_type({3}))
     return fmt::format("expected the loss scale's state to be f32[3], got {}", to_string(node.in_type(0)));
   return "";
 }
 
-ir::Inferred infer_state(const ir::NodeView& node) {
-  if (auto error = check_state(node); !error.empty()) return ir::refuse(error);
+Inferred infer_state(const NodeView& node) {
+  if (auto error = check_state(node); !error.empty()) return refuse(error);
   return {.out = {node.in_type(0)}, .error = ""};
 }
 
-ir::Inferred infer_read(const ir::NodeView& node) {
-  if (auto error = check_state(node); !error.empty()) return ir::refuse(error);
+Inferred infer_read(const NodeView& node) {
+  if (auto error = check_state(node); !error.empty()) return refuse(error);
   return {.out = {f32_type({})}, .error = ""};
 }
 
-ir::Kernel increment_cpu(const ir::NodeView&) {
+Kernel increment_cpu(const NodeView&) {
   return {.run =
-              [](const ir::KernelArgs& args) {
+              [](const KernelArgs& args) {
                 *args.output<float>(0) = next_count(*args.input<float>(0), *args.input<float>(1));
               },
           .workspace_bytes = 0};
 }
-void increment_reference(const ir::ReferenceArgs& args) {
+void increment_reference(const ReferenceArgs& args) {
   args.out[0][0] = next_count(args.in[0][0], args.in[1][0]);
 }
 
-ir::Kernel clip_cpu(const ir::NodeView& node) {
+Kernel clip_cpu(const NodeView& node) {
   const double max_norm = node.attrs.real_or("max_norm", 0);
   return {.run =
-              [max_norm](const ir::KernelArgs& args) {
+              [max_norm](const KernelArgs& args) {
                 *args.output<float>(0) =
                     gradient_factor(*args.input<float>(0), *args.input<float>(1), max_norm);
               },
           .workspace_bytes = 0};
 }
-void clip_reference(const ir::ReferenceArgs& args) {
+void clip_reference(const ReferenceArgs& args) {
   args.out[0][0] = gradient_factor(args.in[0][0], args.in[1][0], args.node.attrs.real_or("max_norm", 0));
 }
 
-ir::Kernel loss_scale_cpu(const ir::NodeView& node) {
+Kernel loss_scale_cpu(const NodeView& node) {
   const LossScale rule = loss_scale_of(node.attrs);
   return {.run =
-              [rule](const ir::KernelArgs& args) {
+              [rule](const KernelArgs& args) {
                 next_loss_scale(rule, *args.input<float>(1), args.input<float>(0), args.output<float>(0));
               },
           .workspace_bytes = 0};
 }
-void loss_scale_reference(const ir::ReferenceArgs& args) {
+void loss_scale_reference(const ReferenceArgs& args) {
   next_loss_scale(loss_scale_of(args.node.attrs), args.in[1][0], args.in[0].data(), args.out[0].data());
 }
 
-ir::Kernel read_cpu(const ir::NodeView& node) {
+Kernel read_cpu(const NodeView& node) {
   const bool inverse = node.attrs.integer("inverse") != 0;
   return {.run =
-              [inverse](const ir::KernelArgs& args) {
+              [inverse](const KernelArgs& args) {
                 *args.output<float>(0) =
                     read_loss_scale(*args.input<float>(0), *args.input<float>(1), inverse);
               },
           .workspace_bytes = 0};
 }
-void read_reference(const ir::ReferenceArgs& args) {
+void read_reference(const ReferenceArgs& args) {
   args.out[0][0] = read_loss_scale(args.in[0][0], args.in[1][0], args.node.attrs.integer("inverse") != 0);
 }
 
-std::vector<ir::Sample> increment_samples() {
+std::vector<Sample> increment_samples() {
   return {{.in = {positive({}), one()}, .attrs = {}}, {.in = {positive({}), normal({})}, .attrs = {}}};
 }
-std::vector<ir::Sample> clip_samples() {
+std::vector<Sample> clip_samples() {
   return {{.in = {positive({}), positive({})}, .attrs = {{"max_norm", 0.0}}},
           {.in = {positive({}), positive({})}, .attrs = {{"max_norm", 0.01}}},
           {.in = {positive({}), one()}, .attrs = {{"max_norm", 1000.0}}}};
 }
-std::vector<ir::Sample> loss_scale_samples() {
+std::vector<Sample> loss_scale_samples() {
   return {{.in = {positive({3}), one()}, .attrs = {}},
           {.in = {positive({3}), one()}, .attrs = {{"growth_interval", int64_t{1}}}},
           {.in = {positive({3}), normal({})}, .attrs = {}}};
 }
-std::vector<ir::Sample> read_samples() {
+std::vector<Sample> read_samples() {
   return {{.in = {positive({3}), positive({})}, .attrs = {{"inverse", int64_t{0}}}},
           {.in = {positive({3}), positive({})}, .attrs = {{"inverse", int64_t{1}}}}};
 }
 
 }  // namespace
 
-const ir::OpDef increment{.name = "increment",
-                          .doc = "increment(count, factor): count' = count + 1, in place",
-                          .min_inputs = 2,
-                          .max_inputs = 2,
-                          .infer = infer_two_scalars,
-                          .no_vjp_because = kUpdateHasNoGradient,
-                          .cpu = increment_cpu,
-                          .reference = increment_reference,
-                          .writes = {0},
-                          .samples = increment_samples};
+const OpDef increment{.name = "increment",
+                      .doc = "increment(count, factor): count' = count + 1, in place",
+                      .min_inputs = 2,
+                      .max_inputs = 2,
+                      .infer = infer_two_scalars,
+                      .no_vjp_because = kUpdateHasNoGradient,
+                      .cpu = increment_cpu,
+                      .reference = increment_reference,
+                      .writes = {0},
+                      .samples = increment_samples};
 
-const ir::OpDef clip_factor{
+const OpDef clip_factor{
     .name = "clip_factor",
     .doc =
         "clip_factor(sum_squares, inverse_scale): inverse_scale min(1, max_norm / (norm + 1e-6)) with norm = "
@@ -163,7 +163,7 @@ const ir::OpDef clip_factor{
     .reference = clip_reference,
     .samples = clip_samples};
 
-const ir::OpDef loss_scale_update{
+const OpDef loss_scale_update{
     .name = "loss_scale_update",
     .doc =
         "loss_scale_update(state {scale, good steps, skips}, factor): backs off after a skipped step, grows "
@@ -177,7 +177,7 @@ const ir::OpDef loss_scale_update{
     .writes = {0},
     .samples = loss_scale_samples};
 
-const ir::OpDef loss_scale_read{
+const OpDef loss_scale_read{
     .name = "loss_scale_read",
     .doc = "loss_scale_read(state, s): s * scale, or 1 / scale when `inverse` is 1 (s is then ignored)",
     .min_inputs = 2,

@@ -1,15 +1,9 @@
-#include <algorithm>
-
 #include "backend/cpu/clones.h"
-#include "backend/cpu/convert.h"
-#include "base/threads.h"
-#include "ops/rules.h"
+#include "ops/update/support.h"
 #include "ops/update/update.h"
 
 namespace hearth::ops {
 namespace {
-
-constexpr int64_t kRun = 1024;
 
 struct Rule {
   float momentum;
@@ -38,45 +32,37 @@ HEARTH_CLONES void step_momentum(const Rule& rule, const float* grad, float* par
   }
 }
 
-ir::Inferred infer(const ir::NodeView& node) {
-  if (auto error = check_same_shape(node, {1}); !error.empty()) return ir::refuse(error);
-  if (auto error = check_scalars(node, 2, 3); !error.empty()) return ir::refuse(error);
-  if (!node.has_input(4)) return {.out = {node.in_type(0)}, .error = ""};
-  if (node.in_type(4) != node.in_type(0))
-    return refuse_type("the momentum", to_string(node.in_type(0)), node.in_type(4));
-  return {.out = {node.in_type(0), node.in_type(0)}, .error = ""};
+Inferred infer(const NodeView& node) {
+  if (node.has_input(4)) return infer_with_momentum(node);
+  if (auto error = check_same_shape(node, {1}); !error.empty()) return refuse(error);
+  if (auto error = check_scalars(node, 2, 3); !error.empty()) return refuse(error);
+  return {.out = {node.in_type(0)}, .error = ""};
 }
 
-Rule rule_of(const ir::NodeView& node) {
+Rule rule_of(const NodeView& node) {
   return {.momentum = static_cast<float>(node.attrs.real_or("momentum", 0)),
           .weight_decay = static_cast<float>(node.attrs.real_or("weight_decay", 0)),
           .nesterov = node.attrs.integer_or("nesterov", 0) != 0};
 }
 
-ir::Kernel cpu(const ir::NodeView& node) {
-  const int64_t count = node.in_type(0).shape.num_elements();
-  const DType dtype = node.in_type(1).dtype;
+Kernel cpu(const NodeView& node) {
+  const Type gradient = node.in_type(1);
   const bool with_momentum = node.has_input(4);
-  const auto run = [=, rule = rule_of(node)](const ir::KernelArgs& args) mutable {
+  const auto run = [=, rule = rule_of(node)](const KernelArgs& args) mutable {
     rule.rate = *args.input<float>(2);
     rule.factor = *args.input<float>(3);
     if (rule.factor < 0) return;
-    args.threads->parallel_for(count, 4 * kRun, [&](Range range) {
-      float scratch[kRun];
-      for (int64_t i = range.begin; i < range.end; i += kRun) {
-        const int64_t length = std::min(kRun, range.end - i);
-        const float* grad = cpu::as_f32(dtype, args.in[1], i, length, scratch);
-        float* param = args.output<float>(0) + i;
-        with_momentum ? step_momentum(rule, grad, param, args.output<float>(1) + i, length)
-                      : step_plain(rule, grad, param, length);
-      }
+    for_gradient_runs(gradient, args, [&](const float* grad, int64_t i, int64_t count) {
+      float* param = args.output<float>(0) + i;
+      with_momentum ? step_momentum(rule, grad, param, args.output<float>(1) + i, count)
+                    : step_plain(rule, grad, param, count);
     });
   };
-  return {.run = run, .workspace_bytes = 0};
+  return {.run = run};
 }
 
-void reference(const ir::ReferenceArgs& args) {
-  const ir::Attrs& attrs = args.node.attrs;
+void reference(const ReferenceArgs& args) {
+  const Attrs& attrs = args.node.attrs;
   const double momentum = attrs.real_or("momentum", 0);
   const double rate = args.in[2][0], factor = args.in[3][0];
   const bool with_momentum = args.node.has_input(4);
@@ -91,13 +77,13 @@ void reference(const ir::ReferenceArgs& args) {
   }
 }
 
-ir::Cost cost(const ir::NodeView& node) { return stream_cost(node, 7); }
+Cost cost(const NodeView& node) { return stream_cost(node, 7); }
 
-ir::Attrs attributes(double momentum, int64_t nesterov, double decay) {
+Attrs attributes(double momentum, int64_t nesterov, double decay) {
   return {{"momentum", momentum}, {"nesterov", nesterov}, {"weight_decay", decay}};
 }
 
-std::vector<ir::Sample> samples() {
+std::vector<Sample> samples() {
   const Shape shape{5, 7};
   return {{.in = {normal(shape), normal(shape), positive({}), one()}, .attrs = attributes(0, 0, 0.01)},
           {.in = {normal(shape), normal(shape), positive({}), positive({}), normal(shape)},
@@ -108,7 +94,7 @@ std::vector<ir::Sample> samples() {
 
 }  // namespace
 
-const ir::OpDef sgd_update{
+const OpDef sgd_update{
     .name = "sgd_update",
     .doc = "sgd_update(param, grad, lr, factor, momentum?): torch.optim.SGD with dampening 0, in place",
     .min_inputs = 4,

@@ -20,11 +20,4 @@ extern const ir::OpDef clip_factor;
 extern const ir::OpDef loss_scale_update;
 extern const ir::OpDef loss_scale_read;
 
-inline constexpr std::string_view kUpdateHasNoGradient = "updates run after the gradients are known";
-
-/// Refuses anything but f32 scalars at inputs [first, last]; an empty error otherwise.
-std::string check_scalars(const ir::NodeView& node, size_t first, size_t last);
-/// Refuses unless input 0 is f32 and the named inputs have its shape (gradient dtype may be narrower).
-std::string check_same_shape(const ir::NodeView& node, std::initializer_list<size_t> inputs);
-
 }  // namespace hearth::ops

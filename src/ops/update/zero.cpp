@@ -1,18 +1,18 @@
 #include <cstring>
 
 #include "base/threads.h"
-#include "ops/rules.h"
+#include "ops/update/support.h"
 #include "ops/update/update.h"
 
 namespace hearth::ops {
 namespace {
 
-ir::Inferred infer(const ir::NodeView& node) { return {.out = {node.in_type(0)}, .error = ""}; }
+Inferred infer(const NodeView& node) { return {.out = {node.in_type(0)}, .error = ""}; }
 
-ir::Kernel cpu(const ir::NodeView& node) {
+Kernel cpu(const NodeView& node) {
   const int64_t num_bytes = node.in_type(0).num_bytes();
   return {.run =
-              [num_bytes](const ir::KernelArgs& args) {
+              [num_bytes](const KernelArgs& args) {
                 auto* out = args.output<char>(0);
                 args.threads->parallel_for(num_bytes, 1 << 16, [&](Range range) {
                   std::memset(out + range.begin, 0, static_cast<size_t>(range.size()));
@@ -21,23 +21,23 @@ ir::Kernel cpu(const ir::NodeView& node) {
           .workspace_bytes = 0};
 }
 
-void reference(const ir::ReferenceArgs& args) {
+void reference(const ReferenceArgs& args) {
   for (double& value : args.out[0]) value = 0;
 }
 
-std::vector<ir::Sample> samples() {
+std::vector<Sample> samples() {
   return {{.in = {normal({3, 5})}, .attrs = {}}, {.in = {normal({7}, DType::bf16)}, .attrs = {}}};
 }
 
 }  // namespace
 
-const ir::OpDef zero{.name = "zero",
-                     .doc = "x' = 0, in place",
-                     .infer = infer,
-                     .no_vjp_because = kUpdateHasNoGradient,
-                     .cpu = cpu,
-                     .reference = reference,
-                     .writes = {0},
-                     .samples = samples};
+const OpDef zero{.name = "zero",
+                 .doc = "x' = 0, in place",
+                 .infer = infer,
+                 .no_vjp_because = kUpdateHasNoGradient,
+                 .cpu = cpu,
+                 .reference = reference,
+                 .writes = {0},
+                 .samples = samples};
 
 }  // namespace hearth::ops

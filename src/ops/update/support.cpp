@@ -1,0 +1,41 @@
+#include "ops/update/support.h"
+
+namespace hearth::ops {
+
+std::string check_scalars(const NodeView& node, size_t first, size_t last) {
+  for (size_t i = first; i <= last; ++i) {
+    if (node.in_type(i) != f32_type({}))
+      return fmt::format("expected input {} to be f32[], got {}", i, to_string(node.in_type(i)));
+  }
+  return "";
+}
+
+std::string check_same_shape(const NodeView& node, std::initializer_list<size_t> inputs) {
+  const Type& first = node.in_type(0);
+  if (first.dtype != DType::f32)
+    return fmt::format("expected f32 to update, got {}", dtype_name(first.dtype));
+  for (const size_t i : inputs) {
+    const Type& type = node.in_type(i);
+    if (type.shape != first.shape || !is_storage_float(type.dtype))
+      return fmt::format("expected input {} to be floating {}, got {}", i, hearth::to_string(first.shape),
+                         to_string(type));
+  }
+  return "";
+}
+
+Inferred infer_with_momentum(const NodeView& node) {
+  if (auto error = check_same_shape(node, {1}); !error.empty()) return refuse(error);
+  if (auto error = check_scalars(node, 2, 3); !error.empty()) return refuse(error);
+  const Type& type = node.in_type(0);
+  if (node.in_type(4) != type) return refuse_type("the momentum", to_string(type), node.in_type(4));
+  return {.out = {type, type}, .error = ""};
+}
+
+AdamOptions adam_options(const Attrs& attrs) {
+  return {.beta1 = attrs.real("beta1"),
+          .beta2 = attrs.real("beta2"),
+          .eps = attrs.real("eps"),
+          .weight_decay = attrs.real("weight_decay")};
+}
+
+}  // namespace hearth::ops

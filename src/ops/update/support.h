@@ -1,0 +1,55 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include "backend/cpu/convert.h"
+#include "base/threads.h"
+#include "ops/rules.h"
+
+namespace hearth::ops {
+
+/// What the updates share. Their inputs begin with param, gradient, lr and factor.
+
+inline constexpr std::string_view kUpdateHasNoGradient = "updates run after the gradients are known";
+
+/// Refuses anything but f32 scalars at inputs [first, last]; an empty error otherwise.
+std::string check_scalars(const NodeView& node, size_t first, size_t last);
+/// Refuses unless input 0 is f32 and the named inputs have its shape (gradient dtype may be narrower).
+std::string check_same_shape(const NodeView& node, std::initializer_list<size_t> inputs);
+/// Inference of an update whose only state is a momentum of the parameter's type at input 4.
+Inferred infer_with_momentum(const NodeView& node);
+
+/// The attributes of Adam with decoupled weight decay (arXiv 1711.05101).
+struct AdamOptions {
+  double beta1;
+  double beta2;
+  double eps;
+  double weight_decay;
+};
+AdamOptions adam_options(const Attrs& attrs);
+
+/// Most elements that a kernel takes at a time; their gradient fits in L1 beside their state.
+inline constexpr int64_t kRun = 1024;
+
+/// Calls body(first, count) for the runs of [0, count), split over threads.
+template <typename Body>
+void for_runs(int64_t count, ThreadPool& threads, Body body) {
+  threads.parallel_for(count, 4 * kRun, [&](Range range) {
+    for (int64_t i = range.begin; i < range.end; i += kRun) body(i, std::min(kRun, range.end - i));
+  });
+}
+
+/// Calls body(gradient, first, count) for the runs of the gradient, which is input 1, as f32.
+template <typename Body>
+void for_gradient_runs(const Type& gradient, const KernelArgs& args, Body body) {
+  for_runs(gradient.shape.num_elements(), *args.threads, [&](int64_t first, int64_t count) {
+    float scratch[kRun];
+    body(cpu::as_f32(gradient.dtype, args.in[1], first, count, scratch), first, count);
+  });
+}
+
+}  // namespace hearth::ops
