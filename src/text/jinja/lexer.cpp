@@ -285,7 +285,7 @@ class Lexer {
         std::find_if(kSymbols.begin(), kSymbols.end(), [&](auto s) { return rest_.starts_with(s); });
     const std::string_view symbol = found != kSymbols.end() ? *found : rest_[0] == '|' ? "|" : "";
     if (symbol.empty())
-      fail(fmt::format("unexpected '{}' in a tag", rest_.substr(0, code_point_at(rest_, 0).num_bytes)));
+      fail(fmt::format("unexpected '{}' in a tag", rest_.substr(0, first_character(rest_).bytes)));
     constexpr std::string_view kOpening = "([{";
     constexpr std::string_view kClosing = ")]}";
     if (kOpening.find(symbol[0]) != kOpening.npos) open += symbol[0];

@@ -35,9 +35,9 @@ std::optional<int64_t> place_of(int64_t index, int64_t length) {
   return index;
 }
 
-std::string code_point_string(std::string_view text, int64_t index) {
-  const size_t start = byte_of_code_point(text, index);
-  return std::string(text.substr(start, code_point_at(text, start).num_bytes));
+std::string character_string(std::string_view text, int64_t index) {
+  const std::string_view rest = text.substr(byte_of_character(text, index));
+  return std::string(rest.substr(0, first_character(rest).bytes));
 }
 
 Value item_at(Run& run, const Value& value, int64_t index) {
@@ -45,7 +45,7 @@ Value item_at(Run& run, const Value& value, int64_t index) {
   const auto place = place_of(index, length_of(run, value));
   if (!place) return Value::undefined("the item " + std::to_string(index));
   if (json.is_array()) return value.part(json[static_cast<size_t>(*place)]);
-  return Json(code_point_string(*value.string(), *place));
+  return Json(character_string(*value.string(), *place));
 }
 
 [[noreturn]] void fail_for(Run& run, std::string_view symbol, const Value& a, const Value& b) {
@@ -197,7 +197,7 @@ std::vector<Value> items_of(Run& run, const Value& value) {
   } else {
     const std::string_view text = *value.string();
     for (size_t i = 0; i < text.size(); i += items.back().string()->size()) {
-      items.emplace_back(Json(text.substr(i, code_point_at(text, i).num_bytes)));
+      items.emplace_back(Json(text.substr(i, first_character(text.substr(i)).bytes)));
     }
   }
   run.spend(std::ssize(items));
@@ -208,7 +208,7 @@ int64_t length_of(Run& run, const Value& value) {
   if (value.is_undefined()) return 0;
   if (const auto text = value.string()) {
     run.spend(std::ssize(*text) / 16);
-    return num_code_points(*text);
+    return num_characters(*text);
   }
   if (value.json() == nullptr || !value.json()->is_structured())
     run.fail(fmt::format("{} has no length", kind_of(value)));

@@ -57,8 +57,8 @@ std::vector<std::string_view> split_at_from_right(std::string_view text, std::st
 
 size_t first_space(std::string_view text) {
   size_t at = 0;
-  while (at < text.size() && !is_space(code_point_at(text, at).value))
-    at += code_point_at(text, at).num_bytes;
+  while (at < text.size() && !is_python_space(first_character(text.substr(at)).value))
+    at += first_character(text.substr(at)).bytes;
   return at;
 }
 
@@ -141,7 +141,7 @@ Value removesuffix_method(Run& run, const Value& subject, Arguments arguments) {
 }
 
 Value place_in(std::string_view text, size_t at) {
-  return Json(at == text.npos ? int64_t{-1} : num_code_points(text.substr(0, at)));
+  return Json(at == text.npos ? int64_t{-1} : num_characters(text.substr(0, at)));
 }
 
 Value find_method_of_strings(Run& run, const Value& subject, Arguments arguments) {
@@ -162,7 +162,7 @@ Value count_method(Run& run, const Value& subject, Arguments arguments) {
   }
   const std::string_view text = string_subject(run, subject, "count");
   const std::string_view part = string_argument(run, arguments[0]);
-  if (part.empty()) return Json(num_code_points(text) + 1);
+  if (part.empty()) return Json(num_characters(text) + 1);
   return Json(std::ssize(split_at(text, part, -1)) - 1);
 }
 

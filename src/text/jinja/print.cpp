@@ -21,13 +21,13 @@ std::string float_text(double value) {
   return text;
 }
 
-void append_repr_of_point(std::string& text, CodePoint point, std::string_view bytes, char quote) {
-  const char32_t c = point.value;
+/// The character c, whose UTF-8 is `bytes`.
+void append_repr_of_character(std::string& text, char32_t c, std::string_view bytes, char quote) {
   if (c == U'\\' || c == static_cast<char32_t>(quote)) {
     text += {'\\', static_cast<char>(c)};
   } else if (c == U'\n' || c == U'\r' || c == U'\t') {
     text += c == U'\n' ? "\\n" : c == U'\r' ? "\\r" : "\\t";
-  } else if (c < 32 || c == 127 || (c != U' ' && is_space(c))) {
+  } else if (c < 32 || c == 127 || (c != U' ' && is_python_space(c))) {
     text += c < 256 ? fmt::format("\\x{:02x}", static_cast<uint32_t>(c))
                     : fmt::format("\\u{:04x}", static_cast<uint32_t>(c));
   } else {
@@ -40,9 +40,9 @@ void append_quoted_repr(std::string& text, std::string_view string) {
   const char quote = double_quotes ? '"' : '\'';
   text += quote;
   for (size_t i = 0; i < string.size();) {
-    const CodePoint point = code_point_at(string, i);
-    append_repr_of_point(text, point, string.substr(i, point.num_bytes), quote);
-    i += point.num_bytes;
+    const Character next = first_character(string.substr(i));
+    append_repr_of_character(text, next.value, string.substr(i, next.bytes), quote);
+    i += next.bytes;
   }
   text += quote;
 }
@@ -81,15 +81,15 @@ const char* short_escape(char c) {
 void append_json_string(std::string& text, std::string_view string, bool ensure_ascii) {
   text += '"';
   for (size_t i = 0; i < string.size();) {
-    const CodePoint point = code_point_at(string, i);
-    if (const char* escape = short_escape(string[i]); escape != nullptr && point.num_bytes == 1) {
+    const Character next = first_character(string.substr(i));
+    if (const char* escape = short_escape(string[i]); escape != nullptr && next.bytes == 1) {
       text += escape;
-    } else if (point.value < 32 || (ensure_ascii && point.value > 126)) {
-      append_utf16_escape(text, point.value);
+    } else if (next.value < 32 || (ensure_ascii && next.value > 126)) {
+      append_utf16_escape(text, next.value);
     } else {
-      text += string.substr(i, point.num_bytes);
+      text += string.substr(i, next.bytes);
     }
-    i += point.num_bytes;
+    i += next.bytes;
   }
   text += '"';
 }
