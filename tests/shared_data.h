@@ -1,21 +1,25 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdlib>
 #include <filesystem>
-#include <iostream>
-#include <optional>
 
 namespace hearth {
 
-/// A folder of the shared test data ($HEARTH_DATA, or ../shared/data beside the checkout). Where it is
-/// absent, prints a loud line and returns nothing; the caller then leaves the test.
-inline std::optional<std::filesystem::path> shared_data(const char* name) {
+/// Where the shared test data of that name lies, if it is there: in $HEARTH_DATA, or in ../shared/data beside
+/// the checkout.
+inline std::filesystem::path shared_data_path(const char* name) {
   const char* set = std::getenv("HEARTH_DATA");
   const std::filesystem::path root = set != nullptr ? set : HEARTH_SOURCE_DIR "/../shared/data";
-  const std::filesystem::path path = root / name;
-  if (std::filesystem::exists(path)) return path;
-  std::cout << "SKIPPED: no test data at " << path << " (set HEARTH_DATA to its parent folder)\n";
-  return std::nullopt;
+  return root / name;
 }
 
 }  // namespace hearth
+
+/// Declares `variable` as the path of the shared test data of that name; where it is absent, says so and
+/// skips the test.
+#define HEARTH_SHARED_DATA(variable, name)                                 \
+  const std::filesystem::path variable = ::hearth::shared_data_path(name); \
+  if (!std::filesystem::exists(variable))                                  \
+  GTEST_SKIP() << "SKIPPED: no test data at " << variable << " (set HEARTH_DATA to its parent folder)"

@@ -20,7 +20,7 @@ class SmallDisk {
   SmallDisk(fs::path path, int64_t num_bytes) : path_(std::move(path)) {
     fs::create_directories(path_);
     mounted_ = mount("hearth", path_.c_str(), "tmpfs", 0, size_option(num_bytes).c_str()) == 0;
-    if (!mounted_) std::cout << "SKIPPED: no small disk could be mounted: " << std::strerror(errno) << "\n";
+    if (!mounted_) why_not_ = std::string("SKIPPED: no small disk could be mounted: ") + std::strerror(errno);
   }
   ~SmallDisk() {
     if (mounted_) umount2(path_.c_str(), MNT_DETACH);
@@ -29,6 +29,7 @@ class SmallDisk {
   SmallDisk& operator=(const SmallDisk&) = delete;
 
   bool mounted() const { return mounted_; }
+  const std::string& why_not() const { return why_not_; }
   const fs::path& path() const { return path_; }
   void grow(int64_t num_bytes) {
     ASSERT_EQ(mount("hearth", path_.c_str(), "tmpfs", MS_REMOUNT, size_option(num_bytes).c_str()), 0);
@@ -46,6 +47,7 @@ class SmallDisk {
   static std::string size_option(int64_t num_bytes) { return "size=" + std::to_string(num_bytes); }
   fs::path path_;
   bool mounted_ = false;
+  std::string why_not_;
 };
 
 constexpr const char* kRecipe = R"(
@@ -76,7 +78,7 @@ TEST(SlowFullDisk, ARunEndsCleanlyAndGoesOnOnceThereIsSpace) {
   ASSERT_EQ(run_hearth(train_command(recipe, whole), folder.path() / "whole.out").exit_code, 0);
   // Room for two checkpoints of 1 MB, not for the third that is written before the first is deleted.
   SmallDisk disk(folder.path() / "disk", 2800 << 10);
-  if (!disk.mounted()) GTEST_SKIP();
+  if (!disk.mounted()) GTEST_SKIP() << disk.why_not();
   const fs::path run = disk.path() / "run";
   const Finished full = run_hearth(train_command(recipe, run), folder.path() / "full.out");
   EXPECT_EQ(full.exit_code, 2) << full.output;
@@ -114,7 +116,7 @@ std::string sentence(const Action& action) {
 TEST(FullDisk, LogAndEventsNameTheirFile) {
   const TemporaryFolder folder;
   SmallDisk disk(folder.path() / "disk", 256 << 10);
-  if (!disk.mounted()) GTEST_SKIP();
+  if (!disk.mounted()) GTEST_SKIP() << disk.why_not();
   io::RunLog log(disk.path() / "trainer_log.jsonl", -1);
   io::EventFile events(disk.path());
   log.step(1, 10, 0.5, 0.1, 1, 1);

@@ -79,11 +79,10 @@ TEST(Folder, TheCheckListsEverything) {
 }
 
 TEST(Folder, RealPictures) {
-  const auto root = shared_data("cifar10_jpeg");
-  if (!root) return;
-  const auto train = open_dataset({.kind = "folder", .path = *root, .split = "train"});
+  HEARTH_SHARED_DATA(root, "cifar10_jpeg");
+  const auto train = open_dataset({.kind = "folder", .path = root, .split = "train"});
   EXPECT_EQ(train->size(), 3000);
-  const DatasetCheck check = check_dataset({.kind = "folder", .path = *root, .split = "test"});
+  const DatasetCheck check = check_dataset({.kind = "folder", .path = root, .split = "test"});
   EXPECT_EQ(check.class_names[0], "airplane");
   EXPECT_EQ(check.per_class, std::vector<int64_t>(10, 100));
   EXPECT_TRUE(check.faults.empty());

@@ -92,10 +92,9 @@ TEST(Idx, RefusesFilesThatDoNotFitTogether) {
 }
 
 TEST(Idx, RealMnist) {
-  const auto root = shared_data("mnist");
-  if (!root) return;
-  const auto train = open_dataset({.kind = "idx", .path = *root, .split = "train"});
-  const auto test = open_dataset({.kind = "idx", .path = *root, .split = "test"});
+  HEARTH_SHARED_DATA(root, "mnist");
+  const auto train = open_dataset({.kind = "idx", .path = root, .split = "train"});
+  const auto test = open_dataset({.kind = "idx", .path = root, .split = "test"});
   EXPECT_EQ(train->size(), 60000);
   EXPECT_EQ(test->image_size(), 28);
   const DatasetCheck check = check_dataset(*test);

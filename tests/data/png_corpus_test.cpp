@@ -2,6 +2,7 @@
 #include <zlib.h>
 
 #include <fstream>
+#include <iostream>
 #include <map>
 
 #include "base/error.h"
@@ -52,11 +53,10 @@ void check_file(const fs::path& path, const std::map<std::string, uint32_t>& exp
 }
 
 TEST(PngCorpus, RightPixelsOrACleanRefusal) {
-  const auto root = shared_data("corpus_png");
-  if (!root) return;
-  const auto expected = expected_checksums(*root / "results.txt");
+  HEARTH_SHARED_DATA(root, "corpus_png");
+  const auto expected = expected_checksums(root / "results.txt");
   Tally tally;
-  for (const auto& entry : fs::recursive_directory_iterator(*root))
+  for (const auto& entry : fs::recursive_directory_iterator(root))
     if (entry.path().extension() == ".png") check_file(entry.path(), expected, tally);
   // All 22 that are named x* and two whose only fault is the checksum of an unimportant chunk.
   EXPECT_EQ(tally.right, 171);

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <iostream>
 #include <string>
 
 #include "base/file.h"
@@ -47,10 +48,9 @@ TEST(Examples, OwnModelTakesUnderSixtyLines) {
 }
 
 TEST(SlowExamples, WeightsOfBurnsMnistScoreAsInTorch) {
-  const auto weights = shared_data("models/mnist_burn/mnist.safetensors");
-  const auto mnist = shared_data("mnist");
-  if (!weights || !mnist) GTEST_SKIP();
-  EXPECT_EQ(output_of("mnist_burn", weights->string() + " " + mnist->string()), "9917/10000\n");
+  HEARTH_SHARED_DATA(weights, "models/mnist_burn/mnist.safetensors");
+  HEARTH_SHARED_DATA(mnist, "mnist");
+  EXPECT_EQ(output_of("mnist_burn", weights.string() + " " + mnist.string()), "9917/10000\n");
 }
 
 }  // namespace

@@ -86,9 +86,8 @@ TEST(Safetensors, RefusesLies) {
 }
 
 TEST(Safetensors, RefusesTheSharedInvalidFile) {
-  const auto folder = shared_data("models/tiny_files/weight-inspect");
-  if (!folder) return;
-  EXPECT_THROW(SafetensorsFile(*folder / "tiny.safetensors"), UserError);
+  HEARTH_SHARED_DATA(folder, "models/tiny_files/weight-inspect");
+  EXPECT_THROW(SafetensorsFile(folder / "tiny.safetensors"), UserError);
 }
 
 TEST(Checkpoint, TheNewestCompleteOneIsFound) {

@@ -393,11 +393,10 @@ TEST(PlanPicture, HoldsOneRectanglePerBuffer) {
 
 /// The five problems of MiniMalloc (ASPLOS 2023) that greedy orders fail.
 TEST(SlowPlans, FiveHardProblemsFitTheirCapacity) {
-  const auto folder = shared_data("plans");
-  if (!folder) return;
+  HEARTH_SHARED_DATA(folder, "plans");
   constexpr int64_t kCapacity = 1048576;
   for (const char* name : {"A", "B", "C", "D", "E"}) {
-    const Problem problem = read_csv(*folder / fmt::format("{}.{}.csv", name, kCapacity));
+    const Problem problem = read_csv(folder / fmt::format("{}.{}.csv", name, kCapacity));
     const Solution solution = solve(problem, {.capacity = kCapacity, .seconds = 60});
     EXPECT_EQ(validate(problem, solution), std::nullopt) << name;
     EXPECT_LE(solution.height, kCapacity) << name;

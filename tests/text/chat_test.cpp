@@ -186,10 +186,9 @@ TEST(ChatSetup, ReadsTokenizerConfigAndPrefersTheFileOfItsOwn) {
 }
 
 TEST(ChatMask, QwenTemplates) {
-  const auto folder = shared_data("tokenizers/qwen");
-  if (!folder) return;
+  HEARTH_SHARED_DATA(folder, "tokenizers/qwen");
   for (const char* file : {"qwen2.5_tokenizer_config.json", "qwen3_tokenizer_config.json"}) {
-    const Json config = Json::parse(read_file(*folder / file));
+    const Json config = Json::parse(read_file(folder / file));
     const auto qwen = renderer(config["chat_template"].get<std::string>());
     const MarkedText marked =
         qwen.render(talk({"q", "<think>\nx\n</think>\n\none", "r", "<think>\ny\n</think>\n\ntwo"}), nullptr);

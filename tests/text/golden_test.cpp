@@ -64,20 +64,18 @@ void expect_multilingual(const Tokenizer& tokenizer, const fs::path& data, const
 }
 
 TEST(Golden, Gpt2) {
-  const auto data = shared_data("tokenizers");
-  if (!data) GTEST_SKIP();
-  const auto tokenizer = open_tokenizer(*data / "gpt2");
-  expect_llamacpp(*tokenizer, *data, "gpt-2");
-  expect_multilingual(*tokenizer, *data, "openai-community__gpt2");
+  HEARTH_SHARED_DATA(data, "tokenizers");
+  const auto tokenizer = open_tokenizer(data / "gpt2");
+  expect_llamacpp(*tokenizer, data, "gpt-2");
+  expect_multilingual(*tokenizer, data, "openai-community__gpt2");
   EXPECT_EQ(tokenizer->eos(), 50256);
   EXPECT_EQ(tokenizer->vocab_size(), 50257);
 }
 
 TEST(Golden, Llama3) {
-  const auto data = shared_data("tokenizers");
-  if (!data) GTEST_SKIP();
-  const auto tokenizer = open_tokenizer(*data / "llama3_tiktoken");
-  expect_llamacpp(*tokenizer, *data, "llama-bpe");
+  HEARTH_SHARED_DATA(data, "tokenizers");
+  const auto tokenizer = open_tokenizer(data / "llama3_tiktoken");
+  expect_llamacpp(*tokenizer, data, "llama-bpe");
   EXPECT_EQ(tokenizer->vocab_size(), 128256);
   EXPECT_EQ(tokenizer->special().prefix, Ids({128000}));
   EXPECT_EQ(tokenizer->id_of("<|eot_id|>"), 128009);
@@ -86,22 +84,20 @@ TEST(Golden, Llama3) {
 }
 
 TEST(Golden, Qwen) {
-  const auto data = shared_data("tokenizers");
-  if (!data) GTEST_SKIP();
-  const auto tokenizer = open_tokenizer(*data / "qwen");
-  expect_llamacpp(*tokenizer, *data, "qwen2");
-  expect_multilingual(*tokenizer, *data, "Qwen__Qwen2.5-0.5B");
+  HEARTH_SHARED_DATA(data, "tokenizers");
+  const auto tokenizer = open_tokenizer(data / "qwen");
+  expect_llamacpp(*tokenizer, data, "qwen2");
+  expect_multilingual(*tokenizer, data, "Qwen__Qwen2.5-0.5B");
   EXPECT_EQ(tokenizer->id_of("<|im_end|>"), 151645);
   EXPECT_EQ(tokenizer->vocab_size(), 151669);
   EXPECT_EQ(tokenizer->bos(), std::nullopt);
 }
 
 TEST(Golden, Llama2) {
-  const auto data = shared_data("tokenizers");
-  if (!data) GTEST_SKIP();
-  const auto tokenizer = open_tokenizer(*data / "llama2");
-  expect_llamacpp(*tokenizer, *data, "llama-spm");
-  expect_multilingual(*tokenizer, *data, "TinyLlama__TinyLlama-1.1B-Chat-v1.0");
+  HEARTH_SHARED_DATA(data, "tokenizers");
+  const auto tokenizer = open_tokenizer(data / "llama2");
+  expect_llamacpp(*tokenizer, data, "llama-spm");
+  expect_multilingual(*tokenizer, data, "TinyLlama__TinyLlama-1.1B-Chat-v1.0");
   EXPECT_EQ(tokenizer->vocab_size(), 32000);
 }
 
@@ -118,12 +114,11 @@ std::string model_of_gguf(const fs::path& path) {
 }
 
 TEST(Golden, Phi3AndLlama2FromGguf) {
-  const auto data = shared_data("tokenizers");
-  if (!data) GTEST_SKIP();
+  HEARTH_SHARED_DATA(data, "tokenizers");
   for (const char* name : {"phi-3", "llama-spm"}) {
     const std::string model =
-        model_of_gguf(*data / "llamacpp_vocab" / (std::string("ggml-vocab-") + name + ".gguf"));
-    expect_llamacpp(*parse_sentencepiece(model, name, {}), *data, name);
+        model_of_gguf(data / "llamacpp_vocab" / (std::string("ggml-vocab-") + name + ".gguf"));
+    expect_llamacpp(*parse_sentencepiece(model, name, {}), data, name);
   }
 }
 
@@ -132,13 +127,12 @@ std::vector<fs::path> english(const fs::path& text) {
 }
 
 TEST(SlowGolden, EncodeThenDecodeIsTheIdentity) {
-  const auto data = shared_data("tokenizers");
-  const auto text = shared_data("text");
-  if (!data || !text) GTEST_SKIP();
+  HEARTH_SHARED_DATA(data, "tokenizers");
+  HEARTH_SHARED_DATA(text, "text");
   for (const char* name : {"gpt2", "llama3_tiktoken", "qwen", "llama2", "mistral_spm/tokenizer.model.v1",
                            "mistral_spm/mistral_instruct_tokenizer_240323.model.v3", "torchtune_small"}) {
-    const auto tokenizer = open_tokenizer(*data / name);
-    for (const fs::path& file : english(*text)) {
+    const auto tokenizer = open_tokenizer(data / name);
+    for (const fs::path& file : english(text)) {
       const std::string original = read_file(file);
       EXPECT_TRUE(tokenizer->decode(encode(*tokenizer, original)) == original) << name << " on " << file;
     }
@@ -147,16 +141,15 @@ TEST(SlowGolden, EncodeThenDecodeIsTheIdentity) {
 
 /// Our merges by score and the library agree on every line.
 TEST(SlowGolden, SentencePieceAsTheLibraryDoes) {
-  const auto data = shared_data("tokenizers");
-  const auto text = shared_data("text");
-  if (!data || !text) GTEST_SKIP();
+  HEARTH_SHARED_DATA(data, "tokenizers");
+  HEARTH_SHARED_DATA(text, "text");
   for (const char* name : {"llama2/tokenizer.model", "mistral_spm/tokenizer.model.v1",
                            "mistral_spm/mistral_instruct_tokenizer_240323.model.v3"}) {
-    const auto tokenizer = open_tokenizer(*data / name);
+    const auto tokenizer = open_tokenizer(data / name);
     sentencepiece::SentencePieceProcessor library;
-    ASSERT_TRUE(library.Load((*data / name).string()).ok());
-    std::vector<fs::path> files = english(*text);
-    files.push_back(*text / "llamafactory_demo/alpaca_zh_demo.json");
+    ASSERT_TRUE(library.Load((data / name).string()).ok());
+    std::vector<fs::path> files = english(text);
+    files.push_back(text / "llamafactory_demo/alpaca_zh_demo.json");
     size_t differing = 0;
     for (const fs::path& file : files) {
       std::istringstream lines(read_file(file));
@@ -173,25 +166,23 @@ TEST(SlowGolden, SentencePieceAsTheLibraryDoes) {
 
 /// One tokenizer in two forms: tokenizer.json, and vocab.json with merges.txt and a class.
 TEST(Golden, TheFormsOfOneTokenizerAgree) {
-  const auto data = shared_data("tokenizers/torchtune_small");
-  const auto text = shared_data("text");
-  if (!data || !text) GTEST_SKIP();
+  HEARTH_SHARED_DATA(data, "tokenizers/torchtune_small");
+  HEARTH_SHARED_DATA(text, "text");
   const TemporaryFolder folder;
-  fs::copy_file(*data / "tiny_bpe_vocab.json", folder.path() / "vocab.json");
-  fs::copy_file(*data / "tiny_bpe_merges.txt", folder.path() / "merges.txt");
+  fs::copy_file(data / "tiny_bpe_vocab.json", folder.path() / "vocab.json");
+  fs::copy_file(data / "tiny_bpe_merges.txt", folder.path() / "merges.txt");
   put(folder.path() / "tokenizer_config.json", R"({"tokenizer_class": "Qwen2Tokenizer"})");
-  const auto one = open_tokenizer(*data / "tiny_bpe_tokenizer.json");
+  const auto one = open_tokenizer(data / "tiny_bpe_tokenizer.json");
   const auto other = open_tokenizer(folder.path());
   // The only one of these texts that is ASCII, which is all that this vocabulary has.
-  const std::string ascii = read_file(*text / "tinyshakespeare/input.txt");
+  const std::string ascii = read_file(text / "tinyshakespeare/input.txt");
   EXPECT_TRUE(encode(*one, ascii) == encode(*other, ascii));
   EXPECT_THAT(refusal([&] { encode(*one, "\u2581"); }), testing::HasSubstr("the byte 0xE2"));
 }
 
 TEST(Golden, WhatIsNotSupportedIsRefused) {
-  const auto data = shared_data("tokenizers");
-  if (!data) GTEST_SKIP();
-  EXPECT_THAT(refusal([&] { open_tokenizer(*data / "llamacpp_vocab/ggml-vocab-bert-bge.gguf"); }),
+  HEARTH_SHARED_DATA(data, "tokenizers");
+  EXPECT_THAT(refusal([&] { open_tokenizer(data / "llamacpp_vocab/ggml-vocab-bert-bge.gguf"); }),
               testing::HasSubstr("ggml-vocab-bert-bge.gguf"));
 }
 

@@ -45,10 +45,9 @@ std::vector<int32_t> trained_ids(const Tokens& tokens) {
 }
 
 TEST(RealTokenizer, ByteLevelMasksAreTheBytesOfTheAnswers) {
-  const auto folder = shared_data("tokenizers/qwen");
-  if (!folder) return;
-  const auto tokenizer = open_tokenizer(*folder);
-  const ChatSetup setup = read_chat_setup(*folder);
+  HEARTH_SHARED_DATA(folder, "tokenizers/qwen");
+  const auto tokenizer = open_tokenizer(folder);
+  const ChatSetup setup = read_chat_setup(folder);
   const MarkedEncoder encoder(*tokenizer);
   const ChatRenderer qwen(Template(*setup.chat_template, "qwen"),
                           {.bos_token = setup.bos_token, .eos_token = setup.eos_token});
@@ -65,13 +64,12 @@ TEST(RealTokenizer, ByteLevelMasksAreTheBytesOfTheAnswers) {
 }
 
 TEST(RealTokenizer, WholeTextsKeepTheirIds) {
-  const auto folder = shared_data("tokenizers");
-  if (!folder) return;
+  HEARTH_SHARED_DATA(folder, "tokenizers");
   for (const auto& [path, source] :
        std::vector<std::pair<std::string, std::string>>{{"qwen", *built_in_template("chatml")},
                                                         {"llama2", kLlama2},
                                                         {"mistral_spm/tokenizer.model.v1", kLlama2}}) {
-    const auto tokenizer = open_tokenizer(*folder / path);
+    const auto tokenizer = open_tokenizer(folder / path);
     const ChatRenderer renderer(Template(source, path), {.bos_token = "<s>", .eos_token = "</s>"});
     const MarkedText marked = renderer.render(talk("It is 4.", "Yes."), nullptr);
     const Tokens tokens = MarkedEncoder(*tokenizer).encode(marked);
@@ -83,9 +81,8 @@ TEST(RealTokenizer, WholeTextsKeepTheirIds) {
 }
 
 TEST(RealTokenizer, Llama2TrainsAnswerAndEos) {
-  const auto folder = shared_data("tokenizers/llama2");
-  if (!folder) return;
-  const auto tokenizer = open_tokenizer(*folder);
+  HEARTH_SHARED_DATA(folder, "tokenizers/llama2");
+  const auto tokenizer = open_tokenizer(folder);
   const ChatRenderer renderer(Template(kLlama2, "llama2"), {.bos_token = "<s>", .eos_token = "</s>"});
   const Tokens tokens = MarkedEncoder(*tokenizer).encode(renderer.render(talk("It is 4.", "Yes."), nullptr));
   EXPECT_EQ(std::count(tokens.ids.begin(), tokens.ids.end(), *tokenizer->bos()), 2);

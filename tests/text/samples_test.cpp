@@ -149,8 +149,7 @@ struct DataCase {
 
 /// What the counts of the same files are, taken by Python's json.
 TEST(SharedText, EveryFormatIsRead) {
-  const auto folder = shared_data("text");
-  if (!folder) return;
+  HEARTH_SHARED_DATA(folder, "text");
   const ToyTokenizer tokenizer({}, {"<|im_start|>", "<|im_end|>"});
   for (const DataCase& one : {DataCase{"llamafactory_demo/alpaca_en_demo.json", 999, 0},
                               {"llamafactory_demo/c4_demo.jsonl", 300, 0},
@@ -163,7 +162,7 @@ TEST(SharedText, EveryFormatIsRead) {
                               {"torchtune_tiny/hh_rlhf_tiny.json", 1, 0},
                               {"torchtune_tiny/instruct_tiny.json", 2, 0},
                               {"gsm8k/test.jsonl", 1319, 0}}) {
-    const DataFile file(*folder / one.file);
+    const DataFile file(folder / one.file);
     const SampleReader reader(file, tokenizer, {.chat_template = *built_in_template("chatml")});
     const TextSummary summary = summarize(reader, {});
     EXPECT_EQ(summary.num_samples, one.num_samples) << one.file;
