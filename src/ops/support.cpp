@@ -29,9 +29,12 @@ double bytes_moved(const NodeView& node) {
   return bytes;
 }
 
-Cost cost_per_element(const NodeView& node, double per_element) {
-  return {.flops = per_element * static_cast<double>(node.out[0].shape.num_elements()),
-          .bytes = bytes_moved(node)};
+Cost cost_per_element(const NodeView& node, double flops) {
+  return {.flops = flops * static_cast<double>(node.out[0].shape.num_elements()), .bytes = bytes_moved(node)};
+}
+
+Cost stream_cost(const NodeView& node, double flops) {
+  return {.flops = flops * static_cast<double>(node.in[0].shape.num_elements()), .bytes = bytes_moved(node)};
 }
 
 }  // namespace hearth::ops

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <initializer_list>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -34,6 +36,17 @@ inline constexpr int64_t kTile = 1024;
 inline constexpr int64_t kGrain = 8192;
 
 inline constexpr Type kScalar{.dtype = DType::f32, .shape = {}};
+inline Type f32_type(const Shape& shape) { return {.dtype = DType::f32, .shape = shape}; }
+/// The three storage dtypes that kernels compute from.
+inline bool is_storage_float(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
+}
+inline std::string to_string(const Type& type) {
+  return fmt::format("{}{}", dtype_name(type.dtype), hearth::to_string(type.shape));
+}
+inline Inferred refuse_type(std::string_view what, std::string_view expected, const Type& got) {
+  return refuse(fmt::format("expected {} to be {}, got {}", what, expected, to_string(got)));
+}
 
 /// Inference of an op whose single output has the type of its first input.
 Inferred same_as_first(const NodeView& node);
@@ -43,6 +56,8 @@ const OpDef& op(std::string_view name);
 ir::Node repeat_itself(const ir::Node& node);
 /// Adds a node with one output in a gradient rule.
 ValueId emit(const VjpContext& context, std::string_view name, std::vector<ValueId> inputs, Attrs attrs = {});
+/// OpDef::no_vjp_because of an op that is itself a gradient.
+inline constexpr std::string_view kNoSecondDerivatives = "second derivatives are not taken";
 
 inline std::vector<int64_t> axes_of(const Shape& shape) { return {shape.begin(), shape.end()}; }
 inline DType dtype_attr(const Attrs& attrs, std::string_view name, DType fallback) {
@@ -53,23 +68,39 @@ inline int64_t num_rows(const Shape& shape) {
   return shape.rank() == 0 || shape.back() == 0 ? 0 : shape.num_elements() / shape.back();
 }
 
-inline SampleInput normal(std::initializer_list<int64_t> axes, DType dtype = DType::f32) {
-  return {.type = {.dtype = dtype, .shape = Shape(axes)}};
-}
-inline SampleInput filled(SampleInput::Fill fill, std::initializer_list<int64_t> axes,
-                          DType dtype = DType::f32) {
-  return {.type = {.dtype = dtype, .shape = Shape(axes)}, .fill = fill};
-}
-inline SampleInput labels(int64_t count, int64_t bound) {
-  return {.type = {.dtype = DType::i32, .shape = {count}}, .fill = SampleInput::Fill::label, .bound = bound};
-}
-inline SampleInput absent() {
-  return {.type = {.dtype = DType::boolean, .shape = {}}, .fill = SampleInput::Fill::absent};
+/// Where a kernel writes a run of a floating array: the array itself when it is f32, otherwise `scratch`,
+/// which cpu::store_f32 then converts.
+inline float* run_to_write(DType dtype, void* data, int64_t begin, float* scratch) {
+  return dtype == DType::f32 ? static_cast<float*>(data) + begin : scratch;
 }
 
-/// flops = `per_element` times the elements of output 0; every byte moved once.
-Cost cost_per_element(const NodeView& node, double per_element);
+/// Entries for a record's samples.
+inline SampleInput filled(SampleInput::Fill fill, const Shape& shape, DType dtype = DType::f32) {
+  return {.type = {.dtype = dtype, .shape = shape}, .fill = fill};
+}
+inline SampleInput normal(const Shape& shape, DType dtype = DType::f32) {
+  return filled(SampleInput::Fill::normal, shape, dtype);
+}
+inline SampleInput positive(const Shape& shape) { return filled(SampleInput::Fill::positive, shape); }
+inline SampleInput one() { return filled(SampleInput::Fill::one, {}); }
+inline SampleInput absent() { return filled(SampleInput::Fill::absent, {}, DType::boolean); }
+/// Whole numbers from 0 to below `bound`.
+inline SampleInput indices(const Shape& shape, int64_t bound, DType dtype) {
+  return {.type = {.dtype = dtype, .shape = shape}, .fill = SampleInput::Fill::label, .bound = bound};
+}
+inline SampleInput labels(int64_t count, int64_t bound) { return indices({count}, bound, DType::i32); }
+/// Labels of which some are -1.
+inline SampleInput labels_or_none(int64_t count, int64_t bound) {
+  return {.type = {.dtype = DType::i32, .shape = {count}},
+          .fill = SampleInput::Fill::label_or_none,
+          .bound = bound};
+}
+
 /// Bytes of all inputs and outputs.
 double bytes_moved(const NodeView& node);
+/// Every byte moved once, and `flops` for each element of output 0.
+Cost cost_per_element(const NodeView& node, double flops);
+/// Every byte moved once, and `flops` for each element of input 0.
+Cost stream_cost(const NodeView& node, double flops);
 
 }  // namespace hearth::ops

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <memory>
 
-#include "ops/rules.h"
+#include "ops/support.h"
 
 namespace hearth::ops {
 
@@ -280,7 +280,7 @@ const OpDef conv2d_grad_input{.name = "conv2d_grad_input",
                               .min_inputs = 2,
                               .max_inputs = 2,
                               .infer = infer_grad_input,
-                              .no_vjp_because = "second derivatives are not taken",
+                              .no_vjp_because = kNoSecondDerivatives,
                               .cpu = grad_input_kernel,
                               .reference = grad_input_reference,
                               .cost = grad_input_cost,
@@ -292,7 +292,7 @@ const OpDef conv2d_grad_weight{.name = "conv2d_grad_weight",
                                .min_inputs = 2,
                                .max_inputs = 2,
                                .infer = infer_grad_weight,
-                               .no_vjp_because = "second derivatives are not taken",
+                               .no_vjp_because = kNoSecondDerivatives,
                                .cpu = grad_weight_kernel,
                                .reference = grad_weight_reference,
                                .cost = grad_weight_cost,

@@ -3,7 +3,7 @@
 
 #include "backend/cpu/conv_pool.h"
 #include "ops/conv/conv.h"
-#include "ops/rules.h"
+#include "ops/support.h"
 
 namespace hearth::ops {
 namespace {
@@ -353,7 +353,7 @@ const OpDef conv2d_pool_grad_weight{
     .min_inputs = 4,
     .max_inputs = 4,
     .infer = infer_grad,
-    .no_vjp_because = "second derivatives are not taken",
+    .no_vjp_because = kNoSecondDerivatives,
     .cpu = grad_kernel,
     .reference = grad_reference,
     .cost = grad_cost,

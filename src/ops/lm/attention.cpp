@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "ops/lm/lm.h"
-#include "ops/rules.h"
+#include "ops/support.h"
 
 namespace hearth::ops {
 namespace {
@@ -296,7 +296,7 @@ const OpDef attention_grad{.name = "attention_grad",
                            .min_inputs = 6,
                            .max_inputs = 7,
                            .infer = infer_grad,
-                           .no_vjp_because = "second derivatives are not taken",
+                           .no_vjp_because = kNoSecondDerivatives,
                            .cpu = grad_kernel,
                            .reference = grad_reference,
                            .cost = [](const NodeView& node) { return cost_of_products(node, 5); },

@@ -4,7 +4,7 @@
 #include "backend/cpu/clones.h"
 #include "backend/cpu/convert.h"
 #include "ops/lm/lm.h"
-#include "ops/rules.h"
+#include "ops/support.h"
 
 namespace hearth::ops {
 namespace {
@@ -122,10 +122,8 @@ std::vector<Sample> samples() {
 std::vector<Sample> grad_samples() {
   const Attrs attrs = {{"rows", int64_t{11}}};
   // The second draws -1 too, and ids past the table.
-  SampleInput wild = labels(30, 13);
-  wild.fill = SampleInput::Fill::label_or_none;
   return {{.in = {labels(7, 11), normal({7, 3})}, .attrs = attrs},
-          {.in = {wild, normal({30, 37})}, .attrs = attrs},
+          {.in = {labels_or_none(30, 13), normal({30, 37})}, .attrs = attrs},
           {.in = {labels(9, 11), normal({9, 1100}, DType::bf16)}, .attrs = attrs}};
 }
 
@@ -151,7 +149,7 @@ const OpDef embedding_grad{.name = "embedding_grad",
                            .min_inputs = 2,
                            .max_inputs = 2,
                            .infer = infer_grad,
-                           .no_vjp_because = "second derivatives are not taken",
+                           .no_vjp_because = kNoSecondDerivatives,
                            .cpu = grad_kernel,
                            .reference = grad_reference,
                            .cost =

@@ -5,7 +5,7 @@
 #include "backend/cpu/convert.h"
 #include "backend/cpu/simd/simd.h"
 #include "ops/lm/lm.h"
-#include "ops/rules.h"
+#include "ops/support.h"
 
 namespace hearth::ops {
 namespace {
@@ -197,7 +197,7 @@ const OpDef glu_grad{.name = "glu_grad",
                      .min_inputs = 3,
                      .max_inputs = 3,
                      .infer = infer,
-                     .no_vjp_because = "second derivatives are not taken",
+                     .no_vjp_because = kNoSecondDerivatives,
                      .cpu = kernel,
                      .reference = grad_reference,
                      .cost = [](const NodeView& node) { return stream_cost(node, 12); },

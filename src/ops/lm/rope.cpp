@@ -3,7 +3,7 @@
 #include "backend/cpu/clones.h"
 #include "backend/cpu/convert.h"
 #include "ops/lm/lm.h"
-#include "ops/rules.h"
+#include "ops/support.h"
 
 namespace hearth::ops {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "backend/cpu/head.h"
 #include "ops/loss/loss.h"
-#include "ops/rules.h"
+#include "ops/support.h"
 
 namespace hearth::ops {
 namespace {
@@ -205,9 +205,7 @@ Cost cost_of_products(const NodeView& node, double products) {
 }
 
 Sample sample(const Shape& shape, int64_t vocab, int64_t rows, double softcap, DType dtype) {
-  SampleInput labels_or_none = labels(shape[0], vocab);
-  labels_or_none.fill = SampleInput::Fill::label_or_none;
-  return {.in = {normal(shape, dtype), normal(Shape{vocab, shape[1]}, dtype), labels_or_none},
+  return {.in = {normal(shape, dtype), normal({vocab, shape[1]}, dtype), labels_or_none(shape[0], vocab)},
           .attrs = {{"rows", rows}, {"softcap", softcap}}};
 }
 std::vector<Sample> samples() {
@@ -216,6 +214,12 @@ std::vector<Sample> samples() {
           sample({6, 8}, 21, 256, 0, DType::bf16),    sample({5, 256}, 400, 3, 3, DType::bf16),
           sample({300, 256}, 35, 290, 3, DType::f32), sample({4, 7}, 9, 1, 0, DType::f16)};
 }
+/// Adds one whose weight is frozen.
+std::vector<Sample> with_frozen(std::vector<Sample> made) {
+  made.push_back(made[1]);
+  made.back().attrs.set("frozen", int64_t{1});
+  return made;
+}
 std::vector<Sample> grad_samples() {
   std::vector<Sample> made = samples();
   for (Sample& sample : made) {
@@ -223,16 +227,12 @@ std::vector<Sample> grad_samples() {
     sample.in.push_back(positive({tokens}));
     sample.in.push_back(normal({tokens}));
   }
-  made.push_back(made[1]);
-  made.back().attrs.set("frozen", int64_t{1});
-  return made;
+  return with_frozen(std::move(made));
 }
 std::vector<Sample> train_samples() {
   std::vector<Sample> made = samples();
   for (Sample& sample : made) sample.in.push_back(positive({}));
-  made.push_back(made[1]);
-  made.back().attrs.set("frozen", int64_t{1});
-  return made;
+  return with_frozen(std::move(made));
 }
 
 }  // namespace
@@ -257,7 +257,7 @@ const OpDef head_cross_entropy_grad{
     .min_inputs = 5,
     .max_inputs = 5,
     .infer = infer_grad,
-    .no_vjp_because = "second derivatives are not taken",
+    .no_vjp_because = kNoSecondDerivatives,
     .cpu = grad_kernel,
     .reference = grad_reference,
     .cost = [](const NodeView& node) { return cost_of_products(node, 3); },

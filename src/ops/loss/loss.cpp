@@ -3,7 +3,7 @@
 
 #include "backend/cpu/convert.h"
 #include "ops/loss/loss.h"
-#include "ops/rules.h"
+#include "ops/support.h"
 
 namespace hearth::ops {
 namespace {
@@ -273,7 +273,7 @@ const OpDef softmax_cross_entropy_grad{
     .min_inputs = 3,
     .max_inputs = 3,
     .infer = infer_loss_grad,
-    .no_vjp_because = "second derivatives are not taken",
+    .no_vjp_because = kNoSecondDerivatives,
     .cpu = loss_grad_kernel,
     .reference = loss_grad_reference,
     .cost = cost,
@@ -295,7 +295,7 @@ const OpDef softmax_grad{.name = "softmax_grad",
                          .min_inputs = 2,
                          .max_inputs = 2,
                          .infer = infer_softmax_grad,
-                         .no_vjp_because = "second derivatives are not taken",
+                         .no_vjp_because = kNoSecondDerivatives,
                          .cpu = softmax_grad_kernel,
                          .reference = softmax_grad_reference,
                          .cost = cost,

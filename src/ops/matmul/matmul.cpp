@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "backend/cpu/gemm.h"
-#include "ops/rules.h"
+#include "ops/support.h"
 
 namespace hearth::ops {
 namespace {

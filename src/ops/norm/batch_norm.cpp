@@ -5,7 +5,7 @@
 #include "backend/cpu/convert.h"
 #include "ops/norm/batch_norm_kernels.h"
 #include "ops/norm/norm.h"
-#include "ops/rules.h"
+#include "ops/support.h"
 
 namespace hearth::ops {
 namespace {

@@ -2,7 +2,7 @@
 #include "backend/cpu/convert.h"
 #include "ops/norm/batch_norm_kernels.h"
 #include "ops/norm/norm.h"
-#include "ops/rules.h"
+#include "ops/support.h"
 
 namespace hearth::ops {
 namespace {
@@ -234,7 +234,7 @@ const OpDef batch_norm_grad{
     .min_inputs = 5,
     .max_inputs = 6,
     .infer = infer,
-    .no_vjp_because = "second derivatives are not taken",
+    .no_vjp_because = kNoSecondDerivatives,
     .cpu = kernel,
     .reference = reference,
     .cost = cost,

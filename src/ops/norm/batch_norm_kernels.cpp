@@ -2,7 +2,7 @@
 
 #include "backend/cpu/clones.h"
 #include "backend/cpu/convert.h"
-#include "ops/rules.h"
+#include "ops/support.h"
 
 namespace hearth::ops {
 namespace {

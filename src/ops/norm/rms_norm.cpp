@@ -4,7 +4,7 @@
 #include "backend/cpu/convert.h"
 #include "backend/cpu/simd/simd.h"
 #include "ops/norm/norm.h"
-#include "ops/rules.h"
+#include "ops/support.h"
 
 namespace hearth::ops {
 namespace {
@@ -239,7 +239,7 @@ const OpDef rms_norm_grad{.name = "rms_norm_grad",
                           .min_inputs = 4,
                           .max_inputs = 4,
                           .infer = infer_grad,
-                          .no_vjp_because = "second derivatives are not taken",
+                          .no_vjp_because = kNoSecondDerivatives,
                           .cpu = grad_kernel,
                           .reference = grad_reference,
                           .cost = [](const NodeView& node) { return stream_cost(node, 10); },

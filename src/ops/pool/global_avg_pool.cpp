@@ -1,7 +1,7 @@
 #include "backend/cpu/clones.h"
 #include "backend/cpu/convert.h"
 #include "ops/pool/pool.h"
-#include "ops/rules.h"
+#include "ops/support.h"
 
 namespace hearth::ops {
 namespace {
@@ -134,7 +134,7 @@ const OpDef global_avg_pool{.name = "global_avg_pool",
 const OpDef global_avg_pool_grad{.name = "global_avg_pool_grad",
                                  .doc = "global_avg_pool_grad(dy [N, C]): dx [N, height, width, C]",
                                  .infer = infer_grad,
-                                 .no_vjp_because = "second derivatives are not taken",
+                                 .no_vjp_because = kNoSecondDerivatives,
                                  .cpu = grad_kernel,
                                  .reference = grad_reference,
                                  .cost = cost,

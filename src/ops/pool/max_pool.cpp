@@ -3,7 +3,7 @@
 #include "backend/cpu/clones.h"
 #include "backend/cpu/convert.h"
 #include "ops/pool/pool.h"
-#include "ops/rules.h"
+#include "ops/support.h"
 
 namespace hearth::ops {
 namespace {
@@ -264,7 +264,7 @@ const OpDef max_pool2d_grad{.name = "max_pool2d_grad",
                             .min_inputs = 2,
                             .max_inputs = 2,
                             .infer = infer_grad,
-                            .no_vjp_because = "second derivatives are not taken",
+                            .no_vjp_because = kNoSecondDerivatives,
                             .cpu = grad_kernel,
                             .reference = grad_reference,
                             .cost = grad_cost,

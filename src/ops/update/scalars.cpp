@@ -50,7 +50,7 @@ LossScale loss_scale_of(const Attrs& attrs) {
 
 Inferred infer_two_scalars(const NodeView& node) {
   if (auto error = check_scalars(node, 0, 1); !error.empty()) return refuse(error);
-  return {.out = {f32_type({})}, .error = ""};
+  return {.out = {kScalar}, .error = ""};
 }
 
 std::string check_state(const NodeView& node) {
@@ -67,7 +67,7 @@ Inferred infer_state(const NodeView& node) {
 
 Inferred infer_read(const NodeView& node) {
   if (auto error = check_state(node); !error.empty()) return refuse(error);
-  return {.out = {f32_type({})}, .error = ""};
+  return {.out = {kScalar}, .error = ""};
 }
 
 Kernel increment_cpu(const NodeView&) {

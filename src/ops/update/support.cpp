@@ -4,7 +4,7 @@ namespace hearth::ops {
 
 std::string check_scalars(const NodeView& node, size_t first, size_t last) {
   for (size_t i = first; i <= last; ++i) {
-    if (node.in_type(i) != f32_type({}))
+    if (node.in_type(i) != kScalar)
       return fmt::format("expected input {} to be f32[], got {}", i, to_string(node.in_type(i)));
   }
   return "";

@@ -8,7 +8,7 @@
 
 #include "backend/cpu/convert.h"
 #include "base/threads.h"
-#include "ops/rules.h"
+#include "ops/support.h"
 
 namespace hearth::ops {
 
