@@ -3,6 +3,7 @@
 #include "backend/cpu/clones.h"
 #include "backend/cpu/convert.h"
 #include "ops/lm/lm.h"
+#include "ops/row_kernel.h"
 #include "ops/support.h"
 
 namespace hearth::ops {
@@ -103,23 +104,14 @@ HEARTH_CLONES void turn_row(const Heads& heads, const float* table, const float*
 Kernel kernel(const NodeView& node) {
   const Heads heads = heads_of(node);
   const DType dtype = node.in_type(0).dtype;
-  const int64_t scratch_floats = dtype == DType::f32 ? 0 : 2 * heads.width;
-  const auto run = [=, threads = node.num_threads](const KernelArgs& args) {
-    args.threads->parallel_for(threads, 1, [&](Range parts) {
-      for (int64_t part = parts.begin; part < parts.end; ++part) {
-        float* scratch = reinterpret_cast<float*>(args.workspace) + part * scratch_floats;
-        const Range mine = split_range(heads.tokens, threads, static_cast<int>(part));
-        for (int64_t i = mine.begin; i < mine.end; ++i) {
-          const int64_t at = i * heads.width;
-          float* out = run_to_write(dtype, args.out[0], at, scratch + heads.width);
-          turn_row(heads, args.input<float>(1) + i * 2 * heads.len,
-                   cpu::as_f32(dtype, args.in[0], at, heads.width, scratch), out);
-          cpu::store_f32(dtype, out, args.out[0], at, heads.width);
-        }
-      }
-    });
+  const auto row = [=](const KernelArgs& args, int64_t i, float* scratch) {
+    const int64_t at = i * heads.width;
+    float* out = run_to_write(dtype, args.out[0], at, scratch + heads.width);
+    turn_row(heads, args.input<float>(1) + i * 2 * heads.len,
+             cpu::as_f32(dtype, args.in[0], at, heads.width, scratch), out);
+    cpu::store_f32(dtype, out, args.out[0], at, heads.width);
   };
-  return {.run = run, .workspace_bytes = node.num_threads * scratch_floats * int64_t{sizeof(float)}};
+  return row_kernel(heads.tokens, node.num_threads, dtype == DType::f32 ? 0 : 2 * heads.width, row);
 }
 
 void reference(const ReferenceArgs& args) {

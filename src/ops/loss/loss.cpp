@@ -3,36 +3,31 @@
 
 #include "backend/cpu/convert.h"
 #include "ops/loss/loss.h"
+#include "ops/row_kernel.h"
 #include "ops/support.h"
 
 namespace hearth::ops {
 namespace {
 
-/// Rows are computed in f32 in one buffer per thread, so that any storage dtype and any length works.
+/// Rows are computed in f32 in two buffers per thread, so that any storage dtype and any length works.
 struct Rows {
   DType dtype;
   int64_t count;
   int64_t width;
-  int64_t grain() const { return std::max<int64_t>(1, 1024 / std::max<int64_t>(1, width)); }
+
+  /// Calls row(args, index, two buffers of `width` floats) for each row.
+  template <typename Row>
+  Kernel kernel(int num_threads, Row row) const {
+    const int64_t grain = std::max<int64_t>(1, 1024 / std::max<int64_t>(1, width));
+    const auto parts = static_cast<int>(std::clamp<int64_t>(count / grain, 1, num_threads));
+    return row_kernel(count, parts, 2 * width,
+                      [row, width = width](const KernelArgs& args, int64_t r, float* scratch) {
+                        row(args, r, scratch, scratch + width);
+                      });
+  }
 };
 Rows rows_of(const Type& type) {
   return {.dtype = type.dtype, .count = num_rows(type.shape), .width = type.shape.back()};
-}
-
-/// A kernel calling row(args, index, two buffers of `width` floats) for each row.
-template <typename Row>
-Kernel row_kernel(const Rows& rows, int num_threads, Row row) {
-  const auto run = [=](const KernelArgs& args) {
-    const auto parts = std::clamp<int64_t>(rows.count / rows.grain(), 1, num_threads);
-    args.threads->parallel_for(parts, 1, [&](Range mine) {
-      for (int64_t p = mine.begin; p < mine.end; ++p) {
-        float* buffer = reinterpret_cast<float*>(args.workspace) + 2 * p * rows.width;
-        const Range range = split_range(rows.count, static_cast<int>(parts), static_cast<int>(p));
-        for (int64_t r = range.begin; r < range.end; ++r) row(args, r, buffer, buffer + rows.width);
-      }
-    });
-  };
-  return {.run = run, .workspace_bytes = 2 * num_threads * rows.width * int64_t{sizeof(float)}};
 }
 
 /// Log of the sum of exponentials of one row (shifted by its maximum so that nothing overflows).
@@ -122,31 +117,29 @@ Inferred infer_softmax_grad(const NodeView& node) {
 
 Kernel loss_kernel(const NodeView& node) {
   const Rows rows = rows_of(node.in_type(0));
-  return row_kernel(
-      rows, node.num_threads,
-      [rows, smoothing = smoothing_of(node.attrs)](const KernelArgs& args, int64_t r, float* a, float*) {
-        const float* row = cpu::as_f32(rows.dtype, args.in[0], r * rows.width, rows.width, a);
-        args.output<float>(0)[r] =
-            static_cast<float>(loss_of(row, rows.width, args.input<int32_t>(1)[r], smoothing));
-      });
+  return rows.kernel(node.num_threads, [rows, smoothing = smoothing_of(node.attrs)](
+                                           const KernelArgs& args, int64_t r, float* a, float*) {
+    const float* row = cpu::as_f32(rows.dtype, args.in[0], r * rows.width, rows.width, a);
+    args.output<float>(0)[r] =
+        static_cast<float>(loss_of(row, rows.width, args.input<int32_t>(1)[r], smoothing));
+  });
 }
 
 Kernel loss_grad_kernel(const NodeView& node) {
   const Rows rows = rows_of(node.in_type(0));
-  return row_kernel(
-      rows, node.num_threads,
-      [rows, smoothing = smoothing_of(node.attrs)](const KernelArgs& args, int64_t r, float* a, float* b) {
-        const int64_t at = r * rows.width;
-        const float* row = cpu::as_f32(rows.dtype, args.in[0], at, rows.width, a);
-        float* out = run_to_write(rows.dtype, args.out[0], at, b);
-        loss_gradient(row, rows.width, args.input<int32_t>(1)[r], smoothing, args.input<float>(2)[r], out);
-        cpu::store_f32(rows.dtype, out, args.out[0], at, rows.width);
-      });
+  return rows.kernel(node.num_threads, [rows, smoothing = smoothing_of(node.attrs)](
+                                           const KernelArgs& args, int64_t r, float* a, float* b) {
+    const int64_t at = r * rows.width;
+    const float* row = cpu::as_f32(rows.dtype, args.in[0], at, rows.width, a);
+    float* out = run_to_write(rows.dtype, args.out[0], at, b);
+    loss_gradient(row, rows.width, args.input<int32_t>(1)[r], smoothing, args.input<float>(2)[r], out);
+    cpu::store_f32(rows.dtype, out, args.out[0], at, rows.width);
+  });
 }
 
 Kernel softmax_kernel(const NodeView& node) {
   const Rows rows = rows_of(node.in_type(0));
-  return row_kernel(rows, node.num_threads, [rows](const KernelArgs& args, int64_t r, float* a, float* b) {
+  return rows.kernel(node.num_threads, [rows](const KernelArgs& args, int64_t r, float* a, float* b) {
     const int64_t at = r * rows.width;
     float* out = run_to_write(rows.dtype, args.out[0], at, b);
     softmax_row(cpu::as_f32(rows.dtype, args.in[0], at, rows.width, a), rows.width, out);
@@ -156,7 +149,7 @@ Kernel softmax_kernel(const NodeView& node) {
 
 Kernel softmax_grad_kernel(const NodeView& node) {
   const Rows rows = rows_of(node.in_type(0));
-  return row_kernel(rows, node.num_threads, [rows](const KernelArgs& args, int64_t r, float* a, float* b) {
+  return rows.kernel(node.num_threads, [rows](const KernelArgs& args, int64_t r, float* a, float* b) {
     const int64_t at = r * rows.width;
     const float* dy = cpu::as_f32(rows.dtype, args.in[0], at, rows.width, a);
     const float* y = cpu::as_f32(rows.dtype, args.in[1], at, rows.width, b);
@@ -168,7 +161,7 @@ Kernel softmax_grad_kernel(const NodeView& node) {
 
 Kernel correct_kernel(const NodeView& node) {
   const Rows rows = rows_of(node.in_type(0));
-  Kernel kernel = row_kernel(rows, 1, [rows](const KernelArgs& args, int64_t r, float* a, float*) {
+  Kernel kernel = rows.kernel(1, [rows](const KernelArgs& args, int64_t r, float* a, float*) {
     const float* row = cpu::as_f32(rows.dtype, args.in[0], r * rows.width, rows.width, a);
     const auto best = std::max_element(row, row + rows.width) - row;
     args.output<float>(0)[0] += best == args.input<int32_t>(1)[r] ? 1.0F : 0.0F;

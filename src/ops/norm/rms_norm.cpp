@@ -4,6 +4,7 @@
 #include "backend/cpu/convert.h"
 #include "backend/cpu/simd/simd.h"
 #include "ops/norm/norm.h"
+#include "ops/row_kernel.h"
 #include "ops/support.h"
 
 namespace hearth::ops {
@@ -80,26 +81,17 @@ Inferred infer_grad(const NodeView& node) {
 
 Kernel kernel(const NodeView& node) {
   const Rows rows = rows_of(node);
-  const int64_t scratch_floats = 2 * rows.width;
-  const auto run = [=](const KernelArgs& args) {
-    args.threads->parallel_for(rows.parts, 1, [&](Range parts) {
-      for (int64_t part = parts.begin; part < parts.end; ++part) {
-        float* scratch = reinterpret_cast<float*>(args.workspace) + part * scratch_floats;
-        const Range mine = rows.part(part);
-        for (int64_t r = mine.begin; r < mine.end; ++r) {
-          const int64_t at = r * rows.width;
-          const float* x = cpu::as_f32(rows.dtype, args.in[0], at, rows.width, scratch);
-          float* y = run_to_write(rows.dtype, args.out[0], at, scratch + rows.width);
-          const float mean = dot(x, x, rows.width) / static_cast<float>(rows.width);
-          const float rstd = 1 / std::sqrt(mean + rows.eps);
-          args.output<float>(1)[r] = rstd;
-          normalise(x, args.input<float>(1), rstd, rows.offset, y, rows.width);
-          cpu::store_f32(rows.dtype, y, args.out[0], at, rows.width);
-        }
-      }
-    });
+  const auto row = [=](const KernelArgs& args, int64_t r, float* scratch) {
+    const int64_t at = r * rows.width;
+    const float* x = cpu::as_f32(rows.dtype, args.in[0], at, rows.width, scratch);
+    float* y = run_to_write(rows.dtype, args.out[0], at, scratch + rows.width);
+    const float mean = dot(x, x, rows.width) / static_cast<float>(rows.width);
+    const float rstd = 1 / std::sqrt(mean + rows.eps);
+    args.output<float>(1)[r] = rstd;
+    normalise(x, args.input<float>(1), rstd, rows.offset, y, rows.width);
+    cpu::store_f32(rows.dtype, y, args.out[0], at, rows.width);
   };
-  return {.run = run, .workspace_bytes = rows.parts * scratch_floats * int64_t{sizeof(float)}};
+  return row_kernel(rows.count, rows.parts, 2 * rows.width, row);
 }
 
 /// One part's scratch on the way back: sums of dweight in double, their newest rows in float, three rows.
