@@ -20,10 +20,6 @@ constexpr int64_t kHalf = 28;
 constexpr int64_t kKeys = 256;
 constexpr int64_t kStrip = kKeys + 16;
 
-HEARTH_CLONES void scale_row(float* row, float factor, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) row[i] *= factor;
-}
-
 /// Short rows far apart are not foreseen by the processor: they are fetched so many rows ahead.
 constexpr int64_t kAhead = 12;
 
@@ -69,7 +65,7 @@ struct HeadRows {
     }
     for (int64_t r = 0; r < count; ++r) {
       load_f32(dtype, data, at + r * width, size, out + r * out_row);
-      if (factor != 1) scale_row(out + r * out_row, factor, size);
+      if (factor != 1) scale_row(out + r * out_row, factor, out + r * out_row, size);
     }
   }
   void prefetch(const void* data, int64_t count) const {
@@ -295,7 +291,8 @@ struct ForwardHead {
       weigh_values(tile, keys, space.strip, space.values, spec.time, spec.head_size, space.out, row);
     });
     for (int64_t r = 0; r < tile.rows; ++r) {
-      scale_row(space.out + r * row, 1 / sum[r], spec.head_size);
+      float* out = space.out + r * row;
+      scale_row(out, 1 / sum[r], out, spec.head_size);
       arrays.lse[(sample * spec.time + tile.first + r) * spec.heads + head] = most[r] + std::log(sum[r]);
     }
     queries.store(space.out, row, tile.first, tile.rows, arrays.out);
@@ -311,7 +308,8 @@ struct ForwardHead {
     if (sum != 0 && now != most) {
       const float before = std::exp(most - now);
       sum *= before;
-      scale_row(space.out + r * query_row(spec.head_size), before, spec.head_size);
+      float* out = space.out + r * query_row(spec.head_size);
+      scale_row(out, before, out, spec.head_size);
     }
     most = now;
     sum += total;
@@ -365,7 +363,8 @@ struct BackwardHead {
       weigh_rows(tile, keys, space.ds, space.q, row, size, space.dk);
       weigh_values(tile, keys, space.ds, space.key_columns, spec.time, size, space.dq, row);
     });
-    for (int64_t r = 0; r < tile.rows; ++r) scale_row(space.dq + r * row, spec.scale, size);
+    for (int64_t r = 0; r < tile.rows; ++r)
+      scale_row(space.dq + r * row, spec.scale, space.dq + r * row, size);
     queries.store(space.dq, row, tile.first, tile.rows, arrays.dq);
   }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "backend/cpu/clones.h"
 #include "backend/cpu/convert.h"
 #include "backend/cpu/rows.h"
 #include "backend/cpu/simd/simd.h"
@@ -14,10 +13,6 @@ namespace {
 constexpr int64_t kChunkFloats = 64 * 1024;
 /// Rows of the weight gradient whose inputs stay in the second-level cache while all columns are made.
 constexpr int64_t kWeightsRows = 252;
-
-HEARTH_CLONES void add(float* sum, const float* in, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) sum[i] += in[i];
-}
 
 /// The geometry shared by the three passes.
 struct Patches {
@@ -81,7 +76,7 @@ struct Patches {
     for (int64_t i = 0; i < count; ++i) {
       const float* patch = patches + i * length();
       for_each_tap(first + i, [&](int64_t place, int64_t target, int64_t run) {
-        if (target >= 0) add(dx + target - dx_begin, patch + place, run);
+        if (target >= 0) add_row(patch + place, dx + target - dx_begin, run);
       });
     }
   }
@@ -211,7 +206,7 @@ void DirectConv::backward_weights(const void* x, const void* dy, float* dw, std:
   threads.parallel_for(total, 8192, [&](Range range) {
     std::memcpy(dw + range.begin, base + range.begin, static_cast<size_t>(range.size()) * sizeof(float));
     for (int thread = 1; thread < spec.num_threads; ++thread) {
-      add(dw + range.begin, base + thread * per_thread + range.begin, range.size());
+      add_row(base + thread * per_thread + range.begin, dw + range.begin, range.size());
     }
   });
 }

@@ -21,9 +21,6 @@ constexpr int64_t kTileRows = kRowBlock;
 HEARTH_CLONES void max_with(const float* row, float* most, int64_t count) {
   for (int64_t i = 0; i < count; ++i) most[i] = row[i] > most[i] ? row[i] : most[i];
 }
-HEARTH_CLONES void add_to(const float* row, float* sum, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) sum[i] += row[i];
-}
 
 /// Where everything lies in the workspace, in floats. Logits are kept transposed: [vocab][chunk].
 struct Layout {
@@ -254,7 +251,7 @@ class HeadRun {
     threads_.parallel_for(rows_, std::max<int64_t>(1, 16384 / s_.width), [&](Range range) {
       for (int64_t r = range.begin; r < range.end; ++r) {
         float* sum = own(0, layout_.dx) + r * s_.width;
-        for (int t = 1; t < s_.num_threads; ++t) add_to(own(t, layout_.dx) + r * s_.width, sum, s_.width);
+        for (int t = 1; t < s_.num_threads; ++t) add_row(own(t, layout_.dx) + r * s_.width, sum, s_.width);
         store_f32(s_.x, sum, arrays_.dx, token(r) * s_.width, s_.width);
       }
     });

@@ -10,9 +10,6 @@
 namespace hearth::cpu {
 namespace {
 
-HEARTH_CLONES void add(float* row, const float* other, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) row[i] += other[i];
-}
 HEARTH_CLONES void clamp_below(float* row, int64_t count) {
   for (int64_t i = 0; i < count; ++i) row[i] = row[i] < 0.0F ? 0.0F : row[i];
 }
@@ -50,9 +47,21 @@ void pack_transposed(const float* b, int64_t k, int64_t n, int64_t panel, float*
 
 }  // namespace
 
+HEARTH_CLONES void add_row(const float* in, float* sum, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) sum[i] += in[i];
+}
+
+HEARTH_CLONES void add_row(const float* in, double* sum, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) sum[i] += static_cast<double>(in[i]);
+}
+
+HEARTH_CLONES void scale_row(const float* in, float factor, float* out, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) out[i] = factor * in[i];
+}
+
 void finish_row(float* row, int64_t count, const float* bias, const float* residual, bool relu) {
-  if (bias != nullptr) add(row, bias, count);
-  if (residual != nullptr) add(row, residual, count);
+  if (bias != nullptr) add_row(bias, row, count);
+  if (residual != nullptr) add_row(residual, row, count);
   if (relu) clamp_below(row, count);
 }
 

@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "backend/cpu/conv_pool.h"
+#include "backend/cpu/rows.h"
 #include "ops/conv/conv.h"
 #include "ops/support.h"
 
@@ -41,7 +42,6 @@ struct Job {
   int parts;
   int64_t part_bytes() const { return image_bytes + rest_bytes; }
 };
-int64_t padded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 Job job_of(const NodeView& node, const cpu::ConvShape& s, int64_t rest_bytes) {
   const DType dtype = node.in_type(0).dtype;
   return {.dtype = dtype,
@@ -50,8 +50,8 @@ Job job_of(const NodeView& node, const cpu::ConvShape& s, int64_t rest_bytes) {
           .w = s.out_w(),
           .channels = s.out_c,
           .x_bytes = s.in_h * s.in_w * s.in_c * dtype_bytes(dtype),
-          .image_bytes = padded(s.out_h() * s.out_w() * s.out_c * dtype_bytes(dtype)),
-          .rest_bytes = padded(rest_bytes),
+          .image_bytes = cpu::round_up(s.out_h() * s.out_w() * s.out_c * dtype_bytes(dtype), 64),
+          .rest_bytes = cpu::round_up(rest_bytes, 64),
           .parts = static_cast<int>(std::clamp<int64_t>(s.batch, 1, node.num_threads))};
 }
 
@@ -176,7 +176,7 @@ Kernel kernel(const NodeView& node) {
 struct Sums {
   int64_t num_weights;
   int64_t num_biases;
-  int64_t bytes() const { return padded((2 * num_weights + num_biases) * int64_t{sizeof(float)}); }
+  int64_t bytes() const { return cpu::round_up((2 * num_weights + num_biases) * int64_t{sizeof(float)}, 64); }
   float* dw(std::byte* part) const { return reinterpret_cast<float*>(part); }
   float* dbias(std::byte* part) const { return dw(part) + num_weights; }
   float* image_dw(std::byte* part) const { return dbias(part) + num_biases; }

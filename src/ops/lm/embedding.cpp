@@ -1,8 +1,8 @@
 #include <cstring>
 #include <limits>
 
-#include "backend/cpu/clones.h"
 #include "backend/cpu/convert.h"
+#include "backend/cpu/rows.h"
 #include "ops/lm/lm.h"
 #include "ops/support.h"
 
@@ -52,10 +52,6 @@ Kernel kernel(const NodeView& node) {
   return {.run = run};
 }
 
-HEARTH_CLONES void add_to(const float* in, float* sum, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) sum[i] += in[i];
-}
-
 /// Columns that a thread adds up over every token: the same order, whatever the number of threads.
 constexpr int64_t kStrip = 16;
 
@@ -76,7 +72,8 @@ Kernel grad_kernel(const NodeView& node) {
         if (id < 0 || id >= rows) continue;
         for (int64_t c = 0; c < columns; c += kTile) {
           const int64_t n = std::min(kTile, columns - c);
-          add_to(cpu::as_f32(dtype, args.in[1], i * width + first + c, n, scratch), sums + id * width + c, n);
+          cpu::add_row(cpu::as_f32(dtype, args.in[1], i * width + first + c, n, scratch),
+                       sums + id * width + c, n);
         }
       }
     });

@@ -1,5 +1,6 @@
 #include "backend/cpu/clones.h"
 #include "backend/cpu/convert.h"
+#include "backend/cpu/rows.h"
 #include "ops/norm/batch_norm_kernels.h"
 #include "ops/norm/norm.h"
 #include "ops/support.h"
@@ -28,9 +29,6 @@ HEARTH_CLONES void sum_tile(const float* x, const float* dy, const float* y, con
   for (int64_t c = 0; c < width; ++c) sum[c] = sum_x[c] = 0;
   y == nullptr ? sum_rows<false>(x, dy, y, mean, rows, width, sum, sum_x)
                : sum_rows<true>(x, dy, y, mean, rows, width, sum, sum_x);
-}
-HEARTH_CLONES void widen(const float* in, double* sum, int64_t count) {
-  for (int64_t c = 0; c < count; ++c) sum[c] += static_cast<double>(in[c]);
 }
 
 /// Per channel: dx = of_dy g + of_x (x - mean) + constant.
@@ -98,8 +96,8 @@ void sum_part(const Job& job, const KernelArgs& args, Range range, double* sum, 
   for_each_tile(job.shape, range.begin, range.end, [&](int64_t row, int64_t rows, int64_t c, int64_t width) {
     const TileInputs tile = load_tile(job, args, row * job.shape.width + c, rows * width, scratch);
     sum_tile(tile.x, tile.dy, tile.y, args.input<float>(2) + c, rows, width, tile_sum, scratch.out);
-    widen(tile_sum, sum + c, width);
-    widen(scratch.out, sum_x + c, width);
+    cpu::add_row(tile_sum, sum + c, width);
+    cpu::add_row(scratch.out, sum_x + c, width);
   });
 }
 

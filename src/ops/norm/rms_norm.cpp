@@ -2,6 +2,7 @@
 
 #include "backend/cpu/clones.h"
 #include "backend/cpu/convert.h"
+#include "backend/cpu/rows.h"
 #include "backend/cpu/simd/simd.h"
 #include "ops/norm/norm.h"
 #include "ops/row_kernel.h"
@@ -51,12 +52,6 @@ HEARTH_CLONES void add_scaled(const float* dy, const float* x, float rstd, float
 HEARTH_CLONES void combine(const float* g, const float* x, float of_g, float of_x, float* dx, int64_t count) {
   for (int64_t i = 0; i < count; ++i) dx[i] = of_g * g[i] - of_x * x[i];
 }
-HEARTH_CLONES void widen(float* in, double* sum, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) {
-    sum[i] += static_cast<double>(in[i]);
-    in[i] = 0;
-  }
-}
 
 std::string check(const NodeView& node) {
   const Type& x = node.in_type(0);
@@ -101,9 +96,11 @@ struct GradScratch {
   float* x;
   float* dy;
   float* g;
-  static int64_t bytes(int64_t width) { return width * int64_t{sizeof(double) + 4 * sizeof(float)}; }
+  static int64_t bytes(int64_t width) {
+    return cpu::round_up(width * int64_t{sizeof(double) + 4 * sizeof(float)}, 64);
+  }
   GradScratch(std::byte* workspace, int64_t width, int64_t part) {
-    sums = reinterpret_cast<double*>(workspace + part * ((bytes(width) + 63) / 64 * 64));
+    sums = reinterpret_cast<double*>(workspace + part * bytes(width));
     run = reinterpret_cast<float*>(sums + width);
     x = run + width;
     dy = x + width;
@@ -129,11 +126,11 @@ void grad_part(const Rows& rows, const KernelArgs& args, int64_t part) {
   constexpr int64_t kRun = 64;  // rows added in f32 before their sum moves to double
   const GradScratch scratch(args.workspace, rows.width, part);
   std::fill_n(scratch.sums, rows.width, 0.0);
-  std::fill_n(scratch.run, rows.width, 0.0F);
   const Range mine = rows.part(part);
   for (int64_t begin = mine.begin; begin < mine.end; begin += kRun) {
+    std::fill_n(scratch.run, rows.width, 0.0F);
     for (int64_t r = begin; r < std::min(begin + kRun, mine.end); ++r) grad_row(rows, args, r, scratch);
-    widen(scratch.run, scratch.sums, rows.width);
+    cpu::add_row(scratch.run, scratch.sums, rows.width);
   }
 }
 
@@ -150,7 +147,7 @@ Kernel grad_kernel(const NodeView& node) {
       args.output<float>(1)[c] = static_cast<float>(sum);
     }
   };
-  return {.run = run, .workspace_bytes = rows.parts * ((GradScratch::bytes(rows.width) + 63) / 64 * 64)};
+  return {.run = run, .workspace_bytes = rows.parts * GradScratch::bytes(rows.width)};
 }
 
 void reference(const ReferenceArgs& args) {

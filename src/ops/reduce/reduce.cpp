@@ -4,6 +4,7 @@
 
 #include "backend/cpu/clones.h"
 #include "backend/cpu/convert.h"
+#include "backend/cpu/rows.h"
 #include "ops/support.h"
 
 namespace hearth::ops {
@@ -12,12 +13,6 @@ namespace {
 /// Rows added in f32 before the partial sum moves to double: keeps the error of long columns small.
 constexpr int64_t kRun = 64;
 
-HEARTH_CLONES void add_to(float* sum, const float* in, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) sum[i] += in[i];
-}
-HEARTH_CLONES void widen(double* sum, const float* in, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) sum[i] += static_cast<double>(in[i]);
-}
 HEARTH_CLONES void add_sum(const float* in, int64_t count, double* sums) {
   int64_t i = 0;
   for (; i + 16 <= count; i += 16) {
@@ -54,9 +49,9 @@ void sum_rows(DType dtype, const void* data, Range rows, int64_t width, double* 
   for (int64_t row = rows.begin; row < rows.end; row += kRun) {
     std::fill(partial, partial + width, 0.0F);
     for (int64_t r = row; r < std::min(row + kRun, rows.end); ++r) {
-      add_to(partial, cpu::as_f32(dtype, data, r * width, width, scratch), width);
+      cpu::add_row(cpu::as_f32(dtype, data, r * width, width, scratch), partial, width);
     }
-    widen(sums, partial, width);
+    cpu::add_row(partial, sums, width);
   }
 }
 
@@ -65,7 +60,7 @@ Kernel sum_leading_kernel(const NodeView& node) {
   const int64_t width = node.in[0].shape.back();
   const int64_t rows = num_rows(node.in[0].shape);
   const int parts = static_cast<int>(std::clamp<int64_t>(rows * width / kGrain, 1, node.num_threads));
-  const int64_t part_bytes = (width * 16 + 63) / 64 * 64;
+  const int64_t part_bytes = cpu::round_up(width * 16, 64);
   const auto run = [=](const KernelArgs& args) {
     const auto body = [&](int part) {
       if (part >= parts) return;

@@ -1,13 +1,9 @@
-#include "backend/cpu/clones.h"
+#include "backend/cpu/rows.h"
 #include "ops/update/support.h"
 #include "ops/update/update.h"
 
 namespace hearth::ops {
 namespace {
-
-HEARTH_CLONES void add_run(const float* in, float* sum, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) sum[i] += in[i];
-}
 
 Inferred infer(const NodeView& node) {
   if (auto error = check_same_shape(node, {1}); !error.empty()) return refuse(error);
@@ -17,7 +13,7 @@ Inferred infer(const NodeView& node) {
 Kernel cpu(const NodeView& node) {
   return {.run = [gradient = node.in_type(1)](const KernelArgs& args) {
     for_gradient_runs(gradient, args, [&](const float* grad, int64_t i, int64_t count) {
-      add_run(grad, args.output<float>(0) + i, count);
+      cpu::add_row(grad, args.output<float>(0) + i, count);
     });
   }};
 }

@@ -3,6 +3,7 @@
 
 #include "backend/cpu/clones.h"
 #include "backend/cpu/convert.h"
+#include "backend/cpu/rows.h"
 #include "backend/cpu/simd/simd.h"
 #include "base/threads.h"
 #include "ops/update/support.h"
@@ -54,9 +55,6 @@ Step make_step(const Options& options, double rate, double factor, double count)
           .rate = std::min(rate, 1 / std::sqrt(count))};
 }
 
-HEARTH_CLONES void scale_row(const float* in, float factor, float* out, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) out[i] = factor * in[i];
-}
 HEARTH_CLONES void add_squares(const float* g, double* sums, int64_t count) {
   for (int64_t i = 0; i < count; ++i) sums[i] += static_cast<double>(g[i] * g[i]);
 }
@@ -81,8 +79,8 @@ double square_sum(const float* row, int64_t count) {
 
 /// One part's piece of the workspace: two sums, one for each column, and a row.
 int64_t own_bytes(const Matrix& matrix) {
-  return (2 * int64_t{sizeof(double)} + matrix.columns * int64_t{sizeof(double) + sizeof(float)} + 63) / 64 *
-         64;
+  return cpu::round_up(2 * int64_t{sizeof(double)} + matrix.columns * int64_t{sizeof(double) + sizeof(float)},
+                       64);
 }
 
 class Run {
@@ -137,7 +135,7 @@ class Run {
   const float* gradient(int part, int64_t row) const {
     float* g = scratch(part);
     const float* read = cpu::as_f32(dtype_, args_.in[1], row * matrix_.columns, matrix_.columns, g);
-    scale_row(read, static_cast<float>(step_.factor), g, matrix_.columns);
+    cpu::scale_row(read, static_cast<float>(step_.factor), g, matrix_.columns);
     return g;
   }
 

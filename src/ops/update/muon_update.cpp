@@ -84,7 +84,7 @@ struct Space {
     int64_t next = 0;
     const auto take = [&](int64_t size) {
       std::byte* at = base == nullptr ? nullptr : base + next;
-      next += (size + 63) / 64 * 64;
+      next += cpu::round_up(size, 64);
       return at;
     };
     const int64_t whole = plan.rows * plan.columns * int64_t{sizeof(float)};
