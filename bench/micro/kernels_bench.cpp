@@ -3,14 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "backend/cpu/conv.h"
 #include "backend/cpu/conv_pool.h"
 #include "backend/cpu/gemm.h"
-#include "backend/cpu/simd/simd.h"
 #include "timing.h"
 
 namespace {
@@ -80,11 +78,9 @@ void bench_conv_pool(int64_t batch, ThreadPool& threads) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  ThreadPool threads(argc > 1 ? std::atoi(argv[1]) : num_available_cpus());
-  const std::string only = argc > 2 ? argv[2] : "";
-  peak_gflops = measure_peak(threads);
-  fmt::print("{} threads, {}, peak {:.1f} GFLOP/s\n", threads.size(), cpu::simd().isa, peak_gflops);
-  if (only.empty() || only == "gemm") {
+  Settings settings(argc, argv);
+  ThreadPool& threads = settings.threads;
+  if (settings.wants("gemm")) {
     bench_gemm(1024, 1024, 1024, false, false, threads);
     for (const auto& [out, in] : {std::pair{512, 784}, {256, 512}, {10, 256}, {10, 4096}}) {
       bench_gemm(64, out, in, false, true, threads);
@@ -92,17 +88,17 @@ int main(int argc, char** argv) {
       bench_gemm(out, in, 64, true, false, threads);
     }
   }
-  if (only.empty() || only == "pool") {
+  if (settings.wants("pool")) {
     bench_conv_pool(32, threads);
     bench_conv_pool(256, threads);
   }
-  if (only.empty() || only == "winograd") {
+  if (settings.wants("winograd")) {
     for (const auto& [size, channels] : {std::pair{32, 64}, {16, 128}, {8, 256}, {4, 512}}) {
       bench_conv({.batch = 64, .in_h = size, .in_w = size, .in_c = channels, .out_c = channels},
                  cpu::ConvAlgorithm::winograd, threads);
     }
   }
-  if (only.empty() || only == "direct") {
+  if (settings.wants("direct")) {
     bench_conv({.batch = 64, .in_h = 32, .in_w = 32, .in_c = 64, .out_c = 64}, cpu::ConvAlgorithm::direct,
                threads);
     for (const auto& [size, channels] : {std::pair{32, 64}, {16, 128}, {8, 256}}) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -108,11 +107,9 @@ void bench_head(int64_t tokens, int64_t width, int64_t vocab, int64_t chunk, DTy
 }  // namespace
 
 int main(int argc, char** argv) {
-  ThreadPool threads(argc > 1 ? std::atoi(argv[1]) : num_available_cpus());
-  const std::string only = argc > 2 ? argv[2] : "";
-  peak_gflops = measure_peak(threads);
-  fmt::print("{} threads, {}, peak {:.1f} GFLOP/s\n", threads.size(), cpu::simd().isa, peak_gflops);
-  if (only.empty() || only == "attention") {
+  Settings settings(argc, argv);
+  ThreadPool& threads = settings.threads;
+  if (settings.wants("attention")) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       bench_attention({8, 256, 6, 6, 48}, dtype, threads);
       bench_attention({2, 512, 12, 12, 64}, dtype, threads);
@@ -120,7 +117,7 @@ int main(int argc, char** argv) {
     bench_attention({1, 2048, 8, 2, 64}, DType::f32, threads);
     bench_attention({1, 1024, 8, 2, 128}, DType::f32, threads);
   }
-  if (only.empty() || only == "head") {
+  if (settings.wants("head")) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       bench_head(2048, 288, 32000, 256, dtype, threads);
       bench_head(1024, 768, 32000, 256, dtype, threads);

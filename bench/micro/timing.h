@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <ctime>
 #include <functional>
 #include <new>
@@ -75,6 +76,19 @@ inline double measure_peak(ThreadPool& threads) {
   });
   return 2e-9 * kRows * cpu::kPanel * kDepth * kRepeats * threads.size() / seconds;
 }
+
+/// The command line of a bench: [THREADS [GROUP]], every group where none is named.
+struct Settings {
+  ThreadPool threads;
+  std::string only;
+
+  Settings(int argc, char** argv)
+      : threads(argc > 1 ? std::atoi(argv[1]) : num_available_cpus()), only(argc > 2 ? argv[2] : "") {
+    peak_gflops = measure_peak(threads);
+    fmt::print("{} threads, {}, peak {:.1f} GFLOP/s\n", threads.size(), cpu::simd().isa, peak_gflops);
+  }
+  bool wants(const char* group) const { return only.empty() || only == group; }
+};
 
 /// One line: time, GFLOP/s by the definition and share of the peak.
 inline void report(const std::string& name, double flops, double seconds) {

@@ -254,8 +254,11 @@ HeadRows query_head(const AttentionSpec& s, int64_t sample, int64_t head) {
 HeadRows key_head(const AttentionSpec& s, int64_t sample, int64_t head) {
   return {s.dtype, s.kv_heads * s.head_size, head * s.head_size, s.head_size, sample * s.time};
 }
-const int32_t* starts_of(const AttentionSpec& s, const int32_t* starts, int64_t sample) {
-  return starts == nullptr ? nullptr : starts + sample * s.time;
+/// Calls body(tile) for every tile of a sample's queries.
+template <typename Body>
+void for_tiles(const AttentionSpec& s, const int32_t* starts, int64_t sample, Body body) {
+  const int32_t* own = starts == nullptr ? nullptr : starts + sample * s.time;
+  for (int64_t i = 0; i < s.time; i += kQueries) body(Tile(s, i, own));
 }
 
 /// One query head on the way forth: the running maximum and sum of each row are corrected strip by strip.
@@ -272,8 +275,7 @@ struct ForwardHead {
     pack_keys(keys.view(arrays.k, spec.time, space.rows), spec.time, spec.head_size, space.keys);
     keys.prefetch(arrays.v, spec.time);
     pack_columns(keys.view(arrays.v, spec.time, space.rows), spec.time, spec.head_size, space.values);
-    for (int64_t i = 0; i < spec.time; i += kQueries)
-      run_tile({spec, i, starts_of(spec, arrays.starts, sample)});
+    for_tiles(spec, arrays.starts, sample, [&](const Tile& tile) { run_tile(tile); });
   }
 
  private:
@@ -336,10 +338,8 @@ struct BackwardHead {
     std::fill_n(space.dk, time * size, 0.0F);
     std::fill_n(space.dv, time * size, 0.0F);
     const int64_t group = spec.heads / spec.kv_heads;
-    for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-      for (int64_t i = 0; i < time; i += kQueries)
-        run_tile({spec, i, starts_of(spec, arrays.starts, sample)}, head);
-    }
+    for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
+      for_tiles(spec, arrays.starts, sample, [&](const Tile& tile) { run_tile(tile, head); });
     keys.store(space.dk, size, 0, time, arrays.dk);
     keys.store(space.dv, size, 0, time, arrays.dv);
   }
