@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace hearth::io {
 namespace {
@@ -12,14 +13,11 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int64_t kMaxIndexBytes = 64 << 20;
-constexpr int kMostNested = 8;
 
 std::map<std::string, std::string> read_index(const fs::path& path) {
-  const auto watch = [&](int depth, Json::parse_event_t, Json&) {
-    if (depth > kMostNested) user_error("{}: expected an index, got {} nested objects", path.string(), depth);
-    return true;
-  };
-  const Json index = Json::parse(read_file(path, kMaxIndexBytes), watch, false);
+  std::string fault;
+  const Json index = parse_json<Json>(read_file(path, kMaxIndexBytes), &fault).value_or(Json());
+  if (!fault.empty()) user_error("{}: {}", path.string(), fault);
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
     user_error("{}: expected a JSON object with a \"weight_map\"", path.string());
   std::map<std::string, std::string> files;

@@ -1,5 +1,7 @@
 #include "text/chat.h"
 
+#include "base/json.h"
+
 namespace hearth::text {
 namespace {
 
@@ -54,13 +56,13 @@ ChatSetup read_chat_setup(const fs::path& folder) {
   ChatSetup setup;
   const fs::path config_path = folder / "tokenizer_config.json";
   if (fs::exists(config_path)) {
-    const Json config = Json::parse(read_file(config_path, kMaxFileBytes), nullptr, false);
-    if (!config.is_object())
+    const auto config = hearth::parse_json<Json>(read_file(config_path, kMaxFileBytes));
+    if (!config || !config->is_object())
       user_error("expected a JSON object in {}, but it does not parse", config_path.string());
-    setup.chat_template = template_in(config);
+    setup.chat_template = template_in(*config);
     setup.template_name = config_path.string() + " (chat_template)";
-    setup.bos_token = token_text(config, "bos_token");
-    setup.eos_token = token_text(config, "eos_token");
+    setup.bos_token = token_text(*config, "bos_token");
+    setup.eos_token = token_text(*config, "eos_token");
   }
   if (const fs::path path = folder / "chat_template.jinja"; fs::exists(path)) {
     setup.chat_template = read_file(path, kMaxFileBytes);

@@ -3,35 +3,14 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace hearth::text {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kMaxDepth = 64;
 constexpr int64_t kMaxFileBytes = int64_t{256} << 20;
-
-/// The deepest nesting of brackets outside of strings.
-int depth_of(std::string_view text) {
-  int depth = 0;
-  int deepest = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
-      deepest = std::max(deepest, ++depth);
-    } else if (c == '}' || c == ']') {
-      --depth;
-    }
-  }
-  return deepest;
-}
 
 std::string shown(const Json& json) {
   constexpr size_t kMaxShown = 40;
@@ -43,16 +22,10 @@ std::string shown(const Json& json) {
 }  // namespace
 
 Json parse_json(std::string_view text, std::string_view file) {
-  if (depth_of(text) > kMaxDepth) {
-    user_error("{}: expected JSON nested at most {} deep, got {}", file, kMaxDepth, depth_of(text));
-  }
-  try {
-    return Json::parse(text);
-  } catch (const Json::parse_error& error) {
-    user_error("{}: expected JSON in UTF-8, but it does not parse at byte {}", file, error.byte);
-  } catch (const Json::exception&) {
-    user_error("{}: expected JSON, but a number in it is out of range", file);
-  }
+  std::string fault;
+  std::optional<Json> value = hearth::parse_json<Json>(text, &fault);
+  if (!value) user_error("{}: {}", file, fault);
+  return *std::move(value);
 }
 
 Json read_json(const fs::path& path) { return parse_json(read_file(path, kMaxFileBytes), path.string()); }

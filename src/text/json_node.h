@@ -10,7 +10,7 @@
 
 namespace hearth::text {
 
-/// Parses JSON nested at most 64 deep. UserError naming `file` otherwise.
+/// The value of JSON text. UserError naming `file` where it holds none.
 nlohmann::json parse_json(std::string_view text, std::string_view file);
 /// Reads and parses a file of at most 256 MiB.
 nlohmann::json read_json(const fs::path& path);

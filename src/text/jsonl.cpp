@@ -2,11 +2,12 @@
 
 #include <algorithm>
 
+#include "base/json.h"
+
 namespace hearth::text {
 namespace {
 
 constexpr std::string_view kBlank = " \t\r\n";
-constexpr int kMaxNesting = 64;
 
 using Visit = FunctionRef<void(const Entry&)>;
 
@@ -24,12 +25,6 @@ std::string_view trimmed(std::string_view text) {
 
 int64_t num_lines(std::string_view text) { return std::count(text.begin(), text.end(), '\n'); }
 
-/// How far brackets nest, and where the value that starts at 0 ends (npos: nowhere).
-struct Extent {
-  int depth = 0;
-  size_t end = std::string_view::npos;
-};
-
 /// The end of a string whose opening quote stands at `at`, behind the closing one.
 size_t end_of_string(std::string_view text, size_t at) {
   for (++at; at < text.size() && text[at] != '"'; ++at) {
@@ -38,24 +33,23 @@ size_t end_of_string(std::string_view text, size_t at) {
   return std::min(at + 1, text.size());
 }
 
-/// Reads over the brackets of a value; one that is no object or array ends before a comma or bracket.
-Extent extent_of(std::string_view text) {
-  Extent extent;
+/// Where the value that starts at 0 ends (npos: nowhere), by its brackets; one that is no object or array
+/// ends before a comma or bracket.
+size_t end_of_value(std::string_view text) {
   int depth = 0;
   for (size_t at = 0; at < text.size();) {
     const char c = text[at];
     if (c == '"') {
       at = end_of_string(text, at);
-      if (at == text.size() && text.back() != '"') return extent;
+      if (at == text.size() && text.back() != '"') return text.npos;
       continue;
     }
-    if (depth == 0 && (c == ',' || c == ']' || c == '}')) return {extent.depth, at};
-    if (c == '{' || c == '[') extent.depth = std::max(extent.depth, ++depth);
+    if (depth == 0 && (c == ',' || c == ']' || c == '}')) return at;
+    if (c == '{' || c == '[') ++depth;
     ++at;
-    if ((c == '}' || c == ']') && --depth == 0) return {extent.depth, at};
+    if ((c == '}' || c == ']') && --depth == 0) return at;
   }
-  if (depth == 0) extent.end = text.size();
-  return extent;
+  return depth == 0 ? text.size() : text.npos;
 }
 
 /// One record to the visitor; what it refuses goes into `faults`.
@@ -109,14 +103,14 @@ class ArrayReader {
 
  private:
   bool read_element() {
-    const Extent extent = extent_of(rest_);
-    if (extent.end == rest_.npos || extent.end == 0) {
-      out_.refuse(line_, extent.end == 0 ? "expected a record of the array"
-                                         : "a record that does not end before the file does");
+    const size_t end = end_of_value(rest_);
+    if (end == rest_.npos || end == 0) {
+      out_.refuse(line_, end == 0 ? "expected a record of the array"
+                                  : "a record that does not end before the file does");
       return false;
     }
-    out_.deliver({.line = line_, .text = trimmed(rest_.substr(0, extent.end))});
-    skip(extent.end);
+    out_.deliver({.line = line_, .text = trimmed(rest_.substr(0, end))});
+    skip(end);
     skip_blank();
     if (!rest_.empty() && rest_[0] == ',') {
       skip(1);
@@ -204,15 +198,10 @@ void DataFile::for_each(Visit visit, Faults& faults) const {
 }
 
 Json parse_json(std::string_view text) {
-  if (extent_of(text).depth > kMaxNesting) {
-    throw RecordError("broken JSON", fmt::format("expected JSON nested at most {} deep", kMaxNesting));
-  }
-  try {
-    return Json::parse(text);
-  } catch (const Json::parse_error& error) {
-    throw RecordError("broken JSON", fmt::format("expected JSON, but it breaks at byte {} of {}",
-                                                 std::min(error.byte, text.size()), text.size()));
-  }
+  std::string fault;
+  std::optional<Json> value = hearth::parse_json<Json>(text, &fault);
+  if (!value) throw RecordError("broken JSON", fault);
+  return *std::move(value);
 }
 
 Json parse_record(std::string_view text) {

@@ -45,9 +45,9 @@ TEST_F(Jsonl, ReadsLinesAndCollectsBadOnes) {
   EXPECT_EQ(file.kind(), DataFile::Kind::lines);
   EXPECT_THAT(read(file), ElementsAre("1:1", "6:5"));
   EXPECT_THAT(faults_.sentences(),
-              ElementsAre(EndsWith("a.jsonl:3: expected JSON, but it breaks at byte 7 of 7"),
+              ElementsAre(EndsWith("a.jsonl:3: expected JSON in UTF-8, but it breaks at byte 7 of 7"),
                           EndsWith("a.jsonl:4: expected a JSON object, got array"),
-                          HasSubstr("a.jsonl:5: expected JSON, but it breaks")));
+                          HasSubstr("a.jsonl:5: expected JSON in UTF-8, but it breaks")));
   EXPECT_EQ(faults_.total(), 3);
   EXPECT_EQ(faults_.counts().at("broken JSON"), 2);
 }
@@ -83,7 +83,7 @@ TEST_F(Jsonl, NamesLineOneMillion) {
   file.for_each(visit, faults_);
   EXPECT_EQ(records, 1'000'000);
   EXPECT_THAT(faults_.sentences(),
-              ElementsAre(EndsWith("a.jsonl:1000000: expected JSON, but it breaks at byte 4 of 4")));
+              ElementsAre(EndsWith("a.jsonl:1000000: expected JSON in UTF-8, but it breaks at byte 4 of 4")));
 }
 
 TEST_F(Jsonl, FaultsAreBounded) {

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 
 namespace hearth::models {
@@ -17,7 +18,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMaxConfigBytes = 1 << 22;
 constexpr int64_t kMostLayers = 4096;
-constexpr int kMostNested = 32;
 
 /// A JSON object whose members are read by name, with messages that say where.
 class Reader {
@@ -248,13 +248,10 @@ const Family& find_family(const Reader& reader) {
 }  // namespace
 
 DecoderConfig parse_decoder_config(std::string_view json, const std::string& where) {
-  const auto watch = [&](int depth, Json::parse_event_t, Json&) {
-    if (depth > kMostNested)
-      user_error("{}: expected at most {} nested objects and lists", where, kMostNested);
-    return true;
-  };
-  const Json object = Json::parse(json, watch, false);
-  if (!object.is_object()) user_error("{}: expected a JSON object, got something else or damage", where);
+  std::string fault;
+  const Json object = parse_json<Json>(json, &fault).value_or(Json());
+  if (!fault.empty()) user_error("{}: {}", where, fault);
+  if (!object.is_object()) user_error("{}: expected a JSON object, got {}", where, object.type_name());
   const Reader reader(object, where);
   const Family& family = find_family(reader);
   DecoderConfig config{.family = family.name};
