@@ -1,11 +1,16 @@
 #include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
 
 #include "base/error.h"
 #include "cli/verb.h"
 #include "models/model.h"
+#include "text/inspect.h"
 #include "train/plan_report.h"
 #include "train/recipe.h"
 #include "train/tensors_dataset.h"
+#include "train/text_task.h"
 
 namespace hearth::cli {
 namespace {
@@ -56,10 +61,37 @@ void check_split(data::DatasetOptions options, const train::Recipe& recipe, cons
   }
 }
 
+/// Prints what training would see of a file; the number of records that cannot be used.
+int64_t check_text(const train::TextSource& source, const train::Recipe& recipe, const fs::path& path) {
+  const text::DataFile file = source.open(path);
+  const text::SampleReader reader = source.reader(file);
+  const bool colour = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
+  const text::InspectOptions options{.marking = colour ? text::Marking::colour : text::Marking::signs,
+                                     .context = recipe.text.context};
+  const text::TextSummary summary = text::summarize(reader, options);
+  fmt::print("{}", text::describe(summary, reader, options));
+  return summary.faults.total();
+}
+
+void check_texts(const train::Recipe& recipe) {
+  const train::TextSource source(recipe.text, models::read_decoder_config(recipe.text.config_file()));
+  for (const fs::path& path : {recipe.data.path, fs::path(recipe.text.val_path)}) {
+    if (path.empty() || path.extension() == ".safetensors") continue;
+    const int64_t bad = check_text(source, recipe, path);
+    if (bad > 0)
+      user_error("expected records that can be used, got {} in {} that cannot", bad, path.string());
+  }
+  fmt::print("{}\n", train::TextTask(recipe).describe());
+}
+
 void run_validate(const CLI::App& verb, const std::string& name) {
   const train::Recipe recipe = open_recipe(name, overrides_of(verb));
-  check_split(recipe.data, recipe, "train", recipe.data.count);
-  check_split(recipe.data, recipe, "test", recipe.val_count);
+  if (train::is_text(recipe)) {
+    check_texts(recipe);
+  } else {
+    check_split(recipe.data, recipe, "train", recipe.data.count);
+    check_split(recipe.data, recipe, "test", recipe.val_count);
+  }
   fmt::print("{} at micro-batch {}:\n{}", train::model_name(recipe), recipe.batch,
              train::to_table(train::make_plan_report(train::engine_options(recipe))));
   fmt::print("the recipe is well-formed\n");

@@ -80,7 +80,7 @@ std::string warnings(const TextSummary& summary, const InspectOptions& options) 
 
 std::string faults_text(const Faults& faults) {
   if (faults.total() == 0) return "no bad records\n";
-  std::string text = fmt::format("{} bad records are left out:", faults.total());
+  std::string text = fmt::format("{} bad records:", faults.total());
   for (const auto& [kind, number] : faults.counts()) text += fmt::format(" {} {};", number, kind);
   text.back() = '\n';
   const size_t shown = std::min(faults.sentences().size(), kShownFaults);

@@ -46,7 +46,7 @@ class Packer {
     for (int64_t sample = 0; sample < std::ssize(lengths_); ++sample) {
       streams ? stream(sample) : cut(sample);
     }
-    if (!streams) options_.order == PackOrder::in_order ? place_in_order() : place_longest_first();
+    if (!streams) place();
     index_rows();
     return std::move(plan_);
   }
@@ -72,8 +72,12 @@ class Packer {
     if (whole > options_.row_length && options_.overlong == Overlong::refuse) {
       user_error(
           "{}: expected a sample of at most {} tokens, got {}; raise data.context, or set data.overlong to "
-          "truncate or split",
+          "truncate, drop or split",
           name_of_(sample), options_.row_length, whole);
+    }
+    if (whole > options_.row_length && options_.overlong == Overlong::drop) {
+      ++plan_.num_dropped;
+      return;
     }
     const bool truncates = whole > options_.row_length && options_.overlong == Overlong::truncate;
     plan_.num_truncated += truncates ? 1 : 0;
@@ -82,6 +86,18 @@ class Packer {
       const int64_t count = std::min(options_.row_length, used - first);
       plan_.placements.push_back(
           {.sample = sample, .first = first, .length = count, .goes_on = first + count < used});
+    }
+  }
+
+  void place() {
+    switch (options_.order) {
+      case PackOrder::in_order:
+        return place_in_order();
+      case PackOrder::first_fit_decreasing:
+        return place_longest_first();
+      case PackOrder::alone:
+        for (size_t i = 0; i < plan_.placements.size(); ++i)
+          plan_.placements[i].row = static_cast<int64_t>(i);
     }
   }
 
@@ -127,15 +143,20 @@ class Packer {
   int64_t stream_ = 0;
 };
 
+/// What token `i` of a piece is to say next, or -1.
+int32_t label_of(const Placement& piece, std::span<const PackedToken> sample, int64_t i) {
+  const auto next = static_cast<size_t>(piece.first + i + 1);
+  const bool has_next = next < sample.size() && (i + 1 < piece.length || piece.goes_on);
+  return has_next && sample[next].trained() ? sample[next].id() : -1;
+}
+
 void fill_piece(const Placement& piece, std::span<const PackedToken> sample, const RowArrays& out) {
   for (int64_t i = 0; i < piece.length; ++i) {
     const auto at = static_cast<size_t>(piece.offset + i);
-    const auto token = static_cast<size_t>(piece.first + i);
-    out.ids[at] = sample[token].id();
+    out.ids[at] = sample[static_cast<size_t>(piece.first + i)].id();
     out.document_starts[at] = static_cast<int32_t>(piece.offset);
     out.positions[at] = static_cast<int32_t>(i);
-    const bool has_next = token + 1 < sample.size() && (i + 1 < piece.length || piece.goes_on);
-    out.labels[at] = has_next && sample[token + 1].trained() ? sample[token + 1].id() : -1;
+    out.labels[at] = label_of(piece, sample, i);
   }
 }
 
@@ -155,6 +176,15 @@ double PackPlan::fill() const {
 PackPlan plan_rows(std::span<const int64_t> lengths, const PackOptions& options,
                    FunctionRef<std::string(int64_t)> name_of) {
   return Packer(lengths, options, name_of).run();
+}
+
+int64_t num_labels(std::span<const Placement> row, const TokenCache& cache) {
+  int64_t count = 0;
+  for (const Placement& piece : row) {
+    const std::span<const PackedToken> sample = cache.sample(piece.sample);
+    for (int64_t i = 0; i < piece.length; ++i) count += label_of(piece, sample, i) >= 0 ? 1 : 0;
+  }
+  return count;
 }
 
 void fill_row(std::span<const Placement> row, const TokenCache& cache, int32_t padding,

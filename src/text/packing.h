@@ -13,13 +13,15 @@ namespace hearth::text {
 /// What happens to a sample that is longer than a row.
 enum class Overlong {
   truncate,  ///< its start is used
+  drop,      ///< it is left out
   refuse,    ///< UserError that names it
   split      ///< it goes on in another row, whose tokens do not see those before
 };
 
 enum class PackOrder {
   in_order,  ///< next-fit; with Overlong::split rows are cut out of one stream and all but the last are full
-  first_fit_decreasing  ///< longest first, each into the first row that has room
+  first_fit_decreasing,  ///< longest first, each into the first row that has room
+  alone                  ///< each has a row of its own
 };
 
 struct PackOptions {
@@ -46,6 +48,7 @@ struct PackPlan {
   std::vector<int64_t> row_starts;    ///< in placements; one more than rows
   int64_t num_tokens = 0;
   int64_t num_truncated = 0;  ///< samples
+  int64_t num_dropped = 0;    ///< samples
 
   int64_t num_rows() const { return std::ssize(row_starts) - 1; }
   std::span<const Placement> row(int64_t index) const;
@@ -66,6 +69,9 @@ struct RowArrays {
   std::span<int32_t> positions;  ///< from 0 in every document
   std::span<int32_t> labels;     ///< the next token of the document, or -1 where the loss does not count it
 };
+
+/// How many labels of a row the loss counts.
+int64_t num_labels(std::span<const Placement> row, const TokenCache& cache);
 
 /// Writes a row. The last token of a piece that goes on in another row is labelled with what follows there.
 void fill_row(std::span<const Placement> row, const TokenCache& cache, int32_t padding, const RowArrays& out);

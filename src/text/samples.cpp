@@ -1,5 +1,7 @@
 #include "text/samples.h"
 
+#include <algorithm>
+
 namespace hearth::text {
 namespace {
 
@@ -64,6 +66,7 @@ Sample SampleReader::conversation(const Record& record) const {
   if (prefers)
     sample.rejected =
         encoder_.encode(renderer.render(joined(record.messages, record.rejected), record.tools, first));
+  if (options_.train_on_prompt) std::fill(sample.tokens.trained.begin(), sample.tokens.trained.end(), 1);
   if (!given_) add_ends(sample.tokens, options_.bos, std::nullopt);
   return sample;
 }
@@ -85,6 +88,11 @@ void SampleReader::for_each(FunctionRef<void(const Sample&)> visit, Faults& faul
   file_.for_each(deliver, faults);
 }
 
+void SampleReader::check(Faults& faults) const {
+  if (file_.kind() == DataFile::Kind::text) return;
+  file_.for_each([&](const Entry& entry) { read_record(parse_record(entry.text), options_.format); }, faults);
+}
+
 std::string SampleReader::fingerprint() const {
   Json parts{{"version", 1},
              {"format", format_name(options_.format.format)},
@@ -97,6 +105,7 @@ std::string SampleReader::fingerprint() const {
              {"now", options_.chat.now.value_or(0)},
              {"bos", options_.bos.value_or(-1)},
              {"eos", options_.eos.value_or(-1)},
+             {"train_on_prompt", options_.train_on_prompt},
              {"unit", static_cast<int>(file_.unit())}};
   return parts.dump();
 }

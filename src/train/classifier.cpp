@@ -11,11 +11,11 @@ class Classifier : public Objective {
  public:
   explicit Classifier(ClassifierOptions options) : options_(std::move(options)) {}
 
-  Graph build(nn::Builder& builder, int64_t num_rows) const override {
+  Graph build(nn::Builder& builder, BatchShape shape) const override {
     const models::ModelOptions& model = options_.model;
-    const Shape pictures{num_rows, model.image_size, model.image_size, model.channels};
+    const Shape pictures{shape.num_rows, model.image_size, model.image_size, model.channels};
     const ValueId images = builder.input("images", {.dtype = DType::f32, .shape = pictures});
-    const ValueId labels = builder.input("labels", {.dtype = DType::i32, .shape = {num_rows}});
+    const ValueId labels = builder.input("labels", {.dtype = DType::i32, .shape = {shape.num_rows}});
     const ValueId logits = options_.build_model
                                ? options_.build_model(builder, images)
                                : models::find_model(model.name).build(builder, images, model);

@@ -31,6 +31,10 @@ std::string kernel_key(const ir::Graph& graph, const ir::Node& node) {
   return key + ir::print(node.attrs);
 }
 
+BatchShape shape_of(const MicroBatch& batch) {
+  return {.num_rows = batch.num_rows, .row_length = batch.row_length};
+}
+
 void use_average(ir::Graph& graph) {
   for (ir::Value& value : graph.values) {
     if (value.role == ir::Role::parameter && value.producer == ir::kNone) value.name = "ema/" + value.name;
@@ -76,8 +80,18 @@ Engine::Engine(EngineOptions options, std::span<const int64_t> train_sizes,
     : options_(std::move(options)), threads_(options_.num_threads), counter_(16, 0) {
   options_.optimizer.dynamic_loss_scale = options_.precision == DType::f16;
   const Purpose purpose = options_.accumulate > 1 ? Purpose::accumulate : Purpose::step;
-  for (const int64_t size : train_sizes) train_.emplace(size, compile(purpose, size));
-  for (const int64_t size : eval_sizes) evaluate_.emplace(size, compile(Purpose::evaluate, size));
+  std::vector<int64_t> lengths = options_.row_lengths;
+  if (lengths.empty()) lengths.push_back(0);
+  for (const int64_t length : lengths) {
+    for (const int64_t size : train_sizes) {
+      const BatchShape shape{.num_rows = size, .row_length = length};
+      train_.emplace(shape, compile(purpose, shape));
+    }
+    for (const int64_t size : eval_sizes) {
+      const BatchShape shape{.num_rows = size, .row_length = length};
+      evaluate_.emplace(shape, compile(Purpose::evaluate, shape));
+    }
+  }
   if (purpose == Purpose::accumulate) {
     update_ = finish(make_update_graph(train_program().graph(), options_.optimizer), Purpose::step);
   }
@@ -86,11 +100,11 @@ Engine::Engine(EngineOptions options, std::span<const int64_t> train_sizes,
 
 Engine::~Engine() = default;
 
-passes::TrainGraph Engine::build_graph(Purpose purpose, int64_t num_rows) {
+passes::TrainGraph Engine::build_graph(Purpose purpose, BatchShape shape) {
   passes::TrainGraph train;
   const auto mode = purpose == Purpose::evaluate ? nn::Builder::Mode::eval : nn::Builder::Mode::train;
   nn::Builder builder(train.graph, mode, options_.seed);
-  const Objective::Graph built = options_.objective->build(builder, num_rows);
+  const Objective::Graph built = options_.objective->build(builder, shape);
   train.losses = built.losses;
   train.graph.outputs.push_back(train.graph.add1(*ops::find_op("sum_all"), {built.losses}, {}, "loss"));
   train.graph.outputs.insert(train.graph.outputs.end(), built.outputs.begin(), built.outputs.end());
@@ -107,8 +121,8 @@ passes::TrainGraph Engine::build_graph(Purpose purpose, int64_t num_rows) {
   return train;
 }
 
-std::unique_ptr<exec::Program> Engine::compile(Purpose purpose, int64_t num_rows) {
-  return finish(build_graph(purpose, num_rows), purpose);
+std::unique_ptr<exec::Program> Engine::compile(Purpose purpose, BatchShape shape) {
+  return finish(build_graph(purpose, shape), purpose);
 }
 
 std::unique_ptr<exec::Program> Engine::finish(passes::TrainGraph train, Purpose purpose) {
@@ -187,7 +201,7 @@ StepResult Engine::train_step(int64_t num_micro, int64_t num_samples, FunctionRe
   const double scale = loss_scale();
   for (int64_t i = 0; i < num_micro; ++i) {
     const MicroBatch batch = next();
-    exec::Program& program = *train_.at(batch.num_rows);
+    exec::Program& program = *train_.at(shape_of(batch));
     program.set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(num_samples)));
     program.set_scalar(kLearningRate, static_cast<float>(learning_rate));
     program.set_scalar("one", 1.0F);
@@ -209,7 +223,7 @@ StepResult Engine::train_step(int64_t num_micro, int64_t num_samples, FunctionRe
 }
 
 double Engine::evaluate(const MicroBatch& batch) {
-  exec::Program& program = *evaluate_.at(batch.num_rows);
+  exec::Program& program = *evaluate_.at(shape_of(batch));
   bind_inputs(program, batch, 0, 0);
   program.run(threads_);
   evaluated_ = &program;
@@ -228,7 +242,7 @@ double Engine::loss_scale() const {
 }
 
 std::string Engine::find_not_finite(const MicroBatch& batch, int64_t step, int64_t index) {
-  const std::unique_ptr<exec::Program> program = compile(Purpose::gradients, batch.num_rows);
+  const std::unique_ptr<exec::Program> program = compile(Purpose::gradients, shape_of(batch));
   for (size_t i = 0; i < input_names_.size(); ++i) {
     const ValueId input = *program->graph().find(input_names_[i]);
     const int64_t row = broken_row(program->graph().type(input), batch.inputs[i]);
@@ -252,7 +266,7 @@ std::string Engine::find_not_finite(const MicroBatch& batch, int64_t step, int64
 
 std::vector<double> Engine::profile(const MicroBatch& batch, int num_steps) {
   using Clock = std::chrono::steady_clock;
-  exec::Program& program = *train_.at(batch.num_rows);
+  exec::Program& program = *train_.at(shape_of(batch));
   std::vector<double> best(program.graph().nodes.size(), 1e9);
   for (int i = 0; i < num_steps; ++i) {
     auto before = Clock::now();
@@ -268,7 +282,7 @@ std::vector<double> Engine::profile(const MicroBatch& batch, int num_steps) {
 
 void Engine::gradients(const MicroBatch& batch, int64_t num_samples,
                        const std::function<void(const nn::Tensor&, std::span<const float>)>& take) {
-  passes::TrainGraph train = build_graph(Purpose::gradients, batch.num_rows);
+  passes::TrainGraph train = build_graph(Purpose::gradients, shape_of(batch));
   const std::unique_ptr<exec::Program> program = finish(std::move(train), Purpose::gradients);
   exec::Region arena(program->arena_bytes());
   const std::vector<std::byte> kept(persistent().begin(), persistent().end());

@@ -22,6 +22,8 @@ struct EngineOptions {
   std::shared_ptr<const Objective> objective;
   OptimizerOptions optimizer;
   int64_t batch = 32;  ///< rows of a micro-batch
+  /// Lengths that rows of tokens may have, for every size of a micro-batch; empty: the objective's own.
+  std::vector<int64_t> row_lengths;
   /// Micro-batches per update; above 1, gradients are summed in memory of their own.
   int64_t accumulate = 1;
   DType precision = DType::f32;
@@ -39,6 +41,7 @@ struct EngineOptions {
 struct MicroBatch {
   std::array<const void*, 6> inputs = {};
   int64_t num_rows = 0;
+  int64_t row_length = 0;  ///< one of EngineOptions::row_lengths, or 0 where there are none
 };
 
 /// What one update came to.
@@ -96,8 +99,8 @@ class Engine {
 
  private:
   enum class Purpose : uint8_t { step, accumulate, evaluate, gradients };
-  std::unique_ptr<exec::Program> compile(Purpose purpose, int64_t num_rows);
-  passes::TrainGraph build_graph(Purpose purpose, int64_t num_rows);
+  std::unique_ptr<exec::Program> compile(Purpose purpose, BatchShape shape);
+  passes::TrainGraph build_graph(Purpose purpose, BatchShape shape);
   std::unique_ptr<exec::Program> finish(passes::TrainGraph train, Purpose purpose);
   void bind_all();
   void bind_inputs(exec::Program& program, const MicroBatch& batch, int64_t step, int64_t index);
@@ -109,8 +112,8 @@ class Engine {
   exec::Region persistent_;
   exec::Region arena_;
   int64_t arena_bytes_ = 0;
-  std::map<int64_t, std::unique_ptr<exec::Program>, std::greater<>> train_;
-  std::map<int64_t, std::unique_ptr<exec::Program>, std::greater<>> evaluate_;
+  std::map<BatchShape, std::unique_ptr<exec::Program>, std::greater<>> train_;
+  std::map<BatchShape, std::unique_ptr<exec::Program>, std::greater<>> evaluate_;
   std::unique_ptr<exec::Program> update_;
   passes::RecomputeResult recompute_;
   std::map<std::string, int64_t> workspace_cache_;

@@ -11,9 +11,10 @@ class LanguageModel : public Objective {
  public:
   explicit LanguageModel(LanguageModelOptions options) : options_(std::move(options)) {}
 
-  Graph build(nn::Builder& builder, int64_t num_rows) const override {
+  Graph build(nn::Builder& builder, BatchShape shape) const override {
+    const int64_t context = shape.row_length > 0 ? shape.row_length : options_.context;
     const auto input = [&](const char* name) {
-      return builder.input(name, {.dtype = DType::i32, .shape = {num_rows * options_.context}});
+      return builder.input(name, {.dtype = DType::i32, .shape = {shape.num_rows * context}});
     };
     const ValueId tokens = input("tokens");
     const ValueId labels = input("labels");
@@ -25,8 +26,8 @@ class LanguageModel : public Objective {
                                                              {.tokens = tokens,
                                                               .positions = positions,
                                                               .starts = starts,
-                                                              .num_rows = num_rows,
-                                                              .context = options_.context});
+                                                              .num_rows = shape.num_rows,
+                                                              .context = context});
     result.losses = builder.op("head_cross_entropy", {out.hidden, out.head, labels},
                                {{"rows", options_.head_rows}, {"softcap", options_.config.head_cap}});
     return result;

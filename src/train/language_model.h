@@ -8,7 +8,7 @@ namespace hearth::train {
 /// The next token of every token, by cross entropy.
 struct LanguageModelOptions {
   models::DecoderConfig config;
-  int64_t context = 0;  ///< tokens of a row
+  int64_t context = 0;  ///< tokens of a row, unless the engine has lengths of its own
   /// Rows hold several documents, which do not see each other.
   bool documents = false;
   int64_t head_rows = 256;  ///< tokens whose logits exist at once

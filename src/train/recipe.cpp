@@ -36,6 +36,25 @@ constexpr std::pair<const char*, const char*> kAliases[] = {
     {"optimizer", "optimizer.name"},
     {"schedule", "schedule.name"},
     {"max_grad_norm", "train.clip_norm"},
+    {"model_name_or_path", "model.path"},
+    {"base_model", "model.path"},
+    {"num_epochs", "train.epochs"},
+    {"micro_batch_size", "train.batch"},
+    {"per_device_train_batch_size", "train.batch"},
+    {"cutoff_len", "data.context"},
+    {"sequence_len", "data.context"},
+    {"max_seq_len", "data.context"},
+    {"max_seq_length", "data.context"},
+    {"max_length", "data.context"},
+    {"packing", "data.packing"},
+    {"sample_packing", "data.packing"},
+    {"template", "data.template"},
+    {"chat_template", "data.template"},
+    {"train_on_prompt", "data.train_on_prompt"},
+    {"train_on_inputs", "data.train_on_prompt"},
+    {"val_size", "data.val_share"},
+    {"val_set_size", "data.val_share"},
+    {"dataset_prepared_path", "data.cache"},
     {"weight_decay", "optimizer.weight_decay"}};
 
 /// Where each key of a recipe was given: FILE:LINE, or an override.
@@ -297,6 +316,13 @@ void check_text(const Recipe& recipe, const Places& places) {
     user_error("expected model.path (to go on from) or model.config (to start new), got both in {}",
                places.of("model.config"));
   }
+  for (const std::string& field : recipe.text.fields) {
+    if (const size_t equals = field.find('=');
+        equals != field.npos && equals > 0 && equals + 1 < field.size())
+      continue;
+    user_error("expected data.fields like [prompt=question, completion=answer], got '{}' in {}", field,
+               places.of("data.fields"));
+  }
 }
 
 void check(const Recipe& recipe, const Places& places) {
@@ -418,6 +444,17 @@ std::string describe_keys() {
 
 bool is_text(const Recipe& recipe) { return !recipe.text.model.empty() || !recipe.text.config.empty(); }
 
+bool TextOptions::is_stream(const fs::path& data) const {
+  return data.extension() == ".safetensors" || (data.extension() == ".txt" && document == "file");
+}
+
+bool has_documents(const Recipe& recipe) {
+  const TextOptions& text = recipe.text;
+  const bool streams =
+      text.is_stream(recipe.data.path) && (text.val_path.empty() || text.is_stream(text.val_path));
+  return text.packing && !streams;
+}
+
 fs::path TextOptions::config_file() const {
   return config.empty() ? fs::path(model) / "config.json" : fs::path(config);
 }
@@ -430,7 +467,8 @@ std::string model_name(const Recipe& recipe) {
 std::shared_ptr<const Objective> objective_of(const Recipe& recipe) {
   if (!is_text(recipe)) return classifier({.model = recipe.model, .label_smoothing = recipe.label_smoothing});
   const models::DecoderConfig config = models::read_decoder_config(recipe.text.config_file());
-  return language_model({.config = config, .context = recipe.text.context});
+  return language_model(
+      {.config = config, .context = recipe.text.context, .documents = has_documents(recipe)});
 }
 
 EngineOptions engine_options(const Recipe& recipe) {

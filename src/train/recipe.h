@@ -23,16 +23,26 @@ struct ScheduleOptions {
 /// Topin 2018) has torch.optim.lr_scheduler.OneCycleLR's numbers for pct_start 0.3 and cosine annealing.
 double learning_rate(const ScheduleOptions& schedule, double base, int64_t step, int64_t total);
 
-/// A language model and its text.
+/// A language model and its text; see text/samples.h and text/packing.h.
 struct TextOptions {
   std::string model;      ///< a transformers folder: config.json, weights, tokenizer
   std::string config;     ///< config.json of a new model instead
   std::string tokenizer;  ///< folder or file; empty: the model's, or the one beside the config
   std::string val_path;   ///< held-out text; empty: the last val_share of the data
   double val_share = 0.1;
-  int64_t context = 512;  ///< tokens of a row
+  int64_t context = 512;            ///< tokens of a row
+  std::string format = "detect";    ///< of records, text::parse_format
+  std::vector<std::string> fields;  ///< "prompt=frage": what the data calls a field
+  std::string chat_template;        ///< built-in name or file; empty: the tokenizer's own
+  std::string document = "file";    ///< of plain text: file, paragraph, line
+  std::string overlong = "auto";    ///< truncate, drop, split, refuse; auto: split text, truncate records
+  std::string cache;                ///< folder of tokens; empty: the user's cache folder
+  bool train_on_prompt = false;
+  bool packing = true;  ///< several samples to a row, which do not see each other
 
   fs::path config_file() const;
+  /// Whether a file is one stream of tokens rather than samples.
+  bool is_stream(const fs::path& data) const;
 };
 
 /// A whole run as its YAML file says it. Defaults are here; see recipe_fields.cpp for keys and ranges.
@@ -78,6 +88,8 @@ std::string describe_keys();
 
 /// Whether the recipe trains a language model.
 bool is_text(const Recipe& recipe);
+/// Whether rows of its text hold several documents.
+bool has_documents(const Recipe& recipe);
 /// The model's name, for people.
 std::string model_name(const Recipe& recipe);
 /// What training minimises, from the model alone: no data is opened.

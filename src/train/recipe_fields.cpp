@@ -217,7 +217,7 @@ void add_data_fields(std::vector<Field>& f) {
     recipe.data.path = *value;
     return "";
   };
-  f.push_back({"data.path", "folder of the dataset, or file of text", path,
+  f.push_back({"data.path", "folder of the dataset, or file of text (.txt, .jsonl, .json)", path,
                [](const Recipe& r) { return yaml_quoted(r.data.path.string()); }});
   f.push_back(integer(
       "data.image_size", "side of the pictures in pixels",
@@ -228,15 +228,6 @@ void add_data_fields(std::vector<Field>& f) {
       "data.count", "shapes: training pictures", [](Recipe & r) -> auto& { return r.data.count; }, 1));
   f.push_back(integer(
       "data.val_count", "shapes: validation pictures", [](Recipe & r) -> auto& { return r.val_count; }, 1));
-  f.push_back(integer(
-      "data.context", "text: tokens of a row", [](Recipe & r) -> auto& { return r.text.context; }, 1,
-      1 << 24));
-  f.push_back(text(
-      "data.val_path", "text: held-out file; empty: the end of data.path",
-      [](Recipe & r) -> auto& { return r.text.val_path; }));
-  f.push_back(real(
-      "data.val_share", "text: share of data.path that is held out",
-      [](Recipe & r) -> auto& { return r.text.val_share; }, 0, 1));
   f.push_back(boolean(
       "data.shuffle", "a new order each epoch", [](Recipe & r) -> auto& { return r.loader.shuffle; }));
   f.push_back(loader_threads_field());
@@ -256,6 +247,43 @@ void add_data_fields(std::vector<Field>& f) {
       "data.mean", "per channel, of pixels from 0 to 1", [](Recipe & r) -> auto& { return r.loader.mean; }));
   f.push_back(numbers<float>(
       "data.std", "per channel", [](Recipe & r) -> auto& { return r.loader.std; }));
+}
+
+void add_text_fields(std::vector<Field>& f) {
+  f.push_back(integer(
+      "data.context", "text: tokens of a row", [](Recipe & r) -> auto& { return r.text.context; }, 1,
+      1 << 24));
+  f.push_back(text(
+      "data.val_path", "text: held-out file; empty: the end of data.path",
+      [](Recipe & r) -> auto& { return r.text.val_path; }));
+  f.push_back(real(
+      "data.val_share", "text: share of data.path that is held out",
+      [](Recipe & r) -> auto& { return r.text.val_share; }, 0, 1));
+  f.push_back(text("data.format", "text: what records are; detect: by their fields",
+                   [](Recipe & r) -> auto& { return r.text.format; },
+                   {"detect", "text", "prompt_completion", "alpaca", "sharegpt", "openai"}));
+  f.push_back(words(
+      "data.fields", "text: names of fields in the data, like [prompt=question]",
+      [](Recipe & r) -> auto& { return r.text.fields; }));
+  f.push_back(text(
+      "data.template", "text: chat template: chatml, alpaca, plain or a file; empty: the tokenizer's",
+      [](Recipe & r) -> auto& { return r.text.chat_template; }));
+  f.push_back(boolean(
+      "data.train_on_prompt", "text: the loss counts more than what the assistant says",
+      [](Recipe & r) -> auto& { return r.text.train_on_prompt; }));
+  f.push_back(boolean(
+      "data.packing", "text: several samples to a row; without it, rows by length",
+      [](Recipe & r) -> auto& { return r.text.packing; }));
+  f.push_back(text("data.overlong",
+                   "text: samples longer than a row: truncate, drop, split, refuse; auto: split plain text, "
+                   "truncate records",
+                   [](Recipe & r) -> auto& { return r.text.overlong; },
+                   {"auto", "truncate", "drop", "split", "refuse"}));
+  f.push_back(text("data.document", "text: one document of a .txt file",
+                   [](Recipe & r) -> auto& { return r.text.document; }, {"file", "paragraph", "line"}));
+  f.push_back(text(
+      "data.cache", "text: folder for tokens; empty: ~/.cache/hearth",
+      [](Recipe & r) -> auto& { return r.text.cache; }));
 }
 
 void add_train_fields(std::vector<Field>& f) {
@@ -336,6 +364,7 @@ const std::vector<Field>& recipe_fields() {
     add_run_fields(f);
     add_model_fields(f);
     add_data_fields(f);
+    add_text_fields(f);
     add_train_fields(f);
     add_optimizer_fields(f);
     return f;

@@ -39,6 +39,8 @@ class Task {
   virtual int64_t num_eval_rows() const = 0;  ///< held out
   /// Samples in `count` rows of the training data from `from` on.
   virtual int64_t num_samples(const data::LoaderPosition& from, int64_t count) const = 0;
+  /// Lengths that rows of tokens have, longest first; empty: the objective's own.
+  virtual std::vector<int64_t> row_lengths() const { return {}; }
   virtual std::unique_ptr<BatchStream> open(const data::LoaderPosition& from) const = 0;
   /// Judges the present weights; at most `num_shown` samples are kept for people to look at.
   virtual Evaluation evaluate(Engine& engine, int64_t num_shown) const = 0;

@@ -4,151 +4,131 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "io/safetensors.h"
 
 namespace hearth::train {
 namespace {
 
-constexpr int64_t kMaxTextBytes = int64_t{1} << 34;
+using Pieces = std::vector<TextPiece>;
 
-/// Micro-batches in staging memory of their own.
-class Staging {
- public:
-  Staging(int64_t num_rows, int64_t context) : context_(context) {
-    for (auto* buffer : {&tokens_, &labels_, &positions_})
-      buffer->resize(static_cast<size_t>(num_rows * context) + 16);
-    for (size_t i = 0; i < positions_.size(); ++i)
-      positions_[i] = static_cast<int32_t>(static_cast<int64_t>(i) % context);
-  }
-
-  void set_row(int64_t row, std::span<const int32_t> text, int64_t from) {
-    const auto source = text.begin() + from * context_;
-    std::copy_n(source, context_, tokens_.begin() + row * context_);
-    std::copy_n(source + 1, context_, labels_.begin() + row * context_);
-  }
-  MicroBatch batch(int64_t num_rows) const {
-    return {{tokens_.data(), labels_.data(), positions_.data()}, num_rows};
-  }
-
- private:
-  int64_t context_;
-  std::vector<int32_t> tokens_, labels_, positions_;
-};
-
-class TextStream : public BatchStream {
- public:
-  TextStream(std::span<const int32_t> text, int64_t context, int64_t batch, bool shuffle,
-             data::LoaderPosition from)
-      : text_(text),
-        num_rows_((std::ssize(text) - 1) / context),
-        batch_(batch),
-        shuffle_(shuffle),
-        position_(from),
-        staging_{{batch, context}, {batch, context}, {batch, context}} {}
-
-  MicroBatch next() override {
-    Staging& staging = staging_[turn_++ % std::size(staging_)];
-    const int64_t count = std::min(batch_, num_rows_ - position_.sample);
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t at = position_.sample + i;
-      staging.set_row(i, text_,
-                      shuffle_ ? data::sample_at(position_.seed, position_.epoch, num_rows_, at) : at);
-    }
-    position_.sample += count;
-    position_.total += count;
-    if (position_.sample == num_rows_) {
-      position_.sample = 0;
-      ++position_.epoch;
-    }
-    return staging.batch(count);
-  }
-  data::LoaderPosition position() const override { return position_; }
-
- private:
-  std::span<const int32_t> text_;
-  int64_t num_rows_;
-  int64_t batch_;
-  bool shuffle_;
-  data::LoaderPosition position_;
-  Staging staging_[3];
-  size_t turn_ = 0;
-};
-
-/// Tokens that are numbers already: "tokens", whole numbers [N], of a safetensors file.
-void read_token_ids(const fs::path& path, int64_t vocab_size, std::vector<int32_t>& tokens) {
-  const io::SafetensorsFile file(path);
-  const io::TensorView* found = file.find("tokens");
-  if (found == nullptr || found->shape.rank() != 1 || is_floating(found->dtype))
-    user_error("{}: expected whole-numbered tokens [N]", path.string());
-  for (int64_t i = 0; i < found->shape[0]; ++i) {
-    const double id = load_element(found->dtype, found->bytes.data(), i);
-    if (!(id >= 0 && id < static_cast<double>(vocab_size))) {
-      user_error("{}: expected tokens from 0 to {}, got {} at place {}", path.string(), vocab_size - 1, id,
-                 i);
-    }
-    tokens.push_back(static_cast<int32_t>(id));
-  }
+Pieces whole_samples(const text::TokenCache& tokens) {
+  Pieces pieces;
+  for (int64_t i = 0; i < tokens.num_samples(); ++i)
+    pieces.push_back({.sample = i, .length = std::ssize(tokens.sample(i))});
+  return pieces;
 }
 
-fs::path tokenizer_of(const TextOptions& options) {
-  if (!options.tokenizer.empty()) return options.tokenizer;
-  return options.config.empty() ? fs::path(options.model) : fs::path(options.config).parent_path();
+/// Takes the last share of the samples away, or of the tokens of the only one.
+Pieces take_end(Pieces& pieces, double share, bool by_tokens) {
+  const auto kept = [&](int64_t count) {
+    return static_cast<int64_t>(static_cast<double>(count) * (1 - share));
+  };
+  if (by_tokens && pieces.size() == 1) {
+    const TextPiece whole = pieces[0];
+    const int64_t length = kept(whole.length);
+    pieces[0].length = length;
+    return {{.sample = whole.sample, .first = length, .length = whole.length - length}};
+  }
+  const auto first = pieces.begin() + kept(std::ssize(pieces));
+  Pieces end(first, pieces.end());
+  pieces.erase(first, pieces.end());
+  return end;
+}
+
+text::Overlong overlong_of(const TextOptions& options, const fs::path& data) {
+  if (options.overlong == "drop") return text::Overlong::drop;
+  if (options.overlong == "refuse") return text::Overlong::refuse;
+  const bool is_text = options.is_stream(data) || data.extension() == ".txt";
+  const bool splits = options.overlong == "split" || (options.overlong == "auto" && is_text);
+  return splits ? text::Overlong::split : text::Overlong::truncate;
+}
+
+void check_rows(const TextRows& rows, const char* purpose, const char* advice) {
+  if (rows.num_rows() > 0) return;
+  const RowCounts& counts = rows.counts();
+  user_error(
+      "expected samples {}, got none from {} ({} read, {} with nothing to train on, {} longer than {} "
+      "tokens); try {}",
+      purpose, rows.options().name, counts.samples, counts.untrained, counts.dropped, rows.options().context,
+      advice);
+}
+
+double percent(int64_t part, int64_t whole) {
+  return 100.0 * static_cast<double>(part) / static_cast<double>(std::max<int64_t>(whole, 1));
+}
+
+/// "; 3 cut, 2 left out for their length": what the rows do not hold whole.
+std::string losses_text(const RowCounts& counts) {
+  std::string text;
+  if (counts.truncated > 0) text += fmt::format(", {} cut", counts.truncated);
+  if (counts.dropped > 0) text += fmt::format(", {} too long and left out", counts.dropped);
+  if (counts.untrained > 0)
+    text += fmt::format(", {} without anything to train on left out", counts.untrained);
+  return text;
 }
 
 }  // namespace
 
 TextTask::TextTask(const Recipe& recipe)
-    : context_(recipe.text.context),
+    : options_(recipe.text),
       batch_(recipe.batch),
       shuffle_(recipe.loader.shuffle),
-      config_file_(recipe.text.config_file()),
-      tokenizer_path_(tokenizer_of(recipe.text)),
-      config_(models::read_decoder_config(config_file_)) {
-  read(recipe.data.path);
-  auto num_train = static_cast<int64_t>(static_cast<double>(tokens_.size()) * (1 - recipe.text.val_share));
-  if (!recipe.text.val_path.empty()) {
-    num_train = std::ssize(tokens_);
-    read(recipe.text.val_path);
-  }
-  train_ = std::span(tokens_).first(static_cast<size_t>(num_train));
-  held_out_ = std::span(tokens_).subspan(static_cast<size_t>(num_train));
-  for (const auto& [part, name] : {std::pair(train_, "to train on"), std::pair(held_out_, "held out")}) {
-    if (std::ssize(part) > context_) continue;
-    user_error("expected more than {} tokens {}, got {} in {}; try a shorter data.context", context_, name,
-               part.size(), recipe.data.path.string());
-  }
+      config_(models::read_decoder_config(recipe.text.config_file())),
+      source_(recipe.text, config_),
+      train_tokens_(source_.tokens(recipe.data.path)) {
+  if (!options_.val_path.empty()) held_out_tokens_ = source_.tokens(options_.val_path);
+  lay_out(recipe);
+  if (!options_.packing) lengths_ = train::row_lengths(*train_, *held_out_);
 }
 
-void TextTask::read(const fs::path& path) {
-  if (path.extension() == ".safetensors") return read_token_ids(path, config_.vocab_size, tokens_);
-  if (!tokenizer_) tokenizer_ = text::open_tokenizer(tokenizer_path_);
-  if (tokenizer_->vocab_size() > config_.vocab_size) {
-    user_error("expected a tokenizer of at most the {} tokens of {}, got one of {} in {}", config_.vocab_size,
-               config_file_.string(), tokenizer_->vocab_size(), tokenizer_path_.string());
+void TextTask::lay_out(const Recipe& recipe) {
+  const auto rows_of = [&](const text::TokenCache& tokens, Pieces pieces, const fs::path& file) {
+    return std::make_unique<TextRows>(tokens, std::move(pieces),
+                                      RowOptions{.context = options_.context,
+                                                 .overlong = overlong_of(options_, file),
+                                                 .packing = options_.packing,
+                                                 .padding = source_.padding(),
+                                                 .name = file.string()});
+  };
+  const fs::path& file = recipe.data.path;
+  Pieces pieces = whole_samples(train_tokens_);
+  if (held_out_tokens_) {
+    held_out_ = rows_of(*held_out_tokens_, whole_samples(*held_out_tokens_), options_.val_path);
+  } else {
+    held_out_ = rows_of(train_tokens_, take_end(pieces, options_.val_share, options_.is_stream(file)), file);
   }
-  tokenizer_->encode(read_file(path, kMaxTextBytes), text::SpecialTokens::as_text, tokens_);
+  train_ = rows_of(train_tokens_, std::move(pieces), file);
+  check_rows(*train_, "to train on", "hearth validate, which shows samples");
+  check_rows(*held_out_, "held out", "a higher data.val_share, or data.val_path=FILE");
+}
+
+int64_t TextTask::num_samples(const data::LoaderPosition& from, int64_t count) const {
+  return trained_labels(*train_, shuffle_, from, count);
 }
 
 std::unique_ptr<BatchStream> TextTask::open(const data::LoaderPosition& from) const {
-  return std::make_unique<TextStream>(train_, context_, batch_, shuffle_, from);
+  return stream_rows(*train_, batch_, shuffle_, lengths_, from);
 }
 
 Evaluation TextTask::evaluate(Engine& engine, int64_t) const {
-  TextStream stream(held_out_, context_, batch_, false, {});
+  const auto stream = stream_rows(*held_out_, batch_, false, lengths_, {});
   Evaluation result;
   for (int64_t done = 0; done < num_eval_rows();) {
-    const MicroBatch batch = stream.next();
+    const MicroBatch batch = stream->next();
     result.loss += engine.evaluate(batch);
     done += batch.num_rows;
   }
-  result.loss /= static_cast<double>(num_eval_rows() * context_);
+  result.loss /= static_cast<double>(held_out_->num_trained());
   result.score = -result.loss;
   result.metrics = {{"perplexity", std::exp(result.loss)}};
   return result;
 }
 
 std::string TextTask::describe() const {
-  return fmt::format("{} training and {} validation tokens", train_.size(), held_out_.size());
+  const int64_t places = num_rows() * options_.context;
+  return fmt::format(
+      "{} samples in {} rows of {} ({:.1f}% filled{}), {} of {} tokens trained; {} rows held out",
+      train_->counts().samples, num_rows(), options_.context, percent(train_->num_tokens(), places),
+      losses_text(train_->counts()), train_->num_trained(), train_->num_tokens(), num_eval_rows());
 }
 
 std::string TextTask::score_text(double score) const {
@@ -156,22 +136,25 @@ std::string TextTask::score_text(double score) const {
 }
 
 void TextTask::report(const Evaluation&, const fs::path& log, io::ReportData& data) const {
-  data.summary.emplace_back("training tokens", std::to_string(train_.size()));
-  data.summary.emplace_back("validation tokens", std::to_string(held_out_.size()));
+  data.summary.emplace_back("training data", describe());
+  data.summary.emplace_back("validation tokens", std::to_string(held_out_->num_trained()));
   data.score = {"Validation perplexity", "perplexity", io::read_curve(log, "eval_perplexity")};
 }
 
-int64_t TextTask::staging_bytes() const { return std::ssize(tokens_) * 4 + 3 * 3 * 4 * batch_ * context_; }
+int64_t TextTask::staging_bytes() const {
+  return train_->num_bytes() + held_out_->num_bytes() + row_staging_bytes(*train_, batch_);
+}
 
 void TextTask::save_companions(const fs::path& run) const {
-  const auto json = nlohmann::ordered_json::parse(read_file(config_file_));
+  const auto json = nlohmann::ordered_json::parse(read_file(options_.config_file()));
   write_file_atomically(run / "config.json", models::with_both_versions(json, config_).dump(2) + "\n");
-  const fs::path folder = fs::is_directory(tokenizer_path_) ? tokenizer_path_ : tokenizer_path_.parent_path();
-  for (const char* name :
-       {"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "merges.txt",
-        "special_tokens_map.json", "added_tokens.json", "chat_template.jinja", "generation_config.json"}) {
-    if (fs::is_regular_file(folder / name)) write_file_atomically(run / name, read_file(folder / name));
+  std::vector<fs::path> files = tokenizer_files(options_);
+  files.push_back(tokenizer_folder(options_) / "generation_config.json");
+  for (const fs::path& file : files) {
+    if (fs::is_regular_file(file)) write_file_atomically(run / file.filename(), read_file(file));
   }
+  if (!source_.own_template().empty())
+    write_file_atomically(run / "chat_template.jinja", source_.own_template());
 }
 
 }  // namespace hearth::train

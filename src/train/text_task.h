@@ -1,20 +1,21 @@
 #pragma once
 
-#include "models/decoder/config.h"
-#include "text/tokenizer.h"
-#include "train/task.h"
+#include "train/text_rows.h"
+#include "train/text_source.h"
 
 namespace hearth::train {
 
-/// Plain text into rows of consecutive tokens, for a language model. Opens and tokenizes the data; UserError
-/// where it is shorter than a row, or the tokenizer has more tokens than the model.
+/// Text and conversations into rows of tokens, for a language model; a sample is a token that is trained on.
+/// Opens and tokenizes the data; UserError where it or its tokenizer does not fit the model, or a part of it
+/// has nothing to train on.
 class TextTask : public Task {
  public:
   explicit TextTask(const Recipe& recipe);
 
-  int64_t num_rows() const override { return rows_in(train_); }
-  int64_t num_eval_rows() const override { return rows_in(held_out_); }
-  int64_t num_samples(const data::LoaderPosition&, int64_t count) const override { return count * context_; }
+  int64_t num_rows() const override { return train_->num_rows(); }
+  int64_t num_eval_rows() const override { return held_out_->num_rows(); }
+  int64_t num_samples(const data::LoaderPosition& from, int64_t count) const override;
+  std::vector<int64_t> row_lengths() const override { return lengths_; }
   std::unique_ptr<BatchStream> open(const data::LoaderPosition& from) const override;
   Evaluation evaluate(Engine& engine, int64_t num_shown) const override;
   std::string describe() const override;
@@ -25,20 +26,17 @@ class TextTask : public Task {
   void save_companions(const fs::path& run) const override;
 
  private:
-  /// Appends the tokens of a file: text, or a safetensors file of ids.
-  void read(const fs::path& path);
-  int64_t rows_in(std::span<const int32_t> tokens) const { return (std::ssize(tokens) - 1) / context_; }
+  void lay_out(const Recipe& recipe);
 
-  int64_t context_;
+  TextOptions options_;
   int64_t batch_;
   bool shuffle_;
-  fs::path config_file_;
-  fs::path tokenizer_path_;
   models::DecoderConfig config_;
-  std::unique_ptr<text::Tokenizer> tokenizer_;
-  std::vector<int32_t> tokens_;  ///< training, then held out
-  std::span<const int32_t> train_;
-  std::span<const int32_t> held_out_;
+  TextSource source_;
+  text::TokenCache train_tokens_;
+  std::optional<text::TokenCache> held_out_tokens_;  ///< of data.val_path
+  std::unique_ptr<TextRows> train_, held_out_;
+  std::vector<int64_t> lengths_;
 };
 
 }  // namespace hearth::train

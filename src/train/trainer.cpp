@@ -50,7 +50,9 @@ Trainer::Trainer(Recipe recipe, fs::path out, TrainerEvents events)
   const auto& off = recipe_.passes_off;
   cpu::allow_winograd(std::find(off.begin(), off.end(), "winograd") == off.end());
   task_ = open_task(recipe_);
-  engine_ = std::make_unique<Engine>(engine_options(recipe_), batch_sizes(task_->num_rows(), recipe_.batch),
+  EngineOptions options = engine_options(recipe_);
+  options.row_lengths = task_->row_lengths();
+  engine_ = std::make_unique<Engine>(std::move(options), batch_sizes(task_->num_rows(), recipe_.batch),
                                      batch_sizes(task_->num_eval_rows(), recipe_.batch));
   check_memory(recipe_, *engine_, task_->staging_bytes());
   engine_->initialise();

@@ -129,7 +129,7 @@ TEST_F(Samples, InspectShowsSamplesCountsAndFaults) {
   EXPECT_THAT(text, HasSubstr("a.jsonl:1 (prompt_completion, 4 tokens)\n\x1b[2mq\x1b[0ma\\x1b</s>\n"));
   EXPECT_THAT(text, HasSubstr("2 samples (2 prompt_completion)\n10 tokens, 70.0% of them trained\n"));
   EXPECT_THAT(text, HasSubstr("1 samples are longer than the context of 4 tokens\n"));
-  EXPECT_THAT(text, HasSubstr("1 bad records are left out: 1 no object\n"));
+  EXPECT_THAT(text, HasSubstr("1 bad records: 1 no object\n"));
   EXPECT_THAT(text, HasSubstr("a.jsonl:3: expected a JSON object, got array\n"));
 }
 

@@ -1,0 +1,224 @@
+#include "train/text_rows.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace hearth::train {
+namespace {
+
+/// Rows that are sorted by length together; fixed, so that the order does not depend on the batch.
+constexpr int64_t kWindow = 512;
+/// Rows shorter than this are not worth programs of their own.
+constexpr int64_t kShortestRow = 32;
+constexpr int64_t kNumLengths = 4;
+constexpr size_t kNumArrays = 4;
+constexpr size_t kNumStagings = 3;
+
+text::PackOptions pack_options(const RowOptions& options) {
+  const bool splits = options.overlong == text::Overlong::split;
+  return {.row_length = options.context,
+          .overlong = options.overlong,
+          .order = !options.packing ? text::PackOrder::alone
+                   : splits         ? text::PackOrder::in_order
+                                    : text::PackOrder::first_fit_decreasing};
+}
+
+/// The shortest of `lengths` (longest first) that holds so many tokens.
+int64_t fitting(std::span<const int64_t> lengths, int64_t num_tokens) {
+  int64_t found = lengths.front();
+  for (const int64_t length : lengths) {
+    if (length >= num_tokens) found = length;
+  }
+  return found;
+}
+
+/// A micro-batch in staging memory of its own.
+class Staging {
+ public:
+  explicit Staging(int64_t num_places) {
+    for (auto& array : arrays_) array.resize(static_cast<size_t>(num_places) + 16);
+  }
+  text::RowArrays row(int64_t index, int64_t length) {
+    const auto part = [&](size_t i) {
+      return std::span(arrays_[i]).subspan(static_cast<size_t>(index * length), static_cast<size_t>(length));
+    };
+    return {.ids = part(0), .document_starts = part(3), .positions = part(2), .labels = part(1)};
+  }
+  MicroBatch batch(int64_t num_rows) const {
+    MicroBatch made{.num_rows = num_rows};
+    for (size_t i = 0; i < kNumArrays; ++i) made.inputs[i] = arrays_[i].data();
+    return made;
+  }
+
+ private:
+  std::array<std::vector<int32_t>, kNumArrays> arrays_;
+};
+
+class RowStream : public BatchStream {
+ public:
+  RowStream(const TextRows& rows, int64_t batch, bool shuffle, std::span<const int64_t> lengths,
+            const data::LoaderPosition& from)
+      : rows_(rows),
+        order_(rows, shuffle),
+        batch_(batch),
+        lengths_(lengths.begin(), lengths.end()),
+        position_(from) {
+    for (size_t i = 0; i < kNumStagings; ++i) staging_.emplace_back(batch * rows.options().context);
+    chosen_.reserve(static_cast<size_t>(batch));
+  }
+
+  MicroBatch next() override {
+    const int64_t longest = choose();
+    const int64_t length = lengths_.empty() ? rows_.options().context : fitting(lengths_, longest);
+    Staging& staging = staging_[turn_++ % kNumStagings];
+    for (int64_t i = 0; i < std::ssize(chosen_); ++i)
+      rows_.fill(chosen_[static_cast<size_t>(i)], staging.row(i, length));
+    MicroBatch made = staging.batch(std::ssize(chosen_));
+    made.row_length = lengths_.empty() ? 0 : length;
+    return made;
+  }
+  data::LoaderPosition position() const override { return position_; }
+
+ private:
+  /// Takes the rows of a micro-batch, which does not reach over the end of an epoch; their greatest length.
+  int64_t choose() {
+    int64_t longest = 0;
+    chosen_.clear();
+    while (std::ssize(chosen_) < batch_ && position_.sample < rows_.num_rows()) {
+      chosen_.push_back(order_.row_at(position_));
+      longest = std::max(longest, rows_.lengths()[static_cast<size_t>(chosen_.back())]);
+      ++position_.sample;
+      ++position_.total;
+    }
+    if (position_.sample == rows_.num_rows()) {
+      position_.sample = 0;
+      ++position_.epoch;
+    }
+    return longest;
+  }
+
+  const TextRows& rows_;
+  RowOrder order_;
+  int64_t batch_;
+  std::vector<int64_t> lengths_;
+  data::LoaderPosition position_;
+  std::vector<Staging> staging_;
+  std::vector<int64_t> chosen_;
+  size_t turn_ = 0;
+};
+
+}  // namespace
+
+TextRows::TextRows(const text::TokenCache& cache, std::vector<TextPiece> pieces, RowOptions options)
+    : cache_(cache), options_(std::move(options)) {
+  counts_.samples = std::ssize(pieces);
+  place(pieces);
+  for (int64_t row = 0; row < plan_.num_rows(); ++row) {
+    const std::span<const text::Placement> placements = plan_.row(row);
+    const int64_t trained = text::num_labels(placements, cache_);
+    if (trained == 0) continue;
+    rows_.push_back(row);
+    trained_.push_back(trained);
+    lengths_.push_back(placements.back().offset + placements.back().length);
+    num_trained_ += trained;
+    num_tokens_ += lengths_.back();
+  }
+}
+
+/// The length that is planned for: none where a row would hold nothing to train on.
+int64_t TextRows::usable(const TextPiece& piece) {
+  const bool cut = options_.overlong == text::Overlong::truncate && piece.length > options_.context;
+  const text::Placement whole{
+      .sample = piece.sample, .first = piece.first, .length = cut ? options_.context : piece.length};
+  if (text::num_labels(std::span(&whole, 1), cache_) > 0) return piece.length;
+  ++counts_.untrained;
+  return 0;
+}
+
+void TextRows::place(const std::vector<TextPiece>& pieces) {
+  std::vector<int64_t> lengths;
+  for (const TextPiece& piece : pieces) lengths.push_back(usable(piece));
+  const auto name_of = [&](int64_t index) {
+    return fmt::format("{}:{}", options_.name, cache_.line(pieces[static_cast<size_t>(index)].sample));
+  };
+  plan_ = text::plan_rows(lengths, pack_options(options_), name_of);
+  for (text::Placement& placement : plan_.placements) {
+    const TextPiece& piece = pieces[static_cast<size_t>(placement.sample)];
+    placement.sample = piece.sample;
+    placement.first += piece.first;
+  }
+  counts_.truncated = plan_.num_truncated;
+  counts_.dropped = plan_.num_dropped;
+}
+
+int64_t TextRows::num_bytes() const {
+  return std::ssize(plan_.placements) * static_cast<int64_t>(sizeof(text::Placement)) +
+         8 * (std::ssize(plan_.row_starts) + 3 * num_rows());
+}
+
+void TextRows::fill(int64_t row, const text::RowArrays& out) const {
+  text::fill_row(plan_.row(rows_[static_cast<size_t>(row)]), cache_, options_.padding, out);
+}
+
+std::vector<int64_t> row_lengths(const TextRows& train, const TextRows& held_out) {
+  std::vector<int64_t> all = {train.options().context};
+  for (int64_t i = 1; i < kNumLengths && all.back() / 2 >= kShortestRow; ++i)
+    all.push_back((all.back() / 2 + 15) / 16 * 16);
+  std::vector<int64_t> used;
+  for (const TextRows* rows : {&train, &held_out}) {
+    for (const int64_t length : rows->lengths()) {
+      const int64_t needed = fitting(all, length);
+      if (std::find(used.begin(), used.end(), needed) == used.end()) used.push_back(needed);
+    }
+  }
+  std::sort(used.begin(), used.end(), std::greater<>());
+  return used;
+}
+
+RowOrder::RowOrder(const TextRows& rows, bool shuffle) : rows_(rows), shuffle_(shuffle) {}
+
+int64_t RowOrder::unsorted(const data::LoaderPosition& position, int64_t at) const {
+  return shuffle_ ? data::sample_at(position.seed, position.epoch, rows_.num_rows(), at) : at;
+}
+
+void RowOrder::sort_window(const data::LoaderPosition& position, int64_t window) {
+  const int64_t first = window * kWindow;
+  sorted_.resize(static_cast<size_t>(std::min(kWindow, rows_.num_rows() - first)));
+  for (size_t i = 0; i < sorted_.size(); ++i)
+    sorted_[i] = unsorted(position, first + static_cast<int64_t>(i));
+  sorted_ = text::plan_buckets(rows_.lengths(), sorted_,
+                               {.batch = kWindow, .row_length = rows_.options().context, .window_batches = 1})
+                .front()
+                .samples;
+  epoch_ = position.epoch;
+  window_ = window;
+}
+
+int64_t RowOrder::row_at(const data::LoaderPosition& position) {
+  if (rows_.options().packing) return unsorted(position, position.sample);
+  const int64_t window = position.sample / kWindow;
+  if (window != window_ || position.epoch != epoch_) sort_window(position, window);
+  return sorted_[static_cast<size_t>(position.sample % kWindow)];
+}
+
+int64_t trained_labels(const TextRows& rows, bool shuffle, const data::LoaderPosition& from, int64_t count) {
+  RowOrder order(rows, shuffle);
+  int64_t sum = 0;
+  data::LoaderPosition at = from;
+  for (int64_t i = 0; i < count; ++i, ++at.sample) sum += rows.num_trained(order.row_at(at));
+  return sum;
+}
+
+std::unique_ptr<BatchStream> stream_rows(const TextRows& rows, int64_t batch, bool shuffle,
+                                         std::span<const int64_t> lengths, const data::LoaderPosition& from) {
+  return std::make_unique<RowStream>(rows, batch, shuffle, lengths, from);
+}
+
+int64_t row_staging_bytes(const TextRows& rows, int64_t batch) {
+  return static_cast<int64_t>(kNumStagings * kNumArrays) * 4 * batch * rows.options().context;
+}
+
+}  // namespace hearth::train
