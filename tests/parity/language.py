@@ -103,6 +103,7 @@ def run_hearth(folder, model, tokens, steps, arguments=()):
         "data": {
             "path": str(folder / "data.safetensors"),
             "val_path": str(folder / "data.safetensors"),
+            "cache": str(folder / "cache"),
             "context": CONTEXT,
             "shuffle": False,
         },
