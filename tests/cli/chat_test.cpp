@@ -92,7 +92,8 @@ TEST_F(Chat, ValidateNamesBadLines) {
   put("chat.jsonl", chat_line("a", "b") + "{\"messages\": [}\n" + chat_line("a", "") + "[]\n");
   const Result result = shell(small("validate llama-full model=model data=chat.jsonl"));
   EXPECT_EQ(result.code, 2);
-  EXPECT_THAT(result.out, HasSubstr("chat.jsonl:2: expected JSON, but it breaks at byte 15 of 15\n"));
+  EXPECT_THAT(result.out,
+              HasSubstr("chat.jsonl:2: expected JSON in UTF-8, but it breaks at byte 15 of 15\n"));
   EXPECT_THAT(result.out, HasSubstr("chat.jsonl:3: turn 2 (assistant) is empty\n"));
   EXPECT_THAT(result.out, HasSubstr("chat.jsonl:4: expected a JSON object, got array\n"));
   EXPECT_EQ(result.err, "hearth: expected records that can be used, got 3 in chat.jsonl that cannot\n");
