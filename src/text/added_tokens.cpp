@@ -5,13 +5,6 @@
 #include "text/utf8.h"
 
 namespace hearth::text {
-namespace {
-
-bool word_like(Character c) { return c.valid && is_word(c.value); }
-bool space_like(Character c) { return c.valid && is_space(c.value); }
-
-}  // namespace
-
 void StringSet::add(std::string_view text, size_t index) {
   if (!text.empty()) texts_.emplace_back(text, index);
 }
@@ -84,13 +77,13 @@ std::optional<Range> AddedTokens::extent(const AddedToken& token, std::string_vi
   const auto before = [&] { return text.substr(0, match.begin); };
   const auto after = [&] { return text.substr(match.end); };
   if (token.single_word) {
-    if (!before().empty() && word_like(last_character(before()))) return std::nullopt;
-    if (!after().empty() && word_like(first_character(after()))) return std::nullopt;
+    if (!before().empty() && is_word(last_character(before()))) return std::nullopt;
+    if (!after().empty() && is_word(first_character(after()))) return std::nullopt;
   }
-  while (token.lstrip && match.begin > from && space_like(last_character(before()))) {
+  while (token.lstrip && match.begin > from && is_space(last_character(before()))) {
     match.begin -= last_character(before()).bytes;
   }
-  while (token.rstrip && !after().empty() && space_like(first_character(after()))) {
+  while (token.rstrip && !after().empty() && is_space(first_character(after()))) {
     match.end += first_character(after()).bytes;
   }
   return match;

@@ -68,7 +68,6 @@ class AddedTokens {
   void split_normalized(std::string_view text, SpecialTokens special, Part part) const {
     split(normalized_, text, special, part);
   }
-  bool has_normalized() const { return !normalized_.empty(); }
   /// Null when there is none.
   const AddedToken* find(std::string_view content) const;
   const AddedToken* find(int32_t id) const;

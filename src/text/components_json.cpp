@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "text/vocabulary.h"
+#include "text/bpe.h"
 
 namespace hearth::text {
 namespace {
@@ -16,11 +16,6 @@ void for_each_in_sequence(const JsonNode& node, const std::string& members, Read
 }
 
 /// {"Regex": ...} or {"String": ...}; a bare string is literal.
-struct Pattern {
-  std::shared_ptr<const Regex> regex;
-  std::string literal;
-};
-
 Pattern parse_pattern(const JsonNode& node) {
   if (node.json().is_string()) return {.literal = node.string()};
   if (const auto regex = node.find("Regex")) {
@@ -29,8 +24,10 @@ Pattern parse_pattern(const JsonNode& node) {
   return {.literal = node.at("String").string()};
 }
 
-std::shared_ptr<const Regex> regex_of(const char* pattern) {
-  return std::make_shared<Regex>(pattern, "tokenizer");
+Pattern regex_of(const char* pattern) { return {.regex = std::make_shared<Regex>(pattern, "tokenizer")}; }
+
+Replace parse_replace(const JsonNode& node) {
+  return {.pattern = parse_pattern(node.at("pattern")), .content = node.at("content").string()};
 }
 
 NormalizerStep parse_normalizer_step(const JsonNode& node, const std::string& type) {
@@ -42,10 +39,7 @@ NormalizerStep parse_normalizer_step(const JsonNode& node, const std::string& ty
   if (type == "Prepend") return Prepend{node.at("prepend").string()};
   if (type == "Strip")
     return Strip{node.boolean_or("strip_left", true), node.boolean_or("strip_right", true)};
-  if (type == "Replace") {
-    Pattern pattern = parse_pattern(node.at("pattern"));
-    return Replace{std::move(pattern.regex), std::move(pattern.literal), node.at("content").string()};
-  }
+  if (type == "Replace") return parse_replace(node);
   node.at("type").refuse("NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace, Strip or Sequence");
 }
 
@@ -60,19 +54,19 @@ Split parse_behaviour(const JsonNode& node) {
 }
 
 SplitStep parse_split(const JsonNode& node) {
-  Pattern pattern = parse_pattern(node.at("pattern"));
-  return {std::move(pattern.regex), std::move(pattern.literal), parse_behaviour(node.at("behavior")),
-          node.boolean_or("invert", false)};
+  return {.pattern = parse_pattern(node.at("pattern")),
+          .matches = parse_behaviour(node.at("behavior")),
+          .invert = node.boolean_or("invert", false)};
 }
 
 SplitStep parse_punctuation(const JsonNode& node) {
   const auto behaviour = node.find("behavior");
-  return {.regex = regex_of(R"([\p{P}$+<=>^`|~])"),
+  return {.pattern = regex_of(R"([\p{P}$+<=>^`|~])"),
           .matches = behaviour ? parse_behaviour(*behaviour) : Split::isolated};
 }
 
 MetaspaceStep parse_metaspace(const JsonNode& node) {
-  MetaspaceStep step{.replacement = node.string_or("replacement", "\xE2\x96\x81"),
+  MetaspaceStep step{.replacement = node.string_or("replacement", std::string(kMetaspace)),
                      .prefix = node.boolean_or("add_prefix_space", true) ? MetaspaceStep::Prefix::always
                                                                          : MetaspaceStep::Prefix::never,
                      .split = node.boolean_or("split", true)};
@@ -90,17 +84,17 @@ MetaspaceStep parse_metaspace(const JsonNode& node) {
 PreTokenizerStep parse_pre_tokenizer_step(const JsonNode& node, const std::string& type) {
   if (type == "Split") return parse_split(node);
   if (type == "Digits") {
-    return SplitStep{.regex =
+    return SplitStep{.pattern =
                          regex_of(node.boolean_or("individual_digits", false) ? R"(\p{N})" : R"(\p{N}+)")};
   }
   if (type == "Punctuation") return parse_punctuation(node);
   if (type == "Metaspace") return parse_metaspace(node);
   if (type == "Whitespace") {
-    return SplitStep{.regex = regex_of(R"(\w+|[^\w\s]+)"), .matches = Split::removed, .invert = true};
+    return SplitStep{.pattern = regex_of(R"(\w+|[^\w\s]+)"), .matches = Split::removed, .invert = true};
   }
-  if (type == "WhitespaceSplit") return SplitStep{.regex = regex_of(R"(\s+)"), .matches = Split::removed};
+  if (type == "WhitespaceSplit") return SplitStep{.pattern = regex_of(R"(\s+)"), .matches = Split::removed};
   if (type == "CharDelimiterSplit") {
-    return SplitStep{.literal = node.at("delimiter").string(), .matches = Split::removed};
+    return SplitStep{.pattern = {.literal = node.at("delimiter").string()}, .matches = Split::removed};
   }
   node.at("type").refuse(
       "ByteLevel, Split, Digits, Punctuation, Metaspace, Whitespace, WhitespaceSplit, CharDelimiterSplit or "
@@ -150,10 +144,7 @@ DecoderStep parse_decoder_step(const JsonNode& node, const std::string& type) {
   if (type == "Fuse") return Fuse{};
   if (type == "Strip") return parse_strip_decoder(node);
   if (type == "BPEDecoder") return SuffixToSpace{node.string_or("suffix", "</w>")};
-  if (type == "Replace") {
-    Pattern pattern = parse_pattern(node.at("pattern"));
-    return ReplaceInTokens{std::move(pattern.regex), std::move(pattern.literal), node.at("content").string()};
-  }
+  if (type == "Replace") return parse_replace(node);
   if (type == "Metaspace") {
     const MetaspaceStep step = parse_metaspace(node);
     return MetaspaceToSpace{step.replacement, step.prefix != MetaspaceStep::Prefix::never};
@@ -182,7 +173,7 @@ ParsedPreTokenizer parse_pre_tokenizer(const JsonNode& node) {
     }
     if (byte_level) step.refuse("one ByteLevel");
     if (step.boolean_or("add_prefix_space", true)) steps.emplace_back(PrefixSpaceStep{});
-    if (step.boolean_or("use_regex", true)) steps.emplace_back(SplitStep{.regex = regex_of(kGpt2Pattern)});
+    if (step.boolean_or("use_regex", true)) steps.emplace_back(SplitStep{.pattern = regex_of(kGpt2Pattern)});
     byte_level = true;
   });
   // Pieces stay bytes throughout, unless steps follow that were written for their spelling.

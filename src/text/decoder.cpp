@@ -16,20 +16,12 @@ void join_byte(std::string& token) {
   if (error == std::errc() && end == token.data() + 5) token.assign(1, static_cast<char>(byte));
 }
 
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  if (from.empty()) return;
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
-    text.replace(at, from.size(), to);
-  }
-}
-
 struct Apply {
   Tokens& tokens;
 
-  void operator()(const ReplaceInTokens& step) const {
+  void operator()(const Replace& step) const {
     RegexScratch scratch;
-    const Normalizer replace({Replace{step.regex, step.literal, step.content}});
-    for (std::string& token : tokens) replace.apply(token, scratch);
+    for (std::string& token : tokens) step.apply(token, scratch);
   }
   void operator()(const JoinBytes&) const {
     for (std::string& token : tokens) join_byte(token);

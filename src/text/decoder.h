@@ -6,16 +6,10 @@
 #include <variant>
 #include <vector>
 
-#include "text/regex.h"
+#include "text/normalizer.h"
 
 namespace hearth::text {
 
-/// In every token, each match becomes `content`.
-struct ReplaceInTokens {
-  std::shared_ptr<const Regex> regex;
-  std::string literal;
-  std::string content;
-};
 /// Tokens <0x00> to <0xFF> become their bytes.
 struct JoinBytes {};
 /// All tokens become one.
@@ -36,8 +30,8 @@ struct SuffixToSpace {
   std::string suffix;
 };
 
-using DecoderStep =
-    std::variant<ReplaceInTokens, JoinBytes, Fuse, StripTokens, MetaspaceToSpace, SuffixToSpace>;
+/// Replace: in every token.
+using DecoderStep = std::variant<Replace, JoinBytes, Fuse, StripTokens, MetaspaceToSpace, SuffixToSpace>;
 
 /// Tokens to text: the steps in order, then all is joined.
 class Decoder {

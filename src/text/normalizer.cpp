@@ -80,39 +80,30 @@ void append_lower(std::string& out, std::string_view run) {
 
 void append_replaced(std::string& out, std::string_view run, const Replace& step, RegexScratch& scratch) {
   size_t done = 0;
-  size_t from = 0;
-  while (from <= run.size()) {
-    const std::optional<Range> match = step.regex->find(run, from, scratch);
-    if (!match) break;
-    out.append(run, done, match->begin - done).append(step.content);
-    done = match->end;
-    from = done;
-    if (match->begin == match->end) {
-      from += from < run.size() ? first_character(run.substr(from)).bytes : 1;
-    }
-  }
-  out.append(run.substr(std::min(done, run.size())));
+  for_each_match(step.pattern, run, scratch, [&](Range match) {
+    out.append(run, done, match.begin - done).append(step.content);
+    done = match.end;
+  });
+  out.append(run.substr(done));
 }
 
-void replace_literal(std::string& text, const Replace& step) {
-  if (step.literal.empty() || text.find(step.literal) == std::string::npos) return;
+/// Calls append(out, run) for each run of valid UTF-8; what is not stays as it is.
+template <typename Append>
+void rewrite(std::string& text, Append&& append) {
   std::string out;
-  out.reserve(text.size() + text.size() / 4);
-  size_t done = 0;
-  for (size_t at = 0; (at = text.find(step.literal, done)) != std::string::npos;) {
-    out.append(text, done, at - done).append(step.content);
-    done = at + step.literal.size();
-  }
-  text = std::move(out.append(text, done));
+  out.reserve(text.size());
+  for_each_run(
+      text, [&](std::string_view run) { append(out, run); },
+      [&](std::string_view byte) { out.append(byte); });
+  text = std::move(out);
 }
 
 void strip(std::string& text, Strip sides) {
   std::string_view rest = text;
-  const auto space = [](Character c) { return c.valid && is_space(c.value); };
-  while (sides.left && !rest.empty() && space(first_character(rest))) {
+  while (sides.left && !rest.empty() && is_space(first_character(rest))) {
     rest.remove_prefix(first_character(rest).bytes);
   }
-  while (sides.right && !rest.empty() && space(last_character(rest))) {
+  while (sides.right && !rest.empty() && is_space(last_character(rest))) {
     rest.remove_suffix(last_character(rest).bytes);
   }
   if (rest.size() < text.size()) text = std::string(rest);
@@ -122,25 +113,13 @@ struct Apply {
   std::string& text;
   RegexScratch& scratch;
 
-  template <typename Append>
-  void rewrite(Append&& append) const {
-    std::string out;
-    out.reserve(text.size());
-    for_each_run(
-        text, [&](std::string_view run) { append(out, run); },
-        [&](std::string_view byte) { out.append(byte); });
-    text = std::move(out);
-  }
   void operator()(const Compose& step) const {
     const auto changes = [&](char byte) { return may_change(byte, step.form); };
     if (std::none_of(text.begin(), text.end(), changes)) return;
-    rewrite([&](std::string& out, std::string_view run) { append_composed(out, run, step.form); });
+    rewrite(text, [&](std::string& out, std::string_view run) { append_composed(out, run, step.form); });
   }
-  void operator()(const Lowercase&) const { rewrite(append_lower); }
-  void operator()(const Replace& step) const {
-    if (!step.regex) return replace_literal(text, step);
-    rewrite([&](std::string& out, std::string_view run) { append_replaced(out, run, step, scratch); });
-  }
+  void operator()(const Lowercase&) const { rewrite(text, append_lower); }
+  void operator()(const Replace& step) const { step.apply(text, scratch); }
   void operator()(const Prepend& step) const {
     if (!text.empty()) text.insert(0, step.content);
   }
@@ -148,6 +127,11 @@ struct Apply {
 };
 
 }  // namespace
+
+void Replace::apply(std::string& text, RegexScratch& scratch) const {
+  if (!pattern.regex) return replace_all(text, pattern.literal, content);
+  rewrite(text, [&](std::string& out, std::string_view run) { append_replaced(out, run, *this, scratch); });
+}
 
 void Normalizer::apply(std::string& text, RegexScratch& scratch) const {
   for (const NormalizerStep& step : steps_) std::visit(Apply{text, scratch}, step);

@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "text/regex.h"
+#include "text/pattern.h"
 
 namespace hearth::text {
 
@@ -17,11 +17,12 @@ struct Compose {
   UnicodeForm form;
 };
 struct Lowercase {};
-/// Every match of `regex`, or of `literal` where there is no regex, becomes `content`.
+/// Every match becomes `content`.
 struct Replace {
-  std::shared_ptr<const Regex> regex;
-  std::string literal;
+  Pattern pattern;
   std::string content;
+
+  void apply(std::string& text, RegexScratch& scratch) const;
 };
 /// Ahead of every text that is not empty.
 struct Prepend {

@@ -30,26 +30,15 @@ bool joins(Split matches, bool was_match, bool is_match) {
   internal_error("no such way to split");
 }
 
-std::optional<Range> find(const SplitStep& step, std::string_view text, size_t from, RegexScratch& scratch) {
-  if (step.regex) return step.regex->find(text, from, scratch);
-  const size_t at = step.literal.empty() ? std::string_view::npos : text.find(step.literal, from);
-  if (at == std::string_view::npos) return std::nullopt;
-  return Range{at, at + step.literal.size()};
-}
-
 /// Calls part(begin, end, is_match) for the matches and what lies between them.
 template <typename Part>
-void for_each_part(const SplitStep& step, std::string_view text, RegexScratch& scratch, Part&& part) {
+void for_each_part(const Pattern& pattern, std::string_view text, RegexScratch& scratch, Part&& part) {
   size_t done = 0;
-  size_t from = 0;
-  while (from <= text.size()) {
-    const std::optional<Range> match = find(step, text, from, scratch);
-    if (!match) break;
-    if (match->begin > done) part(done, match->begin, false);
-    part(match->begin, match->end, true);
-    done = from = match->end;
-    if (match->begin == match->end) from += from < text.size() ? first_character(text.substr(from)).bytes : 1;
-  }
+  for_each_match(pattern, text, scratch, [&](Range match) {
+    if (match.begin > done) part(done, match.begin, false);
+    part(match.begin, match.end, true);
+    done = match.end;
+  });
   if (done < text.size()) part(done, text.size(), false);
 }
 
@@ -80,7 +69,7 @@ class Splitting {
       if (step.matches == Split::removed && was_match) return;
       pass(index + 1, run.substr(pending.begin, pending.end - pending.begin), first && pending.begin == 0);
     };
-    for_each_part(step, run, scratch_.regex, [&](size_t begin, size_t end, bool match) {
+    for_each_part(step.pattern, run, scratch_.regex, [&](size_t begin, size_t end, bool match) {
       const bool is_match = match != step.invert;
       if (pending.end > 0 && joins(step.matches, was_match, is_match)) {
         pending.end = end;

@@ -7,18 +7,16 @@
 #include <vector>
 
 #include "base/function_ref.h"
-#include "text/regex.h"
+#include "text/pattern.h"
 
 namespace hearth::text {
 
 /// What becomes of a match when a text is split at it.
 enum class Split { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 
-/// Splits at the matches of `regex`, or of `literal` where there is no regex; at what lies between when
-/// `invert`.
+/// Splits at the matches; at what lies between when `invert`.
 struct SplitStep {
-  std::shared_ptr<const Regex> regex;
-  std::string literal;
+  Pattern pattern;
   Split matches = Split::isolated;
   bool invert = false;
 };

@@ -165,13 +165,14 @@ std::unique_ptr<Tokenizer> make_plain_bpe(const SentencePieceModel& model, std::
   const std::string space(kMetaspace);
   std::vector<NormalizerStep> normalizer;
   std::vector<PreTokenizerStep> pre_tokenizer;
-  std::vector<DecoderStep> decoder = {ReplaceInTokens{.literal = space, .content = " "}, JoinBytes{}, Fuse{}};
+  std::vector<DecoderStep> decoder = {Replace{.pattern = {.literal = space}, .content = " "}, JoinBytes{},
+                                      Fuse{}};
   if (model.add_dummy_prefix) decoder.emplace_back(StripTokens{.content = " ", .left = 1});
   if (model.add_dummy_prefix && !legacy) {
     pre_tokenizer.emplace_back(MetaspaceStep{space, MetaspaceStep::Prefix::first, false});
   } else {
     if (model.add_dummy_prefix) normalizer.emplace_back(Prepend{space});
-    normalizer.emplace_back(Replace{.literal = " ", .content = space});
+    normalizer.emplace_back(Replace{.pattern = {.literal = " "}, .content = space});
   }
   return std::make_unique<Pipeline>(
       Parts{.added = std::move(added),

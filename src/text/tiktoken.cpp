@@ -116,7 +116,8 @@ std::unique_ptr<Tokenizer> parse_tiktoken(std::string_view bytes, std::string_vi
   set_surroundings(special, config, true, false);
   return std::make_unique<Pipeline>(Parts{
       .added = std::move(config.added),
-      .pre_tokenizer = PreTokenizer({SplitStep{.regex = std::make_shared<Regex>(kLlama3Pattern, file)}}),
+      .pre_tokenizer =
+          PreTokenizer({SplitStep{.pattern = {.regex = std::make_shared<Regex>(kLlama3Pattern, file)}}}),
       .model = Bpe(std::move(vocabulary), merges, {.byte_level = true, .ignore_merges = true}, file),
       .special = std::move(special)});
 }

@@ -58,7 +58,7 @@ std::vector<Merge> read_merges(const fs::path& path, const Vocabulary& vocabular
 PreTokenizer pre_tokenizer_of(const TokenizerClass& kind, const TokenizerConfig& config) {
   std::vector<PreTokenizerStep> steps;
   if (config.add_prefix_space) steps.emplace_back(PrefixSpaceStep{});
-  steps.emplace_back(SplitStep{.regex = std::make_shared<Regex>(kind.pattern, "tokenizer")});
+  steps.emplace_back(SplitStep{.pattern = {.regex = std::make_shared<Regex>(kind.pattern, "tokenizer")}});
   return PreTokenizer(std::move(steps));
 }
 
