@@ -157,7 +157,7 @@ class Reader {
     const Json* completion = find(object_, "completion");
     if (prompt != nullptr && completion != nullptr && (prompt->is_array() || completion->is_array())) {
       record_.messages = turns_of(*prompt, "user");
-      for (Json& message : turns_of(*completion, "assistant")) record_.messages.push_back(std::move(message));
+      append(record_.messages, turns_of(*completion, "assistant"));
     } else {
       add_system();
       say("user", string_field(object_, "prompt"));
@@ -195,8 +195,12 @@ class Reader {
     if (!messages->is_array())
       refuse("wrong type", fmt::format("expected a list of messages, got {}", messages->type_name()));
     add_system();
-    for (Json& message : turns_of(*messages, "user")) record_.messages.push_back(std::move(message));
+    append(record_.messages, turns_of(*messages, "user"));
     check_turns(record_.messages, 0);
+  }
+
+  static void append(Json& messages, const Json& more) {
+    messages.insert(messages.end(), more.begin(), more.end());
   }
 
   /// Messages of a list, of one message, or of a string that `role` says.
@@ -314,7 +318,7 @@ class Reader {
     for (const char* field : {"prompt", "messages"}) {
       const Json* shared = find(object_, field);
       if (shared == nullptr) continue;
-      for (Json& message : turns_of(*shared, "user")) record_.messages.push_back(std::move(message));
+      append(record_.messages, turns_of(*shared, "user"));
       break;
     }
     const Json* chosen = find(object_, "chosen");
@@ -336,7 +340,7 @@ class Reader {
         answer.size() > prompt.size() && std::equal(prompt.begin(), prompt.end(), answer.begin());
     if (repeats) return answer;
     Json all = prompt;
-    for (const Json& message : answer) all.push_back(message);
+    append(all, answer);
     return all;
   }
 
@@ -346,9 +350,10 @@ class Reader {
     if (shared == a.size() || shared == b.size())
       refuse("equal answers", "expected two different answers, got equal ones");
     record_.messages = Json::array();
-    for (size_t i = 0; i < shared; ++i) record_.messages.push_back(a[i]);
-    for (size_t i = shared; i < a.size(); ++i) record_.chosen.push_back(a[i]);
-    for (size_t i = shared; i < b.size(); ++i) record_.rejected.push_back(b[i]);
+    const auto at = static_cast<std::ptrdiff_t>(shared);
+    record_.messages.insert(record_.messages.end(), a.begin(), a.begin() + at);
+    record_.chosen.insert(record_.chosen.end(), a.begin() + at, a.end());
+    record_.rejected.insert(record_.rejected.end(), b.begin() + at, b.end());
   }
 
   void read_tools() {

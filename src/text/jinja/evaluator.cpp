@@ -54,7 +54,7 @@ class Evaluator {
         execute_assign(statement);
         break;
       case StatementKind::assign_block:
-        assign(statement, Json(captured(statement.body)));
+        unpack(statement, Json(captured(statement.body)));
         break;
       case StatementKind::macro:
         scopes_.back()[statement.text] = Value::of(&statement);
@@ -96,7 +96,7 @@ class Evaluator {
     return kept;
   }
 
-  /// Assigns an item to the loop's variables, or its parts where there are several.
+  /// Assigns a value to the statement's variable, or its parts where there are several.
   void unpack(const Statement& statement, const Value& item) {
     if (statement.names.size() == 1) {
       scopes_.back()[statement.names[0]] = item;
@@ -137,10 +137,8 @@ class Evaluator {
       (*space)[statement.names[0]] = std::move(value);
       return;
     }
-    assign(statement, value);
+    unpack(statement, value);
   }
-
-  void assign(const Statement& statement, const Value& value) { unpack(statement, value); }
 
   Flow execute_generation(const Statement& statement) {
     const int64_t first = std::ssize(out_.text);

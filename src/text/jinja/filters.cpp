@@ -10,8 +10,6 @@
 namespace hearth::text::jinja {
 namespace {
 
-using Arguments = std::span<const Value>;
-
 bool given(const Value& argument) { return !argument.is_undefined(); }
 
 /// The attribute a.b.0 of an item.
@@ -336,10 +334,6 @@ const Builtin kFilters[] = {
 
 }  // namespace
 
-const Builtin* find_filter(std::string_view name) {
-  const auto* found = std::find_if(std::begin(kFilters), std::end(kFilters),
-                                   [&](const Builtin& f) { return f.name == name; });
-  return found != std::end(kFilters) ? found : nullptr;
-}
+const Builtin* find_filter(std::string_view name) { return find_builtin(kFilters, name); }
 
 }  // namespace hearth::text::jinja

@@ -157,6 +157,12 @@ void Run::spend_copy(const Json& json) {
 
 void Run::fail(std::string_view what) const { user_error("{}:{}: {}", template_name_, line_, what); }
 
+const Builtin* find_builtin(std::span<const Builtin> table, std::string_view name) {
+  const auto found =
+      std::find_if(table.begin(), table.end(), [&](const Builtin& entry) { return entry.name == name; });
+  return found != table.end() ? &*found : nullptr;
+}
+
 size_t Builtin::num_parameters() const {
   size_t count = 0;
   while (count < parameters.size() && !parameters[count].empty()) ++count;

@@ -32,12 +32,13 @@ class Run {
 };
 
 constexpr size_t kMaxParameters = 5;
+using Arguments = std::span<const Value>;
 
 /// A filter, test, method or function. `subject` is what stands before it (nothing for a function); there is
 /// one argument for every parameter, undefined where left out.
 struct Builtin {
   std::string_view name;
-  Value (*apply)(Run& run, const Value& subject, std::span<const Value> arguments) = nullptr;
+  Value (*apply)(Run& run, const Value& subject, Arguments arguments) = nullptr;
   std::array<std::string_view, kMaxParameters> parameters = {};
   size_t num_required = 0;
 
@@ -45,6 +46,7 @@ struct Builtin {
 };
 
 /// Null when there is none of that name.
+const Builtin* find_builtin(std::span<const Builtin> table, std::string_view name);
 const Builtin* find_filter(std::string_view name);
 const Builtin* find_test(std::string_view name);
 const Builtin* find_method(std::string_view name);

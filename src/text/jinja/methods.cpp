@@ -8,8 +8,6 @@
 namespace hearth::text::jinja {
 namespace {
 
-using Arguments = std::span<const Value>;
-
 bool is_ascii(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 128; });
 }
@@ -288,10 +286,6 @@ std::string replace(Run& run, std::string_view text, std::string_view old, std::
   return result;
 }
 
-const Builtin* find_method(std::string_view name) {
-  const auto* found = std::find_if(std::begin(kMethods), std::end(kMethods),
-                                   [&](const Builtin& m) { return m.name == name; });
-  return found != std::end(kMethods) ? found : nullptr;
-}
+const Builtin* find_method(std::string_view name) { return find_builtin(kMethods, name); }
 
 }  // namespace hearth::text::jinja

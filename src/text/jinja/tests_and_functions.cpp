@@ -7,8 +7,6 @@
 namespace hearth::text::jinja {
 namespace {
 
-using Arguments = std::span<const Value>;
-
 bool is_integer(const Value& value) { return value.json() != nullptr && value.json()->is_number_integer(); }
 
 bool json_is_none(const Json& json) { return json.is_null(); }
@@ -26,11 +24,6 @@ bool json_is_false(const Json& json) { return json.is_boolean() && !json.get<boo
 template <bool (*Holds)(const Json&)>
 Value json_test(Run&, const Value& subject, Arguments) {
   return Value::boolean(subject.json() != nullptr && Holds(*subject.json()));
-}
-template <typename Holds>
-const Builtin* find_in(std::span<const Builtin> table, Holds holds) {
-  const auto found = std::find_if(table.begin(), table.end(), holds);
-  return found != table.end() ? &*found : nullptr;
 }
 
 Value defined(Run&, const Value& subject, Arguments) { return Value::boolean(!subject.is_undefined()); }
@@ -166,12 +159,8 @@ const Builtin kFunctions[] = {
 
 }  // namespace
 
-const Builtin* find_test(std::string_view name) {
-  return find_in(kTests, [&](const Builtin& test) { return test.name == name; });
-}
+const Builtin* find_test(std::string_view name) { return find_builtin(kTests, name); }
 
-const Builtin* find_function(std::string_view name) {
-  return find_in(kFunctions, [&](const Builtin& function) { return function.name == name; });
-}
+const Builtin* find_function(std::string_view name) { return find_builtin(kFunctions, name); }
 
 }  // namespace hearth::text::jinja
