@@ -46,12 +46,12 @@ class Terminal {
   size_t write_live(char* text, size_t size, const train::Progress& p) const {
     const auto eta = static_cast<int64_t>(p.eta_seconds);
     return fmt::format_to_n(text, size,
-                            "\r\033[K{}{:>5.1f}%{} {}/{}  loss {:.4f}  lr {:.2e}  grad {:.3f}  {:.0f} img/s  "
+                            "\r\033[K{}{:>5.1f}%{} {}/{}  loss {:.4f}  lr {:.2e}  grad {:.3f}  {:.0f} {}/s  "
                             "{:.2f} GiB  ETA {}:{:02}",
                             color_ ? "\033[36m" : "",
                             100.0 * static_cast<double>(p.step) / static_cast<double>(p.total_steps),
                             color_ ? "\033[0m" : "", p.step, p.total_steps, p.loss, p.learning_rate,
-                            p.grad_norm, p.samples_per_second,
+                            p.grad_norm, p.samples_per_second, p.unit,
                             static_cast<double>(p.memory_bytes) / (1 << 30), eta / 60, eta % 60)
         .size;
   }

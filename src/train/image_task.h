@@ -15,6 +15,7 @@ class ImageTask : public Task {
   int64_t num_samples(const data::LoaderPosition&, int64_t count) const override { return count; }
   std::unique_ptr<BatchStream> open(const data::LoaderPosition& from) const override;
   Evaluation evaluate(Engine& engine, int64_t num_shown) const override;
+  const char* unit() const override { return "img"; }
   std::string describe() const override;
   std::string score_text(double score) const override;
   void report(const Evaluation& last, const fs::path& log, io::ReportData& data) const override;

@@ -44,6 +44,8 @@ class Task {
   virtual std::unique_ptr<BatchStream> open(const data::LoaderPosition& from) const = 0;
   /// Judges the present weights; at most `num_shown` samples are kept for people to look at.
   virtual Evaluation evaluate(Engine& engine, int64_t num_shown) const = 0;
+  /// A few letters for a sample.
+  virtual const char* unit() const = 0;
   /// What the data is, for the start of a run: "70 training and 32 validation pictures".
   virtual std::string describe() const = 0;
   /// A score for people: "accuracy 98.51%".

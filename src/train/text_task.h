@@ -18,6 +18,7 @@ class TextTask : public Task {
   std::vector<int64_t> row_lengths() const override { return lengths_; }
   std::unique_ptr<BatchStream> open(const data::LoaderPosition& from) const override;
   Evaluation evaluate(Engine& engine, int64_t num_shown) const override;
+  const char* unit() const override { return "tok"; }
   std::string describe() const override;
   std::string score_text(double score) const override;
   void report(const Evaluation& last, const fs::path& log, io::ReportData& data) const override;

@@ -230,6 +230,7 @@ void Trainer::report_progress(const StepResult& result, double rate) {
                     .learning_rate = rate,
                     .grad_norm = result.grad_norm,
                     .samples_per_second = static_cast<double>(session_samples_) / training,
+                    .unit = task_->unit(),
                     .tflops = flops * done / training * 1e-12,
                     .memory_bytes = engine_->arena_bytes() + engine_->layout().num_bytes(),
                     .eta_seconds = elapsed / done * static_cast<double>(total_steps_ - state_.step)});

@@ -23,6 +23,7 @@ struct Progress {
   double learning_rate = 0;
   double grad_norm = 0;
   double samples_per_second = 0;
+  const char* unit = "";  ///< of a sample
   double tflops = 0;
   int64_t memory_bytes = 0;
   double eta_seconds = 0;
