@@ -74,6 +74,21 @@ std::optional<int64_t> parse_bytes(std::string_view text) {
   return std::nullopt;
 }
 
+std::string_view trimmed(std::string_view text) {
+  text = without_blank_end(text);
+  return text.substr(std::min(text.find_first_not_of(kBlank), text.size()));
+}
+
+std::string_view without_blank_end(std::string_view text) {
+  return text.substr(0, text.find_last_not_of(kBlank) + 1);
+}
+
+std::string_view take_line(std::string_view& text) {
+  const std::string_view line = text.substr(0, text.find('\n'));
+  text.remove_prefix(std::min(line.size() + 1, text.size()));
+  return line;
+}
+
 std::optional<std::string> nearest_name(std::string_view word, std::span<const std::string> candidates) {
   std::optional<std::string> best;
   size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;

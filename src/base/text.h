@@ -12,6 +12,13 @@ namespace hearth {
 std::string human_bytes(int64_t bytes);
 /// Bytes of "20GiB", "512 MiB", "1.5G" (binary units unless written GB, MB, KB), or nothing.
 std::optional<int64_t> parse_bytes(std::string_view text);
+/// What separates words in files of ASCII text.
+inline constexpr std::string_view kBlank = " \t\r\n";
+/// Without what is blank at both ends, or at the end.
+std::string_view trimmed(std::string_view text);
+std::string_view without_blank_end(std::string_view text);
+/// Takes the first line off `text` and returns it without its \n.
+std::string_view take_line(std::string_view& text);
 /// The candidate with the smallest edit distance to `word`, if it is near enough to be a typing error.
 std::optional<std::string> nearest_name(std::string_view word, std::span<const std::string> candidates);
 /// " (did you mean 'x'?)" or "".

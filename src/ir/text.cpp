@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "ir/op_def.h"
 
 namespace hearth::ir {
@@ -291,11 +292,7 @@ std::string print(const Graph& graph) {
 Graph parse(std::string_view text, const std::function<const OpDef*(std::string_view)>& find_op) {
   Parser parser(find_op);
   int number = 0;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    parse_numbered(parser, text.substr(0, end), ++number);
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
+  while (!text.empty()) parse_numbered(parser, take_line(text), ++number);
   return parser.take();
 }
 

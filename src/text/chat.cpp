@@ -3,19 +3,10 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/text.h"
+
 namespace hearth::text {
 namespace {
-
-constexpr std::string_view kBlank = " \t\r\n";
-
-std::string_view without_blank_end(std::string_view text) {
-  return text.substr(0, text.find_last_not_of(kBlank) + 1);
-}
-
-std::string_view trimmed(std::string_view text) {
-  text = without_blank_end(text);
-  return text.substr(std::min(text.find_first_not_of(kBlank), text.size()));
-}
 
 size_t shared_start(std::string_view a, std::string_view b) {
   return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());

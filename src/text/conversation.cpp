@@ -71,7 +71,7 @@ std::string names_of(const Json& object) {
   return names.empty() ? "none" : names;
 }
 
-bool is_blank(const std::string& text) { return text.find_first_not_of(" \t\r\n") == text.npos; }
+bool is_blank(const std::string& text) { return trimmed(text).empty(); }
 
 class Reader {
  public:

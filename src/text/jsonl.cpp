@@ -3,11 +3,10 @@
 #include <algorithm>
 
 #include "base/json.h"
+#include "base/text.h"
 
 namespace hearth::text {
 namespace {
-
-constexpr std::string_view kBlank = " \t\r\n";
 
 using Visit = FunctionRef<void(const Entry&)>;
 
@@ -15,12 +14,6 @@ std::string_view text_of(const MappedFile& file) {
   std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
   return text;
-}
-
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(kBlank);
-  if (first == text.npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlank) + 1 - first);
 }
 
 int64_t num_lines(std::string_view text) { return std::count(text.begin(), text.end(), '\n'); }
@@ -75,10 +68,8 @@ class Deliverer {
 
 void visit_lines(std::string_view text, Deliverer& out) {
   for (int64_t line = 1; !text.empty(); ++line) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view record = trimmed(text.substr(0, end));
+    const std::string_view record = trimmed(take_line(text));
     if (!record.empty()) out.deliver({.line = line, .text = record});
-    text.remove_prefix(std::min(end + 1, text.size()));
   }
 }
 
@@ -153,7 +144,7 @@ void visit_pieces(std::string_view text, Deliverer& out) {
 }
 
 void visit_paragraphs(std::string_view text, Deliverer& out) {
-  int64_t line = 1, first_line = 1;
+  int64_t first_line = 1;
   const char* first = nullptr;
   const char* last = nullptr;
   const auto finish = [&] {
@@ -161,16 +152,17 @@ void visit_paragraphs(std::string_view text, Deliverer& out) {
       out.deliver({.line = first_line, .text = {first, static_cast<size_t>(last - first)}});
     first = nullptr;
   };
-  for (; !text.empty(); ++line) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    const bool blank = trimmed(text.substr(0, end)).empty();
-    if (blank) finish();
-    if (!blank && first == nullptr) {
-      first = text.data();
+  for (int64_t line = 1; !text.empty(); ++line) {
+    const std::string_view whole = take_line(text);
+    if (trimmed(whole).empty()) {
+      finish();
+      continue;
+    }
+    if (first == nullptr) {
+      first = whole.data();
       first_line = line;
     }
-    if (!blank) last = text.data() + end;
-    text.remove_prefix(std::min(end + 1, text.size()));
+    last = whole.data() + whole.size();
   }
   finish();
 }

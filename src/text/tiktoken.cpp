@@ -2,6 +2,7 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "text/formats.h"
 
 namespace hearth::text {
@@ -55,9 +56,7 @@ std::optional<RankedToken> parse_line(std::string_view line) {
 Vocabulary parse_ranks(std::string_view text, std::string_view file) {
   Vocabulary vocabulary;
   for (int64_t number = 1; !text.empty(); ++number) {
-    const size_t length = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, length);
-    text.remove_prefix(std::min(length + 1, text.size()));
+    const std::string_view line = take_line(text);
     if (line.empty()) continue;
     const std::optional<RankedToken> token = parse_line(line);
     if (!token) user_error("{}:{}: expected a token in base64 and its rank", file, number);
@@ -94,9 +93,7 @@ std::vector<AddedToken> llama3_specials() {
 
 }  // namespace
 
-bool is_tiktoken(std::string_view bytes) {
-  return parse_line(bytes.substr(0, std::min(bytes.find('\n'), bytes.size()))).has_value();
-}
+bool is_tiktoken(std::string_view bytes) { return parse_line(take_line(bytes)).has_value(); }
 
 std::unique_ptr<Tokenizer> parse_tiktoken(std::string_view bytes, std::string_view file,
                                           const TokenizerConfig& given) {

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "text/bpe_files.h"
 #include "text/formats.h"
 
@@ -46,9 +47,7 @@ std::vector<Merge> read_merges(const fs::path& path, const Vocabulary& vocabular
   MergeReader reader(vocabulary, true);
   std::string_view rest = text;
   while (!rest.empty()) {
-    const size_t length = std::min(rest.find('\n'), rest.size());
-    std::string_view line = rest.substr(0, length);
-    rest.remove_prefix(std::min(length + 1, rest.size()));
+    std::string_view line = take_line(rest);
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (!line.empty() && !line.starts_with("#version")) reader.add_line(line, path.string());
   }

@@ -95,6 +95,17 @@ TEST(ThreadPool, CoversTheRangeOnceForAnyTeam) {
   }
 }
 
+TEST(Text, LinesAndBlanks) {
+  std::string_view rest = "a\n\nb";
+  EXPECT_EQ(take_line(rest), "a");
+  EXPECT_EQ(take_line(rest), "");
+  EXPECT_EQ(take_line(rest), "b");
+  EXPECT_TRUE(rest.empty());
+  EXPECT_EQ(trimmed(" \ta b\r\n"), "a b");
+  EXPECT_EQ(trimmed(" \n"), "");
+  EXPECT_EQ(without_blank_end(" a \n"), " a");
+}
+
 TEST(Text, BytesAndNames) {
   EXPECT_EQ(parse_bytes("20GiB"), int64_t{20} << 30);
   EXPECT_EQ(parse_bytes("1.5 MB"), 1500000);
