@@ -217,8 +217,6 @@ class Shapes : public Dataset {
 
 }  // namespace
 
-const char* shape_name(int64_t label) { return kShapes[static_cast<size_t>(label)].name; }
-
 ShapeScene draw_shape(uint64_t seed, int64_t index, int64_t side, uint8_t* pixels, uint8_t* mask) {
   const auto extent = static_cast<float>(side);
   PhiloxSequence random(seed, static_cast<uint64_t>(index));

@@ -13,7 +13,6 @@ struct ShapeScene {
 };
 
 inline constexpr int64_t kNumShapes = 10;
-const char* shape_name(int64_t label);
 
 /// Draws picture `index` of the series `seed`: one of ten shapes in random colour, size, turn and place
 /// over an uneven background with specks and noise. A pure function of its arguments. `pixels` is side x side

@@ -1,7 +1,5 @@
 #include "passes/rewrite.h"
 
-#include <algorithm>
-
 #include "ir/op_def.h"
 
 namespace hearth::passes {
@@ -17,11 +15,6 @@ std::vector<std::vector<ir::NodeId>> readers(const ir::Graph& graph) {
     }
   }
   return result;
-}
-
-void replace_uses(ir::Graph& graph, ir::ValueId from, ir::ValueId to) {
-  for (ir::Node& node : graph.nodes) std::replace(node.inputs.begin(), node.inputs.end(), from, to);
-  std::replace(graph.outputs.begin(), graph.outputs.end(), from, to);
 }
 
 bool is_made_by(const ir::Graph& graph, ir::ValueId id, std::string_view op_name) {

@@ -9,9 +9,6 @@ namespace hearth::passes {
 /// For each value, the nodes that read it, in order.
 std::vector<std::vector<ir::NodeId>> readers(const ir::Graph& graph);
 
-/// Makes every reader of `from` (nodes and graph outputs) read `to` instead.
-void replace_uses(ir::Graph& graph, ir::ValueId from, ir::ValueId to);
-
 /// Whether `id` is an activation made by a node of the op with that name.
 bool is_made_by(const ir::Graph& graph, ir::ValueId id, std::string_view op_name);
 

@@ -76,8 +76,6 @@ std::string profile_table(const ir::Graph& graph, const std::vector<double>& sec
 
 }  // namespace
 
-std::span<const BenchCase> bench_cases() { return kCases; }
-
 const BenchCase& find_bench_case(std::string_view name) {
   std::vector<std::string> names;
   for (const BenchCase& bench : kCases) {

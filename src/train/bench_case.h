@@ -1,6 +1,5 @@
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,8 +18,8 @@ struct BenchCase {
   int64_t channels;
 };
 
-/// simplecnn-b32-fp32 and so on: SGD with momentum 0.9, cross entropy, ten classes.
-std::span<const BenchCase> bench_cases();
+/// The case of that name: simplecnn-b32-fp32 and so on, SGD with momentum 0.9, cross entropy, ten classes.
+/// UserError with the nearest name otherwise.
 const BenchCase& find_bench_case(std::string_view name);
 
 struct BenchResult {
