@@ -112,8 +112,7 @@ Value to_json(Run& run, const Value& subject, Arguments arguments) {
 
 /// float() of Python for a number or the digits of one.
 std::optional<double> parsed(const Value& subject) {
-  if (subject.json() == nullptr) return std::nullopt;
-  if (const auto number = number_of(*subject.json())) return number;
+  if (const auto number = number_of(subject)) return number;
   if (!subject.string()) return std::nullopt;
   const std::string_view text = strip(*subject.string(), {}, Side::both);
   double value = 0;
@@ -123,7 +122,7 @@ std::optional<double> parsed(const Value& subject) {
 }
 
 Value integer(Run& run, const Value& subject, Arguments arguments) {
-  if (subject.json() != nullptr && integer_of(*subject.json())) return Json(*integer_of(*subject.json()));
+  if (const auto whole = integer_of(subject)) return Json(*whole);
   const auto number = parsed(subject);
   if (number && std::abs(*number) >= 9e18) run.fail(fmt::format("{} is not a number of 64 bits", *number));
   if (number) return Json(static_cast<int64_t>(*number));
@@ -136,9 +135,9 @@ Value real(Run&, const Value& subject, Arguments arguments) {
 }
 
 Value absolute(Run& run, const Value& subject, Arguments) {
-  const auto number = subject.json() != nullptr ? number_of(*subject.json()) : std::nullopt;
+  const auto number = number_of(subject);
   if (!number) run.fail(fmt::format("abs expected a number, got {}", kind_of(subject)));
-  const auto integer = integer_of(*subject.json());
+  const auto integer = integer_of(subject);
   return integer && *integer != INT64_MIN ? Json(std::abs(*integer)) : Json(std::abs(*number));
 }
 
@@ -232,7 +231,7 @@ Value sum(Run& run, const Value& subject, Arguments arguments) {
 }
 
 Value round(Run& run, const Value& subject, Arguments arguments) {
-  const auto number = subject.json() != nullptr ? number_of(*subject.json()) : std::nullopt;
+  const auto number = number_of(subject);
   const std::string_view method = string_argument(run, arguments[1], "common");
   if (!number || method == "common")
     run.fail("round is supported for numbers, by the methods 'ceil' and 'floor'");

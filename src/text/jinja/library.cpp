@@ -252,7 +252,7 @@ Value item_of(Run& run, const Value& value, const Value& key) {
     return found != json->end() ? value.part(*found)
                                 : Value::undefined(std::string(name.value_or("an item")));
   }
-  const auto index = key.json() != nullptr ? integer_of(*key.json()) : std::nullopt;
+  const auto index = integer_of(key);
   if (!index || !(json->is_array() || json->is_string()))
     return Value::undefined(std::string(name.value_or("an item")));
   return item_at(run, value, *index);
@@ -260,8 +260,7 @@ Value item_of(Run& run, const Value& value, const Value& key) {
 
 bool is_less(Run& run, const Value& a, const Value& b) {
   if (a.string() && b.string()) return *a.string() < *b.string();
-  const auto x = a.json() != nullptr ? number_of(*a.json()) : std::nullopt;
-  const auto y = b.json() != nullptr ? number_of(*b.json()) : std::nullopt;
+  const auto x = number_of(a), y = number_of(b);
   if (!x || !y) fail_for(run, "<", a, b);
   return *x < *y;
 }
@@ -333,7 +332,7 @@ std::string_view string_argument(Run& run, const Value& argument, std::string_vi
 
 int64_t integer_argument(Run& run, const Value& argument, int64_t preset) {
   if (argument.is_undefined()) return preset;
-  const auto value = argument.json() != nullptr ? integer_of(*argument.json()) : std::nullopt;
+  const auto value = integer_of(argument);
   if (!value) run.fail(fmt::format("expected an integer, got {}", kind_of(argument)));
   return *value;
 }

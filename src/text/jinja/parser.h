@@ -1,41 +1,12 @@
 #pragma once
 
-#include <algorithm>
 #include <initializer_list>
 #include <utility>
 
-#include "text/jinja/lexer.h"
 #include "text/jinja/syntax.h"
+#include "text/jinja/token_reader.h"
 
 namespace hearth::text::jinja {
-
-/// The tokens of a template, read from front to back.
-class TokenReader {
- public:
-  TokenReader(std::vector<Token> tokens, std::string_view name) : tokens_(std::move(tokens)), name_(name) {}
-
-  const Token& peek(size_t ahead = 0) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
-  Token take() { return tokens_[at_ + 1 < tokens_.size() ? at_++ : at_]; }
-  int line() const { return peek().line; }
-
-  bool is_symbol(std::string_view symbol, size_t ahead = 0) const;
-  bool is_word(std::string_view word, size_t ahead = 0) const;
-  bool take_symbol(std::string_view symbol);
-  bool take_word(std::string_view word);
-  void expect_symbol(std::string_view symbol);
-  void expect(TokenKind kind, std::string_view what);
-  std::string expect_name(std::string_view what);
-
-  [[noreturn]] void fail(std::string_view what) const { fail_at(line(), what); }
-  [[noreturn]] void fail_at(int line, std::string_view what) const;
-  /// "'x'" or "the end of the tag" for messages.
-  std::string here() const;
-
- private:
-  std::vector<Token> tokens_;
-  size_t at_ = 0;
-  std::string_view name_;
-};
 
 /// Reads expressions by the precedences of Jinja's own parser.
 class ExpressionParser {

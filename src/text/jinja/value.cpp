@@ -90,6 +90,14 @@ std::optional<double> number_of(const Json& json) {
   return std::nullopt;
 }
 
+std::optional<int64_t> integer_of(const Value& value) {
+  return value.json() != nullptr ? integer_of(*value.json()) : std::nullopt;
+}
+
+std::optional<double> number_of(const Value& value) {
+  return value.json() != nullptr ? number_of(*value.json()) : std::nullopt;
+}
+
 namespace {
 
 bool equal_objects(const Json& a, const Json& b) {

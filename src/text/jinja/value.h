@@ -77,6 +77,8 @@ bool equal(const Json& a, const Json& b);
 /// A number of Python, to which booleans belong: its value as an integer or a float, or nothing.
 std::optional<int64_t> integer_of(const Json& json);
 std::optional<double> number_of(const Json& json);
+std::optional<int64_t> integer_of(const Value& value);
+std::optional<double> number_of(const Value& value);
 
 /// repr() of Python, and str(), which differs for strings.
 void append_repr(std::string& text, const Json& json);
