@@ -12,6 +12,12 @@ using ir::ValueId;
 
 const ir::Type kScalarType{.dtype = DType::f32, .shape = {}};
 
+/// {scale, good steps, skipped steps}, added where it is not there yet.
+ValueId loss_scale_state(ir::Graph& graph) {
+  const auto found = graph.find(kLossScale);
+  return found ? *found : graph.add_value(kLossScale, {.dtype = DType::f32, .shape = {3}}, Role::state);
+}
+
 /// Adds nodes that share a learning rate and a gradient factor.
 class UpdateBuilder {
  public:
@@ -29,7 +35,7 @@ class UpdateBuilder {
       steps_ = add1("increment", {graph_.add_value("steps", kScalarType, Role::state), factor_}, {});
     }
     for (const passes::Gradient& gradient : gradients) update(gradient);
-    if (options_.dynamic_loss_scale) add1("loss_scale_update", {loss_scale(), factor_}, {});
+    if (options_.dynamic_loss_scale) add1("loss_scale_update", {loss_scale_state(graph_), factor_}, {});
   }
 
  private:
@@ -43,13 +49,9 @@ class UpdateBuilder {
     return found ? *found : graph_.add_value(name, kScalarType, Role::scalar);
   }
 
-  ValueId loss_scale() { return *graph_.find(kLossScale); }
-
   ValueId add_inverse_scale() {
     if (!options_.dynamic_loss_scale) return scalar("one");
-    if (!graph_.find(kLossScale))
-      graph_.add_value(kLossScale, {.dtype = DType::f32, .shape = {3}}, Role::state);
-    return add1("loss_scale_read", {loss_scale(), scalar("one")}, {{"inverse", int64_t{1}}});
+    return add1("loss_scale_read", {loss_scale_state(graph_), scalar("one")}, {{"inverse", int64_t{1}}});
   }
 
   ValueId state_like(const std::string& prefix, ValueId parameter) {
@@ -104,9 +106,8 @@ ValueId gradient_sum(ir::Graph& graph, const ir::Value& parameter) {
 ValueId add_loss_weight(ir::Graph& graph, const OptimizerOptions& options) {
   const ValueId inverse = graph.add_value(kInverseSamples, kScalarType, Role::scalar);
   if (!options.dynamic_loss_scale) return inverse;
-  const ValueId scale = graph.add_value(kLossScale, {.dtype = DType::f32, .shape = {3}}, Role::state);
-  return graph.add1(*ops::find_op("loss_scale_read"), {scale, inverse}, {{"inverse", int64_t{0}}},
-                    "loss_scale");
+  return graph.add1(*ops::find_op("loss_scale_read"), {loss_scale_state(graph), inverse},
+                    {{"inverse", int64_t{0}}}, "loss_scale");
 }
 
 void add_update(passes::TrainGraph& train, const OptimizerOptions& options) {
