@@ -106,6 +106,11 @@ int64_t TextTask::num_samples(const data::LoaderPosition& from, int64_t count) c
 }
 
 std::unique_ptr<BatchStream> TextTask::open(const data::LoaderPosition& from) const {
+  if (from.sample >= num_rows()) {
+    user_error(
+        "expected the data that the run began with, got {} rows in an epoch that stood at {}; try a new run",
+        num_rows(), from.sample);
+  }
   return stream_rows(*train_, batch_, shuffle_, lengths_, from);
 }
 

@@ -229,6 +229,23 @@ TEST_F(Text, WhatCannotBeTrainedOn) {
   EXPECT_FALSE(fs::exists(at("cache")) && !fs::is_empty(at("cache"))) << "something was left behind";
 }
 
+TEST_F(Text, ARunGoesOnWithItsOwnDataOnly) {
+  const TextTask task(recipe("chat.jsonl"));
+  EXPECT_THROW(task.open({.seed = 3, .sample = task.num_rows()}), UserError);
+  EXPECT_NO_THROW(task.open({.seed = 3, .sample = task.num_rows() - 1}));
+}
+
+TEST_F(Text, KeysHaveTheNamesOfOtherTools) {
+  const Recipe own = recipe("chat.jsonl", {"sample_packing=false", "cutoff_len=128", "train_on_inputs=true",
+                                           "chat_template=chatml", "micro_batch_size=3"});
+  EXPECT_FALSE(own.text.packing);
+  EXPECT_EQ(own.text.context, 128);
+  EXPECT_TRUE(own.text.train_on_prompt);
+  EXPECT_EQ(own.text.chat_template, "chatml");
+  EXPECT_EQ(own.batch, 3);
+  EXPECT_EQ(write_recipe(parse_recipe(write_recipe(own), "written")), write_recipe(own));
+}
+
 TEST_F(Text, EveryPartNeedsSomethingToTrainOn) {
   put("two.jsonl", chat_line("a", "b") + chat_line(std::string(90, 'a'), "b"));
   EXPECT_THAT(fault(recipe("two.jsonl", {"data.val_share=0.5"})),
