@@ -1,5 +1,7 @@
 #include "text/token_cache.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <bit>
 #include <cstring>
@@ -149,11 +151,14 @@ std::optional<TokenCache> TokenCache::open(const fs::path& path, uint64_t key) {
 }
 
 TokenCache TokenCache::build(const fs::path& path, uint64_t key, FunctionRef<void(TokenSink&)> produce) {
-  replace_file(path, [&](const fs::path& temporary) {
+  // Runs that start together may build the same file.
+  const fs::path own = fmt::format("{}.{}", path.string(), getpid());
+  replace_file(own, [&](const fs::path& temporary) {
     FileSink sink(temporary, key);
     produce(sink);
     sink.finish();
   });
+  rename_durably(own, path);
   auto built = open(path, key);
   if (!built)
     user_error("expected to read back the tokens written to {}, got something else; is its disk sound?",

@@ -102,12 +102,14 @@ std::optional<std::string> likely_key(const std::string& key) {
   return near ? std::optional(meant.at(*near)) : std::nullopt;
 }
 
-/// model=FOLDER and data=FILE name files where they name neither a model nor a kind of data.
+/// model=FOLDER and data=FILE name files where they name neither a model nor a kind of data: those have no
+/// slash and no extension.
 std::string meant_key(const std::string& key, const YAML::Node& value) {
   if ((key != "model" && key != "data") || !value.IsScalar()) return key;
   const std::string& text = value.Scalar();
   std::error_code ignored;
-  const bool is_file = text.find('/') != std::string::npos || fs::exists(text, ignored);
+  const bool is_file =
+      text.find('/') != std::string::npos || fs::path(text).has_extension() || fs::exists(text, ignored);
   return is_file ? key + ".path" : key;
 }
 
