@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <iterator>
 
 #include "base/error.h"
 
@@ -200,31 +199,6 @@ void fill_row(std::span<const Placement> row, const TokenCache& cache, int32_t p
     out.positions[at] = static_cast<int32_t>(static_cast<int64_t>(at) - used);
     out.labels[at] = -1;
   }
-}
-
-std::vector<BucketBatch> plan_buckets(std::span<const int64_t> lengths, std::span<const int64_t> order,
-                                      const BucketOptions& options) {
-  HEARTH_CHECK(options.batch > 0 && options.row_length > 0 && options.multiple > 0 &&
-               options.window_batches > 0);
-  const auto length = [&](int64_t sample) {
-    return std::min(lengths[static_cast<size_t>(sample)], options.row_length);
-  };
-  std::vector<int64_t> used;
-  std::copy_if(order.begin(), order.end(), std::back_inserter(used),
-               [&](int64_t sample) { return length(sample) > 0; });
-  std::vector<BucketBatch> batches;
-  const int64_t window = options.batch * options.window_batches;
-  for (int64_t from = 0; from < std::ssize(used); from += window) {
-    const auto first = used.begin() + from;
-    const auto last = used.begin() + std::min(from + window, std::ssize(used));
-    std::stable_sort(first, last, [&](int64_t a, int64_t b) { return length(a) > length(b); });
-    for (auto at = first; at < last; at += std::min<int64_t>(options.batch, last - at)) {
-      const auto end = at + std::min<int64_t>(options.batch, last - at);
-      const int64_t longest = (length(*at) + options.multiple - 1) / options.multiple * options.multiple;
-      batches.push_back({.samples = {at, end}, .row_length = std::min(longest, options.row_length)});
-    }
-  }
-  return batches;
 }
 
 }  // namespace hearth::text

@@ -76,23 +76,4 @@ int64_t num_labels(std::span<const Placement> row, const TokenCache& cache);
 /// Writes a row. The last token of a piece that goes on in another row is labelled with what follows there.
 void fill_row(std::span<const Placement> row, const TokenCache& cache, int32_t padding, const RowArrays& out);
 
-struct BucketOptions {
-  int64_t batch = 8;
-  int64_t row_length = 0;       ///< longest row; samples beyond it are truncated
-  int64_t multiple = 64;        ///< rows are padded to a multiple of this
-  int64_t window_batches = 50;  ///< samples are sorted within windows of so many batches
-};
-
-/// Samples of similar length, one to a row.
-struct BucketBatch {
-  std::vector<int64_t> samples;
-  int64_t row_length = 0;
-  bool operator==(const BucketBatch&) const = default;
-};
-
-/// Batches of the samples in `order` without packing: each window of it sorted by length (longest first), so
-/// that little is padded and the order stays random. Samples without tokens are left out.
-std::vector<BucketBatch> plan_buckets(std::span<const int64_t> lengths, std::span<const int64_t> order,
-                                      const BucketOptions& options);
-
 }  // namespace hearth::text

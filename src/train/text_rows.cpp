@@ -2,15 +2,16 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 
 #include "base/error.h"
 
 namespace hearth::train {
 namespace {
 
-/// Rows that are sorted by length together; fixed, so that the order does not depend on the batch.
+/// Rows that are sorted by length together, and those of a run that stays together; fixed, so that the order
+/// does not depend on the batch.
 constexpr int64_t kWindow = 512;
+constexpr int64_t kRun = 16;
 /// Rows shorter than this are not worth programs of their own.
 constexpr int64_t kShortestRow = 32;
 constexpr int64_t kNumLengths = 4;
@@ -62,7 +63,7 @@ class RowStream : public BatchStream {
   RowStream(const TextRows& rows, int64_t batch, bool shuffle, std::span<const int64_t> lengths,
             const data::LoaderPosition& from)
       : rows_(rows),
-        order_(rows, shuffle),
+        order_(rows, shuffle, {lengths.begin(), lengths.end()}),
         batch_(batch),
         lengths_(lengths.begin(), lengths.end()),
         position_(from) {
@@ -178,7 +179,10 @@ std::vector<int64_t> row_lengths(const TextRows& train, const TextRows& held_out
   return used;
 }
 
-RowOrder::RowOrder(const TextRows& rows, bool shuffle) : rows_(rows), shuffle_(shuffle) {}
+RowOrder::RowOrder(const TextRows& rows, bool shuffle, std::vector<int64_t> lengths)
+    : rows_(rows), shuffle_(shuffle), lengths_(std::move(lengths)) {
+  if (!lengths_.empty()) sorted_.reserve(static_cast<size_t>(std::min(kWindow, rows.num_rows())));
+}
 
 int64_t RowOrder::unsorted(const data::LoaderPosition& position, int64_t at) const {
   return shuffle_ ? data::sample_at(position.seed, position.epoch, rows_.num_rows(), at) : at;
@@ -186,29 +190,33 @@ int64_t RowOrder::unsorted(const data::LoaderPosition& position, int64_t at) con
 
 void RowOrder::sort_window(const data::LoaderPosition& position, int64_t window) {
   const int64_t first = window * kWindow;
-  sorted_.resize(static_cast<size_t>(std::min(kWindow, rows_.num_rows() - first)));
-  for (size_t i = 0; i < sorted_.size(); ++i)
-    sorted_[i] = unsorted(position, first + static_cast<int64_t>(i));
-  sorted_ = text::plan_buckets(rows_.lengths(), sorted_,
-                               {.batch = kWindow, .row_length = rows_.options().context, .window_batches = 1})
-                .front()
-                .samples;
+  const int64_t count = std::min(kWindow, rows_.num_rows() - first);
+  sorted_.clear();
+  for (const int64_t length : lengths_) {
+    for (int64_t i = first; i < first + count; ++i) {
+      const int64_t row = unsorted(position, i);
+      if (fitting(lengths_, rows_.lengths()[static_cast<size_t>(row)]) == length) sorted_.push_back(row);
+    }
+  }
   epoch_ = position.epoch;
   window_ = window;
 }
 
 int64_t RowOrder::row_at(const data::LoaderPosition& position) {
-  if (rows_.options().packing) return unsorted(position, position.sample);
+  if (lengths_.empty()) return unsorted(position, position.sample);
   const int64_t window = position.sample / kWindow;
   if (window != window_ || position.epoch != epoch_) sort_window(position, window);
-  return sorted_[static_cast<size_t>(position.sample % kWindow)];
+  // The runs come in an order of their own, or every epoch would go from long rows to short ones.
+  const int64_t at = position.sample % kWindow;
+  const int64_t run = at / kRun, num_whole_runs = std::ssize(sorted_) / kRun;
+  const bool moves = shuffle_ && run < num_whole_runs;
+  const int64_t from = moves ? data::sample_at(position.seed, position.epoch, num_whole_runs, run) : run;
+  return sorted_[static_cast<size_t>(from * kRun + at % kRun)];
 }
 
-int64_t trained_labels(const TextRows& rows, bool shuffle, const data::LoaderPosition& from, int64_t count) {
-  RowOrder order(rows, shuffle);
+int64_t RowOrder::num_trained(data::LoaderPosition from, int64_t count) {
   int64_t sum = 0;
-  data::LoaderPosition at = from;
-  for (int64_t i = 0; i < count; ++i, ++at.sample) sum += rows.num_trained(order.row_at(at));
+  for (int64_t i = 0; i < count; ++i, ++from.sample) sum += rows_.num_trained(row_at(from));
   return sum;
 }
 

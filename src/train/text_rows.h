@@ -67,13 +67,16 @@ class TextRows {
 /// eighth, as far as they are needed.
 std::vector<int64_t> row_lengths(const TextRows& train, const TextRows& held_out);
 
-/// In which order an epoch takes the rows: a permutation keyed by (seed, epoch). Without packing each stretch
-/// of it is sorted by length, so that a micro-batch pads little.
+/// In which order an epoch takes the rows: a permutation keyed by (seed, epoch). Without packing, each
+/// stretch of it is brought into runs of rows that are padded to the same length.
 class RowOrder {
  public:
-  RowOrder(const TextRows& rows, bool shuffle);
+  /// `lengths` as from row_lengths; empty with packing.
+  RowOrder(const TextRows& rows, bool shuffle, std::vector<int64_t> lengths);
   /// The row at a position of an epoch.
   int64_t row_at(const data::LoaderPosition& position);
+  /// Labels that the loss counts in `count` rows of an epoch from a position on.
+  int64_t num_trained(data::LoaderPosition from, int64_t count);
 
  private:
   void sort_window(const data::LoaderPosition& position, int64_t window);
@@ -81,13 +84,11 @@ class RowOrder {
 
   const TextRows& rows_;
   bool shuffle_;
+  std::vector<int64_t> lengths_;
   int64_t epoch_ = -1;  ///< of what is in sorted_
   int64_t window_ = -1;
   std::vector<int64_t> sorted_;
 };
-
-/// Labels that the loss counts in `count` rows from a position on.
-int64_t trained_labels(const TextRows& rows, bool shuffle, const data::LoaderPosition& from, int64_t count);
 
 /// Micro-batches {tokens, labels, positions, starts} of the rows. `lengths` as from row_lengths; empty: every
 /// row has the context's length.

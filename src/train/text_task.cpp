@@ -78,6 +78,7 @@ TextTask::TextTask(const Recipe& recipe)
   if (!options_.val_path.empty()) held_out_tokens_ = source_.tokens(options_.val_path);
   lay_out(recipe);
   if (!options_.packing) lengths_ = train::row_lengths(*train_, *held_out_);
+  counted_.emplace(*train_, shuffle_, lengths_);
 }
 
 void TextTask::lay_out(const Recipe& recipe) {
@@ -102,7 +103,7 @@ void TextTask::lay_out(const Recipe& recipe) {
 }
 
 int64_t TextTask::num_samples(const data::LoaderPosition& from, int64_t count) const {
-  return trained_labels(*train_, shuffle_, from, count);
+  return counted_->num_trained(from, count);
 }
 
 std::unique_ptr<BatchStream> TextTask::open(const data::LoaderPosition& from) const {

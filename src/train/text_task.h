@@ -38,6 +38,7 @@ class TextTask : public Task {
   std::optional<text::TokenCache> held_out_tokens_;  ///< of data.val_path
   std::unique_ptr<TextRows> train_, held_out_;
   std::vector<int64_t> lengths_;
+  mutable std::optional<RowOrder> counted_;  ///< of num_samples; holds what it sorted last
 };
 
 }  // namespace hearth::train

@@ -10,6 +10,7 @@
 #include "data/image.h"
 #include "malloc_count.h"
 #include "temporary_folder.h"
+#include "tiny_language_model.h"
 #include "train/trainer.h"
 
 namespace hearth::train {
@@ -108,6 +109,27 @@ TEST(Allocation, ACheckpointCostsTheTrainingThreadNone) {
   EXPECT_EQ(count.this_thread, 0);
   EXPECT_GT(count.own, 0);
   std::cout << "ten checkpoints: " << count.own << " allocations on the thread that writes them\n";
+}
+
+TEST(Allocation, TextCostsNoneOverTheEndOfAnEpoch) {
+  for (const char* packing : {"data.packing=true", "data.packing=false"}) {
+    const TemporaryFolder data;
+    write_tiny_model(data.path() / "model");
+    std::string chats;
+    for (size_t i = 0; i < 40; ++i) chats += chat_line("a", std::string(1 + i, 'b'));
+    write_file_atomically(data.path() / "chat.jsonl", chats);
+    const std::string folder = data.path().string();
+    const Recipe recipe = parse_recipe(
+        fmt::format("model: {{config: {0}/model/config.json}}\n"
+                    "data: {{path: {0}/chat.jsonl, cache: {0}, context: 96, val_share: 0.2}}\n"
+                    "train: {{batch: 4, log_every: 1, steps: 43, checkpoint_every: 1000, eval_every: 1000}}\n"
+                    "threads: 2\n",
+                    folder),
+        "test", std::vector<std::string>{packing});
+    const AllocationCount count = allocations_of(recipe);
+    if (count.own != 0) print_allocations();
+    EXPECT_EQ(count.own, 0) << packing;
+  }
 }
 
 /// Pictures of several sizes and kinds, a folder per class.

@@ -79,7 +79,8 @@ def first_fit_decreasing(lengths):
 
 
 def one_to_a_row(lengths):
-    return [[i] for i in sorted(range(len(lengths)), key=lambda i: -lengths[i])]
+    """Rows are padded to the context or to half of it, the longer ones first."""
+    return [[i] for i in sorted(range(len(lengths)), key=lambda i: lengths[i] <= CONTEXT // 2)]
 
 
 def steps_of(rows):

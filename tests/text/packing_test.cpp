@@ -64,6 +64,18 @@ TEST(Packing, Overlong) {
               HasSubstr("f:2: expected a sample of at most 8 tokens, got 20"));
 }
 
+TEST(Packing, OverlongSamplesAreLeftOut) {
+  const PackPlan kept = plan({3, 9, 8}, {.row_length = 8, .overlong = Overlong::drop});
+  EXPECT_THAT(rows(kept), ElementsAre("2[0+8]", "0[0+3]"));
+  EXPECT_EQ(kept.num_dropped, 1);
+  EXPECT_EQ(kept.num_tokens, 11);
+}
+
+TEST(Packing, ARowForEach) {
+  EXPECT_THAT(rows(plan({3, 0, 2, 9}, {.row_length = 8, .order = PackOrder::alone})),
+              ElementsAre("0[0+3]", "2[0+2]", "3[0+8]"));
+}
+
 TEST(Packing, EveryTokenOnceAndTight) {
   std::vector<int64_t> lengths;
   uint64_t state = 1;
@@ -110,19 +122,23 @@ TEST_F(PackedRows, HoldDocumentsPositionsAndLabels) {
   EXPECT_THAT(row[3], ElementsAre(-1, 22, 23, 24, 25, 26, -1, 11, 12, -1, -1, -1));
 }
 
+TEST_F(PackedRows, TheirLabelsAreCounted) {
+  for (const Overlong overlong : {Overlong::split, Overlong::truncate}) {
+    const auto packed = plan(cache_.lengths(), {.row_length = 5, .overlong = overlong});
+    for (int64_t row = 0; row < packed.num_rows(); ++row) {
+      const auto labels = filled(packed, row)[3];
+      const auto counted =
+          std::count_if(labels.begin(), labels.end(), [](int32_t label) { return label >= 0; });
+      EXPECT_EQ(num_labels(packed.row(row), cache_), counted);
+    }
+  }
+}
+
 TEST_F(PackedRows, PiecesAreLabelledAcrossRowsButTruncatedOnesAreNot) {
   const auto split = plan(cache_.lengths(), {.row_length = 5, .overlong = Overlong::split});
   EXPECT_THAT(filled(split, 0)[3], ElementsAre(-1, 22, 23, 24, 25));
   EXPECT_THAT(filled(split, 1)[2], ElementsAre(0, 1, 2, 0, 1));
   EXPECT_THAT(filled(plan(cache_.lengths(), {.row_length = 5}), 0)[3], ElementsAre(-1, 22, 23, 24, -1));
-}
-
-TEST(Buckets, SortWithinWindowsOnly) {
-  const std::vector<int64_t> lengths = {5, 1, 9, 3, 0, 2, 300};
-  const std::vector<int64_t> order = {6, 1, 0, 4, 2, 3, 5};
-  const auto batches =
-      plan_buckets(lengths, order, {.batch = 2, .row_length = 100, .multiple = 4, .window_batches = 2});
-  EXPECT_THAT(batches, ElementsAre(BucketBatch{{6, 2}, 100}, BucketBatch{{0, 1}, 8}, BucketBatch{{3, 5}, 4}));
 }
 
 TEST(TokenCacheFile, KeepsSamplesMasksAndLines) {
