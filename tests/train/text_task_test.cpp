@@ -174,6 +174,20 @@ TEST_F(Text, PlainTextIsOneStreamAndEveryTokenIsPredicted) {
   EXPECT_EQ(task.num_samples({.seed = 3}, task.num_rows()), kept - 1);
 }
 
+TEST_F(Text, DocumentsThatAreSplitLoseNoToken) {
+  std::string lines;
+  int64_t predicted = 0;
+  for (int64_t i = 1; i <= 20; ++i) {
+    lines += "{\"text\": \"" + std::string(static_cast<size_t>(10 * i), 'a') + "\"}\n";
+    if (i <= 16) predicted += 10 * i;  // the last of them is </s>
+  }
+  put("documents.jsonl", lines);
+  for (const char* packing : {"data.packing=true", "data.packing=false"}) {
+    const TextTask task(recipe("documents.jsonl", {"data.overlong=split", packing}));
+    EXPECT_EQ(task.num_samples({.seed = 3}, task.num_rows()), predicted) << packing;
+  }
+}
+
 TEST_F(Text, TokensComeFromTheCache) {
   const auto files = [&] {
     std::set<fs::path> found;
