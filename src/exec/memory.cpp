@@ -48,17 +48,24 @@ Region::~Region() {
 }
 
 void PersistentLayout::add(const ir::Graph& graph) {
-  for (const ir::Value& value : graph.values) {
-    if (value.producer != ir::kNone) continue;
-    if (value.role != ir::Role::parameter && value.role != ir::Role::state) continue;
-    const auto [found, added] = index_.try_emplace(value.name, buffers_.size());
-    if (!added) {
-      HEARTH_CHECK(buffers_[found->second].type == value.type);
-      continue;
+  for (const bool frozen : {true, false}) {
+    for (const ir::Value& value : graph.values) {
+      if (value.producer != ir::kNone || !ir::is_persistent(value.role)) continue;
+      if ((value.role == ir::Role::frozen) == frozen) add(value);
     }
-    buffers_.push_back({.name = value.name, .type = value.type, .role = value.role, .offset = num_bytes_});
-    num_bytes_ += passes::padded_bytes(value.type.num_bytes());
   }
+}
+
+void PersistentLayout::add(const ir::Value& value) {
+  const auto [found, added] = index_.try_emplace(value.name, buffers_.size());
+  if (!added) {
+    HEARTH_CHECK(buffers_[found->second].type == value.type);
+    return;
+  }
+  HEARTH_CHECK(value.role != ir::Role::frozen || buffers_.empty() ||
+               buffers_.back().role == ir::Role::frozen);
+  buffers_.push_back({.name = value.name, .type = value.type, .role = value.role, .offset = num_bytes_});
+  num_bytes_ += passes::padded_bytes(value.type.num_bytes());
 }
 
 const PersistentBuffer* PersistentLayout::find(const std::string& name) const {

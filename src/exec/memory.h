@@ -36,18 +36,23 @@ struct PersistentBuffer {
   int64_t offset = 0;
 };
 
-/// Where weights and state live: an offset per name, shared by every program of a run.
+/// Where weights and state live: an offset per name, shared by every program of a run. Frozen weights come
+/// first, so that what training changes is one piece behind them.
 class PersistentLayout {
  public:
-  /// Adds the parameters and states of a graph; a name seen before must have the same type.
+  /// Adds the parameters and states of a graph; a name seen before must have the same type. The first graph
+  /// has all frozen weights.
   void add(const ir::Graph& graph);
   const PersistentBuffer& at(const std::string& name) const;
   const PersistentBuffer* find(const std::string& name) const;
   const std::vector<PersistentBuffer>& buffers() const { return buffers_; }
   int64_t num_bytes() const { return num_bytes_; }
+  int64_t frozen_bytes() const { return bytes_of(ir::Role::frozen); }
   int64_t bytes_of(ir::Role role) const;
 
  private:
+  void add(const ir::Value& value);
+
   std::vector<PersistentBuffer> buffers_;
   std::map<std::string, size_t> index_;
   int64_t num_bytes_ = 0;

@@ -150,7 +150,7 @@ void Program::resolve_pointer(ValueId id, std::byte* persistent, std::byte* aren
   const int storage = storage_of_value_[index];
   if (storage >= 0) {
     pointers_[index] = arena + solution_.offsets[static_cast<size_t>(storage)];
-  } else if (value.role == ir::Role::parameter || value.role == ir::Role::state) {
+  } else if (ir::is_persistent(value.role)) {
     pointers_[index] = persistent + layout_.at(value.name).offset;
   } else if (value.role == ir::Role::scalar) {
     pointers_[index] = scalars_[static_cast<size_t>(scalar_of_value_[root])].data();

@@ -28,8 +28,13 @@ enum class Role : uint8_t {
   scalar,      ///< one f32 written by the caller before each run (learning rate, loss scale)
   parameter,   ///< trainable weight: persistent
   state,       ///< persistent, not trained (momentum, running mean, gradient sums)
+  frozen,      ///< weight that nothing writes while training runs: persistent, in no checkpoint
 };
 std::string_view role_name(Role role);
+/// Whether such a value lives in the persistent region.
+constexpr bool is_persistent(Role role) {
+  return role == Role::parameter || role == Role::state || role == Role::frozen;
+}
 
 /// dtype and shape of a value.
 struct Type {

@@ -1,5 +1,6 @@
 #include "passes/autocast.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 
@@ -21,7 +22,10 @@ class Autocast {
   ir::Graph run() {
     for (size_t i = 0; i < old_.values.size(); ++i) {
       const ir::Value& value = old_.values[i];
-      if (value.producer == ir::kNone) map_[i] = graph_.add_value(value.name, value.type, value.role);
+      if (value.producer != ir::kNone) continue;
+      ir::Type type = value.type;
+      if (is_frozen_matrix(static_cast<ValueId>(i))) type.dtype = dtype_;
+      map_[i] = graph_.add_value(value.name, type, value.role);
     }
     for (const ir::Node& node : old_.nodes) rebuild(node);
     for (const ValueId id : old_.outputs) graph_.outputs.push_back(as(mapped(id), DType::f32));
@@ -39,7 +43,18 @@ class Autocast {
       if (takes_part(node, i)) inputs[i] = as(inputs[i], wanted);
     }
     const auto out = graph_.add(*node.op, std::move(inputs), node.attrs, node.name);
-    for (size_t k = 0; k < out.size(); ++k) map_[static_cast<size_t>(node.outputs[k])] = out[k];
+    // What only looks rows up does not make what follows less precise.
+    const bool looks_up = node.op->precision != Precision::compute &&
+                          std::ranges::any_of(node.inputs, [&](ValueId id) { return is_frozen_matrix(id); });
+    for (size_t k = 0; k < out.size(); ++k)
+      map_[static_cast<size_t>(node.outputs[k])] = looks_up ? as(out[k], DType::f32) : out[k];
+  }
+
+  /// Nothing updates it, so it needs no f32 copy: it is kept in the low precision.
+  bool is_frozen_matrix(ValueId id) const {
+    if (id == ir::kNone) return false;
+    const ir::Value& value = old_.value(id);
+    return value.role == ir::Role::frozen && value.type.shape.rank() >= 2 && is_floating(value.type.dtype);
   }
 
   /// Floating activations and the weights of compute ops are cast; vectors (bias, norm weights) and state
@@ -48,7 +63,8 @@ class Autocast {
     const ValueId id = node.inputs[i];
     if (id == ir::kNone || !is_floating(old_.type(id).dtype)) return false;
     const ir::Value& value = old_.value(id);
-    if (value.role == ir::Role::scalar || value.role == ir::Role::state) return false;
+    if (value.role == ir::Role::scalar || value.role == ir::Role::state || value.role == ir::Role::frozen)
+      return false;
     if (value.role == ir::Role::parameter) {
       return node.op->precision == Precision::compute && value.type.shape.rank() >= 2;
     }
