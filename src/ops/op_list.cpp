@@ -37,6 +37,7 @@ std::vector<const ir::OpDef*> make_list() {
                               &dropout,
                               // matmul, conv
                               &matmul,
+                              &quantised_linear,
                               &conv2d,
                               &conv2d_grad_input,
                               &conv2d_grad_weight,

@@ -11,13 +11,21 @@
 namespace hearth::ops {
 namespace {
 
+/// End i of the `count` parts that [0.1, 1] is cut into, rounded where torch.linspace rounds.
+float cut(int i, int count) {
+  const float step = (1.0F - 0.1F) / static_cast<float>(count);
+  if (i < (count + 1) / 2) return std::fma(step, static_cast<float>(i), 0.1F);
+  return std::fma(-step, static_cast<float>(count - i), 1.0F);
+}
+
 DynamicMap make_map(bool with_sign) {
-  std::vector<double> values = {0, 1};
+  std::vector<float> values = {0, 1};
   for (int power = 0; power < 7; ++power) {
     const int count = 1 << (with_sign ? power : power + 1);
     for (int i = 0; i < count; ++i) {
       // The middle of part i of [0.1, 1] cut into `count` parts.
-      const double value = std::pow(10.0, power - 6) * (0.1 + 0.9 * (i + 0.5) / count);
+      const float middle = (cut(i, count) + cut(i + 1, count)) / 2;
+      const float value = static_cast<float>(std::pow(10.0, power - 6)) * middle;
       values.push_back(value);
       if (with_sign) values.push_back(-value);
     }
@@ -25,8 +33,7 @@ DynamicMap make_map(bool with_sign) {
   std::sort(values.begin(), values.end());
   DynamicMap map{};
   HEARTH_CHECK(values.size() == map.size());
-  std::transform(values.begin(), values.end(), map.begin(),
-                 [](double value) { return static_cast<float>(value); });
+  std::ranges::copy(values, map.begin());
   return map;
 }
 
