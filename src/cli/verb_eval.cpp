@@ -23,8 +23,8 @@ train::Recipe recipe_of(const CLI::App& verb, const std::string& run) {
 }
 
 /// The best weights when there are some, else the last.
-fs::path weights_of(const fs::path& run) {
-  return fs::exists(run / "best.safetensors") ? run / "best.safetensors" : run / "model.safetensors";
+fs::path weights_of(const fs::path& run, const train::Engine& engine) {
+  return fs::exists(run / "best.safetensors") ? run / "best.safetensors" : run / train::weights_name(engine);
 }
 
 /// Weights that are not finite, or too large, make results that mean nothing.
@@ -39,10 +39,11 @@ void check_finite(double result, const fs::path& weights) {
 void run_eval(const CLI::App& verb, const Arguments& arguments) {
   const train::Recipe recipe = recipe_of(verb, arguments.run);
   train::Trainer trainer(recipe, arguments.run, {});
-  train::load_weights(trainer.engine(), weights_of(arguments.run));
+  const fs::path weights = weights_of(arguments.run, trainer.engine());
+  train::load_weights(trainer.engine(), weights);
   const train::Evaluation result = trainer.evaluate();
-  check_finite(result.loss, weights_of(arguments.run));
-  fmt::print("{}: loss {:.4f}, {} ({} held out)\n", weights_of(arguments.run).string(), result.loss,
+  check_finite(result.loss, weights);
+  fmt::print("{}: loss {:.4f}, {} ({} held out)\n", weights.string(), result.loss,
              trainer.task().score_text(result.score), trainer.task().num_eval_rows());
 }
 
@@ -91,7 +92,7 @@ void run_predict(const CLI::App& verb, const Arguments& arguments) {
   const int64_t one[] = {1};
   train::Engine engine(engine_options, {}, one);
   engine.initialise();
-  const fs::path weights = weights_of(arguments.run);
+  const fs::path weights = weights_of(arguments.run, engine);
   train::load_weights(engine, weights);
   for (const std::string& image : arguments.images) predict_one(engine, recipe, *classes, image, weights);
 }

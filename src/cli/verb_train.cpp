@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "cli/verb.h"
 #include "train/trainer.h"
+#include "train/weights.h"
 
 namespace hearth::cli {
 namespace {
@@ -91,6 +92,7 @@ bool holds_run(const fs::path& folder) {
   std::error_code ignored;
   const fs::path checkpoints = folder / "checkpoints";
   return fs::exists(folder / "model.safetensors", ignored) ||
+         fs::exists(folder / train::kAdapterFile, ignored) ||
          (fs::is_directory(checkpoints, ignored) && !fs::is_empty(checkpoints, ignored));
 }
 
@@ -110,13 +112,19 @@ std::string recipe_of(const TrainArguments& arguments) {
 
 void announce(const train::Trainer& trainer, train::Engine& engine, const train::Recipe& recipe,
               Terminal& terminal) {
-  int64_t parameters = 0;
+  int64_t parameters = 0, all = 0;
   for (const nn::Tensor& tensor : engine.tensors()) {
-    if (tensor.trainable) parameters += tensor.layout.file_shape.num_elements();
+    const int64_t count = tensor.layout.file_shape.num_elements();
+    all += count;
+    if (tensor.trainable) parameters += count;
   }
   terminal.message(fmt::format("{}: {} parameters, {} on {} threads; {}", train::model_name(recipe),
                                parameters, recipe.precision, engine.threads().size(),
                                trainer.task().describe()));
+  if (train::has_adapter(engine)) {
+    terminal.message(fmt::format("trainable params: {} || all params: {} || trainable%: {:.4f}", parameters,
+                                 all, 100 * static_cast<double>(parameters) / static_cast<double>(all)));
+  }
   terminal.message(fmt::format("global batch {} = {} x {}; planned: arena {}, weights and state {}",
                                recipe.batch * recipe.accumulate, recipe.batch, recipe.accumulate,
                                human_bytes(engine.arena_bytes()), human_bytes(engine.layout().num_bytes())));
@@ -152,7 +160,8 @@ void run_train(const CLI::App& verb, TrainArguments arguments) {
   }
   terminal.message(fmt::format("done: {} steps in {:.1f} s, best validation {}", summary.steps,
                                summary.seconds, summary.best));
-  terminal.message(fmt::format("run folder: {} (report.html, model.safetensors, trainer_log.jsonl)", out));
+  terminal.message(fmt::format("run folder: {} (report.html, {}, trainer_log.jsonl)", out,
+                               train::weights_name(trainer.engine())));
 }
 
 }  // namespace

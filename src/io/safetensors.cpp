@@ -139,6 +139,13 @@ const TensorView* SafetensorsFile::find(std::string_view name) const {
 
 void write_safetensors(const fs::path& path, const std::vector<TensorView>& tensors,
                        const std::map<std::string, std::string>& metadata) {
+  write_safetensors(
+      path, tensors, [&](size_t i) { return tensors[i].bytes; }, metadata);
+}
+
+void write_safetensors(const fs::path& path, const std::vector<TensorView>& tensors,
+                       FunctionRef<std::span<const std::byte>(size_t)> bytes_of,
+                       const std::map<std::string, std::string>& metadata) {
   Json header;
   header["__metadata__"] = metadata;
   header["__metadata__"]["format"] = "pt";
@@ -147,8 +154,9 @@ void write_safetensors(const fs::path& path, const std::vector<TensorView>& tens
     Json& entry = header[tensor.name];
     entry["dtype"] = name_of(tensor.dtype);
     entry["shape"] = std::vector<int64_t>(tensor.shape.begin(), tensor.shape.end());
-    entry["data_offsets"] = {offset, offset + tensor.bytes.size()};
-    offset += tensor.bytes.size();
+    const auto num_bytes = static_cast<uint64_t>(tensor.shape.num_elements() * dtype_bytes(tensor.dtype));
+    entry["data_offsets"] = {offset, offset + num_bytes};
+    offset += num_bytes;
   }
   std::string text = header.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');
@@ -156,7 +164,11 @@ void write_safetensors(const fs::path& path, const std::vector<TensorView>& tens
   FileWriter writer(path);
   writer.write(std::as_bytes(std::span(&header_bytes, 1)));
   writer.write(text);
-  for (const TensorView& tensor : tensors) writer.write(tensor.bytes);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const std::span<const std::byte> bytes = bytes_of(i);
+    HEARTH_CHECK(std::ssize(bytes) == tensors[i].shape.num_elements() * dtype_bytes(tensors[i].dtype));
+    writer.write(bytes);
+  }
   writer.sync_and_close();
 }
 

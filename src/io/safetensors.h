@@ -8,6 +8,7 @@
 
 #include "base/dtype.h"
 #include "base/file.h"
+#include "base/function_ref.h"
 #include "base/shape.h"
 
 namespace hearth::io {
@@ -40,6 +41,11 @@ class SafetensorsFile {
 /// Writes tensors in the given order with `metadata` (string to string; "format" = "pt" is added). Flushed to
 /// disk.
 void write_safetensors(const fs::path& path, const std::vector<TensorView>& tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+/// The same for tensors whose bytes are made when they are written: bytes_of(i) gives those of tensors[i] and
+/// may end those of the one before.
+void write_safetensors(const fs::path& path, const std::vector<TensorView>& tensors,
+                       FunctionRef<std::span<const std::byte>(size_t)> bytes_of,
                        const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace hearth::io

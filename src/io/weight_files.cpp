@@ -32,16 +32,19 @@ std::map<std::string, std::string> read_index(const fs::path& path) {
 
 }  // namespace
 
+const SafetensorsFile& WeightFiles::open(const fs::path& path) {
+  paths_.push_back(path);
+  return files_.emplace_back(path);
+}
+
 WeightFiles::WeightFiles(const fs::path& file_or_folder) {
   const fs::path index = file_or_folder / "model.safetensors.index.json";
   if (!fs::is_directory(file_or_folder)) {
-    files_.emplace_back(file_or_folder);
-    tensors_ = files_.back().tensors();
+    tensors_ = open(file_or_folder).tensors();
   } else if (fs::exists(index)) {
     open_shards(index);
   } else if (fs::exists(file_or_folder / "model.safetensors")) {
-    files_.emplace_back(file_or_folder / "model.safetensors");
-    tensors_ = files_.back().tensors();
+    tensors_ = open(file_or_folder / "model.safetensors").tensors();
   } else {
     user_error("expected model.safetensors or {} in {}", index.filename().string(), file_or_folder.string());
   }
@@ -55,7 +58,7 @@ void WeightFiles::open_shards(const fs::path& index) {
   for (const std::string& name : names) {
     const fs::path path = index.parent_path() / name;
     if (!fs::exists(path)) user_error("expected the shard {}, which {} names", path.string(), index.string());
-    const SafetensorsFile& shard = files_.emplace_back(path);
+    const SafetensorsFile& shard = open(path);
     for (const TensorView& tensor : shard.tensors()) {
       const auto found = file_of.find(tensor.name);
       if (found != file_of.end() && found->second == name) tensors_.push_back(tensor);

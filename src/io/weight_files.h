@@ -12,14 +12,19 @@ namespace hearth::io {
 class WeightFiles {
  public:
   explicit WeightFiles(const fs::path& file_or_folder);
+  /// The files in the order of their names, and the tensors of each.
+  const std::vector<fs::path>& paths() const { return paths_; }
+  const std::vector<TensorView>& tensors_of(size_t file) const { return files_[file].tensors(); }
   /// Views of every tensor; they live as long as this.
   const std::vector<TensorView>& tensors() const { return tensors_; }
   /// The tensor with that name, or null.
   const TensorView* find(std::string_view name) const;
 
  private:
+  const SafetensorsFile& open(const fs::path& path);
   void open_shards(const fs::path& index);
 
+  std::vector<fs::path> paths_;
   std::vector<SafetensorsFile> files_;
   std::vector<TensorView> tensors_;  ///< by name
 };

@@ -136,13 +136,20 @@ std::string Builder::full(std::string_view name, std::string_view part) const {
   return prefix_ + std::string(name) + (part.empty() ? "" : "." + std::string(part));
 }
 
+ValueId Builder::add_tensor(Tensor tensor, ir::Type type, ir::Role role) {
+  tensor.value = graph_.add_value(tensor.name, type, role);
+  tensor.trainable = role == ir::Role::parameter;
+  tensors_.push_back(std::move(tensor));
+  return tensors_.back().value;
+}
+
 ValueId Builder::tensor(const std::string& name, const Shape& shape, Init init, FileLayout layout,
                         bool trainable) {
-  const ir::Role role = trainable ? ir::Role::parameter : ir::Role::state;
-  const ValueId value = graph_.add_value(name, {.dtype = DType::f32, .shape = shape}, role);
-  tensors_.push_back(
-      {.name = name, .value = value, .init = init, .layout = std::move(layout), .trainable = trainable});
-  return value;
+  Tensor made{.name = name, .init = init, .layout = std::move(layout)};
+  const ir::Role role = !trainable        ? ir::Role::state
+                        : is_frozen(name) ? ir::Role::frozen
+                                          : ir::Role::parameter;
+  return add_tensor(std::move(made), {.dtype = DType::f32, .shape = shape}, role);
 }
 
 ValueId Builder::plain_tensor(const std::string& name, const Shape& shape, Init init, bool trainable) {
@@ -204,12 +211,18 @@ ValueId Builder::linear(std::string_view name, ValueId in, int64_t out_features,
                 .file_shape = shape};
     }
   }
-  const ValueId weight = tensor(full(name, "weight"), shape, init, layout, true);
-  const ValueId out =
-      apply("matmul", {in, weight}, {{"transpose_a", int64_t{0}}, {"transpose_b", int64_t{1}}}, name);
-  if (!options.bias) return out;
-  const Init start = options.normal > 0 ? Init{} : uniform;
-  return apply("bias_add", {out, plain_tensor(full(name, "bias"), {out_features}, start)}, {}, name);
+  ValueId out = ir::kNone;
+  if (adapter_.quantised != ops::Quantisation::none && is_frozen(full(name, "weight"))) {
+    out = quantised_linear(name, in, layout);
+  } else {
+    const ValueId weight = tensor(full(name, "weight"), shape, init, layout, true);
+    out = apply("matmul", {in, weight}, {{"transpose_a", int64_t{0}}, {"transpose_b", int64_t{1}}}, name);
+  }
+  if (options.bias) {
+    const Init start = options.normal > 0 ? Init{} : uniform;
+    out = apply("bias_add", {out, plain_tensor(full(name, "bias"), {out_features}, start)}, {}, name);
+  }
+  return adapter_.rank == 0 ? out : adapt(name, in, out, layout);
 }
 
 ValueId Builder::table(std::string_view name, int64_t num_rows, int64_t size, double normal) {

@@ -7,6 +7,7 @@
 
 #include "base/threads.h"
 #include "ir/graph.h"
+#include "ops/matmul/quantised.h"
 
 namespace hearth::nn {
 
@@ -34,6 +35,8 @@ struct Tensor {
   Init init;
   FileLayout layout;
   bool trainable = true;
+  ops::Quantisation quantised = ops::Quantisation::none;  ///< then it is stored in the parts of that
+  bool adapter = false;  ///< a low-rank matrix: no part of the model's own files
 };
 
 /// Copies between memory order and file order (`num_elements` floats).
@@ -45,12 +48,26 @@ void from_file_order(const FileLayout& layout, const float* file, float* memory)
 void initialise(const Tensor& tensor, uint64_t seed, std::span<float> file, float* memory,
                 ThreadPool& threads);
 
+/// Low-rank adaptation (Hu et al. 2021, arXiv 2106.09685): the model's own weights are frozen, and a linear
+/// layer that is a target gives base(x) + scale * B(A(dropout(x))). A module's name is its full one or the
+/// end of it behind a dot: "q_proj", "layers.0.mlp.up_proj".
+struct Adapter {
+  int64_t rank = 0;  ///< 0: no adapter, every weight trains
+  double scale = 1;
+  double dropout = 0;
+  std::vector<std::string> targets;  ///< linear layers; empty: every one
+  std::vector<std::string> whole;    ///< modules whose own weights train nevertheless
+  /// How the frozen weights of linear layers are stored.
+  ops::Quantisation quantised = ops::Quantisation::none;
+};
+
 /// Grows a graph layer by layer. Activations of images are NHWC. Every layer takes and returns a value; names
 /// are torch's, made of nested scopes: scope("layer1.0") + conv("conv1") makes "layer1.0.conv1.weight".
 class Builder {
  public:
   enum class Mode : uint8_t { train, eval };
-  Builder(ir::Graph& graph, Mode mode, uint64_t seed) : graph_(graph), mode_(mode), seed_(seed) {}
+  Builder(ir::Graph& graph, Mode mode, uint64_t seed, Adapter adapter = {})
+      : graph_(graph), mode_(mode), seed_(seed), adapter_(std::move(adapter)) {}
 
   struct Conv {
     int64_t out_channels = 0;
@@ -105,10 +122,18 @@ class Builder {
   Mode mode() const { return mode_; }
   ir::Graph& graph() { return graph_; }
   const std::vector<Tensor>& tensors() const { return tensors_; }
+  /// Behind the last layer: UserError for a name of the adapter that no module has.
+  void check_adapter() const;
 
  private:
   ir::ValueId tensor(const std::string& name, const Shape& shape, Init init, FileLayout layout,
                      bool trainable);
+  ir::ValueId add_tensor(Tensor tensor, ir::Type type, ir::Role role);
+  bool is_frozen(std::string_view tensor_name);
+  /// in W^T for a frozen W in a few bits.
+  ir::ValueId quantised_linear(std::string_view name, ir::ValueId in, const FileLayout& layout);
+  /// `out` = the layer of `in`, with its adapter if it is a target.
+  ir::ValueId adapt(std::string_view name, ir::ValueId in, ir::ValueId out, FileLayout layout);
   ir::ValueId plain_tensor(const std::string& name, const Shape& shape, Init init, bool trainable = true);
   std::string full(std::string_view name, std::string_view part = "") const;
   ir::ValueId apply(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attrs attrs,
@@ -119,6 +144,9 @@ class Builder {
   uint64_t seed_;
   std::string prefix_;
   std::vector<Tensor> tensors_;
+  Adapter adapter_;
+  std::vector<std::string> linears_;  ///< with an adapter: full names of linear layers
+  std::vector<std::string> modules_;  ///< and of all that have weights
   int num_dropouts_ = 0;
 };
 

@@ -103,8 +103,9 @@ Engine::~Engine() = default;
 passes::TrainGraph Engine::build_graph(Purpose purpose, BatchShape shape) {
   passes::TrainGraph train;
   const auto mode = purpose == Purpose::evaluate ? nn::Builder::Mode::eval : nn::Builder::Mode::train;
-  nn::Builder builder(train.graph, mode, options_.seed);
+  nn::Builder builder(train.graph, mode, options_.seed, options_.adapter);
   const Objective::Graph built = options_.objective->build(builder, shape);
+  builder.check_adapter();
   train.losses = built.losses;
   train.graph.outputs.push_back(train.graph.add1(*ops::find_op("sum_all"), {built.losses}, {}, "loss"));
   train.graph.outputs.insert(train.graph.outputs.end(), built.outputs.begin(), built.outputs.end());
@@ -168,13 +169,14 @@ void Engine::bind_all() {
 
 std::span<float> Engine::values(const std::string& name) const {
   const exec::PersistentBuffer& buffer = layout_.at(name);
-  return {reinterpret_cast<float*>(persistent_.data() + buffer.offset),
-          static_cast<size_t>(buffer.type.shape.num_elements())};
+  HEARTH_CHECK(buffer.type.dtype == DType::f32);
+  return {reinterpret_cast<float*>(data(buffer)), static_cast<size_t>(buffer.type.shape.num_elements())};
 }
 
 void Engine::initialise() {
   std::vector<float> file;
   for (const nn::Tensor& tensor : tensors_) {
+    if (layout_.at(tensor.name).role == ir::Role::frozen) continue;
     const std::span<float> memory = values(tensor.name);
     file.resize(memory.size());
     nn::initialise(tensor, options_.seed, file, memory.data(), threads_);
@@ -285,7 +287,7 @@ void Engine::gradients(const MicroBatch& batch, int64_t num_samples,
   passes::TrainGraph train = build_graph(Purpose::gradients, shape_of(batch));
   const std::unique_ptr<exec::Program> program = finish(std::move(train), Purpose::gradients);
   exec::Region arena(program->arena_bytes());
-  const std::vector<std::byte> kept(persistent().begin(), persistent().end());
+  const std::vector<std::byte> kept(state().begin(), state().end());
   program->bind(persistent_.data(), arena.data());
   program->set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(num_samples)));
   bind_inputs(*program, batch, 0, 0);
@@ -300,7 +302,7 @@ void Engine::gradients(const MicroBatch& batch, int64_t num_samples,
     for (float& value : file) value = static_cast<float>(value / scale);
     take(tensor, file);
   }
-  std::copy(kept.begin(), kept.end(), persistent_.data());
+  std::copy(kept.begin(), kept.end(), state().begin());
 }
 
 }  // namespace hearth::train

@@ -21,6 +21,8 @@ namespace hearth::train {
 struct EngineOptions {
   std::shared_ptr<const Objective> objective;
   OptimizerOptions optimizer;
+  /// With a rank, only the adapter trains; the weights under it are kept in `precision`.
+  nn::Adapter adapter;
   int64_t batch = 32;  ///< rows of a micro-batch
   /// Lengths that rows of tokens may have, for every size of a micro-batch; empty: the objective's own.
   std::vector<int64_t> row_lengths;
@@ -60,7 +62,7 @@ class Engine {
   Engine(EngineOptions options, std::span<const int64_t> train_sizes, std::span<const int64_t> eval_sizes);
   ~Engine();
 
-  /// Draws the first weights from the seed.
+  /// Draws the first weights from the seed; frozen ones are left for load_model.
   void initialise();
   /// One update from `num_micro` micro-batches that `next` hands out one by one. The gradient is that of the
   /// sum of their losses over `num_samples`. `step` numbers the update for dropout.
@@ -84,9 +86,12 @@ class Engine {
 
   const std::vector<nn::Tensor>& tensors() const { return tensors_; }
   const exec::PersistentLayout& layout() const { return layout_; }
-  std::span<std::byte> persistent() const {
-    return {persistent_.data(), static_cast<size_t>(layout_.num_bytes())};
+  /// What training changes: trained weights and the state of the run, without frozen weights.
+  std::span<std::byte> state() const {
+    const int64_t frozen = layout_.frozen_bytes();
+    return {persistent_.data() + frozen, static_cast<size_t>(layout_.num_bytes() - frozen)};
   }
+  std::byte* data(const exec::PersistentBuffer& buffer) const { return persistent_.data() + buffer.offset; }
   /// The f32 values of a persistent buffer.
   std::span<float> values(const std::string& name) const;
   const EngineOptions& options() const { return options_; }

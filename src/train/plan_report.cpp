@@ -45,7 +45,9 @@ PlanReport make_plan_report(const EngineOptions& options, std::unique_ptr<Engine
   auto compiled = std::make_unique<Engine>(options, sizes, std::span<const int64_t>{});
   const exec::Program& program = compiled->train_program();
   const exec::PersistentLayout& layout = compiled->layout();
-  PlanReport report{.batch = options.batch, .weight_bytes = layout.bytes_of(ir::Role::parameter)};
+  PlanReport report{.batch = options.batch,
+                    .weight_bytes = layout.bytes_of(ir::Role::parameter),
+                    .frozen_bytes = layout.frozen_bytes()};
   for (const exec::PersistentBuffer& buffer : layout.buffers()) {
     if (buffer.name.starts_with("grad/"))
       report.gradient_bytes += passes::padded_bytes(buffer.type.num_bytes());
@@ -110,6 +112,7 @@ std::vector<RecomputeOffer> recompute_offers(EngineOptions options) {
 
 std::string to_table(const PlanReport& report) {
   std::string text = fmt::format("  {:<22}{:>14}\n", "parameters", report.num_parameters);
+  if (report.frozen_bytes > 0) text += row("frozen weights", report.frozen_bytes);
   text += row("weights", report.weight_bytes) + row("optimiser and state", report.optimiser_bytes);
   text += row("gradients", report.gradient_bytes) + row("activations", report.activation_bytes);
   text += row("workspace", report.workspace_bytes) + row("staging", report.staging_bytes);
@@ -122,13 +125,14 @@ std::string to_table(const PlanReport& report) {
 
 std::string to_json(const PlanReport& report) {
   return fmt::format(
-      "{{\"batch\":{},\"parameters\":{},\"weight_bytes\":{},\"optimiser_bytes\":{},\"gradient_bytes\":{},"
+      "{{\"batch\":{},\"parameters\":{},\"weight_bytes\":{},\"frozen_bytes\":{},\"optimiser_bytes\":{},"
+      "\"gradient_bytes\":{},"
       "\"activation_bytes\":{},\"workspace_bytes\":{},\"staging_bytes\":{},\"arena_bytes\":{},\"bound_"
       "bytes\":{},"
       "\"gap\":{:.6f},\"peak_bytes\":{},\"flops_per_step\":{:.0f}}}",
-      report.batch, report.num_parameters, report.weight_bytes, report.optimiser_bytes, report.gradient_bytes,
-      report.activation_bytes, report.workspace_bytes, report.staging_bytes, report.arena_bytes,
-      report.bound_bytes, report.gap(), report.peak_bytes, report.flops_per_step);
+      report.batch, report.num_parameters, report.weight_bytes, report.frozen_bytes, report.optimiser_bytes,
+      report.gradient_bytes, report.activation_bytes, report.workspace_bytes, report.staging_bytes,
+      report.arena_bytes, report.bound_bytes, report.gap(), report.peak_bytes, report.flops_per_step);
 }
 
 }  // namespace hearth::train

@@ -52,7 +52,16 @@ constexpr std::pair<const char*, const char*> kAliases[] = {
     {"val_size", "data.val_share"},
     {"val_set_size", "data.val_share"},
     {"dataset_prepared_path", "data.cache"},
-    {"weight_decay", "optimizer.weight_decay"}};
+    {"weight_decay", "optimizer.weight_decay"},
+    {"adapter", "adapter.name"},
+    {"lora_r", "adapter.rank"},
+    {"lora_rank", "adapter.rank"},
+    {"lora_alpha", "adapter.alpha"},
+    {"lora_dropout", "adapter.dropout"},
+    {"lora_target", "adapter.targets"},
+    {"lora_target_modules", "adapter.targets"},
+    {"target_modules", "adapter.targets"},
+    {"use_rslora", "adapter.rslora"}};
 
 /// Where each key of a recipe was given: FILE:LINE, or an override.
 class Places {
@@ -216,6 +225,10 @@ void check_text(const Recipe& recipe, const Places& places) {
     user_error("expected model.path or model.config for text, got neither in {}; try model=FOLDER",
                places.of("data.kind"));
   }
+  if (recipe.adapter.wanted() && recipe.adapter.targets.empty()) {
+    user_error("expected layers to adapt, got none in {}; try adapter.targets=all-linear",
+               places.of("adapter.targets"));
+  }
   if (!recipe.text.model.empty() && !recipe.text.config.empty()) {
     user_error("expected model.path (to go on from) or model.config (to start new), got both in {}",
                places.of("model.config"));
@@ -371,6 +384,7 @@ std::string model_name(const Recipe& recipe) {
 std::shared_ptr<const Objective> objective_of(const Recipe& recipe) {
   if (!is_text(recipe)) return classifier({.model = recipe.model, .label_smoothing = recipe.label_smoothing});
   const models::DecoderConfig config = models::read_decoder_config(recipe.text.config_file());
+  if (config.tied_head) check_untied(builder_adapter(recipe.adapter));
   return language_model(
       {.config = config, .context = recipe.text.context, .documents = has_documents(recipe)});
 }
@@ -382,6 +396,7 @@ EngineOptions engine_options(const Recipe& recipe) {
   EngineOptions options{
       .objective = objective_of(recipe),
       .optimizer = recipe.optimizer,
+      .adapter = builder_adapter(recipe.adapter),
       .batch = recipe.batch,
       .accumulate = recipe.accumulate,
       .precision = precision,

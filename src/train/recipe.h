@@ -6,6 +6,7 @@
 
 #include "data/loader.h"
 #include "models/model.h"
+#include "train/adapter.h"
 #include "train/engine.h"
 
 namespace hearth::train {
@@ -57,6 +58,7 @@ struct Recipe {
   std::vector<std::string> passes_off;
   models::ModelOptions model;
   TextOptions text;
+  AdapterOptions adapter;
   data::DatasetOptions data;
   int64_t val_count = 1000;
   data::LoaderOptions loader;

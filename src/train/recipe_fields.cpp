@@ -206,6 +206,44 @@ Field loader_threads_field() {
           [](const Recipe& r) { return std::to_string(r.loader.num_threads); }};
 }
 
+/// The layers to adapt: one name, or a list of them.
+Field targets_field() {
+  Field list = words(
+      "adapter.targets", "linear layers by name, like [q_proj, v_proj]; all-linear: every one",
+      [](Recipe & r) -> auto& { return r.adapter.targets; });
+  const auto read = [list](Recipe& recipe, const YAML::Node& node) -> std::string {
+    if (!node.IsScalar()) return list.read(recipe, node);
+    recipe.adapter.targets = {node.Scalar()};
+    return "";
+  };
+  return {.key = list.key, .doc = list.doc, .read = read, .write = list.write, .is_list = true};
+}
+
+void add_adapter_fields(std::vector<Field>& f) {
+  f.push_back(text("adapter.name", "lora: train low-rank matrices beside the model's own, which are frozen",
+                   [](Recipe & r) -> auto& { return r.adapter.name; }, {"", "lora"}));
+  f.push_back(text(
+      "adapter.path", "PEFT adapter to start from; its rank, alpha, rslora and modules hold",
+      [](Recipe & r) -> auto& { return r.adapter.path; }));
+  f.push_back(integer(
+      "adapter.rank", "columns of the low-rank matrices", [](Recipe & r) -> auto& { return r.adapter.rank; },
+      1, 1 << 16));
+  f.push_back(real(
+      "adapter.alpha", "their product counts alpha / rank times",
+      [](Recipe & r) -> auto& { return r.adapter.alpha; }, 0, 1e6));
+  f.push_back(real(
+      "adapter.dropout", "share of their inputs that is dropped",
+      [](Recipe & r) -> auto& { return r.adapter.dropout; }, 0, 1));
+  f.push_back(boolean(
+      "adapter.rslora", "alpha / sqrt(rank) instead", [](Recipe & r) -> auto& { return r.adapter.rslora; }));
+  f.push_back(targets_field());
+  f.push_back(text("adapter.quantize", "nf4 (QLoRA) or int8: how the model's own linear layers are stored",
+                   [](Recipe & r) -> auto& { return r.adapter.quantize; }, {"", "nf4", "int8"}));
+  f.push_back(words(
+      "adapter.modules_to_save", "modules that train as a whole, like [lm_head]",
+      [](Recipe & r) -> auto& { return r.adapter.modules_to_save; }));
+}
+
 void add_data_fields(std::vector<Field>& f) {
   f.push_back(text("data.kind",
                    "shapes (generated), idx (MNIST), cifar10, folder (a folder per class), tensors; text",
@@ -363,6 +401,7 @@ const std::vector<Field>& recipe_fields() {
     std::vector<Field> f;
     add_run_fields(f);
     add_model_fields(f);
+    add_adapter_fields(f);
     add_data_fields(f);
     add_text_fields(f);
     add_train_fields(f);

@@ -56,13 +56,21 @@ Trainer::Trainer(Recipe recipe, fs::path out, TrainerEvents events)
                                      batch_sizes(task_->num_eval_rows(), recipe_.batch));
   check_memory(recipe_, *engine_, task_->staging_bytes());
   engine_->initialise();
-  const std::string& first = recipe_.init.empty() ? recipe_.text.model : recipe_.init;
-  if (!first.empty()) load_weights(*engine_, first);
+  load_first_weights();
   total_steps_ = recipe_.steps > 0 ? recipe_.steps : recipe_.epochs * steps_per_epoch();
   state_.position.seed = recipe_.seed;
 }
 
 Trainer::~Trainer() = default;
+
+void Trainer::load_first_weights() {
+  const std::string& first = recipe_.init.empty() ? recipe_.text.model : recipe_.init;
+  if (!first.empty()) load_model(*engine_, first);
+  if (!has_adapter(*engine_)) return;
+  if (first.empty())
+    user_error("expected model.path, the model that the adapter is for, got none; try model=FOLDER");
+  if (!recipe_.adapter.path.empty()) load_weights(*engine_, adapter_weights(recipe_.adapter.path));
+}
 
 int64_t Trainer::steps_per_epoch() const {
   const int64_t group = recipe_.batch * recipe_.accumulate;
@@ -73,10 +81,14 @@ void Trainer::start(bool resume) {
   make_folder(out_);
   const bool resumed = resume && load_checkpoint();
   write_file_atomically(out_ / "config.yaml", write_recipe(recipe_));
+  if (has_adapter(*engine_)) {
+    write_file_atomically(out_ / "adapter_config.json",
+                          adapter_config_json(recipe_.adapter, engine_->tensors(), recipe_.text.model));
+  }
   log_ = std::make_unique<io::RunLog>(out_ / "trainer_log.jsonl", resumed ? state_.step : -1);
   event_file_ = std::make_unique<io::EventFile>(out_);
-  checkpoints_ = std::make_unique<io::CheckpointWriter>(
-      out_ / "checkpoints", std::ssize(engine_->persistent()), static_cast<int>(recipe_.keep_checkpoints));
+  checkpoints_ = std::make_unique<io::CheckpointWriter>(out_ / "checkpoints", std::ssize(engine_->state()),
+                                                        static_cast<int>(recipe_.keep_checkpoints));
   stream_ = task_->open(state_.position);
 }
 
@@ -96,11 +108,11 @@ bool Trainer::load_checkpoint() {
   }
   const io::CheckpointContents contents = io::read_checkpoint(found->path);
   const auto state = nlohmann::json::parse(contents.state);
-  if (contents.memory.size() != engine_->persistent().size()) {
+  if (contents.memory.size() != engine_->state().size()) {
     user_error("{} holds another model or optimiser than the recipe; use the run's own config.yaml",
                found->path.string());
   }
-  std::copy(contents.memory.begin(), contents.memory.end(), engine_->persistent().begin());
+  std::copy(contents.memory.begin(), contents.memory.end(), engine_->state().begin());
   state_ = {.step = state.at("step").get<int64_t>(),
             .best_score = state.at("best_score").get<double>(),
             .evaluations_without_gain = state.at("evaluations_without_gain").get<int64_t>(),
@@ -121,7 +133,7 @@ void Trainer::save_checkpoint() {
                                     "\"seed\":{},\"epoch\":{},\"sample\":{},\"total\":{}}}",
                                     state_.step, state_.best_score, state_.evaluations_without_gain,
                                     position.seed, position.epoch, position.sample, position.total);
-  checkpoints_->save(state_.step, engine_->persistent(), std::string_view(text, end.size));
+  checkpoints_->save(state_.step, engine_->state(), std::string_view(text, end.size));
 }
 
 StepResult Trainer::train_one(double rate) {
@@ -262,7 +274,7 @@ void Trainer::finish(RunSummary& summary) {
   // A run that was killed behind its last step, or that stopped early, has nothing to show yet.
   if (!summary.interrupted && !final_) final_ = task_->evaluate(*engine_, kNumSamples);
   checkpoints_->flush();
-  save_weights(*engine_, out_ / "model.safetensors", false);
+  save_weights(*engine_, out_ / weights_name(*engine_), false);
   task_->save_companions(out_);
   summary.steps = state_.step;
   summary.best_score = state_.best_score;

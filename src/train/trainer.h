@@ -43,8 +43,8 @@ struct RunSummary {
   bool interrupted = false;
 };
 
-/// One run in one folder: config.yaml, model.safetensors, trainer_log.jsonl, TensorBoard events,
-/// checkpoints/, report.html.
+/// One run in one folder: config.yaml, model.safetensors (or a PEFT adapter), trainer_log.jsonl, TensorBoard
+/// events, checkpoints/, report.html.
 class Trainer {
  public:
   /// Compiles everything for the recipe's task. `out` is created.
@@ -70,6 +70,7 @@ class Trainer {
     data::LoaderPosition position;
   };
 
+  void load_first_weights();
   void start(bool resume);
   bool load_checkpoint();
   StepResult train_one(double rate);

@@ -1,63 +1,151 @@
 #include "train/weights.h"
 
 #include <algorithm>
+#include <cstring>
 
+#include "backend/cpu/convert.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "io/weight_files.h"
+#include "train/adapter.h"
 
 namespace hearth::train {
 namespace {
+
+constexpr int64_t kChunk = 1 << 20;
 
 std::string memory_name(const Engine& engine, const nn::Tensor& tensor, bool average) {
   const std::string averaged = "ema/" + tensor.name;
   return average && engine.layout().find(averaged) != nullptr ? averaged : tensor.name;
 }
 
-std::vector<std::string> names_of(const io::WeightFiles& file) {
-  std::vector<std::string> names;
-  for (const io::TensorView& tensor : file.tensors()) names.push_back(tensor.name);
-  return names;
+/// The tensors of a file of weights, and their names there.
+std::vector<std::pair<const nn::Tensor*, std::string>> saved_tensors(const Engine& engine) {
+  const bool adapter = has_adapter(engine);
+  std::vector<std::pair<const nn::Tensor*, std::string>> saved;
+  for (const nn::Tensor& tensor : engine.tensors()) {
+    if (adapter && !tensor.trainable) continue;
+    saved.emplace_back(&tensor, (adapter ? kAdapterPrefix : "") + tensor.name);
+  }
+  return saved;
+}
+
+bool is_in_file_order(const nn::FileLayout& layout) { return std::ranges::is_sorted(layout.file_axes); }
+
+void quantise_in(const Engine& engine, const nn::Tensor& tensor, const io::TensorView& view) {
+  const int64_t rows = view.shape[0], columns = view.shape[1];
+  std::vector<void*> parts;
+  for (const ops::QuantisedPart& part : ops::quantised_parts(tensor.quantised, rows, columns))
+    parts.push_back(engine.data(engine.layout().at(tensor.name + std::string(part.suffix))));
+  ops::Quantiser quantiser(tensor.quantised, rows, columns, parts);
+  for (int64_t at = 0; at < rows * columns; at += quantiser.piece()) {
+    const int64_t size = std::min(quantiser.piece(), rows * columns - at);
+    quantiser.add(floats_of(view, at, size).data(), size);
+  }
+  quantiser.finish();
+}
+
+/// Copies a tensor of a file into the engine's memory; only what lies there in another order than in files
+/// stands in memory once more.
+void copy_in(const Engine& engine, const nn::Tensor& tensor, const io::TensorView& view) {
+  const bool plain = is_in_file_order(tensor.layout);
+  if (tensor.quantised != ops::Quantisation::none) {
+    HEARTH_CHECK(plain);
+    return quantise_in(engine, tensor, view);
+  }
+  const exec::PersistentBuffer& buffer = engine.layout().at(tensor.name);
+  const int64_t count = view.shape.num_elements();
+  const int64_t chunk = plain ? kChunk : count;
+  for (int64_t at = 0; at < count; at += chunk) {
+    const int64_t size = std::min(chunk, count - at);
+    std::vector<float> values = floats_of(view, at, size);
+    if (!plain) {
+      std::vector<float> memory(values.size());
+      nn::from_file_order(tensor.layout, values.data(), memory.data());
+      values.swap(memory);
+    }
+    cpu::store_f32(buffer.type.dtype, values.data(), engine.data(buffer), at, size);
+  }
+}
+
+void load_tensor(const Engine& engine, const nn::Tensor& tensor, const std::string& name,
+                 const io::WeightFiles& files, const fs::path& path) {
+  const io::TensorView* found = files.find(name);
+  if (found == nullptr) {
+    std::vector<std::string> names;
+    for (const io::TensorView& view : files.tensors()) names.push_back(view.name);
+    user_error("{}: expected a tensor '{}' of the model{}", path.string(), name, did_you_mean(name, names));
+  }
+  if (found->shape != tensor.layout.file_shape || !is_floating(found->dtype) ||
+      dtype_bytes(found->dtype) < 2) {
+    user_error("{}: expected '{}' as {}, found {} of {}", path.string(), name,
+               to_string(tensor.layout.file_shape), to_string(found->shape), dtype_name(found->dtype));
+  }
+  copy_in(engine, tensor, *found);
+  const std::string average = "ema/" + tensor.name;
+  if (engine.layout().find(average) == nullptr) return;
+  std::ranges::copy(engine.values(tensor.name), engine.values(average).begin());
+}
+
+/// An adapter for other modules than the recipe's would be used in part only.
+void check_nothing_is_left(const std::vector<std::pair<const nn::Tensor*, std::string>>& saved,
+                           const io::WeightFiles& files, const fs::path& path) {
+  for (const io::TensorView& view : files.tensors()) {
+    if (std::ranges::find(saved, view.name, [](const auto& pair) { return pair.second; }) != saved.end())
+      continue;
+    user_error("{}: expected an adapter of the modules that adapter.targets names, got '{}' too",
+               path.string(), view.name);
+  }
 }
 
 }  // namespace
 
+std::vector<float> floats_of(const io::TensorView& view, int64_t from, int64_t count) {
+  const int64_t size = dtype_bytes(view.dtype);
+  // In a file, elements need not lie where the processor wants them.
+  std::vector<double> aligned(static_cast<size_t>((count * size + 7) / 8));
+  std::memcpy(aligned.data(), view.bytes.data() + from * size, static_cast<size_t>(count * size));
+  std::vector<float> values(static_cast<size_t>(count));
+  if (view.dtype == DType::f64) {
+    std::ranges::transform(aligned, values.begin(), [](double value) { return static_cast<float>(value); });
+  } else {
+    cpu::load_f32(view.dtype, aligned.data(), 0, count, values.data());
+  }
+  return values;
+}
+
+bool has_adapter(const Engine& engine) { return engine.options().adapter.rank > 0; }
+
+const char* weights_name(const Engine& engine) {
+  return has_adapter(engine) ? kAdapterFile : "model.safetensors";
+}
+
 void save_weights(const Engine& engine, const fs::path& path, bool average) {
   std::vector<std::vector<float>> files;
   std::vector<io::TensorView> views;
-  for (const nn::Tensor& tensor : engine.tensors()) {
-    const std::span<float> memory = engine.values(memory_name(engine, tensor, average));
+  for (const auto& [tensor, name] : saved_tensors(engine)) {
+    const std::span<float> memory = engine.values(memory_name(engine, *tensor, average));
     files.emplace_back(memory.size());
-    nn::to_file_order(tensor.layout, memory.data(), files.back().data());
-    views.push_back({.name = tensor.name,
+    nn::to_file_order(tensor->layout, memory.data(), files.back().data());
+    views.push_back({.name = name,
                      .dtype = DType::f32,
-                     .shape = tensor.layout.file_shape,
+                     .shape = tensor->layout.file_shape,
                      .bytes = std::as_bytes(std::span(files.back()))});
   }
   replace_file(path, [&](const fs::path& temporary) { io::write_safetensors(temporary, views); });
 }
 
 void load_weights(const Engine& engine, const fs::path& path) {
-  const io::WeightFiles file(path);
+  const io::WeightFiles files(path);
+  const auto saved = saved_tensors(engine);
+  for (const auto& [tensor, name] : saved) load_tensor(engine, *tensor, name, files, path);
+  if (has_adapter(engine)) check_nothing_is_left(saved, files, path);
+}
+
+void load_model(const Engine& engine, const fs::path& path) {
+  const io::WeightFiles files(path);
   for (const nn::Tensor& tensor : engine.tensors()) {
-    const io::TensorView* found = file.find(tensor.name);
-    if (found == nullptr) {
-      user_error("{}: expected a tensor '{}' of the model{}", path.string(), tensor.name,
-                 did_you_mean(tensor.name, names_of(file)));
-    }
-    if (found->shape != tensor.layout.file_shape || !is_floating(found->dtype)) {
-      user_error("{}: expected '{}' as {}, found {} of {}", path.string(), tensor.name,
-                 to_string(tensor.layout.file_shape), to_string(found->shape), dtype_name(found->dtype));
-    }
-    std::vector<float> values(static_cast<size_t>(found->shape.num_elements()));
-    for (size_t i = 0; i < values.size(); ++i) {
-      values[i] =
-          static_cast<float>(load_element(found->dtype, found->bytes.data(), static_cast<int64_t>(i)));
-    }
-    nn::from_file_order(tensor.layout, values.data(), engine.values(tensor.name).data());
-    const std::string average = "ema/" + tensor.name;
-    if (engine.layout().find(average) == nullptr) continue;
-    std::ranges::copy(engine.values(tensor.name), engine.values(average).begin());
+    if (!tensor.adapter) load_tensor(engine, tensor, tensor.name, files, path);
   }
 }
 

@@ -1,16 +1,28 @@
 #pragma once
 
 #include "base/file.h"
+#include "io/safetensors.h"
 #include "train/engine.h"
 
 namespace hearth::train {
+
+/// Elements [from, from + count) of a floating tensor of a file.
+std::vector<float> floats_of(const io::TensorView& view, int64_t from, int64_t count);
+
+/// Whether only an adapter trains: weights are then those of the adapter, under PEFT's names.
+bool has_adapter(const Engine& engine);
+/// The file in a run folder that holds its last weights.
+const char* weights_name(const Engine& engine);
 
 /// Writes weights and statistics under torch's names and layouts; `average` writes their moving average
 /// instead.
 void save_weights(const Engine& engine, const fs::path& path, bool average);
 
-/// Reads them back: every tensor of the model must be there with its shape (in f32, bf16, f16 or f64).
-/// UserError names what is missing or differs.
+/// Reads them back: every tensor must be there with its shape (in f32, bf16, f16 or f64). UserError names
+/// what is missing or differs.
 void load_weights(const Engine& engine, const fs::path& path);
+
+/// Reads the model itself from a file or folder, whatever lies on top of it.
+void load_model(const Engine& engine, const fs::path& path);
 
 }  // namespace hearth::train

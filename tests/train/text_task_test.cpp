@@ -287,7 +287,7 @@ Outcome run_with_stop(const Recipe& recipe, int64_t stop_after) {
   Trainer trainer(recipe, folder.path(), events);
   EXPECT_FALSE(trainer.run(stop_after > 0).interrupted);
   Outcome outcome;
-  const auto memory = trainer.engine().persistent();
+  const auto memory = trainer.engine().state();
   outcome.memory.assign(memory.begin(), memory.end());
   for (const io::CurvePoint& point : io::read_curve(folder.path() / "trainer_log.jsonl", "loss"))
     outcome.losses.push_back(point.value);

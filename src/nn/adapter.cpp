@@ -1,0 +1,98 @@
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "nn/module.h"
+
+namespace hearth::nn {
+namespace {
+
+using ir::ValueId;
+
+bool is_named(std::string_view module, const std::string& name) {
+  return module == name || module.ends_with("." + name);
+}
+
+bool is_among(std::string_view module, const std::vector<std::string>& names) {
+  return std::ranges::any_of(names, [&](const std::string& name) { return is_named(module, name); });
+}
+
+/// The last parts of full names, each once, in the order of the model.
+std::vector<std::string> short_names(const std::vector<std::string>& modules) {
+  std::vector<std::string> names;
+  for (const std::string& module : modules) {
+    std::string name = module.substr(module.rfind('.') + 1);
+    if (std::ranges::find(names, name) == names.end()) names.push_back(std::move(name));
+  }
+  return names;
+}
+
+void check_names(const char* key, const std::vector<std::string>& names,
+                 const std::vector<std::string>& modules) {
+  for (const std::string& name : names) {
+    const auto has_name = [&](const std::string& module) { return is_named(module, name); };
+    if (std::ranges::any_of(modules, has_name)) continue;
+    const std::vector<std::string> known = short_names(modules);
+    user_error("expected names among {} in adapter.{}, got '{}'{}", fmt::join(known, ", "), key, name,
+               did_you_mean(name.substr(name.rfind('.') + 1), known));
+  }
+}
+
+}  // namespace
+
+bool Builder::is_frozen(std::string_view tensor_name) {
+  if (adapter_.rank == 0) return false;
+  const std::string module(tensor_name.substr(0, tensor_name.rfind('.')));
+  if (modules_.empty() || modules_.back() != module) modules_.push_back(module);
+  return !is_among(module, adapter_.whole);
+}
+
+ValueId Builder::quantised_linear(std::string_view name, ValueId in, const FileLayout& layout) {
+  const int64_t rows = layout.file_shape[0], columns = layout.file_shape[1];
+  Tensor made{
+      .name = full(name, "weight"), .layout = layout, .trainable = false, .quantised = adapter_.quantised};
+  std::vector<ValueId> inputs = {in};
+  for (const ops::QuantisedPart& part : ops::quantised_parts(made.quantised, rows, columns))
+    inputs.push_back(graph_.add_value(made.name + std::string(part.suffix), part.type, ir::Role::frozen));
+  made.value = inputs[1];
+  const ir::Attrs attrs = {
+      {"format", std::string(ops::quantisation_name(made.quantised))}, {"rows", rows}, {"columns", columns}};
+  tensors_.push_back(std::move(made));
+  return apply("quantised_linear", inputs, attrs, name);
+}
+
+ValueId Builder::adapt(std::string_view name, ValueId in, ValueId out, FileLayout layout) {
+  linears_.push_back(full(name));
+  const std::string& module = linears_.back();
+  const bool is_target = adapter_.targets.empty() || is_among(module, adapter_.targets);
+  if (!is_target || is_among(module, adapter_.whole)) return out;
+  const int64_t in_features = graph_.type(in).shape.back();
+  const Shape shape_a{adapter_.rank, in_features};
+  const Shape shape_b{graph_.type(out).shape.back(), adapter_.rank};
+  std::vector<int64_t> view(layout.memory_view.begin(), layout.memory_view.end());
+  view[0] = adapter_.rank;
+  layout.memory_view = Shape(view);
+  layout.file_shape = shape_a;
+  // PEFT's start: A as a linear layer of torch, B zero.
+  const Init uniform{.kind = Init::Kind::uniform, .scale = 1.0 / std::sqrt(static_cast<double>(in_features))};
+  const auto add = [&](const char* part, const Shape& shape, Init init, FileLayout order) {
+    Tensor made{.name = module + part, .init = init, .layout = std::move(order), .adapter = true};
+    return add_tensor(std::move(made), {.dtype = DType::f32, .shape = shape}, ir::Role::parameter);
+  };
+  const ValueId a = add(".lora_A.weight", shape_a, uniform, layout);
+  const FileLayout order_b{.memory_view = shape_b, .file_axes = {0, 1}, .file_shape = shape_b};
+  const ValueId b = add(".lora_B.weight", shape_b, {}, order_b);
+  const ir::Attrs attrs = {{"transpose_a", int64_t{0}}, {"transpose_b", int64_t{1}}};
+  ValueId low = apply("matmul", {dropout(name, in, adapter_.dropout), a}, attrs, name);
+  low = apply("scale", {low}, {{"factor", adapter_.scale}}, name);
+  return apply("add", {apply("matmul", {low, b}, attrs, name), out}, {}, name);
+}
+
+void Builder::check_adapter() const {
+  if (adapter_.rank == 0) return;
+  check_names("targets", adapter_.targets, linears_);
+  check_names("modules_to_save", adapter_.whole, modules_);
+}
+
+}  // namespace hearth::nn

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "nn/module.h"
+
+namespace hearth::train {
+
+/// A low-rank adapter, as recipes and PEFT's adapter_config.json say it.
+struct AdapterOptions {
+  std::string name;  ///< "lora"; empty: none, unless there is a path
+  std::string path;  ///< a PEFT adapter to start from: its rank, alpha and modules hold
+  int64_t rank = 16;
+  double alpha = 32;
+  double dropout = 0;
+  bool rslora = false;  ///< scale alpha / sqrt(rank) (Kalajdzievski 2023, arXiv 2312.03732), not alpha / rank
+  std::vector<std::string> targets = {"all-linear"};
+  std::vector<std::string> modules_to_save;
+  std::string quantize;  ///< "nf4" or "int8": how the model under it is stored
+
+  bool wanted() const { return !name.empty() || !path.empty(); }
+  double scale() const;
+};
+
+inline constexpr const char* kAdapterFile = "adapter_model.safetensors";
+/// What PEFT puts in front of the names of the model.
+inline constexpr const char* kAdapterPrefix = "base_model.model.";
+
+/// What the builder is told; with a path, after reading that adapter's config.
+nn::Adapter builder_adapter(const AdapterOptions& options);
+
+/// For models whose embed_tokens and lm_head are one table: UserError if the adapter would train one of the
+/// two, because PEFT would load it as a table of its own.
+void check_untied(const nn::Adapter& adapter);
+
+/// The weights of an adapter given as its folder, or as the file itself.
+fs::path adapter_weights(const fs::path& file_or_folder);
+
+struct AdapterConfig {
+  AdapterOptions options;
+  std::string base;  ///< base_model_name_or_path
+};
+/// Reads the adapter_config.json beside an adapter's weights; UserError for what is no plain LoRA.
+AdapterConfig read_adapter_config(const fs::path& file_or_folder);
+/// Its text for the adapter among `tensors`, on the model in the folder `base`.
+std::string adapter_config_json(const AdapterOptions& options, const std::vector<nn::Tensor>& tensors,
+                                const fs::path& base);
+
+}  // namespace hearth::train
