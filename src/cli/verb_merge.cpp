@@ -1,0 +1,28 @@
+#include <fmt/format.h>
+
+#include "base/threads.h"
+#include "cli/verb.h"
+#include "train/merge.h"
+
+namespace hearth::cli {
+
+void add_merge(CLI::App& app) {
+  struct Arguments {
+    std::string adapter, out, model;
+  };
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* verb = app.add_subcommand("merge", "Write a model with an adapter merged into its weights");
+  verb->add_option("--adapter", arguments->adapter, "run folder, PEFT adapter, or its file of weights")
+      ->required();
+  verb->add_option("--out", arguments->out, "folder for the merged model")->required();
+  verb->add_option("--model", arguments->model, "base model (default: the one adapter_config.json names)");
+  verb->callback([=] {
+    const int64_t changed = train::merge_adapter({.adapter = arguments->adapter,
+                                                  .model = arguments->model,
+                                                  .out = arguments->out,
+                                                  .num_threads = num_available_cpus()});
+    fmt::print("{}: {} weights changed by {}\n", arguments->out, changed, arguments->adapter);
+  });
+}
+
+}  // namespace hearth::cli
