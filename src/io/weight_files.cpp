@@ -1,6 +1,10 @@
 #include "io/weight_files.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -70,6 +74,14 @@ void WeightFiles::open_shards(const fs::path& index) {
     if (find(tensor) == nullptr)
       user_error("expected the tensor '{}' in {}, as {} says", tensor, file, index.string());
   }
+}
+
+void WeightFiles::release(const TensorView& tensor) const {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<uintptr_t>(tensor.bytes.data());
+  const uintptr_t past = begin % page;
+  // Advice: where it is not taken, only memory is lost.
+  madvise(reinterpret_cast<void*>(begin - past), tensor.bytes.size() + past, MADV_DONTNEED);
 }
 
 const TensorView* WeightFiles::find(std::string_view name) const {

@@ -40,8 +40,10 @@ class Merger {
   void write(const fs::path& folder) {
     for (size_t i = 0; i < base_.paths().size(); ++i) {
       const std::vector<io::TensorView>& tensors = base_.tensors_of(i);
-      io::write_safetensors(folder / base_.paths()[i].filename(), tensors,
-                            [&](size_t index) { return bytes_of(tensors[index]); });
+      io::write_safetensors(folder / base_.paths()[i].filename(), tensors, [&](size_t index) {
+        if (index > 0) base_.release(tensors[index - 1]);
+        return bytes_of(tensors[index]);
+      });
     }
   }
   int64_t num_changed() const { return std::ssize(changes_); }

@@ -82,6 +82,7 @@ void load_tensor(const Engine& engine, const nn::Tensor& tensor, const std::stri
                to_string(tensor.layout.file_shape), to_string(found->shape), dtype_name(found->dtype));
   }
   copy_in(engine, tensor, *found);
+  files.release(*found);
   const std::string average = "ema/" + tensor.name;
   if (engine.layout().find(average) == nullptr) return;
   std::ranges::copy(engine.values(tensor.name), engine.values(average).begin());

@@ -146,6 +146,9 @@ TEST_F(Adapters, GoOnFromACheckpointBitByBit) {
   rest.run(true);
   EXPECT_TRUE(std::ranges::equal(rest.engine().state(), whole.engine().state()));
   EXPECT_EQ(read_file(at("parts") / kAdapterFile), read_file(at("whole") / kAdapterFile));
+  const exec::PersistentLayout& layout = rest.engine().layout();
+  EXPECT_GT(layout.frozen_bytes(), 0);
+  EXPECT_EQ(std::ssize(rest.engine().state()), layout.num_bytes() - layout.frozen_bytes());
   const auto checkpoint = io::find_newest_checkpoint(at("parts") / "checkpoints", nullptr);
   EXPECT_EQ(io::read_checkpoint(checkpoint->path).memory.size(), rest.engine().state().size());
 }
@@ -225,6 +228,11 @@ TEST_F(Adapters, RefuseOthersOfAnotherShape) {
   with("\"LORA\"", "\"IA3\"", {"adapter_config.json", "peft_type", "IA3"});
   with("[\n    \"q_proj\"\n  ]", "\".*q_proj\"", {"target_modules", "q_proj"});
   with("{", "", {"JSON"});
+  const fs::path both = at("both");
+  Trainer(lora({"adapter.rank=4", "adapter.targets=[q_proj, v_proj]"}), both, quiet()).run(false);
+  write_file_atomically(both / "adapter_config.json", config);
+  refused({"model.path=" + at("base").string(), "adapter.path=" + both.string()},
+          {"adapter.targets", "v_proj.lora_A.weight"});
 }
 
 }  // namespace
