@@ -226,13 +226,20 @@ ValueId Builder::linear(std::string_view name, ValueId in, int64_t out_features,
 }
 
 ValueId Builder::table(std::string_view name, int64_t num_rows, int64_t size, double normal) {
-  return plain_tensor(full(name, "weight"), {num_rows, size}, {.kind = Init::Kind::normal, .scale = normal});
+  const ValueId made =
+      plain_tensor(full(name, "weight"), {num_rows, size}, {.kind = Init::Kind::normal, .scale = normal});
+  tensors_.back().is_table = true;
+  return made;
 }
 
 ValueId Builder::rms_norm(std::string_view name, ValueId in, double eps, double offset) {
   const ValueId weight =
       plain_tensor(full(name, "weight"), {graph_.type(in).shape.back()}, {.scale = 1 - offset});
   return apply("rms_norm", {in, weight}, {{"eps", eps}, {"offset", offset}}, name);
+}
+
+ValueId Builder::memory(std::string_view name, const Shape& shape) {
+  return graph_.add_value(full(name), {.dtype = DType::f32, .shape = shape}, ir::Role::state);
 }
 
 ValueId Builder::relu(ValueId in) { return apply("relu", {in}, {}, "relu"); }

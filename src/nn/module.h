@@ -37,6 +37,7 @@ struct Tensor {
   bool trainable = true;
   ops::Quantisation quantised = ops::Quantisation::none;  ///< then it is stored in the parts of that
   bool adapter = false;  ///< a low-rank matrix: no part of the model's own files
+  bool is_table = false;  ///< made by Builder::table
 };
 
 /// Copies between memory order and file order (`num_elements` floats).
@@ -94,6 +95,8 @@ class Builder {
   /// A table [num_rows, size] that is read by ids or multiplied by.
   ir::ValueId table(std::string_view name, int64_t num_rows, int64_t size, double normal);
   ir::ValueId rms_norm(std::string_view name, ir::ValueId in, double eps, double offset = 0);
+  /// f32 memory that outlives a run but is no part of the model: it starts as zeros and no file holds it.
+  ir::ValueId memory(std::string_view name, const Shape& shape);
   ir::ValueId relu(ir::ValueId in);
   ir::ValueId add(ir::ValueId a, ir::ValueId b);
   ir::ValueId dropout(std::string_view name, ir::ValueId in, double rate);

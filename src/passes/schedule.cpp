@@ -29,7 +29,9 @@ struct Dependencies {
       }
       for (const int written : node.op->writes) {
         if (written < 0 || static_cast<size_t>(written) >= node.inputs.size()) continue;
-        for (const NodeId reader : reads[static_cast<size_t>(node.inputs[static_cast<size_t>(written)])]) {
+        const ValueId in = node.inputs[static_cast<size_t>(written)];
+        if (in == kNone) continue;
+        for (const NodeId reader : reads[static_cast<size_t>(in)]) {
           if (reader != id) add(reader, id);
         }
       }

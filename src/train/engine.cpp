@@ -93,7 +93,7 @@ Engine::Engine(EngineOptions options, std::span<const int64_t> train_sizes,
     }
   }
   if (purpose == Purpose::accumulate) {
-    update_ = finish(make_update_graph(train_program().graph(), options_.optimizer), Purpose::step);
+    update_ = finish(make_update_graph(train_program().graph(), options_.optimizer, tables_), Purpose::step);
   }
   if (options_.backend == exec::Backend::cpu) bind_all();
 }
@@ -107,10 +107,15 @@ passes::TrainGraph Engine::build_graph(Purpose purpose, BatchShape shape) {
   const Objective::Graph built = options_.objective->build(builder, shape);
   builder.check_adapter();
   train.losses = built.losses;
-  train.graph.outputs.push_back(train.graph.add1(*ops::find_op("sum_all"), {built.losses}, {}, "loss"));
+  has_losses_ = built.losses != ir::kNone;
+  if (has_losses_)
+    train.graph.outputs.push_back(train.graph.add1(*ops::find_op("sum_all"), {built.losses}, {}, "loss"));
   train.graph.outputs.insert(train.graph.outputs.end(), built.outputs.begin(), built.outputs.end());
   if (tensors_.empty()) {
     tensors_ = builder.tensors();
+    for (const nn::Tensor& tensor : tensors_) {
+      if (tensor.is_table) tables_.push_back(tensor.name);
+    }
     for (const ValueId input : built.inputs) input_names_.push_back(train.graph.value(input).name);
     HEARTH_CHECK(input_names_.size() <= MicroBatch{}.inputs.size());
   }
@@ -137,7 +142,9 @@ std::unique_ptr<exec::Program> Engine::finish(passes::TrainGraph train, Purpose 
   };
   const bool updating = train.losses == ir::kNone;
   if (purpose == Purpose::step && !updating) {
-    context.consume_gradients = [this](passes::TrainGraph& graph) { add_update(graph, options_.optimizer); };
+    context.consume_gradients = [this](passes::TrainGraph& graph) {
+      add_update(graph, options_.optimizer, tables_);
+    };
   } else if (purpose == Purpose::accumulate) {
     context.consume_gradients = add_accumulation;
   } else if (purpose == Purpose::gradients) {
@@ -229,12 +236,12 @@ double Engine::evaluate(const MicroBatch& batch) {
   bind_inputs(program, batch, 0, 0);
   program.run(threads_);
   evaluated_ = &program;
-  return scalar_output(program, kLossSum);
+  return has_losses_ ? scalar_output(program, kLossSum) : 0;
 }
 
 std::span<const float> Engine::output(size_t position) const {
   HEARTH_CHECK(evaluated_ != nullptr);
-  const ValueId id = evaluated_->graph().outputs.at(kFirstOther + position);
+  const ValueId id = evaluated_->graph().outputs.at((has_losses_ ? kFirstOther : kLossSum) + position);
   return {static_cast<const float*>(evaluated_->data(id)),
           static_cast<size_t>(evaluated_->graph().type(id).shape.num_elements())};
 }

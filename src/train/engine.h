@@ -68,7 +68,7 @@ class Engine {
   /// sum of their losses over `num_samples`. `step` numbers the update for dropout.
   StepResult train_step(int64_t num_micro, int64_t num_samples, FunctionRef<MicroBatch()> next, int64_t step,
                         double learning_rate);
-  /// The sum of a batch's losses under the weights (or their average, if there is one).
+  /// The sum of a batch's losses under the weights (or their average, if there is one); 0 without losses.
   double evaluate(const MicroBatch& batch);
   /// The objective's output number `position` of the last evaluated batch.
   std::span<const float> output(size_t position) const;
@@ -123,8 +123,10 @@ class Engine {
   passes::RecomputeResult recompute_;
   std::map<std::string, int64_t> workspace_cache_;
   std::vector<std::string> input_names_;
+  std::vector<std::string> tables_;  ///< weights that Builder::table made
   std::vector<int64_t> counter_;
   const exec::Program* evaluated_ = nullptr;
+  bool has_losses_ = true;
 };
 
 }  // namespace hearth::train

@@ -1,5 +1,7 @@
 #include "train/optimizer.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "ir/op_def.h"
 #include "ops/op_list.h"
@@ -18,10 +20,116 @@ ValueId loss_scale_state(ir::Graph& graph) {
   return found ? *found : graph.add_value(kLossScale, {.dtype = DType::f32, .shape = {3}}, Role::state);
 }
 
+/// bitsandbytes keeps moments of smaller weights in f32, and so many elements share a scale.
+constexpr int64_t kLeast8Bit = 4096;
+constexpr int64_t kBlock8Bit = 256;
+
+/// The update of one weight as nodes; each rule adds them and returns the updated weight.
+struct WeightUpdate {
+  ir::Graph& graph;
+  const OptimizerOptions& options;
+  passes::Gradient gradient;
+  ValueId rate;
+  ValueId factor;
+  ValueId steps;  ///< kNone for rules that count none
+  bool is_table;
+
+  ir::Value weight() const { return graph.value(gradient.parameter); }
+  ValueId state(const std::string& prefix, DType dtype, const Shape& shape) const {
+    return graph.add_value(prefix + weight().name, {.dtype = dtype, .shape = shape}, Role::state);
+  }
+  ValueId state(const std::string& prefix) const { return state(prefix, DType::f32, weight().type.shape); }
+  ValueId add(std::string_view op, const std::vector<ValueId>& states, ir::Attrs attrs) const {
+    std::vector<ValueId> inputs = {gradient.parameter, gradient.gradient, rate, factor};
+    inputs.insert(inputs.end(), states.begin(), states.end());
+    return graph.add(*ops::find_op(op), std::move(inputs), std::move(attrs), weight().name)[0];
+  }
+};
+
+ValueId add_sgd(const WeightUpdate& update) {
+  const OptimizerOptions& o = update.options;
+  std::vector<ValueId> states;
+  if (o.momentum != 0) states.push_back(update.state("momentum/"));
+  return update.add("sgd_update", states,
+                    {{"momentum", o.momentum},
+                     {"nesterov", int64_t{o.nesterov ? 1 : 0}},
+                     {"weight_decay", o.weight_decay}});
+}
+
+ir::Attrs adam_attrs(const OptimizerOptions& o) {
+  return {{"beta1", o.beta1}, {"beta2", o.beta2}, {"eps", o.eps}, {"weight_decay", o.weight_decay}};
+}
+
+ValueId add_adamw(const WeightUpdate& update) {
+  return update.add("adamw_update", {update.state("adam_m/"), update.state("adam_v/"), update.steps},
+                    adam_attrs(update.options));
+}
+
+ValueId add_adamw8bit(const WeightUpdate& update) {
+  const Shape shape = update.weight().type.shape;
+  const int64_t count = shape.num_elements();
+  if (count < kLeast8Bit) return add_adamw(update);
+  const Shape scales = {(count + kBlock8Bit - 1) / kBlock8Bit};
+  return update.add(
+      "adamw8bit_update",
+      {update.state("adam_m/", DType::u8, shape), update.state("adam_m_scale/", DType::f32, scales),
+       update.state("adam_v/", DType::u8, shape), update.state("adam_v_scale/", DType::f32, scales),
+       update.steps},
+      adam_attrs(update.options));
+}
+
+ValueId add_lion(const WeightUpdate& update) {
+  const OptimizerOptions& o = update.options;
+  return update.add("lion_update", {update.state("momentum/")},
+                    {{"beta1", o.beta1}, {"beta2", o.beta2}, {"weight_decay", o.weight_decay}});
+}
+
+ValueId add_adafactor(const WeightUpdate& update) {
+  const Shape shape = update.weight().type.shape;
+  const ir::Attrs attrs = {{"weight_decay", update.options.weight_decay}};
+  if (shape.rank() != 2)
+    return update.add("adafactor_update", {update.state("rows/"), ir::kNone, update.steps}, attrs);
+  return update.add("adafactor_update",
+                    {update.state("rows/", DType::f32, {shape[0]}),
+                     update.state("columns/", DType::f32, {shape[1]}), update.steps},
+                    attrs);
+}
+
+/// With the step length of AdamW (Moonshot's "match_rms_adamw"), so that both take one learning rate.
+ValueId add_muon(const WeightUpdate& update) {
+  const OptimizerOptions& o = update.options;
+  const ir::Value weight = update.weight();
+  if (weight.type.shape.rank() != 2 || update.is_table) return add_adamw(update);
+  return update.add("muon_update", {update.state("momentum/")},
+                    {{"momentum", o.momentum},
+                     {"nesterov", int64_t{o.nesterov ? 1 : 0}},
+                     {"weight_decay", o.weight_decay},
+                     {"adjust", std::string("match_rms_adamw")}});
+}
+
+/// To add an optimizer: its op, a rule, a row here.
+struct Rule {
+  const char* name;
+  bool counts_steps;
+  ValueId (*add)(const WeightUpdate&);
+};
+constexpr Rule kRules[] = {
+    {"sgd", false, add_sgd},   {"adamw", true, add_adamw},         {"adamw8bit", true, add_adamw8bit},
+    {"lion", false, add_lion}, {"adafactor", true, add_adafactor}, {"muon", true, add_muon},
+};
+
+const Rule& rule_of(const OptimizerOptions& options) {
+  for (const Rule& rule : kRules) {
+    if (options.name == rule.name) return rule;
+  }
+  internal_error("there is no optimizer '{}'", options.name);
+}
+
 /// Adds nodes that share a learning rate and a gradient factor.
 class UpdateBuilder {
  public:
-  UpdateBuilder(ir::Graph& graph, const OptimizerOptions& options) : graph_(graph), options_(options) {}
+  UpdateBuilder(ir::Graph& graph, const OptimizerOptions& options, std::span<const std::string> tables)
+      : graph_(graph), options_(options), tables_(tables), rule_(rule_of(options)) {}
 
   void run(const std::vector<passes::Gradient>& gradients) {
     std::vector<ValueId> all;
@@ -31,7 +139,7 @@ class UpdateBuilder {
     const ValueId inverse_scale = add_inverse_scale();
     factor_ = add1("clip_factor", {sum_squares, inverse_scale}, {{"max_norm", options_.clip_norm}});
     rate_ = scalar(kLearningRate);
-    if (options_.kind == OptimizerOptions::Kind::adamw) {
+    if (rule_.counts_steps) {
       steps_ = add1("increment", {graph_.add_value("steps", kScalarType, Role::state), factor_}, {});
     }
     for (const passes::Gradient& gradient : gradients) update(gradient);
@@ -54,43 +162,25 @@ class UpdateBuilder {
     return add1("loss_scale_read", {loss_scale_state(graph_), scalar("one")}, {{"inverse", int64_t{1}}});
   }
 
-  ValueId state_like(const std::string& prefix, ValueId parameter) {
-    const ir::Value value = graph_.value(parameter);
-    return graph_.add_value(prefix + value.name, value.type, Role::state);
-  }
-
   void update(const passes::Gradient& gradient) {
-    const std::string name = graph_.value(gradient.parameter).name;
-    const ValueId updated =
-        options_.kind == OptimizerOptions::Kind::sgd ? add_sgd(gradient) : add_adamw(gradient);
+    const std::string& name = graph_.value(gradient.parameter).name;
+    const WeightUpdate weight{.graph = graph_,
+                              .options = options_,
+                              .gradient = gradient,
+                              .rate = rate_,
+                              .factor = factor_,
+                              .steps = steps_,
+                              .is_table = std::find(tables_.begin(), tables_.end(), name) != tables_.end()};
+    const ValueId updated = rule_.add(weight);
     if (options_.ema_decay <= 0) return;
-    add1("ema_update", {state_like("ema/", gradient.parameter), updated, factor_},
-         {{"decay", options_.ema_decay}}, name);
-  }
-
-  ValueId add_sgd(const passes::Gradient& gradient) {
-    std::vector<ValueId> inputs = {gradient.parameter, gradient.gradient, rate_, factor_};
-    if (options_.momentum != 0) inputs.push_back(state_like("momentum/", gradient.parameter));
-    return add1("sgd_update", std::move(inputs),
-                {{"momentum", options_.momentum},
-                 {"nesterov", int64_t{options_.nesterov ? 1 : 0}},
-                 {"weight_decay", options_.weight_decay}},
-                graph_.value(gradient.parameter).name);
-  }
-
-  ValueId add_adamw(const passes::Gradient& gradient) {
-    const ValueId m = state_like("adam_m/", gradient.parameter);
-    const ValueId v = state_like("adam_v/", gradient.parameter);
-    return add1("adamw_update", {gradient.parameter, gradient.gradient, rate_, factor_, m, v, steps_},
-                {{"beta1", options_.beta1},
-                 {"beta2", options_.beta2},
-                 {"eps", options_.eps},
-                 {"weight_decay", options_.weight_decay}},
-                graph_.value(gradient.parameter).name);
+    add1("ema_update", {weight.state("ema/"), updated, factor_}, {{"decay", options_.ema_decay}},
+         weight.weight().name);
   }
 
   ir::Graph& graph_;
   const OptimizerOptions& options_;
+  std::span<const std::string> tables_;
+  const Rule& rule_;
   ValueId factor_ = ir::kNone;
   ValueId rate_ = ir::kNone;
   ValueId steps_ = ir::kNone;
@@ -103,6 +193,15 @@ ValueId gradient_sum(ir::Graph& graph, const ir::Value& parameter) {
 
 }  // namespace
 
+std::span<const std::string> optimizer_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> made;
+    for (const Rule& rule : kRules) made.emplace_back(rule.name);
+    return made;
+  }();
+  return names;
+}
+
 ValueId add_loss_weight(ir::Graph& graph, const OptimizerOptions& options) {
   const ValueId inverse = graph.add_value(kInverseSamples, kScalarType, Role::scalar);
   if (!options.dynamic_loss_scale) return inverse;
@@ -110,8 +209,9 @@ ValueId add_loss_weight(ir::Graph& graph, const OptimizerOptions& options) {
                     {{"inverse", int64_t{0}}}, "loss_scale");
 }
 
-void add_update(passes::TrainGraph& train, const OptimizerOptions& options) {
-  UpdateBuilder(train.graph, options).run(train.gradients);
+void add_update(passes::TrainGraph& train, const OptimizerOptions& options,
+                std::span<const std::string> tables) {
+  UpdateBuilder(train.graph, options, tables).run(train.gradients);
 }
 
 void add_accumulation(passes::TrainGraph& train) {
@@ -122,14 +222,15 @@ void add_accumulation(passes::TrainGraph& train) {
   }
 }
 
-passes::TrainGraph make_update_graph(const ir::Graph& parameters, const OptimizerOptions& options) {
+passes::TrainGraph make_update_graph(const ir::Graph& parameters, const OptimizerOptions& options,
+                                     std::span<const std::string> tables) {
   passes::TrainGraph update;
   for (const ir::Value& value : parameters.values) {
     if (value.role != Role::parameter || value.producer != ir::kNone) continue;
     const ValueId parameter = update.graph.add_value(value.name, value.type, Role::parameter);
     update.gradients.push_back({.parameter = parameter, .gradient = gradient_sum(update.graph, value)});
   }
-  add_update(update, options);
+  add_update(update, options, tables);
   for (const passes::Gradient& gradient : update.gradients) {
     update.graph.add(*ops::find_op("zero"), {gradient.gradient}, {}, "zero");
   }

@@ -1,15 +1,18 @@
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "passes/train_graph.h"
 
 namespace hearth::train {
 
-/// How weights move. Formulas and defaults are torch.optim.SGD (dampening 0) and torch.optim.AdamW.
+/// How weights move: torch.optim.SGD (dampening 0), AdamW, Adafactor and Muon with torch's formulas, Lion
+/// (arXiv 2302.06675), and AdamW with 8-bit moments (arXiv 2110.02861).
 struct OptimizerOptions {
-  enum class Kind : uint8_t { sgd, adamw };
-  Kind kind = Kind::sgd;
+  std::string_view name = "sgd";  ///< one of optimizer_names()
   double momentum = 0.9;
   bool nesterov = false;
   double weight_decay = 0;
@@ -24,8 +27,11 @@ struct OptimizerOptions {
   bool dynamic_loss_scale = false;
 };
 
-/// Names of persistent values: "momentum/NAME", "adam_m/NAME", "adam_v/NAME", "ema/NAME", "grad/NAME";
-/// "steps"; "loss_scale" is {scale, good steps, skipped steps}.
+std::span<const std::string> optimizer_names();
+
+/// Names of persistent values: "momentum/NAME", "adam_m/NAME", "adam_v/NAME" (in 8 bits with
+/// "adam_m_scale/NAME", "adam_v_scale/NAME"), "rows/NAME" and "columns/NAME" (Adafactor), "ema/NAME",
+/// "grad/NAME"; "steps"; "loss_scale" is {scale, good steps, skipped steps}.
 inline constexpr const char* kLossScale = "loss_scale";
 inline constexpr const char* kLearningRate = "learning_rate";
 inline constexpr const char* kInverseSamples = "inverse_samples";
@@ -35,12 +41,15 @@ ir::ValueId add_loss_weight(ir::Graph& graph, const OptimizerOptions& options);
 
 /// Appends the update of every weight from `train.gradients`; the first graph output added is the sum of
 /// squares of the (scaled) gradients. A sum that is not finite leaves every weight and state untouched.
-void add_update(passes::TrainGraph& train, const OptimizerOptions& options);
+/// `tables`: weights that ids look up or that make logits, which Muon leaves to AdamW.
+void add_update(passes::TrainGraph& train, const OptimizerOptions& options,
+                std::span<const std::string> tables);
 
 /// Appends grad/NAME += gradient for every weight.
 void add_accumulation(passes::TrainGraph& train);
 
 /// A graph that updates the weights from grad/NAME and clears it. `parameters` supplies names and types.
-passes::TrainGraph make_update_graph(const ir::Graph& parameters, const OptimizerOptions& options);
+passes::TrainGraph make_update_graph(const ir::Graph& parameters, const OptimizerOptions& options,
+                                     std::span<const std::string> tables);
 
 }  // namespace hearth::train

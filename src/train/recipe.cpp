@@ -321,8 +321,7 @@ Recipe parse_recipe(const std::string& yaml, const std::string& where,
     const std::string given = "the override " + yaml_quoted(text);
     read_value(recipe, key, override_value(key, text.substr(equals + 1), given), given, places);
   }
-  recipe.optimizer.kind =
-      recipe.optimizer_name == "sgd" ? OptimizerOptions::Kind::sgd : OptimizerOptions::Kind::adamw;
+  recipe.optimizer.name = *std::ranges::find(optimizer_names(), recipe.optimizer_name);
   if (is_text(recipe)) recipe.data.kind = "text";
   recipe.data.image_size = recipe.model.image_size;
   recipe.data.channels = recipe.model.channels;

@@ -360,21 +360,23 @@ void add_train_fields(std::vector<Field>& f) {
 }
 
 void add_optimizer_fields(std::vector<Field>& f) {
-  f.push_back(text("optimizer.name", "sgd or adamw", [](Recipe & r) -> auto& { return r.optimizer_name; },
-                   {"sgd", "adamw"}));
+  f.push_back(text("optimizer.name", fmt::format("{}", fmt::join(optimizer_names(), ", ")),
+                   [](Recipe & r) -> auto& { return r.optimizer_name; },
+                   {optimizer_names().begin(), optimizer_names().end()}));
   f.push_back(real(
       "optimizer.lr", "learning rate", [](Recipe & r) -> auto& { return r.lr; }, 0, 1e6));
   f.push_back(real(
-      "optimizer.momentum", "sgd", [](Recipe & r) -> auto& { return r.optimizer.momentum; }, 0, 1));
+      "optimizer.momentum", "sgd, muon", [](Recipe & r) -> auto& { return r.optimizer.momentum; }, 0, 1));
   f.push_back(boolean(
-      "optimizer.nesterov", "sgd", [](Recipe & r) -> auto& { return r.optimizer.nesterov; }));
+      "optimizer.nesterov", "sgd, muon", [](Recipe & r) -> auto& { return r.optimizer.nesterov; }));
   f.push_back(real(
-      "optimizer.weight_decay", "L2 for sgd, decoupled for adamw",
+      "optimizer.weight_decay", "L2 for sgd, decoupled for the others",
       [](Recipe & r) -> auto& { return r.optimizer.weight_decay; }, 0, 1e6));
   f.push_back(real(
-      "optimizer.beta1", "adamw", [](Recipe & r) -> auto& { return r.optimizer.beta1; }, 0, 1));
+      "optimizer.beta1", "adamw, lion", [](Recipe & r) -> auto& { return r.optimizer.beta1; }, 0, 1));
   f.push_back(real(
-      "optimizer.beta2", "adamw", [](Recipe & r) -> auto& { return r.optimizer.beta2; }, 0, 1));
+      "optimizer.beta2", "adamw; lion wants 0.99", [](Recipe & r) -> auto& { return r.optimizer.beta2; }, 0,
+      1));
   f.push_back(real(
       "optimizer.eps", "adamw", [](Recipe & r) -> auto& { return r.optimizer.eps; }, 0, 1));
   f.push_back(text("schedule.name", "constant, step, cosine, onecycle",
