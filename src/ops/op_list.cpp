@@ -56,6 +56,7 @@ std::vector<const ir::OpDef*> make_list() {
                               &rope,
                               &attention,
                               &attention_grad,
+                              &cached_attention,
                               &glu,
                               &glu_grad,
                               // pool

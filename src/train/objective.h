@@ -23,8 +23,9 @@ class Objective {
   virtual ~Objective() = default;
 
   struct Graph {
-    std::vector<ir::ValueId> inputs;   ///< in the order of MicroBatch::inputs
-    ir::ValueId losses = ir::kNone;    ///< f32 [samples]; their sum is what the gradient is taken of
+    std::vector<ir::ValueId> inputs;  ///< in the order of MicroBatch::inputs
+    /// f32 [samples]; their sum is what the gradient is taken of. kNone: the graph is only evaluated.
+    ir::ValueId losses = ir::kNone;
     std::vector<ir::ValueId> outputs;  ///< what Engine::output() hands out, after evaluation
   };
   virtual Graph build(nn::Builder& builder, BatchShape shape) const = 0;

@@ -13,8 +13,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from parity import RECIPE_OPTIMIZERS, gradient_gap, hearth_train, logged_losses, make_optimizer, relative_gap
-from parity import run_checks, within
+from parity import RECIPE_OPTIMIZERS, gradient_gap, hearth, hearth_train, logged_losses, make_optimizer
+from parity import relative_gap, run_checks, within
 
 STEPS = 20
 LOSS_TOLERANCE = 1e-4
@@ -157,10 +157,28 @@ def check_back(family, folder):
     return within(1e-5, gap, f"{family}: transformers loads the run and agrees on its loss to {gap:.1e}")
 
 
+def check_generation(family, folder):
+    """The cache changes nothing: greedy tokens are those of transformers, which attends to everything again."""
+    model = make_model(family)
+    model.save_pretrained(folder)
+    # The prompt is longer than a window, and than the pieces that prompts are run in.
+    wanted = tokens_for(3, seed=11)[:70].tolist()
+    arguments = ["--prompt", " ".join(map(str, wanted)), "--max-tokens", 40, "--context", 110]
+    found = [int(word) for word in hearth("generate", folder, "--tokens", *arguments).split()]
+    exact = copy.deepcopy(model).double()
+    for _ in found:
+        with torch.no_grad():
+            wanted.append(exact(torch.tensor([wanted]), use_cache=False).logits[0, -1].argmax().item())
+    if len(found) < 10 or found != wanted[70:]:
+        raise AssertionError(f"expected {wanted[70:]}, got {found}")
+    return f"{family}: {len(found)} greedy tokens are those of transformers"
+
+
 def checks(names):
     for name in names:
         yield f"{name} gradients", lambda folder, name=name: check_gradients(name, folder)
         yield f"{name} losses", lambda folder, name=name: check_losses(name, folder)
+        yield f"{name} generation", lambda folder, name=name: check_generation(name, folder)
         yield f"{name} run folder", lambda folder, name=name: check_back(name, folder)
 
 

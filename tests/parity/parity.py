@@ -176,16 +176,23 @@ def run_hearth(folder, arguments, model, images, labels):
     return hearth_train(folder / "run", arguments)
 
 
-def hearth_train(run, arguments):
+def hearth(verb, *arguments):
+    """What the program prints."""
     done = subprocess.run(
-        [str(ROOT / "hearth"), "train", *arguments, "--out", str(run)],
+        [str(ROOT / "hearth"), verb, *map(str, arguments)],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode != 0:
-        raise AssertionError(f"hearth train ended with {done.returncode}: {done.stderr.strip() or done.stdout[-800:]}")
+        said = done.stderr.strip() or done.stdout[-800:]
+        raise AssertionError(f"hearth {verb} ended with {done.returncode}: {said}")
+    return done.stdout
+
+
+def hearth_train(run, arguments):
+    hearth("train", *arguments, "--out", run)
     return run
 
 

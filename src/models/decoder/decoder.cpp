@@ -12,7 +12,7 @@ class Decoder {
  public:
   Decoder(nn::Builder& builder, const DecoderConfig& config, const DecoderInputs& in)
       : builder_(builder), config_(config), in_(in) {
-    const RopeTable rope = rope_table(config, in.context);
+    const RopeTable rope = rope_table(config, in.reach());
     rope_ = builder.op("rope_table", {in.positions}, {{"inv_freq", rope.inv_freq}, {"scale", rope.scale}});
   }
 
@@ -83,16 +83,26 @@ class Decoder {
     }
     q = turn("q_norm", q, config_.num_heads);
     k = turn("k_norm", k, config_.num_kv_heads);
-    const ValueId out = builder_.op("attention", {q, k, v, in_.starts},
-                                    {{"batch", in_.num_rows},
-                                     {"heads", config_.num_heads},
-                                     {"kv_heads", config_.num_kv_heads},
-                                     {"head_size", config_.head_size},
-                                     {"scale", config_.attention_scale},
-                                     {"causal", int64_t{1}},
-                                     {"window", window < in_.context ? window : 0},
-                                     {"softcap", config_.attention_cap}});
-    return linear("o_proj", out, config_.hidden, config_.out_bias);
+    return linear("o_proj", mix(q, k, v, window), config_.hidden, config_.out_bias);
+  }
+
+  ValueId mix(ValueId q, ValueId k, ValueId v, int64_t window) {
+    ir::Attrs attrs = {{"heads", config_.num_heads},
+                       {"kv_heads", config_.num_kv_heads},
+                       {"head_size", config_.head_size},
+                       {"scale", config_.attention_scale},
+                       {"window", window < in_.reach() ? window : 0},
+                       {"softcap", config_.attention_cap}};
+    if (in_.cache_slots > 0) {
+      const Shape slots = {in_.cache_slots, config_.num_kv_heads * config_.head_size};
+      return builder_.op(
+          "cached_attention",
+          {q, k, v, builder_.memory("keys", slots), builder_.memory("values", slots), in_.positions},
+          std::move(attrs));
+    }
+    attrs.set("batch", in_.num_rows);
+    attrs.set("causal", int64_t{1});
+    return builder_.op("attention", {q, k, v, in_.starts}, std::move(attrs));
   }
 
   ValueId feed_forward(ValueId x) {

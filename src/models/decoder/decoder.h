@@ -13,6 +13,11 @@ struct DecoderInputs {
   ir::ValueId starts = ir::kNone;
   int64_t num_rows = 1;
   int64_t context = 0;
+  /// With slots, the one row goes on from what a cache of so many keys and values holds; 0: rows stand alone.
+  int64_t cache_slots = 0;
+
+  /// How far apart two tokens that see each other may be.
+  int64_t reach() const { return cache_slots > 0 ? cache_slots : context; }
 };
 
 struct DecoderOutputs {

@@ -21,6 +21,10 @@ extern const ir::OpDef rope;
 /// `starts`, a token sees only what follows the first token of its document, starts[i] within its row.
 extern const ir::OpDef attention;
 extern const ir::OpDef attention_grad;
+/// Attention of new tokens [T, D] to all that came before: their keys and values go into slot positions[t] of
+/// caches [slots, D] in place, and token t sees the slots up to its own (with a window: the last so many). All
+/// f32. A position outside of the cache is not stored and gives zeros.
+extern const ir::OpDef cached_attention;
 
 /// activation(gate) * up (arXiv 2002.05202).
 extern const ir::OpDef glu;

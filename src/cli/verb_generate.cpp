@@ -1,0 +1,138 @@
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <sstream>
+
+#include "base/error.h"
+#include "cli/verb.h"
+#include "text/chat.h"
+#include "train/generator.h"
+
+namespace hearth::cli {
+namespace {
+
+struct Arguments {
+  std::string model;
+  std::string prompt;
+  std::string prompt_file;
+  train::AnswerOptions answer;
+  int64_t context = 0;
+  int threads = 0;
+  bool chat = false;
+  bool tokens = false;
+};
+
+std::string prompt_of(const CLI::App& verb, const Arguments& arguments) {
+  if (verb.count("--prompt") > 0) return arguments.prompt;
+  if (!arguments.prompt_file.empty()) return read_file(arguments.prompt_file);
+  return {std::istreambuf_iterator<char>(std::cin), {}};
+}
+
+/// A question as the model's own template asks it.
+std::string asked(const fs::path& folder, const std::string& question) {
+  const text::ChatSetup setup = text::read_chat_setup(folder);
+  if (!setup.chat_template) {
+    user_error("expected a chat template in {} for --chat; without --chat the model goes on from the text",
+               folder.string());
+  }
+  const text::ChatRenderer renderer(text::Template(*setup.chat_template, setup.template_name),
+                                    {.bos_token = setup.bos_token, .eos_token = setup.eos_token});
+  return renderer.prompt({{{"role", "user"}, {"content", question}}}, nullptr);
+}
+
+std::vector<int32_t> numbers_in(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<int32_t> ids;
+  for (int32_t id = 0; in >> id;) ids.push_back(id);
+  if (!in.eof()) user_error("expected token ids as the prompt of --tokens, got '{}'", text);
+  return ids;
+}
+
+std::vector<int32_t> prompt_ids(const text::Tokenizer* tokenizer, const Arguments& arguments,
+                                const std::string& prompt) {
+  std::vector<int32_t> ids;
+  if (tokenizer == nullptr) {
+    ids = numbers_in(prompt);
+  } else if (arguments.chat) {
+    tokenizer->encode(asked(arguments.model, prompt), text::SpecialTokens::parsed, ids);
+  } else {
+    ids = tokenizer->special().prefix;
+    if (!prompt.empty()) tokenizer->encode(prompt, text::SpecialTokens::as_text, ids);
+    if (ids.empty() && tokenizer->bos()) ids.push_back(*tokenizer->bos());
+  }
+  if (ids.empty()) user_error("expected a prompt, got none; try --prompt TEXT");
+  return ids;
+}
+
+/// The cache's room: what --context says, else as much as prompt and answer need.
+int64_t slots_for(const Arguments& arguments, size_t prompt_tokens) {
+  if (arguments.context > 0) return arguments.context;
+  return static_cast<int64_t>(prompt_tokens) + arguments.answer.max_tokens;
+}
+
+void run_generate(const CLI::App& verb, const Arguments& arguments) {
+  using Clock = std::chrono::steady_clock;
+  const auto tokenizer = arguments.tokens ? nullptr : text::open_tokenizer(arguments.model);
+  const auto prompt = prompt_ids(tokenizer.get(), arguments, prompt_of(verb, arguments));
+  train::Generator generator(
+      arguments.model, {.slots = slots_for(arguments, prompt.size()),
+                        .num_threads = arguments.threads > 0 ? arguments.threads : num_available_cpus()});
+  const auto start = Clock::now();
+  const auto print = [](std::string_view piece) {
+    std::fwrite(piece.data(), 1, piece.size(), stdout);
+    std::fflush(stdout);
+  };
+  const train::Answer answer = train::answer(generator, tokenizer.get(), prompt, arguments.answer, print);
+  const std::chrono::duration<double> took = Clock::now() - start;
+  if (arguments.tokens) fmt::print("{}", fmt::join(answer.ids, " "));
+  fmt::print("\n");
+  fmt::print(stderr, "{} tokens behind a prompt of {}, {:.1f} tokens/s{}\n", answer.ids.size(), prompt.size(),
+             static_cast<double>(answer.ids.size()) / took.count(),
+             answer.ended ? "" : "; cut off by --max-tokens or --context");
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app) {
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* verb =
+      app.add_subcommand("generate", "Let a language model go on from a text, or answer a question");
+  verb->add_option("model", arguments->model, "model folder, or the folder of a run")->required();
+  verb->add_option("-p,--prompt", arguments->prompt, "text to go on from (standard input without it)");
+  verb->add_option("--prompt-file", arguments->prompt_file, "file that holds the text");
+  verb->add_flag("--chat", arguments->chat,
+                 "put the text into the model's chat template, as a user's question");
+  train::AnswerOptions& answer = arguments->answer;
+  verb->add_option("-n,--max-tokens", answer.max_tokens, "most tokens of the answer")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20).description("1 to 1048576"))
+      ->capture_default_str();
+  verb->add_option("--temperature", answer.sampler.temperature, "0: always the likeliest token")
+      ->check(CLI::Range(0.0, 100.0).description("0 to 100"))
+      ->capture_default_str();
+  verb->add_option("--top-k", answer.sampler.top_k, "draw from so many likeliest tokens; 0: from all")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  verb->add_option("--top-p", answer.sampler.top_p, "draw from the likeliest tokens that together reach this")
+      ->check(CLI::Range(0.0, 1.0).description("0 to 1"))
+      ->capture_default_str();
+  verb->add_option("--repetition-penalty", answer.sampler.repetition_penalty,
+                   "above 1: fewer repeated tokens")
+      ->check(CLI::Range(0.01, 100.0).description("0.01 to 100"))
+      ->capture_default_str();
+  verb->add_option("--stop", answer.stop, "text before which the answer ends; may be given several times")
+      ->check(
+          [](const std::string& stop) { return stop.empty() ? "expected a text, got an empty one" : ""; });
+  verb->add_option("--seed", answer.sampler.seed, "of the draws")->capture_default_str();
+  verb->add_option("--context", arguments->context,
+                   "most tokens of prompt and answer together; 0: as many as asked for")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 24).description("0 to 16777216"))
+      ->capture_default_str();
+  verb->add_option("--threads", arguments->threads, "0: every processor")
+      ->check(CLI::Range(0, 1024).description("0 to 1024"))
+      ->capture_default_str();
+  verb->add_flag("--tokens", arguments->tokens, "prompt and answer are token ids; no tokenizer is opened");
+  verb->callback([=] { run_generate(*verb, *arguments); });
+}
+
+}  // namespace hearth::cli

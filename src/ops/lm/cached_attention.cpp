@@ -1,0 +1,186 @@
+#include <cmath>
+#include <memory>
+
+#include "backend/cpu/simd/simd.h"
+#include "ops/lm/lm.h"
+#include "ops/support.h"
+
+namespace hearth::ops {
+namespace {
+
+struct Spec {
+  int64_t tokens, slots, heads, kv_heads, head_size, window;
+  float scale, softcap;
+
+  explicit Spec(const NodeView& node)
+      : tokens(node.in_type(0).shape[0]),
+        slots(node.in_type(3).shape[0]),
+        heads(node.attrs.integer("heads")),
+        kv_heads(node.attrs.integer("kv_heads")),
+        head_size(node.attrs.integer("head_size")),
+        window(node.attrs.integer("window")),
+        scale(static_cast<float>(node.attrs.real("scale"))),
+        softcap(static_cast<float>(node.attrs.real("softcap"))) {}
+
+  int64_t kv_width() const { return kv_heads * head_size; }
+  /// Where a head's keys begin within a slot.
+  int64_t kv_column(int64_t head) const { return head * kv_heads / heads * head_size; }
+  /// The slots that the token at `position` sees; none for a position outside of the cache.
+  Range seen(int64_t position) const {
+    if (position < 0 || position >= slots) return {0, 0};
+    return {window > 0 ? std::max<int64_t>(0, position - window + 1) : 0, position + 1};
+  }
+};
+
+Inferred infer(const NodeView& node) {
+  const Type& q = node.in_type(0);
+  const Type& cache = node.in_type(3);
+  if (q.shape.rank() != 2 || q.dtype != DType::f32) return refuse_type("q", "f32[T, D]", q);
+  if (cache.shape.rank() != 2) return refuse_type("the keys' cache", "f32[slots, D]", cache);
+  const Spec spec(node);
+  if (spec.kv_heads < 1 || spec.head_size < 1 || spec.heads % spec.kv_heads != 0 ||
+      q.shape[1] != spec.heads * spec.head_size) {
+    return refuse(fmt::format("expected heads, a multiple of kv_heads, to make up {} columns", q.shape[1]));
+  }
+  const Type rows = f32_type({spec.tokens, spec.kv_width()});
+  const Type slots = f32_type({spec.slots, spec.kv_width()});
+  for (const size_t i : {size_t{1}, size_t{2}}) {
+    if (node.in_type(i) != rows) return refuse_type("k and v", to_string(rows), node.in_type(i));
+  }
+  for (const size_t i : {size_t{3}, size_t{4}}) {
+    if (node.in_type(i) != slots) return refuse_type("the caches", to_string(slots), node.in_type(i));
+  }
+  const Type positions{.dtype = DType::i32, .shape = {spec.tokens}};
+  if (node.in_type(5) != positions) return refuse_type("positions", to_string(positions), node.in_type(5));
+  if (spec.window < 0 || !(spec.softcap >= 0)) return refuse("expected no negative window or softcap");
+  return {.out = {q, slots, slots}, .error = ""};
+}
+
+/// Puts the rows of new tokens into their slots.
+void store(const Spec& spec, const float* rows, const int32_t* positions, float* cache) {
+  for (int64_t t = 0; t < spec.tokens; ++t) {
+    if (spec.seen(positions[t]).size() == 0) continue;
+    std::copy_n(rows + t * spec.kv_width(), spec.kv_width(), cache + positions[t] * spec.kv_width());
+  }
+}
+
+/// One token in one head; `weights` has room for a score per slot.
+void attend(const Spec& spec, Range seen, const float* query, const float* keys, const float* values,
+            float* weights, float* out) {
+  std::fill_n(out, spec.head_size, 0.0F);
+  if (seen.size() == 0) return;
+  const int64_t width = spec.kv_width(), count = seen.size(), first = seen.begin * width;
+  const cpu::SimdKernels& simd = cpu::simd();
+  simd.dot(1, count, spec.head_size, query, spec.head_size, keys + first, width, weights, count, 1);
+  for (int64_t i = 0; i < count; ++i) weights[i] *= spec.scale;
+  const float most = simd.cap_max(weights, count, spec.softcap);
+  const float sum = simd.exp_sum(weights, 1, most, weights, count);
+  for (int64_t c = 0; c < spec.head_size; c += cpu::kPanel) {
+    simd.gemm(1, std::min(cpu::kPanel, spec.head_size - c), count, weights, count, 1, values + first + c,
+              width, out + c, spec.head_size, false);
+  }
+  for (int64_t c = 0; c < spec.head_size; ++c) out[c] /= sum;
+}
+
+Kernel kernel(const NodeView& node) {
+  const Spec spec(node);
+  const auto run = [spec](const KernelArgs& args) {
+    const auto* positions = args.input<int32_t>(5);
+    const auto* q = args.input<float>(0);
+    auto *out = args.output<float>(0), *keys = args.output<float>(1), *values = args.output<float>(2);
+    store(spec, args.input<float>(1), positions, keys);
+    store(spec, args.input<float>(2), positions, values);
+    const int64_t num_rows = spec.tokens * spec.heads;
+    const int num_threads = args.threads->size();
+    args.threads->run([&](int thread) {
+      auto* weights = reinterpret_cast<float*>(args.workspace) + thread * spec.slots;
+      const Range mine = split_range(num_rows, num_threads, thread);
+      for (int64_t row = mine.begin; row < mine.end; ++row) {
+        const int64_t column = spec.kv_column(row % spec.heads);
+        attend(spec, spec.seen(positions[row / spec.heads]), q + row * spec.head_size, keys + column,
+               values + column, weights, out + row * spec.head_size);
+      }
+    });
+  };
+  const auto floats = static_cast<int64_t>(sizeof(float)) * spec.slots;
+  return {.run = run, .workspace_bytes = node.num_threads * floats};
+}
+
+void reference(const ReferenceArgs& args) {
+  const Spec spec(args.node);
+  const auto at = [](int64_t index) { return static_cast<size_t>(index); };
+  for (size_t cache : {1, 2}) {
+    args.out[cache] = args.in[cache + 2];
+    for (int64_t t = 0; t < spec.tokens; ++t) {
+      const auto slot = static_cast<int64_t>(args.in[5][at(t)]);
+      if (spec.seen(slot).size() == 0) continue;
+      std::copy_n(args.in[cache].begin() + t * spec.kv_width(), spec.kv_width(),
+                  args.out[cache].begin() + slot * spec.kv_width());
+    }
+  }
+  for (int64_t row = 0; row < spec.tokens * spec.heads; ++row) {
+    const Range seen = spec.seen(static_cast<int64_t>(args.in[5][at(row / spec.heads)]));
+    const int64_t column = spec.kv_column(row % spec.heads), query = row * spec.head_size;
+    double sum = 0;
+    std::vector<double> mixed(at(spec.head_size), 0.0);
+    for (int64_t slot = seen.begin; slot < seen.end; ++slot) {
+      const int64_t key = slot * spec.kv_width() + column;
+      double score = 0;
+      for (int64_t c = 0; c < spec.head_size; ++c)
+        score += args.in[0][at(query + c)] * args.out[1][at(key + c)];
+      score *= spec.scale;
+      if (spec.softcap > 0) score = spec.softcap * std::tanh(score / spec.softcap);
+      sum += std::exp(score);
+      for (int64_t c = 0; c < spec.head_size; ++c) mixed[at(c)] += std::exp(score) * args.out[2][at(key + c)];
+    }
+    for (int64_t c = 0; c < spec.head_size; ++c)
+      args.out[0][at(query + c)] = sum > 0 ? mixed[at(c)] / sum : 0;
+  }
+}
+
+Cost cost(const NodeView& node) {
+  const Spec spec(node);
+  const auto pairs = static_cast<double>(spec.tokens * spec.heads * spec.slots);
+  return {.flops = 4 * pairs * static_cast<double>(spec.head_size), .bytes = bytes_moved(node)};
+}
+
+struct Case {
+  int64_t tokens, slots, heads, kv_heads, size;
+  int64_t window = 0;
+  double softcap = 0;
+};
+Sample sample(const Case& c) {
+  return {.in = {normal({c.tokens, c.heads * c.size}), normal({c.tokens, c.kv_heads * c.size}),
+                 normal({c.tokens, c.kv_heads * c.size}), normal({c.slots, c.kv_heads * c.size}),
+                 normal({c.slots, c.kv_heads * c.size}), labels(c.tokens, c.slots)},
+          .attrs = {{"heads", c.heads},
+                    {"kv_heads", c.kv_heads},
+                    {"head_size", c.size},
+                    {"scale", 1 / std::sqrt(static_cast<double>(c.size))},
+                    {"window", c.window},
+                    {"softcap", c.softcap}}};
+}
+std::vector<Sample> samples() {
+  return {sample({.tokens = 1, .slots = 40, .heads = 4, .kv_heads = 2, .size = 5}),
+          sample({.tokens = 1, .slots = 300, .heads = 3, .kv_heads = 1, .size = 35, .window = 9}),
+          sample({.tokens = 2, .slots = 17, .heads = 2, .kv_heads = 2, .size = 64, .softcap = 1.5})};
+}
+
+}  // namespace
+
+const OpDef cached_attention{.name = "cached_attention",
+                             .doc =
+                                 "cached_attention(q, k, v, keys, values, positions): attention over a cache "
+                                 "that k and v go into first",
+                             .min_inputs = 6,
+                             .max_inputs = 6,
+                             .infer = infer,
+                             .no_vjp_because = "generation takes no gradients",
+                             .cpu = kernel,
+                             .reference = reference,
+                             .cost = cost,
+                             .precision = ir::Precision::full,
+                             .writes = {-1, 3, 4},
+                             .samples = samples};
+
+}  // namespace hearth::ops
