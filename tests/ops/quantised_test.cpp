@@ -92,7 +92,9 @@ TEST(Quantised, Int8IsThatOfBitsandbytesBitByBit) {
 TEST(Quantised, IsReadInAnyPieces) {
   for (const Quantisation kind : {Quantisation::nf4, Quantisation::int8}) {
     Stored stored(kind, 7, 33);
-    stored.fill({matrix().begin(), matrix().begin() + 231});
+    std::vector<float> values = matrix();
+    values.resize(231);
+    stored.fill(values);
     const std::vector<float> whole = stored.read();
     const QuantisedMatrix matrix(kind, 7, 33, stored.parts);
     for (const int64_t count : {1, 5, 40, 100}) {
