@@ -11,7 +11,7 @@
 
 namespace hearth {
 
-/// Half of a range of work: [begin, end).
+/// A half-open range of work: [begin, end).
 struct Range {
   int64_t begin = 0;
   int64_t end = 0;

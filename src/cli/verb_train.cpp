@@ -62,9 +62,10 @@ class Terminal {
         static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE)) / (1 << 30);
     return fmt::format_to_n(text, size,
                             "step: {:2}  loss: {:8.5f}  grad_norm: {:7.4f}  memory: {:5.2f}GiB({:.2f}%)  "
-                            "ips: {:.1f}  tflops: {:.3f}  mfu: N/A  lr: {:.3e}  eta: {:.0f}s\n",
-                            p.step, p.loss, p.grad_norm, memory, 100 * memory / total, p.samples_per_second,
-                            p.tflops, p.learning_rate, p.eta_seconds)
+                            "{}ps: {:.1f}  tflops: {:.3f}  mfu: N/A  lr: {:.3e}  eta: {:.0f}s\n",
+                            p.step, p.loss, p.grad_norm, memory, 100 * memory / total,
+                            std::string_view(p.unit).substr(0, 1), p.samples_per_second, p.tflops,
+                            p.learning_rate, p.eta_seconds)
         .size;
   }
 

@@ -82,7 +82,9 @@ Field text(std::string key, std::string doc, Member<std::string> member,
     const auto value = text_of(node);
     if (!value) return "one word or path";
     if (!choices.empty() && std::find(choices.begin(), choices.end(), *value) == choices.end()) {
-      return fmt::format("one of {}{}", fmt::join(choices, ", "), did_you_mean(*value, choices));
+      std::vector<std::string> names;
+      for (const std::string& choice : choices) names.push_back(choice.empty() ? "\"\"" : choice);
+      return fmt::format("one of {}{}", fmt::join(names, ", "), did_you_mean(*value, choices));
     }
     member(recipe) = *value;
     return "";
@@ -172,9 +174,14 @@ void add_run_fields(std::vector<Field>& f) {
 void add_model_fields(std::vector<Field>& f) {
   std::vector<std::string> models;
   for (const models::ModelDef& model : models::model_list()) models.emplace_back(model.name);
-  f.push_back(text(
+  Field name = text(
       "model.name", fmt::format("{}", fmt::join(models, ", ")),
-      [](Recipe & r) -> auto& { return r.model.name; }, models));
+      [](Recipe & r) -> auto& { return r.model.name; }, models);
+  name.read = [read = name.read](Recipe& recipe, const YAML::Node& node) {
+    const std::string expected = read(recipe, node);
+    return expected.empty() ? "" : expected + ", or a language model's folder,";
+  };
+  f.push_back(std::move(name));
   f.push_back(text(
       "model.path", "a language model: folder with config.json, weights and tokenizer",
       [](Recipe & r) -> auto& { return r.text.model; }));

@@ -15,7 +15,7 @@
 
 namespace hearth::train {
 
-/// What the trainer tells while it runs. `line` may be called often; the text is only valid during the call.
+/// What the trainer tells while it runs.
 struct Progress {
   int64_t step = 0;
   int64_t total_steps = 0;
