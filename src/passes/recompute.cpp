@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <unordered_map>
 
 #include "ir/op_def.h"
 #include "passes/rewrite.h"
@@ -43,24 +44,27 @@ std::optional<ir::Node> repeat_node(const ir::Graph& graph, ValueId value) {
 class Recompute {
  public:
   Recompute(ir::Graph& graph, int64_t budget, const WorkspaceOf& workspace_of)
-      : graph_(graph), budget_(budget), workspace_of_(workspace_of) {}
+      : graph_(graph), budget_(budget), workspace_of_(workspace_of) {
+    remember_ = [this](const ir::Node& node) { return workspace(node); };
+  }
 
   RecomputeResult run() {
     RecomputeResult result;
-    result.peak_before_bytes = result.peak_after_bytes = peak_bytes(graph_, workspace_of_);
+    result.peak_before_bytes = result.peak_after_bytes = survey();
     const double flops_before = total_flops();
     seconds_left_ = kLargestShare * total_seconds();
-    ir::Graph best = graph_;
+    const ir::Graph original = graph_;
+    size_t num_useful = 0;
     int patience = kPatience;
     while (result.peak_after_bytes > budget_ && patience-- > 0 && improve()) {
-      const int64_t peak = peak_bytes(graph_, workspace_of_);
+      const int64_t peak = survey();
       if (peak >= result.peak_after_bytes) continue;
-      best = graph_;
+      num_useful = inserted_.size();
       result.peak_after_bytes = peak;
       result.num_recomputed = static_cast<int>(copies_.size());
       patience = kPatience;
     }
-    graph_ = std::move(best);
+    if (num_useful < inserted_.size()) insert_only(original, num_useful);
     result.extra_flops = total_flops() - flops_before;
     result.fits = result.peak_after_bytes <= budget_;
     return result;
@@ -79,11 +83,33 @@ class Recompute {
     return seconds;
   }
 
+  /// The peak of the graph as it is now; notes where it stands.
+  int64_t survey() {
+    map_ = assign_storage(graph_);
+    const std::vector<int64_t> live = live_bytes(graph_, map_, remember_);
+    const auto peak = std::max_element(live.begin(), live.end());
+    peak_ = static_cast<NodeId>(peak - live.begin());
+    return live.empty() ? 0 : *peak;
+  }
+
+  /// A node's workspace, asked for once: its first output names it.
+  int64_t workspace(const ir::Node& node) {
+    if (!workspace_of_ || node.outputs.empty()) return workspace_of_ ? workspace_of_(node) : 0;
+    const auto [found, added] = workspaces_.try_emplace(node.outputs.front(), 0);
+    if (added) found->second = workspace_of_(node);
+    return found->second;
+  }
+
+  /// Starts again and makes the first `count` insertions.
+  void insert_only(const ir::Graph& original, size_t count) {
+    graph_ = original;
+    copies_.clear();
+    const std::vector<Candidate> all = std::move(inserted_);
+    for (size_t i = 0; i < count; ++i) insert_copies(all[i]);
+  }
+
   /// Applies the best candidate over the present peak; false when there is none.
   bool improve() {
-    map_ = assign_storage(graph_);
-    const std::vector<int64_t> live = live_bytes(graph_, map_, workspace_of_);
-    peak_ = static_cast<NodeId>(std::max_element(live.begin(), live.end()) - live.begin());
     const auto reads = readers(graph_);
     Candidate best;
     for (const Storage& storage : map_.storages) {
@@ -93,6 +119,7 @@ class Recompute {
     if (best.chain.empty()) return false;
     seconds_left_ -= best.seconds;
     insert_copies(best);
+    inserted_.push_back(std::move(best));
     return true;
   }
 
@@ -182,6 +209,9 @@ class Recompute {
   ir::Graph& graph_;
   int64_t budget_;
   const WorkspaceOf& workspace_of_;
+  WorkspaceOf remember_;
+  std::unordered_map<ValueId, int64_t> workspaces_;
+  std::vector<Candidate> inserted_;
   std::map<ValueId, ValueId> copies_;  ///< the original of each value that was made again
   StorageMap map_;
   NodeId peak_ = 0;

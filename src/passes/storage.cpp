@@ -17,6 +17,8 @@ class Assigner {
     map_.of_value.assign(graph.values.size(), -1);
     map_.root.resize(graph.values.size());
     for (size_t i = 0; i < map_.root.size(); ++i) map_.root[i] = static_cast<ValueId>(i);
+    is_output_.assign(graph.values.size(), 0);
+    for (const ValueId id : graph.outputs) is_output_[index(id)] = 1;
   }
 
   StorageMap run() {
@@ -59,10 +61,13 @@ class Assigner {
         map_.root[index(out)] = map_.root[index(shared)];
         map_.of_value[index(out)] = map_.of_value[index(shared)];
       } else {
+        values_of_.emplace_back();
         map_.of_value[index(out)] = static_cast<int>(map_.storages.size());
         map_.storages.push_back(
             {.num_bytes = padded_bytes(graph_.type(out).num_bytes()), .first = id, .last = id, .value = out});
       }
+      if (const int storage = map_.of_value[index(out)]; storage >= 0)
+        values_of_[static_cast<size_t>(storage)].push_back(out);
       extend(out, id);
     }
   }
@@ -70,22 +75,17 @@ class Assigner {
   ValueId dying_input(const ir::Node& node, NodeId id) const {
     for (const ValueId in : node.inputs) {
       if (in == kNone || map_.of_value[index(in)] < 0 || last_read_[index(in)] != id) continue;
-      if (graph_.type(in) != graph_.type(node.outputs[0]) || is_output(in)) continue;
+      if (graph_.type(in) != graph_.type(node.outputs[0]) || is_output_[index(in)] != 0) continue;
       if (storage_dies_at(map_.of_value[index(in)], id)) return in;
     }
     return kNone;
   }
 
-  bool is_output(ValueId id) const {
-    return std::find(graph_.outputs.begin(), graph_.outputs.end(), id) != graph_.outputs.end();
-  }
-
   bool storage_dies_at(int storage, NodeId id) const {
-    for (size_t i = 0; i < map_.of_value.size(); ++i) {
-      if (map_.of_value[i] == storage && (last_read_[i] > id || is_output(static_cast<ValueId>(i))))
-        return false;
-    }
-    return true;
+    const std::vector<ValueId>& values = values_of_[static_cast<size_t>(storage)];
+    return std::none_of(values.begin(), values.end(), [&](ValueId value) {
+      return last_read_[index(value)] > id || is_output_[index(value)] != 0;
+    });
   }
 
   void extend(ValueId id, NodeId node) {
@@ -98,6 +98,8 @@ class Assigner {
   const ir::Graph& graph_;
   StorageMap map_;
   std::vector<NodeId> last_read_;
+  std::vector<char> is_output_;
+  std::vector<std::vector<ValueId>> values_of_;  ///< of each storage, those placed so far
 };
 
 }  // namespace
