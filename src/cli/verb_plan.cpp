@@ -28,7 +28,9 @@ struct PlanArguments {
 void print_fit(const train::EngineOptions& options, int64_t memory) {
   const auto best = train::largest_batch(options, memory);
   if (!best) {
-    fmt::print("not even one sample fits {}; a smaller model or picture is needed\n", human_bytes(memory));
+    fmt::print(
+        "not even one sample fits {} as it is; recomputation may (below), a smaller model or row would\n",
+        human_bytes(memory));
     return;
   }
   fmt::print("largest micro-batch within {}: {} (peak {})\n", human_bytes(memory), best->batch,
@@ -38,9 +40,9 @@ void print_fit(const train::EngineOptions& options, int64_t memory) {
 void print_offers(const train::EngineOptions& options) {
   fmt::print("what recomputation buys at this batch:\n");
   for (const train::RecomputeOffer& offer : train::recompute_offers(options)) {
-    fmt::print("  arena held to {:3.0f}%: {:>10}, {:+.1f}% work{}\n", 100 * offer.budget_share,
-               human_bytes(offer.report.arena_bytes), 100 * offer.extra_flops_share,
-               offer.report.recompute.fits ? "" : " (as low as it goes)");
+    fmt::print("  arena held to {:3.0f}%: {:>10} (peak {}), {:+.1f}% work{}\n", 100 * offer.budget_share,
+               human_bytes(offer.report.arena_bytes), human_bytes(offer.report.peak_bytes),
+               100 * offer.extra_flops_share, offer.report.recompute.fits ? "" : " (as low as it goes)");
   }
 }
 
