@@ -1,0 +1,129 @@
+#include "train/generator.h"
+
+#include <gmock/gmock.h>
+
+#include "base/error.h"
+#include "temporary_folder.h"
+#include "tiny_language_model.h"
+#include "train/language_model.h"
+#include "train/weights.h"
+
+namespace hearth::train {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// Any n tokens are the first n bytes of a text.
+class Spelling : public text::Tokenizer {
+ public:
+  explicit Spelling(std::string text, std::optional<int32_t> eos = {}) : text_(std::move(text)) {
+    special_.eos = eos;
+  }
+  void encode(std::string_view, text::SpecialTokens, std::vector<int32_t>&) const override {}
+  std::string decode(std::span<const int32_t> ids) const override { return text_.substr(0, ids.size()); }
+  int64_t vocab_size() const override { return 100; }
+  std::optional<int32_t> id_of(std::string_view) const override { return {}; }
+
+ private:
+  std::string text_;
+};
+
+class Generation : public testing::Test {
+ protected:
+  Generation() {
+    write_tiny_model(folder_.path());
+    const EngineOptions options{
+        .objective = language_model(
+            {.config = models::read_decoder_config(folder_.path() / "config.json"), .context = 8})};
+    const int64_t sizes[] = {1};
+    Engine engine(options, {}, sizes);
+    engine.initialise();
+    save_weights(engine, folder_.path() / "model.safetensors", false);
+  }
+  Generator generator(int64_t slots) const {
+    return Generator(folder_.path(), {.slots = slots, .num_threads = 2});
+  }
+  /// The pieces of an answer whose tokens spell `text` after its first byte.
+  std::vector<std::string> pieces(const std::string& text, const std::vector<std::string>& stop,
+                                  Answer* answer = nullptr) const {
+    Generator model = generator(64);
+    const Spelling spelling(text);
+    std::vector<std::string> found;
+    const int32_t prompt[] = {7};
+    const AnswerOptions options{.max_tokens = std::ssize(text) - 1, .stop = stop};
+    const Answer made = train::answer(model, &spelling, prompt, options,
+                                      [&](std::string_view piece) { found.emplace_back(piece); });
+    if (answer != nullptr) *answer = made;
+    return found;
+  }
+  std::string fault(FunctionRef<void()> body) const {
+    try {
+      body();
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(Generation, LogitsDoNotDependOnThePiecesThatAreFed) {
+  std::vector<int32_t> ids;
+  for (int32_t i = 0; i < 150; ++i) ids.push_back(i * 37 % 100);
+  Generator whole = generator(150), single = generator(200);
+  const std::span<const float> all = whole.feed(ids);
+  std::span<const float> last;
+  for (const int32_t id : ids) last = single.feed({&id, 1});
+  ASSERT_EQ(all.size(), 100u);
+  for (size_t i = 0; i < all.size(); ++i) EXPECT_NEAR(all[i], last[i], 1e-5) << i;
+}
+
+TEST_F(Generation, ForgetsAtARestart) {
+  const std::vector<int32_t> ids = {5, 6, 7};
+  Generator used = generator(20), fresh = generator(20);
+  used.feed(std::vector<int32_t>{90, 91, 92, 93, 94});
+  used.restart();
+  const std::span<const float> again = used.feed(ids), want = fresh.feed(ids);
+  EXPECT_TRUE(std::equal(again.begin(), again.end(), want.begin()));
+}
+
+TEST_F(Generation, RefusesWhatDoesNotFit) {
+  Generator model = generator(4);
+  EXPECT_THAT(fault([&] { model.feed(std::vector<int32_t>{1, 2, 3, 4, 5}); }), HasSubstr("at most 4 tokens"));
+  EXPECT_THAT(fault([&] { model.feed(std::vector<int32_t>{100}); }), HasSubstr("from 0 to 99, got 100"));
+  model.feed(std::vector<int32_t>{1, 2, 3, 4});
+}
+
+TEST_F(Generation, HandsOutWholeCharacters) {
+  EXPECT_THAT(pieces("xa\u00e9\u20ac\U0001F600b", {}),
+              ElementsAre("a", "\u00e9", "\u20ac", "\U0001F600", "b"));
+}
+
+TEST_F(Generation, EndsBeforeAStopTextAndShowsNothingOfIt) {
+  Answer answer;
+  EXPECT_THAT(pieces("xabcabdabe", {"abd", "zz"}, &answer), ElementsAre("abc"));
+  EXPECT_TRUE(answer.ended);
+  EXPECT_EQ(answer.text, "abc");
+  EXPECT_EQ(answer.ids.size(), 6u);
+  EXPECT_THAT(pieces("xabab", {"abd"}, &answer), ElementsAre("ab", "ab"));
+  EXPECT_FALSE(answer.ended);
+}
+
+TEST_F(Generation, EndsAtAnEndTokenOrAFullCache) {
+  Generator model = generator(6);
+  const int32_t prompt[] = {7};
+  const auto nothing = [](std::string_view) {};
+  const Answer full = train::answer(model, nullptr, prompt, {.max_tokens = 50}, nothing);
+  EXPECT_EQ(full.ids.size(), 5u);
+  EXPECT_FALSE(full.ended);
+  model.restart();
+  const Spelling ending("xxxxxxxx", full.ids[0]);
+  const Answer ended = train::answer(model, &ending, prompt, {.max_tokens = 50}, nothing);
+  EXPECT_TRUE(ended.ended);
+  EXPECT_TRUE(ended.ids.empty());
+}
+
+}  // namespace
+}  // namespace hearth::train
