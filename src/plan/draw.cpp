@@ -66,16 +66,18 @@ std::string draw_svg(const Problem& problem, const Solution& solution) {
         "x='{}' y='{:.1f}' font-size='12' text-anchor='end' fill='currentColor'>{}</text>",
         kLeft, kWidth - kRight, y, y, kLeft - 6, y + 4, human_bytes(solution.height * i / 4));
   }
+  // Thousands of outlines would hide the colours between them.
+  const double outline = std::min(0.3, 100.0 / static_cast<double>(problem.buffers.size() + 1));
   for (size_t i = 0; i < problem.buffers.size(); ++i) {
     const Buffer& buffer = problem.buffers[i];
     const double top = static_cast<double>(solution.offsets[i] + buffer.size);
     svg += fmt::format(
         "<rect x='{:.2f}' y='{:.2f}' width='{:.2f}' height='{:.2f}' fill='{}' fill-opacity='.8' "
-        "stroke='#1a202c' stroke-width='.3'><title>{}, {}</title></rect>",
+        "stroke='#1a202c' stroke-width='{:.2f}'><title>{}, {}</title></rect>",
         kLeft + static_cast<double>(buffer.lower) * x_scale, kHeight - kBottom - top * y_scale,
         std::max(0.4, static_cast<double>(buffer.upper - buffer.lower) * x_scale),
-        std::max(0.2, static_cast<double>(buffer.size) * y_scale), color_of(buffer.kind), safe(buffer.id),
-        human_bytes(buffer.size));
+        std::max(0.2, static_cast<double>(buffer.size) * y_scale), color_of(buffer.kind), outline,
+        safe(buffer.id), human_bytes(buffer.size));
   }
   svg += fmt::format(
       "<text x='{}' y='{}' font-size='12' text-anchor='middle' fill='currentColor'>steps of the program, 0 "
