@@ -47,7 +47,7 @@ std::string charts(const ReportData& data) {
 
 std::string confusion_table(const ReportData& data) {
   const size_t n = data.class_names.size();
-  if (data.confusion.size() != n * n || n > 100) return "";
+  if (n == 0 || data.confusion.size() != n * n || n > 100) return "";
   std::string html =
       "<h2>Confusion matrix</h2><div class='scroll'><table><tr><th class='row'>true \\ predicted</th>";
   for (const std::string& name : data.class_names) html += fmt::format("<th>{}</th>", escape_html(name));

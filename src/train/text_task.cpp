@@ -142,7 +142,8 @@ std::string TextTask::score_text(double score) const {
 }
 
 void TextTask::report(const Evaluation&, const fs::path& log, io::ReportData& data) const {
-  data.summary.emplace_back("training data", describe());
+  data.summary.emplace_back("training samples", std::to_string(train_->counts().samples));
+  data.summary.emplace_back("training tokens", std::to_string(train_->num_trained()));
   data.summary.emplace_back("validation tokens", std::to_string(held_out_->num_trained()));
   data.score = {"Validation perplexity", "perplexity", io::read_curve(log, "eval_perplexity")};
 }

@@ -50,6 +50,7 @@ TEST_F(Chat, FromANewModelToAFineTunedOne) {
   EXPECT_THAT(out, HasSubstr("tokens trained; 2 rows held out"));
   EXPECT_THAT(get("runs/llama-full/chat_template.jinja"), HasSubstr("<|im_start|>"));
   EXPECT_FALSE(fs::is_empty(at("cache/hearth")));
+  EXPECT_THAT(get("runs/llama-full/report.html"), Not(HasSubstr("Confusion matrix")));
   EXPECT_THAT(works("export XDG_CACHE_HOME=$PWD/cache; hearth eval runs/llama-full"),
               HasSubstr("perplexity"));
 }
