@@ -36,7 +36,7 @@ struct Tensor {
   FileLayout layout;
   bool trainable = true;
   ops::Quantisation quantised = ops::Quantisation::none;  ///< then it is stored in the parts of that
-  bool adapter = false;  ///< a low-rank matrix: no part of the model's own files
+  bool adapter = false;   ///< a low-rank matrix: no part of the model's own files
   bool is_table = false;  ///< made by Builder::table
 };
 

@@ -12,7 +12,7 @@ namespace hearth::train {
 struct PlanReport {
   int64_t batch = 0;
   int64_t weight_bytes = 0;
-  int64_t frozen_bytes = 0;  ///< weights under an adapter
+  int64_t frozen_bytes = 0;     ///< weights under an adapter
   int64_t optimiser_bytes = 0;  ///< momentum, moments, averages, running statistics
   int64_t gradient_bytes = 0;
   int64_t activation_bytes = 0;

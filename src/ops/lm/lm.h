@@ -22,8 +22,8 @@ extern const ir::OpDef rope;
 extern const ir::OpDef attention;
 extern const ir::OpDef attention_grad;
 /// Attention of new tokens [T, D] to all that came before: their keys and values go into slot positions[t] of
-/// caches [slots, D] in place, and token t sees the slots up to its own (with a window: the last so many). All
-/// f32. A position outside of the cache is not stored and gives zeros.
+/// caches [slots, D] in place, and token t sees the slots up to its own (with a window: the last so many).
+/// All f32. A position outside of the cache is not stored and gives zeros.
 extern const ir::OpDef cached_attention;
 
 /// activation(gate) * up (arXiv 2002.05202).
