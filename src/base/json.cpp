@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
+
 namespace hearth {
 namespace {
 
@@ -54,7 +56,18 @@ std::optional<Value> parse_json(std::string_view text, std::string* fault) {
   return parse<Value>(text, fault == nullptr ? unheard : *fault);
 }
 
+template <typename Value>
+Value parse_json_object(std::string_view text, std::string_view where) {
+  std::string fault;
+  std::optional<Value> value = parse_json<Value>(text, &fault);
+  if (!value) user_error("{}: {}", where, fault);
+  if (!value->is_object()) user_error("{}: expected a JSON object, got {}", where, value->type_name());
+  return *std::move(value);
+}
+
 template std::optional<nlohmann::json> parse_json(std::string_view, std::string*);
 template std::optional<nlohmann::ordered_json> parse_json(std::string_view, std::string*);
+template nlohmann::json parse_json_object(std::string_view, std::string_view);
+template nlohmann::ordered_json parse_json_object(std::string_view, std::string_view);
 
 }  // namespace hearth

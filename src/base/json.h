@@ -16,4 +16,8 @@ constexpr int kMaxJsonDepth = 64;
 template <typename Value>
 std::optional<Value> parse_json(std::string_view text, std::string* fault = nullptr);
 
+/// The JSON object that text holds; UserError naming `where` when it holds none.
+template <typename Value>
+Value parse_json_object(std::string_view text, std::string_view where);
+
 }  // namespace hearth

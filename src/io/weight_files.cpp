@@ -19,10 +19,8 @@ using Json = nlohmann::json;
 constexpr int64_t kMaxIndexBytes = 64 << 20;
 
 std::map<std::string, std::string> read_index(const fs::path& path) {
-  std::string fault;
-  const Json index = parse_json<Json>(read_file(path, kMaxIndexBytes), &fault).value_or(Json());
-  if (!fault.empty()) user_error("{}: {}", path.string(), fault);
-  if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
+  const Json index = parse_json_object<Json>(read_file(path, kMaxIndexBytes), path.string());
+  if (!index.contains("weight_map") || !index["weight_map"].is_object())
     user_error("{}: expected a JSON object with a \"weight_map\"", path.string());
   std::map<std::string, std::string> files;
   for (const auto& [tensor, file] : index["weight_map"].items()) {

@@ -26,14 +26,6 @@ fs::path config_of(const fs::path& file_or_folder) {
   return folder / "adapter_config.json";
 }
 
-Json parse(const fs::path& file) {
-  std::string fault;
-  Json config = parse_json<Json>(read_file(file, kMaxConfigBytes), &fault).value_or(Json());
-  if (!fault.empty()) user_error("{}: {}", file.string(), fault);
-  if (!config.is_object()) user_error("{}: expected a JSON object, got something else", file.string());
-  return config;
-}
-
 [[noreturn]] void refuse(const fs::path& file, const char* key, const Json& config,
                          std::string_view expected) {
   user_error("{}: expected {} for \"{}\", got {}", file.string(), expected, key,
@@ -120,7 +112,7 @@ fs::path adapter_weights(const fs::path& file_or_folder) {
 
 AdapterConfig read_adapter_config(const fs::path& file_or_folder) {
   const fs::path file = config_of(file_or_folder);
-  const Json config = parse(file);
+  const Json config = parse_json_object<Json>(read_file(file, kMaxConfigBytes), file.string());
   check_plain(file, config);
   const Json rank = config.value("r", Json()), alpha = config.value("lora_alpha", Json());
   if (!rank.is_number_integer() || rank < 1 || rank > 1 << 16)

@@ -48,10 +48,9 @@ class NextToken : public Objective {
 /// "eos_token_id" of generation_config.json: a number or a list.
 void add_generation_ends(const fs::path& file, std::vector<int32_t>& ends) {
   if (!fs::exists(file)) return;
-  const auto json = parse_json<nlohmann::json>(read_file(file, kMaxConfigBytes));
-  if (!json || !json->is_object()) user_error("expected a JSON object in {}", file.string());
-  const auto found = json->find("eos_token_id");
-  if (found == json->end()) return;
+  const auto json = parse_json_object<nlohmann::json>(read_file(file, kMaxConfigBytes), file.string());
+  const auto found = json.find("eos_token_id");
+  if (found == json.end()) return;
   for (const auto& id : found->is_array() ? *found : nlohmann::json::array({*found})) {
     if (id.is_number_integer()) ends.push_back(id.get<int32_t>());
   }

@@ -248,10 +248,7 @@ const Family& find_family(const Reader& reader) {
 }  // namespace
 
 DecoderConfig parse_decoder_config(std::string_view json, const std::string& where) {
-  std::string fault;
-  const Json object = parse_json<Json>(json, &fault).value_or(Json());
-  if (!fault.empty()) user_error("{}: {}", where, fault);
-  if (!object.is_object()) user_error("{}: expected a JSON object, got {}", where, object.type_name());
+  const Json object = parse_json_object<Json>(json, where);
   const Reader reader(object, where);
   const Family& family = find_family(reader);
   DecoderConfig config{.family = family.name};
