@@ -153,6 +153,7 @@ std::optional<TokenCache> TokenCache::open(const fs::path& path, uint64_t key) {
 TokenCache TokenCache::build(const fs::path& path, uint64_t key, FunctionRef<void(TokenSink&)> produce) {
   // Runs that start together may build the same file.
   const fs::path own = fmt::format("{}.{}", path.string(), getpid());
+  make_folder(path.parent_path());
   replace_file(own, [&](const fs::path& temporary) {
     FileSink sink(temporary, key);
     produce(sink);

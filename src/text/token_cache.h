@@ -43,8 +43,8 @@ class TokenCache {
   /// Nothing when there is no such file, when it belongs to another key, and when it is damaged or cut short:
   /// it is then to be built (again). Reads all of it once.
   static std::optional<TokenCache> open(const fs::path& path, uint64_t key);
-  /// Has `produce` deliver the samples and replaces the file atomically. Needs memory for 16 bytes per
-  /// sample.
+  /// Has `produce` deliver the samples and replaces the file atomically; makes its folder. Needs memory for
+  /// 16 bytes per sample.
   static TokenCache build(const fs::path& path, uint64_t key, FunctionRef<void(TokenSink&)> produce);
   static TokenCache open_or_build(const fs::path& path, uint64_t key, FunctionRef<void(TokenSink&)> produce);
 

@@ -21,7 +21,6 @@ fs::path cache_folder(const TextOptions& options) {
   user_error("expected a folder for tokens, got neither data.cache nor HOME; try data.cache=DIR");
 }
 
-/// The folder is made when there is something to put into it.
 fs::path cache_file(const TextOptions& options, const fs::path& data, uint64_t key) {
   return cache_folder(options) / fmt::format("{}-{:016x}.tokens", data.stem().string(), key);
 }
@@ -177,19 +176,15 @@ text::TokenCache TextSource::tokens(const fs::path& file) const {
   for (const fs::path& part : tokenizer_files(options_)) tokenizer_bytes += read_file(part);
   const uint64_t key = text::cache_key(data.bytes(), bytes_of(tokenizer_bytes), samples.fingerprint());
   const fs::path cached = cache_file(options_, file, key);
-  if (auto found = text::TokenCache::open(cached, key)) return std::move(*found);
-  make_folder(cached.parent_path());
-  return text::TokenCache::build(cached, key, [&](text::TokenSink& sink) { produce(samples, sink); });
+  return text::TokenCache::open_or_build(cached, key, [&](text::TokenSink& sink) { produce(samples, sink); });
 }
 
 text::TokenCache TextSource::token_ids(const fs::path& file) const {
   const MappedFile data(file);
   const uint64_t key = text::cache_key(data.bytes(), {}, fmt::format("ids below {}", vocab_size_));
   const fs::path cached = cache_file(options_, file, key);
-  if (auto found = text::TokenCache::open(cached, key)) return std::move(*found);
-  const text::Tokens tokens = read_token_ids(file, vocab_size_);
-  make_folder(cached.parent_path());
-  return text::TokenCache::build(cached, key, [&](text::TokenSink& sink) { sink.add(tokens, 1, false); });
+  return text::TokenCache::open_or_build(
+      cached, key, [&](text::TokenSink& sink) { sink.add(read_token_ids(file, vocab_size_), 1, false); });
 }
 
 }  // namespace hearth::train
