@@ -72,4 +72,8 @@ const float* as_f32(DType dtype, const void* data, int64_t offset, int64_t count
   return scratch;
 }
 
+void widen(DType dtype, const void* in, int64_t count, float* out, ThreadPool& threads) {
+  threads.parallel_for(count, 16384, [&](Range r) { load_f32(dtype, in, r.begin, r.size(), out + r.begin); });
+}
+
 }  // namespace hearth::cpu

@@ -33,10 +33,6 @@ constexpr int64_t kThreadFloats = kPackedFloats + kDepthBlock * kPanel;
 
 int64_t floats(int64_t count) { return count * static_cast<int64_t>(sizeof(float)); }
 
-void widen(DType dtype, const void* in, int64_t count, float* out, ThreadPool& threads) {
-  threads.parallel_for(count, 16384, [&](Range r) { load_f32(dtype, in, r.begin, r.size(), out + r.begin); });
-}
-
 /// Pieces of the workspace, in floats from its start.
 struct Layout {
   int64_t a, b, c, panels, own, transposed, residual, total;

@@ -71,8 +71,7 @@ void pack_panels(DType dtype, const void* b, int64_t k, int64_t n, bool transpos
                  float* scratch, ThreadPool& threads) {
   const float* wide = static_cast<const float*>(b);
   if (dtype != DType::f32) {
-    threads.parallel_for(k * n, 16384,
-                         [&](Range r) { load_f32(dtype, b, r.begin, r.size(), scratch + r.begin); });
+    widen(dtype, b, k * n, scratch, threads);
     wide = scratch;
   }
   threads.parallel_for(

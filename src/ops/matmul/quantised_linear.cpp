@@ -107,11 +107,7 @@ Kernel kernel(const NodeView& node) {
     auto* base = reinterpret_cast<float*>(args.workspace);
     const QuantisedMatrix w(p.kind, p.rows, p.columns, args.in.subspan(1));
     const bool wide = p.dtype == DType::f32;
-    if (!wide) {
-      args.threads->parallel_for(p.m * p.k, 16384, [&](Range r) {
-        cpu::load_f32(p.dtype, args.in[0], r.begin, r.size(), base + layout.x + r.begin);
-      });
-    }
+    if (!wide) cpu::widen(p.dtype, args.in[0], p.m * p.k, base + layout.x, *args.threads);
     const float* x = wide ? args.input<float>(0) : base + layout.x;
     float* y = wide ? args.output<float>(0) : base + layout.y;
     args.threads->run([&](int thread) {
