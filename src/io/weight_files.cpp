@@ -87,4 +87,10 @@ const TensorView* WeightFiles::find(std::string_view name) const {
   return found != tensors_.end() && found->name == name ? &*found : nullptr;
 }
 
+std::vector<std::string> WeightFiles::names() const {
+  std::vector<std::string> names;
+  for (const TensorView& tensor : tensors_) names.push_back(tensor.name);
+  return names;
+}
+
 }  // namespace hearth::io

@@ -17,6 +17,7 @@ class WeightFiles {
   const std::vector<TensorView>& tensors_of(size_t file) const { return files_[file].tensors(); }
   /// Views of every tensor; they live as long as this.
   const std::vector<TensorView>& tensors() const { return tensors_; }
+  std::vector<std::string> names() const;
   /// Gives the memory of a tensor's bytes back; they are read from the disk again if they are asked for.
   /// Whoever goes through a model tensor by tensor never has more than one in memory.
   void release(const TensorView& tensor) const;

@@ -18,16 +18,6 @@ bool is_among(std::string_view module, const std::vector<std::string>& names) {
   return std::ranges::any_of(names, [&](const std::string& name) { return is_named(module, name); });
 }
 
-/// The last parts of full names, each once, in the order of the model.
-std::vector<std::string> short_names(const std::vector<std::string>& modules) {
-  std::vector<std::string> names;
-  for (const std::string& module : modules) {
-    std::string name = module.substr(module.rfind('.') + 1);
-    if (std::ranges::find(names, name) == names.end()) names.push_back(std::move(name));
-  }
-  return names;
-}
-
 void check_names(const char* key, const std::vector<std::string>& names,
                  const std::vector<std::string>& modules) {
   for (const std::string& name : names) {
@@ -40,6 +30,15 @@ void check_names(const char* key, const std::vector<std::string>& names,
 }
 
 }  // namespace
+
+std::vector<std::string> short_names(const std::vector<std::string>& modules) {
+  std::vector<std::string> names;
+  for (const std::string& module : modules) {
+    std::string name = module.substr(module.rfind('.') + 1);
+    if (std::ranges::find(names, name) == names.end()) names.push_back(std::move(name));
+  }
+  return names;
+}
 
 bool Builder::is_frozen(std::string_view tensor_name) {
   if (adapter_.rank == 0) return false;

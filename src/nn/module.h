@@ -40,6 +40,9 @@ struct Tensor {
   bool is_table = false;  ///< made by Builder::table
 };
 
+/// The last parts of full names ("q_proj"), each once, in their order.
+std::vector<std::string> short_names(const std::vector<std::string>& modules);
+
 /// Copies between memory order and file order (`num_elements` floats).
 void to_file_order(const FileLayout& layout, const float* memory, float* file);
 void from_file_order(const FileLayout& layout, const float* file, float* memory);

@@ -62,14 +62,12 @@ bool all_linear(const std::vector<std::string>& targets) {
 /// The names of the adapted layers, each once.
 std::vector<std::string> adapted_names(const std::vector<nn::Tensor>& tensors) {
   constexpr std::string_view kEnd = ".lora_A.weight";
-  std::vector<std::string> names;
+  std::vector<std::string> modules;
   for (const nn::Tensor& tensor : tensors) {
-    if (!tensor.adapter || !tensor.name.ends_with(kEnd)) continue;
-    const std::string module = tensor.name.substr(0, tensor.name.size() - kEnd.size());
-    const std::string name = module.substr(module.rfind('.') + 1);
-    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+    if (tensor.adapter && tensor.name.ends_with(kEnd))
+      modules.push_back(tensor.name.substr(0, tensor.name.size() - kEnd.size()));
   }
-  return names;
+  return nn::short_names(modules);
 }
 
 /// 16, not 16.0: what is whole in PEFT's own files.

@@ -67,10 +67,9 @@ class Merger {
   void check(const std::string& name, const Change& change, int64_t rank) const {
     const io::TensorView* weight = base_.find(name);
     if (weight == nullptr || !is_stored(*weight)) {
-      std::vector<std::string> names;
-      for (const io::TensorView& tensor : base_.tensors()) names.push_back(tensor.name);
       user_error("{}: expected an adapter of the model in {}, which has no '{}' in f32, bf16 or f16{}",
-                 path_.string(), base_.paths()[0].parent_path().string(), name, did_you_mean(name, names));
+                 path_.string(), base_.paths()[0].parent_path().string(), name,
+                 did_you_mean(name, base_.names()));
     }
     if (change.whole != nullptr) return check_shape(*change.whole, weight->shape);
     if (change.a == nullptr || change.b == nullptr || weight->shape.rank() != 2)

@@ -72,9 +72,8 @@ void load_tensor(const Engine& engine, const nn::Tensor& tensor, const std::stri
                  const io::WeightFiles& files, const fs::path& path) {
   const io::TensorView* found = files.find(name);
   if (found == nullptr) {
-    std::vector<std::string> names;
-    for (const io::TensorView& view : files.tensors()) names.push_back(view.name);
-    user_error("{}: expected a tensor '{}' of the model{}", path.string(), name, did_you_mean(name, names));
+    user_error("{}: expected a tensor '{}' of the model{}", path.string(), name,
+               did_you_mean(name, files.names()));
   }
   if (found->shape != tensor.layout.file_shape || !is_floating(found->dtype) ||
       dtype_bytes(found->dtype) < 2) {
