@@ -30,8 +30,8 @@ std::string prompt_of(const CLI::App& verb, const Arguments& arguments) {
 }
 
 /// A question as the model's own template asks it.
-std::string asked(const fs::path& folder, const std::string& question) {
-  const text::ChatSetup setup = text::read_chat_setup(folder);
+std::string asked(const fs::path& folder, const text::Tokenizer& tokenizer, const std::string& question) {
+  const text::ChatSetup setup = text::read_chat_setup(folder, tokenizer);
   if (!setup.chat_template) {
     user_error("expected a chat template in {} for --chat; without --chat the model goes on from the text",
                folder.string());
@@ -55,7 +55,7 @@ std::vector<int32_t> prompt_ids(const text::Tokenizer* tokenizer, const Argument
   if (tokenizer == nullptr) {
     ids = numbers_in(prompt);
   } else if (arguments.chat) {
-    tokenizer->encode(asked(arguments.model, prompt), text::SpecialTokens::parsed, ids);
+    tokenizer->encode(asked(arguments.model, *tokenizer, prompt), text::SpecialTokens::parsed, ids);
   } else {
     ids = tokenizer->special().prefix;
     if (!prompt.empty()) tokenizer->encode(prompt, text::SpecialTokens::as_text, ids);

@@ -24,6 +24,8 @@ struct ChatSetup {
 /// Reads a folder in Hugging Face's layout; files that are not there leave the parts empty. UserError for a
 /// tokenizer_config.json that does not parse.
 ChatSetup read_chat_setup(const fs::path& folder);
+/// The same; texts that the folder does not name are those of the tokenizer's own tokens.
+ChatSetup read_chat_setup(const fs::path& folder, const Tokenizer& tokenizer);
 
 /// The source of a template that Hearth brings: "chatml"; "alpaca" (Stanford's "Below is an instruction...");
 /// "plain" (what is said, one after the other, and eos_token after the assistant). Nothing for other names.

@@ -71,6 +71,13 @@ ChatSetup read_chat_setup(const fs::path& folder) {
   return setup;
 }
 
+ChatSetup read_chat_setup(const fs::path& folder, const Tokenizer& tokenizer) {
+  ChatSetup setup = read_chat_setup(folder);
+  if (setup.bos_token.empty() && tokenizer.bos()) setup.bos_token = tokenizer.token(*tokenizer.bos());
+  if (setup.eos_token.empty() && tokenizer.eos()) setup.eos_token = tokenizer.token(*tokenizer.eos());
+  return setup;
+}
+
 std::optional<std::string> built_in_template(std::string_view name) {
   if (name == "chatml") return std::string(kChatml);
   if (name == "alpaca") return std::string(kAlpaca);

@@ -142,10 +142,8 @@ int32_t TextSource::padding() const {
 }
 
 text::SampleOptions TextSource::sample_options() const {
-  text::ChatSetup setup = text::read_chat_setup(tokenizer_folder(options_));
+  const text::ChatSetup setup = text::read_chat_setup(tokenizer_folder(options_), tokenizer());
   const text::SpecialIds& special = tokenizer().special();
-  if (setup.bos_token.empty() && special.bos) setup.bos_token = tokenizer().token(*special.bos);
-  if (setup.eos_token.empty() && special.eos) setup.eos_token = tokenizer().token(*special.eos);
   text::SampleOptions options{.format = format_options(options_),
                               .chat_template = setup.chat_template,
                               .template_name = setup.template_name,
