@@ -64,6 +64,18 @@ size_t valid_prefix(std::string_view text) {
   return at;
 }
 
+size_t whole_characters(std::string_view text) {
+  size_t start = text.size();
+  while (start > 0 && text.size() - start < 4) {
+    const auto byte = static_cast<unsigned char>(text[--start]);
+    if (byte < 0x80) return text.size();
+    if (byte < 0xC0) continue;
+    const size_t length = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : 2;
+    return text.size() - start < length ? start : text.size();
+  }
+  return text.size();
+}
+
 void append_utf8(std::string& out, char32_t value) {
   const auto tail = [&](int shift) { out.push_back(static_cast<char>(0x80 | (value >> shift & 0x3F))); };
   if (value < 0x80) {

@@ -20,6 +20,8 @@ Character first_character(std::string_view text);
 Character last_character(std::string_view text);
 /// How many bytes at the start of `text` are valid UTF-8.
 size_t valid_prefix(std::string_view text);
+/// How many bytes of `text` there are without a character at its end whose last bytes are missing.
+size_t whole_characters(std::string_view text);
 /// Appends a code point of at most 0x10FFFF.
 void append_utf8(std::string& out, char32_t value);
 

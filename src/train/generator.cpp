@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "models/decoder/decoder.h"
+#include "text/utf8.h"
 #include "train/objective.h"
 #include "train/weights.h"
 
@@ -56,19 +57,6 @@ void add_generation_ends(const fs::path& file, std::vector<int32_t>& ends) {
   }
 }
 
-/// How many bytes of `text` end with a whole character.
-size_t whole_characters(std::string_view text) {
-  size_t start = text.size();
-  while (start > 0 && text.size() - start < 4) {
-    const auto byte = static_cast<unsigned char>(text[--start]);
-    if (byte < 0x80) return text.size();
-    if (byte < 0xC0) continue;
-    const size_t length = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : 2;
-    return text.size() - start < length ? start : text.size();
-  }
-  return text.size();
-}
-
 /// Hands out text that grows, up to a stop text.
 class Emitter {
  public:
@@ -90,7 +78,7 @@ class Emitter {
  private:
   /// Before what may become a stop text or is half a character.
   size_t safe_end(std::string_view text) const {
-    size_t end = whole_characters(text);
+    size_t end = text::whole_characters(text);
     for (const std::string& stop : stops_) {
       for (size_t length = std::min(stop.size() - 1, text.size() - done_); length > 0; --length) {
         if (!text.ends_with(std::string_view(stop).substr(0, length))) continue;
