@@ -84,15 +84,15 @@ void attend(const Spec& spec, Range seen, const float* query, const float* keys,
 
 Kernel kernel(const NodeView& node) {
   const Spec spec(node);
-  const auto run = [spec](const KernelArgs& args) {
+  const auto run = [spec, num_threads = node.num_threads](const KernelArgs& args) {
     const auto* positions = args.input<int32_t>(5);
     const auto* q = args.input<float>(0);
     auto *out = args.output<float>(0), *keys = args.output<float>(1), *values = args.output<float>(2);
     store(spec, args.input<float>(1), positions, keys);
     store(spec, args.input<float>(2), positions, values);
     const int64_t num_rows = spec.tokens * spec.heads;
-    const int num_threads = args.threads->size();
     args.threads->run([&](int thread) {
+      if (thread >= num_threads) return;
       auto* weights = reinterpret_cast<float*>(args.workspace) + thread * spec.slots;
       const Range mine = split_range(num_rows, num_threads, thread);
       for (int64_t row = mine.begin; row < mine.end; ++row) {
