@@ -37,7 +37,7 @@ BatchShape shape_of(const MicroBatch& batch) {
 
 void use_average(ir::Graph& graph) {
   for (ir::Value& value : graph.values) {
-    if (value.role == ir::Role::parameter && value.producer == ir::kNone) value.name = "ema/" + value.name;
+    if (value.role == ir::Role::parameter && value.producer == ir::kNone) value.name = kAverage + value.name;
     if (value.role == ir::Role::parameter) value.role = ir::Role::state;
   }
 }
@@ -187,8 +187,8 @@ void Engine::initialise() {
     const std::span<float> memory = values(tensor.name);
     file.resize(memory.size());
     nn::initialise(tensor, options_.seed, file, memory.data(), threads_);
-    if (layout_.find("ema/" + tensor.name) != nullptr) {
-      std::copy(memory.begin(), memory.end(), values("ema/" + tensor.name).begin());
+    if (layout_.find(kAverage + tensor.name) != nullptr) {
+      std::copy(memory.begin(), memory.end(), values(kAverage + tensor.name).begin());
     }
   }
   if (layout_.find(kLossScale) != nullptr) values(kLossScale)[0] = 65536.0F;

@@ -173,7 +173,7 @@ class UpdateBuilder {
                               .is_table = std::find(tables_.begin(), tables_.end(), name) != tables_.end()};
     const ValueId updated = rule_.add(weight);
     if (options_.ema_decay <= 0) return;
-    add1("ema_update", {weight.state("ema/"), updated, factor_}, {{"decay", options_.ema_decay}},
+    add1("ema_update", {weight.state(kAverage), updated, factor_}, {{"decay", options_.ema_decay}},
          weight.weight().name);
   }
 

@@ -32,6 +32,7 @@ std::span<const std::string> optimizer_names();
 /// Names of persistent values: "momentum/NAME", "adam_m/NAME", "adam_v/NAME" (in 8 bits with
 /// "adam_m_scale/NAME", "adam_v_scale/NAME"), "rows/NAME" and "columns/NAME" (Adafactor), "ema/NAME",
 /// "grad/NAME"; "steps"; "loss_scale" is {scale, good steps, skipped steps}.
+inline constexpr const char* kAverage = "ema/";
 inline constexpr const char* kLossScale = "loss_scale";
 inline constexpr const char* kLearningRate = "learning_rate";
 inline constexpr const char* kInverseSamples = "inverse_samples";

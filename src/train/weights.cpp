@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kChunk = 1 << 20;
 
 std::string memory_name(const Engine& engine, const nn::Tensor& tensor, bool average) {
-  const std::string averaged = "ema/" + tensor.name;
+  const std::string averaged = kAverage + tensor.name;
   return average && engine.layout().find(averaged) != nullptr ? averaged : tensor.name;
 }
 
@@ -82,7 +82,7 @@ void load_tensor(const Engine& engine, const nn::Tensor& tensor, const std::stri
   }
   copy_in(engine, tensor, *found);
   files.release(*found);
-  const std::string average = "ema/" + tensor.name;
+  const std::string average = kAverage + tensor.name;
   if (engine.layout().find(average) == nullptr) return;
   std::ranges::copy(engine.values(tensor.name), engine.values(average).begin());
 }
