@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
+
 namespace hearth {
 namespace {
 
@@ -38,6 +40,20 @@ TEST(Json, NestsOnlySoDeep) {
   const auto nested = [](int depth) { return std::string(depth, '[') + std::string(depth, ']'); };
   EXPECT_TRUE(parse_json<Json>(nested(kMaxJsonDepth)));
   EXPECT_EQ(fault_of(nested(kMaxJsonDepth + 1)), "expected JSON nested at most 64 deep");
+}
+
+TEST(Json, AsksForAnObjectInTheNameOfItsFile) {
+  const auto fault = [](const char* text) -> std::string {
+    try {
+      parse_json_object<Json>(text, "a.json");
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(fault("{}"), "");
+  EXPECT_EQ(fault("[1]"), "a.json: expected a JSON object, got array");
+  EXPECT_EQ(fault("{"), "a.json: expected JSON in UTF-8, but it breaks at byte 1 of 1");
 }
 
 }  // namespace
