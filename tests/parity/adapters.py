@@ -8,7 +8,6 @@ against PEFT on the values that bitsandbytes' rules read back. Needs ./hearth (t
 
 import copy
 import json
-import subprocess
 import sys
 
 import torch
@@ -16,8 +15,8 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from language import BATCH, LOSS_TOLERANCE, RATE, STEPS, loss_of, make_model, row, run_hearth, tokens_for
-from parity import ROOT, logged_losses, make_optimizer, relative_gap, run_checks, within
+from language import BATCH, LOSS_TOLERANCE, RATE, STEPS, loss_of, make_model, mean_loss, row, run_hearth, tokens_for
+from parity import descend, hearth, logged_losses, make_optimizer, relative_gap, run_checks, within
 
 LORA = {
     "llama": {"r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "v_proj", "down_proj"]},
@@ -45,14 +44,7 @@ def make_adapter(family, folder, random_b=True):
 def losses_of(adapted, tokens):
     adapted = copy.deepcopy(adapted).double()
     optimizer = make_optimizer("adamw", [p for p in adapted.parameters() if p.requires_grad], RATE)
-    losses = []
-    for step in range(STEPS):
-        loss = loss_of(adapted, tokens, step * BATCH)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
+    return descend(optimizer, (loss_of(adapted, tokens, step * BATCH) for step in range(STEPS)))
 
 
 def train(family, folder, steps):
@@ -70,11 +62,6 @@ def check_losses(family, folder):
 
 def base_of(folder):
     return AutoModelForCausalLM.from_pretrained(folder / "model", attn_implementation="eager", dtype=torch.float64)
-
-
-def mean_loss(model, tokens, count):
-    with torch.no_grad():
-        return sum(loss_of(model, tokens, i * BATCH).item() for i in range(count)) / count
 
 
 def check_back(family, folder):
@@ -102,10 +89,7 @@ def check_auto(family, folder):
 
 
 def merge(run, out, arguments=()):
-    command = [str(ROOT / "hearth"), "merge", "--adapter", str(run), "--out", str(out), *arguments]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise AssertionError(f"hearth merge ended with {done.returncode}: {done.stderr.strip()}")
+    hearth("merge", "--adapter", run, "--out", out, *arguments)
     return AutoModelForCausalLM.from_pretrained(out, attn_implementation="eager", dtype=torch.float64)
 
 

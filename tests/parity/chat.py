@@ -13,8 +13,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
-from language import SMALL
-from parity import RECIPE_OPTIMIZERS, hearth_train, logged_losses, make_optimizer, relative_gap, run_checks, within
+from language import SMALL, train_on
+from parity import descend, logged_losses, make_optimizer, relative_gap, run_checks, within
 
 STEPS = 20
 TOLERANCE = 1e-4
@@ -97,36 +97,17 @@ def sum_loss(model, ids, trained):
 
 def torch_losses(model, samples, steps):
     model = model.double()
-    optimizer = make_optimizer("adamw", model.parameters(), RATE)
-    losses = []
-    for step in steps:
+
+    def loss_of(step):
         count = sum(int(samples[i][1][1:].sum()) for i in step)
-        loss = sum(sum_loss(model, *samples[i]) for i in step) / count
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
+        return sum(sum_loss(model, *samples[i]) for i in step) / count
+
+    return descend(make_optimizer("adamw", model.parameters(), RATE), map(loss_of, steps))
 
 
 def run_hearth(folder, packing):
-    recipe = {
-        "seed": 1,
-        "model": {"path": str(folder / "model")},
-        "data": {
-            "path": str(folder / "chat.jsonl"),
-            "val_path": str(folder / "chat.jsonl"),
-            "cache": str(folder / "cache"),
-            "context": CONTEXT,
-            "packing": packing,
-            "shuffle": False,
-        },
-        "optimizer": {**RECIPE_OPTIMIZERS["adamw"], "lr": RATE},
-        "schedule": {"name": "constant"},
-        "train": {"steps": STEPS, "batch": BATCH, "accumulate": ACCUMULATE, "log_every": 1},
-    }
-    (folder / "recipe.yaml").write_text(json.dumps(recipe))
-    return logged_losses(hearth_train(folder / "run", [str(folder / "recipe.yaml")]))
+    train = {"steps": STEPS, "batch": BATCH, "accumulate": ACCUMULATE}
+    return logged_losses(train_on(folder, "chat.jsonl", RATE, {"context": CONTEXT, "packing": packing}, train))
 
 
 def check(folder, packing):

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from parity import RECIPE_OPTIMIZERS, gradient_gap, hearth, hearth_train, logged_losses, make_optimizer
+from parity import RECIPE_OPTIMIZERS, descend, gradient_gap, hearth, hearth_train, logged_losses, make_optimizer
 from parity import relative_gap, run_checks, within
 
 STEPS = 20
@@ -94,25 +94,31 @@ def loss_of(model, tokens, first):
     return torch.nn.functional.cross_entropy(logits.flatten(0, 1), torch.cat([r[1] for r in rows]))
 
 
-def run_hearth(folder, model, tokens, steps, arguments=()):
-    model.save_pretrained(folder / "model")
-    save_file({"tokens": tokens}, folder / "data.safetensors")
+def mean_loss(model, tokens, count):
+    with torch.no_grad():
+        return sum(loss_of(model, tokens, i * BATCH).item() for i in range(count)) / count
+
+
+def train_on(folder, file, rate, data, train, arguments=()):
+    """Trains folder/model with AdamW on folder/file, in the file's order; `data` and `train`: more keys of the recipe."""
+    path = str(folder / file)
     recipe = {
         "seed": 1,
         "model": {"path": str(folder / "model")},
-        "data": {
-            "path": str(folder / "data.safetensors"),
-            "val_path": str(folder / "data.safetensors"),
-            "cache": str(folder / "cache"),
-            "context": CONTEXT,
-            "shuffle": False,
-        },
-        "optimizer": {**RECIPE_OPTIMIZERS["adamw"], "lr": RATE},
+        "data": {"path": path, "val_path": path, "cache": str(folder / "cache"), "shuffle": False, **data},
+        "optimizer": {**RECIPE_OPTIMIZERS["adamw"], "lr": rate},
         "schedule": {"name": "constant"},
-        "train": {"steps": steps, "batch": BATCH, "log_every": 1},
+        "train": {"log_every": 1, **train},
     }
     (folder / "recipe.yaml").write_text(json.dumps(recipe))
     return hearth_train(folder / "run", [str(folder / "recipe.yaml"), *arguments])
+
+
+def run_hearth(folder, model, tokens, steps, arguments=()):
+    model.save_pretrained(folder / "model")
+    save_file({"tokens": tokens}, folder / "data.safetensors")
+    train = {"steps": steps, "batch": BATCH}
+    return train_on(folder, "data.safetensors", RATE, {"context": CONTEXT}, train, arguments)
 
 
 def check_gradients(family, folder):
@@ -133,13 +139,7 @@ def check_losses(family, folder):
     losses = logged_losses(run_hearth(folder, model, tokens, STEPS))
     exact = copy.deepcopy(model).double()
     optimizer = make_optimizer("adamw", exact.parameters(), RATE)
-    wanted = []
-    for step in range(STEPS):
-        loss = loss_of(exact, tokens, step * BATCH)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        wanted.append(loss.item())
+    wanted = descend(optimizer, (loss_of(exact, tokens, step * BATCH) for step in range(STEPS)))
     gap = relative_gap(losses, wanted)
     return within(LOSS_TOLERANCE, gap, f"{family}: {STEPS} losses within {gap:.1e} of float64")
 
@@ -151,8 +151,7 @@ def check_back(family, folder):
     run = run_hearth(folder, model, tokens, 4)
     last = json.loads((run / "trainer_log.jsonl").read_text().splitlines()[-1])
     found = AutoModelForCausalLM.from_pretrained(run, attn_implementation="eager", dtype=torch.float64)
-    with torch.no_grad():
-        loss = sum(loss_of(found, tokens, i * BATCH).item() for i in range(4)) / 4
+    loss = mean_loss(found, tokens, 4)
     gap = abs(loss - last["eval_loss"]) / loss
     return within(1e-5, gap, f"{family}: transformers loads the run and agrees on its loss to {gap:.1e}")
 

@@ -56,17 +56,27 @@ def make_optimizer(kind, parameters, learning_rate):
     return cls(parameters, lr=learning_rate, **OPTIMIZERS[kind])
 
 
-def torch_losses(model, optimizer_kind, learning_rate, images, labels, batch, dtype):
-    model = copy.deepcopy(model).to(dtype)
-    optimizer = make_optimizer(optimizer_kind, model.parameters(), learning_rate)
-    losses = []
-    for at in range(0, len(labels), batch):
-        loss = functional.cross_entropy(model(images[at : at + batch].to(dtype)), labels[at : at + batch])
+def descend(optimizer, losses):
+    """The values of losses that are made one after the other, a step of the optimizer on each."""
+    values = []
+    for loss in losses:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        losses.append(loss.item())
-    return losses
+        values.append(loss.item())
+    return values
+
+
+def torch_losses(model, optimizer_kind, learning_rate, images, labels, batch, dtype):
+    model = copy.deepcopy(model).to(dtype)
+    optimizer = make_optimizer(optimizer_kind, model.parameters(), learning_rate)
+    return descend(
+        optimizer,
+        (
+            functional.cross_entropy(model(images[at : at + batch].to(dtype)), labels[at : at + batch])
+            for at in range(0, len(labels), batch)
+        ),
+    )
 
 
 def relative_gap(losses, reference):
