@@ -3,6 +3,14 @@
 import torch
 from torch import nn
 
+# The Llamas of llama2.c, and how many tokens a row of their training cases has.
+LLAMAS = {
+    "llama15m": {"hidden_size": 288, "intermediate_size": 768, "num_hidden_layers": 6, "num_attention_heads": 6},
+    "llama110m": {"hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 12, "num_attention_heads": 12},
+}
+CONTEXT = {"llama15m": 256, "llama110m": 512}
+PROMPT_TOKENS, ANSWER_TOKENS = 32, 128
+
 
 class SimpleCNN(nn.Module):
     """conv 3->16 3x3, relu, maxpool 2, linear 4096->10."""
@@ -94,3 +102,32 @@ def synthetic_batch(model, batch, seed=0):
     generator = torch.Generator().manual_seed(seed)
     images = torch.randn(batch, *image_shape(model), generator=generator)
     return images, torch.randint(0, 10, (batch,), generator=generator)
+
+
+def make_llama(name):
+    """transformers' Llama with random weights."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        **LLAMAS[name],
+        vocab_size=32000,
+        max_position_embeddings=1024,
+        rms_norm_eps=1e-5,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=None,
+        attn_implementation="sdpa",
+    )
+    return LlamaForCausalLM(config)
+
+
+def add_lora(model, rank=16):
+    """A PEFT adapter on every linear layer; the model under it is frozen."""
+    from peft import LoraConfig, get_peft_model
+
+    options = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM")
+    return get_peft_model(model, options)
+
+
+def random_tokens(rows, context, seed=0):
+    return torch.randint(0, 32000, (rows, context), generator=torch.Generator().manual_seed(seed))

@@ -1,6 +1,6 @@
-"""One torch training process for `tools/bench`: peer.py CASE VARIANT --threads T.
+"""One torch process for `tools/bench`: peer.py CASE VARIANT --threads T.
 
-CASE is like resnet18-b64-fp32, VARIANT is {eager,compile}-{nchw,channels_last}. It takes its first step at once and
+CASE is like resnet18-b64-fp32, VARIANT one of variants_of(CASE). It takes its first step at once and
 then answers every line {"run": STEPS} on stdin with a line of JSON:
 {"step_seconds": [...], "peak_rss_bytes": N, "first_step_seconds": S}; first_step_seconds runs from the moment the
 parent gave as HEARTH_BENCH_SPAWNED (time.monotonic) to the end of the first step.
@@ -15,10 +15,11 @@ import time
 
 import torch
 
-from models import MODELS, synthetic_batch
+from models import ANSWER_TOKENS, CONTEXT, MODELS, PROMPT_TOKENS
+from models import add_lora, make_llama, random_tokens, synthetic_batch
 
-VARIANTS = ("eager-nchw", "eager-channels_last", "compile-nchw", "compile-channels_last")
 LEARNING_RATE = 0.01
+TEXT_RATE = 1e-3
 
 
 def parse_case(case):
@@ -27,31 +28,20 @@ def parse_case(case):
     return model, int(batch[1:]), dtype
 
 
-class Trainer:
-    def __init__(self, case, variant):
-        name, batch, dtype = parse_case(case)
-        mode, layout = variant.split("-")
-        torch.manual_seed(0)
-        model = MODELS[name]()
-        images, self.labels = synthetic_batch(name, batch)
-        if layout == "channels_last":
-            model = model.to(memory_format=torch.channels_last)
-            images = images.to(memory_format=torch.channels_last)
-        self.images = images
-        self.parameters = list(model.parameters())
-        self.model = torch.compile(model) if mode == "compile" else model
-        self.autocast = torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == "bf16")
-        self.use_optimizer({"fused": True})
+def variants_of(case):
+    """The ways in which torch can run a case: the best of them counts."""
+    model, _, dtype = parse_case(case)
+    if not model.startswith("llama"):
+        return ("eager-nchw", "eager-channels_last", "compile-nchw", "compile-channels_last")
+    if model.endswith("_answer"):
+        return ("eager", "compile")
+    if dtype == "bf16":
+        return ("eager-autocast", "eager-pure", "compile-autocast", "compile-pure")
+    return ("eager", "compile")
 
-    def use_optimizer(self, kind):
-        self.optimizer = torch.optim.SGD(self.parameters, lr=LEARNING_RATE, momentum=0.9, **kind)
 
-    def step(self):
-        with self.autocast:
-            loss = torch.nn.functional.cross_entropy(self.model(self.images), self.labels)
-        loss.backward()
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+class Runner:
+    """Repeats step()."""
 
     def run(self, steps):
         seconds = []
@@ -61,14 +51,100 @@ class Trainer:
             seconds.append(time.perf_counter() - start)
         return seconds
 
-    def choose_optimizer(self):
-        """Keeps the faster of the fused and the foreach update."""
+    def tune(self):
+        """Behind the first step: chooses what depends on the machine."""
+
+
+class Trainer(Runner):
+    """Subclasses have `parameters`, `autocast`, loss() and make_optimizer(**kind)."""
+
+    def step(self):
+        with self.autocast:
+            loss = self.loss()
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def tune(self):
+        """Keeps the faster of the fused and the foreach update, where a step is short enough to tell."""
+        if min(self.run(1)) > 4:
+            return
         best = {}
         for kind in ({"fused": True}, {"foreach": True}):
-            self.use_optimizer(kind)
-            self.run(1)
-            best[min(self.run(4))] = kind
-        self.use_optimizer(best[min(best)])
+            self.optimizer = self.make_optimizer(**kind)
+            first = min(self.run(1))
+            best[min(self.run(4 if first < 1 else 2))] = kind
+        self.optimizer = self.make_optimizer(**best[min(best)])
+
+
+class PictureTrainer(Trainer):
+    def __init__(self, case, variant):
+        name, batch, dtype = parse_case(case)
+        mode, layout = variant.split("-")
+        model = MODELS[name]()
+        images, self.labels = synthetic_batch(name, batch)
+        if layout == "channels_last":
+            model = model.to(memory_format=torch.channels_last)
+            images = images.to(memory_format=torch.channels_last)
+        self.images = images
+        self.parameters = list(model.parameters())
+        self.model = torch.compile(model) if mode == "compile" else model
+        self.autocast = torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == "bf16")
+        self.optimizer = self.make_optimizer(fused=True)
+
+    def make_optimizer(self, **kind):
+        return torch.optim.SGD(self.parameters, lr=LEARNING_RATE, momentum=0.9, **kind)
+
+    def loss(self):
+        return torch.nn.functional.cross_entropy(self.model(self.images), self.labels)
+
+
+class TextTrainer(Trainer):
+    def __init__(self, case, variant):
+        name, batch, _ = parse_case(case)
+        name, _, adapter = name.partition("_")
+        model = make_llama(name)
+        if adapter == "lora":
+            model = add_lora(model)
+        if variant.endswith("-pure"):
+            model = model.to(torch.bfloat16)
+        self.tokens = random_tokens(batch, CONTEXT[name])
+        self.parameters = [weight for weight in model.parameters() if weight.requires_grad]
+        self.model = torch.compile(model) if variant.startswith("compile") else model
+        self.autocast = torch.autocast("cpu", dtype=torch.bfloat16, enabled=variant.endswith("-autocast"))
+        self.optimizer = self.make_optimizer(fused=True)
+
+    def make_optimizer(self, **kind):
+        return torch.optim.AdamW(self.parameters, lr=TEXT_RATE, weight_decay=0.01, **kind)
+
+    def loss(self):
+        return self.model(input_ids=self.tokens, labels=self.tokens, use_cache=False).loss
+
+
+class Answerer(Runner):
+    """Greedy answers with a cache of keys and values; compiled, it is one of fixed size."""
+
+    def __init__(self, case, variant):
+        name, batch, _ = parse_case(case)
+        self.model = make_llama(name.partition("_")[0]).eval()
+        self.prompt = random_tokens(batch, PROMPT_TOKENS)
+        self.options = {"do_sample": False, "max_new_tokens": ANSWER_TOKENS, "pad_token_id": 0}
+        if variant == "compile":
+            self.model.forward = torch.compile(self.model.forward)
+            self.options["cache_implementation"] = "static"
+
+    def step(self):
+        with torch.inference_mode():
+            made = self.model.generate(self.prompt, attention_mask=torch.ones_like(self.prompt), **self.options)
+        assert made.shape[1] == PROMPT_TOKENS + ANSWER_TOKENS, made.shape
+
+
+def open_runner(case, variant):
+    torch.manual_seed(0)
+    name = parse_case(case)[0]
+    if not name.startswith("llama"):
+        return PictureTrainer(case, variant)
+    return Answerer(case, variant) if name.endswith("_answer") else TextTrainer(case, variant)
 
 
 def peak_rss_bytes():
@@ -78,18 +154,20 @@ def peak_rss_bytes():
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("case")
-    parser.add_argument("variant", choices=VARIANTS)
+    parser.add_argument("variant")
     parser.add_argument("--threads", type=int, required=True)
     options = parser.parse_args()
+    if options.variant not in variants_of(options.case):
+        parser.error(f"expected a variant among {', '.join(variants_of(options.case))}, got '{options.variant}'")
     torch.set_num_threads(options.threads)
     spawned = float(os.environ.get("HEARTH_BENCH_SPAWNED", time.monotonic()))
 
-    trainer = Trainer(options.case, options.variant)
-    trainer.step()
+    runner = open_runner(options.case, options.variant)
+    runner.step()
     first_step_seconds = time.monotonic() - spawned
-    trainer.choose_optimizer()
+    runner.tune()
     for line in sys.stdin:
-        seconds = trainer.run(json.loads(line)["run"])
+        seconds = runner.run(json.loads(line)["run"])
         answer = {
             "step_seconds": seconds,
             "peak_rss_bytes": peak_rss_bytes(),

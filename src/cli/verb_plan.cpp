@@ -204,7 +204,8 @@ void add_bench(CLI::App& app) {
     bool profile = false;
   };
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* verb = app.add_subcommand("bench", "Time training steps on random data; prints one line of JSON");
+  CLI::App* verb =
+      app.add_subcommand("bench", "Time training steps or answers on random data; prints one line of JSON");
   verb->add_option("case", arguments->name, "for example simplecnn-b32-fp32")->required();
   verb->add_option("--steps", arguments->steps, "timed steps");
   verb->add_option("--threads", arguments->threads, "threads");

@@ -5,25 +5,38 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <map>
+#include <memory>
 
 #include "backend/cpu/gemm.h"
 #include "base/error.h"
-#include "base/philox.h"
 #include "base/process.h"
 #include "base/text.h"
-#include "train/classifier.h"
 
 namespace hearth::train {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::array<BenchCase, 5> kCases = {{{"simplecnn-b32-fp32", "simplecnn", 32, DType::f32, 32, 3},
-                                              {"simplecnn-b256-fp32", "simplecnn", 256, DType::f32, 32, 3},
-                                              {"mlp-b64-fp32", "mlp", 64, DType::f32, 28, 1},
-                                              {"resnet18-b64-fp32", "resnet18", 64, DType::f32, 32, 3},
-                                              {"resnet18-b64-bf16", "resnet18", 64, DType::bf16, 32, 3}}};
+constexpr int64_t kWarmUp = 3;
+
+constexpr auto kCases = std::to_array<BenchCase>(
+    {{.name = "simplecnn-b32-fp32", .model = "simplecnn", .batch = 32, .length = 32, .channels = 3},
+     {.name = "simplecnn-b256-fp32", .model = "simplecnn", .batch = 256, .length = 32, .channels = 3},
+     {.name = "mlp-b64-fp32", .model = "mlp", .batch = 64, .length = 28, .channels = 1},
+     {.name = "resnet18-b64-fp32", .model = "resnet18", .batch = 64, .length = 32, .channels = 3},
+     {.name = "resnet18-b64-bf16",
+      .model = "resnet18",
+      .precision = DType::bf16,
+      .batch = 64,
+      .length = 32,
+      .channels = 3},
+     {.name = "llama15m-b8-fp32", .model = "llama15m", .batch = 8, .length = 256},
+     {.name = "llama15m-b8-bf16", .model = "llama15m", .precision = DType::bf16, .batch = 8, .length = 256},
+     {.name = "llama110m-b2-fp32", .model = "llama110m", .batch = 2, .length = 512},
+     {.name = "llama110m-b2-bf16", .model = "llama110m", .precision = DType::bf16, .batch = 2, .length = 512},
+     {.name = "llama110m_lora-b2-fp32", .model = "llama110m", .batch = 2, .length = 512, .rank = 16},
+     {.name = "llama15m_answer-b1-fp32", .model = "llama15m", .length = 128, .prompt = 32},
+     {.name = "llama110m_answer-b1-fp32", .model = "llama110m", .length = 128, .prompt = 32}});
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -45,35 +58,6 @@ double measure_gemm_peak(ThreadPool& threads) {
   return best;
 }
 
-std::string profile_table(const ir::Graph& graph, const std::vector<double>& seconds) {
-  struct Row {
-    std::string what;
-    double seconds = 0, flops = 0;
-    int count = 0;
-  };
-  std::map<std::string, Row> rows;
-  double total = 0;
-  for (size_t i = 0; i < seconds.size(); ++i) {
-    const ir::Node& node = graph.nodes[i];
-    if (node.op->is_view) continue;
-    const std::string what =
-        fmt::format("{} {}", node.op->name, to_string(graph.type(node.outputs[0]).shape));
-    Row& row = rows[what];
-    row = {what, row.seconds + seconds[i], row.flops + ir::cost_of(graph, node).flops, row.count + 1};
-    total += seconds[i];
-  }
-  std::vector<Row> sorted;
-  sorted.reserve(rows.size());
-  for (const auto& [what, row] : rows) sorted.push_back(row);
-  std::sort(sorted.begin(), sorted.end(), [](const Row& a, const Row& b) { return a.seconds > b.seconds; });
-  std::string text =
-      fmt::format("{:>9} {:>6} {:>5} {:>8}  op and its result\n", "ms", "share", "count", "GFLOP/s");
-  for (const Row& row : sorted)
-    text += fmt::format("{:9.3f} {:5.1f}% {:5} {:8.1f}  {}\n", row.seconds * 1e3, 100 * row.seconds / total,
-                        row.count, row.flops / row.seconds / 1e9, row.what);
-  return text + fmt::format("{:9.3f} in all\n", total * 1e3);
-}
-
 }  // namespace
 
 const BenchCase& find_bench_case(std::string_view name) {
@@ -86,35 +70,21 @@ const BenchCase& find_bench_case(std::string_view name) {
 }
 
 BenchResult run_bench(const BenchCase& bench, int64_t num_steps, int num_threads, bool profile) {
-  EngineOptions options{.objective = classifier({.model = {.name = std::string(bench.model),
-                                                           .num_classes = 10,
-                                                           .channels = bench.channels,
-                                                           .image_size = bench.image_size}}),
-                        .batch = bench.batch,
-                        .precision = bench.precision,
-                        .num_threads = num_threads};
-  const int64_t sizes[] = {bench.batch};
-  Engine engine(options, sizes, {});
-  engine.initialise();
-  const int64_t num_pixels = bench.batch * bench.image_size * bench.image_size * bench.channels;
-  std::vector<float> images(static_cast<size_t>(num_pixels) + 16);
-  std::vector<int32_t> labels(static_cast<size_t>(bench.batch) + 16);
-  PhiloxSequence random(1, 0);
-  for (float& value : images) value = random.uniform(-1, 1);
-  for (int32_t& label : labels) label = static_cast<int32_t>(random.below(10));
-  const MicroBatch batch{{images.data(), labels.data()}, bench.batch};
-  BenchResult result{.flops_per_step = engine.train_program().report().flops};
-  const auto next = [&] { return batch; };
-  engine.train_step(1, bench.batch, next, 0, 0.01);
+  if (profile && bench.prompt > 0)
+    user_error("expected a case of training for --profile, got '{}'", bench.name);
+  const std::unique_ptr<Workload> work = open_workload(bench, num_threads);
+  BenchResult result{.flops_per_step = work->flops()};
+  work->run(0);
   result.first_step_seconds = process_seconds();
-  for (int64_t step = 1; step < num_steps + 3; ++step) {
+  for (int64_t step = 1; step < num_steps + kWarmUp; ++step) {
     const auto start = Clock::now();
-    engine.train_step(1, bench.batch, next, step, 0.01);
-    if (step >= 3) result.step_seconds.push_back(seconds_since(start));
+    work->run(step);
+    if (step >= kWarmUp) result.step_seconds.push_back(seconds_since(start));
   }
   result.peak_rss_bytes = peak_rss_bytes();
-  if (profile) result.profile = profile_table(engine.train_program().graph(), engine.profile(batch, 10));
-  result.gemm_peak_gflops = measure_gemm_peak(engine.threads());
+  if (profile) result.profile = work->profile();
+  ThreadPool threads(num_threads);
+  result.gemm_peak_gflops = measure_gemm_peak(threads);
   return result;
 }
 

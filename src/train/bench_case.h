@@ -4,22 +4,11 @@
 #include <string_view>
 #include <vector>
 
-#include "train/engine.h"
+#include "train/bench_workload.h"
 
 namespace hearth::train {
 
-/// A training step that is compared with other programs: a model, a batch, a dtype.
-struct BenchCase {
-  std::string_view name;
-  std::string_view model;
-  int64_t batch;
-  DType precision;
-  int64_t image_size;
-  int64_t channels;
-};
-
-/// The case of that name: simplecnn-b32-fp32 and so on, SGD with momentum 0.9, cross entropy, ten classes.
-/// UserError with the nearest name otherwise.
+/// The case of that name, simplecnn-b32-fp32 and so on; UserError with the nearest name otherwise.
 const BenchCase& find_bench_case(std::string_view name);
 
 struct BenchResult {
@@ -32,7 +21,7 @@ struct BenchResult {
   std::string profile;
 };
 
-/// Trains the case on random data in memory for `num_steps` steps after a warm-up of three.
+/// Runs the case `num_steps` times after a warm-up of three.
 BenchResult run_bench(const BenchCase& bench, int64_t num_steps, int num_threads, bool profile = false);
 
 /// One line of JSON.

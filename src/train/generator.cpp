@@ -96,19 +96,29 @@ class Emitter {
 
 }  // namespace
 
-Generator::Generator(const fs::path& folder, const GeneratorOptions& options)
-    : config_(models::read_decoder_config(folder / "config.json")),
+Generator::Generator(models::DecoderConfig config, const GeneratorOptions& options)
+    : config_(std::move(config)),
       slots_(options.slots),
       ids_(kPieceTokens + 16),
       positions_(kPieceTokens + 16),
       last_(16) {
   for (const int64_t id : config_.eos_ids) ends_.push_back(static_cast<int32_t>(id));
-  add_generation_ends(folder / "generation_config.json", ends_);
   const EngineOptions engine{.objective = std::make_shared<NextToken>(config_, slots_),
                              .num_threads = options.num_threads};
   const int64_t sizes[] = {1, kPieceTokens};
   engine_ = std::make_unique<Engine>(engine, std::span<const int64_t>(), sizes);
+}
+
+Generator::Generator(const fs::path& folder, const GeneratorOptions& options)
+    : Generator(models::read_decoder_config(folder / "config.json"), options) {
+  add_generation_ends(folder / "generation_config.json", ends_);
   load_weights(*engine_, folder);
+}
+
+Generator Generator::untrained(models::DecoderConfig config, const GeneratorOptions& options) {
+  Generator made(std::move(config), options);
+  made.engine_->initialise();
+  return made;
 }
 
 bool Generator::is_end(int32_t id) const { return std::find(ends_.begin(), ends_.end(), id) != ends_.end(); }

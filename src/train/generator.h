@@ -28,6 +28,8 @@ class Generator {
   /// Opens config.json and the weights of a transformers folder (or a run folder, which is one). UserError
   /// where something is missing or wrong.
   Generator(const fs::path& folder, const GeneratorOptions& options);
+  /// A model of that config with the random weights that training begins with.
+  static Generator untrained(models::DecoderConfig config, const GeneratorOptions& options);
 
   /// Forgets every token.
   void restart() { tokens_.clear(); }
@@ -42,6 +44,7 @@ class Generator {
   bool is_end(int32_t id) const;
 
  private:
+  Generator(models::DecoderConfig config, const GeneratorOptions& options);
   void run(std::span<const int32_t> ids, int64_t num_rows);
 
   models::DecoderConfig config_;

@@ -273,6 +273,19 @@ TEST_F(Verbs, BenchProfilesEachOp) {
   EXPECT_GT(result.at("peak_rss_bytes").get<int64_t>(), 1 << 20);
 }
 
+using SlowVerbs = Verbs;
+
+TEST_F(SlowVerbs, BenchTrainsALanguageModelAndLetsItAnswer) {
+  const auto bench = [&](const char* name) {
+    const Json result = Json::parse(works(fmt::format("hearth bench {} --steps 1 --threads 2", name)));
+    EXPECT_EQ(result.at("case"), name);
+    EXPECT_EQ(result.at("step_seconds").size(), 1U);
+    return result.at("flops_per_step").get<double>();
+  };
+  EXPECT_GT(bench("llama15m-b8-fp32"), 1e11);
+  EXPECT_EQ(bench("llama15m_answer-b1-fp32"), 0);
+}
+
 TEST_F(Verbs, HelpNamesEveryVerb) {
   const std::string help = works("hearth --help");
   EXPECT_EQ(works("hearth"), help);
