@@ -49,4 +49,12 @@ inline std::string chat_line(const std::string& user, const std::string& assista
       user, assistant);
 }
 
+/// A line of JSON with two answers to a question.
+inline std::string preference_line(const std::string& prompt, const std::string& chosen,
+                                   const std::string& rejected) {
+  return fmt::format(R"({{"prompt": "{}", "chosen": "{}", "rejected": "{}"}})"
+                     "\n",
+                     prompt, chosen, rejected);
+}
+
 }  // namespace hearth

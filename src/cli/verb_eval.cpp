@@ -44,7 +44,7 @@ void run_eval(const CLI::App& verb, const Arguments& arguments) {
   const train::Evaluation result = trainer.evaluate();
   check_finite(result.loss, weights);
   fmt::print("{}: loss {:.4f}, {} ({} held out)\n", weights.string(), result.loss,
-             trainer.task().score_text(result.score), trainer.task().num_eval_rows());
+             trainer.task().evaluation_text(result), trainer.task().num_eval_rows());
 }
 
 void predict_one(train::Engine& engine, const train::Recipe& recipe, const data::Dataset& classes,

@@ -9,8 +9,9 @@
 #include "text/inspect.h"
 #include "train/plan_report.h"
 #include "train/recipe.h"
+#include "train/task.h"
 #include "train/tensors_dataset.h"
-#include "train/text_task.h"
+#include "train/text_source.h"
 
 namespace hearth::cli {
 namespace {
@@ -81,7 +82,7 @@ void check_texts(const train::Recipe& recipe) {
     if (bad > 0)
       user_error("expected records that can be used, got {} in {} that cannot", bad, path.string());
   }
-  fmt::print("{}\n", train::TextTask(recipe).describe());
+  fmt::print("{}\n", train::open_task(recipe)->describe());
 }
 
 void run_validate(const CLI::App& verb, const std::string& name) {

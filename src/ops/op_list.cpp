@@ -73,6 +73,8 @@ std::vector<const ir::OpDef*> make_list() {
                               &head_cross_entropy,
                               &head_cross_entropy_grad,
                               &head_cross_entropy_train,
+                              &dpo_loss,
+                              &dpo_loss_grad,
                               // update
                               &zero,
                               &accumulate,

@@ -41,6 +41,16 @@ std::string marked_run(const std::string& text, bool trained, Marking marking) {
   return trained ? text : "\x1b[2m" + text + "\x1b[0m";
 }
 
+std::string shown(const Sample& sample, const Tokens& tokens, const SampleReader& reader, Marking marking) {
+  const std::string kind = sample.rejected ? ", chosen" : "";
+  std::string text = fmt::format("{}:{} ({}{}, {} tokens)\n{}\n", reader.file().path().string(), sample.line,
+                                 format_name(sample.format), kind, tokens.ids.size(),
+                                 show_tokens(tokens, reader.tokenizer(), marking));
+  if (!sample.rejected) return text;
+  return text + fmt::format("rejected, {} tokens\n{}\n", sample.rejected->ids.size(),
+                            show_tokens(*sample.rejected, reader.tokenizer(), marking));
+}
+
 void count(const Tokens& tokens, const InspectOptions& options, TextSummary& summary) {
   const auto length = std::ssize(tokens.ids);
   const auto trained =
@@ -74,6 +84,10 @@ std::string warnings(const TextSummary& summary, const InspectOptions& options) 
   if (summary.num_open_turns > 0) {
     text += fmt::format("{} turns of the assistant have no end mark: the model will not learn to stop\n",
                         summary.num_open_turns);
+  }
+  if (summary.num_equal > 0) {
+    text += fmt::format("{} preferences have equal answers: there is nothing to learn from them\n",
+                        summary.num_equal);
   }
   return text;
 }
@@ -115,11 +129,9 @@ TextSummary summarize(const SampleReader& reader, const InspectOptions& options)
     document.trained.insert(document.trained.end(), sample.tokens.trained.begin(),
                             sample.tokens.trained.end());
     if (sample.continues) return;
-    if (summary.num_samples++ < options.num_shown) {
-      summary.shown.push_back(fmt::format("{}:{} ({}, {} tokens)\n{}\n", reader.file().path().string(),
-                                          sample.line, format_name(sample.format), document.ids.size(),
-                                          show_tokens(document, reader.tokenizer(), options.marking)));
-    }
+    if (summary.num_samples++ < options.num_shown)
+      summary.shown.push_back(shown(sample, document, reader, options.marking));
+    summary.num_equal += sample.rejected && sample.rejected->ids == document.ids ? 1 : 0;
     ++summary.formats[format_name(sample.format)];
     summary.num_open_turns += sample.text.num_open_turns;
     count(document, options, summary);

@@ -30,6 +30,7 @@ struct TextSummary {
   int64_t num_overlong = 0;    ///< samples of more tokens than the context
   int64_t num_untrained = 0;   ///< samples in which nothing is trained
   int64_t num_open_turns = 0;  ///< see MarkedText
+  int64_t num_equal = 0;       ///< preferences whose answers are equal
   std::vector<int64_t> lengths;
   std::vector<std::string> shown;  ///< the first samples, rendered
   Faults faults;

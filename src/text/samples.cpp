@@ -66,9 +66,14 @@ Sample SampleReader::conversation(const Record& record) const {
   if (prefers)
     sample.rejected =
         encoder_.encode(renderer.render(joined(record.messages, record.rejected), record.tools, first));
-  if (options_.train_on_prompt) std::fill(sample.tokens.trained.begin(), sample.tokens.trained.end(), 1);
-  if (!given_) add_ends(sample.tokens, options_.bos, std::nullopt);
+  finish(sample.tokens);
+  if (sample.rejected) finish(*sample.rejected);
   return sample;
+}
+
+void SampleReader::finish(Tokens& tokens) const {
+  if (options_.train_on_prompt) std::fill(tokens.trained.begin(), tokens.trained.end(), 1);
+  if (!given_) add_ends(tokens, options_.bos, std::nullopt);
 }
 
 void SampleReader::for_each(FunctionRef<void(const Sample&)> visit, Faults& faults) const {

@@ -56,6 +56,7 @@ class SampleReader {
  private:
   Sample document(const Entry& entry, const std::string& text, bool begins) const;
   Sample conversation(const Record& record) const;
+  void finish(Tokens& tokens) const;
   const ChatRenderer& renderer_for(Format format) const;
 
   const DataFile& file_;

@@ -89,7 +89,7 @@ Engine::Engine(EngineOptions options, std::span<const int64_t> train_sizes,
     }
     for (const int64_t size : eval_sizes) {
       const BatchShape shape{.num_rows = size, .row_length = length};
-      evaluate_.emplace(shape, compile(Purpose::evaluate, shape));
+      if (!evaluate_.contains(shape)) evaluate_.emplace(shape, compile(Purpose::evaluate, shape));
     }
   }
   if (purpose == Purpose::accumulate) {

@@ -14,6 +14,10 @@ struct LanguageModelOptions {
   int64_t head_rows = 256;  ///< tokens whose logits exist at once
 };
 
+/// Grows the model to a loss per token, 0 where the label is -1: inputs {tokens, labels, positions and, with
+/// documents, starts}.
+Objective::Graph token_losses(nn::Builder& builder, const LanguageModelOptions& options, BatchShape shape);
+
 /// A micro-batch is {tokens, labels (-1: not trained on), positions and, with documents, starts}, each i32
 /// [rows * context]; a sample is a token that is trained on.
 std::shared_ptr<const Objective> language_model(LanguageModelOptions options);

@@ -61,7 +61,10 @@ constexpr std::pair<const char*, const char*> kAliases[] = {
     {"lora_target", "adapter.targets"},
     {"lora_target_modules", "adapter.targets"},
     {"target_modules", "adapter.targets"},
-    {"use_rslora", "adapter.rslora"}};
+    {"use_rslora", "adapter.rslora"},
+    {"rl", "train.objective"},
+    {"rl_beta", "dpo.beta"},
+    {"pref_beta", "dpo.beta"}};
 
 /// Where each key of a recipe was given: FILE:LINE, or an override.
 class Places {
@@ -242,8 +245,35 @@ void check_text(const Recipe& recipe, const Places& places) {
   }
 }
 
+/// What train.objective dpo says of other keys, where they are left at their defaults.
+void take_up_objective(Recipe& recipe, const Places& places) {
+  recipe.text.pairs = recipe.objective == "dpo";
+  if (!recipe.text.pairs) return;
+  if (!places.contains("data.packing")) recipe.text.packing = false;
+  if (recipe.text.format == "detect") recipe.text.format = "preference";
+}
+
+void check_pairs(const Recipe& recipe, const Places& places) {
+  if (!is_text(recipe)) {
+    user_error(
+        "expected model.path, a language model, for train.objective=dpo, got none in {}; try model=FOLDER",
+        places.of("train.objective"));
+  }
+  const auto expect = [&](bool holds, const char* key, const char* value, std::string_view got) {
+    if (holds) return;
+    user_error("expected {0}={1} for train.objective=dpo, got {2} in {3}; try {0}={1}", key, value, got,
+               places.of(key));
+  };
+  const TextOptions& text = recipe.text;
+  expect(!text.packing, "data.packing", "false", "true");
+  expect(text.format == "preference", "data.format", "preference", text.format);
+  expect(!text.train_on_prompt, "data.train_on_prompt", "false", "true");
+  expect(text.overlong != "split", "data.overlong", "truncate", "split");
+}
+
 void check(const Recipe& recipe, const Places& places) {
   check_text(recipe, places);
+  if (recipe.text.pairs) check_pairs(recipe, places);
   if (recipe.optimizer.nesterov && recipe.optimizer.momentum == 0) {
     user_error("expected optimizer.momentum above 0 for optimizer.nesterov, got 0 in {}; try 0.9",
                places.of("optimizer.nesterov"));
@@ -323,6 +353,7 @@ Recipe parse_recipe(const std::string& yaml, const std::string& where,
   }
   recipe.optimizer.name = *std::ranges::find(optimizer_names(), recipe.optimizer_name);
   if (is_text(recipe)) recipe.data.kind = "text";
+  take_up_objective(recipe, places);
   recipe.data.image_size = recipe.model.image_size;
   recipe.data.channels = recipe.model.channels;
   recipe.data.seed = recipe.loader.seed = recipe.seed;
@@ -384,8 +415,9 @@ std::shared_ptr<const Objective> objective_of(const Recipe& recipe) {
   if (!is_text(recipe)) return classifier({.model = recipe.model, .label_smoothing = recipe.label_smoothing});
   const models::DecoderConfig config = models::read_decoder_config(recipe.text.config_file());
   if (config.tied_head) check_untied(builder_adapter(recipe.adapter));
-  return language_model(
-      {.config = config, .context = recipe.text.context, .documents = has_documents(recipe)});
+  const LanguageModelOptions model{
+      .config = config, .context = recipe.text.context, .documents = has_documents(recipe)};
+  return recipe.objective == "dpo" ? dpo(model, recipe.dpo) : language_model(model);
 }
 
 EngineOptions engine_options(const Recipe& recipe) {

@@ -7,6 +7,7 @@
 #include "data/loader.h"
 #include "models/model.h"
 #include "train/adapter.h"
+#include "train/dpo.h"
 #include "train/engine.h"
 
 namespace hearth::train {
@@ -40,6 +41,7 @@ struct TextOptions {
   std::string cache;                ///< folder of tokens; empty: the user's cache folder
   bool train_on_prompt = false;
   bool packing = true;  ///< several samples to a row, which do not see each other
+  bool pairs = false;   ///< records are preferences: a chosen and a rejected answer (train.objective dpo)
 
   fs::path config_file() const;
   /// Whether a file is one stream of tokens rather than samples.
@@ -74,6 +76,8 @@ struct Recipe {
   int64_t keep_checkpoints = 2;
   int64_t eval_every = 0;  ///< 0: at the end of each epoch
   int64_t log_every = 10;
+  std::string objective = "cross_entropy";  ///< or dpo
+  DpoOptions dpo;
   double label_smoothing = 0;
   int64_t early_stop = 0;  ///< evaluations without a better score, 0: off
 };

@@ -306,7 +306,7 @@ void add_text_fields(std::vector<Field>& f) {
       [](Recipe & r) -> auto& { return r.text.val_share; }, 0, 1));
   f.push_back(text("data.format", "text: what records are; detect: by their fields",
                    [](Recipe & r) -> auto& { return r.text.format; },
-                   {"detect", "text", "prompt_completion", "alpaca", "sharegpt", "openai"}));
+                   {"detect", "text", "prompt_completion", "alpaca", "sharegpt", "openai", "preference"}));
   f.push_back(words(
       "data.fields", "text: names of fields in the data, like [prompt=question]",
       [](Recipe & r) -> auto& { return r.text.fields; }));
@@ -336,6 +336,8 @@ void add_train_fields(std::vector<Field>& f) {
       "train.steps", "updates in all; 0: epochs decide", [](Recipe & r) -> auto& { return r.steps; }, 0));
   f.push_back(integer(
       "train.epochs", "times through the data", [](Recipe & r) -> auto& { return r.epochs; }, 1));
+  f.push_back(text("train.objective", "cross_entropy, or dpo: to prefer chosen to rejected answers",
+                   [](Recipe & r) -> auto& { return r.objective; }, {"cross_entropy", "dpo"}));
   f.push_back(integer(
       "train.batch", "micro-batch of one worker", [](Recipe & r) -> auto& { return r.batch; }, 1, 1 << 20));
   f.push_back(integer(
@@ -364,6 +366,15 @@ void add_train_fields(std::vector<Field>& f) {
   f.push_back(integer(
       "train.early_stop", "evaluations without gain before stopping; 0: off",
       [](Recipe & r) -> auto& { return r.early_stop; }, 0));
+}
+
+void add_dpo_fields(std::vector<Field>& f) {
+  f.push_back(real(
+      "dpo.beta", "how dear it is to leave the starting model",
+      [](Recipe & r) -> auto& { return r.dpo.beta; }, 1e-6, 1e6));
+  f.push_back(real(
+      "dpo.label_smoothing", "share of pairs that are the wrong way round",
+      [](Recipe & r) -> auto& { return r.dpo.label_smoothing; }, 0, 0.5));
 }
 
 void add_optimizer_fields(std::vector<Field>& f) {
@@ -414,6 +425,7 @@ const std::vector<Field>& recipe_fields() {
     add_data_fields(f);
     add_text_fields(f);
     add_train_fields(f);
+    add_dpo_fields(f);
     add_optimizer_fields(f);
     return f;
   }();

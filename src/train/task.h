@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -41,6 +42,15 @@ class Task {
   virtual int64_t num_samples(const data::LoaderPosition& from, int64_t count) const = 0;
   /// Lengths that rows of tokens have, longest first; empty: the objective's own.
   virtual std::vector<int64_t> row_lengths() const { return {}; }
+  /// Whether begin() evaluates rows of the training data.
+  virtual bool evaluates_training_rows() const { return false; }
+  using Say = std::function<void(const std::string&)>;
+  /// Takes what a run needs to know of its first weights; it may take long, so that it tells people.
+  virtual void begin(Engine&, const Say&) {}
+  /// Writes that into the run folder, and reads it when the run goes on. UserError where it is not there or
+  /// belongs to other data.
+  virtual void save_beginning(const fs::path&) const {}
+  virtual void go_on(const fs::path&) {}
   virtual std::unique_ptr<BatchStream> open(const data::LoaderPosition& from) const = 0;
   /// Judges the present weights; at most `num_shown` samples are kept for people to look at.
   virtual Evaluation evaluate(Engine& engine, int64_t num_shown) const = 0;
@@ -50,6 +60,8 @@ class Task {
   virtual std::string describe() const = 0;
   /// A score for people: "accuracy 98.51%".
   virtual std::string score_text(double score) const = 0;
+  /// What an evaluation tells people behind its loss.
+  virtual std::string evaluation_text(const Evaluation& found) const { return score_text(found.score); }
   /// Adds what report.html shows of the data and the last evaluation; the log holds the curves.
   virtual void report(const Evaluation& last, const fs::path& log, io::ReportData& data) const = 0;
   /// Files that belong beside the weights of a finished run.

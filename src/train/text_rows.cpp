@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/hash.h"
 
 namespace hearth::train {
 namespace {
@@ -17,6 +18,8 @@ constexpr int64_t kShortestRow = 32;
 constexpr int64_t kNumLengths = 4;
 constexpr size_t kNumArrays = 4;
 constexpr size_t kNumStagings = 3;
+/// Pairs have a row for each document: no starts.
+constexpr size_t kReference = 3;
 
 text::PackOptions pack_options(const RowOptions& options) {
   const bool splits = options.overlong == text::Overlong::split;
@@ -39,7 +42,7 @@ int64_t fitting(std::span<const int64_t> lengths, int64_t num_tokens) {
 /// A micro-batch in staging memory of its own.
 class Staging {
  public:
-  explicit Staging(int64_t num_places) {
+  Staging(int64_t num_places, int64_t num_answers) : reference_(static_cast<size_t>(num_answers) + 16) {
     for (auto& array : arrays_) array.resize(static_cast<size_t>(num_places) + 16);
   }
   text::RowArrays row(int64_t index, int64_t length) {
@@ -48,6 +51,7 @@ class Staging {
     };
     return {.ids = part(0), .document_starts = part(3), .positions = part(2), .labels = part(1)};
   }
+  std::span<float> reference() { return reference_; }
   MicroBatch batch(int64_t num_rows) const {
     MicroBatch made{.num_rows = num_rows};
     for (size_t i = 0; i < kNumArrays; ++i) made.inputs[i] = arrays_[i].data();
@@ -56,6 +60,7 @@ class Staging {
 
  private:
   std::array<std::vector<int32_t>, kNumArrays> arrays_;
+  std::vector<float> reference_;
 };
 
 class RowStream : public BatchStream {
@@ -67,7 +72,9 @@ class RowStream : public BatchStream {
         batch_(batch),
         lengths_(lengths.begin(), lengths.end()),
         position_(from) {
-    for (size_t i = 0; i < kNumStagings; ++i) staging_.emplace_back(batch * rows.options().context);
+    const int64_t answers = batch * rows.num_answers();
+    for (size_t i = 0; i < kNumStagings; ++i)
+      staging_.emplace_back(answers * rows.options().context, answers);
     chosen_.reserve(static_cast<size_t>(batch));
   }
 
@@ -76,14 +83,23 @@ class RowStream : public BatchStream {
     const int64_t length = lengths_.empty() ? rows_.options().context : fitting(lengths_, longest);
     Staging& staging = staging_[turn_++ % kNumStagings];
     for (int64_t i = 0; i < std::ssize(chosen_); ++i)
-      rows_.fill(chosen_[static_cast<size_t>(i)], staging.row(i, length));
+      rows_.fill(chosen_[static_cast<size_t>(i)], staging.row(i, rows_.num_answers() * length));
     MicroBatch made = staging.batch(std::ssize(chosen_));
     made.row_length = lengths_.empty() ? 0 : length;
+    if (rows_.options().pairs) made.inputs[kReference] = reference(staging.reference());
     return made;
   }
   data::LoaderPosition position() const override { return position_; }
 
  private:
+  const float* reference(std::span<float> out) const {
+    for (size_t i = 0; i < chosen_.size(); ++i) {
+      const auto row = static_cast<size_t>(chosen_[i]);
+      out[2 * i] = rows_.reference()[2 * row];
+      out[2 * i + 1] = rows_.reference()[2 * row + 1];
+    }
+    return out.data();
+  }
   /// Takes the rows of a micro-batch, which does not reach over the end of an epoch; their greatest length.
   int64_t choose() {
     int64_t longest = 0;
@@ -117,16 +133,27 @@ TextRows::TextRows(const text::TokenCache& cache, std::vector<TextPiece> pieces,
     : cache_(cache), options_(std::move(options)) {
   counts_.samples = std::ssize(pieces);
   place(pieces);
-  for (int64_t row = 0; row < plan_.num_rows(); ++row) {
-    const std::span<const text::Placement> placements = plan_.row(row);
-    const int64_t trained = text::num_labels(placements, cache_);
-    if (trained == 0) continue;
-    rows_.push_back(row);
-    trained_.push_back(trained);
-    lengths_.push_back(placements.back().offset + placements.back().length);
-    num_trained_ += trained;
-    num_tokens_ += lengths_.back();
-  }
+  for (int64_t row = 0; row < plan_.num_rows(); ++row) add_row(row);
+  if (options_.pairs) reference_.resize(2 * rows_.size());
+}
+
+void TextRows::add_row(int64_t row) {
+  const std::span<const text::Placement> placements = plan_.row(row);
+  const text::Placement& last = placements.back();
+  const int64_t trained = options_.pairs ? 1 : text::num_labels(placements, cache_);
+  if (trained == 0) return;
+  rows_.push_back(row);
+  trained_.push_back(trained);
+  lengths_.push_back(last.offset + last.length);
+  num_trained_ += trained;
+  num_tokens_ += options_.pairs ? answer(last, 0).length + answer(last, 1).length : lengths_.back();
+}
+
+/// One of the answers in a pair's placement, which is as long as the longer one.
+text::Placement TextRows::answer(text::Placement pair, int64_t index) const {
+  pair.sample += index;
+  pair.length = std::min(pair.length, std::ssize(cache_.sample(pair.sample)));
+  return pair;
 }
 
 /// The length that is planned for: none where a row would hold nothing to train on.
@@ -134,9 +161,13 @@ int64_t TextRows::usable(const TextPiece& piece) {
   const bool cut = options_.overlong == text::Overlong::truncate && piece.length > options_.context;
   const text::Placement whole{
       .sample = piece.sample, .first = piece.first, .length = cut ? options_.context : piece.length};
-  if (text::num_labels(std::span(&whole, 1), cache_) > 0) return piece.length;
-  ++counts_.untrained;
-  return 0;
+  for (int64_t i = 0; i < num_answers(); ++i) {
+    const text::Placement one = options_.pairs ? answer(whole, i) : whole;
+    if (text::num_labels(std::span(&one, 1), cache_) > 0) continue;
+    ++counts_.untrained;
+    return 0;
+  }
+  return piece.length;
 }
 
 void TextRows::place(const std::vector<TextPiece>& pieces) {
@@ -157,11 +188,37 @@ void TextRows::place(const std::vector<TextPiece>& pieces) {
 
 int64_t TextRows::num_bytes() const {
   return std::ssize(plan_.placements) * static_cast<int64_t>(sizeof(text::Placement)) +
-         8 * (std::ssize(plan_.row_starts) + 3 * num_rows());
+         8 * (std::ssize(plan_.row_starts) + 3 * num_rows()) + 4 * std::ssize(reference_);
 }
 
 void TextRows::fill(int64_t row, const text::RowArrays& out) const {
-  text::fill_row(plan_.row(rows_[static_cast<size_t>(row)]), cache_, options_.padding, out);
+  const std::span<const text::Placement> placements = plan_.row(rows_[static_cast<size_t>(row)]);
+  if (!options_.pairs) return text::fill_row(placements, cache_, options_.padding, out);
+  for (const int64_t i : {0, 1}) {
+    const text::Placement one = answer(placements.back(), i);
+    const auto half = [&](std::span<int32_t> whole) {
+      return whole.subspan(static_cast<size_t>(i) * whole.size() / 2, whole.size() / 2);
+    };
+    text::fill_row(std::span(&one, 1), cache_, options_.padding,
+                   {.ids = half(out.ids),
+                    .document_starts = half(out.document_starts),
+                    .positions = half(out.positions),
+                    .labels = half(out.labels)});
+  }
+}
+
+uint64_t TextRows::digest() const {
+  Hasher hasher;
+  for (const int64_t row : rows_) {
+    for (const text::Placement& placement : plan_.row(row)) {
+      for (int64_t i = 0; i < num_answers(); ++i) {
+        const text::Placement one = options_.pairs ? answer(placement, i) : placement;
+        const auto tokens = cache_.sample(one.sample).subspan(static_cast<size_t>(one.first));
+        hasher.update(std::as_bytes(tokens.first(static_cast<size_t>(one.length))));
+      }
+    }
+  }
+  return hasher.digest();
 }
 
 std::vector<int64_t> row_lengths(const TextRows& train, const TextRows& held_out) {
@@ -226,7 +283,8 @@ std::unique_ptr<BatchStream> stream_rows(const TextRows& rows, int64_t batch, bo
 }
 
 int64_t row_staging_bytes(const TextRows& rows, int64_t batch) {
-  return static_cast<int64_t>(kNumStagings * kNumArrays) * 4 * batch * rows.options().context;
+  return static_cast<int64_t>(kNumStagings * kNumArrays) * 4 * batch * rows.num_answers() *
+         rows.options().context;
 }
 
 }  // namespace hearth::train

@@ -25,6 +25,8 @@ struct RowOptions {
   int64_t context = 0;
   text::Overlong overlong = text::Overlong::truncate;
   bool packing = true;
+  /// A row is a pair of answers, samples i (even) and i + 1 of the cache, side by side.
+  bool pairs = false;
   int32_t padding = 0;
   std::string name;  ///< of the data file, for messages
 };
@@ -42,15 +44,25 @@ class TextRows {
   /// Tokens of all rows or of one, padding aside.
   int64_t num_tokens() const { return num_tokens_; }
   const std::vector<int64_t>& lengths() const { return lengths_; }
-  /// Labels that the loss counts in all rows or in one.
+  /// Labels that the loss counts in all rows or in one; of pairs, the pairs.
   int64_t num_trained() const { return num_trained_; }
   int64_t num_trained(int64_t row) const { return trained_[static_cast<size_t>(row)]; }
   /// Bytes that the layout takes in memory.
   int64_t num_bytes() const;
+  /// A pair wants arrays for both answers, the chosen one's first.
   void fill(int64_t row, const text::RowArrays& out) const;
+  /// Rows of the context's length that a row stands for.
+  int64_t num_answers() const { return options_.pairs ? 2 : 1; }
+  /// Of pairs: the log-probabilities of the answers of all rows under the starting model; zeros at first.
+  std::span<const float> reference() const { return reference_; }
+  void set_reference(std::vector<float> reference) { reference_ = std::move(reference); }
+  /// Of all tokens as the rows have them.
+  uint64_t digest() const;
 
  private:
   int64_t usable(const TextPiece& piece);
+  text::Placement answer(text::Placement pair, int64_t index) const;
+  void add_row(int64_t row);
   void place(const std::vector<TextPiece>& pieces);
 
   const text::TokenCache& cache_;
@@ -59,6 +71,7 @@ class TextRows {
   text::PackPlan plan_;
   std::vector<int64_t> rows_;  ///< of the plan, those with something to train on
   std::vector<int64_t> lengths_, trained_;
+  std::vector<float> reference_;
   int64_t num_tokens_ = 0;
   int64_t num_trained_ = 0;
 };
@@ -90,8 +103,8 @@ class RowOrder {
   std::vector<int64_t> sorted_;
 };
 
-/// Micro-batches {tokens, labels, positions, starts} of the rows. `lengths` as from row_lengths; empty: every
-/// row has the context's length.
+/// Micro-batches {tokens, labels, positions, starts} of the rows, or {..., reference} of pairs. `lengths` as
+/// from row_lengths; empty: every row has the context's length.
 std::unique_ptr<BatchStream> stream_rows(const TextRows& rows, int64_t batch, bool shuffle,
                                          std::span<const int64_t> lengths, const data::LoaderPosition& from);
 

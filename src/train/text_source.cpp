@@ -75,19 +75,29 @@ void refuse(const text::Faults& faults) {
   user_error("{}{}; try hearth validate, which lists bad records", faults.sentences().front(), more);
 }
 
-void produce(const text::SampleReader& reader, text::TokenSink& sink) {
+void check_answers(const text::Sample& sample, const text::SampleReader& reader, bool pairs) {
+  if (sample.rejected.has_value() == pairs) return;
+  const std::string where = fmt::format("{}:{}", reader.file().path().string(), sample.line);
+  if (pairs) {
+    user_error(
+        "{}: expected a record with a chosen and a rejected answer for train.objective=dpo, got {}; try {}",
+        where, text::format_name(sample.format), "train.objective=cross_entropy");
+  }
+  user_error(
+      "{}: expected a record with one answer, got one with a rejected answer too; try train.objective=dpo",
+      where);
+}
+
+/// With `pairs`, each record becomes two samples: the chosen answer, then the rejected one.
+void produce(const text::SampleReader& reader, bool pairs, text::TokenSink& sink) {
   text::Faults faults;
   reader.check(faults);
   refuse(faults);
   const auto visit = [&](const text::Sample& sample) {
     refuse(faults);
-    if (sample.rejected) {
-      user_error(
-          "{}:{}: expected a record with one answer, got one with a rejected answer too; try the "
-          "chosen ones alone",
-          reader.file().path().string(), sample.line);
-    }
+    check_answers(sample, reader, pairs);
     sink.add(sample.tokens, sample.line, sample.continues);
+    if (sample.rejected) sink.add(*sample.rejected, sample.line, false);
   };
   reader.for_each(visit, faults);
   refuse(faults);
@@ -172,12 +182,18 @@ text::TokenCache TextSource::tokens(const fs::path& file) const {
   const text::SampleReader samples = reader(data);
   std::string tokenizer_bytes;
   for (const fs::path& part : tokenizer_files(options_)) tokenizer_bytes += read_file(part);
-  const uint64_t key = text::cache_key(data.bytes(), bytes_of(tokenizer_bytes), samples.fingerprint());
+  const uint64_t key = text::cache_key(data.bytes(), bytes_of(tokenizer_bytes),
+                                       samples.fingerprint() + (options_.pairs ? " in pairs" : ""));
   const fs::path cached = cache_file(options_, file, key);
-  return text::TokenCache::open_or_build(cached, key, [&](text::TokenSink& sink) { produce(samples, sink); });
+  return text::TokenCache::open_or_build(
+      cached, key, [&](text::TokenSink& sink) { produce(samples, options_.pairs, sink); });
 }
 
 text::TokenCache TextSource::token_ids(const fs::path& file) const {
+  if (options_.pairs)
+    user_error(
+        "expected records with chosen and rejected answers for train.objective=dpo, got {}; try a .jsonl",
+        file.string());
   const MappedFile data(file);
   const uint64_t key = text::cache_key(data.bytes(), {}, fmt::format("ids below {}", vocab_size_));
   const fs::path cached = cache_file(options_, file, key);

@@ -10,10 +10,13 @@ namespace {
 
 using Pieces = std::vector<TextPiece>;
 
-Pieces whole_samples(const text::TokenCache& tokens) {
+/// A pair is as long as the longer of its answers.
+Pieces whole_samples(const text::TokenCache& tokens, bool pairs) {
   Pieces pieces;
-  for (int64_t i = 0; i < tokens.num_samples(); ++i)
+  for (int64_t i = 0; i < tokens.num_samples(); i += pairs ? 2 : 1) {
     pieces.push_back({.sample = i, .length = std::ssize(tokens.sample(i))});
+    if (pairs) pieces.back().length = std::max(pieces.back().length, std::ssize(tokens.sample(i + 1)));
+  }
   return pieces;
 }
 
@@ -56,7 +59,8 @@ double percent(int64_t part, int64_t whole) {
   return 100.0 * static_cast<double>(part) / static_cast<double>(std::max<int64_t>(whole, 1));
 }
 
-/// "; 3 cut, 2 left out for their length": what the rows do not hold whole.
+}  // namespace
+
 std::string losses_text(const RowCounts& counts) {
   std::string text;
   if (counts.truncated > 0) text += fmt::format(", {} cut", counts.truncated);
@@ -65,8 +69,6 @@ std::string losses_text(const RowCounts& counts) {
     text += fmt::format(", {} without anything to train on left out", counts.untrained);
   return text;
 }
-
-}  // namespace
 
 TextTask::TextTask(const Recipe& recipe)
     : options_(recipe.text),
@@ -87,13 +89,15 @@ void TextTask::lay_out(const Recipe& recipe) {
                                       RowOptions{.context = options_.context,
                                                  .overlong = overlong_of(options_, file),
                                                  .packing = options_.packing,
+                                                 .pairs = options_.pairs,
                                                  .padding = source_.padding(),
                                                  .name = file.string()});
   };
   const fs::path& file = recipe.data.path;
-  Pieces pieces = whole_samples(train_tokens_);
+  Pieces pieces = whole_samples(train_tokens_, options_.pairs);
   if (held_out_tokens_) {
-    held_out_ = rows_of(*held_out_tokens_, whole_samples(*held_out_tokens_), options_.val_path);
+    held_out_ =
+        rows_of(*held_out_tokens_, whole_samples(*held_out_tokens_, options_.pairs), options_.val_path);
   } else {
     held_out_ = rows_of(train_tokens_, take_end(pieces, options_.val_share, options_.is_stream(file)), file);
   }

@@ -5,6 +5,9 @@
 
 namespace hearth::train {
 
+/// ", 3 cut, 2 too long and left out": what rows do not hold whole.
+std::string losses_text(const RowCounts& counts);
+
 /// Text and conversations into rows of tokens, for a language model; a sample is a token that is trained on.
 /// Opens and tokenizes the data; UserError where it or its tokenizer does not fit the model, or a part of it
 /// has nothing to train on.
@@ -26,19 +29,21 @@ class TextTask : public Task {
   /// config.json and the tokenizer's files, so that the run folder is a model folder.
   void save_companions(const fs::path& run) const override;
 
+ protected:
+  TextOptions options_;
+  int64_t batch_;
+  std::unique_ptr<TextRows> train_, held_out_;
+  std::vector<int64_t> lengths_;
+
  private:
   void lay_out(const Recipe& recipe);
 
-  TextOptions options_;
-  int64_t batch_;
   bool shuffle_;
   models::DecoderConfig config_;
   TextSource source_;
   text::TokenCache train_tokens_;
   std::optional<text::TokenCache> held_out_tokens_;  ///< of data.val_path
-  std::unique_ptr<TextRows> train_, held_out_;
-  std::vector<int64_t> lengths_;
-  mutable std::optional<RowOrder> counted_;  ///< of num_samples; holds what it sorted last
+  mutable std::optional<RowOrder> counted_;          ///< of num_samples; holds what it sorted last
 };
 
 }  // namespace hearth::train

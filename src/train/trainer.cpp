@@ -52,8 +52,10 @@ Trainer::Trainer(Recipe recipe, fs::path out, TrainerEvents events)
   task_ = open_task(recipe_);
   EngineOptions options = engine_options(recipe_);
   options.row_lengths = task_->row_lengths();
-  engine_ = std::make_unique<Engine>(std::move(options), batch_sizes(task_->num_rows(), recipe_.batch),
-                                     batch_sizes(task_->num_eval_rows(), recipe_.batch));
+  const std::vector<int64_t> sizes = batch_sizes(task_->num_rows(), recipe_.batch);
+  std::vector<int64_t> eval_sizes = batch_sizes(task_->num_eval_rows(), recipe_.batch);
+  if (task_->evaluates_training_rows()) eval_sizes.insert(eval_sizes.end(), sizes.begin(), sizes.end());
+  engine_ = std::make_unique<Engine>(std::move(options), sizes, eval_sizes);
   check_memory(recipe_, *engine_, task_->staging_bytes());
   engine_->initialise();
   load_first_weights();
@@ -67,7 +69,7 @@ void Trainer::load_first_weights() {
   const std::string& first = recipe_.init.empty() ? recipe_.text.model : recipe_.init;
   if (!first.empty()) load_model(*engine_, first);
   if (!has_adapter(*engine_)) return;
-  if (first.empty())
+  if (recipe_.text.model.empty())
     user_error("expected model.path, the model that the adapter is for, got none; try model=FOLDER");
   if (!recipe_.adapter.path.empty()) load_weights(*engine_, adapter_weights(recipe_.adapter.path));
 }
@@ -80,6 +82,12 @@ int64_t Trainer::steps_per_epoch() const {
 void Trainer::start(bool resume) {
   make_folder(out_);
   const bool resumed = resume && load_checkpoint();
+  if (resumed) {
+    task_->go_on(out_);
+  } else {
+    task_->begin(*engine_, events_.message);
+    task_->save_beginning(out_);
+  }
   write_file_atomically(out_ / "config.yaml", write_recipe(recipe_));
   if (has_adapter(*engine_)) {
     write_file_atomically(out_ / "adapter_config.json",
@@ -258,7 +266,7 @@ void Trainer::evaluate_and_log() {
     event_file_->add_scalar(state_.step, fmt::format("eval/{}", name), static_cast<float>(value));
   }
   events_.message(fmt::format("step {}: validation loss {:.4f}, {}", state_.step, found.loss,
-                              task_->score_text(found.score)));
+                              task_->evaluation_text(found)));
   ++state_.evaluations_without_gain;
   if (std::isfinite(found.loss) && found.score > state_.best_score) {
     state_.best_score = found.score;
@@ -298,6 +306,7 @@ void Trainer::finish(RunSummary& summary) {
 }
 
 void Trainer::dump_gradients(const fs::path& path) {
+  task_->begin(*engine_, events_.message);
   const std::unique_ptr<BatchStream> stream = task_->open({.seed = recipe_.seed});
   const MicroBatch batch = stream->next();
   const int64_t num_samples = task_->num_samples({.seed = recipe_.seed}, batch.num_rows);

@@ -55,8 +55,11 @@ class Trainer {
   RunSummary run(bool resume);
   /// Writes the first micro-batch's gradients in torch's names and layouts.
   void dump_gradients(const fs::path& path);
-  /// Judges the present weights on what is held out.
-  Evaluation evaluate() { return task_->evaluate(*engine_, 0); }
+  /// Judges the present weights on what is held out, for a run that is in its folder.
+  Evaluation evaluate() {
+    task_->go_on(out_);
+    return task_->evaluate(*engine_, 0);
+  }
 
   Engine& engine() { return *engine_; }
   const Task& task() const { return *task_; }

@@ -112,11 +112,15 @@ TEST(Allocation, ACheckpointCostsTheTrainingThreadNone) {
 }
 
 TEST(Allocation, TextCostsNoneOverTheEndOfAnEpoch) {
-  for (const char* packing : {"data.packing=true", "data.packing=false"}) {
+  for (const char* key : {"data.packing=true", "data.packing=false", "train.objective=dpo"}) {
     const TemporaryFolder data;
     write_tiny_model(data.path() / "model");
     std::string chats;
-    for (size_t i = 0; i < 40; ++i) chats += chat_line("a", std::string(1 + i, 'b'));
+    const bool pairs = key == std::string("train.objective=dpo");
+    for (size_t i = 0; i < 40; ++i) {
+      const std::string answer(1 + i, 'b');
+      chats += pairs ? preference_line("a", "c", answer) : chat_line("a", answer);
+    }
     write_file_atomically(data.path() / "chat.jsonl", chats);
     const std::string folder = data.path().string();
     const Recipe recipe = parse_recipe(
@@ -125,10 +129,10 @@ TEST(Allocation, TextCostsNoneOverTheEndOfAnEpoch) {
                     "train: {{batch: 4, log_every: 1, steps: 43, checkpoint_every: 1000, eval_every: 1000}}\n"
                     "threads: 2\n",
                     folder),
-        "test", std::vector<std::string>{packing});
+        "test", std::vector<std::string>{key});
     const AllocationCount count = allocations_of(recipe);
     if (count.own != 0) print_allocations();
-    EXPECT_EQ(count.own, 0) << packing;
+    EXPECT_EQ(count.own, 0) << key;
   }
 }
 

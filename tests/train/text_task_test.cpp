@@ -15,6 +15,7 @@
 #include "temporary_folder.h"
 #include "tiny_language_model.h"
 #include "train/language_model.h"
+#include "train/stopped_run.h"
 #include "train/trainer.h"
 
 namespace hearth::train {
@@ -24,9 +25,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 constexpr int32_t kImEnd = 99;
-
-/// Checkpoints wait for the disk; memory does not make them wait.
-fs::path quick_folder() { return fs::is_directory("/dev/shm") ? "/dev/shm" : fs::temp_directory_path(); }
 
 class Text : public testing::Test {
  protected:
@@ -264,34 +262,6 @@ TEST_F(Text, EveryPartNeedsSomethingToTrainOn) {
   put("two.jsonl", chat_line("a", "b") + chat_line(std::string(90, 'a'), "b"));
   EXPECT_THAT(fault(recipe("two.jsonl", {"data.val_share=0.5"})),
               HasSubstr("expected samples held out, got none from " + at("two.jsonl").string()));
-}
-
-/// The bytes of weights and states, and the losses, of a run that stops behind `stop_after` steps and goes
-/// on.
-struct Outcome {
-  std::vector<std::byte> memory;
-  std::vector<double> losses;
-};
-
-Outcome run_with_stop(const Recipe& recipe, int64_t stop_after) {
-  const TemporaryFolder folder(quick_folder());
-  std::atomic<bool> stop{false};
-  int64_t steps = 0;
-  TrainerEvents events{.progress = [&](const Progress&) { stop = ++steps == stop_after; },
-                       .message = [](const std::string&) {},
-                       .stop = &stop};
-  if (stop_after > 0) {
-    EXPECT_TRUE(Trainer(recipe, folder.path(), events).run(false).interrupted);
-    stop = false;
-  }
-  Trainer trainer(recipe, folder.path(), events);
-  EXPECT_FALSE(trainer.run(stop_after > 0).interrupted);
-  Outcome outcome;
-  const auto memory = trainer.engine().state();
-  outcome.memory.assign(memory.begin(), memory.end());
-  for (const io::CurvePoint& point : io::read_curve(folder.path() / "trainer_log.jsonl", "loss"))
-    outcome.losses.push_back(point.value);
-  return outcome;
 }
 
 TEST_F(Text, ResumeIsBitExactAtTheEndOfAnEpochToo) {

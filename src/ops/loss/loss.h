@@ -20,4 +20,10 @@ extern const ir::OpDef head_cross_entropy_grad;
 /// Both at once, where every token's loss has the same weight; logits are computed once.
 extern const ir::OpDef head_cross_entropy_train;
 
+/// Direct preference optimisation (Rafailov et al. 2023, arXiv 2305.18290, equation 7; `smoothing` as in
+/// Mitchell's conservative DPO): -log sigmoid(x), x = beta ((chosen - rejected) - (the same of the
+/// reference)), of log-probabilities in pairs {chosen, rejected}. The reference gets no gradient.
+extern const ir::OpDef dpo_loss;
+extern const ir::OpDef dpo_loss_grad;
+
 }  // namespace hearth::ops
