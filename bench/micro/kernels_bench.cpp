@@ -88,6 +88,17 @@ int main(int argc, char** argv) {
       bench_gemm(out, in, 64, true, false, threads);
     }
   }
+  if (settings.wants("linear")) {
+    for (const auto& [tokens, out, in] : {std::tuple{2048, 288, 288},
+                                          {2048, 768, 288},
+                                          {2048, 288, 768},
+                                          {1024, 768, 768},
+                                          {1024, 2048, 768}}) {
+      bench_gemm(tokens, out, in, false, true, threads);
+      bench_gemm(tokens, in, out, false, false, threads);
+      bench_gemm(out, in, tokens, true, false, threads);
+    }
+  }
   if (settings.wants("pool")) {
     bench_conv_pool(32, threads);
     bench_conv_pool(256, threads);

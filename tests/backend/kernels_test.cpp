@@ -7,6 +7,7 @@
 #include "backend/cpu/conv.h"
 #include "backend/cpu/convert.h"
 #include "backend/cpu/gemm.h"
+#include "backend/cpu/simd/simd.h"
 #include "base/philox.h"
 
 namespace hearth::cpu {
@@ -105,6 +106,8 @@ std::vector<GemmCase> gemm_cases() {
                                 {8, 10, 300},
                                 {10, 40, 513},
                                 {350, 300, 512},
+                                {231, 133, 390},
+                                {1030, 70, 64},
                                 {256, 260, 768}}) {
     for (const bool ta : {false, true}) {
       for (const bool tb : {false, true}) {
@@ -116,6 +119,23 @@ std::vector<GemmCase> gemm_cases() {
   return cases;
 }
 INSTANTIATE_TEST_SUITE_P(Shapes, GemmTest, testing::ValuesIn(gemm_cases()));
+
+TEST(Transpose, OnEveryInstructionSet) {
+  constexpr int64_t kRows = 37, kColumns = 53, kInRow = 60, kOutRow = 40;
+  std::vector<const SimdKernels*> tables = {&kBaselineKernels, &simd()};
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") != 0) tables.push_back(&kAvx2Kernels);
+#endif
+  const std::vector<float> in = random_floats(kRows * kInRow, 5);
+  for (const SimdKernels* table : tables) {
+    std::vector<float> out(kColumns * kOutRow, -1.0F);
+    table->transpose(in.data(), kInRow, kRows, kColumns, out.data(), kOutRow);
+    for (size_t c = 0; c < kColumns; ++c) {
+      for (size_t r = 0; r < kOutRow; ++r)
+        ASSERT_EQ(out[c * kOutRow + r], r < kRows ? in[r * kInRow + c] : -1.0F) << table->isa;
+    }
+  }
+}
 
 struct ConvCase {
   ConvShape shape;

@@ -84,8 +84,8 @@ struct HeadRows {
 /// Panels [time / 32][head_size][32] of the transpose of rows [time][head_size].
 void pack_keys(HeadRows::View rows, int64_t time, int64_t size, float* panels) {
   for (int64_t j = 0; j < time; j += kPanel) {
-    transpose_rows(rows.data + j * rows.row, rows.row, std::min(kPanel, time - j), size, panels + j * size,
-                   kPanel);
+    simd().transpose(rows.data + j * rows.row, rows.row, std::min(kPanel, time - j), size, panels + j * size,
+                     kPanel);
   }
 }
 /// Panels [head_size / 32][time][32] of rows [time][head_size].

@@ -13,9 +13,11 @@ inline constexpr int64_t kDepthBlock = 384;
 /// Floats from one row of a copied block to the next, and of such a block.
 inline constexpr int64_t kPackedRow = kDepthBlock + 16;
 inline constexpr int64_t kPackedFloats = kRowBlock * kPackedRow;
+/// Rows of a that are copied side by side, term by term, where a's rows are not contiguous.
+inline constexpr int64_t kSliver = 14;
 
-/// Rows whose distance is a multiple of 1 KiB compete for few cache sets: a block of them is copied first,
-/// which pays when enough panels of b pass by.
+/// Whether a block of a is copied before enough panels of b pass by: when its rows are not contiguous, or
+/// when their distance is a multiple of 1 KiB, so that they compete for few cache sets.
 bool packs_a(int64_t n, int64_t a_row, int64_t a_k);
 
 /// One thread's part of a product: c[i * c_row + j] (+)= sum over p of a[i * a_row + p * a_k] * b[p][j].

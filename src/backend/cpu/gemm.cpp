@@ -12,21 +12,34 @@ namespace {
 
 /// How a product is computed. Which of the two operands needs no repacking decides.
 enum class Way : uint8_t {
-  rows,     ///< b is [k][n]: rows of a broadcast against rows of b as they lie
-  swapped,  ///< b is [n][k]: rows of b broadcast against a, which is packed into panels; c is written
-            ///< transposed
+  rows,     ///< rows of a broadcast against rows of b, as they lie or in panels
+  swapped,  ///< b is [n][k] and large: rows of b broadcast against a, which is packed into panels; c is
+            ///< written transposed
   dots,     ///< both contiguous over k and one side narrow: dot products
 };
 
 Way way_of(const GemmSpec& s) {
   if (!s.transpose_b) return Way::rows;
   if (!s.transpose_a && std::min(s.m, s.n) <= 16 && s.k >= 256) return Way::dots;
-  return Way::swapped;
+  return s.n * s.k > s.m * (s.n + s.k) ? Way::swapped : Way::rows;
 }
 
 /// Copying a panel of b pays when enough rows use it, and when its rows lie far apart.
 bool packs_rows(const GemmSpec& s) {
   return way_of(s) == Way::rows && s.m >= 32 && s.n > 2 * kPanel && s.k >= 64;
+}
+
+/// Threads share rows where columns do not divide well.
+bool splits_rows(const GemmSpec& s, int threads) {
+  const int64_t panels = (s.n + kPanel - 1) / kPanel;
+  if (s.n < threads * kPanel) return true;
+  return panels % threads != 0 && panels < 8 * threads && s.m >= 8 * kSliver * threads;
+}
+
+/// All of b becomes panels first: when it is transposed, or when several blocks of rows read it.
+bool packs_b(const GemmSpec& s) {
+  if (way_of(s) != Way::rows) return false;
+  return s.transpose_b || (packs_rows(s) && (s.m > 3 * kRowBlock || splits_rows(s, s.num_threads)));
 }
 
 constexpr int64_t kThreadFloats = kPackedFloats + kDepthBlock * kPanel;
@@ -48,7 +61,7 @@ struct Layout {
     b = take(s.b != DType::f32, s.k * s.n);
     c = take(s.c != DType::f32, s.m * s.n);
     residual = take(s.residual && s.c != DType::f32, s.m * s.n);
-    panels = take(swapped, panel_floats(s.k, s.m));
+    panels = take(swapped || packs_b(s), panel_floats(s.k, swapped ? s.m : s.n));
     const bool packs = swapped
                            ? packs_a(s.m, s.k, 1)
                            : packs_rows(s) || packs_a(s.n, s.transpose_a ? 1 : s.k, s.transpose_a ? s.m : 1);
@@ -58,19 +71,19 @@ struct Layout {
   }
 };
 
-/// Splits the wider side of c over threads in whole register tiles.
+/// A thread's part of c, in whole panels.
 struct Split {
   Range m, n;
 };
 Split split(const GemmSpec& s, int threads, int thread) {
-  if (s.n >= threads * kPanel) {
-    const Range panels = split_range((s.n + kPanel - 1) / kPanel, threads, thread);
-    return {{0, s.m}, {std::min(panels.begin * kPanel, s.n), std::min(panels.end * kPanel, s.n)}};
-  }
-  return {split_range(s.m, threads, thread), {0, s.n}};
+  if (splits_rows(s, threads)) return {split_range(s.m, threads, thread), {0, s.n}};
+  const Range panels = split_range((s.n + kPanel - 1) / kPanel, threads, thread);
+  return {{0, s.m}, {std::min(panels.begin * kPanel, s.n), std::min(panels.end * kPanel, s.n)}};
 }
 
-void run_rows(const GemmSpec& s, const float* a, const float* b, float* c, float* own, ThreadPool& threads) {
+void run_rows(const GemmSpec& s, const float* a, const float* b, float* c, float* panels, float* own,
+              ThreadPool& threads) {
+  if (packs_b(s)) pack_panels(DType::f32, b, s.k, s.n, s.transpose_b, panels, nullptr, threads);
   const int64_t a_row = s.transpose_a ? 1 : s.k;
   const int64_t a_k = s.transpose_a ? s.m : 1;
   const int parts = s.m * s.n * s.k < 65536 ? 1 : s.num_threads;
@@ -87,6 +100,11 @@ void run_rows(const GemmSpec& s, const float* a, const float* b, float* c, float
                             .c = c + mine.m.begin * s.n + mine.n.begin,
                             .c_row = s.n,
                             .packed_a = packs_a(mine.n.size(), a_row, a_k) ? scratch : nullptr};
+    if (packs_b(s)) {
+      const float* first = panels + mine.n.begin * s.k;
+      return multiply_blocks(
+          part, kPanel, [&](int64_t p, int64_t, int64_t j, int64_t) { return first + j * s.k + p * kPanel; });
+    }
     const float* columns_of_b = b + mine.n.begin;
     if (!packs_rows(s)) {
       return multiply_blocks(
@@ -161,7 +179,7 @@ void Gemm::run(const void* a, const void* b, const float* bias, const void* resi
 
   switch (way_of(s)) {
     case Way::rows:
-      run_rows(s, wide_a, wide_b, wide_c, base + layout.own, threads);
+      run_rows(s, wide_a, wide_b, wide_c, base + layout.panels, base + layout.own, threads);
       break;
     case Way::swapped:
       run_swapped(s, wide_a, wide_b, wide_c, base + layout.panels, base + layout.transposed,

@@ -62,7 +62,8 @@ struct Layout {
     int64_t next = 0;
     tile = take(next, s.task != Task::both, kTileRows * logit_row);
     weight = take(next, s.weight != DType::f32, kTileRows * s.width);
-    packed = take(next, packs_a(chunk, s.width, 1), kPackedFloats);
+    packed = take(next, packs_a(chunk, s.width, 1) || (gradients && packs_a(s.width, 1, logit_row)),
+                  kPackedFloats);
     panel = take(next, gradients, kDepthBlock * kPanel);
     dx = take(next, gradients, chunk * s.width);
     most = take(next, true, chunk);
@@ -297,15 +298,17 @@ class HeadRun {
 
   void add_input_gradient(int thread, const Tile& tile) const {
     float* panel = own(thread, layout_.panel);
-    const BlockProduct product{.m = rows_,
-                               .n = s_.width,
-                               .k = tile.count,
-                               .a = tile.logits,
-                               .a_row = 1,
-                               .a_k = layout_.logit_row,
-                               .c = own(thread, layout_.dx),
-                               .c_row = s_.width,
-                               .accumulate = true};
+    const BlockProduct product{
+        .m = rows_,
+        .n = s_.width,
+        .k = tile.count,
+        .a = tile.logits,
+        .a_row = 1,
+        .a_k = layout_.logit_row,
+        .c = own(thread, layout_.dx),
+        .c_row = s_.width,
+        .packed_a = packs_a(s_.width, 1, layout_.logit_row) ? own(thread, layout_.packed) : nullptr,
+        .accumulate = true};
     multiply_blocks(product, kPanel, [&](int64_t p, int64_t depth, int64_t j, int64_t columns) {
       for (int64_t v = 0; v < depth; ++v)
         std::copy_n(tile.weight + (p + v) * s_.width + j, columns, panel + v * kPanel);

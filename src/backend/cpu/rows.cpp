@@ -16,14 +16,6 @@ HEARTH_CLONES void clamp_below(float* row, int64_t count) {
 
 constexpr int64_t kBlock = 16;
 
-/// One block of a transposition: out[c][r] = in[r][c].
-HEARTH_CLONES void transpose_block(const float* in, int64_t in_row, float* out, int64_t out_row, int64_t rows,
-                                   int64_t columns) {
-  for (int64_t c = 0; c < columns; ++c) {
-    for (int64_t r = 0; r < rows; ++r) out[c * out_row + r] = in[r * in_row + c];
-  }
-}
-
 void pack_straight(const float* b, int64_t k, int64_t n, int64_t panel, float* out) {
   const int64_t first = panel * kPanel;
   const int64_t columns = std::min(kPanel, n - first);
@@ -37,12 +29,7 @@ void pack_transposed(const float* b, int64_t k, int64_t n, int64_t panel, float*
   const int64_t first = panel * kPanel;
   const int64_t columns = std::min(kPanel, n - first);
   if (columns < kPanel) std::fill(out, out + k * kPanel, 0.0F);
-  for (int64_t p = 0; p < k; p += kBlock) {
-    for (int64_t j = 0; j < columns; j += kBlock) {
-      transpose_block(b + (first + j) * k + p, k, out + p * kPanel + j, kPanel, std::min(kBlock, columns - j),
-                      std::min(kBlock, k - p));
-    }
-  }
+  simd().transpose(b + first * k, k, columns, k, out, kPanel);
 }
 
 }  // namespace
@@ -82,21 +69,11 @@ void pack_panels(DType dtype, const void* b, int64_t k, int64_t n, bool transpos
       });
 }
 
-void transpose_rows(const float* in, int64_t in_row, int64_t rows, int64_t columns, float* out,
-                    int64_t out_row) {
-  for (int64_t c = 0; c < columns; c += kBlock) {
-    for (int64_t r = 0; r < rows; r += kBlock) {
-      transpose_block(in + r * in_row + c, in_row, out + c * out_row + r, out_row, std::min(kBlock, rows - r),
-                      std::min(kBlock, columns - c));
-    }
-  }
-}
-
 void transpose(const float* in, int64_t rows, int64_t columns, float* out, ThreadPool& threads) {
   threads.parallel_for((columns + kBlock - 1) / kBlock, std::max<int64_t>(1, 1024 / rows), [&](Range range) {
     const int64_t first = range.begin * kBlock;
     const int64_t last = std::min(range.end * kBlock, columns);
-    transpose_rows(in + first, columns, rows, last - first, out + first * rows, rows);
+    simd().transpose(in + first, columns, rows, last - first, out + first * rows, rows);
   });
 }
 

@@ -24,10 +24,6 @@ int64_t panel_floats(int64_t k, int64_t n);
 /// out[c][r] = in[r][c] for an f32 matrix with `rows` x `columns`.
 void transpose(const float* in, int64_t rows, int64_t columns, float* out, ThreadPool& threads);
 
-/// The same for a part of a matrix, on the calling thread; rows are in_row and out_row floats apart.
-void transpose_rows(const float* in, int64_t in_row, int64_t rows, int64_t columns, float* out,
-                    int64_t out_row);
-
 inline int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }

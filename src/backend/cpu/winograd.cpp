@@ -86,7 +86,7 @@ void Job::transform_filters(int64_t panel, float* u, float* scratch) const {
     for (int64_t tap = 0; tap < 9; ++tap) {
       const int64_t offset = tap * tap_stride + first * c.in_c;
       const float* rows = as_f32(c.w, w, offset, n * c.in_c, wide);
-      transpose_rows(rows, c.in_c, n, c.in_c, scratch + tap * c.in_c * kPanel, kPanel);
+      simd().transpose(rows, c.in_c, n, c.in_c, scratch + tap * c.in_c * kPanel, kPanel);
     }
   } else if (c.w != DType::f32) {
     for (int64_t i = 0; i < 9 * c.in_c; ++i) load_f32(c.w, w, i * c.out_c + first, n, scratch + i * kPanel);

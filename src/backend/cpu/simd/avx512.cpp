@@ -35,6 +35,22 @@ inline Vec select_greater(Vec a, Vec b, Vec yes, Vec no) {
 inline Vec select_equal(Vec a, Vec b, Vec yes, Vec no) {
   return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_EQ_OQ), no.v, yes.v)};
 }
+/// Four floats from each of p, p + stride, p + 2 stride, p + 3 stride.
+inline Vec load_fours(const float* p, int64_t stride) {
+  const __m512 first = _mm512_castps128_ps512(_mm_loadu_ps(p));
+  const __m512 second = _mm512_insertf32x4(first, _mm_loadu_ps(p + stride), 1);
+  const __m512 third = _mm512_insertf32x4(second, _mm_loadu_ps(p + 2 * stride), 2);
+  return {_mm512_insertf32x4(third, _mm_loadu_ps(p + 3 * stride), 3)};
+}
+/// Transposes the 4x4 matrices that lie in four lanes each of r[0] to r[3].
+inline void transpose_fours(Vec r[4]) {
+  const __m512 a = _mm512_unpacklo_ps(r[0].v, r[1].v), b = _mm512_unpackhi_ps(r[0].v, r[1].v);
+  const __m512 c = _mm512_unpacklo_ps(r[2].v, r[3].v), d = _mm512_unpackhi_ps(r[2].v, r[3].v);
+  r[0].v = _mm512_shuffle_ps(a, c, 0x44);
+  r[1].v = _mm512_shuffle_ps(a, c, 0xee);
+  r[2].v = _mm512_shuffle_ps(b, d, 0x44);
+  r[3].v = _mm512_shuffle_ps(b, d, 0xee);
+}
 inline void store_bytes(Vec a, uint8_t* p, int64_t n) {
   _mm512_mask_cvtepi32_storeu_epi8(p, Vec::mask(n), _mm512_cvtps_epi32(a.v));
 }

@@ -62,6 +62,16 @@ inline Vec select_equal(Vec a, Vec b, Vec yes, Vec no) {
   for (int i = 0; i < 4; ++i) r.v[i] = a.v[i] == b.v[i] ? yes.v[i] : no.v[i];
   return r;
 }
+inline Vec load_fours(const float* p, int64_t) { return Vec::load(p); }
+inline void transpose_fours(Vec r[4]) {
+  for (int i = 0; i < 4; ++i) {
+    for (int j = 0; j < i; ++j) {
+      const float kept = r[i].v[j];
+      r[i].v[j] = r[j].v[i];
+      r[j].v[i] = kept;
+    }
+  }
+}
 inline void store_bytes(Vec a, uint8_t* p, int64_t n) {
   for (int64_t i = 0; i < n; ++i) p[i] = static_cast<uint8_t>(a.v[i]);
 }

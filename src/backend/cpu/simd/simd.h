@@ -54,6 +54,9 @@ struct SimdKernels {
   /// c[i * c_row + j * c_col] = dot(a row i, b row j), both contiguous over k.
   void (*dot)(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row, const float* b, int64_t b_row,
               float* c, int64_t c_row, int64_t c_col);
+  /// out[c * out_row + r] = in[r * in_row + c].
+  void (*transpose)(const float* in, int64_t in_row, int64_t rows, int64_t columns, float* out,
+                    int64_t out_row);
   /// B^T d B of a 6x6 tile: v[position * v_stride + c].
   void (*winograd_input)(Field<const float> d, TileWindow window, int64_t channels, float* v,
                          int64_t v_stride);
