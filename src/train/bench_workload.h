@@ -15,11 +15,12 @@ struct BenchCase {
   /// trained by AdamW (or, where there is a prompt, asked for an answer).
   std::string_view model;
   DType precision = DType::f32;
-  int64_t batch = 1;     ///< pictures, or rows of tokens
-  int64_t length = 0;    ///< side of a picture, or tokens of a row
-  int64_t channels = 0;  ///< of a picture
-  int64_t rank = 0;      ///< of a LoRA on every linear layer; 0: all weights train
-  int64_t prompt = 0;    ///< tokens before `length` new ones; 0: training
+  int64_t batch = 1;      ///< pictures, or rows of tokens
+  int64_t length = 0;     ///< side of a picture, or tokens of a row
+  int64_t channels = 0;   ///< of a picture
+  int64_t rank = 0;       ///< of a LoRA on every linear layer; 0: all weights train
+  int64_t prompt = 0;     ///< tokens before `length` new ones; 0: training
+  int64_t arena_mib = 0;  ///< recomputation holds the arena to it; 0: no limit
 };
 
 /// What a case repeats, ready to run.
