@@ -7,6 +7,18 @@ NodeTypes::NodeTypes(const Graph& graph, const Node& node) : in(graph.input_type
   for (const ValueId id : node.outputs) out.push_back(graph.type(id));
 }
 
+std::vector<char> on_host(const Graph& graph) {
+  std::vector<char> result(graph.values.size(), 0);
+  for (const Node& node : graph.nodes) {
+    const Transfer transfer = node.op->transfer;
+    if (transfer == Transfer::fetch) result[static_cast<size_t>(node.inputs[0])] = 1;
+    if (transfer == Transfer::store) result[static_cast<size_t>(node.inputs[1])] = 1;
+    if (transfer == Transfer::store || transfer == Transfer::stash)
+      result[static_cast<size_t>(node.outputs[0])] = 1;
+  }
+  return result;
+}
+
 Cost cost_of(const Graph& graph, const Node& node) {
   const NodeTypes types(graph, node);
   if (node.op->cost != nullptr) return node.op->cost(types.view(node));

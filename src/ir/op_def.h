@@ -91,6 +91,14 @@ enum class Precision : uint8_t {
   full,     ///< wants fp32 inputs (losses, optimisers)
 };
 
+/// Which way an op copies between the device and host memory, if it does.
+enum class Transfer : uint8_t {
+  none,
+  fetch,  ///< input 0 is on the host, output 0 on the device
+  store,  ///< overwrites input 1, which is on the host, with input 0
+  stash,  ///< output 0 is on the host
+};
+
 /// One generated test case: inputs filled by `fill`, attributes, and tolerance of the fp32 kernel against
 /// float64.
 struct SampleInput {
@@ -132,6 +140,7 @@ struct OpDef {
   bool is_view = false;
   /// writes[k] = index of the input whose bytes output k overwrites, or -1. Empty: none.
   std::vector<int> writes = {};
+  Transfer transfer = Transfer::none;
   /// Has an effect beyond its outputs being read (updates persistent state): never removed as dead.
   bool keeps_alive() const { return !writes.empty(); }
   /// Elementwise ops (one row each) evaluate a run of f32 elements: out[i] = f(in0[i], in1[i], p0, p1).
@@ -150,6 +159,9 @@ struct NodeTypes {
     return {.attrs = node.attrs, .in = in, .out = out, .num_threads = num_threads};
   }
 };
+
+/// For each value, whether its bytes are in host memory: what a transfer op reads or makes there.
+std::vector<char> on_host(const Graph& graph);
 
 /// What one run of the node costs, by the op's own rule where it has one.
 Cost cost_of(const Graph& graph, const Node& node);

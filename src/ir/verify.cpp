@@ -19,6 +19,7 @@ class Verifier {
       known_[i] = graph_.values[i].producer == kNone && graph_.values[i].role != Role::activation;
     }
     for (current_ = 0; current_ < graph_.nodes.size(); ++current_) check_node(graph_.nodes[current_]);
+    check_memories();
     for (const ValueId id : graph_.outputs) {
       if (!in_range(id) || !known_[static_cast<size_t>(id)]) fail("a graph output is never made");
     }
@@ -38,6 +39,17 @@ class Verifier {
     if (!in_range(id)) fail("an input id is out of range");
     if (known_[static_cast<size_t>(id)] == 0) fail("an input is read before it is made");
     if (dead_[static_cast<size_t>(id)] != 0) fail("an input is read after its bytes were overwritten");
+  }
+
+  void check_memories() {
+    const std::vector<char> host = on_host(graph_);
+    for (current_ = 0; current_ < graph_.nodes.size(); ++current_) {
+      const Node& node = graph_.nodes[current_];
+      if (node.op->transfer != Transfer::none) continue;
+      for (const ValueId id : node.inputs) {
+        if (id != kNone && host[static_cast<size_t>(id)] != 0) fail("an input is in host memory");
+      }
+    }
   }
 
   void check_types(const Node& node) {

@@ -12,6 +12,7 @@
 #include "ops/random/random.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/shape.h"
+#include "ops/transfer/transfer.h"
 #include "ops/update/update.h"
 
 namespace hearth::ops {
@@ -89,6 +90,10 @@ std::vector<const ir::OpDef*> make_list() {
                               &clip_factor,
                               &loss_scale_update,
                               &loss_scale_read,
+                              // transfer
+                              &fetch,
+                              &store,
+                              &stash,
                           });
   return list;
 }

@@ -1,0 +1,79 @@
+#include "ops/transfer/transfer.h"
+
+#include <cstring>
+
+#include "base/threads.h"
+#include "ops/support.h"
+
+namespace hearth::ops {
+namespace {
+
+constexpr std::string_view kNoGradient = "copies between memories are placed behind the gradients";
+
+Kernel copy_cpu(const NodeView& node) {
+  const int64_t num_bytes = node.in_type(0).num_bytes();
+  return {.run = [num_bytes](const KernelArgs& args) {
+    args.threads->parallel_for(num_bytes, 1 << 16, [&](Range range) {
+      std::memcpy(args.output<char>(0) + range.begin, args.input<char>(0) + range.begin,
+                  static_cast<size_t>(range.size()));
+    });
+  }};
+}
+
+Inferred infer_store(const NodeView& node) {
+  if (node.in_type(0) != node.in_type(1))
+    return refuse_type("what is stored", to_string(node.in_type(1)), node.in_type(0));
+  return {.out = {node.in_type(1)}, .error = ""};
+}
+
+void copy_reference(const ReferenceArgs& args) { args.out[0] = args.in[0]; }
+
+/// Every byte crosses once; reading `store`'s target is no work.
+Cost copy_cost(const NodeView& node) { return {.bytes = static_cast<double>(node.in_type(0).num_bytes())}; }
+
+std::vector<Sample> copies() {
+  return {
+      {.in = {normal({5, 7})}}, {.in = {normal({300}, DType::bf16)}}, {.in = {indices({9}, 256, DType::u8)}}};
+}
+
+std::vector<Sample> stores() {
+  return {{.in = {normal({5, 7}), normal({5, 7})}},
+          {.in = {normal({33}, DType::f16), normal({33}, DType::f16)}}};
+}
+
+}  // namespace
+
+const OpDef fetch{.name = "fetch",
+                  .doc = "copy of a value in host memory",
+                  .infer = same_as_first,
+                  .no_vjp_because = kNoGradient,
+                  .cpu = copy_cpu,
+                  .reference = copy_reference,
+                  .cost = copy_cost,
+                  .transfer = ir::Transfer::fetch,
+                  .samples = copies};
+
+const OpDef store{.name = "store",
+                  .doc = "a weight or state in host memory becomes x",
+                  .min_inputs = 2,
+                  .max_inputs = 2,
+                  .infer = infer_store,
+                  .no_vjp_because = kNoGradient,
+                  .cpu = copy_cpu,
+                  .reference = copy_reference,
+                  .cost = copy_cost,
+                  .writes = {1},
+                  .transfer = ir::Transfer::store,
+                  .samples = stores};
+
+const OpDef stash{.name = "stash",
+                  .doc = "copy of a value, in host memory",
+                  .infer = same_as_first,
+                  .no_vjp_because = kNoGradient,
+                  .cpu = copy_cpu,
+                  .reference = copy_reference,
+                  .cost = copy_cost,
+                  .transfer = ir::Transfer::stash,
+                  .samples = copies};
+
+}  // namespace hearth::ops

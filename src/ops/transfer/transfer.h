@@ -1,0 +1,13 @@
+#pragma once
+
+#include "ir/op_def.h"
+
+namespace hearth::ops {
+
+/// Copies between a device and host memory; results never change by them. Where device and host are one
+/// memory, they are plain copies.
+extern const ir::OpDef fetch;  ///< (on host) -> a copy on the device
+extern const ir::OpDef store;  ///< (x, weight or state on host): overwrites it with x
+extern const ir::OpDef stash;  ///< (x) -> a copy on the host
+
+}  // namespace hearth::ops
