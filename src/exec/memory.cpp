@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "ir/op_def.h"
 #include "passes/storage.h"
 
 namespace hearth::exec {
@@ -48,15 +49,17 @@ Region::~Region() {
 }
 
 void PersistentLayout::add(const ir::Graph& graph) {
+  const std::vector<char> on_host = ir::on_host(graph);
   for (const bool frozen : {true, false}) {
-    for (const ir::Value& value : graph.values) {
+    for (size_t i = 0; i < graph.values.size(); ++i) {
+      const ir::Value& value = graph.values[i];
       if (value.producer != ir::kNone || !ir::is_persistent(value.role)) continue;
-      if ((value.role == ir::Role::frozen) == frozen) add(value);
+      if ((value.role == ir::Role::frozen) == frozen) add(value, on_host[i] != 0);
     }
   }
 }
 
-void PersistentLayout::add(const ir::Value& value) {
+void PersistentLayout::add(const ir::Value& value, bool on_host) {
   const auto [found, added] = index_.try_emplace(value.name, buffers_.size());
   if (!added) {
     HEARTH_CHECK(buffers_[found->second].type == value.type);
@@ -64,7 +67,8 @@ void PersistentLayout::add(const ir::Value& value) {
   }
   HEARTH_CHECK(value.role != ir::Role::frozen || buffers_.empty() ||
                buffers_.back().role == ir::Role::frozen);
-  buffers_.push_back({.name = value.name, .type = value.type, .role = value.role, .offset = num_bytes_});
+  buffers_.push_back(
+      {.name = value.name, .type = value.type, .role = value.role, .offset = num_bytes_, .on_host = on_host});
   num_bytes_ += passes::padded_bytes(value.type.num_bytes());
 }
 
@@ -83,6 +87,14 @@ int64_t PersistentLayout::bytes_of(ir::Role role) const {
   int64_t total = 0;
   for (const PersistentBuffer& buffer : buffers_) {
     if (buffer.role == role) total += passes::padded_bytes(buffer.type.num_bytes());
+  }
+  return total;
+}
+
+int64_t PersistentLayout::host_bytes_of(ir::Role role) const {
+  int64_t total = 0;
+  for (const PersistentBuffer& buffer : buffers_) {
+    if (buffer.role == role && buffer.on_host) total += passes::padded_bytes(buffer.type.num_bytes());
   }
   return total;
 }

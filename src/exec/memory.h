@@ -34,6 +34,7 @@ struct PersistentBuffer {
   ir::Type type;
   ir::Role role = ir::Role::parameter;
   int64_t offset = 0;
+  bool on_host = false;
 };
 
 /// Where weights and state live: an offset per name, shared by every program of a run. Frozen weights come
@@ -49,9 +50,11 @@ class PersistentLayout {
   int64_t num_bytes() const { return num_bytes_; }
   int64_t frozen_bytes() const { return bytes_of(ir::Role::frozen); }
   int64_t bytes_of(ir::Role role) const;
+  /// Of those, the bytes that are kept in host memory.
+  int64_t host_bytes_of(ir::Role role) const;
 
  private:
-  void add(const ir::Value& value);
+  void add(const ir::Value& value, bool on_host);
 
   std::vector<PersistentBuffer> buffers_;
   std::map<std::string, size_t> index_;

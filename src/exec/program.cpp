@@ -4,7 +4,6 @@
 
 #include "backend/null/null_backend.h"
 #include "base/error.h"
-#include "passes/storage.h"
 #include "plan/validate.h"
 
 namespace hearth::exec {
@@ -14,6 +13,8 @@ using ir::kNone;
 using ir::ValueId;
 
 constexpr double kPlanSeconds = 60;
+/// A packing that is a 512th above its bound is not worth another look.
+constexpr int64_t kCloseEnough = 512;
 
 ir::Kernel prepare_kernel(const ir::Graph& graph, const ir::Node& node, const CompileOptions& options) {
   const ir::NodeTypes types(graph, node);
@@ -21,6 +22,16 @@ ir::Kernel prepare_kernel(const ir::Graph& graph, const ir::Node& node, const Co
   if (options.backend == Backend::null) return null_backend::prepare(*node.op, view);
   if (node.op->cpu == nullptr) internal_error("{} has no CPU kernel", node.op->name);
   return node.op->cpu(view);
+}
+
+plan::Solution pack(const plan::Problem& problem, const CompileOptions& options) {
+  const int64_t bound = plan::lower_bound(problem);
+  if (!options.pack) return {.height = bound, .lower_bound = bound};
+  const plan::Solution solution = plan::solve(
+      problem,
+      {.capacity = bound + bound / kCloseEnough, .seconds = kPlanSeconds, .steps = options.plan_steps});
+  if (const auto error = plan::validate(problem, solution)) internal_error("the plan is wrong: {}", *error);
+  return solution;
 }
 
 }  // namespace
@@ -62,25 +73,32 @@ void Program::prepare(const CompileOptions& options) {
   }
 }
 
-void Program::plan(const CompileOptions& options) {
-  const passes::StorageMap map = passes::assign_storage(graph_);
-  storage_of_value_ = map.of_value;
-  root_ = map.root;
+void Program::add_storages(const passes::StorageMap& map, const CompileOptions& options) {
   std::vector<char> is_gradient(map.storages.size(), 0);
   for (const ValueId id : options.gradients) {
-    const int storage = storage_of_value_[static_cast<size_t>(id)];
+    const int storage = map.of_value[static_cast<size_t>(id)];
     if (storage >= 0) is_gradient[static_cast<size_t>(storage)] = 1;
   }
   for (size_t i = 0; i < map.storages.size(); ++i) {
     const passes::Storage& storage = map.storages[i];
+    plan::Problem& problem = storage.on_host ? host_problem_ : problem_;
+    places_.push_back({.on_host = storage.on_host, .buffer = problem.buffers.size()});
     const ir::Node& producer = graph_.node(graph_.value(storage.value).producer);
-    problem_.buffers.push_back({.lower = storage.first,
-                                .upper = storage.last + 1,
-                                .size = storage.num_bytes,
-                                .alignment = 64,
-                                .id = fmt::format("{} {}", producer.op->name, producer.name),
-                                .kind = is_gradient[i] != 0 ? "gradient" : "activation"});
+    problem.buffers.push_back(
+        {.lower = storage.first,
+         .upper = storage.last + 1,
+         .size = storage.num_bytes,
+         .alignment = 64,
+         .id = options.pack ? fmt::format("{} {}", producer.op->name, producer.name) : "",
+         .kind = is_gradient[i] != 0 ? "gradient" : "activation"});
   }
+}
+
+void Program::plan(const CompileOptions& options) {
+  const passes::StorageMap map = passes::assign_storage(graph_);
+  storage_of_value_ = map.of_value;
+  root_ = map.root;
+  add_storages(map, options);
   for (Step& step : steps_) {
     if (step.kernel.workspace_bytes <= 0) continue;
     step.workspace_buffer = std::ssize(problem_.buffers);
@@ -92,14 +110,15 @@ void Program::plan(const CompileOptions& options) {
                                 .id = fmt::format("workspace of {} {}", node.op->name, node.name),
                                 .kind = "workspace"});
   }
-  solution_ = plan::solve(problem_, {.seconds = kPlanSeconds, .steps = options.plan_steps});
-  if (const auto error = plan::validate(problem_, solution_)) internal_error("the plan is wrong: {}", *error);
+  solution_ = pack(problem_, options);
+  host_solution_ = pack(host_problem_, options);
   summarise();
 }
 
 void Program::summarise() {
   report_.height_bytes = solution_.height;
   report_.bound_bytes = solution_.lower_bound;
+  report_.host_bytes = host_solution_.height;
   std::vector<int64_t> change(graph_.nodes.size() + 1, 0);
   for (const plan::Buffer& buffer : problem_.buffers) {
     change[static_cast<size_t>(buffer.lower)] += buffer.size;
@@ -123,9 +142,9 @@ void Program::summarise() {
   }
 }
 
-void Program::bind(std::byte* persistent, std::byte* arena) {
+void Program::bind(std::byte* persistent, std::byte* arena, std::byte* host) {
   for (size_t i = 0; i < graph_.values.size(); ++i)
-    resolve_pointer(static_cast<ValueId>(i), persistent, arena);
+    resolve_pointer(static_cast<ValueId>(i), persistent, arena, host);
   for (size_t s = 0; s < steps_.size(); ++s) {
     Step& step = steps_[s];
     const ir::Node& node = graph_.nodes[step.node];
@@ -143,13 +162,15 @@ void Program::bind(std::byte* persistent, std::byte* arena) {
   }
 }
 
-void Program::resolve_pointer(ValueId id, std::byte* persistent, std::byte* arena) {
+void Program::resolve_pointer(ValueId id, std::byte* persistent, std::byte* arena, std::byte* host) {
   const auto index = static_cast<size_t>(id);
   const auto root = static_cast<size_t>(root_[index]);
   const ir::Value& value = graph_.values[root];
   const int storage = storage_of_value_[index];
   if (storage >= 0) {
-    pointers_[index] = arena + solution_.offsets[static_cast<size_t>(storage)];
+    const Place place = places_[static_cast<size_t>(storage)];
+    pointers_[index] =
+        place.on_host ? host + host_solution_.offsets[place.buffer] : arena + solution_.offsets[place.buffer];
   } else if (ir::is_persistent(value.role)) {
     pointers_[index] = persistent + layout_.at(value.name).offset;
   } else if (value.role == ir::Role::scalar) {

@@ -11,6 +11,7 @@
 #include "base/threads.h"
 #include "exec/memory.h"
 #include "ir/op_def.h"
+#include "passes/storage.h"
 #include "plan/problem.h"
 
 namespace hearth::exec {
@@ -25,6 +26,8 @@ struct CompileOptions {
   /// Most steps of the packer's exact search: a few tenths of a second. Steps, not seconds, so that a
   /// plan does not depend on the machine.
   int64_t plan_steps = 40'000'000;
+  /// Without offsets a program only says what it needs: its height is its lower bound.
+  bool pack = true;
 };
 
 /// Arena bytes at the moment of the peak, by purpose; the packed height and its lower bound.
@@ -34,6 +37,7 @@ struct ArenaReport {
   int64_t workspace_bytes = 0;
   int64_t height_bytes = 0;
   int64_t bound_bytes = 0;
+  int64_t host_bytes = 0;  ///< activations in host memory, beside the arena
   double flops = 0;
 };
 
@@ -44,8 +48,8 @@ class Program {
   Program(ir::Graph graph, const PersistentLayout& layout, const CompileOptions& options);
 
   /// Fixes the addresses of weights and of the arena; before the first run. `arena` holds at least
-  /// arena_bytes().
-  void bind(std::byte* persistent, std::byte* arena);
+  /// arena_bytes(), `host` report().host_bytes.
+  void bind(std::byte* persistent, std::byte* arena, std::byte* host = nullptr);
   /// Points an input at the caller's bytes (its type's size plus 64 bytes of readable slack). May change
   /// between runs.
   void bind_input(std::string_view name, const void* data);
@@ -80,18 +84,28 @@ class Program {
     size_t input;
   };
 
+  /// Where a storage lies: a buffer of problem_ or of host_problem_.
+  struct Place {
+    bool on_host = false;
+    size_t buffer = 0;
+  };
+
   void prepare(const CompileOptions& options);
   void plan(const CompileOptions& options);
   void summarise();
-  void resolve_pointer(ir::ValueId id, std::byte* persistent, std::byte* arena);
+  void add_storages(const passes::StorageMap& map, const CompileOptions& options);
+  void resolve_pointer(ir::ValueId id, std::byte* persistent, std::byte* arena, std::byte* host);
 
   ir::Graph graph_;
   const PersistentLayout& layout_;
   std::vector<Step> steps_;
   std::vector<int> storage_of_value_;
   std::vector<ir::ValueId> root_;
+  std::vector<Place> places_;
   plan::Problem problem_;
   plan::Solution solution_;
+  plan::Problem host_problem_;
+  plan::Solution host_solution_;
   ArenaReport report_;
   std::vector<void*> pointers_;
   std::map<std::string, ir::ValueId, std::less<>> inputs_;

@@ -25,7 +25,7 @@ void keeping_loss_weight(TrainGraph& train, void (*pass)(ir::Graph&)) {
   train.graph.outputs.pop_back();
 }
 
-constexpr std::array<Pass, 8> kPasses = {{
+constexpr std::array<Pass, 10> kPasses = {{
     {.name = "autocast",
      .doc = "matmul and convolution in the low precision, losses in f32",
      .run = [](TrainGraph& train, PassContext& context) { autocast(train, context.precision); }},
@@ -54,11 +54,24 @@ constexpr std::array<Pass, 8> kPasses = {{
     {.name = "schedule",
      .doc = "the order of nodes with the lowest peak",
      .run = [](TrainGraph& train, PassContext& context) { schedule(train.graph, context.workspace_of); }},
+    {.name = "offload",
+     .doc = "weights and states in host memory are copied to where they are needed",
+     .stage = Stage::place,
+     .run = [](TrainGraph& train, PassContext& context) { offload(train.graph, context.offload); }},
     {.name = "recompute",
-     .doc = "values dropped and made again until the peak is under the budget",
+     .doc = "values dropped and made again, or copied back, until the peak is under the budget",
+     .stage = Stage::place,
      .run =
          [](TrainGraph& train, PassContext& context) {
-           context.recompute = recompute(train.graph, context.budget_bytes, context.workspace_of);
+           context.recompute = recompute(train.graph, context.budget_bytes, context.workspace_of,
+                                         context.machine, context.offload);
+         }},
+    {.name = "prefetch",
+     .doc = "copies from the host start while the node before them computes",
+     .stage = Stage::place,
+     .run =
+         [](TrainGraph& train, PassContext& context) {
+           prefetch(train.graph, context.budget_bytes, context.workspace_of, context.machine);
          }},
 }};
 
@@ -77,9 +90,10 @@ void check_names(const std::vector<std::string>& off) {
 
 std::span<const Pass> pass_list() { return kPasses; }
 
-void run_passes(TrainGraph& train, PassContext& context) {
+void run_passes(TrainGraph& train, PassContext& context, Stage stage) {
   check_names(context.off);
   for (const Pass& pass : kPasses) {
+    if (pass.stage != stage) continue;
     if (std::find(context.off.begin(), context.off.end(), pass.name) != context.off.end()) continue;
     const auto start = std::chrono::steady_clock::now();
     pass.run(train, context);

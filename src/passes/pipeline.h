@@ -16,6 +16,8 @@ struct PassContext {
   DType precision = DType::f32;
   /// Arena budget for the recompute pass; 0 = none.
   int64_t budget_bytes = 0;
+  OffloadOptions offload;
+  Machine machine;
   WorkspaceOf workspace_of;
   /// Adds what consumes the gradients (accumulation or the optimiser); absent for evaluation graphs.
   std::function<void(TrainGraph&)> consume_gradients;
@@ -26,18 +28,24 @@ struct PassContext {
   RecomputeResult recompute;
 };
 
+/// The first passes decide what is computed and in which order, the later ones where values wait for a
+/// budget.
+enum class Stage : uint8_t { compute, place };
+
 struct Pass {
   std::string_view name;
   std::string_view doc;
   /// A pass that results depend on cannot be switched off.
   bool required = false;
+  Stage stage = Stage::compute;
   void (*run)(TrainGraph&, PassContext&) = nullptr;
 };
 
 /// Every pass in the order it runs.
 std::span<const Pass> pass_list();
 
-/// Runs the list, verifying the graph after each pass. UserError for an unknown or required name in `off`.
-void run_passes(TrainGraph& train, PassContext& context);
+/// Runs the passes of a stage, verifying the graph after each pass. UserError for an unknown or required name
+/// in `off`.
+void run_passes(TrainGraph& train, PassContext& context, Stage stage);
 
 }  // namespace hearth::passes

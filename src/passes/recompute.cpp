@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <unordered_map>
 
 #include "ir/op_def.h"
+#include "ops/op_list.h"
 #include "passes/rewrite.h"
 
 namespace hearth::passes {
@@ -15,36 +17,43 @@ using ir::kNone;
 using ir::NodeId;
 using ir::ValueId;
 
-double cost_seconds(const ir::Graph& graph, const ir::Node& node) {
-  constexpr double kFlopsPerSecond = 1e11;
-  constexpr double kBytesPerSecond = 1e10;
-  const ir::Cost cost = ir::cost_of(graph, node);
-  return cost.flops / kFlopsPerSecond + cost.bytes / kBytesPerSecond;
-}
-
 /// A value that is made, waits over the peak, and is read again later.
 struct Candidate {
   std::vector<ValueId> chain = {};  ///< what is made again, in order; the value itself is last
   NodeId next_read = kNone;         ///< the first reader after the peak
-  double seconds = 0;               ///< estimate of the extra work
-  double score = 0;                 ///< bytes saved per second
+  bool stashed = false;             ///< copied to the host and back instead; `chain` is the value alone
+  int64_t saved_bytes = 0;
+  double seconds = 0;  ///< estimate of the extra work
+  double score = 0;    ///< bytes saved per second
 };
 
-/// The node that makes `value` again, without outputs; none if that is not possible.
-std::optional<ir::Node> repeat_node(const ir::Graph& graph, ValueId value) {
+/// Whether its producer, or what stands for it, can make `value` again.
+bool can_repeat(const ir::Graph& graph, ValueId value) {
+  if (graph.value(value).producer == kNone) return false;
   const ir::Node& node = graph.node(graph.value(value).producer);
-  if (node.outputs.front() != value) return std::nullopt;
+  if (node.outputs.front() != value) return false;
+  return node.op->repeat != nullptr ||
+         (node.op->writes.empty() && !node.op->is_view && node.outputs.size() == 1);
+}
+
+/// The node that makes `value` again, without outputs.
+ir::Node repeat_node(const ir::Graph& graph, ValueId value) {
+  const ir::Node& node = graph.node(graph.value(value).producer);
   if (node.op->repeat != nullptr) return node.op->repeat(node);
-  if (!node.op->writes.empty() || node.op->is_view || node.outputs.size() != 1) return std::nullopt;
-  ir::Node again = node;
-  again.outputs.clear();
-  return again;
+  return {.op = node.op, .inputs = node.inputs, .outputs = {}, .attrs = node.attrs, .name = node.name};
+}
+
+/// What repeat_node(graph, value) reads.
+std::vector<ValueId> repeat_inputs(const ir::Graph& graph, ValueId value) {
+  const ir::Node& node = graph.node(graph.value(value).producer);
+  return node.op->repeat != nullptr ? node.op->repeat(node).inputs : node.inputs;
 }
 
 class Recompute {
  public:
-  Recompute(ir::Graph& graph, int64_t budget, const WorkspaceOf& workspace_of)
-      : graph_(graph), budget_(budget), workspace_of_(workspace_of) {
+  Recompute(ir::Graph& graph, int64_t budget, const WorkspaceOf& workspace_of, const Machine& machine,
+            const OffloadOptions& offload)
+      : graph_(graph), budget_(budget), workspace_of_(workspace_of), machine_(machine), offload_(offload) {
     remember_ = [this](const ir::Node& node) { return workspace(node); };
   }
 
@@ -52,16 +61,20 @@ class Recompute {
     RecomputeResult result;
     result.peak_before_bytes = result.peak_after_bytes = survey();
     const double flops_before = total_flops();
-    seconds_left_ = kLargestShare * total_seconds();
+    const StepTime time = simulate(graph_, machine_);
+    seconds_left_ = kLargestShare * time.compute_seconds;
+    link_seconds_left_ = time.compute_seconds - time.link_seconds;
     const ir::Graph original = graph_;
     size_t num_useful = 0;
+    int64_t peak = result.peak_after_bytes;
     int patience = kPatience;
-    while (result.peak_after_bytes > budget_ && patience-- > 0 && improve()) {
-      const int64_t peak = survey();
+    while (result.peak_after_bytes > budget_ && patience-- > 0 && improve(peak - budget_)) {
+      peak = survey();
       if (peak >= result.peak_after_bytes) continue;
       num_useful = inserted_.size();
       result.peak_after_bytes = peak;
-      result.num_recomputed = static_cast<int>(copies_.size());
+      result.num_stashed = num_stashed_;
+      result.num_recomputed = num_recomputed_;
       patience = kPatience;
     }
     if (num_useful < inserted_.size()) insert_only(original, num_useful);
@@ -75,12 +88,6 @@ class Recompute {
     double flops = 0;
     for (const ir::Node& node : graph_.nodes) flops += ir::cost_of(graph_, node).flops;
     return flops;
-  }
-
-  double total_seconds() const {
-    double seconds = 0;
-    for (const ir::Node& node : graph_.nodes) seconds += cost_seconds(graph_, node);
-    return seconds;
   }
 
   /// The peak of the graph as it is now; notes where it stands.
@@ -100,43 +107,152 @@ class Recompute {
     return found->second;
   }
 
-  /// Starts again and makes the first `count` insertions.
-  void insert_only(const ir::Graph& original, size_t count) {
-    graph_ = original;
-    copies_.clear();
-    const std::vector<Candidate> all = std::move(inserted_);
-    for (size_t i = 0; i < count; ++i) insert_copies(all[i]);
+  /// Of making a value, asked for once.
+  double seconds_of(ValueId value) const {
+    const auto [found, added] = seconds_.try_emplace(value, 0);
+    if (added) found->second = cost_seconds(graph_, graph_.node(graph_.value(value).producer), machine_);
+    return found->second;
   }
 
-  /// Applies the best candidate over the present peak; false when there is none.
-  bool improve() {
-    const auto reads = readers(graph_);
-    Candidate best;
-    for (const Storage& storage : map_.storages) {
-      auto candidate = consider(storage, reads[static_cast<size_t>(storage.value)]);
-      if (candidate && candidate->score > best.score) best = std::move(*candidate);
+  /// Starts again and makes the first `count` rounds of insertions.
+  void insert_only(const ir::Graph& original, size_t count) {
+    graph_ = original;
+    original_.clear();
+    num_recomputed_ = num_stashed_ = 0;
+    const std::vector<std::vector<Candidate>> all = std::move(inserted_);
+    for (size_t i = 0; i < count; ++i) insert_all(all[i]);
+  }
+
+  /// Applies the best candidates over the present peak, as many equal ones (the same value of repeated
+  /// layers) as it takes to save `wanted` bytes; false when there is none.
+  bool improve(int64_t wanted) {
+    reads_ = Readers(graph_);
+    std::vector<Candidate> best;
+    for (const auto& [storage, value] : waiting_values()) {
+      auto candidate = consider(map_.storages[static_cast<size_t>(storage)], value);
+      if (!candidate || (!best.empty() && candidate->score < best[0].score)) continue;
+      if (!best.empty() && candidate->score > best[0].score) best.clear();
+      best.push_back(std::move(*candidate));
     }
-    if (best.chain.empty()) return false;
-    seconds_left_ -= best.seconds;
-    insert_copies(best);
+    if (best.empty()) return false;
+    keep_independent(best, wanted);
+    std::sort(best.begin(), best.end(),
+              [](const Candidate& a, const Candidate& b) { return a.next_read < b.next_read; });
+    insert_all(best);
     inserted_.push_back(std::move(best));
     return true;
   }
 
-  std::optional<Candidate> consider(const Storage& storage, const std::vector<NodeId>& reads) const {
-    const ValueId value = storage.value;
-    if (storage.first >= peak_ || storage.last <= peak_ || is_output(value)) return std::nullopt;
-    if (copies_.contains(value) || !repeat_node(graph_, value)) return std::nullopt;
-    const auto next = std::find_if(reads.begin(), reads.end(), [&](NodeId id) { return id > peak_; });
-    if (next == reads.end() || std::find(reads.begin(), reads.end(), peak_) != reads.end())
+  /// Keeps the first candidates that save `wanted` bytes together, none of which is made from another.
+  void keep_independent(std::vector<Candidate>& candidates, int64_t wanted) {
+    std::set<ValueId> dropped;
+    std::set<ValueId> needed;
+    std::vector<Candidate> kept;
+    for (Candidate& candidate : candidates) {
+      if (!kept.empty() && (wanted <= 0 || candidate.seconds > seconds_left_)) break;
+      std::vector<ValueId> inputs;
+      for (const ValueId id : candidate.chain) {
+        if (candidate.stashed) continue;
+        const std::vector<ValueId> own = repeat_inputs(graph_, id);
+        inputs.insert(inputs.end(), own.begin(), own.end());
+      }
+      if (needed.contains(candidate.chain.back()) ||
+          std::any_of(inputs.begin(), inputs.end(), [&](ValueId id) { return dropped.contains(id); }))
+        continue;
+      dropped.insert(candidate.chain.back());
+      needed.insert(inputs.begin(), inputs.end());
+      wanted -= candidate.saved_bytes;
+      seconds_left_ -= candidate.seconds;
+      if (candidate.stashed)
+        link_seconds_left_ -= static_cast<double>(candidate.saved_bytes) / machine_.link_bytes_per_second;
+      kept.push_back(std::move(candidate));
+    }
+    candidates = std::move(kept);
+  }
+
+  /// By the node that makes what is stashed.
+  using Stashes = std::map<NodeId, std::vector<ir::Node>>;
+
+  /// Makes each chain again before its first late reader; all readers behind it, also of earlier copies, read
+  /// the new values. `candidates` are in the order of their readers.
+  void insert_all(const std::vector<Candidate>& candidates) {
+    Stashes stashes;
+    std::vector<std::vector<ir::Node>> copies;
+    for (const Candidate& candidate : candidates) copies.push_back(make_copies(candidate, stashes));
+    std::vector<ValueId> newest(graph_.values.size(), kNone);
+    std::vector<ir::Node> nodes;
+    const auto append = [&](ir::Node node) {
+      for (ValueId& in : node.inputs) {
+        if (in == kNone) continue;
+        if (const ValueId again = newest[static_cast<size_t>(original(in))]; again != kNone) in = again;
+      }
+      nodes.push_back(std::move(node));
+    };
+    size_t next = 0;
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes.size()); ++id) {
+      for (; next < candidates.size() && candidates[next].next_read == id; ++next) {
+        for (const ir::Node& copy : copies[next])
+          newest[static_cast<size_t>(original(copy.outputs[0]))] = copy.outputs[0];
+        for (ir::Node& copy : copies[next]) append(std::move(copy));
+      }
+      append(std::move(graph_.nodes[static_cast<size_t>(id)]));
+      for (ir::Node& stash : stashes[id]) append(std::move(stash));
+    }
+    graph_.nodes = std::move(nodes);
+    graph_.remove_dead_nodes();
+  }
+
+  /// Storages that wait for one value: several values can share one, each made in the place of another.
+  std::map<int, ValueId> waiting_values() const {
+    std::map<int, ValueId> waiting;
+    for (size_t i = 0; i < graph_.values.size(); ++i) {
+      const auto value = static_cast<ValueId>(i);
+      if (map_.of_value[i] < 0 || !is_read_after_peak(value)) continue;
+      const auto [found, added] = waiting.try_emplace(map_.of_value[i], value);
+      if (!added) found->second = kNone;
+    }
+    std::erase_if(waiting, [](const auto& entry) { return entry.second == kNone; });
+    return waiting;
+  }
+
+  bool is_read_after_peak(ValueId value) const {
+    const auto reads = reads_[value];
+    return !reads.empty() && reads.back() > peak_;
+  }
+
+  std::optional<Candidate> consider(const Storage& storage, ValueId value) const {
+    const auto reads = reads_[value];
+    if (storage.first >= peak_ || storage.last <= peak_ || storage.on_host || is_output(value) ||
+        original(value) != value)
       return std::nullopt;
-    Candidate candidate{.next_read = *next};
-    const int64_t saved = storage.num_bytes - kept_bytes(value, candidate.chain);
-    if (saved <= 0) return std::nullopt;
-    for (const ValueId id : candidate.chain)
-      candidate.seconds += cost_seconds(graph_, graph_.node(graph_.value(id).producer));
-    if (candidate.seconds > seconds_left_) return std::nullopt;
-    candidate.score = static_cast<double>(saved) / candidate.seconds;
+    const auto next = std::find_if(reads.begin(), reads.end(), [&](NodeId id) { return id > peak_; });
+    if (graph_.value(value).producer >= peak_ || std::find(reads.begin(), reads.end(), peak_) != reads.end())
+      return std::nullopt;
+    std::optional<Candidate> best;
+    for (const std::optional<Candidate>& way : {made_again(value, *next), copied_back(value, *next)}) {
+      if (way && way->seconds <= seconds_left_ && (!best || way->score > best->score)) best = way;
+    }
+    return best;
+  }
+
+  std::optional<Candidate> copied_back(ValueId value, NodeId next_read) const {
+    const int64_t num_bytes = padded_bytes(graph_.type(value).num_bytes());
+    if (!offload_.activations || num_bytes < offload_.least_bytes) return std::nullopt;
+    const double crossing = static_cast<double>(num_bytes) / machine_.link_bytes_per_second;
+    Candidate candidate{.chain = {value}, .next_read = next_read, .stashed = true};
+    candidate.saved_bytes = num_bytes;
+    candidate.seconds = crossing <= link_seconds_left_ ? kHiddenShare * crossing : 2 * crossing;
+    candidate.score = static_cast<double>(candidate.saved_bytes) / candidate.seconds;
+    return candidate;
+  }
+
+  std::optional<Candidate> made_again(ValueId value, NodeId next_read) const {
+    if (!can_repeat(graph_, value)) return std::nullopt;
+    Candidate candidate{.next_read = next_read};
+    candidate.saved_bytes = padded_bytes(graph_.type(value).num_bytes()) - kept_bytes(value, candidate.chain);
+    if (candidate.saved_bytes <= 0) return std::nullopt;
+    for (const ValueId id : candidate.chain) candidate.seconds += seconds_of(id);
+    candidate.score = static_cast<double>(candidate.saved_bytes) / candidate.seconds;
     return candidate;
   }
 
@@ -144,11 +260,10 @@ class Recompute {
   /// over the peak only for that. An input that is gone by then is made again too, where that is possible.
   int64_t kept_bytes(ValueId value, std::vector<ValueId>& chain) const {
     int64_t bytes = 0;
-    const std::vector<ValueId> inputs = repeat_node(graph_, value)->inputs;
-    for (const ValueId in : inputs) {
+    for (const ValueId in : repeat_inputs(graph_, value)) {
       if (in == kNone || is_live_after_peak(in) || std::find(chain.begin(), chain.end(), in) != chain.end())
         continue;
-      if (chain.size() < kLongestChain && repeat_node(graph_, in)) {
+      if (chain.size() < kLongestChain && can_repeat(graph_, in)) {
         bytes += kept_bytes(in, chain);
       } else {
         bytes += graph_.type(in).num_bytes();
@@ -160,38 +275,48 @@ class Recompute {
 
   bool is_live_after_peak(ValueId id) const {
     const int storage = map_.of_value[static_cast<size_t>(id)];
-    return storage < 0 || map_.storages[static_cast<size_t>(storage)].last > peak_;
+    return storage < 0 || map_.storages[static_cast<size_t>(storage)].on_host || is_read_after_peak(id);
   }
 
   bool is_output(ValueId id) const {
     return std::find(graph_.outputs.begin(), graph_.outputs.end(), id) != graph_.outputs.end();
   }
 
-  /// Makes the chain again before the first late reader; all later readers, also of earlier copies, read the
-  /// new values.
-  void insert_copies(const Candidate& candidate) {
-    auto at = static_cast<size_t>(candidate.next_read);
-    std::map<ValueId, ValueId> made;
+  /// The nodes that make a chain again, reading originals, or that bring a value back from the host.
+  std::vector<ir::Node> make_copies(const Candidate& candidate, Stashes& stashes) {
+    std::vector<ir::Node> copies;
     for (const ValueId value : candidate.chain) {
-      ir::Node copy = *repeat_node(graph_, value);
-      for (ValueId& in : copy.inputs) in = made.contains(in) ? made[in] : in;
-      const ir::Value original = graph_.value(value);
-      const ValueId again = graph_.add_value(original.name, original.type, original.role);
-      made[value] = again;
-      copy.outputs = {again};
-      add_other_outputs(graph_.node(graph_.value(value).producer), copy);
-      copy.name += " again";
-      graph_.nodes.insert(graph_.nodes.begin() + static_cast<int64_t>(at++), std::move(copy));
-    }
-    for (auto i = at; i < graph_.nodes.size(); ++i) {
-      for (ValueId& in : graph_.nodes[i].inputs) {
-        const auto copy = copies_.find(in);
-        const auto found = made.find(copy == copies_.end() ? in : copy->second);
-        if (found != made.end()) in = found->second;
+      const NodeId producer = graph_.value(value).producer;
+      ir::Node copy =
+          candidate.stashed ? fetch_of_stash(value, stashes[producer]) : repeat_node(graph_, value);
+      const ir::Value made = graph_.value(value);
+      copy.outputs = {graph_.add_value(made.name, made.type, made.role)};
+      original_.resize(graph_.values.size(), kNone);
+      original_.back() = value;
+      if (candidate.stashed) {
+        ++num_stashed_;
+      } else {
+        ++num_recomputed_;
+        add_other_outputs(graph_.node(producer), copy);
+        copy.name += " again";
       }
+      copies.push_back(std::move(copy));
     }
-    for (const auto& [value, again] : made) copies_[again] = value;
-    graph_.remove_dead_nodes();
+    return copies;
+  }
+
+  /// What a value is a copy of, or the value itself.
+  ValueId original(ValueId id) const {
+    const auto index = static_cast<size_t>(id);
+    return index < original_.size() && original_[index] != kNone ? original_[index] : id;
+  }
+
+  ir::Node fetch_of_stash(ValueId value, std::vector<ir::Node>& stashes) {
+    const std::string name = graph_.node(graph_.value(value).producer).name;
+    const ValueId away = graph_.add_value("", graph_.type(value), ir::Role::activation);
+    stashes.push_back(
+        {.op = ops::find_op("stash"), .inputs = {value}, .outputs = {away}, .attrs = {}, .name = name});
+    return {.op = ops::find_op("fetch"), .inputs = {away}, .outputs = {}, .attrs = {}, .name = name};
   }
 
   /// What an op makes besides its first output it makes again too, for nobody.
@@ -200,32 +325,42 @@ class Recompute {
       copy.outputs.push_back(graph_.add_value("", graph_.type(original.outputs[k]), ir::Role::activation));
   }
 
-  static constexpr size_t kLongestChain = 16;
+  static constexpr size_t kLongestChain = 64;
   /// Rounds without gain before giving up: several values can share a plateau.
   static constexpr int kPatience = 24;
   /// Of a step's work, all that may be added: beyond it, a smaller micro-batch costs less.
   static constexpr double kLargestShare = 0.5;
+  /// What a copy that hides behind computing is taken to cost, of the seconds it takes.
+  static constexpr double kHiddenShare = 0.1;
 
   ir::Graph& graph_;
   int64_t budget_;
   const WorkspaceOf& workspace_of_;
+  const Machine& machine_;
+  const OffloadOptions& offload_;
   WorkspaceOf remember_;
   std::unordered_map<ValueId, int64_t> workspaces_;
-  std::vector<Candidate> inserted_;
-  std::map<ValueId, ValueId> copies_;  ///< the original of each value that was made again
+  mutable std::unordered_map<ValueId, double> seconds_;
+  std::vector<std::vector<Candidate>> inserted_;  ///< by round
+  std::vector<ValueId> original_;                 ///< of each value that was made again, what it is a copy of
   StorageMap map_;
+  Readers reads_;
   NodeId peak_ = 0;
   double seconds_left_ = 0;
+  double link_seconds_left_ = 0;
+  int num_recomputed_ = 0;
+  int num_stashed_ = 0;
 };
 
 }  // namespace
 
-RecomputeResult recompute(ir::Graph& graph, int64_t budget_bytes, const WorkspaceOf& workspace_of) {
+RecomputeResult recompute(ir::Graph& graph, int64_t budget_bytes, const WorkspaceOf& workspace_of,
+                          const Machine& machine, const OffloadOptions& offload) {
   if (budget_bytes <= 0) {
     const int64_t peak = peak_bytes(graph, workspace_of);
     return {.peak_before_bytes = peak, .peak_after_bytes = peak};
   }
-  return Recompute(graph, budget_bytes, workspace_of).run();
+  return Recompute(graph, budget_bytes, workspace_of, machine, offload).run();
 }
 
 }  // namespace hearth::passes

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "passes/storage.h"
+#include "passes/offload.h"
 
 namespace hearth::passes {
 
@@ -9,6 +9,7 @@ struct RecomputeResult {
   int64_t peak_before_bytes = 0;
   int64_t peak_after_bytes = 0;
   int num_recomputed = 0;
+  int num_stashed = 0;  ///< values that wait in host memory
   double extra_flops = 0;
   bool fits = true;
 };
@@ -17,6 +18,10 @@ struct RecomputeResult {
 /// that buys most bytes per second of extra work is dropped after the forward pass and made again before the
 /// backward pass reads it. The figures are simulated peaks of the result, never estimates. 0 = no budget.
 /// Greedy form of Checkmate's problem (Jain et al., MLSys 2020).
-RecomputeResult recompute(ir::Graph& graph, int64_t budget_bytes, const WorkspaceOf& workspace_of);
+///
+/// With `offload.activations`, a value may also go to the host and come back, where that is cheaper by
+/// `machine`: copies count little while they fit beside the computing.
+RecomputeResult recompute(ir::Graph& graph, int64_t budget_bytes, const WorkspaceOf& workspace_of,
+                          const Machine& machine = {}, const OffloadOptions& offload = {});
 
 }  // namespace hearth::passes

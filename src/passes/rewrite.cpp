@@ -1,20 +1,58 @@
 #include "passes/rewrite.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "ir/op_def.h"
 
 namespace hearth::passes {
 
-std::vector<std::vector<ir::NodeId>> readers(const ir::Graph& graph) {
-  std::vector<std::vector<ir::NodeId>> result(graph.values.size());
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    for (const ir::ValueId id : graph.nodes[i].inputs) {
-      if (id == ir::kNone) continue;
-      auto& list = result[static_cast<size_t>(id)];
-      if (list.empty() || list.back() != static_cast<ir::NodeId>(i))
-        list.push_back(static_cast<ir::NodeId>(i));
+Readers::Readers(const ir::Graph& graph) : begin_(graph.values.size() + 1, 0) {
+  // Counts first, then ends; filling from the back turns ends into beginnings.
+  const auto for_each_read = [&](size_t i, auto&& read) {
+    const std::vector<ir::ValueId>& inputs = graph.nodes[i].inputs;
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      const bool seen = std::find(inputs.begin(), inputs.begin() + static_cast<int64_t>(k), inputs[k]) !=
+                        inputs.begin() + static_cast<int64_t>(k);
+      if (inputs[k] != ir::kNone && !seen) read(begin_[static_cast<size_t>(inputs[k])]);
+    }
+  };
+  for (size_t i = 0; i < graph.nodes.size(); ++i) for_each_read(i, [](int64_t& count) { ++count; });
+  std::partial_sum(begin_.begin(), begin_.end(), begin_.begin());
+  nodes_.resize(static_cast<size_t>(begin_.back()));
+  for (size_t i = graph.nodes.size(); i-- > 0;)
+    for_each_read(i, [&](int64_t& end) { nodes_[static_cast<size_t>(--end)] = static_cast<ir::NodeId>(i); });
+}
+
+void hoist(ir::Graph& graph, size_t first) {
+  const Readers reads(graph);
+  std::vector<size_t> place(graph.nodes.size());
+  std::iota(place.begin(), place.end(), 0);
+  for (size_t i = first; i < graph.nodes.size(); ++i) {
+    const ir::Node& node = graph.nodes[i];
+    place[i] = 0;
+    const auto behind = [&](ir::NodeId other) {
+      place[i] = std::max(place[i], place[static_cast<size_t>(other)]);
+    };
+    for (size_t k = 0; k < node.inputs.size(); ++k) {
+      const ir::ValueId in = node.inputs[k];
+      if (in == ir::kNone) continue;
+      if (graph.value(in).producer != ir::kNone) behind(graph.value(in).producer);
+      const auto& writes = node.op->writes;
+      if (std::find(writes.begin(), writes.end(), static_cast<int>(k)) == writes.end()) continue;
+      for (const ir::NodeId reader : reads[in]) {
+        if (static_cast<size_t>(reader) < i) behind(reader);
+      }
     }
   }
-  return result;
+  std::vector<size_t> order(graph.nodes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return place[a] < place[b]; });
+  std::vector<ir::Node> nodes;
+  nodes.reserve(order.size());
+  for (const size_t i : order) nodes.push_back(std::move(graph.nodes[i]));
+  graph.nodes = std::move(nodes);
+  graph.relink();
 }
 
 bool is_made_by(const ir::Graph& graph, ir::ValueId id, std::string_view op_name) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "ir/graph.h"
@@ -7,7 +9,23 @@
 namespace hearth::passes {
 
 /// For each value, the nodes that read it, in order.
-std::vector<std::vector<ir::NodeId>> readers(const ir::Graph& graph);
+class Readers {
+ public:
+  Readers() = default;
+  explicit Readers(const ir::Graph& graph);
+  std::span<const ir::NodeId> operator[](ir::ValueId id) const {
+    const auto index = static_cast<size_t>(id);
+    return {nodes_.data() + begin_[index], static_cast<size_t>(begin_[index + 1] - begin_[index])};
+  }
+
+ private:
+  std::vector<int64_t> begin_;  ///< of each value in nodes_
+  std::vector<ir::NodeId> nodes_;
+};
+
+/// Moves each node from number `first` on to where everything it needs has been made and nothing reads any
+/// more what it overwrites. Keeps the order of all others.
+void hoist(ir::Graph& graph, size_t first);
 
 /// Whether `id` is an activation made by a node of the op with that name.
 bool is_made_by(const ir::Graph& graph, ir::ValueId id, std::string_view op_name);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "ir/op_def.h"
 #include "passes/rewrite.h"
@@ -21,7 +22,7 @@ struct Dependencies {
 
   explicit Dependencies(const ir::Graph& graph)
       : after(graph.nodes.size()), num_before(graph.nodes.size(), 0) {
-    const auto reads = readers(graph);
+    const Readers reads(graph);
     for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes.size()); ++id) {
       const ir::Node& node = graph.node(id);
       for (const ValueId in : node.inputs) {
@@ -31,7 +32,7 @@ struct Dependencies {
         if (written < 0 || static_cast<size_t>(written) >= node.inputs.size()) continue;
         const ValueId in = node.inputs[static_cast<size_t>(written)];
         if (in == kNone) continue;
-        for (const NodeId reader : reads[static_cast<size_t>(in)]) {
+        for (const NodeId reader : reads[in]) {
           if (reader != id) add(reader, id);
         }
       }
@@ -45,55 +46,87 @@ struct Dependencies {
   }
 };
 
-/// List scheduling: of the ready nodes, the one that changes live bytes least (most negative first); the
-/// order as built breaks ties.
-std::vector<NodeId> greedy_order(const ir::Graph& graph) {
-  Dependencies dependencies(graph);
-  std::vector<int> reads_left = graph.use_counts();
-  const auto net_bytes = [&](NodeId id) {
-    int64_t net = 0;
-    for (const ValueId out : graph.node(id).outputs) {
-      if (graph.value(out).role == ir::Role::activation) net += graph.type(out).num_bytes();
+/// List scheduling: of the ready nodes, the one that frees most bytes on balance; where none frees any, the
+/// first as built.
+class GreedyOrder {
+ public:
+  explicit GreedyOrder(const ir::Graph& graph)
+      : graph_(graph), dependencies_(graph), reads_(graph), reads_left_(graph.use_counts()) {}
+
+  std::vector<NodeId> run() {
+    const auto num_nodes = static_cast<NodeId>(graph_.nodes.size());
+    is_ready_.assign(graph_.nodes.size(), 0);
+    net_.assign(graph_.nodes.size(), 0);
+    for (NodeId id = 0; id < num_nodes; ++id) {
+      if (dependencies_.num_before[index(id)] == 0) add_ready(id);
     }
-    for (const ValueId in : graph.node(id).inputs) {
-      if (in == kNone || graph.value(in).producer == kNone || graph.value(in).role != ir::Role::activation)
+    std::vector<NodeId> order;
+    while (!ready_.empty()) {
+      order.push_back(freeing_.empty() ? *ready_.begin() : freeing_.begin()->second);
+      take(order.back());
+    }
+    return order;
+  }
+
+ private:
+  static size_t index(int32_t id) { return static_cast<size_t>(id); }
+
+  void add_ready(NodeId id) {
+    is_ready_[index(id)] = 1;
+    ready_.insert(id);
+    set_net(id, net_bytes(id));
+  }
+
+  void set_net(NodeId id, int64_t net) {
+    if (net_[index(id)] < 0) freeing_.erase({net_[index(id)], id});
+    net_[index(id)] = net;
+    if (net < 0) freeing_.insert({net, id});
+  }
+
+  int64_t net_bytes(NodeId id) const {
+    int64_t net = 0;
+    for (const ValueId out : graph_.node(id).outputs) {
+      if (graph_.value(out).role == ir::Role::activation) net += graph_.type(out).num_bytes();
+    }
+    for (const ValueId in : graph_.node(id).inputs) {
+      if (in == kNone || graph_.value(in).producer == kNone || graph_.value(in).role != ir::Role::activation)
         continue;
-      if (reads_left[static_cast<size_t>(in)] == 1) net -= graph.type(in).num_bytes();
+      if (reads_left_[index(in)] == 1) net -= graph_.type(in).num_bytes();
     }
     return net;
-  };
-  std::set<NodeId> ready;
-  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes.size()); ++id) {
-    if (dependencies.num_before[static_cast<size_t>(id)] == 0) ready.insert(id);
   }
-  std::vector<NodeId> order;
-  while (!ready.empty()) {
-    NodeId best = *ready.begin();
-    int64_t best_net = net_bytes(best);
-    for (const NodeId id : ready) {
-      const int64_t net = net_bytes(id);
-      if (net < best_net && net < 0) {
-        best = id;
-        best_net = net;
+
+  void take(NodeId id) {
+    set_net(id, 0);
+    ready_.erase(id);
+    is_ready_[index(id)] = 0;
+    for (const ValueId in : graph_.node(id).inputs) {
+      if (in == kNone || --reads_left_[index(in)] != 1) continue;
+      for (const NodeId reader : reads_[in]) {
+        if (is_ready_[index(reader)] != 0) set_net(reader, net_bytes(reader));
       }
     }
-    ready.erase(best);
-    order.push_back(best);
-    for (const ValueId in : graph.node(best).inputs) {
-      if (in != kNone) --reads_left[static_cast<size_t>(in)];
-    }
-    for (const NodeId next : dependencies.after[static_cast<size_t>(best)]) {
-      if (--dependencies.num_before[static_cast<size_t>(next)] == 0) ready.insert(next);
+    for (const NodeId next : dependencies_.after[index(id)]) {
+      if (--dependencies_.num_before[index(next)] == 0) add_ready(next);
     }
   }
-  return order;
-}
+
+  const ir::Graph& graph_;
+  Dependencies dependencies_;
+  Readers reads_;
+  std::vector<int> reads_left_;
+  std::set<NodeId> ready_;
+  /// Of the ready nodes, those that free bytes, with how many (negative).
+  std::set<std::pair<int64_t, NodeId>> freeing_;
+  std::vector<char> is_ready_;
+  std::vector<int64_t> net_;
+};
 
 }  // namespace
 
 void schedule(ir::Graph& graph, const WorkspaceOf& workspace_of) {
   ir::Graph reordered = graph;
-  const std::vector<NodeId> order = greedy_order(graph);
+  const std::vector<NodeId> order = GreedyOrder(graph).run();
   for (size_t i = 0; i < order.size(); ++i) reordered.nodes[i] = graph.node(order[i]);
   reordered.relink();
   if (peak_bytes(reordered, workspace_of) < peak_bytes(graph, workspace_of)) graph = std::move(reordered);

@@ -63,8 +63,11 @@ class Assigner {
       } else {
         values_of_.emplace_back();
         map_.of_value[index(out)] = static_cast<int>(map_.storages.size());
-        map_.storages.push_back(
-            {.num_bytes = padded_bytes(graph_.type(out).num_bytes()), .first = id, .last = id, .value = out});
+        map_.storages.push_back({.num_bytes = padded_bytes(graph_.type(out).num_bytes()),
+                                 .first = id,
+                                 .last = id,
+                                 .value = out,
+                                 .on_host = node.op->transfer == ir::Transfer::stash});
       }
       if (const int storage = map_.of_value[index(out)]; storage >= 0)
         values_of_[static_cast<size_t>(storage)].push_back(out);
@@ -112,6 +115,7 @@ std::vector<int64_t> live_bytes(const ir::Graph& graph, const StorageMap& map,
                                 const WorkspaceOf& workspace_of) {
   std::vector<int64_t> change(graph.nodes.size() + 1, 0);
   for (const Storage& storage : map.storages) {
+    if (storage.on_host) continue;
     change[static_cast<size_t>(storage.first)] += storage.num_bytes;
     change[static_cast<size_t>(storage.last) + 1] -= storage.num_bytes;
   }

@@ -14,6 +14,7 @@ struct Storage {
   ir::NodeId first = 0;
   ir::NodeId last = 0;
   ir::ValueId value = ir::kNone;  ///< the first value that lives here
+  bool on_host = false;           ///< no bytes of the device's arena
 };
 
 /// Which storage each activation lives in; -1 for persistent and input values and for views of them.
@@ -36,9 +37,10 @@ StorageMap assign_storage(const ir::Graph& graph);
 /// Bytes a node's kernel needs while it runs.
 using WorkspaceOf = std::function<int64_t(const ir::Node&)>;
 
-/// The most bytes live at any node, workspaces included: the least an arena can have under this order.
+/// The most bytes of the device live at any node, workspaces included: the least an arena can have under this
+/// order.
 int64_t peak_bytes(const ir::Graph& graph, const WorkspaceOf& workspace_of);
-/// Live bytes at each node, workspaces included.
+/// Live bytes of the device at each node, workspaces included.
 std::vector<int64_t> live_bytes(const ir::Graph& graph, const StorageMap& map,
                                 const WorkspaceOf& workspace_of);
 

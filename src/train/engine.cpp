@@ -95,7 +95,7 @@ Engine::Engine(EngineOptions options, std::span<const int64_t> train_sizes,
   if (purpose == Purpose::accumulate) {
     update_ = finish(make_update_graph(train_program().graph(), options_.optimizer, tables_), Purpose::step);
   }
-  if (options_.backend == exec::Backend::cpu) bind_all();
+  if (options_.backend == exec::Backend::cpu && !options_.measure_only) bind_all();
 }
 
 Engine::~Engine() = default;
@@ -131,8 +131,11 @@ std::unique_ptr<exec::Program> Engine::compile(Purpose purpose, BatchShape shape
   return finish(build_graph(purpose, shape), purpose);
 }
 
-std::unique_ptr<exec::Program> Engine::finish(passes::TrainGraph train, Purpose purpose) {
-  passes::PassContext context{.precision = options_.precision, .budget_bytes = options_.budget_bytes};
+passes::PassContext Engine::context_of(const passes::TrainGraph& train) {
+  passes::PassContext context{.precision = options_.precision,
+                              .budget_bytes = options_.budget_bytes,
+                              .offload = options_.offload,
+                              .machine = options_.machine};
   context.off = options_.passes_off;
   context.after_pass = options_.after_pass;
   context.workspace_of = [this, &train](const ir::Node& node) {
@@ -140,6 +143,11 @@ std::unique_ptr<exec::Program> Engine::finish(passes::TrainGraph train, Purpose 
     if (added) found->second = exec::cpu_workspace_bytes(train.graph, node, options_.num_threads);
     return found->second;
   };
+  return context;
+}
+
+std::unique_ptr<exec::Program> Engine::finish(passes::TrainGraph train, Purpose purpose) {
+  passes::PassContext context = context_of(train);
   const bool updating = train.losses == ir::kNone;
   if (purpose == Purpose::step && !updating) {
     context.consume_gradients = [this](passes::TrainGraph& graph) {
@@ -153,25 +161,64 @@ std::unique_ptr<exec::Program> Engine::finish(passes::TrainGraph train, Purpose 
         graph.graph.outputs.push_back(gradient.gradient);
     };
   }
-  passes::run_passes(train, context);
+  passes::run_passes(train, context, passes::Stage::compute);
+  if (options_.measure_only) keep_computed(train, purpose, context.workspace_of);
+  return place(std::move(train), purpose);
+}
+
+void Engine::keep_computed(const passes::TrainGraph& train, Purpose purpose,
+                           const passes::WorkspaceOf& workspace_of) {
+  std::vector<int64_t> workspace_bytes(train.graph.values.size(), -1);
+  for (const ir::Node& node : train.graph.nodes)
+    workspace_bytes[static_cast<size_t>(node.outputs.front())] = workspace_of(node);
+  computed_.push_back({.train = train, .purpose = purpose, .workspace_bytes = std::move(workspace_bytes)});
+}
+
+std::unique_ptr<exec::Program> Engine::place(passes::TrainGraph train, Purpose purpose,
+                                             const std::vector<int64_t>& workspace_bytes) {
+  passes::PassContext context = context_of(train);
+  context.workspace_of = [&, asked = context.workspace_of](const ir::Node& node) {
+    const auto first = static_cast<size_t>(node.outputs.front());
+    return first < workspace_bytes.size() && workspace_bytes[first] >= 0 ? workspace_bytes[first]
+                                                                         : asked(node);
+  };
+  passes::run_passes(train, context, passes::Stage::place);
   if (purpose == Purpose::step || purpose == Purpose::accumulate) {
     if (context.recompute.peak_before_bytes > recompute_.peak_before_bytes) recompute_ = context.recompute;
   }
-  exec::CompileOptions compile{.backend = options_.backend, .num_threads = options_.num_threads};
+  exec::CompileOptions compile{
+      .backend = options_.backend, .num_threads = options_.num_threads, .pack = !options_.measure_only};
   for (const passes::Gradient& gradient : train.gradients) compile.gradients.push_back(gradient.gradient);
   layout_.add(train.graph);
   auto program = std::make_unique<exec::Program>(std::move(train.graph), layout_, compile);
   arena_bytes_ = std::max(arena_bytes_, program->arena_bytes());
+  host_arena_bytes_ = std::max(host_arena_bytes_, program->report().host_bytes);
   return program;
+}
+
+void Engine::place(const passes::OffloadOptions& offload, int64_t budget_bytes) {
+  HEARTH_CHECK(options_.measure_only && train_.size() == 1);
+  const auto place = [this](const Computed& computed) {
+    return this->place(computed.train, computed.purpose, computed.workspace_bytes);
+  };
+  options_.offload = offload;
+  options_.budget_bytes = budget_bytes;
+  layout_ = {};
+  arena_bytes_ = host_arena_bytes_ = 0;
+  recompute_ = {};
+  train_.begin()->second = place(computed_[0]);
+  if (update_) update_ = place(computed_[1]);
 }
 
 void Engine::bind_all() {
   persistent_ = exec::Region(layout_.num_bytes());
   arena_ = exec::Region(arena_bytes_);
+  host_arena_ = exec::Region(host_arena_bytes_);
   for (const auto* programs : {&train_, &evaluate_}) {
-    for (const auto& [size, program] : *programs) program->bind(persistent_.data(), arena_.data());
+    for (const auto& [size, program] : *programs)
+      program->bind(persistent_.data(), arena_.data(), host_arena_.data());
   }
-  if (update_) update_->bind(persistent_.data(), arena_.data());
+  if (update_) update_->bind(persistent_.data(), arena_.data(), host_arena_.data());
 }
 
 std::span<float> Engine::values(const std::string& name) const {
@@ -258,7 +305,8 @@ std::string Engine::find_not_finite(const MicroBatch& batch, int64_t step, int64
     if (row >= 0) return fmt::format("the data ({} of row {} of its micro-batch)", input_names_[i], row);
   }
   exec::Region arena(program->arena_bytes());
-  program->bind(persistent_.data(), arena.data());
+  exec::Region host(program->report().host_bytes);
+  program->bind(persistent_.data(), arena.data(), host.data());
   program->set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(batch.num_rows)));
   bind_inputs(*program, batch, step, index);
   std::string found;
@@ -294,8 +342,9 @@ void Engine::gradients(const MicroBatch& batch, int64_t num_samples,
   passes::TrainGraph train = build_graph(Purpose::gradients, shape_of(batch));
   const std::unique_ptr<exec::Program> program = finish(std::move(train), Purpose::gradients);
   exec::Region arena(program->arena_bytes());
+  exec::Region host(program->report().host_bytes);
   const std::vector<std::byte> kept(state().begin(), state().end());
-  program->bind(persistent_.data(), arena.data());
+  program->bind(persistent_.data(), arena.data(), host.data());
   program->set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(num_samples)));
   bind_inputs(*program, batch, 0, 0);
   program->run(threads_);

@@ -33,8 +33,14 @@ struct EngineOptions {
   int num_threads = 1;
   /// Arena budget; 0 = none.
   int64_t budget_bytes = 0;
+  /// What is kept in host memory; on the CPU, copies within the one memory.
+  passes::OffloadOptions offload;
+  /// What recomputing and copying are weighed by.
+  passes::Machine machine;
   std::vector<std::string> passes_off;
   exec::Backend backend = exec::Backend::cpu;
+  /// Only what a training step needs is found out: nothing is packed, nothing can run.
+  bool measure_only = false;
   std::function<void(std::string_view pass, const ir::Graph&, double seconds)> after_pass;
 };
 
@@ -61,6 +67,9 @@ class Engine {
   /// `batch_sizes`: every micro-batch size that training and evaluation will use.
   Engine(EngineOptions options, std::span<const int64_t> train_sizes, std::span<const int64_t> eval_sizes);
   ~Engine();
+
+  /// Plans a measure_only engine anew under another budget, without growing its graphs again.
+  void place(const passes::OffloadOptions& offload, int64_t budget_bytes);
 
   /// Draws the first weights from the seed; frozen ones are left for load_model.
   void initialise();
@@ -97,6 +106,8 @@ class Engine {
   const EngineOptions& options() const { return options_; }
   ThreadPool& threads() { return threads_; }
   int64_t arena_bytes() const { return arena_bytes_; }
+  /// Activations in host memory, beside the arena.
+  int64_t host_arena_bytes() const { return host_arena_bytes_; }
   /// The program of a full training micro-batch: its plan is what `hearth plan` shows.
   const exec::Program& train_program() const { return *train_.begin()->second; }
   const passes::RecomputeResult& recompute() const { return recompute_; }
@@ -107,8 +118,21 @@ class Engine {
   std::unique_ptr<exec::Program> compile(Purpose purpose, BatchShape shape);
   passes::TrainGraph build_graph(Purpose purpose, BatchShape shape);
   std::unique_ptr<exec::Program> finish(passes::TrainGraph train, Purpose purpose);
+  passes::PassContext context_of(const passes::TrainGraph& train);
+  void keep_computed(const passes::TrainGraph& train, Purpose purpose,
+                     const passes::WorkspaceOf& workspace_of);
+  std::unique_ptr<exec::Program> place(passes::TrainGraph train, Purpose purpose,
+                                       const std::vector<int64_t>& workspace_bytes = {});
   void bind_all();
   void bind_inputs(exec::Program& program, const MicroBatch& batch, int64_t step, int64_t index);
+
+  /// A graph before it is placed.
+  struct Computed {
+    passes::TrainGraph train;
+    Purpose purpose;
+    /// Of the node that makes each value first; -1 elsewhere.
+    std::vector<int64_t> workspace_bytes;
+  };
 
   EngineOptions options_;
   ThreadPool threads_;
@@ -116,10 +140,13 @@ class Engine {
   exec::PersistentLayout layout_;
   exec::Region persistent_;
   exec::Region arena_;
+  exec::Region host_arena_;
   int64_t arena_bytes_ = 0;
+  int64_t host_arena_bytes_ = 0;
   std::map<BatchShape, std::unique_ptr<exec::Program>, std::greater<>> train_;
   std::map<BatchShape, std::unique_ptr<exec::Program>, std::greater<>> evaluate_;
   std::unique_ptr<exec::Program> update_;
+  std::vector<Computed> computed_;  ///< of a measure_only engine
   passes::RecomputeResult recompute_;
   std::map<std::string, int64_t> workspace_cache_;
   std::vector<std::string> input_names_;

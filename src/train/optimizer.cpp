@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "ir/op_def.h"
 #include "ops/op_list.h"
+#include "passes/rewrite.h"
 
 namespace hearth::train {
 namespace {
@@ -132,21 +133,40 @@ class UpdateBuilder {
       : graph_(graph), options_(options), tables_(tables), rule_(rule_of(options)) {}
 
   void run(const std::vector<passes::Gradient>& gradients) {
+    if (options_.in_backward) return run_in_backward(gradients);
     std::vector<ValueId> all;
     for (const passes::Gradient& gradient : gradients) all.push_back(gradient.gradient);
     const ValueId sum_squares = add1("sum_squares", all, {});
     graph_.outputs.push_back(sum_squares);
-    const ValueId inverse_scale = add_inverse_scale();
-    factor_ = add1("clip_factor", {sum_squares, inverse_scale}, {{"max_norm", options_.clip_norm}});
-    rate_ = scalar(kLearningRate);
-    if (rule_.counts_steps) {
-      steps_ = add1("increment", {graph_.add_value("steps", kScalarType, Role::state), factor_}, {});
-    }
+    start(sum_squares);
     for (const passes::Gradient& gradient : gradients) update(gradient);
     if (options_.dynamic_loss_scale) add1("loss_scale_update", {loss_scale_state(graph_), factor_}, {});
   }
 
  private:
+  /// The loss stands for the gradients that are not known yet: where it is not finite, nothing moves.
+  void run_in_backward(const std::vector<passes::Gradient>& gradients) {
+    const size_t first = graph_.nodes.size();
+    start(graph_.outputs.front());
+    ValueId sum_squares = ir::kNone;
+    for (const passes::Gradient& gradient : gradients) {
+      const ValueId own = add1("sum_squares", {gradient.gradient}, {});
+      sum_squares = sum_squares == ir::kNone ? own : add1("add", {sum_squares, own}, {});
+      update(gradient);
+    }
+    graph_.outputs.push_back(sum_squares);
+    passes::hoist(graph_, first);
+  }
+
+  /// What every update reads. `finite`: a scalar that is finite where the weights may move.
+  void start(ValueId finite) {
+    const ValueId inverse_scale = add_inverse_scale();
+    factor_ = add1("clip_factor", {finite, inverse_scale}, {{"max_norm", options_.clip_norm}});
+    rate_ = scalar(kLearningRate);
+    if (rule_.counts_steps)
+      steps_ = add1("increment", {graph_.add_value("steps", kScalarType, Role::state), factor_}, {});
+  }
+
   ValueId add1(std::string_view op, std::vector<ValueId> inputs, ir::Attrs attrs,
                const std::string& name = "update") {
     return graph_.add(*ops::find_op(op), std::move(inputs), std::move(attrs), name)[0];

@@ -21,6 +21,10 @@ struct OptimizerOptions {
   double eps = 1e-8;
   /// Gradients are scaled down to this global norm; 0 = off.
   double clip_norm = 0;
+  /// A weight moves as soon as its gradient is final, which then dies. Not with clip_norm, sums of gradients
+  /// or a loss scale: nothing waits for the whole gradient, so one that is not finite stops only its own
+  /// weights.
+  bool in_backward = false;
   /// Exponential moving average of the weights, used for evaluation; 0 = off.
   double ema_decay = 0;
   /// fp16: the loss is scaled by a state that halves on overflow and grows back.

@@ -305,9 +305,9 @@ parameter %1 "weight" : f32[32]
 TEST(Pipeline, RefusesUnknownAndRequiredNames) {
   TrainGraph train = linear_classifier();
   PassContext context{.workspace_of = no_workspace, .off = {"fuse_elementwis"}};
-  EXPECT_THROW(run_passes(train, context), UserError);
+  EXPECT_THROW(run_passes(train, context, Stage::compute), UserError);
   context.off = {"backward"};
-  EXPECT_THROW(run_passes(train, context), UserError);
+  EXPECT_THROW(run_passes(train, context, Stage::compute), UserError);
 }
 
 TEST(Pipeline, ReportsEveryPassThatRan) {
@@ -315,7 +315,7 @@ TEST(Pipeline, ReportsEveryPassThatRan) {
   std::vector<std::string> seen;
   PassContext context{.workspace_of = no_workspace, .off = {"schedule"}};
   context.after_pass = [&](std::string_view name, const ir::Graph&, double) { seen.emplace_back(name); };
-  run_passes(train, context);
+  for (const Stage stage : {Stage::compute, Stage::place}) run_passes(train, context, stage);
   EXPECT_EQ(seen.size(), pass_list().size() - 1);
   EXPECT_EQ(std::count(seen.begin(), seen.end(), "schedule"), 0);
 }

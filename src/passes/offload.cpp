@@ -1,0 +1,122 @@
+#include "passes/offload.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "ir/op_def.h"
+#include "ops/op_list.h"
+
+namespace hearth::passes {
+namespace {
+
+using ir::kNone;
+using ir::ValueId;
+
+class Offload {
+ public:
+  Offload(ir::Graph& graph, const OffloadOptions& options) : graph_(graph), options_(options) {}
+
+  void run() {
+    const std::vector<ir::Node> old = std::exchange(graph_.nodes, {});
+    for (const ir::Node& node : old) rebuild(node);
+    graph_.relink();
+  }
+
+ private:
+  bool is_offloaded(ValueId id) const {
+    const ir::Value& value = graph_.value(id);
+    if (value.type.num_bytes() < options_.least_bytes || value.producer != kNone) return false;
+    if (value.role == ir::Role::state) return options_.states;
+    return options_.weights && (value.role == ir::Role::parameter || value.role == ir::Role::frozen);
+  }
+
+  void rebuild(ir::Node node) {
+    std::vector<ValueId> home(node.inputs.size(), kNone);
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      ValueId& in = node.inputs[i];
+      if (in == kNone) continue;
+      if (const auto found = home_.find(in); found != home_.end()) {
+        home[i] = found->second;
+      } else if (is_offloaded(in)) {
+        home[i] = in;
+        in = append("fetch", {in}, graph_.value(in).name);
+      }
+    }
+    graph_.nodes.push_back(node);
+    for (size_t k = 0; k < node.op->writes.size() && k < node.outputs.size(); ++k) {
+      if (const int written = node.op->writes[k]; written >= 0)
+        write_back(node.outputs[k], home[static_cast<size_t>(written)]);
+    }
+  }
+
+  /// `out` is new bytes of what lives at `home` on the host.
+  void write_back(ValueId out, ValueId home) {
+    if (home == kNone) return;
+    const std::string name = graph_.value(home).name;
+    graph_.value(out).role = ir::Role::activation;
+    graph_.value(out).name.clear();
+    home_[out] = append("store", {out, home}, name);
+  }
+
+  ValueId append(std::string_view op, std::vector<ValueId> inputs, const std::string& name) {
+    return graph_.add1(*ops::find_op(op), std::move(inputs), {}, name);
+  }
+
+  ir::Graph& graph_;
+  const OffloadOptions& options_;
+  /// Of values on the device that are the newest bytes of an offloaded one: its name on the host.
+  std::map<ValueId, ValueId> home_;
+};
+
+/// Adds a buffer that lives over nodes [begin, end) if live bytes allow.
+bool grow(std::vector<int64_t>& live, size_t begin, size_t end, int64_t num_bytes, int64_t limit) {
+  const auto first = live.begin() + static_cast<int64_t>(begin);
+  const auto last = live.begin() + static_cast<int64_t>(end);
+  if (std::any_of(first, last, [&](int64_t bytes) { return bytes + num_bytes > limit; })) return false;
+  std::for_each(first, last, [&](int64_t& bytes) { bytes += num_bytes; });
+  return true;
+}
+
+}  // namespace
+
+void offload(ir::Graph& graph, const OffloadOptions& options) {
+  if (options.states || options.weights) Offload(graph, options).run();
+}
+
+void prefetch(ir::Graph& graph, int64_t limit_bytes, const WorkspaceOf& workspace_of,
+              const Machine& machine) {
+  const auto is_fetch = [](const ir::Node& node) { return node.op->transfer == ir::Transfer::fetch; };
+  if (std::none_of(graph.nodes.begin(), graph.nodes.end(), is_fetch)) return;
+  std::vector<int64_t> live = live_bytes(graph, assign_storage(graph), workspace_of);
+  const int64_t limit = std::max(limit_bytes, *std::max_element(live.begin(), live.end()));
+  std::vector<std::pair<size_t, size_t>> moves;  // where a node goes, where it stands
+  size_t earliest = 0;
+  bool follows_fetch = false;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    size_t place = i;
+    const ir::Node& node = graph.nodes[i];
+    if (follows_fetch && !is_fetch(node)) earliest = i;
+    follows_fetch = is_fetch(node);
+    if (follows_fetch) {
+      const ir::NodeId made = graph.value(node.inputs[0]).producer;
+      const size_t first = std::max(earliest, static_cast<size_t>(made + 1));
+      const int64_t num_bytes = padded_bytes(graph.type(node.outputs[0]).num_bytes());
+      double covered = 0;
+      const double wanted = cost_seconds(graph, node, machine);
+      while (place > first && covered < wanted && grow(live, place - 1, place, num_bytes, limit))
+        covered += cost_seconds(graph, graph.nodes[--place], machine);
+    }
+    moves.emplace_back(place, i);
+  }
+  std::stable_sort(moves.begin(), moves.end(), [](const auto& a, const auto& b) {
+    // A moved node goes in front of the one that stands where it goes.
+    return std::pair(a.first, a.first == a.second) < std::pair(b.first, b.first == b.second);
+  });
+  std::vector<ir::Node> nodes;
+  for (const auto& [place, stood] : moves) nodes.push_back(std::move(graph.nodes[stood]));
+  graph.nodes = std::move(nodes);
+  graph.relink();
+}
+
+}  // namespace hearth::passes
