@@ -12,7 +12,7 @@
 #include "plan/draw.h"
 #include "plan/validate.h"
 #include "train/bench_case.h"
-#include "train/plan_report.h"
+#include "train/memory_fit.h"
 #include "train/recipe.h"
 
 namespace hearth::cli {
@@ -25,66 +25,84 @@ struct PlanArguments {
   bool json = false;
 };
 
-void print_fit(const train::EngineOptions& options, int64_t memory) {
-  const auto best = train::largest_batch(options, memory);
-  if (!best) {
-    fmt::print(
-        "not even one sample fits {} as it is; recomputation may (below), a smaller model or row would\n",
-        human_bytes(memory));
-    return;
-  }
-  fmt::print("largest micro-batch within {}: {} (peak {})\n", human_bytes(memory), best->batch,
-             human_bytes(best->peak_bytes));
+/// What fits a budget: freely, and by every means.
+struct Fits {
+  std::optional<train::PlanReport> free;
+  std::optional<train::MemoryFit> cheapest;
+  std::optional<train::PlanReport> largest;
+};
+
+Fits find_fits(train::EngineOptions options, int64_t memory) {
+  options.machine = passes::radeon(options.precision);
+  train::MemoryFits search(std::move(options), memory);
+  Fits fits{.free = search.largest_as_it_is(), .cheapest = search.cheapest(), .largest = {}};
+  if (fits.cheapest) fits.largest = search.largest(*fits.cheapest);
+  return fits;
 }
 
-void print_offers(const train::EngineOptions& options) {
-  fmt::print("what recomputation buys at this batch:\n");
-  for (const train::RecomputeOffer& offer : train::recompute_offers(options)) {
-    fmt::print("  arena held to {:3.0f}%: {:>10} (peak {}), {:+.1f}% work{}\n", 100 * offer.budget_share,
-               human_bytes(offer.report.arena_bytes), human_bytes(offer.report.peak_bytes),
-               100 * offer.extra_flops_share, offer.report.recompute.fits ? "" : " (as low as it goes)");
+void print_fits(const Fits& fits, int64_t batch, int64_t memory) {
+  const std::string budget = human_bytes(memory);
+  if (fits.free) {
+    fmt::print("largest micro-batch within {}: {} (peak {})\n", budget, fits.free->batch,
+               human_bytes(fits.free->peak_bytes));
+  } else {
+    fmt::print("not even one sample fits {} as it is\n", budget);
   }
+  if (!fits.cheapest) {
+    fmt::print("micro-batch {} does not fit {} by any means; try a smaller one, a shorter row or QLoRA\n",
+               batch, budget);
+    return;
+  }
+  const train::PlanReport& report = fits.cheapest->report;
+  fmt::print("cheapest way to fit micro-batch {}: {}\n", batch, train::describe(*fits.cheapest));
+  fmt::print("  peak {}, in host memory {}, {:.2f} s per micro-batch on an RX 7900 XT (a model)\n",
+             human_bytes(report.peak_bytes), human_bytes(report.host_bytes), report.time.seconds);
+  fmt::print("largest micro-batch in this way: {} (peak {})\n", fits.largest->batch,
+             human_bytes(fits.largest->peak_bytes));
 }
 
 /// The report as JSON, and with a budget what fits it.
-std::string plan_json(const train::PlanReport& report, const train::EngineOptions& options,
-                      std::optional<int64_t> memory) {
+std::string plan_json(const train::PlanReport& report, const std::optional<Fits>& fits, int64_t memory) {
   std::string text = train::to_json(report);
-  if (!memory) return text;
-  const auto best = train::largest_batch(options, *memory);
-  std::vector<std::string> offers;
-  for (const train::RecomputeOffer& offer : train::recompute_offers(options)) {
-    offers.push_back(fmt::format("{{\"arena_bytes\":{},\"extra_flops_share\":{:.4f},\"fits\":{}}}",
-                                 offer.report.arena_bytes, offer.extra_flops_share,
-                                 offer.report.recompute.fits));
-  }
+  if (!fits) return text;
   text.pop_back();
+  text += fmt::format(",\"memory_bytes\":{},\"largest_batch\":{},\"largest_batch_peak_bytes\":{}", memory,
+                      fits->free ? fits->free->batch : 0, fits->free ? fits->free->peak_bytes : 0);
+  if (!fits->cheapest) return text + ",\"fit\":null}";
+  const train::MemoryFit& fit = *fits->cheapest;
   return text + fmt::format(
-                    ",\"memory_bytes\":{},\"largest_batch\":{},\"largest_batch_peak_bytes\":{},"
-                    "\"recompute\":[{}]}}",
-                    *memory, best ? best->batch : 0, best ? best->peak_bytes : 0, fmt::join(offers, ","));
+                    ",\"fit\":{{\"way\":\"{}\",\"peak_bytes\":{},\"host_bytes\":{},\"extra_flops\":{:.0f},"
+                    "\"modelled_seconds\":{:.6f},\"largest_batch\":{}}}}}",
+                    train::describe(fit), fit.report.peak_bytes, fit.report.host_bytes,
+                    fit.report.recompute.extra_flops, fit.report.time.seconds, fits->largest->batch);
+}
+
+/// 0 without a budget.
+int64_t memory_of(const PlanArguments& arguments) {
+  if (arguments.memory.empty()) return 0;
+  const int64_t bytes = parse_bytes(arguments.memory).value_or(0);
+  if (bytes <= 0) user_error("expected a size like 20GiB for --memory, got '{}'", arguments.memory);
+  return bytes;
 }
 
 void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
-  const auto memory = arguments.memory.empty() ? std::nullopt : parse_bytes(arguments.memory);
-  if (!arguments.memory.empty() && (!memory || *memory <= 0))
-    user_error("expected a size like 20GiB for --memory, got '{}'", arguments.memory);
+  const int64_t memory = memory_of(arguments);
   const train::Recipe recipe = open_recipe(arguments.recipe, overrides_of(verb));
   const train::EngineOptions options = train::engine_options(recipe);
   std::unique_ptr<train::Engine> engine;
   const train::PlanReport report = train::make_plan_report(options, &engine);
   const exec::Program& program = engine->train_program();
   write_file_atomically(arguments.svg, plan::draw_svg(program.plan_problem(), program.plan_solution()));
+  std::optional<Fits> fits;
+  if (memory > 0) fits = find_fits(options, memory);
   if (arguments.json) {
-    fmt::print("{}\n", plan_json(report, options, memory));
+    fmt::print("{}\n", plan_json(report, fits, memory));
   } else {
     fmt::print("{} at micro-batch {}, {}\n{}", train::model_name(recipe), recipe.batch, recipe.precision,
                train::to_table(report));
     fmt::print("picture of the arena: {}\n", arguments.svg);
   }
-  if (!memory || arguments.json) return;
-  print_fit(options, *memory);
-  print_offers(options);
+  if (fits && !arguments.json) print_fits(*fits, options.batch, memory);
 }
 
 struct DumpArguments {

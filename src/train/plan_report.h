@@ -20,31 +20,23 @@ struct PlanReport {
   int64_t staging_bytes = 0;  ///< double-buffered input
   int64_t arena_bytes = 0;    ///< packed height: activations, gradients, workspace
   int64_t bound_bytes = 0;    ///< no packing of this order can be lower
-  int64_t peak_bytes = 0;     ///< everything together
+  int64_t peak_bytes = 0;     ///< everything on the device together
+  int64_t host_bytes = 0;     ///< what waits in host memory
   double flops_per_step = 0;
   int64_t num_parameters = 0;
   passes::RecomputeResult recompute;
+  passes::StepTime time;  ///< of one micro-batch, by EngineOptions::machine
 
   double gap() const {
     return bound_bytes == 0 ? 0 : static_cast<double>(arena_bytes) / static_cast<double>(bound_bytes) - 1;
   }
 };
 
+/// What the training step of a compiled engine needs.
+PlanReport make_plan_report(const Engine& engine);
 /// Compiles the training step (no weights, no data, nothing run) and adds up its bytes. `engine`, when given,
 /// receives the compiled engine.
 PlanReport make_plan_report(const EngineOptions& options, std::unique_ptr<Engine>* engine = nullptr);
-
-/// The largest micro-batch whose peak stays within `memory_bytes`, found by compiling; nothing when not even
-/// one sample fits.
-std::optional<PlanReport> largest_batch(const EngineOptions& options, int64_t memory_bytes);
-
-/// What recomputation buys: the plan with the arena held to a share of what it needs freely.
-struct RecomputeOffer {
-  double budget_share = 1;
-  PlanReport report;
-  double extra_flops_share = 0;
-};
-std::vector<RecomputeOffer> recompute_offers(EngineOptions options);
 
 /// The report as a table for people and as JSON for programs.
 std::string to_table(const PlanReport& report);

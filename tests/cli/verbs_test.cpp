@@ -215,14 +215,18 @@ TEST_F(Verbs, PlanAddsUp) {
   const std::string table = works("hearth plan tiny.yaml --memory 1MiB --svg other.svg");
   EXPECT_THAT(table, AllOf(HasSubstr("mlp at micro-batch 8, fp32"), HasSubstr("arena lower bound"),
                            ContainsRegex("largest micro-batch within 1[.0]* MiB: [1-9][0-9]* "),
-                           HasSubstr("what recomputation buys")));
+                           HasSubstr("cheapest way to fit micro-batch 8: as it is")));
   EXPECT_TRUE(has("other.svg"));
-  EXPECT_THAT(works("hearth plan tiny.yaml --memory 1KiB"), HasSubstr("not even one sample fits"));
+  EXPECT_THAT(works("hearth plan tiny.yaml --memory 1KiB"),
+              AllOf(HasSubstr("not even one sample fits"), HasSubstr("does not fit 1.00 KiB by any means")));
   const Json fitting = Json::parse(works("hearth plan tiny.yaml --memory 1MiB --json"));
   EXPECT_THAT(table, HasSubstr(fmt::format(": {} (peak", fitting.at("largest_batch").get<int64_t>())));
   EXPECT_LE(fitting.at("largest_batch_peak_bytes").get<int64_t>(), 1 << 20);
-  EXPECT_LE(fitting.at("recompute").at(0).at("arena_bytes").get<int64_t>(), plan.at("arena_bytes"));
-  EXPECT_EQ(Json::parse(works("hearth plan tiny.yaml --memory 1KiB --json")).at("largest_batch"), 0);
+  EXPECT_EQ(fitting.at("fit").at("way"), "as it is");
+  EXPECT_LE(fitting.at("fit").at("peak_bytes").get<int64_t>(), 1 << 20);
+  const Json tight = Json::parse(works("hearth plan tiny.yaml --memory 1KiB --json"));
+  EXPECT_EQ(tight.at("largest_batch"), 0);
+  EXPECT_TRUE(tight.at("fit").is_null());
 }
 
 TEST_F(Verbs, DumpAndOps) {
