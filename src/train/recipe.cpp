@@ -278,6 +278,14 @@ void check(const Recipe& recipe, const Places& places) {
     user_error("expected optimizer.momentum above 0 for optimizer.nesterov, got 0 in {}; try 0.9",
                places.of("optimizer.nesterov"));
   }
+  if (recipe.optimizer.in_backward &&
+      (recipe.accumulate > 1 || recipe.optimizer.clip_norm > 0 || recipe.precision == "fp16")) {
+    user_error(
+        "expected train.accumulate=1, train.clip_norm=0 and fp32 or bf16 for optimizer.in_backward, got {}, "
+        "{} "
+        "and {} in {}",
+        recipe.accumulate, recipe.optimizer.clip_norm, recipe.precision, places.of("optimizer.in_backward"));
+  }
   if (recipe.data.kind != "shapes" && recipe.data.path.empty()) {
     user_error(
         "expected data.path, the folder that holds the data of kind {}, got none in {}; try data.path=DIR",
@@ -433,7 +441,8 @@ EngineOptions engine_options(const Recipe& recipe) {
       .precision = precision,
       .seed = recipe.seed,
       .num_threads = recipe.threads == 0 ? num_available_cpus() : static_cast<int>(recipe.threads),
-      .budget_bytes = recipe.memory};
+      .budget_bytes = recipe.memory,
+      .offload = recipe.offload};
   options.passes_off = recipe.passes_off;
   std::erase(options.passes_off, "winograd");
   return options;

@@ -57,6 +57,7 @@ struct Recipe {
   std::string precision = "fp32";
   int64_t memory = 0;  ///< arena budget in bytes, 0: none
   std::string init;    ///< safetensors to start from
+  passes::OffloadOptions offload;
   std::vector<std::string> passes_off;
   models::ModelOptions model;
   TextOptions text;

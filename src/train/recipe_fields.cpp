@@ -169,6 +169,15 @@ void add_run_fields(std::vector<Field>& f) {
   f.push_back(words(
       "passes.off", "passes to leave out (hearth dump --list); winograd too",
       [](Recipe & r) -> auto& { return r.passes_off; }));
+  f.push_back(boolean(
+      "offload.states", "moments, gradient sums and averages wait in host memory",
+      [](Recipe & r) -> auto& { return r.offload.states; }));
+  f.push_back(boolean(
+      "offload.weights", "weights wait in host memory",
+      [](Recipe & r) -> auto& { return r.offload.weights; }));
+  f.push_back(boolean(
+      "offload.activations", "with a budget: saved activations may wait in host memory",
+      [](Recipe & r) -> auto& { return r.offload.activations; }));
 }
 
 void add_model_fields(std::vector<Field>& f) {
@@ -387,6 +396,9 @@ void add_optimizer_fields(std::vector<Field>& f) {
       "optimizer.momentum", "sgd, muon", [](Recipe & r) -> auto& { return r.optimizer.momentum; }, 0, 1));
   f.push_back(boolean(
       "optimizer.nesterov", "sgd, muon", [](Recipe & r) -> auto& { return r.optimizer.nesterov; }));
+  f.push_back(boolean(
+      "optimizer.in_backward", "weights move as their gradients come, which need no memory then",
+      [](Recipe & r) -> auto& { return r.optimizer.in_backward; }));
   f.push_back(real(
       "optimizer.weight_decay", "L2 for sgd, decoupled for the others",
       [](Recipe & r) -> auto& { return r.optimizer.weight_decay; }, 0, 1e6));
