@@ -8,13 +8,6 @@
 namespace hearth::text {
 namespace {
 
-/// Calls read(node) for a component, or for each of a Sequence, at any depth that the JSON may have.
-template <typename Read>
-void for_each_in_sequence(const JsonNode& node, const std::string& members, Read&& read) {
-  if (node.at("type").string() != "Sequence") return read(node, node.at("type").string());
-  for (const JsonNode& member : node.at(members).elements()) for_each_in_sequence(member, members, read);
-}
-
 /// {"Regex": ...} or {"String": ...}; a bare string is literal.
 Pattern parse_pattern(const JsonNode& node) {
   if (node.json().is_string()) return {.literal = node.string()};

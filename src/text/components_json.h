@@ -8,6 +8,14 @@
 
 namespace hearth::text {
 
+/// Calls read(node, type) for a component of tokenizer.json, or for each of a Sequence, whose list is called
+/// `members`, at any depth that the JSON may have.
+template <typename Read>
+void for_each_in_sequence(const JsonNode& node, const std::string& members, Read&& read) {
+  if (node.at("type").string() != "Sequence") return read(node, node.at("type").string());
+  for (const JsonNode& member : node.at(members).elements()) for_each_in_sequence(member, members, read);
+}
+
 /// The components of tokenizer.json. UserError naming file and field for a type that is not supported.
 Normalizer parse_normalizer(const JsonNode& node);
 

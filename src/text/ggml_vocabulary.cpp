@@ -1,0 +1,310 @@
+#include "text/ggml_vocabulary.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "text/bpe.h"
+#include "text/components_json.h"
+#include "text/formats.h"
+#include "text/sentencepiece_model.h"
+
+namespace hearth::text {
+namespace {
+
+using Kind = GgmlVocabulary::Kind;
+
+constexpr int64_t kMaxFileBytes = int64_t{256} << 20;
+/// What llama.cpp's converter gives tokens that text is never merged to.
+constexpr float kAddedScore = -1000, kUnusedScore = -10000;
+
+constexpr const char* kTekkenPattern =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kO200kPattern =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+/// A split expression and llama.cpp's name for it (llama-vocab.cpp), which also says whether a piece that is
+/// a token is taken whole.
+struct NamedPattern {
+  const char* pattern;
+  bool ignore_merges;
+  const char* name;
+};
+const std::array<NamedPattern, 5>& named_patterns() {
+  static const std::array<NamedPattern, 5> named = {{{kLlama3Pattern, true, "llama-bpe"},
+                                                     {kLlama3Pattern, false, "dbrx"},
+                                                     {kQwen2Pattern, false, "qwen2"},
+                                                     {kTekkenPattern, true, "tekken"},
+                                                     {kO200kPattern, false, "gpt-4o"}}};
+  return named;
+}
+
+/// Tokens that llama.cpp's converter takes for special whatever the tokenizer says.
+bool looks_special(std::string_view token) {
+  if (token == "<pad>" || token == "<mask>") return true;
+  if (token.starts_with("<|") && token.ends_with("|>")) return true;
+  return token.starts_with("<unused") && token.ends_with('>');
+}
+
+std::string with_blanks(std::string token) {
+  for (size_t at = 0; (at = token.find(kMetaspace, at)) != std::string::npos;)
+    token.replace(at, kMetaspace.size(), " ");
+  return token;
+}
+
+bool is_byte(std::string_view token) {
+  return token.size() == 6 && token.starts_with("<0x") && token.ends_with('>');
+}
+
+class Builder {
+ public:
+  Builder(fs::path folder, int64_t size) : folder_(std::move(folder)), size_(static_cast<size_t>(size)) {
+    made_.tokens.resize(size_);
+    made_.kinds.assign(size_, Kind::unused);
+    made_.scores.assign(size_, kUnusedScore);
+  }
+
+  GgmlVocabulary build() {
+    const TokenizerConfig config = read_tokenizer_config(folder_);
+    const fs::path json = folder_ / "tokenizer.json", model = folder_ / "tokenizer.model";
+    const bool has_json = fs::exists(json);
+    const nlohmann::json parsed = has_json ? read_json(json) : nlohmann::json();
+    const JsonNode root(parsed, json.string());
+    const bool byte_level = has_json && is_byte_level(root);
+    if (fs::exists(model) && !byte_level) {
+      read_sentencepiece(model, config);
+    } else if (has_json) {
+      byte_level ? read_byte_level(root) : read_byte_fallback(root);
+    } else {
+      read_vocab_merges(config);
+    }
+    finish();
+    return std::move(made_);
+  }
+
+ private:
+  static bool is_byte_level(const JsonNode& root) {
+    bool found = false;
+    if (const auto node = root.find("pre_tokenizer"))
+      for_each_in_sequence(*node, "pretokenizers",
+                           [&](const JsonNode&, const std::string& type) { found |= type == "ByteLevel"; });
+    return found;
+  }
+
+  void set(int64_t id, std::string token, Kind kind, float score) {
+    if (id < 0 || id >= std::ssize(made_.tokens)) {
+      user_error("expected a tokenizer of at most {} tokens as the model has, got '{}' with id {} in {}",
+                 size_, token, id, folder_.string());
+    }
+    const auto index = static_cast<size_t>(id);
+    made_.tokens[index] = std::move(token);
+    made_.kinds[index] = kind;
+    made_.scores[index] = score;
+  }
+  void set_added(const std::vector<AddedToken>& added, std::optional<std::string_view> unknown = {}) {
+    for (const AddedToken& token : added) {
+      if (token.content == unknown) {
+        set(token.id, token.content, Kind::unknown, 0);
+      } else if (token.special || looks_special(token.content)) {
+        set(token.id, token.content, Kind::control, kAddedScore);
+      } else {
+        set(token.id, with_blanks(token.content), Kind::user_defined, kAddedScore);
+      }
+    }
+  }
+  static std::vector<AddedToken> added_of(const JsonNode& root) {
+    std::vector<AddedToken> added;
+    if (const auto list = root.find("added_tokens")) {
+      for (const JsonNode& token : list->elements()) added.push_back(parse_added_token(token, std::nullopt));
+    }
+    return added;
+  }
+  void set_vocabulary(const JsonNode& vocab) {
+    for (const auto& [token, id] : vocab.members())
+      set(id.integer(0, Vocabulary::kMaxId), token, Kind::normal, 0);
+  }
+
+  void read_byte_level(const JsonNode& root) {
+    const JsonNode model = root.at("model");
+    made_.model = "gpt2";
+    made_.pre = split_of(root.at("pre_tokenizer"), model.boolean_or("ignore_merges", false));
+    if (const auto node = root.find("normalizer")) {
+      for_each_in_sequence(*node, "normalizers", [](const JsonNode& step, const std::string& type) {
+        if (type != "NFC") step.at("type").refuse("none but NFC, as llama.cpp has no other");
+      });
+    }
+    set_vocabulary(model.at("vocab"));
+    set_added(added_of(root));
+    for (const JsonNode& merge : model.at("merges").elements()) made_.merges.push_back(merge_line(merge));
+  }
+
+  /// "left right"; in pairs a blank may be part of a token, which GPT-2's alphabet spells as another letter.
+  static std::string merge_line(const JsonNode& merge) {
+    if (merge.json().is_string()) return merge.string();
+    const std::vector<JsonNode> pair = merge.elements();
+    if (pair.size() != 2) merge.refuse("two tokens");
+    const auto spelled = [](std::string token) {
+      for (size_t at = 0; (at = token.find(' ', at)) != std::string::npos;) token.replace(at, 1, "\xC4\xA0");
+      return token;
+    };
+    return spelled(pair[0].string()) + " " + spelled(pair[1].string());
+  }
+
+  static std::string split_of(const JsonNode& node, bool ignore_merges) {
+    std::optional<std::string> pattern;
+    bool digits = false, by_gpt2 = false, known = true;
+    for_each_in_sequence(node, "pretokenizers", [&](const JsonNode& step, const std::string& type) {
+      if (type == "Split" && !pattern) {
+        pattern = step.at("pattern").string_or("Regex", "");
+      } else if (type == "Digits") {
+        digits = step.boolean_or("individual_digits", false);
+        known &= digits;
+      } else if (type == "ByteLevel") {
+        by_gpt2 = step.boolean_or("use_regex", true);
+        known &= !step.boolean_or("add_prefix_space", true);
+      } else {
+        known = false;
+      }
+    });
+    if (known && by_gpt2 && !pattern && !ignore_merges) return digits ? "smollm" : "gpt-2";
+    if (known && !by_gpt2 && !digits && pattern) {
+      for (const NamedPattern& named : named_patterns()) {
+        if (*pattern == named.pattern && ignore_merges == named.ignore_merges) return named.name;
+      }
+    }
+    node.refuse("a way to split texts that llama.cpp has (as GPT-2, Llama 3, Qwen 2, Nemo or GPT-4o do)");
+  }
+
+  void read_vocab_merges(const TokenizerConfig& config) {
+    const fs::path vocab = folder_ / "vocab.json", merges = folder_ / "merges.txt";
+    if (!fs::exists(vocab) || !fs::exists(merges)) {
+      user_error(
+          "expected tokenizer.json, tokenizer.model of SentencePiece, or vocab.json and merges.txt in {}, "
+          "found none of them",
+          folder_.string());
+    }
+    made_.model = "gpt2";
+    made_.pre = config.tokenizer_class == "Qwen2Tokenizer" ? "qwen2" : "gpt-2";
+    const nlohmann::json json = read_json(vocab);
+    set_vocabulary(JsonNode(json, vocab.string()));
+    set_added(config.added);
+    const std::string lines = read_file(merges, kMaxFileBytes);
+    for (std::string_view rest = lines; !rest.empty();) {
+      const std::string_view line = without_blank_end(take_line(rest));
+      if (!line.empty() && !line.starts_with("#version")) made_.merges.emplace_back(line);
+    }
+  }
+
+  void read_sentencepiece(const fs::path& file, const TokenizerConfig& config) {
+    const std::string bytes = read_file(file, kMaxFileBytes);
+    if (is_tiktoken(bytes)) {
+      user_error("{}: expected a tokenizer.model of SentencePiece, got one of tiktoken; try tokenizer.json",
+                 file.string());
+    }
+    const SentencePieceModel model = parse_sentencepiece_model(bytes, file.string());
+    if (model.kind != SentencePieceModel::Kind::bpe) {
+      user_error("{}: expected a SentencePiece model of type BPE, as llama.cpp has it, got another",
+                 file.string());
+    }
+    made_.model = "llama";
+    made_.pre = "default";
+    made_.add_space_prefix = model.add_dummy_prefix;
+    for (size_t i = 0; i < model.pieces.size(); ++i) {
+      const SentencePieceModel::Piece& piece = model.pieces[i];
+      const auto kind = static_cast<Kind>(piece.kind);
+      set(static_cast<int64_t>(i), kind == Kind::user_defined ? with_blanks(piece.text) : piece.text, kind,
+          piece.score);
+    }
+    std::vector<AddedToken> more = config.added;
+    std::erase_if(more, [&](const AddedToken& token) { return is_piece(model, token); });
+    set_added(more);
+  }
+  /// A piece that is special already, or no letters at all, keeps its kind.
+  static bool is_piece(const SentencePieceModel& model, const AddedToken& token) {
+    const auto index = static_cast<size_t>(token.id);
+    if (token.id < 0 || index >= model.pieces.size() || model.pieces[index].text != token.content)
+      return false;
+    const auto kind = static_cast<Kind>(model.pieces[index].kind);
+    return kind == Kind::unknown || kind == Kind::control || kind == Kind::byte;
+  }
+
+  void read_byte_fallback(const JsonNode& root) {
+    const JsonNode model = root.at("model");
+    if (model.string_or("type", "BPE") != "BPE" || !model.boolean_or("byte_fallback", false))
+      model.refuse("merges of bytes, or SentencePiece's with byte_fallback, as llama.cpp has them,");
+    made_.model = "llama";
+    made_.pre = "default";
+    made_.add_space_prefix = adds_blank(root);
+    const std::string unknown = model.string_or("unk_token", "<unk>");
+    set_vocabulary(model.at("vocab"));
+    for (size_t i = 0; i < size_; ++i) {
+      if (is_byte(made_.tokens[i])) made_.kinds[i] = Kind::byte;
+      if (made_.tokens[i] == unknown) made_.kinds[i] = Kind::unknown;
+    }
+    score_by_merges(model.at("merges"));
+    set_added(added_of(root), unknown);
+  }
+
+  static bool adds_blank(const JsonNode& root) {
+    bool found = false;
+    if (const auto node = root.find("normalizer")) {
+      for_each_in_sequence(*node, "normalizers",
+                           [&](const JsonNode&, const std::string& type) { found |= type == "Prepend"; });
+    }
+    if (const auto node = root.find("pre_tokenizer")) {
+      for_each_in_sequence(*node, "pretokenizers", [&](const JsonNode& step, const std::string& type) {
+        found |= type == "Metaspace" && step.string_or("prepend_scheme", "always") != "never";
+      });
+    }
+    return found;
+  }
+
+  /// SentencePiece merges what makes the token with the highest score; tokenizer.json lists every pair that
+  /// makes a token, best tokens first.
+  void score_by_merges(const JsonNode& merges) {
+    std::unordered_map<std::string, size_t> ids;
+    for (size_t i = 0; i < size_; ++i) {
+      if (made_.kinds[i] == Kind::normal) ids.emplace(made_.tokens[i], i);
+    }
+    std::vector<bool> scored(size_);
+    float score = 0;
+    std::string last;
+    for (const JsonNode& merge : merges.elements()) {
+      std::string token = merge_line(merge);
+      token.erase(token.find(' '), 1);
+      if (token == last) continue;
+      const auto found = ids.find(token);
+      if (found == ids.end()) merge.refuse("a merge to a token of the vocabulary");
+      if (scored[found->second])
+        merges.refuse("all merges to one token together, as SentencePiece orders them,");
+      scored[found->second] = true;
+      made_.scores[found->second] = --score;
+      last = std::move(token);
+    }
+    for (const auto& [token, id] : ids) {
+      if (!scored[id]) made_.scores[id] = score - 1;
+    }
+  }
+
+  void finish() {
+    for (size_t i = 0; i < size_; ++i) {
+      if (made_.tokens[i].empty()) made_.tokens[i] = fmt::format("[PAD{}]", i);
+    }
+    if (made_.model == "gpt2") made_.scores.clear();
+  }
+
+  fs::path folder_;
+  size_t size_;
+  GgmlVocabulary made_;
+};
+
+}  // namespace
+
+GgmlVocabulary ggml_vocabulary(const fs::path& folder, int64_t vocab_size) {
+  return Builder(folder, vocab_size).build();
+}
+
+}  // namespace hearth::text
