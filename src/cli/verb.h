@@ -24,6 +24,7 @@ void add_cp(CLI::App& app);
 void add_validate(CLI::App& app);
 void add_tokenize(CLI::App& app);
 void add_merge(CLI::App& app);
+void add_export(CLI::App& app);
 void add_generate(CLI::App& app);
 
 /// Lets a verb take recipe overrides in any form: train.batch=64, --train.batch 64, --train.batch=64.

@@ -2,7 +2,7 @@
 
 #include "base/threads.h"
 #include "cli/verb.h"
-#include "train/merge.h"
+#include "train/export.h"
 
 namespace hearth::cli {
 
@@ -15,12 +15,12 @@ void add_merge(CLI::App& app) {
   verb->add_option("--adapter", arguments->adapter, "run folder, PEFT adapter, or its file of weights")
       ->required();
   verb->add_option("--out", arguments->out, "folder for the merged model")->required();
-  verb->add_option("--model", arguments->model, "base model (default: the one adapter_config.json names)");
+  verb->add_option("--base,--model", arguments->model,
+                   "base model (default: the one adapter_config.json names)");
   verb->callback([=] {
-    const int64_t changed = train::merge_adapter({.adapter = arguments->adapter,
-                                                  .model = arguments->model,
-                                                  .out = arguments->out,
-                                                  .num_threads = num_available_cpus()});
+    const int64_t changed =
+        train::export_folder(train::find_adapted_model(arguments->adapter, arguments->model),
+                             {.out = arguments->out, .num_threads = num_available_cpus()});
     fmt::print("{}: {} weights changed by {}\n", arguments->out, changed, arguments->adapter);
   });
 }

@@ -23,7 +23,7 @@ constexpr const char* kUnsupported[] = {"use_dora",        "use_qalora",        
 
 fs::path config_of(const fs::path& file_or_folder) {
   const fs::path folder = fs::is_directory(file_or_folder) ? file_or_folder : file_or_folder.parent_path();
-  return folder / "adapter_config.json";
+  return folder / kAdapterConfig;
 }
 
 [[noreturn]] void refuse(const fs::path& file, const char* key, const Json& config,

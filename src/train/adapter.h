@@ -25,6 +25,7 @@ struct AdapterOptions {
 };
 
 inline constexpr const char* kAdapterFile = "adapter_model.safetensors";
+inline constexpr const char* kAdapterConfig = "adapter_config.json";
 /// What PEFT puts in front of the names of the model.
 inline constexpr const char* kAdapterPrefix = "base_model.model.";
 

@@ -3,6 +3,13 @@
 
 namespace hearth::train {
 
+std::vector<int64_t> batch_sizes(int64_t count, int64_t batch) {
+  std::vector<int64_t> sizes;
+  if (count >= batch) sizes.push_back(batch);
+  if (count % batch != 0) sizes.push_back(count % batch);
+  return sizes;
+}
+
 std::unique_ptr<Task> open_task(const Recipe& recipe) {
   if (recipe.objective == "dpo") return std::make_unique<PreferenceTask>(recipe);
   if (is_text(recipe)) return std::make_unique<TextTask>(recipe);

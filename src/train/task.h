@@ -70,6 +70,9 @@ class Task {
   virtual int64_t staging_bytes() const = 0;
 };
 
+/// Sizes of the micro-batches that cover `count` rows.
+std::vector<int64_t> batch_sizes(int64_t count, int64_t batch);
+
 /// The task of a recipe, its data opened; UserError where the data does not fit the model.
 std::unique_ptr<Task> open_task(const Recipe& recipe);
 

@@ -18,14 +18,6 @@ namespace {
 /// Pictures with their predictions in the report.
 constexpr int64_t kNumSamples = 36;
 
-/// Sizes of the batches that cover `count` samples.
-std::vector<int64_t> batch_sizes(int64_t count, int64_t batch) {
-  std::vector<int64_t> sizes;
-  if (count >= batch) sizes.push_back(batch);
-  if (count % batch != 0) sizes.push_back(count % batch);
-  return sizes;
-}
-
 void check_memory(const Recipe& recipe, const Engine& engine, int64_t staging_bytes) {
   const int64_t needed = engine.arena_bytes() + engine.layout().num_bytes() + staging_bytes;
   if (const int64_t free = available_memory_bytes(); needed > free) {
@@ -90,7 +82,7 @@ void Trainer::start(bool resume) {
   }
   write_file_atomically(out_ / "config.yaml", write_recipe(recipe_));
   if (has_adapter(*engine_)) {
-    write_file_atomically(out_ / "adapter_config.json",
+    write_file_atomically(out_ / kAdapterConfig,
                           adapter_config_json(recipe_.adapter, engine_->tensors(), recipe_.text.model));
   }
   log_ = std::make_unique<io::RunLog>(out_ / "trainer_log.jsonl", resumed ? state_.step : -1);

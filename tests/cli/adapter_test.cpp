@@ -53,6 +53,22 @@ class Adapter : public Program {
   const std::string kTrain = "hearth train recipe.yaml model=./base adapter=lora";
 };
 
+TEST_F(Adapter, ExportMergesInTheTypeThatIsAskedFor) {
+  works("hearth export run --type f32 --out wide");
+  works("hearth merge --adapter run --out merged");
+  const io::SafetensorsFile wide(at("wide/model.safetensors")), merged(at("merged/model.safetensors"));
+  const std::string q = "model.layers.0.self_attn.q_proj.weight";
+  int finer = 0;
+  for (int64_t i = 0; i < 64; ++i) {
+    const double exact = element(wide, q, i);
+    EXPECT_EQ(to_f32(to_bf16(static_cast<float>(exact))), element(merged, q, i));
+    finer += exact != element(merged, q, i);
+  }
+  EXPECT_GT(finer, 32);
+  EXPECT_THAT(get("wide/config.json"), testing::HasSubstr("\"torch_dtype\": \"float32\""));
+  refused("hearth export base --base run --out more", {"an adapter", "--base"});
+}
+
 TEST_F(Adapter, MergeAddsTheProductInTheBasesDtype) {
   EXPECT_THAT(works("hearth merge --adapter run --out merged/"), testing::HasSubstr("3 weights changed"));
   const io::SafetensorsFile base(at("base/model.safetensors")), adapter(at("run/adapter_model.safetensors"));
@@ -104,7 +120,7 @@ TEST_F(Adapter, Mistakes) {
   refused("hearth train recipe.yaml model=./base adapter.path=base", {"base/adapter_config.json"});
   refused("hearth merge --adapter run --out base", {"'base'", "there already"});
   refused("hearth merge --adapter base --out merged", {"adapter_config.json"});
-  refused("hearth merge --adapter run --out merged --model none", {"'none'", "--model"});
+  refused("hearth merge --adapter run --out merged --model none", {"'none'", "--base"});
   works("sed -i 's/\"r\": 2/\"r\": 4/' run/adapter_config.json");
   refused("hearth merge --adapter run --out merged", {"lora_A.weight", "[4, 12]", "[2, 12]"});
   EXPECT_FALSE(has("merged") || has("merged.partial"));

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <optional>
+
+#include "base/dtype.h"
+#include "train/model_folder.h"
+
+namespace hearth::train {
+
+struct FolderOptions {
+  fs::path out;               ///< a folder that is not there yet, or empty
+  std::optional<DType> type;  ///< of the weights; none: as the model has them
+  int64_t shard_bytes = 0;    ///< most bytes of a file of weights; 0: files as the model has them
+  int num_threads = 1;
+};
+
+/// Writes a model, merged with its adapter, as a transformers folder: weights, config.json and tokenizer, one
+/// tensor in memory at a time. Returns how many tensors the adapter changed. UserError leaves nothing behind.
+int64_t export_folder(const ModelFolder& model, const FolderOptions& options);
+
+}  // namespace hearth::train

@@ -1,0 +1,118 @@
+#include "cli/program.h"
+#include "io/safetensors.h"
+
+namespace hearth {
+namespace {
+
+/// model/: a tiny Llama of random weights with a token for each byte, as llama.cpp has them.
+class Export : public Program {
+ protected:
+  Export() {
+    put("tiny/config.json",
+        R"({"model_type": "llama", "vocab_size": 260, "hidden_size": 16, "intermediate_size": 24,
+      "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "initializer_range": 0.2})");
+    std::string vocab;
+    for (int byte = 0, more = 256; byte < 256; ++byte) {
+      const bool plain = (byte > 32 && byte < 127) || (byte > 160 && byte != 173);
+      vocab += fmt::format("{}\"\\u{:04x}\": {}", byte == 0 ? "" : ", ", plain ? byte : more++, byte);
+    }
+    put("tiny/tokenizer.json",
+        fmt::format(R"({{"added_tokens": [{{"id": 256, "content": "</s>", "special": true}}],
+      "pre_tokenizer": {{"type": "ByteLevel", "add_prefix_space": false, "use_regex": true}},
+      "model": {{"type": "BPE", "vocab": {{{}}}, "merges": []}}}})",
+                    vocab));
+    put("tiny/tokenizer_config.json", R"({"eos_token": "</s>"})");
+    put("text.txt", std::string(300, 'a'));
+    put("recipe.yaml",
+        "threads: 1\ndata: {path: text.txt, context: 9, cache: cache}\ntrain: {steps: 1, batch: 1}\n");
+    works("hearth train recipe.yaml model.config=tiny/config.json --out model");
+  }
+  void change(const std::string& file, const std::string& from, const std::string& to) const {
+    std::string text = get(file);
+    ASSERT_NE(text.find(from), std::string::npos) << file << " lacks " << from;
+    put(file, text.replace(text.find(from), from.size(), to));
+  }
+  /// Writes the weights again with one value changed.
+  void set_value(float value) const {
+    std::vector<std::vector<std::byte>> bytes;
+    std::vector<io::TensorView> views;
+    {
+      const io::SafetensorsFile file(at("model/model.safetensors"));
+      for (const io::TensorView& view : file.tensors()) {
+        views.push_back(view);
+        bytes.emplace_back(view.bytes.begin(), view.bytes.end());
+      }
+    }
+    for (size_t i = 0; i < views.size(); ++i) {
+      if (views[i].name == "model.layers.1.mlp.down_proj.weight")
+        std::memcpy(bytes[i].data() + 40, &value, sizeof value);
+      views[i].bytes = bytes[i];
+    }
+    io::write_safetensors(at("model/model.safetensors"), views);
+  }
+};
+
+TEST_F(Export, GgufIsWrittenAndWrittenAgain) {
+  for (const char* type : {"f32", "q8_0"}) {
+    EXPECT_THAT(works(fmt::format("hearth export model --format gguf --type {} --out m.gguf", type)),
+                testing::HasSubstr("m.gguf: 21 tensors"));
+    EXPECT_TRUE(get("m.gguf").starts_with("GGUF"));
+  }
+}
+
+TEST_F(Export, WhatLlamaCppCannotSayIsRefusedInOneSentence) {
+  const std::string gguf = "hearth export model --format gguf --out m.gguf";
+  const std::string config = get("model/config.json");
+  change("model/config.json", R"("model_type": "llama")", R"("hidden_act": "gelu", "model_type": "llama")");
+  refused(gguf, {"config.json", "silu", "gelu"});
+  put("model/config.json", config);
+  change("model/config.json", R"("num_hidden_layers": 2)", R"("num_hidden_layers": 3)");
+  refused(gguf, {"'model.layers.2.input_layernorm.weight'"});
+  put("model/config.json", config);
+  change("model/config.json", R"("num_hidden_layers": 2)", R"("num_hidden_layers": 1)");
+  refused(gguf, {"'model.layers.1.", "config.json describes"});
+  put("model/config.json", config);
+  change("model/tokenizer.json", R"("use_regex": true)", R"("use_regex": false)");
+  refused(gguf, {"tokenizer.json", "pre_tokenizer", "llama.cpp"});
+  EXPECT_FALSE(has("m.gguf"));
+}
+
+TEST_F(Export, ValuesThatATypeCannotHoldAreRefusedAndNothingIsLeft) {
+  set_value(70000);
+  refused("hearth export model --format gguf --out m.gguf",
+          {"65504", "'model.layers.1.mlp.down_proj.weight'"});
+  refused("hearth export model --type f16 --out half", {"65504", "--type bf16"});
+  works("hearth export model --format gguf --type bf16 --out fine.gguf");
+  EXPECT_FALSE(has("m.gguf") || has("half") || has("half.partial"));
+  int files = 0;
+  for (const auto& entry : fs::directory_iterator(at(".")))
+    files += entry.path().string().find("m.gguf") != std::string::npos;
+  EXPECT_EQ(files, 0);
+}
+
+TEST_F(Export, MistakesAreNamed) {
+  refused("hearth export none --out out", {"'none'", "not there"});
+  refused("hearth export model --type q8_0 --out out", {"--type", "q8_0"});
+  refused("hearth export model --shard-size big --out out", {"--shard-size", "'big'"});
+  refused("hearth export model --out tiny", {"'tiny'", "there already"});
+  refused("hearth export model --format gguf --out tiny", {"'tiny'", "tiny/model.gguf"});
+  refused("hearth export model --format gguf --shard-size 1MB --out m.gguf", {"--shard-size"});
+  refused("hearth export model --format onnx --out m", {"--format"});
+}
+
+TEST_F(Export, ShardsHoldEveryTensorOnce) {
+  works("hearth export model --shard-size 6KB --out shards");
+  EXPECT_TRUE(has("shards/model.safetensors.index.json"));
+  EXPECT_FALSE(has("shards/model.safetensors"));
+  works("hearth export shards --shard-size 1GB --out whole");
+  EXPECT_FALSE(has("whole/model.safetensors.index.json"));
+  const io::SafetensorsFile before(at("model/model.safetensors")), after(at("whole/model.safetensors"));
+  ASSERT_EQ(before.tensors().size(), after.tensors().size());
+  for (const io::TensorView& view : before.tensors()) {
+    ASSERT_NE(after.find(view.name), nullptr) << view.name;
+    EXPECT_TRUE(std::ranges::equal(view.bytes, after.find(view.name)->bytes)) << view.name;
+  }
+}
+
+}  // namespace
+}  // namespace hearth

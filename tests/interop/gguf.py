@@ -1,0 +1,280 @@
+"""GGUF files as gguf-py reads them, and exported folders as transformers does: python tests/interop/gguf.py [FAMILY...].
+
+Per family, a small random model of transformers, exported in every type: the names are those of gguf-py's own map, each
+tensor holds what transformers' does (interleaved where llama.cpp wants it), quantised as gguf-py quantises, and the
+metadata says what config.json and the tokenizer do. Needs ./hearth (tools/build).
+"""
+
+import pathlib
+import sys
+
+# This file has the package's name, and Python would look beside it first.
+sys.path.pop(0)
+
+import gguf  # noqa: E402
+import numpy  # noqa: E402
+import torch  # noqa: E402
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors  # noqa: E402
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, logging  # noqa: E402
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS  # noqa: E402
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "parity"))
+from language import FAMILIES, SMALL, make_model  # noqa: E402
+from parity import hearth, run_checks  # noqa: E402
+
+TYPES = {
+    "f32": gguf.GGMLQuantizationType.F32,
+    "f16": gguf.GGMLQuantizationType.F16,
+    "bf16": gguf.GGMLQuantizationType.BF16,
+    "q8_0": gguf.GGMLQuantizationType.Q8_0,
+}
+FILE_TYPES = {"f32": 0, "f16": 1, "q8_0": 7, "bf16": 32}
+# Room for a byte fallback.
+VOCAB = SMALL["vocab_size"] = 300
+# What llama.cpp takes for granted, so that export refuses anything else.
+FAMILIES["gemma2"] = {**FAMILIES["gemma2"], "query_pre_attn_scalar": FAMILIES["gemma2"]["head_dim"]}
+TEMPLATE = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+LLAMA3_SPLIT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+QWEN2_SPLIT = LLAMA3_SPLIT.replace(r"\p{N}{1,3}", r"\p{N}")
+
+
+def expect(what, got, wanted):
+    if got != wanted:
+        raise AssertionError(f"{what}: expected {wanted}, got {got}")
+
+
+def byte_level(split, ignore_merges=False):
+    """A tokenizer of merges of bytes, as Llama 3 and Qwen have."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())[:80]
+    vocab = {letter: i for i, letter in enumerate([*letters, "ab", "abc", "\u0120a"])}
+    merges = [(letters[0], letters[1])]
+    vocab[letters[0] + letters[1]] = len(vocab)
+    tokenizer = Tokenizer(models.BPE(vocab, merges, ignore_merges=ignore_merges))
+    steps = [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=split is None)]
+    if split is not None:
+        steps.insert(0, pre_tokenizers.Split(Regex(split), "isolated"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def sentencepiece():
+    """A tokenizer as transformers makes of a SentencePiece model: merges with the best tokens first."""
+    pieces = ["<unk>", "<s>", "</s>", *(f"<0x{i:02X}>" for i in range(256))]
+    pieces += ["\u2581a", "ab", "\u2581ab", "aba", "\u2581", "a", "b"]
+    vocab = {piece: i for i, piece in enumerate(pieces)}
+    merges = [("\u2581", "a"), ("a", "b"), ("\u2581a", "b"), ("\u2581", "ab"), ("ab", "a")]
+    tokenizer = Tokenizer(models.BPE(vocab, merges, unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
+    tokenizer.add_special_tokens(["<unk>"])
+    return tokenizer
+
+
+def make_tokenizer(family):
+    """The tokenizer and what llama.cpp calls its parts."""
+    if family.startswith(("mistral", "phi3", "gemma2")):
+        tokenizer, model, pre = sentencepiece(), "llama", "default"
+    elif family.startswith("qwen"):
+        tokenizer, model, pre = byte_level(QWEN2_SPLIT), "gpt2", "qwen2"
+        tokenizer.normalizer = normalizers.NFC()
+    elif family == "llama3.1":
+        tokenizer, model, pre = byte_level(LLAMA3_SPLIT, ignore_merges=True), "gpt2", "llama-bpe"
+    else:
+        tokenizer, model, pre = byte_level(None), "gpt2", "gpt-2"
+    tokenizer.add_special_tokens(["<s>", "</s>"])
+    tokenizer.add_tokens([AddedToken("<think>", normalized=False)])
+    bos = tokenizer.token_to_id("<s>")
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", bos)])
+    return tokenizer, model, pre
+
+
+def make_folder(family, folder):
+    model = make_model(family)
+    model.save_pretrained(folder / "model")
+    tokenizer, *names = make_tokenizer(family)
+    wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>")
+    wrapped.chat_template = TEMPLATE
+    wrapped.save_pretrained(folder / "model")
+    return model, tokenizer, *names
+
+
+def read(path):
+    reader = gguf.GGUFReader(path)
+    fields = {key: field.contents() for key, field in reader.fields.items() if not key.startswith("GGUF.")}
+    return fields, {tensor.name: tensor for tensor in reader.tensors}
+
+
+def interleaved(weight, heads):
+    """Rotated halves to pairs, as llama.cpp's converter does it."""
+    half = weight.shape[0] // heads // 2
+    return weight.reshape(heads, 2, half, *weight.shape[1:]).swapaxes(1, 2).reshape(weight.shape)
+
+
+def arch_of(model):
+    return {"mistral": "llama"}.get(model.config.model_type, model.config.model_type)
+
+
+def wanted_tensors(model):
+    """Every tensor under the name of gguf-py's map, in f32 and in llama.cpp's layout."""
+    arch = {name: key for key, name in gguf.MODEL_ARCH_NAMES.items()}[arch_of(model)]
+    names = gguf.get_tensor_name_map(arch, model.config.num_hidden_layers)
+    wanted = {}
+    for key, weight in model.state_dict().items():
+        if key == "lm_head.weight" and model.config.tie_word_embeddings:
+            continue
+        value = weight.float().numpy()
+        if arch_of(model) == "llama" and ("q_proj" in key or "k_proj" in key):
+            config = model.config
+            value = interleaved(value, config.num_attention_heads if "q_proj" in key else config.num_key_value_heads)
+        if arch_of(model) == "gemma2" and key.endswith("norm.weight"):
+            value = value + 1
+        name = names.get_name(key, try_suffixes=(".weight", ".bias"))
+        if name is None:
+            raise AssertionError(f"gguf-py has no name for {key}")
+        wanted[name] = value
+    return wanted | rope_tables(model.config)
+
+
+def rope_tables(config):
+    """What frequencies are divided by."""
+    scaling = getattr(config, "rope_scaling", None) or {}
+    if scaling.get("rope_type") == "llama3":
+        plain, _ = ROPE_INIT_FUNCTIONS["default"](config, "cpu")
+        scaled, _ = ROPE_INIT_FUNCTIONS["llama3"](config, "cpu")
+        return {"rope_freqs.weight": (plain.double() / scaled.double()).float().numpy()}
+    if scaling.get("type", scaling.get("rope_type")) == "longrope":
+        as_table = lambda key: numpy.array(scaling[key], numpy.float32)  # noqa: E731
+        return {
+            "rope_factors_long.weight": as_table("long_factor"),
+            "rope_factors_short.weight": as_table("short_factor"),
+        }
+    return {}
+
+
+def check_tensor(tensor, value, kind):
+    if value.ndim < 2:
+        kind = gguf.GGMLQuantizationType.F32
+    elif kind == gguf.GGMLQuantizationType.Q8_0 and value.shape[-1] % 32 != 0:
+        kind = gguf.GGMLQuantizationType.F16
+    expect(f"type of {tensor.name}", tensor.tensor_type, kind)
+    expect(f"shape of {tensor.name}", tensor.shape.tolist(), list(reversed(value.shape)))
+    expect(f"alignment of {tensor.name}", tensor.data_offset % 32, 0)
+    wanted = gguf.quantize(value, kind)
+    if tensor.name == "rope_freqs.weight":  # transformers computes it in f32.
+        numpy.testing.assert_allclose(tensor.data, wanted, rtol=3e-6)
+    elif not numpy.array_equal(numpy.asarray(tensor.data).view(numpy.uint8), wanted.view(numpy.uint8)):
+        raise AssertionError(f"{tensor.name} in {kind.name} differs from gguf-py's")
+
+
+def check_tensors(family, name, folder):
+    model, *_ = make_folder(family, folder)
+    hearth("export", folder / "model", "--format", "gguf", "--type", name, "--out", folder / "m.gguf")
+    fields, tensors = read(folder / "m.gguf")
+    expect("file type", fields["general.file_type"], FILE_TYPES[name])
+    wanted = wanted_tensors(model)
+    expect("tensors", sorted(tensors), sorted(wanted))
+    for key, value in wanted.items():
+        check_tensor(tensors[key], value, TYPES[name])
+    return f"{family} in {name}: {len(wanted)} tensors are gguf-py's, bit for bit"
+
+
+def wanted_fields(model):
+    config, arch = model.config, arch_of(model)
+    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    fields = {
+        "block_count": config.num_hidden_layers,
+        "context_length": config.max_position_embeddings,
+        "embedding_length": config.hidden_size,
+        "feed_forward_length": config.intermediate_size,
+        "vocab_size": config.vocab_size,
+        "attention.head_count": config.num_attention_heads,
+        "attention.head_count_kv": config.num_key_value_heads,
+        "attention.layer_norm_rms_epsilon": config.rms_norm_eps,
+        "attention.key_length": head,
+        "attention.value_length": head,
+        "rope.dimension_count": head,
+        "rope.freq_base": config.rope_theta,
+    }
+    if arch in ("phi3", "gemma2") or config.model_type == "mistral":
+        fields["attention.sliding_window"] = config.sliding_window or 0
+    if arch == "gemma2":
+        fields["attn_logit_softcapping"] = config.attn_logit_softcapping
+        fields["final_logit_softcapping"] = config.final_logit_softcapping
+    if arch == "phi3":
+        fields["rope.scaling.original_context_length"] = config.original_max_position_embeddings
+        _, factor = ROPE_INIT_FUNCTIONS["longrope"](config, "cpu")
+        fields["rope.scaling.attn_factor"] = factor
+    return {f"{arch}.{key}": value for key, value in fields.items()}
+
+
+def check_fields(family, folder):
+    model, tokenizer, kind, pre = make_folder(family, folder)
+    hearth("export", folder / "model", "--format", "gguf", "--out", folder / "m.gguf")
+    fields, _ = read(folder / "m.gguf")
+    arch = arch_of(model)
+    for key, value in wanted_fields(model).items():
+        if not numpy.isclose(fields.get(key, numpy.nan), value, rtol=1e-6, atol=0):
+            raise AssertionError(f"{key}: expected {value}, got {fields.get(key)}")
+    expect("keys", sorted(k for k in fields if k.startswith(f"{arch}.")), sorted(wanted_fields(model)))
+    expect("architecture", fields["general.architecture"], arch)
+    expect("quantisation version", fields["general.quantization_version"], gguf.GGML_QUANT_VERSION)
+    expect("template", fields["tokenizer.chat_template"], TEMPLATE)
+    check_tokenizer(fields, tokenizer, kind, pre)
+    return f"{family}: metadata is that of config.json and of the tokenizer ({kind}, {pre})"
+
+
+def check_tokenizer(fields, tokenizer, kind, pre):
+    get = lambda key: fields[f"tokenizer.ggml.{key}"]  # noqa: E731
+    expect("model and split", (get("model"), get("pre")), (kind, pre))
+    tokens = [tokenizer.id_to_token(i) or f"[PAD{i}]" for i in range(VOCAB)]
+    expect("tokens", get("tokens"), tokens)
+    special = {"<s>": 3, "</s>": 3, "<think>": 4, "<unk>": 2}
+    kinds = [special.get(t, 5 if t.startswith("[PAD") else 6 if t.startswith("<0x") else 1) for t in tokens]
+    expect("kinds", get("token_type"), kinds)
+    expect("bos and eos", (tokens[get("bos_token_id")], tokens[get("eos_token_id")]), ("<s>", "</s>"))
+    expect("bos and eos are added", (get("add_bos_token"), get("add_eos_token")), (True, False))
+    if kind == "gpt2":
+        letters = tokens[:2]
+        expect("merges", get("merges"), [" ".join(letters)])
+    else:
+        scores = dict(zip(tokens, get("scores")))
+        best_first = sorted(["aba", "\u2581ab", "ab", "\u2581a"], key=lambda token: -scores[token])
+        expect("tokens by score", best_first, ["\u2581a", "ab", "\u2581ab", "aba"])
+        expect("blank ahead", get("add_space_prefix"), True)
+
+
+def check_folder(family, folder):
+    """transformers loads the folder, in shards too, with the dtype that was asked for."""
+    model, tokenizer, *_ = make_folder(family, folder)
+    for out, dtype, arguments in (
+        ("same", torch.float32, []),
+        ("f16", torch.float16, ["--type", "f16"]),
+        ("shards", torch.bfloat16, ["--type", "bf16", "--shard-size", "20KB"]),
+    ):
+        hearth("export", folder / "model", "--out", folder / out, *arguments)
+        found = AutoModelForCausalLM.from_pretrained(folder / out, dtype="auto")
+        expect("dtype", found.dtype, dtype)
+        for key, value in model.state_dict().items():
+            if not torch.equal(found.state_dict()[key], value.to(dtype)):
+                raise AssertionError(f"{key} in {dtype} is not what it was")
+        expect("shards", len(list((folder / out).glob("model*.safetensors"))) > 1, out == "shards")
+        for file in ("tokenizer.json", "tokenizer_config.json"):
+            expect(file, (folder / out / file).read_bytes(), (folder / "model" / file).read_bytes())
+    return f"{family}: folders in f32, f16 and bf16 (in shards) load in transformers with these weights"
+
+
+def checks(names):
+    for name in names:
+        for kind in TYPES:
+            yield f"{name} in {kind}", lambda folder, name=name, kind=kind: check_tensors(name, kind, folder)
+        yield f"{name} metadata", lambda folder, name=name: check_fields(name, folder)
+        yield f"{name} folder", lambda folder, name=name: check_folder(name, folder)
+
+
+if __name__ == "__main__":
+    logging.disable_progress_bar()
+    sys.exit(run_checks(checks(sys.argv[1:] or list(FAMILIES))))
