@@ -13,7 +13,7 @@ namespace hearth::cli {
 namespace {
 
 struct Arguments {
-  std::string model;
+  std::string model, base;
   std::string prompt;
   std::string prompt_file;
   train::AnswerOptions answer;
@@ -49,13 +49,13 @@ std::vector<int32_t> numbers_in(const std::string& text) {
   return ids;
 }
 
-std::vector<int32_t> prompt_ids(const text::Tokenizer* tokenizer, const Arguments& arguments,
-                                const std::string& prompt) {
+std::vector<int32_t> prompt_ids(const fs::path& folder, const text::Tokenizer* tokenizer,
+                                const Arguments& arguments, const std::string& prompt) {
   std::vector<int32_t> ids;
   if (tokenizer == nullptr) {
     ids = numbers_in(prompt);
   } else if (arguments.chat) {
-    tokenizer->encode(asked(arguments.model, *tokenizer, prompt), text::SpecialTokens::parsed, ids);
+    tokenizer->encode(asked(folder, *tokenizer, prompt), text::SpecialTokens::parsed, ids);
   } else {
     ids = tokenizer->special().prefix;
     if (!prompt.empty()) tokenizer->encode(prompt, text::SpecialTokens::as_text, ids);
@@ -73,11 +73,12 @@ int64_t slots_for(const Arguments& arguments, size_t prompt_tokens) {
 
 void run_generate(const CLI::App& verb, const Arguments& arguments) {
   using Clock = std::chrono::steady_clock;
-  const auto tokenizer = arguments.tokens ? nullptr : text::open_tokenizer(arguments.model);
-  const auto prompt = prompt_ids(tokenizer.get(), arguments, prompt_of(verb, arguments));
+  const train::ModelFolder model = train::find_model(arguments.model, arguments.base);
+  const auto tokenizer = arguments.tokens ? nullptr : text::open_tokenizer(model.text);
+  const auto prompt = prompt_ids(model.text, tokenizer.get(), arguments, prompt_of(verb, arguments));
   train::Generator generator(
-      arguments.model, {.slots = slots_for(arguments, prompt.size()),
-                        .num_threads = arguments.threads > 0 ? arguments.threads : num_available_cpus()});
+      model, {.slots = slots_for(arguments, prompt.size()),
+              .num_threads = arguments.threads > 0 ? arguments.threads : num_available_cpus()});
   const auto start = Clock::now();
   const auto print = [](std::string_view piece) {
     std::fwrite(piece.data(), 1, piece.size(), stdout);
@@ -98,7 +99,9 @@ void add_generate(CLI::App& app) {
   const auto arguments = std::make_shared<Arguments>();
   CLI::App* verb =
       app.add_subcommand("generate", "Let a language model go on from a text, or answer a question");
-  verb->add_option("model", arguments->model, "model folder, or the folder of a run")->required();
+  verb->add_option("model", arguments->model, "model folder, folder of a run, or adapter")->required();
+  verb->add_option("--base", arguments->base,
+                   "base model of an adapter (default: the one adapter_config.json names)");
   verb->add_option("-p,--prompt", arguments->prompt, "text to go on from (standard input without it)");
   verb->add_option("--prompt-file", arguments->prompt_file, "file that holds the text");
   verb->add_flag("--chat", arguments->chat,

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "models/decoder/decoder.h"
 #include "text/utf8.h"
+#include "train/adapter.h"
 #include "train/objective.h"
 #include "train/weights.h"
 
@@ -94,29 +95,35 @@ class Emitter {
   size_t done_ = 0;
 };
 
+nn::Adapter adapter_of(const ModelFolder& model) { return builder_adapter({.path = model.adapter.string()}); }
+
 }  // namespace
 
-Generator::Generator(models::DecoderConfig config, const GeneratorOptions& options)
+Generator::Generator(models::DecoderConfig config, const nn::Adapter& adapter,
+                     const GeneratorOptions& options)
     : config_(std::move(config)),
       slots_(options.slots),
       ids_(kPieceTokens + 16),
       positions_(kPieceTokens + 16),
       last_(16) {
   for (const int64_t id : config_.eos_ids) ends_.push_back(static_cast<int32_t>(id));
+  if (config_.tied_head) check_untied(adapter);
   const EngineOptions engine{.objective = std::make_shared<NextToken>(config_, slots_),
+                             .adapter = adapter,
                              .num_threads = options.num_threads};
   const int64_t sizes[] = {1, kPieceTokens};
   engine_ = std::make_unique<Engine>(engine, std::span<const int64_t>(), sizes);
 }
 
-Generator::Generator(const fs::path& folder, const GeneratorOptions& options)
-    : Generator(models::read_decoder_config(folder / "config.json"), options) {
-  add_generation_ends(folder / "generation_config.json", ends_);
-  load_weights(*engine_, folder);
+Generator::Generator(const ModelFolder& model, const GeneratorOptions& options)
+    : Generator(models::read_decoder_config(model.model / "config.json"), adapter_of(model), options) {
+  add_generation_ends(model.model / "generation_config.json", ends_);
+  load_model(*engine_, model.weights);
+  if (has_adapter(*engine_)) load_weights(*engine_, adapter_weights(model.adapter));
 }
 
 Generator Generator::untrained(models::DecoderConfig config, const GeneratorOptions& options) {
-  Generator made(std::move(config), options);
+  Generator made(std::move(config), nn::Adapter(), options);
   made.engine_->initialise();
   return made;
 }

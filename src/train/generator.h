@@ -12,6 +12,7 @@
 #include "models/decoder/config.h"
 #include "text/tokenizer.h"
 #include "train/engine.h"
+#include "train/model_folder.h"
 #include "train/sampler.h"
 
 namespace hearth::train {
@@ -25,9 +26,9 @@ struct GeneratorOptions {
 /// planned with the weights; two programs share it, one for pieces of a prompt and one for single tokens.
 class Generator {
  public:
-  /// Opens config.json and the weights of a transformers folder (or a run folder, which is one). UserError
-  /// where something is missing or wrong.
-  Generator(const fs::path& folder, const GeneratorOptions& options);
+  /// Opens config.json, weights and adapter; the adapter stays beside the weights. UserError where something
+  /// is missing or wrong.
+  Generator(const ModelFolder& model, const GeneratorOptions& options);
   /// A model of that config with the random weights that training begins with.
   static Generator untrained(models::DecoderConfig config, const GeneratorOptions& options);
 
@@ -44,7 +45,7 @@ class Generator {
   bool is_end(int32_t id) const;
 
  private:
-  Generator(models::DecoderConfig config, const GeneratorOptions& options);
+  Generator(models::DecoderConfig config, const nn::Adapter& adapter, const GeneratorOptions& options);
   void run(std::span<const int32_t> ids, int64_t num_rows);
 
   models::DecoderConfig config_;

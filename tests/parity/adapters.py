@@ -2,8 +2,8 @@
 
 Per family: 20 steps of LoRA in Hearth from an adapter that PEFT made, whose losses agree with PEFT's float64 within 1e-4
 (PEFT's adapter loads in Hearth); the run folder loads in PEFT and gives the loss that Hearth logged; so does the folder
-that `hearth merge` writes, whose logits are those of base and adapter. The same losses with the base in nf4 and int8
-against PEFT on the values that bitsandbytes' rules read back. Needs ./hearth (tools/build).
+that `hearth merge` writes, whose logits are those of base and adapter, and which generates what they do. The same losses
+with the base in nf4 and int8 against PEFT on the values that bitsandbytes' rules read back. Needs ./hearth (tools/build).
 """
 
 import copy
@@ -103,6 +103,29 @@ def check_merge(family, folder):
     return within(1e-5, gap, f"{family}: merged logits within {gap:.1e} of base and adapter")
 
 
+def greedy(model, prompt):
+    return hearth("generate", model, "--tokens", "--prompt", " ".join(map(str, prompt)), "--max-tokens", 30).split()
+
+
+def check_generation(family, folder):
+    """A run, PEFT's own adapter and the base generate as the merged models do; export writes what merge does."""
+    _, tokens, run = train(family, folder, 4)
+    prompt = tokens[:20].tolist()
+    found = {}
+    for name, adapter in (("run", run), ("theirs", folder / "theirs")):
+        merge(adapter, folder / f"{name} merged")
+        hearth("export", adapter, "--out", folder / f"{name} exported")
+        found[name] = greedy(adapter, prompt)
+        if found[name] != greedy(folder / f"{name} merged", prompt):
+            raise AssertionError(f"{name} generates other tokens than the merged model")
+        same = [(folder / f"{name} {how}" / "model.safetensors").read_bytes() for how in ("merged", "exported")]
+        if same[0] != same[1]:
+            raise AssertionError(f"{name}: export writes other weights than merge")
+    if len(found["run"]) < 10 or greedy(folder / "model", prompt) in found.values():
+        raise AssertionError(f"expected tokens that the base does not generate, got {found}")
+    return f"{family}: {len(found['run'])} tokens from base and adapter are those of the merged model"
+
+
 # The 16 values of NormalFloat4 (arXiv 2305.14314, appendix E), as bitsandbytes has them.
 NF4 = [-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334]
 NF4 += [-0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224]
@@ -164,6 +187,7 @@ def checks(names):
         yield f"{name} losses", lambda folder, name=name: check_losses(name, folder)
         yield f"{name} run folder", lambda folder, name=name: check_back(name, folder)
         yield f"{name} merge", lambda folder, name=name: check_merge(name, folder)
+        yield f"{name} generation", lambda folder, name=name: check_generation(name, folder)
     for kind in ("nf4", "int8"):
         yield f"{names[0]} in {kind}", lambda folder, kind=kind: check_quantised(kind, names[0], folder)
     yield "run by its folder", lambda folder: check_auto("llama", folder)
