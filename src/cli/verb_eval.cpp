@@ -6,6 +6,7 @@
 #include "data/image.h"
 #include "train/classifier.h"
 #include "train/tensors_dataset.h"
+#include "train/text_eval.h"
 #include "train/trainer.h"
 #include "train/weights.h"
 
@@ -13,7 +14,9 @@ namespace hearth::cli {
 namespace {
 
 struct Arguments {
-  std::string run;
+  std::string run, base;
+  bool exact_match = false;
+  train::MatchOptions match;
   std::vector<std::string> images;
 };
 
@@ -36,8 +39,63 @@ void check_finite(double result, const fs::path& weights) {
       weights.string());
 }
 
+/// A recipe for a model that was not trained here.
+train::Recipe recipe_of_model(const CLI::App& verb) {
+  return train::parse_recipe("data: {kind: text}\nmodel: {path: .}\n", "hearth eval", overrides_of(verb));
+}
+
+/// Other data than the run's is judged as a whole, not by the part of it that training would hold out.
+void judge_whole_file(train::Recipe& recipe, const train::Recipe& trained) {
+  const bool other = recipe.data.path != trained.data.path;
+  if (other && recipe.text.val_path == trained.text.val_path) recipe.text.val_path = recipe.data.path;
+}
+
+void match_questions(const train::Recipe& recipe, const train::ModelFolder& model,
+                     const train::MatchOptions& options) {
+  if (recipe.text.val_path.empty())
+    user_error("expected a file of questions for --exact-match, got none; try data=FILE.jsonl");
+  const train::MatchResult result = train::match_answers(recipe, model, recipe.text.val_path, options);
+  fmt::print("exact match {}/{} ({:.2f}%)\n", result.num_right, result.num_questions,
+             100.0 * static_cast<double>(result.num_right) / static_cast<double>(result.num_questions));
+}
+
+void eval_text(train::Recipe recipe, train::ModelFolder model, const Arguments& arguments) {
+  const fs::path best = fs::path(arguments.run) / "best.safetensors";
+  fs::path& weights = model.adapter.empty() ? model.weights : model.adapter;
+  if (fs::exists(best)) weights = best;
+  if (!model.adapter.empty()) recipe.text.model = model.model.string();
+  const auto task = train::open_task(recipe);
+  const train::Evaluation result = train::evaluate_text(recipe, *task, model);
+  check_finite(result.loss, weights);
+  fmt::print("{}: loss {:.4f}, {} ({} held out)\n", weights.string(), result.loss,
+             task->evaluation_text(result), task->num_eval_rows());
+  if (arguments.exact_match) match_questions(recipe, model, arguments.match);
+}
+
+/// A model folder, or an adapter, that holds no recipe.
+void eval_model(const CLI::App& verb, const Arguments& arguments) {
+  const train::ModelFolder model = train::find_model(arguments.run, arguments.base);
+  train::Recipe recipe = recipe_of_model(verb);
+  if (recipe.text.val_path.empty()) recipe.text.val_path = recipe.data.path;
+  recipe.text.model = model.model.string();
+  if (recipe.text.tokenizer.empty() && model.text != model.model) recipe.text.tokenizer = model.text.string();
+  recipe.adapter.path = model.adapter.string();
+  eval_text(std::move(recipe), model, arguments);
+}
+
 void run_eval(const CLI::App& verb, const Arguments& arguments) {
-  const train::Recipe recipe = recipe_of(verb, arguments.run);
+  const fs::path run = arguments.run;
+  const bool has_model = fs::exists(run / "config.json") || fs::exists(run / train::kAdapterConfig);
+  if (has_model && !fs::exists(run / "config.yaml")) return eval_model(verb, arguments);
+  train::Recipe recipe = recipe_of(verb, arguments.run);
+  if (train::is_text(recipe) && !recipe.text.pairs) {
+    judge_whole_file(recipe, train::load_recipe(run / "config.yaml"));
+    return eval_text(std::move(recipe), train::find_model(run, arguments.base), arguments);
+  }
+  if (arguments.exact_match) {
+    user_error("expected a language model and no run on preferences for --exact-match, got the run '{}'",
+               run.string());
+  }
   train::Trainer trainer(recipe, arguments.run, {});
   const fs::path weights = weights_of(arguments.run, trainer.engine());
   train::load_weights(trainer.engine(), weights);
@@ -101,8 +159,18 @@ void run_predict(const CLI::App& verb, const Arguments& arguments) {
 
 void add_eval(CLI::App& app) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* verb = app.add_subcommand("eval", "Evaluate a run's best weights on its test split");
-  verb->add_option("run", arguments->run, "run folder")->required();
+  CLI::App* verb = app.add_subcommand("eval", "Evaluate a run's best weights, or a language model");
+  verb->add_option("run", arguments->run, "run folder, model folder or adapter")->required();
+  verb->add_option("--base", arguments->base,
+                   "base model of an adapter (default: the one adapter_config.json names)");
+  verb->add_flag("--exact-match", arguments->exact_match,
+                 "let a language model answer the questions of data=FILE, and count the right answers");
+  verb->add_option("--limit", arguments->match.limit, "first so many questions; 0: all")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  verb->add_option("-n,--max-tokens", arguments->match.max_tokens, "most tokens of an answer")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20).description("1 to 1048576"))
+      ->capture_default_str();
   allow_overrides(*verb);
   verb->callback([=] { run_eval(*verb, *arguments); });
 }

@@ -1,0 +1,116 @@
+#include "train/text_eval.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "train/generator.h"
+#include "train/text_source.h"
+#include "train/weights.h"
+
+namespace hearth::train {
+namespace {
+
+constexpr std::string_view kMark = "####";
+
+/// A record up to its last answer, and that answer.
+struct Question {
+  int64_t line = 0;
+  std::vector<int32_t> prompt;
+  std::string answer;
+  std::vector<std::string> stop;  ///< what ends a turn, where that is a token
+};
+
+/// The trained tokens at the end are the answer, with the token that ends a turn.
+Question question_of(const text::Sample& sample, const text::Tokenizer& tokenizer) {
+  const std::vector<uint8_t>& trained = sample.tokens.trained;
+  size_t end = trained.size();
+  while (end > 0 && trained[end - 1] == 0) --end;
+  size_t begin = end;
+  while (begin > 0 && trained[begin - 1] != 0) --begin;
+  const auto ids = std::span(sample.tokens.ids);
+  Question question{.line = sample.line,
+                    .prompt = {ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(begin)}};
+  if (end > begin && tokenizer.is_special(ids[end - 1]))
+    question.stop.push_back(tokenizer.decode(ids.subspan(--end, 1)));
+  question.answer = tokenizer.decode(ids.subspan(begin, end - begin));
+  return question;
+}
+
+std::vector<Question> read_questions(const Recipe& recipe, const fs::path& file, int64_t limit) {
+  TextOptions options = recipe.text;
+  options.train_on_prompt = false;
+  const TextSource source(options, models::read_decoder_config(options.config_file()));
+  const text::DataFile data = source.open(file);
+  const text::SampleReader reader = source.reader(data);
+  std::vector<Question> questions;
+  text::Faults faults;
+  const auto visit = [&](const text::Sample& sample) {
+    if (limit > 0 && std::ssize(questions) >= limit) return;
+    questions.push_back(question_of(sample, reader.tokenizer()));
+    if (questions.back().prompt.size() > 1 && sample.format != text::Format::text) return;
+    user_error("{}:{}: expected a record with a question and an answer for --exact-match, got {}",
+               file.string(), sample.line, text::format_name(sample.format));
+  };
+  reader.for_each(visit, faults);
+  if (faults.total() > 0) user_error("{}", faults.sentences().front());
+  if (questions.empty()) user_error("expected questions in {}, got none", file.string());
+  return questions;
+}
+
+/// What stands behind the first mark; nothing where there is none.
+std::optional<std::string> number_in(std::string_view text) {
+  const size_t mark = text.find(kMark);
+  if (mark == std::string_view::npos) return std::nullopt;
+  const std::string_view rest = trimmed(text.substr(mark + kMark.size()));
+  std::string number(rest.substr(0, rest.find_first_not_of("-0123456789.,$")));
+  std::erase_if(number, [](char c) { return c == ',' || c == '$'; });
+  if (number.ends_with('.')) number.pop_back();
+  if (number.empty()) return std::nullopt;
+  return number;
+}
+
+int thread_count(const Recipe& recipe) {
+  return recipe.threads == 0 ? num_available_cpus() : static_cast<int>(recipe.threads);
+}
+
+}  // namespace
+
+Evaluation evaluate_text(const Recipe& recipe, const Task& task, const ModelFolder& model) {
+  EngineOptions options = engine_options(recipe);
+  options.row_lengths = task.row_lengths();
+  // Weights of a run are its averages already, where it has them.
+  options.accumulate = 1;
+  options.optimizer.ema_decay = 0;
+  Engine engine(options, {}, batch_sizes(task.num_eval_rows(), recipe.batch));
+  load_model(engine, model.weights);
+  if (has_adapter(engine)) load_weights(engine, adapter_weights(model.adapter));
+  return task.evaluate(engine, 0);
+}
+
+MatchResult match_answers(const Recipe& recipe, const ModelFolder& model, const fs::path& file,
+                          const MatchOptions& options) {
+  const std::vector<Question> questions = read_questions(recipe, file, options.limit);
+  const auto longest = std::ranges::max_element(
+      questions, {}, [](const Question& question) { return question.prompt.size(); });
+  Generator generator(model, {.slots = std::ssize(longest->prompt) + options.max_tokens,
+                              .num_threads = thread_count(recipe)});
+  const auto tokenizer = text::open_tokenizer(model.text);
+  MatchResult result;
+  for (const Question& question : questions) {
+    generator.restart();
+    const Answer found =
+        answer(generator, tokenizer.get(), question.prompt,
+               {.max_tokens = options.max_tokens, .stop = question.stop}, [](std::string_view) {});
+    ++result.num_questions;
+    if (same_answer(found.text, question.answer)) ++result.num_right;
+  }
+  return result;
+}
+
+bool same_answer(std::string_view found, std::string_view wanted) {
+  const auto number = number_in(wanted);
+  return number ? number_in(found) == number : trimmed(found) == trimmed(wanted);
+}
+
+}  // namespace hearth::train

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "train/model_folder.h"
+#include "train/task.h"
+
+namespace hearth::train {
+
+/// A language model's weights judged on what the recipe's task holds out. Compiles what evaluates and nothing
+/// else.
+Evaluation evaluate_text(const Recipe& recipe, const Task& task, const ModelFolder& model);
+
+struct MatchOptions {
+  int64_t limit = 0;  ///< questions, 0: all
+  int64_t max_tokens = 256;
+};
+struct MatchResult {
+  int64_t num_questions = 0;
+  int64_t num_right = 0;
+};
+
+/// Lets the model answer each question of a file of conversations or of prompts with completions, always by
+/// the likeliest token; right is what same_answer says of the record's last answer. UserError for records
+/// without a question.
+MatchResult match_answers(const Recipe& recipe, const ModelFolder& model, const fs::path& file,
+                          const MatchOptions& options);
+
+/// Whether two answers agree. Where the wanted one has "####", as in GSM8K, the numbers behind it, without
+/// commas, currency and a dot at the end (lm-evaluation-harness' strict match); else the whole texts without
+/// blanks around.
+bool same_answer(std::string_view found, std::string_view wanted);
+
+}  // namespace hearth::train
