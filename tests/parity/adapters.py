@@ -103,8 +103,9 @@ def check_merge(family, folder):
     return within(1e-5, gap, f"{family}: merged logits within {gap:.1e} of base and adapter")
 
 
-def greedy(model, prompt):
-    return hearth("generate", model, "--tokens", "--prompt", " ".join(map(str, prompt)), "--max-tokens", 30).split()
+def greedy(model, prompt, arguments=()):
+    words = hearth("generate", model, "--tokens", "--prompt", " ".join(map(str, prompt)), "--max-tokens", 30, *arguments)
+    return words.split()
 
 
 def check_generation(family, folder):
@@ -112,10 +113,10 @@ def check_generation(family, folder):
     _, tokens, run = train(family, folder, 4)
     prompt = tokens[:20].tolist()
     found = {}
-    for name, adapter in (("run", run), ("theirs", folder / "theirs")):
-        merge(adapter, folder / f"{name} merged")
-        hearth("export", adapter, "--out", folder / f"{name} exported")
-        found[name] = greedy(adapter, prompt)
+    for name, adapter, base in (("run", run, ()), ("theirs", folder / "theirs", ("--base", folder / "model"))):
+        merge(adapter, folder / f"{name} merged", base)
+        hearth("export", adapter, "--out", folder / f"{name} exported", *base)
+        found[name] = greedy(adapter, prompt, base)
         if found[name] != greedy(folder / f"{name} merged", prompt):
             raise AssertionError(f"{name} generates other tokens than the merged model")
         same = [(folder / f"{name} {how}" / "model.safetensors").read_bytes() for how in ("merged", "exported")]
