@@ -32,22 +32,25 @@ std::vector<std::pair<const nn::Tensor*, std::string>> saved_tensors(const Engin
 
 bool is_in_file_order(const nn::FileLayout& layout) { return std::ranges::is_sorted(layout.file_axes); }
 
-void quantise_in(const Engine& engine, const nn::Tensor& tensor, const io::TensorView& view) {
+void quantise_in(Engine& engine, const nn::Tensor& tensor, const io::TensorView& view) {
   const int64_t rows = view.shape[0], columns = view.shape[1];
   std::vector<void*> parts;
   for (const ops::QuantisedPart& part : ops::quantised_parts(tensor.quantised, rows, columns))
     parts.push_back(engine.data(engine.layout().at(tensor.name + std::string(part.suffix))));
   ops::Quantiser quantiser(tensor.quantised, rows, columns, parts);
-  for (int64_t at = 0; at < rows * columns; at += quantiser.piece()) {
-    const int64_t size = std::min(quantiser.piece(), rows * columns - at);
-    quantiser.add(floats_of(view, at, size).data(), size);
-  }
+  const int64_t count = rows * columns, piece = quantiser.piece();
+  engine.threads().parallel_for((count + piece - 1) / piece, 1, [&](Range mine) {
+    for (int64_t at = mine.begin * piece; at < std::min(mine.end * piece, count); at += piece) {
+      const int64_t size = std::min(piece, count - at);
+      quantiser.add(at, floats_of(view, at, size).data(), size);
+    }
+  });
   quantiser.finish();
 }
 
 /// Copies a tensor of a file into the engine's memory; only what lies there in another order than in files
 /// stands in memory once more.
-void copy_in(const Engine& engine, const nn::Tensor& tensor, const io::TensorView& view) {
+void copy_in(Engine& engine, const nn::Tensor& tensor, const io::TensorView& view) {
   const bool plain = is_in_file_order(tensor.layout);
   if (tensor.quantised != ops::Quantisation::none) {
     HEARTH_CHECK(plain);
@@ -68,7 +71,7 @@ void copy_in(const Engine& engine, const nn::Tensor& tensor, const io::TensorVie
   }
 }
 
-void load_tensor(const Engine& engine, const nn::Tensor& tensor, const std::string& name,
+void load_tensor(Engine& engine, const nn::Tensor& tensor, const std::string& name,
                  const io::WeightFiles& files, const fs::path& path) {
   const io::TensorView* found = files.find(name);
   if (found == nullptr) {
@@ -135,14 +138,14 @@ void save_weights(const Engine& engine, const fs::path& path, bool average) {
   replace_file(path, [&](const fs::path& temporary) { io::write_safetensors(temporary, views); });
 }
 
-void load_weights(const Engine& engine, const fs::path& path) {
+void load_weights(Engine& engine, const fs::path& path) {
   const io::WeightFiles files(path);
   const auto saved = saved_tensors(engine);
   for (const auto& [tensor, name] : saved) load_tensor(engine, *tensor, name, files, path);
   if (has_adapter(engine)) check_nothing_is_left(saved, files, path);
 }
 
-void load_model(const Engine& engine, const fs::path& path) {
+void load_model(Engine& engine, const fs::path& path) {
   const io::WeightFiles files(path);
   for (const nn::Tensor& tensor : engine.tensors()) {
     if (!tensor.adapter) load_tensor(engine, tensor, tensor.name, files, path);

@@ -20,9 +20,9 @@ void save_weights(const Engine& engine, const fs::path& path, bool average);
 
 /// Reads them back: every tensor must be there with its shape (in f32, bf16, f16 or f64). UserError names
 /// what is missing or differs.
-void load_weights(const Engine& engine, const fs::path& path);
+void load_weights(Engine& engine, const fs::path& path);
 
 /// Reads the model itself from a file or folder, whatever lies on top of it.
-void load_model(const Engine& engine, const fs::path& path);
+void load_model(Engine& engine, const fs::path& path);
 
 }  // namespace hearth::train

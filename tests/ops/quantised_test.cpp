@@ -51,7 +51,7 @@ struct Stored {
   void fill(const std::vector<float>& values) {
     Quantiser quantiser(kind, rows, columns, parts);
     for (int64_t at = 0; at < rows * columns; at += quantiser.piece())
-      quantiser.add(values.data() + at, std::min(quantiser.piece(), rows * columns - at));
+      quantiser.add(at, values.data() + at, std::min(quantiser.piece(), rows * columns - at));
     quantiser.finish();
   }
   std::vector<float> read() const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "base/error.h"
 #include "ops/update/dynamic_map.h"
@@ -9,7 +10,7 @@
 namespace hearth::ops {
 namespace {
 
-constexpr int64_t kPieceElements = 1 << 20;
+constexpr int64_t kPieceElements = 1 << 17;
 /// 1/127 with bitsandbytes' digits (int8_vectorwise_dequant).
 constexpr float kInverse127 = 7.874015718698502e-3F;
 constexpr float kLeastAbsmax = 1e-38F;
@@ -34,6 +35,20 @@ uint8_t nearest4(float x) {
   return static_cast<uint8_t>(at);
 }
 
+/// Both values of every byte.
+constexpr std::array<std::array<float, 2>, 256> kPairs = [] {
+  std::array<std::array<float, 2>, 256> made{};
+  for (size_t i = 0; i < made.size(); ++i) made[i] = {kNormalFloat4[i / 16], kNormalFloat4[i % 16]};
+  return made;
+}();
+
+/// The values of codes [begin, end), without a scale.
+void look_up(const uint8_t* codes, int64_t begin, int64_t end, float* out) {
+  if (begin % 2 != 0) *out++ = kPairs[codes[begin++ / 2]][1];
+  for (; begin + 1 < end; begin += 2, out += 2) std::memcpy(out, kPairs[codes[begin / 2]].data(), 8);
+  if (begin < end) *out = kPairs[codes[begin / 2]][0];
+}
+
 void read_nf4(const QuantisedMatrix& m, int64_t begin, int64_t count, float* out) {
   const DynamicMap& map = dynamic_map(true);
   for (int64_t i = begin; i < begin + count;) {
@@ -42,10 +57,8 @@ void read_nf4(const QuantisedMatrix& m, int64_t begin, int64_t count, float* out
     const float product = map[m.absmax8[block]] * m.absmax[block / kBlockAbsmax];
     const float scale = product + *m.offset;
     const int64_t end = std::min((block + 1) * kBlock4, begin + count);
-    for (; i < end; ++i) {
-      const int code = i % 2 == 0 ? m.codes[i / 2] >> 4 : m.codes[i / 2] & 15;
-      *out++ = kNormalFloat4[static_cast<size_t>(code)] * scale;
-    }
+    look_up(m.codes, i, end, out);
+    for (; i < end; ++i) *out++ *= scale;
   }
 }
 
@@ -54,7 +67,8 @@ void read_int8(const QuantisedMatrix& m, int64_t begin, int64_t count, float* ou
   for (int64_t i = begin; i < begin + count;) {
     const int64_t row = i / m.columns;
     const int64_t end = std::min((row + 1) * m.columns, begin + count);
-    for (; i < end; ++i) *out++ = static_cast<float>(codes[i]) * m.absmax[row] * kInverse127;
+    const float absmax = m.absmax[row];
+    for (; i < end; ++i) *out++ = static_cast<float>(codes[i]) * absmax * kInverse127;
   }
 }
 
@@ -106,22 +120,22 @@ Quantiser::Quantiser(Quantisation kind, int64_t rows, int64_t columns, std::span
                                        : std::max<int64_t>(1, kPieceElements / columns) * columns),
       parts_(parts.begin(), parts.end()) {
   HEARTH_CHECK(parts.size() == quantised_parts(kind, rows, columns).size());
-  if (kind == Quantisation::nf4) absmax_.reserve(static_cast<size_t>(parts_of(rows * columns, kBlock4)));
+  if (kind == Quantisation::nf4) absmax_.resize(static_cast<size_t>(parts_of(rows * columns, kBlock4)));
 }
 
-void Quantiser::add(const float* values, int64_t count) {
-  HEARTH_CHECK(done_ % piece_ == 0);
-  kind_ == Quantisation::nf4 ? add_nf4(values, count) : add_int8(values, count);
-  done_ += count;
+void Quantiser::add(int64_t at, const float* values, int64_t count) {
+  HEARTH_CHECK(at % piece_ == 0);
+  kind_ == Quantisation::nf4 ? add_nf4(at, values, count) : add_int8(at, values, count);
 }
 
-void Quantiser::add_nf4(const float* values, int64_t count) {
-  auto* codes = static_cast<uint8_t*>(parts_[0]) + done_ / 2;
+void Quantiser::add_nf4(int64_t at, const float* values, int64_t count) {
+  auto* codes = static_cast<uint8_t*>(parts_[0]) + at / 2;
   std::fill_n(codes, parts_of(count, 2), uint8_t{0});
   for (int64_t first = 0; first < count; first += kBlock4) {
     const int64_t size = std::min(kBlock4, count - first);
-    absmax_.push_back(largest(values + first, size));
-    const float factor = 1 / std::max(absmax_.back(), kLeastAbsmax);
+    const float most = largest(values + first, size);
+    absmax_[static_cast<size_t>((at + first) / kBlock4)] = most;
+    const float factor = 1 / std::max(most, kLeastAbsmax);
     for (int64_t i = first; i < first + size; ++i) {
       const int code = nearest4(values[i] * factor) << (i % 2 == 0 ? 4 : 0);
       codes[i / 2] = static_cast<uint8_t>(codes[i / 2] | code);
@@ -129,11 +143,11 @@ void Quantiser::add_nf4(const float* values, int64_t count) {
   }
 }
 
-void Quantiser::add_int8(const float* values, int64_t count) {
-  auto* codes = static_cast<int8_t*>(parts_[0]) + done_;
+void Quantiser::add_int8(int64_t at, const float* values, int64_t count) {
+  auto* codes = static_cast<int8_t*>(parts_[0]) + at;
   for (int64_t first = 0; first < count; first += columns_) {
     const float most = largest(values + first, columns_);
-    static_cast<float*>(parts_[1])[(done_ + first) / columns_] = most;
+    static_cast<float*>(parts_[1])[(at + first) / columns_] = most;
     const float factor = most > 0 ? 127 / most : 0;
     for (int64_t i = first; i < first + columns_; ++i)
       codes[i] = static_cast<int8_t>(std::nearbyint(values[i] * factor));

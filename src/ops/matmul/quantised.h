@@ -66,25 +66,25 @@ struct QuantisedMatrix {
   void read(int64_t begin, int64_t count, float* out) const;
 };
 
-/// Fills the parts of a matrix from its elements, piece by piece: no more than a piece and the absmax of nf4
-/// need be in memory.
+/// Fills the parts of a matrix from its elements, piece by piece, in any order and by several threads: no
+/// more than a piece for each and the absmax of nf4 need be in memory.
 class Quantiser {
  public:
   Quantiser(Quantisation kind, int64_t rows, int64_t columns, std::span<void* const> parts);
   /// Elements of each piece but the last.
   int64_t piece() const { return piece_; }
-  void add(const float* values, int64_t count);
+  /// The piece that starts at element `at`.
+  void add(int64_t at, const float* values, int64_t count);
   /// Behind the last piece.
   void finish();
 
  private:
-  void add_nf4(const float* values, int64_t count);
-  void add_int8(const float* values, int64_t count);
+  void add_nf4(int64_t at, const float* values, int64_t count);
+  void add_int8(int64_t at, const float* values, int64_t count);
 
   Quantisation kind_;
   int64_t columns_;
   int64_t piece_;
-  int64_t done_ = 0;
   std::vector<void*> parts_;
   std::vector<float> absmax_;
 };

@@ -48,6 +48,12 @@ Inferred infer(const NodeView& node) {
   return {.out = {{.dtype = x.dtype, .shape = {p.m, p.n}}}, .error = ""};
 }
 
+/// So few rows of x are multiplied with rows of the matrix as they are read: turning a panel would cost more
+/// than its product.
+constexpr int64_t kFewRows = 8;
+constexpr int64_t kRowsAtOnce = 16;
+bool by_rows(const Problem& p) { return !p.back && p.m <= kFewRows; }
+
 /// Pieces of the workspace, in floats.
 struct Layout {
   int64_t x, y, own, total;
@@ -59,7 +65,7 @@ struct Layout {
     own = y + (wide ? 0 : cpu::round_up(p.m * p.n, 16));
     panel = cpu::packs_a(p.n, p.k, 1) ? cpu::kPackedFloats : 0;
     run = panel + cpu::kDepthBlock * cpu::kPanel;
-    own_floats = run + cpu::kDepthBlock;
+    own_floats = by_rows(p) ? kRowsAtOnce * p.k : run + cpu::kDepthBlock;
     total = own + p.num_threads * own_floats;
   }
 };
@@ -74,6 +80,17 @@ void read_panel(const QuantisedMatrix& w, bool back, Range k, Range n, float* ru
   for (int64_t j = 0; j < n.size(); ++j) {
     w.read((n.begin + j) * w.columns + k.begin, k.size(), run);
     for (int64_t i = 0; i < k.size(); ++i) panel[i * cpu::kPanel + j] = run[i];
+  }
+}
+
+/// One thread's columns of y, for few rows of x.
+void multiply_by_rows(const Problem& p, const QuantisedMatrix& w, const float* x, float* y, float* rows,
+                      int thread) {
+  const Range mine = split_range(p.n, p.num_threads, thread);
+  for (int64_t j = mine.begin; j < mine.end; j += kRowsAtOnce) {
+    const int64_t count = std::min(kRowsAtOnce, mine.end - j);
+    w.read(j * w.columns, count * w.columns, rows);
+    cpu::simd().dot(p.m, count, p.k, x, p.k, rows, p.k, y + j, p.n, 1);
   }
 }
 
@@ -111,8 +128,9 @@ Kernel kernel(const NodeView& node) {
     const float* x = wide ? args.input<float>(0) : base + layout.x;
     float* y = wide ? args.output<float>(0) : base + layout.y;
     args.threads->run([&](int thread) {
-      if (thread < p.num_threads)
-        multiply(p, w, x, y, base + layout.own + thread * layout.own_floats, thread);
+      if (thread >= p.num_threads) return;
+      float* own = base + layout.own + thread * layout.own_floats;
+      by_rows(p) ? multiply_by_rows(p, w, x, y, own, thread) : multiply(p, w, x, y, own, thread);
     });
     if (wide) return;
     args.threads->parallel_for(p.m * p.n, 16384, [&](Range r) {
