@@ -96,9 +96,13 @@ std::optional<PlanReport> MemoryFits::fitting(int64_t batch, const passes::Offlo
 }
 
 std::optional<MemoryFit> MemoryFits::cheapest() {
+  const int64_t least_bytes = options_.offload.least_bytes;
+  const bool has_states =
+      placed(options_.batch, {.states = true, .least_bytes = least_bytes}, 0).host_bytes > 0;
   std::optional<MemoryFit> best;
   for (passes::OffloadOptions way : kWays) {
-    way.least_bytes = options_.offload.least_bytes;
+    if (way.states && !has_states) continue;
+    way.least_bytes = least_bytes;
     const auto report = fitting(options_.batch, way);
     if (!report) continue;
     if (!best || report->time.seconds < best->report.time.seconds)
