@@ -181,6 +181,7 @@ class Recompute {
     for (const Candidate& candidate : candidates) copies.push_back(make_copies(candidate, stashes));
     std::vector<ValueId> newest(graph_.values.size(), kNone);
     std::vector<ir::Node> nodes;
+    nodes.reserve(graph_.nodes.size() + copies.size());
     const auto append = [&](ir::Node node) {
       for (ValueId& in : node.inputs) {
         if (in == kNone) continue;
@@ -196,7 +197,9 @@ class Recompute {
         for (ir::Node& copy : copies[next]) append(std::move(copy));
       }
       append(std::move(graph_.nodes[static_cast<size_t>(id)]));
-      for (ir::Node& stash : stashes[id]) append(std::move(stash));
+      const auto away = stashes.find(id);
+      if (away == stashes.end()) continue;
+      for (ir::Node& stash : away->second) append(std::move(stash));
     }
     graph_.nodes = std::move(nodes);
     graph_.remove_dead_nodes();
