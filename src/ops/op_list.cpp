@@ -1,5 +1,6 @@
 #include "ops/op_list.h"
 
+#include <unordered_map>
 #include <vector>
 
 #include "ops/conv/conv.h"
@@ -106,10 +107,13 @@ std::span<const ir::OpDef* const> op_list() {
 }
 
 const ir::OpDef* find_op(std::string_view name) {
-  for (const ir::OpDef* op : op_list()) {
-    if (op->name == name) return op;
-  }
-  return nullptr;
+  static const std::unordered_map<std::string_view, const ir::OpDef*> by_name = [] {
+    std::unordered_map<std::string_view, const ir::OpDef*> made;
+    for (const ir::OpDef* op : op_list()) made.emplace(op->name, op);
+    return made;
+  }();
+  const auto found = by_name.find(name);
+  return found == by_name.end() ? nullptr : found->second;
 }
 
 }  // namespace hearth::ops

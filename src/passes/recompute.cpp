@@ -4,7 +4,7 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <unordered_map>
+#include <vector>
 
 #include "ir/op_def.h"
 #include "ops/op_list.h"
@@ -102,16 +102,18 @@ class Recompute {
   /// A node's workspace, asked for once: its first output names it.
   int64_t workspace(const ir::Node& node) {
     if (!workspace_of_ || node.outputs.empty()) return workspace_of_ ? workspace_of_(node) : 0;
-    const auto [found, added] = workspaces_.try_emplace(node.outputs.front(), 0);
-    if (added) found->second = workspace_of_(node);
-    return found->second;
+    if (workspaces_.size() < graph_.values.size()) workspaces_.resize(graph_.values.size(), -1);
+    int64_t& bytes = workspaces_[static_cast<size_t>(node.outputs.front())];
+    if (bytes < 0) bytes = workspace_of_(node);
+    return bytes;
   }
 
   /// Of making a value, asked for once.
   double seconds_of(ValueId value) const {
-    const auto [found, added] = seconds_.try_emplace(value, 0);
-    if (added) found->second = cost_seconds(graph_, graph_.node(graph_.value(value).producer), machine_);
-    return found->second;
+    if (seconds_.size() < graph_.values.size()) seconds_.resize(graph_.values.size(), -1);
+    double& seconds = seconds_[static_cast<size_t>(value)];
+    if (seconds < 0) seconds = cost_seconds(graph_, graph_.node(graph_.value(value).producer), machine_);
+    return seconds;
   }
 
   /// Starts again and makes the first `count` rounds of insertions.
@@ -128,8 +130,10 @@ class Recompute {
   bool improve(int64_t wanted) {
     reads_ = Readers(graph_);
     std::vector<Candidate> best;
-    for (const auto& [storage, value] : waiting_values()) {
-      auto candidate = consider(map_.storages[static_cast<size_t>(storage)], value);
+    const std::vector<ValueId> waiting = waiting_values();
+    for (size_t i = 0; i < waiting.size(); ++i) {
+      if (waiting[i] == kNone) continue;
+      auto candidate = consider(map_.storages[i], waiting[i]);
       if (!candidate || (!best.empty() && candidate->score < best[0].score)) continue;
       if (!best.empty() && candidate->score > best[0].score) best.clear();
       best.push_back(std::move(*candidate));
@@ -205,16 +209,18 @@ class Recompute {
     graph_.remove_dead_nodes();
   }
 
-  /// Storages that wait for one value: several values can share one, each made in the place of another.
-  std::map<int, ValueId> waiting_values() const {
-    std::map<int, ValueId> waiting;
+  /// The value that each storage waits for; kNone where it is none or several (each was made in the place of
+  /// another).
+  std::vector<ValueId> waiting_values() const {
+    std::vector<ValueId> waiting(map_.storages.size(), kNone);
+    std::vector<char> num_waiting(map_.storages.size(), 0);
     for (size_t i = 0; i < graph_.values.size(); ++i) {
       const auto value = static_cast<ValueId>(i);
       if (map_.of_value[i] < 0 || !is_read_after_peak(value)) continue;
-      const auto [found, added] = waiting.try_emplace(map_.of_value[i], value);
-      if (!added) found->second = kNone;
+      const auto storage = static_cast<size_t>(map_.of_value[i]);
+      waiting[storage] = num_waiting[storage]++ == 0 ? value : kNone;
+      num_waiting[storage] = std::min<char>(num_waiting[storage], 2);
     }
-    std::erase_if(waiting, [](const auto& entry) { return entry.second == kNone; });
     return waiting;
   }
 
@@ -342,8 +348,8 @@ class Recompute {
   const Machine& machine_;
   const OffloadOptions& offload_;
   WorkspaceOf remember_;
-  std::unordered_map<ValueId, int64_t> workspaces_;
-  mutable std::unordered_map<ValueId, double> seconds_;
+  std::vector<int64_t> workspaces_;               ///< by the first value a node makes
+  mutable std::vector<double> seconds_;           ///< by value
   std::vector<std::vector<Candidate>> inserted_;  ///< by round
   std::vector<ValueId> original_;                 ///< of each value that was made again, what it is a copy of
   StorageMap map_;

@@ -1,6 +1,7 @@
 #include "passes/storage.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "ir/op_def.h"
 
@@ -18,6 +19,7 @@ class Assigner {
     map_.root.resize(graph.values.size());
     for (size_t i = 0; i < map_.root.size(); ++i) map_.root[i] = static_cast<ValueId>(i);
     is_output_.assign(graph.values.size(), 0);
+    before_.assign(graph.values.size(), kNone);
     for (const ValueId id : graph.outputs) is_output_[index(id)] = 1;
   }
 
@@ -61,7 +63,7 @@ class Assigner {
         map_.root[index(out)] = map_.root[index(shared)];
         map_.of_value[index(out)] = map_.of_value[index(shared)];
       } else {
-        values_of_.emplace_back();
+        newest_.push_back(kNone);
         map_.of_value[index(out)] = static_cast<int>(map_.storages.size());
         map_.storages.push_back({.num_bytes = padded_bytes(graph_.type(out).num_bytes()),
                                  .first = id,
@@ -70,7 +72,7 @@ class Assigner {
                                  .on_host = node.op->transfer == ir::Transfer::stash});
       }
       if (const int storage = map_.of_value[index(out)]; storage >= 0)
-        values_of_[static_cast<size_t>(storage)].push_back(out);
+        before_[index(out)] = std::exchange(newest_[static_cast<size_t>(storage)], out);
       extend(out, id);
     }
   }
@@ -85,10 +87,11 @@ class Assigner {
   }
 
   bool storage_dies_at(int storage, NodeId id) const {
-    const std::vector<ValueId>& values = values_of_[static_cast<size_t>(storage)];
-    return std::none_of(values.begin(), values.end(), [&](ValueId value) {
-      return last_read_[index(value)] > id || is_output_[index(value)] != 0;
-    });
+    for (ValueId value = newest_[static_cast<size_t>(storage)]; value != kNone;
+         value = before_[index(value)]) {
+      if (last_read_[index(value)] > id || is_output_[index(value)] != 0) return false;
+    }
+    return true;
   }
 
   void extend(ValueId id, NodeId node) {
@@ -102,7 +105,8 @@ class Assigner {
   StorageMap map_;
   std::vector<NodeId> last_read_;
   std::vector<char> is_output_;
-  std::vector<std::vector<ValueId>> values_of_;  ///< of each storage, those placed so far
+  std::vector<ValueId> newest_;  ///< of each storage, the value placed last ...
+  std::vector<ValueId> before_;  ///< ... and of each value, the one placed before it
 };
 
 }  // namespace
