@@ -163,7 +163,7 @@ std::unique_ptr<exec::Program> Engine::finish(passes::TrainGraph train, Purpose 
   }
   passes::run_passes(train, context, passes::Stage::compute);
   if (options_.measure_only) keep_computed(train, purpose, context.workspace_of);
-  return place(std::move(train), purpose);
+  return place(train, purpose);
 }
 
 void Engine::keep_computed(const passes::TrainGraph& train, Purpose purpose,
@@ -174,26 +174,44 @@ void Engine::keep_computed(const passes::TrainGraph& train, Purpose purpose,
   computed_.push_back({.train = train, .purpose = purpose, .workspace_bytes = std::move(workspace_bytes)});
 }
 
-std::unique_ptr<exec::Program> Engine::place(passes::TrainGraph train, Purpose purpose,
-                                             const std::vector<int64_t>& workspace_bytes) {
+Engine::Placed Engine::place_within(passes::TrainGraph train, const std::vector<int64_t>& workspace_bytes,
+                                    int64_t budget_bytes) {
   passes::PassContext context = context_of(train);
+  context.budget_bytes = budget_bytes;
   context.workspace_of = [&, asked = context.workspace_of](const ir::Node& node) {
     const auto first = static_cast<size_t>(node.outputs.front());
     return first < workspace_bytes.size() && workspace_bytes[first] >= 0 ? workspace_bytes[first]
                                                                          : asked(node);
   };
   passes::run_passes(train, context, passes::Stage::place);
-  if (purpose == Purpose::step || purpose == Purpose::accumulate) {
-    if (context.recompute.peak_before_bytes > recompute_.peak_before_bytes) recompute_ = context.recompute;
-  }
+  context.recompute.fits = context.recompute.peak_after_bytes <= options_.budget_bytes;
   exec::CompileOptions compile{
       .backend = options_.backend, .num_threads = options_.num_threads, .pack = !options_.measure_only};
   for (const passes::Gradient& gradient : train.gradients) compile.gradients.push_back(gradient.gradient);
   layout_.add(train.graph);
-  auto program = std::make_unique<exec::Program>(std::move(train.graph), layout_, compile);
-  arena_bytes_ = std::max(arena_bytes_, program->arena_bytes());
-  host_arena_bytes_ = std::max(host_arena_bytes_, program->report().host_bytes);
-  return program;
+  return {.program = std::make_unique<exec::Program>(std::move(train.graph), layout_, compile),
+          .recompute = context.recompute};
+}
+
+std::unique_ptr<exec::Program> Engine::place(const passes::TrainGraph& train, Purpose purpose,
+                                             const std::vector<int64_t>& workspace_bytes) {
+  Placed best = place_within(train, workspace_bytes, options_.budget_bytes);
+  // What packs badly packs well with a value more or less.
+  const auto lowest = static_cast<double>(best.program->report().bound_bytes);
+  for (const double above : {1.01, 1.02, 1.03}) {
+    const exec::ArenaReport& report = best.program->report();
+    if (best.recompute.num_recomputed == 0 ||
+        report.height_bytes <= report.bound_bytes + report.bound_bytes / 100)
+      break;
+    Placed next = place_within(train, workspace_bytes, static_cast<int64_t>(above * lowest));
+    if (next.program->arena_bytes() < best.program->arena_bytes()) best = std::move(next);
+  }
+  if (purpose == Purpose::step || purpose == Purpose::accumulate) {
+    if (best.recompute.peak_before_bytes > recompute_.peak_before_bytes) recompute_ = best.recompute;
+  }
+  arena_bytes_ = std::max(arena_bytes_, best.program->arena_bytes());
+  host_arena_bytes_ = std::max(host_arena_bytes_, best.program->report().host_bytes);
+  return std::move(best.program);
 }
 
 void Engine::place(const passes::OffloadOptions& offload, int64_t budget_bytes) {

@@ -121,7 +121,13 @@ class Engine {
   passes::PassContext context_of(const passes::TrainGraph& train);
   void keep_computed(const passes::TrainGraph& train, Purpose purpose,
                      const passes::WorkspaceOf& workspace_of);
-  std::unique_ptr<exec::Program> place(passes::TrainGraph train, Purpose purpose,
+  struct Placed {
+    std::unique_ptr<exec::Program> program;
+    passes::RecomputeResult recompute;
+  };
+  Placed place_within(passes::TrainGraph train, const std::vector<int64_t>& workspace_bytes,
+                      int64_t budget_bytes);
+  std::unique_ptr<exec::Program> place(const passes::TrainGraph& train, Purpose purpose,
                                        const std::vector<int64_t>& workspace_bytes = {});
   void bind_all();
   void bind_inputs(exec::Program& program, const MicroBatch& batch, int64_t step, int64_t index);

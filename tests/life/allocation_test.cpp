@@ -189,7 +189,8 @@ TEST(SlowMemory, StaysFlatOverAThousandSteps) {
   std::cout << "resident KiB every 100 steps:";
   for (const int64_t bytes : resident) std::cout << ' ' << bytes / 1024;
   std::cout << "\n";
-  EXPECT_LE(*std::max_element(resident.begin(), resident.end()), resident.front() + kFlatBytes);
+  // The first evaluation comes behind step 100 and maps its code.
+  EXPECT_LE(*std::max_element(resident.begin(), resident.end()), resident[1] + kFlatBytes);
 }
 
 }  // namespace
