@@ -31,11 +31,17 @@ int64_t aligned(int64_t offset, int64_t alignment) {
 /// Places buffers one by one into the lowest (or tightest) gap between those alive at the same time.
 class Placer {
  public:
-  explicit Placer(const Problem& problem) : problem_(problem) { placed_.reserve(problem.buffers.size()); }
+  explicit Placer(const Problem& problem) : problem_(problem) {
+    for (const Buffer& buffer : problem.buffers) span_ = std::max(span_, buffer.upper / kSlots + 1);
+    placed_.reserve(problem.buffers.size());
+  }
 
-  /// False if the deadline came first.
-  bool run(const std::vector<int>& order, Fit fit, TimePoint deadline, Solution& solution) {
+  enum class End : uint8_t { placed, too_high, too_late };
+
+  /// Stops once it is as high as `limit` or at the deadline.
+  End run(const std::vector<int>& order, Fit fit, int64_t limit, TimePoint deadline, Solution& solution) {
     placed_.clear();
+    for (std::vector<Placed>& slot : slots_) slot.clear();
     solution.height = 0;
     solution.offsets.resize(problem_.buffers.size());
     for (const int index : order) {
@@ -43,12 +49,15 @@ class Placer {
       const int64_t begin = find_offset(buffer, fit);
       const Placed placed{
           .begin = begin, .end = begin + buffer.size, .lower = buffer.lower, .upper = buffer.upper};
-      placed_.insert(std::upper_bound(placed_.begin(), placed_.end(), placed), placed);
+      insert(placed_, placed);
+      for (size_t slot = slot_of(buffer.lower); slot <= slot_of(buffer.upper - 1); ++slot)
+        insert(slots_[slot], placed);
       solution.offsets[static_cast<size_t>(index)] = begin;
       solution.height = std::max(solution.height, placed.end);
-      if (placed_.size() % 256 == 0 && std::chrono::steady_clock::now() >= deadline) return false;
+      if (solution.height >= limit) return End::too_high;
+      if (placed_.size() % 256 == 0 && std::chrono::steady_clock::now() >= deadline) return End::too_late;
     }
-    return true;
+    return End::placed;
   }
 
  private:
@@ -60,11 +69,25 @@ class Placer {
     bool operator<(const Placed& other) const { return begin < other.begin; }
   };
 
+  static constexpr int64_t kSlots = 64;
+
+  static void insert(std::vector<Placed>& sorted, const Placed& placed) {
+    sorted.insert(std::upper_bound(sorted.begin(), sorted.end(), placed), placed);
+  }
+
+  size_t slot_of(int64_t time) const { return static_cast<size_t>(std::max<int64_t>(0, time) / span_); }
+
+  /// All that were placed and may live at the same time as `buffer`.
+  const std::vector<Placed>& rivals(const Buffer& buffer) const {
+    const size_t slot = slot_of(buffer.lower);
+    return slot == slot_of(buffer.upper - 1) ? slots_[slot] : placed_;
+  }
+
   int64_t find_offset(const Buffer& buffer, Fit fit) const {
     int64_t top = 0;
     int64_t best = -1;
     int64_t best_gap = INT64_MAX;
-    for (const Placed& other : placed_) {
+    for (const Placed& other : rivals(buffer)) {
       if (other.lower >= buffer.upper || buffer.lower >= other.upper) continue;
       const int64_t start = aligned(top, buffer.alignment);
       if (other.begin - start >= buffer.size && other.begin - top < best_gap) {
@@ -78,8 +101,10 @@ class Placer {
   }
 
   const Problem& problem_;
-  /// By begin.
-  std::vector<Placed> placed_;
+  int64_t span_ = 1;            ///< the time that a slot covers
+  std::vector<Placed> placed_;  ///< by begin
+  /// Those of placed_ that live in each of equal parts of all time: most buffers live in one.
+  std::array<std::vector<Placed>, kSlots> slots_;
 };
 
 std::vector<int> order_by(const Problem& problem, Key key) {
@@ -104,8 +129,9 @@ Solution solve_greedy(const Problem& problem, const SolveOptions& options, TimeP
     const std::vector<int> order = order_by(problem, key);
     for (const Fit fit : {Fit::first, Fit::best}) {
       const bool is_first = best.height == INT64_MAX;
-      if (!placer.run(order, fit, is_first ? TimePoint::max() : deadline, solution)) return best;
-      if (solution.height >= best.height) continue;
+      const auto end = placer.run(order, fit, best.height, is_first ? TimePoint::max() : deadline, solution);
+      if (end == Placer::End::too_late) return best;
+      if (end == Placer::End::too_high) continue;
       best.height = solution.height;
       best.offsets = solution.offsets;
       if (best.height <= target) return best;
