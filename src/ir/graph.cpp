@@ -96,16 +96,21 @@ std::vector<int> Graph::use_counts() const {
 void Graph::remove_dead_nodes() {
   std::vector<char> live(values.size(), 0);
   for (const ValueId id : outputs) live[static_cast<size_t>(id)] = 1;
-  std::vector<Node> kept;
+  std::vector<char> needed(nodes.size(), 0);
   for (size_t i = nodes.size(); i-- > 0;) {
     if (!is_needed(*this, nodes[i], live)) continue;
+    needed[i] = 1;
     for (const ValueId id : nodes[i].inputs) {
       if (id != kNone) live[static_cast<size_t>(id)] = 1;
     }
-    kept.push_back(std::move(nodes[i]));
   }
-  std::reverse(kept.begin(), kept.end());
-  nodes = std::move(kept);
+  size_t num_kept = 0;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (needed[i] == 0) continue;
+    if (num_kept != i) nodes[num_kept] = std::move(nodes[i]);
+    ++num_kept;
+  }
+  nodes.erase(nodes.begin() + static_cast<int64_t>(num_kept), nodes.end());
   relink();
 }
 

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "ir/op_def.h"
 #include "ops/op_list.h"
+#include "passes/rewrite.h"
 
 namespace hearth::passes {
 namespace {
@@ -90,7 +92,7 @@ void prefetch(ir::Graph& graph, int64_t limit_bytes, const WorkspaceOf& workspac
   if (std::none_of(graph.nodes.begin(), graph.nodes.end(), is_fetch)) return;
   std::vector<int64_t> live = live_bytes(graph, assign_storage(graph), workspace_of);
   const int64_t limit = std::max(limit_bytes, *std::max_element(live.begin(), live.end()));
-  std::vector<std::pair<size_t, size_t>> moves;  // where a node goes, where it stands
+  std::vector<size_t> places;  // where each node goes
   size_t earliest = 0;
   bool follows_fetch = false;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -107,16 +109,17 @@ void prefetch(ir::Graph& graph, int64_t limit_bytes, const WorkspaceOf& workspac
       while (place > first && covered < wanted && grow(live, place - 1, place, num_bytes, limit))
         covered += cost_seconds(graph, graph.nodes[--place], machine);
     }
-    moves.emplace_back(place, i);
+    places.push_back(place);
   }
-  std::stable_sort(moves.begin(), moves.end(), [](const auto& a, const auto& b) {
-    // A moved node goes in front of the one that stands where it goes.
-    return std::pair(a.first, a.first == a.second) < std::pair(b.first, b.first == b.second);
-  });
-  std::vector<ir::Node> nodes;
-  for (const auto& [place, stood] : moves) nodes.push_back(std::move(graph.nodes[stood]));
-  graph.nodes = std::move(nodes);
-  graph.relink();
+  // A moved node goes in front of the one that stands where it goes.
+  const auto key = [&](ir::NodeId id) {
+    const auto stood = static_cast<size_t>(id);
+    return std::pair(places[stood], places[stood] == stood);
+  };
+  std::vector<ir::NodeId> order(graph.nodes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](ir::NodeId a, ir::NodeId b) { return key(a) < key(b); });
+  reorder(graph, order);
 }
 
 }  // namespace hearth::passes

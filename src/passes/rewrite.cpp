@@ -24,6 +24,14 @@ Readers::Readers(const ir::Graph& graph) : begin_(graph.values.size() + 1, 0) {
     for_each_read(i, [&](int64_t& end) { nodes_[static_cast<size_t>(--end)] = static_cast<ir::NodeId>(i); });
 }
 
+void reorder(ir::Graph& graph, std::span<const ir::NodeId> order) {
+  std::vector<ir::Node> nodes;
+  nodes.reserve(order.size());
+  for (const ir::NodeId id : order) nodes.push_back(std::move(graph.nodes[static_cast<size_t>(id)]));
+  graph.nodes = std::move(nodes);
+  graph.relink();
+}
+
 void hoist(ir::Graph& graph, size_t first) {
   const Readers reads(graph);
   std::vector<size_t> place(graph.nodes.size());
@@ -45,14 +53,12 @@ void hoist(ir::Graph& graph, size_t first) {
       }
     }
   }
-  std::vector<size_t> order(graph.nodes.size());
+  std::vector<ir::NodeId> order(graph.nodes.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return place[a] < place[b]; });
-  std::vector<ir::Node> nodes;
-  nodes.reserve(order.size());
-  for (const size_t i : order) nodes.push_back(std::move(graph.nodes[i]));
-  graph.nodes = std::move(nodes);
-  graph.relink();
+  std::stable_sort(order.begin(), order.end(), [&](ir::NodeId a, ir::NodeId b) {
+    return place[static_cast<size_t>(a)] < place[static_cast<size_t>(b)];
+  });
+  reorder(graph, order);
 }
 
 bool is_made_by(const ir::Graph& graph, ir::ValueId id, std::string_view op_name) {

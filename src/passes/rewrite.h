@@ -23,6 +23,9 @@ class Readers {
   std::vector<ir::NodeId> nodes_;
 };
 
+/// Puts the nodes into the order of their numbers in `order`, which has each once.
+void reorder(ir::Graph& graph, std::span<const ir::NodeId> order);
+
 /// Moves each node from number `first` on to where everything it needs has been made and nothing reads any
 /// more what it overwrites. Keeps the order of all others.
 void hoist(ir::Graph& graph, size_t first);

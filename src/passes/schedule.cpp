@@ -126,9 +126,7 @@ class GreedyOrder {
 
 void schedule(ir::Graph& graph, const WorkspaceOf& workspace_of) {
   ir::Graph reordered = graph;
-  const std::vector<NodeId> order = GreedyOrder(graph).run();
-  for (size_t i = 0; i < order.size(); ++i) reordered.nodes[i] = graph.node(order[i]);
-  reordered.relink();
+  reorder(reordered, GreedyOrder(graph).run());
   if (peak_bytes(reordered, workspace_of) < peak_bytes(graph, workspace_of)) graph = std::move(reordered);
 }
 
