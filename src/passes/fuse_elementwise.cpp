@@ -4,6 +4,7 @@
 #include "ops/elementwise/program.h"
 #include "ops/op_list.h"
 #include "passes/fuse.h"
+#include "passes/rewrite.h"
 
 namespace hearth::passes {
 namespace {
@@ -23,7 +24,7 @@ struct Chain {
 
 class FuseElementwise {
  public:
-  explicit FuseElementwise(ir::Graph& graph) : graph_(graph), uses_(graph.use_counts()) {}
+  explicit FuseElementwise(ir::Graph& graph) : graph_(graph), uses_(graph.use_counts()), reads_(graph) {}
 
   void run() {
     // Last node of each chain first, so that a chain is as long as possible.
@@ -45,12 +46,9 @@ class FuseElementwise {
   /// Whether the node's only reader is an elementwise node, which will take it in.
   bool absorbed(const ir::Node& node) const {
     const ValueId out = node.outputs[0];
-    if (uses_[static_cast<size_t>(out)] != 1) return false;
-    for (const ir::Node& reader : graph_.nodes) {
-      if (std::find(reader.inputs.begin(), reader.inputs.end(), out) == reader.inputs.end()) continue;
-      return is_elementwise(reader) || reader.op->name == "fused_elementwise";
-    }
-    return false;
+    if (uses_[static_cast<size_t>(out)] != 1 || reads_[out].empty()) return false;
+    const ir::Node& reader = graph_.node(reads_[out].front());
+    return is_elementwise(reader) || reader.op->name == "fused_elementwise";
   }
 
   /// Appends the node, its single-use elementwise producers before it; false when the chain gets too large.
@@ -75,6 +73,7 @@ class FuseElementwise {
 
   ir::Graph& graph_;
   std::vector<int> uses_;
+  Readers reads_;  ///< as it was before any fusion
 };
 
 }  // namespace
