@@ -83,18 +83,11 @@ const PersistentBuffer& PersistentLayout::at(const std::string& name) const {
   return *buffer;
 }
 
-int64_t PersistentLayout::bytes_of(ir::Role role) const {
+int64_t PersistentLayout::sum_of(ir::Role role, bool on_host) const {
   int64_t total = 0;
   for (const PersistentBuffer& buffer : buffers_) {
-    if (buffer.role == role) total += passes::padded_bytes(buffer.type.num_bytes());
-  }
-  return total;
-}
-
-int64_t PersistentLayout::host_bytes_of(ir::Role role) const {
-  int64_t total = 0;
-  for (const PersistentBuffer& buffer : buffers_) {
-    if (buffer.role == role && buffer.on_host) total += passes::padded_bytes(buffer.type.num_bytes());
+    if (buffer.role == role && buffer.on_host == on_host)
+      total += passes::padded_bytes(buffer.type.num_bytes());
   }
   return total;
 }

@@ -49,12 +49,13 @@ class PersistentLayout {
   const std::vector<PersistentBuffer>& buffers() const { return buffers_; }
   int64_t num_bytes() const { return num_bytes_; }
   int64_t frozen_bytes() const { return bytes_of(ir::Role::frozen); }
-  int64_t bytes_of(ir::Role role) const;
-  /// Of those, the bytes that are kept in host memory.
-  int64_t host_bytes_of(ir::Role role) const;
+  int64_t bytes_of(ir::Role role) const { return device_bytes_of(role) + host_bytes_of(role); }
+  int64_t device_bytes_of(ir::Role role) const { return sum_of(role, false); }
+  int64_t host_bytes_of(ir::Role role) const { return sum_of(role, true); }
 
  private:
   void add(const ir::Value& value, bool on_host);
+  int64_t sum_of(ir::Role role, bool on_host) const;
 
   std::vector<PersistentBuffer> buffers_;
   std::map<std::string, size_t> index_;

@@ -19,10 +19,6 @@ int64_t staging_bytes(const exec::Program& program) {
   return total;
 }
 
-int64_t device_bytes(const exec::PersistentLayout& layout, ir::Role role) {
-  return layout.bytes_of(role) - layout.host_bytes_of(role);
-}
-
 std::string row(std::string_view name, int64_t bytes) {
   return fmt::format("  {:<22}{:>14}\n", name, human_bytes(bytes));
 }
@@ -34,15 +30,16 @@ PlanReport make_plan_report(const Engine& engine) {
   const exec::Program& program = engine.train_program();
   const exec::PersistentLayout& layout = engine.layout();
   PlanReport report{.batch = options.batch,
-                    .weight_bytes = device_bytes(layout, ir::Role::parameter),
-                    .frozen_bytes = device_bytes(layout, ir::Role::frozen)};
+                    .weight_bytes = layout.device_bytes_of(ir::Role::parameter),
+                    .frozen_bytes = layout.device_bytes_of(ir::Role::frozen)};
+  for (const ir::Role role : {ir::Role::parameter, ir::Role::state, ir::Role::frozen})
+    report.host_bytes += layout.host_bytes_of(role);
   for (const exec::PersistentBuffer& buffer : layout.buffers()) {
-    if (buffer.on_host) report.host_bytes += passes::padded_bytes(buffer.type.num_bytes());
     if (buffer.name.starts_with("grad/") && !buffer.on_host)
       report.gradient_bytes += passes::padded_bytes(buffer.type.num_bytes());
     if (buffer.role == ir::Role::parameter) report.num_parameters += buffer.type.shape.num_elements();
   }
-  report.optimiser_bytes = device_bytes(layout, ir::Role::state) - report.gradient_bytes;
+  report.optimiser_bytes = layout.device_bytes_of(ir::Role::state) - report.gradient_bytes;
   report.gradient_bytes += program.report().gradient_bytes;
   report.activation_bytes = program.report().activation_bytes;
   report.workspace_bytes = program.report().workspace_bytes;
