@@ -25,8 +25,14 @@ float scalar_output(const exec::Program& program, size_t position) {
 /// A key that is equal for nodes whose kernels are equal.
 std::string kernel_key(const ir::Graph& graph, const ir::Node& node) {
   std::string key(node.op->name);
-  for (const ir::Type& type : graph.input_types(node)) {
-    key += fmt::format(" {}{}", dtype_name(type.dtype), to_string(type.shape));
+  const auto append = [&](int64_t number) {
+    key.append(reinterpret_cast<const char*>(&number), sizeof number);
+  };
+  for (const ValueId in : node.inputs) {
+    append(in == ir::kNone ? -1 : static_cast<int64_t>(graph.type(in).dtype));
+    if (in == ir::kNone) continue;
+    append(graph.type(in).shape.rank());
+    for (const int64_t size : graph.type(in).shape) append(size);
   }
   return key + ir::print(node.attrs);
 }
@@ -189,8 +195,9 @@ Engine::Placed Engine::place_within(passes::TrainGraph train, const std::vector<
       .backend = options_.backend, .num_threads = options_.num_threads, .pack = !options_.measure_only};
   for (const passes::Gradient& gradient : train.gradients) compile.gradients.push_back(gradient.gradient);
   layout_.add(train.graph);
-  return {.program = std::make_unique<exec::Program>(std::move(train.graph), layout_, compile),
-          .recompute = context.recompute};
+  Placed placed{.program = nullptr, .recompute = context.recompute};
+  placed.program = std::make_unique<exec::Program>(std::move(train.graph), layout_, compile);
+  return placed;
 }
 
 std::unique_ptr<exec::Program> Engine::place(const passes::TrainGraph& train, Purpose purpose,

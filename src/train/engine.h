@@ -108,6 +108,8 @@ class Engine {
   int64_t arena_bytes() const { return arena_bytes_; }
   /// Activations in host memory, beside the arena.
   int64_t host_arena_bytes() const { return host_arena_bytes_; }
+  /// Everything it allocates, wherever it is.
+  int64_t memory_bytes() const { return arena_bytes_ + host_arena_bytes_ + layout_.num_bytes(); }
   /// The program of a full training micro-batch: its plan is what `hearth plan` shows.
   const exec::Program& train_program() const { return *train_.begin()->second; }
   const passes::RecomputeResult& recompute() const { return recompute_; }

@@ -19,8 +19,7 @@ namespace {
 constexpr int64_t kNumSamples = 36;
 
 void check_memory(const Recipe& recipe, const Engine& engine, int64_t staging_bytes) {
-  const int64_t needed =
-      engine.arena_bytes() + engine.host_arena_bytes() + engine.layout().num_bytes() + staging_bytes;
+  const int64_t needed = engine.memory_bytes() + staging_bytes;
   if (const int64_t free = available_memory_bytes(); needed > free) {
     user_error(
         "expected a micro-batch that fits the {} of memory that are free here, got one of {} that needs {}; "
@@ -237,17 +236,16 @@ void Trainer::report_progress(const StepResult& result, double rate) {
   const double training = std::max(1e-3, elapsed - evaluation_seconds_);
   const auto done = static_cast<double>(session_steps_);
   const double flops = engine_->train_program().report().flops * static_cast<double>(recipe_.accumulate);
-  events_.progress(
-      {.step = state_.step,
-       .total_steps = total_steps_,
-       .loss = result.loss,
-       .learning_rate = rate,
-       .grad_norm = result.grad_norm,
-       .samples_per_second = static_cast<double>(session_samples_) / training,
-       .unit = task_->unit(),
-       .tflops = flops * done / training * 1e-12,
-       .memory_bytes = engine_->arena_bytes() + engine_->host_arena_bytes() + engine_->layout().num_bytes(),
-       .eta_seconds = elapsed / done * static_cast<double>(total_steps_ - state_.step)});
+  events_.progress({.step = state_.step,
+                    .total_steps = total_steps_,
+                    .loss = result.loss,
+                    .learning_rate = rate,
+                    .grad_norm = result.grad_norm,
+                    .samples_per_second = static_cast<double>(session_samples_) / training,
+                    .unit = task_->unit(),
+                    .tflops = flops * done / training * 1e-12,
+                    .memory_bytes = engine_->memory_bytes(),
+                    .eta_seconds = elapsed / done * static_cast<double>(total_steps_ - state_.step)});
 }
 
 void Trainer::evaluate_and_log() {
