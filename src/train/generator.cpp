@@ -118,8 +118,7 @@ Generator::Generator(models::DecoderConfig config, const nn::Adapter& adapter,
 Generator::Generator(const ModelFolder& model, const GeneratorOptions& options)
     : Generator(models::read_decoder_config(model.model / "config.json"), adapter_of(model), options) {
   add_generation_ends(model.model / "generation_config.json", ends_);
-  load_model(*engine_, model.weights);
-  if (has_adapter(*engine_)) load_weights(*engine_, adapter_weights(model.adapter));
+  load_model(*engine_, model);
 }
 
 Generator Generator::untrained(models::DecoderConfig config, const GeneratorOptions& options) {

@@ -428,21 +428,24 @@ std::shared_ptr<const Objective> objective_of(const Recipe& recipe) {
   return recipe.objective == "dpo" ? dpo(model, recipe.dpo) : language_model(model);
 }
 
+int num_threads(const Recipe& recipe) {
+  return recipe.threads == 0 ? num_available_cpus() : static_cast<int>(recipe.threads);
+}
+
 EngineOptions engine_options(const Recipe& recipe) {
   const DType precision = recipe.precision == "bf16"   ? DType::bf16
                           : recipe.precision == "fp16" ? DType::f16
                                                        : DType::f32;
-  EngineOptions options{
-      .objective = objective_of(recipe),
-      .optimizer = recipe.optimizer,
-      .adapter = builder_adapter(recipe.adapter),
-      .batch = recipe.batch,
-      .accumulate = recipe.accumulate,
-      .precision = precision,
-      .seed = recipe.seed,
-      .num_threads = recipe.threads == 0 ? num_available_cpus() : static_cast<int>(recipe.threads),
-      .budget_bytes = recipe.memory,
-      .offload = recipe.offload};
+  EngineOptions options{.objective = objective_of(recipe),
+                        .optimizer = recipe.optimizer,
+                        .adapter = builder_adapter(recipe.adapter),
+                        .batch = recipe.batch,
+                        .accumulate = recipe.accumulate,
+                        .precision = precision,
+                        .seed = recipe.seed,
+                        .num_threads = num_threads(recipe),
+                        .budget_bytes = recipe.memory,
+                        .offload = recipe.offload};
   options.passes_off = recipe.passes_off;
   std::erase(options.passes_off, "winograd");
   return options;

@@ -101,6 +101,8 @@ bool has_documents(const Recipe& recipe);
 std::string model_name(const Recipe& recipe);
 /// What training minimises, from the model alone: no data is opened.
 std::shared_ptr<const Objective> objective_of(const Recipe& recipe);
+/// Threads of the recipe: all cores where it says 0.
+int num_threads(const Recipe& recipe);
 /// The engine a recipe asks for.
 EngineOptions engine_options(const Recipe& recipe);
 

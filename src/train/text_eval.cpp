@@ -70,10 +70,6 @@ std::optional<std::string> number_in(std::string_view text) {
   return number;
 }
 
-int thread_count(const Recipe& recipe) {
-  return recipe.threads == 0 ? num_available_cpus() : static_cast<int>(recipe.threads);
-}
-
 }  // namespace
 
 Evaluation evaluate_text(const Recipe& recipe, const Task& task, const ModelFolder& model) {
@@ -83,8 +79,7 @@ Evaluation evaluate_text(const Recipe& recipe, const Task& task, const ModelFold
   options.accumulate = 1;
   options.optimizer.ema_decay = 0;
   Engine engine(options, {}, batch_sizes(task.num_eval_rows(), recipe.batch));
-  load_model(engine, model.weights);
-  if (has_adapter(engine)) load_weights(engine, adapter_weights(model.adapter));
+  load_model(engine, model);
   return task.evaluate(engine, 0);
 }
 
@@ -93,8 +88,8 @@ MatchResult match_answers(const Recipe& recipe, const ModelFolder& model, const 
   const std::vector<Question> questions = read_questions(recipe, file, options.limit);
   const auto longest = std::ranges::max_element(
       questions, {}, [](const Question& question) { return question.prompt.size(); });
-  Generator generator(model, {.slots = std::ssize(longest->prompt) + options.max_tokens,
-                              .num_threads = thread_count(recipe)});
+  Generator generator(
+      model, {.slots = std::ssize(longest->prompt) + options.max_tokens, .num_threads = num_threads(recipe)});
   const auto tokenizer = text::open_tokenizer(model.text);
   MatchResult result;
   for (const Question& question : questions) {

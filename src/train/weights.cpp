@@ -152,4 +152,9 @@ void load_model(Engine& engine, const fs::path& path) {
   }
 }
 
+void load_model(Engine& engine, const ModelFolder& model) {
+  load_model(engine, model.weights);
+  if (has_adapter(engine)) load_weights(engine, adapter_weights(model.adapter));
+}
+
 }  // namespace hearth::train

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "io/safetensors.h"
 #include "train/engine.h"
+#include "train/model_folder.h"
 
 namespace hearth::train {
 
@@ -24,5 +25,7 @@ void load_weights(Engine& engine, const fs::path& path);
 
 /// Reads the model itself from a file or folder, whatever lies on top of it.
 void load_model(Engine& engine, const fs::path& path);
+/// Reads a model, and the adapter on top of it where the engine has one.
+void load_model(Engine& engine, const ModelFolder& model);
 
 }  // namespace hearth::train
