@@ -13,6 +13,7 @@ struct OffloadOptions {
   /// Saved activations: recompute() decides which, where copying is cheaper than making them again.
   bool activations = false;
   int64_t least_bytes = 1 << 20;  ///< smaller values stay on the device
+  bool operator==(const OffloadOptions&) const = default;
 };
 
 /// Puts a fetch in front of every node that reads a weight or state that is offloaded, and a store behind

@@ -10,6 +10,8 @@ namespace hearth::train {
 namespace {
 
 constexpr int64_t kMostRows = 1 << 20;
+/// Probes before halving.
+constexpr int kSecants = 6;
 
 /// From the least traffic to the most.
 constexpr passes::OffloadOptions kWays[] = {
@@ -21,29 +23,33 @@ constexpr passes::OffloadOptions kWays[] = {
     {.states = true, .weights = true, .activations = true},
 };
 
+/// Rows of that many bytes each that fit.
+int64_t rows_within(int64_t bytes, double row_bytes) {
+  const double rows = static_cast<double>(bytes) / std::max(1.0, row_bytes);
+  return static_cast<int64_t>(std::min<double>(rows, kMostRows));
+}
+
 }  // namespace
 
 MemoryFits::MemoryFits(EngineOptions options, int64_t memory_bytes)
     : options_(std::move(options)), memory_bytes_(memory_bytes) {
   options_.measure_only = true;
-  options_.budget_bytes = 0;
 }
 
 MemoryFits::~MemoryFits() = default;
 
-Engine& MemoryFits::engine(int64_t batch) {
-  std::unique_ptr<Engine>& made = engines_[batch];
-  if (!made) {
+PlanReport MemoryFits::placed(int64_t batch, const passes::OffloadOptions& offload, int64_t budget_bytes) {
+  std::unique_ptr<Engine>& engine = engines_[batch];
+  if (!engine) {
     EngineOptions options = options_;
     options.batch = batch;
-    made = std::make_unique<Engine>(std::move(options), std::span(&batch, 1), std::span<const int64_t>{});
+    options.offload = offload;
+    options.budget_bytes = budget_bytes;
+    engine = std::make_unique<Engine>(std::move(options), std::span(&batch, 1), std::span<const int64_t>{});
+  } else if (engine->options().offload != offload || engine->options().budget_bytes != budget_bytes) {
+    engine->place(offload, budget_bytes);
   }
-  return *made;
-}
-
-PlanReport MemoryFits::placed(int64_t batch, const passes::OffloadOptions& offload, int64_t budget_bytes) {
-  engine(batch).place(offload, budget_bytes);
-  return make_plan_report(engine(batch));
+  return make_plan_report(*engine);
 }
 
 /// Batch norm over a single row has no variance, so some models start at a batch of 2.
@@ -55,25 +61,33 @@ PlanReport MemoryFits::smallest() {
   }
 }
 
-/// `least` fits. The peak is nearly affine in the batch, so each probe lands close; the last ones settle it.
+/// `least` fits. The peak is nearly affine in the batch from some batch on, so each probe lands close; where
+/// it is not, halving settles it.
 PlanReport MemoryFits::largest_from(const PlanReport& least, FunctionRef<PlanReport(int64_t)> plan_of) {
   PlanReport best = least;
-  PlanReport probe = plan_of(least.batch + 1);
-  int64_t too_large = 0;
-  for (int round = 0; round < 12; ++round) {
+  std::optional<PlanReport> too_large;
+  // At first as if the arena were proportional to the batch.
+  int64_t guess = rows_within(memory_bytes_ - (least.peak_bytes - least.arena_bytes),
+                              static_cast<double>(least.arena_bytes) / static_cast<double>(least.batch));
+  for (int round = 0; best.batch < kMostRows && (!too_large || best.batch + 1 < too_large->batch); ++round) {
+    const int64_t most = too_large ? too_large->batch - 1 : kMostRows;
+    const PlanReport probe = plan_of(std::clamp(guess, best.batch + 1, most));
+    const PlanReport before = best;
     if (probe.peak_bytes > memory_bytes_) {
-      too_large = probe.batch;
+      too_large = probe;
     } else {
       best = probe;
     }
-    if (too_large != 0 && best.batch + 1 >= too_large) break;
-    const double slope = static_cast<double>(probe.peak_bytes - least.peak_bytes) /
-                         static_cast<double>(probe.batch - least.batch);
-    const auto guess =
-        best.batch +
-        static_cast<int64_t>(static_cast<double>(memory_bytes_ - best.peak_bytes) / std::max(1.0, slope));
-    if (best.batch == kMostRows) break;
-    probe = plan_of(std::clamp(guess, best.batch + 1, too_large != 0 ? too_large - 1 : kMostRows));
+    const PlanReport& other = too_large ? *too_large : before;
+    const double slope = static_cast<double>(other.peak_bytes - best.peak_bytes) /
+                         static_cast<double>(other.batch - best.batch);
+    if (too_large && round > kSecants) {
+      guess = (best.batch + too_large->batch) / 2;
+    } else if (slope > 0) {
+      guess = best.batch + rows_within(memory_bytes_ - best.peak_bytes, slope);
+    } else {
+      guess = 4 * best.batch;
+    }
   }
   return best;
 }
@@ -115,8 +129,9 @@ std::optional<MemoryFit> MemoryFits::cheapest() {
 
 PlanReport MemoryFits::largest(const MemoryFit& fit) {
   constexpr int64_t kAsLowAsItGoes = 1;
-  const auto plan_of = [&](int64_t batch) { return placed(batch, fit.offload, kAsLowAsItGoes); };
-  return largest_from(plan_of(fit.report.batch), plan_of);
+  passes::OffloadOptions everything = kWays[std::size(kWays) - 1];
+  everything.least_bytes = options_.offload.least_bytes;
+  return largest_from(fit.report, [&](int64_t batch) { return placed(batch, everything, kAsLowAsItGoes); });
 }
 
 std::string describe(const MemoryFit& fit) {

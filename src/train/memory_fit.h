@@ -27,12 +27,10 @@ class MemoryFits {
   /// The way to run a micro-batch of EngineOptions::batch that is fastest by EngineOptions::machine: as it
   /// is, with recomputation, with states, weights or activations in host memory. Nothing if none fits.
   std::optional<MemoryFit> cheapest();
-  /// The largest micro-batch, from that of `fit` on, that fits in the same way with as much recomputation as
-  /// it takes.
+  /// The largest micro-batch, from that of `fit` on, that fits by every means, whatever it costs.
   PlanReport largest(const MemoryFit& fit);
 
  private:
-  Engine& engine(int64_t batch);
   PlanReport placed(int64_t batch, const passes::OffloadOptions& offload, int64_t budget_bytes);
   PlanReport smallest();
   std::optional<PlanReport> fitting(int64_t batch, const passes::OffloadOptions& offload);

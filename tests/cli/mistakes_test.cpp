@@ -67,6 +67,7 @@ TEST_F(Mistakes, InTheCommandLine) {
   refused("hearth predict", {"run", "hearth predict --help"});
   refused("hearth ls --key", {"--key", "hearth ls --help"});
   refused("hearth plan tiny.yaml --memory=much", {"20GiB", "--memory", "'much'"});
+  refused("hearth plan tiny.yaml --memory=20", {"20GiB", "--memory", "'20'"});
   refused("hearth dump tiny.yaml --after=bakward", {"'bakward'", "did you mean 'backward'?"});
   refused("hearth bench mlp-b64-fp16", {"'mlp-b64-fp16'", "did you mean 'mlp-b64-fp32'?"});
   refused("hearth bench mlp-b64-fp32 --steps 0", {"--steps", "0", "1 to 1000000"});
