@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -40,8 +41,11 @@ void check_finite(double result, const fs::path& weights) {
 }
 
 /// A recipe for a model that was not trained here.
-train::Recipe recipe_of_model(const CLI::App& verb) {
-  return train::parse_recipe("data: {kind: text}\nmodel: {path: .}\n", "hearth eval", overrides_of(verb));
+train::Recipe recipe_of_model(const CLI::App& verb, const std::string& model) {
+  const std::vector<std::string> overrides = overrides_of(verb);
+  if (std::ranges::none_of(overrides, [](const std::string& text) { return text.starts_with("data"); }))
+    user_error("expected what to judge '{}' on, got no data; try data=FILE.jsonl or data=FILE.txt", model);
+  return train::parse_recipe("data: {kind: text}\nmodel: {path: .}\n", "hearth eval", overrides);
 }
 
 /// Other data than the run's is judged as a whole, not by the part of it that training would hold out.
@@ -75,7 +79,7 @@ void eval_text(train::Recipe recipe, train::ModelFolder model, const Arguments& 
 /// A model folder, or an adapter, that holds no recipe.
 void eval_model(const CLI::App& verb, const Arguments& arguments) {
   const train::ModelFolder model = train::find_model(arguments.run, arguments.base);
-  train::Recipe recipe = recipe_of_model(verb);
+  train::Recipe recipe = recipe_of_model(verb, arguments.run);
   if (recipe.text.val_path.empty()) recipe.text.val_path = recipe.data.path;
   recipe.text.model = model.model.string();
   if (recipe.text.tokenizer.empty() && model.text != model.model) recipe.text.tokenizer = model.text.string();

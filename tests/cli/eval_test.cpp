@@ -52,6 +52,7 @@ TEST_F(EvalText, MistakesAreNamed) {
   refused("hearth eval run data=text.jsonl --exact-match", {"text.jsonl:1", "--exact-match", "text"});
   refused("hearth eval none data=text.jsonl", {"'none'"});
   refused("hearth eval model data=learnt.jsonl", {"model.safetensors"});
+  refused("hearth eval model", {"'model'", "data=FILE.jsonl"});
   refused("hearth eval run --base run data=learnt.jsonl", {"--base"});
   works("hearth train tiny.yaml --out pictures");
   refused("hearth eval pictures --exact-match", {"a language model", "'pictures'"});
