@@ -35,13 +35,11 @@ struct Fits {
   std::optional<train::PlanReport> largest;
 };
 
-/// The fastest way to fit, and the largest micro-batch by every means; found in a thread of its own.
-std::future<Fits> by_all_means(const train::EngineOptions& options, int64_t memory) {
+/// What takes longest, in a thread of its own.
+std::future<std::optional<train::PlanReport>> by_every_means(const train::EngineOptions& options,
+                                                             int64_t memory) {
   return std::async(std::launch::async, [options, memory] {
-    train::MemoryFits search(options, memory);
-    Fits fits{.free = {}, .cheapest = search.cheapest(), .largest = {}};
-    if (fits.cheapest) fits.largest = search.largest(*fits.cheapest);
-    return fits;
+    return train::MemoryFits(options, memory).largest_by_every_means();
   });
 }
 
@@ -96,17 +94,17 @@ void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
   const train::EngineOptions options = train::engine_options(recipe);
   train::EngineOptions on_card = options;
   on_card.machine = passes::radeon(options.precision);
-  std::future<Fits> search;
-  if (memory > 0) search = by_all_means(on_card, memory);
+  std::future<std::optional<train::PlanReport>> largest;
+  if (memory > 0) largest = by_every_means(on_card, memory);
   std::unique_ptr<train::Engine> engine;
   const train::PlanReport report = train::make_plan_report(options, &engine);
   const exec::Program& program = engine->train_program();
   write_file_atomically(arguments.svg, plan::draw_svg(program.plan_problem(), program.plan_solution()));
   std::optional<Fits> fits;
   if (memory > 0) {
-    const auto free = train::MemoryFits(on_card, memory).largest_as_it_is();
-    fits = search.get();
-    fits->free = free;
+    train::MemoryFits search(on_card, memory);
+    fits = {.free = search.largest_as_it_is(), .cheapest = search.cheapest(), .largest = largest.get()};
+    if (!fits->largest && fits->cheapest) fits->largest = fits->cheapest->report;
   }
   if (arguments.json) {
     fmt::print("{}\n", plan_json(report, fits, memory));

@@ -127,11 +127,14 @@ std::optional<MemoryFit> MemoryFits::cheapest() {
   return best;
 }
 
-PlanReport MemoryFits::largest(const MemoryFit& fit) {
+std::optional<PlanReport> MemoryFits::largest_by_every_means() {
   constexpr int64_t kAsLowAsItGoes = 1;
   passes::OffloadOptions everything = kWays[std::size(kWays) - 1];
   everything.least_bytes = options_.offload.least_bytes;
-  return largest_from(fit.report, [&](int64_t batch) { return placed(batch, everything, kAsLowAsItGoes); });
+  const auto plan_of = [&](int64_t batch) { return placed(batch, everything, kAsLowAsItGoes); };
+  const PlanReport least = plan_of(options_.batch);
+  if (least.peak_bytes > memory_bytes_) return std::nullopt;
+  return largest_from(least, plan_of);
 }
 
 std::string describe(const MemoryFit& fit) {

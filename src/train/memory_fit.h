@@ -27,8 +27,8 @@ class MemoryFits {
   /// The way to run a micro-batch of EngineOptions::batch that is fastest by EngineOptions::machine: as it
   /// is, with recomputation, with states, weights or activations in host memory. Nothing if none fits.
   std::optional<MemoryFit> cheapest();
-  /// The largest micro-batch, from that of `fit` on, that fits by every means, whatever it costs.
-  PlanReport largest(const MemoryFit& fit);
+  /// The largest micro-batch, from EngineOptions::batch on, that fits by every means, whatever it costs.
+  std::optional<PlanReport> largest_by_every_means();
 
  private:
   PlanReport placed(int64_t batch, const passes::OffloadOptions& offload, int64_t budget_bytes);
