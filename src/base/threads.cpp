@@ -93,6 +93,15 @@ void ThreadPool::parallel_for(int64_t count, int64_t grain, FunctionRef<void(Ran
   });
 }
 
+void ThreadPool::run_tasks(int64_t count, int num_threads, FunctionRef<void(int64_t, int)> body) {
+  std::atomic<int64_t> next{0};
+  const auto take_tasks = [&](int thread) {
+    if (thread >= num_threads) return;
+    for (int64_t task = next++; task < count; task = next++) body(task, thread);
+  };
+  count == 1 ? take_tasks(0) : run(take_tasks);
+}
+
 int num_available_cpus() {
   cpu_set_t set;
   CPU_ZERO(&set);

@@ -35,6 +35,10 @@ class ThreadPool {
   void run(FunctionRef<void(int)> body);
   /// Splits [0, count) into one contiguous part per thread; work below `grain` per thread uses fewer threads.
   void parallel_for(int64_t count, int64_t grain, FunctionRef<void(Range)> body);
+  /// Calls body(task, thread) once for each task of [0, count) on the first `num_threads` threads. Each takes
+  /// the next task when it comes free, so that a thread which the machine holds up holds up little: what a
+  /// task writes must not depend on its thread.
+  void run_tasks(int64_t count, int num_threads, FunctionRef<void(int64_t, int)> body);
 
  private:
   void work(int thread);

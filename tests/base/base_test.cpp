@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <numeric>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "base/dtype.h"
@@ -93,6 +95,37 @@ TEST(ThreadPool, CoversTheRangeOnceForAnyTeam) {
       EXPECT_EQ(*std::max_element(hits.begin(), hits.end()), 1);
     }
   }
+}
+
+TEST(ThreadPool, EveryTaskIsRunOnceByOneOfTheThreadsAskedFor) {
+  for (const int threads : {1, 2, 5}) {
+    ThreadPool pool(threads);
+    for (const int64_t count : {0, 1, 2, 97}) {
+      std::vector<int> hits(static_cast<size_t>(count), 0);
+      pool.run_tasks(count, 2, [&](int64_t task, int thread) {
+        EXPECT_LT(thread, 2);
+        ++hits[static_cast<size_t>(task)];
+      });
+      EXPECT_EQ(hits, std::vector<int>(static_cast<size_t>(count), 1));
+    }
+  }
+}
+
+TEST(ThreadPool, AThreadThatIsHeldUpLeavesTheTasksToTheOthers) {
+  constexpr int64_t kTasks = 40;
+  ThreadPool pool(2);
+  std::atomic<int64_t> others{0};
+  bool waited_in_vain = false;
+  pool.run_tasks(kTasks, 2, [&](int64_t task, int) {
+    if (task > 0) {
+      ++others;
+      return;
+    }
+    int patience = 10'000'000;
+    while (others < kTasks - 1 && --patience > 0) std::this_thread::yield();
+    waited_in_vain = patience == 0;
+  });
+  EXPECT_FALSE(waited_in_vain);
 }
 
 TEST(Text, LinesAndBlanks) {
