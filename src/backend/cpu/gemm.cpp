@@ -24,22 +24,24 @@ Way way_of(const GemmSpec& s) {
   return s.n * s.k > s.m * (s.n + s.k) ? Way::swapped : Way::rows;
 }
 
+/// A task of rows is worth the panels of b that it passes by; tasks are many, so that threads wait little for
+/// the last one.
+constexpr int64_t kLeastRows = 8 * kSliver;
+constexpr int64_t kTasksPerThread = 4;
+
 /// Copying a panel of b pays when enough rows use it, and when its rows lie far apart.
 bool packs_rows(const GemmSpec& s) {
   return way_of(s) == Way::rows && s.m >= 32 && s.n > 2 * kPanel && s.k >= 64;
 }
 
-/// Threads share rows where columns do not divide well.
-bool splits_rows(const GemmSpec& s, int threads) {
-  const int64_t panels = (s.n + kPanel - 1) / kPanel;
-  if (s.n < threads * kPanel) return true;
-  return panels % threads != 0 && panels < 8 * threads && s.m >= 8 * kSliver * threads;
+/// Threads share rows where there are enough of them, or too few columns.
+bool splits_rows(const GemmSpec& s) {
+  return s.m >= kLeastRows * s.num_threads || s.n < s.num_threads * kPanel;
 }
 
 /// All of b becomes panels first: when it is transposed, or when several blocks of rows read it.
 bool packs_b(const GemmSpec& s) {
-  if (way_of(s) != Way::rows) return false;
-  return s.transpose_b || (packs_rows(s) && (s.m > 3 * kRowBlock || splits_rows(s, s.num_threads)));
+  return way_of(s) == Way::rows && (s.transpose_b || (packs_rows(s) && splits_rows(s)));
 }
 
 constexpr int64_t kThreadFloats = kPackedFloats + kDepthBlock * kPanel;
@@ -71,14 +73,24 @@ struct Layout {
   }
 };
 
-/// A thread's part of c, in whole panels.
-struct Split {
+/// c is cut into tasks: rows, or as many parts of whole panels as there are threads.
+int64_t num_tasks(const GemmSpec& s) {
+  if (s.m * s.n * s.k < 65536) return 1;
+  if (!splits_rows(s)) return s.num_threads;
+  return std::clamp<int64_t>(s.m / kLeastRows, s.num_threads, kTasksPerThread * s.num_threads);
+}
+
+struct Part {
   Range m, n;
 };
-Split split(const GemmSpec& s, int threads, int thread) {
-  if (splits_rows(s, threads)) return {split_range(s.m, threads, thread), {0, s.n}};
-  const Range panels = split_range((s.n + kPanel - 1) / kPanel, threads, thread);
-  return {{0, s.m}, {std::min(panels.begin * kPanel, s.n), std::min(panels.end * kPanel, s.n)}};
+Part part_of(const GemmSpec& s, int64_t tasks, int64_t task) {
+  const auto parts = static_cast<int>(tasks), index = static_cast<int>(task);
+  const auto cut = [&](int64_t count, int64_t unit) {
+    const Range units = split_range((count + unit - 1) / unit, parts, index);
+    return Range{std::min(units.begin * unit, count), std::min(units.end * unit, count)};
+  };
+  if (splits_rows(s)) return {cut(s.m, s.m < kSliver * tasks ? 1 : kSliver), {0, s.n}};
+  return {{0, s.m}, cut(s.n, kPanel)};
 }
 
 void run_rows(const GemmSpec& s, const float* a, const float* b, float* c, float* panels, float* own,
@@ -86,11 +98,10 @@ void run_rows(const GemmSpec& s, const float* a, const float* b, float* c, float
   if (packs_b(s)) pack_panels(DType::f32, b, s.k, s.n, s.transpose_b, panels, nullptr, threads);
   const int64_t a_row = s.transpose_a ? 1 : s.k;
   const int64_t a_k = s.transpose_a ? s.m : 1;
-  const int parts = s.m * s.n * s.k < 65536 ? 1 : s.num_threads;
-  const auto body = [&](int thread) {
-    if (thread >= parts) return;
+  const int64_t tasks = num_tasks(s);
+  threads.run_tasks(tasks, s.num_threads, [&](int64_t task, int thread) {
     float* scratch = own + thread * kThreadFloats;
-    const Split mine = split(s, parts, thread);
+    const Part mine = part_of(s, tasks, task);
     const BlockProduct part{.m = mine.m.size(),
                             .n = mine.n.size(),
                             .k = s.k,
@@ -118,8 +129,7 @@ void run_rows(const GemmSpec& s, const float* a, const float* b, float* c, float
       }
       return packed;
     });
-  };
-  parts == 1 ? body(0) : threads.run(body);
+  });
 }
 
 void run_swapped(const GemmSpec& s, const float* a, const float* b, float* c, float* panels,
