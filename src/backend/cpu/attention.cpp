@@ -379,16 +379,6 @@ struct BackwardHead {
   }
 };
 
-/// Calls body(task, thread) for [0, tasks), cut into one run per thread.
-template <typename Body>
-void split_tasks(int64_t tasks, int num_threads, ThreadPool& threads, Body body) {
-  threads.run([&](int thread) {
-    if (thread >= num_threads) return;
-    const Range mine = split_range(tasks, num_threads, thread);
-    for (int64_t task = mine.begin; task < mine.end; ++task) body(task, thread);
-  });
-}
-
 int64_t bytes(int64_t floats, int num_threads) {
   return floats * num_threads * static_cast<int64_t>(sizeof(float));
 }
@@ -406,7 +396,7 @@ int64_t Attention::backward_bytes() const {
 
 void Attention::forward(const Forward& arrays, std::byte* workspace, ThreadPool& threads) const {
   const int64_t floats = ForwardSpace(spec_, nullptr).total;
-  split_tasks(spec_.batch * spec_.heads, spec_.num_threads, threads, [&](int64_t task, int thread) {
+  threads.run_tasks(spec_.batch * spec_.heads, spec_.num_threads, [&](int64_t task, int thread) {
     const ForwardSpace space(spec_, reinterpret_cast<float*>(workspace) + thread * floats);
     ForwardHead{spec_, arrays, space, task / spec_.heads, task % spec_.heads}.run();
   });
@@ -414,7 +404,7 @@ void Attention::forward(const Forward& arrays, std::byte* workspace, ThreadPool&
 
 void Attention::backward(const Backward& arrays, std::byte* workspace, ThreadPool& threads) const {
   const int64_t floats = BackwardSpace(spec_, nullptr).total;
-  split_tasks(spec_.batch * spec_.kv_heads, spec_.num_threads, threads, [&](int64_t task, int thread) {
+  threads.run_tasks(spec_.batch * spec_.kv_heads, spec_.num_threads, [&](int64_t task, int thread) {
     const BackwardSpace space(spec_, reinterpret_cast<float*>(workspace) + thread * floats);
     BackwardHead{spec_, arrays, space, task / spec_.kv_heads, task % spec_.kv_heads}.run();
   });

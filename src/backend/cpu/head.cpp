@@ -18,6 +18,10 @@ using Task = HeadSpec::Task;
 /// Rows of the vocabulary worked on at a time: their logits for a chunk stay in the second-level cache.
 constexpr int64_t kTileRows = kRowBlock;
 
+/// Parts of the vocabulary for each thread, with sums of their own, so that results do not depend on which
+/// thread comes free first.
+constexpr int64_t kPartsPerThread = 4;
+
 HEARTH_CLONES void max_with(const float* row, float* most, int64_t count) {
   for (int64_t i = 0; i < count; ++i) most[i] = row[i] > most[i] ? row[i] : most[i];
 }
@@ -27,15 +31,19 @@ struct Layout {
   int64_t chunk;      ///< tokens of a full chunk
   int64_t logit_row;  ///< floats from one vocabulary row of logits to the next
   int64_t tokens = 0, x = 0, x_panels = 0, x_columns = 0, lse = 0, factor = 0, of_label = 0, logits = 0;
-  int64_t threads = 0, total = 0;
-  int64_t tile = 0, weight = 0, packed = 0, panel = 0, dx = 0, most = 0, sum = 0, next_most = 0;
-  int64_t thread_floats = 0;
+  int64_t parts = 0, threads = 0, total = 0;
+  int64_t dx = 0, most = 0, sum = 0;                                   ///< of a part
+  int64_t tile = 0, weight = 0, packed = 0, panel = 0, next_most = 0;  ///< of a thread
+  int64_t num_parts = 0, part_floats = 0, thread_floats = 0;
 
   explicit Layout(const HeadSpec& s) {
     chunk = std::max<int64_t>(1, std::min(s.chunk, s.tokens));
     logit_row = round_up(chunk, 16) + 16;
     place_shared(s);
-    place_own(s);
+    place_parts(s);
+    place_threads(s);
+    num_parts = kPartsPerThread * s.num_threads;
+    threads = parts + num_parts * part_floats;
     total = threads + s.num_threads * thread_floats;
   }
 
@@ -55,9 +63,16 @@ struct Layout {
     factor = take(next, true, chunk);
     of_label = take(next, true, chunk);
     logits = take(next, s.task == Task::both, s.vocab * logit_row);
-    threads = next;
+    parts = next;
   }
-  void place_own(const HeadSpec& s) {
+  void place_parts(const HeadSpec& s) {
+    int64_t next = 0;
+    dx = take(next, s.task != Task::losses, chunk * s.width);
+    most = take(next, true, chunk);
+    sum = take(next, true, chunk);
+    part_floats = next;
+  }
+  void place_threads(const HeadSpec& s) {
     const bool gradients = s.task != Task::losses;
     int64_t next = 0;
     tile = take(next, s.task != Task::both, kTileRows * logit_row);
@@ -65,9 +80,6 @@ struct Layout {
     packed = take(next, packs_a(chunk, s.width, 1) || (gradients && packs_a(s.width, 1, logit_row)),
                   kPackedFloats);
     panel = take(next, gradients, kDepthBlock * kPanel);
-    dx = take(next, gradients, chunk * s.width);
-    most = take(next, true, chunk);
-    sum = take(next, true, chunk);
     next_most = take(next, true, chunk);
     thread_floats = next;
   }
@@ -138,6 +150,9 @@ class HeadRun {
   float* own(int thread, int64_t at) const {
     return base_ + layout_.threads + thread * layout_.thread_floats + at;
   }
+  float* of_part(int64_t part, int64_t at) const {
+    return base_ + layout_.parts + part * layout_.part_floats + at;
+  }
 
   /// Rows [first, first + count) of the vocabulary and their logits for the chunk.
   struct Tile {
@@ -147,12 +162,12 @@ class HeadRun {
     const float* weight;
   };
 
-  /// Calls body(tile) for the tiles of a thread's part of the vocabulary.
+  /// Calls body(tile) for the tiles of a part of the vocabulary.
   template <typename Body>
-  void for_tiles(int thread, Body body) const {
-    const Range mine = split_range(s_.vocab, s_.num_threads, thread);
-    for (int64_t v = mine.begin; v < mine.end; v += kTileRows) {
-      Tile tile{.first = v, .count = std::min(kTileRows, mine.end - v), .logits = nullptr, .weight = nullptr};
+  void for_tiles(int64_t part, int thread, Body body) const {
+    const Range rows = split_range(s_.vocab, static_cast<int>(layout_.num_parts), static_cast<int>(part));
+    for (int64_t v = rows.begin; v < rows.end; v += kTileRows) {
+      Tile tile{.first = v, .count = std::min(kTileRows, rows.end - v), .logits = nullptr, .weight = nullptr};
       tile.logits =
           s_.task == Task::both ? base_ + layout_.logits + v * layout_.logit_row : own(thread, layout_.tile);
       tile.weight =
@@ -194,13 +209,12 @@ class HeadRun {
   void measure() {
     float* of_label = base_ + layout_.of_label;
     std::fill_n(of_label, rows_, std::numeric_limits<float>::quiet_NaN());
-    threads_.run([&](int thread) {
-      if (thread >= s_.num_threads) return;
-      std::fill_n(own(thread, layout_.most), rows_, -std::numeric_limits<float>::infinity());
-      std::fill_n(own(thread, layout_.sum), rows_, 0.0F);
-      for_tiles(thread, [&](const Tile& tile) {
+    threads_.run_tasks(layout_.num_parts, s_.num_threads, [&](int64_t part, int thread) {
+      std::fill_n(of_part(part, layout_.most), rows_, -std::numeric_limits<float>::infinity());
+      std::fill_n(of_part(part, layout_.sum), rows_, 0.0F);
+      for_tiles(part, thread, [&](const Tile& tile) {
         compute_logits(thread, tile);
-        add_to_sums(thread, tile);
+        add_to_sums(part, thread, tile);
         for_labels(tile, [&](int64_t r, float& logit) { of_label[r] = logit; });
       });
     });
@@ -213,9 +227,9 @@ class HeadRun {
   }
 
   /// Brings the sums to the tile's maximum, then adds its exponentials.
-  void add_to_sums(int thread, const Tile& tile) const {
-    float* most = own(thread, layout_.most);
-    float* sum = own(thread, layout_.sum);
+  void add_to_sums(int64_t part, int thread, const Tile& tile) const {
+    float* most = of_part(part, layout_.most);
+    float* sum = of_part(part, layout_.sum);
     float* now = own(thread, layout_.next_most);
     std::copy_n(most, rows_, now);
     for (int64_t v = 0; v < tile.count; ++v) max_with(tile.logits + v * layout_.logit_row, now, rows_);
@@ -228,31 +242,31 @@ class HeadRun {
 
   float log_of_sums(int64_t r) const {
     float most = -std::numeric_limits<float>::infinity();
-    for (int t = 0; t < s_.num_threads; ++t) most = std::max(most, own(t, layout_.most)[r]);
+    for (int64_t p = 0; p < layout_.num_parts; ++p) most = std::max(most, of_part(p, layout_.most)[r]);
     double sum = 0;
-    for (int t = 0; t < s_.num_threads; ++t) {
-      const double part = static_cast<double>(own(t, layout_.sum)[r]);
-      sum += part * std::exp(static_cast<double>(own(t, layout_.most)[r] - most));
+    for (int64_t p = 0; p < layout_.num_parts; ++p) {
+      const double part = static_cast<double>(of_part(p, layout_.sum)[r]);
+      sum += part * std::exp(static_cast<double>(of_part(p, layout_.most)[r] - most));
     }
     return static_cast<float>(static_cast<double>(most) + std::log(sum));
   }
 
   /// Adds the chunk to dweight and writes its dx.
   void differentiate() {
-    threads_.run([&](int thread) {
-      if (thread >= s_.num_threads) return;
-      std::fill_n(own(thread, layout_.dx), rows_ * s_.width, 0.0F);
-      for_tiles(thread, [&](const Tile& tile) {
+    threads_.run_tasks(layout_.num_parts, s_.num_threads, [&](int64_t part, int thread) {
+      std::fill_n(of_part(part, layout_.dx), rows_ * s_.width, 0.0F);
+      for_tiles(part, thread, [&](const Tile& tile) {
         if (s_.task == Task::gradients) compute_logits(thread, tile);
         turn_logits(tile);
         if (!s_.frozen) add_weight_gradient(tile);
-        add_input_gradient(thread, tile);
+        add_input_gradient(part, thread, tile);
       });
     });
     threads_.parallel_for(rows_, std::max<int64_t>(1, 16384 / s_.width), [&](Range range) {
       for (int64_t r = range.begin; r < range.end; ++r) {
-        float* sum = own(0, layout_.dx) + r * s_.width;
-        for (int t = 1; t < s_.num_threads; ++t) add_row(own(t, layout_.dx) + r * s_.width, sum, s_.width);
+        float* sum = of_part(0, layout_.dx) + r * s_.width;
+        for (int64_t p = 1; p < layout_.num_parts; ++p)
+          add_row(of_part(p, layout_.dx) + r * s_.width, sum, s_.width);
         store_f32(s_.x, sum, arrays_.dx, token(r) * s_.width, s_.width);
       }
     });
@@ -296,7 +310,7 @@ class HeadRun {
                     [&](int64_t p, int64_t, int64_t j, int64_t) { return panels + j * rows_ + p * kPanel; });
   }
 
-  void add_input_gradient(int thread, const Tile& tile) const {
+  void add_input_gradient(int64_t part, int thread, const Tile& tile) const {
     float* panel = own(thread, layout_.panel);
     const BlockProduct product{
         .m = rows_,
@@ -305,7 +319,7 @@ class HeadRun {
         .a = tile.logits,
         .a_row = 1,
         .a_k = layout_.logit_row,
-        .c = own(thread, layout_.dx),
+        .c = of_part(part, layout_.dx),
         .c_row = s_.width,
         .packed_a = packs_a(s_.width, 1, layout_.logit_row) ? own(thread, layout_.packed) : nullptr,
         .accumulate = true};
