@@ -32,7 +32,7 @@ constexpr auto kCases = std::to_array<BenchCase>(
       .channels = 3},
      {.name = "llama15m-b8-fp32", .model = "llama15m", .batch = 8, .length = 256},
      {.name = "llama15m-b8-bf16", .model = "llama15m", .precision = DType::bf16, .batch = 8, .length = 256},
-     {.name = "llama110m-b2-fp32", .model = "llama110m", .batch = 2, .length = 512, .arena_mib = 540},
+     {.name = "llama110m-b2-fp32", .model = "llama110m", .batch = 2, .length = 512, .arena_mib = 376},
      {.name = "llama110m-b2-bf16", .model = "llama110m", .precision = DType::bf16, .batch = 2, .length = 512},
      {.name = "llama110m_lora-b2-fp32", .model = "llama110m", .batch = 2, .length = 512, .rank = 16},
      {.name = "llama15m_answer-b1-fp32", .model = "llama15m", .length = 128, .prompt = 32},

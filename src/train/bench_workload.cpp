@@ -130,7 +130,7 @@ class TextTraining : public Training {
  public:
   TextTraining(const BenchCase& bench, int num_threads)
       : Training({.objective = language_model({.config = llama(bench.model), .context = bench.length}),
-                  .optimizer = {.name = "adamw", .weight_decay = 0.01},
+                  .optimizer = {.name = "adamw", .weight_decay = 0.01, .in_backward = true},
                   .adapter = {.rank = bench.rank},
                   .batch = bench.batch,
                   .precision = bench.precision,
