@@ -87,7 +87,7 @@ void run_generate(const CLI::App& verb, const Arguments& arguments) {
   const train::Answer answer = train::answer(generator, tokenizer.get(), prompt, arguments.answer, print);
   const std::chrono::duration<double> took = Clock::now() - start;
   if (arguments.tokens) fmt::print("{}", fmt::join(answer.ids, " "));
-  fmt::print("\n");
+  print("\n");
   fmt::print(stderr, "{} tokens behind a prompt of {}, {:.1f} tokens/s{}\n", answer.ids.size(), prompt.size(),
              static_cast<double>(answer.ids.size()) / took.count(),
              answer.ended ? "" : "; cut off by --max-tokens or --context");

@@ -47,12 +47,18 @@ TEST_F(EvalText, OtherDataIsJudgedAsAWholeAndAModelFolderAsTheRun) {
   EXPECT_THAT(plain, HasSubstr("run: loss "));
 }
 
+TEST_F(EvalText, TheWeightsOfARunAreItsAverages) {
+  works("hearth train recipe.yaml train.ema=0.5 --out averaged");
+  EXPECT_EQ(works("hearth eval averaged"), works("hearth eval averaged train.ema=0"));
+}
+
 TEST_F(EvalText, MistakesAreNamed) {
   put("text.jsonl", "{\"text\": \"abc\"}\n");
   refused("hearth eval run data=text.jsonl --exact-match", {"text.jsonl:1", "--exact-match", "text"});
   refused("hearth eval none data=text.jsonl", {"'none'"});
   refused("hearth eval model data=learnt.jsonl", {"model.safetensors"});
   refused("hearth eval model", {"'model'", "data=FILE.jsonl"});
+  refused("hearth eval model data.context=16", {"'model'", "data=FILE.jsonl"});
   refused("hearth eval run --base run data=learnt.jsonl", {"--base"});
   works("hearth train tiny.yaml --out pictures");
   refused("hearth eval pictures --exact-match", {"a language model", "'pictures'"});

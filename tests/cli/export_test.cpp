@@ -104,6 +104,13 @@ TEST_F(Export, ShardsHoldEveryTensorOnce) {
   works("hearth export model --shard-size 6KB --out shards");
   EXPECT_TRUE(has("shards/model.safetensors.index.json"));
   EXPECT_FALSE(has("shards/model.safetensors"));
+  for (const fs::directory_entry& entry : fs::directory_iterator(at("shards"))) {
+    if (entry.path().extension() != ".safetensors") continue;
+    const io::SafetensorsFile shard(entry.path());
+    size_t num_bytes = 0;
+    for (const io::TensorView& view : shard.tensors()) num_bytes += view.bytes.size();
+    EXPECT_TRUE(num_bytes <= 6000 || shard.tensors().size() == 1) << entry.path() << ": " << num_bytes;
+  }
   works("hearth export shards --shard-size 1GB --out whole");
   EXPECT_FALSE(has("whole/model.safetensors.index.json"));
   const io::SafetensorsFile before(at("model/model.safetensors")), after(at("whole/model.safetensors"));

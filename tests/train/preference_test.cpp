@@ -100,6 +100,16 @@ TEST_F(Preferences, TheStartingModelHasNoPreference) {
   EXPECT_GT(curve("accuracies"), 0.5);
 }
 
+TEST_F(Preferences, AModelThatDoesNotMoveIsJudgedIndifferent) {
+  trainer(recipe({"train.steps=1", "optimizer.lr=1e-30", "optimizer.weight_decay=0"}), "run").run(false);
+  const auto last = [&](const char* name) {
+    return io::read_curve(at("run/trainer_log.jsonl"), name).back().value;
+  };
+  EXPECT_NEAR(last("eval_loss"), std::log(2.0), 1e-6);
+  EXPECT_EQ(last("eval_rewards/chosen"), 0);
+  EXPECT_EQ(last("eval_rewards/accuracies"), 0);
+}
+
 TEST_F(Preferences, ResumeIsBitExactAndComputesNoReference) {
   trainer(recipe({"train.steps=1"}), "base").run(false);
   const std::vector<std::string> quantised = {"model.config=", "model=" + at("base").string(), "adapter=lora",
