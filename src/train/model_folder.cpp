@@ -22,6 +22,8 @@ bool is_adapter(const fs::path& given) {
 }  // namespace
 
 ModelFolder find_adapted_model(const fs::path& adapter, const fs::path& base) {
+  if (!fs::exists(adapter))
+    user_error("expected the folder of an adapter, got '{}', which is not there", adapter.string());
   const fs::path folder = fs::is_directory(adapter) ? adapter : adapter.parent_path();
   const fs::path model = base.empty() ? fs::path(read_adapter_config(adapter).base) : base;
   if (!fs::is_directory(model)) {

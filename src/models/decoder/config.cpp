@@ -266,6 +266,8 @@ DecoderConfig parse_decoder_config(std::string_view json, const std::string& whe
 }
 
 DecoderConfig read_decoder_config(const fs::path& file) {
+  if (!fs::exists(file))
+    user_error("expected the config.json of a language model, got '{}', which is not there", file.string());
   return parse_decoder_config(read_file(file, kMaxConfigBytes), file.string());
 }
 
