@@ -136,9 +136,10 @@ Evaluation TextTask::evaluate(Engine& engine, int64_t) const {
 std::string TextTask::describe() const {
   const int64_t places = num_rows() * options_.context;
   return fmt::format(
-      "{} samples in {} rows of {} ({:.1f}% filled{}), {} of {} tokens trained; {} rows held out",
-      train_->counts().samples, num_rows(), options_.context, percent(train_->num_tokens(), places),
-      losses_text(train_->counts()), train_->num_trained(), train_->num_tokens(), num_eval_rows());
+      "{} sample{} in {} rows of {} ({:.1f}% filled{}), {} of {} tokens trained; {} rows held out",
+      train_->counts().samples, train_->counts().samples == 1 ? "" : "s", num_rows(), options_.context,
+      percent(train_->num_tokens(), places), losses_text(train_->counts()), train_->num_trained(),
+      train_->num_tokens(), num_eval_rows());
 }
 
 std::string TextTask::score_text(double score) const {
