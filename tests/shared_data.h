@@ -22,4 +22,4 @@ inline std::filesystem::path shared_data_path(const char* name) {
 #define HEARTH_SHARED_DATA(variable, name)                                 \
   const std::filesystem::path variable = ::hearth::shared_data_path(name); \
   if (!std::filesystem::exists(variable))                                  \
-  GTEST_SKIP() << "SKIPPED: no test data at " << variable << " (set HEARTH_DATA to its parent folder)"
+  GTEST_SKIP() << "SKIPPED: no test data at " << (variable) << " (set HEARTH_DATA to its parent folder)"
