@@ -42,13 +42,8 @@ void check_finite(double result, const fs::path& weights) {
 
 /// A recipe for a model that was not trained here.
 train::Recipe recipe_of_model(const CLI::App& verb, const std::string& model) {
-  const std::vector<std::string> overrides = overrides_of(verb);
-  const auto names_data = [](const std::string& text) {
-    return text.starts_with("data=") || text.starts_with("data.path=");
-  };
-  if (std::ranges::none_of(overrides, names_data))
-    user_error("expected what to judge '{}' on, got no data; try data=FILE.jsonl or data=FILE.txt", model);
-  return train::parse_recipe("data: {kind: text}\nmodel: {path: .}\n", "hearth eval", overrides);
+  return train::parse_recipe("data: {kind: text}\nmodel: {path: .}\n", fmt::format("hearth eval '{}'", model),
+                             overrides_of(verb));
 }
 
 /// Other data than the run's is judged as a whole, not by the part of it that training would hold out.

@@ -287,9 +287,10 @@ void check(const Recipe& recipe, const Places& places) {
         recipe.accumulate, recipe.optimizer.clip_norm, recipe.precision, places.of("optimizer.in_backward"));
   }
   if (recipe.data.kind != "shapes" && recipe.data.path.empty()) {
-    user_error(
-        "expected data.path, the folder that holds the data of kind {}, got none in {}; try data.path=DIR",
-        recipe.data.kind, places.of("data.kind"));
+    const bool text = recipe.data.kind == "text";
+    user_error("expected data.path, the {} that holds the data of kind {}, got none in {}; try {}",
+               text ? "file" : "folder", recipe.data.kind, places.of("data.kind"),
+               text ? "data=FILE.jsonl or data=FILE.txt" : "data.path=DIR");
   }
   for (const int64_t width : recipe.model.hidden) {
     if (width < 1 || width > 1 << 20) {
