@@ -134,6 +134,9 @@ struct OpDef {
   /// The node that makes output 0 again without side effects, its outputs left empty. Null: the node itself,
   /// if it has one output and writes nothing; else output 0 cannot be made again.
   Node (*repeat)(const Node&) = nullptr;
+  /// Attributes under which the op makes the same, but for rounding, in less workspace and more time, as its
+  /// cost says; nothing where it needs what it has. Null: always nothing.
+  std::optional<Attrs> (*smaller)(const NodeView&) = nullptr;
   /// Output 0 may share the bytes of an input of equal type that dies here.
   bool may_work_in_place = false;
   /// Output 0 is a view: the same bytes as input 0 under another shape; no kernel runs.

@@ -22,6 +22,7 @@ struct Candidate {
   std::vector<ValueId> chain = {};  ///< what is made again, in order; the value itself is last
   NodeId next_read = kNone;         ///< the first reader after the peak
   bool stashed = false;             ///< copied to the host and back instead; `chain` is the value alone
+  bool smaller = false;             ///< made in less workspace instead; `chain` is a node's first output
   int64_t saved_bytes = 0;
   double seconds = 0;  ///< estimate of the extra work
   double score = 0;    ///< bytes saved per second
@@ -75,6 +76,7 @@ class Recompute {
       result.peak_after_bytes = peak;
       result.num_stashed = num_stashed_;
       result.num_recomputed = num_recomputed_;
+      result.num_smaller = static_cast<int>(smaller_.size());
       patience = kPatience;
     }
     if (num_useful < inserted_.size()) insert_only(original, num_useful);
@@ -100,7 +102,7 @@ class Recompute {
   }
 
   /// A node's workspace, asked for once: its first output names it.
-  int64_t workspace(const ir::Node& node) {
+  int64_t workspace(const ir::Node& node) const {
     if (!workspace_of_ || node.outputs.empty()) return workspace_of_ ? workspace_of_(node) : 0;
     if (workspaces_.size() < graph_.values.size()) workspaces_.resize(graph_.values.size(), -1);
     int64_t& bytes = workspaces_[static_cast<size_t>(node.outputs.front())];
@@ -121,8 +123,24 @@ class Recompute {
     graph_ = original;
     original_.clear();
     num_recomputed_ = num_stashed_ = 0;
+    smaller_.clear();
     const std::vector<std::vector<Candidate>> all = std::move(inserted_);
-    for (size_t i = 0; i < count; ++i) insert_all(all[i]);
+    for (size_t i = 0; i < count; ++i) apply(all[i]);
+  }
+
+  void apply(const std::vector<Candidate>& candidates) {
+    if (!candidates.front().smaller) return insert_all(candidates);
+    const ValueId value = candidates.front().chain.front();
+    ir::Node& node = graph_.nodes[static_cast<size_t>(graph_.value(value).producer)];
+    node.attrs = *smaller_attrs(node);
+    smaller_.insert(value);
+    workspaces_[static_cast<size_t>(value)] = workspace_of_(node);
+    if (static_cast<size_t>(value) < seconds_.size()) seconds_[static_cast<size_t>(value)] = -1;
+  }
+
+  std::optional<ir::Attrs> smaller_attrs(const ir::Node& node) const {
+    if (node.op->smaller == nullptr) return std::nullopt;
+    return node.op->smaller(ir::NodeTypes(graph_, node).view(node));
   }
 
   /// Applies the best candidates over the present peak, as many equal ones (the same value of repeated
@@ -138,11 +156,16 @@ class Recompute {
       if (!best.empty() && candidate->score > best[0].score) best.clear();
       best.push_back(std::move(*candidate));
     }
+    auto smaller = made_smaller();
+    if (smaller && (best.empty() || smaller->score > best[0].score)) {
+      best.clear();
+      best.push_back(std::move(*smaller));
+    }
     if (best.empty()) return false;
     keep_independent(best, wanted);
     std::sort(best.begin(), best.end(),
               [](const Candidate& a, const Candidate& b) { return a.next_read < b.next_read; });
-    insert_all(best);
+    apply(best);
     inserted_.push_back(std::move(best));
     return true;
   }
@@ -156,7 +179,7 @@ class Recompute {
       if (!kept.empty() && (wanted <= 0 || candidate.seconds > seconds_left_)) break;
       std::vector<ValueId> inputs;
       for (const ValueId id : candidate.chain) {
-        if (candidate.stashed) continue;
+        if (candidate.stashed || candidate.smaller) continue;
         const std::vector<ValueId> own = repeat_inputs(graph_, id);
         inputs.insert(inputs.end(), own.begin(), own.end());
       }
@@ -242,6 +265,21 @@ class Recompute {
       if (way && way->seconds <= seconds_left_ && (!best || way->score > best->score)) best = way;
     }
     return best;
+  }
+
+  /// The node on which the peak stands, in less workspace.
+  std::optional<Candidate> made_smaller() const {
+    const ir::Node& node = graph_.node(peak_);
+    const auto attrs = smaller_attrs(node);
+    if (!attrs || !workspace_of_) return std::nullopt;
+    ir::Node other = node;
+    other.attrs = *attrs;
+    Candidate candidate{.chain = {node.outputs.front()}, .smaller = true};
+    candidate.saved_bytes = workspace(node) - workspace_of_(other);
+    candidate.seconds = cost_seconds(graph_, other, machine_) - cost_seconds(graph_, node, machine_);
+    if (candidate.saved_bytes <= 0 || candidate.seconds > seconds_left_) return std::nullopt;
+    candidate.score = static_cast<double>(candidate.saved_bytes) / candidate.seconds;
+    return candidate;
   }
 
   std::optional<Candidate> copied_back(ValueId value, NodeId next_read) const {
@@ -348,9 +386,10 @@ class Recompute {
   const Machine& machine_;
   const OffloadOptions& offload_;
   WorkspaceOf remember_;
-  std::vector<int64_t> workspaces_;               ///< by the first value a node makes
+  mutable std::vector<int64_t> workspaces_;       ///< by the first value a node makes
   mutable std::vector<double> seconds_;           ///< by value
   std::vector<std::vector<Candidate>> inserted_;  ///< by round
+  std::set<ValueId> smaller_;                     ///< first outputs of nodes that work in less workspace
   std::vector<ValueId> original_;                 ///< of each value that was made again, what it is a copy of
   StorageMap map_;
   Readers reads_;

@@ -185,6 +185,8 @@ Engine::Placed Engine::place_within(passes::TrainGraph train, const std::vector<
   passes::PassContext context = context_of(train);
   context.budget_bytes = budget_bytes;
   context.workspace_of = [&, asked = context.workspace_of](const ir::Node& node) {
+    // One that works in less has other attributes than when it was asked.
+    if (node.op->smaller != nullptr) return asked(node);
     const auto first = static_cast<size_t>(node.outputs.front());
     return first < workspace_bytes.size() && workspace_bytes[first] >= 0 ? workspace_bytes[first]
                                                                          : asked(node);

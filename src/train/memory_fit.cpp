@@ -121,8 +121,9 @@ std::optional<MemoryFit> MemoryFits::cheapest() {
     if (!report) continue;
     if (!best || report->time.seconds < best->report.time.seconds)
       best = MemoryFit{.offload = way, .report = *report};
+    const passes::RecomputeResult& given_up = report->recompute;
     // Nothing was given up: no other way is faster.
-    if (report->host_bytes == 0 && report->recompute.num_recomputed == 0) break;
+    if (report->host_bytes == 0 && given_up.num_recomputed == 0 && given_up.num_smaller == 0) break;
   }
   return best;
 }
@@ -144,6 +145,7 @@ std::string describe(const MemoryFit& fit) {
     const double before = fit.report.flops_per_step - recompute.extra_flops;
     parts.push_back(fmt::format("recomputation (+{:.1f}% work)", 100 * recompute.extra_flops / before));
   }
+  if (recompute.num_smaller > 0) parts.emplace_back("logits in smaller chunks");
   std::vector<std::string> away;
   if (fit.offload.states) away.emplace_back("states");
   if (fit.offload.weights) away.emplace_back("weights");

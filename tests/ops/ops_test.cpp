@@ -124,16 +124,13 @@ class OpTest : public testing::TestWithParam<Case> {
     return outputs;
   }
 
-  const ir::OpDef* op_ = nullptr;
-  ir::Sample sample_;
-  ir::Graph graph_;
-  std::map<ir::ValueId, std::vector<double>> values_;
-};
+  int64_t workspace_bytes(const ir::Node& node) const {
+    return op_->cpu(ir::NodeTypes(graph_, node).view(node, 2)).workspace_bytes;
+  }
 
-TEST_P(OpTest, KernelMatchesTheReference) {
-  auto want = values_;
-  evaluate_reference(graph_, want);
-  for (const int num_threads : {1, 2, 3}) {
+  void expect_reference(int num_threads) const {
+    auto want = values_;
+    evaluate_reference(graph_, want);
     const auto got = run_kernel(num_threads);
     EXPECT_EQ(got, run_kernel(num_threads)) << "not the same bits twice";
     for (size_t k = 0; k < got.size(); ++k) {
@@ -148,6 +145,30 @@ TEST_P(OpTest, KernelMatchesTheReference) {
             << op_->name << " output " << k << " element " << i << ", " << num_threads << " threads";
       }
     }
+  }
+
+  const ir::OpDef* op_ = nullptr;
+  ir::Sample sample_;
+  ir::Graph graph_;
+  std::map<ir::ValueId, std::vector<double>> values_;
+};
+
+TEST_P(OpTest, KernelMatchesTheReference) {
+  for (const int num_threads : {1, 2, 3}) expect_reference(num_threads);
+}
+
+TEST_P(OpTest, SmallerMakesTheSameInLessWorkspaceAndMoreTime) {
+  if (op_->smaller == nullptr) return;
+  for (int round = 0;; ++round) {
+    ASSERT_LT(round, 64);
+    const ir::Node before = node();
+    const auto attrs = op_->smaller(ir::NodeTypes(graph_, before).view(before));
+    if (!attrs) return;
+    graph_.nodes[0].attrs = *attrs;
+    EXPECT_LT(workspace_bytes(node()), workspace_bytes(before));
+    EXPECT_GT(ir::cost_of(graph_, node()).bytes, ir::cost_of(graph_, before).bytes);
+    EXPECT_EQ(ir::cost_of(graph_, node()).flops, ir::cost_of(graph_, before).flops);
+    expect_reference(2);
   }
 }
 

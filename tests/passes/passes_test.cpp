@@ -264,6 +264,57 @@ TEST(Recompute, SaysWhenItCannot) {
   EXPECT_EQ(result.peak_after_bytes, peak_bytes(graph, no_workspace));
 }
 
+/// Losses of 512 tokens over a vocabulary, behind exponentials that wait for their gradients.
+std::string losses_behind(int num_waiting, int vocab) {
+  std::string text = fmt::format(
+      "input %0 \"x\" : f32[512, 16]\nparameter %1 \"w\" : f32[{}, 16]\ninput %2 \"labels\" : i32[512]\n"
+      "scalar %3 \"one\" : f32[]\n%10 = exp(%0) : f32[512, 16]\n",
+      vocab);
+  for (int i = 1; i < num_waiting; ++i) text += fmt::format("%{} = exp(%{}) : f32[512, 16]\n", 10 + i, 9 + i);
+  text += fmt::format(
+      "%100, %101, %102 = head_cross_entropy_train(%{}, %1, %2, %3) : f32[512], f32[512, 16], f32[{}, 16]\n",
+      9 + num_waiting, vocab);
+  for (int i = 1; i <= num_waiting; ++i)
+    text += fmt::format("%{} = mul(%{}, %{}) : f32[512, 16]\n", 101 + 2 * i, i == 1 ? 101 : 99 + 2 * i,
+                        10 + num_waiting - i);
+  return text + fmt::format("return %100, %102, %{}\n", 101 + 2 * num_waiting);
+}
+int64_t rows_of_logits(const ir::Graph& graph) {
+  for (const ir::Node& node : graph.nodes) {
+    if (node.op->smaller != nullptr) return node.attrs.integer_or("rows", 256);
+  }
+  return 0;
+}
+int64_t a_kilobyte_per_row(const ir::Node& node) {
+  return node.op->smaller == nullptr ? 0 : 1024 * node.attrs.integer_or("rows", 256);
+}
+
+TEST(Recompute, WeighsSmallerChunksOfLogitsAgainstMakingAgain) {
+  // The smaller vocabulary is cheap to read once more for every chunk.
+  for (const int vocab : {64, 4096}) {
+    ir::Graph graph = graph_of(losses_behind(6, vocab));
+    const int64_t budget = peak_bytes(graph, a_kilobyte_per_row) - 100000;
+    const RecomputeResult result = recompute(graph, budget, a_kilobyte_per_row);
+    ir::verify(graph, "recompute");
+    EXPECT_TRUE(result.fits);
+    EXPECT_EQ(result.peak_after_bytes, peak_bytes(graph, a_kilobyte_per_row));
+    EXPECT_EQ(result.num_smaller, vocab == 64 ? 1 : 0);
+    EXPECT_EQ(result.num_recomputed > 0, vocab != 64);
+    EXPECT_EQ(rows_of_logits(graph), vocab == 64 ? 128 : 256);
+  }
+}
+
+TEST(Recompute, LeavesTheLogitsWholeWhenSmallerChunksGainNothing) {
+  const auto everywhere = [](const ir::Node& node) {
+    return node.op->smaller == nullptr ? 1 << 20 : a_kilobyte_per_row(node);
+  };
+  ir::Graph graph = graph_of(losses_behind(2, 64));
+  const RecomputeResult result = recompute(graph, 1 << 19, everywhere);
+  EXPECT_FALSE(result.fits);
+  EXPECT_EQ(result.num_smaller, 0);
+  EXPECT_EQ(rows_of_logits(graph), 256);
+}
+
 TEST(Recompute, RepeatsBatchNormFromItsStatisticsAndMovesAveragesOnce) {
   std::string text = R"(input %0 "x" : f32[64, 32]
 parameter %1 "weight" : f32[32]

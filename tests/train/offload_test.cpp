@@ -100,6 +100,22 @@ TEST(MemoryFits, FindsTheLargestBatchThatFits) {
   EXPECT_EQ(describe(*fits.cheapest()), "as it is");
 }
 
+TEST(MemoryFits, AnotherBudgetPlansAsAnEngineMadeForIt) {
+  EngineOptions options = tiny_options();
+  options.batch = 8;
+  options.measure_only = true;
+  Engine engine(options, std::span(&options.batch, 1), {});
+  const int64_t free_bytes = engine.arena_bytes();
+  for (const int64_t budget : {int64_t{1}, free_bytes / 2, free_bytes}) {
+    options.budget_bytes = budget;
+    engine.place(options.offload, budget);
+    const PlanReport fresh = make_plan_report(options);
+    EXPECT_EQ(engine.arena_bytes(), fresh.arena_bytes);
+    EXPECT_EQ(engine.recompute().num_smaller, fresh.recompute.num_smaller);
+    EXPECT_EQ(fresh.recompute.num_smaller > 0, budget < free_bytes);
+  }
+}
+
 TEST(MemoryFits, GivesUpNoMoreThanItMust) {
   EngineOptions options = tiny_options();
   options.batch = 8;

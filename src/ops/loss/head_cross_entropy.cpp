@@ -11,6 +11,13 @@ namespace {
 
 using Task = cpu::HeadSpec::Task;
 
+/// Tokens whose logits exist at a time, until a budget asks for fewer.
+constexpr int64_t kRows = 256;
+/// Fewer would read the weight more often than they compute with it.
+constexpr int64_t kLeastRows = 32;
+
+int64_t rows_of(const NodeView& node) { return node.attrs.integer_or("rows", kRows); }
+
 cpu::HeadSpec spec_of(const NodeView& node, Task task) {
   const Type& x = node.in_type(0);
   const Type& weight = node.in_type(1);
@@ -18,7 +25,7 @@ cpu::HeadSpec spec_of(const NodeView& node, Task task) {
           .tokens = x.shape[0],
           .width = x.shape[1],
           .vocab = weight.shape[0],
-          .chunk = node.attrs.integer_or("rows", 256),
+          .chunk = rows_of(node),
           .softcap = static_cast<float>(node.attrs.real_or("softcap", 0)),
           .x = x.dtype,
           .weight = weight.dtype,
@@ -36,7 +43,7 @@ std::string check(const NodeView& node) {
     return fmt::format("expected the weight to be floating [V, {}], got {}", x.shape[1], to_string(weight));
   if (node.in_type(2) != Type{.dtype = DType::i32, .shape = {x.shape[0]}})
     return fmt::format("expected labels to be i32[{}], got {}", x.shape[0], to_string(node.in_type(2)));
-  if (node.attrs.integer_or("rows", 256) < 1 || !(node.attrs.real_or("softcap", 0) >= 0))
+  if (rows_of(node) < 1 || !(node.attrs.real_or("softcap", 0) >= 0))
     return "expected rows of at least 1 and no negative softcap";
   return "";
 }
@@ -195,13 +202,25 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   return {grads[0], grads.size() > 1 ? grads[1] : kNone, kNone};
 }
 
-/// `products` matrix products of tokens, width and vocabulary.
+/// Every chunk reads the weight for `products` of them and adds to its gradient, which a frozen one lacks.
 Cost cost_of_products(const NodeView& node, double products) {
-  if (node.attrs.integer_or("frozen", 0) != 0) --products;
   const cpu::HeadSpec s = spec_of(node, Task::losses);
-  return {.flops = 2 * products * static_cast<double>(s.tokens) * static_cast<double>(s.width) *
-                   static_cast<double>(s.vocab),
-          .bytes = bytes_moved(node)};
+  const bool sums = products > 1 && !s.frozen;
+  const auto weights = static_cast<double>(s.width * s.vocab);
+  const double chunks = std::ceil(static_cast<double>(s.tokens) / static_cast<double>(s.chunk));
+  const double chunk_bytes =
+      weights * (std::min(products, 2.0) * static_cast<double>(dtype_bytes(s.weight)) + (sums ? 8.0 : 0.0));
+  if (s.frozen) --products;
+  return {.flops = 2 * products * static_cast<double>(s.tokens) * weights,
+          .bytes = bytes_moved(node) + (chunks - 1) * chunk_bytes};
+}
+
+std::optional<Attrs> half_the_rows(const NodeView& node) {
+  const int64_t rows = std::min(rows_of(node), node.in_type(0).shape[0]);
+  if (rows < 2 * kLeastRows) return std::nullopt;
+  Attrs attrs = node.attrs;
+  attrs.set("rows", (rows + 1) / 2);
+  return attrs;
 }
 
 Sample sample(const Shape& shape, int64_t vocab, int64_t rows, double softcap, DType dtype) {
@@ -249,6 +268,7 @@ const OpDef head_cross_entropy{.name = "head_cross_entropy",
                                .reference = reference,
                                .cost = [](const NodeView& node) { return cost_of_products(node, 1); },
                                .precision = ir::Precision::compute,
+                               .smaller = half_the_rows,
                                .samples = samples};
 
 const OpDef head_cross_entropy_grad{
@@ -262,6 +282,7 @@ const OpDef head_cross_entropy_grad{
     .reference = grad_reference,
     .cost = [](const NodeView& node) { return cost_of_products(node, 3); },
     .precision = ir::Precision::compute,
+    .smaller = half_the_rows,
     .samples = grad_samples};
 
 const OpDef head_cross_entropy_train{.name = "head_cross_entropy_train",
@@ -276,6 +297,7 @@ const OpDef head_cross_entropy_train{.name = "head_cross_entropy_train",
                                      .reference = train_reference,
                                      .cost = [](const NodeView& node) { return cost_of_products(node, 3); },
                                      .precision = ir::Precision::compute,
+                                     .smaller = half_the_rows,
                                      .samples = train_samples};
 
 }  // namespace hearth::ops
