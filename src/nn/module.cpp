@@ -90,21 +90,12 @@ std::array<float, 4> draw(Init::Kind kind, const std::array<uint32_t, 4>& words)
   return values;
 }
 
-}  // namespace
-
-void to_file_order(const FileLayout& layout, const float* memory, float* file) {
-  for_each_element(layout, {0, last_axis(layout)}, [&](int64_t m, int64_t f) { file[f] = memory[m]; });
-}
-
-void from_file_order(const FileLayout& layout, const float* file, float* memory) {
-  for_each_element(layout, {0, last_axis(layout)}, [&](int64_t m, int64_t f) { memory[m] = file[f]; });
-}
-
-void initialise(const Tensor& tensor, uint64_t seed, std::span<float> file, float* memory,
-                ThreadPool& threads) {
+/// Draws values in file order.
+void draw_file(const Tensor& tensor, uint64_t seed, std::span<float> file, ThreadPool& threads) {
   const auto scale = static_cast<float>(tensor.init.scale);
   const int64_t count = std::ssize(file);
-  const auto fill = [&](Range blocks) {
+  if (tensor.init.kind == Init::Kind::constant) return std::fill(file.begin(), file.end(), scale);
+  threads.parallel_for((count + 3) / 4, 4096, [&](Range blocks) {
     const uint64_t name = hash64(tensor.name);
     for (int64_t block = blocks.begin; block < blocks.end; ++block) {
       const auto values =
@@ -114,16 +105,31 @@ void initialise(const Tensor& tensor, uint64_t seed, std::span<float> file, floa
       for (int64_t i = first; i < std::min(first + 4, count); ++i)
         file[static_cast<size_t>(i)] = scale * values[static_cast<size_t>(i - first)];
     }
-  };
-  if (tensor.init.kind == Init::Kind::constant) {
-    std::fill(file.begin(), file.end(), scale);
-  } else {
-    threads.parallel_for((count + 3) / 4, 4096, fill);
-  }
-  const int64_t grain = std::max<int64_t>(16, 16384 * last_axis(tensor.layout) / std::max<int64_t>(1, count));
+  });
+}
+
+}  // namespace
+
+bool is_in_file_order(const FileLayout& layout) { return std::ranges::is_sorted(layout.file_axes); }
+
+void to_file_order(const FileLayout& layout, const float* memory, float* file) {
+  for_each_element(layout, {0, last_axis(layout)}, [&](int64_t m, int64_t f) { file[f] = memory[m]; });
+}
+
+void from_file_order(const FileLayout& layout, const float* file, float* memory) {
+  for_each_element(layout, {0, last_axis(layout)}, [&](int64_t m, int64_t f) { memory[m] = file[f]; });
+}
+
+void initialise(const Tensor& tensor, uint64_t seed, std::span<float> memory, ThreadPool& threads) {
+  if (is_in_file_order(tensor.layout)) return draw_file(tensor, seed, memory, threads);
+  std::vector<float> file(memory.size());
+  draw_file(tensor, seed, file, threads);
+  const int64_t grain =
+      std::max<int64_t>(16, 16384 * last_axis(tensor.layout) / std::max<int64_t>(1, std::ssize(file)));
   threads.parallel_for(last_axis(tensor.layout), grain, [&](Range range) {
-    for_each_element(tensor.layout, range,
-                     [&](int64_t m, int64_t f) { memory[m] = file[static_cast<size_t>(f)]; });
+    for_each_element(tensor.layout, range, [&](int64_t m, int64_t f) {
+      memory[static_cast<size_t>(m)] = file[static_cast<size_t>(f)];
+    });
   });
 }
 

@@ -43,14 +43,15 @@ struct Tensor {
 /// The last parts of full names ("q_proj"), each once, in their order.
 std::vector<std::string> short_names(const std::vector<std::string>& modules);
 
+/// Whether memory order is file order.
+bool is_in_file_order(const FileLayout& layout);
 /// Copies between memory order and file order (`num_elements` floats).
 void to_file_order(const FileLayout& layout, const float* memory, float* file);
 void from_file_order(const FileLayout& layout, const float* file, float* memory);
 
-/// Draws a weight's first values into `memory`; `file` is scratch of the same size and then holds them in
-/// file order. Every value depends on (seed, name, place in the file) alone, not on the number of threads.
-void initialise(const Tensor& tensor, uint64_t seed, std::span<float> file, float* memory,
-                ThreadPool& threads);
+/// Draws a weight's first values; only what memory holds in another order than files is in memory twice.
+/// Every value depends on (seed, name, place in the file) alone, not on the number of threads.
+void initialise(const Tensor& tensor, uint64_t seed, std::span<float> memory, ThreadPool& threads);
 
 /// Low-rank adaptation (Hu et al. 2021, arXiv 2106.09685): the model's own weights are frozen, and a linear
 /// layer that is a target gives base(x) + scale * B(A(dropout(x))). A module's name is its full one or the

@@ -72,12 +72,9 @@ class Training : public Workload {
  private:
   /// Weights under an adapter, which the engine leaves to files.
   void draw_frozen() {
-    std::vector<float> file;
     for (const nn::Tensor& tensor : engine_.tensors()) {
       if (engine_.layout().at(tensor.name).role != ir::Role::frozen) continue;
-      const std::span<float> memory = engine_.values(tensor.name);
-      file.resize(memory.size());
-      nn::initialise(tensor, 0, file, memory.data(), engine_.threads());
+      nn::initialise(tensor, 0, engine_.values(tensor.name), engine_.threads());
     }
   }
 

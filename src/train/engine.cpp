@@ -255,12 +255,10 @@ std::span<float> Engine::values(const std::string& name) const {
 }
 
 void Engine::initialise() {
-  std::vector<float> file;
   for (const nn::Tensor& tensor : tensors_) {
     if (layout_.at(tensor.name).role == ir::Role::frozen) continue;
     const std::span<float> memory = values(tensor.name);
-    file.resize(memory.size());
-    nn::initialise(tensor, options_.seed, file, memory.data(), threads_);
+    nn::initialise(tensor, options_.seed, memory, threads_);
     if (layout_.find(kAverage + tensor.name) != nullptr) {
       std::copy(memory.begin(), memory.end(), values(kAverage + tensor.name).begin());
     }

@@ -30,8 +30,6 @@ std::vector<std::pair<const nn::Tensor*, std::string>> saved_tensors(const Engin
   return saved;
 }
 
-bool is_in_file_order(const nn::FileLayout& layout) { return std::ranges::is_sorted(layout.file_axes); }
-
 void quantise_in(Engine& engine, const nn::Tensor& tensor, const io::TensorView& view) {
   const int64_t rows = view.shape[0], columns = view.shape[1];
   std::vector<void*> parts;
@@ -51,7 +49,7 @@ void quantise_in(Engine& engine, const nn::Tensor& tensor, const io::TensorView&
 /// Copies a tensor of a file into the engine's memory; only what lies there in another order than in files
 /// stands in memory once more.
 void copy_in(Engine& engine, const nn::Tensor& tensor, const io::TensorView& view) {
-  const bool plain = is_in_file_order(tensor.layout);
+  const bool plain = nn::is_in_file_order(tensor.layout);
   if (tensor.quantised != ops::Quantisation::none) {
     HEARTH_CHECK(plain);
     return quantise_in(engine, tensor, view);
