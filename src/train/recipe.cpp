@@ -152,6 +152,7 @@ const Field* first_of_section(const std::string& name) {
 }
 
 std::string advice(const Field& field) {
+  if (!field.advice.empty()) return "try " + field.advice;
   const std::string usual = field.write(Recipe());
   return usual == "\"\"" || usual == "[]" ? "try hearth ls --keys" : "try " + usual;
 }

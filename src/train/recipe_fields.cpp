@@ -190,6 +190,7 @@ void add_model_fields(std::vector<Field>& f) {
     const std::string expected = read(recipe, node);
     return expected.empty() ? "" : expected + ", or a language model's folder,";
   };
+  name.advice = "model=simplecnn, or model=./FOLDER with a config.json";
   f.push_back(std::move(name));
   f.push_back(text(
       "model.path", "a language model: folder with config.json, weights and tokenizer",

@@ -19,6 +19,7 @@ struct Field {
   std::function<std::string(Recipe&, const YAML::Node&)> read;
   std::function<std::string(const Recipe&)> write;
   bool is_list = false;
+  std::string advice = "";  ///< what to try in place of a value that does not fit; empty: the usual one
 };
 
 /// Every key of a recipe, those of a section side by side.
