@@ -50,6 +50,7 @@ void multiply_blocks(const BlockProduct& product, int64_t b_row,
   const int64_t depth_block = (product.k + num_depths - 1) / num_depths;
   const int64_t num_blocks = std::max<int64_t>(1, (product.m + kRowBlock - 1) / kRowBlock);
   const int64_t row_block = round_up((product.m + num_blocks - 1) / num_blocks, kSliver);
+  const auto multiply = product.pairs ? simd().gemm_pairs : simd().gemm;
   for (int64_t p = 0; p < product.k; p += depth_block) {
     const int64_t depth = std::min(depth_block, product.k - p);
     for (int64_t i = 0; i < product.m; i += row_block) {
@@ -59,9 +60,9 @@ void multiply_blocks(const BlockProduct& product, int64_t b_row,
         const int64_t columns = std::min(kPanel, product.n - j);
         const float* right = panel(p, depth, j, columns);
         for (int64_t r = 0; r < rows; r += block.sliver_rows) {
-          simd().gemm(std::min(block.sliver_rows, rows - r), columns, depth,
-                      block.data + r / block.sliver_rows * block.sliver, block.row, block.k, right, b_row,
-                      product.c + (i + r) * product.c_row + j, product.c_row, product.accumulate || p > 0);
+          multiply(std::min(block.sliver_rows, rows - r), columns, depth,
+                   block.data + r / block.sliver_rows * block.sliver, block.row, block.k, right, b_row,
+                   product.c + (i + r) * product.c_row + j, product.c_row, product.accumulate || p > 0);
         }
       }
     }

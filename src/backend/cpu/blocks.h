@@ -32,6 +32,7 @@ struct BlockProduct {
   int64_t c_row = 0;
   float* packed_a = nullptr;  ///< kPackedFloats, or null: a is read as it lies
   bool accumulate = false;
+  bool pairs = false;  ///< a and b hold pairs of bf16, see SimdKernels::gemm_pairs
 };
 
 /// Multiplies block by block, so that a block of a stays in the second-level cache while every panel of b

@@ -1,5 +1,6 @@
 #include "backend/cpu/convert.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -74,6 +75,25 @@ const float* as_f32(DType dtype, const void* data, int64_t offset, int64_t count
 
 void widen(DType dtype, const void* in, int64_t count, float* out, ThreadPool& threads) {
   threads.parallel_for(count, 16384, [&](Range r) { load_f32(dtype, in, r.begin, r.size(), out + r.begin); });
+}
+
+HEARTH_CLONES void join_row(const uint16_t* first, const uint16_t* second, int64_t count, float* words) {
+  for (int64_t i = 0; i < count; ++i)
+    words[i] = std::bit_cast<float>(static_cast<uint32_t>(first[i]) | static_cast<uint32_t>(second[i]) << 16);
+}
+
+void join_rows(const void* rows, int64_t num_pairs, int64_t count, float* words) {
+  const auto* from = static_cast<const uint16_t*>(rows);
+  for (int64_t p = 0; p < num_pairs; ++p)
+    join_row(from + 2 * p * count, from + (2 * p + 1) * count, count, words + p * count);
+}
+
+void join_rows(const void* rows, int64_t num_pairs, int64_t count, float* words, ThreadPool& threads) {
+  const auto* from = static_cast<const uint16_t*>(rows);
+  threads.parallel_for(
+      num_pairs, std::max<int64_t>(1, 16384 / std::max<int64_t>(1, count)), [&](Range range) {
+        join_rows(from + 2 * range.begin * count, range.size(), count, words + range.begin * count);
+      });
 }
 
 }  // namespace hearth::cpu

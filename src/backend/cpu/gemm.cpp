@@ -51,7 +51,7 @@ int64_t floats(int64_t count) { return count * static_cast<int64_t>(sizeof(float
 /// Pieces of the workspace, in floats from its start.
 struct Layout {
   int64_t a, b, c, panels, own, transposed, residual, total;
-  explicit Layout(const GemmSpec& s) {
+  Layout(const GemmSpec& s, bool pairs) {
     int64_t next = 0;
     const auto take = [&](bool wanted, int64_t count) {
       const int64_t at = next;
@@ -59,8 +59,8 @@ struct Layout {
       return at;
     };
     const bool swapped = way_of(s) == Way::swapped;
-    a = take(s.a != DType::f32, s.m * s.k);
-    b = take(s.b != DType::f32, s.k * s.n);
+    a = take(pairs ? s.transpose_a : s.a != DType::f32, s.m * s.k);
+    b = take(pairs ? !s.transpose_b : s.b != DType::f32, s.k * s.n);
     c = take(s.c != DType::f32, s.m * s.n);
     residual = take(s.residual && s.c != DType::f32, s.m * s.n);
     panels = take(swapped || packs_b(s), panel_floats(s.k, swapped ? s.m : s.n));
@@ -93,8 +93,8 @@ Part part_of(const GemmSpec& s, int64_t tasks, int64_t task) {
   return {{0, s.m}, cut(s.n, kPanel)};
 }
 
-void run_rows(const GemmSpec& s, const float* a, const float* b, float* c, float* panels, float* own,
-              ThreadPool& threads) {
+void run_rows(const GemmSpec& s, bool pairs, const float* a, const float* b, float* c, float* panels,
+              float* own, ThreadPool& threads) {
   if (packs_b(s)) pack_panels(DType::f32, b, s.k, s.n, s.transpose_b, panels, nullptr, threads);
   const int64_t a_row = s.transpose_a ? 1 : s.k;
   const int64_t a_k = s.transpose_a ? s.m : 1;
@@ -110,7 +110,8 @@ void run_rows(const GemmSpec& s, const float* a, const float* b, float* c, float
                             .a_k = a_k,
                             .c = c + mine.m.begin * s.n + mine.n.begin,
                             .c_row = s.n,
-                            .packed_a = packs_a(mine.n.size(), a_row, a_k) ? scratch : nullptr};
+                            .packed_a = packs_a(mine.n.size(), a_row, a_k) ? scratch : nullptr,
+                            .pairs = pairs};
     if (packs_b(s)) {
       const float* first = panels + mine.n.begin * s.k;
       return multiply_blocks(
@@ -132,7 +133,7 @@ void run_rows(const GemmSpec& s, const float* a, const float* b, float* c, float
   });
 }
 
-void run_swapped(const GemmSpec& s, const float* a, const float* b, float* c, float* panels,
+void run_swapped(const GemmSpec& s, bool pairs, const float* a, const float* b, float* c, float* panels,
                  float* transposed, float* own, ThreadPool& threads) {
   pack_panels(DType::f32, a, s.k, s.m, !s.transpose_a, panels, nullptr, threads);
   threads.run([&](int thread) {
@@ -145,43 +146,61 @@ void run_swapped(const GemmSpec& s, const float* a, const float* b, float* c, fl
                             .a_k = 1,
                             .c = transposed + rows.begin * s.m,
                             .c_row = s.m,
-                            .packed_a = packs_a(s.m, s.k, 1) ? own + thread * kThreadFloats : nullptr};
+                            .packed_a = packs_a(s.m, s.k, 1) ? own + thread * kThreadFloats : nullptr,
+                            .pairs = pairs};
     multiply_blocks(part, kPanel,
                     [&](int64_t p, int64_t, int64_t j, int64_t) { return panels + j * s.k + p * kPanel; });
   });
   transpose(transposed, s.n, s.m, c, threads);
 }
 
-void run_dots(const GemmSpec& s, const float* a, const float* b, float* c, ThreadPool& threads) {
+void run_dots(const GemmSpec& s, bool pairs, const float* a, const float* b, float* c, ThreadPool& threads) {
+  const auto dot = pairs ? simd().dot_pairs : simd().dot;
   threads.run([&](int thread) {
     const bool by_rows = s.m >= s.n;
     const Range part = split_range(by_rows ? s.m : s.n, s.num_threads, thread);
     if (part.size() == 0) return;
     if (by_rows) {
-      simd().dot(part.size(), s.n, s.k, a + part.begin * s.k, s.k, b, s.k, c + part.begin * s.n, s.n, 1);
+      dot(part.size(), s.n, s.k, a + part.begin * s.k, s.k, b, s.k, c + part.begin * s.n, s.n, 1);
     } else {
-      simd().dot(s.m, part.size(), s.k, a, s.k, b + part.begin * s.k, s.k, c + part.begin, s.n, 1);
+      dot(s.m, part.size(), s.k, a, s.k, b + part.begin * s.k, s.k, c + part.begin, s.n, 1);
     }
   });
 }
 
+/// What the products read: f32, or pairs of bf16. Pairs lie in memory as they are, unless neighbouring terms
+/// are rows of `row` elements (0: they are not).
+const float* operand(const void* data, DType dtype, int64_t count, bool pairs, int64_t row, float* scratch,
+                     ThreadPool& threads) {
+  if (dtype == DType::f32 || (pairs && row == 0)) return static_cast<const float*>(data);
+  if (pairs) {
+    join_rows(data, count / row, row, scratch, threads);
+  } else {
+    widen(dtype, data, count, scratch, threads);
+  }
+  return scratch;
+}
+
 }  // namespace
 
-Gemm::Gemm(const GemmSpec& spec) : spec_(spec) {}
+Gemm::Gemm(const GemmSpec& spec)
+    : spec_(spec),
+      pairs_(spec.a == DType::bf16 && spec.b == DType::bf16 && spec.k % 2 == 0 &&
+             simd().gemm_pairs != nullptr) {
+  if (pairs_) spec_.k /= 2;
+}
 
-int64_t Gemm::workspace_bytes() const { return floats(Layout(spec_).total); }
+int64_t Gemm::workspace_bytes() const { return floats(Layout(spec_, pairs_).total); }
 
 void Gemm::run(const void* a, const void* b, const float* bias, const void* residual, void* c,
                std::byte* workspace, ThreadPool& threads) const {
   const GemmSpec& s = spec_;
-  const Layout layout(s);
+  const Layout layout(s, pairs_);
   auto* base = reinterpret_cast<float*>(workspace);
-  if (s.a != DType::f32) widen(s.a, a, s.m * s.k, base + layout.a, threads);
-  if (s.b != DType::f32) widen(s.b, b, s.k * s.n, base + layout.b, threads);
+  const float* left = operand(a, s.a, s.m * s.k, pairs_, s.transpose_a ? s.m : 0, base + layout.a, threads);
+  const float* right = operand(b, s.b, s.k * s.n, pairs_, s.transpose_b ? 0 : s.n, base + layout.b, threads);
   if (residual != nullptr && s.c != DType::f32)
     widen(s.c, residual, s.m * s.n, base + layout.residual, threads);
-  const float* wide_a = s.a == DType::f32 ? static_cast<const float*>(a) : base + layout.a;
-  const float* wide_b = s.b == DType::f32 ? static_cast<const float*>(b) : base + layout.b;
   const float* wide_residual =
       s.c == DType::f32 ? static_cast<const float*>(residual) : base + layout.residual;
   if (residual == nullptr) wide_residual = nullptr;
@@ -189,14 +208,14 @@ void Gemm::run(const void* a, const void* b, const float* bias, const void* resi
 
   switch (way_of(s)) {
     case Way::rows:
-      run_rows(s, wide_a, wide_b, wide_c, base + layout.panels, base + layout.own, threads);
+      run_rows(s, pairs_, left, right, wide_c, base + layout.panels, base + layout.own, threads);
       break;
     case Way::swapped:
-      run_swapped(s, wide_a, wide_b, wide_c, base + layout.panels, base + layout.transposed,
+      run_swapped(s, pairs_, left, right, wide_c, base + layout.panels, base + layout.transposed,
                   base + layout.own, threads);
       break;
     case Way::dots:
-      run_dots(s, wide_a, wide_b, wide_c, threads);
+      run_dots(s, pairs_, left, right, wide_c, threads);
       break;
   }
   const bool relu = s.activation == GemmSpec::Activation::relu;

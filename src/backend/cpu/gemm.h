@@ -35,6 +35,8 @@ class Gemm {
 
  private:
   GemmSpec spec_;
+  /// Both operands are read as pairs of bf16: spec_.k counts pairs.
+  bool pairs_ = false;
 };
 
 }  // namespace hearth::cpu

@@ -90,6 +90,10 @@ struct SimdKernels {
   void (*add_exp)(const float* x, const float* shift, float* sum, int64_t count);
   /// x[i] = factor[i] exp(x[i] - shift[i]) (1 - (x[i] / cap)^2); without the last for cap 0.
   void (*scaled_exp)(float* x, const float* shift, const float* factor, int64_t count, float cap);
+  /// gemm and dot over pairs: each float of a and of b is two neighbouring terms in bf16, the first in its
+  /// lower half; k counts pairs. Null where the processor has no instruction for it.
+  decltype(gemm) gemm_pairs = nullptr;
+  decltype(dot) dot_pairs = nullptr;
 };
 
 /// The best table this processor runs; chosen once.
@@ -99,6 +103,8 @@ extern const SimdKernels kBaselineKernels;
 #if defined(__x86_64__)
 extern const SimdKernels kAvx2Kernels;
 extern const SimdKernels kAvx512Kernels;
+/// kAvx512Kernels with products of pairs.
+SimdKernels with_bf16_pairs(SimdKernels kernels);
 #endif
 
 }  // namespace hearth::cpu
