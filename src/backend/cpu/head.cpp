@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "backend/cpu/blocks.h"
@@ -26,17 +27,27 @@ HEARTH_CLONES void max_with(const float* row, float* most, int64_t count) {
   for (int64_t i = 0; i < count; ++i) most[i] = row[i] > most[i] ? row[i] : most[i];
 }
 
+/// Whether products are of pairs of bf16: logits as they come, and on the way back with their cotangents
+/// rounded to bf16, as autocast does elsewhere.
+bool has_pairs(const HeadSpec& s) {
+  return s.x == DType::bf16 && s.weight == DType::bf16 && s.width % 2 == 0 && simd().gemm_pairs != nullptr;
+}
+
 /// Where everything lies in the workspace, in floats. Logits are kept transposed: [vocab][chunk].
 struct Layout {
+  bool pairs;
   int64_t chunk;      ///< tokens of a full chunk
   int64_t logit_row;  ///< floats from one vocabulary row of logits to the next
   int64_t tokens = 0, x = 0, x_panels = 0, x_columns = 0, lse = 0, factor = 0, of_label = 0, logits = 0;
   int64_t parts = 0, threads = 0, total = 0;
   int64_t dx = 0, most = 0, sum = 0;                                   ///< of a part
   int64_t tile = 0, weight = 0, packed = 0, panel = 0, next_most = 0;  ///< of a thread
+  int64_t x_rows = 0;                                                  ///< pairs of tokens side by side
+  int64_t rounded = 0, rounded_pairs = 0;  ///< of a thread: a tile's cotangents in bf16
   int64_t num_parts = 0, part_floats = 0, thread_floats = 0;
 
   explicit Layout(const HeadSpec& s) {
+    pairs = has_pairs(s);
     chunk = std::max<int64_t>(1, std::min(s.chunk, s.tokens));
     logit_row = round_up(chunk, 16) + 16;
     place_shared(s);
@@ -56,9 +67,13 @@ struct Layout {
   void place_shared(const HeadSpec& s) {
     int64_t next = 0;
     tokens = take(next, true, s.tokens);
-    x = take(next, true, chunk * s.width);
-    x_panels = take(next, true, panel_floats(s.width, chunk));
-    x_columns = take(next, s.task != Task::losses && !s.frozen, panel_floats(chunk, s.width));
+    const bool sums = s.task != Task::losses && !s.frozen;
+    const int64_t width = pairs ? s.width / 2 : s.width;
+    const int64_t rows = pairs ? (chunk + 1) / 2 : chunk;
+    x = take(next, true, (chunk + 1) * width);
+    x_panels = take(next, true, panel_floats(width, chunk));
+    x_rows = take(next, pairs && sums, rows * s.width);
+    x_columns = take(next, sums, panel_floats(rows, s.width));
     lse = take(next, true, chunk);
     factor = take(next, true, chunk);
     of_label = take(next, true, chunk);
@@ -76,9 +91,13 @@ struct Layout {
     const bool gradients = s.task != Task::losses;
     int64_t next = 0;
     tile = take(next, s.task != Task::both, kTileRows * logit_row);
-    weight = take(next, s.weight != DType::f32, kTileRows * s.width);
-    packed = take(next, packs_a(chunk, s.width, 1) || (gradients && packs_a(s.width, 1, logit_row)),
-                  kPackedFloats);
+    weight = take(next, s.weight != DType::f32 && !pairs, kTileRows * s.width);
+    rounded = take(next, pairs && gradients, kTileRows * logit_row / 2);
+    rounded_pairs = take(next, pairs && gradients, kTileRows / 2 * logit_row);
+    packed = take(
+        next,
+        packs_a(chunk, pairs ? s.width / 2 : s.width, 1) || (gradients && packs_a(s.width, 1, logit_row)),
+        kPackedFloats);
     panel = take(next, gradients, kDepthBlock * kPanel);
     next_most = take(next, true, chunk);
     thread_floats = next;
@@ -112,7 +131,6 @@ class HeadRun {
  private:
   /// Tokens that count; the others get their zeros.
   void list_tokens() {
-    const int64_t row_bytes = s_.width * dtype_bytes(s_.x);
     for (int64_t t = 0; t < s_.tokens; ++t) {
       if (arrays_.labels[t] >= 0) {
         tokens_[num_tokens_++] = static_cast<int32_t>(t);
@@ -121,7 +139,8 @@ class HeadRun {
       if (s_.task != Task::gradients) arrays_.losses[t] = 0;
       if (s_.task == Task::losses) arrays_.lse[t] = 0;
       if (s_.task != Task::losses)
-        std::fill_n(static_cast<std::byte*>(arrays_.dx) + t * row_bytes, row_bytes, std::byte{0});
+        std::memset(static_cast<std::byte*>(arrays_.dx) + static_cast<size_t>(t) * row_bytes(), 0,
+                    row_bytes());
     }
   }
 
@@ -131,20 +150,40 @@ class HeadRun {
   /// The chunk's rows side by side, and as panels for the products.
   void gather() {
     float* x = base_ + layout_.x;
+    const int64_t width = layout_.pairs ? s_.width / 2 : s_.width;
     threads_.parallel_for(rows_, std::max<int64_t>(1, 16384 / s_.width), [&](Range range) {
-      for (int64_t r = range.begin; r < range.end; ++r)
-        load_f32(s_.x, arrays_.x, token(r) * s_.width, s_.width, x + r * s_.width);
+      for (int64_t r = range.begin; r < range.end; ++r) {
+        if (layout_.pairs) {
+          std::memcpy(x + r * width, static_cast<const float*>(arrays_.x) + token(r) * width, row_bytes());
+        } else {
+          load_f32(s_.x, arrays_.x, token(r) * s_.width, s_.width, x + r * s_.width);
+        }
+      }
     });
-    pack_panels(DType::f32, x, s_.width, rows_, true, base_ + layout_.x_panels, nullptr, threads_);
+    pack_panels(DType::f32, x, width, rows_, true, base_ + layout_.x_panels, nullptr, threads_);
     if (s_.task == Task::losses) return;
-    if (!s_.frozen)
-      pack_panels(DType::f32, x, rows_, s_.width, false, base_ + layout_.x_columns, nullptr, threads_);
+    if (!s_.frozen) pack_columns(x);
     for (int64_t r = 0; r < rows_; ++r) {
       const bool known = arrays_.labels[token(r)] < s_.vocab;
       const float dloss = s_.task == Task::both ? arrays_.dloss : arrays_.dlosses[token(r)];
       base_[layout_.factor + r] = known ? dloss : std::numeric_limits<float>::quiet_NaN();
       if (s_.task == Task::gradients) base_[layout_.lse + r] = arrays_.lse[token(r)];
     }
+  }
+
+  size_t row_bytes() const { return static_cast<size_t>(s_.width * dtype_bytes(s_.x)); }
+
+  /// Terms of a sum over the chunk's tokens, or pairs of them.
+  int64_t num_terms() const { return layout_.pairs ? (rows_ + 1) / 2 : rows_; }
+
+  /// The chunk as the right side of the weight's gradient; a token without a partner gets one of zeros.
+  void pack_columns(float* x) {
+    float* columns = base_ + layout_.x_columns;
+    if (!layout_.pairs) return pack_panels(DType::f32, x, rows_, s_.width, false, columns, nullptr, threads_);
+    std::memset(x + rows_ * s_.width / 2, 0, row_bytes());
+    float* joined = base_ + layout_.x_rows;
+    join_rows(x, num_terms(), s_.width, joined, threads_);
+    pack_panels(DType::f32, joined, num_terms(), s_.width, false, columns, nullptr, threads_);
   }
 
   float* own(int thread, int64_t at) const {
@@ -159,7 +198,7 @@ class HeadRun {
     int64_t first;
     int64_t count;
     float* logits;
-    const float* weight;
+    const float* weight;  ///< f32, or pairs of bf16
   };
 
   /// Calls body(tile) for the tiles of a part of the vocabulary.
@@ -170,27 +209,28 @@ class HeadRun {
       Tile tile{.first = v, .count = std::min(kTileRows, rows.end - v), .logits = nullptr, .weight = nullptr};
       tile.logits =
           s_.task == Task::both ? base_ + layout_.logits + v * layout_.logit_row : own(thread, layout_.tile);
-      tile.weight =
-          as_f32(s_.weight, arrays_.weight, v * s_.width, tile.count * s_.width, own(thread, layout_.weight));
+      tile.weight = layout_.pairs ? static_cast<const float*>(arrays_.weight) + v * s_.width / 2
+                                  : as_f32(s_.weight, arrays_.weight, v * s_.width, tile.count * s_.width,
+                                           own(thread, layout_.weight));
       body(tile);
     }
   }
 
   void compute_logits(int thread, const Tile& tile) const {
     const float* panels = base_ + layout_.x_panels;
-    const BlockProduct product{
-        .m = tile.count,
-        .n = rows_,
-        .k = s_.width,
-        .a = tile.weight,
-        .a_row = s_.width,
-        .a_k = 1,
-        .c = tile.logits,
-        .c_row = layout_.logit_row,
-        .packed_a = packs_a(rows_, s_.width, 1) ? own(thread, layout_.packed) : nullptr};
-    multiply_blocks(product, kPanel, [&](int64_t p, int64_t, int64_t j, int64_t) {
-      return panels + j * s_.width + p * kPanel;
-    });
+    const int64_t width = layout_.pairs ? s_.width / 2 : s_.width;
+    const BlockProduct product{.m = tile.count,
+                               .n = rows_,
+                               .k = width,
+                               .a = tile.weight,
+                               .a_row = width,
+                               .a_k = 1,
+                               .c = tile.logits,
+                               .c_row = layout_.logit_row,
+                               .packed_a = packs_a(rows_, width, 1) ? own(thread, layout_.packed) : nullptr,
+                               .pairs = layout_.pairs};
+    multiply_blocks(product, kPanel,
+                    [&](int64_t p, int64_t, int64_t j, int64_t) { return panels + j * width + p * kPanel; });
     if (s_.softcap == 0) return;
     for (int64_t v = 0; v < tile.count; ++v)
       simd().cap_max(tile.logits + v * layout_.logit_row, rows_, s_.softcap);
@@ -258,7 +298,8 @@ class HeadRun {
       for_tiles(part, thread, [&](const Tile& tile) {
         if (s_.task == Task::gradients) compute_logits(thread, tile);
         turn_logits(tile);
-        if (!s_.frozen) add_weight_gradient(tile);
+        if (layout_.pairs) round_cotangents(thread, tile);
+        if (!s_.frozen) add_weight_gradient(thread, tile);
         add_input_gradient(part, thread, tile);
       });
     });
@@ -295,19 +336,34 @@ class HeadRun {
     for (int64_t c = 0; c < s_.width; c += 16) __builtin_prefetch(row + c, 1);
   }
 
-  void add_weight_gradient(const Tile& tile) const {
+  /// A tile's cotangents in bf16: by rows of the vocabulary, and pairs of rows side by side. Where a partner
+  /// is missing stands a zero.
+  void round_cotangents(int thread, const Tile& tile) const {
+    const int64_t row = layout_.logit_row;
+    auto* rounded = reinterpret_cast<uint16_t*>(own(thread, layout_.rounded));
+    for (int64_t v = 0; v < tile.count; ++v) {
+      store_f32(DType::bf16, tile.logits + v * row, rounded, v * row, rows_);
+      rounded[v * row + rows_] = 0;
+    }
+    if (tile.count % 2 != 0) std::fill_n(rounded + tile.count * row, rows_, uint16_t{0});
+    join_rows(rounded, (tile.count + 1) / 2, row, own(thread, layout_.rounded_pairs));
+  }
+
+  void add_weight_gradient(int thread, const Tile& tile) const {
     const float* panels = base_ + layout_.x_columns;
+    const int64_t terms = num_terms();
     const BlockProduct product{.m = tile.count,
                                .n = s_.width,
-                               .k = rows_,
-                               .a = tile.logits,
-                               .a_row = layout_.logit_row,
+                               .k = terms,
+                               .a = layout_.pairs ? own(thread, layout_.rounded) : tile.logits,
+                               .a_row = layout_.pairs ? layout_.logit_row / 2 : layout_.logit_row,
                                .a_k = 1,
                                .c = arrays_.dweight + tile.first * s_.width,
                                .c_row = s_.width,
-                               .accumulate = first_ > 0};
+                               .accumulate = first_ > 0,
+                               .pairs = layout_.pairs};
     multiply_blocks(product, kPanel,
-                    [&](int64_t p, int64_t, int64_t j, int64_t) { return panels + j * rows_ + p * kPanel; });
+                    [&](int64_t p, int64_t, int64_t j, int64_t) { return panels + j * terms + p * kPanel; });
   }
 
   void add_input_gradient(int64_t part, int thread, const Tile& tile) const {
@@ -315,19 +371,32 @@ class HeadRun {
     const BlockProduct product{
         .m = rows_,
         .n = s_.width,
-        .k = tile.count,
-        .a = tile.logits,
+        .k = layout_.pairs ? (tile.count + 1) / 2 : tile.count,
+        .a = layout_.pairs ? own(thread, layout_.rounded_pairs) : tile.logits,
         .a_row = 1,
         .a_k = layout_.logit_row,
         .c = of_part(part, layout_.dx),
         .c_row = s_.width,
         .packed_a = packs_a(s_.width, 1, layout_.logit_row) ? own(thread, layout_.packed) : nullptr,
-        .accumulate = true};
+        .accumulate = true,
+        .pairs = layout_.pairs};
     multiply_blocks(product, kPanel, [&](int64_t p, int64_t depth, int64_t j, int64_t columns) {
-      for (int64_t v = 0; v < depth; ++v)
-        std::copy_n(tile.weight + (p + v) * s_.width + j, columns, panel + v * kPanel);
+      for (int64_t v = 0; v < depth; ++v) {
+        if (layout_.pairs) {
+          join_weights(tile, 2 * (p + v), j, columns, panel + v * kPanel);
+        } else {
+          std::copy_n(tile.weight + (p + v) * s_.width + j, columns, panel + v * kPanel);
+        }
+      }
       return panel;
     });
+  }
+
+  /// Columns [j, j + count) of rows v and v + 1 of a tile's weight as pairs. Behind the last row: the last
+  /// again, whose cotangents are zeros.
+  void join_weights(const Tile& tile, int64_t v, int64_t j, int64_t count, float* words) const {
+    const auto* first = reinterpret_cast<const uint16_t*>(tile.weight) + v * s_.width + j;
+    join_row(first, v + 1 < tile.count ? first + s_.width : first, count, words);
   }
 
   const HeadSpec& s_;
