@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define HEARTH_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define HEARTH_ASAN 1
+#endif
+#endif
+#ifdef HEARTH_ASAN
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+/// What AddressSanitizer is told, where it is there.
+namespace hearth::emu {
+
+inline void poison([[maybe_unused]] const void* place, [[maybe_unused]] size_t bytes) {
+#ifdef HEARTH_ASAN
+  __asan_poison_memory_region(place, bytes);
+#endif
+}
+inline void unpoison([[maybe_unused]] const void* place, [[maybe_unused]] size_t bytes) {
+#ifdef HEARTH_ASAN
+  __asan_unpoison_memory_region(place, bytes);
+#endif
+}
+
+/// Around a change of stacks; a null `fake_stack` tells that the old one is left for good.
+inline void about_to_jump([[maybe_unused]] void** fake_stack, [[maybe_unused]] const void* stack,
+                          [[maybe_unused]] size_t bytes) {
+#ifdef HEARTH_ASAN
+  __sanitizer_start_switch_fiber(fake_stack, stack, bytes);
+#endif
+}
+inline void has_jumped([[maybe_unused]] void* fake_stack, [[maybe_unused]] const void** stack,
+                       [[maybe_unused]] size_t* bytes) {
+#ifdef HEARTH_ASAN
+  __sanitizer_finish_switch_fiber(fake_stack, stack, bytes);
+#endif
+}
+
+}  // namespace hearth::emu
