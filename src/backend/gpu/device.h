@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+/// Cards, their memory and their queues, without a vendor's header: HIP's, CUDA's, or the emulator's,
+/// whichever Hearth was built with.
+namespace hearth::gpu {
+
+/// What a card did instead of what it was asked. Never the user's mistake; the card may be unusable from then
+/// on.
+class DeviceError : public std::runtime_error {
+ public:
+  enum class Kind : uint8_t {
+    out_of_memory,
+    fault,      ///< a kernel did what it must not, or the card reported an error
+    no_answer,  ///< the deadline passed
+  };
+  DeviceError(Kind kind, const std::string& what) : std::runtime_error(what), kind_(kind) {}
+  Kind kind() const { return kind_; }
+
+ private:
+  Kind kind_;
+};
+
+struct DeviceInfo {
+  std::string name;
+  std::string architecture;  ///< "gfx1100", "sm_90", "emu"
+  std::string pci_address;   ///< "0000:03:00.0"
+  int64_t memory_bytes = 0;
+  int64_t shared_bytes = 0;  ///< that a block may have
+  int num_multiprocessors = 0;
+  bool integrated = false;  ///< shares the processor's memory
+};
+
+/// Every card that the driver shows, in its order; empty where there is no driver.
+std::vector<DeviceInfo> list_devices();
+
+/// An open card. Streams and memory of it must be gone before it.
+class Device {
+ public:
+  explicit Device(int index);
+  ~Device();
+  const DeviceInfo& info() const;
+  int64_t free_bytes() const;
+
+  /// Bytes on the card, aligned to 256. Throws DeviceError.
+  std::byte* allocate(int64_t num_bytes);
+  void release(std::byte* memory);
+  /// Page-locked bytes of the host: copies from and to them overlap with computing.
+  std::byte* allocate_host(int64_t num_bytes);
+  void release_host(std::byte* memory);
+
+  struct Parts;
+  Parts& parts() { return *parts_; }
+
+ private:
+  std::unique_ptr<Parts> parts_;
+};
+
+/// A moment in a stream.
+class Event {
+ public:
+  Event();
+  ~Event();
+  struct Parts;
+  Parts& parts() const { return *parts_; }
+
+ private:
+  std::unique_ptr<Parts> parts_;
+};
+
+/// A queue of copies and kernels of one card, which run in order, and when the card gets to them. Host memory
+/// that a copy reads or writes belongs to it until synchronise().
+class Stream {
+ public:
+  explicit Stream(Device& device);
+  ~Stream();
+
+  void copy_in(std::byte* device, const void* host, int64_t num_bytes);
+  void copy_out(void* host, const std::byte* device, int64_t num_bytes);
+  void copy(std::byte* to, const std::byte* from, int64_t num_bytes);
+  void fill_zero(std::byte* device, int64_t num_bytes);
+  void record(Event& event);
+  /// What comes after waits for what stood in front of the event, in whatever stream.
+  void wait(const Event& event);
+  /// Returns when everything is done. Throws DeviceError.
+  void synchronise(double deadline_seconds = 60);
+  /// What rt::launch takes.
+  void* handle();
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace hearth::gpu

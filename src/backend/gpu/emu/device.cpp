@@ -1,0 +1,143 @@
+#include "backend/gpu/device.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <thread>
+
+#include "backend/gpu/emu/checker.h"
+#include "backend/gpu/emu/stream.h"
+#include "base/error.h"
+#include "base/text.h"
+
+namespace hearth::gpu {
+namespace {
+
+using Kind = DeviceError::Kind;
+
+constexpr size_t kAlignment = 256;
+
+void cross_the_link(const emu::Card& card, int64_t num_bytes) {
+  const double rate = card.settings.link_bytes_per_second;
+  if (rate > 0)
+    std::this_thread::sleep_for(std::chrono::duration<double>(static_cast<double>(num_bytes) / rate));
+}
+
+DeviceInfo info_of(size_t index) {
+  const emu::CardSettings& settings = emu::cards()[index];
+  return {.name = fmt::format("emulated card {}", index),
+          .architecture = "emu",
+          .pci_address = fmt::format("emu:{:02x}:00.0", index),
+          .memory_bytes = settings.memory_bytes,
+          .shared_bytes = emu::settings().shared_bytes,
+          .num_multiprocessors = 1};
+}
+
+}  // namespace
+
+struct Device::Parts {
+  DeviceInfo info;
+  emu::Card card;
+  std::map<std::byte*, int64_t> allocated = {};
+};
+
+struct Event::Parts {
+  emu::Stream* stream = nullptr;
+  uint64_t end = 0;
+};
+
+struct Stream::Parts {
+  emu::Stream queue;
+};
+
+std::vector<DeviceInfo> list_devices() {
+  std::vector<DeviceInfo> all;
+  for (size_t i = 0; i < emu::cards().size(); ++i) all.push_back(info_of(i));
+  return all;
+}
+
+Device::Device(int index) {
+  const auto position = static_cast<size_t>(index);
+  HEARTH_CHECK(position < emu::cards().size());
+  parts_ =
+      std::make_unique<Parts>(Parts{.info = info_of(position), .card = {.settings = emu::cards()[position]}});
+}
+Device::~Device() {
+  for (const auto& [memory, bytes] : parts_->allocated) emu::release(memory);
+}
+const DeviceInfo& Device::info() const { return parts_->info; }
+int64_t Device::free_bytes() const { return parts_->card.settings.memory_bytes - parts_->card.used_bytes; }
+
+std::byte* Device::allocate(int64_t num_bytes) {
+  emu::Card& card = parts_->card;
+  const bool refused = card.num_allocations++ == card.settings.refused_allocation;
+  if (refused || num_bytes > free_bytes()) {
+    throw DeviceError(Kind::out_of_memory, fmt::format("{} has {} free, {} were asked for", parts_->info.name,
+                                                       human_bytes(free_bytes()), human_bytes(num_bytes)));
+  }
+  std::byte* memory = emu::allocate(num_bytes);
+  card.used_bytes += num_bytes;
+  parts_->allocated[memory] = num_bytes;
+  return memory;
+}
+void Device::release(std::byte* memory) {
+  const auto found = parts_->allocated.find(memory);
+  HEARTH_CHECK(found != parts_->allocated.end());
+  parts_->card.used_bytes -= found->second;
+  parts_->allocated.erase(found);
+  emu::release(memory);
+}
+std::byte* Device::allocate_host(int64_t num_bytes) {
+  void* memory = nullptr;
+  if (posix_memalign(&memory, kAlignment, static_cast<size_t>(num_bytes)) != 0) throw std::bad_alloc();
+  return static_cast<std::byte*>(memory);
+}
+void Device::release_host(std::byte* memory) { std::free(memory); }
+
+Event::Event() : parts_(std::make_unique<Parts>()) {}
+Event::~Event() = default;
+
+Stream::Stream(Device& device)
+    : parts_(std::make_unique<Parts>(Parts{.queue = emu::Stream(device.parts().card)})) {}
+Stream::~Stream() = default;
+
+void Stream::copy_in(std::byte* device, const void* host, int64_t num_bytes) {
+  parts_->queue.enqueue([=, &card = parts_->queue.card()] {
+    cross_the_link(card, num_bytes);
+    std::memcpy(device, host, static_cast<size_t>(num_bytes));
+  });
+}
+void Stream::copy_out(void* host, const std::byte* device, int64_t num_bytes) {
+  parts_->queue.enqueue([=, &card = parts_->queue.card()] {
+    cross_the_link(card, num_bytes);
+    std::memcpy(host, device, static_cast<size_t>(num_bytes));
+  });
+}
+void Stream::copy(std::byte* to, const std::byte* from, int64_t num_bytes) {
+  parts_->queue.enqueue([=] { std::memcpy(to, from, static_cast<size_t>(num_bytes)); });
+}
+void Stream::fill_zero(std::byte* device, int64_t num_bytes) {
+  parts_->queue.enqueue([=] { std::memset(device, 0, static_cast<size_t>(num_bytes)); });
+}
+void Stream::record(Event& event) { event.parts() = {.stream = &parts_->queue, .end = parts_->queue.end()}; }
+void Stream::wait(const Event& event) {
+  parts_->queue.enqueue([moment = event.parts()] {
+    if (moment.stream != nullptr) moment.stream->run_until(moment.end);
+  });
+}
+
+void Stream::synchronise(double deadline_seconds) {
+  emu::Card& card = parts_->queue.card();
+  try {
+    parts_->queue.run_until(parts_->queue.end());
+  } catch (const emu::Fault& fault) {
+    throw DeviceError(Kind::fault, fault.what());
+  }
+  if (!card.hangs) return;
+  std::this_thread::sleep_for(std::chrono::duration<double>(deadline_seconds));
+  throw DeviceError(Kind::no_answer, fmt::format("the card gave no answer for {} s", deadline_seconds));
+}
+void* Stream::handle() { return &parts_->queue; }
+
+}  // namespace hearth::gpu
