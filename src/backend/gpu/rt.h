@@ -1,0 +1,31 @@
+#pragma once
+
+/// The language that kernels are written in: one source for hipcc, nvcc and, without a card, the host
+/// compiler.
+///
+///   template <typename T>
+///   __global__ void __launch_bounds__(256) scale(const T* in, T* out, int64_t count, float factor);
+///   rt::launch(scale<rt::bf16>, {blocks, 256}, stream, in, out, count, factor);
+///
+/// As in HIP and CUDA: __global__, __launch_bounds__, threadIdx, blockIdx, blockDim, gridDim, expf and its
+/// kind. The rest is named here, because the two differ or the emulator must see it:
+///   RT_DEVICE                    a function that kernels call
+///   RT_SHARED(name, T)           a variable of the block, for instance RT_SHARED(rows, float[16][33]); not
+///   set RT_DYNAMIC_SHARED(T, name)   T* to the bytes that the launch asked for rt::sync_block() barrier of
+///   all threads of the block; one per source line rt::sync_warp()              orders the memory of a warp's
+///   lanes rt::shuffle(v, lane), shuffle_xor(v, mask), shuffle_down(v, by), ballot(p), lane()
+///                                of all 32 lanes of a warp; v has 4 or 8 bytes; they order no memory
+///   rt::bf16, rt::f16            two bytes; to_float(v), from_float<T>(f) rounds to nearest even
+///   rt::Vec<T, n>                n elements side by side; load and store move 16 bytes at once where they
+///   fill them
+/// A warp has 32 lanes on every card.
+#if defined(__HIPCC__)
+#include "backend/gpu/rt_hip.h"
+#elif defined(__CUDACC__)
+#include "backend/gpu/rt_cuda.h"
+#else
+#include "backend/gpu/rt_emu.h"
+#endif
+
+#include "backend/gpu/rt_numbers.h"
+#include "backend/gpu/rt_reduce.h"

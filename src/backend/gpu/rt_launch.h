@@ -1,0 +1,32 @@
+#pragma once
+
+/// rt::launch of hipcc and nvcc.
+namespace hearth::rt {
+
+#if defined(__HIPCC__)
+using NativeStream = hipStream_t;
+#else
+using NativeStream = cudaStream_t;
+#endif
+
+/// Blocks, their threads, and the bytes of RT_DYNAMIC_SHARED.
+struct Shape {
+  dim3 blocks;
+  dim3 threads;
+  int64_t shared_bytes;
+
+  Shape(int64_t num_blocks, int64_t num_threads, int64_t dynamic_shared_bytes = 0)
+      : Shape(dim3(static_cast<unsigned>(num_blocks)), dim3(static_cast<unsigned>(num_threads)),
+              dynamic_shared_bytes) {}
+  Shape(dim3 grid, dim3 block, int64_t dynamic_shared_bytes = 0)
+      : blocks(grid), threads(block), shared_bytes(dynamic_shared_bytes) {}
+};
+
+/// Queues the kernel behind what the stream holds. What goes wrong is known when the stream is waited for.
+template <typename... P>
+void launch(void (*kernel)(P...), const Shape& shape, void* stream, std::type_identity_t<P>... args) {
+  kernel<<<shape.blocks, shape.threads, static_cast<size_t>(shape.shared_bytes),
+           static_cast<NativeStream>(stream)>>>(args...);
+}
+
+}  // namespace hearth::rt

@@ -1,0 +1,33 @@
+#pragma once
+
+/// Sums and maxima over a warp or a block, in an order that depends on nothing but the number of threads.
+namespace hearth::rt {
+
+struct Add {
+  RT_DEVICE float operator()(float a, float b) const { return a + b; }
+};
+struct Max {
+  RT_DEVICE float operator()(float a, float b) const { return a > b ? a : b; }
+};
+
+/// Every lane gets the result.
+template <typename Op>
+RT_DEVICE float reduce_warp(float value, Op op) {
+  for (int mask = kWarp / 2; mask > 0; mask /= 2) value = op(value, shuffle_xor(value, mask));
+  return value;
+}
+
+/// Every thread of a block of whole warps gets the result; all of them must call it. `none`: op(none, x) = x.
+template <typename Op>
+RT_DEVICE float reduce_block(float value, Op op, float none) {
+  RT_SHARED(parts, float[kWarp]);
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int num_warps = static_cast<int>(blockDim.x) / kWarp;
+  value = reduce_warp(value, op);
+  sync_block();
+  if (lane() == 0) parts[warp] = value;
+  sync_block();
+  return reduce_warp(lane() < num_warps ? parts[lane()] : none, op);
+}
+
+}  // namespace hearth::rt
