@@ -1,0 +1,72 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <span>
+#include <vector>
+
+#include "backend/gpu/device.h"
+#include "backend/gpu/emu/grid.h"
+
+namespace hearth::gpu {
+
+/// A card and a stream, arrays on it, and the orders in which threads may run.
+class Card {
+ public:
+  Card() = default;
+  ~Card() {
+    for (std::byte* memory : memory_) device_.release(memory);
+  }
+  Card(const Card&) = delete;
+  Card& operator=(const Card&) = delete;
+
+  template <typename T>
+  T* put(const std::vector<T>& values) {
+    T* made = room<T>(values.size());
+    stream_.copy_in(reinterpret_cast<std::byte*>(made), values.data(), bytes_of<T>(values.size()));
+    stream_.synchronise();
+    return made;
+  }
+  template <typename T>
+  T* room(size_t count) {
+    memory_.push_back(device_.allocate(bytes_of<T>(count)));
+    return reinterpret_cast<T*>(memory_.back());
+  }
+  template <typename T>
+  std::vector<T> get(const T* from, size_t count) {
+    std::vector<T> made(count);
+    stream_.copy_out(made.data(), reinterpret_cast<const std::byte*>(from), bytes_of<T>(count));
+    stream_.synchronise();
+    return made;
+  }
+  Device& device() { return device_; }
+  Stream& stream() { return stream_; }
+  void* handle() { return stream_.handle(); }
+
+ private:
+  template <typename T>
+  static int64_t bytes_of(size_t count) {
+    return static_cast<int64_t>(count * sizeof(T));
+  }
+
+  Device device_{0};
+  Stream stream_{device_};
+  std::vector<std::byte*> memory_;
+};
+
+/// Settings of the emulator for one test.
+class EmulatorTest : public testing::Test {
+ protected:
+  ~EmulatorTest() override { emu::settings() = {}; }
+
+  template <typename Body>
+  static void in_every_order(Body body) {
+    for (const emu::Order order : {emu::Order::forward, emu::Order::reverse, emu::Order::random}) {
+      SCOPED_TRACE(static_cast<int>(order));
+      emu::settings().order = order;
+      body();
+    }
+  }
+};
+
+}  // namespace hearth::gpu

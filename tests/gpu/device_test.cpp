@@ -1,0 +1,99 @@
+// Cards as the engine sees them: memory with a limit, streams that run late, and failures.
+#include <gmock/gmock.h>
+
+#include "backend/gpu/emu/stream.h"
+#include "backend/gpu/rt.h"
+#include "gpu/card.h"
+
+namespace hearth::gpu {
+namespace {
+
+class Devices : public testing::Test {
+ protected:
+  ~Devices() override { emu::cards() = {{}}; }
+
+  template <typename Body>
+  static DeviceError::Kind failure_of(Body body) {
+    try {
+      body();
+    } catch (const DeviceError& error) {
+      return error.kind();
+    }
+    ADD_FAILURE() << "nothing failed";
+    return {};
+  }
+};
+
+__global__ void add_one(int* value) { *value += 1; }
+
+TEST_F(Devices, AreListedWithTheirMemory) {
+  emu::cards() = {{.memory_bytes = 1 << 20}, {.memory_bytes = 1 << 21}};
+  const auto all = list_devices();
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[1].memory_bytes, 1 << 21);
+  EXPECT_NE(all[0].pci_address, all[1].pci_address);
+  EXPECT_EQ(Device(1).free_bytes(), 1 << 21);
+}
+
+TEST_F(Devices, RefuseWhatDoesNotFit) {
+  emu::cards() = {{.memory_bytes = 4096, .refused_allocation = 2}};
+  Device device(0);
+  std::byte* first = device.allocate(3000);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(first) % 256, 0U);
+  EXPECT_EQ(device.free_bytes(), 1096);
+  EXPECT_EQ(failure_of([&] { device.allocate(1097); }), DeviceError::Kind::out_of_memory);
+  EXPECT_EQ(failure_of([&] { device.allocate(1); }), DeviceError::Kind::out_of_memory)
+      << "the third of its life";
+  device.release(first);
+  device.release(device.allocate(4096));
+}
+
+TEST_F(Devices, StreamsRunWhenSomebodyWaits) {
+  Card card;
+  int value = 1;
+  int* on_card = card.room<int>(1);
+  card.stream().copy_in(reinterpret_cast<std::byte*>(on_card), &value, sizeof value);
+  value = 5;
+  int back = 0;
+  rt::launch(add_one, {1, 1}, card.handle(), on_card);
+  card.stream().copy_out(&back, reinterpret_cast<std::byte*>(on_card), sizeof back);
+  EXPECT_EQ(back, 0);
+  card.stream().synchronise();
+  EXPECT_EQ(back, 6) << "the copy reads its source when its turn comes";
+}
+
+TEST_F(Devices, EventsOrderStreams) {
+  Card card;
+  Stream other(card.device());
+  int* value = card.put(std::vector<int>{10});
+  Event added;
+  int back = 0;
+  rt::launch(add_one, {1, 1}, other.handle(), value);
+  other.record(added);
+  rt::launch(add_one, {1, 1}, other.handle(), value);
+  card.stream().wait(added);
+  card.stream().copy_out(&back, reinterpret_cast<std::byte*>(value), sizeof back);
+  card.stream().synchronise();
+  EXPECT_EQ(back, 11) << "what stands behind the event is not waited for";
+  other.synchronise();
+  EXPECT_EQ(card.get(value, 1)[0], 12);
+}
+
+TEST_F(Devices, FailWhereTheyAreTold) {
+  emu::cards() = {{.faulty_launch = 1}, {.hanging_launch = 1}};
+  for (const int index : {0, 1}) {
+    Device device(index);
+    Stream stream(device);
+    std::byte* memory = device.allocate(4);
+    stream.fill_zero(memory, 4);
+    for (int i = 0; i < 2; ++i) {
+      rt::launch(add_one, {1, 1}, stream.handle(), reinterpret_cast<int*>(memory));
+      if (i == 0) stream.synchronise();
+    }
+    EXPECT_EQ(failure_of([&] { stream.synchronise(0.05); }),
+              index == 0 ? DeviceError::Kind::fault : DeviceError::Kind::no_answer);
+  }
+}
+
+}  // namespace
+}  // namespace hearth::gpu
