@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "backend/gpu/device.h"
 #include "backend/null/null_backend.h"
 #include "base/error.h"
+#include "exec/host_kernel.h"
 #include "plan/validate.h"
 
 namespace hearth::exec {
@@ -15,14 +17,6 @@ using ir::ValueId;
 constexpr double kPlanSeconds = 60;
 /// A packing that is a 512th above its bound is not worth another look.
 constexpr int64_t kCloseEnough = 512;
-
-ir::Kernel prepare_kernel(const ir::Graph& graph, const ir::Node& node, const CompileOptions& options) {
-  const ir::NodeTypes types(graph, node);
-  const ir::NodeView view = types.view(node, options.num_threads);
-  if (options.backend == Backend::null) return null_backend::prepare(*node.op, view);
-  if (node.op->cpu == nullptr) internal_error("{} has no CPU kernel", node.op->name);
-  return node.op->cpu(view);
-}
 
 plan::Solution pack(const plan::Problem& problem, const CompileOptions& options) {
   const int64_t bound = plan::lower_bound(problem);
@@ -36,9 +30,10 @@ plan::Solution pack(const plan::Problem& problem, const CompileOptions& options)
 
 }  // namespace
 
-int64_t cpu_workspace_bytes(const ir::Graph& graph, const ir::Node& node, int num_threads) {
-  if (node.op->is_view || node.op->cpu == nullptr) return 0;
-  return prepare_kernel(graph, node, {.num_threads = num_threads}).workspace_bytes;
+int64_t workspace_bytes(const ir::Graph& graph, const ir::Node& node, const CompileOptions& options) {
+  const auto kernel = options.backend == Backend::gpu ? node.op->gpu : node.op->cpu;
+  if (node.op->is_view || kernel == nullptr) return 0;
+  return kernel(ir::NodeTypes(graph, node).view(node, options.num_threads)).workspace_bytes;
 }
 
 Program::Program(ir::Graph graph, const PersistentLayout& layout, const CompileOptions& options)
@@ -57,7 +52,26 @@ Program::Program(ir::Graph graph, const PersistentLayout& layout, const CompileO
       scalar_of_value_[i] = static_cast<int>(scalars_.size());
       scalars_.emplace_back();
     }
+    if (options.backend != Backend::gpu) continue;
+    staged_[static_cast<ValueId>(i)] = {.offset = staging_bytes_};
+    staging_bytes_ += passes::padded_bytes(value.type.num_bytes());
   }
+  for (auto& [id, staged] : staged_) {
+    const int scalar = scalar_of_value_[static_cast<size_t>(id)];
+    if (scalar >= 0) staged.from = scalars_[static_cast<size_t>(scalar)].data();
+  }
+}
+
+ir::Kernel Program::prepare_kernel(const ir::Node& node, const CompileOptions& options) {
+  const ir::NodeTypes types(graph_, node);
+  const ir::NodeView view = types.view(node, options.num_threads);
+  if (options.backend == Backend::null) return null_backend::prepare(*node.op, view);
+  if (options.backend == Backend::gpu && node.op->gpu != nullptr) return node.op->gpu(view);
+  if (node.op->cpu == nullptr) internal_error("{} has no CPU kernel", node.op->name);
+  if (options.backend == Backend::cpu) return node.op->cpu(view);
+  if (!scratch_) scratch_ = std::make_shared<HostScratch>();
+  ++num_host_nodes_;
+  return host_kernel(*node.op, view, scratch_);
 }
 
 void Program::prepare(const CompileOptions& options) {
@@ -65,7 +79,7 @@ void Program::prepare(const CompileOptions& options) {
     const ir::Node& node = graph_.nodes[i];
     report_.flops += ir::cost_of(graph_, node).flops;
     if (node.op->is_view) continue;
-    Step step{.kernel = prepare_kernel(graph_, node, options),
+    Step step{.kernel = prepare_kernel(node, options),
               .in = std::vector<void*>(node.inputs.size(), nullptr),
               .out = std::vector<void*>(node.outputs.size(), nullptr),
               .node = i};
@@ -142,9 +156,9 @@ void Program::summarise() {
   }
 }
 
-void Program::bind(std::byte* persistent, std::byte* arena, std::byte* host) {
-  for (size_t i = 0; i < graph_.values.size(); ++i)
-    resolve_pointer(static_cast<ValueId>(i), persistent, arena, host);
+void Program::bind(const Places& places) {
+  stream_ = places.stream;
+  for (size_t i = 0; i < graph_.values.size(); ++i) resolve_pointer(static_cast<ValueId>(i), places);
   for (size_t s = 0; s < steps_.size(); ++s) {
     Step& step = steps_[s];
     const ir::Node& node = graph_.nodes[step.node];
@@ -152,27 +166,29 @@ void Program::bind(std::byte* persistent, std::byte* arena, std::byte* host) {
       if (node.inputs[k] == kNone) continue;
       const auto root = static_cast<size_t>(root_[static_cast<size_t>(node.inputs[k])]);
       step.in[k] = pointers_[root];
-      if (graph_.values[root].role == ir::Role::input) patches_[root].push_back({s, k});
+      if (staged_.empty() && graph_.values[root].role == ir::Role::input) patches_[root].push_back({s, k});
     }
     for (size_t k = 0; k < node.outputs.size(); ++k)
       step.out[k] = pointers_[static_cast<size_t>(node.outputs[k])];
     if (step.workspace_buffer >= 0) {
-      step.workspace = arena + solution_.offsets[static_cast<size_t>(step.workspace_buffer)];
+      step.workspace = places.arena + solution_.offsets[static_cast<size_t>(step.workspace_buffer)];
     }
   }
 }
 
-void Program::resolve_pointer(ValueId id, std::byte* persistent, std::byte* arena, std::byte* host) {
+void Program::resolve_pointer(ValueId id, const Places& places) {
   const auto index = static_cast<size_t>(id);
   const auto root = static_cast<size_t>(root_[index]);
   const ir::Value& value = graph_.values[root];
   const int storage = storage_of_value_[index];
   if (storage >= 0) {
     const Place place = places_[static_cast<size_t>(storage)];
-    pointers_[index] =
-        place.on_host ? host + host_solution_.offsets[place.buffer] : arena + solution_.offsets[place.buffer];
+    pointers_[index] = place.on_host ? places.host + host_solution_.offsets[place.buffer]
+                                     : places.arena + solution_.offsets[place.buffer];
   } else if (ir::is_persistent(value.role)) {
-    pointers_[index] = persistent + layout_.at(value.name).offset;
+    pointers_[index] = places.persistent + layout_.at(value.name).offset;
+  } else if (const auto staged = staged_.find(static_cast<ValueId>(root)); staged != staged_.end()) {
+    pointers_[index] = places.staging + staged->second.offset;
   } else if (value.role == ir::Role::scalar) {
     pointers_[index] = scalars_[static_cast<size_t>(scalar_of_value_[root])].data();
   }
@@ -181,6 +197,7 @@ void Program::resolve_pointer(ValueId id, std::byte* persistent, std::byte* aren
 void Program::bind_input(std::string_view name, const void* data) {
   const auto found = inputs_.find(name);
   if (found == inputs_.end()) internal_error("the program has no input '{}'", name);
+  if (!staged_.empty()) staged_.at(found->second).from = data;
   for (const Patch& patch : patches_[static_cast<size_t>(found->second)]) {
     steps_[patch.step].in[patch.input] = const_cast<void*>(data);
   }
@@ -194,17 +211,46 @@ void Program::set_scalar(std::string_view name, float value) {
   scalars_[static_cast<size_t>(slot)][0] = value;
 }
 
-void Program::run(ThreadPool& threads) {
-  for (const Step& step : steps_) {
-    step.kernel.run({.in = step.in, .out = step.out, .workspace = step.workspace, .threads = &threads});
+void Program::stage_inputs() {
+  copies_.clear();
+  for (const auto& [id, staged] : staged_) {
+    const int64_t num_bytes = graph_.type(id).num_bytes();
+    auto* to = static_cast<std::byte*>(pointers_[static_cast<size_t>(id)]);
+    if (staged.from != nullptr) stream_->copy_in(to, staged.from, num_bytes);
   }
 }
 
+void Program::run_step(const Step& step, ThreadPool& threads) {
+  step.kernel.run(
+      {.in = step.in, .out = step.out, .workspace = step.workspace, .threads = &threads, .stream = stream_});
+}
+
+void Program::run(ThreadPool& threads) {
+  stage_inputs();
+  for (const Step& step : steps_) run_step(step, threads);
+  if (stream_ != nullptr) stream_->synchronise();
+}
+
 void Program::run_with(ThreadPool& threads, FunctionRef<void(size_t)> after) {
+  stage_inputs();
   for (const Step& step : steps_) {
-    step.kernel.run({.in = step.in, .out = step.out, .workspace = step.workspace, .threads = &threads});
+    run_step(step, threads);
+    if (stream_ != nullptr) stream_->synchronise();
+    copies_.clear();
     after(step.node);
   }
+}
+
+const void* Program::data(ValueId id) const {
+  const void* place = pointers_[static_cast<size_t>(id)];
+  if (stream_ == nullptr) return place;
+  const auto [copy, is_new] = copies_.try_emplace(id);
+  if (is_new) {
+    copy->second.resize(static_cast<size_t>(graph_.type(id).num_bytes()));
+    stream_->copy_out(copy->second.data(), static_cast<const std::byte*>(place), std::ssize(copy->second));
+    stream_->synchronise();
+  }
+  return copy->second.data();
 }
 
 }  // namespace hearth::exec

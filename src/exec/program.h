@@ -14,9 +14,15 @@
 #include "passes/storage.h"
 #include "plan/problem.h"
 
+namespace hearth::gpu {
+class Stream;
+}
+
 namespace hearth::exec {
 
-enum class Backend : uint8_t { cpu, null };
+class HostScratch;
+
+enum class Backend : uint8_t { cpu, gpu, null };
 
 struct CompileOptions {
   Backend backend = Backend::cpu;
@@ -41,15 +47,23 @@ struct ArenaReport {
   double flops = 0;
 };
 
+/// Where a program's values lie. With Backend::gpu the first three are a card's.
+struct Places {
+  std::byte* persistent = nullptr;
+  std::byte* arena = nullptr;    ///< arena_bytes()
+  std::byte* staging = nullptr;  ///< staging_bytes(): inputs and scalars of Backend::gpu
+  std::byte* host = nullptr;     ///< report().host_bytes
+  gpu::Stream* stream = nullptr;
+};
+
 /// A compiled graph: a flat list of prepared kernels with every pointer decided. Compiled once per shape, run
 /// many times; running allocates nothing and cannot fail. Not copyable; owns its graph.
 class Program {
  public:
   Program(ir::Graph graph, const PersistentLayout& layout, const CompileOptions& options);
 
-  /// Fixes the addresses of weights and of the arena; before the first run. `arena` holds at least
-  /// arena_bytes(), `host` report().host_bytes.
-  void bind(std::byte* persistent, std::byte* arena, std::byte* host = nullptr);
+  /// Fixes the addresses of weights and of the arena; before the first run.
+  void bind(const Places& places);
   /// Points an input at the caller's bytes (its type's size plus 64 bytes of readable slack). May change
   /// between runs.
   void bind_input(std::string_view name, const void* data);
@@ -60,11 +74,14 @@ class Program {
   /// Runs one node at a time and calls `after(node index)` behind each.
   void run_with(ThreadPool& threads, FunctionRef<void(size_t)> after);
 
-  /// Bytes of a value: valid for graph outputs after a run, and inside run_with for outputs of the node just
-  /// run.
-  const void* data(ir::ValueId id) const { return pointers_[static_cast<size_t>(id)]; }
+  /// Bytes of a value, on the host: valid for graph outputs after a run, and inside run_with for outputs of
+  /// the node just run; from a card they are copied here, which waits for it.
+  const void* data(ir::ValueId id) const;
   const ir::Graph& graph() const { return graph_; }
   int64_t arena_bytes() const { return report_.height_bytes; }
+  int64_t staging_bytes() const { return staging_bytes_; }
+  /// Nodes that the host computes for the card.
+  int num_host_nodes() const { return num_host_nodes_; }
   const ArenaReport& report() const { return report_; }
   const plan::Problem& plan_problem() const { return problem_; }
   const plan::Solution& plan_solution() const { return solution_; }
@@ -84,6 +101,12 @@ class Program {
     size_t input;
   };
 
+  /// An input or scalar on its way to a card.
+  struct Staged {
+    int64_t offset = 0;
+    const void* from = nullptr;
+  };
+
   /// Where a storage lies: a buffer of problem_ or of host_problem_.
   struct Place {
     bool on_host = false;
@@ -94,7 +117,10 @@ class Program {
   void plan(const CompileOptions& options);
   void summarise();
   void add_storages(const passes::StorageMap& map, const CompileOptions& options);
-  void resolve_pointer(ir::ValueId id, std::byte* persistent, std::byte* arena, std::byte* host);
+  ir::Kernel prepare_kernel(const ir::Node& node, const CompileOptions& options);
+  void resolve_pointer(ir::ValueId id, const Places& places);
+  void stage_inputs();
+  void run_step(const Step& step, ThreadPool& threads);
 
   ir::Graph graph_;
   const PersistentLayout& layout_;
@@ -113,9 +139,17 @@ class Program {
   /// One 64-byte line per scalar input.
   std::vector<std::array<float, 16>> scalars_;
   std::vector<int> scalar_of_value_;
+
+  // Backend::gpu only.
+  gpu::Stream* stream_ = nullptr;
+  int64_t staging_bytes_ = 0;
+  int num_host_nodes_ = 0;
+  std::map<ir::ValueId, Staged> staged_;
+  std::shared_ptr<HostScratch> scratch_;
+  mutable std::map<ir::ValueId, std::vector<std::byte>> copies_;  ///< what data() gave out
 };
 
-/// Workspace bytes of a node's CPU kernel (prepared and thrown away; equal nodes are prepared once).
-int64_t cpu_workspace_bytes(const ir::Graph& graph, const ir::Node& node, int num_threads);
+/// Workspace bytes of a node's kernel, which is prepared and thrown away.
+int64_t workspace_bytes(const ir::Graph& graph, const ir::Node& node, const CompileOptions& options);
 
 }  // namespace hearth::exec

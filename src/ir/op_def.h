@@ -13,6 +13,9 @@
 namespace hearth {
 class ThreadPool;
 }
+namespace hearth::gpu {
+class Stream;
+}
 
 namespace hearth::ir {
 
@@ -45,6 +48,7 @@ struct KernelArgs {
   std::span<void* const> out;
   std::byte* workspace = nullptr;
   ThreadPool* threads = nullptr;
+  gpu::Stream* stream = nullptr;  ///< of OpDef::gpu, whose buffers are a card's; run() puts its work there
 
   template <typename T>
   const T* input(size_t index) const {
@@ -125,6 +129,8 @@ struct OpDef {
   std::vector<ValueId> (*vjp)(const VjpContext&) = nullptr;
   std::string_view no_vjp_because = "";
   Kernel (*cpu)(const NodeView&) = nullptr;
+  /// The kernel of a card. Null: the host computes in between, from copies.
+  Kernel (*gpu)(const NodeView&) = nullptr;
   void (*reference)(const ReferenceArgs&) = nullptr;
   std::string_view no_reference_because = "";
   Cost (*cost)(const NodeView&) = nullptr;  ///< null: no arithmetic, each byte moved once

@@ -30,7 +30,7 @@ TEST(NullBackend, RunsTheGraphOfTheCpuAndTouchesNoMemory) {
   EXPECT_EQ(program.report().flops, on_cpu.report().flops);
   std::vector<std::byte> persistent(static_cast<size_t>(engine.layout().num_bytes()), std::byte{0xa5});
   std::vector<std::byte> arena(static_cast<size_t>(program.arena_bytes()), std::byte{0xa5});
-  program.bind(persistent.data(), arena.data());
+  program.bind({.persistent = persistent.data(), .arena = arena.data()});
   ThreadPool threads(2);
   std::vector<size_t> ran;
   program.run_with(threads, [&](size_t node) { ran.push_back(node); });
@@ -52,7 +52,7 @@ TEST(NullBackend, RunsWhatNoMemoryHolds) {
   EXPECT_GT(engine.arena_bytes(), int64_t{256} << 30);
   exec::Program program = on_null(engine);
   std::byte nothing{};
-  program.bind(&nothing, &nothing);
+  program.bind({.persistent = &nothing, .arena = &nothing});
   ThreadPool threads(1);
   program.run(threads);
 }

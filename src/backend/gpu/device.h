@@ -62,6 +62,20 @@ class Device {
   std::unique_ptr<Parts> parts_;
 };
 
+/// Bytes on a card, released by the destructor.
+class Memory {
+ public:
+  Memory(Device& device, int64_t num_bytes) : device_(device), data_(device.allocate(num_bytes)) {}
+  ~Memory() { device_.release(data_); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  std::byte* data() const { return data_; }
+
+ private:
+  Device& device_;
+  std::byte* data_;
+};
+
 /// A moment in a stream.
 class Event {
  public:
