@@ -3,6 +3,7 @@
 #include <exception>
 #include <filesystem>
 
+#include "backend/gpu/device.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/verb.h"
@@ -74,6 +75,11 @@ int main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "hearth: this machine has not enough memory for that; try a smaller train.batch\n");
     return 2;
+  } catch (const hearth::gpu::DeviceError& error) {
+    std::fprintf(stderr,
+                 "hearth: the card failed: %s; the run goes on from its last checkpoint with --resume\n",
+                 error.what());
+    return 71;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "hearth: internal error, please report it with the command you typed:\n%s\n",
                  error.what());

@@ -129,6 +129,12 @@ void announce(const train::Trainer& trainer, train::Engine& engine, const train:
   terminal.message(fmt::format("global batch {} = {} x {}; planned: arena {}, weights and state {}",
                                recipe.batch * recipe.accumulate, recipe.batch, recipe.accumulate,
                                human_bytes(engine.arena_bytes()), human_bytes(engine.layout().num_bytes())));
+  if (const gpu::DeviceInfo* card = engine.card()) {
+    const exec::Program& program = engine.train_program();
+    terminal.message(
+        fmt::format("on {} ({}): {} of {} nodes of a step have no kernel for it, the host computes them",
+                    card->name, card->pci_address, program.num_host_nodes(), program.graph().nodes.size()));
+  }
 }
 
 void run_train(const CLI::App& verb, TrainArguments arguments) {

@@ -101,7 +101,7 @@ Engine::Engine(EngineOptions options, std::span<const int64_t> train_sizes,
   if (purpose == Purpose::accumulate) {
     update_ = finish(make_update_graph(train_program().graph(), options_.optimizer, tables_), Purpose::step);
   }
-  if (options_.backend == exec::Backend::cpu && !options_.measure_only) bind_all();
+  if (options_.backend != exec::Backend::null && !options_.measure_only) bind_all();
 }
 
 Engine::~Engine() = default;
@@ -146,7 +146,10 @@ passes::PassContext Engine::context_of(const passes::TrainGraph& train) {
   context.after_pass = options_.after_pass;
   context.workspace_of = [this, &train](const ir::Node& node) {
     const auto [found, added] = workspace_cache_.try_emplace(kernel_key(train.graph, node), 0);
-    if (added) found->second = exec::cpu_workspace_bytes(train.graph, node, options_.num_threads);
+    if (added) {
+      found->second = exec::workspace_bytes(
+          train.graph, node, {.backend = options_.backend, .num_threads = options_.num_threads});
+    }
     return found->second;
   };
   return context;
@@ -238,14 +241,70 @@ void Engine::place(const passes::OffloadOptions& offload, int64_t budget_bytes) 
 }
 
 void Engine::bind_all() {
-  persistent_ = exec::Region(layout_.num_bytes());
-  arena_ = exec::Region(arena_bytes_);
-  host_arena_ = exec::Region(host_arena_bytes_);
-  for (const auto* programs : {&train_, &evaluate_}) {
-    for (const auto& [size, program] : *programs)
-      program->bind(persistent_.data(), arena_.data(), host_arena_.data());
+  persistent_ = exec::Region(passes::padded_bytes(layout_.num_bytes()));
+  std::vector<exec::Program*> programs;
+  for (const auto* kind : {&train_, &evaluate_}) {
+    for (const auto& [size, program] : *kind) programs.push_back(program.get());
   }
-  if (update_) update_->bind(persistent_.data(), arena_.data(), host_arena_.data());
+  if (update_) programs.push_back(update_.get());
+  exec::Places places;
+  if (options_.backend == exec::Backend::gpu) {
+    int64_t staging_bytes = 0;
+    for (const exec::Program* program : programs)
+      staging_bytes = std::max(staging_bytes, program->staging_bytes());
+    card_ = std::make_unique<exec::Card>(options_.card);
+    card_->allocate(layout_.num_bytes(), arena_bytes_, staging_bytes, options_.reserve_bytes);
+    places = card_->places();
+  } else {
+    arena_ = exec::Region(arena_bytes_);
+    host_arena_ = exec::Region(host_arena_bytes_);
+    places = {.persistent = persistent_.data(), .arena = arena_.data(), .host = host_arena_.data()};
+  }
+  for (exec::Program* program : programs) program->bind(places);
+}
+
+/// The memory of a program that runs beside the others.
+class Engine::Room {
+ public:
+  Room(const exec::Program& program, exec::Card* card) {
+    if (card != nullptr) {
+      on_card_ = std::make_unique<gpu::Memory>(
+          card->device(), passes::padded_bytes(program.arena_bytes()) + program.staging_bytes());
+    } else {
+      arena_ = exec::Region(program.arena_bytes());
+      host_ = exec::Region(program.report().host_bytes);
+    }
+  }
+  exec::Places places(const exec::Program& program, exec::Card* card, std::byte* persistent) const {
+    if (card != nullptr) return card->places_in(*on_card_, program);
+    return {.persistent = persistent, .arena = arena_.data(), .host = host_.data()};
+  }
+
+ private:
+  exec::Region arena_, host_;
+  std::unique_ptr<gpu::Memory> on_card_;
+};
+
+std::unique_ptr<Engine::Room> Engine::bind_alone(exec::Program& program) {
+  auto room = std::make_unique<Room>(program, card_.get());
+  program.bind(room->places(program, card_.get(), persistent_.data()));
+  return room;
+}
+
+std::byte* Engine::persistent() const {
+  if (card_ && newer_ == Newer::card) card_->download(persistent_.data());
+  newer_ = Newer::host;
+  return persistent_.data();
+}
+
+void Engine::to_card() {
+  if (card_ && newer_ == Newer::host) card_->upload(persistent_.data());
+  newer_ = Newer::card;
+}
+
+void Engine::run(exec::Program& program) {
+  to_card();
+  program.run(threads_);
 }
 
 std::span<float> Engine::values(const std::string& name) const {
@@ -287,14 +346,14 @@ StepResult Engine::train_step(int64_t num_micro, int64_t num_samples, FunctionRe
     program.set_scalar(kLearningRate, static_cast<float>(learning_rate));
     program.set_scalar("one", 1.0F);
     bind_inputs(program, batch, step, i);
-    program.run(threads_);
+    run(program);
     result.loss += scalar_output(program, kLossSum);
     if (!update_) last = &program;
   }
   if (update_) {
     update_->set_scalar(kLearningRate, static_cast<float>(learning_rate));
     update_->set_scalar("one", 1.0F);
-    update_->run(threads_);
+    run(*update_);
   }
   const double sum_squares = scalar_output(*last, update_ ? size_t{0} : size_t{kFirstOther});
   result.grad_norm = std::sqrt(sum_squares) / scale;
@@ -306,7 +365,7 @@ StepResult Engine::train_step(int64_t num_micro, int64_t num_samples, FunctionRe
 double Engine::evaluate(const MicroBatch& batch) {
   exec::Program& program = *evaluate_.at(shape_of(batch));
   bind_inputs(program, batch, 0, 0);
-  program.run(threads_);
+  run(program);
   evaluated_ = &program;
   return has_losses_ ? scalar_output(program, kLossSum) : 0;
 }
@@ -329,12 +388,11 @@ std::string Engine::find_not_finite(const MicroBatch& batch, int64_t step, int64
     const int64_t row = broken_row(program->graph().type(input), batch.inputs[i]);
     if (row >= 0) return fmt::format("the data ({} of row {} of its micro-batch)", input_names_[i], row);
   }
-  exec::Region arena(program->arena_bytes());
-  exec::Region host(program->report().host_bytes);
-  program->bind(persistent_.data(), arena.data(), host.data());
+  const std::unique_ptr<Room> room = bind_alone(*program);
   program->set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(batch.num_rows)));
   bind_inputs(*program, batch, step, index);
   std::string found;
+  to_card();
   program->run_with(threads_, [&](size_t node) {
     if (!found.empty()) return;
     const ir::Node& made = program->graph().nodes[node];
@@ -350,6 +408,7 @@ std::vector<double> Engine::profile(const MicroBatch& batch, int num_steps) {
   using Clock = std::chrono::steady_clock;
   exec::Program& program = *train_.at(shape_of(batch));
   std::vector<double> best(program.graph().nodes.size(), 1e9);
+  to_card();
   for (int i = 0; i < num_steps; ++i) {
     auto before = Clock::now();
     program.run_with(threads_, [&](size_t node) {
@@ -366,13 +425,11 @@ void Engine::gradients(const MicroBatch& batch, int64_t num_samples,
                        const std::function<void(const nn::Tensor&, std::span<const float>)>& take) {
   passes::TrainGraph train = build_graph(Purpose::gradients, shape_of(batch));
   const std::unique_ptr<exec::Program> program = finish(std::move(train), Purpose::gradients);
-  exec::Region arena(program->arena_bytes());
-  exec::Region host(program->report().host_bytes);
+  const std::unique_ptr<Room> room = bind_alone(*program);
   const std::vector<std::byte> kept(state().begin(), state().end());
-  program->bind(persistent_.data(), arena.data(), host.data());
   program->set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(num_samples)));
   bind_inputs(*program, batch, 0, 0);
-  program->run(threads_);
+  run(*program);
   const double scale = loss_scale();
   size_t position = kFirstOther;
   for (const nn::Tensor& tensor : tensors_) {

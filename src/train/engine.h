@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/threads.h"
+#include "exec/card.h"
 #include "exec/program.h"
 #include "passes/pipeline.h"
 #include "train/objective.h"
@@ -39,6 +40,8 @@ struct EngineOptions {
   passes::Machine machine;
   std::vector<std::string> passes_off;
   exec::Backend backend = exec::Backend::cpu;
+  int card = 0;               ///< of gpu::list_devices(), for Backend::gpu
+  int64_t reserve_bytes = 0;  ///< of the card's free memory, left to others
   /// Only what a training step needs is found out: nothing is packed, nothing can run.
   bool measure_only = false;
   std::function<void(std::string_view pass, const ir::Graph&, double seconds)> after_pass;
@@ -61,7 +64,8 @@ struct StepResult {
 };
 
 /// The model, its weights and its compiled programs. Everything is planned when it is made; running allocates
-/// nothing. One arena serves every program, because they never run at once.
+/// nothing. One arena serves every program, because they never run at once. On a card, weights and state are
+/// copied between it and the host when one asks for what the other has changed.
 class Engine {
  public:
   /// `batch_sizes`: every micro-batch size that training and evaluation will use.
@@ -98,9 +102,9 @@ class Engine {
   /// What training changes: trained weights and the state of the run, without frozen weights.
   std::span<std::byte> state() const {
     const int64_t frozen = layout_.frozen_bytes();
-    return {persistent_.data() + frozen, static_cast<size_t>(layout_.num_bytes() - frozen)};
+    return {persistent() + frozen, static_cast<size_t>(layout_.num_bytes() - frozen)};
   }
-  std::byte* data(const exec::PersistentBuffer& buffer) const { return persistent_.data() + buffer.offset; }
+  std::byte* data(const exec::PersistentBuffer& buffer) const { return persistent() + buffer.offset; }
   /// The f32 values of a persistent buffer.
   std::span<float> values(const std::string& name) const;
   const EngineOptions& options() const { return options_; }
@@ -114,6 +118,8 @@ class Engine {
   const exec::Program& train_program() const { return *train_.begin()->second; }
   const passes::RecomputeResult& recompute() const { return recompute_; }
   double loss_scale() const;
+  /// What it runs on; null: the processor.
+  const gpu::DeviceInfo* card() const { return card_ ? &card_->device().info() : nullptr; }
 
  private:
   enum class Purpose : uint8_t { step, accumulate, evaluate, gradients };
@@ -132,6 +138,13 @@ class Engine {
   std::unique_ptr<exec::Program> place(const passes::TrainGraph& train, Purpose purpose,
                                        const std::vector<int64_t>& workspace_bytes = {});
   void bind_all();
+  class Room;
+  std::unique_ptr<Room> bind_alone(exec::Program& program);
+  /// The host's weights and state, which the caller may change.
+  std::byte* persistent() const;
+  /// Before a program runs, which may change them.
+  void to_card();
+  void run(exec::Program& program);
   void bind_inputs(exec::Program& program, const MicroBatch& batch, int64_t step, int64_t index);
 
   /// A graph before it is placed.
@@ -149,6 +162,9 @@ class Engine {
   exec::Region persistent_;
   exec::Region arena_;
   exec::Region host_arena_;
+  enum class Newer : uint8_t { host, card };
+  std::unique_ptr<exec::Card> card_;
+  mutable Newer newer_ = Newer::host;  ///< whose weights and state count
   int64_t arena_bytes_ = 0;
   int64_t host_arena_bytes_ = 0;
   std::map<BatchShape, std::unique_ptr<exec::Program>, std::greater<>> train_;

@@ -293,6 +293,12 @@ void check(const Recipe& recipe, const Places& places) {
                text ? "file" : "folder", recipe.data.kind, places.of("data.kind"),
                text ? "data=FILE.jsonl or data=FILE.txt" : "data.path=DIR");
   }
+  if (recipe.device != "cpu" && recipe.offload != passes::OffloadOptions{}) {
+    user_error(
+        "expected no offload on an emulated card, which has no memory of its own, got some in {}; try "
+        "device=cpu",
+        places.of("device"));
+  }
   for (const int64_t width : recipe.model.hidden) {
     if (width < 1 || width > 1 << 20) {
       user_error("expected widths from 1 to {} in model.hidden, got {} in {}; try [512, 256]", 1 << 20, width,
@@ -448,6 +454,7 @@ EngineOptions engine_options(const Recipe& recipe) {
                         .num_threads = num_threads(recipe),
                         .budget_bytes = recipe.memory,
                         .offload = recipe.offload};
+  if (recipe.device == "emulated") options.backend = exec::Backend::gpu;
   options.passes_off = recipe.passes_off;
   std::erase(options.passes_off, "winograd");
   return options;

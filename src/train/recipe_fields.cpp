@@ -158,7 +158,8 @@ void add_run_fields(std::vector<Field>& f) {
   f.push_back(seed_field());
   f.push_back(integer(
       "threads", "0: every processor", [](Recipe & r) -> auto& { return r.threads; }, 0, 1024));
-  f.push_back(text("device", "where to train", [](Recipe & r) -> auto& { return r.device; }, {"cpu"}));
+  f.push_back(text("device", "cpu; or emulated: kernels for cards, on the processor, to test them",
+                   [](Recipe & r) -> auto& { return r.device; }, {"cpu", "emulated"}));
   f.push_back(integer(
       "devices", "how many of them", [](Recipe & r) -> auto& { return r.devices; }, 1, 1));
   f.push_back(text("precision", "fp32, bf16, or fp16 with a dynamic loss scale",

@@ -11,7 +11,7 @@ namespace hearth::emu {
 
 /// A virtual card, and what goes wrong with it.
 struct CardSettings {
-  int64_t memory_bytes = int64_t{1} << 30;
+  int64_t memory_bytes = int64_t{20} << 30;
   double link_bytes_per_second = 0;  ///< of copies from and to the host; 0: as fast as they go
   /// Counted from 0 over the card's life; -1: never.
   int64_t refused_allocation = -1;
