@@ -4,6 +4,10 @@
 
 namespace hearth::ops {
 
+void refuse_storage_type(DType dtype) {
+  internal_error("no kernel for cards computes from {}", dtype_name(dtype));
+}
+
 Inferred same_as_first(const NodeView& node) { return {.out = {node.in[0]}, .error = ""}; }
 
 const OpDef& op(std::string_view name) {

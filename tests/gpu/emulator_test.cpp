@@ -159,7 +159,7 @@ TEST_F(Emulator, NamesABarrierThatSomeThreadsNeverReach) {
 }
 
 __global__ void two_barriers() {
-  if (threadIdx.x % 2 == 0) {
+  if (threadIdx.x % 2 == 0) {  // NOLINT(bugprone-branch-clone)
     rt::sync_block();
   } else {
     rt::sync_block();

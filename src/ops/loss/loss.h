@@ -11,6 +11,9 @@ extern const ir::OpDef softmax_cross_entropy_grad;
 extern const ir::OpDef softmax;
 extern const ir::OpDef softmax_grad;
 extern const ir::OpDef count_correct;
+/// Kernels for cards.
+ir::Kernel softmax_cross_entropy_gpu(const ir::NodeView& node);
+ir::Kernel softmax_cross_entropy_grad_gpu(const ir::NodeView& node);
 
 /// A language model's head and its cross-entropy, x [N, D] by weight [V, D]: logits exist only for `rows`
 /// tokens at a time. A negative label is no label: loss, lse and gradient are 0; one past V gives NaN. With

@@ -157,6 +157,7 @@ const OpDef matmul{
     .infer = infer,
     .vjp = vjp,
     .cpu = kernel,
+    .gpu = matmul_gpu,
     .reference = reference,
     .cost = cost,
     .precision = ir::Precision::compute,

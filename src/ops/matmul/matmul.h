@@ -6,6 +6,8 @@ namespace hearth::ops {
 
 /// y = act(op(a) op(b) + bias + residual): sums in f32; out_dtype, if given, replaces the dtype of a.
 extern const ir::OpDef matmul;
+/// Its kernel for cards.
+ir::Kernel matmul_gpu(const ir::NodeView& node);
 /// y = x W^T for a frozen matrix W in a few bits (ops/matmul/quantised.h), read tile by tile; back: x W.
 extern const ir::OpDef quantised_linear;
 

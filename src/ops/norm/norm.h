@@ -13,5 +13,8 @@ extern const ir::OpDef batch_norm_grad;
 /// Root mean square normalisation (arXiv 1910.07467) of each row.
 extern const ir::OpDef rms_norm;
 extern const ir::OpDef rms_norm_grad;
+/// Kernels for cards.
+ir::Kernel rms_norm_gpu(const ir::NodeView& node);
+ir::Kernel rms_norm_grad_gpu(const ir::NodeView& node);
 
 }  // namespace hearth::ops

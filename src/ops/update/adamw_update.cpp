@@ -108,6 +108,7 @@ const OpDef adamw_update{
     .infer = infer,
     .no_vjp_because = kUpdateHasNoGradient,
     .cpu = cpu,
+    .gpu = adamw_update_gpu,
     .reference = reference,
     .cost = cost,
     .precision = ir::Precision::full,

@@ -102,6 +102,7 @@ const OpDef sgd_update{
     .infer = infer,
     .no_vjp_because = kUpdateHasNoGradient,
     .cpu = cpu,
+    .gpu = sgd_update_gpu,
     .reference = reference,
     .cost = cost,
     .precision = ir::Precision::full,

@@ -9,6 +9,7 @@
 #include "backend/cpu/convert.h"
 #include "base/threads.h"
 #include "ops/support.h"
+#include "ops/update/adam_options.h"
 
 namespace hearth::ops {
 
@@ -22,15 +23,6 @@ std::string check_scalars(const NodeView& node, size_t first, size_t last);
 std::string check_same_shape(const NodeView& node, std::initializer_list<size_t> inputs);
 /// Inference of an update whose only state is a momentum of the parameter's type at input 4.
 Inferred infer_with_momentum(const NodeView& node);
-
-/// The attributes of Adam with decoupled weight decay (arXiv 1711.05101).
-struct AdamOptions {
-  double beta1;
-  double beta2;
-  double eps;
-  double weight_decay;
-};
-AdamOptions adam_options(const Attrs& attrs);
 
 /// Most elements that a kernel takes at a time; their gradient fits in L1 beside their state.
 inline constexpr int64_t kRun = 1024;

@@ -20,4 +20,8 @@ extern const ir::OpDef clip_factor;
 extern const ir::OpDef loss_scale_update;
 extern const ir::OpDef loss_scale_read;
 
+/// Kernels for cards.
+ir::Kernel sgd_update_gpu(const ir::NodeView& node);
+ir::Kernel adamw_update_gpu(const ir::NodeView& node);
+
 }  // namespace hearth::ops

@@ -1,0 +1,60 @@
+// Generated from the op list: every op that has a kernel for cards, with every one of its samples.
+#include "gpu/card.h"
+#include "op_sample.h"
+
+namespace hearth::ops {
+namespace {
+
+/// Buffers of one run, each an allocation of its own: what lies around them is watched.
+class GpuKernel : public OpSample {
+ protected:
+  ~GpuKernel() override { emu::settings() = {}; }
+
+  std::vector<std::vector<std::byte>> run_kernel() const {
+    gpu::Card card;
+    const ir::NodeTypes types(graph_, node());
+    const ir::Kernel kernel = op_->gpu(types.view(node()));
+    std::vector<void*> in, out;
+    for (const ir::ValueId id : node().inputs)
+      in.push_back(id == ir::kNone ? nullptr : card.put(exactly(graph_.type(id), values_.at(id))));
+    for (size_t k = 0; k < node().outputs.size(); ++k) {
+      const int written = k < op_->writes.size() ? op_->writes[k] : -1;
+      out.push_back(written >= 0 ? in[static_cast<size_t>(written)]
+                                 : card.room<std::byte>(num_bytes(node().outputs[k])));
+    }
+    auto* workspace = kernel.workspace_bytes == 0
+                          ? nullptr
+                          : card.room<std::byte>(static_cast<size_t>(kernel.workspace_bytes));
+    kernel.run({.in = in, .out = out, .workspace = workspace, .stream = &card.stream()});
+    std::vector<std::vector<std::byte>> outputs;
+    for (size_t k = 0; k < out.size(); ++k)
+      outputs.push_back(card.get(static_cast<const std::byte*>(out[k]), num_bytes(node().outputs[k])));
+    return outputs;
+  }
+
+ private:
+  size_t num_bytes(ir::ValueId id) const { return static_cast<size_t>(graph_.type(id).num_bytes()); }
+  static std::vector<std::byte> exactly(const ir::Type& type, const std::vector<double>& values) {
+    std::vector<std::byte> bytes = store(type, values);
+    bytes.resize(static_cast<size_t>(type.num_bytes()));
+    return bytes;
+  }
+};
+
+TEST_P(GpuKernel, MatchesTheReferenceWithTheSameBitsInEveryOrder) {
+  std::vector<std::vector<std::byte>> first;
+  for (const emu::Order order : {emu::Order::forward, emu::Order::reverse, emu::Order::random}) {
+    emu::settings().order = order;
+    const auto got = run_kernel();
+    if (first.empty()) first = got;
+    EXPECT_EQ(got, first) << "order " << static_cast<int>(order);
+    expect_reference(got);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, GpuKernel,
+                         testing::ValuesIn(cases_of([](const ir::OpDef& op) { return op.gpu != nullptr; })),
+                         name_of);
+
+}  // namespace
+}  // namespace hearth::ops
