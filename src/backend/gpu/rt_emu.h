@@ -26,6 +26,7 @@
   static const char name##_key = 0;  \
   name##_shared& name =              \
       *static_cast<name##_shared*>(::hearth::emu::shared(&name##_key, sizeof(name##_shared)))
+// NOLINTNEXTLINE(bugprone-macro-parentheses): T is a type.
 #define RT_DYNAMIC_SHARED(T, name) T* name = static_cast<T*>(::hearth::emu::dynamic_shared())
 
 namespace hearth::rt {
