@@ -32,7 +32,7 @@ struct Settings {
   Order order = Order::forward;
   uint64_t seed = 1;                 ///< of the random order
   int64_t shared_bytes = 64 * 1024;  ///< of a block, static and dynamic
-  double deadline_seconds = 10;      ///< after which a thread that never waits nor ends is a Fault
+  double deadline_seconds = 10;      ///< of processor time: a thread that neither waits nor ends is a Fault
 };
 /// Of every grid of this process; changed between grids only.
 Settings& settings();

@@ -1,18 +1,17 @@
 #include "backend/gpu/emu/watchdog.h"
 
 #include <pthread.h>
-#include <csignal>
 
 #include <chrono>
 #include <condition_variable>
+#include <csignal>
+#include <ctime>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 namespace hearth::emu {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 /// Ignored where nobody listens for it.
 constexpr int kSignal = SIGURG;
@@ -23,11 +22,18 @@ thread_local void (*overdue_here)() = nullptr;
 struct Entry {
   const void* owner;
   pthread_t thread;
+  clockid_t clock;  ///< of the thread's processor time
   const std::atomic<uint64_t>* progress;
-  Clock::duration deadline;
-  uint64_t seen;
-  Clock::time_point since;
+  double deadline_seconds;
+  uint64_t seen = 0;
+  double since = 0;
 };
+
+double seconds_of(clockid_t clock) {
+  timespec time = {};
+  clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
 
 /// Looks after every grid of the process, in a thread of its own that ends with the process.
 class Watchdog {
@@ -66,12 +72,13 @@ class Watchdog {
   }
   static void look(Entry& entry) {
     const uint64_t now = entry.progress->load(std::memory_order_relaxed);
+    const double seconds = seconds_of(entry.clock);
     if (now != entry.seen) {
       entry.seen = now;
-      entry.since = Clock::now();
-    } else if (Clock::now() - entry.since > entry.deadline) {
+      entry.since = seconds;
+    } else if (seconds - entry.since > entry.deadline_seconds) {
       pthread_kill(entry.thread, kSignal);
-      entry.since = Clock::now();
+      entry.since = seconds;
     }
   }
 
@@ -84,13 +91,15 @@ class Watchdog {
 
 Watch::Watch(const std::atomic<uint64_t>& progress, double deadline_seconds, void (*overdue)()) {
   overdue_here = overdue;
-  const std::chrono::duration<double> deadline(deadline_seconds);
-  Watchdog::get().add({.owner = this,
-                       .thread = pthread_self(),
-                       .progress = &progress,
-                       .deadline = std::chrono::duration_cast<Clock::duration>(deadline),
-                       .seen = progress,
-                       .since = Clock::now()});
+  Entry entry{.owner = this,
+              .thread = pthread_self(),
+              .clock = {},
+              .progress = &progress,
+              .deadline_seconds = deadline_seconds,
+              .seen = progress};
+  pthread_getcpuclockid(entry.thread, &entry.clock);
+  entry.since = seconds_of(entry.clock);
+  Watchdog::get().add(entry);
 }
 
 Watch::~Watch() { Watchdog::get().remove(this); }
