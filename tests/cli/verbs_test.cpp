@@ -39,6 +39,15 @@ TEST_F(Verbs, TrainTellsItsSteps) {
   EXPECT_THAT(out, testing::Not(HasSubstr("\033")));
 }
 
+TEST_F(Verbs, TrainOnAnEmulatedCardSaysWhatTheProcessorDoes) {
+  EXPECT_THAT(
+      works("hearth train tiny.yaml --out run device=emulated"),
+      AllOf(ContainsRegex(
+                "on emulated card 0 \\(emu:00:00.0\\): [0-9]+ of [0-9]+ nodes of a step have no kernel"),
+            HasSubstr("done: 6 steps")));
+  works("hearth train --out run --resume train.epochs=4");
+  works("hearth eval run");
+}
 TEST_F(Verbs, TrainFillsItsFolder) {
   works("hearth train tiny.yaml --out run");
   std::vector<int64_t> steps;
