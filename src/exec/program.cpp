@@ -21,7 +21,7 @@ constexpr int64_t kCloseEnough = 512;
 plan::Solution pack(const plan::Problem& problem, const CompileOptions& options) {
   const int64_t bound = plan::lower_bound(problem);
   if (!options.pack) return {.height = bound, .lower_bound = bound};
-  const plan::Solution solution = plan::solve(
+  plan::Solution solution = plan::solve(
       problem,
       {.capacity = bound + bound / kCloseEnough, .seconds = kPlanSeconds, .steps = options.plan_steps});
   if (const auto error = plan::validate(problem, solution)) internal_error("the plan is wrong: {}", *error);
