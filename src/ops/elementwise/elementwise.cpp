@@ -1,212 +1,26 @@
 #include "ops/elementwise/elementwise.h"
 
 #include <array>
-#include <cmath>
-#include <numbers>
 
 #include "backend/cpu/clones.h"
 #include "backend/cpu/convert.h"
+#include "ops/elementwise/formulas.h"
 #include "ops/elementwise/program.h"
 #include "ops/support.h"
 
 namespace hearth::ops {
 namespace {
 
-// Each functor is a formula of (a, b, p): first input, second input, constant.
-struct Add {
-  template <class T>
-  T operator()(T a, T b, T) const {
-    return a + b;
-  }
-};
-struct Sub {
-  template <class T>
-  T operator()(T a, T b, T) const {
-    return a - b;
-  }
-};
-struct Mul {
-  template <class T>
-  T operator()(T a, T b, T) const {
-    return a * b;
-  }
-};
-struct Div {
-  template <class T>
-  T operator()(T a, T b, T) const {
-    return a / b;
-  }
-};
-struct Maximum {
-  template <class T>
-  T operator()(T a, T b, T) const {
-    return a > b ? a : b;
-  }
-};
-struct Minimum {
-  template <class T>
-  T operator()(T a, T b, T) const {
-    return a < b ? a : b;
-  }
-};
-struct Neg {
-  template <class T>
-  T operator()(T a, T, T) const {
-    return -a;
-  }
-};
-struct Abs {
-  template <class T>
-  T operator()(T a, T, T) const {
-    return a < T(0) ? -a : a;
-  }
-};
-struct Exp {
-  template <class T>
-  T operator()(T a, T, T) const {
-    return std::exp(a);
-  }
-};
-struct Log {
-  template <class T>
-  T operator()(T a, T, T) const {
-    return std::log(a);
-  }
-};
-struct Sqrt {
-  template <class T>
-  T operator()(T a, T, T) const {
-    return std::sqrt(a);
-  }
-};
-struct Rsqrt {
-  template <class T>
-  T operator()(T a, T, T) const {
-    return T(1) / std::sqrt(a);
-  }
-};
-struct Square {
-  template <class T>
-  T operator()(T a, T, T) const {
-    return a * a;
-  }
-};
-struct Reciprocal {
-  template <class T>
-  T operator()(T a, T, T) const {
-    return T(1) / a;
-  }
-};
-struct Relu {
-  template <class T>
-  T operator()(T a, T, T) const {
-    return a < T(0) ? T(0) : a;
-  }
-};
-struct Tanh {
-  template <class T>
-  T operator()(T a, T, T) const {
-    return std::tanh(a);
-  }
-};
-struct Sigmoid {
-  template <class T>
-  T operator()(T a, T, T) const {
-    return T(1) / (T(1) + std::exp(-a));
-  }
-};
-struct Silu {
-  template <class T>
-  T operator()(T a, T, T) const {
-    return a / (T(1) + std::exp(-a));
-  }
-};
-struct Gelu {
-  template <class T>
-  T operator()(T a, T, T) const {
-    return T(0.5) * a * (T(1) + std::erf(a * std::numbers::sqrt2_v<T> / T(2)));
-  }
-};
-struct Scale {
-  template <class T>
-  T operator()(T a, T, T p) const {
-    return a * p;
-  }
-};
-struct AddScalar {
-  template <class T>
-  T operator()(T a, T, T p) const {
-    return a + p;
-  }
-};
-struct Copy {
-  template <class T>
-  T operator()(T a, T, T) const {
-    return a;
-  }
-};
-struct Sign {
-  template <class T>
-  T operator()(T a, T, T) const {
-    return a > T(0) ? T(1) : a < T(0) ? T(-1) : T(0);
-  }
-};
-struct Greater {
-  template <class T>
-  T operator()(T a, T b, T) const {
-    return a > b ? T(1) : T(0);
-  }
-};
-// Gradients: a is the cotangent, b the output (relu, tanh, sigmoid) or the input (gelu, silu).
-struct ReluGrad {
-  template <class T>
-  T operator()(T a, T b, T) const {
-    return b > T(0) ? a : T(0);
-  }
-};
-struct TanhGrad {
-  template <class T>
-  T operator()(T a, T b, T) const {
-    return a * (T(1) - b * b);
-  }
-};
-struct SigmoidGrad {
-  template <class T>
-  T operator()(T a, T b, T) const {
-    return a * b * (T(1) - b);
-  }
-};
-struct SiluGrad {
-  template <class T>
-  T operator()(T a, T b, T) const {
-    const T s = T(1) / (T(1) + std::exp(-b));
-    return a * s * (T(1) + b * (T(1) - s));
-  }
-};
-struct GeluGrad {
-  template <class T>
-  T operator()(T a, T b, T) const {
-    const T cdf = T(0.5) * (T(1) + std::erf(b * std::numbers::sqrt2_v<T> / T(2)));
-    const T pdf = std::exp(T(-0.5) * b * b) * std::numbers::inv_sqrtpi_v<T> / std::numbers::sqrt2_v<T>;
-    return a * (cdf + b * pdf);
-  }
-};
-
 template <class F>
 HEARTH_CLONES void tile(const float* a, const float* b, float* out, int64_t count, float p, float) {
   for (int64_t i = 0; i < count; ++i) out[i] = F()(a[i], b[i], p);
-}
-
-double parameter_of(const Attrs& attrs) {
-  if (attrs.contains("factor")) return attrs.real("factor");
-  return attrs.contains("value") ? attrs.real("value") : 0.0;
 }
 
 template <class F>
 void reference(const ReferenceArgs& args) {
   const std::vector<double>& a = args.in[0];
   const std::vector<double>& b = args.in.size() > 1 ? args.in[1] : a;
-  const double p = parameter_of(args.node.attrs);
+  const double p = formula_parameter(args.node.attrs);
   for (size_t i = 0; i < a.size(); ++i) args.out[0][i] = F()(a[i], b[i], p);
 }
 
@@ -215,7 +29,7 @@ Kernel elementwise_kernel(const NodeView& node, decltype(OpDef::elementwise) run
   const DType dtype = node.in[0].dtype;
   const int64_t count = node.in[0].shape.num_elements();
   const bool binary = node.in.size() > 1;
-  const auto p = static_cast<float>(parameter_of(node.attrs));
+  const auto p = static_cast<float>(formula_parameter(node.attrs));
   return {.run = [=](const KernelArgs& args) {
     args.threads->parallel_for(count, kGrain, [&](Range range) {
       alignas(64) float scratch[3][kTile];
@@ -267,6 +81,7 @@ struct Row {
   int inputs;
   decltype(OpDef::elementwise) tile;
   Kernel (*cpu)(const NodeView&);
+  size_t formula;  ///< of Formulas
   void (*reference)(const ReferenceArgs&);
   Vjp vjp;
   SampleInput::Fill fill = SampleInput::Fill::normal;
@@ -275,7 +90,7 @@ struct Row {
 template <class F>
 constexpr Row row(std::string_view name, std::string_view doc, int inputs, Vjp vjp,
                   SampleInput::Fill fill = SampleInput::Fill::normal) {
-  return {name, doc, inputs, tile<F>, kernel<F>, reference<F>, vjp, fill};
+  return {name, doc, inputs, tile<F>, kernel<F>, Formulas::index<F>(), reference<F>, vjp, fill};
 }
 
 using Ids = std::vector<ValueId>;
@@ -408,6 +223,7 @@ std::array<OpDef, sizeof...(index)> make_defs(std::index_sequence<index...>) {
         .vjp = row.vjp,
         .no_vjp_because = row.vjp == nullptr ? "it is itself part of a gradient, or a step function" : "",
         .cpu = row.cpu,
+        .gpu = formula_gpu_kernels()[row.formula],
         .reference = row.reference,
         .cost = [](const NodeView& node) { return cost_per_element(node, 1); },
         .may_work_in_place = true,
@@ -424,8 +240,13 @@ std::span<const OpDef> elementwise_ops() {
   return defs;
 }
 
+double formula_parameter(const Attrs& attrs) {
+  if (attrs.contains("factor")) return attrs.real("factor");
+  return attrs.contains("value") ? attrs.real("value") : 0.0;
+}
+
 float elementwise_parameter(const OpDef&, const Attrs& attrs) {
-  return static_cast<float>(parameter_of(attrs));
+  return static_cast<float>(formula_parameter(attrs));
 }
 
 }  // namespace hearth::ops

@@ -7,7 +7,8 @@
 namespace hearth::ops {
 
 /// The elementwise ops, one row each in elementwise.cpp: a formula written once as a functor serves the f32
-/// kernel, the float64 reference and fused chains. To add one: a functor, a gradient rule and a row.
+/// kernel, the kernel for cards, the float64 reference and fused chains. To add one: a functor and its place in
+/// Formulas (formulas.h), a gradient rule and a row.
 std::span<const ir::OpDef> elementwise_ops();
 
 extern const ir::OpDef bias_add;
@@ -15,5 +16,10 @@ extern const ir::OpDef scale_by;
 extern const ir::OpDef cast;
 extern const ir::OpDef broadcast_scalar;
 extern const ir::OpDef fused_elementwise;
+/// Kernels for cards.
+ir::Kernel bias_add_gpu(const ir::NodeView& node);
+ir::Kernel scale_by_gpu(const ir::NodeView& node);
+ir::Kernel cast_gpu(const ir::NodeView& node);
+ir::Kernel broadcast_scalar_gpu(const ir::NodeView& node);
 
 }  // namespace hearth::ops

@@ -1,0 +1,128 @@
+#include "ops/elementwise/elementwise.h"
+#include "ops/elementwise/formulas.h"
+#include "ops/gpu_support.h"
+
+namespace hearth::ops {
+namespace {
+
+using ir::KernelArgs;
+using ir::NodeView;
+
+/// An array of a storage dtype; the branch is the same for every thread.
+struct Elements {
+  void* data;
+  DType dtype;
+};
+RT_DEVICE float load_element_of(Elements from, int64_t i) {
+  if (from.dtype == DType::bf16) return rt::to_float(static_cast<const rt::bf16*>(from.data)[i]);
+  if (from.dtype == DType::f16) return rt::to_float(static_cast<const rt::f16*>(from.data)[i]);
+  return static_cast<const float*>(from.data)[i];
+}
+RT_DEVICE void store_element_of(Elements to, int64_t i, float value) {
+  if (to.dtype == DType::bf16) {
+    static_cast<rt::bf16*>(to.data)[i] = rt::from_float<rt::bf16>(value);
+  } else if (to.dtype == DType::f16) {
+    static_cast<rt::f16*>(to.data)[i] = rt::from_float<rt::f16>(value);
+  } else {
+    static_cast<float*>(to.data)[i] = value;
+  }
+}
+RT_DEVICE int64_t first_element() { return static_cast<int64_t>(blockIdx.x) * kBlockThreads + threadIdx.x; }
+RT_DEVICE int64_t element_stride() { return static_cast<int64_t>(gridDim.x) * kBlockThreads; }
+
+template <class F>
+__global__ void __launch_bounds__(kBlockThreads)
+    apply(Elements a, Elements b, Elements out, int64_t count, float p) {
+  for (int64_t i = first_element(); i < count; i += element_stride())
+    store_element_of(out, i, F()(load_element_of(a, i), load_element_of(b, i), p));
+}
+
+__global__ void __launch_bounds__(kBlockThreads) convert(Elements in, Elements out, int64_t count) {
+  for (int64_t i = first_element(); i < count; i += element_stride())
+    store_element_of(out, i, load_element_of(in, i));
+}
+
+__global__ void __launch_bounds__(kBlockThreads)
+    add_bias(Elements in, const float* bias, Elements out, int64_t count, int64_t width) {
+  for (int64_t i = first_element(); i < count; i += element_stride())
+    store_element_of(out, i, load_element_of(in, i) + bias[i % width]);
+}
+
+__global__ void __launch_bounds__(kBlockThreads)
+    multiply(Elements in, const float* factor, Elements out, int64_t count) {
+  for (int64_t i = first_element(); i < count; i += element_stride())
+    store_element_of(out, i, load_element_of(in, i) * *factor);
+}
+
+__global__ void __launch_bounds__(kBlockThreads)
+    repeat_scalar(const float* value, float* out, int64_t count) {
+  for (int64_t i = first_element(); i < count; i += element_stride()) out[i] = *value;
+}
+
+template <class F>
+ir::Kernel make(const NodeView& node) {
+  const DType dtype = node.in_type(0).dtype;
+  const int64_t count = node.in_type(0).shape.num_elements();
+  const size_t second = node.in.size() > 1 ? 1 : 0;
+  const auto p = static_cast<float>(formula_parameter(node.attrs));
+  const auto run = [=](const KernelArgs& args) {
+    rt::launch(apply<F>, {num_stride_blocks(count), kBlockThreads}, args.stream->handle(),
+               Elements{args.in[0], dtype}, Elements{args.in[second], dtype}, Elements{args.out[0], dtype},
+               count, p);
+  };
+  return {.run = run};
+}
+
+template <class... F>
+constexpr std::array<ir::Kernel (*)(const NodeView&), sizeof...(F)> kernels_of(FormulaList<F...>) {
+  return {make<F>...};
+}
+
+}  // namespace
+
+const std::array<ir::Kernel (*)(const NodeView&), Formulas::kCount>& formula_gpu_kernels() {
+  static constexpr auto kAll = kernels_of(Formulas());
+  return kAll;
+}
+
+ir::Kernel cast_gpu(const NodeView& node) {
+  const DType from = node.in_type(0).dtype, to = node.out_type(0).dtype;
+  const int64_t count = node.in_type(0).shape.num_elements();
+  const auto run = [=](const KernelArgs& args) {
+    rt::launch(convert, {num_stride_blocks(count), kBlockThreads}, args.stream->handle(),
+               Elements{args.in[0], from}, Elements{args.out[0], to}, count);
+  };
+  return {.run = run};
+}
+
+ir::Kernel bias_add_gpu(const NodeView& node) {
+  const DType dtype = node.in_type(0).dtype;
+  const int64_t count = node.in_type(0).shape.num_elements(), width = node.in_type(0).shape.back();
+  const auto run = [=](const KernelArgs& args) {
+    rt::launch(add_bias, {num_stride_blocks(count), kBlockThreads}, args.stream->handle(),
+               Elements{args.in[0], dtype}, input_of<float>(args, 1), Elements{args.out[0], dtype}, count,
+               width);
+  };
+  return {.run = run};
+}
+
+ir::Kernel scale_by_gpu(const NodeView& node) {
+  const DType dtype = node.in_type(0).dtype;
+  const int64_t count = node.in_type(0).shape.num_elements();
+  const auto run = [=](const KernelArgs& args) {
+    rt::launch(multiply, {num_stride_blocks(count), kBlockThreads}, args.stream->handle(),
+               Elements{args.in[0], dtype}, input_of<float>(args, 1), Elements{args.out[0], dtype}, count);
+  };
+  return {.run = run};
+}
+
+ir::Kernel broadcast_scalar_gpu(const NodeView& node) {
+  const int64_t count = node.out_type(0).shape.num_elements();
+  const auto run = [=](const KernelArgs& args) {
+    rt::launch(repeat_scalar, {num_stride_blocks(count), kBlockThreads}, args.stream->handle(),
+               input_of<float>(args, 0), output_of<float>(args, 0), count);
+  };
+  return {.run = run};
+}
+
+}  // namespace hearth::ops

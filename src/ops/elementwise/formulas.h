@@ -1,0 +1,221 @@
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <numbers>
+#include <type_traits>
+
+#include "ir/op_def.h"
+
+#if defined(__CUDACC__) || defined(__HIPCC__)
+#define HEARTH_FORMULA __host__ __device__
+#else
+#define HEARTH_FORMULA
+#endif
+
+/// The formulas of the elementwise ops, for the processor, for cards, and in float64 for tests.
+namespace hearth::ops {
+
+/// Each functor is a formula of (a, b, p): first input, second input, constant.
+struct Add {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T b, T) const {
+    return a + b;
+  }
+};
+struct Sub {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T b, T) const {
+    return a - b;
+  }
+};
+struct Mul {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T b, T) const {
+    return a * b;
+  }
+};
+struct Div {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T b, T) const {
+    return a / b;
+  }
+};
+struct Maximum {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T b, T) const {
+    return a > b ? a : b;
+  }
+};
+struct Minimum {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T b, T) const {
+    return a < b ? a : b;
+  }
+};
+struct Neg {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T, T) const {
+    return -a;
+  }
+};
+struct Abs {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T, T) const {
+    return a < T(0) ? -a : a;
+  }
+};
+struct Exp {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T, T) const {
+    return std::exp(a);
+  }
+};
+struct Log {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T, T) const {
+    return std::log(a);
+  }
+};
+struct Sqrt {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T, T) const {
+    return std::sqrt(a);
+  }
+};
+struct Rsqrt {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T, T) const {
+    return T(1) / std::sqrt(a);
+  }
+};
+struct Square {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T, T) const {
+    return a * a;
+  }
+};
+struct Reciprocal {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T, T) const {
+    return T(1) / a;
+  }
+};
+struct Relu {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T, T) const {
+    return a < T(0) ? T(0) : a;
+  }
+};
+struct Tanh {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T, T) const {
+    return std::tanh(a);
+  }
+};
+struct Sigmoid {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T, T) const {
+    return T(1) / (T(1) + std::exp(-a));
+  }
+};
+struct Silu {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T, T) const {
+    return a / (T(1) + std::exp(-a));
+  }
+};
+struct Gelu {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T, T) const {
+    return T(0.5) * a * (T(1) + std::erf(a * std::numbers::sqrt2_v<T> / T(2)));
+  }
+};
+struct Scale {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T, T p) const {
+    return a * p;
+  }
+};
+struct AddScalar {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T, T p) const {
+    return a + p;
+  }
+};
+struct Copy {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T, T) const {
+    return a;
+  }
+};
+struct Sign {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T, T) const {
+    return a > T(0) ? T(1) : a < T(0) ? T(-1) : T(0);
+  }
+};
+struct Greater {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T b, T) const {
+    return a > b ? T(1) : T(0);
+  }
+};
+// Gradients: a is the cotangent, b the output (relu, tanh, sigmoid) or the input (gelu, silu).
+struct ReluGrad {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T b, T) const {
+    return b > T(0) ? a : T(0);
+  }
+};
+struct TanhGrad {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T b, T) const {
+    return a * (T(1) - b * b);
+  }
+};
+struct SigmoidGrad {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T b, T) const {
+    return a * b * (T(1) - b);
+  }
+};
+struct SiluGrad {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T b, T) const {
+    const T s = T(1) / (T(1) + std::exp(-b));
+    return a * s * (T(1) + b * (T(1) - s));
+  }
+};
+struct GeluGrad {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T b, T) const {
+    const T cdf = T(0.5) * (T(1) + std::erf(b * std::numbers::sqrt2_v<T> / T(2)));
+    const T pdf = std::exp(T(-0.5) * b * b) * std::numbers::inv_sqrtpi_v<T> / std::numbers::sqrt2_v<T>;
+    return a * (cdf + b * pdf);
+  }
+};
+
+template <class... F>
+struct FormulaList {
+  static constexpr size_t kCount = sizeof...(F);
+  /// The place of a formula in the list.
+  template <class Wanted>
+  static constexpr size_t index() {
+    constexpr bool same[] = {std::is_same_v<Wanted, F>...};
+    size_t i = 0;
+    while (!same[i]) ++i;
+    return i;
+  }
+};
+using Formulas = FormulaList<Add, Sub, Mul, Div, Maximum, Minimum, Neg, Abs, Exp, Log, Sqrt, Rsqrt, Square,
+                             Reciprocal, Relu, Tanh, Sigmoid, Silu, Gelu, Scale, AddScalar, Copy, Sign,
+                             Greater, ReluGrad, TanhGrad, SigmoidGrad, SiluGrad, GeluGrad>;
+
+/// The kernels of Formulas for cards, in their order.
+const std::array<ir::Kernel (*)(const ir::NodeView&), Formulas::kCount>& formula_gpu_kernels();
+/// The constant of a node, or 0.
+double formula_parameter(const ir::Attrs& attrs);
+
+}  // namespace hearth::ops
