@@ -7,8 +7,8 @@
 namespace hearth::ops {
 
 /// The elementwise ops, one row each in elementwise.cpp: a formula written once as a functor serves the f32
-/// kernel, the kernel for cards, the float64 reference and fused chains. To add one: a functor and its place in
-/// Formulas (formulas.h), a gradient rule and a row.
+/// kernel, the kernel for cards, the float64 reference and fused chains. To add one: a functor and its place
+/// in Formulas (formulas.h), a gradient rule and a row.
 std::span<const ir::OpDef> elementwise_ops();
 
 extern const ir::OpDef bias_add;
