@@ -1,0 +1,121 @@
+#include <vector>
+
+#include "ops/gpu_support.h"
+#include "ops/reduce/reduce.h"
+
+namespace hearth::ops {
+namespace {
+
+using ir::KernelArgs;
+using ir::NodeView;
+
+/// Partial sums of an array or a column, so that their order is fixed.
+constexpr int64_t kMostParts = 64;
+/// Elements that are worth a part.
+constexpr int64_t kPartElements = 4096;
+/// Rows that are worth a part.
+constexpr int64_t kPartRows = 16;
+
+struct Plain {
+  RT_DEVICE float operator()(float x) const { return x; }
+};
+struct Squared {
+  RT_DEVICE float operator()(float x) const { return x * x; }
+};
+
+/// parts[block] = what the block's share of f(in) comes to.
+template <typename T, typename F>
+__global__ void __launch_bounds__(kBlockThreads) add_elements(const T* in, float* parts, int64_t count, F f) {
+  float sum = 0;
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * kBlockThreads;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kBlockThreads + threadIdx.x; i < count; i += stride)
+    sum += f(rt::to_float(in[i]));
+  sum = rt::reduce_block(sum, rt::Add(), 0.0F);
+  if (threadIdx.x == 0) parts[blockIdx.x] = sum;
+}
+
+/// One block adds the parts.
+__global__ void __launch_bounds__(kBlockThreads) add_parts(const float* parts, int64_t count, float* out) {
+  float sum = 0;
+  for (int64_t i = threadIdx.x; i < count; i += kBlockThreads) sum += parts[i];
+  sum = rt::reduce_block(sum, rt::Add(), 0.0F);
+  if (threadIdx.x == 0) *out = sum;
+}
+
+/// A thread per column: parts[part][column] = the sum of every gridDim.y-th row from `part` on.
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads)
+    add_rows(const T* in, float* parts, int64_t rows, int64_t width) {
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * kBlockThreads + threadIdx.x;
+  if (column >= width) return;
+  float sum = 0;
+  for (int64_t row = blockIdx.y; row < rows; row += gridDim.y) sum += rt::to_float(in[row * width + column]);
+  parts[blockIdx.y * width + column] = sum;
+}
+
+int64_t num_parts(int64_t count) {
+  return std::clamp<int64_t>(divided_up(count, kPartElements), 1, kMostParts);
+}
+
+template <typename T>
+ir::Kernel make_sum(const NodeView& node) {
+  const int64_t count = node.in_type(0).shape.num_elements(), parts = num_parts(count);
+  const auto run = [=](const KernelArgs& args) {
+    auto* sums = reinterpret_cast<float*>(args.workspace);
+    rt::launch(add_elements<T, Plain>, {parts, kBlockThreads}, args.stream->handle(), input_of<T>(args, 0),
+               sums, count, Plain());
+    rt::launch(add_parts, {1, kBlockThreads}, args.stream->handle(), sums, parts, output_of<float>(args, 0));
+  };
+  return {.run = run, .workspace_bytes = parts * int64_t{sizeof(float)}};
+}
+
+template <typename T>
+ir::Kernel make_sum_leading(const NodeView& node) {
+  const int64_t width = node.in_type(0).shape.back();
+  const int64_t rows = node.in_type(0).shape.num_elements() / std::max<int64_t>(1, width);
+  const int64_t parts = std::clamp<int64_t>(divided_up(rows, kPartRows), 1, kMostParts);
+  const auto columns = static_cast<unsigned>(divided_up(width, kBlockThreads));
+  const auto run = [=](const KernelArgs& args) {
+    auto* sums = reinterpret_cast<float*>(args.workspace);
+    const rt::Dim3 threads{kBlockThreads, 1, 1};
+    rt::launch(add_rows<T>, {rt::Dim3{columns, static_cast<unsigned>(parts), 1}, threads},
+               args.stream->handle(), input_of<T>(args, 0), sums, rows, width);
+    rt::launch(add_rows<float>, {rt::Dim3{columns, 1, 1}, threads}, args.stream->handle(), sums,
+               output_of<float>(args, 0), parts, width);
+  };
+  return {.run = run, .workspace_bytes = parts * width * int64_t{sizeof(float)}};
+}
+
+}  // namespace
+
+ir::Kernel sum_all_gpu(const NodeView& node) {
+  return with_storage_type(node.in_type(0).dtype, [&](auto x) { return make_sum<decltype(x)>(node); });
+}
+
+ir::Kernel sum_leading_gpu(const NodeView& node) {
+  return with_storage_type(node.in_type(0).dtype,
+                           [&](auto x) { return make_sum_leading<decltype(x)>(node); });
+}
+
+ir::Kernel sum_squares_gpu(const NodeView& node) {
+  std::vector<int64_t> counts;
+  int64_t total = 0;
+  for (const ir::Type& type : node.in) {
+    counts.push_back(type.shape.num_elements());
+    total += num_parts(counts.back());
+  }
+  const auto run = [=](const KernelArgs& args) {
+    auto* sums = reinterpret_cast<float*>(args.workspace);
+    for (size_t i = 0; i < counts.size(); ++i) {
+      const int64_t parts = num_parts(counts[i]);
+      rt::launch(add_elements<float, Squared>, {parts, kBlockThreads}, args.stream->handle(),
+                 input_of<float>(args, i), sums, counts[i], Squared());
+      sums += parts;
+    }
+    rt::launch(add_parts, {1, kBlockThreads}, args.stream->handle(),
+               reinterpret_cast<const float*>(args.workspace), total, output_of<float>(args, 0));
+  };
+  return {.run = run, .workspace_bytes = total * int64_t{sizeof(float)}};
+}
+
+}  // namespace hearth::ops
