@@ -21,6 +21,8 @@ extern const ir::OpDef loss_scale_update;
 extern const ir::OpDef loss_scale_read;
 
 /// Kernels for cards.
+ir::Kernel zero_gpu(const ir::NodeView& node);
+ir::Kernel accumulate_gpu(const ir::NodeView& node);
 ir::Kernel sgd_update_gpu(const ir::NodeView& node);
 ir::Kernel adamw_update_gpu(const ir::NodeView& node);
 

@@ -82,8 +82,35 @@ ir::Kernel make_adamw(const NodeView& node) {
   return {.run = run};
 }
 
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads) add_gradient(float* sums, const T* grad, int64_t count) {
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * kBlockThreads;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kBlockThreads + threadIdx.x; i < count; i += stride)
+    sums[i] += rt::to_float(grad[i]);
+}
+template <typename T>
+ir::Kernel make_accumulate(const NodeView& node) {
+  const int64_t count = node.in_type(0).shape.num_elements();
+  const auto run = [=](const KernelArgs& args) {
+    rt::launch(add_gradient<T>, {num_stride_blocks(count), kBlockThreads}, args.stream->handle(),
+               output_of<float>(args, 0), input_of<T>(args, 1), count);
+  };
+  return {.run = run};
+}
+
 }  // namespace
 
+ir::Kernel zero_gpu(const NodeView& node) {
+  const int64_t num_bytes = node.in_type(0).num_bytes();
+  const auto run = [=](const KernelArgs& args) {
+    args.stream->fill_zero(static_cast<std::byte*>(args.out[0]), num_bytes);
+  };
+  return {.run = run};
+}
+ir::Kernel accumulate_gpu(const NodeView& node) {
+  return with_storage_type(node.in_type(1).dtype,
+                           [&](auto grad) { return make_accumulate<decltype(grad)>(node); });
+}
 ir::Kernel sgd_update_gpu(const NodeView& node) {
   return with_storage_type(node.in_type(1).dtype, [&](auto grad) { return make_sgd<decltype(grad)>(node); });
 }

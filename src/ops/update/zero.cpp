@@ -36,6 +36,7 @@ const OpDef zero{.name = "zero",
                  .infer = infer,
                  .no_vjp_because = kUpdateHasNoGradient,
                  .cpu = cpu,
+                 .gpu = zero_gpu,
                  .reference = reference,
                  .writes = {0},
                  .samples = samples};
