@@ -133,6 +133,7 @@ const OpDef embedding{.name = "embedding",
                       .infer = infer,
                       .vjp = vjp,
                       .cpu = kernel,
+                      .gpu = embedding_gpu,
                       .reference = reference,
                       .cost =
                           [](const NodeView& node) {
@@ -148,6 +149,7 @@ const OpDef embedding_grad{.name = "embedding_grad",
                            .infer = infer_grad,
                            .no_vjp_because = kNoSecondDerivatives,
                            .cpu = grad_kernel,
+                           .gpu = embedding_grad_gpu,
                            .reference = grad_reference,
                            .cost =
                                [](const NodeView& node) {

@@ -30,4 +30,10 @@ extern const ir::OpDef cached_attention;
 extern const ir::OpDef glu;
 extern const ir::OpDef glu_grad;
 
+/// Kernels for cards; that of glu is glu_grad's too.
+ir::Kernel embedding_gpu(const ir::NodeView& node);
+ir::Kernel embedding_grad_gpu(const ir::NodeView& node);
+ir::Kernel rope_gpu(const ir::NodeView& node);
+ir::Kernel glu_gpu(const ir::NodeView& node);
+
 }  // namespace hearth::ops

@@ -172,6 +172,7 @@ const OpDef rope{
     .infer = infer,
     .vjp = vjp,
     .cpu = kernel,
+    .gpu = rope_gpu,
     .reference = reference,
     .cost = [](const NodeView& node) { return cost_per_element(node, 3); },
     .num_following = 1,

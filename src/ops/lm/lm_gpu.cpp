@@ -1,0 +1,170 @@
+#include "ops/lm/lm.h"
+
+#include "ops/gpu_support.h"
+
+namespace hearth::ops {
+namespace {
+
+using ir::KernelArgs;
+using ir::NodeView;
+
+/// A block per token; an id outside of the table gives NaN.
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads)
+    look_up(const int32_t* ids, const T* table, T* out, int64_t rows, int64_t width) {
+  const int64_t token = blockIdx.x, id = ids[token];
+  const bool known = id >= 0 && id < rows;
+  for (int64_t c = threadIdx.x; c < width; c += kBlockThreads)
+    out[token * width + c] = known ? table[id * width + c] : rt::from_float<T>(nanf(""));
+}
+
+/// A thread per column adds its element of every token, one after another: no two threads meet, and the order
+/// of sums is that of the tokens.
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads)
+    add_to_table(const int32_t* ids, const T* dy, float* table, int64_t tokens, int64_t rows, int64_t width) {
+  const int64_t c = static_cast<int64_t>(blockIdx.x) * kBlockThreads + threadIdx.x;
+  if (c >= width) return;
+  for (int64_t token = 0; token < tokens; ++token) {
+    const int64_t id = ids[token];
+    if (id >= 0 && id < rows) table[id * width + c] += rt::to_float(dy[token * width + c]);
+  }
+}
+
+/// Element i of a head turns with element i + len; what lies behind them is copied.
+struct Heads {
+  int64_t width;  ///< of a token
+  int64_t size;   ///< of a head
+  int64_t len;
+  bool inverse;
+};
+/// A block per token; a thread makes both elements of a pair, so that x may be y.
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads) turn(const T* x, const float* table, T* y, Heads heads) {
+  const T* from = x + blockIdx.x * heads.width;
+  T* to = y + blockIdx.x * heads.width;
+  const float* cosines = table + blockIdx.x * 2 * heads.len;
+  const float* sines = cosines + heads.len;
+  for (int64_t e = threadIdx.x; e < heads.width; e += kBlockThreads) {
+    const int64_t i = e % heads.size;
+    if (i >= 2 * heads.len) to[e] = from[e];
+    if (i >= heads.len) continue;
+    const float a = rt::to_float(from[e]), b = rt::to_float(from[e + heads.len]);
+    const float cosine = cosines[i], sine = heads.inverse ? -sines[i] : sines[i];
+    to[e] = rt::from_float<T>(a * cosine - b * sine);
+    to[e + heads.len] = rt::from_float<T>(b * cosine + a * sine);
+  }
+}
+
+/// Every gate is x s(x): its value and its slope.
+enum class Gate : int { silu, gelu_tanh, gelu };
+struct Gated {
+  float value;
+  float slope;
+};
+RT_DEVICE Gated gated(Gate gate, float x) {
+  if (gate == Gate::gelu) {
+    const float cdf = 0.5F * (1 + erff(x * 0.70710678F)), pdf = expf(-0.5F * x * x) * 0.39894228F;
+    return {x * cdf, cdf + x * pdf};
+  }
+  const float twice_u = 1.59576912F * (x + 0.044715F * x * x * x);
+  const float z = gate == Gate::silu ? x : twice_u;
+  const float slope_of_z = gate == Gate::silu ? 1.0F : 1.59576912F * (1 + 0.134145F * x * x);
+  const float s = 1 / (1 + expf(-z));
+  return {x * s, s * (1 + x * (1 - s) * slope_of_z)};
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads)
+    glu_forward(const T* gate, const T* up, T* y, int64_t count, Gate kind) {
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * kBlockThreads;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kBlockThreads + threadIdx.x; i < count; i += stride)
+    y[i] = rt::from_float<T>(gated(kind, rt::to_float(gate[i])).value * rt::to_float(up[i]));
+}
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads)
+    glu_backward(const T* gate, const T* up, const T* dy, T* dgate, T* dup, int64_t count, Gate kind) {
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * kBlockThreads;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kBlockThreads + threadIdx.x; i < count; i += stride) {
+    const Gated made = gated(kind, rt::to_float(gate[i]));
+    const float cotangent = rt::to_float(dy[i]);
+    dgate[i] = rt::from_float<T>(cotangent * rt::to_float(up[i]) * made.slope);
+    dup[i] = rt::from_float<T>(cotangent * made.value);
+  }
+}
+
+Gate gate_of(const NodeView& node) {
+  const std::string name = node.attrs.text_or("activation", "silu");
+  return name == "silu" ? Gate::silu : name == "gelu_tanh" ? Gate::gelu_tanh : Gate::gelu;
+}
+
+template <typename T>
+ir::Kernel make_embedding(const NodeView& node) {
+  const int64_t tokens = node.in_type(0).shape[0];
+  const int64_t rows = node.in_type(1).shape[0], width = node.in_type(1).shape[1];
+  const auto run = [=](const KernelArgs& args) {
+    rt::launch(look_up<T>, {tokens, kBlockThreads}, args.stream->handle(), input_of<int32_t>(args, 0),
+               input_of<T>(args, 1), output_of<T>(args, 0), rows, width);
+  };
+  return {.run = run};
+}
+template <typename T>
+ir::Kernel make_embedding_grad(const NodeView& node) {
+  const ir::Type& table = node.out_type(0);
+  const int64_t tokens = node.in_type(0).shape[0], rows = table.shape[0], width = table.shape[1];
+  const auto run = [=, num_bytes = table.num_bytes()](const KernelArgs& args) {
+    args.stream->fill_zero(static_cast<std::byte*>(args.out[0]), num_bytes);
+    rt::launch(add_to_table<T>, {divided_up(width, kBlockThreads), kBlockThreads}, args.stream->handle(),
+               input_of<int32_t>(args, 0), input_of<T>(args, 1), output_of<float>(args, 0), tokens, rows,
+               width);
+  };
+  return {.run = run};
+}
+template <typename T>
+ir::Kernel make_rope(const NodeView& node) {
+  const int64_t tokens = node.in_type(0).shape[0];
+  const Heads heads{.width = node.in_type(0).shape[1],
+                    .size = node.attrs.integer("head_size"),
+                    .len = node.in_type(1).shape[1] / 2,
+                    .inverse = node.attrs.integer_or("inverse", 0) != 0};
+  const auto run = [=](const KernelArgs& args) {
+    rt::launch(turn<T>, {tokens, kBlockThreads}, args.stream->handle(), input_of<T>(args, 0),
+               input_of<float>(args, 1), output_of<T>(args, 0), heads);
+  };
+  return {.run = run};
+}
+template <typename T>
+ir::Kernel make_glu(const NodeView& node) {
+  const int64_t count = node.in_type(0).shape.num_elements();
+  const bool backward = node.in.size() == 3;
+  const Gate gate = gate_of(node);
+  const auto run = [=](const KernelArgs& args) {
+    const rt::Shape shape(num_stride_blocks(count), kBlockThreads);
+    if (backward) {
+      rt::launch(glu_backward<T>, shape, args.stream->handle(), input_of<T>(args, 0), input_of<T>(args, 1),
+                 input_of<T>(args, 2), output_of<T>(args, 0), output_of<T>(args, 1), count, gate);
+    } else {
+      rt::launch(glu_forward<T>, shape, args.stream->handle(), input_of<T>(args, 0), input_of<T>(args, 1),
+                 output_of<T>(args, 0), count, gate);
+    }
+  };
+  return {.run = run};
+}
+
+}  // namespace
+
+ir::Kernel embedding_gpu(const NodeView& node) {
+  return with_storage_type(node.in_type(1).dtype, [&](auto x) { return make_embedding<decltype(x)>(node); });
+}
+ir::Kernel embedding_grad_gpu(const NodeView& node) {
+  return with_storage_type(node.in_type(1).dtype,
+                           [&](auto x) { return make_embedding_grad<decltype(x)>(node); });
+}
+ir::Kernel rope_gpu(const NodeView& node) {
+  return with_storage_type(node.in_type(0).dtype, [&](auto x) { return make_rope<decltype(x)>(node); });
+}
+ir::Kernel glu_gpu(const NodeView& node) {
+  return with_storage_type(node.in_type(0).dtype, [&](auto x) { return make_glu<decltype(x)>(node); });
+}
+
+}  // namespace hearth::ops
