@@ -19,6 +19,10 @@ inline int64_t num_stride_blocks(int64_t count) {
   return std::clamp<int64_t>(divided_up(count, kBlockThreads), 1, 1024);
 }
 
+/// Where a thread of such a grid begins, and how far apart its elements are.
+RT_DEVICE int64_t first_element() { return static_cast<int64_t>(blockIdx.x) * kBlockThreads + threadIdx.x; }
+RT_DEVICE int64_t element_stride() { return static_cast<int64_t>(gridDim.x) * kBlockThreads; }
+
 [[noreturn]] void refuse_storage_type(DType dtype);
 
 /// What body(T()) returns, T being the type that holds a storage dtype on a card.

@@ -27,9 +27,6 @@ RT_DEVICE void store_element_of(Elements to, int64_t i, float value) {
     static_cast<float*>(to.data)[i] = value;
   }
 }
-RT_DEVICE int64_t first_element() { return static_cast<int64_t>(blockIdx.x) * kBlockThreads + threadIdx.x; }
-RT_DEVICE int64_t element_stride() { return static_cast<int64_t>(gridDim.x) * kBlockThreads; }
-
 template <class F>
 __global__ void __launch_bounds__(kBlockThreads)
     apply(Elements a, Elements b, Elements out, int64_t count, float p) {

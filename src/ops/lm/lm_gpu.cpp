@@ -77,15 +77,13 @@ RT_DEVICE Gated gated(Gate gate, float x) {
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     glu_forward(const T* gate, const T* up, T* y, int64_t count, Gate kind) {
-  const int64_t stride = static_cast<int64_t>(gridDim.x) * kBlockThreads;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kBlockThreads + threadIdx.x; i < count; i += stride)
+  for (int64_t i = first_element(); i < count; i += element_stride())
     y[i] = rt::from_float<T>(gated(kind, rt::to_float(gate[i])).value * rt::to_float(up[i]));
 }
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     glu_backward(const T* gate, const T* up, const T* dy, T* dgate, T* dup, int64_t count, Gate kind) {
-  const int64_t stride = static_cast<int64_t>(gridDim.x) * kBlockThreads;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kBlockThreads + threadIdx.x; i < count; i += stride) {
+  for (int64_t i = first_element(); i < count; i += element_stride()) {
     const Gated made = gated(kind, rt::to_float(gate[i]));
     const float cotangent = rt::to_float(dy[i]);
     dgate[i] = rt::from_float<T>(cotangent * rt::to_float(up[i]) * made.slope);

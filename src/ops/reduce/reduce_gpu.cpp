@@ -27,9 +27,7 @@ struct Squared {
 template <typename T, typename F>
 __global__ void __launch_bounds__(kBlockThreads) add_elements(const T* in, float* parts, int64_t count, F f) {
   float sum = 0;
-  const int64_t stride = static_cast<int64_t>(gridDim.x) * kBlockThreads;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kBlockThreads + threadIdx.x; i < count; i += stride)
-    sum += f(rt::to_float(in[i]));
+  for (int64_t i = first_element(); i < count; i += element_stride()) sum += f(rt::to_float(in[i]));
   sum = rt::reduce_block(sum, rt::Add(), 0.0F);
   if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }

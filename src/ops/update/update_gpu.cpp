@@ -20,8 +20,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     sgd(float* param, const T* grad, const float* lr, const float* factor, float* buffer, int64_t count,
         Sgd rule) {
   if (*factor < 0) return;
-  const int64_t stride = static_cast<int64_t>(gridDim.x) * kBlockThreads;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kBlockThreads + threadIdx.x; i < count; i += stride) {
+  for (int64_t i = first_element(); i < count; i += element_stride()) {
     const float g = *factor * rt::to_float(grad[i]) + rule.weight_decay * param[i];
     float direction = g;
     if (buffer != nullptr) {
@@ -44,8 +43,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   const auto inverse_root = static_cast<float>(1 / sqrt(1 - pow(options.beta2, steps)));
   const auto one_beta1 = static_cast<float>(1 - options.beta1), beta2 = static_cast<float>(options.beta2);
   const auto one_beta2 = static_cast<float>(1 - options.beta2), eps = static_cast<float>(options.eps);
-  const int64_t stride = static_cast<int64_t>(gridDim.x) * kBlockThreads;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kBlockThreads + threadIdx.x; i < count; i += stride) {
+  for (int64_t i = first_element(); i < count; i += element_stride()) {
     const float g = *factor * rt::to_float(grad[i]);
     const float mi = m[i] + one_beta1 * (g - m[i]);
     const float vi = beta2 * v[i] + one_beta2 * g * g;
@@ -84,9 +82,7 @@ ir::Kernel make_adamw(const NodeView& node) {
 
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads) add_gradient(float* sums, const T* grad, int64_t count) {
-  const int64_t stride = static_cast<int64_t>(gridDim.x) * kBlockThreads;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kBlockThreads + threadIdx.x; i < count; i += stride)
-    sums[i] += rt::to_float(grad[i]);
+  for (int64_t i = first_element(); i < count; i += element_stride()) sums[i] += rt::to_float(grad[i]);
 }
 template <typename T>
 ir::Kernel make_accumulate(const NodeView& node) {
