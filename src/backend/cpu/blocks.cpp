@@ -44,6 +44,10 @@ bool packs_a(int64_t n, int64_t a_row, int64_t a_k) {
   return a_k == 1 ? n >= 8 * kPanel && a_row % 256 == 0 : n >= 3 * kPanel;
 }
 
+bool has_pairs(DType a, DType b, int64_t depth) {
+  return a == DType::bf16 && b == DType::bf16 && depth % 2 == 0 && simd().gemm_pairs != nullptr;
+}
+
 void multiply_blocks(const BlockProduct& product, int64_t b_row,
                      FunctionRef<const float*(int64_t, int64_t, int64_t, int64_t)> panel) {
   const int64_t num_depths = std::max<int64_t>(1, (product.k + kDepthBlock - 1) / kDepthBlock);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "base/dtype.h"
 #include "base/function_ref.h"
 
 namespace hearth::cpu {
@@ -19,6 +20,9 @@ inline constexpr int64_t kSliver = 14;
 /// Whether a block of a is copied before enough panels of b pass by: when its rows are not contiguous, or
 /// when their distance is a multiple of 1 KiB, so that they compete for few cache sets.
 bool packs_a(int64_t n, int64_t a_row, int64_t a_k);
+
+/// Whether a sum of `depth` terms over operands of these dtypes is multiplied by pairs of bf16 here.
+bool has_pairs(DType a, DType b, int64_t depth);
 
 /// One thread's part of a product: c[i * c_row + j] (+)= sum over p of a[i * a_row + p * a_k] * b[p][j].
 struct BlockProduct {

@@ -183,10 +183,7 @@ const float* operand(const void* data, DType dtype, int64_t count, bool pairs, i
 
 }  // namespace
 
-Gemm::Gemm(const GemmSpec& spec)
-    : spec_(spec),
-      pairs_(spec.a == DType::bf16 && spec.b == DType::bf16 && spec.k % 2 == 0 &&
-             simd().gemm_pairs != nullptr) {
+Gemm::Gemm(const GemmSpec& spec) : spec_(spec), pairs_(has_pairs(spec.a, spec.b, spec.k)) {
   if (pairs_) spec_.k /= 2;
 }
 

@@ -27,15 +27,9 @@ HEARTH_CLONES void max_with(const float* row, float* most, int64_t count) {
   for (int64_t i = 0; i < count; ++i) most[i] = row[i] > most[i] ? row[i] : most[i];
 }
 
-/// Whether products are of pairs of bf16: logits as they come, and on the way back with their cotangents
-/// rounded to bf16, as autocast does elsewhere.
-bool has_pairs(const HeadSpec& s) {
-  return s.x == DType::bf16 && s.weight == DType::bf16 && s.width % 2 == 0 && simd().gemm_pairs != nullptr;
-}
-
 /// Where everything lies in the workspace, in floats. Logits are kept transposed: [vocab][chunk].
 struct Layout {
-  bool pairs;
+  bool pairs;         ///< products are of pairs of bf16, to which cotangents of logits are rounded
   int64_t chunk;      ///< tokens of a full chunk
   int64_t logit_row;  ///< floats from one vocabulary row of logits to the next
   int64_t tokens = 0, x = 0, x_panels = 0, x_columns = 0, lse = 0, factor = 0, of_label = 0, logits = 0;
@@ -47,7 +41,7 @@ struct Layout {
   int64_t num_parts = 0, part_floats = 0, thread_floats = 0;
 
   explicit Layout(const HeadSpec& s) {
-    pairs = has_pairs(s);
+    pairs = has_pairs(s.x, s.weight, s.width);
     chunk = std::max<int64_t>(1, std::min(s.chunk, s.tokens));
     logit_row = round_up(chunk, 16) + 16;
     place_shared(s);
