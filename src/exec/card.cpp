@@ -6,12 +6,11 @@
 
 namespace hearth::exec {
 
-void Card::allocate(int64_t persistent_bytes, int64_t arena_bytes, int64_t staging_bytes,
-                    int64_t reserve_bytes) {
+void Card::allocate(int64_t persistent_bytes, int64_t arena_bytes, int64_t staging_bytes) {
   persistent_bytes_ = passes::padded_bytes(persistent_bytes);
   arena_bytes_ = passes::padded_bytes(arena_bytes);
   const int64_t needed = persistent_bytes_ + arena_bytes_ + staging_bytes;
-  const int64_t usable = device_.free_bytes() - reserve_bytes;
+  const int64_t usable = device_.free_bytes();
   if (needed > usable) {
     user_error(
         "expected a plan of at most {} on {}, got {}; try a smaller train.batch, or memory={} for "

@@ -8,13 +8,10 @@ namespace hearth::exec {
 /// An open card and what the programs of an engine share on it, in one allocation.
 class Card {
  public:
-  /// Bytes of a card that are left to the desktop.
-  static constexpr int64_t kReserveBytes = int64_t{512} << 20;
-
   explicit Card(int index) : device_(index), stream_(device_) {}
 
-  /// UserError, with what is missing, where that is more than the card has free. `reserve_bytes` stay free.
-  void allocate(int64_t persistent_bytes, int64_t arena_bytes, int64_t staging_bytes, int64_t reserve_bytes);
+  /// UserError, with what is missing, where that is more than the card has free.
+  void allocate(int64_t persistent_bytes, int64_t arena_bytes, int64_t staging_bytes);
   Places places();
   /// The same for a program with an arena and staged inputs of its own, behind one another in `room`.
   Places places_in(const gpu::Memory& room, const Program& program);

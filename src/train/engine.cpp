@@ -252,8 +252,9 @@ void Engine::bind_all() {
     int64_t staging_bytes = 0;
     for (const exec::Program* program : programs)
       staging_bytes = std::max(staging_bytes, program->staging_bytes());
-    card_ = std::make_unique<exec::Card>(options_.card);
-    card_->allocate(layout_.num_bytes(), arena_bytes_, staging_bytes, options_.reserve_bytes);
+    constexpr int kFirstCard = 0;
+    card_ = std::make_unique<exec::Card>(kFirstCard);
+    card_->allocate(layout_.num_bytes(), arena_bytes_, staging_bytes);
     places = card_->places();
   } else {
     arena_ = exec::Region(arena_bytes_);

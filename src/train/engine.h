@@ -40,8 +40,6 @@ struct EngineOptions {
   passes::Machine machine;
   std::vector<std::string> passes_off;
   exec::Backend backend = exec::Backend::cpu;
-  int card = 0;               ///< of gpu::list_devices(), for Backend::gpu
-  int64_t reserve_bytes = 0;  ///< of the card's free memory, left to others
   /// Only what a training step needs is found out: nothing is packed, nothing can run.
   bool measure_only = false;
   std::function<void(std::string_view pass, const ir::Graph&, double seconds)> after_pass;

@@ -51,9 +51,6 @@ class Device {
   /// Bytes on the card, aligned to 256. Throws DeviceError.
   std::byte* allocate(int64_t num_bytes);
   void release(std::byte* memory);
-  /// Page-locked bytes of the host: copies from and to them overlap with computing.
-  std::byte* allocate_host(int64_t num_bytes);
-  void release_host(std::byte* memory);
 
   struct Parts;
   Parts& parts() { return *parts_; }
@@ -97,7 +94,6 @@ class Stream {
 
   void copy_in(std::byte* device, const void* host, int64_t num_bytes);
   void copy_out(void* host, const std::byte* device, int64_t num_bytes);
-  void copy(std::byte* to, const std::byte* from, int64_t num_bytes);
   void fill_zero(std::byte* device, int64_t num_bytes);
   void record(Event& event);
   /// What comes after waits for what stood in front of the event, in whatever stream.

@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     add_to_table(const int32_t* ids, const T* dy, float* table, int64_t tokens, int64_t rows, int64_t width) {
-  const int64_t c = static_cast<int64_t>(blockIdx.x) * kBlockThreads + threadIdx.x;
+  const int64_t c = first_element();
   if (c >= width) return;
   for (int64_t token = 0; token < tokens; ++token) {
     const int64_t id = ids[token];

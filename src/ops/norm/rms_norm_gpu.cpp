@@ -1,5 +1,5 @@
-#include "ops/gpu_support.h"
 #include "ops/norm/norm.h"
+#include "ops/reduce/add_rows.h"
 
 namespace hearth::ops {
 namespace {
@@ -65,16 +65,6 @@ __global__ void __launch_bounds__(kBlockThreads) gradient(const T* x, const floa
   }
 }
 
-/// A thread per column.
-__global__ void __launch_bounds__(kBlockThreads)
-    add_parts(const float* parts, int num_parts, int width, float* sums) {
-  const int c = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
-  if (c >= width) return;
-  float sum = 0;
-  for (int part = 0; part < num_parts; ++part) sum += parts[static_cast<int64_t>(part) * width + c];
-  sums[c] = sum;
-}
-
 template <typename T>
 ir::Kernel make(const Rows& rows) {
   const auto run = [rows](const KernelArgs& args) {
@@ -92,8 +82,8 @@ ir::Kernel make_grad(const Rows& rows) {
     rt::launch(gradient<T>, {num_parts, kBlockThreads}, args.stream->handle(), input_of<T>(args, 0),
                input_of<float>(args, 1), input_of<float>(args, 2), input_of<T>(args, 3),
                output_of<T>(args, 0), parts, rows);
-    rt::launch(add_parts, {divided_up(rows.width, kBlockThreads), kBlockThreads}, args.stream->handle(),
-               parts, static_cast<int>(num_parts), rows.width, output_of<float>(args, 1));
+    rt::launch(add_rows<float>, {divided_up(rows.width, kBlockThreads), kBlockThreads}, args.stream->handle(),
+               parts, output_of<float>(args, 1), num_parts, rows.width);
   };
   return {.run = run, .workspace_bytes = num_parts * rows.width * int64_t{sizeof(float)}};
 }

@@ -1,6 +1,6 @@
 #include <vector>
 
-#include "ops/gpu_support.h"
+#include "ops/reduce/add_rows.h"
 #include "ops/reduce/reduce.h"
 
 namespace hearth::ops {
@@ -23,32 +23,13 @@ struct Squared {
   RT_DEVICE float operator()(float x) const { return x * x; }
 };
 
-/// parts[block] = what the block's share of f(in) comes to.
+/// parts[block] = what the block's share of f(in) comes to; one block adds parts up.
 template <typename T, typename F>
 __global__ void __launch_bounds__(kBlockThreads) add_elements(const T* in, float* parts, int64_t count, F f) {
   float sum = 0;
   for (int64_t i = first_element(); i < count; i += element_stride()) sum += f(rt::to_float(in[i]));
   sum = rt::reduce_block(sum, rt::Add(), 0.0F);
   if (threadIdx.x == 0) parts[blockIdx.x] = sum;
-}
-
-/// One block adds the parts.
-__global__ void __launch_bounds__(kBlockThreads) add_parts(const float* parts, int64_t count, float* out) {
-  float sum = 0;
-  for (int64_t i = threadIdx.x; i < count; i += kBlockThreads) sum += parts[i];
-  sum = rt::reduce_block(sum, rt::Add(), 0.0F);
-  if (threadIdx.x == 0) *out = sum;
-}
-
-/// A thread per column: parts[part][column] = the sum of every gridDim.y-th row from `part` on.
-template <typename T>
-__global__ void __launch_bounds__(kBlockThreads)
-    add_rows(const T* in, float* parts, int64_t rows, int64_t width) {
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * kBlockThreads + threadIdx.x;
-  if (column >= width) return;
-  float sum = 0;
-  for (int64_t row = blockIdx.y; row < rows; row += gridDim.y) sum += rt::to_float(in[row * width + column]);
-  parts[blockIdx.y * width + column] = sum;
 }
 
 int64_t num_parts(int64_t count) {
@@ -62,7 +43,8 @@ ir::Kernel make_sum(const NodeView& node) {
     auto* sums = reinterpret_cast<float*>(args.workspace);
     rt::launch(add_elements<T, Plain>, {parts, kBlockThreads}, args.stream->handle(), input_of<T>(args, 0),
                sums, count, Plain());
-    rt::launch(add_parts, {1, kBlockThreads}, args.stream->handle(), sums, parts, output_of<float>(args, 0));
+    rt::launch(add_elements<float, Plain>, {1, kBlockThreads}, args.stream->handle(), sums,
+               output_of<float>(args, 0), parts, Plain());
   };
   return {.run = run, .workspace_bytes = parts * int64_t{sizeof(float)}};
 }
@@ -110,8 +92,8 @@ ir::Kernel sum_squares_gpu(const NodeView& node) {
                  input_of<float>(args, i), sums, counts[i], Squared());
       sums += parts;
     }
-    rt::launch(add_parts, {1, kBlockThreads}, args.stream->handle(),
-               reinterpret_cast<const float*>(args.workspace), total, output_of<float>(args, 0));
+    rt::launch(add_elements<float, Plain>, {1, kBlockThreads}, args.stream->handle(),
+               reinterpret_cast<const float*>(args.workspace), output_of<float>(args, 0), total, Plain());
   };
   return {.run = run, .workspace_bytes = total * int64_t{sizeof(float)}};
 }

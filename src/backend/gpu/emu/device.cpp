@@ -1,7 +1,6 @@
 #include "backend/gpu/device.h"
 
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <thread>
@@ -15,8 +14,6 @@ namespace hearth::gpu {
 namespace {
 
 using Kind = DeviceError::Kind;
-
-constexpr size_t kAlignment = 256;
 
 void cross_the_link(const emu::Card& card, int64_t num_bytes) {
   const double rate = card.settings.link_bytes_per_second;
@@ -88,12 +85,6 @@ void Device::release(std::byte* memory) {
   parts_->allocated.erase(found);
   emu::release(memory);
 }
-std::byte* Device::allocate_host(int64_t num_bytes) {
-  void* memory = nullptr;
-  if (posix_memalign(&memory, kAlignment, static_cast<size_t>(num_bytes)) != 0) throw std::bad_alloc();
-  return static_cast<std::byte*>(memory);
-}
-void Device::release_host(std::byte* memory) { std::free(memory); }
 
 Event::Event() : parts_(std::make_unique<Parts>()) {}
 Event::~Event() = default;
@@ -113,9 +104,6 @@ void Stream::copy_out(void* host, const std::byte* device, int64_t num_bytes) {
     cross_the_link(card, num_bytes);
     std::memcpy(host, device, static_cast<size_t>(num_bytes));
   });
-}
-void Stream::copy(std::byte* to, const std::byte* from, int64_t num_bytes) {
-  parts_->queue.enqueue([=] { std::memcpy(to, from, static_cast<size_t>(num_bytes)); });
 }
 void Stream::fill_zero(std::byte* device, int64_t num_bytes) {
   parts_->queue.enqueue([=] { std::memset(device, 0, static_cast<size_t>(num_bytes)); });

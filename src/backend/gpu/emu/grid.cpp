@@ -158,10 +158,8 @@ class Processor {
   std::optional<FunctionRef<void()>> kernel_;
   std::string fault_;
   std::atomic<uint64_t> progress_ = 0;
-  std::atomic<bool> in_kernel_ = false;
 
   std::vector<Fiber*> fiber_of_ = std::vector<Fiber*>(kMostThreads);
-  std::vector<Site> site_of_ = std::vector<Site>(kMostThreads);
   std::vector<Warp> warps_ = std::vector<Warp>(kMostWarps);
   ThreadSet fresh_, ready_;
   SharedMemory shared_;
@@ -209,9 +207,7 @@ void Processor::run_block(const Grid& grid, Dim3 index, FunctionRef<void()> kern
   Fiber& first = idle_fiber();
   fiber_of_[static_cast<size_t>(current_)] = &first;
   now.in_kernel = true;
-  in_kernel_ = true;
   os_thread_.switch_to(first);
-  in_kernel_ = false;
   now.in_kernel = false;
   if (!fault_.empty()) throw Fault(fault_);
 }
@@ -323,7 +319,6 @@ void Processor::wait() {
 }
 
 void Processor::barrier(Site site) {
-  site_of_[static_cast<size_t>(current_)] = site;
   if (num_ended_ > 0)
     fail([&] {
       return fmt::format("divergent barrier: {} waits at {}, {} of {} threads have ended", where(current_),
@@ -345,7 +340,6 @@ void Processor::barrier(Site site) {
 
 const std::byte* Processor::post(const void* value, size_t bytes, Site site) {
   Warp& warp = warp_of(current_);
-  site_of_[static_cast<size_t>(current_)] = site;
   if (warp.num_ended > 0)
     fail([&] {
       return fmt::format("missing lane: {} is at the warp operation at {}, {} lanes have ended",
@@ -406,7 +400,7 @@ void Processor::refuse_waiting() {
 }
 
 void Processor::overdue() {
-  if (!in_kernel_) return;
+  if (!now.in_kernel) return;
   fail([&] {
     return fmt::format(
         "a loop without end: {} of the kernel launched at {} neither waited nor ended for {} s",

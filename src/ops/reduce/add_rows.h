@@ -1,0 +1,19 @@
+#pragma once
+
+#include "ops/gpu_support.h"
+
+namespace hearth::ops {
+
+/// A thread per column: parts[part][column] = the sum of every gridDim.y-th row of in [rows, width] from
+/// `part`, which is blockIdx.y, on.
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads)
+    add_rows(const T* in, float* parts, int64_t rows, int64_t width) {
+  const int64_t column = first_element();
+  if (column >= width) return;
+  float sum = 0;
+  for (int64_t row = blockIdx.y; row < rows; row += gridDim.y) sum += rt::to_float(in[row * width + column]);
+  parts[blockIdx.y * width + column] = sum;
+}
+
+}  // namespace hearth::ops
