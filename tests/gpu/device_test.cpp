@@ -79,6 +79,34 @@ TEST_F(Devices, EventsOrderStreams) {
   EXPECT_EQ(card.get(value, 1)[0], 12);
 }
 
+TEST_F(Devices, ReplayWhatTheyRecorded) {
+  Card card;
+  int* value = card.put(std::vector<int>{1});
+  HostMemory host(card.device(), sizeof(int));
+  card.stream().start_recording();
+  rt::launch(add_one, {1, 1}, card.handle(), value);
+  card.stream().copy_out(host.data(), reinterpret_cast<std::byte*>(value), sizeof(int));
+  const auto recording = card.stream().finish_recording();
+  card.stream().synchronise();
+  EXPECT_EQ(card.get(value, 1)[0], 1) << "nothing runs while it is recorded";
+  for (int i = 0; i < 2; ++i) card.stream().replay(*recording);
+  card.stream().synchronise();
+  EXPECT_EQ(*reinterpret_cast<const int*>(host.data()), 3);
+}
+
+TEST_F(Devices, EventsTellTime) {
+  emu::cards() = {{.link_bytes_per_second = 1e6}};
+  Card card;
+  std::vector<std::byte> bytes(20000);
+  std::byte* memory = card.room<std::byte>(bytes.size());
+  Event before, after;
+  card.stream().record(before);
+  card.stream().copy_in(memory, bytes.data(), std::ssize(bytes));
+  card.stream().record(after);
+  card.stream().synchronise();
+  EXPECT_GE(after.seconds_since(before), 0.02);
+}
+
 TEST_F(Devices, FailWhereTheyAreTold) {
   emu::cards() = {{.faulty_launch = 1}, {.hanging_launch = 1}};
   for (const int index : {0, 1}) {

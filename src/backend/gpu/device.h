@@ -31,6 +31,7 @@ struct DeviceInfo {
   std::string name;
   std::string architecture;  ///< "gfx1100", "sm_90", "emu"
   std::string pci_address;   ///< "0000:03:00.0"
+  std::string driver;        ///< and its version: what a measured choice of kernels depends on
   int64_t memory_bytes = 0;
   int64_t shared_bytes = 0;  ///< that a block may have
   int num_multiprocessors = 0;
@@ -73,12 +74,40 @@ class Memory {
   std::byte* data_;
 };
 
+/// Page-locked host memory, which copies use without a detour and beside the host's own work. Throws
+/// DeviceError.
+class HostMemory {
+ public:
+  HostMemory(Device& device, int64_t num_bytes);
+  ~HostMemory();
+  HostMemory(const HostMemory&) = delete;
+  HostMemory& operator=(const HostMemory&) = delete;
+  std::byte* data() const { return data_; }
+
+ private:
+  std::byte* data_;
+};
+
 /// A moment in a stream.
 class Event {
  public:
   Event();
   ~Event();
+  /// By the card's clock; both have passed.
+  double seconds_since(const Event& earlier) const;
   struct Parts;
+  Parts& parts() const { return *parts_; }
+
+ private:
+  std::unique_ptr<Parts> parts_;
+};
+
+/// Work of a stream, kept so that it can be queued again in one call. The memory it names must stay.
+class Recording {
+ public:
+  struct Parts;
+  explicit Recording(std::unique_ptr<Parts> parts);
+  ~Recording();
   Parts& parts() const { return *parts_; }
 
  private:
@@ -98,6 +127,11 @@ class Stream {
   void record(Event& event);
   /// What comes after waits for what stood in front of the event, in whatever stream.
   void wait(const Event& event);
+  /// From here to finish_recording() the stream keeps what it is given instead of doing it.
+  void start_recording();
+  /// Null where the runtime cannot keep such work: it must then be given anew each time.
+  std::unique_ptr<Recording> finish_recording();
+  void replay(const Recording& recording);
   /// Returns when everything is done. Throws DeviceError.
   void synchronise(double deadline_seconds = 60);
   /// What rt::launch takes.

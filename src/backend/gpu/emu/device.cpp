@@ -26,6 +26,7 @@ DeviceInfo info_of(size_t index) {
   return {.name = fmt::format("emulated card {}", index),
           .architecture = "emu",
           .pci_address = fmt::format("emu:{:02x}:00.0", index),
+          .driver = "emulator",
           .memory_bytes = settings.memory_bytes,
           .shared_bytes = emu::settings().shared_bytes,
           .num_multiprocessors = 1};
@@ -42,6 +43,12 @@ struct Device::Parts {
 struct Event::Parts {
   emu::Stream* stream = nullptr;
   uint64_t end = 0;
+  /// Shared with the stream, which may outlive the event.
+  std::shared_ptr<std::chrono::steady_clock::time_point> passed = {};
+};
+
+struct Recording::Parts {
+  std::deque<emu::Stream::Work> work;
 };
 
 struct Stream::Parts {
@@ -86,8 +93,19 @@ void Device::release(std::byte* memory) {
   emu::release(memory);
 }
 
+// What the emulator moves, it moves by memcpy: any memory is as good.
+HostMemory::HostMemory(Device&, int64_t num_bytes)
+    : data_(static_cast<std::byte*>(::operator new(static_cast<size_t>(num_bytes)))) {}
+HostMemory::~HostMemory() { ::operator delete(data_); }
+
+Recording::Recording(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+Recording::~Recording() = default;
+
 Event::Event() : parts_(std::make_unique<Parts>()) {}
 Event::~Event() = default;
+double Event::seconds_since(const Event& earlier) const {
+  return std::chrono::duration<double>(*parts_->passed - *earlier.parts_->passed).count();
+}
 
 Stream::Stream(Device& device)
     : parts_(std::make_unique<Parts>(Parts{.queue = emu::Stream(device.parts().card)})) {}
@@ -108,11 +126,24 @@ void Stream::copy_out(void* host, const std::byte* device, int64_t num_bytes) {
 void Stream::fill_zero(std::byte* device, int64_t num_bytes) {
   parts_->queue.enqueue([=] { std::memset(device, 0, static_cast<size_t>(num_bytes)); });
 }
-void Stream::record(Event& event) { event.parts() = {.stream = &parts_->queue, .end = parts_->queue.end()}; }
+void Stream::record(Event& event) {
+  auto passed = std::make_shared<std::chrono::steady_clock::time_point>();
+  parts_->queue.enqueue([passed] { *passed = std::chrono::steady_clock::now(); });
+  event.parts() = {.stream = &parts_->queue, .end = parts_->queue.end(), .passed = std::move(passed)};
+}
 void Stream::wait(const Event& event) {
   parts_->queue.enqueue([moment = event.parts()] {
     if (moment.stream != nullptr) moment.stream->run_until(moment.end);
   });
+}
+
+void Stream::start_recording() { parts_->queue.start_recording(); }
+std::unique_ptr<Recording> Stream::finish_recording() {
+  return std::make_unique<Recording>(
+      std::make_unique<Recording::Parts>(Recording::Parts{parts_->queue.finish_recording()}));
+}
+void Stream::replay(const Recording& recording) {
+  for (const emu::Stream::Work& work : recording.parts().work) parts_->queue.enqueue(work);
 }
 
 void Stream::synchronise(double deadline_seconds) {

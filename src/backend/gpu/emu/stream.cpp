@@ -8,8 +8,8 @@ std::vector<CardSettings>& cards() {
 }
 
 void Stream::launch(const Grid& grid, std::function<void()> kernel) {
-  const int64_t number = card_.num_launches++;
-  enqueue([this, grid, number, kernel = std::move(kernel)] {
+  enqueue([this, grid, kernel = std::move(kernel)] {
+    const int64_t number = card_.num_launches++;
     if (number == card_.settings.hanging_launch) card_.hangs = true;
     if (card_.hangs) return;
     if (number == card_.settings.faulty_launch) throw Fault("the card was told to fail at this launch");
@@ -19,7 +19,7 @@ void Stream::launch(const Grid& grid, std::function<void()> kernel) {
 
 void Stream::run_until(uint64_t end) {
   while (first_ < end && !queue_.empty() && !card_.hangs) {
-    const std::function<void()> work = std::move(queue_.front());
+    const Work work = std::move(queue_.front());
     queue_.pop_front();
     ++first_;
     work();

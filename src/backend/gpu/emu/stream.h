@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "backend/gpu/emu/grid.h"
@@ -36,8 +37,15 @@ class Stream {
  public:
   explicit Stream(Card& card) : card_(card) {}
 
-  void enqueue(std::function<void()> work) { queue_.push_back(std::move(work)); }
+  using Work = std::function<void()>;
+
+  void enqueue(Work work) { (recording_ ? recorded_ : queue_).push_back(std::move(work)); }
   void launch(const Grid& grid, std::function<void()> kernel);
+  void start_recording() { recording_ = true; }
+  std::deque<Work> finish_recording() {
+    recording_ = false;
+    return std::exchange(recorded_, {});
+  }
   /// Number of the next piece of work.
   uint64_t end() const { return first_ + queue_.size(); }
   /// Does the work in front of `end`. Throws Fault; the card then hangs.
@@ -46,7 +54,8 @@ class Stream {
 
  private:
   Card& card_;
-  std::deque<std::function<void()>> queue_;
+  std::deque<Work> queue_, recorded_;
+  bool recording_ = false;
   uint64_t first_ = 0;
 };
 
