@@ -10,14 +10,18 @@
 /// As in HIP and CUDA: __global__, __launch_bounds__, threadIdx, blockIdx, blockDim, gridDim, expf and its
 /// kind. The rest is named here, because the two differ or the emulator must see it:
 ///   RT_DEVICE                    a function that kernels call
+///   RT_UNROLL                    in front of a loop of constant length, whose copies must have their own
+///                                registers
 ///   RT_SHARED(name, T)           a variable of the block, for instance RT_SHARED(rows, float[16][33]); not
-///   set RT_DYNAMIC_SHARED(T, name)   T* to the bytes that the launch asked for rt::sync_block() barrier of
-///   all threads of the block; one per source line rt::sync_warp()              orders the memory of a warp's
-///   lanes rt::shuffle(v, lane), shuffle_xor(v, mask), shuffle_down(v, by), ballot(p), lane()
+///                                set
+///   RT_DYNAMIC_SHARED(T, name)   T* to the bytes that the launch asked for
+///   rt::sync_block()             barrier of all threads of the block; one per source line
+///   rt::sync_warp()              orders the memory of a warp's lanes
+///   rt::shuffle(v, lane), shuffle_xor(v, mask), shuffle_down(v, by), ballot(p), lane()
 ///                                of all 32 lanes of a warp; v has 4 or 8 bytes; they order no memory
 ///   rt::bf16, rt::f16            two bytes; to_float(v), from_float<T>(f) rounds to nearest even
 ///   rt::Vec<T, n>                n elements side by side; load and store move 16 bytes at once where they
-///   fill them
+///                                fill them
 /// A warp has 32 lanes on every card.
 #if defined(__HIPCC__)
 #include "backend/gpu/rt_hip.h"

@@ -10,6 +10,7 @@
 
 /// rt.h for nvcc.
 #define RT_DEVICE __device__ __forceinline__
+#define RT_UNROLL _Pragma("unroll")
 #define RT_SHARED(name, ...)         \
   using name##_shared = __VA_ARGS__; \
   __shared__ name##_shared name
@@ -22,6 +23,7 @@ namespace hearth::rt {
 inline constexpr int kWarp = 32;
 inline constexpr unsigned kEveryLane = 0xffffffffU;
 using Dim3 = dim3;
+using Word4 = uint32_t;
 using Word16 = uint4;
 
 RT_DEVICE float f16_bits_to_float(uint16_t bits) { return __half2float(__ushort_as_half(bits)); }

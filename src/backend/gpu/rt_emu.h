@@ -21,6 +21,7 @@
 #define gridDim (::hearth::emu::running.blocks)
 
 #define RT_DEVICE inline
+#define RT_UNROLL
 #define RT_SHARED(name, ...)         \
   using name##_shared = __VA_ARGS__; \
   static const char name##_key = 0;  \
@@ -33,7 +34,8 @@ namespace hearth::rt {
 
 inline constexpr int kWarp = emu::kWarpThreads;
 using Dim3 = emu::Dim3;
-struct alignas(16) Word16 {
+using Word4 __attribute__((may_alias)) = uint32_t;
+struct __attribute__((may_alias, aligned(16))) Word16 {
   uint32_t words[4];
 };
 

@@ -12,6 +12,7 @@
 
 /// rt.h for hipcc.
 #define RT_DEVICE __device__ __forceinline__
+#define RT_UNROLL _Pragma("unroll")
 #define RT_SHARED(name, ...)         \
   using name##_shared = __VA_ARGS__; \
   __shared__ name##_shared name
@@ -25,6 +26,7 @@ inline constexpr int kWarp = 32;
 using Dim3 = dim3;
 /// A vector of the compiler's own: a class in its place lands in scratch memory.
 using Word16 = uint32_t __attribute__((ext_vector_type(4)));
+using Word4 = uint32_t __attribute__((may_alias));
 
 RT_DEVICE float f16_bits_to_float(uint16_t bits) {
   _Float16 half;

@@ -53,6 +53,9 @@ RT_DEVICE Vec<T, n> load(const T* from) {
   if constexpr (n * sizeof(T) == 16) {
     const Word16 word = *reinterpret_cast<const Word16*>(from);
     std::memcpy(&made, &word, 16);
+  } else if constexpr (n * sizeof(T) == 4) {
+    const Word4 word = *reinterpret_cast<const Word4*>(from);
+    std::memcpy(&made, &word, 4);
   } else {
     for (int i = 0; i < n; ++i) made.at[i] = from[i];
   }
@@ -64,6 +67,10 @@ RT_DEVICE void store(T* to, const Vec<T, n>& value) {
     Word16 word;
     std::memcpy(&word, &value, 16);
     *reinterpret_cast<Word16*>(to) = word;
+  } else if constexpr (n * sizeof(T) == 4) {
+    Word4 word;
+    std::memcpy(&word, &value, 4);
+    *reinterpret_cast<Word4*>(to) = word;
   } else {
     for (int i = 0; i < n; ++i) to[i] = value.at[i];
   }

@@ -1,0 +1,102 @@
+#include "backend/gpu/emu/matrix.h"
+
+#include <cstdio>
+#include <cstring>
+
+#include "backend/gpu/emu/checker.h"
+#include "base/dtype.h"
+
+namespace hearth::emu {
+namespace {
+
+/// What the lanes of a warp hold: `words` of the left side, then of the right.
+struct Registers {
+  const std::byte* slots;
+  int words;
+
+  uint32_t word(int lane, int index) const {
+    uint32_t value;
+    std::memcpy(&value, slots + static_cast<size_t>(lane) * kSlotBytes + static_cast<size_t>(index) * 4, 4);
+    return value;
+  }
+  /// 16-bit number `index` of the lane's left or right words.
+  float number(Numbers numbers, int lane, bool right, int index) const {
+    const uint32_t pair = word(lane, (right ? words : 0) + index / 2);
+    const auto bits = static_cast<uint16_t>(index % 2 == 0 ? pair : pair >> 16);
+    return numbers.are_f16 ? to_f32(f16{bits}) : to_f32(bf16{bits});
+  }
+};
+
+Registers give(const uint32_t* a, int num_a, const uint32_t* b, int num_b, Site site) {
+  uint32_t words[16];
+  std::memcpy(words, a, static_cast<size_t>(num_a) * 4);
+  std::memcpy(words + num_a, b, static_cast<size_t>(num_b) * 4);
+  return {post(words, static_cast<size_t>(num_a + num_b) * 4, site), num_a};
+}
+
+void expect_same_halves(const Registers& held) {
+  for (int index = 0; index < 2 * held.words; ++index) {
+    const int from = lane() % 16;
+    if (held.word(from, index) == held.word(from + 16, index)) continue;
+    // No std::string: this stack is abandoned.
+    char text[128];
+    std::snprintf(
+        text, sizeof text,
+        "wrong fragment row: lanes %d and %d hold different lines of the %s side, v_wmma takes both", from,
+        from + 16, index < held.words ? "left" : "right");
+    fail(text);
+  }
+}
+
+}  // namespace
+
+uint32_t row_share(uint32_t value, int from, Site site) {
+  const std::byte* slots = post(&value, sizeof value, site);
+  return Registers{slots, 1}.word(lane() / 16 * 16 + from, 0);
+}
+
+float dot2(uint32_t a, uint32_t b, float c) {
+  const auto low = [](uint32_t pair) { return to_f32(f16{static_cast<uint16_t>(pair)}); };
+  return c + low(a) * low(b) + low(a >> 16) * low(b >> 16);
+}
+
+template <>
+void wmma<11>(Numbers numbers, float* c, const uint32_t* a, const uint32_t* b, Site site) {
+  const Registers held = give(a, 8, b, 8, site);
+  expect_same_halves(held);
+  for (int e = 0; e < 8; ++e) {
+    const int row = 2 * e + lane() / 16;
+    for (int t = 0; t < 16; ++t)
+      c[e] += held.number(numbers, row, false, t) * held.number(numbers, lane() % 16, true, t);
+  }
+}
+
+template <>
+void wmma<12>(Numbers numbers, float* c, const uint32_t* a, const uint32_t* b, Site site) {
+  const Registers held = give(a, 4, b, 4, site);
+  for (int e = 0; e < 8; ++e) {
+    const int row = e + 8 * (lane() / 16);
+    for (int t = 0; t < 16; ++t) {
+      const int half = 16 * (t / 8);
+      c[e] += held.number(numbers, half + row, false, t % 8) *
+              held.number(numbers, half + lane() % 16, true, t % 8);
+    }
+  }
+}
+
+void mma_m16n8k16(Numbers numbers, float* c, const uint32_t* a, uint32_t b0, uint32_t b1, Site site) {
+  const uint32_t b[2] = {b0, b1};
+  const Registers held = give(a, 4, b, 2, site);
+  for (int e = 0; e < 4; ++e) {
+    const int row = lane() / 4 + 8 * (e / 2), column = lane() % 4 * 2 + e % 2;
+    for (int t = 0; t < 16; ++t) {
+      // Of a, word 0 has row g, word 1 row g + 8, words 2 and 3 the same from term 8 on; of b, word t / 8.
+      const int a_lane = row % 8 * 4 + t % 8 / 2, a_word = row / 8 + t / 8 * 2;
+      const int b_lane = column * 4 + t % 8 / 2;
+      c[e] += held.number(numbers, a_lane, false, 2 * a_word + t % 2) *
+              held.number(numbers, b_lane, true, 2 * (t / 8) + t % 2);
+    }
+  }
+}
+
+}  // namespace hearth::emu

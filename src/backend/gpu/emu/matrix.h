@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+
+#include "backend/gpu/emu/grid.h"
+
+/// Matrix instructions of cards, on the registers that each lane of a warp gives: every lane gets what the
+/// card would leave in its registers. All lanes call together. Products are summed in f32, term after term; a
+/// card's order may differ. The layouts are written from the vendors' guides, not from rt_tile.h.
+namespace hearth::emu {
+
+/// What 16 bits mean: bf16, or f16.
+struct Numbers {
+  bool are_f16;
+};
+
+/// The half-warp's lane `from`'s value (DPP row_share).
+uint32_t row_share(uint32_t value, int from, Site site = {__builtin_FILE(), __builtin_LINE()});
+/// c + the dot product of two pairs of f16 (v_dot2c_f32_f16).
+float dot2(uint32_t a, uint32_t b, float c);
+
+/// v_wmma_f32_16x16x16 of wave32: c[8] += a * b. generation 11: a and b are 8 words, and the two half-warps
+/// must hold the same, else Fault; generation 12: 4 words.
+template <int generation>
+void wmma(Numbers numbers, float* c, const uint32_t* a, const uint32_t* b,
+          Site site = {__builtin_FILE(), __builtin_LINE()});
+/// mma.sync.m16n8k16: c[4] += a (4 words) * b (2 words).
+void mma_m16n8k16(Numbers numbers, float* c, const uint32_t* a, uint32_t b0, uint32_t b1,
+                  Site site = {__builtin_FILE(), __builtin_LINE()});
+
+}  // namespace hearth::emu

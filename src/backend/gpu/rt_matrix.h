@@ -1,0 +1,181 @@
+#pragma once
+
+#include "backend/gpu/rt.h"
+#if !defined(__HIPCC__) && !defined(__CUDACC__)
+#include "backend/gpu/emu/matrix.h"
+#endif
+
+/// The matrix instructions behind rt_tile.h, on the words of a lane's fragments.
+namespace hearth::rt {
+
+/// The value of lane l ^ mask; mask < 16.
+template <int mask>
+RT_DEVICE float neighbour(float value);
+/// c += a(lane `from` of the half-warp) * b, of floats; the same of pairs of f16.
+template <int from>
+RT_DEVICE void add_product(float& c, uint32_t a, uint32_t b);
+template <int from>
+RT_DEVICE void add_dot(float& c, uint32_t a, uint32_t b);
+/// c[8] += a * b, a tile by one instruction. Only on the path that has it.
+template <typename T, int path>
+RT_DEVICE void multiply_wave(float* c, const uint32_t* a, const uint32_t* b);
+/// c[4] += a (16 x 16) * b (16 x 8). Only where mma.sync is.
+template <typename T>
+RT_DEVICE void multiply_half(float* c, const uint32_t* a, uint32_t b0, uint32_t b1);
+
+#if defined(__HIPCC__)
+
+template <int mask>
+RT_DEVICE float neighbour(float value) {
+  constexpr int kRowXmask = 0x160;
+  return bits_as<float>(
+      __builtin_amdgcn_update_dpp(0, bits_as<int>(value), kRowXmask + mask, 0xf, 0xf, true));
+}
+
+#if defined(__HIP_DEVICE_COMPILE__)
+template <int from>
+RT_DEVICE void add_product(float& c, uint32_t a, uint32_t b) {
+  asm("v_fmac_f32_dpp %0, %1, %2 row_share:%3 row_mask:0xf bank_mask:0xf"
+      : "+v"(c)
+      : "v"(a), "v"(b), "n"(from));
+}
+template <int from>
+RT_DEVICE void add_dot(float& c, uint32_t a, uint32_t b) {
+  asm("v_dot2c_f32_f16_dpp %0, %1, %2 row_share:%3 row_mask:0xf bank_mask:0xf"
+      : "+v"(c)
+      : "v"(a), "v"(b), "n"(from));
+}
+/// Keeps the scheduler from holding many tiles' operands in registers at once.
+RT_DEVICE void end_of_tile() { __builtin_amdgcn_sched_barrier(0); }
+#else
+template <int from>
+RT_DEVICE void add_product(float&, uint32_t, uint32_t) {}
+template <int from>
+RT_DEVICE void add_dot(float&, uint32_t, uint32_t) {}
+RT_DEVICE void end_of_tile() {}
+#endif
+
+template <typename T, int path>
+RT_DEVICE void multiply_wave(float* c, const uint32_t* a, const uint32_t* b) {
+  constexpr int kPairs = path == 11 ? 8 : 4;
+  using Halves = _Float16 __attribute__((ext_vector_type(2 * kPairs)));
+  using Shorts = short __attribute__((ext_vector_type(2 * kPairs)));
+  using Sums = float __attribute__((ext_vector_type(8)));
+  Sums sums;
+  __builtin_memcpy(&sums, c, sizeof sums);
+#if defined(__GFX11__) || defined(__GFX12__)
+  if constexpr (std::is_same_v<T, f16>) {
+    Halves left, right;
+    __builtin_memcpy(&left, a, sizeof left);
+    __builtin_memcpy(&right, b, sizeof right);
+#if defined(__GFX12__)
+    sums = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(left, right, sums);
+#else
+    sums = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(left, right, sums);
+#endif
+  } else {
+    Shorts left, right;
+    __builtin_memcpy(&left, a, sizeof left);
+    __builtin_memcpy(&right, b, sizeof right);
+#if defined(__GFX12__)
+    sums = __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(left, right, sums);
+#else
+    sums = __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(left, right, sums);
+#endif
+  }
+#endif
+  __builtin_memcpy(c, &sums, sizeof sums);
+}
+
+#elif defined(__CUDACC__)
+
+template <int mask>
+RT_DEVICE float neighbour(float value) {
+  return shuffle_xor(value, mask);
+}
+template <int from>
+RT_DEVICE void add_product(float& c, uint32_t a, uint32_t b) {
+  c += __uint_as_float(__shfl_sync(kEveryLane, a, from, 16)) * __uint_as_float(b);
+}
+RT_DEVICE void end_of_tile() {}
+template <typename T>
+RT_DEVICE void multiply_half(float* c, const uint32_t* a, uint32_t b0, uint32_t b1) {
+  if constexpr (std::is_same_v<T, f16>) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  } else {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  }
+}
+
+#else
+
+template <int mask>
+float neighbour(float value) {
+  return shuffle_xor(value, mask);
+}
+template <int from>
+void add_product(float& c, uint32_t a, uint32_t b) {
+  c += bits_as<float>(emu::row_share(a, from)) * bits_as<float>(b);
+}
+template <int from>
+void add_dot(float& c, uint32_t a, uint32_t b) {
+  c = emu::dot2(emu::row_share(a, from), b, c);
+}
+inline void end_of_tile() {}
+template <typename T, int path>
+void multiply_wave(float* c, const uint32_t* a, const uint32_t* b) {
+  emu::wmma<path>(emu::Numbers{.are_f16 = std::is_same_v<T, f16>}, c, a, b);
+}
+template <typename T>
+void multiply_half(float* c, const uint32_t* a, uint32_t b0, uint32_t b1) {
+  emu::mma_m16n8k16(emu::Numbers{.are_f16 = std::is_same_v<T, f16>}, c, a, b0, b1);
+}
+
+#endif
+
+template <typename T>
+RT_DEVICE void multiply_halves(float* c, const uint32_t* a, const uint32_t* b) {
+  multiply_half<T>(c, a, b[0], b[2]);
+  multiply_half<T>(c + 4, a, b[1], b[3]);
+}
+
+/// The word's `second` bf16 as a float's bits.
+RT_DEVICE uint32_t widened(uint32_t pair, bool second) { return second ? pair & 0xffff0000U : pair << 16; }
+
+/// One word of each side, into the row that lane `from` of the half-warp holds.
+template <typename T, int from>
+RT_DEVICE void add_word(float* c, uint32_t a, uint32_t b) {
+  if constexpr (std::is_same_v<T, float>) {
+    add_product<from>(c[from], a, b);
+  } else if constexpr (std::is_same_v<T, f16>) {
+    add_dot<from>(c[from], a, b);
+  } else {
+    add_product<from>(c[from], widened(a, false), widened(b, false));
+    add_product<from>(c[from], widened(a, true), widened(b, true));
+  }
+}
+
+template <typename T>
+RT_DEVICE void multiply_lanes(float* c, const uint32_t* a, const uint32_t* b) {
+  constexpr int kWords = static_cast<int>(16 * sizeof(T) / 4);
+  RT_UNROLL
+  for (int w = 0; w < kWords; ++w) {
+    add_word<T, 0>(c, a[w], b[w]);
+    add_word<T, 1>(c, a[w], b[w]);
+    add_word<T, 2>(c, a[w], b[w]);
+    add_word<T, 3>(c, a[w], b[w]);
+    add_word<T, 4>(c, a[w], b[w]);
+    add_word<T, 5>(c, a[w], b[w]);
+    add_word<T, 6>(c, a[w], b[w]);
+    add_word<T, 7>(c, a[w], b[w]);
+  }
+  end_of_tile();
+}
+
+}  // namespace hearth::rt

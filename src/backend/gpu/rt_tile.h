@@ -1,0 +1,181 @@
+#pragma once
+
+#include "backend/gpu/rt.h"
+
+/// Products of 16 x 16 tiles by a warp: one type over each card's matrix instruction.
+///
+///   rt::Acc<T> c;                                          c(i, j) = 0
+///   rt::multiply_add(c, rt::load_left(a, a_stride), rt::load_right(b, b_stride));
+///                                                          c(i, j) += sum over t of a(i, t) b(t, j)
+///   for (int e = 0; e < 8; ++e) out[c.row(e)][c.column(e)] = c.at[e];
+///
+/// T is bf16, f16 or float; sums are f32. a(i, t) lies at a[i * a_stride + t] and b(t, j) at
+/// b[j * b_stride + t]: the 16 terms of a line side by side, each line aligned to 16 bytes. All lanes call
+/// these together; what they load must have been synchronised.
+///
+/// Which instruction: RT_TILE, from the target unless it is set.
+///   10  RDNA2: dot products and multiply-adds whose left operand comes from another lane (DPP row_share)
+///   11  RDNA3: v_wmma, every line held twice         12  RDNA4: v_wmma, every line held once
+///   90  NVIDIA (sm_80 on): mma.sync m16n8k16, twice
+/// The host compiler emulates the instruction, not the tile: loads and layouts are the card's own.
+/// float has no such instruction without loss: it goes the way of 10 everywhere.
+#if !defined(RT_TILE)
+#if defined(__HIPCC__) && defined(__GFX12__)
+#define RT_TILE 12
+#elif defined(__HIPCC__) && defined(__GFX10__)
+#define RT_TILE 10
+#elif defined(__CUDACC__) && !defined(__HIPCC__)
+#define RT_TILE 90
+#else
+#define RT_TILE 11
+#endif
+#endif
+
+#include "backend/gpu/rt_matrix.h"
+
+namespace hearth::rt {
+
+inline constexpr int kTile = 16;
+/// The elements of a tile's product that a lane holds.
+inline constexpr int kOwn = 8;
+enum class Side : uint8_t { left, right };
+
+/// A lane holds its lines in kRuns runs of kRun terms side by side: line(side, r) from term(r) on. Of the
+/// product it holds element e at (row(e), column(e)).
+template <int path>
+struct Layout;
+
+/// A lane has a column of the right side and every row of its half-warp is some lane's of the same half.
+template <>
+struct Layout<10> {
+  static constexpr int kTerms = kTile;
+  RT_DEVICE static int line(Side side, int) {
+    return side == Side::left ? lane() / 16 * 8 + lane() % 8 : lane() % 16;
+  }
+  template <int kRun>
+  RT_DEVICE static int term(int run) {
+    return run * kRun;
+  }
+  RT_DEVICE static int row(int e) { return lane() / 16 * 8 + e; }
+  RT_DEVICE static int column(int) { return lane() % 16; }
+};
+
+/// RDNA3 ISA guide, 7.9 (wave32).
+template <>
+struct Layout<11> {
+  static constexpr int kTerms = kTile;
+  RT_DEVICE static int line(Side, int) { return lane() % 16; }
+  template <int kRun>
+  RT_DEVICE static int term(int run) {
+    return run * kRun;
+  }
+  RT_DEVICE static int row(int e) { return 2 * e + lane() / 16; }
+  RT_DEVICE static int column(int) { return lane() % 16; }
+};
+
+/// RDNA4 ISA guide, 7.12 (wave32).
+template <>
+struct Layout<12> {
+  static constexpr int kTerms = kTile / 2;
+  RT_DEVICE static int line(Side, int) { return lane() % 16; }
+  template <int kRun>
+  RT_DEVICE static int term(int run) {
+    return lane() / 16 * 8 + run * kRun;
+  }
+  RT_DEVICE static int row(int e) { return lane() / 16 * 8 + e; }
+  RT_DEVICE static int column(int) { return lane() % 16; }
+};
+
+/// PTX ISA, "Matrix fragments for mma.m16n8k16"; columns 0 to 7 and 8 to 15 are two products.
+template <>
+struct Layout<90> {
+  static constexpr int kTerms = kTile / 2;
+  RT_DEVICE static int line(Side, int run) { return lane() / 4 + run % 2 * 8; }
+  template <int kRun>
+  RT_DEVICE static int term(int run) {
+    static_assert(kRun == 2);
+    return lane() % 4 * 2 + run / 2 * 8;
+  }
+  RT_DEVICE static int row(int e) { return lane() / 4 + e / 2 % 2 * 8; }
+  RT_DEVICE static int column(int e) { return lane() % 4 * 2 + e % 2 + e / 4 * 8; }
+};
+
+template <typename T>
+inline constexpr int kPathOf = RT_TILE;
+template <>
+inline constexpr int kPathOf<float> = 10;
+
+/// A lane's part of a tile's left or right side.
+template <typename T, Side side, int path = kPathOf<T>>
+struct Fragment {
+  using Held = Layout<path>;
+  static constexpr int kRun = path == 90 ? 2 : static_cast<int>(16 / sizeof(T));
+  static constexpr int kRuns = Held::kTerms / kRun;
+  static constexpr int kWords = Held::kTerms * static_cast<int>(sizeof(T)) / 4;
+  uint32_t words[kWords];
+};
+
+template <typename T, Side side, int path = kPathOf<T>>
+RT_DEVICE Fragment<T, side, path> load_side(const T* from, int stride) {
+  using Made = Fragment<T, side, path>;
+  Made made;
+  RT_UNROLL
+  for (int r = 0; r < Made::kRuns; ++r) {
+    const T* run = from + Made::Held::line(side, r) * stride + Made::Held::template term<Made::kRun>(r);
+    const auto read = load<T, Made::kRun>(run);
+    std::memcpy(&made.words[r * Made::kWords / Made::kRuns], &read, sizeof read);
+  }
+  return made;
+}
+template <typename T>
+RT_DEVICE auto load_left(const T* from, int stride) {
+  return load_side<T, Side::left>(from, stride);
+}
+template <typename T>
+RT_DEVICE auto load_right(const T* from, int stride) {
+  return load_side<T, Side::right>(from, stride);
+}
+
+/// A lane's part of a tile's product, f32.
+template <typename T, int path = kPathOf<T>>
+struct Acc {
+  float at[kOwn] = {};
+  RT_DEVICE static int row(int e) { return Layout<path>::row(e); }
+  RT_DEVICE static int column(int e) { return Layout<path>::column(e); }
+};
+
+template <typename T, int path>
+RT_DEVICE void multiply_add(Acc<T, path>& c, const Fragment<T, Side::left, path>& a,
+                            const Fragment<T, Side::right, path>& b) {
+  if constexpr (path == 90) {
+    multiply_halves<T>(c.at, a.words, b.words);
+  } else if constexpr (path == 10) {
+    multiply_lanes<T>(c.at, a.words, b.words);
+  } else {
+    multiply_wave<T, path>(c.at, a.words, b.words);
+  }
+}
+
+/// Into each element, op over its row of the product.
+template <typename T, int path, typename Op>
+RT_DEVICE void reduce_rows(Acc<T, path>& c, Op op) {
+  if constexpr (path == 90) {
+    RT_UNROLL
+    for (int e = 0; e < kOwn / 2; e += 2) {
+      float value = op(op(c.at[e], c.at[e + 1]), op(c.at[e + 4], c.at[e + 5]));
+      value = op(value, shuffle_xor(value, 1));
+      value = op(value, shuffle_xor(value, 2));
+      c.at[e] = c.at[e + 1] = c.at[e + 4] = c.at[e + 5] = value;
+    }
+  } else {
+    RT_UNROLL
+    for (int e = 0; e < kOwn; ++e) {
+      float value = op(c.at[e], neighbour<1>(c.at[e]));
+      value = op(value, neighbour<2>(value));
+      value = op(value, neighbour<4>(value));
+      c.at[e] = op(value, neighbour<8>(value));
+    }
+  }
+}
+
+}  // namespace hearth::rt

@@ -1,0 +1,117 @@
+// Tiles on every card's way: each path's loads, layout and instruction, which the emulator computes from the
+// vendors' guides.
+#include <gmock/gmock.h>
+
+#include <numeric>
+
+#include "backend/gpu/rt_tile.h"
+#include "gpu/card.h"
+
+namespace hearth::gpu {
+namespace {
+
+using rt::Side;
+
+constexpr int kTile = rt::kTile;
+constexpr int kElements = kTile * kTile;
+
+/// c += a b^T by one warp; b's lines are columns.
+template <typename T, int path>
+__global__ void multiply(const T* a, const T* b, float* c) {
+  rt::Acc<T, path> acc;
+  for (int e = 0; e < rt::kOwn; ++e) acc.at[e] = c[acc.row(e) * kTile + acc.column(e)];
+  rt::multiply_add(acc, rt::load_side<T, Side::left, path>(a, kTile),
+                   rt::load_side<T, Side::right, path>(b, kTile));
+  for (int e = 0; e < rt::kOwn; ++e) c[acc.row(e) * kTile + acc.column(e)] = acc.at[e];
+}
+
+template <typename T, int path>
+__global__ void largest_of_rows(const float* in, float* out) {
+  rt::Acc<T, path> acc;
+  for (int e = 0; e < rt::kOwn; ++e) acc.at[e] = in[acc.row(e) * kTile + acc.column(e)];
+  rt::reduce_rows(acc, rt::Max());
+  for (int e = 0; e < rt::kOwn; ++e) out[acc.row(e) * kTile + acc.column(e)] = acc.at[e];
+}
+
+/// The upper half-warp takes its left lines from one row further.
+__global__ void multiply_shifted(const rt::bf16* a, const rt::bf16* b, float* c) {
+  rt::Acc<rt::bf16, 11> acc;
+  rt::multiply_add(acc, rt::load_side<rt::bf16, Side::left, 11>(a + rt::lane() / 16 * kTile, kTile),
+                   rt::load_side<rt::bf16, Side::right, 11>(b, kTile));
+  c[rt::lane()] = acc.at[0];
+}
+
+/// Values that 8 bits of mantissa hold, all different within a line.
+template <typename T>
+std::vector<T> numbers(int seed) {
+  std::vector<T> made(kElements);
+  for (int i = 0; i < kElements; ++i)
+    made[static_cast<size_t>(i)] =
+        rt::from_float<T>(static_cast<float>((i * 7 + seed * (i / kTile)) % 31 - 15));
+  return made;
+}
+
+template <typename Way>
+class Tile : public EmulatorTest {};
+
+template <typename Type, int number>
+struct WayOf {
+  using T = Type;
+  static constexpr int path = number;
+};
+using Ways = testing::Types<WayOf<rt::bf16, 10>, WayOf<rt::f16, 10>, WayOf<float, 10>, WayOf<rt::bf16, 11>,
+                            WayOf<rt::f16, 11>, WayOf<rt::bf16, 12>, WayOf<rt::f16, 12>, WayOf<rt::bf16, 90>,
+                            WayOf<rt::f16, 90>>;
+TYPED_TEST_SUITE(Tile, Ways);
+
+TYPED_TEST(Tile, IsTheProductOfItsSides) {
+  using T = typename TypeParam::T;
+  const std::vector<T> a = numbers<T>(3), b = numbers<T>(5);
+  std::vector<float> start(kElements);
+  std::iota(start.begin(), start.end(), 0.0F);
+  this->in_every_order([&] {
+    Card card;
+    float* c = card.put(start);
+    rt::launch(multiply<T, TypeParam::path>, {1, 32}, card.handle(), card.put(a), card.put(b), c);
+    card.stream().synchronise();
+    std::vector<float> expected = start;
+    for (int i = 0; i < kElements; ++i) {
+      for (int t = 0; t < kTile; ++t)
+        expected[static_cast<size_t>(i)] += rt::to_float(a[static_cast<size_t>(i / kTile * kTile + t)]) *
+                                            rt::to_float(b[static_cast<size_t>(i % kTile * kTile + t)]);
+    }
+    EXPECT_EQ(card.get(c, kElements), expected) << "whole numbers: exact in any order";
+  });
+}
+
+TYPED_TEST(Tile, ReducesItsRows) {
+  using T = typename TypeParam::T;
+  Card card;
+  const std::vector<float> in = numbers<float>(11);
+  float* out = card.room<float>(kElements);
+  rt::launch(largest_of_rows<T, TypeParam::path>, {1, 32}, card.handle(), card.put(in), out);
+  card.stream().synchronise();
+  const std::vector<float> got = card.get(out, kElements);
+  for (int i = 0; i < kElements; ++i) {
+    const auto row = in.begin() + i / kTile * kTile;
+    EXPECT_EQ(got[static_cast<size_t>(i)], *std::max_element(row, row + kTile)) << i;
+  }
+}
+
+TEST_F(EmulatorTest, NamesAWrongFragmentRow) {
+  in_every_order([] {
+    Card card;
+    std::vector<rt::bf16> a = numbers<rt::bf16>(3);
+    a.resize(kElements + kTile);
+    rt::launch(multiply_shifted, {1, 32}, card.handle(), card.put(a), card.put(a), card.room<float>(32));
+    try {
+      card.stream().synchronise();
+      ADD_FAILURE() << "nothing failed";
+    } catch (const DeviceError& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("wrong fragment row"));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace hearth::gpu
