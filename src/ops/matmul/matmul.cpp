@@ -143,6 +143,9 @@ std::vector<Sample> samples() {
       sample({.m = 9, .n = 130, .k = 31, .transpose_a = true, .transpose_b = true, .residual = true}),
       sample({.m = 1, .n = 10, .k = 300, .transpose_b = true, .bias = true, .residual = true, .relu = true}),
       sample({.m = 12, .n = 21, .k = 35, .transpose_b = true, .bias = true, .dtype = DType::bf16}),
+      sample({.m = 72, .n = 66, .k = 34, .residual = true, .dtype = DType::bf16}),
+      sample({.m = 24, .n = 40, .k = 530, .transpose_a = true, .transpose_b = true, .dtype = DType::bf16}),
+      sample({.m = 9, .n = 11, .k = 530}),
       sample({.m = 12, .n = 21, .k = 35, .transpose_a = true, .dtype = DType::f16})};
 }
 

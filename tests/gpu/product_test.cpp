@@ -1,0 +1,85 @@
+// Products on cards: every way that blocks may share one, tails and split sums included.
+#include "ops/matmul/product.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "backend/gpu/rt.h"
+#include "gpu/card.h"
+
+namespace hearth::ops {
+namespace {
+
+using rt::bf16;
+
+struct Case {
+  ProductWay way;
+  int m, n, k;
+  bool transpose_a, transpose_b;
+};
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << static_cast<int>(c.way) << ": " << c.m << " x " << c.n << " x " << c.k
+       << (c.transpose_a ? " a^T" : "") << (c.transpose_b ? " b^T" : "");
+}
+
+class Products : public gpu::EmulatorTest, public testing::WithParamInterface<Case> {};
+
+std::vector<bf16> numbers(int count, int seed) {
+  std::vector<bf16> made;
+  for (int i = 0; i < count; ++i)
+    made.push_back(rt::from_float<bf16>(static_cast<float>((i * 37 + seed) % 41 - 20) / 8.0F));
+  return made;
+}
+
+TEST_P(Products, AreSumsOfProducts) {
+  const Case& c = GetParam();
+  const Product product{.m = c.m,
+                        .n = c.n,
+                        .k = c.k,
+                        .a_row = c.transpose_a ? 1 : c.k,
+                        .a_term = c.transpose_a ? c.m : 1,
+                        .b_term = c.transpose_b ? 1 : c.n,
+                        .b_column = c.transpose_b ? c.k : 1,
+                        .c_row = c.n};
+  const std::vector<bf16> a = numbers(c.m * c.k, 1), b = numbers(c.k * c.n, 5);
+  const ProductKernel kernel(product, DType::bf16, DType::f32, c.way);
+  gpu::Card card;
+  auto* out = card.room<float>(static_cast<size_t>(c.m * c.n));
+  kernel.launch(card.handle(),
+                {.a = card.put(a),
+                 .b = card.put(b),
+                 .c = out,
+                 .workspace = card.room<std::byte>(static_cast<size_t>(kernel.workspace_bytes() + 1))});
+  card.stream().synchronise();
+  const std::vector<float> got = card.get(out, static_cast<size_t>(c.m * c.n));
+  for (int64_t i = 0; i < c.m; ++i) {
+    for (int64_t j = 0; j < c.n; ++j) {
+      double sum = 0;
+      for (int64_t p = 0; p < c.k; ++p)
+        sum += double{rt::to_float(a[static_cast<size_t>(i * product.a_row + p * product.a_term)])} *
+               rt::to_float(b[static_cast<size_t>(p * product.b_term + j * product.b_column)]);
+      ASSERT_EQ(got[static_cast<size_t>(i * c.n + j)], static_cast<float>(sum))
+          << i << ", " << j << ": eighths are summed without rounding";
+    }
+  }
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> made;
+  for (const bool transpose_a : {false, true}) {
+    for (const bool transpose_b : {false, true}) {
+      made.push_back({ProductWay::large, 130, 144, 40, transpose_a, transpose_b});
+      made.push_back({ProductWay::small, 80, 65, 72, transpose_a, transpose_b});
+      made.push_back({ProductWay::tall, 136, 16, 33, transpose_a, transpose_b});
+      made.push_back({ProductWay::wide, 8, 150, 64, transpose_a, transpose_b});
+    }
+  }
+  made.push_back({ProductWay::tall, 20, 7, 1030, false, true});
+  made.push_back({ProductWay::wide, 5, 24, 800, true, false});
+  return made;
+}
+INSTANTIATE_TEST_SUITE_P(Ways, Products, testing::ValuesIn(cases()));
+
+}  // namespace
+}  // namespace hearth::ops
