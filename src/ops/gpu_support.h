@@ -24,6 +24,8 @@ RT_DEVICE int64_t first_element() { return static_cast<int64_t>(blockIdx.x) * kB
 RT_DEVICE int64_t element_stride() { return static_cast<int64_t>(gridDim.x) * kBlockThreads; }
 
 [[noreturn]] void refuse_storage_type(DType dtype);
+/// UserError: cards take `what` up to `most` only.
+[[noreturn]] void refuse_on_card(const char* what, int64_t most, int64_t got);
 
 /// What body(T()) returns, T being the type that holds a storage dtype on a card.
 template <typename Body>

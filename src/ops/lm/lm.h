@@ -34,6 +34,8 @@ extern const ir::OpDef glu_grad;
 ir::Kernel embedding_gpu(const ir::NodeView& node);
 ir::Kernel embedding_grad_gpu(const ir::NodeView& node);
 ir::Kernel rope_gpu(const ir::NodeView& node);
+ir::Kernel attention_gpu(const ir::NodeView& node);
+ir::Kernel attention_grad_gpu(const ir::NodeView& node);
 ir::Kernel glu_gpu(const ir::NodeView& node);
 
 }  // namespace hearth::ops

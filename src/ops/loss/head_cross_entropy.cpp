@@ -11,12 +11,10 @@ namespace {
 
 using Task = cpu::HeadSpec::Task;
 
-/// Tokens whose logits exist at a time, until a budget asks for fewer.
-constexpr int64_t kRows = 256;
 /// Fewer would read the weight more often than they compute with it.
 constexpr int64_t kLeastRows = 32;
 
-int64_t rows_of(const NodeView& node) { return node.attrs.integer_or("rows", kRows); }
+int64_t rows_of(const NodeView& node) { return node.attrs.integer_or("rows", kHeadRows); }
 
 cpu::HeadSpec spec_of(const NodeView& node, Task task) {
   const Type& x = node.in_type(0);
@@ -233,10 +231,11 @@ std::vector<Sample> samples() {
           sample({6, 8}, 21, 256, 0, DType::bf16),    sample({5, 256}, 400, 3, 3, DType::bf16),
           sample({300, 256}, 35, 290, 3, DType::f32), sample({4, 7}, 9, 1, 0, DType::f16)};
 }
-/// Adds one whose weight is frozen. In bf16 the cotangents of logits may be rounded (HeadSpec).
+/// Adds one whose weight is frozen. In 16 bits the cotangents of logits may be rounded.
 std::vector<Sample> gradient_samples(std::vector<Sample> made) {
   for (Sample& sample : made) {
     if (sample.in[0].type.dtype == DType::bf16) sample.tolerance = 0x1p-8;
+    if (sample.in[0].type.dtype == DType::f16) sample.tolerance = 0x1p-11;
   }
   made.push_back(made[1]);
   made.back().attrs.set("frozen", int64_t{1});
@@ -268,6 +267,7 @@ const OpDef head_cross_entropy{.name = "head_cross_entropy",
                                .infer = infer,
                                .vjp = vjp,
                                .cpu = kernel,
+                               .gpu = head_cross_entropy_gpu,
                                .reference = reference,
                                .cost = [](const NodeView& node) { return cost_of_products(node, 1); },
                                .precision = ir::Precision::compute,
@@ -282,6 +282,7 @@ const OpDef head_cross_entropy_grad{
     .infer = infer_grad,
     .no_vjp_because = kNoSecondDerivatives,
     .cpu = grad_kernel,
+    .gpu = head_cross_entropy_grad_gpu,
     .reference = grad_reference,
     .cost = [](const NodeView& node) { return cost_of_products(node, 3); },
     .precision = ir::Precision::compute,
@@ -297,6 +298,7 @@ const OpDef head_cross_entropy_train{.name = "head_cross_entropy_train",
                                      .infer = infer_train,
                                      .no_vjp_because = "it holds its own gradient",
                                      .cpu = train_kernel,
+                                     .gpu = head_cross_entropy_train_gpu,
                                      .reference = train_reference,
                                      .cost = [](const NodeView& node) { return cost_of_products(node, 3); },
                                      .precision = ir::Precision::compute,

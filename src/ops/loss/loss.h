@@ -14,11 +14,17 @@ extern const ir::OpDef count_correct;
 /// Kernels for cards.
 ir::Kernel softmax_cross_entropy_gpu(const ir::NodeView& node);
 ir::Kernel softmax_cross_entropy_grad_gpu(const ir::NodeView& node);
+ir::Kernel head_cross_entropy_gpu(const ir::NodeView& node);
+ir::Kernel head_cross_entropy_grad_gpu(const ir::NodeView& node);
+ir::Kernel head_cross_entropy_train_gpu(const ir::NodeView& node);
 
 /// A language model's head and its cross-entropy, x [N, D] by weight [V, D]: logits exist only for `rows`
 /// tokens at a time. A negative label is no label: loss, lse and gradient are 0; one past V gives NaN. With
-/// frozen=1 the gradients have no dweight.
+/// frozen=1 the gradients have no dweight. Gradients of logits are rounded to x's dtype on cards, and where
+/// the processor multiplies pairs of bf16.
 extern const ir::OpDef head_cross_entropy;
+/// `rows` unless an attribute says otherwise.
+inline constexpr int64_t kHeadRows = 256;
 extern const ir::OpDef head_cross_entropy_grad;
 /// Both at once, where every token's loss has the same weight; logits are computed once.
 extern const ir::OpDef head_cross_entropy_train;

@@ -1,0 +1,180 @@
+#include "ops/lm/attention_gpu.h"
+
+#include "ops/lm/lm.h"
+
+namespace hearth::ops {
+namespace {
+
+using ir::KernelArgs;
+using ir::NodeView;
+
+/// Below every score, without a NaN in differences.
+constexpr float kLowest = -1e30F;
+
+template <typename T, int size>
+struct Forward : Slices<T, size> {
+  using Slices<T, size>::kSlice;
+  static constexpr int kWarps = 4;
+  static constexpr int kQueries = kWarps * rt::kTile;
+  static constexpr int kKeys = kSlice <= 64 && sizeof(T) == 2 ? 64 : 32;
+  static constexpr int kKeyTiles = kKeys / rt::kTile;
+  static constexpr int kOutTiles = kSlice / rt::kTile;
+  static constexpr int kLine = kSlice + kPadding<T>, kKeyLine = kKeys + kPadding<T>;
+
+  struct Shared {
+    T queries[kQueries * kLine];
+    T keys[kKeys * kLine];
+    T values[kSlice * kKeyLine];
+    T probabilities[kQueries * kKeyLine];
+  };
+  static_assert(sizeof(Shared) <= 48 * 1024);
+};
+
+template <typename T>
+struct ForwardArrays {
+  const T* q;
+  const T* k;
+  const T* v;
+  const int32_t* starts;
+  T* out;
+  float* lse;
+};
+
+/// A warp's rows on their way through the keys: the largest score so far, the sum of exponentials over it
+/// (this lane's part), and their mean of values (arXiv 2307.08691, algorithm 1).
+template <typename T, typename F>
+struct RunningRows {
+  rt::Acc<T> most, sum;
+  rt::Acc<T> out[F::kOutTiles];
+
+  RT_DEVICE RunningRows() {
+    for (int e = 0; e < rt::kOwn; ++e) most.at[e] = kLowest;
+  }
+  /// Turns scores into exponentials over the largest and scales what was summed down to it.
+  RT_DEVICE void take(rt::Acc<T> (&scores)[F::kKeyTiles]) {
+    rt::Acc<T> largest = most;
+    RT_UNROLL
+    for (int t = 0; t < F::kKeyTiles; ++t) {
+      for (int e = 0; e < rt::kOwn; ++e) largest.at[e] = rt::Max()(largest.at[e], scores[t].at[e]);
+    }
+    rt::reduce_rows(largest, rt::Max());
+    RT_UNROLL
+    for (int e = 0; e < rt::kOwn; ++e) {
+      const float shrink = exponential(most.at[e] - largest.at[e]);
+      sum.at[e] *= shrink;
+      for (int t = 0; t < F::kOutTiles; ++t) out[t].at[e] *= shrink;
+    }
+    most = largest;
+    RT_UNROLL
+    for (int t = 0; t < F::kKeyTiles; ++t) {
+      for (int e = 0; e < rt::kOwn; ++e) {
+        const float score = scores[t].at[e];
+        scores[t].at[e] = score > kLowest ? exponential(score - most.at[e]) : 0.0F;
+        sum.at[e] += scores[t].at[e];
+      }
+    }
+  }
+};
+
+/// A block per kQueries queries of a head of a sample, and per slice of the output's columns.
+template <typename T, int size>
+__global__ void __launch_bounds__(Forward<T, size>::kWarps* rt::kWarp)
+    attend(ForwardArrays<T> arrays, Attention spec) {
+  using F = Forward<T, size>;
+  using Block = typename F::Shared;
+  RT_SHARED(block, Block);
+  const int head = static_cast<int>(blockIdx.y), kv_head = head * spec.kv_heads / spec.heads;
+  const int sample = static_cast<int>(blockIdx.z) / F::kCount;
+  const int part = static_cast<int>(blockIdx.z) % F::kCount * F::kSlice;
+  const int first_query = static_cast<int>(blockIdx.x) * F::kQueries;
+  const int warp = static_cast<int>(threadIdx.x) / rt::kWarp;
+  const int64_t first_token = static_cast<int64_t>(sample) * spec.time;
+  const int64_t kv_at = first_token * spec.kv_row() + static_cast<int64_t>(kv_head) * spec.size;
+  const int64_t q_at = first_token * spec.q_row() + static_cast<int64_t>(head) * spec.size;
+  const HeadRows<T> queries{arrays.q + q_at, spec.q_row(), spec.time, spec.size};
+  const HeadRows<T> keys{arrays.k + kv_at, spec.kv_row(), spec.time, spec.size};
+  const HeadRows<T> values{arrays.v + kv_at, spec.kv_row(), spec.time, spec.size};
+  const int32_t* starts = arrays.starts == nullptr ? nullptr : arrays.starts + first_token;
+  T* probabilities = block.probabilities + warp * rt::kTile * F::kKeyLine;
+  const int own_query = first_query + warp * rt::kTile;
+
+  RunningRows<T, F> rows;
+  if (F::kCount == 1) copy_lines<F::kQueries, F::kSlice>(block.queries, queries, first_query, 0);
+  for (int first_key = 0; first_key < spec.time; first_key += F::kKeys) {
+    if (!any_meet(spec, starts, first_query, F::kQueries, first_key, F::kKeys)) continue;
+    rt::Acc<T> scores[F::kKeyTiles];
+    for (int slice = 0; slice < F::kSize; slice += F::kSlice) {
+      rt::sync_block();
+      if (F::kCount > 1) copy_lines<F::kQueries, F::kSlice>(block.queries, queries, first_query, slice);
+      copy_lines<F::kKeys, F::kSlice>(block.keys, keys, first_key, slice);
+      if (slice == 0) copy_across<F::kKeys, F::kSlice>(block.values, values, first_key, part);
+      rt::sync_block();
+      add_products<F::kSlice>(scores, block.queries + warp * rt::kTile * F::kLine, block.keys);
+    }
+    RT_UNROLL
+    for (int t = 0; t < F::kKeyTiles; ++t) {
+      RT_UNROLL
+      for (int e = 0; e < rt::kOwn; ++e) {
+        const int query = own_query + scores[t].row(e);
+        const int key = first_key + t * rt::kTile + scores[t].column(e);
+        const int start = starts != nullptr && query < spec.time ? starts[query] : 0;
+        scores[t].at[e] = spec.sees(query, key, start) ? score_of(spec, scores[t].at[e]).value : kLowest;
+      }
+    }
+    rows.take(scores);
+    RT_UNROLL
+    for (int t = 0; t < F::kKeyTiles; ++t) {
+      RT_UNROLL
+      for (int e = 0; e < rt::kOwn; ++e)
+        probabilities[scores[t].row(e) * F::kKeyLine + t * rt::kTile + scores[t].column(e)] =
+            rt::from_float<T>(scores[t].at[e]);
+    }
+    rt::sync_warp();
+    add_products<F::kKeys>(rows.out, probabilities, block.values);
+  }
+  rt::reduce_rows(rows.sum, rt::Add());
+  RT_UNROLL
+  for (int e = 0; e < rt::kOwn; ++e) {
+    const int query = own_query + rows.sum.row(e);
+    if (query >= spec.time) continue;
+    RT_UNROLL
+    for (int t = 0; t < F::kOutTiles; ++t) {
+      const int column = part + t * rt::kTile + rows.sum.column(e);
+      if (column < spec.size)
+        arrays.out[q_at + query * spec.q_row() + column] =
+            rt::from_float<T>(rows.out[t].at[e] / rows.sum.at[e]);
+    }
+    if (part == 0 && rows.sum.column(e) == 0)
+      arrays.lse[(first_token + query) * spec.heads + head] = rows.most.at[e] + logf(rows.sum.at[e]);
+  }
+}
+
+template <typename T, int size>
+ir::Kernel make(const Attention& spec, bool documents) {
+  using F = Forward<T, size>;
+  const rt::Dim3 blocks{static_cast<unsigned>(divided_up(spec.time, F::kQueries)),
+                        static_cast<unsigned>(spec.heads), static_cast<unsigned>(spec.batch * F::kCount)};
+  const auto run = [=](const KernelArgs& args) {
+    const ForwardArrays<T> arrays{.q = input_of<T>(args, 0),
+                                  .k = input_of<T>(args, 1),
+                                  .v = input_of<T>(args, 2),
+                                  .starts = documents ? input_of<int32_t>(args, 3) : nullptr,
+                                  .out = output_of<T>(args, 0),
+                                  .lse = output_of<float>(args, 1)};
+    rt::launch(attend<T, size>, {blocks, rt::Dim3{F::kWarps * rt::kWarp, 1, 1}}, args.stream->handle(),
+               arrays, spec);
+  };
+  return {.run = run};
+}
+
+}  // namespace
+
+ir::Kernel attention_gpu(const NodeView& node) {
+  const Attention spec = attention_of(node);
+  return with_storage_type(node.in_type(0).dtype, [&](auto q) {
+    return with_head_size(spec.size,
+                          [&](auto size) { return make<decltype(q), size()>(spec, node.has_input(3)); });
+  });
+}
+
+}  // namespace hearth::ops

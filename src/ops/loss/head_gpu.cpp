@@ -1,0 +1,230 @@
+#include "ops/gpu_support.h"
+#include "ops/loss/loss.h"
+#include "ops/matmul/product.h"
+
+namespace hearth::ops {
+namespace {
+
+using ir::KernelArgs;
+using ir::NodeView;
+
+/// The head of a node, `chunk` tokens at a time.
+struct Head {
+  int64_t tokens, width, vocab, chunk;
+  float softcap;
+  DType dtype;
+
+  explicit Head(const NodeView& node)
+      : tokens(node.in_type(0).shape[0]),
+        width(node.in_type(0).shape[1]),
+        vocab(node.in_type(1).shape[0]),
+        chunk(std::min(tokens, node.attrs.integer_or("rows", kHeadRows))),
+        softcap(static_cast<float>(node.attrs.real_or("softcap", 0))),
+        dtype(node.in_type(0).dtype) {
+    if (node.in_type(1).dtype != dtype) refuse_storage_type(node.in_type(1).dtype);
+  }
+  int64_t element_bytes() const { return dtype == DType::f32 ? 4 : 2; }
+  /// A token's gradients of logits lie where its logits lay.
+  int64_t gradient_row() const { return vocab * 4 / element_bytes(); }
+  int64_t logits_bytes() const { return divided_up(chunk * vocab * 4, 256) * 256; }
+
+  Product logits(int64_t rows) const {
+    return {.m = static_cast<int>(rows),
+            .n = static_cast<int>(vocab),
+            .k = static_cast<int>(width),
+            .a_row = width,
+            .b_term = 1,
+            .b_column = width,
+            .c_row = vocab};
+  }
+  Product dx(int64_t rows) const {
+    return {.m = static_cast<int>(rows),
+            .n = static_cast<int>(width),
+            .k = static_cast<int>(vocab),
+            .a_row = gradient_row(),
+            .b_term = width,
+            .c_row = width};
+  }
+  Product dweight(int64_t rows) const {
+    return {.m = static_cast<int>(vocab),
+            .n = static_cast<int>(width),
+            .k = static_cast<int>(rows),
+            .a_row = 1,
+            .a_term = gradient_row(),
+            .b_term = width,
+            .c_row = width};
+  }
+};
+
+/// The products of a chunk of that many tokens.
+struct ChunkKernels {
+  int64_t rows;
+  ProductKernel logits, dx, dweight;
+
+  ChunkKernels(const Head& head, int64_t count)
+      : rows(count),
+        logits(head.logits(count), head.dtype, DType::f32),
+        dx(head.dx(count), head.dtype, head.dtype),
+        dweight(head.dweight(count), head.dtype, DType::f32) {}
+  int64_t workspace_bytes() const {
+    return std::max({logits.workspace_bytes(), dx.workspace_bytes(), dweight.workspace_bytes()});
+  }
+};
+
+/// Arrays of the tokens of a chunk; null where the task has none.
+struct Tokens {
+  const int32_t* labels;
+  float* losses;
+  float* lse;
+  const float* known_lse;
+  const float* dlosses;
+  int64_t dloss_stride;  ///< 0: one for all tokens
+};
+Tokens tokens_from(const Tokens& all, int64_t first) {
+  const auto behind = [first](auto* array) { return array == nullptr ? array : array + first; };
+  return {.labels = all.labels + first,
+          .losses = behind(all.losses),
+          .lse = behind(all.lse),
+          .known_lse = behind(all.known_lse),
+          .dlosses = all.dlosses == nullptr ? nullptr : all.dlosses + first * all.dloss_stride,
+          .dloss_stride = all.dloss_stride};
+}
+
+RT_DEVICE float capped(float logit, float softcap) {
+  return softcap > 0 ? softcap * tanhf(logit / softcap) : logit;
+}
+
+/// The logarithm of the sum of a row's exponentials.
+RT_DEVICE float log_sum(const float* row, int64_t vocab, float softcap) {
+  float most = -3.4e38F, sum = 0;
+  for (int64_t v = threadIdx.x; v < vocab; v += kBlockThreads) {
+    const float logit = capped(row[v], softcap);
+    most = logit > most ? logit : most;
+  }
+  most = rt::reduce_block(most, rt::Max(), -3.4e38F);
+  for (int64_t v = threadIdx.x; v < vocab; v += kBlockThreads) sum += expf(capped(row[v], softcap) - most);
+  return most + logf(rt::reduce_block(sum, rt::Add(), 0.0F));
+}
+
+/// A block per token: its loss, then the gradients of its logits in their place, as T.
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads)
+    head_rows(float* logits, int64_t vocab, float softcap, Tokens tokens) {
+  float* row = logits + blockIdx.x * vocab;
+  const int label = tokens.labels[blockIdx.x];
+  const bool counts = label >= 0, known = label < vocab;
+  float lse = 0;
+  if (counts) {
+    lse = tokens.known_lse != nullptr ? tokens.known_lse[blockIdx.x] : log_sum(row, vocab, softcap);
+  }
+  if (threadIdx.x == 0) {
+    const float of_label = counts && known ? capped(row[label], softcap) : nanf("");
+    if (tokens.losses != nullptr) tokens.losses[blockIdx.x] = counts ? lse - of_label : 0.0F;
+    if (tokens.lse != nullptr) tokens.lse[blockIdx.x] = lse;
+  }
+  if (tokens.dlosses == nullptr) return;
+  const float weight = counts ? tokens.dlosses[blockIdx.x * tokens.dloss_stride] : 0.0F;
+  T* gradients = reinterpret_cast<T*>(row);
+  for (int64_t first = 0; first < vocab; first += kBlockThreads) {
+    const int64_t v = first + threadIdx.x;
+    float gradient = 0;
+    if (counts && v < vocab) {
+      const float logit = capped(row[v], softcap);
+      const float t = softcap > 0 ? logit / softcap : 0.0F;
+      gradient = weight * (expf(logit - lse) - (v == label ? 1.0F : 0.0F)) * (1 - t * t);
+    }
+    // T is no wider than what it overwrites: only logits that have been read by then.
+    rt::sync_block();
+    if (v < vocab) gradients[v] = rt::from_float<T>(gradient);
+  }
+}
+
+using HeadRows = void (*)(float*, int64_t, float, Tokens);
+HeadRows head_rows_of(DType dtype) {
+  if (dtype == DType::bf16) return head_rows<rt::bf16>;
+  return dtype == DType::f16 ? head_rows<rt::f16> : head_rows<float>;
+}
+
+/// What lies where, for all tokens.
+struct Arrays {
+  const std::byte* x;
+  const void* weight;
+  Tokens tokens;
+  std::byte* dx;
+  float* dweight;
+};
+
+void run_chunk(const Head& head, const ChunkKernels& kernels, int64_t first, const Arrays& arrays,
+               const KernelArgs& args) {
+  void* stream = args.stream->handle();
+  const int64_t at = first * head.width * head.element_bytes();
+  auto* logits = reinterpret_cast<float*>(args.workspace);
+  std::byte* workspace = args.workspace + head.logits_bytes();
+  kernels.logits.launch(stream,
+                        {.a = arrays.x + at, .b = arrays.weight, .c = logits, .workspace = workspace});
+  rt::launch(head_rows_of(head.dtype), {kernels.rows, kBlockThreads}, stream, logits, head.vocab,
+             head.softcap, tokens_from(arrays.tokens, first));
+  if (arrays.dx == nullptr) return;
+  kernels.dx.launch(stream, {.a = logits, .b = arrays.weight, .c = arrays.dx + at, .workspace = workspace});
+  if (arrays.dweight == nullptr) return;
+  kernels.dweight.launch(stream, {.a = logits,
+                                  .b = arrays.x + at,
+                                  .residual = first > 0 ? arrays.dweight : nullptr,
+                                  .c = arrays.dweight,
+                                  .workspace = workspace});
+}
+
+using ArraysOf = Arrays (*)(const KernelArgs&);
+
+ir::Kernel make(const NodeView& node, ArraysOf arrays_of) {
+  const Head head(node);
+  const ChunkKernels whole(head, head.chunk);
+  const int64_t left = head.tokens % head.chunk;
+  const ChunkKernels last(head, left == 0 ? head.chunk : left);
+  const auto run = [=](const KernelArgs& args) {
+    const Arrays arrays = arrays_of(args);
+    for (int64_t first = 0; first < head.tokens; first += head.chunk)
+      run_chunk(head, first + head.chunk > head.tokens ? last : whole, first, arrays, args);
+  };
+  return {.run = run,
+          .workspace_bytes = head.logits_bytes() + std::max(whole.workspace_bytes(), last.workspace_bytes())};
+}
+
+Arrays inputs_of(const KernelArgs& args) {
+  Arrays arrays{};
+  arrays.x = static_cast<const std::byte*>(args.in[0]);
+  arrays.weight = args.in[1];
+  arrays.tokens.labels = input_of<int32_t>(args, 2);
+  return arrays;
+}
+Arrays losses_of(const KernelArgs& args) {
+  Arrays arrays = inputs_of(args);
+  arrays.tokens.losses = output_of<float>(args, 0);
+  arrays.tokens.lse = output_of<float>(args, 1);
+  return arrays;
+}
+Arrays gradients_of(const KernelArgs& args) {
+  Arrays arrays = inputs_of(args);
+  arrays.tokens.known_lse = input_of<float>(args, 3);
+  arrays.tokens.dlosses = input_of<float>(args, 4);
+  arrays.tokens.dloss_stride = 1;
+  arrays.dx = output_of<std::byte>(args, 0);
+  arrays.dweight = args.out.size() > 1 ? output_of<float>(args, 1) : nullptr;
+  return arrays;
+}
+Arrays both_of(const KernelArgs& args) {
+  Arrays arrays = inputs_of(args);
+  arrays.tokens.losses = output_of<float>(args, 0);
+  arrays.tokens.dlosses = input_of<float>(args, 3);
+  arrays.dx = output_of<std::byte>(args, 1);
+  arrays.dweight = args.out.size() > 2 ? output_of<float>(args, 2) : nullptr;
+  return arrays;
+}
+
+}  // namespace
+
+ir::Kernel head_cross_entropy_gpu(const NodeView& node) { return make(node, losses_of); }
+ir::Kernel head_cross_entropy_grad_gpu(const NodeView& node) { return make(node, gradients_of); }
+ir::Kernel head_cross_entropy_train_gpu(const NodeView& node) { return make(node, both_of); }
+
+}  // namespace hearth::ops
