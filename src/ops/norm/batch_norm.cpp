@@ -280,6 +280,7 @@ const OpDef batch_norm{
     .infer = infer_train,
     .vjp = vjp,
     .cpu = train_kernel,
+    .gpu = batch_norm_gpu,
     .reference = train_reference,
     .cost = cost,
     .repeat = repeat,
@@ -296,6 +297,7 @@ const OpDef batch_norm_infer{
     .infer = infer_infer,
     .no_vjp_because = "it is for evaluation; train with batch_norm",
     .cpu = infer_kernel,
+    .gpu = batch_norm_infer_gpu,
     .reference = infer_reference,
     .cost = cost,
     .samples = infer_samples};

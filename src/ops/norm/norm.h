@@ -9,6 +9,10 @@ namespace hearth::ops {
 extern const ir::OpDef batch_norm;
 extern const ir::OpDef batch_norm_infer;
 extern const ir::OpDef batch_norm_grad;
+/// Kernels for cards.
+ir::Kernel batch_norm_gpu(const ir::NodeView& node);
+ir::Kernel batch_norm_infer_gpu(const ir::NodeView& node);
+ir::Kernel batch_norm_grad_gpu(const ir::NodeView& node);
 
 /// Root mean square normalisation (arXiv 1910.07467) of each row.
 extern const ir::OpDef rms_norm;
