@@ -10,5 +10,10 @@ extern const ir::OpDef max_pool2d;
 extern const ir::OpDef max_pool2d_grad;
 extern const ir::OpDef global_avg_pool;
 extern const ir::OpDef global_avg_pool_grad;
+/// Kernels for cards.
+ir::Kernel max_pool2d_gpu(const ir::NodeView& node);
+ir::Kernel max_pool2d_grad_gpu(const ir::NodeView& node);
+ir::Kernel global_avg_pool_gpu(const ir::NodeView& node);
+ir::Kernel global_avg_pool_grad_gpu(const ir::NodeView& node);
 
 }  // namespace hearth::ops

@@ -1,0 +1,177 @@
+#include "ops/pool/pool.h"
+#include "ops/reduce/columns.h"
+
+namespace hearth::ops {
+namespace {
+
+using ir::KernelArgs;
+using ir::NodeView;
+
+/// Rows are pixels.
+struct Pool {
+  int64_t batch;
+  int in_h, in_w, out_h, out_w, channels;
+  int kernel, stride, padding;
+};
+Pool pool_of(const NodeView& node, const Shape& in, const Shape& out) {
+  return {.batch = in[0],
+          .in_h = static_cast<int>(in[1]),
+          .in_w = static_cast<int>(in[2]),
+          .out_h = static_cast<int>(out[1]),
+          .out_w = static_cast<int>(out[2]),
+          .channels = static_cast<int>(in[3]),
+          .kernel = static_cast<int>(node.attrs.integer("kernel")),
+          .stride = static_cast<int>(node.attrs.integer("stride")),
+          .padding = static_cast<int>(node.attrs.integer_or("padding", 0))};
+}
+
+/// A pixel of images of h by w.
+struct Pixel {
+  int64_t image;
+  int y, x;
+};
+RT_DEVICE Pixel pixel_at(int64_t row, int h, int w) {
+  const int64_t line = row / w;
+  return {line / h, static_cast<int>(line % h), static_cast<int>(row % w)};
+}
+
+/// The first of the largest; NaN wins.
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads) find_largest(const T* x, T* y, uint8_t* argmax, Pool pool) {
+  const int channel = own_column();
+  if (channel >= pool.channels) return;
+  for (int64_t row = first_row(); row < pool.batch * pool.out_h * pool.out_w; row += row_stride()) {
+    const Pixel out = pixel_at(row, pool.out_h, pool.out_w);
+    const int top = out.y * pool.stride - pool.padding, left = out.x * pool.stride - pool.padding;
+    float best = 0;
+    int place = -1;
+    for (int tap = 0; tap < pool.kernel * pool.kernel; ++tap) {
+      const int in_y = top + tap / pool.kernel, in_x = left + tap % pool.kernel;
+      if (in_y < 0 || in_x < 0 || in_y >= pool.in_h || in_x >= pool.in_w) continue;
+      const float value =
+          rt::to_float(x[((out.image * pool.in_h + in_y) * pool.in_w + in_x) * pool.channels + channel]);
+      const bool wins = place < 0 || value > best || value != value;
+      best = wins ? value : best;
+      place = wins ? tap : place;
+    }
+    y[row * pool.channels + channel] = rt::from_float<T>(best);
+    argmax[row * pool.channels + channel] = static_cast<uint8_t>(place);
+  }
+}
+
+/// Each input pixel adds up the windows that it won, in their order.
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads)
+    give_to_largest(const T* dy, const uint8_t* argmax, T* dx, Pool pool) {
+  const int channel = own_column();
+  if (channel >= pool.channels) return;
+  for (int64_t row = first_row(); row < pool.batch * pool.in_h * pool.in_w; row += row_stride()) {
+    const Pixel in = pixel_at(row, pool.in_h, pool.in_w);
+    const int y = in.y + pool.padding, x = in.x + pool.padding;
+    const int top = y < pool.kernel ? 0 : (y - pool.kernel) / pool.stride + 1;
+    const int left = x < pool.kernel ? 0 : (x - pool.kernel) / pool.stride + 1;
+    float sum = 0;
+    for (int out_y = top; out_y <= y / pool.stride && out_y < pool.out_h; ++out_y) {
+      for (int out_x = left; out_x <= x / pool.stride && out_x < pool.out_w; ++out_x) {
+        const int64_t i = ((in.image * pool.out_h + out_y) * pool.out_w + out_x) * pool.channels + channel;
+        const int place = (y - out_y * pool.stride) * pool.kernel + x - out_x * pool.stride;
+        if (argmax[i] == place) sum += rt::to_float(dy[i]);
+      }
+    }
+    dx[row * pool.channels + channel] = rt::from_float<T>(sum);
+  }
+}
+
+template <typename T>
+ir::Kernel make_max(const NodeView& node) {
+  const Pool pool = pool_of(node, node.in_type(0).shape, node.out_type(0).shape);
+  const int64_t rows = pool.batch * pool.out_h * pool.out_w;
+  const auto run = [=](const KernelArgs& args) {
+    rt::launch(find_largest<T>, column_blocks(pool.channels, num_row_blocks(rows)), args.stream->handle(),
+               input_of<T>(args, 0), output_of<T>(args, 0), output_of<uint8_t>(args, 1), pool);
+  };
+  return {.run = run};
+}
+template <typename T>
+ir::Kernel make_max_grad(const NodeView& node) {
+  const Pool pool = pool_of(node, node.out_type(0).shape, node.in_type(0).shape);
+  const int64_t rows = pool.batch * pool.in_h * pool.in_w;
+  const auto run = [=](const KernelArgs& args) {
+    rt::launch(give_to_largest<T>, column_blocks(pool.channels, num_row_blocks(rows)), args.stream->handle(),
+               input_of<T>(args, 0), input_of<uint8_t>(args, 1), output_of<T>(args, 0), pool);
+  };
+  return {.run = run};
+}
+
+/// Of `batch` images.
+struct Images {
+  int64_t batch;
+  int64_t pixels;
+  int channels;
+};
+
+/// Rows are images.
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads) average(const T* x, T* y, Images images) {
+  const int channel = own_column();
+  if (channel >= images.channels) return;
+  const float share = 1 / static_cast<float>(images.pixels);
+  for (int64_t n = first_row(); n < images.batch; n += row_stride()) {
+    const T* image = x + n * images.pixels * images.channels + channel;
+    float sum = 0;
+    for (int64_t p = 0; p < images.pixels; ++p) sum += rt::to_float(image[p * images.channels]);
+    y[n * images.channels + channel] = rt::from_float<T>(sum * share);
+  }
+}
+
+/// Rows are pixels.
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads) spread(const T* dy, T* dx, Images images) {
+  const int channel = own_column();
+  if (channel >= images.channels) return;
+  const float share = 1 / static_cast<float>(images.pixels);
+  for (int64_t row = first_row(); row < images.batch * images.pixels; row += row_stride())
+    dx[row * images.channels + channel] =
+        rt::from_float<T>(rt::to_float(dy[row / images.pixels * images.channels + channel]) * share);
+}
+
+Images images_of(const Shape& shape) {
+  return {.batch = shape[0], .pixels = shape[1] * shape[2], .channels = static_cast<int>(shape[3])};
+}
+
+template <typename T>
+ir::Kernel make_average(const NodeView& node) {
+  const Images images = images_of(node.in_type(0).shape);
+  const auto run = [=](const KernelArgs& args) {
+    rt::launch(average<T>, column_blocks(images.channels, num_row_blocks(images.batch)),
+               args.stream->handle(), input_of<T>(args, 0), output_of<T>(args, 0), images);
+  };
+  return {.run = run};
+}
+template <typename T>
+ir::Kernel make_average_grad(const NodeView& node) {
+  const Images images = images_of(node.out_type(0).shape);
+  const auto run = [=](const KernelArgs& args) {
+    rt::launch(spread<T>, column_blocks(images.channels, num_row_blocks(images.batch * images.pixels)),
+               args.stream->handle(), input_of<T>(args, 0), output_of<T>(args, 0), images);
+  };
+  return {.run = run};
+}
+
+}  // namespace
+
+ir::Kernel max_pool2d_gpu(const NodeView& node) {
+  return with_storage_type(node.in_type(0).dtype, [&](auto x) { return make_max<decltype(x)>(node); });
+}
+ir::Kernel max_pool2d_grad_gpu(const NodeView& node) {
+  return with_storage_type(node.in_type(0).dtype, [&](auto dy) { return make_max_grad<decltype(dy)>(node); });
+}
+ir::Kernel global_avg_pool_gpu(const NodeView& node) {
+  return with_storage_type(node.in_type(0).dtype, [&](auto x) { return make_average<decltype(x)>(node); });
+}
+ir::Kernel global_avg_pool_grad_gpu(const NodeView& node) {
+  return with_storage_type(node.in_type(0).dtype,
+                           [&](auto dy) { return make_average_grad<decltype(dy)>(node); });
+}
+
+}  // namespace hearth::ops
