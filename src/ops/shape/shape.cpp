@@ -119,6 +119,7 @@ const OpDef transpose{
     .infer = infer_transpose,
     .vjp = transpose_vjp,
     .cpu = transpose_kernel,
+    .gpu = transpose_gpu,
     .reference =
         [](const ReferenceArgs& args) {
           const Walk walk = make_walk(args.node.in[0].shape, args.node.attrs.list("perm"));
@@ -130,7 +131,9 @@ const OpDef transpose{
         [] {
           return std::vector<Sample>{
               {.in = {normal({3, 5})}, .attrs = {{"perm", std::vector<int64_t>{1, 0}}}},
-              {.in = {normal({2, 3, 4, 5})}, .attrs = {{"perm", std::vector<int64_t>{0, 3, 1, 2}}}}};
+              {.in = {normal({2, 3, 4, 5})}, .attrs = {{"perm", std::vector<int64_t>{0, 3, 1, 2}}}},
+              {.in = {normal({5, 1, 3, 20}, DType::bf16)},
+               .attrs = {{"perm", std::vector<int64_t>{3, 0, 2, 1}}}}};
         }};
 
 }  // namespace hearth::ops

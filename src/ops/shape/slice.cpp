@@ -114,11 +114,13 @@ const OpDef slice_last{
     .infer = infer_slice,
     .vjp = slice_vjp,
     .cpu = slice_kernel,
+    .gpu = slice_last_gpu,
     .reference = slice_reference,
     .samples = [] {
       return std::vector<Sample>{
           {.in = {normal({3, 7})}, .attrs = {{"begin", int64_t{2}}, {"count", int64_t{4}}}},
-          {.in = {normal({2, 3, 5})}, .attrs = {{"begin", int64_t{0}}, {"count", int64_t{5}}}}};
+          {.in = {normal({2, 3, 5})}, .attrs = {{"begin", int64_t{0}}, {"count", int64_t{5}}}},
+          {.in = {normal({9, 50}, DType::bf16)}, .attrs = {{"begin", int64_t{3}}, {"count", int64_t{40}}}}};
     }};
 
 const OpDef pad_last{
@@ -127,11 +129,13 @@ const OpDef pad_last{
     .infer = infer_pad,
     .vjp = pad_vjp,
     .cpu = pad_kernel,
+    .gpu = pad_last_gpu,
     .reference = pad_reference,
     .samples = [] {
       return std::vector<Sample>{
           {.in = {normal({3, 4})}, .attrs = {{"begin", int64_t{2}}, {"width", int64_t{7}}}},
-          {.in = {normal({2, 3, 1})}, .attrs = {{"begin", int64_t{4}}, {"width", int64_t{5}}}}};
+          {.in = {normal({2, 3, 1})}, .attrs = {{"begin", int64_t{4}}, {"width", int64_t{5}}}},
+          {.in = {normal({9, 40}, DType::bf16)}, .attrs = {{"begin", int64_t{3}}, {"width", int64_t{50}}}}};
     }};
 
 }  // namespace hearth::ops

@@ -1,0 +1,127 @@
+#include "ops/reduce/columns.h"
+#include "ops/shape/shape.h"
+
+namespace hearth::ops {
+namespace {
+
+using ir::KernelArgs;
+using ir::NodeView;
+
+/// What body(T()) returns, T having the bytes of an element: these kernels only move them.
+template <typename Body>
+ir::Kernel with_element(DType dtype, Body body) {
+  switch (dtype_bytes(dtype)) {
+    case 1:
+      return body(uint8_t());
+    case 2:
+      return body(uint16_t());
+    case 4:
+      return body(uint32_t());
+    default:
+      return body(uint64_t());
+  }
+}
+
+/// Strides of the input in the order of the output's axes, the last one first.
+struct Walk {
+  int rank;
+  int64_t length[Shape::kMaxRank];
+  int64_t stride[Shape::kMaxRank];
+};
+/// Axes that stay neighbours are walked as one.
+Walk walk_of(const Shape& in, const std::vector<int64_t>& perm) {
+  Walk walk{};
+  for (int j = in.rank(); j-- > 0;) {
+    const int axis = static_cast<int>(perm[static_cast<size_t>(j)]);
+    int64_t stride = 1;
+    for (int inner = axis + 1; inner < in.rank(); ++inner) stride *= in[inner];
+    const int last = walk.rank - 1;
+    if (last >= 0 && stride == walk.stride[last] * walk.length[last]) {
+      walk.length[last] *= in[axis];
+    } else {
+      walk.length[walk.rank] = in[axis];
+      walk.stride[walk.rank++] = stride;
+    }
+  }
+  return walk;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads) gather(const T* in, T* out, int64_t count, Walk given) {
+  // Indexed by a variable, an argument would have to lie in scratch memory.
+  RT_SHARED(walk, Walk);
+  if (threadIdx.x == 0) walk = given;
+  rt::sync_block();
+  for (int64_t i = first_element(); i < count; i += element_stride()) {
+    int64_t rest = i, from = 0;
+    for (int axis = 0; axis < walk.rank; ++axis) {
+      from += rest % walk.length[axis] * walk.stride[axis];
+      rest /= walk.length[axis];
+    }
+    out[i] = in[from];
+  }
+}
+
+template <typename T>
+ir::Kernel make_transpose(const NodeView& node) {
+  const int64_t count = node.in_type(0).shape.num_elements();
+  const auto run = [count,
+                    walk = walk_of(node.in_type(0).shape, node.attrs.list("perm"))](const KernelArgs& args) {
+    rt::launch(gather<T>, {num_stride_blocks(count), kBlockThreads}, args.stream->handle(),
+               input_of<T>(args, 0), output_of<T>(args, 0), count, walk);
+  };
+  return {.run = run};
+}
+
+/// Rows of `in_width` become rows of `out_width`: out column c is in column c + shift, or 0 where there is
+/// none.
+struct Columns {
+  int64_t rows;
+  int in_width;
+  int out_width;
+  int shift;
+};
+Columns columns_of(const NodeView& node, int64_t shift) {
+  const Shape& in = node.in_type(0).shape;
+  return {.rows = in.num_elements() / in.back(),
+          .in_width = static_cast<int>(in.back()),
+          .out_width = static_cast<int>(node.out_type(0).shape.back()),
+          .shift = static_cast<int>(shift)};
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads) move_columns(const T* in, T* out, Columns columns) {
+  const int column = own_column(), from = column + columns.shift;
+  if (column >= columns.out_width) return;
+  const bool inside = from >= 0 && from < columns.in_width;
+  for (int64_t row = first_row(); row < columns.rows; row += row_stride())
+    out[row * columns.out_width + column] = inside ? in[row * columns.in_width + from] : T(0);
+}
+
+template <typename T>
+ir::Kernel make_columns(const Columns& columns) {
+  const auto run = [columns](const KernelArgs& args) {
+    rt::launch(move_columns<T>, column_blocks(columns.out_width, num_row_blocks(columns.rows)),
+               args.stream->handle(), input_of<T>(args, 0), output_of<T>(args, 0), columns);
+  };
+  return {.run = run};
+}
+
+}  // namespace
+
+ir::Kernel transpose_gpu(const NodeView& node) {
+  return with_element(node.in_type(0).dtype,
+                      [&](auto element) { return make_transpose<decltype(element)>(node); });
+}
+ir::Kernel slice_last_gpu(const NodeView& node) {
+  const Columns columns = columns_of(node, node.attrs.integer("begin"));
+  return with_element(node.in_type(0).dtype,
+                      [&](auto element) { return make_columns<decltype(element)>(columns); });
+}
+ir::Kernel pad_last_gpu(const NodeView& node) {
+  const Columns columns = columns_of(node, -node.attrs.integer("begin"));
+  return with_element(node.in_type(0).dtype,
+                      [&](auto element) { return make_columns<decltype(element)>(columns); });
+}
+
+}  // namespace hearth::ops
