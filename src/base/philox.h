@@ -3,21 +3,33 @@
 #include <array>
 #include <cstdint>
 
+#if defined(__CUDACC__) || defined(__HIPCC__)
+#define HEARTH_PHILOX __host__ __device__
+#else
+#define HEARTH_PHILOX
+#endif
+
 namespace hearth {
 
-/// Philox4x32-10 (Salmon et al., SC 2011): four random words from a 64-bit key and a 128-bit counter, no
-/// state.
-inline std::array<uint32_t, 4> philox4x32(uint64_t key, std::array<uint32_t, 4> counter) {
+/// Philox4x32-10 (Salmon et al., SC 2011), for cards too: turns four words of a counter into random ones.
+HEARTH_PHILOX inline void philox4x32_in_place(uint64_t key, uint32_t* words) {
   auto key0 = static_cast<uint32_t>(key);
   auto key1 = static_cast<uint32_t>(key >> 32);
   for (int round = 0; round < 10; ++round) {
-    const uint64_t product0 = uint64_t{0xD2511F53u} * counter[0];
-    const uint64_t product1 = uint64_t{0xCD9E8D57u} * counter[2];
-    counter = {static_cast<uint32_t>(product1 >> 32) ^ counter[1] ^ key0, static_cast<uint32_t>(product1),
-               static_cast<uint32_t>(product0 >> 32) ^ counter[3] ^ key1, static_cast<uint32_t>(product0)};
+    const uint64_t product0 = uint64_t{0xD2511F53u} * words[0];
+    const uint64_t product1 = uint64_t{0xCD9E8D57u} * words[2];
+    words[0] = static_cast<uint32_t>(product1 >> 32) ^ words[1] ^ key0;
+    words[1] = static_cast<uint32_t>(product1);
+    words[2] = static_cast<uint32_t>(product0 >> 32) ^ words[3] ^ key1;
+    words[3] = static_cast<uint32_t>(product0);
     key0 += 0x9E3779B9u;
     key1 += 0xBB67AE85u;
   }
+}
+
+/// Four random words from a 64-bit key and a 128-bit counter, no state.
+inline std::array<uint32_t, 4> philox4x32(uint64_t key, std::array<uint32_t, 4> counter) {
+  philox4x32_in_place(key, counter.data());
   return counter;
 }
 

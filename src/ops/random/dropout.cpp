@@ -1,6 +1,6 @@
 #include "backend/cpu/clones.h"
 #include "backend/cpu/convert.h"
-#include "base/philox.h"
+#include "ops/random/mask.h"
 #include "ops/random/random.h"
 #include "ops/support.h"
 
@@ -15,35 +15,9 @@ Inferred infer(const NodeView& node) {
   return same_as_first(node);
 }
 
-/// What decides every mask bit besides the element's index.
-struct MaskKey {
-  uint64_t key;
-  uint32_t step;
-  uint32_t micro_batch;
-  uint32_t threshold;  ///< words below it are dropped
-  float scale;
-};
-
-MaskKey make_key(const Attrs& attrs, int64_t step, int64_t micro_batch) {
-  const double rate = attrs.real("rate");
-  const auto salt = static_cast<uint64_t>(attrs.integer("salt"));
-  return {.key = static_cast<uint64_t>(attrs.integer("seed")) ^ (salt * 0x9E3779B97F4A7C15ULL),
-          .step = static_cast<uint32_t>(step),
-          .micro_batch = static_cast<uint32_t>(micro_batch),
-          .threshold = static_cast<uint32_t>(rate * 4294967296.0),
-          .scale = static_cast<float>(1.0 / (1.0 - rate))};
-}
-
-/// Factors (0 or scale) of elements [4 * group, 4 * group + 4 * groups): Philox over many counters at once.
+/// Of 4 * groups elements from 4 * group on: Philox over many counters at once.
 HEARTH_CLONES void fill_factors(const MaskKey& key, int64_t group, int64_t groups, float* out) {
-  for (int64_t g = 0; g < groups; ++g) {
-    const auto index = static_cast<uint64_t>(group + g);
-    const auto words = philox4x32(key.key, {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32),
-                                            key.step, key.micro_batch});
-    for (size_t j = 0; j < 4; ++j) {
-      out[4 * static_cast<size_t>(g) + j] = words[j] < key.threshold ? 0.0F : key.scale;
-    }
-  }
+  for (int64_t g = 0; g < groups; ++g) mask_factors(key, static_cast<uint64_t>(group + g), out + 4 * g);
 }
 
 HEARTH_CLONES void multiply(const float* a, const float* b, float* out, int64_t count) {
@@ -51,11 +25,9 @@ HEARTH_CLONES void multiply(const float* a, const float* b, float* out, int64_t 
 }
 
 Kernel kernel(const NodeView& node) {
-  const Attrs attrs = node.attrs;
   const DType dtype = node.in[0].dtype;
   const int64_t count = node.in[0].shape.num_elements();
-  const MaskKey base = make_key(attrs, 0, 0);
-  return {.run = [=](const KernelArgs& args) {
+  return {.run = [=, base = mask_key(node.attrs)](const KernelArgs& args) {
     MaskKey key = base;
     key.step = static_cast<uint32_t>(args.input<int64_t>(1)[0]);
     key.micro_batch = static_cast<uint32_t>(args.input<int64_t>(1)[1]);
@@ -74,8 +46,9 @@ Kernel kernel(const NodeView& node) {
 }
 
 void reference(const ReferenceArgs& args) {
-  const MaskKey key =
-      make_key(args.node.attrs, static_cast<int64_t>(args.in[1][0]), static_cast<int64_t>(args.in[1][1]));
+  MaskKey key = mask_key(args.node.attrs);
+  key.step = static_cast<uint32_t>(args.in[1][0]);
+  key.micro_batch = static_cast<uint32_t>(args.in[1][1]);
   float factors[4];
   for (size_t i = 0; i < args.in[0].size(); ++i) {
     if (i % 4 == 0) fill_factors(key, static_cast<int64_t>(i / 4), 1, factors);
@@ -93,6 +66,16 @@ std::vector<Sample> samples() {
 
 }  // namespace
 
+MaskKey mask_key(const Attrs& attrs) {
+  const double rate = attrs.real("rate");
+  const auto salt = static_cast<uint64_t>(attrs.integer("salt"));
+  return {.key = static_cast<uint64_t>(attrs.integer("seed")) ^ (salt * 0x9E3779B97F4A7C15ULL),
+          .step = 0,
+          .micro_batch = 0,
+          .threshold = static_cast<uint32_t>(rate * 4294967296.0),
+          .scale = static_cast<float>(1.0 / (1.0 - rate))};
+}
+
 const OpDef dropout{
     .name = "dropout",
     .doc = "zero with probability rate, scaled to keep the mean; Philox of (seed, salt, counter, element)",
@@ -103,6 +86,7 @@ const OpDef dropout{
       return {emit(c, "dropout", {c.grad_out[0], c.node.inputs[1]}, c.node.attrs), kNone};
     },
     .cpu = kernel,
+    .gpu = dropout_gpu,
     .reference = reference,
     .cost = [](const NodeView& node) { return cost_per_element(node, 10); },
     .may_work_in_place = true,

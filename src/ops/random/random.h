@@ -5,5 +5,7 @@
 namespace hearth::ops {
 
 extern const ir::OpDef dropout;
+/// Its kernel for cards.
+ir::Kernel dropout_gpu(const ir::NodeView& node);
 
 }  // namespace hearth::ops
