@@ -229,6 +229,11 @@ std::vector<Sample> loss_samples() {
           {.in = {normal({5, 1003}), labels(5, 1003)}, .attrs = smoothing(0.1)},
           {.in = {normal({6, 9}, DType::bf16), labels(6, 9)}, .attrs = smoothing(0)}};
 }
+std::vector<Sample> correct_samples() {
+  std::vector<Sample> made = loss_samples();
+  made.push_back({.in = {normal({300, 3}), labels(300, 3)}});
+  return made;
+}
 std::vector<Sample> loss_grad_samples() {
   std::vector<Sample> made = loss_samples();
   for (Sample& sample : made) sample.in.push_back(normal(sample.in[1].type.shape));
@@ -305,9 +310,10 @@ const OpDef count_correct{
     .infer = infer_correct,
     .no_vjp_because = "a count has no gradient",
     .cpu = correct_kernel,
+    .gpu = count_correct_gpu,
     .reference = correct_reference,
     .cost = cost,
     .precision = ir::Precision::full,
-    .samples = loss_samples};
+    .samples = correct_samples};
 
 }  // namespace hearth::ops

@@ -17,6 +17,7 @@ ir::Kernel softmax_cross_entropy_grad_gpu(const ir::NodeView& node);
 ir::Kernel head_cross_entropy_gpu(const ir::NodeView& node);
 ir::Kernel head_cross_entropy_grad_gpu(const ir::NodeView& node);
 ir::Kernel head_cross_entropy_train_gpu(const ir::NodeView& node);
+ir::Kernel count_correct_gpu(const ir::NodeView& node);
 
 /// A language model's head and its cross-entropy, x [N, D] by weight [V, D]: logits exist only for `rows`
 /// tokens at a time. A negative label is no label: loss, lse and gradient are 0; one past V gives NaN. With
