@@ -1,5 +1,5 @@
 #include "backend/gpu/rt_tile.h"
-#include "ops/gpu_support.h"
+#include "ops/matmul/plain_product.h"
 #include "ops/matmul/product.h"
 
 namespace hearth::ops {
@@ -15,8 +15,7 @@ constexpr int kWide = 8;
 /// Where a block's sums go.
 template <typename C>
 struct Out {
-  const float* bias;
-  const C* residual;
+  Epilogue<C> epilogue;
   C* c;
   float* parts;  ///< [splits][m][n]; null: straight into c
 };
@@ -24,9 +23,7 @@ struct Out {
 template <typename C>
 RT_DEVICE void finish(const Product& product, const Out<C>& out, int64_t row, int64_t column, float sum) {
   const int64_t at = row * product.c_row + column;
-  if (out.bias != nullptr) sum += out.bias[column];
-  if (out.residual != nullptr) sum += rt::to_float(out.residual[at]);
-  out.c[at] = rt::from_float<C>(product.relu && !(sum > 0) ? 0.0F : sum);
+  out.c[at] = out.epilogue(sum, column, at);
 }
 template <typename C>
 RT_DEVICE void put(const Product& product, const Out<C>& out, int64_t row, int64_t column, float sum) {
@@ -59,47 +56,21 @@ RT_DEVICE Terms terms_of(int k, int depth) {
 
 // --- f32 ---
 
-constexpr int kPlainTile = 64;
-constexpr int kPlainOwn = 4;
-constexpr int kPlainSide = kPlainTile / kPlainOwn;
-constexpr int kPlainDepth = 16;
-static_assert(kPlainSide * kPlainSide == kBlockThreads);
-
-/// Plain arithmetic, for any card: a block makes kPlainTile x kPlainTile, a thread kPlainOwn x kPlainOwn.
+/// Plain arithmetic, for any card.
 template <typename C>
 __global__ void __launch_bounds__(kBlockThreads)
     multiply_plain(const float* a, const float* b, Product product, Out<C> out) {
-  RT_SHARED(left, float[kPlainDepth][kPlainTile + 1]);
-  RT_SHARED(right, float[kPlainDepth][kPlainTile + 1]);
-  const int thread = static_cast<int>(threadIdx.x);
-  const int first_row = static_cast<int>(blockIdx.y) * kPlainTile;
-  const int first_column = static_cast<int>(blockIdx.x) * kPlainTile;
-  const int own_row = thread / kPlainSide * kPlainOwn, own_column = thread % kPlainSide * kPlainOwn;
   const Terms terms = terms_of(product.k, kPlainDepth);
-  float sums[kPlainOwn][kPlainOwn] = {};
-  for (int p = terms.first; p < terms.end; p += kPlainDepth) {
-    for (int e = thread; e < kPlainTile * kPlainDepth; e += kBlockThreads) {
-      const int term = e % kPlainDepth, line = e / kPlainDepth;
-      const int64_t row = first_row + line, column = first_column + line;
-      const bool inside = p + term < terms.end;
-      left[term][line] =
-          inside && row < product.m ? a[row * product.a_row + (p + term) * product.a_term] : 0.0F;
-      right[term][line] =
-          inside && column < product.n ? b[(p + term) * product.b_term + column * product.b_column] : 0.0F;
-    }
-    rt::sync_block();
-    for (int term = 0; term < kPlainDepth; ++term) {
-      for (int r = 0; r < kPlainOwn; ++r) {
-        for (int s = 0; s < kPlainOwn; ++s)
-          sums[r][s] += left[term][own_row + r] * right[term][own_column + s];
-      }
-    }
-    rt::sync_block();
-  }
-  for (int r = 0; r < kPlainOwn; ++r) {
-    for (int s = 0; s < kPlainOwn; ++s)
-      put(product, out, first_row + own_row + r, first_column + own_column + s, sums[r][s]);
-  }
+  const ProductPart part{.m = product.m,
+                         .n = product.n,
+                         .row = static_cast<int64_t>(blockIdx.y) * kPlainTile,
+                         .column = static_cast<int64_t>(blockIdx.x) * kPlainTile,
+                         .begin = terms.first,
+                         .end = terms.end};
+  const OwnSums sums = add_products(Strided<float, false>{a, product.a_row, product.a_term},
+                                    Strided<float, false>{b, product.b_column, product.b_term}, part);
+  for_each_sum(sums, part,
+               [&](int64_t row, int64_t column, float sum) { put(product, out, row, column, sum); });
 }
 
 // --- 16 bits ---
@@ -314,8 +285,9 @@ auto kernel_of(ProductWay way) {
 template <typename T, typename C>
 void launch_all(const Launch& launch) {
   const ProductArrays& arrays = launch.arrays;
-  const Out<C> out{.bias = arrays.bias,
-                   .residual = static_cast<const C*>(arrays.residual),
+  const Out<C> out{.epilogue = {.bias = arrays.bias,
+                                .residual = static_cast<const C*>(arrays.residual),
+                                .relu = launch.product.relu},
                    .c = static_cast<C*>(arrays.c),
                    .parts = launch.splits > 1 ? reinterpret_cast<float*>(arrays.workspace) : nullptr};
   rt::launch(kernel_of<T, C>(launch.way), launch.shape(), launch.stream, static_cast<const T*>(arrays.a),

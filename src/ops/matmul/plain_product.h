@@ -1,0 +1,158 @@
+#pragma once
+
+#include "ops/gpu_support.h"
+
+/// Matrix products on cards in plain f32, of whatever can be asked for its elements.
+namespace hearth::ops {
+
+/// Outputs of a block of kBlockThreads, kPlainTile x kPlainTile; each of its threads makes kOwn x kOwn of
+/// them.
+inline constexpr int kPlainTile = 64;
+inline constexpr int kPlainOwn = 4;
+inline constexpr int kPlainSide = kPlainTile / kPlainOwn;
+static_assert(kPlainSide * kPlainSide == kBlockThreads);
+/// Terms that a block holds at a time.
+inline constexpr int kPlainDepth = 16;
+
+/// The outputs of a thread, from own_row() and own_column() of its block's on.
+struct OwnSums {
+  float at[kPlainOwn][kPlainOwn] = {};
+};
+RT_DEVICE int own_plain_row() { return static_cast<int>(threadIdx.x) / kPlainSide * kPlainOwn; }
+RT_DEVICE int own_plain_column() { return static_cast<int>(threadIdx.x) % kPlainSide * kPlainOwn; }
+
+/// One side of a product: rows of the left matrix or columns of the right one, called lines here, by terms.
+/// `Side` has
+///   Line line(int64_t), Term term(int64_t)  what is worth knowing of a line or a term before at()
+///   float at(Line, Term)
+///   kLinesAreNeighbours                     whether lines, rather than terms, lie side by side in memory
+/// and is never asked for a line or a term outside of the product.
+template <typename Side>
+class TileLoader {
+  static constexpr bool kByLine = Side::kLinesAreNeighbours;
+  static constexpr int kAcross = kByLine ? kPlainTile : kPlainDepth;
+  static constexpr int kStep = kBlockThreads / kAcross;
+  static constexpr int kLines = kByLine ? 1 : kPlainTile / kStep;
+  static constexpr int kTerms = kByLine ? kPlainDepth / kStep : 1;
+
+ public:
+  RT_DEVICE TileLoader(const Side& side, int64_t first_line, int64_t num_lines) : side_(side) {
+    for (int i = 0; i < kLines; ++i) {
+      const int64_t line = first_line + own_line(i);
+      inside_[i] = line < num_lines;
+      lines_[i] = side.line(inside_[i] ? line : 0);
+    }
+  }
+  /// Fills tile[term][line] with the terms from `first` on; zero from `end` on.
+  template <typename Tile>
+  RT_DEVICE void load(int64_t first, int64_t end, Tile& tile) const {
+    for (int j = 0; j < kTerms; ++j) {
+      const bool any = first + own_term(j) < end;
+      const auto term = side_.term(any ? first + own_term(j) : first);
+      for (int i = 0; i < kLines; ++i)
+        tile[own_term(j)][own_line(i)] = any && inside_[i] ? side_.at(lines_[i], term) : 0.0F;
+    }
+  }
+
+ private:
+  RT_DEVICE static int own_line(int i) {
+    const int thread = static_cast<int>(threadIdx.x);
+    return kByLine ? thread % kAcross : thread / kAcross + i * kStep;
+  }
+  RT_DEVICE static int own_term(int j) {
+    const int thread = static_cast<int>(threadIdx.x);
+    return kByLine ? thread / kAcross + j * kStep : thread % kAcross;
+  }
+
+  const Side& side_;
+  typename Side::Line lines_[kLines];
+  bool inside_[kLines];
+};
+
+/// A product of m rows by n columns, of which a block makes what lies from (row, column) on.
+struct ProductPart {
+  int64_t m, n;
+  int64_t row, column;
+  int64_t begin, end;  ///< terms
+};
+
+/// All threads of the block must call it, once in a kernel.
+template <typename Left, typename Right>
+RT_DEVICE OwnSums add_products(const Left& left, const Right& right, const ProductPart& part) {
+  RT_SHARED(rows, float[kPlainDepth][kPlainTile + 1]);
+  RT_SHARED(columns, float[kPlainDepth][kPlainTile + 1]);
+  const TileLoader<Left> load_rows(left, part.row, part.m);
+  const TileLoader<Right> load_columns(right, part.column, part.n);
+  const int row = own_plain_row(), column = own_plain_column();
+  OwnSums sums;
+  for (int64_t term = part.begin; term < part.end; term += kPlainDepth) {
+    load_rows.load(term, part.end, rows);
+    load_columns.load(term, part.end, columns);
+    rt::sync_block();
+    for (int t = 0; t < kPlainDepth; ++t) {
+      for (int r = 0; r < kPlainOwn; ++r) {
+        for (int s = 0; s < kPlainOwn; ++s) sums.at[r][s] += rows[t][row + r] * columns[t][column + s];
+      }
+    }
+    rt::sync_block();
+  }
+  return sums;
+}
+
+/// A matrix in memory: line i, term p lies at i * of_line + p * of_term.
+template <typename T, bool lines_are_neighbours>
+struct Strided {
+  using Line = int64_t;
+  using Term = int64_t;
+  static constexpr bool kLinesAreNeighbours = lines_are_neighbours;
+  const T* data;
+  int64_t of_line;
+  int64_t of_term;
+
+  RT_DEVICE Line line(int64_t i) const { return i * of_line; }
+  RT_DEVICE Term term(int64_t p) const { return p * of_term; }
+  RT_DEVICE float at(Line line, Term term) const { return rt::to_float(data[line + term]); }
+};
+
+/// What becomes of sums: bias and residual (null: none) are added, then relu, which lets NaN through.
+template <typename C>
+struct Epilogue {
+  const float* bias;
+  const C* residual;
+  bool relu;
+
+  RT_DEVICE C operator()(float sum, int64_t column, int64_t at) const {
+    if (bias != nullptr) sum += bias[column];
+    if (residual != nullptr) sum += rt::to_float(residual[at]);
+    return rt::from_float<C>(relu && sum < 0 ? 0.0F : sum);
+  }
+};
+
+/// Calls body(row, column, sum) for each output of the thread that exists.
+template <typename Body>
+RT_DEVICE void for_each_sum(const OwnSums& sums, const ProductPart& part, Body body) {
+  for (int r = 0; r < kPlainOwn; ++r) {
+    const int64_t row = part.row + own_plain_row() + r;
+    for (int s = 0; s < kPlainOwn; ++s) {
+      const int64_t column = part.column + own_plain_column() + s;
+      if (row < part.m && column < part.n) body(row, column, sums.at[r][s]);
+    }
+  }
+}
+
+inline rt::Shape product_blocks(int64_t m, int64_t n, int64_t parts) {
+  return {rt::Dim3{static_cast<unsigned>(divided_up(m, kPlainTile)),
+                   static_cast<unsigned>(divided_up(n, kPlainTile)), static_cast<unsigned>(parts)},
+          rt::Dim3{kBlockThreads, 1, 1}};
+}
+/// The block's part, all terms of it.
+RT_DEVICE ProductPart own_part(int64_t m, int64_t n, int64_t num_terms) {
+  return {m,
+          n,
+          static_cast<int64_t>(blockIdx.x) * kPlainTile,
+          static_cast<int64_t>(blockIdx.y) * kPlainTile,
+          0,
+          num_terms};
+}
+
+}  // namespace hearth::ops
