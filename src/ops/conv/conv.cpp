@@ -218,7 +218,9 @@ std::vector<Case> cases() {
           {.x = {2, 6, 6, 20}, .kernel = 1, .out = 33, .stride = 2, .padding = 0},
           {.x = {1, 15, 15, 3}, .kernel = 7, .out = 8, .stride = 2, .padding = 3},
           {.x = {2, 5, 5, 16}, .kernel = 1, .out = 16, .stride = 1, .padding = 0},
-          {.x = {1, 6, 6, 16}, .kernel = 3, .out = 16, .stride = 1, .padding = 1, .dtype = DType::bf16}};
+          {.x = {1, 6, 6, 16}, .kernel = 3, .out = 16, .stride = 1, .padding = 1, .dtype = DType::bf16},
+          {.x = {2, 14, 11, 5}, .kernel = 2, .out = 70, .stride = 3, .padding = 1, .dtype = DType::f16},
+          {.x = {2, 19, 8, 2}, .kernel = 3, .out = 3, .stride = 1, .padding = 1}};
 }
 
 std::vector<Sample> samples() {
@@ -270,6 +272,7 @@ const OpDef conv2d{
     .infer = infer,
     .vjp = vjp,
     .cpu = forward_kernel,
+    .gpu = conv2d_gpu,
     .reference = reference,
     .cost = cost,
     .precision = ir::Precision::compute,
@@ -282,6 +285,7 @@ const OpDef conv2d_grad_input{.name = "conv2d_grad_input",
                               .infer = infer_grad_input,
                               .no_vjp_because = kNoSecondDerivatives,
                               .cpu = grad_input_kernel,
+                              .gpu = conv2d_grad_input_gpu,
                               .reference = grad_input_reference,
                               .cost = grad_input_cost,
                               .precision = ir::Precision::compute,
@@ -294,6 +298,7 @@ const OpDef conv2d_grad_weight{.name = "conv2d_grad_weight",
                                .infer = infer_grad_weight,
                                .no_vjp_because = kNoSecondDerivatives,
                                .cpu = grad_weight_kernel,
+                               .gpu = conv2d_grad_weight_gpu,
                                .reference = grad_weight_reference,
                                .cost = grad_weight_cost,
                                .precision = ir::Precision::compute,

@@ -13,6 +13,12 @@ extern const ir::OpDef conv2d_grad_input;
 extern const ir::OpDef conv2d_grad_weight;
 extern const ir::OpDef conv2d_pool;
 extern const ir::OpDef conv2d_pool_grad_weight;
+/// Kernels for cards.
+ir::Kernel conv2d_gpu(const ir::NodeView& node);
+ir::Kernel conv2d_grad_input_gpu(const ir::NodeView& node);
+ir::Kernel conv2d_grad_weight_gpu(const ir::NodeView& node);
+ir::Kernel conv2d_pool_gpu(const ir::NodeView& node);
+ir::Kernel conv2d_pool_grad_weight_gpu(const ir::NodeView& node);
 
 /// The shape of a convolution of x with w; axes must already have rank 4.
 cpu::ConvShape conv_shape(const Shape& x, const Shape& w, const ir::Attrs& attrs);

@@ -328,7 +328,7 @@ Sample grad_sample(const Shape& x, int64_t out, DType dtype, double tolerance) {
 }
 std::vector<Sample> grad_samples() {
   return {grad_sample({3, 6, 8, 3}, 5, DType::f32, 5e-5), grad_sample({2, 6, 6, 3}, 32, DType::f32, 5e-5),
-          grad_sample({2, 6, 6, 3}, 16, DType::bf16, 1e-2)};
+          grad_sample({2, 6, 6, 3}, 16, DType::bf16, 1e-2), grad_sample({3, 12, 8, 3}, 4, DType::f16, 1e-2)};
 }
 
 }  // namespace
@@ -342,6 +342,7 @@ const OpDef conv2d_pool{.name = "conv2d_pool",
                         .infer = infer,
                         .vjp = vjp,
                         .cpu = kernel,
+                        .gpu = conv2d_pool_gpu,
                         .reference = reference,
                         .cost = cost,
                         .precision = ir::Precision::compute,
@@ -355,6 +356,7 @@ const OpDef conv2d_pool_grad_weight{
     .infer = infer_grad,
     .no_vjp_because = kNoSecondDerivatives,
     .cpu = grad_kernel,
+    .gpu = conv2d_pool_grad_weight_gpu,
     .reference = grad_reference,
     .cost = grad_cost,
     .precision = ir::Precision::compute,

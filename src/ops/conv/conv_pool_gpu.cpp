@@ -1,0 +1,123 @@
+#include "ops/conv/patches_gpu.h"
+#include "ops/reduce/columns.h"
+
+namespace hearth::ops {
+namespace {
+
+using ir::KernelArgs;
+using ir::NodeView;
+
+// Pixels are counted by windows, so that the four rows of a thread are one window.
+static_assert(kPlainOwn == 4);
+
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads)
+    convolve_and_pool(PixelLines<T> x, Strided<T, true> w, const float* bias, T* pooled, uint8_t* argmax,
+                      int64_t pixels, int64_t taps, int64_t channels) {
+  const ProductPart part = own_part(pixels, channels, taps);
+  const OwnSums sums = add_products(x, w, part);
+  const int64_t first = part.row + own_plain_row();
+  if (first >= pixels) return;
+  for (int s = 0; s < kPlainOwn; ++s) {
+    const int64_t column = part.column + own_plain_column() + s;
+    if (column >= channels) continue;
+    float best = 0;
+    int place = -1;
+    for (int k = 0; k < kPlainOwn; ++k) {
+      const float sum = sums.at[k][s] + (bias == nullptr ? 0 : bias[column]);
+      const float stored = rt::to_float(rt::from_float<T>(sum));
+      if (place >= 0 && !(stored > best)) continue;
+      best = stored;
+      place = k;
+    }
+    const int64_t at = first / kPlainOwn * channels + column;
+    pooled[at] = rt::from_float<T>(best > 0 ? best : 0.0F);
+    argmax[at] = static_cast<uint8_t>(place);
+  }
+}
+
+template <typename T>
+ir::Kernel make_forward(const NodeView& node) {
+  const cpu::ConvShape shape = conv_shape(node.in_type(0).shape, node.in_type(1).shape, node.attrs);
+  const auto run = [shape, bias = node.has_input(2)](const KernelArgs& args) {
+    rt::launch(convolve_and_pool<T>, product_blocks(num_pixels(shape), shape.out_c, 1), args.stream->handle(),
+               PixelLines<T>{forward_patches(shape, input_of<T>(args, 0), true)},
+               Strided<T, true>{input_of<T>(args, 1), 1, shape.out_c},
+               bias ? input_of<float>(args, 2) : nullptr, output_of<T>(args, 0), output_of<uint8_t>(args, 1),
+               num_pixels(shape), num_taps(shape), shape.out_c);
+  };
+  return {.run = run};
+}
+
+/// The gradient of the convolution's result, pixels by channels: that of the pooled element where the pixel
+/// won its window and relu let it through, else 0.
+template <typename T>
+struct Unpooled {
+  using Line = int64_t;
+  struct Term {
+    int64_t window;
+    int place;
+  };
+  static constexpr bool kLinesAreNeighbours = true;
+  const T* pooled;
+  const uint8_t* argmax;
+  const T* dpooled;
+  int64_t channels;
+
+  RT_DEVICE Line line(int64_t i) const { return i; }
+  RT_DEVICE Term term(int64_t p) const { return {p / 4 * channels, static_cast<int>(p % 4)}; }
+  RT_DEVICE float at(Line line, const Term& term) const {
+    const int64_t i = term.window + line;
+    return argmax[i] == term.place ? of_window(i) : 0.0F;
+  }
+  RT_DEVICE float of_window(int64_t i) const {
+    return rt::to_float(pooled[i]) > 0 ? rt::to_float(dpooled[i]) : 0.0F;
+  }
+};
+
+struct Sum {
+  float value;
+  RT_DEVICE void join(const Sum& more) { value += more.value; }
+};
+
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads)
+    add_bias_gradients(Unpooled<T> dy, float* parts, int64_t windows) {
+  const int column = own_column();
+  Sum mine = {0};
+  for (int64_t row = first_row(); row < windows && column < dy.channels; row += row_stride())
+    mine.value += dy.of_window(row * dy.channels + column);
+  const Sum all = join_lanes(mine);
+  if (own_lane() == 0 && column < dy.channels) parts[blockIdx.y * dy.channels + column] = all.value;
+}
+
+template <typename T>
+ir::Kernel make_gradient(const NodeView& node) {
+  const cpu::ConvShape shape = conv_shape(node.in_type(0).shape, node.out_type(0).shape, node.attrs);
+  const WeightParts parts(shape);
+  const int64_t windows = num_pixels(shape) / 4, bias_parts = num_column_parts(windows);
+  const auto run = [=](const KernelArgs& args) {
+    const Unpooled<T> dy{input_of<T>(args, 1), input_of<uint8_t>(args, 2), input_of<T>(args, 3), shape.out_c};
+    auto* biases = reinterpret_cast<float*>(args.workspace);
+    launch_weight_gradient(TapLines<T>{forward_patches(shape, input_of<T>(args, 0), true)}, dy, parts,
+                           biases + bias_parts * shape.out_c, output_of<float>(args, 0),
+                           args.stream->handle());
+    rt::launch(add_bias_gradients<T>, column_blocks(shape.out_c, bias_parts), args.stream->handle(), dy,
+               biases, windows);
+    rt::launch(add_rows<float>, {divided_up(shape.out_c, kBlockThreads), kBlockThreads},
+               args.stream->handle(), biases, output_of<float>(args, 1), bias_parts, shape.out_c);
+  };
+  return {.run = run,
+          .workspace_bytes = bias_parts * shape.out_c * int64_t{sizeof(float)} + parts.workspace_bytes()};
+}
+
+}  // namespace
+
+ir::Kernel conv2d_pool_gpu(const NodeView& node) {
+  return with_storage_type(node.in_type(0).dtype, [&](auto x) { return make_forward<decltype(x)>(node); });
+}
+ir::Kernel conv2d_pool_grad_weight_gpu(const NodeView& node) {
+  return with_storage_type(node.in_type(0).dtype, [&](auto x) { return make_gradient<decltype(x)>(node); });
+}
+
+}  // namespace hearth::ops
