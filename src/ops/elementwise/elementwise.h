@@ -21,5 +21,6 @@ ir::Kernel bias_add_gpu(const ir::NodeView& node);
 ir::Kernel scale_by_gpu(const ir::NodeView& node);
 ir::Kernel cast_gpu(const ir::NodeView& node);
 ir::Kernel broadcast_scalar_gpu(const ir::NodeView& node);
+ir::Kernel fused_elementwise_gpu(const ir::NodeView& node);
 
 }  // namespace hearth::ops

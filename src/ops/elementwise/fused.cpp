@@ -8,15 +8,12 @@
 namespace hearth::ops {
 namespace {
 
-constexpr size_t kMaxInputs = 8;
-constexpr size_t kMaxSteps = 16;
-
 Inferred infer(const NodeView& node) {
   for (const Type& type : node.in) {
     if (type != node.in[0]) return refuse("expected inputs of one type");
   }
   const auto steps = parse_program(node.attrs.text("program"));
-  if (steps.empty() || steps.size() > kMaxSteps) return refuse("expected a program of 1 to 16 steps");
+  if (steps.empty() || std::ssize(steps) > kMaxSteps) return refuse("expected a program of 1 to 16 steps");
   return same_as_first(node);
 }
 
@@ -73,9 +70,13 @@ void reference(const ReferenceArgs& args) {
 std::vector<Sample> samples() {
   const Attrs three = {{"program", std::string("add(i0,i1);relu(t0);scale(t1,0.5)")}};
   const Attrs two = {{"program", std::string("mul(i0,i1);add(t0,i2)")}};
+  const Attrs last = {
+      {"program", std::string("silu_grad(i2,i0);sub(i1,t0);gelu(t1);mul(t0,t2);add_scalar(t3,-0.25)")}};
   return {{.in = {normal({3, 1000}), normal({3, 1000})}, .attrs = three},
           {.in = {normal({5000}), normal({5000}), normal({5000})}, .attrs = two},
-          {.in = {normal({5, 7}, DType::bf16), normal({5, 7}, DType::bf16)}, .attrs = three}};
+          {.in = {normal({5, 7}, DType::bf16), normal({5, 7}, DType::bf16)}, .attrs = three},
+          {.in = {normal({300}, DType::f16), normal({300}, DType::f16), normal({300}, DType::f16)},
+           .attrs = last}};
 }
 
 }  // namespace
@@ -88,6 +89,7 @@ const OpDef fused_elementwise{
     .infer = infer,
     .no_vjp_because = "it is formed after the backward pass",
     .cpu = kernel,
+    .gpu = fused_elementwise_gpu,
     .reference = reference,
     .cost =
         [](const NodeView& node) {

@@ -8,6 +8,10 @@
 
 namespace hearth::ops {
 
+/// What fused_elementwise takes.
+inline constexpr int kMaxInputs = 8;
+inline constexpr int kMaxSteps = 16;
+
 /// A chain of elementwise ops over shared tiles. Text form, the "program" attribute of fused_elementwise:
 ///   "add(i0,i1);relu(t0);scale(t1,0.5)"  inputs i0.., results t0.. in order, the last one is the output.
 struct ElementwiseStep {
