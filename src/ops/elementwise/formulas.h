@@ -7,12 +7,7 @@
 #include <type_traits>
 
 #include "ir/op_def.h"
-
-#if defined(__CUDACC__) || defined(__HIPCC__)
-#define HEARTH_FORMULA __host__ __device__
-#else
-#define HEARTH_FORMULA
-#endif
+#include "ops/formula.h"
 
 /// The formulas of the elementwise ops, for the processor, for cards, and in float64 for tests.
 namespace hearth::ops {
