@@ -131,6 +131,8 @@ struct OpDef {
   Kernel (*cpu)(const NodeView&) = nullptr;
   /// The kernel of a card. Null: the host computes in between, from copies.
   Kernel (*gpu)(const NodeView&) = nullptr;
+  /// One kernel for many nodes that are alike but for shapes: their arguments stand one node behind another.
+  Kernel (*gpu_many)(std::span<const NodeView>) = nullptr;
   void (*reference)(const ReferenceArgs&) = nullptr;
   std::string_view no_reference_because = "";
   Cost (*cost)(const NodeView&) = nullptr;  ///< null: no arithmetic, each byte moved once
@@ -157,6 +159,12 @@ struct OpDef {
                       float p1) = nullptr;
   std::vector<Sample> (*samples)() = nullptr;
 };
+
+/// OpDef::gpu of an op that has OpDef::gpu_many.
+template <Kernel (*many)(std::span<const NodeView>)>
+Kernel alone(const NodeView& node) {
+  return many({&node, 1});
+}
 
 /// The types around a node, which its view refers to.
 struct NodeTypes {

@@ -1,48 +1,17 @@
 #include <cmath>
 
 #include "backend/cpu/clones.h"
+#include "ops/update/rules.h"
 #include "ops/update/support.h"
 #include "ops/update/update.h"
 
 namespace hearth::ops {
 namespace {
 
-/// What is the same for every element of one step, worked out in double as torch does.
-struct Step {
-  float keep;       ///< 1 - lr weight_decay
-  float one_beta1;  ///< 1 - beta1
-  float beta2;
-  float one_beta2;     ///< 1 - beta2
-  float rate;          ///< lr / (1 - beta1^t)
-  float inverse_root;  ///< 1 / sqrt(1 - beta2^t)
-  float eps;
-  float factor;
-};
-
-Step make_step(const AdamOptions& options, const KernelArgs& args) {
-  const double rate = *args.input<float>(2);
-  const double count = *args.input<float>(6);
-  return {.keep = static_cast<float>(1 - rate * options.weight_decay),
-          .one_beta1 = static_cast<float>(1 - options.beta1),
-          .beta2 = static_cast<float>(options.beta2),
-          .one_beta2 = static_cast<float>(1 - options.beta2),
-          .rate = static_cast<float>(rate / (1 - std::pow(options.beta1, count))),
-          .inverse_root = static_cast<float>(1 / std::sqrt(1 - std::pow(options.beta2, count))),
-          .eps = static_cast<float>(options.eps),
-          .factor = *args.input<float>(3)};
-}
-
-HEARTH_CLONES void step_run(const Step& step, const float* grad, float* param, float* m, float* v,
+HEARTH_CLONES void step_run(const AdamStep& step, const float* grad, float* param, float* m, float* v,
                             int64_t count) {
-  const Step s = step;
-  for (int64_t i = 0; i < count; ++i) {
-    const float g = s.factor * grad[i];
-    const float mi = m[i] + s.one_beta1 * (g - m[i]);
-    const float vi = s.beta2 * v[i] + s.one_beta2 * g * g;
-    m[i] = mi;
-    v[i] = vi;
-    param[i] = s.keep * param[i] - s.rate * (mi / (std::sqrt(vi) * s.inverse_root + s.eps));
-  }
+  const AdamStep s = step;
+  for (int64_t i = 0; i < count; ++i) s.move(grad[i], param[i], m[i], v[i]);
 }
 
 Inferred infer(const NodeView& node) {
@@ -56,7 +25,8 @@ Inferred infer(const NodeView& node) {
 
 Kernel cpu(const NodeView& node) {
   const auto run = [gradient = node.in_type(1), options = adam_options(node.attrs)](const KernelArgs& args) {
-    const Step step = make_step(options, args);
+    const AdamStep step =
+        adam_step(options, *args.input<float>(2), *args.input<float>(3), *args.input<float>(6));
     if (step.factor < 0) return;
     for_gradient_runs(gradient, args, [&](const float* grad, int64_t i, int64_t count) {
       step_run(step, grad, args.output<float>(0) + i, args.output<float>(1) + i, args.output<float>(2) + i,
@@ -93,7 +63,7 @@ Sample sample(const Shape& shape, DType dtype, double decay) {
 }
 
 std::vector<Sample> samples() {
-  return {sample({3, 7}, DType::f32, 0.01), sample({2053}, DType::f32, 0), sample({9}, DType::bf16, 0.1)};
+  return {sample({3, 7}, DType::f32, 0.01), sample({5003}, DType::f16, 0), sample({9}, DType::bf16, 0.1)};
 }
 
 }  // namespace
@@ -108,7 +78,8 @@ const OpDef adamw_update{
     .infer = infer,
     .no_vjp_because = kUpdateHasNoGradient,
     .cpu = cpu,
-    .gpu = adamw_update_gpu,
+    .gpu = ir::alone<adamw_update_gpu>,
+    .gpu_many = adamw_update_gpu,
     .reference = reference,
     .cost = cost,
     .precision = ir::Precision::full,

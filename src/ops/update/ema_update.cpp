@@ -39,7 +39,7 @@ Cost cost(const NodeView& node) { return stream_cost(node, 3); }
 
 std::vector<Sample> samples() {
   return {{.in = {normal({5, 3}), normal({5, 3}), one()}, .attrs = {{"decay", 0.9}}},
-          {.in = {normal({1025}), normal({1025}), positive({})}, .attrs = {{"decay", 0.999}}}};
+          {.in = {normal({4099}), normal({4099}), positive({})}, .attrs = {{"decay", 0.999}}}};
 }
 
 }  // namespace
@@ -52,6 +52,8 @@ const OpDef ema_update{
     .infer = infer,
     .no_vjp_because = kUpdateHasNoGradient,
     .cpu = cpu,
+    .gpu = ir::alone<ema_update_gpu>,
+    .gpu_many = ema_update_gpu,
     .reference = reference,
     .cost = cost,
     .precision = ir::Precision::full,

@@ -1,52 +1,10 @@
-#include <algorithm>
-#include <cmath>
+#include "ops/update/scalars.h"
 
 #include "ops/update/support.h"
 #include "ops/update/update.h"
 
 namespace hearth::ops {
 namespace {
-
-/// The ops of this file are a few scalar operations; each is written once, for float and double.
-struct LossScale {
-  double interval;
-  double growth;
-  double backoff;
-};
-
-template <typename T>
-T next_count(T count, T factor) {
-  return factor < 0 ? count : count + 1;
-}
-
-template <typename T>
-T gradient_factor(T sum_squares, T inverse_scale, double max_norm) {
-  if (!std::isfinite(sum_squares)) return -1;
-  if (max_norm <= 0) return inverse_scale;
-  const double norm = std::sqrt(static_cast<double>(sum_squares)) * inverse_scale;
-  return static_cast<T>(inverse_scale * std::min(1.0, max_norm / (norm + 1e-6)));
-}
-
-template <typename T>
-void next_loss_scale(const LossScale& rule, T factor, const T* state, T* out) {
-  const T scale = state[0], good = state[1], skips = state[2];
-  const bool skipped = factor < 0;
-  const bool grows = !skipped && static_cast<double>(good) + 1 >= rule.interval;
-  out[0] = scale * static_cast<T>(skipped ? rule.backoff : grows ? rule.growth : 1.0);
-  out[1] = skipped || grows ? 0 : good + 1;
-  out[2] = skipped ? skips + 1 : skips;
-}
-
-template <typename T>
-T read_loss_scale(T scale, T factor, bool inverse) {
-  return inverse ? 1 / scale : factor * scale;
-}
-
-LossScale loss_scale_of(const Attrs& attrs) {
-  return {.interval = static_cast<double>(attrs.integer_or("growth_interval", 2000)),
-          .growth = attrs.real_or("growth", 2),
-          .backoff = attrs.real_or("backoff", 0.5)};
-}
 
 Inferred infer_two_scalars(const NodeView& node) {
   if (auto error = check_scalars(node, 0, 1); !error.empty()) return refuse(error);
@@ -139,6 +97,12 @@ std::vector<Sample> read_samples() {
 
 }  // namespace
 
+LossScale loss_scale_of(const Attrs& attrs) {
+  return {.interval = static_cast<double>(attrs.integer_or("growth_interval", 2000)),
+          .growth = attrs.real_or("growth", 2),
+          .backoff = attrs.real_or("backoff", 0.5)};
+}
+
 const OpDef increment{.name = "increment",
                       .doc = "increment(count, factor): count' = count + 1, in place",
                       .min_inputs = 2,
@@ -146,6 +110,7 @@ const OpDef increment{.name = "increment",
                       .infer = infer_two_scalars,
                       .no_vjp_because = kUpdateHasNoGradient,
                       .cpu = increment_cpu,
+                      .gpu = increment_gpu,
                       .reference = increment_reference,
                       .writes = {0},
                       .samples = increment_samples};
@@ -160,6 +125,7 @@ const OpDef clip_factor{
     .infer = infer_two_scalars,
     .no_vjp_because = kUpdateHasNoGradient,
     .cpu = clip_cpu,
+    .gpu = clip_factor_gpu,
     .reference = clip_reference,
     .samples = clip_samples};
 
@@ -173,6 +139,7 @@ const OpDef loss_scale_update{
     .infer = infer_state,
     .no_vjp_because = kUpdateHasNoGradient,
     .cpu = loss_scale_cpu,
+    .gpu = loss_scale_update_gpu,
     .reference = loss_scale_reference,
     .writes = {0},
     .samples = loss_scale_samples};
@@ -185,6 +152,7 @@ const OpDef loss_scale_read{
     .infer = infer_read,
     .no_vjp_because = kUpdateHasNoGradient,
     .cpu = read_cpu,
+    .gpu = loss_scale_read_gpu,
     .reference = read_reference,
     .samples = read_samples};
 

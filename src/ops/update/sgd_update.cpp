@@ -1,35 +1,19 @@
 #include "backend/cpu/clones.h"
+#include "ops/update/rules.h"
 #include "ops/update/support.h"
 #include "ops/update/update.h"
 
 namespace hearth::ops {
 namespace {
 
-struct Rule {
-  float momentum;
-  float weight_decay;
-  bool nesterov;
-  float rate = 0;
-  float factor = 0;
-};
-
-HEARTH_CLONES void step_plain(const Rule& rule, const float* grad, float* param, int64_t count) {
-  const auto [momentum, decay, nesterov, rate, factor] = rule;
-  for (int64_t i = 0; i < count; ++i) param[i] -= rate * (factor * grad[i] + decay * param[i]);
+HEARTH_CLONES void step_plain(const SgdRule& rule, const float* grad, float* param, int64_t count) {
+  const SgdRule s = rule;
+  for (int64_t i = 0; i < count; ++i) s.move(grad[i], param[i]);
 }
-
-HEARTH_CLONES void step_momentum(const Rule& rule, const float* grad, float* param, float* buffer,
+HEARTH_CLONES void step_momentum(const SgdRule& rule, const float* grad, float* param, float* buffer,
                                  int64_t count) {
-  const float momentum = rule.momentum, decay = rule.weight_decay, rate = rule.rate, factor = rule.factor;
-  // A buffer b is followed by b (heavy ball) or g + momentum b (Nesterov): one form with two weights.
-  const float of_gradient = rule.nesterov ? 1.0F : 0.0F;
-  const float of_buffer = rule.nesterov ? momentum : 1.0F;
-  for (int64_t i = 0; i < count; ++i) {
-    const float g = factor * grad[i] + decay * param[i];
-    const float b = momentum * buffer[i] + g;
-    buffer[i] = b;
-    param[i] -= rate * (of_gradient * g + of_buffer * b);
-  }
+  const SgdRule s = rule;
+  for (int64_t i = 0; i < count; ++i) s.move(grad[i], param[i], buffer[i]);
 }
 
 Inferred infer(const NodeView& node) {
@@ -39,16 +23,10 @@ Inferred infer(const NodeView& node) {
   return {.out = {node.in_type(0)}, .error = ""};
 }
 
-Rule rule_of(const NodeView& node) {
-  return {.momentum = static_cast<float>(node.attrs.real_or("momentum", 0)),
-          .weight_decay = static_cast<float>(node.attrs.real_or("weight_decay", 0)),
-          .nesterov = node.attrs.integer_or("nesterov", 0) != 0};
-}
-
 Kernel cpu(const NodeView& node) {
   const Type gradient = node.in_type(1);
   const bool with_momentum = node.has_input(4);
-  const auto run = [=, rule = rule_of(node)](const KernelArgs& args) mutable {
+  const auto run = [=, rule = sgd_rule(node.attrs)](const KernelArgs& args) mutable {
     rule.rate = *args.input<float>(2);
     rule.factor = *args.input<float>(3);
     if (rule.factor < 0) return;
@@ -88,11 +66,17 @@ std::vector<Sample> samples() {
   return {{.in = {normal(shape), normal(shape), positive({}), one()}, .attrs = attributes(0, 0, 0.01)},
           {.in = {normal(shape), normal(shape), positive({}), positive({}), normal(shape)},
            .attrs = attributes(0.9, 0, 5e-4)},
-          {.in = {normal({1031}), normal({1031}, DType::bf16), positive({}), one(), normal({1031})},
+          {.in = {normal({5003}), normal({5003}, DType::bf16), positive({}), one(), normal({5003})},
            .attrs = attributes(0.9, 1, 0)}};
 }
 
 }  // namespace
+
+SgdRule sgd_rule(const Attrs& attrs) {
+  return {.momentum = static_cast<float>(attrs.real_or("momentum", 0)),
+          .weight_decay = static_cast<float>(attrs.real_or("weight_decay", 0)),
+          .nesterov = attrs.integer_or("nesterov", 0) != 0};
+}
 
 const OpDef sgd_update{
     .name = "sgd_update",
@@ -102,7 +86,8 @@ const OpDef sgd_update{
     .infer = infer,
     .no_vjp_because = kUpdateHasNoGradient,
     .cpu = cpu,
-    .gpu = sgd_update_gpu,
+    .gpu = ir::alone<sgd_update_gpu>,
+    .gpu_many = sgd_update_gpu,
     .reference = reference,
     .cost = cost,
     .precision = ir::Precision::full,

@@ -22,8 +22,17 @@ extern const ir::OpDef loss_scale_read;
 
 /// Kernels for cards.
 ir::Kernel zero_gpu(const ir::NodeView& node);
-ir::Kernel accumulate_gpu(const ir::NodeView& node);
-ir::Kernel sgd_update_gpu(const ir::NodeView& node);
-ir::Kernel adamw_update_gpu(const ir::NodeView& node);
+ir::Kernel accumulate_gpu(std::span<const ir::NodeView> nodes);
+ir::Kernel sgd_update_gpu(std::span<const ir::NodeView> nodes);
+ir::Kernel adamw_update_gpu(std::span<const ir::NodeView> nodes);
+ir::Kernel adamw8bit_update_gpu(std::span<const ir::NodeView> nodes);
+ir::Kernel lion_update_gpu(std::span<const ir::NodeView> nodes);
+ir::Kernel adafactor_update_gpu(const ir::NodeView& node);
+ir::Kernel muon_update_gpu(const ir::NodeView& node);
+ir::Kernel ema_update_gpu(std::span<const ir::NodeView> nodes);
+ir::Kernel increment_gpu(const ir::NodeView& node);
+ir::Kernel clip_factor_gpu(const ir::NodeView& node);
+ir::Kernel loss_scale_update_gpu(const ir::NodeView& node);
+ir::Kernel loss_scale_read_gpu(const ir::NodeView& node);
 
 }  // namespace hearth::ops

@@ -1,5 +1,5 @@
-#include "ops/gpu_support.h"
-#include "ops/update/adam_options.h"
+#include "ops/update/many_tensors.h"
+#include "ops/update/rules.h"
 #include "ops/update/update.h"
 
 namespace hearth::ops {
@@ -8,91 +8,162 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
+/// Elements of a block.
+constexpr int kRun = 4096;
+
+/// What all tensors of a launch share; null where an op has none.
+struct Scalars {
+  const float* lr;
+  const float* factor;
+  const float* step_count;
+};
+
+/// How the ops of this file differ: the arrays of a tensor, what a step is, and what it does to an element.
+template <typename T>
 struct Sgd {
-  float momentum;
-  float weight_decay;
-  bool nesterov;
+  struct Tensor {
+    float* param;
+    const T* grad;
+    float* buffer;
+  };
+  using Options = SgdRule;
+  using Step = SgdRule;
+  static Tensor tensor(const KernelArgs& args) {
+    return {output_of<float>(args, 0), input_of<T>(args, 1),
+            args.out.size() > 1 ? output_of<float>(args, 1) : nullptr};
+  }
+  static Scalars scalars(const KernelArgs& args) {
+    return {input_of<float>(args, 2), input_of<float>(args, 3), nullptr};
+  }
+  RT_DEVICE static Step begin(const Options& rule, const Scalars& scalars) {
+    Step step = rule;
+    step.rate = *scalars.lr;
+    step.factor = *scalars.factor;
+    return step;
+  }
+  RT_DEVICE static void move(const Step& step, const Tensor& t, int64_t i) {
+    const float grad = rt::to_float(t.grad[i]);
+    if (t.buffer == nullptr) {
+      step.move(grad, t.param[i]);
+    } else {
+      step.move(grad, t.param[i], t.buffer[i]);
+    }
+  }
+};
+
+template <typename T>
+struct Adamw {
+  struct Tensor {
+    float* param;
+    const T* grad;
+    float* m;
+    float* v;
+  };
+  using Options = AdamOptions;
+  using Step = AdamStep;
+  static Tensor tensor(const KernelArgs& args) {
+    return {output_of<float>(args, 0), input_of<T>(args, 1), output_of<float>(args, 1),
+            output_of<float>(args, 2)};
+  }
+  static Scalars scalars(const KernelArgs& args) {
+    return {input_of<float>(args, 2), input_of<float>(args, 3), input_of<float>(args, 6)};
+  }
+  RT_DEVICE static Step begin(const Options& options, const Scalars& scalars) {
+    return adam_step(options, *scalars.lr, *scalars.factor, *scalars.step_count);
+  }
+  RT_DEVICE static void move(const Step& step, const Tensor& t, int64_t i) {
+    step.move(rt::to_float(t.grad[i]), t.param[i], t.m[i], t.v[i]);
+  }
+};
+
+template <typename T>
+struct Lion {
+  struct Tensor {
+    float* param;
+    const T* grad;
+    float* m;
+  };
+  using Options = LionRule;
+  using Step = LionRule;
+  static Tensor tensor(const KernelArgs& args) {
+    return {output_of<float>(args, 0), input_of<T>(args, 1), output_of<float>(args, 1)};
+  }
+  static Scalars scalars(const KernelArgs& args) {
+    return {input_of<float>(args, 2), input_of<float>(args, 3), nullptr};
+  }
+  RT_DEVICE static Step begin(const Options& rule, const Scalars& scalars) {
+    Step step = rule;
+    step.begin(*scalars.lr, *scalars.factor);
+    return step;
+  }
+  RT_DEVICE static void move(const Step& step, const Tensor& t, int64_t i) {
+    step.move(rt::to_float(t.grad[i]), t.param[i], t.m[i]);
+  }
+};
+
+struct Ema {
+  struct Tensor {
+    float* ema;
+    const float* param;
+  };
+  using Options = float;  ///< weight of the new
+  using Step = float;
+  static Tensor tensor(const KernelArgs& args) {
+    return {output_of<float>(args, 0), input_of<float>(args, 1)};
+  }
+  static Scalars scalars(const KernelArgs& args) { return {nullptr, input_of<float>(args, 2), nullptr}; }
+  RT_DEVICE static Step begin(float weight, const Scalars& /*scalars*/) { return weight; }
+  RT_DEVICE static void move(float weight, const Tensor& t, int64_t i) {
+    t.ema[i] += weight * (t.param[i] - t.ema[i]);
+  }
+};
+
+template <typename T>
+struct Accumulate {
+  struct Tensor {
+    float* sums;
+    const T* grad;
+  };
+  using Options = int;
+  using Step = int;
+  static Tensor tensor(const KernelArgs& args) { return {output_of<float>(args, 0), input_of<T>(args, 1)}; }
+  static Scalars scalars(const KernelArgs& /*args*/) { return {}; }
+  RT_DEVICE static Step begin(int options, const Scalars& /*scalars*/) { return options; }
+  RT_DEVICE static void move(int /*step*/, const Tensor& t, int64_t i) {
+    t.sums[i] += rt::to_float(t.grad[i]);
+  }
 };
 
 /// Nothing changes for a negative factor: the gradients were not finite.
-template <typename T>
+template <typename Rule>
 __global__ void __launch_bounds__(kBlockThreads)
-    sgd(float* param, const T* grad, const float* lr, const float* factor, float* buffer, int64_t count,
-        Sgd rule) {
-  if (*factor < 0) return;
-  for (int64_t i = first_element(); i < count; i += element_stride()) {
-    const float g = *factor * rt::to_float(grad[i]) + rule.weight_decay * param[i];
-    float direction = g;
-    if (buffer != nullptr) {
-      const float b = rule.momentum * buffer[i] + g;
-      buffer[i] = b;
-      direction = rule.nesterov ? g + rule.momentum * b : b;
-    }
-    param[i] -= *lr * direction;
-  }
+    update(ManyTensors<typename Rule::Tensor> all, typename Rule::Options options, Scalars scalars) {
+  if (scalars.factor != nullptr && *scalars.factor < 0) return;
+  RT_SHARED(of_block, typename Rule::Step);
+  if (threadIdx.x == 0) of_block = Rule::begin(options, scalars);
+  rt::sync_block();
+  const typename Rule::Step step = of_block;
+  const BlockRun run = run_of_block(all);
+  const typename Rule::Tensor tensor = all.tensors[run.tensor];
+  for (int64_t i = run.begin + threadIdx.x; i < run.end; i += kBlockThreads) Rule::move(step, tensor, i);
 }
 
-template <typename T>
-__global__ void __launch_bounds__(kBlockThreads)
-    adamw(float* param, const T* grad, const float* lr, const float* factor, float* m, float* v,
-          const float* step_count, int64_t count, AdamOptions options) {
-  if (*factor < 0) return;
-  const double rate = *lr, steps = *step_count;
-  const auto keep = static_cast<float>(1 - rate * options.weight_decay);
-  const auto size = static_cast<float>(rate / (1 - pow(options.beta1, steps)));
-  const auto inverse_root = static_cast<float>(1 / sqrt(1 - pow(options.beta2, steps)));
-  const auto one_beta1 = static_cast<float>(1 - options.beta1), beta2 = static_cast<float>(options.beta2);
-  const auto one_beta2 = static_cast<float>(1 - options.beta2), eps = static_cast<float>(options.eps);
-  for (int64_t i = first_element(); i < count; i += element_stride()) {
-    const float g = *factor * rt::to_float(grad[i]);
-    const float mi = m[i] + one_beta1 * (g - m[i]);
-    const float vi = beta2 * v[i] + one_beta2 * g * g;
-    m[i] = mi;
-    v[i] = vi;
-    param[i] = keep * param[i] - size * (mi / (sqrtf(vi) * inverse_root + eps));
-  }
-}
-
-template <typename T>
-ir::Kernel make_sgd(const NodeView& node) {
-  const Sgd rule{.momentum = static_cast<float>(node.attrs.real_or("momentum", 0)),
-                 .weight_decay = static_cast<float>(node.attrs.real_or("weight_decay", 0)),
-                 .nesterov = node.attrs.integer_or("nesterov", 0) != 0};
-  const int64_t count = node.in_type(0).shape.num_elements();
-  const bool with_momentum = node.has_input(4);
-  const auto run = [=](const KernelArgs& args) {
-    rt::launch(sgd<T>, {num_stride_blocks(count), kBlockThreads}, args.stream->handle(),
-               output_of<float>(args, 0), input_of<T>(args, 1), input_of<float>(args, 2),
-               input_of<float>(args, 3), with_momentum ? output_of<float>(args, 1) : nullptr, count, rule);
-  };
-  return {.run = run};
-}
-template <typename T>
-ir::Kernel make_adamw(const NodeView& node) {
-  const int64_t count = node.in_type(0).shape.num_elements();
-  const AdamOptions options = adam_options(node.attrs);
-  const auto run = [=](const KernelArgs& args) {
-    rt::launch(adamw<T>, {num_stride_blocks(count), kBlockThreads}, args.stream->handle(),
-               output_of<float>(args, 0), input_of<T>(args, 1), input_of<float>(args, 2),
-               input_of<float>(args, 3), output_of<float>(args, 1), output_of<float>(args, 2),
-               input_of<float>(args, 6), count, options);
+template <typename Rule>
+ir::Kernel make(std::span<const NodeView> nodes, const typename Rule::Options& options) {
+  const auto run = [options, counts = counts_of(nodes)](const KernelArgs& args) {
+    const size_t num_nodes = counts.size();
+    const Scalars scalars = Rule::scalars(args_of(args, num_nodes, 0));
+    for_many_tensors<typename Rule::Tensor>(
+        counts, kRun, [&](size_t i) { return Rule::tensor(args_of(args, num_nodes, i)); },
+        [&](const ManyTensors<typename Rule::Tensor>& all) {
+          rt::launch(update<Rule>, {all.num_blocks, kBlockThreads}, args.stream->handle(), all, options,
+                     scalars);
+        });
   };
   return {.run = run};
 }
 
-template <typename T>
-__global__ void __launch_bounds__(kBlockThreads) add_gradient(float* sums, const T* grad, int64_t count) {
-  for (int64_t i = first_element(); i < count; i += element_stride()) sums[i] += rt::to_float(grad[i]);
-}
-template <typename T>
-ir::Kernel make_accumulate(const NodeView& node) {
-  const int64_t count = node.in_type(0).shape.num_elements();
-  const auto run = [=](const KernelArgs& args) {
-    rt::launch(add_gradient<T>, {num_stride_blocks(count), kBlockThreads}, args.stream->handle(),
-               output_of<float>(args, 0), input_of<T>(args, 1), count);
-  };
-  return {.run = run};
-}
+DType gradient_of(std::span<const NodeView> nodes) { return nodes[0].in_type(1).dtype; }
 
 }  // namespace
 
@@ -103,16 +174,27 @@ ir::Kernel zero_gpu(const NodeView& node) {
   };
   return {.run = run};
 }
-ir::Kernel accumulate_gpu(const NodeView& node) {
-  return with_storage_type(node.in_type(1).dtype,
-                           [&](auto grad) { return make_accumulate<decltype(grad)>(node); });
+ir::Kernel accumulate_gpu(std::span<const NodeView> nodes) {
+  return with_storage_type(gradient_of(nodes),
+                           [&](auto grad) { return make<Accumulate<decltype(grad)>>(nodes, 0); });
 }
-ir::Kernel sgd_update_gpu(const NodeView& node) {
-  return with_storage_type(node.in_type(1).dtype, [&](auto grad) { return make_sgd<decltype(grad)>(node); });
+ir::Kernel sgd_update_gpu(std::span<const NodeView> nodes) {
+  return with_storage_type(gradient_of(nodes), [&](auto grad) {
+    return make<Sgd<decltype(grad)>>(nodes, sgd_rule(nodes[0].attrs));
+  });
 }
-ir::Kernel adamw_update_gpu(const NodeView& node) {
-  return with_storage_type(node.in_type(1).dtype,
-                           [&](auto grad) { return make_adamw<decltype(grad)>(node); });
+ir::Kernel adamw_update_gpu(std::span<const NodeView> nodes) {
+  return with_storage_type(gradient_of(nodes), [&](auto grad) {
+    return make<Adamw<decltype(grad)>>(nodes, adam_options(nodes[0].attrs));
+  });
+}
+ir::Kernel lion_update_gpu(std::span<const NodeView> nodes) {
+  return with_storage_type(gradient_of(nodes), [&](auto grad) {
+    return make<Lion<decltype(grad)>>(nodes, lion_rule(nodes[0].attrs));
+  });
+}
+ir::Kernel ema_update_gpu(std::span<const NodeView> nodes) {
+  return make<Ema>(nodes, static_cast<float>(1 - nodes[0].attrs.real("decay")));
 }
 
 }  // namespace hearth::ops

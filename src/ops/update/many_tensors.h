@@ -1,0 +1,81 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "ops/gpu_support.h"
+
+/// One launch for many tensors: a model has hundreds of weights, and most are small.
+namespace hearth::ops {
+
+/// Parameters of a kernel have 4096 bytes on every card; the rest is left to what a kernel needs besides.
+inline constexpr size_t kTableBytes = 3584;
+
+/// The tensors of a launch, which travels in its parameters; each block has a run of elements of one tensor.
+template <typename Tensor>
+struct ManyTensors {
+  static constexpr int kMost = static_cast<int>((kTableBytes - 16) / (sizeof(Tensor) + 12));
+  int64_t counts[kMost];  ///< of elements
+  Tensor tensors[kMost];
+  int first_blocks[kMost];
+  int num_tensors;
+  int num_blocks;
+  int run;  ///< elements of a block
+};
+
+/// Elements [begin, end) of a tensor.
+struct BlockRun {
+  int tensor;
+  int64_t begin;
+  int64_t end;
+};
+template <typename Tensor>
+RT_DEVICE BlockRun run_of_block(const ManyTensors<Tensor>& all) {
+  const int block = static_cast<int>(blockIdx.x);
+  int low = 0, high = all.num_tensors;
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    (all.first_blocks[middle] <= block ? low : high) = middle;
+  }
+  const int64_t begin = static_cast<int64_t>(block - all.first_blocks[low]) * all.run;
+  const int64_t end = begin + all.run;
+  return {low, begin, end < all.counts[low] ? end : all.counts[low]};
+}
+
+inline int64_t num_runs(int64_t count, int run) { return divided_up(count, run); }
+
+/// Calls launch(table) for tables that hold tensor_of(i) of counts[i] elements, in order.
+template <typename Tensor, typename TensorOf, typename Launch>
+void for_many_tensors(std::span<const int64_t> counts, int run, TensorOf tensor_of, Launch launch) {
+  ManyTensors<Tensor> all = {};
+  all.run = run;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] == 0) continue;
+    all.counts[all.num_tensors] = counts[i];
+    all.tensors[all.num_tensors] = tensor_of(i);
+    all.first_blocks[all.num_tensors] = all.num_blocks;
+    all.num_blocks += static_cast<int>(num_runs(counts[i], run));
+    if (++all.num_tensors < ManyTensors<Tensor>::kMost) continue;
+    launch(all);
+    all.num_tensors = all.num_blocks = 0;
+  }
+  if (all.num_tensors > 0) launch(all);
+}
+
+/// Elements of input 0 of each node.
+inline std::vector<int64_t> counts_of(std::span<const ir::NodeView> nodes) {
+  std::vector<int64_t> counts;
+  for (const ir::NodeView& node : nodes) counts.push_back(node.in_type(0).shape.num_elements());
+  return counts;
+}
+
+/// The buffers of node `i` of several that have one kernel.
+inline ir::KernelArgs args_of(const ir::KernelArgs& args, size_t num_nodes, size_t i) {
+  const size_t num_in = args.in.size() / num_nodes, num_out = args.out.size() / num_nodes;
+  ir::KernelArgs own = args;
+  own.in = args.in.subspan(i * num_in, num_in);
+  own.out = args.out.subspan(i * num_out, num_out);
+  return own;
+}
+
+}  // namespace hearth::ops

@@ -1,0 +1,164 @@
+#pragma once
+
+#include <cmath>
+
+#include "ops/formula.h"
+#include "ops/update/adam_options.h"
+
+/// How one element of a weight moves, for the processor and for cards. What is the same for every element of
+/// a step is worked out once, in double where torch does so.
+namespace hearth::ops {
+
+/// torch.optim.SGD with dampening 0.
+struct SgdRule {
+  float momentum;
+  float weight_decay;
+  bool nesterov;
+  float rate;
+  float factor;
+
+  HEARTH_FORMULA void move(float grad, float& param) const {
+    param -= rate * (factor * grad + weight_decay * param);
+  }
+  /// The buffer b is followed by b (heavy ball) or g + momentum b (Nesterov): one form with two weights.
+  HEARTH_FORMULA void move(float grad, float& param, float& buffer) const {
+    const float of_gradient = nesterov ? 1.0F : 0.0F, of_buffer = nesterov ? momentum : 1.0F;
+    const float g = factor * grad + weight_decay * param;
+    const float b = momentum * buffer + g;
+    buffer = b;
+    param -= rate * (of_gradient * g + of_buffer * b);
+  }
+};
+SgdRule sgd_rule(const ir::Attrs& attrs);
+
+struct AdamStep {
+  float keep;       ///< 1 - lr weight_decay
+  float one_beta1;  ///< 1 - beta1
+  float beta2;
+  float one_beta2;     ///< 1 - beta2
+  float rate;          ///< lr / (1 - beta1^t)
+  float inverse_root;  ///< 1 / sqrt(1 - beta2^t)
+  float eps;
+  float factor;
+
+  HEARTH_FORMULA void move(float grad, float& param, float& m, float& v) const {
+    const float g = factor * grad;
+    const float new_m = m + one_beta1 * (g - m);
+    const float new_v = beta2 * v + one_beta2 * g * g;
+    m = new_m;
+    v = new_v;
+    param = keep * param - rate * (new_m / (std::sqrt(new_v) * inverse_root + eps));
+  }
+};
+HEARTH_FORMULA inline AdamStep adam_step(const AdamOptions& options, double lr, float factor, double count) {
+  return {.keep = static_cast<float>(1 - lr * options.weight_decay),
+          .one_beta1 = static_cast<float>(1 - options.beta1),
+          .beta2 = static_cast<float>(options.beta2),
+          .one_beta2 = static_cast<float>(1 - options.beta2),
+          .rate = static_cast<float>(lr / (1 - std::pow(options.beta1, count))),
+          .inverse_root = static_cast<float>(1 / std::sqrt(1 - std::pow(options.beta2, count))),
+          .eps = static_cast<float>(options.eps),
+          .factor = factor};
+}
+
+/// Elements whose 8-bit moments share a scale.
+inline constexpr int kBlock8Bit = 256;
+/// As in bitsandbytes the weight decays after the step, and eps is added before the correction of v.
+struct Adam8Step {
+  float beta1, one_beta1, beta2, one_beta2;
+  float factor;
+  float rate;  ///< lr correction / (1 - beta1^t), correction = sqrt(1 - beta2^t)
+  float eps;   ///< times the correction
+  float keep;  ///< 1 - lr weight_decay
+
+  HEARTH_FORMULA void move_moments(float grad, float& m, float& v) const {
+    const float g = factor * grad;
+    m = beta1 * m + one_beta1 * g;
+    v = beta2 * v + one_beta2 * g * g;
+  }
+  HEARTH_FORMULA void move(float m, float v, float& param) const {
+    param = keep * (param - rate * (m / (std::sqrt(v) + eps)));
+  }
+};
+HEARTH_FORMULA inline Adam8Step adam8_step(const AdamOptions& options, double lr, float factor,
+                                           double count) {
+  const double correction = std::sqrt(1 - std::pow(options.beta2, count));
+  return {.beta1 = static_cast<float>(options.beta1),
+          .one_beta1 = static_cast<float>(1 - options.beta1),
+          .beta2 = static_cast<float>(options.beta2),
+          .one_beta2 = static_cast<float>(1 - options.beta2),
+          .factor = factor,
+          .rate = static_cast<float>(lr * correction / (1 - std::pow(options.beta1, count))),
+          .eps = static_cast<float>(options.eps * correction),
+          .keep = static_cast<float>(1 - lr * options.weight_decay)};
+}
+
+/// The direction is the sign of one average of gradients; another one is remembered.
+struct LionRule {
+  double weight_decay;
+  float beta1;
+  float beta2;
+  float keep;  ///< 1 - lr weight_decay
+  float rate;
+  float factor;
+
+  HEARTH_FORMULA void begin(float lr, float gradient_factor) {
+    keep = static_cast<float>(1 - static_cast<double>(lr) * weight_decay);
+    rate = lr;
+    factor = gradient_factor;
+  }
+  HEARTH_FORMULA void move(float grad, float& param, float& m) const {
+    const float g = factor * grad;
+    const float direction = beta1 * m + (1 - beta1) * g;
+    const float sign = direction > 0 ? 1.0F : direction < 0 ? -1.0F : 0.0F;
+    m = beta2 * m + (1 - beta2) * g;
+    param = keep * param - rate * sign;
+  }
+};
+LionRule lion_rule(const ir::Attrs& attrs);
+
+struct AdafactorOptions {
+  double beta2_decay;
+  double eps1;
+  double eps2;
+  double clip;
+  double weight_decay;
+};
+AdafactorOptions adafactor_options(const ir::Attrs& attrs);
+struct AdafactorStep {
+  double factor;
+  double weight;  ///< of the new second moment
+  double keep;    ///< 1 - lr weight_decay
+  double floor;   ///< least second moment
+  double rate;    ///< min(lr, 1 / sqrt(t)), then times the size of the weight
+};
+HEARTH_FORMULA inline AdafactorStep adafactor_step(const AdafactorOptions& options, double lr, double factor,
+                                                   double count) {
+  const double most = 1 / std::sqrt(count);
+  return {.factor = factor,
+          .weight = std::pow(count, options.beta2_decay),
+          .keep = 1 - lr * options.weight_decay,
+          .floor = options.eps1 * options.eps1,
+          .rate = lr < most ? lr : most};
+}
+
+/// The quintic a x + b x^3 + c x^5 brings singular values near 1 (Jordan et al., Muon, 2024).
+struct MuonOptions {
+  static constexpr int kSteps = 5;
+  static constexpr float kA = 3.4445F, kB = -4.7750F, kC = 2.0315F;
+  double momentum;
+  bool nesterov;
+  double weight_decay;
+  double eps;
+  double ratio;  ///< of the step to the learning rate, by the weight's shape
+
+  HEARTH_FORMULA static void move(float g, float momentum, float& buffer) {
+    buffer += (1 - momentum) * (g - buffer);
+  }
+  HEARTH_FORMULA static float look_ahead(float g, float momentum, float buffer) {
+    return g + momentum * (buffer - g);
+  }
+};
+MuonOptions muon_options(const ir::Attrs& attrs, int64_t rows, int64_t columns);
+
+}  // namespace hearth::ops
