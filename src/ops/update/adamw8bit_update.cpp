@@ -5,51 +5,25 @@
 #include "backend/cpu/convert.h"
 #include "base/threads.h"
 #include "ops/update/dynamic_map.h"
+#include "ops/update/rules.h"
 #include "ops/update/support.h"
 #include "ops/update/update.h"
 
 namespace hearth::ops {
 namespace {
 
-/// Elements that share a scale.
-constexpr int64_t kBlock = 256;
+constexpr int64_t kBlock = kBlock8Bit;
 int64_t num_blocks(int64_t count) { return (count + kBlock - 1) / kBlock; }
 
-/// What is the same for every element of one step. As in bitsandbytes the weight decays after the step, and
-/// eps is added before the correction of v.
-struct Step {
-  double beta1, beta2, factor;
-  double correction;  ///< sqrt(1 - beta2^t)
-  double rate;        ///< lr correction / (1 - beta1^t)
-  double eps;         ///< times the correction
-  double keep;        ///< 1 - lr weight_decay
-};
-Step make_step(const AdamOptions& options, double rate, double factor, double count) {
-  const double correction = std::sqrt(1 - std::pow(options.beta2, count));
-  return {.beta1 = options.beta1,
-          .beta2 = options.beta2,
-          .factor = factor,
-          .correction = correction,
-          .rate = rate * correction / (1 - std::pow(options.beta1, count)),
-          .eps = options.eps * correction,
-          .keep = 1 - rate * options.weight_decay};
-}
-
 /// The block's values from their codes, moved by the gradient.
-HEARTH_CLONES void move_states(const Step& step, const float* grad, float* m, float* v, int64_t count) {
-  const auto beta1 = static_cast<float>(step.beta1), beta2 = static_cast<float>(step.beta2);
-  const auto one_beta1 = static_cast<float>(1 - step.beta1), one_beta2 = static_cast<float>(1 - step.beta2);
-  const auto factor = static_cast<float>(step.factor);
-  for (int64_t i = 0; i < count; ++i) {
-    const float g = factor * grad[i];
-    m[i] = beta1 * m[i] + one_beta1 * g;
-    v[i] = beta2 * v[i] + one_beta2 * g * g;
-  }
+HEARTH_CLONES void move_states(const Adam8Step& step, const float* grad, float* m, float* v, int64_t count) {
+  const Adam8Step s = step;
+  for (int64_t i = 0; i < count; ++i) s.move_moments(grad[i], m[i], v[i]);
 }
-HEARTH_CLONES void move_param(const Step& step, const float* m, const float* v, float* param, int64_t count) {
-  const auto rate = static_cast<float>(step.rate), eps = static_cast<float>(step.eps);
-  const auto keep = static_cast<float>(step.keep);
-  for (int64_t i = 0; i < count; ++i) param[i] = keep * (param[i] - rate * (m[i] / (std::sqrt(v[i]) + eps)));
+HEARTH_CLONES void move_param(const Adam8Step& step, const float* m, const float* v, float* param,
+                              int64_t count) {
+  const Adam8Step s = step;
+  for (int64_t i = 0; i < count; ++i) s.move(m[i], v[i], param[i]);
 }
 void read_codes(const DynamicMap& map, float scale, const uint8_t* codes, float* out, int64_t count) {
   for (int64_t i = 0; i < count; ++i) out[i] = scale * map[codes[i]];
@@ -80,7 +54,7 @@ Inferred infer(const NodeView& node) {
   return {.out = {type, codes, scales, codes, scales}, .error = ""};
 }
 
-void run_block(const Step& step, DType dtype, const KernelArgs& args, int64_t block, int64_t count) {
+void run_block(const Adam8Step& step, DType dtype, const KernelArgs& args, int64_t block, int64_t count) {
   alignas(64) float grads[kBlock], m[kBlock], v[kBlock];
   const int64_t at = block * kBlock;
   const int64_t n = std::min(kBlock, count - at);
@@ -99,7 +73,8 @@ Kernel cpu(const NodeView& node) {
   const DType dtype = node.in_type(1).dtype;
   const auto run = [count, dtype, options = adam_options(node.attrs)](const KernelArgs& args) {
     if (*args.input<float>(3) < 0) return;
-    const Step step = make_step(options, *args.input<float>(2), *args.input<float>(3), *args.input<float>(8));
+    const Adam8Step step =
+        adam8_step(options, *args.input<float>(2), *args.input<float>(3), *args.input<float>(8));
     args.threads->parallel_for(num_blocks(count), 8, [&](Range range) {
       for (int64_t block = range.begin; block < range.end; ++block)
         run_block(step, dtype, args, block, count);
@@ -162,7 +137,7 @@ Sample sample(const Shape& shape, DType dtype, double decay) {
           .attrs = {{"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-8}, {"weight_decay", decay}}};
 }
 std::vector<Sample> samples() {
-  return {sample({3, 7}, DType::f32, 0.01), sample({700}, DType::f32, 0), sample({2, 256}, DType::bf16, 0.1)};
+  return {sample({3, 7}, DType::f32, 0.01), sample({4500}, DType::f32, 0), sample({2, 256}, DType::bf16, 0.1)};
 }
 
 }  // namespace
@@ -177,6 +152,8 @@ const OpDef adamw8bit_update{.name = "adamw8bit_update",
                              .infer = infer,
                              .no_vjp_because = kUpdateHasNoGradient,
                              .cpu = cpu,
+                             .gpu = ir::alone<adamw8bit_update_gpu>,
+                             .gpu_many = adamw8bit_update_gpu,
                              .reference = reference,
                              .cost = [](const NodeView& node) { return stream_cost(node, 60); },
                              .precision = ir::Precision::full,

@@ -11,29 +11,9 @@
 namespace hearth::ops {
 namespace {
 
-/// End i of the `count` parts that [0.1, 1] is cut into, rounded where torch.linspace rounds.
-float cut(int i, int count) {
-  const float step = (1.0F - 0.1F) / static_cast<float>(count);
-  if (i < (count + 1) / 2) return std::fma(step, static_cast<float>(i), 0.1F);
-  return std::fma(-step, static_cast<float>(count - i), 1.0F);
-}
-
 DynamicMap make_map(bool with_sign) {
-  std::vector<float> values = {0, 1};
-  for (int power = 0; power < 7; ++power) {
-    const int count = 1 << (with_sign ? power : power + 1);
-    for (int i = 0; i < count; ++i) {
-      // The middle of part i of [0.1, 1] cut into `count` parts.
-      const float middle = (cut(i, count) + cut(i + 1, count)) / 2;
-      const float value = static_cast<float>(std::pow(10.0, power - 6)) * middle;
-      values.push_back(value);
-      if (with_sign) values.push_back(-value);
-    }
-  }
-  std::sort(values.begin(), values.end());
   DynamicMap map{};
-  HEARTH_CHECK(values.size() == map.size());
-  std::ranges::copy(values, map.begin());
+  for (size_t i = 0; i < map.size(); ++i) map[i] = dynamic_value(with_sign, static_cast<uint8_t>(i));
   return map;
 }
 

@@ -1,7 +1,10 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstdint>
+
+#include "ops/formula.h"
 
 namespace hearth::ops {
 
@@ -10,6 +13,28 @@ namespace hearth::ops {
 /// of bitsandbytes' create_dynamic_map). Signed: both signs, 0 at index 127; else 0 at index 0.
 using DynamicMap = std::array<float, 256>;
 const DynamicMap& dynamic_map(bool with_sign);
+
+/// End i of the `count` parts that [0.1, 1] is cut into, rounded where torch.linspace rounds.
+HEARTH_FORMULA inline float dynamic_cut(int i, int count) {
+  const float step = (1.0F - 0.1F) / static_cast<float>(count);
+  if (i < (count + 1) / 2) return std::fma(step, static_cast<float>(i), 0.1F);
+  return std::fma(-step, static_cast<float>(count - i), 1.0F);
+}
+/// Entry `code` of dynamic_map(with_sign).
+HEARTH_FORMULA inline float dynamic_value(bool with_sign, uint8_t code) {
+  const int zero = with_sign ? 127 : 0;
+  if (code == zero || code == 255) return code == 255 ? 1.0F : 0.0F;
+  // Numbers of one sign stand in runs of count = 1, 2, 4, ... (without a sign: from 2 on).
+  const int least = with_sign ? 1 : 2;
+  const int rank = (code > zero ? code - zero : zero - code) - 1 + least;
+  double divisor = 1e6;
+  int count = least;
+  for (; rank >= 2 * count; count *= 2) divisor /= 10;
+  const int i = rank - count;
+  const float value =
+      static_cast<float>(1 / divisor) * ((dynamic_cut(i, count) + dynamic_cut(i + 1, count)) / 2);
+  return code < zero ? -value : value;
+}
 
 /// codes[i] = index of the value nearest to factor * in[i].
 void quantise_dynamic(bool with_sign, const float* in, float factor, uint8_t* codes, int64_t count);
