@@ -6,26 +6,12 @@
 #include "backend/cpu/rows.h"
 #include "backend/cpu/simd/simd.h"
 #include "base/threads.h"
+#include "ops/update/rules.h"
 #include "ops/update/support.h"
 #include "ops/update/update.h"
 
 namespace hearth::ops {
 namespace {
-
-struct Options {
-  double beta2_decay;
-  double eps1;
-  double eps2;
-  double clip;
-  double weight_decay;
-};
-Options options_of(const Attrs& attrs) {
-  return {.beta2_decay = attrs.real_or("beta2_decay", -0.8),
-          .eps1 = attrs.real_or("eps1", 1.1920928955078125e-7),
-          .eps2 = attrs.real_or("eps2", 1e-3),
-          .clip = attrs.real_or("clip", 1),
-          .weight_decay = attrs.real("weight_decay")};
-}
 
 /// A weight as rows and columns; a vector is one row, whose second moment is kept whole.
 struct Matrix {
@@ -37,22 +23,6 @@ struct Matrix {
 Matrix matrix_of(const Type& type) {
   if (type.shape.rank() == 2) return {type.shape[0], type.shape[1], true};
   return {1, type.shape.num_elements(), false};
-}
-
-/// What is the same for every element of one step.
-struct Step {
-  double factor;
-  double weight;  ///< of the new second moment
-  double keep;    ///< 1 - lr weight_decay
-  double floor;   ///< least second moment
-  double rate;    ///< min(lr, 1 / sqrt(t)), then times the size of the weight
-};
-Step make_step(const Options& options, double rate, double factor, double count) {
-  return {.factor = factor,
-          .weight = std::pow(count, options.beta2_decay),
-          .keep = 1 - rate * options.weight_decay,
-          .floor = options.eps1 * options.eps1,
-          .rate = std::min(rate, 1 / std::sqrt(count))};
 }
 
 HEARTH_CLONES void add_squares(const float* g, double* sums, int64_t count) {
@@ -85,13 +55,13 @@ int64_t own_bytes(const Matrix& matrix) {
 
 class Run {
  public:
-  Run(const Matrix& matrix, DType dtype, int parts, const Options& options, const KernelArgs& args)
+  Run(const Matrix& matrix, DType dtype, int parts, const AdafactorOptions& options, const KernelArgs& args)
       : matrix_(matrix),
         dtype_(dtype),
         parts_(parts),
         options_(options),
         args_(args),
-        step_(make_step(options, *args.input<float>(2), *args.input<float>(3), *args.input<float>(6))) {}
+        step_(adafactor_step(options, *args.input<float>(2), *args.input<float>(3), *args.input<float>(6))) {}
 
   void run() {
     for_parts([&](int part, Range rows) { measure(part, rows); });
@@ -183,9 +153,9 @@ class Run {
   Matrix matrix_;
   DType dtype_;
   int parts_;
-  Options options_;
+  AdafactorOptions options_;
   const KernelArgs& args_;
-  Step step_;
+  AdafactorStep step_;
   double mean_of_rows_ = 1;
 };
 
@@ -211,7 +181,7 @@ Kernel cpu(const NodeView& node) {
   const Matrix matrix = matrix_of(node.in_type(0));
   const DType dtype = node.in_type(1).dtype;
   const int parts = static_cast<int>(std::clamp<int64_t>(matrix.rows / 4, 1, node.num_threads));
-  const auto run = [=, options = options_of(node.attrs)](const KernelArgs& args) {
+  const auto run = [=, options = adafactor_options(node.attrs)](const KernelArgs& args) {
     if (*args.input<float>(3) < 0 || matrix.rows * matrix.columns == 0) return;
     Run(matrix, dtype, parts, options, args).run();
   };
@@ -219,7 +189,7 @@ Kernel cpu(const NodeView& node) {
 }
 
 void reference(const ReferenceArgs& args) {
-  const Options options = options_of(args.node.attrs);
+  const AdafactorOptions options = adafactor_options(args.node.attrs);
   const double lr = args.in[2][0], factor = args.in[3][0], count = args.in[6][0];
   const double weight = 1 / std::pow(count, -options.beta2_decay);
   const Matrix matrix = matrix_of(args.node.in_type(0));
@@ -263,11 +233,19 @@ std::vector<Sample> samples() {
     made.in.push_back(positive({}));
     return made;
   };
-  return {sample({3, 7}, DType::f32, 0.01), sample({2053}, DType::f32, 0), sample({41, 130}, DType::f32, 0),
+  return {sample({3, 7}, DType::f32, 0.01), sample({2053}, DType::f32, 0), sample({70, 1030}, DType::f16, 0),
           sample({9, 4}, DType::bf16, 0.1)};
 }
 
 }  // namespace
+
+AdafactorOptions adafactor_options(const Attrs& attrs) {
+  return {.beta2_decay = attrs.real_or("beta2_decay", -0.8),
+          .eps1 = attrs.real_or("eps1", 1.1920928955078125e-7),
+          .eps2 = attrs.real_or("eps2", 1e-3),
+          .clip = attrs.real_or("clip", 1),
+          .weight_decay = attrs.real("weight_decay")};
+}
 
 const OpDef adafactor_update{
     .name = "adafactor_update",
@@ -279,6 +257,7 @@ const OpDef adafactor_update{
     .infer = infer,
     .no_vjp_because = kUpdateHasNoGradient,
     .cpu = cpu,
+    .gpu = adafactor_update_gpu,
     .reference = reference,
     .cost = [](const NodeView& node) { return stream_cost(node, 16); },
     .precision = ir::Precision::full,
