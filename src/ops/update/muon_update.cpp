@@ -6,45 +6,27 @@
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/rows.h"
 #include "base/threads.h"
+#include "ops/update/rules.h"
 #include "ops/update/support.h"
 #include "ops/update/update.h"
 
 namespace hearth::ops {
 namespace {
 
-constexpr int kSteps = 5;
-/// The quintic a x + b x^3 + c x^5 brings singular values near 1 (Jordan et al., Muon, 2024).
-constexpr float kA = 3.4445F, kB = -4.7750F, kC = 2.0315F;
+constexpr int kSteps = MuonOptions::kSteps;
+constexpr float kA = MuonOptions::kA, kB = MuonOptions::kB, kC = MuonOptions::kC;
 
-struct Options {
-  double momentum;
-  bool nesterov;
-  double weight_decay;
-  double eps;
-  double ratio;  ///< of the step to the learning rate, by the weight's shape
-};
-Options options_of(const NodeView& node) {
-  const auto rows = static_cast<double>(node.in_type(0).shape[0]);
-  const auto columns = static_cast<double>(node.in_type(0).shape[1]);
-  const bool match = node.attrs.text_or("adjust", "original") == "match_rms_adamw";
-  return {
-      .momentum = node.attrs.real("momentum"),
-      .nesterov = node.attrs.integer_or("nesterov", 1) != 0,
-      .weight_decay = node.attrs.real("weight_decay"),
-      .eps = node.attrs.real_or("eps", 1e-7),
-      .ratio = match ? 0.2 * std::sqrt(std::max(rows, columns)) : std::sqrt(std::max(1.0, rows / columns))};
+MuonOptions options_of(const NodeView& node) {
+  return muon_options(node.attrs, node.in_type(0).shape[0], node.in_type(0).shape[1]);
 }
 
 HEARTH_CLONES void move_momentum(const float* grad, float factor, float momentum, float* buffer,
                                  int64_t count) {
-  for (int64_t i = 0; i < count; ++i) buffer[i] += (1 - momentum) * (factor * grad[i] - buffer[i]);
+  for (int64_t i = 0; i < count; ++i) MuonOptions::move(factor * grad[i], momentum, buffer[i]);
 }
 HEARTH_CLONES void blend(const float* grad, float factor, float momentum, const float* buffer, float* out,
                          int64_t count) {
-  for (int64_t i = 0; i < count; ++i) {
-    const float g = factor * grad[i];
-    out[i] = g + momentum * (buffer[i] - g);
-  }
+  for (int64_t i = 0; i < count; ++i) out[i] = MuonOptions::look_ahead(factor * grad[i], momentum, buffer[i]);
 }
 /// out = of_x x + of_y y.
 HEARTH_CLONES void combine(const float* x, float of_x, const float* y, float of_y, float* out,
@@ -101,7 +83,8 @@ struct Space {
 
 class Run {
  public:
-  Run(const Plan& plan, const Options& options, const Type& gradient, int num_threads, const KernelArgs& args)
+  Run(const Plan& plan, const MuonOptions& options, const Type& gradient, int num_threads,
+      const KernelArgs& args)
       : plan_(plan),
         options_(options),
         gradient_(gradient),
@@ -177,7 +160,7 @@ class Run {
   }
 
   const Plan& plan_;
-  const Options& options_;
+  const MuonOptions& options_;
   const Type& gradient_;
   int num_threads_;
   const KernelArgs& args_;
@@ -229,7 +212,7 @@ Doubles orthogonal(Doubles x, size_t rows, size_t columns, double eps) {
 }
 
 void reference(const ReferenceArgs& args) {
-  const Options options = options_of(args.node);
+  const MuonOptions options = options_of(args.node);
   const double rate = args.in[2][0], factor = args.in[3][0];
   const Shape& shape = args.node.in_type(0).shape;
   Doubles direction(args.in[0].size());
@@ -262,11 +245,22 @@ std::vector<Sample> samples() {
                             {"weight_decay", 0.1},
                             {"adjust", std::string(adjust)}}};
   };
-  return {sample({3, 7}, DType::f32, 1, "original"), sample({41, 13}, DType::f32, 0, "match_rms_adamw"),
+  return {sample({3, 7}, DType::f32, 1, "original"), sample({101, 70}, DType::f32, 0, "match_rms_adamw"),
           sample({9, 40}, DType::bf16, 1, "original")};
 }
 
 }  // namespace
+
+MuonOptions muon_options(const Attrs& attrs, int64_t rows, int64_t columns) {
+  const auto height = static_cast<double>(rows), width = static_cast<double>(columns);
+  const bool match = attrs.text_or("adjust", "original") == "match_rms_adamw";
+  return {
+      .momentum = attrs.real("momentum"),
+      .nesterov = attrs.integer_or("nesterov", 1) != 0,
+      .weight_decay = attrs.real("weight_decay"),
+      .eps = attrs.real_or("eps", 1e-7),
+      .ratio = match ? 0.2 * std::sqrt(std::max(height, width)) : std::sqrt(std::max(1.0, height / width))};
+}
 
 const OpDef muon_update{.name = "muon_update",
                         .doc =
@@ -277,6 +271,7 @@ const OpDef muon_update{.name = "muon_update",
                         .infer = infer,
                         .no_vjp_because = kUpdateHasNoGradient,
                         .cpu = cpu,
+                        .gpu = muon_update_gpu,
                         .reference = reference,
                         .cost = cost,
                         .precision = ir::Precision::full,
