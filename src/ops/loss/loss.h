@@ -18,6 +18,10 @@ ir::Kernel head_cross_entropy_gpu(const ir::NodeView& node);
 ir::Kernel head_cross_entropy_grad_gpu(const ir::NodeView& node);
 ir::Kernel head_cross_entropy_train_gpu(const ir::NodeView& node);
 ir::Kernel count_correct_gpu(const ir::NodeView& node);
+ir::Kernel softmax_gpu(const ir::NodeView& node);
+ir::Kernel softmax_grad_gpu(const ir::NodeView& node);
+ir::Kernel dpo_loss_gpu(const ir::NodeView& node);
+ir::Kernel dpo_loss_grad_gpu(const ir::NodeView& node);
 
 /// A language model's head and its cross-entropy, x [N, D] by weight [V, D]: logits exist only for `rows`
 /// tokens at a time. A negative label is no label: loss, lse and gradient are 0; one past V gives NaN. With

@@ -1,0 +1,80 @@
+#include "ops/gpu_support.h"
+#include "ops/loss/loss.h"
+
+namespace hearth::ops {
+namespace {
+
+using ir::KernelArgs;
+using ir::NodeView;
+
+/// Below every logit.
+constexpr float kLeast = -3.4e38F;
+
+template <typename T>
+RT_DEVICE float largest(const T* row, int64_t width) {
+  float most = kLeast;
+  for (int64_t k = threadIdx.x; k < width; k += kBlockThreads) most = rt::Max()(rt::to_float(row[k]), most);
+  return rt::reduce_block(most, rt::Max(), kLeast);
+}
+
+/// A block per row.
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads) softmax_rows(const T* x, T* y, int64_t width) {
+  const int64_t at = static_cast<int64_t>(blockIdx.x) * width;
+  const float most = largest(x + at, width);
+  float sum = 0;
+  for (int64_t k = threadIdx.x; k < width; k += kBlockThreads) sum += expf(rt::to_float(x[at + k]) - most);
+  const float inverse = 1 / rt::reduce_block(sum, rt::Add(), 0.0F);
+  for (int64_t k = threadIdx.x; k < width; k += kBlockThreads)
+    y[at + k] = rt::from_float<T>(expf(rt::to_float(x[at + k]) - most) * inverse);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads)
+    softmax_slopes(const T* dy, const T* y, T* dx, int64_t width) {
+  const int64_t at = static_cast<int64_t>(blockIdx.x) * width;
+  float dot = 0;
+  for (int64_t k = threadIdx.x; k < width; k += kBlockThreads)
+    dot += rt::to_float(dy[at + k]) * rt::to_float(y[at + k]);
+  dot = rt::reduce_block(dot, rt::Add(), 0.0F);
+  for (int64_t k = threadIdx.x; k < width; k += kBlockThreads)
+    dx[at + k] = rt::from_float<T>(rt::to_float(y[at + k]) * (rt::to_float(dy[at + k]) - dot));
+}
+
+struct Rows {
+  int64_t count;
+  int64_t width;
+};
+Rows rows_of(const NodeView& node) {
+  const Shape& shape = node.in_type(0).shape;
+  const int64_t width = shape.back();
+  return {.count = width == 0 ? 0 : shape.num_elements() / width, .width = width};
+}
+
+template <typename T>
+ir::Kernel make_softmax(const Rows& rows) {
+  const auto run = [rows](const KernelArgs& args) {
+    rt::launch(softmax_rows<T>, {rows.count, kBlockThreads}, args.stream->handle(), input_of<T>(args, 0),
+               output_of<T>(args, 0), rows.width);
+  };
+  return {.run = run};
+}
+template <typename T>
+ir::Kernel make_softmax_grad(const Rows& rows) {
+  const auto run = [rows](const KernelArgs& args) {
+    rt::launch(softmax_slopes<T>, {rows.count, kBlockThreads}, args.stream->handle(), input_of<T>(args, 0),
+               input_of<T>(args, 1), output_of<T>(args, 0), rows.width);
+  };
+  return {.run = run};
+}
+}  // namespace
+
+ir::Kernel softmax_gpu(const NodeView& node) {
+  return with_storage_type(node.in_type(0).dtype,
+                           [&](auto x) { return make_softmax<decltype(x)>(rows_of(node)); });
+}
+ir::Kernel softmax_grad_gpu(const NodeView& node) {
+  return with_storage_type(node.in_type(0).dtype,
+                           [&](auto dy) { return make_softmax_grad<decltype(dy)>(rows_of(node)); });
+}
+}  // namespace hearth::ops
