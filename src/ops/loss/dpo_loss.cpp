@@ -1,47 +1,29 @@
-#include <cmath>
-
+#include "ops/loss/dpo_formula.h"
 #include "ops/loss/loss.h"
 #include "ops/support.h"
 
 namespace hearth::ops {
 namespace {
 
-/// In double, because it takes small differences of large log-probabilities.
-struct Formula {
-  double beta, smoothing;
-  int64_t num_pairs;
+DpoFormula formula_of(const NodeView& node) {
+  return {.beta = node.attrs.real_or("beta", 0.1), .smoothing = node.attrs.real_or("smoothing", 0)};
+}
+int64_t num_pairs(const NodeView& node) { return node.in_type(0).shape[0] / 2; }
 
-  explicit Formula(const NodeView& node)
-      : beta(node.attrs.real_or("beta", 0.1)),
-        smoothing(node.attrs.real_or("smoothing", 0)),
-        num_pairs(node.in_type(0).shape[0] / 2) {}
-
-  /// beta times how much more than the reference the policy prefers the chosen answer.
-  template <typename T>
-  double margin(const T* logps, const T* reference, int64_t pair) const {
-    const auto gain = [&](int64_t row) {
-      return static_cast<double>(logps[row]) - static_cast<double>(reference[row]);
-    };
-    return beta * (gain(2 * pair) - gain(2 * pair + 1));
+template <typename T>
+void losses(const DpoFormula& formula, int64_t count, const T* logps, const T* reference, T* out) {
+  for (int64_t i = 0; i < count; ++i)
+    out[i] = static_cast<T>(formula.loss(formula.margin(logps, reference, i)));
+}
+template <typename T>
+void gradients(const DpoFormula& formula, int64_t count, const T* logps, const T* reference, const T* dlosses,
+               T* out) {
+  for (int64_t i = 0; i < count; ++i) {
+    const double slope = static_cast<double>(dlosses[i]) * formula.slope(formula.margin(logps, reference, i));
+    out[2 * i] = static_cast<T>(slope);
+    out[2 * i + 1] = static_cast<T>(-slope);
   }
-  template <typename T>
-  void losses(const T* logps, const T* reference, T* out) const {
-    for (int64_t i = 0; i < num_pairs; ++i) {
-      const double x = margin(logps, reference, i);
-      const double rest = std::log1p(std::exp(-std::abs(x)));
-      out[i] = static_cast<T>((1 - smoothing) * std::max(-x, 0.0) + smoothing * std::max(x, 0.0) + rest);
-    }
-  }
-  template <typename T>
-  void gradients(const T* logps, const T* reference, const T* dlosses, T* out) const {
-    for (int64_t i = 0; i < num_pairs; ++i) {
-      const double sigmoid = 1 / (1 + std::exp(-margin(logps, reference, i)));
-      const double slope = static_cast<double>(dlosses[i]) * beta * (sigmoid - (1 - smoothing));
-      out[2 * i] = static_cast<T>(slope);
-      out[2 * i + 1] = static_cast<T>(-slope);
-    }
-  }
-};
+}
 
 std::string check(const NodeView& node) {
   const Type& logps = node.in_type(0);
@@ -68,21 +50,23 @@ Inferred infer_grad(const NodeView& node) {
 }
 
 Kernel kernel(const NodeView& node) {
-  return {.run = [formula = Formula(node)](const KernelArgs& args) {
-    formula.losses(args.input<float>(0), args.input<float>(1), args.output<float>(0));
+  return {.run = [formula = formula_of(node), count = num_pairs(node)](const KernelArgs& args) {
+    losses(formula, count, args.input<float>(0), args.input<float>(1), args.output<float>(0));
   }};
 }
 Kernel grad_kernel(const NodeView& node) {
-  return {.run = [formula = Formula(node)](const KernelArgs& args) {
-    formula.gradients(args.input<float>(0), args.input<float>(1), args.input<float>(2),
-                      args.output<float>(0));
+  return {.run = [formula = formula_of(node), count = num_pairs(node)](const KernelArgs& args) {
+    gradients(formula, count, args.input<float>(0), args.input<float>(1), args.input<float>(2),
+              args.output<float>(0));
   }};
 }
 void reference(const ReferenceArgs& args) {
-  Formula(args.node).losses(args.in[0].data(), args.in[1].data(), args.out[0].data());
+  losses(formula_of(args.node), num_pairs(args.node), args.in[0].data(), args.in[1].data(),
+         args.out[0].data());
 }
 void grad_reference(const ReferenceArgs& args) {
-  Formula(args.node).gradients(args.in[0].data(), args.in[1].data(), args.in[2].data(), args.out[0].data());
+  gradients(formula_of(args.node), num_pairs(args.node), args.in[0].data(), args.in[1].data(),
+            args.in[2].data(), args.out[0].data());
 }
 
 std::vector<ValueId> vjp(const VjpContext& context) {
@@ -114,6 +98,7 @@ const OpDef dpo_loss{
     .infer = infer,
     .vjp = vjp,
     .cpu = kernel,
+    .gpu = dpo_loss_gpu,
     .reference = reference,
     .precision = ir::Precision::full,
     .samples = samples};
@@ -125,6 +110,7 @@ const OpDef dpo_loss_grad{.name = "dpo_loss_grad",
                           .infer = infer_grad,
                           .no_vjp_because = kNoSecondDerivatives,
                           .cpu = grad_kernel,
+                          .gpu = dpo_loss_grad_gpu,
                           .reference = grad_reference,
                           .precision = ir::Precision::full,
                           .samples = grad_samples};
