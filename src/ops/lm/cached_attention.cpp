@@ -162,8 +162,8 @@ Sample sample(const Case& c) {
 }
 std::vector<Sample> samples() {
   return {sample({.tokens = 1, .slots = 40, .heads = 4, .kv_heads = 2, .size = 5}),
-          sample({.tokens = 1, .slots = 300, .heads = 3, .kv_heads = 1, .size = 35, .window = 9}),
-          sample({.tokens = 2, .slots = 17, .heads = 2, .kv_heads = 2, .size = 64, .softcap = 1.5})};
+          sample({.tokens = 1, .slots = 300, .heads = 3, .kv_heads = 1, .size = 133, .window = 9}),
+          sample({.tokens = 3, .slots = 2, .heads = 2, .kv_heads = 2, .size = 64, .softcap = 1.5})};
 }
 
 }  // namespace
@@ -177,6 +177,7 @@ const OpDef cached_attention{.name = "cached_attention",
                              .infer = infer,
                              .no_vjp_because = "generation takes no gradients",
                              .cpu = kernel,
+                             .gpu = cached_attention_gpu,
                              .reference = reference,
                              .cost = cost,
                              .precision = ir::Precision::full,

@@ -37,5 +37,7 @@ ir::Kernel rope_gpu(const ir::NodeView& node);
 ir::Kernel attention_gpu(const ir::NodeView& node);
 ir::Kernel attention_grad_gpu(const ir::NodeView& node);
 ir::Kernel glu_gpu(const ir::NodeView& node);
+ir::Kernel rope_table_gpu(const ir::NodeView& node);
+ir::Kernel cached_attention_gpu(const ir::NodeView& node);
 
 }  // namespace hearth::ops

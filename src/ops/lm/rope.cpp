@@ -138,7 +138,8 @@ std::vector<ValueId> vjp(const VjpContext& context) {
 
 std::vector<Sample> table_samples() {
   return {{.in = {labels(7, 40)}, .attrs = {{"inv_freq", std::vector{1.0, 0.1, 0.01}}, {"scale", 1.0}}},
-          {.in = {labels(130, 5000)}, .attrs = {{"inv_freq", std::vector{0.7, 1e-4}}, {"scale", 1.19}}}};
+          {.in = {labels(130, 5000)}, .attrs = {{"inv_freq", std::vector{0.7, 1e-4}}, {"scale", 1.19}}},
+          {.in = {labels(3, 40)}, .attrs = {{"inv_freq", std::vector<double>(261, 0.3)}, {"scale", 1.0}}}};
 }
 
 Sample sample(int64_t tokens, int64_t num_heads, int64_t size, int64_t len, int64_t inverse, DType dtype) {
@@ -159,6 +160,7 @@ const OpDef rope_table{
     .infer = infer_table,
     .no_vjp_because = "positions are whole numbers",
     .cpu = table_kernel,
+    .gpu = rope_table_gpu,
     .reference = table_reference,
     .cost = [](const NodeView& node) { return cost_per_element(node, 40); },
     .precision = ir::Precision::full,

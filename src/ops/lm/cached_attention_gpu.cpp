@@ -1,0 +1,149 @@
+#include "ops/formula.h"
+#include "ops/gpu_support.h"
+#include "ops/lm/lm.h"
+
+namespace hearth::ops {
+namespace {
+
+using ir::KernelArgs;
+using ir::NodeView;
+
+/// Warps that a launch should have at least, where there are slots enough for them.
+constexpr int64_t kWantedWarps = 4096;
+/// Fewest slots that are worth a warp.
+constexpr int64_t kWarpSlots = 16;
+/// Output columns of a lane; a head of more columns takes several turns.
+constexpr int kOwn = 4;
+constexpr int kTurn = kOwn * rt::kWarp;
+
+struct Spec {
+  int64_t tokens, slots, heads, kv_heads, head_size, window;
+  float scale, softcap;
+  int64_t parts;  ///< that the slots of a row (a token's head) are dealt out to, a warp each
+
+  HEARTH_FORMULA int64_t rows() const { return tokens * heads; }
+  HEARTH_FORMULA int64_t kv_width() const { return kv_heads * head_size; }
+  /// Where a head's keys begin within a slot.
+  HEARTH_FORMULA int64_t kv_column(int64_t head) const { return head * kv_heads / heads * head_size; }
+  HEARTH_FORMULA bool in_cache(int64_t position) const { return position >= 0 && position < slots; }
+  /// The first slot that the token at `position` sees.
+  HEARTH_FORMULA int64_t first_seen(int64_t position) const {
+    return window > 0 && position >= window ? position - window + 1 : 0;
+  }
+};
+Spec spec_of(const NodeView& node) {
+  Spec spec{.tokens = node.in_type(0).shape[0],
+            .slots = node.in_type(3).shape[0],
+            .heads = node.attrs.integer("heads"),
+            .kv_heads = node.attrs.integer("kv_heads"),
+            .head_size = node.attrs.integer("head_size"),
+            .window = node.attrs.integer("window"),
+            .scale = static_cast<float>(node.attrs.real("scale")),
+            .softcap = static_cast<float>(node.attrs.real("softcap"))};
+  const int64_t seen = spec.window > 0 ? std::min(spec.window, spec.slots) : spec.slots;
+  spec.parts = std::clamp<int64_t>(kWantedWarps / spec.rows(), 1, divided_up(seen, kWarpSlots));
+  return spec;
+}
+
+/// A block per token; of tokens at one position the last is kept.
+__global__ void __launch_bounds__(kBlockThreads)
+    store(const float* k, const float* v, const int32_t* positions, float* keys, float* values, Spec spec) {
+  const int64_t token = blockIdx.x, slot = positions[token];
+  if (!spec.in_cache(slot)) return;
+  for (int64_t later = token + 1; later < spec.tokens; ++later) {
+    if (positions[later] == slot) return;
+  }
+  for (int64_t c = threadIdx.x; c < spec.kv_width(); c += kBlockThreads) {
+    keys[slot * spec.kv_width() + c] = k[token * spec.kv_width() + c];
+    values[slot * spec.kv_width() + c] = v[token * spec.kv_width() + c];
+  }
+}
+
+/// The workspace: of each part its largest score, the sum of its weights exp(score - largest), and the
+/// weighted sum of values.
+struct Parts {
+  float *largest, *sums, *mixed;
+  Parts(const Spec& spec, std::byte* base) : largest(reinterpret_cast<float*>(base)) {
+    sums = largest + spec.rows() * spec.parts;
+    mixed = sums + spec.rows() * spec.parts;
+  }
+  static int64_t num_bytes(const Spec& spec) {
+    return spec.rows() * spec.parts * (2 + spec.head_size) * int64_t{sizeof(float)};
+  }
+};
+
+/// A warp per row and part goes through every parts-th slot that the row's token sees, with the softmax of
+/// what it has seen so far (arXiv 1805.02867); blockIdx.y: the turn of kTurn columns.
+__global__ void __launch_bounds__(kBlockThreads)
+    attend(const float* q, const float* keys, const float* values, const int32_t* positions, Spec spec,
+           Parts parts) {
+  const int64_t index = first_element() / rt::kWarp;
+  if (index >= spec.rows() * spec.parts) return;
+  const int64_t row = index / spec.parts, position = positions[row / spec.heads];
+  const int64_t column = spec.kv_column(row % spec.heads);
+  const float* query = q + row * spec.head_size;
+  const int64_t first = static_cast<int64_t>(blockIdx.y) * kTurn + rt::lane();
+  float largest = -3.4e38F, sum = 0, mixed[kOwn] = {};
+  const int64_t end = spec.in_cache(position) ? position + 1 : 0;
+  for (int64_t slot = spec.first_seen(position) + index % spec.parts; slot < end; slot += spec.parts) {
+    const float* key = keys + slot * spec.kv_width() + column;
+    const float* value = values + slot * spec.kv_width() + column;
+    float score = 0;
+    for (int64_t c = rt::lane(); c < spec.head_size; c += rt::kWarp) score += query[c] * key[c];
+    score = spec.scale * rt::reduce_warp(score, rt::Add());
+    if (spec.softcap > 0) score = spec.softcap * tanhf(score / spec.softcap);
+    const float most = rt::Max()(score, largest);
+    const float keep = expf(largest - most), weight = expf(score - most);
+    largest = most;
+    sum = sum * keep + weight;
+    for (int i = 0; i < kOwn; ++i) {
+      const int64_t c = first + i * rt::kWarp;
+      mixed[i] = mixed[i] * keep + (c < spec.head_size ? weight * value[c] : 0.0F);
+    }
+  }
+  if (blockIdx.y == 0 && rt::lane() == 0) {
+    parts.largest[index] = largest;
+    parts.sums[index] = sum;
+  }
+  for (int i = 0; i < kOwn; ++i) {
+    const int64_t c = first + i * rt::kWarp;
+    if (c < spec.head_size) parts.mixed[index * spec.head_size + c] = mixed[i];
+  }
+}
+
+/// A block per row brings its parts together.
+__global__ void __launch_bounds__(kBlockThreads) merge(float* out, Spec spec, Parts parts) {
+  const int64_t row = blockIdx.x, first = row * spec.parts;
+  float largest = -3.4e38F, sum = 0;
+  for (int64_t p = first; p < first + spec.parts; ++p) largest = rt::Max()(parts.largest[p], largest);
+  for (int64_t p = first; p < first + spec.parts; ++p)
+    sum += parts.sums[p] * expf(parts.largest[p] - largest);
+  for (int64_t c = threadIdx.x; c < spec.head_size; c += kBlockThreads) {
+    float mixed = 0;
+    for (int64_t p = first; p < first + spec.parts; ++p)
+      mixed += parts.mixed[p * spec.head_size + c] * expf(parts.largest[p] - largest);
+    out[row * spec.head_size + c] = sum > 0 ? mixed / sum : 0.0F;
+  }
+}
+
+}  // namespace
+
+ir::Kernel cached_attention_gpu(const NodeView& node) {
+  const auto run = [spec = spec_of(node)](const KernelArgs& args) {
+    void* stream = args.stream->handle();
+    const Parts parts(spec, args.workspace);
+    const auto* positions = input_of<int32_t>(args, 5);
+    auto *keys = output_of<float>(args, 1), *values = output_of<float>(args, 2);
+    rt::launch(store, {spec.tokens, kBlockThreads}, stream, input_of<float>(args, 1),
+               input_of<float>(args, 2), positions, keys, values, spec);
+    const auto blocks =
+        static_cast<unsigned>(divided_up(spec.rows() * spec.parts * rt::kWarp, kBlockThreads));
+    const auto turns = static_cast<unsigned>(divided_up(spec.head_size, kTurn));
+    rt::launch(attend, {rt::Dim3{blocks, turns, 1}, rt::Dim3{kBlockThreads, 1, 1}}, stream,
+               input_of<float>(args, 0), keys, values, positions, spec, parts);
+    rt::launch(merge, {spec.rows(), kBlockThreads}, stream, output_of<float>(args, 0), spec, parts);
+  };
+  return {.run = run, .workspace_bytes = Parts::num_bytes(spec_of(node))};
+}
+
+}  // namespace hearth::ops
