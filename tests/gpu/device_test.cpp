@@ -94,6 +94,45 @@ TEST_F(Devices, ReplayWhatTheyRecorded) {
   EXPECT_EQ(*reinterpret_cast<const int*>(host.data()), 3);
 }
 
+TEST_F(Devices, RecordWhatOtherStreamsDoForTheRecordedOne) {
+  Card card;
+  Stream other(card.device());
+  int* value = card.put(std::vector<int>{1});
+  int* doubled = card.put(std::vector<int>{0});
+  HostMemory host(card.device(), sizeof(int));
+  Event added, copied;
+  card.stream().start_recording();
+  rt::launch(add_one, {1, 1}, card.handle(), value);
+  card.stream().record(added);
+  other.wait(added);
+  other.copy_out(host.data(), reinterpret_cast<std::byte*>(value), sizeof(int));
+  other.record(copied);
+  card.stream().wait(copied);
+  card.stream().copy_in(reinterpret_cast<std::byte*>(doubled), host.data(), sizeof(int));
+  const auto recording = card.stream().finish_recording();
+  other.synchronise();
+  EXPECT_EQ(card.get(value, 1)[0], 1) << "nothing runs while it is recorded";
+  for (int i = 0; i < 2; ++i) card.stream().replay(*recording);
+  EXPECT_EQ(card.get(doubled, 1)[0], 3) << "the replayed copy waits for the replayed kernel";
+}
+
+TEST_F(Devices, GetAheadOfOneAnotherBySeed) {
+  int results[2] = {0, 0};
+  for (uint64_t seed = 1; seed < 20; ++seed) {
+    emu::cards() = {{.order_seed = seed}};
+    Card card;
+    Stream other(card.device());
+    int* value = card.put(std::vector<int>{10});
+    int back = 0;
+    rt::launch(add_one, {1, 1}, other.handle(), value);
+    card.stream().copy_out(&back, reinterpret_cast<std::byte*>(value), sizeof back);
+    card.stream().synchronise();
+    ++results[back - 10];
+  }
+  EXPECT_GT(results[0], 0);
+  EXPECT_GT(results[1], 0);
+}
+
 TEST_F(Devices, EventsTellTime) {
   emu::cards() = {{.link_bytes_per_second = 1e6}};
   Card card;

@@ -41,17 +41,15 @@ struct Device::Parts {
 };
 
 struct Event::Parts {
-  emu::Stream* stream = nullptr;
-  uint64_t end = 0;
-  /// Shared with the stream, which may outlive the event.
-  std::shared_ptr<std::chrono::steady_clock::time_point> passed = {};
+  std::shared_ptr<emu::Mark> mark = {};
 };
 
 struct Recording::Parts {
-  std::deque<emu::Stream::Work> work;
+  std::shared_ptr<emu::Recording> recording;
 };
 
 struct Stream::Parts {
+  explicit Parts(emu::Card& card) : queue(card) {}
   emu::Stream queue;
 };
 
@@ -104,11 +102,10 @@ Recording::~Recording() = default;
 Event::Event() : parts_(std::make_unique<Parts>()) {}
 Event::~Event() = default;
 double Event::seconds_since(const Event& earlier) const {
-  return std::chrono::duration<double>(*parts_->passed - *earlier.parts_->passed).count();
+  return std::chrono::duration<double>(parts_->mark->passed - earlier.parts_->mark->passed).count();
 }
 
-Stream::Stream(Device& device)
-    : parts_(std::make_unique<Parts>(Parts{.queue = emu::Stream(device.parts().card)})) {}
+Stream::Stream(Device& device) : parts_(std::make_unique<Parts>(device.parts().card)) {}
 Stream::~Stream() = default;
 
 void Stream::copy_in(std::byte* device, const void* host, int64_t num_bytes) {
@@ -126,30 +123,25 @@ void Stream::copy_out(void* host, const std::byte* device, int64_t num_bytes) {
 void Stream::fill_zero(std::byte* device, int64_t num_bytes) {
   parts_->queue.enqueue([=] { std::memset(device, 0, static_cast<size_t>(num_bytes)); });
 }
-void Stream::record(Event& event) {
-  auto passed = std::make_shared<std::chrono::steady_clock::time_point>();
-  parts_->queue.enqueue([passed] { *passed = std::chrono::steady_clock::now(); });
-  event.parts() = {.stream = &parts_->queue, .end = parts_->queue.end(), .passed = std::move(passed)};
-}
+void Stream::record(Event& event) { event.parts().mark = parts_->queue.record(); }
 void Stream::wait(const Event& event) {
-  parts_->queue.enqueue([moment = event.parts()] {
-    if (moment.stream != nullptr) moment.stream->run_until(moment.end);
-  });
+  if (event.parts().mark) parts_->queue.wait(event.parts().mark);
 }
 
 void Stream::start_recording() { parts_->queue.start_recording(); }
 std::unique_ptr<Recording> Stream::finish_recording() {
-  return std::make_unique<Recording>(
-      std::make_unique<Recording::Parts>(Recording::Parts{parts_->queue.finish_recording()}));
+  auto recording = parts_->queue.finish_recording();
+  if (parts_->queue.card().settings.cannot_record) return nullptr;
+  return std::make_unique<Recording>(std::make_unique<Recording::Parts>(std::move(recording)));
 }
 void Stream::replay(const Recording& recording) {
-  for (const emu::Stream::Work& work : recording.parts().work) parts_->queue.enqueue(work);
+  for (const auto& call : recording.parts().recording->calls) call();
 }
 
 void Stream::synchronise(double deadline_seconds) {
   emu::Card& card = parts_->queue.card();
   try {
-    parts_->queue.run_until(parts_->queue.end());
+    parts_->queue.run_all();
   } catch (const emu::Fault& fault) {
     throw DeviceError(Kind::fault, fault.what());
   }

@@ -1,10 +1,63 @@
 #include "backend/gpu/emu/stream.h"
 
+#include <utility>
+
+#include "base/philox.h"
+
 namespace hearth::emu {
 
 std::vector<CardSettings>& cards() {
   static std::vector<CardSettings> all(1);
   return all;
+}
+
+void Stream::enqueue(Work work) {
+  if (records()) {
+    recording_->calls.push_back([this, work = std::move(work)] { enqueue(work); });
+    return;
+  }
+  queue_.push_back(std::move(work));
+  if (card_.settings.order_seed != 0) let_some_get_ahead();
+}
+
+void Stream::let_some_get_ahead() {
+  const uint32_t choice = philox4x32(card_.settings.order_seed, {card_.num_choices++, 0, 0, 0})[0];
+  const size_t chosen = choice % (card_.streams.size() + 1);
+  if (chosen < card_.streams.size()) card_.streams[chosen]->run_all();
+}
+
+std::shared_ptr<Mark> Stream::record() {
+  auto mark = std::make_shared<Mark>();
+  if (records()) {
+    mark->recording = recording_;
+    recording_->calls.push_back([this, mark] { set(mark); });
+  } else {
+    set(mark);
+  }
+  return mark;
+}
+
+void Stream::set(const std::shared_ptr<Mark>& mark) {
+  mark->stream = this;
+  mark->end = end() + 1;
+  enqueue([mark] { mark->passed = std::chrono::steady_clock::now(); });
+}
+
+void Stream::wait(std::shared_ptr<Mark> mark) {
+  const std::shared_ptr<Recording> recording = mark->recording.lock();
+  if (!records() && recording && recording->open) recording_ = recording;
+  if (!records()) return wait_until(mark->stream, mark->end);
+  if (recording != recording_) throw Fault("a recording waits for what is not part of it");
+  recording_->calls.push_back([this, mark = std::move(mark)] { wait_until(mark->stream, mark->end); });
+}
+
+void Stream::wait_until(Stream* stream, uint64_t end) {
+  enqueue([stream, end] { stream->run_until(end); });
+}
+
+std::shared_ptr<Recording> Stream::finish_recording() {
+  recording_->open = false;
+  return std::exchange(recording_, nullptr);
 }
 
 void Stream::launch(const Grid& grid, std::function<void()> kernel) {

@@ -1,9 +1,10 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <utility>
+#include <memory>
 #include <vector>
 
 #include "backend/gpu/emu/grid.h"
@@ -18,9 +19,14 @@ struct CardSettings {
   int64_t refused_allocation = -1;
   int64_t faulty_launch = -1;
   int64_t hanging_launch = -1;
+  bool cannot_record = false;
+  /// 0: work is done when somebody waits for it. Else it seeds which stream gets ahead, and when.
+  uint64_t order_seed = 0;
 };
 /// The cards of this process; changed while none is open.
 std::vector<CardSettings>& cards();
+
+class Stream;
 
 /// What is common to the streams of an open card.
 struct Card {
@@ -29,33 +35,58 @@ struct Card {
   int64_t num_allocations = 0;
   int64_t num_launches = 0;
   bool hangs = false;
+  std::vector<Stream*> streams = {};
+  uint32_t num_choices = 0;
+};
+
+/// Calls that a replay makes again, those of every stream that took part.
+struct Recording {
+  std::vector<std::function<void()>> calls;
+  bool open = true;
+};
+
+/// Where a stream was when an event was recorded.
+struct Mark {
+  Stream* stream = nullptr;
+  uint64_t end = 0;
+  std::chrono::steady_clock::time_point passed;
+  std::weak_ptr<Recording> recording;
 };
 
 /// Work in order, done as late as may be: when somebody waits for it. A host that reads a result, or writes
 /// over an input, without waiting is found out that way.
 class Stream {
  public:
-  explicit Stream(Card& card) : card_(card) {}
+  explicit Stream(Card& card) : card_(card) { card.streams.push_back(this); }
+  ~Stream() { std::erase(card_.streams, this); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
 
   using Work = std::function<void()>;
 
-  void enqueue(Work work) { (recording_ ? recorded_ : queue_).push_back(std::move(work)); }
+  void enqueue(Work work);
   void launch(const Grid& grid, std::function<void()> kernel);
-  void start_recording() { recording_ = true; }
-  std::deque<Work> finish_recording() {
-    recording_ = false;
-    return std::exchange(recorded_, {});
-  }
-  /// Number of the next piece of work.
-  uint64_t end() const { return first_ + queue_.size(); }
+  std::shared_ptr<Mark> record();
+  /// A stream that waits for one that is being recorded is recorded with it.
+  void wait(std::shared_ptr<Mark> mark);
+  void start_recording() { recording_ = std::make_shared<Recording>(); }
+  std::shared_ptr<Recording> finish_recording();
   /// Does the work in front of `end`. Throws Fault; the card then hangs.
   void run_until(uint64_t end);
+  void run_all() { run_until(end()); }
   Card& card() { return card_; }
 
  private:
+  /// Number of the next piece of work.
+  uint64_t end() const { return first_ + queue_.size(); }
+  bool records() const { return recording_ && recording_->open; }
+  void set(const std::shared_ptr<Mark>& mark);
+  void wait_until(Stream* stream, uint64_t end);
+  void let_some_get_ahead();
+
   Card& card_;
-  std::deque<Work> queue_, recorded_;
-  bool recording_ = false;
+  std::deque<Work> queue_;
+  std::shared_ptr<Recording> recording_;
   uint64_t first_ = 0;
 };
 
