@@ -1,0 +1,22 @@
+#include "ops/gpu_support.h"
+#include "ops/transfer/transfer.h"
+
+namespace hearth::ops {
+
+ir::Kernel fetch_gpu(const ir::NodeView& node) {
+  const int64_t num_bytes = node.in_type(0).num_bytes();
+  const auto run = [=](const ir::KernelArgs& args) {
+    args.stream->copy_in(output_of<std::byte>(args, 0), args.in[0], num_bytes);
+  };
+  return {.run = run};
+}
+
+ir::Kernel to_host_gpu(const ir::NodeView& node) {
+  const int64_t num_bytes = node.in_type(0).num_bytes();
+  const auto run = [=](const ir::KernelArgs& args) {
+    args.stream->copy_out(args.out[0], input_of<std::byte>(args, 0), num_bytes);
+  };
+  return {.run = run};
+}
+
+}  // namespace hearth::ops
