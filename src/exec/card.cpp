@@ -1,51 +1,74 @@
 #include "exec/card.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "passes/storage.h"
 
 namespace hearth::exec {
 
-void Card::allocate(int64_t persistent_bytes, int64_t arena_bytes, int64_t staging_bytes) {
-  persistent_bytes_ = passes::padded_bytes(persistent_bytes);
-  arena_bytes_ = passes::padded_bytes(arena_bytes);
-  const int64_t needed = persistent_bytes_ + arena_bytes_ + staging_bytes;
+void CardRoom::Needs::cover(const Program& program) {
+  arena_bytes = std::max(arena_bytes, program.arena_bytes());
+  staging_bytes = std::max(staging_bytes, program.staging_bytes());
+  host_bytes = std::max(host_bytes, program.report().host_bytes);
+}
+
+int64_t CardRoom::Needs::card_bytes() const {
+  return passes::padded_bytes(arena_bytes) + Staging::card_bytes(staging_bytes) + Card::kSlackBytes;
+}
+
+CardRoom::CardRoom(gpu::Device& device, const Needs& needs, std::byte* memory)
+    : own_(memory == nullptr ? std::make_unique<gpu::Memory>(device, needs.card_bytes()) : nullptr),
+      arena_(own_ ? own_->data() : memory),
+      host_(needs.host_bytes > 0 ? std::make_unique<gpu::HostMemory>(device, needs.host_bytes) : nullptr),
+      staging_(device, arena_ + passes::padded_bytes(needs.arena_bytes), needs.staging_bytes) {}
+
+void Card::allocate(const PersistentLayout& layout, std::byte* image, const CardRoom::Needs& needs) {
+  const int64_t persistent_bytes = passes::padded_bytes(layout.device_bytes());
+  const int64_t needed = persistent_bytes + needs.card_bytes();
   const int64_t usable = device_.free_bytes();
   if (needed > usable) {
     user_error(
         "expected a plan of at most {} on {}, got {}; try a smaller train.batch, or memory={} for "
         "recomputation",
         human_bytes(usable), device_.info().name, human_bytes(needed),
-        human_bytes(std::max<int64_t>(0, usable - persistent_bytes_ - staging_bytes)));
+        human_bytes(std::max<int64_t>(0, usable - (needed - needs.arena_bytes))));
   }
-  memory_ = std::make_unique<gpu::Memory>(device_, std::max<int64_t>(1, needed));
+  memory_ = std::make_unique<gpu::Memory>(device_, needed);
+  room_.emplace(device_, needs, memory_->data() + persistent_bytes);
+  image_ = image;
+  pieces_ = layout.device_pieces();
 }
 
-Places Card::places() {
-  std::byte* base = memory_->data();
-  return {.persistent = base,
-          .arena = base + persistent_bytes_,
-          .staging = base + persistent_bytes_ + arena_bytes_,
-          .host = nullptr,
-          .stream = &stream_};
-}
-
-Places Card::places_in(const gpu::Memory& room, const Program& program) {
+Places Card::places_in(CardRoom& room) {
   return {.persistent = memory_->data(),
-          .arena = room.data(),
-          .staging = room.data() + passes::padded_bytes(program.arena_bytes()),
-          .host = nullptr,
-          .stream = &stream_};
+          .arena = room.arena_,
+          .host = room.host_ ? room.host_->data() : nullptr,
+          .host_persistent = image_,
+          .staging = &room.staging_,
+          .queues = {&queues_[0], &queues_[1], &queues_[2]}};
 }
 
-void Card::upload(const std::byte* persistent) {
-  stream_.copy_in(memory_->data(), persistent, persistent_bytes_);
-  stream_.synchronise();
+void Card::upload() {
+  for (const DevicePiece& piece : pieces_)
+    compute().copy_in(memory_->data() + piece.device_offset, image_ + piece.offset, piece.num_bytes);
+  wait();
 }
 
-void Card::download(std::byte* persistent) {
-  stream_.copy_out(persistent, memory_->data(), persistent_bytes_);
-  stream_.synchronise();
+void Card::download() {
+  for (const DevicePiece& piece : pieces_)
+    compute().copy_out(image_ + piece.offset, memory_->data() + piece.device_offset, piece.num_bytes);
+  wait();
+}
+
+void Card::read(const PersistentBuffer& buffer, void* host, int64_t num_bytes) {
+  if (buffer.on_host) {
+    std::memcpy(host, image_ + buffer.offset, static_cast<size_t>(num_bytes));
+  } else {
+    compute().copy_out(host, memory_->data() + buffer.device_offset, num_bytes);
+  }
 }
 
 }  // namespace hearth::exec

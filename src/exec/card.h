@@ -1,32 +1,70 @@
 #pragma once
 
+#include <optional>
+
 #include "backend/gpu/device.h"
 #include "exec/program.h"
+#include "exec/staging.h"
 
 namespace hearth::exec {
+
+/// Memory of programs that run on a card in turns: arena and staging there, and what waits in page-locked
+/// host memory.
+class CardRoom {
+ public:
+  struct Needs {
+    int64_t arena_bytes = 0;
+    int64_t staging_bytes = 0;  ///< of one half
+    int64_t host_bytes = 0;
+    void cover(const Program& program);
+    int64_t card_bytes() const;
+  };
+  /// In `memory`, Needs::card_bytes() of it, or in memory of its own where that is null.
+  CardRoom(gpu::Device& device, const Needs& needs, std::byte* memory = nullptr);
+
+ private:
+  friend class Card;
+  std::unique_ptr<gpu::Memory> own_;
+  std::byte* arena_;
+  std::unique_ptr<gpu::HostMemory> host_;
+  Staging staging_;
+};
 
 /// An open card and what the programs of an engine share on it, in one allocation.
 class Card {
  public:
-  explicit Card(int index) : device_(index), stream_(device_) {}
+  explicit Card(int index)
+      : device_(index), queues_{gpu::Stream(device_), gpu::Stream(device_), gpu::Stream(device_)} {}
 
-  /// UserError, with what is missing, where that is more than the card has free.
-  void allocate(int64_t persistent_bytes, int64_t arena_bytes, int64_t staging_bytes);
-  Places places();
-  /// The same for a program with an arena and staged inputs of its own, behind one another in `room`.
-  Places places_in(const gpu::Memory& room, const Program& program);
+  /// Bytes behind everything that a kernel may read by mistake: products of vendors' libraries read past thin
+  /// operands (ROCm issues 6413, 6600, 6647).
+  static constexpr int64_t kSlackBytes = 64 << 10;
 
-  /// Copies weights and state from or to the host, and waits.
-  void upload(const std::byte* persistent);
-  void download(std::byte* persistent);
+  /// UserError, with what is missing, where that is more than the card has free. The layout is complete, and
+  /// `image` its bytes in host memory: page-locked where the layout has something stay there.
+  void allocate(const PersistentLayout& layout, std::byte* image, const CardRoom::Needs& needs);
+  Places places() { return places_in(*room_); }
+  /// The same for a program that runs beside the others.
+  Places places_in(CardRoom& room);
+
+  /// Copies what of the image is on the card there or back, and waits.
+  void upload();
+  void download();
+  /// Queues a copy of a weight's or state's first bytes to page-locked host memory, for when the queue is
+  /// waited for.
+  void read(const PersistentBuffer& buffer, void* host, int64_t num_bytes);
+  void wait() { compute().synchronise(); }
   gpu::Device& device() { return device_; }
 
  private:
+  gpu::Stream& compute() { return queues_[static_cast<size_t>(Queue::compute)]; }
+
   gpu::Device device_;
-  gpu::Stream stream_;
+  gpu::Stream queues_[kNumQueues];
   std::unique_ptr<gpu::Memory> memory_;
-  int64_t persistent_bytes_ = 0;
-  int64_t arena_bytes_ = 0;
+  std::optional<CardRoom> room_;
+  std::byte* image_ = nullptr;
+  std::vector<DevicePiece> pieces_;
 };
 
 }  // namespace hearth::exec

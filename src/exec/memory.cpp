@@ -67,9 +67,30 @@ void PersistentLayout::add(const ir::Value& value, bool on_host) {
   }
   HEARTH_CHECK(value.role != ir::Role::frozen || buffers_.empty() ||
                buffers_.back().role == ir::Role::frozen);
-  buffers_.push_back(
-      {.name = value.name, .type = value.type, .role = value.role, .offset = num_bytes_, .on_host = on_host});
-  num_bytes_ += passes::padded_bytes(value.type.num_bytes());
+  buffers_.push_back({.name = value.name,
+                      .type = value.type,
+                      .role = value.role,
+                      .offset = num_bytes_,
+                      .on_host = on_host,
+                      .device_offset = device_bytes_});
+  const int64_t num_bytes = passes::padded_bytes(value.type.num_bytes());
+  num_bytes_ += num_bytes;
+  if (!on_host) device_bytes_ += num_bytes;
+}
+
+std::vector<DevicePiece> PersistentLayout::device_pieces() const {
+  std::vector<DevicePiece> pieces;
+  for (const PersistentBuffer& buffer : buffers_) {
+    if (buffer.on_host) continue;
+    const int64_t num_bytes = passes::padded_bytes(buffer.type.num_bytes());
+    if (!pieces.empty() && pieces.back().offset + pieces.back().num_bytes == buffer.offset) {
+      pieces.back().num_bytes += num_bytes;
+    } else {
+      pieces.push_back(
+          {.offset = buffer.offset, .device_offset = buffer.device_offset, .num_bytes = num_bytes});
+    }
+  }
+  return pieces;
 }
 
 const PersistentBuffer* PersistentLayout::find(const std::string& name) const {

@@ -35,6 +35,14 @@ struct PersistentBuffer {
   ir::Role role = ir::Role::parameter;
   int64_t offset = 0;
   bool on_host = false;
+  int64_t device_offset = 0;  ///< among those that are not on the host
+};
+
+/// Bytes of the region that lie in one piece on a device too.
+struct DevicePiece {
+  int64_t offset = 0;
+  int64_t device_offset = 0;
+  int64_t num_bytes = 0;
 };
 
 /// Where weights and state live: an offset per name, shared by every program of a run. Frozen weights come
@@ -48,6 +56,9 @@ class PersistentLayout {
   const PersistentBuffer* find(const std::string& name) const;
   const std::vector<PersistentBuffer>& buffers() const { return buffers_; }
   int64_t num_bytes() const { return num_bytes_; }
+  /// What a device with memory of its own has to hold.
+  int64_t device_bytes() const { return device_bytes_; }
+  std::vector<DevicePiece> device_pieces() const;
   int64_t frozen_bytes() const { return bytes_of(ir::Role::frozen); }
   int64_t bytes_of(ir::Role role) const { return device_bytes_of(role) + host_bytes_of(role); }
   int64_t device_bytes_of(ir::Role role) const { return sum_of(role, false); }
@@ -60,6 +71,7 @@ class PersistentLayout {
   std::vector<PersistentBuffer> buffers_;
   std::map<std::string, size_t> index_;
   int64_t num_bytes_ = 0;
+  int64_t device_bytes_ = 0;
 };
 
 }  // namespace hearth::exec

@@ -1,11 +1,13 @@
 #include "exec/program.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "backend/gpu/device.h"
 #include "backend/null/null_backend.h"
 #include "base/error.h"
 #include "exec/host_kernel.h"
+#include "exec/staging.h"
 #include "plan/validate.h"
 
 namespace hearth::exec {
@@ -17,6 +19,11 @@ using ir::ValueId;
 constexpr double kPlanSeconds = 60;
 /// A packing that is a 512th above its bound is not worth another look.
 constexpr int64_t kCloseEnough = 512;
+
+Queue queue_of(const ir::OpDef& op) {
+  if (op.transfer == ir::Transfer::none) return Queue::compute;
+  return op.transfer == ir::Transfer::fetch ? Queue::in : Queue::out;
+}
 
 plan::Solution pack(const plan::Problem& problem, const CompileOptions& options) {
   const int64_t bound = plan::lower_bound(problem);
@@ -82,7 +89,8 @@ void Program::prepare(const CompileOptions& options) {
     Step step{.kernel = prepare_kernel(node, options),
               .in = std::vector<void*>(node.inputs.size(), nullptr),
               .out = std::vector<void*>(node.outputs.size(), nullptr),
-              .node = i};
+              .node = i,
+              .queue = queue_of(*node.op)};
     steps_.push_back(std::move(step));
   }
 }
@@ -156,8 +164,11 @@ void Program::summarise() {
   }
 }
 
+Program::~Program() = default;
+
 void Program::bind(const Places& places) {
-  stream_ = places.stream;
+  staging_ = places.staging;
+  queues_ = places.queues;
   for (size_t i = 0; i < graph_.values.size(); ++i) resolve_pointer(static_cast<ValueId>(i), places);
   for (size_t s = 0; s < steps_.size(); ++s) {
     Step& step = steps_[s];
@@ -166,7 +177,9 @@ void Program::bind(const Places& places) {
       if (node.inputs[k] == kNone) continue;
       const auto root = static_cast<size_t>(root_[static_cast<size_t>(node.inputs[k])]);
       step.in[k] = pointers_[root];
-      if (staged_.empty() && graph_.values[root].role == ir::Role::input) patches_[root].push_back({s, k});
+      const bool moves =
+          graph_.values[root].role == ir::Role::input || staged_.contains(static_cast<ValueId>(root));
+      if (moves) patches_[root].push_back({s, k});
     }
     for (size_t k = 0; k < node.outputs.size(); ++k)
       step.out[k] = pointers_[static_cast<size_t>(node.outputs[k])];
@@ -174,6 +187,49 @@ void Program::bind(const Places& places) {
       step.workspace = places.arena + solution_.offsets[static_cast<size_t>(step.workspace_buffer)];
     }
   }
+  if (staging_ != nullptr) order_queues();
+}
+
+QueuedStep Program::accesses_of(const Step& step) const {
+  QueuedStep queued{.queue = step.queue};
+  const auto add = [&](const void* place, int64_t num_bytes, bool writes) {
+    if (place != nullptr)
+      queued.accesses.push_back({static_cast<const std::byte*>(place), num_bytes, writes});
+  };
+  const ir::Node& node = graph_.nodes[step.node];
+  for (size_t k = 0; k < node.inputs.size(); ++k) {
+    if (node.inputs[k] != kNone) add(step.in[k], graph_.type(node.inputs[k]).num_bytes(), false);
+  }
+  for (size_t k = 0; k < node.outputs.size(); ++k)
+    add(step.out[k], graph_.type(node.outputs[k]).num_bytes(), true);
+  add(step.workspace, step.kernel.workspace_bytes, true);
+  return queued;
+}
+
+void Program::order_queues() {
+  std::vector<QueuedStep> queued;
+  for (const Step& step : steps_) queued.push_back(accesses_of(step));
+  Waits waits = find_waits(queued);
+  const auto mark = [&](size_t other) {
+    if (!steps_[other].done) steps_[other].done = std::make_unique<gpu::Event>();
+  };
+  for (size_t s = 0; s < steps_.size(); ++s) {
+    std::ranges::for_each(waits.before[s], mark);
+    steps_[s].waits = std::move(waits.before[s]);
+  }
+  std::ranges::for_each(waits.at_end, mark);
+  last_waits_ = std::move(waits.at_end);
+  begun_ = std::make_unique<gpu::Event>();
+  for (const Queue other : {Queue::in, Queue::out}) {
+    const auto is_its = [&](const Step& step) { return step.queue == other; };
+    if (std::ranges::any_of(steps_, is_its)) forked_.push_back(queue(other));
+  }
+}
+
+std::byte* Program::persistent_place(const ir::Value& value, const Places& places) const {
+  const PersistentBuffer& buffer = layout_.at(value.name);
+  if (staging_ == nullptr) return places.persistent + buffer.offset;
+  return buffer.on_host ? places.host_persistent + buffer.offset : places.persistent + buffer.device_offset;
 }
 
 void Program::resolve_pointer(ValueId id, const Places& places) {
@@ -186,20 +242,25 @@ void Program::resolve_pointer(ValueId id, const Places& places) {
     pointers_[index] = place.on_host ? places.host + host_solution_.offsets[place.buffer]
                                      : places.arena + solution_.offsets[place.buffer];
   } else if (ir::is_persistent(value.role)) {
-    pointers_[index] = places.persistent + layout_.at(value.name).offset;
+    pointers_[index] = persistent_place(value, places);
   } else if (const auto staged = staged_.find(static_cast<ValueId>(root)); staged != staged_.end()) {
-    pointers_[index] = places.staging + staged->second.offset;
+    pointers_[index] = places.staging->on_card(0) + staged->second.offset;
   } else if (value.role == ir::Role::scalar) {
     pointers_[index] = scalars_[static_cast<size_t>(scalar_of_value_[root])].data();
   }
 }
 
+void Program::point_at(ValueId root, void* place) {
+  for (const Patch& patch : patches_[static_cast<size_t>(root)]) steps_[patch.step].in[patch.input] = place;
+}
+
 void Program::bind_input(std::string_view name, const void* data) {
   const auto found = inputs_.find(name);
   if (found == inputs_.end()) internal_error("the program has no input '{}'", name);
-  if (!staged_.empty()) staged_.at(found->second).from = data;
-  for (const Patch& patch : patches_[static_cast<size_t>(found->second)]) {
-    steps_[patch.step].in[patch.input] = const_cast<void*>(data);
+  if (const auto staged = staged_.find(found->second); staged != staged_.end()) {
+    staged->second.from = data;
+  } else {
+    point_at(found->second, const_cast<void*>(data));
   }
 }
 
@@ -211,44 +272,117 @@ void Program::set_scalar(std::string_view name, float value) {
   scalars_[static_cast<size_t>(slot)][0] = value;
 }
 
-void Program::stage_inputs() {
+size_t Program::stage_inputs() {
+  if (staging_ == nullptr) return 0;
   copies_.clear();
+  std::byte* host = staging_->fill();
   for (const auto& [id, staged] : staged_) {
-    const int64_t num_bytes = graph_.type(id).num_bytes();
-    auto* to = static_cast<std::byte*>(pointers_[static_cast<size_t>(id)]);
-    if (staged.from != nullptr) stream_->copy_in(to, staged.from, num_bytes);
+    if (staged.from != nullptr)
+      std::memcpy(host + staged.offset, staged.from, static_cast<size_t>(graph_.type(id).num_bytes()));
   }
+  const size_t half = staging_->send(staging_bytes_, *queue(Queue::compute));
+  for (const auto& [id, staged] : staged_) point_at(id, staging_->on_card(half) + staged.offset);
+  return half;
 }
 
 void Program::run_step(const Step& step, ThreadPool& threads) {
+  gpu::Stream* stream = queue(step.queue);
+  for (const size_t other : step.waits) stream->wait(*steps_[other].done);
   step.kernel.run(
-      {.in = step.in, .out = step.out, .workspace = step.workspace, .threads = &threads, .stream = stream_});
+      {.in = step.in, .out = step.out, .workspace = step.workspace, .threads = &threads, .stream = stream});
+  if (step.done) stream->record(*step.done);
+}
+
+/// What is queued elsewhere belongs to this run from here ...
+void Program::fork() {
+  if (forked_.empty()) return;
+  queue(Queue::compute)->record(*begun_);
+  for (gpu::Stream* other : forked_) other->wait(*begun_);
+}
+
+/// ... to here.
+void Program::join() {
+  for (const size_t other : last_waits_) queue(Queue::compute)->wait(*steps_[other].done);
+}
+
+void Program::queue_steps(ThreadPool& threads) {
+  fork();
+  for (const Step& step : steps_) run_step(step, threads);
+  join();
+}
+
+void Program::record(ThreadPool& threads, size_t half) {
+  gpu::Stream& stream = *queue(Queue::compute);
+  stream.start_recording();
+  queue_steps(threads);
+  recordings_[half] = stream.finish_recording();
+  may_record_ = recordings_[half] != nullptr;
+}
+
+void Program::start(ThreadPool& threads) {
+  const size_t half = stage_inputs();
+  if (staging_ == nullptr) return queue_steps(threads);
+  // What libraries set up when they are first used cannot be recorded.
+  const bool records = may_record_ && num_host_nodes_ == 0 && num_runs_++ > 0;
+  if (records && !recordings_[half]) record(threads, half);
+  if (recordings_[half]) {
+    queue(Queue::compute)->replay(*recordings_[half]);
+  } else {
+    queue_steps(threads);
+  }
+  staging_->release(*queue(Queue::compute));
+}
+
+void Program::wait() {
+  if (staging_ != nullptr) queue(Queue::compute)->synchronise();
 }
 
 void Program::run(ThreadPool& threads) {
-  stage_inputs();
-  for (const Step& step : steps_) run_step(step, threads);
-  if (stream_ != nullptr) stream_->synchronise();
+  start(threads);
+  wait();
 }
 
 void Program::run_with(ThreadPool& threads, FunctionRef<void(size_t)> after) {
   stage_inputs();
+  fork();
   for (const Step& step : steps_) {
     run_step(step, threads);
-    if (stream_ != nullptr) stream_->synchronise();
+    if (staging_ != nullptr) queue(step.queue)->synchronise();
     copies_.clear();
     after(step.node);
+  }
+  join();
+  wait();
+  if (staging_ != nullptr) staging_->release(*queue(Queue::compute));
+}
+
+bool Program::is_on_host(ValueId id) const {
+  const auto index = static_cast<size_t>(id);
+  const int storage = storage_of_value_[index];
+  if (storage >= 0) return places_[static_cast<size_t>(storage)].on_host;
+  const ir::Value& value = graph_.values[static_cast<size_t>(root_[index])];
+  return ir::is_persistent(value.role) && layout_.at(value.name).on_host;
+}
+
+void Program::read(ValueId id, void* host) {
+  const auto* place = static_cast<const std::byte*>(pointers_[static_cast<size_t>(id)]);
+  const int64_t num_bytes = graph_.type(id).num_bytes();
+  if (staging_ == nullptr) {
+    std::memcpy(host, place, static_cast<size_t>(num_bytes));
+  } else {
+    queue(Queue::compute)->copy_out(host, place, num_bytes);
   }
 }
 
 const void* Program::data(ValueId id) const {
   const void* place = pointers_[static_cast<size_t>(id)];
-  if (stream_ == nullptr) return place;
+  if (staging_ == nullptr || is_on_host(id)) return place;
   const auto [copy, is_new] = copies_.try_emplace(id);
   if (is_new) {
+    gpu::Stream& stream = *queue(Queue::compute);
     copy->second.resize(static_cast<size_t>(graph_.type(id).num_bytes()));
-    stream_->copy_out(copy->second.data(), static_cast<const std::byte*>(place), std::ssize(copy->second));
-    stream_->synchronise();
+    stream.copy_out(copy->second.data(), static_cast<const std::byte*>(place), std::ssize(copy->second));
+    stream.synchronise();
   }
   return copy->second.data();
 }

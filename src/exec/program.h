@@ -10,17 +10,21 @@
 
 #include "base/threads.h"
 #include "exec/memory.h"
+#include "exec/waits.h"
 #include "ir/op_def.h"
 #include "passes/storage.h"
 #include "plan/problem.h"
 
 namespace hearth::gpu {
+class Event;
+class Recording;
 class Stream;
-}
+}  // namespace hearth::gpu
 
 namespace hearth::exec {
 
 class HostScratch;
+class Staging;
 
 enum class Backend : uint8_t { cpu, gpu, null };
 
@@ -47,13 +51,16 @@ struct ArenaReport {
   double flops = 0;
 };
 
-/// Where a program's values lie. With Backend::gpu the first three are a card's.
+/// Where a program's values lie. With Backend::gpu the first two are a card's.
 struct Places {
   std::byte* persistent = nullptr;
-  std::byte* arena = nullptr;    ///< arena_bytes()
-  std::byte* staging = nullptr;  ///< staging_bytes(): inputs and scalars of Backend::gpu
-  std::byte* host = nullptr;     ///< report().host_bytes
-  gpu::Stream* stream = nullptr;
+  std::byte* arena = nullptr;  ///< arena_bytes()
+  std::byte* host = nullptr;   ///< report().host_bytes
+
+  // Backend::gpu only.
+  std::byte* host_persistent = nullptr;  ///< weights and states of the layout that are on the host
+  Staging* staging = nullptr;            ///< halves of staging_bytes(): inputs and scalars
+  std::array<gpu::Stream*, kNumQueues> queues = {};
 };
 
 /// A compiled graph: a flat list of prepared kernels with every pointer decided. Compiled once per shape, run
@@ -61,6 +68,9 @@ struct Places {
 class Program {
  public:
   Program(ir::Graph graph, const PersistentLayout& layout, const CompileOptions& options);
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
 
   /// Fixes the addresses of weights and of the arena; before the first run.
   void bind(const Places& places);
@@ -71,6 +81,13 @@ class Program {
   /// Sets a scalar input for the next run.
   void set_scalar(std::string_view name, float value);
   void run(ThreadPool& threads);
+  /// The same, but a card may be at it still: inputs and scalars are taken already, everything else is there
+  /// behind wait(). Where every node has a kernel for cards, the work of the second run is recorded and then
+  /// queued by one call.
+  void start(ThreadPool& threads);
+  void wait();
+  /// Copies a graph output to the caller's memory (page-locked, for a card); done behind wait().
+  void read(ir::ValueId id, void* host);
   /// Runs one node at a time and calls `after(node index)` behind each.
   void run_with(ThreadPool& threads, FunctionRef<void(size_t)> after);
 
@@ -80,6 +97,8 @@ class Program {
   const ir::Graph& graph() const { return graph_; }
   int64_t arena_bytes() const { return report_.height_bytes; }
   int64_t staging_bytes() const { return staging_bytes_; }
+  /// Whether runs are queued by one call.
+  bool is_recorded() const { return recordings_[0] != nullptr; }
   /// Nodes that the host computes for the card.
   int num_host_nodes() const { return num_host_nodes_; }
   const ArenaReport& report() const { return report_; }
@@ -94,6 +113,9 @@ class Program {
     std::byte* workspace = nullptr;
     size_t node = 0;
     int64_t workspace_buffer = -1;
+    Queue queue = Queue::compute;
+    std::vector<size_t> waits;         ///< steps of other queues
+    std::unique_ptr<gpu::Event> done;  ///< where one waits for this step
   };
   /// Where a pointer must be patched when an input is bound.
   struct Patch {
@@ -119,8 +141,18 @@ class Program {
   void add_storages(const passes::StorageMap& map, const CompileOptions& options);
   ir::Kernel prepare_kernel(const ir::Node& node, const CompileOptions& options);
   void resolve_pointer(ir::ValueId id, const Places& places);
-  void stage_inputs();
+  std::byte* persistent_place(const ir::Value& value, const Places& places) const;
+  void order_queues();
+  QueuedStep accesses_of(const Step& step) const;
+  void point_at(ir::ValueId root, void* place);
+  gpu::Stream* queue(Queue which) const { return queues_[static_cast<size_t>(which)]; }
+  bool is_on_host(ir::ValueId id) const;
+  size_t stage_inputs();
   void run_step(const Step& step, ThreadPool& threads);
+  void fork();
+  void join();
+  void queue_steps(ThreadPool& threads);
+  void record(ThreadPool& threads, size_t half);
 
   ir::Graph graph_;
   const PersistentLayout& layout_;
@@ -141,7 +173,15 @@ class Program {
   std::vector<int> scalar_of_value_;
 
   // Backend::gpu only.
-  gpu::Stream* stream_ = nullptr;
+  Staging* staging_ = nullptr;
+  std::array<gpu::Stream*, kNumQueues> queues_ = {};
+  std::vector<size_t> last_waits_;    ///< of Queue::compute, behind the last step
+  std::vector<gpu::Stream*> forked_;  ///< queues of copies that have some to do
+  std::unique_ptr<gpu::Event> begun_;
+  /// One for each half of the staging.
+  std::array<std::unique_ptr<gpu::Recording>, 2> recordings_;
+  bool may_record_ = true;
+  int64_t num_runs_ = 0;
   int64_t staging_bytes_ = 0;
   int num_host_nodes_ = 0;
   std::map<ir::ValueId, Staged> staged_;

@@ -1,11 +1,9 @@
 #include "train/engine.h"
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
+#include <cstring>
 
 #include "base/error.h"
-#include "base/text.h"
 #include "ir/text.h"
 #include "ops/op_list.h"
 
@@ -13,14 +11,6 @@ namespace hearth::train {
 namespace {
 
 using ir::ValueId;
-
-/// Positions in the outputs of a graph: in training the optimiser (or the list of gradients) comes second, in
-/// evaluation what the objective hands out.
-enum Output : size_t { kLossSum = 0, kFirstOther = 1 };
-
-float scalar_output(const exec::Program& program, size_t position) {
-  return *static_cast<const float*>(program.data(program.graph().outputs[position]));
-}
 
 /// A key that is equal for nodes whose kernels are equal.
 std::string kernel_key(const ir::Graph& graph, const ir::Node& node) {
@@ -37,46 +27,11 @@ std::string kernel_key(const ir::Graph& graph, const ir::Node& node) {
   return key + ir::print(node.attrs);
 }
 
-BatchShape shape_of(const MicroBatch& batch) {
-  return {.num_rows = batch.num_rows, .row_length = batch.row_length};
-}
-
 void use_average(ir::Graph& graph) {
   for (ir::Value& value : graph.values) {
     if (value.role == ir::Role::parameter && value.producer == ir::kNone) value.name = kAverage + value.name;
     if (value.role == ir::Role::parameter) value.role = ir::Role::state;
   }
-}
-
-bool all_finite(const exec::Program& program, ValueId id) {
-  const ir::Type& type = program.graph().type(id);
-  if (!is_floating(type.dtype)) return true;
-  const void* data = program.data(id);
-  for (int64_t i = 0; i < type.shape.num_elements(); ++i) {
-    if (!std::isfinite(load_element(type.dtype, data, i))) return false;
-  }
-  return true;
-}
-
-/// What a node was given that is not finite already, as the end of a sentence.
-std::string broken_weight(const exec::Program& program, const ir::Node& node) {
-  for (const ValueId in : node.inputs) {
-    if (in == ir::kNone) continue;
-    const ir::Value& value = program.graph().value(in);
-    if (value.role != ir::Role::parameter || value.producer != ir::kNone || all_finite(program, in)) continue;
-    return fmt::format(" (its weight {} is not finite any more)", value.name);
-  }
-  return "";
-}
-
-/// The first row of an input that holds a number that is not finite, or -1.
-int64_t broken_row(const ir::Type& type, const void* data) {
-  if (!is_floating(type.dtype)) return -1;
-  const int64_t count = type.shape.num_elements();
-  for (int64_t i = 0; i < count; ++i) {
-    if (!std::isfinite(load_element(type.dtype, data, i))) return i / (count / type.shape[0]);
-  }
-  return -1;
 }
 
 }  // namespace
@@ -241,207 +196,39 @@ void Engine::place(const passes::OffloadOptions& offload, int64_t budget_bytes) 
 }
 
 void Engine::bind_all() {
-  persistent_ = exec::Region(passes::padded_bytes(layout_.num_bytes()));
   std::vector<exec::Program*> programs;
   for (const auto* kind : {&train_, &evaluate_}) {
     for (const auto& [size, program] : *kind) programs.push_back(program.get());
   }
   if (update_) programs.push_back(update_.get());
-  exec::Places places;
-  if (options_.backend == exec::Backend::gpu) {
-    int64_t staging_bytes = 0;
-    for (const exec::Program* program : programs)
-      staging_bytes = std::max(staging_bytes, program->staging_bytes());
-    constexpr int kFirstCard = 0;
-    card_ = std::make_unique<exec::Card>(kFirstCard);
-    card_->allocate(layout_.num_bytes(), arena_bytes_, staging_bytes);
-    places = card_->places();
-  } else {
-    arena_ = exec::Region(arena_bytes_);
-    host_arena_ = exec::Region(host_arena_bytes_);
-    places = {.persistent = persistent_.data(), .arena = arena_.data(), .host = host_arena_.data()};
-  }
+  const exec::Places places = options_.backend == exec::Backend::gpu ? open_card(programs) : open_host();
   for (exec::Program* program : programs) program->bind(places);
 }
 
-/// The memory of a program that runs beside the others.
-class Engine::Room {
- public:
-  Room(const exec::Program& program, exec::Card* card) {
-    if (card != nullptr) {
-      on_card_ = std::make_unique<gpu::Memory>(
-          card->device(), passes::padded_bytes(program.arena_bytes()) + program.staging_bytes());
-    } else {
-      arena_ = exec::Region(program.arena_bytes());
-      host_ = exec::Region(program.report().host_bytes);
-    }
+exec::Places Engine::open_host() {
+  persistent_ = exec::Region(passes::padded_bytes(layout_.num_bytes()));
+  arena_ = exec::Region(arena_bytes_);
+  host_arena_ = exec::Region(host_arena_bytes_);
+  image_ = persistent_.data();
+  return {.persistent = image_, .arena = arena_.data(), .host = host_arena_.data()};
+}
+
+exec::Places Engine::open_card(std::span<exec::Program* const> programs) {
+  constexpr int kFirstCard = 0;
+  card_ = std::make_unique<exec::Card>(kFirstCard);
+  const int64_t image_bytes = passes::padded_bytes(layout_.num_bytes());
+  if (layout_.device_bytes() < layout_.num_bytes()) {
+    pinned_ = std::make_unique<gpu::HostMemory>(card_->device(), image_bytes);
+    std::memset(pinned_->data(), 0, static_cast<size_t>(image_bytes));
+    image_ = pinned_->data();
+  } else {
+    persistent_ = exec::Region(image_bytes);
+    image_ = persistent_.data();
   }
-  exec::Places places(const exec::Program& program, exec::Card* card, std::byte* persistent) const {
-    if (card != nullptr) return card->places_in(*on_card_, program);
-    return {.persistent = persistent, .arena = arena_.data(), .host = host_.data()};
-  }
-
- private:
-  exec::Region arena_, host_;
-  std::unique_ptr<gpu::Memory> on_card_;
-};
-
-std::unique_ptr<Engine::Room> Engine::bind_alone(exec::Program& program) {
-  auto room = std::make_unique<Room>(program, card_.get());
-  program.bind(room->places(program, card_.get(), persistent_.data()));
-  return room;
-}
-
-std::byte* Engine::persistent() const {
-  if (card_ && newer_ == Newer::card) card_->download(persistent_.data());
-  newer_ = Newer::host;
-  return persistent_.data();
-}
-
-void Engine::to_card() {
-  if (card_ && newer_ == Newer::host) card_->upload(persistent_.data());
-  newer_ = Newer::card;
-}
-
-void Engine::run(exec::Program& program) {
-  to_card();
-  program.run(threads_);
-}
-
-std::span<float> Engine::values(const std::string& name) const {
-  const exec::PersistentBuffer& buffer = layout_.at(name);
-  HEARTH_CHECK(buffer.type.dtype == DType::f32);
-  return {reinterpret_cast<float*>(data(buffer)), static_cast<size_t>(buffer.type.shape.num_elements())};
-}
-
-void Engine::initialise() {
-  for (const nn::Tensor& tensor : tensors_) {
-    if (layout_.at(tensor.name).role == ir::Role::frozen) continue;
-    const std::span<float> memory = values(tensor.name);
-    nn::initialise(tensor, options_.seed, memory, threads_);
-    if (layout_.find(kAverage + tensor.name) != nullptr) {
-      std::copy(memory.begin(), memory.end(), values(kAverage + tensor.name).begin());
-    }
-  }
-  if (layout_.find(kLossScale) != nullptr) values(kLossScale)[0] = 65536.0F;
-}
-
-void Engine::bind_inputs(exec::Program& program, const MicroBatch& batch, int64_t step, int64_t index) {
-  // Each micro-batch of a group has its own line, so that dropout differs between them.
-  counter_[0] = step;
-  counter_[1] = index;
-  for (size_t i = 0; i < input_names_.size(); ++i) program.bind_input(input_names_[i], batch.inputs[i]);
-  if (program.has_input("counter")) program.bind_input("counter", counter_.data());
-}
-
-StepResult Engine::train_step(int64_t num_micro, int64_t num_samples, FunctionRef<MicroBatch()> next,
-                              int64_t step, double learning_rate) {
-  StepResult result{.num_samples = num_samples};
-  exec::Program* last = update_.get();
-  // The update changes the loss scale that this step's gradients carry.
-  const double scale = loss_scale();
-  for (int64_t i = 0; i < num_micro; ++i) {
-    const MicroBatch batch = next();
-    exec::Program& program = *train_.at(shape_of(batch));
-    program.set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(num_samples)));
-    program.set_scalar(kLearningRate, static_cast<float>(learning_rate));
-    program.set_scalar("one", 1.0F);
-    bind_inputs(program, batch, step, i);
-    run(program);
-    result.loss += scalar_output(program, kLossSum);
-    if (!update_) last = &program;
-  }
-  if (update_) {
-    update_->set_scalar(kLearningRate, static_cast<float>(learning_rate));
-    update_->set_scalar("one", 1.0F);
-    run(*update_);
-  }
-  const double sum_squares = scalar_output(*last, update_ ? size_t{0} : size_t{kFirstOther});
-  result.grad_norm = std::sqrt(sum_squares) / scale;
-  result.skipped = !std::isfinite(sum_squares);
-  result.loss /= static_cast<double>(num_samples);
-  return result;
-}
-
-double Engine::evaluate(const MicroBatch& batch) {
-  exec::Program& program = *evaluate_.at(shape_of(batch));
-  bind_inputs(program, batch, 0, 0);
-  run(program);
-  evaluated_ = &program;
-  return has_losses_ ? scalar_output(program, kLossSum) : 0;
-}
-
-std::span<const float> Engine::output(size_t position) const {
-  HEARTH_CHECK(evaluated_ != nullptr);
-  const ValueId id = evaluated_->graph().outputs.at((has_losses_ ? kFirstOther : kLossSum) + position);
-  return {static_cast<const float*>(evaluated_->data(id)),
-          static_cast<size_t>(evaluated_->graph().type(id).shape.num_elements())};
-}
-
-double Engine::loss_scale() const {
-  return layout_.find(kLossScale) == nullptr ? 1.0 : values(kLossScale)[0];
-}
-
-std::string Engine::find_not_finite(const MicroBatch& batch, int64_t step, int64_t index) {
-  const std::unique_ptr<exec::Program> program = compile(Purpose::gradients, shape_of(batch));
-  for (size_t i = 0; i < input_names_.size(); ++i) {
-    const ValueId input = *program->graph().find(input_names_[i]);
-    const int64_t row = broken_row(program->graph().type(input), batch.inputs[i]);
-    if (row >= 0) return fmt::format("the data ({} of row {} of its micro-batch)", input_names_[i], row);
-  }
-  const std::unique_ptr<Room> room = bind_alone(*program);
-  program->set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(batch.num_rows)));
-  bind_inputs(*program, batch, step, index);
-  std::string found;
-  to_card();
-  program->run_with(threads_, [&](size_t node) {
-    if (!found.empty()) return;
-    const ir::Node& made = program->graph().nodes[node];
-    for (const ValueId out : made.outputs) {
-      if (!found.empty() || all_finite(*program, out)) continue;
-      found = fmt::format("{} of {}{}", made.op->name, made.name, broken_weight(*program, made));
-    }
-  });
-  return found;
-}
-
-std::vector<double> Engine::profile(const MicroBatch& batch, int num_steps) {
-  using Clock = std::chrono::steady_clock;
-  exec::Program& program = *train_.at(shape_of(batch));
-  std::vector<double> best(program.graph().nodes.size(), 1e9);
-  to_card();
-  for (int i = 0; i < num_steps; ++i) {
-    auto before = Clock::now();
-    program.run_with(threads_, [&](size_t node) {
-      const auto now = Clock::now();
-      best[node] = std::min(best[node], std::chrono::duration<double>(now - before).count());
-      before = Clock::now();
-    });
-  }
-  for (double& seconds : best) seconds = seconds == 1e9 ? 0 : seconds;
-  return best;
-}
-
-void Engine::gradients(const MicroBatch& batch, int64_t num_samples,
-                       const std::function<void(const nn::Tensor&, std::span<const float>)>& take) {
-  passes::TrainGraph train = build_graph(Purpose::gradients, shape_of(batch));
-  const std::unique_ptr<exec::Program> program = finish(std::move(train), Purpose::gradients);
-  const std::unique_ptr<Room> room = bind_alone(*program);
-  const std::vector<std::byte> kept(state().begin(), state().end());
-  program->set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(num_samples)));
-  bind_inputs(*program, batch, 0, 0);
-  run(*program);
-  const double scale = loss_scale();
-  size_t position = kFirstOther;
-  for (const nn::Tensor& tensor : tensors_) {
-    if (!tensor.trainable) continue;
-    const auto* memory = static_cast<const float*>(program->data(program->graph().outputs[position++]));
-    std::vector<float> file(static_cast<size_t>(tensor.layout.file_shape.num_elements()));
-    nn::to_file_order(tensor.layout, memory, file.data());
-    for (float& value : file) value = static_cast<float>(value / scale);
-    take(tensor, file);
-  }
-  std::copy(kept.begin(), kept.end(), state().begin());
+  exec::CardRoom::Needs needs;
+  for (const exec::Program* program : programs) needs.cover(*program);
+  card_->allocate(layout_, image_, needs);
+  return card_->places();
 }
 
 }  // namespace hearth::train

@@ -136,6 +136,8 @@ class Engine {
   std::unique_ptr<exec::Program> place(const passes::TrainGraph& train, Purpose purpose,
                                        const std::vector<int64_t>& workspace_bytes = {});
   void bind_all();
+  exec::Places open_host();
+  exec::Places open_card(std::span<exec::Program* const> programs);
   class Room;
   std::unique_ptr<Room> bind_alone(exec::Program& program);
   /// The host's weights and state, which the caller may change.
@@ -143,6 +145,10 @@ class Engine {
   /// Before a program runs, which may change them.
   void to_card();
   void run(exec::Program& program);
+  /// Page-locked, on a card: where at most `count` numbers of a step are read to.
+  float* readings(int64_t count);
+  /// 1 where there is none; from a card, once it is waited for.
+  void read_loss_scale(float* to) const;
   void bind_inputs(exec::Program& program, const MicroBatch& batch, int64_t step, int64_t index);
 
   /// A graph before it is placed.
@@ -162,6 +168,11 @@ class Engine {
   exec::Region host_arena_;
   enum class Newer : uint8_t { host, card };
   std::unique_ptr<exec::Card> card_;
+  std::unique_ptr<gpu::HostMemory> pinned_;  ///< in place of persistent_ where some of it stays on the host
+  std::byte* image_ = nullptr;               ///< the bytes of layout_ on the host
+  std::vector<float> readings_;
+  std::unique_ptr<gpu::HostMemory> pinned_readings_;
+  int64_t num_readings_ = 0;
   mutable Newer newer_ = Newer::host;  ///< whose weights and state count
   int64_t arena_bytes_ = 0;
   int64_t host_arena_bytes_ = 0;

@@ -293,12 +293,6 @@ void check(const Recipe& recipe, const Places& places) {
                text ? "file" : "folder", recipe.data.kind, places.of("data.kind"),
                text ? "data=FILE.jsonl or data=FILE.txt" : "data.path=DIR");
   }
-  if (recipe.device != "cpu" && recipe.offload != passes::OffloadOptions{}) {
-    user_error(
-        "expected no offload on an emulated card, which has no memory of its own, got some in {}; try "
-        "device=cpu",
-        places.of("device"));
-  }
   for (const int64_t width : recipe.model.hidden) {
     if (width < 1 || width > 1 << 20) {
       user_error("expected widths from 1 to {} in model.hidden, got {} in {}; try [512, 256]", 1 << 20, width,

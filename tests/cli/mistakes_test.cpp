@@ -84,7 +84,6 @@ TEST_F(Mistakes, InKeysAndValues) {
   refused("hearth train tiny.yaml model.name=resnet19", {"'resnet19'", "did you mean 'resnet18'?"});
   refused("hearth train tiny.yaml model=nowhere", {"'nowhere'", "language model's folder", "model=./FOLDER"});
   refused("hearth train tiny.yaml device=cuda", {"device", "'cuda'", "cpu, emulated"});
-  refused("hearth train tiny.yaml device=emulated offload.states=true", {"no offload", "try device=cpu"});
   refused("hearth train tiny.yaml passes.off=[fuse_elementwize]", {"did you mean 'fuse_elementwise'?"});
   put("bad.yaml", "model:\n  name: mlp\ntrain:\n  bacth: 3\n");
   refused("hearth train bad.yaml", {"bad.yaml:4", "\"train.bacth\"", "did you mean 'train.batch'?"});

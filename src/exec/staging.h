@@ -1,0 +1,38 @@
+#pragma once
+
+#include <array>
+
+#include "backend/gpu/device.h"
+
+namespace hearth::exec {
+
+/// How the inputs of programs that take turns reach a card: through two halves of page-locked memory, each
+/// with its like on the card, so that one is filled and copied while kernels read the other.
+class Staging {
+ public:
+  /// `on_card`: card_bytes(half_bytes) of the card's memory.
+  Staging(gpu::Device& device, std::byte* on_card, int64_t half_bytes);
+  static int64_t card_bytes(int64_t half_bytes) { return kNumHalves * half_bytes; }
+
+  /// Host memory of the half whose turn it is, for the caller to fill. Waits until the card has taken what
+  /// stood there.
+  std::byte* fill();
+  /// Copies so many bytes of it to the card, once nothing reads the place any more; what is queued at
+  /// `reader` from here on finds them. Returns which half it is.
+  size_t send(int64_t num_bytes, gpu::Stream& reader);
+  /// `reader` is given nothing more that reads what was sent last.
+  void release(gpu::Stream& reader);
+  std::byte* on_card(size_t half) const { return on_card_ + static_cast<int64_t>(half) * half_bytes_; }
+
+  static constexpr size_t kNumHalves = 2;
+
+ private:
+  gpu::Stream stream_;
+  gpu::HostMemory memory_;
+  std::byte* on_card_;
+  int64_t half_bytes_;
+  size_t half_ = 0;
+  std::array<gpu::Event, kNumHalves> sent_, released_;
+};
+
+}  // namespace hearth::exec

@@ -1,0 +1,274 @@
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+#include "train/engine.h"
+
+namespace hearth::train {
+namespace {
+
+using ir::ValueId;
+
+/// Positions in the outputs of a graph: in training the optimiser (or the list of gradients) comes second, in
+/// evaluation what the objective hands out.
+enum Output : size_t { kLossSum = 0, kFirstOther = 1 };
+
+float scalar_output(const exec::Program& program, size_t position) {
+  return *static_cast<const float*>(program.data(program.graph().outputs[position]));
+}
+
+BatchShape shape_of(const MicroBatch& batch) {
+  return {.num_rows = batch.num_rows, .row_length = batch.row_length};
+}
+
+bool all_finite(const exec::Program& program, ValueId id) {
+  const ir::Type& type = program.graph().type(id);
+  if (!is_floating(type.dtype)) return true;
+  const void* data = program.data(id);
+  for (int64_t i = 0; i < type.shape.num_elements(); ++i) {
+    if (!std::isfinite(load_element(type.dtype, data, i))) return false;
+  }
+  return true;
+}
+
+/// What a node was given that is not finite already, as the end of a sentence.
+std::string broken_weight(const exec::Program& program, const ir::Node& node) {
+  for (const ValueId in : node.inputs) {
+    if (in == ir::kNone) continue;
+    const ir::Value& value = program.graph().value(in);
+    if (value.role != ir::Role::parameter || value.producer != ir::kNone || all_finite(program, in)) continue;
+    return fmt::format(" (its weight {} is not finite any more)", value.name);
+  }
+  return "";
+}
+
+/// The first row of an input that holds a number that is not finite, or -1.
+int64_t broken_row(const ir::Type& type, const void* data) {
+  if (!is_floating(type.dtype)) return -1;
+  const int64_t count = type.shape.num_elements();
+  for (int64_t i = 0; i < count; ++i) {
+    if (!std::isfinite(load_element(type.dtype, data, i))) return i / (count / type.shape[0]);
+  }
+  return -1;
+}
+
+}  // namespace
+
+/// The memory of a program that runs beside the others.
+class Engine::Room {
+ public:
+  Room(const exec::Program& program, exec::Card* card, std::byte* image) {
+    if (card != nullptr) {
+      exec::CardRoom::Needs needs;
+      needs.cover(program);
+      on_card_.emplace(card->device(), needs);
+      places_ = card->places_in(*on_card_);
+    } else {
+      arena_ = exec::Region(program.arena_bytes());
+      host_ = exec::Region(program.report().host_bytes);
+      places_ = {.persistent = image, .arena = arena_.data(), .host = host_.data()};
+    }
+  }
+  const exec::Places& places() const { return places_; }
+
+ private:
+  exec::Region arena_, host_;
+  std::optional<exec::CardRoom> on_card_;
+  exec::Places places_;
+};
+
+std::unique_ptr<Engine::Room> Engine::bind_alone(exec::Program& program) {
+  auto room = std::make_unique<Room>(program, card_.get(), image_);
+  program.bind(room->places());
+  return room;
+}
+
+std::byte* Engine::persistent() const {
+  if (card_ && newer_ == Newer::card) card_->download();
+  newer_ = Newer::host;
+  return image_;
+}
+
+void Engine::to_card() {
+  if (card_ && newer_ == Newer::host) card_->upload();
+  newer_ = Newer::card;
+}
+
+void Engine::run(exec::Program& program) {
+  to_card();
+  program.run(threads_);
+}
+
+std::span<float> Engine::values(const std::string& name) const {
+  const exec::PersistentBuffer& buffer = layout_.at(name);
+  HEARTH_CHECK(buffer.type.dtype == DType::f32);
+  return {reinterpret_cast<float*>(data(buffer)), static_cast<size_t>(buffer.type.shape.num_elements())};
+}
+
+void Engine::initialise() {
+  for (const nn::Tensor& tensor : tensors_) {
+    if (layout_.at(tensor.name).role == ir::Role::frozen) continue;
+    const std::span<float> memory = values(tensor.name);
+    nn::initialise(tensor, options_.seed, memory, threads_);
+    if (layout_.find(kAverage + tensor.name) != nullptr) {
+      std::copy(memory.begin(), memory.end(), values(kAverage + tensor.name).begin());
+    }
+  }
+  if (layout_.find(kLossScale) != nullptr) values(kLossScale)[0] = 65536.0F;
+}
+
+void Engine::bind_inputs(exec::Program& program, const MicroBatch& batch, int64_t step, int64_t index) {
+  // Each micro-batch of a group has its own line, so that dropout differs between them.
+  counter_[0] = step;
+  counter_[1] = index;
+  for (size_t i = 0; i < input_names_.size(); ++i) program.bind_input(input_names_[i], batch.inputs[i]);
+  if (program.has_input("counter")) program.bind_input("counter", counter_.data());
+}
+
+float* Engine::readings(int64_t count) {
+  if (count > num_readings_) {
+    num_readings_ = count;
+    if (card_) {
+      pinned_readings_ =
+          std::make_unique<gpu::HostMemory>(card_->device(), count * static_cast<int64_t>(sizeof(float)));
+    } else {
+      readings_.resize(static_cast<size_t>(count));
+    }
+  }
+  return card_ ? reinterpret_cast<float*>(pinned_readings_->data()) : readings_.data();
+}
+
+void Engine::read_loss_scale(float* to) const {
+  const exec::PersistentBuffer* scale = layout_.find(kLossScale);
+  *to = 1;
+  if (scale == nullptr) return;
+  if (card_ && newer_ == Newer::card) {
+    card_->read(*scale, to, sizeof *to);
+  } else {
+    std::memcpy(to, image_ + scale->offset, sizeof *to);
+  }
+}
+
+StepResult Engine::train_step(int64_t num_micro, int64_t num_samples, FunctionRef<MicroBatch()> next,
+                              int64_t step, double learning_rate) {
+  // What a card has to say is queued with its work and waited for once.
+  enum Reading : size_t { kScale, kSumSquares, kFirstLoss };
+  float* readings = this->readings(kFirstLoss + num_micro);
+  exec::Program* last = update_.get();
+  to_card();
+  // The update changes the loss scale that this step's gradients carry.
+  read_loss_scale(&readings[kScale]);
+  for (int64_t i = 0; i < num_micro; ++i) {
+    const MicroBatch batch = next();
+    exec::Program& program = *train_.at(shape_of(batch));
+    program.set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(num_samples)));
+    program.set_scalar(kLearningRate, static_cast<float>(learning_rate));
+    program.set_scalar("one", 1.0F);
+    bind_inputs(program, batch, step, i);
+    program.start(threads_);
+    program.read(program.graph().outputs[kLossSum], &readings[kFirstLoss + static_cast<size_t>(i)]);
+    if (!update_) last = &program;
+  }
+  if (update_) {
+    update_->set_scalar(kLearningRate, static_cast<float>(learning_rate));
+    update_->set_scalar("one", 1.0F);
+    update_->start(threads_);
+  }
+  last->read(last->graph().outputs[update_ ? size_t{0} : size_t{kFirstOther}], &readings[kSumSquares]);
+  last->wait();
+  StepResult result{.num_samples = num_samples};
+  for (int64_t i = 0; i < num_micro; ++i) result.loss += readings[kFirstLoss + static_cast<size_t>(i)];
+  const double sum_squares = readings[kSumSquares];
+  result.grad_norm = std::sqrt(sum_squares) / readings[kScale];
+  result.skipped = !std::isfinite(sum_squares);
+  result.loss /= static_cast<double>(num_samples);
+  return result;
+}
+
+double Engine::evaluate(const MicroBatch& batch) {
+  exec::Program& program = *evaluate_.at(shape_of(batch));
+  bind_inputs(program, batch, 0, 0);
+  run(program);
+  evaluated_ = &program;
+  return has_losses_ ? scalar_output(program, kLossSum) : 0;
+}
+
+std::span<const float> Engine::output(size_t position) const {
+  HEARTH_CHECK(evaluated_ != nullptr);
+  const ValueId id = evaluated_->graph().outputs.at((has_losses_ ? kFirstOther : kLossSum) + position);
+  return {static_cast<const float*>(evaluated_->data(id)),
+          static_cast<size_t>(evaluated_->graph().type(id).shape.num_elements())};
+}
+
+double Engine::loss_scale() const {
+  float scale = 1;
+  read_loss_scale(&scale);
+  if (card_) card_->wait();
+  return scale;
+}
+
+std::string Engine::find_not_finite(const MicroBatch& batch, int64_t step, int64_t index) {
+  const std::unique_ptr<exec::Program> program = compile(Purpose::gradients, shape_of(batch));
+  for (size_t i = 0; i < input_names_.size(); ++i) {
+    const ValueId input = *program->graph().find(input_names_[i]);
+    const int64_t row = broken_row(program->graph().type(input), batch.inputs[i]);
+    if (row >= 0) return fmt::format("the data ({} of row {} of its micro-batch)", input_names_[i], row);
+  }
+  const std::unique_ptr<Room> room = bind_alone(*program);
+  program->set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(batch.num_rows)));
+  bind_inputs(*program, batch, step, index);
+  std::string found;
+  to_card();
+  program->run_with(threads_, [&](size_t node) {
+    if (!found.empty()) return;
+    const ir::Node& made = program->graph().nodes[node];
+    for (const ValueId out : made.outputs) {
+      if (!found.empty() || all_finite(*program, out)) continue;
+      found = fmt::format("{} of {}{}", made.op->name, made.name, broken_weight(*program, made));
+    }
+  });
+  return found;
+}
+
+std::vector<double> Engine::profile(const MicroBatch& batch, int num_steps) {
+  using Clock = std::chrono::steady_clock;
+  exec::Program& program = *train_.at(shape_of(batch));
+  std::vector<double> best(program.graph().nodes.size(), 1e9);
+  to_card();
+  for (int i = 0; i < num_steps; ++i) {
+    auto before = Clock::now();
+    program.run_with(threads_, [&](size_t node) {
+      const auto now = Clock::now();
+      best[node] = std::min(best[node], std::chrono::duration<double>(now - before).count());
+      before = Clock::now();
+    });
+  }
+  for (double& seconds : best) seconds = seconds == 1e9 ? 0 : seconds;
+  return best;
+}
+
+void Engine::gradients(const MicroBatch& batch, int64_t num_samples,
+                       const std::function<void(const nn::Tensor&, std::span<const float>)>& take) {
+  passes::TrainGraph train = build_graph(Purpose::gradients, shape_of(batch));
+  const std::unique_ptr<exec::Program> program = finish(std::move(train), Purpose::gradients);
+  const std::unique_ptr<Room> room = bind_alone(*program);
+  const std::vector<std::byte> kept(state().begin(), state().end());
+  program->set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(num_samples)));
+  bind_inputs(*program, batch, 0, 0);
+  run(*program);
+  const double scale = loss_scale();
+  size_t position = kFirstOther;
+  for (const nn::Tensor& tensor : tensors_) {
+    if (!tensor.trainable) continue;
+    const auto* memory = static_cast<const float*>(program->data(program->graph().outputs[position++]));
+    std::vector<float> file(static_cast<size_t>(tensor.layout.file_shape.num_elements()));
+    nn::to_file_order(tensor.layout, memory, file.data());
+    for (float& value : file) value = static_cast<float>(value / scale);
+    take(tensor, file);
+  }
+  std::copy(kept.begin(), kept.end(), state().begin());
+}
+
+}  // namespace hearth::train
