@@ -1,0 +1,203 @@
+// Programs with copies beside their computing, on an emulated card: in whatever order the queues get on,
+// recorded or not, the bytes are those of the processor.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "backend/gpu/emu/stream.h"
+#include "base/philox.h"
+#include "exec/card.h"
+#include "ops/op_list.h"
+#include "passes/offload.h"
+
+namespace hearth::exec {
+namespace {
+
+constexpr int64_t kCount = 64;
+constexpr int kLayers = 5;
+constexpr int kRuns = 6;
+const ir::Type kRow{.dtype = DType::f32, .shape = {kCount}};
+
+class Builder {
+ public:
+  ir::Graph build() {
+    const ir::ValueId x = graph_.add_value("x", kRow, ir::Role::input);
+    std::vector<ir::ValueId> weights, sums, kept;
+    for (int i = 0; i < kLayers; ++i) {
+      weights.push_back(graph_.add_value("weight" + std::to_string(i), kRow, ir::Role::parameter));
+      sums.push_back(graph_.add_value("sum" + std::to_string(i), kRow, ir::Role::state));
+    }
+    ir::ValueId h = x;
+    for (int i = 0; i < kLayers; ++i) {
+      h = add("add", {h, weights[static_cast<size_t>(i)]});
+      kept.push_back(add("stash", {h}));
+      h = add("mul", {h, x});
+    }
+    for (int i = kLayers; i-- > 0;) {
+      h = add("mul", {h, add("fetch", {kept[static_cast<size_t>(i)]})});
+      add("accumulate", {sums[static_cast<size_t>(i)], h});
+      add("accumulate", {weights[static_cast<size_t>(i)], h});
+    }
+    graph_.outputs = {add("sum_all", {h})};
+    passes::offload(graph_, {.states = true, .weights = true, .least_bytes = 1});
+    passes::prefetch(graph_, 10 * kRow.num_bytes(), nullptr, {.link_bytes_per_second = 1e7});
+    return std::move(graph_);
+  }
+
+ private:
+  ir::ValueId add(const char* op, std::vector<ir::ValueId> in) {
+    return graph_.add1(*ops::find_op(op), std::move(in), {}, op);
+  }
+  ir::Graph graph_;
+};
+
+/// The output of every run, and what the weights and states came to.
+struct Outcome {
+  std::vector<float> outputs;
+  std::vector<std::byte> image;
+};
+
+void expect_equal(const Outcome& got, const Outcome& want) {
+  ASSERT_EQ(got.outputs.size(), want.outputs.size());
+  for (size_t i = 0; i < got.outputs.size(); ++i)
+    EXPECT_NEAR(got.outputs[i], want.outputs[i], 1e-5 * std::fabs(want.outputs[i])) << "run " << i;
+  const auto [here, there] = std::ranges::mismatch(got.image, want.image);
+  EXPECT_EQ(here - got.image.begin(), std::ssize(want.image)) << "the first byte that differs";
+}
+
+void fill(std::span<std::byte> image) {
+  PhiloxSequence random(1, 0);
+  for (size_t i = 0; i + sizeof(float) <= image.size(); i += sizeof(float)) {
+    const float value = random.uniform(-1, 1);
+    std::memcpy(&image[i], &value, sizeof value);
+  }
+}
+
+/// Two arrays in turns, as a stream of batches hands them out.
+class Inputs {
+ public:
+  const float* next() {
+    std::vector<float>& row = rows_[num_++ % 2];
+    row.resize(kCount + 16);
+    PhiloxSequence random(2, num_);
+    for (float& value : row) value = random.uniform(-0.2F, 0.2F);
+    return row.data();
+  }
+
+ private:
+  std::vector<float> rows_[2];
+  uint64_t num_ = 0;
+};
+
+Outcome on_processor() {
+  PersistentLayout layout;
+  ir::Graph graph = Builder().build();
+  layout.add(graph);
+  Program program(std::move(graph), layout, {});
+  const Region image(layout.num_bytes()), arena(program.arena_bytes()), host(program.report().host_bytes);
+  fill({image.data(), static_cast<size_t>(layout.num_bytes())});
+  program.bind({.persistent = image.data(), .arena = arena.data(), .host = host.data()});
+  ThreadPool threads(1);
+  Inputs inputs;
+  Outcome outcome;
+  for (int i = 0; i < kRuns; ++i) {
+    program.bind_input("x", inputs.next());
+    program.run(threads);
+    outcome.outputs.push_back(*static_cast<const float*>(program.data(program.graph().outputs[0])));
+  }
+  outcome.image.assign(image.data(), image.data() + layout.num_bytes());
+  return outcome;
+}
+
+class CardPrograms : public testing::Test {
+ protected:
+  CardPrograms() {
+    ir::Graph graph = Builder().build();
+    layout_.add(graph);
+    program_.emplace(std::move(graph), layout_, CompileOptions{.backend = Backend::gpu});
+  }
+  ~CardPrograms() override { emu::cards() = {{}}; }
+
+  void open(const emu::CardSettings& settings) {
+    emu::cards() = {settings};
+    card_.emplace(0);
+    image_.emplace(card_->device(), layout_.num_bytes());
+    results_.emplace(card_->device(), kRuns * sizeof(float));
+    fill({image_->data(), static_cast<size_t>(layout_.num_bytes())});
+    CardRoom::Needs needs;
+    needs.cover(*program_);
+    card_->allocate(layout_, image_->data(), needs);
+    program_->bind(card_->places());
+    card_->upload();
+  }
+  /// Without waiting in between.
+  void start_all() {
+    for (int i = 0; i < kRuns; ++i) {
+      program_->bind_input("x", inputs_.next());
+      program_->start(threads_);
+      program_->read(program_->graph().outputs[0], results_->data() + i * sizeof(float));
+    }
+  }
+  Outcome outcome() {
+    program_->wait();
+    Outcome outcome;
+    outcome.outputs.resize(kRuns);
+    std::memcpy(outcome.outputs.data(), results_->data(), kRuns * sizeof(float));
+    card_->download();
+    outcome.image.assign(image_->data(), image_->data() + layout_.num_bytes());
+    return outcome;
+  }
+
+  PersistentLayout layout_;
+  ThreadPool threads_{1};
+  Inputs inputs_;
+  std::optional<Card> card_;
+  std::optional<gpu::HostMemory> image_, results_;
+  std::optional<Program> program_;
+};
+
+class CardProgramOrders : public CardPrograms, public testing::WithParamInterface<uint64_t> {};
+
+TEST_P(CardProgramOrders, BytesAreThoseOfTheProcessor) {
+  ASSERT_EQ(program_->num_host_nodes(), 0);
+  open({.order_seed = GetParam()});
+  start_all();
+  expect_equal(outcome(), on_processor());
+  EXPECT_TRUE(program_->is_recorded());
+}
+
+TEST_P(CardProgramOrders, ARuntimeThatCannotRecordIsGivenTheWorkAnew) {
+  open({.cannot_record = true, .order_seed = GetParam()});
+  start_all();
+  expect_equal(outcome(), on_processor());
+  EXPECT_FALSE(program_->is_recorded());
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, CardProgramOrders, testing::Range(uint64_t{0}, uint64_t{24}));
+
+TEST_F(CardPrograms, StartingDoesNotWait) {
+  open({});
+  const std::vector<std::byte> before(image_->data(), image_->data() + layout_.num_bytes());
+  for (int i = 0; i < 2; ++i) {
+    program_->bind_input("x", inputs_.next());
+    program_->start(threads_);
+  }
+  EXPECT_TRUE(std::equal(before.begin(), before.end(), image_->data())) << "nothing was waited for";
+  program_->wait();
+  EXPECT_FALSE(std::equal(before.begin(), before.end(), image_->data()));
+}
+
+TEST_F(CardPrograms, OffloadedBytesAreNotOnTheCard) {
+  EXPECT_EQ(layout_.device_bytes(), 0);
+  EXPECT_TRUE(layout_.device_pieces().empty());
+  emu::CardSettings settings;
+  settings.memory_bytes = program_->arena_bytes() + 2 * program_->staging_bytes() + Card::kSlackBytes + 256;
+  open(settings);
+  start_all();
+  expect_equal(outcome(), on_processor());
+}
+
+}  // namespace
+}  // namespace hearth::exec
