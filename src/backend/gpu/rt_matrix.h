@@ -11,11 +11,19 @@ namespace hearth::rt {
 /// The value of lane l ^ mask; mask < 16.
 template <int mask>
 RT_DEVICE float neighbour(float value);
+/// A register that other lanes of the half-warp may read.
+#if defined(__HIPCC__) || defined(__CUDACC__)
+using Shown = uint32_t;
+RT_DEVICE Shown show(uint32_t word) { return word; }
+#else
+using Shown = emu::Shown;
+inline Shown show(uint32_t word) { return emu::show(word); }
+#endif
 /// c += a(lane `from` of the half-warp) * b, of floats; the same of pairs of f16.
 template <int from>
-RT_DEVICE void add_product(float& c, uint32_t a, uint32_t b);
+RT_DEVICE void add_product(float& c, Shown a, uint32_t b);
 template <int from>
-RT_DEVICE void add_dot(float& c, uint32_t a, uint32_t b);
+RT_DEVICE void add_dot(float& c, Shown a, uint32_t b);
 /// c[8] += a * b, a tile by one instruction. Only on the path that has it.
 template <typename T, int path>
 RT_DEVICE void multiply_wave(float* c, const uint32_t* a, const uint32_t* b);
@@ -120,11 +128,11 @@ float neighbour(float value) {
   return shuffle_xor(value, mask);
 }
 template <int from>
-void add_product(float& c, uint32_t a, uint32_t b) {
+void add_product(float& c, Shown a, uint32_t b) {
   c += bits_as<float>(emu::row_share(a, from)) * bits_as<float>(b);
 }
 template <int from>
-void add_dot(float& c, uint32_t a, uint32_t b) {
+void add_dot(float& c, Shown a, uint32_t b) {
   c = emu::dot2(emu::row_share(a, from), b, c);
 }
 inline void end_of_tile() {}
@@ -148,17 +156,28 @@ RT_DEVICE void multiply_halves(float* c, const uint32_t* a, const uint32_t* b) {
 /// The word's `second` bf16 as a float's bits.
 RT_DEVICE uint32_t widened(uint32_t pair, bool second) { return second ? pair & 0xffff0000U : pair << 16; }
 
-/// One word of each side, into the row that lane `from` of the half-warp holds.
-template <typename T, int from>
-RT_DEVICE void add_word(float* c, uint32_t a, uint32_t b) {
-  if constexpr (std::is_same_v<T, float>) {
-    add_product<from>(c[from], a, b);
-  } else if constexpr (std::is_same_v<T, f16>) {
-    add_dot<from>(c[from], a, b);
-  } else {
-    add_product<from>(c[from], widened(a, false), widened(b, false));
-    add_product<from>(c[from], widened(a, true), widened(b, true));
-  }
+template <int number>
+using Row = std::integral_constant<int, number>;
+
+/// One register of each side, into the eight rows whose lines the half-warp's first lanes hold.
+template <bool dot>
+RT_DEVICE void add_registers(float* c, uint32_t a, uint32_t b) {
+  const Shown rows = show(a);
+  const auto add = [&](auto from) {
+    if constexpr (dot) {
+      add_dot<from()>(c[from()], rows, b);
+    } else {
+      add_product<from()>(c[from()], rows, b);
+    }
+  };
+  add(Row<0>());
+  add(Row<1>());
+  add(Row<2>());
+  add(Row<3>());
+  add(Row<4>());
+  add(Row<5>());
+  add(Row<6>());
+  add(Row<7>());
 }
 
 template <typename T>
@@ -166,14 +185,12 @@ RT_DEVICE void multiply_lanes(float* c, const uint32_t* a, const uint32_t* b) {
   constexpr int kWords = static_cast<int>(16 * sizeof(T) / 4);
   RT_UNROLL
   for (int w = 0; w < kWords; ++w) {
-    add_word<T, 0>(c, a[w], b[w]);
-    add_word<T, 1>(c, a[w], b[w]);
-    add_word<T, 2>(c, a[w], b[w]);
-    add_word<T, 3>(c, a[w], b[w]);
-    add_word<T, 4>(c, a[w], b[w]);
-    add_word<T, 5>(c, a[w], b[w]);
-    add_word<T, 6>(c, a[w], b[w]);
-    add_word<T, 7>(c, a[w], b[w]);
+    if constexpr (std::is_same_v<T, bf16>) {
+      add_registers<false>(c, widened(a[w], false), widened(b[w], false));
+      add_registers<false>(c, widened(a[w], true), widened(b[w], true));
+    } else {
+      add_registers<std::is_same_v<T, f16>>(c, a[w], b[w]);
+    }
   }
   end_of_tile();
 }

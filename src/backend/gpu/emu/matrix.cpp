@@ -50,9 +50,9 @@ void expect_same_halves(const Registers& held) {
 
 }  // namespace
 
-uint32_t row_share(uint32_t value, int from, Site site) {
-  const std::byte* slots = post(&value, sizeof value, site);
-  return Registers{slots, 1}.word(lane() / 16 * 16 + from, 0);
+Shown show(uint32_t value, Site site) { return {post(&value, sizeof value, site)}; }
+uint32_t row_share(Shown shown, int from) {
+  return Registers{shown.slots, 1}.word(lane() / 16 * 16 + from, 0);
 }
 
 float dot2(uint32_t a, uint32_t b, float c) {

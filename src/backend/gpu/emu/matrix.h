@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "backend/gpu/emu/grid.h"
@@ -14,8 +15,13 @@ struct Numbers {
   bool are_f16;
 };
 
-/// The half-warp's lane `from`'s value (DPP row_share).
-uint32_t row_share(uint32_t value, int from, Site site = {__builtin_FILE(), __builtin_LINE()});
+/// A register of every lane, until the next but one operation of the warp.
+struct Shown {
+  const std::byte* slots;
+};
+Shown show(uint32_t value, Site site = {__builtin_FILE(), __builtin_LINE()});
+/// That of the half-warp's lane `from` (DPP row_share).
+uint32_t row_share(Shown shown, int from);
 /// c + the dot product of two pairs of f16 (v_dot2c_f32_f16).
 float dot2(uint32_t a, uint32_t b, float c);
 
