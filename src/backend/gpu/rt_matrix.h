@@ -53,25 +53,25 @@ RT_DEVICE void add_dot(float& c, uint32_t a, uint32_t b) {
       : "+v"(c)
       : "v"(a), "v"(b), "n"(from));
 }
-/// Keeps the scheduler from holding many tiles' operands in registers at once.
-RT_DEVICE void end_of_tile() { __builtin_amdgcn_sched_barrier(0); }
+/// Keeps the compiler from loading what is behind it in front of it, into registers that it then lacks.
+RT_DEVICE void keep_order() { __builtin_amdgcn_sched_barrier(0); }
 #else
 template <int from>
 RT_DEVICE void add_product(float&, uint32_t, uint32_t) {}
 template <int from>
 RT_DEVICE void add_dot(float&, uint32_t, uint32_t) {}
-RT_DEVICE void end_of_tile() {}
+RT_DEVICE void keep_order() {}
 #endif
 
 template <typename T, int path>
 RT_DEVICE void multiply_wave(float* c, const uint32_t* a, const uint32_t* b) {
+#if defined(__GFX11__) || defined(__GFX12__)
   constexpr int kPairs = path == 11 ? 8 : 4;
   using Halves = _Float16 __attribute__((ext_vector_type(2 * kPairs)));
   using Shorts = short __attribute__((ext_vector_type(2 * kPairs)));
   using Sums = float __attribute__((ext_vector_type(8)));
   Sums sums;
   __builtin_memcpy(&sums, c, sizeof sums);
-#if defined(__GFX11__) || defined(__GFX12__)
   if constexpr (std::is_same_v<T, f16>) {
     Halves left, right;
     __builtin_memcpy(&left, a, sizeof left);
@@ -91,8 +91,8 @@ RT_DEVICE void multiply_wave(float* c, const uint32_t* a, const uint32_t* b) {
     sums = __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(left, right, sums);
 #endif
   }
-#endif
   __builtin_memcpy(c, &sums, sizeof sums);
+#endif
 }
 
 #elif defined(__CUDACC__)
@@ -105,7 +105,7 @@ template <int from>
 RT_DEVICE void add_product(float& c, uint32_t a, uint32_t b) {
   c += __uint_as_float(__shfl_sync(kEveryLane, a, from, 16)) * __uint_as_float(b);
 }
-RT_DEVICE void end_of_tile() {}
+RT_DEVICE void keep_order() {}
 template <typename T>
 RT_DEVICE void multiply_half(float* c, const uint32_t* a, uint32_t b0, uint32_t b1) {
   if constexpr (std::is_same_v<T, f16>) {
@@ -135,7 +135,7 @@ template <int from>
 void add_dot(float& c, Shown a, uint32_t b) {
   c = emu::dot2(emu::row_share(a, from), b, c);
 }
-inline void end_of_tile() {}
+inline void keep_order() {}
 template <typename T, int path>
 void multiply_wave(float* c, const uint32_t* a, const uint32_t* b) {
   emu::wmma<path>(emu::Numbers{.are_f16 = std::is_same_v<T, f16>}, c, a, b);
@@ -192,7 +192,7 @@ RT_DEVICE void multiply_lanes(float* c, const uint32_t* a, const uint32_t* b) {
       add_registers<std::is_same_v<T, f16>>(c, a[w], b[w]);
     }
   }
-  end_of_tile();
+  keep_order();
 }
 
 }  // namespace hearth::rt

@@ -15,6 +15,7 @@ template <typename T, int size>
 struct Forward : Slices<T, size> {
   using Slices<T, size>::kSlice;
   static constexpr int kWarps = 4;
+  static constexpr int kThreads = kWarps * rt::kWarp;
   static constexpr int kQueries = kWarps * rt::kTile;
   static constexpr int kKeys = kSlice <= 64 && sizeof(T) == 2 ? 64 : 32;
   static constexpr int kKeyTiles = kKeys / rt::kTile;
@@ -77,9 +78,8 @@ struct RunningRows {
 };
 
 /// A block per kQueries queries of a head of a sample, and per slice of the output's columns.
-template <typename T, int size>
-__global__ void __launch_bounds__(Forward<T, size>::kWarps* rt::kWarp)
-    attend(ForwardArrays<T> arrays, Attention spec) {
+template <typename T, int size, int threads>
+__global__ void __launch_bounds__(threads) attend(ForwardArrays<T> arrays, Attention spec) {
   using F = Forward<T, size>;
   using Block = typename F::Shared;
   RT_SHARED(block, Block);
@@ -161,7 +161,7 @@ ir::Kernel make(const Attention& spec, bool documents) {
                                   .starts = documents ? input_of<int32_t>(args, 3) : nullptr,
                                   .out = output_of<T>(args, 0),
                                   .lse = output_of<float>(args, 1)};
-    rt::launch(attend<T, size>, {blocks, rt::Dim3{F::kWarps * rt::kWarp, 1, 1}}, args.stream->handle(),
+    rt::launch(attend<T, size, F::kThreads>, {blocks, rt::Dim3{F::kThreads, 1, 1}}, args.stream->handle(),
                arrays, spec);
   };
   return {.run = run};

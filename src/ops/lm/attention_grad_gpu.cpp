@@ -15,6 +15,7 @@ struct Backward : Slices<T, size> {
   using Slices<T, size>::kSlice;
   static constexpr bool kNarrow = kSlice <= 64 && sizeof(T) == 2;
   static constexpr int kWarps = kNarrow ? 4 : 2;
+  static constexpr int kThreads = kWarps * rt::kWarp;
   static constexpr int kFixed = kWarps * rt::kTile;
   static constexpr int kTaken = kNarrow ? 32 : 16;
   static constexpr int kTakenTiles = kTaken / rt::kTile;
@@ -178,9 +179,8 @@ struct BackwardBlock {
   }
 };
 
-template <typename T, int size>
-__global__ void __launch_bounds__(Backward<T, size>::kWarps* rt::kWarp)
-    gradient_of_queries(BackwardArrays<T> arrays, Attention spec) {
+template <typename T, int size, int threads>
+__global__ void __launch_bounds__(threads) gradient_of_queries(BackwardArrays<T> arrays, Attention spec) {
   using B = Backward<T, size>;
   using Block = typename B::Shared;
   RT_SHARED(shared, Block);
@@ -197,9 +197,8 @@ __global__ void __launch_bounds__(Backward<T, size>::kWarps* rt::kWarp)
 }
 
 /// Every query head of the key head, one after another.
-template <typename T, int size>
-__global__ void __launch_bounds__(Backward<T, size>::kWarps* rt::kWarp)
-    gradient_of_keys(BackwardArrays<T> arrays, Attention spec) {
+template <typename T, int size, int threads>
+__global__ void __launch_bounds__(threads) gradient_of_keys(BackwardArrays<T> arrays, Attention spec) {
   using B = Backward<T, size>;
   using Block = typename B::Shared;
   RT_SHARED(shared, Block);
@@ -241,12 +240,12 @@ ir::Kernel make(const Attention& spec, bool documents) {
                                    .dq = output_of<T>(args, 0),
                                    .dk = output_of<T>(args, 1),
                                    .dv = output_of<T>(args, 2)};
-    const rt::Dim3 threads{B::kWarps * rt::kWarp, 1, 1};
+    const rt::Dim3 threads{B::kThreads, 1, 1};
     void* stream = args.stream->handle();
     rt::launch(dot_heads<T>, {divided_up(num_dots, kBlockThreads / rt::kWarp), kBlockThreads}, stream,
                input_of<T>(args, 3), arrays.dout, delta, num_dots, spec.size);
-    rt::launch(gradient_of_queries<T, size>, {of_queries, threads}, stream, arrays, spec);
-    rt::launch(gradient_of_keys<T, size>, {of_keys, threads}, stream, arrays, spec);
+    rt::launch(gradient_of_queries<T, size, B::kThreads>, {of_queries, threads}, stream, arrays, spec);
+    rt::launch(gradient_of_keys<T, size, B::kThreads>, {of_keys, threads}, stream, arrays, spec);
   };
   return {.run = run, .workspace_bytes = num_dots * int64_t{sizeof(float)}};
 }

@@ -297,11 +297,16 @@ void launch_all(const Launch& launch) {
   rt::launch(add_parts<C>, {num_stride_blocks(count), kBlockThreads}, launch.stream, launch.product, out,
              launch.splits);
 }
+/// Into f32, or the operands' dtype; f32 operands into any.
 template <typename T>
 void launch_into(const Launch& launch, DType out) {
   if (out == DType::f32) return launch_all<T, float>(launch);
-  if (out == DType::bf16) return launch_all<T, rt::bf16>(launch);
-  launch_all<T, rt::f16>(launch);
+  if constexpr (!std::is_same_v<T, float>) {
+    launch_all<T, T>(launch);
+  } else {
+    if (out == DType::bf16) return launch_all<T, rt::bf16>(launch);
+    launch_all<T, rt::f16>(launch);
+  }
 }
 
 }  // namespace
@@ -314,7 +319,9 @@ ProductWay ProductKernel::usual_way(const Product& product, DType in) {
 }
 
 ProductKernel::ProductKernel(const Product& product, DType in, DType out, ProductWay way)
-    : product_(product), in_(in), out_(out), way_(way), splits_(choose_splits(product, way)) {}
+    : product_(product), in_(in), out_(out), way_(way), splits_(choose_splits(product, way)) {
+  if (in != DType::f32 && out != DType::f32 && out != in) refuse_storage_type(out);
+}
 
 int64_t ProductKernel::workspace_bytes() const {
   return splits_ == 1 ? 0 : int64_t{splits_} * product_.m * product_.n * int64_t{sizeof(float)};
