@@ -6,11 +6,6 @@
 
 namespace hearth::emu {
 
-std::vector<CardSettings>& cards() {
-  static std::vector<CardSettings> all(1);
-  return all;
-}
-
 void Stream::enqueue(Work work) {
   if (records()) {
     recording_->calls.push_back([this, work = std::move(work)] { enqueue(work); });

@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "backend/gpu/emu/grid.h"
@@ -23,7 +24,9 @@ struct CardSettings {
   /// 0: work is done when somebody waits for it. Else it seeds which stream gets ahead, and when.
   uint64_t order_seed = 0;
 };
-/// The cards of this process; changed while none is open.
+/// One card for each size of a list like "20GiB,24GiB". UserError for what is no such list.
+std::vector<CardSettings> cards_of(std::string_view sizes);
+/// The cards of this process: those of the environment's HEARTH_EMULATED, or one; changed while none is open.
 std::vector<CardSettings>& cards();
 
 class Stream;
