@@ -5,7 +5,7 @@
 
 #include "backend/gpu/emu/stream.h"
 #include "backend/gpu/rt.h"
-#include "gpu/card.h"
+#include "gpu/emulator.h"
 
 namespace hearth::gpu {
 namespace {

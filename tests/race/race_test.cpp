@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "gpu/card.h"
+#include "gpu/emulator.h"
 #include "race/planted.h"
 
 namespace hearth::gpu {

@@ -38,6 +38,15 @@ struct DeviceInfo {
   bool integrated = false;  ///< shares the processor's memory
 };
 
+/// What this program drives cards with.
+struct Runtime {
+  std::string name;           ///< "HIP", "CUDA", "emulated"
+  std::string version;        ///< of its library; empty where it has none
+  std::string architectures;  ///< that its kernels were compiled for: "gfx1030 gfx1100"
+  std::string fault;          ///< what it says of a machine where it finds no driver; empty where it does
+};
+Runtime runtime();
+
 /// Every card that the driver shows, in its order; empty where there is no driver.
 std::vector<DeviceInfo> list_devices();
 

@@ -1,12 +1,23 @@
 #pragma once
 
+#include "backend/gpu/launched.h"
+
 /// rt::launch of hipcc and nvcc.
 namespace hearth::rt {
 
 #if defined(__HIPCC__)
 using NativeStream = hipStream_t;
+inline int last_error() { return hipGetLastError(); }
+inline void allow_shared_bytes(const void*, size_t) {}
 #else
 using NativeStream = cudaStream_t;
+inline int last_error() { return cudaGetLastError(); }
+/// More than this CUDA grants to kernels that ask for it alone.
+inline constexpr size_t kSharedBytesUnasked = 48 * 1024;
+inline void allow_shared_bytes(const void* kernel, size_t num_bytes) {
+  if (num_bytes <= kSharedBytesUnasked) return;
+  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(num_bytes));
+}
 #endif
 
 /// Blocks, their threads, and the bytes of RT_DYNAMIC_SHARED.
@@ -25,8 +36,10 @@ struct Shape {
 /// Queues the kernel behind what the stream holds. What goes wrong is known when the stream is waited for.
 template <typename... P>
 void launch(void (*kernel)(P...), const Shape& shape, void* stream, std::type_identity_t<P>... args) {
-  kernel<<<shape.blocks, shape.threads, static_cast<size_t>(shape.shared_bytes),
-           static_cast<NativeStream>(stream)>>>(args...);
+  const auto shared_bytes = static_cast<size_t>(shape.shared_bytes);
+  allow_shared_bytes(reinterpret_cast<const void*>(kernel), shared_bytes);
+  kernel<<<shape.blocks, shape.threads, shared_bytes, static_cast<NativeStream>(stream)>>>(args...);
+  gpu::launched(last_error());
 }
 
 }  // namespace hearth::rt

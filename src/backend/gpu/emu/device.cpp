@@ -53,6 +53,8 @@ struct Stream::Parts {
   emu::Stream queue;
 };
 
+Runtime runtime() { return {.name = "emulated", .architectures = "emu"}; }
+
 std::vector<DeviceInfo> list_devices() {
   std::vector<DeviceInfo> all;
   for (size_t i = 0; i < emu::cards().size(); ++i) all.push_back(info_of(i));

@@ -1,0 +1,64 @@
+#pragma once
+
+/// What HIP's and CUDA's runtimes have in common, by one name: RUNTIME(Malloc) is hipMalloc or cudaMalloc.
+#if defined(HEARTH_GPU_HIP)
+#define __HIP_PLATFORM_AMD__  // NOLINT(bugprone-reserved-identifier): HIP asks for it.
+#include <hip/hip_runtime_api.h>
+#define RUNTIME(name) hip##name
+#elif defined(HEARTH_GPU_CUDA)
+#include <cuda_runtime_api.h>
+#define RUNTIME(name) cuda##name
+#else
+#error "expected HEARTH_GPU_HIP or HEARTH_GPU_CUDA"
+#endif
+
+#include <fmt/format.h>
+
+#include <string>
+
+/// What they name differently.
+namespace hearth::gpu::vendor {
+
+using Result = RUNTIME(Error_t);
+using NativeStream = RUNTIME(Stream_t);
+
+#if defined(HEARTH_GPU_HIP)
+
+inline constexpr const char* kName = "HIP";
+inline constexpr Result kOutOfMemory = hipErrorOutOfMemory;
+using Properties = hipDeviceProp_t;
+
+inline std::string architecture(const Properties& card) {
+  const std::string name = card.gcnArchName;
+  return name.substr(0, name.find(':'));
+}
+inline size_t most_shared_bytes(const Properties& card) { return card.sharedMemPerBlock; }
+inline Result allocate_host(void** memory, size_t num_bytes) {
+  return hipHostMalloc(memory, num_bytes, hipHostMallocPortable);
+}
+inline Result release_host(void* memory) { return hipHostFree(memory); }
+inline std::string version_text(int version) {
+  return fmt::format("{}.{}.{}", version / 10000000, version / 100000 % 100, version % 100000);
+}
+
+#else
+
+inline constexpr const char* kName = "CUDA";
+inline constexpr Result kOutOfMemory = cudaErrorMemoryAllocation;
+using Properties = cudaDeviceProp;
+
+inline std::string architecture(const Properties& card) {
+  return fmt::format("sm_{}{}", card.major, card.minor);
+}
+inline size_t most_shared_bytes(const Properties& card) { return card.sharedMemPerBlockOptin; }
+inline Result allocate_host(void** memory, size_t num_bytes) {
+  return cudaHostAlloc(memory, num_bytes, cudaHostAllocPortable);
+}
+inline Result release_host(void* memory) { return cudaFreeHost(memory); }
+inline std::string version_text(int version) {
+  return fmt::format("{}.{}", version / 1000, version / 10 % 100);
+}
+
+#endif
+
+}  // namespace hearth::gpu::vendor
