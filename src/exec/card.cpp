@@ -9,6 +9,11 @@
 
 namespace hearth::exec {
 
+Card::Card(const CardWish& wish)
+    : device_(choose_card(wish.device, gpu::list_devices(), gpu::runtime())),
+      reserve_bytes_(wish.reserve_bytes),
+      queues_{gpu::Stream(device_), gpu::Stream(device_), gpu::Stream(device_)} {}
+
 void CardRoom::Needs::cover(const Program& program) {
   arena_bytes = std::max(arena_bytes, program.arena_bytes());
   staging_bytes = std::max(staging_bytes, program.staging_bytes());
@@ -28,7 +33,7 @@ CardRoom::CardRoom(gpu::Device& device, const Needs& needs, std::byte* memory)
 void Card::allocate(const PersistentLayout& layout, std::byte* image, const CardRoom::Needs& needs) {
   const int64_t persistent_bytes = passes::padded_bytes(layout.device_bytes());
   const int64_t needed = persistent_bytes + needs.card_bytes();
-  const int64_t usable = device_.free_bytes();
+  const int64_t usable = std::max<int64_t>(0, device_.free_bytes() - reserve_bytes_);
   if (needed > usable) {
     user_error(
         "expected a plan of at most {} on {}, got {}; try a smaller train.batch, or memory={} for "

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "backend/gpu/device.h"
+#include "exec/card_choice.h"
 #include "exec/program.h"
 #include "exec/staging.h"
 
@@ -33,15 +34,15 @@ class CardRoom {
 /// An open card and what the programs of an engine share on it, in one allocation.
 class Card {
  public:
-  explicit Card(int index)
-      : device_(index), queues_{gpu::Stream(device_), gpu::Stream(device_), gpu::Stream(device_)} {}
+  /// UserError where there is none of that name: see choose_card.
+  explicit Card(const CardWish& wish);
 
   /// Bytes behind everything that a kernel may read by mistake: products of vendors' libraries read past thin
   /// operands (ROCm issues 6413, 6600, 6647).
   static constexpr int64_t kSlackBytes = 64 << 10;
 
-  /// UserError, with what is missing, where that is more than the card has free. The layout is complete, and
-  /// `image` its bytes in host memory: page-locked where the layout has something stay there.
+  /// UserError, with what is missing, where that is more than the card has free beside the reserve. The layout
+  /// is complete, and `image` its bytes in host memory: page-locked where the layout has something stay there.
   void allocate(const PersistentLayout& layout, std::byte* image, const CardRoom::Needs& needs);
   Places places() { return places_in(*room_); }
   /// The same for a program that runs beside the others.
@@ -60,6 +61,7 @@ class Card {
   gpu::Stream& compute() { return queues_[static_cast<size_t>(Queue::compute)]; }
 
   gpu::Device device_;
+  int64_t reserve_bytes_;
   gpu::Stream queues_[kNumQueues];
   std::unique_ptr<gpu::Memory> memory_;
   std::optional<CardRoom> room_;

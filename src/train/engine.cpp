@@ -214,8 +214,7 @@ exec::Places Engine::open_host() {
 }
 
 exec::Places Engine::open_card(std::span<exec::Program* const> programs) {
-  constexpr int kFirstCard = 0;
-  card_ = std::make_unique<exec::Card>(kFirstCard);
+  card_ = std::make_unique<exec::Card>(options_.card);
   const int64_t image_bytes = passes::padded_bytes(layout_.num_bytes());
   if (layout_.device_bytes() < layout_.num_bytes()) {
     pinned_ = std::make_unique<gpu::HostMemory>(card_->device(), image_bytes);

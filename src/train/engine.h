@@ -40,6 +40,8 @@ struct EngineOptions {
   passes::Machine machine;
   std::vector<std::string> passes_off;
   exec::Backend backend = exec::Backend::cpu;
+  /// Of the gpu backend.
+  exec::CardWish card = {.device = "emulated"};
   /// Only what a training step needs is found out: nothing is packed, nothing can run.
   bool measure_only = false;
   std::function<void(std::string_view pass, const ir::Graph&, double seconds)> after_pass;

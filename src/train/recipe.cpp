@@ -448,7 +448,10 @@ EngineOptions engine_options(const Recipe& recipe) {
                         .num_threads = num_threads(recipe),
                         .budget_bytes = recipe.memory,
                         .offload = recipe.offload};
-  if (recipe.device == "emulated") options.backend = exec::Backend::gpu;
+  if (exec::names_card(recipe.device)) {
+    options.backend = exec::Backend::gpu;
+    options.card = {.device = recipe.device, .reserve_bytes = recipe.reserve};
+  }
   options.passes_off = recipe.passes_off;
   std::erase(options.passes_off, "winograd");
   return options;

@@ -51,8 +51,9 @@ struct TextOptions {
 /// A whole run as its YAML file says it. Defaults are here; see recipe_fields.cpp for keys and ranges.
 struct Recipe {
   uint64_t seed = 0;
-  int64_t threads = 0;  ///< 0: every processor
-  std::string device = "cpu";
+  int64_t threads = 0;                   ///< 0: every processor
+  std::string device = "cpu";            ///< or as in exec::CardWish
+  int64_t reserve = int64_t{512} << 20;  ///< bytes of a card that are left free
   int64_t devices = 1;
   std::string precision = "fp32";
   int64_t memory = 0;  ///< arena budget in bytes, 0: none

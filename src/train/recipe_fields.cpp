@@ -132,15 +132,29 @@ Field words(std::string key, std::string doc, Member<std::vector<std::string>> m
   return {.key = key, .doc = doc, .read = read, .write = write, .is_list = true};
 }
 
-Field memory_field() {
-  const auto read = [](Recipe& recipe, const YAML::Node& node) -> std::string {
-    const auto bytes = node.IsScalar() ? parse_bytes(node.Scalar()) : std::nullopt;
-    if (!bytes) return "a size like 20GiB, or 0 for no budget";
-    recipe.memory = *bytes;
+Field bytes(std::string key, std::string doc, std::string expected, Member<int64_t> member) {
+  const auto read = [=](Recipe& recipe, const YAML::Node& node) -> std::string {
+    const auto value = node.IsScalar() ? parse_bytes(node.Scalar()) : std::nullopt;
+    if (!value) return expected;
+    member(recipe) = *value;
     return "";
   };
-  return {"memory", "budget of the arena, met by recomputation; 0: none", read,
-          [](const Recipe& recipe) { return std::to_string(recipe.memory); }};
+  return {.key = key, .doc = doc, .read = read, .write = [=](const Recipe& recipe) {
+            return std::to_string(constant(member, recipe));
+          }};
+}
+
+Field device_field() {
+  const auto read = [](Recipe& recipe, const YAML::Node& node) -> std::string {
+    const std::string name = node.IsScalar() ? node.Scalar() : "";
+    if (name != "cpu" && !exec::names_card(name)) return "cpu, gpu, gpu:0, gpu:0000:03:00.0 or emulated";
+    recipe.device = name;
+    return "";
+  };
+  return {"device",
+          "cpu; gpu: the first card, gpu:0 or gpu:0000:03:00.0: that one (hearth env lists them); emulated: "
+          "kernels for cards, on the processor, to test them",
+          read, [](const Recipe& recipe) { return yaml_quoted(recipe.device); }};
 }
 
 Field seed_field() {
@@ -158,13 +172,17 @@ void add_run_fields(std::vector<Field>& f) {
   f.push_back(seed_field());
   f.push_back(integer(
       "threads", "0: every processor", [](Recipe & r) -> auto& { return r.threads; }, 0, 1024));
-  f.push_back(text("device", "cpu; or emulated: kernels for cards, on the processor, to test them",
-                   [](Recipe & r) -> auto& { return r.device; }, {"cpu", "emulated"}));
+  f.push_back(device_field());
+  f.push_back(bytes(
+      "reserve", "memory of a card that is left to the desktop", "a size like 512MiB",
+      [](Recipe & r) -> auto& { return r.reserve; }));
   f.push_back(integer(
       "devices", "how many of them", [](Recipe & r) -> auto& { return r.devices; }, 1, 1));
   f.push_back(text("precision", "fp32, bf16, or fp16 with a dynamic loss scale",
                    [](Recipe & r) -> auto& { return r.precision; }, {"fp32", "bf16", "fp16"}));
-  f.push_back(memory_field());
+  f.push_back(bytes(
+      "memory", "budget of the arena, met by recomputation; 0: none", "a size like 20GiB, or 0 for no budget",
+      [](Recipe & r) -> auto& { return r.memory; }));
   f.push_back(text(
       "init", "safetensors file with the first weights", [](Recipe & r) -> auto& { return r.init; }));
   f.push_back(words(

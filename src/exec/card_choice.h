@@ -1,0 +1,36 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "backend/gpu/device.h"
+
+namespace hearth::exec {
+
+/// A card as a recipe asks for it.
+struct CardWish {
+  /// "gpu", the first with memory of its own; "gpu:1", by its number; "gpu:0000:03:00.0", by its address; the
+  /// same with "emulated".
+  std::string device = "gpu";
+  /// Left free for the desktop.
+  int64_t reserve_bytes = 0;
+};
+
+/// Whether it has one of those forms.
+bool names_card(std::string_view device);
+/// Shares the processor's memory, by what the runtime says of it or by its architecture.
+bool is_integrated(const gpu::DeviceInfo& card);
+/// Whether kernels for `architectures` ("gfx1030 gfx1100") run on it: AMD's on their own architecture alone,
+/// NVIDIA's on every later one.
+bool has_kernels_for(std::string_view architectures, std::string_view card);
+
+/// The number of the card that `device` names, of those listed. UserError where there is none, with what to
+/// look at, and where this program has no kernels for it.
+int choose_card(const std::string& device, std::span<const gpu::DeviceInfo> cards,
+                const gpu::Runtime& runtime);
+
+/// What HSA_OVERRIDE_GFX_VERSION (null: not set) does to an AMD card, empty where it does nothing.
+std::string override_warning(const char* version);
+
+}  // namespace hearth::exec
