@@ -28,9 +28,10 @@ std::vector<std::string> verb_names(const CLI::App& app) {
 
 int run(int argc, char** argv) {
   CLI::App app(kExamples, "hearth");
-  app.set_version_flag("--version", "hearth 0.1.0");
-  for (const auto add : {add_train, add_eval, add_predict, add_plan, add_dump, add_ops, add_pack, add_bench,
-                         add_ls, add_cp, add_validate, add_tokenize, add_generate, add_merge, add_export}) {
+  app.set_version_flag("--version", fmt::format("hearth {}", kVersion));
+  for (const auto add :
+       {add_train, add_eval, add_predict, add_plan, add_dump, add_ops, add_pack, add_bench, add_ls, add_cp,
+        add_validate, add_tokenize, add_generate, add_merge, add_export, add_env}) {
     add(app);
   }
   if (argc < 2) {
