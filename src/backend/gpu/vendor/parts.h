@@ -11,6 +11,8 @@ namespace hearth::gpu {
 struct Device::Parts {
   int index = 0;
   DeviceInfo info;
+  /// Something was asked of a stream under recording that a recording cannot keep.
+  bool broken_recording = false;
 };
 
 namespace vendor {

@@ -43,19 +43,23 @@ struct Recording::Parts {
 };
 
 struct Stream::Parts {
-  const Device::Parts* device = nullptr;
+  Device::Parts* device = nullptr;
   NativeStream stream = nullptr;
-  bool recording = false;
-  /// Something was asked for that a recording cannot keep.
-  bool broken = false;
 
-  void check(Result result, std::string_view doing) {
-    if (result == RUNTIME(Success)) return;
-    if (!recording) vendor::fail(result, doing);
-    ignore(result);
-    broken = true;
+  /// By its own recording, or by one of a stream that it waited for.
+  bool is_recorded() const {
+    auto status = RUNTIME(StreamCaptureStatusNone);
+    ignore(RUNTIME(StreamIsCapturing)(stream, &status));
+    return status != RUNTIME(StreamCaptureStatusNone);
   }
-  void copy(void* to, const void* from, int64_t num_bytes, RUNTIME(MemcpyKind) kind, std::string_view doing) {
+  void check(Result result, std::string_view doing) const {
+    if (result == RUNTIME(Success)) return;
+    if (!is_recorded()) fail(result, doing);
+    ignore(result);
+    device->broken_recording = true;
+  }
+  void copy(void* to, const void* from, int64_t num_bytes, RUNTIME(MemcpyKind) kind,
+            std::string_view doing) const {
     make_current(*device);
     check(RUNTIME(MemcpyAsync)(to, from, static_cast<size_t>(num_bytes), kind, stream), doing);
   }
@@ -115,23 +119,21 @@ void Stream::start_recording() {
   make_current(*parts_->device);
   check(RUNTIME(StreamBeginCapture)(parts_->stream, RUNTIME(StreamCaptureModeThreadLocal)),
         "starting to record");
-  parts_->recording = true;
-  parts_->broken = false;
+  parts_->device->broken_recording = false;
 }
 
 std::unique_ptr<Recording> Stream::finish_recording() {
   make_current(*parts_->device);
   RUNTIME(Graph_t) graph = nullptr;
-  parts_->check(RUNTIME(StreamEndCapture)(parts_->stream, &graph), "recording");
-  parts_->check(take_refused_launch(), "a kernel's launch");
+  Result result = RUNTIME(StreamEndCapture)(parts_->stream, &graph);
+  const Result refused = take_refused_launch();
+  if (result == RUNTIME(Success)) result = refused;
   auto kept = std::make_unique<Recording::Parts>();
-  if (!parts_->broken) {
-    parts_->check(RUNTIME(GraphInstantiateWithFlags)(&kept->graph, graph, 0), "keeping a recording");
-  }
+  if (result == RUNTIME(Success) && !parts_->device->broken_recording)
+    result = RUNTIME(GraphInstantiateWithFlags)(&kept->graph, graph, 0);
+  ignore(result);
   if (graph != nullptr) ignore(RUNTIME(GraphDestroy)(graph));
-  parts_->recording = false;
-  if (parts_->broken) return nullptr;
-  return std::make_unique<Recording>(std::move(kept));
+  return kept->graph == nullptr ? nullptr : std::make_unique<Recording>(std::move(kept));
 }
 
 void Stream::replay(const Recording& recording) {
@@ -141,8 +143,8 @@ void Stream::replay(const Recording& recording) {
 
 void Stream::synchronise(double deadline_seconds) {
   make_current(*parts_->device);
-  if (parts_->recording) {
-    parts_->broken = true;
+  if (parts_->is_recorded()) {
+    parts_->device->broken_recording = true;
     return;
   }
   const auto deadline = steady_clock::now() + std::chrono::duration<double>(deadline_seconds);
@@ -160,8 +162,8 @@ void Stream::synchronise(double deadline_seconds) {
     pause = std::min(2 * pause, kLongestPause);
     result = RUNTIME(StreamQuery)(parts_->stream);
   }
-  check(take_refused_launch(), "a kernel's launch");
-  check(result, "work on the card");
+  vendor::check(take_refused_launch(), "a kernel's launch");
+  vendor::check(result, "work on the card");
 }
 
 void* Stream::handle() {
