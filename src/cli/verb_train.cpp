@@ -129,6 +129,8 @@ void announce(const train::Trainer& trainer, train::Engine& engine, const train:
   terminal.message(fmt::format("global batch {} = {} x {}; planned: arena {}, weights and state {}",
                                recipe.batch * recipe.accumulate, recipe.batch, recipe.accumulate,
                                human_bytes(engine.arena_bytes()), human_bytes(engine.layout().num_bytes())));
+  const std::string warning = exec::override_warning(std::getenv("HSA_OVERRIDE_GFX_VERSION"));
+  if (engine.card() != nullptr && !warning.empty()) terminal.message("warning: " + warning);
   if (const gpu::DeviceInfo* card = engine.card()) {
     const exec::Program& program = engine.train_program();
     terminal.message(

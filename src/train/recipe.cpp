@@ -450,7 +450,8 @@ EngineOptions engine_options(const Recipe& recipe) {
                         .offload = recipe.offload};
   if (exec::names_card(recipe.device)) {
     options.backend = exec::Backend::gpu;
-    options.card = {.device = recipe.device, .reserve_bytes = recipe.reserve};
+    const bool shown = !recipe.device.starts_with("emulated");  // What shows a desktop.
+    options.card = {.device = recipe.device, .reserve_bytes = shown ? recipe.reserve : 0};
   }
   options.passes_off = recipe.passes_off;
   std::erase(options.passes_off, "winograd");

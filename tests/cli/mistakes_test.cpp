@@ -83,7 +83,12 @@ TEST_F(Mistakes, InKeysAndValues) {
   refused("hearth train tiny.yaml data.mean=[0.1,0.2]", {"3 numbers", "data.mean", "got 2", "override"});
   refused("hearth train tiny.yaml model.name=resnet19", {"'resnet19'", "did you mean 'resnet18'?"});
   refused("hearth train tiny.yaml model=nowhere", {"'nowhere'", "language model's folder", "model=./FOLDER"});
-  refused("hearth train tiny.yaml device=cuda", {"device", "'cuda'", "cpu, emulated"});
+  refused("hearth train tiny.yaml device=cuda", {"device", "'cuda'", "cpu, gpu, gpu:0"});
+  refused("hearth train tiny.yaml device=gpu", {"emulated cards alone", "tools/build --gpu hip"});
+  refused("hearth train tiny.yaml device=emulated:3", {"device=emulated:3", "0 emulated card 0"});
+  refused("export HEARTH_EMULATED=20 && hearth train tiny.yaml device=emulated",
+          {"HEARTH_EMULATED", "20GiB,20GiB"});
+  refused("hearth train tiny.yaml device=emulated reserve=much", {"reserve", "'much'", "512MiB"});
   refused("hearth train tiny.yaml passes.off=[fuse_elementwize]", {"did you mean 'fuse_elementwise'?"});
   put("bad.yaml", "model:\n  name: mlp\ntrain:\n  bacth: 3\n");
   refused("hearth train bad.yaml", {"bad.yaml:4", "\"train.bacth\"", "did you mean 'train.batch'?"});

@@ -48,6 +48,13 @@ TEST_F(Verbs, TrainOnAnEmulatedCardSaysWhatTheProcessorDoes) {
   works("hearth train --out run --resume train.epochs=4");
   works("hearth eval run");
 }
+
+TEST_F(Verbs, EnvTellsWhatWasBuiltFoundAndMissing) {
+  EXPECT_THAT(works("hearth env"),
+              ContainsRegex("^built\n  hearth [0-9.]+, compiled by .*\n.*\n"
+                            "  cards: emulated ones alone.*\nfound\n(.*\n)*missing\n  "));
+}
+
 TEST_F(Verbs, TrainFillsItsFolder) {
   works("hearth train tiny.yaml --out run");
   std::vector<int64_t> steps;

@@ -3,6 +3,7 @@
 
 #include "backend/gpu/emu/stream.h"
 #include "backend/gpu/rt.h"
+#include "base/error.h"
 #include "gpu/card.h"
 
 namespace hearth::gpu {
@@ -33,6 +34,15 @@ TEST_F(Devices, AreListedWithTheirMemory) {
   EXPECT_EQ(all[1].memory_bytes, 1 << 21);
   EXPECT_NE(all[0].pci_address, all[1].pci_address);
   EXPECT_EQ(Device(1).free_bytes(), 1 << 21);
+}
+
+TEST_F(Devices, AreAsManyAsTheEnvironmentSays) {
+  const auto cards = emu::cards_of("20GiB, 1.5GiB");
+  ASSERT_EQ(cards.size(), 2U);
+  EXPECT_EQ(cards[0].memory_bytes, int64_t{20} << 30);
+  EXPECT_EQ(cards[1].memory_bytes, int64_t{3} << 29);
+  for (const char* sizes : {"", "20GiB,", ",20GiB", "two", "-1GiB", "0", "1KiB", "20GiB;20GiB"})
+    EXPECT_THROW(emu::cards_of(sizes), UserError) << sizes;
 }
 
 TEST_F(Devices, RefuseWhatDoesNotFit) {

@@ -207,5 +207,19 @@ TEST(Recipe, DeepNestingIsRefused) {
   EXPECT_THAT(fault(std::string(2 << 20, ' ')), HasSubstr("1 MiB"));
 }
 
+TEST(Recipe, NamesACardAndWhatStaysFreeOnIt) {
+  const Recipe recipe = parse_recipe("device: gpu:0000:03:00.0\nreserve: 1GiB\n", "r.yaml");
+  const Recipe again = parse_recipe(write_recipe(recipe), "again.yaml");
+  EXPECT_EQ(again.device, "gpu:0000:03:00.0");
+  const EngineOptions options = engine_options(again);
+  EXPECT_EQ(options.backend, exec::Backend::gpu);
+  EXPECT_EQ(options.card.device, "gpu:0000:03:00.0");
+  EXPECT_EQ(options.card.reserve_bytes, int64_t{1} << 30);
+  EXPECT_EQ(engine_options(parse_recipe("", "r.yaml")).backend, exec::Backend::cpu);
+  EXPECT_EQ(engine_options(parse_recipe("device: emulated", "r.yaml")).card.reserve_bytes, 0);
+  EXPECT_THAT(fault("device: gpu:first"),
+              HasSubstr("expected cpu, gpu, gpu:0, gpu:0000:03:00.0 or emulated"));
+}
+
 }  // namespace
 }  // namespace hearth::train
