@@ -12,6 +12,8 @@ fail() {
   printf 'error: %s\n' "$*" >&2
   exit 1
 }
+has_nvcc() { command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; }
+has_hipcc() { command -v hipcc >/dev/null || [ -x "${ROCM_PATH:-/opt/rocm}/bin/hipcc" ]; }
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
 # configure PRESET [CMAKE ARGUMENT...]: writes build/PRESET; silent unless it fails.
