@@ -42,8 +42,7 @@ TEST_F(Verbs, TrainTellsItsSteps) {
 TEST_F(Verbs, TrainOnAnEmulatedCardSaysWhatTheProcessorDoes) {
   EXPECT_THAT(
       works("hearth train tiny.yaml --out run device=emulated"),
-      AllOf(ContainsRegex(
-                "on emulated card 0 \\(emu:00:00.0\\): [0-9]+ of [0-9]+ nodes of a step have no kernel"),
+      AllOf(ContainsRegex("on emulated card 0 \\(emu:00:00.0\\): 0 of [0-9]+ nodes of a step have no kernel"),
             HasSubstr("done: 6 steps")));
   works("hearth train --out run --resume train.epochs=4");
   works("hearth eval run");
