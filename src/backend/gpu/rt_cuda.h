@@ -29,6 +29,8 @@ using Word16 = uint4;
 RT_DEVICE float f16_bits_to_float(uint16_t bits) { return __half2float(__ushort_as_half(bits)); }
 RT_DEVICE uint16_t float_to_f16_bits(float value) { return __half_as_ushort(__float2half_rn(value)); }
 
+RT_DEVICE float multiply_then_add(float a, float b, float c) { return __fadd_rn(__fmul_rn(a, b), c); }
+
 RT_DEVICE int lane() {
   int number;
   asm("mov.u32 %0, %%laneid;" : "=r"(number));

@@ -42,6 +42,11 @@ struct __attribute__((may_alias, aligned(16))) Word16 {
 inline float f16_bits_to_float(uint16_t bits) { return to_f32(hearth::f16{bits}); }
 inline uint16_t float_to_f16_bits(float value) { return to_f16(value).bits; }
 
+inline float multiply_then_add(float a, float b, float c) {
+  const float product = a * b;
+  return product + c;
+}
+
 inline int lane() { return emu::lane(); }
 inline void sync_block(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   emu::barrier({file, line});

@@ -40,6 +40,12 @@ RT_DEVICE uint16_t float_to_f16_bits(float value) {
   return bits;
 }
 
+RT_DEVICE float multiply_then_add(float a, float b, float c) {
+#pragma clang fp contract(off)
+  const float product = a * b;
+  return product + c;
+}
+
 RT_DEVICE int lane() { return static_cast<int>(__lane_id()); }
 RT_DEVICE void sync_block() { __syncthreads(); }
 /// The lanes run in step; what is ordered is the memory that they share.
