@@ -48,7 +48,6 @@ class ProductKernel {
   Product product_;
   DType in_, out_;
   ProductWay way_;
-  int splits_;
 };
 
 }  // namespace hearth::ops

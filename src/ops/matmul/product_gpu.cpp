@@ -1,311 +1,34 @@
-#include "backend/gpu/rt_tile.h"
-#include "ops/matmul/plain_product.h"
-#include "ops/matmul/product.h"
+#include "ops/matmul/product_blocks.h"
 
 namespace hearth::ops {
 namespace {
 
-/// Terms that a block of tiles holds at a time, and the room of a line: 16 bytes more keep lines on
-/// different banks.
-constexpr int kDepth = 32;
-constexpr int kLine = kDepth + 8;
-/// Elements of a wide move.
-constexpr int kWide = 8;
-
-/// Where a block's sums go.
-template <typename C>
-struct Out {
-  Epilogue<C> epilogue;
-  C* c;
-  float* parts;  ///< [splits][m][n]; null: straight into c
-};
-
-template <typename C>
-RT_DEVICE void finish(const Product& product, const Out<C>& out, int64_t row, int64_t column, float sum) {
-  const int64_t at = row * product.c_row + column;
-  out.c[at] = out.epilogue(sum, column, at);
-}
-template <typename C>
-RT_DEVICE void put(const Product& product, const Out<C>& out, int64_t row, int64_t column, float sum) {
-  if (row >= product.m || column >= product.n) return;
-  if (out.parts == nullptr) return finish(product, out, row, column, sum);
-  out.parts[(blockIdx.z * static_cast<int64_t>(product.m) + row) * product.n + column] = sum;
-}
-
-/// Adds the parts of a product whose terms were dealt out.
-template <typename C>
-__global__ void __launch_bounds__(kBlockThreads) add_parts(Product product, Out<C> out, int splits) {
-  const int64_t count = static_cast<int64_t>(product.m) * product.n;
-  for (int64_t i = first_element(); i < count; i += element_stride()) {
-    float sum = 0;
-    for (int s = 0; s < splits; ++s) sum += out.parts[s * count + i];
-    finish(product, out, i / product.n, i % product.n, sum);
-  }
-}
-
-/// The terms of this block: [first, end).
-struct Terms {
-  int first, end;
-};
-RT_DEVICE Terms terms_of(int k, int depth) {
-  const int steps = (k + depth - 1) / depth;
-  const int splits = static_cast<int>(gridDim.z), split = static_cast<int>(blockIdx.z);
-  const int end = (split + 1) * steps / splits * depth;
-  return {split * steps / splits * depth, end < k ? end : k};
-}
-
-// --- f32 ---
-
-/// Plain arithmetic, for any card.
-template <typename C>
-__global__ void __launch_bounds__(kBlockThreads)
-    multiply_plain(const float* a, const float* b, Product product, Out<C> out) {
-  const Terms terms = terms_of(product.k, kPlainDepth);
-  const ProductPart part{.m = product.m,
-                         .n = product.n,
-                         .row = static_cast<int64_t>(blockIdx.y) * kPlainTile,
-                         .column = static_cast<int64_t>(blockIdx.x) * kPlainTile,
-                         .begin = terms.first,
-                         .end = terms.end};
-  const OwnSums sums = add_products(Strided<float, false>{a, product.a_row, product.a_term},
-                                    Strided<float, false>{b, product.b_column, product.b_term}, part);
-  for_each_sum(sums, part,
-               [&](int64_t row, int64_t column, float sum) { put(product, out, row, column, sum); });
-}
-
-// --- 16 bits ---
-
-/// One side of a product: element (line, term) at line * line_stride + term * term_stride.
-template <typename T>
-struct Operand {
-  const T* at;
-  int64_t line_stride, term_stride;
-  int lines;
-};
-
-/// kLines lines of a block's terms, on their way from the operand through registers into shared memory.
-template <typename T, int kLines>
-struct Panel {
-  static constexpr int kMoves = kLines * kDepth / kWide;
-  static constexpr int kOwnMoves = (kMoves + kBlockThreads - 1) / kBlockThreads;
-  rt::Word16 held[kOwnMoves];
-
-  /// Reads the terms [first_term, first_term + kDepth), zeros behind end_term and behind the last line.
-  RT_DEVICE void fetch(const Operand<T>& from, int first_line, int first_term, int end_term) {
-    RT_UNROLL
-    for (int i = 0; i < kOwnMoves; ++i) {
-      const int move = static_cast<int>(threadIdx.x) + i * kBlockThreads;
-      const bool along_terms = from.term_stride == 1;
-      const int line = first_line + (along_terms ? move / (kDepth / kWide) : move % (kLines / kWide) * kWide);
-      const int term = first_term + (along_terms ? move % (kDepth / kWide) * kWide : move / (kLines / kWide));
-      const T* at = from.at + line * from.line_stride + term * from.term_stride;
-      const int64_t last_line = along_terms ? line : line + kWide - 1;
-      const int last_term = along_terms ? term + kWide - 1 : term;
-      const bool aligned = (along_terms ? from.line_stride : from.term_stride) % kWide == 0;
-      const bool mine = move < kMoves;
-      if (mine && aligned && last_line < from.lines && last_term < end_term) {
-        held[i] = *reinterpret_cast<const rt::Word16*>(at);
-      } else {
-        held[i] = edge(at, mine && line < from.lines ? from.lines - line : 0,
-                       term < end_term ? end_term - term : 0, along_terms);
-      }
-    }
-  }
-  /// `lines` and `terms`: how many are left from `at` on.
-  RT_DEVICE static rt::Word16 edge(const T* at, int lines, int terms, bool along_terms) {
-    const int count = along_terms ? (lines > 0 ? terms : 0) : (terms > 0 ? lines : 0);
-    rt::Vec<uint32_t, 4> words;
-    RT_UNROLL
-    for (int w = 0; w < 4; ++w) {
-      const uint32_t low = 2 * w < count ? at[2 * w].bits : 0U;
-      const uint32_t high = 2 * w + 1 < count ? at[2 * w + 1].bits : 0U;
-      words.at[w] = low | high << 16;
-    }
-    return rt::bits_as<rt::Word16>(words);
-  }
-  /// Into lines of kLine elements, terms side by side.
-  RT_DEVICE void put(T* shared, bool along_terms) const {
-    RT_UNROLL
-    for (int i = 0; i < kOwnMoves; ++i) {
-      const int move = static_cast<int>(threadIdx.x) + i * kBlockThreads;
-      if (move >= kMoves) continue;
-      if (along_terms) {
-        *reinterpret_cast<rt::Word16*>(shared + move / (kDepth / kWide) * kLine +
-                                       move % (kDepth / kWide) * kWide) = held[i];
-        continue;
-      }
-      const auto values = rt::bits_as<rt::Vec<T, kWide>>(held[i]);
-      T* to = shared + move % (kLines / kWide) * kWide * kLine + move / (kLines / kWide);
-      RT_UNROLL
-      for (int e = 0; e < kWide; ++e) to[e * kLine] = values.at[e];
-    }
-  }
-};
-
-/// A block makes kRows x kColumns; its warps stand kWarpsDown below each other.
-template <int rows, int columns, int warps_down>
-struct Blocking {
-  static constexpr int kRows = rows, kColumns = columns;
-  static constexpr int kWarpsAcross = kBlockThreads / rt::kWarp / warps_down;
-  static constexpr int kTilesDown = rows / warps_down / rt::kTile;
-  static constexpr int kTilesAcross = columns / kWarpsAcross / rt::kTile;
-  static_assert(kTilesDown >= 1 && kTilesAcross >= 1);
-};
-
-/// The sums of a warp's tiles.
-template <typename T, typename B>
-struct WarpTiles {
-  rt::Acc<T> sums[B::kTilesDown][B::kTilesAcross];
-
-  /// left: this warp's first line of the block's left panel; right alike.
-  RT_DEVICE void add(const T* left, const T* right) {
-    RT_UNROLL
-    for (int t = 0; t < kDepth; t += rt::kTile) {
-      decltype(rt::load_left(left, kLine)) lines[B::kTilesDown];
-      RT_UNROLL
-      for (int r = 0; r < B::kTilesDown; ++r)
-        lines[r] = rt::load_left(left + r * rt::kTile * kLine + t, kLine);
-      RT_UNROLL
-      for (int s = 0; s < B::kTilesAcross; ++s) {
-        const auto column = rt::load_right(right + s * rt::kTile * kLine + t, kLine);
-        RT_UNROLL
-        for (int r = 0; r < B::kTilesDown; ++r) rt::multiply_add(sums[r][s], lines[r], column);
-      }
-    }
-  }
-};
-
-/// Shared memory of two panels: one is multiplied while the next is on its way.
-template <typename T, int lines>
-struct Panels {
-  T at[2][lines * kLine];
-};
-
-template <typename T, typename C, typename B>
-__global__ void __launch_bounds__(kBlockThreads)
-    multiply_tiles(const T* a, const T* b, Product product, Out<C> out) {
-  RT_SHARED(left, Panels<T, B::kRows>);
-  RT_SHARED(right, Panels<T, B::kColumns>);
-  const int warp = static_cast<int>(threadIdx.x) / rt::kWarp;
-  const int first_row = static_cast<int>(blockIdx.y) * B::kRows;
-  const int first_column = static_cast<int>(blockIdx.x) * B::kColumns;
-  const int warp_row = warp / B::kWarpsAcross * B::kTilesDown * rt::kTile;
-  const int warp_column = warp % B::kWarpsAcross * B::kTilesAcross * rt::kTile;
-  const Operand<T> rows{a, product.a_row, product.a_term, product.m};
-  const Operand<T> columns{b, product.b_column, product.b_term, product.n};
-  const Terms terms = terms_of(product.k, kDepth);
-  Panel<T, B::kRows> next_left;
-  Panel<T, B::kColumns> next_right;
-  WarpTiles<T, B> tiles;
-  next_left.fetch(rows, first_row, terms.first, terms.end);
-  next_right.fetch(columns, first_column, terms.first, terms.end);
-  int side = 0;
-  for (int p = terms.first; p < terms.end; p += kDepth) {
-    next_left.put(left.at[side], rows.term_stride == 1);
-    next_right.put(right.at[side], columns.term_stride == 1);
-    rt::sync_block();
-    next_left.fetch(rows, first_row, p + kDepth, terms.end);
-    next_right.fetch(columns, first_column, p + kDepth, terms.end);
-    tiles.add(left.at[side] + warp_row * kLine, right.at[side] + warp_column * kLine);
-    side = 1 - side;
-  }
-  RT_UNROLL
-  for (int r = 0; r < B::kTilesDown; ++r) {
-    RT_UNROLL
-    for (int s = 0; s < B::kTilesAcross; ++s) {
-      const auto& tile = tiles.sums[r][s];
-      RT_UNROLL
-      for (int e = 0; e < rt::kOwn; ++e)
-        put(product, out, first_row + warp_row + r * rt::kTile + tile.row(e),
-            first_column + warp_column + s * rt::kTile + tile.column(e), tile.at[e]);
-    }
-  }
-}
-
-// --- the choice ---
-
-using Large = Blocking<128, 128, 4>;
-using Small = Blocking<64, 64, 4>;
-using Tall = Blocking<128, 16, 8>;
-using Wide = Blocking<16, 128, 1>;
-
-/// Blocks that keep a card of the middle busy, whichever card it is: the order of sums must not depend on it.
-constexpr int64_t kBusy = 96;
-constexpr int64_t kMostSplits = 32;
-/// Terms that a split must have at least, so that its sums are worth a detour.
-constexpr int64_t kLeastTerms = 256;
-
-struct Extent {
-  int rows, columns;
-};
-Extent extent_of(ProductWay way) {
-  if (way == ProductWay::large) return {Large::kRows, Large::kColumns};
-  if (way == ProductWay::small) return {Small::kRows, Small::kColumns};
-  if (way == ProductWay::tall) return {Tall::kRows, Tall::kColumns};
-  if (way == ProductWay::wide) return {Wide::kRows, Wide::kColumns};
-  return {kPlainTile, kPlainTile};
-}
-int64_t num_blocks(const Product& product, ProductWay way) {
-  const Extent extent = extent_of(way);
-  return divided_up(product.m, extent.rows) * divided_up(product.n, extent.columns);
-}
-int choose_splits(const Product& product, ProductWay way) {
-  const int64_t wanted = kBusy / num_blocks(product, way), most = product.k / kLeastTerms;
-  return static_cast<int>(std::clamp<int64_t>(std::min(wanted, most), 1, kMostSplits));
-}
-
-/// One launch: where, over what, into what.
-struct Launch {
-  void* stream;
-  const Product& product;
-  const ProductArrays& arrays;
-  ProductWay way;
-  int splits;
-
-  rt::Shape shape() const {
-    const Extent extent = extent_of(way);
-    return {
-        rt::Dim3{static_cast<unsigned>(divided_up(product.n, extent.columns)),
-                 static_cast<unsigned>(divided_up(product.m, extent.rows)), static_cast<unsigned>(splits)},
-        rt::Dim3{kBlockThreads, 1, 1}};
-  }
-};
-
 template <typename T, typename C>
-auto kernel_of(ProductWay way) {
-  if constexpr (std::is_same_v<T, float>) {
-    return multiply_plain<C>;
-  } else {
-    if (way == ProductWay::tall) return multiply_tiles<T, C, Tall>;
-    if (way == ProductWay::wide) return multiply_tiles<T, C, Wide>;
-    return way == ProductWay::large ? multiply_tiles<T, C, Large> : multiply_tiles<T, C, Small>;
-  }
-}
-
-template <typename T, typename C>
-void launch_all(const Launch& launch) {
-  const ProductArrays& arrays = launch.arrays;
+void launch_all(void* stream, const ProductPlan& plan, const ProductArrays& arrays) {
+  const Product& product = plan.product;
   const Out<C> out{.epilogue = {.bias = arrays.bias,
                                 .residual = static_cast<const C*>(arrays.residual),
-                                .relu = launch.product.relu},
+                                .relu = product.relu},
                    .c = static_cast<C*>(arrays.c),
-                   .parts = launch.splits > 1 ? reinterpret_cast<float*>(arrays.workspace) : nullptr};
-  rt::launch(kernel_of<T, C>(launch.way), launch.shape(), launch.stream, static_cast<const T*>(arrays.a),
-             static_cast<const T*>(arrays.b), launch.product, out);
-  if (launch.splits == 1) return;
-  const int64_t count = static_cast<int64_t>(launch.product.m) * launch.product.n;
-  rt::launch(add_parts<C>, {num_stride_blocks(count), kBlockThreads}, launch.stream, launch.product, out,
-             launch.splits);
+                   .parts = plan.parts(arrays.workspace)};
+  const auto *a = static_cast<const T*>(arrays.a), *b = static_cast<const T*>(arrays.b);
+  if constexpr (std::is_same_v<T, float>) {
+    launch_product<T>(stream, plan, PlainRows{a, product.a_row, product.a_term},
+                      PlainRows{b, product.b_column, product.b_term}, out);
+  } else {
+    launch_product<T>(stream, plan, Operand<T>{a, product.a_row, product.a_term, product.m},
+                      Operand<T>{b, product.b_column, product.b_term, product.n}, out);
+  }
 }
 /// Into f32, or the operands' dtype; f32 operands into any.
 template <typename T>
-void launch_into(const Launch& launch, DType out) {
-  if (out == DType::f32) return launch_all<T, float>(launch);
+void launch_into(void* stream, const ProductPlan& plan, const ProductArrays& arrays, DType out) {
+  if (out == DType::f32) return launch_all<T, float>(stream, plan, arrays);
   if constexpr (!std::is_same_v<T, float>) {
-    launch_all<T, T>(launch);
+    launch_all<T, T>(stream, plan, arrays);
   } else {
-    if (out == DType::bf16) return launch_all<T, rt::bf16>(launch);
-    launch_all<T, rt::f16>(launch);
+    if (out == DType::bf16) return launch_all<T, rt::bf16>(stream, plan, arrays);
+    launch_all<T, rt::f16>(stream, plan, arrays);
   }
 }
 
@@ -319,19 +42,17 @@ ProductWay ProductKernel::usual_way(const Product& product, DType in) {
 }
 
 ProductKernel::ProductKernel(const Product& product, DType in, DType out, ProductWay way)
-    : product_(product), in_(in), out_(out), way_(way), splits_(choose_splits(product, way)) {
+    : product_(product), in_(in), out_(out), way_(way) {
   if (in != DType::f32 && out != DType::f32 && out != in) refuse_storage_type(out);
 }
 
-int64_t ProductKernel::workspace_bytes() const {
-  return splits_ == 1 ? 0 : int64_t{splits_} * product_.m * product_.n * int64_t{sizeof(float)};
-}
+int64_t ProductKernel::workspace_bytes() const { return ProductPlan(product_, way_).workspace_bytes(); }
 
 void ProductKernel::launch(void* stream, const ProductArrays& arrays) const {
-  const Launch launch{stream, product_, arrays, way_, splits_};
-  if (in_ == DType::f32) return launch_into<float>(launch, out_);
-  if (in_ == DType::bf16) return launch_into<rt::bf16>(launch, out_);
-  launch_into<rt::f16>(launch, out_);
+  const ProductPlan plan(product_, way_);
+  if (in_ == DType::f32) return launch_into<float>(stream, plan, arrays, out_);
+  if (in_ == DType::bf16) return launch_into<rt::bf16>(stream, plan, arrays, out_);
+  launch_into<rt::f16>(stream, plan, arrays, out_);
 }
 
 }  // namespace hearth::ops
