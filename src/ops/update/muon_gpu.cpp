@@ -1,4 +1,5 @@
-#include "ops/matmul/f32_product.h"
+#include "ops/gpu_support.h"
+#include "ops/matmul/product.h"
 #include "ops/update/rules.h"
 #include "ops/update/update.h"
 
@@ -31,15 +32,18 @@ Matrix matrix_of(const Shape& shape) {
 }
 
 struct Space {
-  float *x, *y, *gram, *polynomial, *squares;
+  float *x, *y, *gram, *square, *squares;
+  std::byte* products;
 
   Space(const Matrix& m, std::byte* base) : x(reinterpret_cast<float*>(base)) {
     y = x + m.count();
     gram = y + m.count();
-    polynomial = gram + m.small * m.small;
-    squares = polynomial + m.small * m.small;
+    square = gram + m.small * m.small;
+    squares = square + m.small * m.small;
+    products = base + own_bytes(m);
   }
-  static int64_t num_bytes(const Matrix& m) {
+  /// Of everything in front of `products`.
+  static int64_t own_bytes(const Matrix& m) {
     return (2 * m.count() + 2 * m.small * m.small + m.parts) * int64_t{sizeof(float)};
   }
 };
@@ -77,24 +81,13 @@ __global__ void __launch_bounds__(kBlockThreads)
   for (int64_t i = first_element(); i < matrix.count(); i += element_stride()) space.x[i] *= inverse;
 }
 
-/// out = of_product left right + of_added added, right [k, n] or, transposed, [n, k].
-struct Product {
-  int m, n, k;
-  float of_product, of_added;
-};
-template <bool transposed>
+/// square = a + b gram + c square.
 __global__ void __launch_bounds__(kBlockThreads)
-    multiply(const float* factor, Product product, const float* left, const float* right, const float* added,
-             float* out) {
-  if (*factor < 0) return;
-  const int64_t n = product.n, k = product.k;
-  multiply_tile<transposed>(
-      product.m, product.n, product.k, [=](int64_t i, int64_t p) { return left[i * k + p]; },
-      [=](int64_t p, int64_t j) { return transposed ? right[j * k + p] : right[p * n + j]; },
-      [=](int64_t i, int64_t j, float sum) {
-        const float value = product.of_product * sum;
-        out[i * n + j] = added == nullptr ? value : value + product.of_added * added[i * n + j];
-      });
+    make_polynomial(const float* gram, float* square, int64_t small) {
+  for (int64_t i = first_element(); i < small * small; i += element_stride()) {
+    const float one = i / small == i % small ? MuonOptions::kA : 0.0F;
+    square[i] = one + MuonOptions::kB * gram[i] + MuonOptions::kC * square[i];
+  }
 }
 
 __global__ void __launch_bounds__(kBlockThreads)
@@ -107,17 +100,41 @@ __global__ void __launch_bounds__(kBlockThreads)
     param[i] = keep * param[i] - rate * x[matrix.place(i)];
 }
 
+/// x x^T, its square, and a polynomial of it times x.
+struct Products {
+  ProductKernel gram, square, apply;
+
+  explicit Products(const Matrix& matrix)
+      : gram(product(matrix.small, matrix.small, matrix.wide, true), DType::f32, DType::f32),
+        square(product(matrix.small, matrix.small, matrix.small, false), DType::f32, DType::f32),
+        apply(product(matrix.small, matrix.wide, matrix.small, false), DType::f32, DType::f32) {}
+  int64_t workspace_bytes() const {
+    return std::max({gram.workspace_bytes(), square.workspace_bytes(), apply.workspace_bytes()});
+  }
+
+ private:
+  /// [m, k] by [k, n] or, transposed, by [n, k].
+  static Product product(int64_t m, int64_t n, int64_t k, bool transposed) {
+    return {.m = static_cast<int>(m),
+            .n = static_cast<int>(n),
+            .k = static_cast<int>(k),
+            .a_row = k,
+            .b_term = transposed ? 1 : n,
+            .b_column = transposed ? k : 1,
+            .c_row = n};
+  }
+};
+
 /// x becomes a x + (b g + c g^2) x, g = x x^T; it lies where y was.
-void iterate(const Matrix& matrix, const float* factor, Space& space, void* stream) {
-  const auto small = static_cast<int>(matrix.small), wide = static_cast<int>(matrix.wide);
-  const rt::Shape square = product_shape(small, small);
-  rt::launch(multiply<true>, square, stream, factor, Product{small, small, wide, 1, 0}, space.x, space.x,
-             nullptr, space.gram);
-  rt::launch(multiply<false>, square, stream, factor,
-             Product{small, small, small, MuonOptions::kC, MuonOptions::kB}, space.gram, space.gram,
-             space.gram, space.polynomial);
-  rt::launch(multiply<false>, product_shape(small, wide), stream, factor,
-             Product{small, wide, small, 1, MuonOptions::kA}, space.polynomial, space.x, space.x, space.y);
+void iterate(const Matrix& matrix, const Products& products, Space& space, void* stream) {
+  const auto multiply = [&](const ProductKernel& kernel, const float* a, const float* b, float* c) {
+    kernel.launch(stream, {.a = a, .b = b, .c = c, .workspace = space.products});
+  };
+  multiply(products.gram, space.x, space.x, space.gram);
+  multiply(products.square, space.gram, space.gram, space.square);
+  rt::launch(make_polynomial, {num_stride_blocks(matrix.small * matrix.small), kBlockThreads}, stream,
+             space.gram, space.square, matrix.small);
+  multiply(products.apply, space.square, space.x, space.y);
   std::swap(space.x, space.y);
 }
 
@@ -125,6 +142,7 @@ template <typename T>
 ir::Kernel make(const NodeView& node) {
   const Matrix matrix = matrix_of(node.in_type(0).shape);
   const MuonOptions options = muon_options(node.attrs, matrix.rows, matrix.columns);
+  const Products products(matrix);
   const auto run = [=](const KernelArgs& args) {
     void* stream = args.stream->handle();
     Space space(matrix, args.workspace);
@@ -133,11 +151,11 @@ ir::Kernel make(const NodeView& node) {
     rt::launch(make_direction<T>, parts, stream, input_of<T>(args, 1), factor, output_of<float>(args, 1),
                Momentum{static_cast<float>(options.momentum), options.nesterov}, matrix, space);
     rt::launch(normalise, parts, stream, factor, static_cast<float>(options.eps), matrix, space);
-    for (int step = 0; step < MuonOptions::kSteps; ++step) iterate(matrix, factor, space, stream);
+    for (int step = 0; step < MuonOptions::kSteps; ++step) iterate(matrix, products, space, stream);
     rt::launch(move_param, parts, stream, output_of<float>(args, 0), space.x, input_of<float>(args, 2),
                factor, options.weight_decay, options.ratio, matrix);
   };
-  return {.run = run, .workspace_bytes = Space::num_bytes(matrix)};
+  return {.run = run, .workspace_bytes = Space::own_bytes(matrix) + products.workspace_bytes()};
 }
 
 }  // namespace
