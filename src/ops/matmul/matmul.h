@@ -10,5 +10,7 @@ extern const ir::OpDef matmul;
 ir::Kernel matmul_gpu(const ir::NodeView& node);
 /// y = x W^T for a frozen matrix W in a few bits (ops/matmul/quantised.h), read tile by tile; back: x W.
 extern const ir::OpDef quantised_linear;
+/// Its kernel for cards; under 16-bit x the elements of W are rounded to x's dtype.
+ir::Kernel quantised_linear_gpu(const ir::NodeView& node);
 
 }  // namespace hearth::ops

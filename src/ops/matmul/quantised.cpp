@@ -11,8 +11,6 @@ namespace hearth::ops {
 namespace {
 
 constexpr int64_t kPieceElements = 1 << 17;
-/// 1/127 with bitsandbytes' digits (int8_vectorwise_dequant).
-constexpr float kInverse127 = 7.874015718698502e-3F;
 constexpr float kLeastAbsmax = 1e-38F;
 
 int64_t parts_of(int64_t count, int64_t size) { return (count + size - 1) / size; }

@@ -43,6 +43,9 @@ inline constexpr std::array<float, 16> kNormalFloat4 = {-1.0F,
 inline constexpr int64_t kBlock4 = 64;        ///< elements that share an absmax
 inline constexpr int64_t kBlockAbsmax = 256;  ///< absmax that share one of their own
 
+/// 1/127 with bitsandbytes' digits (int8_vectorwise_dequant).
+inline constexpr float kInverse127 = 7.874015718698502e-3F;
+
 /// The tensors that a matrix [rows, columns] is stored as: the matrix's own name and these ends.
 struct QuantisedPart {
   std::string_view suffix;

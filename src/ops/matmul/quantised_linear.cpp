@@ -220,6 +220,7 @@ const OpDef quantised_linear{
     .infer = infer,
     .vjp = vjp,
     .cpu = kernel,
+    .gpu = quantised_linear_gpu,
     .reference = reference,
     .cost = cost,
     .precision = ir::Precision::compute,

@@ -1,0 +1,159 @@
+#include "ops/matmul/matmul.h"
+#include "ops/matmul/product_blocks.h"
+#include "ops/matmul/quantised.h"
+#include "ops/update/dynamic_map.h"
+
+namespace hearth::ops {
+namespace {
+
+using ir::KernelArgs;
+using ir::NodeView;
+
+/// Elements of a matrix in the order of its columns, [rows, columns] as the product's right side sees it: its
+/// lines are the matrix's rows, or with `back` its columns. `element(i)` has the bits of
+/// QuantisedMatrix::read.
+struct Side {
+  int64_t columns;
+  int lines;
+  bool back;
+
+  RT_DEVICE bool along_terms() const { return !back; }
+  RT_DEVICE int64_t place(int64_t line, int64_t term) const {
+    return back ? term * columns + line : line * columns + term;
+  }
+};
+
+/// What nf4 is read by, in the workspace.
+struct Nf4Tables {
+  float* values;  ///< the 16 of NormalFloat4
+  float* scales;  ///< of each block
+};
+
+template <typename T>
+struct Nf4 : Side {
+  using Element = T;
+  const uint8_t* codes;
+  Nf4Tables tables;
+
+  RT_DEVICE float element(int64_t i) const {
+    const int two = codes[i / 2];
+    return tables.values[i % 2 == 0 ? two / 16 : two % 16] * tables.scales[i / kBlock4];
+  }
+};
+
+template <typename T>
+struct Int8 : Side {
+  using Element = T;
+  const int8_t* codes;
+  const float* absmax;
+
+  RT_DEVICE float element(int64_t i) const {
+    return static_cast<float>(codes[i]) * absmax[i / columns] * kInverse127;
+  }
+};
+
+/// Side of a product (product_blocks.h) over the elements of a Matrix.
+template <typename Matrix>
+struct Decoded : Matrix {
+  using T = typename Matrix::Element;
+
+  RT_DEVICE float one(int64_t line, int64_t term) const { return this->element(this->place(line, term)); }
+  RT_DEVICE rt::Word16 wide(int line, int term, int lines_left, int terms_left) const {
+    const int64_t first = this->place(line, term);
+    const int count = this->back ? (terms_left > 0 ? lines_left : 0) : (lines_left > 0 ? terms_left : 0);
+    rt::Vec<uint32_t, 4> words;
+    RT_UNROLL
+    for (int w = 0; w < 4; ++w) {
+      const uint32_t low = 2 * w < count ? bits(first + 2 * w) : 0U;
+      const uint32_t high = 2 * w + 1 < count ? bits(first + 2 * w + 1) : 0U;
+      words.at[w] = low | high << 16;
+    }
+    return rt::bits_as<rt::Word16>(words);
+  }
+
+ private:
+  RT_DEVICE uint32_t bits(int64_t i) const { return rt::from_float<T>(this->element(i)).bits; }
+};
+
+struct Codebook {
+  float at[16];
+};
+/// A thread per block of nf4.
+__global__ void __launch_bounds__(kBlockThreads)
+    make_scales(const uint8_t* absmax8, const float* absmax, const float* offset, int64_t blocks,
+                Codebook codebook, Nf4Tables tables) {
+  const int64_t block = first_element();
+  if (block < 16) tables.values[block] = codebook.at[block];
+  if (block >= blocks) return;
+  tables.scales[block] =
+      rt::multiply_then_add(dynamic_value(true, absmax8[block]), absmax[block / kBlockAbsmax], *offset);
+}
+
+struct Problem {
+  int64_t rows, columns;
+  bool back;
+  Product product;
+};
+Problem problem_of(const NodeView& node) {
+  Problem p{.rows = node.attrs.integer("rows"),
+            .columns = node.attrs.integer("columns"),
+            .back = node.attrs.integer_or("back", 0) != 0};
+  const int64_t k = p.back ? p.rows : p.columns, n = p.back ? p.columns : p.rows;
+  p.product = {.m = static_cast<int>(node.in_type(0).shape[0]),
+               .n = static_cast<int>(n),
+               .k = static_cast<int>(k),
+               .a_row = k,
+               .c_row = n};
+  return p;
+}
+
+template <typename Matrix>
+void multiply(const KernelArgs& args, const ProductPlan& plan, const Matrix& matrix, std::byte* workspace) {
+  using T = typename Matrix::Element;
+  const Strided<T> rows{input_of<T>(args, 0), plan.product.a_row, 1, plan.product.m};
+  const Out<T> out{
+      .bias = nullptr, .residual = nullptr, .c = output_of<T>(args, 0), .parts = plan.parts(workspace)};
+  launch_product(args.stream->handle(), plan, rows, Decoded<Matrix>{matrix}, out);
+}
+
+template <typename T>
+ir::Kernel make_nf4(const Problem& p, const ProductPlan& plan) {
+  const int64_t blocks = divided_up(p.rows * p.columns, kBlock4);
+  const int64_t table_bytes = divided_up((16 + blocks) * int64_t{sizeof(float)}, 64) * 64;
+  Codebook codebook;
+  std::copy(kNormalFloat4.begin(), kNormalFloat4.end(), codebook.at);
+  const auto run = [=](const KernelArgs& args) {
+    auto* floats = reinterpret_cast<float*>(args.workspace);
+    const Nf4Tables tables{floats, floats + 16};
+    rt::launch(make_scales, {divided_up(std::max<int64_t>(blocks, 16), kBlockThreads), kBlockThreads},
+               args.stream->handle(), input_of<uint8_t>(args, 2), input_of<float>(args, 3),
+               input_of<float>(args, 4), blocks, codebook, tables);
+    const Nf4<T> matrix{{p.columns, plan.product.n, p.back}, input_of<uint8_t>(args, 1), tables};
+    multiply(args, plan, matrix, args.workspace + table_bytes);
+  };
+  return {.run = run, .workspace_bytes = table_bytes + plan.workspace_bytes()};
+}
+template <typename T>
+ir::Kernel make_int8(const Problem& p, const ProductPlan& plan) {
+  const auto run = [=](const KernelArgs& args) {
+    const Int8<T> matrix{
+        {p.columns, plan.product.n, p.back}, input_of<int8_t>(args, 1), input_of<float>(args, 2)};
+    multiply(args, plan, matrix, args.workspace);
+  };
+  return {.run = run, .workspace_bytes = plan.workspace_bytes()};
+}
+
+template <typename T>
+ir::Kernel make(const NodeView& node) {
+  const Problem p = problem_of(node);
+  const ProductPlan plan(p.product, ProductKernel::usual_way(p.product, node.in_type(0).dtype));
+  return node.attrs.text_or("format", "") == "nf4" ? make_nf4<T>(p, plan) : make_int8<T>(p, plan);
+}
+
+}  // namespace
+
+ir::Kernel quantised_linear_gpu(const NodeView& node) {
+  return with_storage_type(node.in_type(0).dtype, [&](auto x) { return make<decltype(x)>(node); });
+}
+
+}  // namespace hearth::ops
