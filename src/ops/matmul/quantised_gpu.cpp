@@ -9,29 +9,15 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Elements of a matrix in the order of its columns, [rows, columns] as the product's right side sees it: its
-/// lines are the matrix's rows, or with `back` its columns. `element(i)` has the bits of
-/// QuantisedMatrix::read.
-struct Side {
-  int64_t columns;
-  int lines;
-  bool back;
-
-  RT_DEVICE bool along_terms() const { return !back; }
-  RT_DEVICE int64_t place(int64_t line, int64_t term) const {
-    return back ? term * columns + line : line * columns + term;
-  }
-};
-
 /// What nf4 is read by, in the workspace.
 struct Nf4Tables {
   float* values;  ///< the 16 of NormalFloat4
   float* scales;  ///< of each block
 };
 
-template <typename T>
-struct Nf4 : Side {
-  using Element = T;
+/// Stored matrices. element(i): the one at place i, row after row, with the bits of QuantisedMatrix::read.
+struct Nf4 {
+  int64_t columns;
   const uint8_t* codes;
   Nf4Tables tables;
 
@@ -40,10 +26,8 @@ struct Nf4 : Side {
     return tables.values[i % 2 == 0 ? two / 16 : two % 16] * tables.scales[i / kBlock4];
   }
 };
-
-template <typename T>
-struct Int8 : Side {
-  using Element = T;
+struct Int8 {
+  int64_t columns;
   const int8_t* codes;
   const float* absmax;
 
@@ -52,15 +36,31 @@ struct Int8 : Side {
   }
 };
 
-/// Side of a product (product_blocks.h) over the elements of a Matrix.
-template <typename Matrix>
-struct Decoded : Matrix {
-  using T = typename Matrix::Element;
+/// The right side of a plain product (plain_product.h): lines are the rows of the matrix or, with `back`, its
+/// columns.
+template <typename Matrix, bool back>
+struct PlainSide {
+  using Line = int64_t;
+  using Term = int64_t;
+  static constexpr bool kLinesAreNeighbours = back;
+  Matrix matrix;
 
-  RT_DEVICE float one(int64_t line, int64_t term) const { return this->element(this->place(line, term)); }
+  RT_DEVICE Line line(int64_t i) const { return back ? i : i * matrix.columns; }
+  RT_DEVICE Term term(int64_t p) const { return back ? p * matrix.columns : p; }
+  RT_DEVICE float at(Line line, Term term) const { return matrix.element(line + term); }
+};
+
+/// The same for a product of tiles (Operand in product_blocks.h), whose elements are rounded to T.
+template <typename T, typename Matrix>
+struct TileSide {
+  Matrix matrix;
+  int lines;
+  bool back;
+
+  RT_DEVICE bool along_terms() const { return !back; }
   RT_DEVICE rt::Word16 wide(int line, int term, int lines_left, int terms_left) const {
-    const int64_t first = this->place(line, term);
-    const int count = this->back ? (terms_left > 0 ? lines_left : 0) : (lines_left > 0 ? terms_left : 0);
+    const int64_t first = back ? term * matrix.columns + line : line * matrix.columns + term;
+    const int count = back ? (terms_left > 0 ? lines_left : 0) : (lines_left > 0 ? terms_left : 0);
     rt::Vec<uint32_t, 4> words;
     RT_UNROLL
     for (int w = 0; w < 4; ++w) {
@@ -72,7 +72,7 @@ struct Decoded : Matrix {
   }
 
  private:
-  RT_DEVICE uint32_t bits(int64_t i) const { return rt::from_float<T>(this->element(i)).bits; }
+  RT_DEVICE uint32_t bits(int64_t i) const { return rt::from_float<T>(matrix.element(i)).bits; }
 };
 
 struct Codebook {
@@ -107,13 +107,20 @@ Problem problem_of(const NodeView& node) {
   return p;
 }
 
-template <typename Matrix>
-void multiply(const KernelArgs& args, const ProductPlan& plan, const Matrix& matrix, std::byte* workspace) {
-  using T = typename Matrix::Element;
-  const Strided<T> rows{input_of<T>(args, 0), plan.product.a_row, 1, plan.product.m};
-  const Out<T> out{
-      .bias = nullptr, .residual = nullptr, .c = output_of<T>(args, 0), .parts = plan.parts(workspace)};
-  launch_product(args.stream->handle(), plan, rows, Decoded<Matrix>{matrix}, out);
+template <typename T, typename Matrix>
+void multiply(const KernelArgs& args, const Problem& p, const ProductPlan& plan, const Matrix& matrix,
+              std::byte* workspace) {
+  void* stream = args.stream->handle();
+  const auto* x = input_of<T>(args, 0);
+  const Out<T> out{.epilogue = {}, .c = output_of<T>(args, 0), .parts = plan.parts(workspace)};
+  if constexpr (!std::is_same_v<T, float>) {
+    const Operand<T> rows{x, p.product.a_row, 1, p.product.m};
+    launch_product<T>(stream, plan, rows, TileSide<T, Matrix>{matrix, p.product.n, p.back}, out);
+  } else if (p.back) {
+    launch_product<T>(stream, plan, PlainRows{x, p.product.a_row, 1}, PlainSide<Matrix, true>{matrix}, out);
+  } else {
+    launch_product<T>(stream, plan, PlainRows{x, p.product.a_row, 1}, PlainSide<Matrix, false>{matrix}, out);
+  }
 }
 
 template <typename T>
@@ -128,17 +135,16 @@ ir::Kernel make_nf4(const Problem& p, const ProductPlan& plan) {
     rt::launch(make_scales, {divided_up(std::max<int64_t>(blocks, 16), kBlockThreads), kBlockThreads},
                args.stream->handle(), input_of<uint8_t>(args, 2), input_of<float>(args, 3),
                input_of<float>(args, 4), blocks, codebook, tables);
-    const Nf4<T> matrix{{p.columns, plan.product.n, p.back}, input_of<uint8_t>(args, 1), tables};
-    multiply(args, plan, matrix, args.workspace + table_bytes);
+    const Nf4 matrix{p.columns, input_of<uint8_t>(args, 1), tables};
+    multiply<T>(args, p, plan, matrix, args.workspace + table_bytes);
   };
   return {.run = run, .workspace_bytes = table_bytes + plan.workspace_bytes()};
 }
 template <typename T>
 ir::Kernel make_int8(const Problem& p, const ProductPlan& plan) {
   const auto run = [=](const KernelArgs& args) {
-    const Int8<T> matrix{
-        {p.columns, plan.product.n, p.back}, input_of<int8_t>(args, 1), input_of<float>(args, 2)};
-    multiply(args, plan, matrix, args.workspace);
+    const Int8 matrix{p.columns, input_of<int8_t>(args, 1), input_of<float>(args, 2)};
+    multiply<T>(args, p, plan, matrix, args.workspace);
   };
   return {.run = run, .workspace_bytes = plan.workspace_bytes()};
 }
