@@ -1,5 +1,6 @@
 #include <vector>
 
+#include "ops/many_tensors.h"
 #include "ops/reduce/add_rows.h"
 #include "ops/reduce/reduce.h"
 
@@ -13,21 +14,25 @@ using ir::NodeView;
 constexpr int64_t kMostParts = 64;
 /// Elements that are worth a part.
 constexpr int64_t kPartElements = 4096;
+/// The same for squares of many arrays, whose parts one block adds up.
+constexpr int kSquaresRun = 16384;
 /// Rows that are worth a part.
 constexpr int64_t kPartRows = 16;
 
-struct Plain {
-  RT_DEVICE float operator()(float x) const { return x; }
-};
-struct Squared {
-  RT_DEVICE float operator()(float x) const { return x * x; }
-};
-
-/// parts[block] = what the block's share of f(in) comes to; one block adds parts up.
-template <typename T, typename F>
-__global__ void __launch_bounds__(kBlockThreads) add_elements(const T* in, float* parts, int64_t count, F f) {
+/// parts[block] = the block's share of the sum of `in`; one block adds parts up.
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads) add_elements(const T* in, float* parts, int64_t count) {
   float sum = 0;
-  for (int64_t i = first_element(); i < count; i += element_stride()) sum += f(rt::to_float(in[i]));
+  for (int64_t i = first_element(); i < count; i += element_stride()) sum += rt::to_float(in[i]);
+  sum = rt::reduce_block(sum, rt::Add(), 0.0F);
+  if (threadIdx.x == 0) parts[blockIdx.x] = sum;
+}
+/// parts[block] = the sum of squares of the block's run.
+__global__ void __launch_bounds__(kBlockThreads) add_squares(ManyTensors<const float*> all, float* parts) {
+  const BlockRun run = run_of_block(all);
+  const float* in = all.tensors[run.tensor];
+  float sum = 0;
+  for (int64_t i = run.begin + threadIdx.x; i < run.end; i += kBlockThreads) sum += in[i] * in[i];
   sum = rt::reduce_block(sum, rt::Add(), 0.0F);
   if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }
@@ -41,10 +46,10 @@ ir::Kernel make_sum(const NodeView& node) {
   const int64_t count = node.in_type(0).shape.num_elements(), parts = num_parts(count);
   const auto run = [=](const KernelArgs& args) {
     auto* sums = reinterpret_cast<float*>(args.workspace);
-    rt::launch(add_elements<T, Plain>, {parts, kBlockThreads}, args.stream->handle(), input_of<T>(args, 0),
-               sums, count, Plain());
-    rt::launch(add_elements<float, Plain>, {1, kBlockThreads}, args.stream->handle(), sums,
-               output_of<float>(args, 0), parts, Plain());
+    rt::launch(add_elements<T>, {parts, kBlockThreads}, args.stream->handle(), input_of<T>(args, 0), sums,
+               count);
+    rt::launch(add_elements<float>, {1, kBlockThreads}, args.stream->handle(), sums,
+               output_of<float>(args, 0), parts);
   };
   return {.run = run, .workspace_bytes = parts * int64_t{sizeof(float)}};
 }
@@ -79,23 +84,23 @@ ir::Kernel sum_leading_gpu(const NodeView& node) {
 
 ir::Kernel sum_squares_gpu(const NodeView& node) {
   std::vector<int64_t> counts;
-  int64_t total = 0;
+  int64_t parts = 0;
   for (const ir::Type& type : node.in) {
     counts.push_back(type.shape.num_elements());
-    total += num_parts(counts.back());
+    parts += num_runs(counts.back(), kSquaresRun);
   }
   const auto run = [=](const KernelArgs& args) {
     auto* sums = reinterpret_cast<float*>(args.workspace);
-    for (size_t i = 0; i < counts.size(); ++i) {
-      const int64_t parts = num_parts(counts[i]);
-      rt::launch(add_elements<float, Squared>, {parts, kBlockThreads}, args.stream->handle(),
-                 input_of<float>(args, i), sums, counts[i], Squared());
-      sums += parts;
-    }
-    rt::launch(add_elements<float, Plain>, {1, kBlockThreads}, args.stream->handle(),
-               reinterpret_cast<const float*>(args.workspace), output_of<float>(args, 0), total, Plain());
+    for_many_tensors<const float*>(
+        counts, kSquaresRun, [&](size_t i) { return input_of<float>(args, i); },
+        [&](const ManyTensors<const float*>& all) {
+          rt::launch(add_squares, {all.num_blocks, kBlockThreads}, args.stream->handle(), all, sums);
+          sums += all.num_blocks;
+        });
+    rt::launch(add_elements<float>, {1, kBlockThreads}, args.stream->handle(),
+               reinterpret_cast<const float*>(args.workspace), output_of<float>(args, 0), parts);
   };
-  return {.run = run, .workspace_bytes = total * int64_t{sizeof(float)}};
+  return {.run = run, .workspace_bytes = parts * int64_t{sizeof(float)}};
 }
 
 }  // namespace hearth::ops

@@ -1,5 +1,5 @@
+#include "ops/many_tensors.h"
 #include "ops/update/dynamic_map.h"
-#include "ops/update/many_tensors.h"
 #include "ops/update/rules.h"
 #include "ops/update/update.h"
 

@@ -1,4 +1,4 @@
-#include "ops/update/many_tensors.h"
+#include "ops/many_tensors.h"
 #include "ops/update/rules.h"
 #include "ops/update/update.h"
 
