@@ -8,6 +8,7 @@
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "op_sample.h"
+#include "ops/reference.h"
 
 namespace hearth::ops {
 namespace {
