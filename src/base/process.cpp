@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <optional>
@@ -69,6 +70,15 @@ double process_seconds() {
   static const double before_first_call = read_process_seconds();
   static const auto first_call = Clock::now();
   return before_first_call + std::chrono::duration<double>(Clock::now() - first_call).count();
+}
+
+std::filesystem::path user_cache_folder() {
+  const std::filesystem::path hearth = "hearth";
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && cache[0] == '/')
+    return cache / hearth;
+  if (const char* home = std::getenv("HOME"); home != nullptr && home[0] == '/')
+    return home / (".cache" / hearth);
+  return {};
 }
 
 }  // namespace hearth

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 
 namespace hearth {
 
@@ -13,5 +14,8 @@ int64_t peak_rss_bytes();
 
 /// Seconds since this process started. Allocates at the first call only.
 double process_seconds();
+
+/// $XDG_CACHE_HOME/hearth or ~/.cache/hearth; empty where the user has neither.
+std::filesystem::path user_cache_folder();
 
 }  // namespace hearth

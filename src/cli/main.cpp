@@ -6,6 +6,7 @@
 #include "backend/gpu/device.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "base/version.h"
 #include "cli/verb.h"
 
 namespace hearth::cli {

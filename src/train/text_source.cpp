@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "io/safetensors.h"
 
@@ -14,10 +15,7 @@ constexpr int64_t kMaxTemplateBytes = int64_t{64} << 20;
 
 fs::path cache_folder(const TextOptions& options) {
   if (!options.cache.empty()) return options.cache;
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && cache[0] == '/')
-    return fs::path(cache) / "hearth";
-  if (const char* home = std::getenv("HOME"); home != nullptr && home[0] == '/')
-    return fs::path(home) / ".cache" / "hearth";
+  if (fs::path folder = user_cache_folder(); !folder.empty()) return folder;
   user_error("expected a folder for tokens, got neither data.cache nor HOME; try data.cache=DIR");
 }
 

@@ -1,0 +1,8 @@
+#pragma once
+
+namespace hearth {
+
+/// Of the program and its library.
+inline constexpr const char* kVersion = "0.1.0";
+
+}  // namespace hearth
