@@ -73,7 +73,8 @@ ir::Kernel Program::prepare_kernel(const ir::Node& node, const CompileOptions& o
   const ir::NodeTypes types(graph_, node);
   const ir::NodeView view = types.view(node, options.num_threads);
   if (options.backend == Backend::null) return null_backend::prepare(*node.op, view);
-  if (options.backend == Backend::gpu && node.op->gpu != nullptr) return node.op->gpu(view);
+  const bool on_card = options.backend == Backend::gpu && node.op->gpu != nullptr;
+  if (on_card && (!options.trusts || options.trusts(*node.op, view))) return node.op->gpu(view);
   if (node.op->cpu == nullptr) internal_error("{} has no CPU kernel", node.op->name);
   if (options.backend == Backend::cpu) return node.op->cpu(view);
   if (!scratch_) scratch_ = std::make_shared<HostScratch>();

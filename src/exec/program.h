@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -36,6 +37,8 @@ struct CompileOptions {
   /// Most steps of the packer's exact search: a few tenths of a second. Steps, not seconds, so that a
   /// plan does not depend on the machine.
   int64_t plan_steps = 40'000'000;
+  /// Of Backend::gpu: whether the card's kernel may be used; null: every one.
+  std::function<bool(const ir::OpDef&, const ir::NodeView&)> trusts;
   /// Without offsets a program only says what it needs: its height is its lower bound.
   bool pack = true;
 };

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "backend/gpu/device.h"
+#include "base/file.h"
+#include "ir/op_def.h"
+
+namespace hearth::exec {
+
+/// Tries a card's kernels before anything depends on them: every kind of node that graphs have, by op and
+/// dtypes, on the samples of its op, against the op's definition in float64. What is found out is written to
+/// a file for the card, its driver and this version of Hearth; in front of each trial it says which kernel is
+/// tried, so that one that takes the process with it is known the next time.
+class SelfTest {
+ public:
+  enum class When : uint8_t { always, once, never };
+  struct Options {
+    When when = When::never;
+    fs::path folder;  ///< of the files; empty: nothing is remembered
+  };
+  SelfTest(int card, Options options);
+  ~SelfTest();
+
+  /// Tries what the graph needs and nobody has tried. UserError where the card answers nothing any more.
+  void cover(const ir::Graph& graph);
+  /// Whether the kernel was not found to be wrong.
+  bool trusts(const ir::OpDef& op, const ir::NodeView& view) const;
+  /// Kernels that must not be used, with what they did.
+  const std::map<std::string, std::string>& failures() const { return failures_; }
+  int num_tried() const { return num_tried_; }
+
+ private:
+  class Session;
+  void read();
+  void note(std::string_view verdict, const std::string& kernel, std::string_view what);
+  void try_kernel(const ir::OpDef& op, const ir::NodeView& view, const std::string& kernel);
+  std::string trial(const ir::OpDef& op, const ir::NodeView& view);
+
+  int card_;
+  Options options_;
+  gpu::DeviceInfo info_;
+  fs::path file_;
+  std::unique_ptr<Session> session_;
+  std::map<std::string, std::string> verdicts_;  ///< "right", "wrong", "trying"
+  std::map<std::string, std::string> failures_;
+  int num_tried_ = 0;
+};
+
+/// What a kernel is known by: "add(f32, f32) -> f32".
+std::string kernel_name(const ir::OpDef& op, const ir::NodeView& view);
+
+}  // namespace hearth::exec
