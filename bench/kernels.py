@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What kernels need of AMD's cards: turns the compiler's remarks (tools/kernels hip) into bench/KERNELS.md.
 
-Ends with status 1 and names the kernel where registers spill or scratch memory is used.
+Ends with status 1 and names the kernel where registers spill, scratch memory is used, a warp has not 32 lanes, or
+matrix instructions are missing.
 """
 
 import re
@@ -14,12 +15,15 @@ FIELDS = {"VGPRs": "VGPRs", "SGPRs": "SGPRs", "LDS Size [bytes/block]": "LDS", "
 HEAD = """# Kernels on AMD's cards
 
 Made by `tools/kernels hip`; do not edit. What {compiler} says of every kernel: vector and scalar registers, bytes of shared
-memory (without what a launch adds), waves that fit a SIMD. Warps have 32 lanes, nothing spills, nothing uses scratch memory:
-else the command fails. No AMD card has run them yet.
+memory (without what a launch adds), waves that fit a SIMD, matrix instructions (v_wmma) in its code. Warps have 32 lanes,
+nothing spills, nothing uses scratch memory, kernels of matrix tiles have matrix instructions where the card has them: else the
+command fails. No AMD card has run them yet.
 
-| kernel | source | target | VGPRs | SGPRs | shared memory | waves |
-| --- | --- | --- | --- | --- | --- | --- |
+| kernel | source | target | VGPRs | SGPRs | shared memory | waves | v_wmma |
+| --- | --- | --- | --- | --- | --- | --- | --- |
 """
+# Of 16 bits: f32 is multiplied by plain arithmetic, and so is everything on gfx10.
+TILES = re.compile(r"(multiply_tiles|attend|gradient_of_queries|gradient_of_keys)<(bf16|f16)")
 
 
 def read(log):
@@ -32,7 +36,25 @@ def read(log):
             records.append({"name": match.group(1), "target": target, "source": source})
         elif (match := re.search(r"remark:\s+([^:]+): (\d+) \[-R", line)) and match.group(1) in FIELDS:
             records[-1][FIELDS[match.group(1)]] = int(match.group(2))
+        elif line.startswith("assembly: "):
+            _, name, matrix, lanes = line.split()
+            for record in records:
+                if (record["name"], record["target"], record["source"]) == (name, target, source):
+                    record.update(matrix=int(matrix), lanes=int(lanes))
     return records
+
+
+def faults(record):
+    """What is wrong with a kernel, in words."""
+    found = []
+    if record["scratch"] or record["sgpr_spill"] or record["vgpr_spill"]:
+        found.append(f"{record['scratch']} bytes of scratch memory, {record['vgpr_spill']} vector and "
+                     f"{record['sgpr_spill']} scalar registers spilled")
+    if record["lanes"] != 32:
+        found.append(f"warps of {record['lanes']} lanes")
+    if not record["target"].startswith("gfx10") and TILES.match(record["short"]) and not record["matrix"]:
+        found.append("no matrix instruction")
+    return found
 
 
 def short_name(mangled):
@@ -47,16 +69,17 @@ def main():
     records = read(log)
     if not records:
         sys.exit("expected the compiler's remarks on kernels, got none")
-    bad = [r for r in records if r["scratch"] or r["sgpr_spill"] or r["vgpr_spill"]]
-    rows = sorted((r["source"], short_name(r["name"]), r["target"], r) for r in records)
+    for r in records:
+        r["short"] = short_name(r["name"])
     text = HEAD.format(compiler="hipcc")
-    for source, name, target, r in rows:
-        text += f"| `{name}` | {Path(source).name} | {target} | {r['VGPRs']} | {r['SGPRs']} | {r['LDS']} | {r['waves']} |\n"
+    for r in sorted(records, key=lambda r: (r["source"], r["short"], r["target"])):
+        text += (f"| `{r['short']}` | {Path(r['source']).name} | {r['target']} | {r['VGPRs']} | {r['SGPRs']} | {r['LDS']} | "
+                 f"{r['waves']} | {r['matrix']} |\n")
     Path(sys.argv[2]).write_text(text, encoding="utf-8")
+    bad = [r for r in records if faults(r)]
     for r in bad:
-        print(f"{short_name(r['name'])} on {r['target']}: {r['scratch']} bytes of scratch memory, "
-              f"{r['vgpr_spill']} vector and {r['sgpr_spill']} scalar registers spilled")
-    print(f"{len(records)} kernels, {len(bad)} that spill; wrote {sys.argv[2]}")
+        print(f"{r['short']} on {r['target']}: {'; '.join(faults(r))}")
+    print(f"{len(records)} kernels, {len(bad)} with faults; wrote {sys.argv[2]}")
     sys.exit(1 if bad else 0)
 
 

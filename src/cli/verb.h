@@ -28,8 +28,6 @@ void add_export(CLI::App& app);
 void add_generate(CLI::App& app);
 void add_env(CLI::App& app);
 
-inline constexpr const char* kVersion = "0.1.0";
-
 /// Lets a verb take recipe overrides in any form: train.batch=64, --train.batch 64, --train.batch=64.
 void allow_overrides(CLI::App& verb);
 /// Those given, as key=value. UserError for a flag without a value.

@@ -3,6 +3,7 @@
 #include "backend/cpu/simd/simd.h"
 #include "base/text.h"
 #include "base/threads.h"
+#include "base/version.h"
 #include "cli/verb.h"
 #include "exec/card_choice.h"
 #include "watch/environment.h"
