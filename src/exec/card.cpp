@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/error.h"
-#include "base/text.h"
 #include "passes/storage.h"
 
 namespace hearth::exec {
@@ -30,19 +28,13 @@ CardRoom::CardRoom(gpu::Device& device, const Needs& needs, std::byte* memory)
       host_(needs.host_bytes > 0 ? std::make_unique<gpu::HostMemory>(device, needs.host_bytes) : nullptr),
       staging_(device, arena_ + passes::padded_bytes(needs.arena_bytes), needs.staging_bytes) {}
 
+int64_t Card::needed_bytes(const PersistentLayout& layout, const CardRoom::Needs& needs) {
+  return passes::padded_bytes(layout.device_bytes()) + needs.card_bytes();
+}
+
 void Card::allocate(const PersistentLayout& layout, std::byte* image, const CardRoom::Needs& needs) {
-  const int64_t persistent_bytes = passes::padded_bytes(layout.device_bytes());
-  const int64_t needed = persistent_bytes + needs.card_bytes();
-  const int64_t usable = std::max<int64_t>(0, device_.free_bytes() - reserve_bytes_);
-  if (needed > usable) {
-    user_error(
-        "expected a plan of at most {} on {}, got {}; try a smaller train.batch, or memory={} for "
-        "recomputation",
-        human_bytes(usable), device_.info().name, human_bytes(needed),
-        human_bytes(std::max<int64_t>(0, usable - (needed - needs.arena_bytes))));
-  }
-  memory_ = std::make_unique<gpu::Memory>(device_, needed);
-  room_.emplace(device_, needs, memory_->data() + persistent_bytes);
+  memory_ = std::make_unique<gpu::Memory>(device_, needed_bytes(layout, needs));
+  room_.emplace(device_, needs, memory_->data() + passes::padded_bytes(layout.device_bytes()));
   image_ = image;
   pieces_ = layout.device_pieces();
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <optional>
 
 #include "backend/gpu/device.h"
@@ -41,8 +42,12 @@ class Card {
   /// operands (ROCm issues 6413, 6600, 6647).
   static constexpr int64_t kSlackBytes = 64 << 10;
 
-  /// UserError, with what is missing, where that is more than the card has free beside the reserve. The layout
-  /// is complete, and `image` its bytes in host memory: page-locked where the layout has something stay there.
+  /// Everything that allocate() takes from the card.
+  static int64_t needed_bytes(const PersistentLayout& layout, const CardRoom::Needs& needs);
+  /// Free, beside the reserve.
+  int64_t usable_bytes() const { return std::max<int64_t>(0, device_.free_bytes() - reserve_bytes_); }
+  /// The layout is complete, and `image` its bytes in host memory: page-locked where the layout has something
+  /// stay there. Throws DeviceError.
   void allocate(const PersistentLayout& layout, std::byte* image, const CardRoom::Needs& needs);
   Places places() { return places_in(*room_); }
   /// The same for a program that runs beside the others.

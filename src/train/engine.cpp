@@ -4,8 +4,11 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "ir/text.h"
 #include "ops/op_list.h"
+#include "train/card_fit.h"
+#include "train/plan_report.h"
 
 namespace hearth::train {
 namespace {
@@ -40,6 +43,9 @@ Engine::Engine(EngineOptions options, std::span<const int64_t> train_sizes,
                std::span<const int64_t> eval_sizes)
     : options_(std::move(options)), threads_(options_.num_threads), counter_(16, 0) {
   options_.optimizer.dynamic_loss_scale = options_.precision == DType::f16;
+  if (options_.backend == exec::Backend::gpu && runs())
+    self_test_ = std::make_unique<exec::SelfTest>(
+        exec::choose_card(options_.card.device, gpu::list_devices(), gpu::runtime()), options_.self_test);
   const Purpose purpose = options_.accumulate > 1 ? Purpose::accumulate : Purpose::step;
   std::vector<int64_t> lengths = options_.row_lengths;
   if (lengths.empty()) lengths.push_back(0);
@@ -56,7 +62,7 @@ Engine::Engine(EngineOptions options, std::span<const int64_t> train_sizes,
   if (purpose == Purpose::accumulate) {
     update_ = finish(make_update_graph(train_program().graph(), options_.optimizer, tables_), Purpose::step);
   }
-  if (options_.backend != exec::Backend::null && !options_.measure_only) bind_all();
+  if (runs()) bind_all();
 }
 
 Engine::~Engine() = default;
@@ -153,6 +159,12 @@ Engine::Placed Engine::place_within(passes::TrainGraph train, const std::vector<
   context.recompute.fits = context.recompute.peak_after_bytes <= options_.budget_bytes;
   exec::CompileOptions compile{
       .backend = options_.backend, .num_threads = options_.num_threads, .pack = !options_.measure_only};
+  if (self_test_) {
+    self_test_->cover(train.graph);
+    compile.trusts = [this](const ir::OpDef& op, const ir::NodeView& view) {
+      return self_test_->trusts(op, view);
+    };
+  }
   for (const passes::Gradient& gradient : train.gradients) compile.gradients.push_back(gradient.gradient);
   layout_.add(train.graph);
   Placed placed{.program = nullptr, .recompute = context.recompute};
@@ -195,14 +207,31 @@ void Engine::place(const passes::OffloadOptions& offload, int64_t budget_bytes) 
   if (update_) update_ = place(computed_[1]);
 }
 
-void Engine::bind_all() {
-  std::vector<exec::Program*> programs;
+std::vector<exec::Program*> Engine::programs() const {
+  std::vector<exec::Program*> all;
   for (const auto* kind : {&train_, &evaluate_}) {
-    for (const auto& [size, program] : *kind) programs.push_back(program.get());
+    for (const auto& [shape, program] : *kind) all.push_back(program.get());
   }
-  if (update_) programs.push_back(update_.get());
-  const exec::Places places = options_.backend == exec::Backend::gpu ? open_card(programs) : open_host();
-  for (exec::Program* program : programs) program->bind(places);
+  if (update_) all.push_back(update_.get());
+  return all;
+}
+
+exec::CardRoom::Needs Engine::needs() const {
+  exec::CardRoom::Needs needs;
+  for (const exec::Program* program : programs()) needs.cover(*program);
+  return needs;
+}
+
+int64_t Engine::card_bytes() const { return exec::Card::needed_bytes(layout_, needs()); }
+
+const std::map<std::string, std::string>& Engine::distrusted() const {
+  static const std::map<std::string, std::string> kNone;
+  return self_test_ ? self_test_->failures() : kNone;
+}
+
+void Engine::bind_all() {
+  const exec::Places places = options_.backend == exec::Backend::gpu ? open_card() : open_host();
+  for (exec::Program* program : programs()) program->bind(places);
 }
 
 exec::Places Engine::open_host() {
@@ -213,8 +242,9 @@ exec::Places Engine::open_host() {
   return {.persistent = image_, .arena = arena_.data(), .host = host_arena_.data()};
 }
 
-exec::Places Engine::open_card(std::span<exec::Program* const> programs) {
+exec::Places Engine::open_card() {
   card_ = std::make_unique<exec::Card>(options_.card);
+  if (card_bytes() > card_->usable_bytes()) refuse_card();
   const int64_t image_bytes = passes::padded_bytes(layout_.num_bytes());
   if (layout_.device_bytes() < layout_.num_bytes()) {
     pinned_ = std::make_unique<gpu::HostMemory>(card_->device(), image_bytes);
@@ -224,10 +254,23 @@ exec::Places Engine::open_card(std::span<exec::Program* const> programs) {
     persistent_ = exec::Region(image_bytes);
     image_ = persistent_.data();
   }
-  exec::CardRoom::Needs needs;
-  for (const exec::Program* program : programs) needs.cover(*program);
-  card_->allocate(layout_, image_, needs);
+  card_->allocate(layout_, image_, needs());
   return card_->places();
+}
+
+void Engine::refuse_card() const {
+  std::vector<int64_t> train_sizes, eval_sizes;
+  for (const auto& [shape, program] : train_) train_sizes.push_back(shape.num_rows);
+  for (const auto& [shape, program] : evaluate_) eval_sizes.push_back(shape.num_rows);
+  const int64_t usable = card_->usable_bytes();
+  std::string advice = "; no setting was found that fits, try a smaller model";
+  const std::vector<WayToFit> ways = ways_to_fit(options_, train_sizes, eval_sizes, usable);
+  if (!ways.empty()) advice = "; try, fastest first by a model:";
+  for (const WayToFit& way : ways)
+    advice += fmt::format("\n  {}   ({}, {:.2f} times as long)", way.settings, way.what, way.times_as_long);
+  user_error("expected a plan of at most {} on {}, got {}:\n{}{}", human_bytes(usable),
+             card_->device().info().name, human_bytes(card_bytes()), to_table(make_plan_report(*this)),
+             advice.substr(2));
 }
 
 }  // namespace hearth::train

@@ -12,6 +12,7 @@
 #include "base/threads.h"
 #include "exec/card.h"
 #include "exec/program.h"
+#include "exec/self_test.h"
 #include "passes/pipeline.h"
 #include "train/objective.h"
 #include "train/optimizer.h"
@@ -42,8 +43,12 @@ struct EngineOptions {
   exec::Backend backend = exec::Backend::cpu;
   /// Of the gpu backend.
   exec::CardWish card = {.device = "emulated"};
+  /// Of Backend::gpu: which of its kernels are tried first.
+  exec::SelfTest::Options self_test;
   /// Only what a training step needs is found out: nothing is packed, nothing can run.
   bool measure_only = false;
+  /// Everything is packed, nothing can run.
+  bool plan_only = false;
   std::function<void(std::string_view pass, const ir::Graph&, double seconds)> after_pass;
 };
 
@@ -120,6 +125,10 @@ class Engine {
   double loss_scale() const;
   /// What it runs on; null: the processor.
   const gpu::DeviceInfo* card() const { return card_ ? &card_->device().info() : nullptr; }
+  /// What a card must have free.
+  int64_t card_bytes() const;
+  /// Kernels of the card that were found to be wrong, with what they did: the host computes in their place.
+  const std::map<std::string, std::string>& distrusted() const;
 
  private:
   enum class Purpose : uint8_t { step, accumulate, evaluate, gradients };
@@ -137,9 +146,15 @@ class Engine {
                       int64_t budget_bytes);
   std::unique_ptr<exec::Program> place(const passes::TrainGraph& train, Purpose purpose,
                                        const std::vector<int64_t>& workspace_bytes = {});
+  bool runs() const {
+    return options_.backend != exec::Backend::null && !options_.measure_only && !options_.plan_only;
+  }
+  std::vector<exec::Program*> programs() const;
+  exec::CardRoom::Needs needs() const;
   void bind_all();
   exec::Places open_host();
-  exec::Places open_card(std::span<exec::Program* const> programs);
+  exec::Places open_card();
+  [[noreturn]] void refuse_card() const;
   class Room;
   std::unique_ptr<Room> bind_alone(exec::Program& program);
   /// The host's weights and state, which the caller may change.
@@ -169,6 +184,7 @@ class Engine {
   exec::Region arena_;
   exec::Region host_arena_;
   enum class Newer : uint8_t { host, card };
+  std::unique_ptr<exec::SelfTest> self_test_;
   std::unique_ptr<exec::Card> card_;
   std::unique_ptr<gpu::HostMemory> pinned_;  ///< in place of persistent_ where some of it stays on the host
   std::byte* image_ = nullptr;               ///< the bytes of layout_ on the host

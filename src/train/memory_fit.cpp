@@ -13,7 +13,6 @@ constexpr int64_t kMostRows = 1 << 20;
 /// Probes before halving.
 constexpr int kSecants = 6;
 
-/// From the least traffic to the most.
 constexpr passes::OffloadOptions kWays[] = {
     {},
     {.activations = true},
@@ -30,6 +29,8 @@ int64_t rows_within(int64_t bytes, double row_bytes) {
 }
 
 }  // namespace
+
+std::span<const passes::OffloadOptions> ways_to_offload() { return kWays; }
 
 MemoryFits::MemoryFits(EngineOptions options, int64_t memory_bytes)
     : options_(std::move(options)), memory_bytes_(memory_bytes) {

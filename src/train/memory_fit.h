@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/function_ref.h"
@@ -15,6 +16,9 @@ struct MemoryFit {
   passes::OffloadOptions offload;
   PlanReport report;
 };
+
+/// Every choice of what waits in host memory, from the least traffic to the most.
+std::span<const passes::OffloadOptions> ways_to_offload();
 
 /// Finds what fits a budget by planning, never by estimating. Graphs are grown once per micro-batch.
 class MemoryFits {

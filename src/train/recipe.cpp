@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "train/classifier.h"
 #include "train/language_model.h"
@@ -434,6 +435,16 @@ int num_threads(const Recipe& recipe) {
   return recipe.threads == 0 ? num_available_cpus() : static_cast<int>(recipe.threads);
 }
 
+namespace {
+
+exec::SelfTest::When self_test_of(const Recipe& recipe) {
+  using When = exec::SelfTest::When;
+  if (recipe.self_test == "never") return When::never;
+  return recipe.self_test == "always" ? When::always : When::once;
+}
+
+}  // namespace
+
 EngineOptions engine_options(const Recipe& recipe) {
   const DType precision = recipe.precision == "bf16"   ? DType::bf16
                           : recipe.precision == "fp16" ? DType::f16
@@ -452,6 +463,8 @@ EngineOptions engine_options(const Recipe& recipe) {
     options.backend = exec::Backend::gpu;
     const bool shown = !recipe.device.starts_with("emulated");  // What shows a desktop.
     options.card = {.device = recipe.device, .reserve_bytes = shown ? recipe.reserve : 0};
+    options.machine = passes::radeon(precision);
+    options.self_test = {.when = self_test_of(recipe), .folder = user_cache_folder()};
   }
   options.passes_off = recipe.passes_off;
   std::erase(options.passes_off, "winograd");

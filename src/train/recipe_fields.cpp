@@ -178,6 +178,8 @@ void add_run_fields(std::vector<Field>& f) {
       [](Recipe & r) -> auto& { return r.reserve; }));
   f.push_back(integer(
       "devices", "how many of them", [](Recipe & r) -> auto& { return r.devices; }, 1, 1));
+  f.push_back(text("self_test", "whether a card's kernels are tried before training",
+                   [](Recipe & r) -> auto& { return r.self_test; }, {"always", "once", "never"}));
   f.push_back(text("precision", "fp32, bf16, or fp16 with a dynamic loss scale",
                    [](Recipe & r) -> auto& { return r.precision; }, {"fp32", "bf16", "fp16"}));
   f.push_back(bytes(
