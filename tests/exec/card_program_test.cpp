@@ -18,6 +18,8 @@ namespace {
 constexpr int64_t kCount = 1100;
 constexpr int kLayers = 5;
 constexpr int kRuns = 6;
+/// Stays on the card.
+const ir::Type kSmall{.dtype = DType::f32, .shape = {8}};
 const ir::Type kRow{.dtype = DType::f32, .shape = {kCount}};
 
 class Builder {
@@ -29,6 +31,8 @@ class Builder {
       weights.push_back(graph_.add_value("weight" + std::to_string(i), kRow, ir::Role::parameter));
       sums.push_back(graph_.add_value("sum" + std::to_string(i), kRow, ir::Role::state));
     }
+    // The sum's workspace may take the bytes that the copy reads.
+    const ir::ValueId away = add("stash", {add("mul", {x, x})});
     ir::ValueId h = x, total = add("sum_all", {x});
     for (int i = 0; i < kLayers; ++i) {
       h = add("add", {h, weights[static_cast<size_t>(i)]});
@@ -41,8 +45,11 @@ class Builder {
       add("accumulate", {sums[static_cast<size_t>(i)], h});
       add("accumulate", {weights[static_cast<size_t>(i)], h});
     }
+    total = add("add", {total, add("sum_all", {add("fetch", {away})})});
+    const ir::ValueId small = graph_.add_value("small", kSmall, ir::Role::parameter);
+    add("accumulate", {graph_.add_value("small_sum", kSmall, ir::Role::state), small});
     graph_.outputs = {total};
-    passes::offload(graph_, {.states = true, .least_bytes = 1});
+    passes::offload(graph_, {.states = true, .weights = true, .least_bytes = 2 * kSmall.num_bytes()});
     passes::prefetch(graph_, 10 * kRow.num_bytes(), nullptr, {.link_bytes_per_second = 1e7});
     return std::move(graph_);
   }
@@ -191,14 +198,54 @@ TEST_F(CardPrograms, StartingDoesNotWait) {
 }
 
 TEST_F(CardPrograms, OffloadedBytesAreNotOnTheCard) {
-  EXPECT_EQ(layout_.device_bytes(), kLayers * passes::padded_bytes(kRow.num_bytes()));
-  EXPECT_EQ(layout_.device_pieces().size(), static_cast<size_t>(kLayers)) << "states lie between the weights";
+  EXPECT_EQ(layout_.device_bytes(), 2 * passes::padded_bytes(kSmall.num_bytes()));
+  EXPECT_NE(layout_.device_pieces()[0].offset, layout_.device_pieces()[0].device_offset);
   emu::CardSettings settings;
   settings.memory_bytes = layout_.device_bytes() + program_->arena_bytes() + 2 * program_->staging_bytes() +
                           Card::kSlackBytes + 256;
   open(settings);
   start_all();
   expect_equal(outcome(), on_processor());
+}
+
+/// Looks where operands lie, and multiplies by one.
+std::vector<std::pair<const std::byte*, int64_t>> seen;
+ir::Kernel looking_kernel(const ir::NodeView& node) {
+  const int64_t num_bytes = node.in_type(0).num_bytes();
+  ir::Kernel kernel = ops::find_op("relu")->gpu(node);
+  kernel.workspace_bytes = 100;
+  kernel.run = [num_bytes, run = kernel.run](const ir::KernelArgs& args) {
+    seen.emplace_back(static_cast<const std::byte*>(args.in[0]), num_bytes);
+    seen.emplace_back(static_cast<const std::byte*>(args.out[0]), num_bytes);
+    seen.emplace_back(args.workspace, 100);
+    run(args);
+  };
+  return kernel;
+}
+
+TEST_F(CardPrograms, WhatReadsPastAnyOperandStaysInTheAllocation) {
+  constexpr int64_t kPast = 4096;
+  ir::OpDef looking = *ops::find_op("relu");
+  looking.gpu = looking_kernel;
+  ir::Graph graph;
+  const ir::ValueId weight = graph.add_value("last weight", kRow, ir::Role::parameter);
+  const ir::ValueId x = graph.add_value("x", kRow, ir::Role::input);
+  graph.outputs = {graph.add1(looking, {weight}), graph.add1(looking, {x})};
+  layout_ = {};
+  layout_.add(graph);
+  program_.emplace(std::move(graph), layout_, CompileOptions{.backend = Backend::gpu});
+  open({});
+  program_->bind_input("x", inputs_.next());
+  for (int i = 0; i < 2; ++i) program_->run(threads_);
+  CardRoom::Needs needs;
+  needs.cover(*program_);
+  const std::byte* begin = card_->places().persistent;
+  const std::byte* end = begin + Card::needed_bytes(layout_, needs);
+  EXPECT_EQ(seen.size(), 12U);
+  for (const auto& [place, num_bytes] : seen) {
+    EXPECT_GE(place, begin);
+    EXPECT_LE(place + num_bytes + kPast, end);
+  }
 }
 
 }  // namespace
