@@ -19,6 +19,8 @@ using ir::ValueId;
 constexpr double kPlanSeconds = 60;
 /// A packing that is a 512th above its bound is not worth another look.
 constexpr int64_t kCloseEnough = 512;
+/// An input of so many bytes is sent to a card ahead of its run.
+constexpr int64_t kLargeBytes = 4096;
 
 Queue queue_of(const ir::OpDef& op) {
   if (op.transfer == ir::Transfer::none) return Queue::compute;
@@ -59,14 +61,21 @@ Program::Program(ir::Graph graph, const PersistentLayout& layout, const CompileO
       scalar_of_value_[i] = static_cast<int>(scalars_.size());
       scalars_.emplace_back();
     }
-    if (options.backend != Backend::gpu) continue;
-    staged_[static_cast<ValueId>(i)] = {.offset = staging_bytes_};
-    staging_bytes_ += passes::padded_bytes(value.type.num_bytes());
   }
-  for (auto& [id, staged] : staged_) {
+  if (options.backend != Backend::gpu) return;
+  for (const bool large : {true, false}) add_staged(large);
+}
+
+void Program::add_staged(bool large) {
+  for (const auto& [name, id] : inputs_) {
+    const int64_t num_bytes = graph_.type(id).num_bytes();
+    if ((num_bytes >= kLargeBytes) != large) continue;
     const int scalar = scalar_of_value_[static_cast<size_t>(id)];
-    if (scalar >= 0) staged.from = scalars_[static_cast<size_t>(scalar)].data();
+    staged_[id] = {.offset = staging_bytes_,
+                   .from = scalar < 0 ? nullptr : scalars_[static_cast<size_t>(scalar)].data()};
+    staging_bytes_ += passes::padded_bytes(num_bytes);
   }
+  if (large) large_bytes_ = staging_bytes_;
 }
 
 ir::Kernel Program::prepare_kernel(const ir::Node& node, const CompileOptions& options) {
@@ -273,15 +282,40 @@ void Program::set_scalar(std::string_view name, float value) {
   scalars_[static_cast<size_t>(slot)][0] = value;
 }
 
+void Program::stage(const Staged& staged, ValueId id, std::byte* host) const {
+  if (staged.from != nullptr)
+    std::memcpy(host + staged.offset, staged.from, static_cast<size_t>(graph_.type(id).num_bytes()));
+}
+
+void Program::stage_ahead() {
+  if (staging_ == nullptr || large_bytes_ == 0) return;
+  std::byte* host = staging_->fill();
+  for (auto& [id, staged] : staged_) {
+    staged.sent_from = staged.from;
+    if (is_large(staged)) stage(staged, id, host);
+  }
+  staging_->send(0, large_bytes_);
+  ahead_ = staging_->num_fills();
+}
+
+/// Whether what was sent ahead is what is bound, and no other program was run since.
+bool Program::is_ahead() const {
+  return ahead_ == staging_->num_fills() && std::ranges::all_of(staged_, [&](const auto& item) {
+           return !is_large(item.second) || item.second.sent_from == item.second.from;
+         });
+}
+
 size_t Program::stage_inputs() {
   if (staging_ == nullptr) return 0;
   copies_.clear();
-  std::byte* host = staging_->fill();
+  const bool ahead = is_ahead();
+  std::byte* host = ahead ? staging_->host() : staging_->fill();
   for (const auto& [id, staged] : staged_) {
-    if (staged.from != nullptr)
-      std::memcpy(host + staged.offset, staged.from, static_cast<size_t>(graph_.type(id).num_bytes()));
+    if (!ahead || !is_large(staged)) stage(staged, id, host);
   }
-  const size_t half = staging_->send(staging_bytes_, *queue(Queue::compute));
+  staging_->send(ahead ? large_bytes_ : 0, staging_bytes_);
+  ahead_ = -1;
+  const size_t half = staging_->arrive(*queue(Queue::compute));
   for (const auto& [id, staged] : staged_) point_at(id, staging_->on_card(half) + staged.offset);
   return half;
 }

@@ -80,6 +80,9 @@ class Program {
   /// Points an input at the caller's bytes (its type's size plus 64 bytes of readable slack). May change
   /// between runs.
   void bind_input(std::string_view name, const void* data);
+  /// Sends large inputs that are bound ahead of the next run, which may be bound to others still. For a card
+  /// that is computing; elsewhere it does nothing.
+  void stage_ahead();
   bool has_input(std::string_view name) const { return inputs_.find(name) != inputs_.end(); }
   /// Sets a scalar input for the next run.
   void set_scalar(std::string_view name, float value);
@@ -130,6 +133,7 @@ class Program {
   struct Staged {
     int64_t offset = 0;
     const void* from = nullptr;
+    const void* sent_from = nullptr;  ///< ahead
   };
 
   /// Where a storage lies: a buffer of problem_ or of host_problem_.
@@ -150,6 +154,10 @@ class Program {
   void point_at(ir::ValueId root, void* place);
   gpu::Stream* queue(Queue which) const { return queues_[static_cast<size_t>(which)]; }
   bool is_on_host(ir::ValueId id) const;
+  bool is_large(const Staged& staged) const { return staged.offset < large_bytes_; }
+  void add_staged(bool large);
+  void stage(const Staged& staged, ir::ValueId id, std::byte* host) const;
+  bool is_ahead() const;
   size_t stage_inputs();
   void run_step(const Step& step, ThreadPool& threads);
   void fork();
@@ -186,6 +194,8 @@ class Program {
   bool may_record_ = true;
   int64_t num_runs_ = 0;
   int64_t staging_bytes_ = 0;
+  int64_t large_bytes_ = 0;  ///< at the front of them: inputs worth sending ahead
+  int64_t ahead_ = -1;       ///< which filling of the staging holds them
   int num_host_nodes_ = 0;
   std::map<ir::ValueId, Staged> staged_;
   std::shared_ptr<HostScratch> scratch_;

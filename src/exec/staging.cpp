@@ -13,12 +13,16 @@ Staging::Staging(gpu::Device& device, std::byte* on_card, int64_t half_bytes)
 std::byte* Staging::fill() {
   stream_.synchronise();
   half_ = (half_ + 1) % kNumHalves;
-  return memory_.data() + static_cast<int64_t>(half_) * half_bytes_;
+  ++num_fills_;
+  return host();
 }
 
-size_t Staging::send(int64_t num_bytes, gpu::Stream& reader) {
+void Staging::send(int64_t begin, int64_t end) {
   stream_.wait(released_[half_]);
-  stream_.copy_in(on_card(half_), memory_.data() + static_cast<int64_t>(half_) * half_bytes_, num_bytes);
+  stream_.copy_in(on_card(half_) + begin, host() + begin, end - begin);
+}
+
+size_t Staging::arrive(gpu::Stream& reader) {
   stream_.record(sent_[half_]);
   reader.wait(sent_[half_]);
   return half_;

@@ -14,15 +14,19 @@ class Staging {
   Staging(gpu::Device& device, std::byte* on_card, int64_t half_bytes);
   static int64_t card_bytes(int64_t half_bytes) { return kNumHalves * half_bytes; }
 
-  /// Host memory of the half whose turn it is, for the caller to fill. Waits until the card has taken what
-  /// stood there.
+  /// Makes it the next half's turn, and returns its host memory for the caller to fill. Waits until the card
+  /// has taken what stood there.
   std::byte* fill();
-  /// Copies so many bytes of it to the card, once nothing reads the place any more; what is queued at
-  /// `reader` from here on finds them. Returns which half it is.
-  size_t send(int64_t num_bytes, gpu::Stream& reader);
-  /// `reader` is given nothing more that reads what was sent last.
+  /// Of the half whose turn it is.
+  std::byte* host() const { return memory_.data() + static_cast<int64_t>(half_) * half_bytes_; }
+  /// Copies bytes [begin, end) of it to the card, once nothing reads that half any more.
+  void send(int64_t begin, int64_t end);
+  /// What is queued at `reader` from here on finds what was sent. Returns which half it is.
+  size_t arrive(gpu::Stream& reader);
+  /// `reader` is given nothing more that reads the half.
   void release(gpu::Stream& reader);
   std::byte* on_card(size_t half) const { return on_card_ + static_cast<int64_t>(half) * half_bytes_; }
+  int64_t num_fills() const { return num_fills_; }
 
   static constexpr size_t kNumHalves = 2;
 
@@ -32,6 +36,7 @@ class Staging {
   std::byte* on_card_;
   int64_t half_bytes_;
   size_t half_ = 0;
+  int64_t num_fills_ = 0;
   std::array<gpu::Event, kNumHalves> sent_, released_;
 };
 

@@ -85,7 +85,16 @@ class Engine {
   /// One update from `num_micro` micro-batches that `next` hands out one by one. The gradient is that of the
   /// sum of their losses over `num_samples`. `step` numbers the update for dropout.
   StepResult train_step(int64_t num_micro, int64_t num_samples, FunctionRef<MicroBatch()> next, int64_t step,
-                        double learning_rate);
+                        double learning_rate) {
+    start_step(num_micro, num_samples, next, step, learning_rate);
+    return finish_step();
+  }
+  /// The same in two halves: a card may compute in between.
+  void start_step(int64_t num_micro, int64_t num_samples, FunctionRef<MicroBatch()> next, int64_t step,
+                  double learning_rate);
+  StepResult finish_step();
+  /// Sends a card the micro-batch that the next step begins with, while it computes.
+  void stage_ahead(const MicroBatch& batch);
   /// The sum of a batch's losses under the weights (or their average, if there is one); 0 without losses.
   double evaluate(const MicroBatch& batch);
   /// The objective's output number `position` of the last evaluated batch.
@@ -191,6 +200,13 @@ class Engine {
   std::vector<float> readings_;
   std::unique_ptr<gpu::HostMemory> pinned_readings_;
   int64_t num_readings_ = 0;
+  /// The update that was started: its last program, micro-batches and samples.
+  struct Started {
+    exec::Program* last = nullptr;
+    int64_t num_micro = 0;
+    int64_t num_samples = 0;
+  };
+  Started started_;
   mutable Newer newer_ = Newer::host;  ///< whose weights and state count
   int64_t arena_bytes_ = 0;
   int64_t host_arena_bytes_ = 0;

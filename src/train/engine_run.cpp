@@ -15,6 +15,9 @@ using ir::ValueId;
 /// evaluation what the objective hands out.
 enum Output : size_t { kLossSum = 0, kFirstOther = 1 };
 
+/// What is read of a step: queued with its work, and waited for once.
+enum Reading : size_t { kScale, kSumSquares, kFirstLoss };
+
 float scalar_output(const exec::Program& program, size_t position) {
   return *static_cast<const float*>(program.data(program.graph().outputs[position]));
 }
@@ -151,10 +154,8 @@ void Engine::read_loss_scale(float* to) const {
   }
 }
 
-StepResult Engine::train_step(int64_t num_micro, int64_t num_samples, FunctionRef<MicroBatch()> next,
-                              int64_t step, double learning_rate) {
-  // What a card has to say is queued with its work and waited for once.
-  enum Reading : size_t { kScale, kSumSquares, kFirstLoss };
+void Engine::start_step(int64_t num_micro, int64_t num_samples, FunctionRef<MicroBatch()> next, int64_t step,
+                        double learning_rate) {
   float* readings = this->readings(kFirstLoss + num_micro);
   exec::Program* last = update_.get();
   to_card();
@@ -177,6 +178,12 @@ StepResult Engine::train_step(int64_t num_micro, int64_t num_samples, FunctionRe
     update_->start(threads_);
   }
   last->read(last->graph().outputs[update_ ? size_t{0} : size_t{kFirstOther}], &readings[kSumSquares]);
+  started_ = {.last = last, .num_micro = num_micro, .num_samples = num_samples};
+}
+
+StepResult Engine::finish_step() {
+  const auto [last, num_micro, num_samples] = started_;
+  const float* readings = this->readings(kFirstLoss + num_micro);
   last->wait();
   StepResult result{.num_samples = num_samples};
   for (int64_t i = 0; i < num_micro; ++i) result.loss += readings[kFirstLoss + static_cast<size_t>(i)];
@@ -185,6 +192,12 @@ StepResult Engine::train_step(int64_t num_micro, int64_t num_samples, FunctionRe
   result.skipped = !std::isfinite(sum_squares);
   result.loss /= static_cast<double>(num_samples);
   return result;
+}
+
+void Engine::stage_ahead(const MicroBatch& batch) {
+  exec::Program& program = *train_.at(shape_of(batch));
+  bind_inputs(program, batch, counter_[0], counter_[1]);
+  program.stage_ahead();
 }
 
 double Engine::evaluate(const MicroBatch& batch) {

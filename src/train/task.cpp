@@ -1,7 +1,24 @@
+#include "base/error.h"
 #include "train/image_task.h"
 #include "train/preference_task.h"
 
 namespace hearth::train {
+
+MicroBatch AheadStream::next() {
+  const MicroBatch batch = ahead_ ? *ahead_ : stream_->next();
+  ahead_.reset();
+  position_ = stream_->position();
+  return batch;
+}
+
+const MicroBatch* AheadStream::peek() {
+  try {
+    if (!ahead_) ahead_ = stream_->next();
+  } catch (const UserError&) {
+    return nullptr;
+  }
+  return &*ahead_;
+}
 
 std::vector<int64_t> batch_sizes(int64_t count, int64_t batch) {
   std::vector<int64_t> sizes;

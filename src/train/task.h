@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,22 @@ class BatchStream {
   virtual MicroBatch next() = 0;
   /// Where the stream stands behind the micro-batches handed out so far.
   virtual data::LoaderPosition position() const = 0;
+};
+
+/// A stream that can look at its next micro-batch; position() is behind those handed out by next().
+class AheadStream : public BatchStream {
+ public:
+  explicit AheadStream(std::unique_ptr<BatchStream> stream)
+      : stream_(std::move(stream)), position_(stream_->position()) {}
+  MicroBatch next() override;
+  data::LoaderPosition position() const override { return position_; }
+  /// Null where it cannot be read, which next() then says. Valid until the next-but-one of them all.
+  const MicroBatch* peek();
+
+ private:
+  std::unique_ptr<BatchStream> stream_;
+  data::LoaderPosition position_;
+  std::optional<MicroBatch> ahead_;
 };
 
 /// What a run trains on and is judged by: its data, its objective, its evaluation. Rows are what

@@ -89,7 +89,7 @@ void Trainer::start(bool resume) {
   event_file_ = std::make_unique<io::EventFile>(out_);
   checkpoints_ = std::make_unique<io::CheckpointWriter>(out_ / "checkpoints", std::ssize(engine_->state()),
                                                         static_cast<int>(recipe_.keep_checkpoints));
-  stream_ = task_->open(state_.position);
+  stream_.emplace(task_->open(state_.position));
 }
 
 bool Trainer::load_checkpoint() {
@@ -139,8 +139,12 @@ void Trainer::save_checkpoint() {
 StepResult Trainer::train_one(double rate) {
   step_start_ = stream_->position();
   const int64_t num_samples = task_->num_samples(step_start_, rows_of_step());
-  return engine_->train_step(
+  engine_->start_step(
       num_micro(), num_samples, [&] { return stream_->next(); }, state_.step, rate);
+  const bool goes_on = state_.step + 1 < total_steps_;
+  if (const MicroBatch* ahead = engine_->card() && goes_on ? stream_->peek() : nullptr)
+    engine_->stage_ahead(*ahead);
+  return engine_->finish_step();
 }
 
 int64_t Trainer::rows_of_step() const {

@@ -96,7 +96,7 @@ class Trainer {
   TrainerEvents events_;
   std::unique_ptr<Task> task_;
   std::unique_ptr<Engine> engine_;
-  std::unique_ptr<BatchStream> stream_;
+  std::optional<AheadStream> stream_;
   std::unique_ptr<io::CheckpointWriter> checkpoints_;
   std::unique_ptr<io::EventFile> event_file_;
   std::unique_ptr<io::RunLog> log_;

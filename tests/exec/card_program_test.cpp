@@ -166,6 +166,40 @@ class CardPrograms : public testing::Test {
   std::optional<Program> program_;
 };
 
+/// Of what is sent ahead: the next run's inputs; or others than it is bound to then; or another program's run
+/// comes in between.
+enum class Ahead : uint8_t { right, wrong, lost };
+
+class CardProgramsAhead : public CardPrograms,
+                          public testing::WithParamInterface<std::tuple<uint64_t, Ahead>> {};
+
+TEST_P(CardProgramsAhead, WhatIsSentAheadIsTakenWhereItIsWhatIsBound) {
+  const auto [seed, ahead] = GetParam();
+  open({.order_seed = seed});
+  const std::vector<float> others(kCount + 16, 0.125F);
+  const float* next = inputs_.next();
+  for (int i = 0; i < kRuns; ++i) {
+    program_->bind_input("x", next);
+    program_->start(threads_);
+    program_->read(program_->graph().outputs[0], results_->data() + i * sizeof(float));
+    next = inputs_.next();
+    program_->bind_input("x", ahead == Ahead::wrong ? others.data() : next);
+    program_->stage_ahead();
+    if (ahead == Ahead::lost) {
+      Staging& shared = *card_->places().staging;
+      std::memset(shared.fill(), 0, static_cast<size_t>(program_->staging_bytes()));
+      shared.send(0, program_->staging_bytes());
+      shared.arrive(*card_->places().queues[0]);
+      shared.release(*card_->places().queues[0]);
+    }
+  }
+  expect_equal(outcome(), on_processor());
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, CardProgramsAhead,
+                         testing::Combine(testing::Range(uint64_t{0}, uint64_t{8}),
+                                          testing::Values(Ahead::right, Ahead::wrong, Ahead::lost)));
+
 class CardProgramOrders : public CardPrograms, public testing::WithParamInterface<uint64_t> {};
 
 TEST_P(CardProgramOrders, BytesAreThoseOfTheProcessor) {

@@ -2,10 +2,12 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "base/error.h"
 #include "train/card_course.h"
 #include "train/plan_report.h"
+#include "train/trainer.h"
 
 namespace hearth::train {
 namespace {
@@ -76,6 +78,82 @@ TEST_F(CardOverlap, InputsOfTheNextMicroBatchDisturbNothing) {
     emu::cards() = {ahead(seed)};
     EXPECT_EQ(Course(options).state_after(kFewSteps), want) << "order " << seed;
   }
+}
+
+TEST_F(CardOverlap, AStepOfKernelsAloneIsRecorded) {
+  Course course(whole());
+  ASSERT_EQ(course.engine().train_program().num_host_nodes(), 0);
+  const auto want = course.state_after(kFewSteps);
+  EXPECT_TRUE(course.engine().train_program().is_recorded());
+  emu::cards() = {{.cannot_record = true}};
+  Course plain(whole());
+  EXPECT_EQ(plain.state_after(kFewSteps), want);
+  EXPECT_FALSE(plain.engine().train_program().is_recorded());
+}
+
+TEST_F(CardOverlap, TheCardItselfKeepsWeightsFromGradientsThatAreNotFinite) {
+  for (const int64_t accumulate : {1, 2}) {
+    EngineOptions options = whole();
+    options.accumulate = accumulate;
+    Course course(options);
+    const auto before = course.state_after(2);
+    std::vector<float> pictures(kBatch * 8 * 8 * 3 + kSlack, std::nanf(""));
+    MicroBatch broken = course.batch();
+    broken.inputs[0] = pictures.data();
+    const StepResult result = course.engine().train_step(
+        accumulate, accumulate * kBatch, [&] { return broken; }, 3, 0.01);
+    EXPECT_TRUE(result.skipped);
+    EXPECT_TRUE(std::isnan(result.loss));
+    for (const nn::Tensor& tensor : course.engine().tensors()) {
+      const exec::PersistentBuffer& buffer = course.engine().layout().at(tensor.name);
+      const auto num_bytes = static_cast<size_t>(buffer.type.num_bytes());
+      if (!tensor.trainable) continue;
+      EXPECT_EQ(
+          std::memcmp(course.engine().data(buffer), &before[static_cast<size_t>(buffer.offset)], num_bytes),
+          0)
+          << tensor.name;
+    }
+    EXPECT_FALSE(course.step().skipped);
+    EXPECT_THAT(course.engine().find_not_finite(broken, 3, 0), testing::HasSubstr("the data"));
+  }
+}
+
+TEST_F(CardOverlap, TheLossScaleIsReadAlone) {
+  EngineOptions options = whole();
+  options.precision = DType::f16;
+  Course course(options), asked(options);
+  const auto want = course.state_after(kFewSteps);
+  emu::cards() = {{.link_bytes_per_second = 1e12}};
+  for (int i = 0; i < kFewSteps; ++i) {
+    asked.step();
+    EXPECT_EQ(asked.engine().loss_scale(), 65536);
+  }
+  EXPECT_TRUE(std::ranges::equal(asked.engine().state(), want));
+}
+
+TEST_F(CardOverlap, ARunThatGoesOnTakesUpWhereItsDataStood) {
+  const TemporaryFolder folder;
+  const auto weights_after = [&](const char* name, std::initializer_list<int64_t> ends) {
+    const fs::path out = folder.path() / name;
+    for (const int64_t end : ends) {
+      const std::vector<std::string> overrides = {"device=emulated",
+                                                  "self_test=never",
+                                                  "model=mlp",
+                                                  "model.hidden=[16]",
+                                                  "data=shapes",
+                                                  "data.image_size=20",
+                                                  "data.val_count=8",
+                                                  "train.batch=4",
+                                                  "train.accumulate=2",
+                                                  "schedule=constant",
+                                                  "train.steps=" + std::to_string(end)};
+      Trainer(parse_recipe("", "a test", overrides), out,
+              {[](const Progress&) {}, [](const std::string&) {}, nullptr})
+          .run(end != *ends.begin());
+    }
+    return read_file(out / "model.safetensors");
+  };
+  EXPECT_EQ(weights_after("halves", {3, 6}), weights_after("whole", {6}));
 }
 
 }  // namespace
