@@ -130,7 +130,7 @@ class CardPrograms : public testing::Test {
 
   void open(const emu::CardSettings& settings) {
     emu::cards() = {settings};
-    card_.emplace(0);
+    card_.emplace(CardWish{.device = "emulated"});
     image_.emplace(card_->device(), layout_.num_bytes());
     results_.emplace(card_->device(), kRuns * sizeof(float));
     fill({image_->data(), static_cast<size_t>(layout_.num_bytes())});
