@@ -52,6 +52,11 @@ class Search {
     return std::make_unique<Engine>(std::move(options), train_sizes, eval_sizes);
   }
   bool fits(const Engine& engine) const { return engine.card_bytes() <= card_bytes_; }
+  /// And stays within its own budget, which a run insists on.
+  bool holds(const Engine& engine) const {
+    const int64_t budget = engine.options().budget_bytes;
+    return fits(engine) && (budget == 0 || engine.arena_bytes() <= budget);
+  }
   static double seconds_per_row(const Engine& engine) {
     return make_plan_report(engine).time.seconds / static_cast<double>(engine.options().batch);
   }
@@ -91,14 +96,14 @@ class Search {
     options.budget_bytes = 0;
     std::unique_ptr<Engine> engine = plan(options, true);
     // The arena gets what the rest leaves over.
-    for (int i = 0; i < kTries && !fits(*engine); ++i) {
-      const int64_t over = engine->card_bytes() - card_bytes_;
-      const int64_t from = i == 0 ? engine->arena_bytes() : options.budget_bytes;
+    for (int i = 0; i < kTries && !holds(*engine); ++i) {
+      const int64_t over = std::max<int64_t>(0, engine->card_bytes() - card_bytes_);
+      const int64_t from = over == 0 || i == 0 ? engine->arena_bytes() : options.budget_bytes;
       options.budget_bytes = from - over;
       if (options.budget_bytes <= 0) return;
       engine = plan(options, true);
     }
-    if (!fits(*engine)) return;
+    if (!holds(*engine)) return;
     add(*engine, settings_of(options), describe({.offload = way, .report = make_plan_report(*engine)}));
   }
 
