@@ -11,6 +11,7 @@
 #include "passes/backward.h"
 #include "passes/fuse.h"
 #include "passes/fuse_head.h"
+#include "passes/group_updates.h"
 #include "passes/schedule.h"
 
 namespace hearth::passes {
@@ -25,7 +26,7 @@ void keeping_loss_weight(TrainGraph& train, void (*pass)(ir::Graph&)) {
   train.graph.outputs.pop_back();
 }
 
-constexpr std::array<Pass, 10> kPasses = {{
+constexpr std::array<Pass, 11> kPasses = {{
     {.name = "autocast",
      .doc = "matmul and convolution in the low precision, losses in f32",
      .run = [](TrainGraph& train, PassContext& context) { autocast(train, context.precision); }},
@@ -54,6 +55,9 @@ constexpr std::array<Pass, 10> kPasses = {{
     {.name = "schedule",
      .doc = "the order of nodes with the lowest peak",
      .run = [](TrainGraph& train, PassContext& context) { schedule(train.graph, context.workspace_of); }},
+    {.name = "group_updates",
+     .doc = "updates of one kind next to each other, for a card to make in one launch",
+     .run = [](TrainGraph& train, PassContext&) { group_updates(train.graph); }},
     {.name = "offload",
      .doc = "weights and states in host memory are copied to where they are needed",
      .stage = Stage::place,

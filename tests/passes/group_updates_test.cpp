@@ -1,0 +1,74 @@
+// Updates of one kind stand together where nothing is in the way.
+#include "passes/group_updates.h"
+
+#include <gtest/gtest.h>
+
+#include "graph_text.h"
+#include "ir/verify.h"
+
+namespace hearth::passes {
+namespace {
+
+const std::string kLeaves = R"(input %0 "x" : f32[4]
+scalar %1 "factor" : f32[]
+scalar %2 "other" : f32[]
+state %3 "a" : f32[4]
+state %4 "b" : f32[4]
+state %5 "ema/a" : f32[4]
+state %6 "ema/b" : f32[4]
+)";
+
+TEST(GroupUpdates, BringsTogetherWhatIsAlike) {
+  ir::Graph graph = graph_of(kLeaves + R"(%7 = relu(%0) : f32[4]
+%8 = accumulate(%3, %0) : f32[4]
+%9 = ema_update(%5, %8, %1) {decay=0.9} : f32[4]
+%10 = accumulate(%4, %7) : f32[4]
+%11 = ema_update(%6, %10, %1) {decay=0.9} : f32[4]
+)");
+  EXPECT_EQ(num_together(graph, 1), 1U);
+  group_updates(graph);
+  ir::verify(graph, "group_updates");
+  EXPECT_EQ(renumbered(graph), renumbered(kLeaves + R"(%7 = relu(%0) : f32[4]
+%8 = accumulate(%3, %0) : f32[4]
+%9 = accumulate(%4, %7) : f32[4]
+%10 = ema_update(%5, %8, %1) {decay=0.9} : f32[4]
+%11 = ema_update(%6, %9, %1) {decay=0.9} : f32[4]
+)"));
+  EXPECT_EQ(num_together(graph, 0), 1U) << "relu has no kernel for many nodes";
+  EXPECT_EQ(num_together(graph, 1), 2U);
+  EXPECT_EQ(num_together(graph, 3), 2U);
+}
+
+TEST(GroupUpdates, LeavesApartWhatNeedsOneAnotherOrDiffers) {
+  for (const char* second : {
+           "%8 = accumulate(%7, %0) : f32[4]\n",                          // the same sum again
+           "%8 = accumulate(%4, %7) : f32[4]\n",                          // reads what the first made
+           "%8 = relu(%7) : f32[4]\n%9 = accumulate(%4, %8) : f32[4]\n",  // through another node
+       }) {
+    const std::string text = kLeaves + "%7 = accumulate(%3, %0) : f32[4]\n" + second;
+    ir::Graph graph = graph_of(text);
+    group_updates(graph);
+    EXPECT_EQ(renumbered(graph), renumbered(text));
+    EXPECT_EQ(num_together(graph, 0), 1U) << second;
+  }
+  const std::string first = "%7 = ema_update(%5, %3, %1) {decay=0.9} : f32[4]\n";
+  for (const char* second : {"%8 = ema_update(%6, %4, %1) {decay=0.8} : f32[4]\n",
+                             "%8 = ema_update(%6, %4, %2) {decay=0.9} : f32[4]\n"})
+    EXPECT_EQ(num_together(graph_of(kLeaves + first + second), 0), 1U) << second;
+  EXPECT_EQ(num_together(graph_of(kLeaves + first + "%8 = ema_update(%6, %4, %1) {decay=0.9} : f32[4]\n"), 0),
+            2U);
+}
+
+TEST(GroupUpdates, NeverOvertakesAReaderOfWhatItOverwrites) {
+  const std::string text = kLeaves + R"(%7 = accumulate(%3, %0) : f32[4]
+%8 = relu(%4) : f32[4]
+%9 = accumulate(%4, %0) : f32[4]
+return %8
+)";
+  ir::Graph graph = graph_of(text);
+  group_updates(graph);
+  EXPECT_EQ(renumbered(graph), renumbered(text));
+}
+
+}  // namespace
+}  // namespace hearth::passes
