@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "exec/host_kernel.h"
 #include "exec/staging.h"
+#include "passes/group_updates.h"
 #include "plan/validate.h"
 
 namespace hearth::exec {
@@ -78,7 +79,15 @@ void Program::add_staged(bool large) {
   if (large) large_bytes_ = staging_bytes_;
 }
 
-ir::Kernel Program::prepare_kernel(const ir::Node& node, const CompileOptions& options) {
+ir::Kernel Program::prepare_kernel(size_t first, size_t num_nodes, const CompileOptions& options) {
+  const ir::Node& node = graph_.nodes[first];
+  if (num_nodes > 1) {
+    std::vector<ir::NodeTypes> types;
+    std::vector<ir::NodeView> views;
+    for (size_t i = first; i < first + num_nodes; ++i) types.emplace_back(graph_, graph_.nodes[i]);
+    for (size_t i = 0; i < num_nodes; ++i) views.push_back(types[i].view(graph_.nodes[first + i]));
+    return node.op->gpu_many(views);
+  }
   const ir::NodeTypes types(graph_, node);
   const ir::NodeView view = types.view(node, options.num_threads);
   if (options.backend == Backend::null) return null_backend::prepare(*node.op, view);
@@ -92,16 +101,19 @@ ir::Kernel Program::prepare_kernel(const ir::Node& node, const CompileOptions& o
 }
 
 void Program::prepare(const CompileOptions& options) {
+  for (const ir::Node& node : graph_.nodes) report_.flops += ir::cost_of(graph_, node).flops;
   for (size_t i = 0; i < graph_.nodes.size(); ++i) {
     const ir::Node& node = graph_.nodes[i];
-    report_.flops += ir::cost_of(graph_, node).flops;
     if (node.op->is_view) continue;
-    Step step{.kernel = prepare_kernel(node, options),
-              .in = std::vector<void*>(node.inputs.size(), nullptr),
-              .out = std::vector<void*>(node.outputs.size(), nullptr),
+    const size_t num_nodes = options.backend == Backend::gpu ? passes::num_together(graph_, i) : 1;
+    Step step{.kernel = prepare_kernel(i, num_nodes, options),
+              .in = std::vector<void*>(num_nodes * node.inputs.size(), nullptr),
+              .out = std::vector<void*>(num_nodes * node.outputs.size(), nullptr),
               .node = i,
+              .num_nodes = num_nodes,
               .queue = queue_of(*node.op)};
     steps_.push_back(std::move(step));
+    i += num_nodes - 1;
   }
 }
 
@@ -132,11 +144,12 @@ void Program::plan(const CompileOptions& options) {
   root_ = map.root;
   add_storages(map, options);
   for (Step& step : steps_) {
+    keep_together(step);
     if (step.kernel.workspace_bytes <= 0) continue;
     step.workspace_buffer = std::ssize(problem_.buffers);
     const ir::Node& node = graph_.nodes[step.node];
     problem_.buffers.push_back({.lower = static_cast<int64_t>(step.node),
-                                .upper = static_cast<int64_t>(step.node) + 1,
+                                .upper = static_cast<int64_t>(step.node + step.num_nodes),
                                 .size = passes::padded_bytes(step.kernel.workspace_bytes),
                                 .alignment = 64,
                                 .id = fmt::format("workspace of {} {}", node.op->name, node.name),
@@ -145,6 +158,17 @@ void Program::plan(const CompileOptions& options) {
   solution_ = pack(problem_, options);
   host_solution_ = pack(host_problem_, options);
   summarise();
+}
+
+/// What any node of a step needs is there for all of them.
+void Program::keep_together(const Step& step) {
+  const auto begin = static_cast<int64_t>(step.node), end = static_cast<int64_t>(step.node + step.num_nodes);
+  for (plan::Problem* problem : {&problem_, &host_problem_}) {
+    for (plan::Buffer& buffer : problem->buffers) {
+      if (buffer.lower > begin && buffer.lower < end) buffer.lower = begin;
+      if (buffer.upper > begin && buffer.upper < end) buffer.upper = end;
+    }
+  }
 }
 
 void Program::summarise() {
@@ -182,22 +206,25 @@ void Program::bind(const Places& places) {
   for (size_t i = 0; i < graph_.values.size(); ++i) resolve_pointer(static_cast<ValueId>(i), places);
   for (size_t s = 0; s < steps_.size(); ++s) {
     Step& step = steps_[s];
-    const ir::Node& node = graph_.nodes[step.node];
-    for (size_t k = 0; k < node.inputs.size(); ++k) {
-      if (node.inputs[k] == kNone) continue;
-      const auto root = static_cast<size_t>(root_[static_cast<size_t>(node.inputs[k])]);
-      step.in[k] = pointers_[root];
-      const bool moves =
-          graph_.values[root].role == ir::Role::input || staged_.contains(static_cast<ValueId>(root));
-      if (moves) patches_[root].push_back({s, k});
+    size_t in = 0, out = 0;
+    for (const ir::Node& node : nodes_of(step)) {
+      for (const ValueId id : node.inputs) bind_step_input(s, in++, id);
+      for (const ValueId id : node.outputs) step.out[out++] = pointers_[static_cast<size_t>(id)];
     }
-    for (size_t k = 0; k < node.outputs.size(); ++k)
-      step.out[k] = pointers_[static_cast<size_t>(node.outputs[k])];
     if (step.workspace_buffer >= 0) {
       step.workspace = places.arena + solution_.offsets[static_cast<size_t>(step.workspace_buffer)];
     }
   }
   if (staging_ != nullptr) order_queues();
+}
+
+void Program::bind_step_input(size_t s, size_t k, ValueId id) {
+  if (id == kNone) return;
+  const auto root = static_cast<size_t>(root_[static_cast<size_t>(id)]);
+  steps_[s].in[k] = pointers_[root];
+  const bool moves =
+      graph_.values[root].role == ir::Role::input || staged_.contains(static_cast<ValueId>(root));
+  if (moves) patches_[root].push_back({s, k});
 }
 
 QueuedStep Program::accesses_of(const Step& step) const {
@@ -206,12 +233,12 @@ QueuedStep Program::accesses_of(const Step& step) const {
     if (place != nullptr)
       queued.accesses.push_back({static_cast<const std::byte*>(place), num_bytes, writes});
   };
-  const ir::Node& node = graph_.nodes[step.node];
-  for (size_t k = 0; k < node.inputs.size(); ++k) {
-    if (node.inputs[k] != kNone) add(step.in[k], graph_.type(node.inputs[k]).num_bytes(), false);
+  size_t in = 0, out = 0;
+  for (const ir::Node& node : nodes_of(step)) {
+    for (const ValueId id : node.inputs)
+      add(step.in[in++], id == kNone ? 0 : graph_.type(id).num_bytes(), false);
+    for (const ValueId id : node.outputs) add(step.out[out++], graph_.type(id).num_bytes(), true);
   }
-  for (size_t k = 0; k < node.outputs.size(); ++k)
-    add(step.out[k], graph_.type(node.outputs[k]).num_bytes(), true);
   add(step.workspace, step.kernel.workspace_bytes, true);
   return queued;
 }
@@ -384,7 +411,7 @@ void Program::run_with(ThreadPool& threads, FunctionRef<void(size_t)> after) {
     run_step(step, threads);
     if (staging_ != nullptr) queue(step.queue)->synchronise();
     copies_.clear();
-    after(step.node);
+    for (size_t i = 0; i < step.num_nodes; ++i) after(step.node + i);
   }
   join();
   wait();

@@ -118,6 +118,7 @@ class Program {
     std::vector<void*> out;
     std::byte* workspace = nullptr;
     size_t node = 0;
+    size_t num_nodes = 1;  ///< that the kernel takes together
     int64_t workspace_buffer = -1;
     Queue queue = Queue::compute;
     std::vector<size_t> waits;         ///< steps of other queues
@@ -146,11 +147,16 @@ class Program {
   void plan(const CompileOptions& options);
   void summarise();
   void add_storages(const passes::StorageMap& map, const CompileOptions& options);
-  ir::Kernel prepare_kernel(const ir::Node& node, const CompileOptions& options);
+  ir::Kernel prepare_kernel(size_t first, size_t num_nodes, const CompileOptions& options);
+  std::span<const ir::Node> nodes_of(const Step& step) const {
+    return {&graph_.nodes[step.node], step.num_nodes};
+  }
   void resolve_pointer(ir::ValueId id, const Places& places);
   std::byte* persistent_place(const ir::Value& value, const Places& places) const;
   void order_queues();
   QueuedStep accesses_of(const Step& step) const;
+  void keep_together(const Step& step);
+  void bind_step_input(size_t step, size_t k, ir::ValueId id);
   void point_at(ir::ValueId root, void* place);
   gpu::Stream* queue(Queue which) const { return queues_[static_cast<size_t>(which)]; }
   bool is_on_host(ir::ValueId id) const;
