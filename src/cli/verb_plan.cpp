@@ -14,6 +14,7 @@
 #include "train/bench_case.h"
 #include "train/memory_fit.h"
 #include "train/recipe.h"
+#include "train/step_model.h"
 
 namespace hearth::cli {
 namespace {
@@ -93,7 +94,7 @@ void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
   const train::Recipe recipe = open_recipe(arguments.recipe, overrides_of(verb));
   const train::EngineOptions options = train::engine_options(recipe);
   train::EngineOptions on_card = options;
-  on_card.machine = passes::radeon(options.precision);
+  on_card.machine = passes::machine_of(passes::find_card("rx7900xt"), options.precision);
   std::future<std::optional<train::PlanReport>> largest;
   if (memory > 0) largest = by_every_means(on_card, memory);
   std::unique_ptr<train::Engine> engine;
@@ -223,6 +224,15 @@ void check_range(const char* flag, int64_t value, int64_t most) {
   if (value < 1 || value > most) user_error("expected 1 to {} for {}, got {}", most, flag, value);
 }
 
+/// Recipes have ends of their own; every other name is a case.
+void print_model(const std::string& name, const std::string& card,
+                 const std::vector<std::string>& overrides) {
+  const bool is_recipe = name.ends_with(".yaml") || !overrides.empty();
+  const train::EngineOptions options = is_recipe ? train::engine_options(open_recipe(name, overrides))
+                                                 : train::engine_options(train::find_bench_case(name), 1);
+  fmt::print("{} {}", name, train::to_table(train::model_step(options, passes::find_card(card))));
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app) {
@@ -231,15 +241,26 @@ void add_bench(CLI::App& app) {
     int64_t steps = 20;
     int threads = num_available_cpus();
     bool profile = false;
+    std::string card;
   };
   const auto arguments = std::make_shared<Arguments>();
   CLI::App* verb =
       app.add_subcommand("bench", "Time training steps or answers on random data; prints one line of JSON");
-  verb->add_option("case", arguments->name, "for example simplecnn-b32-fp32")->required();
+  verb->add_option("case", arguments->name, "for example simplecnn-b32-fp32; a recipe with --model-card")
+      ->required();
   verb->add_option("--steps", arguments->steps, "timed steps");
   verb->add_option("--threads", arguments->threads, "threads");
   verb->add_flag("--profile", arguments->profile, "also print where the step's time goes, op by op");
+  verb->add_option("--model-card", arguments->card,
+                   "measure nothing: print the step's time by a model of a card, for example rx7900xt");
+  allow_overrides(*verb);
   verb->callback([=] {
+    const std::vector<std::string> overrides = overrides_of(*verb);
+    if (!arguments->card.empty()) {
+      print_model(arguments->name, arguments->card, overrides);
+      return;
+    }
+    if (!overrides.empty()) user_error("expected '{}' only with a recipe and --model-card", overrides[0]);
     check_range("--steps", arguments->steps, 1'000'000);
     check_range("--threads", arguments->threads, 1024);
     const train::BenchCase& bench = train::find_bench_case(arguments->name);

@@ -3,14 +3,79 @@
 #include <algorithm>
 #include <vector>
 
+#include <fmt/ranges.h>
+
+#include "base/error.h"
 #include "ir/op_def.h"
 
 namespace hearth::passes {
 
-Machine radeon(DType precision) {
-  return {.flops_per_second = precision == DType::f32 ? 20e12 : 75e12,
-          .bytes_per_second = 680e9,
-          .link_bytes_per_second = 24e9};
+namespace {
+
+/// PCIe 4.0 x16 as an RX 7900 XTX uses it in both directions at once (ROCm issue 2253).
+constexpr double kLink = 24e9;
+/// Nothing was published for these cards; a few microseconds are usual.
+constexpr double kLaunch = 5e-6;
+
+constexpr CardModel kCards[] = {
+    {.name = "rx7900xt",
+     .full_name = "AMD Radeon RX 7900 XT",
+     .half_flops_per_second = 75e12,
+     .full_flops_per_second = 20e12,
+     .bytes_per_second = 680e9,
+     .link_bytes_per_second = kLink,
+     .launch_seconds = kLaunch,
+     .half_peak_flops_per_second = 103e12,
+     .full_peak_flops_per_second = 51.5e12,
+     .sources =
+         "16 bits: 73% of the peak, as an RX 7900 XTX (72 to 79%, ROCm issue 5725); f32: an XTX's 23 to "
+         "26 TFLOP/s (the same) by the ratio of the peaks; bandwidth: 85% of AMD's 800 GB/s, assumed; "
+         "link: ROCm issue 2253; launch: assumed; peaks: AMD"},
+    {.name = "rx7900xtx",
+     .full_name = "AMD Radeon RX 7900 XTX",
+     .half_flops_per_second = 91e12,
+     .full_flops_per_second = 25e12,
+     .bytes_per_second = 816e9,
+     .link_bytes_per_second = kLink,
+     .launch_seconds = kLaunch,
+     .half_peak_flops_per_second = 122.8e12,
+     .full_peak_flops_per_second = 61.4e12,
+     .sources = "16 bits and f32: PyTorch 2.9 and 2.10 products of 4096 and more (ROCm issue 5725, "
+                "zzc0721/torch-performance-test-data issues 68 and 103); bandwidth: 85% of AMD's 960 GB/s, "
+                "assumed; link: ROCm issue 2253; launch: assumed; peaks: AMD"},
+    {.name = "rtx4090",
+     .full_name = "NVIDIA GeForce RTX 4090",
+     .half_flops_per_second = 155.8e12,
+     .full_flops_per_second = 62e12,
+     .bytes_per_second = 857e9,
+     .link_bytes_per_second = kLink,
+     .launch_seconds = kLaunch,
+     .half_peak_flops_per_second = 165.2e12,
+     .full_peak_flops_per_second = 82.6e12,
+     .sources =
+         "16 bits: 13B fine-tuning of LoHan (arXiv 2403.06504, evaluation_data.md); f32: three quarters "
+         "of the peak, assumed; bandwidth: 85% of NVIDIA's 1008 GB/s, assumed; link: as the others; "
+         "launch: assumed; peaks: NVIDIA"},
+};
+
+}  // namespace
+
+std::span<const CardModel> card_models() { return kCards; }
+
+const CardModel& find_card(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const CardModel& card : kCards) {
+    if (card.name == name) return card;
+    names.push_back(card.name);
+  }
+  user_error("there is no model of a card '{}'; known are {}", name, fmt::join(names, ", "));
+}
+
+Machine machine_of(const CardModel& card, DType precision) {
+  return {
+      .flops_per_second = precision == DType::f32 ? card.full_flops_per_second : card.half_flops_per_second,
+      .bytes_per_second = card.bytes_per_second,
+      .link_bytes_per_second = card.link_bytes_per_second};
 }
 
 double cost_seconds(const ir::Graph& graph, const ir::Node& node, const Machine& machine) {

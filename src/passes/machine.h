@@ -1,5 +1,8 @@
 #pragma once
 
+#include <span>
+#include <string_view>
+
 #include "base/dtype.h"
 #include "ir/graph.h"
 
@@ -13,9 +16,25 @@ struct Machine {
   double link_bytes_per_second = 1e10;
 };
 
-/// An RX 7900 XT: three quarters of its peak in 16 bits, what its library reaches in f32, 85% of 800 GB/s,
-/// PCIe 4.0 x16.
-Machine radeon(DType precision);
+/// A card as programs are modelled on it: what its libraries reach, not what is printed on the box.
+struct CardModel {
+  std::string_view name;  ///< "rx7900xt"
+  std::string_view full_name;
+  double half_flops_per_second = 0;  ///< products of bf16 and f16 with sums in f32
+  double full_flops_per_second = 0;  ///< f32
+  double bytes_per_second = 0;
+  double link_bytes_per_second = 0;
+  double launch_seconds = 0;              ///< from the end of a kernel to the start of the next
+  double half_peak_flops_per_second = 0;  ///< by the vendor; what MFU is a share of
+  double full_peak_flops_per_second = 0;
+  std::string_view sources;  ///< of the figures, in their order
+};
+/// All that are known; a figure is changed, and a card added, in machine.cpp.
+std::span<const CardModel> card_models();
+/// The card of that name; UserError with the known ones otherwise.
+const CardModel& find_card(std::string_view name);
+/// Its rates for a model in that precision.
+Machine machine_of(const CardModel& card, DType precision);
 
 /// Seconds of a node alone.
 double cost_seconds(const ir::Graph& graph, const ir::Node& node, const Machine& machine);

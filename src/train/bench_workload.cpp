@@ -47,6 +47,16 @@ std::string profile_table(const ir::Graph& graph, const std::vector<double>& sec
   return text + fmt::format("{:9.3f} in all\n", total * 1e3);
 }
 
+models::DecoderConfig llama(std::string_view name) {
+  const bool small = name == "llama15m";
+  const std::string json = fmt::format(
+      R"({{"model_type": "llama", "vocab_size": 32000, "hidden_size": {}, "intermediate_size": {},
+"num_hidden_layers": {}, "num_attention_heads": {}, "max_position_embeddings": 1024, "rms_norm_eps": 1e-5,
+"tie_word_embeddings": true}})",
+      small ? 288 : 768, small ? 768 : 2048, small ? 6 : 12, small ? 6 : 12);
+  return models::parse_decoder_config(json, std::string(name));
+}
+
 /// Training steps on one micro-batch.
 class Training : public Workload {
  public:
@@ -85,14 +95,7 @@ class Training : public Workload {
 class PictureTraining : public Training {
  public:
   PictureTraining(const BenchCase& bench, int num_threads)
-      : Training({.objective = classifier({.model = {.name = std::string(bench.model),
-                                                     .num_classes = 10,
-                                                     .channels = bench.channels,
-                                                     .image_size = bench.length}}),
-                  .batch = bench.batch,
-                  .precision = bench.precision,
-                  .num_threads = num_threads},
-                 bench.batch),
+      : Training(engine_options(bench, num_threads), bench.batch),
         images_(static_cast<size_t>(bench.batch * bench.length * bench.length * bench.channels) + kSlack),
         labels_(static_cast<size_t>(bench.batch) + kSlack) {
     PhiloxSequence random(1, 0);
@@ -106,16 +109,6 @@ class PictureTraining : public Training {
   std::vector<int32_t> labels_;
 };
 
-models::DecoderConfig llama(std::string_view name) {
-  const bool small = name == "llama15m";
-  const std::string json = fmt::format(
-      R"({{"model_type": "llama", "vocab_size": 32000, "hidden_size": {}, "intermediate_size": {},
-"num_hidden_layers": {}, "num_attention_heads": {}, "max_position_embeddings": 1024, "rms_norm_eps": 1e-5,
-"tie_word_embeddings": true}})",
-      small ? 288 : 768, small ? 768 : 2048, small ? 6 : 12, small ? 6 : 12);
-  return models::parse_decoder_config(json, std::string(name));
-}
-
 std::vector<int32_t> random_tokens(int64_t count, int64_t vocab) {
   std::vector<int32_t> tokens(static_cast<size_t>(count) + kSlack);
   PhiloxSequence random(1, 0);
@@ -126,14 +119,7 @@ std::vector<int32_t> random_tokens(int64_t count, int64_t vocab) {
 class TextTraining : public Training {
  public:
   TextTraining(const BenchCase& bench, int num_threads)
-      : Training({.objective = language_model({.config = llama(bench.model), .context = bench.length}),
-                  .optimizer = {.name = "adamw", .weight_decay = 0.01, .in_backward = true},
-                  .adapter = {.rank = bench.rank},
-                  .batch = bench.batch,
-                  .precision = bench.precision,
-                  .num_threads = num_threads,
-                  .budget_bytes = bench.arena_mib << 20},
-                 bench.batch * (bench.length - 1)),
+      : Training(engine_options(bench, num_threads), bench.batch * (bench.length - 1)),
         tokens_(random_tokens(bench.batch * bench.length, llama(bench.model).vocab_size)),
         labels_(tokens_.size()),
         positions_(tokens_.size()) {
@@ -174,6 +160,23 @@ class Answers : public Workload {
 };
 
 }  // namespace
+
+EngineOptions engine_options(const BenchCase& bench, int num_threads) {
+  if (bench.prompt > 0) user_error("expected a case of training, got '{}'", bench.name);
+  EngineOptions options{.batch = bench.batch, .precision = bench.precision, .num_threads = num_threads};
+  if (bench.channels > 0) {
+    options.objective = classifier({.model = {.name = std::string(bench.model),
+                                              .num_classes = 10,
+                                              .channels = bench.channels,
+                                              .image_size = bench.length}});
+    return options;
+  }
+  options.objective = language_model({.config = llama(bench.model), .context = bench.length});
+  options.optimizer = {.name = "adamw", .weight_decay = 0.01, .in_backward = true};
+  options.adapter = {.rank = bench.rank};
+  options.budget_bytes = bench.arena_mib << 20;
+  return options;
+}
 
 std::unique_ptr<Workload> open_workload(const BenchCase& bench, int num_threads) {
   if (bench.channels > 0) return std::make_unique<PictureTraining>(bench, num_threads);

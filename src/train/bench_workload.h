@@ -35,6 +35,9 @@ class Workload {
   virtual std::string profile() { return ""; }
 };
 
+/// What a case of training compiles; UserError for one of answers.
+EngineOptions engine_options(const BenchCase& bench, int num_threads);
+
 std::unique_ptr<Workload> open_workload(const BenchCase& bench, int num_threads);
 
 }  // namespace hearth::train

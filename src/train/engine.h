@@ -130,6 +130,8 @@ class Engine {
   int64_t memory_bytes() const { return arena_bytes_ + host_arena_bytes_ + layout_.num_bytes(); }
   /// The program of a full training micro-batch: its plan is what `hearth plan` shows.
   const exec::Program& train_program() const { return *train_.begin()->second; }
+  /// What follows the micro-batches of an update, where there are several; else null.
+  const exec::Program* update_program() const { return update_.get(); }
   const passes::RecomputeResult& recompute() const { return recompute_; }
   double loss_scale() const;
   /// What it runs on; null: the processor.

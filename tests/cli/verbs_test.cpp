@@ -292,6 +292,15 @@ TEST_F(Verbs, BenchProfilesEachOp) {
   EXPECT_GT(result.at("peak_rss_bytes").get<int64_t>(), 1 << 20);
 }
 
+TEST_F(Verbs, BenchModelsACardThatIsNotThere) {
+  const std::string text = works("hearth bench llama15m-b8-bf16 --model-card rx7900xtx");
+  EXPECT_THAT(text, AllOf(HasSubstr("a model, not a measurement"), HasSubstr("tokens/s"), HasSubstr("MFU"),
+                          HasSubstr("ROCm issue 5725")));
+  const std::string pictures =
+      works("hearth bench recipes/mnist-mlp.yaml --model-card rx7900xt train.accumulate=2");
+  EXPECT_THAT(pictures, AllOf(HasSubstr("images/s"), HasSubstr(" zero"), HasSubstr(" accumulate")));
+}
+
 using SlowVerbs = Verbs;
 
 TEST_F(SlowVerbs, BenchTrainsALanguageModelAndLetsItAnswer) {

@@ -1,0 +1,57 @@
+#include "train/step_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace hearth::train {
+
+double StepModel::mfu() const {
+  const double peak =
+      precision == DType::f32 ? card->full_peak_flops_per_second : card->half_peak_flops_per_second;
+  return (roofline.flops - recomputed_flops) / (roofline.seconds * peak);
+}
+
+StepModel model_step(EngineOptions options, const passes::CardModel& card) {
+  options.backend = exec::Backend::null;
+  options.measure_only = true;
+  const Engine engine(options, std::span(&options.batch, 1), {});
+  const auto num_micro = static_cast<int>(options.accumulate);
+  const ir::Graph& graph = engine.train_program().graph();
+  StepModel model{.card = &card,
+                  .precision = options.precision,
+                  .recomputed_flops = num_micro * engine.recompute().extra_flops};
+  model.roofline.add(passes::make_roofline(graph, card), num_micro);
+  if (engine.update_program() != nullptr)
+    model.roofline.add(passes::make_roofline(engine.update_program()->graph(), card), 1);
+  // A picture has a label, a token an id.
+  int64_t num_ids = 0;
+  for (const ir::Value& value : graph.values) {
+    if (value.role == ir::Role::input && value.type.dtype == DType::i32)
+      num_ids = std::max(num_ids, value.type.shape.num_elements());
+  }
+  model.is_text = num_ids > options.batch;
+  model.num_samples = num_ids * options.accumulate;
+  return model;
+}
+
+std::string to_table(const StepModel& model) {
+  const passes::Roofline& all = model.roofline;
+  std::string text = fmt::format("on {}: a model, not a measurement\n", model.card->full_name);
+  text += fmt::format("{:>10} {:>6} {:>6} {:>9} {:>10} {:>10}  op\n", "ms", "share", "count", "launches",
+                      "GFLOP", "MB");
+  const auto row = [&](const passes::RooflineRow& r) {
+    return fmt::format("{:10.3f} {:5.1f}% {:6} {:9} {:10.3f} {:10.3f}  {}\n", r.seconds * 1e3,
+                       100 * r.seconds / all.seconds, r.count, r.launches, r.flops / 1e9, r.bytes / 1e6,
+                       r.op);
+  };
+  for (const passes::RooflineRow& r : all.rows) text += row(r);
+  int count = 0;
+  for (const passes::RooflineRow& r : all.rows) count += r.count;
+  text += row({"in all", count, all.launches, all.flops, all.bytes, all.seconds});
+  return text + fmt::format("modelled: {:.3f} ms a step, {:.0f} {}/s, MFU {:.1f}%\nfigures: {}\n",
+                            all.seconds * 1e3, model.samples_per_second(),
+                            model.is_text ? "tokens" : "images", 100 * model.mfu(), model.card->sources);
+}
+
+}  // namespace hearth::train
