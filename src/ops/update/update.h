@@ -20,8 +20,8 @@ extern const ir::OpDef clip_factor;
 extern const ir::OpDef loss_scale_update;
 extern const ir::OpDef loss_scale_read;
 
-/// Kernels for cards.
-ir::Kernel zero_gpu(const ir::NodeView& node);
+/// Kernels for cards; those of weight by weight for many weights at once.
+ir::Kernel zero_gpu(std::span<const ir::NodeView> nodes);
 ir::Kernel accumulate_gpu(std::span<const ir::NodeView> nodes);
 ir::Kernel sgd_update_gpu(std::span<const ir::NodeView> nodes);
 ir::Kernel adamw_update_gpu(std::span<const ir::NodeView> nodes);

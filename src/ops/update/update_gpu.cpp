@@ -134,6 +134,18 @@ struct Accumulate {
   }
 };
 
+struct Zero {
+  struct Tensor {
+    float* values;
+  };
+  using Options = int;
+  using Step = int;
+  static Tensor tensor(const KernelArgs& args) { return {output_of<float>(args, 0)}; }
+  static Scalars scalars(const KernelArgs& /*args*/) { return {}; }
+  RT_DEVICE static Step begin(int options, const Scalars& /*scalars*/) { return options; }
+  RT_DEVICE static void move(int /*step*/, const Tensor& t, int64_t i) { t.values[i] = 0; }
+};
+
 /// Nothing changes for a negative factor: the gradients were not finite.
 template <typename Rule>
 __global__ void __launch_bounds__(kBlockThreads)
@@ -167,10 +179,13 @@ DType gradient_of(std::span<const NodeView> nodes) { return nodes[0].in_type(1).
 
 }  // namespace
 
-ir::Kernel zero_gpu(const NodeView& node) {
-  const int64_t num_bytes = node.in_type(0).num_bytes();
+ir::Kernel zero_gpu(std::span<const NodeView> nodes) {
+  if (nodes[0].in_type(0).dtype == DType::f32) return make<Zero>(nodes, 0);
+  std::vector<int64_t> num_bytes;
+  for (const NodeView& node : nodes) num_bytes.push_back(node.in_type(0).num_bytes());
   const auto run = [=](const KernelArgs& args) {
-    args.stream->fill_zero(static_cast<std::byte*>(args.out[0]), num_bytes);
+    for (size_t i = 0; i < num_bytes.size(); ++i)
+      args.stream->fill_zero(static_cast<std::byte*>(args.out[i]), num_bytes[i]);
   };
   return {.run = run};
 }
