@@ -63,9 +63,9 @@ class Autocast {
     const ValueId id = node.inputs[i];
     if (id == ir::kNone || !is_floating(old_.type(id).dtype)) return false;
     const ir::Value& value = old_.value(id);
-    if (value.role == ir::Role::scalar || value.role == ir::Role::state || value.role == ir::Role::frozen)
-      return false;
-    if (value.role == ir::Role::parameter) {
+    if (value.role == ir::Role::scalar || value.role == ir::Role::frozen) return false;
+    // Evaluation may read a weight's average, which is a state.
+    if (value.role == ir::Role::parameter || value.role == ir::Role::state) {
       return node.op->precision == Precision::compute && value.type.shape.rank() >= 2;
     }
     return node.op->precision != Precision::follow || i < node.op->num_following;
