@@ -17,10 +17,20 @@ bool writes_input(const ir::OpDef& op, size_t k) {
   return std::ranges::find(op.writes, static_cast<int>(k)) != op.writes.end();
 }
 
+/// Whether what a node overwrites stays on the device: what is fetched for it takes room until it is done.
+bool overwrites_residents(const ir::Graph& graph, const ir::Node& node) {
+  for (size_t k = 0; k < node.inputs.size(); ++k) {
+    const ValueId in = node.inputs[k];
+    if (in != kNone && writes_input(*node.op, k) && graph.value(in).producer != kNone) return false;
+  }
+  return true;
+}
+
 /// Whether two nodes may have one kernel, as far as their kind goes.
 bool alike(const ir::Graph& graph, const ir::Node& a, const ir::Node& b) {
   if (a.op != b.op || a.op->gpu_many == nullptr || a.attrs != b.attrs || a.inputs.size() != b.inputs.size())
     return false;
+  if (!overwrites_residents(graph, a) || !overwrites_residents(graph, b)) return false;
   for (size_t k = 0; k < a.inputs.size(); ++k) {
     const ValueId own = a.inputs[k], other = b.inputs[k];
     if ((own == kNone) != (other == kNone)) return false;

@@ -41,9 +41,10 @@ TEST(GroupUpdates, BringsTogetherWhatIsAlike) {
 
 TEST(GroupUpdates, LeavesApartWhatNeedsOneAnotherOrDiffers) {
   for (const char* second : {
-           "%8 = accumulate(%7, %0) : f32[4]\n",                          // the same sum again
-           "%8 = accumulate(%4, %7) : f32[4]\n",                          // reads what the first made
-           "%8 = relu(%7) : f32[4]\n%9 = accumulate(%4, %8) : f32[4]\n",  // through another node
+           "%8 = accumulate(%7, %0) : f32[4]\n",                           // the same sum again
+           "%8 = accumulate(%4, %7) : f32[4]\n",                           // reads what the first made
+           "%8 = fetch(%4) : f32[4]\n%9 = accumulate(%8, %0) : f32[4]\n",  // comes from the host
+           "%8 = relu(%7) : f32[4]\n%9 = accumulate(%4, %8) : f32[4]\n",   // through another node
        }) {
     const std::string text = kLeaves + "%7 = accumulate(%3, %0) : f32[4]\n" + second;
     ir::Graph graph = graph_of(text);
