@@ -10,6 +10,7 @@ class GpuKernel : public OpSample {
  protected:
   void SetUp() override {
     if (gpu::list_devices().empty()) GTEST_SKIP() << "SKIPPED: kernels on a card: there is none here";
+    OpSample::SetUp();
   }
 
   std::vector<std::vector<std::byte>> run_kernel() const {

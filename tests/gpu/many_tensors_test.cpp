@@ -9,65 +9,67 @@ namespace {
 
 constexpr size_t kNodes = 130;
 
-class ManyNodes : public OpSample {
- protected:
-  ~ManyNodes() override { emu::settings() = {}; }
-
-  /// Buffers of every node on a card: its own numbers, but the scalars of the first.
-  struct Buffers {
-    std::vector<void*> in, out;
-  };
-  Buffers fill(gpu::Card& card) const {
-    Buffers buffers;
-    PhiloxSequence random(29, 1);
+/// Nodes of one sample with numbers of their own and the scalars of the first, on a card.
+class Nodes {
+ public:
+  Nodes(const ir::OpDef& op, const ir::Sample& sample) : op_(op) {
     for (size_t n = 0; n < kNodes; ++n) {
-      std::vector<void*> in;
-      for (size_t k = 0; k < sample_.in.size(); ++k) in.push_back(input(card, random, k, buffers));
-      for (const int written : op_->writes) {
-        const auto k = static_cast<size_t>(written);
-        if (k < in.size() && in[k] != nullptr) buffers.out.push_back(in[k]);
-      }
-      buffers.in.insert(buffers.in.end(), in.begin(), in.end());
+      drawn_ = draw_sample(op, sample, n);
+      const std::vector<ir::ValueId>& inputs = drawn_.node().inputs;
+      for (size_t k = 0; k < inputs.size(); ++k) in_.push_back(put(inputs[k], k));
+      for (size_t k = 0; k < drawn_.node().outputs.size(); ++k)
+        out_.push_back(in_[n * inputs.size() + static_cast<size_t>(op.writes[k])]);
     }
-    return buffers;
   }
-  std::vector<std::vector<std::byte>> results(gpu::Card& card, const Buffers& buffers) const {
+  std::vector<std::vector<std::byte>> together() {
+    const ir::NodeTypes types(drawn_.graph, drawn_.node());
+    op_.gpu_many(std::vector(kNodes, types.view(drawn_.node())))
+        .run({.in = in_, .out = out_, .stream = &card_.stream()});
+    return results();
+  }
+  std::vector<std::vector<std::byte>> one_by_one() {
+    const ir::Kernel kernel = op_.gpu(ir::NodeTypes(drawn_.graph, drawn_.node()).view(drawn_.node()));
+    const size_t num_in = in_.size() / kNodes, num_out = out_.size() / kNodes;
+    for (size_t n = 0; n < kNodes; ++n) {
+      kernel.run({.in = std::span(in_).subspan(n * num_in, num_in),
+                  .out = std::span(out_).subspan(n * num_out, num_out),
+                  .stream = &card_.stream()});
+    }
+    return results();
+  }
+  std::vector<std::vector<std::byte>> results() {
     std::vector<std::vector<std::byte>> made;
-    for (size_t i = 0; i < buffers.out.size(); ++i) {
-      const ir::ValueId id = node().outputs[i % node().outputs.size()];
-      made.push_back(card.get(static_cast<const std::byte*>(buffers.out[i]),
-                              static_cast<size_t>(graph_.type(id).num_bytes())));
+    for (size_t i = 0; i < out_.size(); ++i) {
+      const ir::ValueId id = drawn_.node().outputs[i % drawn_.node().outputs.size()];
+      made.push_back(card_.get(static_cast<const std::byte*>(out_[i]),
+                               static_cast<size_t>(drawn_.graph.type(id).num_bytes())));
     }
     return made;
   }
 
  private:
-  void* input(gpu::Card& card, PhiloxSequence& random, size_t k, const Buffers& first) const {
-    const ir::SampleInput& input = sample_.in[k];
-    if (input.fill == ir::SampleInput::Fill::absent) return nullptr;
-    if (input.type.shape.rank() == 0 && !first.in.empty()) return first.in[k];
-    std::vector<double> values(static_cast<size_t>(input.type.shape.num_elements()));
-    for (double& value : values) value = draw(input, random);
-    return card.put(store(input.type, values));
+  void* put(ir::ValueId id, size_t k) {
+    if (id == ir::kNone) return nullptr;
+    const bool is_shared = drawn_.graph.type(id).shape.rank() == 0 && k < in_.size();
+    return is_shared ? in_[k] : card_.put(to_bytes(drawn_.graph.type(id), drawn_.values.at(id)));
   }
+
+  const ir::OpDef& op_;
+  gpu::Card card_;
+  DrawnSample drawn_;
+  std::vector<void*> in_, out_;
 };
 
+class ManyNodes : public testing::TestWithParam<Case> {};
+
 TEST_P(ManyNodes, MoveAsOneByOne) {
-  const ir::NodeTypes types(graph_, node());
-  gpu::Card card;
-  const Buffers together = fill(card), apart = fill(card);
-  op_->gpu_many(std::vector(kNodes, types.view(node())))
-      .run({.in = together.in, .out = together.out, .stream = &card.stream()});
-  const ir::Kernel alone = op_->gpu(types.view(node()));
-  const size_t num_in = sample_.in.size(), num_out = node().outputs.size();
-  for (size_t n = 0; n < kNodes; ++n) {
-    alone.run({.in = std::span(apart.in).subspan(n * num_in, num_in),
-               .out = std::span(apart.out).subspan(n * num_out, num_out),
-               .stream = &card.stream()});
-  }
-  const auto got = results(card, together);
-  EXPECT_EQ(got, results(card, apart));
-  EXPECT_NE(got.front(), results(card, fill(card)).front()) << "nothing moved";
+  if (gpu::list_devices().empty()) GTEST_SKIP() << "SKIPPED: kernels on a card: there is none here";
+  const ir::Sample sample = GetParam().op->samples()[GetParam().sample];
+  Nodes together(*GetParam().op, sample), apart(*GetParam().op, sample);
+  const auto before = together.results(), after = together.together();
+  EXPECT_EQ(after, apart.one_by_one());
+  EXPECT_NE(after.front(), before.front()) << "nothing moved";
+  EXPECT_NE(after.back(), before.back()) << "the last did not move";
 }
 
 /// Small ones: large tensors are a matter of one node.

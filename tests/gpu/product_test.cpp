@@ -23,7 +23,7 @@ void PrintTo(const Case& c, std::ostream* out) {
        << (c.transpose_a ? " a^T" : "") << (c.transpose_b ? " b^T" : "");
 }
 
-class Products : public gpu::EmulatorTest, public testing::WithParamInterface<Case> {};
+class Products : public testing::TestWithParam<Case> {};
 
 std::vector<bf16> numbers(int count, int seed) {
   std::vector<bf16> made;
