@@ -79,6 +79,20 @@ void Program::add_staged(bool large) {
   if (large) large_bytes_ = staging_bytes_;
 }
 
+bool Program::runs_on_card(const ir::Node& node, const CompileOptions& options) const {
+  if (options.backend != Backend::gpu || node.op->gpu == nullptr) return false;
+  return !options.trusts ||
+         options.trusts(*node.op, ir::NodeTypes(graph_, node).view(node, options.num_threads));
+}
+
+size_t Program::num_at_once(size_t first, const CompileOptions& options) const {
+  if (options.backend != Backend::gpu) return 1;
+  const size_t most = passes::num_together(graph_, first);
+  size_t count = 0;
+  while (count < most && runs_on_card(graph_.nodes[first + count], options)) ++count;
+  return std::max<size_t>(1, count);
+}
+
 ir::Kernel Program::prepare_kernel(size_t first, size_t num_nodes, const CompileOptions& options) {
   const ir::Node& node = graph_.nodes[first];
   if (num_nodes > 1) {
@@ -91,8 +105,7 @@ ir::Kernel Program::prepare_kernel(size_t first, size_t num_nodes, const Compile
   const ir::NodeTypes types(graph_, node);
   const ir::NodeView view = types.view(node, options.num_threads);
   if (options.backend == Backend::null) return null_backend::prepare(*node.op, view);
-  const bool on_card = options.backend == Backend::gpu && node.op->gpu != nullptr;
-  if (on_card && (!options.trusts || options.trusts(*node.op, view))) return node.op->gpu(view);
+  if (runs_on_card(node, options)) return node.op->gpu(view);
   if (node.op->cpu == nullptr) internal_error("{} has no CPU kernel", node.op->name);
   if (options.backend == Backend::cpu) return node.op->cpu(view);
   if (!scratch_) scratch_ = std::make_shared<HostScratch>();
@@ -105,7 +118,7 @@ void Program::prepare(const CompileOptions& options) {
   for (size_t i = 0; i < graph_.nodes.size(); ++i) {
     const ir::Node& node = graph_.nodes[i];
     if (node.op->is_view) continue;
-    const size_t num_nodes = options.backend == Backend::gpu ? passes::num_together(graph_, i) : 1;
+    const size_t num_nodes = num_at_once(i, options);
     Step step{.kernel = prepare_kernel(i, num_nodes, options),
               .in = std::vector<void*>(num_nodes * node.inputs.size(), nullptr),
               .out = std::vector<void*>(num_nodes * node.outputs.size(), nullptr),

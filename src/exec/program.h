@@ -147,6 +147,10 @@ class Program {
   void plan(const CompileOptions& options);
   void summarise();
   void add_storages(const passes::StorageMap& map, const CompileOptions& options);
+  /// Whether the node has a kernel for cards that may be used.
+  bool runs_on_card(const ir::Node& node, const CompileOptions& options) const;
+  /// How many nodes from number `first` on are one step.
+  size_t num_at_once(size_t first, const CompileOptions& options) const;
   ir::Kernel prepare_kernel(size_t first, size_t num_nodes, const CompileOptions& options);
   std::span<const ir::Node> nodes_of(const Step& step) const {
     return {&graph_.nodes[step.node], step.num_nodes};
