@@ -463,7 +463,7 @@ EngineOptions engine_options(const Recipe& recipe) {
     options.backend = exec::Backend::gpu;
     const bool shown = !recipe.device.starts_with("emulated");  // What shows a desktop.
     options.card = {.device = recipe.device, .reserve_bytes = shown ? recipe.reserve : 0};
-    options.machine = passes::radeon(precision);
+    options.machine = passes::machine_of(passes::find_card("rx7900xt"), precision);
     options.self_test = {.when = self_test_of(recipe), .folder = user_cache_folder()};
   }
   options.passes_off = recipe.passes_off;
