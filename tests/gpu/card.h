@@ -72,4 +72,17 @@ void in_every_order(Body body) {
 #endif
 }
 
+#if defined(HEARTH_GPU_EMULATED)
+/// Settings of the emulator for one test.
+class EmulatorTest : public testing::Test {
+ protected:
+  ~EmulatorTest() override { emu::settings() = {}; }
+
+  template <typename Body>
+  static void in_every_order(Body body) {
+    gpu::in_every_order(body);
+  }
+};
+#endif
+
 }  // namespace hearth::gpu

@@ -5,7 +5,7 @@
 
 #include "backend/gpu/emu/stream.h"
 #include "backend/gpu/rt.h"
-#include "gpu/emulator.h"
+#include "gpu/card.h"
 
 namespace hearth::gpu {
 namespace {

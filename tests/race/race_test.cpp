@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "gpu/emulator.h"
+#include "gpu/card.h"
 #include "race/planted.h"
 
 namespace hearth::gpu {
