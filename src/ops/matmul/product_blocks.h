@@ -80,6 +80,19 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 // --- 16 bits ---
 
+/// A wide move whose 16-bit element e is bits(e), zero from `count` on.
+template <typename Bits>
+RT_DEVICE rt::Word16 wide_of(int count, Bits bits) {
+  rt::Vec<uint32_t, 4> words;
+  RT_UNROLL
+  for (int w = 0; w < 4; ++w) {
+    const uint32_t low = 2 * w < count ? bits(2 * w) : 0U;
+    const uint32_t high = 2 * w + 1 < count ? bits(2 * w + 1) : 0U;
+    words.at[w] = low | high << 16;
+  }
+  return rt::bits_as<rt::Word16>(words);
+}
+
 /// One side of a product in memory: element (line, term) at line * line_stride + term * term_stride. A side
 /// of another kind, which is made while it is read, has the same members.
 template <typename T>
@@ -98,14 +111,7 @@ struct Operand {
     const bool whole = lines_left >= (along_terms() ? 1 : kWide) && terms_left >= (along_terms() ? kWide : 1);
     if (whole && aligned) return *reinterpret_cast<const rt::Word16*>(from);
     const int count = along_terms() ? (lines_left > 0 ? terms_left : 0) : (terms_left > 0 ? lines_left : 0);
-    rt::Vec<uint32_t, 4> words;
-    RT_UNROLL
-    for (int w = 0; w < 4; ++w) {
-      const uint32_t low = 2 * w < count ? from[2 * w].bits : 0U;
-      const uint32_t high = 2 * w + 1 < count ? from[2 * w + 1].bits : 0U;
-      words.at[w] = low | high << 16;
-    }
-    return rt::bits_as<rt::Word16>(words);
+    return wide_of(count, [&](int e) { return uint32_t{from[e].bits}; });
   }
 };
 
@@ -186,17 +192,16 @@ struct Panels {
   T at[2][lines * kLine];
 };
 
-template <typename T, typename C, typename B, typename Columns>
-__global__ void __launch_bounds__(kBlockThreads)
-    multiply_tiles(Operand<T> rows, Columns columns, Product product, Out<C> out) {
+/// Calls body(row, column, sum over `terms`) for each output of a block, from (first_row, first_column) on,
+/// that the thread holds, whether it exists or not. All threads must call it, once in a kernel.
+template <typename T, typename B, typename Rows, typename Columns, typename Body>
+RT_DEVICE void for_each_tile_sum(const Rows& rows, const Columns& columns, int first_row, int first_column,
+                                 Terms terms, Body body) {
   RT_SHARED(left, Panels<T, B::kRows>);
   RT_SHARED(right, Panels<T, B::kColumns>);
   const int warp = static_cast<int>(threadIdx.x) / rt::kWarp;
-  const int first_row = static_cast<int>(blockIdx.y) * B::kRows;
-  const int first_column = static_cast<int>(blockIdx.x) * B::kColumns;
   const int warp_row = warp / B::kWarpsAcross * B::kTilesDown * rt::kTile;
   const int warp_column = warp % B::kWarpsAcross * B::kTilesAcross * rt::kTile;
-  const Terms terms = terms_of(product.k, kDepth);
   Panel<T, B::kRows> next_left;
   Panel<T, B::kColumns> next_right;
   WarpTiles<T, B> tiles;
@@ -219,10 +224,18 @@ __global__ void __launch_bounds__(kBlockThreads)
       const auto& tile = tiles.sums[r][s];
       RT_UNROLL
       for (int e = 0; e < rt::kOwn; ++e)
-        put(product, out, first_row + warp_row + r * rt::kTile + tile.row(e),
-            first_column + warp_column + s * rt::kTile + tile.column(e), tile.at[e]);
+        body(first_row + warp_row + r * rt::kTile + tile.row(e),
+             first_column + warp_column + s * rt::kTile + tile.column(e), tile.at[e]);
     }
   }
+}
+
+template <typename T, typename C, typename B, typename Columns>
+__global__ void __launch_bounds__(kBlockThreads)
+    multiply_tiles(Operand<T> rows, Columns columns, Product product, Out<C> out) {
+  for_each_tile_sum<T, B>(rows, columns, static_cast<int>(blockIdx.y) * B::kRows,
+                          static_cast<int>(blockIdx.x) * B::kColumns, terms_of(product.k, kDepth),
+                          [&](int row, int column, float sum) { put(product, out, row, column, sum); });
 }
 
 // --- what the host decides ---

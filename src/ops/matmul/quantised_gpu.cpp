@@ -61,14 +61,7 @@ struct TileSide {
   RT_DEVICE rt::Word16 wide(int line, int term, int lines_left, int terms_left) const {
     const int64_t first = back ? term * matrix.columns + line : line * matrix.columns + term;
     const int count = back ? (terms_left > 0 ? lines_left : 0) : (lines_left > 0 ? terms_left : 0);
-    rt::Vec<uint32_t, 4> words;
-    RT_UNROLL
-    for (int w = 0; w < 4; ++w) {
-      const uint32_t low = 2 * w < count ? bits(first + 2 * w) : 0U;
-      const uint32_t high = 2 * w + 1 < count ? bits(first + 2 * w + 1) : 0U;
-      words.at[w] = low | high << 16;
-    }
-    return rt::bits_as<rt::Word16>(words);
+    return wide_of(count, [&](int e) { return bits(first + e); });
   }
 
  private:
