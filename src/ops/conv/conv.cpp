@@ -220,8 +220,11 @@ std::vector<Case> cases() {
           {.x = {2, 5, 5, 16}, .kernel = 1, .out = 16, .stride = 1, .padding = 0},
           {.x = {1, 6, 6, 16}, .kernel = 3, .out = 16, .stride = 1, .padding = 1, .dtype = DType::bf16},
           {.x = {2, 14, 11, 5}, .kernel = 2, .out = 70, .stride = 3, .padding = 1, .dtype = DType::f16},
-          {.x = {2, 19, 8, 2}, .kernel = 3, .out = 3, .stride = 1, .padding = 1}};
+          {.x = {2, 19, 8, 2}, .kernel = 3, .out = 3, .stride = 1, .padding = 1},
+          {.x = {3, 9, 10, 24}, .kernel = 3, .out = 40, .stride = 2, .padding = 1, .dtype = DType::bf16}};
 }
+/// Enough pixels for the largest blocks of a card.
+constexpr int64_t kManyPixels = 111;
 
 std::vector<Sample> samples() {
   std::vector<Sample> made;
@@ -236,6 +239,10 @@ std::vector<Sample> samples() {
     made.push_back(plain);
     made.push_back(full);
   }
+  made.push_back(
+      {.in = {normal({1, kManyPixels, kManyPixels, 8}, DType::bf16), normal({1, 1, 8, 17}, DType::bf16)},
+       .attrs = {{"stride", int64_t{1}}, {"padding", int64_t{0}}},
+       .tolerance = 2e-2});
   return made;
 }
 std::vector<Sample> grad_input_samples() {

@@ -1,3 +1,4 @@
+#include "backend/gpu/rt_tile.h"
 #include "ops/conv/patches_gpu.h"
 
 namespace hearth::ops {
@@ -6,23 +7,22 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-template <typename T>
+template <typename T, typename B>
 __global__ void __launch_bounds__(kBlockThreads)
     convolve(PixelLines<T> x, Strided<T, true> w, Epilogue<T> epilogue, T* y, int64_t pixels, int64_t taps,
              int64_t channels) {
-  const ProductPart part = own_part(pixels, channels, taps);
-  for_each_sum(add_products(x, w, part), part, [&](int64_t row, int64_t column, float sum) {
-    const int64_t at = row * channels + column;
-    y[at] = epilogue(sum, column, at);
-  });
+  for_each_product<T, B>(x, w, own_part<B>(pixels, channels, taps),
+                         [&](int64_t row, int64_t column, float sum) {
+                           const int64_t at = row * channels + column;
+                           y[at] = epilogue(sum, column, at);
+                         });
 }
 
-template <typename T>
-ir::Kernel make_forward(const NodeView& node) {
-  const cpu::ConvShape shape = conv_shape(node.in_type(0).shape, node.in_type(1).shape, node.attrs);
+template <typename T, typename B>
+ir::Kernel make_forward(const NodeView& node, const cpu::ConvShape& shape) {
   const auto run = [shape, bias = node.has_input(2), residual = node.has_input(3),
                     relu = node.attrs.text_or("activation", "none") == "relu"](const KernelArgs& args) {
-    rt::launch(convolve<T>, product_blocks(num_pixels(shape), shape.out_c, 1), args.stream->handle(),
+    rt::launch(convolve<T, B>, product_blocks<B>(num_pixels(shape), shape.out_c, 1), args.stream->handle(),
                PixelLines<T>{forward_patches(shape, input_of<T>(args, 0), false)},
                Strided<T, true>{input_of<T>(args, 1), 1, shape.out_c},
                Epilogue<T>{bias ? input_of<float>(args, 2) : nullptr,
@@ -30,6 +30,12 @@ ir::Kernel make_forward(const NodeView& node) {
                output_of<T>(args, 0), num_pixels(shape), num_taps(shape), shape.out_c);
   };
   return {.run = run};
+}
+template <typename T>
+ir::Kernel forward_of(const NodeView& node) {
+  const cpu::ConvShape shape = conv_shape(node.in_type(0).shape, node.in_type(1).shape, node.attrs);
+  return with_blocking<T>(num_pixels(shape), shape.out_c,
+                          [&](auto blocking) { return make_forward<T, decltype(blocking)>(node, shape); });
 }
 
 /// The gradient of x. With a stride, pixels of x that are that far apart are reached by the same taps: each
@@ -39,7 +45,7 @@ struct InputGradient {
   int out_h, out_w, out_c;
   int kernel_h, kernel_w, stride, padding;
 };
-InputGradient input_gradient_of(const cpu::ConvShape& s) {
+InputGradient device_shape(const cpu::ConvShape& s) {
   return {.batch = static_cast<int>(s.batch),
           .in_h = static_cast<int>(s.in_h),
           .in_w = static_cast<int>(s.in_w),
@@ -84,11 +90,13 @@ struct ClassWeights {
     const int y = tap_y + tap / taps_across * shape.stride, x = tap_x + tap % taps_across * shape.stride;
     return static_cast<int64_t>(y * shape.kernel_w + x) * shape.in_c * shape.out_c + number % shape.out_c;
   }
-  RT_DEVICE float at(Line line, Term term) const { return rt::to_float(data[line + term]); }
+  RT_DEVICE float at(Line line, Term term) const { return rt::to_float(*where(line, term)); }
+  RT_DEVICE const T* where(Line line, Term term) const { return data + line + term; }
+  RT_DEVICE bool in_runs() const { return shape.out_c % kWide == 0; }
 };
 
 /// blockIdx.z: the class.
-template <typename T>
+template <typename T, typename B>
 __global__ void __launch_bounds__(kBlockThreads) spread(const T* dy, const T* w, T* dx, InputGradient shape) {
   const int number = static_cast<int>(blockIdx.z);
   const ClassAxis ys(number / shape.stride, shape.in_h, shape.kernel_h, shape.stride, shape.padding);
@@ -106,9 +114,9 @@ __global__ void __launch_bounds__(kBlockThreads) spread(const T* dy, const T* w,
                              .direction = -1}};
   const ClassWeights<T> weights{w, shape, ys.tap, xs.tap, xs.num_taps};
   const ProductPart part =
-      own_part(static_cast<int64_t>(shape.batch) * ys.num_pixels * xs.num_pixels, shape.in_c,
-               static_cast<int64_t>(ys.num_taps) * xs.num_taps * shape.out_c);
-  for_each_sum(add_products(lines, weights, part), part, [&](int64_t row, int64_t column, float sum) {
+      own_part<B>(static_cast<int64_t>(shape.batch) * ys.num_pixels * xs.num_pixels, shape.in_c,
+                  static_cast<int64_t>(ys.num_taps) * xs.num_taps * shape.out_c);
+  for_each_product<T, B>(lines, weights, part, [&](int64_t row, int64_t column, float sum) {
     const PixelGrid::Place place = pixels[row];
     const int64_t y = ys.first + place.y * shape.stride, x = xs.first + place.x * shape.stride;
     dx[((place.image * shape.in_h + y) * shape.in_w + x) * shape.in_c + column] = rt::from_float<T>(sum);
@@ -116,44 +124,49 @@ __global__ void __launch_bounds__(kBlockThreads) spread(const T* dy, const T* w,
 }
 
 template <typename T>
-ir::Kernel make_input_gradient(const NodeView& node) {
-  const Shape& x = node.out_type(0).shape;
-  const cpu::ConvShape shape = conv_shape(x, node.in_type(1).shape, node.attrs);
+ir::Kernel input_gradient_of(const NodeView& node) {
+  const cpu::ConvShape shape = conv_shape(node.out_type(0).shape, node.in_type(1).shape, node.attrs);
   const int64_t largest =
       shape.batch * divided_up(shape.in_h, shape.stride) * divided_up(shape.in_w, shape.stride);
-  const auto run = [=](const KernelArgs& args) {
-    rt::launch(spread<T>, product_blocks(largest, shape.in_c, shape.stride * shape.stride),
-               args.stream->handle(), input_of<T>(args, 0), input_of<T>(args, 1), output_of<T>(args, 0),
-               input_gradient_of(shape));
-  };
-  return {.run = run};
+  return with_blocking<T>(largest, shape.in_c, [&](auto blocking) -> ir::Kernel {
+    using B = decltype(blocking);
+    const auto run = [=](const KernelArgs& args) {
+      rt::launch(spread<T, B>, product_blocks<B>(largest, shape.in_c, shape.stride * shape.stride),
+                 args.stream->handle(), input_of<T>(args, 0), input_of<T>(args, 1), output_of<T>(args, 0),
+                 device_shape(shape));
+    };
+    return {.run = run};
+  });
 }
 
 template <typename T>
-ir::Kernel make_weight_gradient(const NodeView& node) {
+ir::Kernel weight_gradient_of(const NodeView& node) {
   const cpu::ConvShape shape = conv_shape(node.in_type(0).shape, node.out_type(0).shape, node.attrs);
-  const WeightParts parts(shape);
-  const auto run = [=](const KernelArgs& args) {
-    launch_weight_gradient(TapLines<T>{forward_patches(shape, input_of<T>(args, 0), false)},
-                           Strided<T, true>{input_of<T>(args, 1), 1, shape.out_c}, parts,
-                           reinterpret_cast<float*>(args.workspace), output_of<float>(args, 0),
-                           args.stream->handle());
-  };
-  return {.run = run, .workspace_bytes = parts.workspace_bytes()};
+  return with_blocking<T>(num_taps(shape), shape.out_c, [&](auto blocking) -> ir::Kernel {
+    using B = decltype(blocking);
+    const WeightParts parts(shape, B::kRows, B::kColumns);
+    const auto run = [=](const KernelArgs& args) {
+      launch_weight_gradient<T, B>(TapLines<T>{forward_patches(shape, input_of<T>(args, 0), false)},
+                                   Strided<T, true>{input_of<T>(args, 1), 1, shape.out_c}, parts,
+                                   reinterpret_cast<float*>(args.workspace), output_of<float>(args, 0),
+                                   args.stream->handle());
+    };
+    return {.run = run, .workspace_bytes = parts.workspace_bytes()};
+  });
 }
 
 }  // namespace
 
 ir::Kernel conv2d_gpu(const NodeView& node) {
-  return with_storage_type(node.in_type(0).dtype, [&](auto x) { return make_forward<decltype(x)>(node); });
+  return with_storage_type(node.in_type(0).dtype, [&](auto x) { return forward_of<decltype(x)>(node); });
 }
 ir::Kernel conv2d_grad_input_gpu(const NodeView& node) {
   return with_storage_type(node.in_type(0).dtype,
-                           [&](auto dy) { return make_input_gradient<decltype(dy)>(node); });
+                           [&](auto dy) { return input_gradient_of<decltype(dy)>(node); });
 }
 ir::Kernel conv2d_grad_weight_gpu(const NodeView& node) {
   return with_storage_type(node.in_type(0).dtype,
-                           [&](auto x) { return make_weight_gradient<decltype(x)>(node); });
+                           [&](auto x) { return weight_gradient_of<decltype(x)>(node); });
 }
 
 }  // namespace hearth::ops

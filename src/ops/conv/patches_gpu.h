@@ -1,7 +1,7 @@
 #pragma once
 
 #include "ops/conv/conv.h"
-#include "ops/matmul/plain_product.h"
+#include "ops/conv/product_gpu.h"
 #include "ops/reduce/add_rows.h"
 
 /// Convolutions of cards as matrix products: a row per pixel, a term per tap and channel, read from where
@@ -51,11 +51,17 @@ struct Patches {
     const int number = static_cast<int>(i), tap = number / channels;
     return {direction * (tap / taps_across), direction * (tap % taps_across), number % channels};
   }
-  RT_DEVICE float at(const Pixel& pixel, const Tap& tap) const {
+  /// Null: outside.
+  RT_DEVICE const T* where(const Pixel& pixel, const Tap& tap) const {
     const int y = pixel.y + tap.y, x = pixel.x + tap.x;
-    if (y < 0 || x < 0 || y >= h || x >= w) return 0;
-    return rt::to_float(images[pixel.image + (static_cast<int64_t>(y) * w + x) * channels + tap.channel]);
+    if (y < 0 || x < 0 || y >= h || x >= w) return nullptr;
+    return images + pixel.image + (static_cast<int64_t>(y) * w + x) * channels + tap.channel;
   }
+  RT_DEVICE float at(const Pixel& pixel, const Tap& tap) const {
+    const T* found = where(pixel, tap);
+    return found == nullptr ? 0.0F : rt::to_float(*found);
+  }
+  RT_DEVICE bool in_runs() const { return channels % kWide == 0; }
 };
 
 /// Sides of a product: pixels by taps, and taps by pixels.
@@ -69,6 +75,8 @@ struct PixelLines {
   RT_DEVICE Line line(int64_t i) const { return patches.pixel(i); }
   RT_DEVICE Term term(int64_t i) const { return patches.tap(i); }
   RT_DEVICE float at(const Line& line, const Term& term) const { return patches.at(line, term); }
+  RT_DEVICE const T* where(const Line& line, const Term& term) const { return patches.where(line, term); }
+  RT_DEVICE bool in_runs() const { return patches.in_runs(); }
 };
 template <typename T>
 struct TapLines {
@@ -80,6 +88,8 @@ struct TapLines {
   RT_DEVICE Line line(int64_t i) const { return patches.tap(i); }
   RT_DEVICE Term term(int64_t i) const { return patches.pixel(i); }
   RT_DEVICE float at(const Line& line, const Term& term) const { return patches.at(term, line); }
+  RT_DEVICE const T* where(const Line& line, const Term& term) const { return patches.where(term, line); }
+  RT_DEVICE bool in_runs() const { return patches.in_runs(); }
 };
 
 inline int64_t num_pixels(const cpu::ConvShape& s) { return s.batch * s.out_h() * s.out_w(); }
@@ -106,10 +116,11 @@ struct WeightParts {
   int64_t taps, channels, pixels;
   int64_t num_parts;
 
-  explicit WeightParts(const cpu::ConvShape& s)
+  /// Of blocks of `rows` by `columns`.
+  WeightParts(const cpu::ConvShape& s, int64_t rows, int64_t columns)
       : taps(num_taps(s)), channels(s.out_c), pixels(num_pixels(s)) {
     constexpr int64_t kBlocks = 256, kLeastPixels = 256;
-    const int64_t tiles = divided_up(taps, kPlainTile) * divided_up(channels, kPlainTile);
+    const int64_t tiles = divided_up(taps, rows) * divided_up(channels, columns);
     num_parts = std::clamp<int64_t>(kBlocks / tiles, 1, divided_up(pixels, kLeastPixels));
   }
   int64_t workspace_bytes() const {
@@ -118,25 +129,26 @@ struct WeightParts {
 };
 
 /// blockIdx.z: the part.
-template <typename Left, typename Right>
+template <typename T, typename B, typename Left, typename Right>
 __global__ void __launch_bounds__(kBlockThreads)
     add_weight_gradients(Left x, Right dy, float* parts, int64_t taps, int64_t channels, int64_t pixels) {
-  ProductPart part = own_part(taps, channels, pixels);
+  ProductPart part = own_part<B>(taps, channels, pixels);
   const int64_t share = (pixels + gridDim.z - 1) / gridDim.z;
   part.begin = blockIdx.z * share;
   part.end = part.begin + share < pixels ? part.begin + share : pixels;
   float* sums = parts + blockIdx.z * taps * channels;
-  for_each_sum(add_products(x, dy, part), part,
-               [&](int64_t row, int64_t column, float sum) { sums[row * channels + column] = sum; });
+  for_each_product<T, B>(
+      x, dy, part, [&](int64_t row, int64_t column, float sum) { sums[row * channels + column] = sum; });
 }
 
-template <typename Left, typename Right>
+template <typename T, typename B, typename Left, typename Right>
 void launch_weight_gradient(const Left& x, const Right& dy, const WeightParts& parts, float* workspace,
                             float* dw, void* stream) {
   const bool whole = parts.num_parts == 1;
   const int64_t width = parts.taps * parts.channels;
-  rt::launch(add_weight_gradients<Left, Right>, product_blocks(parts.taps, parts.channels, parts.num_parts),
-             stream, x, dy, whole ? dw : workspace, parts.taps, parts.channels, parts.pixels);
+  rt::launch(add_weight_gradients<T, B, Left, Right>,
+             product_blocks<B>(parts.taps, parts.channels, parts.num_parts), stream, x, dy,
+             whole ? dw : workspace, parts.taps, parts.channels, parts.pixels);
   if (whole) return;
   rt::launch(add_rows<float>, {divided_up(width, kBlockThreads), kBlockThreads}, stream, workspace, dw,
              parts.num_parts, width);

@@ -140,19 +140,4 @@ RT_DEVICE void for_each_sum(const OwnSums& sums, const ProductPart& part, Body b
   }
 }
 
-inline rt::Shape product_blocks(int64_t m, int64_t n, int64_t parts) {
-  return {rt::Dim3{static_cast<unsigned>(divided_up(m, kPlainTile)),
-                   static_cast<unsigned>(divided_up(n, kPlainTile)), static_cast<unsigned>(parts)},
-          rt::Dim3{kBlockThreads, 1, 1}};
-}
-/// The block's part, all terms of it.
-RT_DEVICE ProductPart own_part(int64_t m, int64_t n, int64_t num_terms) {
-  return {m,
-          n,
-          static_cast<int64_t>(blockIdx.x) * kPlainTile,
-          static_cast<int64_t>(blockIdx.y) * kPlainTile,
-          0,
-          num_terms};
-}
-
 }  // namespace hearth::ops
