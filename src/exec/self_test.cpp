@@ -24,6 +24,13 @@ std::string dtypes_of(std::span<const ir::Type> types) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+/// When this program was built; 0 where the system does not say.
+int64_t time_of_program() {
+  std::error_code ignored;
+  const auto time = fs::last_write_time("/proc/self/exe", ignored);
+  return ignored ? 0 : static_cast<int64_t>(time.time_since_epoch().count());
+}
+
 /// The types of a sample's node, with floating dtypes as `like` has them where `retyped`.
 ir::Sample typed_like(ir::Sample sample, const ir::NodeView& like, bool retyped) {
   for (size_t i = 0; retyped && i < std::min(sample.in.size(), like.in.size()); ++i) {
@@ -115,9 +122,12 @@ SelfTest::SelfTest(int card, Options options) : card_(card), options_(std::move(
   if (options_.when == When::never) return;
   info_ = gpu::list_devices().at(static_cast<size_t>(card));
   if (options_.folder.empty()) return;
-  const std::string what = fmt::format("{}|{}|{}|{}", info_.name, info_.architecture, info_.driver, kVersion);
+  const std::string what = fmt::format("{}|{}|{}|{}|{}", info_.name, info_.architecture, info_.driver,
+                                       kVersion, time_of_program());
+  std::error_code refused;
+  fs::create_directories(options_.folder, refused);
+  if (refused) return;
   file_ = options_.folder / fmt::format("kernels-{:016x}.txt", hash64(what));
-  make_folder(options_.folder);
   if (options_.when == When::always) {
     write_file_atomically(file_, "");
   } else {

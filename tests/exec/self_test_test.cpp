@@ -125,6 +125,13 @@ TEST_F(SelfTests, AKernelThatEndedTheProgramIsNotTriedAgain) {
   EXPECT_THAT(names(next), Contains("relu(f32) -> f32"));
 }
 
+TEST_F(SelfTests, WorkWhereNothingCanBeRemembered) {
+  std::ofstream(folder_.path() / "file") << "no folder";
+  SelfTest test(0, {.when = SelfTest::When::once, .folder = folder_.path() / "file"});
+  test.cover(graph_of({&wrong_}));
+  EXPECT_EQ(names(test).size(), 1U);
+}
+
 TEST_F(SelfTests, AFullCardIsNoFaultOfItsKernels) {
   emu::cards() = {{.memory_bytes = 100}};
   SelfTest test(0, {.when = SelfTest::When::always});
