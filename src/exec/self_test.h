@@ -12,7 +12,7 @@ namespace hearth::exec {
 
 /// Tries a card's kernels before anything depends on them: every kind of node that graphs have, by op and
 /// dtypes, on the samples of its op, against the op's definition in float64. What is found out is written to
-/// a file for the card, its driver and this version of Hearth; in front of each trial it says which kernel is
+/// a file for the card, its driver and this build of Hearth; in front of each trial it says which kernel is
 /// tried, so that one that takes the process with it is known the next time.
 class SelfTest {
  public:
