@@ -33,8 +33,8 @@ class Search {
     add_8bit();
     std::ranges::stable_sort(found_, {}, &WayToFit::times_as_long);
     // One that does more and gains nothing.
-    const auto same = std::ranges::unique(found_, {}, &WayToFit::what);
-    found_.erase(same.begin(), same.end());
+    const auto same = [](const WayToFit& a, const WayToFit& b) { return a.what == b.what; };
+    found_.erase(std::unique(found_.begin(), found_.end(), same), found_.end());
     if (found_.size() > kMostWays) found_.resize(kMostWays);
     return std::move(found_);
   }
