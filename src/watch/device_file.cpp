@@ -11,7 +11,7 @@ namespace {
 
 /// As etc/group calls it; its number where that does not know it.
 std::string group_name(const fs::path& root, int64_t number) {
-  const std::string wanted = std::to_string(number);
+  std::string wanted = std::to_string(number);
   std::error_code error;
   const fs::path path = root / "etc/group";
   std::istringstream lines(fs::is_regular_file(path, error) ? read_file(path) : "");

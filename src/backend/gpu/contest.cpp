@@ -75,7 +75,7 @@ Verdict hold_contest(std::span<const Contender> contenders, Device& device,
     const std::vector<float> got = result(stream);
     const bool first = &contender == contenders.data();
     if (first) want = got;
-    if (const std::string fault = disagreement(got, want, tolerance); !first && !fault.empty()) return fault;
+    if (std::string fault = disagreement(got, want, tolerance); !first && !fault.empty()) return fault;
     const double seconds = seconds_of(contender, stream, workspace.data());
     if (first || seconds < verdict.seconds) {
       verdict.name = contender.name;
