@@ -10,16 +10,11 @@ using ir::NodeView;
 /// What body(T()) returns, T having the bytes of an element: these kernels only move them.
 template <typename Body>
 ir::Kernel with_element(DType dtype, Body body) {
-  switch (dtype_bytes(dtype)) {
-    case 1:
-      return body(uint8_t());
-    case 2:
-      return body(uint16_t());
-    case 4:
-      return body(uint32_t());
-    default:
-      return body(uint64_t());
-  }
+  const int64_t num_bytes = dtype_bytes(dtype);
+  if (num_bytes == 1) return body(uint8_t());
+  if (num_bytes == 2) return body(uint16_t());
+  if (num_bytes == 4) return body(uint32_t());
+  return body(uint64_t());
 }
 
 /// Strides of the input in the order of the output's axes, the last one first.
