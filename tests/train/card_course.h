@@ -80,10 +80,11 @@ class Course {
     if (is_text_) return {{numbers[0].data(), numbers[1].data(), numbers[2].data()}, kBatch};
     return {{slot.pictures.data(), numbers[0].data()}, kBatch};
   }
-  StepResult step() {
+  StepResult step(double learning_rate = 0.01) {
     const int64_t num_micro = engine_.options().accumulate;
     return engine_.train_step(
-        num_micro, num_micro * kBatch * (is_text_ ? 16 : 1), [&] { return next(); }, num_steps_++, 0.01);
+        num_micro, num_micro * kBatch * (is_text_ ? 16 : 1), [&] { return next(); }, num_steps_++,
+        learning_rate);
   }
   Engine& engine() { return engine_; }
   std::vector<std::byte> state_after(int64_t num_steps) {
