@@ -26,6 +26,7 @@ struct Sgd {
     const T* grad;
     float* buffer;
   };
+  static constexpr bool kHasFactor = true;
   using Options = SgdRule;
   using Step = SgdRule;
   static Tensor tensor(const KernelArgs& args) {
@@ -59,6 +60,7 @@ struct Adamw {
     float* m;
     float* v;
   };
+  static constexpr bool kHasFactor = true;
   using Options = AdamOptions;
   using Step = AdamStep;
   static Tensor tensor(const KernelArgs& args) {
@@ -83,6 +85,7 @@ struct Lion {
     const T* grad;
     float* m;
   };
+  static constexpr bool kHasFactor = true;
   using Options = LionRule;
   using Step = LionRule;
   static Tensor tensor(const KernelArgs& args) {
@@ -106,6 +109,7 @@ struct Ema {
     float* ema;
     const float* param;
   };
+  static constexpr bool kHasFactor = true;
   using Options = float;  ///< weight of the new
   using Step = float;
   static Tensor tensor(const KernelArgs& args) {
@@ -124,6 +128,7 @@ struct Accumulate {
     float* sums;
     const T* grad;
   };
+  static constexpr bool kHasFactor = false;
   using Options = int;
   using Step = int;
   static Tensor tensor(const KernelArgs& args) { return {output_of<float>(args, 0), input_of<T>(args, 1)}; }
@@ -138,6 +143,7 @@ struct Zero {
   struct Tensor {
     float* values;
   };
+  static constexpr bool kHasFactor = false;
   using Options = int;
   using Step = int;
   static Tensor tensor(const KernelArgs& args) { return {output_of<float>(args, 0)}; }
@@ -150,7 +156,9 @@ struct Zero {
 template <typename Rule>
 __global__ void __launch_bounds__(kBlockThreads)
     update(ManyTensors<typename Rule::Tensor> all, typename Rule::Options options, Scalars scalars) {
-  if (scalars.factor != nullptr && *scalars.factor < 0) return;
+  if constexpr (Rule::kHasFactor) {
+    if (*scalars.factor < 0) return;
+  }
   RT_SHARED(of_block, typename Rule::Step);
   if (threadIdx.x == 0) of_block = Rule::begin(options, scalars);
   rt::sync_block();
