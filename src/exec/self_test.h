@@ -44,7 +44,7 @@ class SelfTest {
   gpu::DeviceInfo info_;
   fs::path file_;
   std::unique_ptr<Session> session_;
-  std::map<std::string, std::string> verdicts_;  ///< "right", "wrong", "trying"
+  std::map<std::string, std::string> verdicts_;  ///< "right", "wrong", "trying", "open"
   std::map<std::string, std::string> failures_;
   int num_tried_ = 0;
 };

@@ -20,6 +20,13 @@ const OpDef& op(std::string_view name) {
   return *found;
 }
 
+DType gradient_dtype(const ir::Graph& graph, ValueId id) {
+  const ir::Value& value = graph.value(id);
+  if (value.role == ir::Role::parameter) return DType::f32;
+  if (value.producer == kNone || graph.node(value.producer).op->name != "cast") return value.type.dtype;
+  return gradient_dtype(graph, graph.node(value.producer).inputs[0]);
+}
+
 ValueId emit(const VjpContext& context, std::string_view name, std::vector<ValueId> inputs, Attrs attrs) {
   return context.graph.add(op(name), std::move(inputs), std::move(attrs), context.node.name)[0];
 }

@@ -56,6 +56,9 @@ const OpDef& op(std::string_view name);
 ir::Node repeat_itself(const ir::Node& node);
 /// Adds a node with one output in a gradient rule.
 ValueId emit(const VjpContext& context, std::string_view name, std::vector<ValueId> inputs, Attrs attrs = {});
+/// What the gradient of a product's operand is made in: as the operand, or as what it was cast from; a
+/// parameter is updated in f32.
+DType gradient_dtype(const ir::Graph& graph, ValueId id);
 /// OpDef::no_vjp_because of an op that is itself a gradient.
 inline constexpr std::string_view kNoSecondDerivatives = "second derivatives are not taken";
 

@@ -437,10 +437,13 @@ int num_threads(const Recipe& recipe) {
 
 namespace {
 
+bool is_emulated(const Recipe& recipe) { return recipe.device.starts_with("emulated"); }
+
+/// Emulated cards are as right as the program that brings them.
 exec::SelfTest::When self_test_of(const Recipe& recipe) {
   using When = exec::SelfTest::When;
-  if (recipe.self_test == "never") return When::never;
-  return recipe.self_test == "always" ? When::always : When::once;
+  if (recipe.self_test == "always") return When::always;
+  return recipe.self_test == "never" || is_emulated(recipe) ? When::never : When::once;
 }
 
 }  // namespace
@@ -461,8 +464,8 @@ EngineOptions engine_options(const Recipe& recipe) {
                         .offload = recipe.offload};
   if (exec::names_card(recipe.device)) {
     options.backend = exec::Backend::gpu;
-    const bool shown = !recipe.device.starts_with("emulated");  // What shows a desktop.
-    options.card = {.device = recipe.device, .reserve_bytes = shown ? recipe.reserve : 0};
+    // An emulated card shows no desktop.
+    options.card = {.device = recipe.device, .reserve_bytes = is_emulated(recipe) ? 0 : recipe.reserve};
     options.machine = passes::machine_of(passes::find_card("rx7900xt"), precision);
     options.self_test = {.when = self_test_of(recipe), .folder = user_cache_folder()};
   }

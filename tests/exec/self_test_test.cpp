@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -125,6 +126,17 @@ TEST_F(SelfTests, AKernelThatEndedTheProgramIsNotTriedAgain) {
   EXPECT_THAT(names(next), Contains("relu(f32) -> f32"));
 }
 
+TEST_F(SelfTests, WhatAnotherProcessIsTryingIsTriedHereToo) {
+  const ir::Graph graph = graph_of({ops::find_op("relu")});
+  SelfTest(0, {.when = SelfTest::When::once, .folder = folder_.path()}).cover(graph);
+  for (const auto& file : fs::directory_iterator(folder_.path()))
+    std::ofstream(file.path()) << "trying\trelu(f32) -> f32\t" << getpid() << "\n";
+  SelfTest next(0, {.when = SelfTest::When::once, .folder = folder_.path()});
+  next.cover(graph);
+  EXPECT_EQ(next.num_tried(), 1);
+  EXPECT_EQ(names(next), std::vector<std::string>());
+}
+
 TEST_F(SelfTests, WorkWhereNothingCanBeRemembered) {
   std::ofstream(folder_.path() / "file") << "no folder";
   SelfTest test(0, {.when = SelfTest::When::once, .folder = folder_.path() / "file"});
@@ -134,9 +146,13 @@ TEST_F(SelfTests, WorkWhereNothingCanBeRemembered) {
 
 TEST_F(SelfTests, AFullCardIsNoFaultOfItsKernels) {
   emu::cards() = {{.memory_bytes = 100}};
-  SelfTest test(0, {.when = SelfTest::When::always});
+  SelfTest test(0, {.when = SelfTest::When::once, .folder = folder_.path()});
   EXPECT_THROW(test.cover(graph_of({ops::find_op("relu")})), UserError);
   EXPECT_EQ(names(test), std::vector<std::string>());
+  emu::cards() = {{}};
+  SelfTest next(0, {.when = SelfTest::When::once, .folder = folder_.path()});
+  next.cover(graph_of({ops::find_op("relu")}));
+  EXPECT_EQ(names(next), std::vector<std::string>()) << "what could not be tried is still open";
 }
 
 }  // namespace

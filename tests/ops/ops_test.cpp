@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/philox.h"
 #include "base/threads.h"
 #include "ir/text.h"
 #include "ir/verify.h"

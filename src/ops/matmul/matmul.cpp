@@ -84,14 +84,6 @@ ValueId product(const VjpContext& context, ValueId x, bool transpose_x, ValueId 
   return emit(context, "matmul", flip ? std::vector{y, x} : std::vector{x, y}, attrs);
 }
 
-/// A parameter is updated in f32, and so is what was cast from one.
-DType gradient_dtype(const ir::Graph& graph, ValueId id) {
-  const ir::Value& value = graph.value(id);
-  if (value.role == ir::Role::parameter) return DType::f32;
-  if (value.producer == kNone || graph.node(value.producer).op->name != "cast") return value.type.dtype;
-  return gradient_dtype(graph, graph.node(value.producer).inputs[0]);
-}
-
 std::vector<ValueId> vjp(const VjpContext& context) {
   const ir::Node node = context.node;
   std::vector<ValueId> grads(node.inputs.size(), kNone);

@@ -174,6 +174,9 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   Attrs attrs = context.node.attrs;
   attrs.set("back", int64_t{attrs.integer_or("back", 0) == 0});
   grads[0] = emit(context, "quantised_linear", inputs, attrs);
+  const DType dtype = gradient_dtype(context.graph, context.node.inputs[0]);
+  if (dtype != context.graph.type(grads[0]).dtype)
+    grads[0] = emit(context, "cast", {grads[0]}, {{"dtype", std::string(dtype_name(dtype))}});
   return grads;
 }
 
