@@ -43,9 +43,11 @@ Engine::Engine(EngineOptions options, std::span<const int64_t> train_sizes,
                std::span<const int64_t> eval_sizes)
     : options_(std::move(options)), threads_(options_.num_threads), counter_(16, 0) {
   options_.optimizer.dynamic_loss_scale = options_.precision == DType::f16;
-  if (options_.backend == exec::Backend::gpu && runs())
-    self_test_ = std::make_unique<exec::SelfTest>(
-        exec::choose_card(options_.card.device, gpu::list_devices(), gpu::runtime()), options_.self_test);
+  if (options_.backend == exec::Backend::gpu && runs()) {
+    const int card = exec::choose_card(options_.card.device, gpu::list_devices(), gpu::runtime());
+    self_test_ = std::make_unique<exec::SelfTest>(card, options_.self_test);
+    if (options_.products) products_ = std::make_unique<exec::ProductChoice>(card, *options_.products);
+  }
   const Purpose purpose = options_.accumulate > 1 ? Purpose::accumulate : Purpose::step;
   std::vector<int64_t> lengths = options_.row_lengths;
   if (lengths.empty()) lengths.push_back(0);
@@ -132,6 +134,7 @@ std::unique_ptr<exec::Program> Engine::finish(passes::TrainGraph train, Purpose 
     };
   }
   passes::run_passes(train, context, passes::Stage::compute);
+  if (products_) products_->choose(train.graph);
   if (options_.measure_only) keep_computed(train, purpose, context.workspace_of);
   return place(train, purpose);
 }
@@ -227,6 +230,10 @@ int64_t Engine::card_bytes() const { return exec::Card::needed_bytes(layout_, ne
 const std::map<std::string, std::string>& Engine::distrusted() const {
   static const std::map<std::string, std::string> kNone;
   return self_test_ ? self_test_->failures() : kNone;
+}
+
+std::span<const std::string> Engine::dropped_products() const {
+  return products_ ? std::span<const std::string>(products_->dropped()) : std::span<const std::string>();
 }
 
 void Engine::bind_all() {

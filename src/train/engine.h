@@ -11,6 +11,7 @@
 
 #include "base/threads.h"
 #include "exec/card.h"
+#include "exec/product_choice.h"
 #include "exec/program.h"
 #include "exec/self_test.h"
 #include "passes/pipeline.h"
@@ -45,6 +46,8 @@ struct EngineOptions {
   exec::CardWish card = {.device = "emulated"};
   /// Of Backend::gpu: which of its kernels are tried first.
   exec::SelfTest::Options self_test;
+  /// Of Backend::gpu: where its products' measured ways are kept; none: the usual ways, unmeasured.
+  std::optional<fs::path> products;
   /// Only what a training step needs is found out: nothing is packed, nothing can run.
   bool measure_only = false;
   /// Everything is packed, nothing can run.
@@ -140,6 +143,8 @@ class Engine {
   int64_t card_bytes() const;
   /// Kernels of the card that were found to be wrong, with what they did: the host computes in their place.
   const std::map<std::string, std::string>& distrusted() const;
+  /// Sentences on ways to make products that are not used, because they failed or gave another result.
+  std::span<const std::string> dropped_products() const;
 
  private:
   enum class Purpose : uint8_t { step, accumulate, evaluate, gradients };
@@ -196,6 +201,7 @@ class Engine {
   exec::Region host_arena_;
   enum class Newer : uint8_t { host, card };
   std::unique_ptr<exec::SelfTest> self_test_;
+  std::unique_ptr<exec::ProductChoice> products_;
   std::unique_ptr<exec::Card> card_;
   std::unique_ptr<gpu::HostMemory> pinned_;  ///< in place of persistent_ where some of it stays on the host
   std::byte* image_ = nullptr;               ///< the bytes of layout_ on the host

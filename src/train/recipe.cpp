@@ -468,6 +468,7 @@ EngineOptions engine_options(const Recipe& recipe) {
     options.card = {.device = recipe.device, .reserve_bytes = is_emulated(recipe) ? 0 : recipe.reserve};
     options.machine = passes::machine_of(passes::find_card("rx7900xt"), precision);
     options.self_test = {.when = self_test_of(recipe), .folder = user_cache_folder()};
+    if (!is_emulated(recipe)) options.products = gpu::WinnerFile::usual_path();
   }
   options.passes_off = recipe.passes_off;
   std::erase(options.passes_off, "winograd");

@@ -3,7 +3,6 @@
 #include "ops/matmul/product.h"
 
 namespace hearth::ops {
-namespace {
 
 Product product_of(const ir::NodeView& node) {
   const bool transpose_a = node.attrs.integer_or("transpose_a", 0) != 0;
@@ -22,10 +21,22 @@ Product product_of(const ir::NodeView& node) {
           .relu = node.attrs.text_or("activation", "none") == "relu"};
 }
 
+namespace {
+
+/// What the attribute `way` says, or the usual one.
+ProductWay way_of(const ir::NodeView& node) {
+  const DType in = node.in_type(0).dtype;
+  const std::string wanted = node.attrs.text_or("way", "");
+  for (const ProductWay way : ways_of(in)) {
+    if (name_of(way) == wanted) return way;
+  }
+  return ProductKernel::usual_way(product_of(node), in);
+}
+
 }  // namespace
 
 ir::Kernel matmul_gpu(const ir::NodeView& node) {
-  const ProductKernel kernel(product_of(node), node.in_type(0).dtype, node.out_type(0).dtype);
+  const ProductKernel kernel(product_of(node), node.in_type(0).dtype, node.out_type(0).dtype, way_of(node));
   const bool bias = node.has_input(2), residual = node.has_input(3);
   const auto run = [=](const ir::KernelArgs& args) {
     kernel.launch(args.stream->handle(), {.a = args.in[0],

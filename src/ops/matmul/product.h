@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string_view>
 
-#include "base/dtype.h"
+#include "ir/op_def.h"
 
 namespace hearth::ops {
 
@@ -17,6 +19,9 @@ struct Product {
   bool relu = false;
 };
 
+/// That of a matmul's node.
+Product product_of(const ir::NodeView& node);
+
 /// Arrays of one run on the card. `residual` has c's dtype and may be c: that adds to it.
 struct ProductArrays {
   const void* a = nullptr;
@@ -30,6 +35,9 @@ struct ProductArrays {
 /// What a block of threads makes of a product: plain arithmetic on 64 x 64, or matrix tiles on 128 x 128,
 /// 64 x 64, 128 x 16 or 16 x 128.
 enum class ProductWay : uint8_t { plain, large, small, tall, wide };
+std::string_view name_of(ProductWay way);
+/// Every way for operands of that dtype.
+std::span<const ProductWay> ways_of(DType in);
 
 /// Hearth's own kernels for a product. 16-bit operands are multiplied by matrix tiles, f32 by plain
 /// arithmetic; sums are f32 and their order depends on the shape alone.

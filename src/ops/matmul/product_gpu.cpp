@@ -34,6 +34,17 @@ void launch_into(void* stream, const ProductPlan& plan, const ProductArrays& arr
 
 }  // namespace
 
+std::string_view name_of(ProductWay way) {
+  constexpr std::string_view kNames[] = {"plain", "large", "small", "tall", "wide"};
+  return kNames[static_cast<size_t>(way)];
+}
+std::span<const ProductWay> ways_of(DType in) {
+  static constexpr ProductWay kPlain[] = {ProductWay::plain};
+  static constexpr ProductWay kTiles[] = {ProductWay::large, ProductWay::small, ProductWay::tall,
+                                          ProductWay::wide};
+  return in == DType::f32 ? std::span<const ProductWay>(kPlain) : kTiles;
+}
+
 ProductWay ProductKernel::usual_way(const Product& product, DType in) {
   if (in == DType::f32) return ProductWay::plain;
   if (product.n <= Tall::kColumns) return ProductWay::tall;

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "backend/gpu/contest.h"
+#include "ir/op_def.h"
+
+namespace hearth::exec {
+
+/// Chooses by measurement how a card's blocks share each product of 16-bit matrices: every way that its shape
+/// allows is run on random numbers once per card, driver, shape and dtype, and the fastest that agrees with
+/// the usual one is kept in a file. Nothing is measured in a step.
+class ProductChoice {
+ public:
+  /// `file` empty: nothing is remembered beyond this object.
+  ProductChoice(int card, const fs::path& file);
+
+  /// Writes the choice into the nodes, as the attribute `way` of matmul. Throws DeviceError.
+  void choose(ir::Graph& graph);
+  int num_contests() const { return num_contests_; }
+  /// Sentences on ways that failed or gave another result.
+  const std::vector<std::string>& dropped() const { return dropped_; }
+
+ private:
+  std::string winner(const ir::NodeView& node);
+  gpu::Verdict contest(const ir::NodeView& node);
+
+  int card_;
+  std::string card_name_;
+  gpu::WinnerFile file_;
+  std::map<std::string, std::string> winners_;
+  std::vector<std::string> dropped_;
+  int num_contests_ = 0;
+};
+
+}  // namespace hearth::exec
