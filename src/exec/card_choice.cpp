@@ -99,8 +99,8 @@ int named(const std::string& device, std::string_view selector, std::span<const 
         std::ranges::find_if(cards, [&](const auto& card) { return has_address(card, selector); });
     if (found != cards.end()) return static_cast<int>(found - cards.begin());
   }
-  user_error("expected one of the cards here for device={}, which are {}; try device=gpu:{}", device,
-             described(cards), cards[0].pci_address);
+  user_error("expected one of the cards here for device={}, which are {}; try device={}:{}", device,
+             described(cards), device.substr(0, device.find(':')), cards[0].pci_address);
 }
 
 /// Of sm_86: 86.

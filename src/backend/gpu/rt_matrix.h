@@ -156,28 +156,27 @@ RT_DEVICE void multiply_halves(float* c, const uint32_t* a, const uint32_t* b) {
 /// The word's `second` bf16 as a float's bits.
 RT_DEVICE uint32_t widened(uint32_t pair, bool second) { return second ? pair & 0xffff0000U : pair << 16; }
 
-template <int number>
-using Row = std::integral_constant<int, number>;
+template <bool dot, int from>
+RT_DEVICE void add_row(float* c, Shown rows, uint32_t b) {
+  if constexpr (dot) {
+    add_dot<from>(c[from], rows, b);
+  } else {
+    add_product<from>(c[from], rows, b);
+  }
+}
 
 /// One register of each side, into the eight rows whose lines the half-warp's first lanes hold.
 template <bool dot>
 RT_DEVICE void add_registers(float* c, uint32_t a, uint32_t b) {
   const Shown rows = show(a);
-  const auto add = [&](auto from) {
-    if constexpr (dot) {
-      add_dot<from()>(c[from()], rows, b);
-    } else {
-      add_product<from()>(c[from()], rows, b);
-    }
-  };
-  add(Row<0>());
-  add(Row<1>());
-  add(Row<2>());
-  add(Row<3>());
-  add(Row<4>());
-  add(Row<5>());
-  add(Row<6>());
-  add(Row<7>());
+  add_row<dot, 0>(c, rows, b);
+  add_row<dot, 1>(c, rows, b);
+  add_row<dot, 2>(c, rows, b);
+  add_row<dot, 3>(c, rows, b);
+  add_row<dot, 4>(c, rows, b);
+  add_row<dot, 5>(c, rows, b);
+  add_row<dot, 6>(c, rows, b);
+  add_row<dot, 7>(c, rows, b);
 }
 
 template <typename T>

@@ -101,6 +101,7 @@ __global__ void __launch_bounds__(kBlockThreads) spread(const T* dy, const T* w,
   const int number = static_cast<int>(blockIdx.z);
   const ClassAxis ys(number / shape.stride, shape.in_h, shape.kernel_h, shape.stride, shape.padding);
   const ClassAxis xs(number % shape.stride, shape.in_w, shape.kernel_w, shape.stride, shape.padding);
+  if (ys.num_pixels == 0 || xs.num_pixels == 0) return;
   const PixelGrid pixels{ys.num_pixels, xs.num_pixels, false};
   const PixelLines<T> lines{{.images = dy,
                              .h = shape.out_h,

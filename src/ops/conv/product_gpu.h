@@ -24,16 +24,15 @@ struct Gathered {
 
   RT_DEVICE bool along_terms() const { return kAlongTerms; }
   RT_DEVICE rt::Word16 wide(int line, int term, int lines_left, int terms_left) const {
-    const bool any = lines_left > 0 && terms_left > 0;
-    const auto own_line = side.line(lines_left > 0 ? line : 0);
-    const auto own_term = side.term(terms_left > 0 ? term : 0);
+    const auto nothing = [] { return wide_of(0, [](int) { return 0U; }); };
+    if (lines_left <= 0 || terms_left <= 0) return nothing();
+    const auto own_line = side.line(line);
+    const auto own_term = side.term(term);
     if (side.in_runs()) {
       const T* at = side.where(own_line, own_term);
-      if (any && at != nullptr) return *reinterpret_cast<const rt::Word16*>(at);
-      return wide_of(0, [](int) { return 0U; });
+      return at == nullptr ? nothing() : *reinterpret_cast<const rt::Word16*>(at);
     }
-    const int count = any ? (kAlongTerms ? terms_left : lines_left) : 0;
-    return wide_of(count, [&](int e) {
+    return wide_of(kAlongTerms ? terms_left : lines_left, [&](int e) {
       const T* at =
           kAlongTerms ? side.where(own_line, side.term(term + e)) : side.where(side.line(line + e), own_term);
       return at == nullptr ? 0U : uint32_t{at->bits};

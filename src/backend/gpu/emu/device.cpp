@@ -134,7 +134,8 @@ void Stream::start_recording() { parts_->queue.start_recording(); }
 std::unique_ptr<Recording> Stream::finish_recording() {
   auto recording = parts_->queue.finish_recording();
   if (parts_->queue.card().settings.cannot_record) return nullptr;
-  return std::make_unique<Recording>(std::make_unique<Recording::Parts>(std::move(recording)));
+  return std::make_unique<Recording>(
+      std::make_unique<Recording::Parts>(Recording::Parts{std::move(recording)}));
 }
 void Stream::replay(const Recording& recording) {
   for (const auto& call : recording.parts().recording->calls) call();
