@@ -143,7 +143,8 @@ ir::Kernel input_gradient_of(const NodeView& node) {
 template <typename T>
 ir::Kernel weight_gradient_of(const NodeView& node) {
   const cpu::ConvShape shape = conv_shape(node.in_type(0).shape, node.out_type(0).shape, node.attrs);
-  return with_blocking<T>(num_taps(shape), shape.out_c, [&](auto blocking) -> ir::Kernel {
+  // Large blocks of pixels gathered by taps need more registers than gfx10 has.
+  return with_blocking<T, Small>(num_taps(shape), shape.out_c, [&](auto blocking) -> ir::Kernel {
     using B = decltype(blocking);
     const WeightParts parts(shape, B::kRows, B::kColumns);
     const auto run = [=](const KernelArgs& args) {

@@ -76,15 +76,16 @@ RT_DEVICE void for_each_product(const Left& left, const Right& right, const Prod
   }
 }
 
-/// What body(B()) returns, B being how blocks share an m x n product of elements of T.
-template <typename T, typename Body>
+/// What body(B()) returns, B being how blocks share an m x n product of elements of T, no larger than
+/// Largest.
+template <typename T, typename Largest = Large, typename Body>
 auto with_blocking(int64_t m, int64_t n, Body body) {
   if constexpr (std::is_same_v<T, float>) {
     return body(PlainBlocking());
   } else {
     const Product product{.m = static_cast<int>(m), .n = static_cast<int>(n)};
     const ProductWay way = ProductKernel::usual_way(product, DType::bf16);
-    if (way == ProductWay::large) return body(Large());
+    if (way == ProductWay::large) return body(Largest());
     if (way == ProductWay::tall) return body(Tall());
     return body(Small());
   }
