@@ -9,7 +9,7 @@ using ir::NodeView;
 
 template <typename T, typename B>
 __global__ void __launch_bounds__(kBlockThreads)
-    convolve(PixelLines<T> x, Strided<T, true> w, Epilogue<T> epilogue, T* y, int64_t pixels, int64_t taps,
+    convolve(Patches<T> x, Strided<T, true> w, Epilogue<T> epilogue, T* y, int64_t pixels, int64_t taps,
              int64_t channels) {
   for_each_product<T, B>(x, w, own_part<B>(pixels, channels, taps),
                          [&](int64_t row, int64_t column, float sum) {
@@ -23,7 +23,7 @@ ir::Kernel make_forward(const NodeView& node, const cpu::ConvShape& shape) {
   const auto run = [shape, bias = node.has_input(2), residual = node.has_input(3),
                     relu = node.attrs.text_or("activation", "none") == "relu"](const KernelArgs& args) {
     rt::launch(convolve<T, B>, product_blocks<B>(num_pixels(shape), shape.out_c, 1), args.stream->handle(),
-               PixelLines<T>{forward_patches(shape, input_of<T>(args, 0), false)},
+               forward_patches(shape, input_of<T>(args, 0), false),
                Strided<T, true>{input_of<T>(args, 1), 1, shape.out_c},
                Epilogue<T>{bias ? input_of<float>(args, 2) : nullptr,
                            residual ? input_of<T>(args, 3) : nullptr, relu},
@@ -103,16 +103,16 @@ __global__ void __launch_bounds__(kBlockThreads) spread(const T* dy, const T* w,
   const ClassAxis xs(number % shape.stride, shape.in_w, shape.kernel_w, shape.stride, shape.padding);
   if (ys.num_pixels == 0 || xs.num_pixels == 0) return;
   const PixelGrid pixels{ys.num_pixels, xs.num_pixels, false};
-  const PixelLines<T> lines{{.images = dy,
-                             .h = shape.out_h,
-                             .w = shape.out_w,
-                             .channels = shape.out_c,
-                             .pixels = pixels,
-                             .taps_across = xs.num_taps,
-                             .stride = 1,
-                             .first_y = ys.offset,
-                             .first_x = xs.offset,
-                             .direction = -1}};
+  const Patches<T> lines{.images = dy,
+                         .h = shape.out_h,
+                         .w = shape.out_w,
+                         .channels = shape.out_c,
+                         .pixels = pixels,
+                         .taps_across = xs.num_taps,
+                         .stride = 1,
+                         .first_y = ys.offset,
+                         .first_x = xs.offset,
+                         .direction = -1};
   const ClassWeights<T> weights{w, shape, ys.tap, xs.tap, xs.num_taps};
   const ProductPart part =
       own_part<B>(static_cast<int64_t>(shape.batch) * ys.num_pixels * xs.num_pixels, shape.in_c,
@@ -148,10 +148,10 @@ ir::Kernel weight_gradient_of(const NodeView& node) {
     using B = decltype(blocking);
     const WeightParts parts(shape, B::kRows, B::kColumns);
     const auto run = [=](const KernelArgs& args) {
-      launch_weight_gradient<T, B>(TapLines<T>{forward_patches(shape, input_of<T>(args, 0), false)},
-                                   Strided<T, true>{input_of<T>(args, 1), 1, shape.out_c}, parts,
-                                   reinterpret_cast<float*>(args.workspace), output_of<float>(args, 0),
-                                   args.stream->handle());
+      launch_weight_gradient<T, B>(
+          Transposed<Patches<T>>{forward_patches(shape, input_of<T>(args, 0), false)},
+          Strided<T, true>{input_of<T>(args, 1), 1, shape.out_c}, parts,
+          reinterpret_cast<float*>(args.workspace), output_of<float>(args, 0), args.stream->handle());
     };
     return {.run = run, .workspace_bytes = parts.workspace_bytes()};
   });

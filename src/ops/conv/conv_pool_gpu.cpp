@@ -12,7 +12,7 @@ static_assert(kPlainOwn == 4);
 
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
-    convolve_and_pool(PixelLines<T> x, Strided<T, true> w, const float* bias, T* pooled, uint8_t* argmax,
+    convolve_and_pool(Patches<T> x, Strided<T, true> w, const float* bias, T* pooled, uint8_t* argmax,
                       int64_t pixels, int64_t taps, int64_t channels) {
   const ProductPart part = own_part<PlainBlocking>(pixels, channels, taps);
   const OwnSums sums = add_products(x, w, part);
@@ -41,7 +41,7 @@ ir::Kernel make_forward(const NodeView& node) {
   const cpu::ConvShape shape = conv_shape(node.in_type(0).shape, node.in_type(1).shape, node.attrs);
   const auto run = [shape, bias = node.has_input(2)](const KernelArgs& args) {
     rt::launch(convolve_and_pool<T>, product_blocks<PlainBlocking>(num_pixels(shape), shape.out_c, 1),
-               args.stream->handle(), PixelLines<T>{forward_patches(shape, input_of<T>(args, 0), true)},
+               args.stream->handle(), forward_patches(shape, input_of<T>(args, 0), true),
                Strided<T, true>{input_of<T>(args, 1), 1, shape.out_c},
                bias ? input_of<float>(args, 2) : nullptr, output_of<T>(args, 0), output_of<uint8_t>(args, 1),
                num_pixels(shape), num_taps(shape), shape.out_c);
@@ -99,9 +99,9 @@ ir::Kernel make_gradient(const NodeView& node) {
   const auto run = [=](const KernelArgs& args) {
     const Unpooled<T> dy{input_of<T>(args, 1), input_of<uint8_t>(args, 2), input_of<T>(args, 3), shape.out_c};
     auto* biases = reinterpret_cast<float*>(args.workspace);
-    launch_weight_gradient<T, PlainBlocking>(TapLines<T>{forward_patches(shape, input_of<T>(args, 0), true)},
-                                             dy, parts, biases + bias_parts * shape.out_c,
-                                             output_of<float>(args, 0), args.stream->handle());
+    launch_weight_gradient<T, PlainBlocking>(
+        Transposed<Patches<T>>{forward_patches(shape, input_of<T>(args, 0), true)}, dy, parts,
+        biases + bias_parts * shape.out_c, output_of<float>(args, 0), args.stream->handle());
     rt::launch(add_bias_gradients<T>, column_blocks(shape.out_c, bias_parts), args.stream->handle(), dy,
                biases, windows);
     rt::launch(add_rows<float>, {divided_up(shape.out_c, kBlockThreads), kBlockThreads},

@@ -25,71 +25,44 @@ struct PixelGrid {
   }
 };
 
-/// What taps find: tap (b, a) of the pixel (y, x) of a grid lies at (stride y + first_y + direction b,
-/// stride x + first_x + direction a) of an image, 0 outside of it.
+/// What taps find, pixels by taps: tap (b, a) of the pixel (y, x) of a grid lies at (stride y + first_y +
+/// direction b, stride x + first_x + direction a) of an image, 0 outside of it.
 template <typename T>
 struct Patches {
-  struct Pixel {
+  struct Line {
     int64_t image;  ///< where it begins
     int y, x;       ///< of tap 0
   };
-  struct Tap {
+  struct Term {
     int y, x, channel;
   };
+  static constexpr bool kLinesAreNeighbours = false;
   const T* images;
   int h, w, channels;
   PixelGrid pixels;
   int taps_across;
   int stride, first_y, first_x, direction;
 
-  RT_DEVICE Pixel pixel(int64_t i) const {
+  RT_DEVICE Line line(int64_t i) const {
     const PixelGrid::Place place = pixels[i];
     return {static_cast<int64_t>(place.image) * h * w * channels, stride * place.y + first_y,
             stride * place.x + first_x};
   }
-  RT_DEVICE Tap tap(int64_t i) const {
+  RT_DEVICE Term term(int64_t i) const {
     const int number = static_cast<int>(i), tap = number / channels;
     return {direction * (tap / taps_across), direction * (tap % taps_across), number % channels};
   }
   /// Null: outside.
-  RT_DEVICE const T* where(const Pixel& pixel, const Tap& tap) const {
+  RT_DEVICE const T* where(const Line& pixel, const Term& tap) const {
     const int y = pixel.y + tap.y, x = pixel.x + tap.x;
     if (y < 0 || x < 0 || y >= h || x >= w) return nullptr;
     return images + pixel.image + (static_cast<int64_t>(y) * w + x) * channels + tap.channel;
   }
-  RT_DEVICE float at(const Pixel& pixel, const Tap& tap) const {
+  RT_DEVICE float at(const Line& pixel, const Term& tap) const {
     const T* found = where(pixel, tap);
     return found == nullptr ? 0.0F : rt::to_float(*found);
   }
   RT_DEVICE bool in_runs() const { return channels % kWide == 0; }
-};
-
-/// Sides of a product: pixels by taps, and taps by pixels.
-template <typename T>
-struct PixelLines {
-  using Line = typename Patches<T>::Pixel;
-  using Term = typename Patches<T>::Tap;
-  static constexpr bool kLinesAreNeighbours = false;
-  Patches<T> patches;
-
-  RT_DEVICE Line line(int64_t i) const { return patches.pixel(i); }
-  RT_DEVICE Term term(int64_t i) const { return patches.tap(i); }
-  RT_DEVICE float at(const Line& line, const Term& term) const { return patches.at(line, term); }
-  RT_DEVICE const T* where(const Line& line, const Term& term) const { return patches.where(line, term); }
-  RT_DEVICE bool in_runs() const { return patches.in_runs(); }
-};
-template <typename T>
-struct TapLines {
-  using Line = typename Patches<T>::Tap;
-  using Term = typename Patches<T>::Pixel;
-  static constexpr bool kLinesAreNeighbours = true;
-  Patches<T> patches;
-
-  RT_DEVICE Line line(int64_t i) const { return patches.tap(i); }
-  RT_DEVICE Term term(int64_t i) const { return patches.pixel(i); }
-  RT_DEVICE float at(const Line& line, const Term& term) const { return patches.at(term, line); }
-  RT_DEVICE const T* where(const Line& line, const Term& term) const { return patches.where(term, line); }
-  RT_DEVICE bool in_runs() const { return patches.in_runs(); }
 };
 
 inline int64_t num_pixels(const cpu::ConvShape& s) { return s.batch * s.out_h() * s.out_w(); }

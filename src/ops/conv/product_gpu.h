@@ -12,6 +12,21 @@ struct PlainBlocking {
   static constexpr int kRows = kPlainTile, kColumns = kPlainTile;
 };
 
+/// A side whose lines are another's terms.
+template <typename Side>
+struct Transposed {
+  using Line = typename Side::Term;
+  using Term = typename Side::Line;
+  static constexpr bool kLinesAreNeighbours = !Side::kLinesAreNeighbours;
+  Side side;
+
+  RT_DEVICE Line line(int64_t i) const { return side.term(i); }
+  RT_DEVICE Term term(int64_t i) const { return side.line(i); }
+  RT_DEVICE float at(const Line& line, const Term& term) const { return side.at(term, line); }
+  RT_DEVICE auto where(const Line& line, const Term& term) const { return side.where(term, line); }
+  RT_DEVICE bool in_runs() const { return side.in_runs(); }
+};
+
 /// A side for tiles (Operand in product_blocks.h) of one that TileLoader can ask, which also has
 ///   const T* where(Line, Term)  the element; null: it is 0
 ///   bool in_runs()              whether kWide neighbours, counted from a multiple of kWide, have or lack an

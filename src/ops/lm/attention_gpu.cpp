@@ -83,18 +83,14 @@ __global__ void __launch_bounds__(threads) attend(ForwardArrays<T> arrays, Atten
   using F = Forward<T, size>;
   using Block = typename F::Shared;
   RT_SHARED(block, Block);
-  const int head = static_cast<int>(blockIdx.y), kv_head = head * spec.kv_heads / spec.heads;
-  const int sample = static_cast<int>(blockIdx.z) / F::kCount;
+  const int head = static_cast<int>(blockIdx.y);
+  const HeadPlace place(spec, static_cast<int>(blockIdx.z) / F::kCount, head);
   const int part = static_cast<int>(blockIdx.z) % F::kCount * F::kSlice;
   const int first_query = static_cast<int>(blockIdx.x) * F::kQueries;
   const int warp = static_cast<int>(threadIdx.x) / rt::kWarp;
-  const int64_t first_token = static_cast<int64_t>(sample) * spec.time;
-  const int64_t kv_at = first_token * spec.kv_row() + static_cast<int64_t>(kv_head) * spec.size;
-  const int64_t q_at = first_token * spec.q_row() + static_cast<int64_t>(head) * spec.size;
-  const HeadRows<T> queries{arrays.q + q_at, spec.q_row(), spec.time, spec.size};
-  const HeadRows<T> keys{arrays.k + kv_at, spec.kv_row(), spec.time, spec.size};
-  const HeadRows<T> values{arrays.v + kv_at, spec.kv_row(), spec.time, spec.size};
-  const int32_t* starts = arrays.starts == nullptr ? nullptr : arrays.starts + first_token;
+  const HeadRows<T> queries = place.queries(arrays.q, spec);
+  const HeadRows<T> keys = place.keys(arrays.k, spec), values = place.keys(arrays.v, spec);
+  const int32_t* starts = place.starts(arrays.starts);
   T* probabilities = block.probabilities + warp * rt::kTile * F::kKeyLine;
   const int own_query = first_query + warp * rt::kTile;
 
@@ -141,11 +137,11 @@ __global__ void __launch_bounds__(threads) attend(ForwardArrays<T> arrays, Atten
     for (int t = 0; t < F::kOutTiles; ++t) {
       const int column = part + t * rt::kTile + rows.sum.column(e);
       if (column < spec.size)
-        arrays.out[q_at + query * spec.q_row() + column] =
+        arrays.out[place.q + query * spec.q_row() + column] =
             rt::from_float<T>(rows.out[t].at[e] / rows.sum.at[e]);
     }
     if (part == 0 && rows.sum.column(e) == 0)
-      arrays.lse[(first_token + query) * spec.heads + head] = rows.most.at[e] + logf(rows.sum.at[e]);
+      arrays.lse[(place.first_token + query) * spec.heads + head] = rows.most.at[e] + logf(rows.sum.at[e]);
   }
 }
 

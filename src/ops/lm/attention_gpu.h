@@ -79,6 +79,29 @@ struct HeadRows {
   }
 };
 
+/// Where a query head of a sample lies, and the key head that it reads.
+struct HeadPlace {
+  int64_t first_token, q, kv;
+
+  RT_DEVICE HeadPlace(const Attention& spec, int sample, int head)
+      : first_token(static_cast<int64_t>(sample) * spec.time),
+        q(first_token * spec.q_row() + static_cast<int64_t>(head) * spec.size),
+        kv(first_token * spec.kv_row() +
+           static_cast<int64_t>(head) * spec.kv_heads / spec.heads * spec.size) {}
+  template <typename T>
+  RT_DEVICE HeadRows<T> queries(const T* all, const Attention& spec) const {
+    return {all + q, spec.q_row(), spec.time, spec.size};
+  }
+  template <typename T>
+  RT_DEVICE HeadRows<T> keys(const T* all, const Attention& spec) const {
+    return {all + kv, spec.kv_row(), spec.time, spec.size};
+  }
+  /// Null: every token sees from 0 on.
+  RT_DEVICE const int32_t* starts(const int32_t* all) const {
+    return all == nullptr ? nullptr : all + first_token;
+  }
+};
+
 /// Copies `rows` x `columns` from (first_row, first_column) on into lines of columns + kPadding.
 template <int rows, int columns, typename T>
 RT_DEVICE void copy_lines(T* to, const HeadRows<T>& from, int first_row, int first_column) {

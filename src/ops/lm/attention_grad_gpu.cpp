@@ -68,17 +68,14 @@ struct BackwardHead {
   const int32_t* starts;
 
   RT_DEVICE BackwardHead(const BackwardArrays<T>& arrays, const Attention& spec, int sample, int head) {
-    const int64_t first_token = static_cast<int64_t>(sample) * spec.time;
-    const int64_t q_at = first_token * spec.q_row() + static_cast<int64_t>(head) * spec.size;
-    const int64_t kv_at =
-        first_token * spec.kv_row() + static_cast<int64_t>(head) * spec.kv_heads / spec.heads * spec.size;
-    q = {arrays.q + q_at, spec.q_row(), spec.time, spec.size};
-    dout = {arrays.dout + q_at, spec.q_row(), spec.time, spec.size};
-    k = {arrays.k + kv_at, spec.kv_row(), spec.time, spec.size};
-    v = {arrays.v + kv_at, spec.kv_row(), spec.time, spec.size};
-    lse = arrays.lse + first_token * spec.heads + head;
-    delta = arrays.delta + first_token * spec.heads + head;
-    starts = arrays.starts == nullptr ? nullptr : arrays.starts + first_token;
+    const HeadPlace place(spec, sample, head);
+    q = place.queries(arrays.q, spec);
+    dout = place.queries(arrays.dout, spec);
+    k = place.keys(arrays.k, spec);
+    v = place.keys(arrays.v, spec);
+    lse = arrays.lse + place.first_token * spec.heads + head;
+    delta = arrays.delta + place.first_token * spec.heads + head;
+    starts = place.starts(arrays.starts);
   }
 };
 

@@ -1,5 +1,5 @@
-#include "ops/gpu_support.h"
 #include "ops/loss/loss.h"
+#include "ops/loss/row_softmax.h"
 #include "ops/matmul/product.h"
 
 namespace hearth::ops {
@@ -94,18 +94,6 @@ RT_DEVICE float capped(float logit, float softcap) {
   return softcap > 0 ? softcap * tanhf(logit / softcap) : logit;
 }
 
-/// The logarithm of the sum of a row's exponentials.
-RT_DEVICE float log_sum(const float* row, int64_t vocab, float softcap) {
-  float most = -3.4e38F, sum = 0;
-  for (int64_t v = threadIdx.x; v < vocab; v += kBlockThreads) {
-    const float logit = capped(row[v], softcap);
-    most = logit > most ? logit : most;
-  }
-  most = rt::reduce_block(most, rt::Max(), -3.4e38F);
-  for (int64_t v = threadIdx.x; v < vocab; v += kBlockThreads) sum += expf(capped(row[v], softcap) - most);
-  return most + logf(rt::reduce_block(sum, rt::Add(), 0.0F));
-}
-
 /// A block per token: its loss, then the gradients of its logits in their place, as T.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
@@ -115,7 +103,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   const bool counts = label >= 0, known = label < vocab;
   float lse = 0;
   if (counts) {
-    lse = tokens.known_lse != nullptr ? tokens.known_lse[blockIdx.x] : log_sum(row, vocab, softcap);
+    const auto logit = [=](int64_t v) { return capped(row[v], softcap); };
+    lse = tokens.known_lse != nullptr ? tokens.known_lse[blockIdx.x] : softmax_of_row(vocab, logit).log_sum();
   }
   if (threadIdx.x == 0) {
     const float of_label = counts && known ? capped(row[label], softcap) : nanf("");

@@ -1,5 +1,5 @@
-#include "ops/gpu_support.h"
 #include "ops/loss/loss.h"
+#include "ops/loss/row_softmax.h"
 
 namespace hearth::ops {
 namespace {
@@ -7,25 +7,11 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// The largest of a row's logits, the logarithm of their exponentials' sum, and their mean.
-struct RowSums {
-  float log_sum;
-  float mean;
-};
 template <typename T>
-RT_DEVICE RowSums sums_of(const T* row, int width) {
-  float most = -3.4e38F, sum = 0;
-  for (int k = static_cast<int>(threadIdx.x); k < width; k += kBlockThreads) {
-    const float logit = rt::to_float(row[k]);
-    most = logit > most ? logit : most;
-    sum += logit;
-  }
-  most = rt::reduce_block(most, rt::Max(), -3.4e38F);
-  const float mean = rt::reduce_block(sum, rt::Add(), 0.0F) / static_cast<float>(width);
-  float exponentials = 0;
-  for (int k = static_cast<int>(threadIdx.x); k < width; k += kBlockThreads)
-    exponentials += expf(rt::to_float(row[k]) - most);
-  return {most + logf(rt::reduce_block(exponentials, rt::Add(), 0.0F)), mean};
+RT_DEVICE float mean_of(const T* row, int width) {
+  float sum = 0;
+  for (int k = static_cast<int>(threadIdx.x); k < width; k += kBlockThreads) sum += rt::to_float(row[k]);
+  return rt::reduce_block(sum, rt::Add(), 0.0F) / static_cast<float>(width);
 }
 
 /// A block per row; a label outside of the row gives NaN.
@@ -33,15 +19,15 @@ template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     losses(const T* logits, const int32_t* labels, float* out, int width, float smoothing) {
   const T* row = logits + static_cast<int64_t>(blockIdx.x) * width;
-  const RowSums sums = sums_of(row, width);
+  const float log_sum = softmax_of_row(row, width).log_sum(), mean = mean_of(row, width);
   if (threadIdx.x != 0) return;
   const int label = labels[blockIdx.x];
   if (label < 0 || label >= width) {
     out[blockIdx.x] = nanf("");
     return;
   }
-  const float of_label = sums.log_sum - rt::to_float(row[label]);
-  out[blockIdx.x] = (1 - smoothing) * of_label + smoothing * (sums.log_sum - sums.mean);
+  const float of_label = log_sum - rt::to_float(row[label]);
+  out[blockIdx.x] = (1 - smoothing) * of_label + smoothing * (log_sum - mean);
 }
 
 template <typename T>
@@ -51,7 +37,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   const int64_t at = static_cast<int64_t>(blockIdx.x) * width;
   const int label = labels[blockIdx.x];
   const bool valid = label >= 0 && label < width;
-  const float log_sum = sums_of(logits + at, width).log_sum;
+  const float log_sum = softmax_of_row(logits + at, width).log_sum();
   const float total = valid ? log_sum : nanf("");
   const float everywhere = smoothing / static_cast<float>(width);
   for (int k = static_cast<int>(threadIdx.x); k < width; k += kBlockThreads) {

@@ -1,5 +1,5 @@
-#include "ops/gpu_support.h"
 #include "ops/loss/loss.h"
+#include "ops/loss/row_softmax.h"
 
 namespace hearth::ops {
 namespace {
@@ -7,26 +7,14 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Below every logit.
-constexpr float kLeast = -3.4e38F;
-
-template <typename T>
-RT_DEVICE float largest(const T* row, int64_t width) {
-  float most = kLeast;
-  for (int64_t k = threadIdx.x; k < width; k += kBlockThreads) most = rt::Max()(rt::to_float(row[k]), most);
-  return rt::reduce_block(most, rt::Max(), kLeast);
-}
-
 /// A block per row.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads) softmax_rows(const T* x, T* y, int64_t width) {
   const int64_t at = static_cast<int64_t>(blockIdx.x) * width;
-  const float most = largest(x + at, width);
-  float sum = 0;
-  for (int64_t k = threadIdx.x; k < width; k += kBlockThreads) sum += expf(rt::to_float(x[at + k]) - most);
-  const float inverse = 1 / rt::reduce_block(sum, rt::Add(), 0.0F);
+  const RowSoftmax row = softmax_of_row(x + at, width);
+  const float inverse = 1 / row.sum;
   for (int64_t k = threadIdx.x; k < width; k += kBlockThreads)
-    y[at + k] = rt::from_float<T>(expf(rt::to_float(x[at + k]) - most) * inverse);
+    y[at + k] = rt::from_float<T>(expf(rt::to_float(x[at + k]) - row.largest) * inverse);
 }
 
 template <typename T>

@@ -4,7 +4,8 @@
 
 namespace hearth::ops {
 
-/// y = act(op(a) op(b) + bias + residual): sums in f32; out_dtype, if given, replaces the dtype of a.
+/// y = act(op(a) op(b) + bias + residual): sums in f32; out_dtype, if given, replaces the dtype of a. On
+/// cards `way` says how blocks share it (ProductWay).
 extern const ir::OpDef matmul;
 /// Its kernel for cards.
 ir::Kernel matmul_gpu(const ir::NodeView& node);
