@@ -58,6 +58,12 @@ void ProductChoice::choose(ir::Graph& graph) {
     const ir::NodeTypes types(graph, node);
     if (const std::string way = winner(types.view(node)); !way.empty()) node.attrs.set("way", way);
   }
+  device_.reset();
+}
+
+gpu::Device& ProductChoice::device() {
+  if (!device_) device_ = std::make_unique<gpu::Device>(card_);
+  return *device_;
 }
 
 /// Empty where there is nothing to choose.
@@ -74,7 +80,7 @@ std::string ProductChoice::winner(const ir::NodeView& node) {
 
 gpu::Verdict ProductChoice::contest(const ir::NodeView& node) {
   ++num_contests_;
-  gpu::Device device(card_);
+  gpu::Device& device = this->device();
   gpu::Stream stream(device);
   const ir::Type &out = node.out_type(0), in = node.in_type(0);
   const auto a = draw(device, stream, in), b = draw(device, stream, node.in_type(1));

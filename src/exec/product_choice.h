@@ -26,9 +26,11 @@ class ProductChoice {
  private:
   std::string winner(const ir::NodeView& node);
   gpu::Verdict contest(const ir::NodeView& node);
+  gpu::Device& device();
 
   int card_;
   std::string card_name_;
+  std::unique_ptr<gpu::Device> device_;  ///< open while a graph's contests are held
   gpu::WinnerFile file_;
   std::map<std::string, std::string> winners_;
   std::vector<std::string> dropped_;

@@ -13,9 +13,6 @@ using ir::kNone;
 using ir::NodeId;
 using ir::ValueId;
 
-constexpr size_t kMaxInputs = 8;
-constexpr size_t kMaxSteps = 16;
-
 /// A chain being built: its inputs and steps.
 struct Chain {
   std::vector<ValueId> inputs;
@@ -58,7 +55,7 @@ class FuseElementwise {
       const ValueId in = node.inputs[k];
       const NodeId producer = graph_.value(in).producer;
       const bool take = producer != kNone && is_elementwise(graph_.node(producer)) &&
-                        uses_[static_cast<size_t>(in)] == 1 && chain.steps.size() < kMaxSteps / 2;
+                        uses_[static_cast<size_t>(in)] == 1 && std::ssize(chain.steps) < ops::kMaxSteps / 2;
       if (take && grow(graph_.node(producer), chain)) {
         step.operands[k] = -static_cast<int>(chain.steps.size());
       } else {
@@ -68,7 +65,7 @@ class FuseElementwise {
       }
     }
     chain.steps.push_back(step);
-    return chain.inputs.size() <= kMaxInputs && chain.steps.size() <= kMaxSteps;
+    return std::ssize(chain.inputs) <= ops::kMaxInputs && std::ssize(chain.steps) <= ops::kMaxSteps;
   }
 
   ir::Graph& graph_;
