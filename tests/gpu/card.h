@@ -12,6 +12,9 @@
 
 namespace hearth::gpu {
 
+/// Why tests of kernels skip in a build for cards.
+inline constexpr const char* kNoCard = "SKIPPED: kernels on a card: there is none here";
+
 /// The first card, a stream, and arrays on it.
 class Card {
  public:

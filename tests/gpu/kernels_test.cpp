@@ -9,7 +9,7 @@ namespace {
 class GpuKernel : public OpSample {
  protected:
   void SetUp() override {
-    if (gpu::list_devices().empty()) GTEST_SKIP() << "SKIPPED: kernels on a card: there is none here";
+    if (gpu::list_devices().empty()) GTEST_SKIP() << gpu::kNoCard;
     OpSample::SetUp();
   }
 

@@ -63,7 +63,7 @@ class Nodes {
 class ManyNodes : public testing::TestWithParam<Case> {};
 
 TEST_P(ManyNodes, MoveAsOneByOne) {
-  if (gpu::list_devices().empty()) GTEST_SKIP() << "SKIPPED: kernels on a card: there is none here";
+  if (gpu::list_devices().empty()) GTEST_SKIP() << gpu::kNoCard;
   const ir::Sample sample = GetParam().op->samples()[GetParam().sample];
   Nodes together(*GetParam().op, sample), apart(*GetParam().op, sample);
   const auto before = together.results(), after = together.together();

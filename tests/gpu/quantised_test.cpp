@@ -66,7 +66,7 @@ class DecodedOnACard : public testing::TestWithParam<std::tuple<Quantisation, bo
 };
 
 TEST_P(DecodedOnACard, HasTheBitsOfTheProcessor) {
-  if (gpu::list_devices().empty()) GTEST_SKIP() << "SKIPPED: kernels on a card: there is none here";
+  if (gpu::list_devices().empty()) GTEST_SKIP() << gpu::kNoCard;
   const Matrix matrix(std::get<0>(GetParam()));
   const auto wide = product<float>(matrix, DType::f32);
   for (int64_t i = 0; i < kRows * kColumns; ++i)
