@@ -63,28 +63,29 @@ RT_DEVICE void add_dot(float&, uint32_t, uint32_t) {}
 RT_DEVICE void keep_order() {}
 #endif
 
+template <typename Vector, typename Word>
+RT_DEVICE Vector vector_of(const Word* words) {
+  Vector made;
+  __builtin_memcpy(&made, words, sizeof made);
+  return made;
+}
+
 template <typename T, int path>
 RT_DEVICE void multiply_wave(float* c, const uint32_t* a, const uint32_t* b) {
 #if defined(__GFX11__) || defined(__GFX12__)
   constexpr int kPairs = path == 11 ? 8 : 4;
-  using Halves = _Float16 __attribute__((ext_vector_type(2 * kPairs)));
-  using Shorts = short __attribute__((ext_vector_type(2 * kPairs)));
+  using Number = std::conditional_t<std::is_same_v<T, f16>, _Float16, short>;
+  using Numbers = Number __attribute__((ext_vector_type(2 * kPairs)));
   using Sums = float __attribute__((ext_vector_type(8)));
-  Sums sums;
-  __builtin_memcpy(&sums, c, sizeof sums);
+  const Numbers left = vector_of<Numbers>(a), right = vector_of<Numbers>(b);
+  Sums sums = vector_of<Sums>(c);
   if constexpr (std::is_same_v<T, f16>) {
-    Halves left, right;
-    __builtin_memcpy(&left, a, sizeof left);
-    __builtin_memcpy(&right, b, sizeof right);
 #if defined(__GFX12__)
     sums = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(left, right, sums);
 #else
     sums = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(left, right, sums);
 #endif
   } else {
-    Shorts left, right;
-    __builtin_memcpy(&left, a, sizeof left);
-    __builtin_memcpy(&right, b, sizeof right);
 #if defined(__GFX12__)
     sums = __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(left, right, sums);
 #else
