@@ -3,7 +3,7 @@
 #   hearth_kernels(OUT SOURCE...)  the objects of kernels, made by the vendor's compiler
 set(HEARTH_GPU none CACHE STRING "What drives cards: none (emulated ones alone), cuda, hip")
 set_property(CACHE HEARTH_GPU PROPERTY STRINGS none cuda hip)
-set(HEARTH_GPU_ARCHITECTURES "" CACHE STRING "Cards that kernels are compiled for; empty: sm_80 sm_90, or gfx1030 gfx1100")
+set(HEARTH_GPU_ARCHITECTURES "" CACHE STRING "Cards that kernels are compiled for; empty: sm_80 sm_90, or gfx1030 gfx1100 and, where hipcc knows it, gfx1201")
 
 set(GPU_LIBRARIES)
 set(GPU_DEFINITIONS)
@@ -30,13 +30,19 @@ if(HEARTH_GPU STREQUAL "cuda")
   # Cards newer than all of these compile the last one's PTX when they first see it.
   list(APPEND GPU_FLAGS -gencode arch=${virtual},code=${virtual})
 elseif(HEARTH_GPU STREQUAL "hip")
+  set(rocm $ENV{ROCM_PATH} /opt/rocm)
+  find_program(HIPCC hipcc HINTS ${rocm} PATH_SUFFIXES bin REQUIRED)
   set(architectures ${HEARTH_GPU_ARCHITECTURES})
   if(NOT architectures)
     set(architectures gfx1030 gfx1100)
+    execute_process(
+      COMMAND ${HIPCC} --offload-arch=gfx1201 --offload-device-only -x hip -c /dev/null -o /dev/null
+      RESULT_VARIABLE unknown OUTPUT_QUIET ERROR_QUIET)
+    if(unknown EQUAL 0)
+      list(APPEND architectures gfx1201)
+    endif()
   endif()
   separate_arguments(architectures)
-  set(rocm $ENV{ROCM_PATH} /opt/rocm)
-  find_program(HIPCC hipcc HINTS ${rocm} PATH_SUFFIXES bin REQUIRED)
   find_path(HIP_INCLUDE hip/hip_runtime_api.h HINTS ${rocm} PATH_SUFFIXES include REQUIRED)
   find_library(AMDHIP amdhip64 HINTS ${rocm} PATH_SUFFIXES lib REQUIRED)
   set(GPU_COMPILER ${HIPCC})

@@ -53,14 +53,20 @@ RT_DEVICE void add_dot(float& c, uint32_t a, uint32_t b) {
       : "+v"(c)
       : "v"(a), "v"(b), "n"(from));
 }
-/// Keeps the compiler from loading what is behind it in front of it, into registers that it then lacks.
+/// Keeps the compiler from loading what is behind it in front of it, into registers that it then lacks; with
+/// a value, also from computing that only behind it.
 RT_DEVICE void keep_order() { __builtin_amdgcn_sched_barrier(0); }
+RT_DEVICE void keep_order(float& value) {
+  asm volatile("" : "+v"(value) : : "memory");
+  keep_order();
+}
 #else
 template <int from>
 RT_DEVICE void add_product(float&, uint32_t, uint32_t) {}
 template <int from>
 RT_DEVICE void add_dot(float&, uint32_t, uint32_t) {}
 RT_DEVICE void keep_order() {}
+RT_DEVICE void keep_order(float&) {}
 #endif
 
 template <typename Vector, typename Word>
@@ -107,6 +113,7 @@ RT_DEVICE void add_product(float& c, uint32_t a, uint32_t b) {
   c += __uint_as_float(__shfl_sync(kEveryLane, a, from, 16)) * __uint_as_float(b);
 }
 RT_DEVICE void keep_order() {}
+RT_DEVICE void keep_order(float&) {}
 template <typename T>
 RT_DEVICE void multiply_half(float* c, const uint32_t* a, uint32_t b0, uint32_t b1) {
   if constexpr (std::is_same_v<T, f16>) {
@@ -137,6 +144,7 @@ void add_dot(float& c, Shown a, uint32_t b) {
   c = emu::dot2(emu::row_share(a, from), b, c);
 }
 inline void keep_order() {}
+inline void keep_order(float&) {}
 template <typename T, int path>
 void multiply_wave(float* c, const uint32_t* a, const uint32_t* b) {
   emu::wmma<path>(emu::Numbers{.are_f16 = std::is_same_v<T, f16>}, c, a, b);

@@ -133,7 +133,7 @@ RT_DEVICE void add_products(rt::Acc<T> (&sums)[tiles], const T* left, const T* r
     RT_UNROLL
     for (int t = 0; t < tiles; ++t)
       rt::multiply_add(sums[t], lines, rt::load_right(right + t * rt::kTile * kLine + c, kLine));
-    rt::keep_order();
+    rt::keep_order(sums[tiles - 1].at[0]);
   }
 }
 
