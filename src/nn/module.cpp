@@ -244,6 +244,13 @@ ValueId Builder::rms_norm(std::string_view name, ValueId in, double eps, double 
   return apply("rms_norm", {in, weight}, {{"eps", eps}, {"offset", offset}}, name);
 }
 
+ValueId Builder::layer_norm(std::string_view name, ValueId in, double eps) {
+  const Shape shape = {graph_.type(in).shape.back()};
+  const ValueId weight = plain_tensor(full(name, "weight"), shape, {.scale = 1});
+  const ValueId bias = plain_tensor(full(name, "bias"), shape, {.scale = 0});
+  return apply("layer_norm", {in, weight, bias}, {{"eps", eps}}, name);
+}
+
 ValueId Builder::memory(std::string_view name, const Shape& shape) {
   return graph_.add_value(full(name), {.dtype = DType::f32, .shape = shape}, ir::Role::state);
 }

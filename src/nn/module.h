@@ -99,6 +99,7 @@ class Builder {
   /// A table [num_rows, size] that is read by ids or multiplied by.
   ir::ValueId table(std::string_view name, int64_t num_rows, int64_t size, double normal);
   ir::ValueId rms_norm(std::string_view name, ir::ValueId in, double eps, double offset = 0);
+  ir::ValueId layer_norm(std::string_view name, ir::ValueId in, double eps = 1e-5);
   /// f32 memory that outlives a run but is no part of the model: it starts as zeros and no file holds it.
   ir::ValueId memory(std::string_view name, const Shape& shape);
   ir::ValueId relu(ir::ValueId in);

@@ -51,6 +51,8 @@ std::vector<const ir::OpDef*> make_list() {
                               &batch_norm_grad,
                               &rms_norm,
                               &rms_norm_grad,
+                              &layer_norm,
+                              &layer_norm_grad,
                               // lm
                               &embedding,
                               &embedding_grad,

@@ -17,8 +17,13 @@ ir::Kernel batch_norm_grad_gpu(const ir::NodeView& node);
 /// Root mean square normalisation (arXiv 1910.07467) of each row.
 extern const ir::OpDef rms_norm;
 extern const ir::OpDef rms_norm_grad;
+/// Layer normalisation (arXiv 1607.06450) of each row, its bias included.
+extern const ir::OpDef layer_norm;
+extern const ir::OpDef layer_norm_grad;
 /// Kernels for cards.
 ir::Kernel rms_norm_gpu(const ir::NodeView& node);
 ir::Kernel rms_norm_grad_gpu(const ir::NodeView& node);
+ir::Kernel layer_norm_gpu(const ir::NodeView& node);
+ir::Kernel layer_norm_grad_gpu(const ir::NodeView& node);
 
 }  // namespace hearth::ops

@@ -1,0 +1,350 @@
+#include <cmath>
+#include <numeric>
+
+#include "backend/cpu/clones.h"
+#include "backend/cpu/convert.h"
+#include "backend/cpu/rows.h"
+#include "backend/cpu/simd/simd.h"
+#include "ops/norm/norm.h"
+#include "ops/row_kernel.h"
+#include "ops/support.h"
+
+namespace hearth::ops {
+namespace {
+
+struct Rows {
+  DType dtype;
+  int64_t count;
+  int64_t width;
+  float eps;
+  float offset;
+  /// Layer normalisation: rows less their means, a bias behind.
+  bool centred;
+  /// Each part of the rows has its own scratch and partial sums.
+  int parts;
+  Range part(int64_t index) const { return split_range(count, parts, static_cast<int>(index)); }
+};
+/// Layer normalisation takes one input more: the bias, or on the way back the means.
+bool is_centred(const NodeView& node) { return node.in.size() % 2 == 1; }
+Rows rows_of(const NodeView& node) {
+  const Type& x = node.in_type(0);
+  const int64_t count = num_rows(x.shape);
+  const auto parts = std::clamp<int64_t>(x.shape.num_elements() / kGrain, 1, node.num_threads);
+  return {.dtype = x.dtype,
+          .count = count,
+          .width = x.shape.back(),
+          .eps = static_cast<float>(node.attrs.real_or("eps", 0)),
+          .offset = static_cast<float>(node.attrs.real_or("offset", 0)),
+          .centred = is_centred(node),
+          .parts = static_cast<int>(parts)};
+}
+
+float dot(const float* a, const float* b, int64_t count) {
+  float sum = 0;
+  cpu::simd().dot(1, 1, count, a, count, b, count, &sum, 1, 1);
+  return sum;
+}
+
+HEARTH_CLONES void subtract(const float* x, float mean, float* y, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) y[i] = x[i] - mean;
+}
+HEARTH_CLONES void normalise(const float* x, const float* weight, float rstd, float offset, float* y,
+                             int64_t count) {
+  for (int64_t i = 0; i < count; ++i) y[i] = x[i] * rstd * (offset + weight[i]);
+}
+HEARTH_CLONES void weigh(const float* dy, const float* weight, float offset, float* g, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) g[i] = dy[i] * (offset + weight[i]);
+}
+HEARTH_CLONES void add_scaled(const float* dy, const float* x, float rstd, float* sum, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) sum[i] += dy[i] * x[i] * rstd;
+}
+HEARTH_CLONES void combine(const float* g, const float* x, float of_g, float of_x, float less, float* dx,
+                           int64_t count) {
+  for (int64_t i = 0; i < count; ++i) dx[i] = of_g * g[i] - of_x * x[i] - less;
+}
+HEARTH_CLONES float mean_of(const float* x, int64_t count) {
+  constexpr int64_t kSums = 16;
+  float sums[kSums] = {};
+  for (int64_t i = 0; i + kSums <= count; i += kSums) {
+    for (int64_t j = 0; j < kSums; ++j) sums[j] += x[i + j];
+  }
+  for (int64_t i = count / kSums * kSums; i < count; ++i) sums[i % kSums] += x[i];
+  return std::accumulate(sums, sums + kSums, 0.0F) / static_cast<float>(count);
+}
+
+std::string check(const NodeView& node) {
+  const Type& x = node.in_type(0);
+  if (x.shape.rank() != 2 || !is_storage_float(x.dtype) || x.shape[1] < 1)
+    return fmt::format("expected x to be floating [N, D], got {}", to_string(x));
+  if (node.in_type(1) != f32_type({x.shape[1]}))
+    return fmt::format("expected the weight to be f32[{}], got {}", x.shape[1], to_string(node.in_type(1)));
+  return "";
+}
+Inferred infer(const NodeView& node) {
+  if (auto error = check(node); !error.empty()) return refuse(error);
+  const Type& x = node.in_type(0);
+  const Type per_row = f32_type({x.shape[0]});
+  if (!is_centred(node)) return {.out = {x, per_row}, .error = ""};
+  if (node.in_type(2) != node.in_type(1))
+    return refuse_type("the bias", to_string(node.in_type(1)), node.in_type(2));
+  return {.out = {x, per_row, per_row}, .error = ""};
+}
+Inferred infer_grad(const NodeView& node) {
+  if (auto error = check(node); !error.empty()) return refuse(error);
+  const Type &x = node.in_type(0), &weight = node.in_type(1);
+  const Type per_row = f32_type({x.shape[0]});
+  if (node.in_type(2) != per_row) return refuse_type("rstd", to_string(per_row), node.in_type(2));
+  if (node.in_type(3) != x) return refuse_type("dy", to_string(x), node.in_type(3));
+  if (!is_centred(node)) return {.out = {x, weight}, .error = ""};
+  if (node.in_type(4) != per_row) return refuse_type("mean", to_string(per_row), node.in_type(4));
+  return {.out = {x, weight, weight}, .error = ""};
+}
+
+/// A row of x, or that row less its mean in `to`.
+const float* centred_row(const Rows& rows, const float* x, float mean, float* to) {
+  if (!rows.centred) return x;
+  subtract(x, mean, to, rows.width);
+  return to;
+}
+
+Kernel kernel(const NodeView& node) {
+  const Rows rows = rows_of(node);
+  const auto row = [=](const KernelArgs& args, int64_t r, float* scratch) {
+    const int64_t at = r * rows.width;
+    const float* given = cpu::as_f32(rows.dtype, args.in[0], at, rows.width, scratch);
+    const float mean = rows.centred ? mean_of(given, rows.width) : 0.0F;
+    const float* x = centred_row(rows, given, mean, scratch);
+    float* y = run_to_write(rows.dtype, args.out[0], at, scratch + rows.width);
+    const float rstd = 1 / std::sqrt(dot(x, x, rows.width) / static_cast<float>(rows.width) + rows.eps);
+    args.output<float>(1)[r] = rstd;
+    normalise(x, args.input<float>(1), rstd, rows.offset, y, rows.width);
+    if (rows.centred) {
+      args.output<float>(2)[r] = mean;
+      cpu::add_row(args.input<float>(2), y, rows.width);
+    }
+    cpu::store_f32(rows.dtype, y, args.out[0], at, rows.width);
+  };
+  return row_kernel(rows.count, rows.parts, 2 * rows.width, row);
+}
+
+/// Sums over a part's rows: of dy x rstd, and of dy behind them where there is a bias; the newest rows' in
+/// f32.
+struct GradScratch {
+  double* sums;
+  float* run;
+  float* x;
+  float* dy;
+  float* g;
+  static int64_t num_sums(const Rows& rows) { return rows.centred ? 2 * rows.width : rows.width; }
+  static int64_t bytes(const Rows& rows) {
+    return cpu::round_up(
+        num_sums(rows) * int64_t{sizeof(double) + sizeof(float)} + 3 * rows.width * int64_t{sizeof(float)},
+        64);
+  }
+  GradScratch(std::byte* workspace, const Rows& rows, int64_t part) {
+    sums = reinterpret_cast<double*>(workspace + part * bytes(rows));
+    run = reinterpret_cast<float*>(sums + num_sums(rows));
+    x = run + num_sums(rows);
+    dy = x + rows.width;
+    g = dy + rows.width;
+  }
+};
+
+/// With g = dy (offset + w), x less its mean where rows are centred: dx = rstd (g - x rstd^2 mean(g x)),
+/// there less rstd mean(g) (arXiv 1607.06450 differentiated).
+void grad_row(const Rows& rows, const KernelArgs& args, int64_t r, const GradScratch& scratch) {
+  const int64_t at = r * rows.width;
+  const float* given = cpu::as_f32(rows.dtype, args.in[0], at, rows.width, scratch.x);
+  const float* x = centred_row(rows, given, rows.centred ? args.input<float>(4)[r] : 0.0F, scratch.x);
+  const float* dy = cpu::as_f32(rows.dtype, args.in[3], at, rows.width, scratch.dy);
+  const float rstd = args.input<float>(2)[r];
+  add_scaled(dy, x, rstd, scratch.run, rows.width);
+  if (rows.centred) cpu::add_row(dy, scratch.run + rows.width, rows.width);
+  weigh(dy, args.input<float>(1), rows.offset, scratch.g, rows.width);
+  const float mean = dot(scratch.g, x, rows.width) / static_cast<float>(rows.width);
+  const float less = rows.centred ? rstd * mean_of(scratch.g, rows.width) : 0.0F;
+  float* dx = run_to_write(rows.dtype, args.out[0], at, scratch.g);
+  combine(scratch.g, x, rstd, rstd * rstd * rstd * mean, less, dx, rows.width);
+  cpu::store_f32(rows.dtype, dx, args.out[0], at, rows.width);
+}
+
+void grad_part(const Rows& rows, const KernelArgs& args, int64_t part) {
+  constexpr int64_t kRun = 64;  // rows added in f32 before their sum moves to double
+  const GradScratch scratch(args.workspace, rows, part);
+  const int64_t num_sums = GradScratch::num_sums(rows);
+  std::fill_n(scratch.sums, num_sums, 0.0);
+  const Range mine = rows.part(part);
+  for (int64_t begin = mine.begin; begin < mine.end; begin += kRun) {
+    std::fill_n(scratch.run, num_sums, 0.0F);
+    for (int64_t r = begin; r < std::min(begin + kRun, mine.end); ++r) grad_row(rows, args, r, scratch);
+    cpu::add_row(scratch.run, scratch.sums, num_sums);
+  }
+}
+
+Kernel grad_kernel(const NodeView& node) {
+  const Rows rows = rows_of(node);
+  const auto run = [=](const KernelArgs& args) {
+    args.threads->parallel_for(rows.parts, 1, [&](Range parts) {
+      for (int64_t part = parts.begin; part < parts.end; ++part) grad_part(rows, args, part);
+    });
+    for (int64_t c = 0; c < GradScratch::num_sums(rows); ++c) {
+      double sum = 0;
+      for (int part = 0; part < rows.parts; ++part) sum += GradScratch(args.workspace, rows, part).sums[c];
+      args.output<float>(c < rows.width ? 1 : 2)[c % rows.width] = static_cast<float>(sum);
+    }
+  };
+  return {.run = run, .workspace_bytes = rows.parts * GradScratch::bytes(rows)};
+}
+
+void reference(const ReferenceArgs& args) {
+  const size_t width = args.in[1].size();
+  const bool centred = is_centred(args.node);
+  const double eps = args.node.attrs.real_or("eps", 0), offset = args.node.attrs.real_or("offset", 0);
+  for (size_t r = 0; r < args.out[1].size(); ++r) {
+    const auto x = args.in[0].begin() + static_cast<std::ptrdiff_t>(r * width);
+    const auto end = x + static_cast<std::ptrdiff_t>(width);
+    const double mean = centred ? std::accumulate(x, end, 0.0) / static_cast<double>(width) : 0.0;
+    double squares = 0;
+    for (auto at = x; at != end; ++at) squares += (*at - mean) * (*at - mean);
+    const double rstd = 1 / std::sqrt(squares / static_cast<double>(width) + eps);
+    args.out[1][r] = rstd;
+    if (centred) args.out[2][r] = mean;
+    for (size_t c = 0; c < width; ++c) {
+      args.out[0][r * width + c] = (args.in[0][r * width + c] - mean) * rstd * (offset + args.in[1][c]) +
+                                   (centred ? args.in[2][c] : 0.0);
+    }
+  }
+}
+
+void grad_reference(const ReferenceArgs& args) {
+  const size_t width = args.in[1].size();
+  const bool centred = is_centred(args.node);
+  const double offset = args.node.attrs.real_or("offset", 0);
+  for (size_t i = 1; i < args.out.size(); ++i) std::fill(args.out[i].begin(), args.out[i].end(), 0.0);
+  for (size_t r = 0; r < args.in[2].size(); ++r) {
+    const double* dy = args.in[3].data() + r * width;
+    const double rstd = args.in[2][r];
+    std::vector<double> x(args.in[0].begin() + static_cast<std::ptrdiff_t>(r * width),
+                          args.in[0].begin() + static_cast<std::ptrdiff_t>((r + 1) * width));
+    if (centred) std::for_each(x.begin(), x.end(), [&](double& value) { value -= args.in[4][r]; });
+    double mean_gx = 0, mean_g = 0;
+    for (size_t c = 0; c < width; ++c) {
+      const double g = dy[c] * (offset + args.in[1][c]) / static_cast<double>(width);
+      mean_gx += g * x[c];
+      if (centred) mean_g += g;
+    }
+    for (size_t c = 0; c < width; ++c) {
+      args.out[0][r * width + c] =
+          rstd * (dy[c] * (offset + args.in[1][c]) - x[c] * rstd * rstd * mean_gx - mean_g);
+      args.out[1][c] += dy[c] * x[c] * rstd;
+      if (centred) args.out[2][c] += dy[c];
+    }
+  }
+}
+
+std::vector<ValueId> vjp(const VjpContext& context) {
+  if (context.grad_out[0] == kNone) return std::vector<ValueId>(context.node.inputs.size(), kNone);
+  const ir::Node& node = context.node;
+  return context.graph.add(op("rms_norm_grad"),
+                           {node.inputs[0], node.inputs[1], node.outputs[1], context.grad_out[0]},
+                           {{"offset", node.attrs.real_or("offset", 0)}}, node.name);
+}
+std::vector<ValueId> layer_vjp(const VjpContext& context) {
+  if (context.grad_out[0] == kNone) return std::vector<ValueId>(context.node.inputs.size(), kNone);
+  const ir::Node& node = context.node;
+  return context.graph.add(
+      op("layer_norm_grad"),
+      {node.inputs[0], node.inputs[1], node.outputs[1], context.grad_out[0], node.outputs[2]}, {}, node.name);
+}
+
+std::vector<Sample> samples() {
+  const auto sample = [](int64_t rows, int64_t width, double offset, DType dtype) {
+    return Sample{.in = {normal({rows, width}, dtype), normal({width})},
+                  .attrs = {{"eps", 1e-5}, {"offset", offset}}};
+  };
+  return {sample(5, 7, 0, DType::f32), sample(3, 1031, 0, DType::f32), sample(700, 37, 1, DType::f32),
+          sample(6, 9, 1, DType::bf16), sample(4, 33, 0, DType::f16)};
+}
+std::vector<Sample> layer_samples() {
+  std::vector<Sample> made = samples();
+  for (Sample& sample : made) {
+    sample.in.push_back(sample.in[1]);
+    sample.attrs = {{"eps", 1e-5}};
+  }
+  return made;
+}
+std::vector<Sample> grad_samples() {
+  std::vector<Sample> made = samples();
+  for (Sample& sample : made) {
+    sample.in.push_back(positive({sample.in[0].type.shape[0]}));
+    sample.in.push_back(sample.in[0]);
+    sample.attrs = {{"offset", sample.attrs.real("offset")}};
+  }
+  return made;
+}
+std::vector<Sample> layer_grad_samples() {
+  std::vector<Sample> made = grad_samples();
+  for (Sample& sample : made) {
+    sample.in.push_back(normal({sample.in[0].type.shape[0]}));
+    sample.attrs = {};
+  }
+  return made;
+}
+
+}  // namespace
+
+const OpDef rms_norm{
+    .name = "rms_norm",
+    .doc = "rms_norm(x [N, D], weight [D]): y = x rstd (offset + weight), rstd = rsqrt(mean x^2 + eps)",
+    .min_inputs = 2,
+    .max_inputs = 2,
+    .infer = infer,
+    .vjp = vjp,
+    .cpu = kernel,
+    .gpu = rms_norm_gpu,
+    .reference = reference,
+    .cost = [](const NodeView& node) { return stream_cost(node, 5); },
+    .repeat = repeat_itself,
+    .samples = samples};
+
+const OpDef rms_norm_grad{.name = "rms_norm_grad",
+                          .doc = "rms_norm_grad(x, weight, rstd, dy): dx, dweight f32",
+                          .min_inputs = 4,
+                          .max_inputs = 4,
+                          .infer = infer_grad,
+                          .no_vjp_because = kNoSecondDerivatives,
+                          .cpu = grad_kernel,
+                          .gpu = rms_norm_grad_gpu,
+                          .reference = grad_reference,
+                          .cost = [](const NodeView& node) { return stream_cost(node, 10); },
+                          .samples = grad_samples};
+
+const OpDef layer_norm{
+    .name = "layer_norm",
+    .doc =
+        "layer_norm(x [N, D], weight, bias): y = (x - mean) rstd weight + bias, rstd, mean; "
+        "rstd = rsqrt(variance + eps)",
+    .min_inputs = 3,
+    .max_inputs = 3,
+    .infer = infer,
+    .vjp = layer_vjp,
+    .cpu = kernel,
+    .gpu = layer_norm_gpu,
+    .reference = reference,
+    .cost = [](const NodeView& node) { return stream_cost(node, 8); },
+    .repeat = repeat_itself,
+    .samples = layer_samples};
+
+const OpDef layer_norm_grad{.name = "layer_norm_grad",
+                            .doc = "layer_norm_grad(x, weight, rstd, dy, mean): dx, dweight f32, dbias f32",
+                            .min_inputs = 5,
+                            .max_inputs = 5,
+                            .infer = infer_grad,
+                            .no_vjp_because = kNoSecondDerivatives,
+                            .cpu = grad_kernel,
+                            .gpu = layer_norm_grad_gpu,
+                            .reference = grad_reference,
+                            .cost = [](const NodeView& node) { return stream_cost(node, 14); },
+                            .samples = layer_grad_samples};
+
+}  // namespace hearth::ops
