@@ -276,6 +276,10 @@ ValueId Builder::max_pool(ValueId in, int64_t kernel, int64_t stride, int64_t pa
 
 ValueId Builder::global_avg_pool(ValueId in) { return apply("global_avg_pool", {in}, {}, "avg_pool"); }
 
+ValueId Builder::resize(ValueId in, int64_t height, int64_t width, bool linear) {
+  return apply("resize", {in}, {{"height", height}, {"width", width}, {"linear", int64_t{linear}}}, "resize");
+}
+
 ValueId Builder::flatten(ValueId in) {
   const Shape& shape = graph_.type(in).shape;
   return apply("reshape", {in}, {{"shape", std::vector<int64_t>{shape[0], shape.num_elements() / shape[0]}}},

@@ -107,6 +107,8 @@ class Builder {
   ir::ValueId dropout(std::string_view name, ir::ValueId in, double rate);
   ir::ValueId max_pool(ir::ValueId in, int64_t kernel, int64_t stride, int64_t padding = 0);
   ir::ValueId global_avg_pool(ir::ValueId in);
+  /// Nearest or bilinear, as torch's interpolate without aligned corners.
+  ir::ValueId resize(ir::ValueId in, int64_t height, int64_t width, bool linear);
   /// [N, H, W, C] -> [N, H*W*C]; a following `linear` keeps torch's channel-first column order in files.
   ir::ValueId flatten(ir::ValueId in);
   /// Output 0 of an operation that has no layer of its own.

@@ -68,6 +68,8 @@ std::vector<const ir::OpDef*> make_list() {
                               &max_pool2d_grad,
                               &global_avg_pool,
                               &global_avg_pool_grad,
+                              &resize,
+                              &resize_grad,
                               // loss
                               &softmax_cross_entropy,
                               &softmax_cross_entropy_grad,

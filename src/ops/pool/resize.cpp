@@ -1,0 +1,189 @@
+#include <cmath>
+
+#include "backend/cpu/clones.h"
+#include "backend/cpu/convert.h"
+#include "ops/pool/pool.h"
+#include "ops/pool/resize_axis.h"
+#include "ops/support.h"
+
+namespace hearth::ops {
+namespace {
+
+constexpr int64_t kChannels = 1024;
+
+HEARTH_CLONES void add_share(const float* in, float share, float* sum, int64_t count) {
+  for (int64_t c = 0; c < count; ++c) sum[c] += share * in[c];
+}
+
+/// A line of images that is made, out of lines of others.
+struct Line {
+  const Resize& resize;
+  DType dtype;
+  bool back;
+  int64_t image;
+  int y;
+
+  ResizeAxis::Span span(const ResizeAxis& axis, int at) const {
+    return back ? axis.outputs_of(at) : axis.inputs_of(at);
+  }
+  float share(const ResizeAxis& axis, int made, int from) const {
+    return back ? axis.share(made, from) : axis.share(from, made);
+  }
+  int64_t made_width() const { return back ? resize.x.in : resize.x.out; }
+  /// Of the element before pixel (y, x) of what is read.
+  int64_t read_pixel(int from_y, int from_x) const {
+    const int height = back ? resize.y.out : resize.y.in, width = back ? resize.x.out : resize.x.in;
+    return (image * height + from_y) * width + from_x;
+  }
+};
+
+void make_pixel(const Line& line, const void* from, int x, int64_t c, int64_t count, float* sum) {
+  alignas(64) float scratch[kChannels];
+  std::fill_n(sum, count, 0.0F);
+  const auto rows = line.span(line.resize.y, line.y), columns = line.span(line.resize.x, x);
+  for (int i = rows.first; i <= rows.last; ++i) {
+    const float of_row = line.share(line.resize.y, line.y, i);
+    for (int j = columns.first; j <= columns.last; ++j) {
+      const float share = of_row * line.share(line.resize.x, x, j);
+      if (share == 0) continue;
+      const int64_t at = line.read_pixel(i, j) * line.resize.channels + c;
+      add_share(cpu::as_f32(line.dtype, from, at, count, scratch), share, sum, count);
+    }
+  }
+}
+
+void make_line(const Line& line, const KernelArgs& args, int64_t index) {
+  alignas(64) float sum[kChannels];
+  const int64_t channels = line.resize.channels;
+  for (int x = 0; x < line.made_width(); ++x) {
+    for (int64_t c = 0; c < channels; c += kChannels) {
+      const int64_t count = std::min(kChannels, channels - c);
+      make_pixel(line, args.in[0], x, c, count, sum);
+      cpu::store_f32(line.dtype, sum, args.out[0], (index * line.made_width() + x) * channels + c, count);
+    }
+  }
+}
+
+Kernel lines_kernel(const NodeView& node, bool back) {
+  const Resize resize = resize_of(node, back);
+  const DType dtype = node.in_type(0).dtype;
+  const int64_t height = node.out_type(0).shape[1], elements = node.out_type(0).shape.num_elements();
+  const auto run = [=](const KernelArgs& args) {
+    const int64_t lines = resize.batch * height;
+    const int64_t grain = std::max<int64_t>(1, kGrain * lines / std::max<int64_t>(1, elements));
+    args.threads->parallel_for(lines, grain, [&](Range mine) {
+      for (int64_t i = mine.begin; i < mine.end; ++i)
+        make_line({.resize = resize,
+                   .dtype = dtype,
+                   .back = back,
+                   .image = i / height,
+                   .y = static_cast<int>(i % height)},
+                  args, i);
+    });
+  };
+  return {.run = run};
+}
+
+Inferred infer(const NodeView& node) {
+  const Type& x = node.in_type(0);
+  if (x.shape.rank() != 4 || !is_storage_float(x.dtype) || x.shape[1] < 1 || x.shape[2] < 1)
+    return refuse_type("x", "floating [N, H, W, C] with pixels", x);
+  const int64_t height = node.attrs.integer("height"), width = node.attrs.integer("width");
+  constexpr int64_t kMost = int64_t{1} << 24;
+  if (height < 1 || width < 1 || height > kMost || width > kMost)
+    return refuse("expected a height and a width from 1 to 2^24");
+  return {.out = {{.dtype = x.dtype, .shape = {x.shape[0], height, width, x.shape[3]}}}, .error = ""};
+}
+
+/// Straight from the definition, in real numbers.
+void add_pixel(const ReferenceArgs& args, const Resize& resize, bool back, int64_t n, int y, int x) {
+  const auto taps = [](const ResizeAxis& axis, int o) {
+    const double scale = static_cast<double>(axis.in) / axis.out;
+    std::vector<std::pair<int, double>> made;
+    if (!axis.linear) {
+      made.emplace_back(static_cast<int>(std::floor(o * scale + 1e-9)), 1.0);
+    } else {
+      const double place = std::max(0.0, (o + 0.5) * scale - 0.5);
+      const int first = std::min(static_cast<int>(place), axis.in - 1);
+      made.emplace_back(first, 1 - (place - first));
+      made.emplace_back(std::min(first + 1, axis.in - 1), place - first);
+    }
+    return made;
+  };
+  const auto channels = static_cast<size_t>(resize.channels);
+  for (const auto& [i, of_row] : taps(resize.y, y)) {
+    for (const auto& [j, of_column] : taps(resize.x, x)) {
+      const auto in = static_cast<size_t>((n * resize.y.in + i) * resize.x.in + j) * channels;
+      const auto out = static_cast<size_t>((n * resize.y.out + y) * resize.x.out + x) * channels;
+      for (size_t c = 0; c < channels; ++c)
+        args.out[0][(back ? in : out) + c] += of_row * of_column * args.in[0][(back ? out : in) + c];
+    }
+  }
+}
+void reference_of(const ReferenceArgs& args, bool back) {
+  const Resize resize = resize_of(args.node, back);
+  std::fill(args.out[0].begin(), args.out[0].end(), 0.0);
+  for (int64_t n = 0; n < resize.batch; ++n) {
+    for (int y = 0; y < resize.y.out; ++y) {
+      for (int x = 0; x < resize.x.out; ++x) add_pixel(args, resize, back, n, y, x);
+    }
+  }
+}
+
+std::vector<ValueId> vjp(const VjpContext& context) {
+  if (context.grad_out[0] == kNone) return {kNone};
+  const Shape x = context.graph.type(context.node.inputs[0]).shape;
+  return {emit(context, "resize_grad", {context.grad_out[0]},
+               {{"height", x[1]}, {"width", x[2]}, {"linear", context.node.attrs.integer("linear")}})};
+}
+
+std::vector<Sample> samples() {
+  const auto sample = [](const Shape& x, int64_t height, int64_t width, int64_t linear,
+                         DType dtype = DType::f32) {
+    return Sample{.in = {normal(x, dtype)},
+                  .attrs = {{"height", height}, {"width", width}, {"linear", linear}}};
+  };
+  return {sample({2, 4, 5, 3}, 8, 10, 0),
+          sample({2, 4, 5, 3}, 8, 10, 1),
+          sample({1, 5, 7, 40}, 3, 11, 0),
+          sample({1, 5, 7, 40}, 3, 11, 1),
+          sample({3, 1, 9, 2}, 4, 1, 1),
+          sample({1, 2, 2, 1031}, 3, 3, 1),
+          sample({2, 6, 4, 33}, 9, 8, 1, DType::bf16),
+          sample({2, 3, 4, 8}, 6, 8, 0, DType::f16)};
+}
+
+std::vector<Sample> grad_samples() {
+  std::vector<Sample> made = samples();
+  for (Sample& sample : made) {
+    ir::Type& type = sample.in[0].type;
+    const Shape x = type.shape;
+    type.shape = {x[0], sample.attrs.integer("height"), sample.attrs.integer("width"), x[3]};
+    sample.attrs = {{"height", x[1]}, {"width", x[2]}, {"linear", sample.attrs.integer("linear")}};
+  }
+  return made;
+}
+
+}  // namespace
+
+const OpDef resize{.name = "resize",
+                   .doc = "resize(x [N, H, W, C]): [N, height, width, C], nearest or (linear=1) bilinear",
+                   .infer = infer,
+                   .vjp = vjp,
+                   .cpu = [](const NodeView& node) { return lines_kernel(node, false); },
+                   .gpu = resize_gpu,
+                   .reference = [](const ReferenceArgs& args) { reference_of(args, false); },
+                   .cost = [](const NodeView& node) { return stream_cost(node, 8); },
+                   .samples = samples};
+
+const OpDef resize_grad{.name = "resize_grad",
+                        .doc = "resize_grad(dy): dx [N, height, width, C]",
+                        .infer = infer,
+                        .no_vjp_because = kNoSecondDerivatives,
+                        .cpu = [](const NodeView& node) { return lines_kernel(node, true); },
+                        .gpu = resize_grad_gpu,
+                        .reference = [](const ReferenceArgs& args) { reference_of(args, true); },
+                        .cost = [](const NodeView& node) { return stream_cost(node, 8); },
+                        .samples = grad_samples};
+
+}  // namespace hearth::ops

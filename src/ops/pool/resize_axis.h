@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+
+#include "ir/op_def.h"
+#include "ops/formula.h"
+
+namespace hearth::ops {
+
+/// One axis of images that change their size from `in` to `out` elements, as torch's interpolate does it
+/// without aligned corners, in whole numbers: the nearest element is floor(o in / out), the linear ones lie
+/// on both sides of (o + 1/2) in / out - 1/2, the outermost standing for what would lie outside.
+struct ResizeAxis {
+  int in, out;
+  bool linear;
+
+  /// Elements [first, last].
+  struct Span {
+    int first, last;
+  };
+  /// What output o is made of.
+  HEARTH_FORMULA Span inputs_of(int o) const {
+    const int first = static_cast<int>(place(o) / unit());
+    return {first, linear && first + 1 < in ? first + 1 : first};
+  }
+  /// The outputs that input i may be part of.
+  HEARTH_FORMULA Span outputs_of(int i) const {
+    const int64_t first = (int64_t{i} - 1) * out / in - 1, last = (int64_t{i} + 2) * out / in + 1;
+    return {static_cast<int>(first < 0 ? 0 : first), static_cast<int>(last < out ? last : out - 1)};
+  }
+  /// How much of input i is in output o.
+  HEARTH_FORMULA float share(int i, int o) const {
+    const Span span = inputs_of(o);
+    if (i < span.first || i > span.last) return 0.0F;
+    if (span.first == span.last) return 1.0F;
+    const auto second = static_cast<float>(place(o) % unit()) / static_cast<float>(unit());
+    return i == span.last ? second : 1.0F - second;
+  }
+
+ private:
+  /// An input element's length, and where output o lies, in parts of an element.
+  HEARTH_FORMULA int64_t unit() const { return linear ? 2 * int64_t{out} : out; }
+  HEARTH_FORMULA int64_t place(int o) const {
+    if (!linear) return int64_t{o} * in;
+    const int64_t at = (2 * int64_t{o} + 1) * in - out;
+    return at < 0 ? 0 : at;
+  }
+};
+
+/// Both axes of [N, H, W, C] images.
+struct Resize {
+  int64_t batch;
+  ResizeAxis y, x;
+  int channels;
+};
+/// That of a resize's node, or of a resize_grad's, whose input is what the resize made.
+inline Resize resize_of(const ir::NodeView& node, bool back) {
+  const Shape& in = (back ? node.out_type(0) : node.in_type(0)).shape;
+  const Shape& out = (back ? node.in_type(0) : node.out_type(0)).shape;
+  const bool linear = node.attrs.integer("linear") != 0;
+  const auto axis = [&](size_t i) {
+    return ResizeAxis{.in = static_cast<int>(in[i]), .out = static_cast<int>(out[i]), .linear = linear};
+  };
+  return {.batch = in[0], .y = axis(1), .x = axis(2), .channels = static_cast<int>(in[3])};
+}
+
+}  // namespace hearth::ops
