@@ -27,6 +27,17 @@ ir::ValueId grow_residual(nn::Builder& builder, ir::ValueId images) {
   return builder.linear("fc", builder.global_avg_pool(x), 10);
 }
 
+/// A U-Net in small: down, up again beside what went down, both ways to resize, and normalised features.
+ir::ValueId grow_u(nn::Builder& builder, ir::ValueId images) {
+  const ir::ValueId top = builder.relu(builder.conv("conv1", images, {.out_channels = 6, .bias = true}));
+  ir::ValueId x = builder.max_pool(top, 2, 2);
+  x = builder.relu(builder.conv("conv2", x, {.out_channels = 6, .bias = true}));
+  x = builder.add(builder.resize(x, kSide, kSide, true),
+                  builder.resize(builder.resize(top, 5, 3, true), kSide, kSide, false));
+  x = builder.relu(builder.conv("conv3", builder.add(x, top), {.out_channels = 8, .bias = true}));
+  return builder.linear("fc", builder.layer_norm("norm", builder.global_avg_pool(x)), 10);
+}
+
 struct Net {
   const char* name;
   ClassifierOptions options;
@@ -105,6 +116,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Net{"simplecnn", {.model = {.name = "simplecnn"}}, DType::f32, 1e-4},
                     Net{"smallcnn", {.model = {.name = "smallcnn"}}, DType::f32, 1e-4},
                     Net{"residual", {.build_model = grow_residual}, DType::f32, 1e-4},
+                    Net{"u", {.build_model = grow_u}, DType::f32, 1e-4},
                     Net{"simplecnn_bf16", {.model = {.name = "simplecnn"}}, DType::bf16, 2e-2},
                     Net{"residual_bf16", {.build_model = grow_residual}, DType::bf16, 2e-2}),
     [](const testing::TestParamInfo<Net>& info) { return std::string(info.param.name); });
