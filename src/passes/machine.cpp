@@ -56,6 +56,19 @@ constexpr CardModel kCards[] = {
          "16 bits: 13B fine-tuning of LoHan (arXiv 2403.06504, evaluation_data.md); f32: three quarters "
          "of the peak, assumed; bandwidth: 85% of NVIDIA's 1008 GB/s, assumed; link: as the others; "
          "launch: assumed; peaks: NVIDIA"},
+    {.name = "h200",
+     .full_name = "NVIDIA H200",
+     .half_flops_per_second = 780e12,
+     .full_flops_per_second = 50e12,
+     .bytes_per_second = 4.3e12,
+     .link_bytes_per_second = kLink,
+     .launch_seconds = kLaunch,
+     .half_peak_flops_per_second = 989e12,
+     .full_peak_flops_per_second = 67e12,
+     .sources =
+         "16 bits: PyTorch 2.11 products of 8192 on random numbers (769 to 798 TFLOP/s, measured); f32: "
+         "three quarters of the peak, assumed; bandwidth: copies of 8.6 GB, measured; link: as the "
+         "others; launch: assumed; peaks: NVIDIA, of the SXM card without sparsity"},
 };
 
 }  // namespace
@@ -69,6 +82,15 @@ const CardModel& find_card(std::string_view name) {
     names.push_back(card.name);
   }
   user_error("there is no model of a card '{}'; known are {}", name, fmt::join(names, ", "));
+}
+
+const CardModel* find_card_by_full_name(std::string_view full_name) {
+  const auto* const found = std::ranges::find(kCards, full_name, &CardModel::full_name);
+  return found == std::end(kCards) ? nullptr : found;
+}
+
+double peak_flops_per_second(const CardModel& card, DType precision) {
+  return precision == DType::f32 ? card.full_peak_flops_per_second : card.half_peak_flops_per_second;
 }
 
 Machine machine_of(const CardModel& card, DType precision) {

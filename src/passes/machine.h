@@ -18,8 +18,8 @@ struct Machine {
 
 /// A card as programs are modelled on it: what its libraries reach, not what is printed on the box.
 struct CardModel {
-  std::string_view name;  ///< "rx7900xt"
-  std::string_view full_name;
+  std::string_view name;             ///< "rx7900xt"
+  std::string_view full_name;        ///< as its driver says it
   double half_flops_per_second = 0;  ///< products of bf16 and f16 with sums in f32
   double full_flops_per_second = 0;  ///< f32
   double bytes_per_second = 0;
@@ -33,6 +33,10 @@ struct CardModel {
 std::span<const CardModel> card_models();
 /// The card of that name; UserError with the known ones otherwise.
 const CardModel& find_card(std::string_view name);
+/// The card whose driver says that name; null where it is not known.
+const CardModel* find_card_by_full_name(std::string_view full_name);
+/// The vendor's arithmetic rate for a model in that precision.
+double peak_flops_per_second(const CardModel& card, DType precision);
 /// Its rates for a model in that precision.
 Machine machine_of(const CardModel& card, DType precision);
 

@@ -7,9 +7,8 @@
 namespace hearth::train {
 
 double StepModel::mfu() const {
-  const double peak =
-      precision == DType::f32 ? card->full_peak_flops_per_second : card->half_peak_flops_per_second;
-  return (roofline.flops - recomputed_flops) / (roofline.seconds * peak);
+  return (roofline.flops - recomputed_flops) /
+         (roofline.seconds * passes::peak_flops_per_second(*card, precision));
 }
 
 StepModel model_step(EngineOptions options, const passes::CardModel& card) {

@@ -79,10 +79,12 @@ TEST(Roofline, IsFasterByWhatBoundsIt) {
 TEST(CardModels, AreKnownByName) {
   for (const CardModel& card : card_models()) {
     EXPECT_EQ(&find_card(card.name), &card);
+    EXPECT_EQ(find_card_by_full_name(card.full_name), &card);
     EXPECT_LT(card.half_flops_per_second, card.half_peak_flops_per_second);
     EXPECT_LT(card.full_flops_per_second, card.full_peak_flops_per_second);
     EXPECT_FALSE(card.sources.empty());
   }
+  EXPECT_EQ(find_card_by_full_name("emulated card 0"), nullptr);
   try {
     find_card("rx580");
     ADD_FAILURE() << "there is none";
