@@ -9,8 +9,8 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/process.h"
 #include "base/text.h"
+#include "train/card_options.h"
 #include "train/classifier.h"
 #include "train/language_model.h"
 #include "train/recipe_fields.h"
@@ -437,13 +437,10 @@ int num_threads(const Recipe& recipe) {
 
 namespace {
 
-bool is_emulated(const Recipe& recipe) { return recipe.device.starts_with("emulated"); }
-
-/// Emulated cards are as right as the program that brings them.
 exec::SelfTest::When self_test_of(const Recipe& recipe) {
   using When = exec::SelfTest::When;
   if (recipe.self_test == "always") return When::always;
-  return recipe.self_test == "never" || is_emulated(recipe) ? When::never : When::once;
+  return recipe.self_test == "never" ? When::never : When::once;
 }
 
 }  // namespace
@@ -463,12 +460,7 @@ EngineOptions engine_options(const Recipe& recipe) {
                         .budget_bytes = recipe.memory,
                         .offload = recipe.offload};
   if (exec::names_card(recipe.device)) {
-    options.backend = exec::Backend::gpu;
-    // An emulated card shows no desktop.
-    options.card = {.device = recipe.device, .reserve_bytes = is_emulated(recipe) ? 0 : recipe.reserve};
-    options.machine = passes::machine_of(passes::find_card("rx7900xt"), precision);
-    options.self_test = {.when = self_test_of(recipe), .folder = user_cache_folder()};
-    if (!is_emulated(recipe)) options.products = gpu::WinnerFile::usual_path();
+    use_card(options, {.device = recipe.device, .reserve_bytes = recipe.reserve}, self_test_of(recipe));
   }
   options.passes_off = recipe.passes_off;
   std::erase(options.passes_off, "winograd");
