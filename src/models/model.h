@@ -18,6 +18,8 @@ struct ModelOptions {
   /// Width of the hidden layers of `mlp`.
   std::vector<int64_t> hidden = {512, 256};
   double dropout = 0.2;
+  /// Channels of a ResNet's stem and of its first stage, before a bottleneck widens them.
+  int64_t width = 64;
 };
 
 /// A model: its name, what it is, and how it grows from images [N, H, W, C] to logits [N, classes].

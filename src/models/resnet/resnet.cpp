@@ -42,9 +42,9 @@ ValueId bottleneck_block(Builder& builder, ValueId in, int64_t width, int64_t st
   return builder.relu(builder.add(x, shortcut(builder, in, 4 * width, stride)));
 }
 
-ValueId stem(Builder& builder, ValueId images) {
+ValueId stem(Builder& builder, ValueId images, int64_t width) {
   const bool small = builder.graph().type(images).shape[1] < 64;
-  const Builder::Conv conv{.out_channels = 64,
+  const Builder::Conv conv{.out_channels = width,
                            .kernel = small ? 3 : 7,
                            .stride = small ? 1 : 2,
                            .padding = small ? 1 : 3,
@@ -54,12 +54,12 @@ ValueId stem(Builder& builder, ValueId images) {
 }
 
 ValueId build(Builder& builder, ValueId images, const ModelOptions& options, const ResNet& net) {
-  ValueId x = stem(builder, images);
+  ValueId x = stem(builder, images, options.width);
   for (size_t stage = 0; stage < net.blocks.size(); ++stage) {
     for (int block = 0; block < net.blocks[stage]; ++block) {
       const Builder::Scope scope(builder, "layer" + std::to_string(stage + 1) + "." + std::to_string(block));
       const int64_t stride = stage > 0 && block == 0 ? 2 : 1;
-      const int64_t width = int64_t{64} << stage;
+      const int64_t width = options.width << stage;
       x = net.bottleneck ? bottleneck_block(builder, x, width, stride)
                          : basic_block(builder, x, width, stride);
     }
