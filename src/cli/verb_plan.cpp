@@ -224,12 +224,17 @@ void check_range(const char* flag, int64_t value, int64_t most) {
   if (value < 1 || value > most) user_error("expected 1 to {} for {}, got {}", most, flag, value);
 }
 
+void check_device(const std::string& device) {
+  if (device != "cpu" && !exec::names_card(device))
+    user_error("expected cpu, gpu, gpu:0, gpu:0000:03:00.0 or emulated for --device, got '{}'", device);
+}
+
 /// Recipes have ends of their own; every other name is a case.
 void print_model(const std::string& name, const std::string& card,
                  const std::vector<std::string>& overrides) {
   const bool is_recipe = name.ends_with(".yaml") || !overrides.empty();
   const train::EngineOptions options = is_recipe ? train::engine_options(open_recipe(name, overrides))
-                                                 : train::engine_options(train::find_bench_case(name), 1);
+                                                 : train::engine_options(train::find_bench_case(name), {});
   fmt::print("{} {}", name, train::to_table(train::model_step(options, passes::find_card(card))));
 }
 
@@ -239,17 +244,20 @@ void add_bench(CLI::App& app) {
   struct Arguments {
     std::string name;
     int64_t steps = 20;
-    int threads = num_available_cpus();
+    train::BenchMachine machine{.num_threads = num_available_cpus()};
+    bool tiny = false;
     bool profile = false;
     std::string card;
   };
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* verb =
-      app.add_subcommand("bench", "Time training steps or answers on random data; prints one line of JSON");
+  CLI::App* verb = app.add_subcommand(
+      "bench", "Time training steps, answers or a card's kernels on random data; the last line is JSON");
   verb->add_option("case", arguments->name, "for example simplecnn-b32-fp32; a recipe with --model-card")
       ->required();
   verb->add_option("--steps", arguments->steps, "timed steps");
-  verb->add_option("--threads", arguments->threads, "threads");
+  verb->add_option("--threads", arguments->machine.num_threads, "threads");
+  verb->add_option("--device", arguments->machine.device, "cpu, gpu, gpu:1, ... or emulated");
+  verb->add_flag("--tiny", arguments->tiny, "the case's work at sizes of a test");
   verb->add_flag("--profile", arguments->profile, "also print where the step's time goes, op by op");
   verb->add_option("--model-card", arguments->card,
                    "measure nothing: print the step's time by a model of a card, for example rx7900xt");
@@ -262,11 +270,13 @@ void add_bench(CLI::App& app) {
     }
     if (!overrides.empty()) user_error("expected '{}' only with a recipe and --model-card", overrides[0]);
     check_range("--steps", arguments->steps, 1'000'000);
-    check_range("--threads", arguments->threads, 1024);
-    const train::BenchCase& bench = train::find_bench_case(arguments->name);
+    check_range("--threads", arguments->machine.num_threads, 1024);
+    check_device(arguments->machine.device);
+    train::BenchCase bench = train::find_bench_case(arguments->name);
+    if (arguments->tiny) bench = train::tiny_case(bench);
     const train::BenchResult result =
-        train::run_bench(bench, arguments->steps, arguments->threads, arguments->profile);
-    fmt::print("{}{}\n", result.profile, train::to_json(bench, result));
+        train::run_bench(bench, arguments->steps, arguments->machine, arguments->profile);
+    fmt::print("{}{}{}\n", result.profile, train::to_line(bench, result), train::to_json(bench, result));
   });
 }
 

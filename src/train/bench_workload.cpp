@@ -3,16 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <map>
 
 #include "base/error.h"
 #include "base/philox.h"
-#include "train/classifier.h"
+#include "train/bench_kernel.h"
+#include "train/card_options.h"
 #include "train/generator.h"
-#include "train/language_model.h"
+#include "train/weights.h"
 
 namespace hearth::train {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 /// Readable bytes that a micro-batch wants behind each array.
 constexpr size_t kSlack = 16;
@@ -47,14 +52,8 @@ std::string profile_table(const ir::Graph& graph, const std::vector<double>& sec
   return text + fmt::format("{:9.3f} in all\n", total * 1e3);
 }
 
-models::DecoderConfig llama(std::string_view name) {
-  const bool small = name == "llama15m";
-  const std::string json = fmt::format(
-      R"({{"model_type": "llama", "vocab_size": 32000, "hidden_size": {}, "intermediate_size": {},
-"num_hidden_layers": {}, "num_attention_heads": {}, "max_position_embeddings": 1024, "rms_norm_eps": 1e-5,
-"tie_word_embeddings": true}})",
-      small ? 288 : 768, small ? 768 : 2048, small ? 6 : 12, small ? 6 : 12);
-  return models::parse_decoder_config(json, std::string(name));
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 /// Training steps on one micro-batch.
@@ -63,15 +62,26 @@ class Training : public Workload {
   Training(const EngineOptions& options, int64_t num_samples)
       : engine_(options, std::span(&options.batch, 1), {}), num_samples_(num_samples) {
     engine_.initialise();
-    draw_frozen();
+    draw_frozen(engine_);
     batch_.num_rows = options.batch;
   }
 
-  void run(int64_t index) override {
-    engine_.train_step(
+  double run(int64_t index) override {
+    const auto start = Clock::now();
+    engine_.start_step(
         1, num_samples_, [&] { return batch_; }, index, kRate);
+    if (card() != nullptr) engine_.stage_ahead(batch_);
+    const StepResult result = engine_.finish_step();
+    const double seconds = seconds_since(start);
+    if (!std::isfinite(result.loss)) internal_error("step {} has a loss of {}", index, result.loss);
+    return seconds;
   }
-  double flops() const override { return engine_.train_program().report().flops; }
+  double flops() const override {
+    return engine_.train_program().report().flops - engine_.recompute().extra_flops;
+  }
+  int64_t num_samples() const override { return num_samples_; }
+  const gpu::DeviceInfo* card() const override { return engine_.card(); }
+  int64_t card_bytes() const override { return card() != nullptr ? engine_.card_bytes() : 0; }
   std::string profile() override {
     return profile_table(engine_.train_program().graph(), engine_.profile(batch_, 10));
   }
@@ -80,27 +90,20 @@ class Training : public Workload {
   MicroBatch batch_;
 
  private:
-  /// Weights under an adapter, which the engine leaves to files.
-  void draw_frozen() {
-    for (const nn::Tensor& tensor : engine_.tensors()) {
-      if (engine_.layout().at(tensor.name).role != ir::Role::frozen) continue;
-      nn::initialise(tensor, 0, engine_.values(tensor.name), engine_.threads());
-    }
-  }
-
   Engine engine_;
   int64_t num_samples_;
 };
 
 class PictureTraining : public Training {
  public:
-  PictureTraining(const BenchCase& bench, int num_threads)
-      : Training(engine_options(bench, num_threads), bench.batch),
+  PictureTraining(const BenchCase& bench, const BenchMachine& machine)
+      : Training(engine_options(bench, machine), bench.batch),
         images_(static_cast<size_t>(bench.batch * bench.length * bench.length * bench.channels) + kSlack),
         labels_(static_cast<size_t>(bench.batch) + kSlack) {
     PhiloxSequence random(1, 0);
+    const auto classes = static_cast<uint32_t>(bench.num_classes);
     for (float& value : images_) value = random.uniform(-1, 1);
-    for (int32_t& label : labels_) label = static_cast<int32_t>(random.below(10));
+    for (int32_t& label : labels_) label = static_cast<int32_t>(random.below(classes));
     batch_.inputs = {images_.data(), labels_.data()};
   }
 
@@ -118,9 +121,9 @@ std::vector<int32_t> random_tokens(int64_t count, int64_t vocab) {
 
 class TextTraining : public Training {
  public:
-  TextTraining(const BenchCase& bench, int num_threads)
-      : Training(engine_options(bench, num_threads), bench.batch * (bench.length - 1)),
-        tokens_(random_tokens(bench.batch * bench.length, llama(bench.model).vocab_size)),
+  TextTraining(const BenchCase& bench, const BenchMachine& machine)
+      : Training(engine_options(bench, machine), bench.batch * (bench.length - 1)),
+        tokens_(random_tokens(bench.batch * bench.length, bench_decoder(bench).vocab_size)),
         labels_(tokens_.size()),
         positions_(tokens_.size()) {
     for (int64_t t = 0; t < bench.batch * bench.length; ++t) {
@@ -139,19 +142,22 @@ class TextTraining : public Training {
 class Answers : public Workload {
  public:
   Answers(const BenchCase& bench, int num_threads)
-      : generator_(Generator::untrained(llama(bench.model),
+      : generator_(Generator::untrained(bench_decoder(bench),
                                         {.slots = bench.prompt + bench.length, .num_threads = num_threads})),
-        prompt_(random_tokens(bench.prompt, llama(bench.model).vocab_size)),
+        prompt_(random_tokens(bench.prompt, bench_decoder(bench).vocab_size)),
         options_{.max_tokens = bench.length} {
     prompt_.resize(static_cast<size_t>(bench.prompt));
   }
 
-  void run(int64_t) override {
+  double run(int64_t) override {
+    const auto start = Clock::now();
     generator_.restart();
     const Answer made = answer(generator_, nullptr, prompt_, options_, [](std::string_view) {});
     HEARTH_CHECK(std::ssize(made.ids) == options_.max_tokens);
+    return seconds_since(start);
   }
   double flops() const override { return 0; }
+  int64_t num_samples() const override { return options_.max_tokens; }
 
  private:
   Generator generator_;
@@ -161,27 +167,29 @@ class Answers : public Workload {
 
 }  // namespace
 
-EngineOptions engine_options(const BenchCase& bench, int num_threads) {
-  if (bench.prompt > 0) user_error("expected a case of training, got '{}'", bench.name);
-  EngineOptions options{.batch = bench.batch, .precision = bench.precision, .num_threads = num_threads};
-  if (bench.channels > 0) {
-    options.objective = classifier({.model = {.name = std::string(bench.model),
-                                              .num_classes = 10,
-                                              .channels = bench.channels,
-                                              .image_size = bench.length}});
-    return options;
-  }
-  options.objective = language_model({.config = llama(bench.model), .context = bench.length});
-  options.optimizer = {.name = "adamw", .weight_decay = 0.01, .in_backward = true};
-  options.adapter = {.rank = bench.rank};
-  options.budget_bytes = bench.arena_mib << 20;
+EngineOptions engine_options(const BenchCase& bench, const BenchMachine& machine) {
+  if (bench.prompt > 0 || !bench.kernel.empty())
+    user_error("expected a case of training, got '{}'", bench.name);
+  EngineOptions options{.objective = bench_objective(bench),
+                        .batch = bench.batch,
+                        .precision = bench.precision,
+                        .num_threads = machine.num_threads,
+                        .budget_bytes = bench.arena_mib << 20};
+  options.adapter = {.rank = bench.rank, .quantised = bench.quantised};
+  if (bench.channels == 0) options.optimizer = {.name = "adamw", .weight_decay = 0.01, .in_backward = true};
+  if (exec::names_card(machine.device))
+    use_card(options, {.device = machine.device}, exec::SelfTest::When::once);
   return options;
 }
 
-std::unique_ptr<Workload> open_workload(const BenchCase& bench, int num_threads) {
-  if (bench.channels > 0) return std::make_unique<PictureTraining>(bench, num_threads);
-  if (bench.prompt > 0) return std::make_unique<Answers>(bench, num_threads);
-  return std::make_unique<TextTraining>(bench, num_threads);
+std::unique_ptr<Workload> open_workload(const BenchCase& bench, const BenchMachine& machine) {
+  if (!bench.kernel.empty()) return open_kernel(bench, machine);
+  if (bench.channels > 0) return std::make_unique<PictureTraining>(bench, machine);
+  if (bench.prompt == 0) return std::make_unique<TextTraining>(bench, machine);
+  if (machine.device != "cpu")
+    user_error("expected --device cpu for '{}', got {}: answers are made by the processor", bench.name,
+               machine.device);
+  return std::make_unique<Answers>(bench, machine.num_threads);
 }
 
 }  // namespace hearth::train

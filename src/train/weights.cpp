@@ -143,6 +143,24 @@ void load_weights(Engine& engine, const fs::path& path) {
   if (has_adapter(engine)) check_nothing_is_left(saved, files, path);
 }
 
+void draw_frozen(Engine& engine) {
+  for (const nn::Tensor& tensor : engine.tensors()) {
+    if (engine.layout().at(tensor.name).role != ir::Role::frozen) continue;
+    std::vector<float> values(static_cast<size_t>(tensor.layout.file_shape.num_elements()));
+    nn::initialise(tensor, engine.options().seed, values, engine.threads());
+    if (!nn::is_in_file_order(tensor.layout)) {
+      std::vector<float> file(values.size());
+      nn::to_file_order(tensor.layout, values.data(), file.data());
+      values.swap(file);
+    }
+    copy_in(engine, tensor,
+            {.name = tensor.name,
+             .dtype = DType::f32,
+             .shape = tensor.layout.file_shape,
+             .bytes = std::as_bytes(std::span(values))});
+  }
+}
+
 void load_model(Engine& engine, const fs::path& path) {
   const io::WeightFiles files(path);
   for (const nn::Tensor& tensor : engine.tensors()) {

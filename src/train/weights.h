@@ -23,6 +23,8 @@ void save_weights(const Engine& engine, const fs::path& path, bool average);
 /// what is missing or differs.
 void load_weights(Engine& engine, const fs::path& path);
 
+/// Draws the weights under an adapter, which Engine::initialise leaves to files, from the engine's seed.
+void draw_frozen(Engine& engine);
 /// Reads the model itself from a file or folder, whatever lies on top of it.
 void load_model(Engine& engine, const fs::path& path);
 /// Reads a model, and the adapter on top of it where the engine has one.

@@ -75,6 +75,9 @@ TEST_F(Mistakes, InTheCommandLine) {
   refused("hearth bench mlp-b64-fp32 --model-card rx580", {"'rx580'", "rx7900xt", "rx7900xtx"});
   refused("hearth bench llama15m_answer-b1-fp32 --model-card rx7900xt",
           {"training", "llama15m_answer-b1-fp32"});
+  refused("hearth bench matmul_up-b4-bf16 --steps 1", {"card", "matmul_up-b4-bf16", "--device gpu"});
+  refused("hearth bench mlp-b64-fp32 --device cuda", {"--device", "'cuda'", "gpu:0"});
+  refused("hearth bench llama15m_answer-b1-fp32 --device emulated", {"--device cpu", "emulated"});
   refused("hearth cp dmo mine.yaml", {"'dmo'", "hearth ls"});
   refused("hearth cp demo tiny.yaml", {"tiny.yaml exists already"});
 }

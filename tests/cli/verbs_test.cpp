@@ -301,6 +301,44 @@ TEST_F(Verbs, BenchModelsACardThatIsNotThere) {
   EXPECT_THAT(pictures, AllOf(HasSubstr("images/s"), HasSubstr(" zero"), HasSubstr(" accumulate")));
 }
 
+TEST_F(Verbs, BenchRunsOnACard) {
+  const auto bench = [&](const std::string& name) {
+    const std::string out = works("hearth bench " + name + " --device emulated --tiny --steps 1 --threads 1");
+    EXPECT_THAT(out, HasSubstr("on emulated card 0"));
+    const Json result = Json::parse(lines_of(out).back());
+    EXPECT_EQ(result.at("case"), name);
+    EXPECT_EQ(result.at("card"), "emulated card 0");
+    EXPECT_EQ(result.at("step_seconds").size(), 1U);
+    EXPECT_GT(result.at("step_seconds")[0].get<double>(), 0) << name;
+    return result;
+  };
+  const auto number = [](const Json& result, const char* key) { return result.at(key).get<int64_t>(); };
+
+  const Json full = bench("llama1b-b4-bf16"), lora = bench("llama1b_lora-b4-bf16"),
+             qlora = bench("llama1b_qlora-b4-bf16");
+  EXPECT_EQ(number(full, "samples_per_step"), 2 * 31);
+  EXPECT_GT(number(full, "flops_per_step"), number(lora, "flops_per_step"));
+  EXPECT_GT(number(full, "card_bytes"), number(lora, "card_bytes"));
+  EXPECT_GT(number(lora, "card_bytes"), number(qlora, "card_bytes"));
+  for (const char* pictures : {"resnet50-b128-bf16", "conv_stack-b32-bf16"})
+    EXPECT_EQ(number(bench(pictures), "samples_per_step"), 2) << pictures;
+
+  constexpr int64_t kTokens = 64, kHidden = 64, kWide = 128, kVocab = 320, kHeads = 4, kKvHeads = 2;
+  for (const auto& [kernel, columns] : {std::pair{"matmul_q", kHidden},
+                                        {"matmul_kv", kHidden / kHeads * kKvHeads},
+                                        {"matmul_up", kWide},
+                                        {"matmul_down", kWide},
+                                        {"matmul_head", kVocab},
+                                        {"matmul_up_dx", kWide},
+                                        {"matmul_up_dw", kWide}}) {
+    EXPECT_EQ(number(bench(fmt::format("{}-b4-bf16", kernel)), "flops_per_step"),
+              2 * kTokens * kHidden * columns)
+        << kernel;
+  }
+  const int64_t forward = number(bench("attention-b4-bf16"), "flops_per_step");
+  EXPECT_EQ(2 * number(bench("attention_grad-b4-bf16"), "flops_per_step"), 5 * forward);
+}
+
 using SlowVerbs = Verbs;
 
 TEST_F(SlowVerbs, BenchTrainsALanguageModelAndLetsItAnswer) {
