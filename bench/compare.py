@@ -53,8 +53,8 @@ def environment(threads):
 class Torch:
     """A torch process that is stopped whenever it is not asked to run."""
 
-    def __init__(self, case, variant, threads):
-        command = [sys.executable, str(ROOT / "bench/peer.py"), case, variant, "--threads", str(threads)]
+    def __init__(self, case, variant, threads, script="bench/peer.py", more=()):
+        command = [sys.executable, str(ROOT / script), case, variant, "--threads", str(threads), *more]
         self.variant = variant
         self.process = subprocess.Popen(
             command, env=environment(threads), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -69,7 +69,7 @@ class Torch:
         if not line:
             raise RuntimeError(f"torch ({self.variant}) ended with status {self.process.wait()}")
         self.process.send_signal(signal.SIGSTOP)
-        answer = json.loads(line)
+        self.answer = answer = json.loads(line)
         self.rss_bytes = answer["peak_rss_bytes"]
         self.first_step_seconds = answer["first_step_seconds"]
         return answer["step_seconds"]
@@ -89,8 +89,8 @@ class Torch:
 class Hearth:
     """A process of `hearth bench` per round."""
 
-    def __init__(self, case, threads):
-        self.command = [str(ROOT / "hearth"), "bench", case, "--threads", str(threads)]
+    def __init__(self, case, threads, program=ROOT / "hearth", more=()):
+        self.command = [str(program), "bench", case, "--threads", str(threads), *more]
         self.environment = environment(threads)
         self.seconds, self.rss_bytes, self.first_steps, self.peaks = [], 0, [], []
 
@@ -103,7 +103,7 @@ class Hearth:
             text=True,
             check=True,
         )
-        answer = json.loads(done.stdout.strip().splitlines()[-1])
+        self.answer = answer = json.loads(done.stdout.strip().splitlines()[-1])
         self.seconds += answer["step_seconds"]
         self.rss_bytes = max(self.rss_bytes, answer["peak_rss_bytes"])
         self.first_steps.append(answer["first_step_seconds"])

@@ -17,6 +17,7 @@ namespace hearth::train {
 namespace {
 
 constexpr int64_t kWarmUp = 3;
+constexpr int64_t kTinyWarmUp = 1;
 
 constexpr auto kCases = std::to_array<BenchCase>(
     {{.name = "simplecnn-b32-fp32", .model = "simplecnn", .batch = 32, .length = 32, .channels = 3},
@@ -121,11 +122,12 @@ BenchResult run_bench(const BenchCase& bench, int64_t num_steps, const BenchMach
     user_error("expected a case of training for --profile, got '{}'", bench.name);
   const std::unique_ptr<Workload> work = open_workload(bench, machine);
   BenchResult result{.flops_per_step = work->flops(), .samples_per_step = work->num_samples()};
+  const int64_t warm_up = bench.tiny ? kTinyWarmUp : kWarmUp;
   work->run(0);
   result.first_step_seconds = process_seconds();
-  for (int64_t step = 1; step < num_steps + kWarmUp; ++step) {
+  for (int64_t step = 1; step < num_steps + warm_up; ++step) {
     const double seconds = work->run(step);
-    if (step >= kWarmUp) result.step_seconds.push_back(seconds);
+    if (step >= warm_up) result.step_seconds.push_back(seconds);
   }
   result.peak_rss_bytes = peak_rss_bytes();
   if (profile) result.profile = work->profile();

@@ -32,7 +32,7 @@ struct BenchResult {
   std::string profile;
 };
 
-/// Runs the case `num_steps` times after a warm-up of three.
+/// Runs the case `num_steps` times after a warm-up of three (tiny: one).
 BenchResult run_bench(const BenchCase& bench, int64_t num_steps, const BenchMachine& machine,
                       bool profile = false);
 
