@@ -19,8 +19,6 @@ import subprocess
 import sys
 import time
 
-from peer import variants_of
-
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The cases, and the ratio that each is meant to reach.
 BARS = {
@@ -128,6 +126,8 @@ def steps_for(step_seconds, round_seconds):
 
 def start_torch(case, threads, round_seconds, stack):
     """The variants worth alternating with, after a round of each; and a row for each of all."""
+    from peer import variants_of  # What else is here runs without torch.
+
     peers = []
     for variant in variants_of(case):
         peer = Torch(case, variant, threads)
@@ -189,8 +189,10 @@ def cpu_model():
 
 
 def one_line(command):
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-    return (done.stdout.strip().splitlines() or ["unknown"])[0]
+    with contextlib.suppress(OSError):
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+        return (done.stdout.strip().splitlines() or ["unknown"])[0]
+    return "unknown"
 
 
 def row(cells):

@@ -128,8 +128,12 @@ def run_case(name, options):
         works = True
         for _ in range(options.rounds):
             works = works and hearth_round(case, options)
-            for peer in active:
-                peer.round(steps_for(peer.median(), options.round_seconds))
+            for peer in list(active):
+                try:
+                    peer.round(steps_for(peer.median(), options.round_seconds))
+                except (RuntimeError, BrokenPipeError) as error:
+                    case.notes.append(f"torch {peer.variant}: {error}")
+                    active.remove(peer)
         case.best = min(active, key=Torch.median, default=None)
     case.notes += sorted({peer.answer["scheme"] for peer in case.peers if peer.answer["scheme"]})
     return case
@@ -176,8 +180,10 @@ def bar_rows(cases):
 def versions(options, cases):
     hearth = next((case.hearth.answer for case in cases if case.hearth), {})
     lines = [f"{datetime.date.today()}, {hearth.get('card', 'no card')}, driver {hearth.get('driver', 'unknown')}"]
-    lines.append(f"Hearth {one_line(['git', 'describe', '--always', '--dirty'])}, {one_line(['nvcc', '--version'])}"
-                 if not options.tiny else "Hearth on an emulated card, torch on the processor, both at tiny sizes")
+    commit = one_line(["git", "describe", "--always", "--dirty"])
+    lines.append(f"{one_line([options.program, '--version'])}, commit {commit}")
+    if options.tiny:
+        lines.append("A trial of the command: an emulated card, torch on the processor, sizes of a test")
     if options.no_torch:
         lines.append(f"torch was left out: {options.no_torch}")
     else:
@@ -191,14 +197,14 @@ def versions(options, cases):
 def write_results(cases, options, path):
     lines = versions(options, cases)
     lines += [
-        f"{options.rounds} alternating rounds; medians over all steps; ratios are torch's best variant over Hearth in time, "
-        "and Hearth over that variant in memory",
-        "Hearth's memory is everything it allocates on the card; torch's, the peak of its allocator behind the first steps "
-        "(allocated) and what it held (reserved); neither counts the driver's own",
-        "Hearth's steps bring their inputs from host memory and read the loss; torch's inputs lie on the card, and its loss "
-        "stays there",
-        "Weights and moments in f32, products in bf16 (autocast); under LoRA the model is bf16, under QLoRA nf4. AdamW for "
-        "tokens, SGD with momentum for pictures; no gradient is clipped",
+        f"{options.rounds} alternating rounds; medians over all steps; ratios are torch's best variant over Hearth in "
+        "time, and Hearth over that variant in memory",
+        "Hearth's memory is everything it allocates on the card; torch's, the peak of its allocator behind the first "
+        "steps (allocated) and what it held (reserved); neither counts the driver's own",
+        "Hearth's steps bring their inputs from host memory and read the loss; torch's inputs lie on the card, and its "
+        "loss stays there",
+        "Weights and moments in f32, products in bf16 (autocast); under LoRA the model is bf16, under QLoRA nf4. AdamW "
+        "for tokens, SGD with momentum for pictures; no gradient is clipped",
         "MFU counts the model's arithmetic, without what is computed again, over the vendor's peak",
     ]
     out = "# Training steps on a card: Hearth against PyTorch\n\nMade by `tools/bench gpu`; do not edit.\n\n"
@@ -216,7 +222,7 @@ def write_results(cases, options, path):
 
 
 def parse_options():
-    parser = argparse.ArgumentParser(prog="tools/bench gpu", description="Training steps of Hearth and of PyTorch on a card.")
+    parser = argparse.ArgumentParser(prog="tools/bench gpu", description="Hearth and PyTorch on a card.")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--round-seconds", type=float, default=2.0)

@@ -15,6 +15,7 @@ import sys
 import time
 
 import torch
+import torch._inductor.config
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -306,6 +307,7 @@ def main():
     torch.set_default_device(DEVICE)
     torch.set_num_threads(options.threads)
     torch.backends.cudnn.benchmark = True
+    torch._inductor.config.compile_threads = options.threads
     spawned = float(os.environ.get("HEARTH_BENCH_SPAWNED", time.monotonic()))
 
     runner = open_runner(options.case, options.variant, options.tiny)
