@@ -305,7 +305,7 @@ TEST_F(Verbs, BenchRunsOnACard) {
   const auto bench = [&](const std::string& name) {
     const std::string out = works("hearth bench " + name + " --device emulated --tiny --steps 1 --threads 1");
     EXPECT_THAT(out, HasSubstr("on emulated card 0"));
-    const Json result = Json::parse(lines_of(out).back());
+    Json result = Json::parse(lines_of(out).back());
     EXPECT_EQ(result.at("case"), name);
     EXPECT_EQ(result.at("card"), "emulated card 0");
     EXPECT_EQ(result.at("step_seconds").size(), 1U);
