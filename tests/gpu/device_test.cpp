@@ -41,8 +41,14 @@ TEST_F(Devices, AreAsManyAsTheEnvironmentSays) {
   ASSERT_EQ(cards.size(), 2U);
   EXPECT_EQ(cards[0].memory_bytes, int64_t{20} << 30);
   EXPECT_EQ(cards[1].memory_bytes, int64_t{3} << 29);
-  for (const char* sizes : {"", "20GiB,", ",20GiB", "two", "-1GiB", "0", "1KiB", "20GiB;20GiB"})
+  for (const char* sizes : {"", "20GiB,", ",20GiB", "two", "-1GiB", "0", "1KiB", "20GiB;20GiB", "library",
+                            "library,20GiB", "20GiB,library,20GiB"})
     EXPECT_THROW(emu::cards_of(sizes), UserError) << sizes;
+  using Library = emu::CardSettings::Library;
+  EXPECT_EQ(cards[0].library, Library::none);
+  const auto with = emu::cards_of("20GiB,2GiB, library");
+  ASSERT_EQ(with.size(), 2U);
+  for (const emu::CardSettings& card : with) EXPECT_EQ(card.library, Library::right);
 }
 
 TEST_F(Devices, RefuseWhatDoesNotFit) {

@@ -11,6 +11,9 @@
 /// whichever Hearth was built with.
 namespace hearth::gpu {
 
+struct BlasProduct;
+struct BlasArrays;
+
 /// What a card did instead of what it was asked. Never the user's mistake; the card may be unusable from then
 /// on.
 class DeviceError : public std::runtime_error {
@@ -43,7 +46,8 @@ struct Runtime {
   std::string name;           ///< "HIP", "CUDA", "emulated"
   std::string version;        ///< of its library; empty where it has none
   std::string architectures;  ///< that its kernels were compiled for: "gfx1030 gfx1100"
-  std::string fault;          ///< what it says of a machine where it finds no driver; empty where it does
+  std::string library;  ///< of matrix products, and its version: "rocBLAS 3.1.0"; empty where it has none
+  std::string fault;    ///< what it says of a machine where it finds no driver; empty where it does
 };
 Runtime runtime();
 
@@ -133,6 +137,9 @@ class Stream {
   void copy_in(std::byte* device, const void* host, int64_t num_bytes);
   void copy_out(void* host, const std::byte* device, int64_t num_bytes);
   void fill_zero(std::byte* device, int64_t num_bytes);
+  /// Leaves a product to the vendor's library (backend/gpu/blas.h). The first one of each kind sets up what
+  /// cannot be recorded; those that follow allocate nothing. Throws DeviceError.
+  void multiply(const BlasProduct& product, const BlasArrays& arrays);
   void record(Event& event);
   /// What comes after waits for what stood in front of the event, in whatever stream.
   void wait(const Event& event);

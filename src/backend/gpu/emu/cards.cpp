@@ -9,6 +9,7 @@ namespace {
 
 constexpr int64_t kLeastMemory = 64 << 10;
 constexpr size_t kMostCards = 64;
+constexpr std::string_view kLibrary = "library";
 
 }  // namespace
 
@@ -16,6 +17,10 @@ std::vector<CardSettings> cards_of(std::string_view sizes) {
   std::vector<CardSettings> all;
   while (true) {
     const std::string_view size = trimmed(sizes.substr(0, sizes.find(',')));
+    if (size == kLibrary && size.end() == sizes.end() && !all.empty()) {
+      for (CardSettings& card : all) card.library = CardSettings::Library::right;
+      return all;
+    }
     const int64_t bytes = parse_bytes(size).value_or(0);
     if (bytes < kLeastMemory || all.size() == kMostCards) {
       user_error(

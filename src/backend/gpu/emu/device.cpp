@@ -5,6 +5,7 @@
 #include <map>
 #include <thread>
 
+#include "backend/gpu/emu/blas.h"
 #include "backend/gpu/emu/checker.h"
 #include "backend/gpu/emu/stream.h"
 #include "base/error.h"
@@ -53,7 +54,7 @@ struct Stream::Parts {
   emu::Stream queue;
 };
 
-Runtime runtime() { return {.name = "emulated", .architectures = "emu"}; }
+Runtime runtime() { return {.name = "emulated", .architectures = "emu", .library = blas_library()}; }
 
 std::vector<DeviceInfo> list_devices() {
   std::vector<DeviceInfo> all;
@@ -124,6 +125,9 @@ void Stream::copy_out(void* host, const std::byte* device, int64_t num_bytes) {
 }
 void Stream::fill_zero(std::byte* device, int64_t num_bytes) {
   parts_->queue.enqueue([=] { std::memset(device, 0, static_cast<size_t>(num_bytes)); });
+}
+void Stream::multiply(const BlasProduct& product, const BlasArrays& arrays) {
+  emu::multiply(parts_->queue, product, arrays);
 }
 void Stream::record(Event& event) { event.parts().mark = parts_->queue.record(); }
 void Stream::wait(const Event& event) {

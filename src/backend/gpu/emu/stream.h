@@ -5,9 +5,11 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string_view>
 #include <vector>
 
+#include "backend/gpu/blas.h"
 #include "backend/gpu/emu/grid.h"
 
 namespace hearth::emu {
@@ -21,10 +23,13 @@ struct CardSettings {
   int64_t faulty_launch = -1;
   int64_t hanging_launch = -1;
   bool cannot_record = false;
+  /// Its library of matrix products, if it has one.
+  enum class Library : uint8_t { none, right, wrong, failing, fatal } library = Library::none;
   /// 0: work is done when somebody waits for it. Else it seeds which stream gets ahead, and when.
   uint64_t order_seed = 0;
 };
-/// One card for each size of a list like "20GiB,24GiB". UserError for what is no such list.
+/// One card for each size of a list like "20GiB,24GiB", or "20GiB,24GiB,library", where both have a library
+/// of matrix products. UserError for what is no such list.
 std::vector<CardSettings> cards_of(std::string_view sizes);
 /// The cards of this process: those of the environment's HEARTH_EMULATED, or one; changed while none is open.
 std::vector<CardSettings>& cards();
@@ -39,6 +44,8 @@ struct Card {
   int64_t num_launches = 0;
   bool hangs = false;
   std::vector<Stream*> streams = {};
+  /// What the library has been asked.
+  std::set<gpu::BlasProduct> products = {};
   uint32_t num_choices = 0;
 };
 
@@ -78,11 +85,11 @@ class Stream {
   void run_until(uint64_t end);
   void run_all() { run_until(end()); }
   Card& card() { return card_; }
+  bool records() const { return recording_ && recording_->open; }
 
  private:
   /// Number of the next piece of work.
   uint64_t end() const { return first_ + queue_.size(); }
-  bool records() const { return recording_ && recording_->open; }
   void set(const std::shared_ptr<Mark>& mark);
   void wait_until(Stream* stream, uint64_t end);
   void let_some_get_ahead();

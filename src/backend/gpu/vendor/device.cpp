@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "backend/gpu/blas.h"
 #include "backend/gpu/vendor/parts.h"
 #include "base/error.h"
 
@@ -74,6 +75,7 @@ Runtime runtime() {
   return {.name = kName,
           .version = version_text(library),
           .architectures = HEARTH_GPU_ARCHITECTURES,
+          .library = blas_library(),
           .fault = result == RUNTIME(Success) ? "" : text_of(result)};
 }
 

@@ -4,6 +4,7 @@
 
 #include "backend/gpu/device.h"
 #include "backend/gpu/launched.h"
+#include "backend/gpu/vendor/blas.h"
 #include "backend/gpu/vendor/parts.h"
 #include "base/error.h"
 
@@ -45,6 +46,7 @@ struct Recording::Parts {
 struct Stream::Parts {
   Device::Parts* device = nullptr;
   NativeStream stream = nullptr;
+  std::unique_ptr<Blas> blas = nullptr;  ///< opened by the first product
 
   /// By its own recording, or by one of a stream that it waited for.
   bool is_recorded() const {
@@ -84,6 +86,7 @@ Stream::Stream(Device& device) : parts_(std::make_unique<Parts>(Parts{.device = 
   check(RUNTIME(StreamCreateWithFlags)(&parts_->stream, RUNTIME(StreamNonBlocking)), "making a stream");
 }
 Stream::~Stream() {
+  parts_->blas.reset();
   if (!no_answer) ignore(RUNTIME(StreamDestroy)(parts_->stream));
 }
 
@@ -99,6 +102,16 @@ void Stream::fill_zero(std::byte* device, int64_t num_bytes) {
                 "clearing memory");
 }
 
+void Stream::multiply(const BlasProduct& product, const BlasArrays& arrays) {
+  make_current(*parts_->device);
+  try {
+    if (!parts_->blas) parts_->blas = std::make_unique<Blas>(parts_->stream);
+    parts_->blas->multiply(product, arrays);
+  } catch (const DeviceError&) {
+    if (!parts_->is_recorded()) throw;
+    parts_->device->broken_recording = true;
+  }
+}
 void Stream::record(Event& event) {
   make_current(*parts_->device);
   Event::Parts& moment = event.parts();

@@ -1,0 +1,126 @@
+#include <cublasLt.h>
+
+#include <map>
+
+#include "backend/gpu/vendor/blas.h"
+#include "backend/gpu/vendor/parts.h"
+#include "base/error.h"
+
+namespace hearth::gpu {
+namespace vendor {
+namespace {
+
+/// What cuBLAS gives itself on Hopper; older cards do with less.
+constexpr uint64_t kWorkspaceBytes = uint64_t{32} << 20;
+constexpr uint32_t kAlignment = 64;
+
+void check(cublasStatus_t status, std::string_view doing) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  throw DeviceError(
+      status == CUBLAS_STATUS_ALLOC_FAILED ? DeviceError::Kind::out_of_memory : DeviceError::Kind::fault,
+      fmt::format("{} failed: {}", doing, cublasLtGetStatusString(status)));
+}
+
+cudaDataType_t datatype(DType dtype) {
+  if (dtype == DType::bf16) return CUDA_R_16BF;
+  return dtype == DType::f16 ? CUDA_R_16F : CUDA_R_32F;
+}
+
+template <typename T>
+void set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute, T value) {
+  check(cublasLtMatmulDescSetAttribute(desc, attribute, &value, sizeof value), "describing a product");
+}
+template <typename T>
+void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute, T value) {
+  check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value),
+        "describing a product");
+}
+
+/// [rows, columns] or, transposed, [columns, rows].
+cublasLtMatrixLayoutOpaque_t layout(DType dtype, bool transposed, int64_t rows, int64_t columns,
+                                    int64_t leading) {
+  cublasLtMatrixLayoutOpaque_t made;
+  check(cublasLtMatrixLayoutInit(&made, datatype(dtype), static_cast<uint64_t>(transposed ? columns : rows),
+                                 static_cast<uint64_t>(transposed ? rows : columns), leading),
+        "describing a product");
+  return made;
+}
+
+/// Split sums are added in f32: in place, or in the dtype of d, they would be rounded in between.
+cublasLtMatmulPreferenceOpaque_t preference() {
+  cublasLtMatmulPreferenceOpaque_t made;
+  check(cublasLtMatmulPreferenceInit(&made), "describing a product");
+  set<uint64_t>(&made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
+  set<uint32_t>(&made, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+  for (const auto alignment :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    set<uint32_t>(&made, alignment, kAlignment);
+  return made;
+}
+
+/// A product with the algorithm that the library thinks fastest.
+struct Plan {
+  cublasLtMatmulDescOpaque_t desc;
+  cublasLtMatrixLayoutOpaque_t a, b, c;
+  cublasLtMatmulAlgo_t algorithm;
+
+  Plan(cublasLtHandle_t handle, const BlasProduct& p);
+};
+
+Plan::Plan(cublasLtHandle_t handle, const BlasProduct& p)
+    : a(layout(p.in, p.transpose_a, p.m, p.k, p.leading_a)),
+      b(layout(p.in, p.transpose_b, p.k, p.n, p.leading_b)),
+      c(layout(p.out, false, p.m, p.n, p.leading_c)) {
+  check(cublasLtMatmulDescInit(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describing a product");
+  set<int32_t>(&desc, CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set<int32_t>(&desc, CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+  cublasLtMatmulPreferenceOpaque_t wish = preference();
+  cublasLtMatmulHeuristicResult_t found;
+  int num_found = 0;
+  check(cublasLtMatmulAlgoGetHeuristic(handle, &desc, &a, &b, &c, &c, &wish, 1, &found, &num_found),
+        "choosing an algorithm of cuBLASLt");
+  check(num_found == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : found.state, "choosing an algorithm of cuBLASLt");
+  algorithm = found.algo;
+}
+
+}  // namespace
+
+struct Blas::Parts {
+  cublasLtHandle_t handle = nullptr;
+  cudaStream_t stream = nullptr;
+  std::map<BlasProduct, Plan> plans;
+
+  ~Parts() {
+    if (handle != nullptr && !no_answer) static_cast<void>(cublasLtDestroy(handle));
+  }
+};
+
+Blas::Blas(NativeStream stream) : parts_(std::make_unique<Parts>()) {
+  parts_->stream = stream;
+  check(cublasLtCreate(&parts_->handle), "opening cuBLASLt");
+}
+Blas::~Blas() = default;
+
+void Blas::multiply(const BlasProduct& product, const BlasArrays& arrays) {
+  auto found = parts_->plans.find(product);
+  if (found == parts_->plans.end())
+    found = parts_->plans.emplace(product, Plan(parts_->handle, product)).first;
+  Plan& plan = found->second;
+  const float one = 1, beta = arrays.c == nullptr ? 0 : 1;
+  const void* c = arrays.c == nullptr ? arrays.d : arrays.c;
+  check(cublasLtMatmul(parts_->handle, &plan.desc, &one, arrays.a, &plan.a, arrays.b, &plan.b, &beta, c,
+                       &plan.c, arrays.d, &plan.c, &plan.algorithm, arrays.workspace, kWorkspaceBytes,
+                       parts_->stream),
+        "a product of cuBLASLt");
+}
+
+}  // namespace vendor
+
+std::string blas_library() {
+  const size_t version = cublasLtGetVersion();
+  return fmt::format("cuBLASLt {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+int64_t blas_workspace_bytes() { return vendor::kWorkspaceBytes; }
+
+}  // namespace hearth::gpu

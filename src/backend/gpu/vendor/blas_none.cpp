@@ -1,0 +1,20 @@
+#include "backend/gpu/device.h"
+#include "backend/gpu/vendor/blas.h"
+
+namespace hearth::gpu {
+
+std::string blas_library() { return ""; }
+int64_t blas_workspace_bytes() { return 0; }
+
+namespace vendor {
+
+struct Blas::Parts {};
+
+Blas::Blas(NativeStream) {
+  throw DeviceError(DeviceError::Kind::fault, "this Hearth was built without a library of matrix products");
+}
+Blas::~Blas() = default;
+void Blas::multiply(const BlasProduct&, const BlasArrays&) {}
+
+}  // namespace vendor
+}  // namespace hearth::gpu

@@ -1,0 +1,75 @@
+#include "backend/gpu/vendor/blas.h"
+#include "backend/gpu/vendor/parts.h"
+// Behind what tells HIP its platform.
+#include <rocblas/rocblas.h>
+
+#include "base/error.h"
+
+namespace hearth::gpu {
+namespace vendor {
+namespace {
+
+/// What split sums of thin products take at most.
+constexpr int64_t kWorkspaceBytes = int64_t{16} << 20;
+
+void check(rocblas_status status, std::string_view doing) {
+  if (status == rocblas_status_success) return;
+  throw DeviceError(
+      status == rocblas_status_memory_error ? DeviceError::Kind::out_of_memory : DeviceError::Kind::fault,
+      fmt::format("{} failed: {}", doing, rocblas_status_to_string(status)));
+}
+
+rocblas_datatype datatype(DType dtype) {
+  if (dtype == DType::bf16) return rocblas_datatype_bf16_r;
+  return dtype == DType::f16 ? rocblas_datatype_f16_r : rocblas_datatype_f32_r;
+}
+rocblas_operation operation(bool transposed) {
+  return transposed ? rocblas_operation_transpose : rocblas_operation_none;
+}
+rocblas_int size(int64_t value) {
+  const auto narrow = static_cast<rocblas_int>(value);
+  HEARTH_CHECK(narrow == value);
+  return narrow;
+}
+
+}  // namespace
+
+struct Blas::Parts {
+  rocblas_handle handle = nullptr;
+
+  ~Parts() {
+    if (handle != nullptr && !no_answer) static_cast<void>(rocblas_destroy_handle(handle));
+  }
+};
+
+Blas::Blas(NativeStream stream) : parts_(std::make_unique<Parts>()) {
+  check(rocblas_create_handle(&parts_->handle), "opening rocBLAS");
+  check(rocblas_set_stream(parts_->handle, stream), "giving rocBLAS a stream");
+  check(rocblas_set_pointer_mode(parts_->handle, rocblas_pointer_mode_host), "setting up rocBLAS");
+  check(rocblas_set_atomics_mode(parts_->handle, rocblas_atomics_not_allowed), "setting up rocBLAS");
+}
+Blas::~Blas() = default;
+
+void Blas::multiply(const BlasProduct& p, const BlasArrays& arrays) {
+  const float one = 1, beta = arrays.c == nullptr ? 0 : 1;
+  const void* c = arrays.c == nullptr ? arrays.d : arrays.c;
+  check(rocblas_set_workspace(parts_->handle, arrays.workspace, kWorkspaceBytes),
+        "giving rocBLAS its workspace");
+  check(rocblas_gemm_ex(parts_->handle, operation(p.transpose_a), operation(p.transpose_b), size(p.m),
+                        size(p.n), size(p.k), &one, arrays.a, datatype(p.in), size(p.leading_a), arrays.b,
+                        datatype(p.in), size(p.leading_b), &beta, c, datatype(p.out), size(p.leading_c),
+                        arrays.d, datatype(p.out), size(p.leading_c), rocblas_datatype_f32_r,
+                        rocblas_gemm_algo_standard, 0, rocblas_gemm_flags_none),
+        "a product of rocBLAS");
+}
+
+}  // namespace vendor
+
+std::string blas_library() {
+  char version[64] = "";
+  if (rocblas_get_version_string(version, sizeof version) != rocblas_status_success) return "rocBLAS";
+  return fmt::format("rocBLAS {}", version);
+}
+int64_t blas_workspace_bytes() { return vendor::kWorkspaceBytes; }
+
+}  // namespace hearth::gpu
