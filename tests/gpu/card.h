@@ -8,6 +8,7 @@
 #include "backend/gpu/device.h"
 #if defined(HEARTH_GPU_EMULATED)
 #include "backend/gpu/emu/grid.h"
+#include "backend/gpu/emu/stream.h"
 #endif
 
 namespace hearth::gpu {
@@ -74,6 +75,25 @@ void in_every_order(Body body) {
   for (int i = 0; i < 3; ++i) body();
 #endif
 }
+
+/// With a library of matrix products: the vendor's, or an emulated one.
+class LibraryTest : public testing::Test {
+ protected:
+#if defined(HEARTH_GPU_EMULATED)
+  LibraryTest() {
+    emu::cards() = {{.library = emu::CardSettings::Library::right }};
+  }
+  ~LibraryTest() override {
+    emu::cards() = {{}};
+  }
+#else
+  void SetUp() override {
+    if (list_devices().empty()) GTEST_SKIP() << kNoCard;
+    if (runtime().library.empty())
+      GTEST_SKIP() << "SKIPPED: the vendor's products: built without its library";
+  }
+#endif
+};
 
 #if defined(HEARTH_GPU_EMULATED)
 /// Settings of the emulator for one test.

@@ -1,14 +1,21 @@
 #pragma once
 
+#include <string_view>
+#include <vector>
+
 #include "ir/op_def.h"
 
 namespace hearth::ops {
 
 /// y = act(op(a) op(b) + bias + residual): sums in f32; out_dtype, if given, replaces the dtype of a. On
-/// cards `way` says how blocks share it (ProductWay).
+/// cards `way` says how blocks share it (ProductWay), or "library": the vendor's multiplies.
 extern const ir::OpDef matmul;
 /// Its kernel for cards.
 ir::Kernel matmul_gpu(const ir::NodeView& node);
+inline constexpr std::string_view kLibraryWay = "library";
+/// Every `way` of such a node on cards, the usual one first and the library last, which takes no bias and no
+/// activation.
+std::vector<std::string_view> matmul_ways(const ir::NodeView& node, bool has_library);
 /// y = x W^T for a frozen matrix W in a few bits (ops/matmul/quantised.h), read tile by tile; back: x W.
 extern const ir::OpDef quantised_linear;
 /// Its kernel for cards; under 16-bit x the elements of W are rounded to x's dtype.

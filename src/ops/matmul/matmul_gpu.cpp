@@ -1,3 +1,4 @@
+#include "backend/gpu/blas.h"
 #include "ops/gpu_support.h"
 #include "ops/matmul/matmul.h"
 #include "ops/matmul/product.h"
@@ -23,6 +24,50 @@ Product product_of(const ir::NodeView& node) {
 
 namespace {
 
+/// How BLAS sees an array whose element (row, column) lies at row * row_stride + column * column_stride.
+struct Side {
+  bool transposed;
+  int64_t leading;
+};
+Side side_of(int64_t row_stride, int64_t column_stride, int64_t num_rows) {
+  if (row_stride == 1 && column_stride >= num_rows) return {.transposed = false, .leading = column_stride};
+  return {.transposed = true, .leading = row_stride};
+}
+
+bool library_takes(const ir::NodeView& node) {
+  return !node.has_input(2) && node.attrs.text_or("activation", "none") == "none" &&
+         gpu::blas_takes(node.in_type(0).dtype, node.out_type(0).dtype);
+}
+
+/// Columns first, where a product is c^T = b^T a^T.
+gpu::BlasProduct blas_product_of(const ir::NodeView& node) {
+  const Product p = product_of(node);
+  const Side a = side_of(p.b_column, p.b_term, p.n), b = side_of(p.a_term, p.a_row, p.k);
+  return {.transpose_a = a.transposed,
+          .transpose_b = b.transposed,
+          .m = p.n,
+          .n = p.m,
+          .k = p.k,
+          .leading_a = a.leading,
+          .leading_b = b.leading,
+          .leading_c = p.c_row,
+          .in = node.in_type(0).dtype,
+          .out = node.out_type(0).dtype};
+}
+
+ir::Kernel library_kernel(const ir::NodeView& node) {
+  const gpu::BlasProduct product = blas_product_of(node);
+  const bool residual = node.has_input(3);
+  const auto run = [=](const ir::KernelArgs& args) {
+    args.stream->multiply(product, {.a = args.in[1],
+                                    .b = args.in[0],
+                                    .c = residual ? args.in[3] : nullptr,
+                                    .d = args.out[0],
+                                    .workspace = args.workspace});
+  };
+  return {.run = run, .workspace_bytes = gpu::blas_workspace_bytes()};
+}
+
 /// What the attribute `way` says, or the usual one.
 ProductWay way_of(const ir::NodeView& node) {
   const DType in = node.in_type(0).dtype;
@@ -35,7 +80,19 @@ ProductWay way_of(const ir::NodeView& node) {
 
 }  // namespace
 
+std::vector<std::string_view> matmul_ways(const ir::NodeView& node, bool has_library) {
+  const DType in = node.in_type(0).dtype;
+  const ProductWay usual = ProductKernel::usual_way(product_of(node), in);
+  std::vector<std::string_view> names = {name_of(usual)};
+  for (const ProductWay way : ways_of(in)) {
+    if (way != usual) names.push_back(name_of(way));
+  }
+  if (has_library && library_takes(node)) names.push_back(kLibraryWay);
+  return names;
+}
+
 ir::Kernel matmul_gpu(const ir::NodeView& node) {
+  if (node.attrs.text_or("way", "") == kLibraryWay && library_takes(node)) return library_kernel(node);
   const ProductKernel kernel(product_of(node), node.in_type(0).dtype, node.out_type(0).dtype, way_of(node));
   const bool bias = node.has_input(2), residual = node.has_input(3);
   const auto run = [=](const ir::KernelArgs& args) {

@@ -1,0 +1,96 @@
+// Products that are left to the vendor's library: however their sides lie, with and without something added.
+#include "backend/gpu/blas.h"
+
+#include "gpu/card.h"
+#include "ops/op_list.h"
+#include "ops/sample.h"
+
+namespace hearth::gpu {
+namespace {
+
+struct Sizes {
+  int64_t m, n, k;
+};
+
+/// A product as a matmul's node, which asks the library.
+ir::Sample sample_of(const Sizes& sizes, bool transpose_a, bool transpose_b, bool residual, DType in,
+                     DType out) {
+  const auto [m, n, k] = sizes;
+  ir::Sample made{.in = {{.type = {.dtype = in, .shape = transpose_a ? Shape{k, m} : Shape{m, k}}},
+                         {.type = {.dtype = in, .shape = transpose_b ? Shape{n, k} : Shape{k, n}}}},
+                  .attrs = {{"transpose_a", int64_t{transpose_a}},
+                            {"transpose_b", int64_t{transpose_b}},
+                            {"out_dtype", std::string(dtype_name(out))},
+                            {"way", std::string("library")}}};
+  if (!residual) return made;
+  made.in.push_back({.type = {.dtype = DType::boolean, .shape = {}}, .fill = ir::SampleInput::Fill::absent});
+  made.in.push_back({.type = {.dtype = out, .shape = {m, n}}});
+  return made;
+}
+
+/// What the library makes of it.
+std::vector<std::byte> multiplied(Card& card, const ops::DrawnSample& drawn) {
+  const ir::NodeTypes types(drawn.graph, drawn.node());
+  const ir::Kernel kernel = drawn.node().op->gpu(types.view(drawn.node()));
+  EXPECT_EQ(kernel.workspace_bytes, blas_workspace_bytes());
+  std::vector<void*> in;
+  for (const ir::ValueId id : drawn.node().inputs) {
+    in.push_back(id == ir::kNone ? nullptr
+                                 : card.put(ops::to_bytes(drawn.graph.type(id), drawn.values.at(id))));
+  }
+  const auto out_bytes = static_cast<size_t>(types.out[0].num_bytes());
+  auto* made = card.room<std::byte>(out_bytes);
+  void* const out[] = {made};
+  auto* workspace = card.room<std::byte>(static_cast<size_t>(kernel.workspace_bytes));
+  kernel.run({.in = in, .out = out, .workspace = workspace, .stream = &card.stream()});
+  return card.get(made, out_bytes);
+}
+
+using Library = LibraryTest;
+
+TEST_F(Library, MultipliesHoweverTheSidesLie) {
+  constexpr Sizes kSizes[] = {{5, 7, 3}, {1, 9, 4}, {6, 1, 5}, {4, 3, 1}, {1, 1, 8}, {33, 20, 64}};
+  constexpr std::pair<DType, DType> kTypes[] = {{DType::f32, DType::f32},
+                                                {DType::bf16, DType::bf16},
+                                                {DType::bf16, DType::f32},
+                                                {DType::f16, DType::f16},
+                                                {DType::f16, DType::f32}};
+  const ir::OpDef& matmul = *ops::find_op("matmul");
+  for (const Sizes& sizes : kSizes) {
+    for (const auto& [in, out] : kTypes) {
+      for (int lies = 0; lies < 8; ++lies) {
+        SCOPED_TRACE(testing::Message() << sizes.m << " x " << sizes.n << " x " << sizes.k << ' '
+                                        << dtype_name(in) << " to " << dtype_name(out) << ", " << lies);
+        const bool transpose_a = (lies & 1) != 0, transpose_b = (lies & 2) != 0, residual = (lies & 4) != 0;
+        const ops::DrawnSample drawn =
+            ops::draw_sample(matmul, sample_of(sizes, transpose_a, transpose_b, residual, in, out), 0);
+        Card card;
+        const std::vector<std::vector<std::byte>> got = {multiplied(card, drawn)};
+        ASSERT_EQ(ops::compare_with_reference(drawn, got), "");
+      }
+    }
+  }
+}
+
+TEST_F(Library, AddsToWhatIsThereInARecordingToo) {
+  constexpr BlasProduct kProduct{
+      .m = 2, .n = 2, .k = 3, .leading_a = 2, .leading_b = 3, .leading_c = 2, .in = DType::f32};
+  Card card;
+  float* sums = card.put<float>({100, 200, 300, 400});
+  const BlasArrays arrays{.a = card.put<float>({1, 2, 3, 4, 5, 6}),
+                          .b = card.put<float>({1, 0, -1, 2, 1, 0}),
+                          .c = sums,
+                          .d = sums,
+                          .workspace = card.room<std::byte>(static_cast<size_t>(blas_workspace_bytes()))};
+  card.stream().multiply(kProduct, arrays);
+  EXPECT_EQ(card.get(sums, 4), (std::vector<float>{96, 196, 305, 408}));
+  card.stream().start_recording();
+  card.stream().multiply(kProduct, arrays);
+  const auto recording = card.stream().finish_recording();
+  ASSERT_NE(recording, nullptr);
+  for (int i = 0; i < 2; ++i) card.stream().replay(*recording);
+  EXPECT_EQ(card.get(sums, 4), (std::vector<float>{88, 188, 315, 424}));
+}
+
+}  // namespace
+}  // namespace hearth::gpu
