@@ -66,6 +66,10 @@ int64_t peak_rss_bytes() {
   return int64_t{usage.ru_maxrss} * 1024;
 }
 
+bool process_runs(const std::string& number) {
+  return !number.empty() && std::filesystem::exists("/proc/" + number);
+}
+
 double process_seconds() {
   static const double before_first_call = read_process_seconds();
   static const auto first_call = Clock::now();

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 
 namespace hearth {
 
@@ -11,6 +12,9 @@ int64_t available_memory_bytes();
 
 /// Most bytes this process has had resident.
 int64_t peak_rss_bytes();
+
+/// Whether a process of that number runs.
+bool process_runs(const std::string& number);
 
 /// Seconds since this process started. Allocates at the first call only.
 double process_seconds();

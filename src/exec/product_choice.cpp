@@ -1,24 +1,27 @@
 #include "exec/product_choice.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
+
+#include <optional>
 
 #include "base/philox.h"
+#include "base/process.h"
 #include "base/version.h"
-#include "ir/op_def.h"
+#include "ops/matmul/matmul.h"
 #include "ops/matmul/product.h"
 #include "ops/sample.h"
 
 namespace hearth::exec {
 namespace {
 
-using ops::Product;
-using ops::ProductWay;
-
+/// Stands in front of a process's number.
+constexpr std::string_view kTrying = "trying ";
 /// Sums of rounded products in another order: a share of the largest.
 constexpr double kTolerance = 1e-2;
 
 std::string key_of(const ir::NodeView& node) {
-  const Product p = ops::product_of(node);
+  const ops::Product p = ops::product_of(node);
   return fmt::format("{} {} {} a {} {} b {} {} {} {}", p.m, p.n, p.k, p.a_row, p.a_term, p.b_term, p.b_column,
                      dtype_name(node.in_type(0).dtype), dtype_name(node.out_type(0).dtype));
 }
@@ -45,18 +48,47 @@ std::vector<float> read(gpu::Stream& stream, const std::byte* from, const ir::Ty
   return values;
 }
 
+/// A matmul with what it multiplies alone, done one way.
+ir::Kernel kernel_of(const ir::OpDef& op, const ir::NodeView& node, std::string_view way) {
+  ir::Attrs attrs = node.attrs;
+  attrs.set("way", std::string(way));
+  return op.gpu({.attrs = attrs, .in = node.in.first(2), .out = node.out});
+}
+
 }  // namespace
 
-ProductChoice::ProductChoice(int card, const fs::path& file) : card_(card), file_(file) {
+/// While it lives, the file says that this process asks the library.
+class ProductChoice::Attempt {
+ public:
+  explicit Attempt(ProductChoice& choice) : choice_(choice) {
+    choice_.file_.keep(choice_.library_key(), {.name = fmt::format("{}{}", kTrying, getpid())});
+  }
+  ~Attempt() { choice_.file_.keep(choice_.library_key(), {.name = "tried"}); }
+  Attempt(const Attempt&) = delete;
+  Attempt& operator=(const Attempt&) = delete;
+
+ private:
+  ProductChoice& choice_;
+};
+
+ProductChoice::ProductChoice(int card, const fs::path& file)
+    : card_(card), library_(gpu::runtime().library), file_(file) {
   const gpu::DeviceInfo info = gpu::list_devices().at(static_cast<size_t>(card));
   card_name_ = fmt::format("{}|{}|{}|{}", info.name, info.architecture, info.driver, kVersion);
+  const std::string last = file_.find(library_key()).value_or("");
+  if (library_.empty() || !last.starts_with(kTrying) || process_runs(last.substr(kTrying.size()))) return;
+  dropped_.push_back(fmt::format("{}: it ended the program that tried it on {}; try again without {}",
+                                 library_, info.name, file.string()));
+  library_.clear();
 }
+
+std::string ProductChoice::library_key() const { return card_name_ + "|" + library_; }
 
 void ProductChoice::choose(ir::Graph& graph) {
   for (ir::Node& node : graph.nodes) {
     if (node.op->name != "matmul") continue;
     const ir::NodeTypes types(graph, node);
-    if (const std::string way = winner(types.view(node)); !way.empty()) node.attrs.set("way", way);
+    if (const std::string way = winner(*node.op, types.view(node)); !way.empty()) node.attrs.set("way", way);
   }
   device_.reset();
 }
@@ -67,40 +99,39 @@ gpu::Device& ProductChoice::device() {
 }
 
 /// Empty where there is nothing to choose.
-std::string ProductChoice::winner(const ir::NodeView& node) {
-  if (ops::ways_of(node.in_type(0).dtype).size() < 2) return "";
-  const std::string key = card_name_ + "|" + key_of(node);
+std::string ProductChoice::winner(const ir::OpDef& op, const ir::NodeView& node) {
+  const Ways ways = ops::matmul_ways(node, !library_.empty());
+  if (ways.size() < 2) return "";
+  const bool asks_library = ways.back() == ops::kLibraryWay;
+  const std::string key = (asks_library ? library_key() : card_name_) + "|" + key_of(node);
   if (const auto known = winners_.find(key); known != winners_.end()) return known->second;
   std::vector<gpu::Contender> names;
-  for (const ProductWay way : ops::ways_of(node.in_type(0).dtype))
-    names.push_back({.name = std::string(ops::name_of(way))});
-  const gpu::Verdict verdict = gpu::find_or_contest(file_, key, names, [&] { return contest(node); });
+  for (const std::string_view way : ways) names.push_back({.name = std::string(way)});
+  const gpu::Verdict verdict = gpu::find_or_contest(file_, key, names, [&] {
+    std::optional<Attempt> attempt;
+    if (asks_library) attempt.emplace(*this);
+    return contest(op, node, ways);
+  });
   return winners_[key] = verdict.name;
 }
 
-gpu::Verdict ProductChoice::contest(const ir::NodeView& node) {
+gpu::Verdict ProductChoice::contest(const ir::OpDef& op, const ir::NodeView& node, const Ways& ways) {
   ++num_contests_;
   gpu::Device& device = this->device();
   gpu::Stream stream(device);
-  const ir::Type &out = node.out_type(0), in = node.in_type(0);
-  const auto a = draw(device, stream, in), b = draw(device, stream, node.in_type(1));
+  const ir::Type& out = node.out_type(0);
+  const auto a = draw(device, stream, node.in_type(0)), b = draw(device, stream, node.in_type(1));
   const gpu::Memory c(device, std::max<int64_t>(1, out.num_bytes()));
-  const Product product = ops::product_of(node);
   std::vector<gpu::Contender> contenders;
-  const auto enter = [&](ProductWay way) {
-    const ops::ProductKernel kernel(product, in.dtype, out.dtype, way);
-    contenders.push_back({.name = std::string(ops::name_of(way)),
-                          .workspace_bytes = kernel.workspace_bytes(),
-                          .run = [&, kernel](gpu::Stream& queue, std::byte* workspace) {
-                            kernel.launch(
-                                queue.handle(),
-                                {.a = a->data(), .b = b->data(), .c = c.data(), .workspace = workspace});
+  for (const std::string_view way : ways) {
+    const ir::Kernel kernel = kernel_of(op, node, way);
+    contenders.push_back({.name = std::string(way),
+                          .workspace_bytes = kernel.workspace_bytes,
+                          .run = [&, run = kernel.run](gpu::Stream& queue, std::byte* workspace) {
+                            void* const in[] = {a->data(), b->data()};
+                            void* const made[] = {c.data()};
+                            run({.in = in, .out = made, .workspace = workspace, .stream = &queue});
                           }});
-  };
-  const ProductWay usual = ops::ProductKernel::usual_way(product, in.dtype);
-  enter(usual);
-  for (const ProductWay way : ops::ways_of(in.dtype)) {
-    if (way != usual) enter(way);
   }
   gpu::Verdict verdict = gpu::hold_contest(
       contenders, device, [&](gpu::Stream& queue) { return read(queue, c.data(), out); }, kTolerance);

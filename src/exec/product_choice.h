@@ -2,6 +2,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/gpu/contest.h"
@@ -9,9 +10,11 @@
 
 namespace hearth::exec {
 
-/// Chooses by measurement how a card's blocks share each product of 16-bit matrices: every way that its shape
-/// allows is run on random numbers once per card, driver, shape and dtype, and the fastest that agrees with
-/// the usual one is kept in a file. Nothing is measured in a step.
+/// Chooses by measurement who multiplies each pair of matrices on a card, the vendor's library or blocks of
+/// Hearth's own, and how these share it: every way that a node allows is run on random numbers once per card,
+/// driver, library, shape and dtype, and the fastest that agrees with the usual one is kept in a file.
+/// Nothing is measured in a step. A library that took a process with it while it was asked is not asked
+/// again.
 class ProductChoice {
  public:
   /// `file` empty: nothing is remembered beyond this object.
@@ -24,12 +27,16 @@ class ProductChoice {
   const std::vector<std::string>& dropped() const { return dropped_; }
 
  private:
-  std::string winner(const ir::NodeView& node);
-  gpu::Verdict contest(const ir::NodeView& node);
+  class Attempt;
+  using Ways = std::vector<std::string_view>;
+  std::string library_key() const;
+  std::string winner(const ir::OpDef& op, const ir::NodeView& node);
+  gpu::Verdict contest(const ir::OpDef& op, const ir::NodeView& node, const Ways& ways);
   gpu::Device& device();
 
   int card_;
   std::string card_name_;
+  std::string library_;                  ///< empty: not asked
   std::unique_ptr<gpu::Device> device_;  ///< open while a graph's contests are held
   gpu::WinnerFile file_;
   std::map<std::string, std::string> winners_;

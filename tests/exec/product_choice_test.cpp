@@ -1,7 +1,10 @@
 // Products are measured once, and what was found is kept for the card.
 #include "exec/product_choice.h"
 
-#include <gtest/gtest.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "backend/gpu/emu/stream.h"
 #include "ops/matmul/product.h"
@@ -10,6 +13,14 @@
 
 namespace hearth::exec {
 namespace {
+
+using Library = emu::CardSettings::Library;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::StartsWith;
 
 class ProductChoices : public testing::Test {
  protected:
@@ -34,6 +45,28 @@ class ProductChoices : public testing::Test {
     std::vector<std::string> all;
     for (const ir::Node& node : graph.nodes) all.push_back(node.attrs.text_or("way", ""));
     return all;
+  }
+
+  /// The ways that a new choice with that library finds, and what it says.
+  struct Found {
+    std::vector<std::string> ways, dropped;
+    int num_contests;
+  };
+  Found choose(Library library) const {
+    emu::cards() = {{.library = library}};
+    ir::Graph made = graph();
+    ProductChoice choice(0, file());
+    choice.choose(made);
+    return {ways(made), choice.dropped(), choice.num_contests()};
+  }
+  fs::path file() const { return folder_.path() / "products.json"; }
+  /// As this process leaves the file while it asks the library.
+  void say_trying() const {
+    std::string text = read_file(file());
+    const std::string tried = "\"tried\"";
+    ASSERT_NE(text.find(tried), std::string::npos);
+    text.replace(text.find(tried), tried.size(), fmt::format("\"trying {}\"", getpid()));
+    write_file_atomically(file(), text);
   }
 
   TemporaryFolder folder_;
@@ -75,6 +108,65 @@ TEST_F(ProductChoices, AreWhatRuns) {
   };
   EXPECT_NE(workspace_of("large"), workspace_of("small"));
   EXPECT_EQ(workspace_of(""), workspace_of("small"));
+}
+
+TEST_F(ProductChoices, AskTheLibraryWhereThereIsOne) {
+  const Found without = choose(Library::none);
+  const Found with = choose(Library::right);
+  EXPECT_EQ(with.num_contests, 3) << "f32 has a second way";
+  EXPECT_THAT(with.ways, Each("library")) << "plain loops are faster than threads that are emulated";
+  EXPECT_THAT(with.dropped, IsEmpty());
+  EXPECT_EQ(choose(Library::right).num_contests, 0);
+  const Found again = choose(Library::none);
+  EXPECT_EQ(again.num_contests, 0) << "what was measured without it still stands";
+  EXPECT_EQ(again.ways, without.ways);
+}
+
+TEST_F(ProductChoices, DropALibraryThatIsWrongOrFails) {
+  const Found wrong = choose(Library::wrong);
+  EXPECT_THAT(wrong.ways, Each(Not("library")));
+  EXPECT_EQ(wrong.dropped.size(), 3U);
+  EXPECT_THAT(wrong.dropped, Each(StartsWith("library: expected ")));
+  fs::remove(file());
+  const Found failing = choose(Library::failing);
+  EXPECT_THAT(failing.ways, Each(Not("library")));
+  EXPECT_EQ(failing.dropped.size(), 3U);
+  EXPECT_THAT(failing.dropped, Each(HasSubstr("told to fail")));
+}
+
+TEST_F(ProductChoices, LeaveTheLibraryWhatItTakes) {
+  emu::cards() = {{.library = Library::right}};
+  ir::Graph made;
+  const auto value = [&](const Shape& shape, DType dtype = DType::f32) {
+    return made.add_value("", {.dtype = dtype, .shape = shape}, ir::Role::input);
+  };
+  const ir::OpDef& matmul = *ops::find_op("matmul");
+  made.add1(matmul, {value({8, 8}), value({8, 8}), value({8})}, {}, "bias");
+  made.add1(matmul, {value({8, 8}), value({8, 8})}, {{"activation", std::string("relu")}}, "relu");
+  made.add1(matmul, {value({8, 8}), value({8, 8}), ir::kNone, value({8, 8})}, {}, "residual");
+  made.add1(matmul, {value({8, 8}), value({8, 8})}, {{"out_dtype", std::string("bf16")}}, "narrower");
+  made.add1(matmul, {value({8, 8}, DType::f16), value({8, 8}, DType::f16)},
+            {{"out_dtype", std::string("f32")}}, "wider");
+  ProductChoice(0, file()).choose(made);
+  EXPECT_THAT(ways(made), ElementsAre("", "", "library", "", "library"));
+}
+
+TEST_F(ProductChoices, NeverAskALibraryAgainThatEndedTheProgram) {
+  const pid_t child = fork();
+  if (child == 0) {
+    choose(Library::fatal);
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  const Found after = choose(Library::right);
+  EXPECT_THAT(after.ways, Each(Not("library")));
+  EXPECT_THAT(after.dropped, ElementsAre(HasSubstr("emulated library 1: it ended the program")));
+  fs::remove(file());
+  choose(Library::right);
+  say_trying();
+  EXPECT_THAT(choose(Library::right).ways, Each("library")) << "who asks it runs";
 }
 
 }  // namespace
