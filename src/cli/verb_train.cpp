@@ -137,7 +137,7 @@ void announce(const train::Trainer& trainer, train::Engine& engine, const train:
         fmt::format("on {} ({}): {} of {} nodes of a step have no kernel for it, the host computes them",
                     card->name, card->pci_address, program.num_host_nodes(), program.graph().nodes.size()));
     for (const auto& [kernel, what] : engine.distrusted())
-      terminal.message(fmt::format("the host computes {}: its kernel failed its test: {}", kernel, what));
+      terminal.message(fmt::format("not used, for it failed its test: {}: {}", kernel, what));
     for (const std::string& way : engine.dropped_products())
       terminal.message("not used for products: " + way);
   }

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/process.h"
 #include "base/version.h"
 #include "ops/sample.h"
 
@@ -17,9 +18,8 @@ namespace {
 
 constexpr double kDeadlineSeconds = 10;
 constexpr std::string_view kRight = "right", kWrong = "wrong", kTrying = "trying", kOpen = "open";
-
-/// Whether a process of that number runs, which may be trying the kernel at this moment.
-bool runs(const std::string& process) { return !process.empty() && fs::exists("/proc/" + process); }
+/// The attribute that says which of an op's kernels a node has; empty: the usual one.
+constexpr std::string_view kWay = "way";
 
 std::string dtypes_of(std::span<const ir::Type> types) {
   std::vector<std::string_view> names;
@@ -35,8 +35,9 @@ int64_t time_of_program() {
   return ignored ? 0 : static_cast<int64_t>(time.time_since_epoch().count());
 }
 
-/// The types of a sample's node, with floating dtypes as `like` has them where `retyped`.
+/// The sample done the way of `like`, with floating dtypes as `like` has them where `retyped`.
 ir::Sample typed_like(ir::Sample sample, const ir::NodeView& like, bool retyped) {
+  if (like.attrs.contains(kWay)) sample.attrs.set(kWay, like.attrs.text(kWay));
   for (size_t i = 0; retyped && i < std::min(sample.in.size(), like.in.size()); ++i) {
     DType& dtype = sample.in[i].type.dtype;
     if (is_floating(dtype) && is_floating(like.in[i].dtype)) dtype = like.in[i].dtype;
@@ -74,7 +75,9 @@ std::vector<ir::Sample> samples_like(const ir::OpDef& op, const ir::NodeView& vi
 }  // namespace
 
 std::string kernel_name(const ir::OpDef& op, const ir::NodeView& view) {
-  return fmt::format("{}({}) -> {}", op.name, dtypes_of(view.in), dtypes_of(view.out));
+  const std::string way = view.attrs.text_or(kWay, "");
+  return fmt::format("{}({}) -> {}{}{}", op.name, dtypes_of(view.in), dtypes_of(view.out),
+                     way.empty() ? "" : ", way ", way);
 }
 
 /// The card while kernels are tried.
@@ -153,7 +156,7 @@ void SelfTest::read() {
     whats[kernel] = line.substr(second + 1);
   }
   std::erase_if(verdicts_, [&](const auto& entry) {
-    return entry.second == kOpen || (entry.second == kTrying && runs(whats[entry.first]));
+    return entry.second == kOpen || (entry.second == kTrying && process_runs(whats[entry.first]));
   });
   for (const auto& [kernel, verdict] : verdicts_) {
     if (verdict == kWrong) failures_[kernel] = whats[kernel];
@@ -167,17 +170,25 @@ void SelfTest::note(std::string_view verdict, const std::string& kernel, std::st
   std::ofstream(file_, std::ios::app) << verdict << '\t' << kernel << '\t' << what << '\n';
 }
 
-void SelfTest::cover(const ir::Graph& graph) {
+void SelfTest::cover(ir::Graph& graph) {
   if (options_.when == When::never) return;
-  for (const ir::Node& node : graph.nodes) {
+  for (ir::Node& node : graph.nodes) {
     // What copies between memories needs more than a card's.
     if (node.op->gpu == nullptr || node.op->transfer != ir::Transfer::none) continue;
-    const ir::NodeTypes types(graph, node);
-    const ir::NodeView view = types.view(node);
-    const std::string kernel = kernel_name(*node.op, view);
-    if (!verdicts_.contains(kernel)) try_kernel(*node.op, view, kernel);
+    if (cover_node(graph, node) || !node.attrs.contains(kWay)) continue;
+    node.attrs.set(kWay, std::string());
+    cover_node(graph, node);
   }
   session_.reset();
+}
+
+/// Whether its kernel may be used.
+bool SelfTest::cover_node(const ir::Graph& graph, const ir::Node& node) {
+  const ir::NodeTypes types(graph, node);
+  const ir::NodeView view = types.view(node);
+  const std::string kernel = kernel_name(*node.op, view);
+  if (!verdicts_.contains(kernel)) try_kernel(*node.op, view, kernel);
+  return !failures_.contains(kernel);
 }
 
 void SelfTest::try_kernel(const ir::OpDef& op, const ir::NodeView& view, const std::string& kernel) {

@@ -24,8 +24,9 @@ class SelfTest {
   SelfTest(int card, Options options);
   ~SelfTest();
 
-  /// Tries what the graph needs and nobody has tried. UserError where the card answers nothing any more.
-  void cover(const ir::Graph& graph);
+  /// Tries what the graph needs and nobody has tried; a node whose way is wrong gets the usual one. UserError
+  /// where the card answers nothing any more.
+  void cover(ir::Graph& graph);
   /// Whether the kernel was not found to be wrong.
   bool trusts(const ir::OpDef& op, const ir::NodeView& view) const;
   /// Kernels that must not be used, with what they did.
@@ -36,6 +37,7 @@ class SelfTest {
   class Session;
   void read();
   void note(std::string_view verdict, const std::string& kernel, std::string_view what);
+  bool cover_node(const ir::Graph& graph, const ir::Node& node);
   void try_kernel(const ir::OpDef& op, const ir::NodeView& view, const std::string& kernel);
   std::string trial(const ir::OpDef& op, const ir::NodeView& view);
 
@@ -49,7 +51,7 @@ class SelfTest {
   int num_tried_ = 0;
 };
 
-/// What a kernel is known by: "add(f32, f32) -> f32".
+/// What a kernel is known by: "add(f32, f32) -> f32", "matmul(bf16, bf16) -> bf16, way library".
 std::string kernel_name(const ir::OpDef& op, const ir::NodeView& view);
 
 }  // namespace hearth::exec

@@ -141,7 +141,8 @@ class Engine {
   const gpu::DeviceInfo* card() const { return card_ ? &card_->device().info() : nullptr; }
   /// What a card must have free.
   int64_t card_bytes() const;
-  /// Kernels of the card that were found to be wrong, with what they did: the host computes in their place.
+  /// Kernels of the card that were found to be wrong, with what they did: the usual way or the host computes
+  /// in their place.
   const std::map<std::string, std::string>& distrusted() const;
   /// Sentences on ways to make products that are not used, because they failed or gave another result.
   std::span<const std::string> dropped_products() const;

@@ -66,7 +66,7 @@ class SelfTests : public testing::Test {
 };
 
 TEST_F(SelfTests, NameWhatIsWrongAndWhatFaultsAndGoOn) {
-  const ir::Graph graph = graph_of({&faulty_, ops::find_op("relu"), &wrong_});
+  ir::Graph graph = graph_of({&faulty_, ops::find_op("relu"), &wrong_});
   SelfTest test(0, {.when = SelfTest::When::always});
   test.cover(graph);
   EXPECT_EQ(names(test), (std::vector<std::string>{"faulty(f32) -> f32", "wrong(f32) -> f32"}));
@@ -98,7 +98,7 @@ TEST_F(SelfTests, EveryOpWithAKernelIsRight) {
 }
 
 TEST_F(SelfTests, AreRememberedForTheCardAndItsDriver) {
-  const ir::Graph graph = graph_of({ops::find_op("relu"), &wrong_});
+  ir::Graph graph = graph_of({ops::find_op("relu"), &wrong_});
   const auto run = [&](SelfTest::When when) {
     SelfTest test(0, {.when = when, .folder = folder_.path()});
     test.cover(graph);
@@ -116,7 +116,7 @@ TEST_F(SelfTests, AreRememberedForTheCardAndItsDriver) {
 }
 
 TEST_F(SelfTests, AKernelThatEndedTheProgramIsNotTriedAgain) {
-  const ir::Graph graph = graph_of({ops::find_op("relu")});
+  ir::Graph graph = graph_of({ops::find_op("relu")});
   SelfTest(0, {.when = SelfTest::When::once, .folder = folder_.path()}).cover(graph);
   for (const auto& file : fs::directory_iterator(folder_.path()))
     std::ofstream(file.path()) << "trying\trelu(f32) -> f32\t\n";
@@ -127,7 +127,7 @@ TEST_F(SelfTests, AKernelThatEndedTheProgramIsNotTriedAgain) {
 }
 
 TEST_F(SelfTests, WhatAnotherProcessIsTryingIsTriedHereToo) {
-  const ir::Graph graph = graph_of({ops::find_op("relu")});
+  ir::Graph graph = graph_of({ops::find_op("relu")});
   SelfTest(0, {.when = SelfTest::When::once, .folder = folder_.path()}).cover(graph);
   for (const auto& file : fs::directory_iterator(folder_.path()))
     std::ofstream(file.path()) << "trying\trelu(f32) -> f32\t" << getpid() << "\n";
@@ -137,21 +137,50 @@ TEST_F(SelfTests, WhatAnotherProcessIsTryingIsTriedHereToo) {
   EXPECT_EQ(names(next), std::vector<std::string>());
 }
 
+TEST_F(SelfTests, AWrongWayIsReplacedByTheUsualOne) {
+  const auto covered = [](SelfTest& test) {
+    ir::Graph graph;
+    const auto value = [&] {
+      return graph.add_value("", {.dtype = DType::f32, .shape = {4, 4}}, ir::Role::input);
+    };
+    graph.add(*ops::find_op("matmul"), {value(), value()}, {{"way", std::string("library")}});
+    test.cover(graph);
+    const ir::Node& node = graph.nodes[0];
+    const ir::NodeTypes types(graph, node);
+    EXPECT_TRUE(test.trusts(*node.op, types.view(node)));
+    return node.attrs.text("way");
+  };
+  emu::cards() = {{.library = emu::CardSettings::Library::right}};
+  SelfTest right(0, {.when = SelfTest::When::always});
+  EXPECT_EQ(covered(right), "library");
+  EXPECT_EQ(right.num_tried(), 1);
+  EXPECT_EQ(names(right), std::vector<std::string>());
+  for (const auto library : {emu::CardSettings::Library::wrong, emu::CardSettings::Library::failing}) {
+    emu::cards() = {{.library = library}};
+    SelfTest test(0, {.when = SelfTest::When::always});
+    EXPECT_EQ(covered(test), "");
+    EXPECT_EQ(test.num_tried(), 2);
+    EXPECT_EQ(names(test), std::vector<std::string>{"matmul(f32, f32) -> f32, way library"});
+  }
+}
+
 TEST_F(SelfTests, WorkWhereNothingCanBeRemembered) {
   std::ofstream(folder_.path() / "file") << "no folder";
   SelfTest test(0, {.when = SelfTest::When::once, .folder = folder_.path() / "file"});
-  test.cover(graph_of({&wrong_}));
+  ir::Graph graph = graph_of({&wrong_});
+  test.cover(graph);
   EXPECT_EQ(names(test).size(), 1U);
 }
 
 TEST_F(SelfTests, AFullCardIsNoFaultOfItsKernels) {
   emu::cards() = {{.memory_bytes = 100}};
+  ir::Graph graph = graph_of({ops::find_op("relu")});
   SelfTest test(0, {.when = SelfTest::When::once, .folder = folder_.path()});
-  EXPECT_THROW(test.cover(graph_of({ops::find_op("relu")})), UserError);
+  EXPECT_THROW(test.cover(graph), UserError);
   EXPECT_EQ(names(test), std::vector<std::string>());
   emu::cards() = {{}};
   SelfTest next(0, {.when = SelfTest::When::once, .folder = folder_.path()});
-  next.cover(graph_of({ops::find_op("relu")}));
+  next.cover(graph);
   EXPECT_EQ(names(next), std::vector<std::string>()) << "what could not be tried is still open";
 }
 
