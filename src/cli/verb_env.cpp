@@ -23,7 +23,8 @@ void print_program(const gpu::Runtime& runtime) {
   if (runtime.name == "emulated") {
     fmt::print("  cards: emulated ones alone (device=emulated)\n");
   } else {
-    fmt::print("  cards: {} {}, kernels for {}\n", runtime.name, runtime.version, runtime.architectures);
+    fmt::print("  cards: {} {}, kernels for {}, matrix products of {}\n", runtime.name, runtime.version,
+               runtime.architectures, runtime.library.empty() ? "its own alone" : runtime.library);
   }
 }
 

@@ -16,7 +16,8 @@ using testing::Field;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-const gpu::Runtime kHip{.name = "HIP", .version = "5.7", .architectures = "gfx1030 gfx1100"};
+const gpu::Runtime kHip{
+    .name = "HIP", .version = "5.7", .architectures = "gfx1030 gfx1100", .library = "rocBLAS 3.1.0"};
 const gpu::DeviceInfo kRadeon{.name = "RX 7900 XT", .architecture = "gfx1100", .pci_address = "0000:03:00.0"};
 
 /// Nobody else's files, and in no group.
@@ -133,6 +134,12 @@ TEST_F(Machine, WhoseCardIsNotAllKnownIsStillListed) {
   fs::remove(root() / "sys/devices/pci0000:00/0000:00:01.2/0000:0a:00.0/driver");
   fs::remove(root() / "sys/devices/pci0000:00/0000:00:01.2/0000:0a:00.0/mem_info_vram_total");
   EXPECT_THAT(hindrances(look(owner())), ElementsAre(said("driver of 0000:0a:00.0 is missing", "modprobe")));
+}
+
+TEST_F(Machine, WithoutTheVendorsProductsSaysHowToGetThem) {
+  Environment environment = look(owner());
+  environment.runtime.library = "";
+  EXPECT_THAT(hindrances(environment), ElementsAre(said("built without rocBLAS", "tools/deps hip")));
 }
 
 TEST_F(Machine, WithAnotherProgramOrAnOverrideSaysSo) {
