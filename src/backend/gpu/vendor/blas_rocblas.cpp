@@ -68,7 +68,9 @@ void Blas::multiply(const BlasProduct& p, const BlasArrays& arrays) {
 std::string blas_library() {
   char version[64] = "";
   if (rocblas_get_version_string(version, sizeof version) != rocblas_status_success) return "rocBLAS";
-  return fmt::format("rocBLAS {}", version);
+  std::string_view text = version;
+  while (text.ends_with('.')) text.remove_suffix(1);  // of a build without a commit
+  return fmt::format("rocBLAS {}", text);
 }
 int64_t blas_workspace_bytes() { return vendor::kWorkspaceBytes; }
 
