@@ -27,6 +27,25 @@ TEST_F(CardTraining, TakesTheCourseOfTheProcessor) {
   }
 }
 
+TEST_F(CardTraining, LeavesProductsToALibraryThatIsFaster) {
+  emu::cards() = {{.library = emu::CardSettings::Library::right}};
+  const TemporaryFolder folder;
+  for (EngineOptions options : {pictures(), text()}) {
+    Course here(options);
+    options.products = folder.path() / "products.json";
+    Course there(on_card(options));
+    int num_left = 0;
+    for (const ir::Node& node : there.engine().train_program().graph().nodes)
+      num_left += node.attrs.text_or("way", "") == "library" ? 1 : 0;
+    EXPECT_GT(num_left, 0);
+    for (int64_t step = 0; step < kSteps; ++step) {
+      const StepResult want = here.step(), got = there.step();
+      ASSERT_NEAR(got.loss, want.loss, 1e-4 * want.loss) << "step " << step;
+      ASSERT_NEAR(got.grad_norm, want.grad_norm, 1e-3 * want.grad_norm) << "step " << step;
+    }
+  }
+}
+
 TEST_F(CardTraining, StateComesAndGoesBitForBit) {
   Course whole(on_card(text())), rest(on_card(text()));
   const auto kept = whole.state_after(3);
