@@ -15,7 +15,8 @@ void use_card(EngineOptions& options, exec::CardWish card, exec::SelfTest::When 
   options.card = std::move(card);
   options.machine = passes::machine_of(passes::find_card("rx7900xt"), options.precision);
   options.self_test = {.when = self_test, .folder = user_cache_folder()};
-  if (!emulated) options.products = gpu::WinnerFile::usual_path();
+  // Ways of an emulated card are of no interest but for a library that somebody asked for.
+  if (!emulated || !gpu::runtime().library.empty()) options.products = gpu::WinnerFile::usual_path();
 }
 
 }  // namespace hearth::train

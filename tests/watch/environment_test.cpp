@@ -10,7 +10,6 @@
 namespace hearth::watch {
 namespace {
 
-using testing::Contains;
 using testing::ElementsAre;
 using testing::Field;
 using testing::HasSubstr;
