@@ -1,0 +1,293 @@
+#include "comm/shm.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "backend/cpu/convert.h"
+#include "base/function_ref.h"
+#include "base/threads.h"
+#include "comm/shm_memory.h"
+#include "comm/sum.h"
+
+namespace hearth::comm {
+namespace {
+
+/// How long a rank sleeps before it looks whether another was given up.
+constexpr std::chrono::milliseconds kNap(100);
+
+int64_t bytes_of(DType dtype, int64_t count) { return count * dtype_bytes(dtype); }
+std::span<const std::byte> span_of(const std::byte* data, int64_t num_bytes) {
+  return {data, static_cast<size_t>(num_bytes)};
+}
+
+}  // namespace
+
+class ShmTransport : public Transport {
+ public:
+  ShmTransport(const ShmGroup::Memory& memory, int rank)
+      : memory_(memory),
+        rank_(rank),
+        from_(static_cast<size_t>(memory.size)),
+        sent_(from_.size()),
+        received_(from_.size()) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return memory_.size; }
+  void set_place(const Place& place) override {
+    board().step.store(place.step, std::memory_order_relaxed);
+    board().index.store(place.index, std::memory_order_relaxed);
+  }
+
+  void barrier() override;
+  void all_reduce(std::span<float> data, DType wire) override;
+  void reduce_scatter(std::span<const float> in, std::span<float> out, DType wire) override;
+  void all_gather(std::span<const std::byte> in, std::span<std::byte> out) override;
+  void broadcast(std::span<std::byte> data, int root) override;
+  void send(std::span<const std::byte> data, int to) override;
+  void receive(std::span<std::byte> data, int from) override;
+
+ private:
+  /// Shows the collective that this rank is in, while it lives.
+  class Stay {
+   public:
+    Stay(ShmTransport& transport, ShmKind kind) : board_(transport.board()) {
+      board_.kind.store(kind, std::memory_order_relaxed);
+    }
+    ~Stay() { board_.kind.store(ShmKind::none, std::memory_order_relaxed); }
+    Stay(const Stay&) = delete;
+    Stay& operator=(const Stay&) = delete;
+
+   private:
+    ShmBoard& board_;
+  };
+  /// Elements [at, at + count) of a collective are chunk number `chunk`.
+  struct Chunk {
+    int64_t chunk, at, count;
+  };
+  using Work = FunctionRef<void(const Chunk&)>;
+
+  ShmBoard& board() const { return memory_.board(rank_); }
+  void await(Signal& signal, int64_t count, int rank) const;
+  void await_all(Signal ShmBoard::*signal, int64_t count) const;
+  void run(int64_t num_elements, int64_t chunk_elements, Work bring, Work sum, Work take);
+  void seal(const ShmSlot& slot, int part, const std::byte* data, int64_t num_bytes) const;
+  void check(const ShmSlot& slot, int part, const std::byte* data, int64_t num_bytes, int writer) const;
+  void bring_part(const Chunk& chunk, int part, int64_t first, std::span<const float> values,
+                  DType wire) const;
+  void sum_part(const Chunk& chunk, int64_t first, int64_t count, DType wire);
+  void take_part(const Chunk& chunk, int part, std::span<float> values, DType wire) const;
+
+  const ShmGroup::Memory& memory_;
+  int rank_;
+  int64_t num_chunks_ = 0;  ///< that the group has moved
+  std::vector<const std::byte*> from_;
+  std::vector<int64_t> sent_, received_;  ///< chunks to and from each rank
+};
+
+void ShmTransport::await(Signal& signal, int64_t count, int rank) const {
+  using Clock = std::chrono::steady_clock;
+  const auto wanted = static_cast<uint32_t>(count);
+  if (signal.has_reached(wanted)) return;
+  const auto start = Clock::now();
+  const std::chrono::duration<double> most(memory_.options.deadline_seconds);
+  const auto end = start + std::chrono::duration_cast<Clock::duration>(most);
+  while (!signal.wait(wanted, std::min(end, Clock::now() + kNap))) {
+    const int missing = memory_.head().missing.load(std::memory_order_acquire) - 1;
+    if (missing < 0 && Clock::now() < end) continue;
+    const int who = missing < 0 ? rank : missing;
+    const std::chrono::duration<double> waited = Clock::now() - start;
+    throw CommError(who, fmt::format("rank {} stopped in {}, rank {} waited {:.1f} s", who,
+                                     memory_.whereabouts(rank_), rank_, waited.count()));
+  }
+}
+void ShmTransport::await_all(Signal ShmBoard::*signal, int64_t count) const {
+  for (int rank = 0; rank < size(); ++rank) await(memory_.board(rank).*signal, count, rank);
+}
+
+/// Each chunk is brought before the one in front of it is summed and taken.
+void ShmTransport::run(int64_t num_elements, int64_t chunk_elements, Work bring, Work sum, Work take) {
+  const int64_t num_chunks = (num_elements + chunk_elements - 1) / chunk_elements, first = num_chunks_;
+  num_chunks_ += num_chunks;
+  const auto chunk = [&](int64_t i) {
+    const int64_t at = i * chunk_elements;
+    return Chunk{.chunk = first + i, .at = at, .count = std::min(chunk_elements, num_elements - at)};
+  };
+  for (int64_t i = 0; i <= num_chunks; ++i) {
+    if (i < num_chunks) {
+      await_all(&ShmBoard::taken, first + i - kShmSlots + 1);
+      bring(chunk(i));
+      board().brought.raise();
+    }
+    if (i == 0) continue;
+    await_all(&ShmBoard::brought, first + i);
+    sum(chunk(i - 1));
+    board().summed.raise();
+    await_all(&ShmBoard::summed, first + i);
+    take(chunk(i - 1));
+    board().taken.raise();
+  }
+}
+
+void ShmTransport::seal(const ShmSlot& slot, int part, const std::byte* data, int64_t num_bytes) const {
+  if (memory_.options.checksums) slot.seal(part, span_of(data, num_bytes));
+}
+void ShmTransport::check(const ShmSlot& slot, int part, const std::byte* data, int64_t num_bytes,
+                         int writer) const {
+  if (!memory_.options.checksums || slot.is_whole(part, span_of(data, num_bytes))) return;
+  throw CommError(writer, fmt::format("rank {} wrote {} bytes in {} that rank {} reads with another checksum",
+                                      writer, num_bytes, memory_.whereabouts(rank_), rank_));
+}
+
+/// This rank's values for the sums that rank `part` makes, from element `first` of the chunk on.
+void ShmTransport::bring_part(const Chunk& chunk, int part, int64_t first, std::span<const float> values,
+                              DType wire) const {
+  const ShmSlot slot = memory_.contribution(rank_, chunk.chunk);
+  cpu::store_f32(wire, values.data(), slot.data, first, std::ssize(values));
+  seal(slot, part, slot.data + bytes_of(wire, first), bytes_of(wire, std::ssize(values)));
+}
+void ShmTransport::sum_part(const Chunk& chunk, int64_t first, int64_t count, DType wire) {
+  for (int rank = 0; rank < size(); ++rank) {
+    const ShmSlot slot = memory_.contribution(rank, chunk.chunk);
+    from_[static_cast<size_t>(rank)] = slot.data + bytes_of(wire, first);
+    check(slot, rank_, slot.data + bytes_of(wire, first), bytes_of(wire, count), rank);
+  }
+  const ShmSlot sums = memory_.sums(rank_, chunk.chunk);
+  sum_in_order(wire, from_, sums.data, count);
+  seal(sums, 0, sums.data, bytes_of(wire, count));
+}
+/// The sums that rank `part` made.
+void ShmTransport::take_part(const Chunk& chunk, int part, std::span<float> values, DType wire) const {
+  const ShmSlot sums = memory_.sums(part, chunk.chunk);
+  check(sums, 0, sums.data, bytes_of(wire, std::ssize(values)), part);
+  cpu::load_f32(wire, sums.data, 0, std::ssize(values), values.data());
+}
+
+void ShmTransport::barrier() {
+  const Stay stay(*this, ShmKind::barrier);
+  const auto nothing = [](const Chunk&) {};
+  run(1, 1, nothing, nothing, nothing);
+}
+
+void ShmTransport::all_reduce(std::span<float> data, DType wire) {
+  const Stay stay(*this, ShmKind::all_reduce);
+  const auto part_of = [&](const Chunk& chunk, int part) { return split_range(chunk.count, size(), part); };
+  const auto values = [&](const Chunk& chunk, Range part) {
+    return data.subspan(static_cast<size_t>(chunk.at + part.begin),
+                        static_cast<size_t>(part.end - part.begin));
+  };
+  run(
+      std::ssize(data), memory_.options.chunk_bytes / dtype_bytes(wire),
+      [&](const Chunk& chunk) {
+        for (int part = 0; part < size(); ++part) {
+          const Range range = part_of(chunk, part);
+          bring_part(chunk, part, range.begin, values(chunk, range), wire);
+        }
+      },
+      [&](const Chunk& chunk) {
+        const Range range = part_of(chunk, rank_);
+        sum_part(chunk, range.begin, range.end - range.begin, wire);
+      },
+      [&](const Chunk& chunk) {
+        for (int part = 0; part < size(); ++part)
+          take_part(chunk, part, values(chunk, part_of(chunk, part)), wire);
+      });
+}
+
+void ShmTransport::reduce_scatter(std::span<const float> in, std::span<float> out, DType wire) {
+  HEARTH_CHECK(in.size() == out.size() * from_.size());
+  const Stay stay(*this, ShmKind::reduce_scatter);
+  run(
+      std::ssize(out), memory_.options.chunk_bytes / dtype_bytes(wire) / size(),
+      [&](const Chunk& chunk) {
+        for (int part = 0; part < size(); ++part) {
+          const size_t at = static_cast<size_t>(part) * out.size() + static_cast<size_t>(chunk.at);
+          bring_part(chunk, part, part * chunk.count, in.subspan(at, static_cast<size_t>(chunk.count)), wire);
+        }
+      },
+      [&](const Chunk& chunk) { sum_part(chunk, rank_ * chunk.count, chunk.count, wire); },
+      [&](const Chunk& chunk) {
+        take_part(chunk, rank_, out.subspan(static_cast<size_t>(chunk.at), static_cast<size_t>(chunk.count)),
+                  wire);
+      });
+}
+
+void ShmTransport::all_gather(std::span<const std::byte> in, std::span<std::byte> out) {
+  HEARTH_CHECK(out.size() == in.size() * from_.size());
+  const Stay stay(*this, ShmKind::all_gather);
+  run(
+      std::ssize(in), memory_.options.chunk_bytes,
+      [&](const Chunk& chunk) {
+        const ShmSlot slot = memory_.contribution(rank_, chunk.chunk);
+        std::memcpy(slot.data, in.data() + chunk.at, static_cast<size_t>(chunk.count));
+        seal(slot, 0, slot.data, chunk.count);
+      },
+      [](const Chunk&) {},
+      [&](const Chunk& chunk) {
+        for (int rank = 0; rank < size(); ++rank) {
+          const ShmSlot slot = memory_.contribution(rank, chunk.chunk);
+          check(slot, 0, slot.data, chunk.count, rank);
+          std::memcpy(out.data() + rank * std::ssize(in) + chunk.at, slot.data,
+                      static_cast<size_t>(chunk.count));
+        }
+      });
+}
+
+void ShmTransport::broadcast(std::span<std::byte> data, int root) {
+  const Stay stay(*this, ShmKind::broadcast);
+  const auto slot_of = [&](const Chunk& chunk) { return memory_.contribution(root, chunk.chunk); };
+  run(
+      std::ssize(data), memory_.options.chunk_bytes,
+      [&](const Chunk& chunk) {
+        if (rank_ != root) return;
+        const ShmSlot slot = slot_of(chunk);
+        std::memcpy(slot.data, data.data() + chunk.at, static_cast<size_t>(chunk.count));
+        seal(slot, 0, slot.data, chunk.count);
+      },
+      [](const Chunk&) {},
+      [&](const Chunk& chunk) {
+        if (rank_ == root) return;
+        const ShmSlot slot = slot_of(chunk);
+        check(slot, 0, slot.data, chunk.count, root);
+        std::memcpy(data.data() + chunk.at, slot.data, static_cast<size_t>(chunk.count));
+      });
+}
+
+void ShmTransport::send(std::span<const std::byte> data, int to) {
+  const Stay stay(*this, ShmKind::send);
+  ShmChannel& channel = memory_.channel(rank_, to);
+  for (int64_t at = 0; at < std::ssize(data); at += memory_.options.chunk_bytes) {
+    const int64_t number = sent_[static_cast<size_t>(to)]++;
+    const int64_t count = std::min(memory_.options.chunk_bytes, std::ssize(data) - at);
+    await(channel.received, number - kShmSlots + 1, to);
+    const ShmSlot slot = memory_.parcel(rank_, to, number);
+    std::memcpy(slot.data, data.data() + at, static_cast<size_t>(count));
+    seal(slot, 0, slot.data, count);
+    channel.sent.raise();
+  }
+}
+
+void ShmTransport::receive(std::span<std::byte> data, int from) {
+  const Stay stay(*this, ShmKind::receive);
+  ShmChannel& channel = memory_.channel(from, rank_);
+  for (int64_t at = 0; at < std::ssize(data); at += memory_.options.chunk_bytes) {
+    const int64_t number = received_[static_cast<size_t>(from)]++;
+    const int64_t count = std::min(memory_.options.chunk_bytes, std::ssize(data) - at);
+    await(channel.sent, number + 1, from);
+    const ShmSlot slot = memory_.parcel(from, rank_, number);
+    check(slot, 0, slot.data, count, from);
+    std::memcpy(data.data() + at, slot.data, static_cast<size_t>(count));
+    channel.received.raise();
+  }
+}
+
+ShmGroup::ShmGroup(int size, const ShmOptions& options) : memory_(std::make_unique<Memory>(size, options)) {}
+ShmGroup::~ShmGroup() = default;
+
+std::unique_ptr<Transport> ShmGroup::open(int rank) { return std::make_unique<ShmTransport>(*memory_, rank); }
+int ShmGroup::size() const { return memory_->size; }
+std::string ShmGroup::whereabouts(int rank) const { return memory_->whereabouts(rank); }
+void ShmGroup::give_up(int rank) { memory_->head().missing.store(rank + 1, std::memory_order_release); }
+
+}  // namespace hearth::comm

@@ -1,0 +1,47 @@
+#include "comm/sum.h"
+
+#include <algorithm>
+
+#include "backend/cpu/clones.h"
+#include "backend/cpu/convert.h"
+
+namespace hearth::comm {
+namespace {
+
+/// Elements that are added up at a time, in the processor's first cache.
+constexpr int64_t kRun = 1024;
+
+HEARTH_CLONES void add(const float* a, const float* b, float* sum, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) sum[i] = a[i] + b[i];
+}
+
+struct Contributions {
+  DType dtype;
+  std::span<const std::byte* const> from;
+  int64_t at, count;
+
+  Contributions part(size_t first, size_t num) const { return {dtype, from.subspan(first, num), at, count}; }
+};
+
+/// Where the sum is: in `room`, or where a single contribution lies.
+const float* sum_of(const Contributions& all, float* room) {
+  if (all.from.size() == 1) return cpu::as_f32(all.dtype, all.from[0], all.at, all.count, room);
+  const auto first = static_cast<size_t>(first_part(std::ssize(all.from)));
+  alignas(64) float rest[kRun];
+  const float* a = sum_of(all.part(0, first), room);
+  const float* b = sum_of(all.part(first, all.from.size() - first), rest);
+  add(a, b, room, all.count);
+  return room;
+}
+
+}  // namespace
+
+void sum_in_order(DType dtype, std::span<const std::byte* const> from, std::byte* to, int64_t count) {
+  alignas(64) float room[kRun];
+  for (int64_t at = 0; at < count; at += kRun) {
+    const Contributions run{dtype, from, at, std::min(kRun, count - at)};
+    cpu::store_f32(dtype, sum_of(run, room), to, at, run.count);
+  }
+}
+
+}  // namespace hearth::comm
