@@ -70,6 +70,11 @@ TEST_F(Mistakes, InTheCommandLine) {
   refused("hearth plan tiny.yaml --memory=20", {"20GiB", "--memory", "'20'"});
   refused("hearth dump tiny.yaml --after=bakward", {"'bakward'", "did you mean 'backward'?"});
   refused("hearth bench mlp-b64-fp16", {"'mlp-b64-fp16'", "did you mean 'mlp-b64-fp32'?"});
+  refused("hearth bench", {"expected a case", "comm"});
+  refused("hearth bench comm --ranks 0", {"--ranks", "1 to 64", "0"});
+  refused("hearth bench comm --most lots", {"--most", "'lots'", "64KiB"});
+  refused("hearth bench comm --least 2MiB --most 1MiB", {"--least", "1 to 1048576"});
+  refused("hearth bench comm --wire f64", {"--wire", "'f64'", "bf16"});
   refused("hearth bench mlp-b64-fp32 --steps 0", {"--steps", "0", "1 to 1000000"});
   refused("hearth bench llama15m_answer-b1-fp32 --steps 1 --profile", {"--profile", "training"});
   refused("hearth bench mlp-b64-fp32 --model-card rx580", {"'rx580'", "rx7900xt", "rx7900xtx"});

@@ -292,6 +292,22 @@ TEST_F(Verbs, BenchProfilesEachOp) {
   EXPECT_GT(result.at("peak_rss_bytes").get<int64_t>(), 1 << 20);
 }
 
+TEST_F(Verbs, BenchTimesWhatProcessesTellOneAnother) {
+  const Json result = Json::parse(works("hearth bench comm --ranks 3 --least 4KiB --most 16KiB --json"));
+  EXPECT_GT(result.at("copy_bytes_per_second").get<double>(), 0);
+  std::string found;
+  for (const Json& timing : result.at("timings")) {
+    found +=
+        fmt::format("{} {}, ", timing.at("collective").get<std::string>(), timing.at("bytes").get<int64_t>());
+    EXPECT_GT(timing.at("seconds").get<double>(), 0);
+  }
+  EXPECT_EQ(found,
+            "all_reduce 4096, all_reduce 16384, reduce_scatter 4096, reduce_scatter 16384, all_gather 4096, "
+            "all_gather 16384, send 4096, send 16384, ");
+  EXPECT_THAT(works("hearth bench comm --least 64KiB --most 64KiB --wire bf16"),
+              AllOf(HasSubstr("2 processes"), ContainsRegex("all_reduce +65536 +[0-9.]+ ")));
+}
+
 TEST_F(Verbs, BenchModelsACardThatIsNotThere) {
   const std::string text = works("hearth bench llama15m-b8-bf16 --model-card rx7900xtx");
   EXPECT_THAT(text, AllOf(HasSubstr("a model, not a measurement"), HasSubstr("tokens/s"), HasSubstr("MFU"),

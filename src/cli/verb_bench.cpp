@@ -1,0 +1,134 @@
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "cli/verb.h"
+#include "comm/bench.h"
+#include "exec/card_choice.h"
+#include "train/bench_case.h"
+#include "train/step_model.h"
+
+namespace hearth::cli {
+namespace {
+
+void check_range(const char* flag, int64_t value, int64_t most) {
+  if (value < 1 || value > most) user_error("expected 1 to {} for {}, got {}", most, flag, value);
+}
+
+void check_device(const std::string& device) {
+  if (device != "cpu" && !exec::names_card(device))
+    user_error("expected cpu, gpu, gpu:0, gpu:0000:03:00.0 or emulated for --device, got '{}'", device);
+}
+
+/// Recipes have ends of their own; every other name is a case.
+void print_model(const std::string& name, const std::string& card,
+                 const std::vector<std::string>& overrides) {
+  const bool is_recipe = name.ends_with(".yaml") || !overrides.empty();
+  const train::EngineOptions options = is_recipe ? train::engine_options(open_recipe(name, overrides))
+                                                 : train::engine_options(train::find_bench_case(name), {});
+  fmt::print("{} {}", name, train::to_table(train::model_step(options, passes::find_card(card))));
+}
+
+void print_table(const comm::CommBenchOptions& options, const comm::CommBenchResult& result) {
+  fmt::print("{} processes; each copies {:.2f} GB/s in its own memory\n", options.num_ranks,
+             result.copy_bytes_per_second * 1e-9);
+  fmt::print("{:<15} {:>10} {:>12} {:>8} {:>9} {:>10}\n", "collective", "bytes", "us", "GB/s", "bus GB/s",
+             "of copying");
+  for (const comm::CommTiming& timing : result.timings) {
+    fmt::print("{:<15} {:>10} {:>12.1f} {:>8.3f} {:>9.3f} {:>9.0f}%\n", timing.collective, timing.num_bytes,
+               timing.seconds * 1e6, timing.bytes_per_second() * 1e-9,
+               timing.bus_bytes_per_second(options.num_ranks) * 1e-9,
+               100 * timing.bytes_per_second() / result.copy_bytes_per_second);
+  }
+}
+void print_json(const comm::CommBenchResult& result) {
+  fmt::print("{{\"copy_bytes_per_second\":{:.0f},\"timings\":[", result.copy_bytes_per_second);
+  const char* between = "";
+  for (const comm::CommTiming& timing : result.timings) {
+    fmt::print("{}{{\"collective\":\"{}\",\"bytes\":{},\"seconds\":{:.9f}}}", between, timing.collective,
+               timing.num_bytes, timing.seconds);
+    between = ",";
+  }
+  fmt::print("]}}\n");
+}
+
+int64_t bytes_option(const char* flag, const std::string& text) {
+  const std::optional<int64_t> bytes = parse_bytes(text);
+  if (!bytes) user_error("expected a size like 64KiB for {}, got '{}'", flag, text);
+  return *bytes;
+}
+
+void add_bench_comm(CLI::App& bench) {
+  struct Arguments {
+    comm::CommBenchOptions options;
+    std::string least = "1KiB", most = "256MiB", wire = "f32";
+    bool json = false;
+  };
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* verb = bench.add_subcommand(
+      "comm", "Time sums and copies between processes through shared memory, beside plain copies");
+  verb->add_option("--ranks", arguments->options.num_ranks, "processes (default 2)");
+  verb->add_option("--least", arguments->least, "smallest array (default 1KiB)");
+  verb->add_option("--most", arguments->most, "largest array (default 256MiB)");
+  verb->add_option("--wire", arguments->wire, "what travels: f32 or bf16");
+  verb->add_flag("--json", arguments->json, "print JSON");
+  verb->callback([=] {
+    comm::CommBenchOptions options = arguments->options;
+    check_range("--ranks", options.num_ranks, 64);
+    options.least_bytes = bytes_option("--least", arguments->least);
+    options.most_bytes = bytes_option("--most", arguments->most);
+    check_range("--least", options.least_bytes, options.most_bytes);
+    check_range("--most", options.most_bytes, int64_t{4} << 30);
+    if (arguments->wire != "f32" && arguments->wire != "bf16")
+      user_error("expected f32 or bf16 for --wire, got '{}'", arguments->wire);
+    options.wire = *dtype_from_name(arguments->wire);
+    const comm::CommBenchResult result = comm::bench_shm(options);
+    arguments->json ? print_json(result) : print_table(options, result);
+  });
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app) {
+  struct Arguments {
+    std::string name;
+    int64_t steps = 20;
+    train::BenchMachine machine{.num_threads = num_available_cpus()};
+    bool tiny = false;
+    bool profile = false;
+    std::string card;
+  };
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* verb = app.add_subcommand(
+      "bench", "Time training steps, answers or a card's kernels on random data; the last line is JSON");
+  verb->add_option("case", arguments->name, "for example simplecnn-b32-fp32; a recipe with --model-card");
+  add_bench_comm(*verb);
+  verb->add_option("--steps", arguments->steps, "timed steps");
+  verb->add_option("--threads", arguments->machine.num_threads, "threads");
+  verb->add_option("--device", arguments->machine.device, "cpu, gpu, gpu:1, ... or emulated");
+  verb->add_flag("--tiny", arguments->tiny, "the case's work at sizes of a test");
+  verb->add_flag("--profile", arguments->profile, "also print where the step's time goes, op by op");
+  verb->add_option("--model-card", arguments->card,
+                   "measure nothing: print the step's time by a model of a card, for example rx7900xt");
+  allow_overrides(*verb);
+  verb->callback([=] {
+    if (!verb->get_subcommands().empty()) return;
+    if (arguments->name.empty()) user_error("expected a case, like hearth bench simplecnn-b32-fp32, or comm");
+    const std::vector<std::string> overrides = overrides_of(*verb);
+    if (!arguments->card.empty()) {
+      print_model(arguments->name, arguments->card, overrides);
+      return;
+    }
+    if (!overrides.empty()) user_error("expected '{}' only with a recipe and --model-card", overrides[0]);
+    check_range("--steps", arguments->steps, 1'000'000);
+    check_range("--threads", arguments->machine.num_threads, 1024);
+    check_device(arguments->machine.device);
+    train::BenchCase bench = train::find_bench_case(arguments->name);
+    if (arguments->tiny) bench = train::tiny_case(bench);
+    const train::BenchResult result =
+        train::run_bench(bench, arguments->steps, arguments->machine, arguments->profile);
+    fmt::print("{}{}{}\n", result.profile, train::to_line(bench, result), train::to_json(bench, result));
+  });
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "comm/transport.h"
+
+namespace hearth::comm {
+
+struct CommBenchOptions {
+  int num_ranks = 2;
+  int64_t least_bytes = 1024;
+  int64_t most_bytes = int64_t{1} << 30;
+  DType wire = DType::f32;
+};
+
+/// What a collective on that many bytes took, in the middle of several tries. A rank's whole array counts:
+/// the input of all_reduce, reduce_scatter and send, the output of all_gather.
+struct CommTiming {
+  std::string collective;
+  int64_t num_bytes = 0;
+  double seconds = 0;
+  double bytes_per_second() const { return static_cast<double>(num_bytes) / seconds; }
+  /// What each rank has to send and to receive whatever the way (NCCL's "bus bandwidth").
+  double bus_bytes_per_second(int num_ranks) const;
+};
+
+struct CommBenchResult {
+  /// Bytes that each rank copies from one of its arrays to another, all at once, outside the caches.
+  double copy_bytes_per_second = 0;
+  std::vector<CommTiming> timings;
+};
+
+/// Forks num_ranks - 1 processes; to be called while the process has one thread. Sizes go up by 4.
+CommBenchResult bench_shm(const CommBenchOptions& options);
+
+}  // namespace hearth::comm
