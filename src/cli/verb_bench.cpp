@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "cli/verb.h"
 #include "comm/bench.h"
+#include "comm/mpi.h"
 #include "exec/card_choice.h"
 #include "train/bench_case.h"
 #include "train/step_model.h"
@@ -29,15 +30,15 @@ void print_model(const std::string& name, const std::string& card,
   fmt::print("{} {}", name, train::to_table(train::model_step(options, passes::find_card(card))));
 }
 
-void print_table(const comm::CommBenchOptions& options, const comm::CommBenchResult& result) {
-  fmt::print("{} processes; each copies {:.2f} GB/s in its own memory\n", options.num_ranks,
+void print_table(int num_ranks, const comm::CommBenchResult& result) {
+  fmt::print("{} processes; each copies {:.2f} GB/s in its own memory\n", num_ranks,
              result.copy_bytes_per_second * 1e-9);
   fmt::print("{:<15} {:>10} {:>12} {:>8} {:>9} {:>10}\n", "collective", "bytes", "us", "GB/s", "bus GB/s",
              "of copying");
   for (const comm::CommTiming& timing : result.timings) {
     fmt::print("{:<15} {:>10} {:>12.1f} {:>8.3f} {:>9.3f} {:>9.0f}%\n", timing.collective, timing.num_bytes,
                timing.seconds * 1e6, timing.bytes_per_second() * 1e-9,
-               timing.bus_bytes_per_second(options.num_ranks) * 1e-9,
+               timing.bus_bytes_per_second(num_ranks) * 1e-9,
                100 * timing.bytes_per_second() / result.copy_bytes_per_second);
   }
 }
@@ -58,33 +59,57 @@ int64_t bytes_option(const char* flag, const std::string& text) {
   return *bytes;
 }
 
+struct CommArguments {
+  std::string transport = "shm";
+  int num_ranks = 2;
+  std::string least = "1KiB", most = "256MiB", wire = "f32";
+  bool json = false;
+};
+
+comm::CommBenchOptions options_of(const CommArguments& arguments) {
+  comm::CommBenchOptions options{.least_bytes = bytes_option("--least", arguments.least),
+                                 .most_bytes = bytes_option("--most", arguments.most)};
+  check_range("--ranks", arguments.num_ranks, 64);
+  check_range("--least", options.least_bytes, options.most_bytes);
+  check_range("--most", options.most_bytes, int64_t{4} << 30);
+  if (arguments.wire != "f32" && arguments.wire != "bf16")
+    user_error("expected f32 or bf16 for --wire, got '{}'", arguments.wire);
+  options.wire = *dtype_from_name(arguments.wire);
+  return options;
+}
+
+void run_bench_comm(const CommArguments& arguments) {
+  const comm::CommBenchOptions options = options_of(arguments);
+  comm::CommBenchResult result;
+  int num_ranks = arguments.num_ranks;
+  if (arguments.transport == "shm") {
+    result = comm::bench_shm(num_ranks, options);
+  } else if (arguments.transport == "mpi") {
+    const std::unique_ptr<comm::Transport> transport = comm::open_mpi();
+    num_ranks = transport->size();
+    if (num_ranks < 2)
+      user_error(
+          "expected several ranks for --transport mpi, got 1; try mpirun -n 2 hearth bench comm --transport "
+          "mpi");
+    result = comm::bench_transport(*transport, options);
+    if (transport->rank() > 0) return;
+  } else {
+    user_error("expected shm or mpi for --transport, got '{}'", arguments.transport);
+  }
+  arguments.json ? print_json(result) : print_table(num_ranks, result);
+}
+
 void add_bench_comm(CLI::App& bench) {
-  struct Arguments {
-    comm::CommBenchOptions options;
-    std::string least = "1KiB", most = "256MiB", wire = "f32";
-    bool json = false;
-  };
-  const auto arguments = std::make_shared<Arguments>();
-  CLI::App* verb = bench.add_subcommand(
-      "comm", "Time sums and copies between processes through shared memory, beside plain copies");
-  verb->add_option("--ranks", arguments->options.num_ranks, "processes (default 2)");
+  const auto arguments = std::make_shared<CommArguments>();
+  CLI::App* verb =
+      bench.add_subcommand("comm", "Time sums and copies between processes, beside plain copies");
+  verb->add_option("--transport", arguments->transport, "shm (default), or mpi within mpirun");
+  verb->add_option("--ranks", arguments->num_ranks, "processes of shm (default 2)");
   verb->add_option("--least", arguments->least, "smallest array (default 1KiB)");
   verb->add_option("--most", arguments->most, "largest array (default 256MiB)");
   verb->add_option("--wire", arguments->wire, "what travels: f32 or bf16");
   verb->add_flag("--json", arguments->json, "print JSON");
-  verb->callback([=] {
-    comm::CommBenchOptions options = arguments->options;
-    check_range("--ranks", options.num_ranks, 64);
-    options.least_bytes = bytes_option("--least", arguments->least);
-    options.most_bytes = bytes_option("--most", arguments->most);
-    check_range("--least", options.least_bytes, options.most_bytes);
-    check_range("--most", options.most_bytes, int64_t{4} << 30);
-    if (arguments->wire != "f32" && arguments->wire != "bf16")
-      user_error("expected f32 or bf16 for --wire, got '{}'", arguments->wire);
-    options.wire = *dtype_from_name(arguments->wire);
-    const comm::CommBenchResult result = comm::bench_shm(options);
-    arguments->json ? print_json(result) : print_table(options, result);
-  });
+  verb->callback([=] { run_bench_comm(*arguments); });
 }
 
 }  // namespace

@@ -98,15 +98,19 @@ double CommTiming::bus_bytes_per_second(int num_ranks) const {
   return collective == "send" ? bytes_per_second() : others * bytes_per_second();
 }
 
-CommBenchResult bench_shm(const CommBenchOptions& options) {
-  ShmGroup group(options.num_ranks);
+CommBenchResult bench_transport(Transport& transport, const CommBenchOptions& options) {
+  return Rank(transport, options).run();
+}
+
+CommBenchResult bench_shm(int num_ranks, const CommBenchOptions& options) {
+  ShmGroup group(num_ranks);
   std::vector<pid_t> children;
-  for (int rank = 1; rank < options.num_ranks; ++rank) {
+  for (int rank = 1; rank < num_ranks; ++rank) {
     const pid_t child = fork();
     if (child < 0) internal_error("expected a process for rank {}, got none", rank);
     if (child == 0) {
       try {
-        Rank(*group.open(rank), options).run();
+        bench_transport(*group.open(rank), options);
       } catch (const CommError&) {
         _exit(1);
       }
@@ -114,7 +118,7 @@ CommBenchResult bench_shm(const CommBenchOptions& options) {
     }
     children.push_back(child);
   }
-  CommBenchResult result = Rank(*group.open(0), options).run();
+  CommBenchResult result = bench_transport(*group.open(0), options);
   for (const pid_t child : children) waitpid(child, nullptr, 0);
   return result;
 }

@@ -9,7 +9,6 @@
 namespace hearth::comm {
 
 struct CommBenchOptions {
-  int num_ranks = 2;
   int64_t least_bytes = 1024;
   int64_t most_bytes = int64_t{1} << 30;
   DType wire = DType::f32;
@@ -32,7 +31,9 @@ struct CommBenchResult {
   std::vector<CommTiming> timings;
 };
 
-/// Forks num_ranks - 1 processes; to be called while the process has one thread. Sizes go up by 4.
-CommBenchResult bench_shm(const CommBenchOptions& options);
+/// Sizes go up by 4. Every rank of the group calls it.
+CommBenchResult bench_transport(Transport& transport, const CommBenchOptions& options);
+/// Of shared memory, between this process and `num_ranks` - 1 that it forks; it may have one thread alone.
+CommBenchResult bench_shm(int num_ranks, const CommBenchOptions& options);
 
 }  // namespace hearth::comm

@@ -11,7 +11,7 @@
 #include <numeric>
 #include <thread>
 
-#include "base/philox.h"
+#include "comm/collectives.h"
 #include "comm/sum.h"
 
 namespace hearth::comm {
@@ -30,34 +30,6 @@ void with_ranks(ShmGroup& group, const std::function<void(Transport&)>& work) {
   for (std::thread& thread : threads) thread.join();
 }
 
-std::vector<float> values_of(int rank, int64_t count) {
-  PhiloxSequence random(7, static_cast<uint64_t>(rank));
-  std::vector<float> values(static_cast<size_t>(count));
-  for (float& value : values) value = random.normal();
-  return values;
-}
-float rounded(float value, DType wire) { return wire == DType::bf16 ? to_f32(to_bf16(value)) : value; }
-
-/// Written apart from sum.cpp: pairs of neighbours first, then pairs of pairs; who is left over waits.
-std::vector<float> summed(int size, int64_t count, DType wire) {
-  std::vector<std::vector<float>> parts;
-  for (int rank = 0; rank < size; ++rank) {
-    parts.push_back(values_of(rank, count));
-    for (float& value : parts.back()) value = rounded(value, wire);
-  }
-  while (parts.size() > 1) {
-    std::vector<std::vector<float>> next;
-    for (size_t i = 0; i < parts.size(); i += 2) {
-      if (i + 1 < parts.size())
-        for (size_t j = 0; j < parts[i].size(); ++j) parts[i][j] += parts[i + 1][j];
-      next.push_back(parts[i]);
-    }
-    parts = next;
-  }
-  for (float& value : parts[0]) value = rounded(value, wire);
-  return parts[0];
-}
-
 struct Case {
   int size;
   int64_t count;
@@ -73,51 +45,17 @@ class ShmCollectives : public testing::TestWithParam<Case> {
 };
 
 TEST_P(ShmCollectives, AddUpInOneOrderOnEveryRank) {
-  const auto [size, count, wire] = GetParam();
-  const std::vector<float> want = summed(size, count, wire);
-  with_ranks(group_, [&, count = count, wire = wire](Transport& transport) {
-    for (int round = 0; round < 3; ++round) {
-      std::vector<float> data = values_of(transport.rank(), count);
-      transport.all_reduce(data, wire);
-      EXPECT_EQ(data, want);
-    }
+  with_ranks(group_, [](Transport& transport) {
+    add_up_in_one_order_on_every_rank(transport, GetParam().count, GetParam().wire);
   });
 }
-
 TEST_P(ShmCollectives, GiveEachRankItsPartOfTheSums) {
-  const auto [size, count, wire] = GetParam();
-  const std::vector<float> want = summed(size, count * size, wire);
-  with_ranks(group_, [&, count = count, size = size, wire = wire](Transport& transport) {
-    const std::vector<float> in = values_of(transport.rank(), count * size);
-    std::vector<float> out(static_cast<size_t>(count));
-    transport.reduce_scatter(in, out, wire);
-    const auto first = want.begin() + transport.rank() * count;
-    EXPECT_EQ(out, std::vector<float>(first, first + count));
+  with_ranks(group_, [](Transport& transport) {
+    give_each_rank_its_part_of_the_sums(transport, GetParam().count, GetParam().wire);
   });
 }
-
 TEST_P(ShmCollectives, MoveBytes) {
-  const auto [size, count, wire] = GetParam();
-  with_ranks(group_, [&, count = count, size = size](Transport& transport) {
-    const int rank = transport.rank(), next = (rank + 1) % size, last = (rank + size - 1) % size;
-    const std::vector<float> own = values_of(rank, count);
-    std::vector<float> all(static_cast<size_t>(count * size)), other = own;
-    transport.all_gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
-    for (int r = 0; r < size; ++r) {
-      const auto first = all.begin() + r * count;
-      EXPECT_EQ(std::vector<float>(first, first + count), values_of(r, count));
-    }
-    transport.broadcast(std::as_writable_bytes(std::span(other)), size - 1);
-    EXPECT_EQ(other, values_of(size - 1, count));
-    transport.barrier();
-    if (size == 1) return;
-    // Even ranks first: a channel holds two chunks alone.
-    const auto send = [&] { transport.send(std::as_bytes(std::span(own)), next); };
-    if (rank % 2 == 0) send();
-    transport.receive(std::as_writable_bytes(std::span(other)), last);
-    if (rank % 2 == 1) send();
-    EXPECT_EQ(other, values_of(last, count));
-  });
+  with_ranks(group_, [](Transport& transport) { move_bytes(transport, GetParam().count); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, ShmCollectives,

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <memory>
+
+#include "comm/transport.h"
+
+namespace hearth::comm {
+
+/// Whether this Hearth can speak MPI.
+bool has_mpi();
+
+/// This process's rank among those that mpirun or Slurm started, over whatever MPI finds between them: TCP,
+/// InfiniBand. Once in a process; it ends with what it returns. A group that missed a deadline cannot be
+/// closed: with it end all its processes. UserError where Hearth was built without MPI.
+std::unique_ptr<Transport> open_mpi(double deadline_seconds = 60);
+
+}  // namespace hearth::comm

@@ -1,0 +1,15 @@
+#include "base/error.h"
+#include "comm/mpi.h"
+
+namespace hearth::comm {
+
+bool has_mpi() { return false; }
+
+std::unique_ptr<Transport> open_mpi(double) {
+  user_error(
+      "expected a Hearth with MPI, got one that was built without; install libopenmpi-dev and openmpi-bin, "
+      "then "
+      "tools/build");
+}
+
+}  // namespace hearth::comm

@@ -1,0 +1,69 @@
+// Every collective by MPI; each rank that mpirun starts runs this program.
+#include "comm/mpi.h"
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "comm/collectives.h"
+
+namespace hearth::comm {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+Transport* transport = nullptr;
+
+struct Case {
+  int64_t count;
+  DType wire;
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.count << " " << dtype_name(c.wire); }
+
+class Mpi : public testing::TestWithParam<Case> {};
+
+TEST_P(Mpi, AddsUpInOneOrderOnEveryRank) {
+  add_up_in_one_order_on_every_rank(*transport, GetParam().count, GetParam().wire);
+}
+TEST_P(Mpi, GivesEachRankItsPartOfTheSums) {
+  give_each_rank_its_part_of_the_sums(*transport, GetParam().count, GetParam().wire);
+}
+TEST_P(Mpi, MovesBytes) { move_bytes(*transport, GetParam().count); }
+
+// Sizes below, at and above a message's, and what ranks do not divide.
+INSTANTIATE_TEST_SUITE_P(Sizes, Mpi,
+                         testing::Values(Case{0, DType::f32}, Case{1, DType::f32}, Case{5001, DType::f32},
+                                         Case{5001, DType::bf16}, Case{(1 << 18) * 3 + 7, DType::f32}));
+
+/// Run alone: it leaves a group that cannot be used any more.
+TEST(MpiDeadline, NamesARankThatDoesNotCome) {
+  transport->set_place({.step = 412, .index = 3});
+  std::vector<float> data(100);
+  if (transport->rank() == 1) {
+    usleep(1'500'000);
+    return;
+  }
+  try {
+    transport->all_reduce(data, DType::f32);
+    ADD_FAILURE() << "expected CommError";
+  } catch (const CommError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("rank 1 stopped in all_reduce 3 of step 412, rank "),
+                                    HasSubstr(" waited 0.5 s")));
+    EXPECT_EQ(error.rank(), 1);
+  }
+}
+
+}  // namespace
+}  // namespace hearth::comm
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  const bool misses = testing::GTEST_FLAG(filter) == "MpiDeadline*";
+  const auto transport = hearth::comm::open_mpi(misses ? 0.5 : 60);
+  hearth::comm::transport = transport.get();
+  const int status = RUN_ALL_TESTS();
+  std::fflush(stdout);
+  return status;
+}
