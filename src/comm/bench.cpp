@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/function_ref.h"
+#include "comm/probe.h"
 #include "comm/shm.h"
 
 namespace hearth::comm {
@@ -99,6 +100,8 @@ double CommTiming::bus_bytes_per_second(int num_ranks) const {
 }
 
 CommBenchResult bench_transport(Transport& transport, const CommBenchOptions& options) {
+  if (const std::string fault = find_fault(transport); !fault.empty())
+    user_error("expected processes that add up and copy alike, got: {}", fault);
   return Rank(transport, options).run();
 }
 
@@ -111,7 +114,7 @@ CommBenchResult bench_shm(int num_ranks, const CommBenchOptions& options) {
     if (child == 0) {
       try {
         bench_transport(*group.open(rank), options);
-      } catch (const CommError&) {
+      } catch (const std::exception&) {  // the first rank says it
         _exit(1);
       }
       _exit(0);

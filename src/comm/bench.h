@@ -31,7 +31,8 @@ struct CommBenchResult {
   std::vector<CommTiming> timings;
 };
 
-/// Sizes go up by 4. Every rank of the group calls it.
+/// Sizes go up by 4. Every rank of the group calls it. UserError where the group cannot add up or copy known
+/// numbers (comm/probe.h).
 CommBenchResult bench_transport(Transport& transport, const CommBenchOptions& options);
 /// Of shared memory, between this process and `num_ranks` - 1 that it forks; it may have one thread alone.
 CommBenchResult bench_shm(int num_ranks, const CommBenchOptions& options);
