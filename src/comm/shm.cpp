@@ -16,6 +16,8 @@ namespace {
 
 /// How long a rank sleeps before it looks whether another was given up.
 constexpr std::chrono::milliseconds kNap(100);
+/// Arrays up to this are added up by every rank for itself: one wait less is worth more than shared work.
+constexpr int64_t kSmallBytes = int64_t{16} << 10;
 
 int64_t bytes_of(DType dtype, int64_t count) { return count * dtype_bytes(dtype); }
 std::span<const std::byte> span_of(const std::byte* data, int64_t num_bytes) {
@@ -71,12 +73,13 @@ class ShmTransport : public Transport {
   ShmBoard& board() const { return memory_.board(rank_); }
   void await(Signal& signal, int64_t count, int rank) const;
   void await_all(Signal ShmBoard::*signal, int64_t count) const;
-  void run(int64_t num_elements, int64_t chunk_elements, Work bring, Work sum, Work take);
+  void run(int64_t num_elements, int64_t chunk_elements, Work bring, const Work* sum, Work take);
   void seal(const ShmSlot& slot, int part, const std::byte* data, int64_t num_bytes) const;
   void check(const ShmSlot& slot, int part, const std::byte* data, int64_t num_bytes, int writer) const;
   void bring_part(const Chunk& chunk, int part, int64_t first, std::span<const float> values,
                   DType wire) const;
-  void sum_part(const Chunk& chunk, int64_t first, int64_t count, DType wire);
+  void sum_part(const Chunk& chunk, int part, int64_t first, int64_t count, DType wire);
+  void all_reduce_small(std::span<float> data, DType wire);
   void take_part(const Chunk& chunk, int part, std::span<float> values, DType wire) const;
 
   const ShmGroup::Memory& memory_;
@@ -106,8 +109,8 @@ void ShmTransport::await_all(Signal ShmBoard::*signal, int64_t count) const {
   for (int rank = 0; rank < size(); ++rank) await(memory_.board(rank).*signal, count, rank);
 }
 
-/// Each chunk is brought before the one in front of it is summed and taken.
-void ShmTransport::run(int64_t num_elements, int64_t chunk_elements, Work bring, Work sum, Work take) {
+/// Each chunk is brought before the one in front of it is summed, where `sum` is not null, and taken.
+void ShmTransport::run(int64_t num_elements, int64_t chunk_elements, Work bring, const Work* sum, Work take) {
   const int64_t num_chunks = (num_elements + chunk_elements - 1) / chunk_elements, first = num_chunks_;
   num_chunks_ += num_chunks;
   const auto chunk = [&](int64_t i) {
@@ -122,9 +125,9 @@ void ShmTransport::run(int64_t num_elements, int64_t chunk_elements, Work bring,
     }
     if (i == 0) continue;
     await_all(&ShmBoard::brought, first + i);
-    sum(chunk(i - 1));
+    if (sum != nullptr) (*sum)(chunk(i - 1));
     board().summed.raise();
-    await_all(&ShmBoard::summed, first + i);
+    if (sum != nullptr) await_all(&ShmBoard::summed, first + i);
     take(chunk(i - 1));
     board().taken.raise();
   }
@@ -147,11 +150,12 @@ void ShmTransport::bring_part(const Chunk& chunk, int part, int64_t first, std::
   cpu::store_f32(wire, values.data(), slot.data, first, std::ssize(values));
   seal(slot, part, slot.data + bytes_of(wire, first), bytes_of(wire, std::ssize(values)));
 }
-void ShmTransport::sum_part(const Chunk& chunk, int64_t first, int64_t count, DType wire) {
+/// Of part `part`, `count` elements from `first` on, into this rank's sums.
+void ShmTransport::sum_part(const Chunk& chunk, int part, int64_t first, int64_t count, DType wire) {
   for (int rank = 0; rank < size(); ++rank) {
     const ShmSlot slot = memory_.contribution(rank, chunk.chunk);
     from_[static_cast<size_t>(rank)] = slot.data + bytes_of(wire, first);
-    check(slot, rank_, slot.data + bytes_of(wire, first), bytes_of(wire, count), rank);
+    check(slot, part, slot.data + bytes_of(wire, first), bytes_of(wire, count), rank);
   }
   const ShmSlot sums = memory_.sums(rank_, chunk.chunk);
   sum_in_order(wire, from_, sums.data, count);
@@ -167,16 +171,33 @@ void ShmTransport::take_part(const Chunk& chunk, int part, std::span<float> valu
 void ShmTransport::barrier() {
   const Stay stay(*this, ShmKind::barrier);
   const auto nothing = [](const Chunk&) {};
-  run(1, 1, nothing, nothing, nothing);
+  run(1, 1, nothing, nullptr, nothing);
+}
+
+void ShmTransport::all_reduce_small(std::span<float> data, DType wire) {
+  run(
+      std::ssize(data), std::max<int64_t>(1, std::ssize(data)),
+      [&](const Chunk& chunk) { bring_part(chunk, 0, 0, data, wire); }, nullptr,
+      [&](const Chunk& chunk) {
+        sum_part(chunk, 0, 0, chunk.count, wire);
+        take_part(chunk, rank_, data, wire);
+      });
 }
 
 void ShmTransport::all_reduce(std::span<float> data, DType wire) {
   const Stay stay(*this, ShmKind::all_reduce);
+  if (bytes_of(wire, std::ssize(data)) <= std::min(kSmallBytes, memory_.options.chunk_bytes))
+    return all_reduce_small(data, wire);
   const auto part_of = [&](const Chunk& chunk, int part) { return split_range(chunk.count, size(), part); };
   const auto values = [&](const Chunk& chunk, Range part) {
     return data.subspan(static_cast<size_t>(chunk.at + part.begin),
                         static_cast<size_t>(part.end - part.begin));
   };
+  const auto sum = [&](const Chunk& chunk) {
+    const Range range = part_of(chunk, rank_);
+    sum_part(chunk, rank_, range.begin, range.end - range.begin, wire);
+  };
+  const Work summing(sum);
   run(
       std::ssize(data), memory_.options.chunk_bytes / dtype_bytes(wire),
       [&](const Chunk& chunk) {
@@ -185,10 +206,7 @@ void ShmTransport::all_reduce(std::span<float> data, DType wire) {
           bring_part(chunk, part, range.begin, values(chunk, range), wire);
         }
       },
-      [&](const Chunk& chunk) {
-        const Range range = part_of(chunk, rank_);
-        sum_part(chunk, range.begin, range.end - range.begin, wire);
-      },
+      &summing,
       [&](const Chunk& chunk) {
         for (int part = 0; part < size(); ++part)
           take_part(chunk, part, values(chunk, part_of(chunk, part)), wire);
@@ -198,6 +216,10 @@ void ShmTransport::all_reduce(std::span<float> data, DType wire) {
 void ShmTransport::reduce_scatter(std::span<const float> in, std::span<float> out, DType wire) {
   HEARTH_CHECK(in.size() == out.size() * from_.size());
   const Stay stay(*this, ShmKind::reduce_scatter);
+  const auto sum = [&](const Chunk& chunk) {
+    sum_part(chunk, rank_, rank_ * chunk.count, chunk.count, wire);
+  };
+  const Work summing(sum);
   run(
       std::ssize(out), memory_.options.chunk_bytes / dtype_bytes(wire) / size(),
       [&](const Chunk& chunk) {
@@ -206,10 +228,10 @@ void ShmTransport::reduce_scatter(std::span<const float> in, std::span<float> ou
           bring_part(chunk, part, part * chunk.count, in.subspan(at, static_cast<size_t>(chunk.count)), wire);
         }
       },
-      [&](const Chunk& chunk) { sum_part(chunk, rank_ * chunk.count, chunk.count, wire); },
+      &summing,
       [&](const Chunk& chunk) {
-        take_part(chunk, rank_, out.subspan(static_cast<size_t>(chunk.at), static_cast<size_t>(chunk.count)),
-                  wire);
+        const auto at = static_cast<size_t>(chunk.at), count = static_cast<size_t>(chunk.count);
+        take_part(chunk, rank_, out.subspan(at, count), wire);
       });
 }
 
@@ -223,7 +245,7 @@ void ShmTransport::all_gather(std::span<const std::byte> in, std::span<std::byte
         std::memcpy(slot.data, in.data() + chunk.at, static_cast<size_t>(chunk.count));
         seal(slot, 0, slot.data, chunk.count);
       },
-      [](const Chunk&) {},
+      nullptr,
       [&](const Chunk& chunk) {
         for (int rank = 0; rank < size(); ++rank) {
           const ShmSlot slot = memory_.contribution(rank, chunk.chunk);
@@ -245,7 +267,7 @@ void ShmTransport::broadcast(std::span<std::byte> data, int root) {
         std::memcpy(slot.data, data.data() + chunk.at, static_cast<size_t>(chunk.count));
         seal(slot, 0, slot.data, chunk.count);
       },
-      [](const Chunk&) {},
+      nullptr,
       [&](const Chunk& chunk) {
         if (rank_ == root) return;
         const ShmSlot slot = slot_of(chunk);
