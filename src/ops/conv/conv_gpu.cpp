@@ -103,17 +103,18 @@ __global__ void __launch_bounds__(kBlockThreads) spread(const T* dy, const T* w,
   const ClassAxis xs(number % shape.stride, shape.in_w, shape.kernel_w, shape.stride, shape.padding);
   if (ys.num_pixels == 0 || xs.num_pixels == 0) return;
   const PixelGrid pixels{ys.num_pixels, xs.num_pixels, false};
+  const int taps_across = xs.num_taps > 0 ? xs.num_taps : 1;  // without taps there are no terms to place
   const Patches<T> lines{.images = dy,
                          .h = shape.out_h,
                          .w = shape.out_w,
                          .channels = shape.out_c,
                          .pixels = pixels,
-                         .taps_across = xs.num_taps,
+                         .taps_across = taps_across,
                          .stride = 1,
                          .first_y = ys.offset,
                          .first_x = xs.offset,
                          .direction = -1};
-  const ClassWeights<T> weights{w, shape, ys.tap, xs.tap, xs.num_taps};
+  const ClassWeights<T> weights{w, shape, ys.tap, xs.tap, taps_across};
   const ProductPart part =
       own_part<B>(static_cast<int64_t>(shape.batch) * ys.num_pixels * xs.num_pixels, shape.in_c,
                   static_cast<int64_t>(ys.num_taps) * xs.num_taps * shape.out_c);
