@@ -69,7 +69,8 @@ struct CommArguments {
 comm::CommBenchOptions options_of(const CommArguments& arguments) {
   comm::CommBenchOptions options{.least_bytes = bytes_option("--least", arguments.least),
                                  .most_bytes = bytes_option("--most", arguments.most)};
-  check_range("--ranks", arguments.num_ranks, 64);
+  if (arguments.num_ranks < 2 || arguments.num_ranks > 64)
+    user_error("expected 2 to 64 for --ranks, got {}", arguments.num_ranks);
   check_range("--least", options.least_bytes, options.most_bytes);
   check_range("--most", options.most_bytes, int64_t{4} << 30);
   if (arguments.wire != "f32" && arguments.wire != "bf16")

@@ -72,7 +72,7 @@ TEST_F(Mistakes, InTheCommandLine) {
   refused("hearth bench mlp-b64-fp16", {"'mlp-b64-fp16'", "did you mean 'mlp-b64-fp32'?"});
   refused("hearth bench", {"expected a case", "comm"});
   refused("hearth bench comm --transport telepathy", {"shm or mpi", "'telepathy'"});
-  refused("hearth bench comm --ranks 0", {"--ranks", "1 to 64", "0"});
+  refused("hearth bench comm --ranks 1", {"--ranks", "2 to 64", "1"});
   refused("hearth bench comm --most lots", {"--most", "'lots'", "64KiB"});
   refused("hearth bench comm --least 2MiB --most 1MiB", {"--least", "1 to 1048576"});
   refused("hearth bench comm --wire f64", {"--wire", "'f64'", "bf16"});
