@@ -12,8 +12,8 @@
 namespace hearth::cli {
 namespace {
 
-void check_range(const char* flag, int64_t value, int64_t most) {
-  if (value < 1 || value > most) user_error("expected 1 to {} for {}, got {}", most, flag, value);
+void check_range(const char* flag, int64_t value, int64_t least, int64_t most) {
+  if (value < least || value > most) user_error("expected {} to {} for {}, got {}", least, most, flag, value);
 }
 
 void check_device(const std::string& device) {
@@ -69,10 +69,9 @@ struct CommArguments {
 comm::CommBenchOptions options_of(const CommArguments& arguments) {
   comm::CommBenchOptions options{.least_bytes = bytes_option("--least", arguments.least),
                                  .most_bytes = bytes_option("--most", arguments.most)};
-  if (arguments.num_ranks < 2 || arguments.num_ranks > 64)
-    user_error("expected 2 to 64 for --ranks, got {}", arguments.num_ranks);
-  check_range("--least", options.least_bytes, options.most_bytes);
-  check_range("--most", options.most_bytes, int64_t{4} << 30);
+  check_range("--ranks", arguments.num_ranks, 2, 64);
+  check_range("--least", options.least_bytes, 1, options.most_bytes);
+  check_range("--most", options.most_bytes, 1, int64_t{4} << 30);
   if (arguments.wire != "f32" && arguments.wire != "bf16")
     user_error("expected f32 or bf16 for --wire, got '{}'", arguments.wire);
   options.wire = *dtype_from_name(arguments.wire);
@@ -146,8 +145,8 @@ void add_bench(CLI::App& app) {
       return;
     }
     if (!overrides.empty()) user_error("expected '{}' only with a recipe and --model-card", overrides[0]);
-    check_range("--steps", arguments->steps, 1'000'000);
-    check_range("--threads", arguments->machine.num_threads, 1024);
+    check_range("--steps", arguments->steps, 1, 1'000'000);
+    check_range("--threads", arguments->machine.num_threads, 1, 1024);
     check_device(arguments->machine.device);
     train::BenchCase bench = train::find_bench_case(arguments->name);
     if (arguments->tiny) bench = train::tiny_case(bench);

@@ -1,7 +1,5 @@
 #include "comm/messages.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -25,10 +23,6 @@ std::span<T> part(std::span<T> all, int64_t begin, int64_t count) {
 }
 
 }  // namespace
-
-std::string MessageTransport::whereabouts() const {
-  return fmt::format("{} {} of step {}", collective_, place_.index, place_.step);
-}
 
 void MessageTransport::barrier() {
   collective_ = "barrier";
@@ -67,10 +61,9 @@ void MessageTransport::sum_parts(std::span<const std::byte> own, std::span<std::
 void MessageTransport::all_reduce(std::span<float> data, DType wire) {
   const int64_t element_bytes = dtype_bytes(wire), most = kMostBytes / element_bytes;
   in_runs(std::ssize(data), most * size(), [&](int64_t begin, int64_t count) {
-    // Every rank has a part of one size; what lies behind the array's end counts as 0.
+    // Every rank has a part of one size; nobody reads the sums behind the array's end.
     const int64_t part_count = (count + size() - 1) / size(), part_bytes = part_count * element_bytes;
     brought_.resize(static_cast<size_t>(part_bytes * size()));
-    std::fill(brought_.begin() + count * element_bytes, brought_.end(), std::byte{0});
     sums_.resize(brought_.size());
     collective_ = "all_reduce";
     cpu::store_f32(wire, data.data() + begin, brought_.data(), 0, count);

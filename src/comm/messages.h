@@ -34,7 +34,7 @@ class MessageTransport : public Transport {
   virtual void exchange(std::span<const Outgoing> out, std::span<const Incoming> in) = 0;
   static constexpr int64_t kMostBytes = int64_t{1} << 20;
   /// The collective that this rank is in: "all_reduce 3 of step 412".
-  std::string whereabouts() const;
+  std::string whereabouts() const { return to_string(collective_, place_); }
 
  private:
   void sum_parts(std::span<const std::byte> own, std::span<std::byte> sums, DType wire);

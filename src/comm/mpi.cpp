@@ -85,8 +85,7 @@ class MpiTransport : public MessageTransport {
       check(MPI_Test(&requests_[i], &done, MPI_STATUS_IGNORE), "waiting for MPI");
       if (done == 0) missing = partners_[i];
     }
-    throw CommError(missing, fmt::format("rank {} stopped in {}, rank {} waited {:.1f} s", missing,
-                                         whereabouts(), rank_, waited));
+    throw CommError::missing(missing, whereabouts(), rank_, waited);
   }
 
   Clock::duration deadline_;
@@ -97,8 +96,6 @@ class MpiTransport : public MessageTransport {
 };
 
 }  // namespace
-
-bool has_mpi() { return true; }
 
 std::unique_ptr<Transport> open_mpi(double deadline_seconds) {
   return std::make_unique<MpiTransport>(deadline_seconds);

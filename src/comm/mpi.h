@@ -6,9 +6,6 @@
 
 namespace hearth::comm {
 
-/// Whether this Hearth can speak MPI.
-bool has_mpi();
-
 /// This process's rank among those that mpirun or Slurm started, over whatever MPI finds between them: TCP,
 /// InfiniBand. Once in a process; it ends with what it returns. A group that missed a deadline cannot be
 /// closed: with it end all its processes. UserError where Hearth was built without MPI.

@@ -3,8 +3,6 @@
 
 namespace hearth::comm {
 
-bool has_mpi() { return false; }
-
 std::unique_ptr<Transport> open_mpi(double) {
   user_error(
       "expected a Hearth with MPI, got one that was built without; install libopenmpi-dev and openmpi-bin, "

@@ -73,9 +73,24 @@ class ShmTransport : public Transport {
   ShmBoard& board() const { return memory_.board(rank_); }
   void await(Signal& signal, int64_t count, int rank) const;
   void await_all(Signal ShmBoard::*signal, int64_t count) const;
-  void run(int64_t num_elements, int64_t chunk_elements, Work bring, const Work* sum, Work take);
+  void run(int64_t num_elements, int64_t chunk_elements, Work bring, Work sum, Work take) {
+    move(num_elements, chunk_elements, bring, &sum, take);
+  }
+  /// Without sums there is one wait less.
+  void run(int64_t num_elements, int64_t chunk_elements, Work bring, Work take) {
+    move(num_elements, chunk_elements, bring, nullptr, take);
+  }
+  void move(int64_t num_elements, int64_t chunk_elements, Work bring, const Work* sum, Work take);
   void seal(const ShmSlot& slot, int part, const std::byte* data, int64_t num_bytes) const;
   void check(const ShmSlot& slot, int part, const std::byte* data, int64_t num_bytes, int writer) const;
+  void write(const ShmSlot& slot, const std::byte* data, int64_t num_bytes) const {
+    std::memcpy(slot.data, data, static_cast<size_t>(num_bytes));
+    seal(slot, 0, slot.data, num_bytes);
+  }
+  void read(const ShmSlot& slot, std::byte* data, int64_t num_bytes, int writer) const {
+    check(slot, 0, slot.data, num_bytes, writer);
+    std::memcpy(data, slot.data, static_cast<size_t>(num_bytes));
+  }
   void bring_part(const Chunk& chunk, int part, int64_t first, std::span<const float> values,
                   DType wire) const;
   void sum_part(const Chunk& chunk, int part, int64_t first, int64_t count, DType wire);
@@ -99,10 +114,8 @@ void ShmTransport::await(Signal& signal, int64_t count, int rank) const {
   while (!signal.wait(wanted, std::min(end, Clock::now() + kNap))) {
     const int missing = memory_.head().missing.load(std::memory_order_acquire) - 1;
     if (missing < 0 && Clock::now() < end) continue;
-    const int who = missing < 0 ? rank : missing;
     const std::chrono::duration<double> waited = Clock::now() - start;
-    throw CommError(who, fmt::format("rank {} stopped in {}, rank {} waited {:.1f} s", who,
-                                     memory_.whereabouts(rank_), rank_, waited.count()));
+    throw CommError::missing(missing < 0 ? rank : missing, memory_.whereabouts(rank_), rank_, waited.count());
   }
 }
 void ShmTransport::await_all(Signal ShmBoard::*signal, int64_t count) const {
@@ -110,7 +123,8 @@ void ShmTransport::await_all(Signal ShmBoard::*signal, int64_t count) const {
 }
 
 /// Each chunk is brought before the one in front of it is summed, where `sum` is not null, and taken.
-void ShmTransport::run(int64_t num_elements, int64_t chunk_elements, Work bring, const Work* sum, Work take) {
+void ShmTransport::move(int64_t num_elements, int64_t chunk_elements, Work bring, const Work* sum,
+                        Work take) {
   const int64_t num_chunks = (num_elements + chunk_elements - 1) / chunk_elements, first = num_chunks_;
   num_chunks_ += num_chunks;
   const auto chunk = [&](int64_t i) {
@@ -171,13 +185,13 @@ void ShmTransport::take_part(const Chunk& chunk, int part, std::span<float> valu
 void ShmTransport::barrier() {
   const Stay stay(*this, ShmKind::barrier);
   const auto nothing = [](const Chunk&) {};
-  run(1, 1, nothing, nullptr, nothing);
+  run(1, 1, nothing, nothing);
 }
 
 void ShmTransport::all_reduce_small(std::span<float> data, DType wire) {
   run(
       std::ssize(data), std::max<int64_t>(1, std::ssize(data)),
-      [&](const Chunk& chunk) { bring_part(chunk, 0, 0, data, wire); }, nullptr,
+      [&](const Chunk& chunk) { bring_part(chunk, 0, 0, data, wire); },
       [&](const Chunk& chunk) {
         sum_part(chunk, 0, 0, chunk.count, wire);
         take_part(chunk, rank_, data, wire);
@@ -193,11 +207,6 @@ void ShmTransport::all_reduce(std::span<float> data, DType wire) {
     return data.subspan(static_cast<size_t>(chunk.at + part.begin),
                         static_cast<size_t>(part.end - part.begin));
   };
-  const auto sum = [&](const Chunk& chunk) {
-    const Range range = part_of(chunk, rank_);
-    sum_part(chunk, rank_, range.begin, range.end - range.begin, wire);
-  };
-  const Work summing(sum);
   run(
       std::ssize(data), memory_.options.chunk_bytes / dtype_bytes(wire),
       [&](const Chunk& chunk) {
@@ -206,7 +215,10 @@ void ShmTransport::all_reduce(std::span<float> data, DType wire) {
           bring_part(chunk, part, range.begin, values(chunk, range), wire);
         }
       },
-      &summing,
+      [&](const Chunk& chunk) {
+        const Range range = part_of(chunk, rank_);
+        sum_part(chunk, rank_, range.begin, range.end - range.begin, wire);
+      },
       [&](const Chunk& chunk) {
         for (int part = 0; part < size(); ++part)
           take_part(chunk, part, values(chunk, part_of(chunk, part)), wire);
@@ -216,10 +228,6 @@ void ShmTransport::all_reduce(std::span<float> data, DType wire) {
 void ShmTransport::reduce_scatter(std::span<const float> in, std::span<float> out, DType wire) {
   HEARTH_CHECK(in.size() == out.size() * from_.size());
   const Stay stay(*this, ShmKind::reduce_scatter);
-  const auto sum = [&](const Chunk& chunk) {
-    sum_part(chunk, rank_, rank_ * chunk.count, chunk.count, wire);
-  };
-  const Work summing(sum);
   run(
       std::ssize(out), memory_.options.chunk_bytes / dtype_bytes(wire) / size(),
       [&](const Chunk& chunk) {
@@ -228,7 +236,7 @@ void ShmTransport::reduce_scatter(std::span<const float> in, std::span<float> ou
           bring_part(chunk, part, part * chunk.count, in.subspan(at, static_cast<size_t>(chunk.count)), wire);
         }
       },
-      &summing,
+      [&](const Chunk& chunk) { sum_part(chunk, rank_, rank_ * chunk.count, chunk.count, wire); },
       [&](const Chunk& chunk) {
         const auto at = static_cast<size_t>(chunk.at), count = static_cast<size_t>(chunk.count);
         take_part(chunk, rank_, out.subspan(at, count), wire);
@@ -241,17 +249,12 @@ void ShmTransport::all_gather(std::span<const std::byte> in, std::span<std::byte
   run(
       std::ssize(in), memory_.options.chunk_bytes,
       [&](const Chunk& chunk) {
-        const ShmSlot slot = memory_.contribution(rank_, chunk.chunk);
-        std::memcpy(slot.data, in.data() + chunk.at, static_cast<size_t>(chunk.count));
-        seal(slot, 0, slot.data, chunk.count);
+        write(memory_.contribution(rank_, chunk.chunk), in.data() + chunk.at, chunk.count);
       },
-      nullptr,
       [&](const Chunk& chunk) {
         for (int rank = 0; rank < size(); ++rank) {
-          const ShmSlot slot = memory_.contribution(rank, chunk.chunk);
-          check(slot, 0, slot.data, chunk.count, rank);
-          std::memcpy(out.data() + rank * std::ssize(in) + chunk.at, slot.data,
-                      static_cast<size_t>(chunk.count));
+          std::byte* const to = out.data() + rank * std::ssize(in) + chunk.at;
+          read(memory_.contribution(rank, chunk.chunk), to, chunk.count, rank);
         }
       });
 }
@@ -262,17 +265,10 @@ void ShmTransport::broadcast(std::span<std::byte> data, int root) {
   run(
       std::ssize(data), memory_.options.chunk_bytes,
       [&](const Chunk& chunk) {
-        if (rank_ != root) return;
-        const ShmSlot slot = slot_of(chunk);
-        std::memcpy(slot.data, data.data() + chunk.at, static_cast<size_t>(chunk.count));
-        seal(slot, 0, slot.data, chunk.count);
+        if (rank_ == root) write(slot_of(chunk), data.data() + chunk.at, chunk.count);
       },
-      nullptr,
       [&](const Chunk& chunk) {
-        if (rank_ == root) return;
-        const ShmSlot slot = slot_of(chunk);
-        check(slot, 0, slot.data, chunk.count, root);
-        std::memcpy(data.data() + chunk.at, slot.data, static_cast<size_t>(chunk.count));
+        if (rank_ != root) read(slot_of(chunk), data.data() + chunk.at, chunk.count, root);
       });
 }
 
@@ -283,9 +279,7 @@ void ShmTransport::send(std::span<const std::byte> data, int to) {
     const int64_t number = sent_[static_cast<size_t>(to)]++;
     const int64_t count = std::min(memory_.options.chunk_bytes, std::ssize(data) - at);
     await(channel.received, number - kShmSlots + 1, to);
-    const ShmSlot slot = memory_.parcel(rank_, to, number);
-    std::memcpy(slot.data, data.data() + at, static_cast<size_t>(count));
-    seal(slot, 0, slot.data, count);
+    write(memory_.parcel(rank_, to, number), data.data() + at, count);
     channel.sent.raise();
   }
 }
@@ -297,9 +291,7 @@ void ShmTransport::receive(std::span<std::byte> data, int from) {
     const int64_t number = received_[static_cast<size_t>(from)]++;
     const int64_t count = std::min(memory_.options.chunk_bytes, std::ssize(data) - at);
     await(channel.sent, number + 1, from);
-    const ShmSlot slot = memory_.parcel(from, rank_, number);
-    check(slot, 0, slot.data, count, from);
-    std::memcpy(data.data() + at, slot.data, static_cast<size_t>(count));
+    read(memory_.parcel(from, rank_, number), data.data() + at, count, from);
     channel.received.raise();
   }
 }

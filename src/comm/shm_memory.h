@@ -91,8 +91,8 @@ struct ShmGroup::Memory {
     const ShmBoard& of = board(rank);
     const auto kind = of.kind.load();
     if (kind == ShmKind::none) return "nothing";
-    return fmt::format("{} {} of step {}", kShmKindNames.at(static_cast<size_t>(kind)), of.index.load(),
-                       of.step.load());
+    return to_string(kShmKindNames.at(static_cast<size_t>(kind)),
+                     {.step = of.step.load(), .index = of.index.load()});
   }
   ShmSlot contribution(int rank, int64_t chunk) const { return slot(rank, chunk); }
   ShmSlot sums(int rank, int64_t chunk) const { return slot(size + rank, chunk); }
