@@ -19,34 +19,22 @@ HEARTH_CLONES void add_share(const float* in, float share, float* sum, int64_t c
 struct Line {
   const Resize& resize;
   DType dtype;
-  bool back;
   int64_t image;
   int y;
-
-  ResizeAxis::Span span(const ResizeAxis& axis, int at) const {
-    return back ? axis.outputs_of(at) : axis.inputs_of(at);
-  }
-  float share(const ResizeAxis& axis, int made, int from) const {
-    return back ? axis.share(made, from) : axis.share(from, made);
-  }
-  int64_t made_width() const { return back ? resize.x.in : resize.x.out; }
-  /// Of the element before pixel (y, x) of what is read.
-  int64_t read_pixel(int from_y, int from_x) const {
-    const int height = back ? resize.y.out : resize.y.in, width = back ? resize.x.out : resize.x.in;
-    return (image * height + from_y) * width + from_x;
-  }
 };
 
 void make_pixel(const Line& line, const void* from, int x, int64_t c, int64_t count, float* sum) {
   alignas(64) float scratch[kChannels];
   std::fill_n(sum, count, 0.0F);
-  const auto rows = line.span(line.resize.y, line.y), columns = line.span(line.resize.x, x);
+  const ResizeAxis &down = line.resize.y, &across = line.resize.x;
+  const auto rows = down.reads(line.y), columns = across.reads(x);
   for (int i = rows.first; i <= rows.last; ++i) {
-    const float of_row = line.share(line.resize.y, line.y, i);
+    const float of_row = down.share(line.y, i);
+    const int64_t row = (line.image * down.num_read() + i) * across.num_read();
     for (int j = columns.first; j <= columns.last; ++j) {
-      const float share = of_row * line.share(line.resize.x, x, j);
+      const float share = of_row * across.share(x, j);
       if (share == 0) continue;
-      const int64_t at = line.read_pixel(i, j) * line.resize.channels + c;
+      const int64_t at = (row + j) * line.resize.channels + c;
       add_share(cpu::as_f32(line.dtype, from, at, count, scratch), share, sum, count);
     }
   }
@@ -54,12 +42,12 @@ void make_pixel(const Line& line, const void* from, int x, int64_t c, int64_t co
 
 void make_line(const Line& line, const KernelArgs& args, int64_t index) {
   alignas(64) float sum[kChannels];
-  const int64_t channels = line.resize.channels;
-  for (int x = 0; x < line.made_width(); ++x) {
+  const int64_t channels = line.resize.channels, width = line.resize.x.num_made();
+  for (int x = 0; x < width; ++x) {
     for (int64_t c = 0; c < channels; c += kChannels) {
       const int64_t count = std::min(kChannels, channels - c);
       make_pixel(line, args.in[0], x, c, count, sum);
-      cpu::store_f32(line.dtype, sum, args.out[0], (index * line.made_width() + x) * channels + c, count);
+      cpu::store_f32(line.dtype, sum, args.out[0], (index * width + x) * channels + c, count);
     }
   }
 }
@@ -73,11 +61,7 @@ Kernel lines_kernel(const NodeView& node, bool back) {
     const int64_t grain = std::max<int64_t>(1, kGrain * lines / std::max<int64_t>(1, elements));
     args.threads->parallel_for(lines, grain, [&](Range mine) {
       for (int64_t i = mine.begin; i < mine.end; ++i)
-        make_line({.resize = resize,
-                   .dtype = dtype,
-                   .back = back,
-                   .image = i / height,
-                   .y = static_cast<int>(i % height)},
+        make_line({.resize = resize, .dtype = dtype, .image = i / height, .y = static_cast<int>(i % height)},
                   args, i);
     });
   };

@@ -13,11 +13,22 @@ namespace hearth::ops {
 struct ResizeAxis {
   int in, out;
   bool linear;
+  bool back;  ///< inputs' gradients are made of outputs'; else outputs of inputs
+
+  HEARTH_FORMULA int num_made() const { return back ? in : out; }
+  HEARTH_FORMULA int num_read() const { return back ? out : in; }
 
   /// Elements [first, last].
   struct Span {
     int first, last;
   };
+  /// What may be read for an element that is made, and how much of each is in it.
+  HEARTH_FORMULA Span reads(int made) const { return back ? outputs_of(made) : inputs_of(made); }
+  HEARTH_FORMULA float share(int made, int read) const {
+    return back ? share_of(made, read) : share_of(read, made);
+  }
+
+ private:
   /// What output o is made of.
   HEARTH_FORMULA Span inputs_of(int o) const {
     const int first = static_cast<int>(place(o) / unit());
@@ -29,15 +40,13 @@ struct ResizeAxis {
     return {static_cast<int>(first < 0 ? 0 : first), static_cast<int>(last < out ? last : out - 1)};
   }
   /// How much of input i is in output o.
-  HEARTH_FORMULA float share(int i, int o) const {
+  HEARTH_FORMULA float share_of(int i, int o) const {
     const Span span = inputs_of(o);
     if (i < span.first || i > span.last) return 0.0F;
     if (span.first == span.last) return 1.0F;
     const auto second = static_cast<float>(place(o) % unit()) / static_cast<float>(unit());
     return i == span.last ? second : 1.0F - second;
   }
-
- private:
   /// An input element's length, and where output o lies, in parts of an element.
   HEARTH_FORMULA int64_t unit() const { return linear ? 2 * int64_t{out} : out; }
   HEARTH_FORMULA int64_t place(int o) const {
@@ -59,7 +68,8 @@ inline Resize resize_of(const ir::NodeView& node, bool back) {
   const Shape& out = (back ? node.in_type(0) : node.out_type(0)).shape;
   const bool linear = node.attrs.integer("linear") != 0;
   const auto axis = [&](size_t i) {
-    return ResizeAxis{.in = static_cast<int>(in[i]), .out = static_cast<int>(out[i]), .linear = linear};
+    return ResizeAxis{
+        .in = static_cast<int>(in[i]), .out = static_cast<int>(out[i]), .linear = linear, .back = back};
   };
   return {.batch = in[0], .y = axis(1), .x = axis(2), .channels = static_cast<int>(in[3])};
 }
