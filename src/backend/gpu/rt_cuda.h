@@ -36,6 +36,7 @@ RT_DEVICE int lane() {
   asm("mov.u32 %0, %%laneid;" : "=r"(number));
   return number;
 }
+RT_DEVICE int warp() { return static_cast<int>(threadIdx.x) / 32; }
 RT_DEVICE void sync_block() { __syncthreads(); }
 RT_DEVICE void sync_warp() { __syncwarp(); }
 template <typename T>

@@ -48,6 +48,7 @@ inline float multiply_then_add(float a, float b, float c) {
 }
 
 inline int lane() { return emu::lane(); }
+inline int warp() { return static_cast<int>(threadIdx.x) / 32; }
 inline void sync_block(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   emu::barrier({file, line});
 }

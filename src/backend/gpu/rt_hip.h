@@ -47,6 +47,7 @@ RT_DEVICE float multiply_then_add(float a, float b, float c) {
 }
 
 RT_DEVICE int lane() { return static_cast<int>(__lane_id()); }
+RT_DEVICE int warp() { return __builtin_amdgcn_readfirstlane(static_cast<int>(threadIdx.x) / 32); }
 RT_DEVICE void sync_block() { __syncthreads(); }
 /// The lanes run in step; what is ordered is the memory that they share.
 RT_DEVICE void sync_warp() {

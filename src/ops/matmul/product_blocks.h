@@ -199,9 +199,8 @@ RT_DEVICE void for_each_tile_sum(const Rows& rows, const Columns& columns, int f
                                  Terms terms, Body body) {
   RT_SHARED(left, Panels<T, B::kRows>);
   RT_SHARED(right, Panels<T, B::kColumns>);
-  const int warp = static_cast<int>(threadIdx.x) / rt::kWarp;
-  const int warp_row = warp / B::kWarpsAcross * B::kTilesDown * rt::kTile;
-  const int warp_column = warp % B::kWarpsAcross * B::kTilesAcross * rt::kTile;
+  const int warp_row = rt::warp() / B::kWarpsAcross * B::kTilesDown * rt::kTile;
+  const int warp_column = rt::warp() % B::kWarpsAcross * B::kTilesAcross * rt::kTile;
   Panel<T, B::kRows> next_left;
   Panel<T, B::kColumns> next_right;
   WarpTiles<T, B> tiles;
