@@ -45,6 +45,8 @@ std::vector<const ir::OpDef*> make_list() {
                               &conv2d_grad_weight,
                               &conv2d_pool,
                               &conv2d_pool_grad_weight,
+                              &conv2d_moments,
+                              &conv2d_norm,
                               // norm
                               &batch_norm,
                               &batch_norm_infer,

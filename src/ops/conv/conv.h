@@ -13,8 +13,14 @@ extern const ir::OpDef conv2d_grad_input;
 extern const ir::OpDef conv2d_grad_weight;
 extern const ir::OpDef conv2d_pool;
 extern const ir::OpDef conv2d_pool_grad_weight;
+/// With what batch normalisation behind it needs (norm/norm.h): in training the moments of its result, in
+/// evaluation all of it.
+extern const ir::OpDef conv2d_moments;
+extern const ir::OpDef conv2d_norm;
 /// Kernels for cards.
 ir::Kernel conv2d_gpu(const ir::NodeView& node);
+ir::Kernel conv2d_moments_gpu(const ir::NodeView& node);
+ir::Kernel conv2d_norm_gpu(const ir::NodeView& node);
 ir::Kernel conv2d_grad_input_gpu(const ir::NodeView& node);
 ir::Kernel conv2d_grad_weight_gpu(const ir::NodeView& node);
 ir::Kernel conv2d_pool_gpu(const ir::NodeView& node);

@@ -1,5 +1,7 @@
 #include "backend/gpu/rt_tile.h"
 #include "ops/conv/patches_gpu.h"
+#include "ops/norm/moments_gpu.h"
+#include "ops/norm/norm.h"
 
 namespace hearth::ops {
 namespace {
@@ -7,35 +9,121 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
+/// Where the sums of a convolution go.
+template <typename T>
+struct Images {
+  Epilogue<T> epilogue;
+  const float* factors;  ///< of the sums of each channel, or null
+  T* y;
+  float* moments;  ///< of y, or null
+};
+
+/// Moments of what the block has just written, a group and kWarp channels for each of its warps.
 template <typename T, typename B>
-__global__ void __launch_bounds__(kBlockThreads)
-    convolve(Patches<T> x, Strided<T, true> w, Epilogue<T> epilogue, T* y, int64_t pixels, int64_t taps,
-             int64_t channels) {
-  for_each_product<T, B>(x, w, own_part<B>(pixels, channels, taps),
-                         [&](int64_t row, int64_t column, float sum) {
-                           const int64_t at = row * channels + column;
-                           y[at] = epilogue(sum, column, at);
-                         });
+RT_DEVICE void measure_block(const T* y, float* moments, const ProductPart& part) {
+  constexpr int kRowGroups = B::kRows / kMomentRows, kAcross = (B::kColumns + rt::kWarp - 1) / rt::kWarp;
+  static_assert(B::kRows % kMomentRows == 0);
+  rt::sync_block();
+  for (int task = rt::warp(); task < kRowGroups * kAcross; task += kBlockThreads / rt::kWarp) {
+    const int within = task % kAcross * rt::kWarp + rt::lane();
+    const int64_t column = part.column + within;
+    const int64_t first = part.row + task / kAcross * kMomentRows, end = first + kMomentRows;
+    if (within >= B::kColumns || column >= part.n || first >= part.m) continue;
+    const Moments own = moments_of(y, part.n, column, first, 1, end < part.m ? end : part.m);
+    float* at = moments + first / kMomentRows * 2 * part.n + column;
+    at[0] = own.mean;
+    at[part.n] = own.squares;
+  }
 }
 
 template <typename T, typename B>
-ir::Kernel make_forward(const NodeView& node, const cpu::ConvShape& shape) {
-  const auto run = [shape, bias = node.has_input(2), residual = node.has_input(3),
-                    relu = node.attrs.text_or("activation", "none") == "relu"](const KernelArgs& args) {
+__global__ void __launch_bounds__(kBlockThreads) convolve(Patches<T> x, Strided<T, true> w, Images<T> out,
+                                                          int64_t pixels, int64_t taps, int64_t channels) {
+  const ProductPart part = own_part<B>(pixels, channels, taps);
+  for_each_product<T, B>(x, w, part, [&](int64_t row, int64_t column, float sum) {
+    const int64_t at = row * channels + column;
+    if (out.factors != nullptr) sum *= out.factors[column];
+    out.y[at] = out.epilogue(sum, column, at);
+  });
+  if (out.moments != nullptr) measure_block<T, B>(out.y, out.moments, part);
+}
+
+/// images(args): the node's own.
+template <typename T, typename B, typename ImagesOf>
+ir::Kernel make_forward(const cpu::ConvShape& shape, ImagesOf images) {
+  const auto run = [shape, images](const KernelArgs& args) {
     rt::launch(convolve<T, B>, product_blocks<B>(num_pixels(shape), shape.out_c, 1), args.stream->handle(),
                forward_patches(shape, input_of<T>(args, 0), false),
-               Strided<T, true>{input_of<T>(args, 1), 1, shape.out_c},
-               Epilogue<T>{bias ? input_of<float>(args, 2) : nullptr,
-                           residual ? input_of<T>(args, 3) : nullptr, relu},
-               output_of<T>(args, 0), num_pixels(shape), num_taps(shape), shape.out_c);
+               Strided<T, true>{input_of<T>(args, 1), 1, shape.out_c}, images(args), num_pixels(shape),
+               num_taps(shape), shape.out_c);
   };
   return {.run = run};
 }
-template <typename T>
-ir::Kernel forward_of(const NodeView& node) {
+template <typename T, typename ImagesOf>
+ir::Kernel forward_of(const NodeView& node, ImagesOf images) {
   const cpu::ConvShape shape = conv_shape(node.in_type(0).shape, node.in_type(1).shape, node.attrs);
   return with_blocking<T>(num_pixels(shape), shape.out_c,
-                          [&](auto blocking) { return make_forward<T, decltype(blocking)>(node, shape); });
+                          [&](auto blocking) { return make_forward<T, decltype(blocking)>(shape, images); });
+}
+
+/// The convolution, with the moments of its result where there is room for them.
+template <typename T>
+ir::Kernel plain_of(const NodeView& node) {
+  return forward_of<T>(node, [bias = node.has_input(2), residual = node.has_input(3),
+                              relu = node.attrs.text_or("activation", "none") == "relu",
+                              measured = node.out.size() > 1](const KernelArgs& args) {
+    return Images<T>{.epilogue = {bias ? input_of<float>(args, 2) : nullptr,
+                                  residual ? input_of<T>(args, 3) : nullptr, relu},
+                     .factors = nullptr,
+                     .y = output_of<T>(args, 0),
+                     .moments = measured ? output_of<float>(args, 1) : nullptr};
+  });
+}
+
+/// A normalisation as what is left to do with a convolution's sums: a factor and a bias per channel.
+struct Folding {
+  const float* weight;
+  const float* bias;
+  const float* mean;
+  const float* var;
+  const float* conv_bias;  ///< or null
+  float* factors;
+};
+__global__ void __launch_bounds__(kBlockThreads) fold(Folding in, float eps, int channels) {
+  const int64_t c = first_element();
+  if (c >= channels) return;
+  const float factor = 1 / sqrtf(in.var[c] + eps) * in.weight[c];
+  in.factors[c] = factor;
+  in.factors[channels + c] =
+      in.bias[c] + ((in.conv_bias == nullptr ? 0.0F : in.conv_bias[c]) - in.mean[c]) * factor;
+}
+
+template <typename T>
+ir::Kernel normalised_of(const NodeView& node) {
+  const auto channels = static_cast<int>(node.in_type(2).shape[0]);
+  ir::Kernel kernel = forward_of<T>(
+      node, [channels, residual = node.has_input(7),
+             relu = node.attrs.text_or("activation", "none") == "relu"](const KernelArgs& args) {
+        const auto* factors = reinterpret_cast<const float*>(args.workspace);
+        return Images<T>{.epilogue = {factors + channels, residual ? input_of<T>(args, 7) : nullptr, relu},
+                         .factors = factors,
+                         .y = output_of<T>(args, 0),
+                         .moments = nullptr};
+      });
+  kernel.workspace_bytes = 2 * channels * int64_t{sizeof(float)};
+  kernel.run = [convolve = kernel.run, channels, conv_bias = node.has_input(6),
+                eps = static_cast<float>(node.attrs.real_or("eps", 1e-5))](const KernelArgs& args) {
+    rt::launch(fold, {divided_up(channels, kBlockThreads), kBlockThreads}, args.stream->handle(),
+               Folding{.weight = input_of<float>(args, 2),
+                       .bias = input_of<float>(args, 3),
+                       .mean = input_of<float>(args, 4),
+                       .var = input_of<float>(args, 5),
+                       .conv_bias = conv_bias ? input_of<float>(args, 6) : nullptr,
+                       .factors = reinterpret_cast<float*>(args.workspace)},
+               eps, channels);
+    convolve(args);
+  };
+  return kernel;
 }
 
 /// The gradient of x. With a stride, pixels of x that are that far apart are reached by the same taps: each
@@ -161,7 +249,11 @@ ir::Kernel weight_gradient_of(const NodeView& node) {
 }  // namespace
 
 ir::Kernel conv2d_gpu(const NodeView& node) {
-  return with_storage_type(node.in_type(0).dtype, [&](auto x) { return forward_of<decltype(x)>(node); });
+  return with_storage_type(node.in_type(0).dtype, [&](auto x) { return plain_of<decltype(x)>(node); });
+}
+ir::Kernel conv2d_moments_gpu(const NodeView& node) { return conv2d_gpu(node); }
+ir::Kernel conv2d_norm_gpu(const NodeView& node) {
+  return with_storage_type(node.in_type(0).dtype, [&](auto x) { return normalised_of<decltype(x)>(node); });
 }
 ir::Kernel conv2d_grad_input_gpu(const NodeView& node) {
   return with_storage_type(node.in_type(0).dtype,

@@ -1,82 +1,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backend/cpu/clones.h"
-#include "backend/cpu/convert.h"
 #include "ops/norm/batch_norm_kernels.h"
 #include "ops/norm/norm.h"
 #include "ops/support.h"
 
 namespace hearth::ops {
 namespace {
-
-/// Sum and squared deviations of each channel of one tile, in f32.
-HEARTH_CLONES void tile_moments(const float* x, int64_t rows, int64_t width, float* mean, float* squares) {
-  for (int64_t c = 0; c < width; ++c) mean[c] = squares[c] = 0;
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t c = 0; c < width; ++c) mean[c] += x[r * width + c];
-  }
-  const float inverse = 1.0F / static_cast<float>(rows);
-  for (int64_t c = 0; c < width; ++c) mean[c] *= inverse;
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t c = 0; c < width; ++c) {
-      const float d = x[r * width + c] - mean[c];
-      squares[c] += d * d;
-    }
-  }
-}
-
-/// Joins two groups of moments (Chan, Golub, LeVeque 1979).
-template <typename T>
-inline __attribute__((always_inline)) void join_moments(int64_t count, double* mean, double* squares,
-                                                        int64_t more, const T* other_mean,
-                                                        const T* other_squares, int64_t width) {
-  const double share = static_cast<double>(more) / static_cast<double>(count + more);
-  const double cross = share * static_cast<double>(count);
-  for (int64_t c = 0; c < width; ++c) {
-    const double delta = static_cast<double>(other_mean[c]) - mean[c];
-    mean[c] += delta * share;
-    squares[c] += static_cast<double>(other_squares[c]) + delta * delta * cross;
-  }
-}
-HEARTH_CLONES void join_tile(int64_t count, double* mean, double* squares, int64_t more,
-                             const float* other_mean, const float* other_squares, int64_t width) {
-  join_moments(count, mean, squares, more, other_mean, other_squares, width);
-}
-HEARTH_CLONES void join_part(int64_t count, double* mean, double* squares, int64_t more,
-                             const double* other_mean, const double* other_squares, int64_t width) {
-  join_moments(count, mean, squares, more, other_mean, other_squares, width);
-}
-
-void part_moments(const NormShape& shape, const void* x, Range rows, double* mean, double* squares) {
-  alignas(64) float scratch[kNormTile];
-  alignas(64) float tile_mean[kNormTile];
-  alignas(64) float tile_squares[kNormTile];
-  std::fill(mean, mean + shape.width, 0.0);
-  std::fill(squares, squares + shape.width, 0.0);
-  for_each_tile(shape, rows.begin, rows.end, [&](int64_t row, int64_t num, int64_t c, int64_t width) {
-    const float* tile = cpu::as_f32(shape.dtype, x, row * shape.width + c, num * width, scratch);
-    tile_moments(tile, num, width, tile_mean, tile_squares);
-    join_tile(row - rows.begin, mean + c, squares + c, num, tile_mean, tile_squares, width);
-  });
-}
-
-/// Leaves mean and summed squared deviations of all rows in part 0 of the workspace.
-void moments(const NormShape& shape, const void* x, const NormWorkspace& work, ThreadPool& threads) {
-  threads.parallel_for(shape.parts, 1, [&](Range parts) {
-    for (int64_t p = parts.begin; p < parts.end; ++p) {
-      part_moments(shape, x, split_range(shape.rows, shape.parts, static_cast<int>(p)),
-                   work.first + p * shape.width, work.second + p * shape.width);
-    }
-  });
-  int64_t count = split_range(shape.rows, shape.parts, 0).size();
-  for (int p = 1; p < shape.parts; ++p) {
-    const int64_t more = split_range(shape.rows, shape.parts, p).size();
-    join_part(count, work.first, work.second, more, work.first + p * shape.width,
-              work.second + p * shape.width, shape.width);
-    count += more;
-  }
-}
 
 struct Options {
   double momentum;
@@ -119,10 +49,14 @@ void finish_moments(const NormShape& shape, const Options& options, const NormWo
 
 Kernel train_kernel(const NodeView& node) {
   const NormShape shape = norm_shape(node);
-  const bool residual = node.has_input(5);
-  const auto run = [shape, residual, options = options_of(node.attrs)](const KernelArgs& args) {
+  const bool residual = node.has_input(5), measured = node.has_input(6);
+  const auto run = [shape, residual, measured, options = options_of(node.attrs)](const KernelArgs& args) {
     const NormWorkspace work = norm_workspace(shape, args.workspace);
-    moments(shape, args.in[0], work, *args.threads);
+    if (measured) {
+      join_groups(shape, args.input<float>(6), work);
+    } else {
+      moments(shape, args.in[0], work, *args.threads);
+    }
     finish_moments(shape, options, work, args);
     normalise(
         shape,
@@ -159,6 +93,8 @@ std::string check(const NodeView& node) {
 
 Inferred infer_train(const NodeView& node) {
   if (auto error = check(node); !error.empty()) return refuse(error);
+  if (node.has_input(6) && node.in_type(6) != moments_type(node.in_type(0)))
+    return refuse_type("the moments", to_string(moments_type(node.in_type(0))), node.in_type(6));
   if (num_rows(node.in_type(0).shape) < 2)
     return refuse("expected at least 2 values per channel to train on, got 1; try a larger batch");
   const Type channels = f32_type({node.in_type(0).shape.back()});
@@ -181,16 +117,45 @@ void reference_channel(const ReferenceArgs& args, size_t c, double mean, double 
   }
 }
 
+struct ChannelMoments {
+  double mean = 0;
+  double squares = 0;
+};
+ChannelMoments reference_moments(const ReferenceArgs& args, size_t c) {
+  const auto width = static_cast<size_t>(args.node.in_type(0).shape.back());
+  const std::vector<double>& x = args.in[0];
+  const auto rows = static_cast<double>(x.size() / width);
+  ChannelMoments all;
+  for (size_t i = c; i < x.size(); i += width) all.mean += x[i] / rows;
+  for (size_t i = c; i < x.size(); i += width) all.squares += (x[i] - all.mean) * (x[i] - all.mean);
+  return all;
+}
+/// From input 6: the mean of the groups' means, and deviations within groups and among them.
+ChannelMoments reference_join(const ReferenceArgs& args, size_t c) {
+  const auto width = static_cast<size_t>(args.node.in_type(0).shape.back());
+  const std::vector<double>& groups = args.in[6];
+  const size_t rows = args.in[0].size() / width;
+  ChannelMoments all;
+  const auto size = [&](size_t group) {
+    return static_cast<double>(std::min<size_t>(kMomentRows, rows - group * kMomentRows));
+  };
+  for (size_t g = 0; g * kMomentRows < rows; ++g)
+    all.mean += groups[2 * g * width + c] * size(g) / static_cast<double>(rows);
+  for (size_t g = 0; g * kMomentRows < rows; ++g) {
+    const double delta = groups[2 * g * width + c] - all.mean;
+    all.squares += groups[(2 * g + 1) * width + c] + delta * delta * size(g);
+  }
+  return all;
+}
+
 void train_reference(const ReferenceArgs& args) {
   const auto width = static_cast<size_t>(args.node.in_type(0).shape.back());
   const Options options = options_of(args.node.attrs);
   const std::vector<double>& x = args.in[0];
   const auto rows = static_cast<double>(x.size() / width);
   for (size_t c = 0; c < width; ++c) {
-    double mean = 0;
-    double squares = 0;
-    for (size_t i = c; i < x.size(); i += width) mean += x[i] / rows;
-    for (size_t i = c; i < x.size(); i += width) squares += (x[i] - mean) * (x[i] - mean);
+    const auto [mean, squares] =
+        args.node.has_input(6) ? reference_join(args, c) : reference_moments(args, c);
     const double rstd = 1 / std::sqrt(squares / rows + options.eps);
     args.out[1][c] = mean;
     args.out[2][c] = rstd;
@@ -225,7 +190,13 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   return grads;
 }
 
-Cost cost(const NodeView& node) { return stream_cost(node, 8); }
+/// Without moments, x is read once for them and once for y.
+Cost train_cost(const NodeView& node) {
+  Cost cost = stream_cost(node, 8);
+  if (!node.has_input(6)) cost.bytes += static_cast<double>(node.in_type(0).num_bytes());
+  return cost;
+}
+Cost infer_cost(const NodeView& node) { return stream_cost(node, 8); }
 
 std::vector<SampleInput> inputs(const Shape& shape, DType dtype) {
   const Shape channels{shape.back()};
@@ -249,6 +220,13 @@ std::vector<Sample> samples() {
           sample({4, 3, 3, 20}, DType::bf16, true, "relu", 1e-2),
           sample({4, 3, 3, 20}, DType::f16, false, "none", 2e-3)};
 }
+std::vector<Sample> train_samples() {
+  std::vector<Sample> made = samples();
+  // Moments of some other x, so in a dtype whose gradients no test compares with differences.
+  made.push_back(sample({2, 9, 9, 5}, DType::bf16, true, "relu", 1e-2));
+  made.back().in.push_back(filled(SampleInput::Fill::positive, {3, 2, 5}));
+  return made;
+}
 
 std::vector<Sample> infer_samples() {
   std::vector<Sample> made = samples();
@@ -261,6 +239,7 @@ std::vector<Sample> infer_samples() {
 ir::Node repeat(const ir::Node& node) {
   ir::Node again = node;
   again.op = &batch_norm_infer;
+  again.inputs.resize(std::min<size_t>(again.inputs.size(), 6));
   again.inputs[3] = node.outputs[1];
   again.inputs[4] = node.outputs[2];
   again.attrs.set("statistics", std::string("rstd"));
@@ -273,19 +252,19 @@ ir::Node repeat(const ir::Node& node) {
 const OpDef batch_norm{
     .name = "batch_norm",
     .doc =
-        "batch_norm(x, weight, bias, running_mean, running_var, residual?): y, mean, rstd and the updated "
-        "running statistics (in place, unbiased variance as torch)",
+        "batch_norm(x, weight, bias, running_mean, running_var, residual?, moments of x?): y, mean, rstd and "
+        "the updated running statistics (in place, unbiased variance as torch)",
     .min_inputs = 5,
-    .max_inputs = 6,
+    .max_inputs = 7,
     .infer = infer_train,
     .vjp = vjp,
     .cpu = train_kernel,
     .gpu = batch_norm_gpu,
     .reference = train_reference,
-    .cost = cost,
+    .cost = train_cost,
     .repeat = repeat,
     .writes = {-1, -1, -1, 3, 4},
-    .samples = samples};
+    .samples = train_samples};
 
 const OpDef batch_norm_infer{
     .name = "batch_norm_infer",
@@ -299,7 +278,7 @@ const OpDef batch_norm_infer{
     .cpu = infer_kernel,
     .gpu = batch_norm_infer_gpu,
     .reference = infer_reference,
-    .cost = cost,
+    .cost = infer_cost,
     .samples = infer_samples};
 
 }  // namespace hearth::ops

@@ -1,3 +1,4 @@
+#include "ops/norm/moments_gpu.h"
 #include "ops/norm/norm.h"
 #include "ops/reduce/columns.h"
 
@@ -23,41 +24,33 @@ Rows rows_of(const NodeView& node) {
           .relu = node.attrs.text_or("activation", "none") == "relu"};
 }
 
-/// Of `count` values of a channel: mean and sum of squared deviations.
-struct Moments {
-  float count;
-  float mean;
-  float squares;
-
-  /// Of both groups (Chan, Golub, LeVeque 1979).
-  RT_DEVICE void join(const Moments& more) {
-    if (more.count == 0) return;
-    const float share = more.count / (count + more.count), delta = more.mean - mean;
-    mean += delta * share;
-    squares += more.squares + delta * delta * share * count;
-    count += more.count;
+/// x itself, or the moments of its groups, as what moments of a thread's rows are made from.
+template <typename T>
+struct Values {
+  const T* x;
+  RT_DEVICE Moments of_own_rows(int column, const Rows& rows) const {
+    return moments_of(x, rows.width, column, first_row(), row_stride(), rows.count);
+  }
+};
+struct Groups {
+  const float* moments;
+  RT_DEVICE Moments of_own_rows(int column, const Rows& rows) const {
+    Moments all = {0, 0, 0};
+    for (int64_t g = first_row(); g * kMomentRows < rows.count; g += row_stride()) {
+      const int64_t left = rows.count - g * kMomentRows, at = 2 * g * rows.width + column;
+      all.join({static_cast<float>(left < kMomentRows ? left : kMomentRows), moments[at],
+                moments[at + rows.width]});
+    }
+    return all;
   }
 };
 
-/// Of a thread's rows. Deviations from one of the values lose no more digits than the number of values has.
-template <typename T>
-RT_DEVICE Moments moments_of(const T* x, int column, const Rows& rows) {
-  if (column >= rows.width || first_row() >= rows.count) return {0, 0, 0};
-  const float near = rt::to_float(x[first_row() * rows.width + column]);
-  float count = 0, sum = 0, squares = 0;
-  for (int64_t r = first_row(); r < rows.count; r += row_stride()) {
-    const float deviation = rt::to_float(x[r * rows.width + column]) - near;
-    sum += deviation;
-    squares += deviation * deviation;
-    count += 1;
-  }
-  return {count, near + sum / count, squares - sum / count * sum};
-}
-
-template <typename T>
-__global__ void __launch_bounds__(kBlockThreads) measure(const T* x, Moments* parts, Rows rows) {
+template <typename Source>
+__global__ void __launch_bounds__(kBlockThreads) measure(Source from, Moments* parts, Rows rows) {
   const int column = own_column();
-  const Moments joined = join_lanes(moments_of(x, column, rows));
+  Moments own = {0, 0, 0};
+  if (column < rows.width) own = from.of_own_rows(column, rows);
+  const Moments joined = join_lanes(own);
   if (own_lane() == 0 && column < rows.width)
     parts[static_cast<int64_t>(blockIdx.y) * rows.width + column] = joined;
 }
@@ -122,11 +115,18 @@ void launch_normalise(const KernelArgs& args, bool residual, const Channels& cha
 template <typename T>
 ir::Kernel make_train(const NodeView& node) {
   const Rows rows = rows_of(node);
-  const int64_t num_parts = num_column_parts(rows.count);
-  const auto run = [rows, num_parts, residual = node.has_input(5)](const KernelArgs& args) {
+  const bool measured = node.has_input(6);
+  const int64_t num_parts = num_column_parts(measured ? moment_groups(rows.count) : rows.count);
+  const auto run = [rows, num_parts, measured, residual = node.has_input(5)](const KernelArgs& args) {
     auto* parts = reinterpret_cast<Moments*>(args.workspace);
-    rt::launch(measure<T>, column_blocks(rows.width, num_parts), args.stream->handle(), input_of<T>(args, 0),
-               parts, rows);
+    const rt::Shape shape = column_blocks(rows.width, num_parts);
+    if (measured) {
+      rt::launch(measure<Groups>, shape, args.stream->handle(), Groups{input_of<float>(args, 6)}, parts,
+                 rows);
+    } else {
+      rt::launch(measure<Values<T>>, shape, args.stream->handle(), Values<T>{input_of<T>(args, 0)}, parts,
+                 rows);
+    }
     rt::launch(keep_statistics, column_blocks(rows.width, 1), args.stream->handle(), parts,
                static_cast<int>(num_parts),
                Statistics{output_of<float>(args, 1), output_of<float>(args, 2), output_of<float>(args, 3),

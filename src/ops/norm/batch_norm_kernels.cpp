@@ -2,6 +2,7 @@
 
 #include "backend/cpu/clones.h"
 #include "backend/cpu/convert.h"
+#include "ops/norm/norm.h"
 #include "ops/support.h"
 
 namespace hearth::ops {
@@ -43,11 +44,14 @@ HEARTH_CLONES void normalise_tile(const Tile& tile, const float* mean, const flo
 
 }  // namespace
 
-NormShape norm_shape(const NodeView& node) {
-  const Type& x = node.in_type(0);
+Type moments_type(const Type& x) { return f32_type({moment_groups(num_rows(x.shape)), 2, x.shape.back()}); }
+
+NormShape norm_shape(const NodeView& node) { return norm_shape(node.in_type(0), node.num_threads); }
+
+NormShape norm_shape(const Type& x, int num_threads) {
   const int64_t width = x.shape.back();
   const int64_t rows = num_rows(x.shape);
-  const auto parts = std::clamp<int64_t>(rows * width / kNormTile, 1, node.num_threads);
+  const auto parts = std::clamp<int64_t>(rows * width / kNormTile, 1, num_threads);
   return {.dtype = x.dtype, .rows = rows, .width = width, .parts = static_cast<int>(parts)};
 }
 

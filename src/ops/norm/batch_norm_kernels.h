@@ -16,6 +16,8 @@ struct NormShape {
   /// Partial results are kept per part and combined in the order of the parts.
   int parts = 1;
 };
+NormShape norm_shape(const ir::Type& x, int num_threads);
+/// Of a node whose input 0 is x.
 NormShape norm_shape(const ir::NodeView& node);
 
 /// Floats per tile: a tile and its result stay in the second-level cache.
@@ -45,6 +47,14 @@ struct NormWorkspace {
   float* c;
 };
 NormWorkspace norm_workspace(const NormShape& shape, std::byte* workspace);
+
+/// Leaves mean and summed squared deviations of all rows in part 0 of the workspace.
+void moments(const NormShape& shape, const void* x, const NormWorkspace& work, ThreadPool& threads);
+/// The same of groups, as moments_type() has them.
+void join_groups(const NormShape& shape, const float* groups, const NormWorkspace& work);
+/// Makes such groups of x.
+void measure_groups(const NormShape& shape, const void* x, const NormWorkspace& work, float* groups,
+                    ThreadPool& threads);
 
 /// Per channel, y = (x - mean) scale + bias [+ residual] [then relu] over all rows.
 struct Normalise {

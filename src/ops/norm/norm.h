@@ -4,6 +4,12 @@
 
 namespace hearth::ops {
 
+/// Moments of an array of channels, f32 [groups, 2, channels]: of each kMomentRows rows in their order (the
+/// last group may have fewer), the mean and the summed squared deviations from it.
+inline constexpr int64_t kMomentRows = 64;
+constexpr int64_t moment_groups(int64_t rows) { return (rows + kMomentRows - 1) / kMomentRows; }
+ir::Type moments_type(const ir::Type& x);
+
 /// Batch normalisation (arXiv 1502.03167) over all axes but the last; x has rank 2 or 4. With activation
 /// "relu" and a residual, y = relu(norm(x) + residual).
 extern const ir::OpDef batch_norm;

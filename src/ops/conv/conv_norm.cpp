@@ -1,0 +1,226 @@
+#include <algorithm>
+#include <cmath>
+
+#include "backend/cpu/convert.h"
+#include "ops/conv/conv.h"
+#include "ops/norm/batch_norm_kernels.h"
+#include "ops/norm/norm.h"
+#include "ops/support.h"
+
+namespace hearth::ops {
+namespace {
+
+constexpr int64_t kLine = 64;
+int64_t whole_lines(int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+
+Inferred infer_moments(const NodeView& node) {
+  Inferred made = conv2d.infer(node);
+  if (made.error.empty()) made.out.push_back(moments_type(made.out[0]));
+  return made;
+}
+
+Kernel moments_kernel(const NodeView& node) {
+  const Kernel conv = conv2d.cpu(node);
+  const NormShape shape = norm_shape(node.out_type(0), node.num_threads);
+  const int64_t behind = whole_lines(conv.workspace_bytes);
+  const auto run = [conv, shape, behind](const KernelArgs& args) {
+    conv.run(args);
+    measure_groups(shape, args.out[0], norm_workspace(shape, args.workspace + behind), args.output<float>(1),
+                   *args.threads);
+  };
+  return {.run = run, .workspace_bytes = behind + norm_workspace_bytes(shape)};
+}
+
+void moments_reference(const ReferenceArgs& args) {
+  conv2d.reference(args);
+  const std::vector<double>& y = args.out[0];
+  const auto width = static_cast<size_t>(args.node.out_type(0).shape.back());
+  const size_t rows = y.size() / width;
+  for (size_t first = 0; first < rows; first += kMomentRows) {
+    const size_t end = std::min(rows, first + kMomentRows);
+    for (size_t c = 0; c < width; ++c) {
+      double mean = 0, squares = 0;
+      for (size_t r = first; r < end; ++r) mean += y[r * width + c] / static_cast<double>(end - first);
+      for (size_t r = first; r < end; ++r) squares += (y[r * width + c] - mean) * (y[r * width + c] - mean);
+      args.out[1][first / kMomentRows * 2 * width + c] = mean;
+      args.out[1][(first / kMomentRows * 2 + 1) * width + c] = squares;
+    }
+  }
+}
+
+ir::Node without_moments(const ir::Node& node) {
+  ir::Node again = node;
+  again.op = &conv2d;
+  again.outputs.clear();
+  return again;
+}
+
+/// The convolution inside of a conv2d_norm: with a bias and the residual, and the activation if `whole`.
+struct InnerConv {
+  Attrs attrs;
+  std::vector<Type> in;
+
+  InnerConv(const NodeView& node, bool whole) : attrs(node.attrs), in{node.in_type(0), node.in_type(1)} {
+    if (!whole) attrs.set("activation", std::string("none"));
+    in.push_back(f32_type({node.in_type(1).shape.back()}));
+    in.push_back(whole && node.has_input(7) ? node.in_type(7) : Type{.dtype = DType::boolean, .shape = {}});
+  }
+  NodeView view(const NodeView& node) const {
+    return {.attrs = attrs, .in = in, .out = node.out, .num_threads = node.num_threads};
+  }
+};
+
+Inferred infer_norm(const NodeView& node) {
+  if (node.in_type(1).shape.rank() != 4)
+    return refuse_type("the weight", "an array of rank 4", node.in_type(1));
+  const Type channels = f32_type({node.in_type(1).shape.back()});
+  for (size_t i = 2; i < std::min<size_t>(7, node.in.size()); ++i) {
+    if (node.has_input(i) && node.in_type(i) != channels)
+      return refuse_type(fmt::format("input {}", i), to_string(channels), node.in_type(i));
+  }
+  const InnerConv inner(node, true);
+  return conv2d.infer(inner.view(node));
+}
+
+/// weights [rows, channels] times a factor per channel, into `scaled` of the same dtype.
+void scale_columns(DType dtype, const void* weights, const float* factors, int64_t rows, int64_t channels,
+                   void* scaled, ThreadPool& threads) {
+  threads.parallel_for(rows, std::max<int64_t>(1, kGrain / channels), [&](Range range) {
+    alignas(64) float in[kTile], out[kTile];
+    for (int64_t r = range.begin; r < range.end; ++r) {
+      for (int64_t c = 0; c < channels; c += kTile) {
+        const int64_t count = std::min(kTile, channels - c), at = r * channels + c;
+        const float* from = cpu::as_f32(dtype, weights, at, count, in);
+        float* to = run_to_write(dtype, scaled, at, out);
+        for (int64_t i = 0; i < count; ++i) to[i] = from[i] * factors[c + i];
+        cpu::store_f32(dtype, to, scaled, at, count);
+      }
+    }
+  });
+}
+
+/// Where what a convolution takes instead of a normalisation lies in a workspace.
+struct Folded {
+  int64_t channels, weight_bytes;
+  float* factors(std::byte* workspace) const { return reinterpret_cast<float*>(workspace); }
+  float* bias(std::byte* workspace) const { return factors(workspace) + channels; }
+  std::byte* weights(std::byte* workspace) const { return workspace + whole_lines(channels * 8); }
+  std::byte* behind(std::byte* workspace) const { return weights(workspace) + whole_lines(weight_bytes); }
+  int64_t num_bytes() const { return whole_lines(channels * 8) + whole_lines(weight_bytes); }
+};
+
+/// factor = weight / sqrt(var + eps), bias = norm bias + (conv bias - mean) factor.
+void fold(const KernelArgs& args, double eps, int64_t channels, float* factors, float* bias) {
+  const auto *weight = args.input<float>(2), *shift = args.input<float>(3), *mean = args.input<float>(4);
+  const float* conv_bias = args.in.size() > 6 ? args.input<float>(6) : nullptr;
+  for (int64_t c = 0; c < channels; ++c) {
+    const double rstd = 1 / std::sqrt(static_cast<double>(args.input<float>(5)[c]) + eps);
+    factors[c] = static_cast<float>(rstd) * weight[c];
+    bias[c] = shift[c] + ((conv_bias == nullptr ? 0.0F : conv_bias[c]) - mean[c]) * factors[c];
+  }
+}
+
+Kernel norm_kernel(const NodeView& node) {
+  const InnerConv inner(node, true);
+  const Kernel conv = conv2d.cpu(inner.view(node));
+  const Type w = node.in_type(1);
+  const Folded folded{w.shape.back(), w.num_bytes()};
+  const auto run = [conv, w, folded, residual = node.has_input(7),
+                    eps = node.attrs.real_or("eps", 1e-5)](const KernelArgs& args) {
+    float* factors = folded.factors(args.workspace);
+    float* bias = folded.bias(args.workspace);
+    std::byte* weights = folded.weights(args.workspace);
+    fold(args, eps, folded.channels, factors, bias);
+    scale_columns(w.dtype, args.in[1], factors, num_rows(w.shape), folded.channels, weights, *args.threads);
+    void* const in[] = {args.in[0], weights, bias, residual ? args.in[7] : nullptr};
+    KernelArgs with = args;
+    with.in = in;
+    with.workspace = folded.behind(args.workspace);
+    conv.run(with);
+  };
+  return {.run = run, .workspace_bytes = folded.num_bytes() + conv.workspace_bytes};
+}
+
+void norm_reference(const ReferenceArgs& args) {
+  const InnerConv inner(args.node, false);
+  const auto channels = static_cast<size_t>(args.node.in_type(1).shape.back());
+  const std::vector<double> no_bias(channels, 0.0);
+  const std::vector<double> in[] = {
+      args.in[0], args.in[1], args.node.has_input(6) ? args.in[6] : no_bias, {}};
+  const NodeView view = inner.view(args.node);
+  conv2d.reference({.node = view, .in = in, .out = args.out});
+  const bool relu = args.node.attrs.text_or("activation", "none") == "relu";
+  const double eps = args.node.attrs.real_or("eps", 1e-5);
+  for (size_t i = 0; i < args.out[0].size(); ++i) {
+    const size_t c = i % channels;
+    double y =
+        (args.out[0][i] - args.in[4][c]) / std::sqrt(args.in[5][c] + eps) * args.in[2][c] + args.in[3][c];
+    if (args.node.has_input(7)) y += args.in[7][i];
+    args.out[0][i] = relu ? std::max(y, 0.0) : y;
+  }
+}
+
+/// A convolution of 3 x 3 that leaves three groups of moments, the last of them short.
+Sample base(const Shape& x, int64_t kernel, int64_t out, DType dtype, double tolerance) {
+  return {.in = {normal(x, dtype), normal({kernel, kernel, x[3], out}, dtype)},
+          .attrs = {{"stride", int64_t{1}}, {"padding", kernel / 2}},
+          .tolerance = tolerance};
+}
+
+std::vector<Sample> moments_samples() {
+  std::vector<Sample> made = {
+      base({2, 9, 9, 5}, 3, 7, DType::f32, 1e-4), base({1, 8, 8, 16}, 1, 40, DType::f32, 1e-4),
+      base({2, 9, 11, 16}, 3, 17, DType::bf16, 2e-2), base({3, 12, 12, 8}, 1, 70, DType::f16, 4e-3),
+      base({1, 111, 111, 8}, 1, 17, DType::bf16, 2e-2)};
+  made[0].in.push_back(normal({7}));
+  return made;
+}
+
+std::vector<Sample> norm_samples() {
+  std::vector<Sample> made = moments_samples();
+  for (size_t i = 0; i < made.size(); ++i) {
+    Sample& sample = made[i];
+    const Shape x = sample.in[0].type.shape, channels{sample.in[1].type.shape.back()};
+    sample.in.resize(2);
+    sample.in.insert(sample.in.end(),
+                     {normal(channels), normal(channels), normal(channels), positive(channels)});
+    if (i % 2 == 1) continue;
+    sample.in.push_back(i == 0 ? normal(channels) : absent());
+    sample.in.push_back(normal({x[0], x[1], x[2], channels[0]}, sample.in[0].type.dtype));
+    sample.attrs.set("activation", std::string("relu"));
+  }
+  return made;
+}
+
+}  // namespace
+
+const OpDef conv2d_moments{.name = "conv2d_moments",
+                           .doc = "conv2d_moments(x, w, bias?): conv2d's y, and the moments of y",
+                           .min_inputs = 2,
+                           .max_inputs = 3,
+                           .infer = infer_moments,
+                           .vjp = [](const ir::VjpContext& context) { return conv2d.vjp(context); },
+                           .cpu = moments_kernel,
+                           .gpu = conv2d_moments_gpu,
+                           .reference = moments_reference,
+                           .cost = [](const NodeView& node) { return conv2d.cost(node); },
+                           .precision = ir::Precision::compute,
+                           .repeat = without_moments,
+                           .samples = moments_samples};
+
+const OpDef conv2d_norm{.name = "conv2d_norm",
+                        .doc =
+                            "conv2d_norm(x, w, weight, bias, mean, var, conv bias?, residual?): "
+                            "activation(batch_norm_infer(conv2d(x, w, conv bias), ...) + residual)",
+                        .min_inputs = 6,
+                        .max_inputs = 8,
+                        .infer = infer_norm,
+                        .no_vjp_because = "it is for evaluation; train with conv2d_moments and batch_norm",
+                        .cpu = norm_kernel,
+                        .gpu = conv2d_norm_gpu,
+                        .reference = norm_reference,
+                        .cost = [](const NodeView& node) { return conv2d.cost(node); },
+                        .precision = ir::Precision::compute,
+                        .samples = norm_samples};
+
+}  // namespace hearth::ops
