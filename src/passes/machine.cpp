@@ -97,7 +97,8 @@ Machine machine_of(const CardModel& card, DType precision) {
   return {
       .flops_per_second = precision == DType::f32 ? card.full_flops_per_second : card.half_flops_per_second,
       .bytes_per_second = card.bytes_per_second,
-      .link_bytes_per_second = card.link_bytes_per_second};
+      .link_bytes_per_second = card.link_bytes_per_second,
+      .measures_products = true};
 }
 
 double cost_seconds(const ir::Graph& graph, const ir::Node& node, const Machine& machine) {

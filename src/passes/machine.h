@@ -14,6 +14,8 @@ struct Machine {
   double bytes_per_second = 1e10;
   /// Between the device and host memory, each way.
   double link_bytes_per_second = 1e10;
+  /// Whether moments of a product are cheaper where it is made than where they are needed: on cards.
+  bool measures_products = false;
 };
 
 /// A card as programs are modelled on it: what its libraries reach, not what is printed on the box.

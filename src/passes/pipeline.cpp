@@ -18,7 +18,8 @@ namespace hearth::passes {
 namespace {
 
 /// Runs a pass in front of `backward` that drops dead nodes; what `backward` starts from counts as read.
-void keeping_loss_weight(TrainGraph& train, void (*pass)(ir::Graph&)) {
+template <typename GraphPass>
+void keeping_loss_weight(TrainGraph& train, GraphPass pass) {
   if (train.loss_weight == ir::kNone) return pass(train.graph);
   train.graph.outputs.push_back(train.loss_weight);
   pass(train.graph);
@@ -26,7 +27,7 @@ void keeping_loss_weight(TrainGraph& train, void (*pass)(ir::Graph&)) {
   train.graph.outputs.pop_back();
 }
 
-constexpr std::array<Pass, 11> kPasses = {{
+constexpr std::array<Pass, 12> kPasses = {{
     {.name = "autocast",
      .doc = "matmul and convolution in the low precision, losses in f32",
      .run = [](TrainGraph& train, PassContext& context) { autocast(train, context.precision); }},
@@ -36,6 +37,13 @@ constexpr std::array<Pass, 11> kPasses = {{
     {.name = "fuse_conv_pool",
      .doc = "convolution, relu and 2x2 max-pool over an image as one op",
      .run = [](TrainGraph& train, PassContext&) { keeping_loss_weight(train, fuse_conv_pool); }},
+    {.name = "fuse_norm",
+     .doc = "batch norm into the convolution before it, in training on a card its statistics alone",
+     .run =
+         [](TrainGraph& train, PassContext& context) {
+           keeping_loss_weight(
+               train, [&](ir::Graph& graph) { fuse_norm(graph, context.machine.measures_products); });
+         }},
     {.name = "backward",
      .doc = "gradients of the losses for every parameter, and what consumes them",
      .required = true,

@@ -92,6 +92,49 @@ return %4
   expect_pass(fuse_conv_pool, network("4", "2"), network("4", "2"));
 }
 
+const std::string kNormLeaves = R"(input %0 "x" : f32[2, 9, 9, 3]
+parameter %1 "w" : f32[3, 3, 3, 16]
+parameter %2 "weight" : f32[16]
+parameter %3 "bias" : f32[16]
+state %4 "mean" : f32[16]
+state %5 "var" : f32[16]
+input %6 "shortcut" : f32[2, 9, 9, 16]
+)";
+
+TEST(FuseNorm, FoldsItIntoAConvolutionThatNothingElseReads) {
+  const auto network = [](const char* conv, const char* read) {
+    return kNormLeaves + fmt::format(R"(%7 = conv2d(%0, %1) {{stride=1, padding=1{}}} : f32[2, 9, 9, 16]
+%8 = batch_norm_infer(%7, %2, %3, %4, %5, %6) {{eps=0.001, activation="relu"}} : f32[2, 9, 9, 16]
+return %8{}
+)",
+                                     conv, read);
+  };
+  const auto fuse = [](ir::Graph& graph) { fuse_norm(graph, false); };
+  expect_pass(fuse, network("", ""),
+              kNormLeaves + R"(%7 = conv2d_norm(%0, %1, %2, %3, %4, %5, none, %6) )" +
+                  R"({eps=0.001, activation="relu", stride=1, padding=1} : f32[2, 9, 9, 16]
+return %7
+)");
+  for (const auto& [conv, read] : {std::pair{"", ", %7"}, std::pair{", activation=\"relu\"", ""}})
+    expect_pass(fuse, network(conv, read), network(conv, read));
+}
+
+TEST(FuseNorm, MeasuresWhereTheConvolutionIsMadeInTrainingOnRequest) {
+  const std::string norm = R"({momentum=0.1, eps=1e-05} : f32[2, 9, 9, 16], f32[16], f32[16], f32[16], f32[16]
+return %8
+)";
+  const std::string apart = kNormLeaves + R"(%7 = conv2d(%0, %1) {stride=1, padding=1} : f32[2, 9, 9, 16]
+%8, %9, %10, %11, %12 = batch_norm(%7, %2, %3, %4, %5) )" +
+                            norm;
+  const std::string together =
+      kNormLeaves + R"(%7, %13 = conv2d_moments(%0, %1) {stride=1, padding=1} : f32[2, 9, 9, 16], )" +
+      R"(f32[3, 2, 16]
+%8, %9, %10, %11, %12 = batch_norm(%7, %2, %3, %4, %5, none, %13) )" +
+      norm;
+  expect_pass([](ir::Graph& graph) { fuse_norm(graph, true); }, apart, together);
+  expect_pass([](ir::Graph& graph) { fuse_norm(graph, false); }, apart, apart);
+}
+
 TEST(FuseElementwise, MakesOneLoopOfAChain) {
   ir::Graph graph = graph_of(R"(input %0 "x" : f32[64]
 input %1 "y" : f32[64]

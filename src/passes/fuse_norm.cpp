@@ -1,0 +1,61 @@
+#include "ir/op_def.h"
+#include "ops/op_list.h"
+#include "passes/fuse.h"
+#include "passes/rewrite.h"
+
+namespace hearth::passes {
+namespace {
+
+using ir::kNone;
+using ir::ValueId;
+
+/// The convolution that makes x, with at most a bias; null: something else does.
+ir::Node* plain_conv_of(ir::Graph& graph, ValueId x) {
+  if (!is_made_by(graph, x, "conv2d")) return nullptr;
+  ir::Node& conv = graph.nodes[static_cast<size_t>(graph.value(x).producer)];
+  const bool residual = conv.inputs.size() > 3 && conv.inputs[3] != kNone;
+  return residual || conv.attrs.text_or("activation", "none") != "none" ? nullptr : &conv;
+}
+
+ValueId input_or_none(const ir::Node& node, size_t index) {
+  return index < node.inputs.size() ? node.inputs[index] : kNone;
+}
+
+void fold_into(ir::Node& norm, const ir::Node& conv) {
+  const ValueId residual = input_or_none(norm, 5);
+  const std::vector<ValueId> statistics(norm.inputs.begin() + 1, norm.inputs.begin() + 5);
+  norm.inputs = {conv.inputs[0], conv.inputs[1]};
+  norm.inputs.insert(norm.inputs.end(), statistics.begin(), statistics.end());
+  norm.inputs.insert(norm.inputs.end(), {input_or_none(conv, 2), residual});
+  for (const auto& [name, value] : conv.attrs.entries()) {
+    if (name != "activation") norm.attrs.set(name, value);
+  }
+  norm.op = ops::find_op("conv2d_norm");
+}
+
+void measure_in(ir::Graph& graph, ir::Node& conv, ir::Node& norm) {
+  conv.op = ops::find_op("conv2d_moments");
+  conv.inputs.resize(std::min<size_t>(conv.inputs.size(), 3));
+  const ir::Type type = conv.op->infer(ir::NodeTypes(graph, conv).view(conv)).out[1];
+  conv.outputs.push_back(graph.add_value("", type, ir::Role::activation));
+  norm.inputs.resize(7, kNone);
+  norm.inputs[6] = conv.outputs[1];
+}
+
+}  // namespace
+
+void fuse_norm(ir::Graph& graph, bool moments) {
+  const std::vector<int> uses = graph.use_counts();
+  for (ir::Node& norm : graph.nodes) {
+    const bool trains = norm.op->name == "batch_norm";
+    if (!trains && norm.op->name != "batch_norm_infer") continue;
+    ir::Node* conv = plain_conv_of(graph, norm.inputs[0]);
+    if (conv == nullptr) continue;
+    if (trains && moments) measure_in(graph, *conv, norm);
+    if (!trains && uses[static_cast<size_t>(norm.inputs[0])] == 1) fold_into(norm, *conv);
+  }
+  graph.relink();
+  graph.remove_dead_nodes();
+}
+
+}  // namespace hearth::passes
