@@ -1,8 +1,5 @@
 #include "comm/bench.h"
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -106,23 +103,8 @@ CommBenchResult bench_transport(Transport& transport, const CommBenchOptions& op
 }
 
 CommBenchResult bench_shm(int num_ranks, const CommBenchOptions& options) {
-  ShmGroup group(num_ranks);
-  std::vector<pid_t> children;
-  for (int rank = 1; rank < num_ranks; ++rank) {
-    const pid_t child = fork();
-    if (child < 0) internal_error("expected a process for rank {}, got none", rank);
-    if (child == 0) {
-      try {
-        bench_transport(*group.open(rank), options);
-      } catch (const std::exception&) {  // the first rank says it
-        _exit(1);
-      }
-      _exit(0);
-    }
-    children.push_back(child);
-  }
-  CommBenchResult result = bench_transport(*group.open(0), options);
-  for (const pid_t child : children) waitpid(child, nullptr, 0);
+  CommBenchResult result;
+  run_ranks(num_ranks, [&](Transport& transport) { result = bench_transport(transport, options); });
   return result;
 }
 

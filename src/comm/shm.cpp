@@ -1,5 +1,8 @@
 #include "comm/shm.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -303,5 +306,36 @@ std::unique_ptr<Transport> ShmGroup::open(int rank) { return std::make_unique<Sh
 int ShmGroup::size() const { return memory_->size; }
 std::string ShmGroup::whereabouts(int rank) const { return memory_->whereabouts(rank); }
 void ShmGroup::give_up(int rank) { memory_->head().missing.store(rank + 1, std::memory_order_release); }
+
+namespace {
+
+/// In a process of its own, which ends with it.
+[[noreturn]] void run_forked(ShmGroup& group, int rank, FunctionRef<void(Transport&)> work) {
+  try {
+    work(*group.open(rank));
+  } catch (const std::exception&) {
+    _exit(1);
+  }
+  _exit(0);
+}
+
+}  // namespace
+
+void run_ranks(int size, FunctionRef<void(Transport&)> work) {
+  ShmGroup group(size);
+  std::vector<pid_t> others;
+  for (int rank = 1; rank < size; ++rank) {
+    const pid_t child = fork();
+    if (child < 0) internal_error("expected a process for rank {}, got none", rank);
+    if (child == 0) run_forked(group, rank, work);
+    others.push_back(child);
+  }
+  work(*group.open(0));
+  for (size_t i = 0; i < others.size(); ++i) {
+    int status = 0;
+    waitpid(others[i], &status, 0);
+    if (status != 0) internal_error("expected rank {} to end well, got status {}", i + 1, status);
+  }
+}
 
 }  // namespace hearth::comm

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "base/function_ref.h"
 #include "comm/transport.h"
 
 namespace hearth::comm {
@@ -35,5 +36,9 @@ class ShmGroup {
  private:
   std::unique_ptr<Memory> memory_;
 };
+
+/// Calls work() as every rank of a group: as rank 0 here, as the others in processes forked for it, so that
+/// this one may have a single thread. Returns when all have ended; InternalError when another one threw.
+void run_ranks(int size, FunctionRef<void(Transport&)> work);
 
 }  // namespace hearth::comm
