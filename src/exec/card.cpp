@@ -8,7 +8,7 @@
 namespace hearth::exec {
 
 Card::Card(const CardWish& wish)
-    : device_(choose_card(wish.device, gpu::list_devices(), gpu::runtime())),
+    : device_(choose_card(wish.device, gpu::list_devices(), gpu::runtime(), wish.number)),
       reserve_bytes_(wish.reserve_bytes),
       queues_{gpu::Stream(device_), gpu::Stream(device_), gpu::Stream(device_)} {}
 

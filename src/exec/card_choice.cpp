@@ -80,15 +80,20 @@ std::string described(std::span<const gpu::DeviceInfo> cards) {
              runtime.fault.empty() ? "" : ": ", runtime.fault, advice);
 }
 
-int first_of_its_own(const std::string& device, std::span<const gpu::DeviceInfo> cards) {
-  const auto found = std::ranges::find_if_not(cards, is_integrated);
-  if (found == cards.end()) {
-    user_error(
-        "expected a card with memory of its own for device={}, got {}; name it to use it all the same: "
-        "device=gpu:{}",
-        device, described(cards), cards[0].pci_address);
+/// Of those with memory of their own.
+int counted(const std::string& device, int number, std::span<const gpu::DeviceInfo> cards) {
+  int num_passed = 0;
+  for (size_t i = 0; i < cards.size(); ++i) {
+    if (!is_integrated(cards[i]) && num_passed++ == number) return static_cast<int>(i);
   }
-  return static_cast<int>(found - cards.begin());
+  if (num_passed > 0) {
+    user_error("expected {} cards with memory of their own for device={}, got {}; try devices={}", number + 1,
+               device, described(cards), num_passed);
+  }
+  user_error(
+      "expected a card with memory of its own for device={}, got {}; name it to use it all the same: "
+      "device=gpu:{}",
+      device, described(cards), cards[0].pci_address);
 }
 
 int named(const std::string& device, std::string_view selector, std::span<const gpu::DeviceInfo> cards) {
@@ -132,12 +137,12 @@ bool has_kernels_for(std::string_view architectures, std::string_view card) {
 }
 
 int choose_card(const std::string& device, std::span<const gpu::DeviceInfo> cards,
-                const gpu::Runtime& runtime) {
+                const gpu::Runtime& runtime, int number) {
   HEARTH_CHECK(names_card(device));
   if (device.starts_with(kEmulated) != (runtime.name == kEmulated)) refuse_backend(device, runtime);
   if (cards.empty()) refuse_absence(device, runtime);
   const std::string_view selector = *selector_of(device);
-  const int chosen = selector.empty() ? first_of_its_own(device, cards) : named(device, selector, cards);
+  const int chosen = selector.empty() ? counted(device, number, cards) : named(device, selector, cards);
   const gpu::DeviceInfo& card = cards[static_cast<size_t>(chosen)];
   if (!has_kernels_for(runtime.architectures, card.architecture)) {
     user_error(

@@ -13,6 +13,8 @@ struct CardWish {
   /// "gpu", the first with memory of its own; "gpu:1", by its number; "gpu:0000:03:00.0", by its address; the
   /// same with "emulated".
   std::string device = "gpu";
+  /// Of the cards that such a word without a number stands for: 0 is the first.
+  int number = 0;
   /// Left free for the desktop.
   int64_t reserve_bytes = 0;
 };
@@ -25,10 +27,10 @@ bool is_integrated(const gpu::DeviceInfo& card);
 /// NVIDIA's on every later one.
 bool has_kernels_for(std::string_view architectures, std::string_view card);
 
-/// The number of the card that `device` names, of those listed. UserError where there is none, with what to
-/// look at, and where this program has no kernels for it.
+/// The number of the card that a wish's device and number stand for, of those listed. UserError where there
+/// is none, with what to look at, and where this program has no kernels for it.
 int choose_card(const std::string& device, std::span<const gpu::DeviceInfo> cards,
-                const gpu::Runtime& runtime);
+                const gpu::Runtime& runtime, int number = 0);
 
 /// What HSA_OVERRIDE_GFX_VERSION (null: not set) does to an AMD card, empty where it does nothing.
 std::string override_warning(const char* version);
