@@ -32,7 +32,7 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", fmt::format("hearth {}", kVersion));
   for (const auto add :
        {add_train, add_eval, add_predict, add_plan, add_dump, add_ops, add_pack, add_bench, add_ls, add_cp,
-        add_validate, add_tokenize, add_generate, add_merge, add_export, add_env}) {
+        add_validate, add_tokenize, add_generate, add_merge, add_export, add_checkpoints, add_env}) {
     add(app);
   }
   if (argc < 2) {

@@ -26,6 +26,7 @@ void add_tokenize(CLI::App& app);
 void add_merge(CLI::App& app);
 void add_export(CLI::App& app);
 void add_generate(CLI::App& app);
+void add_checkpoints(CLI::App& app);
 void add_env(CLI::App& app);
 
 /// Lets a verb take recipe overrides in any form: train.batch=64, --train.batch 64, --train.batch=64.

@@ -234,6 +234,33 @@ std::optional<FoundCheckpoint> find_newest_checkpoint(const fs::path& folder,
   return std::nullopt;
 }
 
+std::vector<CheckpointInfo> list_checkpoints(const fs::path& folder) {
+  std::vector<CheckpointInfo> found;
+  for (const fs::path& path : step_folders(folder)) {
+    CheckpointInfo info{.path = path, .step = *step_of(path), .fault = check_checkpoint(path).value_or("")};
+    std::error_code ignored;
+    info.written = fs::last_write_time(path, ignored);
+    for (const char* name : {kMemory, kState, kManifest}) {
+      const auto size = fs::file_size(path / name, ignored);
+      if (!ignored) info.num_bytes += static_cast<int64_t>(size);
+    }
+    found.push_back(std::move(info));
+  }
+  return found;
+}
+
+std::vector<CheckpointInfo> prune_checkpoints(const fs::path& folder, int64_t num_kept) {
+  std::vector<CheckpointInfo> all = list_checkpoints(folder), deleted;
+  const auto is_complete = [](const CheckpointInfo& info) { return info.fault.empty(); };
+  if (std::ranges::none_of(all, is_complete)) return deleted;
+  for (CheckpointInfo& info : all) {
+    if (is_complete(info) && num_kept-- > 0) continue;
+    delete_folder(info.path);
+    deleted.push_back(std::move(info));
+  }
+  return deleted;
+}
+
 CheckpointContents read_checkpoint(const fs::path& path) {
   if (const auto fault = check_checkpoint(path)) user_error("{}: {}", path.string(), *fault);
   const MappedFile memory(path / kMemory);

@@ -67,6 +67,19 @@ struct FoundCheckpoint {
 std::optional<FoundCheckpoint> find_newest_checkpoint(const fs::path& folder,
                                                       std::vector<std::string>* refused);
 
+struct CheckpointInfo {
+  fs::path path;
+  int64_t step = 0;
+  int64_t num_bytes = 0;  ///< of its files
+  fs::file_time_type written;
+  std::string fault;  ///< why it is not complete, or empty
+};
+/// What lies in the folder, newest first; every byte is held against its hash.
+std::vector<CheckpointInfo> list_checkpoints(const fs::path& folder);
+/// Deletes all but the newest `num_kept` complete ones; which were deleted, newest first. Where none is
+/// complete it deletes nothing.
+std::vector<CheckpointInfo> prune_checkpoints(const fs::path& folder, int64_t num_kept);
+
 /// Why the folder is no complete checkpoint, or nothing.
 std::optional<std::string> check_checkpoint(const fs::path& path);
 

@@ -39,6 +39,15 @@ TEST_F(Verbs, TrainTellsItsSteps) {
   EXPECT_THAT(out, testing::Not(HasSubstr("\033")));
 }
 
+TEST_F(Verbs, CheckpointsAreListedAndPruned) {
+  works("hearth train tiny.yaml --out run train.checkpoint_every=2 train.keep_checkpoints=9");
+  EXPECT_THAT(works("hearth checkpoints run"),
+              AllOf(ContainsRegex("\n +6 .* complete; --resume goes on from here\n +4 .* complete\n +2 "),
+                    testing::Not(HasSubstr("passed over"))));
+  EXPECT_THAT(works("hearth checkpoints run --prune 1"),
+              AllOf(ContainsRegex("^ +4 .* deleted\n +2 .* deleted\n"), ContainsRegex("\n +6 .* complete")));
+}
+
 TEST_F(Verbs, TrainOnAnEmulatedCardSaysWhatTheProcessorDoes) {
   EXPECT_THAT(
       works("hearth train tiny.yaml --out run device=emulated"),

@@ -142,6 +142,35 @@ TEST(Checkpoint, OneThatWasPassedOverDoesNotCrowdOutNewOnes) {
   EXPECT_EQ(find_newest_checkpoint(folder.path(), nullptr)->step, 25) << "the same step again";
 }
 
+TEST(Checkpoint, PruningKeepsTheNewestCompleteOnes) {
+  const TemporaryFolder folder;
+  const std::vector<std::byte> memory(100);
+  {
+    CheckpointWriter writer(folder.path(), std::ssize(memory), 9);
+    for (const int64_t step : {5, 10, 15, 20}) {
+      writer.save(step, memory, "{}");
+      writer.flush();
+    }
+  }
+  const auto steps_of = [](const std::vector<CheckpointInfo>& all) {
+    std::vector<int64_t> steps;
+    for (const CheckpointInfo& info : all) steps.push_back(info.step);
+    return steps;
+  };
+  const auto damage = [&](const char* step) { fs::resize_file(folder.path() / step / "memory.bin", 9); };
+  damage("step-000000015");
+  const std::vector<CheckpointInfo> all = list_checkpoints(folder.path());
+  EXPECT_EQ(steps_of(all), (std::vector<int64_t>{20, 15, 10, 5}));
+  EXPECT_EQ(all[0].fault, "");
+  EXPECT_GT(all[0].num_bytes, 100);
+  EXPECT_THAT(all[1].fault, testing::HasSubstr("cut short"));
+  EXPECT_EQ(steps_of(prune_checkpoints(folder.path(), 2)), (std::vector<int64_t>{15, 5}));
+  EXPECT_EQ(steps_of(list_checkpoints(folder.path())), (std::vector<int64_t>{20, 10}));
+  damage("step-000000020");
+  damage("step-000000010");
+  EXPECT_TRUE(prune_checkpoints(folder.path(), 1).empty()) << "what is left may still be of use to somebody";
+}
+
 TEST(Checkpoint, ADamagedByteIsSeen) {
   const TemporaryFolder folder;
   const std::vector<std::byte> memory(100);

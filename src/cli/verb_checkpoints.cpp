@@ -1,0 +1,70 @@
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "cli/verb.h"
+#include "io/checkpoint.h"
+
+namespace hearth::cli {
+namespace {
+
+std::string local_time(fs::file_time_type time) {
+  const auto system = std::chrono::file_clock::to_sys(time);
+  return fmt::format("{:%Y-%m-%d %H:%M:%S}",
+                     fmt::localtime(std::chrono::system_clock::to_time_t(
+                         std::chrono::time_point_cast<std::chrono::system_clock::duration>(system))));
+}
+
+std::string to_line(const io::CheckpointInfo& info, const std::string& state) {
+  return fmt::format("{:>10}  {:>10}  {}  {}\n", info.step, human_bytes(info.num_bytes),
+                     local_time(info.written), state);
+}
+
+void list(const fs::path& folder) {
+  const std::vector<io::CheckpointInfo> all = io::list_checkpoints(folder);
+  if (all.empty()) {
+    fmt::print("no checkpoint in {} yet\n", folder.string());
+    return;
+  }
+  fmt::print("{:>10}  {:>10}  {:<19}\n", "step", "size", "written");
+  bool is_newest = true;
+  for (const io::CheckpointInfo& info : all) {
+    const bool complete = info.fault.empty();
+    const char* good = is_newest ? "complete; --resume goes on from here" : "complete";
+    fmt::print("{}", to_line(info, complete ? good : "passed over: " + info.fault));
+    is_newest = is_newest && !complete;
+  }
+}
+
+void prune(const fs::path& folder, int64_t num_kept) {
+  for (const io::CheckpointInfo& info : io::prune_checkpoints(folder, num_kept))
+    fmt::print("{}", to_line(info, "deleted"));
+  list(folder);
+}
+
+}  // namespace
+
+void add_checkpoints(CLI::App& app) {
+  struct Arguments {
+    std::string run;
+    int64_t keep = 0;
+  };
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* verb =
+      app.add_subcommand("checkpoints", "List and verify a run's checkpoints, or delete old ones");
+  verb->add_option("run", arguments->run, "run folder")->required();
+  const CLI::Option* keep = verb->add_option("--prune", arguments->keep, "delete all but the newest N");
+  verb->callback([=] {
+    const fs::path run = arguments->run;
+    if (!fs::exists(run / "config.yaml"))
+      user_error("expected a run folder with config.yaml at '{}'", run.string());
+    if (keep->count() == 0) return list(run / "checkpoints");
+    if (arguments->keep < 1) user_error("expected at least 1 for --prune, got {}", arguments->keep);
+    prune(run / "checkpoints", arguments->keep);
+  });
+}
+
+}  // namespace hearth::cli
