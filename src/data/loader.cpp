@@ -76,6 +76,9 @@ void check(const Dataset& dataset, const LoaderOptions& options, const LoaderPos
   if (options.batch < 1) user_error("expected a batch of at least 1, got {}", options.batch);
   if (options.num_threads < 0 || options.num_threads > 256)
     user_error("expected 0 to 256 loader threads, got {}", options.num_threads);
+  const LoaderShare& share = options.share;
+  HEARTH_CHECK(share.count >= 1 && share.first >= 0 && share.first + share.count <= share.group &&
+               share.first < (dataset.size() + options.batch - 1) / options.batch);
   check_augment(options, dataset.image_size(), dataset.channels());
   check_position(dataset, options, start);
 }
@@ -86,9 +89,20 @@ int64_t sample_at(uint64_t seed, int64_t epoch, int64_t count, int64_t position)
   return permuted(epoch_key(seed, epoch), count, position);
 }
 
+LoaderPosition advanced(const LoaderPosition& from, int64_t count, int64_t epoch_size) {
+  LoaderPosition next = from;
+  next.sample += count;
+  next.total += count;
+  if (next.sample >= epoch_size) {
+    next.sample = 0;
+    ++next.epoch;
+  }
+  return next;
+}
+
 struct Loader::State {
   State(const Dataset& data, LoaderOptions chosen, const LoaderPosition& start)
-      : dataset(data), options(std::move(chosen)), handed_out(start), opened_to(start) {
+      : dataset(data), options(std::move(chosen)), handed_out(start), opened_to(start), turn(options.share) {
     allocate();
     try {
       for (int i = 0; i < options.num_threads; ++i)
@@ -107,11 +121,14 @@ struct Loader::State {
   bool can_take() const { return next_row < rows || opened - released < kRing; }
   Piece take();
   void open_slot();
+  void pass_others();
   void fill(const Piece& piece, std::vector<uint8_t>& pixels);
   void fill_row(Slot& slot, int64_t row, std::vector<uint8_t>& pixels) const;
   void finish(const Piece& piece);
   const Batch& next();
-  LoaderPosition after(const LoaderPosition& position, int64_t count) const;
+  LoaderPosition after(const LoaderPosition& position, int64_t count) const {
+    return advanced(position, count, dataset.size());
+  }
   Slot& slot_of(int64_t sequence) { return ring[static_cast<size_t>(sequence % kRing)]; }
 
   const Dataset& dataset;
@@ -125,6 +142,7 @@ struct Loader::State {
   std::condition_variable room;
   std::condition_variable ready;
   LoaderPosition opened_to;
+  ShareTurn turn;
   int64_t opened = 0;    ///< batches begun
   int64_t returned = 0;  ///< batches handed out
   int64_t released = 0;  ///< batches whose slots may be filled again
@@ -181,7 +199,15 @@ Piece Loader::State::take() {
   return piece;
 }
 
+void Loader::State::pass_others() {
+  while (!turn.is_own()) {
+    opened_to = after(opened_to, std::min(options.batch, dataset.size() - opened_to.sample));
+    turn.pass(opened_to.sample == 0);
+  }
+}
+
 void Loader::State::open_slot() {
+  pass_others();
   Slot& slot = slot_of(opened++);
   rows = std::min(options.batch, dataset.size() - opened_to.sample);
   next_row = 0;
@@ -194,17 +220,7 @@ void Loader::State::open_slot() {
                 .count = rows,
                 .epoch = opened_to.epoch};
   opened_to = after(opened_to, rows);
-}
-
-LoaderPosition Loader::State::after(const LoaderPosition& position, int64_t count) const {
-  LoaderPosition next = position;
-  next.sample += count;
-  next.total += count;
-  if (next.sample >= dataset.size()) {
-    next.sample = 0;
-    ++next.epoch;
-  }
-  return next;
+  turn.pass(opened_to.sample == 0);
 }
 
 void Loader::State::fill(const Piece& piece, std::vector<uint8_t>& pixels) {

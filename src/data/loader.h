@@ -15,6 +15,14 @@ struct AugmentOptions {
   float jitter = 0;          ///< brightness, contrast and saturation changed by up to this share
 };
 
+/// What one of several workers takes: of every `group` batches, counted from where a stream begins and anew
+/// from the start of each epoch, those numbered [first, first + count).
+struct LoaderShare {
+  int64_t group = 1;
+  int64_t first = 0;
+  int64_t count = 1;
+};
+
 struct LoaderOptions {
   int64_t batch = 32;
   uint64_t seed = 0;
@@ -24,6 +32,8 @@ struct LoaderOptions {
   /// Per channel, on a scale of 0 to 1: (pixel / 255 - mean) / std. One entry serves every channel.
   std::vector<float> mean = {0.5F};
   std::vector<float> std = {0.5F};
+  /// An epoch must have one of these batches at least.
+  LoaderShare share = {};
 };
 
 /// Where a loader stands: all of its state.
@@ -33,6 +43,21 @@ struct LoaderPosition {
   int64_t sample = 0;  ///< within the epoch
   int64_t total = 0;   ///< samples handed out since the start
   bool operator==(const LoaderPosition&) const = default;
+};
+
+/// The position `count` samples further; an epoch has `epoch_size`, and no batch reaches over its end.
+LoaderPosition advanced(const LoaderPosition& from, int64_t count, int64_t epoch_size);
+
+/// Goes through the batches of an epoch, and says which are the share's.
+class ShareTurn {
+ public:
+  explicit ShareTurn(const LoaderShare& share) : share_(share) {}
+  bool is_own() const { return number_ >= share_.first && number_ < share_.first + share_.count; }
+  void pass(bool epoch_ends) { number_ = epoch_ends ? 0 : (number_ + 1) % share_.group; }
+
+ private:
+  LoaderShare share_;
+  int64_t number_ = 0;
 };
 
 /// A batch in the loader's staging memory: valid until the next-but-one call of next().

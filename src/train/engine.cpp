@@ -44,7 +44,8 @@ Engine::Engine(EngineOptions options, std::span<const int64_t> train_sizes,
     : options_(std::move(options)), threads_(options_.num_threads), counter_(16, 0) {
   options_.optimizer.dynamic_loss_scale = options_.precision == DType::f16;
   if (options_.backend == exec::Backend::gpu && runs()) {
-    const int card = exec::choose_card(options_.card.device, gpu::list_devices(), gpu::runtime());
+    const int card =
+        exec::choose_card(options_.card.device, gpu::list_devices(), gpu::runtime(), options_.card.number);
     self_test_ = std::make_unique<exec::SelfTest>(card, options_.self_test);
     if (options_.products) products_ = std::make_unique<exec::ProductChoice>(card, *options_.products);
   }
@@ -62,8 +63,12 @@ Engine::Engine(EngineOptions options, std::span<const int64_t> train_sizes,
     }
   }
   if (purpose == Purpose::accumulate) {
-    update_ = finish(make_update_graph(train_program().graph(), options_.optimizer, tables_), Purpose::step);
+    update_ = finish(make_update_graph(train_program().graph(), options_.optimizer, tables_, statistics_,
+                                       options_.accumulate),
+                     Purpose::step);
   }
+  state_end_ = layout_.num_bytes();
+  add_levels();
   if (runs()) bind_all();
 }
 
@@ -93,6 +98,7 @@ passes::TrainGraph Engine::build_graph(Purpose purpose, BatchShape shape) {
   } else {
     train.loss_weight = add_loss_weight(train.graph, options_.optimizer);
   }
+  if (purpose == Purpose::accumulate && options_.shards > 1) statistics_ = take_statistics(train.graph);
   return train;
 }
 
@@ -126,7 +132,7 @@ std::unique_ptr<exec::Program> Engine::finish(passes::TrainGraph train, Purpose 
       add_update(graph, options_.optimizer, tables_);
     };
   } else if (purpose == Purpose::accumulate) {
-    context.consume_gradients = add_accumulation;
+    context.consume_gradients = [this](passes::TrainGraph& graph) { add_accumulation(graph, statistics_); };
   } else if (purpose == Purpose::gradients) {
     context.consume_gradients = [](passes::TrainGraph& graph) {
       for (const passes::Gradient& gradient : graph.gradients)
@@ -208,6 +214,8 @@ void Engine::place(const passes::OffloadOptions& offload, int64_t budget_bytes) 
   recompute_ = {};
   train_.begin()->second = place(computed_[0]);
   if (update_) update_ = place(computed_[1]);
+  for (size_t i = 0; i < levels_.size(); ++i)
+    levels_[i] = {.put_away = place(computed_[2 + 2 * i]), .add = place(computed_[3 + 2 * i])};
 }
 
 std::vector<exec::Program*> Engine::programs() const {
@@ -216,6 +224,7 @@ std::vector<exec::Program*> Engine::programs() const {
     for (const auto& [shape, program] : *kind) all.push_back(program.get());
   }
   if (update_) all.push_back(update_.get());
+  for (const Level& level : levels_) all.insert(all.end(), {level.put_away.get(), level.add.get()});
   return all;
 }
 

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "base/threads.h"
+#include "comm/transport.h"
+#include "data/loader.h"
 #include "exec/card.h"
 #include "exec/product_choice.h"
 #include "exec/program.h"
@@ -31,6 +33,11 @@ struct EngineOptions {
   std::vector<int64_t> row_lengths;
   /// Micro-batches per update; above 1, gradients are summed in memory of their own.
   int64_t accumulate = 1;
+  /// Equal parts of an update's micro-batches that are summed each by itself, then by pairs (comm/sum.h);
+  /// statistics of batch norms move once per update. Results depend on it, not on who runs which part.
+  int64_t shards = 1;
+  /// Engines that share an update's shards, a power of two each: see join().
+  int64_t num_workers = 1;
   DType precision = DType::f32;
   uint64_t seed = 0;
   int num_threads = 1;
@@ -68,7 +75,8 @@ struct StepResult {
   double loss = 0;  ///< mean over samples
   double grad_norm = 0;
   int64_t num_samples = 0;
-  bool skipped = false;  ///< the gradients were not finite: nothing was changed
+  double exchange_seconds = 0;  ///< that this worker spent on what it and the others sum, and waiting for it
+  bool skipped = false;         ///< the gradients were not finite: nothing was changed
 };
 
 /// The model, its weights and its compiled programs. Everything is planned when it is made; running allocates
@@ -83,10 +91,17 @@ class Engine {
   /// Plans a measure_only engine anew under another budget, without growing its graphs again.
   void place(const passes::OffloadOptions& offload, int64_t budget_bytes);
 
+  /// Makes this engine the worker `team.rank()` of a run of num_workers: it computes its own micro-batches,
+  /// and every worker makes the same update. Before the first step; the team outlives the engine.
+  void join(comm::Transport& team);
+  /// The micro-batches of a whole update that are this engine's.
+  data::LoaderShare share() const;
+
   /// Draws the first weights from the seed; frozen ones are left for load_model.
   void initialise();
-  /// One update from `num_micro` micro-batches that `next` hands out one by one. The gradient is that of the
-  /// sum of their losses over `num_samples`. `step` numbers the update for dropout.
+  /// One update from `num_micro` micro-batches, of which `next` hands out this engine's one by one. The
+  /// gradient is that of the sum of their losses over `num_samples`. `step` numbers the update for dropout.
+  /// CommError where another worker does not come.
   StepResult train_step(int64_t num_micro, int64_t num_samples, FunctionRef<MicroBatch()> next, int64_t step,
                         double learning_rate) {
     start_step(num_micro, num_samples, next, step, learning_rate);
@@ -116,10 +131,11 @@ class Engine {
 
   const std::vector<nn::Tensor>& tensors() const { return tensors_; }
   const exec::PersistentLayout& layout() const { return layout_; }
-  /// What training changes: trained weights and the state of the run, without frozen weights.
+  /// What training changes: trained weights and the state of the run, without frozen weights, whatever the
+  /// number of workers.
   std::span<std::byte> state() const {
     const int64_t frozen = layout_.frozen_bytes();
-    return {persistent() + frozen, static_cast<size_t>(layout_.num_bytes() - frozen)};
+    return {persistent() + frozen, static_cast<size_t>(state_end_ - frozen)};
   }
   std::byte* data(const exec::PersistentBuffer& buffer) const { return persistent() + buffer.offset; }
   /// The f32 values of a persistent buffer.
@@ -183,6 +199,13 @@ class Engine {
   float* readings(int64_t count);
   /// 1 where there is none; from a card, once it is waited for.
   void read_loss_scale(float* to) const;
+  void add_levels();
+  int64_t num_own_shards() const { return options_.shards / options_.num_workers; }
+  /// Behind the micro-batches of this engine's shard `number`.
+  void finish_shard(int64_t number);
+  /// Sums gradients and gathers losses over the team; its seconds, once this engine has computed its own.
+  double exchange(int64_t step, float* losses);
+  std::vector<std::span<float>> gradient_sums() const;
   void bind_inputs(exec::Program& program, const MicroBatch& batch, int64_t step, int64_t index);
 
   /// A graph before it is placed.
@@ -214,6 +237,7 @@ class Engine {
     exec::Program* last = nullptr;
     int64_t num_micro = 0;
     int64_t num_samples = 0;
+    double exchange_seconds = 0;
   };
   Started started_;
   mutable Newer newer_ = Newer::host;  ///< whose weights and state count
@@ -222,6 +246,15 @@ class Engine {
   std::map<BatchShape, std::unique_ptr<exec::Program>, std::greater<>> train_;
   std::map<BatchShape, std::unique_ptr<exec::Program>, std::greater<>> evaluate_;
   std::unique_ptr<exec::Program> update_;
+  /// Sums of 2^level shards, put away and added to those of the next 2^level.
+  struct Level {
+    std::unique_ptr<exec::Program> put_away, add;
+  };
+  std::vector<Level> levels_;
+  std::vector<RunningStatistic> statistics_;
+  int64_t state_end_ = 0;  ///< of the layout: behind it are the sums of levels
+  comm::Transport* team_ = nullptr;
+  std::vector<float> own_losses_;
   std::vector<Computed> computed_;  ///< of a measure_only engine
   passes::RecomputeResult recompute_;
   std::map<std::string, int64_t> workspace_cache_;

@@ -156,36 +156,45 @@ void Engine::read_loss_scale(float* to) const {
 
 void Engine::start_step(int64_t num_micro, int64_t num_samples, FunctionRef<MicroBatch()> next, int64_t step,
                         double learning_rate) {
-  float* readings = this->readings(kFirstLoss + num_micro);
+  float* readings = this->readings(kFirstLoss + options_.accumulate);
   exec::Program* last = update_.get();
   to_card();
   // The update changes the loss scale that this step's gradients carry.
   read_loss_scale(&readings[kScale]);
-  for (int64_t i = 0; i < num_micro; ++i) {
-    const MicroBatch batch = next();
-    exec::Program& program = *train_.at(shape_of(batch));
-    program.set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(num_samples)));
-    program.set_scalar(kLearningRate, static_cast<float>(learning_rate));
-    program.set_scalar("one", 1.0F);
-    bind_inputs(program, batch, step, i);
-    program.start(threads_);
-    program.read(program.graph().outputs[kLossSum], &readings[kFirstLoss + static_cast<size_t>(i)]);
-    if (!update_) last = &program;
+  const data::LoaderShare own = share();
+  const int64_t shard_size = options_.accumulate / options_.shards;
+  for (int64_t k = 0; k < own.count; ++k) {
+    if (const int64_t i = own.first + k; i < num_micro) {
+      const MicroBatch batch = next();
+      exec::Program& program = *train_.at(shape_of(batch));
+      program.set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(num_samples)));
+      program.set_scalar(kLearningRate, static_cast<float>(learning_rate));
+      program.set_scalar("one", 1.0F);
+      bind_inputs(program, batch, step, i);
+      program.start(threads_);
+      program.read(program.graph().outputs[kLossSum], &readings[kFirstLoss + static_cast<size_t>(i)]);
+      if (!update_) last = &program;
+    }
+    if ((k + 1) % shard_size == 0) finish_shard(k / shard_size);
   }
+  const double exchange_seconds = team_ == nullptr ? 0 : exchange(step, &readings[kFirstLoss]);
+  if (!statistics_.empty())
+    update_->set_scalar(kInverseMicro, static_cast<float>(1.0 / static_cast<double>(num_micro)));
   if (update_) {
     update_->set_scalar(kLearningRate, static_cast<float>(learning_rate));
     update_->set_scalar("one", 1.0F);
     update_->start(threads_);
   }
   last->read(last->graph().outputs[update_ ? size_t{0} : size_t{kFirstOther}], &readings[kSumSquares]);
-  started_ = {.last = last, .num_micro = num_micro, .num_samples = num_samples};
+  started_ = {
+      .last = last, .num_micro = num_micro, .num_samples = num_samples, .exchange_seconds = exchange_seconds};
 }
 
 StepResult Engine::finish_step() {
-  const auto [last, num_micro, num_samples] = started_;
-  const float* readings = this->readings(kFirstLoss + num_micro);
+  const auto [last, num_micro, num_samples, exchange_seconds] = started_;
+  const float* readings = this->readings(kFirstLoss + options_.accumulate);
   last->wait();
-  StepResult result{.num_samples = num_samples};
+  StepResult result{.num_samples = num_samples, .exchange_seconds = exchange_seconds};
   for (int64_t i = 0; i < num_micro; ++i) result.loss += readings[kFirstLoss + static_cast<size_t>(i)];
   const double sum_squares = readings[kSumSquares];
   result.grad_norm = std::sqrt(sum_squares) / readings[kScale];

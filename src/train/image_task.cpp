@@ -64,7 +64,6 @@ class ImageStream : public BatchStream {
       : loader_(dataset, options, from) {}
 
   MicroBatch next() override { return micro_batch(loader_.next()); }
-  data::LoaderPosition position() const override { return loader_.position(); }
 
  private:
   data::Loader loader_;
@@ -127,8 +126,11 @@ ImageTask::ImageTask(const Recipe& recipe)
   check_fits(recipe, *train_);
 }
 
-std::unique_ptr<BatchStream> ImageTask::open(const data::LoaderPosition& from) const {
-  return std::make_unique<ImageStream>(*train_, loader_, from);
+std::unique_ptr<BatchStream> ImageTask::open(const data::LoaderPosition& from,
+                                             const data::LoaderShare& share) const {
+  data::LoaderOptions options = loader_;
+  options.share = share;
+  return std::make_unique<ImageStream>(*train_, options, from);
 }
 
 Evaluation ImageTask::evaluate(Engine& engine, int64_t num_shown) const {

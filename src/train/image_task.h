@@ -13,7 +13,9 @@ class ImageTask : public Task {
   int64_t num_rows() const override { return train_->size(); }
   int64_t num_eval_rows() const override { return test_->size(); }
   int64_t num_samples(const data::LoaderPosition&, int64_t count) const override { return count; }
-  std::unique_ptr<BatchStream> open(const data::LoaderPosition& from) const override;
+  using Task::open;
+  std::unique_ptr<BatchStream> open(const data::LoaderPosition& from,
+                                    const data::LoaderShare& share) const override;
   Evaluation evaluate(Engine& engine, int64_t num_shown) const override;
   const char* unit() const override { return "img"; }
   std::string describe() const override;

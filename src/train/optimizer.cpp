@@ -1,6 +1,7 @@
 #include "train/optimizer.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "ir/op_def.h"
@@ -126,6 +127,26 @@ const Rule& rule_of(const OptimizerOptions& options) {
   internal_error("there is no optimizer '{}'", options.name);
 }
 
+constexpr const char* kBatchStatistic = "batch/";
+
+/// What the batch norm that overwrites `state` leaves there.
+ValueId latest(const ir::Graph& graph, ValueId state) {
+  for (const ir::Node& node : graph.nodes) {
+    for (size_t k = 0; k < node.op->writes.size(); ++k) {
+      const int written = node.op->writes[k];
+      if (written >= 0 && node.inputs[static_cast<size_t>(written)] == state) return node.outputs[k];
+    }
+  }
+  internal_error("nothing writes {}", graph.value(state).name);
+}
+
+ValueId sum_of(ir::Graph& graph, const std::string& name, const Shape& shape) {
+  return graph.add_value(kGradientSum + name, {.dtype = DType::f32, .shape = shape}, Role::state);
+}
+ValueId gradient_sum(ir::Graph& graph, const ir::Value& parameter) {
+  return sum_of(graph, parameter.name, parameter.type.shape);
+}
+
 /// Adds nodes that share a learning rate and a gradient factor.
 class UpdateBuilder {
  public:
@@ -141,6 +162,15 @@ class UpdateBuilder {
     start(sum_squares);
     for (const passes::Gradient& gradient : gradients) update(gradient);
     if (options_.dynamic_loss_scale) add1("loss_scale_update", {loss_scale_state(graph_), factor_}, {});
+  }
+
+  /// Behind run(). Returns the sum that the statistic is moved by.
+  ValueId move(const RunningStatistic& statistic, double decay) {
+    const ValueId running = graph_.add_value(statistic.name, statistic.type, Role::state);
+    const ValueId sum = sum_of(graph_, statistic.name, statistic.type.shape);
+    const ValueId mean = add1("scale_by", {sum, scalar(kInverseMicro)}, {}, statistic.name);
+    add1("ema_update", {running, mean, factor_}, {{"decay", decay}}, statistic.name);
+    return sum;
   }
 
  private:
@@ -206,11 +236,6 @@ class UpdateBuilder {
   ValueId steps_ = ir::kNone;
 };
 
-ValueId gradient_sum(ir::Graph& graph, const ir::Value& parameter) {
-  return graph.add_value("grad/" + parameter.name, {.dtype = DType::f32, .shape = parameter.type.shape},
-                         Role::state);
-}
-
 }  // namespace
 
 std::span<const std::string> optimizer_names() {
@@ -234,27 +259,69 @@ void add_update(passes::TrainGraph& train, const OptimizerOptions& options,
   UpdateBuilder(train.graph, options, tables).run(train.gradients);
 }
 
-void add_accumulation(passes::TrainGraph& train) {
+std::vector<RunningStatistic> take_statistics(ir::Graph& graph) {
+  std::vector<RunningStatistic> found;
+  for (ir::Node& node : graph.nodes) {
+    if (node.op->name != "batch_norm") continue;
+    const double momentum = node.attrs.real_or("momentum", 0.1);
+    for (const size_t input : {size_t{3}, size_t{4}}) {
+      const ir::Value running = graph.value(node.inputs[input]);
+      found.push_back({.name = running.name, .type = running.type, .momentum = momentum});
+      node.inputs[input] = graph.add_value(kBatchStatistic + running.name, running.type, Role::state);
+    }
+    node.attrs.set("momentum", 1.0);
+  }
+  return found;
+}
+
+void add_accumulation(passes::TrainGraph& train, std::span<const RunningStatistic> statistics) {
+  const auto add = [&](ValueId sum, ValueId value, const std::string& name) {
+    train.graph.add(*ops::find_op("accumulate"), {sum, value}, {}, name);
+  };
   for (const passes::Gradient& gradient : train.gradients) {
     const ir::Value parameter = train.graph.value(gradient.parameter);
-    const ValueId sum = gradient_sum(train.graph, parameter);
-    train.graph.add(*ops::find_op("accumulate"), {sum, gradient.gradient}, {}, parameter.name);
+    add(gradient_sum(train.graph, parameter), gradient.gradient, parameter.name);
+  }
+  for (const RunningStatistic& statistic : statistics) {
+    const ValueId sum = sum_of(train.graph, statistic.name, statistic.type.shape);
+    add(sum, latest(train.graph, *train.graph.find(kBatchStatistic + statistic.name)), statistic.name);
   }
 }
 
 passes::TrainGraph make_update_graph(const ir::Graph& parameters, const OptimizerOptions& options,
-                                     std::span<const std::string> tables) {
+                                     std::span<const std::string> tables,
+                                     std::span<const RunningStatistic> statistics, int64_t num_micro) {
   passes::TrainGraph update;
   for (const ir::Value& value : parameters.values) {
     if (value.role != Role::parameter || value.producer != ir::kNone) continue;
     const ValueId parameter = update.graph.add_value(value.name, value.type, Role::parameter);
     update.gradients.push_back({.parameter = parameter, .gradient = gradient_sum(update.graph, value)});
   }
-  add_update(update, options, tables);
-  for (const passes::Gradient& gradient : update.gradients) {
-    update.graph.add(*ops::find_op("zero"), {gradient.gradient}, {}, "zero");
+  UpdateBuilder builder(update.graph, options, tables);
+  builder.run(update.gradients);
+  std::vector<ValueId> done;
+  for (const passes::Gradient& gradient : update.gradients) done.push_back(gradient.gradient);
+  for (const RunningStatistic& statistic : statistics) {
+    done.push_back(builder.move(statistic, std::pow(1 - statistic.momentum, num_micro)));
+    // Each worker's are of other micro-batches, and no part of what the workers share.
+    done.push_back(update.graph.add_value(kBatchStatistic + statistic.name, statistic.type, Role::state));
   }
+  for (const ValueId state : done) update.graph.add(*ops::find_op("zero"), {state}, {}, "zero");
   return update;
+}
+
+passes::TrainGraph make_move_graph(const ir::Graph& sums, const std::string& from, const std::string& to) {
+  passes::TrainGraph move;
+  for (const ir::Value& value : sums.values) {
+    if (value.role != Role::state || value.producer != ir::kNone || !value.name.starts_with(kGradientSum))
+      continue;
+    const std::string name = value.name.substr(std::string_view(kGradientSum).size());
+    const ValueId source = move.graph.add_value(from + name, value.type, Role::state);
+    const ValueId target = move.graph.add_value(to + name, value.type, Role::state);
+    move.graph.add(*ops::find_op("accumulate"), {target, source}, {}, name);
+    move.graph.add(*ops::find_op("zero"), {source}, {}, name);
+  }
+  return move;
 }
 
 }  // namespace hearth::train

@@ -50,11 +50,32 @@ ir::ValueId add_loss_weight(ir::Graph& graph, const OptimizerOptions& options);
 void add_update(passes::TrainGraph& train, const OptimizerOptions& options,
                 std::span<const std::string> tables);
 
-/// Appends grad/NAME += gradient for every weight.
-void add_accumulation(passes::TrainGraph& train);
+/// A running statistic of a batch norm that an update moves by the mean over its micro-batches.
+struct RunningStatistic {
+  std::string name;
+  ir::Type type;
+  double momentum = 0;
+};
+inline constexpr const char* kGradientSum = "grad/";
+inline constexpr const char* kInverseMicro = "inverse_micro";
 
-/// A graph that updates the weights from grad/NAME and clears it. `parameters` supplies names and types.
+/// Lets each batch norm of a training graph leave what it measured in batch/NAME, where NAME is what it would
+/// have moved.
+std::vector<RunningStatistic> take_statistics(ir::Graph& graph);
+
+/// Appends grad/NAME += gradient for every weight, and += batch/NAME for every statistic.
+void add_accumulation(passes::TrainGraph& train, std::span<const RunningStatistic> statistics);
+
+/// A graph that updates the weights from grad/NAME and clears it, and batch/NAME. `parameters` supplies names
+/// and types.
+/// Statistics move by their mean, grad/NAME times the scalar "inverse_micro", as far as `num_micro`
+/// micro-batches one after the other would move them.
 passes::TrainGraph make_update_graph(const ir::Graph& parameters, const OptimizerOptions& options,
-                                     std::span<const std::string> tables);
+                                     std::span<const std::string> tables,
+                                     std::span<const RunningStatistic> statistics, int64_t num_micro);
+
+/// to NAME += from NAME for each of those sums, which clears from NAME; the prefixes are kGradientSum or of
+/// its kind. `sums` supplies names and types: a graph of add_accumulation.
+passes::TrainGraph make_move_graph(const ir::Graph& sums, const std::string& from, const std::string& to);
 
 }  // namespace hearth::train

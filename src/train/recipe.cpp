@@ -3,6 +3,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -273,6 +274,33 @@ void check_pairs(const Recipe& recipe, const Places& places) {
   expect(text.overlong != "split", "data.overlong", "truncate", "split");
 }
 
+/// An update that the recipe does not divide among its devices is divided by a smaller micro-batch.
+void share_out(Recipe& recipe, const Places& places) {
+  if (recipe.devices > 1 && recipe.device.find(':') != std::string::npos) {
+    user_error("expected device=cpu, gpu or emulated for devices={}, got {} in {}; try device={}",
+               recipe.devices, recipe.device, places.of("device"),
+               recipe.device.substr(0, recipe.device.find(':')));
+  }
+  if (recipe.shards == 0) recipe.shards = recipe.devices;
+  const bool by_pairs = std::has_single_bit(static_cast<uint64_t>(recipe.shards / recipe.devices));
+  if (recipe.shards % recipe.devices != 0 || !by_pairs) {
+    user_error(
+        "expected train.shards to be devices={} times 1, 2, 4 or so on, got {} in {}; try train.shards={}",
+        recipe.devices, recipe.shards, places.of("train.shards"), recipe.devices);
+  }
+  if (recipe.accumulate == 1 && recipe.batch % recipe.shards == 0) {
+    recipe.batch /= recipe.shards;
+    recipe.accumulate = recipe.shards;
+  }
+  if (recipe.accumulate % recipe.shards == 0) return;
+  const int64_t rounded = (recipe.accumulate / recipe.shards + 1) * recipe.shards;
+  user_error(
+      "expected train.accumulate to be a multiple of {} for devices={} and train.shards={}, got {} in {}; "
+      "try train.accumulate={}",
+      recipe.shards, recipe.devices, recipe.shards, recipe.accumulate, places.of("train.accumulate"),
+      rounded);
+}
+
 void check(const Recipe& recipe, const Places& places) {
   check_text(recipe, places);
   if (recipe.text.pairs) check_pairs(recipe, places);
@@ -368,6 +396,7 @@ Recipe parse_recipe(const std::string& yaml, const std::string& where,
   recipe.data.image_size = recipe.model.image_size;
   recipe.data.channels = recipe.model.channels;
   recipe.data.seed = recipe.loader.seed = recipe.seed;
+  share_out(recipe, places);
   recipe.loader.batch = recipe.batch;
   check(recipe, places);
   return recipe;
@@ -432,7 +461,8 @@ std::shared_ptr<const Objective> objective_of(const Recipe& recipe) {
 }
 
 int num_threads(const Recipe& recipe) {
-  return recipe.threads == 0 ? num_available_cpus() : static_cast<int>(recipe.threads);
+  if (recipe.threads > 0) return static_cast<int>(recipe.threads);
+  return std::max(1, num_available_cpus() / static_cast<int>(recipe.devices));
 }
 
 namespace {
@@ -445,7 +475,7 @@ exec::SelfTest::When self_test_of(const Recipe& recipe) {
 
 }  // namespace
 
-EngineOptions engine_options(const Recipe& recipe) {
+EngineOptions engine_options(const Recipe& recipe, int rank) {
   const DType precision = recipe.precision == "bf16"   ? DType::bf16
                           : recipe.precision == "fp16" ? DType::f16
                                                        : DType::f32;
@@ -454,13 +484,16 @@ EngineOptions engine_options(const Recipe& recipe) {
                         .adapter = builder_adapter(recipe.adapter),
                         .batch = recipe.batch,
                         .accumulate = recipe.accumulate,
+                        .shards = recipe.shards,
+                        .num_workers = recipe.devices,
                         .precision = precision,
                         .seed = recipe.seed,
                         .num_threads = num_threads(recipe),
                         .budget_bytes = recipe.memory,
                         .offload = recipe.offload};
   if (exec::names_card(recipe.device)) {
-    use_card(options, {.device = recipe.device, .reserve_bytes = recipe.reserve}, self_test_of(recipe));
+    use_card(options, {.device = recipe.device, .number = rank, .reserve_bytes = recipe.reserve},
+             self_test_of(recipe));
   }
   options.passes_off = recipe.passes_off;
   std::erase(options.passes_off, "winograd");

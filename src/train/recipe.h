@@ -54,8 +54,8 @@ struct Recipe {
   int64_t threads = 0;                   ///< 0: every processor
   std::string device = "cpu";            ///< or as in exec::CardWish
   int64_t reserve = int64_t{512} << 20;  ///< bytes of a card that are left free
-  int64_t devices = 1;
-  std::string self_test = "once";  ///< of a card's kernels: always, once, never
+  int64_t devices = 1;                   ///< workers that share each update, a device each
+  std::string self_test = "once";        ///< of a card's kernels: always, once, never
   std::string precision = "fp32";
   int64_t memory = 0;  ///< arena budget in bytes, 0: none
   std::string init;    ///< safetensors to start from
@@ -75,6 +75,7 @@ struct Recipe {
   int64_t epochs = 1;
   int64_t batch = 32;
   int64_t accumulate = 1;
+  int64_t shards = 0;  ///< 0: as many as devices; see EngineOptions
   int64_t checkpoint_every = 500;
   int64_t keep_checkpoints = 2;
   int64_t eval_every = 0;  ///< 0: at the end of each epoch
@@ -103,9 +104,9 @@ bool has_documents(const Recipe& recipe);
 std::string model_name(const Recipe& recipe);
 /// What training minimises, from the model alone: no data is opened.
 std::shared_ptr<const Objective> objective_of(const Recipe& recipe);
-/// Threads of the recipe: all cores where it says 0.
+/// Threads of each of its workers: where it says 0, an equal part of all cores.
 int num_threads(const Recipe& recipe);
-/// The engine a recipe asks for.
-EngineOptions engine_options(const Recipe& recipe);
+/// The engine a recipe asks for, of worker number `rank`.
+EngineOptions engine_options(const Recipe& recipe, int rank = 0);
 
 }  // namespace hearth::train

@@ -177,7 +177,8 @@ void add_run_fields(std::vector<Field>& f) {
       "reserve", "memory of a card that is left to the desktop", "a size like 512MiB",
       [](Recipe & r) -> auto& { return r.reserve; }));
   f.push_back(integer(
-      "devices", "how many of them", [](Recipe & r) -> auto& { return r.devices; }, 1, 1));
+      "devices", "how many of them share each update, a worker for each",
+      [](Recipe & r) -> auto& { return r.devices; }, 1, 64));
   f.push_back(text("self_test", "whether a card's kernels are tried before training",
                    [](Recipe & r) -> auto& { return r.self_test; }, {"always", "once", "never"}));
   f.push_back(text("precision", "fp32, bf16, or fp16 with a dynamic loss scale",
@@ -372,8 +373,12 @@ void add_train_fields(std::vector<Field>& f) {
   f.push_back(integer(
       "train.batch", "micro-batch of one worker", [](Recipe & r) -> auto& { return r.batch; }, 1, 1 << 20));
   f.push_back(integer(
-      "train.accumulate", "micro-batches per update", [](Recipe & r) -> auto& { return r.accumulate; }, 1,
-      1 << 20));
+      "train.accumulate", "micro-batches per update, over all devices",
+      [](Recipe & r) -> auto& { return r.accumulate; }, 1, 1 << 20));
+  f.push_back(integer(
+      "train.shards",
+      "parts of an update that are summed apart: the most devices that give the same bits; 0: devices",
+      [](Recipe & r) -> auto& { return r.shards; }, 0, 64));
   f.push_back(integer(
       "train.checkpoint_every", "updates between checkpoints",
       [](Recipe & r) -> auto& { return r.checkpoint_every; }, 1));

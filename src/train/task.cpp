@@ -7,7 +7,6 @@ namespace hearth::train {
 MicroBatch AheadStream::next() {
   const MicroBatch batch = ahead_ ? *ahead_ : stream_->next();
   ahead_.reset();
-  position_ = stream_->position();
   return batch;
 }
 

@@ -28,23 +28,18 @@ class BatchStream {
   virtual ~BatchStream() = default;
   /// The next micro-batch; valid until the next-but-one call. UserError for a sample that cannot be read.
   virtual MicroBatch next() = 0;
-  /// Where the stream stands behind the micro-batches handed out so far.
-  virtual data::LoaderPosition position() const = 0;
 };
 
-/// A stream that can look at its next micro-batch; position() is behind those handed out by next().
+/// A stream that can look at its next micro-batch.
 class AheadStream : public BatchStream {
  public:
-  explicit AheadStream(std::unique_ptr<BatchStream> stream)
-      : stream_(std::move(stream)), position_(stream_->position()) {}
+  explicit AheadStream(std::unique_ptr<BatchStream> stream) : stream_(std::move(stream)) {}
   MicroBatch next() override;
-  data::LoaderPosition position() const override { return position_; }
   /// Null where it cannot be read, which next() then says. Valid until the next-but-one of them all.
   const MicroBatch* peek();
 
  private:
   std::unique_ptr<BatchStream> stream_;
-  data::LoaderPosition position_;
   std::optional<MicroBatch> ahead_;
 };
 
@@ -68,7 +63,10 @@ class Task {
   /// belongs to other data.
   virtual void save_beginning(const fs::path&) const {}
   virtual void go_on(const fs::path&) {}
-  virtual std::unique_ptr<BatchStream> open(const data::LoaderPosition& from) const = 0;
+  /// From where a step begins, the share's micro-batches; an epoch has one of them at least.
+  virtual std::unique_ptr<BatchStream> open(const data::LoaderPosition& from,
+                                            const data::LoaderShare& share) const = 0;
+  std::unique_ptr<BatchStream> open(const data::LoaderPosition& from) const { return open(from, {}); }
   /// Judges the present weights; at most `num_shown` samples are kept for people to look at.
   virtual Evaluation evaluate(Engine& engine, int64_t num_shown) const = 0;
   /// A few letters for a sample.

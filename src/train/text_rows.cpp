@@ -66,12 +66,14 @@ class Staging {
 class RowStream : public BatchStream {
  public:
   RowStream(const TextRows& rows, int64_t batch, bool shuffle, std::span<const int64_t> lengths,
-            const data::LoaderPosition& from)
+            const data::LoaderPosition& from, const data::LoaderShare& share)
       : rows_(rows),
         order_(rows, shuffle, {lengths.begin(), lengths.end()}),
         batch_(batch),
         lengths_(lengths.begin(), lengths.end()),
-        position_(from) {
+        position_(from),
+        turn_(share) {
+    HEARTH_CHECK(share.first < (rows.num_rows() + batch - 1) / batch);
     const int64_t answers = batch * rows.num_answers();
     for (size_t i = 0; i < kNumStagings; ++i)
       staging_.emplace_back(answers * rows.options().context, answers);
@@ -81,7 +83,7 @@ class RowStream : public BatchStream {
   MicroBatch next() override {
     const int64_t longest = choose();
     const int64_t length = lengths_.empty() ? rows_.options().context : fitting(lengths_, longest);
-    Staging& staging = staging_[turn_++ % kNumStagings];
+    Staging& staging = staging_[num_made_++ % kNumStagings];
     for (int64_t i = 0; i < std::ssize(chosen_); ++i)
       rows_.fill(chosen_[static_cast<size_t>(i)], staging.row(i, rows_.num_answers() * length));
     MicroBatch made = staging.batch(std::ssize(chosen_));
@@ -89,7 +91,6 @@ class RowStream : public BatchStream {
     if (rows_.options().pairs) made.inputs[kReference] = reference(staging.reference());
     return made;
   }
-  data::LoaderPosition position() const override { return position_; }
 
  private:
   const float* reference(std::span<float> out) const {
@@ -100,20 +101,22 @@ class RowStream : public BatchStream {
     }
     return out.data();
   }
-  /// Takes the rows of a micro-batch, which does not reach over the end of an epoch; their greatest length.
+  int64_t rows_of_next() const { return std::min(batch_, rows_.num_rows() - position_.sample); }
+  void pass(int64_t count) {
+    position_ = data::advanced(position_, count, rows_.num_rows());
+    turn_.pass(position_.sample == 0);
+  }
+  /// Takes the rows of a micro-batch; their greatest length.
   int64_t choose() {
+    while (!turn_.is_own()) pass(rows_of_next());
     int64_t longest = 0;
     chosen_.clear();
-    while (std::ssize(chosen_) < batch_ && position_.sample < rows_.num_rows()) {
-      chosen_.push_back(order_.row_at(position_));
+    data::LoaderPosition row = position_;
+    for (const int64_t end = row.sample + rows_of_next(); row.sample < end; ++row.sample) {
+      chosen_.push_back(order_.row_at(row));
       longest = std::max(longest, rows_.lengths()[static_cast<size_t>(chosen_.back())]);
-      ++position_.sample;
-      ++position_.total;
     }
-    if (position_.sample == rows_.num_rows()) {
-      position_.sample = 0;
-      ++position_.epoch;
-    }
+    pass(std::ssize(chosen_));
     return longest;
   }
 
@@ -122,9 +125,10 @@ class RowStream : public BatchStream {
   int64_t batch_;
   std::vector<int64_t> lengths_;
   data::LoaderPosition position_;
+  data::ShareTurn turn_;
   std::vector<Staging> staging_;
   std::vector<int64_t> chosen_;
-  size_t turn_ = 0;
+  size_t num_made_ = 0;
 };
 
 }  // namespace
@@ -278,8 +282,9 @@ int64_t RowOrder::num_trained(data::LoaderPosition from, int64_t count) {
 }
 
 std::unique_ptr<BatchStream> stream_rows(const TextRows& rows, int64_t batch, bool shuffle,
-                                         std::span<const int64_t> lengths, const data::LoaderPosition& from) {
-  return std::make_unique<RowStream>(rows, batch, shuffle, lengths, from);
+                                         std::span<const int64_t> lengths, const data::LoaderPosition& from,
+                                         const data::LoaderShare& share) {
+  return std::make_unique<RowStream>(rows, batch, shuffle, lengths, from, share);
 }
 
 int64_t row_staging_bytes(const TextRows& rows, int64_t batch) {

@@ -106,7 +106,8 @@ class RowOrder {
 /// Micro-batches {tokens, labels, positions, starts} of the rows, or {..., reference} of pairs. `lengths` as
 /// from row_lengths; empty: every row has the context's length.
 std::unique_ptr<BatchStream> stream_rows(const TextRows& rows, int64_t batch, bool shuffle,
-                                         std::span<const int64_t> lengths, const data::LoaderPosition& from);
+                                         std::span<const int64_t> lengths, const data::LoaderPosition& from,
+                                         const data::LoaderShare& share = {});
 
 /// Bytes of a stream's staging memory.
 int64_t row_staging_bytes(const TextRows& rows, int64_t batch);

@@ -110,13 +110,14 @@ int64_t TextTask::num_samples(const data::LoaderPosition& from, int64_t count) c
   return counted_->num_trained(from, count);
 }
 
-std::unique_ptr<BatchStream> TextTask::open(const data::LoaderPosition& from) const {
+std::unique_ptr<BatchStream> TextTask::open(const data::LoaderPosition& from,
+                                            const data::LoaderShare& share) const {
   if (from.sample >= num_rows()) {
     user_error(
         "expected the data that the run began with, got {} rows in an epoch that stood at {}; try a new run",
         num_rows(), from.sample);
   }
-  return stream_rows(*train_, batch_, shuffle_, lengths_, from);
+  return stream_rows(*train_, batch_, shuffle_, lengths_, from, share);
 }
 
 Evaluation TextTask::evaluate(Engine& engine, int64_t) const {

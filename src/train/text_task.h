@@ -19,7 +19,9 @@ class TextTask : public Task {
   int64_t num_eval_rows() const override { return held_out_->num_rows(); }
   int64_t num_samples(const data::LoaderPosition& from, int64_t count) const override;
   std::vector<int64_t> row_lengths() const override { return lengths_; }
-  std::unique_ptr<BatchStream> open(const data::LoaderPosition& from) const override;
+  using Task::open;
+  std::unique_ptr<BatchStream> open(const data::LoaderPosition& from,
+                                    const data::LoaderShare& share) const override;
   Evaluation evaluate(Engine& engine, int64_t num_shown) const override;
   const char* unit() const override { return "tok"; }
   std::string describe() const override;

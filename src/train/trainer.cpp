@@ -37,18 +37,21 @@ void check_memory(const Recipe& recipe, const Engine& engine, int64_t staging_by
 
 }  // namespace
 
-Trainer::Trainer(Recipe recipe, fs::path out, TrainerEvents events)
-    : recipe_(std::move(recipe)), out_(std::move(out)), events_(std::move(events)) {
+Trainer::Trainer(Recipe recipe, fs::path out, TrainerEvents events, comm::Transport* team)
+    : recipe_(std::move(recipe)), out_(std::move(out)), events_(std::move(events)), team_(team) {
+  HEARTH_CHECK(recipe_.devices == (team_ == nullptr ? 1 : team_->size()));
   const auto& off = recipe_.passes_off;
   cpu::allow_winograd(std::find(off.begin(), off.end(), "winograd") == off.end());
   task_ = open_task(recipe_);
-  EngineOptions options = engine_options(recipe_);
+  EngineOptions options = engine_options(recipe_, team_ == nullptr ? 0 : team_->rank());
   options.row_lengths = task_->row_lengths();
   const std::vector<int64_t> sizes = batch_sizes(task_->num_rows(), recipe_.batch);
   std::vector<int64_t> eval_sizes = batch_sizes(task_->num_eval_rows(), recipe_.batch);
   if (task_->evaluates_training_rows()) eval_sizes.insert(eval_sizes.end(), sizes.begin(), sizes.end());
   engine_ = std::make_unique<Engine>(std::move(options), sizes, eval_sizes);
   check_memory(recipe_, *engine_, task_->staging_bytes());
+  if (team_ != nullptr) engine_->join(*team_);
+  check_share();
   engine_->initialise();
   load_first_weights();
   total_steps_ = recipe_.steps > 0 ? recipe_.steps : recipe_.epochs * steps_per_epoch();
@@ -56,6 +59,15 @@ Trainer::Trainer(Recipe recipe, fs::path out, TrainerEvents events)
 }
 
 Trainer::~Trainer() = default;
+
+void Trainer::check_share() const {
+  const data::LoaderShare last{.first = recipe_.accumulate / recipe_.devices * (recipe_.devices - 1)};
+  if (last.first * recipe_.batch < task_->num_rows()) return;
+  user_error(
+      "expected data for every one of {} devices, got {} rows in an epoch for an update of {} x {}; try a "
+      "lower train.batch or devices=1",
+      recipe_.devices, task_->num_rows(), recipe_.accumulate, recipe_.batch);
+}
 
 void Trainer::load_first_weights() {
   const std::string& first = recipe_.init.empty() ? recipe_.text.model : recipe_.init;
@@ -78,8 +90,13 @@ void Trainer::start(bool resume) {
     task_->go_on(out_);
   } else {
     task_->begin(*engine_, events_.message);
-    task_->save_beginning(out_);
+    if (leads()) task_->save_beginning(out_);
   }
+  if (leads()) open_files(resumed);
+  stream_.emplace(task_->open(state_.position, engine_->share()));
+}
+
+void Trainer::open_files(bool resumed) {
   write_file_atomically(out_ / "config.yaml", write_recipe(recipe_));
   if (has_adapter(*engine_)) {
     write_file_atomically(out_ / kAdapterConfig,
@@ -89,7 +106,6 @@ void Trainer::start(bool resume) {
   event_file_ = std::make_unique<io::EventFile>(out_);
   checkpoints_ = std::make_unique<io::CheckpointWriter>(out_ / "checkpoints", std::ssize(engine_->state()),
                                                         static_cast<int>(recipe_.keep_checkpoints));
-  stream_.emplace(task_->open(state_.position));
 }
 
 bool Trainer::load_checkpoint() {
@@ -126,7 +142,7 @@ bool Trainer::load_checkpoint() {
 }
 
 void Trainer::save_checkpoint() {
-  const data::LoaderPosition position = stream_->position();
+  const data::LoaderPosition& position = state_.position;
   char text[512];
   const auto end = fmt::format_to_n(text, sizeof(text),
                                     "{{\"step\":{},\"best_score\":{},\"evaluations_without_gain\":{},"
@@ -137,7 +153,7 @@ void Trainer::save_checkpoint() {
 }
 
 StepResult Trainer::train_one(double rate) {
-  step_start_ = stream_->position();
+  step_start_ = state_.position;
   const int64_t num_samples = task_->num_samples(step_start_, rows_of_step());
   engine_->start_step(
       num_micro(), num_samples, [&] { return stream_->next(); }, state_.step, rate);
@@ -190,27 +206,43 @@ RunSummary Trainer::run(bool resume) {
     const double rate = learning_rate(recipe_.schedule, recipe_.lr, state_.step, total_steps_);
     const StepResult result = train_one(rate);
     const bool overflow_only = recipe_.precision == "fp16" && engine_->loss_scale() >= 1;
-    if ((result.skipped || !std::isfinite(result.loss)) && !overflow_only) stop_for_not_finite(result);
+    if ((result.skipped || !std::isfinite(result.loss)) && !overflow_only) {
+      if (leads()) stop_for_not_finite(result);
+      break;
+    }
     if (!result.skipped) last_good_step_ = state_.step;
     after_step(result, rate);
-    if (recipe_.early_stop > 0 && state_.evaluations_without_gain >= recipe_.early_stop) {
-      events_.message(
-          fmt::format("stopping early: {} evaluations without a better score", recipe_.early_stop));
-      break;
-    }
-    if (events_.stop != nullptr && *events_.stop) {
-      summary.interrupted = true;
-      break;
-    }
+    const Order next = agree(order());
+    summary.interrupted = next == Order::interrupt;
+    if (next != Order::go_on) break;
   }
-  finish(summary);
+  summary.led = leads();
+  if (leads()) finish(summary);
   return summary;
+}
+
+Trainer::Order Trainer::order() const {
+  if (recipe_.early_stop > 0 && state_.evaluations_without_gain >= recipe_.early_stop) {
+    events_.message(fmt::format("stopping early: {} evaluations without a better score", recipe_.early_stop));
+    return Order::stop_early;
+  }
+  return events_.stop != nullptr && *events_.stop ? Order::interrupt : Order::go_on;
+}
+
+Trainer::Order Trainer::agree(Order order) const {
+  if (team_ != nullptr) team_->broadcast(std::as_writable_bytes(std::span(&order, 1)), 0);
+  return order;
 }
 
 void Trainer::after_step(const StepResult& result, double rate) {
   ++state_.step;
   ++session_steps_;
   session_samples_ += result.num_samples;
+  state_.position = data::advanced(step_start_, rows_of_step(), task_->num_rows());
+  if (leads()) write_step(result, rate);
+}
+
+void Trainer::write_step(const StepResult& result, double rate) {
   log_step(result, rate);
   checkpoints_->check();
   if (time_to_evaluate()) evaluate_and_log();

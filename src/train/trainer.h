@@ -31,7 +31,8 @@ struct Progress {
 struct TrainerEvents {
   std::function<void(const Progress&)> progress;    ///< every log_every updates
   std::function<void(const std::string&)> message;  ///< rare, one sentence
-  /// Set by the caller (Ctrl-C): the trainer ends behind the next update with a checkpoint.
+  /// Set by the caller (Ctrl-C): the trainer ends behind the next update with a checkpoint. Of a team, the
+  /// leader's counts.
   const std::atomic<bool>* stop = nullptr;
 };
 
@@ -41,14 +42,17 @@ struct RunSummary {
   std::string best;  ///< for people
   double seconds = 0;
   bool interrupted = false;
+  bool led = true;  ///< false: another worker has written the run folder, and says how the run ended
 };
 
 /// One run in one folder: config.yaml, model.safetensors (or a PEFT adapter), trainer_log.jsonl, TensorBoard
-/// events, checkpoints/, report.html.
+/// events, checkpoints/, report.html. Several workers may share a run: each has a trainer for the same recipe
+/// and folder, and rank 0 leads: it alone evaluates and writes.
 class Trainer {
  public:
-  /// Compiles everything for the recipe's task. `out` is created.
-  Trainer(Recipe recipe, fs::path out, TrainerEvents events);
+  /// Compiles everything for the recipe's task. `out` is created. `team`: of recipe.devices workers; null
+  /// where there is one alone.
+  Trainer(Recipe recipe, fs::path out, TrainerEvents events, comm::Transport* team = nullptr);
   ~Trainer();
 
   /// Trains to the end. With `resume`, goes on from the newest complete checkpoint of the folder.
@@ -73,11 +77,20 @@ class Trainer {
     data::LoaderPosition position;
   };
 
+  /// What the leader has decided behind a step.
+  enum class Order : int32_t { go_on, stop_early, interrupt };
+
+  bool leads() const { return team_ == nullptr || team_->rank() == 0; }
+  void check_share() const;
   void load_first_weights();
   void start(bool resume);
+  void open_files(bool resumed);
   bool load_checkpoint();
   StepResult train_one(double rate);
   void after_step(const StepResult& result, double rate);
+  void write_step(const StepResult& result, double rate);
+  Order order() const;
+  Order agree(Order order) const;
   [[noreturn]] void stop_for_not_finite(const StepResult& result);
   std::string find_not_finite();
   void save_checkpoint();
@@ -94,6 +107,7 @@ class Trainer {
   Recipe recipe_;
   fs::path out_;
   TrainerEvents events_;
+  comm::Transport* team_;
   std::unique_ptr<Task> task_;
   std::unique_ptr<Engine> engine_;
   std::optional<AheadStream> stream_;

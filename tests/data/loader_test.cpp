@@ -48,6 +48,26 @@ std::vector<Kept> collect(Loader& loader, const Dataset& dataset, int64_t num_ba
   return kept;
 }
 
+TEST(Loader, SharesDivideTheBatchesOfEachEpoch) {
+  const auto dataset = shapes(53);
+  constexpr int64_t kBatches = 8, kGroup = 6;
+  Loader all(*dataset, options_for(7, 1));
+  const std::vector<Kept> whole = collect(all, *dataset, 3 * kBatches);
+  for (const int64_t width : {1, 2, 3}) {
+    for (int64_t first = 0; first < kGroup; first += width) {
+      LoaderOptions options = options_for(7, 2);
+      options.share = {.group = kGroup, .first = first, .count = width};
+      std::vector<Kept> wanted;
+      for (int64_t i = 0; i < std::ssize(whole); ++i) {
+        const int64_t number = i % kBatches % kGroup;
+        if (number >= first && number < first + width) wanted.push_back(whole[static_cast<size_t>(i)]);
+      }
+      Loader share(*dataset, options);
+      EXPECT_EQ(collect(share, *dataset, std::ssize(wanted)), wanted) << first << " of " << width;
+    }
+  }
+}
+
 TEST(Loader, EverySampleOncePerEpoch) {
   const auto dataset = shapes(53);
   for (int threads = 0; threads <= 4; ++threads) {

@@ -88,8 +88,9 @@ std::vector<std::string> documents(const MicroBatch& batch, int64_t length) {
 std::vector<std::string> epoch_of(const TextTask& task, int64_t epoch) {
   const auto stream = task.open({.seed = 3, .epoch = epoch});
   std::vector<std::string> all;
-  while (stream->position().epoch == epoch) {
+  for (int64_t rows = 0; rows < task.num_rows();) {
     const MicroBatch batch = stream->next();
+    rows += batch.num_rows;
     for (std::string& one : documents(batch, batch.row_length > 0 ? batch.row_length : 64)) {
       one.erase(one.find_last_not_of('#') + 2 > one.size() ? one.size() : one.find_last_not_of('#') + 1);
       all.push_back(std::move(one));
