@@ -119,6 +119,7 @@ void add_bench(CLI::App& app) {
     std::string name;
     int64_t steps = 20;
     train::BenchMachine machine{.num_threads = num_available_cpus()};
+    int num_workers = 1;
     bool tiny = false;
     bool profile = false;
     std::string card;
@@ -131,6 +132,8 @@ void add_bench(CLI::App& app) {
   verb->add_option("--steps", arguments->steps, "timed steps");
   verb->add_option("--threads", arguments->machine.num_threads, "threads");
   verb->add_option("--device", arguments->machine.device, "cpu, gpu, gpu:1, ... or emulated");
+  verb->add_option("--workers", arguments->num_workers,
+                   "processes that train together, with --threads each; a micro-batch each");
   verb->add_flag("--tiny", arguments->tiny, "the case's work at sizes of a test");
   verb->add_flag("--profile", arguments->profile, "also print where the step's time goes, op by op");
   verb->add_option("--model-card", arguments->card,
@@ -147,11 +150,16 @@ void add_bench(CLI::App& app) {
     if (!overrides.empty()) user_error("expected '{}' only with a recipe and --model-card", overrides[0]);
     check_range("--steps", arguments->steps, 1, 1'000'000);
     check_range("--threads", arguments->machine.num_threads, 1, 1024);
+    check_range("--workers", arguments->num_workers, 1, 64);
+    if (arguments->num_workers > 1 && arguments->profile)
+      user_error("expected --profile with one worker, got {}", arguments->num_workers);
     check_device(arguments->machine.device);
     train::BenchCase bench = train::find_bench_case(arguments->name);
     if (arguments->tiny) bench = train::tiny_case(bench);
     const train::BenchResult result =
-        train::run_bench(bench, arguments->steps, arguments->machine, arguments->profile);
+        arguments->num_workers > 1
+            ? train::run_team_bench(bench, arguments->steps, arguments->machine, arguments->num_workers)
+            : train::run_bench(bench, arguments->steps, arguments->machine, arguments->profile);
     fmt::print("{}{}{}\n", result.profile, train::to_line(bench, result), train::to_json(bench, result));
   });
 }

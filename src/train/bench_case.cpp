@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "comm/shm.h"
 #include "passes/machine.h"
 
 namespace hearth::train {
@@ -127,7 +128,9 @@ BenchResult run_bench(const BenchCase& bench, int64_t num_steps, const BenchMach
   result.first_step_seconds = process_seconds();
   for (int64_t step = 1; step < num_steps + warm_up; ++step) {
     const double seconds = work->run(step);
-    if (step >= warm_up) result.step_seconds.push_back(seconds);
+    if (step < warm_up) continue;
+    result.step_seconds.push_back(seconds);
+    if (machine.team != nullptr) result.exchange_seconds.push_back(work->exchange_seconds());
   }
   result.peak_rss_bytes = peak_rss_bytes();
   if (profile) result.profile = work->profile();
@@ -140,10 +143,27 @@ BenchResult run_bench(const BenchCase& bench, int64_t num_steps, const BenchMach
   return result;
 }
 
+BenchResult run_team_bench(const BenchCase& bench, int64_t num_steps, const BenchMachine& machine,
+                           int num_workers) {
+  engine_options(bench, machine);  // what cannot be shared out is refused before there are processes
+  BenchResult result;
+  comm::run_ranks(num_workers, [&](comm::Transport& team) {
+    BenchMachine own = machine;
+    own.team = &team;
+    result = run_bench(bench, num_steps, own);
+  });
+  result.num_workers = num_workers;
+  return result;
+}
+
 std::string to_json(const BenchCase& bench, const BenchResult& result) {
-  std::string card;
+  std::string more;
+  if (result.num_workers > 1) {
+    more = fmt::format(",\"num_workers\":{},\"exchange_seconds\":[{:.9f}]", result.num_workers,
+                       fmt::join(result.exchange_seconds, ","));
+  }
   if (result.card) {
-    card = fmt::format(
+    more += fmt::format(
         ",\"card\":\"{}\",\"driver\":\"{}\",\"card_bytes\":{},\"peak_flops_per_second\":{:.0f}",
         result.card->name, result.card->driver, result.card->num_bytes, result.card->peak_flops_per_second);
   }
@@ -151,7 +171,7 @@ std::string to_json(const BenchCase& bench, const BenchResult& result) {
       "{{\"case\":\"{}\",\"step_seconds\":[{:.9f}],\"peak_rss_bytes\":{},\"first_step_seconds\":{:.3f},"
       "\"gemm_peak_gflops\":{:.1f},\"flops_per_step\":{:.0f},\"samples_per_step\":{}{}}}",
       bench.name, fmt::join(result.step_seconds, ","), result.peak_rss_bytes, result.first_step_seconds,
-      result.gemm_peak_gflops, result.flops_per_step, result.samples_per_step, card);
+      result.gemm_peak_gflops, result.flops_per_step, result.samples_per_step, more);
 }
 
 std::string to_line(const BenchCase& bench, const BenchResult& result) {

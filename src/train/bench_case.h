@@ -22,7 +22,9 @@ struct BenchCard {
 
 struct BenchResult {
   std::vector<double> step_seconds;
-  double first_step_seconds = 0;  ///< from the start of the process
+  int num_workers = 1;
+  std::vector<double> exchange_seconds;  ///< of each step, where there are several workers
+  double first_step_seconds = 0;         ///< from the start of the process
   int64_t peak_rss_bytes = 0;
   double flops_per_step = 0;
   int64_t samples_per_step = 0;  ///< pictures or tokens
@@ -35,6 +37,10 @@ struct BenchResult {
 /// Runs the case `num_steps` times after a warm-up of three (tiny: one).
 BenchResult run_bench(const BenchCase& bench, int64_t num_steps, const BenchMachine& machine,
                       bool profile = false);
+
+/// Training by `num_workers` processes of this machine, a micro-batch each, as its first one sees it.
+BenchResult run_team_bench(const BenchCase& bench, int64_t num_steps, const BenchMachine& machine,
+                           int num_workers);
 
 /// One line of JSON.
 std::string to_json(const BenchCase& bench, const BenchResult& result);

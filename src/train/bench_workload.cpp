@@ -59,8 +59,9 @@ double seconds_since(Clock::time_point start) {
 /// Training steps on one micro-batch.
 class Training : public Workload {
  public:
-  Training(const EngineOptions& options, int64_t num_samples)
-      : engine_(options, std::span(&options.batch, 1), {}), num_samples_(num_samples) {
+  Training(const EngineOptions& options, const BenchMachine& machine, int64_t num_samples)
+      : engine_(options, std::span(&options.batch, 1), {}), num_samples_(num_samples * options.accumulate) {
+    if (machine.team != nullptr) engine_.join(*machine.team);
     engine_.initialise();
     draw_frozen(engine_);
     batch_.num_rows = options.batch;
@@ -69,15 +70,18 @@ class Training : public Workload {
   double run(int64_t index) override {
     const auto start = Clock::now();
     engine_.start_step(
-        1, num_samples_, [&] { return batch_; }, index, kRate);
+        engine_.options().accumulate, num_samples_, [&] { return batch_; }, index, kRate);
     if (card() != nullptr) engine_.stage_ahead(batch_);
     const StepResult result = engine_.finish_step();
     const double seconds = seconds_since(start);
+    exchange_seconds_ = result.exchange_seconds;
     if (!std::isfinite(result.loss)) internal_error("step {} has a loss of {}", index, result.loss);
     return seconds;
   }
+  double exchange_seconds() const override { return exchange_seconds_; }
   double flops() const override {
-    return engine_.train_program().report().flops - engine_.recompute().extra_flops;
+    const auto num_micro = static_cast<double>(engine_.options().accumulate);
+    return num_micro * (engine_.train_program().report().flops - engine_.recompute().extra_flops);
   }
   int64_t num_samples() const override { return num_samples_; }
   const gpu::DeviceInfo* card() const override { return engine_.card(); }
@@ -92,12 +96,13 @@ class Training : public Workload {
  private:
   Engine engine_;
   int64_t num_samples_;
+  double exchange_seconds_ = 0;
 };
 
 class PictureTraining : public Training {
  public:
   PictureTraining(const BenchCase& bench, const BenchMachine& machine)
-      : Training(engine_options(bench, machine), bench.batch),
+      : Training(engine_options(bench, machine), machine, bench.batch),
         images_(static_cast<size_t>(bench.batch * bench.length * bench.length * bench.channels) + kSlack),
         labels_(static_cast<size_t>(bench.batch) + kSlack) {
     PhiloxSequence random(1, 0);
@@ -122,7 +127,7 @@ std::vector<int32_t> random_tokens(int64_t count, int64_t vocab) {
 class TextTraining : public Training {
  public:
   TextTraining(const BenchCase& bench, const BenchMachine& machine)
-      : Training(engine_options(bench, machine), bench.batch * (bench.length - 1)),
+      : Training(engine_options(bench, machine), machine, bench.batch * (bench.length - 1)),
         tokens_(random_tokens(bench.batch * bench.length, bench_decoder(bench).vocab_size)),
         labels_(tokens_.size()),
         positions_(tokens_.size()) {
@@ -177,8 +182,13 @@ EngineOptions engine_options(const BenchCase& bench, const BenchMachine& machine
                         .budget_bytes = bench.arena_mib << 20};
   options.adapter = {.rank = bench.rank, .quantised = bench.quantised};
   if (bench.channels == 0) options.optimizer = {.name = "adamw", .weight_decay = 0.01, .in_backward = true};
+  const int rank = machine.team == nullptr ? 0 : machine.team->rank();
+  if (machine.team != nullptr) {
+    options.num_workers = options.shards = options.accumulate = machine.team->size();
+    options.optimizer.in_backward = false;
+  }
   if (exec::names_card(machine.device))
-    use_card(options, {.device = machine.device}, exec::SelfTest::When::once);
+    use_card(options, {.device = machine.device, .number = rank}, exec::SelfTest::When::once);
   return options;
 }
 

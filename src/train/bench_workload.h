@@ -12,6 +12,8 @@ namespace hearth::train {
 struct BenchMachine {
   int num_threads = 1;
   std::string device = "cpu";  ///< or as in exec::CardWish
+  /// Null, or this process's end of a group that trains together, each rank on a micro-batch of every update.
+  comm::Transport* team = nullptr;
 };
 
 /// What a case repeats, ready to run.
@@ -21,6 +23,8 @@ class Workload {
   /// Runs the work once (a training step, a whole answer, a kernel) and returns its seconds; of a kernel, by
   /// the card's clock.
   virtual double run(int64_t index) = 0;
+  /// Of the last training step: StepResult::exchange_seconds.
+  virtual double exchange_seconds() const { return 0; }
   /// Of one run, without what is computed again to save memory; 0 where memory and not arithmetic is the
   /// limit.
   virtual double flops() const = 0;
