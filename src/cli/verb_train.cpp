@@ -3,11 +3,11 @@
 
 #include <atomic>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cli/terminal.h"
 #include "cli/verb.h"
 #include "train/trainer.h"
 #include "train/weights.h"
@@ -21,57 +21,6 @@ std::atomic<bool> stop_requested{false};
 void on_interrupt(int) {
   if (stop_requested.exchange(true)) _exit(130);
 }
-
-/// Progress on the terminal: one live line where there is one, plain lines elsewhere.
-class Terminal {
- public:
-  Terminal() : live_(isatty(STDOUT_FILENO) != 0), color_(live_ && std::getenv("NO_COLOR") == nullptr) {}
-  ~Terminal() {
-    if (live_) std::printf("\r\033[K");
-  }
-  Terminal(const Terminal&) = delete;
-  Terminal& operator=(const Terminal&) = delete;
-
-  void progress(const train::Progress& p) {
-    char text[320];
-    const auto end = live_ ? write_live(text, sizeof(text), p) : write_plain(text, sizeof(text), p);
-    std::fwrite(text, 1, std::min(end, sizeof(text)), stdout);
-    std::fflush(stdout);
-  }
-  void message(const std::string& text) {
-    std::printf("%s%s\n", live_ ? "\r\033[K" : "", text.c_str());
-    std::fflush(stdout);
-  }
-
- private:
-  size_t write_live(char* text, size_t size, const train::Progress& p) const {
-    const auto eta = static_cast<int64_t>(p.eta_seconds);
-    return fmt::format_to_n(text, size,
-                            "\r\033[K{}{:>5.1f}%{} {}/{}  loss {:.4f}  lr {:.2e}  grad {:.3f}  {:.0f} {}/s  "
-                            "{:.2f} GiB  ETA {}:{:02}",
-                            color_ ? "\033[36m" : "",
-                            100.0 * static_cast<double>(p.step) / static_cast<double>(p.total_steps),
-                            color_ ? "\033[0m" : "", p.step, p.total_steps, p.loss, p.learning_rate,
-                            p.grad_norm, p.samples_per_second, p.unit,
-                            static_cast<double>(p.memory_bytes) / (1 << 30), eta / 60, eta % 60)
-        .size;
-  }
-  static size_t write_plain(char* text, size_t size, const train::Progress& p) {
-    const double memory = static_cast<double>(p.memory_bytes) / (1 << 30);
-    const double total =
-        static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE)) / (1 << 30);
-    return fmt::format_to_n(text, size,
-                            "step: {:2}  loss: {:8.5f}  grad_norm: {:7.4f}  memory: {:5.2f}GiB({:.2f}%)  "
-                            "{}ps: {:.1f}  tflops: {:.3f}  mfu: N/A  lr: {:.3e}  eta: {:.0f}s\n",
-                            p.step, p.loss, p.grad_norm, memory, 100 * memory / total,
-                            std::string_view(p.unit).substr(0, 1), p.samples_per_second, p.tflops,
-                            p.learning_rate, p.eta_seconds)
-        .size;
-  }
-
-  bool live_;
-  bool color_;
-};
 
 struct TrainArguments {
   std::string recipe;
@@ -112,7 +61,7 @@ std::string recipe_of(const TrainArguments& arguments) {
 }
 
 void announce(const train::Trainer& trainer, train::Engine& engine, const train::Recipe& recipe,
-              Terminal& terminal) {
+              const Terminal& terminal) {
   int64_t parameters = 0, all = 0;
   for (const nn::Tensor& tensor : engine.tensors()) {
     const int64_t count = tensor.layout.file_shape.num_elements();
@@ -155,7 +104,7 @@ void run_train(const CLI::App& verb, TrainArguments arguments) {
   if (!arguments.resume && holds_run(out)) {
     user_error("{} holds a run already; add --resume to go on with it, or choose another --out", out);
   }
-  Terminal terminal;
+  const Terminal terminal;
   train::TrainerEvents events{.progress = [&](const train::Progress& p) { terminal.progress(p); },
                               .message = [&](const std::string& text) { terminal.message(text); },
                               .stop = &stop_requested};
