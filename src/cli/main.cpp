@@ -1,12 +1,10 @@
 #include <csignal>
 #include <cstdio>
-#include <exception>
-#include <filesystem>
 
-#include "backend/gpu/device.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "cli/errors.h"
 #include "cli/verb.h"
 
 namespace hearth::cli {
@@ -65,26 +63,5 @@ int& exit_code() {
 int main(int argc, char** argv) {
   // A file that may not grow is a failed write with a sentence of its own.
   std::signal(SIGXFSZ, SIG_IGN);
-  try {
-    return hearth::cli::run(argc, argv);
-  } catch (const hearth::UserError& error) {
-    std::fprintf(stderr, "hearth: %s\n", error.what());
-    return 2;
-  } catch (const std::filesystem::filesystem_error& error) {
-    std::fprintf(stderr, "hearth: cannot use '%s': %s\n", error.path1().c_str(),
-                 error.code().message().c_str());
-    return 2;
-  } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "hearth: this machine has not enough memory for that; try a smaller train.batch\n");
-    return 2;
-  } catch (const hearth::gpu::DeviceError& error) {
-    std::fprintf(stderr,
-                 "hearth: the card failed: %s; the run goes on from its last checkpoint with --resume\n",
-                 error.what());
-    return 71;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "hearth: internal error, please report it with the command you typed:\n%s\n",
-                 error.what());
-    return 70;
-  }
+  return hearth::cli::exit_status_of([&] { return hearth::cli::run(argc, argv); });
 }
