@@ -1,0 +1,52 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "comm/heartbeat.h"
+#include "comm/shm.h"
+
+namespace hearth::watch {
+
+/// What a worker is given.
+struct Seat {
+  int rank = 0;
+  int size = 1;
+  int attempt = 1;  ///< above 1: workers before it have failed, and left their work where it was
+  comm::Heartbeat heartbeat;
+  const std::atomic<bool>* stop = nullptr;  ///< set: end soon with kInterrupted, and leave nothing undone
+  comm::ShmGroup* group = nullptr;          ///< of the attempt's workers; null where there is one alone
+};
+
+/// Exit statuses of workers. With kDone, kMistake (of the user, who was told) and kInterrupted a worker has
+/// said its last word; with any other it has failed.
+inline constexpr int kDone = 0, kMistake = 2, kInterrupted = 130;
+/// In place of a worker's: too many have failed.
+inline constexpr int kGaveUp = 75;
+
+struct SupervisorOptions {
+  int size = 1;
+  /// A worker whose next beat takes so long is stuck: in phases without a rhythm, and before theirs is known.
+  double start_seconds = 600;
+  /// Training and evaluating have one: 20 of the longest times between beats are allowed, and these at least.
+  double least_seconds = 10;
+  /// A worker that is stopped (SIGSTOP) for so long is stuck.
+  double stopped_seconds = 1;
+  int most_failures = 1000;  ///< in all
+  /// The supervisor ends what is stuck long before a collective would give up.
+  comm::ShmOptions group = {.deadline_seconds = 86400};
+  /// Takes sentences for people: which worker failed and how.
+  std::function<void(const std::string&)> say = [](const std::string&) {};
+  /// Tried in a process of its own in front of every attempt but the first; false, or no answer within
+  /// start_seconds, ends the run.
+  std::function<bool()> probe;
+};
+
+/// Has forked workers do `work`, and all of them once more when one fails: dies, ends with an unknown status,
+/// is stopped, or does not beat in time while no other one does. Returns the status of rank 0, or one that is
+/// kMistake; kInterrupted behind SIGINT or SIGTERM, of which the first sets Seat::stop and the second ends
+/// the workers; kGaveUp after three failures at one step, four without a later step between, or
+/// most_failures. This process has one thread and has opened no device.
+int supervise(const std::function<int(const Seat&)>& work, const SupervisorOptions& options);
+
+}  // namespace hearth::watch

@@ -1,0 +1,271 @@
+#include "watch/supervisor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+namespace hearth::watch {
+namespace {
+
+using comm::Phase;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using namespace std::chrono_literals;
+
+using Work = std::function<int(const Seat&)>;
+
+void sleep_for(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+[[noreturn]] void hang() {
+  while (true) sleep_for(1);
+}
+
+class SupervisorOf : public testing::TestWithParam<int> {};
+
+class Supervisor : public testing::Test {
+ protected:
+  int supervise_workers(const Work& work) { return supervise(work, options_); }
+
+  std::vector<std::string> said_;
+  SupervisorOptions options_{.say = [this](const std::string& text) { said_.push_back(text); }};
+};
+
+TEST_F(Supervisor, PassesOnALastWord) {
+  for (const int status : {kDone, kMistake, kInterrupted}) {
+    EXPECT_EQ(supervise_workers([&](const Seat&) { return status; }), status);
+  }
+  EXPECT_THAT(said_, IsEmpty());
+}
+
+TEST_F(Supervisor, EndsTheOthersBehindALastWord) {
+  options_.size = 2;
+  for (const auto& [who, status] :
+       {std::pair(0, kDone), std::pair(1, kMistake)}) {
+    const auto work = [who = who, status = status](const Seat& seat) {
+      if (seat.rank != who) hang();
+      return status;
+    };
+    EXPECT_EQ(supervise_workers(work), status);
+  }
+  EXPECT_THAT(said_, IsEmpty());
+}
+
+TEST_F(Supervisor, WaitsForTheLeader) {
+  options_.size = 2;
+  const auto work = [](const Seat& seat) {
+    if (seat.rank == 1) return kInterrupted;
+    sleep_for(0.3);
+    return kDone;
+  };
+  EXPECT_EQ(supervise_workers(work), kDone);
+}
+
+TEST_F(Supervisor, StartsAgainBehindADeath) {
+  const auto work = [](const Seat& seat) {
+    seat.heartbeat.beat(Phase::training, 10 * seat.attempt);
+    if (seat.attempt == 1) raise(SIGKILL);
+    if (seat.attempt == 2) return 71;
+    return seat.attempt == 3 ? kDone : kMistake;
+  };
+  EXPECT_EQ(supervise_workers(work), kDone);
+  EXPECT_THAT(
+      said_,
+      ElementsAre("the worker was killed by SIGKILL at step 10 while training", "starting again, attempt 2",
+                  "the worker ended with status 71 at step 20 while training", "starting again, attempt 3"));
+}
+
+/// Rank 1 does `trouble` in the first attempt, while rank 0 waits for it.
+Work with_trouble(const std::function<void(const Seat&)>& trouble) {
+  return [=](const Seat& seat) {
+    seat.heartbeat.beat(Phase::training, 412);
+    if (seat.rank == 1 && seat.attempt == 1) trouble(seat);
+    const auto transport = seat.group->open(seat.rank);
+    transport->set_place({.step = 412, .index = 3});
+    try {
+      transport->barrier();
+    } catch (const comm::CommError&) {
+      return 69;
+    }
+    return kDone;
+  };
+}
+
+TEST_F(Supervisor, NamesAStoppedWorkerAndWhoWaitedForIt) {
+  options_.size = 2;
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(supervise_workers(with_trouble([](const Seat&) { raise(SIGSTOP); })), kDone);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+  ASSERT_FALSE(said_.empty());
+  EXPECT_THAT(said_[0], AllOf(HasSubstr("worker 1 was stopped by SIGSTOP at step 412 while training; "),
+                              HasSubstr("; worker 0 waited "), HasSubstr(" s in barrier 3 of step 412")));
+}
+
+TEST_F(Supervisor, NamesTheOneThatHangsAndThenHasMorePatience) {
+  options_.size = 2;
+  options_.start_seconds = 1;
+  const auto work = with_trouble([](const Seat&) { hang(); });
+  const auto slow = [&](const Seat& seat) {
+    if (seat.attempt == 2) sleep_for(1.4);
+    return work(seat);
+  };
+  EXPECT_EQ(supervise_workers(slow), kDone);
+  ASSERT_EQ(said_.size(), 2U);
+  EXPECT_THAT(said_[0], AllOf(HasSubstr("worker 1 made no progress for 1."), HasSubstr("at step 412"),
+                              HasSubstr("worker 0 waited")));
+}
+
+TEST_F(Supervisor, LearnsHowLongStepsTake) {
+  options_.least_seconds = 0.2;
+  const auto work = [](const Seat& seat) {
+    for (int64_t step = 0; step < 20; ++step) {
+      seat.heartbeat.beat(Phase::training, step);
+      sleep_for(0.001);
+    }
+    // What has no rhythm may take longer.
+    seat.heartbeat.beat(Phase::saving, 20);
+    sleep_for(0.5);
+    seat.heartbeat.beat(Phase::training, 20);
+    if (seat.attempt == 1) hang();
+    return kDone;
+  };
+  EXPECT_EQ(supervise_workers(work), kDone);
+  ASSERT_EQ(said_.size(), 2U);
+  EXPECT_THAT(said_[0], HasSubstr("at step 20 while training"));
+}
+
+/// Dies at steps.at(attempt - 1), and is done behind them.
+Work dies_at(const std::vector<int64_t>& steps) {
+  return [=](const Seat& seat) {
+    if (seat.attempt > std::ssize(steps)) return kDone;
+    seat.heartbeat.beat(Phase::training, steps[static_cast<size_t>(seat.attempt - 1)]);
+    raise(SIGKILL);
+    return kDone;
+  };
+}
+
+TEST_F(Supervisor, GivesUpWhereAFailureComesBack) {
+  EXPECT_EQ(supervise_workers(dies_at({5, 7, 7, 7})), kGaveUp);
+  EXPECT_THAT(said_.back(), AllOf(HasSubstr("3 failures at step 7"),
+                                  HasSubstr("\n  attempt 1: the worker was killed by SIGKILL at step 5"),
+                                  HasSubstr("\n  attempt 4: the worker was killed by SIGKILL at step 7")));
+}
+
+TEST_F(Supervisor, GivesUpWithoutProgress) {
+  EXPECT_EQ(supervise_workers(dies_at({9, 8, 7, 8})), kGaveUp);
+  EXPECT_THAT(said_.back(), HasSubstr("4 failures without a step behind 9"));
+  EXPECT_EQ(supervise_workers(dies_at({9, 8, 7, 10, 8, 7, 11, 12, 12, 13})), kDone);
+  options_.most_failures = 2;
+  EXPECT_EQ(supervise_workers(dies_at({1, 2})), kGaveUp);
+}
+
+TEST_F(Supervisor, AsksTheProbeBeforeItStartsAgain) {
+  options_.probe = [] { return true; };
+  EXPECT_EQ(supervise_workers(dies_at({1})), kDone);
+  options_.probe = []() -> bool { std::abort(); };
+  EXPECT_EQ(supervise_workers(dies_at({1})), kGaveUp);
+  EXPECT_THAT(said_.back(), HasSubstr("the probe failed"));
+}
+
+/// A supervisor in a process of its own, whose workers write to a pipe.
+class Supervising {
+ public:
+  Supervising(int size, const std::function<int(const Seat&, int pipe)>& work) {
+    if (pipe(pipe_.data()) != 0) std::abort();
+    std::fflush(nullptr);
+    process_ = fork();
+    if (process_ == 0) {
+      close(pipe_[0]);
+      _exit(supervise([&](const Seat& seat) { return work(seat, pipe_[1]); }, {.size = size}));
+    }
+    close(pipe_[1]);
+  }
+  ~Supervising() {
+    close(pipe_[0]);
+    if (process_ <= 0) return;
+    send(SIGKILL);
+    wait();
+  }
+  Supervising(const Supervising&) = delete;
+  Supervising& operator=(const Supervising&) = delete;
+
+  void send(int signal) const { kill(process_, signal); }
+  /// Waits for bytes; how many there were before every writer had ended.
+  int64_t read_bytes(int64_t most) const {
+    char byte = 0;
+    int64_t count = 0;
+    while (count < most && read(pipe_[0], &byte, 1) == 1) ++count;
+    return count;
+  }
+  int wait() {
+    int status = 0;
+    waitpid(process_, &status, 0);
+    process_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+ private:
+  std::array<int, 2> pipe_{};
+  pid_t process_ = -1;
+};
+
+int64_t tell(int pipe) { return write(pipe, "x", 1); }
+
+void wait_for_stop(const Seat& seat, int pipe) {
+  seat.heartbeat.beat(Phase::training, 1);
+  tell(pipe);
+  while (!*seat.stop) sleep_for(0.001);
+}
+
+TEST_P(SupervisorOf, TakesItsWorkersWithIt) {
+  Supervising supervising(GetParam(), [](const Seat&, int pipe) -> int {
+    tell(pipe);
+    hang();
+  });
+  EXPECT_EQ(supervising.read_bytes(GetParam()), GetParam());
+  supervising.send(SIGKILL);
+  supervising.wait();
+  // The pipe ends when nobody has it.
+  EXPECT_EQ(supervising.read_bytes(1), 0);
+}
+
+TEST_P(SupervisorOf, AsksToStopOnce) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    Supervising supervising(GetParam(), [](const Seat& seat, int pipe) {
+      wait_for_stop(seat, pipe);
+      tell(pipe);
+      return kInterrupted;
+    });
+    supervising.read_bytes(GetParam());
+    supervising.send(signal);
+    EXPECT_EQ(supervising.read_bytes(GetParam()), GetParam());
+    EXPECT_EQ(supervising.wait(), kInterrupted);
+  }
+}
+
+TEST_P(SupervisorOf, EndsWorkersAtTheSecondSignal) {
+  Supervising supervising(GetParam(), [](const Seat& seat, int pipe) -> int {
+    wait_for_stop(seat, pipe);
+    tell(pipe);
+    hang();
+  });
+  supervising.read_bytes(GetParam());
+  supervising.send(SIGINT);
+  supervising.read_bytes(GetParam());
+  supervising.send(SIGINT);
+  EXPECT_EQ(supervising.wait(), kInterrupted);
+  EXPECT_EQ(supervising.read_bytes(1), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Workers, SupervisorOf, testing::Values(1, 2));
+
+}  // namespace
+}  // namespace hearth::watch
