@@ -1,0 +1,69 @@
+#include "io/run_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <thread>
+
+#include "base/error.h"
+
+namespace hearth::io {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kNap(50);
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "this host";
+}
+
+/// Whether the file is another's. A lock that the file system does not know is nobody's.
+bool is_taken(int descriptor) { return flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK; }
+
+/// For people: with a disk that is full there is a lock without a name.
+void write_owner(int descriptor) {
+  const std::string text = fmt::format("process {} on {}\n", getpid(), host_name());
+  if (ftruncate(descriptor, 0) != 0 || pwrite(descriptor, text.data(), text.size(), 0) < 0) return;
+}
+
+std::string read_owner(int descriptor) {
+  std::array<char, 300> text{};
+  const ssize_t count = pread(descriptor, text.data(), text.size(), 0);
+  std::string owner(text.data(), count < 0 ? 0 : static_cast<size_t>(count));
+  while (!owner.empty() && owner.back() == '\n') owner.pop_back();
+  return owner.empty() ? "another process" : owner;
+}
+
+}  // namespace
+
+RunLock::RunLock(const fs::path& folder, double patience_seconds)
+    // Where it cannot be made, the first file of the run cannot be made either, which says why.
+    : descriptor_(open((folder / ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+  if (descriptor_ < 0) return;
+  const auto until = Clock::now() + std::chrono::duration<double>(patience_seconds);
+  while (is_taken(descriptor_)) {
+    if (Clock::now() < until) {
+      std::this_thread::sleep_for(kNap);
+      continue;
+    }
+    const std::string owner = read_owner(descriptor_);
+    close(descriptor_);
+    user_error(
+        "expected a run folder that nobody trains in, got {}, which {} trains in; wait for it or end it, or "
+        "choose another --out",
+        folder.string(), owner);
+  }
+  write_owner(descriptor_);
+}
+
+RunLock::~RunLock() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+}  // namespace hearth::io
