@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/threads.h"
+#include "comm/heartbeat.h"
 #include "comm/transport.h"
 #include "data/loader.h"
 #include "exec/card.h"
@@ -97,6 +98,8 @@ class Engine {
   /// The micro-batches of a whole update that are this engine's.
   data::LoaderShare share() const;
 
+  /// Lets it beat behind every micro-batch.
+  void set_heartbeat(const comm::Heartbeat& heartbeat) { heartbeat_ = heartbeat; }
   /// Draws the first weights from the seed; frozen ones are left for load_model.
   void initialise();
   /// One update from `num_micro` micro-batches, of which `next` hands out this engine's one by one. The
@@ -263,6 +266,7 @@ class Engine {
   std::vector<int64_t> counter_;
   const exec::Program* evaluated_ = nullptr;
   bool has_losses_ = true;
+  comm::Heartbeat heartbeat_;
 };
 
 }  // namespace hearth::train

@@ -173,6 +173,7 @@ void Engine::start_step(int64_t num_micro, int64_t num_samples, FunctionRef<Micr
       bind_inputs(program, batch, step, i);
       program.start(threads_);
       program.read(program.graph().outputs[kLossSum], &readings[kFirstLoss + static_cast<size_t>(i)]);
+      heartbeat_.beat();
       if (!update_) last = &program;
     }
     if ((k + 1) % shard_size == 0) finish_shard(k / shard_size);
@@ -213,6 +214,7 @@ double Engine::evaluate(const MicroBatch& batch) {
   exec::Program& program = *evaluate_.at(shape_of(batch));
   bind_inputs(program, batch, 0, 0);
   run(program);
+  heartbeat_.beat();
   evaluated_ = &program;
   return has_losses_ ? scalar_output(program, kLossSum) : 0;
 }

@@ -179,6 +179,9 @@ void add_run_fields(std::vector<Field>& f) {
   f.push_back(integer(
       "devices", "how many of them share each update, a worker for each",
       [](Recipe & r) -> auto& { return r.devices; }, 1, 64));
+  f.push_back(boolean(
+      "supervise", "a run that dies or hangs is started again from its newest checkpoint",
+      [](Recipe & r) -> auto& { return r.supervise; }));
   f.push_back(text("self_test", "whether a card's kernels are tried before training",
                    [](Recipe & r) -> auto& { return r.self_test; }, {"always", "once", "never"}));
   f.push_back(text("precision", "fp32, bf16, or fp16 with a dynamic loss scale",

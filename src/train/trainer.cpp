@@ -52,6 +52,7 @@ Trainer::Trainer(Recipe recipe, fs::path out, TrainerEvents events, comm::Transp
   check_memory(recipe_, *engine_, task_->staging_bytes());
   if (team_ != nullptr) engine_->join(*team_);
   check_share();
+  engine_->set_heartbeat(events_.heartbeat);
   engine_->initialise();
   load_first_weights();
   total_steps_ = recipe_.steps > 0 ? recipe_.steps : recipe_.epochs * steps_per_epoch();
@@ -142,6 +143,7 @@ bool Trainer::load_checkpoint() {
 }
 
 void Trainer::save_checkpoint() {
+  beat(comm::Phase::saving);
   const data::LoaderPosition& position = state_.position;
   char text[512];
   const auto end = fmt::format_to_n(text, sizeof(text),
@@ -153,6 +155,7 @@ void Trainer::save_checkpoint() {
 }
 
 StepResult Trainer::train_one(double rate) {
+  beat(comm::Phase::training);
   step_start_ = state_.position;
   const int64_t num_samples = task_->num_samples(step_start_, rows_of_step());
   engine_->start_step(
@@ -179,6 +182,7 @@ std::string Trainer::find_not_finite() {
 }
 
 void Trainer::stop_for_not_finite(const StepResult& result) {
+  beat(comm::Phase::finishing);
   const std::string first = find_not_finite();
   // What led here is of no use to a resumed run, unless it is all there is.
   checkpoints_->discard_behind(last_good_step_);
@@ -286,8 +290,10 @@ void Trainer::report_progress(const StepResult& result, double rate) {
 
 void Trainer::evaluate_and_log() {
   const double before = process_seconds();
+  beat(comm::Phase::evaluating);
   const bool last = state_.step == total_steps_;
   const Evaluation found = task_->evaluate(*engine_, last ? kNumSamples : 0);
+  beat(comm::Phase::saving);
   log_->evaluation(state_.step, found.loss, found.metrics);
   event_file_->add_scalar(state_.step, "eval/loss", static_cast<float>(found.loss));
   for (const auto& [name, value] : found.metrics) {
@@ -307,6 +313,7 @@ void Trainer::evaluate_and_log() {
 
 void Trainer::finish(RunSummary& summary) {
   if (summary.interrupted) save_checkpoint();
+  beat(comm::Phase::finishing);
   // A run that was killed behind its last step, or that stopped early, has nothing to show yet.
   if (!summary.interrupted && !final_) final_ = task_->evaluate(*engine_, kNumSamples);
   checkpoints_->flush();

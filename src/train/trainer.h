@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/heartbeat.h"
 #include "io/checkpoint.h"
 #include "io/event_file.h"
 #include "train/recipe.h"
@@ -34,6 +35,7 @@ struct TrainerEvents {
   /// Set by the caller (Ctrl-C): the trainer ends behind the next update with a checkpoint. Of a team, the
   /// leader's counts.
   const std::atomic<bool>* stop = nullptr;
+  comm::Heartbeat heartbeat;  ///< beats with every micro-batch
 };
 
 struct RunSummary {
@@ -82,6 +84,7 @@ class Trainer {
 
   bool leads() const { return team_ == nullptr || team_->rank() == 0; }
   void check_share() const;
+  void beat(comm::Phase phase) const { events_.heartbeat.beat(phase, state_.step); }
   void load_first_weights();
   void start(bool resume);
   void open_files(bool resumed);
