@@ -4,13 +4,17 @@
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <optional>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cli/errors.h"
 #include "cli/terminal.h"
 #include "cli/verb.h"
+#include "io/run_lock.h"
 #include "train/trainer.h"
 #include "train/weights.h"
+#include "watch/supervisor.h"
 
 namespace hearth::cli {
 namespace {
@@ -92,6 +96,58 @@ void announce(const train::Trainer& trainer, train::Engine& engine, const train:
   }
 }
 
+/// A run, as every process that has a part in it knows it.
+struct Job {
+  train::Recipe recipe;
+  std::string out;
+  bool resume = false;
+  std::string dump_gradients;
+};
+
+/// Trains in this process, and returns what it ends with.
+int train_here(const Job& job, const watch::Seat& seat) {
+  const Terminal terminal;
+  const bool resume = job.resume || seat.attempt > 1;
+  // A killed worker's lock goes a moment after it.
+  const double patience_seconds = resume ? 5 : 0;
+  std::optional<io::RunLock> lock;
+  if (fs::exists(job.out)) lock.emplace(job.out, patience_seconds);
+  train::Trainer trainer(job.recipe, job.out,
+                         {.progress = [&](const train::Progress& p) { terminal.progress(p); },
+                          .message = [&](const std::string& text) { terminal.message(text); },
+                          .stop = seat.stop,
+                          .heartbeat = seat.heartbeat});
+  if (seat.attempt == 1) announce(trainer, trainer.engine(), job.recipe, terminal);
+  if (!job.dump_gradients.empty()) trainer.dump_gradients(job.dump_gradients);
+  make_folder(job.out);
+  if (!lock) lock.emplace(job.out, patience_seconds);
+  const train::RunSummary summary = trainer.run(resume);
+  if (summary.interrupted) {
+    terminal.message(fmt::format("stopped at step {}; go on with: hearth train --resume --out {}",
+                                 summary.steps, job.out));
+    return watch::kInterrupted;
+  }
+  terminal.message(fmt::format("done: {} steps in {:.1f} s, best validation {}", summary.steps,
+                               summary.seconds, summary.best));
+  terminal.message(fmt::format("run folder: {} (report.html, {}, trainer_log.jsonl)", job.out,
+                               train::weights_name(trainer.engine())));
+  return watch::kDone;
+}
+
+int train_alone(const Job& job) {
+  std::signal(SIGINT, on_interrupt);
+  std::signal(SIGTERM, on_interrupt);
+  return train_here(job, {.stop = &stop_requested});
+}
+
+int train_supervised(const Job& job) {
+  const Terminal terminal;
+  const auto work = [&](const watch::Seat& seat) {
+    return exit_status_of([&] { return train_here(job, seat); });
+  };
+  return watch::supervise(work, {.say = [&](const std::string& text) { terminal.warn(text); }});
+}
+
 void run_train(const CLI::App& verb, TrainArguments arguments) {
   std::vector<std::string> overrides = overrides_of(verb);
   // Without a recipe, the first override stands in its place: --resume --out DIR train.epochs=3.
@@ -99,31 +155,14 @@ void run_train(const CLI::App& verb, TrainArguments arguments) {
       arguments.resume && arguments.recipe.find('=') != std::string::npos && !fs::exists(arguments.recipe);
   if (stands_for_recipe) overrides.insert(overrides.begin(), std::exchange(arguments.recipe, ""));
   const std::string recipe_path = recipe_of(arguments);
-  const train::Recipe recipe = open_recipe(recipe_path, overrides);
-  const std::string out = arguments.out.empty() ? default_folder(recipe_path) : arguments.out;
-  if (!arguments.resume && holds_run(out)) {
-    user_error("{} holds a run already; add --resume to go on with it, or choose another --out", out);
+  const Job job{.recipe = open_recipe(recipe_path, overrides),
+                .out = arguments.out.empty() ? default_folder(recipe_path) : arguments.out,
+                .resume = arguments.resume,
+                .dump_gradients = arguments.dump_gradients};
+  if (!job.resume && holds_run(job.out)) {
+    user_error("{} holds a run already; add --resume to go on with it, or choose another --out", job.out);
   }
-  const Terminal terminal;
-  train::TrainerEvents events{.progress = [&](const train::Progress& p) { terminal.progress(p); },
-                              .message = [&](const std::string& text) { terminal.message(text); },
-                              .stop = &stop_requested};
-  train::Trainer trainer(recipe, out, events);
-  announce(trainer, trainer.engine(), recipe, terminal);
-  if (!arguments.dump_gradients.empty()) trainer.dump_gradients(arguments.dump_gradients);
-  std::signal(SIGINT, on_interrupt);
-  std::signal(SIGTERM, on_interrupt);
-  const train::RunSummary summary = trainer.run(arguments.resume);
-  if (summary.interrupted) {
-    terminal.message(
-        fmt::format("stopped at step {}; go on with: hearth train --resume --out {}", summary.steps, out));
-    exit_code() = 130;
-    return;
-  }
-  terminal.message(fmt::format("done: {} steps in {:.1f} s, best validation {}", summary.steps,
-                               summary.seconds, summary.best));
-  terminal.message(fmt::format("run folder: {} (report.html, {}, trainer_log.jsonl)", out,
-                               train::weights_name(trainer.engine())));
+  exit_code() = job.recipe.supervise ? train_supervised(job) : train_alone(job);
 }
 
 }  // namespace
