@@ -58,10 +58,6 @@ optimizer: {name: adamw, lr: 0.001}
 threads: 2
 )";
 
-std::vector<std::string> train_command(const fs::path& recipe, const fs::path& run) {
-  return {"train", recipe.string(), "--out", run.string(), "--resume"};
-}
-
 /// What the program said on its way out: one line on standard error, "hearth: ...".
 std::string last_words(const std::string& output) {
   const size_t at = output.find("hearth: ");

@@ -42,6 +42,7 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
+  pid_t process() const { return pid_; }
   bool running() {
     if (pid_ <= 0) return false;
     if (waitpid(pid_, &status_, WNOHANG) != pid_) return true;
@@ -75,6 +76,10 @@ inline Finished run_hearth(std::vector<std::string> arguments, const fs::path& o
                            int64_t file_limit_bytes = -1) {
   const int code = Child(std::move(arguments), output, file_limit_bytes).wait();
   return {code, read_file(output)};
+}
+
+inline std::vector<std::string> train_command(const fs::path& recipe, const fs::path& run) {
+  return {"train", recipe.string(), "--out", run.string(), "--resume"};
 }
 
 }  // namespace hearth
