@@ -9,8 +9,10 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/errors.h"
+#include "cli/launched.h"
 #include "cli/terminal.h"
 #include "cli/verb.h"
+#include "comm/probe.h"
 #include "io/run_lock.h"
 #include "train/trainer.h"
 #include "train/weights.h"
@@ -104,8 +106,33 @@ struct Job {
   std::string dump_gradients;
 };
 
+/// This process's end of the workers' group, which adds up and copies known numbers; null where it is alone.
+std::unique_ptr<comm::Transport> join(const Job& job, const watch::Seat& seat) {
+  auto team = seat.group != nullptr ? seat.group->open(seat.rank) : join_launched(job.recipe.devices);
+  if (team == nullptr) return team;
+  if (const std::string fault = comm::find_fault(*team); !fault.empty())
+    user_error("expected workers that add up and copy alike, got: {}", fault);
+  return team;
+}
+
+/// Trains as a worker that does not lead: what is to be said, the leader says.
+int follow(const Job& job, const watch::Seat& seat, comm::Transport& team) {
+  // Behind it the leader has made what both read, and has said it if that cannot be.
+  team.barrier();
+  train::Trainer trainer(job.recipe, job.out,
+                         {.progress = [](const train::Progress&) {},
+                          .message = [](const std::string&) {},
+                          .stop = seat.stop,
+                          .heartbeat = seat.heartbeat},
+                         &team);
+  const train::RunSummary summary = trainer.run(job.resume || seat.attempt > 1);
+  return summary.interrupted ? watch::kInterrupted : watch::kDone;
+}
+
 /// Trains in this process, and returns what it ends with.
 int train_here(const Job& job, const watch::Seat& seat) {
+  const auto team = join(job, seat);
+  if (team != nullptr && team->rank() > 0) return follow(job, seat, *team);
   const Terminal terminal;
   const bool resume = job.resume || seat.attempt > 1;
   // A killed worker's lock goes a moment after it.
@@ -116,11 +143,13 @@ int train_here(const Job& job, const watch::Seat& seat) {
                          {.progress = [&](const train::Progress& p) { terminal.progress(p); },
                           .message = [&](const std::string& text) { terminal.message(text); },
                           .stop = seat.stop,
-                          .heartbeat = seat.heartbeat});
+                          .heartbeat = seat.heartbeat},
+                         team.get());
   if (seat.attempt == 1) announce(trainer, trainer.engine(), job.recipe, terminal);
   if (!job.dump_gradients.empty()) trainer.dump_gradients(job.dump_gradients);
   make_folder(job.out);
   if (!lock) lock.emplace(job.out, patience_seconds);
+  if (team != nullptr) team->barrier();
   const train::RunSummary summary = trainer.run(resume);
   if (summary.interrupted) {
     terminal.message(fmt::format("stopped at step {}; go on with: hearth train --resume --out {}",
@@ -145,7 +174,8 @@ int train_supervised(const Job& job) {
   const auto work = [&](const watch::Seat& seat) {
     return exit_status_of([&] { return train_here(job, seat); });
   };
-  return watch::supervise(work, {.say = [&](const std::string& text) { terminal.warn(text); }});
+  return watch::supervise(work, {.size = static_cast<int>(job.recipe.devices),
+                                 .say = [&](const std::string& text) { terminal.warn(text); }});
 }
 
 void run_train(const CLI::App& verb, TrainArguments arguments) {
@@ -155,14 +185,19 @@ void run_train(const CLI::App& verb, TrainArguments arguments) {
       arguments.resume && arguments.recipe.find('=') != std::string::npos && !fs::exists(arguments.recipe);
   if (stands_for_recipe) overrides.insert(overrides.begin(), std::exchange(arguments.recipe, ""));
   const std::string recipe_path = recipe_of(arguments);
-  const Job job{.recipe = open_recipe(recipe_path, overrides),
+  const Job job{.recipe = open_recipe(recipe_path, with_launched(std::move(overrides))),
                 .out = arguments.out.empty() ? default_folder(recipe_path) : arguments.out,
                 .resume = arguments.resume,
                 .dump_gradients = arguments.dump_gradients};
   if (!job.resume && holds_run(job.out)) {
     user_error("{} holds a run already; add --resume to go on with it, or choose another --out", job.out);
   }
-  exit_code() = job.recipe.supervise ? train_supervised(job) : train_alone(job);
+  const bool launched = num_launched() > 1;
+  if (job.recipe.devices > 1 && !job.recipe.supervise && !launched)
+    user_error(
+        "expected supervise=true for devices={}, got false; leave it out, or start them by mpirun -n {}",
+        job.recipe.devices, job.recipe.devices);
+  exit_code() = job.recipe.supervise && !launched ? train_supervised(job) : train_alone(job);
 }
 
 }  // namespace

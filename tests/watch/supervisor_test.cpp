@@ -48,8 +48,7 @@ TEST_F(Supervisor, PassesOnALastWord) {
 
 TEST_F(Supervisor, EndsTheOthersBehindALastWord) {
   options_.size = 2;
-  for (const auto& [who, status] :
-       {std::pair(0, kDone), std::pair(1, kMistake)}) {
+  for (const auto& [who, status] : {std::pair(0, kDone), std::pair(1, kMistake)}) {
     const auto work = [who = who, status = status](const Seat& seat) {
       if (seat.rank != who) hang();
       return status;

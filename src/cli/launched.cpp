@@ -1,0 +1,39 @@
+#include "cli/launched.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "comm/mpi.h"
+
+namespace hearth::cli {
+namespace {
+
+/// Others wait while the first rank evaluates.
+constexpr double kDeadlineSeconds = 3600;
+
+}  // namespace
+
+int num_launched() {
+  const char* size = std::getenv("OMPI_COMM_WORLD_SIZE");
+  if (size == nullptr && std::getenv("PMIX_RANK") != nullptr) size = std::getenv("SLURM_NTASKS");
+  return size == nullptr ? 1 : std::max(1, std::atoi(size));
+}
+
+std::vector<std::string> with_launched(std::vector<std::string> overrides) {
+  const bool says =
+      std::ranges::any_of(overrides, [](const auto& text) { return text.starts_with("devices="); });
+  if (num_launched() > 1 && !says) overrides.push_back(fmt::format("devices={}", num_launched()));
+  return overrides;
+}
+
+std::unique_ptr<comm::Transport> join_launched(int64_t num_workers) {
+  if (num_launched() == 1) return nullptr;
+  if (num_launched() != num_workers)
+    user_error("expected devices={}, the processes that were started together, got {}; leave devices out",
+               num_launched(), num_workers);
+  return comm::open_mpi(kDeadlineSeconds);
+}
+
+}  // namespace hearth::cli
