@@ -100,6 +100,12 @@ TEST_F(Mistakes, InKeysAndValues) {
   refused("hearth train tiny.yaml device=emulated:3", {"device=emulated:3", "0 emulated card 0"});
   refused("export HEARTH_EMULATED=20 && hearth train tiny.yaml device=emulated",
           {"HEARTH_EMULATED", "20GiB,20GiB"});
+  refused("hearth train tiny.yaml device=emulated:0 devices=2", {"device=emulated"});
+  refused("hearth train tiny.yaml device=emulated devices=2", {"expected 2 cards", "devices=1"});
+  refused("hearth train tiny.yaml devices=2 supervise=false", {"supervise=true", "mpirun -n 2"});
+  refused("hearth train tiny.yaml devices=2 train.accumulate=3", {"train.accumulate=4"});
+  refused("hearth train tiny.yaml devices=2 train.shards=6 train.accumulate=6", {"train.shards=2"});
+  refused("hearth checkpoints nowhere", {"nowhere", "config.yaml"});
   refused("hearth train tiny.yaml device=emulated reserve=much", {"reserve", "'much'", "512MiB"});
   refused("hearth train tiny.yaml passes.off=[fuse_elementwize]", {"did you mean 'fuse_elementwise'?"});
   put("bad.yaml", "model:\n  name: mlp\ntrain:\n  bacth: 3\n");

@@ -39,6 +39,20 @@ TEST_F(Verbs, TrainTellsItsSteps) {
   EXPECT_THAT(out, testing::Not(HasSubstr("\033")));
 }
 
+TEST_F(Verbs, DevicesShareWhatOneTrainsAndOneGoesOn) {
+  for (const char* device : {"device=cpu", "device=emulated"}) {
+    const std::string train = "export HEARTH_EMULATED=1GiB,1GiB && rm -rf one two && hearth train ";
+    const std::string out = works(fmt::format("{} tiny.yaml --out two {} devices=2", train, device));
+    EXPECT_THAT(out, AllOf(HasSubstr("global batch 8 = 4 x 2"), HasSubstr("done: 6 steps")));
+    EXPECT_EQ(count_of(out, "done: "), 1U) << "one worker speaks";
+    works(fmt::format("hearth train tiny.yaml --out one {} train.shards=2", device));
+    EXPECT_TRUE(get("one/model.safetensors") == get("two/model.safetensors")) << device;
+    works("hearth train --resume --out two devices=1 train.steps=9");
+    works("hearth train --resume --out one train.steps=9");
+    EXPECT_TRUE(get("one/model.safetensors") == get("two/model.safetensors")) << device;
+  }
+}
+
 TEST_F(Verbs, CheckpointsAreListedAndPruned) {
   works("hearth train tiny.yaml --out run train.checkpoint_every=2 train.keep_checkpoints=9");
   EXPECT_THAT(works("hearth checkpoints run"),
