@@ -208,7 +208,9 @@ class Engine {
   void finish_shard(int64_t number);
   /// Sums gradients and gathers losses over the team; its seconds, once this engine has computed its own.
   double exchange(int64_t step, float* losses);
-  std::vector<std::span<float>> gradient_sums() const;
+  /// Both return how many collectives they took.
+  int64_t sum_in_place(int64_t step);
+  int64_t sum_from_card(int64_t step);
   void bind_inputs(exec::Program& program, const MicroBatch& batch, int64_t step, int64_t index);
 
   /// A graph before it is placed.
@@ -257,6 +259,8 @@ class Engine {
   std::vector<RunningStatistic> statistics_;
   int64_t state_end_ = 0;  ///< of the layout: behind it are the sums of levels
   comm::Transport* team_ = nullptr;
+  std::vector<const exec::PersistentBuffer*> sums_;  ///< what the team adds up, in its order in memory
+  std::unique_ptr<gpu::HostMemory> exchanged_;       ///< the same, on its way from and to a card
   std::vector<float> own_losses_;
   std::vector<Computed> computed_;  ///< of a measure_only engine
   passes::RecomputeResult recompute_;

@@ -178,7 +178,7 @@ void Engine::start_step(int64_t num_micro, int64_t num_samples, FunctionRef<Micr
     }
     if ((k + 1) % shard_size == 0) finish_shard(k / shard_size);
   }
-  const double exchange_seconds = team_ == nullptr ? 0 : exchange(step, &readings[kFirstLoss]);
+  const double exchange_seconds = team_ == nullptr ? 0 : exchange(step + 1, &readings[kFirstLoss]);
   if (!statistics_.empty())
     update_->set_scalar(kInverseMicro, static_cast<float>(1.0 / static_cast<double>(num_micro)));
   if (update_) {
