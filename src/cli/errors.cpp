@@ -10,32 +10,32 @@
 
 namespace hearth::cli {
 
-int exit_status_of(FunctionRef<int()> work) {
+Ending ending_of(FunctionRef<int()> work) {
   try {
-    return work();
+    return {.status = work()};
   } catch (const UserError& error) {
-    std::fprintf(stderr, "hearth: %s\n", error.what());
-    return 2;
+    return {.status = 2, .words = error.what()};
   } catch (const std::filesystem::filesystem_error& error) {
-    std::fprintf(stderr, "hearth: cannot use '%s': %s\n", error.path1().c_str(),
-                 error.code().message().c_str());
-    return 2;
+    return {.status = 2,
+            .words = fmt::format("cannot use '{}': {}", error.path1().string(), error.code().message())};
   } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "hearth: this machine has not enough memory for that; try a smaller train.batch\n");
-    return 2;
+    return {.status = 2, .words = "this machine has not enough memory for that; try a smaller train.batch"};
   } catch (const gpu::DeviceError& error) {
-    std::fprintf(stderr,
-                 "hearth: the card failed: %s; the run goes on from its last checkpoint with --resume\n",
-                 error.what());
-    return 71;
+    return {.status = 71,
+            .words = fmt::format(
+                "the card failed: {}; the run goes on from its last checkpoint with --resume", error.what())};
   } catch (const comm::CommError& error) {
-    std::fprintf(stderr, "hearth: %s\n", error.what());
-    return 69;
+    return {.status = 69, .words = error.what()};
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "hearth: internal error, please report it with the command you typed:\n%s\n",
-                 error.what());
-    return 70;
+    return {.status = 70,
+            .words = fmt::format("internal error, please report it with the command you typed:\n{}",
+                                 error.what())};
   }
+}
+
+int tell(const Ending& ending) {
+  if (!ending.words.empty()) std::fprintf(stderr, "hearth: %s\n", ending.words.c_str());
+  return ending.status;
 }
 
 }  // namespace hearth::cli

@@ -1,12 +1,22 @@
 #pragma once
 
+#include <string>
+
 #include "base/function_ref.h"
 
 namespace hearth::cli {
 
-/// The result of `work`; what it throws is said on standard error in one sentence, and the exit status for it
-/// returned: 2 for a mistake of the user, 69 for a worker that is missing, 71 for a card that failed, 70 for
-/// what should not be.
-int exit_status_of(FunctionRef<int()> work);
+/// How a piece of work ended.
+struct Ending {
+  int status = 0;     ///< to exit with
+  std::string words;  ///< for people, on standard error; empty where it threw nothing
+};
+
+/// Does `work`, whose result is an exit status. What it throws becomes a sentence, and 2 for a mistake of the
+/// user, 69 for a worker that is missing, 71 for a card that failed, 70 for what should not be.
+Ending ending_of(FunctionRef<int()> work);
+
+/// Says its words, and returns its status.
+int tell(const Ending& ending);
 
 }  // namespace hearth::cli

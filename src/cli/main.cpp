@@ -63,5 +63,5 @@ int& exit_code() {
 int main(int argc, char** argv) {
   // A file that may not grow is a failed write with a sentence of its own.
   std::signal(SIGXFSZ, SIG_IGN);
-  return hearth::cli::exit_status_of([&] { return hearth::cli::run(argc, argv); });
+  return hearth::cli::tell(hearth::cli::ending_of([&] { return hearth::cli::run(argc, argv); }));
 }

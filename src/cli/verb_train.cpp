@@ -115,52 +115,48 @@ std::unique_ptr<comm::Transport> join(const Job& job, const watch::Seat& seat) {
   return team;
 }
 
-/// Trains as a worker that does not lead: what is to be said, the leader says.
-int follow(const Job& job, const watch::Seat& seat, comm::Transport& team) {
-  // Behind it the leader has made what both read, and has said it if that cannot be.
-  team.barrier();
-  train::Trainer trainer(job.recipe, job.out,
-                         {.progress = [](const train::Progress&) {},
-                          .message = [](const std::string&) {},
-                          .stop = seat.stop,
-                          .heartbeat = seat.heartbeat},
-                         &team);
-  const train::RunSummary summary = trainer.run(job.resume || seat.attempt > 1);
-  return summary.interrupted ? watch::kInterrupted : watch::kDone;
+void conclude(const train::RunSummary& summary, const Job& job, const train::Engine& engine,
+              const Terminal& terminal) {
+  if (summary.interrupted) {
+    terminal.message(fmt::format("stopped at step {}; go on with: hearth train --resume --out {}",
+                                 summary.steps, job.out));
+    return;
+  }
+  terminal.message(fmt::format("done: {} steps in {:.1f} s, best validation {}", summary.steps,
+                               summary.seconds, summary.best));
+  terminal.message(fmt::format("run folder: {} (report.html, {}, trainer_log.jsonl)", job.out,
+                               train::weights_name(engine)));
 }
 
 /// Trains in this process, and returns what it ends with.
 int train_here(const Job& job, const watch::Seat& seat) {
   const auto team = join(job, seat);
-  if (team != nullptr && team->rank() > 0) return follow(job, seat, *team);
+  const bool leads = team == nullptr || team->rank() == 0, resume = job.resume || seat.attempt > 1;
   const Terminal terminal;
-  const bool resume = job.resume || seat.attempt > 1;
-  // A killed worker's lock goes a moment after it.
-  const double patience_seconds = resume ? 5 : 0;
   std::optional<io::RunLock> lock;
-  if (fs::exists(job.out)) lock.emplace(job.out, patience_seconds);
-  train::Trainer trainer(job.recipe, job.out,
-                         {.progress = [&](const train::Progress& p) { terminal.progress(p); },
-                          .message = [&](const std::string& text) { terminal.message(text); },
-                          .stop = seat.stop,
-                          .heartbeat = seat.heartbeat},
-                         team.get());
-  if (seat.attempt == 1) announce(trainer, trainer.engine(), job.recipe, terminal);
-  if (!job.dump_gradients.empty()) trainer.dump_gradients(job.dump_gradients);
+  // A killed worker's lock goes a moment after it.
+  const auto lock_folder = [&] {
+    if (leads && !lock) lock.emplace(job.out, resume ? 5.0 : 0.0);
+  };
+  // The leader makes what all of them read, and says it if that cannot be.
+  if (!leads) team->barrier();
+  if (fs::exists(job.out)) lock_folder();
+  train::TrainerEvents events{.progress = [&](const train::Progress& p) { terminal.progress(p); },
+                              .message =
+                                  [&](const std::string& text) {
+                                    if (leads) terminal.message(text);
+                                  },
+                              .stop = seat.stop,
+                              .heartbeat = seat.heartbeat};
+  train::Trainer trainer(job.recipe, job.out, std::move(events), team.get());
+  if (leads && seat.attempt == 1) announce(trainer, trainer.engine(), job.recipe, terminal);
+  if (leads && !job.dump_gradients.empty()) trainer.dump_gradients(job.dump_gradients);
   make_folder(job.out);
-  if (!lock) lock.emplace(job.out, patience_seconds);
-  if (team != nullptr) team->barrier();
+  lock_folder();
+  if (leads && team != nullptr) team->barrier();
   const train::RunSummary summary = trainer.run(resume);
-  if (summary.interrupted) {
-    terminal.message(fmt::format("stopped at step {}; go on with: hearth train --resume --out {}",
-                                 summary.steps, job.out));
-    return watch::kInterrupted;
-  }
-  terminal.message(fmt::format("done: {} steps in {:.1f} s, best validation {}", summary.steps,
-                               summary.seconds, summary.best));
-  terminal.message(fmt::format("run folder: {} (report.html, {}, trainer_log.jsonl)", job.out,
-                               train::weights_name(trainer.engine())));
-  return watch::kDone;
+  if (leads) conclude(summary, job, trainer.engine(), terminal);
+  return summary.interrupted ? watch::kInterrupted : watch::kDone;
 }
 
 int train_alone(const Job& job) {
@@ -172,7 +168,10 @@ int train_alone(const Job& job) {
 int train_supervised(const Job& job) {
   const Terminal terminal;
   const auto work = [&](const watch::Seat& seat) {
-    return exit_status_of([&] { return train_here(job, seat); });
+    const Ending ending = ending_of([&] { return train_here(job, seat); });
+    // The others have made it too.
+    const bool told = ending.status == watch::kMistake && seat.said->exchange(true);
+    return told ? ending.status : tell(ending);
   };
   return watch::supervise(work, {.size = static_cast<int>(job.recipe.devices),
                                  .say = [&](const std::string& text) { terminal.warn(text); }});

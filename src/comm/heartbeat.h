@@ -74,11 +74,14 @@ class HeartbeatBoard {
     return reinterpret_cast<Heartbeat::Entry*>(bytes_.data() + kFirst)[rank];
   }
   /// Asks the workers to end.
-  std::atomic<bool>& stop() const { return *reinterpret_cast<std::atomic<bool>*>(bytes_.data()); }
+  std::atomic<bool>& stop() const { return flags()[0]; }
+  /// For the workers: whether one has said what all would.
+  std::atomic<bool>& said() const { return flags()[1]; }
 
  private:
-  /// Of the first entry: in front of it stands the wish to stop.
+  /// Of the first entry: in front of it are the flags.
   static constexpr int64_t kFirst = 64;
+  std::atomic<bool>* flags() const { return reinterpret_cast<std::atomic<bool>*>(bytes_.data()); }
 
   SharedMemory bytes_;
 };

@@ -36,6 +36,7 @@ Attempt::Attempt(int number, const Work& work, const SupervisorOptions& options,
                     .attempt = number,
                     .heartbeat = Heartbeat(board_.entry(rank)),
                     .stop = &board_.stop(),
+                    .said = &board_.said(),
                     .group = group_.get()};
     workers_.push_back(std::make_unique<Worker>([&] { return work(seat); }));
   }

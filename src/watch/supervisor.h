@@ -15,6 +15,7 @@ struct Seat {
   int attempt = 1;  ///< above 1: workers before it have failed, and left their work where it was
   comm::Heartbeat heartbeat;
   const std::atomic<bool>* stop = nullptr;  ///< set: end soon with kInterrupted, and leave nothing undone
+  std::atomic<bool>* said = nullptr;        ///< the group's, for its workers to agree on who says something
   comm::ShmGroup* group = nullptr;          ///< of the attempt's workers; null where there is one alone
 };
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <functional>
@@ -33,36 +34,47 @@ int64_t last_step(const fs::path& run) {
   return curve.empty() ? 0 : curve.back().step;
 }
 
-pid_t parent_of(pid_t process) {
+/// What the kernel says of a process behind a word like "PPid:"; empty where there is none.
+std::string status_of(pid_t process, const std::string& key) {
   std::ifstream status("/proc/" + std::to_string(process) + "/status");
-  for (std::string word; status >> word;) {
-    pid_t parent = 0;
-    if (word == "PPid:" && status >> parent) return parent;
-  }
-  return -1;
+  for (std::string word; status >> word;)
+    if (word == key && status >> word) return word;
+  return "";
+}
+bool lives(pid_t process) {
+  const std::string state = status_of(process, "State:");
+  return !state.empty() && state != "Z" && state != "X";
 }
 
-/// The process that trains in the run folder for `child`, by the lock's own words; -1: none does.
-pid_t worker_of(const Child& child, const fs::path& run) {
-  std::ifstream lock(run / ".lock");
-  std::string word;
-  pid_t worker = -1;
-  if (!(lock >> word >> worker) || parent_of(worker) != child.process()) return -1;
-  return worker;
+/// The processes that `child` has started and that live.
+std::vector<pid_t> workers_of(const Child& child) {
+  std::vector<pid_t> workers;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const pid_t process = std::atoi(entry.path().filename().c_str());
+    if (process > 0 && status_of(process, "PPid:") == std::to_string(child.process()) && lives(process))
+      workers.push_back(process);
+  }
+  return workers;
 }
 
 class SlowSupervisor : public testing::Test {
  protected:
   SlowSupervisor() {
     write_file_atomically(recipe_, kRecipe);
-    EXPECT_EQ(run_hearth(train_command(recipe_, whole_), at("whole.out")).exit_code, 0);
+    const Finished whole = run_hearth(train_into(whole_), at("whole.out"));
+    EXPECT_EQ(whole.exit_code, 0) << whole.output;
     want_ = outcome_of(whole_);
   }
   fs::path at(const std::string& name) const { return folder_.path() / name; }
-  void send(Child& child, int signal) {
-    pid_t worker = -1;
-    ASSERT_TRUE(wait_until(child, 20s, [&] { return (worker = worker_of(child, run_)) > 0; }));
-    kill(worker, signal);
+  /// In shards that one device or two can sum.
+  std::vector<std::string> train_into(const fs::path& run, const std::string& more = "seed=0") const {
+    return {"train", recipe_.string(), "--out", run.string(), "train.shards=2", more};
+  }
+  /// To one of its workers.
+  void send(Child& child, int signal, uint64_t which = 0) {
+    std::vector<pid_t> workers;
+    ASSERT_TRUE(wait_until(child, 20s, [&] { return !(workers = workers_of(child)).empty(); }));
+    kill(workers[which % workers.size()], signal);
   }
   void expect_the_same_run(Child& child) {
     EXPECT_EQ(child.wait(), 0) << read_file(output_);
@@ -71,38 +83,46 @@ class SlowSupervisor : public testing::Test {
 
   const TemporaryFolder folder_;
   const fs::path recipe_ = at("recipe.yaml"), whole_ = at("whole"), run_ = at("run"), output_ = at("out");
-  const std::vector<std::string> command_ = {"train", recipe_.string(), "--out", run_.string()};
   Outcome want_;
 };
 
+int64_t count_of(const std::string& text, const std::string& part) {
+  int64_t count = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++count;
+  return count;
+}
+
 TEST_F(SlowSupervisor, KilledWorkersChangeNothing) {
   const char* const given = std::getenv("HEARTH_KILLS");
-  const int64_t num_kills = given != nullptr ? std::stoll(given) : 5;
   const uint64_t seed = std::random_device()();
-  std::cout << num_kills << " kills (HEARTH_KILLS), seed " << seed << "\n";
   std::mt19937_64 random(seed);
-  Child child(command_, output_);
-  for (int64_t i = 0, newest = 0; i < num_kills; ++i) {
-    // Without a later step between, the run would be given up.
-    const int64_t most = std::max<int64_t>(1, (kSteps - newest) / (num_kills - i + 1));
-    newest += std::uniform_int_distribution<int64_t>(1, most)(random);
-    ASSERT_TRUE(wait_until(child, 60s, [&] { return last_step(run_) >= newest; })) << read_file(output_);
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
-    send(child, SIGKILL);
-    newest = std::max(newest, last_step(run_));
+  int64_t left = given != nullptr ? std::stoll(given) : 6;
+  const int64_t of_a_run = std::clamp<int64_t>(left / 2, 1, 40);
+  std::cout << left << " kills (HEARTH_KILLS), seed " << seed << "\n";
+  for (int num_devices = 1; left > 0; num_devices = 3 - num_devices) {
+    fs::remove_all(run_);
+    Child child(train_into(run_, fmt::format("devices={}", num_devices)), output_);
+    const int64_t num_kills = std::min(left, of_a_run);
+    for (int64_t i = 0, newest = 0; i < num_kills; ++i) {
+      // Without a later step between, the run would be given up.
+      const int64_t most = std::max<int64_t>(1, (kSteps - newest) / (2 * (num_kills - i)));
+      newest += std::uniform_int_distribution<int64_t>(1, most)(random);
+      ASSERT_TRUE(wait_until(child, 60s, [&] { return last_step(run_) >= newest; })) << read_file(output_);
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
+      send(child, SIGKILL, random());
+      newest = std::max(newest, last_step(run_));
+    }
+    expect_the_same_run(child);
+    std::cout << num_kills << " kills on " << num_devices << ": sha256 " << sha256(run_ / "model.safetensors")
+              << "\n";
+    EXPECT_EQ(count_of(read_file(output_), "was killed by SIGKILL at step"), num_kills);
+    if (HasFailure()) break;
+    left -= num_kills;
   }
-  expect_the_same_run(child);
-  const std::string output = read_file(output_);
-  std::cout << "sha256 " << sha256(run_ / "model.safetensors") << "\n";
-  int64_t num_named = 0;
-  for (size_t found = 0; (found = output.find("was killed by SIGKILL at step", found)) != std::string::npos;
-       ++found)
-    ++num_named;
-  EXPECT_EQ(num_named, num_kills) << output;
 }
 
 TEST_F(SlowSupervisor, AStoppedWorkerIsNamedAndReplaced) {
-  Child child(command_, output_);
+  Child child(train_into(run_), output_);
   ASSERT_TRUE(wait_until(child, 60s, [&] { return last_step(run_) >= 100; }));
   send(child, SIGSTOP);
   const int64_t step = last_step(run_);
@@ -114,23 +134,23 @@ TEST_F(SlowSupervisor, AStoppedWorkerIsNamedAndReplaced) {
 }
 
 TEST_F(SlowSupervisor, ItsDeathIsTheWorkersAndLeavesTheRunFree) {
-  Child first(command_, output_);
+  Child first(train_into(run_), output_);
   ASSERT_TRUE(wait_until(first, 60s, [&] { return last_step(run_) >= 100; }));
-  const pid_t worker = worker_of(first, run_);
+  const std::vector<pid_t> workers = workers_of(first);
+  ASSERT_FALSE(workers.empty());
   ASSERT_TRUE(first.kill_now());
-  Child second(train_command(recipe_, run_), output_);
-  ASSERT_TRUE(wait_until(second, 20s, [&] { return worker_of(second, run_) > 0; })) << read_file(output_);
-  EXPECT_NE(kill(worker, 0), 0) << "it trains beside the next one";
+  Child second(train_into(run_, "--resume"), output_);
+  EXPECT_TRUE(wait_until(second, 5s, [&] { return std::ranges::none_of(workers, lives); }));
   expect_the_same_run(second);
 }
 
 TEST_F(SlowSupervisor, AnInterruptedRunIsStillOne) {
-  Child first(command_, output_);
+  Child first(train_into(run_), output_);
   ASSERT_TRUE(wait_until(first, 60s, [&] { return last_step(run_) >= 100; }));
   kill(first.process(), SIGINT);
   EXPECT_EQ(first.wait(), 130);
   EXPECT_NE(read_file(output_).find("stopped at step "), std::string::npos) << read_file(output_);
-  Child second(train_command(recipe_, run_), output_);
+  Child second(train_into(run_, "--resume"), output_);
   expect_the_same_run(second);
 }
 
@@ -147,7 +167,7 @@ TEST(Supervisor, KeepsTheRunFolderForItsRun) {
   EXPECT_EQ(second.exit_code, 2);
   const std::string expected =
       fmt::format("hearth: expected a run folder that nobody trains in, got {}, which process {} on ",
-                  run.string(), worker_of(child, run));
+                  run.string(), workers_of(child).at(0));
   EXPECT_EQ(second.output.substr(0, expected.size()), expected);
   EXPECT_TRUE(child.running());
 }

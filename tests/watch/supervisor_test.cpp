@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using namespace std::chrono_literals;
 
 using Work = std::function<int(const Seat&)>;
@@ -123,6 +125,7 @@ TEST_F(Supervisor, NamesTheOneThatHangsAndThenHasMorePatience) {
 }
 
 TEST_F(Supervisor, LearnsHowLongStepsTake) {
+  options_.start_seconds = 30;
   options_.least_seconds = 0.2;
   const auto work = [](const Seat& seat) {
     for (int64_t step = 0; step < 20; ++step) {
@@ -138,7 +141,8 @@ TEST_F(Supervisor, LearnsHowLongStepsTake) {
   };
   EXPECT_EQ(supervise_workers(work), kDone);
   ASSERT_EQ(said_.size(), 2U);
-  EXPECT_THAT(said_[0], HasSubstr("at step 20 while training"));
+  EXPECT_THAT(said_[0], AllOf(HasSubstr("made no progress for "), HasSubstr(" s at step 20 while training"),
+                              Not(HasSubstr("for 30."))));
 }
 
 /// Dies at steps.at(attempt - 1), and is done behind them.
@@ -197,11 +201,16 @@ class Supervising {
   Supervising& operator=(const Supervising&) = delete;
 
   void send(int signal) const { kill(process_, signal); }
-  /// Waits for bytes; how many there were before every writer had ended.
+  /// Waits for bytes; how many there were before every writer had ended; -1: none came for long.
   int64_t read_bytes(int64_t most) const {
     char byte = 0;
     int64_t count = 0;
-    while (count < most && read(pipe_[0], &byte, 1) == 1) ++count;
+    pollfd ready{.fd = pipe_[0], .events = POLLIN};
+    while (count < most) {
+      if (poll(&ready, 1, 20'000) != 1) return -1;
+      if (read(pipe_[0], &byte, 1) != 1) break;
+      ++count;
+    }
     return count;
   }
   int wait() {
