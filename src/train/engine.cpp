@@ -214,8 +214,10 @@ void Engine::place(const passes::OffloadOptions& offload, int64_t budget_bytes) 
   recompute_ = {};
   train_.begin()->second = place(computed_[0]);
   if (update_) update_ = place(computed_[1]);
-  for (size_t i = 0; i < levels_.size(); ++i)
-    levels_[i] = {.put_away = place(computed_[2 + 2 * i]), .add = place(computed_[3 + 2 * i])};
+  for (size_t i = 0; i < levels_.size(); ++i) {
+    levels_[i].put_away = place(computed_[2 + 2 * i]);
+    levels_[i].add = place(computed_[3 + 2 * i]);
+  }
 }
 
 std::vector<exec::Program*> Engine::programs() const {

@@ -11,8 +11,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "train/card_options.h"
-#include "train/classifier.h"
 #include "train/language_model.h"
 #include "train/recipe_fields.h"
 #include "train/recipe_yaml.h"
@@ -449,55 +447,6 @@ fs::path TextOptions::config_file() const {
 std::string model_name(const Recipe& recipe) {
   if (!is_text(recipe)) return recipe.model.name;
   return fs::absolute(recipe.text.config_file()).parent_path().filename().string();
-}
-
-std::shared_ptr<const Objective> objective_of(const Recipe& recipe) {
-  if (!is_text(recipe)) return classifier({.model = recipe.model, .label_smoothing = recipe.label_smoothing});
-  const models::DecoderConfig config = models::read_decoder_config(recipe.text.config_file());
-  if (config.tied_head) check_untied(builder_adapter(recipe.adapter));
-  const LanguageModelOptions model{
-      .config = config, .context = recipe.text.context, .documents = has_documents(recipe)};
-  return recipe.objective == "dpo" ? dpo(model, recipe.dpo) : language_model(model);
-}
-
-int num_threads(const Recipe& recipe) {
-  if (recipe.threads > 0) return static_cast<int>(recipe.threads);
-  return std::max(1, num_available_cpus() / static_cast<int>(recipe.devices));
-}
-
-namespace {
-
-exec::SelfTest::When self_test_of(const Recipe& recipe) {
-  using When = exec::SelfTest::When;
-  if (recipe.self_test == "always") return When::always;
-  return recipe.self_test == "never" ? When::never : When::once;
-}
-
-}  // namespace
-
-EngineOptions engine_options(const Recipe& recipe, int rank) {
-  const DType precision = recipe.precision == "bf16"   ? DType::bf16
-                          : recipe.precision == "fp16" ? DType::f16
-                                                       : DType::f32;
-  EngineOptions options{.objective = objective_of(recipe),
-                        .optimizer = recipe.optimizer,
-                        .adapter = builder_adapter(recipe.adapter),
-                        .batch = recipe.batch,
-                        .accumulate = recipe.accumulate,
-                        .shards = recipe.shards,
-                        .num_workers = recipe.devices,
-                        .precision = precision,
-                        .seed = recipe.seed,
-                        .num_threads = num_threads(recipe),
-                        .budget_bytes = recipe.memory,
-                        .offload = recipe.offload};
-  if (exec::names_card(recipe.device)) {
-    use_card(options, {.device = recipe.device, .number = rank, .reserve_bytes = recipe.reserve},
-             self_test_of(recipe));
-  }
-  options.passes_off = recipe.passes_off;
-  std::erase(options.passes_off, "winograd");
-  return options;
 }
 
 }  // namespace hearth::train

@@ -66,9 +66,10 @@ class SlowSupervisor : public testing::Test {
     want_ = outcome_of(whole_);
   }
   fs::path at(const std::string& name) const { return folder_.path() / name; }
-  /// In shards that one device or two can sum.
+  /// In shards that one, two or four devices can sum.
   std::vector<std::string> train_into(const fs::path& run, const std::string& more = "seed=0") const {
-    return {"train", recipe_.string(), "--out", run.string(), "train.shards=2", more};
+    return {"train",         recipe_.string(),     "--out",          run.string(),
+            "train.batch=4", "train.accumulate=4", "train.shards=4", more};
   }
   /// To one of its workers.
   void send(Child& child, int signal, uint64_t which = 0) {
@@ -97,9 +98,9 @@ TEST_F(SlowSupervisor, KilledWorkersChangeNothing) {
   const uint64_t seed = std::random_device()();
   std::mt19937_64 random(seed);
   int64_t left = given != nullptr ? std::stoll(given) : 6;
-  const int64_t of_a_run = std::clamp<int64_t>(left / 2, 1, 40);
+  const int64_t of_a_run = std::clamp<int64_t>(left / 3, 1, 40);
   std::cout << left << " kills (HEARTH_KILLS), seed " << seed << "\n";
-  for (int num_devices = 1; left > 0; num_devices = 3 - num_devices) {
+  for (int num_devices = 1; left > 0; num_devices = num_devices == 4 ? 1 : 2 * num_devices) {
     fs::remove_all(run_);
     Child child(train_into(run_, fmt::format("devices={}", num_devices)), output_);
     const int64_t num_kills = std::min(left, of_a_run);
