@@ -106,15 +106,6 @@ struct Job {
   std::string dump_gradients;
 };
 
-/// This process's end of the workers' group, which adds up and copies known numbers; null where it is alone.
-std::unique_ptr<comm::Transport> join(const Job& job, const watch::Seat& seat) {
-  auto team = seat.group != nullptr ? seat.group->open(seat.rank) : join_launched(job.recipe.devices);
-  if (team == nullptr) return team;
-  if (const std::string fault = comm::find_fault(*team); !fault.empty())
-    user_error("expected workers that add up and copy alike, got: {}", fault);
-  return team;
-}
-
 void conclude(const train::RunSummary& summary, const Job& job, const train::Engine& engine,
               const Terminal& terminal) {
   if (summary.interrupted) {
@@ -128,9 +119,14 @@ void conclude(const train::RunSummary& summary, const Job& job, const train::Eng
                                train::weights_name(engine)));
 }
 
-/// Trains in this process, and returns what it ends with.
-int train_here(const Job& job, const watch::Seat& seat) {
-  const auto team = join(job, seat);
+void check_team(comm::Transport& team) {
+  if (const std::string fault = comm::find_fault(team); !fault.empty())
+    user_error("expected workers that add up and copy alike, got: {}", fault);
+}
+
+/// Trains in this process, and returns what it ends with. `team`: null where it is alone.
+int train_here(const Job& job, const watch::Seat& seat, comm::Transport* team) {
+  if (team != nullptr) check_team(*team);
   const bool leads = team == nullptr || team->rank() == 0, resume = job.resume || seat.attempt > 1;
   const Terminal terminal;
   std::optional<io::RunLock> lock;
@@ -148,7 +144,7 @@ int train_here(const Job& job, const watch::Seat& seat) {
                                   },
                               .stop = seat.stop,
                               .heartbeat = seat.heartbeat};
-  train::Trainer trainer(job.recipe, job.out, std::move(events), team.get());
+  train::Trainer trainer(job.recipe, job.out, std::move(events), team);
   if (leads && seat.attempt == 1) announce(trainer, trainer.engine(), job.recipe, terminal);
   if (leads && !job.dump_gradients.empty()) trainer.dump_gradients(job.dump_gradients);
   make_folder(job.out);
@@ -162,13 +158,19 @@ int train_here(const Job& job, const watch::Seat& seat) {
 int train_alone(const Job& job) {
   std::signal(SIGINT, on_interrupt);
   std::signal(SIGTERM, on_interrupt);
-  return train_here(job, {.stop = &stop_requested});
+  const auto team = join_launched(job.recipe.devices);
+  if (team == nullptr) return train_here(job, {.stop = &stop_requested}, nullptr);
+  const Ending ending = ending_of([&] { return train_here(job, {.stop = &stop_requested}, team.get()); });
+  // A process that leaves its group by failing would wait for the others, which wait for it.
+  if (!ending.words.empty()) _exit(tell(ending));
+  return ending.status;
 }
 
 int train_supervised(const Job& job) {
   const Terminal terminal;
   const auto work = [&](const watch::Seat& seat) {
-    const Ending ending = ending_of([&] { return train_here(job, seat); });
+    const auto team = seat.group == nullptr ? nullptr : seat.group->open(seat.rank);
+    const Ending ending = ending_of([&] { return train_here(job, seat, team.get()); });
     // The others have made it too.
     const bool told = ending.status == watch::kMistake && seat.said->exchange(true);
     return told ? ending.status : tell(ending);
