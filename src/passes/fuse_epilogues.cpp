@@ -101,12 +101,8 @@ class FuseEpilogues {
     return true;
   }
 
-  static bool has_activation(const ir::Node& node) {
-    return node.attrs.text_or("activation", "none") != "none";
-  }
   static bool occupied(const ir::Node& node, int slot) {
-    const auto index = static_cast<size_t>(slot);
-    return index < node.inputs.size() && node.inputs[index] != kNone;
+    return input_or_none(node, static_cast<size_t>(slot)) != kNone;
   }
   static void set_input(ir::Node& node, int slot, ValueId id) {
     const auto index = static_cast<size_t>(slot);
@@ -128,7 +124,7 @@ void fuse_conv_pool(ir::Graph& graph) {
     const ir::Node& conv = graph.node(graph.value(pool.inputs[0]).producer);
     const bool windows_fit = pool.attrs.integer("kernel") == 2 && pool.attrs.integer("stride") == 2 &&
                              pool.attrs.integer_or("padding", 0) == 0;
-    const bool plain = conv.inputs.size() < 4 || conv.inputs[3] == kNone;
+    const bool plain = input_or_none(conv, 3) == kNone;
     const bool input_image = graph.value(conv.inputs[0]).role == ir::Role::input;
     const bool one_reader = graph.use_counts()[static_cast<size_t>(pool.inputs[0])] == 1;
     const bool even =

@@ -13,12 +13,7 @@ using ir::ValueId;
 ir::Node* plain_conv_of(ir::Graph& graph, ValueId x) {
   if (!is_made_by(graph, x, "conv2d")) return nullptr;
   ir::Node& conv = graph.nodes[static_cast<size_t>(graph.value(x).producer)];
-  const bool residual = conv.inputs.size() > 3 && conv.inputs[3] != kNone;
-  return residual || conv.attrs.text_or("activation", "none") != "none" ? nullptr : &conv;
-}
-
-ValueId input_or_none(const ir::Node& node, size_t index) {
-  return index < node.inputs.size() ? node.inputs[index] : kNone;
+  return input_or_none(conv, 3) != kNone || has_activation(conv) ? nullptr : &conv;
 }
 
 void fold_into(ir::Node& norm, const ir::Node& conv) {

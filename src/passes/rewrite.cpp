@@ -61,6 +61,12 @@ void hoist(ir::Graph& graph, size_t first) {
   reorder(graph, order);
 }
 
+ir::ValueId input_or_none(const ir::Node& node, size_t index) {
+  return index < node.inputs.size() ? node.inputs[index] : ir::kNone;
+}
+
+bool has_activation(const ir::Node& node) { return node.attrs.text_or("activation", "none") != "none"; }
+
 bool is_made_by(const ir::Graph& graph, ir::ValueId id, std::string_view op_name) {
   if (id == ir::kNone || graph.value(id).producer == ir::kNone) return false;
   return graph.node(graph.value(id).producer).op->name == op_name;

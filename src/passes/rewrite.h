@@ -30,6 +30,11 @@ void reorder(ir::Graph& graph, std::span<const ir::NodeId> order);
 /// more what it overwrites. Keeps the order of all others.
 void hoist(ir::Graph& graph, size_t first);
 
+/// An input of a node, kNone where it is absent or left out at the end.
+ir::ValueId input_or_none(const ir::Node& node, size_t index);
+/// Whether something is done to the node's result before it is stored: relu.
+bool has_activation(const ir::Node& node);
+
 /// Whether `id` is an activation made by a node of the op with that name.
 bool is_made_by(const ir::Graph& graph, ir::ValueId id, std::string_view op_name);
 
