@@ -156,8 +156,7 @@ void Trainer::save_checkpoint() {
 
 StepResult Trainer::train_one(double rate) {
   beat(comm::Phase::training);
-  step_start_ = state_.position;
-  const int64_t num_samples = task_->num_samples(step_start_, rows_of_step());
+  const int64_t num_samples = task_->num_samples(state_.position, rows_of_step());
   engine_->start_step(
       num_micro(), num_samples, [&] { return stream_->next(); }, state_.step, rate);
   const bool goes_on = state_.step + 1 < total_steps_;
@@ -167,13 +166,13 @@ StepResult Trainer::train_one(double rate) {
 }
 
 int64_t Trainer::rows_of_step() const {
-  return std::min(task_->num_rows() - step_start_.sample, recipe_.batch * recipe_.accumulate);
+  return std::min(task_->num_rows() - state_.position.sample, recipe_.batch * recipe_.accumulate);
 }
 
 int64_t Trainer::num_micro() const { return (rows_of_step() + recipe_.batch - 1) / recipe_.batch; }
 
 std::string Trainer::find_not_finite() {
-  const std::unique_ptr<BatchStream> stream = task_->open(step_start_);
+  const std::unique_ptr<BatchStream> stream = task_->open(state_.position);
   for (int64_t i = 0; i < num_micro(); ++i) {
     std::string found = engine_->find_not_finite(stream->next(), state_.step, i);
     if (!found.empty()) return found;
@@ -242,7 +241,7 @@ void Trainer::after_step(const StepResult& result, double rate) {
   ++state_.step;
   ++session_steps_;
   session_samples_ += result.num_samples;
-  state_.position = data::advanced(step_start_, rows_of_step(), task_->num_rows());
+  state_.position = data::advanced(state_.position, rows_of_step(), task_->num_rows());
   if (leads()) write_step(result, rate);
 }
 

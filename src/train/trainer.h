@@ -102,7 +102,7 @@ class Trainer {
   void report_progress(const StepResult& result, double rate);
   void finish(RunSummary& summary);
   int64_t steps_per_epoch() const;
-  /// Rows and micro-batches of the step that begins at step_start_.
+  /// Rows and micro-batches of the step that begins at state_.position.
   int64_t rows_of_step() const;
   int64_t num_micro() const;
   bool time_to_evaluate() const;
@@ -119,7 +119,6 @@ class Trainer {
   std::unique_ptr<io::RunLog> log_;
   State state_;
   int64_t total_steps_ = 0;
-  data::LoaderPosition step_start_;
   int64_t last_good_step_ = -1;  ///< its weights gave a finite loss
   std::optional<Evaluation> final_;
   double started_seconds_ = 0;
