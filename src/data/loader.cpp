@@ -76,9 +76,6 @@ void check(const Dataset& dataset, const LoaderOptions& options, const LoaderPos
   if (options.batch < 1) user_error("expected a batch of at least 1, got {}", options.batch);
   if (options.num_threads < 0 || options.num_threads > 256)
     user_error("expected 0 to 256 loader threads, got {}", options.num_threads);
-  const LoaderShare& share = options.share;
-  HEARTH_CHECK(share.count >= 1 && share.first >= 0 && share.first + share.count <= share.group &&
-               share.first < (dataset.size() + options.batch - 1) / options.batch);
   check_augment(options, dataset.image_size(), dataset.channels());
   check_position(dataset, options, start);
 }
@@ -100,9 +97,29 @@ LoaderPosition advanced(const LoaderPosition& from, int64_t count, int64_t epoch
   return next;
 }
 
+ShareCursor::ShareCursor(const LoaderShare& share, const LoaderPosition& start, int64_t batch,
+                         int64_t epoch_size)
+    : share_(share), position_(start), batch_(batch), epoch_size_(epoch_size) {
+  HEARTH_CHECK(share.count >= 1 && share.first >= 0 && share.first + share.count <= share.group &&
+               share.first < (epoch_size + batch - 1) / batch);
+}
+
+ShareCursor::Stretch ShareCursor::next() {
+  while (true) {
+    const Stretch stretch{position_, std::min(batch_, epoch_size_ - position_.sample)};
+    const bool is_own = number_ >= share_.first && number_ < share_.first + share_.count;
+    position_ = advanced(position_, stretch.count, epoch_size_);
+    number_ = position_.sample == 0 ? 0 : (number_ + 1) % share_.group;
+    if (is_own) return stretch;
+  }
+}
+
 struct Loader::State {
   State(const Dataset& data, LoaderOptions chosen, const LoaderPosition& start)
-      : dataset(data), options(std::move(chosen)), handed_out(start), opened_to(start), turn(options.share) {
+      : dataset(data),
+        options(std::move(chosen)),
+        handed_out(start),
+        cursor(options.share, start, options.batch, dataset.size()) {
     allocate();
     try {
       for (int i = 0; i < options.num_threads; ++i)
@@ -121,14 +138,10 @@ struct Loader::State {
   bool can_take() const { return next_row < rows || opened - released < kRing; }
   Piece take();
   void open_slot();
-  void pass_others();
   void fill(const Piece& piece, std::vector<uint8_t>& pixels);
   void fill_row(Slot& slot, int64_t row, std::vector<uint8_t>& pixels) const;
   void finish(const Piece& piece);
   const Batch& next();
-  LoaderPosition after(const LoaderPosition& position, int64_t count) const {
-    return advanced(position, count, dataset.size());
-  }
   Slot& slot_of(int64_t sequence) { return ring[static_cast<size_t>(sequence % kRing)]; }
 
   const Dataset& dataset;
@@ -141,8 +154,7 @@ struct Loader::State {
   std::mutex mutex;
   std::condition_variable room;
   std::condition_variable ready;
-  LoaderPosition opened_to;
-  ShareTurn turn;
+  ShareCursor cursor;
   int64_t opened = 0;    ///< batches begun
   int64_t returned = 0;  ///< batches handed out
   int64_t released = 0;  ///< batches whose slots may be filled again
@@ -199,28 +211,19 @@ Piece Loader::State::take() {
   return piece;
 }
 
-void Loader::State::pass_others() {
-  while (!turn.is_own()) {
-    opened_to = after(opened_to, std::min(options.batch, dataset.size() - opened_to.sample));
-    turn.pass(opened_to.sample == 0);
-  }
-}
-
 void Loader::State::open_slot() {
-  pass_others();
+  const ShareCursor::Stretch stretch = cursor.next();
   Slot& slot = slot_of(opened++);
-  rows = std::min(options.batch, dataset.size() - opened_to.sample);
+  rows = stretch.count;
   next_row = 0;
-  slot.begin = opened_to;
+  slot.begin = stretch.begin;
   slot.pending = rows;
   slot.error = nullptr;
   slot.batch = {.images = slot.images.get(),
                 .labels = slot.labels.data(),
                 .indices = slot.indices.data(),
                 .count = rows,
-                .epoch = opened_to.epoch};
-  opened_to = after(opened_to, rows);
-  turn.pass(opened_to.sample == 0);
+                .epoch = stretch.begin.epoch};
 }
 
 void Loader::State::fill(const Piece& piece, std::vector<uint8_t>& pixels) {
@@ -272,7 +275,7 @@ const Batch& Loader::State::next() {
   ready.wait(lock, [&] { return opened > returned && slot.pending == 0; });
   if (slot.error != nullptr) std::rethrow_exception(slot.error);
   ++returned;
-  handed_out = after(slot.begin, slot.batch.count);
+  handed_out = advanced(slot.begin, slot.batch.count, dataset.size());
   return slot.batch;
 }
 

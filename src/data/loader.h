@@ -48,16 +48,22 @@ struct LoaderPosition {
 /// The position `count` samples further; an epoch has `epoch_size`, and no batch reaches over its end.
 LoaderPosition advanced(const LoaderPosition& from, int64_t count, int64_t epoch_size);
 
-/// Goes through the batches of an epoch, and says which are the share's.
-class ShareTurn {
+/// Goes through the batches of one epoch after the other and stops at those that are the share's.
+class ShareCursor {
  public:
-  explicit ShareTurn(const LoaderShare& share) : share_(share) {}
-  bool is_own() const { return number_ >= share_.first && number_ < share_.first + share_.count; }
-  void pass(bool epoch_ends) { number_ = epoch_ends ? 0 : (number_ + 1) % share_.group; }
+  /// An epoch has `epoch_size` samples, and one of the share's batches at least.
+  ShareCursor(const LoaderShare& share, const LoaderPosition& start, int64_t batch, int64_t epoch_size);
+  struct Stretch {
+    LoaderPosition begin;
+    int64_t count = 0;  ///< of samples
+  };
+  Stretch next();
 
  private:
   LoaderShare share_;
-  int64_t number_ = 0;
+  LoaderPosition position_;
+  int64_t batch_, epoch_size_;
+  int64_t number_ = 0;  ///< in its group, of the batch at position_
 };
 
 /// A batch in the loader's staging memory: valid until the next-but-one call of next().

@@ -69,11 +69,8 @@ class RowStream : public BatchStream {
             const data::LoaderPosition& from, const data::LoaderShare& share)
       : rows_(rows),
         order_(rows, shuffle, {lengths.begin(), lengths.end()}),
-        batch_(batch),
         lengths_(lengths.begin(), lengths.end()),
-        position_(from),
-        turn_(share) {
-    HEARTH_CHECK(share.first < (rows.num_rows() + batch - 1) / batch);
+        cursor_(share, from, batch, rows.num_rows()) {
     const int64_t answers = batch * rows.num_answers();
     for (size_t i = 0; i < kNumStagings; ++i)
       staging_.emplace_back(answers * rows.options().context, answers);
@@ -101,31 +98,22 @@ class RowStream : public BatchStream {
     }
     return out.data();
   }
-  int64_t rows_of_next() const { return std::min(batch_, rows_.num_rows() - position_.sample); }
-  void pass(int64_t count) {
-    position_ = data::advanced(position_, count, rows_.num_rows());
-    turn_.pass(position_.sample == 0);
-  }
   /// Takes the rows of a micro-batch; their greatest length.
   int64_t choose() {
-    while (!turn_.is_own()) pass(rows_of_next());
+    auto [row, count] = cursor_.next();
     int64_t longest = 0;
     chosen_.clear();
-    data::LoaderPosition row = position_;
-    for (const int64_t end = row.sample + rows_of_next(); row.sample < end; ++row.sample) {
+    for (; count > 0; --count, ++row.sample) {
       chosen_.push_back(order_.row_at(row));
       longest = std::max(longest, rows_.lengths()[static_cast<size_t>(chosen_.back())]);
     }
-    pass(std::ssize(chosen_));
     return longest;
   }
 
   const TextRows& rows_;
   RowOrder order_;
-  int64_t batch_;
   std::vector<int64_t> lengths_;
-  data::LoaderPosition position_;
-  data::ShareTurn turn_;
+  data::ShareCursor cursor_;
   std::vector<Staging> staging_;
   std::vector<int64_t> chosen_;
   size_t num_made_ = 0;
