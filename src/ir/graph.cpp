@@ -22,7 +22,8 @@ std::string describe(const Node& node) {
 }  // namespace
 
 std::string_view role_name(Role role) {
-  constexpr std::string_view kNames[] = {"activation", "input", "scalar", "parameter", "state", "frozen"};
+  constexpr std::string_view kNames[] = {"activation", "input",  "scalar", "parameter",
+                                         "state",      "frozen", "carried"};
   return kNames[static_cast<size_t>(role)];
 }
 

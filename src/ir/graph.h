@@ -27,13 +27,14 @@ enum class Role : uint8_t {
   input,       ///< written by the caller before each run (images, labels): staging
   scalar,      ///< one f32 written by the caller before each run (learning rate, loss scale)
   parameter,   ///< trainable weight: persistent
-  state,       ///< persistent, not trained (momentum, running mean, gradient sums)
+  state,       ///< persistent, not trained (momentum, running mean)
   frozen,      ///< weight that nothing writes while training runs: persistent, in no checkpoint
+  carried,     ///< persistent between the programs of one update (gradient sums), in no checkpoint
 };
 std::string_view role_name(Role role);
 /// Whether such a value lives in the persistent region.
 constexpr bool is_persistent(Role role) {
-  return role == Role::parameter || role == Role::state || role == Role::frozen;
+  return role == Role::parameter || role == Role::state || role == Role::frozen || role == Role::carried;
 }
 
 /// dtype and shape of a value.

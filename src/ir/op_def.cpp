@@ -15,6 +15,10 @@ std::vector<char> on_host(const Graph& graph) {
     if (transfer == Transfer::store) result[static_cast<size_t>(node.inputs[1])] = 1;
     if (transfer == Transfer::store || transfer == Transfer::stash)
       result[static_cast<size_t>(node.outputs[0])] = 1;
+    if (transfer == Transfer::exchange) {
+      for (size_t k = 0; k < node.outputs.size(); ++k)
+        result[static_cast<size_t>(node.outputs[k])] = result[static_cast<size_t>(node.inputs[k])];
+    }
   }
   return result;
 }

@@ -11,8 +11,9 @@
 #include "ir/graph.h"
 
 namespace hearth {
+class Exchange;
 class ThreadPool;
-}
+}  // namespace hearth
 namespace hearth::gpu {
 class Stream;
 }
@@ -48,6 +49,7 @@ struct KernelArgs {
   std::span<void* const> out;
   std::byte* workspace = nullptr;
   ThreadPool* threads = nullptr;
+  Exchange* exchange = nullptr;   ///< of collectives; null: this worker is alone
   gpu::Stream* stream = nullptr;  ///< of OpDef::gpu, whose buffers are a card's; run() puts its work there
 
   template <typename T>
@@ -95,12 +97,14 @@ enum class Precision : uint8_t {
   full,     ///< wants fp32 inputs (losses, optimisers)
 };
 
-/// Which way an op copies between the device and host memory, if it does.
+/// Which way an op copies between the device and host memory, if it does, or whether it meets other workers.
 enum class Transfer : uint8_t {
   none,
-  fetch,  ///< input 0 is on the host, output 0 on the device
-  store,  ///< overwrites input 1, which is on the host, with input 0
-  stash,  ///< output 0 is on the host
+  fetch,     ///< input 0 is on the host, output 0 on the device
+  store,     ///< overwrites input 1, which is on the host, with input 0
+  stash,     ///< output 0 is on the host
+  exchange,  ///< output k is where input k is, in memory the host sees; runs beside all that does not touch
+             ///< it
 };
 
 /// One generated test case: inputs filled by `fill`, attributes, and tolerance of the fp32 kernel against

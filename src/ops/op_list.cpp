@@ -3,6 +3,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ops/collective/collective.h"
 #include "ops/conv/conv.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/lm/lm.h"
@@ -101,6 +102,8 @@ std::vector<const ir::OpDef*> make_list() {
                               &fetch,
                               &store,
                               &stash,
+                              // collective
+                              &all_reduce,
                           });
   return list;
 }

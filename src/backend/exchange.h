@@ -1,0 +1,19 @@
+#pragma once
+
+#include <span>
+
+#include "base/dtype.h"
+
+namespace hearth {
+
+/// What kernels of collectives reach the other workers by, from one thread at a time and in the same order on
+/// every worker. Memory is the host's. A call returns when its memory may be used again, and never throws:
+/// what failed is for whoever made the exchange to ask, and all later calls then leave memory as it is.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  /// Each piece = its sum over all workers, by the order of comm/sum.h; `wire` is the dtype that travels.
+  virtual void all_reduce(std::span<const std::span<float>> pieces, DType wire) = 0;
+};
+
+}  // namespace hearth

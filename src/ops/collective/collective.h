@@ -1,0 +1,14 @@
+#pragma once
+
+#include "ir/op_def.h"
+
+namespace hearth::ops {
+
+/// Exchanges between the workers of a run; a worker without an Exchange is alone. Values are in host memory.
+/// attr "wire": the dtype that travels, f32 (as left out) or bf16.
+extern const ir::OpDef all_reduce;  ///< (x...), 64 at most -> their sums over all workers, in place
+
+/// Most inputs of all_reduce.
+inline constexpr int kMostPieces = 64;
+
+}  // namespace hearth::ops
