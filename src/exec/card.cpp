@@ -10,7 +10,7 @@ namespace hearth::exec {
 Card::Card(const CardWish& wish)
     : device_(choose_card(wish.device, gpu::list_devices(), gpu::runtime(), wish.number)),
       reserve_bytes_(wish.reserve_bytes),
-      queues_{gpu::Stream(device_), gpu::Stream(device_), gpu::Stream(device_)} {}
+      queues_{gpu::Stream(device_), gpu::Stream(device_), gpu::Stream(device_), gpu::Stream(device_)} {}
 
 void CardRoom::Needs::cover(const Program& program) {
   arena_bytes = std::max(arena_bytes, program.arena_bytes());
@@ -45,7 +45,7 @@ Places Card::places_in(CardRoom& room) {
           .host = room.host_ ? room.host_->data() : nullptr,
           .host_persistent = image_,
           .staging = &room.staging_,
-          .queues = {&queues_[0], &queues_[1], &queues_[2]}};
+          .queues = {&queues_[0], &queues_[1], &queues_[2], &queues_[3]}};
 }
 
 void Card::upload() {

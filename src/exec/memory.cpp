@@ -14,6 +14,12 @@ namespace {
 
 constexpr int64_t kHugePageBytes = int64_t{2} << 20;
 
+/// Front, middle or end of a layout.
+int place_of(ir::Role role) {
+  if (role == ir::Role::frozen) return 0;
+  return role == ir::Role::carried ? 2 : 1;
+}
+
 }  // namespace
 
 Region::Region(int64_t num_bytes)
@@ -50,11 +56,11 @@ Region::~Region() {
 
 void PersistentLayout::add(const ir::Graph& graph) {
   const std::vector<char> on_host = ir::on_host(graph);
-  for (const bool frozen : {true, false}) {
+  for (const int place : {0, 1, 2}) {
     for (size_t i = 0; i < graph.values.size(); ++i) {
       const ir::Value& value = graph.values[i];
       if (value.producer != ir::kNone || !ir::is_persistent(value.role)) continue;
-      if ((value.role == ir::Role::frozen) == frozen) add(value, on_host[i] != 0);
+      if (place_of(value.role) == place) add(value, on_host[i] != 0);
     }
   }
 }
@@ -65,8 +71,7 @@ void PersistentLayout::add(const ir::Value& value, bool on_host) {
     HEARTH_CHECK(buffers_[found->second].type == value.type);
     return;
   }
-  HEARTH_CHECK(value.role != ir::Role::frozen || buffers_.empty() ||
-               buffers_.back().role == ir::Role::frozen);
+  HEARTH_CHECK(buffers_.empty() || place_of(buffers_.back().role) <= place_of(value.role));
   buffers_.push_back({.name = value.name,
                       .type = value.type,
                       .role = value.role,

@@ -46,11 +46,11 @@ struct DevicePiece {
 };
 
 /// Where weights and state live: an offset per name, shared by every program of a run. Frozen weights come
-/// first, so that what training changes is one piece behind them.
+/// first and what is carried within an update last, so that what a run keeps is one piece between them.
 class PersistentLayout {
  public:
   /// Adds the parameters and states of a graph; a name seen before must have the same type. The first graph
-  /// has all frozen weights.
+  /// has all frozen weights, and what comes behind one with carried values has no new weights or states.
   void add(const ir::Graph& graph);
   const PersistentBuffer& at(const std::string& name) const;
   const PersistentBuffer* find(const std::string& name) const;
@@ -60,6 +60,7 @@ class PersistentLayout {
   int64_t device_bytes() const { return device_bytes_; }
   std::vector<DevicePiece> device_pieces() const;
   int64_t frozen_bytes() const { return bytes_of(ir::Role::frozen); }
+  int64_t carried_bytes() const { return bytes_of(ir::Role::carried); }
   int64_t bytes_of(ir::Role role) const { return device_bytes_of(role) + host_bytes_of(role); }
   int64_t device_bytes_of(ir::Role role) const { return sum_of(role, false); }
   int64_t host_bytes_of(ir::Role role) const { return sum_of(role, true); }

@@ -7,6 +7,7 @@
 #include "backend/null/null_backend.h"
 #include "base/error.h"
 #include "exec/host_kernel.h"
+#include "exec/host_queue.h"
 #include "exec/staging.h"
 #include "passes/group_updates.h"
 #include "plan/validate.h"
@@ -23,8 +24,10 @@ constexpr int64_t kCloseEnough = 512;
 /// An input of so many bytes is sent to a card ahead of its run.
 constexpr int64_t kLargeBytes = 4096;
 
-Queue queue_of(const ir::OpDef& op) {
-  if (op.transfer == ir::Transfer::none) return Queue::compute;
+/// On the processor copies are computed like all else.
+Queue queue_of(const ir::OpDef& op, Backend backend) {
+  if (op.transfer == ir::Transfer::exchange) return Queue::exchange;
+  if (op.transfer == ir::Transfer::none || backend != Backend::gpu) return Queue::compute;
   return op.transfer == ir::Transfer::fetch ? Queue::in : Queue::out;
 }
 
@@ -107,7 +110,8 @@ ir::Kernel Program::prepare_kernel(size_t first, size_t num_nodes, const Compile
   if (options.backend == Backend::null) return null_backend::prepare(*node.op, view);
   if (runs_on_card(node, options)) return node.op->gpu(view);
   if (node.op->cpu == nullptr) internal_error("{} has no CPU kernel", node.op->name);
-  if (options.backend == Backend::cpu) return node.op->cpu(view);
+  if (options.backend == Backend::cpu || node.op->transfer == ir::Transfer::exchange)
+    return node.op->cpu(view);
   if (!scratch_) scratch_ = std::make_shared<HostScratch>();
   ++num_host_nodes_;
   return host_kernel(*node.op, view, scratch_);
@@ -124,7 +128,11 @@ void Program::prepare(const CompileOptions& options) {
               .out = std::vector<void*>(num_nodes * node.outputs.size(), nullptr),
               .node = i,
               .num_nodes = num_nodes,
-              .queue = queue_of(*node.op)};
+              .queue = queue_of(*node.op, options.backend)};
+    if (step.queue == Queue::exchange && options.backend != Backend::null) {
+      step.host_call = std::ssize(host_calls_);
+      host_calls_.push_back({.program = this, .step = steps_.size()});
+    }
     steps_.push_back(std::move(step));
     i += num_nodes - 1;
   }
@@ -228,7 +236,12 @@ void Program::bind(const Places& places) {
       step.workspace = places.arena + solution_.offsets[static_cast<size_t>(step.workspace_buffer)];
     }
   }
-  if (staging_ != nullptr) order_queues();
+  if (staging_ != nullptr || has_collectives()) order_queues();
+}
+
+void Program::connect(Exchange& exchange, HostQueue* queue) {
+  exchange_ = &exchange;
+  host_queue_ = queue;
 }
 
 void Program::bind_step_input(size_t s, size_t k, ValueId id) {
@@ -261,7 +274,7 @@ void Program::order_queues() {
   for (const Step& step : steps_) queued.push_back(accesses_of(step));
   Waits waits = find_waits(queued);
   const auto mark = [&](size_t other) {
-    if (!steps_[other].done) steps_[other].done = std::make_unique<gpu::Event>();
+    if (staging_ != nullptr && !steps_[other].done) steps_[other].done = std::make_unique<gpu::Event>();
   };
   for (size_t s = 0; s < steps_.size(); ++s) {
     std::ranges::for_each(waits.before[s], mark);
@@ -269,8 +282,9 @@ void Program::order_queues() {
   }
   std::ranges::for_each(waits.at_end, mark);
   last_waits_ = std::move(waits.at_end);
+  if (staging_ == nullptr) return;
   begun_ = std::make_unique<gpu::Event>();
-  for (const Queue other : {Queue::in, Queue::out}) {
+  for (const Queue other : {Queue::in, Queue::out, Queue::exchange}) {
     const auto is_its = [&](const Step& step) { return step.queue == other; };
     if (std::ranges::any_of(steps_, is_its)) forked_.push_back(queue(other));
   }
@@ -320,146 +334,6 @@ void Program::set_scalar(std::string_view name, float value) {
   const int slot = scalar_of_value_[static_cast<size_t>(found->second)];
   HEARTH_CHECK(slot >= 0);
   scalars_[static_cast<size_t>(slot)][0] = value;
-}
-
-void Program::stage(const Staged& staged, ValueId id, std::byte* host) const {
-  if (staged.from != nullptr)
-    std::memcpy(host + staged.offset, staged.from, static_cast<size_t>(graph_.type(id).num_bytes()));
-}
-
-void Program::stage_ahead() {
-  if (staging_ == nullptr || large_bytes_ == 0) return;
-  std::byte* host = staging_->fill();
-  for (auto& [id, staged] : staged_) {
-    staged.sent_from = staged.from;
-    if (is_large(staged)) stage(staged, id, host);
-  }
-  staging_->send(0, large_bytes_);
-  ahead_ = staging_->num_fills();
-}
-
-/// Whether what was sent ahead is what is bound, and no other program was run since.
-bool Program::is_ahead() const {
-  return ahead_ == staging_->num_fills() && std::ranges::all_of(staged_, [&](const auto& item) {
-           return !is_large(item.second) || item.second.sent_from == item.second.from;
-         });
-}
-
-size_t Program::stage_inputs() {
-  if (staging_ == nullptr) return 0;
-  copies_.clear();
-  const bool ahead = is_ahead();
-  std::byte* host = ahead ? staging_->host() : staging_->fill();
-  for (const auto& [id, staged] : staged_) {
-    if (!ahead || !is_large(staged)) stage(staged, id, host);
-  }
-  staging_->send(ahead ? large_bytes_ : 0, staging_bytes_);
-  ahead_ = -1;
-  const size_t half = staging_->arrive(*queue(Queue::compute));
-  for (const auto& [id, staged] : staged_) point_at(id, staging_->on_card(half) + staged.offset);
-  return half;
-}
-
-void Program::run_step(const Step& step, ThreadPool& threads) {
-  gpu::Stream* stream = queue(step.queue);
-  for (const size_t other : step.waits) stream->wait(*steps_[other].done);
-  step.kernel.run(
-      {.in = step.in, .out = step.out, .workspace = step.workspace, .threads = &threads, .stream = stream});
-  if (step.done) stream->record(*step.done);
-}
-
-/// What is queued elsewhere belongs to this run from here ...
-void Program::fork() {
-  if (forked_.empty()) return;
-  queue(Queue::compute)->record(*begun_);
-  for (gpu::Stream* other : forked_) other->wait(*begun_);
-}
-
-/// ... to here.
-void Program::join() {
-  for (const size_t other : last_waits_) queue(Queue::compute)->wait(*steps_[other].done);
-}
-
-void Program::queue_steps(ThreadPool& threads) {
-  fork();
-  for (const Step& step : steps_) run_step(step, threads);
-  join();
-}
-
-void Program::record(ThreadPool& threads, size_t half) {
-  gpu::Stream& stream = *queue(Queue::compute);
-  stream.start_recording();
-  queue_steps(threads);
-  recordings_[half] = stream.finish_recording();
-  may_record_ = recordings_[half] != nullptr;
-}
-
-void Program::start(ThreadPool& threads) {
-  const size_t half = stage_inputs();
-  if (staging_ == nullptr) return queue_steps(threads);
-  // What libraries set up when they are first used cannot be recorded.
-  const bool records = may_record_ && num_host_nodes_ == 0 && num_runs_++ > 0;
-  if (records && !recordings_[half]) record(threads, half);
-  if (recordings_[half]) {
-    queue(Queue::compute)->replay(*recordings_[half]);
-  } else {
-    queue_steps(threads);
-  }
-  staging_->release(*queue(Queue::compute));
-}
-
-void Program::wait() {
-  if (staging_ != nullptr) queue(Queue::compute)->synchronise();
-}
-
-void Program::run(ThreadPool& threads) {
-  start(threads);
-  wait();
-}
-
-void Program::run_with(ThreadPool& threads, FunctionRef<void(size_t)> after) {
-  stage_inputs();
-  fork();
-  for (const Step& step : steps_) {
-    run_step(step, threads);
-    if (staging_ != nullptr) queue(step.queue)->synchronise();
-    copies_.clear();
-    for (size_t i = 0; i < step.num_nodes; ++i) after(step.node + i);
-  }
-  join();
-  wait();
-  if (staging_ != nullptr) staging_->release(*queue(Queue::compute));
-}
-
-bool Program::is_on_host(ValueId id) const {
-  const auto index = static_cast<size_t>(id);
-  const int storage = storage_of_value_[index];
-  if (storage >= 0) return places_[static_cast<size_t>(storage)].on_host;
-  const ir::Value& value = graph_.values[static_cast<size_t>(root_[index])];
-  return ir::is_persistent(value.role) && layout_.at(value.name).on_host;
-}
-
-void Program::read(ValueId id, void* host) {
-  const auto* place = static_cast<const std::byte*>(pointers_[static_cast<size_t>(id)]);
-  const int64_t num_bytes = graph_.type(id).num_bytes();
-  if (staging_ == nullptr) {
-    std::memcpy(host, place, static_cast<size_t>(num_bytes));
-  } else {
-    queue(Queue::compute)->copy_out(host, place, num_bytes);
-  }
-}
-
-const void* Program::data(ValueId id) const {
-  const void* place = pointers_[static_cast<size_t>(id)];
-  if (staging_ == nullptr || is_on_host(id)) return place;
-  const auto [copy, is_new] = copies_.try_emplace(id);
-  if (is_new) {
-    gpu::Stream& stream = *queue(Queue::compute);
-    copy->second.resize(static_cast<size_t>(graph_.type(id).num_bytes()));
-    stream.copy_out(copy->second.data(), static_cast<const std::byte*>(place), std::ssize(copy->second));
-    stream.synchronise();
-  }
-  return copy->second.data();
 }
 
 }  // namespace hearth::exec

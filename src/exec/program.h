@@ -16,6 +16,9 @@
 #include "passes/storage.h"
 #include "plan/problem.h"
 
+namespace hearth {
+class Exchange;
+}
 namespace hearth::gpu {
 class Event;
 class Recording;
@@ -24,6 +27,7 @@ class Stream;
 
 namespace hearth::exec {
 
+class HostQueue;
 class HostScratch;
 class Staging;
 
@@ -77,6 +81,9 @@ class Program {
 
   /// Fixes the addresses of weights and of the arena; before the first run.
   void bind(const Places& places);
+  /// What its collectives go by, and on the processor the queue that they run in; before the first run.
+  void connect(Exchange& exchange, HostQueue* queue);
+  bool has_collectives() const { return !host_calls_.empty(); }
   /// Points an input at the caller's bytes (its type's size plus 64 bytes of readable slack). May change
   /// between runs.
   void bind_input(std::string_view name, const void* data);
@@ -122,7 +129,15 @@ class Program {
     int64_t workspace_buffer = -1;
     Queue queue = Queue::compute;
     std::vector<size_t> waits;         ///< steps of other queues
-    std::unique_ptr<gpu::Event> done;  ///< where one waits for this step
+    std::unique_ptr<gpu::Event> done;  ///< where one waits for this step, on a card ...
+    int64_t num_added = 0;             ///< ... and on the processor: HostQueue::add of this run
+    int64_t host_call = -1;            ///< of a collective: its place in host_calls_
+  };
+  /// A collective for a queue that knows plain functions alone.
+  struct HostCall {
+    const Program* program;
+    size_t step;
+    static void make(void* call);
   };
   /// Where a pointer must be patched when an input is bound.
   struct Patch {
@@ -169,7 +184,9 @@ class Program {
   void stage(const Staged& staged, ir::ValueId id, std::byte* host) const;
   bool is_ahead() const;
   size_t stage_inputs();
-  void run_step(const Step& step, ThreadPool& threads);
+  void wait_for(const Step& step, gpu::Stream* waiting);
+  void run_step(Step& step, ThreadPool& threads);
+  void exchange(Step& step);
   void fork();
   void join();
   void queue_steps(ThreadPool& threads);
@@ -193,10 +210,14 @@ class Program {
   std::vector<std::array<float, 16>> scalars_;
   std::vector<int> scalar_of_value_;
 
+  std::vector<HostCall> host_calls_;  ///< of each collective, in order
+  Exchange* exchange_ = nullptr;
+  HostQueue* host_queue_ = nullptr;
+  std::vector<size_t> last_waits_;  ///< of Queue::compute, behind the last step
+
   // Backend::gpu only.
   Staging* staging_ = nullptr;
   std::array<gpu::Stream*, kNumQueues> queues_ = {};
-  std::vector<size_t> last_waits_;    ///< of Queue::compute, behind the last step
   std::vector<gpu::Stream*> forked_;  ///< queues of copies that have some to do
   std::unique_ptr<gpu::Event> begun_;
   /// One for each half of the staging.

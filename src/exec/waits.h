@@ -7,13 +7,14 @@
 
 namespace hearth::exec {
 
-/// The queues of a card. Each runs in order, beside the others.
+/// Each queue runs in order, beside the others. The processor's program has the first and the last alone.
 enum class Queue : uint8_t {
   compute,
-  in,   ///< copies from host memory
-  out,  ///< copies to host memory
+  in,        ///< copies from host memory
+  out,       ///< copies to host memory
+  exchange,  ///< what the host does with other workers
 };
-inline constexpr size_t kNumQueues = 3;
+inline constexpr size_t kNumQueues = 4;
 
 /// Bytes that a step reads or writes.
 struct Access {

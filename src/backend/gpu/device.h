@@ -137,6 +137,8 @@ class Stream {
   void copy_in(std::byte* device, const void* host, int64_t num_bytes);
   void copy_out(void* host, const std::byte* device, int64_t num_bytes);
   void fill_zero(std::byte* device, int64_t num_bytes);
+  /// Has the host make this call when the card gets to it, on any thread. It must not use the card.
+  void call(void (*function)(void*), void* argument);
   /// Leaves a product to the vendor's library (backend/gpu/blas.h). The first one of each kind sets up what
   /// cannot be recorded; those that follow allocate nothing. Throws DeviceError.
   void multiply(const BlasProduct& product, const BlasArrays& arrays);

@@ -126,6 +126,9 @@ void Stream::copy_out(void* host, const std::byte* device, int64_t num_bytes) {
 void Stream::fill_zero(std::byte* device, int64_t num_bytes) {
   parts_->queue.enqueue([=] { std::memset(device, 0, static_cast<size_t>(num_bytes)); });
 }
+void Stream::call(void (*function)(void*), void* argument) {
+  parts_->queue.enqueue([=] { function(argument); });
+}
 void Stream::multiply(const BlasProduct& product, const BlasArrays& arrays) {
   emu::multiply(parts_->queue, product, arrays);
 }

@@ -102,6 +102,11 @@ void Stream::fill_zero(std::byte* device, int64_t num_bytes) {
                 "clearing memory");
 }
 
+void Stream::call(void (*function)(void*), void* argument) {
+  make_current(*parts_->device);
+  parts_->check(RUNTIME(LaunchHostFunc)(parts_->stream, function, argument), "a call of the host");
+}
+
 void Stream::multiply(const BlasProduct& product, const BlasArrays& arrays) {
   make_current(*parts_->device);
   try {
