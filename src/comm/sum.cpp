@@ -10,6 +10,7 @@ namespace {
 
 /// Elements that are added up at a time, in the processor's first cache.
 constexpr int64_t kRun = 1024;
+alignas(64) constexpr float kZeros[kRun] = {};
 
 HEARTH_CLONES void add(const float* a, const float* b, float* sum, int64_t count) {
   for (int64_t i = 0; i < count; ++i) sum[i] = a[i] + b[i];
@@ -40,7 +41,10 @@ void sum_in_order(DType dtype, std::span<const std::byte* const> from, std::byte
   alignas(64) float room[kRun];
   for (int64_t at = 0; at < count; at += kRun) {
     const Contributions run{dtype, from, at, std::min(kRun, count - at)};
-    cpu::store_f32(dtype, sum_of(run, room), to, at, run.count);
+    const float* sum = sum_of(run, room);
+    // As if it had begun at 0, like a sum that is added to: never -0.
+    add(sum, kZeros, room, run.count);
+    cpu::store_f32(dtype, room, to, at, run.count);
   }
 }
 

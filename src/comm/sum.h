@@ -18,8 +18,8 @@ constexpr int64_t first_part(int64_t count) {
   return part;
 }
 
-/// to[i] = the sum over all of from[r][i] in that order, in f32; `from` has f32 or bf16, and `to` the same.
-/// `to` may be one of `from`.
+/// to[i] = 0 + the sum over all of from[r][i] in that order, in f32; `from` has f32 or bf16, and `to` the
+/// same. `to` may be one of `from`.
 void sum_in_order(DType dtype, std::span<const std::byte* const> from, std::byte* to, int64_t count);
 
 }  // namespace hearth::comm

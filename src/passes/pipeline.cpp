@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "ir/verify.h"
+#include "passes/all_reduce.h"
 #include "passes/autocast.h"
 #include "passes/backward.h"
 #include "passes/fuse.h"
@@ -27,7 +28,7 @@ void keeping_loss_weight(TrainGraph& train, GraphPass pass) {
   train.graph.outputs.pop_back();
 }
 
-constexpr std::array<Pass, 12> kPasses = {{
+constexpr std::array<Pass, 13> kPasses = {{
     {.name = "autocast",
      .doc = "matmul and convolution in the low precision, losses in f32",
      .run = [](TrainGraph& train, PassContext& context) { autocast(train, context.precision); }},
@@ -63,6 +64,10 @@ constexpr std::array<Pass, 12> kPasses = {{
     {.name = "schedule",
      .doc = "the order of nodes with the lowest peak",
      .run = [](TrainGraph& train, PassContext& context) { schedule(train.graph, context.workspace_of); }},
+    {.name = "all_reduce",
+     .doc = "sums over the workers, each begun as soon as there is something to send",
+     .required = true,
+     .run = [](TrainGraph& train, PassContext& context) { all_reduce(train, context.all_reduce); }},
     {.name = "group_updates",
      .doc = "updates of one kind next to each other, for a card to make in one launch",
      .run = [](TrainGraph& train, PassContext&) { group_updates(train.graph); }},

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "passes/all_reduce.h"
 #include "passes/recompute.h"
 #include "passes/train_graph.h"
 
@@ -21,6 +22,7 @@ struct PassContext {
   WorkspaceOf workspace_of;
   /// Adds what consumes the gradients (accumulation or the optimiser); absent for evaluation graphs.
   std::function<void(TrainGraph&)> consume_gradients;
+  AllReduceOptions all_reduce;
   /// Names of passes to leave out.
   std::vector<std::string> off;
   /// Called after every pass that ran, with its name and seconds.

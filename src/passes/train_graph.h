@@ -21,6 +21,9 @@ struct TrainGraph {
   /// Cotangent of every element of `losses`, a scalar: loss scale / samples of the whole batch.
   ir::ValueId loss_weight = ir::kNone;
   std::vector<Gradient> gradients;
+  /// Values, f32, of which everything behind them is to read the sum over all workers, in
+  /// about the order they are made.
+  std::vector<ir::ValueId> shared;
 };
 
 }  // namespace hearth::passes

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <exception>
+#include <vector>
+
+#include "backend/exchange.h"
+#include "comm/transport.h"
+
+namespace hearth::comm {
+
+/// Kernels' way to the other ranks of a transport, which outlives it.
+class TeamExchange : public Exchange {
+ public:
+  explicit TeamExchange(Transport& team) : team_(team) {}
+  /// The collectives that follow are of this step, numbered anew.
+  void start_step(int64_t step) { place_ = {.step = step, .index = 0}; }
+  /// Throws what a collective failed with, CommError as a rule; while no kernel is at work.
+  void check() const;
+  void all_reduce(std::span<const std::span<float>> pieces, DType wire) override;
+
+ private:
+  /// Several pieces as one.
+  std::span<float> join(std::span<const std::span<float>> pieces);
+
+  Transport& team_;
+  Place place_;
+  std::vector<float> joined_;
+  std::exception_ptr error_;
+};
+
+}  // namespace hearth::comm
