@@ -81,7 +81,7 @@ class Training : public Workload {
   double exchange_seconds() const override { return exchange_seconds_; }
   double flops() const override {
     const auto num_micro = static_cast<double>(engine_.options().accumulate);
-    return num_micro * (engine_.train_program().report().flops - engine_.recompute().extra_flops);
+    return engine_.flops_per_update() - num_micro * engine_.recompute().extra_flops;
   }
   int64_t num_samples() const override { return num_samples_; }
   const gpu::DeviceInfo* card() const override { return engine_.card(); }

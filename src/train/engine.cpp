@@ -49,27 +49,25 @@ Engine::Engine(EngineOptions options, std::span<const int64_t> train_sizes,
     self_test_ = std::make_unique<exec::SelfTest>(card, options_.self_test);
     if (options_.products) products_ = std::make_unique<exec::ProductChoice>(card, *options_.products);
   }
-  const Purpose purpose = options_.accumulate > 1 ? Purpose::accumulate : Purpose::step;
+  HEARTH_CHECK(options_.accumulate % options_.shards == 0 && options_.shards % options_.num_workers == 0);
+  compile(Purpose::step, train_sizes, step_);
+  if (num_own_micro() > 1) compile(Purpose::accumulate, train_sizes, accumulate_);
+  compile(Purpose::evaluate, eval_sizes, evaluate_);
+  add_levels();
+  if (!runs()) return;
+  bind_all();
+  if (options_.shards > 1) make_idle_batch();
+}
+
+void Engine::compile(Purpose purpose, std::span<const int64_t> sizes, Programs& programs) {
   std::vector<int64_t> lengths = options_.row_lengths;
   if (lengths.empty()) lengths.push_back(0);
   for (const int64_t length : lengths) {
-    for (const int64_t size : train_sizes) {
+    for (const int64_t size : sizes) {
       const BatchShape shape{.num_rows = size, .row_length = length};
-      train_.emplace(shape, compile(purpose, shape));
-    }
-    for (const int64_t size : eval_sizes) {
-      const BatchShape shape{.num_rows = size, .row_length = length};
-      if (!evaluate_.contains(shape)) evaluate_.emplace(shape, compile(Purpose::evaluate, shape));
+      if (!programs.contains(shape)) programs.emplace(shape, compile(purpose, shape));
     }
   }
-  if (purpose == Purpose::accumulate) {
-    update_ = finish(make_update_graph(train_program().graph(), options_.optimizer, tables_, statistics_,
-                                       options_.accumulate),
-                     Purpose::step);
-  }
-  state_end_ = layout_.num_bytes();
-  add_levels();
-  if (runs()) bind_all();
 }
 
 Engine::~Engine() = default;
@@ -98,7 +96,8 @@ passes::TrainGraph Engine::build_graph(Purpose purpose, BatchShape shape) {
   } else {
     train.loss_weight = add_loss_weight(train.graph, options_.optimizer);
   }
-  if (purpose == Purpose::accumulate && options_.shards > 1) statistics_ = take_statistics(train.graph);
+  const bool trains = purpose == Purpose::step || purpose == Purpose::accumulate;
+  if (trains && options_.shards > 1) statistics_ = take_statistics(train.graph);
   return train;
 }
 
@@ -111,6 +110,7 @@ passes::PassContext Engine::context_of(const passes::TrainGraph& train) {
                               .budget_bytes = options_.budget_bytes,
                               .offload = options_.offload,
                               .machine = options_.machine};
+  context.all_reduce.through_host = options_.backend == exec::Backend::gpu;
   context.off = options_.passes_off;
   context.after_pass = options_.after_pass;
   context.workspace_of = [this, &train](const ir::Node& node) {
@@ -129,7 +129,7 @@ std::unique_ptr<exec::Program> Engine::finish(passes::TrainGraph train, Purpose 
   const bool updating = train.losses == ir::kNone;
   if (purpose == Purpose::step && !updating) {
     context.consume_gradients = [this](passes::TrainGraph& graph) {
-      add_update(graph, options_.optimizer, tables_);
+      add_update(graph, options_.optimizer, tables_, statistics_, sums());
     };
   } else if (purpose == Purpose::accumulate) {
     context.consume_gradients = [this](passes::TrainGraph& graph) { add_accumulation(graph, statistics_); };
@@ -203,7 +203,7 @@ std::unique_ptr<exec::Program> Engine::place(const passes::TrainGraph& train, Pu
 }
 
 void Engine::place(const passes::OffloadOptions& offload, int64_t budget_bytes) {
-  HEARTH_CHECK(options_.measure_only && train_.size() == 1);
+  HEARTH_CHECK(options_.measure_only && step_.size() == 1 && evaluate_.empty());
   const auto place = [this](const Computed& computed) {
     return this->place(computed.train, computed.purpose, computed.workspace_bytes);
   };
@@ -212,20 +212,21 @@ void Engine::place(const passes::OffloadOptions& offload, int64_t budget_bytes) 
   layout_ = {};
   arena_bytes_ = host_arena_bytes_ = 0;
   recompute_ = {};
-  train_.begin()->second = place(computed_[0]);
-  if (update_) update_ = place(computed_[1]);
-  for (size_t i = 0; i < levels_.size(); ++i) {
-    levels_[i].put_away = place(computed_[2 + 2 * i]);
-    levels_[i].add = place(computed_[3 + 2 * i]);
+  auto next = computed_.begin();
+  for (Programs* programs : {&step_, &accumulate_}) {
+    for (auto& [shape, program] : *programs) program = place(*next++);
+  }
+  for (Level& level : levels_) {
+    level.put_away = place(*next++);
+    level.add = place(*next++);
   }
 }
 
 std::vector<exec::Program*> Engine::programs() const {
   std::vector<exec::Program*> all;
-  for (const auto* kind : {&train_, &evaluate_}) {
+  for (const auto* kind : {&step_, &accumulate_, &evaluate_}) {
     for (const auto& [shape, program] : *kind) all.push_back(program.get());
   }
-  if (update_) all.push_back(update_.get());
   for (const Level& level : levels_) all.insert(all.end(), {level.put_away.get(), level.add.get()});
   return all;
 }
@@ -278,7 +279,7 @@ exec::Places Engine::open_card() {
 
 void Engine::refuse_card() const {
   std::vector<int64_t> train_sizes, eval_sizes;
-  for (const auto& [shape, program] : train_) train_sizes.push_back(shape.num_rows);
+  for (const auto& [shape, program] : step_) train_sizes.push_back(shape.num_rows);
   for (const auto& [shape, program] : evaluate_) eval_sizes.push_back(shape.num_rows);
   const int64_t usable = card_->usable_bytes();
   std::string advice = "; no setting was found that fits, try a smaller model";

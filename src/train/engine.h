@@ -11,9 +11,10 @@
 
 #include "base/threads.h"
 #include "comm/heartbeat.h"
-#include "comm/transport.h"
+#include "comm/team_exchange.h"
 #include "data/loader.h"
 #include "exec/card.h"
+#include "exec/host_queue.h"
 #include "exec/product_choice.h"
 #include "exec/program.h"
 #include "exec/self_test.h"
@@ -76,7 +77,7 @@ struct StepResult {
   double loss = 0;  ///< mean over samples
   double grad_norm = 0;
   int64_t num_samples = 0;
-  double exchange_seconds = 0;  ///< that this worker spent on what it and the others sum, and waiting for it
+  double exchange_seconds = 0;  ///< that this worker's host waited for what it and the others exchange
   bool skipped = false;         ///< the gradients were not finite: nothing was changed
 };
 
@@ -137,8 +138,8 @@ class Engine {
   /// What training changes: trained weights and the state of the run, without frozen weights, whatever the
   /// number of workers.
   std::span<std::byte> state() const {
-    const int64_t frozen = layout_.frozen_bytes();
-    return {persistent() + frozen, static_cast<size_t>(state_end_ - frozen)};
+    const int64_t frozen = layout_.frozen_bytes(), end = layout_.num_bytes() - layout_.carried_bytes();
+    return {persistent() + frozen, static_cast<size_t>(end - frozen)};
   }
   std::byte* data(const exec::PersistentBuffer& buffer) const { return persistent() + buffer.offset; }
   /// The f32 values of a persistent buffer.
@@ -150,10 +151,15 @@ class Engine {
   int64_t host_arena_bytes() const { return host_arena_bytes_; }
   /// Everything it allocates, wherever it is.
   int64_t memory_bytes() const { return arena_bytes_ + host_arena_bytes_ + layout_.num_bytes(); }
-  /// The program of a full training micro-batch: its plan is what `hearth plan` shows.
-  const exec::Program& train_program() const { return *train_.begin()->second; }
-  /// What follows the micro-batches of an update, where there are several; else null.
-  const exec::Program* update_program() const { return update_.get(); }
+  /// The program of an update's last full micro-batch, and of the update: its plan is what `hearth plan`
+  /// shows.
+  const exec::Program& train_program() const { return *step_.begin()->second; }
+  /// That of a full micro-batch before the last, where there are such; else null.
+  const exec::Program* accumulate_program() const {
+    return accumulate_.empty() ? nullptr : accumulate_.begin()->second.get();
+  }
+  /// Of a whole update, by all workers.
+  double flops_per_update() const;
   const passes::RecomputeResult& recompute() const { return recompute_; }
   double loss_scale() const;
   /// What it runs on; null: the processor.
@@ -168,6 +174,8 @@ class Engine {
 
  private:
   enum class Purpose : uint8_t { step, accumulate, evaluate, gradients };
+  using Programs = std::map<BatchShape, std::unique_ptr<exec::Program>, std::greater<>>;
+  void compile(Purpose purpose, std::span<const int64_t> sizes, Programs& programs);
   std::unique_ptr<exec::Program> compile(Purpose purpose, BatchShape shape);
   passes::TrainGraph build_graph(Purpose purpose, BatchShape shape);
   std::unique_ptr<exec::Program> finish(passes::TrainGraph train, Purpose purpose);
@@ -202,15 +210,20 @@ class Engine {
   float* readings(int64_t count);
   /// 1 where there is none; from a card, once it is waited for.
   void read_loss_scale(float* to) const;
-  void add_levels();
+  int64_t num_own_micro() const { return options_.accumulate / options_.num_workers; }
   int64_t num_own_shards() const { return options_.shards / options_.num_workers; }
-  /// Behind the micro-batches of this engine's shard `number`.
+  SumOptions sums() const;
+  void add_levels();
+  /// Behind the micro-batches of this engine's shard `number`, which is not its last.
   void finish_shard(int64_t number);
-  /// Sums gradients and gathers losses over the team; its seconds, once this engine has computed its own.
-  double exchange(int64_t step, float* losses);
-  /// Both return how many collectives they took.
-  int64_t sum_in_place(int64_t step);
-  int64_t sum_from_card(int64_t step);
+  /// All losses of an update, from each worker its own. Returns the seconds that this worker waited for the
+  /// others since the update began. Throws what its collectives failed with.
+  double gather_losses(float* losses);
+  /// `num_samples`: of the update, or 0 for a micro-batch that it does not have.
+  static void set_scalars(exec::Program& program, int64_t num_micro, int64_t num_samples,
+                          double learning_rate);
+  /// Makes a batch of zeros that stands in for a micro-batch which an update does not have.
+  void make_idle_batch();
   void bind_inputs(exec::Program& program, const MicroBatch& batch, int64_t step, int64_t index);
 
   /// A graph before it is placed.
@@ -242,26 +255,26 @@ class Engine {
     exec::Program* last = nullptr;
     int64_t num_micro = 0;
     int64_t num_samples = 0;
-    double exchange_seconds = 0;
   };
   Started started_;
   mutable Newer newer_ = Newer::host;  ///< whose weights and state count
   int64_t arena_bytes_ = 0;
   int64_t host_arena_bytes_ = 0;
-  std::map<BatchShape, std::unique_ptr<exec::Program>, std::greater<>> train_;
-  std::map<BatchShape, std::unique_ptr<exec::Program>, std::greater<>> evaluate_;
-  std::unique_ptr<exec::Program> update_;
+  /// Of an update's last micro-batch, of those before it, of evaluation.
+  Programs step_, accumulate_, evaluate_;
   /// Sums of 2^level shards, put away and added to those of the next 2^level.
   struct Level {
     std::unique_ptr<exec::Program> put_away, add;
   };
   std::vector<Level> levels_;
   std::vector<RunningStatistic> statistics_;
-  int64_t state_end_ = 0;  ///< of the layout: behind it are the sums of levels
   comm::Transport* team_ = nullptr;
-  std::vector<const exec::PersistentBuffer*> sums_;  ///< what the team adds up, in its order in memory
-  std::unique_ptr<gpu::HostMemory> exchanged_;       ///< the same, on its way from and to a card
+  std::unique_ptr<comm::TeamExchange> exchange_;
+  std::unique_ptr<exec::HostQueue> exchange_queue_;  ///< on the processor
+  double waited_seconds_ = 0;                        ///< of it, before this update
   std::vector<float> own_losses_;
+  exec::Region zeros_;
+  MicroBatch idle_batch_;
   std::vector<Computed> computed_;  ///< of a measure_only engine
   passes::RecomputeResult recompute_;
   std::map<std::string, int64_t> workspace_cache_;

@@ -157,45 +157,51 @@ void Engine::read_loss_scale(float* to) const {
 void Engine::start_step(int64_t num_micro, int64_t num_samples, FunctionRef<MicroBatch()> next, int64_t step,
                         double learning_rate) {
   float* readings = this->readings(kFirstLoss + options_.accumulate);
-  exec::Program* last = update_.get();
   to_card();
   // The update changes the loss scale that this step's gradients carry.
   read_loss_scale(&readings[kScale]);
+  if (exchange_) exchange_->start_step(step + 1);
   const data::LoaderShare own = share();
   const int64_t shard_size = options_.accumulate / options_.shards;
-  for (int64_t k = 0; k < own.count; ++k) {
-    if (const int64_t i = own.first + k; i < num_micro) {
-      const MicroBatch batch = next();
-      exec::Program& program = *train_.at(shape_of(batch));
-      program.set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(num_samples)));
-      program.set_scalar(kLearningRate, static_cast<float>(learning_rate));
-      program.set_scalar("one", 1.0F);
+  // Where sums have no shape to keep, the last micro-batch that there is makes the update.
+  const int64_t last = options_.shards == 1 ? std::min(own.count, num_micro) - 1 : own.count - 1;
+  for (int64_t k = 0; k <= last; ++k) {
+    const int64_t i = own.first + k;
+    const bool is_present = i < num_micro;
+    if (is_present || k == last) {
+      const MicroBatch batch = is_present ? next() : idle_batch_;
+      exec::Program& program = *(k == last ? step_ : accumulate_).at(shape_of(batch));
+      set_scalars(program, num_micro, is_present ? num_samples : 0, learning_rate);
       bind_inputs(program, batch, step, i);
       program.start(threads_);
       program.read(program.graph().outputs[kLossSum], &readings[kFirstLoss + static_cast<size_t>(i)]);
       heartbeat_.beat();
-      if (!update_) last = &program;
+      started_ = {.last = &program, .num_micro = num_micro, .num_samples = num_samples};
     }
-    if ((k + 1) % shard_size == 0) finish_shard(k / shard_size);
+    if (k < last && (k + 1) % shard_size == 0) finish_shard(k / shard_size);
   }
-  const double exchange_seconds = team_ == nullptr ? 0 : exchange(step + 1, &readings[kFirstLoss]);
-  if (!statistics_.empty())
-    update_->set_scalar(kInverseMicro, static_cast<float>(1.0 / static_cast<double>(num_micro)));
-  if (update_) {
-    update_->set_scalar(kLearningRate, static_cast<float>(learning_rate));
-    update_->set_scalar("one", 1.0F);
-    update_->start(threads_);
-  }
-  last->read(last->graph().outputs[update_ ? size_t{0} : size_t{kFirstOther}], &readings[kSumSquares]);
-  started_ = {
-      .last = last, .num_micro = num_micro, .num_samples = num_samples, .exchange_seconds = exchange_seconds};
+  exec::Program& program = *started_.last;
+  program.read(program.graph().outputs[kFirstOther], &readings[kSumSquares]);
+}
+
+void Engine::set_scalars(exec::Program& program, int64_t num_micro, int64_t num_samples,
+                         double learning_rate) {
+  const auto inverse = [](int64_t count) {
+    return count == 0 ? 0.0F : static_cast<float>(1.0 / static_cast<double>(count));
+  };
+  program.set_scalar(kInverseSamples, inverse(num_samples));
+  program.set_scalar(kPresent, num_samples == 0 ? 0.0F : 1.0F);
+  program.set_scalar(kInverseMicro, inverse(num_micro));
+  program.set_scalar(kLearningRate, static_cast<float>(learning_rate));
+  program.set_scalar("one", 1.0F);
 }
 
 StepResult Engine::finish_step() {
-  const auto [last, num_micro, num_samples, exchange_seconds] = started_;
-  const float* readings = this->readings(kFirstLoss + options_.accumulate);
+  const auto [last, num_micro, num_samples] = started_;
+  float* readings = this->readings(kFirstLoss + options_.accumulate);
   last->wait();
-  StepResult result{.num_samples = num_samples, .exchange_seconds = exchange_seconds};
+  StepResult result{.num_samples = num_samples};
+  if (team_ != nullptr) result.exchange_seconds = gather_losses(&readings[kFirstLoss]);
   for (int64_t i = 0; i < num_micro; ++i) result.loss += readings[kFirstLoss + static_cast<size_t>(i)];
   const double sum_squares = readings[kSumSquares];
   result.grad_norm = std::sqrt(sum_squares) / readings[kScale];
@@ -205,7 +211,7 @@ StepResult Engine::finish_step() {
 }
 
 void Engine::stage_ahead(const MicroBatch& batch) {
-  exec::Program& program = *train_.at(shape_of(batch));
+  exec::Program& program = *(accumulate_.empty() ? step_ : accumulate_).at(shape_of(batch));
   bind_inputs(program, batch, counter_[0], counter_[1]);
   program.stage_ahead();
 }
@@ -258,7 +264,7 @@ std::string Engine::find_not_finite(const MicroBatch& batch, int64_t step, int64
 
 std::vector<double> Engine::profile(const MicroBatch& batch, int num_steps) {
   using Clock = std::chrono::steady_clock;
-  exec::Program& program = *train_.at(shape_of(batch));
+  exec::Program& program = *step_.at(shape_of(batch));
   std::vector<double> best(program.graph().nodes.size(), 1e9);
   to_card();
   for (int i = 0; i < num_steps; ++i) {

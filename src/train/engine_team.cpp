@@ -7,34 +7,34 @@
 
 namespace hearth::train {
 
-void Engine::add_levels() {
-  HEARTH_CHECK(options_.accumulate % options_.shards == 0 && options_.shards % options_.num_workers == 0);
+SumOptions Engine::sums() const {
   const auto own = static_cast<uint64_t>(num_own_shards());
   HEARTH_CHECK(std::has_single_bit(own));
-  for (int level = 0; level < std::countr_zero(own); ++level) {
-    const std::string away = fmt::format("grad{}/", level + 1);
-    const ir::Graph& sums = train_program().graph();
-    levels_.push_back({.put_away = finish(make_move_graph(sums, kGradientSum, away), Purpose::step),
-                       .add = finish(make_move_graph(sums, away, kGradientSum), Purpose::step)});
+  return {.num_micro = options_.accumulate,
+          .has_earlier = num_own_micro() > 1,
+          .num_levels = std::countr_zero(own),
+          .has_team = options_.num_workers > 1};
+}
+
+void Engine::add_levels() {
+  for (int level = 0; level < sums().num_levels; ++level) {
+    const ir::Graph& names = train_program().graph();
+    levels_.push_back({.put_away = finish(make_move_graph(names, 0, level + 1), Purpose::step),
+                       .add = finish(make_move_graph(names, level + 1, 0), Purpose::step)});
   }
 }
 
 void Engine::join(comm::Transport& team) {
-  HEARTH_CHECK(team.size() == options_.num_workers && update_ != nullptr);
+  HEARTH_CHECK(team.size() == options_.num_workers);
   team_ = &team;
-  own_losses_.resize(static_cast<size_t>(share().count));
-  int64_t num_bytes = 0;
-  for (const exec::PersistentBuffer& buffer : layout_.buffers()) {
-    if (!buffer.name.starts_with(kGradientSum)) continue;
-    sums_.push_back(&buffer);
-    num_bytes += buffer.type.num_bytes();
-  }
-  std::ranges::sort(sums_, {}, &exec::PersistentBuffer::offset);
-  if (card_) exchanged_ = std::make_unique<gpu::HostMemory>(card_->device(), num_bytes);
+  own_losses_.resize(static_cast<size_t>(num_own_micro()));
+  exchange_ = std::make_unique<comm::TeamExchange>(team);
+  if (!card_) exchange_queue_ = std::make_unique<exec::HostQueue>();
+  for (exec::Program* program : programs()) program->connect(*exchange_, exchange_queue_.get());
 }
 
 data::LoaderShare Engine::share() const {
-  const int64_t count = options_.accumulate / options_.num_workers;
+  const int64_t count = num_own_micro();
   return {
       .group = options_.accumulate, .first = team_ == nullptr ? 0 : team_->rank() * count, .count = count};
 }
@@ -42,52 +42,38 @@ data::LoaderShare Engine::share() const {
 void Engine::finish_shard(int64_t number) {
   size_t level = 0;
   for (; (number >> level & 1) != 0; ++level) levels_[level].add->start(threads_);
-  if (number + 1 < num_own_shards()) levels_[level].put_away->start(threads_);
+  levels_[level].put_away->start(threads_);
 }
 
-int64_t Engine::sum_in_place(int64_t step) {
-  // Neighbours travel together, with the zeros between them.
-  constexpr int64_t kGap = 64;
-  int64_t num_exchanges = 0;
-  for (size_t first = 0, end = 0; first < sums_.size(); first = end) {
-    int64_t end_bytes = 0;
-    for (end = first; end == first || (end < sums_.size() && sums_[end]->offset - end_bytes < kGap); ++end)
-      end_bytes = sums_[end]->offset + sums_[end]->type.num_bytes();
-    const auto count = static_cast<size_t>(end_bytes - sums_[first]->offset) / sizeof(float);
-    team_->set_place({.step = step, .index = num_exchanges++});
-    team_->all_reduce({reinterpret_cast<float*>(data(*sums_[first])), count}, DType::f32);
+void Engine::make_idle_batch() {
+  const auto& [shape, program] = *step_.rbegin();
+  int64_t most = 0;
+  for (const std::string& name : input_names_) {
+    const ir::Graph& graph = program->graph();
+    if (const auto input = graph.find(name)) most = std::max(most, graph.type(*input).num_bytes());
   }
-  return num_exchanges;
+  zeros_ = exec::Region(passes::padded_bytes(most));
+  idle_batch_ = {.num_rows = shape.num_rows, .row_length = shape.row_length};
+  idle_batch_.inputs.fill(zeros_.data());
 }
 
-int64_t Engine::sum_from_card(int64_t step) {
-  auto* const sums = reinterpret_cast<float*>(exchanged_->data());
-  float* end = sums;
-  for (const exec::PersistentBuffer* sum : sums_) {
-    card_->read(*sum, end, sum->type.num_bytes());
-    end += sum->type.shape.num_elements();
-  }
-  card_->wait();
-  team_->set_place({.step = step, .index = 0});
-  team_->all_reduce({sums, end}, DType::f32);
-  const float* from = sums;
-  for (const exec::PersistentBuffer* sum : sums_) {
-    card_->write(*sum, from, sum->type.num_bytes());
-    from += sum->type.shape.num_elements();
-  }
-  return 1;
-}
-
-double Engine::exchange(int64_t step, float* losses) {
-  if (card_) card_->wait();
+double Engine::gather_losses(float* losses) {
+  exchange_->check();
   const auto start = std::chrono::steady_clock::now();
-  const int64_t num_exchanges = card_ ? sum_from_card(step) : sum_in_place(step);
-  team_->set_place({.step = step, .index = num_exchanges});
   const data::LoaderShare own = share();
   std::copy_n(losses + own.first, own.count, own_losses_.begin());
   team_->all_gather(std::as_bytes(std::span(own_losses_)),
                     std::as_writable_bytes(std::span(losses, static_cast<size_t>(own.group))));
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  const double waited = exchange_queue_ ? exchange_queue_->waited_seconds() : 0;
+  return seconds.count() + waited - std::exchange(waited_seconds_, waited);
+}
+
+double Engine::flops_per_update() const {
+  const auto num_steps = static_cast<double>(options_.num_workers);
+  const double others = accumulate_.empty() ? 0 : accumulate_program()->report().flops;
+  return num_steps * train_program().report().flops +
+         (static_cast<double>(options_.accumulate) - num_steps) * others;
 }
 
 }  // namespace hearth::train

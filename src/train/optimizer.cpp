@@ -16,6 +16,11 @@ using ir::ValueId;
 
 const ir::Type kScalarType{.dtype = DType::f32, .shape = {}};
 
+ValueId scalar(ir::Graph& graph, const char* name) {
+  const auto found = graph.find(name);
+  return found ? *found : graph.add_value(name, kScalarType, Role::scalar);
+}
+
 /// {scale, good steps, skipped steps}, added where it is not there yet.
 ValueId loss_scale_state(ir::Graph& graph) {
   const auto found = graph.find(kLossScale);
@@ -140,12 +145,46 @@ ValueId latest(const ir::Graph& graph, ValueId state) {
   internal_error("nothing writes {}", graph.value(state).name);
 }
 
-ValueId sum_of(ir::Graph& graph, const std::string& name, const Shape& shape) {
-  return graph.add_value(kGradientSum + name, {.dtype = DType::f32, .shape = shape}, Role::state);
+ValueId add_sum(ir::Graph& graph, const std::string& prefix, const std::string& name, const Shape& shape) {
+  return graph.add_value(prefix + name, {.dtype = DType::f32, .shape = shape}, Role::carried);
 }
-ValueId gradient_sum(ir::Graph& graph, const ir::Value& parameter) {
-  return sum_of(graph, parameter.name, parameter.type.shape);
-}
+
+/// A value of one micro-batch on its way to that of the whole update.
+class Summing {
+ public:
+  Summing(ir::Graph& graph, const SumOptions& sums) : graph_(graph), sums_(sums) {}
+
+  /// `value`, with everything that this worker has put away of it under `name`.
+  ValueId own_sum(ValueId value, const std::string& name) {
+    if (!sums_.has_earlier) return value;
+    const Shape shape = graph_.type(value).shape;
+    ValueId sum = add1("accumulate", {add_sum(graph_, sum_prefix(0), name, shape), value}, name);
+    for (int level = 1; level <= sums_.num_levels; ++level) {
+      const ValueId away = add_sum(graph_, sum_prefix(level), name, shape);
+      sum = add1("accumulate", {sum, away}, name);
+      add1("zero", {away}, name);
+    }
+    cleared_.push_back(sum);
+    return sum;
+  }
+  ValueId own_sum(const RunningStatistic& statistic) {
+    const ValueId measured = latest(graph_, *graph_.find(kBatchStatistic + statistic.name));
+    return own_sum(add1("scale_by", {measured, scalar(graph_, kPresent)}, statistic.name), statistic.name);
+  }
+  /// Behind the update.
+  void clear() {
+    for (const ValueId sum : cleared_) add1("zero", {sum}, "zero");
+  }
+
+ private:
+  ValueId add1(std::string_view op, std::vector<ValueId> inputs, const std::string& name) {
+    return graph_.add1(*ops::find_op(op), std::move(inputs), {}, name);
+  }
+
+  ir::Graph& graph_;
+  const SumOptions& sums_;
+  std::vector<ValueId> cleared_;
+};
 
 /// Adds nodes that share a learning rate and a gradient factor.
 class UpdateBuilder {
@@ -164,13 +203,12 @@ class UpdateBuilder {
     if (options_.dynamic_loss_scale) add1("loss_scale_update", {loss_scale_state(graph_), factor_}, {});
   }
 
-  /// Behind run(). Returns the sum that the statistic is moved by.
-  ValueId move(const RunningStatistic& statistic, double decay) {
+  /// Behind run(). By the mean, over the update's micro-batches, of what `sum` adds up.
+  void move(const RunningStatistic& statistic, ValueId sum, int64_t num_micro) {
     const ValueId running = graph_.add_value(statistic.name, statistic.type, Role::state);
-    const ValueId sum = sum_of(graph_, statistic.name, statistic.type.shape);
-    const ValueId mean = add1("scale_by", {sum, scalar(kInverseMicro)}, {}, statistic.name);
+    const ValueId mean = add1("scale_by", {sum, scalar(graph_, kInverseMicro)}, {}, statistic.name);
+    const double decay = std::pow(1 - statistic.momentum, num_micro);
     add1("ema_update", {running, mean, factor_}, {{"decay", decay}}, statistic.name);
-    return sum;
   }
 
  private:
@@ -192,7 +230,7 @@ class UpdateBuilder {
   void start(ValueId finite) {
     const ValueId inverse_scale = add_inverse_scale();
     factor_ = add1("clip_factor", {finite, inverse_scale}, {{"max_norm", options_.clip_norm}});
-    rate_ = scalar(kLearningRate);
+    rate_ = scalar(graph_, kLearningRate);
     if (rule_.counts_steps)
       steps_ = add1("increment", {graph_.add_value("steps", kScalarType, Role::state), factor_}, {});
   }
@@ -202,14 +240,10 @@ class UpdateBuilder {
     return graph_.add(*ops::find_op(op), std::move(inputs), std::move(attrs), name)[0];
   }
 
-  ValueId scalar(const char* name) {
-    const auto found = graph_.find(name);
-    return found ? *found : graph_.add_value(name, kScalarType, Role::scalar);
-  }
-
   ValueId add_inverse_scale() {
-    if (!options_.dynamic_loss_scale) return scalar("one");
-    return add1("loss_scale_read", {loss_scale_state(graph_), scalar("one")}, {{"inverse", int64_t{1}}});
+    if (!options_.dynamic_loss_scale) return scalar(graph_, "one");
+    return add1("loss_scale_read", {loss_scale_state(graph_), scalar(graph_, "one")},
+                {{"inverse", int64_t{1}}});
   }
 
   void update(const passes::Gradient& gradient) {
@@ -254,9 +288,26 @@ ValueId add_loss_weight(ir::Graph& graph, const OptimizerOptions& options) {
                     {{"inverse", int64_t{0}}}, "loss_scale");
 }
 
+std::string sum_prefix(int level) { return level == 0 ? "grad/" : fmt::format("grad{}/", level); }
+
 void add_update(passes::TrainGraph& train, const OptimizerOptions& options,
-                std::span<const std::string> tables) {
-  UpdateBuilder(train.graph, options, tables).run(train.gradients);
+                std::span<const std::string> tables, std::span<const RunningStatistic> statistics,
+                const SumOptions& sums) {
+  Summing summing(train.graph, sums);
+  std::vector<ValueId> measured;
+  for (passes::Gradient& gradient : train.gradients)
+    gradient.gradient = summing.own_sum(gradient.gradient, train.graph.value(gradient.parameter).name);
+  for (const RunningStatistic& statistic : statistics) measured.push_back(summing.own_sum(statistic));
+  if (sums.has_team) {
+    // The backward pass comes to the last layers first.
+    for (const passes::Gradient& gradient : train.gradients) train.shared.push_back(gradient.gradient);
+    std::ranges::reverse(train.shared);
+    train.shared.insert(train.shared.end(), measured.begin(), measured.end());
+  }
+  UpdateBuilder builder(train.graph, options, tables);
+  builder.run(train.gradients);
+  for (size_t i = 0; i < statistics.size(); ++i) builder.move(statistics[i], measured[i], sums.num_micro);
+  summing.clear();
 }
 
 std::vector<RunningStatistic> take_statistics(ir::Graph& graph) {
@@ -267,7 +318,7 @@ std::vector<RunningStatistic> take_statistics(ir::Graph& graph) {
     for (const size_t input : {size_t{3}, size_t{4}}) {
       const ir::Value running = graph.value(node.inputs[input]);
       found.push_back({.name = running.name, .type = running.type, .momentum = momentum});
-      node.inputs[input] = graph.add_value(kBatchStatistic + running.name, running.type, Role::state);
+      node.inputs[input] = graph.add_value(kBatchStatistic + running.name, running.type, Role::carried);
     }
     node.attrs.set("momentum", 1.0);
   }
@@ -280,44 +331,23 @@ void add_accumulation(passes::TrainGraph& train, std::span<const RunningStatisti
   };
   for (const passes::Gradient& gradient : train.gradients) {
     const ir::Value parameter = train.graph.value(gradient.parameter);
-    add(gradient_sum(train.graph, parameter), gradient.gradient, parameter.name);
+    add(add_sum(train.graph, sum_prefix(0), parameter.name, parameter.type.shape), gradient.gradient,
+        parameter.name);
   }
   for (const RunningStatistic& statistic : statistics) {
-    const ValueId sum = sum_of(train.graph, statistic.name, statistic.type.shape);
-    add(sum, latest(train.graph, *train.graph.find(kBatchStatistic + statistic.name)), statistic.name);
+    add(add_sum(train.graph, sum_prefix(0), statistic.name, statistic.type.shape),
+        latest(train.graph, *train.graph.find(kBatchStatistic + statistic.name)), statistic.name);
   }
 }
 
-passes::TrainGraph make_update_graph(const ir::Graph& parameters, const OptimizerOptions& options,
-                                     std::span<const std::string> tables,
-                                     std::span<const RunningStatistic> statistics, int64_t num_micro) {
-  passes::TrainGraph update;
-  for (const ir::Value& value : parameters.values) {
-    if (value.role != Role::parameter || value.producer != ir::kNone) continue;
-    const ValueId parameter = update.graph.add_value(value.name, value.type, Role::parameter);
-    update.gradients.push_back({.parameter = parameter, .gradient = gradient_sum(update.graph, value)});
-  }
-  UpdateBuilder builder(update.graph, options, tables);
-  builder.run(update.gradients);
-  std::vector<ValueId> done;
-  for (const passes::Gradient& gradient : update.gradients) done.push_back(gradient.gradient);
-  for (const RunningStatistic& statistic : statistics) {
-    done.push_back(builder.move(statistic, std::pow(1 - statistic.momentum, num_micro)));
-    // Each worker's are of other micro-batches, and no part of what the workers share.
-    done.push_back(update.graph.add_value(kBatchStatistic + statistic.name, statistic.type, Role::state));
-  }
-  for (const ValueId state : done) update.graph.add(*ops::find_op("zero"), {state}, {}, "zero");
-  return update;
-}
-
-passes::TrainGraph make_move_graph(const ir::Graph& sums, const std::string& from, const std::string& to) {
+passes::TrainGraph make_move_graph(const ir::Graph& sums, int from, int to) {
   passes::TrainGraph move;
   for (const ir::Value& value : sums.values) {
-    if (value.role != Role::state || value.producer != ir::kNone || !value.name.starts_with(kGradientSum))
+    if (value.role != Role::carried || value.producer != ir::kNone || !value.name.starts_with(sum_prefix(0)))
       continue;
-    const std::string name = value.name.substr(std::string_view(kGradientSum).size());
-    const ValueId source = move.graph.add_value(from + name, value.type, Role::state);
-    const ValueId target = move.graph.add_value(to + name, value.type, Role::state);
+    const std::string name = value.name.substr(sum_prefix(0).size());
+    const ValueId source = add_sum(move.graph, sum_prefix(from), name, value.type.shape);
+    const ValueId target = add_sum(move.graph, sum_prefix(to), name, value.type.shape);
     move.graph.add(*ops::find_op("accumulate"), {target, source}, {}, name);
     move.graph.add(*ops::find_op("zero"), {source}, {}, name);
   }

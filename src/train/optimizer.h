@@ -34,8 +34,8 @@ struct OptimizerOptions {
 std::span<const std::string> optimizer_names();
 
 /// Names of persistent values: "momentum/NAME", "adam_m/NAME", "adam_v/NAME" (in 8 bits with
-/// "adam_m_scale/NAME", "adam_v_scale/NAME"), "rows/NAME" and "columns/NAME" (Adafactor), "ema/NAME",
-/// "grad/NAME"; "steps"; "loss_scale" is {scale, good steps, skipped steps}.
+/// "adam_m_scale/NAME", "adam_v_scale/NAME"), "rows/NAME" and "columns/NAME" (Adafactor), "ema/NAME";
+/// "steps"; "loss_scale" is {scale, good steps, skipped steps}.
 inline constexpr const char* kAverage = "ema/";
 inline constexpr const char* kLossScale = "loss_scale";
 inline constexpr const char* kLearningRate = "learning_rate";
@@ -44,38 +44,47 @@ inline constexpr const char* kInverseSamples = "inverse_samples";
 /// The scalar that every per-sample loss is multiplied by: "inverse_samples", times the loss scale for fp16.
 ir::ValueId add_loss_weight(ir::Graph& graph, const OptimizerOptions& options);
 
-/// Appends the update of every weight from `train.gradients`; the first graph output added is the sum of
-/// squares of the (scaled) gradients. A sum that is not finite leaves every weight and state untouched.
-/// `tables`: weights that ids look up or that make logits, which Muon leaves to AdamW.
-void add_update(passes::TrainGraph& train, const OptimizerOptions& options,
-                std::span<const std::string> tables);
-
 /// A running statistic of a batch norm that an update moves by the mean over its micro-batches.
 struct RunningStatistic {
   std::string name;
   ir::Type type;
   double momentum = 0;
 };
-inline constexpr const char* kGradientSum = "grad/";
 inline constexpr const char* kInverseMicro = "inverse_micro";
+inline constexpr const char* kPresent = "present";
 
 /// Lets each batch norm of a training graph leave what it measured in batch/NAME, where NAME is what it would
 /// have moved.
 std::vector<RunningStatistic> take_statistics(ir::Graph& graph);
 
+/// Sums are persistent values PREFIX + NAME: "grad/" those of a shard's micro-batches, "grad1/", "grad2/" ...
+/// those of 1, 2 ... shards, put away until as many more are there.
+std::string sum_prefix(int level);
+
+/// How an update's micro-batches add up.
+struct SumOptions {
+  int64_t num_micro = 1;
+  bool has_earlier = false;  ///< others of this worker come before the last one
+  /// Of sums put away before this one, all of which are taken up again (comm/sum.h).
+  int num_levels = 0;
+  bool has_team = false;  ///< other workers have the rest
+};
+
+/// Appends the update of every weight from `train.gradients`, those of an update's last micro-batch; the
+/// first graph output added is the sum of squares of the (scaled) gradients. A sum that is not finite leaves
+/// every weight and state untouched. Sums of earlier micro-batches are added in and cleared; with a team,
+/// `train.shared` names what it has to add up. `tables`: weights that ids look up or that make logits, which
+/// Muon leaves to AdamW. Statistics move by their mean, the sum times the scalar "inverse_micro", as far as
+/// num_micro micro-batches one after the other would move them; the last one counts "present" times, 1 or 0.
+void add_update(passes::TrainGraph& train, const OptimizerOptions& options,
+                std::span<const std::string> tables, std::span<const RunningStatistic> statistics,
+                const SumOptions& sums);
+
 /// Appends grad/NAME += gradient for every weight, and += batch/NAME for every statistic.
 void add_accumulation(passes::TrainGraph& train, std::span<const RunningStatistic> statistics);
 
-/// A graph that updates the weights from grad/NAME and clears it, and batch/NAME. `parameters` supplies names
-/// and types.
-/// Statistics move by their mean, grad/NAME times the scalar "inverse_micro", as far as `num_micro`
-/// micro-batches one after the other would move them.
-passes::TrainGraph make_update_graph(const ir::Graph& parameters, const OptimizerOptions& options,
-                                     std::span<const std::string> tables,
-                                     std::span<const RunningStatistic> statistics, int64_t num_micro);
-
-/// to NAME += from NAME for each of those sums, which clears from NAME; the prefixes are kGradientSum or of
-/// its kind. `sums` supplies names and types: a graph of add_accumulation.
-passes::TrainGraph make_move_graph(const ir::Graph& sums, const std::string& from, const std::string& to);
+/// The sums of level `to` += those of level `from`, which are cleared. `sums` supplies names and types: a
+/// graph of add_accumulation.
+passes::TrainGraph make_move_graph(const ir::Graph& sums, int from, int to);
 
 }  // namespace hearth::train

@@ -32,15 +32,13 @@ PlanReport make_plan_report(const Engine& engine) {
   PlanReport report{.batch = options.batch,
                     .weight_bytes = layout.device_bytes_of(ir::Role::parameter),
                     .frozen_bytes = layout.device_bytes_of(ir::Role::frozen)};
-  for (const ir::Role role : {ir::Role::parameter, ir::Role::state, ir::Role::frozen})
+  for (const ir::Role role : {ir::Role::parameter, ir::Role::state, ir::Role::carried, ir::Role::frozen})
     report.host_bytes += layout.host_bytes_of(role);
   for (const exec::PersistentBuffer& buffer : layout.buffers()) {
-    if (buffer.name.starts_with("grad/") && !buffer.on_host)
-      report.gradient_bytes += passes::padded_bytes(buffer.type.num_bytes());
     if (buffer.role == ir::Role::parameter) report.num_parameters += buffer.type.shape.num_elements();
   }
-  report.optimiser_bytes = layout.device_bytes_of(ir::Role::state) - report.gradient_bytes;
-  report.gradient_bytes += program.report().gradient_bytes;
+  report.optimiser_bytes = layout.device_bytes_of(ir::Role::state);
+  report.gradient_bytes = layout.device_bytes_of(ir::Role::carried) + program.report().gradient_bytes;
   report.activation_bytes = program.report().activation_bytes;
   report.workspace_bytes = program.report().workspace_bytes;
   report.staging_bytes = staging_bytes(program);
@@ -48,7 +46,7 @@ PlanReport make_plan_report(const Engine& engine) {
   report.bound_bytes = program.report().bound_bytes;
   report.peak_bytes = layout.num_bytes() - report.host_bytes + report.arena_bytes + report.staging_bytes;
   report.host_bytes += engine.host_arena_bytes();
-  report.flops_per_step = program.report().flops * static_cast<double>(options.accumulate);
+  report.flops_per_step = engine.flops_per_update();
   report.recompute = engine.recompute();
   report.time = passes::simulate(program.graph(), options.machine);
   return report;

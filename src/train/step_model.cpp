@@ -15,14 +15,14 @@ StepModel model_step(EngineOptions options, const passes::CardModel& card) {
   options.backend = exec::Backend::null;
   options.measure_only = true;
   const Engine engine(options, std::span(&options.batch, 1), {});
-  const auto num_micro = static_cast<int>(options.accumulate);
+  const auto num_micro = static_cast<int>(options.accumulate / options.num_workers);
   const ir::Graph& graph = engine.train_program().graph();
   StepModel model{.card = &card,
                   .precision = options.precision,
                   .recomputed_flops = num_micro * engine.recompute().extra_flops};
-  model.roofline.add(passes::make_roofline(graph, card), num_micro);
-  if (engine.update_program() != nullptr)
-    model.roofline.add(passes::make_roofline(engine.update_program()->graph(), card), 1);
+  model.roofline.add(passes::make_roofline(graph, card), 1);
+  if (const exec::Program* before = engine.accumulate_program())
+    model.roofline.add(passes::make_roofline(before->graph(), card), num_micro - 1);
   // A picture has a label, a token an id.
   int64_t num_ids = 0;
   for (const ir::Value& value : graph.values) {

@@ -274,7 +274,6 @@ void Trainer::report_progress(const StepResult& result, double rate) {
   const double elapsed = process_seconds() - started_seconds_;
   const double training = std::max(1e-3, elapsed - evaluation_seconds_);
   const auto done = static_cast<double>(session_steps_);
-  const double flops = engine_->train_program().report().flops * static_cast<double>(recipe_.accumulate);
   events_.progress({.step = state_.step,
                     .total_steps = total_steps_,
                     .loss = result.loss,
@@ -282,7 +281,7 @@ void Trainer::report_progress(const StepResult& result, double rate) {
                     .grad_norm = result.grad_norm,
                     .samples_per_second = static_cast<double>(session_samples_) / training,
                     .unit = task_->unit(),
-                    .tflops = flops * done / training * 1e-12,
+                    .tflops = engine_->flops_per_update() * done / training * 1e-12,
                     .memory_bytes = engine_->memory_bytes(),
                     .eta_seconds = elapsed / done * static_cast<double>(total_steps_ - state_.step)});
 }
