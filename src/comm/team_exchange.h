@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "backend/exchange.h"
+#include "base/function_ref.h"
 #include "comm/transport.h"
 
 namespace hearth::comm {
@@ -17,10 +18,13 @@ class TeamExchange : public Exchange {
   /// Throws what a collective failed with, CommError as a rule; while no kernel is at work.
   void check() const;
   void all_reduce(std::span<const std::span<float>> pieces, DType wire) override;
+  void reduce(std::span<const std::span<float>> pieces, int root) override;
+  void broadcast(std::span<const std::span<float>> pieces, int root) override;
 
  private:
-  /// Several pieces as one.
-  std::span<float> join(std::span<const std::span<float>> pieces);
+  using Pieces = std::span<const std::span<float>>;
+  /// Has `collective` done to all pieces as one.
+  void make(Pieces pieces, FunctionRef<void(std::span<float>)> collective);
 
   Transport& team_;
   Place place_;

@@ -80,13 +80,13 @@ void PersistentLayout::add(const ir::Value& value, bool on_host) {
                       .device_offset = device_bytes_});
   const int64_t num_bytes = passes::padded_bytes(value.type.num_bytes());
   num_bytes_ += num_bytes;
-  if (!on_host) device_bytes_ += num_bytes;
+  if (buffers_.back().is_on_device()) device_bytes_ += num_bytes;
 }
 
 std::vector<DevicePiece> PersistentLayout::device_pieces() const {
   std::vector<DevicePiece> pieces;
   for (const PersistentBuffer& buffer : buffers_) {
-    if (buffer.on_host) continue;
+    if (!buffer.is_on_device()) continue;
     const int64_t num_bytes = passes::padded_bytes(buffer.type.num_bytes());
     if (!pieces.empty() && pieces.back().offset + pieces.back().num_bytes == buffer.offset) {
       pieces.back().num_bytes += num_bytes;

@@ -35,7 +35,8 @@ struct PersistentBuffer {
   ir::Role role = ir::Role::parameter;
   int64_t offset = 0;
   bool on_host = false;
-  int64_t device_offset = 0;  ///< among those that are not on the host
+  int64_t device_offset = 0;  ///< among those that are on the device
+  bool is_on_device() const { return !on_host && role != ir::Role::remote; }
 };
 
 /// Bytes of the region that lie in one piece on a device too.

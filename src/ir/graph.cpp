@@ -23,7 +23,7 @@ std::string describe(const Node& node) {
 
 std::string_view role_name(Role role) {
   constexpr std::string_view kNames[] = {"activation", "input",  "scalar", "parameter",
-                                         "state",      "frozen", "carried"};
+                                         "state",      "frozen", "remote", "carried"};
   return kNames[static_cast<size_t>(role)];
 }
 

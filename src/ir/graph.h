@@ -29,13 +29,12 @@ enum class Role : uint8_t {
   parameter,   ///< trainable weight: persistent
   state,       ///< persistent, not trained (momentum, running mean)
   frozen,      ///< weight that nothing writes while training runs: persistent, in no checkpoint
+  remote,      ///< state of another worker: has a place where all states are gathered, no bytes on the device
   carried,     ///< persistent between the programs of one update (gradient sums), in no checkpoint
 };
 std::string_view role_name(Role role);
 /// Whether such a value lives in the persistent region.
-constexpr bool is_persistent(Role role) {
-  return role == Role::parameter || role == Role::state || role == Role::frozen || role == Role::carried;
-}
+constexpr bool is_persistent(Role role) { return role >= Role::parameter; }
 
 /// dtype and shape of a value.
 struct Type {

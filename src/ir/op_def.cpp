@@ -11,13 +11,14 @@ std::vector<char> on_host(const Graph& graph) {
   std::vector<char> result(graph.values.size(), 0);
   for (const Node& node : graph.nodes) {
     const Transfer transfer = node.op->transfer;
-    if (transfer == Transfer::fetch) result[static_cast<size_t>(node.inputs[0])] = 1;
+    if (transfer == Transfer::fetch) result[static_cast<size_t>(node.inputs.back())] = 1;
     if (transfer == Transfer::store) result[static_cast<size_t>(node.inputs[1])] = 1;
     if (transfer == Transfer::store || transfer == Transfer::stash)
       result[static_cast<size_t>(node.outputs[0])] = 1;
     if (transfer == Transfer::exchange) {
       for (size_t k = 0; k < node.outputs.size(); ++k)
-        result[static_cast<size_t>(node.outputs[k])] = result[static_cast<size_t>(node.inputs[k])];
+        result[static_cast<size_t>(node.outputs[k])] =
+            node.inputs.empty() ? 1 : result[static_cast<size_t>(node.inputs[k])];
     }
   }
   return result;

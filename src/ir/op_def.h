@@ -100,11 +100,11 @@ enum class Precision : uint8_t {
 /// Which way an op copies between the device and host memory, if it does, or whether it meets other workers.
 enum class Transfer : uint8_t {
   none,
-  fetch,     ///< input 0 is on the host, output 0 on the device
+  fetch,     ///< the last input is on the host, output 0 on the device
   store,     ///< overwrites input 1, which is on the host, with input 0
   stash,     ///< output 0 is on the host
-  exchange,  ///< output k is where input k is, in memory the host sees; runs beside all that does not touch
-             ///< it
+  exchange,  ///< output k is where input k is, in memory the host sees, without inputs on the host; runs
+             ///< beside all that does not touch it
 };
 
 /// One generated test case: inputs filled by `fill`, attributes, and tolerance of the fp32 kernel against

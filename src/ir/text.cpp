@@ -137,8 +137,8 @@ class Parser {
 
   void parse_line(Line line) {
     if (line.done()) return;
-    for (const Role role :
-         {Role::input, Role::scalar, Role::parameter, Role::state, Role::frozen, Role::carried}) {
+    for (const Role role : {Role::input, Role::scalar, Role::parameter, Role::state, Role::frozen,
+                            Role::remote, Role::carried}) {
       if (line.accept(role_name(role))) return parse_leaf(line, role);
     }
     if (line.accept("return")) {

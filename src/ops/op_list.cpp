@@ -102,8 +102,12 @@ std::vector<const ir::OpDef*> make_list() {
                               &fetch,
                               &store,
                               &stash,
+                              &load,
                               // collective
                               &all_reduce,
+                              &reduce,
+                              &broadcast,
+                              &receive_broadcast,
                           });
   return list;
 }

@@ -13,28 +13,37 @@ namespace hearth::passes {
 namespace {
 
 using ir::ValueId;
-using Bucket = std::vector<ValueId>;
+
+/// What travels together.
+struct Bucket {
+  std::vector<ValueId> values;
+  int root = -1;
+};
 
 std::vector<Bucket> make_buckets(const TrainGraph& train, int64_t bucket_bytes) {
   std::vector<Bucket> buckets;
-  Bucket small;
-  int64_t small_bytes = 0;
-  const auto close = [&] {
-    if (!small.empty()) buckets.push_back(std::move(small));
-    small = {};
-    small_bytes = 0;
+  struct Open {
+    std::vector<ValueId> values;
+    int64_t num_bytes = 0;
   };
-  for (const ValueId value : train.shared) {
+  std::map<int, Open> open;  // of each root
+  const auto close = [&](int root, Open& small) {
+    if (!small.values.empty()) buckets.push_back({.values = std::move(small.values), .root = root});
+    small = {};
+  };
+  for (const auto& [value, root] : train.shared) {
     const int64_t num_bytes = train.graph.type(value).num_bytes();
     if (num_bytes >= bucket_bytes) {
-      buckets.push_back({value});
+      buckets.push_back({.values = {value}, .root = root});
       continue;
     }
-    small.push_back(value);
-    small_bytes += num_bytes;
-    if (small_bytes >= bucket_bytes || std::ssize(small) == ops::kMostPieces) close();
+    Open& small = open[root];
+    small.values.push_back(value);
+    small.num_bytes += num_bytes;
+    if (small.num_bytes >= bucket_bytes || std::ssize(small.values) == ops::kMostPieces) close(root, small);
   }
-  close();
+  // Sums for all workers last: these may be made of the others.
+  for (auto last = open.rbegin(); last != open.rend(); ++last) close(last->first, last->second);
   return buckets;
 }
 
@@ -43,32 +52,45 @@ class AllReduce {
   AllReduce(TrainGraph& train, const AllReduceOptions& options)
       : train_(train),
         graph_(train.graph),
-        through_host_(options.through_host),
-        buckets_(make_buckets(train, options.bucket_bytes)),
-        missing_(train.shared.begin(), train.shared.end()) {}
+        options_(options),
+        buckets_(make_buckets(train, options.bucket_bytes)) {
+    for (const Shared& shared : train.shared) {
+      missing_.insert(shared.value);
+      unsent_.insert(shared.value);
+    }
+  }
 
   void run() {
-    std::set<ValueId> late = missing_;
+    std::vector<ir::Node> nodes = std::exchange(graph_.nodes, {});
+    while (!nodes.empty()) {
+      const size_t num_sent = num_sent_, num_nodes = nodes.size();
+      nodes = append_what_needs_no_sum(std::move(nodes));
+      HEARTH_CHECK(num_sent_ > num_sent || nodes.size() < num_nodes);
+    }
+    HEARTH_CHECK(num_sent_ == buckets_.size());
+    for (ValueId& out : graph_.outputs) out = sum_of(out);
+    for (Gradient& gradient : train_.gradients) gradient.gradient = sum_of(gradient.gradient);
+    for (const Spread& spread : train_.spread) send(spread);
+  }
+
+ private:
+  /// What is left over stands behind a sum.
+  std::vector<ir::Node> append_what_needs_no_sum(std::vector<ir::Node> nodes) {
+    std::set<ValueId> late = unsent_;
     std::vector<ir::Node> behind;
-    for (ir::Node& node : std::exchange(graph_.nodes, {})) {
+    for (ir::Node& node : nodes) {
       if (std::ranges::any_of(node.inputs, [&](ValueId in) { return late.contains(in); })) {
         late.insert(node.outputs.begin(), node.outputs.end());
         behind.push_back(std::move(node));
       } else {
+        for (size_t k = 0; k < node.inputs.size(); ++k) replace(node, k);
         append(std::move(node));
         send_what_is_there();
       }
     }
-    HEARTH_CHECK(num_sent_ == buckets_.size());
-    for (ir::Node& node : behind) {
-      for (size_t k = 0; k < node.inputs.size(); ++k) replace(node, k);
-      append(std::move(node));
-    }
-    for (ValueId& out : graph_.outputs) out = sum_of(out);
-    for (Gradient& gradient : train_.gradients) gradient.gradient = sum_of(gradient.gradient);
+    return behind;
   }
 
- private:
   ValueId sum_of(ValueId id) const {
     const auto found = sums_.find(id);
     return found == sums_.end() ? id : found->second;
@@ -77,7 +99,7 @@ class AllReduce {
   /// What a node overwrites stays its own where the sum is a copy.
   void replace(ir::Node& node, size_t k) const {
     const bool overwrites = std::ranges::count(node.op->writes, static_cast<int>(k)) > 0;
-    if (!overwrites || !through_host_) node.inputs[k] = sum_of(node.inputs[k]);
+    if (!overwrites || !options_.through_host) node.inputs[k] = sum_of(node.inputs[k]);
   }
 
   void append(ir::Node node) {
@@ -90,26 +112,52 @@ class AllReduce {
 
   void send_what_is_there() {
     const auto is_there = [&](ValueId value) { return !missing_.contains(value); };
-    while (num_sent_ < buckets_.size() && std::ranges::all_of(buckets_[num_sent_], is_there))
+    while (num_sent_ < buckets_.size() && std::ranges::all_of(buckets_[num_sent_].values, is_there))
       send(buckets_[num_sent_]);
   }
 
   void send(const Bucket& bucket) {
     const std::string name = fmt::format("bucket {}", num_sent_++);
-    Bucket sent = bucket;
-    if (through_host_) {
+    std::vector<ValueId> sent = bucket.values;
+    if (options_.through_host) {
       for (ValueId& value : sent) value = graph_.add1(ops::stash, {value}, {}, name);
     }
-    const std::vector<ValueId> sums = graph_.add(ops::all_reduce, sent, {}, name);
-    for (size_t i = 0; i < bucket.size(); ++i)
-      sums_[bucket[i]] = through_host_ ? graph_.add1(ops::fetch, {sums[i]}, {}, name) : sums[i];
+    const std::vector<ValueId> sums = bucket.root < 0
+                                          ? graph_.add(ops::all_reduce, sent, {}, name)
+                                          : graph_.add(ops::reduce, sent, root_of(bucket.root), name);
+    const bool is_read = bucket.root < 0 || bucket.root == options_.rank;
+    for (size_t i = 0; i < sums.size(); ++i) {
+      const ValueId value = bucket.values[i];
+      unsent_.erase(value);
+      const bool is_copied = options_.through_host && is_read;
+      sums_[value] = is_copied ? graph_.add1(ops::fetch, {sums[i]}, {}, name) : sums[i];
+    }
   }
+
+  void send(const Spread& spread) {
+    const std::string name = graph_.value(spread.value).name;
+    if (!options_.through_host) {
+      graph_.add(ops::broadcast, {spread.value}, root_of(spread.root), name);
+    } else if (spread.root == options_.rank) {
+      const ValueId there = graph_.add1(ops::stash, {spread.value}, {}, name);
+      graph_.add(ops::broadcast, {there}, root_of(spread.root), name);
+    } else {
+      ir::Attrs attrs = root_of(spread.root);
+      const auto axes = graph_.type(spread.value).shape.axes();
+      attrs.set("shape", std::vector<int64_t>(axes.begin(), axes.end()));
+      const ValueId there = graph_.add1(ops::receive_broadcast, {}, attrs, name);
+      graph_.add(ops::load, {spread.value, there}, {}, name);
+    }
+  }
+
+  static ir::Attrs root_of(int root) { return {{"root", int64_t{root}}}; }
 
   TrainGraph& train_;
   ir::Graph& graph_;
-  bool through_host_;
+  const AllReduceOptions& options_;
   std::vector<Bucket> buckets_;
   std::set<ValueId> missing_;  ///< of the shared values, those that no node has made yet
+  std::set<ValueId> unsent_;
   size_t num_sent_ = 0;
   std::map<ValueId, ValueId> sums_;
 };

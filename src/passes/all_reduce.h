@@ -10,9 +10,11 @@ struct AllReduceOptions {
   int64_t bucket_bytes = int64_t{1} << 20;
   /// A card's values go through host memory.
   bool through_host = false;
+  int rank = 0;  ///< of the worker whose graph it is
 };
 
-/// Lets every node behind a value of `train.shared` read its sum over the workers; such nodes come last. The
+/// Lets every node behind a value of `train.shared` read its sum over the workers; such nodes come last, and
+/// behind them what spreads `train.spread`. The
 /// sum of a bucket begins where the last of its values is made, beside the nodes that follow (Li and others,
 /// VLDB 2020). Buckets and their order follow from `shared` alone, so that workers whose micro-batches have
 /// other shapes meet.

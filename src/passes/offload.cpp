@@ -101,7 +101,7 @@ void prefetch(ir::Graph& graph, int64_t limit_bytes, const WorkspaceOf& workspac
     if (follows_fetch && !is_fetch(node)) earliest = i;
     follows_fetch = is_fetch(node);
     if (follows_fetch) {
-      const ir::NodeId made = graph.value(node.inputs[0]).producer;
+      const ir::NodeId made = graph.value(node.inputs.back()).producer;
       const size_t first = std::max(earliest, static_cast<size_t>(made + 1));
       const int64_t num_bytes = padded_bytes(graph.type(node.outputs[0]).num_bytes());
       double covered = 0;

@@ -69,12 +69,17 @@ class Assigner {
                                  .first = id,
                                  .last = id,
                                  .value = out,
-                                 .on_host = node.op->transfer == ir::Transfer::stash});
+                                 .on_host = made_on_host(node)});
       }
       if (const int storage = map_.of_value[index(out)]; storage >= 0)
         before_[index(out)] = std::exchange(newest_[static_cast<size_t>(storage)], out);
       extend(out, id);
     }
+  }
+
+  static bool made_on_host(const ir::Node& node) {
+    const ir::Transfer transfer = node.op->transfer;
+    return transfer == ir::Transfer::stash || (transfer == ir::Transfer::exchange && node.inputs.empty());
   }
 
   ValueId dying_input(const ir::Node& node, NodeId id) const {

@@ -13,6 +13,19 @@ struct Gradient {
   ir::ValueId gradient = ir::kNone;
 };
 
+/// An f32 value of which everything behind it is to read the sum over all workers: of each of them, or of
+/// worker `root` alone, where that is one.
+struct Shared {
+  ir::ValueId value = ir::kNone;
+  int root = -1;
+};
+
+/// A weight, or its new version, that in the end is to be on every worker what it is on worker `root`.
+struct Spread {
+  ir::ValueId value = ir::kNone;
+  int root = 0;
+};
+
 /// A graph on its way through the passes, with the values that passes and the trainer must find again.
 struct TrainGraph {
   ir::Graph graph;
@@ -21,9 +34,9 @@ struct TrainGraph {
   /// Cotangent of every element of `losses`, a scalar: loss scale / samples of the whole batch.
   ir::ValueId loss_weight = ir::kNone;
   std::vector<Gradient> gradients;
-  /// Values, f32, of which everything behind them is to read the sum over all workers, in
-  /// about the order they are made.
-  std::vector<ir::ValueId> shared;
+  /// In about the order they are made.
+  std::vector<Shared> shared;
+  std::vector<Spread> spread;
 };
 
 }  // namespace hearth::passes

@@ -185,6 +185,7 @@ EngineOptions engine_options(const BenchCase& bench, const BenchMachine& machine
   const int rank = machine.team == nullptr ? 0 : machine.team->rank();
   if (machine.team != nullptr) {
     options.num_workers = options.shards = options.accumulate = machine.team->size();
+    options.rank = rank;
     options.optimizer.in_backward = false;
   }
   if (exec::names_card(machine.device))

@@ -111,6 +111,7 @@ passes::PassContext Engine::context_of(const passes::TrainGraph& train) {
                               .offload = options_.offload,
                               .machine = options_.machine};
   context.all_reduce.through_host = options_.backend == exec::Backend::gpu;
+  context.all_reduce.rank = options_.rank;
   context.off = options_.passes_off;
   context.after_pass = options_.after_pass;
   context.workspace_of = [this, &train](const ir::Node& node) {

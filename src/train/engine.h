@@ -40,6 +40,9 @@ struct EngineOptions {
   int64_t shards = 1;
   /// Engines that share an update's shards, a power of two each: see join().
   int64_t num_workers = 1;
+  int rank = 0;  ///< of this engine among them
+  /// Each weight's optimiser state is one worker's alone (SumOptions::shards_states).
+  bool shards_states = false;
   DType precision = DType::f32;
   uint64_t seed = 0;
   int num_threads = 1;
@@ -135,8 +138,10 @@ class Engine {
 
   const std::vector<nn::Tensor>& tensors() const { return tensors_; }
   const exec::PersistentLayout& layout() const { return layout_; }
+  /// Brings worker 0 the states that are the others'; every worker calls it, between steps.
+  void gather_states();
   /// What training changes: trained weights and the state of the run, without frozen weights, whatever the
-  /// number of workers.
+  /// number of workers. Of other workers' states it has what gather_states() brought last.
   std::span<std::byte> state() const {
     const int64_t frozen = layout_.frozen_bytes(), end = layout_.num_bytes() - layout_.carried_bytes();
     return {persistent() + frozen, static_cast<size_t>(end - frozen)};
@@ -150,7 +155,9 @@ class Engine {
   /// Activations in host memory, beside the arena.
   int64_t host_arena_bytes() const { return host_arena_bytes_; }
   /// Everything it allocates, wherever it is.
-  int64_t memory_bytes() const { return arena_bytes_ + host_arena_bytes_ + layout_.num_bytes(); }
+  int64_t memory_bytes() const {
+    return arena_bytes_ + host_arena_bytes_ + layout_.num_bytes() - layout_.bytes_of(ir::Role::remote);
+  }
   /// The program of an update's last full micro-batch, and of the update: its plan is what `hearth plan`
   /// shows.
   const exec::Program& train_program() const { return *step_.begin()->second; }
@@ -222,6 +229,8 @@ class Engine {
   /// `num_samples`: of the update, or 0 for a micro-batch that it does not have.
   static void set_scalars(exec::Program& program, int64_t num_micro, int64_t num_samples,
                           double learning_rate);
+  /// Which states worker 0 does not have.
+  void find_away();
   /// Makes a batch of zeros that stands in for a micro-batch which an update does not have.
   void make_idle_batch();
   void bind_inputs(exec::Program& program, const MicroBatch& batch, int64_t step, int64_t index);
@@ -273,6 +282,11 @@ class Engine {
   std::unique_ptr<exec::HostQueue> exchange_queue_;  ///< on the processor
   double waited_seconds_ = 0;                        ///< of it, before this update
   std::vector<float> own_losses_;
+  struct Away {
+    const exec::PersistentBuffer* buffer;
+    int owner;
+  };
+  std::vector<Away> away_;
   exec::Region zeros_;
   MicroBatch idle_batch_;
   std::vector<Computed> computed_;  ///< of a measure_only engine

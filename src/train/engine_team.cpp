@@ -13,7 +13,9 @@ SumOptions Engine::sums() const {
   return {.num_micro = options_.accumulate,
           .has_earlier = num_own_micro() > 1,
           .num_levels = std::countr_zero(own),
-          .has_team = options_.num_workers > 1};
+          .rank = options_.rank,
+          .num_workers = static_cast<int>(options_.num_workers),
+          .shards_states = options_.shards_states};
 }
 
 void Engine::add_levels() {
@@ -25,18 +27,18 @@ void Engine::add_levels() {
 }
 
 void Engine::join(comm::Transport& team) {
-  HEARTH_CHECK(team.size() == options_.num_workers);
+  HEARTH_CHECK(team.size() == options_.num_workers && team.rank() == options_.rank);
   team_ = &team;
   own_losses_.resize(static_cast<size_t>(num_own_micro()));
   exchange_ = std::make_unique<comm::TeamExchange>(team);
   if (!card_) exchange_queue_ = std::make_unique<exec::HostQueue>();
   for (exec::Program* program : programs()) program->connect(*exchange_, exchange_queue_.get());
+  find_away();
 }
 
 data::LoaderShare Engine::share() const {
   const int64_t count = num_own_micro();
-  return {
-      .group = options_.accumulate, .first = team_ == nullptr ? 0 : team_->rank() * count, .count = count};
+  return {.group = options_.accumulate, .first = options_.rank * count, .count = count};
 }
 
 void Engine::finish_shard(int64_t number) {
@@ -55,6 +57,28 @@ void Engine::make_idle_batch() {
   zeros_ = exec::Region(passes::padded_bytes(most));
   idle_batch_ = {.num_rows = shape.num_rows, .row_length = shape.row_length};
   idle_batch_.inputs.fill(zeros_.data());
+}
+
+void Engine::find_away() {
+  const std::vector<exec::PersistentBuffer>& buffers = layout_.buffers();
+  std::vector<std::byte> mine, all(buffers.size() * static_cast<size_t>(team_->size()));
+  for (const exec::PersistentBuffer& buffer : buffers)
+    mine.push_back(std::byte{buffer.role != ir::Role::remote});
+  team_->all_gather(mine, all);
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    int owner = 0;
+    while (all[static_cast<size_t>(owner) * buffers.size() + i] == std::byte{0}) ++owner;
+    if (owner > 0) away_.push_back({&buffers[i], owner});
+  }
+}
+
+void Engine::gather_states() {
+  std::byte* const memory = away_.empty() ? nullptr : persistent();
+  for (const auto& [buffer, owner] : away_) {
+    const std::span<std::byte> bytes(memory + buffer->offset, static_cast<size_t>(buffer->type.num_bytes()));
+    if (team_->rank() == 0) team_->receive(bytes, owner);
+    if (team_->rank() == owner) team_->send(bytes, 0);
+  }
 }
 
 double Engine::gather_losses(float* losses) {

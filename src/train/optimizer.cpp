@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/error.h"
 #include "ir/op_def.h"
@@ -186,6 +187,13 @@ class Summing {
   std::vector<ValueId> cleared_;
 };
 
+std::vector<int64_t> gradient_bytes(const passes::TrainGraph& train) {
+  std::vector<int64_t> num_bytes;
+  for (const passes::Gradient& gradient : train.gradients)
+    num_bytes.push_back(train.graph.type(gradient.gradient).num_bytes());
+  return num_bytes;
+}
+
 /// Adds nodes that share a learning rate and a gradient factor.
 class UpdateBuilder {
  public:
@@ -194,13 +202,28 @@ class UpdateBuilder {
 
   void run(const std::vector<passes::Gradient>& gradients) {
     if (options_.in_backward) return run_in_backward(gradients);
-    std::vector<ValueId> all;
-    for (const passes::Gradient& gradient : gradients) all.push_back(gradient.gradient);
-    const ValueId sum_squares = add1("sum_squares", all, {});
-    graph_.outputs.push_back(sum_squares);
-    start(sum_squares);
+    start_from(gradients);
     for (const passes::Gradient& gradient : gradients) update(gradient);
-    if (options_.dynamic_loss_scale) add1("loss_scale_update", {loss_scale_state(graph_), factor_}, {});
+    finish();
+  }
+
+  /// Of the weights that this worker has.
+  void run_own(passes::TrainGraph& train, std::span<const int> owners, int rank) {
+    std::vector<passes::Gradient> own;
+    for (size_t i = 0; i < owners.size(); ++i) {
+      if (owners[i] == rank) own.push_back(train.gradients[i]);
+    }
+    train.shared.push_back({.value = start_from(own)});
+    for (size_t i = 0; i < owners.size(); ++i) {
+      const passes::Gradient& gradient = train.gradients[i];
+      if (owners[i] == rank) {
+        train.spread.push_back({.value = update(gradient), .root = rank});
+      } else {
+        keep_places(gradient);
+        train.spread.push_back({.value = gradient.parameter, .root = owners[i]});
+      }
+    }
+    finish();
   }
 
   /// Behind run(). By the mean, over the update's micro-batches, of what `sum` adds up.
@@ -226,6 +249,19 @@ class UpdateBuilder {
     passes::hoist(graph_, first);
   }
 
+  /// Returns the sum of squares of the gradients.
+  ValueId start_from(const std::vector<passes::Gradient>& gradients) {
+    std::vector<ValueId> all;
+    for (const passes::Gradient& gradient : gradients) all.push_back(gradient.gradient);
+    const ValueId sum_squares = add1("sum_squares", all, {});
+    graph_.outputs.push_back(sum_squares);
+    start(sum_squares);
+    return sum_squares;
+  }
+  void finish() {
+    if (options_.dynamic_loss_scale) add1("loss_scale_update", {loss_scale_state(graph_), factor_}, {});
+  }
+
   /// What every update reads. `finite`: a scalar that is finite where the weights may move.
   void start(ValueId finite) {
     const ValueId inverse_scale = add_inverse_scale();
@@ -246,19 +282,37 @@ class UpdateBuilder {
                 {{"inverse", int64_t{1}}});
   }
 
-  void update(const passes::Gradient& gradient) {
-    const std::string& name = graph_.value(gradient.parameter).name;
-    const WeightUpdate weight{.graph = graph_,
-                              .options = options_,
-                              .gradient = gradient,
-                              .rate = rate_,
-                              .factor = factor_,
-                              .steps = steps_,
-                              .is_table = std::find(tables_.begin(), tables_.end(), name) != tables_.end()};
+  WeightUpdate update_in(ir::Graph& graph, const passes::Gradient& gradient) const {
+    const std::string& name = graph.value(gradient.parameter).name;
+    return {.graph = graph,
+            .options = options_,
+            .gradient = gradient,
+            .rate = rate_,
+            .factor = factor_,
+            .steps = steps_,
+            .is_table = std::find(tables_.begin(), tables_.end(), name) != tables_.end()};
+  }
+
+  ValueId update(const passes::Gradient& gradient) {
+    const WeightUpdate weight = update_in(graph_, gradient);
     const ValueId updated = rule_.add(weight);
-    if (options_.ema_decay <= 0) return;
-    add1("ema_update", {weight.state(kAverage), updated, factor_}, {{"decay", options_.ema_decay}},
-         weight.weight().name);
+    if (options_.ema_decay > 0) {
+      add1("ema_update", {weight.state(kAverage), updated, factor_}, {{"decay", options_.ema_decay}},
+           weight.weight().name);
+    }
+    return updated;
+  }
+
+  /// The states that another worker's update of this weight has.
+  void keep_places(const passes::Gradient& gradient) {
+    ir::Graph aside;
+    aside.values = graph_.values;
+    rule_.add(update_in(aside, gradient));
+    for (size_t i = graph_.values.size(); i < aside.values.size(); ++i) {
+      const ir::Value& value = aside.values[i];
+      if (value.role == Role::state && value.producer == ir::kNone)
+        graph_.add_value(value.name, value.type, Role::remote);
+    }
   }
 
   ir::Graph& graph_;
@@ -288,6 +342,20 @@ ValueId add_loss_weight(ir::Graph& graph, const OptimizerOptions& options) {
                     {{"inverse", int64_t{0}}}, "loss_scale");
 }
 
+std::vector<int> owners_of(std::span<const int64_t> num_bytes, int num_workers) {
+  std::vector<size_t> order(num_bytes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, std::greater<>(), [&](size_t i) { return num_bytes[i]; });
+  std::vector<int> owners(num_bytes.size());
+  std::vector<int64_t> taken(static_cast<size_t>(num_workers), 0);
+  for (const size_t i : order) {
+    const auto least = std::ranges::min_element(taken);
+    *least += num_bytes[i];
+    owners[i] = static_cast<int>(least - taken.begin());
+  }
+  return owners;
+}
+
 std::string sum_prefix(int level) { return level == 0 ? "grad/" : fmt::format("grad{}/", level); }
 
 void add_update(passes::TrainGraph& train, const OptimizerOptions& options,
@@ -298,14 +366,25 @@ void add_update(passes::TrainGraph& train, const OptimizerOptions& options,
   for (passes::Gradient& gradient : train.gradients)
     gradient.gradient = summing.own_sum(gradient.gradient, train.graph.value(gradient.parameter).name);
   for (const RunningStatistic& statistic : statistics) measured.push_back(summing.own_sum(statistic));
-  if (sums.has_team) {
+  std::vector<int> owners;
+  if (sums.shards_states) {
+    if (std::ssize(train.gradients) < sums.num_workers)
+      user_error("expected a weight for each of {} devices with parallel=zero1, got {}; try parallel=data",
+                 sums.num_workers, train.gradients.size());
+    owners = owners_of(gradient_bytes(train), sums.num_workers);
+  }
+  if (sums.num_workers > 1) {
     // The backward pass comes to the last layers first.
-    for (const passes::Gradient& gradient : train.gradients) train.shared.push_back(gradient.gradient);
-    std::ranges::reverse(train.shared);
-    train.shared.insert(train.shared.end(), measured.begin(), measured.end());
+    for (size_t i = train.gradients.size(); i-- > 0;)
+      train.shared.push_back({.value = train.gradients[i].gradient, .root = owners.empty() ? -1 : owners[i]});
+    for (const ValueId value : measured) train.shared.push_back({.value = value});
   }
   UpdateBuilder builder(train.graph, options, tables);
-  builder.run(train.gradients);
+  if (owners.empty()) {
+    builder.run(train.gradients);
+  } else {
+    builder.run_own(train, owners, sums.rank);
+  }
   for (size_t i = 0; i < statistics.size(); ++i) builder.move(statistics[i], measured[i], sums.num_micro);
   summing.clear();
 }

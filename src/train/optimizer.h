@@ -67,15 +67,22 @@ struct SumOptions {
   bool has_earlier = false;  ///< others of this worker come before the last one
   /// Of sums put away before this one, all of which are taken up again (comm/sum.h).
   int num_levels = 0;
-  bool has_team = false;  ///< other workers have the rest
+  int rank = 0;         ///< of this worker
+  int num_workers = 1;  ///< that have the rest
+  /// Each weight is updated, and its state kept, by one worker alone (ZeRO-1, arXiv 1910.02054).
+  bool shards_states = false;
 };
+
+/// For each of several weights the worker that updates it: the largest first to whoever has least.
+std::vector<int> owners_of(std::span<const int64_t> num_bytes, int num_workers);
 
 /// Appends the update of every weight from `train.gradients`, those of an update's last micro-batch; the
 /// first graph output added is the sum of squares of the (scaled) gradients. A sum that is not finite leaves
-/// every weight and state untouched. Sums of earlier micro-batches are added in and cleared; with a team,
-/// `train.shared` names what it has to add up. `tables`: weights that ids look up or that make logits, which
-/// Muon leaves to AdamW. Statistics move by their mean, the sum times the scalar "inverse_micro", as far as
-/// num_micro micro-batches one after the other would move them; the last one counts "present" times, 1 or 0.
+/// every weight and state untouched. Sums of earlier micro-batches are added in and cleared; with
+/// other workers, `train.shared` names what they add up, `train.spread` the weights that one of them updates.
+/// `tables`: weights that ids look up or that make logits, which Muon leaves to AdamW. Statistics move by
+/// their mean, the sum times the scalar "inverse_micro", as far as num_micro micro-batches one after the
+/// other would move them; the last one counts "present" times, 1 or 0.
 void add_update(passes::TrainGraph& train, const OptimizerOptions& options,
                 std::span<const std::string> tables, std::span<const RunningStatistic> statistics,
                 const SumOptions& sums);

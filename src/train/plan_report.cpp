@@ -44,7 +44,7 @@ PlanReport make_plan_report(const Engine& engine) {
   report.staging_bytes = staging_bytes(program);
   report.arena_bytes = engine.arena_bytes();
   report.bound_bytes = program.report().bound_bytes;
-  report.peak_bytes = layout.num_bytes() - report.host_bytes + report.arena_bytes + report.staging_bytes;
+  report.peak_bytes = layout.device_bytes() + report.arena_bytes + report.staging_bytes;
   report.host_bytes += engine.host_arena_bytes();
   report.flops_per_step = engine.flops_per_update();
   report.recompute = engine.recompute();

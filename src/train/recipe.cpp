@@ -306,6 +306,10 @@ void check(const Recipe& recipe, const Places& places) {
     user_error("expected optimizer.momentum above 0 for optimizer.nesterov, got 0 in {}; try 0.9",
                places.of("optimizer.nesterov"));
   }
+  if (recipe.parallel == "zero1" && recipe.optimizer.ema_decay > 0) {
+    user_error("expected train.ema=0 for parallel=zero1, got {} in {}; try parallel=data",
+               recipe.optimizer.ema_decay, places.of("parallel"));
+  }
   if (recipe.optimizer.in_backward &&
       (recipe.accumulate > 1 || recipe.optimizer.clip_norm > 0 || recipe.precision == "fp16")) {
     user_error(

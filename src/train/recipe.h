@@ -55,6 +55,7 @@ struct Recipe {
   std::string device = "cpu";            ///< or as in exec::CardWish
   int64_t reserve = int64_t{512} << 20;  ///< bytes of a card that are left free
   int64_t devices = 1;                   ///< workers that share each update, a device each
+  std::string parallel = "data";         ///< how several share the work: data, zero1
   bool supervise = true;                 ///< by a process that starts it again when it fails
   std::string self_test = "once";        ///< of a card's kernels: always, once, never
   std::string precision = "fp32";

@@ -42,6 +42,8 @@ EngineOptions engine_options(const Recipe& recipe, int rank) {
                         .accumulate = recipe.accumulate,
                         .shards = recipe.shards,
                         .num_workers = recipe.devices,
+                        .rank = rank,
+                        .shards_states = recipe.parallel == "zero1" && recipe.devices > 1,
                         .precision = precision,
                         .seed = recipe.seed,
                         .num_threads = num_threads(recipe),

@@ -219,6 +219,7 @@ RunSummary Trainer::run(bool resume) {
     summary.interrupted = next == Order::interrupt;
     if (next != Order::go_on) break;
   }
+  if (summary.interrupted) engine_->gather_states();
   summary.led = leads();
   if (leads()) finish(summary);
   return summary;
@@ -242,17 +243,18 @@ void Trainer::after_step(const StepResult& result, double rate) {
   ++session_steps_;
   session_samples_ += result.num_samples;
   state_.position = data::advanced(state_.position, rows_of_step(), task_->num_rows());
-  if (leads()) write_step(result, rate);
+  // Weights that give no finite loss are no checkpoint; the loss scale may only mend gradients.
+  const bool due = state_.step % recipe_.checkpoint_every == 0 && std::isfinite(result.loss);
+  const bool saves = due || state_.step == total_steps_;
+  if (saves) engine_->gather_states();
+  if (leads()) write_step(result, rate, saves);
 }
 
-void Trainer::write_step(const StepResult& result, double rate) {
+void Trainer::write_step(const StepResult& result, double rate, bool saves) {
   log_step(result, rate);
   checkpoints_->check();
   if (time_to_evaluate()) evaluate_and_log();
-  const bool last = state_.step == total_steps_;
-  // Weights that give no finite loss are no checkpoint; the loss scale may only mend gradients.
-  const bool due = state_.step % recipe_.checkpoint_every == 0 && std::isfinite(result.loss);
-  if (due || last) save_checkpoint();
+  if (saves) save_checkpoint();
 }
 
 bool Trainer::time_to_evaluate() const {

@@ -91,7 +91,7 @@ class Trainer {
   bool load_checkpoint();
   StepResult train_one(double rate);
   void after_step(const StepResult& result, double rate);
-  void write_step(const StepResult& result, double rate);
+  void write_step(const StepResult& result, double rate, bool saves);
   Order order() const;
   Order agree(Order order) const;
   [[noreturn]] void stop_for_not_finite(const StepResult& result);

@@ -36,16 +36,16 @@ passes::TrainGraph make_graph(const passes::AllReduceOptions& options) {
     const ir::ValueId weight = graph.add_value("weight" + std::to_string(i), row, ir::Role::parameter);
     const ir::ValueId gradient = add("mul", {h, x});
     h = add("mul", {h, weight});
-    train.shared.push_back(gradient);
+    train.shared.push_back({.value = gradient});
     train.gradients.push_back({.parameter = weight, .gradient = gradient});
   }
   // A value that is another one's bytes until it is summed, and one that is summed where it is kept.
   const ir::ValueId sum = graph.add_value("sum", row, ir::Role::carried);
-  train.shared.push_back(add("accumulate", {sum, h}));
+  train.shared.push_back({.value = add("accumulate", {sum, h})});
   for (const passes::Gradient& gradient : train.gradients)
     add("accumulate", {gradient.parameter, gradient.gradient});
-  add("accumulate", {graph.add_value("kept", row, ir::Role::state), train.shared.back()});
-  add("zero", {train.shared.back()});
+  add("accumulate", {graph.add_value("kept", row, ir::Role::state), train.shared.back().value});
+  add("zero", {train.shared.back().value});
   passes::all_reduce(train, options);
   ir::verify(graph, "all_reduce");
   return train;
@@ -63,6 +63,12 @@ class Others : public Exchange {
       for (float& value : piece) value = 3 * value + 1;
     }
     num_pieces.push_back(pieces.size());
+  }
+  void reduce(std::span<const std::span<float>> pieces, int /*root*/) override {
+    all_reduce(pieces, DType::f32);
+  }
+  void broadcast(std::span<const std::span<float>> pieces, int root) override {
+    for (const std::span<float> piece : pieces) std::ranges::fill(piece, static_cast<float>(root));
   }
   std::vector<size_t> num_pieces;
 

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "comm/shm.h"
 #include "tiny_language_model.h"
+#include "train/plan_report.h"
 #include "train/stopped_run.h"
 
 namespace hearth::train {
@@ -108,6 +109,39 @@ TEST_F(Team, ARunGoesOnWithAnotherNumberOfWorkers) {
     train_with(yaml, 1, folder.path(), 2, true);
     expect_same(train_with(yaml, 2, folder.path(), 0, true), want, "in turns");
   }
+}
+
+std::string without(std::string yaml, const std::string& setting) {
+  return yaml.replace(yaml.find(setting), setting.size(), "");
+}
+
+TEST_F(Team, ShardedStatesMakeTheBitsOfWholeOnes) {
+  const std::string pictures = without(without(kPictures, ", ema: 0.9"), ", clip_norm: 1");
+  for (const std::string& yaml : {pictures, words_}) {
+    const Outcome want = train_with(yaml, 1);
+    const std::string sharded = yaml + "parallel: zero1\n";
+    expect_same(train_with(sharded, 2), want, "two workers");
+    expect_same(train_with(sharded, 4), want, "four workers");
+    const TemporaryFolder folder(quick_folder());
+    train_with(sharded, 4, folder.path(), 1, false);
+    train_with(yaml, 1, folder.path(), 2, true);
+    expect_same(train_with(sharded, 2, folder.path(), 0, true), want, "in turns");
+  }
+}
+
+TEST(TeamPlan, AShardOfTheStatesIsAsManyTimesSmaller) {
+  const auto planned = [](const std::string& parallel) {
+    const Recipe recipe =
+        parse_recipe(kPictures, "test", std::vector<std::string>{"devices=2", "train.ema=0", parallel});
+    EngineOptions options = engine_options(recipe, 1);
+    options.backend = exec::Backend::null;
+    return make_plan_report(options);
+  };
+  const PlanReport whole = planned("parallel=data"), part = planned("parallel=zero1");
+  EXPECT_EQ(part.weight_bytes, whole.weight_bytes);
+  EXPECT_NEAR(static_cast<double>(part.optimiser_bytes) / static_cast<double>(whole.optimiser_bytes), 0.5,
+              0.1);
+  EXPECT_LT(part.peak_bytes, whole.peak_bytes);
 }
 
 /// Gradients of the same micro-batches in another order of sums, and statistics that move once per update.

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <numeric>
 
@@ -9,6 +10,10 @@
 namespace hearth::ops {
 namespace {
 
+constexpr std::string_view kNoGradient = "workers meet behind the gradients";
+
+using Pieces = std::span<const std::span<float>>;
+
 Inferred infer(const NodeView& node) {
   for (const Type& type : node.in) {
     if (type.dtype != DType::f32) return refuse(fmt::format("expected f32 inputs, got {}", to_string(type)));
@@ -16,20 +21,49 @@ Inferred infer(const NodeView& node) {
   return {.out = {node.in.begin(), node.in.end()}, .error = ""};
 }
 
-Kernel cpu(const NodeView& node) {
+/// Hands the outputs to `collective`, which is not called where there is no other worker.
+template <typename Collective>
+Kernel kernel(const NodeView& node, Collective collective) {
   std::vector<size_t> counts;
-  for (const Type& type : node.in) counts.push_back(static_cast<size_t>(type.shape.num_elements()));
-  const DType wire = node.attrs.text_or("wire", "f32") == "bf16" ? DType::bf16 : DType::f32;
-  return {.run = [counts, wire](const KernelArgs& args) {
+  for (const Type& type : node.out) counts.push_back(static_cast<size_t>(type.shape.num_elements()));
+  return {.run = [counts, collective](const KernelArgs& args) {
     if (args.exchange == nullptr) return;
     std::array<std::span<float>, kMostPieces> pieces;
     for (size_t k = 0; k < counts.size(); ++k) pieces[k] = {args.output<float>(k), counts[k]};
-    args.exchange->all_reduce(std::span(pieces).first(counts.size()), wire);
+    collective(*args.exchange, Pieces(pieces).first(counts.size()));
+  }};
+}
+
+Kernel all_reduce_cpu(const NodeView& node) {
+  const DType wire = node.attrs.text_or("wire", "f32") == "bf16" ? DType::bf16 : DType::f32;
+  return kernel(node, [wire](Exchange& exchange, Pieces pieces) { exchange.all_reduce(pieces, wire); });
+}
+
+Kernel reduce_cpu(const NodeView& node) {
+  const auto root = static_cast<int>(node.attrs.integer("root"));
+  return kernel(node, [root](Exchange& exchange, Pieces pieces) { exchange.reduce(pieces, root); });
+}
+
+Kernel broadcast_cpu(const NodeView& node) {
+  const auto root = static_cast<int>(node.attrs.integer("root"));
+  return kernel(node, [root](Exchange& exchange, Pieces pieces) { exchange.broadcast(pieces, root); });
+}
+
+Inferred infer_received(const NodeView& node) {
+  return {.out = {{.dtype = DType::f32, .shape = Shape(node.attrs.list("shape"))}}, .error = ""};
+}
+
+Kernel receive_cpu(const NodeView& node) {
+  const int64_t count = node.out_type(0).shape.num_elements();
+  return {.run = [receive = broadcast_cpu(node).run, count](const KernelArgs& args) {
+    if (args.exchange == nullptr) std::fill_n(args.output<float>(0), count, 0.0F);
+    receive(args);
   }};
 }
 
 /// Of a worker that is alone.
 void reference(const ReferenceArgs& args) { std::ranges::copy(args.in, args.out.begin()); }
+void receive_reference(const ReferenceArgs& args) { std::ranges::fill(args.out[0], 0.0); }
 
 std::vector<int> each_in_place() {
   std::vector<int> writes(kMostPieces);
@@ -37,7 +71,13 @@ std::vector<int> each_in_place() {
   return writes;
 }
 
-std::vector<Sample> samples() { return {{.in = {normal({7, 11}), normal({5})}}}; }
+std::vector<Sample> samples() {
+  return {{.in = {normal({7, 11}), normal({5})}, .attrs = {{"root", int64_t{0}}}}};
+}
+
+std::vector<Sample> receive_samples() {
+  return {{.attrs = {{"root", int64_t{1}}, {"shape", std::vector<int64_t>{3, 5}}}}};
+}
 
 }  // namespace
 
@@ -45,11 +85,44 @@ const OpDef all_reduce{.name = "all_reduce",
                        .doc = "sums over the workers of a run, in place",
                        .max_inputs = kMostPieces,
                        .infer = infer,
-                       .no_vjp_because = "workers meet behind the gradients",
-                       .cpu = cpu,
+                       .no_vjp_because = kNoGradient,
+                       .cpu = all_reduce_cpu,
                        .reference = reference,
                        .writes = each_in_place(),
                        .transfer = ir::Transfer::exchange,
                        .samples = samples};
+
+const OpDef reduce{.name = "reduce",
+                   .doc = "sums over the workers of a run, in place, for one of them",
+                   .max_inputs = kMostPieces,
+                   .infer = infer,
+                   .no_vjp_because = kNoGradient,
+                   .cpu = reduce_cpu,
+                   .reference = reference,
+                   .writes = each_in_place(),
+                   .transfer = ir::Transfer::exchange,
+                   .samples = samples};
+
+const OpDef broadcast{.name = "broadcast",
+                      .doc = "what one worker of a run has, in place",
+                      .max_inputs = kMostPieces,
+                      .infer = infer,
+                      .no_vjp_because = kNoGradient,
+                      .cpu = broadcast_cpu,
+                      .reference = reference,
+                      .writes = each_in_place(),
+                      .transfer = ir::Transfer::exchange,
+                      .samples = samples};
+
+const OpDef receive_broadcast{.name = "receive_broadcast",
+                              .doc = "what another worker of a run broadcasts",
+                              .min_inputs = 0,
+                              .max_inputs = 0,
+                              .infer = infer_received,
+                              .no_vjp_because = kNoGradient,
+                              .cpu = receive_cpu,
+                              .reference = receive_reference,
+                              .transfer = ir::Transfer::exchange,
+                              .samples = receive_samples};
 
 }  // namespace hearth::ops

@@ -7,6 +7,10 @@ namespace hearth::ops {
 /// Exchanges between the workers of a run; a worker without an Exchange is alone. Values are in host memory.
 /// attr "wire": the dtype that travels, f32 (as left out) or bf16.
 extern const ir::OpDef all_reduce;  ///< (x...), 64 at most -> their sums over all workers, in place
+/// attr "root": a worker's number.
+extern const ir::OpDef reduce;     ///< (x...) -> their sums on worker `root`, in place; elsewhere anything
+extern const ir::OpDef broadcast;  ///< (x...) -> those of worker `root`, in place
+extern const ir::OpDef receive_broadcast;  ///< () -> x of attr "shape" of worker `root`, which broadcasts it
 
 /// Most inputs of all_reduce.
 inline constexpr int kMostPieces = 64;

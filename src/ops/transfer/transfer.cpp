@@ -10,11 +10,13 @@ namespace {
 
 constexpr std::string_view kNoGradient = "copies between memories are placed behind the gradients";
 
+/// Copies input number `from`.
+template <size_t from>
 Kernel copy_cpu(const NodeView& node) {
   const int64_t num_bytes = node.in_type(0).num_bytes();
   return {.run = [num_bytes](const KernelArgs& args) {
     args.threads->parallel_for(num_bytes, 1 << 16, [&](Range range) {
-      std::memcpy(args.output<char>(0) + range.begin, args.input<char>(0) + range.begin,
+      std::memcpy(args.output<char>(0) + range.begin, args.input<char>(from) + range.begin,
                   static_cast<size_t>(range.size()));
     });
   }};
@@ -27,6 +29,7 @@ Inferred infer_store(const NodeView& node) {
 }
 
 void copy_reference(const ReferenceArgs& args) { args.out[0] = args.in[0]; }
+void load_reference(const ReferenceArgs& args) { args.out[0] = args.in[1]; }
 
 /// Every byte crosses once; reading `store`'s target is no work.
 Cost copy_cost(const NodeView& node) { return {.bytes = static_cast<double>(node.in_type(0).num_bytes())}; }
@@ -47,7 +50,7 @@ const OpDef fetch{.name = "fetch",
                   .doc = "copy of a value in host memory",
                   .infer = same_as_first,
                   .no_vjp_because = kNoGradient,
-                  .cpu = copy_cpu,
+                  .cpu = copy_cpu<0>,
                   .gpu = fetch_gpu,
                   .reference = copy_reference,
                   .cost = copy_cost,
@@ -60,7 +63,7 @@ const OpDef store{.name = "store",
                   .max_inputs = 2,
                   .infer = infer_store,
                   .no_vjp_because = kNoGradient,
-                  .cpu = copy_cpu,
+                  .cpu = copy_cpu<0>,
                   .gpu = to_host_gpu,
                   .reference = copy_reference,
                   .cost = copy_cost,
@@ -72,11 +75,25 @@ const OpDef stash{.name = "stash",
                   .doc = "copy of a value, in host memory",
                   .infer = same_as_first,
                   .no_vjp_because = kNoGradient,
-                  .cpu = copy_cpu,
+                  .cpu = copy_cpu<0>,
                   .gpu = to_host_gpu,
                   .reference = copy_reference,
                   .cost = copy_cost,
                   .transfer = ir::Transfer::stash,
                   .samples = copies};
+
+const OpDef load{.name = "load",
+                 .doc = "a weight or state becomes x, which is in host memory",
+                 .min_inputs = 2,
+                 .max_inputs = 2,
+                 .infer = infer_store,
+                 .no_vjp_because = kNoGradient,
+                 .cpu = copy_cpu<1>,
+                 .gpu = fetch_gpu,
+                 .reference = load_reference,
+                 .cost = copy_cost,
+                 .writes = {0},
+                 .transfer = ir::Transfer::fetch,
+                 .samples = stores};
 
 }  // namespace hearth::ops

@@ -9,6 +9,7 @@ namespace hearth::ops {
 extern const ir::OpDef fetch;  ///< (on host) -> a copy on the device
 extern const ir::OpDef store;  ///< (x, weight or state on host): overwrites it with x
 extern const ir::OpDef stash;  ///< (x) -> a copy on the host
+extern const ir::OpDef load;   ///< (weight or state, x on host): overwrites it with x
 
 /// For a card, whose copies go beside its computing; the host's side is page-locked memory.
 ir::Kernel fetch_gpu(const ir::NodeView& node);

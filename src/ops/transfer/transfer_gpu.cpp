@@ -6,7 +6,7 @@ namespace hearth::ops {
 ir::Kernel fetch_gpu(const ir::NodeView& node) {
   const int64_t num_bytes = node.in_type(0).num_bytes();
   const auto run = [=](const ir::KernelArgs& args) {
-    args.stream->copy_in(output_of<std::byte>(args, 0), args.in[0], num_bytes);
+    args.stream->copy_in(output_of<std::byte>(args, 0), args.in.back(), num_bytes);
   };
   return {.run = run};
 }
