@@ -45,10 +45,19 @@ struct Piece {
   int64_t last = 0;
 };
 
-uint64_t epoch_key(uint64_t seed, int64_t epoch) {
+enum class Purpose : uint32_t { epoch = 0xE90C, change = 0xE90D };
+
+uint64_t epoch_key(const LoaderPosition& position, int64_t num_changes, Purpose purpose = Purpose::epoch) {
+  const auto epoch = static_cast<uint64_t>(position.epoch);
   const auto words =
-      philox4x32(seed, {static_cast<uint32_t>(epoch), static_cast<uint32_t>(epoch >> 32), 0, 0xE90C});
+      philox4x32(position.seed, {static_cast<uint32_t>(epoch), static_cast<uint32_t>(epoch >> 32),
+                                 static_cast<uint32_t>(num_changes), static_cast<uint32_t>(purpose)});
   return uint64_t{words[0]} << 32 | words[1];
+}
+
+/// Of the order, when the epoch began.
+int64_t changes_before(const LoaderPosition& position) {
+  return position.num_changes - position.num_changes_here;
 }
 
 int64_t permuted(uint64_t key, int64_t count, int64_t position) {
@@ -82,8 +91,29 @@ void check(const Dataset& dataset, const LoaderOptions& options, const LoaderPos
 
 }  // namespace
 
-int64_t sample_at(uint64_t seed, int64_t epoch, int64_t count, int64_t position) {
-  return permuted(epoch_key(seed, epoch), count, position);
+bool change_order(LoaderPosition& position) {
+  if (position.num_changes_here == LoaderPosition::kMostChanges) return false;
+  position.changed_at.at(static_cast<size_t>(position.num_changes_here++)) = position.sample;
+  ++position.num_changes;
+  return true;
+}
+
+int64_t place_at(const LoaderPosition& position, int64_t count, int64_t run) {
+  int64_t place = position.sample;
+  // Each change permutes the places that the one before it had left.
+  for (int64_t i = position.num_changes_here; i > 0; --i) {
+    const int64_t first = position.changed_at.at(static_cast<size_t>(i - 1)), left = count - first;
+    const int64_t length = left >= 2 * run ? run : 1;
+    const int64_t stretch = (place - first) / length;
+    if (place < first || stretch >= left / length) continue;
+    const uint64_t key = epoch_key(position, changes_before(position) + i, Purpose::change);
+    place += (permuted(key, left / length, stretch) - stretch) * length;
+  }
+  return place;
+}
+
+int64_t shuffled(const LoaderPosition& position, int64_t count, int64_t index) {
+  return permuted(epoch_key(position, changes_before(position)), count, index);
 }
 
 LoaderPosition advanced(const LoaderPosition& from, int64_t count, int64_t epoch_size) {
@@ -93,6 +123,8 @@ LoaderPosition advanced(const LoaderPosition& from, int64_t count, int64_t epoch
   if (next.sample >= epoch_size) {
     next.sample = 0;
     ++next.epoch;
+    next.num_changes_here = 0;
+    next.changed_at = {};
   }
   return next;
 }
@@ -243,16 +275,17 @@ void Loader::State::fill(const Piece& piece, std::vector<uint8_t>& pixels) {
 }
 
 void Loader::State::fill_row(Slot& slot, int64_t row, std::vector<uint8_t>& pixels) const {
-  const uint64_t key = epoch_key(slot.begin.seed, slot.begin.epoch);
-  const int64_t position = slot.begin.sample + row;
-  const int64_t index = options.shuffle ? permuted(key, dataset.size(), position) : position;
+  LoaderPosition position = slot.begin;
+  position.sample += row;
+  const int64_t place = place_at(position, dataset.size());
+  const int64_t index = options.shuffle ? shuffled(position, dataset.size(), place) : place;
   float* out = slot.images.get() + row * static_cast<int64_t>(pixels.size());
   int32_t* label = &slot.labels[static_cast<size_t>(row)];
   slot.indices[static_cast<size_t>(row)] = index;
   if (dataset.holds_floats()) return dataset.read_floats(index, out, label);
   dataset.read(index, pixels.data(), label);
   const Augmenter augmenter{options, dataset.image_size(), dataset.channels()};
-  augmenter.apply(key, index, pixels.data(), out);
+  augmenter.apply(epoch_key(position, 0), index, pixels.data(), out);
 }
 
 void Loader::State::finish(const Piece& piece) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -42,8 +43,17 @@ struct LoaderPosition {
   int64_t epoch = 0;
   int64_t sample = 0;  ///< within the epoch
   int64_t total = 0;   ///< samples handed out since the start
+  /// How often the order was changed, since the start and within this epoch, and in front of which samples.
+  static constexpr int64_t kMostChanges = 4;
+  int64_t num_changes = 0;
+  int64_t num_changes_here = 0;
+  std::array<int64_t, kMostChanges> changed_at = {};
   bool operator==(const LoaderPosition&) const = default;
 };
+
+/// From `position` on, what is left of the epoch comes in another order, still each sample once, and so do
+/// the shuffled epochs behind it. False: this epoch's order has changed kMostChanges times, and stays.
+bool change_order(LoaderPosition& position);
 
 /// The position `count` samples further; an epoch has `epoch_size`, and no batch reaches over its end.
 LoaderPosition advanced(const LoaderPosition& from, int64_t count, int64_t epoch_size);
@@ -75,8 +85,11 @@ struct Batch {
   int64_t epoch = 0;
 };
 
-/// Sample number `position` of an epoch of `count`: a permutation keyed by (seed, epoch).
-int64_t sample_at(uint64_t seed, int64_t epoch, int64_t count, int64_t position);
+/// The place in an epoch of `count` whose sample comes at `position`: its own, unless the order was changed.
+/// Stretches of `run` places stay together where there are several.
+int64_t place_at(const LoaderPosition& position, int64_t count, int64_t run = 1);
+/// Number `index` of a permutation of [0, count), keyed by the seed and the epoch that `position` is in.
+int64_t shuffled(const LoaderPosition& position, int64_t count, int64_t index);
 
 /// Decodes ahead on its own threads into a ring of staging buffers that are made once. The i-th sample of an
 /// epoch is the same whatever the batch size and the number of threads; every sample comes exactly once per

@@ -234,7 +234,7 @@ RowOrder::RowOrder(const TextRows& rows, bool shuffle, std::vector<int64_t> leng
 }
 
 int64_t RowOrder::unsorted(const data::LoaderPosition& position, int64_t at) const {
-  return shuffle_ ? data::sample_at(position.seed, position.epoch, rows_.num_rows(), at) : at;
+  return shuffle_ ? data::shuffled(position, rows_.num_rows(), at) : at;
 }
 
 void RowOrder::sort_window(const data::LoaderPosition& position, int64_t window) {
@@ -252,14 +252,18 @@ void RowOrder::sort_window(const data::LoaderPosition& position, int64_t window)
 }
 
 int64_t RowOrder::row_at(const data::LoaderPosition& position) {
-  if (lengths_.empty()) return unsorted(position, position.sample);
-  const int64_t window = position.sample / kWindow;
+  return row_in_place(position, data::place_at(position, rows_.num_rows(), lengths_.empty() ? 1 : kRun));
+}
+
+int64_t RowOrder::row_in_place(const data::LoaderPosition& position, int64_t place) {
+  if (lengths_.empty()) return unsorted(position, place);
+  const int64_t window = place / kWindow;
   if (window != window_ || position.epoch != epoch_) sort_window(position, window);
   // The runs come in an order of their own, or every epoch would go from long rows to short ones.
-  const int64_t at = position.sample % kWindow;
+  const int64_t at = place % kWindow;
   const int64_t run = at / kRun, num_whole_runs = std::ssize(sorted_) / kRun;
   const bool moves = shuffle_ && run < num_whole_runs;
-  const int64_t from = moves ? data::sample_at(position.seed, position.epoch, num_whole_runs, run) : run;
+  const int64_t from = moves ? data::shuffled(position, num_whole_runs, run) : run;
   return sorted_[static_cast<size_t>(from * kRun + at % kRun)];
 }
 

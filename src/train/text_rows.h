@@ -81,7 +81,8 @@ class TextRows {
 std::vector<int64_t> row_lengths(const TextRows& train, const TextRows& held_out);
 
 /// In which order an epoch takes the rows: a permutation keyed by (seed, epoch). Without packing, each
-/// stretch of it is brought into runs of rows that are padded to the same length.
+/// stretch of it is brought into runs of rows that are padded to the same length. Changes of the order
+/// (data::change_order) move whole runs then.
 class RowOrder {
  public:
   /// `lengths` as from row_lengths; empty with packing.
@@ -92,6 +93,7 @@ class RowOrder {
   int64_t num_trained(data::LoaderPosition from, int64_t count);
 
  private:
+  int64_t row_in_place(const data::LoaderPosition& position, int64_t place);
   void sort_window(const data::LoaderPosition& position, int64_t window);
   int64_t unsorted(const data::LoaderPosition& position, int64_t at) const;
 

@@ -137,6 +137,50 @@ TEST(Loader, ResumesFromEveryPosition) {
   }
 }
 
+std::vector<int64_t> samples_of(const std::vector<Kept>& batches) {
+  std::vector<int64_t> all;
+  for (const Kept& batch : batches) all.insert(all.end(), batch.samples.begin(), batch.samples.end());
+  return all;
+}
+
+TEST(Loader, AChangedOrderStillHasEverySampleOncePerEpoch) {
+  const auto dataset = shapes(53);
+  for (const bool shuffle : {true, false}) {
+    LoaderOptions options = options_for(7, 1);
+    options.shuffle = shuffle;
+    Loader unchanged(*dataset, options);
+    const std::vector<int64_t> before = samples_of(collect(unchanged, *dataset, 16));
+    LoaderPosition position{.seed = options.seed};
+    std::vector<int64_t> seen;
+    for (int64_t i = 0; i < LoaderPosition::kMostChanges; ++i) {
+      ASSERT_TRUE(change_order(position));
+      Loader loader(*dataset, options, position);
+      const std::vector<int64_t> part = samples_of(collect(loader, *dataset, 2));
+      EXPECT_NE(part, std::vector(before.begin() + 14 * i, before.begin() + 14 * (i + 1))) << i;
+      seen.insert(seen.end(), part.begin(), part.end());
+      position = loader.position();
+    }
+    EXPECT_EQ(position.epoch, 1);
+    EXPECT_EQ(position.num_changes_here, 0);
+    EXPECT_EQ(seen.size(), 53U);
+    EXPECT_EQ(std::set<int64_t>(seen.begin(), seen.end()).size(), 53U);
+    Loader loader(*dataset, options, position);
+    const std::vector<int64_t> second = samples_of(collect(loader, *dataset, 8));
+    EXPECT_EQ(std::set<int64_t>(second.begin(), second.end()).size(), 53U);
+    EXPECT_EQ(second == std::vector(before.begin() + 53, before.end()), !shuffle);
+  }
+}
+
+TEST(Loader, AnEpochsOrderChangesAFewTimes) {
+  LoaderPosition position{.sample = 3};
+  for (int64_t i = 0; i < LoaderPosition::kMostChanges; ++i) EXPECT_TRUE(change_order(position));
+  const LoaderPosition last = position;
+  EXPECT_FALSE(change_order(position));
+  EXPECT_EQ(position, last);
+  position = advanced(position, 7, 10);
+  EXPECT_TRUE(change_order(position));
+}
+
 TEST(Loader, ABatchOutlivesTheFollowingCall) {
   const auto dataset = shapes(64);
   Loader loader(*dataset, options_for(4, 3));

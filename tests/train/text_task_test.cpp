@@ -84,11 +84,12 @@ std::vector<std::string> documents(const MicroBatch& batch, int64_t length) {
   return found;
 }
 
-/// The documents of an epoch in its order.
-std::vector<std::string> epoch_of(const TextTask& task, int64_t epoch) {
-  const auto stream = task.open({.seed = 3, .epoch = epoch});
+/// The documents of `num_rows` rows in their order.
+std::vector<std::string> documents_from(const TextTask& task, const data::LoaderPosition& from,
+                                        int64_t num_rows) {
+  const auto stream = task.open(from);
   std::vector<std::string> all;
-  for (int64_t rows = 0; rows < task.num_rows();) {
+  for (int64_t rows = 0; rows < num_rows;) {
     const MicroBatch batch = stream->next();
     rows += batch.num_rows;
     for (std::string& one : documents(batch, batch.row_length > 0 ? batch.row_length : 64)) {
@@ -97,6 +98,10 @@ std::vector<std::string> epoch_of(const TextTask& task, int64_t epoch) {
     }
   }
   return all;
+}
+
+std::vector<std::string> epoch_of(const TextTask& task, int64_t epoch) {
+  return documents_from(task, {.seed = 3, .epoch = epoch}, task.num_rows());
 }
 
 TEST_F(Text, EverySampleOnceAnEpochInAnOrderOfItsOwn) {
@@ -110,6 +115,19 @@ TEST_F(Text, EverySampleOnceAnEpochInAnOrderOfItsOwn) {
     EXPECT_EQ(different, std::set<std::string>(second.begin(), second.end())) << packing;
     EXPECT_NE(first, second) << packing;
     EXPECT_EQ(first, epoch_of(task, 0)) << packing;
+  }
+}
+
+TEST_F(Text, AChangedOrderStillHasEverySampleOnceAnEpoch) {
+  for (const char* packing : {"data.packing=true", "data.packing=false"}) {
+    const TextTask task(recipe("chat.jsonl", {packing, "train.batch=1"}));
+    const int64_t seen = task.num_rows() / 4, left = task.num_rows() - seen;
+    data::LoaderPosition position{.seed = 3, .sample = seen};
+    const auto unchanged = documents_from(task, position, left);
+    data::change_order(position);
+    const auto changed = documents_from(task, position, left);
+    EXPECT_NE(changed, unchanged) << packing;
+    EXPECT_THAT(changed, testing::UnorderedElementsAreArray(unchanged)) << packing;
   }
 }
 
