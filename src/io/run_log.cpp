@@ -84,6 +84,13 @@ void RunLog::evaluation(int64_t step, double loss, std::span<const std::pair<con
   write(line.data(), line.size());
 }
 
+void RunLog::event(int64_t step, std::string_view text) {
+  const auto replace = nlohmann::json::error_handler_t::replace;
+  const std::string quoted = nlohmann::json(text).dump(-1, ' ', false, replace);
+  const std::string line = fmt::format("{{\"current_steps\":{},\"event\":{}}}\n", step, quoted);
+  write(line.data(), line.size());
+}
+
 std::vector<CurvePoint> read_curve(const fs::path& path, std::string_view key) {
   std::vector<CurvePoint> points;
   std::ifstream in(path);

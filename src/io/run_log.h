@@ -30,6 +30,8 @@ class RunLog {
   void step(int64_t step, int64_t total, double loss, double rate, double grad_norm, double elapsed_seconds);
   /// "eval_loss" and an "eval_NAME" for each metric.
   void evaluation(int64_t step, double loss, std::span<const std::pair<const char*, double>> metrics);
+  /// "event": what happened to the run, in a sentence.
+  void event(int64_t step, std::string_view text);
 
  private:
   void write(const char* line, size_t size);

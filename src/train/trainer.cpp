@@ -84,9 +84,9 @@ int64_t Trainer::steps_per_epoch() const {
   return (task_->num_rows() + group - 1) / group;
 }
 
-void Trainer::start(bool resume) {
+void Trainer::start(const Start& how) {
   make_folder(out_);
-  const bool resumed = resume && load_checkpoint();
+  const bool resumed = how.resume && load_checkpoint();
   if (resumed) {
     task_->go_on(out_);
   } else {
@@ -94,7 +94,21 @@ void Trainer::start(bool resume) {
     if (leads()) task_->save_beginning(out_);
   }
   if (leads()) open_files(resumed);
+  if (leads() && !how.reason.empty()) log_->event(state_.step, how.reason);
+  if (how.new_order) change_order();
   stream_.emplace(task_->open(state_.position, engine_->share()));
+}
+
+void Trainer::change_order() {
+  if (!data::change_order(state_.position) || !leads()) return;
+  const std::string text =
+      fmt::format("from step {} on the samples come in another order, number {}: the rest of epoch {} too",
+                  state_.step, state_.position.num_changes, state_.position.epoch);
+  events_.message(text);
+  // Whoever resumes from here goes on in the same order.
+  save_checkpoint();
+  checkpoints_->flush();
+  log_->event(state_.step, text);
 }
 
 void Trainer::open_files(bool resumed) {
@@ -136,7 +150,10 @@ bool Trainer::load_checkpoint() {
             .position = {.seed = state.at("seed").get<uint64_t>(),
                          .epoch = state.at("epoch").get<int64_t>(),
                          .sample = state.at("sample").get<int64_t>(),
-                         .total = state.at("total").get<int64_t>()}};
+                         .total = state.at("total").get<int64_t>(),
+                         .num_changes = state.value("num_order_changes", int64_t{0})}};
+  for (const nlohmann::json& sample : state.value("order_changed_at", nlohmann::json::array()))
+    state_.position.changed_at.at(static_cast<size_t>(state_.position.num_changes_here++)) = sample;
   events_.message(
       fmt::format("resuming from {} (step {}){}", found->path.string(), state_.step, passed_over));
   return true;
@@ -145,12 +162,14 @@ bool Trainer::load_checkpoint() {
 void Trainer::save_checkpoint() {
   beat(comm::Phase::saving);
   const data::LoaderPosition& position = state_.position;
-  char text[512];
-  const auto end = fmt::format_to_n(text, sizeof(text),
-                                    "{{\"step\":{},\"best_score\":{},\"evaluations_without_gain\":{},"
-                                    "\"seed\":{},\"epoch\":{},\"sample\":{},\"total\":{}}}",
-                                    state_.step, state_.best_score, state_.evaluations_without_gain,
-                                    position.seed, position.epoch, position.sample, position.total);
+  const auto changes = std::span(position.changed_at).first(static_cast<size_t>(position.num_changes_here));
+  char text[1024];
+  const auto end = fmt::format_to_n(
+      text, sizeof(text),
+      "{{\"step\":{},\"best_score\":{},\"evaluations_without_gain\":{},\"seed\":{},\"epoch\":{},"
+      "\"sample\":{},\"total\":{},\"num_order_changes\":{},\"order_changed_at\":[{}]}}",
+      state_.step, state_.best_score, state_.evaluations_without_gain, position.seed, position.epoch,
+      position.sample, position.total, position.num_changes, fmt::join(changes, ","));
   checkpoints_->save(state_.step, engine_->state(), std::string_view(text, end.size));
 }
 
@@ -197,9 +216,9 @@ void Trainer::stop_for_not_finite(const StepResult& result) {
            : std::string("no checkpoint was due before it"));
 }
 
-RunSummary Trainer::run(bool resume) {
+RunSummary Trainer::run(const Start& how) {
   started_seconds_ = process_seconds();
-  start(resume);
+  start(how);
   RunSummary summary;
   if (state_.step >= total_steps_) {
     events_.message(fmt::format("all {} steps were done already; to go on, raise train.steps or train.epochs",

@@ -38,6 +38,13 @@ struct TrainerEvents {
   comm::Heartbeat heartbeat;  ///< beats with every micro-batch
 };
 
+/// How a run begins.
+struct Start {
+  bool resume = false;     ///< from the newest complete checkpoint of the folder, if there is one
+  bool new_order = false;  ///< what is left of its data comes in another order from there on
+  std::string reason;      ///< why, for the log; empty: nothing is logged
+};
+
 struct RunSummary {
   int64_t steps = 0;
   double best_score = 0;
@@ -57,8 +64,9 @@ class Trainer {
   Trainer(Recipe recipe, fs::path out, TrainerEvents events, comm::Transport* team = nullptr);
   ~Trainer();
 
-  /// Trains to the end. With `resume`, goes on from the newest complete checkpoint of the folder.
-  RunSummary run(bool resume);
+  /// Trains to the end.
+  RunSummary run(const Start& start);
+  RunSummary run(bool resume) { return run({.resume = resume}); }
   /// Writes the first micro-batch's gradients in torch's names and layouts.
   void dump_gradients(const fs::path& path);
   /// Judges the present weights on what is held out, for a run that is in its folder.
@@ -86,7 +94,8 @@ class Trainer {
   void check_share() const;
   void beat(comm::Phase phase) const { events_.heartbeat.beat(phase, state_.step); }
   void load_first_weights();
-  void start(bool resume);
+  void start(const Start& how);
+  void change_order();
   void open_files(bool resumed);
   bool load_checkpoint();
   StepResult train_one(double rate);

@@ -67,6 +67,46 @@ TEST(Trainer, ResumeIsBitExact) {
   }
 }
 
+/// Goes on in another order from step 5 on, and stops again behind those steps; 0: never.
+Outcome run_in_another_order(const fs::path& folder, int64_t stop_after) {
+  const Recipe recipe = parse_recipe(kRecipe, "test", std::vector<std::string>{"train.log_every=1"});
+  std::atomic<bool> stop{false};
+  int64_t stop_at = 5;
+  TrainerEvents events{.progress = [&](const Progress& progress) { stop = progress.step == stop_at; },
+                       .message = [](const std::string&) {},
+                       .stop = &stop};
+  const auto train = [&](const Start& start) {
+    stop = false;
+    Trainer trainer(recipe, folder, events);
+    const bool interrupted = trainer.run(start).interrupted;
+    EXPECT_EQ(interrupted, stop_at > 0);
+    const auto memory = trainer.engine().state();
+    return std::vector<std::byte>(memory.begin(), memory.end());
+  };
+  train({});
+  stop_at = stop_after > 0 ? 5 + stop_after : 0;
+  Outcome outcome{.memory = train({.resume = true, .new_order = true, .reason = "it failed"})};
+  stop_at = 0;
+  if (stop_after > 0) outcome.memory = train({.resume = true});
+  for (const io::CurvePoint& point : io::read_curve(folder / "trainer_log.jsonl", "loss"))
+    outcome.losses.push_back(point.value);
+  return outcome;
+}
+
+TEST(Trainer, GoesOnInAnotherOrder) {
+  const TemporaryFolder plain, whole, parts;
+  const Outcome before = run_with_stop(plain.path(), 5);
+  const Outcome want = run_in_another_order(whole.path(), 0);
+  ASSERT_EQ(want.losses.size(), before.losses.size());
+  for (size_t i = 0; i < 9; ++i) EXPECT_EQ(want.losses[i] == before.losses[i], i < 5) << i;
+  const Outcome got = run_in_another_order(parts.path(), 2);
+  EXPECT_EQ(got.memory, want.memory);
+  EXPECT_EQ(got.losses, want.losses);
+  const std::string log = read_file(parts.path() / "trainer_log.jsonl");
+  EXPECT_NE(log.find("{\"current_steps\":5,\"event\":\"it failed\"}"), log.npos) << log;
+  EXPECT_NE(log.find("from step 5 on the samples come in another order"), log.npos) << log;
+}
+
 TEST(Trainer, LeavesTheFilesOfARun) {
   const TemporaryFolder folder;
   run_with_stop(folder.path(), 0);
