@@ -150,7 +150,8 @@ int train_here(const Job& job, const watch::Seat& seat, comm::Transport* team) {
   make_folder(job.out);
   lock_folder();
   if (leads && team != nullptr) team->barrier();
-  const train::RunSummary summary = trainer.run(resume);
+  const train::RunSummary summary =
+      trainer.run({.resume = resume, .new_order = seat.new_order, .reason = seat.reason});
   if (leads) conclude(summary, job, trainer.engine(), terminal);
   return summary.interrupted ? watch::kInterrupted : watch::kDone;
 }

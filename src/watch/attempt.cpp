@@ -27,13 +27,16 @@ double seconds_between(Worker::Clock::time_point from, Worker::Clock::time_point
 
 }  // namespace
 
-Attempt::Attempt(int number, const Work& work, const SupervisorOptions& options, double patience)
-    : number_(number), options_(options), patience_(patience), board_(options.size) {
-  if (options.size > 1) group_ = std::make_unique<comm::ShmGroup>(options.size, options.group);
-  for (int rank = 0; rank < options.size; ++rank) {
+Attempt::Attempt(AttemptPlan plan, const Work& work, const SupervisorOptions& options)
+    : plan_(std::move(plan)), options_(options), board_(size()) {
+  if (size() > 1) group_ = std::make_unique<comm::ShmGroup>(size(), options.group);
+  for (int rank = 0; rank < size(); ++rank) {
     const Seat seat{.rank = rank,
-                    .size = options.size,
-                    .attempt = number,
+                    .size = size(),
+                    .device = plan_.devices[static_cast<size_t>(rank)],
+                    .attempt = plan_.number,
+                    .new_order = plan_.new_order,
+                    .reason = plan_.reason,
                     .heartbeat = Heartbeat(board_.entry(rank)),
                     .stop = &board_.stop(),
                     .said = &board_.said(),
@@ -60,7 +63,7 @@ std::optional<int> Attempt::status() const {
 }
 
 bool Attempt::starting() const {
-  for (int rank = 0; rank < options_.size; ++rank)
+  for (int rank = 0; rank < size(); ++rank)
     if (board_.entry(rank).phase != Phase::starting) return false;
   return true;
 }
@@ -72,7 +75,7 @@ void Attempt::kill_all() const {
 
 std::vector<std::string> Attempt::left() const {
   std::vector<std::string> sentences;
-  for (int rank = 0; rank < options_.size; ++rank) {
+  for (int rank = 0; rank < size(); ++rank) {
     if (!is_running(rank)) continue;
     sentences.push_back(fmt::format("{} does not end even when it is killed, and is left: process {}",
                                     name(rank), workers_[static_cast<size_t>(rank)]->process()));
@@ -95,7 +98,7 @@ std::optional<Failure> Attempt::failure(Worker::Clock::time_point awake) const {
 /// Who was killed comes first: others may have ended for want of it.
 std::optional<int> Attempt::find_dead() const {
   std::optional<int> found;
-  for (int rank = 0; rank < options_.size; ++rank) {
+  for (int rank = 0; rank < size(); ++rank) {
     const Worker& worker = *workers_[static_cast<size_t>(rank)];
     if (worker.running()) continue;
     const int status = worker.exit_status();
@@ -106,7 +109,7 @@ std::optional<int> Attempt::find_dead() const {
 }
 
 std::optional<int> Attempt::find_stopped() const {
-  for (int rank = 0; rank < options_.size; ++rank) {
+  for (int rank = 0; rank < size(); ++rank) {
     const auto stopped = workers_[static_cast<size_t>(rank)]->stopped();
     if (stopped && seconds_between(*stopped, Worker::Clock::now()) > options_.stopped_seconds) return rank;
   }
@@ -120,7 +123,7 @@ std::optional<int> Attempt::find_late(Worker::Clock::time_point awake) const {
     return std::tuple(!collective(rank).empty(), board_.entry(rank).step.load(),
                       -silent_seconds(rank, awake));
   };
-  for (int rank = 0; rank < options_.size; ++rank) {
+  for (int rank = 0; rank < size(); ++rank) {
     if (!is_running(rank)) continue;
     if (silent_seconds(rank, awake) <= patience_seconds(rank)) return std::nullopt;
     if (!found || innocence(rank) < innocence(*found)) found = rank;
@@ -138,20 +141,21 @@ double Attempt::patience_seconds(int rank) const {
   const Heartbeat::Entry& entry = board_.entry(rank);
   const Phase phase = entry.phase;
   const Heartbeat::Learned& learned = entry.learned.at(static_cast<size_t>(phase));
-  if (!has_rhythm(phase) || learned.num_rounds < kRoundsToLearn) return patience_ * options_.start_seconds;
+  if (!has_rhythm(phase) || learned.num_rounds < kRoundsToLearn)
+    return plan_.patience * options_.start_seconds;
   const double longest = 1e-9 * static_cast<double>(learned.longest_ns.load());
   const double most = std::max(options_.start_seconds, kLeastMargin * longest);
-  return patience_ * std::max(options_.least_seconds, std::min(kMargin * longest, most));
+  return plan_.patience * std::max(options_.least_seconds, std::min(kMargin * longest, most));
 }
 
 Failure Attempt::failure_of(int rank, const std::string& fate) const {
   const Heartbeat::Entry& entry = board_.entry(rank);
-  Failure failure{.attempt = number_, .rank = rank, .step = entry.step};
+  Failure failure{.attempt = plan_.number, .rank = rank, .step = entry.step, .phase = entry.phase};
   failure.what = fmt::format("{} {} at step {} while {}", name(rank), fate, failure.step,
                              comm::kPhaseNames.at(static_cast<size_t>(entry.phase.load())));
   if (const std::string where = collective(rank); !where.empty()) failure.what += ", in " + where;
   bool told = false;
-  for (int other = 0; other < options_.size; ++other) {
+  for (int other = 0; other < size(); ++other) {
     failure.newest = std::max(failure.newest, board_.entry(other).step.load());
     const std::string where = collective(other);
     if (other == rank || told || where.empty()) continue;
@@ -162,7 +166,7 @@ Failure Attempt::failure_of(int rank, const std::string& fate) const {
 }
 
 std::string Attempt::name(int rank) const {
-  return options_.size == 1 ? "the worker" : fmt::format("worker {}", rank);
+  return size() == 1 ? "the worker" : fmt::format("worker {}", rank);
 }
 
 /// Empty where it is in none.

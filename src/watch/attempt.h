@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ctime>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -18,16 +19,27 @@ struct Failure {
   int64_t step = 0;    ///< at which the worker failed
   int64_t newest = 0;  ///< the latest that any worker has reached
   bool late = false;   ///< it missed its deadline, and may have been right
-  std::string what;    ///< "the worker was killed by SIGSEGV at step 412 while training"
+  comm::Phase phase = comm::Phase::starting;
+  std::string what;  ///< "the worker was killed by SIGSEGV at step 412 while training"
+  std::time_t time = std::time(nullptr);
+};
+
+/// What an attempt does otherwise than others.
+struct AttemptPlan {
+  int number = 1;
+  double patience = 1;       ///< deadlines are so many times as long as the options say
+  std::vector<int> devices;  ///< of each worker
+  bool new_order = false;
+  std::string reason;
 };
 
 /// The workers of one attempt, and what they share. They end with it.
 class Attempt {
  public:
   using Work = std::function<int(const Seat&)>;
-  /// Deadlines are `patience` times as long as the options say.
-  Attempt(int number, const Work& work, const SupervisorOptions& options, double patience);
+  Attempt(AttemptPlan plan, const Work& work, const SupervisorOptions& options);
 
+  int size() const { return static_cast<int>(plan_.devices.size()); }
   void look();
   bool running() const;
   /// What the run ends with, once that is decided; others may still run.
@@ -57,9 +69,8 @@ class Attempt {
   std::string name(int rank) const;
   std::string collective(int rank) const;
 
-  int number_;
+  AttemptPlan plan_;
   const SupervisorOptions& options_;
-  double patience_;
   comm::HeartbeatBoard board_;
   std::unique_ptr<comm::ShmGroup> group_;
   std::vector<std::unique_ptr<Worker>> workers_;

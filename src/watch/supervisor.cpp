@@ -1,8 +1,10 @@
 #include "watch/supervisor.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "watch/attempt.h"
 
@@ -21,6 +23,8 @@ constexpr auto kLeave = 1s;
 constexpr auto kReap = 5s;
 constexpr int kMostAtOneStep = 3;
 constexpr int kMostWithoutProgress = 4;
+/// Of a probe's process.
+constexpr int kFailedProbe = 1;
 
 /// The failures of all attempts.
 class History {
@@ -30,6 +34,10 @@ class History {
     num_in_vain_ = failure.newest > newest_ ? 1 : num_in_vain_ + 1;
     newest_ = std::max(newest_, failure.newest);
     all_.push_back(failure);
+  }
+  /// What a fault in the data, or one that the data brings about, looks like.
+  bool wants_new_order() const {
+    return num_at_step_ == kMostAtOneStep - 1 && all_.back().phase == comm::Phase::training;
   }
   /// Why the last one is enough; empty: it is not.
   std::string why_stop(const SupervisorOptions& options) const {
@@ -44,7 +52,8 @@ class History {
   std::string report() const {
     std::string lines;
     for (const Failure& failure : all_)
-      lines += fmt::format("\n  attempt {}: {}", failure.attempt, failure.what);
+      lines += fmt::format("\n  attempt {}, {:%F %T}: {}", failure.attempt, fmt::localtime(failure.time),
+                           failure.what);
     return lines;
   }
 
@@ -57,7 +66,10 @@ class History {
 
 class Supervisor {
  public:
-  Supervisor(const Attempt::Work& work, const SupervisorOptions& options) : work_(work), options_(options) {}
+  Supervisor(const Attempt::Work& work, const SupervisorOptions& options)
+      : work_(work), options_(options), devices_(static_cast<size_t>(options.size)) {
+    std::iota(devices_.begin(), devices_.end(), 0);
+  }
   int run();
 
  private:
@@ -70,7 +82,10 @@ class Supervisor {
   void rest(std::chrono::milliseconds patience);
   bool wait_for_end(Attempt& attempt, std::chrono::milliseconds patience);
   void end(Attempt& attempt);
-  bool probe();
+  void probe();
+  AttemptPlan plan_after(const AttemptPlan& failed, const Failure& failure) const;
+  std::string devices_sentence(const AttemptPlan& plan) const;
+  std::string start_sentence(const AttemptPlan& plan) const;
   int give_up(const std::string& why) const;
 
   const Attempt::Work& work_;
@@ -78,12 +93,13 @@ class Supervisor {
   HeldSignals signals_;
   int num_interrupts_ = 0;
   History history_;
+  std::vector<int> devices_;  ///< that may be used
 };
 
 int Supervisor::run() {
-  double patience = 1;
-  for (int number = 1;; ++number) {
-    Attempt attempt(number, work_, options_, patience);
+  AttemptPlan plan{.devices = devices_};
+  while (true) {
+    Attempt attempt(plan, work_, options_);
     const End found = watch(attempt);
     if (found.failure) {
       options_.say(found.failure->what);
@@ -94,10 +110,37 @@ int Supervisor::run() {
     if (num_interrupts_ > 0) return kInterrupted;
     history_.add(*found.failure);
     if (const std::string why = history_.why_stop(options_); !why.empty()) return give_up(why);
-    if (!probe()) return num_interrupts_ > 0 ? kInterrupted : give_up("the probe failed");
-    if (found.failure->late) patience *= 2;
-    options_.say(fmt::format("starting again, attempt {}", number + 1));
+    probe();
+    if (num_interrupts_ > 0) return kInterrupted;
+    plan = plan_after(plan, *found.failure);
+    if (plan.devices.empty())
+      return give_up(fmt::format("of {} devices {} are left", options_.size, devices_.size()));
+    options_.say(start_sentence(plan));
   }
+}
+
+AttemptPlan Supervisor::plan_after(const AttemptPlan& failed, const Failure& failure) const {
+  AttemptPlan plan{.number = failed.number + 1,
+                   .patience = failed.patience * (failure.late ? 2 : 1),
+                   .devices = devices_,
+                   .new_order = history_.wants_new_order(),
+                   .reason = failure.what};
+  plan.devices.resize(static_cast<size_t>(options_.num_workers(static_cast<int>(devices_.size()))));
+  if (plan.devices.size() < failed.devices.size()) plan.reason += fmt::format("; {}", devices_sentence(plan));
+  return plan;
+}
+
+/// Which devices go on, where not all do.
+std::string Supervisor::devices_sentence(const AttemptPlan& plan) const {
+  return fmt::format("device{} {} of {} do{} all the work", plan.devices.size() == 1 ? "" : "s",
+                     fmt::join(plan.devices, ", "), options_.size, plan.devices.size() == 1 ? "es" : "");
+}
+
+std::string Supervisor::start_sentence(const AttemptPlan& plan) const {
+  std::string text = fmt::format("starting again, attempt {}", plan.number);
+  if (std::ssize(plan.devices) < options_.size) text += ": " + devices_sentence(plan);
+  if (plan.new_order) text += "; the same step failed twice, so that the samples come in another order";
+  return text;
 }
 
 /// Sleeps until a worker changes, or somebody interrupts, or this long.
@@ -131,19 +174,36 @@ bool Supervisor::wait_for_end(Attempt& attempt, std::chrono::milliseconds patien
 }
 
 void Supervisor::end(Attempt& attempt) {
-  if (options_.size > 1 && wait_for_end(attempt, kLeave)) return;
+  if (attempt.size() > 1 && wait_for_end(attempt, kLeave)) return;
   attempt.kill_all();
   if (wait_for_end(attempt, kReap)) return;
   for (const std::string& sentence : attempt.left()) options_.say(sentence);
 }
 
-bool Supervisor::probe() {
-  if (!options_.probe) return true;
-  Worker worker([&] { return options_.probe() ? 0 : 1; });
-  const auto until = Clock::now() + std::chrono::duration<double>(options_.start_seconds);
-  for (worker.look(); worker.running() && Clock::now() < until && num_interrupts_ == 0; worker.look())
-    rest(kPoll);
-  return worker.exit_status() == 0;
+/// Leaves out the devices that fail.
+void Supervisor::probe() {
+  if (!options_.probe) return;
+  std::vector<std::unique_ptr<Worker>> probes;
+  for (const int device : devices_)
+    probes.push_back(std::make_unique<Worker>([&] { return options_.probe(device) ? kDone : kFailedProbe; }));
+  const auto until = Clock::now() + std::chrono::duration<double>(options_.probe_seconds);
+  const auto look = [&] {
+    for (const auto& probe : probes) probe->look();
+    return std::ranges::any_of(probes, &Worker::running);
+  };
+  while (look() && Clock::now() < until && num_interrupts_ == 0) rest(kPoll);
+  if (num_interrupts_ > 0) return;
+  std::vector<int> passed;
+  for (size_t i = 0; i < probes.size(); ++i) {
+    const Worker& probe = *probes[i];
+    if (!probe.running() && probe.exit_status() == kDone) {
+      passed.push_back(devices_[i]);
+    } else {
+      options_.say(fmt::format("device {} is left out from now on: its probe {}", devices_[i],
+                               probe.running() ? "gave no answer" : probe.fate()));
+    }
+  }
+  devices_ = passed;
 }
 
 int Supervisor::give_up(const std::string& why) const {

@@ -158,8 +158,32 @@ Work dies_at(const std::vector<int64_t>& steps) {
 TEST_F(Supervisor, GivesUpWhereAFailureComesBack) {
   EXPECT_EQ(supervise_workers(dies_at({5, 7, 7, 7})), kGaveUp);
   EXPECT_THAT(said_.back(), AllOf(HasSubstr("3 failures at step 7"),
-                                  HasSubstr("\n  attempt 1: the worker was killed by SIGKILL at step 5"),
-                                  HasSubstr("\n  attempt 4: the worker was killed by SIGKILL at step 7")));
+                                  HasSubstr("\n  attempt 1, 20"),
+                                  HasSubstr(": the worker was killed by SIGKILL at step 5 while training"),
+                                  HasSubstr("\n  attempt 4, 20")));
+}
+
+TEST_F(Supervisor, AsksForAnotherOrderWhereTrainingFailsTwiceAtAStep) {
+  const auto work = [](const Seat& seat) {
+    EXPECT_EQ(seat.new_order, seat.attempt == 4 || seat.attempt == 8) << seat.attempt;
+    if (seat.attempt > 8) return testing::Test::HasFailure() ? kMistake : kDone;
+    const std::array<int64_t, 8> steps = {5, 7, 7, 8, 9, 10, 10, 11};
+    seat.heartbeat.beat(Phase::training, steps.at(static_cast<size_t>(seat.attempt - 1)));
+    raise(SIGKILL);
+    return kDone;
+  };
+  EXPECT_EQ(supervise_workers(work), kDone);
+  EXPECT_THAT(said_, testing::Contains("starting again, attempt 4; the same step failed twice, so that the "
+                                       "samples come in another order"));
+}
+
+TEST_F(Supervisor, KeepsTheOrderWhereItFailsTwiceOutsideOfTraining) {
+  const auto work = [](const Seat& seat) {
+    if (seat.attempt == 3) return seat.new_order ? kMistake : kDone;
+    seat.heartbeat.beat(Phase::saving, 7);
+    return 71;
+  };
+  EXPECT_EQ(supervise_workers(work), kDone);
 }
 
 TEST_F(Supervisor, GivesUpWithoutProgress) {
@@ -170,12 +194,42 @@ TEST_F(Supervisor, GivesUpWithoutProgress) {
   EXPECT_EQ(supervise_workers(dies_at({1, 2})), kGaveUp);
 }
 
-TEST_F(Supervisor, AsksTheProbeBeforeItStartsAgain) {
-  options_.probe = [] { return true; };
-  EXPECT_EQ(supervise_workers(dies_at({1})), kDone);
-  options_.probe = []() -> bool { std::abort(); };
-  EXPECT_EQ(supervise_workers(dies_at({1})), kGaveUp);
-  EXPECT_THAT(said_.back(), HasSubstr("the probe failed"));
+/// Rank 0 dies in the first attempt; later ones expect `devices`.
+Work goes_on_with(const std::vector<int>& devices) {
+  return [=](const Seat& seat) {
+    seat.heartbeat.beat(Phase::training, 1);
+    if (seat.attempt == 1 && seat.rank == 0) raise(SIGKILL);
+    if (seat.attempt == 1) hang();
+    const bool right =
+        seat.size == std::ssize(devices) && seat.device == devices[static_cast<size_t>(seat.rank)];
+    return right ? kDone : kMistake;
+  };
+}
+
+TEST_F(Supervisor, LeavesOutDevicesThatFailTheirProbe) {
+  options_.size = 4;
+  options_.probe_seconds = 0.5;
+  options_.probe = [](int device) -> bool {
+    if (device == 1) std::abort();
+    if (device == 2) hang();
+    return true;
+  };
+  EXPECT_EQ(supervise_workers(goes_on_with({0, 3})), kDone);
+  EXPECT_THAT(said_,
+              ElementsAre(HasSubstr("worker 0 was killed by SIGKILL"),
+                          "device 1 is left out from now on: its probe was killed by SIGABRT",
+                          "device 2 is left out from now on: its probe gave no answer",
+                          "starting again, attempt 2: devices 0, 3 of 4 do all the work"));
+}
+
+TEST_F(Supervisor, GoesOnWithAsManyDevicesAsTheWorkAllows) {
+  options_.size = 4;
+  options_.probe = [](int device) { return device != 0; };
+  options_.num_workers = [](int num_devices) { return num_devices == 3 ? 2 : 0; };
+  EXPECT_EQ(supervise_workers(goes_on_with({1, 2})), kDone);
+  options_.probe = [](int device) { return device < 2; };
+  EXPECT_EQ(supervise_workers(goes_on_with({})), kGaveUp);
+  EXPECT_THAT(said_.back(), HasSubstr("not started again: of 4 devices 2 are left"));
 }
 
 /// A supervisor in a process of its own, whose workers write to a pipe.
