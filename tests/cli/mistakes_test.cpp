@@ -100,6 +100,8 @@ TEST_F(Mistakes, InKeysAndValues) {
   refused("hearth train tiny.yaml device=emulated:3", {"device=emulated:3", "0 emulated card 0"});
   refused("export HEARTH_EMULATED=20 && hearth train tiny.yaml device=emulated",
           {"HEARTH_EMULATED", "20GiB,20GiB"});
+  refused("export HEARTH_EMULATED_FAULT=1:/tmp/broken && hearth train tiny.yaml device=emulated",
+          {"HEARTH_EMULATED_FAULT", "one of 1 cards"});
   refused("hearth train tiny.yaml device=emulated:0 devices=2", {"device=emulated"});
   refused("hearth train tiny.yaml device=emulated devices=2", {"expected 2 cards", "devices=1"});
   refused("hearth train tiny.yaml devices=2 supervise=false", {"supervise=true", "mpirun -n 2"});

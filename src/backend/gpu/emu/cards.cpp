@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <charconv>
 #include <cstdlib>
 
 #include "backend/gpu/emu/stream.h"
@@ -33,10 +35,25 @@ std::vector<CardSettings> cards_of(std::string_view sizes) {
   }
 }
 
+void break_one(std::vector<CardSettings>& cards, std::string_view fault) {
+  const size_t colon = fault.find(':');
+  size_t number = 0;
+  const char* const end = fault.data() + std::min(colon, fault.size());
+  const auto [stop, error] = std::from_chars(fault.data(), end, number);
+  if (colon == fault.npos || stop != end || error != std::errc() || number >= cards.size()) {
+    user_error("expected one of {} cards and a file for HEARTH_EMULATED_FAULT, got '{}'; try 0:/tmp/broken",
+               cards.size(), fault);
+  }
+  cards[number].broken_while = fault.substr(colon + 1);
+}
+
 std::vector<CardSettings>& cards() {
   static std::vector<CardSettings> all = [] {
-    const char* sizes = std::getenv("HEARTH_EMULATED");
-    return sizes == nullptr ? std::vector<CardSettings>(1) : cards_of(sizes);
+    const char* const sizes = std::getenv("HEARTH_EMULATED");
+    const char* const fault = std::getenv("HEARTH_EMULATED_FAULT");
+    std::vector<CardSettings> made = sizes == nullptr ? std::vector<CardSettings>(1) : cards_of(sizes);
+    if (fault != nullptr) break_one(made, fault);
+    return made;
   }();
   return all;
 }

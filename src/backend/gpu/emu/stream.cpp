@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/file.h"
 #include "base/philox.h"
 
 namespace hearth::emu {
@@ -61,6 +62,8 @@ void Stream::launch(const Grid& grid, std::function<void()> kernel) {
     if (number == card_.settings.hanging_launch) card_.hangs = true;
     if (card_.hangs) return;
     if (number == card_.settings.faulty_launch) throw Fault("the card was told to fail at this launch");
+    if (const std::string& file = card_.settings.broken_while; !file.empty() && fs::exists(file))
+      throw Fault("the card is broken");
     run(grid, kernel);
   });
 }

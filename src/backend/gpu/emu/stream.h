@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <set>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -23,6 +24,8 @@ struct CardSettings {
   int64_t faulty_launch = -1;
   int64_t hanging_launch = -1;
   bool cannot_record = false;
+  /// Every launch fails while there is such a file; empty: none.
+  std::string broken_while;
   /// Its library of matrix products, if it has one.
   enum class Library : uint8_t { none, right, wrong, failing, fatal } library = Library::none;
   /// 0: work is done when somebody waits for it. Else it seeds which stream gets ahead, and when.
@@ -31,7 +34,10 @@ struct CardSettings {
 /// One card for each size of a list like "20GiB,24GiB", or "20GiB,24GiB,library", where both have a library
 /// of matrix products. UserError for what is no such list.
 std::vector<CardSettings> cards_of(std::string_view sizes);
-/// The cards of this process: those of the environment's HEARTH_EMULATED, or one; changed while none is open.
+/// Lets the card of a text like "1:FILE" fail while there is such a file. UserError for another text.
+void break_one(std::vector<CardSettings>& cards, std::string_view fault);
+/// The cards of this process: those of the environment's HEARTH_EMULATED, or one, of which
+/// HEARTH_EMULATED_FAULT breaks one; changed while none is open.
 std::vector<CardSettings>& cards();
 
 class Stream;
