@@ -280,8 +280,7 @@ void share_out(Recipe& recipe, const Places& places) {
                recipe.device.substr(0, recipe.device.find(':')));
   }
   if (recipe.shards == 0) recipe.shards = recipe.devices;
-  const bool by_pairs = std::has_single_bit(static_cast<uint64_t>(recipe.shards / recipe.devices));
-  if (recipe.shards % recipe.devices != 0 || !by_pairs) {
+  if (num_sharing(recipe, static_cast<int>(recipe.devices)) != recipe.devices) {
     user_error(
         "expected train.shards to be devices={} times 1, 2, 4 or so on, got {} in {}; try train.shards={}",
         recipe.devices, recipe.shards, places.of("train.shards"), recipe.devices);

@@ -108,7 +108,10 @@ std::string model_name(const Recipe& recipe);
 std::shared_ptr<const Objective> objective_of(const Recipe& recipe);
 /// Threads of each of its workers: where it says 0, an equal part of all cores.
 int num_threads(const Recipe& recipe);
-/// The engine a recipe asks for, of worker number `rank`.
-EngineOptions engine_options(const Recipe& recipe, int rank = 0);
+/// How many of at most `num_devices` devices can share each update to the same bits; 0: none can.
+int num_sharing(const Recipe& recipe, int num_devices);
+/// The engine a recipe asks for, on card number `device` where it wants cards, as one of `num_workers`; 0:
+/// one for each device.
+EngineOptions engine_options(const Recipe& recipe, int device = 0, int64_t num_workers = 0);
 
 }  // namespace hearth::train

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 
 #include "train/card_options.h"
 #include "train/classifier.h"
@@ -31,7 +32,15 @@ exec::SelfTest::When self_test_of(const Recipe& recipe) {
 
 }  // namespace
 
-EngineOptions engine_options(const Recipe& recipe, int rank) {
+int num_sharing(const Recipe& recipe, int num_devices) {
+  const auto shares = [&](int64_t count) {
+    return recipe.shards % count == 0 && std::has_single_bit(static_cast<uint64_t>(recipe.shards / count));
+  };
+  while (num_devices > 0 && !shares(num_devices)) --num_devices;
+  return num_devices;
+}
+
+EngineOptions engine_options(const Recipe& recipe, int device, int64_t num_workers) {
   const DType precision = recipe.precision == "bf16"   ? DType::bf16
                           : recipe.precision == "fp16" ? DType::f16
                                                        : DType::f32;
@@ -41,18 +50,17 @@ EngineOptions engine_options(const Recipe& recipe, int rank) {
                         .batch = recipe.batch,
                         .accumulate = recipe.accumulate,
                         .shards = recipe.shards,
-                        .num_workers = recipe.devices,
-                        .rank = rank,
-                        .shards_states = recipe.parallel == "zero1" && recipe.devices > 1,
+                        .num_workers = num_workers > 0 ? num_workers : recipe.devices,
                         .precision = precision,
                         .seed = recipe.seed,
                         .num_threads = num_threads(recipe),
                         .budget_bytes = recipe.memory,
                         .offload = recipe.offload};
   if (exec::names_card(recipe.device)) {
-    use_card(options, {.device = recipe.device, .number = rank, .reserve_bytes = recipe.reserve},
+    use_card(options, {.device = recipe.device, .number = device, .reserve_bytes = recipe.reserve},
              self_test_of(recipe));
   }
+  options.shards_states = recipe.parallel == "zero1" && options.num_workers > 1;
   options.passes_off = recipe.passes_off;
   std::erase(options.passes_off, "winograd");
   return options;

@@ -37,13 +37,15 @@ void check_memory(const Recipe& recipe, const Engine& engine, int64_t staging_by
 
 }  // namespace
 
-Trainer::Trainer(Recipe recipe, fs::path out, TrainerEvents events, comm::Transport* team)
+Trainer::Trainer(Recipe recipe, fs::path out, TrainerEvents events, comm::Transport* team,
+                 std::optional<int> device)
     : recipe_(std::move(recipe)), out_(std::move(out)), events_(std::move(events)), team_(team) {
-  HEARTH_CHECK(recipe_.devices == (team_ == nullptr ? 1 : team_->size()));
+  HEARTH_CHECK(num_sharing(recipe_, num_workers()) == num_workers());
   const auto& off = recipe_.passes_off;
   cpu::allow_winograd(std::find(off.begin(), off.end(), "winograd") == off.end());
   task_ = open_task(recipe_);
-  EngineOptions options = engine_options(recipe_, team_ == nullptr ? 0 : team_->rank());
+  EngineOptions options = engine_options(recipe_, device.value_or(rank()), num_workers());
+  options.rank = rank();
   options.row_lengths = task_->row_lengths();
   const std::vector<int64_t> sizes = batch_sizes(task_->num_rows(), recipe_.batch);
   std::vector<int64_t> eval_sizes = batch_sizes(task_->num_eval_rows(), recipe_.batch);
@@ -62,12 +64,12 @@ Trainer::Trainer(Recipe recipe, fs::path out, TrainerEvents events, comm::Transp
 Trainer::~Trainer() = default;
 
 void Trainer::check_share() const {
-  const data::LoaderShare last{.first = recipe_.accumulate / recipe_.devices * (recipe_.devices - 1)};
+  const data::LoaderShare last{.first = recipe_.accumulate / num_workers() * (num_workers() - 1)};
   if (last.first * recipe_.batch < task_->num_rows()) return;
   user_error(
       "expected data for every one of {} devices, got {} rows in an epoch for an update of {} x {}; try a "
       "lower train.batch or devices=1",
-      recipe_.devices, task_->num_rows(), recipe_.accumulate, recipe_.batch);
+      num_workers(), task_->num_rows(), recipe_.accumulate, recipe_.batch);
 }
 
 void Trainer::load_first_weights() {

@@ -59,9 +59,11 @@ struct RunSummary {
 /// and folder, and rank 0 leads: it alone evaluates and writes.
 class Trainer {
  public:
-  /// Compiles everything for the recipe's task. `out` is created. `team`: of recipe.devices workers; null
-  /// where there is one alone.
-  Trainer(Recipe recipe, fs::path out, TrainerEvents events, comm::Transport* team = nullptr);
+  /// Compiles everything for the recipe's task. `out` is created. `team`: of recipe.devices workers, or of
+  /// fewer where devices have failed (num_sharing); null where there is one alone. `device`: the number of
+  /// this worker's card; none: its rank.
+  Trainer(Recipe recipe, fs::path out, TrainerEvents events, comm::Transport* team = nullptr,
+          std::optional<int> device = std::nullopt);
   ~Trainer();
 
   /// Trains to the end.
@@ -90,7 +92,9 @@ class Trainer {
   /// What the leader has decided behind a step.
   enum class Order : int32_t { go_on, stop_early, interrupt };
 
-  bool leads() const { return team_ == nullptr || team_->rank() == 0; }
+  int rank() const { return team_ == nullptr ? 0 : team_->rank(); }
+  int num_workers() const { return team_ == nullptr ? 1 : team_->size(); }
+  bool leads() const { return rank() == 0; }
   void check_share() const;
   void beat(comm::Phase phase) const { events_.heartbeat.beat(phase, state_.step); }
   void load_first_weights();

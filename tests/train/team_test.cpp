@@ -133,7 +133,8 @@ TEST(TeamPlan, AShardOfTheStatesIsAsManyTimesSmaller) {
   const auto planned = [](const std::string& parallel) {
     const Recipe recipe =
         parse_recipe(kPictures, "test", std::vector<std::string>{"devices=2", "train.ema=0", parallel});
-    EngineOptions options = engine_options(recipe, 1);
+    EngineOptions options = engine_options(recipe);
+    options.rank = 1;
     options.backend = exec::Backend::null;
     return make_plan_report(options);
   };
