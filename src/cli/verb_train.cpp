@@ -16,6 +16,7 @@
 #include "io/run_lock.h"
 #include "train/trainer.h"
 #include "train/weights.h"
+#include "watch/device_probe.h"
 #include "watch/supervisor.h"
 
 namespace hearth::cli {
@@ -144,7 +145,7 @@ int train_here(const Job& job, const watch::Seat& seat, comm::Transport* team) {
                                   },
                               .stop = seat.stop,
                               .heartbeat = seat.heartbeat};
-  train::Trainer trainer(job.recipe, job.out, std::move(events), team);
+  train::Trainer trainer(job.recipe, job.out, std::move(events), team, seat.device);
   if (leads && seat.attempt == 1) announce(trainer, trainer.engine(), job.recipe, terminal);
   if (leads && !job.dump_gradients.empty()) trainer.dump_gradients(job.dump_gradients);
   make_folder(job.out);
@@ -161,10 +162,21 @@ int train_alone(const Job& job) {
   std::signal(SIGTERM, on_interrupt);
   const auto team = join_launched(job.recipe.devices);
   if (team == nullptr) return train_here(job, {.stop = &stop_requested}, nullptr);
-  const Ending ending = ending_of([&] { return train_here(job, {.stop = &stop_requested}, team.get()); });
+  const watch::Seat seat{.device = team->rank(), .stop = &stop_requested};
+  const Ending ending = ending_of([&] { return train_here(job, seat, team.get()); });
   // A process that leaves its group by failing would wait for the others, which wait for it.
   if (!ending.words.empty()) _exit(tell(ending));
   return ending.status;
+}
+
+/// Says what is wrong with a device.
+bool passes_probe(const train::Recipe& recipe, int device) {
+  const Ending ending = ending_of([&] {
+    const std::string fault = watch::probe_card({.device = recipe.device, .number = device});
+    if (!fault.empty()) Terminal().warn(fmt::format("device {}: {}", device, fault));
+    return fault.empty() ? watch::kDone : watch::kMistake;
+  });
+  return tell(ending) == watch::kDone;
 }
 
 int train_supervised(const Job& job) {
@@ -176,8 +188,13 @@ int train_supervised(const Job& job) {
     const bool told = ending.status == watch::kMistake && seat.said->exchange(true);
     return told ? ending.status : tell(ending);
   };
-  return watch::supervise(work, {.size = static_cast<int>(job.recipe.devices),
-                                 .say = [&](const std::string& text) { terminal.warn(text); }});
+  watch::SupervisorOptions options{
+      .size = static_cast<int>(job.recipe.devices),
+      .say = [&](const std::string& text) { terminal.warn(text); },
+      .num_workers = [&](int num_devices) { return train::num_sharing(job.recipe, num_devices); }};
+  if (exec::names_card(job.recipe.device))
+    options.probe = [&](int device) { return passes_probe(job.recipe, device); };
+  return watch::supervise(work, options);
 }
 
 void run_train(const CLI::App& verb, TrainArguments arguments) {

@@ -53,6 +53,30 @@ TEST_F(Verbs, DevicesShareWhatOneTrainsAndOneGoesOn) {
   }
 }
 
+TEST_F(Verbs, ACardThatFailsIsLeftOutAndTheRestDoItsWork) {
+  const std::string train =
+      "hearth train tiny.yaml train.steps=40 train.keep_checkpoints=99 device=emulated devices=";
+  works("export HEARTH_EMULATED=1GiB,1GiB,1GiB,1GiB && " + train + "4 --out whole");
+  const Result result = shell(
+      "export HEARTH_EMULATED=1GiB,1GiB,1GiB,1GiB && export "
+      "HEARTH_EMULATED_FAULT=1:run/checkpoints/step-000000004 && " +
+      train + "4 --out run");
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("worker 1 ended with status 71 at step "),
+                                HasSubstr("device 1 is left out from now on: its probe ended with status"),
+                                HasSubstr("attempt 2: devices 0, 2 of 4 do all the work")));
+  EXPECT_TRUE(get("run/model.safetensors") == get("whole/model.safetensors"));
+  EXPECT_THAT(get("run/trainer_log.jsonl"), HasSubstr("; devices 0, 2 of 4 do all the work\"}"));
+}
+
+TEST_F(Verbs, ARunEndsWhereNoCardIsLeft) {
+  const Result result =
+      shell("export HEARTH_EMULATED_FAULT=0:run && hearth train tiny.yaml --out run device=emulated");
+  EXPECT_EQ(result.code, 75);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("the card failed: the card is broken"),
+                                HasSubstr("not started again: of 1 devices 0 are left\n  attempt 1, ")));
+}
+
 TEST_F(Verbs, CheckpointsAreListedAndPruned) {
   works("hearth train tiny.yaml --out run train.checkpoint_every=2 train.keep_checkpoints=9");
   EXPECT_THAT(works("hearth checkpoints run"),
