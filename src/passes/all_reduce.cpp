@@ -76,11 +76,19 @@ class AllReduce {
  private:
   /// What is left over stands behind a sum.
   std::vector<ir::Node> append_what_needs_no_sum(std::vector<ir::Node> nodes) {
-    std::set<ValueId> late = unsent_;
+    std::set<ValueId> late = unsent_, read_late;
+    const auto must_wait = [&](const ir::Node& node) {
+      for (size_t k = 0; k < node.inputs.size(); ++k) {
+        if (late.contains(node.inputs[k]) || (overwrites(node, k) && read_late.contains(node.inputs[k])))
+          return true;
+      }
+      return false;
+    };
     std::vector<ir::Node> behind;
     for (ir::Node& node : nodes) {
-      if (std::ranges::any_of(node.inputs, [&](ValueId in) { return late.contains(in); })) {
+      if (must_wait(node)) {
         late.insert(node.outputs.begin(), node.outputs.end());
+        read_late.insert(node.inputs.begin(), node.inputs.end());
         behind.push_back(std::move(node));
       } else {
         for (size_t k = 0; k < node.inputs.size(); ++k) replace(node, k);
@@ -96,10 +104,13 @@ class AllReduce {
     return found == sums_.end() ? id : found->second;
   }
 
+  static bool overwrites(const ir::Node& node, size_t k) {
+    return std::ranges::count(node.op->writes, static_cast<int>(k)) > 0;
+  }
+
   /// What a node overwrites stays its own where the sum is a copy.
   void replace(ir::Node& node, size_t k) const {
-    const bool overwrites = std::ranges::count(node.op->writes, static_cast<int>(k)) > 0;
-    if (!overwrites || !options_.through_host) node.inputs[k] = sum_of(node.inputs[k]);
+    if (!overwrites(node, k) || !options_.through_host) node.inputs[k] = sum_of(node.inputs[k]);
   }
 
   void append(ir::Node node) {

@@ -286,7 +286,7 @@ class Engine {
     const exec::PersistentBuffer* buffer;
     int owner;
   };
-  std::vector<Away> away_;
+  std::optional<std::vector<Away>> away_;  ///< what find_away() found
   exec::Region zeros_;
   MicroBatch idle_batch_;
   std::vector<Computed> computed_;  ///< of a measure_only engine

@@ -33,7 +33,6 @@ void Engine::join(comm::Transport& team) {
   exchange_ = std::make_unique<comm::TeamExchange>(team);
   if (!card_) exchange_queue_ = std::make_unique<exec::HostQueue>();
   for (exec::Program* program : programs()) program->connect(*exchange_, exchange_queue_.get());
-  find_away();
 }
 
 data::LoaderShare Engine::share() const {
@@ -65,16 +64,19 @@ void Engine::find_away() {
   for (const exec::PersistentBuffer& buffer : buffers)
     mine.push_back(std::byte{buffer.role != ir::Role::remote});
   team_->all_gather(mine, all);
+  away_.emplace();
   for (size_t i = 0; i < buffers.size(); ++i) {
     int owner = 0;
     while (all[static_cast<size_t>(owner) * buffers.size() + i] == std::byte{0}) ++owner;
-    if (owner > 0) away_.push_back({&buffers[i], owner});
+    if (owner > 0) away_->push_back({&buffers[i], owner});
   }
 }
 
 void Engine::gather_states() {
-  std::byte* const memory = away_.empty() ? nullptr : persistent();
-  for (const auto& [buffer, owner] : away_) {
+  if (team_ == nullptr) return;
+  if (!away_) find_away();
+  std::byte* const memory = away_->empty() ? nullptr : persistent();
+  for (const auto& [buffer, owner] : *away_) {
     const std::span<std::byte> bytes(memory + buffer->offset, static_cast<size_t>(buffer->type.num_bytes()));
     if (team_->rank() == 0) team_->receive(bytes, owner);
     if (team_->rank() == owner) team_->send(bytes, 0);

@@ -41,12 +41,15 @@ TEST_F(Verbs, TrainTellsItsSteps) {
 
 TEST_F(Verbs, DevicesShareWhatOneTrainsAndOneGoesOn) {
   for (const char* device : {"device=cpu", "device=emulated"}) {
-    const std::string train = "export HEARTH_EMULATED=1GiB,1GiB && rm -rf one two && hearth train ";
+    const std::string train = "export HEARTH_EMULATED=1GiB,1GiB && hearth train ";
+    works("rm -rf one two three");
     const std::string out = works(fmt::format("{} tiny.yaml --out two {} devices=2", train, device));
     EXPECT_THAT(out, AllOf(HasSubstr("global batch 8 = 4 x 2"), HasSubstr("done: 6 steps")));
     EXPECT_EQ(count_of(out, "done: "), 1U) << "one worker speaks";
     works(fmt::format("hearth train tiny.yaml --out one {} train.shards=2", device));
     EXPECT_TRUE(get("one/model.safetensors") == get("two/model.safetensors")) << device;
+    works(fmt::format("{} tiny.yaml --out three {} devices=2 parallel=zero1", train, device));
+    EXPECT_TRUE(get("two/model.safetensors") == get("three/model.safetensors")) << device;
     works("hearth train --resume --out two devices=1 train.steps=9");
     works("hearth train --resume --out one train.steps=9");
     EXPECT_TRUE(get("one/model.safetensors") == get("two/model.safetensors")) << device;

@@ -129,20 +129,21 @@ TEST_F(Team, ShardedStatesMakeTheBitsOfWholeOnes) {
   }
 }
 
-TEST(TeamPlan, AShardOfTheStatesIsAsManyTimesSmaller) {
-  const auto planned = [](const std::string& parallel) {
-    const Recipe recipe =
-        parse_recipe(kPictures, "test", std::vector<std::string>{"devices=2", "train.ema=0", parallel});
-    EngineOptions options = engine_options(recipe);
-    options.rank = 1;
+TEST(TeamPlan, ShardsOfTheStatesAreTheWholeOnes) {
+  const auto optimiser_bytes = [](const std::string& parallel, int rank) {
+    const std::vector<std::string> overrides = {"devices=2", "train.ema=0", "train.shards=8", parallel};
+    EngineOptions options = engine_options(parse_recipe(kPictures, "test", overrides));
+    options.rank = rank;
     options.backend = exec::Backend::null;
-    return make_plan_report(options);
+    return make_plan_report(options).optimiser_bytes;
   };
-  const PlanReport whole = planned("parallel=data"), part = planned("parallel=zero1");
-  EXPECT_EQ(part.weight_bytes, whole.weight_bytes);
-  EXPECT_NEAR(static_cast<double>(part.optimiser_bytes) / static_cast<double>(whole.optimiser_bytes), 0.5,
-              0.1);
-  EXPECT_LT(part.peak_bytes, whole.peak_bytes);
+  const int64_t whole = optimiser_bytes("parallel=data", 0);
+  const int64_t first = optimiser_bytes("parallel=zero1", 0), second = optimiser_bytes("parallel=zero1", 1);
+  EXPECT_GT(first, 0);
+  EXPECT_GT(second, 0);
+  // Running statistics and the count of steps are everybody's.
+  EXPECT_GE(first + second, whole);
+  EXPECT_LE(first + second, whole + whole / 20);
 }
 
 /// Gradients of the same micro-batches in another order of sums, and statistics that move once per update.

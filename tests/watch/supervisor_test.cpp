@@ -157,8 +157,7 @@ Work dies_at(const std::vector<int64_t>& steps) {
 
 TEST_F(Supervisor, GivesUpWhereAFailureComesBack) {
   EXPECT_EQ(supervise_workers(dies_at({5, 7, 7, 7})), kGaveUp);
-  EXPECT_THAT(said_.back(), AllOf(HasSubstr("3 failures at step 7"),
-                                  HasSubstr("\n  attempt 1, 20"),
+  EXPECT_THAT(said_.back(), AllOf(HasSubstr("3 failures at step 7"), HasSubstr("\n  attempt 1, 20"),
                                   HasSubstr(": the worker was killed by SIGKILL at step 5 while training"),
                                   HasSubstr("\n  attempt 4, 20")));
 }
@@ -215,11 +214,10 @@ TEST_F(Supervisor, LeavesOutDevicesThatFailTheirProbe) {
     return true;
   };
   EXPECT_EQ(supervise_workers(goes_on_with({0, 3})), kDone);
-  EXPECT_THAT(said_,
-              ElementsAre(HasSubstr("worker 0 was killed by SIGKILL"),
-                          "device 1 is left out from now on: its probe was killed by SIGABRT",
-                          "device 2 is left out from now on: its probe gave no answer",
-                          "starting again, attempt 2: devices 0, 3 of 4 do all the work"));
+  EXPECT_THAT(said_, ElementsAre(HasSubstr("worker 0 was killed by SIGKILL"),
+                                 "device 1 is left out from now on: its probe was killed by SIGABRT",
+                                 "device 2 is left out from now on: its probe gave no answer",
+                                 "starting again, attempt 2: devices 0, 3 of 4 do all the work"));
 }
 
 TEST_F(Supervisor, GoesOnWithAsManyDevicesAsTheWorkAllows) {
