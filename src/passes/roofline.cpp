@@ -15,11 +15,6 @@ double rate_of(const ir::Graph& graph, const ir::Node& node, const CardModel& ca
   return half ? card.half_flops_per_second : card.full_flops_per_second;
 }
 
-double seconds_of(const ir::Graph& graph, const ir::Node& node, const ir::Cost& cost, const CardModel& card) {
-  if (node.op->transfer != ir::Transfer::none) return cost.bytes / card.link_bytes_per_second;
-  return std::max(cost.flops / rate_of(graph, node, card), cost.bytes / card.bytes_per_second);
-}
-
 void add_row(Roofline& roofline, const RooflineRow& row) {
   const auto found = std::ranges::find(roofline.rows, row.op, &RooflineRow::op);
   RooflineRow& sum =
@@ -41,6 +36,12 @@ void sort_rows(Roofline& roofline) {
 
 }  // namespace
 
+double kernel_seconds(const ir::Graph& graph, const ir::Node& node, const CardModel& card) {
+  const ir::Cost cost = ir::cost_of(graph, node);
+  if (node.op->transfer != ir::Transfer::none) return cost.bytes / card.link_bytes_per_second;
+  return std::max(cost.flops / rate_of(graph, node, card), cost.bytes / card.bytes_per_second);
+}
+
 Roofline make_roofline(const ir::Graph& graph, const CardModel& card) {
   Roofline made;
   size_t together = 0;
@@ -56,7 +57,7 @@ Roofline make_roofline(const ir::Graph& graph, const CardModel& card) {
                    .launches = launches ? 1 : 0,
                    .flops = cost.flops,
                    .bytes = cost.bytes,
-                   .seconds = seconds_of(graph, node, cost, card) + (launches ? card.launch_seconds : 0)});
+                   .seconds = kernel_seconds(graph, node, card) + (launches ? card.launch_seconds : 0)});
   }
   sort_rows(made);
   return made;

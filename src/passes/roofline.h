@@ -33,4 +33,7 @@ struct Roofline {
 };
 Roofline make_roofline(const ir::Graph& graph, const CardModel& card);
 
+/// What one node adds to it, without the launch.
+double kernel_seconds(const ir::Graph& graph, const ir::Node& node, const CardModel& card);
+
 }  // namespace hearth::passes
