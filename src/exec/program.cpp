@@ -24,6 +24,11 @@ constexpr int64_t kCloseEnough = 512;
 /// An input of so many bytes is sent to a card ahead of its run.
 constexpr int64_t kLargeBytes = 4096;
 
+/// Addresses for find_waits, far apart.
+constexpr int64_t kArena = int64_t{1} << 60;
+constexpr int64_t kHostArena = int64_t{2} << 60;
+constexpr int64_t kPersistent = int64_t{3} << 60;
+
 /// On the processor copies are computed like all else.
 Queue queue_of(const ir::OpDef& op, Backend backend) {
   if (op.transfer == ir::Transfer::exchange) return Queue::exchange;
@@ -253,26 +258,53 @@ void Program::bind_step_input(size_t s, size_t k, ValueId id) {
   if (moves) patches_[root].push_back({s, k});
 }
 
+/// Where a value lies in the memory that programs write; the same wherever they are bound to.
+std::optional<int64_t> Program::address_of(ValueId id) const {
+  const auto index = static_cast<size_t>(id);
+  if (const int storage = storage_of_value_[index]; storage >= 0) {
+    const Place place = places_[static_cast<size_t>(storage)];
+    return place.on_host ? kHostArena + host_solution_.offsets[place.buffer]
+                         : kArena + solution_.offsets[place.buffer];
+  }
+  const ir::Value& value = graph_.values[static_cast<size_t>(root_[index])];
+  if (!ir::is_persistent(value.role)) return std::nullopt;
+  return kPersistent + layout_.at(value.name).offset;
+}
+
 QueuedStep Program::accesses_of(const Step& step) const {
   QueuedStep queued{.queue = step.queue};
-  const auto add = [&](const void* place, int64_t num_bytes, bool writes) {
-    if (place != nullptr)
-      queued.accesses.push_back({static_cast<const std::byte*>(place), num_bytes, writes});
+  const auto add = [&](ValueId id, bool writes) {
+    if (id == kNone) return;
+    if (const auto address = address_of(id))
+      queued.accesses.push_back({*address, graph_.type(id).num_bytes(), writes});
   };
-  size_t in = 0, out = 0;
   for (const ir::Node& node : nodes_of(step)) {
-    for (const ValueId id : node.inputs)
-      add(step.in[in++], id == kNone ? 0 : graph_.type(id).num_bytes(), false);
-    for (const ValueId id : node.outputs) add(step.out[out++], graph_.type(id).num_bytes(), true);
+    for (const ValueId id : node.inputs) add(id, false);
+    for (const ValueId id : node.outputs) add(id, true);
   }
-  add(step.workspace, step.kernel.workspace_bytes, true);
+  if (step.workspace_buffer >= 0) {
+    queued.accesses.push_back({kArena + solution_.offsets[static_cast<size_t>(step.workspace_buffer)],
+                               step.kernel.workspace_bytes, true});
+  }
   return queued;
 }
 
-void Program::order_queues() {
+Waits Program::find_waits() const {
   std::vector<QueuedStep> queued;
   for (const Step& step : steps_) queued.push_back(accesses_of(step));
-  Waits waits = find_waits(queued);
+  return exec::find_waits(queued);
+}
+
+std::vector<PlannedStep> Program::planned_steps() const {
+  Waits waits = find_waits();
+  std::vector<PlannedStep> planned;
+  for (size_t s = 0; s < steps_.size(); ++s)
+    planned.push_back({nodes_of(steps_[s]), steps_[s].queue, std::move(waits.before[s])});
+  return planned;
+}
+
+void Program::order_queues() {
+  Waits waits = find_waits();
   const auto mark = [&](size_t other) {
     if (staging_ != nullptr && !steps_[other].done) steps_[other].done = std::make_unique<gpu::Event>();
   };

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -70,6 +71,13 @@ struct Places {
   std::array<gpu::Stream*, kNumQueues> queues = {};
 };
 
+/// A step as a card is given it, for a model of one (exec/replay.h).
+struct PlannedStep {
+  std::span<const ir::Node> nodes;  ///< that its kernel takes together
+  Queue queue = Queue::compute;
+  std::vector<size_t> waits;  ///< earlier steps of other queues
+};
+
 /// A compiled graph: a flat list of prepared kernels with every pointer decided. Compiled once per shape, run
 /// many times; running allocates nothing and cannot fail. Not copyable; owns its graph.
 class Program {
@@ -117,6 +125,8 @@ class Program {
   const ArenaReport& report() const { return report_; }
   const plan::Problem& plan_problem() const { return problem_; }
   const plan::Solution& plan_solution() const { return solution_; }
+  /// Every step in its order; not bound, but packed. The program outlives them.
+  std::vector<PlannedStep> planned_steps() const;
 
  private:
   struct Step {
@@ -173,7 +183,9 @@ class Program {
   void resolve_pointer(ir::ValueId id, const Places& places);
   std::byte* persistent_place(const ir::Value& value, const Places& places) const;
   void order_queues();
+  std::optional<int64_t> address_of(ir::ValueId id) const;
   QueuedStep accesses_of(const Step& step) const;
+  Waits find_waits() const;
   void keep_together(const Step& step);
   void bind_step_input(size_t step, size_t k, ir::ValueId id);
   void point_at(ir::ValueId root, void* place);

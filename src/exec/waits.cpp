@@ -16,8 +16,7 @@ void merge(Clock& clock, const Clock& other) {
 
 bool conflict(const Access& a, const Access& b) {
   if (!a.writes && !b.writes) return false;
-  const std::less<> before;
-  return before(a.begin, b.begin + b.num_bytes) && before(b.begin, a.begin + a.num_bytes);
+  return a.begin < b.begin + b.num_bytes && b.begin < a.begin + a.num_bytes;
 }
 
 bool conflict(const QueuedStep& a, const QueuedStep& b) {

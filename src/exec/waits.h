@@ -16,9 +16,9 @@ enum class Queue : uint8_t {
 };
 inline constexpr size_t kNumQueues = 4;
 
-/// Bytes that a step reads or writes.
+/// Bytes that a step reads or writes, by addresses of any kind that tell memory apart.
 struct Access {
-  const std::byte* begin = nullptr;
+  int64_t begin = 0;
   int64_t num_bytes = 0;
   bool writes = false;
 };

@@ -45,13 +45,12 @@ class HappensBefore {
 
 /// Touches bytes of a small memory, so that ranges meet often and in part.
 std::vector<QueuedStep> random_steps(uint64_t seed) {
-  static std::byte memory[24];
   PhiloxSequence random(seed, 0);
   std::vector<QueuedStep> steps(30);
   for (QueuedStep& step : steps) {
     step.queue = static_cast<Queue>(random.below(kNumQueues));
     for (int i = 0; i < 3; ++i)
-      step.accesses.push_back({memory + random.below(20), 1 + random.below(4), random.below(3) == 0});
+      step.accesses.push_back({random.below(20), 1 + random.below(4), random.below(3) == 0});
   }
   return steps;
 }
@@ -103,11 +102,10 @@ TEST(Waits, AreEnoughAndNoneIsTooMany) {
 }
 
 TEST(Waits, AreNoneWhereCopiesAndComputingTouchOtherBytes) {
-  static std::byte memory[3];
   const std::vector<QueuedStep> steps = {
-      {.queue = Queue::in, .accesses = {{&memory[0], 1, true}}},
-      {.queue = Queue::compute, .accesses = {{&memory[1], 1, true}}},
-      {.queue = Queue::compute, .accesses = {{&memory[0], 1, false}, {&memory[2], 1, true}}},
+      {.queue = Queue::in, .accesses = {{0, 1, true}}},
+      {.queue = Queue::compute, .accesses = {{1, 1, true}}},
+      {.queue = Queue::compute, .accesses = {{0, 1, false}, {2, 1, true}}},
   };
   const Waits waits = find_waits(steps);
   EXPECT_TRUE(waits.before[1].empty());
