@@ -20,6 +20,12 @@ struct Bucket {
   int root = -1;
 };
 
+/// What follows a copy takes its memory, and then waits for it. So a card's next nodes come before the copy
+/// of a bucket to the host, which starts as early all the same, ...
+constexpr int64_t kNumBetween = 4;
+/// ... and a bucket comes back behind the next ones, which have host memory of their own until then.
+constexpr size_t kNumOnTheWay = 2;
+
 std::vector<Bucket> make_buckets(const TrainGraph& train, int64_t bucket_bytes) {
   std::vector<Bucket> buckets;
   struct Open {
@@ -96,6 +102,8 @@ class AllReduce {
         send_what_is_there();
       }
     }
+    while (num_sent_ < made_at_.size()) send(buckets_[num_sent_]);
+    if (options_.through_host) fetch_all_but(0);
     return behind;
   }
 
@@ -123,7 +131,12 @@ class AllReduce {
 
   void send_what_is_there() {
     const auto is_there = [&](ValueId value) { return !missing_.contains(value); };
-    while (num_sent_ < buckets_.size() && std::ranges::all_of(buckets_[num_sent_].values, is_there))
+    ++num_kept_;
+    while (made_at_.size() < buckets_.size() &&
+           std::ranges::all_of(buckets_[made_at_.size()].values, is_there))
+      made_at_.push_back(num_kept_);
+    const int64_t num_between = options_.through_host ? kNumBetween : 0;
+    while (num_sent_ < made_at_.size() && num_kept_ >= made_at_[num_sent_] + num_between)
       send(buckets_[num_sent_]);
   }
 
@@ -136,12 +149,22 @@ class AllReduce {
     const std::vector<ValueId> sums = bucket.root < 0
                                           ? graph_.add(ops::all_reduce, sent, {}, name)
                                           : graph_.add(ops::reduce, sent, root_of(bucket.root), name);
-    const bool is_read = bucket.root < 0 || bucket.root == options_.rank;
     for (size_t i = 0; i < sums.size(); ++i) {
-      const ValueId value = bucket.values[i];
-      unsent_.erase(value);
-      const bool is_copied = options_.through_host && is_read;
-      sums_[value] = is_copied ? graph_.add1(ops::fetch, {sums[i]}, {}, name) : sums[i];
+      unsent_.erase(bucket.values[i]);
+      sums_[bucket.values[i]] = sums[i];
+    }
+    if (options_.through_host) fetch_all_but(kNumOnTheWay);
+  }
+
+  /// Brings sums back to the card, the oldest first, but those of the last `num_buckets` that were sent.
+  void fetch_all_but(size_t num_buckets) {
+    for (; num_fetched_ + num_buckets < num_sent_; ++num_fetched_) {
+      const Bucket& bucket = buckets_[num_fetched_];
+      const bool is_read = bucket.root < 0 || bucket.root == options_.rank;
+      for (const ValueId value : bucket.values) {
+        ValueId& sum = sums_[value];
+        if (is_read) sum = graph_.add1(ops::fetch, {sum}, {}, fmt::format("bucket {}", num_fetched_));
+      }
     }
   }
 
@@ -169,7 +192,9 @@ class AllReduce {
   std::vector<Bucket> buckets_;
   std::set<ValueId> missing_;  ///< of the shared values, those that no node has made yet
   std::set<ValueId> unsent_;
-  size_t num_sent_ = 0;
+  int64_t num_kept_ = 0;          ///< nodes so far, but for those of this pass
+  std::vector<int64_t> made_at_;  ///< num_kept_ behind the last value of each bucket
+  size_t num_sent_ = 0, num_fetched_ = 0;
   std::map<ValueId, ValueId> sums_;
 };
 
