@@ -28,6 +28,17 @@ void keeping_loss_weight(TrainGraph& train, GraphPass pass) {
   train.graph.outputs.pop_back();
 }
 
+/// The same behind it: what is summed for another worker counts as read.
+template <typename GraphPass>
+void keeping_shared(TrainGraph& train, GraphPass pass) {
+  std::vector<ir::ValueId>& outputs = train.graph.outputs;
+  const size_t num_outputs = outputs.size();
+  for (const Shared& shared : train.shared) outputs.push_back(shared.value);
+  pass(train.graph);
+  for (size_t i = 0; i < train.shared.size(); ++i) train.shared[i].value = outputs[num_outputs + i];
+  outputs.resize(num_outputs);
+}
+
 constexpr std::array<Pass, 13> kPasses = {{
     {.name = "autocast",
      .doc = "matmul and convolution in the low precision, losses in f32",
@@ -53,14 +64,14 @@ constexpr std::array<Pass, 13> kPasses = {{
            if (!context.consume_gradients) return;
            backward(train);
            context.consume_gradients(train);
-           train.graph.remove_dead_nodes();
+           keeping_shared(train, [](ir::Graph& graph) { graph.remove_dead_nodes(); });
          }},
     {.name = "fuse_head",
      .doc = "a language model's losses and their gradient as one op",
-     .run = [](TrainGraph& train, PassContext&) { fuse_head(train.graph); }},
+     .run = [](TrainGraph& train, PassContext&) { keeping_shared(train, fuse_head); }},
     {.name = "fuse_elementwise",
      .doc = "chains of elementwise ops as one loop",
-     .run = [](TrainGraph& train, PassContext&) { fuse_elementwise(train.graph); }},
+     .run = [](TrainGraph& train, PassContext&) { keeping_shared(train, fuse_elementwise); }},
     {.name = "schedule",
      .doc = "the order of nodes with the lowest peak",
      .run = [](TrainGraph& train, PassContext& context) { schedule(train.graph, context.workspace_of); }},
