@@ -183,14 +183,16 @@ EngineOptions engine_options(const BenchCase& bench, const BenchMachine& machine
   options.adapter = {.rank = bench.rank, .quantised = bench.quantised};
   if (bench.channels == 0) options.optimizer = {.name = "adamw", .weight_decay = 0.01, .in_backward = true};
   const int rank = machine.team == nullptr ? 0 : machine.team->rank();
-  if (machine.team != nullptr) {
-    options.num_workers = options.shards = options.accumulate = machine.team->size();
-    options.rank = rank;
-    options.optimizer.in_backward = false;
-  }
+  options.rank = rank;
+  if (machine.team != nullptr) share_out(options, machine.team->size());
   if (exec::names_card(machine.device))
     use_card(options, {.device = machine.device, .number = rank}, exec::SelfTest::When::once);
   return options;
+}
+
+void share_out(EngineOptions& options, int num_workers) {
+  options.num_workers = options.shards = options.accumulate = num_workers;
+  options.optimizer.in_backward = false;
 }
 
 std::unique_ptr<Workload> open_workload(const BenchCase& bench, const BenchMachine& machine) {

@@ -40,6 +40,9 @@ class Workload {
 /// What a case of training compiles; UserError for one of answers or of a kernel.
 EngineOptions engine_options(const BenchCase& bench, const BenchMachine& machine);
 
+/// The same for that many workers, a micro-batch of each update for each.
+void share_out(EngineOptions& options, int num_workers);
+
 std::unique_ptr<Workload> open_workload(const BenchCase& bench, const BenchMachine& machine);
 
 }  // namespace hearth::train

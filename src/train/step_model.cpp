@@ -11,6 +11,17 @@ double StepModel::mfu() const {
          (roofline.seconds * passes::peak_flops_per_second(*card, precision));
 }
 
+UpdateSize update_size(const Engine& engine) {
+  const EngineOptions& options = engine.options();
+  // A picture has a label, a token an id.
+  int64_t num_ids = 0;
+  for (const ir::Value& value : engine.train_program().graph().values) {
+    if (value.role == ir::Role::input && value.type.dtype == DType::i32)
+      num_ids = std::max(num_ids, value.type.shape.num_elements());
+  }
+  return {.num_samples = num_ids * options.accumulate, .is_text = num_ids > options.batch};
+}
+
 StepModel model_step(EngineOptions options, const passes::CardModel& card) {
   options.backend = exec::Backend::null;
   options.measure_only = true;
@@ -23,14 +34,9 @@ StepModel model_step(EngineOptions options, const passes::CardModel& card) {
   model.roofline.add(passes::make_roofline(graph, card), 1);
   if (const exec::Program* before = engine.accumulate_program())
     model.roofline.add(passes::make_roofline(before->graph(), card), num_micro - 1);
-  // A picture has a label, a token an id.
-  int64_t num_ids = 0;
-  for (const ir::Value& value : graph.values) {
-    if (value.role == ir::Role::input && value.type.dtype == DType::i32)
-      num_ids = std::max(num_ids, value.type.shape.num_elements());
-  }
-  model.is_text = num_ids > options.batch;
-  model.num_samples = num_ids * options.accumulate;
+  const UpdateSize size = update_size(engine);
+  model.is_text = size.is_text;
+  model.num_samples = size.num_samples;
   return model;
 }
 

@@ -7,6 +7,13 @@
 
 namespace hearth::train {
 
+/// What an update is made from, by all workers.
+struct UpdateSize {
+  int64_t num_samples = 0;  ///< pictures, or tokens
+  bool is_text = false;
+};
+UpdateSize update_size(const Engine& engine);
+
 /// A training step on a card that need not be there: a model, not a measurement.
 struct StepModel {
   const passes::CardModel* card = nullptr;
