@@ -121,7 +121,9 @@ std::optional<MemoryFit> MemoryFits::cheapest() {
     const auto report = fitting(options_.batch, way);
     if (!report) continue;
     if (!best || report->time.seconds < best->report.time.seconds)
-      best = MemoryFit{.offload = way, .report = *report};
+      best = MemoryFit{.offload = way,
+                       .report = *report,
+                       .budget_bytes = engines_.at(options_.batch)->options().budget_bytes};
     const passes::RecomputeResult& given_up = report->recompute;
     // Nothing was given up: no other way is faster.
     if (report->host_bytes == 0 && given_up.num_recomputed == 0 && given_up.num_smaller == 0) break;

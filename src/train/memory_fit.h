@@ -15,6 +15,7 @@ namespace hearth::train {
 struct MemoryFit {
   passes::OffloadOptions offload;
   PlanReport report;
+  int64_t budget_bytes = 0;  ///< EngineOptions::budget_bytes
 };
 
 /// Every choice of what waits in host memory, from the least traffic to the most.

@@ -179,9 +179,9 @@ void add_run_fields(std::vector<Field>& f) {
   f.push_back(integer(
       "devices", "how many of them share each update, a worker for each",
       [](Recipe & r) -> auto& { return r.devices; }, 1, 64));
-  f.push_back(text("parallel",
-                   "data: all devices do the same; zero1: each keeps a part of the optimiser's state",
-                   [](Recipe & r) -> auto& { return r.parallel; }, {"data", "zero1"}));
+  f.push_back(text(
+      "parallel", "data: all devices do the same; zero1: each keeps a part of the optimiser's state",
+      [](Recipe & r) -> auto& { return r.parallel; }, parallel_ways()));
   f.push_back(boolean(
       "supervise", "a run that dies or hangs is started again from its newest checkpoint",
       [](Recipe & r) -> auto& { return r.supervise; }));
@@ -460,6 +460,8 @@ void add_optimizer_fields(std::vector<Field>& f) {
 }
 
 }  // namespace
+
+std::vector<std::string> parallel_ways() { return {"data", "zero1"}; }
 
 const std::vector<Field>& recipe_fields() {
   static const std::vector<Field> all = [] {

@@ -25,6 +25,9 @@ struct Field {
 /// Every key of a recipe, those of a section side by side.
 const std::vector<Field>& recipe_fields();
 
+/// What Recipe::parallel may be.
+std::vector<std::string> parallel_ways();
+
 /// The text as a double-quoted YAML scalar on one line; UTF-8 stays as it is.
 std::string yaml_quoted(std::string_view text);
 

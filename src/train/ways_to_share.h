@@ -1,0 +1,27 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/team_model.h"
+
+namespace hearth::train {
+
+/// How cards can make the updates of a recipe.
+struct WayToShare {
+  std::string settings;            ///< of the recipe: "devices=2 parallel=zero1"
+  std::string fit;                 ///< what it takes to fit a card: "as it is", "recomputation (...)"
+  std::optional<TeamModel> model;  ///< absent where it does not fit by any means
+};
+
+/// Plans what the settings come to for cards of `card_bytes` each, by the means to fit that are fastest
+/// (MemoryFits::cheapest).
+WayToShare plan_way_to_share(std::string settings, EngineOptions options, int64_t card_bytes,
+                             const passes::CardModel& card, const Links& links);
+
+/// A table for people and JSON for programs.
+std::string to_table(const std::vector<WayToShare>& ways);
+std::string to_json(const std::vector<WayToShare>& ways);
+
+}  // namespace hearth::train
