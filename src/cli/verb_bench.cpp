@@ -2,12 +2,14 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cli/links.h"
 #include "cli/verb.h"
 #include "comm/bench.h"
 #include "comm/mpi.h"
 #include "exec/card_choice.h"
 #include "train/bench_case.h"
 #include "train/step_model.h"
+#include "train/team_model.h"
 
 namespace hearth::cli {
 namespace {
@@ -21,13 +23,37 @@ void check_device(const std::string& device) {
     user_error("expected cpu, gpu, gpu:0, gpu:0000:03:00.0 or emulated for --device, got '{}'", device);
 }
 
+/// What a model of cards is made of.
+struct ModelArguments {
+  std::string card;
+  LinkArguments links;
+};
+
 /// Recipes have ends of their own; every other name is a case.
-void print_model(const std::string& name, const std::string& card,
-                 const std::vector<std::string>& overrides) {
-  const bool is_recipe = name.ends_with(".yaml") || !overrides.empty();
-  const train::EngineOptions options = is_recipe ? train::engine_options(open_recipe(name, overrides))
-                                                 : train::engine_options(train::find_bench_case(name), {});
-  fmt::print("{} {}", name, train::to_table(train::model_step(options, passes::find_card(card))));
+train::EngineOptions model_options(const std::string& name, std::vector<std::string> overrides,
+                                   int num_workers) {
+  if (name.ends_with(".yaml") || !overrides.empty()) {
+    overrides.push_back(fmt::format("devices={}", num_workers));
+    return train::engine_options(open_recipe(name, overrides));
+  }
+  train::EngineOptions options = train::engine_options(train::find_bench_case(name), {});
+  if (num_workers > 1) train::share_out(options, num_workers);
+  return options;
+}
+
+void print_model(const std::string& name, const ModelArguments& arguments,
+                 const std::vector<std::string>& overrides, int num_workers) {
+  const passes::CardModel& card = passes::find_card(arguments.card);
+  const train::Links links = links_of(arguments.links);
+  const train::EngineOptions alone = model_options(name, overrides, 1);
+  if (num_workers == 1) {
+    fmt::print("{} {}", name, train::to_table(train::model_step(alone, card)));
+    return;
+  }
+  const train::TeamModel one = train::model_team(alone, card, links);
+  const train::TeamModel team = train::model_team(model_options(name, overrides, num_workers), card, links);
+  fmt::print("{} {}{}\n", name, train::to_text(team, one, card, links),
+             train::to_json(team, one, card, links));
 }
 
 void print_table(int num_ranks, const comm::CommBenchResult& result) {
@@ -122,7 +148,7 @@ void add_bench(CLI::App& app) {
     int num_workers = 1;
     bool tiny = false;
     bool profile = false;
-    std::string card;
+    ModelArguments model;
   };
   const auto arguments = std::make_shared<Arguments>();
   CLI::App* verb = app.add_subcommand(
@@ -136,21 +162,23 @@ void add_bench(CLI::App& app) {
                    "processes that train together, with --threads each; a micro-batch each");
   verb->add_flag("--tiny", arguments->tiny, "the case's work at sizes of a test");
   verb->add_flag("--profile", arguments->profile, "also print where the step's time goes, op by op");
-  verb->add_option("--model-card", arguments->card,
-                   "measure nothing: print the step's time by a model of a card, for example rx7900xt");
+  verb->add_option("--model-card", arguments->model.card,
+                   "measure nothing: print the step's time by a model of a card, for example rx7900xt; of "
+                   "several, with --workers");
+  add_links(*verb, arguments->model.links);
   allow_overrides(*verb);
   verb->callback([=] {
     if (!verb->get_subcommands().empty()) return;
     if (arguments->name.empty()) user_error("expected a case, like hearth bench simplecnn-b32-fp32, or comm");
     const std::vector<std::string> overrides = overrides_of(*verb);
-    if (!arguments->card.empty()) {
-      print_model(arguments->name, arguments->card, overrides);
+    check_range("--workers", arguments->num_workers, 1, 64);
+    if (!arguments->model.card.empty()) {
+      print_model(arguments->name, arguments->model, overrides, arguments->num_workers);
       return;
     }
     if (!overrides.empty()) user_error("expected '{}' only with a recipe and --model-card", overrides[0]);
     check_range("--steps", arguments->steps, 1, 1'000'000);
     check_range("--threads", arguments->machine.num_threads, 1, 1024);
-    check_range("--workers", arguments->num_workers, 1, 64);
     if (arguments->num_workers > 1 && arguments->profile)
       user_error("expected --profile with one worker, got {}", arguments->num_workers);
     check_device(arguments->machine.device);

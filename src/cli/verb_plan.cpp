@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cli/links.h"
 #include "cli/verb.h"
 #include "ir/text.h"
 #include "ops/op_list.h"
@@ -14,7 +15,8 @@
 #include "train/bench_case.h"
 #include "train/memory_fit.h"
 #include "train/recipe.h"
-#include "train/step_model.h"
+#include "train/recipe_fields.h"
+#include "train/ways_to_share.h"
 
 namespace hearth::cli {
 namespace {
@@ -27,6 +29,8 @@ struct PlanArguments {
   std::string memory;
   std::string svg = "plan.svg";
   bool json = false;
+  std::string card = "rx7900xt";
+  LinkArguments links;
 };
 
 /// What fits a budget: freely, and by every means.
@@ -89,9 +93,54 @@ int64_t memory_of(const PlanArguments& arguments) {
   return bytes;
 }
 
+/// Takes the size out of an override like devices=2x20GiB, so that devices=2 is left of it; 0 where there is
+/// none.
+int64_t take_card_bytes(std::vector<std::string>& overrides) {
+  constexpr std::string_view kKey = "devices=";
+  for (std::string& text : overrides) {
+    const size_t times = text.find('x');
+    if (!text.starts_with(kKey) || times == std::string::npos) continue;
+    const int64_t bytes = parse_bytes(text.substr(times + 1)).value_or(0);
+    if (bytes < kLeastMemory)
+      user_error("expected cards like 2x20GiB for devices, got '{}'", text.substr(kKey.size()));
+    text.resize(times);
+    return bytes;
+  }
+  return 0;
+}
+
+/// How several cards can share the updates of a recipe.
+void print_ways(const PlanArguments& arguments, const std::vector<std::string>& overrides,
+                int64_t card_bytes) {
+  const passes::CardModel& card = passes::find_card(arguments.card);
+  const train::Links links = links_of(arguments.links);
+  const train::Recipe recipe = open_recipe(arguments.recipe, overrides);
+  std::vector<train::WayToShare> ways;
+  const auto add = [&](const std::vector<std::string>& settings) {
+    std::vector<std::string> all = overrides;
+    all.insert(all.end(), settings.begin(), settings.end());
+    const train::EngineOptions options = train::engine_options(open_recipe(arguments.recipe, all));
+    ways.push_back(train::plan_way_to_share(fmt::format("{}", fmt::join(settings, " ")), options, card_bytes,
+                                            card, links));
+  };
+  add({"devices=1", "parallel=data"});
+  for (const std::string& way : train::parallel_ways())
+    add({fmt::format("devices={}", recipe.devices), fmt::format("parallel={}", way)});
+  if (arguments.json) {
+    fmt::print("{}\n", train::to_json(ways));
+    return;
+  }
+  fmt::print("{}, updates of {} x {}, {}, on cards of {}; time by a model of {}: simulated, not measured\n{}",
+             train::model_name(recipe), recipe.accumulate, recipe.batch, recipe.precision,
+             human_bytes(card_bytes), card.full_name, train::to_table(ways));
+}
+
 void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
+  std::vector<std::string> overrides = overrides_of(verb);
+  if (const int64_t card_bytes = take_card_bytes(overrides); card_bytes > 0)
+    return print_ways(arguments, overrides, card_bytes);
   const int64_t memory = memory_of(arguments);
-  const train::Recipe recipe = open_recipe(arguments.recipe, overrides_of(verb));
+  const train::Recipe recipe = open_recipe(arguments.recipe, overrides);
   const train::EngineOptions options = train::engine_options(recipe);
   train::EngineOptions on_card = options;
   on_card.machine = passes::machine_of(passes::find_card("rx7900xt"), options.precision);
@@ -184,6 +233,9 @@ void add_plan(CLI::App& app) {
   verb->add_option("--memory", arguments->memory, "a budget like 20GiB: the largest micro-batch that fits");
   verb->add_option("--svg", arguments->svg, "where to write the picture of the arena");
   verb->add_flag("--json", arguments->json, "print JSON");
+  verb->add_option("--model-card", arguments->card,
+                   "with devices=2x20GiB: the cards' model (rx7900xt), for example rtx4090");
+  add_links(*verb, arguments->links);
   allow_overrides(*verb);
   verb->callback([=] { run_plan(*verb, *arguments); });
 }

@@ -68,6 +68,8 @@ TEST_F(Mistakes, InTheCommandLine) {
   refused("hearth ls --key", {"--key", "hearth ls --help"});
   refused("hearth plan tiny.yaml --memory=much", {"20GiB", "--memory", "'much'"});
   refused("hearth plan tiny.yaml --memory=20", {"20GiB", "--memory", "'20'"});
+  refused("hearth plan tiny.yaml devices=2xmuch", {"2x20GiB", "devices", "'2xmuch'"});
+  refused("hearth plan tiny.yaml devices=0x20GiB", {"devices", "1 to 64"});
   refused("hearth dump tiny.yaml --after=bakward", {"'bakward'", "did you mean 'backward'?"});
   refused("hearth bench mlp-b64-fp16", {"'mlp-b64-fp16'", "did you mean 'mlp-b64-fp32'?"});
   refused("hearth bench", {"expected a case", "comm"});
@@ -79,6 +81,7 @@ TEST_F(Mistakes, InTheCommandLine) {
   refused("hearth bench mlp-b64-fp32 --steps 0", {"--steps", "0", "1 to 1000000"});
   refused("hearth bench llama15m_answer-b1-fp32 --steps 1 --profile", {"--profile", "training"});
   refused("hearth bench mlp-b64-fp32 --model-card rx580", {"'rx580'", "rx7900xt", "rx7900xtx"});
+  refused("hearth bench mlp-b64-fp32 --model-card rx7900xt --workers 2 --link=-1", {"24", "--link", "-1"});
   refused("hearth bench llama15m_answer-b1-fp32 --model-card rx7900xt",
           {"training", "llama15m_answer-b1-fp32"});
   refused("hearth bench matmul_up-b4-bf16 --steps 1", {"card", "matmul_up-b4-bf16", "--device gpu"});

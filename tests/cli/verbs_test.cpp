@@ -367,6 +367,37 @@ TEST_F(Verbs, BenchModelsACardThatIsNotThere) {
   EXPECT_THAT(pictures, AllOf(HasSubstr("images/s"), HasSubstr(" zero"), HasSubstr(" accumulate")));
 }
 
+TEST_F(Verbs, BenchSimulatesCardsThatAreNotThere) {
+  const auto simulated = [&](const std::string& links) {
+    return works("hearth bench resnet18-b64-bf16 --model-card rx7900xt --workers 2 " + links);
+  };
+  const auto scaling = [&](const std::string& links) {
+    const std::string out = simulated(links);
+    const Json json = Json::parse(out.substr(out.rfind("\n{") + 1));
+    EXPECT_TRUE(json.at("simulated"));
+    EXPECT_EQ(json.at("samples_per_step"), 128);
+    return json.at("scaling").get<double>();
+  };
+  EXPECT_THAT(simulated("--link 6.5"), AllOf(HasSubstr("simulated, not measured"),
+                                             HasSubstr("6.5 GB/s each way"), HasSubstr("exposed")));
+  const double fast = scaling("--link 24 --sums 24"), slow = scaling("--link 6.5"),
+               network = scaling("--network 1");
+  EXPECT_LT(fast, 2);
+  EXPECT_GT(fast, slow);
+  EXPECT_GT(slow, network);
+}
+
+TEST_F(Verbs, PlanShowsHowCardsCanShareARun) {
+  const std::string command = "hearth plan tiny.yaml devices=2x1GiB --link 6.5";
+  EXPECT_THAT(works(command), AllOf(HasSubstr("simulated, not measured"), HasSubstr("devices=1 "),
+                                    HasSubstr("devices=2 parallel=data"), HasSubstr("as it is")));
+  for (const Json& way : Json::parse(works(command + " --json"))) {
+    EXPECT_TRUE(way.at("fits")) << way.at("settings");
+    EXPECT_GT(way.at("samples_per_second").get<double>(), 0);
+  }
+  EXPECT_THAT(works("hearth plan tiny.yaml devices=2x1KiB"), HasSubstr("does not fit by any means"));
+}
+
 TEST_F(Verbs, BenchRunsOnACard) {
   const auto bench = [&](const std::string& name) {
     const std::string out = works("hearth bench " + name + " --device emulated --tiny --steps 1 --threads 1");

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "train/team_model.h"
+
+namespace hearth::cli {
+
+/// What a user says of the links between cards.
+struct LinkArguments {
+  double card = 0;     ///< GB/s each way; 0: the card model's
+  double memory = 0;   ///< GB/s; 0: as assumed
+  double sums = 0;     ///< GB/s; 0: as measured
+  double network = 0;  ///< Gb/s; 0: one machine
+};
+void add_links(CLI::App& verb, LinkArguments& arguments);
+/// UserError for what is no rate.
+train::Links links_of(const LinkArguments& arguments);
+
+}  // namespace hearth::cli
