@@ -87,6 +87,7 @@ std::vector<const ir::OpDef*> make_list() {
                               // update
                               &zero,
                               &accumulate,
+                              &bf16_feedback,
                               &sgd_update,
                               &adamw_update,
                               &adamw8bit_update,

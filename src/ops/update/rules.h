@@ -61,6 +61,12 @@ HEARTH_FORMULA inline AdamStep adam_step(const AdamOptions& options, double lr, 
           .factor = factor};
 }
 
+/// What goes with the next gradient because this one's bf16 did not hold it (error feedback, arXiv
+/// 1901.09847). What is not finite would stay so.
+HEARTH_FORMULA inline float left_over(float whole, float sent) {
+  return std::isfinite(whole - sent) ? whole - sent : 0.0F;
+}
+
 /// Elements whose 8-bit moments share a scale.
 inline constexpr int kBlock8Bit = 256;
 /// As in bitsandbytes the weight decays after the step, and eps is added before the correction of v.

@@ -8,6 +8,7 @@ namespace hearth::ops {
 /// by it, and a negative factor means "skip this step": nothing is touched.
 extern const ir::OpDef zero;
 extern const ir::OpDef accumulate;
+extern const ir::OpDef bf16_feedback;
 extern const ir::OpDef sgd_update;
 extern const ir::OpDef adamw_update;
 extern const ir::OpDef adamw8bit_update;
@@ -23,6 +24,7 @@ extern const ir::OpDef loss_scale_read;
 /// Kernels for cards; those of weight by weight for many weights at once.
 ir::Kernel zero_gpu(std::span<const ir::NodeView> nodes);
 ir::Kernel accumulate_gpu(std::span<const ir::NodeView> nodes);
+ir::Kernel bf16_feedback_gpu(std::span<const ir::NodeView> nodes);
 ir::Kernel sgd_update_gpu(std::span<const ir::NodeView> nodes);
 ir::Kernel adamw_update_gpu(std::span<const ir::NodeView> nodes);
 ir::Kernel adamw8bit_update_gpu(std::span<const ir::NodeView> nodes);

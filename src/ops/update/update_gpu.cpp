@@ -139,6 +139,26 @@ struct Accumulate {
   }
 };
 
+struct Feedback {
+  struct Tensor {
+    float* gradient;
+    float* error;
+  };
+  static constexpr bool kHasFactor = false;
+  using Options = int;
+  using Step = int;
+  static Tensor tensor(const KernelArgs& args) {
+    return {output_of<float>(args, 0), output_of<float>(args, 1)};
+  }
+  static Scalars scalars(const KernelArgs& /*args*/) { return {}; }
+  RT_DEVICE static Step begin(int options, const Scalars& /*scalars*/) { return options; }
+  RT_DEVICE static void move(int /*step*/, const Tensor& t, int64_t i) {
+    const float whole = t.gradient[i] + t.error[i];
+    t.gradient[i] = rt::to_float(rt::from_float<rt::bf16>(whole));
+    t.error[i] = left_over(whole, t.gradient[i]);
+  }
+};
+
 struct Zero {
   struct Tensor {
     float* values;
@@ -201,6 +221,7 @@ ir::Kernel accumulate_gpu(std::span<const NodeView> nodes) {
   return with_storage_type(gradient_of(nodes),
                            [&](auto grad) { return make<Accumulate<decltype(grad)>>(nodes, 0); });
 }
+ir::Kernel bf16_feedback_gpu(std::span<const NodeView> nodes) { return make<Feedback>(nodes, 0); }
 ir::Kernel sgd_update_gpu(std::span<const NodeView> nodes) {
   return with_storage_type(gradient_of(nodes), [&](auto grad) {
     return make<Sgd<decltype(grad)>>(nodes, sgd_rule(nodes[0].attrs));
