@@ -40,6 +40,7 @@ std::vector<const ir::OpDef*> make_list() {
                               &dropout,
                               // matmul, conv
                               &matmul,
+                              &orthogonalise,
                               &quantised_linear,
                               &conv2d,
                               &conv2d_grad_input,
