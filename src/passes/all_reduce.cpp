@@ -18,6 +18,7 @@ using ir::ValueId;
 struct Bucket {
   std::vector<ValueId> values;
   int root = -1;
+  DType wire = DType::f32;
 };
 
 /// What follows a copy takes its memory, and then waits for it. So a card's next nodes come before the copy
@@ -32,24 +33,32 @@ std::vector<Bucket> make_buckets(const TrainGraph& train, int64_t bucket_bytes) 
     std::vector<ValueId> values;
     int64_t num_bytes = 0;
   };
-  std::map<int, Open> open;  // of each root
-  const auto close = [&](int root, Open& small) {
-    if (!small.values.empty()) buckets.push_back({.values = std::move(small.values), .root = root});
+  using Kind = std::pair<int, DType>;  // root and wire
+  std::map<Kind, Open> open;
+  const auto close = [&](const Kind& kind, Open& small) {
+    if (!small.values.empty())
+      buckets.push_back({.values = std::move(small.values), .root = kind.first, .wire = kind.second});
     small = {};
   };
-  for (const auto& [value, root] : train.shared) {
-    const int64_t num_bytes = train.graph.type(value).num_bytes();
+  // Sums for all workers last: these may be made of the others.
+  const auto close_all = [&] {
+    for (auto last = open.rbegin(); last != open.rend(); ++last) close(last->first, last->second);
+  };
+  int stage = 0;
+  for (const Shared& shared : train.shared) {
+    if (std::exchange(stage, shared.stage) != shared.stage) close_all();
+    const int64_t num_bytes = train.graph.type(shared.value).num_bytes();
     if (num_bytes >= bucket_bytes) {
-      buckets.push_back({.values = {value}, .root = root});
+      buckets.push_back({.values = {shared.value}, .root = shared.root, .wire = shared.wire});
       continue;
     }
-    Open& small = open[root];
-    small.values.push_back(value);
+    const Kind kind{shared.root, shared.wire};
+    Open& small = open[kind];
+    small.values.push_back(shared.value);
     small.num_bytes += num_bytes;
-    if (small.num_bytes >= bucket_bytes || std::ssize(small.values) == ops::kMostPieces) close(root, small);
+    if (small.num_bytes >= bucket_bytes || std::ssize(small.values) == ops::kMostPieces) close(kind, small);
   }
-  // Sums for all workers last: these may be made of the others.
-  for (auto last = open.rbegin(); last != open.rend(); ++last) close(last->first, last->second);
+  close_all();
   return buckets;
 }
 
@@ -147,7 +156,7 @@ class AllReduce {
       for (ValueId& value : sent) value = graph_.add1(ops::stash, {value}, {}, name);
     }
     const std::vector<ValueId> sums = bucket.root < 0
-                                          ? graph_.add(ops::all_reduce, sent, {}, name)
+                                          ? graph_.add(ops::all_reduce, sent, wire_of(bucket), name)
                                           : graph_.add(ops::reduce, sent, root_of(bucket.root), name);
     for (size_t i = 0; i < sums.size(); ++i) {
       unsent_.erase(bucket.values[i]);
@@ -184,6 +193,10 @@ class AllReduce {
     }
   }
 
+  static ir::Attrs wire_of(const Bucket& bucket) {
+    return bucket.wire == DType::f32 ? ir::Attrs{}
+                                     : ir::Attrs{{"wire", std::string(dtype_name(bucket.wire))}};
+  }
   static ir::Attrs root_of(int root) { return {{"root", int64_t{root}}}; }
 
   TrainGraph& train_;

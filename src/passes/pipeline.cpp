@@ -39,7 +39,7 @@ void keeping_shared(TrainGraph& train, GraphPass pass) {
   outputs.resize(num_outputs);
 }
 
-constexpr std::array<Pass, 13> kPasses = {{
+constexpr std::array<Pass, 14> kPasses = {{
     {.name = "autocast",
      .doc = "matmul and convolution in the low precision, losses in f32",
      .run = [](TrainGraph& train, PassContext& context) { autocast(train, context.precision); }},
@@ -66,6 +66,10 @@ constexpr std::array<Pass, 13> kPasses = {{
            context.consume_gradients(train);
            keeping_shared(train, [](ir::Graph& graph) { graph.remove_dead_nodes(); });
          }},
+    {.name = "compress",
+     .doc = "what workers sum of each gradient made smaller, the rest kept for the next one",
+     .required = true,
+     .run = [](TrainGraph& train, PassContext& context) { compress(train, context.compress); }},
     {.name = "fuse_head",
      .doc = "a language model's losses and their gradient as one op",
      .run = [](TrainGraph& train, PassContext&) { keeping_shared(train, fuse_head); }},

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "passes/all_reduce.h"
+#include "passes/compress.h"
 #include "passes/recompute.h"
 #include "passes/train_graph.h"
 
@@ -22,6 +23,7 @@ struct PassContext {
   WorkspaceOf workspace_of;
   /// Adds what consumes the gradients (accumulation or the optimiser); absent for evaluation graphs.
   std::function<void(TrainGraph&)> consume_gradients;
+  CompressOptions compress;
   AllReduceOptions all_reduce;
   /// Names of passes to leave out.
   std::vector<std::string> off;

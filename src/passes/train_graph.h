@@ -18,6 +18,9 @@ struct Gradient {
 struct Shared {
   ir::ValueId value = ir::kNone;
   int root = -1;
+  DType wire = DType::f32;  ///< what travels, of values for all workers
+  /// Later ones, which stand behind the others, may be made of sums of earlier ones.
+  int stage = 0;
 };
 
 /// A weight, or its new version, that in the end is to be on every worker what it is on worker `root`.

@@ -1,0 +1,139 @@
+#include "passes/compress.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "ir/op_def.h"
+#include "ops/op_list.h"
+
+namespace hearth::passes {
+namespace {
+
+using ir::ValueId;
+
+/// A gradient as a matrix [rows, columns]: all axes but the last are rows.
+Shape matrix_of(const Shape& shape) {
+  if (shape.rank() < 2 || shape.back() == 0) return {0, 0};
+  return {shape.num_elements() / shape.back(), shape.back()};
+}
+
+class Compress {
+ public:
+  Compress(TrainGraph& train, const CompressOptions& options)
+      : train_(train), graph_(train.graph), options_(options) {}
+
+  void run() {
+    choose();
+    for (ir::Node& node : std::exchange(graph_.nodes, {})) {
+      const std::vector<ValueId> made = node.outputs;
+      append(std::move(node));
+      for (const ValueId value : made) {
+        if (const auto found = chosen_.find(value); found != chosen_.end())
+          rewritten_[value] = rewrite(value, found->second);
+      }
+    }
+    std::vector<Shared> last;
+    for (Shared& shared : train_.shared) {
+      const auto found = rewritten_.find(shared.value);
+      if (found == rewritten_.end()) continue;
+      shared = found->second.shared;
+      if (found->second.last.value != ir::kNone) last.push_back(found->second.last);
+    }
+    train_.shared.insert(train_.shared.end(), last.begin(), last.end());
+    for (Gradient& gradient : train_.gradients) {
+      if (const auto found = rewritten_.find(gradient.gradient); found != rewritten_.end())
+        gradient.gradient = found->second.gradient;
+    }
+  }
+
+ private:
+  struct Rewritten {
+    ValueId gradient = ir::kNone;  ///< what stands for it
+    bool in_place = false;         ///< in its bytes
+    Shared shared = {};            ///< what workers sum instead, and what they sum behind that
+    Shared last = {};
+  };
+
+  /// Which of the shared values are gradients that are worth it, with their weights' names.
+  void choose() {
+    for (const Gradient& gradient : train_.gradients) {
+      const auto is_it = [&](const Shared& shared) { return shared.value == gradient.gradient; };
+      if (std::ranges::any_of(train_.shared, is_it) && is_worth_it(graph_.type(gradient.gradient).shape))
+        chosen_[gradient.gradient] = graph_.value(gradient.parameter).name;
+    }
+  }
+
+  bool is_worth_it(const Shape& shape) const {
+    if (options_.way == CompressOptions::Way::bf16) return true;
+    const Shape matrix = matrix_of(shape);
+    const auto sent = static_cast<double>(options_.rank * (matrix[0] + matrix[1]));
+    return sent > 0 && static_cast<double>(matrix.num_elements()) >= options_.least_ratio * sent;
+  }
+
+  void append(ir::Node node) {
+    for (size_t k = 0; k < node.inputs.size(); ++k) {
+      const auto found = rewritten_.find(node.inputs[k]);
+      if (found == rewritten_.end()) continue;
+      const bool overwrites = std::ranges::count(node.op->writes, static_cast<int>(k)) > 0;
+      if (!overwrites || found->second.in_place) node.inputs[k] = found->second.gradient;
+    }
+    for (const ValueId out : node.outputs)
+      graph_.value(out).producer = static_cast<ir::NodeId>(graph_.nodes.size());
+    graph_.nodes.push_back(std::move(node));
+  }
+
+  Rewritten rewrite(ValueId gradient, const std::string& name) {
+    return options_.way == CompressOptions::Way::bf16 ? round(gradient, name) : factorise(gradient, name);
+  }
+
+  Rewritten round(ValueId gradient, const std::string& name) {
+    const ValueId error = add_state(kError + name, graph_.type(gradient).shape);
+    const ValueId rounded = graph_.add(*ops::find_op("bf16_feedback"), {gradient, error}, {}, name)[0];
+    return {.gradient = rounded, .in_place = true, .shared = {.value = rounded, .wire = DType::bf16}};
+  }
+
+  Rewritten factorise(ValueId gradient, const std::string& name) {
+    const Shape shape = graph_.type(gradient).shape, matrix = matrix_of(shape);
+    const auto add = [&](const char* op, std::vector<ValueId> inputs, ir::Attrs attrs = {}) {
+      return graph_.add1(*ops::find_op(op), std::move(inputs), std::move(attrs), name);
+    };
+    const auto viewed = [&](ValueId value, const Shape& as) {
+      return add("reshape", {value}, {{"shape", std::vector<int64_t>(as.begin(), as.end())}});
+    };
+    const ir::Attrs transpose_a = {{"transpose_a", int64_t{1}}}, transpose_b = {{"transpose_b", int64_t{1}}};
+    // The error is where the gradient and it become M, and what is left of that becomes the next one.
+    const ValueId error = add_state(kError + name, matrix);
+    const ValueId whole = add("accumulate", {error, viewed(gradient, matrix)});
+    const ValueId factor = add_state(kFactor + name, {matrix[1], options_.rank});
+    const ValueId left_sum = add("matmul", {whole, factor});
+    const ValueId left = add("orthogonalise", {left_sum});
+    // Of its own right factor a worker needs the product too: a copy is summed.
+    const ValueId minus_right = add("neg", {add("matmul", {whole, left}, transpose_a)});
+    const ValueId right_sum = add("neg", {minus_right});
+    add("accumulate", {whole, add("matmul", {left, minus_right}, transpose_b)});
+    add("accumulate", {add("zero", {factor}), right_sum});
+    const ValueId sum = add("matmul", {left, right_sum}, transpose_b);
+    return {.gradient = viewed(sum, shape),
+            .shared = {.value = left_sum},
+            .last = {.value = right_sum, .stage = 1}};
+  }
+
+  ValueId add_state(const std::string& name, const Shape& shape) {
+    return graph_.add_value(name, {.dtype = DType::f32, .shape = shape}, ir::Role::state);
+  }
+
+  TrainGraph& train_;
+  ir::Graph& graph_;
+  const CompressOptions& options_;
+  std::map<ValueId, std::string> chosen_;
+  std::map<ValueId, Rewritten> rewritten_;
+};
+
+}  // namespace
+
+void compress(TrainGraph& train, const CompressOptions& options) {
+  if (options.way != CompressOptions::Way::none) Compress(train, options).run();
+}
+
+}  // namespace hearth::passes

@@ -1,0 +1,27 @@
+#pragma once
+
+#include "passes/train_graph.h"
+
+namespace hearth::passes {
+
+struct CompressOptions {
+  enum class Way : uint8_t { none, bf16, powersgd };
+  Way way = Way::none;
+  /// PowerSGD: columns of a matrix's factors.
+  int64_t rank = 4;
+  /// PowerSGD: what it makes fewer than so many times smaller is sent whole.
+  double least_ratio = 10;
+};
+
+/// Names of states: what has not been sent yet of a worker's own gradient, and the right factor [M, rank] of
+/// the last sum, from which the next one is found.
+inline constexpr const char* kError = "error/";
+inline constexpr const char* kFactor = "factor/";
+
+/// Lets workers send less of each gradient in `train.shared`, f32: what is left out is added to the next one
+/// (error feedback). bf16: the gradient rounded. PowerSGD (arXiv 1905.13727): of a matrix M [N, M] the sums
+/// of P = M Q and of M^T P with P orthogonalised, whose product stands for the sum of M. What is not finite
+/// stays in the states.
+void compress(TrainGraph& train, const CompressOptions& options);
+
+}  // namespace hearth::passes
