@@ -54,6 +54,8 @@ Engine::Engine(EngineOptions options, std::span<const int64_t> train_sizes,
   if (num_own_micro() > 1) compile(Purpose::accumulate, train_sizes, accumulate_);
   compile(Purpose::evaluate, eval_sizes, evaluate_);
   add_levels();
+  if (works_alone())
+    outer_ = finish(make_outer_graph(train_program().graph(), statistics_, options_.local), Purpose::step);
   if (!runs()) return;
   bind_all();
   if (options_.shards > 1) make_idle_batch();
@@ -112,6 +114,7 @@ passes::PassContext Engine::context_of(const passes::TrainGraph& train) {
                               .machine = options_.machine};
   context.all_reduce.through_host = options_.backend == exec::Backend::gpu;
   context.all_reduce.rank = options_.rank;
+  context.compress = options_.compress;
   context.off = options_.passes_off;
   context.after_pass = options_.after_pass;
   context.workspace_of = [this, &train](const ir::Node& node) {
@@ -141,6 +144,7 @@ std::unique_ptr<exec::Program> Engine::finish(passes::TrainGraph train, Purpose 
     };
   }
   passes::run_passes(train, context, passes::Stage::compute);
+  if (purpose == Purpose::step && !updating) add_own_places(train.graph);
   if (products_) products_->choose(train.graph);
   if (options_.measure_only) keep_computed(train, purpose, context.workspace_of);
   return place(train, purpose);
@@ -221,6 +225,7 @@ void Engine::place(const passes::OffloadOptions& offload, int64_t budget_bytes) 
     level.put_away = place(*next++);
     level.add = place(*next++);
   }
+  if (outer_ != nullptr) outer_ = place(*next);
 }
 
 std::vector<exec::Program*> Engine::programs() const {
@@ -229,6 +234,7 @@ std::vector<exec::Program*> Engine::programs() const {
     for (const auto& [shape, program] : *kind) all.push_back(program.get());
   }
   for (const Level& level : levels_) all.insert(all.end(), {level.put_away.get(), level.add.get()});
+  if (outer_ != nullptr) all.push_back(outer_.get());
   return all;
 }
 

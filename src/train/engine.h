@@ -19,6 +19,7 @@
 #include "exec/program.h"
 #include "exec/self_test.h"
 #include "passes/pipeline.h"
+#include "train/local_steps.h"
 #include "train/objective.h"
 #include "train/optimizer.h"
 
@@ -43,6 +44,10 @@ struct EngineOptions {
   int rank = 0;  ///< of this engine among them
   /// Each weight's optimiser state is one worker's alone (SumOptions::shards_states).
   bool shards_states = false;
+  /// How workers send less of their gradients.
+  passes::CompressOptions compress;
+  /// How seldom they send anything.
+  LocalStepsOptions local;
   DType precision = DType::f32;
   uint64_t seed = 0;
   int num_threads = 1;
@@ -140,6 +145,12 @@ class Engine {
   const exec::PersistentLayout& layout() const { return layout_; }
   /// Brings worker 0 the states that are the others'; every worker calls it, between steps.
   void gather_states();
+  /// Of states that came from a checkpoint, each worker takes what it alone has.
+  void take_own_states();
+  /// With local steps: the step that all workers make together, each from where it has come to.
+  void move_together();
+  /// What begins as a weight does: its average, and what it was when workers last moved together.
+  void copy_first(const std::string& weight);
   /// What training changes: trained weights and the state of the run, without frozen weights, whatever the
   /// number of workers. Of other workers' states it has what gather_states() brought last.
   std::span<std::byte> state() const {
@@ -226,9 +237,20 @@ class Engine {
   /// All losses of an update, from each worker its own. Returns the seconds that this worker waited for the
   /// others since the update began. Throws what its collectives failed with.
   double gather_losses(float* losses);
-  /// `num_samples`: of the update, or 0 for a micro-batch that it does not have.
-  static void set_scalars(exec::Program& program, int64_t num_micro, int64_t num_samples,
-                          double learning_rate);
+  /// Whether this worker makes updates of its own.
+  bool works_alone() const { return options_.local.steps > 1 && options_.num_workers > 1; }
+  /// Adds what a checkpoint holds of each worker to a graph of an update.
+  void add_own_places(ir::Graph& graph) const;
+  /// What gradients are means over, when they are summed.
+  struct Part {
+    int64_t num_micro = 0;
+    double num_samples = 0;
+  };
+  Part part_of(int64_t num_micro, int64_t num_samples) const;
+  /// The mean over all workers.
+  double gather_norms(double norm);
+  /// `is_present`: whether the update has the micro-batch.
+  static void set_scalars(exec::Program& program, const Part& part, bool is_present, double learning_rate);
   /// Which states worker 0 does not have.
   void find_away();
   /// Makes a batch of zeros that stands in for a micro-batch which an update does not have.
@@ -276,6 +298,7 @@ class Engine {
     std::unique_ptr<exec::Program> put_away, add;
   };
   std::vector<Level> levels_;
+  std::unique_ptr<exec::Program> outer_;  ///< with local steps
   std::vector<RunningStatistic> statistics_;
   comm::Transport* team_ = nullptr;
   std::unique_ptr<comm::TeamExchange> exchange_;
@@ -283,8 +306,9 @@ class Engine {
   double waited_seconds_ = 0;                        ///< of it, before this update
   std::vector<float> own_losses_;
   struct Away {
-    const exec::PersistentBuffer* buffer;
+    const exec::PersistentBuffer* buffer;  ///< where worker 0 keeps it
     int owner;
+    const exec::PersistentBuffer* source;  ///< where the owner has it
   };
   std::optional<std::vector<Away>> away_;  ///< what find_away() found
   exec::Region zeros_;

@@ -115,9 +115,7 @@ void Engine::initialise() {
     if (layout_.at(tensor.name).role == ir::Role::frozen) continue;
     const std::span<float> memory = values(tensor.name);
     nn::initialise(tensor, options_.seed, memory, threads_);
-    if (layout_.find(kAverage + tensor.name) != nullptr) {
-      std::copy(memory.begin(), memory.end(), values(kAverage + tensor.name).begin());
-    }
+    copy_first(tensor.name);
   }
   if (layout_.find(kLossScale) != nullptr) values(kLossScale)[0] = 65536.0F;
 }
@@ -162,36 +160,37 @@ void Engine::start_step(int64_t num_micro, int64_t num_samples, FunctionRef<Micr
   read_loss_scale(&readings[kScale]);
   if (exchange_) exchange_->start_step(step + 1);
   const data::LoaderShare own = share();
+  const Part part = part_of(num_micro, num_samples);
   const int64_t shard_size = options_.accumulate / options_.shards;
   // Where sums have no shape to keep, the last micro-batch that there is makes the update.
-  const int64_t last = options_.shards == 1 ? std::min(own.count, num_micro) - 1 : own.count - 1;
+  const int64_t last = part.num_micro == 0    ? -1
+                       : options_.shards == 1 ? std::min(own.count, num_micro) - 1
+                                              : own.count - 1;
+  started_ = {.last = nullptr, .num_micro = num_micro, .num_samples = num_samples};
   for (int64_t k = 0; k <= last; ++k) {
     const int64_t i = own.first + k;
     const bool is_present = i < num_micro;
     if (is_present || k == last) {
       const MicroBatch batch = is_present ? next() : idle_batch_;
       exec::Program& program = *(k == last ? step_ : accumulate_).at(shape_of(batch));
-      set_scalars(program, num_micro, is_present ? num_samples : 0, learning_rate);
+      set_scalars(program, part, is_present, learning_rate);
       bind_inputs(program, batch, step, i);
       program.start(threads_);
       program.read(program.graph().outputs[kLossSum], &readings[kFirstLoss + static_cast<size_t>(i)]);
       heartbeat_.beat();
-      started_ = {.last = &program, .num_micro = num_micro, .num_samples = num_samples};
+      started_.last = &program;
     }
     if (k < last && (k + 1) % shard_size == 0) finish_shard(k / shard_size);
   }
+  if (started_.last == nullptr) return;
   exec::Program& program = *started_.last;
   program.read(program.graph().outputs[kFirstOther], &readings[kSumSquares]);
 }
 
-void Engine::set_scalars(exec::Program& program, int64_t num_micro, int64_t num_samples,
-                         double learning_rate) {
-  const auto inverse = [](int64_t count) {
-    return count == 0 ? 0.0F : static_cast<float>(1.0 / static_cast<double>(count));
-  };
-  program.set_scalar(kInverseSamples, inverse(num_samples));
-  program.set_scalar(kPresent, num_samples == 0 ? 0.0F : 1.0F);
-  program.set_scalar(kInverseMicro, inverse(num_micro));
+void Engine::set_scalars(exec::Program& program, const Part& part, bool is_present, double learning_rate) {
+  program.set_scalar(kInverseSamples, is_present ? static_cast<float>(1.0 / part.num_samples) : 0.0F);
+  program.set_scalar(kPresent, is_present ? 1.0F : 0.0F);
+  program.set_scalar(kInverseMicro, static_cast<float>(1.0 / static_cast<double>(part.num_micro)));
   program.set_scalar(kLearningRate, static_cast<float>(learning_rate));
   program.set_scalar("one", 1.0F);
 }
@@ -199,13 +198,15 @@ void Engine::set_scalars(exec::Program& program, int64_t num_micro, int64_t num_
 StepResult Engine::finish_step() {
   const auto [last, num_micro, num_samples] = started_;
   float* readings = this->readings(kFirstLoss + options_.accumulate);
-  last->wait();
-  StepResult result{.num_samples = num_samples};
+  double norm = 0;
+  if (last != nullptr) {
+    last->wait();
+    norm = std::sqrt(static_cast<double>(readings[kSumSquares])) / readings[kScale];
+  }
+  StepResult result{.grad_norm = works_alone() ? gather_norms(norm) : norm, .num_samples = num_samples};
   if (team_ != nullptr) result.exchange_seconds = gather_losses(&readings[kFirstLoss]);
   for (int64_t i = 0; i < num_micro; ++i) result.loss += readings[kFirstLoss + static_cast<size_t>(i)];
-  const double sum_squares = readings[kSumSquares];
-  result.grad_norm = std::sqrt(sum_squares) / readings[kScale];
-  result.skipped = !std::isfinite(sum_squares);
+  result.skipped = !std::isfinite(result.grad_norm);
   result.loss /= static_cast<double>(num_samples);
   return result;
 }

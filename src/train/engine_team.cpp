@@ -10,11 +10,11 @@ namespace hearth::train {
 SumOptions Engine::sums() const {
   const auto own = static_cast<uint64_t>(num_own_shards());
   HEARTH_CHECK(std::has_single_bit(own));
-  return {.num_micro = options_.accumulate,
+  return {.num_micro = works_alone() ? num_own_micro() : options_.accumulate,
           .has_earlier = num_own_micro() > 1,
           .num_levels = std::countr_zero(own),
           .rank = options_.rank,
-          .num_workers = static_cast<int>(options_.num_workers),
+          .num_workers = works_alone() ? 1 : static_cast<int>(options_.num_workers),
           .shards_states = options_.shards_states};
 }
 
@@ -67,8 +67,14 @@ void Engine::find_away() {
   away_.emplace();
   for (size_t i = 0; i < buffers.size(); ++i) {
     int owner = 0;
-    while (all[static_cast<size_t>(owner) * buffers.size() + i] == std::byte{0}) ++owner;
-    if (owner > 0) away_->push_back({&buffers[i], owner});
+    while (owner < team_->size() && all[static_cast<size_t>(owner) * buffers.size() + i] == std::byte{0})
+      ++owner;
+    if (owner == team_->size()) {
+      const auto [worker, name] = worker_and_name(buffers[i].name);
+      away_->push_back({&buffers[i], worker, &layout_.at(name)});
+    } else if (owner > 0) {
+      away_->push_back({&buffers[i], owner, &buffers[i]});
+    }
   }
 }
 
@@ -76,10 +82,10 @@ void Engine::gather_states() {
   if (team_ == nullptr) return;
   if (!away_) find_away();
   std::byte* const memory = away_->empty() ? nullptr : persistent();
-  for (const auto& [buffer, owner] : *away_) {
-    const std::span<std::byte> bytes(memory + buffer->offset, static_cast<size_t>(buffer->type.num_bytes()));
-    if (team_->rank() == 0) team_->receive(bytes, owner);
-    if (team_->rank() == owner) team_->send(bytes, 0);
+  for (const auto& [buffer, owner, source] : *away_) {
+    const auto num_bytes = static_cast<size_t>(buffer->type.num_bytes());
+    if (team_->rank() == 0) team_->receive({memory + buffer->offset, num_bytes}, owner);
+    if (team_->rank() == owner) team_->send({memory + source->offset, num_bytes}, 0);
   }
 }
 

@@ -83,9 +83,7 @@ void load_tensor(Engine& engine, const nn::Tensor& tensor, const std::string& na
   }
   copy_in(engine, tensor, *found);
   files.release(*found);
-  const std::string average = kAverage + tensor.name;
-  if (engine.layout().find(average) == nullptr) return;
-  std::ranges::copy(engine.values(tensor.name), engine.values(average).begin());
+  engine.copy_first(tensor.name);
 }
 
 /// An adapter for other modules than the recipe's would be used in part only.
