@@ -298,8 +298,30 @@ void share_out(Recipe& recipe, const Places& places) {
       rounded);
 }
 
+/// What devices that send less do not go together with.
+void check_exchange(const Recipe& recipe, const Places& places) {
+  const bool is_local = recipe.local.steps > 1, compresses = recipe.compress != "none";
+  const std::string wish = is_local     ? fmt::format("exchange.local_steps={}", recipe.local.steps)
+                           : compresses ? "exchange.compress=" + recipe.compress
+                                        : "";
+  const auto expect = [&](bool holds, const char* key, std::string_view value, std::string_view got) {
+    if (holds) return;
+    user_error("expected {0}={1} for {2}, got {3} in {4}; try {0}={1}", key, value, wish, got,
+               places.of(key));
+  };
+  if (wish.empty()) return;
+  expect(recipe.parallel == "data", "parallel", "data", recipe.parallel);
+  if (compresses) expect(recipe.precision != "fp16", "precision", "bf16", recipe.precision);
+  if (!is_local) return;
+  expect(!compresses, "exchange.compress", "none", recipe.compress);
+  expect(recipe.optimizer.ema_decay == 0, "train.ema", "0", "a decay");
+  expect(!recipe.offload.states, "offload.states", "false", "true");
+  expect(!recipe.offload.weights, "offload.weights", "false", "true");
+}
+
 void check(const Recipe& recipe, const Places& places) {
   check_text(recipe, places);
+  check_exchange(recipe, places);
   if (recipe.text.pairs) check_pairs(recipe, places);
   if (recipe.optimizer.nesterov && recipe.optimizer.momentum == 0) {
     user_error("expected optimizer.momentum above 0 for optimizer.nesterov, got 0 in {}; try 0.9",

@@ -56,8 +56,10 @@ struct Recipe {
   int64_t reserve = int64_t{512} << 20;  ///< bytes of a card that are left free
   int64_t devices = 1;                   ///< workers that share each update, a device each
   std::string parallel = "data";         ///< how several share the work: data, zero1
-  bool supervise = true;                 ///< by a process that starts it again when it fails
-  std::string self_test = "once";        ///< of a card's kernels: always, once, never
+  std::string compress = "none";         ///< what they send of gradients: none, bf16, powersgd
+  LocalStepsOptions local;
+  bool supervise = true;           ///< by a process that starts it again when it fails
+  std::string self_test = "once";  ///< of a card's kernels: always, once, never
   std::string precision = "fp32";
   int64_t memory = 0;  ///< arena budget in bytes, 0: none
   std::string init;    ///< safetensors to start from

@@ -60,6 +60,11 @@ EngineOptions engine_options(const Recipe& recipe, int device, int64_t num_worke
     use_card(options, {.device = recipe.device, .number = device, .reserve_bytes = recipe.reserve},
              self_test_of(recipe));
   }
+  using Way = passes::CompressOptions::Way;
+  options.compress.way = recipe.compress == "bf16"       ? Way::bf16
+                         : recipe.compress == "powersgd" ? Way::powersgd
+                                                         : Way::none;
+  options.local = recipe.local;
   options.shards_states = recipe.parallel == "zero1" && options.num_workers > 1;
   options.passes_off = recipe.passes_off;
   std::erase(options.passes_off, "winograd");

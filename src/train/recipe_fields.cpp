@@ -208,6 +208,22 @@ void add_run_fields(std::vector<Field>& f) {
       [](Recipe & r) -> auto& { return r.offload.activations; }));
 }
 
+void add_exchange_fields(std::vector<Field>& f) {
+  f.push_back(text("exchange.compress",
+                   "what devices send of gradients: none: all; bf16: half; powersgd: factors of rank 4; the "
+                   "rest goes with the next update",
+                   [](Recipe & r) -> auto& { return r.compress; }, {"none", "bf16", "powersgd"}));
+  f.push_back(integer(
+      "exchange.local_steps", "updates that each device makes alone before all move together (DiLoCo)",
+      [](Recipe & r) -> auto& { return r.local.steps; }, 1, 1 << 20));
+  f.push_back(real(
+      "exchange.outer_lr", "local steps: learning rate of the step together",
+      [](Recipe & r) -> auto& { return r.local.outer_lr; }, 0, 1e6));
+  f.push_back(real(
+      "exchange.outer_momentum", "local steps: Nesterov momentum of the step together",
+      [](Recipe & r) -> auto& { return r.local.outer_momentum; }, 0, 1));
+}
+
 void add_model_fields(std::vector<Field>& f) {
   std::vector<std::string> models;
   for (const models::ModelDef& model : models::model_list()) models.emplace_back(model.name);
@@ -467,6 +483,7 @@ const std::vector<Field>& recipe_fields() {
   static const std::vector<Field> all = [] {
     std::vector<Field> f;
     add_run_fields(f);
+    add_exchange_fields(f);
     add_model_fields(f);
     add_adapter_fields(f);
     add_data_fields(f);

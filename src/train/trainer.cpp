@@ -102,7 +102,9 @@ void Trainer::start(const Start& how) {
 }
 
 void Trainer::change_order() {
-  if (!data::change_order(state_.position) || !leads()) return;
+  if (!data::change_order(state_.position)) return;
+  engine_->gather_states();
+  if (!leads()) return;
   const std::string text =
       fmt::format("from step {} on the samples come in another order, number {}: the rest of epoch {} too",
                   state_.step, state_.position.num_changes, state_.position.epoch);
@@ -141,11 +143,13 @@ bool Trainer::load_checkpoint() {
   }
   const io::CheckpointContents contents = io::read_checkpoint(found->path);
   const auto state = nlohmann::json::parse(contents.state);
+  check_number_of_workers(state.value("workers", num_workers()), found->path);
   if (contents.memory.size() != engine_->state().size()) {
     user_error("{} holds another model or optimiser than the recipe; use the run's own config.yaml",
                found->path.string());
   }
   std::copy(contents.memory.begin(), contents.memory.end(), engine_->state().begin());
+  engine_->take_own_states();
   state_ = {.step = state.at("step").get<int64_t>(),
             .best_score = state.at("best_score").get<double>(),
             .evaluations_without_gain = state.at("evaluations_without_gain").get<int64_t>(),
@@ -161,6 +165,15 @@ bool Trainer::load_checkpoint() {
   return true;
 }
 
+void Trainer::check_number_of_workers(int found, const fs::path& path) const {
+  const bool have_own_states = recipe_.compress != "none" || recipe_.local.steps > 1;
+  if (!have_own_states || found == num_workers()) return;
+  user_error(
+      "expected devices={}, as {} has it, because each of them has states of its own (exchange.compress, "
+      "exchange.local_steps), got {}; try devices={}",
+      found, path.string(), num_workers(), found);
+}
+
 void Trainer::save_checkpoint() {
   beat(comm::Phase::saving);
   const data::LoaderPosition& position = state_.position;
@@ -169,9 +182,9 @@ void Trainer::save_checkpoint() {
   const auto end = fmt::format_to_n(
       text, sizeof(text),
       "{{\"step\":{},\"best_score\":{},\"evaluations_without_gain\":{},\"seed\":{},\"epoch\":{},"
-      "\"sample\":{},\"total\":{},\"num_order_changes\":{},\"order_changed_at\":[{}]}}",
+      "\"sample\":{},\"total\":{},\"num_order_changes\":{},\"order_changed_at\":[{}],\"workers\":{}}}",
       state_.step, state_.best_score, state_.evaluations_without_gain, position.seed, position.epoch,
-      position.sample, position.total, position.num_changes, fmt::join(changes, ","));
+      position.sample, position.total, position.num_changes, fmt::join(changes, ","), num_workers());
   checkpoints_->save(state_.step, engine_->state(), std::string_view(text, end.size));
 }
 
@@ -264,6 +277,7 @@ void Trainer::after_step(const StepResult& result, double rate) {
   ++session_steps_;
   session_samples_ += result.num_samples;
   state_.position = data::advanced(state_.position, rows_of_step(), task_->num_rows());
+  if (are_together()) engine_->move_together();
   // Weights that give no finite loss are no checkpoint; the loss scale may only mend gradients.
   const bool due = state_.step % recipe_.checkpoint_every == 0 && std::isfinite(result.loss);
   const bool saves = due || state_.step == total_steps_;
@@ -278,9 +292,15 @@ void Trainer::write_step(const StepResult& result, double rate, bool saves) {
   if (saves) save_checkpoint();
 }
 
+bool Trainer::are_together() const {
+  return state_.step % recipe_.local.steps == 0 || state_.step == total_steps_;
+}
+
 bool Trainer::time_to_evaluate() const {
   const int64_t every = recipe_.eval_every > 0 ? recipe_.eval_every : steps_per_epoch();
-  return state_.step % every == 0 || state_.step == total_steps_;
+  // What falls due between two steps together waits for the next one.
+  const bool is_due = state_.step / every > (state_.step - recipe_.local.steps) / every;
+  return state_.step == total_steps_ || (is_due && are_together());
 }
 
 void Trainer::log_step(const StepResult& result, double rate) {

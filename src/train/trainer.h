@@ -102,6 +102,7 @@ class Trainer {
   void change_order();
   void open_files(bool resumed);
   bool load_checkpoint();
+  void check_number_of_workers(int found, const fs::path& path) const;
   StepResult train_one(double rate);
   void after_step(const StepResult& result, double rate);
   void write_step(const StepResult& result, double rate, bool saves);
@@ -119,6 +120,8 @@ class Trainer {
   int64_t rows_of_step() const;
   int64_t num_micro() const;
   bool time_to_evaluate() const;
+  /// Whether all workers have the same weights behind this step.
+  bool are_together() const;
 
   Recipe recipe_;
   fs::path out_;
