@@ -1,13 +1,9 @@
 #include <gtest/gtest.h>
 
-#include <exception>
-#include <thread>
-
 #include "base/error.h"
-#include "comm/shm.h"
 #include "tiny_language_model.h"
 #include "train/plan_report.h"
-#include "train/stopped_run.h"
+#include "train/team_run.h"
 
 namespace hearth::train {
 namespace {
@@ -20,58 +16,6 @@ train: {epochs: 2, batch: 3, accumulate: 8, shards: 4, checkpoint_every: 2, ema:
 optimizer: {name: adamw, lr: 0.01}
 threads: 1
 )";
-
-/// What is left of a run by `devices` workers, threads of this process; with `stop_after`, it stops behind
-/// that update.
-Outcome train_with(const std::string& yaml, int devices, const fs::path& folder, int64_t stop_after,
-                   bool resume) {
-  const Recipe recipe = parse_recipe(yaml, "test", std::vector{fmt::format("devices={}", devices)});
-  comm::ShmGroup group(devices);
-  Outcome outcome;
-  std::atomic<bool> stop{false};
-  std::vector<std::exception_ptr> errors(static_cast<size_t>(devices));
-  const auto work = [&](int rank) {
-    int64_t steps = 0;
-    const TrainerEvents events{.progress = [&](const Progress&) { stop = ++steps == stop_after; },
-                               .message = [](const std::string&) {},
-                               .stop = &stop};
-    const auto team = devices == 1 ? nullptr : group.open(rank);
-    Trainer trainer(recipe, folder, events, team.get());
-    const RunSummary summary = trainer.run(resume);
-    EXPECT_EQ(summary.interrupted, stop_after > 0);
-    EXPECT_EQ(summary.led, rank == 0);
-    if (rank != 0) return;
-    const auto memory = trainer.engine().state();
-    outcome.memory.assign(memory.begin(), memory.end());
-  };
-  std::vector<std::thread> workers;
-  for (int rank = 0; rank < devices; ++rank) {
-    workers.emplace_back([&, rank] {
-      try {
-        work(rank);
-      } catch (...) {
-        errors[static_cast<size_t>(rank)] = std::current_exception();
-        group.give_up(rank);
-      }
-    });
-  }
-  for (std::thread& worker : workers) worker.join();
-  for (const std::exception_ptr& error : errors) {
-    if (error) std::rethrow_exception(error);
-  }
-  for (const io::CurvePoint& point : io::read_curve(folder / "trainer_log.jsonl", "loss"))
-    outcome.losses.push_back(point.value);
-  return outcome;
-}
-Outcome train_with(const std::string& yaml, int devices) {
-  const TemporaryFolder folder(quick_folder());
-  return train_with(yaml, devices, folder.path(), 0, false);
-}
-
-void expect_same(const Outcome& got, const Outcome& want, const char* what) {
-  EXPECT_EQ(got.losses, want.losses) << what;
-  EXPECT_TRUE(got.memory == want.memory) << what;
-}
 
 class Team : public testing::Test {
  protected:
