@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "train/recipe_yaml.h"
 
 namespace hearth::train {
 namespace {
@@ -494,21 +495,6 @@ const std::vector<Field>& recipe_fields() {
     return f;
   }();
   return all;
-}
-
-std::string yaml_quoted(std::string_view text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    const auto code = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      quoted += fmt::format("\\{}", c);
-    } else if (code < 0x20 || code == 0x7f) {
-      quoted += fmt::format("\\x{:02x}", code);
-    } else {
-      quoted += c;
-    }
-  }
-  return quoted + '"';
 }
 
 }  // namespace hearth::train

@@ -28,7 +28,4 @@ const std::vector<Field>& recipe_fields();
 /// What Recipe::parallel may be.
 std::vector<std::string> parallel_ways();
 
-/// The text as a double-quoted YAML scalar on one line; UTF-8 stays as it is.
-std::string yaml_quoted(std::string_view text);
-
 }  // namespace hearth::train

@@ -1,5 +1,6 @@
 #include "train/recipe_yaml.h"
 
+#include <fmt/format.h>
 #include <yaml-cpp/eventhandler.h>
 
 #include <algorithm>
@@ -105,6 +106,21 @@ YAML::Node parse_yaml(const std::string& text, const std::string& where) {
     user_error("expected YAML, got '{}' in {}:{}; try quotes around text with special characters", error.msg,
                where, error.mark.line + 1);
   }
+}
+
+std::string yaml_quoted(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      quoted += fmt::format("\\{}", c);
+    } else if (code < 0x20 || code == 0x7f) {
+      quoted += fmt::format("\\x{:02x}", code);
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + '"';
 }
 
 }  // namespace hearth::train

@@ -16,5 +16,7 @@ int64_t line_of_bytes_that_are_no_text(std::string_view text);
 /// The one YAML document in a text of bounded size and depth; UserError with `where` and the line where it is
 /// none.
 YAML::Node parse_yaml(const std::string& text, const std::string& where);
+/// The text as a double-quoted YAML scalar on one line; UTF-8 stays as it is.
+std::string yaml_quoted(std::string_view text);
 
 }  // namespace hearth::train
