@@ -48,7 +48,9 @@ void Engine::move_together() {
 }
 
 void Engine::take_own_states() {
-  for (const Away& away : away_) {
+  if (team_ == nullptr) return;
+  if (!away_) find_away();
+  for (const Away& away : *away_) {
     if (away.owner != options_.rank || away.source == away.buffer) continue;
     std::copy_n(data(*away.buffer), away.buffer->type.num_bytes(), data(*away.source));
   }
