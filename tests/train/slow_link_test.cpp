@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "backend/gpu/emu/stream.h"
 #include "train/team_run.h"
 
 namespace hearth::train {
@@ -35,6 +36,11 @@ void PrintTo(const Way& way, std::ostream* out) { *out << way.name; }
 double last_loss(const Outcome& outcome) {
   constexpr int64_t kEpoch = 12;
   return std::accumulate(outcome.losses.end() - kEpoch, outcome.losses.end(), 0.0) / kEpoch;
+}
+
+std::string shortened(std::string yaml) {
+  const std::string steps = "steps: 240", few = "steps: 20";
+  return yaml.replace(yaml.find(steps), steps.size(), few);
 }
 
 class SlowLink : public testing::TestWithParam<Way> {
@@ -70,6 +76,16 @@ TEST_P(SlowLink, SaysThatEachWorkerHasItsOwnStates) {
   } catch (const UserError& error) {
     EXPECT_NE(std::string(error.what()).find("try devices=2"), std::string::npos) << error.what();
   }
+}
+
+TEST_P(SlowLink, GoesAsWellBetweenCards) {
+  emu::cards() = {{}, {}};
+  const std::string few = recipe() + "device: emulated\nself_test: never\n";
+  const std::vector<double> want = train_with(shortened(recipe()), 2).losses;
+  const std::vector<double> got = train_with(shortened(few), 2).losses;
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 2e-3);
+  emu::cards() = {{}};
 }
 
 INSTANTIATE_TEST_SUITE_P(
