@@ -16,8 +16,8 @@ inline constexpr std::string_view kLibraryWay = "library";
 /// Every `way` of such a node on cards, the usual one first and the library last, which takes no bias and no
 /// activation.
 std::vector<std::string_view> matmul_ways(const ir::NodeView& node, bool has_library);
-/// Columns of length 1 at right angles that span those of a tall matrix. A column that the ones before it span
-/// becomes one of a fixed direction.
+/// Columns of length 1 at right angles that span those of a tall matrix. A column that the ones before it
+/// span becomes one of a fixed direction.
 extern const ir::OpDef orthogonalise;
 ir::Kernel orthogonalise_gpu(const ir::NodeView& node);
 /// y = x W^T for a frozen matrix W in a few bits (ops/matmul/quantised.h), read tile by tile; back: x W.
