@@ -1,0 +1,41 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <string>
+
+#include "data/loader.h"
+
+namespace hearth::train {
+
+/// How the losses of updates spread, the latest hundred counting most: exponentially weighted mean and
+/// variance (Finch 2009, "Incremental calculation of weighted mean and variance").
+struct LossSpread {
+  double mean = 0;
+  double variance = 0;
+  int64_t count = 0;
+
+  void add(double loss);
+  /// Standard deviations that a loss lies above the mean; 0 while too few are known.
+  double z_score(double loss) const;
+};
+
+/// What a run is at between two updates: with weights and optimiser state, all that a checkpoint holds.
+struct RunState {
+  static constexpr double kNoScore = std::numeric_limits<double>::lowest();
+  int64_t step = 0;  ///< updates that are done
+  double best_score = kNoScore;
+  int64_t evaluations_without_gain = 0;
+  data::LoaderPosition position;
+  LossSpread losses;
+  int64_t num_bad = 0;         ///< updates that were left out (BadStepOptions)
+  int64_t num_bad_in_row = 0;  ///< the last ones
+};
+
+/// JSON, made without allocating.
+using StateText = fmt::basic_memory_buffer<char, 2048>;
+StateText write_run_state(const RunState& state);
+RunState parse_run_state(const std::string& json);
+
+}  // namespace hearth::train
