@@ -48,6 +48,13 @@ struct TextOptions {
   bool is_stream(const fs::path& data) const;
 };
 
+/// Updates that come to gradients or losses that are not finite, or to a loss far above those before: all is
+/// made as it was, and their samples are left out.
+struct BadStepOptions {
+  int64_t most = 10;   ///< in a run; one more ends it, and so do three one after the other
+  double z_score = 0;  ///< a loss so many standard deviations above the mean is bad; 0: off
+};
+
 /// A whole run as its YAML file says it. Defaults are here; see recipe_fields.cpp for keys and ranges.
 struct Recipe {
   uint64_t seed = 0;
@@ -87,6 +94,7 @@ struct Recipe {
   std::string objective = "cross_entropy";  ///< or dpo
   DpoOptions dpo;
   double label_smoothing = 0;
+  BadStepOptions bad_steps;
   int64_t early_stop = 0;  ///< evaluations without a better score, 0: off
 };
 

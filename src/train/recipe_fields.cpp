@@ -425,6 +425,12 @@ void add_train_fields(std::vector<Field>& f) {
   f.push_back(integer(
       "train.early_stop", "evaluations without gain before stopping; 0: off",
       [](Recipe & r) -> auto& { return r.early_stop; }, 0));
+  f.push_back(integer(
+      "bad_steps.most", "updates that may be left out, their samples too, because they are not finite",
+      [](Recipe & r) -> auto& { return r.bad_steps.most; }, 0, 1000000));
+  f.push_back(real(
+      "bad_steps.z_score", "or because their loss is so many deviations above the mean; 0: off",
+      [](Recipe & r) -> auto& { return r.bad_steps.z_score; }, 0, 1e6));
 }
 
 void add_dpo_fields(std::vector<Field>& f) {
