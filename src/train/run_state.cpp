@@ -38,9 +38,9 @@ StateText write_run_state(const RunState& state) {
       fmt::join(std::span(position.changed_at).first(static_cast<size_t>(position.num_changes_here)), ","));
   fmt::format_to(std::back_inserter(text),
                  "\"loss_mean\":{},\"loss_variance\":{},\"num_losses\":{},\"num_bad\":{},"
-                 "\"num_bad_in_row\":{}}}",
+                 "\"num_bad_in_row\":{},\"workers\":{}}}",
                  state.losses.mean, state.losses.variance, state.losses.count, state.num_bad,
-                 state.num_bad_in_row);
+                 state.num_bad_in_row, state.num_workers);
   return text;
 }
 
@@ -54,6 +54,7 @@ RunState parse_run_state(const std::string& json) {
                               .sample = text.at("sample").get<int64_t>(),
                               .total = text.at("total").get<int64_t>(),
                               .num_changes = text.value("num_order_changes", int64_t{0})},
+                 .num_workers = text.value("workers", 1),
                  .losses = {.mean = text.value("loss_mean", 0.0),
                             .variance = text.value("loss_variance", 0.0),
                             .count = text.value("num_losses", int64_t{0})},

@@ -97,6 +97,7 @@ void Trainer::start(const Start& how) {
   }
   if (leads()) open_files(resumed);
   if (leads() && !how.reason.empty()) log_->event(state_.step, how.reason);
+  logged_step_ = state_.step;
   if (how.new_order) change_order();
   stream_.emplace(task_->open(state_.position, engine_->share()));
 }
@@ -141,51 +142,39 @@ bool Trainer::load_checkpoint() {
     events_.message(fmt::format("no complete checkpoint in {}: starting from the beginning", out_.string()));
     return false;
   }
-  const io::CheckpointContents contents = io::read_checkpoint(found->path);
-  const auto state = nlohmann::json::parse(contents.state);
-  check_number_of_workers(state.value("workers", num_workers()), found->path);
-  if (contents.memory.size() != engine_->state().size()) {
-    user_error("{} holds another model or optimiser than the recipe; use the run's own config.yaml",
-               found->path.string());
-  }
-  std::copy(contents.memory.begin(), contents.memory.end(), engine_->state().begin());
-  engine_->take_own_states();
-  state_ = {.step = state.at("step").get<int64_t>(),
-            .best_score = state.at("best_score").get<double>(),
-            .evaluations_without_gain = state.at("evaluations_without_gain").get<int64_t>(),
-            .position = {.seed = state.at("seed").get<uint64_t>(),
-                         .epoch = state.at("epoch").get<int64_t>(),
-                         .sample = state.at("sample").get<int64_t>(),
-                         .total = state.at("total").get<int64_t>(),
-                         .num_changes = state.value("num_order_changes", int64_t{0})}};
-  for (const nlohmann::json& sample : state.value("order_changed_at", nlohmann::json::array()))
-    state_.position.changed_at.at(static_cast<size_t>(state_.position.num_changes_here++)) = sample;
+  restore(found->path);
   events_.message(
       fmt::format("resuming from {} (step {}){}", found->path.string(), state_.step, passed_over));
   return true;
 }
 
-void Trainer::check_number_of_workers(int found, const fs::path& path) const {
+void Trainer::check_number_of_workers(const RunState& state, const fs::path& path) const {
   const bool have_own_states = recipe_.compress != "none" || recipe_.local.steps > 1;
-  if (!have_own_states || found == num_workers()) return;
+  if (!have_own_states || state.num_workers == num_workers()) return;
   user_error(
       "expected devices={}, as {} has it, because each of them has states of its own (exchange.compress, "
       "exchange.local_steps), got {}; try devices={}",
-      found, path.string(), num_workers(), found);
+      state.num_workers, path.string(), num_workers(), state.num_workers);
+}
+
+void Trainer::restore(const fs::path& checkpoint) {
+  const io::CheckpointContents contents = io::read_checkpoint(checkpoint);
+  const RunState state = parse_run_state(contents.state);
+  check_number_of_workers(state, checkpoint);
+  if (contents.memory.size() != engine_->state().size()) {
+    user_error("{} holds another model or optimiser than the recipe; use the run's own config.yaml",
+               checkpoint.string());
+  }
+  std::copy(contents.memory.begin(), contents.memory.end(), engine_->state().begin());
+  engine_->take_own_states();
+  state_ = state;
 }
 
 void Trainer::save_checkpoint() {
   beat(comm::Phase::saving);
-  const data::LoaderPosition& position = state_.position;
-  const auto changes = std::span(position.changed_at).first(static_cast<size_t>(position.num_changes_here));
-  char text[1024];
-  const auto end = fmt::format_to_n(
-      text, sizeof(text),
-      "{{\"step\":{},\"best_score\":{},\"evaluations_without_gain\":{},\"seed\":{},\"epoch\":{},"
-      "\"sample\":{},\"total\":{},\"num_order_changes\":{},\"order_changed_at\":[{}],\"workers\":{}}}",
-      state_.step, state_.best_score, state_.evaluations_without_gain, position.seed, position.epoch,
-      position.sample, position.total, position.num_changes, fmt::join(changes, ","), num_workers());
-  checkpoints_->save(state_.step, engine_->state(), std::string_view(text, end.size));
+  state_.num_workers = num_workers();
+  const StateText text = write_run_state(state_);
+  checkpoints_->save(state_.step, engine_->state(), std::string_view(text.data(), text.size()));
 }
 
 StepResult Trainer::train_one(double rate) {
@@ -193,7 +182,7 @@ StepResult Trainer::train_one(double rate) {
   const int64_t num_samples = task_->num_samples(state_.position, rows_of_step());
   engine_->start_step(
       num_micro(), num_samples, [&] { return stream_->next(); }, state_.step, rate);
-  const bool goes_on = state_.step + 1 < total_steps_;
+  const bool goes_on = state_.step + 1 < total_steps_ && !is_bad(state_.step + 1);
   if (const MicroBatch* ahead = engine_->card() && goes_on ? stream_->peek() : nullptr)
     engine_->stage_ahead(*ahead);
   return engine_->finish_step();
@@ -205,32 +194,6 @@ int64_t Trainer::rows_of_step() const {
 
 int64_t Trainer::num_micro() const { return (rows_of_step() + recipe_.batch - 1) / recipe_.batch; }
 
-std::string Trainer::find_not_finite() {
-  const std::unique_ptr<BatchStream> stream = task_->open(state_.position);
-  for (int64_t i = 0; i < num_micro(); ++i) {
-    std::string found = engine_->find_not_finite(stream->next(), state_.step, i);
-    if (!found.empty()) return found;
-  }
-  return "the sum over all gradients";
-}
-
-void Trainer::stop_for_not_finite(const StepResult& result) {
-  beat(comm::Phase::finishing);
-  const std::string first = find_not_finite();
-  // What led here is of no use to a resumed run, unless it is all there is.
-  checkpoints_->discard_behind(last_good_step_);
-  const auto kept = io::find_newest_checkpoint(out_ / "checkpoints", nullptr);
-  const char* came = std::isnan(result.loss)       ? "a loss that is not a number"
-                     : !std::isfinite(result.loss) ? "an infinite loss"
-                                                   : "gradients that are not finite";
-  user_error(
-      "expected a finite loss, got {} at step {}, first made by {}; {}; try a lower optimizer.lr or "
-      "train.clip_norm=1",
-      came, state_.step + 1, first,
-      kept ? fmt::format("the last good checkpoint is {}", kept->path.string())
-           : std::string("no checkpoint was due before it"));
-}
-
 RunSummary Trainer::run(const Start& how) {
   started_seconds_ = process_seconds();
   start(how);
@@ -241,13 +204,17 @@ RunSummary Trainer::run(const Start& how) {
   }
   while (state_.step < total_steps_) {
     const double rate = learning_rate(recipe_.schedule, recipe_.lr, state_.step, total_steps_);
-    const StepResult result = train_one(rate);
-    const bool overflow_only = recipe_.precision == "fp16" && engine_->loss_scale() >= 1;
-    if ((result.skipped || !std::isfinite(result.loss)) && !overflow_only) {
-      if (leads()) stop_for_not_finite(result);
+    const bool left_out = is_bad(state_.step);
+    const StepResult result = left_out ? leave_out_one() : train_one(rate);
+    if (const std::string fault = left_out ? "" : fault_of(result); !fault.empty()) {
+      if (may_skip()) {
+        roll_back(result, fault);
+        continue;
+      }
+      if (leads()) stop_for_bad_step(result, fault);
       break;
     }
-    if (!result.skipped) last_good_step_ = state_.step;
+    if (!left_out) note_good(result);
     after_step(result, rate);
     const Order next = agree(order());
     summary.interrupted = next == Order::interrupt;
@@ -272,6 +239,14 @@ Trainer::Order Trainer::agree(Order order) const {
   return order;
 }
 
+void Trainer::note_good(const StepResult& result) {
+  state_.num_bad_in_row = 0;
+  // A loss scale that is too high says nothing.
+  if (result.skipped) return;
+  last_good_step_ = state_.step;
+  state_.losses.add(result.loss);
+}
+
 void Trainer::after_step(const StepResult& result, double rate) {
   ++state_.step;
   ++session_steps_;
@@ -286,10 +261,11 @@ void Trainer::after_step(const StepResult& result, double rate) {
 }
 
 void Trainer::write_step(const StepResult& result, double rate, bool saves) {
-  log_step(result, rate);
+  if (!goes_again()) log_step(result, rate);
   checkpoints_->check();
   if (time_to_evaluate()) evaluate_and_log();
   if (saves) save_checkpoint();
+  logged_step_ = std::max(logged_step_, state_.step);
 }
 
 bool Trainer::are_together() const {
@@ -306,6 +282,7 @@ bool Trainer::time_to_evaluate() const {
 void Trainer::log_step(const StepResult& result, double rate) {
   log_->step(state_.step, total_steps_, result.loss, rate, result.grad_norm,
              process_seconds() - started_seconds_);
+  if (state_.num_bad_in_row > 0) return;
   if (state_.step % recipe_.log_every != 0 && session_steps_ != 1) return;
   event_file_->add_scalar(state_.step, "train/loss", static_cast<float>(result.loss));
   event_file_->add_scalar(state_.step, "train/learning_rate", static_cast<float>(rate));
@@ -335,13 +312,7 @@ void Trainer::evaluate_and_log() {
   const bool last = state_.step == total_steps_;
   const Evaluation found = task_->evaluate(*engine_, last ? kNumSamples : 0);
   beat(comm::Phase::saving);
-  log_->evaluation(state_.step, found.loss, found.metrics);
-  event_file_->add_scalar(state_.step, "eval/loss", static_cast<float>(found.loss));
-  for (const auto& [name, value] : found.metrics) {
-    event_file_->add_scalar(state_.step, fmt::format("eval/{}", name), static_cast<float>(value));
-  }
-  events_.message(fmt::format("step {}: validation loss {:.4f}, {}", state_.step, found.loss,
-                              task_->evaluation_text(found)));
+  if (!goes_again()) log_evaluation(found);
   ++state_.evaluations_without_gain;
   if (std::isfinite(found.loss) && found.score > state_.best_score) {
     state_.best_score = found.score;
@@ -350,6 +321,16 @@ void Trainer::evaluate_and_log() {
   }
   if (last) final_ = found;
   evaluation_seconds_ += process_seconds() - before;
+}
+
+void Trainer::log_evaluation(const Evaluation& found) {
+  log_->evaluation(state_.step, found.loss, found.metrics);
+  event_file_->add_scalar(state_.step, "eval/loss", static_cast<float>(found.loss));
+  for (const auto& [name, value] : found.metrics) {
+    event_file_->add_scalar(state_.step, fmt::format("eval/{}", name), static_cast<float>(value));
+  }
+  events_.message(fmt::format("step {}: validation loss {:.4f}, {}", state_.step, found.loss,
+                              task_->evaluation_text(found)));
 }
 
 void Trainer::finish(RunSummary& summary) {
@@ -362,7 +343,7 @@ void Trainer::finish(RunSummary& summary) {
   task_->save_companions(out_);
   summary.steps = state_.step;
   summary.best_score = state_.best_score;
-  summary.best = state_.best_score == kNoScore ? "none yet" : task_->score_text(state_.best_score);
+  summary.best = state_.best_score == RunState::kNoScore ? "none yet" : task_->score_text(state_.best_score);
   summary.seconds = process_seconds() - started_seconds_;
   const exec::Program& program = engine_->train_program();
   const fs::path log = out_ / "trainer_log.jsonl";

@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +11,7 @@
 #include "io/checkpoint.h"
 #include "io/event_file.h"
 #include "train/recipe.h"
+#include "train/run_state.h"
 #include "train/task.h"
 
 namespace hearth::train {
@@ -81,14 +81,6 @@ class Trainer {
   const Task& task() const { return *task_; }
 
  private:
-  static constexpr double kNoScore = std::numeric_limits<double>::lowest();
-  struct State {
-    int64_t step = 0;
-    double best_score = kNoScore;
-    int64_t evaluations_without_gain = 0;
-    data::LoaderPosition position;
-  };
-
   /// What the leader has decided behind a step.
   enum class Order : int32_t { go_on, stop_early, interrupt };
 
@@ -102,16 +94,32 @@ class Trainer {
   void change_order();
   void open_files(bool resumed);
   bool load_checkpoint();
-  void check_number_of_workers(int found, const fs::path& path) const;
+  void check_number_of_workers(const RunState& state, const fs::path& path) const;
+  void restore(const fs::path& checkpoint);
   StepResult train_one(double rate);
   void after_step(const StepResult& result, double rate);
   void write_step(const StepResult& result, double rate, bool saves);
   Order order() const;
   Order agree(Order order) const;
-  [[noreturn]] void stop_for_not_finite(const StepResult& result);
+  /// Of the next update: whether its samples are to be left out.
+  bool is_bad(int64_t step) const;
+  /// What is wrong with an update; empty: nothing is.
+  std::string fault_of(const StepResult& result) const;
+  void note_good(const StepResult& result);
+  bool may_skip() const;
+  /// Makes everything as it was behind the newest checkpoint, from where the run comes to this step again.
+  void roll_back(const StepResult& result, const std::string& fault);
+  void start_over();
+  void clear_sums();
+  StepResult leave_out_one();
+  void discard_unsound(const StepResult& result);
+  [[noreturn]] void stop_for_bad_step(const StepResult& result, const std::string& fault);
   std::string find_not_finite();
+  /// Whether this session has been here before.
+  bool goes_again() const { return state_.step <= logged_step_; }
   void save_checkpoint();
   void evaluate_and_log();
+  void log_evaluation(const Evaluation& found);
   void log_step(const StepResult& result, double rate);
   void report_progress(const StepResult& result, double rate);
   void finish(RunSummary& summary);
@@ -133,9 +141,11 @@ class Trainer {
   std::unique_ptr<io::CheckpointWriter> checkpoints_;
   std::unique_ptr<io::EventFile> event_file_;
   std::unique_ptr<io::RunLog> log_;
-  State state_;
+  RunState state_;
   int64_t total_steps_ = 0;
-  int64_t last_good_step_ = -1;  ///< its weights gave a finite loss
+  int64_t last_good_step_ = -1;     ///< its weights gave a finite loss
+  int64_t logged_step_ = 0;         ///< what came up to it is in the log
+  std::vector<int64_t> bad_steps_;  ///< found in this session
   std::optional<Evaluation> final_;
   double started_seconds_ = 0;
   int64_t session_steps_ = 0;
