@@ -87,6 +87,15 @@ void append_version_event(std::string& out, double time) {
   append_field(out, '\x1a', "brain.Event:2");
 }
 
+void append_session_event(std::string& out, double time, int64_t step) {
+  out.push_back('\x09');
+  append(out, time);
+  out.push_back('\x10');
+  append_varint(out, static_cast<uint64_t>(step));
+  // SessionLog.status = START
+  append_field(out, '\x3a', "\x08\x01");
+}
+
 void append_scalar_event(std::string& out, double time, int64_t step, std::string_view tag, float value) {
   const size_t scalar_bytes = field_size(tag.size()) + 1 + sizeof(value);
   out.push_back('\x09');
@@ -100,10 +109,13 @@ void append_scalar_event(std::string& out, double time, int64_t step, std::strin
   append(out, value);
 }
 
-EventFile::EventFile(const fs::path& folder) : writer_(file_path(folder)) {
+EventFile::EventFile(const fs::path& folder, int64_t first_step) : writer_(file_path(folder)) {
   event_.reserve(kEventBytes);
   record_.reserve(kEventBytes);
   append_version_event(event_, wall_time());
+  write_record();
+  if (first_step == 0) return;
+  append_session_event(event_, wall_time(), first_step);
   write_record();
 }
 

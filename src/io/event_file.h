@@ -16,12 +16,15 @@ void append_event_record(std::string& out, std::string_view event);
 /// Appends an event with one scalar, in protobuf's wire form.
 void append_scalar_event(std::string& out, double wall_time, int64_t step, std::string_view tag, float value);
 void append_version_event(std::string& out, double wall_time);
+/// Appends one that has readers forget what earlier files have of `step` and later ones.
+void append_session_event(std::string& out, double wall_time, int64_t step);
 
 /// A TensorBoard event file in `folder`: events.out.tfevents.SECONDS.HOST.PID.0. Tags of up to 256 bytes are
 /// written without allocation.
 class EventFile {
  public:
-  explicit EventFile(const fs::path& folder);
+  /// `first_step`: of a run that goes on in the folder, the first it has not done; 0: it begins.
+  explicit EventFile(const fs::path& folder, int64_t first_step = 0);
   void add_scalar(int64_t step, std::string_view tag, float value);
 
  private:

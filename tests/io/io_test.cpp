@@ -36,6 +36,9 @@ TEST(EventFile, MatchesTheKnownBytes) {
   append_scalar_event(event, 2.0, 5, "loss", 0.5F);
   EXPECT_EQ(hex(record_of(event)),
             "1a00000000000000129bd82d09000000000000004010052a0d0a0b0a046c6f7373150000003fdb81a714");
+  event.clear();
+  append_session_event(event, 2.0, 6);
+  EXPECT_EQ(hex(event), "09000000000000004010063a020801");
 }
 
 std::vector<std::byte> file_bytes(const std::string& header, size_t data_bytes) {
