@@ -17,6 +17,8 @@ namespace {
 
 /// Pictures with their predictions in the report.
 constexpr int64_t kNumSamples = 36;
+/// That an earlier session's pace stands for.
+constexpr double kKnownUpdates = 100;
 
 void check_memory(const Recipe& recipe, const Engine& engine, int64_t staging_bytes) {
   const int64_t needed = engine.memory_bytes() + staging_bytes;
@@ -56,7 +58,7 @@ Trainer::Trainer(Recipe recipe, fs::path out, TrainerEvents events, comm::Transp
   check_share();
   engine_->set_heartbeat(events_.heartbeat);
   engine_->initialise();
-  load_first_weights();
+  load_frozen_weights();
   total_steps_ = recipe_.steps > 0 ? recipe_.steps : recipe_.epochs * steps_per_epoch();
   state_.position.seed = recipe_.seed;
 }
@@ -72,13 +74,18 @@ void Trainer::check_share() const {
       num_workers(), task_->num_rows(), recipe_.accumulate, recipe_.batch);
 }
 
-void Trainer::load_first_weights() {
-  const std::string& first = recipe_.init.empty() ? recipe_.text.model : recipe_.init;
-  if (!first.empty()) load_model(*engine_, first);
+void Trainer::load_frozen_weights() {
   if (!has_adapter(*engine_)) return;
   if (recipe_.text.model.empty())
     user_error("expected model.path, the model that the adapter is for, got none; try model=FOLDER");
-  if (!recipe_.adapter.path.empty()) load_weights(*engine_, adapter_weights(recipe_.adapter.path));
+  load_model(*engine_, recipe_.init.empty() ? recipe_.text.model : recipe_.init);
+}
+
+void Trainer::load_first_weights() {
+  const bool adapts = has_adapter(*engine_);
+  const std::string& first = recipe_.init.empty() ? recipe_.text.model : recipe_.init;
+  if (!adapts && !first.empty()) load_model(*engine_, first);
+  if (adapts && !recipe_.adapter.path.empty()) load_weights(*engine_, adapter_weights(recipe_.adapter.path));
 }
 
 int64_t Trainer::steps_per_epoch() const {
@@ -92,9 +99,12 @@ void Trainer::start(const Start& how) {
   if (resumed) {
     task_->go_on(out_);
   } else {
+    load_first_weights();
     task_->begin(*engine_, events_.message);
     if (leads()) task_->save_beginning(out_);
   }
+  // The folder alone is enough to go on with, but for the data.
+  if (leads()) task_->save_companions(out_);
   if (leads()) open_files(resumed);
   if (leads() && !how.reason.empty()) log_->event(state_.step, how.reason);
   logged_step_ = state_.step;
@@ -123,9 +133,20 @@ void Trainer::open_files(bool resumed) {
                           adapter_config_json(recipe_.adapter, engine_->tensors(), recipe_.text.model));
   }
   log_ = std::make_unique<io::RunLog>(out_ / "trainer_log.jsonl", resumed ? state_.step : -1);
-  event_file_ = std::make_unique<io::EventFile>(out_);
+  event_file_ = std::make_unique<io::EventFile>(out_, resumed ? state_.step + 1 : 0);
+  read_pace(out_ / "trainer_log.jsonl");
   checkpoints_ = std::make_unique<io::CheckpointWriter>(out_ / "checkpoints", std::ssize(engine_->state()),
                                                         static_cast<int>(recipe_.keep_checkpoints));
+}
+
+void Trainer::read_pace(const fs::path& log) {
+  const std::vector<io::CurvePoint> times = io::read_curve(log, "elapsed_time");
+  if (times.empty()) return;
+  const io::CurvePoint& last = times.back();
+  const io::CurvePoint& first = times[times.size() - std::min<size_t>(times.size(), 100)];
+  seconds_before_ = last.value;
+  if (last.step > first.step)
+    seconds_per_update_ = (last.value - first.value) / static_cast<double>(last.step - first.step);
 }
 
 bool Trainer::load_checkpoint() {
@@ -281,7 +302,7 @@ bool Trainer::time_to_evaluate() const {
 
 void Trainer::log_step(const StepResult& result, double rate) {
   log_->step(state_.step, total_steps_, result.loss, rate, result.grad_norm,
-             process_seconds() - started_seconds_);
+             seconds_before_ + process_seconds() - started_seconds_);
   if (state_.num_bad_in_row > 0) return;
   if (state_.step % recipe_.log_every != 0 && session_steps_ != 1) return;
   event_file_->add_scalar(state_.step, "train/loss", static_cast<float>(result.loss));
@@ -294,6 +315,10 @@ void Trainer::report_progress(const StepResult& result, double rate) {
   const double elapsed = process_seconds() - started_seconds_;
   const double training = std::max(1e-3, elapsed - evaluation_seconds_);
   const auto done = static_cast<double>(session_steps_);
+  // The first updates take longer than those that follow, so that an earlier session's pace counts like a
+  // few.
+  const double known = seconds_per_update_ > 0 ? kKnownUpdates : 0;
+  const double pace = (known * seconds_per_update_ + elapsed) / (known + done);
   events_.progress({.step = state_.step,
                     .total_steps = total_steps_,
                     .loss = result.loss,
@@ -303,7 +328,7 @@ void Trainer::report_progress(const StepResult& result, double rate) {
                     .unit = task_->unit(),
                     .tflops = engine_->flops_per_update() * done / training * 1e-12,
                     .memory_bytes = engine_->memory_bytes(),
-                    .eta_seconds = elapsed / done * static_cast<double>(total_steps_ - state_.step)});
+                    .eta_seconds = pace * static_cast<double>(total_steps_ - state_.step)});
 }
 
 void Trainer::evaluate_and_log() {
@@ -340,7 +365,6 @@ void Trainer::finish(RunSummary& summary) {
   if (!summary.interrupted && !final_) final_ = task_->evaluate(*engine_, kNumSamples);
   checkpoints_->flush();
   save_weights(*engine_, out_ / weights_name(*engine_), false);
-  task_->save_companions(out_);
   summary.steps = state_.step;
   summary.best_score = state_.best_score;
   summary.best = state_.best_score == RunState::kNoScore ? "none yet" : task_->score_text(state_.best_score);
@@ -363,6 +387,7 @@ void Trainer::finish(RunSummary& summary) {
 }
 
 void Trainer::dump_gradients(const fs::path& path) {
+  load_first_weights();
   task_->begin(*engine_, events_.message);
   const std::unique_ptr<BatchStream> stream = task_->open({.seed = recipe_.seed});
   const MicroBatch batch = stream->next();

@@ -89,10 +89,13 @@ class Trainer {
   bool leads() const { return rank() == 0; }
   void check_share() const;
   void beat(comm::Phase phase) const { events_.heartbeat.beat(phase, state_.step); }
+  /// Those under an adapter, which no checkpoint holds.
+  void load_frozen_weights();
   void load_first_weights();
   void start(const Start& how);
   void change_order();
   void open_files(bool resumed);
+  void read_pace(const fs::path& log);
   bool load_checkpoint();
   void check_number_of_workers(const RunState& state, const fs::path& path) const;
   void restore(const fs::path& checkpoint);
@@ -151,6 +154,8 @@ class Trainer {
   int64_t session_steps_ = 0;
   int64_t session_samples_ = 0;
   double evaluation_seconds_ = 0;
+  double seconds_before_ = 0;      ///< of earlier sessions, as the log has them
+  double seconds_per_update_ = 0;  ///< of the last one; 0: unknown
 };
 
 }  // namespace hearth::train

@@ -107,6 +107,36 @@ TEST(Trainer, GoesOnInAnotherOrder) {
   EXPECT_NE(log.find("from step 5 on the samples come in another order"), log.npos) << log;
 }
 
+TEST(Trainer, GoesOnWithThePaceAndTheTimeOfItsLog) {
+  const TemporaryFolder folder;
+  const Recipe recipe = parse_recipe(kRecipe, "test", std::vector<std::string>{"train.log_every=1"});
+  std::atomic<bool> stop{false};
+  std::vector<Progress> told;
+  const TrainerEvents events{.progress =
+                                 [&](const Progress& progress) {
+                                   told.push_back(progress);
+                                   stop = told.size() == 6;
+                                 },
+                             .message = [](const std::string&) {},
+                             .stop = &stop};
+  Trainer(recipe, folder.path(), events).run(false);
+  // An update took a thousand seconds.
+  std::string log;
+  for (int step = 1; step <= 6; ++step)
+    log += fmt::format("{{\"current_steps\":{},\"loss\":1,\"elapsed_time\":{}}}\n", step, 1000 * step);
+  write_file_atomically(folder.path() / "trainer_log.jsonl", log);
+  stop = false;
+  told.clear();
+  Trainer(recipe, folder.path(), events).run(true);
+  ASSERT_EQ(told.size(), 3U);
+  EXPECT_EQ(told[0].step, 7);
+  EXPECT_GT(told[0].eta_seconds, 2 * 900);
+  EXPECT_LT(told[0].eta_seconds, 2 * 1100);
+  const auto times = io::read_curve(folder.path() / "trainer_log.jsonl", "elapsed_time");
+  ASSERT_EQ(times.size(), 9U);
+  for (size_t i = 1; i < times.size(); ++i) EXPECT_GE(times[i].value, times[i - 1].value) << i;
+}
+
 TEST(Trainer, LeavesTheFilesOfARun) {
   const TemporaryFolder folder;
   run_with_stop(folder.path(), 0);
