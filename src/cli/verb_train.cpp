@@ -67,6 +67,18 @@ std::string recipe_of(const TrainArguments& arguments) {
   return path;
 }
 
+/// On another machine, what describes a language model is in the run folder alone.
+void look_into_folder(train::Recipe& recipe, const fs::path& run) {
+  train::TextOptions& text = recipe.text;
+  if (!train::is_text(recipe) || !fs::exists(run / "config.json")) return;
+  // An adapter needs the model itself.
+  if (!fs::exists(text.config_file()) && recipe.adapter.name.empty()) {
+    text.model.clear();
+    text.config = (run / "config.json").string();
+  }
+  if (!text.tokenizer.empty() && !fs::exists(text.tokenizer)) text.tokenizer = run.string();
+}
+
 void announce(const train::Trainer& trainer, train::Engine& engine, const train::Recipe& recipe,
               const Terminal& terminal) {
   int64_t parameters = 0, all = 0;
@@ -204,10 +216,11 @@ void run_train(const CLI::App& verb, TrainArguments arguments) {
       arguments.resume && arguments.recipe.find('=') != std::string::npos && !fs::exists(arguments.recipe);
   if (stands_for_recipe) overrides.insert(overrides.begin(), std::exchange(arguments.recipe, ""));
   const std::string recipe_path = recipe_of(arguments);
-  const Job job{.recipe = open_recipe(recipe_path, with_launched(std::move(overrides))),
-                .out = arguments.out.empty() ? default_folder(recipe_path) : arguments.out,
-                .resume = arguments.resume,
-                .dump_gradients = arguments.dump_gradients};
+  Job job{.recipe = open_recipe(recipe_path, with_launched(std::move(overrides))),
+          .out = arguments.out.empty() ? default_folder(recipe_path) : arguments.out,
+          .resume = arguments.resume,
+          .dump_gradients = arguments.dump_gradients};
+  if (job.resume) look_into_folder(job.recipe, job.out);
   if (!job.resume && holds_run(job.out)) {
     user_error("{} holds a run already; add --resume to go on with it, or choose another --out", job.out);
   }

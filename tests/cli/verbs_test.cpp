@@ -6,6 +6,7 @@
 #include "cli/program.h"
 #include "data/image.h"
 #include "io/safetensors.h"
+#include "tiny_language_model.h"
 
 namespace hearth {
 namespace {
@@ -78,6 +79,36 @@ TEST_F(Verbs, ARunEndsWhereNoCardIsLeft) {
   EXPECT_EQ(result.code, 75);
   EXPECT_THAT(result.err, AllOf(HasSubstr("the card failed: the card is broken"),
                                 HasSubstr("not started again: of 1 devices 0 are left\n  attempt 1, ")));
+}
+
+TEST_F(Verbs, ARunFolderIsEnoughToGoOn) {
+  const std::string train = "hearth train tiny.yaml schedule.name=constant init=first/model.safetensors ";
+  works("hearth train tiny.yaml --out first");
+  works(train + "--out whole train.steps=12");
+  works(train + "--out run");
+  works(
+      "mkdir away && mv run away/run && rm -r first tiny.yaml && "
+      "hearth train --resume --out away/run train.steps=12");
+  EXPECT_TRUE(get("away/run/model.safetensors") == get("whole/model.safetensors"));
+}
+
+TEST_F(Verbs, ALanguageModelsRunFolderIsEnoughToGoOnButForTheText) {
+  write_tiny_model(at("model"));
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += fmt::format("line {} of {}\n", i * 7 % 23, i);
+  put("text.txt", text);
+  put("text.yaml", R"(model: {config: model/config.json, tokenizer: model}
+data: {kind: text, path: text.txt, context: 64, cache: cache}
+train: {steps: 4, batch: 2, checkpoint_every: 2}
+schedule: {name: constant}
+optimizer: {name: adamw, lr: 0.01}
+)");
+  works("hearth train text.yaml --out whole train.steps=8");
+  works("hearth train text.yaml --out run");
+  works(
+      "mkdir away && mv run away/run && mv text.txt away/other.txt && rm -r model cache text.yaml && "
+      "hearth train --resume --out away/run data.path=away/other.txt train.steps=8");
+  EXPECT_TRUE(get("away/run/model.safetensors") == get("whole/model.safetensors"));
 }
 
 TEST_F(Verbs, CheckpointsAreListedAndPruned) {
