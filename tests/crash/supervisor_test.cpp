@@ -6,6 +6,7 @@
 #include <fstream>
 #include <functional>
 #include <iostream>
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -61,14 +62,18 @@ class SlowSupervisor : public testing::Test {
  protected:
   SlowSupervisor() {
     write_file_atomically(recipe_, kRecipe);
+    fs::create_directory(temporary_);
+    setenv("TMPDIR", temporary_.c_str(), 1);
     const Finished whole = run_hearth(train_into(whole_), at("whole.out"));
     EXPECT_EQ(whole.exit_code, 0) << whole.output;
     want_ = outcome_of(whole_);
   }
+  ~SlowSupervisor() override { unsetenv("TMPDIR"); }
   fs::path at(const std::string& name) const { return folder_.path() / name; }
   /// In shards that one, two or four devices can sum.
-  std::vector<std::string> train_into(const fs::path& run, const std::string& more = "seed=0") const {
-    return {"train",         recipe_.string(),     "--out",          run.string(),
+  std::vector<std::string> train_into(const fs::path& run, const std::string& more = "seed=0",
+                                      const std::string& devices = "devices=1") const {
+    return {"train",         recipe_.string(),     "--out",          run.string(), devices,
             "train.batch=4", "train.accumulate=4", "train.shards=4", more};
   }
   /// To one of its workers.
@@ -77,49 +82,94 @@ class SlowSupervisor : public testing::Test {
     ASSERT_TRUE(wait_until(child, 20s, [&] { return !(workers = workers_of(child)).empty(); }));
     kill(workers[which % workers.size()], signal);
   }
+  /// The supervisor too: its workers end, and the run goes on when it is told to.
+  void kill_supervisor(std::optional<Child>& child, const std::string& devices) {
+    const std::vector<pid_t> workers = workers_of(*child);
+    ASSERT_TRUE(child->kill_now());
+    const auto until = Clock::now() + 5s;
+    while (std::ranges::any_of(workers, lives) && Clock::now() < until) std::this_thread::sleep_for(1ms);
+    EXPECT_TRUE(std::ranges::none_of(workers, lives));
+    child.emplace(train_into(run_, "--resume", devices), output_);
+  }
+  void expect_nothing_left() const {
+    for (const auto& entry : fs::directory_iterator("/proc")) {
+      std::ifstream file(entry.path() / "cmdline");
+      const std::string line(std::istreambuf_iterator<char>(file), {});
+      EXPECT_EQ(line.find(run_.string()), line.npos) << entry.path() << " goes on";
+    }
+    for (const auto& entry : fs::recursive_directory_iterator(run_))
+      EXPECT_FALSE(entry.path().filename().string().starts_with(".tmp")) << entry.path();
+    EXPECT_TRUE(fs::is_empty(temporary_));
+  }
   void expect_the_same_run(Child& child) {
     EXPECT_EQ(child.wait(), 0) << read_file(output_);
     expect_same(outcome_of(run_), want_);
   }
 
   const TemporaryFolder folder_;
-  const fs::path recipe_ = at("recipe.yaml"), whole_ = at("whole"), run_ = at("run"), output_ = at("out");
+  const fs::path recipe_ = at("recipe.yaml"), whole_ = at("whole"), run_ = at("run"), output_ = at("out"),
+                 temporary_ = at("temporary");
   Outcome want_;
 };
 
-int64_t count_of(const std::string& text, const std::string& part) {
-  int64_t count = 0;
-  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++count;
-  return count;
+/// No name in /dev/shm is theirs.
+void expect_nameless_memory(const std::vector<pid_t>& processes) {
+  for (const pid_t process : processes) {
+    std::ifstream maps("/proc/" + std::to_string(process) + "/maps");
+    for (std::string line; std::getline(maps, line);) EXPECT_EQ(line.find("/dev/shm/"), line.npos) << line;
+  }
 }
 
-TEST_F(SlowSupervisor, KilledWorkersChangeNothing) {
+TEST_F(SlowSupervisor, KilledProcessesChangeNothing) {
   const char* const given = std::getenv("HEARTH_KILLS");
-  const uint64_t seed = std::random_device()();
+  const char* const given_seed = std::getenv("HEARTH_SEED");
+  const uint64_t seed = given_seed != nullptr ? std::stoull(given_seed) : std::random_device()();
   std::mt19937_64 random(seed);
-  int64_t left = given != nullptr ? std::stoll(given) : 6;
+  int64_t left = given != nullptr ? std::stoll(given) : 9;
   const int64_t of_a_run = std::clamp<int64_t>(left / 3, 1, 40);
-  std::cout << left << " kills (HEARTH_KILLS), seed " << seed << "\n";
+  std::cout << left << " kills (HEARTH_KILLS), HEARTH_SEED=" << seed << "\n";
   for (int num_devices = 1; left > 0; num_devices = num_devices == 4 ? 1 : 2 * num_devices) {
     fs::remove_all(run_);
-    Child child(train_into(run_, fmt::format("devices={}", num_devices)), output_);
+    const std::string devices = fmt::format("devices={}", num_devices);
+    std::optional<Child> child;
+    child.emplace(train_into(run_, "seed=0", devices), output_);
     const int64_t num_kills = std::min(left, of_a_run);
+    int64_t num_supervisors = 0;
     for (int64_t i = 0, newest = 0; i < num_kills; ++i) {
-      // Without a later step between, the run would be given up.
-      const int64_t most = std::max<int64_t>(1, (kSteps - newest) / (2 * (num_kills - i)));
-      newest += std::uniform_int_distribution<int64_t>(1, most)(random);
-      ASSERT_TRUE(wait_until(child, 60s, [&] { return last_step(run_) >= newest; })) << read_file(output_);
+      // Without later steps between, a failure would be one that comes back.
+      const int64_t most = std::max<int64_t>(3, (kSteps - newest) / (2 * (num_kills - i)));
+      newest += std::uniform_int_distribution<int64_t>(3, most)(random);
+      ASSERT_TRUE(wait_until(*child, 60s, [&] { return last_step(run_) >= newest; })) << read_file(output_);
       std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
-      send(child, SIGKILL, random());
+      expect_nameless_memory(workers_of(*child));
+      if (const uint64_t which = random() % static_cast<uint64_t>(num_devices + 1); which == 0) {
+        ++num_supervisors;
+        kill_supervisor(child, devices);
+      } else {
+        send(*child, SIGKILL, which);
+      }
       newest = std::max(newest, last_step(run_));
     }
-    expect_the_same_run(child);
-    std::cout << num_kills << " kills on " << num_devices << ": sha256 " << sha256(run_ / "model.safetensors")
-              << "\n";
-    EXPECT_EQ(count_of(read_file(output_), "was killed by SIGKILL at step"), num_kills);
+    expect_the_same_run(*child);
+    expect_nothing_left();
+    std::cout << num_kills << " kills on " << devices << ", " << num_supervisors << " of supervisors: sha256 "
+              << sha256(run_ / "model.safetensors") << "\n";
     if (HasFailure()) break;
     left -= num_kills;
   }
+}
+
+TEST_F(SlowSupervisor, ARunGoesOnElsewhere) {
+  Child first(train_into(run_), output_);
+  ASSERT_TRUE(wait_until(first, 60s, [&] { return last_step(run_) >= 300; }));
+  ASSERT_TRUE(first.kill_now());
+  const fs::path moved = at("elsewhere/moved");
+  fs::create_directory(moved.parent_path());
+  fs::rename(run_, moved);
+  fs::remove(recipe_);
+  Child second({"train", "--resume", "--out", moved.string()}, output_);
+  EXPECT_EQ(second.wait(), 0) << read_file(output_);
+  expect_same(outcome_of(moved), want_);
 }
 
 TEST_F(SlowSupervisor, AStoppedWorkerIsNamedAndReplaced) {
