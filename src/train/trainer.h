@@ -69,6 +69,8 @@ class Trainer {
   /// Trains to the end.
   RunSummary run(const Start& start);
   RunSummary run(bool resume) { return run({.resume = resume}); }
+  /// The weights that a run begins with, from the files that the recipe names; run() does it where it begins.
+  void load_first_weights();
   /// Writes the first micro-batch's gradients in torch's names and layouts.
   void dump_gradients(const fs::path& path);
   /// Judges the present weights on what is held out, for a run that is in its folder.
@@ -91,7 +93,6 @@ class Trainer {
   void beat(comm::Phase phase) const { events_.heartbeat.beat(phase, state_.step); }
   /// Those under an adapter, which no checkpoint holds.
   void load_frozen_weights();
-  void load_first_weights();
   void start(const Start& how);
   void change_order();
   void open_files(bool resumed);

@@ -88,7 +88,7 @@ TEST_F(Verbs, ARunFolderIsEnoughToGoOn) {
   works(train + "--out run");
   works(
       "mkdir away && mv run away/run && rm -r first tiny.yaml && "
-      "hearth train --resume --out away/run train.steps=12");
+      "hearth train --resume --out away/run train.steps=12 && hearth eval away/run");
   EXPECT_TRUE(get("away/run/model.safetensors") == get("whole/model.safetensors"));
 }
 

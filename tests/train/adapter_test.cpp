@@ -63,7 +63,7 @@ class Adapters : public testing::Test {
   }
   void refused(const std::vector<std::string>& overrides, const std::vector<std::string>& parts) const {
     try {
-      Trainer(recipe(overrides), at("refused"), quiet());
+      Trainer(recipe(overrides), at("refused"), quiet()).run(false);
       ADD_FAILURE() << "expected a UserError";
     } catch (const UserError& error) {
       for (const std::string& part : parts) EXPECT_THAT(error.what(), testing::HasSubstr(part));
@@ -169,6 +169,7 @@ TEST_F(Adapters, AreReadBackWithTheirConfig) {
   for (const char* part : {"first", "first/adapter_model.safetensors"}) {
     Trainer second(recipe({"model.path=" + at("base").string(), "adapter.path=" + at(part).string()}),
                    at("second"), quiet());
+    second.load_first_weights();
     EXPECT_EQ(second.evaluate().loss, first.evaluate().loss);
   }
 }
@@ -176,6 +177,8 @@ TEST_F(Adapters, AreReadBackWithTheirConfig) {
 TEST_F(Adapters, StartAsTheBaseModel) {
   Trainer base(recipe({"model.path=" + at("base").string()}), at("run"), quiet());
   Trainer adapted(lora({}), at("run"), quiet());
+  base.load_first_weights();
+  adapted.load_first_weights();
   EXPECT_EQ(adapted.evaluate().loss, base.evaluate().loss);
 }
 
