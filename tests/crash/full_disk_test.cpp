@@ -72,8 +72,8 @@ TEST(SlowFullDisk, ARunEndsCleanlyAndGoesOnOnceThereIsSpace) {
   write_file_atomically(recipe, kRecipe);
   const fs::path whole = folder.path() / "whole";
   ASSERT_EQ(run_hearth(train_command(recipe, whole), folder.path() / "whole.out").exit_code, 0);
-  // Room for two checkpoints of 1 MB, not for the third that is written before the first is deleted.
-  SmallDisk disk(folder.path() / "disk", 2800 << 10);
+  // Room for two checkpoints of 0.8 MB, not for the third that is written before the first is deleted.
+  SmallDisk disk(folder.path() / "disk", 2200 << 10);
   if (!disk.mounted()) GTEST_SKIP() << disk.why_not();
   const fs::path run = disk.path() / "run";
   const Finished full = run_hearth(train_command(recipe, run), folder.path() / "full.out");
