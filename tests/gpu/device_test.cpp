@@ -44,6 +44,15 @@ TEST_F(Devices, AreAsManyAsTheEnvironmentSays) {
   for (const char* sizes : {"", "20GiB,", ",20GiB", "two", "-1GiB", "0", "1KiB", "20GiB;20GiB", "library",
                             "library,20GiB", "20GiB,library,20GiB"})
     EXPECT_THROW(emu::cards_of(sizes), UserError) << sizes;
+  const auto ill = emu::cards_of("1GiB, 2GiB; link=6GB;fault=500, 1GiB;hang=7;refuse=0");
+  ASSERT_EQ(ill.size(), 3U);
+  EXPECT_EQ(ill[0].faulty_launch, -1);
+  EXPECT_EQ(ill[1].link_bytes_per_second, 6e9);
+  EXPECT_EQ(ill[1].faulty_launch, 500);
+  EXPECT_EQ(ill[2].hanging_launch, 7);
+  EXPECT_EQ(ill[2].refused_allocation, 0);
+  for (const char* troubles : {"1GiB;flood=1", "1GiB;fault", "1GiB;fault=-1", "1GiB;link=0"})
+    EXPECT_THROW(emu::cards_of(troubles), UserError) << troubles;
   using Library = emu::CardSettings::Library;
   EXPECT_EQ(cards[0].library, Library::none);
   const auto with = emu::cards_of("20GiB,2GiB, library");
