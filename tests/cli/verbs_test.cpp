@@ -111,6 +111,25 @@ optimizer: {name: adamw, lr: 0.01}
   EXPECT_TRUE(get("away/run/model.safetensors") == get("whole/model.safetensors"));
 }
 
+TEST_F(Verbs, FourCardsOfWhichOneIsSlowOrFailsMakeTheBitsOfOne) {
+  const std::string train = "hearth train tiny.yaml device=emulated train.checkpoint_every=1 --out ";
+  works(train + "one train.shards=4");
+  works("export HEARTH_EMULATED='1GiB,1GiB;link=10MB,1GiB,1GiB' && " + train + "slow devices=4");
+  EXPECT_TRUE(get("one/model.safetensors") == get("slow/model.safetensors"));
+  for (const char* trouble : {"fault", "hang"}) {
+    const Result ill = shell(fmt::format(
+        "export HEARTH_EMULATED='1GiB,1GiB,1GiB;{0}=120,1GiB' && {1}{0} devices=4", trouble, train));
+    EXPECT_EQ(ill.code, 0) << ill.err;
+    EXPECT_THAT(ill.err, HasSubstr("starting again, attempt 2"));
+    EXPECT_TRUE(get("one/model.safetensors") == get(fmt::format("{}/model.safetensors", trouble))) << trouble;
+  }
+  const Result refused =
+      shell("export HEARTH_EMULATED='1GiB,1GiB,1GiB,1GiB;refuse=0' && " + train + "none devices=4");
+  EXPECT_EQ(refused.code, 75) << refused.err;
+  EXPECT_THAT(refused.err,
+              AllOf(HasSubstr("emulated card 3 has"), HasSubstr("not started again: 3 failures")));
+}
+
 TEST_F(Verbs, CheckpointsAreListedAndPruned) {
   works("hearth train tiny.yaml --out run train.checkpoint_every=2 train.keep_checkpoints=9");
   EXPECT_THAT(works("hearth checkpoints run"),
