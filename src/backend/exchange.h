@@ -1,13 +1,14 @@
 #pragma once
 
+#include <cstddef>
 #include <span>
 
 #include "base/dtype.h"
 
 namespace hearth {
 
-/// What kernels of collectives reach the other workers by, from one thread at a time and in the same order on
-/// every worker. Memory is the host's. A call returns when its memory may be used again, and never throws:
+/// What kernels of collectives reach the other workers by, from one thread at a time and in an order that all
+/// workers share. Memory is the host's. A call returns when its memory may be used again, and never throws:
 /// what failed is for whoever made the exchange to ask, and all later calls then leave memory as it is.
 class Exchange {
  public:
@@ -18,6 +19,9 @@ class Exchange {
   virtual void reduce(std::span<const std::span<float>> pieces, int root) = 0;
   /// Each piece = that of worker `root`.
   virtual void broadcast(std::span<const std::span<float>> pieces, int root) = 0;
+  /// To one worker, and from one; the others take no part. A send may wait until it is received.
+  virtual void send(std::span<const std::byte> data, int to) = 0;
+  virtual void receive(std::span<std::byte> data, int from) = 0;
 };
 
 }  // namespace hearth

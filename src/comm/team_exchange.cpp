@@ -8,11 +8,19 @@ void TeamExchange::check() const {
   if (error_) std::rethrow_exception(error_);
 }
 
-void TeamExchange::make(Pieces pieces, FunctionRef<void(std::span<float>)> collective) {
+void TeamExchange::make(FunctionRef<void()> collective) {
   if (error_) return;
   try {
     team_.set_place(place_);
     ++place_.index;
+    collective();
+  } catch (...) {
+    error_ = std::current_exception();
+  }
+}
+
+void TeamExchange::make(Pieces pieces, FunctionRef<void(std::span<float>)> collective) {
+  make([&] {
     if (pieces.size() == 1) return collective(pieces[0]);
     joined_.clear();
     for (const std::span<float> piece : pieces) joined_.insert(joined_.end(), piece.begin(), piece.end());
@@ -22,9 +30,7 @@ void TeamExchange::make(Pieces pieces, FunctionRef<void(std::span<float>)> colle
       std::copy_n(from, piece.size(), piece.begin());
       from += std::ssize(piece);
     }
-  } catch (...) {
-    error_ = std::current_exception();
-  }
+  });
 }
 
 void TeamExchange::all_reduce(Pieces pieces, DType wire) {
@@ -38,6 +44,14 @@ void TeamExchange::reduce(Pieces pieces, int /*root*/) {
 
 void TeamExchange::broadcast(Pieces pieces, int root) {
   make(pieces, [&](std::span<float> data) { team_.broadcast(std::as_writable_bytes(data), root); });
+}
+
+void TeamExchange::send(std::span<const std::byte> data, int to) {
+  make([&] { team_.send(data, to); });
+}
+
+void TeamExchange::receive(std::span<std::byte> data, int from) {
+  make([&] { team_.receive(data, from); });
 }
 
 }  // namespace hearth::comm

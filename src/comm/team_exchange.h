@@ -20,9 +20,13 @@ class TeamExchange : public Exchange {
   void all_reduce(std::span<const std::span<float>> pieces, DType wire) override;
   void reduce(std::span<const std::span<float>> pieces, int root) override;
   void broadcast(std::span<const std::span<float>> pieces, int root) override;
+  void send(std::span<const std::byte> data, int to) override;
+  void receive(std::span<std::byte> data, int from) override;
 
  private:
   using Pieces = std::span<const std::span<float>>;
+  /// Makes the next collective, unless one has failed.
+  void make(FunctionRef<void()> collective);
   /// Has `collective` done to all pieces as one.
   void make(Pieces pieces, FunctionRef<void(std::span<float>)> collective);
 

@@ -110,6 +110,8 @@ std::vector<const ir::OpDef*> make_list() {
                               &reduce,
                               &broadcast,
                               &receive_broadcast,
+                              &send,
+                              &receive,
                           });
   return list;
 }

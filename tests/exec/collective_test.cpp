@@ -70,6 +70,8 @@ class Others : public Exchange {
   void broadcast(std::span<const std::span<float>> pieces, int root) override {
     for (const std::span<float> piece : pieces) std::ranges::fill(piece, static_cast<float>(root));
   }
+  void send(std::span<const std::byte> /*data*/, int to) override { ADD_FAILURE() << "to " << to; }
+  void receive(std::span<std::byte> /*data*/, int from) override { ADD_FAILURE() << "from " << from; }
   std::vector<size_t> num_pieces;
 
  private:

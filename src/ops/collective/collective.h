@@ -11,6 +11,9 @@ extern const ir::OpDef all_reduce;  ///< (x...), 64 at most -> their sums over a
 extern const ir::OpDef reduce;     ///< (x...) -> their sums on worker `root`, in place; elsewhere anything
 extern const ir::OpDef broadcast;  ///< (x...) -> those of worker `root`, in place
 extern const ir::OpDef receive_broadcast;  ///< () -> x of attr "shape" of worker `root`, which broadcasts it
+extern const ir::OpDef send;  ///< (x) -> u8[1] that nothing reads; attr "to": the worker that receives x
+/// () -> what worker "from" sends, of "dtype" and "shape"; zeros for a worker that is alone.
+extern const ir::OpDef receive;
 
 /// Most inputs of all_reduce.
 inline constexpr int kMostPieces = 64;
