@@ -1,0 +1,64 @@
+#pragma once
+
+#include <vector>
+
+#include "passes/machine.h"
+#include "passes/train_graph.h"
+
+namespace hearth::passes {
+
+/// A device of a pipeline.
+struct StageDevice {
+  double speed = 1;          ///< of all devices, in shares
+  int64_t memory_bytes = 0;  ///< 0: as much as it takes
+};
+
+struct StageOptions {
+  std::vector<StageDevice> devices;  ///< in the order of their stages
+  Machine machine;                   ///< of a device of speed 1
+  int64_t num_micro = 1;             ///< micro-batches of an update
+  double weight_copies = 4;          ///< bytes kept for each byte of a trained weight, itself included
+};
+
+/// When a node is made.
+enum class MicroPart : uint8_t {
+  once,      ///< from weights alone: one time for all micro-batches
+  forward,   ///< in a micro-batch's forward pass
+  backward,  ///< in its backward pass
+};
+
+/// A value that one stage makes or keeps and another one reads.
+struct Crossing {
+  ir::ValueId value = ir::kNone;
+  int from = 0;
+  int to = 0;
+  MicroPart part = MicroPart::forward;  ///< back from a later stage: in the backward pass
+};
+
+/// What falls to a stage, by the model that the cuts were chosen by.
+struct StageShare {
+  double seconds = 0;            ///< of a micro-batch
+  int64_t weight_bytes = 0;      ///< weights in all their copies
+  int64_t activation_bytes = 0;  ///< what its micro-batches in flight keep for the backward pass
+};
+
+/// A graph in stages, one behind the other.
+struct Stages {
+  /// Of a node that is made in every stage which reads it: it depends on no weight.
+  static constexpr int kEvery = -1;
+
+  std::vector<int> of_node;
+  std::vector<MicroPart> part_of_node;
+  std::vector<Crossing> crossings;  ///< by value; each value at most once to a stage
+  std::vector<StageShare> shares;
+};
+
+/// Cuts the forward and backward pass of a micro-batch, as `backward` leaves it, into a stage for each
+/// device. Cuts go where the fewest values cross, between layers; of those, the ones under which the slowest
+/// stage is the fastest, in the memory of each. A stage keeps micro-batches in flight for those behind it
+/// (1F1B, Narayanan and others, SOSP 2019). A weight lives where it is read first; a node of the backward
+/// pass goes to the stage of what it differentiates. Follows from graph and options alone, so that all
+/// workers agree. UserError where there are too few places to cut.
+Stages split_stages(const TrainGraph& train, const StageOptions& options);
+
+}  // namespace hearth::passes
