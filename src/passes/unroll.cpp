@@ -1,0 +1,258 @@
+#include "passes/unroll.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "ir/op_def.h"
+#include "ops/collective/collective.h"
+#include "ops/transfer/transfer.h"
+
+namespace hearth::passes {
+namespace {
+
+using ir::kNone;
+using ir::NodeId;
+using ir::ValueId;
+using Kind = PipelineEvent::Kind;
+
+size_t index(int32_t id) { return static_cast<size_t>(id); }
+
+/// The passes of a stage, in order.
+std::vector<PipelineEvent> passes_of(int stage, int num_stages, int64_t num_micro) {
+  std::vector<PipelineEvent> passes;
+  int64_t num_forward = 0;
+  for (int64_t micro = 0; micro < num_micro; ++micro) {
+    const int64_t ahead = std::min<int64_t>(num_micro, micro + num_stages - stage);
+    for (; num_forward < ahead; ++num_forward)
+      passes.push_back({.kind = Kind::forward, .stage = stage, .micro = num_forward});
+    passes.push_back({.kind = Kind::backward, .stage = stage, .micro = micro});
+  }
+  return passes;
+}
+
+/// When each pass ends.
+class Clock {
+ public:
+  Clock(int num_stages, int64_t num_micro) : num_stages_(num_stages) {
+    std::vector<std::vector<PipelineEvent>> passes;
+    for (int stage = 0; stage < num_stages; ++stage)
+      passes.push_back(passes_of(stage, num_stages, num_micro));
+    const size_t num_passes = passes[0].size() * passes.size();
+    std::vector<size_t> next(passes.size(), 0);
+    std::vector<int64_t> now(passes.size(), 0);
+    while (ends_.size() < num_passes) {
+      for (size_t s = 0; s < passes.size(); ++s) {
+        if (next[s] == passes[s].size()) continue;
+        const PipelineEvent& pass = passes[s][next[s]];
+        const int64_t start = start_of(pass, now[s]);
+        if (start < 0) continue;
+        now[s] = start + (pass.kind == Kind::forward ? 1 : 2);
+        ends_[key(pass)] = now[s];
+        ++next[s];
+      }
+    }
+  }
+
+  int64_t end(Kind kind, int stage, int64_t micro) const {
+    return ends_.at(key({.kind = kind, .stage = stage, .micro = micro}));
+  }
+
+ private:
+  using Key = std::tuple<Kind, int, int64_t>;
+  static Key key(const PipelineEvent& pass) { return {pass.kind, pass.stage, pass.micro}; }
+
+  /// -1: what it needs is not known yet.
+  int64_t start_of(const PipelineEvent& pass, int64_t now) const {
+    const bool forward = pass.kind == Kind::forward;
+    const int before = forward ? pass.stage - 1 : pass.stage + 1;
+    if (before < 0 || before == num_stages_) return now;
+    const auto found = ends_.find({pass.kind, before, pass.micro});
+    return found == ends_.end() ? -1 : std::max(now, found->second);
+  }
+
+  int num_stages_;
+  std::map<Key, int64_t> ends_;
+};
+
+class Unroll {
+ public:
+  Unroll(const TrainGraph& train, const Stages& stages, const UnrollOptions& options)
+      : train_(train),
+        from_(train.graph),
+        stages_(stages),
+        options_(options),
+        latest_(from_.values.size(), kNone),
+        copies_(static_cast<size_t>(options.num_micro), std::vector<ValueId>(from_.values.size(), kNone)) {
+    check_written();
+  }
+
+  TrainGraph run() {
+    const auto num_stages = static_cast<int>(stages_.shares.size());
+    for (const PipelineEvent& event : order_pipeline(num_stages, options_.num_micro, stages_.crossings)) {
+      if (event.kind == Kind::message) {
+        cross(stages_.crossings[event.crossing], event.micro);
+      } else if (event.stage == options_.stage) {
+        pass(event.kind == Kind::forward ? MicroPart::forward : MicroPart::backward, event.micro);
+      }
+    }
+    hand_over();
+    return std::move(made_);
+  }
+
+ private:
+  /// A value that is written has one reader, so that every micro-batch finds what the one before it left.
+  void check_written() const {
+    const std::vector<int> uses = from_.use_counts();
+    for (const ir::Node& node : from_.nodes) {
+      for (const int k : node.op->writes) {
+        if (k < 0 || index(k) >= node.inputs.size()) continue;
+        const ValueId in = node.inputs[index(k)];
+        if (in == kNone || from_.value(in).producer != kNone) continue;
+        if (uses[index(in)] != 1)
+          internal_error("{} is written by one node and read by another", from_.value(in).name);
+      }
+    }
+  }
+
+  bool is_once(ValueId id) const {
+    const ir::Value& value = from_.value(id);
+    if (value.producer == kNone) return ir::is_persistent(value.role);
+    return stages_.part_of_node[index(value.producer)] == MicroPart::once;
+  }
+  ValueId& place(ValueId id, int64_t micro) {
+    return is_once(id) ? latest_[index(id)] : copies_[static_cast<size_t>(micro)][index(id)];
+  }
+
+  /// The copy of a value for a micro-batch; what nobody sends is made here.
+  ValueId copy_of(ValueId id, int64_t micro) {
+    if (id == kNone) return kNone;
+    if (place(id, micro) != kNone) return place(id, micro);
+    const ir::Value& value = from_.value(id);
+    if (value.producer == kNone) {
+      const std::string name = is_once(id) ? value.name : fmt::format("m{}/{}", micro, value.name);
+      return place(id, micro) = made_.graph.add_value(name, value.type, value.role);
+    }
+    const int stage = stages_.of_node[index(value.producer)];
+    const bool is_late =
+        stage != Stages::kEvery && stages_.part_of_node[index(value.producer)] != MicroPart::once;
+    if (is_late || (stage != Stages::kEvery && stage != options_.stage))
+      internal_error("stage {} reads a value of {} that it does not have", options_.stage,
+                     from_.node(value.producer).name);
+    make(value.producer, micro);
+    return place(id, micro);
+  }
+
+  void make(NodeId id, int64_t micro) {
+    const ir::Node& node = from_.node(id);
+    std::vector<ValueId> inputs;
+    for (const ValueId in : node.inputs) inputs.push_back(copy_of(in, micro));
+    const std::vector<ValueId> outputs = made_.graph.add(*node.op, std::move(inputs), node.attrs, node.name);
+    for (size_t k = 0; k < outputs.size(); ++k) {
+      place(node.outputs[k], micro) = outputs[k];
+      const int written = k < node.op->writes.size() ? node.op->writes[k] : -1;
+      if (written >= 0) pass_on(node.inputs[index(written)], outputs[k]);
+    }
+  }
+
+  /// What a micro-batch leaves in a persistent value is what the next one finds.
+  void pass_on(ValueId written, ValueId left) {
+    while (from_.value(written).producer != kNone) {
+      const ir::Node& writer = from_.node(from_.value(written).producer);
+      const auto k = std::ranges::find(writer.outputs, written) - writer.outputs.begin();
+      const auto at = static_cast<size_t>(k);
+      if (at >= writer.op->writes.size() || writer.op->writes[at] < 0) return;
+      written = writer.inputs[index(writer.op->writes[at])];
+    }
+    if (ir::is_persistent(from_.value(written).role)) latest_[index(written)] = left;
+  }
+
+  void pass(MicroPart part, int64_t micro) {
+    for (size_t i = 0; i < from_.nodes.size(); ++i) {
+      if (stages_.of_node[i] == options_.stage && stages_.part_of_node[i] == part)
+        make(static_cast<NodeId>(i), micro);
+    }
+  }
+
+  void cross(const Crossing& crossing, int64_t micro) {
+    if (crossing.from == options_.stage) send(crossing, micro);
+    if (crossing.to == options_.stage) receive(crossing, micro);
+  }
+  void send(const Crossing& crossing, int64_t micro) {
+    ValueId value = copy_of(crossing.value, micro);
+    if (options_.through_host) value = made_.graph.add1(ops::stash, {value}, {}, "send");
+    made_.graph.add(ops::send, {value}, {{"to", int64_t{crossing.to}}}, "send");
+  }
+  void receive(const Crossing& crossing, int64_t micro) {
+    const ir::Type& type = from_.type(crossing.value);
+    const ValueId came =
+        made_.graph.add1(ops::receive, {},
+                         {{"from", int64_t{crossing.from}},
+                          {"dtype", std::string(dtype_name(type.dtype))},
+                          {"shape", std::vector<int64_t>(type.shape.begin(), type.shape.end())}},
+                         "receive");
+    place(crossing.value, micro) = made_.graph.add1(ops::fetch, {came}, {}, "receive");
+  }
+
+  bool is_made_here(ValueId id) const {
+    const NodeId producer = from_.value(id).producer;
+    return producer != kNone && stages_.of_node[index(producer)] == options_.stage;
+  }
+
+  void hand_over() {
+    for (int64_t micro = 0; micro < options_.num_micro; ++micro) {
+      for (const ValueId out : from_.outputs) {
+        if (is_made_here(out)) made_.graph.outputs.push_back(copy_of(out, micro));
+      }
+    }
+    for (const Gradient& gradient : train_.gradients) {
+      if (!is_made_here(gradient.gradient)) continue;
+      made_.gradients.push_back({.parameter = copy_of(gradient.parameter, 0),
+                                 .gradient = copy_of(gradient.gradient, options_.num_micro - 1)});
+    }
+  }
+
+  const TrainGraph& train_;
+  const ir::Graph& from_;
+  const Stages& stages_;
+  const UnrollOptions& options_;
+  TrainGraph made_;
+  std::vector<ValueId> latest_;               ///< of what lasts, or is made once
+  std::vector<std::vector<ValueId>> copies_;  ///< of each micro-batch
+};
+
+}  // namespace
+
+std::vector<PipelineEvent> order_pipeline(int num_stages, int64_t num_micro,
+                                          std::span<const Crossing> crossings) {
+  using Key = std::tuple<int64_t, bool, int, size_t>;
+  const Clock clock(num_stages, num_micro);
+  std::vector<std::pair<Key, PipelineEvent>> timed;
+  for (int stage = 0; stage < num_stages; ++stage) {
+    for (const PipelineEvent& pass : passes_of(stage, num_stages, num_micro))
+      timed.push_back({{clock.end(pass.kind, stage, pass.micro), false, stage, 0}, pass});
+  }
+  for (size_t i = 0; i < crossings.size(); ++i) {
+    const Crossing& crossing = crossings[i];
+    const bool once = crossing.part == MicroPart::once;
+    const Kind kind = crossing.part == MicroPart::forward ? Kind::forward : Kind::backward;
+    for (int64_t micro = 0; micro < (once ? 1 : num_micro); ++micro) {
+      const int64_t time = once ? 0 : clock.end(kind, crossing.from, micro);
+      timed.push_back(
+          {{time, true, crossing.from, i}, {.kind = Kind::message, .micro = micro, .crossing = i}});
+    }
+  }
+  std::ranges::stable_sort(timed, {}, &std::pair<Key, PipelineEvent>::first);
+  std::vector<PipelineEvent> events;
+  for (const auto& [key, event] : timed) events.push_back(event);
+  return events;
+}
+
+TrainGraph unroll(const TrainGraph& train, const Stages& stages, const UnrollOptions& options) {
+  return Unroll(train, stages, options).run();
+}
+
+}  // namespace hearth::passes
