@@ -13,6 +13,7 @@
 
 #include "comm/collectives.h"
 #include "comm/sum.h"
+#include "comm/team_exchange.h"
 
 namespace hearth::comm {
 namespace {
@@ -149,6 +150,28 @@ TEST(Shm, NamesTheWriterOfWhatCameOtherwiseThanItWasWritten) {
     EXPECT_EQ(error.rank(), 1);
     EXPECT_THAT(error.what(), HasSubstr("another checksum"));
   }
+}
+
+TEST(TeamExchange, SendsToOneRankAndKeepsWhatFailed) {
+  ShmGroup group(2, {.deadline_seconds = 0.5, .chunk_bytes = kChunkBytes});
+  const std::vector<std::byte> sent(5 * kChunkBytes, std::byte{7});
+  with_ranks(group, [&](Transport& team) {
+    TeamExchange exchange(team);
+    exchange.start_step(4);
+    if (team.rank() == 0) return exchange.send(sent, 1);
+    std::vector<std::byte> came(sent.size());
+    exchange.receive(came, 0);
+    EXPECT_EQ(came, sent);
+    exchange.check();
+    exchange.receive(came, 0);
+    EXPECT_EQ(came, sent);
+    try {
+      exchange.check();
+      ADD_FAILURE() << "nobody sent";
+    } catch (const CommError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("rank 0 stopped in receive 1 of step 4"));
+    }
+  });
 }
 
 TEST(Sum, IsMadeOfTheSumsOfAlignedNeighbours) {
