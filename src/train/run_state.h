@@ -28,7 +28,7 @@ struct RunState {
   double best_score = kNoScore;
   int64_t evaluations_without_gain = 0;
   data::LoaderPosition position;
-  int num_workers = 1;  ///< that it was left by
+  int num_workers = 1;  ///< that it was left by, where each of them has states of its own; else 1
   LossSpread losses;
   int64_t num_bad = 0;         ///< updates that were left out (BadStepOptions)
   int64_t num_bad_in_row = 0;  ///< the last ones

@@ -37,6 +37,9 @@ void check_memory(const Recipe& recipe, const Engine& engine, int64_t staging_by
   }
 }
 
+/// Whether workers keep what the others do not know, so that a run goes on with as many as it had.
+bool have_own_states(const Recipe& recipe) { return recipe.compress != "none" || recipe.local.steps > 1; }
+
 }  // namespace
 
 Trainer::Trainer(Recipe recipe, fs::path out, TrainerEvents events, comm::Transport* team,
@@ -170,8 +173,7 @@ bool Trainer::load_checkpoint() {
 }
 
 void Trainer::check_number_of_workers(const RunState& state, const fs::path& path) const {
-  const bool have_own_states = recipe_.compress != "none" || recipe_.local.steps > 1;
-  if (!have_own_states || state.num_workers == num_workers()) return;
+  if (!have_own_states(recipe_) || state.num_workers == num_workers()) return;
   user_error(
       "expected devices={}, as {} has it, because each of them has states of its own (exchange.compress, "
       "exchange.local_steps), got {}; try devices={}",
@@ -193,7 +195,7 @@ void Trainer::restore(const fs::path& checkpoint) {
 
 void Trainer::save_checkpoint() {
   beat(comm::Phase::saving);
-  state_.num_workers = num_workers();
+  state_.num_workers = have_own_states(recipe_) ? num_workers() : 1;
   const StateText text = write_run_state(state_);
   checkpoints_->save(state_.step, engine_->state(), std::string_view(text.data(), text.size()));
 }
