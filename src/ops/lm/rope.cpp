@@ -106,7 +106,7 @@ Kernel kernel(const NodeView& node) {
   const DType dtype = node.in_type(0).dtype;
   const auto row = [=](const KernelArgs& args, int64_t i, float* scratch) {
     const int64_t at = i * heads.width;
-    float* out = run_to_write(dtype, args.out[0], at, scratch + heads.width);
+    float* out = run_to_write(dtype, args.out[0], at, scratch == nullptr ? scratch : scratch + heads.width);
     turn_row(heads, args.input<float>(1) + i * 2 * heads.len,
              cpu::as_f32(dtype, args.in[0], at, heads.width, scratch), out);
     cpu::store_f32(dtype, out, args.out[0], at, heads.width);
