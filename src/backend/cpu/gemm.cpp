@@ -100,7 +100,7 @@ void run_rows(const GemmSpec& s, bool pairs, const float* a, const float* b, flo
   const int64_t a_k = s.transpose_a ? s.m : 1;
   const int64_t tasks = num_tasks(s);
   threads.run_tasks(tasks, s.num_threads, [&](int64_t task, int thread) {
-    float* scratch = own + thread * kThreadFloats;
+    float* scratch = own == nullptr ? own : own + thread * kThreadFloats;
     const Part mine = part_of(s, tasks, task);
     const BlockProduct part{.m = mine.m.size(),
                             .n = mine.n.size(),
