@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/asan.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "ir/op_def.h"
@@ -39,6 +40,8 @@ Region::Region(int64_t num_bytes)
   if (head > 0) munmap(mapped, static_cast<size_t>(head));
   if (tail > 0) munmap(data_ + num_bytes_, static_cast<size_t>(tail));
   madvise(data_, static_cast<size_t>(num_bytes_), MADV_HUGEPAGE);
+  // An ended thread's stack may have been there, and left its marks.
+  unpoison(data_, static_cast<size_t>(num_bytes_));
 }
 
 Region::Region(Region&& other) noexcept

@@ -1,6 +1,6 @@
 // Accesses out of bounds, as AddressSanitizer reports them; elsewhere tests/race finds them.
-#include "backend/gpu/emu/asan.h"
 #include "backend/gpu/rt.h"
+#include "base/asan.h"
 #include "gpu/card.h"
 
 namespace hearth::gpu {

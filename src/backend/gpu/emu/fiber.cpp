@@ -5,7 +5,7 @@
 #include <boost/context/detail/fcontext.hpp>
 #include <new>
 
-#include "backend/gpu/emu/asan.h"
+#include "base/asan.h"
 
 namespace hearth::emu {
 namespace {

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "backend/gpu/emu/asan.h"
 #include "backend/gpu/emu/checker.h"
 #include "backend/gpu/emu/fiber.h"
 #include "backend/gpu/emu/watchdog.h"
+#include "base/asan.h"
 #include "base/philox.h"
 
 namespace hearth::emu {

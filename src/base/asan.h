@@ -15,7 +15,7 @@
 #endif
 
 /// What AddressSanitizer is told, where it is there.
-namespace hearth::emu {
+namespace hearth {
 
 inline void poison([[maybe_unused]] const void* place, [[maybe_unused]] size_t bytes) {
 #ifdef HEARTH_ASAN
@@ -42,4 +42,4 @@ inline void has_jumped([[maybe_unused]] void* fake_stack, [[maybe_unused]] const
 #endif
 }
 
-}  // namespace hearth::emu
+}  // namespace hearth
