@@ -1,6 +1,8 @@
 #include "ops/reduce/reduce.h"
 
+#include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "backend/cpu/clones.h"
 #include "backend/cpu/convert.h"
@@ -107,33 +109,51 @@ Inferred infer_sum_squares(const NodeView& node) {
   for (const Type& type : node.in) {
     if (type.dtype != DType::f32) return refuse("expected f32 inputs");
   }
-  return {.out = {kScalar}, .error = ""};
+  const int64_t count = num_squares(node);
+  std::vector<int64_t> places = square_places(node);
+  if (places.size() != node.in.size()) return refuse("expected a place for each input");
+  std::ranges::sort(places);
+  if (std::ranges::adjacent_find(places) != places.end() || places.front() < 0 || places.back() >= count)
+    return refuse("expected each place once, below count");
+  return {.out = {{.dtype = DType::f32, .shape = {count}}}, .error = ""};
 }
 
 /// Every input is cut into one part per thread; the parts' sums are added in a fixed order.
 Kernel sum_squares_kernel(const NodeView& node) {
   std::vector<int64_t> counts;
   for (const Type& type : node.in) counts.push_back(type.shape.num_elements());
-  const int parts = node.num_threads;
+  const int64_t parts = node.num_threads, count = num_squares(node);
   return {.run =
-              [=](const KernelArgs& args) {
+              [=, places = square_places(node)](const KernelArgs& args) {
                 auto* partial = reinterpret_cast<double*>(args.workspace);
                 args.threads->run([&](int thread) {
-                  double sums[16] = {};
                   for (size_t k = 0; k < counts.size(); ++k) {
+                    double sums[16] = {};
                     const Range range = split_range(counts[k], parts, thread);
                     add_squares(args.input<float>(k) + range.begin, range.size(), sums);
+                    partial[static_cast<int64_t>(k) * parts + thread] = total(sums);
                   }
-                  partial[thread] = total(sums);
                 });
-                double sum = 0;
-                for (int part = 0; part < parts; ++part) sum += partial[part];
-                *args.output<float>(0) = static_cast<float>(sum);
+                std::fill_n(args.output<float>(0), count, 0.0F);
+                for (const int64_t place : places) {
+                  args.output<float>(0)[place] =
+                      static_cast<float>(std::accumulate(partial, partial + parts, 0.0));
+                  partial += parts;
+                }
               },
-          .workspace_bytes = parts * 8};
+          .workspace_bytes = parts * std::ssize(counts) * 8};
 }
 
 }  // namespace
+
+int64_t num_squares(const NodeView& node) { return node.attrs.integer_or("count", std::ssize(node.in)); }
+
+std::vector<int64_t> square_places(const NodeView& node) {
+  if (node.attrs.contains("places")) return node.attrs.list("places");
+  std::vector<int64_t> places(node.in.size());
+  std::iota(places.begin(), places.end(), 0);
+  return places;
+}
 
 const OpDef sum_leading{
     .name = "sum_leading",
@@ -188,7 +208,10 @@ const OpDef sum_all{
         }};
 
 const OpDef sum_squares{.name = "sum_squares",
-                        .doc = "sum of the squares of every element of every input",
+                        .doc =
+                            "out[places[k]] = sum of the squares of input k; attributes: count, elements of "
+                            "out, the others 0 (one for "
+                            "each input); places (0, 1 ...)",
                         .max_inputs = 4096,
                         .infer = infer_sum_squares,
                         .no_vjp_because = "it measures gradients",
@@ -196,9 +219,11 @@ const OpDef sum_squares{.name = "sum_squares",
                         .gpu = sum_squares_gpu,
                         .reference =
                             [](const ReferenceArgs& args) {
-                              args.out[0][0] = 0;
-                              for (const auto& input : args.in) {
-                                for (const double value : input) args.out[0][0] += value * value;
+                              std::ranges::fill(args.out[0], 0);
+                              const std::vector<int64_t> places = square_places(args.node);
+                              for (size_t k = 0; k < places.size(); ++k) {
+                                for (const double value : args.in[k])
+                                  args.out[0][static_cast<size_t>(places[k])] += value * value;
                               }
                             },
                         .cost =
@@ -209,7 +234,9 @@ const OpDef sum_squares{.name = "sum_squares",
                             [] {
                               return std::vector<Sample>{
                                   {.in = {normal({33})}},
-                                  {.in = {normal({70, 50}), normal({3}), normal({1})}}};
+                                  {.in = {normal({70, 50}), normal({3}), normal({1}), normal({40000})}},
+                                  {.in = {normal({5}), normal({70, 50})},
+                                   .attrs = {{"count", int64_t{4}}, {"places", std::vector<int64_t>{3, 1}}}}};
                             }};
 
 }  // namespace hearth::ops

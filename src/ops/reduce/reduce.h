@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "ir/op_def.h"
 
 namespace hearth::ops {
@@ -7,6 +10,9 @@ namespace hearth::ops {
 extern const ir::OpDef sum_leading;
 extern const ir::OpDef sum_all;
 extern const ir::OpDef sum_squares;
+/// Elements of sum_squares' output, and where in it the sum of each input goes.
+int64_t num_squares(const ir::NodeView& node);
+std::vector<int64_t> square_places(const ir::NodeView& node);
 /// Kernels for cards.
 ir::Kernel sum_leading_gpu(const ir::NodeView& node);
 ir::Kernel sum_all_gpu(const ir::NodeView& node);

@@ -1,3 +1,5 @@
+#include <limits>
+#include <numeric>
 #include <vector>
 
 #include "ops/many_tensors.h"
@@ -26,6 +28,20 @@ __global__ void __launch_bounds__(kBlockThreads) add_elements(const T* in, float
   for (int64_t i = first_element(); i < count; i += element_stride()) sum += rt::to_float(in[i]);
   sum = rt::reduce_block(sum, rt::Add(), 0.0F);
   if (threadIdx.x == 0) parts[blockIdx.x] = sum;
+}
+/// Parts of an array's sum, and where it goes.
+struct Parts {
+  const float* parts;
+  float* out;
+};
+/// Each block adds up the parts of one array.
+__global__ void __launch_bounds__(kBlockThreads) add_parts(ManyTensors<Parts> all) {
+  const BlockRun run = run_of_block(all);
+  const Parts array = all.tensors[run.tensor];
+  float sum = 0;
+  for (int64_t i = threadIdx.x; i < run.end; i += kBlockThreads) sum += array.parts[i];
+  sum = rt::reduce_block(sum, rt::Add(), 0.0F);
+  if (threadIdx.x == 0) *array.out = sum;
 }
 /// parts[block] = the sum of squares of the block's run.
 __global__ void __launch_bounds__(kBlockThreads) add_squares(ManyTensors<const float*> all, float* parts) {
@@ -83,24 +99,34 @@ ir::Kernel sum_leading_gpu(const NodeView& node) {
 }
 
 ir::Kernel sum_squares_gpu(const NodeView& node) {
-  std::vector<int64_t> counts;
-  int64_t parts = 0;
+  std::vector<int64_t> counts, num_parts;
   for (const ir::Type& type : node.in) {
     counts.push_back(type.shape.num_elements());
-    parts += num_runs(counts.back(), kSquaresRun);
+    num_parts.push_back(num_runs(counts.back(), kSquaresRun));
   }
-  const auto run = [=](const KernelArgs& args) {
-    auto* sums = reinterpret_cast<float*>(args.workspace);
+  std::vector<int64_t> first(num_parts.size());
+  std::exclusive_scan(num_parts.begin(), num_parts.end(), first.begin(), int64_t{0});
+  const int64_t workspace = std::reduce(num_parts.begin(), num_parts.end()) * int64_t{sizeof(float)};
+  const auto run = [=, places = square_places(node), count = num_squares(node)](const KernelArgs& args) {
+    auto* parts = reinterpret_cast<float*>(args.workspace);
+    args.stream->fill_zero(static_cast<std::byte*>(args.out[0]), count * int64_t{sizeof(float)});
     for_many_tensors<const float*>(
         counts, kSquaresRun, [&](size_t i) { return input_of<float>(args, i); },
         [&](const ManyTensors<const float*>& all) {
-          rt::launch(add_squares, {all.num_blocks, kBlockThreads}, args.stream->handle(), all, sums);
-          sums += all.num_blocks;
+          rt::launch(add_squares, {all.num_blocks, kBlockThreads}, args.stream->handle(), all, parts);
+          parts += all.num_blocks;
         });
-    rt::launch(add_elements<float>, {1, kBlockThreads}, args.stream->handle(),
-               reinterpret_cast<const float*>(args.workspace), output_of<float>(args, 0), parts);
+    for_many_tensors<Parts>(
+        num_parts, std::numeric_limits<int>::max(),
+        [&](size_t i) {
+          return Parts{reinterpret_cast<const float*>(args.workspace) + first[i],
+                       output_of<float>(args, 0) + places[i]};
+        },
+        [&](const ManyTensors<Parts>& all) {
+          rt::launch(add_parts, {all.num_blocks, kBlockThreads}, args.stream->handle(), all);
+        });
   };
-  return {.run = run, .workspace_bytes = parts * int64_t{sizeof(float)}};
+  return {.run = run, .workspace_bytes = workspace};
 }
 
 }  // namespace hearth::ops
