@@ -109,6 +109,7 @@ std::vector<const ir::OpDef*> make_list() {
                               &all_reduce,
                               &reduce,
                               &broadcast,
+                              &send_broadcast,
                               &receive_broadcast,
                               &send,
                               &receive,

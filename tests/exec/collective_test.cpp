@@ -4,6 +4,8 @@
 
 #include <chrono>
 #include <cstring>
+#include <deque>
+#include <functional>
 #include <thread>
 
 #include "backend/exchange.h"
@@ -70,6 +72,7 @@ class Others : public Exchange {
   void broadcast(std::span<const std::span<float>> pieces, int root) override {
     for (const std::span<float> piece : pieces) std::ranges::fill(piece, static_cast<float>(root));
   }
+  void broadcast(std::span<std::byte> /*data*/, int root) override { ADD_FAILURE() << "from " << root; }
   void send(std::span<const std::byte> /*data*/, int to) override { ADD_FAILURE() << "to " << to; }
   void receive(std::span<std::byte> /*data*/, int from) override { ADD_FAILURE() << "from " << from; }
   std::vector<size_t> num_pieces;
@@ -77,6 +80,30 @@ class Others : public Exchange {
  private:
   uint64_t most_microseconds_;
   PhiloxSequence random_{3, 0};
+};
+
+/// The same for the memory of cards, when their streams get to it.
+class OthersCards : public Others, private CardExchange {
+ public:
+  explicit OthersCards(bool meet) : Others(0), meet_(meet) {}
+  CardExchange* on_card() override { return meet_ ? this : nullptr; }
+  void all_reduce(std::span<const std::span<float>> pieces, DType wire) override {
+    EXPECT_FALSE(meet_);
+    Others::all_reduce(pieces, wire);
+  }
+
+ private:
+  using Pieces = std::span<const std::span<float>>;
+  void all_reduce(Pieces pieces, gpu::Stream& stream) override {
+    calls_.emplace_back(
+        [this, all = std::vector(pieces.begin(), pieces.end())] { Others::all_reduce(all, DType::f32); });
+    stream.call([](void* call) { (*static_cast<std::function<void()>*>(call))(); }, &calls_.back());
+  }
+  void reduce(Pieces /*pieces*/, int root, gpu::Stream& /*stream*/) override { ADD_FAILURE() << root; }
+  void broadcast(Pieces /*pieces*/, int root, gpu::Stream& /*stream*/) override { ADD_FAILURE() << root; }
+
+  bool meet_;
+  std::deque<std::function<void()>> calls_;
 };
 
 std::vector<float> row_of(uint64_t number) {
@@ -134,7 +161,7 @@ Outcome on_card(const passes::AllReduceOptions& options, const emu::CardSettings
   card.allocate(layout, image.data(), needs);
   program.bind(card.places());
   card.upload();
-  Others others(0);
+  OthersCards others(options.on_card);
   program.connect(others, nullptr);
   ThreadPool threads(1);
   const std::vector<std::vector<float>> rows = {row_of(0), row_of(1), row_of(2), row_of(3)};
@@ -143,7 +170,7 @@ Outcome on_card(const passes::AllReduceOptions& options, const emu::CardSettings
     program.start(threads);
   }
   program.wait();
-  EXPECT_EQ(program.is_recorded(), !settings.cannot_record);
+  EXPECT_EQ(program.is_recorded(), !settings.cannot_record && !options.on_card);
   card.download();
   return {.image = {image.data(), image.data() + layout.num_bytes()}, .num_pieces = others.num_pieces};
 }
@@ -173,6 +200,17 @@ TEST_P(Collectives, GoOnBesideACard) {
       EXPECT_EQ(got.image, want.image) << "order " << seed;
       EXPECT_EQ(got.num_pieces, want.num_pieces);
     }
+  }
+}
+
+TEST_P(Collectives, GoFromCardToCard) {
+  const Outcome want = this->want();
+  passes::AllReduceOptions on_cards = options();
+  on_cards.on_card = true;
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    const Outcome got = on_card(on_cards, {.order_seed = seed});
+    EXPECT_EQ(got.image, want.image) << "order " << seed;
+    EXPECT_EQ(got.num_pieces, want.num_pieces);
   }
 }
 

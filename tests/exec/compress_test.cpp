@@ -53,6 +53,7 @@ class Twin : public Exchange {
   }
   void reduce(std::span<const std::span<float>>, int) override { ADD_FAILURE(); }
   void broadcast(std::span<const std::span<float>>, int) override { ADD_FAILURE(); }
+  void broadcast(std::span<std::byte>, int) override { ADD_FAILURE(); }
   void send(std::span<const std::byte>, int) override { ADD_FAILURE(); }
   void receive(std::span<std::byte>, int) override { ADD_FAILURE(); }
   int64_t num_bytes = 0;

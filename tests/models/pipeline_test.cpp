@@ -197,6 +197,7 @@ class Member : public Exchange {
   void all_reduce(std::span<const std::span<float>> /*pieces*/, DType /*wire*/) override { ADD_FAILURE(); }
   void reduce(std::span<const std::span<float>> /*pieces*/, int /*root*/) override { ADD_FAILURE(); }
   void broadcast(std::span<const std::span<float>> /*pieces*/, int /*root*/) override { ADD_FAILURE(); }
+  void broadcast(std::span<std::byte> /*data*/, int /*root*/) override { ADD_FAILURE(); }
   void send(std::span<const std::byte> data, int to) override { meeting_.send(rank_, to, data); }
   void receive(std::span<std::byte> data, int from) override { meeting_.receive(from, rank_, data); }
 

@@ -23,15 +23,21 @@ Inferred infer(const NodeView& node) {
 
 /// Hands the outputs to `collective`, which is not called where there is no other worker.
 template <typename Collective>
-Kernel kernel(const NodeView& node, Collective collective) {
+Kernel each_output(const NodeView& node, Collective collective) {
   std::vector<size_t> counts;
   for (const Type& type : node.out) counts.push_back(static_cast<size_t>(type.shape.num_elements()));
   return {.run = [counts, collective](const KernelArgs& args) {
     if (args.exchange == nullptr) return;
     std::array<std::span<float>, kMostPieces> pieces;
     for (size_t k = 0; k < counts.size(); ++k) pieces[k] = {args.output<float>(k), counts[k]};
-    collective(*args.exchange, Pieces(pieces).first(counts.size()));
+    collective(args, Pieces(pieces).first(counts.size()));
   }};
+}
+
+template <typename Collective>
+Kernel kernel(const NodeView& node, Collective collective) {
+  return each_output(
+      node, [collective](const KernelArgs& args, Pieces pieces) { collective(*args.exchange, pieces); });
 }
 
 Kernel all_reduce_cpu(const NodeView& node) {
@@ -49,21 +55,38 @@ Kernel broadcast_cpu(const NodeView& node) {
   return kernel(node, [root](Exchange& exchange, Pieces pieces) { exchange.broadcast(pieces, root); });
 }
 
-Inferred infer_received(const NodeView& node) {
-  return {.out = {{.dtype = DType::f32, .shape = Shape(node.attrs.list("shape"))}}, .error = ""};
+/// The same for a card's memory.
+template <typename Collective>
+Kernel kernel_on_card(const NodeView& node, Collective collective) {
+  return each_output(node, [collective](const KernelArgs& args, Pieces pieces) {
+    CardExchange* const cards = args.exchange->on_card();
+    HEARTH_CHECK(cards != nullptr);
+    collective(*cards, pieces, *args.stream);
+  });
 }
 
-Kernel receive_cpu(const NodeView& node) {
-  const int64_t count = node.out_type(0).shape.num_elements();
-  return {.run = [receive = broadcast_cpu(node).run, count](const KernelArgs& args) {
-    if (args.exchange == nullptr) std::fill_n(args.output<float>(0), count, 0.0F);
-    receive(args);
-  }};
+Kernel all_reduce_on_card(const NodeView& node) {
+  return kernel_on_card(node, [](CardExchange& cards, Pieces pieces, gpu::Stream& stream) {
+    cards.all_reduce(pieces, stream);
+  });
+}
+
+Kernel reduce_on_card(const NodeView& node) {
+  const auto root = static_cast<int>(node.attrs.integer("root"));
+  return kernel_on_card(node, [root](CardExchange& cards, Pieces pieces, gpu::Stream& stream) {
+    cards.reduce(pieces, root, stream);
+  });
+}
+
+Kernel broadcast_on_card(const NodeView& node) {
+  const auto root = static_cast<int>(node.attrs.integer("root"));
+  return kernel_on_card(node, [root](CardExchange& cards, Pieces pieces, gpu::Stream& stream) {
+    cards.broadcast(pieces, root, stream);
+  });
 }
 
 /// Of a worker that is alone.
 void reference(const ReferenceArgs& args) { std::ranges::copy(args.in, args.out.begin()); }
-void receive_reference(const ReferenceArgs& args) { std::ranges::fill(args.out[0], 0.0); }
 
 std::vector<int> each_in_place() {
   std::vector<int> writes(kMostPieces);
@@ -75,10 +98,6 @@ std::vector<Sample> samples() {
   return {{.in = {normal({7, 11}), normal({5})}, .attrs = {{"root", int64_t{0}}}}};
 }
 
-std::vector<Sample> receive_samples() {
-  return {{.attrs = {{"root", int64_t{1}}, {"shape", std::vector<int64_t>{3, 5}}}}};
-}
-
 }  // namespace
 
 const OpDef all_reduce{.name = "all_reduce",
@@ -87,6 +106,7 @@ const OpDef all_reduce{.name = "all_reduce",
                        .infer = infer,
                        .no_vjp_because = kNoGradient,
                        .cpu = all_reduce_cpu,
+                       .gpu = all_reduce_on_card,
                        .reference = reference,
                        .writes = each_in_place(),
                        .transfer = ir::Transfer::exchange,
@@ -98,6 +118,7 @@ const OpDef reduce{.name = "reduce",
                    .infer = infer,
                    .no_vjp_because = kNoGradient,
                    .cpu = reduce_cpu,
+                   .gpu = reduce_on_card,
                    .reference = reference,
                    .writes = each_in_place(),
                    .transfer = ir::Transfer::exchange,
@@ -109,20 +130,10 @@ const OpDef broadcast{.name = "broadcast",
                       .infer = infer,
                       .no_vjp_because = kNoGradient,
                       .cpu = broadcast_cpu,
+                      .gpu = broadcast_on_card,
                       .reference = reference,
                       .writes = each_in_place(),
                       .transfer = ir::Transfer::exchange,
                       .samples = samples};
-
-const OpDef receive_broadcast{.name = "receive_broadcast",
-                              .doc = "what another worker of a run broadcasts",
-                              .min_inputs = 0,
-                              .max_inputs = 0,
-                              .infer = infer_received,
-                              .no_vjp_because = kNoGradient,
-                              .cpu = receive_cpu,
-                              .reference = receive_reference,
-                              .transfer = ir::Transfer::exchange,
-                              .samples = receive_samples};
 
 }  // namespace hearth::ops

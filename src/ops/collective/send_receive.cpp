@@ -7,9 +7,13 @@
 namespace hearth::ops {
 namespace {
 
+constexpr std::string_view kNoGradient = "what workers exchange is placed behind the backward pass";
+
+const Type kNothing{.dtype = DType::u8, .shape = {1}};
+
 Inferred infer_send(const NodeView& node) {
   if (node.attrs.integer_or("to", -1) < 0) return refuse("expected the number of a worker in \"to\"");
-  return {.out = {{.dtype = DType::u8, .shape = {1}}}, .error = ""};
+  return {.out = {kNothing}, .error = ""};
 }
 
 Kernel send_kernel(const NodeView& node) {
@@ -21,11 +25,28 @@ Kernel send_kernel(const NodeView& node) {
   }};
 }
 
-Inferred infer_receive(const NodeView& node) {
-  if (node.attrs.integer_or("from", -1) < 0) return refuse("expected the number of a worker in \"from\"");
-  const std::optional<DType> dtype = dtype_from_name(node.attrs.text_or("dtype", ""));
+Inferred infer_send_broadcast(const NodeView& /*node*/) { return {.out = {kNothing}, .error = ""}; }
+
+Kernel send_broadcast_kernel(const NodeView& node) {
+  const auto num_bytes = static_cast<size_t>(node.in_type(0).num_bytes());
+  const auto root = static_cast<int>(node.attrs.integer("root"));
+  return {.run = [num_bytes, root](const KernelArgs& args) {
+    *args.output<uint8_t>(0) = 0;
+    if (args.exchange != nullptr)
+      args.exchange->broadcast({static_cast<std::byte*>(args.in[0]), num_bytes}, root);
+  }};
+}
+
+/// Of attrs "shape" and "dtype".
+Inferred infer_received(const NodeView& node) {
+  const std::optional<DType> dtype = dtype_from_name(node.attrs.text_or("dtype", "f32"));
   if (!dtype) return refuse("expected a known \"dtype\"");
   return {.out = {{.dtype = *dtype, .shape = Shape(node.attrs.list("shape"))}}, .error = ""};
+}
+
+Inferred infer_receive(const NodeView& node) {
+  if (node.attrs.integer_or("from", -1) < 0) return refuse("expected the number of a worker in \"from\"");
+  return infer_received(node);
 }
 
 Kernel receive_kernel(const NodeView& node) {
@@ -37,16 +58,33 @@ Kernel receive_kernel(const NodeView& node) {
   }};
 }
 
+Kernel receive_broadcast_kernel(const NodeView& node) {
+  const auto num_bytes = static_cast<size_t>(node.out_type(0).num_bytes());
+  const auto root = static_cast<int>(node.attrs.integer("root"));
+  return {.run = [num_bytes, root](const KernelArgs& args) {
+    if (args.exchange != nullptr)
+      return args.exchange->broadcast({args.output<std::byte>(0), num_bytes}, root);
+    std::memset(args.out[0], 0, num_bytes);
+  }};
+}
+
 /// Of a worker that is alone: outputs come as zeros.
 void reference(const ReferenceArgs& /*args*/) {}
-
-constexpr std::string_view kNoGradient = "a model is cut behind its backward pass";
 
 std::vector<Sample> send_samples() { return {{.in = {normal({7, 11})}, .attrs = {{"to", int64_t{1}}}}}; }
 std::vector<Sample> receive_samples() {
   return {{.in = {},
            .attrs = {
                {"from", int64_t{1}}, {"dtype", std::string("f32")}, {"shape", std::vector<int64_t>{7, 11}}}}};
+}
+
+std::vector<Sample> send_broadcast_samples() {
+  return {{.in = {normal({7, 11})}, .attrs = {{"root", int64_t{1}}}}};
+}
+std::vector<Sample> receive_broadcast_samples() {
+  return {{.attrs = {{"root", int64_t{1}}, {"shape", std::vector<int64_t>{3, 5}}}},
+          {.attrs = {
+               {"root", int64_t{1}}, {"dtype", std::string("bf16")}, {"shape", std::vector<int64_t>{3, 5}}}}};
 }
 
 }  // namespace
@@ -73,5 +111,27 @@ const OpDef receive{.name = "receive",
                     .writes = {-1},
                     .transfer = ir::Transfer::exchange,
                     .samples = receive_samples};
+
+const OpDef send_broadcast{.name = "send_broadcast",
+                           .doc = "to all other workers of a run",
+                           .infer = infer_send_broadcast,
+                           .no_vjp_because = kNoGradient,
+                           .cpu = send_broadcast_kernel,
+                           .reference = reference,
+                           .writes = {-1},
+                           .transfer = ir::Transfer::exchange,
+                           .samples = send_broadcast_samples};
+
+const OpDef receive_broadcast{.name = "receive_broadcast",
+                              .doc = "what another worker of a run broadcasts",
+                              .min_inputs = 0,
+                              .max_inputs = 0,
+                              .infer = infer_received,
+                              .no_vjp_because = kNoGradient,
+                              .cpu = receive_broadcast_kernel,
+                              .reference = reference,
+                              .writes = {-1},
+                              .transfer = ir::Transfer::exchange,
+                              .samples = receive_broadcast_samples};
 
 }  // namespace hearth::ops
