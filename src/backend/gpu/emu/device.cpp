@@ -7,6 +7,7 @@
 
 #include "backend/gpu/emu/blas.h"
 #include "backend/gpu/emu/checker.h"
+#include "backend/gpu/emu/library.h"
 #include "backend/gpu/emu/stream.h"
 #include "base/error.h"
 #include "base/text.h"
@@ -162,3 +163,7 @@ void Stream::synchronise(double deadline_seconds) {
 void* Stream::handle() { return &parts_->queue; }
 
 }  // namespace hearth::gpu
+
+void hearth_emulated_call(void* queue, void (*function)(void*), void* argument) {
+  static_cast<hearth::emu::Stream*>(queue)->enqueue([=] { function(argument); });
+}
