@@ -11,18 +11,9 @@ namespace {
 /// One element; within a chunk; several chunks and a rest.
 constexpr int64_t kCounts[] = {1, 1000, (1 << 19) + 13};
 
-/// Small whole numbers: their sums are exact in bf16 too, in whatever order they are made.
-float number(int rank, int64_t i) { return static_cast<float>((i * 7 + rank * 3) % 8); }
-
-float sum_of_numbers(int size, int64_t i) {
-  float sum = 0;
-  for (int rank = 0; rank < size; ++rank) sum += number(rank, i);
-  return sum;
-}
-
 std::vector<float> numbers(int rank, int64_t count) {
   std::vector<float> made(static_cast<size_t>(count));
-  for (int64_t i = 0; i < count; ++i) made[static_cast<size_t>(i)] = number(rank, i);
+  for (int64_t i = 0; i < count; ++i) made[static_cast<size_t>(i)] = known_number(rank, i);
   return made;
 }
 
@@ -31,7 +22,7 @@ int64_t wrong_sum(Transport& transport, int64_t count) {
   std::vector<float> data = numbers(transport.rank(), count);
   transport.all_reduce(data, DType::f32);
   for (int64_t i = 0; i < count; ++i) {
-    if (data[static_cast<size_t>(i)] != sum_of_numbers(transport.size(), i)) return i;
+    if (data[static_cast<size_t>(i)] != sum_of_known_numbers(transport.size(), i)) return i;
   }
   return -1;
 }
@@ -41,7 +32,7 @@ int64_t wrong_copy(Transport& transport, int64_t count) {
   std::vector<float> all(static_cast<size_t>(count * transport.size()));
   transport.all_gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
   for (int64_t i = 0; i < std::ssize(all); ++i) {
-    if (all[static_cast<size_t>(i)] != number(static_cast<int>(i / count), i % count)) return i;
+    if (all[static_cast<size_t>(i)] != known_number(static_cast<int>(i / count), i % count)) return i;
   }
   return -1;
 }
@@ -57,6 +48,14 @@ std::string verdict(Transport& transport, const char* what, int64_t count, int64
 }
 
 }  // namespace
+
+float known_number(int rank, int64_t i) { return static_cast<float>((i * 7 + rank * 3) % 8); }
+
+float sum_of_known_numbers(int num_ranks, int64_t i) {
+  float sum = 0;
+  for (int rank = 0; rank < num_ranks; ++rank) sum += known_number(rank, i);
+  return sum;
+}
 
 std::string find_fault(Transport& transport) {
   struct Trial {

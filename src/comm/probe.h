@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "comm/transport.h"
@@ -11,5 +12,10 @@ namespace hearth::comm {
 /// that can still be reached: what was wrong, and where. Every rank calls it; a deadline's CommError passes
 /// through.
 std::string find_fault(Transport& transport);
+
+/// Number `i` of what a rank brings to such a trial, and of the sum over ranks: small whole numbers, whose
+/// sums are exact in bf16 too, in whatever order they are made.
+float known_number(int rank, int64_t i);
+float sum_of_known_numbers(int num_ranks, int64_t i);
 
 }  // namespace hearth::comm
