@@ -40,6 +40,8 @@ class Transport {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual void set_place(const Place& place) = 0;
+  /// Whether bytes are moved by the cores that ranks compute with, so that another thread would win nothing.
+  virtual bool uses_own_cores() const { return false; }
 
   virtual void barrier() = 0;
   /// data = the sum over all ranks, by the order of sum.h, the same bits on every rank. What travels is of

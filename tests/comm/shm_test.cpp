@@ -174,6 +174,17 @@ TEST(TeamExchange, SendsToOneRankAndKeepsWhatFailed) {
   });
 }
 
+TEST(TeamExchange, BroadcastsBytesThatAreNoWholeFloats) {
+  ShmGroup group(3, {.deadline_seconds = 60, .chunk_bytes = kChunkBytes});
+  with_ranks(group, [](Transport& team) {
+    TeamExchange exchange(team);
+    std::vector<std::byte> data(2 * kChunkBytes + 7, std::byte{static_cast<uint8_t>(team.rank())});
+    exchange.broadcast(std::span(data), 2);
+    exchange.check();
+    EXPECT_EQ(std::ranges::count(data, std::byte{2}), std::ssize(data));
+  });
+}
+
 TEST(Sum, IsMadeOfTheSumsOfAlignedNeighbours) {
   constexpr int64_t kCount = 3000;
   std::vector<std::vector<float>> values;
