@@ -40,6 +40,7 @@ class ShmTransport : public Transport {
 
   int rank() const override { return rank_; }
   int size() const override { return memory_.size; }
+  bool uses_own_cores() const override { return true; }
   void set_place(const Place& place) override {
     board().step.store(place.step, std::memory_order_relaxed);
     board().index.store(place.index, std::memory_order_relaxed);
@@ -96,7 +97,10 @@ class ShmTransport : public Transport {
   }
   void bring_part(const Chunk& chunk, int part, int64_t first, std::span<const float> values,
                   DType wire) const;
-  void sum_part(const Chunk& chunk, int part, int64_t first, int64_t count, DType wire);
+  void sum_part(const Chunk& chunk, int part, int64_t first, int64_t count, DType wire,
+                const float* own = nullptr);
+  /// Whether `part` is this rank's and can be summed from where it is, in the dtype that it has there.
+  bool stays(int part, DType wire) const { return part == rank_ && wire == DType::f32; }
   void all_reduce_small(std::span<float> data, DType wire);
   void take_part(const Chunk& chunk, int part, std::span<float> values, DType wire) const;
 
@@ -167,9 +171,15 @@ void ShmTransport::bring_part(const Chunk& chunk, int part, int64_t first, std::
   cpu::store_f32(wire, values.data(), slot.data, first, std::ssize(values));
   seal(slot, part, slot.data + bytes_of(wire, first), bytes_of(wire, std::ssize(values)));
 }
-/// Of part `part`, `count` elements from `first` on, into this rank's sums.
-void ShmTransport::sum_part(const Chunk& chunk, int part, int64_t first, int64_t count, DType wire) {
+/// Of part `part`, `count` elements from `first` on, into this rank's sums; `own`: this rank's where it has
+/// not brought them.
+void ShmTransport::sum_part(const Chunk& chunk, int part, int64_t first, int64_t count, DType wire,
+                            const float* own) {
   for (int rank = 0; rank < size(); ++rank) {
+    if (rank == rank_ && own != nullptr) {
+      from_[static_cast<size_t>(rank)] = reinterpret_cast<const std::byte*>(own);
+      continue;
+    }
     const ShmSlot slot = memory_.contribution(rank, chunk.chunk);
     from_[static_cast<size_t>(rank)] = slot.data + bytes_of(wire, first);
     check(slot, part, slot.data + bytes_of(wire, first), bytes_of(wire, count), rank);
@@ -215,12 +225,13 @@ void ShmTransport::all_reduce(std::span<float> data, DType wire) {
       [&](const Chunk& chunk) {
         for (int part = 0; part < size(); ++part) {
           const Range range = part_of(chunk, part);
-          bring_part(chunk, part, range.begin, values(chunk, range), wire);
+          if (!stays(part, wire)) bring_part(chunk, part, range.begin, values(chunk, range), wire);
         }
       },
       [&](const Chunk& chunk) {
         const Range range = part_of(chunk, rank_);
-        sum_part(chunk, rank_, range.begin, range.end - range.begin, wire);
+        const float* own = stays(rank_, wire) ? values(chunk, range).data() : nullptr;
+        sum_part(chunk, rank_, range.begin, range.end - range.begin, wire, own);
       },
       [&](const Chunk& chunk) {
         for (int part = 0; part < size(); ++part)
@@ -231,15 +242,21 @@ void ShmTransport::all_reduce(std::span<float> data, DType wire) {
 void ShmTransport::reduce_scatter(std::span<const float> in, std::span<float> out, DType wire) {
   HEARTH_CHECK(in.size() == out.size() * from_.size());
   const Stay stay(*this, ShmKind::reduce_scatter);
+  const auto values = [&](const Chunk& chunk, int part) {
+    const size_t at = static_cast<size_t>(part) * out.size() + static_cast<size_t>(chunk.at);
+    return in.subspan(at, static_cast<size_t>(chunk.count));
+  };
   run(
       std::ssize(out), memory_.options.chunk_bytes / dtype_bytes(wire) / size(),
       [&](const Chunk& chunk) {
         for (int part = 0; part < size(); ++part) {
-          const size_t at = static_cast<size_t>(part) * out.size() + static_cast<size_t>(chunk.at);
-          bring_part(chunk, part, part * chunk.count, in.subspan(at, static_cast<size_t>(chunk.count)), wire);
+          if (!stays(part, wire)) bring_part(chunk, part, part * chunk.count, values(chunk, part), wire);
         }
       },
-      [&](const Chunk& chunk) { sum_part(chunk, rank_, rank_ * chunk.count, chunk.count, wire); },
+      [&](const Chunk& chunk) {
+        const float* own = stays(rank_, wire) ? values(chunk, rank_).data() : nullptr;
+        sum_part(chunk, rank_, rank_ * chunk.count, chunk.count, wire, own);
+      },
       [&](const Chunk& chunk) {
         const auto at = static_cast<size_t>(chunk.at), count = static_cast<size_t>(chunk.count);
         take_part(chunk, rank_, out.subspan(at, count), wire);
