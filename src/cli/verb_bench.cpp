@@ -110,6 +110,8 @@ void run_bench_comm(const CommArguments& arguments) {
   int num_ranks = arguments.num_ranks;
   if (arguments.transport == "shm") {
     result = comm::bench_shm(num_ranks, options);
+  } else if (arguments.transport == "nccl") {
+    result = comm::bench_nccl(num_ranks, options);
   } else if (arguments.transport == "mpi") {
     const std::unique_ptr<comm::Transport> transport = comm::open_mpi();
     num_ranks = transport->size();
@@ -120,7 +122,7 @@ void run_bench_comm(const CommArguments& arguments) {
     result = comm::bench_transport(*transport, options);
     if (transport->rank() > 0) return;
   } else {
-    user_error("expected shm or mpi for --transport, got '{}'", arguments.transport);
+    user_error("expected shm, nccl or mpi for --transport, got '{}'", arguments.transport);
   }
   arguments.json ? print_json(result) : print_table(num_ranks, result);
 }
@@ -129,8 +131,9 @@ void add_bench_comm(CLI::App& bench) {
   const auto arguments = std::make_shared<CommArguments>();
   CLI::App* verb =
       bench.add_subcommand("comm", "Time sums and copies between processes, beside plain copies");
-  verb->add_option("--transport", arguments->transport, "shm (default), or mpi within mpirun");
-  verb->add_option("--ranks", arguments->num_ranks, "processes of shm (default 2)");
+  verb->add_option("--transport", arguments->transport,
+                   "shm (default), nccl (RCCL too) between cards, or mpi within mpirun");
+  verb->add_option("--ranks", arguments->num_ranks, "processes of shm, cards of nccl (default 2)");
   verb->add_option("--least", arguments->least, "smallest array (default 1KiB)");
   verb->add_option("--most", arguments->most, "largest array (default 256MiB)");
   verb->add_option("--wire", arguments->wire, "what travels: f32 or bf16");

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/function_ref.h"
+#include "comm/nccl.h"
 #include "comm/probe.h"
 #include "comm/shm.h"
 
@@ -23,69 +24,117 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Seconds of one call, which every rank makes, in the middle of kTries tries.
-double time(Transport& transport, int64_t num_bytes, FunctionRef<void()> call) {
-  const int64_t repeats = std::clamp<int64_t>(kTryBytes / num_bytes, 1, kMostRepeats);
-  std::vector<double> seconds;
-  call();
-  for (int i = 0; i < kTries; ++i) {
-    transport.barrier();
-    const double before = now();
-    for (int64_t r = 0; r < repeats; ++r) call();
-    transport.barrier();
-    seconds.push_back((now() - before) / static_cast<double>(repeats));
-  }
-  std::ranges::sort(seconds);
-  return seconds[kTries / 2];
-}
-
 /// One rank's part in all of it.
 class Rank {
  public:
-  Rank(Transport& transport, const CommBenchOptions& options)
-      : transport_(transport),
-        options_(options),
-        data_(static_cast<size_t>(std::max(options.most_bytes, kCopyBytes)) / sizeof(float), 1.0F),
-        other_(data_.size(), 0.0F) {}
+  Rank(Transport& host, const CommBenchOptions& options) : host_(host), options_(options) {}
+  virtual ~Rank() = default;
 
   CommBenchResult run() {
     CommBenchResult result;
-    result.copy_bytes_per_second =
-        static_cast<double>(kCopyBytes) / time(transport_, kCopyBytes, [&] {
-          std::memcpy(other_.data(), data_.data(), static_cast<size_t>(kCopyBytes));
-        });
+    result.copy_bytes_per_second = static_cast<double>(kCopyBytes) / time(kCopyBytes, [&] { copy(); });
     for (const char* collective : {"all_reduce", "reduce_scatter", "all_gather", "send"}) {
       for (int64_t bytes = options_.least_bytes; bytes <= options_.most_bytes; bytes *= 4)
-        result.timings.push_back({collective, bytes, time_collective(collective, bytes)});
+        result.timings.push_back({collective, bytes, time(bytes, [&] { call(collective, bytes); })});
     }
     return result;
   }
 
+ protected:
+  /// Bytes of each of a rank's two arrays.
+  int64_t array_bytes() const { return std::max(options_.most_bytes, kCopyBytes); }
+  /// kCopyBytes.
+  virtual void copy() = 0;
+  /// Of `send`, from the first rank to the last.
+  virtual void call(std::string_view collective, int64_t num_bytes) = 0;
+  /// Returns when what was called is done.
+  virtual void finish() {}
+
+  Transport& host_;
+  const CommBenchOptions& options_;
+
  private:
-  double time_collective(std::string_view name, int64_t num_bytes) {
+  /// Seconds of one call, which every rank makes, in the middle of kTries tries.
+  double time(int64_t num_bytes, FunctionRef<void()> once) {
+    const int64_t repeats = std::clamp<int64_t>(kTryBytes / num_bytes, 1, kMostRepeats);
+    std::vector<double> seconds;
+    once();
+    finish();
+    for (int i = 0; i < kTries; ++i) {
+      host_.barrier();
+      const double before = now();
+      for (int64_t r = 0; r < repeats; ++r) once();
+      finish();
+      host_.barrier();
+      seconds.push_back((now() - before) / static_cast<double>(repeats));
+    }
+    std::ranges::sort(seconds);
+    return seconds[kTries / 2];
+  }
+};
+
+class HostRank : public Rank {
+ public:
+  HostRank(Transport& host, const CommBenchOptions& options)
+      : Rank(host, options),
+        data_(static_cast<size_t>(array_bytes()) / sizeof(float), 1.0F),
+        other_(data_.size(), 0.0F) {}
+
+ private:
+  void copy() override { std::memcpy(other_.data(), data_.data(), static_cast<size_t>(kCopyBytes)); }
+  void call(std::string_view name, int64_t num_bytes) override {
     const auto count = static_cast<size_t>(num_bytes) / sizeof(float);
     const std::span<float> all(data_.data(), count), out(other_.data(), count);
-    const size_t part = count / static_cast<size_t>(transport_.size());
-    const std::span<float> whole = all.first(part * static_cast<size_t>(transport_.size()));
-    return time(transport_, num_bytes, [&] {
-      if (name == "all_reduce") transport_.all_reduce(all, options_.wire);
-      if (name == "reduce_scatter") transport_.reduce_scatter(whole, out.first(part), options_.wire);
-      if (name == "all_gather")
-        transport_.all_gather(std::as_bytes(all.first(part)),
-                              std::as_writable_bytes(out.first(whole.size())));
-      if (name == "send") send(std::as_writable_bytes(all));
-    });
+    const size_t part = count / static_cast<size_t>(host_.size());
+    const std::span<float> whole = all.first(part * static_cast<size_t>(host_.size()));
+    if (name == "all_reduce") host_.all_reduce(all, options_.wire);
+    if (name == "reduce_scatter") host_.reduce_scatter(whole, out.first(part), options_.wire);
+    if (name == "all_gather")
+      host_.all_gather(std::as_bytes(all.first(part)), std::as_writable_bytes(out.first(whole.size())));
+    if (name == "send") send(std::as_writable_bytes(all));
   }
-  /// From the first rank to the last.
   void send(std::span<std::byte> bytes) {
-    const int last = transport_.size() - 1;
-    if (transport_.rank() == 0) transport_.send(bytes, last);
-    if (transport_.rank() == last) transport_.receive(bytes, 0);
+    const int last = host_.size() - 1;
+    if (host_.rank() == 0) host_.send(bytes, last);
+    if (host_.rank() == last) host_.receive(bytes, 0);
   }
 
-  Transport& transport_;
-  const CommBenchOptions& options_;
   std::vector<float> data_, other_;
+};
+
+/// Arrays on a card; what is copied goes from there to the host.
+class CardRank : public Rank {
+ public:
+  CardRank(Transport& host, NcclTeam& team, gpu::Device& device, const CommBenchOptions& options)
+      : Rank(host, options),
+        team_(team),
+        data_(device, array_bytes()),
+        other_(device, array_bytes()),
+        copied_(device, kCopyBytes),
+        stream_(device) {
+    stream_.fill_zero(data_.data(), array_bytes());
+    stream_.fill_zero(other_.data(), array_bytes());
+  }
+
+ private:
+  void copy() override { stream_.copy_out(copied_.data(), data_.data(), kCopyBytes); }
+  void call(std::string_view name, int64_t num_bytes) override {
+    const int64_t count = num_bytes / dtype_bytes(options_.wire), part = count / team_.size();
+    const int last = team_.size() - 1;
+    if (name == "all_reduce") team_.all_reduce(data_.data(), count, options_.wire, stream_);
+    if (name == "reduce_scatter")
+      team_.reduce_scatter(data_.data(), other_.data(), part, options_.wire, stream_);
+    if (name == "all_gather")
+      team_.all_gather(data_.data(), other_.data(), num_bytes / team_.size(), stream_);
+    if (name == "send" && team_.rank() == 0) team_.send(data_.data(), num_bytes, last, stream_);
+    if (name == "send" && team_.rank() == last) team_.receive(data_.data(), num_bytes, 0, stream_);
+  }
+  void finish() override { stream_.synchronise(); }
+
+  NcclTeam& team_;
+  gpu::Memory data_, other_;
+  gpu::HostMemory copied_;
+  gpu::Stream stream_;
 };
 
 }  // namespace
@@ -99,12 +148,30 @@ double CommTiming::bus_bytes_per_second(int num_ranks) const {
 CommBenchResult bench_transport(Transport& transport, const CommBenchOptions& options) {
   if (const std::string fault = find_fault(transport); !fault.empty())
     user_error("expected processes that add up and copy alike, got: {}", fault);
-  return Rank(transport, options).run();
+  return HostRank(transport, options).run();
 }
 
 CommBenchResult bench_shm(int num_ranks, const CommBenchOptions& options) {
   CommBenchResult result;
   run_ranks(num_ranks, [&](Transport& transport) { result = bench_transport(transport, options); });
+  return result;
+}
+
+CommBenchResult bench_nccl(int num_ranks, const CommBenchOptions& options) {
+  CommBenchResult result;
+  std::string fault;
+  run_ranks(num_ranks, [&](Transport& host) {
+    const size_t num_cards = gpu::list_devices().size();
+    if (num_cards < static_cast<size_t>(num_ranks)) {
+      fault = fmt::format("expected a card for each of {} ranks, got {}", num_ranks, num_cards);
+      return;
+    }
+    gpu::Device device(host.rank());
+    const OpenedNccl opened = open_nccl(host, device);
+    fault = opened.fault;
+    if (opened.team) result = CardRank(host, *opened.team, device, options).run();
+  });
+  if (!fault.empty()) user_error("{}", fault);
   return result;
 }
 
