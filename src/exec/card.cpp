@@ -68,12 +68,4 @@ void Card::read(const PersistentBuffer& buffer, void* host, int64_t num_bytes) {
   }
 }
 
-void Card::write(const PersistentBuffer& buffer, const void* host, int64_t num_bytes) {
-  if (buffer.on_host) {
-    std::memcpy(image_ + buffer.offset, host, static_cast<size_t>(num_bytes));
-  } else {
-    compute().copy_in(memory_->data() + buffer.device_offset, host, num_bytes);
-  }
-}
-
 }  // namespace hearth::exec

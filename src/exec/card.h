@@ -59,8 +59,6 @@ class Card {
   /// Queues a copy of a weight's or state's first bytes to page-locked host memory, for when the queue is
   /// waited for.
   void read(const PersistentBuffer& buffer, void* host, int64_t num_bytes);
-  /// The same the other way.
-  void write(const PersistentBuffer& buffer, const void* host, int64_t num_bytes);
   void wait() { compute().synchronise(); }
   gpu::Device& device() { return device_; }
 

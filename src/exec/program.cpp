@@ -9,6 +9,7 @@
 #include "exec/host_kernel.h"
 #include "exec/host_queue.h"
 #include "exec/staging.h"
+#include "ops/collective/collective.h"
 #include "passes/group_updates.h"
 #include "plan/validate.h"
 
@@ -28,6 +29,12 @@ constexpr int64_t kLargeBytes = 4096;
 constexpr int64_t kArena = int64_t{1} << 60;
 constexpr int64_t kHostArena = int64_t{2} << 60;
 constexpr int64_t kPersistent = int64_t{3} << 60;
+
+/// Whether a card's stream, not the host, makes the collective.
+bool meets_on_card(const ir::Node& node, Backend backend) {
+  return backend == Backend::gpu && node.op->transfer == ir::Transfer::exchange &&
+         node.attrs.contains(ops::kOnCard);
+}
 
 /// On the processor copies are computed like all else.
 Queue queue_of(const ir::OpDef& op, Backend backend) {
@@ -89,6 +96,7 @@ void Program::add_staged(bool large) {
 
 bool Program::runs_on_card(const ir::Node& node, const CompileOptions& options) const {
   if (options.backend != Backend::gpu || node.op->gpu == nullptr) return false;
+  if (node.op->transfer == ir::Transfer::exchange) return meets_on_card(node, options.backend);
   return !options.trusts ||
          options.trusts(*node.op, ir::NodeTypes(graph_, node).view(node, options.num_threads));
 }
@@ -134,7 +142,11 @@ void Program::prepare(const CompileOptions& options) {
               .node = i,
               .num_nodes = num_nodes,
               .queue = queue_of(*node.op, options.backend)};
-    if (step.queue == Queue::exchange && options.backend != Backend::null) {
+    if (meets_on_card(node, options.backend)) {
+      // Libraries differ in what of theirs can be recorded.
+      may_record_ = false;
+      meets_on_card_ = true;
+    } else if (step.queue == Queue::exchange && options.backend != Backend::null) {
       step.host_call = std::ssize(host_calls_);
       host_calls_.push_back({.program = this, .step = steps_.size()});
     }

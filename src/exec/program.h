@@ -91,7 +91,7 @@ class Program {
   void bind(const Places& places);
   /// What its collectives go by, and on the processor the queue that they run in; before the first run.
   void connect(Exchange& exchange, HostQueue* queue);
-  bool has_collectives() const { return !host_calls_.empty(); }
+  bool has_collectives() const { return !host_calls_.empty() || meets_on_card_; }
   /// Points an input at the caller's bytes (its type's size plus 64 bytes of readable slack). May change
   /// between runs.
   void bind_input(std::string_view name, const void* data);
@@ -235,6 +235,7 @@ class Program {
   /// One for each half of the staging.
   std::array<std::unique_ptr<gpu::Recording>, 2> recordings_;
   bool may_record_ = true;
+  bool meets_on_card_ = false;
   int64_t num_runs_ = 0;
   int64_t staging_bytes_ = 0;
   int64_t large_bytes_ = 0;  ///< at the front of them: inputs worth sending ahead

@@ -84,8 +84,12 @@ void Program::run_step(Step& step, ThreadPool& threads) {
   if (step.host_call >= 0) {
     exchange(step);
   } else {
-    step.kernel.run(
-        {.in = step.in, .out = step.out, .workspace = step.workspace, .threads = &threads, .stream = stream});
+    step.kernel.run({.in = step.in,
+                     .out = step.out,
+                     .workspace = step.workspace,
+                     .threads = &threads,
+                     .exchange = exchange_,
+                     .stream = stream});
   }
   if (step.done) stream->record(*step.done);
 }
