@@ -6,6 +6,7 @@
 
 #include "ir/op_def.h"
 #include "ops/op_list.h"
+#include "passes/rewrite.h"
 
 namespace hearth::passes {
 namespace {
@@ -75,8 +76,7 @@ class Compress {
     for (size_t k = 0; k < node.inputs.size(); ++k) {
       const auto found = rewritten_.find(node.inputs[k]);
       if (found == rewritten_.end()) continue;
-      const bool overwrites = std::ranges::count(node.op->writes, static_cast<int>(k)) > 0;
-      if (!overwrites || found->second.in_place) node.inputs[k] = found->second.gradient;
+      if (!overwrites(node, k) || found->second.in_place) node.inputs[k] = found->second.gradient;
     }
     for (const ValueId out : node.outputs)
       graph_.value(out).producer = static_cast<ir::NodeId>(graph_.nodes.size());

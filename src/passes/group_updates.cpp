@@ -13,15 +13,11 @@ namespace {
 using ir::kNone;
 using ir::ValueId;
 
-bool writes_input(const ir::OpDef& op, size_t k) {
-  return std::ranges::find(op.writes, static_cast<int>(k)) != op.writes.end();
-}
-
 /// Whether what a node overwrites stays on the device: what is fetched for it takes room until it is done.
 bool overwrites_residents(const ir::Graph& graph, const ir::Node& node) {
   for (size_t k = 0; k < node.inputs.size(); ++k) {
     const ValueId in = node.inputs[k];
-    if (in != kNone && writes_input(*node.op, k) && graph.value(in).producer != kNone) return false;
+    if (in != kNone && overwrites(node, k) && graph.value(in).producer != kNone) return false;
   }
   return true;
 }
@@ -61,7 +57,7 @@ void group_updates(ir::Graph& graph) {
           return static_cast<size_t>(other) < i && place[static_cast<size_t>(other)] >= leader;
         };
         if (graph.value(in).producer != kNone && is_late(graph.value(in).producer)) return true;
-        if (writes_input(*node.op, k) && std::ranges::any_of(reads[in], is_late)) return true;
+        if (overwrites(node, k) && std::ranges::any_of(reads[in], is_late)) return true;
       }
       return false;
     };
@@ -87,11 +83,11 @@ size_t num_together(const ir::Graph& graph, size_t first) {
     for (size_t k = 0; k < node.inputs.size(); ++k) {
       const ValueId in = node.inputs[k];
       if (in == kNone) continue;
-      const bool writes = writes_input(*node.op, k);
+      const bool writes = overwrites(node, k);
       if (made.contains(in) || overwritten.contains(in) || (writes && read.contains(in))) return count;
     }
     for (size_t k = 0; k < node.inputs.size(); ++k)
-      (writes_input(*node.op, k) ? overwritten : read).insert(node.inputs[k]);
+      (overwrites(node, k) ? overwritten : read).insert(node.inputs[k]);
     made.insert(node.outputs.begin(), node.outputs.end());
     ++count;
   }

@@ -46,8 +46,7 @@ void hoist(ir::Graph& graph, size_t first) {
       const ir::ValueId in = node.inputs[k];
       if (in == ir::kNone) continue;
       if (graph.value(in).producer != ir::kNone) behind(graph.value(in).producer);
-      const auto& writes = node.op->writes;
-      if (std::find(writes.begin(), writes.end(), static_cast<int>(k)) == writes.end()) continue;
+      if (!overwrites(node, k)) continue;
       for (const ir::NodeId reader : reads[in]) {
         if (static_cast<size_t>(reader) < i) behind(reader);
       }
@@ -59,6 +58,10 @@ void hoist(ir::Graph& graph, size_t first) {
     return place[static_cast<size_t>(a)] < place[static_cast<size_t>(b)];
   });
   reorder(graph, order);
+}
+
+bool overwrites(const ir::Node& node, size_t index) {
+  return std::ranges::find(node.op->writes, static_cast<int>(index)) != node.op->writes.end();
 }
 
 ir::ValueId input_or_none(const ir::Node& node, size_t index) {
