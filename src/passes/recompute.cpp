@@ -219,9 +219,12 @@ class Recompute {
     size_t next = 0;
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes.size()); ++id) {
       for (; next < candidates.size() && candidates[next].next_read == id; ++next) {
-        for (const ir::Node& copy : copies[next])
-          newest[static_cast<size_t>(original(copy.outputs[0]))] = copy.outputs[0];
-        for (ir::Node& copy : copies[next]) append(std::move(copy));
+        for (ir::Node& copy : copies[next]) {
+          // One that stands in front of it may read an earlier copy of the same value.
+          const ValueId made = copy.outputs[0];
+          append(std::move(copy));
+          newest[static_cast<size_t>(original(made))] = made;
+        }
       }
       append(std::move(graph_.nodes[static_cast<size_t>(id)]));
       const auto away = stashes.find(id);

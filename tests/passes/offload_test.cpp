@@ -144,9 +144,36 @@ TEST(Recompute, MakesAgainWhatStandsInThePlaceOfAnother) {
   EXPECT_LE(peak_bytes(graph, no_workspace), budget);
 }
 
+/// Behind the first peak %7 reads a copy of %3; behind the second one %8 is made again from %7 and from %4,
+/// which needs %3 once more.
+constexpr const char* kTwoPeaks = R"(input %0 "x" : f32[1024]
+input %1 "wide" : f32[8192]
+input %2 "narrower" : f32[8000]
+%3 = square(%0) : f32[1024]
+%4 = mul(%0, %3) : f32[1024]
+%5 = exp(%1) : f32[8192]
+%6 = sum_all(%5) : f32[]
+%7 = mul(%0, %3) : f32[1024]
+%8 = mul(%7, %4) : f32[1024]
+%9 = square(%2) : f32[8000]
+%10 = sum_all(%9) : f32[]
+%11 = mul(%8, %3) : f32[1024]
+return %6, %10, %11
+)";
+
+TEST(Recompute, MakesAgainWhatReadsAnEarlierCopy) {
+  ir::Graph graph = graph_of(kTwoPeaks);
+  const int64_t budget = peak_bytes(graph, no_workspace) - 4096;
+  const RecomputeResult result = recompute(graph, budget, no_workspace);
+  ir::verify(graph, "recompute");
+  EXPECT_TRUE(result.fits);
+  EXPECT_EQ(result.num_recomputed, 5);
+  EXPECT_LE(peak_bytes(graph, no_workspace), budget);
+}
+
 TEST(Hoist, MovesNodesToWhereTheyCanRun) {
   ir::Graph graph = graph_of(std::string(kUpdate) + "%5 = mul(%0, %1) : f32[256]\n%6 = exp(%5) : f32[256]\n" +
-                             "%7 = mul(%6, %1) : f32[256]\n%8 = sum_squares(%5) : f32[]\n" +
+                             "%7 = mul(%6, %1) : f32[256]\n%8 = sum_squares(%5) : f32[1]\n" +
                              "%9 = accumulate(%1, %5) : f32[256]\nreturn %7, %8\n");
   hoist(graph, 3);
   ir::verify(graph, "hoist");
