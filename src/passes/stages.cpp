@@ -4,11 +4,13 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <set>
+#include <tuple>
 
 #include "base/error.h"
 #include "ir/op_def.h"
-#include "passes/rewrite.h"
+#include "passes/stage_positions.h"
 
 namespace hearth::passes {
 namespace {
@@ -17,210 +19,8 @@ using ir::kNone;
 using ir::NodeId;
 using ir::ValueId;
 
-constexpr int kNowhere = std::numeric_limits<int>::max();
+constexpr int kNowhere = Positions::kNowhere;
 size_t index(int32_t id) { return static_cast<size_t>(id); }
-
-/// What each node is, and its position: its own number among the nodes that lead to the losses, or that of
-/// the one it belongs to.
-class Positions {
- public:
-  explicit Positions(const TrainGraph& train) : train_(train), graph_(train.graph) {
-    mark();
-    number_path();
-    place_rest();
-  }
-
-  int num_positions() const { return num_positions_; }
-  bool is_free(size_t node) const { return free_[node] != 0; }
-  MicroPart part(size_t node) const { return part_[node]; }
-  bool is_on_path(size_t node) const { return part_[node] == MicroPart::forward && path_[node] != 0; }
-  int of_node(size_t node) const { return position_[node]; }
-  /// Where a value is made, or, of what lasts, read first; kNowhere: in every stage that reads it.
-  int of_value(ValueId id) const {
-    const NodeId producer = graph_.value(id).producer;
-    if (producer == kNone) return ir::is_persistent(graph_.value(id).role) ? first_[index(id)] : kNowhere;
-    return is_free(index(producer)) ? kNowhere : position_[index(producer)];
-  }
-  bool is_made_backward(ValueId id) const {
-    const NodeId producer = graph_.value(id).producer;
-    return producer != kNone && !is_free(index(producer)) && part_[index(producer)] == MicroPart::backward;
-  }
-
- private:
-  /// What values depend on.
-  struct Marks {
-    std::vector<char> weights, micro, cotangent;
-  };
-
-  void mark() {
-    const size_t num_values = graph_.values.size(), num_nodes = graph_.nodes.size();
-    Marks marks{std::vector<char>(num_values), std::vector<char>(num_values), std::vector<char>(num_values)};
-    const std::set<ValueId> written = written_leaves();
-    for (size_t i = 0; i < num_values; ++i) {
-      const ir::Value& value = graph_.values[i];
-      const bool changes = written.contains(static_cast<ValueId>(i));
-      marks.weights[i] = value.role == ir::Role::parameter || value.role == ir::Role::frozen || changes;
-      marks.micro[i] = value.role == ir::Role::input || value.role == ir::Role::scalar || changes;
-    }
-    if (train_.loss_weight != kNone) marks.cotangent[index(train_.loss_weight)] = 1;
-    mark_path();
-    free_.assign(num_nodes, 0);
-    part_.assign(num_nodes, MicroPart::forward);
-    for (size_t i = 0; i < num_nodes; ++i) classify(i, marks);
-  }
-
-  std::set<ValueId> written_leaves() const {
-    std::set<ValueId> written;
-    for (const ir::Node& node : graph_.nodes) {
-      for (const int k : node.op->writes) {
-        const ValueId in = k < 0 ? kNone : input_or_none(node, static_cast<size_t>(k));
-        if (in != kNone && graph_.value(in).producer == kNone) written.insert(in);
-      }
-    }
-    return written;
-  }
-
-  /// The nodes that the losses depend on.
-  void mark_path() {
-    path_.assign(graph_.nodes.size(), 0);
-    std::vector<char> leads(graph_.values.size(), 0);
-    leads[index(train_.losses)] = 1;
-    for (size_t i = graph_.nodes.size(); i-- > 0;) {
-      const ir::Node& node = graph_.nodes[i];
-      path_[i] = std::ranges::any_of(node.outputs, [&](ValueId out) { return leads[index(out)] != 0; });
-      for (const ValueId in : node.inputs) {
-        if (path_[i] != 0 && in != kNone) leads[index(in)] = 1;
-      }
-    }
-  }
-
-  void classify(size_t i, Marks& marks) {
-    const ir::Node& node = graph_.nodes[i];
-    const auto any = [&](const std::vector<char>& mark) {
-      return std::ranges::any_of(node.inputs,
-                                 [&](ValueId in) { return in != kNone && mark[index(in)] != 0; });
-    };
-    const bool has_effect = node.op->keeps_alive();
-    const bool weights = any(marks.weights) || has_effect, micro = any(marks.micro) || has_effect;
-    const bool cotangent = any(marks.cotangent);
-    for (const ValueId out : node.outputs) {
-      marks.weights[index(out)] = weights;
-      marks.micro[index(out)] = micro;
-      marks.cotangent[index(out)] |= static_cast<char>(cotangent);
-    }
-    free_[i] = !weights;
-    if (!micro) part_[i] = MicroPart::once;
-    if (micro && cotangent && path_[i] == 0) part_[i] = MicroPart::backward;
-  }
-
-  void number_path() {
-    position_.assign(graph_.nodes.size(), kNowhere);
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      if (!is_free(i) && is_on_path(i)) position_[i] = num_positions_++;
-    }
-    first_.assign(graph_.values.size(), kNowhere);
-    find_first_readers();
-  }
-
-  /// Of what lasts and has no place so far, from the positions that are known.
-  void find_first_readers() {
-    std::vector<int> found(graph_.values.size(), kNowhere);
-    for (size_t i = graph_.nodes.size(); i-- > 0;) {
-      const ir::Node& node = graph_.nodes[i];
-      if (part_[i] == MicroPart::once && !is_free(i) && position_[i] == kNowhere) {
-        for (const ValueId out : node.outputs) position_[i] = std::min(position_[i], found[index(out)]);
-      }
-      if (is_free(i)) continue;
-      for (const ValueId in : node.inputs) {
-        if (in != kNone) found[index(in)] = std::min(found[index(in)], position_[i]);
-      }
-    }
-    for (size_t i = 0; i < first_.size(); ++i) {
-      if (first_[i] == kNowhere) first_[i] = found[i];
-    }
-  }
-
-  /// Nodes that make the gradient of a weight belong to the weight.
-  std::map<NodeId, int> pins() const {
-    std::map<NodeId, int> pins;
-    for (const Gradient& gradient : train_.gradients) {
-      const int position = first_[index(gradient.parameter)];
-      ValueId value = gradient.gradient;
-      while (value != kNone && is_made_backward(value)) {
-        const NodeId producer = graph_.value(value).producer;
-        pins.emplace(producer, position);
-        value = only_made_input(graph_.node(producer));
-      }
-    }
-    return pins;
-  }
-
-  /// Of a cast, a view or a sum that is kept; kNone for a node that puts several values together.
-  ValueId only_made_input(const ir::Node& node) const {
-    ValueId only = kNone;
-    for (const ValueId in : node.inputs) {
-      if (in == kNone || graph_.value(in).role == ir::Role::carried) continue;
-      if (only != kNone) return kNone;
-      only = in;
-    }
-    return only;
-  }
-
-  void place_rest() {
-    const std::map<NodeId, int> pins = this->pins();
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      if (is_free(i) || position_[i] != kNowhere || part_[i] == MicroPart::once) continue;
-      const auto pin = pins.find(static_cast<NodeId>(i));
-      position_[i] = part_[i] == MicroPart::backward
-                         ? backward_position(graph_.nodes[i], pin == pins.end() ? kNowhere : pin->second)
-                         : last_input(graph_.nodes[i], num_positions_ - 1);
-    }
-    follow_readers();
-    find_first_readers();
-  }
-
-  /// Casts and the like of a gradient that crosses a cut anyway are made behind it, not sent too.
-  void follow_readers() {
-    const Readers readers(graph_);
-    for (size_t i = graph_.nodes.size(); i-- > 0;) {
-      const ir::Node& node = graph_.nodes[i];
-      if (is_free(i) || part_[i] != MicroPart::backward || node.inputs.size() != 1) continue;
-      int last = -1, other = kNowhere;
-      for (const NodeId reader : readers[node.outputs[0]]) last = std::max(last, position_[index(reader)]);
-      for (const NodeId reader : readers[node.inputs[0]]) {
-        if (index(reader) != i) other = std::min(other, position_[index(reader)]);
-      }
-      if (last >= 0 && other <= last) position_[i] = std::min(position_[i], last);
-    }
-  }
-
-  /// The last position that a node's inputs of the forward pass have, or `otherwise`.
-  int last_input(const ir::Node& node, int otherwise) const {
-    int last = -1;
-    for (const ValueId in : node.inputs) {
-      if (in == kNone || is_made_backward(in)) continue;
-      if (const int position = of_value(in); position != kNowhere) last = std::max(last, position);
-    }
-    return last < 0 ? otherwise : last;
-  }
-
-  /// Never behind what it reads of the backward pass.
-  int backward_position(const ir::Node& node, int pin) const {
-    int most = num_positions_ - 1;
-    for (const ValueId in : node.inputs) {
-      if (in != kNone && is_made_backward(in)) most = std::min(most, of_value(in));
-    }
-    return std::min(most, pin == kNowhere ? last_input(node, most) : pin);
-  }
-
-  const TrainGraph& train_;
-  const ir::Graph& graph_;
-  std::vector<char> free_, path_;
-  std::vector<MicroPart> part_;
-  std::vector<int> position_;
-  std::vector<int> first_;  ///< of each value that lasts, where it is read first
-  int num_positions_ = 0;
-};
 
 /// Chooses cuts; cut c stands in front of position c.
 class Cuts {
@@ -232,7 +32,9 @@ class Cuts {
     add_activations();
     add_up(seconds_);
     add_up(weight_bytes_);
+    add_up(num_trained_);
     add_up(saved_bytes_);
+    add_homes();
     find_places();
   }
 
@@ -240,7 +42,7 @@ class Cuts {
   std::vector<int> choose() const {
     const size_t num_stages = options_.devices.size(), num_places = places_.size();
     std::vector<std::vector<Way>> best(num_stages + 1, std::vector<Way>(num_places));
-    best[0][0] = {.excess_bytes = 0, .seconds = 0};
+    best[0][0] = {.excess_bytes = 0};
     for (size_t s = 0; s < num_stages; ++s) {
       for (size_t end = s + 1; end < num_places; ++end) {
         for (size_t begin = s; begin < end; ++begin) {
@@ -267,13 +69,16 @@ class Cuts {
   }
 
  private:
-  /// Stages up to some place: bytes that do not fit come first, then the slowest of them.
+  /// Stages up to some place: weights that are elsewhere and stages that train none come first, then bytes
+  /// that do not fit, then the slowest of them.
   struct Way {
+    int64_t num_away = 0;
     int64_t excess_bytes = std::numeric_limits<int64_t>::max();
     double seconds = 0;
     size_t from = 0;
     bool operator<(const Way& other) const {
-      return excess_bytes != other.excess_bytes ? excess_bytes < other.excess_bytes : seconds < other.seconds;
+      return std::tie(num_away, excess_bytes, seconds) <
+             std::tie(other.num_away, other.excess_bytes, other.seconds);
     }
   };
 
@@ -282,6 +87,9 @@ class Cuts {
     const StageShare own = share(stage, begin, end);
     const int64_t most = options_.devices[stage].memory_bytes;
     if (most > 0) way.excess_bytes += std::max<int64_t>(0, own.weight_bytes + own.activation_bytes - most);
+    const std::vector<int64_t>& away = num_away_[stage];
+    way.num_away += away[index(end)] - away[index(begin)];
+    if (num_trained_[index(end)] == num_trained_[index(begin)]) ++way.num_away;
     way.seconds = std::max(way.seconds, own.seconds);
     way.from = from;
     return way;
@@ -306,6 +114,7 @@ class Cuts {
 
   void add_weights() {
     weight_bytes_.resize(num_positions());
+    num_trained_.resize(num_positions());
     for (size_t i = 0; i < graph_.values.size(); ++i) {
       const ir::Value& value = graph_.values[i];
       if (value.producer != kNone || !ir::is_persistent(value.role) || value.role == ir::Role::carried)
@@ -314,6 +123,7 @@ class Cuts {
       if (at == kNowhere) continue;
       const auto num_bytes = static_cast<double>(value.type.num_bytes());
       const double copies = value.role == ir::Role::parameter ? options_.weight_copies : 1;
+      num_trained_[index(at)] += value.role == ir::Role::parameter ? 1 : 0;
       weight_bytes_[index(at)] += static_cast<int64_t>(copies * num_bytes);
     }
   }
@@ -333,6 +143,19 @@ class Cuts {
       const int at = positions_.of_value(id);
       if (at != kNowhere) saved_bytes_[index(at)] += graph_.type(id).num_bytes();
     }
+  }
+
+  void add_homes() {
+    num_away_.assign(options_.devices.size(), std::vector<int64_t>(num_positions()));
+    for (size_t i = 0; i < graph_.values.size(); ++i) {
+      const auto id = static_cast<ValueId>(i);
+      const std::optional<int> home = positions_.home_of(id);
+      if (!home || positions_.of_value(id) == kNowhere) continue;
+      for (size_t stage = 0; stage < num_away_.size(); ++stage) {
+        if (static_cast<int>(stage) != *home) ++num_away_[stage][index(positions_.of_value(id))];
+      }
+    }
+    for (std::vector<int64_t>& away : num_away_) add_up(away);
   }
 
   ValueId storage_of(ValueId id) const {
@@ -389,7 +212,9 @@ class Cuts {
   const StageOptions& options_;
   /// In front of each position.
   std::vector<double> seconds_;
-  std::vector<int64_t> weight_bytes_, saved_bytes_;
+  std::vector<int64_t> weight_bytes_, num_trained_, saved_bytes_;
+  /// For each stage, weights that are in another one.
+  std::vector<std::vector<int64_t>> num_away_;
   std::vector<int> places_;
 };
 
@@ -397,10 +222,31 @@ int stage_of(const std::vector<int>& cuts, int position) {
   return static_cast<int>(std::upper_bound(cuts.begin(), cuts.end() - 1, position) - cuts.begin()) - 1;
 }
 
+/// Where a value is.
+int stage_of(const std::vector<int>& cuts, const Positions& positions, ValueId id) {
+  const std::optional<int> home = positions.home_of(id);
+  return home ? *home : stage_of(cuts, positions.of_value(id));
+}
+
+/// But for what an update carries from one micro-batch to another.
+std::map<std::string, int> find_homes(const ir::Graph& graph, const Positions& positions,
+                                      const std::vector<int>& cuts) {
+  std::map<std::string, int> homes;
+  for (size_t i = 0; i < graph.values.size(); ++i) {
+    const ir::Value& value = graph.values[i];
+    const auto id = static_cast<ValueId>(i);
+    if (value.producer != kNone || positions.of_value(id) == kNowhere) continue;
+    if (ir::is_persistent(value.role) && value.role != ir::Role::carried)
+      homes[value.name] = stage_of(cuts, positions, id);
+  }
+  return homes;
+}
+
 /// What another stage has to send; weights that nothing trains are everywhere, and so is what is told to all.
 bool is_sent(const ir::Graph& graph, const Positions& positions, ValueId id) {
   const ir::Value& value = graph.value(id);
-  if (value.producer == kNone) return value.role == ir::Role::parameter;
+  if (value.role == ir::Role::frozen) return false;
+  if (value.producer == kNone) return value.role == ir::Role::parameter || positions.home_of(id);
   return !positions.is_free(index(value.producer));
 }
 
@@ -411,7 +257,7 @@ std::vector<Crossing> find_crossings(const ir::Graph& graph, const Positions& po
     const int to = stages.of_node[i];
     for (const ValueId in : graph.nodes[i].inputs) {
       if (to == Stages::kEvery || in == kNone || !is_sent(graph, positions, in)) continue;
-      const int from = stage_of(cuts, positions.of_value(in));
+      const int from = stage_of(cuts, positions, in);
       if (from == to) continue;
       const NodeId producer = graph.value(in).producer;
       const bool once = producer == kNone || stages.part_of_node[index(producer)] == MicroPart::once;
@@ -428,7 +274,7 @@ std::vector<Crossing> find_crossings(const ir::Graph& graph, const Positions& po
 
 Stages split_stages(const TrainGraph& train, const StageOptions& options) {
   HEARTH_CHECK(!options.devices.empty() && train.losses != kNone);
-  const Positions positions(train);
+  const Positions positions(train, options.homes);
   const Cuts chooser(train.graph, positions, options);
   const std::vector<int> cuts = chooser.choose();
   Stages stages;
@@ -439,6 +285,7 @@ Stages split_stages(const TrainGraph& train, const StageOptions& options) {
   stages.crossings = find_crossings(train.graph, positions, stages, cuts);
   for (size_t s = 0; s < options.devices.size(); ++s)
     stages.shares.push_back(chooser.share(s, cuts[s], cuts[s + 1]));
+  stages.homes = find_homes(train.graph, positions, cuts);
   return stages;
 }
 

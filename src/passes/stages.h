@@ -1,5 +1,7 @@
 #pragma once
 
+#include <map>
+#include <string>
 #include <vector>
 
 #include "passes/machine.h"
@@ -18,6 +20,9 @@ struct StageOptions {
   Machine machine;                   ///< of a device of speed 1
   int64_t num_micro = 1;             ///< micro-batches of an update
   double weight_copies = 4;          ///< bytes kept for each byte of a trained weight, itself included
+  /// Weights, and states read in their place, by name: the stages that they are in already, as Stages::homes
+  /// of another graph of the model has them.
+  std::map<std::string, int> homes;
 };
 
 /// When a node is made.
@@ -51,6 +56,8 @@ struct Stages {
   std::vector<MicroPart> part_of_node;
   std::vector<Crossing> crossings;  ///< by value; each value at most once to a stage
   std::vector<StageShare> shares;
+  /// The stage that keeps each weight and each state, or reads it first where several keep it, by name.
+  std::map<std::string, int> homes;
 };
 
 /// Cuts the forward and backward pass of a micro-batch, as `backward` leaves it, into a stage for each

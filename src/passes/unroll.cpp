@@ -88,6 +88,8 @@ class Unroll {
         latest_(from_.values.size(), kNone),
         copies_(static_cast<size_t>(options.num_micro), std::vector<ValueId>(from_.values.size(), kNone)) {
     check_written();
+    for (const ir::Value& value : options.first_values)
+      first_values_[value.name] = made_.graph.add_value(value.name, value.type, value.role);
   }
 
   TrainGraph run() {
@@ -133,6 +135,8 @@ class Unroll {
     if (place(id, micro) != kNone) return place(id, micro);
     const ir::Value& value = from_.value(id);
     if (value.producer == kNone) {
+      const auto first = is_once(id) ? first_values_.find(value.name) : first_values_.end();
+      if (first != first_values_.end()) return place(id, micro) = first->second;
       const std::string name = is_once(id) ? value.name : fmt::format("m{}/{}", micro, value.name);
       return place(id, micro) = made_.graph.add_value(name, value.type, value.role);
     }
@@ -220,6 +224,7 @@ class Unroll {
   const Stages& stages_;
   const UnrollOptions& options_;
   TrainGraph made_;
+  std::map<std::string, ValueId> first_values_;
   std::vector<ValueId> latest_;               ///< of what lasts, or is made once
   std::vector<std::vector<ValueId>> copies_;  ///< of each micro-batch
 };

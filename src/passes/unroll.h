@@ -33,7 +33,8 @@ std::vector<PipelineEvent> order_pipeline(int num_stages, int64_t num_micro,
 struct UnrollOptions {
   int stage = 0;
   int64_t num_micro = 1;
-  bool through_host = false;  ///< what is sent is a card's, and is brought to host memory first
+  bool through_host = false;            ///< what is sent is a card's, and is brought to host memory first
+  std::vector<ir::Value> first_values;  ///< persistent ones that the graph begins with, by name
 };
 
 /// What one stage does in an update as one graph: `train`, a micro-batch's forward and backward pass with

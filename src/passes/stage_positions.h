@@ -1,0 +1,71 @@
+#pragma once
+
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "passes/stages.h"
+#include "passes/train_graph.h"
+
+namespace hearth::passes {
+
+/// What each node of a micro-batch's graph is, and its position: its own number among the nodes that lead to
+/// the losses, or that of the one it belongs to.
+class Positions {
+ public:
+  static constexpr int kNowhere = std::numeric_limits<int>::max();
+
+  /// `homes`: see StageOptions. Both outlive it.
+  Positions(const TrainGraph& train, const std::map<std::string, int>& homes);
+
+  int num_positions() const { return num_positions_; }
+  bool is_free(size_t node) const { return free_[node] != 0; }
+  MicroPart part(size_t node) const { return part_[node]; }
+  bool is_on_path(size_t node) const { return part_[node] == MicroPart::forward && path_[node] != 0; }
+  int of_node(size_t node) const { return position_[node]; }
+  /// Where a value is made, or, of what lasts, read first; kNowhere: in every stage that reads it.
+  int of_value(ir::ValueId id) const;
+  /// Of what lasts: its stage, where that is known beforehand.
+  std::optional<int> home_of(ir::ValueId id) const;
+  bool is_made_backward(ir::ValueId id) const;
+
+ private:
+  /// What values depend on.
+  struct Marks {
+    std::vector<char> weights, micro, cotangent;
+  };
+
+  void mark();
+  std::set<ir::ValueId> written_leaves() const;
+  /// The nodes that the losses depend on.
+  void mark_path();
+  void classify(size_t i, Marks& marks);
+  void number_path();
+  /// Of what lasts and has no place so far, from the positions that are known.
+  void find_first_readers();
+  /// Nodes that make nothing but the gradient of a weight belong to the weight.
+  std::map<ir::NodeId, int> pins() const;
+  /// Of a cast, a view or a sum that is kept; kNone for a node that puts several values together.
+  ir::ValueId only_made_input(const ir::Node& node) const;
+  void place_rest();
+  /// Casts and the like of a gradient that crosses a cut anyway are made behind it, not sent too.
+  void follow_readers();
+  /// The last position that a node's inputs of the forward pass have, or `otherwise`.
+  int last_input(const ir::Node& node, int otherwise) const;
+  /// Never behind what it reads of the backward pass.
+  int backward_position(const ir::Node& node, int pin) const;
+
+  const TrainGraph& train_;
+  const ir::Graph& graph_;
+  const std::map<std::string, int>& homes_;
+  std::vector<char> free_, path_;
+  std::vector<MicroPart> part_;
+  std::vector<int> position_;
+  std::vector<int> first_;  ///< of each value that lasts, where it is read first
+  int num_positions_ = 0;
+};
+
+}  // namespace hearth::passes
