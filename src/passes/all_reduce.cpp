@@ -8,6 +8,7 @@
 #include "ir/op_def.h"
 #include "ops/collective/collective.h"
 #include "ops/transfer/transfer.h"
+#include "passes/rewrite.h"
 
 namespace hearth::passes {
 namespace {
@@ -121,10 +122,6 @@ class AllReduce {
     return found == sums_.end() ? id : found->second;
   }
 
-  static bool overwrites(const ir::Node& node, size_t k) {
-    return std::ranges::count(node.op->writes, static_cast<int>(k)) > 0;
-  }
-
   /// What a node overwrites stays its own where the sum is a copy.
   void replace(ir::Node& node, size_t k) const {
     if (!overwrites(node, k) || !options_.through_host) node.inputs[k] = sum_of(node.inputs[k]);
@@ -193,11 +190,17 @@ class AllReduce {
     }
   }
 
-  static ir::Attrs wire_of(const Bucket& bucket) {
-    return bucket.wire == DType::f32 ? ir::Attrs{}
-                                     : ir::Attrs{{"wire", std::string(dtype_name(bucket.wire))}};
+  ir::Attrs place() const { return options_.on_card ? ir::Attrs{{ops::kOnCard, int64_t{1}}} : ir::Attrs{}; }
+  ir::Attrs wire_of(const Bucket& bucket) const {
+    ir::Attrs attrs = place();
+    if (bucket.wire != DType::f32) attrs.set("wire", std::string(dtype_name(bucket.wire)));
+    return attrs;
   }
-  static ir::Attrs root_of(int root) { return {{"root", int64_t{root}}}; }
+  ir::Attrs root_of(int root) const {
+    ir::Attrs attrs = place();
+    attrs.set("root", int64_t{root});
+    return attrs;
+  }
 
   TrainGraph& train_;
   ir::Graph& graph_;

@@ -10,6 +10,8 @@ struct AllReduceOptions {
   int64_t bucket_bytes = int64_t{1} << 20;
   /// A card's values go through host memory.
   bool through_host = false;
+  /// They stay there, and the cards reach one another (Exchange::on_card).
+  bool on_card = false;
   int rank = 0;  ///< of the worker whose graph it is
 };
 

@@ -39,7 +39,7 @@ void keeping_shared(TrainGraph& train, GraphPass pass) {
   outputs.resize(num_outputs);
 }
 
-constexpr std::array<Pass, 14> kPasses = {{
+constexpr std::array<Pass, 15> kPasses = {{
     {.name = "autocast",
      .doc = "matmul and convolution in the low precision, losses in f32",
      .run = [](TrainGraph& train, PassContext& context) { autocast(train, context.precision); }},
@@ -78,13 +78,23 @@ constexpr std::array<Pass, 14> kPasses = {{
      .run = [](TrainGraph& train, PassContext&) { keeping_shared(train, fuse_elementwise); }},
     {.name = "schedule",
      .doc = "the order of nodes with the lowest peak",
-     .run = [](TrainGraph& train, PassContext& context) { schedule(train.graph, context.workspace_of); }},
+     .run =
+         [](TrainGraph& train, PassContext& context) {
+           if (context.shard.owners == nullptr) schedule(train.graph, context.workspace_of);
+         }},
     {.name = "all_reduce",
      .doc = "sums over the workers, each begun as soon as there is something to send",
      .required = true,
+     .stage = Stage::exchange,
      .run = [](TrainGraph& train, PassContext& context) { all_reduce(train, context.all_reduce); }},
+    {.name = "shard_weights",
+     .doc = "weights that another worker has, received in front of each pass that reads them",
+     .required = true,
+     .stage = Stage::exchange,
+     .run = [](TrainGraph& train, PassContext& context) { shard_weights(train, context.shard); }},
     {.name = "group_updates",
      .doc = "updates of one kind next to each other, for a card to make in one launch",
+     .stage = Stage::exchange,
      .run = [](TrainGraph& train, PassContext&) { group_updates(train.graph); }},
     {.name = "offload",
      .doc = "weights and states in host memory are copied to where they are needed",

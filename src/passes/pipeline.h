@@ -9,6 +9,7 @@
 #include "passes/all_reduce.h"
 #include "passes/compress.h"
 #include "passes/recompute.h"
+#include "passes/shard_weights.h"
 #include "passes/train_graph.h"
 
 namespace hearth::passes {
@@ -25,6 +26,8 @@ struct PassContext {
   std::function<void(TrainGraph&)> consume_gradients;
   CompressOptions compress;
   AllReduceOptions all_reduce;
+  /// With owners, nodes keep the order that they were made in, which is the same for every worker.
+  ShardOptions shard;
   /// Names of passes to leave out.
   std::vector<std::string> off;
   /// Called after every pass that ran, with its name and seconds.
@@ -32,9 +35,9 @@ struct PassContext {
   RecomputeResult recompute;
 };
 
-/// The first passes decide what is computed and in which order, the later ones where values wait for a
-/// budget.
-enum class Stage : uint8_t { compute, place };
+/// The first passes decide what is computed and in which order, then what workers exchange beside it; the
+/// last ones where values wait for a budget.
+enum class Stage : uint8_t { compute, exchange, place };
 
 struct Pass {
   std::string_view name;

@@ -409,7 +409,7 @@ TEST(Pipeline, ReportsEveryPassThatRan) {
   std::vector<std::string> seen;
   PassContext context{.workspace_of = no_workspace, .off = {"schedule"}};
   context.after_pass = [&](std::string_view name, const ir::Graph&, double) { seen.emplace_back(name); };
-  for (const Stage stage : {Stage::compute, Stage::place}) run_passes(train, context, stage);
+  for (const Stage stage : {Stage::compute, Stage::exchange, Stage::place}) run_passes(train, context, stage);
   EXPECT_EQ(seen.size(), pass_list().size() - 1);
   EXPECT_EQ(std::count(seen.begin(), seen.end(), "schedule"), 0);
 }
