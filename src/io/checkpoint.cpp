@@ -71,11 +71,23 @@ void put_in_place(const fs::path& temporary, const fs::path& final_path) {
   }
 }
 
-void write_part(const fs::path& folder, const char* name, std::span<const std::byte> bytes, Json& manifest) {
+void write_part(const fs::path& folder, const char* name, std::span<const std::byte> bytes) {
   FileWriter writer(folder / name);
   writer.write(bytes);
   writer.sync_and_close();
-  manifest["files"][name] = {{"bytes", bytes.size()}, {"xxh3", hex64(hash64(bytes))}};
+}
+
+Json describe(std::span<const std::byte> bytes) {
+  return {{"bytes", bytes.size()}, {"xxh3", hex64(hash64(bytes))}};
+}
+
+/// Why these bytes are not what a manifest says of a part, or nothing.
+std::optional<std::string> check_part(const Json& manifest, const char* name,
+                                      std::span<const std::byte> bytes) {
+  const Json& part = manifest.at("files").at(name);
+  if (bytes.size() != part.at("bytes").get<size_t>()) return fmt::format("{} is cut short", name);
+  if (describe(bytes) != part) return fmt::format("{} is damaged", name);
+  return std::nullopt;
 }
 
 }  // namespace
@@ -166,13 +178,10 @@ void CheckpointWriter::write(int64_t step) {
   fs::remove_all(temporary, ignored);
   try {
     fs::create_directories(temporary);
-    Json manifest;
-    write_part(temporary, kMemory, pending_.memory, manifest);
-    write_part(temporary, kState, std::as_bytes(std::span(pending_.state)), manifest);
-    manifest["step"] = step;
-    FileWriter writer(temporary / kManifest);
-    writer.write(manifest.dump(1));
-    writer.sync_and_close();
+    write_part(temporary, kMemory, pending_.memory);
+    write_part(temporary, kState, std::as_bytes(std::span(pending_.state)));
+    const std::string manifest = make_manifest(step, pending_.memory, pending_.state);
+    write_part(temporary, kManifest, std::as_bytes(std::span(manifest)));
     sync_folder(temporary);
     put_in_place(temporary, final_path);
     sync_folder(folder_);
@@ -199,16 +208,31 @@ void CheckpointWriter::delete_others(int64_t step) const {
   }
 }
 
+std::string make_manifest(int64_t step, std::span<const std::byte> memory, std::string_view state) {
+  Json manifest = {{"step", step}};
+  manifest["files"][kMemory] = describe(memory);
+  manifest["files"][kState] = describe(std::as_bytes(std::span(state)));
+  return manifest.dump(1);
+}
+
+std::optional<std::string> check_parts(const std::string& manifest, std::span<const std::byte> memory,
+                                       std::string_view state) {
+  try {
+    const Json parsed = Json::parse(manifest);
+    if (auto fault = check_part(parsed, kMemory, memory)) return fault;
+    return check_part(parsed, kState, std::as_bytes(std::span(state)));
+  } catch (const Json::exception&) {
+    return "its manifest is damaged";
+  }
+}
+
 std::optional<std::string> check_checkpoint(const fs::path& path) {
   if (!fs::exists(path / kManifest)) return "it has no manifest: the write did not finish";
   try {
     const Json manifest = Json::parse(read_file(path / kManifest));
     for (const char* name : {kMemory, kState}) {
-      const Json& part = manifest.at("files").at(name);
       const MappedFile file(path / name);
-      if (file.bytes().size() != part.at("bytes").get<size_t>()) return fmt::format("{} is cut short", name);
-      if (hex64(hash64(file.bytes())) != part.at("xxh3").get<std::string>())
-        return fmt::format("{} is damaged", name);
+      if (auto fault = check_part(manifest, name, file.bytes())) return fault;
     }
   } catch (const Json::exception&) {
     return "its manifest is damaged";
