@@ -62,7 +62,8 @@ struct Recipe {
   std::string device = "cpu";            ///< or as in exec::CardWish
   int64_t reserve = int64_t{512} << 20;  ///< bytes of a card that are left free
   int64_t devices = 1;                   ///< workers that share each update, a device each
-  std::string parallel = "data";         ///< how several share the work: data, zero1
+  std::string parallel = "data";         ///< how several share the work: parallel_ways()
+  std::string transport = "host";        ///< what their sums go by: host memory, or nccl between cards
   std::string compress = "none";         ///< what they send of gradients: none, bf16, powersgd
   LocalStepsOptions local;
   bool supervise = true;           ///< by a process that starts it again when it fails
@@ -89,7 +90,8 @@ struct Recipe {
   int64_t shards = 0;  ///< 0: as many as devices; see EngineOptions
   int64_t checkpoint_every = 500;
   int64_t keep_checkpoints = 2;
-  int64_t eval_every = 0;  ///< 0: at the end of each epoch
+  double memory_checkpoint_every = 20;  ///< seconds; 0: none
+  int64_t eval_every = 0;               ///< 0: at the end of each epoch
   int64_t log_every = 10;
   std::string objective = "cross_entropy";  ///< or dpo
   DpoOptions dpo;

@@ -33,6 +33,7 @@ exec::SelfTest::When self_test_of(const Recipe& recipe) {
 }  // namespace
 
 int num_sharing(const Recipe& recipe, int num_devices) {
+  if (recipe.parallel == "pipeline") return num_devices;
   const auto shares = [&](int64_t count) {
     return recipe.shards % count == 0 && std::has_single_bit(static_cast<uint64_t>(recipe.shards / count));
   };
@@ -65,7 +66,10 @@ EngineOptions engine_options(const Recipe& recipe, int device, int64_t num_worke
                          : recipe.compress == "powersgd" ? Way::powersgd
                                                          : Way::none;
   options.local = recipe.local;
-  options.shards_states = recipe.parallel == "zero1" && options.num_workers > 1;
+  options.parallel = recipe.parallel == "zero1"      ? Parallel::zero1
+                     : recipe.parallel == "sharded"  ? Parallel::sharded
+                     : recipe.parallel == "pipeline" ? Parallel::pipeline
+                                                     : Parallel::data;
   options.passes_off = recipe.passes_off;
   std::erase(options.passes_off, "winograd");
   return options;

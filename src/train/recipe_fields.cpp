@@ -50,7 +50,9 @@ void add_run_fields(std::vector<Field>& f) {
       "devices", "how many of them share each update, a worker for each",
       [](Recipe & r) -> auto& { return r.devices; }, 1, 64));
   f.push_back(text(
-      "parallel", "data: all devices do the same; zero1: each keeps a part of the optimiser's state",
+      "parallel",
+      "data: all devices do the same; zero1: each keeps a part of the optimiser's state; sharded: of the "
+      "weights too; pipeline: each has a part of the model",
       [](Recipe & r) -> auto& { return r.parallel; }, parallel_ways()));
   f.push_back(boolean(
       "supervise", "a run that dies or hangs is started again from its newest checkpoint",
@@ -79,6 +81,11 @@ void add_run_fields(std::vector<Field>& f) {
 }
 
 void add_exchange_fields(std::vector<Field>& f) {
+  f.push_back(text(
+      "exchange.transport",
+      "what sums over devices go by: host: its memory, in one order; nccl: NVIDIA's or AMD's library, if it "
+      "passes a test, in an order of its own",
+      [](Recipe & r) -> auto& { return r.transport; }, {"host", "nccl"}));
   f.push_back(text("exchange.compress",
                    "what devices send of gradients: none: all; bf16: half; powersgd: factors of rank 4; the "
                    "rest goes with the next update",
@@ -274,6 +281,10 @@ void add_train_fields(std::vector<Field>& f) {
   f.push_back(integer(
       "train.checkpoint_every", "updates between checkpoints",
       [](Recipe & r) -> auto& { return r.checkpoint_every; }, 1));
+  f.push_back(real(
+      "train.memory_checkpoint_every",
+      "seconds between checkpoints in memory, for a run that is started again; 0: none",
+      [](Recipe & r) -> auto& { return r.memory_checkpoint_every; }, 0, 1e6));
   f.push_back(integer(
       "train.keep_checkpoints", "how many to keep", [](Recipe & r) -> auto& { return r.keep_checkpoints; }, 1,
       1000));
@@ -353,7 +364,7 @@ void add_optimizer_fields(std::vector<Field>& f) {
 
 }  // namespace
 
-std::vector<std::string> parallel_ways() { return {"data", "zero1"}; }
+std::vector<std::string> parallel_ways() { return {"data", "zero1", "sharded", "pipeline"}; }
 
 const std::vector<Field>& recipe_fields() {
   static const std::vector<Field> all = [] {
