@@ -22,10 +22,15 @@ ValueId scalar(ir::Graph& graph, const char* name) {
   return found ? *found : graph.add_value(name, kScalarType, Role::scalar);
 }
 
-/// {scale, good steps, skipped steps}, added where it is not there yet.
+/// Added where it is not there yet.
+ValueId add_state(ir::Graph& graph, const std::string& name, const ir::Type& type) {
+  const auto found = graph.find(name);
+  return found ? *found : graph.add_value(name, type, Role::state);
+}
+
+/// {scale, good steps, skipped steps}.
 ValueId loss_scale_state(ir::Graph& graph) {
-  const auto found = graph.find(kLossScale);
-  return found ? *found : graph.add_value(kLossScale, {.dtype = DType::f32, .shape = {3}}, Role::state);
+  return add_state(graph, kLossScale, {.dtype = DType::f32, .shape = {3}});
 }
 
 /// bitsandbytes keeps moments of smaller weights in f32, and so many elements share a scale.
@@ -44,7 +49,7 @@ struct WeightUpdate {
 
   ir::Value weight() const { return graph.value(gradient.parameter); }
   ValueId state(const std::string& prefix, DType dtype, const Shape& shape) const {
-    return graph.add_value(prefix + weight().name, {.dtype = dtype, .shape = shape}, Role::state);
+    return add_state(graph, prefix + weight().name, {.dtype = dtype, .shape = shape});
   }
   ValueId state(const std::string& prefix) const { return state(prefix, DType::f32, weight().type.shape); }
   ValueId add(std::string_view op, const std::vector<ValueId>& states, ir::Attrs attrs) const {
@@ -157,7 +162,8 @@ class Summing {
 
   /// `value`, with everything that this worker has put away of it under `name`.
   ValueId own_sum(ValueId value, const std::string& name) {
-    if (!sums_.has_earlier) return value;
+    if (sums_.are_sums) cleared_.push_back(value);
+    if (sums_.are_sums || !sums_.has_earlier) return value;
     const Shape shape = graph_.type(value).shape;
     ValueId sum = add1("accumulate", {add_sum(graph_, sum_prefix(0), name, shape), value}, name);
     for (int level = 1; level <= sums_.num_levels; ++level) {
@@ -187,13 +193,6 @@ class Summing {
   std::vector<ValueId> cleared_;
 };
 
-std::vector<int64_t> gradient_bytes(const passes::TrainGraph& train) {
-  std::vector<int64_t> num_bytes;
-  for (const passes::Gradient& gradient : train.gradients)
-    num_bytes.push_back(train.graph.type(gradient.gradient).num_bytes());
-  return num_bytes;
-}
-
 /// Adds nodes that share a learning rate and a gradient factor.
 class UpdateBuilder {
  public:
@@ -202,26 +201,38 @@ class UpdateBuilder {
 
   void run(const std::vector<passes::Gradient>& gradients) {
     if (options_.in_backward) return run_in_backward(gradients);
-    start_from(gradients);
+    std::vector<int64_t> places(gradients.size());
+    std::iota(places.begin(), places.end(), 0);
+    start_from(gradients, {.places = std::move(places), .num_gradients = std::ssize(gradients)});
     for (const passes::Gradient& gradient : gradients) update(gradient);
     finish();
   }
 
+  /// Of the weights of a stage, which are all that `train` has.
+  void run_stage(passes::TrainGraph& train, const OwnGradients& stage) {
+    train.shared.push_back({.value = start_from(train.gradients, stage)});
+    for (const passes::Gradient& gradient : train.gradients) update(gradient);
+    finish();
+  }
+
   /// Of the weights that this worker has.
-  void run_own(passes::TrainGraph& train, std::span<const int> owners, int rank) {
+  void run_own(passes::TrainGraph& train, const SumOptions& sums) {
+    const auto owner = [&](const passes::Gradient& gradient) {
+      return sums.owners.at(graph_.value(gradient.parameter).name);
+    };
     std::vector<passes::Gradient> own;
-    for (size_t i = 0; i < owners.size(); ++i) {
-      if (owners[i] == rank) own.push_back(train.gradients[i]);
+    OwnGradients have{.places = {}, .num_gradients = std::ssize(train.gradients)};
+    for (size_t i = 0; i < train.gradients.size(); ++i) {
+      if (owner(train.gradients[i]) != sums.rank) continue;
+      own.push_back(train.gradients[i]);
+      have.places.push_back(static_cast<int64_t>(i));
     }
-    train.shared.push_back({.value = start_from(own)});
-    for (size_t i = 0; i < owners.size(); ++i) {
-      const passes::Gradient& gradient = train.gradients[i];
-      if (owners[i] == rank) {
-        train.spread.push_back({.value = update(gradient), .root = rank});
-      } else {
-        keep_places(gradient);
-        train.spread.push_back({.value = gradient.parameter, .root = owners[i]});
-      }
+    train.shared.push_back({.value = start_from(own, have)});
+    for (const passes::Gradient& gradient : train.gradients) {
+      const bool is_own = owner(gradient) == sums.rank;
+      if (!is_own) keep_places(gradient);
+      const ValueId newest = is_own ? update(gradient) : gradient.parameter;
+      if (!sums.shards_weights) train.spread.push_back({.value = newest, .root = owner(gradient)});
     }
     finish();
   }
@@ -241,7 +252,7 @@ class UpdateBuilder {
     start(graph_.outputs.front());
     ValueId sum_squares = ir::kNone;
     for (const passes::Gradient& gradient : gradients) {
-      const ValueId own = add1("sum_squares", {gradient.gradient}, {});
+      const ValueId own = add1("sum_all", {add1("sum_squares", {gradient.gradient}, {})}, {});
       sum_squares = sum_squares == ir::kNone ? own : add1("add", {sum_squares, own}, {});
       update(gradient);
     }
@@ -249,14 +260,16 @@ class UpdateBuilder {
     passes::hoist(graph_, first);
   }
 
-  /// Returns the sum of squares of the gradients.
-  ValueId start_from(const std::vector<passes::Gradient>& gradients) {
+  /// Returns the sums of squares of the gradients, each in a place of its own, so that the norm adds up in
+  /// one order whoever has them.
+  ValueId start_from(const std::vector<passes::Gradient>& gradients, const OwnGradients& own) {
     std::vector<ValueId> all;
     for (const passes::Gradient& gradient : gradients) all.push_back(gradient.gradient);
-    const ValueId sum_squares = add1("sum_squares", all, {});
+    const ValueId squares = add1("sum_squares", all, {{"count", own.num_gradients}, {"places", own.places}});
+    const ValueId sum_squares = add1("sum_all", {squares}, {});
     graph_.outputs.push_back(sum_squares);
     start(sum_squares);
-    return sum_squares;
+    return squares;
   }
   void finish() {
     if (options_.dynamic_loss_scale) add1("loss_scale_update", {loss_scale_state(graph_), factor_}, {});
@@ -268,7 +281,7 @@ class UpdateBuilder {
     factor_ = add1("clip_factor", {finite, inverse_scale}, {{"max_norm", options_.clip_norm}});
     rate_ = scalar(graph_, kLearningRate);
     if (rule_.counts_steps)
-      steps_ = add1("increment", {graph_.add_value("steps", kScalarType, Role::state), factor_}, {});
+      steps_ = add1("increment", {add_state(graph_, "steps", kScalarType), factor_}, {});
   }
 
   ValueId add1(std::string_view op, std::vector<ValueId> inputs, ir::Attrs attrs,
@@ -342,16 +355,19 @@ ValueId add_loss_weight(ir::Graph& graph, const OptimizerOptions& options) {
                     {{"inverse", int64_t{0}}}, "loss_scale");
 }
 
-std::vector<int> owners_of(std::span<const int64_t> num_bytes, int num_workers) {
-  std::vector<size_t> order(num_bytes.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, std::greater<>(), [&](size_t i) { return num_bytes[i]; });
-  std::vector<int> owners(num_bytes.size());
+std::map<std::string, int> owners_of(const ir::Graph& graph, int num_workers) {
+  std::vector<ir::Value> weights;
+  for (const ir::Value& value : graph.values) {
+    if (value.role == Role::parameter && value.producer == ir::kNone) weights.push_back(value);
+  }
+  std::ranges::stable_sort(weights, std::greater<>(),
+                           [](const ir::Value& weight) { return weight.type.num_bytes(); });
+  std::map<std::string, int> owners;
   std::vector<int64_t> taken(static_cast<size_t>(num_workers), 0);
-  for (const size_t i : order) {
+  for (const ir::Value& weight : weights) {
     const auto least = std::ranges::min_element(taken);
-    *least += num_bytes[i];
-    owners[i] = static_cast<int>(least - taken.begin());
+    *least += weight.type.num_bytes();
+    owners[weight.name] = static_cast<int>(least - taken.begin());
   }
   return owners;
 }
@@ -363,27 +379,31 @@ void add_update(passes::TrainGraph& train, const OptimizerOptions& options,
                 const SumOptions& sums) {
   Summing summing(train.graph, sums);
   std::vector<ValueId> measured;
-  for (passes::Gradient& gradient : train.gradients)
-    gradient.gradient = summing.own_sum(gradient.gradient, train.graph.value(gradient.parameter).name);
-  for (const RunningStatistic& statistic : statistics) measured.push_back(summing.own_sum(statistic));
-  std::vector<int> owners;
-  if (sums.shards_states) {
-    if (std::ssize(train.gradients) < sums.num_workers)
-      user_error("expected a weight for each of {} devices with parallel=zero1, got {}; try parallel=data",
-                 sums.num_workers, train.gradients.size());
-    owners = owners_of(gradient_bytes(train), sums.num_workers);
+  for (passes::Gradient& gradient : train.gradients) {
+    // A copy: values move when others are added.
+    const std::string name = train.graph.value(gradient.parameter).name;
+    gradient.gradient = summing.own_sum(gradient.gradient, name);
   }
-  if (sums.num_workers > 1) {
+  for (const RunningStatistic& statistic : statistics) measured.push_back(summing.own_sum(statistic));
+  if (!sums.owners.empty() && std::ssize(train.gradients) < sums.num_workers)
+    user_error("expected a weight for each of {} devices with parallel={}, got {}; try parallel=data",
+               sums.num_workers, sums.shards_weights ? "sharded" : "zero1", train.gradients.size());
+  if (sums.num_workers > 1 && !sums.are_sums) {
     // The backward pass comes to the last layers first.
-    for (size_t i = train.gradients.size(); i-- > 0;)
-      train.shared.push_back({.value = train.gradients[i].gradient, .root = owners.empty() ? -1 : owners[i]});
+    for (size_t i = train.gradients.size(); i-- > 0;) {
+      const auto [parameter, gradient] = train.gradients[i];
+      const auto owner = sums.owners.find(train.graph.value(parameter).name);
+      train.shared.push_back({.value = gradient, .root = owner == sums.owners.end() ? -1 : owner->second});
+    }
     for (const ValueId value : measured) train.shared.push_back({.value = value});
   }
   UpdateBuilder builder(train.graph, options, tables);
-  if (owners.empty()) {
+  if (sums.are_sums) {
+    builder.run_stage(train, sums.own);
+  } else if (sums.owners.empty()) {
     builder.run(train.gradients);
   } else {
-    builder.run_own(train, owners, sums.rank);
+    builder.run_own(train, sums);
   }
   for (size_t i = 0; i < statistics.size(); ++i) builder.move(statistics[i], measured[i], sums.num_micro);
   summing.clear();
@@ -404,19 +424,25 @@ std::vector<RunningStatistic> take_statistics(ir::Graph& graph) {
   return found;
 }
 
-void add_accumulation(passes::TrainGraph& train, std::span<const RunningStatistic> statistics) {
+std::vector<ValueId> add_accumulation(passes::TrainGraph& train, std::span<const RunningStatistic> statistics,
+                                      bool may_be_idle) {
   const auto add = [&](ValueId sum, ValueId value, const std::string& name) {
-    train.graph.add(*ops::find_op("accumulate"), {sum, value}, {}, name);
+    return train.graph.add1(*ops::find_op("accumulate"), {sum, value}, {}, name);
   };
+  std::vector<ValueId> sums;
   for (const passes::Gradient& gradient : train.gradients) {
     const ir::Value parameter = train.graph.value(gradient.parameter);
-    add(add_sum(train.graph, sum_prefix(0), parameter.name, parameter.type.shape), gradient.gradient,
-        parameter.name);
+    sums.push_back(add(add_sum(train.graph, sum_prefix(0), parameter.name, parameter.type.shape),
+                       gradient.gradient, parameter.name));
   }
   for (const RunningStatistic& statistic : statistics) {
-    add(add_sum(train.graph, sum_prefix(0), statistic.name, statistic.type.shape),
-        latest(train.graph, *train.graph.find(kBatchStatistic + statistic.name)), statistic.name);
+    ValueId measured = latest(train.graph, *train.graph.find(kBatchStatistic + statistic.name));
+    if (may_be_idle)
+      measured = train.graph.add1(*ops::find_op("scale_by"), {measured, scalar(train.graph, kPresent)}, {},
+                                  statistic.name);
+    add(add_sum(train.graph, sum_prefix(0), statistic.name, statistic.type.shape), measured, statistic.name);
   }
+  return sums;
 }
 
 passes::TrainGraph make_move_graph(const ir::Graph& sums, int from, int to) {

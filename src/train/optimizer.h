@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -61,6 +62,12 @@ std::vector<RunningStatistic> take_statistics(ir::Graph& graph);
 /// those of 1, 2 ... shards, put away until as many more are there.
 std::string sum_prefix(int level);
 
+/// The gradients that a worker has, by their places among those of all workers.
+struct OwnGradients {
+  std::vector<int64_t> places;
+  int64_t num_gradients = 0;
+};
+
 /// How an update's micro-batches add up.
 struct SumOptions {
   int64_t num_micro = 1;
@@ -69,12 +76,19 @@ struct SumOptions {
   int num_levels = 0;
   int rank = 0;         ///< of this worker
   int num_workers = 1;  ///< that have the rest
-  /// Each weight is updated, and its state kept, by one worker alone (ZeRO-1, arXiv 1910.02054).
-  bool shards_states = false;
+  /// By name of a weight, the worker that alone updates it and keeps its state (ZeRO-1, arXiv 1910.02054);
+  /// empty: every worker updates all.
+  std::map<std::string, int> owners = {};
+  /// Whoever updates a weight keeps it to himself.
+  bool shards_weights = false;
+  /// Gradients are `own`, of a stage of a pipeline, and the sums of an update already, as add_accumulation
+  /// leaves them.
+  bool are_sums = false;
+  OwnGradients own = {};
 };
 
-/// For each of several weights the worker that updates it: the largest first to whoever has least.
-std::vector<int> owners_of(std::span<const int64_t> num_bytes, int num_workers);
+/// For each weight of a model the worker that updates it: the largest first to whoever has least.
+std::map<std::string, int> owners_of(const ir::Graph& graph, int num_workers);
 
 /// Appends the update of every weight from `train.gradients`, those of an update's last micro-batch; the
 /// first graph output added is the sum of squares of the (scaled) gradients. A sum that is not finite leaves
@@ -87,8 +101,11 @@ void add_update(passes::TrainGraph& train, const OptimizerOptions& options,
                 std::span<const std::string> tables, std::span<const RunningStatistic> statistics,
                 const SumOptions& sums);
 
-/// Appends grad/NAME += gradient for every weight, and += batch/NAME for every statistic.
-void add_accumulation(passes::TrainGraph& train, std::span<const RunningStatistic> statistics);
+/// Appends grad/NAME += gradient for every weight, and += batch/NAME for every statistic; `may_be_idle`: of a
+/// micro-batch that counts "present" times, 1 or 0. Returns the sums of gradients.
+std::vector<ir::ValueId> add_accumulation(passes::TrainGraph& train,
+                                          std::span<const RunningStatistic> statistics,
+                                          bool may_be_idle = false);
 
 /// The sums of level `to` += those of level `from`, which are cleared. `sums` supplies names and types: a
 /// graph of add_accumulation.
