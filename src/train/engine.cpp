@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "ir/text.h"
 #include "ops/op_list.h"
+#include "passes/rewrite.h"
 #include "train/card_fit.h"
 #include "train/plan_report.h"
 
@@ -41,24 +42,30 @@ void use_average(ir::Graph& graph) {
 
 Engine::Engine(EngineOptions options, std::span<const int64_t> train_sizes,
                std::span<const int64_t> eval_sizes)
-    : options_(std::move(options)), threads_(options_.num_threads), counter_(16, 0) {
+    : options_(std::move(options)), threads_(options_.num_threads), counter_(kCounterSize, 0) {
   options_.optimizer.dynamic_loss_scale = options_.precision == DType::f16;
+  if (options_.num_workers == 1) options_.parallel = Parallel::data;
   if (options_.backend == exec::Backend::gpu && runs()) {
     const int card =
         exec::choose_card(options_.card.device, gpu::list_devices(), gpu::runtime(), options_.card.number);
     self_test_ = std::make_unique<exec::SelfTest>(card, options_.self_test);
     if (options_.products) products_ = std::make_unique<exec::ProductChoice>(card, *options_.products);
   }
-  HEARTH_CHECK(options_.accumulate % options_.shards == 0 && options_.shards % options_.num_workers == 0);
-  compile(Purpose::step, train_sizes, step_);
-  if (num_own_micro() > 1) compile(Purpose::accumulate, train_sizes, accumulate_);
-  compile(Purpose::evaluate, eval_sizes, evaluate_);
-  add_levels();
+  HEARTH_CHECK(options_.accumulate % options_.shards == 0 && options_.shards % num_sharing() == 0);
+  if (is_pipeline()) {
+    compile_stage(train_sizes, eval_sizes);
+  } else {
+    compile(Purpose::step, train_sizes, step_);
+    if (num_own_micro() > 1) compile(Purpose::accumulate, train_sizes, accumulate_);
+    compile(Purpose::evaluate, eval_sizes, evaluate_);
+    add_levels();
+  }
   if (works_alone())
     outer_ = finish(make_outer_graph(train_program().graph(), statistics_, options_.local), Purpose::step);
   if (!runs()) return;
   bind_all();
   if (options_.shards > 1) make_idle_batch();
+  if (is_pipeline()) make_room_for_inputs();
 }
 
 void Engine::compile(Purpose purpose, std::span<const int64_t> sizes, Programs& programs) {
@@ -112,7 +119,8 @@ passes::PassContext Engine::context_of(const passes::TrainGraph& train) {
                               .budget_bytes = options_.budget_bytes,
                               .offload = options_.offload,
                               .machine = options_.machine};
-  context.all_reduce.through_host = options_.backend == exec::Backend::gpu;
+  context.all_reduce.through_host = options_.backend == exec::Backend::gpu && !options_.meets_on_card;
+  context.all_reduce.on_card = options_.meets_on_card;
   context.all_reduce.rank = options_.rank;
   context.compress = options_.compress;
   context.off = options_.passes_off;
@@ -131,12 +139,25 @@ passes::PassContext Engine::context_of(const passes::TrainGraph& train) {
 std::unique_ptr<exec::Program> Engine::finish(passes::TrainGraph train, Purpose purpose) {
   passes::PassContext context = context_of(train);
   const bool updating = train.losses == ir::kNone;
+  if (shards_states() && owners_.empty())
+    owners_ = owners_of(train.graph, static_cast<int>(options_.num_workers));
+  // A graph of gradients alone is one worker's.
+  if (shards_weights() && purpose != Purpose::gradients) {
+    context.shard = {
+        .owners = &owners_, .rank = options_.rank, .through_host = context.all_reduce.through_host};
+  }
   if (purpose == Purpose::step && !updating) {
     context.consume_gradients = [this](passes::TrainGraph& graph) {
+      const size_t first = graph.graph.nodes.size();
       add_update(graph, options_.optimizer, tables_, statistics_, sums());
+      if (shards_weights()) passes::hoist(graph.graph, first);
     };
   } else if (purpose == Purpose::accumulate) {
-    context.consume_gradients = [this](passes::TrainGraph& graph) { add_accumulation(graph, statistics_); };
+    context.consume_gradients = [this](passes::TrainGraph& graph) {
+      const size_t first = graph.graph.nodes.size();
+      add_accumulation(graph, statistics_, shards_weights());
+      if (shards_weights()) passes::hoist(graph.graph, first);
+    };
   } else if (purpose == Purpose::gradients) {
     context.consume_gradients = [](passes::TrainGraph& graph) {
       for (const passes::Gradient& gradient : graph.gradients)
@@ -144,7 +165,13 @@ std::unique_ptr<exec::Program> Engine::finish(passes::TrainGraph train, Purpose 
     };
   }
   passes::run_passes(train, context, passes::Stage::compute);
-  if (purpose == Purpose::step && !updating) add_own_places(train.graph);
+  return finish_computed(train, purpose, context);
+}
+
+std::unique_ptr<exec::Program> Engine::finish_computed(passes::TrainGraph& train, Purpose purpose,
+                                                       passes::PassContext& context) {
+  passes::run_passes(train, context, passes::Stage::exchange);
+  if (purpose == Purpose::step && train.losses != ir::kNone) add_own_places(train.graph);
   if (products_) products_->choose(train.graph);
   if (options_.measure_only) keep_computed(train, purpose, context.workspace_of);
   return place(train, purpose);
@@ -235,6 +262,7 @@ std::vector<exec::Program*> Engine::programs() const {
   }
   for (const Level& level : levels_) all.insert(all.end(), {level.put_away.get(), level.add.get()});
   if (outer_ != nullptr) all.push_back(outer_.get());
+  for (const auto& [key, program] : pipeline_.rests) all.push_back(program.get());
   return all;
 }
 

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/threads.h"
@@ -19,11 +21,22 @@
 #include "exec/program.h"
 #include "exec/self_test.h"
 #include "passes/pipeline.h"
+#include "passes/stages.h"
+#include "passes/unroll.h"
 #include "train/local_steps.h"
 #include "train/objective.h"
 #include "train/optimizer.h"
 
 namespace hearth::train {
+
+/// What each of several workers does in an update.
+enum class Parallel : uint8_t {
+  data,     ///< all do the same with micro-batches of their own
+  zero1,    ///< the same, but each weight's optimiser state is one worker's alone (SumOptions::owners)
+  sharded,  ///< and so is the weight itself (passes/shard_weights.h)
+  /// Each has a part of the model, one behind the other, for all micro-batches (passes/stages.h).
+  pipeline,
+};
 
 /// What an engine compiles: everything that changes the programs, nothing about data or files.
 struct EngineOptions {
@@ -41,9 +54,12 @@ struct EngineOptions {
   int64_t shards = 1;
   /// Engines that share an update's shards, a power of two each: see join().
   int64_t num_workers = 1;
-  int rank = 0;  ///< of this engine among them
-  /// Each weight's optimiser state is one worker's alone (SumOptions::shards_states).
-  bool shards_states = false;
+  int rank = 0;                        ///< of this engine among them
+  Parallel parallel = Parallel::data;  ///< of several workers
+  /// Of a pipeline: the workers' devices, and the micro-batches of full size in an epoch's last update, where
+  /// that has fewer than the others.
+  std::vector<passes::StageDevice> devices;
+  int64_t rest = 0;
   /// How workers send less of their gradients.
   passes::CompressOptions compress;
   /// How seldom they send anything.
@@ -59,6 +75,8 @@ struct EngineOptions {
   passes::Machine machine;
   std::vector<std::string> passes_off;
   exec::Backend backend = exec::Backend::cpu;
+  /// Of Backend::gpu: workers sum between cards, by what join() gets, not through host memory.
+  bool meets_on_card = false;
   /// Of the gpu backend.
   exec::CardWish card = {.device = "emulated"};
   /// Of Backend::gpu: which of its kernels are tried first.
@@ -72,12 +90,15 @@ struct EngineOptions {
   std::function<void(std::string_view pass, const ir::Graph&, double seconds)> after_pass;
 };
 
-/// One micro-batch in the caller's memory: an array for each input of the objective, at least 64 readable
+/// One micro-batch in the caller's memory: an array for each input of the objective, kInputSlack readable
 /// bytes behind each.
+inline constexpr int64_t kInputSlack = 64;
 struct MicroBatch {
   std::array<const void*, 6> inputs = {};
   int64_t num_rows = 0;
   int64_t row_length = 0;  ///< one of EngineOptions::row_lengths, or 0 where there are none
+
+  BatchShape shape() const { return {.num_rows = num_rows, .row_length = row_length}; }
 };
 
 /// What one update came to.
@@ -103,7 +124,8 @@ class Engine {
 
   /// Makes this engine the worker `team.rank()` of a run of num_workers: it computes its own micro-batches,
   /// and every worker makes the same update. Before the first step; the team outlives the engine.
-  void join(comm::Transport& team);
+  /// `cards`: of the same ranks, with meets_on_card.
+  void join(comm::Transport& team, std::shared_ptr<comm::NcclTeam> cards = nullptr);
   /// The micro-batches of a whole update that are this engine's.
   data::LoaderShare share() const;
 
@@ -125,6 +147,8 @@ class Engine {
   StepResult finish_step();
   /// Sends a card the micro-batch that the next step begins with, while it computes.
   void stage_ahead(const MicroBatch& batch);
+  /// Whether no worker has the whole model: all of them evaluate the same batches, in step.
+  bool evaluates_together() const { return is_pipeline() || shards_weights(); }
   /// The sum of a batch's losses under the weights (or their average, if there is one); 0 without losses.
   double evaluate(const MicroBatch& batch);
   /// The objective's output number `position` of the last evaluated batch.
@@ -166,9 +190,9 @@ class Engine {
   /// Activations in host memory, beside the arena.
   int64_t host_arena_bytes() const { return host_arena_bytes_; }
   /// Everything it allocates, wherever it is.
-  int64_t memory_bytes() const {
-    return arena_bytes_ + host_arena_bytes_ + layout_.num_bytes() - layout_.bytes_of(ir::Role::remote);
-  }
+  int64_t memory_bytes() const { return arena_bytes_ + host_arena_bytes_ + kept_bytes(); }
+  /// Weights and states that are this worker's own.
+  int64_t kept_bytes() const { return layout_.num_bytes() - layout_.bytes_of(ir::Role::remote); }
   /// The program of an update's last full micro-batch, and of the update: its plan is what `hearth plan`
   /// shows.
   const exec::Program& train_program() const { return *step_.begin()->second; }
@@ -180,6 +204,8 @@ class Engine {
   double flops_per_update() const;
   const passes::RecomputeResult& recompute() const { return recompute_; }
   double loss_scale() const;
+  /// Trained weights of each stage of a pipeline; empty: there are no stages.
+  std::vector<int64_t> stage_parameters() const;
   /// What it runs on; null: the processor.
   const gpu::DeviceInfo* card() const { return card_ ? &card_->device().info() : nullptr; }
   /// What a card must have free.
@@ -197,6 +223,9 @@ class Engine {
   std::unique_ptr<exec::Program> compile(Purpose purpose, BatchShape shape);
   passes::TrainGraph build_graph(Purpose purpose, BatchShape shape);
   std::unique_ptr<exec::Program> finish(passes::TrainGraph train, Purpose purpose);
+  /// Of a graph that the passes of Stage::compute are done with, in whose context they ran.
+  std::unique_ptr<exec::Program> finish_computed(passes::TrainGraph& train, Purpose purpose,
+                                                 passes::PassContext& context);
   passes::PassContext context_of(const passes::TrainGraph& train);
   void keep_computed(const passes::TrainGraph& train, Purpose purpose,
                      const passes::WorkspaceOf& workspace_of);
@@ -228,8 +257,46 @@ class Engine {
   float* readings(int64_t count);
   /// 1 where there is none; from a card, once it is waited for.
   void read_loss_scale(float* to) const;
-  int64_t num_own_micro() const { return options_.accumulate / options_.num_workers; }
-  int64_t num_own_shards() const { return options_.shards / options_.num_workers; }
+  /// What gradients are means over, when they are summed.
+  struct Part {
+    int64_t num_micro = 0;
+    double num_samples = 0;
+  };
+  /// Whether each weight is one worker's alone.
+  bool shards_weights() const { return options_.parallel == Parallel::sharded; }
+  /// Whether the state of each weight is.
+  bool shards_states() const { return shards_weights() || options_.parallel == Parallel::zero1; }
+  bool is_pipeline() const { return options_.parallel == Parallel::pipeline; }
+  /// Workers that share the micro-batches of an update.
+  int64_t num_sharing() const { return is_pipeline() ? 1 : options_.num_workers; }
+  int64_t num_own_micro() const { return options_.accumulate / num_sharing(); }
+  int64_t num_own_shards() const { return options_.shards / num_sharing(); }
+  passes::TrainGraph compute(Purpose purpose, BatchShape shape,
+                             std::function<void(passes::TrainGraph&)> consume_gradients);
+  /// Programs of this worker's stage.
+  void compile_stage(std::span<const int64_t> train_sizes, std::span<const int64_t> eval_sizes);
+  /// Cuts the model, and finds out which stage keeps what.
+  void plan_stages(const passes::TrainGraph& micro, BatchShape shape);
+  passes::Stages split(const passes::TrainGraph& micro, double weight_copies = 1) const;
+  passes::UnrollOptions unroll_options(int64_t num_micro) const;
+  SumOptions sums_of_stage(const passes::TrainGraph& micro) const;
+  std::unique_ptr<exec::Program> compile_passage(const passes::TrainGraph& micro, BatchShape shape,
+                                                 int64_t num_micro, bool updates);
+  std::unique_ptr<exec::Program> compile_stage_evaluation(BatchShape shape);
+  void make_room_for_inputs();
+  /// The program of so many micro-batches of a shape, one behind the other in an update, its last ones or
+  /// not; null: there is none.
+  exec::Program* passage(BatchShape shape, int64_t num_micro, bool updates) const;
+  /// Returns the last program of an update, of which `losses` receives those that this stage makes.
+  exec::Program* start_pipeline(const Part& part, FunctionRef<MicroBatch()> next, int64_t step,
+                                double learning_rate, float* losses);
+  exec::Program* start_own(const Part& part, int64_t num_micro, FunctionRef<MicroBatch()> next, int64_t step,
+                           double learning_rate, float* losses);
+  /// A copy of a micro-batch that stays until the update is done.
+  MicroBatch keep(const MicroBatch& batch, int64_t index);
+  void bind_micro(exec::Program& program, int64_t number, const MicroBatch& batch, int64_t step,
+                  int64_t index);
+  double evaluate_stage(const MicroBatch& batch);
   SumOptions sums() const;
   void add_levels();
   /// Behind the micro-batches of this engine's shard `number`, which is not its last.
@@ -237,15 +304,12 @@ class Engine {
   /// All losses of an update, from each worker its own. Returns the seconds that this worker waited for the
   /// others since the update began. Throws what its collectives failed with.
   double gather_losses(float* losses);
+  /// With what the processor's exchanges were waited for since the last time.
+  double waited_since(std::chrono::steady_clock::time_point start);
   /// Whether this worker makes updates of its own.
   bool works_alone() const { return options_.local.steps > 1 && options_.num_workers > 1; }
   /// Adds what a checkpoint holds of each worker to a graph of an update.
   void add_own_places(ir::Graph& graph) const;
-  /// What gradients are means over, when they are summed.
-  struct Part {
-    int64_t num_micro = 0;
-    double num_samples = 0;
-  };
   Part part_of(int64_t num_micro, int64_t num_samples) const;
   /// The mean over all workers.
   double gather_norms(double norm);
@@ -300,9 +364,10 @@ class Engine {
   std::vector<Level> levels_;
   std::unique_ptr<exec::Program> outer_;  ///< with local steps
   std::vector<RunningStatistic> statistics_;
+  std::map<std::string, int> owners_;  ///< of weights, where these or their states are shared out
   comm::Transport* team_ = nullptr;
   std::unique_ptr<comm::TeamExchange> exchange_;
-  std::unique_ptr<exec::HostQueue> exchange_queue_;  ///< on the processor
+  std::unique_ptr<exec::HostQueue> exchange_queue_;  ///< on the processor, if at all
   double waited_seconds_ = 0;                        ///< of it, before this update
   std::vector<float> own_losses_;
   struct Away {
@@ -318,8 +383,28 @@ class Engine {
   std::map<std::string, int64_t> workspace_cache_;
   std::vector<std::string> input_names_;
   std::vector<std::string> tables_;  ///< weights that Builder::table made
-  std::vector<int64_t> counter_;
+  static constexpr int64_t kCounterSize = 16;
+  std::vector<int64_t> counter_;  ///< so many for each micro-batch whose dropout is drawn at once
   const exec::Program* evaluated_ = nullptr;
+  /// Of a pipeline.
+  struct Pipeline {
+    std::map<std::string, int> homes;  ///< Stages::homes, and those of what the optimiser keeps of weights
+    std::vector<ir::Value> values;     ///< what a checkpoint holds, in its order
+    int64_t num_micro = 1;             ///< of the program in step_, which updates
+    /// Other programs: of so many micro-batches of a shape, with the update or without.
+    std::map<std::tuple<BatchShape, int64_t, bool>, std::unique_ptr<exec::Program>> rests;
+    std::map<BatchShape, std::vector<int64_t>> input_bytes;  ///< of each input; 0: not read here
+    struct Output {
+      int stage = 0;
+      int64_t num_elements = 0;
+    };
+    std::map<BatchShape, std::vector<Output>> outputs;  ///< of an evaluation
+    std::vector<std::vector<float>> gathered;           ///< of the last one
+    exec::Region inputs;                                ///< copies of an update's micro-batches
+    int64_t slot_bytes = 0;                             ///< of each
+    double flops = 0;                                   ///< of an update, by all stages
+  };
+  Pipeline pipeline_;
   bool has_losses_ = true;
   comm::Heartbeat heartbeat_;
 };

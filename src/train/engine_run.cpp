@@ -22,10 +22,6 @@ float scalar_output(const exec::Program& program, size_t position) {
   return *static_cast<const float*>(program.data(program.graph().outputs[position]));
 }
 
-BatchShape shape_of(const MicroBatch& batch) {
-  return {.num_rows = batch.num_rows, .row_length = batch.row_length};
-}
-
 bool all_finite(const exec::Program& program, ValueId id) {
   const ir::Type& type = program.graph().type(id);
   if (!is_floating(type.dtype)) return true;
@@ -112,7 +108,8 @@ std::span<float> Engine::values(const std::string& name) const {
 
 void Engine::initialise() {
   for (const nn::Tensor& tensor : tensors_) {
-    if (layout_.at(tensor.name).role == ir::Role::frozen) continue;
+    const exec::PersistentBuffer* buffer = layout_.find(tensor.name);
+    if (buffer == nullptr || buffer->role == ir::Role::frozen || buffer->role == ir::Role::remote) continue;
     const std::span<float> memory = values(tensor.name);
     nn::initialise(tensor, options_.seed, memory, threads_);
     copy_first(tensor.name);
@@ -159,32 +156,41 @@ void Engine::start_step(int64_t num_micro, int64_t num_samples, FunctionRef<Micr
   // The update changes the loss scale that this step's gradients carry.
   read_loss_scale(&readings[kScale]);
   if (exchange_) exchange_->start_step(step + 1);
-  const data::LoaderShare own = share();
   const Part part = part_of(num_micro, num_samples);
+  float* const losses = &readings[kFirstLoss];
+  started_ = {.last = nullptr, .num_micro = num_micro, .num_samples = num_samples};
+  started_.last = is_pipeline() ? start_pipeline(part, next, step, learning_rate, losses)
+                                : start_own(part, num_micro, next, step, learning_rate, losses);
+  if (started_.last == nullptr) return;
+  started_.last->read(started_.last->graph().outputs.back(), &readings[kSumSquares]);
+}
+
+exec::Program* Engine::start_own(const Part& part, int64_t num_micro, FunctionRef<MicroBatch()> next,
+                                 int64_t step, double learning_rate, float* losses) {
+  const data::LoaderShare own = share();
   const int64_t shard_size = options_.accumulate / options_.shards;
   // Where sums have no shape to keep, the last micro-batch that there is makes the update.
   const int64_t last = part.num_micro == 0    ? -1
                        : options_.shards == 1 ? std::min(own.count, num_micro) - 1
                                               : own.count - 1;
-  started_ = {.last = nullptr, .num_micro = num_micro, .num_samples = num_samples};
+  exec::Program* started = nullptr;
   for (int64_t k = 0; k <= last; ++k) {
     const int64_t i = own.first + k;
     const bool is_present = i < num_micro;
-    if (is_present || k == last) {
+    // Whoever has weights of others sends its own to all of them in every micro-batch.
+    if (is_present || k == last || shards_weights()) {
       const MicroBatch batch = is_present ? next() : idle_batch_;
-      exec::Program& program = *(k == last ? step_ : accumulate_).at(shape_of(batch));
+      exec::Program& program = *(k == last ? step_ : accumulate_).at(batch.shape());
       set_scalars(program, part, is_present, learning_rate);
       bind_inputs(program, batch, step, i);
       program.start(threads_);
-      program.read(program.graph().outputs[kLossSum], &readings[kFirstLoss + static_cast<size_t>(i)]);
+      program.read(program.graph().outputs[kLossSum], &losses[i]);
       heartbeat_.beat();
-      started_.last = &program;
+      started = &program;
     }
     if (k < last && (k + 1) % shard_size == 0) finish_shard(k / shard_size);
   }
-  if (started_.last == nullptr) return;
-  exec::Program& program = *started_.last;
-  program.read(program.graph().outputs[kFirstOther], &readings[kSumSquares]);
+  return started;
 }
 
 void Engine::set_scalars(exec::Program& program, const Part& part, bool is_present, double learning_rate) {
@@ -212,23 +218,29 @@ StepResult Engine::finish_step() {
 }
 
 void Engine::stage_ahead(const MicroBatch& batch) {
-  exec::Program& program = *(accumulate_.empty() ? step_ : accumulate_).at(shape_of(batch));
+  // A pipeline keeps copies of a whole update's micro-batches.
+  if (is_pipeline()) return;
+  exec::Program& program = *(accumulate_.empty() ? step_ : accumulate_).at(batch.shape());
   bind_inputs(program, batch, counter_[0], counter_[1]);
   program.stage_ahead();
 }
 
 double Engine::evaluate(const MicroBatch& batch) {
-  exec::Program& program = *evaluate_.at(shape_of(batch));
+  if (is_pipeline()) return evaluate_stage(batch);
+  exec::Program& program = *evaluate_.at(batch.shape());
   bind_inputs(program, batch, 0, 0);
   run(program);
+  if (exchange_) exchange_->check();
   heartbeat_.beat();
   evaluated_ = &program;
   return has_losses_ ? scalar_output(program, kLossSum) : 0;
 }
 
 std::span<const float> Engine::output(size_t position) const {
+  const size_t place = (has_losses_ ? kFirstOther : kLossSum) + position;
+  if (is_pipeline()) return pipeline_.gathered.at(place);
   HEARTH_CHECK(evaluated_ != nullptr);
-  const ValueId id = evaluated_->graph().outputs.at((has_losses_ ? kFirstOther : kLossSum) + position);
+  const ValueId id = evaluated_->graph().outputs.at(place);
   return {static_cast<const float*>(evaluated_->data(id)),
           static_cast<size_t>(evaluated_->graph().type(id).shape.num_elements())};
 }
@@ -241,7 +253,7 @@ double Engine::loss_scale() const {
 }
 
 std::string Engine::find_not_finite(const MicroBatch& batch, int64_t step, int64_t index) {
-  const std::unique_ptr<exec::Program> program = compile(Purpose::gradients, shape_of(batch));
+  const std::unique_ptr<exec::Program> program = compile(Purpose::gradients, batch.shape());
   for (size_t i = 0; i < input_names_.size(); ++i) {
     const ValueId input = *program->graph().find(input_names_[i]);
     const int64_t row = broken_row(program->graph().type(input), batch.inputs[i]);
@@ -265,7 +277,7 @@ std::string Engine::find_not_finite(const MicroBatch& batch, int64_t step, int64
 
 std::vector<double> Engine::profile(const MicroBatch& batch, int num_steps) {
   using Clock = std::chrono::steady_clock;
-  exec::Program& program = *step_.at(shape_of(batch));
+  exec::Program& program = *step_.at(batch.shape());
   std::vector<double> best(program.graph().nodes.size(), 1e9);
   to_card();
   for (int i = 0; i < num_steps; ++i) {
@@ -282,7 +294,7 @@ std::vector<double> Engine::profile(const MicroBatch& batch, int num_steps) {
 
 void Engine::gradients(const MicroBatch& batch, int64_t num_samples,
                        const std::function<void(const nn::Tensor&, std::span<const float>)>& take) {
-  passes::TrainGraph train = build_graph(Purpose::gradients, shape_of(batch));
+  passes::TrainGraph train = build_graph(Purpose::gradients, batch.shape());
   const std::unique_ptr<exec::Program> program = finish(std::move(train), Purpose::gradients);
   const std::unique_ptr<Room> room = bind_alone(*program);
   const std::vector<std::byte> kept(state().begin(), state().end());

@@ -15,7 +15,8 @@ SumOptions Engine::sums() const {
           .num_levels = std::countr_zero(own),
           .rank = options_.rank,
           .num_workers = works_alone() ? 1 : static_cast<int>(options_.num_workers),
-          .shards_states = options_.shards_states};
+          .owners = owners_,
+          .shards_weights = shards_weights()};
 }
 
 void Engine::add_levels() {
@@ -26,18 +27,21 @@ void Engine::add_levels() {
   }
 }
 
-void Engine::join(comm::Transport& team) {
+void Engine::join(comm::Transport& team, std::shared_ptr<comm::NcclTeam> cards) {
+  HEARTH_CHECK((cards != nullptr) == options_.meets_on_card);
   HEARTH_CHECK(team.size() == options_.num_workers && team.rank() == options_.rank);
   team_ = &team;
   own_losses_.resize(static_cast<size_t>(num_own_micro()));
-  exchange_ = std::make_unique<comm::TeamExchange>(team);
-  if (!card_) exchange_queue_ = std::make_unique<exec::HostQueue>();
+  exchange_ = std::make_unique<comm::TeamExchange>(team, std::move(cards));
+  // Stages of a pipeline would wait for each other in turns.
+  if (!card_ && (is_pipeline() || !team.uses_own_cores()))
+    exchange_queue_ = std::make_unique<exec::HostQueue>();
   for (exec::Program* program : programs()) program->connect(*exchange_, exchange_queue_.get());
 }
 
 data::LoaderShare Engine::share() const {
   const int64_t count = num_own_micro();
-  return {.group = options_.accumulate, .first = options_.rank * count, .count = count};
+  return {.group = options_.accumulate, .first = is_pipeline() ? 0 : options_.rank * count, .count = count};
 }
 
 void Engine::finish_shard(int64_t number) {
@@ -59,10 +63,15 @@ void Engine::make_idle_batch() {
 }
 
 void Engine::find_away() {
-  const std::vector<exec::PersistentBuffer>& buffers = layout_.buffers();
-  std::vector<std::byte> mine, all(buffers.size() * static_cast<size_t>(team_->size()));
-  for (const exec::PersistentBuffer& buffer : buffers)
+  // What checkpoints hold is the same on all workers, wherever it is.
+  std::vector<const exec::PersistentBuffer*> buffers;
+  std::vector<std::byte> mine;
+  for (const exec::PersistentBuffer& buffer : layout_.buffers()) {
+    if (buffer.role == ir::Role::frozen || buffer.role == ir::Role::carried) continue;
+    buffers.push_back(&buffer);
     mine.push_back(std::byte{buffer.role != ir::Role::remote});
+  }
+  std::vector<std::byte> all(buffers.size() * static_cast<size_t>(team_->size()));
   team_->all_gather(mine, all);
   away_.emplace();
   for (size_t i = 0; i < buffers.size(); ++i) {
@@ -70,10 +79,10 @@ void Engine::find_away() {
     while (owner < team_->size() && all[static_cast<size_t>(owner) * buffers.size() + i] == std::byte{0})
       ++owner;
     if (owner == team_->size()) {
-      const auto [worker, name] = worker_and_name(buffers[i].name);
-      away_->push_back({&buffers[i], worker, &layout_.at(name)});
+      const auto [worker, name] = worker_and_name(buffers[i]->name);
+      away_->push_back({buffers[i], worker, &layout_.at(name)});
     } else if (owner > 0) {
-      away_->push_back({&buffers[i], owner, &buffers[i]});
+      away_->push_back({buffers[i], owner, buffers[i]});
     }
   }
 }
@@ -93,15 +102,27 @@ double Engine::gather_losses(float* losses) {
   exchange_->check();
   const auto start = std::chrono::steady_clock::now();
   const data::LoaderShare own = share();
+  if (is_pipeline()) {
+    const auto last = static_cast<int>(options_.num_workers - 1);
+    team_->broadcast(std::as_writable_bytes(std::span(losses, static_cast<size_t>(own.group))), last);
+    return waited_since(start);
+  }
   std::copy_n(losses + own.first, own.count, own_losses_.begin());
   team_->all_gather(std::as_bytes(std::span(own_losses_)),
                     std::as_writable_bytes(std::span(losses, static_cast<size_t>(own.group))));
+  return waited_since(start);
+}
+
+double Engine::waited_since(std::chrono::steady_clock::time_point start) {
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  const double waited = exchange_queue_ ? exchange_queue_->waited_seconds() : 0;
+  const double waited = exchange_queue_ ? exchange_queue_->waited_seconds()
+                        : card_         ? 0
+                                        : exchange_->seconds();
   return seconds.count() + waited - std::exchange(waited_seconds_, waited);
 }
 
 double Engine::flops_per_update() const {
+  if (is_pipeline()) return pipeline_.flops;
   const auto num_steps = static_cast<double>(options_.num_workers);
   const double others = accumulate_.empty() ? 0 : accumulate_program()->report().flops;
   return num_steps * train_program().report().flops +

@@ -55,6 +55,7 @@ void copy_in(Engine& engine, const nn::Tensor& tensor, const io::TensorView& vie
     return quantise_in(engine, tensor, view);
   }
   const exec::PersistentBuffer& buffer = engine.layout().at(tensor.name);
+  if (buffer.role == ir::Role::remote) return;
   const int64_t count = view.shape.num_elements();
   const int64_t chunk = plain ? kChunk : count;
   for (int64_t at = 0; at < count; at += chunk) {
@@ -69,6 +70,15 @@ void copy_in(Engine& engine, const nn::Tensor& tensor, const io::TensorView& vie
   }
 }
 
+/// Frozen weights are on the workers alone that read them.
+bool has(const Engine& engine, const nn::Tensor& tensor) {
+  std::string name = tensor.name;
+  const Shape& shape = tensor.layout.file_shape;
+  if (tensor.quantised != ops::Quantisation::none)
+    name += ops::quantised_parts(tensor.quantised, shape[0], shape[1])[0].suffix;
+  return engine.layout().find(name) != nullptr;
+}
+
 void load_tensor(Engine& engine, const nn::Tensor& tensor, const std::string& name,
                  const io::WeightFiles& files, const fs::path& path) {
   const io::TensorView* found = files.find(name);
@@ -81,7 +91,7 @@ void load_tensor(Engine& engine, const nn::Tensor& tensor, const std::string& na
     user_error("{}: expected '{}' as {}, found {} of {}", path.string(), name,
                to_string(tensor.layout.file_shape), to_string(found->shape), dtype_name(found->dtype));
   }
-  copy_in(engine, tensor, *found);
+  if (has(engine, tensor)) copy_in(engine, tensor, *found);
   files.release(*found);
   engine.copy_first(tensor.name);
 }
