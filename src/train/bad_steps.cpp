@@ -40,11 +40,7 @@ void Trainer::roll_back(const StepResult& result, const std::string& fault) {
   beat(comm::Phase::saving);
   if (leads()) discard_unsound(result);
   if (team_ != nullptr) team_->barrier();
-  if (const auto kept = io::find_newest_checkpoint(out_ / "checkpoints", nullptr)) {
-    restore(kept->path);
-  } else {
-    start_over();
-  }
+  if (restore_newest(nullptr).empty()) start_over();
   clear_sums();
   if (team_ != nullptr) team_->barrier();
   if (leads()) {
@@ -99,7 +95,8 @@ std::string Trainer::find_not_finite() {
 void Trainer::stop_for_bad_step(const StepResult& result, const std::string& fault) {
   beat(comm::Phase::finishing);
   const bool is_finite = !result.skipped && std::isfinite(result.loss);
-  const std::string first = is_finite ? "" : ", first made by " + find_not_finite();
+  const bool can_look = !is_finite && !engine_->evaluates_together();
+  const std::string first = can_look ? ", first made by " + find_not_finite() : "";
   discard_unsound(result);
   const auto kept = io::find_newest_checkpoint(out_ / "checkpoints", nullptr);
   user_error(

@@ -37,27 +37,30 @@ void check_memory(const Recipe& recipe, const Engine& engine, int64_t staging_by
   }
 }
 
-/// Whether workers keep what the others do not know, so that a run goes on with as many as it had.
-bool have_own_states(const Recipe& recipe) { return recipe.compress != "none" || recipe.local.steps > 1; }
-
 }  // namespace
 
-Trainer::Trainer(Recipe recipe, fs::path out, TrainerEvents events, comm::Transport* team,
-                 std::optional<int> device)
-    : recipe_(std::move(recipe)), out_(std::move(out)), events_(std::move(events)), team_(team) {
+Trainer::Trainer(Recipe recipe, fs::path out, TrainerEvents events, Membership member)
+    : recipe_(std::move(recipe)),
+      out_(std::move(out)),
+      run_(out_.string() + "\n" + write_recipe(recipe_)),
+      events_(std::move(events)),
+      team_(member.team) {
   HEARTH_CHECK(num_sharing(recipe_, num_workers()) == num_workers());
   const auto& off = recipe_.passes_off;
   cpu::allow_winograd(std::find(off.begin(), off.end(), "winograd") == off.end());
   task_ = open_task(recipe_);
-  EngineOptions options = engine_options(recipe_, device.value_or(rank()), num_workers());
+  EngineOptions options = engine_options(recipe_, member.device.value_or(rank()), num_workers());
   options.rank = rank();
+  options.devices = std::move(member.devices);
+  options.rest = task_->num_rows() % (recipe_.batch * recipe_.accumulate) / recipe_.batch;
   options.row_lengths = task_->row_lengths();
   const std::vector<int64_t> sizes = batch_sizes(task_->num_rows(), recipe_.batch);
   std::vector<int64_t> eval_sizes = batch_sizes(task_->num_eval_rows(), recipe_.batch);
   if (task_->evaluates_training_rows()) eval_sizes.insert(eval_sizes.end(), sizes.begin(), sizes.end());
+  options.meets_on_card = member.cards != nullptr;
   engine_ = std::make_unique<Engine>(std::move(options), sizes, eval_sizes);
   check_memory(recipe_, *engine_, task_->staging_bytes());
-  if (team_ != nullptr) engine_->join(*team_);
+  if (team_ != nullptr) engine_->join(*team_, std::move(member.cards));
   check_share();
   engine_->set_heartbeat(events_.heartbeat);
   engine_->initialise();
@@ -69,6 +72,7 @@ Trainer::Trainer(Recipe recipe, fs::path out, TrainerEvents events, comm::Transp
 Trainer::~Trainer() = default;
 
 void Trainer::check_share() const {
+  if (recipe_.parallel == "pipeline") return;
   const data::LoaderShare last{.first = recipe_.accumulate / num_workers() * (num_workers() - 1)};
   if (last.first * recipe_.batch < task_->num_rows()) return;
   user_error(
@@ -109,6 +113,8 @@ void Trainer::start(const Start& how) {
   // The folder alone is enough to go on with, but for the data.
   if (leads()) task_->save_companions(out_);
   if (leads()) open_files(resumed);
+  // It is said once, not in front of every attempt.
+  if (leads()) make_room(how.reason.empty());
   if (leads() && !how.reason.empty()) log_->event(state_.step, how.reason);
   logged_step_ = state_.step;
   if (how.new_order) change_order();
@@ -152,54 +158,6 @@ void Trainer::read_pace(const fs::path& log) {
     seconds_per_update_ = (last.value - first.value) / static_cast<double>(last.step - first.step);
 }
 
-bool Trainer::load_checkpoint() {
-  std::vector<std::string> refused;
-  const auto found = io::find_newest_checkpoint(out_ / "checkpoints", &refused);
-  const std::string passed_over =
-      refused.empty() ? "" : fmt::format("; passed over {}", fmt::join(refused, "; "));
-  if (!found && !refused.empty()) {
-    // A new start would overwrite what is left of the run.
-    user_error("expected a complete checkpoint in {}, got {}; try hearth train {} --out of another folder",
-               (out_ / "checkpoints").string(), fmt::join(refused, "; "), (out_ / "config.yaml").string());
-  }
-  if (!found) {
-    events_.message(fmt::format("no complete checkpoint in {}: starting from the beginning", out_.string()));
-    return false;
-  }
-  restore(found->path);
-  events_.message(
-      fmt::format("resuming from {} (step {}){}", found->path.string(), state_.step, passed_over));
-  return true;
-}
-
-void Trainer::check_number_of_workers(const RunState& state, const fs::path& path) const {
-  if (!have_own_states(recipe_) || state.num_workers == num_workers()) return;
-  user_error(
-      "expected devices={}, as {} has it, because each of them has states of its own (exchange.compress, "
-      "exchange.local_steps), got {}; try devices={}",
-      state.num_workers, path.string(), num_workers(), state.num_workers);
-}
-
-void Trainer::restore(const fs::path& checkpoint) {
-  const io::CheckpointContents contents = io::read_checkpoint(checkpoint);
-  const RunState state = parse_run_state(contents.state);
-  check_number_of_workers(state, checkpoint);
-  if (contents.memory.size() != engine_->state().size()) {
-    user_error("{} holds another model or optimiser than the recipe; use the run's own config.yaml",
-               checkpoint.string());
-  }
-  std::copy(contents.memory.begin(), contents.memory.end(), engine_->state().begin());
-  engine_->take_own_states();
-  state_ = state;
-}
-
-void Trainer::save_checkpoint() {
-  beat(comm::Phase::saving);
-  state_.num_workers = have_own_states(recipe_) ? num_workers() : 1;
-  const StateText text = write_run_state(state_);
-  checkpoints_->save(state_.step, engine_->state(), std::string_view(text.data(), text.size()));
-}
-
 StepResult Trainer::train_one(double rate) {
   beat(comm::Phase::training);
   const int64_t num_samples = task_->num_samples(state_.position, rows_of_step());
@@ -239,22 +197,26 @@ RunSummary Trainer::run(const Start& how) {
     }
     if (!left_out) note_good(result);
     after_step(result, rate);
-    const Order next = agree(order());
+    const Order next = agree(order(result));
+    if (next == Order::remember) remember();
     summary.interrupted = next == Order::interrupt;
-    if (next != Order::go_on) break;
+    if (next == Order::interrupt || next == Order::stop_early) break;
   }
-  if (summary.interrupted) engine_->gather_states();
+  // A run that was killed behind its last step, or that stopped early, has nothing to show yet.
+  if (!summary.interrupted && !final_ && evaluates()) final_ = task_->evaluate(*engine_, kNumSamples);
+  if (summary.interrupted || engine_->evaluates_together()) engine_->gather_states();
   summary.led = leads();
   if (leads()) finish(summary);
   return summary;
 }
 
-Trainer::Order Trainer::order() const {
+Trainer::Order Trainer::order(const StepResult& result) const {
   if (recipe_.early_stop > 0 && state_.evaluations_without_gain >= recipe_.early_stop) {
     events_.message(fmt::format("stopping early: {} evaluations without a better score", recipe_.early_stop));
     return Order::stop_early;
   }
-  return events_.stop != nullptr && *events_.stop ? Order::interrupt : Order::go_on;
+  if (events_.stop != nullptr && *events_.stop) return Order::interrupt;
+  return time_to_remember(result) ? Order::remember : Order::go_on;
 }
 
 Trainer::Order Trainer::agree(Order order) const {
@@ -279,15 +241,11 @@ void Trainer::after_step(const StepResult& result, double rate) {
   // Weights that give no finite loss are no checkpoint; the loss scale may only mend gradients.
   const bool due = state_.step % recipe_.checkpoint_every == 0 && std::isfinite(result.loss);
   const bool saves = due || state_.step == total_steps_;
-  if (saves) engine_->gather_states();
-  if (leads()) write_step(result, rate, saves);
-}
-
-void Trainer::write_step(const StepResult& result, double rate, bool saves) {
-  if (!goes_again()) log_step(result, rate);
-  checkpoints_->check();
-  if (time_to_evaluate()) evaluate_and_log();
-  if (saves) save_checkpoint();
+  if (saves || (time_to_evaluate() && engine_->evaluates_together())) engine_->gather_states();
+  if (leads() && !goes_again()) log_step(result, rate);
+  if (leads()) checkpoints_->check();
+  if (time_to_evaluate() && evaluates()) evaluate_and_log();
+  if (leads() && saves) save_checkpoint();
   logged_step_ = std::max(logged_step_, state_.step);
 }
 
@@ -338,6 +296,8 @@ void Trainer::evaluate_and_log() {
   beat(comm::Phase::evaluating);
   const bool last = state_.step == total_steps_;
   const Evaluation found = task_->evaluate(*engine_, last ? kNumSamples : 0);
+  if (last) final_ = found;
+  if (!leads()) return;
   beat(comm::Phase::saving);
   if (!goes_again()) log_evaluation(found);
   ++state_.evaluations_without_gain;
@@ -346,7 +306,6 @@ void Trainer::evaluate_and_log() {
     state_.evaluations_without_gain = 0;
     save_weights(*engine_, out_ / "best.safetensors", true);
   }
-  if (last) final_ = found;
   evaluation_seconds_ += process_seconds() - before;
 }
 
@@ -363,8 +322,6 @@ void Trainer::log_evaluation(const Evaluation& found) {
 void Trainer::finish(RunSummary& summary) {
   if (summary.interrupted) save_checkpoint();
   beat(comm::Phase::finishing);
-  // A run that was killed behind its last step, or that stopped early, has nothing to show yet.
-  if (!summary.interrupted && !final_) final_ = task_->evaluate(*engine_, kNumSamples);
   checkpoints_->flush();
   save_weights(*engine_, out_ / weights_name(*engine_), false);
   summary.steps = state_.step;
@@ -379,7 +336,7 @@ void Trainer::finish(RunSummary& summary) {
                   {"time", fmt::format("{:.1f} s", summary.seconds)},
                   {"precision", recipe_.precision},
                   {"arena", human_bytes(engine_->arena_bytes())},
-                  {"weights and state", human_bytes(engine_->layout().num_bytes())}};
+                  {"weights and state", human_bytes(engine_->kept_bytes())}};
   data.loss = io::read_curve(log, "loss");
   data.learning_rate = io::read_curve(log, "lr");
   data.eval_loss = io::read_curve(log, "eval_loss");

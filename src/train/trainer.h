@@ -9,6 +9,7 @@
 
 #include "comm/heartbeat.h"
 #include "io/checkpoint.h"
+#include "io/checkpoint_memory.h"
 #include "io/event_file.h"
 #include "train/recipe.h"
 #include "train/run_state.h"
@@ -36,11 +37,14 @@ struct TrainerEvents {
   /// leader's counts.
   const std::atomic<bool>* stop = nullptr;
   comm::Heartbeat heartbeat;  ///< beats with every micro-batch
+  /// Checkpoints between those on the disk, for whoever goes on where this process fails; null: none. It
+  /// outlives the trainer.
+  const io::CheckpointMemory* memory = nullptr;
 };
 
 /// How a run begins.
 struct Start {
-  bool resume = false;     ///< from the newest complete checkpoint of the folder, if there is one
+  bool resume = false;  ///< from the newest complete checkpoint of the folder or of memory, if there is one
   bool new_order = false;  ///< what is left of its data comes in another order from there on
   std::string reason;      ///< why, for the log; empty: nothing is logged
 };
@@ -54,16 +58,23 @@ struct RunSummary {
   bool led = true;  ///< false: another worker has written the run folder, and says how the run ended
 };
 
+/// A worker's place among those that share a run.
+struct Membership {
+  /// Of recipe.devices workers, or of fewer where devices have failed (num_sharing); null: there is one
+  /// alone.
+  comm::Transport* team = nullptr;
+  std::optional<int> device;                 ///< the number of its card; none: its rank
+  std::shared_ptr<comm::NcclTeam> cards;     ///< of the same ranks, for sums between cards
+  std::vector<passes::StageDevice> devices;  ///< of a pipeline's workers; empty: they are alike
+};
+
 /// One run in one folder: config.yaml, model.safetensors (or a PEFT adapter), trainer_log.jsonl, TensorBoard
 /// events, checkpoints/, report.html. Several workers may share a run: each has a trainer for the same recipe
-/// and folder, and rank 0 leads: it alone evaluates and writes.
+/// and folder, and rank 0 leads: it alone writes, and evaluates where it has the whole model.
 class Trainer {
  public:
-  /// Compiles everything for the recipe's task. `out` is created. `team`: of recipe.devices workers, or of
-  /// fewer where devices have failed (num_sharing); null where there is one alone. `device`: the number of
-  /// this worker's card; none: its rank.
-  Trainer(Recipe recipe, fs::path out, TrainerEvents events, comm::Transport* team = nullptr,
-          std::optional<int> device = std::nullopt);
+  /// Compiles everything for the recipe's task; exchanges nothing. `out` is created.
+  Trainer(Recipe recipe, fs::path out, TrainerEvents events, Membership member = {});
   ~Trainer();
 
   /// Trains to the end.
@@ -84,11 +95,12 @@ class Trainer {
 
  private:
   /// What the leader has decided behind a step.
-  enum class Order : int32_t { go_on, stop_early, interrupt };
+  enum class Order : int32_t { go_on, remember, stop_early, interrupt };
 
   int rank() const { return team_ == nullptr ? 0 : team_->rank(); }
   int num_workers() const { return team_ == nullptr ? 1 : team_->size(); }
   bool leads() const { return rank() == 0; }
+  bool evaluates() const { return leads() || engine_->evaluates_together(); }
   void check_share() const;
   void beat(comm::Phase phase) const { events_.heartbeat.beat(phase, state_.step); }
   /// Those under an adapter, which no checkpoint holds.
@@ -98,12 +110,17 @@ class Trainer {
   void open_files(bool resumed);
   void read_pace(const fs::path& log);
   bool load_checkpoint();
-  void check_number_of_workers(const RunState& state, const fs::path& path) const;
-  void restore(const fs::path& checkpoint);
+  /// Makes everything as the newest checkpoint has it; says which one that is, or nothing where there is
+  /// none.
+  std::string restore_newest(std::vector<std::string>* refused);
+  void check_number_of_workers(const RunState& state, const std::string& where) const;
+  void restore(const std::string& state_text, std::span<const std::byte> memory, const std::string& where);
+  void make_room(bool says);
+  bool time_to_remember(const StepResult& result) const;
+  void remember();
   StepResult train_one(double rate);
   void after_step(const StepResult& result, double rate);
-  void write_step(const StepResult& result, double rate, bool saves);
-  Order order() const;
+  Order order(const StepResult& result) const;
   Order agree(Order order) const;
   /// Of the next update: whether its samples are to be left out.
   bool is_bad(int64_t step) const;
@@ -121,6 +138,7 @@ class Trainer {
   std::string find_not_finite();
   /// Whether this session has been here before.
   bool goes_again() const { return state_.step <= logged_step_; }
+  StateText state_text();
   void save_checkpoint();
   void evaluate_and_log();
   void log_evaluation(const Evaluation& found);
@@ -137,6 +155,7 @@ class Trainer {
 
   Recipe recipe_;
   fs::path out_;
+  std::string run_;  ///< what a checkpoint in memory must be of
   TrainerEvents events_;
   comm::Transport* team_;
   std::unique_ptr<Task> task_;
@@ -157,6 +176,7 @@ class Trainer {
   double evaluation_seconds_ = 0;
   double seconds_before_ = 0;      ///< of earlier sessions, as the log has them
   double seconds_per_update_ = 0;  ///< of the last one; 0: unknown
+  double remember_at_ = 0;         ///< seconds of this process, for a checkpoint in memory; 0: never
 };
 
 }  // namespace hearth::train
