@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "ir/op_def.h"
+#include "ops/collective/collective.h"
 #include "passes/roofline.h"
-#include "train/plan_report.h"
 #include "train/step_model.h"
 
 namespace hearth::train {
@@ -63,7 +64,8 @@ class Paths {
   /// what it must: for sums 2 (n - 1) / n of it (Patarasuk, Yuan 2009).
   void add_exchange(exec::ReplayStep& step, const ir::Graph& graph, const ir::Node& node,
                     size_t worker) const {
-    for (const ir::ValueId value : node.outputs)
+    // What receives has no inputs, what sends has outputs that say nothing.
+    for (const ir::ValueId value : node.inputs.empty() ? node.outputs : node.inputs)
       step.num_bytes += static_cast<double>(graph.type(value).num_bytes());
     step.seconds += kCallSeconds;
     step.paths = {{.path = path(worker, sums)}, {.path = path(worker, memory), .per_byte = 2}};
@@ -73,6 +75,7 @@ class Paths {
     double per_byte = 2 * (n - 1) / n;
     if (node.op->name.ends_with("broadcast"))
       per_byte = static_cast<int64_t>(worker) == node.attrs.integer("root") ? n - 1 : 1;
+    if (node.op == &ops::send || node.op == &ops::receive) per_byte = 1;
     const double wire = node.attrs.text_or("wire", "f32") == "bf16" ? 0.5 : 1;
     step.paths.push_back({.path = path(worker, network), .per_byte = wire * per_byte});
   }
@@ -83,15 +86,33 @@ class Paths {
   std::vector<double> bytes_per_second_;
 };
 
-/// The programs of the workers, which meet in the same order.
+/// Numbers of collectives, in which all workers meet, and of messages from one to another: those of a kind
+/// are met in one order.
+class Meetings {
+ public:
+  int64_t next(const ir::Node& node, int64_t worker) {
+    std::array<int64_t, 2> pair = {-1, -1};
+    if (node.op == &ops::send) pair = {worker, node.attrs.integer("to")};
+    if (node.op == &ops::receive) pair = {node.attrs.integer("from"), worker};
+    const int64_t count = num_so_far_[{worker, pair}]++;
+    return numbers_.try_emplace({pair, count}, std::ssize(numbers_)).first->second;
+  }
+
+ private:
+  using Pair = std::array<int64_t, 2>;
+  std::map<std::pair<int64_t, Pair>, int64_t> num_so_far_;
+  std::map<std::pair<Pair, int64_t>, int64_t> numbers_;
+};
+
 exec::Replay replay_programs(std::span<const exec::Program* const> programs, const Paths& paths) {
   std::vector<std::vector<exec::ReplayStep>> workers;
+  Meetings meetings;
   for (const exec::Program* program : programs) {
     std::vector<exec::ReplayStep>& steps = workers.emplace_back();
-    int64_t num_meetings = 0;
     for (const exec::PlannedStep& planned : program->planned_steps()) {
       steps.push_back(paths.step(*program, planned, workers.size() - 1));
-      if (planned.queue == exec::Queue::exchange) steps.back().meeting = num_meetings++;
+      if (planned.queue == exec::Queue::exchange)
+        steps.back().meeting = meetings.next(planned.nodes[0], std::ssize(workers) - 1);
     }
   }
   return exec::replay(workers, paths.bytes_per_second());
@@ -103,6 +124,10 @@ void add(TeamModel& team, const exec::Replay& replay, int64_t times) {
   team.exposed_seconds += factor * replay.exposed_seconds(0);
   for (size_t queue = 0; queue < exec::kNumQueues; ++queue)
     team.busy_seconds[queue] += factor * replay.busy_seconds[0][queue];
+  team.kernel_seconds.resize(replay.busy_seconds.size());
+  for (size_t worker = 0; worker < replay.busy_seconds.size(); ++worker)
+    team.kernel_seconds[worker] +=
+        factor * replay.busy_seconds[worker][static_cast<size_t>(exec::Queue::compute)];
 }
 
 double scaling(const TeamModel& team, const TeamModel& one) {
@@ -113,34 +138,43 @@ double scaling(const TeamModel& team, const TeamModel& one) {
 
 double network_bytes_per_second(double bits_per_second) { return bits_per_second / 8 * 1448 / 1538; }
 
-TeamModel model_team(EngineOptions options, const passes::CardModel& card, const Links& links) {
-  options.backend = exec::Backend::gpu;
-  options.measure_only = false;
-  options.plan_only = true;
+std::vector<EngineOptions> options_of_workers(const EngineOptions& options) {
+  std::vector<EngineOptions> workers(static_cast<size_t>(options.num_workers), options);
+  for (size_t rank = 0; rank < workers.size(); ++rank) workers[rank].rank = static_cast<int>(rank);
+  return workers;
+}
+
+TeamModel model_team(const EngineOptions& options, const passes::CardModel& card, const Links& links) {
+  return model_team(options_of_workers(options), card, links);
+}
+
+TeamModel model_team(std::vector<EngineOptions> workers, const passes::CardModel& card, const Links& links) {
+  const EngineOptions first = workers.front();
   std::vector<std::unique_ptr<Engine>> engines;
   std::vector<const exec::Program*> before, last;
-  TeamModel team{.num_workers = options.num_workers};
-  for (options.rank = 0; options.rank < options.num_workers; ++options.rank) {
-    // All workers have the same programs, unless each has its own part of the states.
-    if (engines.empty() || options.shards_states)
+  TeamModel team{.num_workers = first.num_workers};
+  for (EngineOptions& options : workers) {
+    options.backend = exec::Backend::gpu;
+    options.measure_only = false;
+    options.plan_only = true;
+    // All workers have the same programs, unless each has its own part.
+    if (engines.empty() || options.parallel != Parallel::data) {
       engines.push_back(
           std::make_unique<Engine>(options, std::span(&options.batch, 1), std::span<int64_t>()));
-    const Engine& engine = *engines.back();
-    last.push_back(&engine.train_program());
-    before.push_back(engine.accumulate_program());
-    const PlanReport plan = make_plan_report(engine);
-    if (plan.peak_bytes <= team.card_bytes) continue;
-    team.card_bytes = plan.peak_bytes;
-    team.arena_bytes = plan.arena_bytes;
-    team.host_bytes = plan.host_bytes;
+      const PlanReport& plan = team.plans.emplace_back(make_plan_report(*engines.back()));
+      if (plan.peak_bytes > team.card_bytes) team.host_bytes = plan.host_bytes;
+      team.card_bytes = std::max(team.card_bytes, plan.peak_bytes);
+      const UpdateSize size = update_size(*engines.back());
+      team.num_samples = std::max(team.num_samples, size.num_samples);
+      team.is_text |= size.is_text;
+    }
+    last.push_back(&engines.back()->train_program());
+    before.push_back(engines.back()->accumulate_program());
   }
-  const UpdateSize size = update_size(*engines.front());
-  team.num_samples = size.num_samples;
-  team.is_text = size.is_text;
-  const Paths paths(card, links, options.num_workers);
+  const Paths paths(card, links, first.num_workers);
   add(team, replay_programs(last, paths), 1);
   if (before.front() != nullptr)
-    add(team, replay_programs(before, paths), options.accumulate / options.num_workers - 1);
+    add(team, replay_programs(before, paths), first.accumulate / first.num_workers - 1);
   return team;
 }
 

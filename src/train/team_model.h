@@ -1,10 +1,13 @@
 #pragma once
 
+#include <span>
 #include <string>
+#include <vector>
 
 #include "exec/replay.h"
 #include "passes/machine.h"
 #include "train/engine.h"
+#include "train/plan_report.h"
 
 namespace hearth::train {
 
@@ -15,8 +18,8 @@ struct Links {
   /// Reads and writes of host memory together, by the cards and workers of a machine: two channels of DDR5,
   /// assumed.
   double memory = 60e9;
-  /// Of an array that a worker's processor adds up with the others': bench/RESULTS-comm.md, beyond the
-  /// caches.
+  /// Of an array beyond the caches that a worker's processor adds up with the others': measured on one
+  /// machine, 4.5e9 on that of bench/RESULTS-comm.md.
   double sums = 9e9;
   /// Each way, between machines of one card each; 0: one machine has all cards.
   double network = 0;
@@ -34,16 +37,21 @@ struct TeamModel {
   std::array<double, exec::kNumQueues> busy_seconds = {};  ///< of a worker's queues
   int64_t num_samples = 0;                                 ///< pictures, or tokens, of an update
   bool is_text = false;
-  int64_t card_bytes = 0;   ///< PlanReport::peak_bytes of the card that needs most
-  int64_t arena_bytes = 0;  ///< of them
-  int64_t host_bytes = 0;   ///< PlanReport::host_bytes of its worker
+  std::vector<PlanReport> plans;       ///< of each worker; one where all are alike
+  std::vector<double> kernel_seconds;  ///< of each worker's card, in an update
+  int64_t card_bytes = 0;              ///< PlanReport::peak_bytes of the one that needs most
+  int64_t host_bytes = 0;              ///< PlanReport::host_bytes of that one
 
   double samples_per_second() const { return static_cast<double>(num_samples) / seconds; }
   std::string_view samples_name() const { return is_text ? "tokens" : "images"; }
 };
 
-/// Plans the programs of one of EngineOptions::num_workers cards (nothing is run) and replays them.
-TeamModel model_team(EngineOptions options, const passes::CardModel& card, const Links& links);
+/// Plans the programs of every worker's card (nothing is run) and replays them.
+TeamModel model_team(std::vector<EngineOptions> workers, const passes::CardModel& card, const Links& links);
+/// The same for EngineOptions::num_workers that have the same options.
+TeamModel model_team(const EngineOptions& options, const passes::CardModel& card, const Links& links);
+/// For each worker its rank.
+std::vector<EngineOptions> options_of_workers(const EngineOptions& options);
 
 /// A few lines beside `one`, the same work on one card.
 std::string to_text(const TeamModel& team, const TeamModel& one, const passes::CardModel& card,

@@ -13,41 +13,80 @@ namespace {
 /// Of a budget that the packing went over.
 constexpr int kTries = 3;
 
+/// Lets the options fit the card; false where nothing does.
+bool fit(EngineOptions& options, int64_t card_bytes, std::string& how) {
+  const std::optional<MemoryFit> found = MemoryFits(options, card_bytes).cheapest();
+  if (!found) return false;
+  how = describe(*found);
+  options.offload = found->offload;
+  options.budget_bytes = found->budget_bytes;
+  return true;
+}
+
+/// Lowers budgets by what plans are above their cards. Returns whether all of them were within.
+bool lower_budgets(std::vector<EngineOptions>& workers, const TeamModel& model,
+                   std::span<const int64_t> card_bytes) {
+  bool fits = true;
+  for (size_t i = 0; i < workers.size(); ++i) {
+    const PlanReport& plan = model.plans[std::min(i, model.plans.size() - 1)];
+    const int64_t above = plan.peak_bytes - card_bytes[i];
+    if (above <= 0) continue;
+    fits = false;
+    int64_t& budget = workers[i].budget_bytes;
+    budget = std::max<int64_t>(1, (budget > 0 ? budget : plan.arena_bytes) - above);
+  }
+  return fits;
+}
+
+std::string stage_line(const WayToShare& way, size_t stage) {
+  const PlanReport& plan = way.model->plans[stage];
+  return fmt::format("    {:<25} {:>12} {:>12} {:>10.1f} {:>23}  {}\n",
+                     fmt::format("stage {}: {} weights", stage, plan.num_parameters),
+                     human_bytes(plan.peak_bytes), human_bytes(plan.host_bytes),
+                     1e3 * way.model->kernel_seconds[stage], "kernels alone", way.stage_fits[stage]);
+}
+
 }  // namespace
 
-WayToShare plan_way_to_share(std::string settings, EngineOptions options, int64_t card_bytes,
+WayToShare plan_way_to_share(std::string settings, EngineOptions options, std::span<const int64_t> card_bytes,
                              const passes::CardModel& card, const Links& links) {
   options.backend = exec::Backend::gpu;
   options.machine = passes::machine_of(card, options.precision);
-  WayToShare way{.settings = std::move(settings), .fit = "", .model = std::nullopt};
-  const std::optional<MemoryFit> fit = MemoryFits(options, card_bytes).cheapest();
-  if (!fit) return way;
-  way.fit = describe(*fit);
-  options.offload = fit->offload;
-  options.budget_bytes = fit->budget_bytes;
-  TeamModel model = model_team(options, card, links);
-  for (int i = 0; i < kTries && model.card_bytes > card_bytes; ++i) {
-    const int64_t budget = options.budget_bytes > 0 ? options.budget_bytes : model.arena_bytes;
-    options.budget_bytes = budget - (model.card_bytes - card_bytes);
-    if (options.budget_bytes <= 0) return way;
-    model = model_team(options, card, links);
+  const bool has_stages = options.parallel == Parallel::pipeline && options.num_workers > 1;
+  std::vector<int64_t> room(card_bytes.begin(), card_bytes.begin() + options.num_workers);
+  WayToShare way{.settings = std::move(settings)};
+  if (has_stages) {
+    for (const int64_t num_bytes : room) options.devices.push_back({.memory_bytes = num_bytes});
+  } else {
+    std::ranges::fill(room, *std::ranges::min_element(room));
+    if (!fit(options, room[0], way.fit)) return way;
   }
-  if (model.card_bytes <= card_bytes) way.model = model;
+  std::vector<EngineOptions> workers = options_of_workers(options);
+  for (size_t i = 0; i < workers.size() && has_stages; ++i) {
+    if (!fit(workers[i], room[i], way.stage_fits.emplace_back())) return way;
+  }
+  for (int i = 0; i <= kTries; ++i) {
+    TeamModel model = model_team(workers, card, links);
+    if (!lower_budgets(workers, model, room)) continue;
+    way.model = std::move(model);
+    break;
+  }
   return way;
 }
 
 std::string to_table(const std::vector<WayToShare>& ways) {
-  std::string text = fmt::format("  {:<24} {:>12} {:>12} {:>10} {:>10} {:>12}  {}\n", "", "on each card",
+  std::string text = fmt::format("  {:<27} {:>12} {:>12} {:>10} {:>10} {:>12}  {}\n", "", "on each card",
                                  "host memory", "ms", "exposed", "per second", "what it takes to fit");
   for (const WayToShare& way : ways) {
     if (!way.model) {
-      text += fmt::format("  {:<24} does not fit by any means\n", way.settings);
+      text += fmt::format("  {:<27} does not fit by any means\n", way.settings);
       continue;
     }
     const TeamModel& model = *way.model;
-    text += fmt::format("  {:<24} {:>12} {:>12} {:>10.1f} {:>9.1f}% {:>12.1f}  {}\n", way.settings,
+    text += fmt::format("  {:<27} {:>12} {:>12} {:>10.1f} {:>9.1f}% {:>12.1f}  {}\n", way.settings,
                         human_bytes(model.card_bytes), human_bytes(model.host_bytes), 1e3 * model.seconds,
                         100 * model.exposed_seconds / model.seconds, model.samples_per_second(), way.fit);
+    for (size_t stage = 0; stage < way.stage_fits.size(); ++stage) text += stage_line(way, stage);
   }
   return text;
 }
