@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <exception>
+#include <latch>
 #include <memory>
 #include <thread>
 
 #include "base/error.h"
 #include "comm/shm.h"
+#include "tiny_language_model.h"
 #include "train/stopped_run.h"
 
 namespace hearth::train {
@@ -40,6 +42,19 @@ class CountingTransport : public comm::Transport {
   int64_t& num_bytes_;
 };
 
+/// Trains a tiny language model on lines that are written into the folder.
+inline std::string words_recipe(const fs::path& folder, const std::string& train) {
+  write_tiny_model(folder / "model");
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += fmt::format("line {} of {}\n", i * 7 % 23, i);
+  write_file_atomically(folder / "lines.txt", text);
+  return fmt::format(
+      "model: {{config: {0}/model/config.json}}\n"
+      "data: {{path: {0}/lines.txt, cache: {0}/cache, context: 64, val_share: 0.2}}\n"
+      "train: {{{1}}}\noptimizer: {{name: adamw, lr: 0.01}}\nthreads: 1\nseed: 3\n",
+      folder.string(), train);
+}
+
 /// What is left of a run by `devices` workers, threads of this process; with `stop_after`, it stops behind
 /// that update. `sent_bytes`: of one worker's gradients.
 inline Outcome train_with(const std::string& yaml, int devices, const fs::path& folder, int64_t stop_after,
@@ -49,7 +64,10 @@ inline Outcome train_with(const std::string& yaml, int devices, const fs::path& 
   Outcome outcome;
   std::atomic<bool> stop{false};
   std::vector<std::exception_ptr> errors(static_cast<size_t>(devices));
+  // Rank 0 makes what all of them read, as it does in the program.
+  std::latch leader_is_there(1);
   const auto work = [&](int rank) {
+    if (rank > 0) leader_is_there.wait();
     int64_t steps = 0;
     const TrainerEvents events{.progress = [&](const Progress&) { stop = ++steps == stop_after; },
                                .message = [](const std::string&) {},
@@ -57,7 +75,8 @@ inline Outcome train_with(const std::string& yaml, int devices, const fs::path& 
     std::unique_ptr<comm::Transport> team = devices == 1 ? nullptr : group.open(rank);
     if (rank == 0 && sent_bytes != nullptr)
       team = std::make_unique<CountingTransport>(std::move(team), *sent_bytes);
-    Trainer trainer(recipe, folder, events, team.get());
+    Trainer trainer(recipe, folder, events, {.team = team.get()});
+    if (rank == 0) leader_is_there.count_down();
     const RunSummary summary = trainer.run(resume);
     EXPECT_EQ(summary.interrupted, stop_after > 0);
     EXPECT_EQ(summary.led, rank == 0);
@@ -72,6 +91,7 @@ inline Outcome train_with(const std::string& yaml, int devices, const fs::path& 
         work(rank);
       } catch (...) {
         errors[static_cast<size_t>(rank)] = std::current_exception();
+        if (rank == 0 && !leader_is_there.try_wait()) leader_is_there.count_down();
         group.give_up(rank);
       }
     });
@@ -92,6 +112,22 @@ inline Outcome train_with(const std::string& yaml, int devices) {
 inline void expect_same(const Outcome& got, const Outcome& want, const char* what) {
   EXPECT_EQ(got.losses, want.losses) << what;
   EXPECT_TRUE(got.memory == want.memory) << what;
+}
+
+/// Two and four workers that share the work end as one does alone.
+inline void expect_bits_of_one(const std::string& shared, const std::string& alone) {
+  const Outcome want = train_with(alone, 1);
+  ASSERT_EQ(want.losses.size(), 6U);
+  expect_same(train_with(shared, 2), want, "two workers");
+  expect_same(train_with(shared, 4), want, "four workers");
+}
+/// So does a run that four begin, `num_between` go on with as the recipe `alone` says, and two end.
+inline void expect_bits_in_turns(const std::string& shared, const std::string& alone, int num_between) {
+  const Outcome want = train_with(alone, 1);
+  const TemporaryFolder folder(quick_folder());
+  train_with(shared, 4, folder.path(), 1, false);
+  train_with(alone, num_between, folder.path(), 2, true);
+  expect_same(train_with(shared, 2, folder.path(), 0, true), want, "in turns");
 }
 
 }  // namespace hearth::train

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "tiny_language_model.h"
 #include "train/plan_report.h"
 #include "train/team_run.h"
 
@@ -19,40 +18,17 @@ threads: 1
 
 class Team : public testing::Test {
  protected:
-  Team() {
-    write_tiny_model(folder_.path() / "model");
-    std::string text;
-    for (int i = 0; i < 400; ++i) text += fmt::format("line {} of {}\n", i * 7 % 23, i);
-    write_file_atomically(folder_.path() / "lines.txt", text);
-    words_ = fmt::format(
-        "model: {{config: {0}/model/config.json}}\n"
-        "data: {{path: {0}/lines.txt, cache: {0}/cache, context: 64, val_share: 0.2}}\n"
-        "train: {{steps: 6, batch: 2, accumulate: 8, shards: 4, log_every: 1}}\n"
-        "optimizer: {{name: adamw, lr: 0.01}}\nthreads: 1\nseed: 3\n",
-        folder_.path().string());
-  }
-
   TemporaryFolder folder_{quick_folder()};
-  std::string words_;
+  std::string words_ =
+      words_recipe(folder_.path(), "steps: 6, batch: 2, accumulate: 8, shards: 4, log_every: 1");
 };
 
 TEST_F(Team, OneTwoAndFourWorkersMakeTheSameBits) {
-  for (const std::string& yaml : {std::string(kPictures), words_}) {
-    const Outcome want = train_with(yaml, 1);
-    ASSERT_EQ(want.losses.size(), 6U);
-    expect_same(train_with(yaml, 2), want, "two workers");
-    expect_same(train_with(yaml, 4), want, "four workers");
-  }
+  for (const std::string& yaml : {std::string(kPictures), words_}) expect_bits_of_one(yaml, yaml);
 }
 
 TEST_F(Team, ARunGoesOnWithAnotherNumberOfWorkers) {
-  for (const std::string& yaml : {std::string(kPictures), words_}) {
-    const Outcome want = train_with(yaml, 1);
-    const TemporaryFolder folder(quick_folder());
-    train_with(yaml, 4, folder.path(), 1, false);
-    train_with(yaml, 1, folder.path(), 2, true);
-    expect_same(train_with(yaml, 2, folder.path(), 0, true), want, "in turns");
-  }
+  for (const std::string& yaml : {std::string(kPictures), words_}) expect_bits_in_turns(yaml, yaml, 1);
 }
 
 std::string without(std::string yaml, const std::string& setting) {
@@ -60,16 +36,11 @@ std::string without(std::string yaml, const std::string& setting) {
 }
 
 TEST_F(Team, ShardedStatesMakeTheBitsOfWholeOnes) {
-  const std::string pictures = without(without(kPictures, ", ema: 0.9"), ", clip_norm: 1");
+  const std::string pictures = without(kPictures, ", ema: 0.9");
   for (const std::string& yaml : {pictures, words_}) {
-    const Outcome want = train_with(yaml, 1);
     const std::string sharded = yaml + "parallel: zero1\n";
-    expect_same(train_with(sharded, 2), want, "two workers");
-    expect_same(train_with(sharded, 4), want, "four workers");
-    const TemporaryFolder folder(quick_folder());
-    train_with(sharded, 4, folder.path(), 1, false);
-    train_with(yaml, 1, folder.path(), 2, true);
-    expect_same(train_with(sharded, 2, folder.path(), 0, true), want, "in turns");
+    expect_bits_of_one(sharded, yaml);
+    expect_bits_in_turns(sharded, yaml, 1);
   }
 }
 

@@ -1,0 +1,103 @@
+// Training in stages: the bits of one device, whatever falls to each.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tiny_language_model.h"
+#include "train/plan_report.h"
+#include "train/team_run.h"
+
+namespace hearth::train {
+namespace {
+
+/// Two epochs of 65 rows: the last of three updates has six of eight micro-batches, one of them short.
+constexpr const char* kPictures = R"(
+model: {name: mlp, num_classes: 10, hidden: [24, 16, 16, 16], dropout: 0.1}
+data: {kind: shapes, image_size: 8, count: 65, val_count: 20, flip: true, crop_padding: 1, threads: 1}
+train: {epochs: 2, batch: 3, accumulate: 8, checkpoint_every: 2, ema: 0.9, clip_norm: 1, log_every: 1}
+optimizer: {name: adamw, lr: 0.01}
+threads: 1
+)";
+constexpr const char* kWords = "shards: 1, steps: 6, batch: 2, accumulate: 8, log_every: 1, clip_norm: 1";
+
+class PipelineRun : public testing::Test {
+ protected:
+  static std::string piped(const std::string& yaml) { return yaml + "parallel: pipeline\n"; }
+  TemporaryFolder folder_{quick_folder()};
+  std::string words_ = words_recipe(folder_.path(), kWords);
+};
+
+TEST_F(PipelineRun, StagesMakeTheBitsOfOneDevice) {
+  for (const std::string& yaml : {std::string(kPictures), words_}) expect_bits_of_one(piped(yaml), yaml);
+}
+
+TEST_F(PipelineRun, GoesOnWithAnotherNumberOfStages) {
+  for (const std::string& yaml : {std::string(kPictures), words_}) expect_bits_in_turns(piped(yaml), yaml, 1);
+}
+
+TEST_F(PipelineRun, RowsOfSeveralLengthsPassThroughStagesToo) {
+  std::string chats;
+  for (int i = 0; i < 60; ++i)
+    chats += chat_line(fmt::format("say {}", i), std::string(static_cast<size_t>(1 + i * 7 % 40), 'a'));
+  write_file_atomically(folder_.path() / "chat.jsonl", chats);
+  std::string yaml = words_;
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    yaml.replace(yaml.find(from), from.size(), to);
+  };
+  replace("lines.txt", "chat.jsonl");
+  replace("context: 64", "context: 64, packing: false");
+  replace("/config.json}", fmt::format("/config.json, tokenizer: {}/model}}", folder_.path().string()));
+  const Outcome want = train_with(yaml, 1);
+  ASSERT_EQ(want.losses.size(), 6U);
+  expect_same(train_with(piped(yaml), 2), want, "two stages");
+}
+
+/// The head's gradient comes back to the stage of the table.
+TEST_F(PipelineRun, ATableThatIsTheHeadTooIsOfOneStage) {
+  const fs::path config = folder_.path() / "model/config.json";
+  std::string text = read_file(config);
+  write_file_atomically(config, text.insert(1, "\"tie_word_embeddings\": true, "));
+  const std::string yaml = words_ + "precision: bf16\n";
+  expect_same(train_with(piped(yaml), 2), train_with(yaml, 1), "two stages");
+}
+
+TEST_F(PipelineRun, AnAdaptersStagesHaveTheFrozenWeightsThatTheyRead) {
+  train_with(words_, 1, folder_.path() / "base", 0, false);
+  std::string yaml =
+      words_ + "precision: bf16\nadapter: {name: lora, rank: 2, dropout: 0.2, quantize: nf4}\n";
+  const std::string config = fmt::format("config: {}/model/config.json", folder_.path().string());
+  yaml.replace(yaml.find(config), config.size(), fmt::format("path: {}/base", folder_.path().string()));
+  const Outcome want = train_with(yaml, 1);
+  expect_same(train_with(piped(yaml), 2), want, "two stages");
+
+  EngineOptions options =
+      engine_options(parse_recipe(piped(yaml), "test", std::vector<std::string>{"devices=2"}));
+  options.backend = exec::Backend::null;
+  int64_t frozen_bytes = 0;
+  for (options.rank = 0; options.rank < 2; ++options.rank) {
+    const PlanReport stage = make_plan_report(options);
+    EXPECT_GT(stage.frozen_bytes, 0);
+    frozen_bytes += stage.frozen_bytes;
+  }
+  options.num_workers = 1;
+  EXPECT_EQ(frozen_bytes, make_plan_report(options).frozen_bytes);
+}
+
+TEST_F(PipelineRun, MistakesAreNamed) {
+  const auto refused = [&](const std::string& yaml, int devices, const char* part) {
+    try {
+      train_with(yaml, devices);
+      ADD_FAILURE() << part;
+    } catch (const UserError& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr(part));
+    }
+  };
+  refused(piped(kPictures), 32, "try fewer devices");
+  std::string sharded = words_;
+  refused(piped(sharded.replace(sharded.find("shards: 1"), 9, "shards: 2")), 2, "try parallel=data");
+  std::string one = words_;
+  one.replace(one.find("accumulate: 8"), 13, "accumulate: 1");
+  refused(piped(one.replace(one.find("batch: 2"), 8, "batch: 1")), 2, "try train.accumulate=8");
+}
+
+}  // namespace
+}  // namespace hearth::train
