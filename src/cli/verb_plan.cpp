@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <future>
 
@@ -23,6 +25,7 @@ namespace {
 
 /// Less than this was meant in GiB.
 constexpr int64_t kLeastMemory = 1024;
+constexpr int64_t kMostCards = 64;
 
 struct PlanArguments {
   std::string recipe;
@@ -93,25 +96,43 @@ int64_t memory_of(const PlanArguments& arguments) {
   return bytes;
 }
 
-/// Takes the size out of an override like devices=2x20GiB, so that devices=2 is left of it; 0 where there is
-/// none.
-int64_t take_card_bytes(std::vector<std::string>& overrides) {
-  constexpr std::string_view kKey = "devices=";
-  for (std::string& text : overrides) {
-    const size_t times = text.find('x');
-    if (!text.starts_with(kKey) || times == std::string::npos) continue;
-    const int64_t bytes = parse_bytes(text.substr(times + 1)).value_or(0);
-    if (bytes < kLeastMemory)
-      user_error("expected cards like 2x20GiB for devices, got '{}'", text.substr(kKey.size()));
-    text.resize(times);
-    return bytes;
+/// Adds the cards that "2x20GiB" or "16GiB" stands for; false where it is neither.
+bool add_cards(std::string_view text, std::vector<int64_t>& cards) {
+  int64_t count = 1;
+  if (const size_t times = text.find('x'); times != std::string_view::npos) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + times, count);
+    if (error != std::errc() || end != text.data() + times) return false;
+    text.remove_prefix(times + 1);
   }
-  return 0;
+  const int64_t bytes = parse_bytes(text).value_or(0);
+  if (count < 1 || count > kMostCards || bytes < kLeastMemory) return false;
+  cards.insert(cards.end(), static_cast<size_t>(count), bytes);
+  return true;
+}
+
+/// The bytes of each card that an override like devices=2x20GiB or devices=20GiB,16GiB names, which becomes
+/// devices=2; none where there is no such override.
+std::vector<int64_t> take_card_bytes(std::vector<std::string>& overrides) {
+  constexpr std::string_view kKey = "devices=";
+  const auto found = std::ranges::find_if(overrides, [&](const std::string& text) {
+    return text.starts_with(kKey) && text.find_first_of("xB") != std::string::npos;
+  });
+  if (found == overrides.end()) return {};
+  const std::string given = found->substr(kKey.size());
+  std::vector<int64_t> cards;
+  for (size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
+    end = given.find(',', begin);
+    if (!add_cards(std::string_view(given).substr(begin, end - begin), cards))
+      user_error("expected 1 to {} cards like 2x20GiB or 20GiB,16GiB for devices, got '{}'", kMostCards,
+                 given);
+  }
+  *found = fmt::format("{}{}", kKey, cards.size());
+  return cards;
 }
 
 /// How several cards can share the updates of a recipe.
 void print_ways(const PlanArguments& arguments, const std::vector<std::string>& overrides,
-                int64_t card_bytes) {
+                std::span<const int64_t> card_bytes) {
   const passes::CardModel& card = passes::find_card(arguments.card);
   const train::Links links = links_of(arguments.links);
   const train::Recipe recipe = open_recipe(arguments.recipe, overrides);
@@ -130,15 +151,19 @@ void print_ways(const PlanArguments& arguments, const std::vector<std::string>& 
     fmt::print("{}\n", train::to_json(ways));
     return;
   }
+  std::vector<std::string> sizes;
+  for (const int64_t num_bytes : card_bytes) {
+    if (sizes.empty() || sizes.back() != human_bytes(num_bytes)) sizes.push_back(human_bytes(num_bytes));
+  }
   fmt::print("{}, updates of {} x {}, {}, on cards of {}; time by a model of {}: simulated, not measured\n{}",
              train::model_name(recipe), recipe.accumulate, recipe.batch, recipe.precision,
-             human_bytes(card_bytes), card.full_name, train::to_table(ways));
+             fmt::join(sizes, " and "), card.full_name, train::to_table(ways));
 }
 
 void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
   std::vector<std::string> overrides = overrides_of(verb);
-  if (const int64_t card_bytes = take_card_bytes(overrides); card_bytes > 0)
-    return print_ways(arguments, overrides, card_bytes);
+  if (const std::vector<int64_t> cards = take_card_bytes(overrides); !cards.empty())
+    return print_ways(arguments, overrides, cards);
   const int64_t memory = memory_of(arguments);
   const train::Recipe recipe = open_recipe(arguments.recipe, overrides);
   const train::EngineOptions options = train::engine_options(recipe);
