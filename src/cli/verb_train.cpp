@@ -12,8 +12,11 @@
 #include "cli/launched.h"
 #include "cli/terminal.h"
 #include "cli/verb.h"
+#include "comm/nccl.h"
 #include "comm/probe.h"
+#include "exec/card_choice.h"
 #include "io/run_lock.h"
+#include "train/stage_devices.h"
 #include "train/trainer.h"
 #include "train/weights.h"
 #include "watch/device_probe.h"
@@ -96,7 +99,13 @@ void announce(const train::Trainer& trainer, train::Engine& engine, const train:
   }
   terminal.message(fmt::format("global batch {} = {} x {}; planned: arena {}, weights and state {}",
                                recipe.batch * recipe.accumulate, recipe.batch, recipe.accumulate,
-                               human_bytes(engine.arena_bytes()), human_bytes(engine.layout().num_bytes())));
+                               human_bytes(engine.arena_bytes()), human_bytes(engine.kept_bytes())));
+  if (const std::vector<int64_t> stages = engine.stage_parameters(); !stages.empty())
+    terminal.message(fmt::format("pipeline: stages of {} weights{}", fmt::join(stages, " and "),
+                                 engine.options().row_lengths.size() > 1
+                                     ? "; rows of several lengths keep one of them at work at a time, "
+                                       "data.packing=true all of them"
+                                     : ""));
   const std::string warning = exec::override_warning(std::getenv("HSA_OVERRIDE_GFX_VERSION"));
   if (engine.card() != nullptr && !warning.empty()) terminal.message("warning: " + warning);
   if (const gpu::DeviceInfo* card = engine.card()) {
@@ -137,11 +146,34 @@ void check_team(comm::Transport& team) {
     user_error("expected workers that add up and copy alike, got: {}", fault);
 }
 
-/// Trains in this process, and returns what it ends with. `team`: null where it is alone.
-int train_here(const Job& job, const watch::Seat& seat, comm::Transport* team) {
+/// The workers' cards as a group, where the recipe wants one and it can be trusted; else null, which a
+/// sentence explains.
+std::shared_ptr<comm::NcclTeam> join_cards(const train::Recipe& recipe, comm::Transport& team, int number,
+                                           const Terminal& terminal) {
+  if (recipe.transport == "host") return nullptr;
+  gpu::Device device(exec::choose_card(recipe.device, gpu::list_devices(), gpu::runtime(), number));
+  comm::OpenedNccl opened = comm::open_nccl(team, device);
+  if (team.rank() > 0) return opened.team;
+  terminal.message(
+      opened.team
+          ? fmt::format("sums go between cards by the vendor's library {}, in an order of its own: other "
+                        "numbers of cards make other bits",
+                        opened.version)
+          : fmt::format("sums go through host memory, not between cards: {}", opened.fault));
+  return opened.team;
+}
+
+/// Trains in this process, and returns what it ends with. `team`: null where it is alone; `memory`: where
+/// nobody goes on behind it.
+int train_here(const Job& job, const watch::Seat& seat, comm::Transport* team,
+               const io::CheckpointMemory* memory = nullptr) {
   if (team != nullptr) check_team(*team);
   const bool leads = team == nullptr || team->rank() == 0, resume = job.resume || seat.attempt > 1;
   const Terminal terminal;
+  train::Membership member{.team = team, .device = seat.device};
+  if (team != nullptr) member.cards = join_cards(job.recipe, *team, seat.device, terminal);
+  if (team != nullptr && job.recipe.parallel == "pipeline")
+    member.devices = train::gather_stage_devices(train::stage_device(job.recipe, seat.device), *team);
   std::optional<io::RunLock> lock;
   // A killed worker's lock goes a moment after it.
   const auto lock_folder = [&] {
@@ -156,8 +188,9 @@ int train_here(const Job& job, const watch::Seat& seat, comm::Transport* team) {
                                     if (leads) terminal.message(text);
                                   },
                               .stop = seat.stop,
-                              .heartbeat = seat.heartbeat};
-  train::Trainer trainer(job.recipe, job.out, std::move(events), team, seat.device);
+                              .heartbeat = seat.heartbeat,
+                              .memory = memory};
+  train::Trainer trainer(job.recipe, job.out, std::move(events), std::move(member));
   if (leads && seat.attempt == 1) announce(trainer, trainer.engine(), job.recipe, terminal);
   if (leads && !job.dump_gradients.empty()) trainer.dump_gradients(job.dump_gradients);
   make_folder(job.out);
@@ -193,9 +226,11 @@ bool passes_probe(const train::Recipe& recipe, int device) {
 
 int train_supervised(const Job& job) {
   const Terminal terminal;
+  // Workers come and go; what the last one has left here stays.
+  const io::CheckpointMemory memory;
   const auto work = [&](const watch::Seat& seat) {
     const auto team = seat.group == nullptr ? nullptr : seat.group->open(seat.rank);
-    const Ending ending = ending_of([&] { return train_here(job, seat, team.get()); });
+    const Ending ending = ending_of([&] { return train_here(job, seat, team.get(), &memory); });
     // The others have made it too.
     const bool told = ending.status == watch::kMistake && seat.said->exchange(true);
     return told ? ending.status : tell(ending);
