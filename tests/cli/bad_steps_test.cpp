@@ -102,6 +102,10 @@ TEST_F(BadSteps, AreTheSameForAllWorkersAndWhenTheRunGoesOn) {
     expect_the_same_run("two", "own");
     expect_finite_weights("own");
   }
+  EXPECT_THAT(
+      works(train("nan", "memory") + "train.checkpoint_every=1000 train.memory_checkpoint_every=0.000001"),
+      testing::Not(HasSubstr("back to step 0, ")));
+  expect_the_same_run("memory", "whole");
   works(train("nan", "begun") + "train.checkpoint_every=40 train.steps=25");
   works("hearth train --resume --out begun train.steps=64 train.checkpoint_every=7");
   expect_the_same_run("begun", "whole");

@@ -73,7 +73,8 @@ TEST_F(Mistakes, InTheCommandLine) {
   refused("hearth dump tiny.yaml --after=bakward", {"'bakward'", "did you mean 'backward'?"});
   refused("hearth bench mlp-b64-fp16", {"'mlp-b64-fp16'", "did you mean 'mlp-b64-fp32'?"});
   refused("hearth bench", {"expected a case", "comm"});
-  refused("hearth bench comm --transport telepathy", {"shm or mpi", "'telepathy'"});
+  refused("hearth bench comm --transport telepathy", {"shm, nccl or mpi", "'telepathy'"});
+  refused("hearth bench comm --transport nccl --ranks 2", {"expected a card for each of 2 ranks, got 1"});
   refused("hearth bench comm --ranks 1", {"--ranks", "2 to 64", "1"});
   refused("hearth bench comm --most lots", {"--most", "'lots'", "64KiB"});
   refused("hearth bench comm --least 2MiB --most 1MiB", {"--least", "1 to 1048576"});
@@ -103,8 +104,8 @@ TEST_F(Mistakes, InKeysAndValues) {
   refused("hearth train tiny.yaml device=emulated:3", {"device=emulated:3", "0 emulated card 0"});
   refused("export HEARTH_EMULATED=20 && hearth train tiny.yaml device=emulated",
           {"HEARTH_EMULATED", "20GiB,20GiB"});
-  refused("export HEARTH_EMULATED_FAULT=1:/tmp/broken && hearth train tiny.yaml device=emulated",
-          {"HEARTH_EMULATED_FAULT", "one of 1 cards"});
+  refused("export HEARTH_EMULATED='1GiB;broken=' && hearth train tiny.yaml device=emulated",
+          {"HEARTH_EMULATED", "broken"});
   refused("hearth train tiny.yaml device=emulated:0 devices=2", {"device=emulated"});
   refused("hearth train tiny.yaml device=emulated devices=2", {"expected 2 cards", "devices=1"});
   refused("hearth train tiny.yaml devices=2 supervise=false", {"supervise=true", "mpirun -n 2"});

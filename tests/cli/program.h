@@ -15,6 +15,12 @@
 
 namespace hearth {
 
+inline size_t count_of(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
 /// An empty folder in which `hearth` is run; deleted with the test. It holds tiny.yaml, a recipe that trains
 /// in a few milliseconds.
 class Program : public testing::Test {

@@ -23,12 +23,6 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-size_t count_of(const std::string& text, const std::string& part) {
-  size_t count = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-  return count;
-}
-
 class Verbs : public Program {};
 
 TEST_F(Verbs, TrainTellsItsSteps) {
@@ -38,47 +32,6 @@ TEST_F(Verbs, TrainTellsItsSteps) {
                          ContainsRegex("done: 6 steps in [0-9.]+ s, best validation accuracy [0-9.]+%"),
                          HasSubstr("run folder: run ")));
   EXPECT_THAT(out, testing::Not(HasSubstr("\033")));
-}
-
-TEST_F(Verbs, DevicesShareWhatOneTrainsAndOneGoesOn) {
-  for (const char* device : {"device=cpu", "device=emulated"}) {
-    const std::string train = "export HEARTH_EMULATED=1GiB,1GiB && hearth train ";
-    works("rm -rf one two three");
-    const std::string out = works(fmt::format("{} tiny.yaml --out two {} devices=2", train, device));
-    EXPECT_THAT(out, AllOf(HasSubstr("global batch 8 = 4 x 2"), HasSubstr("done: 6 steps")));
-    EXPECT_EQ(count_of(out, "done: "), 1U) << "one worker speaks";
-    works(fmt::format("hearth train tiny.yaml --out one {} train.shards=2", device));
-    EXPECT_TRUE(get("one/model.safetensors") == get("two/model.safetensors")) << device;
-    works(fmt::format("{} tiny.yaml --out three {} devices=2 parallel=zero1", train, device));
-    EXPECT_TRUE(get("two/model.safetensors") == get("three/model.safetensors")) << device;
-    works("hearth train --resume --out two devices=1 train.steps=9");
-    works("hearth train --resume --out one train.steps=9");
-    EXPECT_TRUE(get("one/model.safetensors") == get("two/model.safetensors")) << device;
-  }
-}
-
-TEST_F(Verbs, ACardThatFailsIsLeftOutAndTheRestDoItsWork) {
-  const std::string train =
-      "hearth train tiny.yaml train.steps=40 train.keep_checkpoints=99 device=emulated devices=";
-  works("export HEARTH_EMULATED=1GiB,1GiB,1GiB,1GiB && " + train + "4 --out whole");
-  const Result result = shell(
-      "export HEARTH_EMULATED=1GiB,1GiB,1GiB,1GiB && export "
-      "HEARTH_EMULATED_FAULT=1:run/checkpoints/step-000000004 && " +
-      train + "4 --out run");
-  EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.err, AllOf(HasSubstr("worker 1 ended with status 71 at step "),
-                                HasSubstr("device 1 is left out from now on: its probe ended with status"),
-                                HasSubstr("attempt 2: devices 0, 2 of 4 do all the work")));
-  EXPECT_TRUE(get("run/model.safetensors") == get("whole/model.safetensors"));
-  EXPECT_THAT(get("run/trainer_log.jsonl"), HasSubstr("; devices 0, 2 of 4 do all the work\"}"));
-}
-
-TEST_F(Verbs, ARunEndsWhereNoCardIsLeft) {
-  const Result result =
-      shell("export HEARTH_EMULATED_FAULT=0:run && hearth train tiny.yaml --out run device=emulated");
-  EXPECT_EQ(result.code, 75);
-  EXPECT_THAT(result.err, AllOf(HasSubstr("the card failed: the card is broken"),
-                                HasSubstr("not started again: of 1 devices 0 are left\n  attempt 1, ")));
 }
 
 TEST_F(Verbs, ARunFolderIsEnoughToGoOn) {
@@ -109,26 +62,6 @@ optimizer: {name: adamw, lr: 0.01}
       "mkdir away && mv run away/run && mv text.txt away/other.txt && rm -r model cache text.yaml && "
       "hearth train --resume --out away/run data.path=away/other.txt train.steps=8");
   EXPECT_TRUE(get("away/run/model.safetensors") == get("whole/model.safetensors"));
-}
-
-TEST_F(Verbs, FourCardsOfWhichOneIsSlowOrFailsMakeTheBitsOfOne) {
-  const std::string train = "hearth train tiny.yaml device=emulated train.checkpoint_every=1 --out ";
-  works(train + "one train.shards=4");
-  works("export HEARTH_EMULATED='1GiB,1GiB;link=10MB,1GiB,1GiB' && " + train + "slow devices=4");
-  EXPECT_TRUE(get("one/model.safetensors") == get("slow/model.safetensors"));
-  for (const char* trouble : {"fault", "hang"}) {
-    const Result ill = shell(fmt::format(
-        "export HEARTH_EMULATED='1GiB,1GiB,1GiB;{0}=120,1GiB' && {1}{0} devices=4", trouble, train));
-    EXPECT_EQ(ill.code, 0) << ill.err;
-    EXPECT_THAT(ill.err, HasSubstr("starting again, attempt 2"));
-    EXPECT_TRUE(get("one/model.safetensors") == get(fmt::format("{}/model.safetensors", trouble))) << trouble;
-  }
-  const Result refused =
-      shell("export HEARTH_EMULATED='1GiB,1GiB,1GiB,1GiB;refuse=0' && " + train + "none devices=4");
-  EXPECT_EQ(refused.code, 0) << refused.err;
-  EXPECT_THAT(refused.err,
-              AllOf(HasSubstr("emulated card 3 has"), HasSubstr("device 3 is left out from now on")));
-  EXPECT_TRUE(get("one/model.safetensors") == get("none/model.safetensors"));
 }
 
 TEST_F(Verbs, CheckpointsAreListedAndPruned) {
@@ -436,17 +369,6 @@ TEST_F(Verbs, BenchSimulatesCardsThatAreNotThere) {
   EXPECT_LT(fast, 2);
   EXPECT_GT(fast, slow);
   EXPECT_GT(slow, network);
-}
-
-TEST_F(Verbs, PlanShowsHowCardsCanShareARun) {
-  const std::string command = "hearth plan tiny.yaml devices=2x1GiB --link 6.5";
-  EXPECT_THAT(works(command), AllOf(HasSubstr("simulated, not measured"), HasSubstr("devices=1 "),
-                                    HasSubstr("devices=2 parallel=data"), HasSubstr("as it is")));
-  for (const Json& way : Json::parse(works(command + " --json"))) {
-    EXPECT_TRUE(way.at("fits")) << way.at("settings");
-    EXPECT_GT(way.at("samples_per_second").get<double>(), 0);
-  }
-  EXPECT_THAT(works("hearth plan tiny.yaml devices=2x1KiB"), HasSubstr("does not fit by any means"));
 }
 
 TEST_F(Verbs, BenchRunsOnACard) {

@@ -1,6 +1,4 @@
-#include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cstdlib>
 
 #include "backend/gpu/emu/stream.h"
@@ -24,14 +22,18 @@ std::string_view take_part(std::string_view& text, char separator) {
 
 [[noreturn]] void refuse(std::string_view card) {
   user_error(
-      "expected at most {} sizes from {} for HEARTH_EMULATED, each with link, fault, hang or refuse at will, "
-      "got '{}'; try HEARTH_EMULATED=20GiB,20GiB or '20GiB;link=6GB;fault=500'",
+      "expected at most {} sizes from {} for HEARTH_EMULATED, each with link, fault, hang, refuse or broken "
+      "at will, got '{}'; try HEARTH_EMULATED=20GiB,20GiB or '20GiB;link=6GB;fault=500'",
       kMostCards, human_bytes(kLeastMemory), card);
 }
 
-/// One of "link=6GB", "fault=500", "hang=500", "refuse=2"; false for what is none.
+/// One of "link=6GB", "fault=500", "hang=500", "refuse=2", "broken=FILE"; false for what is none.
 bool set_trouble(CardSettings& card, std::string_view trouble) {
   const std::string_view name = take_part(trouble, '=');
+  if (name == "broken") {
+    card.broken_while = trouble;
+    return !trouble.empty();
+  }
   if (trouble.empty() || std::isdigit(static_cast<unsigned char>(trouble.front())) == 0) return false;
   const std::optional<int64_t> amount = parse_bytes(trouble);
   if (!amount) return false;
@@ -70,25 +72,10 @@ std::vector<CardSettings> cards_of(std::string_view sizes) {
   }
 }
 
-void break_one(std::vector<CardSettings>& cards, std::string_view fault) {
-  const size_t colon = fault.find(':');
-  size_t number = 0;
-  const char* const end = fault.data() + std::min(colon, fault.size());
-  const auto [stop, error] = std::from_chars(fault.data(), end, number);
-  if (colon == fault.npos || stop != end || error != std::errc() || number >= cards.size()) {
-    user_error("expected one of {} cards and a file for HEARTH_EMULATED_FAULT, got '{}'; try 0:/tmp/broken",
-               cards.size(), fault);
-  }
-  cards[number].broken_while = fault.substr(colon + 1);
-}
-
 std::vector<CardSettings>& cards() {
   static std::vector<CardSettings> all = [] {
     const char* const sizes = std::getenv("HEARTH_EMULATED");
-    const char* const fault = std::getenv("HEARTH_EMULATED_FAULT");
-    std::vector<CardSettings> made = sizes == nullptr ? std::vector<CardSettings>(1) : cards_of(sizes);
-    if (fault != nullptr) break_one(made, fault);
-    return made;
+    return sizes == nullptr ? std::vector<CardSettings>(1) : cards_of(sizes);
   }();
   return all;
 }

@@ -34,12 +34,10 @@ struct CardSettings {
 /// One card for each size of a list like "20GiB,24GiB", or "20GiB,24GiB,library", where both have a library
 /// of matrix products. A size may bring troubles, each behind a semicolon: "20GiB;link=6GB" copies to and
 /// from the host at so many bytes per second; "fault=500" and "hang=500" are of that launch, "refuse=2" of
-/// that allocation, counted from 0 in every process that opens the card. UserError for what is no such list.
+/// that allocation, counted from 0 in every process that opens the card; "broken=FILE" lets every launch fail
+/// while there is such a file. UserError for what is no such list.
 std::vector<CardSettings> cards_of(std::string_view sizes);
-/// Lets the card of a text like "1:FILE" fail while there is such a file. UserError for another text.
-void break_one(std::vector<CardSettings>& cards, std::string_view fault);
-/// The cards of this process: those of the environment's HEARTH_EMULATED, or one, of which
-/// HEARTH_EMULATED_FAULT breaks one; changed while none is open.
+/// The cards of this process: those of the environment's HEARTH_EMULATED, or one; changed while none is open.
 std::vector<CardSettings>& cards();
 
 class Stream;
