@@ -70,11 +70,19 @@ class SlowSupervisor : public testing::Test {
   }
   ~SlowSupervisor() override { unsetenv("TMPDIR"); }
   fs::path at(const std::string& name) const { return folder_.path() / name; }
-  /// In shards that one, two or four devices can sum.
+  /// In shards that one, two or four devices can sum; checkpoints are in memory as often as on the disk.
   std::vector<std::string> train_into(const fs::path& run, const std::string& more = "seed=0",
                                       const std::string& devices = "devices=1") const {
-    return {"train",         recipe_.string(),     "--out",          run.string(), devices,
-            "train.batch=4", "train.accumulate=4", "train.shards=4", more};
+    return {"train",
+            recipe_.string(),
+            "--out",
+            run.string(),
+            devices,
+            "train.batch=4",
+            "train.accumulate=4",
+            "train.shards=4",
+            "train.memory_checkpoint_every=0.01",
+            more};
   }
   /// To one of its workers.
   void send(Child& child, int signal, uint64_t which = 0) {
@@ -156,6 +164,51 @@ TEST_F(SlowSupervisor, KilledProcessesChangeNothing) {
               << sha256(run_ / "model.safetensors") << "\n";
     if (HasFailure()) break;
     left -= num_kills;
+  }
+}
+
+/// The step that a run was resumed at from memory; -1: it was not.
+int64_t step_from_memory(const fs::path& output) {
+  constexpr std::string_view kWords = "resumed step ";
+  const std::string text = read_file(output);
+  const size_t at = text.find(kWords);
+  if (at == text.npos || text.find(" from memory", at) == text.npos) return -1;
+  return std::stoll(text.substr(at + kWords.size()));
+}
+
+TEST_F(SlowSupervisor, GoesOnFromMemoryWithoutACheckpointOnTheDisk) {
+  for (const char* devices : {"devices=1", "devices=2"}) {
+    fs::remove_all(run_);
+    Child child(train_into(run_, "train.checkpoint_every=1000000", devices), output_);
+    ASSERT_TRUE(wait_until(child, 60s, [&] { return last_step(run_) >= 300; }));
+    send(child, SIGKILL, 1);
+    EXPECT_EQ(child.wait(), 0) << read_file(output_);
+    EXPECT_GE(step_from_memory(output_), 200) << read_file(output_);
+    expect_same(outcome_of(run_), want_);
+    expect_nothing_left();
+  }
+}
+
+TEST_F(SlowSupervisor, WhatEachWorkerHasAloneIsInMemoryToo) {
+  for (const std::vector<std::string>& more :
+       std::vector<std::vector<std::string>>{{"parallel=zero1", "train.ema=0"},
+                                             {"parallel=sharded", "train.ema=0"},
+                                             {"parallel=pipeline", "train.shards=1"},
+                                             {"exchange.local_steps=4", "train.ema=0"}}) {
+    const auto command = [&](const fs::path& run, const char* every) {
+      std::vector<std::string> words = train_into(run, every, "devices=2");
+      words.insert(words.end(), more.begin(), more.end());
+      return words;
+    };
+    for (const fs::path& run : {run_, whole_}) fs::remove_all(run);
+    const Finished whole = run_hearth(command(whole_, "seed=0"), at("whole.out"));
+    ASSERT_EQ(whole.exit_code, 0) << whole.output;
+    Child child(command(run_, "train.checkpoint_every=1000000"), output_);
+    ASSERT_TRUE(wait_until(child, 60s, [&] { return last_step(run_) >= 300; }));
+    send(child, SIGKILL, 1);
+    EXPECT_EQ(child.wait(), 0) << read_file(output_);
+    EXPECT_GE(step_from_memory(output_), 200) << read_file(output_);
+    expect_same(outcome_of(run_), outcome_of(whole_));
   }
 }
 
