@@ -1,7 +1,7 @@
-"""`tools/bench comm`: sums and copies between processes, Hearth's over shared memory and torch's gloo, alternating, in one run.
+"""`tools/bench comm`: sums and copies between processes, Hearth's by each transport and torch's gloo, alternating, in one run.
 
-Each round starts both anew; medians are over the rounds. Writes bench/RESULTS-comm.md and prints, last, a line
-`ratio COLLECTIVE-BYTES VALUE` per size: gloo's time over Hearth's.
+Each round starts all anew; medians are over the rounds. Writes bench/RESULTS-comm.md and prints, last, a line
+`ratio TRANSPORT-COLLECTIVE-BYTES VALUE` per size: gloo's time over Hearth's. The bars are shm's.
 """
 
 import argparse
@@ -9,6 +9,7 @@ import datetime
 import json
 import os
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
@@ -19,16 +20,22 @@ from compare import ROOT, one_line, row
 TRIES = 7
 TRY_BYTES = 32 << 20
 MOST_REPEATS = 1000
-HEAD = ["collective", "bytes", "hearth (us)", "gloo (us)", "ratio", "hearth GB/s", "bus GB/s", "gloo GB/s", "of copying"]
+HEAD = ["transport", "collective", "bytes", "hearth (us)", "gloo (us)", "ratio", "hearth GB/s", "bus GB/s", "gloo GB/s", "of copying"]
 # At least, from a MiB on: gloo's time over Hearth's, and Hearth's share of the rate of plain copies.
 RATIO_BAR, COPY_BAR, BAR_BYTES = 3.0, 0.7, 1 << 20
 
 
-def hearth_round(options):
-    command = [ROOT / "hearth", "bench", "comm", "--json", "--ranks", options.ranks, "--most", options.most]
+def hearth_round(options, transport):
+    command = [ROOT / "hearth", "bench", "comm", "--json", "--most", options.most]
+    if transport == "mpi":
+        start = ["mpirun", "--oversubscribe", *(["--allow-run-as-root"] if os.geteuid() == 0 else []), "-n", options.ranks]
+        command = [*start, *command, "--transport", "mpi"]
+    else:
+        command += ["--ranks", options.ranks]
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=True)
     answer = json.loads(done.stdout)
-    return answer["copy_bytes_per_second"], {(t["collective"], t["bytes"]): t["seconds"] for t in answer["timings"]}
+    timings = {(transport, t["collective"], t["bytes"]): t["seconds"] for t in answer["timings"]}
+    return answer["copy_bytes_per_second"], timings
 
 
 def gloo_round(options, sizes):
@@ -126,9 +133,9 @@ def write_results(options, copy, hearth, gloo, path):
         '"of copying" is a share of',
     ]
     out += "".join(f"- {line}\n" for line in lines) + "\n" + row(HEAD) + row(["---"] * len(HEAD))
-    for (name, size), seconds in hearth.items():
+    for (transport, name, size), seconds in hearth.items():
         peer = gloo.get((name, size))
-        cells = [name, size, f"{seconds * 1e6:.1f}", f"{peer * 1e6:.1f}" if peer else "-"]
+        cells = [transport, name, size, f"{seconds * 1e6:.1f}", f"{peer * 1e6:.1f}" if peer else "-"]
         cells += [f"{peer / seconds:.2f}" if peer else "-", f"{size / seconds / 1e9:.2f}"]
         cells += [f"{bus_bytes(name, size, options.ranks) / seconds / 1e9:.2f}"]
         cells += [f"{size / peer / 1e9:.2f}" if peer else "-", f"{size / seconds / copy:.0%}"]
@@ -142,24 +149,30 @@ def main():
         gloo_rank(options)
         return
     copies, hearth, gloo = [], {}, {}
+    transports = ["shm", "mpi"] if shutil.which("mpirun") else ["shm"]
     for _ in range(options.rounds):
-        copy, timings = hearth_round(options)
-        copies.append(copy)
-        for key, seconds in timings.items():
-            hearth.setdefault(key, []).append(seconds)
-        for key, seconds in gloo_round(options, sorted({size for _, size in timings})).items():
+        for transport in transports:
+            copy, timings = hearth_round(options, transport)
+            if transport == "shm":
+                copies.append(copy)
+            for key, seconds in timings.items():
+                hearth.setdefault(key, []).append(seconds)
+        for key, seconds in gloo_round(options, sorted({size for _, _, size in hearth})).items():
             gloo.setdefault(key, []).append(seconds)
     copy = statistics.median(copies)
     hearth = {key: statistics.median(seconds) for key, seconds in hearth.items()}
     gloo = {key: statistics.median(seconds) for key, seconds in gloo.items()}
     write_results(options, copy, hearth, gloo, options.out)
     print(f"wrote {options.out}")
-    for (name, size), seconds in hearth.items():
+    for (transport, name, size), seconds in hearth.items():
         if (name, size) in gloo:
-            print(f"ratio {name}-{size} {gloo[name, size] / seconds:.3f}")
-    large = [size for name, size in hearth if name == "all_reduce" and size >= BAR_BYTES]
-    ratio = min(gloo["all_reduce", size] / hearth["all_reduce", size] for size in large)
-    share = min(size / hearth["all_reduce", size] / copy for size in large)
+            print(f"ratio {transport}-{name}-{size} {gloo[name, size] / seconds:.3f}")
+    large = {size: t for (transport, name, size), t in hearth.items() if (transport, name) == ("shm", "all_reduce")}
+    large = {size: seconds for size, seconds in large.items() if size >= BAR_BYTES}
+    ratio = min(gloo["all_reduce", size] / seconds for size, seconds in large.items())
+    share = min(size / seconds / copy for size, seconds in large.items())
+    if transports == ["shm"]:
+        print("SKIPPED: mpi: there is no mpirun here")
     print(f"bar all_reduce ratio {ratio:.3f} {RATIO_BAR} {'met' if ratio >= RATIO_BAR else 'missed'}")
     print(f"bar all_reduce copying {share:.3f} {COPY_BAR} {'met' if share >= COPY_BAR else 'missed'}")
 

@@ -1,7 +1,8 @@
 """`tools/bench team`: training steps of several workers on this machine beside one worker with the same threads, alternating.
 
 Scaling is pictures or tokens per second over those of the one worker; exposed is the share of a step that a worker spends on
-sums over workers, waiting included. Writes bench/RESULTS-team.md and prints, last, lines `ratio CASE SCALING` and `bar ...`.
+sums over workers, waiting included. The limit is what as many workers reach that know nothing of each other, at the same time:
+what the machine's cores and memory give. Writes bench/RESULTS-team.md and prints, last, lines `ratio CASE SCALING` and `bar ...`.
 """
 
 import argparse
@@ -18,25 +19,36 @@ from compare import ROOT, cpu_model, one_line, row
 CASES = ["resnet18-b64-fp32", "llama15m-b8-fp32"]
 # Of two workers.
 SCALING_BAR, EXPOSED_BAR = 1.85, 0.1
-HEAD = ["case", "one (ms)", "together (ms)", "scaling", "exposed (ms)", "of the step"]
+HEAD = ["case", "one (ms)", "together (ms)", "scaling", "limit", "of the limit", "exposed (ms)", "of the step"]
 
 
-def run(case, workers, options):
+def start(case, workers, options):
     command = [options.program, "bench", case, "--steps", options.steps, "--threads", options.threads]
     if workers > 1:
         command += ["--workers", workers]
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    return subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, text=True)
+
+
+def result(process):
+    out, _ = process.communicate()
+    if process.returncode != 0:
+        sys.exit(process.returncode)
+    return json.loads(out.splitlines()[-1])
+
+
+def rate(outcome):
+    return outcome["samples_per_step"] / statistics.median(outcome["step_seconds"])
 
 
 def run_case(case, options):
     """Medians over rounds of medians over steps."""
     rounds = []
     for _ in range(options.rounds):
-        alone, team = run(case, 1, options), run(case, options.workers, options)
+        alone, team = result(start(case, 1, options)), result(start(case, options.workers, options))
+        strangers = [start(case, 1, options) for _ in range(options.workers)]
+        limit = sum(rate(result(process)) for process in strangers) / rate(alone)
         alone_s, team_s = statistics.median(alone["step_seconds"]), statistics.median(team["step_seconds"])
-        scaling = team["samples_per_step"] / team_s / (alone["samples_per_step"] / alone_s)
-        rounds.append((alone_s, team_s, scaling, statistics.median(team["exchange_seconds"])))
+        rounds.append((alone_s, team_s, rate(team) / rate(alone), limit, statistics.median(team["exchange_seconds"])))
     return [statistics.median(column) for column in zip(*rounds, strict=True)]
 
 
@@ -64,13 +76,14 @@ def main():
         f"Command: tools/bench team {' '.join(sys.argv[1:])}".rstrip(),
     ]
     text += "".join(f"- {line}\n" for line in lines) + "\n" + row(HEAD) + row(["---"] * len(HEAD))
-    for case, (alone, team, scaling, exposed) in results.items():
-        cells = [case, f"{alone * 1e3:.1f}", f"{team * 1e3:.1f}", f"{scaling:.2f}", f"{exposed * 1e3:.1f}"]
-        text += row([*cells, f"{exposed / team:.1%}"])
+    for case, (alone, team, scaling, limit, exposed) in results.items():
+        cells = [case, f"{alone * 1e3:.1f}", f"{team * 1e3:.1f}", f"{scaling:.2f}", f"{limit:.2f}"]
+        text += row([*cells, f"{scaling / limit:.0%}", f"{exposed * 1e3:.1f}", f"{exposed / team:.1%}"])
     options.out.write_text(text)
     print(f"wrote {options.out}")
-    for case, (_, team, scaling, exposed) in results.items():
+    for case, (_, team, scaling, limit, exposed) in results.items():
         print(f"ratio {case} {scaling:.3f}")
+        print(f"limit {case} {limit:.3f}")
         print(f"bar {case} scaling {scaling:.3f} {SCALING_BAR} {'met' if scaling >= SCALING_BAR else 'missed'}")
         share = exposed / team
         print(f"bar {case} exposed {share:.3f} {EXPOSED_BAR} {'met' if share <= EXPOSED_BAR else 'missed'}")
