@@ -42,8 +42,8 @@ and the waits that a card is given (`src/exec/replay.h`).
 - Links: what a card sends to host memory and gets from there at once (24 GB/s each way in a slot of 16 lanes of PCIe 4.0: ROCm
   issue 2253; 6.5 GB/s in one of 4 lanes), or a card in each machine and 1 Gb/s of Ethernet between them, less the frames and
   headers of TCP. Host memory: 60 GB/s for all cards and sums together (two channels of DDR5, assumed). A worker's processor adds
-  up 9 GB/s (bench/RESULTS-comm.md). A call of the host from a card: 20 us, a message's way through Ethernet and back: 100 us,
-  assumed.
+  up 9 GB/s (measured on one machine; 4.5 on that of bench/RESULTS-comm.md: `--sums`). A call of the host from a card: 20 us, a
+  message's way through Ethernet and back: 100 us, assumed.
 - Pictures: a micro-batch for each card, against one card with one. Language models: an update of 16 micro-batches dealt out to
   the cards, against one card with all of them; 8B: LoRA of rank 16 over bf16, held to 20 GiB by activations in host memory; 1B:
   bf16 over f32 weights, `adamw8bit`. Sums travel as f32.
