@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "backend/cpu/convert.h"
@@ -21,6 +22,9 @@ namespace {
 constexpr std::chrono::milliseconds kNap(100);
 /// Arrays up to this are added up by every rank for itself: one wait less is worth more than shared work.
 constexpr int64_t kSmallBytes = int64_t{16} << 10;
+
+/// Elements that are summed and shown while they are in the processor's first cache.
+constexpr int64_t kPiece = 2048;
 
 int64_t bytes_of(DType dtype, int64_t count) { return count * dtype_bytes(dtype); }
 std::span<const std::byte> span_of(const std::byte* data, int64_t num_bytes) {
@@ -97,9 +101,11 @@ class ShmTransport : public Transport {
   }
   void bring_part(const Chunk& chunk, int part, int64_t first, std::span<const float> values,
                   DType wire) const;
-  void sum_part(const Chunk& chunk, int part, int64_t first, int64_t count, DType wire,
-                const float* own = nullptr);
-  /// Whether `part` is this rank's and can be summed from where it is, in the dtype that it has there.
+  enum class For : uint8_t { all, itself };
+  void sum_part(const Chunk& chunk, int part, int64_t first, std::span<const float> own, float* to,
+                DType wire, For whom);
+  void sum_piece(const Chunk& chunk, int64_t first, std::span<const float> own, float* to, DType wire);
+  /// Whether `part` is this rank's and is summed from where it is, in the dtype that it has there.
   bool stays(int part, DType wire) const { return part == rank_ && wire == DType::f32; }
   void all_reduce_small(std::span<float> data, DType wire);
   void take_part(const Chunk& chunk, int part, std::span<float> values, DType wire) const;
@@ -171,22 +177,36 @@ void ShmTransport::bring_part(const Chunk& chunk, int part, int64_t first, std::
   cpu::store_f32(wire, values.data(), slot.data, first, std::ssize(values));
   seal(slot, part, slot.data + bytes_of(wire, first), bytes_of(wire, std::ssize(values)));
 }
-/// Of part `part`, `count` elements from `first` on, into this rank's sums; `own`: this rank's where it has
-/// not brought them.
-void ShmTransport::sum_part(const Chunk& chunk, int part, int64_t first, int64_t count, DType wire,
-                            const float* own) {
+/// `to` = the sums of part `part`, from element `first` of the chunk on, where this rank has `own`, which may
+/// be the same; all others are shown them in its slot.
+void ShmTransport::sum_part(const Chunk& chunk, int part, int64_t first, std::span<const float> own,
+                            float* to, DType wire, For whom) {
   for (int rank = 0; rank < size(); ++rank) {
-    if (rank == rank_ && own != nullptr) {
-      from_[static_cast<size_t>(rank)] = reinterpret_cast<const std::byte*>(own);
-      continue;
-    }
     const ShmSlot slot = memory_.contribution(rank, chunk.chunk);
-    from_[static_cast<size_t>(rank)] = slot.data + bytes_of(wire, first);
-    check(slot, part, slot.data + bytes_of(wire, first), bytes_of(wire, count), rank);
+    if (rank == rank_ && wire == DType::f32) continue;
+    check(slot, part, slot.data + bytes_of(wire, first), bytes_of(wire, std::ssize(own)), rank);
   }
   const ShmSlot sums = memory_.sums(rank_, chunk.chunk);
-  sum_in_order(wire, from_, sums.data, count);
-  seal(sums, 0, sums.data, bytes_of(wire, count));
+  for (int64_t at = 0; at < std::ssize(own); at += kPiece) {
+    const int64_t count = std::min(kPiece, std::ssize(own) - at);
+    sum_piece(chunk, first + at, own.subspan(static_cast<size_t>(at), static_cast<size_t>(count)), to + at,
+              wire);
+    if (whom == For::all) cpu::store_f32(wire, to + at, sums.data, at, count);
+  }
+  if (whom == For::all) seal(sums, 0, sums.data, bytes_of(wire, std::ssize(own)));
+}
+/// This rank's f32 is summed from where it is, anything else as it travels.
+void ShmTransport::sum_piece(const Chunk& chunk, int64_t first, std::span<const float> own, float* to,
+                             DType wire) {
+  for (int rank = 0; rank < size(); ++rank)
+    from_[static_cast<size_t>(rank)] = memory_.contribution(rank, chunk.chunk).data + bytes_of(wire, first);
+  if (wire == DType::f32) {
+    from_[static_cast<size_t>(rank_)] = std::as_bytes(own).data();
+    return sum_in_order(wire, from_, reinterpret_cast<std::byte*>(to), std::ssize(own));
+  }
+  std::array<std::byte, kPiece * sizeof(bf16)> rounded;
+  sum_in_order(wire, from_, rounded.data(), std::ssize(own));
+  cpu::load_f32(wire, rounded.data(), 0, std::ssize(own), to);
 }
 /// The sums that rank `part` made.
 void ShmTransport::take_part(const Chunk& chunk, int part, std::span<float> values, DType wire) const {
@@ -205,10 +225,7 @@ void ShmTransport::all_reduce_small(std::span<float> data, DType wire) {
   run(
       std::ssize(data), std::max<int64_t>(1, std::ssize(data)),
       [&](const Chunk& chunk) { bring_part(chunk, 0, 0, data, wire); },
-      [&](const Chunk& chunk) {
-        sum_part(chunk, 0, 0, chunk.count, wire);
-        take_part(chunk, rank_, data, wire);
-      });
+      [&](const Chunk& chunk) { sum_part(chunk, 0, 0, data, data.data(), wire, For::itself); });
 }
 
 void ShmTransport::all_reduce(std::span<float> data, DType wire) {
@@ -216,26 +233,26 @@ void ShmTransport::all_reduce(std::span<float> data, DType wire) {
   if (bytes_of(wire, std::ssize(data)) <= std::min(kSmallBytes, memory_.options.chunk_bytes))
     return all_reduce_small(data, wire);
   const auto part_of = [&](const Chunk& chunk, int part) { return split_range(chunk.count, size(), part); };
-  const auto values = [&](const Chunk& chunk, Range part) {
-    return data.subspan(static_cast<size_t>(chunk.at + part.begin),
-                        static_cast<size_t>(part.end - part.begin));
+  const auto values = [&](const Chunk& chunk, int part) {
+    const Range range = part_of(chunk, part);
+    return data.subspan(static_cast<size_t>(chunk.at + range.begin), static_cast<size_t>(range.size()));
   };
   run(
       std::ssize(data), memory_.options.chunk_bytes / dtype_bytes(wire),
       [&](const Chunk& chunk) {
         for (int part = 0; part < size(); ++part) {
-          const Range range = part_of(chunk, part);
-          if (!stays(part, wire)) bring_part(chunk, part, range.begin, values(chunk, range), wire);
+          if (!stays(part, wire))
+            bring_part(chunk, part, part_of(chunk, part).begin, values(chunk, part), wire);
         }
       },
       [&](const Chunk& chunk) {
-        const Range range = part_of(chunk, rank_);
-        const float* own = stays(rank_, wire) ? values(chunk, range).data() : nullptr;
-        sum_part(chunk, rank_, range.begin, range.end - range.begin, wire, own);
+        const std::span<float> own = values(chunk, rank_);
+        sum_part(chunk, rank_, part_of(chunk, rank_).begin, own, own.data(), wire, For::all);
       },
       [&](const Chunk& chunk) {
-        for (int part = 0; part < size(); ++part)
-          take_part(chunk, part, values(chunk, part_of(chunk, part)), wire);
+        for (int part = 0; part < size(); ++part) {
+          if (part != rank_) take_part(chunk, part, values(chunk, part), wire);
+        }
       });
 }
 
@@ -254,12 +271,8 @@ void ShmTransport::reduce_scatter(std::span<const float> in, std::span<float> ou
         }
       },
       [&](const Chunk& chunk) {
-        const float* own = stays(rank_, wire) ? values(chunk, rank_).data() : nullptr;
-        sum_part(chunk, rank_, rank_ * chunk.count, chunk.count, wire, own);
-      },
-      [&](const Chunk& chunk) {
-        const auto at = static_cast<size_t>(chunk.at), count = static_cast<size_t>(chunk.count);
-        take_part(chunk, rank_, out.subspan(at, count), wire);
+        sum_part(chunk, rank_, rank_ * chunk.count, values(chunk, rank_), out.data() + chunk.at, wire,
+                 For::itself);
       });
 }
 

@@ -15,6 +15,11 @@ alignas(64) constexpr float kZeros[kRun] = {};
 HEARTH_CLONES void add(const float* a, const float* b, float* sum, int64_t count) {
   for (int64_t i = 0; i < count; ++i) sum[i] = a[i] + b[i];
 }
+/// As if it had begun at 0, like a sum that is added to: never -0. `sum` may be a or b.
+HEARTH_CLONES void add_to_zero(const float* a, const float* b, float* sum, int64_t count) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) sum[i] = a[i] + b[i] + 0.0F;
+}
 
 struct Contributions {
   DType dtype;
@@ -38,13 +43,15 @@ const float* sum_of(const Contributions& all, float* room) {
 }  // namespace
 
 void sum_in_order(DType dtype, std::span<const std::byte* const> from, std::byte* to, int64_t count) {
-  alignas(64) float room[kRun];
+  alignas(64) float room[kRun], rest[kRun];
+  const size_t first = from.size() == 1 ? 1 : static_cast<size_t>(first_part(std::ssize(from)));
   for (int64_t at = 0; at < count; at += kRun) {
     const Contributions run{dtype, from, at, std::min(kRun, count - at)};
-    const float* sum = sum_of(run, room);
-    // As if it had begun at 0, like a sum that is added to: never -0.
-    add(sum, kZeros, room, run.count);
-    cpu::store_f32(dtype, room, to, at, run.count);
+    const float* a = sum_of(run.part(0, first), room);
+    const float* b = first == from.size() ? kZeros : sum_of(run.part(first, from.size() - first), rest);
+    float* const sum = dtype == DType::f32 ? reinterpret_cast<float*>(to) + at : room;
+    add_to_zero(a, b, sum, run.count);
+    if (sum == room) cpu::store_f32(dtype, room, to, at, run.count);
   }
 }
 
