@@ -77,18 +77,23 @@ class ShmTransport : public Transport {
     int64_t chunk, at, count;
   };
   using Work = FunctionRef<void(const Chunk&)>;
+  /// A collective's elements in chunks, which are counted over the group's life.
+  struct Chunks {
+    int64_t first, num_elements, chunk_elements;
+
+    int64_t size() const { return (num_elements + chunk_elements - 1) / chunk_elements; }
+    Chunk operator[](int64_t i) const {
+      const int64_t at = i * chunk_elements;
+      return {.chunk = first + i, .at = at, .count = std::min(chunk_elements, num_elements - at)};
+    }
+  };
 
   ShmBoard& board() const { return memory_.board(rank_); }
   void await(Signal& signal, int64_t count, int rank) const;
   void await_all(Signal ShmBoard::*signal, int64_t count) const;
-  void run(int64_t num_elements, int64_t chunk_elements, Work bring, Work sum, Work take) {
-    move(num_elements, chunk_elements, bring, &sum, take);
-  }
-  /// Without sums there is one wait less.
-  void run(int64_t num_elements, int64_t chunk_elements, Work bring, Work take) {
-    move(num_elements, chunk_elements, bring, nullptr, take);
-  }
-  void move(int64_t num_elements, int64_t chunk_elements, Work bring, const Work* sum, Work take);
+  Chunks count(int64_t num_elements, int64_t chunk_elements);
+  void run(const Chunks& chunks, Work bring, Work sum, Work take);
+  void run(const Chunks& chunks, Work bring, Work take);
   void seal(const ShmSlot& slot, int part, const std::byte* data, int64_t num_bytes) const;
   void check(const ShmSlot& slot, int part, const std::byte* data, int64_t num_bytes, int writer) const;
   void write(const ShmSlot& slot, const std::byte* data, int64_t num_bytes) const {
@@ -135,27 +140,48 @@ void ShmTransport::await_all(Signal ShmBoard::*signal, int64_t count) const {
   for (int rank = 0; rank < size(); ++rank) await(memory_.board(rank).*signal, count, rank);
 }
 
-/// Each chunk is brought before the one in front of it is summed, where `sum` is not null, and taken.
-void ShmTransport::move(int64_t num_elements, int64_t chunk_elements, Work bring, const Work* sum,
-                        Work take) {
-  const int64_t num_chunks = (num_elements + chunk_elements - 1) / chunk_elements, first = num_chunks_;
-  num_chunks_ += num_chunks;
-  const auto chunk = [&](int64_t i) {
-    const int64_t at = i * chunk_elements;
-    return Chunk{.chunk = first + i, .at = at, .count = std::min(chunk_elements, num_elements - at)};
-  };
-  for (int64_t i = 0; i <= num_chunks; ++i) {
-    if (i < num_chunks) {
-      await_all(&ShmBoard::taken, first + i - kShmSlots + 1);
-      bring(chunk(i));
+ShmTransport::Chunks ShmTransport::count(int64_t num_elements, int64_t chunk_elements) {
+  const Chunks chunks{num_chunks_, num_elements, chunk_elements};
+  num_chunks_ += chunks.size();
+  return chunks;
+}
+
+/// Two chunks are on their way while one is summed: what a rank waits for, the others did a turn before.
+void ShmTransport::run(const Chunks& chunks, Work bring, Work sum, Work take) {
+  const int64_t num_chunks = chunks.size(), first = chunks.first;
+  for (int64_t turn = 0; turn < num_chunks + 3; ++turn) {
+    if (turn >= 2 && turn < num_chunks + 2) {
+      await_all(&ShmBoard::brought, first + turn - 1);
+      await_all(&ShmBoard::taken, first + turn - 1 - kShmSlots);
+      sum(chunks[turn - 2]);
+      board().summed.raise();
+    }
+    if (turn >= 3) {
+      await_all(&ShmBoard::summed, first + turn - 2);
+      take(chunks[turn - 3]);
+      board().taken.raise();
+    }
+    if (turn < num_chunks) {
+      await_all(&ShmBoard::summed, first + turn + 1 - kShmSlots);
+      bring(chunks[turn]);
       board().brought.raise();
     }
-    if (i == 0) continue;
-    await_all(&ShmBoard::brought, first + i);
-    if (sum != nullptr) (*sum)(chunk(i - 1));
+  }
+}
+
+/// Where a chunk is taken from contributions themselves.
+void ShmTransport::run(const Chunks& chunks, Work bring, Work take) {
+  const int64_t num_chunks = chunks.size(), first = chunks.first;
+  for (int64_t turn = 0; turn <= num_chunks; ++turn) {
+    if (turn < num_chunks) {
+      await_all(&ShmBoard::taken, first + turn + 1 - kShmSlots);
+      bring(chunks[turn]);
+      board().brought.raise();
+    }
+    if (turn == 0) continue;
+    await_all(&ShmBoard::brought, first + turn);
+    take(chunks[turn - 1]);
     board().summed.raise();
-    if (sum != nullptr) await_all(&ShmBoard::summed, first + i);
-    take(chunk(i - 1));
     board().taken.raise();
   }
 }
@@ -218,12 +244,12 @@ void ShmTransport::take_part(const Chunk& chunk, int part, std::span<float> valu
 void ShmTransport::barrier() {
   const Stay stay(*this, ShmKind::barrier);
   const auto nothing = [](const Chunk&) {};
-  run(1, 1, nothing, nothing);
+  run(count(1, 1), nothing, nothing);
 }
 
 void ShmTransport::all_reduce_small(std::span<float> data, DType wire) {
   run(
-      std::ssize(data), std::max<int64_t>(1, std::ssize(data)),
+      count(std::ssize(data), std::max<int64_t>(1, std::ssize(data))),
       [&](const Chunk& chunk) { bring_part(chunk, 0, 0, data, wire); },
       [&](const Chunk& chunk) { sum_part(chunk, 0, 0, data, data.data(), wire, For::itself); });
 }
@@ -238,7 +264,7 @@ void ShmTransport::all_reduce(std::span<float> data, DType wire) {
     return data.subspan(static_cast<size_t>(chunk.at + range.begin), static_cast<size_t>(range.size()));
   };
   run(
-      std::ssize(data), memory_.options.chunk_bytes / dtype_bytes(wire),
+      count(std::ssize(data), memory_.options.chunk_bytes / dtype_bytes(wire)),
       [&](const Chunk& chunk) {
         for (int part = 0; part < size(); ++part) {
           if (!stays(part, wire))
@@ -264,7 +290,7 @@ void ShmTransport::reduce_scatter(std::span<const float> in, std::span<float> ou
     return in.subspan(at, static_cast<size_t>(chunk.count));
   };
   run(
-      std::ssize(out), memory_.options.chunk_bytes / dtype_bytes(wire) / size(),
+      count(std::ssize(out), memory_.options.chunk_bytes / dtype_bytes(wire) / size()),
       [&](const Chunk& chunk) {
         for (int part = 0; part < size(); ++part) {
           if (!stays(part, wire)) bring_part(chunk, part, part * chunk.count, values(chunk, part), wire);
@@ -280,7 +306,7 @@ void ShmTransport::all_gather(std::span<const std::byte> in, std::span<std::byte
   HEARTH_CHECK(out.size() == in.size() * from_.size());
   const Stay stay(*this, ShmKind::all_gather);
   run(
-      std::ssize(in), memory_.options.chunk_bytes,
+      count(std::ssize(in), memory_.options.chunk_bytes),
       [&](const Chunk& chunk) {
         write(memory_.contribution(rank_, chunk.chunk), in.data() + chunk.at, chunk.count);
       },
@@ -296,7 +322,7 @@ void ShmTransport::broadcast(std::span<std::byte> data, int root) {
   const Stay stay(*this, ShmKind::broadcast);
   const auto slot_of = [&](const Chunk& chunk) { return memory_.contribution(root, chunk.chunk); };
   run(
-      std::ssize(data), memory_.options.chunk_bytes,
+      count(std::ssize(data), memory_.options.chunk_bytes),
       [&](const Chunk& chunk) {
         if (rank_ == root) write(slot_of(chunk), data.data() + chunk.at, chunk.count);
       },

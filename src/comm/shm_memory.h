@@ -15,8 +15,8 @@
 namespace hearth::comm {
 
 inline constexpr int64_t kShmAlignment = 64;
-/// While one chunk is summed, the next is brought.
-inline constexpr int64_t kShmSlots = 2;
+/// While one chunk is summed, the next two are brought.
+inline constexpr int64_t kShmSlots = 3;
 
 enum class ShmKind : uint32_t {
   none,
@@ -31,7 +31,8 @@ enum class ShmKind : uint32_t {
 inline constexpr std::array<const char*, 8> kShmKindNames = {
     "nothing", "barrier", "all_reduce", "reduce_scatter", "all_gather", "broadcast", "send", "receive"};
 
-/// What a rank shows the others. A chunk is brought, then its parts are summed, then the sums are taken.
+/// What a rank shows the others. A chunk is brought, then its parts are summed (what was brought is not read
+/// behind that), then the sums are taken.
 struct ShmBoard {
   Signal brought, summed, taken;
   /// Where it is.

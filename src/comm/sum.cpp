@@ -17,7 +17,6 @@ HEARTH_CLONES void add(const float* a, const float* b, float* sum, int64_t count
 }
 /// As if it had begun at 0, like a sum that is added to: never -0. `sum` may be a or b.
 HEARTH_CLONES void add_to_zero(const float* a, const float* b, float* sum, int64_t count) {
-#pragma GCC ivdep
   for (int64_t i = 0; i < count; ++i) sum[i] = a[i] + b[i] + 0.0F;
 }
 

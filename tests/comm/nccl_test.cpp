@@ -109,13 +109,6 @@ TEST_F(Nccl, IsRefusedWhereItSumsWrong) {
   EXPECT_EQ(fault(), "rank 0: a wrong sum of 1048589 known numbers, at 16384");
 }
 
-TEST_F(Nccl, IsRefusedWhereItHangs) {
-  setenv("HEARTH_FAKE_NCCL", "hang", 1);
-  EXPECT_EQ(fault(2), "rank 0: a collective gave no answer for 2 s");
-  setenv("HEARTH_FAKE_NCCL", "join", 1);
-  EXPECT_EQ(fault(0.2), "rank 0: joining the group of cards gave no answer for 0.2 s");
-}
-
 TEST_F(Nccl, IsRefusedWhereItRefuses) {
   setenv("HEARTH_FAKE_NCCL", "refuse", 1);
   EXPECT_EQ(fault(), "rank 0: all_reduce failed: the library was told to refuse");
@@ -128,6 +121,14 @@ TEST_F(Nccl, IsRefusedWhereItIsIncompleteOrAbsent) {
   EXPECT_THAT(fault(), StartsWith("rank 0: expected a library of collectives, got none: /nowhere/libnccl"));
   unsetenv("HEARTH_NCCL");
   EXPECT_THAT(fault(), HasSubstr("emulated cards have none of their own"));
+}
+
+// The last one: what hangs stays, and a process that has it cannot be forked as another could.
+TEST_F(Nccl, IsRefusedWhereItHangs) {
+  setenv("HEARTH_FAKE_NCCL", "hang", 1);
+  EXPECT_EQ(fault(2), "rank 0: a collective gave no answer for 2 s");
+  setenv("HEARTH_FAKE_NCCL", "join", 1);
+  EXPECT_EQ(fault(0.2), "rank 0: joining the group of cards gave no answer for 0.2 s");
 }
 
 }  // namespace
