@@ -146,23 +146,22 @@ ShmTransport::Chunks ShmTransport::count(int64_t num_elements, int64_t chunk_ele
   return chunks;
 }
 
-/// Two chunks are on their way while one is summed: what a rank waits for, the others did a turn before.
+/// Two chunks are on their way while one is summed: what a rank waits for, the others did a turn before. Who
+/// has brought a chunk has taken those that had its place.
 void ShmTransport::run(const Chunks& chunks, Work bring, Work sum, Work take) {
   const int64_t num_chunks = chunks.size(), first = chunks.first;
   for (int64_t turn = 0; turn < num_chunks + 3; ++turn) {
     if (turn >= 2 && turn < num_chunks + 2) {
       await_all(&ShmBoard::brought, first + turn - 1);
-      await_all(&ShmBoard::taken, first + turn - 1 - kShmSlots);
       sum(chunks[turn - 2]);
-      board().summed.raise();
+      board().read.raise();
     }
     if (turn >= 3) {
-      await_all(&ShmBoard::summed, first + turn - 2);
+      await_all(&ShmBoard::read, first + turn - 2);
       take(chunks[turn - 3]);
-      board().taken.raise();
     }
     if (turn < num_chunks) {
-      await_all(&ShmBoard::summed, first + turn + 1 - kShmSlots);
+      await_all(&ShmBoard::read, first + turn + 1 - kShmSlots);
       bring(chunks[turn]);
       board().brought.raise();
     }
@@ -174,15 +173,14 @@ void ShmTransport::run(const Chunks& chunks, Work bring, Work take) {
   const int64_t num_chunks = chunks.size(), first = chunks.first;
   for (int64_t turn = 0; turn <= num_chunks; ++turn) {
     if (turn < num_chunks) {
-      await_all(&ShmBoard::taken, first + turn + 1 - kShmSlots);
+      await_all(&ShmBoard::read, first + turn + 1 - kShmSlots);
       bring(chunks[turn]);
       board().brought.raise();
     }
     if (turn == 0) continue;
     await_all(&ShmBoard::brought, first + turn);
     take(chunks[turn - 1]);
-    board().summed.raise();
-    board().taken.raise();
+    board().read.raise();
   }
 }
 

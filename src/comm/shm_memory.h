@@ -31,10 +31,10 @@ enum class ShmKind : uint32_t {
 inline constexpr std::array<const char*, 8> kShmKindNames = {
     "nothing", "barrier", "all_reduce", "reduce_scatter", "all_gather", "broadcast", "send", "receive"};
 
-/// What a rank shows the others. A chunk is brought, then its parts are summed (what was brought is not read
-/// behind that), then the sums are taken.
+/// What a rank shows the others: how many chunks it brought, and of how many it read what all brought, and
+/// made its sums.
 struct ShmBoard {
-  Signal brought, summed, taken;
+  Signal brought, read;
   /// Where it is.
   std::atomic<int64_t> step, index;
   std::atomic<ShmKind> kind;

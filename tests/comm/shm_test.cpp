@@ -99,6 +99,35 @@ TEST(Shm, JoinsProcesses) {
   EXPECT_EQ(with_processes(group, work), (std::vector<int>{0, 0, 0}));
 }
 
+/// One call's chunks come into the places of another's, which a slow rank may still read.
+TEST(Shm, CollectivesFollowEachOther) {
+  constexpr int kRounds = 100;
+  constexpr int64_t kBytes = 16 * kChunkBytes;
+  constexpr size_t kCount = 3 * kBytes / sizeof(float);
+  ShmGroup group(4, {.deadline_seconds = 60, .chunk_bytes = kBytes});
+  with_ranks(group, [](Transport& transport) {
+    const auto rank = static_cast<size_t>(transport.rank()), size = static_cast<size_t>(transport.size());
+    std::vector<float> own(kCount), sums(kCount);
+    const auto differ = [](std::span<const float> values, size_t want) {
+      return std::ranges::any_of(values, [&](float value) { return value != static_cast<float>(want); });
+    };
+    int num_wrong = 0;
+    for (size_t round = 0; round < kRounds; ++round) {
+      // Pages that nobody has touched are written slowly.
+      const SharedMemory pages(static_cast<int64_t>(size * kCount * sizeof(float)));
+      const std::span<float> all(reinterpret_cast<float*>(pages.data()), size * kCount);
+      if (rank > 0) std::ranges::fill(all, 0.0F);
+      std::ranges::fill(own, static_cast<float>(round + rank));
+      transport.all_gather(std::as_bytes(std::span(own)), std::as_writable_bytes(all));
+      std::ranges::fill(sums, static_cast<float>(round));
+      transport.all_reduce(sums, DType::f32);
+      for (size_t r = 0; r < size; ++r) num_wrong += differ(all.subspan(r * kCount, kCount), round + r);
+      num_wrong += differ(sums, size * round);
+    }
+    EXPECT_EQ(num_wrong, 0);
+  });
+}
+
 TEST(Shm, NamesARankThatDiedAndWhereTheOthersWaited) {
   ShmGroup group(3, {.deadline_seconds = 0.3});
   const auto work = [&](Transport& transport) {
