@@ -151,8 +151,8 @@ void check_team(comm::Transport& team) {
 std::shared_ptr<comm::NcclTeam> join_cards(const train::Recipe& recipe, comm::Transport& team, int number,
                                            const Terminal& terminal) {
   if (recipe.transport == "host") return nullptr;
-  gpu::Device device(exec::choose_card(recipe.device, gpu::list_devices(), gpu::runtime(), number));
-  comm::OpenedNccl opened = comm::open_nccl(team, device);
+  comm::OpenedNccl opened =
+      comm::open_nccl(team, exec::choose_card(recipe.device, gpu::list_devices(), gpu::runtime(), number));
   if (team.rank() > 0) return opened.team;
   terminal.message(
       opened.team

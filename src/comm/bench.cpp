@@ -166,8 +166,8 @@ CommBenchResult bench_nccl(int num_ranks, const CommBenchOptions& options) {
       fault = fmt::format("expected a card for each of {} ranks, got {}", num_ranks, num_cards);
       return;
     }
+    const OpenedNccl opened = open_nccl(host, host.rank());
     gpu::Device device(host.rank());
-    const OpenedNccl opened = open_nccl(host, device);
     fault = opened.fault;
     if (opened.team) result = CardRank(host, *opened.team, device, options).run();
   });

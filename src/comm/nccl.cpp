@@ -169,12 +169,11 @@ class KnownNumbers {
   std::string fault_;
 };
 
-/// A group's beginning, in a thread of its own: where the library hangs, that hangs, and keeps what it uses.
+/// A group's beginning, in a thread of its own: where the library hangs, that hangs, and has what it uses.
 class Trial : public std::enable_shared_from_this<Trial> {
  public:
-  Trial(std::shared_ptr<const NcclLibrary> library, const NcclId& id, const Transport& host,
-        gpu::Device& device)
-      : library_(std::move(library)), id_(id), rank_(host.rank()), size_(host.size()), device_(device) {}
+  Trial(std::shared_ptr<const NcclLibrary> library, const NcclId& id, const Transport& host, int card)
+      : library_(std::move(library)), id_(id), rank_(host.rank()), size_(host.size()), card_(card) {}
 
   /// What is wrong; empty: nothing, and there is a team.
   std::string run(double deadline_seconds) {
@@ -182,6 +181,7 @@ class Trial : public std::enable_shared_from_this<Trial> {
     std::unique_lock lock(mutex_);
     const auto is_done = [&] { return done_; };
     if (changed_.wait_for(lock, std::chrono::duration<double>(deadline_seconds), is_done)) return fault_;
+    given_up_ = true;
     const char* const what = team_ ? "a collective" : "joining the group of cards";
     if (team_) {
       team_->abort();
@@ -195,13 +195,10 @@ class Trial : public std::enable_shared_from_this<Trial> {
   void work() {
     const std::string fault = fault_of([&] {
       // The library goes by the card that a thread used last.
-      const gpu::Stream stream(device_);
-      auto team = std::make_shared<NcclTeam>(library_, id_, rank_, size_);
-      {
-        const std::lock_guard lock(mutex_);
-        team_ = team;
-      }
-      if (std::string wrong = KnownNumbers(*team, device_).find_fault(); !wrong.empty())
+      gpu::Device device(card_);
+      const auto team = std::make_shared<NcclTeam>(library_, id_, rank_, size_);
+      if (!keep(team)) return team->abort();
+      if (std::string wrong = KnownNumbers(*team, device).find_fault(); !wrong.empty())
         throw CommError(rank_, wrong);
     });
     const std::lock_guard lock(mutex_);
@@ -209,21 +206,26 @@ class Trial : public std::enable_shared_from_this<Trial> {
     done_ = true;
     changed_.notify_all();
   }
+  /// False where nobody waits for it any more.
+  bool keep(const std::shared_ptr<NcclTeam>& team) {
+    const std::lock_guard lock(mutex_);
+    if (!given_up_) team_ = team;
+    return !given_up_;
+  }
 
   std::shared_ptr<const NcclLibrary> library_;
   NcclId id_;
-  int rank_, size_;
-  gpu::Device& device_;
+  int rank_, size_, card_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::shared_ptr<NcclTeam> team_;
   std::string fault_;
-  bool done_ = false;
+  bool done_ = false, given_up_ = false;
 };
 
 }  // namespace
 
-OpenedNccl open_nccl(Transport& host, gpu::Device& device, double deadline_seconds) {
+OpenedNccl open_nccl(Transport& host, int card, double deadline_seconds) {
   std::shared_ptr<NcclLibrary> library;
   NcclId id{};
   OpenedNccl opened;
@@ -235,7 +237,7 @@ OpenedNccl open_nccl(Transport& host, gpu::Device& device, double deadline_secon
   opened.fault = agree(host, missing);
   if (!opened.fault.empty()) return opened;
   host.broadcast(std::as_writable_bytes(std::span(&id, 1)), 0);
-  const auto trial = std::make_shared<Trial>(library, id, host, device);
+  const auto trial = std::make_shared<Trial>(library, id, host, card);
   opened.fault = agree(host, trial->run(deadline_seconds));
   if (opened.fault.empty()) {
     opened.team = trial->team();

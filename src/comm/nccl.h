@@ -58,7 +58,8 @@ struct OpenedNccl {
 };
 /// Loads a library on every rank of `host`, makes a group of their cards, and lets it sum and copy known
 /// numbers, small arrays and large ones. Where any of that fails on any rank, or takes longer than the
-/// deadline, no rank has a team, and what was under way is aborted. Every rank calls it.
-OpenedNccl open_nccl(Transport& host, gpu::Device& device, double deadline_seconds = 30);
+/// deadline, no rank has a team, and what was under way is aborted. Every rank calls it, with the number of
+/// its card among gpu::list_devices().
+OpenedNccl open_nccl(Transport& host, int card, double deadline_seconds = 30);
 
 }  // namespace hearth::comm

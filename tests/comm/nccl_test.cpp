@@ -37,8 +37,7 @@ class Nccl : public testing::Test {
   static std::string fault(double deadline_seconds = 30) {
     std::string found;
     run_ranks(kRanks, [&](Transport& host) {
-      gpu::Device device(host.rank());
-      const OpenedNccl opened = open_nccl(host, device, deadline_seconds);
+      const OpenedNccl opened = open_nccl(host, host.rank(), deadline_seconds);
       if (opened.fault.empty() != (opened.team != nullptr)) internal_error("expected a team or a fault");
       found = opened.fault;
     });
@@ -75,8 +74,8 @@ class Array {
 TEST_F(Nccl, SumsAndMovesWhatIsOnCards) {
   constexpr int64_t kCount = 50'000;
   run_ranks(kRanks, [](Transport& host) {
+    const OpenedNccl opened = open_nccl(host, host.rank());
     gpu::Device device(host.rank());
-    const OpenedNccl opened = open_nccl(host, device);
     if (!opened.fault.empty()) internal_error("expected a team, got {}", opened.fault);
     EXPECT_EQ(opened.version, "2.27.3");
     NcclTeam& team = *opened.team;
