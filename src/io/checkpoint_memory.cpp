@@ -36,6 +36,10 @@ struct CheckpointMemory::Head {
   int64_t manifest_bytes = 0;
   std::array<char, kManifestBytes> manifest{};
 
+  /// Steps count from 0, so zeros are no step.
+  bool is_newer_than(const Head& other) const {
+    return manifest_bytes > 0 && (other.manifest_bytes == 0 || step > other.step);
+  }
   bool fits(int64_t slot_bytes) const {
     return manifest_bytes > 0 && manifest_bytes <= std::ssize(manifest) && state_bytes >= 0 &&
            state_bytes <= kStateBytes && memory_bytes >= 0 &&
@@ -99,7 +103,7 @@ bool CheckpointMemory::save(std::string_view run, int64_t step, std::span<const 
                             std::string_view state) const {
   // What was passed over must not come back.
   discard_behind(step);
-  const int slot = head(1).step > head(0).step ? 0 : 1;
+  const int slot = head(1).is_newer_than(head(0)) ? 0 : 1;
   const int64_t at = slot * slot_bytes();
   const std::string manifest = make_manifest(step, memory, state);
   Head made{.run = hash64(run),
@@ -127,7 +131,7 @@ std::optional<MemoryCheckpoint> CheckpointMemory::find_newest(std::string_view r
   const int64_t num_bytes = slot_bytes();
   if (num_bytes == 0) return std::nullopt;
   std::array<int, kNumSlots> order = {0, 1};
-  if (head(1).step > head(0).step) std::ranges::reverse(order);
+  if (head(1).is_newer_than(head(0))) std::ranges::reverse(order);
   for (const int slot : order) {
     const Head found = head(slot);
     if (!found.fits(num_bytes) || found.run != hash64(run)) continue;

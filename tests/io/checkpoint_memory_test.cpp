@@ -67,6 +67,13 @@ TEST_F(CheckpointMemoryTest, HasTheNewestOfTwo) {
   EXPECT_THAT(refused_, IsEmpty());
 }
 
+TEST_F(CheckpointMemoryTest, TheFirstStepIsKeptBesideTheSecond) {
+  save(0);
+  save(1);
+  damage(1);
+  EXPECT_EQ(newest(), 0);
+}
+
 TEST_F(CheckpointMemoryTest, ADamagedOneIsPassedOver) {
   save(1);
   save(2);
