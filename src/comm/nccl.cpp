@@ -40,6 +40,7 @@ NcclTeam::NcclTeam(std::shared_ptr<const NcclLibrary> library, const NcclId& id,
 }
 
 NcclTeam::~NcclTeam() {
+  if (std::uncaught_exceptions() > 0) return;
   if (NcclComm* comm = comm_) library_->comm_destroy(comm);
 }
 
@@ -182,12 +183,22 @@ class Trial : public std::enable_shared_from_this<Trial> {
     const auto is_done = [&] { return done_; };
     if (changed_.wait_for(lock, std::chrono::duration<double>(deadline_seconds), is_done)) return fault_;
     given_up_ = true;
-    const char* const what = team_ ? "a collective" : "joining the group of cards";
-    if (team_) {
-      team_->abort();
-      changed_.wait_for(lock, kLeave, is_done);
-    }
-    return fmt::format("{} gave no answer for {} s", what, deadline_seconds);
+    return fmt::format("{} gave no answer for {} s", team_ ? "a collective" : "joining the group of cards",
+                       deadline_seconds);
+  }
+  /// Where the ranks have agreed on a fault: aborts wait for each other, so that all begin them now, in
+  /// threads of their own.
+  void abort() {
+    std::unique_lock lock(mutex_);
+    given_up_ = true;
+    if (!team_) return;
+    std::thread([self = shared_from_this(), team = team_] {
+      team->abort();
+      const std::lock_guard ended(self->mutex_);
+      self->aborted_ = true;
+      self->changed_.notify_all();
+    }).detach();
+    changed_.wait_for(lock, kLeave, [&] { return done_ && aborted_; });
   }
   std::shared_ptr<NcclTeam> team() const { return team_; }
 
@@ -220,7 +231,7 @@ class Trial : public std::enable_shared_from_this<Trial> {
   std::condition_variable changed_;
   std::shared_ptr<NcclTeam> team_;
   std::string fault_;
-  bool done_ = false, given_up_ = false;
+  bool done_ = false, given_up_ = false, aborted_ = false;
 };
 
 }  // namespace
@@ -241,8 +252,8 @@ OpenedNccl open_nccl(Transport& host, int card, double deadline_seconds) {
   opened.fault = agree(host, trial->run(deadline_seconds));
   if (opened.fault.empty()) {
     opened.team = trial->team();
-  } else if (const auto team = trial->team()) {
-    team->abort();
+  } else {
+    trial->abort();
   }
   return opened;
 }

@@ -20,6 +20,8 @@ class NcclTeam {
   /// Returns when all ranks have called it with the id that one of them made, for the card that the calling
   /// thread used last.
   NcclTeam(std::shared_ptr<const NcclLibrary> library, const NcclId& id, int rank, int size);
+  /// Waits for the other ranks' ends. While an exception unwinds it leaves everything as it is, for the
+  /// others do not end.
   ~NcclTeam();
   NcclTeam(const NcclTeam&) = delete;
   NcclTeam& operator=(const NcclTeam&) = delete;
@@ -39,7 +41,8 @@ class NcclTeam {
   void send(const void* data, int64_t num_bytes, int to, gpu::Stream& stream);
   void receive(void* data, int64_t num_bytes, int from, gpu::Stream& stream);
 
-  /// Ends what is in streams, whether others come or not; from any thread. It is of no use from then on.
+  /// Ends what is in streams; from any thread. It is of no use from then on. The library may wait until every
+  /// rank has called it.
   void abort();
 
  private:

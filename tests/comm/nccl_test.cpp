@@ -113,6 +113,24 @@ TEST_F(Nccl, IsRefusedWhereItRefuses) {
   EXPECT_EQ(fault(), "rank 0: all_reduce failed: the library was told to refuse");
 }
 
+TEST_F(Nccl, IsRefusedWhereOneRanksRefuses) {
+  setenv("HEARTH_FAKE_NCCL", "refuse one", 1);
+  EXPECT_EQ(fault(2), "rank 0: all_reduce failed: the library was told to refuse");
+}
+
+TEST_F(Nccl, ARankThatFailsLeavesWithoutTheOthers) {
+  run_ranks(kRanks, [](Transport& host) {
+    const auto fail = [&] {
+      const OpenedNccl opened = open_nccl(host, host.rank());
+      if (opened.team == nullptr) internal_error("expected a team, got {}", opened.fault);
+      if (host.rank() != 1) host.barrier();
+      user_error("a picture that nobody can read");
+    };
+    EXPECT_THROW(fail(), UserError);
+    if (host.rank() == 1) host.barrier();
+  });
+}
+
 TEST_F(Nccl, IsRefusedWhereItIsIncompleteOrAbsent) {
   setenv("HEARTH_NCCL", HEARTH_FAKE_NCCL_INCOMPLETE, 1);
   EXPECT_THAT(fault(), StartsWith("rank 0: expected ncclReduce in "));

@@ -1,7 +1,8 @@
 // A library with NCCL's interface for emulated cards, whose memory is the host's: data goes through shared
 // memory of the process that made the group's id. HEARTH_FAKE_NCCL says what is wrong with it: "wrong" (sums
 // of many numbers), "hang" (its collectives never end), "join" (nor does joining), "refuse" (collectives
-// return an error).
+// return an error), "refuse one" (those of rank 0). As in the vendors' libraries, what ends a communicator
+// waits until every rank does the same.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -37,7 +38,7 @@ struct Mailbox {
   Slot data;
 };
 struct Shared {
-  std::atomic<uint64_t> num_arrivals;
+  std::atomic<uint64_t> num_arrivals, num_aborts, num_ends;
   std::array<Slot, kMostRanks> slots;
   std::array<std::array<Mailbox, kMostRanks>, kMostRanks> mailboxes;
 };
@@ -114,7 +115,7 @@ namespace {
 
 /// Has a stream do something when its turn comes.
 int put(NcclComm& comm, void* stream, std::function<void()> work) {
-  if (is("refuse")) return 3;
+  if (is("refuse") || (is("refuse one") && comm.rank == 0)) return 3;
   hearth_emulated_call(
       stream, [](void* call) { (*static_cast<std::function<void()>*>(call))(); },
       &comm.calls.emplace_back(std::move(work)));
@@ -140,6 +141,11 @@ class Register {
 Register& comms() {
   static auto* const all = new Register;
   return *all;
+}
+
+void wait_for_all(const NcclComm& comm, std::atomic<uint64_t>& count) {
+  ++count;
+  while (count < comm.size) std::this_thread::yield();
 }
 
 std::byte* bytes(void* data) { return static_cast<std::byte*>(data); }
@@ -190,12 +196,14 @@ int ncclCommInitRank(NcclComm** comm, int num_ranks, NcclId id, int rank) {
 }
 
 int ncclCommDestroy(NcclComm* comm) {
+  wait_for_all(*comm, comm->shared->num_ends);
   comms().destroy(comm);
   return 0;
 }
 
 int ncclCommAbort(NcclComm* comm) {
   comm->aborted = true;
+  wait_for_all(*comm, comm->shared->num_aborts);
   return 0;
 }
 
