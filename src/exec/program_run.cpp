@@ -9,8 +9,9 @@
 namespace hearth::exec {
 namespace {
 
-/// How long a card may take for what it was given; with collectives, whose own deadline comes first.
-constexpr double kCardSeconds = 60, kExchangeSeconds = 1e6;
+/// How long a card may take for what it was given; where it meets others, which wait while one evaluates; and
+/// with collectives of the host, whose own deadline comes first.
+constexpr double kCardSeconds = 60, kMeetSeconds = 3600, kHostSeconds = 1e6;
 
 }  // namespace
 
@@ -135,8 +136,9 @@ void Program::start(ThreadPool& threads) {
 }
 
 void Program::wait() {
-  if (staging_ != nullptr)
-    queue(Queue::compute)->synchronise(has_collectives() ? kExchangeSeconds : kCardSeconds);
+  if (staging_ == nullptr) return;
+  const double patience = meets_on_card_ ? kMeetSeconds : has_collectives() ? kHostSeconds : kCardSeconds;
+  queue(Queue::compute)->synchronise(patience);
 }
 
 void Program::run(ThreadPool& threads) {
