@@ -262,7 +262,7 @@ std::vector<exec::Program*> Engine::programs() const {
   }
   for (const Level& level : levels_) all.insert(all.end(), {level.put_away.get(), level.add.get()});
   if (outer_ != nullptr) all.push_back(outer_.get());
-  for (const auto& [key, program] : pipeline_.rests) all.push_back(program.get());
+  for (const auto& [key, program] : pipeline_.singles) all.push_back(program.get());
   return all;
 }
 

@@ -54,12 +54,9 @@ struct EngineOptions {
   int64_t shards = 1;
   /// Engines that share an update's shards, a power of two each: see join().
   int64_t num_workers = 1;
-  int rank = 0;                        ///< of this engine among them
-  Parallel parallel = Parallel::data;  ///< of several workers
-  /// Of a pipeline: the workers' devices, and the micro-batches of full size in an epoch's last update, where
-  /// that has fewer than the others.
-  std::vector<passes::StageDevice> devices;
-  int64_t rest = 0;
+  int rank = 0;                              ///< of this engine among them
+  Parallel parallel = Parallel::data;        ///< of several workers
+  std::vector<passes::StageDevice> devices;  ///< the workers', of a pipeline
   /// How workers send less of their gradients.
   passes::CompressOptions compress;
   /// How seldom they send anything.
@@ -284,9 +281,9 @@ class Engine {
                                                  int64_t num_micro, bool updates);
   std::unique_ptr<exec::Program> compile_stage_evaluation(BatchShape shape);
   void make_room_for_inputs();
-  /// The program of so many micro-batches of a shape, one behind the other in an update, its last ones or
-  /// not; null: there is none.
-  exec::Program* passage(BatchShape shape, int64_t num_micro, bool updates) const;
+  /// The program of a whole update, one micro-batch behind the other; null where its number or shapes are
+  /// others.
+  exec::Program* passage_together(std::span<const MicroBatch> batches) const;
   /// Returns the last program of an update, of which `losses` receives those that this stage makes.
   exec::Program* start_pipeline(const Part& part, FunctionRef<MicroBatch()> next, int64_t step,
                                 double learning_rate, float* losses);
@@ -391,8 +388,8 @@ class Engine {
     std::map<std::string, int> homes;  ///< Stages::homes, and those of what the optimiser keeps of weights
     std::vector<ir::Value> values;     ///< what a checkpoint holds, in its order
     int64_t num_micro = 1;             ///< of the program in step_, which updates
-    /// Other programs: of so many micro-batches of a shape, with the update or without.
-    std::map<std::tuple<BatchShape, int64_t, bool>, std::unique_ptr<exec::Program>> rests;
+    /// Programs of one micro-batch, with the update or without, for what comes in other numbers.
+    std::map<std::pair<BatchShape, bool>, std::unique_ptr<exec::Program>> singles;
     std::map<BatchShape, std::vector<int64_t>> input_bytes;  ///< of each input; 0: not read here
     struct Output {
       int stage = 0;

@@ -73,27 +73,21 @@ void Engine::compile_stage(std::span<const int64_t> train_sizes, std::span<const
   const auto micro_of = [&](BatchShape shape) {
     return compute(Purpose::accumulate, shape, add_up_gradients);
   };
-  const auto add = [&](const passes::TrainGraph& micro, BatchShape shape, int64_t num_micro, bool updates) {
-    pipeline_.rests[{shape, num_micro, updates}] = compile_passage(micro, shape, num_micro, updates);
+  const auto add_singles = [&](const passes::TrainGraph& micro, BatchShape shape) {
+    for (const bool updates : {false, true})
+      pipeline_.singles[{shape, updates}] = compile_passage(micro, shape, 1, updates);
   };
   const BatchShape whole = shape_of(train_sizes[0], lengths[0]);
   const passes::TrainGraph micro = micro_of(whole);
   plan_stages(micro, whole);
   // Rows of another length make another program: one of several lengths has a single micro-batch.
-  const bool one_by_one = lengths.size() > 1;
-  const bool ends_smaller = train_sizes.size() > 1;
-  pipeline_.num_micro = one_by_one ? 1 : options_.accumulate;
+  pipeline_.num_micro = lengths.size() > 1 ? 1 : options_.accumulate;
   step_.emplace(whole, compile_passage(micro, whole, pipeline_.num_micro, true));
-  if (!one_by_one && options_.rest > 0) add(micro, whole, options_.rest, !ends_smaller);
-  if (!one_by_one && ends_smaller) {
-    const BatchShape last = shape_of(train_sizes[1], lengths[0]);
-    add(micro_of(last), last, 1, true);
-  }
+  add_singles(micro, whole);
   for (const int64_t length : lengths) {
-    for (size_t i = 0; one_by_one && i < train_sizes.size(); ++i) {
-      const BatchShape shape = shape_of(train_sizes[i], length);
-      const passes::TrainGraph single = micro_of(shape);
-      for (const bool updates : {false, true}) add(single, shape, 1, updates);
+    for (const int64_t size : train_sizes) {
+      if (const BatchShape shape = shape_of(size, length); shape != whole)
+        add_singles(micro_of(shape), shape);
     }
     for (const int64_t size : eval_sizes) {
       const BatchShape shape = shape_of(size, length);
@@ -219,11 +213,12 @@ void Engine::bind_micro(exec::Program& program, int64_t number, const MicroBatch
   bind("counter", counter);
 }
 
-exec::Program* Engine::passage(BatchShape shape, int64_t num_micro, bool updates) const {
-  const auto found = pipeline_.rests.find({shape, num_micro, updates});
-  if (found != pipeline_.rests.end()) return found->second.get();
-  const auto whole = step_.find(shape);
-  return whole != step_.end() && num_micro == pipeline_.num_micro && updates ? whole->second.get() : nullptr;
+exec::Program* Engine::passage_together(std::span<const MicroBatch> batches) const {
+  const BatchShape shape = batches.front().shape();
+  const auto found = step_.find(shape);
+  const bool fits = found != step_.end() && std::ssize(batches) == pipeline_.num_micro &&
+                    std::ranges::all_of(batches, [&](const auto& batch) { return batch.shape() == shape; });
+  return fits ? found->second.get() : nullptr;
 }
 
 exec::Program* Engine::start_pipeline(const Part& part, FunctionRef<MicroBatch()> next, int64_t step,
@@ -231,16 +226,12 @@ exec::Program* Engine::start_pipeline(const Part& part, FunctionRef<MicroBatch()
   const int64_t num_micro = part.num_micro;
   std::vector<MicroBatch> batches;
   for (int64_t i = 0; i < num_micro; ++i) batches.push_back(keep(next(), i));
-  const auto shape_at = [&](int64_t i) { return batches[static_cast<size_t>(i)].shape(); };
-  exec::Program* program = nullptr;
+  exec::Program* const together = passage_together(batches);
+  exec::Program* program = together;
   for (int64_t first = 0, end = 0; first < num_micro; first = end) {
-    while (end < num_micro && shape_at(end) == shape_at(first)) ++end;
-    program = passage(shape_at(first), end - first, end == num_micro);
-    if (program == nullptr) {
-      end = first + 1;
-      program = passage(shape_at(first), 1, end == num_micro);
-    }
-    HEARTH_CHECK(program != nullptr);
+    end = together != nullptr ? num_micro : first + 1;
+    if (together == nullptr)
+      program = pipeline_.singles.at({batches[static_cast<size_t>(first)].shape(), end == num_micro}).get();
     set_scalars(*program, part, true, learning_rate);
     for (int64_t i = first; i < end; ++i) {
       program->set_scalar(of_micro(i - first, kInverseSamples), static_cast<float>(1.0 / part.num_samples));

@@ -52,7 +52,6 @@ Trainer::Trainer(Recipe recipe, fs::path out, TrainerEvents events, Membership m
   EngineOptions options = engine_options(recipe_, member.device.value_or(rank()), num_workers());
   options.rank = rank();
   options.devices = std::move(member.devices);
-  options.rest = task_->num_rows() % (recipe_.batch * recipe_.accumulate) / recipe_.batch;
   options.row_lengths = task_->row_lengths();
   const std::vector<int64_t> sizes = batch_sizes(task_->num_rows(), recipe_.batch);
   std::vector<int64_t> eval_sizes = batch_sizes(task_->num_eval_rows(), recipe_.batch);

@@ -34,6 +34,27 @@ TEST_F(PipelineRun, GoesOnWithAnotherNumberOfStages) {
   for (const std::string& yaml : {std::string(kPictures), words_}) expect_bits_in_turns(piped(yaml), yaml, 1);
 }
 
+TEST_F(PipelineRun, FewerRowsThanAMicroBatchPassThroughStagesToo) {
+  const std::vector<std::pair<std::string, std::string>> few = {{"count: 65", "count: 5"},
+                                                                {"batch: 3", "batch: 8"}};
+  std::string yaml = kPictures;
+  for (const auto& [from, to] : few) yaml.replace(yaml.find(from), from.size(), to);
+  const Outcome want = train_with(yaml, 1);
+  ASSERT_EQ(want.losses.size(), 2U);
+  expect_same(train_with(piped(yaml), 2), want, "two stages");
+}
+
+TEST_F(PipelineRun, GoesOnWithAnotherNumberOfMicroBatches) {
+  std::string more = kPictures;
+  more.replace(more.find("accumulate: 8"), 13, "accumulate: 16");
+  const auto in_turns = [&](const std::string& first, const std::string& second, int devices) {
+    const TemporaryFolder folder(quick_folder());
+    train_with(first, devices, folder.path(), 1, false);
+    return train_with(second, devices, folder.path(), 0, true);
+  };
+  expect_same(in_turns(piped(kPictures), piped(more), 2), in_turns(kPictures, more, 1), "two stages");
+}
+
 TEST_F(PipelineRun, RowsOfSeveralLengthsPassThroughStagesToo) {
   std::string chats;
   for (int i = 0; i < 60; ++i)
