@@ -23,7 +23,7 @@ struct Arguments {
 
 train::Recipe recipe_of(const CLI::App& verb, const std::string& run) {
   if (!fs::exists(run + "/config.yaml")) user_error("expected a run folder with config.yaml at '{}'", run);
-  return train::load_recipe(run + "/config.yaml", overrides_of(verb));
+  return train::on_one_device(train::load_recipe(run + "/config.yaml", overrides_of(verb)));
 }
 
 /// The best weights when there are some, else the last.

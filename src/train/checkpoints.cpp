@@ -12,9 +12,6 @@ namespace {
 /// A checkpoint in memory stops training: at least so many times as long lies between two.
 constexpr double kLeastShare = 50;
 
-/// Whether workers keep what the others do not know, so that a run goes on with as many as it had.
-bool have_own_states(const Recipe& recipe) { return recipe.compress != "none" || recipe.local.steps > 1; }
-
 }  // namespace
 
 bool Trainer::load_checkpoint() {

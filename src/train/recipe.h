@@ -120,10 +120,14 @@ std::string model_name(const Recipe& recipe);
 std::shared_ptr<const Objective> objective_of(const Recipe& recipe);
 /// Threads of each of its workers: where it says 0, an equal part of all cores.
 int num_threads(const Recipe& recipe);
+/// Whether workers keep what the others do not know, so that a run goes on with as many as it had.
+bool have_own_states(const Recipe& recipe);
 /// How many of at most `num_devices` devices can share each update to the same bits; 0: none can.
 int num_sharing(const Recipe& recipe, int num_devices);
 /// The engine a recipe asks for, on card number `device` where it wants cards, as one of `num_workers`; 0:
 /// one for each device.
 EngineOptions engine_options(const Recipe& recipe, int device = 0, int64_t num_workers = 0);
+/// The same model and data on one device, for a run that several have trained.
+Recipe on_one_device(Recipe recipe);
 
 }  // namespace hearth::train

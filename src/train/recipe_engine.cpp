@@ -32,7 +32,10 @@ exec::SelfTest::When self_test_of(const Recipe& recipe) {
 
 }  // namespace
 
+bool have_own_states(const Recipe& recipe) { return recipe.compress != "none" || recipe.local.steps > 1; }
+
 int num_sharing(const Recipe& recipe, int num_devices) {
+  if (have_own_states(recipe) && num_devices < recipe.devices) return 0;
   if (recipe.parallel == "pipeline") return num_devices;
   const auto shares = [&](int64_t count) {
     return recipe.shards % count == 0 && std::has_single_bit(static_cast<uint64_t>(recipe.shards / count));
@@ -73,6 +76,15 @@ EngineOptions engine_options(const Recipe& recipe, int device, int64_t num_worke
   options.passes_off = recipe.passes_off;
   std::erase(options.passes_off, "winograd");
   return options;
+}
+
+Recipe on_one_device(Recipe recipe) {
+  const Recipe usual;
+  recipe.devices = recipe.shards = 1;
+  recipe.parallel = usual.parallel;
+  recipe.compress = usual.compress;
+  recipe.local = usual.local;
+  return recipe;
 }
 
 }  // namespace hearth::train

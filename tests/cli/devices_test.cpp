@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cli/program.h"
+#include "data/image.h"
 
 namespace hearth {
 namespace {
@@ -39,6 +40,30 @@ TEST_F(Devices, ShareWhatOneTrainsAndOneGoesOn) {
     works("hearth train --resume --out one train.steps=9");
     EXPECT_TRUE(get("one/model.safetensors") == get("two/model.safetensors")) << device;
   }
+}
+
+TEST_F(Devices, OneJudgesWhatSeveralHaveTrained) {
+  put("a.png",
+      data::encode_png({.height = 8, .width = 8, .channels = 3, .pixels = std::vector<uint8_t>(192)}));
+  for (const char* ways : {"devices=3 train.batch=18", "devices=2 parallel=pipeline",
+                           "devices=2 parallel=sharded", "devices=2 exchange.local_steps=2"}) {
+    works(fmt::format("rm -rf run; hearth train tiny.yaml --out run {}", ways));
+    const std::string log = get("run/trainer_log.jsonl");
+    const Json last = Json::parse(log.substr(log.rfind('{')));
+    EXPECT_THAT(works("hearth eval run"),
+                HasSubstr(fmt::format("loss {:.4f}, ", last.at("eval_loss").get<double>())))
+        << ways;
+    EXPECT_THAT(works("hearth predict run a.png"), ContainsRegex("^a.png: [a-z]+ [0-9.]+%")) << ways;
+  }
+}
+
+TEST_F(Devices, OneThatFailsIsNotLeftOutWhereEachHasStatesOfItsOwn) {
+  const Result result = shell(
+      "export HEARTH_EMULATED='1GiB,1GiB;broken=run/checkpoints/step-000000004' && "
+      "hearth train tiny.yaml --out run device=emulated devices=2 exchange.compress=bf16");
+  EXPECT_EQ(result.code, 75) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("device 1 is left out from now on"),
+                                HasSubstr("not started again: of 2 devices 1 are left\n  attempt 1, ")));
 }
 
 TEST_F(Devices, OneThatFailsIsLeftOutAndTheRestDoItsWork) {
