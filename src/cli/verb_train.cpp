@@ -244,6 +244,21 @@ int train_supervised(const Job& job) {
   return watch::supervise(work, options);
 }
 
+void check_devices(const Job& job, bool launched) {
+  const train::Recipe& recipe = job.recipe;
+  if (recipe.devices == 1) return;
+  if (!recipe.supervise && !launched) {
+    user_error(
+        "expected supervise=true for devices={}, got false; leave it out, or start them by mpirun -n {}",
+        recipe.devices, recipe.devices);
+  }
+  const bool has_all_weights = recipe.parallel == "data" || recipe.parallel == "zero1";
+  if (!has_all_weights && !job.dump_gradients.empty()) {
+    user_error("expected parallel=data or zero1 for --dump-gradients, got {}; try devices=1",
+               recipe.parallel);
+  }
+}
+
 void run_train(const CLI::App& verb, TrainArguments arguments) {
   std::vector<std::string> overrides = overrides_of(verb);
   // Without a recipe, the first override stands in its place: --resume --out DIR train.epochs=3.
@@ -260,10 +275,7 @@ void run_train(const CLI::App& verb, TrainArguments arguments) {
     user_error("{} holds a run already; add --resume to go on with it, or choose another --out", job.out);
   }
   const bool launched = num_launched() > 1;
-  if (job.recipe.devices > 1 && !job.recipe.supervise && !launched)
-    user_error(
-        "expected supervise=true for devices={}, got false; leave it out, or start them by mpirun -n {}",
-        job.recipe.devices, job.recipe.devices);
+  check_devices(job, launched);
   exit_code() = job.recipe.supervise && !launched ? train_supervised(job) : train_alone(job);
 }
 

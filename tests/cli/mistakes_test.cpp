@@ -75,6 +75,8 @@ TEST_F(Mistakes, InTheCommandLine) {
   refused("hearth bench", {"expected a case", "comm"});
   refused("hearth bench comm --transport telepathy", {"shm, nccl or mpi", "'telepathy'"});
   refused("hearth bench comm --transport nccl --ranks 2", {"expected a card for each of 2 ranks, got 1"});
+  refused("hearth train tiny.yaml devices=2 parallel=sharded --dump-gradients g.safetensors",
+          {"parallel=data or zero1 for --dump-gradients", "got sharded", "devices=1"});
   refused("hearth bench comm --ranks 1", {"--ranks", "2 to 64", "1"});
   refused("hearth bench comm --most lots", {"--most", "'lots'", "64KiB"});
   refused("hearth bench comm --least 2MiB --most 1MiB", {"--least", "1 to 1048576"});
