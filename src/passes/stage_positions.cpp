@@ -25,7 +25,8 @@ Positions::Positions(const TrainGraph& train, const std::map<std::string, int>& 
 
 int Positions::of_value(ValueId id) const {
   const NodeId producer = graph_.value(id).producer;
-  if (producer == kNone) return ir::is_persistent(graph_.value(id).role) ? first_[index(id)] : kNowhere;
+  if (producer == kNone)
+    return ir::is_persistent(graph_.value(id).role) ? readers_[index(id)].last : kNowhere;
   return is_free(index(producer)) ? kNowhere : position_[index(producer)];
 }
 
@@ -105,36 +106,44 @@ void Positions::number_path() {
   for (size_t i = 0; i < graph_.nodes.size(); ++i) {
     if (!is_free(i) && is_on_path(i)) position_[i] = num_positions_++;
   }
-  first_.assign(graph_.values.size(), kNowhere);
-  find_first_readers();
+  readers_.assign(graph_.values.size(), {});
+  find_readers();
 }
 
-void Positions::find_first_readers() {
-  std::vector<int> found(graph_.values.size(), kNowhere);
+void Positions::Range::add(Range other) {
+  first = std::min(first, other.first);
+  if (last == kNowhere || (other.last != kNowhere && other.last > last)) last = other.last;
+}
+
+void Positions::find_readers() {
+  std::vector<Range> found(graph_.values.size());
   for (size_t i = graph_.nodes.size(); i-- > 0;) {
-    const ir::Node& node = graph_.nodes[i];
-    if (part_[i] == MicroPart::once && !is_free(i) && position_[i] == kNowhere) {
-      for (const ValueId out : node.outputs) position_[i] = std::min(position_[i], found[index(out)]);
-    }
     if (is_free(i)) continue;
+    const ir::Node& node = graph_.nodes[i];
+    Range read{position_[i], position_[i]};
+    if (part_[i] == MicroPart::once && position_[i] == kNowhere) {
+      for (const ValueId out : node.outputs) read.add(found[index(out)]);
+      position_[i] = read.last;
+    }
     for (const ValueId in : node.inputs) {
-      if (in != kNone) found[index(in)] = std::min(found[index(in)], position_[i]);
+      if (in != kNone) found[index(in)].add(read);
     }
   }
-  for (size_t i = 0; i < first_.size(); ++i) {
-    if (first_[i] == kNowhere) first_[i] = found[i];
+  for (size_t i = 0; i < readers_.size(); ++i) {
+    if (readers_[i].last == kNowhere) readers_[i] = found[i];
   }
 }
 
-std::map<NodeId, int> Positions::pins() const {
-  std::map<NodeId, int> pins;
+std::map<NodeId, Positions::Pin> Positions::pins() const {
+  std::map<NodeId, Pin> pins;
   const std::vector<int> uses = graph_.use_counts();
   for (const Gradient& gradient : train_.gradients) {
-    const int position = first_[index(gradient.parameter)];
+    const Range readers = readers_[index(gradient.parameter)];
+    const Pin pin{.position = readers.last, .is_late = readers.first != readers.last};
     ValueId value = gradient.gradient;
     while (value != kNone && is_made_backward(value) && uses[index(value)] <= 1) {
       const NodeId producer = graph_.value(value).producer;
-      pins.emplace(producer, position);
+      pins.emplace(producer, pin);
       value = only_made_input(graph_.node(producer));
     }
   }
@@ -152,16 +161,17 @@ ValueId Positions::only_made_input(const ir::Node& node) const {
 }
 
 void Positions::place_rest() {
-  const std::map<NodeId, int> pins = this->pins();
+  const std::map<NodeId, Pin> pins = this->pins();
   for (size_t i = 0; i < graph_.nodes.size(); ++i) {
     if (is_free(i) || position_[i] != kNowhere || part_[i] == MicroPart::once) continue;
     const auto pin = pins.find(static_cast<NodeId>(i));
     position_[i] = part_[i] == MicroPart::backward
-                       ? backward_position(graph_.nodes[i], pin == pins.end() ? kNowhere : pin->second)
+                       ? backward_position(graph_.nodes[i], pin == pins.end() ? Pin{} : pin->second)
                        : last_input(graph_.nodes[i], num_positions_ - 1);
   }
   follow_readers();
-  find_first_readers();
+  follow_late_readers();
+  find_readers();
 }
 
 void Positions::follow_readers() {
@@ -178,6 +188,24 @@ void Positions::follow_readers() {
   }
 }
 
+void Positions::follow_late_readers() {
+  const Readers readers(graph_);
+  for (size_t i = graph_.nodes.size(); i-- > 0;) {
+    if (is_free(i) || part_[i] != MicroPart::backward) continue;
+    const ir::Node& node = graph_.nodes[i];
+    int64_t num_bytes = 0;
+    int first = kNowhere;
+    for (const ValueId out : node.outputs) {
+      num_bytes += graph_.type(out).num_bytes();
+      for (const NodeId reader : readers[out]) first = std::min(first, position_[index(reader)]);
+    }
+    for (const ValueId in : node.inputs) {
+      if (in != kNone && is_made_backward(in)) num_bytes -= graph_.type(in).num_bytes();
+    }
+    if (first != kNowhere && num_bytes > 0) position_[i] = std::max(position_[i], first);
+  }
+}
+
 int Positions::last_input(const ir::Node& node, int otherwise) const {
   int last = -1;
   for (const ValueId in : node.inputs) {
@@ -187,12 +215,13 @@ int Positions::last_input(const ir::Node& node, int otherwise) const {
   return last < 0 ? otherwise : last;
 }
 
-int Positions::backward_position(const ir::Node& node, int pin) const {
+int Positions::backward_position(const ir::Node& node, Pin pin) const {
+  if (pin.is_late) return pin.position;
   int most = num_positions_ - 1;
   for (const ValueId in : node.inputs) {
     if (in != kNone && is_made_backward(in)) most = std::min(most, of_value(in));
   }
-  return std::min(most, pin == kNowhere ? last_input(node, most) : pin);
+  return std::min(most, pin.position == kNowhere ? last_input(node, most) : pin.position);
 }
 
 }  // namespace hearth::passes

@@ -26,7 +26,8 @@ class Positions {
   MicroPart part(size_t node) const { return part_[node]; }
   bool is_on_path(size_t node) const { return part_[node] == MicroPart::forward && path_[node] != 0; }
   int of_node(size_t node) const { return position_[node]; }
-  /// Where a value is made, or, of what lasts, read first; kNowhere: in every stage that reads it.
+  /// Where a value is made, or, of what lasts, read last on the way to the losses; kNowhere: in every stage
+  /// that reads it.
   int of_value(ir::ValueId id) const;
   /// Of what lasts: its stage, where that is known beforehand.
   std::optional<int> home_of(ir::ValueId id) const;
@@ -44,19 +45,30 @@ class Positions {
   void mark_path();
   void classify(size_t i, Marks& marks);
   void number_path();
+  /// Where a value is read.
+  struct Range {
+    int first = kNowhere, last = kNowhere;
+    void add(Range other);
+  };
   /// Of what lasts and has no place so far, from the positions that are known.
-  void find_first_readers();
-  /// Nodes that make nothing but the gradient of a weight belong to the weight.
-  std::map<ir::NodeId, int> pins() const;
+  void find_readers();
+  /// The position of a weight, to which nodes belong that make nothing but its gradient.
+  struct Pin {
+    int position = kNowhere;
+    bool is_late = false;  ///< the weight is read at several positions: its gradient waits for all of them
+  };
+  std::map<ir::NodeId, Pin> pins() const;
   /// Of a cast, a view or a sum that is kept; kNone for a node that puts several values together.
   ir::ValueId only_made_input(const ir::Node& node) const;
   void place_rest();
   /// Casts and the like of a gradient that crosses a cut anyway are made behind it, not sent too.
   void follow_readers();
+  /// A part of such a gradient is made beside the others, where what it is made of is smaller.
+  void follow_late_readers();
   /// The last position that a node's inputs of the forward pass have, or `otherwise`.
   int last_input(const ir::Node& node, int otherwise) const;
   /// Never behind what it reads of the backward pass.
-  int backward_position(const ir::Node& node, int pin) const;
+  int backward_position(const ir::Node& node, Pin pin) const;
 
   const TrainGraph& train_;
   const ir::Graph& graph_;
@@ -64,7 +76,7 @@ class Positions {
   std::vector<char> free_, path_;
   std::vector<MicroPart> part_;
   std::vector<int> position_;
-  std::vector<int> first_;  ///< of each value that lasts, where it is read first
+  std::vector<Range> readers_;  ///< of each value that lasts
   int num_positions_ = 0;
 };
 

@@ -250,6 +250,30 @@ bool is_sent(const ir::Graph& graph, const Positions& positions, ValueId id) {
   return !positions.is_free(index(value.producer));
 }
 
+/// What is sent for what is made in some part.
+MicroPart part_of(MicroPart made, int from, int to) {
+  if (made == MicroPart::once) return made;
+  if (from > to) return MicroPart::backward;
+  return made == MicroPart::forward ? made : MicroPart::late;
+}
+
+/// Marks what waits for an earlier stage's backward pass.
+void find_late(const ir::Graph& graph, Stages& stages) {
+  const auto is_late_for = [&](ValueId in, int stage) {
+    const NodeId producer = in == kNone ? kNone : graph.value(in).producer;
+    if (producer == kNone || stages.of_node[index(producer)] == Stages::kEvery) return false;
+    const MicroPart made = stages.part_of_node[index(producer)];
+    return made == MicroPart::late ||
+           (made == MicroPart::backward && stages.of_node[index(producer)] < stage);
+  };
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const int stage = stages.of_node[i];
+    if (stages.part_of_node[i] != MicroPart::backward || stage == Stages::kEvery) continue;
+    if (std::ranges::any_of(graph.nodes[i].inputs, [&](ValueId in) { return is_late_for(in, stage); }))
+      stages.part_of_node[i] = MicroPart::late;
+  }
+}
+
 std::vector<Crossing> find_crossings(const ir::Graph& graph, const Positions& positions, const Stages& stages,
                                      const std::vector<int>& cuts) {
   std::map<std::pair<ValueId, int>, Crossing> found;
@@ -260,9 +284,8 @@ std::vector<Crossing> find_crossings(const ir::Graph& graph, const Positions& po
       const int from = stage_of(cuts, positions, in);
       if (from == to) continue;
       const NodeId producer = graph.value(in).producer;
-      const bool once = producer == kNone || stages.part_of_node[index(producer)] == MicroPart::once;
-      const MicroPart part = once ? MicroPart::once : from < to ? MicroPart::forward : MicroPart::backward;
-      found.insert({{in, to}, {.value = in, .from = from, .to = to, .part = part}});
+      const MicroPart made = producer == kNone ? MicroPart::once : stages.part_of_node[index(producer)];
+      found.insert({{in, to}, {.value = in, .from = from, .to = to, .part = part_of(made, from, to)}});
     }
   }
   std::vector<Crossing> crossings;
@@ -282,6 +305,7 @@ Stages split_stages(const TrainGraph& train, const StageOptions& options) {
     stages.of_node.push_back(positions.is_free(i) ? Stages::kEvery : stage_of(cuts, positions.of_node(i)));
     stages.part_of_node.push_back(positions.part(i));
   }
+  find_late(train.graph, stages);
   stages.crossings = find_crossings(train.graph, positions, stages, cuts);
   for (size_t s = 0; s < options.devices.size(); ++s)
     stages.shares.push_back(chooser.share(s, cuts[s], cuts[s + 1]));

@@ -30,6 +30,7 @@ enum class MicroPart : uint8_t {
   once,      ///< from weights alone: one time for all micro-batches
   forward,   ///< in a micro-batch's forward pass
   backward,  ///< in its backward pass
+  late,      ///< when an earlier stage's backward pass has given its part: the gradient of a weight of both
 };
 
 /// A value that one stage makes or keeps and another one reads.
@@ -37,7 +38,8 @@ struct Crossing {
   ir::ValueId value = ir::kNone;
   int from = 0;
   int to = 0;
-  MicroPart part = MicroPart::forward;  ///< back from a later stage: in the backward pass
+  /// What it is read for; what is read late is made in the backward pass.
+  MicroPart part = MicroPart::forward;
 };
 
 /// What falls to a stage, by the model that the cuts were chosen by.
@@ -56,16 +58,17 @@ struct Stages {
   std::vector<MicroPart> part_of_node;
   std::vector<Crossing> crossings;  ///< by value; each value at most once to a stage
   std::vector<StageShare> shares;
-  /// The stage that keeps each weight and each state, or reads it first where several keep it, by name.
+  /// The stage that keeps each weight and each state, or reads it last where several keep it, by name.
   std::map<std::string, int> homes;
 };
 
 /// Cuts the forward and backward pass of a micro-batch, as `backward` leaves it, into a stage for each
 /// device. Cuts go where the fewest values cross, between layers; of those, the ones under which the slowest
 /// stage is the fastest, in the memory of each. A stage keeps micro-batches in flight for those behind it
-/// (1F1B, Narayanan and others, SOSP 2019). A weight lives where it is read first; a node of the backward
-/// pass goes to the stage of what it differentiates. Follows from graph and options alone, so that all
-/// workers agree. UserError where there are too few places to cut.
+/// (1F1B, Narayanan and others, SOSP 2019). A weight lives where it is read last, so that a head that is the
+/// table too has it, and of its gradient only the rows of a micro-batch travel; a node of the backward pass
+/// goes to the stage of what it differentiates. Follows from graph and options alone, so that all workers
+/// agree. UserError where there are too few places to cut.
 Stages split_stages(const TrainGraph& train, const StageOptions& options);
 
 }  // namespace hearth::passes

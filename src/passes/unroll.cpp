@@ -1,6 +1,7 @@
 #include "passes/unroll.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <tuple>
 
@@ -20,6 +21,11 @@ using ir::ValueId;
 using Kind = PipelineEvent::Kind;
 
 size_t index(int32_t id) { return static_cast<size_t>(id); }
+
+MicroPart part_of(Kind pass) {
+  if (pass == Kind::forward) return MicroPart::forward;
+  return pass == Kind::backward ? MicroPart::backward : MicroPart::late;
+}
 
 /// The passes of a stage, in order.
 std::vector<PipelineEvent> passes_of(int stage, int num_stages, int64_t num_micro) {
@@ -60,6 +66,14 @@ class Clock {
   int64_t end(Kind kind, int stage, int64_t micro) const {
     return ends_.at(key({.kind = kind, .stage = stage, .micro = micro}));
   }
+  /// When a stage has ended the pass that it is in at a time, if it is in one.
+  int64_t next_end(int stage, int64_t time) const {
+    int64_t next = std::numeric_limits<int64_t>::max();
+    for (const auto& [pass, end] : ends_) {
+      if (std::get<1>(pass) == stage && end > time) next = std::min(next, end);
+    }
+    return next == std::numeric_limits<int64_t>::max() ? time : next;
+  }
 
  private:
   using Key = std::tuple<Kind, int, int64_t>;
@@ -98,7 +112,7 @@ class Unroll {
       if (event.kind == Kind::message) {
         cross(stages_.crossings[event.crossing], event.micro);
       } else if (event.stage == options_.stage) {
-        pass(event.kind == Kind::forward ? MicroPart::forward : MicroPart::backward, event.micro);
+        pass(part_of(event.kind), event.micro);
       }
     }
     hand_over();
@@ -229,16 +243,31 @@ class Unroll {
   std::vector<std::vector<ValueId>> copies_;  ///< of each micro-batch
 };
 
+/// The first stage that sends to a stage what that reads late; the stage itself: none does.
+int first_of_late(std::span<const Crossing> crossings, int stage) {
+  int first = stage;
+  for (const Crossing& crossing : crossings) {
+    if (crossing.to == stage && crossing.part == MicroPart::late) first = std::min(first, crossing.from);
+  }
+  return first;
+}
+
 }  // namespace
 
 std::vector<PipelineEvent> order_pipeline(int num_stages, int64_t num_micro,
                                           std::span<const Crossing> crossings) {
-  using Key = std::tuple<int64_t, bool, int, size_t>;
+  enum Rank : uint8_t { kPass, kMessage, kLate };
+  using Key = std::tuple<int64_t, Rank, int, size_t>;
   const Clock clock(num_stages, num_micro);
   std::vector<std::pair<Key, PipelineEvent>> timed;
   for (int stage = 0; stage < num_stages; ++stage) {
     for (const PipelineEvent& pass : passes_of(stage, num_stages, num_micro))
-      timed.push_back({{clock.end(pass.kind, stage, pass.micro), false, stage, 0}, pass});
+      timed.push_back({{clock.end(pass.kind, stage, pass.micro), kPass, stage, 0}, pass});
+    const int first = first_of_late(crossings, stage);
+    for (int64_t micro = 0; first < stage && micro < num_micro; ++micro) {
+      const int64_t time = clock.next_end(stage, clock.end(Kind::backward, first, micro));
+      timed.push_back({{time, kLate, stage, 0}, {.kind = Kind::late, .stage = stage, .micro = micro}});
+    }
   }
   for (size_t i = 0; i < crossings.size(); ++i) {
     const Crossing& crossing = crossings[i];
@@ -247,7 +276,7 @@ std::vector<PipelineEvent> order_pipeline(int num_stages, int64_t num_micro,
     for (int64_t micro = 0; micro < (once ? 1 : num_micro); ++micro) {
       const int64_t time = once ? 0 : clock.end(kind, crossing.from, micro);
       timed.push_back(
-          {{time, true, crossing.from, i}, {.kind = Kind::message, .micro = micro, .crossing = i}});
+          {{time, kMessage, crossing.from, i}, {.kind = Kind::message, .micro = micro, .crossing = i}});
     }
   }
   std::ranges::stable_sort(timed, {}, &std::pair<Key, PipelineEvent>::first);

@@ -10,7 +10,7 @@ namespace hearth::passes {
 
 /// A pass of one micro-batch through a stage, or a value on its way between two.
 struct PipelineEvent {
-  enum class Kind : uint8_t { forward, backward, message };
+  enum class Kind : uint8_t { forward, backward, late, message };
   Kind kind = Kind::forward;
   int stage = 0;        ///< of a pass
   int64_t micro = 0;    ///< of a pass, and of a message that is not MicroPart::once
@@ -26,7 +26,8 @@ struct PipelineEvent {
 /// that makes it and in front of the pass that reads it, and in one place for both ends. So of all events
 /// that are not done, the first can always be done: whoever has a part in it has nothing left in front of it.
 /// The order is that of the ends of events, were a forward pass to take one tick and a backward pass two, so
-/// that a message that arrives while a pass is computed stands in front of it and is received beside it.
+/// that a message that arrives while a pass is computed stands in front of it and is received beside it. What
+/// a stage makes late takes no tick, and stands behind the pass beside which it could begin.
 std::vector<PipelineEvent> order_pipeline(int num_stages, int64_t num_micro,
                                           std::span<const Crossing> crossings);
 
@@ -42,7 +43,7 @@ struct UnrollOptions {
 /// order_pipeline, with a `send` or `receive` for each value that crosses. Inputs and scalars of micro-batch
 /// 3 are named "m3/NAME"; persistent values keep their names and are written by one micro-batch behind the
 /// other, so that sums add up as in separate runs. Outputs: those of `train` that this stage makes,
-/// micro-batch by micro-batch. Gradients: of the weights that this stage reads first, as the last micro-batch
+/// micro-batch by micro-batch. Gradients: of the weights that this stage has, as the last micro-batch
 /// leaves them.
 TrainGraph unroll(const TrainGraph& train, const Stages& stages, const UnrollOptions& options);
 

@@ -108,30 +108,37 @@ TEST_P(Pipeline, EdgesGoForwardInTheForwardPassAndBackInTheBackwardPass) {
         if (from == ir::kNone || at(stages.of_node, from) == passes::Stages::kEvery) continue;
         if (part == passes::MicroPart::forward) {
           EXPECT_LE(at(stages.of_node, from), stage);
-        } else if (at(stages.part_of_node, from) == passes::MicroPart::backward) {
+        } else if (part == passes::MicroPart::backward && at(stages.part_of_node, from) == part) {
           EXPECT_GE(at(stages.of_node, from), stage);
         }
+        EXPECT_TRUE(at(stages.part_of_node, from) != passes::MicroPart::late ||
+                    (part == passes::MicroPart::late && at(stages.of_node, from) == stage));
       }
     }
     for (int stage = 0; stage < num_stages; ++stage) {
       EXPECT_TRUE(seen.contains({stage, passes::MicroPart::forward}));
       EXPECT_TRUE(seen.contains({stage, passes::MicroPart::backward}));
+      EXPECT_EQ(seen.contains({stage, passes::MicroPart::late}),
+                GetParam().tied_head && stage > 0 && stage == num_stages - 1);
     }
   }
 }
 
-/// The residual stream and its gradient, and, where the head is the table, that and its gradient.
+/// The residual stream and its gradient, and, where the head is the table, that and its rows' gradients.
 TEST_P(Pipeline, CutsWhereOneValueCrosses) {
   const passes::Stages stages = split(micro_, equal_devices(3));
   std::map<passes::MicroPart, int> num_crossings;
   for (const passes::Crossing& crossing : stages.crossings) {
     ++num_crossings[crossing.part];
     EXPECT_NE(crossing.from, crossing.to);
-    EXPECT_EQ(crossing.part == passes::MicroPart::backward, crossing.from > crossing.to);
+    const bool is_table = micro_.graph.type(crossing.value).shape[0] == kVocabulary;
+    EXPECT_EQ(is_table, crossing.part == passes::MicroPart::once);
+    EXPECT_EQ(is_table || crossing.part == passes::MicroPart::backward, crossing.from > crossing.to);
   }
   const int tied = GetParam().tied_head ? 1 : 0;
   EXPECT_EQ(num_crossings[passes::MicroPart::forward], 2);
-  EXPECT_EQ(num_crossings[passes::MicroPart::backward], 2 + tied);
+  EXPECT_EQ(num_crossings[passes::MicroPart::backward], 2);
+  EXPECT_EQ(num_crossings[passes::MicroPart::late], tied);
   EXPECT_EQ(num_crossings[passes::MicroPart::once], tied);
 }
 
@@ -365,7 +372,8 @@ TEST(PipelineOrder, PutsAMessageBehindWhatMakesItAndInFrontOfWhatReadsIt) {
       {.value = 0, .from = 0, .to = 1},
       {.value = 1, .from = 0, .to = 2},
       {.value = 2, .from = 2, .to = 0, .part = passes::MicroPart::backward},
-      {.value = 3, .from = 0, .to = 2, .part = passes::MicroPart::once}};
+      {.value = 3, .from = 2, .to = 0, .part = passes::MicroPart::once},
+      {.value = 4, .from = 0, .to = 2, .part = passes::MicroPart::late}};
   using Kind = passes::PipelineEvent::Kind;
   std::set<std::tuple<Kind, int, int64_t>> done;
   int num_messages = 0;
@@ -376,11 +384,14 @@ TEST(PipelineOrder, PutsAMessageBehindWhatMakesItAndInFrontOfWhatReadsIt) {
     }
     ++num_messages;
     const passes::Crossing& crossing = crossings[event.crossing];
-    const Kind kind = crossing.part == passes::MicroPart::backward ? Kind::backward : Kind::forward;
+    const bool is_late = crossing.part == passes::MicroPart::late;
+    const Kind kind =
+        is_late || crossing.part == passes::MicroPart::backward ? Kind::backward : Kind::forward;
     EXPECT_EQ(done.contains({kind, crossing.from, event.micro}), crossing.part != passes::MicroPart::once);
-    EXPECT_FALSE(done.contains({kind, crossing.to, event.micro}));
+    EXPECT_FALSE(done.contains({is_late ? Kind::late : kind, crossing.to, event.micro}));
   }
-  EXPECT_EQ(num_messages, 3 * 4 + 1);
+  EXPECT_EQ(num_messages, 4 * 4 + 1);
+  for (int64_t micro = 0; micro < 4; ++micro) EXPECT_TRUE(done.contains({Kind::late, 2, micro}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Pipeline, testing::ValuesIn(kModels),
