@@ -10,8 +10,10 @@
 namespace hearth::train {
 namespace {
 
-/// Of a budget that the packing went over.
+/// Of a budget that the packing went over, and the least part of it that each takes away: what is packed
+/// takes more than what lives at a time.
 constexpr int kTries = 3;
+constexpr int64_t kLeastPart = 128;
 
 /// Lets the options fit the card; false where nothing does.
 bool fit(EngineOptions& options, int64_t card_bytes, std::string& how) {
@@ -33,7 +35,8 @@ bool lower_budgets(std::vector<EngineOptions>& workers, const TeamModel& model,
     if (above <= 0) continue;
     fits = false;
     int64_t& budget = workers[i].budget_bytes;
-    budget = std::max<int64_t>(1, (budget > 0 ? budget : plan.arena_bytes) - above);
+    const int64_t before = budget > 0 ? budget : plan.arena_bytes;
+    budget = std::max<int64_t>(1, before - std::max(above, before / kLeastPart));
   }
   return fits;
 }
