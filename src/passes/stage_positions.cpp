@@ -41,6 +41,23 @@ bool Positions::is_made_backward(ValueId id) const {
   return producer != kNone && !is_free(index(producer)) && part_[index(producer)] == MicroPart::backward;
 }
 
+ValueId Positions::larger_weight(size_t node) const {
+  if (is_free(node) || !is_on_path(node)) return kNone;
+  ValueId weight = kNone;
+  for (const ValueId in : graph_.nodes[node].inputs) {
+    const NodeId producer = in == kNone ? kNone : graph_.value(in).producer;
+    const bool is_told = producer == kNone ? in == kNone || !ir::is_persistent(graph_.value(in).role)
+                                           : is_free(index(producer));
+    if (is_told) continue;
+    const bool lasts = producer == kNone || part_[index(producer)] == MicroPart::once;
+    if (!lasts || weight != kNone || of_value(in) <= position_[node]) return kNone;
+    weight = in;
+  }
+  int64_t num_bytes = 0;
+  for (const ValueId out : graph_.nodes[node].outputs) num_bytes += graph_.type(out).num_bytes();
+  return weight != kNone && num_bytes < graph_.type(weight).num_bytes() ? weight : kNone;
+}
+
 void Positions::mark() {
   const size_t num_values = graph_.values.size(), num_nodes = graph_.nodes.size();
   Marks marks{std::vector<char>(num_values), std::vector<char>(num_values), std::vector<char>(num_values)};

@@ -32,6 +32,8 @@ class Positions {
   /// Of what lasts: its stage, where that is known beforehand.
   std::optional<int> home_of(ir::ValueId id) const;
   bool is_made_backward(ir::ValueId id) const;
+  /// What is read later on the way too, and is larger than what this node makes of it alone; or kNone.
+  ir::ValueId larger_weight(size_t node) const;
 
  private:
   /// What values depend on.

@@ -252,9 +252,22 @@ bool is_sent(const ir::Graph& graph, const Positions& positions, ValueId id) {
 
 /// What is sent for what is made in some part.
 MicroPart part_of(MicroPart made, int from, int to) {
-  if (made == MicroPart::once) return made;
+  if (made == MicroPart::once || made == MicroPart::early) return made;
   if (from > to) return MicroPart::backward;
   return made == MicroPart::forward ? made : MicroPart::late;
+}
+
+/// A table's rows are read in the stage that has the table.
+void move_early(const ir::Graph& graph, const Positions& positions, const std::vector<int>& cuts,
+                Stages& stages) {
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const ValueId weight = positions.larger_weight(i);
+    if (weight == kNone || !is_sent(graph, positions, weight)) continue;
+    const int stage = stage_of(cuts, positions, weight);
+    if (stage == stages.of_node[i]) continue;
+    stages.of_node[i] = stage;
+    stages.part_of_node[i] = MicroPart::early;
+  }
 }
 
 /// Marks what waits for an earlier stage's backward pass.
@@ -281,9 +294,9 @@ std::vector<Crossing> find_crossings(const ir::Graph& graph, const Positions& po
     const int to = stages.of_node[i];
     for (const ValueId in : graph.nodes[i].inputs) {
       if (to == Stages::kEvery || in == kNone || !is_sent(graph, positions, in)) continue;
-      const int from = stage_of(cuts, positions, in);
-      if (from == to) continue;
       const NodeId producer = graph.value(in).producer;
+      const int from = producer == kNone ? stage_of(cuts, positions, in) : stages.of_node[index(producer)];
+      if (from == to) continue;
       const MicroPart made = producer == kNone ? MicroPart::once : stages.part_of_node[index(producer)];
       found.insert({{in, to}, {.value = in, .from = from, .to = to, .part = part_of(made, from, to)}});
     }
@@ -305,6 +318,7 @@ Stages split_stages(const TrainGraph& train, const StageOptions& options) {
     stages.of_node.push_back(positions.is_free(i) ? Stages::kEvery : stage_of(cuts, positions.of_node(i)));
     stages.part_of_node.push_back(positions.part(i));
   }
+  move_early(train.graph, positions, cuts, stages);
   find_late(train.graph, stages);
   stages.crossings = find_crossings(train.graph, positions, stages, cuts);
   for (size_t s = 0; s < options.devices.size(); ++s)

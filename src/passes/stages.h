@@ -28,6 +28,7 @@ struct StageOptions {
 /// When a node is made.
 enum class MicroPart : uint8_t {
   once,      ///< from weights alone: one time for all micro-batches
+  early,     ///< ahead of an earlier stage's forward pass, from a weight of both: a table's rows
   forward,   ///< in a micro-batch's forward pass
   backward,  ///< in its backward pass
   late,      ///< when an earlier stage's backward pass has given its part: the gradient of a weight of both
@@ -66,9 +67,9 @@ struct Stages {
 /// device. Cuts go where the fewest values cross, between layers; of those, the ones under which the slowest
 /// stage is the fastest, in the memory of each. A stage keeps micro-batches in flight for those behind it
 /// (1F1B, Narayanan and others, SOSP 2019). A weight lives where it is read last, so that a head that is the
-/// table too has it, and of its gradient only the rows of a micro-batch travel; a node of the backward pass
-/// goes to the stage of what it differentiates. Follows from graph and options alone, so that all workers
-/// agree. UserError where there are too few places to cut.
+/// table too has it, and only the rows of a micro-batch and their gradients travel; a node of the backward
+/// pass goes to the stage of what it differentiates. Follows from graph and options alone, so that all
+/// workers agree. UserError where there are too few places to cut.
 Stages split_stages(const TrainGraph& train, const StageOptions& options);
 
 }  // namespace hearth::passes

@@ -20,11 +20,15 @@ using ir::NodeId;
 using ir::ValueId;
 using Kind = PipelineEvent::Kind;
 
+/// Of a forward pass, and with its backward pass.
+constexpr int64_t kForwardTicks = 1, kMicroTicks = 3;
+
 size_t index(int32_t id) { return static_cast<size_t>(id); }
 
 MicroPart part_of(Kind pass) {
-  if (pass == Kind::forward) return MicroPart::forward;
-  return pass == Kind::backward ? MicroPart::backward : MicroPart::late;
+  if (pass == Kind::early) return MicroPart::early;
+  if (pass == Kind::late) return MicroPart::late;
+  return pass == Kind::forward ? MicroPart::forward : MicroPart::backward;
 }
 
 /// The passes of a stage, in order.
@@ -56,7 +60,7 @@ class Clock {
         const PipelineEvent& pass = passes[s][next[s]];
         const int64_t start = start_of(pass, now[s]);
         if (start < 0) continue;
-        now[s] = start + (pass.kind == Kind::forward ? 1 : 2);
+        now[s] = start + (pass.kind == Kind::forward ? kForwardTicks : kMicroTicks - kForwardTicks);
         ends_[key(pass)] = now[s];
         ++next[s];
       }
@@ -243,46 +247,86 @@ class Unroll {
   std::vector<std::vector<ValueId>> copies_;  ///< of each micro-batch
 };
 
-/// The first stage that sends to a stage what that reads late; the stage itself: none does.
-int first_of_late(std::span<const Crossing> crossings, int stage) {
-  int first = stage;
-  for (const Crossing& crossing : crossings) {
-    if (crossing.to == stage && crossing.part == MicroPart::late) first = std::min(first, crossing.from);
+/// Puts what all stages do in order.
+class Order {
+ public:
+  Order(int num_stages, int64_t num_micro, std::span<const Crossing> crossings)
+      : num_micro_(num_micro), crossings_(crossings), clock_(num_stages, num_micro) {
+    for (int stage = 0; stage < num_stages; ++stage) {
+      for (const PipelineEvent& pass : passes_of(stage, num_stages, num_micro))
+        add(clock_.end(pass.kind, stage, pass.micro), kPass, stage, pass);
+      if (other_stage(MicroPart::early, stage) != stage) add_beside(Kind::early, stage);
+      if (other_stage(MicroPart::late, stage) != stage) add_beside(Kind::late, stage);
+    }
+    for (size_t i = 0; i < crossings.size(); ++i) add_messages(i);
   }
-  return first;
-}
+
+  std::vector<PipelineEvent> sorted() {
+    std::ranges::stable_sort(timed_, {}, &std::pair<Key, PipelineEvent>::first);
+    std::vector<PipelineEvent> events;
+    for (const auto& [key, event] : timed_) events.push_back(event);
+    return events;
+  }
+
+ private:
+  /// What ends at one time stands in this order.
+  enum Rank : uint8_t { kEarly, kPass, kMessage, kLate };
+  using Key = std::tuple<int64_t, Rank, int, size_t>;
+
+  void add(int64_t time, Rank rank, int stage, const PipelineEvent& event) {
+    timed_.push_back({{time, rank, stage, event.crossing}, event});
+  }
+  void add_beside(Kind kind, int stage) {
+    for (int64_t micro = 0; micro < num_micro_; ++micro) {
+      const bool early = kind == Kind::early;
+      const int64_t time = early ? early_time(stage, micro) : late_time(stage, micro);
+      add(time, early ? kEarly : kLate, stage, {.kind = kind, .stage = stage, .micro = micro});
+    }
+  }
+  void add_messages(size_t i) {
+    const Crossing& crossing = crossings_[i];
+    const int64_t count = crossing.part == MicroPart::once ? 1 : num_micro_;
+    for (int64_t micro = 0; micro < count; ++micro)
+      add(message_time(crossing, micro), kMessage, crossing.from,
+          {.kind = Kind::message, .micro = micro, .crossing = i});
+  }
+
+  int64_t message_time(const Crossing& crossing, int64_t micro) const {
+    if (crossing.part == MicroPart::once) return -1;
+    if (crossing.part == MicroPart::early) return early_time(crossing.from, micro);
+    const Kind kind = crossing.part == MicroPart::forward ? Kind::forward : Kind::backward;
+    return clock_.end(kind, crossing.from, micro);
+  }
+  int64_t early_time(int stage, int64_t micro) const {
+    const int reader = other_stage(MicroPart::early, stage);
+    return std::max<int64_t>(0, clock_.end(Kind::forward, reader, micro) - kForwardTicks - kMicroTicks);
+  }
+  int64_t late_time(int stage, int64_t micro) const {
+    return clock_.next_end(stage, clock_.end(Kind::backward, other_stage(MicroPart::late, stage), micro));
+  }
+
+  /// The first stage that a stage makes something for early, or gets something from late; or that stage.
+  int other_stage(MicroPart part, int stage) const {
+    int first = stage;
+    for (const Crossing& crossing : crossings_) {
+      const bool early = part == MicroPart::early;
+      if (crossing.part == part && (early ? crossing.from : crossing.to) == stage)
+        first = std::min(first, early ? crossing.to : crossing.from);
+    }
+    return first;
+  }
+
+  int64_t num_micro_;
+  std::span<const Crossing> crossings_;
+  Clock clock_;
+  std::vector<std::pair<Key, PipelineEvent>> timed_;
+};
 
 }  // namespace
 
 std::vector<PipelineEvent> order_pipeline(int num_stages, int64_t num_micro,
                                           std::span<const Crossing> crossings) {
-  enum Rank : uint8_t { kPass, kMessage, kLate };
-  using Key = std::tuple<int64_t, Rank, int, size_t>;
-  const Clock clock(num_stages, num_micro);
-  std::vector<std::pair<Key, PipelineEvent>> timed;
-  for (int stage = 0; stage < num_stages; ++stage) {
-    for (const PipelineEvent& pass : passes_of(stage, num_stages, num_micro))
-      timed.push_back({{clock.end(pass.kind, stage, pass.micro), kPass, stage, 0}, pass});
-    const int first = first_of_late(crossings, stage);
-    for (int64_t micro = 0; first < stage && micro < num_micro; ++micro) {
-      const int64_t time = clock.next_end(stage, clock.end(Kind::backward, first, micro));
-      timed.push_back({{time, kLate, stage, 0}, {.kind = Kind::late, .stage = stage, .micro = micro}});
-    }
-  }
-  for (size_t i = 0; i < crossings.size(); ++i) {
-    const Crossing& crossing = crossings[i];
-    const bool once = crossing.part == MicroPart::once;
-    const Kind kind = crossing.part == MicroPart::forward ? Kind::forward : Kind::backward;
-    for (int64_t micro = 0; micro < (once ? 1 : num_micro); ++micro) {
-      const int64_t time = once ? 0 : clock.end(kind, crossing.from, micro);
-      timed.push_back(
-          {{time, kMessage, crossing.from, i}, {.kind = Kind::message, .micro = micro, .crossing = i}});
-    }
-  }
-  std::ranges::stable_sort(timed, {}, &std::pair<Key, PipelineEvent>::first);
-  std::vector<PipelineEvent> events;
-  for (const auto& [key, event] : timed) events.push_back(event);
-  return events;
+  return Order(num_stages, num_micro, crossings).sorted();
 }
 
 TrainGraph unroll(const TrainGraph& train, const Stages& stages, const UnrollOptions& options) {

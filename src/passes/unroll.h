@@ -10,7 +10,7 @@ namespace hearth::passes {
 
 /// A pass of one micro-batch through a stage, or a value on its way between two.
 struct PipelineEvent {
-  enum class Kind : uint8_t { forward, backward, late, message };
+  enum class Kind : uint8_t { early, forward, backward, late, message };
   Kind kind = Kind::forward;
   int stage = 0;        ///< of a pass
   int64_t micro = 0;    ///< of a pass, and of a message that is not MicroPart::once
@@ -27,7 +27,8 @@ struct PipelineEvent {
 /// that are not done, the first can always be done: whoever has a part in it has nothing left in front of it.
 /// The order is that of the ends of events, were a forward pass to take one tick and a backward pass two, so
 /// that a message that arrives while a pass is computed stands in front of it and is received beside it. What
-/// a stage makes late takes no tick, and stands behind the pass beside which it could begin.
+/// a stage makes early or late takes no tick: it stands a micro-batch's time ahead of the pass that reads it,
+/// or behind the pass beside which it could begin.
 std::vector<PipelineEvent> order_pipeline(int num_stages, int64_t num_micro,
                                           std::span<const Crossing> crossings);
 

@@ -106,7 +106,7 @@ TEST_P(Pipeline, EdgesGoForwardInTheForwardPassAndBackInTheBackwardPass) {
       for (const ir::ValueId in : micro_.graph.node(id).inputs) {
         const ir::NodeId from = in == ir::kNone ? ir::kNone : micro_.graph.value(in).producer;
         if (from == ir::kNone || at(stages.of_node, from) == passes::Stages::kEvery) continue;
-        if (part == passes::MicroPart::forward) {
+        if (part == passes::MicroPart::forward && at(stages.part_of_node, from) == part) {
           EXPECT_LE(at(stages.of_node, from), stage);
         } else if (part == passes::MicroPart::backward && at(stages.part_of_node, from) == part) {
           EXPECT_GE(at(stages.of_node, from), stage);
@@ -118,28 +118,29 @@ TEST_P(Pipeline, EdgesGoForwardInTheForwardPassAndBackInTheBackwardPass) {
     for (int stage = 0; stage < num_stages; ++stage) {
       EXPECT_TRUE(seen.contains({stage, passes::MicroPart::forward}));
       EXPECT_TRUE(seen.contains({stage, passes::MicroPart::backward}));
-      EXPECT_EQ(seen.contains({stage, passes::MicroPart::late}),
-                GetParam().tied_head && stage > 0 && stage == num_stages - 1);
+      for (const passes::MicroPart part : {passes::MicroPart::early, passes::MicroPart::late}) {
+        EXPECT_EQ(seen.contains({stage, part}), GetParam().tied_head && stage > 0 && stage == num_stages - 1);
+      }
     }
   }
 }
 
-/// The residual stream and its gradient, and, where the head is the table, that and its rows' gradients.
+/// The residual stream and its gradient, and, where the head is the table, that table's rows and theirs.
 TEST_P(Pipeline, CutsWhereOneValueCrosses) {
   const passes::Stages stages = split(micro_, equal_devices(3));
   std::map<passes::MicroPart, int> num_crossings;
   for (const passes::Crossing& crossing : stages.crossings) {
     ++num_crossings[crossing.part];
     EXPECT_NE(crossing.from, crossing.to);
-    const bool is_table = micro_.graph.type(crossing.value).shape[0] == kVocabulary;
-    EXPECT_EQ(is_table, crossing.part == passes::MicroPart::once);
-    EXPECT_EQ(is_table || crossing.part == passes::MicroPart::backward, crossing.from > crossing.to);
+    EXPECT_EQ(micro_.graph.type(crossing.value).shape[0], 2 * kContext);
+    EXPECT_EQ(crossing.part == passes::MicroPart::early || crossing.part == passes::MicroPart::backward,
+              crossing.from > crossing.to);
   }
   const int tied = GetParam().tied_head ? 1 : 0;
   EXPECT_EQ(num_crossings[passes::MicroPart::forward], 2);
   EXPECT_EQ(num_crossings[passes::MicroPart::backward], 2);
   EXPECT_EQ(num_crossings[passes::MicroPart::late], tied);
-  EXPECT_EQ(num_crossings[passes::MicroPart::once], tied);
+  EXPECT_EQ(num_crossings[passes::MicroPart::early], tied);
 }
 
 TEST_P(Pipeline, UnequalDevicesGetUnequalParts) {
@@ -373,8 +374,15 @@ TEST(PipelineOrder, PutsAMessageBehindWhatMakesItAndInFrontOfWhatReadsIt) {
       {.value = 1, .from = 0, .to = 2},
       {.value = 2, .from = 2, .to = 0, .part = passes::MicroPart::backward},
       {.value = 3, .from = 2, .to = 0, .part = passes::MicroPart::once},
-      {.value = 4, .from = 0, .to = 2, .part = passes::MicroPart::late}};
+      {.value = 4, .from = 0, .to = 2, .part = passes::MicroPart::late},
+      {.value = 5, .from = 2, .to = 0, .part = passes::MicroPart::early}};
   using Kind = passes::PipelineEvent::Kind;
+  const std::map<passes::MicroPart, std::pair<Kind, Kind>> ends = {
+      {passes::MicroPart::once, {Kind::forward, Kind::early}},
+      {passes::MicroPart::early, {Kind::early, Kind::forward}},
+      {passes::MicroPart::forward, {Kind::forward, Kind::forward}},
+      {passes::MicroPart::backward, {Kind::backward, Kind::backward}},
+      {passes::MicroPart::late, {Kind::backward, Kind::late}}};
   std::set<std::tuple<Kind, int, int64_t>> done;
   int num_messages = 0;
   for (const passes::PipelineEvent& event : passes::order_pipeline(3, 4, crossings)) {
@@ -384,14 +392,14 @@ TEST(PipelineOrder, PutsAMessageBehindWhatMakesItAndInFrontOfWhatReadsIt) {
     }
     ++num_messages;
     const passes::Crossing& crossing = crossings[event.crossing];
-    const bool is_late = crossing.part == passes::MicroPart::late;
-    const Kind kind =
-        is_late || crossing.part == passes::MicroPart::backward ? Kind::backward : Kind::forward;
-    EXPECT_EQ(done.contains({kind, crossing.from, event.micro}), crossing.part != passes::MicroPart::once);
-    EXPECT_FALSE(done.contains({is_late ? Kind::late : kind, crossing.to, event.micro}));
+    const auto [maker, reader] = ends.at(crossing.part);
+    EXPECT_EQ(done.contains({maker, crossing.from, event.micro}), crossing.part != passes::MicroPart::once);
+    EXPECT_FALSE(done.contains({reader, crossing.to, event.micro}));
   }
-  EXPECT_EQ(num_messages, 4 * 4 + 1);
-  for (int64_t micro = 0; micro < 4; ++micro) EXPECT_TRUE(done.contains({Kind::late, 2, micro}));
+  EXPECT_EQ(num_messages, 5 * 4 + 1);
+  for (int64_t micro = 0; micro < 4; ++micro) {
+    for (const Kind kind : {Kind::early, Kind::late}) EXPECT_TRUE(done.contains({kind, 2, micro}));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Pipeline, testing::ValuesIn(kModels),
