@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "ir/op_def.h"
-#include "passes/rewrite.h"
 
 namespace hearth::passes {
 namespace {
@@ -45,12 +44,9 @@ ValueId Positions::larger_weight(size_t node) const {
   if (is_free(node) || !is_on_path(node)) return kNone;
   ValueId weight = kNone;
   for (const ValueId in : graph_.nodes[node].inputs) {
-    const NodeId producer = in == kNone ? kNone : graph_.value(in).producer;
-    const bool is_told = producer == kNone ? in == kNone || !ir::is_persistent(graph_.value(in).role)
-                                           : is_free(index(producer));
-    if (is_told) continue;
-    const bool lasts = producer == kNone || part_[index(producer)] == MicroPart::once;
-    if (!lasts || weight != kNone || of_value(in) <= position_[node]) return kNone;
+    const int position = in == kNone ? kNowhere : of_value(in);
+    if (position == kNowhere) continue;
+    if (position <= position_[node] || weight != kNone) return kNone;
     weight = in;
   }
   int64_t num_bytes = 0;
@@ -186,13 +182,13 @@ void Positions::place_rest() {
                        ? backward_position(graph_.nodes[i], pin == pins.end() ? Pin{} : pin->second)
                        : last_input(graph_.nodes[i], num_positions_ - 1);
   }
-  follow_readers();
-  follow_late_readers();
+  const Readers readers(graph_);
+  follow_readers(readers);
+  follow_late_readers(readers);
   find_readers();
 }
 
-void Positions::follow_readers() {
-  const Readers readers(graph_);
+void Positions::follow_readers(const Readers& readers) {
   for (size_t i = graph_.nodes.size(); i-- > 0;) {
     const ir::Node& node = graph_.nodes[i];
     if (is_free(i) || part_[i] != MicroPart::backward || node.inputs.size() != 1) continue;
@@ -205,8 +201,7 @@ void Positions::follow_readers() {
   }
 }
 
-void Positions::follow_late_readers() {
-  const Readers readers(graph_);
+void Positions::follow_late_readers(const Readers& readers) {
   for (size_t i = graph_.nodes.size(); i-- > 0;) {
     if (is_free(i) || part_[i] != MicroPart::backward) continue;
     const ir::Node& node = graph_.nodes[i];

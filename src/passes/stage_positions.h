@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "passes/rewrite.h"
 #include "passes/stages.h"
 #include "passes/train_graph.h"
 
@@ -64,9 +65,9 @@ class Positions {
   ir::ValueId only_made_input(const ir::Node& node) const;
   void place_rest();
   /// Casts and the like of a gradient that crosses a cut anyway are made behind it, not sent too.
-  void follow_readers();
+  void follow_readers(const Readers& readers);
   /// A part of such a gradient is made beside the others, where what it is made of is smaller.
-  void follow_late_readers();
+  void follow_late_readers(const Readers& readers);
   /// The last position that a node's inputs of the forward pass have, or `otherwise`.
   int last_input(const ir::Node& node, int otherwise) const;
   /// Never behind what it reads of the backward pass.

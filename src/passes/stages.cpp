@@ -270,7 +270,7 @@ void move_early(const ir::Graph& graph, const Positions& positions, const std::v
     const ValueId weight = positions.larger_weight(i);
     if (weight == kNone || !is_sent(graph, positions, weight)) continue;
     const int stage = stage_of(cuts, positions, weight);
-    if (stage == stages.of_node[i]) continue;
+    if (stage <= stages.of_node[i]) continue;
     stages.of_node[i] = stage;
     stages.part_of_node[i] = MicroPart::early;
   }
@@ -280,10 +280,10 @@ void move_early(const ir::Graph& graph, const Positions& positions, const std::v
 void find_late(const ir::Graph& graph, Stages& stages) {
   const auto is_late_for = [&](ValueId in, int stage) {
     const NodeId producer = in == kNone ? kNone : graph.value(in).producer;
-    if (producer == kNone || stages.of_node[index(producer)] == Stages::kEvery) return false;
+    const int from = producer == kNone ? Stages::kEvery : stages.of_node[index(producer)];
+    if (from == Stages::kEvery) return false;
     const MicroPart made = stages.part_of_node[index(producer)];
-    return made == MicroPart::late ||
-           (made == MicroPart::backward && stages.of_node[index(producer)] < stage);
+    return made == MicroPart::late || (made == MicroPart::backward && from < stage);
   };
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const int stage = stages.of_node[i];

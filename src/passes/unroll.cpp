@@ -309,9 +309,8 @@ class Order {
   int other_stage(MicroPart part, int stage) const {
     int first = stage;
     for (const Crossing& crossing : crossings_) {
-      const bool early = part == MicroPart::early;
-      if (crossing.part == part && (early ? crossing.from : crossing.to) == stage)
-        first = std::min(first, early ? crossing.to : crossing.from);
+      const bool is_of_stage = (part == MicroPart::early ? crossing.from : crossing.to) == stage;
+      if (crossing.part == part && is_of_stage) first = std::min({first, crossing.from, crossing.to});
     }
     return first;
   }

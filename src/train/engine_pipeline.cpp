@@ -227,9 +227,10 @@ exec::Program* Engine::start_pipeline(const Part& part, FunctionRef<MicroBatch()
   std::vector<MicroBatch> batches;
   for (int64_t i = 0; i < num_micro; ++i) batches.push_back(keep(next(), i));
   exec::Program* const together = passage_together(batches);
+  const int64_t count = together != nullptr ? num_micro : 1;
   exec::Program* program = together;
-  for (int64_t first = 0, end = 0; first < num_micro; first = end) {
-    end = together != nullptr ? num_micro : first + 1;
+  for (int64_t first = 0; first < num_micro; first += count) {
+    const int64_t end = first + count;
     if (together == nullptr)
       program = pipeline_.singles.at({batches[static_cast<size_t>(first)].shape(), end == num_micro}).get();
     set_scalars(*program, part, true, learning_rate);
@@ -240,7 +241,7 @@ exec::Program* Engine::start_pipeline(const Part& part, FunctionRef<MicroBatch()
     program->start(threads_);
     // Those of one micro-batch behind those of another, its loss first.
     const std::vector<ValueId>& outputs = program->graph().outputs;
-    const int64_t num_each = std::ssize(outputs) / (end - first);
+    const int64_t num_each = std::ssize(outputs) / count;
     for (int64_t i = first; i < end && options_.rank + 1 == options_.num_workers; ++i)
       program->read(outputs[static_cast<size_t>((i - first) * num_each)], &losses[i]);
     heartbeat_.beat();
