@@ -74,6 +74,11 @@ threads: 1
     writer.write(contents);
     writer.sync_and_close();
   }
+  /// The last validation loss in the log of a run.
+  double last_eval_loss(const std::string& run) const {
+    const std::string log = get(run + "/trainer_log.jsonl"), key = "\"eval_loss\":";
+    return std::stod(log.substr(log.rfind(key) + key.size()));
+  }
   /// Cuts the last `num_bytes` off a file.
   void cut(const std::string& name, size_t num_bytes) const {
     fs::resize_file(at(name), fs::file_size(at(name)) - num_bytes);

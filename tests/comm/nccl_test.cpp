@@ -113,7 +113,7 @@ TEST_F(Nccl, IsRefusedWhereItRefuses) {
   EXPECT_EQ(fault(), "rank 0: all_reduce failed: the library was told to refuse");
 }
 
-TEST_F(Nccl, IsRefusedWhereOneRanksRefuses) {
+TEST_F(Nccl, IsRefusedWhereOneRankRefuses) {
   setenv("HEARTH_FAKE_NCCL", "refuse one", 1);
   EXPECT_EQ(fault(2), "rank 0: all_reduce failed: the library was told to refuse");
 }

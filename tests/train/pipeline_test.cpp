@@ -35,18 +35,14 @@ TEST_F(PipelineRun, GoesOnWithAnotherNumberOfStages) {
 }
 
 TEST_F(PipelineRun, FewerRowsThanAMicroBatchPassThroughStagesToo) {
-  const std::vector<std::pair<std::string, std::string>> few = {{"count: 65", "count: 5"},
-                                                                {"batch: 3", "batch: 8"}};
-  std::string yaml = kPictures;
-  for (const auto& [from, to] : few) yaml.replace(yaml.find(from), from.size(), to);
+  const std::string yaml = replaced(replaced(kPictures, "count: 65", "count: 5"), "batch: 3", "batch: 8");
   const Outcome want = train_with(yaml, 1);
   ASSERT_EQ(want.losses.size(), 2U);
   expect_same(train_with(piped(yaml), 2), want, "two stages");
 }
 
 TEST_F(PipelineRun, GoesOnWithAnotherNumberOfMicroBatches) {
-  std::string more = kPictures;
-  more.replace(more.find("accumulate: 8"), 13, "accumulate: 16");
+  const std::string more = replaced(kPictures, "accumulate: 8", "accumulate: 16");
   const auto in_turns = [&](const std::string& first, const std::string& second, int devices) {
     const TemporaryFolder folder(quick_folder());
     train_with(first, devices, folder.path(), 1, false);
@@ -60,13 +56,10 @@ TEST_F(PipelineRun, RowsOfSeveralLengthsPassThroughStagesToo) {
   for (int i = 0; i < 60; ++i)
     chats += chat_line(fmt::format("say {}", i), std::string(static_cast<size_t>(1 + i * 7 % 40), 'a'));
   write_file_atomically(folder_.path() / "chat.jsonl", chats);
-  std::string yaml = words_;
-  const auto replace = [&](const std::string& from, const std::string& to) {
-    yaml.replace(yaml.find(from), from.size(), to);
-  };
-  replace("lines.txt", "chat.jsonl");
-  replace("context: 64", "context: 64, packing: false");
-  replace("/config.json}", fmt::format("/config.json, tokenizer: {}/model}}", folder_.path().string()));
+  std::string yaml = replaced(words_, "lines.txt", "chat.jsonl");
+  yaml = replaced(yaml, "context: 64", "context: 64, packing: false");
+  yaml = replaced(yaml, "/config.json}",
+                  fmt::format("/config.json, tokenizer: {}/model}}", folder_.path().string()));
   const Outcome want = train_with(yaml, 1);
   ASSERT_EQ(want.losses.size(), 6U);
   expect_same(train_with(piped(yaml), 2), want, "two stages");
@@ -86,7 +79,7 @@ TEST_F(PipelineRun, AnAdaptersStagesHaveTheFrozenWeightsThatTheyRead) {
   std::string yaml =
       words_ + "precision: bf16\nadapter: {name: lora, rank: 2, dropout: 0.2, quantize: nf4}\n";
   const std::string config = fmt::format("config: {}/model/config.json", folder_.path().string());
-  yaml.replace(yaml.find(config), config.size(), fmt::format("path: {}/base", folder_.path().string()));
+  yaml = replaced(yaml, config, fmt::format("path: {}/base", folder_.path().string()));
   const Outcome want = train_with(yaml, 1);
   expect_same(train_with(piped(yaml), 2), want, "two stages");
 
@@ -113,11 +106,9 @@ TEST_F(PipelineRun, MistakesAreNamed) {
     }
   };
   refused(piped(kPictures), 32, "try fewer devices");
-  std::string sharded = words_;
-  refused(piped(sharded.replace(sharded.find("shards: 1"), 9, "shards: 2")), 2, "try parallel=data");
-  std::string one = words_;
-  one.replace(one.find("accumulate: 8"), 13, "accumulate: 1");
-  refused(piped(one.replace(one.find("batch: 2"), 8, "batch: 1")), 2, "try train.accumulate=8");
+  refused(piped(replaced(words_, "shards: 1", "shards: 2")), 2, "try parallel=data");
+  const std::string one = replaced(words_, "accumulate: 8", "accumulate: 1");
+  refused(piped(replaced(one, "batch: 2", "batch: 1")), 2, "try train.accumulate=8");
 }
 
 }  // namespace

@@ -38,10 +38,7 @@ double last_loss(const Outcome& outcome) {
   return std::accumulate(outcome.losses.end() - kEpoch, outcome.losses.end(), 0.0) / kEpoch;
 }
 
-std::string shortened(std::string yaml) {
-  const std::string steps = "steps: 240", few = "steps: 20";
-  return yaml.replace(yaml.find(steps), steps.size(), few);
-}
+std::string shortened(const std::string& yaml) { return replaced(yaml, "steps: 240", "steps: 20"); }
 
 class SlowLink : public testing::TestWithParam<Way> {
  protected:

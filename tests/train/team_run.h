@@ -14,6 +14,11 @@
 
 namespace hearth::train {
 
+/// A recipe in which the first `from`, which it has, is `to`.
+inline std::string replaced(std::string yaml, const std::string& from, const std::string& to) {
+  return yaml.replace(yaml.find(from), from.size(), to);
+}
+
 /// Adds up what a rank brings to sums.
 class CountingTransport : public comm::Transport {
  public:

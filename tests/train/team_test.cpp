@@ -31,8 +31,8 @@ TEST_F(Team, ARunGoesOnWithAnotherNumberOfWorkers) {
   for (const std::string& yaml : {std::string(kPictures), words_}) expect_bits_in_turns(yaml, yaml, 1);
 }
 
-std::string without(std::string yaml, const std::string& setting) {
-  return yaml.replace(yaml.find(setting), setting.size(), "");
+std::string without(const std::string& yaml, const std::string& setting) {
+  return replaced(yaml, setting, "");
 }
 
 TEST_F(Team, ShardedStatesMakeTheBitsOfWholeOnes) {
@@ -92,10 +92,8 @@ TEST(TeamRecipe, DividesAnUpdateAmongItsDevices) {
 }
 
 TEST(TeamRecipe, RefusesDataThatLeavesAWorkerWithNothing) {
-  std::string yaml = kPictures;
-  yaml.replace(yaml.find("count: 65"), 9, "count: 17");
   try {
-    train_with(yaml, 4);
+    train_with(replaced(kPictures, "count: 65", "count: 17"), 4);
     ADD_FAILURE();
   } catch (const UserError& error) {
     EXPECT_NE(std::string(error.what()).find("17 rows"), std::string::npos) << error.what();
