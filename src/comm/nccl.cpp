@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <condition_variable>
 #include <exception>
+#include <functional>
+#include <future>
 #include <mutex>
 #include <span>
 #include <thread>
@@ -21,7 +22,7 @@ namespace {
 constexpr int64_t kCounts[] = {1, 1000, (1 << 20) + 13};
 constexpr int64_t kMostCount = kCounts[2];
 /// For a thread to notice that its collective was aborted.
-constexpr std::chrono::seconds kLeave{5};
+constexpr double kLeaveSeconds = 5;
 /// The trial's own deadline comes before that of its stream.
 constexpr double kEver = 1e6;
 
@@ -170,41 +171,35 @@ class KnownNumbers {
   std::string fault_;
 };
 
-/// A group's beginning, in a thread of its own: where the library hangs, that hangs, and has what it uses.
-class Trial : public std::enable_shared_from_this<Trial> {
+/// A thread whose work may never end: joined where it has, else left alone with all that the work holds.
+class ThreadThatMayHang {
+ public:
+  explicit ThreadThatMayHang(std::function<void()> work)
+      : ThreadThatMayHang(std::packaged_task<void()>(std::move(work))) {}
+  ~ThreadThatMayHang() { ends_within(0) ? thread_.join() : thread_.detach(); }
+  ThreadThatMayHang(const ThreadThatMayHang&) = delete;
+  ThreadThatMayHang& operator=(const ThreadThatMayHang&) = delete;
+
+  bool ends_within(double seconds) const {
+    return ended_.wait_for(std::chrono::duration<double>(seconds)) == std::future_status::ready;
+  }
+
+ private:
+  explicit ThreadThatMayHang(std::packaged_task<void()> task)
+      : ended_(task.get_future()), thread_(std::move(task)) {}
+
+  std::future<void> ended_;
+  std::thread thread_;
+};
+
+/// A group's beginning.
+class Trial {
  public:
   Trial(std::shared_ptr<const NcclLibrary> library, const NcclId& id, const Transport& host, int card)
       : library_(std::move(library)), id_(id), rank_(host.rank()), size_(host.size()), card_(card) {}
 
-  /// What is wrong; empty: nothing, and there is a team.
-  std::string run(double deadline_seconds) {
-    std::thread([self = shared_from_this()] { self->work(); }).detach();
-    std::unique_lock lock(mutex_);
-    const auto is_done = [&] { return done_; };
-    if (changed_.wait_for(lock, std::chrono::duration<double>(deadline_seconds), is_done)) return fault_;
-    given_up_ = true;
-    return fmt::format("{} gave no answer for {} s", team_ ? "a collective" : "joining the group of cards",
-                       deadline_seconds);
-  }
-  /// Where the ranks have agreed on a fault: aborts wait for each other, so that all begin them now, in
-  /// threads of their own.
-  void abort() {
-    std::unique_lock lock(mutex_);
-    given_up_ = true;
-    if (!team_) return;
-    std::thread([self = shared_from_this(), team = team_] {
-      team->abort();
-      const std::lock_guard ended(self->mutex_);
-      self->aborted_ = true;
-      self->changed_.notify_all();
-    }).detach();
-    changed_.wait_for(lock, kLeave, [&] { return done_ && aborted_; });
-  }
-  std::shared_ptr<NcclTeam> team() const { return team_; }
-
- private:
-  void work() {
-    const std::string fault = fault_of([&] {
+  void run() {
+    fault_ = fault_of([&] {
       // The library goes by the card that a thread used last.
       gpu::Device device(card_);
       const auto team = std::make_shared<NcclTeam>(library_, id_, rank_, size_);
@@ -212,11 +207,22 @@ class Trial : public std::enable_shared_from_this<Trial> {
       if (std::string wrong = KnownNumbers(*team, device).find_fault(); !wrong.empty())
         throw CommError(rank_, wrong);
     });
-    const std::lock_guard lock(mutex_);
-    fault_ = fault;
-    done_ = true;
-    changed_.notify_all();
   }
+  /// What was wrong, once run() has ended.
+  const std::string& fault() const { return fault_; }
+  /// None where the group never came to be; one that comes from now on is aborted.
+  std::shared_ptr<NcclTeam> give_up() {
+    const std::lock_guard lock(mutex_);
+    given_up_ = true;
+    return team_;
+  }
+  /// None as long as the group has not come to be.
+  std::shared_ptr<NcclTeam> team() {
+    const std::lock_guard lock(mutex_);
+    return team_;
+  }
+
+ private:
   /// False where nobody waits for it any more.
   bool keep(const std::shared_ptr<NcclTeam>& team) {
     const std::lock_guard lock(mutex_);
@@ -228,11 +234,32 @@ class Trial : public std::enable_shared_from_this<Trial> {
   NcclId id_;
   int rank_, size_, card_;
   std::mutex mutex_;
-  std::condition_variable changed_;
   std::shared_ptr<NcclTeam> team_;
   std::string fault_;
-  bool done_ = false, given_up_ = false, aborted_ = false;
+  bool given_up_ = false;
 };
+
+/// The group of cards, or what is wrong on any rank.
+OpenedNccl open_group(std::shared_ptr<const NcclLibrary> library, const NcclId& id, Transport& host, int card,
+                      double deadline_seconds) {
+  const auto trial = std::make_shared<Trial>(std::move(library), id, host, card);
+  const ThreadThatMayHang beginning([trial] { trial->run(); });
+  const auto fault = [&] {
+    if (beginning.ends_within(deadline_seconds)) return trial->fault();
+    return fmt::format("{} gave no answer for {} s",
+                       trial->team() ? "a collective" : "joining the group of cards", deadline_seconds);
+  };
+  OpenedNccl opened;
+  opened.fault = agree(host, fault());
+  if (opened.fault.empty()) {
+    opened.team = trial->team();
+  } else if (const std::shared_ptr<NcclTeam> team = trial->give_up()) {
+    // Aborts wait for each other, so that all ranks begin them once they have agreed.
+    const ThreadThatMayHang abort([team] { team->abort(); });
+    if (abort.ends_within(kLeaveSeconds)) beginning.ends_within(kLeaveSeconds);
+  }
+  return opened;
+}
 
 }  // namespace
 
@@ -248,14 +275,9 @@ OpenedNccl open_nccl(Transport& host, int card, double deadline_seconds) {
   opened.fault = agree(host, missing);
   if (!opened.fault.empty()) return opened;
   host.broadcast(std::as_writable_bytes(std::span(&id, 1)), 0);
-  const auto trial = std::make_shared<Trial>(library, id, host, card);
-  opened.fault = agree(host, trial->run(deadline_seconds));
-  if (opened.fault.empty()) {
-    opened.team = trial->team();
-  } else {
-    trial->abort();
-  }
-  return opened;
+  OpenedNccl group = open_group(std::move(library), id, host, card, deadline_seconds);
+  group.version = opened.version;
+  return group;
 }
 
 }  // namespace hearth::comm

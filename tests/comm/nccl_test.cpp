@@ -5,6 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include <cstdio>
 #include <cstdlib>
 #include <numeric>
 #include <vector>
@@ -140,12 +143,17 @@ TEST_F(Nccl, IsRefusedWhereItIsIncompleteOrAbsent) {
   EXPECT_THAT(fault(), HasSubstr("emulated cards have none of their own"));
 }
 
-// The last one: what hangs stays, and a process that has it cannot be forked as another could.
+// In a process of its own: threads that hang stay, and a process that has some cannot be forked as another.
 TEST_F(Nccl, IsRefusedWhereItHangs) {
-  setenv("HEARTH_FAKE_NCCL", "hang", 1);
-  EXPECT_EQ(fault(2), "rank 0: a collective gave no answer for 2 s");
-  setenv("HEARTH_FAKE_NCCL", "join", 1);
-  EXPECT_EQ(fault(0.2), "rank 0: joining the group of cards gave no answer for 0.2 s");
+  const auto say_fault = [](const char* trouble, double deadline_seconds) {
+    setenv("HEARTH_FAKE_NCCL", trouble, 1);
+    std::fputs(fault(deadline_seconds).c_str(), stderr);
+    _exit(0);
+  };
+  const testing::ExitedWithCode ends_well(0);
+  EXPECT_EXIT(say_fault("hang", 2), ends_well, "rank 0: a collective gave no answer for 2 s");
+  EXPECT_EXIT(say_fault("join", 0.2), ends_well,
+              "rank 0: joining the group of cards gave no answer for 0.2 s");
 }
 
 }  // namespace
