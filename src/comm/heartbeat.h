@@ -11,9 +11,9 @@
 namespace hearth::comm {
 
 /// What a worker of a run is at.
-enum class Phase : uint32_t { starting, training, evaluating, saving, finishing };
-inline constexpr std::array<const char*, 5> kPhaseNames = {"starting", "training", "evaluating", "saving",
-                                                           "finishing"};
+enum class Phase : uint32_t { starting, training, evaluating, saving, finishing, reporting };
+inline constexpr std::array<const char*, 6> kPhaseNames = {"starting", "training",  "evaluating",
+                                                           "saving",   "finishing", "reporting"};
 
 /// How a worker shows that it goes on, in some nanoseconds: an entry of a HeartbeatBoard, of which copies are
 /// one; or nothing, where nobody watches. An entry belongs to one thread.
@@ -41,6 +41,12 @@ class Heartbeat {
     num_rounds.store(num_rounds.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     entry_->phase.store(phase, std::memory_order_relaxed);
     entry_->step.store(step, std::memory_order_relaxed);
+  }
+  /// Goes on in another phase of the same step, and returns the one before it.
+  Phase turn_to(Phase phase) const {
+    if (entry_ == nullptr) return phase;
+    beat();
+    return entry_->phase.exchange(phase);
   }
   /// Goes on with what was begun.
   void beat() const {

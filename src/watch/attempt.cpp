@@ -1,6 +1,7 @@
 #include "watch/attempt.h"
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 
 #include "base/error.h"
@@ -125,7 +126,9 @@ std::optional<int> Attempt::find_late(Worker::Clock::time_point awake) const {
   };
   for (int rank = 0; rank < size(); ++rank) {
     if (!is_running(rank)) continue;
-    if (silent_seconds(rank, awake) <= patience_seconds(rank)) return std::nullopt;
+    // A worker beats before it turns to another phase, so that its patience is looked up first.
+    const double patience = patience_seconds(rank);
+    if (silent_seconds(rank, awake) <= patience) return std::nullopt;
     if (!found || innocence(rank) < innocence(*found)) found = rank;
   }
   return found;
@@ -140,6 +143,7 @@ double Attempt::silent_seconds(int rank, Worker::Clock::time_point awake) const 
 double Attempt::patience_seconds(int rank) const {
   const Heartbeat::Entry& entry = board_.entry(rank);
   const Phase phase = entry.phase;
+  if (phase == Phase::reporting) return std::numeric_limits<double>::infinity();
   const Heartbeat::Learned& learned = entry.learned.at(static_cast<size_t>(phase));
   if (!has_rhythm(phase) || learned.num_rounds < kRoundsToLearn)
     return plan_.patience * options_.start_seconds;

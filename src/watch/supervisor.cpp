@@ -147,6 +147,7 @@ std::string Supervisor::start_sentence(const AttemptPlan& plan) const {
 void Supervisor::rest(std::chrono::milliseconds patience) {
   const int signal = signals_.next(patience);
   if (signal == SIGINT || signal == SIGTERM) ++num_interrupts_;
+  if (signal == SIGHUP) num_interrupts_ = std::max(num_interrupts_, 1);
 }
 
 Supervisor::End Supervisor::watch(Attempt& attempt) {

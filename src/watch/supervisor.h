@@ -32,6 +32,7 @@ inline constexpr int kGaveUp = 75;
 struct SupervisorOptions {
   int size = 1;
   /// A worker whose next beat takes so long is stuck: in phases without a rhythm, and before theirs is known.
+  /// What it reports may wait for a reader as long as that likes.
   double start_seconds = 600;
   /// Training and evaluating have one: 20 of the longest times between beats are allowed, and these at least.
   double least_seconds = 10;
@@ -53,8 +54,9 @@ struct SupervisorOptions {
 /// Has forked workers do `work`, and all of them once more when one fails: dies, ends with an unknown status,
 /// is stopped, or does not beat in time while no other one does. Returns the status of rank 0, or one that is
 /// kMistake; kInterrupted behind SIGINT or SIGTERM, of which the first sets Seat::stop and the second ends
-/// the workers; kGaveUp after three failures at one step, four without a later step between, most_failures,
-/// or where too few devices are left. This process has one thread and has opened no device.
+/// the workers, or behind SIGHUP that is not ignored, which is never the second: shells and kernels both send
+/// it; kGaveUp after three failures at one step, four without a later step between, most_failures, or where
+/// too few devices are left. This process has one thread and has opened no device.
 int supervise(const std::function<int(const Seat&)>& work, const SupervisorOptions& options);
 
 }  // namespace hearth::watch

@@ -14,10 +14,15 @@
 namespace hearth::watch {
 namespace {
 
-sigset_t held_signals() {
+/// Held back, an ignored signal comes after all: scripts may interrupt what they have in the background, for
+/// which shells ignore SIGINT; but nohup means it.
+sigset_t signals_to_hold() {
   sigset_t set;
   sigemptyset(&set);
   for (const int signal : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&set, signal);
+  struct sigaction hangup = {};
+  sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN) sigaddset(&set, SIGHUP);
   return set;
 }
 
@@ -25,8 +30,8 @@ sigset_t held_signals() {
 [[noreturn]] void live(pid_t parent, FunctionRef<int()> work) noexcept {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(0);  // it died before
-  for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_IGN);
-  const sigset_t held = held_signals();
+  const sigset_t held = signals_to_hold();
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_IGN);
   sigprocmask(SIG_UNBLOCK, &held, nullptr);
   const int status = work();
   std::fflush(nullptr);
@@ -82,9 +87,8 @@ std::string Worker::fate() const {
 
 void Worker::kill_now() const { kill(process_, SIGKILL); }
 
-HeldSignals::HeldSignals() {
-  const sigset_t held = held_signals();
-  sigprocmask(SIG_BLOCK, &held, &before_);
+HeldSignals::HeldSignals() : held_(signals_to_hold()) {
+  sigprocmask(SIG_BLOCK, &held_, &before_);
   // Where it is ignored, children leave without a word.
   std::signal(SIGCHLD, SIG_DFL);
 }
@@ -95,8 +99,7 @@ int HeldSignals::next(std::chrono::milliseconds patience) const {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(patience);
   const timespec time{.tv_sec = seconds.count(),
                       .tv_nsec = std::chrono::nanoseconds(patience - seconds).count()};
-  const sigset_t held = held_signals();
-  const int signal = sigtimedwait(&held, nullptr, &time);
+  const int signal = sigtimedwait(&held_, nullptr, &time);
   return signal > 0 ? signal : 0;
 }
 

@@ -15,7 +15,8 @@ namespace hearth::watch {
 class Worker {
  public:
   /// Forks: the child does `work`, without this process's signal handlers, and its result is the exit status.
-  /// SIGINT and SIGTERM do nothing to it. This process has one thread. InternalError where it cannot fork.
+  /// SIGINT, SIGTERM and SIGHUP do nothing to it. This process has one thread. InternalError where it cannot
+  /// fork.
   explicit Worker(FunctionRef<int()> work);
   ~Worker();
   Worker(const Worker&) = delete;
@@ -42,7 +43,8 @@ class Worker {
   int status_ = 0;  ///< of waitpid
 };
 
-/// SIGINT, SIGTERM and SIGCHLD, held back while this object lives; workers that are forked get none of them.
+/// SIGINT, SIGTERM, SIGCHLD and, unless it is ignored, SIGHUP, held back while this object lives; workers
+/// that are forked get none of them.
 class HeldSignals {
  public:
   HeldSignals();
@@ -53,7 +55,7 @@ class HeldSignals {
   int next(std::chrono::milliseconds patience) const;
 
  private:
-  sigset_t before_;
+  sigset_t held_, before_;
 };
 
 }  // namespace hearth::watch

@@ -145,6 +145,36 @@ TEST_F(Supervisor, LearnsHowLongStepsTake) {
                               Not(HasSubstr("for 30."))));
 }
 
+TEST_F(Supervisor, LetsAReaderTakeItsTime) {
+  options_.size = 2;
+  options_.start_seconds = 0.2;
+  const auto work = [](const Seat& seat) {
+    seat.heartbeat.beat(Phase::training, 412);
+    if (seat.rank == 0) {
+      const Phase before = seat.heartbeat.turn_to(Phase::reporting);
+      sleep_for(1);
+      seat.heartbeat.turn_to(before);
+    }
+    seat.group->open(seat.rank)->barrier();
+    return kDone;
+  };
+  EXPECT_EQ(supervise_workers(work), kDone);
+  EXPECT_THAT(said_, IsEmpty());
+}
+
+TEST_F(Supervisor, IsWatchfulAgainBehindAReport) {
+  options_.start_seconds = 0.2;
+  const auto work = [](const Seat& seat) {
+    seat.heartbeat.beat(Phase::training, 412);
+    seat.heartbeat.turn_to(seat.heartbeat.turn_to(Phase::reporting));
+    if (seat.attempt == 1) hang();
+    return kDone;
+  };
+  EXPECT_EQ(supervise_workers(work), kDone);
+  ASSERT_EQ(said_.size(), 2U);
+  EXPECT_THAT(said_[0], HasSubstr(" s at step 412 while training"));
+}
+
 /// Dies at steps.at(attempt - 1), and is done behind them.
 Work dies_at(const std::vector<int64_t>& steps) {
   return [=](const Seat& seat) {
@@ -298,7 +328,7 @@ TEST_P(SupervisorOf, TakesItsWorkersWithIt) {
 }
 
 TEST_P(SupervisorOf, AsksToStopOnce) {
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     Supervising supervising(GetParam(), [](const Seat& seat, int pipe) {
       wait_for_stop(seat, pipe);
       tell(pipe);
@@ -323,6 +353,36 @@ TEST_P(SupervisorOf, EndsWorkersAtTheSecondSignal) {
   supervising.send(SIGINT);
   EXPECT_EQ(supervising.wait(), kInterrupted);
   EXPECT_EQ(supervising.read_bytes(1), 0);
+}
+
+TEST_P(SupervisorOf, TakesHangupsForOneWish) {
+  Supervising supervising(GetParam(), [](const Seat& seat, int pipe) {
+    wait_for_stop(seat, pipe);
+    tell(pipe);
+    sleep_for(0.5);
+    tell(pipe);
+    return kInterrupted;
+  });
+  supervising.read_bytes(GetParam());
+  supervising.send(SIGHUP);
+  supervising.read_bytes(GetParam());
+  supervising.send(SIGHUP);
+  EXPECT_GE(supervising.read_bytes(GetParam()), 1);
+  EXPECT_EQ(supervising.wait(), kInterrupted);
+}
+
+TEST_P(SupervisorOf, IgnoresHangupsWhereTheyAreIgnored) {
+  const auto before = std::signal(SIGHUP, SIG_IGN);
+  Supervising supervising(GetParam(), [](const Seat& seat, int pipe) {
+    seat.heartbeat.beat(Phase::training, 1);
+    tell(pipe);
+    sleep_for(0.5);
+    return *seat.stop ? kInterrupted : kDone;
+  });
+  std::signal(SIGHUP, before);
+  supervising.read_bytes(GetParam());
+  supervising.send(SIGHUP);
+  EXPECT_EQ(supervising.wait(), kDone);
 }
 
 INSTANTIATE_TEST_SUITE_P(Workers, SupervisorOf, testing::Values(1, 2));
