@@ -4,37 +4,49 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <cerrno>
 #include <cstdlib>
-#include <string_view>
+#include <cstring>
 
 namespace hearth::cli {
 
-Terminal::Terminal()
-    : live_(isatty(STDOUT_FILENO) != 0), color_(live_ && std::getenv("NO_COLOR") == nullptr) {}
+Terminal::Terminal(comm::Heartbeat heartbeat)
+    : heartbeat_(heartbeat),
+      live_(isatty(STDOUT_FILENO) != 0),
+      color_(live_ && std::getenv("NO_COLOR") == nullptr) {}
 
 Terminal::~Terminal() { clear(); }
 
-void Terminal::clear() const {
-  if (!live_) return;
-  std::fputs("\r\033[K", stdout);
-  std::fflush(stdout);
+void Terminal::put(std::string_view text) {
+  if (!taken_) return;
+  const comm::Phase phase = heartbeat_.turn_to(comm::Phase::reporting);
+  const size_t num_taken = std::fwrite(text.data(), 1, text.size(), stdout);
+  taken_ = std::fflush(stdout) == 0 && num_taken == text.size();
+  if (!taken_) {
+    std::fprintf(stderr,
+                 "hearth: standard output takes no more (%s); the run goes on, see trainer_log.jsonl in its "
+                 "folder\n",
+                 std::strerror(errno));
+  }
+  heartbeat_.turn_to(phase);
 }
 
-void Terminal::progress(const train::Progress& p) const {
+void Terminal::clear() {
+  if (live_) put("\r\033[K");
+}
+
+void Terminal::progress(const train::Progress& p) {
   char text[320];
   const auto end = live_ ? write_live(text, sizeof(text), p) : write_plain(text, sizeof(text), p);
-  std::fwrite(text, 1, std::min(end, sizeof(text)), stdout);
-  std::fflush(stdout);
+  put({text, std::min(end, sizeof(text))});
 }
 
-void Terminal::message(const std::string& text) const {
+void Terminal::message(const std::string& text) {
   clear();
-  std::printf("%s\n", text.c_str());
-  std::fflush(stdout);
+  put(text + "\n");
 }
 
-void Terminal::warn(const std::string& text) const {
+void Terminal::warn(const std::string& text) {
   clear();
   std::fprintf(stderr, "hearth: %s\n", text.c_str());
 }

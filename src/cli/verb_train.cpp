@@ -31,6 +31,8 @@ std::atomic<bool> stop_requested{false};
 void on_interrupt(int) {
   if (stop_requested.exchange(true)) _exit(130);
 }
+/// Shells and kernels both send it.
+void on_hangup(int) { stop_requested = true; }
 
 struct TrainArguments {
   std::string recipe;
@@ -83,7 +85,7 @@ void look_into_folder(train::Recipe& recipe, const fs::path& run) {
 }
 
 void announce(const train::Trainer& trainer, train::Engine& engine, const train::Recipe& recipe,
-              const Terminal& terminal) {
+              Terminal& terminal) {
   int64_t parameters = 0, all = 0;
   for (const nn::Tensor& tensor : engine.tensors()) {
     const int64_t count = tensor.layout.file_shape.num_elements();
@@ -129,7 +131,7 @@ struct Job {
 };
 
 void conclude(const train::RunSummary& summary, const Job& job, const train::Engine& engine,
-              const Terminal& terminal) {
+              Terminal& terminal) {
   if (summary.interrupted) {
     terminal.message(fmt::format("stopped at step {}; go on with: hearth train --resume --out {}",
                                  summary.steps, job.out));
@@ -149,7 +151,7 @@ void check_team(comm::Transport& team) {
 /// The workers' cards as a group, where the recipe wants one and it can be trusted; else null, which a
 /// sentence explains.
 std::shared_ptr<comm::NcclTeam> join_cards(const train::Recipe& recipe, comm::Transport& team, int number,
-                                           const Terminal& terminal) {
+                                           Terminal& terminal) {
   if (recipe.transport == "host") return nullptr;
   comm::OpenedNccl opened =
       comm::open_nccl(team, exec::choose_card(recipe.device, gpu::list_devices(), gpu::runtime(), number));
@@ -169,7 +171,7 @@ int train_here(const Job& job, const watch::Seat& seat, comm::Transport* team,
                const io::CheckpointMemory* memory = nullptr) {
   if (team != nullptr) check_team(*team);
   const bool leads = team == nullptr || team->rank() == 0, resume = job.resume || seat.attempt > 1;
-  const Terminal terminal;
+  Terminal terminal(seat.heartbeat);
   train::Membership member{.team = team, .device = seat.device};
   if (team != nullptr) member.cards = join_cards(job.recipe, *team, seat.device, terminal);
   if (team != nullptr && job.recipe.parallel == "pipeline")
@@ -205,6 +207,8 @@ int train_here(const Job& job, const watch::Seat& seat, comm::Transport* team,
 int train_alone(const Job& job) {
   std::signal(SIGINT, on_interrupt);
   std::signal(SIGTERM, on_interrupt);
+  // nohup has it ignored.
+  if (std::signal(SIGHUP, on_hangup) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
   const auto team = join_launched(job.recipe.devices);
   if (team == nullptr) return train_here(job, {.stop = &stop_requested}, nullptr);
   const watch::Seat seat{.device = team->rank(), .stop = &stop_requested};
@@ -225,7 +229,7 @@ bool passes_probe(const train::Recipe& recipe, int device) {
 }
 
 int train_supervised(const Job& job) {
-  const Terminal terminal;
+  Terminal terminal;
   // Workers come and go; what the last one has left here stays.
   const io::CheckpointMemory memory;
   const auto work = [&](const watch::Seat& seat) {
@@ -276,6 +280,8 @@ void run_train(const CLI::App& verb, TrainArguments arguments) {
   }
   const bool launched = num_launched() > 1;
   check_devices(job, launched);
+  // Who reads what a run says may leave it.
+  std::signal(SIGPIPE, SIG_IGN);
   exit_code() = job.recipe.supervise && !launched ? train_supervised(job) : train_alone(job);
 }
 

@@ -181,6 +181,25 @@ TEST_F(Verbs, ATerminalHasOneLiveLine) {
   EXPECT_THAT(plain, AllOf(HasSubstr(" 6/6  loss "), testing::Not(HasSubstr("\033[36m"))));
 }
 
+TEST_F(Verbs, ARunGoesOnWithoutItsReader) {
+  const char* const train = "hearth train tiny.yaml {} --out {}; echo $? >{}.code";
+  for (const std::string setting : {"supervise=true", "supervise=false"}) {
+    const std::string run = setting.substr(10), command = fmt::format(fmt::runtime(train), setting, run, run);
+    const Result result =
+        shell(fmt::format("mkfifo {}.gate && {{ read -r _ <{}.gate; {}; }} | {{ exec <&-; echo >{}.gate; }}",
+                          run, run, command, run));
+    EXPECT_EQ(get(run + ".code"), "0\n");
+    EXPECT_EQ(
+        result.err,
+        "hearth: standard output takes no more (Broken pipe); the run goes on, see trainer_log.jsonl in "
+        "its folder\n");
+    EXPECT_TRUE(has(run + "/model.safetensors"));
+  }
+  EXPECT_THAT(shell("{ " + fmt::format(fmt::runtime(train), "", "full", "full") + "; } >/dev/full").err,
+              HasSubstr("takes no more (No space left on device)"));
+  EXPECT_EQ(get("full.code"), "0\n");
+}
+
 TEST_F(Verbs, EvalAgreesWithTheLog) {
   works("hearth train tiny.yaml --out run train.steps=40 train.eval_every=40 train.checkpoint_every=40");
   const std::string config = get("run/config.yaml");

@@ -1,5 +1,8 @@
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -235,6 +238,25 @@ TEST_F(SlowSupervisor, AStoppedWorkerIsNamedAndReplaced) {
   }));
   EXPECT_TRUE(wait_until(child, 5s, [&] { return last_step(run_) > step; }));
   expect_the_same_run(child);
+}
+
+TEST_F(SlowSupervisor, AReaderMayTakeItsTime) {
+  ASSERT_EQ(mkfifo(output_.c_str(), 0600), 0);
+  const int reader = open(output_.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GT(fcntl(reader, F_SETPIPE_SZ, 4096), 0);
+  Child child(train_into(run_, "train.log_every=1", "devices=2"), output_);
+  ASSERT_TRUE(wait_until(child, 60s, [&] { return last_step(run_) >= 10; }));
+  // Longer than a worker may be silent otherwise.
+  std::this_thread::sleep_for(15s);
+  EXPECT_LT(last_step(run_), kSteps);
+  fcntl(reader, F_SETFL, 0);
+  std::string text, piece(4096, 0);
+  for (ssize_t count = 0; (count = read(reader, piece.data(), piece.size())) > 0;)
+    text.append(piece, 0, static_cast<size_t>(count));
+  close(reader);
+  EXPECT_EQ(text.find("hearth: "), text.npos) << text;
+  EXPECT_EQ(child.wait(), 0);
+  expect_same(outcome_of(run_), want_);
 }
 
 TEST_F(SlowSupervisor, ItsDeathIsTheWorkersAndLeavesTheRunFree) {
