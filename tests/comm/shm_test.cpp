@@ -19,6 +19,7 @@ namespace hearth::comm {
 namespace {
 
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 
 constexpr int64_t kChunkBytes = 4096;
@@ -129,7 +130,7 @@ TEST(Shm, CollectivesFollowEachOther) {
 }
 
 TEST(Shm, NamesARankThatDiedAndWhereTheOthersWaited) {
-  ShmGroup group(3, {.deadline_seconds = 0.3});
+  ShmGroup group(3, {.deadline_seconds = 1});
   const auto work = [&](Transport& transport) {
     std::vector<float> data(100);
     transport.set_place({.step = 412, .index = 3});
@@ -138,7 +139,7 @@ TEST(Shm, NamesARankThatDiedAndWhereTheOthersWaited) {
       transport.all_reduce(data, DType::f32);
     } catch (const CommError& error) {
       EXPECT_THAT(error.what(), AllOf(HasSubstr("rank 1 stopped in all_reduce 3 of step 412, rank "),
-                                      HasSubstr(" waited 0.3 s")));
+                                      ContainsRegex(" waited [1-9][0-9]*[.][0-9] s")));
       return error.rank() == 1 && !testing::Test::HasFailure() ? 0 : 2;
     }
     return 1;
@@ -182,7 +183,7 @@ TEST(Shm, NamesTheWriterOfWhatCameOtherwiseThanItWasWritten) {
 }
 
 TEST(TeamExchange, SendsToOneRankAndKeepsWhatFailed) {
-  ShmGroup group(2, {.deadline_seconds = 0.5, .chunk_bytes = kChunkBytes});
+  ShmGroup group(2, {.deadline_seconds = 1, .chunk_bytes = kChunkBytes});
   const std::vector<std::byte> sent(5 * kChunkBytes, std::byte{7});
   with_ranks(group, [&](Transport& team) {
     TeamExchange exchange(team);

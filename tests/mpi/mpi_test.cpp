@@ -12,6 +12,7 @@ namespace hearth::comm {
 namespace {
 
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 
 Transport* transport = nullptr;
@@ -50,7 +51,7 @@ TEST(MpiDeadline, NamesARankThatDoesNotCome) {
     ADD_FAILURE() << "expected CommError";
   } catch (const CommError& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("rank 1 stopped in all_reduce 3 of step 412, rank "),
-                                    HasSubstr(" waited 0.5 s")));
+                                    ContainsRegex(" waited (0[.][5-9]|[1-9][0-9]*[.][0-9]) s")));
     EXPECT_EQ(error.rank(), 1);
   }
 }
