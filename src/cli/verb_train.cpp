@@ -27,12 +27,11 @@ namespace {
 
 std::atomic<bool> stop_requested{false};
 
-/// Once: end behind this step with a checkpoint. Twice: at once.
-void on_interrupt(int) {
-  if (stop_requested.exchange(true)) _exit(130);
+/// Once: end behind this step with a checkpoint. Twice: at once, but for SIGHUP, which shells and kernels
+/// both send.
+void on_interrupt(int signal) {
+  if (stop_requested.exchange(true) && signal != SIGHUP) _exit(130);
 }
-/// Shells and kernels both send it.
-void on_hangup(int) { stop_requested = true; }
 
 struct TrainArguments {
   std::string recipe;
@@ -208,7 +207,7 @@ int train_alone(const Job& job) {
   std::signal(SIGINT, on_interrupt);
   std::signal(SIGTERM, on_interrupt);
   // nohup has it ignored.
-  if (std::signal(SIGHUP, on_hangup) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
+  if (std::signal(SIGHUP, on_interrupt) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
   const auto team = join_launched(job.recipe.devices);
   if (team == nullptr) return train_here(job, {.stop = &stop_requested}, nullptr);
   const watch::Seat seat{.device = team->rank(), .stop = &stop_requested};
