@@ -150,19 +150,25 @@ TEST_F(Verbs, ResumeGoesOn) {
 }
 
 TEST_F(Verbs, InterruptLeavesARunThatGoesOn) {
-  const Result result =
-      shell(fmt::format("'{}' train tiny.yaml --out run train.steps=100000000 "
-                        "schedule.name=constant & until [ -s run/trainer_log.jsonl ]; do sleep 0.05; done; "
-                        "kill -INT $!; wait $!",
-                        HEARTH_PROGRAM));
-  EXPECT_EQ(result.code, 130);
-  const size_t at = result.out.find("stopped at step ");
-  ASSERT_NE(at, result.out.npos) << result.out;
-  const int64_t step = std::stoll(result.out.substr(at + 16));
-  EXPECT_THAT(result.out, HasSubstr("go on with: hearth train --resume --out run"));
-  EXPECT_THAT(
-      works(fmt::format("hearth train --resume --out run train.steps={}", step + 3)),
-      AllOf(HasSubstr(fmt::format("(step {})", step)), HasSubstr(fmt::format("done: {} steps", step + 3))));
+  const std::vector<std::pair<std::string, std::string>> ways = {
+      {"kill -INT $!", "supervise=true"},
+      {"kill -INT $!", "supervise=false"},
+      {"kill -HUP $!; sleep 0.002; kill -HUP $!", "supervise=true"},
+      {"kill -HUP $!; sleep 0.002; kill -HUP $!", "supervise=false"}};
+  for (const auto& [kill, setting] : ways) {
+    const Result result = shell(fmt::format(
+        "rm -rf run; '{}' train tiny.yaml --out run train.steps=100000000 schedule.name=constant {} & "
+        "until [ -s run/trainer_log.jsonl ]; do sleep 0.05; done; {}; wait $!",
+        HEARTH_PROGRAM, setting, kill));
+    EXPECT_EQ(result.code, 130) << kill << setting;
+    const size_t at = result.out.find("stopped at step ");
+    ASSERT_NE(at, result.out.npos) << kill << setting << result.out;
+    const int64_t step = std::stoll(result.out.substr(at + 16));
+    EXPECT_THAT(result.out, HasSubstr("go on with: hearth train --resume --out run"));
+    EXPECT_THAT(
+        works(fmt::format("hearth train --resume --out run train.steps={}", step + 3)),
+        AllOf(HasSubstr(fmt::format("(step {})", step)), HasSubstr(fmt::format("done: {} steps", step + 3))));
+  }
 }
 
 TEST_F(Verbs, ATerminalHasOneLiveLine) {
@@ -182,12 +188,15 @@ TEST_F(Verbs, ATerminalHasOneLiveLine) {
 }
 
 TEST_F(Verbs, ARunGoesOnWithoutItsReader) {
-  const char* const train = "hearth train tiny.yaml {} --out {}; echo $? >{}.code";
-  for (const std::string setting : {"supervise=true", "supervise=false"}) {
-    const std::string run = setting.substr(10), command = fmt::format(fmt::runtime(train), setting, run, run);
-    const Result result =
-        shell(fmt::format("mkfifo {}.gate && {{ read -r _ <{}.gate; {}; }} | {{ exec <&-; echo >{}.gate; }}",
-                          run, run, command, run));
+  const auto train = [](const std::string& run, const std::string& setting) {
+    return fmt::format("{{ hearth train tiny.yaml --out {0} {1}; echo $? >{0}.code; }}", run, setting);
+  };
+  for (const std::string run : {"watched", "alone"}) {
+    const std::string command = train(run, run == "alone" ? "supervise=false" : "");
+    // The reader has closed its end when it opens the gate.
+    const Result result = shell(
+        fmt::format("mkfifo {0}.gate && {{ read -r _ <{0}.gate; {1}; }} | {{ exec <&-; echo >{0}.gate; }}",
+                    run, command));
     EXPECT_EQ(get(run + ".code"), "0\n");
     EXPECT_EQ(
         result.err,
@@ -195,7 +204,7 @@ TEST_F(Verbs, ARunGoesOnWithoutItsReader) {
         "its folder\n");
     EXPECT_TRUE(has(run + "/model.safetensors"));
   }
-  EXPECT_THAT(shell("{ " + fmt::format(fmt::runtime(train), "", "full", "full") + "; } >/dev/full").err,
+  EXPECT_THAT(shell(train("full", "") + " >/dev/full").err,
               HasSubstr("takes no more (No space left on device)"));
   EXPECT_EQ(get("full.code"), "0\n");
 }

@@ -4,7 +4,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
 #include <unistd.h>
 
 #include <cstdio>
@@ -21,6 +20,7 @@ namespace {
 
 using testing::HasSubstr;
 using testing::StartsWith;
+using testing::StrEq;
 
 constexpr int kRanks = 3;
 
@@ -151,9 +151,9 @@ TEST_F(Nccl, IsRefusedWhereItHangs) {
     _exit(0);
   };
   const testing::ExitedWithCode ends_well(0);
-  EXPECT_EXIT(say_fault("hang", 2), ends_well, "rank 0: a collective gave no answer for 2 s");
+  EXPECT_EXIT(say_fault("hang", 2), ends_well, StrEq("rank 0: a collective gave no answer for 2 s"));
   EXPECT_EXIT(say_fault("join", 0.2), ends_well,
-              "rank 0: joining the group of cards gave no answer for 0.2 s");
+              StrEq("rank 0: joining the group of cards gave no answer for 0.2 s"));
 }
 
 }  // namespace

@@ -120,7 +120,7 @@ TEST_F(Supervisor, NamesTheOneThatHangsAndThenHasMorePatience) {
   };
   EXPECT_EQ(supervise_workers(slow), kDone);
   ASSERT_EQ(said_.size(), 2U);
-  EXPECT_THAT(said_[0], AllOf(HasSubstr("worker 1 made no progress for "), HasSubstr("at step 412"),
+  EXPECT_THAT(said_[0], AllOf(HasSubstr("worker 1 made no progress for 1."), HasSubstr("at step 412"),
                               HasSubstr("worker 0 waited")));
 }
 
