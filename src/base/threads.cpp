@@ -39,6 +39,11 @@ Range split_range(int64_t count, int parts, int index) {
   return {begin, begin + base + (index < extra ? 1 : 0)};
 }
 
+int num_sum_parts(int64_t work, int64_t grain) {
+  constexpr int64_t kMostParts = 16;
+  return static_cast<int>(std::clamp<int64_t>(work / grain, 1, kMostParts));
+}
+
 ThreadPool::ThreadPool(int num_threads) {
   for (int i = 1; i < num_threads; ++i) workers_.emplace_back([this, i] { work(i); });
 }
@@ -90,6 +95,12 @@ void ThreadPool::parallel_for(int64_t count, int64_t grain, FunctionRef<void(Ran
   if (parts <= 1) return body({0, count});
   run([&](int thread) {
     if (thread < parts) body(split_range(count, parts, thread));
+  });
+}
+
+void ThreadPool::for_parts(int parts, FunctionRef<void(int)> body) {
+  parallel_for(parts, 1, [&](Range mine) {
+    for (int64_t part = mine.begin; part < mine.end; ++part) body(static_cast<int>(part));
   });
 }
 

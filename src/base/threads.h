@@ -21,6 +21,10 @@ struct Range {
 /// Part `index` of `parts` of [0, count): contiguous, sizes differ by at most one.
 Range split_range(int64_t count, int parts, int index);
 
+/// How many parts a sum over `work` elements is cut into, at least `grain` of them each: by the work alone,
+/// never by the number of threads, so that the sum has the same bits on any number of them. At most 16.
+int num_sum_parts(int64_t work, int64_t grain);
+
 /// A fixed team of threads, the caller among them. Waiting threads spin briefly, then yield, then sleep, so a
 /// busy machine slows a run no more than its share. `run` is not reentrant; the body must not throw.
 class ThreadPool {
@@ -35,6 +39,8 @@ class ThreadPool {
   void run(FunctionRef<void(int)> body);
   /// Splits [0, count) into one contiguous part per thread; work below `grain` per thread uses fewer threads.
   void parallel_for(int64_t count, int64_t grain, FunctionRef<void(Range)> body);
+  /// Calls body(part) once for each of [0, parts); neighbors go to one thread.
+  void for_parts(int parts, FunctionRef<void(int)> body);
   /// Calls body(task, thread) once for each task of [0, count) on the first `num_threads` threads. Each takes
   /// the next task when it comes free, so that a thread which the machine holds up holds up little: what a
   /// task writes must not depend on its thread.

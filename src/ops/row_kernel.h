@@ -9,12 +9,10 @@ namespace hearth::ops {
 template <typename Row>
 Kernel row_kernel(int64_t num_rows, int parts, int64_t scratch_floats, Row row) {
   const auto run = [=](const KernelArgs& args) {
-    args.threads->parallel_for(parts, 1, [&](Range mine) {
-      for (int64_t part = mine.begin; part < mine.end; ++part) {
-        float* scratch = reinterpret_cast<float*>(args.workspace) + part * scratch_floats;
-        const Range rows = split_range(num_rows, parts, static_cast<int>(part));
-        for (int64_t r = rows.begin; r < rows.end; ++r) row(args, r, scratch);
-      }
+    args.threads->for_parts(parts, [&](int part) {
+      float* scratch = reinterpret_cast<float*>(args.workspace) + part * scratch_floats;
+      const Range rows = split_range(num_rows, parts, part);
+      for (int64_t r = rows.begin; r < rows.end; ++r) row(args, r, scratch);
     });
   };
   return {.run = run, .workspace_bytes = parts * scratch_floats * int64_t{sizeof(float)}};

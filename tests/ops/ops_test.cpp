@@ -65,8 +65,12 @@ class OpTest : public OpSample {
   }
 };
 
-TEST_P(OpTest, KernelMatchesTheReference) {
-  for (const int num_threads : {1, 2, 3}) expect_reference(num_threads);
+TEST_P(OpTest, KernelMatchesTheReference) { expect_reference(2); }
+
+TEST_P(OpTest, ThreadsDoNotChangeTheBits) {
+  const auto alone = run_kernel(1);
+  for (const int num_threads : {2, 3, 8})
+    EXPECT_TRUE(run_kernel(num_threads) == alone) << num_threads << " threads make other bits than one";
 }
 
 TEST_P(OpTest, SmallerMakesTheSameInLessWorkspaceAndMoreTime) {

@@ -8,7 +8,7 @@
 
 namespace hearth::cpu {
 
-ConvPool::ConvPool(const ConvShape& shape, int num_threads) : shape_(shape), num_threads_(num_threads) {
+ConvPool::ConvPool(const ConvShape& shape) : shape_(shape), num_parts_(num_sum_parts(shape.batch, 1)) {
   const int64_t row = (shape.in_w + 2 * shape.padding) * shape.in_c;
   for (int64_t y = 0; y < shape.kernel_h; ++y) {
     for (int64_t i = 0; i < shape.kernel_w * shape.in_c; ++i)
@@ -23,7 +23,7 @@ int64_t ConvPool::padded_floats() const {
 
 int64_t ConvPool::workspace_bytes() const {
   const int64_t sums = round_up((std::ssize(tap_offsets_) + 1) * shape_.out_c, 16);
-  return num_threads_ * (padded_floats() + sums) * static_cast<int64_t>(sizeof(float));
+  return num_parts_ * (padded_floats() + sums) * static_cast<int64_t>(sizeof(float));
 }
 
 void ConvPool::pad_image(const float* image, float* padded) const {
@@ -51,10 +51,10 @@ void ConvPool::forward(const float* x, const float* w, const float* bias, float*
   const ConvShape& s = shape_;
   const int64_t pooled_h = s.out_h() / 2;
   const int64_t pooled_w = s.out_w() / 2;
-  threads.run([&](int thread) {
-    float* padded = reinterpret_cast<float*>(workspace) + thread * padded_floats();
+  threads.for_parts(num_parts_, [&](int part) {
+    float* padded = reinterpret_cast<float*>(workspace) + part * padded_floats();
     std::fill(padded, padded + padded_floats(), 0.0F);
-    const Range images = split_range(s.batch, num_threads_, thread);
+    const Range images = split_range(s.batch, num_parts_, part);
     for (int64_t image = images.begin; image < images.end; ++image) {
       pad_image(x + image * s.in_h * s.in_w * s.in_c, padded);
       for (int64_t y = 0; y < pooled_h; ++y) {
@@ -74,11 +74,11 @@ void ConvPool::backward_weights(const float* x, const float* pooled, const uint8
   const int64_t num_weights = std::ssize(tap_offsets_) * s.out_c;
   const int64_t sums = round_up(num_weights + s.out_c, 16);
   auto* base = reinterpret_cast<float*>(workspace);
-  threads.run([&](int thread) {
-    float* sum = base + thread * (padded_floats() + sums);
+  threads.for_parts(num_parts_, [&](int part) {
+    float* sum = base + part * (padded_floats() + sums);
     float* padded = sum + sums;
     std::fill(sum, padded + padded_floats(), 0.0F);
-    const Range images = split_range(s.batch, num_threads_, thread);
+    const Range images = split_range(s.batch, num_parts_, part);
     for (int64_t image = images.begin; image < images.end; ++image) {
       pad_image(x + image * s.in_h * s.in_w * s.in_c, padded);
       for (int64_t y = 0; y < pooled_h; ++y) {
@@ -90,8 +90,7 @@ void ConvPool::backward_weights(const float* x, const float* pooled, const uint8
   });
   for (int64_t i = 0; i < num_weights + s.out_c; ++i) {
     float total = 0;
-    for (int thread = 0; thread < num_threads_; ++thread)
-      total += base[thread * (padded_floats() + sums) + i];
+    for (int part = 0; part < num_parts_; ++part) total += base[part * (padded_floats() + sums) + i];
     (i < num_weights ? dw[i] : db[i - num_weights]) = total;
   }
 }

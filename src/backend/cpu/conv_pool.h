@@ -12,7 +12,7 @@ struct ConvPoolRow;
 /// the maximum (2 * row + column) are stored. Output height and width of the convolution are even.
 class ConvPool {
  public:
-  ConvPool(const ConvShape& shape, int num_threads);
+  explicit ConvPool(const ConvShape& shape);
   int64_t workspace_bytes() const;
   void forward(const float* x, const float* w, const float* bias, float* pooled, uint8_t* argmax,
                std::byte* workspace, ThreadPool& threads) const;
@@ -28,7 +28,7 @@ class ConvPool {
   ConvPoolRow row_at(const float* padded, int64_t y) const;
 
   ConvShape shape_;
-  int num_threads_;
+  int num_parts_;
   std::vector<int32_t> tap_offsets_;
 };
 

@@ -51,25 +51,38 @@ struct Patches {
     }
   }
 
-  void gather(DType dtype, const void* x, int64_t first, int64_t count, float* out) const {
-    if (trivial()) return load_f32(dtype, x, first * s.in_c, count * s.in_c, out);
+  /// Elements [columns.begin, columns.end) of `count` patches from pixel `first` on, side by side.
+  void gather(DType dtype, const void* x, int64_t first, int64_t count, Range columns, float* out) const {
     for (int64_t i = 0; i < count; ++i) {
-      float* patch = out + i * length();
+      float* patch = out + i * columns.size() - columns.begin;
       for_each_tap(first + i, [&](int64_t place, int64_t source, int64_t run) {
+        const int64_t begin = std::max(place, columns.begin);
+        const int64_t size = std::min(place + run, columns.end) - begin;
+        if (size <= 0) return;
         if (source < 0) {
-          std::fill(patch + place, patch + place + run, 0.0F);
+          std::fill_n(patch + begin, size, 0.0F);
         } else {
-          load_f32(dtype, x, source, run, patch + place);
+          load_f32(dtype, x, source + begin - place, size, patch + begin);
         }
       });
     }
   }
 
+  /// Rows of patch elements, `row` floats apart.
+  struct View {
+    const float* data;
+    int64_t row;
+  };
   /// The gathered patches, or x itself where they lie there as such.
-  const float* rows(DType dtype, const void* x, int64_t first, int64_t count, float* gathered) const {
-    if (trivial() && dtype == DType::f32) return static_cast<const float*>(x) + first * s.in_c;
-    gather(dtype, x, first, count, gathered);
-    return gathered;
+  View rows(DType dtype, const void* x, int64_t first, int64_t count, Range columns, float* gathered) const {
+    if (trivial() && dtype == DType::f32)
+      return {static_cast<const float*>(x) + first * s.in_c + columns.begin, s.in_c};
+    if (trivial() && columns.size() == s.in_c) {
+      load_f32(dtype, x, first * s.in_c, count * s.in_c, gathered);
+    } else {
+      gather(dtype, x, first, count, columns, gathered);
+    }
+    return {gathered, columns.size()};
   }
 
   void scatter(const float* patches, int64_t first, int64_t count, float* dx, int64_t dx_begin) const {
@@ -112,7 +125,7 @@ void DirectConv::forward(const void* x, const void* w, const float* bias, const 
     const Range mine = split_range(patches.num_pixels(), spec.num_threads, thread);
     for (int64_t first = mine.begin; first < mine.end; first += chunk) {
       const int64_t count = std::min(chunk, mine.end - first);
-      const float* a = patches.rows(spec.x, x, first, count, gathered);
+      const float* a = patches.rows(spec.x, x, first, count, {0, k}, gathered).data;
       float* c = spec.x == DType::f32 ? static_cast<float*>(y) + first * o : wide;
       for (int64_t j = 0; j < o; j += kPanel) {
         simd().gemm(count, std::min(kPanel, o - j), k, a, k, 1, panels + j * k, kPanel, c + j, o, false);
@@ -172,43 +185,72 @@ void DirectConv::backward_data(const void* dy, const void* w, void* dx, std::byt
   });
 }
 
+namespace {
+
+/// How threads share a weight gradient dw [k][o] = sum over pixels of patch^T dy. Each computes rows of dw
+/// over all pixels, so that no sums have to be joined. Where dw has few elements it is summed over parts of
+/// the pixels instead, which are joined in their order. Either way no bit depends on the number of threads.
+struct WeightsPlan {
+  Patches patches;
+  int64_t k, o, chunk;
+  int pixel_parts;         ///< 0: threads share rows of dw
+  int64_t scratch_floats;  ///< of a thread: patches, and dy in f32
+  int64_t row_tasks;
+
+  explicit WeightsPlan(const ConvSpec& spec)
+      : patches{spec.shape}, k(patches.length()), o(spec.shape.out_c), chunk(patches.weights_chunk()) {
+    constexpr int64_t kSmall = 32 * 1024, kTasksPerThread = 2;
+    pixel_parts = k * o <= kSmall ? num_sum_parts(patches.num_pixels(), chunk) : 0;
+    row_tasks = std::clamp<int64_t>(k / 14, 1, kTasksPerThread * spec.num_threads);
+    scratch_floats = chunk * (k + o);
+  }
+  int64_t num_floats(int num_threads) const { return pixel_parts * k * o + num_threads * scratch_floats; }
+};
+
+/// sum [rows][o] += the patches' elements `rows` of these pixels, transposed, times dy.
+void add_weights(const WeightsPlan& plan, const ConvSpec& spec, const void* x, const void* dy, Range pixels,
+                 Range rows, float* sum, float* scratch) {
+  float* wide_dy = scratch + plan.chunk * plan.k;
+  const int64_t o = plan.o;
+  for (int64_t first = pixels.begin; first < pixels.end; first += plan.chunk) {
+    const int64_t count = std::min(plan.chunk, pixels.end - first);
+    const Patches::View a = plan.patches.rows(spec.x, x, first, count, rows, scratch);
+    const float* b = as_f32(spec.x, dy, first * o, count * o, wide_dy);
+    for (int64_t row = 0; row < rows.size(); row += kWeightsRows) {
+      simd().gemm(std::min(kWeightsRows, rows.size() - row), o, count, a.data + row, 1, a.row, b, o,
+                  sum + row * o, o, first > pixels.begin);
+    }
+  }
+}
+
+}  // namespace
+
 int64_t DirectConv::weights_workspace_bytes() const {
-  const Patches patches{spec.shape};
-  const int64_t per_thread =
-      patches.weights_chunk() * (patches.length() + spec.shape.out_c) + weight_floats(spec.shape);
-  return floats(spec.num_threads * per_thread);
+  return floats(WeightsPlan(spec).num_floats(spec.num_threads));
 }
 
 void DirectConv::backward_weights(const void* x, const void* dy, float* dw, std::byte* workspace,
                                   ThreadPool& threads) const {
-  const Patches patches{spec.shape};
-  const int64_t k = patches.length();
-  const int64_t o = spec.shape.out_c;
-  const int64_t chunk = patches.weights_chunk();
-  const int64_t total = weight_floats(spec.shape);
-  const int64_t per_thread = chunk * (k + o) + total;
-  auto* base = reinterpret_cast<float*>(workspace);
-  threads.run([&](int thread) {
-    float* sum = base + thread * per_thread;
-    float* gathered = sum + total;
-    float* wide_dy = gathered + chunk * k;
-    std::fill(sum, sum + total, 0.0F);
-    const Range mine = split_range(patches.num_pixels(), spec.num_threads, thread);
-    for (int64_t first = mine.begin; first < mine.end; first += chunk) {
-      const int64_t count = std::min(chunk, mine.end - first);
-      const float* a = patches.rows(spec.x, x, first, count, gathered);
-      const float* b = as_f32(spec.x, dy, first * o, count * o, wide_dy);
-      for (int64_t row = 0; row < k; row += kWeightsRows) {
-        simd().gemm(std::min(kWeightsRows, k - row), o, count, a + row, 1, k, b, o, sum + row * o, o, true);
-      }
-    }
+  const WeightsPlan plan(spec);
+  const int64_t num_pixels = plan.patches.num_pixels();
+  const int64_t total = plan.k * plan.o;
+  auto* sums = reinterpret_cast<float*>(workspace);
+  float* scratch = sums + plan.pixel_parts * total;
+  if (plan.pixel_parts == 0) {
+    threads.run_tasks(plan.row_tasks, spec.num_threads, [&](int64_t task, int thread) {
+      const Range rows = split_range(plan.k, static_cast<int>(plan.row_tasks), static_cast<int>(task));
+      add_weights(plan, spec, x, dy, {0, num_pixels}, rows, dw + rows.begin * plan.o,
+                  scratch + thread * plan.scratch_floats);
+    });
+    return;
+  }
+  threads.run_tasks(plan.pixel_parts, spec.num_threads, [&](int64_t part, int thread) {
+    const Range pixels = split_range(num_pixels, plan.pixel_parts, static_cast<int>(part));
+    add_weights(plan, spec, x, dy, pixels, {0, plan.k}, sums + part * total,
+                scratch + thread * plan.scratch_floats);
   });
-  threads.parallel_for(total, 8192, [&](Range range) {
-    std::memcpy(dw + range.begin, base + range.begin, static_cast<size_t>(range.size()) * sizeof(float));
-    for (int thread = 1; thread < spec.num_threads; ++thread) {
-      add_row(base + thread * per_thread + range.begin, dw + range.begin, range.size());
-    }
-  });
+  std::memcpy(dw, sums, static_cast<size_t>(total) * sizeof(float));
+  for (int part = 1; part < plan.pixel_parts; ++part) add_row(sums + part * total, dw, total);
 }
 
 }  // namespace hearth::cpu

@@ -18,10 +18,8 @@ using Task = HeadSpec::Task;
 
 /// Rows of the vocabulary worked on at a time: their logits for a chunk stay in the second-level cache.
 constexpr int64_t kTileRows = kRowBlock;
-
-/// Parts of the vocabulary for each thread, with sums of their own, so that results do not depend on which
-/// thread comes free first.
-constexpr int64_t kPartsPerThread = 4;
+/// Of a part of the vocabulary, which has sums of its own.
+constexpr int64_t kLeastPartRows = 16;
 
 HEARTH_CLONES void max_with(const float* row, float* most, int64_t count) {
   for (int64_t i = 0; i < count; ++i) most[i] = row[i] > most[i] ? row[i] : most[i];
@@ -47,7 +45,7 @@ struct Layout {
     place_shared(s);
     place_parts(s);
     place_threads(s);
-    num_parts = kPartsPerThread * s.num_threads;
+    num_parts = num_sum_parts(s.vocab, kLeastPartRows);
     threads = parts + num_parts * part_floats;
     total = threads + s.num_threads * thread_floats;
   }

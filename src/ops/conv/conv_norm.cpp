@@ -21,7 +21,7 @@ Inferred infer_moments(const NodeView& node) {
 
 Kernel moments_kernel(const NodeView& node) {
   const Kernel conv = conv2d.cpu(node);
-  const NormShape shape = norm_shape(node.out_type(0), node.num_threads);
+  const NormShape shape = norm_shape(node.out_type(0));
   const int64_t behind = whole_lines(conv.workspace_bytes);
   const auto run = [conv, shape, behind](const KernelArgs& args) {
     conv.run(args);

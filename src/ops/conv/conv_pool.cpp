@@ -52,7 +52,7 @@ Job job_of(const NodeView& node, const cpu::ConvShape& s, int64_t rest_bytes) {
           .x_bytes = s.in_h * s.in_w * s.in_c * dtype_bytes(dtype),
           .image_bytes = cpu::round_up(s.out_h() * s.out_w() * s.out_c * dtype_bytes(dtype), 64),
           .rest_bytes = cpu::round_up(rest_bytes, 64),
-          .parts = static_cast<int>(std::clamp<int64_t>(s.batch, 1, node.num_threads))};
+          .parts = num_sum_parts(s.batch, 1)};
 }
 
 /// The convolution of one image on one thread.
@@ -122,14 +122,11 @@ void with_storage(DType dtype, Body body) {
 /// Calls body(part, its workspace) for each part, in parallel.
 template <typename Body>
 void for_each_part(const Job& job, const KernelArgs& args, Body body) {
-  args.threads->parallel_for(job.parts, 1, [&](Range mine) {
-    for (int64_t p = mine.begin; p < mine.end; ++p)
-      body(static_cast<int>(p), args.workspace + p * job.part_bytes());
-  });
+  args.threads->for_parts(job.parts, [&](int part) { body(part, args.workspace + part * job.part_bytes()); });
 }
 
 Kernel fused_kernel(const NodeView& node) {
-  const auto conv = std::make_shared<const cpu::ConvPool>(shape_of_forward(node), node.num_threads);
+  const auto conv = std::make_shared<const cpu::ConvPool>(shape_of_forward(node));
   const auto run = [conv](const KernelArgs& args) {
     conv->forward(args.input<float>(0), args.input<float>(1), args.input<float>(2), args.output<float>(0),
                   args.output<uint8_t>(1), args.workspace, *args.threads);
@@ -138,7 +135,7 @@ Kernel fused_kernel(const NodeView& node) {
 }
 
 Kernel fused_grad_kernel(const NodeView& node) {
-  const auto conv = std::make_shared<const cpu::ConvPool>(shape_of_grad(node), node.num_threads);
+  const auto conv = std::make_shared<const cpu::ConvPool>(shape_of_grad(node));
   const auto run = [conv](const KernelArgs& args) {
     conv->backward_weights(args.input<float>(0), args.input<float>(1), args.input<uint8_t>(2),
                            args.input<float>(3), args.output<float>(0), args.output<float>(1), args.workspace,

@@ -48,7 +48,7 @@ void finish_moments(const NormShape& shape, const Options& options, const NormWo
 }
 
 Kernel train_kernel(const NodeView& node) {
-  const NormShape shape = norm_shape(node);
+  const NormShape shape = norm_shape(node.in_type(0));
   const bool residual = node.has_input(5), measured = node.has_input(6);
   const auto run = [shape, residual, measured, options = options_of(node.attrs)](const KernelArgs& args) {
     const NormWorkspace work = norm_workspace(shape, args.workspace);
@@ -67,7 +67,7 @@ Kernel train_kernel(const NodeView& node) {
 }
 
 Kernel infer_kernel(const NodeView& node) {
-  const NormShape shape = norm_shape(node);
+  const NormShape shape = norm_shape(node.in_type(0));
   const bool residual = node.has_input(5);
   const auto run = [shape, residual, options = options_of(node.attrs)](const KernelArgs& args) {
     const NormWorkspace work = norm_workspace(shape, args.workspace);

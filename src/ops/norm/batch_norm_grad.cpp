@@ -103,11 +103,9 @@ void sum_part(const Job& job, const KernelArgs& args, Range range, double* sum, 
 
 void sums(const Job& job, const KernelArgs& args, const NormWorkspace& work) {
   const int64_t width = job.shape.width;
-  args.threads->parallel_for(job.shape.parts, 1, [&](Range parts) {
-    for (int64_t p = parts.begin; p < parts.end; ++p) {
-      const Range range = split_range(job.shape.rows, job.shape.parts, static_cast<int>(p));
-      sum_part(job, args, range, work.first + p * width, work.second + p * width);
-    }
+  args.threads->for_parts(job.shape.parts, [&](int p) {
+    const Range range = split_range(job.shape.rows, job.shape.parts, p);
+    sum_part(job, args, range, work.first + p * width, work.second + p * width);
   });
   for (int64_t i = width; i < job.shape.parts * width; ++i) {
     work.first[i % width] += work.first[i];
@@ -167,7 +165,7 @@ Inferred infer(const NodeView& node) {
 }
 
 Kernel kernel(const NodeView& node) {
-  const Job job{.shape = norm_shape(node),
+  const Job job{.shape = norm_shape(node.in_type(0)),
                 .relu = has_relu(node.attrs),
                 .residual = node.attrs.integer_or("residual", 0) != 0};
   const auto run = [job](const KernelArgs& args) {

@@ -46,13 +46,10 @@ HEARTH_CLONES void normalise_tile(const Tile& tile, const float* mean, const flo
 
 Type moments_type(const Type& x) { return f32_type({moment_groups(num_rows(x.shape)), 2, x.shape.back()}); }
 
-NormShape norm_shape(const NodeView& node) { return norm_shape(node.in_type(0), node.num_threads); }
-
-NormShape norm_shape(const Type& x, int num_threads) {
+NormShape norm_shape(const Type& x) {
   const int64_t width = x.shape.back();
   const int64_t rows = num_rows(x.shape);
-  const auto parts = std::clamp<int64_t>(rows * width / kNormTile, 1, num_threads);
-  return {.dtype = x.dtype, .rows = rows, .width = width, .parts = static_cast<int>(parts)};
+  return {.dtype = x.dtype, .rows = rows, .width = width, .parts = num_sum_parts(rows * width, kNormTile)};
 }
 
 int64_t norm_workspace_bytes(const NormShape& shape) {

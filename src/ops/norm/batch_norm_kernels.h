@@ -16,9 +16,7 @@ struct NormShape {
   /// Partial results are kept per part and combined in the order of the parts.
   int parts = 1;
 };
-NormShape norm_shape(const ir::Type& x, int num_threads);
-/// Of a node whose input 0 is x.
-NormShape norm_shape(const ir::NodeView& node);
+NormShape norm_shape(const ir::Type& x);
 
 /// Floats per tile: a tile and its result stay in the second-level cache.
 inline constexpr int64_t kNormTile = 8192;

@@ -64,11 +64,9 @@ void part_moments(const NormShape& shape, const void* x, Range rows, double* mea
 }  // namespace
 
 void moments(const NormShape& shape, const void* x, const NormWorkspace& work, ThreadPool& threads) {
-  threads.parallel_for(shape.parts, 1, [&](Range parts) {
-    for (int64_t p = parts.begin; p < parts.end; ++p) {
-      part_moments(shape, x, split_range(shape.rows, shape.parts, static_cast<int>(p)),
-                   work.first + p * shape.width, work.second + p * shape.width);
-    }
+  threads.for_parts(shape.parts, [&](int p) {
+    part_moments(shape, x, split_range(shape.rows, shape.parts, p), work.first + p * shape.width,
+                 work.second + p * shape.width);
   });
   int64_t count = split_range(shape.rows, shape.parts, 0).size();
   for (int p = 1; p < shape.parts; ++p) {
@@ -82,18 +80,16 @@ void moments(const NormShape& shape, const void* x, const NormWorkspace& work, T
 void measure_groups(const NormShape& shape, const void* x, const NormWorkspace& work, float* groups,
                     ThreadPool& threads) {
   const int64_t num_groups = moment_groups(shape.rows);
-  threads.parallel_for(shape.parts, 1, [&](Range parts) {
-    for (int64_t p = parts.begin; p < parts.end; ++p) {
-      double *mean = work.first + p * shape.width, *squares = work.second + p * shape.width;
-      const Range own = split_range(num_groups, shape.parts, static_cast<int>(p));
-      for (int64_t g = own.begin; g < own.end; ++g) {
-        const int64_t first = g * kMomentRows;
-        part_moments(shape, x, {first, std::min(first + kMomentRows, shape.rows)}, mean, squares);
-        float* out = groups + 2 * g * shape.width;
-        for (int64_t c = 0; c < shape.width; ++c) {
-          out[c] = static_cast<float>(mean[c]);
-          out[shape.width + c] = static_cast<float>(squares[c]);
-        }
+  threads.for_parts(shape.parts, [&](int p) {
+    double *mean = work.first + p * shape.width, *squares = work.second + p * shape.width;
+    const Range own = split_range(num_groups, shape.parts, p);
+    for (int64_t g = own.begin; g < own.end; ++g) {
+      const int64_t first = g * kMomentRows;
+      part_moments(shape, x, {first, std::min(first + kMomentRows, shape.rows)}, mean, squares);
+      float* out = groups + 2 * g * shape.width;
+      for (int64_t c = 0; c < shape.width; ++c) {
+        out[c] = static_cast<float>(mean[c]);
+        out[shape.width + c] = static_cast<float>(squares[c]);
       }
     }
   });

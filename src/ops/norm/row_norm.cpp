@@ -29,14 +29,13 @@ bool is_centred(const NodeView& node) { return node.in.size() % 2 == 1; }
 Rows rows_of(const NodeView& node) {
   const Type& x = node.in_type(0);
   const int64_t count = num_rows(x.shape);
-  const auto parts = std::clamp<int64_t>(x.shape.num_elements() / kGrain, 1, node.num_threads);
   return {.dtype = x.dtype,
           .count = count,
           .width = x.shape.back(),
           .eps = static_cast<float>(node.attrs.real_or("eps", 0)),
           .offset = static_cast<float>(node.attrs.real_or("offset", 0)),
           .centred = is_centred(node),
-          .parts = static_cast<int>(parts)};
+          .parts = num_sum_parts(x.shape.num_elements(), kGrain)};
 }
 
 float dot(const float* a, const float* b, int64_t count) {

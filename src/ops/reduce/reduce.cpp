@@ -61,20 +61,14 @@ Kernel sum_leading_kernel(const NodeView& node) {
   const DType dtype = node.in[0].dtype;
   const int64_t width = node.in[0].shape.back();
   const int64_t rows = num_rows(node.in[0].shape);
-  const int parts = static_cast<int>(std::clamp<int64_t>(rows * width / kGrain, 1, node.num_threads));
+  const int parts = num_sum_parts(rows * width, kGrain);
   const int64_t part_bytes = cpu::round_up(width * 16, 64);
   const auto run = [=](const KernelArgs& args) {
-    const auto body = [&](int part) {
-      if (part >= parts) return;
+    args.threads->for_parts(parts, [&](int part) {
       auto* sums = reinterpret_cast<double*>(args.workspace + part * part_bytes);
       auto* partial = reinterpret_cast<float*>(sums + width);
       sum_rows(dtype, args.in[0], split_range(rows, parts, part), width, sums, partial, partial + width);
-    };
-    if (parts == 1) {
-      body(0);
-    } else {
-      args.threads->run(body);
-    }
+    });
     for (int64_t c = 0; c < width; ++c) {
       double sum = 0;
       for (int part = 0; part < parts; ++part)
@@ -118,30 +112,38 @@ Inferred infer_sum_squares(const NodeView& node) {
   return {.out = {{.dtype = DType::f32, .shape = {count}}}, .error = ""};
 }
 
-/// Every input is cut into one part per thread; the parts' sums are added in a fixed order.
+/// A part of an input whose squares are added up by one thread.
+struct SquaresPart {
+  size_t input;
+  Range elements;
+};
+
+/// The sums of an input's parts are added in their order.
 Kernel sum_squares_kernel(const NodeView& node) {
-  std::vector<int64_t> counts;
-  for (const Type& type : node.in) counts.push_back(type.shape.num_elements());
-  const int64_t parts = node.num_threads, count = num_squares(node);
-  return {.run =
-              [=, places = square_places(node)](const KernelArgs& args) {
-                auto* partial = reinterpret_cast<double*>(args.workspace);
-                args.threads->run([&](int thread) {
-                  for (size_t k = 0; k < counts.size(); ++k) {
-                    double sums[16] = {};
-                    const Range range = split_range(counts[k], parts, thread);
-                    add_squares(args.input<float>(k) + range.begin, range.size(), sums);
-                    partial[static_cast<int64_t>(k) * parts + thread] = total(sums);
-                  }
-                });
-                std::fill_n(args.output<float>(0), count, 0.0F);
-                for (const int64_t place : places) {
-                  args.output<float>(0)[place] =
-                      static_cast<float>(std::accumulate(partial, partial + parts, 0.0));
-                  partial += parts;
-                }
-              },
-          .workspace_bytes = parts * std::ssize(counts) * 8};
+  std::vector<SquaresPart> parts;
+  for (size_t k = 0; k < node.in.size(); ++k) {
+    const int64_t count = node.in[k].shape.num_elements();
+    const int num_parts = num_sum_parts(count, kGrain);
+    for (int i = 0; i < num_parts; ++i) parts.push_back({k, split_range(count, num_parts, i)});
+  }
+  const int64_t workspace_bytes = std::ssize(parts) * int64_t{sizeof(double)};
+  const auto run = [parts, places = square_places(node), count = num_squares(node)](const KernelArgs& args) {
+    auto* partial = reinterpret_cast<double*>(args.workspace);
+    args.threads->run_tasks(std::ssize(parts), args.threads->size(), [&](int64_t task, int) {
+      const auto& [input, elements] = parts[static_cast<size_t>(task)];
+      double sums[16] = {};
+      add_squares(args.input<float>(input) + elements.begin, elements.size(), sums);
+      partial[task] = total(sums);
+    });
+    std::fill_n(args.output<float>(0), count, 0.0F);
+    for (size_t i = 0; i < parts.size();) {
+      const size_t input = parts[i].input;
+      double sum = 0;
+      for (; i < parts.size() && parts[i].input == input; ++i) sum += partial[i];
+      args.output<float>(0)[places[input]] = static_cast<float>(sum);
+    }
+  };
+  return {.run = run, .workspace_bytes = workspace_bytes};
 }
 
 }  // namespace

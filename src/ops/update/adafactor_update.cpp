@@ -83,12 +83,7 @@ class Run {
  private:
   template <typename Body>
   void for_parts(Body body) const {
-    args_.threads->parallel_for(parts_, 1, [&](Range parts) {
-      for (int64_t p = parts.begin; p < parts.end; ++p) {
-        const int part = static_cast<int>(p);
-        body(part, split_range(matrix_.rows, parts_, part));
-      }
-    });
+    args_.threads->for_parts(parts_, [&](int part) { body(part, split_range(matrix_.rows, parts_, part)); });
   }
   /// Of a part: sum of squares of the weight, of the direction, then of each column's gradient.
   double* doubles(int part) const {
@@ -180,7 +175,7 @@ Inferred infer(const NodeView& node) {
 Kernel cpu(const NodeView& node) {
   const Matrix matrix = matrix_of(node.in_type(0));
   const DType dtype = node.in_type(1).dtype;
-  const int parts = static_cast<int>(std::clamp<int64_t>(matrix.rows / 4, 1, node.num_threads));
+  const int parts = num_sum_parts(matrix.rows, 4);
   const auto run = [=, options = adafactor_options(node.attrs)](const KernelArgs& args) {
     if (*args.input<float>(3) < 0 || matrix.rows * matrix.columns == 0) return;
     Run(matrix, dtype, parts, options, args).run();

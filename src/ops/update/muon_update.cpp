@@ -54,6 +54,9 @@ struct Plan {
         square({.m = small, .n = small, .k = small, .num_threads = num_threads}),
         apply({.m = small, .n = wide, .k = small, .num_threads = num_threads}),
         gemm_bytes(std::max({gram.workspace_bytes(), square.workspace_bytes(), apply.workspace_bytes()})) {}
+
+  /// Of the sum for the norm.
+  int num_parts() const { return num_sum_parts(rows * columns, kGrain); }
 };
 
 /// Pieces of the workspace.
@@ -62,7 +65,7 @@ struct Space {
   double* partial;
   std::byte* gemm;
   int64_t bytes;
-  Space(const Plan& plan, int num_threads, std::byte* base) {
+  Space(const Plan& plan, std::byte* base) {
     int64_t next = 0;
     const auto take = [&](int64_t size) {
       std::byte* at = base == nullptr ? nullptr : base + next;
@@ -75,7 +78,7 @@ struct Space {
     y = reinterpret_cast<float*>(take(whole));
     gram = reinterpret_cast<float*>(take(square));
     other = reinterpret_cast<float*>(take(square));
-    partial = reinterpret_cast<double*>(take(num_threads * int64_t{sizeof(double)}));
+    partial = reinterpret_cast<double*>(take(plan.num_parts() * int64_t{sizeof(double)}));
     gemm = take(plan.gemm_bytes);
     bytes = next;
   }
@@ -83,14 +86,8 @@ struct Space {
 
 class Run {
  public:
-  Run(const Plan& plan, const MuonOptions& options, const Type& gradient, int num_threads,
-      const KernelArgs& args)
-      : plan_(plan),
-        options_(options),
-        gradient_(gradient),
-        num_threads_(num_threads),
-        args_(args),
-        space_(plan, num_threads, args.workspace) {}
+  Run(const Plan& plan, const MuonOptions& options, const Type& gradient, const KernelArgs& args)
+      : plan_(plan), options_(options), gradient_(gradient), args_(args), space_(plan, args.workspace) {}
 
   void run() {
     make_direction();
@@ -131,16 +128,16 @@ class Run {
 
   /// Divides by the Frobenius norm, which bounds every singular value.
   void normalise() {
-    args_.threads->run([&](int thread) {
-      if (thread >= num_threads_) return;
-      const Range mine = split_range(count(), num_threads_, thread);
+    const int num_parts = plan_.num_parts();
+    args_.threads->for_parts(num_parts, [&](int part) {
+      const Range mine = split_range(count(), num_parts, part);
       double sum = 0;
       for (int64_t i = mine.begin; i < mine.end; ++i)
         sum += static_cast<double>(space_.x[i]) * static_cast<double>(space_.x[i]);
-      space_.partial[thread] = sum;
+      space_.partial[part] = sum;
     });
     double sum = 0;
-    for (int thread = 0; thread < num_threads_; ++thread) sum += space_.partial[thread];
+    for (int part = 0; part < num_parts; ++part) sum += space_.partial[part];
     const auto inverse = static_cast<float>(1 / std::max(std::sqrt(sum), options_.eps));
     for_runs(count(), *args_.threads,
              [&](int64_t i, int64_t n) { combine(space_.x + i, inverse, space_.x + i, 0, space_.x + i, n); });
@@ -162,7 +159,6 @@ class Run {
   const Plan& plan_;
   const MuonOptions& options_;
   const Type& gradient_;
-  int num_threads_;
   const KernelArgs& args_;
   Space space_;
 };
@@ -174,12 +170,11 @@ Inferred infer(const NodeView& node) {
 
 Kernel cpu(const NodeView& node) {
   const auto plan = std::make_shared<const Plan>(node.in_type(0).shape, node.num_threads);
-  const auto run = [=, gradient = node.in_type(1), threads = node.num_threads,
-                    options = options_of(node)](const KernelArgs& args) {
+  const auto run = [=, gradient = node.in_type(1), options = options_of(node)](const KernelArgs& args) {
     if (*args.input<float>(3) < 0 || plan->small == 0) return;
-    Run(*plan, options, gradient, threads, args).run();
+    Run(*plan, options, gradient, args).run();
   };
-  return {.run = run, .workspace_bytes = Space(*plan, node.num_threads, nullptr).bytes};
+  return {.run = run, .workspace_bytes = Space(*plan, nullptr).bytes};
 }
 
 using Doubles = std::vector<double>;
