@@ -56,7 +56,7 @@ void bench_gemm(int64_t m, int64_t n, int64_t k, bool ta, bool tb, ThreadPool& t
 
 void bench_conv_pool(int64_t batch, ThreadPool& threads) {
   const cpu::ConvShape s{.batch = batch, .in_h = 32, .in_w = 32, .in_c = 3, .out_c = 16};
-  const cpu::ConvPool conv(s, threads.size());
+  const cpu::ConvPool conv(s);
   Buffer<float> x(static_cast<size_t>(batch * 32 * 32 * 3));
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 7919 % 1000) / 500.0F - 1.0F;
   Buffer<float> w(27 * 16);
