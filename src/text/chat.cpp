@@ -18,6 +18,38 @@ struct Frame {
   std::string after;
 };
 
+/// A word that stands nowhere in the text.
+std::string unused_word(const std::string& text) {
+  std::string word = "call";
+  while (text.find(word) != text.npos) word += std::to_string(word.size());
+  return word;
+}
+
+/// Renames what the assistant's tool calls are called and take, each by a word of its own that starts with
+/// `word`; returns those words and the message each stands in.
+std::vector<std::pair<std::string, size_t>> rename_tool_calls(Json& messages, const std::string& word) {
+  std::vector<std::pair<std::string, size_t>> words;
+  const auto add = [&](size_t i) {
+    words.emplace_back(fmt::format("{}x{}x", word, words.size()), i);
+    return words.back().first;
+  };
+  for (size_t i = 0; i < messages.size(); ++i) {
+    if (!has_tool_calls(messages[i])) continue;
+    for (Json& call : messages[i]["tool_calls"]) {
+      Json& function = call.contains("function") ? call["function"] : call;
+      function["name"] = add(i);
+      if (!function.contains("arguments") || function["arguments"].empty()) continue;
+      Json& arguments = function["arguments"];
+      if (arguments.is_string()) {
+        arguments = add(i);
+      } else if (arguments.is_object()) {
+        arguments = Json{{add(i), 0}};
+      }
+    }
+  }
+  return words;
+}
+
 /// A character that stands in no message.
 std::optional<char> unused_character(const Json& messages) {
   const std::string all = messages.dump();
@@ -38,9 +70,7 @@ class TurnFinder {
   /// The turns have to be asked for in their order.
   Span find(size_t turn) {
     while (before_.size() < turn) before_.push_back(messages_[before_.size()]);
-    const auto prompt = try_render(before_, true);
-    std::optional<size_t> first;
-    if (prompt && full_.starts_with(*prompt)) first = prompt->size();
+    std::optional<size_t> first = start_by_prompt();
     before_.push_back(messages_[turn]);
     std::optional<size_t> last = before_.size() == messages_.size() ? full_.size() : end_by_prefix();
     if (!first || !last) find_by_frame(turn, first, last);
@@ -63,6 +93,20 @@ class TurnFinder {
     } catch (const UserError&) {
       return std::nullopt;
     }
+  }
+
+  /// Where a prompt for the turn ends. A <think> block that the prompt opens is the assistant's: there the
+  /// turn starts, even where the whole conversation has lost the block.
+  std::optional<size_t> start_by_prompt() const {
+    const auto prompt = try_render(before_, true);
+    if (!prompt) return std::nullopt;
+    const size_t shared = shared_start(*prompt, full_);
+    if (const size_t thought = prompt->rfind("<think>"); thought <= shared) {
+      const auto unprompted = try_render(before_, false);
+      if (unprompted && shared_start(*prompt, *unprompted) <= thought) return thought;
+    }
+    if (shared == prompt->size()) return shared;
+    return std::nullopt;
   }
 
   std::optional<size_t> end_by_prefix() const {
@@ -90,7 +134,18 @@ class TurnFinder {
     if (last) return;
     const auto alone = frame_of(before_, turn);
     const std::string_view mark = alone ? without_blank_end(alone->after) : std::string_view();
-    last = full_.size() - frame->after.size() + shared_start(frame->after, mark);
+    last = before_special_token(full_.size() - frame->after.size() + shared_start(frame->after, mark));
+  }
+
+  /// The place itself, or where the special token starts that it lies inside.
+  size_t before_special_token(size_t place) const {
+    for (const std::string& token : renderer_.options_.special_tokens) {
+      const size_t low = place - std::min(place, token.size() - 1);
+      const size_t found = full_.substr(low, token.size() + place - low - 1).find(token);
+      if (found != full_.npos && low + found < place && low + found + token.size() > place)
+        return low + found;
+    }
+    return place;
   }
 
   const ChatRenderer& renderer_;
@@ -99,6 +154,16 @@ class TurnFinder {
   std::string_view full_;
   Json before_ = Json::array();
 };
+
+std::vector<std::string> special_tokens_of(const Tokenizer& tokenizer) {
+  std::vector<std::string> tokens;
+  for (int64_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    const auto token = static_cast<int32_t>(id);
+    if (tokenizer.is_special(token) && !tokenizer.token(token).empty())
+      tokens.push_back(tokenizer.token(token));
+  }
+  return tokens;
+}
 
 ChatRenderer::ChatRenderer(Template chat_template, ChatOptions options)
     : template_(std::move(chat_template)), options_(std::move(options)) {}
@@ -150,6 +215,27 @@ bool is_open(std::string_view said, const Json& message) {
 
 }  // namespace
 
+void ChatRenderer::check_tool_calls(const Json& messages, const Json& tools) const {
+  if (std::none_of(messages.begin(), messages.end(), has_tool_calls)) return;
+  Json renamed = messages;
+  const std::string word = unused_word(messages.dump() + tools.dump());
+  const auto words = rename_tool_calls(renamed, word);
+  std::string text;
+  try {
+    text = render_template(renamed, tools, false).text;
+  } catch (const UserError&) {
+    // Then no word is found in it.
+  }
+  for (const auto& [each, message] : words) {
+    if (text.find(each) != text.npos) continue;
+    throw RecordError(
+        "tool call not printed",
+        fmt::format("expected a chat template that prints tool calls with name and arguments, but {} "
+                    "does not print those of turn {}",
+                    template_.name(), message + 1));
+  }
+}
+
 MarkedText ChatRenderer::render(const Json& messages, const Json& tools, size_t first_trained) const {
   Rendered whole;
   try {
@@ -159,6 +245,7 @@ MarkedText ChatRenderer::render(const Json& messages, const Json& tools, size_t 
   } catch (const UserError& error) {
     throw RecordError("refused by the template", error.what());
   }
+  check_tool_calls(messages, tools);
   std::vector<uint8_t> trained;
   for (size_t i = 0; i < messages.size(); ++i)
     trained.push_back(i >= first_trained && is_trained(messages[i]) ? 1 : 0);

@@ -45,18 +45,25 @@ struct ChatOptions {
   std::string eos_token = {};
   Json variables = Json::object();  ///< more of them, such as enable_thinking
   std::optional<int64_t> now = {};  ///< for strftime_now; see RenderOptions
+  /// Texts of the tokenizer's special tokens: the end of a turn never lies inside one.
+  std::vector<std::string> special_tokens = {};
 };
 
+/// The texts of all special tokens of a tokenizer.
+std::vector<std::string> special_tokens_of(const Tokenizer& tokenizer);
+
 /// Renders conversations and finds what the assistant says in them: from where a prompt for generation would
-/// end to the end-of-turn token, without white space after it. Found by {% generation %} where the template
-/// has it, else by comparing the rendering with those of the messages before and up to the turn, and with
-/// one in which another content stands in its place, so that templates may strip or change contents.
+/// end, or open a <think> block, to the end-of-turn token, without white space after it. Found by {%
+/// generation %} where the template has it, else by comparing the rendering with those of the messages before
+/// and up to the turn, and with one in which another content stands in its place, so that templates may
+/// change contents.
 class ChatRenderer {
  public:
   ChatRenderer(Template chat_template, ChatOptions options);
 
   /// `first_trained`: the first message that may count, for preferences. RecordError when the template
-  /// refuses the conversation, or when what a turn says cannot be told from the rest.
+  /// refuses the conversation or does not print a tool call in it, or when what a turn says cannot be told
+  /// from the rest.
   MarkedText render(const Json& messages, const Json& tools, size_t first_trained = 0) const;
   /// The prompt for generation after these messages.
   std::string prompt(const Json& messages, const Json& tools) const;
@@ -64,6 +71,7 @@ class ChatRenderer {
  private:
   friend class TurnFinder;
   Rendered render_template(const Json& messages, const Json& tools, bool prompts) const;
+  void check_tool_calls(const Json& messages, const Json& tools) const;
 
   Template template_;
   ChatOptions options_;
@@ -76,9 +84,8 @@ struct Tokens {
   bool operator==(const Tokens&) const = default;
 };
 
-/// Tokenises marked texts. The ids are those of the whole text wherever a token ends at every mark; where a
-/// token would reach across one, the text is tokenised in two parts there, as a prompt and an answer are in
-/// generation.
+/// Tokenizes marked texts. The ids are always those of the whole text tokenized at once, as in transformers;
+/// a token that reaches across a mark counts as trained.
 class MarkedEncoder {
  public:
   explicit MarkedEncoder(const Tokenizer& tokenizer);

@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "base/text.h"
 #include "text/jsonl.h"
@@ -65,10 +66,32 @@ constexpr std::array<RoleName, 14> kRoles = {{{"system", "system"},
 
 [[noreturn]] void refuse(const char* kind, const std::string& sentence) { throw RecordError(kind, sentence); }
 
+/// The first names of its fields.
 std::string names_of(const Json& object) {
+  constexpr size_t kMaxBytes = 150;
   std::string names;
-  for (const auto& [key, value] : object.items()) names += (names.empty() ? "" : ", ") + key;
+  for (const auto& [key, value] : object.items()) {
+    if (names.size() + key.size() > kMaxBytes)
+      return names + (names.empty() ? "one of a long name" : ", ...");
+    names += (names.empty() ? "" : ", ") + key;
+  }
   return names.empty() ? "none" : names;
+}
+
+/// Whether a field holds something.
+bool is_given(const Json& object, const char* field) {
+  const auto found = object.find(field);
+  if (found == object.end() || found->is_null()) return false;
+  if (found->is_string()) return !found->get_ref<const std::string&>().empty();
+  return !found->is_structured() || !found->empty();
+}
+
+/// What no language model here reads, in a record or in one of its messages.
+void refuse_media(const Json& object, const std::string& where) {
+  for (const char* field : {"image", "images", "video", "videos", "audio", "audios"}) {
+    if (is_given(object, field))
+      refuse("not text", fmt::format("expected text, got '{}' in {}", field, where));
+  }
 }
 
 bool is_blank(const std::string& text) { return trimmed(text).empty(); }
@@ -95,6 +118,10 @@ class Reader {
       default:
         read_conversation();
     }
+    if (record_.format != Format::text) {
+      refuse_media(object_, "the record");
+      refuse_bad_answer();
+    }
     read_tools();
     return std::move(record_);
   }
@@ -110,6 +137,17 @@ class Reader {
       if (found != object.end() && !found->is_null()) return &*found;
     }
     return nullptr;
+  }
+
+  /// KTO's records say whether their answer is a good one.
+  void refuse_bad_answer() const {
+    for (const char* field : {"label", "kto_tag"}) {
+      const auto found = object_.find(field);
+      if (found == object_.end() || !found->is_boolean() || found->get<bool>()) continue;
+      refuse("bad answer", fmt::format("expected an answer to learn, got one labelled as bad by '{}': false; "
+                                       "leave such records out",
+                                       field));
+    }
   }
 
   bool has(const char* field) const { return find(object_, field) != nullptr; }
@@ -230,25 +268,39 @@ class Reader {
                          name));
     }
     Json message{{"role", role->role}, {"content", ""}};
+    refuse_media(from, fmt::format("turn {}", turn));
     copy_others(from, message);
+    if (is_given(from, "function_call")) add_tool_calls(from["function_call"], message, turn);
     set_content(from, message, turn);
-    if (name == "function_call") as_tool_call(message);
+    if (name == "function_call") {
+      const Json call = std::exchange(message["content"], "");
+      add_tool_calls(call, message, turn);
+    }
     return message;
   }
 
-  /// Fields that templates or the loss mask know, such as tool_calls and weight.
-  static void copy_others(const Json& from, Json& message) {
-    for (const char* field :
-         {"name", "tool_calls", "tool_call_id", "reasoning_content", "thinking", "weight", "loss_weight"}) {
-      const auto found = from.find(field);
-      if (found != from.end() && !found->is_null()) message[field] = *found;
+  /// Other fields that templates or the loss mask may know, such as weight.
+  void copy_others(const Json& from, Json& message) const {
+    const Json* content = find(from, "content");
+    const Json* role = find(from, "role");
+    // Appended as they are: no two keys are equal, and to look for each would take quadratic time.
+    Json::object_t::Container& fields = message.get_ref<Json::object_t&>();
+    for (const auto& [key, value] : from.items()) {
+      const bool known = &value == content || &value == role || key == "role" || key == "content";
+      if (!known && key != "function_call" && !value.is_null()) fields.emplace_back(key, value);
     }
+    const auto calls = message.find("tool_calls");
+    const auto is_call = [](const Json& call) {
+      return call.is_object() && (!call.contains("function") || call["function"].is_object());
+    };
+    if (calls != message.end() && !(calls->is_array() && std::all_of(calls->begin(), calls->end(), is_call)))
+      refuse("wrong type", "expected a list of objects as 'tool_calls'");
   }
 
   void set_content(const Json& from, Json& message, size_t turn) const {
     const Json* content = find(from, "content");
     if (content == nullptr) {
-      if (!message.contains("tool_calls"))
+      if (!has_tool_calls(message))
         refuse("missing field",
                fmt::format("expected a content in turn {}, got the fields {}", turn, names_of(from)));
     } else if (content->is_string()) {
@@ -274,29 +326,24 @@ class Reader {
     if (!value || !(type == "text" || type == "reasoning" || type == "tool_call")) {
       refuse("not text", fmt::format("expected text in turn {}, got a part of type '{}'", turn, type));
     }
-    if (type == "tool_call") {
-      add_tool_call(*value, message);
-      return;
-    }
+    if (type == "tool_call") return add_tool_calls(*value, message, turn);
     const char* field = type == "text" ? "content" : "reasoning_content";
     message[field] = string_in(message, field).value_or("") + *value;
   }
 
-  static void as_tool_call(Json& message) {
-    const std::string text = message["content"].get<std::string>();
-    if (add_tool_call(text, message)) message["content"] = "";
-  }
-
-  /// {"name": ..., "arguments": ...} as the tool call that templates know; false when it is something else.
-  static bool add_tool_call(const std::string& text, Json& message) {
-    try {
-      Json call = parse_json(text);
-      if (!call.is_object() || !call.contains("name")) return false;
-      message["tool_calls"].push_back(Json{{"type", "function"}, {"function", std::move(call)}});
-      return true;
-    } catch (const RecordError&) {
-      return false;
+  /// {"name": ..., "arguments": ...}, several in a list, or either as JSON text, as the tool calls that
+  /// templates know.
+  static void add_tool_calls(const Json& from, Json& message, size_t turn) {
+    const auto is_call = [](const Json& call) { return call.is_object() && string_in(call, "name"); };
+    Json calls = from.is_string() ? parse_json(from.get_ref<const std::string&>()) : from;
+    if (!calls.is_array()) calls = Json::array({std::move(calls)});
+    if (calls.empty() || !std::all_of(calls.begin(), calls.end(), is_call)) {
+      refuse("no function call",
+             fmt::format("expected function calls, objects with name and arguments, in turn {}", turn));
     }
+    if (!message.contains("tool_calls")) message["tool_calls"] = Json::array();
+    for (Json& call : calls)
+      message["tool_calls"].push_back(Json{{"type", "function"}, {"function", std::move(call)}});
   }
 
   /// From turn `first` on, no turn of the assistant is empty and at least one is trained.
@@ -304,7 +351,7 @@ class Reader {
     bool trained = false;
     for (size_t i = 0; i < messages.size(); ++i) {
       if (messages[i]["role"] != "assistant") continue;
-      if (is_blank(messages[i]["content"].get<std::string>()) && !messages[i].contains("tool_calls")) {
+      if (is_blank(messages[i]["content"].get<std::string>()) && !has_tool_calls(messages[i])) {
         refuse("empty turn", fmt::format("turn {} (assistant) is empty", i + 1));
       }
       trained = trained || (i >= first && is_trained(messages[i]));
@@ -402,6 +449,11 @@ void check_format_options(const FormatOptions& options) {
 
 Record read_record(const Json& object, const FormatOptions& options) {
   return Reader(object, options).read();
+}
+
+bool has_tool_calls(const Json& message) {
+  const auto found = message.find("tool_calls");
+  return found != message.end() && found->is_array() && !found->empty();
 }
 
 bool is_trained(const Json& message) {

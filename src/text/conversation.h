@@ -48,8 +48,12 @@ struct Record {
 void check_format_options(const FormatOptions& options);
 
 /// Reads a record. RecordError for fields that are missing, an unknown role, a turn of the assistant that is
-/// empty or lacking, parts other than text, or fields of no known format.
+/// empty or lacking, images and other parts than text, a function call that is none, an answer that is
+/// labelled as bad, or fields of no known format.
 Record read_record(const Json& object, const FormatOptions& options);
+
+/// Whether a message has tool calls: a list that is not empty.
+bool has_tool_calls(const Json& message);
 
 /// Whether a message is the assistant's and not excluded by `weight: 0` or `loss_weight: 0`.
 bool is_trained(const Json& message);

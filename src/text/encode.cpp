@@ -35,68 +35,81 @@ std::vector<int32_t> MarkedEncoder::encode_part(std::string_view text, bool goes
   return ids;
 }
 
-/// The ids of a text, and how many of them lie before each of its marks.
+/// The ids of a text, and where its marks lie among them.
 class MarkedEncoder::Aligner {
  public:
+  /// How many ids end at or before a mark; `inside`: the next one begins before it and ends after it.
+  struct Place {
+    size_t num_ids = 0;
+    bool inside = false;
+  };
+
   Aligner(const MarkedEncoder& encoder, std::string_view text)
       : encoder_(encoder), text_(text), ids_(encoder.encode_part(text, false)) {}
 
   /// The marks have to be asked for in their order.
-  int64_t num_ids_before(int64_t mark) {
+  Place place_of(int64_t mark) {
     const auto byte = static_cast<size_t>(mark);
-    if (byte > done_bytes_ && byte < text_.size()) advance(byte);
-    return byte == text_.size() ? std::ssize(ids_) : static_cast<int64_t>(done_ids_);
+    if (byte == text_.size()) return {ids_.size()};
+    if (byte <= done_bytes_) return done_;
+    const Place place = after_last(byte).value_or(Place{.inside = true});
+    done_ = place.inside ? from_start(byte) : place;
+    done_bytes_ = byte;
+    return done_;
   }
   Ids take() { return std::move(ids_); }
 
  private:
-  void advance(size_t byte) {
-    const Ids part = encoder_.encode_part(text_.substr(done_bytes_, byte - done_bytes_), done_bytes_ > 0);
-    done_bytes_ = byte;
-    if (starts_with(std::span(ids_).subspan(done_ids_), part)) {
-      done_ids_ += part.size();
-    } else if (!advance_by_start()) {
-      cut(part);
+  /// By the text since the last mark alone, which goes on after it or, after some special tokens, begins
+  /// anew.
+  std::optional<Place> after_last(size_t byte) const {
+    if (done_.inside) return std::nullopt;
+    for (const bool goes_on : {true, false}) {
+      const Ids part = encoder_.encode_part(text_.substr(done_bytes_, byte - done_bytes_), goes_on);
+      if (starts_with(std::span(ids_).subspan(done_.num_ids), part))
+        return Place{done_.num_ids + part.size()};
     }
+    return std::nullopt;
   }
 
-  /// Whether the ids of the text before the mark are those that the whole text starts with.
-  bool advance_by_start() {
-    if (is_cut_) return false;
-    const Ids start = encoder_.encode_part(text_.substr(0, done_bytes_), false);
-    if (!starts_with(ids_, start)) return false;
-    done_ids_ = start.size();
-    return true;
+  /// By the text before the mark: where its ids part from those of the whole, bytes are counted.
+  Place from_start(size_t byte) const {
+    const Ids start = encoder_.encode_part(text_.substr(0, byte), false);
+    const auto parted = std::mismatch(start.begin(), start.end(), ids_.begin(), ids_.end()).first;
+    auto place = static_cast<size_t>(parted - start.begin());
+    if (place == start.size()) return {place};
+    const size_t shared = place > kContext ? place - kContext : 0;
+    const auto size_of = [&](const Ids& ids, size_t count) {
+      return encoder_.tokenizer_.decode(std::span(ids).subspan(shared, count - shared)).size();
+    };
+    const size_t wanted = size_of(start, start.size());
+    while (place < ids_.size() && size_of(ids_, place + 1) <= wanted) ++place;
+    return {place, size_of(ids_, place) < wanted};
   }
 
-  void cut(const Ids& part) {
-    is_cut_ = true;
-    ids_.resize(done_ids_);
-    ids_.insert(ids_.end(), part.begin(), part.end());
-    done_ids_ = ids_.size();
-    const Ids rest = encoder_.encode_part(text_.substr(done_bytes_), true);
-    ids_.insert(ids_.end(), rest.begin(), rest.end());
-  }
+  /// Ids decoded before those that are compared: what tokens read as may depend on the ones before.
+  static constexpr size_t kContext = 8;
 
   const MarkedEncoder& encoder_;
   std::string_view text_;
   Ids ids_;
   size_t done_bytes_ = 0;
-  size_t done_ids_ = 0;
-  bool is_cut_ = false;
+  Place done_;
 };
 
 Tokens MarkedEncoder::encode(const MarkedText& marked) const {
   Aligner aligner(*this, marked.text);
-  std::vector<Span> trained;
+  std::vector<std::pair<size_t, size_t>> trained;
   for (const Span& span : marked.trained) {
-    const int64_t first = aligner.num_ids_before(span.first);
-    trained.push_back({first, aligner.num_ids_before(span.last)});
+    if (span.first == span.last) continue;
+    const Aligner::Place first = aligner.place_of(span.first);
+    const Aligner::Place last = aligner.place_of(span.last);
+    trained.emplace_back(first.num_ids, last.num_ids + (last.inside ? 1 : 0));
   }
   Tokens tokens{.ids = aligner.take()};
   tokens.trained.resize(tokens.ids.size());
-  for (const Span& span : trained) {
-    std::fill(tokens.trained.begin() + span.first, tokens.trained.begin() + span.last, uint8_t{1});
+  for (const auto& [first, last] : trained) {
+    for (size_t i = first; i < last; ++i) tokens.trained[i] = 1;
   }
   return tokens;
 }

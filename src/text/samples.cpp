@@ -11,6 +11,11 @@ ChatRenderer built_in(const char* name, const SampleOptions& options) {
   return {Template(*built_in_template(name), fmt::format("built-in template '{}'", name)), std::move(chat)};
 }
 
+SampleOptions with_special_tokens(SampleOptions options, const Tokenizer& tokenizer) {
+  options.chat.special_tokens = special_tokens_of(tokenizer);
+  return options;
+}
+
 Json joined(const Json& a, const Json& b) {
   Json all = a;
   all.insert(all.end(), b.begin(), b.end());
@@ -22,7 +27,7 @@ Json joined(const Json& a, const Json& b) {
 SampleReader::SampleReader(const DataFile& file, const Tokenizer& tokenizer, SampleOptions options)
     : file_(file),
       tokenizer_(tokenizer),
-      options_(std::move(options)),
+      options_(with_special_tokens(std::move(options), tokenizer)),
       encoder_(tokenizer),
       plain_(built_in("plain", options_)),
       alpaca_(built_in("alpaca", options_)) {
@@ -99,7 +104,7 @@ void SampleReader::check(Faults& faults) const {
 }
 
 std::string SampleReader::fingerprint() const {
-  Json parts{{"version", 1},
+  Json parts{{"version", 2},
              {"format", format_name(options_.format.format)},
              {"fields", options_.format.fields},
              {"kind", static_cast<int>(file_.kind())},

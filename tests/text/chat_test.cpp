@@ -76,6 +76,44 @@ TEST(ChatMask, FollowsTemplatesThatChangeWhatWasSaid) {
   EXPECT_EQ(trained(marked), "[one<end>][<think></think>two<end>]");
 }
 
+/// As Phi-3: what follows a turn starts like what follows the last one.
+constexpr const char* kPhi =
+    "{% for m in messages %}{{ '<|' + m.role + '|>\n' + m.content + '<|end|>\n' }}{% endfor %}{% if "
+    "add_generation_prompt %}{{ '<|assistant|>\n' }}{% else %}{{ '<|endoftext|>' }}{% endif %}";
+
+TEST(ChatMask, TurnsEndBeforeTheSpecialTokenOfTheNext) {
+  const ChatRenderer phi(Template(kPhi, "t"),
+                         {.special_tokens = {"<|user|>", "<|assistant|>", "<|end|>", "<|endoftext|>"}});
+  EXPECT_EQ(trained(phi.render(talk({"q", "a", "r", "b"}), nullptr)), "[a<|end|>][b<|end|>\n<|endoftext|>]");
+}
+
+TEST(ChatMask, ATurnStartsWithTheThoughtThatThePromptOpens) {
+  // As DeepSeek, Qwen 3.5 and Nemotron: the prompt opens a block that earlier turns, or all, have lost.
+  for (const std::string kept : {"", "<think>\n\n</think>\n\n", "<think></think>"}) {
+    const auto thinking =
+        renderer("{% for m in messages %}{{ '<' + m.role + '>' + (" + ("'" + kept + "'") +
+                 " if m.role == 'assistant' and loop.last else '') + m.content + '<end>' }}{% "
+                 "endfor %}{% if add_generation_prompt %}{{ '<assistant><think>\n' }}{% endif %}");
+    EXPECT_EQ(trained(thinking.render(talk({"q <think>", "a", "r", "b"}), nullptr)),
+              "[a<end>][" + kept + "b<end>]");
+  }
+}
+
+TEST(ChatMask, RefusesToolCallsThatAreNotPrinted) {
+  const Json tools = Json::parse(R"([{"function": {"name": "add"}}])");
+  Json messages = talk({"q", ""});
+  messages[1]["tool_calls"] = Json::parse(R"([{"function": {"name": "add", "arguments": {"a": 1}}}])");
+  const auto render = [&](const std::string& prints) {
+    const auto calls = renderer(
+        "{{ tools|tojson }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for c in m.tool_calls %}" +
+        prints + "{% endfor %}<end>{% endfor %}");
+    return trained(calls.render(messages, tools));
+  };
+  EXPECT_EQ(render("{{ c.function.name }}{{ c.function.arguments }}"), "[<assistant>add{'a': 1}<end>]");
+  for (const char* prints : {"", "{{ c.name }}{{ c.function.arguments }}", "{{ c.function.name }}"})
+    EXPECT_THAT(fault_of([&] { render(prints); }), HasSubstr("does not print those of turn 2")) << prints;
+}
+
 TEST(ChatMask, FindsTurnsWithoutAPromptForGeneration) {
   const auto upper = renderer("{% for m in messages %}{{ m.role|upper }}: {{ m.content|trim }};{% endfor %}");
   EXPECT_EQ(trained(upper.render(talk({"q", " a ", "r", "b"}), nullptr)), "[ASSISTANT: a;][ASSISTANT: b;]");
@@ -141,11 +179,11 @@ TEST(MarkedEncoder, MarksTheTokensOfASpan) {
   EXPECT_EQ(shown(encoder.encode({.text = "ab"}), tokenizer), "a|b|");
 }
 
-TEST(MarkedEncoder, CutsATokenThatReachesAcrossAMark) {
+TEST(MarkedEncoder, ATokenThatReachesAcrossAMarkIsTrained) {
   const ToyTokenizer tokenizer({"\n\n", "a\n", "bc"});
   const MarkedEncoder encoder(tokenizer);
   EXPECT_EQ(shown(encoder.encode({.text = "x\n\nbca\n", .trained = {{2, 6}}}), tokenizer),
-            "x|\n|[\n][bc][a]\n|");
+            "x|[\n\n][bc][a\n]");
 }
 
 TEST(MarkedEncoder, KnowsTheBlankThatSentencePieceAdds) {
@@ -153,9 +191,31 @@ TEST(MarkedEncoder, KnowsTheBlankThatSentencePieceAdds) {
   const MarkedEncoder encoder(tokenizer);
   EXPECT_EQ(shown(encoder.encode({.text = "you: hello</s>bye", .trained = {{4, 14}}}), tokenizer),
             " you:|[ hello][</s>]bye|");
-  // The mark lies inside " hello": the answer gets no second blank.
-  EXPECT_EQ(shown(encoder.encode({.text = "you: hello", .trained = {{5, 10}}}), tokenizer),
-            " you:| |[h][e][l][l][o]");
+  EXPECT_EQ(shown(encoder.encode({.text = "you: hello", .trained = {{5, 10}}}), tokenizer), " you:|[ hello]");
+}
+
+TEST(MarkedEncoder, IdsAreThoseOfTheWholeTextWhereverTheMarksLie) {
+  for (const auto start : {ToyTokenizer::Start::as_is, ToyTokenizer::Start::blank}) {
+    const ToyTokenizer tokenizer({" hello", "lo", "he", "\n\n", "o\n", " \n", "<|", "us"},
+                                 {"<|end|>", "<|user|>"}, start);
+    const std::string text = " hello<|end|>\n\n<|user|>he\no\n \nhello <|end|><|user|>lolo\n\n";
+    std::vector<int32_t> whole;
+    tokenizer.encode(text, SpecialTokens::parsed, whole);
+    const MarkedEncoder encoder(tokenizer);
+    const size_t shift = start == ToyTokenizer::Start::blank ? 1 : 0;
+    for (size_t a = 0; a < text.size(); ++a) {
+      for (size_t b = a + 1; b < text.size(); b += 3) {
+        const Span last{static_cast<int64_t>(b), std::ssize(text)};
+        const Tokens tokens =
+            encoder.encode({.text = text, .trained = {{static_cast<int64_t>(a), last.first}, last}});
+        ASSERT_EQ(tokens.ids, whole);
+        for (size_t i = 0, at = 0; i < whole.size(); ++i) {
+          at += tokenizer.decode(std::span(whole).subspan(i, 1)).size();
+          ASSERT_EQ(tokens.trained[i] != 0, a == 0 || at > a + shift) << text.substr(a) << " at token " << i;
+        }
+      }
+    }
+  }
 }
 
 TEST(AddEnds, NeverDoubles) {

@@ -77,6 +77,30 @@ TEST(Conversation, ToolCallsBecomeWhatTemplatesKnow) {
   EXPECT_EQ(record.tools[0]["name"], "f");
 }
 
+TEST(Conversation, FunctionCallsMayComeInListsAndInAFieldOfTheirOwn) {
+  for (
+      const char* turn : {
+          R"({"from": "function_call", "value": "[{\"name\": \"f\"}, {\"name\": \"g\", \"arguments\": {}}]"})",
+          R"({"from": "gpt", "value": [{"type": "tool_call", "value": "{\"name\": \"f\"}"},
+               {"type": "tool_call", "value": "{\"name\": \"g\"}"}]})",
+          R"({"role": "assistant", "content": null, "function_call": [{"name": "f"}, {"name": "g"}]})",
+      }) {
+    const Record record =
+        read(fmt::format(R"({{"messages": [{{"role": "user", "content": "h"}}, {}]}})", turn).c_str());
+    ASSERT_EQ(record.messages[1]["tool_calls"].size(), 2) << turn;
+    EXPECT_EQ(record.messages[1]["tool_calls"][0]["function"]["name"], "f") << turn;
+    EXPECT_EQ(record.messages[1]["tool_calls"][1]["function"]["name"], "g") << turn;
+    EXPECT_EQ(record.messages[1]["content"], "") << turn;
+  }
+}
+
+TEST(Conversation, KeepsWhatTemplatesMayKnow) {
+  const Record record = read(
+      R"({"messages": [{"role": "user", "content": "h", "tool_plan": "p"}, {"role": "assistant", "content": "a", "refusal": null}]})");
+  EXPECT_EQ(record.messages[0]["tool_plan"], "p");
+  EXPECT_FALSE(record.messages[1].contains("refusal"));
+}
+
 TEST(Conversation, WeightZeroIsNotTrained) {
   const Record record = read(
       R"({"messages": [{"role": "user", "content": "h"}, {"role": "assistant", "content": "a", "weight": 0},
@@ -103,6 +127,19 @@ TEST(Conversation, RefusesInOneSentence) {
       {R"({"messages": [1]})", "expected an object as turn 1, got number"},
       {R"({"instruction": "i", "output": 3})", "expected a string as 'output', got number"},
       {R"({"text": null})", "expected the fields of a known format"},
+      {R"({"prompt": "p", "completion": "c", "images": ["a.png"]})",
+       "expected text, got 'images' in the record"},
+      {R"({"messages": [{"role": "user", "content": "h", "image": "x"}, {"role": "assistant", "content": "a"}]})",
+       "expected text, got 'image' in turn 1"},
+      {R"({"prompt": "p", "completion": "c", "label": false})", "labelled as bad by 'label': false"},
+      {R"({"messages": [{"role": "user", "content": "h"}, {"role": "assistant", "content": "a"}], "kto_tag": false})",
+       "labelled as bad by 'kto_tag': false"},
+      {R"({"conversations": [{"from": "human", "value": "h"}, {"from": "function_call", "value": "[1]"}]})",
+       "expected function calls, objects with name and arguments, in turn 2"},
+      {R"({"messages": [{"role": "user", "content": "h"}, {"role": "assistant", "content": "", "tool_calls": []}]})",
+       "turn 2 (assistant) is empty"},
+      {R"({"messages": [{"role": "user", "content": "h"}, {"role": "assistant", "content": "", "tool_calls": [1]}]})",
+       "expected a list of objects as 'tool_calls'"},
   };
   for (const auto& one : cases)
     EXPECT_THAT(fault_of([&] { read(one.first); }), HasSubstr(one.second)) << one.first;

@@ -48,6 +48,9 @@ class ToyTokenizer : public Tokenizer {
     return std::nullopt;
   }
 
+  std::string token(int32_t id) const override { return decode(std::vector<int32_t>{id}); }
+  bool is_special(int32_t id) const override { return id >= 256 + std::ssize(words_); }
+
  private:
   int32_t longest(std::string_view rest, SpecialTokens special) const {
     size_t best_size = 1;
