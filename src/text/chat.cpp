@@ -64,8 +64,9 @@ std::optional<char> unused_character(const Json& messages) {
 /// Finds the bytes that the turns of one conversation take.
 class TurnFinder {
  public:
-  TurnFinder(const ChatRenderer& renderer, const Json& messages, const Json& tools, std::string_view full)
-      : renderer_(renderer), messages_(messages), tools_(tools), full_(full) {}
+  TurnFinder(const ChatRenderer& renderer, const Json& messages, const Json& tools, std::string_view full,
+             WorkBudget* budget)
+      : renderer_(renderer), messages_(messages), tools_(tools), full_(full), budget_(budget) {}
 
   /// The turns have to be asked for in their order.
   Span find(size_t turn) {
@@ -89,7 +90,7 @@ class TurnFinder {
 
   std::optional<std::string> try_render(const Json& messages, bool prompts) const {
     try {
-      return renderer_.render_template(messages, tools_, prompts).text;
+      return renderer_.render_template(messages, tools_, prompts, budget_).text;
     } catch (const UserError&) {
       return std::nullopt;
     }
@@ -152,6 +153,7 @@ class TurnFinder {
   const Json& messages_;
   const Json& tools_;
   std::string_view full_;
+  WorkBudget* budget_;
   Json before_ = Json::array();
 };
 
@@ -168,7 +170,8 @@ std::vector<std::string> special_tokens_of(const Tokenizer& tokenizer) {
 ChatRenderer::ChatRenderer(Template chat_template, ChatOptions options)
     : template_(std::move(chat_template)), options_(std::move(options)) {}
 
-Rendered ChatRenderer::render_template(const Json& messages, const Json& tools, bool prompts) const {
+Rendered ChatRenderer::render_template(const Json& messages, const Json& tools, bool prompts,
+                                       WorkBudget* budget) const {
   Json variables = options_.variables;
   variables["messages"] = messages;
   variables["tools"] = tools;
@@ -176,11 +179,11 @@ Rendered ChatRenderer::render_template(const Json& messages, const Json& tools, 
   variables["add_generation_prompt"] = prompts;
   variables["bos_token"] = options_.bos_token;
   variables["eos_token"] = options_.eos_token;
-  return template_.render(variables, {.now = options_.now});
+  return template_.render(variables, {.now = options_.now, .budget = budget});
 }
 
 std::string ChatRenderer::prompt(const Json& messages, const Json& tools) const {
-  return render_template(messages, tools, true).text;
+  return render_template(messages, tools, true, nullptr).text;
 }
 
 namespace {
@@ -215,14 +218,14 @@ bool is_open(std::string_view said, const Json& message) {
 
 }  // namespace
 
-void ChatRenderer::check_tool_calls(const Json& messages, const Json& tools) const {
+void ChatRenderer::check_tool_calls(const Json& messages, const Json& tools, WorkBudget* budget) const {
   if (std::none_of(messages.begin(), messages.end(), has_tool_calls)) return;
   Json renamed = messages;
   const std::string word = unused_word(messages.dump() + tools.dump());
   const auto words = rename_tool_calls(renamed, word);
   std::string text;
   try {
-    text = render_template(renamed, tools, false).text;
+    text = render_template(renamed, tools, false, budget).text;
   } catch (const UserError&) {
     // Then no word is found in it.
   }
@@ -236,16 +239,17 @@ void ChatRenderer::check_tool_calls(const Json& messages, const Json& tools) con
   }
 }
 
-MarkedText ChatRenderer::render(const Json& messages, const Json& tools, size_t first_trained) const {
+MarkedText ChatRenderer::render(const Json& messages, const Json& tools, size_t first_trained,
+                                WorkBudget* budget) const {
   Rendered whole;
   try {
-    whole = render_template(messages, tools, false);
+    whole = render_template(messages, tools, false, budget);
   } catch (const RecordError&) {
     throw;
   } catch (const UserError& error) {
     throw RecordError("refused by the template", error.what());
   }
-  check_tool_calls(messages, tools);
+  check_tool_calls(messages, tools, budget);
   std::vector<uint8_t> trained;
   for (size_t i = 0; i < messages.size(); ++i)
     trained.push_back(i >= first_trained && is_trained(messages[i]) ? 1 : 0);
@@ -254,7 +258,7 @@ MarkedText ChatRenderer::render(const Json& messages, const Json& tools, size_t 
     marked.trained = trained_spans(messages, whole.generated, trained);
     return marked;
   }
-  TurnFinder finder(*this, messages, tools, marked.text);
+  TurnFinder finder(*this, messages, tools, marked.text, budget);
   for (size_t i = 0; i < messages.size(); ++i) {
     if (trained[i] == 0) continue;
     const Span span = finder.find(i);

@@ -64,14 +64,16 @@ class ChatRenderer {
   /// `first_trained`: the first message that may count, for preferences. RecordError when the template
   /// refuses the conversation or does not print a tool call in it, or when what a turn says cannot be told
   /// from the rest.
-  MarkedText render(const Json& messages, const Json& tools, size_t first_trained = 0) const;
+  /// `budget`: see RenderOptions; also for the renderings that are only compared.
+  MarkedText render(const Json& messages, const Json& tools, size_t first_trained = 0,
+                    WorkBudget* budget = nullptr) const;
   /// The prompt for generation after these messages.
   std::string prompt(const Json& messages, const Json& tools) const;
 
  private:
   friend class TurnFinder;
-  Rendered render_template(const Json& messages, const Json& tools, bool prompts) const;
-  void check_tool_calls(const Json& messages, const Json& tools) const;
+  Rendered render_template(const Json& messages, const Json& tools, bool prompts, WorkBudget* budget) const;
+  void check_tool_calls(const Json& messages, const Json& tools, WorkBudget* budget) const;
 
   Template template_;
   ChatOptions options_;

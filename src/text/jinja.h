@@ -26,14 +26,22 @@ struct Rendered {
   std::vector<Span> generated;
 };
 
+/// Work that several renderings may take together, such as those of all records of a file.
+struct WorkBudget {
+  int64_t left = 0;
+};
+
 struct RenderOptions {
   /// Seconds since 1970 (UTC) that strftime_now shows; without it templates find strftime_now undefined and
   /// print the date they hold themselves, so that the same data gives the same tokens every day.
   std::optional<int64_t> now;
   /// Longest text; a template that would print more is a UserError.
   int64_t limit_bytes = int64_t{64} << 20;
-  /// Evaluated expressions and, by sixteens, copied bytes; a template that needs more is a UserError.
+  /// Evaluated expressions and, by sixteens, bytes that are copied or searched; a template that needs more is
+  /// a UserError. Charged before memory is taken, which it bounds too: to some 16 bytes for each.
   int64_t limit_work = 20'000'000;
+  /// Where given, the work is taken from here too. Used by one rendering at a time.
+  WorkBudget* budget = nullptr;
 };
 
 namespace jinja {

@@ -11,6 +11,10 @@ ChatRenderer built_in(const char* name, const SampleOptions& options) {
   return {Template(*built_in_template(name), fmt::format("built-in template '{}'", name)), std::move(chat)};
 }
 
+/// What rendering all records of a file may take: far above what chat templates take.
+constexpr int64_t kBaseWork = 100'000'000;
+constexpr int64_t kWorkPerByte = 2'000;
+
 SampleOptions with_special_tokens(SampleOptions options, const Tokenizer& tokenizer) {
   options.chat.special_tokens = special_tokens_of(tokenizer);
   return options;
@@ -60,17 +64,17 @@ Sample SampleReader::document(const Entry& entry, const std::string& text, bool 
   return sample;
 }
 
-Sample SampleReader::conversation(const Record& record) const {
+Sample SampleReader::conversation(const Record& record, WorkBudget& budget) const {
   const ChatRenderer& renderer = renderer_for(record.format);
   Sample sample{.format = record.format};
   const bool prefers = record.format == Format::preference;
   const size_t first = prefers ? record.messages.size() : 0;
   sample.text = renderer.render(prefers ? joined(record.messages, record.chosen) : record.messages,
-                                record.tools, first);
+                                record.tools, first, &budget);
   sample.tokens = encoder_.encode(sample.text);
   if (prefers)
-    sample.rejected =
-        encoder_.encode(renderer.render(joined(record.messages, record.rejected), record.tools, first));
+    sample.rejected = encoder_.encode(
+        renderer.render(joined(record.messages, record.rejected), record.tools, first, &budget));
   finish(sample.tokens);
   if (sample.rejected) finish(*sample.rejected);
   return sample;
@@ -83,6 +87,7 @@ void SampleReader::finish(Tokens& tokens) const {
 
 void SampleReader::for_each(FunctionRef<void(const Sample&)> visit, Faults& faults) const {
   bool begins = true;
+  WorkBudget budget{.left = kBaseWork + kWorkPerByte * std::ssize(file_.bytes())};
   const auto deliver = [&](const Entry& entry) {
     if (file_.kind() == DataFile::Kind::text) {
       const Sample sample = document(entry, std::string(entry.text), begins);
@@ -91,7 +96,7 @@ void SampleReader::for_each(FunctionRef<void(const Sample&)> visit, Faults& faul
     }
     const Record record = read_record(parse_record(entry.text), options_.format);
     if (record.format == Format::text) return visit(document(entry, record.text, true));
-    Sample sample = conversation(record);
+    Sample sample = conversation(record, budget);
     sample.line = entry.line;
     visit(sample);
   };

@@ -55,7 +55,7 @@ class SampleReader {
 
  private:
   Sample document(const Entry& entry, const std::string& text, bool begins) const;
-  Sample conversation(const Record& record) const;
+  Sample conversation(const Record& record, WorkBudget& budget) const;
   void finish(Tokens& tokens) const;
   const ChatRenderer& renderer_for(Format format) const;
 

@@ -125,9 +125,67 @@ TEST(Jinja, IsBounded) {
   std::string sum = "1";
   for (int i = 0; i < 5000; ++i) sum += "+1";
   EXPECT_THAT(refusal("{{ " + sum + " }}"), HasSubstr("nested too deep"));
+  // As they stand, with the limits that data meets.
+  const std::string half(200'000, 'a');
+  const std::vector<std::pair<const char*, Json>> cases = {
+      {"{% for c in x %}{% endfor %}", std::string(3'000'000, 'a')},
+      {"{{ x|list|length }}", std::string(3'000'000, 'a')},
+      {"{{ x.find(x[:100000] ~ 'b') }}", half},
+      {"{{ x.rfind('b' ~ x[:100000]) }}", half},
+      {"{{ (x[:100000] ~ 'b') in x }}", half},
+      {"{{ x.replace(x[:100000] ~ 'b', '') }}", half},
+      {"{{ x.count(x[:100000] ~ 'b') }}", half},
+      {"{{ x.strip('bcdefghijklmnopqrstuvwxyz' * 4000 ~ 'a') }}", half},
+      {"{{ x.split('a') }}", std::string(6'000'000, 'a')},
+      {"{{ x|indent(64) }}", std::string(6'000'000, '\n')},
+      {"{{ range(1000)|list|tojson(separators=(x, x)) }}", std::string(400'000, ',')},
+      {"{{ [[]] * 6000000 }}", nullptr},
+      {"{% for i in range(100) %}{% if x == y %}{% endif %}{% endfor %}", std::string(4'000'000, 'a')},
+      {"{% set ns = namespace(x=0) %}{% for i in range(10000000) %}{% set ns.x = namespace(x=ns.x) %}{% "
+       "endfor %}",
+       nullptr},
+  };
+  for (const auto& [source, value] : cases) {
+    EXPECT_THAT(fault_of([&] {
+                  Template(source, "t").render({{"x", value}, {"y", value}});
+                }),
+                HasSubstr("does not come to an end"))
+        << source;
+  }
   const Template prints("{% for i in range(100) %}abcdefghij{% endfor %}", "t");
   EXPECT_THAT(fault_of([&] { prints.render(Json::object(), {.limit_bytes = 500}); }),
               HasSubstr("prints more than 500 bytes"));
+}
+
+TEST(Jinja, NamespacesMayHoldEachOtherHoweverDeep) {
+  EXPECT_EQ(
+      render("{% set ns = namespace(x=0) %}{% for i in range(400000) %}{% set n = namespace(x=ns.x) %}{% set "
+             "ns.x = n %}{% endfor %}{% set ns.y = ns %}{{ ns.y.y.x.x.x is defined }}"),
+      "True");
+}
+
+TEST(Jinja, SeveralRenderingsMayShareABudget) {
+  const Template loops("{% for i in range(100) %}{% endfor %}", "t");
+  WorkBudget budget{.left = 1000};
+  loops.render(Json::object(), {.budget = &budget});
+  EXPECT_LT(budget.left, 1000);
+  EXPECT_THAT(fault_of([&] {
+                for (int i = 0; i < 10; ++i) loops.render(Json::object(), {.budget = &budget});
+              }),
+              HasSubstr("more work than there is for data of this size"));
+}
+
+TEST(Jinja, EqualMappingsOfManyKeysAreFoundQuickly) {
+  Json a = Json::object(), b = Json::object();
+  Json::object_t::Container& x = a.get_ref<Json::object_t&>();
+  Json::object_t::Container& y = b.get_ref<Json::object_t&>();
+  for (int i = 0; i < 100'000; ++i) {
+    x.emplace_back(std::to_string(i), i);
+    y.emplace_back(std::to_string(99'999 - i), 99'999 - i);
+  }
+  EXPECT_EQ(render("{{ a == b }}", {{"a", a}, {"b", b}}), "True");
+  y.back().second = 7;
+  EXPECT_EQ(render("{{ a == b }}", {{"a", a}, {"b", b}}), "False");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "text/jinja/syntax.h"
 
 #include <algorithm>
+#include <deque>
 #include <utility>
 
 #include "base/error.h"
@@ -235,11 +236,14 @@ class Evaluator {
   }
 
   Value evaluate_space(const Expression& e) {
-    auto space = std::make_shared<Space>();
+    run_.spend(16);
+    Space& space = spaces_.emplace_back();
     for (size_t i = 0; i + 1 < e.operands.size(); i += 2) {
-      (*space)[e.operands[i]->value.get<std::string>()] = evaluate(*e.operands[i + 1]);
+      run_.spend(8);
+      Value value = evaluate(*e.operands[i + 1]);
+      space[e.operands[i]->value.get<std::string>()] = std::move(value);
     }
-    return Value::of(std::move(space));
+    return Value::of(&space);
   }
 
   Value evaluate_attribute(const Expression& e) {
@@ -268,8 +272,8 @@ class Evaluator {
   }
 
   bool holds(std::string_view word, const Value& a, const Value& b) {
-    if (word == "==") return is_equal(a, b);
-    if (word == "!=") return !is_equal(a, b);
+    if (word == "==") return is_equal(run_, a, b);
+    if (word == "!=") return !is_equal(run_, a, b);
     if (word == "in") return is_in(run_, a, b);
     if (word == "not in") return !is_in(run_, a, b);
     if (word == "<") return is_less(run_, a, b);
@@ -300,8 +304,11 @@ class Evaluator {
 
   Value concatenate(const Expression& e) {
     std::string text;
-    for (const ExpressionPtr& operand : e.operands) text += text_of(run_, evaluate(*operand));
-    run_.spend(std::ssize(text) / 16);
+    for (const ExpressionPtr& operand : e.operands) {
+      const std::string more = text_of(run_, evaluate(*operand));
+      run_.spend(std::ssize(more) / 16);
+      text += more;
+    }
     return Json(std::move(text));
   }
 
@@ -373,6 +380,8 @@ class Evaluator {
   Run run_;
   const Json& variables_;
   Rendered out_;
+  /// Here for as long as the rendering lasts: namespaces may hold each other, in a ring or a million deep.
+  std::deque<Space> spaces_;
   std::vector<Scope> scopes_;  ///< of the template, then of macros and loops
   size_t first_scope_ = 0;     ///< of the macro that runs
   int depth_ = 0;

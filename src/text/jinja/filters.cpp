@@ -32,6 +32,7 @@ Value attribute_or_item(Run& run, const Value& item, const Value& attribute) {
 
 Value trim(Run& run, const Value& subject, Arguments arguments) {
   const std::string text = text_of(run, subject);
+  run.spend_search(text, string_argument(run, arguments[0]));
   return Json(strip(text, string_argument(run, arguments[0]), Side::both));
 }
 
@@ -64,20 +65,27 @@ Value join(Run& run, const Value& subject, Arguments arguments) {
   std::string text;
   bool first = true;
   for (const Value& item : items_of(run, subject)) {
+    run.spend(std::ssize(separator) / 16);
     if (!first) text += separator;
     first = false;
     text += text_of(run, attribute_or_item(run, item, arguments[1]));
-    run.spend(std::ssize(separator) / 16);
   }
   return Json(text);
 }
 
+/// Lists and strings, of which one item is found without going through all of them.
+bool has_places(const Value& value) {
+  return value.json() != nullptr && (value.json()->is_array() || value.json()->is_string());
+}
+
 Value first(Run& run, const Value& subject, Arguments) {
+  if (has_places(subject)) return item_of(run, subject, Json(0));
   const std::vector<Value> items = items_of(run, subject);
   return items.empty() ? Value::undefined("the first item") : items.front();
 }
 
 Value last(Run& run, const Value& subject, Arguments) {
+  if (has_places(subject)) return item_of(run, subject, Json(-1));
   const std::vector<Value> items = items_of(run, subject);
   return items.empty() ? Value::undefined("the last item") : items.back();
 }
@@ -95,19 +103,26 @@ Value reverse(Run& run, const Value& subject, Arguments) {
 
 Value to_json(Run& run, const Value& subject, Arguments arguments) {
   if (subject.json() == nullptr) run.fail(fmt::format("tojson cannot write {}", kind_of(subject)));
-  run.spend_copy(*subject.json());
+  const Json& json = *subject.json();
+  run.spend_copy(json);
   DumpOptions options{.ensure_ascii = is_true(arguments[0]), .sort_keys = is_true(arguments[3])};
   if (is_true(arguments[1])) {
     options.indent = static_cast<int>(std::clamp<int64_t>(integer_argument(run, arguments[1]), 0, 16));
     options.item_separator = ",";
   }
+  std::vector<Value> separators;
   if (is_true(arguments[2])) {
-    const std::vector<Value> separators = items_of(run, arguments[2]);
+    separators = items_of(run, arguments[2]);
     if (separators.size() != 2) run.fail("tojson expected two separators");
     options.item_separator = string_argument(run, separators[0]);
     options.key_separator = string_argument(run, separators[1]);
   }
-  return Json(dump(*subject.json(), options));
+  // What stands between the parts: separators, and a line's indent.
+  const auto widest =
+      static_cast<int64_t>(std::max(options.item_separator.size(), options.key_separator.size()));
+  const int64_t indent = std::max(options.indent, 0) * (int64_t{weigh(json).depth} + 1);
+  run.spend((num_parts(json) / 4 + 1) * ((widest + indent) / 4 + 1));
+  return Json(dump(json, options));
 }
 
 /// float() of Python for a number or the digits of one.
@@ -182,7 +197,7 @@ Value sort(Run& run, const Value& subject, Arguments arguments) {
   const bool reversed = is_true(arguments[0]);
   run.spend(std::ssize(all) * 16);
   std::stable_sort(all.begin(), all.end(), [&](const Keyed& a, const Keyed& b) {
-    if (is_equal(a.key, b.key)) return false;
+    if (is_equal(run, a.key, b.key)) return false;
     return reversed ? is_less(run, b.key, a.key) : is_less(run, a.key, b.key);
   });
   return list_of_items(run, all);
@@ -199,8 +214,8 @@ Value unique(Run& run, const Value& subject, Arguments arguments) {
     run.spend(std::ssize(kept));
     if (entry.key.json() != nullptr && entry.key.json()->is_structured())
       run.fail("unique works on strings and numbers");
-    const bool seen =
-        std::any_of(kept.begin(), kept.end(), [&](const Keyed& k) { return is_equal(k.key, entry.key); });
+    const bool seen = std::any_of(kept.begin(), kept.end(),
+                                  [&](const Keyed& k) { return is_equal(run, k.key, entry.key); });
     if (!seen) kept.push_back(std::move(entry));
   }
   return list_of_items(run, kept);
@@ -243,13 +258,14 @@ Value indent(Run& run, const Value& subject, Arguments arguments) {
   const std::string_view text = string_subject(run, subject, "indent");
   const auto width = static_cast<size_t>(std::clamp<int64_t>(integer_argument(run, arguments[0], 4), 0, 64));
   const std::string blanks(width, ' ');
+  const int64_t num_lines = std::count(text.begin(), text.end(), '\n') + 1;
+  run.spend(std::ssize(text) / 16 + num_lines * static_cast<int64_t>(width) / 16);
   std::string result = is_true(arguments[1]) ? blanks : "";
   for (size_t i = 0; i < text.size(); ++i) {
     result += text[i];
     const bool blank_line = i + 1 == text.size() || text[i + 1] == '\n';
     if (text[i] == '\n' && (is_true(arguments[2]) || !blank_line)) result += blanks;
   }
-  run.spend(std::ssize(result) / 16);
   return Json(result);
 }
 

@@ -113,8 +113,15 @@ Value repeated(Run& run, const Json& what, int64_t count) {
   return result;
 }
 
+/// From `first` in steps up to `last`, which is left out.
+struct Places {
+  int64_t first = 0;
+  int64_t last = 0;
+  int64_t step = 1;
+};
+
 /// The places that [first:last:step] takes out of a sequence.
-std::vector<int64_t> slice_places(Run& run, std::span<const Value> bounds, int64_t length) {
+Places slice_places(Run& run, std::span<const Value> bounds, int64_t length) {
   const auto given = [&](size_t which, int64_t preset) {
     const Json* json = bounds[which].json();
     return json == nullptr || json->is_null() ? preset : integer_argument(run, bounds[which]);
@@ -132,12 +139,7 @@ std::vector<int64_t> slice_places(Run& run, std::span<const Value> bounds, int64
   };
   const int64_t first = clamped(0, step > 0 ? 0 : length - 1);
   const int64_t last = clamped(1, step > 0 ? length : -1);
-  std::vector<int64_t> places;
-  for (int64_t at = first; step > 0 ? at < last : at > last;) {
-    places.push_back(at);
-    if (__builtin_add_overflow(at, step, &at)) break;
-  }
-  return places;
+  return {first, last, step};
 }
 
 }  // namespace
@@ -146,6 +148,9 @@ void Run::spend(int64_t work) {
   if (work > work_left_)
     fail(fmt::format("the template does not come to an end within {} operations", options_.limit_work));
   work_left_ -= work;
+  if (options_.budget == nullptr) return;
+  if (work > options_.budget->left) fail("the template takes more work than there is for data of this size");
+  options_.budget->left -= work;
 }
 
 void Run::spend_copy(const Json& json) {
@@ -153,6 +158,16 @@ void Run::spend_copy(const Json& json) {
   if (weight.depth > kMaxNesting)
     fail(fmt::format("lists or mappings nested more than {} deep", kMaxNesting));
   spend(weight.work);
+}
+
+void Run::spend_search(std::string_view text, std::string_view part) {
+  spend((std::ssize(text) / 16 + 1) * (std::ssize(part) / 16 + 1));
+}
+
+void Run::spend_compare(const Value& a, const Value& b) {
+  if (a.string() && b.string()) return spend(std::ssize(*a.string()) / 16);
+  if (a.json() != nullptr && b.json() != nullptr && a.json()->is_structured() && b.json()->is_structured())
+    spend(weigh(*a.json()).work);
 }
 
 void Run::fail(std::string_view what) const { user_error("{}:{}: {}", template_name_, line_, what); }
@@ -197,16 +212,21 @@ std::vector<Value> items_of(Run& run, const Value& value) {
     run.fail(fmt::format("cannot go through {}", kind_of(value)));
   }
   if (json->is_array()) {
+    run.spend(4 * std::ssize(*json));
+    items.reserve(json->size());
     for (const Json& part : *json) items.push_back(value.part(part));
   } else if (json->is_object()) {
-    for (const auto& [key, part] : json->items()) items.emplace_back(Json(key));
+    for (const auto& [key, part] : json->get_ref<const Json::object_t&>()) {
+      run.spend(8 + std::ssize(key) / 16);
+      items.emplace_back(Json(key));
+    }
   } else {
     const std::string_view text = *value.string();
+    run.spend(8 * std::ssize(text));
     for (size_t i = 0; i < text.size(); i += items.back().string()->size()) {
       items.emplace_back(Json(text.substr(i, first_character(text.substr(i)).bytes)));
     }
   }
-  run.spend(std::ssize(items));
   return items;
 }
 
@@ -259,13 +279,15 @@ Value item_of(Run& run, const Value& value, const Value& key) {
 }
 
 bool is_less(Run& run, const Value& a, const Value& b) {
+  run.spend_compare(a, b);
   if (a.string() && b.string()) return *a.string() < *b.string();
   const auto x = number_of(a), y = number_of(b);
   if (!x || !y) fail_for(run, "<", a, b);
   return *x < *y;
 }
 
-bool is_equal(const Value& a, const Value& b) {
+bool is_equal(Run& run, const Value& a, const Value& b) {
+  run.spend_compare(a, b);
   if (a.json() != nullptr && b.json() != nullptr) return equal(*a.json(), *b.json());
   return a.is_undefined() && b.is_undefined();
 }
@@ -274,12 +296,12 @@ bool is_in(Run& run, const Value& part, const Value& whole) {
   if (whole.is_undefined()) return false;
   if (const auto text = whole.string()) {
     if (!part.string()) fail_for(run, "in", part, whole);
-    run.spend(std::ssize(*text) / 16);
+    run.spend_search(*text, *part.string());
     return text->find(*part.string()) != text->npos;
   }
   const Json* json = whole.json();
   if (json == nullptr || !json->is_structured()) fail_for(run, "in", part, whole);
-  run.spend(static_cast<int64_t>(json->size()));
+  run.spend(weigh(*json).work);
   if (json->is_object()) return part.string() && json->contains(*part.string());
   return std::any_of(json->begin(), json->end(),
                      [&](const Json& item) { return part.json() != nullptr && equal(*part.json(), item); });
@@ -313,12 +335,22 @@ Value slice_of(Run& run, const Value& value, std::span<const Value> bounds) {
   const Json* json = value.json();
   if (json == nullptr || !(json->is_array() || json->is_string()))
     run.fail(fmt::format("cannot slice {}", kind_of(value)));
+  const int64_t length = length_of(run, value);
+  const Places places = slice_places(run, bounds, length);
+  if (json->is_string() && places.step == 1) {
+    run.spend(std::ssize(*value.string()) / 16);
+    const size_t first = byte_of_character(*value.string(), places.first);
+    const size_t last = byte_of_character(*value.string(), std::max(places.first, places.last));
+    return Json(value.string()->substr(first, last - first));
+  }
   const std::vector<Value> items = items_of(run, value);
   std::vector<Value> taken;
   std::string text;
-  for (const int64_t place : slice_places(run, bounds, std::ssize(items))) {
-    taken.push_back(items[static_cast<size_t>(place)]);
+  for (int64_t at = places.first; places.step > 0 ? at < places.last : at > places.last;) {
+    run.spend(4);
+    taken.push_back(items[static_cast<size_t>(at)]);
     if (json->is_string()) text += *taken.back().string();
+    if (__builtin_add_overflow(at, places.step, &at)) break;
   }
   return json->is_string() ? Value(Json(text)) : list_value(run, taken);
 }
@@ -346,8 +378,8 @@ std::string_view string_subject(Run& run, const Value& subject, std::string_view
 
 Value list_value(Run& run, const std::vector<Value>& items) {
   Json list = Json::array();
-  for (const Value& item : items) list.push_back(json_of(run, item));
   run.spend(1);
+  for (const Value& item : items) list.push_back(json_of(run, item));
   return list;
 }
 

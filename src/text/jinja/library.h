@@ -19,6 +19,10 @@ class Run {
   void spend(int64_t work);
   /// As spend for a copy of JSON; UserError when it is nested too deep.
   void spend_copy(const Json& json);
+  /// As spend for a search of `part` in `text`, however often `part` nearly stands there.
+  void spend_search(std::string_view text, std::string_view part);
+  /// As spend for a comparison.
+  void spend_compare(const Value& a, const Value& b);
   /// UserError "NAME:LINE: ...".
   [[noreturn]] void fail(std::string_view what) const;
   void at_line(int line) { line_ = line; }
@@ -65,7 +69,7 @@ Value attribute_of(Run& run, const Value& value, std::string_view name);
 Value item_of(Run& run, const Value& value, const Value& key);
 /// a < b for numbers and strings.
 bool is_less(Run& run, const Value& a, const Value& b);
-bool is_equal(const Value& a, const Value& b);
+bool is_equal(Run& run, const Value& a, const Value& b);
 /// part in whole
 bool is_in(Run& run, const Value& part, const Value& whole);
 Value arithmetic(Run& run, std::string_view symbol, const Value& a, const Value& b);

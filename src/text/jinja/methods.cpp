@@ -28,12 +28,19 @@ std::string with_letters(Run& run, std::string_view text, Change change) {
 
 Value strip_method(Run& run, const Value& subject, Arguments arguments, Side side) {
   const std::string_view text = string_subject(run, subject, "strip");
+  run.spend_search(text, string_argument(run, arguments[0]));
   return Json(strip(text, string_argument(run, arguments[0]), side));
 }
 
-std::vector<std::string_view> split_at(std::string_view text, std::string_view separator, int64_t most) {
+/// What is spent on each part of a text that is cut.
+constexpr int64_t kPartWork = 4;
+
+std::vector<std::string_view> split_at(Run& run, std::string_view text, std::string_view separator,
+                                       int64_t most) {
   std::vector<std::string_view> parts;
+  run.spend_search(text, separator);
   for (size_t at = 0; most != 0 && (at = text.find(separator)) != text.npos; --most) {
+    run.spend(kPartWork);
     parts.push_back(text.substr(0, at));
     text.remove_prefix(at + separator.size());
   }
@@ -41,10 +48,12 @@ std::vector<std::string_view> split_at(std::string_view text, std::string_view s
   return parts;
 }
 
-std::vector<std::string_view> split_at_from_right(std::string_view text, std::string_view separator,
+std::vector<std::string_view> split_at_from_right(Run& run, std::string_view text, std::string_view separator,
                                                   int64_t most) {
   std::vector<std::string_view> parts;
+  run.spend_search(text, separator);
   for (size_t at = 0; most != 0 && (at = text.rfind(separator)) != text.npos; --most) {
+    run.spend(kPartWork);
     parts.push_back(text.substr(at + separator.size()));
     text = text.substr(0, at);
   }
@@ -60,10 +69,11 @@ size_t first_space(std::string_view text) {
   return at;
 }
 
-std::vector<std::string_view> split_at_space(std::string_view text, int64_t most) {
+std::vector<std::string_view> split_at_space(Run& run, std::string_view text, int64_t most) {
   std::vector<std::string_view> parts;
   text = strip(text, {}, Side::left);
   for (; !text.empty() && most != 0; --most) {
+    run.spend(kPartWork);
     const size_t end = first_space(text);
     parts.push_back(text.substr(0, end));
     text = strip(text.substr(end), {}, Side::left);
@@ -73,9 +83,11 @@ std::vector<std::string_view> split_at_space(std::string_view text, int64_t most
 }
 
 Value list_of(Run& run, const std::vector<std::string_view>& parts) {
-  run.spend(std::ssize(parts));
   Json list = Json::array();
-  for (const std::string_view part : parts) list.push_back(part);
+  for (const std::string_view part : parts) {
+    run.spend(kPartWork + std::ssize(part) / 16);
+    list.push_back(part);
+  }
   return list;
 }
 
@@ -84,14 +96,15 @@ Value split_method(Run& run, const Value& subject, Arguments arguments) {
   const std::string_view separator = string_argument(run, arguments[0]);
   const int64_t most = integer_argument(run, arguments[1], -1);
   if (arguments[0].string() && separator.empty()) run.fail("expected a separator that is not empty");
-  return list_of(run, separator.empty() ? split_at_space(text, most) : split_at(text, separator, most));
+  return list_of(run,
+                 separator.empty() ? split_at_space(run, text, most) : split_at(run, text, separator, most));
 }
 
 Value rsplit_method(Run& run, const Value& subject, Arguments arguments) {
   const std::string_view text = string_subject(run, subject, "rsplit");
   const std::string_view separator = string_argument(run, arguments[0]);
   if (separator.empty()) run.fail("expected a separator for rsplit");
-  return list_of(run, split_at_from_right(text, separator, integer_argument(run, arguments[1], -1)));
+  return list_of(run, split_at_from_right(run, text, separator, integer_argument(run, arguments[1], -1)));
 }
 
 Value splitlines_method(Run& run, const Value& subject, Arguments arguments) {
@@ -99,6 +112,7 @@ Value splitlines_method(Run& run, const Value& subject, Arguments arguments) {
   const bool keeps_ends = is_true(arguments[0]);
   std::vector<std::string_view> lines;
   while (!text.empty()) {
+    run.spend(kPartWork);
     const size_t end = std::min(text.find_first_of("\r\n"), text.size());
     const size_t width = end == text.size() ? 0 : text.substr(end).starts_with("\r\n") ? 2 : 1;
     lines.push_back(text.substr(0, end + (keeps_ends ? width : 0)));
@@ -144,24 +158,28 @@ Value place_in(std::string_view text, size_t at) {
 
 Value find_method_of_strings(Run& run, const Value& subject, Arguments arguments) {
   const std::string_view text = string_subject(run, subject, "find");
-  return place_in(text, text.find(string_argument(run, arguments[0])));
+  const std::string_view part = string_argument(run, arguments[0]);
+  run.spend_search(text, part);
+  return place_in(text, text.find(part));
 }
 
 Value rfind_method(Run& run, const Value& subject, Arguments arguments) {
   const std::string_view text = string_subject(run, subject, "rfind");
-  return place_in(text, text.rfind(string_argument(run, arguments[0])));
+  const std::string_view part = string_argument(run, arguments[0]);
+  run.spend_search(text, part);
+  return place_in(text, text.rfind(part));
 }
 
 Value count_method(Run& run, const Value& subject, Arguments arguments) {
   if (const Json* json = subject.json(); json != nullptr && json->is_array()) {
     const std::vector<Value> items = items_of(run, subject);
     return Json(std::count_if(items.begin(), items.end(),
-                              [&](const Value& item) { return is_equal(item, arguments[0]); }));
+                              [&](const Value& item) { return is_equal(run, item, arguments[0]); }));
   }
   const std::string_view text = string_subject(run, subject, "count");
   const std::string_view part = string_argument(run, arguments[0]);
   if (part.empty()) return Json(num_characters(text) + 1);
-  return Json(std::ssize(split_at(text, part, -1)) - 1);
+  return Json(std::ssize(split_at(run, text, part, -1)) - 1);
 }
 
 Value replace_method(Run& run, const Value& subject, Arguments arguments) {
@@ -174,11 +192,11 @@ Value join_method(Run& run, const Value& subject, Arguments arguments) {
   std::string text;
   bool first = true;
   for (const Value& item : items_of(run, arguments[0])) {
+    if (!item.string()) run.fail(fmt::format("join expected strings, got {}", kind_of(item)));
+    run.spend(std::ssize(*item.string()) / 16 + std::ssize(separator) / 16);
     if (!first) text += separator;
     first = false;
-    if (!item.string()) run.fail(fmt::format("join expected strings, got {}", kind_of(item)));
     text += *item.string();
-    run.spend(std::ssize(*item.string()) / 16 + std::ssize(separator) / 16);
   }
   return Json(text);
 }
@@ -277,11 +295,11 @@ std::string replace(Run& run, std::string_view text, std::string_view old, std::
                     int64_t count) {
   if (old.empty()) run.fail("replace expected something to look for, got an empty string");
   std::string result;
-  const std::vector<std::string_view> parts = split_at(text, old, count);
+  const std::vector<std::string_view> parts = split_at(run, text, old, count);
   for (size_t i = 0; i < parts.size(); ++i) {
+    run.spend(1 + std::ssize(parts[i]) / 16 + std::ssize(with) / 16);
     if (i > 0) result += with;
     result += parts[i];
-    run.spend(1 + std::ssize(parts[i]) / 16 + std::ssize(with) / 16);
   }
   return result;
 }

@@ -56,11 +56,11 @@ Value divisible(Run& run, const Value& subject, Arguments arguments) {
 Value contained(Run& run, const Value& subject, Arguments arguments) {
   return Value::boolean(is_in(run, subject, arguments[0]));
 }
-Value equal_to(Run&, const Value& subject, Arguments arguments) {
-  return Value::boolean(is_equal(subject, arguments[0]));
+Value equal_to(Run& run, const Value& subject, Arguments arguments) {
+  return Value::boolean(is_equal(run, subject, arguments[0]));
 }
-Value unequal(Run&, const Value& subject, Arguments arguments) {
-  return Value::boolean(!is_equal(subject, arguments[0]));
+Value unequal(Run& run, const Value& subject, Arguments arguments) {
+  return Value::boolean(!is_equal(run, subject, arguments[0]));
 }
 Value less(Run& run, const Value& subject, Arguments arguments) {
   return Value::boolean(is_less(run, subject, arguments[0]));

@@ -22,8 +22,8 @@ const Json* Value::json() const {
 }
 
 Space* Value::space() const {
-  const auto* found = std::get_if<std::shared_ptr<Space>>(&data_);
-  return found != nullptr ? found->get() : nullptr;
+  const auto* found = std::get_if<Space*>(&data_);
+  return found != nullptr ? *found : nullptr;
 }
 
 const Loop* Value::loop() const {
@@ -100,13 +100,21 @@ std::optional<double> number_of(const Value& value) {
 
 namespace {
 
+using Entries = std::vector<std::pair<std::string_view, const Json*>>;
+
+Entries sorted_entries(const Json& object) {
+  Entries entries;
+  for (const auto& [key, value] : object.get_ref<const Json::object_t&>()) entries.emplace_back(key, &value);
+  std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  return entries;
+}
+
 bool equal_objects(const Json& a, const Json& b) {
   if (a.size() != b.size()) return false;
-  for (const auto& [key, value] : a.items()) {
-    const auto found = b.find(key);
-    if (found == b.end() || !equal(value, *found)) return false;
-  }
-  return true;
+  const Entries x = sorted_entries(a), y = sorted_entries(b);
+  return std::equal(x.begin(), x.end(), y.begin(), [](const auto& left, const auto& right) {
+    return left.first == right.first && equal(*left.second, *right.second);
+  });
 }
 
 }  // namespace
@@ -125,8 +133,12 @@ bool equal(const Json& a, const Json& b) {
 }
 
 Weight weigh(const Json& json) {
-  Weight weight{.work = 1};
+  Weight weight{.work = 4};
   if (json.is_string()) weight.work += std::ssize(json.get_ref<const std::string&>()) / 16;
+  if (json.is_object()) {
+    for (const auto& [key, part] : json.get_ref<const Json::object_t&>())
+      weight.work += 4 + std::ssize(key) / 16;
+  }
   if (!json.is_structured()) return weight;
   for (const Json& part : json) {
     const Weight inner = weigh(part);
@@ -134,6 +146,13 @@ Weight weigh(const Json& json) {
     weight.depth = std::max(weight.depth, inner.depth + 1);
   }
   return weight;
+}
+
+int64_t num_parts(const Json& json) {
+  int64_t count = json.is_object() ? std::ssize(json) + 1 : 1;
+  if (!json.is_structured()) return count;
+  for (const Json& part : json) count += num_parts(part);
+  return count;
 }
 
 }  // namespace hearth::text::jinja

@@ -41,7 +41,8 @@ class Value {
   static Value view(const Json& json) {
     return Value(std::shared_ptr<const Json>(std::shared_ptr<const Json>(), &json), 0);
   }
-  static Value of(std::shared_ptr<Space> space) { return Value(std::move(space), 0); }
+  /// Refers to a namespace that outlives the rendering's values.
+  static Value of(Space* space) { return Value(space, 0); }
   static Value of(std::shared_ptr<const Loop> loop) { return Value(std::move(loop), 0); }
   static Value of(const Statement* macro) { return Value(macro, 0); }
   static Value of(const Builtin* function) { return Value(function, 0); }
@@ -61,8 +62,8 @@ class Value {
   std::optional<std::string_view> string() const;
 
  private:
-  using Data = std::variant<Undefined, std::shared_ptr<const Json>, std::shared_ptr<Space>,
-                            std::shared_ptr<const Loop>, const Statement*, const Builtin*>;
+  using Data = std::variant<Undefined, std::shared_ptr<const Json>, Space*, std::shared_ptr<const Loop>,
+                            const Statement*, const Builtin*>;
   Value(Data data, int) : data_(std::move(data)) {}
 
   Data data_;
@@ -88,17 +89,19 @@ struct DumpOptions {
   bool ensure_ascii = false;
   bool sort_keys = false;
   int indent = -1;  ///< blanks per level; negative: one line
-  std::string item_separator = ", ";
-  std::string key_separator = ": ";
+  std::string_view item_separator = ", ";
+  std::string_view key_separator = ": ";
 };
 /// json.dumps of Python.
 std::string dump(const Json& json, const DumpOptions& options);
 
-/// What copying costs: parts, and bytes by sixteens.
+/// What copying or comparing costs: four for each part, and its bytes by sixteens.
 struct Weight {
   int64_t work = 0;
   int depth = 0;
 };
 Weight weigh(const Json& json);
+/// How many values and keys there are in it.
+int64_t num_parts(const Json& json);
 
 }  // namespace hearth::text::jinja
