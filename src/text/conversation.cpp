@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "text/json_reader.h"
 #include "text/jsonl.h"
 
 namespace hearth::text {
@@ -65,6 +66,10 @@ constexpr std::array<RoleName, 14> kRoles = {{{"system", "system"},
                                               {"ipython", "tool"}}};
 
 [[noreturn]] void refuse(const char* kind, const std::string& sentence) { throw RecordError(kind, sentence); }
+
+std::string type_of(const Json& value) {
+  return value.is_discarded() ? "a number too large or a value nested too deep" : value.type_name();
+}
 
 /// The first names of its fields.
 std::string names_of(const Json& object) {
@@ -158,7 +163,7 @@ class Reader {
       refuse("missing field",
              fmt::format("expected a field '{}', got the fields {}", field, names_of(object)));
     if (!found->is_string())
-      refuse("wrong type", fmt::format("expected a string as '{}', got {}", field, found->type_name()));
+      refuse("wrong type", fmt::format("expected a string as '{}', got {}", field, type_of(*found)));
     return found->get<std::string>();
   }
   std::string optional_string(const std::string& field) const {
@@ -231,7 +236,7 @@ class Reader {
       refuse("missing field",
              fmt::format("expected a list of messages, got the fields {}", names_of(object_)));
     if (!messages->is_array())
-      refuse("wrong type", fmt::format("expected a list of messages, got {}", messages->type_name()));
+      refuse("wrong type", fmt::format("expected a list of messages, got {}", type_of(*messages)));
     add_system();
     append(record_.messages, turns_of(*messages, "user"));
     check_turns(record_.messages, 0);
@@ -251,14 +256,14 @@ class Reader {
     } else if (value.is_array()) {
       for (const Json& message : value) turns.push_back(read_message(message, turns.size() + 1));
     } else {
-      refuse("wrong type", fmt::format("expected a string or messages, got {}", value.type_name()));
+      refuse("wrong type", fmt::format("expected a string or messages, got {}", type_of(value)));
     }
     return turns;
   }
 
   Json read_message(const Json& from, size_t turn) const {
     if (!from.is_object())
-      refuse("wrong type", fmt::format("expected an object as turn {}, got {}", turn, from.type_name()));
+      refuse("wrong type", fmt::format("expected an object as turn {}, got {}", turn, type_of(from)));
     const std::string name = string_field(from, "role");
     const auto* role =
         std::find_if(kRoles.begin(), kRoles.end(), [&](const RoleName& known) { return name == known.name; });
@@ -279,6 +284,13 @@ class Reader {
     return message;
   }
 
+  /// Fields of messages that cannot be left out where they cannot be read.
+  static bool is_read(std::string_view field) {
+    constexpr std::array<std::string_view, 7> kRead = {
+        "tool_calls", "tool_call_id", "name", "reasoning_content", "thinking", "weight", "loss_weight"};
+    return std::find(kRead.begin(), kRead.end(), field) != kRead.end();
+  }
+
   /// Other fields that templates or the loss mask may know, such as weight.
   void copy_others(const Json& from, Json& message) const {
     const Json* content = find(from, "content");
@@ -287,7 +299,13 @@ class Reader {
     Json::object_t::Container& fields = message.get_ref<Json::object_t&>();
     for (const auto& [key, value] : from.items()) {
       const bool known = &value == content || &value == role || key == "role" || key == "content";
-      if (!known && key != "function_call" && !value.is_null()) fields.emplace_back(key, value);
+      if (known || key == "function_call" || value.is_null()) continue;
+      if (is_readable(value)) {
+        fields.emplace_back(key, value);
+      } else if (is_read(key)) {
+        refuse("wrong type",
+               fmt::format("expected '{}' without numbers beyond 64 bits and nested at most 64 deep", key));
+      }
     }
     const auto calls = message.find("tool_calls");
     const auto is_call = [](const Json& call) {
@@ -309,7 +327,7 @@ class Reader {
       for (const Json& part : *content) add_part(part, message, turn);
     } else {
       refuse("wrong type",
-             fmt::format("expected a string as content of turn {}, got {}", turn, content->type_name()));
+             fmt::format("expected a string as content of turn {}, got {}", turn, type_of(*content)));
     }
   }
 
@@ -337,7 +355,7 @@ class Reader {
     const auto is_call = [](const Json& call) { return call.is_object() && string_in(call, "name"); };
     Json calls = from.is_string() ? parse_json(from.get_ref<const std::string&>()) : from;
     if (!calls.is_array()) calls = Json::array({std::move(calls)});
-    if (calls.empty() || !std::all_of(calls.begin(), calls.end(), is_call)) {
+    if (calls.empty() || !is_readable(calls) || !std::all_of(calls.begin(), calls.end(), is_call)) {
       refuse("no function call",
              fmt::format("expected function calls, objects with name and arguments, in turn {}", turn));
     }
@@ -410,6 +428,8 @@ class Reader {
     } else if (const std::string text = tools->get<std::string>(); !is_blank(text)) {
       record_.tools = parse_json(text);
     }
+    if (!is_readable(record_.tools))
+      refuse("wrong type", "expected 'tools' without numbers beyond 64 bits and nested at most 64 deep");
     if (record_.tools.is_array() && record_.tools.empty()) record_.tools = nullptr;
   }
 

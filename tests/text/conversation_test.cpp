@@ -1,6 +1,7 @@
 #include "text/conversation.h"
 
 #include "expect_fault.h"
+#include "text/jsonl.h"
 
 namespace hearth::text {
 namespace {
@@ -108,6 +109,43 @@ TEST(Conversation, WeightZeroIsNotTrained) {
   EXPECT_FALSE(is_trained(record.messages[0]));
   EXPECT_FALSE(is_trained(record.messages[1]));
   EXPECT_TRUE(is_trained(record.messages[2]));
+}
+
+TEST(Conversation, WhatIsNotReadMayBeAnything) {
+  const std::string deep = std::string(100, '[') + std::string(100, ']');
+  for (const std::string& value : {deep, std::string("1e999"), std::string("99999999999999999999")}) {
+    const Record record =
+        read_record(parse_record(fmt::format(
+                        R"({{"meta": {0}, "messages": [{{"role": "user", "content": "h", "meta": {0}}},
+        {{"role": "assistant", "content": "a"}}]}})",
+                        value)),
+                    {});
+    EXPECT_EQ(said(record.messages), "user:h|assistant:a|");
+    EXPECT_FALSE(record.messages[0].contains("meta"));
+    for (const char* read :
+         {R"({{"prompt": "p", "completion": "c", "tools": [{}]}})",
+          R"({{"messages": [{{"role": "assistant", "content": "", "tool_calls": [{{"a": {}}}]}}]}})"}) {
+      EXPECT_THAT(fault_of([&] { read_record(parse_record(fmt::format(fmt::runtime(read), value)), {}); }),
+                  HasSubstr("without numbers beyond 64 bits and nested at most 64 deep"))
+          << read;
+    }
+  }
+}
+
+TEST(Conversation, SaysWhyANumberCannotBeRead) {
+  EXPECT_THAT(fault_of([&] { read_record(parse_record(R"({"text": 1e999})"), {}); }),
+              HasSubstr("got a number too large or a value nested too deep"));
+}
+
+TEST(Conversation, ManyFieldsAreNamedInPart) {
+  std::string text;
+  for (int i = 0; i < 20'000; ++i) text += fmt::format("\"field{}\":0,", i);
+  const std::string fault = fault_of([&] { read_record(parse_record("{" + text + "\"z\":0}"), {}); });
+  EXPECT_THAT(fault, HasSubstr("field0, field1, "));
+  EXPECT_LE(fault.size(), 500);
+  const Record record = read_record(
+      parse_record("{\"messages\": [{\"role\": \"assistant\", " + text + "\"content\": \"a\"}]}"), {});
+  EXPECT_EQ(record.messages[0].size(), 20'002);
 }
 
 TEST(Conversation, RefusesInOneSentence) {

@@ -4,6 +4,7 @@
 
 #include "expect_fault.h"
 #include "temporary_folder.h"
+#include "text/json_reader.h"
 
 namespace hearth::text {
 namespace {
@@ -95,10 +96,80 @@ TEST_F(Jsonl, FaultsAreBounded) {
   EXPECT_EQ(faults_.sentences().size(), Faults::kMaxSentences);
 }
 
-TEST_F(Jsonl, RefusesDeepNesting) {
-  const std::string deep = "{\"x\": " + std::string(100'000, '[') + std::string(100'000, ']') + "}";
-  EXPECT_THAT(fault_of([&] { parse_record(deep); }), HasSubstr("nested at most 64 deep"));
-  EXPECT_NO_THROW(parse_record("{\"x\": \"" + std::string(1000, '[') + "\"}"));
+TEST(JsonReader, ReadsWhatPythonReads) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"( {"b": [1, -2, 2.5e-3, true, null], "a": {}} )", R"({"b":[1,-2,0.0025,true,null],"a":{}})"},
+      {R"("\u00e9\ud83d\ude00\n\/\"é")", "\"é😀\\n/\\\"é\""},
+      {R"({"a": 1, "b": 2, "a": 3})", R"({"a":3,"b":2})"},
+      {"18446744073709551615", "18446744073709551615"},
+      {"-9223372036854775808", "-9223372036854775808"},
+      {"1e-999", "0.0"},
+      {R"([[], [[]], 0, -0.0, ""])", R"([[],[[]],0,-0.0,""])"},
+  };
+  for (const auto& [text, expected] : cases) EXPECT_EQ(parse_json(text).dump(), expected) << text;
+}
+
+TEST(JsonReader, RefusesWhatIsNoJson) {
+  using namespace std::string_literals;
+  for (const std::string& text : {""s,
+                                  "{"s,
+                                  "[1,]"s,
+                                  "{\"a\":1,}"s,
+                                  "{a:1}"s,
+                                  "01"s,
+                                  "1."s,
+                                  ".5"s,
+                                  "+1"s,
+                                  "1e"s,
+                                  "NaN"s,
+                                  "'a'"s,
+                                  "tru"s,
+                                  "\"\\x\""s,
+                                  "\"\\ud800\""s,
+                                  "\"\\ud800\\u0041\""s,
+                                  "\"\\u12g4\""s,
+                                  "\"a\nb\""s,
+                                  "\"\xff\""s,
+                                  "\"a"s,
+                                  "\"\\"s,
+                                  "1 2"s,
+                                  "{}\0x"s,
+                                  "{}\0"s,
+                                  "[1 2]"s,
+                                  "{\"a\" 1}"s,
+                                  "]"s,
+                                  "-"s,
+                                  "\"\\u00"s}) {
+    EXPECT_THAT(fault_of([&] { parse_json(text); }), HasSubstr("expected JSON in UTF-8, but it breaks"))
+        << text;
+  }
+  const std::string deep(100, '[');
+  for (const char* end : {"", "{]", "{\"a\"}", "1 2", "{\"a\":}", "]]]]}", "tru"})
+    EXPECT_THAT(fault_of([&] { parse_json(deep + end); }), HasSubstr("it breaks")) << end;
+}
+
+TEST(JsonReader, WhatCannotBeReadMustNotBe) {
+  const std::string inner = R"({"a": [1, {"b": "]}"}, []], "c": {}}, "q")";
+  const std::vector<std::string> values = {std::string(100'000, '[') + std::string(100'000, ']'),
+                                           std::string(80, '[') + inner + std::string(80, ']'),
+                                           "1e999",
+                                           "-1e999",
+                                           "18446744073709551616",
+                                           "-9223372036854775809",
+                                           "[[{\"k\": 1e400}]]"};
+  for (const std::string& value : values) {
+    const Json record = parse_record("{\"x\": " + value + ", \"y\": 1}");
+    EXPECT_FALSE(is_readable(record["x"])) << value.substr(0, 40);
+    EXPECT_EQ(record["y"], 1);
+  }
+  EXPECT_TRUE(is_readable(parse_record("{\"x\": \"" + std::string(1000, '[') + "\"}")));
+  EXPECT_TRUE(is_readable(parse_json(std::string(64, '[') + std::string(64, ']'))));
+}
+
+TEST(JsonReader, ManyKeysTakeLinearTime) {
+  std::string text = "{";
+  for (int i = 0; i < 200'000; ++i) text += fmt::format("\"{}\":0,", i);
+  EXPECT_EQ(parse_record(text + "\"7\":1}").size(), 200'000);
 }
 
 TEST_F(Jsonl, TextComesInUnits) {
