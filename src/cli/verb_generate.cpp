@@ -8,6 +8,7 @@
 #include "cli/verb.h"
 #include "text/chat.h"
 #include "train/generator.h"
+#include "train/text_source.h"
 
 namespace hearth::cli {
 namespace {
@@ -30,14 +31,21 @@ std::string prompt_of(const CLI::App& verb, const Arguments& arguments) {
 }
 
 /// A question as the model's own template asks it.
-std::string asked(const fs::path& folder, const text::Tokenizer& tokenizer, const std::string& question) {
+std::string asked(const fs::path& run, const fs::path& folder, const text::Tokenizer& tokenizer,
+                  const std::string& question) {
   const text::ChatSetup setup = text::read_chat_setup(folder, tokenizer);
   if (!setup.chat_template) {
     user_error("expected a chat template in {} for --chat; without --chat the model goes on from the text",
                folder.string());
   }
+  // A run is asked with the date and the variables that it was trained with.
+  const fs::path recipe = run / "config.yaml";
+  text::ChatOptions options = train::chat_options(
+      fs::is_regular_file(recipe) ? train::load_recipe(recipe).text : train::TextOptions());
+  options.bos_token = setup.bos_token;
+  options.eos_token = setup.eos_token;
   const text::ChatRenderer renderer(text::Template(*setup.chat_template, setup.template_name),
-                                    {.bos_token = setup.bos_token, .eos_token = setup.eos_token});
+                                    std::move(options));
   return renderer.prompt({{{"role", "user"}, {"content", question}}}, nullptr);
 }
 
@@ -55,7 +63,7 @@ std::vector<int32_t> prompt_ids(const fs::path& folder, const text::Tokenizer* t
   if (tokenizer == nullptr) {
     ids = numbers_in(prompt);
   } else if (arguments.chat) {
-    tokenizer->encode(asked(folder, *tokenizer, prompt), text::SpecialTokens::parsed, ids);
+    tokenizer->encode(asked(arguments.model, folder, *tokenizer, prompt), text::SpecialTokens::parsed, ids);
   } else {
     ids = tokenizer->special().prefix;
     if (!prompt.empty()) tokenizer->encode(prompt, text::SpecialTokens::as_text, ids);

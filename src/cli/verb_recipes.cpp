@@ -79,7 +79,7 @@ void check_texts(const train::Recipe& recipe) {
   for (const fs::path& path : {recipe.data.path, fs::path(recipe.text.val_path)}) {
     if (path.empty() || path.extension() == ".safetensors") continue;
     const int64_t bad = check_text(source, recipe, path);
-    if (bad > 0)
+    if (bad > 0 && recipe.text.bad_records != "skip")
       user_error("expected records that can be used, got {} in {} that cannot", bad, path.string());
   }
   fmt::print("{}\n", train::open_task(recipe)->describe());

@@ -49,6 +49,15 @@ struct ChatOptions {
   std::vector<std::string> special_tokens = {};
 };
 
+/// The first second of a day written YYYY-MM-DD, for ChatOptions::now; nothing for what is no day.
+std::optional<int64_t> second_of_day(const std::string& day);
+/// A day as second_of_day reads it: today, by the clock and zone of this machine.
+std::string today();
+/// "NAME=VALUE" as a variable of a template: JSON's true, false, null, numbers, lists and objects are taken
+/// for what they are, anything else for a string. UserError where the name is none or templates know it
+/// already.
+void add_variable(ChatOptions& options, const std::string& text);
+
 /// The texts of all special tokens of a tokenizer.
 std::vector<std::string> special_tokens_of(const Tokenizer& tokenizer);
 
@@ -67,6 +76,7 @@ class ChatRenderer {
   /// `budget`: see RenderOptions; also for the renderings that are only compared.
   MarkedText render(const Json& messages, const Json& tools, size_t first_trained = 0,
                     WorkBudget* budget = nullptr) const;
+  bool asks_date() const { return template_.asks_date(); }
   /// The prompt for generation after these messages.
   std::string prompt(const Json& messages, const Json& tools) const;
 

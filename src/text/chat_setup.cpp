@@ -1,6 +1,13 @@
 #include "text/chat.h"
 
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+
 #include "base/json.h"
+#include "text/json_reader.h"
 
 namespace hearth::text {
 namespace {
@@ -76,6 +83,45 @@ ChatSetup read_chat_setup(const fs::path& folder, const Tokenizer& tokenizer) {
   if (setup.bos_token.empty() && tokenizer.bos()) setup.bos_token = tokenizer.token(*tokenizer.bos());
   if (setup.eos_token.empty() && tokenizer.eos()) setup.eos_token = tokenizer.token(*tokenizer.eos());
   return setup;
+}
+
+std::optional<int64_t> second_of_day(const std::string& day) {
+  int year = 0;
+  unsigned month = 0, number = 0;
+  char after = 0;
+  if (day.size() != 10 || std::sscanf(day.c_str(), "%4d-%2u-%2u%c", &year, &month, &number, &after) != 3)
+    return std::nullopt;
+  const std::chrono::year_month_day date{std::chrono::year(year), std::chrono::month(month),
+                                         std::chrono::day(number)};
+  if (!date.ok() || year < 1) return std::nullopt;
+  return std::chrono::sys_seconds(std::chrono::sys_days(date)).time_since_epoch().count();
+}
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  localtime_r(&now, &parts);
+  return fmt::format("{:04}-{:02}-{:02}", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday);
+}
+
+void add_variable(ChatOptions& options, const std::string& text) {
+  const size_t equals = text.find('=');
+  const std::string name = text.substr(0, equals);
+  const auto is_plain = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+  const bool named = equals != text.npos && !name.empty() &&
+                     std::all_of(name.begin(), name.end(), is_plain) &&
+                     std::isdigit(static_cast<unsigned char>(name[0])) == 0;
+  if (!named)
+    user_error("expected a variable of the chat template like enable_thinking=false, got '{}'", text);
+  for (const char* taken :
+       {"messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token"}) {
+    if (name == taken)
+      user_error("expected a variable that the chat template is not given already, got '{}'", text);
+  }
+  const std::string value = text.substr(equals + 1);
+  std::string fault;
+  const std::optional<Json> json = read_json_text(value, fault);
+  options.variables[name] = json && is_readable(*json) ? *json : Json(value);
 }
 
 std::optional<std::string> built_in_template(std::string_view name) {

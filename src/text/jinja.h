@@ -32,8 +32,7 @@ struct WorkBudget {
 };
 
 struct RenderOptions {
-  /// Seconds since 1970 (UTC) that strftime_now shows; without it templates find strftime_now undefined and
-  /// print the date they hold themselves, so that the same data gives the same tokens every day.
+  /// Seconds since 1970 (UTC) that strftime_now shows; without it templates find strftime_now undefined.
   std::optional<int64_t> now;
   /// Longest text; a template that would print more is a UserError.
   int64_t limit_bytes = int64_t{64} << 20;
@@ -68,6 +67,8 @@ class Template {
   /// the limits.
   Rendered render(const Json& variables, const RenderOptions& options = {}) const;
 
+  /// Whether the template may ask for the date.
+  bool asks_date() const;
   /// Whether the template marks what the assistant says by {% generation %}.
   bool marks_generation() const;
   const std::string& name() const;

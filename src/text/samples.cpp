@@ -117,7 +117,7 @@ std::string SampleReader::fingerprint() const {
              {"bos_token", options_.chat.bos_token},
              {"eos_token", options_.chat.eos_token},
              {"variables", options_.chat.variables},
-             {"now", options_.chat.now.value_or(0)},
+             {"now", given_ && given_->asks_date() ? options_.chat.now.value_or(0) : 0},
              {"bos", options_.bos.value_or(-1)},
              {"eos", options_.eos.value_or(-1)},
              {"train_on_prompt", options_.train_on_prompt},

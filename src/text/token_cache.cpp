@@ -15,7 +15,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 static_assert(sizeof(PackedToken) == 4);
 
-constexpr uint64_t kMagic = 0x3130'4E4B'5448'5248;  // "HRHTKN01"
+constexpr uint64_t kMagic = 0x3230'4E4B'5448'5248;  // "HRHTKN02"
 constexpr size_t kBufferBytes = size_t{1} << 20;
 
 struct Footer {
@@ -80,12 +80,15 @@ class FileSink : public TokenSink {
     open_ = continues;
   }
 
+  void leave_out(int64_t num_records) override { num_left_out_ += num_records; }
+
   void finish() {
     const PackedToken filler;
     if (footer_.num_tokens % 2 != 0) writer_.write(std::as_bytes(std::span(&filler, 1)));
     starts_.push_back(footer_.num_tokens);
     writer_.write(std::as_bytes(std::span(starts_)));
     writer_.write(std::as_bytes(std::span(lines_)));
+    writer_.write(std::as_bytes(std::span(&num_left_out_, 1)));
     footer_.num_samples = lines_.size();
     footer_.digest = writer_.digest();
     writer_.finish(footer_);
@@ -96,6 +99,7 @@ class FileSink : public TokenSink {
   Footer footer_;
   std::vector<uint64_t> starts_;
   std::vector<int64_t> lines_;
+  int64_t num_left_out_ = 0;
   std::vector<PackedToken> packed_;
   bool open_ = false;
 };
@@ -109,7 +113,7 @@ std::optional<Footer> checked_footer(std::span<const std::byte> bytes, uint64_t 
   if (footer.magic != kMagic || footer.key != key) return std::nullopt;
   if (footer.num_tokens > body.size() / 4 || footer.num_samples > body.size() / 16) return std::nullopt;
   const uint64_t wanted =
-      token_bytes(footer.num_tokens) + 8 * (footer.num_samples + 1) + 8 * footer.num_samples;
+      token_bytes(footer.num_tokens) + 8 * (footer.num_samples + 1) + 8 * footer.num_samples + 8;
   if (body.size() != wanted || footer.digest != hash64(body)) return std::nullopt;
   return footer;
 }
@@ -146,6 +150,7 @@ std::optional<TokenCache> TokenCache::open(const fs::path& path, uint64_t key) {
   cache.tokens_ = values_at<PackedToken>(bytes, 0, footer->num_tokens);
   cache.starts_ = values_at<uint64_t>(bytes, starts_at, footer->num_samples + 1);
   cache.lines_ = values_at<int64_t>(bytes, starts_at + 8 * (footer->num_samples + 1), footer->num_samples);
+  cache.num_left_out_ = values_at<int64_t>(bytes, bytes.size() - sizeof(Footer) - 8, 1)[0];
   if (!are_starts(cache.starts_, footer->num_tokens)) return std::nullopt;
   return cache;
 }

@@ -122,7 +122,7 @@ Evaluation PreferenceTask::evaluate(Engine& engine, int64_t) const {
 
 std::string PreferenceTask::describe() const {
   return fmt::format("{} pairs of answers of at most {} tokens{}; {} pairs held out", num_rows(),
-                     options_.context, losses_text(train_->counts()), num_eval_rows());
+                     options_.context, losses_text(train_->counts()) + left_out_text(), num_eval_rows());
 }
 
 std::string PreferenceTask::score_text(double score) const { return fmt::format("loss {:.4f}", -score); }

@@ -36,9 +36,12 @@ struct TextOptions {
   std::string format = "detect";    ///< of records, text::parse_format
   std::vector<std::string> fields;  ///< "prompt=frage": what the data calls a field
   std::string chat_template;        ///< built-in name or file; empty: the tokenizer's own
-  std::string document = "file";    ///< of plain text: file, paragraph, line
-  std::string overlong = "auto";    ///< truncate, drop, split, refuse; auto: split text, truncate records
-  std::string cache;                ///< folder of tokens; empty: the user's cache folder
+  std::string date;  ///< YYYY-MM-DD that templates see as today; empty: today, which a run keeps
+  std::vector<std::string> variables;  ///< of the template: "enable_thinking=false"
+  std::string document = "file";       ///< of plain text: file, paragraph, line
+  std::string overlong = "auto";       ///< truncate, drop, split, refuse; auto: split text, truncate records
+  std::string cache;                   ///< folder of tokens; empty: the user's cache folder
+  std::string bad_records = "refuse";  ///< or skip: those that cannot be used are left out, and counted
   bool train_on_prompt = false;
   bool packing = true;  ///< several samples to a row, which do not see each other
   bool pairs = false;   ///< records are preferences: a chosen and a rejected answer (train.objective dpo)

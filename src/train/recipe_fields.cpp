@@ -244,6 +244,15 @@ void add_text_fields(std::vector<Field>& f) {
   f.push_back(text(
       "data.template", "text: chat template: chatml, alpaca, plain or a file; empty: the tokenizer's",
       [](Recipe & r) -> auto& { return r.text.chat_template; }));
+  f.push_back(text(
+      "data.date",
+      "text: what day a chat template takes it for, like 2026-11-24; empty: today's, kept in the run",
+      [](Recipe & r) -> auto& { return r.text.date; }));
+  f.push_back(words(
+      "data.variables", "text: variables of the chat template, like [enable_thinking=false]",
+      [](Recipe & r) -> auto& { return r.text.variables; }));
+  f.push_back(text("data.bad_records", "text: records that cannot be used: refuse, or skip and count them",
+                   [](Recipe & r) -> auto& { return r.text.bad_records; }, {"refuse", "skip"}));
   f.push_back(boolean(
       "data.train_on_prompt", "text: the loss counts more than what the assistant says",
       [](Recipe & r) -> auto& { return r.text.train_on_prompt; }));

@@ -53,7 +53,7 @@ std::vector<Question> read_questions(const Recipe& recipe, const fs::path& file,
                file.string(), sample.line, text::format_name(sample.format));
   };
   reader.for_each(visit, faults);
-  if (faults.total() > 0) user_error("{}", faults.sentences().front());
+  if (faults.total() > 0 && options.bad_records != "skip") user_error("{}", faults.sentences().front());
   if (questions.empty()) user_error("expected questions in {}, got none", file.string());
   return questions;
 }

@@ -87,23 +87,49 @@ void check_answers(const text::Sample& sample, const text::SampleReader& reader,
 }
 
 /// With `pairs`, each record becomes two samples: the chosen answer, then the rejected one.
-void produce(const text::SampleReader& reader, bool pairs, text::TokenSink& sink) {
+void produce(const text::SampleReader& reader, bool pairs, bool skips, text::TokenSink& sink) {
   text::Faults faults;
-  reader.check(faults);
-  refuse(faults);
-  const auto visit = [&](const text::Sample& sample) {
+  if (!skips) {
+    reader.check(faults);
     refuse(faults);
+  }
+  const auto visit = [&](const text::Sample& sample) {
+    if (!skips) refuse(faults);
     check_answers(sample, reader, pairs);
     sink.add(sample.tokens, sample.line, sample.continues);
     if (sample.rejected) sink.add(*sample.rejected, sample.line, false);
   };
   reader.for_each(visit, faults);
-  refuse(faults);
+  if (!skips) refuse(faults);
+  sink.leave_out(faults.total());
 }
 
 std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
 
+/// The chat template of a recipe; empty where there is none.
+std::string template_of(const TextOptions& options) {
+  const std::string own = read_template(options.chat_template);
+  return own.empty() ? text::read_chat_setup(tokenizer_folder(options)).chat_template.value_or("") : own;
+}
+
 }  // namespace
+
+text::ChatOptions chat_options(const TextOptions& options) {
+  text::ChatOptions chat;
+  chat.now = text::second_of_day(options.date.empty() ? text::today() : options.date);
+  if (!chat.now) user_error("expected a day like 2026-11-24 as data.date, got '{}'", options.date);
+  for (const std::string& variable : options.variables) text::add_variable(chat, variable);
+  return chat;
+}
+
+Recipe with_date(Recipe recipe, const fs::path& run) {
+  std::string& date = recipe.text.date;
+  if (!is_text(recipe) || !date.empty() || template_of(recipe.text).find("strftime_now") == std::string::npos)
+    return recipe;
+  if (fs::is_regular_file(run / "config.yaml")) date = load_recipe(run / "config.yaml").text.date;
+  if (date.empty()) date = text::today();
+  return recipe;
+}
 
 fs::path tokenizer_folder(const TextOptions& options) {
   const fs::path path = !options.tokenizer.empty() ? fs::path(options.tokenizer)
@@ -155,9 +181,11 @@ text::SampleOptions TextSource::sample_options() const {
   text::SampleOptions options{.format = format_options(options_),
                               .chat_template = setup.chat_template,
                               .template_name = setup.template_name,
-                              .chat = {.bos_token = setup.bos_token, .eos_token = setup.eos_token},
+                              .chat = chat_options(options_),
                               .eos = special.eos,
                               .train_on_prompt = options_.train_on_prompt};
+  options.chat.bos_token = setup.bos_token;
+  options.chat.eos_token = setup.eos_token;
   if (!special.prefix.empty()) options.bos = special.bos;
   if (!own_template_.empty()) {
     options.chat_template = own_template_;
@@ -178,13 +206,15 @@ text::TokenCache TextSource::tokens(const fs::path& file) const {
   if (file.extension() == ".safetensors") return token_ids(file);
   const text::DataFile data = open(file);
   const text::SampleReader samples = reader(data);
+  const bool skips = options_.bad_records == "skip";
   std::string tokenizer_bytes;
   for (const fs::path& part : tokenizer_files(options_)) tokenizer_bytes += read_file(part);
-  const uint64_t key = text::cache_key(data.bytes(), bytes_of(tokenizer_bytes),
-                                       samples.fingerprint() + (options_.pairs ? " in pairs" : ""));
+  const uint64_t key = text::cache_key(
+      data.bytes(), bytes_of(tokenizer_bytes),
+      samples.fingerprint() + (options_.pairs ? " in pairs" : "") + (skips ? " but bad ones" : ""));
   const fs::path cached = cache_file(options_, file, key);
   return text::TokenCache::open_or_build(
-      cached, key, [&](text::TokenSink& sink) { produce(samples, options_.pairs, sink); });
+      cached, key, [&](text::TokenSink& sink) { produce(samples, options_.pairs, skips, sink); });
 }
 
 text::TokenCache TextSource::token_ids(const fs::path& file) const {

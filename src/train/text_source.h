@@ -12,6 +12,11 @@ fs::path tokenizer_folder(const TextOptions& options);
 /// Files of a tokenizer that are there, and what says how conversations are written.
 std::vector<fs::path> tokenizer_files(const TextOptions& options);
 
+/// What a chat template is told beside the messages: date and variables of the recipe, else today's.
+text::ChatOptions chat_options(const TextOptions& options);
+/// The recipe of a run, with the date of its first start where its chat template asks for one.
+Recipe with_date(Recipe recipe, const fs::path& run);
+
 /// Turns files into tokens as a recipe says: its tokenizer, its chat template, its formats.
 class TextSource {
  public:
@@ -19,7 +24,8 @@ class TextSource {
   TextSource(const TextOptions& options, const models::DecoderConfig& config);
 
   /// The tokens of a file (text, records, or "tokens" of a safetensors file), from the cache where they are
-  /// there. UserError "FILE:LINE: ..." where a record cannot be used: then nothing is left behind.
+  /// there. UserError "FILE:LINE: ..." where a record cannot be used and the recipe does not skip it: then
+  /// nothing is left behind.
   text::TokenCache tokens(const fs::path& file) const;
   text::DataFile open(const fs::path& file) const;
   /// Both must outlive the reader.

@@ -134,13 +134,19 @@ Evaluation TextTask::evaluate(Engine& engine, int64_t) const {
   return result;
 }
 
+std::string TextTask::left_out_text() const {
+  const int64_t count =
+      train_tokens_.num_left_out() + (held_out_tokens_ ? held_out_tokens_->num_left_out() : 0);
+  return count == 0 ? "" : fmt::format(", {} bad record{} left out", count, count == 1 ? "" : "s");
+}
+
 std::string TextTask::describe() const {
   const int64_t places = num_rows() * options_.context;
   return fmt::format(
-      "{} sample{} in {} rows of {} ({:.1f}% filled{}), {} of {} tokens trained; {} rows held out",
+      "{} sample{} in {} rows of {} ({:.1f}% filled{}{}), {} of {} tokens trained; {} rows held out",
       train_->counts().samples, train_->counts().samples == 1 ? "" : "s", num_rows(), options_.context,
-      percent(train_->num_tokens(), places), losses_text(train_->counts()), train_->num_trained(),
-      train_->num_tokens(), num_eval_rows());
+      percent(train_->num_tokens(), places), losses_text(train_->counts()), left_out_text(),
+      train_->num_trained(), train_->num_tokens(), num_eval_rows());
 }
 
 std::string TextTask::score_text(double score) const {

@@ -32,6 +32,9 @@ class TextTask : public Task {
   void save_companions(const fs::path& run) const override;
 
  protected:
+  /// ", 3 bad records left out", or nothing.
+  std::string left_out_text() const;
+
   TextOptions options_;
   int64_t batch_;
   std::unique_ptr<TextRows> train_, held_out_;

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "io/safetensors.h"
 #include "plan/draw.h"
+#include "train/text_source.h"
 #include "train/weights.h"
 
 namespace hearth::train {
@@ -40,7 +41,7 @@ void check_memory(const Recipe& recipe, const Engine& engine, int64_t staging_by
 }  // namespace
 
 Trainer::Trainer(Recipe recipe, fs::path out, TrainerEvents events, Membership member)
-    : recipe_(std::move(recipe)),
+    : recipe_(with_date(std::move(recipe), out)),
       out_(std::move(out)),
       run_(out_.string() + "\n" + write_recipe(recipe_)),
       events_(std::move(events)),

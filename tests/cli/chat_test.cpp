@@ -100,6 +100,52 @@ TEST_F(Chat, ValidateNamesBadLines) {
   EXPECT_EQ(result.err, "hearth: expected records that can be used, got 3 in chat.jsonl that cannot\n");
 }
 
+TEST_F(Chat, BadRecordsMayBeSkippedAndAreCounted) {
+  works(pretrain());
+  put("chat.jsonl", get("chat.jsonl") + "{\"messages\": [}\n" + chat_line("a", "") + "[]\n");
+  refused(on_chat(), {"chat.jsonl:31: expected JSON", "and 2 more bad records"});
+  // From the data, then from the tokens that were kept.
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(works(on_chat("data.bad_records=skip --out skips" + std::to_string(i))),
+                HasSubstr("28 samples in "));
+    EXPECT_THAT(get(fmt::format("skips{}/report.html", i)), HasSubstr("training samples"));
+  }
+  EXPECT_THAT(works(small("validate llama-full model=base data=chat.jsonl data.bad_records=skip")),
+              testing::AllOf(HasSubstr("3 bad records: "), HasSubstr(", 3 bad records left out), ")));
+  refused(on_chat(), {"chat.jsonl:31: expected JSON"});
+}
+
+TEST_F(Chat, ARunKeepsTheDateAndTheVariablesOfItsTemplate) {
+  works(pretrain());
+  put("base/chat_template.jinja",
+      "{{ strftime_now('%d %b %Y') }}{{ filler }}\n{% for m in messages %}<|im_start|>{{ m.role }}\n{{ "
+      "m.content "
+      "}}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}");
+  const std::string variables = "data.variables=[filler=0123456789] ";
+  EXPECT_THAT(
+      works(small("validate llama-full model=base data=chat.jsonl data.date=2024-02-29 " + variables)),
+      HasSubstr("29 Feb 20240123456789\n<|im_start|>user"));
+  works(on_chat(variables + "--out a data.date=2024-02-29"));
+  EXPECT_THAT(get("a/config.yaml"),
+              testing::AllOf(HasSubstr("date: \"2024-02-29\""), HasSubstr("filler=0123456789")));
+  works(on_chat("--out b"));
+  EXPECT_THAT(get("b/config.yaml"), testing::ContainsRegex("date: \"20[0-9][0-9]-[01][0-9]-[0-3][0-9]\""));
+  // Resumed or evaluated on another day, the run goes by its own.
+  std::string config = get("b/config.yaml");
+  config.replace(config.find("date: \"20") + 7, 10, "2001-02-03");
+  put("b/config.yaml", config);
+  works(on_chat("--resume --out b train.epochs=2"));
+  EXPECT_THAT(get("b/config.yaml"), HasSubstr("date: \"2001-02-03\""));
+  const auto prompt_of = [&](const std::string& run) {
+    const std::string said = shell("hearth generate " + run + " --chat --prompt q --max-tokens 1").err;
+    return said.substr(said.find(" prompt of ") + 11, 3);
+  };
+  EXPECT_EQ(std::stoi(prompt_of("a")), std::stoi(prompt_of("b")) + 10);
+  refused(on_chat("data.date=2023-02-29"), {"a day like 2026-11-24 as data.date", "2023-02-29"});
+  refused(on_chat("data.variables=[a-b=1]"), {"like enable_thinking=false", "a-b=1"});
+  refused(on_chat("data.variables=[messages=1]"), {"is not given already", "messages=1"});
+}
+
 TEST_F(Chat, MistakesInTheData) {
   works(pretrain() + " data.cache=mine");
   std::string lines;

@@ -229,6 +229,18 @@ TEST(AddEnds, NeverDoubles) {
   EXPECT_EQ(bare, (Tokens{.ids = {1, 5}, .trained = {0, 1}}));
 }
 
+TEST(ChatOptions, VariablesAreWhatJsonSaysElseStrings) {
+  ChatOptions options;
+  for (const char* text : {"a=false", "b=1", "c=low", "d=\"1\"", "e=", "f=[1, 2]", "g=x=y", "h=1e999"})
+    add_variable(options, text);
+  EXPECT_EQ(options.variables.dump(),
+            R"({"a":false,"b":1,"c":"low","d":"1","e":"","f":[1,2],"g":"x=y","h":"1e999"})");
+  EXPECT_EQ(second_of_day("1970-01-02"), 86'400);
+  for (const char* day :
+       {"", "2023-02-29", "2023-1-1", "2023-01-01x", "23-01-0001", "-023-01-01", "2023/01/01"})
+    EXPECT_FALSE(second_of_day(day)) << day;
+}
+
 TEST(ChatSetup, ReadsTokenizerConfigAndPrefersTheFileOfItsOwn) {
   const TemporaryFolder folder;
   EXPECT_FALSE(read_chat_setup(folder.path()).chat_template);

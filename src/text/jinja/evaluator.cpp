@@ -402,6 +402,7 @@ Rendered Template::render(const Json& variables, const RenderOptions& options) c
   return jinja::Evaluator(*program_, variables, options).render(program_->body);
 }
 
+bool Template::asks_date() const { return program_->source.find("strftime_now") != std::string::npos; }
 bool Template::marks_generation() const { return program_->marks_generation; }
 const std::string& Template::name() const { return program_->name; }
 const std::string& Template::source() const { return program_->source; }
