@@ -27,8 +27,9 @@ ChatSetup read_chat_setup(const fs::path& folder);
 /// The same; texts that the folder does not name are those of the tokenizer's own tokens.
 ChatSetup read_chat_setup(const fs::path& folder, const Tokenizer& tokenizer);
 
-/// The source of a template that Hearth brings: "chatml"; "alpaca" (Stanford's "Below is an instruction...");
-/// "plain" (what is said, one after the other, and eos_token after the assistant). Nothing for other names.
+/// The source of a template that Hearth brings: "chatml", with tool calls as Qwen has them; "alpaca"
+/// (Stanford's "Below is an instruction..."); "plain" (what is said, one after the other, and eos_token after
+/// the assistant). Nothing for other names.
 std::optional<std::string> built_in_template(std::string_view name);
 
 /// A text and the bytes of it that the loss counts.

@@ -15,9 +15,11 @@ namespace {
 constexpr int64_t kMaxFileBytes = int64_t{64} << 20;
 
 constexpr std::string_view kChatml =
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + "
-    "'<|im_end|>' + "
-    "'\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] }}{% for "
+    "call in "
+    "message['tool_calls'] %}{{ ('\\n' if message['content'] or not loop.first else '') + '<tool_call>\\n' + "
+    "(call['function'] if call['function'] is defined else call)|tojson + '\\n</tool_call>' }}{% endfor %}{{ "
+    "'<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 constexpr std::string_view kAlpaca =
     "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'system' %}{{ message['content'] + "

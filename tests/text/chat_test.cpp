@@ -99,6 +99,17 @@ TEST(ChatMask, ATurnStartsWithTheThoughtThatThePromptOpens) {
   }
 }
 
+TEST(ChatMask, ChatmlPrintsToolCalls) {
+  Json messages = talk({"q", "", "r", "b"});
+  messages[1]["tool_calls"] =
+      Json::parse(R"([{"function": {"name": "f", "arguments": {"a": 1}}}, {"name": "g"}])");
+  messages[3]["tool_calls"] = Json::parse(R"([{"name": "h"}])");
+  EXPECT_EQ(
+      trained(renderer(*built_in_template("chatml")).render(messages, nullptr)),
+      "[<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>\n<tool_call>\n{\"name\": "
+      "\"g\"}\n</tool_call><|im_end|>][b\n<tool_call>\n{\"name\": \"h\"}\n</tool_call><|im_end|>]");
+}
+
 TEST(ChatMask, RefusesToolCallsThatAreNotPrinted) {
   const Json tools = Json::parse(R"([{"function": {"name": "add"}}])");
   Json messages = talk({"q", ""});
