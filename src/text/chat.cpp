@@ -98,16 +98,21 @@ class TurnFinder {
 
   /// Where a prompt for the turn ends. A <think> block that the prompt opens is the assistant's: there the
   /// turn starts, even where the whole conversation has lost the block.
-  std::optional<size_t> start_by_prompt() const {
-    const auto prompt = try_render(before_, true);
-    if (!prompt) return std::nullopt;
-    const size_t shared = shared_start(*prompt, full_);
-    if (const size_t thought = prompt->rfind("<think>"); thought <= shared) {
-      const auto unprompted = try_render(before_, false);
-      if (unprompted && shared_start(*prompt, *unprompted) <= thought) return thought;
-    }
-    if (shared == prompt->size()) return shared;
+  std::optional<size_t> start_by_prompt() {
+    prompt_ = try_render(before_, true);
+    if (!prompt_) return std::nullopt;
+    const size_t shared = shared_start(*prompt_, full_);
+    const size_t thought = prompt_->rfind("<think>");
+    if (thought <= shared && thought >= start_of_header(before_)) return thought;
+    if (shared == prompt_->size()) return shared;
     return std::nullopt;
+  }
+
+  /// Where the prompt after these messages starts to differ from what the template prints of them alone.
+  size_t start_of_header(const Json& before) const {
+    const auto unprompted = try_render(before, false);
+    if (!unprompted) return prompt_->size();
+    return before_special_token(*prompt_, shared_start(*prompt_, *unprompted));
   }
 
   std::optional<size_t> end_by_prefix() const {
@@ -116,35 +121,45 @@ class TurnFinder {
     return text->size();
   }
 
-  std::optional<Frame> frame_of(Json messages, size_t turn) const {
+  std::optional<Frame> frame_of(Json messages, size_t turn, bool prompts) const {
     const auto mark = unused_character(messages_);
     if (!mark) return std::nullopt;
     messages[turn]["content"] = std::string(1, *mark);
-    const auto text = try_render(messages, false);
+    const auto text = try_render(messages, prompts);
     const size_t at = text ? text->find(*mark) : std::string::npos;
     if (at == std::string::npos) return std::nullopt;
     return Frame{text->substr(0, at), text->substr(at + 1)};
   }
 
-  /// Fills what is missing by what surrounds the content in the whole conversation, and the end mark by what
-  /// follows the content where the turn is the last.
+  /// Fills what is missing by what surrounds the content in the whole conversation.
   void find_by_frame(size_t turn, std::optional<size_t>& first, std::optional<size_t>& last) const {
-    const auto frame = frame_of(messages_, turn);
+    const auto frame = frame_of(messages_, turn, false);
     if (!frame || !full_.ends_with(frame->after)) return;
     if (!first && full_.starts_with(frame->before)) first = frame->before.size();
-    if (last) return;
-    const auto alone = frame_of(before_, turn);
+    if (!last) last = full_.size() - frame->after.size() + size_of_end_mark(frame->after, turn);
+  }
+
+  /// How much of what follows a turn belongs to it: what stands between the turn and a prompt for the next,
+  /// or else what also follows the content where the turn is the last.
+  size_t size_of_end_mark(std::string_view after, size_t turn) const {
+    Json before = before_;
+    before.erase(turn);
+    const std::string header = prompt_ ? prompt_->substr(start_of_header(before)) : "";
+    if (const auto prompted = frame_of(before_, turn, true); prompted && prompted->after.ends_with(header)) {
+      const size_t size = prompted->after.size() - header.size();
+      if (size > 0 && after.starts_with(std::string_view(prompted->after).substr(0, size))) return size;
+    }
+    const auto alone = frame_of(before_, turn, false);
     const std::string_view mark = alone ? without_blank_end(alone->after) : std::string_view();
-    last = before_special_token(full_.size() - frame->after.size() + shared_start(frame->after, mark));
+    return before_special_token(after, shared_start(after, mark));
   }
 
   /// The place itself, or where the special token starts that it lies inside.
-  size_t before_special_token(size_t place) const {
+  size_t before_special_token(std::string_view text, size_t place) const {
     for (const std::string& token : renderer_.options_.special_tokens) {
       const size_t low = place - std::min(place, token.size() - 1);
-      const size_t found = full_.substr(low, token.size() + place - low - 1).find(token);
-      if (found != full_.npos && low + found < place && low + found + token.size() > place)
-        return low + found;
+      const size_t found = text.substr(low, token.size() + place - low - 1).find(token);
+      if (found != text.npos && low + found < place && low + found + token.size() > place) return low + found;
     }
     return place;
   }
@@ -155,6 +170,7 @@ class TurnFinder {
   std::string_view full_;
   WorkBudget* budget_;
   Json before_ = Json::array();
+  std::optional<std::string> prompt_;  ///< for the turn
 };
 
 std::vector<std::string> special_tokens_of(const Tokenizer& tokenizer) {

@@ -87,6 +87,19 @@ TEST(ChatMask, TurnsEndBeforeTheSpecialTokenOfTheNext) {
   EXPECT_EQ(trained(phi.render(talk({"q", "a", "r", "b"}), nullptr)), "[a<|end|>][b<|end|>\n<|endoftext|>]");
 }
 
+TEST(ChatMask, AnEndMarkMayBeAnotherForTheLastTurn) {
+  // As gpt-oss.
+  const ChatRenderer returns(Template("{% for m in messages %}<|start|>{{ m.role }}<|message|>{{ m.content "
+                                      "}}{% if loop.last and m.role == "
+                                      "'assistant' and not add_generation_prompt %}<|return|>{% else "
+                                      "%}<|end|>{% endif %}{% endfor %}{% if "
+                                      "add_generation_prompt %}<|start|>assistant{% endif %}",
+                                      "t"),
+                             {.special_tokens = {"<|start|>", "<|message|>", "<|end|>", "<|return|>"}});
+  EXPECT_EQ(trained(returns.render(talk({"q", "a", "r", "b"}), nullptr)),
+            "[<|message|>a<|end|>][<|message|>b<|return|>]");
+}
+
 TEST(ChatMask, ATurnStartsWithTheThoughtThatThePromptOpens) {
   // As DeepSeek, Qwen 3.5 and Nemotron: the prompt opens a block that earlier turns, or all, have lost.
   for (const std::string kept : {"", "<think>\n\n</think>\n\n", "<think></think>"}) {
