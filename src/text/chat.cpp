@@ -272,6 +272,7 @@ MarkedText ChatRenderer::render(const Json& messages, const Json& tools, size_t 
   MarkedText marked{.text = std::move(whole.text)};
   if (template_.marks_generation()) {
     marked.trained = trained_spans(messages, whole.generated, trained);
+    marked.by_template = true;
     return marked;
   }
   TurnFinder finder(*this, messages, tools, marked.text, budget);

@@ -36,6 +36,9 @@ std::optional<std::string> built_in_template(std::string_view name);
 struct MarkedText {
   std::string text;
   std::vector<Span> trained;
+  /// The template itself marks them. A special token that has taken the white space at a mark then counts, as
+  /// in transformers.
+  bool by_template = false;
   /// Turns of the assistant after which the template writes no end mark: a model trained on them does not
   /// learn to stop.
   int64_t num_open_turns = 0;

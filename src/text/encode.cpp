@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "text/chat.h"
+#include "text/utf8.h"
 
 namespace hearth::text {
 namespace {
@@ -42,6 +43,7 @@ class MarkedEncoder::Aligner {
   struct Place {
     size_t num_ids = 0;
     bool inside = false;
+    bool operator==(const Place&) const = default;
   };
 
   Aligner(const MarkedEncoder& encoder, std::string_view text)
@@ -102,7 +104,12 @@ Tokens MarkedEncoder::encode(const MarkedText& marked) const {
   std::vector<std::pair<size_t, size_t>> trained;
   for (const Span& span : marked.trained) {
     if (span.first == span.last) continue;
-    const Aligner::Place first = aligner.place_of(span.first);
+    Aligner::Place first = aligner.place_of(span.first);
+    const Character blank =
+        first_character(std::string_view(marked.text).substr(static_cast<size_t>(span.first)));
+    const bool may_be_taken = marked.by_template && !first.inside && first.num_ids > 0 && is_space(blank);
+    if (may_be_taken && aligner.place_of(span.first + static_cast<int64_t>(blank.bytes)) == first)
+      --first.num_ids;
     const Aligner::Place last = aligner.place_of(span.last);
     trained.emplace_back(first.num_ids, last.num_ids + (last.inside ? 1 : 0));
   }

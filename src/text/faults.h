@@ -30,7 +30,10 @@ class Faults {
   void add(std::string_view file, int64_t line, const std::string& kind, std::string_view sentence);
   int64_t total() const { return total_; }
   const std::map<std::string, int64_t>& counts() const { return counts_; }
-  /// "FILE:LINE: sentence", the first of them in the order of the file.
+  static constexpr size_t kMaxSentenceBytes = 400;
+
+  /// "FILE:LINE: sentence", the first of them in the order of the file; sentences are cut after
+  /// kMaxSentenceBytes.
   const std::vector<std::string>& sentences() const { return sentences_; }
 
  private:

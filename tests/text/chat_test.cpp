@@ -218,6 +218,31 @@ TEST(MarkedEncoder, KnowsTheBlankThatSentencePieceAdds) {
   EXPECT_EQ(shown(encoder.encode({.text = "you: hello", .trained = {{5, 10}}}), tokenizer), " you:|[ hello]");
 }
 
+TEST(MarkedEncoder, ATokenThatTakesTheSpaceAtATemplatesMarkIsTrained) {
+  // As a special token of Phi-3, which takes the white space to its right.
+  struct Strips : ToyTokenizer {
+    Strips() : ToyTokenizer({}, {"<a>"}) {}
+    void encode(std::string_view text, SpecialTokens special, std::vector<int32_t>& ids) const override {
+      const size_t at = text.find("<a>");
+      const size_t end =
+          at == text.npos ? text.size() : std::min(text.find_first_not_of(" \n", at + 3), text.size());
+      ToyTokenizer::encode(text.substr(0, at == text.npos ? end : at + 3), special, ids);
+      ToyTokenizer::encode(text.substr(end), special, ids);
+    }
+  };
+  const Strips tokenizer;
+  const MarkedEncoder encoder(tokenizer);
+  for (const bool by_template : {true, false}) {
+    const std::string eaten = by_template ? "x|[<a>][y]" : "x|<a>|[y]";
+    EXPECT_EQ(shown(encoder.encode({.text = "x<a>\n y", .trained = {{5, 7}}, .by_template = by_template}),
+                    tokenizer),
+              eaten);
+    EXPECT_EQ(shown(encoder.encode({.text = "x<a>\n y", .trained = {{6, 7}}, .by_template = by_template}),
+                    tokenizer),
+              "x|<a>|[y]");
+  }
+}
+
 TEST(MarkedEncoder, IdsAreThoseOfTheWholeTextWhereverTheMarksLie) {
   for (const auto start : {ToyTokenizer::Start::as_is, ToyTokenizer::Start::blank}) {
     const ToyTokenizer tokenizer({" hello", "lo", "he", "\n\n", "o\n", " \n", "<|", "us"},

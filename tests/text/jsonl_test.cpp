@@ -94,6 +94,13 @@ TEST_F(Jsonl, FaultsAreBounded) {
   EXPECT_TRUE(read(file).empty());
   EXPECT_EQ(faults_.total(), 5000);
   EXPECT_EQ(faults_.sentences().size(), Faults::kMaxSentences);
+  Faults one;
+  one.add("f", 1, "long", "a" + std::string(100'000, '\xc3') + "b");
+  EXPECT_LT(one.sentences()[0].size(), 500);
+  std::string accents = "a";
+  for (int i = 0; i < 1000; ++i) accents += "é";
+  one.add("f", 2, "long", accents);
+  EXPECT_THAT(one.sentences()[1], EndsWith("é..."));
 }
 
 TEST(JsonReader, ReadsWhatPythonReads) {
