@@ -135,8 +135,17 @@ class TurnFinder {
   void find_by_frame(size_t turn, std::optional<size_t>& first, std::optional<size_t>& last) const {
     const auto frame = frame_of(messages_, turn, false);
     if (!frame || !full_.ends_with(frame->after)) return;
-    if (!first && full_.starts_with(frame->before)) first = frame->before.size();
+    if (!first && full_.starts_with(frame->before))
+      first = frame->before.size() - size_of_lead(frame->before, turn);
     if (!last) last = full_.size() - frame->after.size() + size_of_end_mark(frame->after, turn);
+  }
+
+  /// How much of what comes before a content a prompt for the turn leaves to it.
+  size_t size_of_lead(std::string_view before, size_t turn) const {
+    const auto alone = frame_of(before_, turn, false);
+    if (!prompt_ || !alone || !alone->before.starts_with(*prompt_)) return 0;
+    const std::string_view lead = std::string_view(alone->before).substr(prompt_->size());
+    return before.ends_with(lead) ? lead.size() : 0;
   }
 
   /// How much of what follows a turn belongs to it: what stands between the turn and a prompt for the next,

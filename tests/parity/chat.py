@@ -3,18 +3,25 @@
 transformers renders, tokenizes and masks each conversation (apply_chat_template with its assistant mask) and runs it
 alone in float64; a step's loss is the mean over the trained tokens of all its micro-batches. Hearth gets the folder
 and the JSONL file, packed and not; 20 losses with accumulation within 1e-4. Needs ./hearth (tools/build).
+
+Before that, token ids and masks themselves, for templates that are hard to cut into turns: special tokens that take the
+white space beside them, end marks that differ for the last turn, system messages in the last one. Without its
+generation blocks each template must come to the same ids and the same mask.
 """
 
 import json
 import random
+import re
+import subprocess
 import sys
 
+import numpy
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from language import SMALL, train_on
-from parity import descend, logged_losses, make_optimizer, relative_gap, run_checks, within
+from parity import descend, hearth, logged_losses, make_optimizer, relative_gap, run_checks, within
 
 STEPS = 20
 TOLERANCE = 1e-4
@@ -27,6 +34,34 @@ TEMPLATE = (
     "{% generation %}{{ m['content'] + eos_token }}{% endgeneration %}{% else %}{{ m['content'] }}{% endif %}"
     "{{ '\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}"
 )
+GENERATION = re.compile(r"{%-? (end)?generation -?%}")
+HARD_TEMPLATES = {
+    "a shared start of what ends and what follows": (
+        "{% for m in messages %}<|{{ m.role }}|>\n{% if m.role == 'assistant' %}{% generation %}{{ m.content }}<|end|>"
+        "{% if loop.last and not add_generation_prompt %}<|endoftext|>{% endif %}{% endgeneration %}{% else %}"
+        "{{ m.content }}<|end|>{% if loop.last and not add_generation_prompt %}<|endoftext|>{% endif %}{% endif %}"
+        "{% endfor %}{% if add_generation_prompt %}<|assistant|>{{ '\n' }}{% endif %}"
+    ),
+    "another end mark for the last turn": (
+        "{% for m in messages %}<|start|>{{ m.role }}{% if m.role == 'assistant' %}{% generation %}<|message|>"
+        "{{ m.content }}{% if loop.last and not add_generation_prompt %}<|return|>{% else %}<|end|>{% endif %}"
+        "{% endgeneration %}{% else %}<|message|>{{ m.content }}<|end|>{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}<|start|>assistant{% endif %}"
+    ),
+    "the system message in the last turn": (
+        "{% set system = messages[0].content if messages[0].role == 'system' else '' %}{% for m in messages %}"
+        "{% if m.role == 'user' %}[INST]{% if loop.index0 >= messages|length - 2 %} {{ system }}{{ '\n\n' }}{% endif %}"
+        "{{ m.content }}[/INST]{% elif m.role == 'assistant' %}{% generation %} {{ m.content|trim }}</s>"
+        "{% endgeneration %}{% endif %}{% endfor %}"
+    ),
+    "a thought that the prompt opens": (
+        "{% for m in messages %}<|{{ m.role }}|>{% if m.role == 'assistant' %}{% generation %}{% if loop.last %}<think>"
+        "{{ '\n\n' }}</think>{% endif %}{{ m.content|trim }}<|end|>{% endgeneration %}{% else %}{{ m.content }}<|end|>"
+        "{% endif %}{% endfor %}{% if add_generation_prompt %}<|assistant|><think>{{ '\n' }}{% endif %}"
+    ),
+}
+HARD_TOKENS = ("<|system|>", "<|user|>", "<|assistant|>", "<|start|>", "<|message|>", "<|end|>", "<|endoftext|>", "<|return|>",
+               "[INST]", "[/INST]")  # fmt: skip
 WORDS = "the cat sat on a mat while seven dogs ran home quickly and nobody knew why it rained again".split()
 
 
@@ -55,6 +90,61 @@ def make_tokenizer(talks):
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>")
     fast.chat_template = TEMPLATE
     return fast
+
+
+def hard_conversations(count):
+    """Contents that start and end with white space, or look like what stands between them."""
+    draw = random.Random(7)
+    pieces = [*WORDS, "\n", " \n", "  ", "<|", "|>", "user", "[", "\u00e9\u4e2d", ".", "<", "\t"]
+
+    def content():
+        return "".join(draw.choices(pieces, k=draw.randint(1, 6))) + draw.choice(["a", "a\n", "a ", "."])
+
+    talks = []
+    for _ in range(count):
+        talk = [{"role": "system", "content": content()}] if draw.random() < 0.3 else []
+        for _ in range(draw.randint(1, 4)):
+            talk += [{"role": "user", "content": content()}, {"role": "assistant", "content": content()}]
+        talks.append(talk)
+    return talks
+
+
+def cached_tokens(folder, template, talks):
+    """What Hearth keeps of each conversation: ids and mask."""
+    (folder / "template.jinja").write_text(template)
+    (folder / "chat.jsonl").write_text("".join(json.dumps({"messages": talk}) + "\n" for talk in talks))
+    cache = folder / f"cache{len(list(folder.glob('cache*')))}"
+    hearth("validate", "llama-full", f"model={folder / 'model'}", f"data={folder / 'chat.jsonl'}", f"data.cache={cache}",
+           f"data.template={folder / 'template.jinja'}", "data.context=4096", "train.batch=1")  # fmt: skip
+    data = next(cache.glob("*.tokens")).read_bytes()
+    num_tokens, num_samples = numpy.frombuffer(data[-24:-8], dtype=numpy.uint64).astype(int)
+    tokens = numpy.frombuffer(data, dtype=numpy.uint32, count=num_tokens)
+    starts = numpy.frombuffer(data, dtype=numpy.uint64, count=num_samples + 1, offset=(num_tokens + num_tokens % 2) * 4).astype(int)
+    samples = [tokens[first:last] for first, last in zip(starts, starts[1:])]
+    return [((sample & 0x7FFFFFFF).tolist(), (sample >> 31).tolist()) for sample in samples]
+
+
+def check_masks(folder, name, strips):
+    template = HARD_TEMPLATES[name]
+    talks = hard_conversations(60)
+    tokenizer = make_tokenizer(talks)
+    tokens = [AddedToken(text, special=True, normalized=False, rstrip=strips) for text in HARD_TOKENS]
+    tokenizer.add_special_tokens({"additional_special_tokens": tokens})
+    tokenizer.chat_template = template
+    make_model(len(tokenizer)).save_pretrained(folder / "model")
+    tokenizer.save_pretrained(folder / "model")
+    wanted = [tokenizer.apply_chat_template(talk, return_dict=True, return_assistant_tokens_mask=True) for talk in talks]
+    wanted = [(made["input_ids"], made["assistant_masks"]) for made in wanted]
+    marked = cached_tokens(folder, template, talks)
+    found = cached_tokens(folder, GENERATION.sub("", template), talks)
+    wrong_ids = sum(a[0] != b[0] or c[0] != b[0] for a, b, c in zip(marked, wanted, found, strict=True))
+    wrong_marks = sum(a[1] != b[1] for a, b in zip(marked, wanted))
+    wrong_turns = sum(a[1] != b[1] for a, b in zip(found, wanted))
+    # What a special token has stripped of a turn's start is nobody's; only marks of the template's own say whose it is.
+    wrong_turns = 0 if strips else sum(a[1] != b[1] for a, b in zip(found, wanted))
+    said = f"{name}: of {len(talks)} conversations {wrong_ids} have other ids, {wrong_marks} another mask, {wrong_turns} another without marks"
+    assert wrong_ids == wrong_marks == wrong_turns == 0, said
+    return said
 
 
 def make_model(vocab_size):
@@ -128,4 +218,10 @@ def check(folder, packing):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    sys.exit(run_checks((f"packing {on}", lambda folder, on=on: check(folder, on)) for on in (True, False)))
+    masks = [
+        (name, lambda folder, name=name, strips=strips: check_masks(folder, name, strips))
+        for name in HARD_TEMPLATES
+        for strips in (False, True)
+    ]
+    losses = [(f"packing {on}", lambda folder, on=on: check(folder, on)) for on in (True, False)]
+    sys.exit(run_checks(masks + losses))

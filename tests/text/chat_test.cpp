@@ -87,6 +87,21 @@ TEST(ChatMask, TurnsEndBeforeTheSpecialTokenOfTheNext) {
   EXPECT_EQ(trained(phi.render(talk({"q", "a", "r", "b"}), nullptr)), "[a<|end|>][b<|end|>\n<|endoftext|>]");
 }
 
+TEST(ChatMask, TurnsStartAlikeWhereverTheSystemMessageStands) {
+  // As Mistral 0.3, which puts it into the last turn.
+  const auto last = renderer(
+      "{% set system = messages[0].content %}{% for m in messages %}{% if m.role == 'user' %}[INST]{% if "
+      "loop.index0 + "
+      "2 >= messages|length %}{{ system }};{% endif %}{{ m.content }}[/INST]{% elif m.role == 'assistant' %} "
+      "{{ m.content "
+      "}}</s>{% endif %}{% endfor %}");
+  Json messages = talk({"q", "a", "r", "b"});
+  messages.insert(messages.begin(), Json{{"role", "system"}, {"content", "s"}});
+  const MarkedText marked = last.render(messages, nullptr);
+  EXPECT_EQ(marked.text, "[INST]q[/INST] a</s>[INST]s;r[/INST] b</s>");
+  EXPECT_EQ(trained(marked), "[ a</s>][ b</s>]");
+}
+
 TEST(ChatMask, AnEndMarkMayBeAnotherForTheLastTurn) {
   // As gpt-oss.
   const ChatRenderer returns(Template("{% for m in messages %}<|start|>{{ m.role }}<|message|>{{ m.content "
