@@ -2,9 +2,25 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+#include "text/regex_syntax.h"
 #include "text/utf8.h"
 
 namespace hearth::text {
+namespace {
+
+bool is_word(Character character) {
+  static const Regex word(fmt::format("[{}]", kRustWord), "tokenizer");
+  thread_local RegexScratch scratch;
+  if (!character.valid) return false;
+  std::string text;
+  append_utf8(text, character.value);
+  MatchTime time(text.size());
+  return word.find(text, 0, scratch, time).has_value();
+}
+
+}  // namespace
+
 void StringSet::add(std::string_view text, size_t index) {
   if (!text.empty()) texts_.emplace_back(text, index);
 }

@@ -22,7 +22,7 @@ struct AddedToken {
   bool normalized = false;
   /// With `normalized`: the content is in its normalised form already.
   bool normal_form = false;
-  /// Only where no letter or digit touches it.
+  /// Only where no \w of Rust's regular expressions touches it.
   bool single_word = false;
 };
 

@@ -4,9 +4,13 @@
 
 #include "base/error.h"
 #include "text/bpe.h"
+#include "text/regex_syntax.h"
 
 namespace hearth::text {
 namespace {
+
+/// Each takes a place on the stack while a text is split.
+constexpr size_t kMaxSteps = 256;
 
 /// {"Regex": ...} or {"String": ...}; a bare string is literal.
 Pattern parse_pattern(const JsonNode& node) {
@@ -63,7 +67,9 @@ MetaspaceStep parse_metaspace(const JsonNode& node) {
                      .prefix = node.boolean_or("add_prefix_space", true) ? MetaspaceStep::Prefix::always
                                                                          : MetaspaceStep::Prefix::never,
                      .split = node.boolean_or("split", true)};
-  if (step.replacement.empty()) node.at("replacement").refuse("a character");
+  if (step.replacement.empty() || first_character(step.replacement).bytes != step.replacement.size()) {
+    node.at("replacement").refuse("a character");
+  }
   if (const auto scheme = node.find("prepend_scheme")) {
     const std::string name = scheme->string();
     if (name != "always" && name != "first" && name != "never") scheme->refuse("always, first or never");
@@ -83,7 +89,9 @@ PreTokenizerStep parse_pre_tokenizer_step(const JsonNode& node, const std::strin
   if (type == "Punctuation") return parse_punctuation(node);
   if (type == "Metaspace") return parse_metaspace(node);
   if (type == "Whitespace") {
-    return SplitStep{.pattern = regex_of(R"(\w+|[^\w\s]+)"), .matches = Split::removed, .invert = true};
+    return SplitStep{.pattern = regex_of(fmt::format("[{0}]+|[^{0}\\s]+", kRustWord).c_str()),
+                     .matches = Split::removed,
+                     .invert = true};
   }
   if (type == "WhitespaceSplit") return SplitStep{.pattern = regex_of(R"(\s+)"), .matches = Split::removed};
   if (type == "CharDelimiterSplit") {
@@ -169,6 +177,7 @@ ParsedPreTokenizer parse_pre_tokenizer(const JsonNode& node) {
     if (step.boolean_or("use_regex", true)) steps.emplace_back(SplitStep{.pattern = regex_of(kGpt2Pattern)});
     byte_level = true;
   });
+  if (steps.size() + spelled.size() > kMaxSteps) node.refuse(fmt::format("at most {} steps", kMaxSteps));
   // Pieces stay bytes throughout, unless steps follow that were written for their spelling.
   if (!spelled.empty()) {
     steps.emplace_back(SpellBytesStep{});

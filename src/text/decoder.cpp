@@ -21,7 +21,7 @@ struct Apply {
 
   void operator()(const Replace& step) const {
     RegexScratch scratch;
-    for (std::string& token : tokens) step.apply(token, scratch);
+    for (std::string& token : tokens) step.apply(token, scratch, max_grown_bytes(token.size()));
   }
   void operator()(const JoinBytes&) const {
     for (std::string& token : tokens) join_byte(token);
@@ -45,12 +45,12 @@ struct Apply {
     for (size_t i = 0; i < tokens.size(); ++i) {
       if (i == 0 && step.strip_first && tokens[i].starts_with(step.replacement))
         tokens[i].erase(0, step.replacement.size());
-      replace_all(tokens[i], step.replacement, " ");
+      replace_all(tokens[i], step.replacement, " ", tokens[i].size());
     }
   }
   void operator()(const SuffixToSpace& step) const {
     for (size_t i = 0; i < tokens.size(); ++i) {
-      replace_all(tokens[i], step.suffix, i + 1 < tokens.size() ? " " : "");
+      replace_all(tokens[i], step.suffix, i + 1 < tokens.size() ? " " : "", tokens[i].size());
     }
   }
 };

@@ -16,7 +16,7 @@ std::unique_ptr<Tokenizer> parse_tokenizer_json(std::string_view json, std::stri
 std::unique_ptr<Tokenizer> open_vocab_merges(const fs::path& vocab, const fs::path& merges,
                                              const TokenizerConfig& config);
 
-/// Lines of a token in base64 and its rank, which is its id, as Llama 3 has it.
+/// Lines of a token in base64 and its rank, which is its id; of all such files Llama 3's alone is known.
 bool is_tiktoken(std::string_view bytes);
 std::unique_ptr<Tokenizer> parse_tiktoken(std::string_view bytes, std::string_view file,
                                           const TokenizerConfig& config);

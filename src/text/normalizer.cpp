@@ -78,10 +78,12 @@ void append_lower(std::string& out, std::string_view run) {
   }
 }
 
-void append_replaced(std::string& out, std::string_view run, const Replace& step, RegexScratch& scratch) {
+void append_replaced(std::string& out, std::string_view run, const Replace& step, RegexScratch& scratch,
+                     size_t most) {
   size_t done = 0;
   for_each_match(step.pattern, run, scratch, [&](Range match) {
     out.append(run, done, match.begin - done).append(step.content);
+    check_growth(out.size(), most);
     done = match.end;
   });
   out.append(run.substr(done));
@@ -112,6 +114,7 @@ void strip(std::string& text, Strip sides) {
 struct Apply {
   std::string& text;
   RegexScratch& scratch;
+  size_t most;
 
   void operator()(const Compose& step) const {
     const auto changes = [&](char byte) { return may_change(byte, step.form); };
@@ -119,22 +122,26 @@ struct Apply {
     rewrite(text, [&](std::string& out, std::string_view run) { append_composed(out, run, step.form); });
   }
   void operator()(const Lowercase&) const { rewrite(text, append_lower); }
-  void operator()(const Replace& step) const { step.apply(text, scratch); }
+  void operator()(const Replace& step) const { step.apply(text, scratch, most); }
   void operator()(const Prepend& step) const {
-    if (!text.empty()) text.insert(0, step.content);
+    if (text.empty()) return;
+    text.insert(0, step.content);
+    check_growth(text.size(), most);
   }
   void operator()(const Strip& step) const { strip(text, step); }
 };
 
 }  // namespace
 
-void Replace::apply(std::string& text, RegexScratch& scratch) const {
-  if (!pattern.regex) return replace_all(text, pattern.literal, content);
-  rewrite(text, [&](std::string& out, std::string_view run) { append_replaced(out, run, *this, scratch); });
+void Replace::apply(std::string& text, RegexScratch& scratch, size_t most) const {
+  if (!pattern.regex) return replace_all(text, pattern.literal, content, most);
+  rewrite(text,
+          [&](std::string& out, std::string_view run) { append_replaced(out, run, *this, scratch, most); });
 }
 
 void Normalizer::apply(std::string& text, RegexScratch& scratch) const {
-  for (const NormalizerStep& step : steps_) std::visit(Apply{text, scratch}, step);
+  const size_t most = max_grown_bytes(text.size());
+  for (const NormalizerStep& step : steps_) std::visit(Apply{text, scratch, most}, step);
 }
 
 }  // namespace hearth::text

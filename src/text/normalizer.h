@@ -22,7 +22,8 @@ struct Replace {
   Pattern pattern;
   std::string content;
 
-  void apply(std::string& text, RegexScratch& scratch) const;
+  /// The text keeps to `most` bytes, or UserError.
+  void apply(std::string& text, RegexScratch& scratch, size_t most) const;
 };
 /// Ahead of every text that is not empty.
 struct Prepend {
@@ -35,7 +36,7 @@ struct Strip {
 
 using NormalizerStep = std::variant<Compose, Lowercase, Replace, Prepend, Strip>;
 
-/// The steps in order; none leave the text alone.
+/// The steps in order; none leave the text alone. UserError when a text grows beyond max_grown_bytes.
 class Normalizer {
  public:
   Normalizer() = default;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,8 +18,9 @@ struct Pattern {
 
   /// The first match at or after `from`; for a regular expression `text` must be valid UTF-8. An empty
   /// literal is nowhere.
-  std::optional<Range> find(std::string_view text, size_t from, RegexScratch& scratch) const {
-    if (regex) return regex->find(text, from, scratch);
+  std::optional<Range> find(std::string_view text, size_t from, RegexScratch& scratch,
+                            MatchTime& time) const {
+    if (regex) return regex->find(text, from, scratch, time);
     const size_t at = literal.empty() ? std::string_view::npos : text.find(literal, from);
     if (at == std::string_view::npos) return std::nullopt;
     return Range{at, at + literal.size()};
@@ -29,16 +31,37 @@ struct Pattern {
 /// later.
 template <typename Body>
 void for_each_match(const Pattern& pattern, std::string_view text, RegexScratch& scratch, Body body) {
-  for (size_t from = 0; from <= text.size();) {
-    const std::optional<Range> match = pattern.find(text, from, scratch);
-    if (!match) break;
-    body(*match);
-    from = match->end;
-    if (match->begin == match->end) from += from < text.size() ? first_character(text.substr(from)).bytes : 1;
+  MatchTime time(text.size());
+  std::array<Range, 64> found;
+  size_t count = found.size();
+  // The clock is read around every eighth batch.
+  constexpr size_t kTimedBatch = 8;
+  for (size_t from = 0, batch = 1; count == found.size(); ++batch) {
+    const bool timed = pattern.regex && batch % kTimedBatch == 0;
+    if (timed) time.start();
+    for (count = 0; count < found.size() && from <= text.size(); ++count) {
+      const std::optional<Range> match = pattern.find(text, from, scratch, time);
+      if (!match) break;
+      found[count] = *match;
+      from = match->end;
+      if (match->begin == match->end)
+        from += from < text.size() ? first_character(text.substr(from)).bytes : 1;
+    }
+    time.stop(timed ? kTimedBatch : 1);
+    if (timed) {
+      pattern.regex->check(time, text.size());
+      time.stop(1);
+    }
+    for (size_t i = 0; i < count; ++i) body(found[i]);
   }
 }
 
-/// Every `from`, unless it is empty, becomes `to`.
-void replace_all(std::string& text, std::string_view from, std::string_view to);
+/// How long a text of `bytes` may become by what a file asks to put in.
+constexpr size_t max_grown_bytes(size_t bytes) { return 64 * bytes + 1024; }
+/// UserError when a text is longer than `most` bytes.
+void check_growth(size_t bytes, size_t most);
+
+/// Every `from`, unless it is empty, becomes `to`; the text keeps to `most` bytes, or UserError.
+void replace_all(std::string& text, std::string_view from, std::string_view to, size_t most);
 
 }  // namespace hearth::text

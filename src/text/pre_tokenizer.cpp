@@ -44,13 +44,16 @@ void for_each_part(const Pattern& pattern, std::string_view text, RegexScratch& 
 
 class Splitting {
  public:
-  Splitting(const std::vector<PreTokenizerStep>& steps, SplitScratch& scratch, PreTokenizer::Emit emit)
-      : steps_(steps), scratch_(scratch), emit_(emit) {}
+  Splitting(const std::vector<PreTokenizerStep>& steps, SplitScratch& scratch, PreTokenizer::Emit emit,
+            size_t most)
+      : steps_(steps), scratch_(scratch), emit_(emit), most_(most) {}
 
   /// Passes a piece through the steps from `index` on.
   void pass(size_t index, std::string_view piece, bool first) {
     if (piece.empty()) return;
     if (index == steps_.size()) return emit_(piece);
+    passed_ += piece.size();
+    check_growth(passed_, most_);
     std::visit([&](const auto& step) { apply(step, index, piece, first); }, steps_[index]);
   }
 
@@ -123,13 +126,16 @@ class Splitting {
   const std::vector<PreTokenizerStep>& steps_;
   SplitScratch& scratch_;
   PreTokenizer::Emit emit_;
+  /// Bytes that steps have been given, and may be.
+  size_t passed_ = 0;
+  size_t most_;
 };
 
 }  // namespace
 
 void PreTokenizer::split(std::string_view text, bool first, SplitScratch& scratch, Emit emit) const {
   if (scratch.buffers.size() < steps_.size()) scratch.buffers.resize(steps_.size());
-  Splitting(steps_, scratch, emit).pass(0, text, first);
+  Splitting(steps_, scratch, emit, steps_.size() * max_grown_bytes(text.size())).pass(0, text, first);
 }
 
 }  // namespace hearth::text

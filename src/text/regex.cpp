@@ -5,14 +5,23 @@
 
 #include <algorithm>
 #include <array>
+#include <ctime>
 
 #include "base/error.h"
+#include "text/regex_syntax.h"
 
 namespace hearth::text {
 namespace {
 
 constexpr size_t kMaxPatternBytes = 1 << 16;
-constexpr uint32_t kMaxSteps = 10'000'000;
+constexpr size_t kMaxShownBytes = 80;
+constexpr uint32_t kQuickSteps = 64;
+constexpr size_t kMaxSteps = 1'000'000;
+constexpr size_t kMaxStepsPerByte = 4;
+constexpr size_t kWindowBytes = 64;
+constexpr double kSeconds = 0.5;
+constexpr double kSecondsPerByte = 2e-6;
+constexpr size_t kMinTimedBytes = 256;
 constexpr size_t kStackBytes = 32 << 10;
 constexpr size_t kMaxStackBytes = 1 << 20;
 
@@ -22,23 +31,55 @@ std::string message_of(int code) {
   return reinterpret_cast<const char*>(text.data());
 }
 
+double thread_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
 PCRE2_SPTR units(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
 
 }  // namespace
 
 RegexScratch::RegexScratch()
     : data_(pcre2_match_data_create(1, nullptr)),
-      context_(pcre2_match_context_create(nullptr)),
+      quick_(pcre2_match_context_create(nullptr)),
+      exact_(pcre2_match_context_create(nullptr)),
       stack_(pcre2_jit_stack_create(kStackBytes, kMaxStackBytes, nullptr)) {
-  HEARTH_CHECK(data_ != nullptr && context_ != nullptr);
-  pcre2_set_match_limit(context_, kMaxSteps);
-  pcre2_jit_stack_assign(context_, nullptr, stack_);
+  HEARTH_CHECK(data_ != nullptr && quick_ != nullptr && exact_ != nullptr);
+  pcre2_set_match_limit(quick_, kQuickSteps);
+  pcre2_jit_stack_assign(quick_, nullptr, stack_);
 }
 
 RegexScratch::~RegexScratch() {
   pcre2_match_data_free(data_);
-  pcre2_match_context_free(context_);
+  pcre2_match_context_free(quick_);
+  pcre2_match_context_free(exact_);
   pcre2_jit_stack_free(stack_);
+}
+
+MatchTime::MatchTime(size_t text_bytes)
+    : allowed_(kSeconds + kSecondsPerByte * static_cast<double>(text_bytes)),
+      counts_(text_bytes >= kMinTimedBytes) {}
+
+void MatchTime::start() {
+  if (!counts_) return;
+  since_ = thread_seconds();
+  runs_ = true;
+}
+
+void MatchTime::stop(double weight) {
+  if (!runs_) return;
+  spent_ += weight * (thread_seconds() - since_);
+  runs_ = false;
+}
+
+bool MatchTime::is_over() {
+  if (!runs_) {
+    if (spent_ <= allowed_) start();
+    return spent_ > allowed_;
+  }
+  return spent_ + thread_seconds() - since_ > allowed_;
 }
 
 void Regex::Free::operator()(pcre2_real_code_8* code) const { pcre2_code_free(code); }
@@ -48,32 +89,68 @@ Regex::Regex(std::string_view pattern, std::string_view where) : where_(where) {
     user_error("{}: expected a regular expression of at most {} bytes, got {}", where, kMaxPatternBytes,
                pattern.size());
   }
+  const std::string translated = pcre_of_oniguruma(pattern, where);
+  const std::unique_ptr<pcre2_compile_context, decltype(&pcre2_compile_context_free)> context(
+      pcre2_compile_context_create(nullptr), pcre2_compile_context_free);
+  HEARTH_CHECK(context != nullptr);
+  pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   int error = 0;
   size_t at = 0;
-  code_.reset(pcre2_compile(units(pattern), pattern.size(), PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C,
-                            &error, &at, nullptr));
+  code_.reset(pcre2_compile(
+      units(translated), translated.size(),
+      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT, &error, &at,
+      context.get()));
   if (!code_) {
-    user_error("{}: expected a regular expression, got '{}': {} at byte {}", where, pattern,
-               message_of(error), at);
+    user_error("{}: expected a regular expression, got '{}': {}", where, pattern.substr(0, kMaxShownBytes),
+               message_of(error));
   }
   // Without machine code the interpreter matches the same.
   pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);
 }
 
-std::optional<Range> Regex::find(std::string_view text, size_t from, RegexScratch& scratch) const {
-  const auto match = [&](uint32_t options) {
-    return pcre2_match(code_.get(), units(text), text.size(), from, options, scratch.data_, scratch.context_);
-  };
-  int found = match(PCRE2_NO_UTF_CHECK);
-  if (found == PCRE2_ERROR_JIT_STACKLIMIT) found = match(PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT);
+void Regex::check(MatchTime& time, size_t text_bytes) const {
+  if (time.is_over()) {
+    user_error("{}: the regular expression gives up on a text of {} bytes: it takes too long", where_,
+               text_bytes);
+  }
+}
+
+/// Starts of a match are tried a window at a time, so that the time is looked at between them.
+int Regex::match(std::string_view text, size_t from, RegexScratch& scratch, MatchTime& time) const {
+  for (size_t begin = from;;) {
+    const size_t last = std::min(begin + kWindowBytes, text.size());
+    const auto attempt = [&](pcre2_match_context* context, uint32_t options) {
+      pcre2_set_offset_limit(context, last);
+      return pcre2_match(code_.get(), units(text), text.size(), begin, options, scratch.data_, context);
+    };
+    int found = attempt(scratch.quick_, PCRE2_NO_UTF_CHECK);
+    // A step may pass over the whole text: the time is looked at before more of them are allowed.
+    bool gave_up = found == PCRE2_ERROR_JIT_STACKLIMIT || found == PCRE2_ERROR_MATCHLIMIT;
+    const size_t most = kMaxSteps + kMaxStepsPerByte * text.size();
+    for (size_t steps = kQuickSteps; gave_up && steps < most; gave_up = found == PCRE2_ERROR_MATCHLIMIT) {
+      steps = std::min({4 * steps, most, size_t{UINT32_MAX}});
+      pcre2_set_match_limit(scratch.exact_, static_cast<uint32_t>(steps));
+      check(time, text.size());
+      found = attempt(scratch.exact_, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT);
+      check(time, text.size());
+    }
+    if (found != PCRE2_ERROR_NOMATCH || last == text.size()) return found;
+    check(time, text.size());
+    begin = last + 1;
+    while (begin < text.size() && (static_cast<uint8_t>(text[begin]) & 0xC0) == 0x80) ++begin;
+  }
+}
+
+std::optional<Range> Regex::find(std::string_view text, size_t from, RegexScratch& scratch,
+                                 MatchTime& time) const {
+  const int found = match(text, from, scratch, time);
   if (found == PCRE2_ERROR_NOMATCH) return std::nullopt;
   if (found < 0) {
     user_error("{}: the regular expression gives up on a text of {} bytes: {}", where_, text.size(),
                message_of(found));
   }
   const size_t* pair = pcre2_get_ovector_pointer(scratch.data_);
-  // \K may set the start behind the end.
-  return Range{std::min(pair[0], pair[1]), std::max(pair[0], pair[1])};
+  return Range{pair[0], pair[1]};
 }
 
 }  // namespace hearth::text

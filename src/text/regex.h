@@ -30,22 +30,44 @@ class RegexScratch {
  private:
   friend class Regex;
   pcre2_real_match_data_8* data_;
-  pcre2_real_match_context_8* context_;
+  /// For machine code, whose steps may each pass over the whole text, and for the interpreter.
+  pcre2_real_match_context_8* quick_;
+  pcre2_real_match_context_8* exact_;
   pcre2_real_jit_stack_8* stack_;
 };
 
-/// A Perl regular expression over Unicode (PCRE2, compiled to machine code where it can be). \s takes U+180E,
-/// which the engine of Hugging Face's tokenizers does not; otherwise the two agree on their patterns.
+/// What the matches in one text may cost: half a second of the thread's time and 2 us per byte.
+class MatchTime {
+ public:
+  explicit MatchTime(size_t text_bytes);
+  /// Time counts from here to `stop`, as often as that says.
+  void start();
+  void stop(double weight);
+  /// The first call starts the time where it does not run.
+  bool is_over();
+
+ private:
+  double allowed_;
+  double spent_ = 0;
+  double since_ = 0;
+  bool counts_;
+  bool runs_ = false;
+};
+
+/// A regular expression as Oniguruma reads it, the engine of Hugging Face's tokenizers, in Unicode 14 (PCRE2,
+/// compiled to machine code where it can be).
 class Regex {
  public:
-  /// UserError naming `where` when the pattern does not compile.
+  /// UserError naming `where` when the pattern does not compile or the engines read it differently.
   Regex(std::string_view pattern, std::string_view where);
 
   /// The first match at or after `from` in `text`, which must be valid UTF-8. UserError when the pattern
-  /// gives up.
-  std::optional<Range> find(std::string_view text, size_t from, RegexScratch& scratch) const;
+  /// gives up, or the time is over.
+  std::optional<Range> find(std::string_view text, size_t from, RegexScratch& scratch, MatchTime& time) const;
+  void check(MatchTime& time, size_t text_bytes) const;
 
  private:
+  int match(std::string_view text, size_t from, RegexScratch& scratch, MatchTime& time) const;
   struct Free {
     void operator()(pcre2_real_code_8* code) const;
   };

@@ -2,6 +2,7 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/text.h"
 #include "text/formats.h"
 
@@ -9,6 +10,7 @@ namespace hearth::text {
 namespace {
 
 constexpr int32_t kLlama3Ranks = 128'000;
+constexpr uint64_t kLlama3Hash = 0xFBEA6CD2D94376AF;
 constexpr int32_t kLlama3Specials = 256;
 
 int digit_of(char c) {
@@ -65,6 +67,14 @@ Vocabulary parse_ranks(std::string_view text, std::string_view file) {
   return vocabulary;
 }
 
+/// The ranks alone say nothing about how a text is split; these are known by what they hold.
+bool is_llama3(const Vocabulary& vocabulary) {
+  if (vocabulary.size() != kLlama3Ranks) return false;
+  std::string all;
+  for (int32_t id = 0; id < vocabulary.size(); ++id) all.append(vocabulary.token(id)).push_back('\n');
+  return hash64(all) == kLlama3Hash;
+}
+
 /// Llama 3's special tokens stand in Meta's code (models/llama3/tokenizer.py of llama-models), not in the
 /// file.
 std::vector<AddedToken> llama3_specials() {
@@ -99,7 +109,14 @@ std::unique_ptr<Tokenizer> parse_tiktoken(std::string_view bytes, std::string_vi
                                           const TokenizerConfig& given) {
   TokenizerConfig config = given;
   Vocabulary vocabulary = parse_ranks(bytes, file);
-  if (config.added.empty() && vocabulary.size() == kLlama3Ranks) {
+  if (!is_llama3(vocabulary)) {
+    user_error(
+        "{}: expected the ranks of Llama 3, got {} others, and such a file does not say how a text is split; "
+        "try a "
+        "folder with tokenizer.json",
+        file, vocabulary.size());
+  }
+  if (config.added.empty()) {
     config.added = llama3_specials();
     if (!config.bos) config.bos = "<|begin_of_text|>";
     if (!config.eos) config.eos = "<|end_of_text|>";

@@ -1,7 +1,5 @@
 #include "text/utf8.h"
 
-#include <utf8proc.h>
-
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -96,25 +94,6 @@ bool is_space(char32_t value) {
   if (value < 0x80) return value == ' ' || (value >= '\t' && value <= '\r');
   return value == 0x85 || value == 0xA0 || value == 0x1680 || (value >= 0x2000 && value <= 0x200A) ||
          value == 0x2028 || value == 0x2029 || value == 0x202F || value == 0x205F || value == 0x3000;
-}
-
-bool is_word(char32_t value) {
-  switch (utf8proc_category(static_cast<utf8proc_int32_t>(value))) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-    case UTF8PROC_CATEGORY_MN:
-    case UTF8PROC_CATEGORY_MC:
-    case UTF8PROC_CATEGORY_ME:
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_PC:
-      return true;
-    default:
-      return false;
-  }
 }
 
 }  // namespace hearth::text

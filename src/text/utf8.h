@@ -28,9 +28,6 @@ void append_utf8(std::string& out, char32_t value);
 /// White_Space of Unicode.
 bool is_space(char32_t value);
 inline bool is_space(Character c) { return c.valid && is_space(c.value); }
-/// A letter, mark, digit or connector: \w of a Unicode regular expression.
-bool is_word(char32_t value);
-inline bool is_word(Character c) { return c.valid && is_word(c.value); }
 
 /// Calls valid(run) for each run of valid UTF-8 and other(byte) for each byte outside, in order.
 template <typename Valid, typename Other>

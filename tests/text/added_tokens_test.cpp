@@ -46,6 +46,9 @@ TEST(AddedTokens, TakeTheSpacesAround) {
 TEST(AddedTokens, AsSingleWords) {
   const std::vector<AddedToken> tokens = {{.content = "ing", .id = 1, .single_word = true}};
   EXPECT_EQ(found(tokens, "sing ing, ings \u00e9ing-ing"), "(sing )[1:ing](, ings \u00e9ing-)[1:ing]");
+  EXPECT_EQ(found(tokens, "ing\u0301 ing\u24d0 ing\u200d ing\u00b2"),
+            "(ing\u0301 ing\u24d0 ing\u200d )[1:ing](\u00b2)")
+      << "what the tokenizers package finds";
 }
 
 TEST(AddedTokens, NormalizedOnesAreSoughtInTheNormalizedText) {

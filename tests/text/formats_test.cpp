@@ -74,16 +74,10 @@ std::string small_ranks() {
   return file + "YWI= 256\nYWJj 257\nIGFi 258\n";
 }
 
-TEST_F(Folder, Tiktoken) {
+TEST_F(Folder, TiktokenOfAnother) {
   put("tokenizer.model", small_ranks());
-  const auto tokenizer = open();
-  EXPECT_EQ(encode(*tokenizer, "abc ab"), Ids({257, 258}));
-  EXPECT_EQ(encode(*tokenizer, "abd\xFF"), Ids({256, 'd', 255}));
-  EXPECT_EQ(tokenizer->vocab_size(), 259);
-  EXPECT_EQ(tokenizer->bos(), std::nullopt);
-  put("tokenizer_config.json",
-      R"({"bos_token": "<s>", "added_tokens_decoder": {"259": {"content": "<s>", "special": true}}})");
-  EXPECT_EQ(open()->special().prefix, Ids({259}));
+  EXPECT_THAT(refused(),
+              testing::AllOf(HasSubstr("tokenizer.model: expected the ranks of Llama 3"), HasSubstr("259")));
 }
 
 TEST_F(Folder, TiktokenThatIsWrong) {

@@ -34,6 +34,32 @@ TEST(Split, AsLlama3AndQwen2) {
   EXPECT_EQ(split(split_json(kQwen2Pattern), "ab123 .\n\n"), Pieces({"ab", "1", "2", "3", " .\n\n"}));
 }
 
+/// What the tokenizers package finds, whose regular expressions Oniguruma reads.
+TEST(Split, RegexesAsOnigurumaReadsThem) {
+  const auto found = [](const char* regex, std::string_view text) {
+    const Json json = {
+        {"type", "Split"}, {"pattern", {{"Regex", regex}}}, {"behavior", "Removed"}, {"invert", true}};
+    return split(json, text);
+  };
+  EXPECT_EQ(found("\\w", "\u0301\u24d0\u00b2_9\u2460\u200d-"),
+            Pieces({"\u0301", "\u24d0", "\u00b2", "_", "9"}));
+  EXPECT_EQ(found("[\\w]", "\u0301\u24d0\u00b2"), Pieces({"\u0301", "\u24d0"}));
+  EXPECT_EQ(found("\\W", "a\u0301\u2460\u00bc-"), Pieces({"\u2460", "-"}));
+  EXPECT_EQ(found("e\\b.", "e\u0301e-"), Pieces({"e-"}));
+  EXPECT_EQ(found("\\p{Han}", "\u4e00\u3001\u3005\u30fc"), Pieces({"\u4e00", "\u3005"}));
+  EXPECT_EQ(found("\\s|[^\\S\n]", "\u180e \u0085"), Pieces({" ", "\u0085"}));
+  EXPECT_EQ(found("\\p{N}{1,3}+", "1234567"), Pieces({"1234567"}));
+  EXPECT_EQ(found("b{x|a{,2}", "aaab{x"), Pieces({"aa", "a", "b{x"}));
+  EXPECT_EQ(found("^b|a$|(?m:c.)", "a\nb\nc\n"), Pieces({"a", "b", "c\n"}));
+  EXPECT_EQ(found("\\v|\\h|\\u4e00", "\x0b\u0085g0\u4e00"), Pieces({"\x0b", "0", "\u4e00"}));
+  for (const char* other :
+       {"[a[bc]]", "[a&&b]", "[[:alpha:]]", "\\R", "\\pL", "(?s).", "a(?i)b|c", "[\\w-x]", "[+-\\d]", "\\xe4",
+        "(?<n>a)", "(*FAIL)", "a)", "[a", "\\p{Emoji_Modifier}", "\\"}) {
+    EXPECT_THAT(refusal([&] { found(other, "a"); }), testing::HasSubstr("expected a regular expression"))
+        << other;
+  }
+}
+
 TEST(Split, TheFiveBehaviours) {
   const auto at_dash = [](const char* behaviour, bool invert = false) {
     const Json json = {
@@ -101,6 +127,20 @@ TEST(Split, BytesThatAreNoTextStandAlone) {
             Pieces({"a", "\xFF", "\xFE", "b", " c", "\xC3"}));
 }
 
+TEST(Split, GrowthIsBounded) {
+  Json steps = Json::array();
+  for (int i = 0; i < 100; ++i)
+    steps.push_back({{"type", "Metaspace"}, {"replacement", i % 2 == 0 ? "_" : "-"}});
+  EXPECT_THAT(refusal([&] {
+                split({{"type", "Sequence"}, {"pretokenizers", steps}}, "aaa");
+              }),
+              testing::HasSubstr("64 times"));
+  EXPECT_THAT(refusal([&] {
+                split({{"type", "Metaspace"}, {"replacement", "ab"}}, "a");
+              }),
+              testing::HasSubstr("expected a character"));
+}
+
 TEST(Split, EmptyMatchesAreHarmless) {
   EXPECT_EQ(split(split_json("x*"), "a\u00e9xxb"), Pieces({"a", "\u00e9", "xx", "b"}));
 }
@@ -115,6 +155,11 @@ TEST(Split, LongRunsOfSpaces) {
 TEST(Split, GivesUpOnARegexThatExplodes) {
   EXPECT_THAT(refusal([] { split(split_json("(a|a|a)*[bc]"), std::string(5000, 'a')); }),
               testing::HasSubstr("gives up"));
+  for (const char* slow : {"a*b|a", "a*a*b|a", "a*a*a*[bc]"}) {
+    EXPECT_THAT(refusal([&] { split(split_json(slow), std::string(50'000, 'a')); }),
+                testing::HasSubstr("gives up"))
+        << slow;
+  }
   EXPECT_THAT(refusal([] { split(split_json("(a"), "a"); }),
               testing::AllOf(testing::HasSubstr("'pattern.Regex'"), testing::HasSubstr("'(a'")));
 }
@@ -135,6 +180,17 @@ TEST(Normalizer, Unicode) {
                        "e\u0301"),
             "\u00e9\xFF\u00e9");
   EXPECT_EQ(normalized({{"type", "Lowercase"}}, "\u00c0B\u0130\xC3"), "\u00e0bi\u0307\xC3");
+}
+
+TEST(Normalizer, GrowthIsBounded) {
+  const Json twice = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aa"}};
+  const Json by_regex = {{"type", "Replace"}, {"pattern", {{"Regex", "a"}}}, {"content", "aa"}};
+  const Json before = {{"type", "Prepend"}, {"prepend", std::string(800, 'a')}};
+  EXPECT_EQ(normalized({{"type", "Sequence"}, {"normalizers", Json(6, twice)}}, "aa").size(), 128U);
+  for (const Json& step : {twice, by_regex, before}) {
+    const Json steps = {{"type", "Sequence"}, {"normalizers", Json(40, step)}};
+    EXPECT_THAT(refusal([&] { normalized(steps, "aaa"); }), testing::HasSubstr("64 times"));
+  }
 }
 
 TEST(Normalizer, Rewriting) {

@@ -37,11 +37,9 @@ TEST(Utf8, RunsCoverTheText) {
   EXPECT_EQ(seen, "[ab]<ff><fe>[\xC3\xA9]");
 }
 
-TEST(Utf8, KnowsSpacesAndWords) {
+TEST(Utf8, KnowsSpaces) {
   for (const char32_t space : {U' ', U'\n', U'\u00a0', U'\u3000', U'\u2003'}) EXPECT_TRUE(is_space(space));
   for (const char32_t other : {U'a', U'\u180e', U'\u200b', U'.'}) EXPECT_FALSE(is_space(other));
-  for (const char32_t word : {U'a', U'_', U'9', U'\u4e2d', U'\u0301'}) EXPECT_TRUE(is_word(word));
-  for (const char32_t other : {U'-', U' ', U'\u2603'}) EXPECT_FALSE(is_word(other));
 }
 
 TEST(ByteLevel, SpellsAsGpt2Does) {
