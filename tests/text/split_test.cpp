@@ -155,7 +155,7 @@ TEST(Split, LongRunsOfSpaces) {
 TEST(Split, GivesUpOnARegexThatExplodes) {
   EXPECT_THAT(refusal([] { split(split_json("(a|a|a)*[bc]"), std::string(5000, 'a')); }),
               testing::HasSubstr("gives up"));
-  for (const char* slow : {"a*b|a", "a*a*b|a", "a*a*a*[bc]"}) {
+  for (const char* slow : {"a*a*b|a", "a*a*a*[bc]"}) {
     EXPECT_THAT(refusal([&] { split(split_json(slow), std::string(50'000, 'a')); }),
                 testing::HasSubstr("gives up"))
         << slow;
