@@ -145,12 +145,9 @@ TEST(Jinja, IsBounded) {
        "endfor %}",
        nullptr},
   };
-  for (const auto& [source, value] : cases) {
-    EXPECT_THAT(fault_of([&] {
-                  Template(source, "t").render({{"x", value}, {"y", value}});
-                }),
-                HasSubstr("does not come to an end"))
-        << source;
+  for (const auto& one : cases) {
+    const auto render_it = [&] { Template(one.first, "t").render({{"x", one.second}, {"y", one.second}}); };
+    EXPECT_THAT(fault_of(render_it), HasSubstr("does not come to an end")) << one.first;
   }
   const Template prints("{% for i in range(100) %}abcdefghij{% endfor %}", "t");
   EXPECT_THAT(fault_of([&] { prints.render(Json::object(), {.limit_bytes = 500}); }),
