@@ -10,39 +10,48 @@
 namespace hearth::cpu {
 namespace {
 
-/// Rows from i on and terms from p on; slivers of rows lie `sliver` floats apart.
+/// Slivers of rows lie `sliver` floats apart.
 struct Block {
   const float* data;
   int64_t row, k;
   int64_t sliver_rows, sliver;
 };
 
-/// Term by term, so that a's rows are read from end to end.
-HEARTH_CLONES Block copy_slivers(const float* from, int64_t k, int64_t rows, int64_t depth, float* out) {
+/// Slivers of a transposed a, copied term by term, so that each of its rows is read from end to end.
+HEARTH_CLONES void copy_slivers(const float* from, int64_t k, int64_t rows, int64_t depth, float* out) {
   const int64_t whole = rows / kSliver * kSliver;
-  for (int64_t p = 0; p < depth; ++p, from += k) {
-    float* to = out + p * kSliver;
-    for (int64_t r = 0; r < whole; r += kSliver)
-      std::memcpy(to + r * depth, from + r, kSliver * sizeof(float));
-    for (int64_t r = whole; r < rows; ++r) to[whole * depth + r - whole] = from[r];
+  for (int64_t p = 0; p < depth; ++p, from += k, out += kSliverTerm) {
+    float* to = out;
+    for (int64_t r = 0; r < whole; r += kSliver, to += kSliverTerm * depth)
+      std::memcpy(to, from + r, kSliver * sizeof(float));
+    for (int64_t r = whole; r < rows; ++r) to[r - whole] = from[r];
   }
-  return {out, 1, kSliver, kSliver, kSliver * depth};
+}
+
+/// Slivers of an a whose terms are contiguous. Sixteen rows are transposed at a time where there are so many
+/// (`rows_left`), which is fast; the last two are never read.
+void turn_slivers(const float* from, int64_t row, int64_t rows, int64_t rows_left, int64_t depth,
+                  float* out) {
+  for (int64_t r = 0; r < rows; r += kSliver) {
+    simd().transpose(from + r * row, row, std::min(kSliverTerm, rows_left - r), depth, out, kSliverTerm);
+    out += kSliverTerm * depth;
+  }
 }
 
 Block block_of(const BlockProduct& product, int64_t i, int64_t rows, int64_t p, int64_t depth) {
   const float* from = product.a + i * product.a_row + p * product.a_k;
   if (product.packed_a == nullptr) return {from, product.a_row, product.a_k, rows, 0};
-  if (product.a_row == 1) return copy_slivers(from, product.a_k, rows, depth, product.packed_a);
-  for (int64_t r = 0; r < rows; ++r)
-    std::copy_n(from + r * product.a_row, depth, product.packed_a + r * kPackedRow);
-  return {product.packed_a, kPackedRow, 1, rows, 0};
+  if (product.a_k == 1) {
+    turn_slivers(from, product.a_row, rows, product.m - i, depth, product.packed_a);
+  } else {
+    copy_slivers(from, product.a_k, rows, depth, product.packed_a);
+  }
+  return {product.packed_a, 1, kSliverTerm, kSliver, kSliverTerm * depth};
 }
 
 }  // namespace
 
-bool packs_a(int64_t n, int64_t a_row, int64_t a_k) {
-  return a_k == 1 ? n >= 8 * kPanel && a_row % 256 == 0 : n >= 3 * kPanel;
-}
+bool packs_a(int64_t n) { return n >= 3 * kPanel; }
 
 bool has_pairs(DType a, DType b, int64_t depth) {
   return a == DType::bf16 && b == DType::bf16 && depth % 2 == 0 && simd().gemm_pairs != nullptr;
@@ -71,6 +80,12 @@ void multiply_blocks(const BlockProduct& product, int64_t b_row,
       }
     }
   }
+}
+
+void multiply_blocks(const BlockProduct& product, const float* panels) {
+  multiply_blocks(product, kPanel, [&](int64_t p, int64_t, int64_t j, int64_t) {
+    return panels + j * product.k + p * kPanel;
+  });
 }
 
 }  // namespace hearth::cpu

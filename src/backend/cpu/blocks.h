@@ -11,15 +11,14 @@ namespace hearth::cpu {
 /// rows.
 inline constexpr int64_t kRowBlock = 336;
 inline constexpr int64_t kDepthBlock = 384;
-/// Floats from one row of a copied block to the next, and of such a block.
-inline constexpr int64_t kPackedRow = kDepthBlock + 16;
-inline constexpr int64_t kPackedFloats = kRowBlock * kPackedRow;
-/// Rows of a that are copied side by side, term by term, where a's rows are not contiguous.
+/// Rows of a that are copied side by side, term by term, and floats from one term to the next: a cache line.
 inline constexpr int64_t kSliver = 14;
+inline constexpr int64_t kSliverTerm = 16;
+/// Floats of a copied block.
+inline constexpr int64_t kPackedFloats = kRowBlock / kSliver * kSliverTerm * kDepthBlock;
 
-/// Whether a block of a is copied before enough panels of b pass by: when its rows are not contiguous, or
-/// when their distance is a multiple of 1 KiB, so that they compete for few cache sets.
-bool packs_a(int64_t n, int64_t a_row, int64_t a_k);
+/// Whether a block of a is copied before `n` columns of b pass by.
+bool packs_a(int64_t n);
 
 /// Whether a sum of `depth` terms over operands of these dtypes is multiplied by pairs of bf16 here.
 bool has_pairs(DType a, DType b, int64_t depth);
@@ -44,5 +43,7 @@ struct BlockProduct {
 /// apart.
 void multiply_blocks(const BlockProduct& product, int64_t b_row,
                      FunctionRef<const float*(int64_t, int64_t, int64_t, int64_t)> panel);
+/// The same over all of b in panels [ceil(n / kPanel)][k][kPanel].
+void multiply_blocks(const BlockProduct& product, const float* panels);
 
 }  // namespace hearth::cpu

@@ -64,9 +64,7 @@ struct Layout {
     c = take(s.c != DType::f32, s.m * s.n);
     residual = take(s.residual && s.c != DType::f32, s.m * s.n);
     panels = take(swapped || packs_b(s), panel_floats(s.k, swapped ? s.m : s.n));
-    const bool packs = swapped
-                           ? packs_a(s.m, s.k, 1)
-                           : packs_rows(s) || packs_a(s.n, s.transpose_a ? 1 : s.k, s.transpose_a ? s.m : 1);
+    const bool packs = swapped ? packs_a(s.m) : packs_rows(s) || packs_a(s.n);
     own = take(packs && way_of(s) != Way::dots, s.num_threads * kThreadFloats);
     transposed = take(swapped, s.m * s.n);
     total = next;
@@ -110,13 +108,9 @@ void run_rows(const GemmSpec& s, bool pairs, const float* a, const float* b, flo
                             .a_k = a_k,
                             .c = c + mine.m.begin * s.n + mine.n.begin,
                             .c_row = s.n,
-                            .packed_a = packs_a(mine.n.size(), a_row, a_k) ? scratch : nullptr,
+                            .packed_a = packs_a(mine.n.size()) ? scratch : nullptr,
                             .pairs = pairs};
-    if (packs_b(s)) {
-      const float* first = panels + mine.n.begin * s.k;
-      return multiply_blocks(
-          part, kPanel, [&](int64_t p, int64_t, int64_t j, int64_t) { return first + j * s.k + p * kPanel; });
-    }
+    if (packs_b(s)) return multiply_blocks(part, panels + mine.n.begin * s.k);
     const float* columns_of_b = b + mine.n.begin;
     if (!packs_rows(s)) {
       return multiply_blocks(
@@ -146,10 +140,9 @@ void run_swapped(const GemmSpec& s, bool pairs, const float* a, const float* b, 
                             .a_k = 1,
                             .c = transposed + rows.begin * s.m,
                             .c_row = s.m,
-                            .packed_a = packs_a(s.m, s.k, 1) ? own + thread * kThreadFloats : nullptr,
+                            .packed_a = packs_a(s.m) ? own + thread * kThreadFloats : nullptr,
                             .pairs = pairs};
-    multiply_blocks(part, kPanel,
-                    [&](int64_t p, int64_t, int64_t j, int64_t) { return panels + j * s.k + p * kPanel; });
+    multiply_blocks(part, panels);
   });
   transpose(transposed, s.n, s.m, c, threads);
 }

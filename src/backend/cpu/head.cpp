@@ -86,10 +86,7 @@ struct Layout {
     weight = take(next, s.weight != DType::f32 && !pairs, kTileRows * s.width);
     rounded = take(next, pairs && gradients, kTileRows * logit_row / 2);
     rounded_pairs = take(next, pairs && gradients, kTileRows / 2 * logit_row);
-    packed = take(
-        next,
-        packs_a(chunk, pairs ? s.width / 2 : s.width, 1) || (gradients && packs_a(s.width, 1, logit_row)),
-        kPackedFloats);
+    packed = take(next, packs_a(chunk) || (gradients && packs_a(s.width)), kPackedFloats);
     panel = take(next, gradients, kDepthBlock * kPanel);
     next_most = take(next, true, chunk);
     thread_floats = next;
@@ -219,10 +216,9 @@ class HeadRun {
                                .a_k = 1,
                                .c = tile.logits,
                                .c_row = layout_.logit_row,
-                               .packed_a = packs_a(rows_, width, 1) ? own(thread, layout_.packed) : nullptr,
+                               .packed_a = packs_a(rows_) ? own(thread, layout_.packed) : nullptr,
                                .pairs = layout_.pairs};
-    multiply_blocks(product, kPanel,
-                    [&](int64_t p, int64_t, int64_t j, int64_t) { return panels + j * width + p * kPanel; });
+    multiply_blocks(product, panels);
     if (s_.softcap == 0) return;
     for (int64_t v = 0; v < tile.count; ++v)
       simd().cap_max(tile.logits + v * layout_.logit_row, rows_, s_.softcap);
@@ -352,26 +348,25 @@ class HeadRun {
                                .a_k = 1,
                                .c = arrays_.dweight + tile.first * s_.width,
                                .c_row = s_.width,
+                               .packed_a = packs_a(s_.width) ? own(thread, layout_.packed) : nullptr,
                                .accumulate = first_ > 0,
                                .pairs = layout_.pairs};
-    multiply_blocks(product, kPanel,
-                    [&](int64_t p, int64_t, int64_t j, int64_t) { return panels + j * terms + p * kPanel; });
+    multiply_blocks(product, panels);
   }
 
   void add_input_gradient(int64_t part, int thread, const Tile& tile) const {
     float* panel = own(thread, layout_.panel);
-    const BlockProduct product{
-        .m = rows_,
-        .n = s_.width,
-        .k = layout_.pairs ? (tile.count + 1) / 2 : tile.count,
-        .a = layout_.pairs ? own(thread, layout_.rounded_pairs) : tile.logits,
-        .a_row = 1,
-        .a_k = layout_.logit_row,
-        .c = of_part(part, layout_.dx),
-        .c_row = s_.width,
-        .packed_a = packs_a(s_.width, 1, layout_.logit_row) ? own(thread, layout_.packed) : nullptr,
-        .accumulate = true,
-        .pairs = layout_.pairs};
+    const BlockProduct product{.m = rows_,
+                               .n = s_.width,
+                               .k = layout_.pairs ? (tile.count + 1) / 2 : tile.count,
+                               .a = layout_.pairs ? own(thread, layout_.rounded_pairs) : tile.logits,
+                               .a_row = 1,
+                               .a_k = layout_.logit_row,
+                               .c = of_part(part, layout_.dx),
+                               .c_row = s_.width,
+                               .packed_a = packs_a(s_.width) ? own(thread, layout_.packed) : nullptr,
+                               .accumulate = true,
+                               .pairs = layout_.pairs};
     multiply_blocks(product, kPanel, [&](int64_t p, int64_t depth, int64_t j, int64_t columns) {
       for (int64_t v = 0; v < depth; ++v) {
         if (layout_.pairs) {

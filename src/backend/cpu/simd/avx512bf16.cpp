@@ -13,6 +13,12 @@ inline Vec fma(Vec a, Vec b, Vec c) {
   return {_mm512_dpbf16_ps(c.v, reinterpret_cast<__m512bh>(a.v), reinterpret_cast<__m512bh>(b.v))};
 }
 
+/// fma(broadcast(*a), b, c) with the broadcast within the multiplication.
+inline Vec fma_at(const float* a, Vec b, Vec c) {
+  __asm__("vdpbf16ps %2%{1to16%}, %1, %0" : "+v"(c.v) : "v"(b.v), "m"(*a));
+  return c;
+}
+
 }  // namespace
 }  // namespace hearth::cpu
 

@@ -38,6 +38,7 @@ inline Vec operator*(Vec a, Vec b) {
   return map(a, b, [](float x, float y) { return x * y; });
 }
 inline Vec fma(Vec a, Vec b, Vec c) { return a * b + c; }
+inline Vec fma_at(const float* a, Vec b, Vec c) { return fma(Vec::broadcast(*a), b, c); }
 inline Vec max(Vec a, Vec b) {
   return map(a, b, [](float x, float y) { return x > y ? x : y; });
 }
