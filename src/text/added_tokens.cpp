@@ -21,39 +21,6 @@ bool is_word(Character character) {
 
 }  // namespace
 
-void StringSet::add(std::string_view text, size_t index) {
-  if (!text.empty()) texts_.emplace_back(text, index);
-}
-
-void StringSet::finish() {
-  std::sort(texts_.begin(), texts_.end());
-  const auto same = [](const auto& a, const auto& b) { return a.first == b.first; };
-  texts_.erase(std::unique(texts_.begin(), texts_.end(), same), texts_.end());
-  for (const auto& [text, index] : texts_) ++begin_[static_cast<uint8_t>(text[0]) + 1U];
-  for (size_t byte = 0; byte < 256; ++byte) begin_[byte + 1] += begin_[byte];
-}
-
-std::optional<StringSet::Found> StringSet::longest_prefix(std::string_view text,
-                                                          FunctionRef<bool(size_t)> allowed) const {
-  const auto first = static_cast<uint8_t>(text[0]);
-  auto low = texts_.begin() + static_cast<std::ptrdiff_t>(begin_[first]);
-  auto high = texts_.begin() + static_cast<std::ptrdiff_t>(begin_[first + 1U]);
-  std::optional<Found> longest;
-  // All of [low, high) begin with the first `bytes` bytes of the text; the shortest of them comes first.
-  for (size_t bytes = 1; low != high; ++bytes) {
-    if (low->first.size() == bytes) {
-      if (allowed(low->second)) longest = Found{low->second, bytes};
-      ++low;
-    }
-    if (bytes == text.size()) break;
-    const auto next = static_cast<uint8_t>(text[bytes]);
-    const auto byte_of = [&](const auto& entry) { return static_cast<uint8_t>(entry.first[bytes]); };
-    low = std::partition_point(low, high, [&](const auto& entry) { return byte_of(entry) < next; });
-    high = std::partition_point(low, high, [&](const auto& entry) { return byte_of(entry) == next; });
-  }
-  return longest;
-}
-
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Normalizer& normalizer)
     : tokens_(std::move(tokens)) {
   RegexScratch scratch;

@@ -1,11 +1,11 @@
 #pragma once
 
-#include <array>
 #include <optional>
 #include <unordered_map>
 
 #include "base/function_ref.h"
 #include "text/normalizer.h"
+#include "text/string_set.h"
 #include "text/tokenizer.h"
 
 namespace hearth::text {
@@ -24,29 +24,6 @@ struct AddedToken {
   bool normal_form = false;
   /// Only where no \w of Rust's regular expressions touches it.
   bool single_word = false;
-};
-
-/// Finds the longest of some strings at the earliest place.
-class StringSet {
- public:
-  struct Found {
-    size_t index;
-    size_t bytes;
-  };
-  /// `index` is what add was given; of equal strings the first counts.
-  void add(std::string_view text, size_t index);
-  void finish();
-  bool empty() const { return texts_.empty(); }
-  /// The longest string that `text` starts with among those that `allowed` accepts.
-  std::optional<Found> longest_prefix(std::string_view text, FunctionRef<bool(size_t index)> allowed) const;
-  bool may_start(char byte) const {
-    return begin_[static_cast<uint8_t>(byte)] < begin_[static_cast<uint8_t>(byte) + 1U];
-  }
-
- private:
-  std::vector<std::pair<std::string, size_t>> texts_;
-  /// Where the strings with each first byte begin.
-  std::array<size_t, 257> begin_{};
 };
 
 /// The added tokens of a tokenizer, by content, by id, and in a text.

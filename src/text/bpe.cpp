@@ -79,22 +79,24 @@ bool Bpe::words_are_apart(const std::vector<Merge>& merges) const {
                       [&](const Merge& merge) { return spans_words(vocabulary_.token(merge.merged)); });
 }
 
-void Bpe::encode(std::string_view piece, BpeScratch& scratch, std::vector<int32_t>& ids) const {
+void Bpe::encode(std::string_view piece, PieceCache& cache, BpeScratch& scratch,
+                 std::vector<int32_t>& ids) const {
   if (piece.size() > kMaxPieceBytes) {
     user_error("{}: expected pieces of text of at most {} bytes, got {}; split the text", where_,
                kMaxPieceBytes, piece.size());
   }
-  if (!split_words_) return encode_word(piece, scratch, ids);
+  if (!split_words_) return encode_word(piece, cache, scratch, ids);
   while (!piece.empty()) {
     const size_t length = word_bytes(piece);
-    encode_word(piece.substr(0, length), scratch, ids);
+    encode_word(piece.substr(0, length), cache, scratch, ids);
     piece.remove_prefix(length);
   }
 }
 
-void Bpe::encode_word(std::string_view word, BpeScratch& scratch, std::vector<int32_t>& ids) const {
-  const bool cached = PieceCache::fits(word);
-  if (cached && scratch.cache.append(word, ids)) return;
+void Bpe::encode_word(std::string_view word, PieceCache& cache, BpeScratch& scratch,
+                      std::vector<int32_t>& ids) const {
+  const bool fits = PieceCache::fits(word);
+  if (fits && cache.append(word, ids)) return;
   const size_t begin = ids.size();
   const std::optional<int32_t> whole = options_.ignore_merges ? vocabulary_.find(word) : std::nullopt;
   if (whole) {
@@ -106,7 +108,7 @@ void Bpe::encode_word(std::string_view word, BpeScratch& scratch, std::vector<in
       if (symbol.id >= 0) ids.push_back(symbol.id);
     }
   }
-  if (cached) scratch.cache.store(word, std::span(ids).subspan(begin));
+  if (fits) cache.store(word, std::span(ids).subspan(begin));
 }
 
 void Bpe::start(std::string_view word, BpeScratch& scratch) const {

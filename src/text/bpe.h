@@ -41,7 +41,6 @@ class BpeScratch {
   std::vector<Symbol> symbols;
   std::vector<Candidate> heap;
   std::string lookup;
-  PieceCache cache;
 };
 
 /// Byte-pair encoding (Sennrich et al. 2016): of all neighbours the pair of the lowest rank merges, leftmost
@@ -52,14 +51,17 @@ class Bpe {
   Bpe(Vocabulary vocabulary, const std::vector<Merge>& merges, BpeOptions options, std::string_view where);
 
   /// Appends the ids of one piece. UserError for what the vocabulary cannot express.
-  void encode(std::string_view piece, BpeScratch& scratch, std::vector<int32_t>& ids) const;
+  void encode(std::string_view piece, PieceCache& cache, BpeScratch& scratch,
+              std::vector<int32_t>& ids) const;
   const Vocabulary& vocabulary() const { return vocabulary_; }
   const BpeOptions& options() const { return options_; }
+  std::optional<int32_t> unk() const { return options_.unk; }
 
  private:
   void find_bytes(std::string_view where);
   bool words_are_apart(const std::vector<Merge>& merges) const;
-  void encode_word(std::string_view word, BpeScratch& scratch, std::vector<int32_t>& ids) const;
+  void encode_word(std::string_view word, PieceCache& cache, BpeScratch& scratch,
+                   std::vector<int32_t>& ids) const;
   void start(std::string_view word, BpeScratch& scratch) const;
   void start_character(std::string_view character, bool last, BpeScratch& scratch, bool& unknown) const;
   void merge_all(BpeScratch& scratch) const;

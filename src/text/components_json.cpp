@@ -1,9 +1,12 @@
 #include "text/components_json.h"
 
+#include <array>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "base/error.h"
 #include "text/bpe.h"
+#include "text/character_classes.h"
 #include "text/regex_syntax.h"
 
 namespace hearth::text {
@@ -21,10 +24,28 @@ Pattern parse_pattern(const JsonNode& node) {
   return {.literal = node.at("String").string()};
 }
 
+bool is_blank(char32_t value) { return is_space(value); }
+const SplitStep kSplitAtSpace = {.pattern = {.is_member = is_blank}, .matches = Split::removed};
+
 Pattern regex_of(const char* pattern) { return {.regex = std::make_shared<Regex>(pattern, "tokenizer")}; }
 
 Replace parse_replace(const JsonNode& node) {
   return {.pattern = parse_pattern(node.at("pattern")), .content = node.at("content").string()};
+}
+
+bool is_unwanted(char32_t value) { return value == 0xFFFD || is_other(value); }
+
+std::vector<NormalizerStep> parse_bert_normalizer(const JsonNode& node) {
+  const bool lowercase = node.at("lowercase").boolean();
+  std::vector<NormalizerStep> steps;
+  if (node.at("clean_text").boolean()) steps = {RemoveCharacters{is_unwanted}, CharactersToSpace{is_blank}};
+  if (node.at("handle_chinese_chars").boolean()) steps.emplace_back(SpaceAround{is_chinese});
+  if (node.boolean_or("strip_accents", lowercase)) {
+    steps.emplace_back(Compose{UnicodeForm::nfd});
+    steps.emplace_back(RemoveCharacters{is_nonspacing_mark});
+  }
+  if (lowercase) steps.emplace_back(Lowercase{});
+  return steps;
 }
 
 NormalizerStep parse_normalizer_step(const JsonNode& node, const std::string& type) {
@@ -33,11 +54,13 @@ NormalizerStep parse_normalizer_step(const JsonNode& node, const std::string& ty
   if (type == "NFKC") return Compose{UnicodeForm::nfkc};
   if (type == "NFKD") return Compose{UnicodeForm::nfkd};
   if (type == "Lowercase") return Lowercase{};
+  if (type == "StripAccents") return RemoveCharacters{is_mark};
   if (type == "Prepend") return Prepend{node.at("prepend").string()};
   if (type == "Strip")
     return Strip{node.boolean_or("strip_left", true), node.boolean_or("strip_right", true)};
   if (type == "Replace") return parse_replace(node);
-  node.at("type").refuse("NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace, Strip or Sequence");
+  node.at("type").refuse(
+      "BertNormalizer, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Prepend, Replace, Strip or Sequence");
 }
 
 Split parse_behaviour(const JsonNode& node) {
@@ -58,7 +81,7 @@ SplitStep parse_split(const JsonNode& node) {
 
 SplitStep parse_punctuation(const JsonNode& node) {
   const auto behaviour = node.find("behavior");
-  return {.pattern = regex_of(R"([\p{P}$+<=>^`|~])"),
+  return {.pattern = {.is_member = is_punctuation},
           .matches = behaviour ? parse_behaviour(*behaviour) : Split::isolated};
 }
 
@@ -93,12 +116,13 @@ PreTokenizerStep parse_pre_tokenizer_step(const JsonNode& node, const std::strin
                      .matches = Split::removed,
                      .invert = true};
   }
-  if (type == "WhitespaceSplit") return SplitStep{.pattern = regex_of(R"(\s+)"), .matches = Split::removed};
+  if (type == "WhitespaceSplit") return kSplitAtSpace;
   if (type == "CharDelimiterSplit") {
     return SplitStep{.pattern = {.literal = node.at("delimiter").string()}, .matches = Split::removed};
   }
   node.at("type").refuse(
-      "ByteLevel, Split, Digits, Punctuation, Metaspace, Whitespace, WhitespaceSplit, CharDelimiterSplit or "
+      "BertPreTokenizer, ByteLevel, Split, Digits, Punctuation, Metaspace, Whitespace, WhitespaceSplit, "
+      "CharDelimiterSplit or "
       "Sequence");
 }
 
@@ -110,18 +134,26 @@ std::vector<int32_t> ids_of(const JsonNode& node) {
   return ids;
 }
 
+/// What an earlier post-processor made goes between the two.
+void surround(SpecialIds& special, std::span<const int32_t> prefix, std::span<const int32_t> suffix) {
+  special.prefix.insert(special.prefix.begin(), prefix.begin(), prefix.end());
+  special.suffix.insert(special.suffix.end(), suffix.begin(), suffix.end());
+}
+
 void parse_template(const JsonNode& node, SpecialIds& special) {
-  bool after_text = false;
+  std::array<std::vector<int32_t>, 2> around;
+  size_t num_texts = 0;
   for (const JsonNode& piece : node.at("single").elements()) {
-    if (piece.find("Sequence")) {
-      after_text = true;
+    if (const auto text = piece.find("Sequence")) {
+      if (text->at("id").string() != "A" || ++num_texts > 1) piece.refuse("one Sequence A in the template");
       continue;
     }
     const std::string name = piece.at("SpecialToken").at("id").string();
-    std::vector<int32_t>& ids = after_text ? special.suffix : special.prefix;
     const std::vector<int32_t> more = ids_of(node.at("special_tokens").at(name).at("ids"));
-    ids.insert(ids.end(), more.begin(), more.end());
+    around[num_texts].insert(around[num_texts].end(), more.begin(), more.end());
   }
+  if (num_texts == 0) node.at("single").refuse("one Sequence A in the template");
+  surround(special, around[0], around[1]);
 }
 
 /// ["</s>", 2].
@@ -146,11 +178,14 @@ DecoderStep parse_decoder_step(const JsonNode& node, const std::string& type) {
   if (type == "Strip") return parse_strip_decoder(node);
   if (type == "BPEDecoder") return SuffixToSpace{node.string_or("suffix", "</w>")};
   if (type == "Replace") return parse_replace(node);
+  if (type == "WordPiece") return JoinWordPieces{node.at("prefix").string(), node.at("cleanup").boolean()};
   if (type == "Metaspace") {
     const MetaspaceStep step = parse_metaspace(node);
     return MetaspaceToSpace{step.replacement, step.prefix != MetaspaceStep::Prefix::never};
   }
-  node.at("type").refuse("ByteLevel, ByteFallback, Fuse, Strip, Replace, Metaspace, BPEDecoder or Sequence");
+  node.at("type").refuse(
+      "ByteLevel, ByteFallback, Fuse, Strip, Replace, Metaspace, BPEDecoder, "
+      "WordPiece or Sequence");
 }
 
 }  // namespace
@@ -158,7 +193,8 @@ DecoderStep parse_decoder_step(const JsonNode& node, const std::string& type) {
 Normalizer parse_normalizer(const JsonNode& node) {
   std::vector<NormalizerStep> steps;
   for_each_in_sequence(node, "normalizers", [&](const JsonNode& step, const std::string& type) {
-    steps.push_back(parse_normalizer_step(step, type));
+    if (type != "BertNormalizer") return steps.push_back(parse_normalizer_step(step, type));
+    for (NormalizerStep& part : parse_bert_normalizer(step)) steps.push_back(std::move(part));
   });
   return Normalizer(std::move(steps));
 }
@@ -168,10 +204,13 @@ ParsedPreTokenizer parse_pre_tokenizer(const JsonNode& node) {
   std::vector<PreTokenizerStep> steps;
   std::vector<PreTokenizerStep> spelled;
   for_each_in_sequence(node, "pretokenizers", [&](const JsonNode& step, const std::string& type) {
-    if (type != "ByteLevel") {
-      (byte_level ? spelled : steps).push_back(parse_pre_tokenizer_step(step, type));
+    std::vector<PreTokenizerStep>& list = byte_level ? spelled : steps;
+    if (type == "BertPreTokenizer") {
+      list.emplace_back(kSplitAtSpace);
+      list.emplace_back(SplitStep{.pattern = {.is_member = is_punctuation}});
       return;
     }
+    if (type != "ByteLevel") return list.push_back(parse_pre_tokenizer_step(step, type));
     if (byte_level) step.refuse("one ByteLevel");
     if (step.boolean_or("add_prefix_space", true)) steps.emplace_back(PrefixSpaceStep{});
     if (step.boolean_or("use_regex", true)) steps.emplace_back(SplitStep{.pattern = regex_of(kGpt2Pattern)});
@@ -200,9 +239,8 @@ void parse_post_processor(const JsonNode& node, SpecialIds& special) {
   for_each_in_sequence(node, "processors", [&](const JsonNode& step, const std::string& type) {
     if (type == "TemplateProcessing") return parse_template(step, special);
     if (type == "RobertaProcessing" || type == "BertProcessing") {
-      special.prefix = {id_of_pair(step.at("cls"))};
-      special.suffix = {id_of_pair(step.at("sep"))};
-      return;
+      const int32_t cls = id_of_pair(step.at("cls")), sep = id_of_pair(step.at("sep"));
+      return surround(special, {&cls, 1}, {&sep, 1});
     }
     if (type != "ByteLevel") {
       step.at("type").refuse("ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing or Sequence");

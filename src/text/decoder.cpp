@@ -1,5 +1,6 @@
 #include "text/decoder.h"
 
+#include <array>
 #include <charconv>
 
 #include "text/normalizer.h"
@@ -14,6 +15,22 @@ void join_byte(std::string& token) {
   uint8_t byte = 0;
   const auto [end, error] = std::from_chars(token.data() + 3, token.data() + 5, byte, 16);
   if (error == std::errc() && end == token.data() + 5) token.assign(1, static_cast<char>(byte));
+}
+
+/// What Hugging Face's WordPiece decoder does to English, in its order.
+void clean_up(std::string& token) {
+  constexpr std::array<std::array<const char*, 2>, 11> kRules = {{{" .", "."},
+                                                                  {" ?", "?"},
+                                                                  {" !", "!"},
+                                                                  {" ,", ","},
+                                                                  {" ' ", "'"},
+                                                                  {" n't", "n't"},
+                                                                  {" 'm", "'m"},
+                                                                  {" do not", " don't"},
+                                                                  {" 's", "'s"},
+                                                                  {" 've", "'ve"},
+                                                                  {" 're", "'re"}}};
+  for (const auto& [from, to] : kRules) replace_all(token, from, to, token.size());
 }
 
 struct Apply {
@@ -43,15 +60,27 @@ struct Apply {
   }
   void operator()(const MetaspaceToSpace& step) const {
     for (size_t i = 0; i < tokens.size(); ++i) {
-      if (i == 0 && step.strip_first && tokens[i].starts_with(step.replacement))
-        tokens[i].erase(0, step.replacement.size());
-      replace_all(tokens[i], step.replacement, " ", tokens[i].size());
+      const bool strip = i == 0 && step.strip_first;
+      replace_all(tokens[i], step.replacement, strip ? "" : " ", tokens[i].size());
     }
   }
   void operator()(const SuffixToSpace& step) const {
     for (size_t i = 0; i < tokens.size(); ++i) {
       replace_all(tokens[i], step.suffix, i + 1 < tokens.size() ? " " : "", tokens[i].size());
     }
+  }
+  void operator()(const JoinWordPieces& step) const {
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      if (i > 0 && tokens[i].starts_with(step.prefix)) {
+        tokens[i].erase(0, step.prefix.size());
+      } else if (i > 0) {
+        tokens[i].insert(0, 1, ' ');
+      }
+      if (step.cleanup) clean_up(tokens[i]);
+    }
+  }
+  void operator()(const Separate&) const {
+    for (size_t i = 1; i < tokens.size(); ++i) tokens[i].insert(0, 1, ' ');
   }
 };
 

@@ -20,7 +20,7 @@ struct StripTokens {
   int64_t left = 0;
   int64_t right = 0;
 };
-/// `replacement` becomes a space; the one in front of the first token goes, if `strip_first`.
+/// `replacement` becomes a space; those of the first token go, if `strip_first`.
 struct MetaspaceToSpace {
   std::string replacement;
   bool strip_first = true;
@@ -30,8 +30,18 @@ struct SuffixToSpace {
   std::string suffix;
 };
 
+/// The tokens of WordPiece: those without `prefix`, which goes, have a space ahead, but for the first.
+struct JoinWordPieces {
+  std::string prefix;
+  /// Takes spaces from before punctuation and English contractions.
+  bool cleanup = true;
+};
+/// A space ahead of every token but the first.
+struct Separate {};
+
 /// Replace: in every token.
-using DecoderStep = std::variant<Replace, JoinBytes, Fuse, StripTokens, MetaspaceToSpace, SuffixToSpace>;
+using DecoderStep = std::variant<Replace, JoinBytes, Fuse, StripTokens, MetaspaceToSpace, SuffixToSpace,
+                                 JoinWordPieces, Separate>;
 
 /// Tokens to text: the steps in order, then all is joined.
 class Decoder {

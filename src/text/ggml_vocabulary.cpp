@@ -129,6 +129,8 @@ class Builder {
 
   void read_byte_level(const JsonNode& root) {
     const JsonNode model = root.at("model");
+    if (model.string_or("type", "BPE") != "BPE")
+      model.at("type").refuse("BPE beside a ByteLevel pre_tokenizer");
     made_.model = "gpt2";
     made_.pre = split_of(root.at("pre_tokenizer"), model.boolean_or("ignore_merges", false));
     if (const auto node = root.find("normalizer")) {

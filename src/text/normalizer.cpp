@@ -89,6 +89,21 @@ void append_replaced(std::string& out, std::string_view run, const Replace& step
   out.append(run.substr(done));
 }
 
+/// Calls append(out, character) for each character that `one` is true of; all others stay.
+template <typename Append>
+void append_changed(std::string& out, std::string_view run, bool (*one)(char32_t), Append&& append) {
+  while (!run.empty()) {
+    const Character next = first_character(run);
+    const std::string_view character = run.substr(0, next.bytes);
+    if (one(next.value)) {
+      append(out, character);
+    } else {
+      out.append(character);
+    }
+    run.remove_prefix(next.bytes);
+  }
+}
+
 /// Calls append(out, run) for each run of valid UTF-8; what is not stays as it is.
 template <typename Append>
 void rewrite(std::string& text, Append&& append) {
@@ -122,6 +137,18 @@ struct Apply {
     rewrite(text, [&](std::string& out, std::string_view run) { append_composed(out, run, step.form); });
   }
   void operator()(const Lowercase&) const { rewrite(text, append_lower); }
+  void operator()(const RemoveCharacters& step) const {
+    change(step.one, [](std::string&, std::string_view) {});
+  }
+  void operator()(const CharactersToSpace& step) const {
+    change(step.one, [](std::string& out, std::string_view) { out += ' '; });
+  }
+  void operator()(const SpaceAround& step) const {
+    change(step.one, [](std::string& out, std::string_view character) {
+      out.append(1, ' ').append(character).append(1, ' ');
+    });
+    check_growth(text.size(), most);
+  }
   void operator()(const Replace& step) const { step.apply(text, scratch, most); }
   void operator()(const Prepend& step) const {
     if (text.empty()) return;
@@ -129,6 +156,12 @@ struct Apply {
     check_growth(text.size(), most);
   }
   void operator()(const Strip& step) const { strip(text, step); }
+
+ private:
+  template <typename Append>
+  void change(bool (*one)(char32_t), Append&& append) const {
+    rewrite(text, [&](std::string& out, std::string_view run) { append_changed(out, run, one, append); });
+  }
 };
 
 }  // namespace

@@ -17,6 +17,18 @@ struct Compose {
   UnicodeForm form;
 };
 struct Lowercase {};
+/// Leaves out the characters that one is true of.
+struct RemoveCharacters {
+  bool (*one)(char32_t);
+};
+/// Those become a space.
+struct CharactersToSpace {
+  bool (*one)(char32_t);
+};
+/// Puts a space on either side of them.
+struct SpaceAround {
+  bool (*one)(char32_t);
+};
 /// Every match becomes `content`.
 struct Replace {
   Pattern pattern;
@@ -34,7 +46,8 @@ struct Strip {
   bool right;
 };
 
-using NormalizerStep = std::variant<Compose, Lowercase, Replace, Prepend, Strip>;
+using NormalizerStep = std::variant<Compose, Lowercase, RemoveCharacters, CharactersToSpace, SpaceAround,
+                                    Replace, Prepend, Strip>;
 
 /// The steps in order; none leave the text alone. UserError when a text grows beyond max_grown_bytes.
 class Normalizer {

@@ -11,19 +11,31 @@
 
 namespace hearth::text {
 
-/// What is looked for in a text: a regular expression, or a literal where there is none.
+/// What is looked for in a text: a regular expression, or a character of a class, or else a literal.
 struct Pattern {
   std::shared_ptr<const Regex> regex;
   std::string literal;
+  bool (*is_member)(char32_t) = nullptr;
 
   /// The first match at or after `from`; for a regular expression `text` must be valid UTF-8. An empty
   /// literal is nowhere.
   std::optional<Range> find(std::string_view text, size_t from, RegexScratch& scratch,
                             MatchTime& time) const {
     if (regex) return regex->find(text, from, scratch, time);
+    if (is_member != nullptr) return find_member(text, from);
     const size_t at = literal.empty() ? std::string_view::npos : text.find(literal, from);
     if (at == std::string_view::npos) return std::nullopt;
     return Range{at, at + literal.size()};
+  }
+
+ private:
+  std::optional<Range> find_member(std::string_view text, size_t from) const {
+    while (from < text.size()) {
+      const Character next = first_character(text.substr(from));
+      if (next.valid && is_member(next.value)) return Range{from, from + next.bytes};
+      from += next.bytes;
+    }
+    return std::nullopt;
   }
 };
 

@@ -8,7 +8,7 @@ namespace hearth::text {
 
 struct Pipeline::Scratch {
   SplitScratch split;
-  BpeScratch bpe;
+  ModelScratch model;
   std::string normalized;
 };
 
@@ -70,7 +70,7 @@ void Pipeline::encode_normalized(std::string_view text, bool first, SpecialToken
   added_.split_normalized(text, special, [&](std::string_view part, const AddedToken* token) {
     if (token != nullptr) return ids.push_back(token->id);
     pre_tokenizer_.split(part, first && part.data() == text.data(), scratch.split,
-                         [&](std::string_view piece) { model_.encode(piece, scratch.bpe, ids); });
+                         [&](std::string_view piece) { encode_piece(model_, piece, scratch.model, ids); });
   });
 }
 
@@ -79,25 +79,25 @@ std::string Pipeline::decode(std::span<const int32_t> ids) const {
   tokens.reserve(ids.size());
   for (const int32_t id : ids) {
     const AddedToken* added = added_.find(id);
-    const std::string_view text = added != nullptr ? added->content : model_.vocabulary().token(id);
+    const std::string_view text = added != nullptr ? added->content : vocabulary_of(model_).token(id);
     if (!text.empty()) tokens.emplace_back(text);
   }
   return decoder_.decode(std::move(tokens));
 }
 
-int64_t Pipeline::vocab_size() const { return std::max<int64_t>(model_.vocabulary().size(), added_.end()); }
+int64_t Pipeline::vocab_size() const { return std::max<int64_t>(vocabulary_of(model_).size(), added_.end()); }
 
 std::optional<int32_t> Pipeline::id_of(std::string_view token) const {
   if (const AddedToken* added = added_.find(token)) return added->id;
-  if (!model_.options().byte_level) return model_.vocabulary().find(token);
+  if (!is_byte_level(model_)) return vocabulary_of(model_).find(token);
   const std::optional<std::string> bytes = from_byte_level(token);
-  return bytes ? model_.vocabulary().find(*bytes) : std::nullopt;
+  return bytes ? vocabulary_of(model_).find(*bytes) : std::nullopt;
 }
 
 std::string Pipeline::token(int32_t id) const {
   if (const AddedToken* added = added_.find(id)) return added->content;
-  const std::string token(model_.vocabulary().token(id));
-  const bool spelled = !model_.options().byte_level || model_.vocabulary().hidden(id);
+  const std::string token(vocabulary_of(model_).token(id));
+  const bool spelled = !is_byte_level(model_) || vocabulary_of(model_).hidden(id);
   return spelled ? token : to_byte_level(token);
 }
 

@@ -4,8 +4,8 @@
 #include <mutex>
 
 #include "text/added_tokens.h"
-#include "text/bpe.h"
 #include "text/decoder.h"
+#include "text/model.h"
 #include "text/pre_tokenizer.h"
 
 namespace hearth::text {
@@ -15,7 +15,7 @@ struct Parts {
   std::vector<AddedToken> added;
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
-  Bpe model;
+  Model model;
   Decoder decoder;
   SpecialIds special;
 };
@@ -44,7 +44,7 @@ class Pipeline final : public Tokenizer {
   Normalizer normalizer_;
   AddedTokens added_;
   PreTokenizer pre_tokenizer_;
-  Bpe model_;
+  Model model_;
   Decoder decoder_;
   /// Working memory not in use; one is made for each thread that encodes at the same time.
   mutable std::mutex mutex_;

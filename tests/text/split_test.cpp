@@ -87,6 +87,14 @@ TEST(Split, TheOtherKinds) {
   EXPECT_EQ(split({{"type", "CharDelimiterSplit"}, {"delimiter", "x"}}, "axxb"), Pieces({"a", "b"}));
 }
 
+/// ASCII but for letters, digits and spaces, and punctuation as an older Unicode has it.
+TEST(Split, PunctuationOfBert) {
+  EXPECT_EQ(split({{"type", "BertPreTokenizer"}}, " a+b\u00a0$1\u3002\u2e4f\u2020 x'"),
+            Pieces({"a", "+", "b", "$", "1", "\u3002", "\u2e4f", "\u2020", "x", "'"}));
+  EXPECT_EQ(split({{"type", "Punctuation"}}, "a\u00b4\u2e4fb\u166dc\u20acd"),
+            Pieces({"a\u00b4\u2e4fb", "\u166d", "c\u20acd"}));
+}
+
 TEST(Split, Metaspace) {
   const Json always = {{"type", "Metaspace"}, {"replacement", kMetaspace}, {"add_prefix_space", true}};
   EXPECT_EQ(split(always, "Hey   friend!"), Pieces({"\u2581Hey", "\u2581", "\u2581", "\u2581friend!"}));
