@@ -11,6 +11,7 @@
 #include "text/chat.h"
 #include "text/ggml_vocabulary.h"
 #include "train/model_weights.h"
+#include "train/weights.h"
 
 namespace hearth::train {
 namespace {
@@ -55,17 +56,15 @@ void check_gemma(const DecoderConfig& config, const std::string& where) {
 
 void check_rope(const DecoderConfig& config, const std::string& where) {
   const models::RopeOptions& rope = config.rope;
-  const char* owner = rope.type == "llama3" ? "llama" : rope.type == "longrope" ? "phi3" : nullptr;
-  if (owner != nullptr && architecture(config) != owner) {
+  const char* owner = rope.type == "llama3" ? "llama" : rope.type == "longrope" ? "phi3" : "";
+  const bool everywhere = rope.type == "default" || rope.type == "linear";
+  if (!everywhere && architecture(config) != owner) {
     user_error("{}: expected rope_type default or linear, as llama.cpp has {}, got {}", where, config.family,
                rope.type);
   }
   if (rope.rotary_share != 1 && config.family != "phi3")
     user_error("{}: expected whole heads to be turned, as llama.cpp has {}, got a share of {}", where,
                config.family, rope.rotary_share);
-  if (rope.attention_factor > 0 && rope.type != "longrope")
-    user_error("{}: expected no attention_factor, which llama.cpp has not for rope_type {}", where,
-               rope.type);
 }
 
 void check_expressible(const DecoderConfig& config, const std::string& where) {
@@ -169,12 +168,10 @@ class Parts {
   void add_rope_tables() {
     const models::RopeOptions& rope = config_.rope;
     if (rope.type == "llama3") {
-      models::RopeOptions plain_rope = rope;
-      plain_rope.type = "default";
-      DecoderConfig plain = config_;
-      plain.rope = plain_rope;
-      std::vector<double> factors = models::rope_table(plain, 0).inv_freq;
-      const std::vector<double> scaled = models::rope_table(config_, 0).inv_freq;
+      models::RopeOptions plain = rope;
+      plain.type = "default";
+      std::vector<double> factors = models::rope_table(plain, config_.head_size, 0).inv_freq;
+      const std::vector<double> scaled = models::rope_table(rope, config_.head_size, 0).inv_freq;
       for (size_t i = 0; i < factors.size(); ++i) factors[i] /= scaled[i];
       add_table("rope_freqs.weight", factors);
     } else if (rope.type == "longrope") {
@@ -213,8 +210,7 @@ uint32_t file_type(GgufType type) {
 }
 
 /// A weight that nothing is made of would be lost.
-void check_weights(const std::vector<Part>& parts, const io::WeightFiles& files, const fs::path& folder,
-                   bool tied) {
+void check_weights(const std::vector<Part>& parts, const io::WeightFiles& files, const fs::path& folder) {
   std::set<std::string> used;
   for (const Part& part : parts) {
     if (!part.values.empty()) continue;
@@ -229,13 +225,7 @@ void check_weights(const std::vector<Part>& parts, const io::WeightFiles& files,
     user_error("{}: expected '{}' as {}, found {} of {}", folder.string(), part.source,
                to_string(part.target.shape), to_string(found->shape), dtype_name(found->dtype));
   }
-  for (const io::TensorView& view : files.tensors()) {
-    const bool derived =
-        view.name.ends_with("rotary_emb.inv_freq") || (tied && view.name == "lm_head.weight");
-    if (derived || used.contains(view.name)) continue;
-    user_error("{}: expected tensors of the model that config.json describes, got '{}' too", folder.string(),
-               view.name);
-  }
+  check_leftovers(files, used, folder);
 }
 
 class Metadata {
@@ -293,7 +283,7 @@ class Metadata {
   }
 
   void add_rope() {
-    const models::RopeTable table = models::rope_table(config_, 0);
+    const models::RopeTable table = models::rope_table(config_.rope, config_.head_size, 0);
     add("rope.dimension_count", 2 * std::ssize(table.inv_freq));
     add("rope.freq_base", config_.rope.theta);
     if (config_.rope.type == "linear") {
@@ -382,7 +372,7 @@ GgufResult export_gguf(const ModelFolder& model, const GgufOptions& options) {
   check_expressible(config, file.string());
   ModelWeights weights(model, options.num_threads);
   std::vector<Part> parts = Parts(config).take();
-  check_weights(parts, weights.files(), model.model, config.tied_head);
+  check_weights(parts, weights.files(), model.model);
   const fs::path& named = model.adapter.empty() ? model.model : model.adapter;
   Metadata metadata(config, options.type, fs::canonical(named).filename().string());
   metadata.add_tokenizer(model);

@@ -6,7 +6,6 @@
 #include "backend/cpu/convert.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "io/weight_files.h"
 #include "train/adapter.h"
 
 namespace hearth::train {
@@ -107,6 +106,38 @@ void check_nothing_is_left(const std::vector<std::pair<const nn::Tensor*, std::s
   }
 }
 
+constexpr std::string_view kHead = "lm_head.weight";
+constexpr std::string_view kTable = "embed_tokens.weight";
+
+bool is_without_effect(std::string_view name) {
+  return name.ends_with("rotary_emb.inv_freq") || name.ends_with(".num_batches_tracked");
+}
+
+bool same_values(const io::TensorView& a, const io::TensorView& b) {
+  if (a.shape != b.shape || !is_floating(a.dtype) || !is_floating(b.dtype)) return false;
+  if (dtype_bytes(a.dtype) < 2 || dtype_bytes(b.dtype) < 2) return false;
+  const int64_t count = a.shape.num_elements();
+  for (int64_t at = 0; at < count; at += kChunk) {
+    const int64_t size = std::min(kChunk, count - at);
+    if (floats_of(a, at, size) != floats_of(b, at, size)) return false;
+  }
+  return true;
+}
+
+/// Two versions of transformers read a tied head that differs from the table differently.
+void check_tied_head(const io::WeightFiles& files, const io::TensorView& head, const fs::path& path) {
+  const auto table = std::ranges::find_if(
+      files.tensors(), [](const io::TensorView& view) { return view.name.ends_with(kTable); });
+  const bool same = table != files.tensors().end() && same_values(head, *table);
+  if (table != files.tensors().end()) files.release(*table);
+  files.release(head);
+  if (same) return;
+  user_error(
+      "{}: expected no '{}', or one equal to the embedding table, where config.json says that the two are "
+      "tied, got other values; try tie_word_embeddings: false",
+      path.string(), head.name);
+}
+
 }  // namespace
 
 std::vector<float> floats_of(const io::TensorView& view, int64_t from, int64_t count) {
@@ -121,6 +152,18 @@ std::vector<float> floats_of(const io::TensorView& view, int64_t from, int64_t c
     cpu::load_f32(view.dtype, aligned.data(), 0, count, values.data());
   }
   return values;
+}
+
+void check_leftovers(const io::WeightFiles& files, const std::set<std::string>& used, const fs::path& path) {
+  for (const io::TensorView& view : files.tensors()) {
+    if (used.contains(view.name) || is_without_effect(view.name)) continue;
+    if (view.name == kHead) {
+      check_tied_head(files, view, path);
+      continue;
+    }
+    user_error("{}: expected tensors of the model that config.json describes, got '{}' too", path.string(),
+               view.name);
+  }
 }
 
 bool has_adapter(const Engine& engine) { return engine.options().adapter.rank > 0; }
@@ -171,9 +214,13 @@ void draw_frozen(Engine& engine) {
 
 void load_model(Engine& engine, const fs::path& path) {
   const io::WeightFiles files(path);
+  std::set<std::string> used;
   for (const nn::Tensor& tensor : engine.tensors()) {
-    if (!tensor.adapter) load_tensor(engine, tensor, tensor.name, files, path);
+    if (tensor.adapter) continue;
+    load_tensor(engine, tensor, tensor.name, files, path);
+    used.insert(tensor.name);
   }
+  check_leftovers(files, used, path);
 }
 
 void load_model(Engine& engine, const ModelFolder& model) {

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <set>
+#include <string>
+
 #include "base/file.h"
-#include "io/safetensors.h"
+#include "io/weight_files.h"
 #include "train/engine.h"
 #include "train/model_folder.h"
 
@@ -9,6 +12,10 @@ namespace hearth::train {
 
 /// Elements [from, from + count) of a floating tensor of a file.
 std::vector<float> floats_of(const io::TensorView& view, int64_t from, int64_t count);
+
+/// UserError for a tensor of a model's files that is not among `used`, unless it changes nothing: tables that
+/// older versions of transformers wrote too, and a head that repeats the embedding table.
+void check_leftovers(const io::WeightFiles& files, const std::set<std::string>& used, const fs::path& path);
 
 /// Whether only an adapter trains: weights are then those of the adapter, under PEFT's names.
 bool has_adapter(const Engine& engine);

@@ -28,6 +28,10 @@ Json small(const char* family) {
 
 DecoderConfig parsed(const Json& json) { return parse_decoder_config(json.dump(), "config.json"); }
 
+RopeTable table_of(const DecoderConfig& config, int64_t context) {
+  return rope_table(config.rope, config.head_size, context);
+}
+
 std::string error_of(const Json& json) {
   try {
     parsed(json);
@@ -50,7 +54,7 @@ TEST(DecoderConfig, ReadsWhatALlamaSays) {
   EXPECT_THAT(config.attention_scale, DoubleEq(1 / std::sqrt(8.0)));
   EXPECT_THAT(config.eos_ids, ElementsAre(7, 9));
   EXPECT_THAT(config.windows, ElementsAre(0, 0, 0, 0));
-  const RopeTable rope = rope_table(config, 512);
+  const RopeTable rope = table_of(config, 512);
   EXPECT_THAT(rope.inv_freq, ElementsAre(DoubleEq(1), DoubleEq(0.1), DoubleEq(0.01), DoubleEq(0.001)));
   EXPECT_EQ(rope.scale, 1);
 }
@@ -108,7 +112,7 @@ TEST(DecoderConfig, Llama3StretchesLongWavesOnly) {
                         {"original_max_position_embeddings", 256}};
   json["rope_theta"] = 500000.0;
   json["rope_scaling"] = scaling;
-  const std::vector<double> got = rope_table(parsed(json), 512).inv_freq;
+  const std::vector<double> got = table_of(parsed(json), 512).inv_freq;
   ASSERT_EQ(got.size(), 32U);
   int num_blended = 0;
   for (size_t i = 0; i < got.size(); ++i) {
@@ -130,7 +134,7 @@ TEST(DecoderConfig, Llama3StretchesLongWavesOnly) {
   json.erase("rope_scaling");
   json["rope_parameters"] = scaling;
   json["rope_parameters"]["rope_theta"] = 500000.0;
-  EXPECT_EQ(rope_table(parsed(json), 512).inv_freq, got);
+  EXPECT_EQ(table_of(parsed(json), 512).inv_freq, got);
 }
 
 TEST(DecoderConfig, LongropeChoosesItsFactorsByTheContext) {
@@ -139,11 +143,161 @@ TEST(DecoderConfig, LongropeChoosesItsFactorsByTheContext) {
   json["rope_scaling"] = {
       {"type", "su"}, {"short_factor", {1.0, 1.0, 1.0, 1.0}}, {"long_factor", {2.0, 4.0, 8.0, 16.0}}};
   const DecoderConfig config = parsed(json);
-  EXPECT_THAT(rope_table(config, 128).inv_freq[3], DoubleEq(0.001));
-  EXPECT_THAT(rope_table(config, 129).inv_freq[3], DoubleEq(0.001 / 16));
-  EXPECT_THAT(rope_table(config, 128).scale, DoubleEq(std::sqrt(1 + std::log(4.0) / std::log(128.0))));
+  EXPECT_THAT(table_of(config, 128).inv_freq[3], DoubleEq(0.001));
+  EXPECT_THAT(table_of(config, 129).inv_freq[3], DoubleEq(0.001 / 16));
+  EXPECT_THAT(table_of(config, 128).scale, DoubleEq(std::sqrt(1 + std::log(4.0) / std::log(128.0))));
   json["rope_scaling"]["long_factor"] = {1.0};
   EXPECT_THAT(error_of(json), HasSubstr("expected 4 numbers"));
+}
+
+TEST(DecoderConfig, RopeScalingCountsBeforeRopeParameters) {
+  Json json = small("llama");
+  json["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 500.0}};
+  json["rope_scaling"] = {{"type", "linear"}, {"factor", 2.0}};
+  const RopeTable table = table_of(parsed(json), 512);
+  EXPECT_THAT(table.inv_freq, ElementsAre(DoubleEq(0.5), DoubleEq(0.05), DoubleEq(0.005), DoubleEq(0.0005)));
+  // Only yarn and longrope have a factor on cos and sin.
+  json["rope_scaling"]["attention_factor"] = 3.0;
+  EXPECT_EQ(table_of(parsed(json), 512).scale, 1);
+}
+
+TEST(DecoderConfig, RopeTypesNeedTheirKeys) {
+  const auto with = [](const Json& scaling, const char* family = "llama") {
+    Json json = small(family);
+    json["rope_scaling"] = scaling;
+    return error_of(json);
+  };
+  EXPECT_THAT(with({{"factor", 2.0}}), HasSubstr("\"rope_type\""));
+  EXPECT_THAT(with({{"rope_type", "linear"}}), HasSubstr("\"factor\""));
+  EXPECT_THAT(with({{"rope_type", "yarn"}}), HasSubstr("\"factor\""));
+  EXPECT_THAT(with({{"rope_type", "linear"}, {"type", "yarn"}, {"factor", 2.0}}), HasSubstr("\"type\""));
+  EXPECT_THAT(with({{"rope_type", "linear"}, {"factor", 2.0}, {"stretch", 1}}), HasSubstr("'stretch'"));
+  EXPECT_THAT(with({{"rope_type", "linear"}, {"factor", 2.0}, {"rope_theta", 7.0}}), HasSubstr("rope_theta"));
+  EXPECT_THAT(with({{"type", "linear"}, {"factor", 2.0}}, "phi3"), HasSubstr("'linear'"));
+  const Json llama3 = {{"rope_type", "llama3"},
+                       {"factor", 8.0},
+                       {"low_freq_factor", 1.0},
+                       {"high_freq_factor", 4.0},
+                       {"original_max_position_embeddings", 256}};
+  EXPECT_EQ(with(llama3), "no error");
+  for (const char* key :
+       {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {
+    Json less = llama3;
+    less.erase(key);
+    EXPECT_THAT(with(less), AllOf(HasSubstr(key), HasSubstr("llama3")));
+  }
+  Json json = small("llama");
+  json["partial_rotary_factor"] = 0.5;
+  EXPECT_THAT(error_of(json), HasSubstr("partial_rotary_factor"));
+  json["model_type"] = "phi3";
+  EXPECT_EQ(table_of(parsed(json), 512).inv_freq.size(), 2U);
+}
+
+TEST(DecoderConfig, LongropeIsReadAsEveryVersionDoes) {
+  Json json = small("llama");
+  json["rope_scaling"] = {{"rope_type", "longrope"},
+                          {"short_factor", {1.0, 1.0, 1.0, 1.0}},
+                          {"long_factor", {2.0, 4.0, 8.0, 16.0}}};
+  Json& scaling = json["rope_scaling"];
+  EXPECT_THAT(error_of(json), HasSubstr("\"factor\""));
+  scaling["factor"] = 4.0;
+  EXPECT_THAT(table_of(parsed(json), 128).scale, DoubleEq(std::sqrt(1 + std::log(4.0) / std::log(512.0))));
+  scaling["original_max_position_embeddings"] = 128;
+  EXPECT_THAT(error_of(json), HasSubstr("original_max_position_embeddings"));
+  json["original_max_position_embeddings"] = 128;
+  EXPECT_THAT(table_of(parsed(json), 128).scale, DoubleEq(std::sqrt(1 + std::log(4.0) / std::log(128.0))));
+  scaling["factor"] = 5.0;
+  EXPECT_THAT(error_of(json), HasSubstr("\"factor\""));
+  scaling["attention_factor"] = 1.5;
+  EXPECT_EQ(table_of(parsed(json), 128).scale, 1.5);
+  // Version 5 takes what stands in its own key.
+  json["rope_parameters"] = scaling;
+  json["rope_parameters"].erase("attention_factor");
+  json.erase("rope_scaling");
+  json.erase("original_max_position_embeddings");
+  EXPECT_THAT(table_of(parsed(json), 128).scale, DoubleEq(std::sqrt(1 + std::log(5.0) / std::log(128.0))));
+  EXPECT_THAT(table_of(parsed(json), 129).inv_freq[3], DoubleEq(0.001 / 16));
+}
+
+TEST(DecoderConfig, YarnStretchesWhatTurnsLittle) {
+  Json json = small("llama");
+  json["head_dim"] = 64;
+  json["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 128}};
+  const RopeTable table = table_of(parsed(json), 512);
+  EXPECT_THAT(table.scale, DoubleEq(1 + 0.1 * std::log(4.0)));
+  const auto plain = [](size_t i) { return std::pow(10000.0, -2.0 * static_cast<double>(i) / 64); };
+  // Pair 10 turns once in 128 positions and pair 0 not 32 times: between them the share grows evenly.
+  EXPECT_THAT(table.inv_freq[0], DoubleEq(1));
+  EXPECT_THAT(table.inv_freq[5], DoubleEq(plain(5) * (1 - 5.0 / 11 * 0.75)));
+  EXPECT_THAT(table.inv_freq[11], DoubleEq(plain(11) / 4));
+  json["rope_scaling"]["mscale"] = 2.0;
+  json["rope_scaling"]["mscale_all_dim"] = 0.5;
+  EXPECT_THAT(table_of(parsed(json), 512).scale,
+              DoubleEq((1 + 0.2 * std::log(4.0)) / (1 + 0.05 * std::log(4.0))));
+  json["rope_scaling"]["attention_factor"] = 0.7;
+  EXPECT_EQ(table_of(parsed(json), 512).scale, 0.7);
+  json["rope_scaling"]["truncate"] = false;
+  EXPECT_GT(table_of(parsed(json), 512).inv_freq[11], plain(11) / 4 * 0.99);
+  json["rope_scaling"]["beta_slow"] = 64.0;
+  EXPECT_THAT(error_of(json), HasSubstr("beta_slow"));
+}
+
+TEST(DecoderConfig, LayerTypesAreKnownAndAgree) {
+  const Json sliding = {"full_attention", "sliding_attention", "full_attention", "full_attention"};
+  Json json = small("qwen2");
+  json["layer_types"] = sliding;
+  EXPECT_THAT(error_of(json), HasSubstr("sliding_window that is in use"));
+  json["use_sliding_window"] = true;
+  EXPECT_THAT(parsed(json).windows, ElementsAre(0, 4096, 0, 0));
+  json["sliding_window"] = nullptr;
+  EXPECT_THAT(error_of(json), HasSubstr("sliding_window that is in use"));
+  json["sliding_window"] = 0;
+  EXPECT_THAT(error_of(json), HasSubstr("\"sliding_window\""));
+  json["sliding_window"] = 8;
+  json["layer_types"][0] = "chunked_attention";
+  EXPECT_THAT(error_of(json), HasSubstr("chunked_attention"));
+  json["layer_types"] = {"full_attention"};
+  EXPECT_THAT(error_of(json), HasSubstr("4 entries"));
+  json = small("llama");
+  json["layer_types"] = sliding;
+  EXPECT_THAT(error_of(json), HasSubstr("full_attention alone"));
+  json["model_type"] = "mistral";
+  EXPECT_THAT(parsed(json).windows, ElementsAre(0, 4096, 0, 0));
+}
+
+TEST(DecoderConfig, AbsentKeysMeanWhatTheFamilyMeans) {
+  EXPECT_THAT(parsed(small("mistral")).windows, Each(4096));
+  EXPECT_EQ(parsed(small("qwen3")).head_size, 128);
+  Json json = small("phi3");
+  json.erase("rms_norm_eps");
+  EXPECT_EQ(parsed(json).norm_eps, 1e-5);
+  json = small("gemma2");
+  EXPECT_EQ(parsed(json).activation, "gelu_tanh");
+  EXPECT_EQ(parsed(json).attention_cap, 50);
+  EXPECT_EQ(parsed(json).head_cap, 30);
+  EXPECT_THAT(parsed(json).windows, ElementsAre(4096, 0, 4096, 0));
+  json["attention_bias"] = true;
+  json["attn_logit_softcapping"] = nullptr;
+  EXPECT_TRUE(parsed(json).qkv_bias && parsed(json).out_bias);
+  EXPECT_EQ(parsed(json).attention_cap, 0);
+  json["hidden_activation"] = nullptr;
+  EXPECT_THAT(error_of(json), HasSubstr("\"hidden_activation\""));
+  json = small("llama");
+  json["hidden_activation"] = "gelu";
+  EXPECT_EQ(parsed(json).activation, "silu");
+}
+
+TEST(DecoderConfig, WhatIsNotFollowedIsRefused) {
+  const auto with = [](const char* key, const Json& value) {
+    Json json = small("llama");
+    json[key] = value;
+    return error_of(json);
+  };
+  EXPECT_THAT(with("quantization_config", {{"quant_method", "gptq"}, {"bits", 4}}),
+              AllOf(HasSubstr("quantization_config"), HasSubstr("gptq")));
+  EXPECT_THAT(with("is_causal", false), HasSubstr("is_causal"));
+  EXPECT_THAT(with("use_bidirectional_attention", true), HasSubstr("use_bidirectional_attention"));
+  EXPECT_EQ(with("is_causal", true), "no error");
 }
 
 TEST(DecoderConfig, IsWrittenForBothVersions) {

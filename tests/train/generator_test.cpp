@@ -80,6 +80,36 @@ TEST_F(Generation, LogitsDoNotDependOnThePiecesThatAreFed) {
   for (size_t i = 0; i < all.size(); ++i) EXPECT_NEAR(all[i], last[i], 1e-5) << i;
 }
 
+TEST_F(Generation, TensorsThatNothingReadsAreRefused) {
+  const fs::path file = folder_.path() / "model.safetensors";
+  const io::SafetensorsFile saved(file);
+  const auto opened_with = [&](io::TensorView extra) {
+    std::vector<io::TensorView> views = saved.tensors();
+    std::erase_if(views, [&](const io::TensorView& view) { return view.name == extra.name; });
+    views.push_back(std::move(extra));
+    io::write_safetensors(folder_.path() / "edited.safetensors", views);
+    fs::rename(folder_.path() / "edited.safetensors", file);
+    return fault([&] { generator(8); });
+  };
+  const std::vector<float> ones(100 * 16, 1.0F);
+  const auto bytes = std::as_bytes(std::span(ones));
+  const io::TensorView few{.name = "", .dtype = DType::f32, .shape = {4}, .bytes = bytes.first(16)};
+  const auto named = [](io::TensorView view, const char* name) {
+    view.name = name;
+    return view;
+  };
+  EXPECT_EQ(opened_with(named(few, "model.layers.1.self_attn.rotary_emb.inv_freq")), "");
+  EXPECT_THAT(opened_with(named(few, "model.layers.1.self_attn.q_proj.bias")), HasSubstr("q_proj.bias"));
+  std::string config = read_file(folder_.path() / "config.json");
+  config.replace(config.find('{'), 1, R"({"tie_word_embeddings": true, )");
+  write_file_atomically(folder_.path() / "config.json", config);
+  const auto table = std::ranges::find(saved.tensors(), "model.embed_tokens.weight", &io::TensorView::name);
+  EXPECT_EQ(opened_with(named(*table, "lm_head.weight")), "");
+  const io::TensorView other{
+      .name = "lm_head.weight", .dtype = DType::f32, .shape = {100, 16}, .bytes = bytes};
+  EXPECT_THAT(opened_with(other), HasSubstr("tie_word_embeddings"));
+}
+
 TEST_F(Generation, ForgetsAtARestart) {
   const std::vector<int32_t> ids = {5, 6, 7};
   Generator used = generator(20), fresh = generator(20);

@@ -6,29 +6,9 @@
 #include <vector>
 
 #include "base/file.h"
+#include "models/decoder/rope.h"
 
 namespace hearth::models {
-
-/// Rotary positions: cos and sin of position * inv_freq[i], times `scale`, for the first 2 * inv_freq.size()
-/// elements of a head, in the layout of rotated halves (Su et al. 2021, arXiv 2104.09864; transformers'
-/// modeling_rope_utils).
-struct RopeTable {
-  std::vector<double> inv_freq;
-  double scale = 1;
-};
-
-/// How inverse frequencies follow from a config: "default", "linear", "llama3" or "longrope".
-struct RopeOptions {
-  std::string type = "default";
-  double theta = 10000;
-  double rotary_share = 1;  ///< of the head's elements
-  double factor = 1;
-  double low_freq_factor = 1;
-  double high_freq_factor = 4;
-  int64_t original_positions = 0;
-  std::vector<double> short_factor, long_factor;
-  double attention_factor = 0;  ///< 0: by the type's own rule
-};
 
 /// A decoder of the Llama shape, as a config.json of transformers (version 4 or 5) describes it. One struct
 /// for every family: what differs is data.
@@ -65,9 +45,6 @@ struct DecoderConfig {
 /// Reads a config; `where` names it in messages. UserError for an unknown family, a missing or absurd value.
 DecoderConfig parse_decoder_config(std::string_view json, const std::string& where);
 DecoderConfig read_decoder_config(const fs::path& file);
-
-/// The frequencies for sequences of up to `context` tokens.
-RopeTable rope_table(const DecoderConfig& config, int64_t context);
 
 /// The same config with the rotary positions and the dtype under the keys of both versions of transformers:
 /// a reader of the older ones would silently fall back to theta = 10000.

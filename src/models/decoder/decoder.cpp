@@ -12,7 +12,7 @@ class Decoder {
  public:
   Decoder(nn::Builder& builder, const DecoderConfig& config, const DecoderInputs& in)
       : builder_(builder), config_(config), in_(in) {
-    const RopeTable rope = rope_table(config, in.reach());
+    const RopeTable rope = rope_table(config.rope, config.head_size, in.reach());
     rope_ = builder.op("rope_table", {in.positions}, {{"inv_freq", rope.inv_freq}, {"scale", rope.scale}});
   }
 

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace hearth::models {
+
+/// A JSON object whose members are read by name, with messages that say where.
+class ConfigReader {
+ public:
+  ConfigReader(const nlohmann::ordered_json& object, std::string where)
+      : object_(object), where_(std::move(where)) {}
+
+  /// Of a config that says nothing.
+  static ConfigReader none(std::string where) {
+    static const nlohmann::ordered_json empty = nlohmann::ordered_json::object();
+    return {empty, std::move(where)};
+  }
+
+  std::vector<std::string> keys() const {
+    std::vector<std::string> names;
+    for (const auto& [name, value] : object_.items()) names.push_back(name);
+    return names;
+  }
+  /// Whether the key holds anything but null.
+  bool has(const char* key) const { return object_.contains(key) && !object_.at(key).is_null(); }
+
+  bool says_null(const char* key) const { return object_.contains(key) && object_.at(key).is_null(); }
+
+  int64_t integer(const char* key, std::optional<int64_t> otherwise, int64_t least, int64_t most) const {
+    if (!has(key) && otherwise) return *otherwise;
+    const nlohmann::ordered_json& value = at(key);
+    const bool whole = value.is_number_integer() && value >= least && value <= most;
+    if (!whole) fail(key, fmt::format("a whole number from {} to {}", least, most));
+    return value.get<int64_t>();
+  }
+  double number(const char* key, double otherwise) const {
+    if (!has(key)) return otherwise;
+    const nlohmann::ordered_json& value = at(key);
+    if (!value.is_number() || !std::isfinite(value.get<double>())) fail(key, "a number");
+    return value.get<double>();
+  }
+  bool flag(const char* key, bool otherwise) const {
+    if (!has(key)) return otherwise;
+    if (!at(key).is_boolean()) fail(key, "true or false");
+    return at(key).get<bool>();
+  }
+  std::string text(const char* key, const std::string& otherwise) const {
+    if (!object_.contains(key)) return otherwise;
+    if (!at(key).is_string()) fail(key, "text");
+    return at(key).get<std::string>();
+  }
+  std::vector<double> numbers(const char* key) const {
+    std::vector<double> values;
+    if (!at(key).is_array()) fail(key, "a list of numbers");
+    for (const nlohmann::ordered_json& value : at(key)) {
+      if (!value.is_number() || !(value.get<double>() > 0)) fail(key, "a list of positive numbers");
+      values.push_back(value.get<double>());
+    }
+    return values;
+  }
+  /// One number or a list of them.
+  std::vector<int64_t> ids(const char* key) const {
+    if (!has(key)) return {};
+    const nlohmann::ordered_json& value = at(key);
+    const auto list = value.is_array() ? value : nlohmann::ordered_json::array({value});
+    for (const nlohmann::ordered_json& item : list) {
+      if (!item.is_number_integer() || item < 0) fail(key, "token ids");
+    }
+    return list.get<std::vector<int64_t>>();
+  }
+  std::optional<ConfigReader> object(const char* key) const {
+    if (!has(key)) return std::nullopt;
+    if (!at(key).is_object()) fail(key, "an object");
+    return ConfigReader(at(key), fmt::format("{}, {}", where_, key));
+  }
+  const nlohmann::ordered_json& at(const char* key) const {
+    if (!object_.contains(key)) user_error("{}: expected the key \"{}\", got none", where_, key);
+    return object_.at(key);
+  }
+  [[noreturn]] void fail(const char* key, std::string_view expected) const {
+    user_error("{}: expected {} for \"{}\", got {}", where_, expected, key,
+               object_.at(key).dump().substr(0, 60));
+  }
+  const std::string& where() const { return where_; }
+
+ private:
+  const nlohmann::ordered_json& object_;
+  std::string where_;
+};
+
+}  // namespace hearth::models

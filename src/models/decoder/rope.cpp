@@ -1,0 +1,301 @@
+#include "models/decoder/rope.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+
+#include "models/decoder/config_reader.h"
+
+namespace hearth::models {
+namespace {
+
+constexpr int64_t kMostPositions = int64_t{1} << 32;
+/// What transformers reads or is known to pass over in rope_scaling and rope_parameters.
+constexpr std::array kKnownKeys = {"rope_type",        "type",
+                                   "rope_theta",       "partial_rotary_factor",
+                                   "factor",           "original_max_position_embeddings",
+                                   "attention_factor", "beta_fast",
+                                   "beta_slow",        "mscale",
+                                   "mscale_all_dim",   "truncate",
+                                   "short_factor",     "long_factor",
+                                   "low_freq_factor",  "high_freq_factor",
+                                   "finetuned"};
+
+/// The two places of a config that say something about rotary positions.
+struct Source {
+  const ConfigReader& config;
+  const ConfigReader& scaling;
+  const RopeDefaults& defaults;
+  RopeSizes sizes;
+  bool is_version_4;  ///< of transformers, whose key for `scaling` is rope_scaling
+};
+
+double positive(const ConfigReader& reader, const char* key, double otherwise) {
+  const double value = reader.number(key, otherwise);
+  if (!(value > 0)) reader.fail(key, "a positive number");
+  return value;
+}
+
+int64_t positions(const ConfigReader& reader, int64_t otherwise) {
+  return reader.integer("original_max_position_embeddings", otherwise, 1, kMostPositions);
+}
+
+/// A number that stands in the config, in the object beside it, or in both alike.
+double from_either(const ConfigReader& config, const ConfigReader& scaling, const char* key,
+                   double otherwise) {
+  const double outer = config.number(key, otherwise);
+  const double inner = scaling.number(key, outer);
+  if (config.has(key) && inner != outer)
+    scaling.fail(key, fmt::format("the {} that stands outside too", outer));
+  return inner;
+}
+
+void read_default(const Source&, RopeOptions&) {}
+
+void read_linear(const Source& in, RopeOptions& rope) { rope.factor = positive(in.scaling, "factor", 1); }
+
+/// The original context as both versions find it: version 5 prefers the config's own key.
+int64_t original_positions(const Source& in) {
+  const int64_t inner = positions(in.scaling, in.sizes.max_positions);
+  if (in.config.has("original_max_position_embeddings") && positions(in.config, inner) != inner) {
+    in.config.fail("original_max_position_embeddings",
+                   fmt::format("what {} says, {}", in.scaling.where(), inner));
+  }
+  return inner;
+}
+
+void read_llama3(const Source& in, RopeOptions& rope) {
+  rope.factor = positive(in.scaling, "factor", 1);
+  rope.low_freq_factor = positive(in.scaling, "low_freq_factor", 1);
+  rope.high_freq_factor = positive(in.scaling, "high_freq_factor", 4);
+  rope.original_positions = original_positions(in);
+  if (rope.high_freq_factor <= rope.low_freq_factor)
+    in.scaling.fail("high_freq_factor", "a number above low_freq_factor");
+}
+
+/// Yarn's factor on cos and sin, which grows with the logarithm of the stretch.
+double yarn_magnitude(double factor, double scale) {
+  return factor <= 1 ? 1 : 0.1 * scale * std::log(factor) + 1;
+}
+
+void read_yarn(const Source& in, RopeOptions& rope) {
+  const ConfigReader& scaling = in.scaling;
+  rope.factor = positive(scaling, "factor", 1);
+  rope.original_positions = original_positions(in);
+  if (!(rope.theta > 1)) user_error("{}: expected a rope_theta above 1, got {}", scaling.where(), rope.theta);
+  // Zero counts as absent, as Python has it.
+  const auto or_else = [&](const char* key, double otherwise) {
+    const double value = scaling.number(key, otherwise);
+    return value == 0 ? otherwise : value;
+  };
+  rope.beta_fast = or_else("beta_fast", rope.beta_fast);
+  rope.beta_slow = or_else("beta_slow", rope.beta_slow);
+  if (!(rope.beta_slow > 0) || rope.beta_fast < rope.beta_slow)
+    scaling.fail(scaling.has("beta_fast") ? "beta_fast" : "beta_slow", "0 < beta_slow <= beta_fast");
+  rope.whole_bounds = scaling.flag("truncate", true);
+  const double scale = or_else("mscale", 0), all = or_else("mscale_all_dim", 0);
+  rope.attention_factor = scale != 0 && all != 0
+                              ? yarn_magnitude(rope.factor, scale) / yarn_magnitude(rope.factor, all)
+                              : yarn_magnitude(rope.factor, 1);
+  rope.attention_factor = positive(scaling, "attention_factor", rope.attention_factor);
+}
+
+/// sqrt(1 + ln stretch / ln original).
+double longrope_magnitude(double stretch, int64_t original) {
+  if (stretch <= 1) return 1;
+  return std::sqrt(1 + std::log(stretch) / std::log(static_cast<double>(original)));
+}
+
+/// Version 4 finds the original context in the config alone, and where it does, `factor` does not count.
+void check_longrope_of_version_4(const Source& in, const RopeOptions& rope, double ratio, bool outside) {
+  if (!outside && rope.original_positions != in.sizes.max_positions) {
+    in.scaling.fail(
+        "original_max_position_embeddings",
+        "that key beside \"max_position_embeddings\", where every version of transformers finds it");
+  }
+  if (in.scaling.has("attention_factor")) return;
+  if (outside && rope.factor != ratio)
+    in.scaling.fail("factor", fmt::format("what the two numbers of positions say, {}", ratio));
+  if (!outside && !in.scaling.has("factor")) {
+    user_error(
+        "{}: expected \"factor\", or \"original_max_position_embeddings\" beside "
+        "\"max_position_embeddings\", "
+        "got neither",
+        in.scaling.where());
+  }
+}
+
+void read_longrope(const Source& in, RopeOptions& rope) {
+  const bool outside =
+      in.config.has("original_max_position_embeddings") || in.defaults.original_positions > 0;
+  if (!outside) rope.original_positions = positions(in.scaling, in.sizes.max_positions);
+  const double ratio =
+      static_cast<double>(in.sizes.max_positions) / static_cast<double>(rope.original_positions);
+  rope.factor = positive(in.scaling, "factor", ratio);
+  if (in.is_version_4) check_longrope_of_version_4(in, rope, ratio, outside);
+  rope.attention_factor =
+      positive(in.scaling, "attention_factor", longrope_magnitude(rope.factor, rope.original_positions));
+  rope.short_factor = in.scaling.numbers("short_factor");
+  rope.long_factor = in.scaling.numbers("long_factor");
+}
+
+struct RopeType {
+  const char* name;
+  void (*read)(const Source&, RopeOptions&);
+  std::vector<const char*> required;
+};
+const std::vector<RopeType>& rope_types() {
+  static const std::vector<RopeType> types = {
+      {"default", read_default, {}},
+      {"linear", read_linear, {"factor"}},
+      {"llama3",
+       read_llama3,
+       {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}},
+      {"yarn", read_yarn, {"factor"}},
+      {"longrope", read_longrope, {"short_factor", "long_factor"}}};
+  return types;
+}
+
+/// "rope_type", which was "type" once.
+std::string type_of(const ConfigReader& scaling, const RopeDefaults& defaults) {
+  const std::string old = scaling.text("type", scaling.text("rope_type", "default"));
+  const std::string type = scaling.text("rope_type", old);
+  if (type != old) scaling.fail("type", fmt::format("the \"rope_type\" beside it, {}", type));
+  return defaults.is_phi && (type == "su" || type == "yarn") ? "longrope" : type;
+}
+
+const RopeType& find_type(const ConfigReader& scaling, const std::string& name, bool is_phi) {
+  std::vector<std::string> names;
+  for (const RopeType& type : rope_types()) {
+    // transformers has no others of this family.
+    if (is_phi && type.name != std::string_view("default") && type.name != std::string_view("longrope"))
+      continue;
+    if (name == type.name) return type;
+    names.emplace_back(type.name);
+  }
+  user_error("{}: expected rope_type {}, got '{}'", scaling.where(), fmt::join(names, ", "), name);
+}
+
+void check_keys(const ConfigReader& scaling, const RopeType& type) {
+  for (const std::string& key : scaling.keys()) {
+    if (std::ranges::find(kKnownKeys, key) != kKnownKeys.end()) continue;
+    user_error("{}: expected the keys of one way to turn heads, got '{}'", scaling.where(), key);
+  }
+  for (const char* key : type.required) {
+    if (!scaling.has(key))
+      user_error("{}: expected the key \"{}\" for rope_type {}, got none", scaling.where(), key, type.name);
+  }
+}
+
+int64_t rotary_size(const RopeOptions& rope, int64_t head_size) {
+  return static_cast<int64_t>(static_cast<double>(head_size) * rope.rotary_share);
+}
+
+void check_sizes(const RopeOptions& rope, const Source& in) {
+  const int64_t rotary = rotary_size(rope, in.sizes.head_size);
+  if (!(rope.theta > 0) || rotary < 2 || rotary > in.sizes.head_size || rotary % 2 != 0) {
+    user_error(
+        "{}: expected rotary positions over an even part of a head of {}, got a share of {} (theta {})",
+        in.scaling.where(), in.sizes.head_size, rope.rotary_share, rope.theta);
+  }
+  if (rope.rotary_share != 1 && !in.defaults.is_phi) {
+    user_error(
+        "{}: expected no partial_rotary_factor, which transformers has not for this model_type, got {}",
+        in.scaling.where(), rope.rotary_share);
+  }
+  if (rope.type != "longrope") return;
+  for (const auto* list : {&rope.short_factor, &rope.long_factor}) {
+    if (std::ssize(*list) == rotary / 2) continue;
+    user_error("{}: expected {} numbers in short_factor and long_factor, got {}", in.scaling.where(),
+               rotary / 2, list->size());
+  }
+}
+
+RopeOptions read_options(const Source& in, double theta) {
+  const RopeType& type = find_type(in.scaling, type_of(in.scaling, in.defaults), in.defaults.is_phi);
+  check_keys(in.scaling, type);
+  RopeOptions rope{.type = type.name, .theta = theta};
+  const int64_t original =
+      in.defaults.original_positions > 0 ? in.defaults.original_positions : in.sizes.max_positions;
+  rope.original_positions = positions(in.config, original);
+  rope.rotary_share = from_either(in.config, in.scaling, "partial_rotary_factor", 1);
+  type.read(in, rope);
+  check_sizes(rope, in);
+  return rope;
+}
+
+/// Llama 3.1's rule: long waves are stretched, short ones kept, those between blended.
+double llama3_frequency(const RopeOptions& rope, double frequency) {
+  const double wave = 2 * std::numbers::pi / frequency;
+  const auto original = static_cast<double>(rope.original_positions);
+  if (wave < original / rope.high_freq_factor) return frequency;
+  if (wave > original / rope.low_freq_factor) return frequency / rope.factor;
+  const double smooth =
+      (original / wave - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor);
+  return (1 - smooth) * frequency / rope.factor + smooth * frequency;
+}
+
+/// Yarn's rule: pairs that turn more than beta_fast times within the original context are kept, those that
+/// turn less than beta_slow times stretched, those between blended along their index.
+class YarnRamp {
+ public:
+  YarnRamp(const RopeOptions& rope, int64_t rotary) : factor_(rope.factor) {
+    const auto size = static_cast<double>(rotary);
+    const auto index_of = [&](double turns) {
+      const double wave = static_cast<double>(rope.original_positions) / (turns * 2 * std::numbers::pi);
+      return size * std::log(wave) / (2 * std::log(rope.theta));
+    };
+    low_ = index_of(rope.beta_fast);
+    high_ = index_of(rope.beta_slow);
+    if (rope.whole_bounds) {
+      low_ = std::floor(low_);
+      high_ = std::ceil(high_);
+    }
+    low_ = std::max(low_, 0.0);
+    high_ = std::min(high_, size - 1);
+    if (low_ == high_) high_ += 0.001;
+  }
+  double stretched(double frequency, int64_t index) const {
+    const double share = std::clamp((static_cast<double>(index) - low_) / (high_ - low_), 0.0, 1.0);
+    return share * frequency / factor_ + (1 - share) * frequency;
+  }
+
+ private:
+  double factor_, low_, high_;
+};
+
+}  // namespace
+
+RopeOptions read_rope(const ConfigReader& reader, const RopeDefaults& defaults, const RopeSizes& sizes) {
+  // Where there is rope_scaling, both versions leave rope_parameters aside.
+  if (const auto scaling = reader.object("rope_scaling")) {
+    if (!scaling->has("rope_type") && !scaling->has("type"))
+      user_error("{}: expected the key \"rope_type\", got none", scaling->where());
+    const double theta = reader.number("rope_theta", defaults.theta);
+    if (scaling->number("rope_theta", theta) != theta)
+      scaling->fail("rope_theta", fmt::format("the {} of this config", theta));
+    return read_options({reader, *scaling, defaults, sizes, true}, theta);
+  }
+  const auto parameters = reader.object("rope_parameters");
+  const ConfigReader& scaling = parameters ? *parameters : ConfigReader::none(reader.where());
+  return read_options({reader, scaling, defaults, sizes, false},
+                      from_either(reader, scaling, "rope_theta", defaults.theta));
+}
+
+RopeTable rope_table(const RopeOptions& rope, int64_t head_size, int64_t context) {
+  const int64_t rotary = rotary_size(rope, head_size);
+  const auto& factors = context > rope.original_positions ? rope.long_factor : rope.short_factor;
+  RopeTable table{.inv_freq = {}, .scale = rope.attention_factor};
+  for (int64_t i = 0; i < rotary / 2; ++i) {
+    double frequency = std::pow(rope.theta, -2.0 * static_cast<double>(i) / static_cast<double>(rotary));
+    if (rope.type == "linear") frequency /= rope.factor;
+    if (rope.type == "llama3") frequency = llama3_frequency(rope, frequency);
+    if (rope.type == "yarn") frequency = YarnRamp(rope, rotary).stretched(frequency, i);
+    if (rope.type == "longrope") frequency /= factors[static_cast<size_t>(i)];
+    table.inv_freq.push_back(frequency);
+  }
+  return table;
+}
+
+}  // namespace hearth::models

@@ -1,0 +1,324 @@
+"""Keys of config.json and tensors of a model folder against transformers: python tests/parity/config_keys.py [PART...].
+
+Each case edits the folder of a small random model. Hearth either computes the loss that transformers computes, or
+refuses the folder by a sentence that names the key; where this version of transformers fails, there is nothing to be
+equal to. Run it under both environments (tools/python and tools/python 5). Needs ./hearth (tools/build).
+"""
+
+import json
+import logging
+import sys
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from language import SMALL, train_on
+from parity import logged_losses, run_checks, within
+
+TOLERANCE = 2e-5
+CONTEXT = 40
+ROWS = 3
+ABSENT = object()
+
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 4.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 16,
+}
+FACTORS = {"short_factor": [1.0, 1.5, 2.0, 3.0], "long_factor": [1.0, 2.0, 4.0, 8.0]}
+LONGROPE = {"rope_type": "longrope", **FACTORS}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
+SLIDING = ["full_attention", "sliding_attention", "full_attention"]
+
+
+def without(keys, *left_out):
+    return {key: value for key, value in keys.items() if key not in left_out}
+
+
+def scaling(**keys):
+    return {"rope_scaling": keys}
+
+
+def parameters(**keys):
+    """The form of version 5."""
+    return {"rope_scaling": ABSENT, "rope_theta": ABSENT, "rope_parameters": {"rope_theta": 10000.0, **keys}}
+
+
+# Title: family, edits of config.json, and what a refusal names (None: equal).
+ROPE = {
+    "linear": ("llama", scaling(rope_type="linear", factor=2.0), None),
+    "linear by type": ("llama", scaling(type="linear", factor=2.0), None),
+    "linear of mistral": ("mistral", scaling(rope_type="linear", factor=2.0), None),
+    "linear by both names": ("llama", scaling(type="linear", rope_type="linear", factor=2.0), None),
+    "names that differ": ("llama", scaling(type="linear", rope_type="default", factor=2.0), '"type"'),
+    "no type": ("llama", scaling(factor=2.0), '"rope_type"'),
+    "null": ("llama", {"rope_scaling": None}, None),
+    "unknown type": ("llama", scaling(rope_type="stretchy", factor=2.0), "'stretchy'"),
+    "dynamic": ("llama", scaling(rope_type="dynamic", factor=2.0), "'dynamic'"),
+    "linear without factor": ("llama", scaling(rope_type="linear"), '"factor"'),
+    "linear with attention_factor": ("llama", scaling(rope_type="linear", factor=2.0, attention_factor=2.0), None),
+    "theta": ("llama", {"rope_theta": 500.0, "rope_parameters": ABSENT}, None),
+    "theta in rope_scaling": ("llama", scaling(rope_type="linear", factor=2.0, rope_theta=77.0), "rope_theta"),
+    "partial_rotary_factor of llama": ("llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor"),
+    "partial_rotary_factor of phi3": ("phi3 in part", {}, None),
+    "partial_rotary_factor of phi3 in two places": (
+        "phi3",
+        {"partial_rotary_factor": 0.5, **parameters(rope_type="default", partial_rotary_factor=1.0)},
+        "partial_rotary_factor",
+    ),
+    "llama3": ("llama", {"rope_scaling": LLAMA3}, None),
+    "llama3 with attention_factor": ("llama", scaling(**LLAMA3, attention_factor=2.0), None),
+    **{
+        f"llama3 without {key}": ("llama", {"rope_scaling": without(LLAMA3, key)}, key)
+        for key in LLAMA3
+        if key != "rope_type"
+    },
+    "longrope with factor": ("llama", scaling(**LONGROPE, factor=2.0), None),
+    "longrope without factor": ("llama", {"rope_scaling": LONGROPE}, '"factor"'),
+    "longrope with the original length inside": (
+        "llama",
+        scaling(**LONGROPE, factor=4.0, original_max_position_embeddings=16),
+        "original_max_position_embeddings",
+    ),
+    "longrope with the original length": (
+        "llama",
+        {"rope_scaling": LONGROPE, "original_max_position_embeddings": 16},
+        None,
+    ),
+    "longrope with a factor unlike the ratio": (
+        "llama",
+        {"rope_scaling": {**LONGROPE, "factor": 3.0}, "original_max_position_embeddings": 16},
+        '"factor"',
+    ),
+    "longrope with attention_factor": (
+        "llama",
+        {"rope_scaling": {**LONGROPE, "factor": 3.0, "attention_factor": 1.7}, "original_max_position_embeddings": 16},
+        None,
+    ),
+    "longrope of phi3": (
+        "phi3",
+        {"rope_scaling": {"type": "longrope", **FACTORS}, "original_max_position_embeddings": 16},
+        None,
+    ),
+    "longrope of phi3, original length by default": ("phi3", {"rope_scaling": {"type": "longrope", **FACTORS}}, None),
+    "longrope of phi3, called su": (
+        "phi3",
+        {"rope_scaling": {"type": "su", **FACTORS}, "original_max_position_embeddings": 16},
+        None,
+    ),
+    "longrope of phi3, called yarn": (
+        "phi3",
+        {"rope_scaling": {"type": "yarn", **FACTORS}, "original_max_position_embeddings": 16},
+        None,
+    ),
+    "linear of phi3": ("phi3", scaling(type="linear", factor=2.0), "'linear'"),
+    "yarn": ("llama", {"rope_scaling": YARN}, None),
+    "yarn of qwen2": ("qwen2", {"rope_scaling": YARN}, None),
+    "yarn without factor": ("llama", {"rope_scaling": without(YARN, "factor")}, '"factor"'),
+    "yarn without the original length": (
+        "llama",
+        {"rope_scaling": without(YARN, "original_max_position_embeddings")},
+        None,
+    ),
+    "yarn with another original length outside": (
+        "llama",
+        {"rope_scaling": YARN, "original_max_position_embeddings": 32},
+        "original_max_position_embeddings",
+    ),
+    "yarn with attention_factor": ("llama", scaling(**YARN, attention_factor=1.4), None),
+    "yarn with betas": ("llama", scaling(**YARN, beta_fast=3.0, beta_slow=0.5), None),
+    "yarn with mscale": ("llama", scaling(**YARN, mscale=1.5, mscale_all_dim=0.5), None),
+    "yarn with mscale alone": ("llama", scaling(**YARN, mscale=1.5), None),
+    "yarn without truncate": ("llama", scaling(**YARN, truncate=False), None),
+    "version 5: linear by type": ("llama", parameters(type="linear", factor=2.0), None),
+    "version 5: yarn": ("llama", parameters(**YARN), None),
+    "version 5: longrope": ("llama", parameters(**LONGROPE, factor=3.0, original_max_position_embeddings=16), None),
+    "version 5: longrope without factor": (
+        "llama",
+        parameters(**LONGROPE, original_max_position_embeddings=16),
+        None,
+    ),
+    "version 5: by layer type": ("qwen2", parameters(full_attention={"rope_type": "default"}), "full_attention"),
+    "version 5: both keys": (
+        "llama",
+        {**parameters(rope_type="default"), "rope_scaling": {"type": "linear", "factor": 2.0}},
+        None,
+    ),
+}
+KEYS = {
+    "plain llama": ("llama", {}, None),
+    "hidden_activation of llama": ("llama", {"hidden_activation": "gelu"}, None),
+    "hidden_act gelu": ("llama", {"hidden_act": "gelu"}, None),
+    "is_causal false": ("llama", {"is_causal": False}, "is_causal"),
+    **{
+        f"quantized by {method}": ("llama", {"quantization_config": {"quant_method": method, "bits": 4}}, method)
+        for method in ("gptq", "bitsandbytes", "fp8")
+    },
+    "layer_types of llama": ("llama", {"layer_types": SLIDING}, "layer_types"),
+    "layer_types of mistral": ("mistral", {"layer_types": SLIDING, "sliding_window": 7, "rope_theta": 10000.0}, None),
+    "sliding_window": ("mistral", {"sliding_window": 7}, None),
+    "sliding_window 0": ("mistral", {"sliding_window": 0}, "sliding_window"),
+    "sliding_window null": ("mistral", {"sliding_window": None}, None),
+    "sliding_window absent": ("mistral", {"sliding_window": ABSENT}, None),
+    "sliding_window of phi3": ("phi3", {"sliding_window": 7}, None),
+    "qwen2 by max_window_layers": (
+        "qwen2",
+        {"use_sliding_window": True, "sliding_window": 7, "max_window_layers": 1, "layer_types": ABSENT},
+        None,
+    ),
+    "qwen2 by layer_types": (
+        "qwen2",
+        {"use_sliding_window": True, "sliding_window": 7, "layer_types": SLIDING},
+        None,
+    ),
+    "qwen2 with layer_types and no window": (
+        "qwen2",
+        {"use_sliding_window": True, "sliding_window": None, "layer_types": SLIDING},
+        "sliding_window",
+    ),
+    "qwen2 with layer_types and the window off": (
+        "qwen2",
+        {"use_sliding_window": False, "sliding_window": 7, "layer_types": SLIDING},
+        "sliding_window",
+    ),
+    "qwen2 with unknown layer_types": (
+        "qwen2",
+        {"layer_types": ["full_attention", "chunked_attention", "full_attention"]},
+        "chunked_attention",
+    ),
+    "qwen2 with too few layer_types": ("qwen2", {"layer_types": ["full_attention"]}, "layer_types"),
+    "qwen3 without head_dim": ("qwen3", {"head_dim": ABSENT}, "q_proj"),
+    "plain gemma2": ("gemma2", {}, None),
+    "gemma2 without caps": ("gemma2", {"attn_logit_softcapping": ABSENT, "final_logit_softcapping": ABSENT}, None),
+    "gemma2 with caps off": ("gemma2", {"attn_logit_softcapping": None, "final_logit_softcapping": None}, None),
+    "gemma2 without query_pre_attn_scalar": ("gemma2", {"query_pre_attn_scalar": ABSENT}, None),
+    "gemma2 without hidden_activation": ("gemma2", {"hidden_activation": ABSENT}, None),
+    "gemma2 with hidden_activation null": ("gemma2", {"hidden_activation": None}, "hidden_activation"),
+    "gemma2 without sliding_window": ("gemma2", {"sliding_window": ABSENT}, None),
+    "gemma2 with attention_bias": ("gemma2 with biases", {}, None),
+    "gemma2 in both directions": (
+        "gemma2",
+        {"use_bidirectional_attention": True},
+        "use_bidirectional_attention",
+    ),
+}
+MODELS = {
+    "llama": {},
+    "mistral": {"sliding_window": None},
+    "qwen2": {},
+    "qwen3": {"head_dim": 12},
+    "phi3": {},
+    "phi3 in part": {"partial_rotary_factor": 0.5},
+    "gemma2": {"head_dim": 12, "sliding_window": 7, "query_pre_attn_scalar": 10},
+    "gemma2 with biases": {"head_dim": 12, "sliding_window": 7, "query_pre_attn_scalar": 10, "attention_bias": True},
+}
+
+
+TENSORS = {
+    "rotary tables": ("llama", {}, {"model.layers.0.self_attn.rotary_emb.inv_freq": lambda _: torch.ones(4)}, None),
+    "a tensor of no model": ("llama", {}, {"model.layers.0.extra.weight": lambda _: torch.ones(4)}, "extra"),
+    "a tied head that is there too": (
+        "llama",
+        {"tie_word_embeddings": True},
+        {"lm_head.weight": lambda found: found["model.embed_tokens.weight"].clone()},
+        None,
+    ),
+    "a tied head of other values": ("llama", {"tie_word_embeddings": True}, {}, "lm_head.weight"),
+    "a head that is missing": ("llama", {}, {"lm_head.weight": lambda _: None}, "lm_head.weight"),
+}
+
+
+def save_model(name, folder):
+    torch.manual_seed(1)
+    config = AutoConfig.for_model(name.split()[0], **{**SMALL, **MODELS[name]})
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    with torch.no_grad():
+        for weight in model.parameters():
+            # Large enough for attention to depend on positions.
+            weight += (0.3 if weight.ndim > 1 else 0.2) * torch.randn(weight.shape)
+    model.save_pretrained(folder)
+
+
+def edit_config(folder, edits):
+    config = json.loads((folder / "config.json").read_text())
+    for key, value in edits.items():
+        config.pop(key, None)
+        if value is not ABSENT:
+            config[key] = value
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def edit_tensors(folder, edits):
+    tensors = load_file(folder / "model.safetensors")
+    for name, make in edits.items():
+        made = make(tensors)
+        tensors.pop(name, None)
+        if made is not None:
+            tensors[name] = made
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def transformers_loss(folder, tokens):
+    """None where transformers cannot open or run the folder."""
+    try:
+        model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float64)
+        with torch.no_grad():
+            logits = model(tokens[:-1].long().view(ROWS, CONTEXT), use_cache=False).logits
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[1:].long()).item()
+        return loss if loss == loss else None
+    except Exception:  # noqa: BLE001 (whatever a library fails with)
+        return None
+
+
+def hearth_loss(folder, tokens):
+    save_file({"tokens": tokens}, folder / "data.safetensors")
+    train = {"steps": 1, "batch": ROWS}
+    return logged_losses(train_on(folder, "data.safetensors", 1e-9, {"context": CONTEXT}, train))[0]
+
+
+def compare(title, folder, named):
+    """The folder's model in both programs; `named`: the word of a refusal, None where the two are equal."""
+    generator = torch.Generator().manual_seed(3)
+    tokens = torch.randint(0, SMALL["vocab_size"], (ROWS * CONTEXT + 1,), generator=generator, dtype=torch.int32)
+    # Version 4 takes no notice of rope_parameters, which version 5 writes.
+    unread = title.startswith("version 5") and transformers.__version__ < "5"
+    wanted = None if unread else transformers_loss(folder / "model", tokens)
+    if named is None:
+        found = hearth_loss(folder, tokens)
+        if wanted is None:
+            return f"{title}: runs, where transformers {transformers.__version__} fails"
+        gap = abs(found - wanted) / wanted
+        return within(TOLERANCE, gap, f"{title}: losses {found:.5f} and {wanted:.5f} within {gap:.1e}")
+    try:
+        found = hearth_loss(folder, tokens)
+    except AssertionError as error:
+        if "ended with 2" in str(error) and named in str(error):
+            return f"{title}: refused: {str(error).split(': ', 1)[1]}"
+        raise
+    raise AssertionError(f"{title}: expected a refusal that names {named}, got the loss {found}; transformers {wanted}")
+
+
+def check(title, case, folder):
+    model, config, *tensors, named = case
+    save_model(model, folder / "model")
+    edit_config(folder / "model", config)
+    for edits in tensors:
+        edit_tensors(folder / "model", edits)
+    return compare(title, folder, named)
+
+
+def checks(parts):
+    for part in parts:
+        for title, case in PARTS[part].items():
+            yield title, lambda folder, title=title, case=case: check(title, case, folder)
+
+
+PARTS = {"rope": ROPE, "keys": KEYS, "tensors": TENSORS}
+if __name__ == "__main__":
+    logging.disable(logging.WARNING)
+    transformers.utils.logging.disable_progress_bar()
+    sys.exit(run_checks(checks(sys.argv[1:] or list(PARTS))))
