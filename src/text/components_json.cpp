@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/error.h"
+#include "text/base64.h"
 #include "text/bpe.h"
 #include "text/character_classes.h"
 #include "text/regex_syntax.h"
@@ -48,6 +49,23 @@ std::vector<NormalizerStep> parse_bert_normalizer(const JsonNode& node) {
   return steps;
 }
 
+bool is_nmt_control(char32_t value) {
+  return (value >= 0x01 && value <= 0x08) || value == 0x0B || (value >= 0x0E && value <= 0x1F) ||
+         value == 0x7F || value == 0x8F || value == 0x9F;
+}
+bool is_nmt_blank(char32_t value) {
+  return value == 0x09 || value == 0x0A || value == 0x0C || value == 0x0D || value == 0x1680 ||
+         (value >= 0x200B && value <= 0x200F) || value == 0x2028 || value == 0x2029 || value == 0x2581 ||
+         value == 0xFEFF || value == 0xFFFD;
+}
+
+MapCharacters parse_precompiled(const JsonNode& node) {
+  const JsonNode map = node.at("precompiled_charsmap");
+  const std::optional<std::string> bytes = from_base64(map.string());
+  if (!bytes) map.refuse("a map of characters in base64");
+  return {std::make_shared<CharacterMap>(*bytes, map.where())};
+}
+
 NormalizerStep parse_normalizer_step(const JsonNode& node, const std::string& type) {
   if (type == "NFC") return Compose{UnicodeForm::nfc};
   if (type == "NFD") return Compose{UnicodeForm::nfd};
@@ -55,12 +73,15 @@ NormalizerStep parse_normalizer_step(const JsonNode& node, const std::string& ty
   if (type == "NFKD") return Compose{UnicodeForm::nfkd};
   if (type == "Lowercase") return Lowercase{};
   if (type == "StripAccents") return RemoveCharacters{is_mark};
+  if (type == "Precompiled") return parse_precompiled(node);
   if (type == "Prepend") return Prepend{node.at("prepend").string()};
   if (type == "Strip")
     return Strip{node.boolean_or("strip_left", true), node.boolean_or("strip_right", true)};
   if (type == "Replace") return parse_replace(node);
   node.at("type").refuse(
-      "BertNormalizer, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Prepend, Replace, Strip or Sequence");
+      "BertNormalizer, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Nmt, Precompiled, Prepend, Replace, "
+      "Strip or "
+      "Sequence");
 }
 
 Split parse_behaviour(const JsonNode& node) {
@@ -96,6 +117,8 @@ MetaspaceStep parse_metaspace(const JsonNode& node) {
   if (const auto scheme = node.find("prepend_scheme")) {
     const std::string name = scheme->string();
     if (name != "always" && name != "first" && name != "never") scheme->refuse("always, first or never");
+    if (step.prefix == MetaspaceStep::Prefix::never && name != "never")
+      scheme->refuse("never beside add_prefix_space: false");
     step.prefix = name == "always"  ? MetaspaceStep::Prefix::always
                   : name == "first" ? MetaspaceStep::Prefix::first
                                     : MetaspaceStep::Prefix::never;
@@ -193,8 +216,14 @@ DecoderStep parse_decoder_step(const JsonNode& node, const std::string& type) {
 Normalizer parse_normalizer(const JsonNode& node) {
   std::vector<NormalizerStep> steps;
   for_each_in_sequence(node, "normalizers", [&](const JsonNode& step, const std::string& type) {
-    if (type != "BertNormalizer") return steps.push_back(parse_normalizer_step(step, type));
-    for (NormalizerStep& part : parse_bert_normalizer(step)) steps.push_back(std::move(part));
+    if (type == "BertNormalizer") {
+      for (NormalizerStep& part : parse_bert_normalizer(step)) steps.push_back(std::move(part));
+    } else if (type == "Nmt") {
+      steps.emplace_back(RemoveCharacters{is_nmt_control});
+      steps.emplace_back(CharactersToSpace{is_nmt_blank});
+    } else {
+      steps.push_back(parse_normalizer_step(step, type));
+    }
   });
   return Normalizer(std::move(steps));
 }

@@ -7,7 +7,8 @@ namespace hearth::text {
 
 /// One function per file format; each throws UserError naming the file and what is wrong in it.
 
-/// Hugging Face's tokenizer.json with a model of type BPE, WordPiece or WordLevel. `file` names it in errors.
+/// Hugging Face's tokenizer.json with a model of type BPE, Unigram, WordPiece or WordLevel. `file` names it
+/// in errors.
 std::unique_ptr<Tokenizer> parse_tokenizer_json(std::string_view json, std::string_view file,
                                                 const TokenizerConfig& config);
 

@@ -9,6 +9,7 @@ struct Encode {
   std::vector<int32_t>& ids;
 
   void operator()(const Bpe& model) const { model.encode(piece, scratch.cache, scratch.bpe, ids); }
+  void operator()(const Unigram& model) const { model.encode(piece, scratch.cache, scratch.unigram, ids); }
   void operator()(const WordPiece& model) const { model.encode(piece, scratch.cache, ids); }
   void operator()(const WordLevel& model) const { model.encode(piece, ids); }
 };

@@ -3,17 +3,19 @@
 #include <variant>
 
 #include "text/bpe.h"
+#include "text/unigram.h"
 #include "text/word_models.h"
 
 namespace hearth::text {
 
 /// What gives ids to the pieces of a text.
-using Model = std::variant<Bpe, WordPiece, WordLevel>;
+using Model = std::variant<Bpe, Unigram, WordPiece, WordLevel>;
 
 /// Working memory of one thread; belongs to one Model.
 struct ModelScratch {
   PieceCache cache;
   BpeScratch bpe;
+  UnigramScratch unigram;
 };
 
 /// Appends the ids of one piece. UserError for what the vocabulary cannot express.

@@ -54,6 +54,26 @@ Bpe parse_bpe(const JsonNode& model, bool byte_level, const std::vector<AddedTok
   return Bpe(std::move(vocabulary), merges, std::move(options), model.where());
 }
 
+/// [["<unk>", 0.0], ["a", -1.5], ...]
+Unigram parse_unigram(const JsonNode& model) {
+  const JsonNode vocab = model.at("vocab");
+  if (!vocab.json().is_array() || vocab.json().empty()) vocab.refuse("an array of tokens and scores");
+  const std::string where = vocab.where();
+  Vocabulary vocabulary;
+  std::vector<double> scores;
+  for (const nlohmann::json& entry : vocab.json()) {
+    if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number())
+      vocab.refuse("pairs like [\"a\", -1.5]");
+    vocabulary.add(entry[0].get_ref<const std::string&>(), std::ssize(scores), where);
+    scores.push_back(entry[1].get<double>());
+  }
+  std::optional<int32_t> unk;
+  if (const auto id = model.find("unk_id"))
+    unk = static_cast<int32_t>(id->integer(0, int64_t{vocabulary.size()} - 1));
+  return Unigram(std::move(vocabulary), std::move(scores), unk, model.boolean_or("byte_fallback", false),
+                 model.where());
+}
+
 WordPiece parse_word_piece(const JsonNode& model) {
   Vocabulary vocabulary = parse_vocabulary(model.at("vocab"), false);
   const std::optional<int32_t> unk = vocabulary.find(model.at("unk_token").string());
@@ -75,9 +95,10 @@ Model parse_model(const JsonNode& model, bool byte_level, const std::vector<Adde
   const std::string type = model.string_or("type", "BPE");
   if (type == "BPE") return parse_bpe(model, byte_level, added);
   if (byte_level) model.at("type").refuse("BPE beside a ByteLevel pre_tokenizer");
+  if (type == "Unigram") return parse_unigram(model);
   if (type == "WordPiece") return parse_word_piece(model);
   if (type == "WordLevel") return parse_word_level(model);
-  model.at("type").refuse("BPE, WordPiece or WordLevel");
+  model.at("type").refuse("BPE, Unigram, WordPiece or WordLevel");
 }
 
 }  // namespace hearth::text

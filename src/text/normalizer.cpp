@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "text/character_classes.h"
 #include "text/utf8.h"
 
 namespace hearth::text {
@@ -38,6 +39,7 @@ struct Free {
 };
 
 void append_mapped(std::string& out, std::string_view part, UnicodeForm form) {
+  if (part.empty()) return;
   utf8proc_uint8_t* made = nullptr;
   const utf8proc_ssize_t length = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(part.data()),
                                                static_cast<utf8proc_ssize_t>(part.size()), &made,
@@ -45,6 +47,21 @@ void append_mapped(std::string& out, std::string_view part, UnicodeForm form) {
   const std::unique_ptr<utf8proc_uint8_t, Free> owner(made);
   if (length < 0) internal_error("utf8proc: {}", utf8proc_errmsg(length));
   out.append(reinterpret_cast<const char*>(made), static_cast<size_t>(length));
+}
+
+/// Maps what lies between the characters that Hugging Face's tokenizers know no normal form of.
+void append_known(std::string& out, std::string_view part, UnicodeForm form) {
+  size_t done = 0;
+  for (size_t at = 0; at < part.size();) {
+    const Character next = first_character(part.substr(at));
+    if (has_new_normal_form(next.value)) {
+      append_mapped(out, part.substr(done, at - done), form);
+      out.append(part.substr(at, next.bytes));
+      done = at + next.bytes;
+    }
+    at += next.bytes;
+  }
+  append_mapped(out, part.substr(done), form);
 }
 
 /// Maps what may change, from the ASCII character before it to the next one: no form joins those to what
@@ -59,7 +76,7 @@ void append_composed(std::string& out, std::string_view run, UnicodeForm form) {
     const auto kept = static_cast<size_t>(run.rend() - begin) - (begin == run.rend() ? 0 : 1);
     const auto mapped_end = static_cast<size_t>(end - run.begin());
     out.append(run.substr(0, kept));
-    append_mapped(out, run.substr(kept, mapped_end - kept), form);
+    append_known(out, run.substr(kept, mapped_end - kept), form);
     run.remove_prefix(mapped_end);
   }
   out.append(run);
@@ -126,6 +143,17 @@ void strip(std::string& text, Strip sides) {
   if (rest.size() < text.size()) text = std::string(rest);
 }
 
+/// A match that begins in the first `start` bytes of a text and ends behind them.
+std::optional<Range> match_across(const Pattern& pattern, std::string_view text, size_t start,
+                                  RegexScratch& scratch) {
+  constexpr size_t kMostBehind = 256;
+  const std::string_view near = text.substr(0, whole_characters(text.substr(0, start + kMostBehind)));
+  if (valid_prefix(near) != near.size()) return std::nullopt;
+  MatchTime time(near.size());
+  const std::optional<Range> match = pattern.find(near, 0, scratch, time);
+  return match && match->begin < start && match->end > start ? match : std::nullopt;
+}
+
 struct Apply {
   std::string& text;
   RegexScratch& scratch;
@@ -148,6 +176,9 @@ struct Apply {
       out.append(1, ' ').append(character).append(1, ' ');
     });
     check_growth(text.size(), most);
+  }
+  void operator()(const MapCharacters& step) const {
+    rewrite(text, [&](std::string& out, std::string_view run) { step.map->append(out, run, most); });
   }
   void operator()(const Replace& step) const { step.apply(text, scratch, most); }
   void operator()(const Prepend& step) const {
@@ -173,8 +204,30 @@ void Replace::apply(std::string& text, RegexScratch& scratch, size_t most) const
 }
 
 void Normalizer::apply(std::string& text, RegexScratch& scratch) const {
+  size_t start = 0;
+  apply(text, start, scratch);
+}
+
+void Normalizer::apply(std::string& text, size_t& start, RegexScratch& scratch) const {
   const size_t most = max_grown_bytes(text.size());
-  for (const NormalizerStep& step : steps_) std::visit(Apply{text, scratch, most}, step);
+  for (const NormalizerStep& step : steps_) {
+    std::string head = text.substr(0, start);
+    const auto* replace = std::get_if<Replace>(&step);
+    const std::optional<Range> longer =
+        replace != nullptr ? match_across(replace->pattern, text, start, scratch) : std::nullopt;
+    if (longer) {
+      head.resize(longer->begin);
+    } else if (const auto* sides = std::get_if<Strip>(&step)) {
+      strip(head, {.left = sides->left, .right = false});
+    } else {
+      std::visit(Apply{head, scratch, most}, step);
+    }
+    std::visit(Apply{text, scratch, most}, step);
+    // Hugging Face's tokenizers take what a character map leaves out at the start for part of what follows.
+    const bool follows =
+        head.empty() && start > 0 && !text.empty() && std::holds_alternative<MapCharacters>(step);
+    start = follows ? first_character(text).bytes : std::min(head.size(), text.size());
+  }
 }
 
 }  // namespace hearth::text

@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "text/character_map.h"
 #include "text/pattern.h"
 
 namespace hearth::text {
@@ -29,6 +30,10 @@ struct CharactersToSpace {
 struct SpaceAround {
   bool (*one)(char32_t);
 };
+/// What SentencePiece compiled into its model.
+struct MapCharacters {
+  std::shared_ptr<const CharacterMap> map;
+};
 /// Every match becomes `content`.
 struct Replace {
   Pattern pattern;
@@ -47,7 +52,7 @@ struct Strip {
 };
 
 using NormalizerStep = std::variant<Compose, Lowercase, RemoveCharacters, CharactersToSpace, SpaceAround,
-                                    Replace, Prepend, Strip>;
+                                    MapCharacters, Replace, Prepend, Strip>;
 
 /// The steps in order; none leave the text alone. UserError when a text grows beyond max_grown_bytes.
 class Normalizer {
@@ -57,6 +62,9 @@ class Normalizer {
 
   bool empty() const { return steps_.empty(); }
   void apply(std::string& text, RegexScratch& scratch) const;
+  /// The same. `start`: how many bytes at the start of the text come of its first character, before and
+  /// after.
+  void apply(std::string& text, size_t& start, RegexScratch& scratch) const;
 
  private:
   std::vector<NormalizerStep> steps_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "text/byte_level.h"
+#include "text/utf8.h"
 
 namespace hearth::text {
 
@@ -53,23 +54,25 @@ void Pipeline::encode(std::string_view text, SpecialTokens special, std::vector<
   Lease scratch(*this);
   added_.split_raw(text, special, [&](std::string_view part, const AddedToken* token) {
     if (token != nullptr) return ids.push_back(token->id);
-    encode_raw(part, part.data() == text.data(), special, *scratch, ids);
+    const size_t start = part.data() == text.data() ? first_character(part).bytes : 0;
+    encode_raw(part, start, special, *scratch, ids);
   });
 }
 
-void Pipeline::encode_raw(std::string_view text, bool first, SpecialTokens special, Scratch& scratch,
+void Pipeline::encode_raw(std::string_view text, size_t start, SpecialTokens special, Scratch& scratch,
                           std::vector<int32_t>& ids) const {
-  if (normalizer_.empty()) return encode_normalized(text, first, special, scratch, ids);
+  if (normalizer_.empty()) return encode_normalized(text, start, special, scratch, ids);
   scratch.normalized.assign(text);
-  normalizer_.apply(scratch.normalized, scratch.split.regex);
-  encode_normalized(scratch.normalized, first, special, scratch, ids);
+  normalizer_.apply(scratch.normalized, start, scratch.split.regex);
+  encode_normalized(scratch.normalized, start, special, scratch, ids);
 }
 
-void Pipeline::encode_normalized(std::string_view text, bool first, SpecialTokens special, Scratch& scratch,
+void Pipeline::encode_normalized(std::string_view text, size_t start, SpecialTokens special, Scratch& scratch,
                                  std::vector<int32_t>& ids) const {
   added_.split_normalized(text, special, [&](std::string_view part, const AddedToken* token) {
     if (token != nullptr) return ids.push_back(token->id);
-    pre_tokenizer_.split(part, first && part.data() == text.data(), scratch.split,
+    const auto before = static_cast<size_t>(part.data() - text.data());
+    pre_tokenizer_.split(part, start - std::min(start, before), scratch.split,
                          [&](std::string_view piece) { encode_piece(model_, piece, scratch.model, ids); });
   });
 }

@@ -36,9 +36,10 @@ class Pipeline final : public Tokenizer {
  private:
   struct Scratch;
   class Lease;
-  void encode_raw(std::string_view text, bool first, SpecialTokens special, Scratch& scratch,
+  /// `start`: how many bytes at its start come of the first character of what the user gave.
+  void encode_raw(std::string_view text, size_t start, SpecialTokens special, Scratch& scratch,
                   std::vector<int32_t>& ids) const;
-  void encode_normalized(std::string_view text, bool first, SpecialTokens special, Scratch& scratch,
+  void encode_normalized(std::string_view text, size_t start, SpecialTokens special, Scratch& scratch,
                          std::vector<int32_t>& ids) const;
 
   Normalizer normalizer_;

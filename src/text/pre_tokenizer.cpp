@@ -1,5 +1,7 @@
 #include "text/pre_tokenizer.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "text/byte_level.h"
 #include "text/utf8.h"
@@ -42,6 +44,11 @@ void for_each_part(const Pattern& pattern, std::string_view text, RegexScratch& 
   if (done < text.size()) part(done, text.size(), false);
 }
 
+/// What of a start of `start` bytes lies behind the first `bytes`.
+size_t behind(size_t start, std::ptrdiff_t bytes) {
+  return start - std::min(start, static_cast<size_t>(bytes));
+}
+
 class Splitting {
  public:
   Splitting(const std::vector<PreTokenizerStep>& steps, SplitScratch& scratch, PreTokenizer::Emit emit,
@@ -49,28 +56,30 @@ class Splitting {
       : steps_(steps), scratch_(scratch), emit_(emit), most_(most) {}
 
   /// Passes a piece through the steps from `index` on.
-  void pass(size_t index, std::string_view piece, bool first) {
+  void pass(size_t index, std::string_view piece, size_t start) {
     if (piece.empty()) return;
     if (index == steps_.size()) return emit_(piece);
     passed_ += piece.size();
     check_growth(passed_, most_);
-    std::visit([&](const auto& step) { apply(step, index, piece, first); }, steps_[index]);
+    start = std::min(start, piece.size());
+    std::visit([&](const auto& step) { apply(step, index, piece, start); }, steps_[index]);
   }
 
  private:
-  void apply(const SplitStep& step, size_t index, std::string_view piece, bool first) {
+  void apply(const SplitStep& step, size_t index, std::string_view piece, size_t start) {
     const char* begin = piece.data();
     for_each_run(
-        piece, [&](std::string_view run) { split_run(step, index, run, first && run.data() == begin); },
-        [&](std::string_view byte) { pass(index + 1, byte, first && byte.data() == begin); });
+        piece, [&](std::string_view run) { split_run(step, index, run, behind(start, run.data() - begin)); },
+        [&](std::string_view byte) { pass(index + 1, byte, behind(start, byte.data() - begin)); });
   }
 
-  void split_run(const SplitStep& step, size_t index, std::string_view run, bool first) {
+  void split_run(const SplitStep& step, size_t index, std::string_view run, size_t start) {
     Range pending;
     bool was_match = false;
     const auto flush = [&] {
       if (step.matches == Split::removed && was_match) return;
-      pass(index + 1, run.substr(pending.begin, pending.end - pending.begin), first && pending.begin == 0);
+      pass(index + 1, run.substr(pending.begin, pending.end - pending.begin),
+           behind(start, static_cast<std::ptrdiff_t>(pending.begin)));
     };
     for_each_part(step.pattern, run, scratch_.regex, [&](size_t begin, size_t end, bool match) {
       const bool is_match = match != step.invert;
@@ -85,42 +94,46 @@ class Splitting {
     flush();
   }
 
-  void apply(const MetaspaceStep& step, size_t index, std::string_view piece, bool first) {
+  void apply(const MetaspaceStep& step, size_t index, std::string_view piece, size_t start) {
     std::string& text = scratch_.buffers[index];
     text.clear();
     const bool wanted = step.prefix == MetaspaceStep::Prefix::always ||
-                        (step.prefix == MetaspaceStep::Prefix::first && first);
+                        (step.prefix == MetaspaceStep::Prefix::first && start > 0);
     if (wanted && piece[0] != ' ' && !piece.starts_with(step.replacement)) text = step.replacement;
-    for (const char c : piece) {
-      if (c == ' ') {
+    size_t new_start = 0;
+    for (size_t i = 0; i < piece.size(); ++i) {
+      if (piece[i] == ' ') {
         text += step.replacement;
       } else {
-        text += c;
+        text += piece[i];
       }
+      if (i + 1 == start) new_start = text.size();
     }
+    start = new_start;
     std::string_view rest = text;
     while (step.split && !rest.empty()) {
       const size_t length = std::min(rest.find(step.replacement, 1), rest.size());
-      pass(index + 1, rest.substr(0, length), first && rest.data() == text.data());
+      pass(index + 1, rest.substr(0, length), behind(start, rest.data() - text.data()));
       rest.remove_prefix(length);
     }
-    if (!step.split) pass(index + 1, rest, first);
+    if (!step.split) pass(index + 1, rest, start);
   }
 
-  void apply(const PrefixSpaceStep&, size_t index, std::string_view piece, bool first) {
-    if (piece[0] == ' ') return pass(index + 1, piece, first);
+  void apply(const PrefixSpaceStep&, size_t index, std::string_view piece, size_t start) {
+    if (piece[0] == ' ') return pass(index + 1, piece, start);
     scratch_.buffers[index].assign(1, ' ').append(piece);
-    pass(index + 1, scratch_.buffers[index], first);
+    pass(index + 1, scratch_.buffers[index], start > 0 ? start + 1 : 0);
   }
 
-  void apply(const SpellBytesStep&, size_t index, std::string_view piece, bool first) {
+  void apply(const SpellBytesStep&, size_t index, std::string_view piece, size_t start) {
+    start = to_byte_level(piece.substr(0, start)).size();
     scratch_.buffers[index] = to_byte_level(piece);
-    pass(index + 1, scratch_.buffers[index], first);
+    pass(index + 1, scratch_.buffers[index], start);
   }
 
-  void apply(const UnspellBytesStep&, size_t index, std::string_view piece, bool first) {
+  void apply(const UnspellBytesStep&, size_t index, std::string_view piece, size_t start) {
     scratch_.buffers[index] = from_byte_level(piece).value_or(std::string(piece));
-    pass(index + 1, scratch_.buffers[index], first);
+    pass(index + 1, scratch_.buffers[index], start);
   }
 
   const std::vector<PreTokenizerStep>& steps_;
@@ -133,9 +146,9 @@ class Splitting {
 
 }  // namespace
 
-void PreTokenizer::split(std::string_view text, bool first, SplitScratch& scratch, Emit emit) const {
+void PreTokenizer::split(std::string_view text, size_t start, SplitScratch& scratch, Emit emit) const {
   if (scratch.buffers.size() < steps_.size()) scratch.buffers.resize(steps_.size());
-  Splitting(steps_, scratch, emit, steps_.size() * max_grown_bytes(text.size())).pass(0, text, first);
+  Splitting(steps_, scratch, emit, steps_.size() * max_grown_bytes(text.size())).pass(0, text, start);
 }
 
 }  // namespace hearth::text

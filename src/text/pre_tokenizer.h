@@ -51,9 +51,9 @@ class PreTokenizer {
   PreTokenizer() = default;
   explicit PreTokenizer(std::vector<PreTokenizerStep> steps) : steps_(std::move(steps)) {}
 
-  /// Calls `emit` for each piece, in order; none is empty, and each is valid during its call. `first` says
-  /// that the text is the start of what the user gave.
-  void split(std::string_view text, bool first, SplitScratch& scratch, Emit emit) const;
+  /// Calls `emit` for each piece, in order; none is empty, and each is valid during its call. `start`:
+  /// how many bytes at its start come of the first character of what the user gave.
+  void split(std::string_view text, size_t start, SplitScratch& scratch, Emit emit) const;
 
  private:
   std::vector<PreTokenizerStep> steps_;

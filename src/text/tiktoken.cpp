@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "text/base64.h"
 #include "text/formats.h"
 
 namespace hearth::text {
@@ -12,31 +13,6 @@ namespace {
 constexpr int32_t kLlama3Ranks = 128'000;
 constexpr uint64_t kLlama3Hash = 0xFBEA6CD2D94376AF;
 constexpr int32_t kLlama3Specials = 256;
-
-int digit_of(char c) {
-  if (c >= 'A' && c <= 'Z') return c - 'A';
-  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
-  if (c >= '0' && c <= '9') return c - '0' + 52;
-  if (c == '+') return 62;
-  return c == '/' ? 63 : -1;
-}
-
-std::optional<std::string> from_base64(std::string_view text) {
-  if (text.empty() || text.size() % 4 != 0) return std::nullopt;
-  const size_t padding = text.ends_with("==") ? 2 : text.ends_with("=") ? 1 : 0;
-  std::string bytes;
-  uint32_t bits = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const int digit = i + padding < text.size() ? digit_of(text[i]) : 0;
-    if (digit < 0) return std::nullopt;
-    bits = bits << 6 | static_cast<uint32_t>(digit);
-    if (i % 4 != 3) continue;
-    for (const int shift : {16, 8, 0}) bytes.push_back(static_cast<char>(bits >> shift & 0xFF));
-    bits = 0;
-  }
-  bytes.resize(bytes.size() - padding);
-  return bytes;
-}
 
 struct RankedToken {
   std::string bytes;

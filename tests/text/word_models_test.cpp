@@ -105,6 +105,11 @@ TEST(BertNormalizer, MarksAreThoseOfItsUnicode) {
   EXPECT_EQ(normalized({{"type", "StripAccents"}}, "a\u0300\u20dd\u0903\u1dfa\u1cf2"), "a\u1dfa");
 }
 
+TEST(NormalForms, AreThoseOfAnOlderUnicode) {
+  EXPECT_EQ(normalized({{"type", "NFKD"}}, "\u2460\U0001fbf9\u00e9"), "1\U0001fbf9e\u0301");
+  EXPECT_EQ(normalized({{"type", "NFC"}}, "e\u0301 e\u1dfa\u0301"), "\u00e9 e\u1dfa\u0301");
+}
+
 TEST(PostProcessor, LaterOnesGoAroundEarlierOnes) {
   Json json = word_level_json({"a", "b", "c", "d"});
   const Json inner = {{"type", "BertProcessing"}, {"cls", {"a", 0}}, {"sep", {"b", 1}}};
