@@ -6,6 +6,9 @@
 namespace hearth::train {
 namespace {
 
+/// Plans take time that grows with the square of the layers.
+constexpr int64_t kMostLayers = 1024;
+
 void check_pixels(const Recipe& recipe, const Places& places) {
   const int64_t channels = recipe.model.channels;
   if (channels == 2 && recipe.data.kind != "tensors") {
@@ -194,6 +197,10 @@ void check(const Recipe& recipe, const Places& places) {
     user_error("expected data.path, the {} that holds the data of kind {}, got none in {}; try {}",
                text ? "file" : "folder", recipe.data.kind, places.of("data.kind"),
                text ? "data=FILE.jsonl or data=FILE.txt" : "data.path=DIR");
+  }
+  if (std::ssize(recipe.model.hidden) > kMostLayers) {
+    user_error("expected at most {} widths in model.hidden, got {} in {}; try [512, 256]", kMostLayers,
+               recipe.model.hidden.size(), places.of("model.hidden"));
   }
   for (const int64_t width : recipe.model.hidden) {
     if (width < 1 || width > 1 << 20) {

@@ -331,6 +331,9 @@ TEST(DecoderConfig, MistakesAreNamed) {
   json["rope_scaling"] = {{"rope_type", "yoyo"}, {"factor", 2}};
   EXPECT_THAT(error_of(json), AllOf(HasSubstr("rope_scaling"), HasSubstr("'yoyo'")));
   json = small("llama");
+  json["num_hidden_layers"] = 100000;
+  EXPECT_THAT(error_of(json), AllOf(HasSubstr("\"num_hidden_layers\""), HasSubstr("100000")));
+  json = small("llama");
   json["hidden_act"] = "relu6";
   EXPECT_THAT(error_of(json), HasSubstr("'relu6'"));
   EXPECT_THROW(parse_decoder_config("{", "x"), UserError);

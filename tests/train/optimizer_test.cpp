@@ -59,6 +59,17 @@ Engine compiled(const Recipe& recipe) {
   return Engine(options, sizes, {});
 }
 
+TEST(Optimizers, TakeThousandsOfWeights) {
+  const char* config = R"({"model_type": "llama", "vocab_size": 16, "hidden_size": 4, "intermediate_size": 4,
+"num_hidden_layers": 456, "num_attention_heads": 1})";
+  const EngineOptions options{
+      .objective = language_model({.config = models::parse_decoder_config(config, "test"), .context = 2}),
+      .batch = 1,
+      .measure_only = true};
+  const Engine engine(options, std::span(&options.batch, 1), {});
+  EXPECT_EQ(engine.tensors().size(), 456u * 9 + 3);
+}
+
 TEST(Optimizers, KeepMomentsOfLargeWeightsInEightBits) {
   const Engine engine = compiled(small_recipe("adamw8bit", 0.01));
   // 192 x 24 elements, and 24 x 16.

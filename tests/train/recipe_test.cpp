@@ -34,6 +34,9 @@ TEST(Recipe, MistakesAreNamed) {
   EXPECT_THAT(fault("seed: 1\nseed: 2\n"), HasSubstr("got 'seed' twice, the second time in r.yaml:2"));
   EXPECT_THAT(fault("lr: 1\noptimizer:\n  lr: 2\n"), HasSubstr("got 'optimizer.lr' twice"));
   EXPECT_THAT(fault("init: [a, b]"), HasSubstr("expected one word or path for init, got a list of 2"));
+  std::string widths = "4";
+  for (int i = 0; i < 2000; ++i) widths += ", 4";
+  EXPECT_THAT(fault(fmt::format("model: {{hidden: [{}]}}", widths)), HasSubstr("model.hidden, got 2001 in"));
   EXPECT_THAT(fault("model: {hidden: [-5]}"), HasSubstr("model.hidden, got -5 in r.yaml:1"));
   EXPECT_EQ(fault("", {"train.batch=7"}), "");
 }

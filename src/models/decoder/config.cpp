@@ -16,7 +16,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMaxConfigBytes = 1 << 22;
-constexpr int64_t kMostLayers = 4096;
+/// Eight times the deepest model there is; plans take time that grows with the square of the layers.
+constexpr int64_t kMostLayers = 1024;
 
 using Reader = ConfigReader;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "backend/cpu/clones.h"
@@ -214,7 +215,7 @@ const OpDef sum_squares{.name = "sum_squares",
                             "out[places[k]] = sum of the squares of input k; attributes: count, elements of "
                             "out, the others 0 (one for "
                             "each input); places (0, 1 ...)",
-                        .max_inputs = 4096,
+                        .max_inputs = std::numeric_limits<int>::max(),
                         .infer = infer_sum_squares,
                         .no_vjp_because = "it measures gradients",
                         .cpu = sum_squares_kernel,
