@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <numeric>
+#include <optional>
 
 #include "base/error.h"
+#include "base/json_reader.h"
 
 namespace hearth::io {
 namespace {
@@ -14,6 +17,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;
+constexpr size_t kMaxShown = 40;
 
 struct DTypeName {
   const char* name;
@@ -46,46 +50,113 @@ const char* name_of(DType dtype) {
   internal_error("no safetensors name for {}", dtype_name(dtype));
 }
 
-/// Parses the header; a key given twice is refused, as the format asks.
-Json parse_header(std::string_view text, std::string_view where) {
-  std::vector<std::set<std::string>> keys;
-  const auto watch = [&](int, Json::parse_event_t event, Json& parsed) {
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second) {
-      user_error("{}: the header names '{}' twice", where, parsed.get<std::string>());
+/// The whole numbers of a JSON list, of which the header has offsets and axis lengths: no fractions, no
+/// signs.
+std::vector<uint64_t> read_whole_numbers(JsonReader& reader) {
+  std::vector<uint64_t> numbers;
+  reader.read_array([&] {
+    const std::string_view digits = reader.read_number();
+    const auto [end, fault] =
+        std::from_chars(digits.data(), digits.data() + digits.size(), numbers.emplace_back());
+    if (fault != std::errc() || end != digits.data() + digits.size())
+      throw JsonFault{fmt::format("expected whole numbers below 2^64, got {}", digits.substr(0, kMaxShown))};
+  });
+  return numbers;
+}
+
+/// What the header says of a tensor.
+struct Entry {
+  std::optional<std::string> dtype;
+  std::optional<std::vector<uint64_t>> shape, offsets;
+};
+
+template <typename Value>
+void set_once(std::optional<Value>& field, std::string_view key, Value value) {
+  if (field) throw JsonFault{fmt::format("expected '{}' once", key)};
+  field = std::move(value);
+}
+
+Entry read_entry(JsonReader& reader) {
+  Entry entry;
+  reader.read_object([&](const std::string& key) {
+    if (key == "dtype") {
+      set_once(entry.dtype, key, reader.read_string());
+    } else if (key == "shape") {
+      set_once(entry.shape, key, read_whole_numbers(reader));
+    } else if (key == "data_offsets") {
+      set_once(entry.offsets, key, read_whole_numbers(reader));
+    } else {
+      reader.skip();
     }
-    return true;
-  };
+  });
+  if (!entry.dtype || !entry.shape || !entry.offsets)
+    throw JsonFault{"expected dtype, shape and data_offsets"};
+  return entry;
+}
+
+Shape shape_of(const std::vector<uint64_t>& lengths) {
+  std::vector<int64_t> axes;
+  for (const uint64_t length : lengths)
+    axes.push_back(static_cast<int64_t>(std::min<uint64_t>(length, INT64_MAX)));
   try {
-    Json header = Json::parse(text, watch);
-    if (!header.is_object()) user_error("{}: expected a JSON object as header", where);
-    return header;
-  } catch (const Json::exception&) {
-    user_error("{}: expected a JSON header of {} bytes, but it does not parse", where, text.size());
+    return Shape(axes);
+  } catch (const UserError& error) {
+    throw JsonFault{error.what()};
   }
 }
 
-TensorView parse_tensor(const std::string& name, const Json& entry, std::span<const std::byte> data,
-                        std::string_view where) {
-  try {
-    TensorView view{.name = name, .dtype = dtype_of(entry.at("dtype").get<std::string>(), where, name)};
-    const auto axes = entry.at("shape").get<std::vector<int64_t>>();
-    const auto offsets = entry.at("data_offsets").get<std::vector<uint64_t>>();
-    view.shape = Shape(axes);
-    if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data.size()) {
-      user_error("{}: tensor '{}' lies outside the file's {} bytes of data", where, name, data.size());
-    }
-    view.bytes = data.subspan(offsets[0], offsets[1] - offsets[0]);
-    const int64_t wanted = view.shape.num_elements() * dtype_bytes(view.dtype);
-    if (std::ssize(view.bytes) != wanted) {
-      user_error("{}: tensor '{}' {} of {} needs {} bytes, its offsets hold {}", where, name,
-                 to_string(view.shape), dtype_name(view.dtype), wanted, view.bytes.size());
-    }
-    return view;
-  } catch (const Json::exception&) {
-    user_error("{}: expected dtype, shape and data_offsets for tensor '{}'", where, name);
+TensorView make_view(std::string name, const Entry& entry, std::span<const std::byte> data,
+                     std::string_view where) {
+  const DType dtype = dtype_of(*entry.dtype, where, name);
+  TensorView view{.name = std::move(name), .dtype = dtype, .shape = shape_of(*entry.shape)};
+  const std::vector<uint64_t>& offsets = *entry.offsets;
+  if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data.size())
+    user_error("{}: tensor '{}' lies outside the file's {} bytes of data", where, view.name, data.size());
+  view.bytes = data.subspan(offsets[0], offsets[1] - offsets[0]);
+  const int64_t wanted = view.shape.num_elements() * dtype_bytes(view.dtype);
+  if (std::ssize(view.bytes) != wanted) {
+    user_error("{}: tensor '{}' {} of {} needs {} bytes, its offsets hold {}", where, view.name,
+               to_string(view.shape), dtype_name(view.dtype), wanted, view.bytes.size());
   }
+  return view;
+}
+
+/// The tensors of a header, in its order.
+std::vector<TensorView> read_header(std::string_view text, std::span<const std::byte> data,
+                                    std::string_view where) {
+  std::vector<TensorView> tensors;
+  JsonReader reader(text);
+  std::string tensor;
+  try {
+    reader.read_object([&](std::string name) {
+      if (name == "__metadata__") return reader.skip();
+      tensor = name;
+      const Entry entry = read_entry(reader);
+      tensors.push_back(make_view(std::move(name), entry, data, where));
+      tensor.clear();
+    });
+    reader.expect_end();
+  } catch (const JsonFault& fault) {
+    if (tensor.empty()) user_error("{}: the header: {}", where, fault.sentence);
+    user_error("{}: the header at tensor '{}': {}", where, tensor, fault.sentence);
+  }
+  return tensors;
+}
+
+/// Places in `tensors`, by name.
+std::vector<uint32_t> order_by_name(const std::vector<TensorView>& tensors) {
+  std::vector<uint32_t> order(tensors.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::ranges::sort(order, {}, [&](uint32_t i) -> std::string_view { return tensors[i].name; });
+  return order;
+}
+
+/// A name given twice is refused, as the format asks.
+void check_names(const std::vector<TensorView>& tensors, std::string_view where) {
+  const auto name_of = [&](uint32_t i) -> std::string_view { return tensors[i].name; };
+  const std::vector<uint32_t> order = order_by_name(tensors);
+  const auto twice = std::ranges::adjacent_find(order, {}, name_of);
+  if (twice != order.end()) user_error("{}: the header names '{}' twice", where, name_of(*twice));
 }
 
 void check_no_holes(std::vector<TensorView>& tensors, std::span<const std::byte> data,
@@ -118,23 +189,21 @@ std::vector<TensorView> parse_safetensors(std::span<const std::byte> bytes, std:
   }
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + 8, header_bytes);
   const std::span<const std::byte> data = bytes.subspan(8 + header_bytes);
-  std::vector<TensorView> tensors;
-  const Json header = parse_header(text, where);
-  for (const auto& [name, entry] : header.items()) {
-    if (name != "__metadata__") tensors.push_back(parse_tensor(name, entry, data, where));
-  }
+  std::vector<TensorView> tensors = read_header(text, data, where);
+  check_names(tensors, where);
   check_no_holes(tensors, data, where);
   return tensors;
 }
 
 SafetensorsFile::SafetensorsFile(const fs::path& path)
-    : file_(path), tensors_(parse_safetensors(file_.bytes(), path.string())) {}
+    : file_(path),
+      tensors_(parse_safetensors(file_.bytes(), path.string())),
+      by_name_(order_by_name(tensors_)) {}
 
 const TensorView* SafetensorsFile::find(std::string_view name) const {
-  for (const TensorView& tensor : tensors_) {
-    if (tensor.name == name) return &tensor;
-  }
-  return nullptr;
+  const auto name_of = [this](uint32_t i) -> std::string_view { return tensors_[i].name; };
+  const auto found = std::ranges::lower_bound(by_name_, name, {}, name_of);
+  return found != by_name_.end() && name_of(*found) == name ? &tensors_[*found] : nullptr;
 }
 
 void write_safetensors(const fs::path& path, const std::vector<TensorView>& tensors,

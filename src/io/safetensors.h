@@ -36,6 +36,7 @@ class SafetensorsFile {
  private:
   MappedFile file_;
   std::vector<TensorView> tensors_;
+  std::vector<uint32_t> by_name_;  ///< places in tensors_
 };
 
 /// Writes tensors in the given order with `metadata` (string to string; "format" = "pt" is added). Flushed to

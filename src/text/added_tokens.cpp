@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/regex_syntax.h"
-#include "text/utf8.h"
 
 namespace hearth::text {
 namespace {

@@ -3,8 +3,8 @@
 #include <utf8proc.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/pattern.h"
-#include "text/utf8.h"
 
 namespace hearth::text {
 namespace {

@@ -7,7 +7,6 @@
 #include <ctime>
 
 #include "base/json.h"
-#include "text/json_reader.h"
 
 namespace hearth::text {
 namespace {
@@ -121,8 +120,7 @@ void add_variable(ChatOptions& options, const std::string& text) {
       user_error("expected a variable that the chat template is not given already, got '{}'", text);
   }
   const std::string value = text.substr(equals + 1);
-  std::string fault;
-  const std::optional<Json> json = read_json_text(value, fault);
+  const std::optional<Json> json = hearth::parse_json<Json>(value, nullptr, Unreadable::discarded);
   options.variables[name] = json && is_readable(*json) ? *json : Json(value);
 }
 

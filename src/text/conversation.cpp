@@ -6,8 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/json.h"
 #include "base/text.h"
-#include "text/json_reader.h"
 #include "text/jsonl.h"
 
 namespace hearth::text {

@@ -1,7 +1,7 @@
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "text/chat.h"
-#include "text/utf8.h"
 
 namespace hearth::text {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "base/json.h"
 #include "base/text.h"
-#include "text/json_reader.h"
 
 namespace hearth::text {
 namespace {
@@ -191,7 +191,7 @@ void DataFile::for_each(Visit visit, Faults& faults) const {
 
 Json parse_json(std::string_view text) {
   std::string fault;
-  std::optional<Json> value = read_json_text(text, fault);
+  std::optional<Json> value = hearth::parse_json<Json>(text, &fault, Unreadable::discarded);
   if (!value) throw RecordError("broken JSON", fault);
   return *std::move(value);
 }

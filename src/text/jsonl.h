@@ -53,7 +53,7 @@ class DataFile {
   Kind kind_ = Kind::lines;
 };
 
-/// The value of JSON text, as read_json_text reads it. RecordError where it holds none.
+/// The value of JSON text, what cannot be read discarded (base/json.h). RecordError where it holds none.
 Json parse_json(std::string_view text);
 /// The JSON object in a record. RecordError when it is none.
 Json parse_record(std::string_view text);

@@ -8,8 +8,8 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/character_classes.h"
-#include "text/utf8.h"
 
 namespace hearth::text {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/utf8.h"
 #include "text/regex.h"
-#include "text/utf8.h"
 
 namespace hearth::text {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "text/byte_level.h"
-#include "text/utf8.h"
 
 namespace hearth::text {
 

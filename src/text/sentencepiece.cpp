@@ -4,9 +4,9 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/formats.h"
 #include "text/sentencepiece_model.h"
-#include "text/utf8.h"
 
 namespace hearth::text {
 namespace {

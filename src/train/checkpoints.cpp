@@ -56,7 +56,7 @@ void Trainer::check_number_of_workers(const RunState& state, const std::string& 
 
 void Trainer::restore(const std::string& state_text, std::span<const std::byte> memory,
                       const std::string& where) {
-  const RunState state = parse_run_state(state_text);
+  const RunState state = parse_run_state(state_text, where);
   check_number_of_workers(state, where);
   if (memory.size() != engine_->state().size())
     user_error("{} holds another model or optimiser than the recipe; use the run's own config.yaml", where);

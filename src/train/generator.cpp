@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "models/decoder/decoder.h"
-#include "text/utf8.h"
 #include "train/adapter.h"
 #include "train/objective.h"
 #include "train/weights.h"
@@ -79,7 +79,7 @@ class Emitter {
  private:
   /// Before what may become a stop text or is half a character.
   size_t safe_end(std::string_view text) const {
-    size_t end = text::whole_characters(text);
+    size_t end = whole_characters(text);
     for (const std::string& stop : stops_) {
       for (size_t length = std::min(stop.size() - 1, text.size() - done_); length > 0; --length) {
         if (!text.ends_with(std::string_view(stop).substr(0, length))) continue;

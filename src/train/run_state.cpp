@@ -6,12 +6,39 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "base/error.h"
+#include "base/json.h"
+
 namespace hearth::train {
 namespace {
 
 constexpr int64_t kMemory = 100;
 /// Losses that have to be known before one can lie too high.
 constexpr int64_t kLeast = 20;
+
+RunState state_of(const nlohmann::json& text, std::string_view where) {
+  RunState state{.step = text.at("step").get<int64_t>(),
+                 .best_score = text.at("best_score").get<double>(),
+                 .evaluations_without_gain = text.at("evaluations_without_gain").get<int64_t>(),
+                 .position = {.seed = text.at("seed").get<uint64_t>(),
+                              .epoch = text.at("epoch").get<int64_t>(),
+                              .sample = text.at("sample").get<int64_t>(),
+                              .total = text.at("total").get<int64_t>(),
+                              .num_changes = text.value("num_order_changes", int64_t{0})},
+                 .num_workers = text.value("workers", 1),
+                 .losses = {.mean = text.value("loss_mean", 0.0),
+                            .variance = text.value("loss_variance", 0.0),
+                            .count = text.value("num_losses", int64_t{0})},
+                 .num_bad = text.value("num_bad", int64_t{0}),
+                 .num_bad_in_row = text.value("num_bad_in_row", int64_t{0})};
+  const auto changes = text.value("order_changed_at", std::vector<int64_t>());
+  if (changes.size() > state.position.changed_at.size())
+    user_error("{}: expected at most {} changes of the order, got {}", where,
+               state.position.changed_at.size(), changes.size());
+  std::ranges::copy(changes, state.position.changed_at.begin());
+  state.position.num_changes_here = std::ssize(changes);
+  return state;
+}
 
 }  // namespace
 
@@ -44,25 +71,13 @@ StateText write_run_state(const RunState& state) {
   return text;
 }
 
-RunState parse_run_state(const std::string& json) {
-  const auto text = nlohmann::json::parse(json);
-  RunState state{.step = text.at("step").get<int64_t>(),
-                 .best_score = text.at("best_score").get<double>(),
-                 .evaluations_without_gain = text.at("evaluations_without_gain").get<int64_t>(),
-                 .position = {.seed = text.at("seed").get<uint64_t>(),
-                              .epoch = text.at("epoch").get<int64_t>(),
-                              .sample = text.at("sample").get<int64_t>(),
-                              .total = text.at("total").get<int64_t>(),
-                              .num_changes = text.value("num_order_changes", int64_t{0})},
-                 .num_workers = text.value("workers", 1),
-                 .losses = {.mean = text.value("loss_mean", 0.0),
-                            .variance = text.value("loss_variance", 0.0),
-                            .count = text.value("num_losses", int64_t{0})},
-                 .num_bad = text.value("num_bad", int64_t{0}),
-                 .num_bad_in_row = text.value("num_bad_in_row", int64_t{0})};
-  for (const nlohmann::json& sample : text.value("order_changed_at", nlohmann::json::array()))
-    state.position.changed_at.at(static_cast<size_t>(state.position.num_changes_here++)) = sample;
-  return state;
+RunState parse_run_state(std::string_view json, std::string_view where) {
+  const auto text = parse_json_object<nlohmann::json>(json, where);
+  try {
+    return state_of(text, where);
+  } catch (const nlohmann::json::exception&) {
+    user_error("{}: expected the state of a run, but a field of it is missing or has another type", where);
+  }
 }
 
 }  // namespace hearth::train

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <limits>
-#include <string>
+#include <string_view>
 
 #include "data/loader.h"
 
@@ -37,6 +37,7 @@ struct RunState {
 /// JSON, made without allocating.
 using StateText = fmt::basic_memory_buffer<char, 2048>;
 StateText write_run_state(const RunState& state);
-RunState parse_run_state(const std::string& json);
+/// UserError naming `where` for a text that holds no such state.
+RunState parse_run_state(std::string_view json, std::string_view where);
 
 }  // namespace hearth::train

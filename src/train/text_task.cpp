@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace hearth::train {
 namespace {
@@ -165,7 +166,8 @@ int64_t TextTask::staging_bytes() const {
 }
 
 void TextTask::save_companions(const fs::path& run) const {
-  const auto json = nlohmann::ordered_json::parse(read_file(options_.config_file()));
+  const auto json = parse_json_object<nlohmann::ordered_json>(read_file(options_.config_file()),
+                                                              options_.config_file().string());
   write_file_atomically(run / "config.json", models::with_both_versions(json, config_).dump(2) + "\n");
   std::vector<fs::path> files = tokenizer_files(options_);
   files.push_back(tokenizer_folder(options_) / "generation_config.json");

@@ -8,6 +8,7 @@
 #include "io/event_file.h"
 #include "io/report.h"
 #include "io/safetensors.h"
+#include "limited_child.h"
 #include "shared_data.h"
 #include "temporary_folder.h"
 
@@ -86,6 +87,66 @@ TEST(Safetensors, RefusesLies) {
       1));
   EXPECT_TRUE(refused("[1,2]", 0));
   EXPECT_TRUE(refused("{", 0));
+}
+
+std::string fault_of(const std::string& header, size_t data_bytes) {
+  try {
+    parse_safetensors(file_bytes(header, data_bytes), "x");
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Safetensors, OffsetsAndLengthsAreWholeNumbers) {
+  const auto fault = [](const char* shape, const char* offsets) {
+    return fault_of(
+        fmt::format(R"({{"a": {{"dtype": "U8", "shape": {}, "data_offsets": {}}}}})", shape, offsets), 2);
+  };
+  EXPECT_EQ(fault("[2]", "[0, 2]"), "");
+  const std::string at = "x: the header at tensor 'a': expected whole numbers below 2^64, got ";
+  EXPECT_EQ(fault("[2]", "[0.5, 2]"), at + "0.5");
+  EXPECT_EQ(fault("[2]", "[0, 2.0]"), at + "2.0");
+  EXPECT_EQ(fault("[2.0]", "[0, 2]"), at + "2.0");
+  EXPECT_EQ(fault("[2e0]", "[0, 2]"), at + "2e0");
+  EXPECT_EQ(fault("[-2]", "[0, 2]"), at + "-2");
+  EXPECT_EQ(fault("[2]", "[0, 18446744073709551618]"), at + "18446744073709551618");
+  EXPECT_EQ(fault("[18446744073709551614]", "[0, 2]").substr(0, 29), "x: the header at tensor 'a': ");
+  EXPECT_EQ(fault("[1,1,1,1,1,1,2]", "[0, 2]").substr(0, 29), "x: the header at tensor 'a': ");
+  EXPECT_NE(fault("[[2]]", "[0, 2]"), "");
+  EXPECT_NE(fault("[2]", "[0, true]"), "");
+  EXPECT_NE(fault("[2]", "\"02\""), "");
+}
+
+TEST(Safetensors, TheHeaderIsOneObjectAndNothingElse) {
+  const std::string entry = R"("a":{"dtype":"U8","shape":[1],"data_offsets":[0,1])";
+  EXPECT_EQ(fault_of("{" + entry + "}}  ", 1), "");
+  EXPECT_EQ(fault_of("{" + entry + R"(,"more":{"b":[1,{}]}},"__metadata__":{"format":"pt"}})", 1), "");
+  EXPECT_EQ(fault_of("{" + entry + "}}" + std::string(1, '\0') + "x", 1),
+            "x: the header: expected JSON in UTF-8, but it breaks at byte 54 of 55");
+  EXPECT_EQ(fault_of("{" + entry + R"(,"dtype":"I8"}})", 1),
+            "x: the header at tensor 'a': expected 'dtype' once");
+  EXPECT_EQ(fault_of("{" + entry + "}," + entry + "}}", 1), "x: the header names 'a' twice");
+  EXPECT_EQ(fault_of(R"({"a":{"dtype":"U8","shape":[1]}})", 1),
+            "x: the header at tensor 'a': expected dtype, shape and data_offsets");
+}
+
+TEST(Safetensors, TakesMemoryAndTimeByItsSize) {
+  std::string names = "{";
+  for (int i = 0; i < 200'000; ++i) {
+    names += fmt::format("{}\"model.layers.{}\":{{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[{},{}]}}",
+                         i == 0 ? "" : ",", i, i, i + 1);
+  }
+  const std::vector<std::byte> many = file_bytes(names + "}", 200'000);
+  EXPECT_WITHIN(8 * std::ssize(many), EXPECT_EQ(parse_safetensors(many, "x").size(), 200'000U));
+  std::string objects, metadata = "{\"__metadata__\":";
+  while (objects.size() < 30'000'000) objects += "{\"a\":";
+  const std::vector<std::string> hostile = {std::string(30'000'000, '['), objects,
+                                            metadata + std::string(30'000'000, '['), metadata + objects};
+  for (const std::string& header : hostile) {
+    const std::vector<std::byte> file = file_bytes(header, 0);
+    EXPECT_WITHIN(2 * std::ssize(file), EXPECT_THROW(parse_safetensors(file, "x"), UserError));
+  }
 }
 
 TEST(Safetensors, RefusesTheSharedInvalidFile) {

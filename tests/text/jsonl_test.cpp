@@ -2,9 +2,9 @@
 
 #include <fstream>
 
+#include "base/json.h"
 #include "expect_fault.h"
 #include "temporary_folder.h"
-#include "text/json_reader.h"
 
 namespace hearth::text {
 namespace {

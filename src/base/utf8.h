@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace hearth::text {
+namespace hearth {
 
 /// One character of a text: its code point and its length, or one byte that begins no valid UTF-8.
 struct Character {
@@ -40,4 +40,4 @@ void for_each_run(std::string_view text, Valid&& valid, Other&& other) {
   }
 }
 
-}  // namespace hearth::text
+}  // namespace hearth

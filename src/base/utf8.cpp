@@ -1,10 +1,10 @@
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <array>
 #include <cstdint>
 #include <cstring>
 
-namespace hearth::text {
+namespace hearth {
 namespace {
 
 constexpr char32_t kLast = 0x10FFFF;
@@ -96,4 +96,4 @@ bool is_space(char32_t value) {
          value == 0x2028 || value == 0x2029 || value == 0x202F || value == 0x205F || value == 0x3000;
 }
 
-}  // namespace hearth::text
+}  // namespace hearth
