@@ -58,6 +58,12 @@ void check_image_size(int64_t height, int64_t width, std::string_view name) {
                kMaxImageSide, width, height);
 }
 
+void check_density(int64_t size, int64_t most_per_byte, size_t file_bytes, std::string_view name) {
+  if (size / most_per_byte > static_cast<int64_t>(file_bytes))
+    user_error("{}: expected a whole picture, but {} bytes cannot hold one as large as the header says", name,
+               file_bytes);
+}
+
 namespace {
 
 void convert_into(const Image& image, int64_t channels, Image& out) {

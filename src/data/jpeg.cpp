@@ -12,6 +12,12 @@ namespace {
 
 // Progressive files may repeat scans without end; real ones have about ten.
 constexpr int kMaxScans = 200;
+// Huffman codes take a bit at least for a block of 8x8 coefficients, and a block stands for at most 32x32
+// pixels.
+constexpr int64_t kMaxCoefficientsPerByte = 8 * 64;
+constexpr int64_t kMaxPixelsPerByte = 8 * 32 * 32;
+// What libjpeg needs for a file of any size: tables, rows, and the coefficients of a picture without detail.
+constexpr int64_t kLeastMemory = 16 << 20;
 
 /// libjpeg's error manager with the place to jump back to; `base` must come first.
 struct JpegErrors {
@@ -61,6 +67,8 @@ class JpegReader {
   bool read_header(std::span<const std::byte> file) {
     if (setjmp(errors_.back) != 0) return false;
     jpeg_create_decompress(&info_);
+    info_.mem->max_memory_to_use =
+        kLeastMemory + std::ssize(file) * kMaxCoefficientsPerByte * static_cast<int64_t>(sizeof(JCOEF));
     progress_.progress_monitor = on_progress;
     info_.progress = &progress_;
     jpeg_mem_src(&info_, reinterpret_cast<const unsigned char*>(file.data()), file.size());
@@ -120,6 +128,7 @@ void decode_jpeg(std::span<const std::byte> bytes, std::string_view name, Image&
   };
   demand(reader.read_header(bytes));
   check_image_size(reader.height(), reader.width(), name);
+  check_density(reader.height() * reader.width(), kMaxPixelsPerByte, bytes.size(), name);
   demand(reader.start());
   image.height = reader.height();
   image.width = reader.width();

@@ -10,6 +10,9 @@
 namespace hearth::data {
 namespace {
 
+// DEFLATE cannot do better (zlib's technical notes).
+constexpr int64_t kMaxDeflateRatio = 1032;
+
 /// Where libpng stands in the file, and why it stopped.
 struct PngSource {
   std::span<const std::byte> rest;
@@ -44,6 +47,8 @@ class PngReader {
     png_set_chunk_malloc_max(png_, 8 << 20);
     png_set_chunk_cache_max(png_, 128);
     png_set_crc_action(png_, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
+    // Only PLTE, tRNS and IDAT make pixels. The others would be kept in memory, as long as they say they are.
+    png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
   }
   ~PngReader() {
     if (png_ != nullptr) png_destroy_read_struct(&png_, &info_, nullptr);
@@ -55,6 +60,8 @@ class PngReader {
   int64_t height() const { return png_get_image_height(png_, info_); }
   int64_t width() const { return png_get_image_width(png_, info_); }
   int64_t channels() const { return png_get_channels(png_, info_); }
+  /// Of a row as the file has it.
+  int64_t row_bytes() const { return static_cast<int64_t>(png_get_rowbytes(png_, info_)); }
 
   bool read_header() {
     if (info_ == nullptr || setjmp(png_jmpbuf(png_)) != 0) return false;
@@ -95,6 +102,7 @@ void decode_png(std::span<const std::byte> bytes, std::string_view name, Image& 
   };
   demand(reader.read_header());
   check_image_size(reader.height(), reader.width(), name);
+  check_density(reader.height() * reader.row_bytes(), kMaxDeflateRatio, bytes.size(), name);
   demand(reader.start_rows());
   image.height = reader.height();
   image.width = reader.width();

@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "files.h"
+#include "limited_child.h"
 #include "shared_data.h"
 
 namespace hearth::data {
@@ -66,6 +67,57 @@ TEST(Image, HugeSidesAreRefusedBeforeAllocation) {
   EXPECT_THAT(error_of([&] { decode_image(bytes_of(jpeg), 3, "f"); }), HasSubstr("16384 a side"));
   EXPECT_THROW(check_image_size(16000, 16000, "f"), UserError);
   EXPECT_NO_THROW(check_image_size(8192, 8192, "f"));
+}
+
+/// A chunk that says it has `length` bytes.
+std::string png_chunk(uint32_t length, const std::string& type, const std::string& data) {
+  const auto crc = crc32(0, reinterpret_cast<const Bytef*>((type + data).data()),
+                         static_cast<uInt>(type.size() + data.size()));
+  return big_endian(length) + type + data + big_endian(static_cast<uint32_t>(crc));
+}
+
+/// The signature and the header of a PNG of so many 8-bit RGBA pixels.
+std::string png_head(uint32_t width, uint32_t height) {
+  const std::string header = big_endian(width) + big_endian(height) + std::string("\x08\x06\0\0\0", 5);
+  return "\x89PNG\r\n\x1A\n" + png_chunk(13, "IHDR", header);
+}
+
+/// A JPEG whose header says that it has so many pixels.
+std::string jpeg_of_size(bool progressive, const std::string& height_and_width) {
+  std::string jpeg = encode_jpeg(speckled(8, 8, 3), progressive);
+  jpeg.replace(jpeg.find(progressive ? "\xFF\xC2" : "\xFF\xC0") + 5, 4, height_and_width);
+  return jpeg;
+}
+
+TEST(Image, TakesMemoryByTheSizeOfItsFile) {
+  const auto refused = [](const std::string& file) {
+    const std::string text = error_of([&] { decode_image(bytes_of(file), 3, "f"); });
+    EXPECT_TRUE(text.starts_with("f: expected a whole ")) << text;
+  };
+  for (const char* type : {"tEXt", "zTXt", "iTXt", "pCAL", "sPLT", "sCAL", "iCCP", "eXIf", "hIST", "tRNS",
+                           "PLTE", "quIx", "IDAT"}) {
+    const std::string png = png_head(1, 1) + png_chunk(0x3FFFFFFF, type, "key");
+    EXPECT_WITHIN(16 << 20, refused(png)) << type;
+  }
+  EXPECT_WITHIN(16 << 20, refused(png_head(8192, 8192) + png_chunk(0, "IDAT", "")));
+  for (const bool progressive : {false, true}) {
+    const std::string jpeg = jpeg_of_size(progressive, "\x20\x00\x20\x00");
+    EXPECT_WITHIN(16 << 20, refused(jpeg));
+    EXPECT_WITHIN(64 << 20, refused(jpeg_of_size(progressive, "\x07\xFF\x07\xFF")));
+  }
+  // Large enough a file for its pixels, not for its coefficients.
+  const std::string jpeg = jpeg_of_size(true, "\x20\x00\x20\x00");
+  const std::string comment = "\xFF\xFE\x40\x02" + std::string(0x4000, 'c');
+  EXPECT_WITHIN(64 << 20, refused(jpeg.substr(0, 2) + comment + jpeg.substr(2)));
+}
+
+TEST(Image, SkipsWhatMakesNoPixels) {
+  const Image image = speckled(5, 7, 3);
+  const std::string png = encode_png(image);
+  const size_t first = png.find("IDAT") - 4;
+  const std::string more = png_chunk(9, "tEXt", std::string("key\0value", 9)) + png_chunk(3, "quIx", "abc");
+  EXPECT_EQ(decode_image(bytes_of(png.substr(0, first) + more + png.substr(first)), 3, "f").pixels,
+            image.pixels);
 }
 
 TEST(Image, JpegColours) {
