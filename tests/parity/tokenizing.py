@@ -33,7 +33,11 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 NUM_TEXTS = 60
 SPECIAL = ["<unk>", "[CLS]", "[SEP]", "<pad>"]
 # The first and last letters of some scripts.
-SCRIPTS = ["az", "AZ", "àÿ", "αω", "АЯ", "ая", "את", "بي", "कह", "กฮ", "가힣", "ぁん", "ァヶ", "一龥", "ａｚ", "ﬀﬆ", "①⑳"]
+SCRIPTS = [
+    "az", "AZ", "\u00e0\u00ff", "\u03b1\u03c9", "\u0410\u042f", "\u0430\u044f", "\u05d0\u05ea", "\u0628\u064a",
+    "\u0915\u0939", "\u0e01\u0e2e", "\uac00\ud7a3", "\u3041\u3093", "\u30a1\u30f6", "\u4e00\u9fa5", "\uff41\uff5a",
+    "\ufb00\ufb06", "\u2460\u2473",
+]  # fmt: skip
 PIECES = [" ", "  ", "\n", "\t", "\u00a0", "\u3000", "\u2581", "\u200b", "\u200d", "\ufeff", "\ufffd", "\r\n", "\u0301",
           "e\u0301", "\u00e9", "\u0130", "\u00df", "\u0958", "\u1e9b\u0323", "'s", "n't", " do not", "!", "?!", ",", "...",
           "1", "23", "\u0663", "\u00b2", "\u2167", "\u4e2d", "\u3400", "\ud55c", "\U0001f600", "\U0001f468\u200d\U0001f469",

@@ -98,7 +98,7 @@ TEST_F(Jsonl, FaultsAreBounded) {
   one.add("f", 1, "long", "a" + std::string(100'000, '\xc3') + "b");
   EXPECT_LT(one.sentences()[0].size(), 500);
   std::string accents = "a";
-  for (int i = 0; i < 1000; ++i) accents += "é";
+  for (int i = 0; i < 1000; ++i) accents += "\u00e9";
   one.add("f", 2, "long", accents);
   EXPECT_THAT(one.sentences()[1], EndsWith("é..."));
 }
