@@ -43,28 +43,38 @@ struct Pattern {
 /// later.
 template <typename Body>
 void for_each_match(const Pattern& pattern, std::string_view text, RegexScratch& scratch, Body body) {
+  constexpr size_t kBatch = 64, kTimedBatch = 8;
   MatchTime time(text.size());
-  std::array<Range, 64> found;
-  size_t count = found.size();
-  // The clock is read around every eighth batch.
-  constexpr size_t kTimedBatch = 8;
-  for (size_t from = 0, batch = 1; count == found.size(); ++batch) {
-    const bool timed = pattern.regex && batch % kTimedBatch == 0;
-    if (timed) time.start();
-    for (count = 0; count < found.size() && from <= text.size(); ++count) {
-      const std::optional<Range> match = pattern.find(text, from, scratch, time);
-      if (!match) break;
-      found[count] = *match;
-      from = match->end;
-      if (match->begin == match->end)
-        from += from < text.size() ? first_character(text.substr(from)).bytes : 1;
-    }
-    time.stop(timed ? kTimedBatch : 1);
-    if (timed) {
-      pattern.regex->check(time, text.size());
+  size_t from = 0;
+  const auto next = [&]() -> std::optional<Range> {
+    if (from > text.size()) return std::nullopt;
+    const std::optional<Range> match = pattern.find(text, from, scratch, time);
+    if (!match) return std::nullopt;
+    from = match->end;
+    if (match->begin == match->end) from += from < text.size() ? first_character(text.substr(from)).bytes : 1;
+    return match;
+  };
+  for (;;) {
+    for (size_t i = 0; i < (kTimedBatch - 1) * kBatch; ++i) {
+      const std::optional<Range> match = next();
       time.stop(1);
+      if (!match) return;
+      body(*match);
     }
+    // The clock is read around every eighth batch.
+    std::array<Range, kBatch> found;
+    size_t count = 0;
+    if (pattern.regex) time.start();
+    while (count < kBatch) {
+      const std::optional<Range> match = next();
+      if (!match) break;
+      found[count++] = *match;
+    }
+    time.stop(kTimedBatch);
+    if (pattern.regex) pattern.regex->check(time, text.size());
+    time.stop(1);
     for (size_t i = 0; i < count; ++i) body(found[i]);
+    if (count < kBatch) return;
   }
 }
 

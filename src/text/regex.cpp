@@ -47,6 +47,7 @@ RegexScratch::RegexScratch()
       exact_(pcre2_match_context_create(nullptr)),
       stack_(pcre2_jit_stack_create(kStackBytes, kMaxStackBytes, nullptr)) {
   HEARTH_CHECK(data_ != nullptr && quick_ != nullptr && exact_ != nullptr);
+  pair_ = pcre2_get_ovector_pointer(data_);
   pcre2_set_match_limit(quick_, kQuickSteps);
   pcre2_jit_stack_assign(quick_, nullptr, stack_);
 }
@@ -68,8 +69,7 @@ void MatchTime::start() {
   runs_ = true;
 }
 
-void MatchTime::stop(double weight) {
-  if (!runs_) return;
+void MatchTime::add(double weight) {
   spent_ += weight * (thread_seconds() - since_);
   runs_ = false;
 }
@@ -105,7 +105,7 @@ Regex::Regex(std::string_view pattern, std::string_view where) : where_(where) {
                message_of(error));
   }
   // Without machine code the interpreter matches the same.
-  pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);
+  is_machine_code_ = pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE) == 0;
 }
 
 void Regex::check(MatchTime& time, size_t text_bytes) const {
@@ -115,15 +115,19 @@ void Regex::check(MatchTime& time, size_t text_bytes) const {
   }
 }
 
+int Regex::match_quickly(std::string_view text, size_t begin, size_t last, RegexScratch& scratch) const {
+  if (scratch.last_ != last) pcre2_set_offset_limit(scratch.quick_, last);
+  scratch.last_ = last;
+  const auto run = is_machine_code_ ? pcre2_jit_match : pcre2_match;
+  return run(code_.get(), units(text), text.size(), begin, PCRE2_NO_UTF_CHECK, scratch.data_, scratch.quick_);
+}
+
 /// Starts of a match are tried a window at a time, so that the time is looked at between them.
 int Regex::match(std::string_view text, size_t from, RegexScratch& scratch, MatchTime& time) const {
   for (size_t begin = from;;) {
-    const size_t last = std::min(begin + kWindowBytes, text.size());
-    const auto attempt = [&](pcre2_match_context* context, uint32_t options) {
-      pcre2_set_offset_limit(context, last);
-      return pcre2_match(code_.get(), units(text), text.size(), begin, options, scratch.data_, context);
-    };
-    int found = attempt(scratch.quick_, PCRE2_NO_UTF_CHECK);
+    const size_t last = std::min(begin | (kWindowBytes - 1), text.size());
+    int found = match_quickly(text, begin, last, scratch);
+    if (found > 0) return found;
     // A step may pass over the whole text: the time is looked at before more of them are allowed.
     bool gave_up = found == PCRE2_ERROR_JIT_STACKLIMIT || found == PCRE2_ERROR_MATCHLIMIT;
     const size_t most = kMaxSteps + kMaxStepsPerByte * text.size();
@@ -131,7 +135,9 @@ int Regex::match(std::string_view text, size_t from, RegexScratch& scratch, Matc
       steps = std::min({4 * steps, most, size_t{UINT32_MAX}});
       pcre2_set_match_limit(scratch.exact_, static_cast<uint32_t>(steps));
       check(time, text.size());
-      found = attempt(scratch.exact_, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT);
+      pcre2_set_offset_limit(scratch.exact_, last);
+      found = pcre2_match(code_.get(), units(text), text.size(), begin, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
+                          scratch.data_, scratch.exact_);
       check(time, text.size());
     }
     if (found != PCRE2_ERROR_NOMATCH || last == text.size()) return found;
@@ -149,8 +155,7 @@ std::optional<Range> Regex::find(std::string_view text, size_t from, RegexScratc
     user_error("{}: the regular expression gives up on a text of {} bytes: {}", where_, text.size(),
                message_of(found));
   }
-  const size_t* pair = pcre2_get_ovector_pointer(scratch.data_);
-  return Range{pair[0], pair[1]};
+  return Range{scratch.pair_[0], scratch.pair_[1]};
 }
 
 }  // namespace hearth::text

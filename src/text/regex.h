@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,6 +34,10 @@ class RegexScratch {
   /// For machine code, whose steps may each pass over the whole text, and for the interpreter.
   pcre2_real_match_context_8* quick_;
   pcre2_real_match_context_8* exact_;
+  /// Where a match begins and ends.
+  const size_t* pair_;
+  /// The last start of a match that is tried with quick_.
+  size_t last_ = SIZE_MAX;
   pcre2_real_jit_stack_8* stack_;
 };
 
@@ -42,11 +47,14 @@ class MatchTime {
   explicit MatchTime(size_t text_bytes);
   /// Time counts from here to `stop`, as often as that says.
   void start();
-  void stop(double weight);
+  void stop(double weight) {
+    if (runs_) add(weight);
+  }
   /// The first call starts the time where it does not run.
   bool is_over();
 
  private:
+  void add(double weight);
   double allowed_;
   double spent_ = 0;
   double since_ = 0;
@@ -67,12 +75,15 @@ class Regex {
   void check(MatchTime& time, size_t text_bytes) const;
 
  private:
+  /// The result of PCRE2 for starts of a match from `begin` to `last`, by machine code, in few steps.
+  int match_quickly(std::string_view text, size_t begin, size_t last, RegexScratch& scratch) const;
   int match(std::string_view text, size_t from, RegexScratch& scratch, MatchTime& time) const;
   struct Free {
     void operator()(pcre2_real_code_8* code) const;
   };
   std::unique_ptr<pcre2_real_code_8, Free> code_;
   std::string where_;
+  bool is_machine_code_ = false;
 };
 
 }  // namespace hearth::text
