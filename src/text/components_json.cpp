@@ -13,7 +13,7 @@
 namespace hearth::text {
 namespace {
 
-/// Each takes a place on the stack while a text is split.
+/// Each passes over the whole text, and takes a place on the stack while it is split.
 constexpr size_t kMaxSteps = 256;
 
 /// {"Regex": ...} or {"String": ...}; a bare string is literal.
@@ -225,6 +225,7 @@ Normalizer parse_normalizer(const JsonNode& node) {
       steps.push_back(parse_normalizer_step(step, type));
     }
   });
+  if (steps.size() > kMaxSteps) node.refuse(fmt::format("at most {} steps", kMaxSteps));
   return Normalizer(std::move(steps));
 }
 
@@ -261,6 +262,7 @@ Decoder parse_decoder(const JsonNode& node, bool byte_level) {
     if (type != "ByteLevel") return steps.push_back(parse_decoder_step(step, type));
     if (!byte_level) step.refuse("a ByteLevel decoder only beside a ByteLevel pre_tokenizer");
   });
+  if (steps.size() > kMaxSteps) node.refuse(fmt::format("at most {} steps", kMaxSteps));
   return Decoder(std::move(steps));
 }
 

@@ -146,6 +146,7 @@ void strip(std::string& text, Strip sides) {
 /// A match that begins in the first `start` bytes of a text and ends behind them.
 std::optional<Range> match_across(const Pattern& pattern, std::string_view text, size_t start,
                                   RegexScratch& scratch) {
+  if (start == 0) return std::nullopt;
   constexpr size_t kMostBehind = 256;
   const std::string_view near = text.substr(0, whole_characters(text.substr(0, start + kMostBehind)));
   if (valid_prefix(near) != near.size()) return std::nullopt;

@@ -22,6 +22,10 @@ void StringSet::for_each_prefix(std::string_view text, FunctionRef<void(size_t, 
   auto high = texts_.begin() + static_cast<std::ptrdiff_t>(begin_[first + 1U]);
   // All of [low, high) begin with the first `bytes` bytes of the text; the shortest of them comes first.
   for (size_t bytes = 1; low != high; ++bytes) {
+    if (high - low == 1) {
+      if (text.starts_with(low->first)) found(low->second, low->first.size());
+      return;
+    }
     if (low->first.size() == bytes) {
       found(low->second, bytes);
       ++low;

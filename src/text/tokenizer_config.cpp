@@ -1,6 +1,7 @@
 #include "text/tokenizer_config.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <nlohmann/json.hpp>
 
@@ -32,6 +33,27 @@ void read_added_decoder(const JsonNode& node, TokenizerConfig& config) {
   }
 }
 
+bool is_bert(std::string_view tokenizer_class) {
+  constexpr std::array<std::string_view, 14> kClasses = {
+      "BertTokenizer",        "ConvBertTokenizer",  "DistilBertTokenizer", "ElectraTokenizer",
+      "FunnelTokenizer",      "LayoutLMTokenizer",  "LxmertTokenizer",     "MobileBertTokenizer",
+      "MPNetTokenizer",       "RealmTokenizer",     "RetriBertTokenizer",  "SplinterTokenizer",
+      "SqueezeBertTokenizer", "LayoutLMv2Tokenizer"};
+  return std::find(kClasses.begin(), kClasses.end(), tokenizer_class) != kClasses.end();
+}
+
+/// Old files name no class.
+std::optional<BertOptions> read_bert(const JsonNode& node, std::string_view tokenizer_class) {
+  const auto lowercase = node.find("do_lower_case"), chinese = node.find("tokenize_chinese_chars"),
+             strip = node.find("strip_accents");
+  const bool old = tokenizer_class.empty() && (lowercase || chinese || strip);
+  if (!old && !is_bert(tokenizer_class)) return std::nullopt;
+  BertOptions options{.lowercase = !lowercase || lowercase->boolean(),
+                      .chinese = !chinese || chinese->boolean()};
+  if (strip) options.strip_accents = strip->boolean();
+  return options;
+}
+
 void read_config_file(const JsonNode& node, TokenizerConfig& config) {
   config.tokenizer_class = node.string_or("tokenizer_class", "");
   if (config.tokenizer_class.ends_with("Fast"))
@@ -40,6 +62,7 @@ void read_config_file(const JsonNode& node, TokenizerConfig& config) {
   if (const auto flag = node.find("add_bos_token")) config.add_bos = flag->boolean();
   if (const auto flag = node.find("add_eos_token")) config.add_eos = flag->boolean();
   config.add_prefix_space = node.boolean_or("add_prefix_space", false);
+  config.bert = read_bert(node, config.tokenizer_class);
   config.legacy = node.boolean_or("legacy", true);
   if (const auto added = node.find("added_tokens_decoder")) read_added_decoder(*added, config);
 }

@@ -6,6 +6,13 @@
 
 namespace hearth::text {
 
+/// How the tokenizers of BERT's family treat a text, where tokenizer_config.json says it.
+struct BertOptions {
+  bool lowercase = true;
+  bool chinese = true;
+  std::optional<bool> strip_accents;
+};
+
 /// What tokenizer_config.json, special_tokens_map.json and added_tokens.json of a folder say.
 struct TokenizerConfig {
   fs::path folder;
@@ -16,6 +23,8 @@ struct TokenizerConfig {
   bool add_prefix_space = false;
   /// Whether SentencePiece puts a space ahead of the text after each special token, not of the first alone.
   bool legacy = true;
+  /// For tokenizers of BERT's family alone.
+  std::optional<BertOptions> bert;
   std::vector<AddedToken> added;
 };
 

@@ -16,6 +16,17 @@ std::vector<AddedToken> parse_added(const JsonNode& root) {
   return added;
 }
 
+/// As transformers has it: tokenizer_config.json counts, not what BertNormalizer says.
+nlohmann::json with_options(nlohmann::json normalizer, const std::optional<BertOptions>& options) {
+  if (!options || !normalizer.is_object() || normalizer.value("type", nlohmann::json()) != "BertNormalizer")
+    return normalizer;
+  normalizer["lowercase"] = options->lowercase;
+  normalizer["handle_chinese_chars"] = options->chinese;
+  normalizer["strip_accents"] = nullptr;
+  if (options->strip_accents) normalizer["strip_accents"] = *options->strip_accents;
+  return normalizer;
+}
+
 }  // namespace
 
 std::unique_ptr<Tokenizer> parse_tokenizer_json(std::string_view json, std::string_view file,
@@ -27,7 +38,10 @@ std::unique_ptr<Tokenizer> parse_tokenizer_json(std::string_view json, std::stri
   std::vector<AddedToken> added = parse_added(root);
   Parts parts{.added = added, .model = parse_model(root.at("model"), pre.byte_level, added), .special = {}};
   parts.pre_tokenizer = std::move(pre.pre_tokenizer);
-  if (const auto node = root.find("normalizer")) parts.normalizer = parse_normalizer(*node);
+  if (const auto node = root.find("normalizer")) {
+    const nlohmann::json normalizer = with_options(node->json(), config.bert);
+    parts.normalizer = parse_normalizer(JsonNode(normalizer, file, "normalizer"));
+  }
   const auto decoder = root.find("decoder");
   if (decoder) parts.decoder = parse_decoder(*decoder, pre.byte_level);
   if (!decoder && !pre.byte_level) parts.decoder = Decoder({Separate{}});

@@ -21,6 +21,7 @@ Unigram::Unigram(Vocabulary vocabulary, std::vector<double> scores, std::optiona
       unk_(unk),
       byte_fallback_(byte_fallback),
       where_(where) {
+  vocabulary_.check_lengths(where);
   for (size_t byte = 0; byte < 256; ++byte)
     byte_ids_[byte] = vocabulary_.find(fmt::format("<0x{:02X}>", byte)).value_or(-1);
   for (int32_t id = 0; id < vocabulary_.size(); ++id)

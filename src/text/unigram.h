@@ -34,7 +34,8 @@ class UnigramScratch {
 class Unigram {
  public:
   /// `scores` has an entry per id. With `byte_fallback` what is unknown becomes the tokens <0x00> to <0xFF>
-  /// of its bytes, where the vocabulary has them all.
+  /// of its bytes, where the vocabulary has them all. UserError naming `where` for a token of more than 1024
+  /// bytes.
   Unigram(Vocabulary vocabulary, std::vector<double> scores, std::optional<int32_t> unk, bool byte_fallback,
           std::string_view where);
 

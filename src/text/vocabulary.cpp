@@ -30,6 +30,16 @@ void Vocabulary::add_hidden(std::string_view token, int64_t id, std::string_view
   tokens_[static_cast<size_t>(id)] = hidden_.emplace(static_cast<int32_t>(id), token).first->second;
 }
 
+void Vocabulary::check_lengths(std::string_view where) const {
+  constexpr size_t kMaxBytes = 1024;
+  for (int32_t id = 0; id < size(); ++id) {
+    if (token(id).size() > kMaxBytes) {
+      user_error("{}: expected tokens of at most {} bytes, got one of {} for {}", where, kMaxBytes,
+                 token(id).size(), id);
+    }
+  }
+}
+
 std::optional<int32_t> Vocabulary::find(std::string_view token) const {
   const auto found = ids_.find(token);
   if (found == ids_.end()) return std::nullopt;

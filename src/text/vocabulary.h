@@ -24,6 +24,9 @@ class Vocabulary {
   /// A token that text never becomes: only its id has a meaning.
   void add_hidden(std::string_view token, int64_t id, std::string_view where);
 
+  /// UserError naming `where` for a token that is so long that to look for it everywhere takes long.
+  void check_lengths(std::string_view where) const;
+
   std::optional<int32_t> find(std::string_view token) const;
   /// Empty for an id that has none.
   std::string_view token(int32_t id) const;

@@ -26,6 +26,7 @@ void WordLevel::encode(std::string_view piece, std::vector<int32_t>& ids) const 
 
 WordPiece::WordPiece(Vocabulary vocabulary, WordPieceOptions options, std::string_view where)
     : vocabulary_(std::move(vocabulary)), options_(std::move(options)), where_(where) {
+  vocabulary_.check_lengths(where);
   for (int32_t id = 0; id < vocabulary_.size(); ++id) {
     const std::string_view token = vocabulary_.token(id);
     starts_.add(token, static_cast<size_t>(id));

@@ -38,6 +38,7 @@ struct WordPieceOptions {
 /// unknown token.
 class WordPiece {
  public:
+  /// UserError naming `where` for a token of more than 1024 bytes.
   WordPiece(Vocabulary vocabulary, WordPieceOptions options, std::string_view where);
 
   /// UserError for an unknown piece where there is no unknown token.

@@ -60,11 +60,12 @@ TEST(Unigram, UnknownPartsBecomeBytesWhereThereAreAll) {
   EXPECT_EQ(tokens(*load(json), "a\u00e9x"), Tokens({"a", "<unk>"})) << "one byte is missing";
 }
 
-TEST(Unigram, TimeIsThatOfTheTextAndTheLongestToken) {
+/// Looking for all tokens at every place takes no longer than the longest.
+TEST(Unigram, TokensHaveAMostLength) {
   const std::string text(200'000, 'a');
-  EXPECT_EQ(
-      encode(*load(unigram_json({{"<unk>", 0}, {"a", -1}, {std::string(100, 'a') + "b", -1}})), text).size(),
-      text.size());
+  const auto tokenizer = load(unigram_json({{"<unk>", 0}, {"a", -1}, {std::string(1023, 'a') + "b", -1}}));
+  EXPECT_EQ(encode(*tokenizer, text).size(), text.size());
+  EXPECT_THAT(refusal([&] { load(unigram_json({{std::string(1025, 'a'), 0}})); }), HasSubstr("1024 bytes"));
 }
 
 TEST(Unigram, RefusesWhatIsNone) {

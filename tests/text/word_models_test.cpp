@@ -66,10 +66,25 @@ TEST(WordPiece, TakesTheLongestTokenThatFits) {
   EXPECT_THAT(refusal([&] { encode(*known, "b"); }), AllOf(HasSubstr("'model'"), HasSubstr("unk_token")));
 }
 
-TEST(WordPiece, TimeIsThatOfTheTextAndTheLongestToken) {
-  Json json = word_piece_json({"[UNK]", "a", "##a", "##" + std::string(2000, 'a') + "b"});
+/// Looking for all tokens at every place takes no longer than the longest.
+TEST(WordPiece, TokensHaveAMostLength) {
+  Json json = word_piece_json({"[UNK]", "a", "##a", "##" + std::string(1021, 'a') + "b"});
   json["model"]["max_input_chars_per_word"] = 1 << 30;
   EXPECT_EQ(encode(*load(json), std::string(100'000, 'a')).size(), 100'000U);
+  json["model"]["vocab"][std::string(1025, 'a')] = 4;
+  EXPECT_THAT(refusal([&] { load(json); }), AllOf(HasSubstr("1025"), HasSubstr("1024 bytes")));
+}
+
+TEST(Components, NormalizersAndDecodersHaveAMostNumberOfSteps) {
+  const auto refused = [](const char* component, const char* list, const Json& step) {
+    Json json = word_level_json({"a"});
+    json[component] = {{"type", "Sequence"}, {list, std::vector<Json>(257, step)}};
+    return refusal([&] { load(json); });
+  };
+  EXPECT_THAT(refused("normalizer", "normalizers", {{"type", "Lowercase"}}),
+              AllOf(HasSubstr("'normalizer'"), HasSubstr("256")));
+  EXPECT_THAT(refused("decoder", "decoders", {{"type", "Fuse"}}),
+              AllOf(HasSubstr("'decoder'"), HasSubstr("256")));
 }
 
 TEST(WordPiece, RefusesWhatIsMissingOrNotItsOwn) {
@@ -97,6 +112,22 @@ TEST(BertNormalizer, CleansSpacesAndStrips) {
   EXPECT_EQ(normalized(bert_normalizer(false, true), "H\u00c9"), "HE");
   EXPECT_EQ(normalized(bert_normalizer(true), "\xFF\xC3"), "\xFF\xC3") << "bytes stay";
   EXPECT_EQ(normalized(bert_normalizer(true), "\u0130"), "i") << "stripped before it is lowered";
+}
+
+TEST(BertNormalizer, FollowsTheConfigBesideItAsInTransformers) {
+  const TemporaryFolder folder;
+  Json json = word_level_json({"[UNK]", "H\u00c9", "h\u00c9", "h\u00e9", "he", "HE"});
+  json["normalizer"] = bert_normalizer(true);
+  put(folder.path() / "tokenizer.json", json.dump());
+  const auto encoded = [&](const Json& config) {
+    put(folder.path() / "tokenizer_config.json", config.dump());
+    return tokens(*open_tokenizer(folder.path()), "H\u00c9");
+  };
+  EXPECT_EQ(encoded({{"tokenizer_class", "BertTokenizerFast"}}), Tokens({"he"}));
+  EXPECT_EQ(encoded({{"tokenizer_class", "BertTokenizer"}, {"do_lower_case", false}}), Tokens({"H\u00c9"}));
+  EXPECT_EQ(encoded({{"do_lower_case", false}, {"strip_accents", true}}), Tokens({"HE"}));
+  EXPECT_EQ(encoded({{"tokenizer_class", "PreTrainedTokenizerFast"}, {"do_lower_case", false}}),
+            Tokens({"he"}));
 }
 
 /// Hugging Face's tables are those of an older Unicode.
