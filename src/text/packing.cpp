@@ -196,7 +196,7 @@ void fill_row(std::span<const Placement> row, const TokenCache& cache, int32_t p
   for (auto at = static_cast<size_t>(used); at < out.ids.size(); ++at) {
     out.ids[at] = padding;
     out.document_starts[at] = static_cast<int32_t>(used);
-    out.positions[at] = static_cast<int32_t>(static_cast<int64_t>(at) - used);
+    out.positions[at] = 0;  // Padding lengthens no context.
     out.labels[at] = -1;
   }
 }

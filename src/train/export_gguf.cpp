@@ -170,8 +170,8 @@ class Parts {
     if (rope.type == "llama3") {
       models::RopeOptions plain = rope;
       plain.type = "default";
-      std::vector<double> factors = models::rope_table(plain, config_.head_size, 0).inv_freq;
-      const std::vector<double> scaled = models::rope_table(rope, config_.head_size, 0).inv_freq;
+      std::vector<double> factors = models::rope_table(plain, config_.head_size).inv_freq;
+      const std::vector<double> scaled = models::rope_table(rope, config_.head_size).inv_freq;
       for (size_t i = 0; i < factors.size(); ++i) factors[i] /= scaled[i];
       add_table("rope_freqs.weight", factors);
     } else if (rope.type == "longrope") {
@@ -283,7 +283,7 @@ class Metadata {
   }
 
   void add_rope() {
-    const models::RopeTable table = models::rope_table(config_.rope, config_.head_size, 0);
+    const models::RopeTable table = models::rope_table(config_.rope, config_.head_size);
     add("rope.dimension_count", 2 * std::ssize(table.inv_freq));
     add("rope.freq_base", config_.rope.theta);
     if (config_.rope.type == "linear") {

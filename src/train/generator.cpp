@@ -22,7 +22,7 @@ constexpr int64_t kPieceTokens = 64;
 constexpr int64_t kMaxConfigBytes = 1 << 22;
 
 /// A "row" is a token of one sequence: inputs {tokens, positions (-1: none), the row whose logits are
-/// wanted}.
+/// wanted, the last position of what is fed}.
 class NextToken : public Objective {
  public:
   NextToken(models::DecoderConfig config, int64_t slots) : config_(std::move(config)), slots_(slots) {}
@@ -34,12 +34,16 @@ class NextToken : public Objective {
     const ValueId tokens = input("tokens", shape.num_rows);
     const ValueId positions = input("positions", shape.num_rows);
     const ValueId last = input("last", 1);
-    const models::DecoderOutputs out = models::build_decoder(
-        builder, config_,
-        {.tokens = tokens, .positions = positions, .context = shape.num_rows, .cache_slots = slots_});
+    const ValueId last_position = input("last_position", 1);
+    const models::DecoderOutputs out = models::build_decoder(builder, config_,
+                                                             {.tokens = tokens,
+                                                              .positions = positions,
+                                                              .last_position = last_position,
+                                                              .context = shape.num_rows,
+                                                              .cache_slots = slots_});
     const ValueId row = builder.op("embedding", {last, out.hidden});
     const ValueId logits = builder.op("matmul", {row, out.head}, {{"transpose_b", int64_t{1}}});
-    return {.inputs = {tokens, positions, last}, .outputs = {logits}};
+    return {.inputs = {tokens, positions, last, last_position}, .outputs = {logits}};
   }
 
  private:
@@ -105,7 +109,8 @@ Generator::Generator(models::DecoderConfig config, const nn::Adapter& adapter,
       slots_(options.slots),
       ids_(kPieceTokens + 16),
       positions_(kPieceTokens + 16),
-      last_(16) {
+      last_(16),
+      last_position_(16) {
   for (const int64_t id : config_.eos_ids) ends_.push_back(static_cast<int32_t>(id));
   if (config_.tied_head) check_untied(adapter);
   const EngineOptions engine{.objective = std::make_shared<NextToken>(config_, slots_),
@@ -129,7 +134,7 @@ Generator Generator::untrained(models::DecoderConfig config, const GeneratorOpti
 
 bool Generator::is_end(int32_t id) const { return std::find(ends_.begin(), ends_.end(), id) != ends_.end(); }
 
-std::span<const float> Generator::feed(std::span<const int32_t> ids) {
+void Generator::check(std::span<const int32_t> ids) const {
   HEARTH_CHECK(!ids.empty());
   if (std::ssize(tokens_) + std::ssize(ids) > slots_) {
     user_error("expected at most {} tokens of prompt and answer, got {}; try a larger --context", slots_,
@@ -139,9 +144,28 @@ std::span<const float> Generator::feed(std::span<const int32_t> ids) {
     if (id < 0 || id >= config_.vocab_size)
       user_error("expected tokens from 0 to {}, got {}", config_.vocab_size - 1, id);
   }
+}
+
+/// Whether with so many tokens more the context becomes a long one, whose keys are others.
+bool Generator::turns_otherwise(int64_t num_more) const {
+  const auto& rope = config_.rope;
+  const int64_t before = std::ssize(tokens_);
+  return !rope.long_factor.empty() && before <= rope.original_positions &&
+         before + num_more > rope.original_positions;
+}
+
+std::span<const float> Generator::feed(std::span<const int32_t> ids) {
+  check(ids);
+  std::vector<int32_t> all;
+  if (turns_otherwise(std::ssize(ids))) {
+    all.swap(tokens_);
+    all.insert(all.end(), ids.begin(), ids.end());
+    ids = all;
+  }
+  const int64_t end = std::ssize(tokens_) + std::ssize(ids);
   while (!ids.empty()) {
     const auto count = ids.size() == 1 ? 1 : std::min<size_t>(ids.size(), kPieceTokens);
-    run(ids.first(count), count == 1 ? 1 : kPieceTokens);
+    run(ids.first(count), end, count == 1 ? 1 : kPieceTokens);
     ids = ids.subspan(count);
   }
   const std::span<const float> logits = engine_->output(0);
@@ -152,14 +176,16 @@ std::span<const float> Generator::feed(std::span<const int32_t> ids) {
   return logits_;
 }
 
-void Generator::run(std::span<const int32_t> ids, int64_t num_rows) {
+/// Some of the tokens of a sequence that ends before `end` for now.
+void Generator::run(std::span<const int32_t> ids, int64_t end, int64_t num_rows) {
   std::fill(ids_.begin(), ids_.end(), 0);
   std::fill(positions_.begin(), positions_.end(), -1);
   std::copy(ids.begin(), ids.end(), ids_.begin());
   for (size_t i = 0; i < ids.size(); ++i) positions_[i] = static_cast<int32_t>(tokens_.size() + i);
   last_[0] = static_cast<int32_t>(ids.size()) - 1;
+  last_position_[0] = static_cast<int32_t>(end) - 1;
   tokens_.insert(tokens_.end(), ids.begin(), ids.end());
-  engine_->evaluate({{ids_.data(), positions_.data(), last_.data()}, num_rows});
+  engine_->evaluate({{ids_.data(), positions_.data(), last_.data(), last_position_.data()}, num_rows});
 }
 
 Answer answer(Generator& generator, const text::Tokenizer* tokenizer, std::span<const int32_t> prompt,

@@ -46,14 +46,16 @@ class Generator {
 
  private:
   Generator(models::DecoderConfig config, const nn::Adapter& adapter, const GeneratorOptions& options);
-  void run(std::span<const int32_t> ids, int64_t num_rows);
+  void check(std::span<const int32_t> ids) const;
+  bool turns_otherwise(int64_t num_more) const;
+  void run(std::span<const int32_t> ids, int64_t end, int64_t num_rows);
 
   models::DecoderConfig config_;
   std::vector<int32_t> ends_;
   int64_t slots_;
   std::unique_ptr<Engine> engine_;
   std::vector<int32_t> tokens_;
-  std::vector<int32_t> ids_, positions_, last_;
+  std::vector<int32_t> ids_, positions_, last_, last_position_;
   std::vector<float> logits_;
 };
 

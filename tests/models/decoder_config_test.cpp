@@ -28,9 +28,7 @@ Json small(const char* family) {
 
 DecoderConfig parsed(const Json& json) { return parse_decoder_config(json.dump(), "config.json"); }
 
-RopeTable table_of(const DecoderConfig& config, int64_t context) {
-  return rope_table(config.rope, config.head_size, context);
-}
+RopeTable table_of(const DecoderConfig& config) { return rope_table(config.rope, config.head_size); }
 
 std::string error_of(const Json& json) {
   try {
@@ -54,7 +52,7 @@ TEST(DecoderConfig, ReadsWhatALlamaSays) {
   EXPECT_THAT(config.attention_scale, DoubleEq(1 / std::sqrt(8.0)));
   EXPECT_THAT(config.eos_ids, ElementsAre(7, 9));
   EXPECT_THAT(config.windows, ElementsAre(0, 0, 0, 0));
-  const RopeTable rope = table_of(config, 512);
+  const RopeTable rope = table_of(config);
   EXPECT_THAT(rope.inv_freq, ElementsAre(DoubleEq(1), DoubleEq(0.1), DoubleEq(0.01), DoubleEq(0.001)));
   EXPECT_EQ(rope.scale, 1);
 }
@@ -112,7 +110,7 @@ TEST(DecoderConfig, Llama3StretchesLongWavesOnly) {
                         {"original_max_position_embeddings", 256}};
   json["rope_theta"] = 500000.0;
   json["rope_scaling"] = scaling;
-  const std::vector<double> got = table_of(parsed(json), 512).inv_freq;
+  const std::vector<double> got = table_of(parsed(json)).inv_freq;
   ASSERT_EQ(got.size(), 32U);
   int num_blended = 0;
   for (size_t i = 0; i < got.size(); ++i) {
@@ -134,18 +132,19 @@ TEST(DecoderConfig, Llama3StretchesLongWavesOnly) {
   json.erase("rope_scaling");
   json["rope_parameters"] = scaling;
   json["rope_parameters"]["rope_theta"] = 500000.0;
-  EXPECT_EQ(table_of(parsed(json), 512).inv_freq, got);
+  EXPECT_EQ(table_of(parsed(json)).inv_freq, got);
 }
 
-TEST(DecoderConfig, LongropeChoosesItsFactorsByTheContext) {
+TEST(DecoderConfig, LongropeHasFactorsForShortAndLongContexts) {
   Json json = small("phi3");
   json["original_max_position_embeddings"] = 128;
   json["rope_scaling"] = {
       {"type", "su"}, {"short_factor", {1.0, 1.0, 1.0, 1.0}}, {"long_factor", {2.0, 4.0, 8.0, 16.0}}};
   const DecoderConfig config = parsed(json);
-  EXPECT_THAT(table_of(config, 128).inv_freq[3], DoubleEq(0.001));
-  EXPECT_THAT(table_of(config, 129).inv_freq[3], DoubleEq(0.001 / 16));
-  EXPECT_THAT(table_of(config, 128).scale, DoubleEq(std::sqrt(1 + std::log(4.0) / std::log(128.0))));
+  EXPECT_THAT(table_of(config).inv_freq[3], DoubleEq(0.001));
+  EXPECT_THAT(table_of(config).long_inv_freq[3], DoubleEq(0.001 / 16));
+  EXPECT_EQ(table_of(config).original, 128);
+  EXPECT_THAT(table_of(config).scale, DoubleEq(std::sqrt(1 + std::log(4.0) / std::log(128.0))));
   json["rope_scaling"]["long_factor"] = {1.0};
   EXPECT_THAT(error_of(json), HasSubstr("expected 4 numbers"));
 }
@@ -154,11 +153,11 @@ TEST(DecoderConfig, RopeScalingCountsBeforeRopeParameters) {
   Json json = small("llama");
   json["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 500.0}};
   json["rope_scaling"] = {{"type", "linear"}, {"factor", 2.0}};
-  const RopeTable table = table_of(parsed(json), 512);
+  const RopeTable table = table_of(parsed(json));
   EXPECT_THAT(table.inv_freq, ElementsAre(DoubleEq(0.5), DoubleEq(0.05), DoubleEq(0.005), DoubleEq(0.0005)));
   // Only yarn and longrope have a factor on cos and sin.
   json["rope_scaling"]["attention_factor"] = 3.0;
-  EXPECT_EQ(table_of(parsed(json), 512).scale, 1);
+  EXPECT_EQ(table_of(parsed(json)).scale, 1);
 }
 
 TEST(DecoderConfig, RopeTypesNeedTheirKeys) {
@@ -190,7 +189,7 @@ TEST(DecoderConfig, RopeTypesNeedTheirKeys) {
   json["partial_rotary_factor"] = 0.5;
   EXPECT_THAT(error_of(json), HasSubstr("partial_rotary_factor"));
   json["model_type"] = "phi3";
-  EXPECT_EQ(table_of(parsed(json), 512).inv_freq.size(), 2U);
+  EXPECT_EQ(table_of(parsed(json)).inv_freq.size(), 2U);
 }
 
 TEST(DecoderConfig, LongropeIsReadAsEveryVersionDoes) {
@@ -201,29 +200,29 @@ TEST(DecoderConfig, LongropeIsReadAsEveryVersionDoes) {
   Json& scaling = json["rope_scaling"];
   EXPECT_THAT(error_of(json), HasSubstr("\"factor\""));
   scaling["factor"] = 4.0;
-  EXPECT_THAT(table_of(parsed(json), 128).scale, DoubleEq(std::sqrt(1 + std::log(4.0) / std::log(512.0))));
+  EXPECT_THAT(table_of(parsed(json)).scale, DoubleEq(std::sqrt(1 + std::log(4.0) / std::log(512.0))));
   scaling["original_max_position_embeddings"] = 128;
   EXPECT_THAT(error_of(json), HasSubstr("original_max_position_embeddings"));
   json["original_max_position_embeddings"] = 128;
-  EXPECT_THAT(table_of(parsed(json), 128).scale, DoubleEq(std::sqrt(1 + std::log(4.0) / std::log(128.0))));
+  EXPECT_THAT(table_of(parsed(json)).scale, DoubleEq(std::sqrt(1 + std::log(4.0) / std::log(128.0))));
   scaling["factor"] = 5.0;
   EXPECT_THAT(error_of(json), HasSubstr("\"factor\""));
   scaling["attention_factor"] = 1.5;
-  EXPECT_EQ(table_of(parsed(json), 128).scale, 1.5);
+  EXPECT_EQ(table_of(parsed(json)).scale, 1.5);
   // Version 5 takes what stands in its own key.
   json["rope_parameters"] = scaling;
   json["rope_parameters"].erase("attention_factor");
   json.erase("rope_scaling");
   json.erase("original_max_position_embeddings");
-  EXPECT_THAT(table_of(parsed(json), 128).scale, DoubleEq(std::sqrt(1 + std::log(5.0) / std::log(128.0))));
-  EXPECT_THAT(table_of(parsed(json), 129).inv_freq[3], DoubleEq(0.001 / 16));
+  EXPECT_THAT(table_of(parsed(json)).scale, DoubleEq(std::sqrt(1 + std::log(5.0) / std::log(128.0))));
+  EXPECT_EQ(table_of(parsed(json)).original, 128);
 }
 
 TEST(DecoderConfig, YarnStretchesWhatTurnsLittle) {
   Json json = small("llama");
   json["head_dim"] = 64;
   json["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 128}};
-  const RopeTable table = table_of(parsed(json), 512);
+  const RopeTable table = table_of(parsed(json));
   EXPECT_THAT(table.scale, DoubleEq(1 + 0.1 * std::log(4.0)));
   const auto plain = [](size_t i) { return std::pow(10000.0, -2.0 * static_cast<double>(i) / 64); };
   // Pair 10 turns once in 128 positions and pair 0 not 32 times: between them the share grows evenly.
@@ -232,12 +231,11 @@ TEST(DecoderConfig, YarnStretchesWhatTurnsLittle) {
   EXPECT_THAT(table.inv_freq[11], DoubleEq(plain(11) / 4));
   json["rope_scaling"]["mscale"] = 2.0;
   json["rope_scaling"]["mscale_all_dim"] = 0.5;
-  EXPECT_THAT(table_of(parsed(json), 512).scale,
-              DoubleEq((1 + 0.2 * std::log(4.0)) / (1 + 0.05 * std::log(4.0))));
+  EXPECT_THAT(table_of(parsed(json)).scale, DoubleEq((1 + 0.2 * std::log(4.0)) / (1 + 0.05 * std::log(4.0))));
   json["rope_scaling"]["attention_factor"] = 0.7;
-  EXPECT_EQ(table_of(parsed(json), 512).scale, 0.7);
+  EXPECT_EQ(table_of(parsed(json)).scale, 0.7);
   json["rope_scaling"]["truncate"] = false;
-  EXPECT_GT(table_of(parsed(json), 512).inv_freq[11], plain(11) / 4 * 0.99);
+  EXPECT_GT(table_of(parsed(json)).inv_freq[11], plain(11) / 4 * 0.99);
   json["rope_scaling"]["beta_slow"] = 64.0;
   EXPECT_THAT(error_of(json), HasSubstr("beta_slow"));
 }
@@ -314,6 +312,30 @@ TEST(DecoderConfig, IsWrittenForBothVersions) {
   const Json plain = with_both_versions(small("llama"), parsed(small("llama")));
   EXPECT_TRUE(plain.at("rope_scaling").is_null());
   EXPECT_EQ(plain.at("rope_parameters").at("rope_type"), "default");
+}
+
+TEST(DecoderConfig, LongropeIsWrittenSoThatBothVersionsAgree) {
+  Json json = small("llama");
+  json["rope_parameters"] = {{"rope_type", "longrope"},
+                             {"rope_theta", 500.0},
+                             {"factor", 3.0},
+                             {"original_max_position_embeddings", 128},
+                             {"short_factor", {1.0, 1.0, 1.0, 1.0}},
+                             {"long_factor", {2.0, 4.0, 8.0, 16.0}}};
+  const RopeTable table = table_of(parsed(json));
+  Json both = with_both_versions(json, parsed(json));
+  EXPECT_EQ(both.at("original_max_position_embeddings"), 128);
+  EXPECT_EQ(both.at("rope_scaling").at("attention_factor"), table.scale);
+  EXPECT_EQ(table_of(parsed(both)).scale, table.scale);
+  both.erase("rope_scaling");
+  EXPECT_EQ(table_of(parsed(both)).scale, table.scale);
+  json["model_type"] = "phi3";
+  json["original_max_position_embeddings"] = 128;
+  json["rope_parameters"].erase("factor");
+  both = with_both_versions(json, parsed(json));
+  EXPECT_EQ(both.at("rope_scaling").size(), 3U);
+  EXPECT_EQ(both.at("rope_scaling").at("type"), "longrope");
+  EXPECT_EQ(table_of(parsed(both)).scale, table_of(parsed(json)).scale);
 }
 
 TEST(DecoderConfig, MistakesAreNamed) {

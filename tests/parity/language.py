@@ -22,6 +22,7 @@ GRADIENT_TOLERANCE = 1e-4
 CONTEXT = 24
 BATCH = 3
 VOCAB = 97
+PROMPTS = (7, 70)
 RATE = 1e-3
 
 SMALL = {
@@ -49,6 +50,17 @@ LONGROPE = {"type": "longrope", "short_factor": [1.0, 1.5, 2.0, 3.0], "long_fact
 FAMILIES = {
     "llama": {"model_type": "llama"},
     "llama3.1": {"model_type": "llama", "rope_theta": 10000.0, "rope_scaling": LLAMA3_ROPE},
+    "llama yarn": {
+        "model_type": "llama",
+        "rope_theta": 10000.0,
+        "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16},
+    },
+    "llama longrope": {
+        "model_type": "llama",
+        "rope_theta": 10000.0,
+        "rope_scaling": {**LONGROPE, "rope_type": "longrope"},
+        "original_max_position_embeddings": 16,
+    },
     "llama3.2 tied": {"model_type": "llama", "tie_word_embeddings": True},
     "mistral": {"model_type": "mistral", "sliding_window": 7},
     "qwen2": {"model_type": "qwen2"},
@@ -156,28 +168,32 @@ def check_back(family, folder):
     return within(1e-5, gap, f"{family}: transformers loads the run and agrees on its loss to {gap:.1e}")
 
 
-def check_generation(family, folder):
+def check_generation(family, length, folder):
     """The cache changes nothing: greedy tokens are those of transformers, which attends to everything again."""
     model = make_model(family)
     model.save_pretrained(folder)
-    # The prompt is longer than a window, and than the pieces that prompts are run in.
-    wanted = tokens_for(3, seed=11)[:70].tolist()
+    wanted = tokens_for(3, seed=11)[:length].tolist()
     arguments = ["--prompt", " ".join(map(str, wanted)), "--max-tokens", 40, "--context", 110]
     found = [int(word) for word in hearth("generate", folder, "--tokens", *arguments).split()]
     exact = copy.deepcopy(model).double()
     for _ in found:
         with torch.no_grad():
             wanted.append(exact(torch.tensor([wanted]), use_cache=False).logits[0, -1].argmax().item())
-    if len(found) < 10 or found != wanted[70:]:
-        raise AssertionError(f"expected {wanted[70:]}, got {found}")
-    return f"{family}: {len(found)} greedy tokens are those of transformers"
+    if len(found) < 10 or found != wanted[length:]:
+        raise AssertionError(f"expected {wanted[length:]}, got {found}")
+    return f"{family}: {len(found)} greedy tokens behind {length} are those of transformers"
 
 
 def checks(names):
     for name in names:
         yield f"{name} gradients", lambda folder, name=name: check_gradients(name, folder)
         yield f"{name} losses", lambda folder, name=name: check_losses(name, folder)
-        yield f"{name} generation", lambda folder, name=name: check_generation(name, folder)
+        # The longer prompt is longer than a window, and than the pieces that prompts are run in.
+        for length in PROMPTS:
+            yield (
+                f"{name} generation behind {length}",
+                lambda folder, name=name, length=length: check_generation(name, length, folder),
+            )
         yield f"{name} run folder", lambda folder, name=name: check_back(name, folder)
 
 

@@ -118,7 +118,7 @@ TEST_F(PackedRows, HoldDocumentsPositionsAndLabels) {
   const auto row = filled(plan(cache_.lengths(), {.row_length = 12}), 0);
   EXPECT_THAT(row[0], ElementsAre(20, 21, 22, 23, 24, 25, 26, 10, 11, 12, 0, 0));
   EXPECT_THAT(row[1], ElementsAre(0, 0, 0, 0, 0, 0, 0, 7, 7, 7, 10, 10));
-  EXPECT_THAT(row[2], ElementsAre(0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 0, 1));
+  EXPECT_THAT(row[2], ElementsAre(0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 0, 0));
   EXPECT_THAT(row[3], ElementsAre(-1, 22, 23, 24, 25, 26, -1, 11, 12, -1, -1, -1));
 }
 

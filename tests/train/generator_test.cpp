@@ -80,6 +80,29 @@ TEST_F(Generation, LogitsDoNotDependOnThePiecesThatAreFed) {
   for (size_t i = 0; i < all.size(); ++i) EXPECT_NEAR(all[i], last[i], 1e-5) << i;
 }
 
+TEST_F(Generation, LongropeIsChosenByTheTokensThereAre) {
+  std::string config = read_file(folder_.path() / "config.json");
+  config.replace(config.find('{'), 1, R"({"original_max_position_embeddings": 20, "rope_scaling": {
+"rope_type": "longrope", "short_factor": [1, 1, 1, 1], "long_factor": [1, 3, 5, 7]}, )");
+  write_file_atomically(folder_.path() / "config.json", config);
+  std::vector<int32_t> ids;
+  for (int32_t i = 0; i < 90; ++i) ids.push_back(i * 37 % 100);
+  const auto expect_near = [](std::span<const float> found, std::span<const float> wanted) {
+    for (size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(found[i], wanted[i], 1e-5) << i;
+  };
+  Generator large = generator(90), small = generator(20);
+  expect_near(large.feed(std::span(ids).first(15)), small.feed(std::span(ids).first(15)));
+  // What was a short context becomes a long one with its 21st token.
+  for (const size_t length : {20U, 21U, 90U}) {
+    Generator whole = generator(90);
+    const std::span<const float> wanted = whole.feed(std::span(ids).first(length));
+    Generator single = generator(90);
+    std::span<const float> found;
+    for (size_t i = 0; i < length; ++i) found = single.feed(std::span(ids).subspan(i, 1));
+    expect_near(found, wanted);
+  }
+}
+
 TEST_F(Generation, TensorsThatNothingReadsAreRefused) {
   const fs::path file = folder_.path() / "model.safetensors";
   const io::SafetensorsFile saved(file);

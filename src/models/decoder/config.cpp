@@ -234,17 +234,40 @@ DecoderConfig read_decoder_config(const fs::path& file) {
   return parse_decoder_config(read_file(file, kMaxConfigBytes), file.string());
 }
 
+namespace {
+
+/// The rope_scaling that both versions understand alike.
+Json common_scaling(const Json& config, const DecoderConfig& decoder) {
+  const RopeOptions& rope = decoder.rope;
+  if (rope.type == "default") return {};
+  const bool is_old = config.contains("rope_scaling") && config.at("rope_scaling").is_object();
+  Json scaling = config.at(is_old ? "rope_scaling" : "rope_parameters");
+  const bool is_plain = !scaling.contains("factor") && !scaling.contains("attention_factor");
+  // Version 4 takes three keys of a Phi-3 and no others.
+  if (decoder.family == "phi3" && is_plain)
+    return {{"type", rope.type}, {"short_factor", rope.short_factor}, {"long_factor", rope.long_factor}};
+  for (const char* key : {"rope_theta", "partial_rotary_factor", "type"}) scaling.erase(key);
+  scaling["rope_type"] = rope.type;
+  // Version 4 leaves "factor" aside where the config has the original length.
+  if (rope.type == "longrope") scaling["attention_factor"] = rope.attention_factor;
+  return scaling;
+}
+
+}  // namespace
+
 nlohmann::ordered_json with_both_versions(nlohmann::ordered_json config, const DecoderConfig& decoder) {
-  Json parameters = config.contains("rope_parameters") ? config.at("rope_parameters") : Json::object();
-  Json scaling = config.contains("rope_scaling") ? config.at("rope_scaling") : Json();
-  if (scaling.is_null() && decoder.rope.type != "default") scaling = parameters;
-  if (scaling.is_object()) {
-    scaling.erase("rope_theta");
-    parameters.update(scaling);
+  const RopeOptions& rope = decoder.rope;
+  const Json scaling = common_scaling(config, decoder);
+  Json parameters = scaling.is_null() ? Json::object() : scaling;
+  parameters.erase("type");
+  parameters["rope_type"] = rope.type;
+  config["rope_theta"] = parameters["rope_theta"] = rope.theta;
+  if (rope.rotary_share != 1)
+    config["partial_rotary_factor"] = parameters["partial_rotary_factor"] = rope.rotary_share;
+  if (rope.type == "longrope") {
+    config["original_max_position_embeddings"] = rope.original_positions;
+    parameters["original_max_position_embeddings"] = rope.original_positions;
   }
-  parameters["rope_type"] = decoder.rope.type;
-  parameters["rope_theta"] = decoder.rope.theta;
-  config["rope_theta"] = decoder.rope.theta;
   config["rope_scaling"] = scaling;
   config["rope_parameters"] = parameters;
   const Json dtype = config.contains("dtype") ? config.at("dtype") : config.value("torch_dtype", Json());

@@ -12,8 +12,15 @@ class Decoder {
  public:
   Decoder(nn::Builder& builder, const DecoderConfig& config, const DecoderInputs& in)
       : builder_(builder), config_(config), in_(in) {
-    const RopeTable rope = rope_table(config.rope, config.head_size, in.reach());
-    rope_ = builder.op("rope_table", {in.positions}, {{"inv_freq", rope.inv_freq}, {"scale", rope.scale}});
+    const RopeTable rope = rope_table(config.rope, config.head_size);
+    std::vector<ValueId> inputs = {in.positions};
+    ir::Attrs attrs = {{"inv_freq", rope.inv_freq}, {"scale", rope.scale}};
+    if (!rope.long_inv_freq.empty() && in.reach() > rope.original) {
+      attrs.set("long_inv_freq", rope.long_inv_freq);
+      attrs.set("original", rope.original);
+      if (in.last_position != ir::kNone) inputs.push_back(in.last_position);
+    }
+    rope_ = builder.op("rope_table", inputs, attrs);
   }
 
   DecoderOutputs run() {

@@ -9,6 +9,8 @@ namespace hearth::models {
 struct DecoderInputs {
   ir::ValueId tokens = ir::kNone;     ///< i32 [N]
   ir::ValueId positions = ir::kNone;  ///< i32 [N]
+  /// i32: the largest position of the whole sequences, where longrope needs it; none: it is in `positions`.
+  ir::ValueId last_position = ir::kNone;
   /// i32 [N]: where in its row the document of a token starts; none: every row is one document.
   ir::ValueId starts = ir::kNone;
   int64_t num_rows = 1;

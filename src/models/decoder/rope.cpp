@@ -283,18 +283,21 @@ RopeOptions read_rope(const ConfigReader& reader, const RopeDefaults& defaults, 
                       from_either(reader, scaling, "rope_theta", defaults.theta));
 }
 
-RopeTable rope_table(const RopeOptions& rope, int64_t head_size, int64_t context) {
+RopeTable rope_table(const RopeOptions& rope, int64_t head_size) {
   const int64_t rotary = rotary_size(rope, head_size);
-  const auto& factors = context > rope.original_positions ? rope.long_factor : rope.short_factor;
   RopeTable table{.inv_freq = {}, .scale = rope.attention_factor};
   for (int64_t i = 0; i < rotary / 2; ++i) {
     double frequency = std::pow(rope.theta, -2.0 * static_cast<double>(i) / static_cast<double>(rotary));
     if (rope.type == "linear") frequency /= rope.factor;
     if (rope.type == "llama3") frequency = llama3_frequency(rope, frequency);
     if (rope.type == "yarn") frequency = YarnRamp(rope, rotary).stretched(frequency, i);
-    if (rope.type == "longrope") frequency /= factors[static_cast<size_t>(i)];
+    if (rope.type == "longrope") {
+      table.long_inv_freq.push_back(frequency / rope.long_factor[static_cast<size_t>(i)]);
+      frequency /= rope.short_factor[static_cast<size_t>(i)];
+    }
     table.inv_freq.push_back(frequency);
   }
+  if (rope.type == "longrope") table.original = rope.original_positions;
   return table;
 }
 

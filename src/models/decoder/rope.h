@@ -14,6 +14,9 @@ class ConfigReader;
 struct RopeTable {
   std::vector<double> inv_freq;
   double scale = 1;
+  /// In place of inv_freq for every position of a batch that holds one from `original` on; empty: never.
+  std::vector<double> long_inv_freq = {};
+  int64_t original = 0;
 };
 
 /// How inverse frequencies follow from a config: "default", "linear", "llama3", "yarn" (Peng et al. 2023,
@@ -50,7 +53,7 @@ struct RopeSizes {
 /// is not known, a key that the type needs, and keys that the two versions understand differently.
 RopeOptions read_rope(const ConfigReader& reader, const RopeDefaults& defaults, const RopeSizes& sizes);
 
-/// The frequencies of heads of that size in sequences of up to `context` tokens.
-RopeTable rope_table(const RopeOptions& rope, int64_t head_size, int64_t context);
+/// The frequencies of heads of that size.
+RopeTable rope_table(const RopeOptions& rope, int64_t head_size);
 
 }  // namespace hearth::models

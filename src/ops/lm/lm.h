@@ -1,5 +1,8 @@
 #pragma once
 
+#include <algorithm>
+#include <vector>
+
 #include "ir/op_def.h"
 
 namespace hearth::ops {
@@ -12,6 +15,7 @@ extern const ir::OpDef embedding_grad;
 
 /// Rotary position embedding (arXiv 2104.09864) in Hugging Face's layout, where element i turns with element
 /// i + len: the table holds scale * cos then scale * sin of positions * inv_freq, which is rounded to f32.
+/// With long_inv_freq there are two sets of frequencies, of which the largest of all positions chooses.
 extern const ir::OpDef rope_table;
 /// The first 2 * len elements of each head are turned, the rest is copied; inverse=1 turns back.
 extern const ir::OpDef rope;
@@ -29,6 +33,22 @@ extern const ir::OpDef cached_attention;
 /// activation(gate) * up (arXiv 2002.05202).
 extern const ir::OpDef glu;
 extern const ir::OpDef glu_grad;
+
+/// The frequencies of a rope_table.
+struct RopeFrequencies {
+  explicit RopeFrequencies(const ir::NodeView& node);
+
+  bool has_two() const { return !beyond.empty(); }
+  /// Those for positions of which the largest is in `reach`.
+  const std::vector<double>& chosen(const auto& reach) const {
+    const auto is_beyond = [&](auto position) { return static_cast<int64_t>(position) >= original; };
+    return has_two() && std::ranges::any_of(reach, is_beyond) ? beyond : within;
+  }
+
+  std::vector<double> within, beyond;
+  int64_t original = 0;  ///< positions of a short context
+  double scale;
+};
 
 /// Kernels for cards; that of glu is glu_grad's too.
 ir::Kernel embedding_gpu(const ir::NodeView& node);

@@ -15,26 +15,32 @@ double angle(double position, double frequency) {
 }
 
 Inferred infer_table(const NodeView& node) {
-  const Type& positions = node.in_type(0);
-  if (positions.dtype != DType::i32 || positions.shape.rank() != 1)
-    return refuse_type("positions", "i32[N]", positions);
+  for (const Type& positions : node.in) {
+    if (positions.dtype != DType::i32 || positions.shape.rank() != 1)
+      return refuse_type("positions", "i32[N]", positions);
+  }
   const auto len = std::ssize(node.attrs.reals("inv_freq"));
   if (len == 0) return refuse("expected at least one frequency");
-  return {.out = {f32_type({positions.shape[0], 2 * len})}, .error = ""};
+  const RopeFrequencies frequencies(node);
+  if (frequencies.has_two() && std::ssize(frequencies.beyond) != len)
+    return refuse(fmt::format("expected {} frequencies beyond the original context", len));
+  return {.out = {f32_type({node.in_type(0).shape[0], 2 * len})}, .error = ""};
 }
 
 Kernel table_kernel(const NodeView& node) {
-  const std::vector<double> frequencies = node.attrs.reals("inv_freq");
-  const double scale = node.attrs.real_or("scale", 1);
-  const int64_t count = node.in_type(0).shape[0], len = std::ssize(frequencies);
+  const RopeFrequencies frequencies(node);
+  const int64_t count = node.in_type(0).shape[0], len = std::ssize(frequencies.within);
+  const int64_t num_reach = node.in.back().shape[0];
   const auto run = [=](const KernelArgs& args) {
+    const auto* reach = static_cast<const int32_t*>(args.in.back());
+    const std::vector<double>& chosen = frequencies.chosen(std::span(reach, static_cast<size_t>(num_reach)));
     args.threads->parallel_for(count, std::max<int64_t>(1, 256 / len), [&](Range range) {
       for (int64_t i = range.begin; i < range.end; ++i) {
         float* row = args.output<float>(0) + i * 2 * len;
         for (int64_t j = 0; j < len; ++j) {
-          const double turn = angle(args.input<int32_t>(0)[i], frequencies[static_cast<size_t>(j)]);
-          row[j] = static_cast<float>(scale * std::cos(turn));
-          row[len + j] = static_cast<float>(scale * std::sin(turn));
+          const double turn = angle(args.input<int32_t>(0)[i], chosen[static_cast<size_t>(j)]);
+          row[j] = static_cast<float>(frequencies.scale * std::cos(turn));
+          row[len + j] = static_cast<float>(frequencies.scale * std::sin(turn));
         }
       }
     });
@@ -43,14 +49,14 @@ Kernel table_kernel(const NodeView& node) {
 }
 
 void table_reference(const ReferenceArgs& args) {
-  const std::vector<double>& frequencies = args.node.attrs.reals("inv_freq");
-  const double scale = args.node.attrs.real_or("scale", 1);
-  const size_t len = frequencies.size();
+  const RopeFrequencies frequencies(args.node);
+  const std::vector<double>& chosen = frequencies.chosen(std::span(args.in.back()));
+  const size_t len = chosen.size();
   for (size_t i = 0; i < args.in[0].size(); ++i) {
     for (size_t j = 0; j < len; ++j) {
-      const double turn = angle(args.in[0][i], frequencies[j]);
-      args.out[0][i * 2 * len + j] = scale * std::cos(turn);
-      args.out[0][i * 2 * len + len + j] = scale * std::sin(turn);
+      const double turn = angle(args.in[0][i], chosen[j]);
+      args.out[0][i * 2 * len + j] = frequencies.scale * std::cos(turn);
+      args.out[0][i * 2 * len + len + j] = frequencies.scale * std::sin(turn);
     }
   }
 }
@@ -137,9 +143,19 @@ std::vector<ValueId> vjp(const VjpContext& context) {
 }
 
 std::vector<Sample> table_samples() {
-  return {{.in = {labels(7, 40)}, .attrs = {{"inv_freq", std::vector{1.0, 0.1, 0.01}}, {"scale", 1.0}}},
-          {.in = {labels(130, 5000)}, .attrs = {{"inv_freq", std::vector{0.7, 1e-4}}, {"scale", 1.19}}},
-          {.in = {labels(3, 40)}, .attrs = {{"inv_freq", std::vector<double>(261, 0.3)}, {"scale", 1.0}}}};
+  std::vector<Sample> samples = {
+      {.in = {labels(7, 40)}, .attrs = {{"inv_freq", std::vector{1.0, 0.1, 0.01}}, {"scale", 1.0}}},
+      {.in = {labels(130, 5000)}, .attrs = {{"inv_freq", std::vector{0.7, 1e-4}}, {"scale", 1.19}}},
+      {.in = {labels(3, 40)}, .attrs = {{"inv_freq", std::vector<double>(261, 0.3)}, {"scale", 1.0}}}};
+  for (const int64_t original : {40, 5000}) {
+    const ir::Attrs attrs = {{"inv_freq", std::vector<double>(300, 0.3)},
+                             {"scale", 1.0},
+                             {"long_inv_freq", std::vector<double>(300, 0.2)},
+                             {"original", original}};
+    samples.push_back({.in = {labels(5, 40), labels(600, 3000)}, .attrs = attrs});
+    samples.push_back({.in = {labels(600, 3000)}, .attrs = attrs});
+  }
+  return samples;
 }
 
 Sample sample(int64_t tokens, int64_t num_heads, int64_t size, int64_t len, int64_t inverse, DType dtype) {
@@ -154,9 +170,19 @@ std::vector<Sample> samples() {
 
 }  // namespace
 
+RopeFrequencies::RopeFrequencies(const NodeView& node)
+    : within(node.attrs.reals("inv_freq")), scale(node.attrs.real_or("scale", 1)) {
+  if (!node.attrs.contains("long_inv_freq")) return;
+  beyond = node.attrs.reals("long_inv_freq");
+  original = node.attrs.integer("original");
+}
+
 const OpDef rope_table{
     .name = "rope_table",
-    .doc = "rope_table(positions i32 [N]): scale * cos then scale * sin of positions * inv_freq",
+    .doc =
+        "rope_table(positions i32 [N], reach i32 [M] (absent: positions)): scale * cos then scale * sin of "
+        "positions * inv_freq, or of positions * long_inv_freq where one of reach is `original` or more",
+    .max_inputs = 2,
     .infer = infer_table,
     .no_vjp_because = "positions are whole numbers",
     .cpu = table_kernel,

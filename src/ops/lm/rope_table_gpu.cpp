@@ -12,17 +12,33 @@ using ir::NodeView;
 struct Frequencies {
   static constexpr int kMost = 256;
   int count;
-  float at[kMost];
+  float within[kMost];
+  float beyond[kMost];
 };
+
+/// Positions of which one that is `original` or more makes a long context; none: it is short.
+struct Reach {
+  const int32_t* positions;
+  int64_t count;
+  float original;
+};
+RT_DEVICE bool is_long(const Reach& reach) {
+  if (reach.count == 0) return false;
+  float most = -1;
+  for (int64_t i = threadIdx.x; i < reach.count; i += kBlockThreads)
+    most = rt::Max()(static_cast<float>(reach.positions[i]), most);
+  return rt::reduce_block(most, rt::Max(), -1.0F) >= reach.original;
+}
 
 /// A thread per position and frequency: columns [first, first + count) of both halves of a row.
 __global__ void __launch_bounds__(kBlockThreads)
-    fill_table(const int32_t* positions, float* table, int64_t num_positions, int64_t len, int64_t first,
-               double scale, Frequencies frequencies) {
+    fill_table(const int32_t* positions, Reach reach, float* table, int64_t num_positions, int64_t len,
+               int64_t first, double scale, Frequencies frequencies) {
+  const float* chosen = is_long(reach) ? frequencies.beyond : frequencies.within;
   const int64_t i = first_element() / frequencies.count;
   const int j = static_cast<int>(first_element() % frequencies.count);
   if (i >= num_positions) return;
-  const float angle = static_cast<float>(positions[i]) * frequencies.at[j];
+  const float angle = static_cast<float>(positions[i]) * chosen[j];
   float* row = table + i * 2 * len + first + j;
   row[0] = static_cast<float>(scale * cos(static_cast<double>(angle)));
   row[len] = static_cast<float>(scale * sin(static_cast<double>(angle)));
@@ -31,20 +47,27 @@ __global__ void __launch_bounds__(kBlockThreads)
 }  // namespace
 
 ir::Kernel rope_table_gpu(const NodeView& node) {
-  const std::vector<double> all = node.attrs.reals("inv_freq");
-  const auto len = static_cast<int64_t>(all.size());
+  const RopeFrequencies all(node);
   std::vector<Frequencies> pieces;
-  for (size_t i = 0; i < all.size(); ++i) {
+  for (size_t i = 0; i < all.within.size(); ++i) {
     if (i % Frequencies::kMost == 0) pieces.push_back({});
-    pieces.back().at[pieces.back().count++] = static_cast<float>(all[i]);
+    Frequencies& piece = pieces.back();
+    piece.within[piece.count] = static_cast<float>(all.within[i]);
+    if (all.has_two()) piece.beyond[piece.count] = static_cast<float>(all.beyond[i]);
+    ++piece.count;
   }
-  const auto run = [len, pieces, positions = node.in_type(0).shape[0],
-                    scale = node.attrs.real_or("scale", 1)](const KernelArgs& args) {
+  const Reach reach{.positions = nullptr,
+                    .count = all.has_two() ? node.in.back().shape[0] : 0,
+                    .original = static_cast<float>(all.original)};
+  const auto run = [reach, pieces, len = std::ssize(all.within), scale = all.scale,
+                    positions = node.in_type(0).shape[0]](const KernelArgs& args) {
+    Reach own = reach;
+    own.positions = static_cast<const int32_t*>(args.in.back());
     int64_t first = 0;
     for (const Frequencies& piece : pieces) {
       rt::launch(fill_table, {divided_up(positions * piece.count, kBlockThreads), kBlockThreads},
-                 args.stream->handle(), input_of<int32_t>(args, 0), output_of<float>(args, 0), positions, len,
-                 first, scale, piece);
+                 args.stream->handle(), input_of<int32_t>(args, 0), own, output_of<float>(args, 0), positions,
+                 len, first, scale, piece);
       first += piece.count;
     }
   };
