@@ -3,9 +3,7 @@
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <iterator>
-#include <memory>
 
 #include "base/error.h"
 #include "base/utf8.h"
@@ -34,19 +32,51 @@ bool may_change(char byte, UnicodeForm form) {
 }
 bool is_ascii(char byte) { return static_cast<uint8_t>(byte) < 0x80; }
 
-struct Free {
-  void operator()(utf8proc_uint8_t* memory) const { std::free(memory); }
-};
+int combining_class(utf8proc_int32_t value) { return utf8proc_get_property(value)->combining_class; }
+
+/// Marks behind a character in the order of their classes. utf8proc would exchange neighbors, which takes the
+/// square of their number.
+void order_marks(std::vector<utf8proc_int32_t>& values) {
+  const auto is_mark = [](utf8proc_int32_t value) { return combining_class(value) > 0; };
+  for (auto begin = values.begin(); begin != values.end();) {
+    begin = std::find_if(begin, values.end(), is_mark);
+    const auto end = std::find_if_not(begin, values.end(), is_mark);
+    std::stable_sort(begin, end, [](utf8proc_int32_t a, utf8proc_int32_t b) {
+      return combining_class(a) < combining_class(b);
+    });
+    begin = end;
+  }
+}
+
+/// No character decomposes to more.
+constexpr size_t kMaxDecomposed = 32;
+
+std::vector<utf8proc_int32_t> decomposed(std::string_view part, utf8proc_option_t options) {
+  std::vector<utf8proc_int32_t> values;
+  size_t count = 0;
+  for (int bounds = UTF8PROC_BOUNDCLASS_START; !part.empty();) {
+    const Character next = first_character(part);
+    values.resize(count + kMaxDecomposed);
+    const utf8proc_ssize_t made = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(next.value),
+                                                          &values[count], kMaxDecomposed, options, &bounds);
+    HEARTH_CHECK(made >= 0 && static_cast<size_t>(made) <= kMaxDecomposed);
+    count += static_cast<size_t>(made);
+    part.remove_prefix(next.bytes);
+  }
+  values.resize(count);
+  return values;
+}
 
 void append_mapped(std::string& out, std::string_view part, UnicodeForm form) {
   if (part.empty()) return;
-  utf8proc_uint8_t* made = nullptr;
-  const utf8proc_ssize_t length = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(part.data()),
-                                               static_cast<utf8proc_ssize_t>(part.size()), &made,
-                                               static_cast<utf8proc_option_t>(options_of(form)));
-  const std::unique_ptr<utf8proc_uint8_t, Free> owner(made);
+  const auto options = static_cast<utf8proc_option_t>(options_of(form));
+  std::vector<utf8proc_int32_t> values = decomposed(part, options);
+  order_marks(values);
+  const utf8proc_ssize_t length =
+      utf8proc_normalize_utf32(values.data(), static_cast<utf8proc_ssize_t>(values.size()), options);
   if (length < 0) internal_error("utf8proc: {}", utf8proc_errmsg(length));
-  out.append(reinterpret_cast<const char*>(made), static_cast<size_t>(length));
+  values.resize(static_cast<size_t>(length));
+  for (const utf8proc_int32_t value : values) append_utf8(out, static_cast<char32_t>(value));
 }
 
 /// Maps what lies between the characters that Hugging Face's tokenizers know no normal form of.

@@ -141,6 +141,19 @@ TEST(NormalForms, AreThoseOfAnOlderUnicode) {
   EXPECT_EQ(normalized({{"type", "NFC"}}, "e\u0301 e\u1dfa\u0301"), "\u00e9 e\u1dfa\u0301");
 }
 
+/// The order of many marks is found in less than the square of their number.
+TEST(NormalForms, ManyMarksAreOrdered) {
+  std::string mixed = "a", above, below;
+  for (int i = 0; i < 100'000; ++i) {
+    mixed += "\u0301\u0323";
+    above += "\u0301";
+    below += "\u0323";
+  }
+  EXPECT_EQ(normalized({{"type", "NFD"}}, mixed), "a" + below + above);
+  EXPECT_EQ(normalized({{"type", "NFC"}}, "\u0f73\u0f73e\u0301\u0323\uac00\u11a8"),
+            "\u0f71\u0f71\u0f72\u0f72\u1eb9\u0301\uac01");
+}
+
 TEST(PostProcessor, LaterOnesGoAroundEarlierOnes) {
   Json json = word_level_json({"a", "b", "c", "d"});
   const Json inner = {{"type", "BertProcessing"}, {"cls", {"a", 0}}, {"sep", {"b", 1}}};
