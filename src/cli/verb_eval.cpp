@@ -67,6 +67,7 @@ void eval_text(train::Recipe recipe, train::ModelFolder model, const Arguments& 
   if (fs::exists(best)) weights = best;
   if (!model.adapter.empty()) recipe.text.model = model.model.string();
   const auto task = train::open_task(recipe);
+  if (const std::string warning = task->warning(); !warning.empty()) fmt::print(stderr, "{}\n", warning);
   const train::Evaluation result = train::evaluate_text(recipe, *task, model);
   check_finite(result.loss, weights);
   fmt::print("{}: loss {:.4f}, {} ({} held out)\n", weights.string(), result.loss,

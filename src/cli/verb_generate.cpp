@@ -99,6 +99,8 @@ void run_generate(const CLI::App& verb, const Arguments& arguments) {
   fmt::print(stderr, "{} tokens behind a prompt of {}, {:.1f} tokens/s{}\n", answer.ids.size(), prompt.size(),
              static_cast<double>(answer.ids.size()) / took.count(),
              answer.ended ? "" : "; cut off by --max-tokens or --context");
+  const auto note = models::context_note(generator.config(), std::ssize(generator.tokens()));
+  if (!note.empty()) fmt::print(stderr, "{}\n", note);
 }
 
 }  // namespace

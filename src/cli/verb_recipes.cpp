@@ -82,7 +82,9 @@ void check_texts(const train::Recipe& recipe) {
     if (bad > 0 && recipe.text.bad_records != "skip")
       user_error("expected records that can be used, got {} in {} that cannot", bad, path.string());
   }
-  fmt::print("{}\n", train::open_task(recipe)->describe());
+  const auto task = train::open_task(recipe);
+  fmt::print("{}\n", task->describe());
+  if (const std::string warning = task->warning(); !warning.empty()) fmt::print("{}\n", warning);
 }
 
 void run_validate(const CLI::App& verb, const std::string& name) {

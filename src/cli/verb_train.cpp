@@ -94,6 +94,7 @@ void announce(const train::Trainer& trainer, train::Engine& engine, const train:
   terminal.message(fmt::format("{}: {} parameters, {} on {} threads; {}", train::model_name(recipe),
                                parameters, recipe.precision, engine.threads().size(),
                                trainer.task().describe()));
+  if (const std::string warning = trainer.task().warning(); !warning.empty()) terminal.message(warning);
   if (train::has_adapter(engine)) {
     terminal.message(fmt::format("trainable params: {} || all params: {} || trainable%: {:.4f}", parameters,
                                  all, 100 * static_cast<double>(parameters) / static_cast<double>(all)));

@@ -40,6 +40,7 @@ class Generator {
   /// What was fed since the restart.
   std::span<const int32_t> tokens() const { return tokens_; }
   int64_t num_slots() const { return slots_; }
+  const models::DecoderConfig& config() const { return config_; }
 
   /// Whether a sequence ends with this token, by config.json or generation_config.json.
   bool is_end(int32_t id) const;

@@ -73,6 +73,8 @@ class Task {
   virtual const char* unit() const = 0;
   /// What the data is, for the start of a run: "70 training and 32 validation pictures".
   virtual std::string describe() const = 0;
+  /// What people should know before they believe the results; empty: nothing.
+  virtual std::string warning() const { return ""; }
   /// A score for people: "accuracy 98.51%".
   virtual std::string score_text(double score) const = 0;
   /// What an evaluation tells people behind its loss.

@@ -1,5 +1,6 @@
 #include "train/text_task.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -148,6 +149,15 @@ std::string TextTask::describe() const {
       train_->counts().samples, train_->counts().samples == 1 ? "" : "s", num_rows(), options_.context,
       percent(train_->num_tokens(), places), losses_text(train_->counts()), left_out_text(),
       train_->num_trained(), train_->num_tokens(), num_eval_rows());
+}
+
+std::string TextTask::warning() const {
+  int64_t longest = 0;
+  for (const text::TokenCache* tokens : {&train_tokens_, held_out_tokens_ ? &*held_out_tokens_ : nullptr}) {
+    if (tokens == nullptr) continue;
+    for (const int64_t length : tokens->lengths()) longest = std::max(longest, length);
+  }
+  return models::context_note(config_, std::min(longest, options_.context));
 }
 
 std::string TextTask::score_text(double score) const {

@@ -338,6 +338,12 @@ TEST(DecoderConfig, LongropeIsWrittenSoThatBothVersionsAgree) {
   EXPECT_EQ(table_of(parsed(both)).scale, table_of(parsed(json)).scale);
 }
 
+TEST(DecoderConfig, ContextsAboveItsPositionsGetASentence) {
+  EXPECT_EQ(context_note(parsed(small("llama")), 512), "");
+  EXPECT_THAT(context_note(parsed(small("llama")), 513),
+              AllOf(HasSubstr("513"), HasSubstr("max_position_embeddings 512")));
+}
+
 TEST(DecoderConfig, MistakesAreNamed) {
   EXPECT_THAT(error_of(small("lama")), AllOf(HasSubstr("'lama'"), HasSubstr("did you mean 'llama'")));
   Json json = small("llama");

@@ -104,6 +104,15 @@ std::vector<std::string> epoch_of(const TextTask& task, int64_t epoch) {
   return documents_from(task, {.seed = 3, .epoch = epoch}, task.num_rows());
 }
 
+TEST_F(Text, TextsBeyondTheModelsPositionsAreWarnedOf) {
+  // The tiny model has 512 positions.
+  put("long.txt", std::string(4000, 'a'));
+  const std::string wide = "data.context=600";
+  EXPECT_EQ(TextTask(recipe("chat.jsonl", {wide})).warning(), "");
+  EXPECT_EQ(TextTask(recipe("long.txt")).warning(), "");
+  EXPECT_THAT(TextTask(recipe("long.txt", {wide})).warning(), HasSubstr("max_position_embeddings 512"));
+}
+
 TEST_F(Text, EverySampleOnceAnEpochInAnOrderOfItsOwn) {
   for (const char* packing : {"data.packing=true", "data.packing=false"}) {
     const TextTask task(recipe("chat.jsonl", {packing}));

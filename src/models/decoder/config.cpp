@@ -234,6 +234,14 @@ DecoderConfig read_decoder_config(const fs::path& file) {
   return parse_decoder_config(read_file(file, kMaxConfigBytes), file.string());
 }
 
+std::string context_note(const DecoderConfig& config, int64_t context) {
+  if (context <= config.max_positions) return "";
+  return fmt::format(
+      "a context of {} tokens is above max_position_embeddings {} in the model's config.json: it has not "
+      "learned positions from there on",
+      context, config.max_positions);
+}
+
 namespace {
 
 /// The rope_scaling that both versions understand alike.

@@ -46,6 +46,10 @@ struct DecoderConfig {
 DecoderConfig parse_decoder_config(std::string_view json, const std::string& where);
 DecoderConfig read_decoder_config(const fs::path& file);
 
+/// A sentence on a context of more tokens than the model has positions for, which it computes nonetheless;
+/// empty where it is none.
+std::string context_note(const DecoderConfig& config, int64_t context);
+
 /// The same config with the rotary positions and the dtype under the keys of both versions of transformers:
 /// a reader of the older ones would silently fall back to theta = 10000.
 nlohmann::ordered_json with_both_versions(nlohmann::ordered_json config, const DecoderConfig& decoder);
