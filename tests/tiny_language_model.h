@@ -33,10 +33,10 @@ inline void write_tiny_model(const fs::path& folder, int num_tokens = 100) {
     added += fmt::format(R"({}{{"id": {}, "content": "{}", "special": true, "normalized": false}})",
                          added.empty() ? "" : ", ", id++, token);
   }
-  put("tokenizer.json",
-      fmt::format(
-          R"({{"added_tokens": [{}], "model": {{"type": "BPE", "vocab": {{{}"\n": 95}}, "merges": []}}}})",
-          added, vocab));
+  put("tokenizer.json", fmt::format(
+                            R"({{"added_tokens": [{}], "decoder": {{"type": "Fuse"}},
+"model": {{"type": "BPE", "vocab": {{{}"\n": 95}}, "merges": []}}}})",
+                            added, vocab));
   put("tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
   put("chat_template.jinja", kTinyTemplate);
 }
