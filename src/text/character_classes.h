@@ -12,8 +12,8 @@ bool is_other(char32_t value);
 /// Marks that BertNormalizer strips, and those that StripAccents does.
 bool is_nonspacing_mark(char32_t value);
 bool is_mark(char32_t value);
-/// Characters with a decomposition or a combining class since Unicode 10: their normal forms leave them
-/// alone.
+/// Characters whose decompositions, compositions or combining classes came with Unicode 10 or later: their
+/// normal forms leave them alone.
 bool has_new_normal_form(char32_t value);
 /// What BertNormalizer takes for a Chinese character.
 bool is_chinese(char32_t value);

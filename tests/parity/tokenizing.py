@@ -265,6 +265,30 @@ def differences(tokenizer, texts, encoded, decoded, answer):
     return found
 
 
+def check_normalizers(program):
+    """Every character there is, and marks in any order, as a vocabulary of bytes shows them."""
+    draw = random.Random("normalizers")
+    marks = [one for one in ASSIGNED if unicodedata.combining(one)]
+    every = [chr(code) for code in range(1, 0x110000) if not 0xD800 <= code < 0xE000]
+    texts = [" ".join(every[first::8]) for first in range(8)]
+    texts += ["".join(draw.choice(draw.choice([marks, ASSIGNED])) for _ in range(20000)) for _ in range(4)]
+    # Which capital letters there are is a matter of the compiler that made the package.
+    bert = [normalizers.BertNormalizer(lowercase=False, strip_accents=strip) for strip in (False, True)]
+    forms = [normalizers.NFC(), normalizers.NFD(), normalizers.NFKC(), normalizers.NFKD()]
+    kinds = [*forms, normalizers.StripAccents(), normalizers.Nmt(), *bert]
+    requests, wanted = [], []
+    for kind in kinds:
+        codes = [(f"<0x{code:02X}>", -20.0) for code in range(256)]
+        tokenizer = Tokenizer(models.Unigram([("<unk>", 0.0), *codes], unk_id=0, byte_fallback=True))
+        tokenizer.normalizer = kind
+        requests.append({"tokenizer": tokenizer.to_str(), "texts": texts, "ids": []})
+        wanted.append([tokenizer.encode(text).ids for text in texts])
+    answers = [answer.get("encoded") for answer in ask(program, requests)]
+    wrong = [type(kind).__name__ for kind, one, other in zip(kinds, wanted, answers, strict=True) if one != other]
+    print(f"FAILED normalizers: {wrong}" if wrong else f"ok     {len(kinds)} normalizers of every character", flush=True)
+    return len(wrong)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=40, help="tokenizers of each model")
@@ -272,7 +296,7 @@ def main():
     parser.add_argument("--show", type=int, default=3, help="differences to show of a tokenizer")
     arguments = parser.parse_args()
     program = os.environ.get("HEARTH_ENCODE", ROOT / "build/cpu/tests/encode_texts")
-    failed = 0
+    failed = check_normalizers(program)
     for model in ("WordLevel", "WordPiece", "Unigram", "BPE"):
         made, requests, wanted = [], [], []
         for index in range(arguments.count):

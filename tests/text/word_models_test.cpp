@@ -137,7 +137,9 @@ TEST(BertNormalizer, MarksAreThoseOfItsUnicode) {
 }
 
 TEST(NormalForms, AreThoseOfAnOlderUnicode) {
-  EXPECT_EQ(normalized({{"type", "NFKD"}}, "\u2460\U0001fbf9\u00e9"), "1\U0001fbf9e\u0301");
+  EXPECT_EQ(normalized({{"type", "NFKD"}}, "\u2460\U0001fbf9\U0001e030\u00e9"),
+            "1\U0001fbf9\U0001e030e\u0301");
+  EXPECT_EQ(normalized({{"type", "NFC"}}, "\U00011935\U00011930"), "\U00011935\U00011930");
   EXPECT_EQ(normalized({{"type", "NFC"}}, "e\u0301 e\u1dfa\u0301"), "\u00e9 e\u1dfa\u0301");
 }
 
