@@ -100,13 +100,13 @@ TEST_F(Jsonl, FaultsAreBounded) {
   std::string accents = "a";
   for (int i = 0; i < 1000; ++i) accents += "\u00e9";
   one.add("f", 2, "long", accents);
-  EXPECT_THAT(one.sentences()[1], EndsWith("é..."));
+  EXPECT_THAT(one.sentences()[1], EndsWith("\u00e9..."));
 }
 
 TEST(JsonReader, ReadsWhatPythonReads) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"( {"b": [1, -2, 2.5e-3, true, null], "a": {}} )", R"({"b":[1,-2,0.0025,true,null],"a":{}})"},
-      {R"("\u00e9\ud83d\ude00\n\/\"é")", "\"é😀\\n/\\\"é\""},
+      {R"("\u00e9\ud83d\ude00\n\/\"\u00e9")", "\"\u00e9\u1f600\\n/\\\"\u00e9\""},
       {R"({"a": 1, "b": 2, "a": 3})", R"({"a":3,"b":2})"},
       {"18446744073709551615", "18446744073709551615"},
       {"-9223372036854775808", "-9223372036854775808"},
