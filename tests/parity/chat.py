@@ -34,6 +34,7 @@ TEMPLATE = (
     "{% generation %}{{ m['content'] + eos_token }}{% endgeneration %}{% else %}{{ m['content'] }}{% endif %}"
     "{{ '\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}"
 )
+LONGROPE = {"rope_type": "longrope", "short_factor": [1.0, 1.5, 2.0, 3.0], "long_factor": [1.0, 2.0, 4.0, 8.0]}
 GENERATION = re.compile(r"{%-? (end)?generation -?%}")
 HARD_TEMPLATES = {
     "a shared start of what ends and what follows": (
@@ -147,9 +148,10 @@ def check_masks(folder, name, strips):
     return said
 
 
-def make_model(vocab_size):
+def make_model(vocab_size, **options):
     torch.manual_seed(1)
-    config = AutoConfig.for_model("llama", **{**SMALL, "vocab_size": vocab_size, "max_position_embeddings": 128})
+    sizes = {"vocab_size": vocab_size, "max_position_embeddings": 128}
+    config = AutoConfig.for_model("llama", **{**SMALL, **sizes, **options})
     return AutoModelForCausalLM.from_config(config, attn_implementation="eager")
 
 
@@ -200,20 +202,22 @@ def run_hearth(folder, packing):
     return logged_losses(train_on(folder, "chat.jsonl", RATE, {"context": CONTEXT, "packing": packing}, train))
 
 
-def check(folder, packing):
+def check(folder, packing, rope):
     talks = conversations(41)
     tokenizer = make_tokenizer(talks)
-    model = make_model(len(tokenizer))
+    samples = [tokenize(tokenizer, talk) for talk in talks]
+    lengths = [len(ids) for ids, _ in samples]
+    assert max(lengths) < CONTEXT
+    # Rows are longer than the original context, but no conversation in them is.
+    options = {"rope_scaling": LONGROPE, "original_max_position_embeddings": max(lengths), "rope_theta": 10000.0}
+    model = make_model(len(tokenizer), **(options if rope == "longrope" else {}))
     model.save_pretrained(folder / "model")
     tokenizer.save_pretrained(folder / "model")
     (folder / "chat.jsonl").write_text("".join(json.dumps({"messages": talk}) + "\n" for talk in talks))
-    samples = [tokenize(tokenizer, talk) for talk in talks]
-    lengths = [len(ids) for ids, _ in samples]
-    assert max(lengths) <= CONTEXT
     rows = first_fit_decreasing(lengths) if packing else one_to_a_row(lengths)
     gap = relative_gap(run_hearth(folder, packing), torch_losses(model, samples, steps_of(rows)))
     how = f"{len(rows)} packed rows" if packing else "padded rows"
-    return within(TOLERANCE, gap, f"chat in {how}: {STEPS} losses within {gap:.1e} of float64")
+    return within(TOLERANCE, gap, f"chat in {how} with {rope}: {STEPS} losses within {gap:.1e} of float64")
 
 
 if __name__ == "__main__":
@@ -223,5 +227,9 @@ if __name__ == "__main__":
         for name in HARD_TEMPLATES
         for strips in (False, True)
     ]
-    losses = [(f"packing {on}", lambda folder, on=on: check(folder, on)) for on in (True, False)]
+    losses = [
+        (f"packing {on} with {rope}", lambda folder, on=on, rope=rope: check(folder, on, rope))
+        for on in (True, False)
+        for rope in ("plain rope", "longrope")
+    ]
     sys.exit(run_checks(masks + losses))
