@@ -77,6 +77,10 @@ class Builder {
     if (fs::exists(model) && !byte_level) {
       read_sentencepiece(model, config);
     } else if (has_json) {
+      if (byte_level && config.add_prefix_space) {
+        user_error("{}: field 'add_prefix_space': expected false, as llama.cpp has no other, got true",
+                   (folder_ / "tokenizer_config.json").string());
+      }
       byte_level ? read_byte_level(root) : read_byte_fallback(root);
     } else {
       read_vocab_merges(config);

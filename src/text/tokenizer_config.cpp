@@ -55,6 +55,7 @@ std::optional<BertOptions> read_bert(const JsonNode& node, std::string_view toke
 }
 
 void read_config_file(const JsonNode& node, TokenizerConfig& config) {
+  config.is_given = true;
   config.tokenizer_class = node.string_or("tokenizer_class", "");
   if (config.tokenizer_class.ends_with("Fast"))
     config.tokenizer_class.resize(config.tokenizer_class.size() - 4);

@@ -16,6 +16,8 @@ struct BertOptions {
 /// What tokenizer_config.json, special_tokens_map.json and added_tokens.json of a folder say.
 struct TokenizerConfig {
   fs::path folder;
+  /// Whether there is a tokenizer_config.json.
+  bool is_given = false;
   /// "" when no file says it; "Fast" at its end is left out.
   std::string tokenizer_class;
   std::optional<std::string> bos, eos, pad, unk;

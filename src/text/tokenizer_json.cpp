@@ -16,6 +16,25 @@ std::vector<AddedToken> parse_added(const JsonNode& root) {
   return added;
 }
 
+/// As transformers has it: tokenizer_config.json counts, not what a ByteLevel says that is no part of a
+/// Sequence.
+nlohmann::json with_prefix_space(const JsonNode& node, const TokenizerConfig& config) {
+  nlohmann::json pre_tokenizer = node.json();
+  if (!config.is_given || node.at("type").string() != "ByteLevel") return pre_tokenizer;
+  const bool written = node.boolean_or("add_prefix_space", true);
+  const bool general =
+      config.tokenizer_class == "PreTrainedTokenizer" || config.tokenizer_class == "TokenizersBackend";
+  if (general && written != config.add_prefix_space) {
+    user_error(
+        "{}: field 'add_prefix_space': expected {} as in tokenizer.json, got {}: versions of transformers "
+        "differ in "
+        "which of them counts; try the one that the model was trained with in both",
+        (config.folder / "tokenizer_config.json").string(), written, config.add_prefix_space);
+  }
+  pre_tokenizer["add_prefix_space"] = config.add_prefix_space;
+  return pre_tokenizer;
+}
+
 /// As transformers has it: tokenizer_config.json counts, not what BertNormalizer says.
 nlohmann::json with_options(nlohmann::json normalizer, const std::optional<BertOptions>& options) {
   if (!options || !normalizer.is_object() || normalizer.value("type", nlohmann::json()) != "BertNormalizer")
@@ -34,7 +53,10 @@ std::unique_ptr<Tokenizer> parse_tokenizer_json(std::string_view json, std::stri
   const nlohmann::json parsed = parse_json(json, file);
   const JsonNode root(parsed, file);
   ParsedPreTokenizer pre;
-  if (const auto node = root.find("pre_tokenizer")) pre = parse_pre_tokenizer(*node);
+  if (const auto node = root.find("pre_tokenizer")) {
+    const nlohmann::json pre_tokenizer = with_prefix_space(*node, config);
+    pre = parse_pre_tokenizer(JsonNode(pre_tokenizer, file, "pre_tokenizer"));
+  }
   std::vector<AddedToken> added = parse_added(root);
   Parts parts{.added = added, .model = parse_model(root.at("model"), pre.byte_level, added), .special = {}};
   parts.pre_tokenizer = std::move(pre.pre_tokenizer);

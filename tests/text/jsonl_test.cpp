@@ -106,7 +106,9 @@ TEST_F(Jsonl, FaultsAreBounded) {
 TEST(JsonReader, ReadsWhatPythonReads) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"( {"b": [1, -2, 2.5e-3, true, null], "a": {}} )", R"({"b":[1,-2,0.0025,true,null],"a":{}})"},
-      {R"("\u00e9\ud83d\ude00\n\/\"\u00e9")", "\"\u00e9\u1f600\\n/\\\"\u00e9\""},
+      {R"("\u00e9\ud83d\ude00\n\/\")"
+       "\u00e9\"",
+       "\"\u00e9\U0001f600\\n/\\\"\u00e9\""},
       {R"({"a": 1, "b": 2, "a": 3})", R"({"a":3,"b":2})"},
       {"18446744073709551615", "18446744073709551615"},
       {"-9223372036854775808", "-9223372036854775808"},

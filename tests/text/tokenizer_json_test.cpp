@@ -80,6 +80,24 @@ TEST(TokenizerJson, RolesComeFromTheConfigBesideIt) {
   EXPECT_EQ(tokenizer->pad(), 257);
 }
 
+TEST(TokenizerJson, PrefixSpaceFollowsTheConfigAsInTransformers) {
+  const TemporaryFolder folder;
+  const auto encoded = [&](bool written, const Json& config) {
+    Json json = byte_level_json({});
+    json["pre_tokenizer"]["add_prefix_space"] = written;
+    put(folder.path() / "tokenizer.json", json.dump());
+    put(folder.path() / "tokenizer_config.json", config.dump());
+    return open_tokenizer(folder.path());
+  };
+  const Json gpt2 = {{"tokenizer_class", "GPT2Tokenizer"}, {"add_prefix_space", true}};
+  const Json general = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
+  EXPECT_EQ(encode(*encoded(false, gpt2), "a"), Ids({' ', 'a'}));
+  EXPECT_EQ(encode(*encoded(true, Json::object()), "a"), Ids({'a'}));
+  EXPECT_EQ(encode(*encoded(false, general), "a"), Ids({'a'}));
+  EXPECT_THAT(refusal([&] { encoded(true, general); }),
+              AllOf(HasSubstr("tokenizer_config.json"), HasSubstr("'add_prefix_space'")));
+}
+
 TEST(TokenizerJson, RefusesWhatItLacks) {
   const auto with = [](const std::string& component, const char* type) {
     Json json = byte_level_json({});
