@@ -51,6 +51,10 @@ Block block_of(const BlockProduct& product, int64_t i, int64_t rows, int64_t p, 
 
 }  // namespace
 
+int64_t packed_floats(int64_t rows, int64_t terms) {
+  return round_up(std::min(rows, kRowBlock), kSliver) / kSliver * kSliverTerm * std::min(terms, kDepthBlock);
+}
+
 bool packs_a(int64_t n) { return n >= 3 * kPanel; }
 
 bool has_pairs(DType a, DType b, int64_t depth) {

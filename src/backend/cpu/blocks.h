@@ -14,8 +14,8 @@ inline constexpr int64_t kDepthBlock = 384;
 /// Rows of a that are copied side by side, term by term, and floats from one term to the next: a cache line.
 inline constexpr int64_t kSliver = 14;
 inline constexpr int64_t kSliverTerm = 16;
-/// Floats of a copied block.
-inline constexpr int64_t kPackedFloats = kRowBlock / kSliver * kSliverTerm * kDepthBlock;
+/// Floats of the largest copied block of an a of `rows` rows of `terms` terms; it grows with both.
+int64_t packed_floats(int64_t rows, int64_t terms);
 
 /// Whether a block of a is copied before `n` columns of b pass by.
 bool packs_a(int64_t n);
@@ -33,7 +33,7 @@ struct BlockProduct {
   int64_t a_k = 0;
   float* c = nullptr;
   int64_t c_row = 0;
-  float* packed_a = nullptr;  ///< kPackedFloats, or null: a is read as it lies
+  float* packed_a = nullptr;  ///< packed_floats(m, k), or null: a is read as it lies
   bool accumulate = false;
   bool pairs = false;  ///< a and b hold pairs of bf16, see SimdKernels::gemm_pairs
 };

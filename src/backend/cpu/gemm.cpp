@@ -44,7 +44,16 @@ bool packs_b(const GemmSpec& s) {
   return way_of(s) == Way::rows && (s.transpose_b || (packs_rows(s) && splits_rows(s)));
 }
 
-constexpr int64_t kThreadFloats = kPackedFloats + kDepthBlock * kPanel;
+/// What a thread needs: a block of the left side, then a panel of the right one.
+int64_t packed_a_floats(const GemmSpec& s) {
+  if (way_of(s) == Way::swapped) return packs_a(s.m) ? packed_floats(s.n, s.k) : 0;
+  return packs_a(s.n) ? packed_floats(s.m, s.k) : 0;
+}
+int64_t thread_floats(const GemmSpec& s) {
+  if (way_of(s) == Way::dots) return 0;
+  const int64_t panel = packs_rows(s) && !packs_b(s) ? std::min(s.k, kDepthBlock) * kPanel : 0;
+  return packed_a_floats(s) + panel;
+}
 
 int64_t floats(int64_t count) { return count * static_cast<int64_t>(sizeof(float)); }
 
@@ -64,8 +73,7 @@ struct Layout {
     c = take(s.c != DType::f32, s.m * s.n);
     residual = take(s.residual && s.c != DType::f32, s.m * s.n);
     panels = take(swapped || packs_b(s), panel_floats(s.k, swapped ? s.m : s.n));
-    const bool packs = swapped ? packs_a(s.m) : packs_rows(s) || packs_a(s.n);
-    own = take(packs && way_of(s) != Way::dots, s.num_threads * kThreadFloats);
+    own = take(true, s.num_threads * thread_floats(s));
     transposed = take(swapped, s.m * s.n);
     total = next;
   }
@@ -98,7 +106,7 @@ void run_rows(const GemmSpec& s, bool pairs, const float* a, const float* b, flo
   const int64_t a_k = s.transpose_a ? s.m : 1;
   const int64_t tasks = num_tasks(s);
   threads.run_tasks(tasks, s.num_threads, [&](int64_t task, int thread) {
-    float* scratch = own == nullptr ? own : own + thread * kThreadFloats;
+    float* scratch = own + thread * thread_floats(s);
     const Part mine = part_of(s, tasks, task);
     const BlockProduct part{.m = mine.m.size(),
                             .n = mine.n.size(),
@@ -116,7 +124,7 @@ void run_rows(const GemmSpec& s, bool pairs, const float* a, const float* b, flo
       return multiply_blocks(
           part, s.n, [&](int64_t p, int64_t, int64_t j, int64_t) { return columns_of_b + p * s.n + j; });
     }
-    float* packed = scratch + kPackedFloats;
+    float* packed = scratch + packed_a_floats(s);
     multiply_blocks(part, kPanel, [&](int64_t p, int64_t depth, int64_t j, int64_t columns) {
       for (int64_t row = 0; row < depth; ++row) {
         const float* from = columns_of_b + (p + row) * s.n + j;
@@ -140,7 +148,7 @@ void run_swapped(const GemmSpec& s, bool pairs, const float* a, const float* b, 
                             .a_k = 1,
                             .c = transposed + rows.begin * s.m,
                             .c_row = s.m,
-                            .packed_a = packs_a(s.m) ? own + thread * kThreadFloats : nullptr,
+                            .packed_a = packs_a(s.m) ? own + thread * thread_floats(s) : nullptr,
                             .pairs = pairs};
     multiply_blocks(part, panels);
   });

@@ -86,7 +86,9 @@ struct Layout {
     weight = take(next, s.weight != DType::f32 && !pairs, kTileRows * s.width);
     rounded = take(next, pairs && gradients, kTileRows * logit_row / 2);
     rounded_pairs = take(next, pairs && gradients, kTileRows / 2 * logit_row);
-    packed = take(next, packs_a(chunk) || (gradients && packs_a(s.width)), kPackedFloats);
+    const int64_t for_logits = packs_a(chunk) ? packed_floats(kTileRows, pairs ? s.width / 2 : s.width) : 0;
+    const int64_t for_gradients = std::max(packed_floats(kTileRows, chunk), packed_floats(chunk, kTileRows));
+    packed = take(next, true, std::max(for_logits, gradients && packs_a(s.width) ? for_gradients : 0));
     panel = take(next, gradients, kDepthBlock * kPanel);
     next_most = take(next, true, chunk);
     thread_floats = next;

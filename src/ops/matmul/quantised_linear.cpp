@@ -63,7 +63,7 @@ struct Layout {
     x = 0;
     y = x + (wide ? 0 : cpu::round_up(p.m * p.k, 16));
     own = y + (wide ? 0 : cpu::round_up(p.m * p.n, 16));
-    panel = cpu::packs_a(p.n) ? cpu::kPackedFloats : 0;
+    panel = cpu::packs_a(p.n) ? cpu::packed_floats(p.m, p.k) : 0;
     run = panel + cpu::kDepthBlock * cpu::kPanel;
     own_floats = by_rows(p) ? kRowsAtOnce * p.k : run + cpu::kDepthBlock;
     total = own + p.num_threads * own_floats;
