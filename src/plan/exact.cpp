@@ -27,16 +27,20 @@ class Improver {
     }
   }
 
-  void aim_at_capacity(int64_t capacity) { attempt(capacity / pieces_.unit, budget_); }
+  /// Where the capacity is not met, what is left of the budget still lowers the height.
+  void aim_at_capacity(int64_t capacity) {
+    const int64_t target = capacity / pieces_.unit;
+    attempt(target, share_of(budget_, 0.85));
+    if (height() > target + target / 100) attempt(target + target / 100, share_of(budget_, 0.6));
+    if (height() > target) bisect();
+  }
 
   void minimise() {
     const int64_t bound = proven_bound_;
     const int64_t one_percent_more = bound + bound / 100;
     if (one_percent_more < height()) attempt(one_percent_more, share_of(budget_, 0.6));
     if (height() <= one_percent_more) attempt(bound, share_of(budget_, 0.6));
-    while (least_open_ < height() && budget_.steps > 0 && Clock::now() < budget_.deadline) {
-      attempt(least_open_ + (height() - least_open_) / 2, share_of(budget_, 0.5));
-    }
+    bisect();
   }
 
   void finish() {
@@ -48,6 +52,12 @@ class Improver {
   }
 
  private:
+  void bisect() {
+    while (least_open_ < height() && budget_.steps > 0 && Clock::now() < budget_.deadline) {
+      attempt(least_open_ + (height() - least_open_) / 2, share_of(budget_, 0.5));
+    }
+  }
+
   int64_t height() const { return *std::max_element(heights_.begin(), heights_.end()); }
 
   int64_t height_of(const Piece& piece) const {

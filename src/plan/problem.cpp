@@ -48,7 +48,8 @@ Solution solve(const Problem& problem, const SolveOptions& options) {
   const int64_t target = std::max(solution.lower_bound, options.capacity.value_or(0));
   solution.proven_bound = solution.lower_bound;
   const bool is_within_reach = !options.capacity || *options.capacity >= solution.lower_bound;
-  if (options.use_exact && is_within_reach && solution.height > target) {
+  const bool has_time = std::chrono::steady_clock::now() < deadline;
+  if (options.use_exact && is_within_reach && has_time && solution.height > target) {
     const Budget budget{.steps = options.steps.value_or(INT64_MAX), .deadline = deadline};
     improve(problem, options.capacity, budget, solution);
   }

@@ -10,8 +10,13 @@ namespace hearth::plan {
 namespace {
 
 constexpr int64_t kNever = INT64_MAX;
-constexpr int64_t kStepsPerPair = 10;
-constexpr double kShuffle = 0.35;
+constexpr int64_t kStepsPerPair = 20;
+constexpr int64_t kFirstRound = 5;
+constexpr double kShuffle = 0.1;
+/// What an item in the clique that failed most gains on one in a clique that never did, and what is left of
+/// the failures of an order after the next.
+constexpr double kFailureGain = 8;
+constexpr double kFailureDecay = 0.95;
 constexpr int64_t kStepsPerClock = 1 << 16;
 constexpr size_t kFirstFailed = size_t{1} << 10;
 constexpr size_t kMaxFailed = size_t{1} << 20;
@@ -94,20 +99,20 @@ Search::Search(const Piece& piece)
       num_items_(static_cast<int>(piece.items.size())),
       traits_(traits_of(piece)),
       offset_(piece.items.size()),
-      least_(piece.items.size()),
       next_(piece.items.size() + 1),
       previous_(piece.items.size() + 1),
       is_placed_(piece.items.size()),
       total_(static_cast<size_t>(piece.num_cliques)),
-      floor_(static_cast<size_t>(piece.num_cliques)) {}
+      floor_(static_cast<size_t>(piece.num_cliques)),
+      failures_(static_cast<size_t>(piece.num_cliques)) {}
 
 Verdict Search::run(int64_t capacity, const Budget& budget) {
   if (piece_.bound > capacity) return Verdict::impossible;
   capacity_ = capacity;
   for (int attempt = 0;; ++attempt) {
     const int64_t round = attempt / static_cast<int>(kOrders.size());
-    const Verdict verdict =
-        run_order(attempt, luby(round + 1) * kStepsPerPair * num_items_ * num_items_, budget);
+    const Verdict verdict = run_order(
+        attempt, (round == 0 ? kFirstRound : luby(round)) * kStepsPerPair * num_items_ * num_items_, budget);
     if (verdict != Verdict::stopped) return verdict;
     if (steps_used_ >= budget.steps || std::chrono::steady_clock::now() >= budget.deadline) return verdict;
   }
@@ -116,7 +121,7 @@ Verdict Search::run(int64_t capacity, const Budget& budget) {
 void Search::reset(int attempt) {
   constexpr int kNumOrders = static_cast<int>(kOrders.size());
   const Order& order = kOrders[static_cast<size_t>(attempt % kNumOrders)];
-  rank_ = ranks_of(attempt < kNumOrders ? traits_ : shuffled(traits_, attempt), order);
+  rank_ = ranks_of(attempt < kNumOrders ? traits_ : weighted(shuffled(traits_, attempt)), order);
   std::fill(offset_.begin(), offset_.end(), 0);
   std::fill(is_placed_.begin(), is_placed_.end(), 0);
   std::fill(total_.begin(), total_.end(), 0);
@@ -130,6 +135,21 @@ void Search::reset(int attempt) {
   placed_.clear();
   frames_.clear();
   frames_.push_back({.part = {.begin = 0, .end = num_items_}});
+}
+
+/// Traits of items in cliques that failed often count for more; old failures fade.
+std::vector<Traits> Search::weighted(std::vector<Traits> traits) {
+  const double most = *std::max_element(failures_.begin(), failures_.end());
+  for (size_t i = 0; most > 0 && i < traits.size(); ++i) {
+    const Item& item = piece_.items[i];
+    const double worst = *std::max_element(failures_.begin() + item.first, failures_.begin() + item.last);
+    const double factor = 1 + kFailureGain * worst / most;
+    traits[i] = {.total = factor * traits[i].total,
+                 .width = factor * traits[i].width,
+                 .area = factor * traits[i].area};
+  }
+  for (double& failures : failures_) failures *= kFailureDecay;
+  return traits;
 }
 
 Verdict Search::run_order(int attempt, int64_t limit, const Budget& budget) {
@@ -261,54 +281,54 @@ void Search::raise_overlapping(const Frame& frame) {
 /// Finds how low each item left can lie. One that was passed over has to rest on another that is still to
 /// come and that starts below its top, or it would fit into the hole: false if there is none.
 bool Search::find_least(const Frame& frame) {
-  const int begin = first_left(frame);
+  left_.clear();
   skipped_.clear();
-  for (int i = begin; i < frame.part.end; i = next_[static_cast<size_t>(i)]) {
-    ++steps_used_;
-    const auto item = static_cast<size_t>(i);
-    least_[item] = std::max(offset_[item], frame.tried.offset);
-    if (key_of(i) <= frame.tried) skipped_.push_back(i);
-  }
-  for (const int i : skipped_) {
+  for (int i = first_left(frame); i < frame.part.end; i = next_[static_cast<size_t>(i)]) {
     const Item& item = piece_.items[static_cast<size_t>(i)];
-    const int64_t top = offset_[static_cast<size_t>(i)] + item.size;
+    if (key_of(i) <= frame.tried) skipped_.push_back(left_.size());
+    const int64_t least = std::max(offset_[static_cast<size_t>(i)], frame.tried.offset);
+    left_.push_back({.first = item.first, .last = item.last, .least = least, .size = item.size, .item = i});
+  }
+  steps_used_ += static_cast<int64_t>(left_.size());
+  for (const size_t k : skipped_) {
+    Left& skipped = left_[k];
+    const int64_t top = offset_[static_cast<size_t>(skipped.item)] + skipped.size;
+    skipped.least = kNever;
     int64_t least = kNever;
-    for (int j = begin; j < frame.part.end; j = next_[static_cast<size_t>(j)]) {
-      ++steps_used_;
-      const Item& below = piece_.items[static_cast<size_t>(j)];
-      if (below.first >= item.last) break;
-      const int64_t bottom = least_[static_cast<size_t>(j)];
-      if (below.last > item.first && j != i && bottom < top) least = std::min(least, bottom + below.size);
+    size_t j = 0;
+    for (; j < left_.size() && left_[j].first < skipped.last; ++j) {
+      const Left& below = left_[j];
+      const bool carries = below.last > skipped.first && below.least < top;
+      least = std::min(least, carries ? below.least + below.size : kNever);
     }
+    steps_used_ += static_cast<int64_t>(j);
     if (least == kNever) return false;
-    least_[static_cast<size_t>(i)] = aligned(least, item.alignment);
+    skipped.least = aligned(least, piece_.items[static_cast<size_t>(skipped.item)].alignment);
   }
   return true;
 }
 
 /// Cuts what is left of the frame's part in time and looks whether each part can still fit.
 bool Search::split(const Frame& frame) {
-  Part part{.begin = first_left(frame)};
-  if (part.begin >= frame.part.end) return true;
-  int from = piece_.items[static_cast<size_t>(part.begin)].first;
+  if (left_.empty()) return true;
+  Part part{.begin = left_.front().item};
+  int from = left_.front().first;
   int to = from;
-  for (int i = part.begin; i < frame.part.end; i = next_[static_cast<size_t>(i)]) {
-    const Item& item = piece_.items[static_cast<size_t>(i)];
-    steps_used_ += 1 + (item.last - item.first) / 8;
-    if (item.first >= to && i != part.begin) {
-      part.end = i;
+  for (const Left& left : left_) {
+    steps_used_ += 1 + (left.last - left.first) / 8;
+    if (left.first >= to && left.item != part.begin) {
+      part.end = left.item;
       if (!close_part(part, from, to)) return false;
-      part = {.begin = i};
-      from = to = item.first;
+      part = {.begin = left.item};
+      from = to = left.first;
     }
-    part.hash += hash_of(i, key_of(i) <= frame.tried);
-    const int64_t least = least_[static_cast<size_t>(i)];
-    const int old_end = std::min(to, item.last);
-    for (int c = item.first; c < old_end; ++c) {
-      floor_[static_cast<size_t>(c)] = std::min(floor_[static_cast<size_t>(c)], least);
+    part.hash += hash_of(left.item, key_of(left.item) <= frame.tried);
+    const int old_end = std::min(to, left.last);
+    for (int c = left.first; c < old_end; ++c) {
+      floor_[static_cast<size_t>(c)] = std::min(floor_[static_cast<size_t>(c)], left.least);
     }
-    for (int c = to; c < item.last; ++c) floor_[static_cast<size_t>(c)] = least;
-    to = std::max(to, item.last);
+    for (int c = to; c < left.last; ++c) floor_[static_cast<size_t>(c)] = left.least;
+    to = std::max(to, left.last);
   }
   part.end = frame.part.end;
   return close_part(part, from, to);
@@ -316,7 +336,9 @@ bool Search::split(const Frame& frame) {
 
 bool Search::close_part(Part part, int from, int to) {
   for (int c = from; c < to; ++c) {
-    if (floor_[static_cast<size_t>(c)] + total_[static_cast<size_t>(c)] > capacity_) return false;
+    if (floor_[static_cast<size_t>(c)] + total_[static_cast<size_t>(c)] <= capacity_) continue;
+    ++failures_[static_cast<size_t>(c)];
+    return false;
   }
   part.hash += seed_;
   if (!failed_.empty() && failed_[part.hash % failed_.size()] == part.hash) return false;

@@ -34,7 +34,9 @@ struct Traits {
 ///   - the same state failed before (64-bit hashes of the state stand for it).
 /// Parts that share no time any more are searched one by one. Orders of rank take turns, and after the first
 /// round they are shuffled a little: a lucky order needs a thousandth of the steps of the others, and none is
-/// lucky for every problem. Limits of the rounds follow Luby, Sinclair and Zuckerman (1993).
+/// lucky for every problem. Limits of the rounds follow Luby, Sinclair and Zuckerman (1993). Items in the
+/// cliques that failed most come first from then on, as constraints do in Boussemart et al. (2004), "Boosting
+/// systematic search by weighting constraints".
 class Search {
  public:
   explicit Search(const Piece& piece);
@@ -72,8 +74,18 @@ class Search {
     int item = 0;
     int64_t before = 0;
   };
+  /// An item left, as the innermost loops read it.
+  struct Left {
+    int first = 0;
+    int last = 0;
+    /// A bound on its offset that counts in what skipped items wait for.
+    int64_t least = 0;
+    int64_t size = 0;
+    int item = 0;
+  };
   enum class Answer : uint8_t { none, yes, no };
 
+  std::vector<Traits> weighted(std::vector<Traits> traits);
   Verdict run_order(int attempt, int64_t limit, const Budget& budget);
   void reset(int attempt);
   Answer step();
@@ -99,15 +111,17 @@ class Search {
   std::vector<int> rank_;
   /// Lowest offset an item can have, given what is placed; once placed, its offset.
   std::vector<int64_t> offset_;
-  /// A bound on it that counts in what skipped items wait for.
-  std::vector<int64_t> least_;
-  std::vector<int> skipped_;
+  /// What find_least() looked at, by first clique, and which of them were passed over.
+  std::vector<Left> left_;
+  std::vector<size_t> skipped_;
   std::vector<int> next_;
   std::vector<int> previous_;
   std::vector<char> is_placed_;
   /// Per clique: units not placed yet, and the lowest offset left.
   std::vector<int64_t> total_;
   std::vector<int64_t> floor_;
+  /// Per clique: how often it was too full, older failures counting less.
+  std::vector<double> failures_;
   std::vector<Frame> frames_;
   std::vector<Part> parts_;
   std::vector<int> placed_;

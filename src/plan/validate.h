@@ -7,7 +7,7 @@
 
 namespace hearth::plan {
 
-/// Checks a solution pair by pair; shares no code with the solvers. The first fault in words, or nothing.
+/// Checks a solution in time n log n; shares no code with the solvers. The first fault in words, or nothing.
 std::optional<std::string> validate(const Problem& problem, const Solution& solution);
 
 }  // namespace hearth::plan

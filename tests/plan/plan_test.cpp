@@ -217,6 +217,25 @@ TEST(Packer, SecondsEndTheSearch) {
   }
 }
 
+TEST(Packer, ALateFirstOrderIsStillValid) {
+  const Problem problem =
+      random_problem(1, {.num_buffers = 3000, .num_times = 300, .max_alignment_power = 3});
+  const Solution solution = solve(problem, {.seconds = 0});
+  expect_sound(problem, solution, 1);
+  EXPECT_GT(solution.height, solve(problem, {.steps = 0}).height);
+}
+
+TEST(Packer, ACapacityOutOfReachDoesNotMakeTheAnswerWorse) {
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    const Problem problem = random_problem(seed, {.num_buffers = 80, .num_times = 40, .max_size = 1000});
+    const SolveOptions free{.seconds = 1e6, .steps = 3'000'000};
+    SolveOptions held = free;
+    held.capacity = lower_bound(problem);
+    const auto height = static_cast<double>(solve(problem, free).height);
+    EXPECT_LE(static_cast<double>(solve(problem, held).height), 1.01 * height) << "seed " << seed;
+  }
+}
+
 TEST(Packer, EmptyProblem) {
   const Solution solution = solve({});
   EXPECT_EQ(solution.height, 0);
@@ -307,6 +326,31 @@ TEST(Validator, NamesWhatIsWrong) {
   EXPECT_EQ(verdict({0, -4}, 8), "buffer 1 has a bad offset -4");
   EXPECT_EQ(verdict({0, 8}, 15), "the height is 16, not 15");
   EXPECT_EQ(verdict({0}, 8), "the number of offsets differs from the number of buffers");
+}
+
+TEST(Validator, FindsEveryPlantedOverlap) {
+  int num_overlaps = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    const Problem problem = random_problem(seed, {.num_buffers = 12, .num_times = 8, .max_size = 30});
+    Solution solution = solve(problem, {.seconds = 1e6, .steps = 1000});
+    std::mt19937_64 random(seed);
+    const size_t moved = random() % problem.buffers.size();
+    solution.offsets[moved] = draw(random, 0, 150);
+    solution.height = 0;
+    bool overlap = false;
+    for (size_t i = 0; i < problem.buffers.size(); ++i) {
+      const Buffer& a = problem.buffers[i];
+      const Buffer& b = problem.buffers[moved];
+      solution.height = std::max(solution.height, solution.offsets[i] + a.size);
+      overlap |= i != moved && a.size > 0 && b.size > 0 && a.lower < b.upper && b.lower < a.upper &&
+                 solution.offsets[i] < solution.offsets[moved] + b.size &&
+                 solution.offsets[moved] < solution.offsets[i] + a.size;
+    }
+    EXPECT_EQ(validate(problem, solution).has_value(), overlap) << "seed " << seed;
+    num_overlaps += overlap ? 1 : 0;
+  }
+  EXPECT_GT(num_overlaps, 50);
+  EXPECT_LT(num_overlaps, 250);
 }
 
 /// Lets a string be read as a file.
