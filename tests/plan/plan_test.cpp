@@ -225,14 +225,14 @@ TEST(Packer, ALateFirstOrderIsStillValid) {
   EXPECT_GT(solution.height, solve(problem, {.steps = 0}).height);
 }
 
-TEST(Packer, ACapacityOutOfReachDoesNotMakeTheAnswerWorse) {
-  for (uint64_t seed = 0; seed < 10; ++seed) {
-    const Problem problem = random_problem(seed, {.num_buffers = 80, .num_times = 40, .max_size = 1000});
-    const SolveOptions free{.seconds = 1e6, .steps = 3'000'000};
+TEST(Packer, ACapacityOutOfReachCostsLittleHeight) {
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    const Problem problem = cut_rectangle(seed, 400, 200, 1 << 20);
+    const SolveOptions free{.seconds = 1e6, .steps = 20'000'000};
     SolveOptions held = free;
     held.capacity = lower_bound(problem);
     const auto height = static_cast<double>(solve(problem, free).height);
-    EXPECT_LE(static_cast<double>(solve(problem, held).height), 1.01 * height) << "seed " << seed;
+    EXPECT_LE(static_cast<double>(solve(problem, held).height), 1.05 * height) << "seed " << seed;
   }
 }
 
