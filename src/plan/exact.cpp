@@ -30,8 +30,7 @@ class Improver {
   /// Where the capacity is not met, what is left of the budget still lowers the height.
   void aim_at_capacity(int64_t capacity) {
     const int64_t target = capacity / pieces_.unit;
-    attempt(target, share_of(budget_, 0.85));
-    if (height() > target + target / 100) attempt(target + target / 100, share_of(budget_, 0.6));
+    attempt(target, share_of(budget_, 0.82));
     if (height() > target) bisect();
   }
 

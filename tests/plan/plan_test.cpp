@@ -228,7 +228,7 @@ TEST(Packer, ALateFirstOrderIsStillValid) {
 TEST(Packer, ACapacityOutOfReachCostsLittleHeight) {
   for (uint64_t seed = 0; seed < 4; ++seed) {
     const Problem problem = cut_rectangle(seed, 400, 200, 1 << 20);
-    const SolveOptions free{.seconds = 1e6, .steps = 20'000'000};
+    const SolveOptions free{.seconds = 1e6, .steps = 100'000'000};
     SolveOptions held = free;
     held.capacity = lower_bound(problem);
     const auto height = static_cast<double>(solve(problem, free).height);
