@@ -112,6 +112,24 @@ void FileWriter::sync_and_close() {
   if (close(descriptor) != 0) system_error("close", path_);
 }
 
+bool path_exists(const fs::path& path) {
+  std::error_code code;
+  const fs::file_status status = fs::status(path, code);
+  if (status.type() == fs::file_type::none)
+    user_error("cannot look at {}: {}", path.string(), code.message());
+  return status.type() != fs::file_type::not_found;
+}
+
+std::vector<fs::path> list_folder(const fs::path& folder) {
+  std::vector<fs::path> paths;
+  std::error_code code;
+  for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code))
+    paths.push_back(at->path());
+  if (code && code != std::errc::no_such_file_or_directory)
+    user_error("cannot list the folder {}: {}", folder.string(), code.message());
+  return paths;
+}
+
 void sync_folder(const fs::path& folder) {
   const Descriptor directory(folder, O_RDONLY | O_DIRECTORY);
   if (fsync(directory.value()) != 0) system_error("flush", folder);
@@ -130,8 +148,34 @@ void rename_durably(const fs::path& from, const fs::path& to) {
 
 void make_folder(const fs::path& folder) {
   std::error_code code;
+  std::vector<fs::path> missing;
+  for (fs::path path = folder; !path.empty() && !fs::exists(path, code); path = path.parent_path()) {
+    missing.push_back(path);
+    if (path == path.parent_path()) break;
+  }
   fs::create_directories(folder, code);
   if (code) user_error("cannot create the folder {}: {}", folder.string(), code.message());
+  for (const fs::path& path : missing) sync_folder(path.has_parent_path() ? path.parent_path() : ".");
+}
+
+HeldFolder::HeldFolder(fs::path path)
+    : path_(std::move(path)), descriptor_(open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  if (descriptor_ < 0) system_error("open", path_);
+}
+
+HeldFolder::~HeldFolder() { close(descriptor_); }
+
+void HeldFolder::check() const {
+  struct stat held {
+  }, found{};
+  if (fstat(descriptor_, &held) != 0) system_error("look at", path_);
+  const bool is_there = stat(path_.c_str(), &found) == 0;
+  if (!is_there && errno != ENOENT && errno != ENOTDIR) system_error("look at", path_);
+  if (is_there && held.st_dev == found.st_dev && held.st_ino == found.st_ino) return;
+  user_error(
+      "expected the run folder {} to stay where it is, but it was moved, deleted or replaced; move it back "
+      "and go on from its last checkpoint with --resume",
+      path_.string());
 }
 
 void replace_file(const fs::path& path, FunctionRef<void(const fs::path&)> write) {

@@ -52,14 +52,38 @@ class FileWriter {
   int descriptor_ = -1;
 };
 
+/// Whether there is something at the path; UserError when that cannot be known, as on a disk that fails.
+bool path_exists(const fs::path& path);
+
+/// What lies in a folder, in no order; nothing where there is no such folder. UserError when it cannot be
+/// listed.
+std::vector<fs::path> list_folder(const fs::path& folder);
+
 /// Flushes a folder's entries to the disk, so that a rename in it survives a power cut.
 void sync_folder(const fs::path& folder);
 
 /// Renames a file over another and flushes their folder; UserError names both.
 void rename_durably(const fs::path& from, const fs::path& to);
 
-/// Creates a folder and those above it; UserError when that cannot be.
+/// Creates a folder and those above it, each of which is flushed to the disk; UserError when that cannot be.
 void make_folder(const fs::path& folder);
+
+/// A folder that is known by what it is, not by its name alone.
+class HeldFolder {
+ public:
+  /// UserError when it cannot be opened.
+  explicit HeldFolder(fs::path path);
+  ~HeldFolder();
+  HeldFolder(const HeldFolder&) = delete;
+  HeldFolder& operator=(const HeldFolder&) = delete;
+
+  /// UserError when its path no longer leads to it: it was moved, deleted or replaced.
+  void check() const;
+
+ private:
+  fs::path path_;
+  int descriptor_ = -1;
+};
 
 /// Has `write` fill and flush a temporary file beside `path`, then renames: readers see the old file or the
 /// whole new one. A write that throws leaves the old file and nothing else.

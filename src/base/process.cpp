@@ -23,7 +23,8 @@ std::optional<int64_t> read_number(const char* path) {
   return std::nullopt;
 }
 
-/// What the kernel knows of this process's start, read from /proc.
+/// Since this process started, as /proc has it; 0 where that cannot be: a container may show an uptime of its
+/// own.
 double read_process_seconds() {
   // Files under /proc say they are empty, so they are read as streams.
   const auto read_line = [](const char* path) {
@@ -35,9 +36,11 @@ double read_process_seconds() {
   // Field 22 of /proc/self/stat is the start time in ticks since boot.
   const std::string stat = read_line("/proc/self/stat");
   size_t at = stat.rfind(')');
-  for (int field = 2; field < 22; ++field) at = stat.find(' ', at + 1);
-  const double started = std::stod(stat.substr(at + 1)) / static_cast<double>(sysconf(_SC_CLK_TCK));
-  return std::stod(read_line("/proc/uptime")) - started;
+  for (int field = 2; field < 22 && at != std::string::npos; ++field) at = stat.find(' ', at + 1);
+  if (at == std::string::npos) return 0;
+  const double ticks = std::atof(stat.c_str() + at + 1);
+  const double uptime = std::atof(read_line("/proc/uptime").c_str());
+  return std::max(0.0, uptime - ticks / static_cast<double>(sysconf(_SC_CLK_TCK)));
 }
 
 }  // namespace

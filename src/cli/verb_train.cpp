@@ -50,11 +50,8 @@ std::string default_folder(const std::string& recipe) {
 
 /// Whether a folder holds anything that a new run would overwrite.
 bool holds_run(const fs::path& folder) {
-  std::error_code ignored;
-  const fs::path checkpoints = folder / "checkpoints";
-  return fs::exists(folder / "model.safetensors", ignored) ||
-         fs::exists(folder / train::kAdapterFile, ignored) ||
-         (fs::is_directory(checkpoints, ignored) && !fs::is_empty(checkpoints, ignored));
+  return path_exists(folder / "model.safetensors") || path_exists(folder / train::kAdapterFile) ||
+         !list_folder(folder / "checkpoints").empty();
 }
 
 /// The recipe that was named, or the one of the run that is resumed.

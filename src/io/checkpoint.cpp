@@ -32,11 +32,8 @@ std::optional<int64_t> step_of(const fs::path& path) {
 
 /// Complete or not, newest first.
 std::vector<fs::path> step_folders(const fs::path& folder) {
-  std::vector<fs::path> paths;
-  std::error_code code;
-  for (const auto& entry : fs::directory_iterator(folder, code)) {
-    if (step_of(entry.path())) paths.push_back(entry.path());
-  }
+  std::vector<fs::path> paths = list_folder(folder);
+  std::erase_if(paths, [](const fs::path& path) { return !step_of(path); });
   std::sort(paths.rbegin(), paths.rend());
   return paths;
 }
@@ -50,12 +47,10 @@ void delete_folder(const fs::path& path) {
 
 /// What a killed run left half-written.
 void delete_temporary(const fs::path& folder) {
-  std::error_code code;
-  std::vector<fs::path> paths;
-  for (const auto& entry : fs::directory_iterator(folder, code)) {
-    if (entry.path().filename().string().starts_with(".tmp-step-")) paths.push_back(entry.path());
+  std::error_code ignored;
+  for (const fs::path& path : list_folder(folder)) {
+    if (path.filename().string().starts_with(".tmp-step-")) fs::remove_all(path, ignored);
   }
-  for (const fs::path& path : paths) fs::remove_all(path, code);
 }
 
 /// Puts a finished folder in its place. A folder that has the place already is swapped out, so that at no
@@ -177,7 +172,8 @@ void CheckpointWriter::write(int64_t step) {
   std::error_code ignored;
   fs::remove_all(temporary, ignored);
   try {
-    fs::create_directories(temporary);
+    // Not those above it: a run folder that was moved away does not come back.
+    fs::create_directory(temporary);
     write_part(temporary, kMemory, pending_.memory);
     write_part(temporary, kState, std::as_bytes(std::span(pending_.state)));
     const std::string manifest = make_manifest(step, pending_.memory, pending_.state);
@@ -199,12 +195,16 @@ void CheckpointWriter::delete_others(int64_t step) const {
   std::error_code ignored;
   int num_left = 0;
   for (const fs::path& path : step_folders(folder_)) {
-    const bool keep = *step_of(path) <= step && fs::exists(path / kManifest, ignored) && num_left < num_kept_;
-    if (keep) {
-      ++num_left;
+    if (*step_of(path) > step) {
+      // What the run passed over when it resumed; a complete one would be another run's.
+      if (check_checkpoint(path)) delete_folder(path);
       continue;
     }
-    delete_folder(path);
+    if (fs::exists(path / kManifest, ignored) && num_left < num_kept_) {
+      ++num_left;
+    } else {
+      delete_folder(path);
+    }
   }
 }
 
@@ -227,17 +227,16 @@ std::optional<std::string> check_parts(const std::string& manifest, std::span<co
 }
 
 std::optional<std::string> check_checkpoint(const fs::path& path) {
-  if (!fs::exists(path / kManifest)) return "it has no manifest: the write did not finish";
+  if (!path_exists(path / kManifest)) return "it has no manifest: the write did not finish";
   try {
     const Json manifest = Json::parse(read_file(path / kManifest));
     for (const char* name : {kMemory, kState}) {
+      if (!path_exists(path / name)) return fmt::format("it has no {}", name);
       const MappedFile file(path / name);
       if (auto fault = check_part(manifest, name, file.bytes())) return fault;
     }
   } catch (const Json::exception&) {
     return "its manifest is damaged";
-  } catch (const UserError& error) {
-    return error.what();
   }
   return std::nullopt;
 }

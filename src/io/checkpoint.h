@@ -22,8 +22,8 @@ struct CheckpointContents {
 
 /// Writes checkpoints on its own thread. save() only copies memory; files go to a temporary folder, each
 /// flushed, the manifest with sizes and XXH3 hashes last, then one rename. An older checkpoint is deleted
-/// only when the newer one is complete, and so is one of a later step: it is what a resumed run passed over.
-/// A failed write (a full disk) surfaces as UserError at the next call and leaves older ones intact.
+/// only when the newer one is complete, and so is a damaged one of a later step: a resumed run passed it
+/// over. A failed write (a full disk) surfaces as UserError at the next call and leaves older ones intact.
 class CheckpointWriter {
  public:
   /// `memory_bytes`: the size every save() will have. Keeps the newest `num_kept`.
@@ -57,8 +57,8 @@ class CheckpointWriter {
   std::thread thread_;
 };
 
-/// The newest complete checkpoint, and why each newer folder was passed over ("step-000000020: ..."), newest
-/// first.
+/// The newest complete checkpoint (UserError when what lies there cannot be read: it may be newer), and why
+/// each newer folder was passed over ("step-000000020: ..."), newest first.
 struct FoundCheckpoint {
   fs::path path;
   int64_t step = 0;
@@ -80,7 +80,7 @@ std::vector<CheckpointInfo> list_checkpoints(const fs::path& folder);
 /// complete it deletes nothing.
 std::vector<CheckpointInfo> prune_checkpoints(const fs::path& folder, int64_t num_kept);
 
-/// Why the folder is no complete checkpoint, or nothing.
+/// Why the folder is no complete checkpoint, or nothing; UserError when it cannot be read.
 std::optional<std::string> check_checkpoint(const fs::path& path);
 
 CheckpointContents read_checkpoint(const fs::path& path);

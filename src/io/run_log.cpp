@@ -1,34 +1,49 @@
 #include "io/run_log.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace hearth::io {
 namespace {
 
 constexpr size_t kLineBytes = 512;
 
-/// The step of a log line, or -1 when the line was cut off by a crash.
-int64_t step_of(const std::string& line) {
-  const auto parsed = nlohmann::json::parse(line, nullptr, false);
-  return parsed.is_object() ? parsed.value("current_steps", int64_t{-1}) : -1;
+struct Line {
+  std::string text;
+  nlohmann::json values;
+  int64_t step = 0;
+};
+
+/// The lines of a log in order, without those that are none, as one is that a crash cut off. None where there
+/// is no log.
+std::vector<Line> read_lines(const fs::path& path) {
+  std::vector<Line> lines;
+  if (!path_exists(path)) return lines;
+  std::istringstream in(read_file(path));
+  for (std::string text; std::getline(in, text);) {
+    auto values = parse_json<nlohmann::json>(text);
+    if (!values || !values->is_object()) continue;
+    const auto step = values->find("current_steps");
+    if (step == values->end() || !step->is_number_integer() || step->get<int64_t>() < 0) continue;
+    const auto number = step->get<int64_t>();
+    lines.push_back({.text = std::move(text), .values = std::move(*values), .step = number});
+  }
+  return lines;
 }
 
 void keep_lines_until(const fs::path& path, int64_t last_step) {
-  std::ifstream in(path);
   std::string kept;
-  std::string line;
-  while (std::getline(in, line)) {
-    const int64_t step = step_of(line);
-    if (step >= 0 && step <= last_step) kept += line + "\n";
+  for (const Line& line : read_lines(path)) {
+    if (line.step <= last_step) kept += line.text + "\n";
   }
   write_file_atomically(path, kept);
 }
@@ -91,14 +106,15 @@ void RunLog::event(int64_t step, std::string_view text) {
   write(line.data(), line.size());
 }
 
+void RunLog::sync() {
+  if (fsync(fileno(file_)) != 0) user_error("cannot flush {}: {}", path_.string(), std::strerror(errno));
+}
+
 std::vector<CurvePoint> read_curve(const fs::path& path, std::string_view key) {
   std::vector<CurvePoint> points;
-  std::ifstream in(path);
-  std::string line;
-  while (std::getline(in, line)) {
-    const auto parsed = nlohmann::json::parse(line, nullptr, false);
-    if (!parsed.is_object() || !parsed.contains(key) || !parsed.at(std::string(key)).is_number()) continue;
-    points.push_back({parsed.value("current_steps", int64_t{0}), parsed.at(std::string(key)).get<double>()});
+  for (const Line& line : read_lines(path)) {
+    const auto value = line.values.find(key);
+    if (value != line.values.end() && value->is_number()) points.push_back({line.step, value->get<double>()});
   }
   return points;
 }

@@ -21,7 +21,7 @@ struct CurvePoint {
 class RunLog {
  public:
   /// Opens for appending; lines behind `last_step` (of a run that went further than its checkpoint) are
-  /// dropped.
+  /// dropped, and so are lines that are none. UserError when there is a log that cannot be read.
   RunLog(const fs::path& path, int64_t last_step);
   ~RunLog();
   RunLog(const RunLog&) = delete;
@@ -32,6 +32,8 @@ class RunLog {
   void evaluation(int64_t step, double loss, std::span<const std::pair<const char*, double>> metrics);
   /// "event": what happened to the run, in a sentence.
   void event(int64_t step, std::string_view text);
+  /// Flushes every line to the disk, as before a checkpoint that follows them.
+  void sync();
 
  private:
   void write(const char* line, size_t size);
@@ -40,7 +42,7 @@ class RunLog {
   std::FILE* file_ = nullptr;
 };
 
-/// The values of one key of a log, with their steps.
+/// The values of one key of a log, with their steps; none where there is no log.
 std::vector<CurvePoint> read_curve(const fs::path& path, std::string_view key);
 
 }  // namespace hearth::io

@@ -73,6 +73,8 @@ StateText Trainer::state_text() {
 void Trainer::save_checkpoint() {
   beat(comm::Phase::saving);
   const StateText text = state_text();
+  // A run that resumes cuts its log at the checkpoint, so the log must reach it after a power cut too.
+  log_->sync();
   checkpoints_->save(state_.step, engine_->state(), std::string_view(text.data(), text.size()));
 }
 

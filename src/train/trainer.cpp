@@ -136,6 +136,7 @@ void Trainer::change_order() {
 }
 
 void Trainer::open_files(bool resumed) {
+  folder_.emplace(out_);
   write_file_atomically(out_ / "config.yaml", write_recipe(recipe_));
   if (has_adapter(*engine_)) {
     write_file_atomically(out_ / kAdapterConfig,
@@ -176,6 +177,16 @@ int64_t Trainer::rows_of_step() const {
 int64_t Trainer::num_micro() const { return (rows_of_step() + recipe_.batch - 1) / recipe_.batch; }
 
 RunSummary Trainer::run(const Start& how) {
+  try {
+    return run_to_end(how);
+  } catch (const UserError&) {
+    // What a write to a folder that is gone fails with does not say so.
+    if (folder_) folder_->check();
+    throw;
+  }
+}
+
+RunSummary Trainer::run_to_end(const Start& how) {
   started_seconds_ = process_seconds();
   start(how);
   RunSummary summary;
@@ -242,6 +253,7 @@ void Trainer::after_step(const StepResult& result, double rate) {
   const bool due = state_.step % recipe_.checkpoint_every == 0 && std::isfinite(result.loss);
   const bool saves = due || state_.step == total_steps_;
   if (saves || (time_to_evaluate() && engine_->evaluates_together())) engine_->gather_states();
+  if (leads()) folder_->check();
   if (leads() && !goes_again()) log_step(result, rate);
   if (leads()) checkpoints_->check();
   if (time_to_evaluate() && evaluates()) evaluate_and_log();
@@ -323,6 +335,7 @@ void Trainer::finish(RunSummary& summary) {
   if (summary.interrupted) save_checkpoint();
   beat(comm::Phase::finishing);
   checkpoints_->flush();
+  folder_->check();
   save_weights(*engine_, out_ / weights_name(*engine_), false);
   summary.steps = state_.step;
   summary.best_score = state_.best_score;

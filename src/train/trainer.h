@@ -105,6 +105,7 @@ class Trainer {
   void beat(comm::Phase phase) const { events_.heartbeat.beat(phase, state_.step); }
   /// Those under an adapter, which no checkpoint holds.
   void load_frozen_weights();
+  RunSummary run_to_end(const Start& how);
   void start(const Start& how);
   void change_order();
   void open_files(bool resumed);
@@ -161,6 +162,7 @@ class Trainer {
   std::unique_ptr<Task> task_;
   std::unique_ptr<Engine> engine_;
   std::optional<AheadStream> stream_;
+  std::optional<HeldFolder> folder_;
   std::unique_ptr<io::CheckpointWriter> checkpoints_;
   std::unique_ptr<io::EventFile> event_file_;
   std::unique_ptr<io::RunLog> log_;
