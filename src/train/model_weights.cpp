@@ -29,6 +29,7 @@ int64_t num_rows(const Shape& shape) { return shape.rank() < 2 ? 1 : shape[0]; }
 
 /// Whether every value is finite and can be written.
 bool all_within(std::span<const float> values, float largest) {
+  if (std::isinf(largest)) return cpu::all_finite(values.data(), std::ssize(values));
   return std::ranges::all_of(values, [=](float value) { return std::abs(value) <= largest; });
 }
 
@@ -124,7 +125,7 @@ std::span<const std::byte> ModelWeights::encoded(const io::TensorView& weight, c
     for (int64_t block = blocks.begin; block < blocks.end; ++block) {
       const Range range{block * kBlockRows, std::min(count, (block + 1) * kBlockRows)};
       std::vector<float> values = rows(weight, range);
-      if (!std::isinf(encoding.largest) && !all_within(values, encoding.largest)) fits = false;
+      if (!all_within(values, encoding.largest)) fits = false;
       for (int64_t row = range.begin; fits && row < range.end; ++row) {
         const std::span<float> one =
             std::span(values).subspan(static_cast<size_t>(row - range.begin) * columns, columns);
@@ -134,6 +135,7 @@ std::span<const std::byte> ModelWeights::encoded(const io::TensorView& weight, c
     }
   });
   if (fits) return bytes_;
+  if (std::isinf(encoding.largest)) refuse_not_finite(base_.paths()[0], weight.name);
   user_error(
       "expected values of at most {} in '{}', got larger ones or none that are finite; try hearth export "
       "--type bf16",

@@ -1,6 +1,7 @@
 #include "train/weights.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "backend/cpu/convert.h"
@@ -29,37 +30,44 @@ std::vector<std::pair<const nn::Tensor*, std::string>> saved_tensors(const Engin
   return saved;
 }
 
-void quantise_in(Engine& engine, const nn::Tensor& tensor, const io::TensorView& view) {
+bool all_finite(std::span<const float> values) { return cpu::all_finite(values.data(), std::ssize(values)); }
+
+/// False for values that are not finite.
+bool quantise_in(Engine& engine, const nn::Tensor& tensor, const io::TensorView& view) {
   const int64_t rows = view.shape[0], columns = view.shape[1];
   std::vector<void*> parts;
   for (const ops::QuantisedPart& part : ops::quantised_parts(tensor.quantised, rows, columns))
     parts.push_back(engine.data(engine.layout().at(tensor.name + std::string(part.suffix))));
   ops::Quantiser quantiser(tensor.quantised, rows, columns, parts);
   const int64_t count = rows * columns, piece = quantiser.piece();
+  std::atomic<bool> is_finite = true;
   engine.threads().parallel_for((count + piece - 1) / piece, 1, [&](Range mine) {
     for (int64_t at = mine.begin * piece; at < std::min(mine.end * piece, count); at += piece) {
-      const int64_t size = std::min(piece, count - at);
-      quantiser.add(at, floats_of(view, at, size).data(), size);
+      const std::vector<float> values = floats_of(view, at, std::min(piece, count - at));
+      if (!all_finite(values)) is_finite = false;
+      if (is_finite) quantiser.add(at, values.data(), std::ssize(values));
     }
   });
-  quantiser.finish();
+  if (is_finite) quantiser.finish();
+  return is_finite;
 }
 
 /// Copies a tensor of a file into the engine's memory; only what lies there in another order than in files
-/// stands in memory once more.
-void copy_in(Engine& engine, const nn::Tensor& tensor, const io::TensorView& view) {
+/// stands in memory once more. False for values that are not finite.
+bool copy_in(Engine& engine, const nn::Tensor& tensor, const io::TensorView& view) {
   const bool plain = nn::is_in_file_order(tensor.layout);
   if (tensor.quantised != ops::Quantisation::none) {
     HEARTH_CHECK(plain);
     return quantise_in(engine, tensor, view);
   }
   const exec::PersistentBuffer& buffer = engine.layout().at(tensor.name);
-  if (buffer.role == ir::Role::remote) return;
+  if (buffer.role == ir::Role::remote) return true;
   const int64_t count = view.shape.num_elements();
   const int64_t chunk = plain ? kChunk : count;
   for (int64_t at = 0; at < count; at += chunk) {
     const int64_t size = std::min(chunk, count - at);
     std::vector<float> values = floats_of(view, at, size);
+    if (!all_finite(values)) return false;
     if (!plain) {
       std::vector<float> memory(values.size());
       nn::from_file_order(tensor.layout, values.data(), memory.data());
@@ -67,6 +75,7 @@ void copy_in(Engine& engine, const nn::Tensor& tensor, const io::TensorView& vie
     }
     cpu::store_f32(buffer.type.dtype, values.data(), engine.data(buffer), at, size);
   }
+  return true;
 }
 
 /// Frozen weights are on the workers alone that read them.
@@ -90,7 +99,7 @@ void load_tensor(Engine& engine, const nn::Tensor& tensor, const std::string& na
     user_error("{}: expected '{}' as {}, found {} of {}", path.string(), name,
                to_string(tensor.layout.file_shape), to_string(found->shape), dtype_name(found->dtype));
   }
-  if (has(engine, tensor)) copy_in(engine, tensor, *found);
+  if (has(engine, tensor) && !copy_in(engine, tensor, *found)) refuse_not_finite(path, name);
   files.release(*found);
   engine.copy_first(tensor.name);
 }
@@ -139,6 +148,13 @@ void check_tied_head(const io::WeightFiles& files, const io::TensorView& head, c
 }
 
 }  // namespace
+
+void refuse_not_finite(const fs::path& path, std::string_view name) {
+  user_error(
+      "{}: expected finite weights, but '{}' holds values that are infinite or not a number; try "
+      "weights of an earlier step",
+      path.string(), name);
+}
 
 std::vector<float> floats_of(const io::TensorView& view, int64_t from, int64_t count) {
   const int64_t size = dtype_bytes(view.dtype);
@@ -204,11 +220,11 @@ void draw_frozen(Engine& engine) {
       nn::to_file_order(tensor.layout, values.data(), file.data());
       values.swap(file);
     }
-    copy_in(engine, tensor,
-            {.name = tensor.name,
-             .dtype = DType::f32,
-             .shape = tensor.layout.file_shape,
-             .bytes = std::as_bytes(std::span(values))});
+    const io::TensorView drawn{.name = tensor.name,
+                               .dtype = DType::f32,
+                               .shape = tensor.layout.file_shape,
+                               .bytes = std::as_bytes(std::span(values))};
+    HEARTH_CHECK(copy_in(engine, tensor, drawn));
   }
 }
 

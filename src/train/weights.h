@@ -17,6 +17,10 @@ std::vector<float> floats_of(const io::TensorView& view, int64_t from, int64_t c
 /// older versions of transformers wrote too, and a head that repeats the embedding table.
 void check_leftovers(const io::WeightFiles& files, const std::set<std::string>& used, const fs::path& path);
 
+/// UserError for a tensor with values that are infinite or not a number: nothing that is computed from it
+/// means anything.
+[[noreturn]] void refuse_not_finite(const fs::path& path, std::string_view name);
+
 /// Whether only an adapter trains: weights are then those of the adapter, under PEFT's names.
 bool has_adapter(const Engine& engine);
 /// The file in a run folder that holds its last weights.

@@ -2,10 +2,14 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
+#include "backend/cpu/convert.h"
 #include "base/error.h"
 #include "temporary_folder.h"
 #include "tiny_language_model.h"
 #include "train/language_model.h"
+#include "train/model_weights.h"
 #include "train/weights.h"
 
 namespace hearth::train {
@@ -131,6 +135,38 @@ TEST_F(Generation, TensorsThatNothingReadsAreRefused) {
   const io::TensorView other{
       .name = "lm_head.weight", .dtype = DType::f32, .shape = {100, 16}, .bytes = bytes};
   EXPECT_THAT(opened_with(other), HasSubstr("tie_word_embeddings"));
+}
+
+TEST_F(Generation, WeightsThatAreNotFiniteAreRefused) {
+  const fs::path file = folder_.path() / "model.safetensors";
+  constexpr const char* kName = "model.layers.1.mlp.up_proj.weight";
+  const io::SafetensorsFile saved(file);
+  const auto faults_with = [&](DType dtype, float value, size_t at) {
+    std::vector<float> values(24 * 16, 0.5F);
+    values[at] = value;
+    std::vector<float> stored(values.size());
+    cpu::store_f32(dtype, values.data(), stored.data(), 0, std::ssize(values));
+    std::vector<io::TensorView> views = saved.tensors();
+    io::TensorView& view = *std::ranges::find(views, kName, &io::TensorView::name);
+    view.dtype = dtype;
+    view.bytes =
+        std::as_bytes(std::span(stored)).first(values.size() * static_cast<size_t>(dtype_bytes(dtype)));
+    io::write_safetensors(folder_.path() / "edited.safetensors", views);
+    fs::rename(folder_.path() / "edited.safetensors", file);
+    ModelWeights weights(find_model(folder_.path()), 2);
+    const DType other = dtype == DType::f32 ? DType::bf16 : DType::f32;
+    return std::pair(fault([&] { generator(8); }),
+                     fault([&] { weights.bytes_of(*weights.files().find(kName), other); }));
+  };
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    EXPECT_EQ(faults_with(dtype, 60000, 0), std::pair(std::string(), std::string()));
+    for (const float bad : {NAN, -NAN, INFINITY, -INFINITY}) {
+      const auto [loaded, exported] = faults_with(dtype, bad, 24 * 16 - 1);
+      EXPECT_THAT(loaded,
+                  HasSubstr(fmt::format("'{}' holds values that are infinite or not a number", kName)));
+      EXPECT_THAT(exported, HasSubstr(kName));
+    }
+  }
 }
 
 TEST_F(Generation, ForgetsAtARestart) {

@@ -38,7 +38,16 @@ void store_f16(const float* in, uint16_t* out, int64_t count) {
   for (int64_t i = 0; i < count; ++i) out[i] = to_f16(in[i]).bits;
 }
 
+HEARTH_CLONES uint32_t largest_magnitude(const float* values, int64_t count) {
+  uint32_t largest = 0;
+  for (int64_t i = 0; i < count; ++i)
+    largest = std::max(largest, std::bit_cast<uint32_t>(values[i]) & 0x7fffffffU);
+  return largest;
+}
+
 }  // namespace
+
+bool all_finite(const float* values, int64_t count) { return largest_magnitude(values, count) < 0x7f800000U; }
 
 void load_f32(DType dtype, const void* data, int64_t offset, int64_t count, float* out) {
   const auto n = static_cast<size_t>(count);

@@ -14,6 +14,9 @@ void widen(DType dtype, const void* in, int64_t count, float* out, ThreadPool& t
 /// Writes f32 as the dtype, rounding to nearest even.
 void store_f32(DType dtype, const float* in, void* data, int64_t offset, int64_t count);
 
+/// Whether no value is infinite or not a number.
+bool all_finite(const float* values, int64_t count);
+
 /// words[p][i] = the pair of rows[2p][i] (lower half) and rows[2p + 1][i], for bf16 [2 num_pairs][count].
 void join_rows(const void* rows, int64_t num_pairs, int64_t count, float* words, ThreadPool& threads);
 void join_rows(const void* rows, int64_t num_pairs, int64_t count, float* words);
