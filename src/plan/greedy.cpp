@@ -4,6 +4,8 @@
 #include <array>
 #include <numeric>
 
+#include "plan/sweep.h"
+
 namespace hearth::plan {
 namespace {
 
@@ -38,22 +40,14 @@ class Placer {
 
   enum class End : uint8_t { placed, too_high, too_late };
 
-  /// Stops once it is as high as `limit` or at the deadline, after which `stacks` puts the rest on top of one
-  /// another.
-  End run(const std::vector<int>& order, Fit fit, int64_t limit, TimePoint deadline, bool stacks,
-          Solution& solution) {
+  /// Stops once it is as high as `limit` or at the deadline.
+  End run(const std::vector<int>& order, Fit fit, int64_t limit, TimePoint deadline, Solution& solution) {
     placed_.clear();
     for (std::vector<Placed>& slot : slots_) slot.clear();
     solution.height = 0;
     solution.offsets.resize(problem_.buffers.size());
-    bool is_late = false;
     for (const int index : order) {
       const Buffer& buffer = problem_.buffers[static_cast<size_t>(index)];
-      if (is_late) {
-        solution.offsets[static_cast<size_t>(index)] = aligned(solution.height, buffer.alignment);
-        solution.height = solution.offsets[static_cast<size_t>(index)] + buffer.size;
-        continue;
-      }
       const int64_t begin = find_offset(buffer, fit);
       const Placed placed{
           .begin = begin, .end = begin + buffer.size, .lower = buffer.lower, .upper = buffer.upper};
@@ -63,10 +57,7 @@ class Placer {
       solution.offsets[static_cast<size_t>(index)] = begin;
       solution.height = std::max(solution.height, placed.end);
       if (solution.height >= limit) return End::too_high;
-      if (placed_.size() % 256 == 0 && std::chrono::steady_clock::now() >= deadline) {
-        if (!stacks) return End::too_late;
-        is_late = true;
-      }
+      if (placed_.size() % 256 == 0 && std::chrono::steady_clock::now() >= deadline) return End::too_late;
     }
     return End::placed;
   }
@@ -133,14 +124,15 @@ std::vector<int> order_by(const Problem& problem, Key key) {
 Solution solve_greedy(const Problem& problem, const SolveOptions& options, TimePoint deadline) {
   const int64_t bound = lower_bound(problem);
   const int64_t target = std::max(bound, options.capacity.value_or(bound));
-  Solution best{.offsets = {}, .height = INT64_MAX, .lower_bound = bound};
+  Solution best = sweep(problem);
+  best.lower_bound = bound;
+  if (best.height <= target) return best;
   Placer placer(problem);
   Solution solution;
   for (const Key key : kKeys) {
     const std::vector<int> order = order_by(problem, key);
     for (const Fit fit : {Fit::first, Fit::best}) {
-      const bool is_first = best.height == INT64_MAX;
-      const auto end = placer.run(order, fit, best.height, deadline, is_first, solution);
+      const auto end = placer.run(order, fit, best.height, deadline, solution);
       if (end == Placer::End::too_late) return best;
       if (end == Placer::End::too_high) continue;
       best.height = solution.height;

@@ -5,8 +5,8 @@
 
 namespace hearth::plan {
 
-/// The best of several orders (size, lifetime, area, start) x placements (first fit, best fit). What the
-/// first of them has not placed at the deadline is put on top.
+/// The best of several orders (size, lifetime, area, start) x placements (first fit, best fit), as many as
+/// the deadline allows, and of plan/sweep.h.
 Solution solve_greedy(const Problem& problem, const SolveOptions& options, TimePoint deadline);
 
 }  // namespace hearth::plan

@@ -36,7 +36,8 @@ inline constexpr int64_t kMostBytes = int64_t{1} << 50;
 struct SolveOptions {
   /// Stop as soon as the height is within it.
   std::optional<int64_t> capacity = std::nullopt;
-  /// For greedy orders and exact search together. Buffers that no greedy order has placed by then lie on top.
+  /// For greedy orders and exact search together. Where it is too short for any of them, the answer is that
+  /// of plan/sweep.h.
   double seconds = 5;
   /// Most steps of the exact search (plan/search.h). Where these end it and not the time, the answer does not
   /// depend on the machine.

@@ -217,12 +217,14 @@ TEST(Packer, SecondsEndTheSearch) {
   }
 }
 
-TEST(Packer, ALateFirstOrderIsStillValid) {
-  const Problem problem =
-      random_problem(1, {.num_buffers = 3000, .num_times = 300, .max_alignment_power = 3});
-  const Solution solution = solve(problem, {.seconds = 0});
-  expect_sound(problem, solution, 1);
-  EXPECT_GT(solution.height, solve(problem, {.steps = 0}).height);
+TEST(Packer, AnswersWithoutTimeAreSoundAndLow) {
+  for (const int max_alignment_power : {0, 3}) {
+    const Problem problem = random_problem(
+        1, {.num_buffers = 20000, .num_times = 10000, .max_alignment_power = max_alignment_power});
+    const Solution solution = solve(problem, {.seconds = 0});
+    expect_sound(problem, solution, 1);
+    EXPECT_LE(static_cast<double>(solution.height), 1.3 * static_cast<double>(solution.lower_bound));
+  }
 }
 
 TEST(Packer, ACapacityOutOfReachCostsLittleHeight) {
