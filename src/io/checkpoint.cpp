@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/json.h"
 
 namespace hearth::io {
 namespace {
@@ -19,6 +20,7 @@ using Json = nlohmann::json;
 constexpr const char* kMemory = "memory.bin";
 constexpr const char* kState = "state.json";
 constexpr const char* kManifest = "manifest.json";
+constexpr const char* kDamaged = "its manifest is damaged";
 
 std::string step_name(int64_t step) { return fmt::format("step-{:09}", step); }
 
@@ -218,25 +220,27 @@ std::string make_manifest(int64_t step, std::span<const std::byte> memory, std::
 std::optional<std::string> check_parts(const std::string& manifest, std::span<const std::byte> memory,
                                        std::string_view state) {
   try {
-    const Json parsed = Json::parse(manifest);
-    if (auto fault = check_part(parsed, kMemory, memory)) return fault;
-    return check_part(parsed, kState, std::as_bytes(std::span(state)));
+    const std::optional<Json> parsed = parse_json<Json>(manifest);
+    if (!parsed) return kDamaged;
+    if (auto fault = check_part(*parsed, kMemory, memory)) return fault;
+    return check_part(*parsed, kState, std::as_bytes(std::span(state)));
   } catch (const Json::exception&) {
-    return "its manifest is damaged";
+    return kDamaged;
   }
 }
 
 std::optional<std::string> check_checkpoint(const fs::path& path) {
   if (!path_exists(path / kManifest)) return "it has no manifest: the write did not finish";
   try {
-    const Json manifest = Json::parse(read_file(path / kManifest));
+    const std::optional<Json> manifest = parse_json<Json>(read_file(path / kManifest));
+    if (!manifest) return kDamaged;
     for (const char* name : {kMemory, kState}) {
       if (!path_exists(path / name)) return fmt::format("it has no {}", name);
       const MappedFile file(path / name);
-      if (auto fault = check_part(manifest, name, file.bytes())) return fault;
+      if (auto fault = check_part(*manifest, name, file.bytes())) return fault;
     }
   } catch (const Json::exception&) {
-    return "its manifest is damaged";
+    return kDamaged;
   }
   return std::nullopt;
 }

@@ -179,6 +179,10 @@ TEST(Checkpoint, TheNewestCompleteOneIsFound) {
   ASSERT_EQ(found->refused.size(), 2U);
   EXPECT_NE(found->refused[0].find("cut short"), std::string::npos);
   EXPECT_NE(found->refused[1].find("no manifest"), std::string::npos);
+
+  const fs::path manifest = found->path / "manifest.json";
+  write_file_atomically(manifest, read_file(manifest) + std::string("\0{}", 3));
+  EXPECT_EQ(check_checkpoint(found->path), "its manifest is damaged");
 }
 
 TEST(Checkpoint, OneThatWasPassedOverDoesNotCrowdOutNewOnes) {
