@@ -89,6 +89,63 @@ std::string_view take_line(std::string_view& text) {
   return line;
 }
 
+namespace {
+
+/// Bytes of the UTF-8 character that text starts with, 0 where it starts with none.
+size_t character_bytes(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const size_t size = byte(0) < 0x80   ? 1
+                      : byte(0) < 0xc2 ? 0
+                      : byte(0) < 0xe0 ? 2
+                      : byte(0) < 0xf0 ? 3
+                      : byte(0) < 0xf5 ? 4
+                                       : 0;
+  if (size == 0 || size > text.size()) return 0;
+  for (size_t i = 1; i < size; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  const bool is_overlong = (byte(0) == 0xe0 && byte(1) < 0xa0) || (byte(0) == 0xf0 && byte(1) < 0x90);
+  const bool is_beyond = (byte(0) == 0xed && byte(1) > 0x9f) || (byte(0) == 0xf4 && byte(1) > 0x8f);
+  return is_overlong || is_beyond ? 0 : size;
+}
+
+bool steers(std::string_view character, bool keeps_lines) {
+  const auto first = static_cast<unsigned char>(character[0]);
+  if (first == '\t' || (first == '\n' && keeps_lines)) return false;
+  return first < 0x20 || first == 0x7f || (first == 0xc2 && static_cast<unsigned char>(character[1]) < 0xa0);
+}
+
+}  // namespace
+
+std::string printable(std::string_view text, bool keeps_lines) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const size_t size = character_bytes(text);
+    const std::string_view character = text.substr(0, std::max<size_t>(1, size));
+    if (size > 0 && !steers(character, keeps_lines)) {
+      out += character;
+    } else {
+      for (const char byte : character) out += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+    }
+    text.remove_prefix(character.size());
+  }
+  return out;
+}
+
+std::string shortened(std::string_view text, size_t limit) {
+  const std::string line = printable(text, false);
+  std::vector<size_t> starts;
+  for (size_t i = 0; i < line.size(); ++i) {
+    if ((static_cast<unsigned char>(line[i]) & 0xc0) != 0x80) starts.push_back(i);
+  }
+  if (starts.size() <= limit) return line;
+  constexpr std::string_view kGap = " [...] ";
+  const size_t num_last = limit / 3, num_first = limit - kGap.size() - num_last;
+  return line.substr(0, starts[num_first]) + std::string(kGap) +
+         line.substr(starts[starts.size() - num_last]);
+}
+
 std::optional<std::string> nearest_name(std::string_view word, std::span<const std::string> candidates) {
   std::optional<std::string> best;
   size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;

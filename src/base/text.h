@@ -19,6 +19,11 @@ std::string_view trimmed(std::string_view text);
 std::string_view without_blank_end(std::string_view text);
 /// Takes the first line off `text` and returns it without its \n.
 std::string_view take_line(std::string_view& text);
+/// UTF-8 text with what would steer a terminal spelled out (\x1b): control characters but for tabs and, where
+/// `keeps_lines`, newlines; and every byte that is not UTF-8.
+std::string printable(std::string_view text, bool keeps_lines = true);
+/// A printable line of at most `limit` characters: of a longer one the start and the end.
+std::string shortened(std::string_view text, size_t limit);
 /// The candidate with the smallest edit distance to `word`, if it is near enough to be a typing error.
 std::optional<std::string> nearest_name(std::string_view word, std::span<const std::string> candidates);
 /// " (did you mean 'x'?)" or "".

@@ -3,6 +3,9 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <system_error>
+
+#include "base/error.h"
 
 namespace hearth {
 namespace {
@@ -45,10 +48,19 @@ int num_sum_parts(int64_t work, int64_t grain) {
 }
 
 ThreadPool::ThreadPool(int num_threads) {
-  for (int i = 1; i < num_threads; ++i) workers_.emplace_back([this, i] { work(i); });
+  try {
+    for (int i = 1; i < num_threads; ++i) workers_.emplace_back([this, i] { work(i); });
+  } catch (const std::system_error& error) {
+    const size_t num_started = workers_.size() + 1;
+    stop();
+    user_error("expected {} threads, got {}: {}; try threads={}, or a higher limit (ulimit -u, ulimit -v)",
+               num_threads, num_started, error.code().message(), num_started);
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
   stopping_ = true;
   {
     const std::lock_guard lock(mutex_);

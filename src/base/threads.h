@@ -29,6 +29,7 @@ int num_sum_parts(int64_t work, int64_t grain);
 /// busy machine slows a run no more than its share. `run` is not reentrant; the body must not throw.
 class ThreadPool {
  public:
+  /// UserError when the system does not grant as many threads.
   explicit ThreadPool(int num_threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -48,6 +49,7 @@ class ThreadPool {
 
  private:
   void work(int thread);
+  void stop();
 
   std::vector<std::thread> workers_;
   std::atomic<const FunctionRef<void(int)>*> body_{nullptr};

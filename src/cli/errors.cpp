@@ -6,6 +6,7 @@
 
 #include "backend/gpu/device.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "comm/transport.h"
 
 namespace hearth::cli {
@@ -18,6 +19,12 @@ Ending ending_of(FunctionRef<int()> work) {
   } catch (const std::filesystem::filesystem_error& error) {
     return {.status = 2,
             .words = fmt::format("cannot use '{}': {}", error.path1().string(), error.code().message())};
+  } catch (const std::system_error& error) {
+    return {.status = 2,
+            .words = fmt::format(
+                "the system refused a thread or another resource: {}; try a higher limit (ulimit -u, "
+                "ulimit -v) or fewer threads",
+                error.code().message())};
   } catch (const std::bad_alloc&) {
     return {.status = 2, .words = "this machine has not enough memory for that; try a smaller train.batch"};
   } catch (const gpu::DeviceError& error) {
@@ -34,7 +41,10 @@ Ending ending_of(FunctionRef<int()> work) {
 }
 
 int tell(const Ending& ending) {
-  if (!ending.words.empty()) std::fprintf(stderr, "hearth: %s\n", ending.words.c_str());
+  constexpr size_t kMostCharacters = 500;
+  const bool is_report = ending.status == 70;
+  const std::string words = is_report ? printable(ending.words) : shortened(ending.words, kMostCharacters);
+  if (!words.empty()) std::fprintf(stderr, "hearth: %s\n", words.c_str());
   return ending.status;
 }
 

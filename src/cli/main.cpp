@@ -1,5 +1,9 @@
+#include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <set>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -25,6 +29,41 @@ std::vector<std::string> verb_names(const CLI::App& app) {
   return names;
 }
 
+/// What is wrong with a value for an option of this type (CLI11's name of it), whatever the option's own
+/// range; empty: nothing is. CLI11 lets nan pass every range, and wraps what is below zero or too large.
+std::string fault_of(const std::string& type, const std::string& value) {
+  if (value.empty()) return "expected a value, got an empty one";
+  if (type != "FLOAT" && type != "INT" && type != "UINT") return "";
+  char* end = nullptr;
+  errno = 0;
+  const double number = std::strtod(value.c_str(), &end);
+  if (*end != 0 || !std::isfinite(number)) return fmt::format("expected a number, got '{}'", value);
+  const bool is_whole = type != "FLOAT";
+  if (is_whole && std::abs(number) >= 0x1p63)
+    return fmt::format("expected a number of 64 bits, got '{}'", value);
+  if (type == "UINT" && value.find('-') != std::string::npos)
+    return fmt::format("expected 0 or more, got '{}'", value);
+  return "";
+}
+
+/// Text may be empty where it is what a model reads.
+bool takes_empty(const CLI::Option& option) {
+  static const std::set<std::string> names = {"prompt", "system", "text", "stop", "user"};
+  return option.get_lnames().empty() || names.contains(option.get_lnames().front());
+}
+
+void check_values(CLI::App& app) {
+  for (CLI::App* verb : app.get_subcommands(nullptr)) {
+    for (CLI::Option* option : verb->get_options()) {
+      if (option->get_items_expected_max() == 0 || takes_empty(*option)) continue;
+      option->check([type = option->get_type_name()](const std::string& value) {
+        return fault_of(type.substr(0, type.find_first_of(":[ ")), value);
+      });
+    }
+    check_values(*verb);
+  }
+}
+
 int run(int argc, char** argv) {
   CLI::App app(kExamples, "hearth");
   app.set_version_flag("--version", fmt::format("hearth {}", kVersion));
@@ -33,6 +72,7 @@ int run(int argc, char** argv) {
         add_validate, add_tokenize, add_generate, add_merge, add_export, add_checkpoints, add_env}) {
     add(app);
   }
+  check_values(app);
   if (argc < 2) {
     std::fputs(app.help().c_str(), stdout);
     return 0;

@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/text.h"
+
 namespace hearth::cli {
 
 Terminal::Terminal(comm::Heartbeat heartbeat)
@@ -44,12 +46,12 @@ void Terminal::progress(const train::Progress& p) {
 
 void Terminal::message(const std::string& text) {
   clear();
-  put(text + "\n");
+  put(printable(text) + "\n");
 }
 
 void Terminal::warn(const std::string& text) {
   clear();
-  std::fprintf(stderr, "hearth: %s\n", text.c_str());
+  std::fprintf(stderr, "hearth: %s\n", printable(text).c_str());
 }
 
 size_t Terminal::write_live(char* text, size_t size, const train::Progress& p) const {

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/links.h"
+#include "cli/output.h"
 #include "cli/verb.h"
 #include "comm/bench.h"
 #include "comm/mpi.h"
@@ -47,36 +48,34 @@ void print_model(const std::string& name, const ModelArguments& arguments,
   const train::Links links = links_of(arguments.links);
   const train::EngineOptions alone = model_options(name, overrides, 1);
   if (num_workers == 1) {
-    fmt::print("{} {}", name, train::to_table(train::model_step(alone, card)));
+    say("{} {}", name, train::to_table(train::model_step(alone, card)));
     return;
   }
   const train::TeamModel one = train::model_team(alone, card, links);
   const train::TeamModel team = train::model_team(model_options(name, overrides, num_workers), card, links);
-  fmt::print("{} {}{}\n", name, train::to_text(team, one, card, links),
-             train::to_json(team, one, card, links));
+  say("{} {}{}\n", name, train::to_text(team, one, card, links), train::to_json(team, one, card, links));
 }
 
 void print_table(int num_ranks, const comm::CommBenchResult& result) {
-  fmt::print("{} processes; each copies {:.2f} GB/s in its own memory\n", num_ranks,
-             result.copy_bytes_per_second * 1e-9);
-  fmt::print("{:<15} {:>10} {:>12} {:>8} {:>9} {:>10}\n", "collective", "bytes", "us", "GB/s", "bus GB/s",
-             "of copying");
+  say("{} processes; each copies {:.2f} GB/s in its own memory\n", num_ranks,
+      result.copy_bytes_per_second * 1e-9);
+  say("{:<15} {:>10} {:>12} {:>8} {:>9} {:>10}\n", "collective", "bytes", "us", "GB/s", "bus GB/s",
+      "of copying");
   for (const comm::CommTiming& timing : result.timings) {
-    fmt::print("{:<15} {:>10} {:>12.1f} {:>8.3f} {:>9.3f} {:>9.0f}%\n", timing.collective, timing.num_bytes,
-               timing.seconds * 1e6, timing.bytes_per_second() * 1e-9,
-               timing.bus_bytes_per_second(num_ranks) * 1e-9,
-               100 * timing.bytes_per_second() / result.copy_bytes_per_second);
+    say("{:<15} {:>10} {:>12.1f} {:>8.3f} {:>9.3f} {:>9.0f}%\n", timing.collective, timing.num_bytes,
+        timing.seconds * 1e6, timing.bytes_per_second() * 1e-9, timing.bus_bytes_per_second(num_ranks) * 1e-9,
+        100 * timing.bytes_per_second() / result.copy_bytes_per_second);
   }
 }
 void print_json(const comm::CommBenchResult& result) {
-  fmt::print("{{\"copy_bytes_per_second\":{:.0f},\"timings\":[", result.copy_bytes_per_second);
+  say("{{\"copy_bytes_per_second\":{:.0f},\"timings\":[", result.copy_bytes_per_second);
   const char* between = "";
   for (const comm::CommTiming& timing : result.timings) {
-    fmt::print("{}{{\"collective\":\"{}\",\"bytes\":{},\"seconds\":{:.9f}}}", between, timing.collective,
-               timing.num_bytes, timing.seconds);
+    say("{}{{\"collective\":\"{}\",\"bytes\":{},\"seconds\":{:.9f}}}", between, timing.collective,
+        timing.num_bytes, timing.seconds);
     between = ",";
   }
-  fmt::print("]}}\n");
+  say("]}}\n");
 }
 
 int64_t bytes_option(const char* flag, const std::string& text) {
@@ -191,7 +190,7 @@ void add_bench(CLI::App& app) {
         arguments->num_workers > 1
             ? train::run_team_bench(bench, arguments->steps, arguments->machine, arguments->num_workers)
             : train::run_bench(bench, arguments->steps, arguments->machine, arguments->profile);
-    fmt::print("{}{}{}\n", result.profile, train::to_line(bench, result), train::to_json(bench, result));
+    say("{}{}{}\n", result.profile, train::to_line(bench, result), train::to_json(bench, result));
   });
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cli/output.h"
 #include "cli/verb.h"
 #include "io/checkpoint.h"
 
@@ -26,22 +27,22 @@ std::string to_line(const io::CheckpointInfo& info, const std::string& state) {
 void list(const fs::path& folder) {
   const std::vector<io::CheckpointInfo> all = io::list_checkpoints(folder);
   if (all.empty()) {
-    fmt::print("no checkpoint in {} yet\n", folder.string());
+    say("no checkpoint in {} yet\n", folder.string());
     return;
   }
-  fmt::print("{:>10}  {:>10}  {:<19}\n", "step", "size", "written");
+  say("{:>10}  {:>10}  {:<19}\n", "step", "size", "written");
   bool is_newest = true;
   for (const io::CheckpointInfo& info : all) {
     const bool complete = info.fault.empty();
     const char* good = is_newest ? "complete; --resume goes on from here" : "complete";
-    fmt::print("{}", to_line(info, complete ? good : "passed over: " + info.fault));
+    say("{}", to_line(info, complete ? good : "passed over: " + info.fault));
     is_newest = is_newest && !complete;
   }
 }
 
 void prune(const fs::path& folder, int64_t num_kept) {
   for (const io::CheckpointInfo& info : io::prune_checkpoints(folder, num_kept))
-    fmt::print("{}", to_line(info, "deleted"));
+    say("{}", to_line(info, "deleted"));
   list(folder);
 }
 

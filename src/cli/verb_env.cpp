@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "base/threads.h"
 #include "base/version.h"
+#include "cli/output.h"
 #include "cli/verb.h"
 #include "exec/card_choice.h"
 #include "watch/environment.h"
@@ -18,40 +19,40 @@ constexpr const char* kCompiler = "g++ ";
 #endif
 
 void print_program(const gpu::Runtime& runtime) {
-  fmt::print("built\n  hearth {}, compiled by {}{}\n", kVersion, kCompiler, __VERSION__);
-  fmt::print("  processor: kernels for {}, {} threads\n", cpu::simd().isa, num_available_cpus());
+  say("built\n  hearth {}, compiled by {}{}\n", kVersion, kCompiler, __VERSION__);
+  say("  processor: kernels for {}, {} threads\n", cpu::simd().isa, num_available_cpus());
   if (runtime.name == "emulated") {
-    fmt::print("  cards: emulated ones alone (device=emulated)\n");
+    say("  cards: emulated ones alone (device=emulated)\n");
   } else {
-    fmt::print("  cards: {} {}, kernels for {}, matrix products of {}\n", runtime.name, runtime.version,
-               runtime.architectures, runtime.library.empty() ? "its own alone" : runtime.library);
+    say("  cards: {} {}, kernels for {}, matrix products of {}\n", runtime.name, runtime.version,
+        runtime.architectures, runtime.library.empty() ? "its own alone" : runtime.library);
   }
 }
 
 void print_devices(const watch::Environment& environment) {
   for (size_t i = 0; i < environment.devices.size(); ++i) {
     const gpu::DeviceInfo& card = environment.devices[i];
-    fmt::print("  device=gpu:{} or gpu:{}: {}, {}, {}, {}{}\n", i, card.pci_address, card.name,
-               card.architecture, human_bytes(card.memory_bytes), card.driver,
-               exec::is_integrated(card) ? ", shares the processor's memory" : "");
+    say("  device=gpu:{} or gpu:{}: {}, {}, {}, {}{}\n", i, card.pci_address, card.name, card.architecture,
+        human_bytes(card.memory_bytes), card.driver,
+        exec::is_integrated(card) ? ", shares the processor's memory" : "");
   }
 }
 
 void print_machine(const watch::Environment& environment) {
-  fmt::print("found\n");
+  say("found\n");
   for (const watch::GraphicsCard& card : environment.cards) {
-    fmt::print("  {} {} {}: {}{}, driver {}{}\n", card.pci_address,
-               card.vendor == watch::GraphicsCard::Vendor::amd ? "AMD" : "NVIDIA", card.device_id,
-               card.architecture.empty() ? "architecture unknown" : card.architecture,
-               card.integrated ? ", shares the processor's memory" : "",
-               card.driver.empty() ? "missing" : card.driver,
-               card.memory_bytes == 0 ? "" : ", " + human_bytes(card.memory_bytes));
+    say("  {} {} {}: {}{}, driver {}{}\n", card.pci_address,
+        card.vendor == watch::GraphicsCard::Vendor::amd ? "AMD" : "NVIDIA", card.device_id,
+        card.architecture.empty() ? "architecture unknown" : card.architecture,
+        card.integrated ? ", shares the processor's memory" : "",
+        card.driver.empty() ? "missing" : card.driver,
+        card.memory_bytes == 0 ? "" : ", " + human_bytes(card.memory_bytes));
     if (card.link_width > 0) {
-      fmt::print("    PCIe x{} of x{}, {}\n", card.link_width, card.most_link_width, card.link_speed);
+      say("    PCIe x{} of x{}, {}\n", card.link_width, card.most_link_width, card.link_speed);
     }
   }
   for (const watch::DeviceFile& file : environment.files)
-    fmt::print("  {}: group {}, {}\n", file.path, file.group, file.usable ? "usable" : "not yours to use");
+    say("  {}: group {}, {}\n", file.path, file.group, file.usable ? "usable" : "not yours to use");
   if (environment.runtime.name != "emulated") print_devices(environment);
 }
 
@@ -59,11 +60,10 @@ void run_env() {
   const watch::Environment environment = watch::look_around("/", watch::own_identity());
   print_program(environment.runtime);
   print_machine(environment);
-  fmt::print("missing\n");
+  say("missing\n");
   const std::vector<watch::Hindrance> found = watch::hindrances(environment);
-  for (const watch::Hindrance& hindrance : found)
-    fmt::print("  {}\n    -> {}\n", hindrance.what, hindrance.remedy);
-  if (found.empty()) fmt::print("  nothing\n");
+  for (const watch::Hindrance& hindrance : found) say("  {}\n    -> {}\n", hindrance.what, hindrance.remedy);
+  if (found.empty()) say("  nothing\n");
 }
 
 }  // namespace

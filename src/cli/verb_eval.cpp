@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "cli/output.h"
 #include "cli/verb.h"
 #include "data/image.h"
 #include "train/classifier.h"
@@ -57,8 +58,8 @@ void match_questions(const train::Recipe& recipe, const train::ModelFolder& mode
   if (recipe.text.val_path.empty())
     user_error("expected a file of questions for --exact-match, got none; try data=FILE.jsonl");
   const train::MatchResult result = train::match_answers(recipe, model, recipe.text.val_path, options);
-  fmt::print("exact match {}/{} ({:.2f}%)\n", result.num_right, result.num_questions,
-             100.0 * static_cast<double>(result.num_right) / static_cast<double>(result.num_questions));
+  say("exact match {}/{} ({:.2f}%)\n", result.num_right, result.num_questions,
+      100.0 * static_cast<double>(result.num_right) / static_cast<double>(result.num_questions));
 }
 
 void eval_text(train::Recipe recipe, train::ModelFolder model, const Arguments& arguments) {
@@ -67,11 +68,11 @@ void eval_text(train::Recipe recipe, train::ModelFolder model, const Arguments& 
   if (fs::exists(best)) weights = best;
   if (!model.adapter.empty()) recipe.text.model = model.model.string();
   const auto task = train::open_task(recipe);
-  if (const std::string warning = task->warning(); !warning.empty()) fmt::print(stderr, "{}\n", warning);
+  if (const std::string warning = task->warning(); !warning.empty()) say(stderr, "{}\n", warning);
   const train::Evaluation result = train::evaluate_text(recipe, *task, model);
   check_finite(result.loss, weights);
-  fmt::print("{}: loss {:.4f}, {} ({} held out)\n", weights.string(), result.loss,
-             task->evaluation_text(result), task->num_eval_rows());
+  say("{}: loss {:.4f}, {} ({} held out)\n", weights.string(), result.loss, task->evaluation_text(result),
+      task->num_eval_rows());
   if (arguments.exact_match) match_questions(recipe, model, arguments.match);
 }
 
@@ -104,8 +105,8 @@ void run_eval(const CLI::App& verb, const Arguments& arguments) {
   train::load_weights(trainer.engine(), weights);
   const train::Evaluation result = trainer.evaluate();
   check_finite(result.loss, weights);
-  fmt::print("{}: loss {:.4f}, {} ({} held out)\n", weights.string(), result.loss,
-             trainer.task().evaluation_text(result), trainer.task().num_eval_rows());
+  say("{}: loss {:.4f}, {} ({} held out)\n", weights.string(), result.loss,
+      trainer.task().evaluation_text(result), trainer.task().num_eval_rows());
 }
 
 void predict_one(train::Engine& engine, const train::Recipe& recipe, const data::Dataset& classes,
@@ -169,7 +170,7 @@ void add_eval(CLI::App& app) {
   verb->add_flag("--exact-match", arguments->exact_match,
                  "let a language model answer the questions of data=FILE, and count the right answers");
   verb->add_option("--limit", arguments->match.limit, "first so many questions; 0: all")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
       ->capture_default_str();
   verb->add_option("-n,--max-tokens", arguments->match.max_tokens, "most tokens of an answer")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20).description("1 to 1048576"))

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/threads.h"
+#include "cli/output.h"
 #include "cli/verb.h"
 #include "train/export.h"
 #include "train/export_gguf.h"
@@ -27,8 +28,8 @@ void to_folder(const train::ModelFolder& model, const Arguments& arguments) {
       user_error("expected a --shard-size like 5GB, got '{}'", arguments.shard_size);
   }
   const int64_t changed = train::export_folder(model, options);
-  fmt::print("{}: a model folder{}\n", arguments.out,
-             changed > 0 ? fmt::format(", {} weights changed by the adapter", changed) : "");
+  say("{}: a model folder{}\n", arguments.out,
+      changed > 0 ? fmt::format(", {} weights changed by the adapter", changed) : "");
 }
 
 io::GgufType gguf_type(const std::string& name) {
@@ -41,9 +42,9 @@ void to_gguf(const train::ModelFolder& model, const Arguments& arguments) {
   if (!arguments.shard_size.empty()) user_error("expected --shard-size with --format hf alone, got gguf");
   const train::GgufResult result = train::export_gguf(
       model, {.out = arguments.out, .type = gguf_type(arguments.type), .num_threads = num_available_cpus()});
-  fmt::print("{}: {} tensors{}\n", arguments.out, result.num_tensors,
-             result.num_changed > 0 ? fmt::format(", {} changed by the adapter", result.num_changed) : "");
-  for (const std::string& note : result.notes) fmt::print(stderr, "note: {}\n", note);
+  say("{}: {} tensors{}\n", arguments.out, result.num_tensors,
+      result.num_changed > 0 ? fmt::format(", {} changed by the adapter", result.num_changed) : "");
+  for (const std::string& note : result.notes) say(stderr, "note: {}\n", note);
 }
 
 }  // namespace

@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdio>
 #include <iostream>
@@ -5,6 +7,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "cli/output.h"
 #include "cli/verb.h"
 #include "text/chat.h"
 #include "train/generator.h"
@@ -88,19 +91,21 @@ void run_generate(const CLI::App& verb, const Arguments& arguments) {
       model, {.slots = slots_for(arguments, prompt.size()),
               .num_threads = arguments.threads > 0 ? arguments.threads : num_available_cpus()});
   const auto start = Clock::now();
-  const auto print = [](std::string_view piece) {
-    std::fwrite(piece.data(), 1, piece.size(), stdout);
+  const bool is_terminal = isatty(STDOUT_FILENO) != 0;
+  const auto print = [&](std::string_view piece) {
+    const std::string text = is_terminal ? printable(piece) : std::string(piece);
+    std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   };
   const train::Answer answer = train::answer(generator, tokenizer.get(), prompt, arguments.answer, print);
   const std::chrono::duration<double> took = Clock::now() - start;
-  if (arguments.tokens) fmt::print("{}", fmt::join(answer.ids, " "));
+  if (arguments.tokens) say("{}", fmt::join(answer.ids, " "));
   print("\n");
-  fmt::print(stderr, "{} tokens behind a prompt of {}, {:.1f} tokens/s{}\n", answer.ids.size(), prompt.size(),
-             static_cast<double>(answer.ids.size()) / took.count(),
-             answer.ended ? "" : "; cut off by --max-tokens or --context");
+  say(stderr, "{} tokens behind a prompt of {}, {:.1f} tokens/s{}\n", answer.ids.size(), prompt.size(),
+      static_cast<double>(answer.ids.size()) / took.count(),
+      answer.ended ? "" : "; cut off by --max-tokens or --context");
   const auto note = models::context_note(generator.config(), std::ssize(generator.tokens()));
-  if (!note.empty()) fmt::print(stderr, "{}\n", note);
+  if (!note.empty()) say(stderr, "{}\n", note);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "base/threads.h"
+#include "cli/output.h"
 #include "cli/verb.h"
 #include "train/export.h"
 
@@ -21,7 +22,7 @@ void add_merge(CLI::App& app) {
     const int64_t changed =
         train::export_folder(train::find_adapted_model(arguments->adapter, arguments->model),
                              {.out = arguments->out, .num_threads = num_available_cpus()});
-    fmt::print("{}: {} weights changed by {}\n", arguments->out, changed, arguments->adapter);
+    say("{}: {} weights changed by {}\n", arguments->out, changed, arguments->adapter);
   });
 }
 

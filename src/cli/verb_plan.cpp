@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/links.h"
+#include "cli/output.h"
 #include "cli/verb.h"
 #include "ir/text.h"
 #include "ops/op_list.h"
@@ -54,22 +55,22 @@ std::future<std::optional<train::PlanReport>> by_every_means(const train::Engine
 void print_fits(const Fits& fits, int64_t batch, int64_t memory) {
   const std::string budget = human_bytes(memory);
   if (fits.free) {
-    fmt::print("largest micro-batch within {}: {} (peak {})\n", budget, fits.free->batch,
-               human_bytes(fits.free->peak_bytes));
+    say("largest micro-batch within {}: {} (peak {})\n", budget, fits.free->batch,
+        human_bytes(fits.free->peak_bytes));
   } else {
-    fmt::print("not even one sample fits {} as it is\n", budget);
+    say("not even one sample fits {} as it is\n", budget);
   }
   if (!fits.cheapest) {
-    fmt::print("micro-batch {} does not fit {} by any means; try a smaller one, a shorter row or QLoRA\n",
-               batch, budget);
+    say("micro-batch {} does not fit {} by any means; try a smaller one, a shorter row or QLoRA\n", batch,
+        budget);
     return;
   }
   const train::PlanReport& report = fits.cheapest->report;
-  fmt::print("cheapest way to fit micro-batch {}: {}\n", batch, train::describe(*fits.cheapest));
-  fmt::print("  peak {}, in host memory {}, {:.2f} s per micro-batch on an RX 7900 XT (a model)\n",
-             human_bytes(report.peak_bytes), human_bytes(report.host_bytes), report.time.seconds);
-  fmt::print("largest micro-batch by every means: {} (peak {})\n", fits.largest->batch,
-             human_bytes(fits.largest->peak_bytes));
+  say("cheapest way to fit micro-batch {}: {}\n", batch, train::describe(*fits.cheapest));
+  say("  peak {}, in host memory {}, {:.2f} s per micro-batch on an RX 7900 XT (a model)\n",
+      human_bytes(report.peak_bytes), human_bytes(report.host_bytes), report.time.seconds);
+  say("largest micro-batch by every means: {} (peak {})\n", fits.largest->batch,
+      human_bytes(fits.largest->peak_bytes));
 }
 
 /// The report as JSON, and with a budget what fits it.
@@ -148,16 +149,16 @@ void print_ways(const PlanArguments& arguments, const std::vector<std::string>& 
   for (const std::string& way : train::parallel_ways())
     add({fmt::format("devices={}", recipe.devices), fmt::format("parallel={}", way)});
   if (arguments.json) {
-    fmt::print("{}\n", train::to_json(ways));
+    say("{}\n", train::to_json(ways));
     return;
   }
   std::vector<std::string> sizes;
   for (const int64_t num_bytes : card_bytes) {
     if (sizes.empty() || sizes.back() != human_bytes(num_bytes)) sizes.push_back(human_bytes(num_bytes));
   }
-  fmt::print("{}, updates of {} x {}, {}, on cards of {}; time by a model of {}: simulated, not measured\n{}",
-             train::model_name(recipe), recipe.accumulate, recipe.batch, recipe.precision,
-             fmt::join(sizes, " and "), card.full_name, train::to_table(ways));
+  say("{}, updates of {} x {}, {}, on cards of {}; time by a model of {}: simulated, not measured\n{}",
+      train::model_name(recipe), recipe.accumulate, recipe.batch, recipe.precision, fmt::join(sizes, " and "),
+      card.full_name, train::to_table(ways));
 }
 
 void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
@@ -182,11 +183,11 @@ void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
     if (!fits->largest && fits->cheapest) fits->largest = fits->cheapest->report;
   }
   if (arguments.json) {
-    fmt::print("{}\n", plan_json(report, fits, memory));
+    say("{}\n", plan_json(report, fits, memory));
   } else {
-    fmt::print("{} at micro-batch {}, {}\n{}", train::model_name(recipe), recipe.batch, recipe.precision,
-               train::to_table(report));
-    fmt::print("picture of the arena: {}\n", arguments.svg);
+    say("{} at micro-batch {}, {}\n{}", train::model_name(recipe), recipe.batch, recipe.precision,
+        train::to_table(report));
+    say("picture of the arena: {}\n", arguments.svg);
   }
   if (fits && !arguments.json) print_fits(*fits, options.batch, memory);
 }
@@ -199,7 +200,7 @@ struct DumpArguments {
 
 void run_dump(const CLI::App& verb, const DumpArguments& arguments) {
   if (arguments.list || arguments.recipe.empty()) {
-    for (const passes::Pass& pass : passes::pass_list()) fmt::print("  {:<18} {}\n", pass.name, pass.doc);
+    for (const passes::Pass& pass : passes::pass_list()) say("  {:<18} {}\n", pass.name, pass.doc);
     return;
   }
   const train::Recipe recipe = open_recipe(arguments.recipe, overrides_of(verb));
@@ -215,7 +216,7 @@ void run_dump(const CLI::App& verb, const DumpArguments& arguments) {
     if (pass == wanted && text.empty()) text = ir::print(graph);
   };
   train::make_plan_report(options);
-  fmt::print("{}", text);
+  say("{}", text);
 }
 
 struct PackArguments {
@@ -226,8 +227,6 @@ struct PackArguments {
 };
 
 void run_pack(const PackArguments& arguments) {
-  if (!(arguments.seconds >= 0)) user_error("expected 0 or more for --seconds, got {}", arguments.seconds);
-  if (arguments.capacity < -1) user_error("expected 0 or more for --capacity, got {}", arguments.capacity);
   const plan::Problem problem = plan::read_csv(arguments.file);
   plan::SolveOptions options{.seconds = arguments.seconds};
   if (arguments.capacity >= 0) options.capacity = arguments.capacity;
@@ -237,8 +236,8 @@ void run_pack(const PackArguments& arguments) {
   const int64_t bound = solution.lower_bound;
   const double gap =
       bound == 0 ? 0 : 100 * static_cast<double>(solution.height - bound) / static_cast<double>(bound);
-  fmt::print("height {}  bound {}  gap {:.3f}%  seconds {:.3f}{}\n", solution.height, bound, gap,
-             solution.seconds, solution.proven_optimal ? "  optimal" : "");
+  say("height {}  bound {}  gap {:.3f}%  seconds {:.3f}{}\n", solution.height, bound, gap, solution.seconds,
+      solution.proven_optimal ? "  optimal" : "");
   if (!arguments.out.empty()) write_file_atomically(arguments.out, plan::write_csv(problem, solution));
   if (arguments.capacity < 0 || solution.height <= arguments.capacity) return;
   if (bound > arguments.capacity) {
@@ -278,7 +277,7 @@ void add_dump(CLI::App& app) {
 void add_ops(CLI::App& app) {
   app.add_subcommand("ops", "List the operations")->callback([] {
     for (const ir::OpDef* op : ops::op_list()) {
-      fmt::print("  {:<26} {:<9} {}\n", op->name, op->vjp != nullptr ? "gradient" : "", op->doc);
+      say("  {:<26} {:<9} {}\n", op->name, op->vjp != nullptr ? "gradient" : "", op->doc);
     }
   });
 }
@@ -289,8 +288,10 @@ void add_pack(CLI::App& app) {
       app.add_subcommand("pack", "Pack buffers of a CSV file (id,lower,upper,size) into an arena");
   verb->add_option("file", arguments->file, "CSV file")->required();
   verb->add_option("--capacity", arguments->capacity,
-                   "stop at the first answer within it; exit code 2 if there is none");
-  verb->add_option("--seconds", arguments->seconds, "time for the search (default 5)");
+                   "stop at the first answer within it; exit code 2 if there is none")
+      ->check(CLI::Range(int64_t{0}, plan::kMostBytes));
+  verb->add_option("--seconds", arguments->seconds, "time for the search (default 5)")
+      ->check(CLI::Range(0.0, 1e6));
   verb->add_option("--out", arguments->out, "write id,lower,upper,size,offset");
   verb->callback([=] { run_pack(*arguments); });
 }

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "cli/output.h"
 #include "cli/verb.h"
 #include "models/model.h"
 #include "text/inspect.h"
@@ -18,18 +19,17 @@ namespace {
 
 void run_ls(bool keys) {
   if (keys) {
-    fmt::print("{}", train::describe_keys());
+    say("{}", train::describe_keys());
     return;
   }
-  fmt::print("recipes (hearth cp NAME FILE.yaml copies one):\n");
+  say("recipes (hearth cp NAME FILE.yaml copies one):\n");
   for (const BuiltInRecipe& recipe : built_in_recipes()) {
     const std::string text = recipe.text;
-    fmt::print("  {:<24} {}\n", recipe.name, text.substr(2, text.find('\n') - 2));
+    say("  {:<24} {}\n", recipe.name, text.substr(2, text.find('\n') - 2));
   }
-  fmt::print("models:\n");
-  for (const models::ModelDef& model : models::model_list())
-    fmt::print("  {:<24} {}\n", model.name, model.doc);
-  fmt::print("hearth ls --keys lists every key of a recipe\n");
+  say("models:\n");
+  for (const models::ModelDef& model : models::model_list()) say("  {:<24} {}\n", model.name, model.doc);
+  say("hearth ls --keys lists every key of a recipe\n");
 }
 
 void run_cp(const std::string& name, const std::string& file) {
@@ -37,7 +37,7 @@ void run_cp(const std::string& name, const std::string& file) {
   for (const BuiltInRecipe& recipe : built_in_recipes()) {
     if (name != recipe.name) continue;
     write_file_atomically(file, recipe.text);
-    fmt::print("wrote {}\n", file);
+    say("wrote {}\n", file);
     return;
   }
   user_error("'{}' is no built-in recipe; hearth ls lists them", name);
@@ -48,14 +48,14 @@ void check_split(data::DatasetOptions options, const train::Recipe& recipe, cons
   options.split = split;
   options.count = count;
   const auto dataset = train::open_any_dataset(options, recipe.model.num_classes);
-  fmt::print("{}: {} pictures of {}x{}x{}, {} classes\n", split, dataset->size(), dataset->image_size(),
-             dataset->image_size(), dataset->channels(), dataset->class_names().size());
+  say("{}: {} pictures of {}x{}x{}, {} classes\n", split, dataset->size(), dataset->image_size(),
+      dataset->image_size(), dataset->channels(), dataset->class_names().size());
   if (dataset->holds_floats()) return;
   const data::DatasetCheck check = data::check_dataset(*dataset);
   for (size_t i = 0; i < check.per_class.size(); ++i) {
-    fmt::print("  {:<20} {}\n", dataset->class_names()[i], check.per_class[i]);
+    say("  {:<20} {}\n", dataset->class_names()[i], check.per_class[i]);
   }
-  for (const std::string& fault : check.faults) fmt::print("  bad: {}\n", fault);
+  for (const std::string& fault : check.faults) say("  bad: {}\n", fault);
   if (!check.faults.empty()) {
     user_error("{} of {} pictures of the {} split cannot be used", check.faults.size(), dataset->size(),
                split);
@@ -70,7 +70,8 @@ int64_t check_text(const train::TextSource& source, const train::Recipe& recipe,
   const text::InspectOptions options{.marking = colour ? text::Marking::colour : text::Marking::signs,
                                      .context = recipe.text.context};
   const text::TextSummary summary = text::summarize(reader, options);
-  fmt::print("{}", text::describe(summary, reader, options));
+  // It has colors, and its texts are printable.
+  std::fputs(text::describe(summary, reader, options).c_str(), stdout);
   return summary.faults.total();
 }
 
@@ -83,8 +84,8 @@ void check_texts(const train::Recipe& recipe) {
       user_error("expected records that can be used, got {} in {} that cannot", bad, path.string());
   }
   const auto task = train::open_task(recipe);
-  fmt::print("{}\n", task->describe());
-  if (const std::string warning = task->warning(); !warning.empty()) fmt::print("{}\n", warning);
+  say("{}\n", task->describe());
+  if (const std::string warning = task->warning(); !warning.empty()) say("{}\n", warning);
 }
 
 void run_validate(const CLI::App& verb, const std::string& name) {
@@ -95,9 +96,9 @@ void run_validate(const CLI::App& verb, const std::string& name) {
     check_split(recipe.data, recipe, "train", recipe.data.count);
     check_split(recipe.data, recipe, "test", recipe.val_count);
   }
-  fmt::print("{} at micro-batch {}:\n{}", train::model_name(recipe), recipe.batch,
-             train::to_table(train::make_plan_report(train::engine_options(recipe))));
-  fmt::print("the recipe is well-formed\n");
+  say("{} at micro-batch {}:\n{}", train::model_name(recipe), recipe.batch,
+      train::to_table(train::make_plan_report(train::engine_options(recipe))));
+  say("the recipe is well-formed\n");
 }
 
 }  // namespace

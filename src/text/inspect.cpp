@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/text.h"
+
 namespace hearth::text {
 namespace {
 
@@ -13,27 +15,14 @@ constexpr size_t kShownFaults = 20;
 
 bool is_continuation(char c) { return (static_cast<uint8_t>(c) & 0xC0) == 0x80; }
 
-std::string escaped(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    const auto byte = static_cast<uint8_t>(c);
-    if ((byte < 32 && c != '\n' && c != '\t') || byte == 127) {
-      result += fmt::format("\\x{:02x}", byte);
-    } else {
-      result += c;
-    }
-  }
-  return result;
-}
-
 /// The start and the end of a long text, cut between characters.
 std::string shortened(std::string_view text) {
-  if (text.size() <= kShownStart + kShownEnd) return escaped(text);
+  if (text.size() <= kShownStart + kShownEnd) return printable(text);
   size_t start = kShownStart, end = text.size() - kShownEnd;
   while (start > 0 && is_continuation(text[start])) --start;
   while (end < text.size() && is_continuation(text[end])) ++end;
-  return fmt::format("{} [... {} bytes ...] {}", escaped(text.substr(0, start)), end - start,
-                     escaped(text.substr(end)));
+  return fmt::format("{} [... {} bytes ...] {}", printable(text.substr(0, start)), end - start,
+                     printable(text.substr(end)));
 }
 
 std::string marked_run(const std::string& text, bool trained, Marking marking) {
@@ -43,8 +32,8 @@ std::string marked_run(const std::string& text, bool trained, Marking marking) {
 
 std::string shown(const Sample& sample, const Tokens& tokens, const SampleReader& reader, Marking marking) {
   const std::string kind = sample.rejected ? ", chosen" : "";
-  std::string text = fmt::format("{}:{} ({}{}, {} tokens)\n{}\n", reader.file().path().string(), sample.line,
-                                 format_name(sample.format), kind, tokens.ids.size(),
+  std::string text = fmt::format("{}:{} ({}{}, {} tokens)\n{}\n", printable(reader.file().path().string()),
+                                 sample.line, format_name(sample.format), kind, tokens.ids.size(),
                                  show_tokens(tokens, reader.tokenizer(), marking));
   if (!sample.rejected) return text;
   return text + fmt::format("rejected, {} tokens\n{}\n", sample.rejected->ids.size(),
@@ -98,7 +87,7 @@ std::string faults_text(const Faults& faults) {
   for (const auto& [kind, number] : faults.counts()) text += fmt::format(" {} {};", number, kind);
   text.back() = '\n';
   const size_t shown = std::min(faults.sentences().size(), kShownFaults);
-  for (size_t i = 0; i < shown; ++i) text += "  " + escaped(faults.sentences()[i]) + "\n";
+  for (size_t i = 0; i < shown; ++i) text += "  " + printable(faults.sentences()[i]) + "\n";
   if (faults.total() > static_cast<int64_t>(shown))
     text += fmt::format("  and {} more\n", faults.total() - static_cast<int64_t>(shown));
   return text;
@@ -165,12 +154,12 @@ std::string describe(const TextSummary& summary, const SampleReader& reader, con
   for (const std::string& shown : summary.shown) text += shown + "\n";
   text += options.marking == Marking::signs ? "(the loss counts what stands between {+ and +})\n"
                                             : "(the loss does not count what is dimmed)\n";
-  text += fmt::format("{}: {} samples ({})\n", reader.file().path().string(), summary.num_samples,
+  text += fmt::format("{}: {} samples ({})\n", printable(reader.file().path().string()), summary.num_samples,
                       formats_line(summary));
   text += fmt::format("{} tokens, {:.1f}% of them trained\n", summary.num_tokens,
                       percent(summary.num_trained, summary.num_tokens));
   if (!summary.lengths.empty()) text += "tokens per sample:\n" + length_histogram(summary.lengths);
-  return text + warnings(summary, options) + faults_text(summary.faults);
+  return text + warnings(summary, options) + printable(faults_text(summary.faults));
 }
 
 }  // namespace hearth::text

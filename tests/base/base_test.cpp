@@ -1,12 +1,15 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <limits>
 #include <numeric>
 #include <set>
@@ -137,6 +140,42 @@ TEST(Text, LinesAndBlanks) {
   EXPECT_EQ(trimmed(" \ta b\r\n"), "a b");
   EXPECT_EQ(trimmed(" \n"), "");
   EXPECT_EQ(without_blank_end(" a \n"), " a");
+}
+
+TEST(Text, WhatWouldSteerATerminalIsSpelledOut) {
+  EXPECT_EQ(printable("a\x1b[31mb\r\x07\x7f\tc\n"), "a\\x1b[31mb\\x0d\\x07\\x7f\tc\n");
+  EXPECT_EQ(printable("a\nb", false), "a\\x0ab");
+  EXPECT_EQ(printable("\xc2\x9b"
+                      "0m \xc3\xa9 \xe2\x82\xac \xf0\x9f\x99\x82"),
+            "\\xc2\\x9b0m \xc3\xa9 \xe2\x82\xac \xf0\x9f\x99\x82");
+  EXPECT_EQ(printable("\xff\xc3(\xed\xa0\x80\xc0\x80\xe2\x82"),
+            "\\xff\\xc3(\\xed\\xa0\\x80\\xc0\\x80\\xe2\\x82");
+}
+
+TEST(Text, LongLinesKeepTheirStartAndEnd) {
+  EXPECT_EQ(shortened("short", 20), "short");
+  EXPECT_EQ(shortened("0123456789abcdefghijklmnop", 20), "0123456 [...] klmnop");
+  EXPECT_EQ(shortened(std::string(30, '\n'), 20).size(), 20);
+  EXPECT_EQ(
+      shortened("\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9",
+                10),
+      " [...] \xc3\xa9\xc3\xa9\xc3\xa9");
+}
+
+TEST(Threads, TooManyForTheSystemAreRefused) {
+  const rlimit tight{size_t{1} << 30, size_t{1} << 30};
+  EXPECT_EXIT(
+      {
+        setrlimit(RLIMIT_AS, &tight);
+        try {
+          const ThreadPool pool(100'000);
+        } catch (const UserError& error) {
+          std::fprintf(stderr, "%s\n", error.what());
+          std::_Exit(2);
+        }
+        std::_Exit(0);
+      },
+      testing::ExitedWithCode(2), "expected 100000 threads, got [0-9]+: .*; try threads=[0-9]+");
 }
 
 TEST(Text, BytesAndNames) {

@@ -53,6 +53,43 @@ class Mistakes : public Program {
   }
 };
 
+TEST_F(Mistakes, NumbersOutOfRangeAreRefusedByEveryFlag) {
+  put("p.csv", "id,lower,upper,size\na,0,3,64\n");
+  const std::string lines[] = {
+      "generate x --temperature", "generate x --top-p",    "generate x --top-k",
+      "generate x --seed",        "generate x -n",         "generate x --context",
+      "generate x --threads",     "eval x --limit",        "eval x --max-tokens",
+      "pack p.csv --capacity",    "pack p.csv --seconds",  "plan tiny.yaml --link",
+      "plan tiny.yaml --network", "plan tiny.yaml --sums", "plan tiny.yaml --host-memory",
+      "bench mlp --threads",      "checkpoints x --prune"};
+  for (const std::string& line : lines) {
+    for (const char* value : {"nan", "inf", "-1", "9223372036854775808", "1e400", "''", "0x", "1,5"}) {
+      const Result result = shell(fmt::format("hearth {} {}", line, value));
+      EXPECT_EQ(result.code, 2) << line << " " << value << "\n" << result.out << result.err;
+      EXPECT_LT(result.err.size(), 520U) << line << " " << value;
+    }
+  }
+  refused("hearth plan tiny.yaml --link 0", {"--link", "not in range"});
+  for (const char* line :
+       {"train tiny.yaml --out ''", "export x --out ''", "merge --model x --adapter y --out ''"})
+    refused(fmt::format("hearth {}", line), {"--out: expected a value"});
+}
+
+TEST_F(Mistakes, NamesFromFilesDoNotSteerTheTerminal) {
+  for (const char* name : {"cat\x1b[31m", "dog\rx"})
+    put(fmt::format("pictures/{}/a.png", name), data::encode_png(speckled(8, 8, 3)));
+  put("pictures/bad\x1b[2J/a.png", "none");
+  put("r.yaml", "model: {name: mlp, num_classes: 3}\ndata: {kind: folder, path: pictures, image_size: 8}\n");
+  const Result result =
+      shell("hearth validate r.yaml; hearth train \"$(printf 'x\\033[31m.yaml')\"; hearth eval $'a\\nb'");
+  for (const std::string& text : {result.out, result.err})
+    EXPECT_EQ(text.find_first_of("\x1b\r\x07"), std::string::npos) << text;
+  EXPECT_THAT(result.err, testing::HasSubstr("\\x1b[31m"));
+  refused(fmt::format("hearth train {}.yaml", std::string(200, 'a') + std::string(3000, '/')),
+          {"aaa/", "[...]"});
+  EXPECT_LT(get(".err").size(), 520U);
+}
+
 TEST_F(Mistakes, InTheCommandLine) {
   refused("hearth tain tiny.yaml", {"'tain'", "did you mean 'train'?"});
   refused("hearth --nope", {"--nope", "hearth --help"});
@@ -84,7 +121,7 @@ TEST_F(Mistakes, InTheCommandLine) {
   refused("hearth bench mlp-b64-fp32 --steps 0", {"--steps", "0", "1 to 1000000"});
   refused("hearth bench llama15m_answer-b1-fp32 --steps 1 --profile", {"--profile", "training"});
   refused("hearth bench mlp-b64-fp32 --model-card rx580", {"'rx580'", "rx7900xt", "rx7900xtx"});
-  refused("hearth bench mlp-b64-fp32 --model-card rx7900xt --workers 2 --link=-1", {"24", "--link", "-1"});
+  refused("hearth bench mlp-b64-fp32 --model-card rx7900xt --workers 2 --link=-1", {"not in range", "--link", "-1"});
   refused("hearth bench llama15m_answer-b1-fp32 --model-card rx7900xt",
           {"training", "llama15m_answer-b1-fp32"});
   refused("hearth bench matmul_up-b4-bf16 --steps 1", {"card", "matmul_up-b4-bf16", "--device gpu"});
