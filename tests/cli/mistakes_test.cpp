@@ -121,7 +121,8 @@ TEST_F(Mistakes, InTheCommandLine) {
   refused("hearth bench mlp-b64-fp32 --steps 0", {"--steps", "0", "1 to 1000000"});
   refused("hearth bench llama15m_answer-b1-fp32 --steps 1 --profile", {"--profile", "training"});
   refused("hearth bench mlp-b64-fp32 --model-card rx580", {"'rx580'", "rx7900xt", "rx7900xtx"});
-  refused("hearth bench mlp-b64-fp32 --model-card rx7900xt --workers 2 --link=-1", {"not in range", "--link", "-1"});
+  refused("hearth bench mlp-b64-fp32 --model-card rx7900xt --workers 2 --link=-1",
+          {"not in range", "--link", "-1"});
   refused("hearth bench llama15m_answer-b1-fp32 --model-card rx7900xt",
           {"training", "llama15m_answer-b1-fp32"});
   refused("hearth bench matmul_up-b4-bf16 --steps 1", {"card", "matmul_up-b4-bf16", "--device gpu"});
