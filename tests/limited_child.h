@@ -12,11 +12,12 @@
 namespace hearth {
 
 /// Lets this process take `bytes` more of address space, and a minute of processor time: ten times what a
-/// linear reader takes of either. AddressSanitizer reserves terabytes, so under it only the time is limited.
+/// linear reader takes of either. AddressSanitizer and ThreadSanitizer reserve terabytes, so under them only
+/// the time is limited.
 inline void limit_memory([[maybe_unused]] int64_t bytes) {
   const rlimit seconds{60, 60};
   setrlimit(RLIMIT_CPU, &seconds);
-#ifndef HEARTH_ASAN
+#if !defined(HEARTH_ASAN) && !defined(__SANITIZE_THREAD__)
   int64_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
   const auto most = static_cast<rlim_t>(pages * 4096 + bytes);

@@ -10,8 +10,10 @@ namespace hearth::plan {
 namespace {
 
 constexpr int64_t kNever = INT64_MAX;
-constexpr int64_t kStepsPerPair = 20;
-constexpr int64_t kFirstRound = 5;
+/// Steps of an attempt per pair of items: orders as they are, first briefly, then longer; shuffled ones after
+/// that.
+constexpr std::array<int64_t, 2> kPlainSteps = {10, 40};
+constexpr int64_t kShuffledSteps = 20;
 constexpr double kShuffle = 0.1;
 /// What an item in the clique that failed most gains on one in a clique that never did, and what is left of
 /// the failures of an order after the next.
@@ -52,6 +54,8 @@ constexpr std::array<Order, 4> kOrders = {Order{&Traits::width, &Traits::area, &
                                           Order{&Traits::total, &Traits::area, &Traits::width},
                                           Order{&Traits::total, &Traits::width, &Traits::area},
                                           Order{&Traits::area, &Traits::total, &Traits::width}};
+
+constexpr int kNumPlain = static_cast<int>(kPlainSteps.size() * kOrders.size());
 
 /// Uniform in [1 - kShuffle, 1 + kShuffle).
 double shuffling(uint64_t seed) {
@@ -109,19 +113,21 @@ Search::Search(const Piece& piece)
 Verdict Search::run(int64_t capacity, const Budget& budget) {
   if (piece_.bound > capacity) return Verdict::impossible;
   capacity_ = capacity;
+  const int64_t num_pairs = int64_t{num_items_} * num_items_;
   for (int attempt = 0;; ++attempt) {
-    const int64_t round = attempt / static_cast<int>(kOrders.size());
-    const Verdict verdict = run_order(
-        attempt, (round == 0 ? kFirstRound : luby(round)) * kStepsPerPair * num_items_ * num_items_, budget);
+    const auto round = static_cast<size_t>(attempt) / kOrders.size();
+    const int64_t steps = attempt < kNumPlain
+                              ? kPlainSteps[round]
+                              : kShuffledSteps * luby(static_cast<int64_t>(round - kPlainSteps.size()) + 1);
+    const Verdict verdict = run_order(attempt, steps * num_pairs, budget);
     if (verdict != Verdict::stopped) return verdict;
     if (steps_used_ >= budget.steps || std::chrono::steady_clock::now() >= budget.deadline) return verdict;
   }
 }
 
 void Search::reset(int attempt) {
-  constexpr int kNumOrders = static_cast<int>(kOrders.size());
-  const Order& order = kOrders[static_cast<size_t>(attempt % kNumOrders)];
-  rank_ = ranks_of(attempt < kNumOrders ? traits_ : weighted(shuffled(traits_, attempt)), order);
+  const Order& order = kOrders[static_cast<size_t>(attempt) % kOrders.size()];
+  rank_ = ranks_of(attempt < kNumPlain ? traits_ : weighted(shuffled(traits_, attempt)), order);
   std::fill(offset_.begin(), offset_.end(), 0);
   std::fill(is_placed_.begin(), is_placed_.end(), 0);
   std::fill(total_.begin(), total_.end(), 0);

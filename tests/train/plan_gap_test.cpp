@@ -77,7 +77,7 @@ TEST(SlowPlanGap, IsBelowOnePercentInHalfPrecisionAndWithAccumulation) {
 TEST(SlowPlanGap, IsBelowOnePercentWithTheWorkspacesOfMoreThreads) {
   for (const char* model : kModels) {
     EngineOptions options = options_of(model, 32);
-    for (const int num_threads : {2, 4, 8, 16}) {
+    for (const int num_threads : {2, 4, 6, 8, 12, 16, 24}) {
       options.num_threads = num_threads;
       expect_tight(model, options, {0.5});
     }
