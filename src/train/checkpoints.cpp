@@ -54,10 +54,27 @@ void Trainer::check_number_of_workers(const RunState& state, const std::string& 
       state.num_workers, where, num_workers(), state.num_workers);
 }
 
+void Trainer::check_same_run(const RunState& state, const std::string& where) const {
+  if (!state.optimizer.empty() && state.optimizer != recipe_.optimizer_name) {
+    user_error(
+        "expected optimizer.name={}, whose state {} holds, got {}; try init=FILE to start anew from its "
+        "weights",
+        state.optimizer, where, recipe_.optimizer_name);
+  }
+  if (state.num_rows != 0 && state.num_rows != task_->num_rows()) {
+    user_error(
+        "expected the data that {} was trained on, {} rows an epoch, got {} rows; bring it back, or try "
+        "init=FILE to "
+        "start anew from its weights",
+        where, state.num_rows, task_->num_rows());
+  }
+}
+
 void Trainer::restore(const std::string& state_text, std::span<const std::byte> memory,
                       const std::string& where) {
   const RunState state = parse_run_state(state_text, where);
   check_number_of_workers(state, where);
+  check_same_run(state, where);
   if (memory.size() != engine_->state().size())
     user_error("{} holds another model or optimiser than the recipe; use the run's own config.yaml", where);
   std::ranges::copy(memory, engine_->state().begin());
@@ -67,6 +84,8 @@ void Trainer::restore(const std::string& state_text, std::span<const std::byte> 
 
 StateText Trainer::state_text() {
   state_.num_workers = have_own_states(recipe_) ? num_workers() : 1;
+  state_.optimizer = recipe_.optimizer_name;
+  state_.num_rows = task_->num_rows();
   return write_run_state(state_);
 }
 

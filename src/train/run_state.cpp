@@ -26,6 +26,8 @@ RunState state_of(const nlohmann::json& text, std::string_view where) {
                               .total = text.at("total").get<int64_t>(),
                               .num_changes = text.value("num_order_changes", int64_t{0})},
                  .num_workers = text.value("workers", 1),
+                 .optimizer = text.value("optimizer", std::string()),
+                 .num_rows = text.value("num_rows", int64_t{0}),
                  .losses = {.mean = text.value("loss_mean", 0.0),
                             .variance = text.value("loss_variance", 0.0),
                             .count = text.value("num_losses", int64_t{0})},
@@ -65,9 +67,9 @@ StateText write_run_state(const RunState& state) {
       fmt::join(std::span(position.changed_at).first(static_cast<size_t>(position.num_changes_here)), ","));
   fmt::format_to(std::back_inserter(text),
                  "\"loss_mean\":{},\"loss_variance\":{},\"num_losses\":{},\"num_bad\":{},"
-                 "\"num_bad_in_row\":{},\"workers\":{}}}",
+                 "\"num_bad_in_row\":{},\"workers\":{},\"optimizer\":\"{}\",\"num_rows\":{}}}",
                  state.losses.mean, state.losses.variance, state.losses.count, state.num_bad,
-                 state.num_bad_in_row, state.num_workers);
+                 state.num_bad_in_row, state.num_workers, state.optimizer, state.num_rows);
   return text;
 }
 

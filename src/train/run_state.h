@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <string>
 #include <string_view>
 
 #include "data/loader.h"
@@ -28,7 +29,9 @@ struct RunState {
   double best_score = kNoScore;
   int64_t evaluations_without_gain = 0;
   data::LoaderPosition position;
-  int num_workers = 1;  ///< that it was left by, where each of them has states of its own; else 1
+  int num_workers = 1;    ///< that it was left by, where each of them has states of its own; else 1
+  std::string optimizer;  ///< by its name in a recipe; empty: a checkpoint that does not say
+  int64_t num_rows = 0;   ///< of data in an epoch; 0: a checkpoint that does not say
   LossSpread losses;
   int64_t num_bad = 0;         ///< updates that were left out (BadStepOptions)
   int64_t num_bad_in_row = 0;  ///< the last ones

@@ -115,6 +115,8 @@ class Trainer {
   /// none.
   std::string restore_newest(std::vector<std::string>* refused);
   void check_number_of_workers(const RunState& state, const std::string& where) const;
+  /// That optimizer and data are those of the checkpoint, or nothing after it would mean anything.
+  void check_same_run(const RunState& state, const std::string& where) const;
   void restore(const std::string& state_text, std::span<const std::byte> memory, const std::string& where);
   void make_room(bool says);
   bool time_to_remember(const StepResult& result) const;

@@ -352,7 +352,7 @@ TEST_F(Mistakes, InFirstWeightsAreNamed) {
   std::memcpy(weights.data() + weights.size() - 10 * sizeof(float), &nan, sizeof(nan));
   put("nan.safetensors", weights);
   refused("hearth train tiny.yaml --out next train.accumulate=2 init=nan.safetensors",
-          {"step 1", "first made by", "fc2", "no checkpoint"});
+          {"nan.safetensors", "finite", "fc2.bias"});
   put("run/best.safetensors", weights);
   put("a.png", data::encode_png(speckled(8, 8, 3)));
   refused("hearth eval run", {"finite", "run/best.safetensors"});

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "process.h"
 
@@ -127,6 +128,26 @@ TEST_F(Disk, AFolderThatIsMovedEndsTheRun) {
   EXPECT_FALSE(fs::exists(run_));
   EXPECT_TRUE(fs::exists(moved / "config.yaml"));
   EXPECT_TRUE(fs::exists(moved / "checkpoints" / "step-000000010"));
+}
+
+TEST_F(Disk, AnotherOptimizerOrOtherDataIsRefused) {
+  ASSERT_EQ(train().exit_code, 0);
+  const auto before = contents_of(run_);
+  const auto resume = [&](const std::string& change) {
+    std::vector<std::string> command = train_command(recipe_, run_);
+    command.insert(command.end(), {"train.steps=80", change});
+    return run_hearth(command, folder_.path() / "out");
+  };
+  const Finished sgd = resume("optimizer.name=sgd"), lion = resume("optimizer.name=lion");
+  for (const Finished& finished : {sgd, lion}) {
+    EXPECT_EQ(finished.exit_code, 2);
+    EXPECT_THAT(finished.output, HasSubstr("expected optimizer.name=adamw"));
+  }
+  const Finished shrunk = resume("data.count=150");
+  EXPECT_EQ(shrunk.exit_code, 2);
+  EXPECT_THAT(shrunk.output, HasSubstr("203 rows an epoch, got 150 rows"));
+  EXPECT_EQ(contents_of(run_), before);
+  EXPECT_EQ(resume("optimizer.lr=0.002").exit_code, 0);
 }
 
 TEST_F(Disk, APowerCutLeavesTheLogOfEveryCheckpoint) {
