@@ -213,7 +213,8 @@ void check_sizes(const RopeOptions& rope, const Source& in) {
 }
 
 RopeOptions read_options(const Source& in, double theta) {
-  const RopeType& type = find_type(in.scaling, type_of(in.scaling, in.defaults), in.defaults.is_phi);
+  const std::string name = type_of(in.scaling, in.defaults);
+  const RopeType& type = find_type(in.scaling, name, in.defaults.is_phi);
   check_keys(in.scaling, type);
   RopeOptions rope{.type = type.name, .theta = theta};
   const int64_t original =
