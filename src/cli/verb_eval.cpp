@@ -15,7 +15,7 @@
 namespace hearth::cli {
 namespace {
 
-struct Arguments {
+struct EvalArguments {
   std::string run, base;
   bool exact_match = false;
   train::MatchOptions match;
@@ -62,7 +62,7 @@ void match_questions(const train::Recipe& recipe, const train::ModelFolder& mode
       100.0 * static_cast<double>(result.num_right) / static_cast<double>(result.num_questions));
 }
 
-void eval_text(train::Recipe recipe, train::ModelFolder model, const Arguments& arguments) {
+void eval_text(train::Recipe recipe, train::ModelFolder model, const EvalArguments& arguments) {
   const fs::path best = fs::path(arguments.run) / "best.safetensors";
   fs::path& weights = model.adapter.empty() ? model.weights : model.adapter;
   if (fs::exists(best)) weights = best;
@@ -77,7 +77,7 @@ void eval_text(train::Recipe recipe, train::ModelFolder model, const Arguments& 
 }
 
 /// A model folder, or an adapter, that holds no recipe.
-void eval_model(const CLI::App& verb, const Arguments& arguments) {
+void eval_model(const CLI::App& verb, const EvalArguments& arguments) {
   const train::ModelFolder model = train::find_model(arguments.run, arguments.base);
   train::Recipe recipe = recipe_of_model(verb, arguments.run);
   if (recipe.text.val_path.empty()) recipe.text.val_path = recipe.data.path;
@@ -87,7 +87,7 @@ void eval_model(const CLI::App& verb, const Arguments& arguments) {
   eval_text(std::move(recipe), model, arguments);
 }
 
-void run_eval(const CLI::App& verb, const Arguments& arguments) {
+void run_eval(const CLI::App& verb, const EvalArguments& arguments) {
   const fs::path run = arguments.run;
   const bool has_model = fs::exists(run / "config.json") || fs::exists(run / train::kAdapterConfig);
   if (has_model && !fs::exists(run / "config.yaml")) return eval_model(verb, arguments);
@@ -142,7 +142,7 @@ void predict_one(train::Engine& engine, const train::Recipe& recipe, const data:
   std::printf("\n");
 }
 
-void run_predict(const CLI::App& verb, const Arguments& arguments) {
+void run_predict(const CLI::App& verb, const EvalArguments& arguments) {
   const train::Recipe recipe = recipe_of(verb, arguments.run);
   data::DatasetOptions options = recipe.data;
   options.split = "test";
@@ -162,7 +162,7 @@ void run_predict(const CLI::App& verb, const Arguments& arguments) {
 }  // namespace
 
 void add_eval(CLI::App& app) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<EvalArguments>();
   CLI::App* verb = app.add_subcommand("eval", "Evaluate a run's best weights, or a language model");
   verb->add_option("run", arguments->run, "run folder, model folder or adapter")->required();
   verb->add_option("--base", arguments->base,
@@ -180,7 +180,7 @@ void add_eval(CLI::App& app) {
 }
 
 void add_predict(CLI::App& app) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<EvalArguments>();
   CLI::App* verb = app.add_subcommand("predict", "Classify pictures with a run's best weights");
   verb->add_option("run", arguments->run, "run folder")->required();
   verb->add_option("images", arguments->images, "PNG or JPEG files")->required();

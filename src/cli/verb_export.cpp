@@ -11,12 +11,12 @@
 namespace hearth::cli {
 namespace {
 
-struct Arguments {
+struct ExportArguments {
   std::string model, base, out, type, shard_size;
   std::string format = "hf";
 };
 
-void to_folder(const train::ModelFolder& model, const Arguments& arguments) {
+void to_folder(const train::ModelFolder& model, const ExportArguments& arguments) {
   train::FolderOptions options{.out = arguments.out, .num_threads = num_available_cpus()};
   if (!arguments.type.empty()) {
     options.type = dtype_from_name(arguments.type);
@@ -38,7 +38,7 @@ io::GgufType gguf_type(const std::string& name) {
   return name == "q8_0" ? io::GgufType::q8_0 : io::GgufType::f16;
 }
 
-void to_gguf(const train::ModelFolder& model, const Arguments& arguments) {
+void to_gguf(const train::ModelFolder& model, const ExportArguments& arguments) {
   if (!arguments.shard_size.empty()) user_error("expected --shard-size with --format hf alone, got gguf");
   const train::GgufResult result = train::export_gguf(
       model, {.out = arguments.out, .type = gguf_type(arguments.type), .num_threads = num_available_cpus()});
@@ -50,7 +50,7 @@ void to_gguf(const train::ModelFolder& model, const Arguments& arguments) {
 }  // namespace
 
 void add_export(CLI::App& app) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<ExportArguments>();
   CLI::App* verb =
       app.add_subcommand("export", "Write a language model for transformers or llama.cpp, adapters merged");
   verb->add_option("model", arguments->model, "model folder, folder of a run, or adapter")->required();

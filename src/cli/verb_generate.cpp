@@ -16,7 +16,7 @@
 namespace hearth::cli {
 namespace {
 
-struct Arguments {
+struct GenerateArguments {
   std::string model, base;
   std::string prompt;
   std::string prompt_file;
@@ -27,7 +27,7 @@ struct Arguments {
   bool tokens = false;
 };
 
-std::string prompt_of(const CLI::App& verb, const Arguments& arguments) {
+std::string prompt_of(const CLI::App& verb, const GenerateArguments& arguments) {
   if (verb.count("--prompt") > 0) return arguments.prompt;
   if (!arguments.prompt_file.empty()) return read_file(arguments.prompt_file);
   return {std::istreambuf_iterator<char>(std::cin), {}};
@@ -61,7 +61,7 @@ std::vector<int32_t> numbers_in(const std::string& text) {
 }
 
 std::vector<int32_t> prompt_ids(const fs::path& folder, const text::Tokenizer* tokenizer,
-                                const Arguments& arguments, const std::string& prompt) {
+                                const GenerateArguments& arguments, const std::string& prompt) {
   std::vector<int32_t> ids;
   if (tokenizer == nullptr) {
     ids = numbers_in(prompt);
@@ -77,12 +77,12 @@ std::vector<int32_t> prompt_ids(const fs::path& folder, const text::Tokenizer* t
 }
 
 /// The cache's room: what --context says, else as much as prompt and answer need.
-int64_t slots_for(const Arguments& arguments, size_t prompt_tokens) {
+int64_t slots_for(const GenerateArguments& arguments, size_t prompt_tokens) {
   if (arguments.context > 0) return arguments.context;
   return static_cast<int64_t>(prompt_tokens) + arguments.answer.max_tokens;
 }
 
-void run_generate(const CLI::App& verb, const Arguments& arguments) {
+void run_generate(const CLI::App& verb, const GenerateArguments& arguments) {
   using Clock = std::chrono::steady_clock;
   const train::ModelFolder model = train::find_model(arguments.model, arguments.base);
   const auto tokenizer = arguments.tokens ? nullptr : text::open_tokenizer(model.text);
@@ -111,7 +111,7 @@ void run_generate(const CLI::App& verb, const Arguments& arguments) {
 }  // namespace
 
 void add_generate(CLI::App& app) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<GenerateArguments>();
   CLI::App* verb =
       app.add_subcommand("generate", "Let a language model go on from a text, or answer a question");
   verb->add_option("model", arguments->model, "model folder, folder of a run, or adapter")->required();

@@ -14,12 +14,10 @@
 namespace hearth::io {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr int64_t kMaxIndexBytes = 64 << 20;
 
 std::map<std::string, std::string> read_index(const fs::path& path) {
-  const Json index = parse_json_object<Json>(read_file(path, kMaxIndexBytes), path.string());
+  const auto index = parse_json_object<nlohmann::json>(read_file(path, kMaxIndexBytes), path.string());
   if (!index.contains("weight_map") || !index["weight_map"].is_object())
     user_error("{}: expected a JSON object with a \"weight_map\"", path.string());
   std::map<std::string, std::string> files;

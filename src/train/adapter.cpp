@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kMaxConfigBytes = 1 << 20;
+constexpr int64_t kMaxAdapterConfigBytes = 1 << 20;
 constexpr const char* kAllLinear = "all-linear";
 
 /// Keys of PEFT that change what an adapter computes, in ways that are not supported.
@@ -110,7 +110,7 @@ fs::path adapter_weights(const fs::path& file_or_folder) {
 
 AdapterConfig read_adapter_config(const fs::path& file_or_folder) {
   const fs::path file = config_of(file_or_folder);
-  const Json config = parse_json_object<Json>(read_file(file, kMaxConfigBytes), file.string());
+  const Json config = parse_json_object<Json>(read_file(file, kMaxAdapterConfigBytes), file.string());
   check_plain(file, config);
   const Json rank = config.value("r", Json()), alpha = config.value("lora_alpha", Json());
   if (!rank.is_number_integer() || rank < 1 || rank > 1 << 16)
