@@ -21,6 +21,7 @@ constexpr const char* kMemory = "memory.bin";
 constexpr const char* kState = "state.json";
 constexpr const char* kManifest = "manifest.json";
 constexpr const char* kDamaged = "its manifest is damaged";
+constexpr const char* kNoManifest = "it has no manifest: the write did not finish";
 
 std::string step_name(int64_t step) { return fmt::format("step-{:09}", step); }
 
@@ -56,11 +57,12 @@ void delete_temporary(const fs::path& folder) {
 }
 
 /// Puts a finished folder in its place. A folder that has the place already is swapped out, so that at no
-/// moment neither exists.
+/// moment neither exists, and deleted when the disk has the new one.
 void put_in_place(const fs::path& temporary, const fs::path& final_path) {
   const bool swapped =
       renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) == 0;
   if (swapped) {
+    sync_folder(final_path.parent_path());
     fs::remove_all(temporary);
   } else {
     fs::remove_all(final_path);
@@ -84,6 +86,18 @@ std::optional<std::string> check_part(const Json& manifest, const char* name,
   const Json& part = manifest.at("files").at(name);
   if (bytes.size() != part.at("bytes").get<size_t>()) return fmt::format("{} is cut short", name);
   if (describe(bytes) != part) return fmt::format("{} is damaged", name);
+  return std::nullopt;
+}
+
+std::optional<std::string> fault_of(const fs::path& path) {
+  if (!path_exists(path / kManifest)) return kNoManifest;
+  const std::optional<Json> manifest = parse_json<Json>(read_file(path / kManifest));
+  if (!manifest) return kDamaged;
+  for (const char* name : {kMemory, kState}) {
+    if (!path_exists(path / name)) return fmt::format("it has no {}", name);
+    const MappedFile file(path / name);
+    if (auto fault = check_part(*manifest, name, file.bytes())) return fault;
+  }
   return std::nullopt;
 }
 
@@ -230,19 +244,15 @@ std::optional<std::string> check_parts(const std::string& manifest, std::span<co
 }
 
 std::optional<std::string> check_checkpoint(const fs::path& path) {
-  if (!path_exists(path / kManifest)) return "it has no manifest: the write did not finish";
   try {
-    const std::optional<Json> manifest = parse_json<Json>(read_file(path / kManifest));
-    if (!manifest) return kDamaged;
-    for (const char* name : {kMemory, kState}) {
-      if (!path_exists(path / name)) return fmt::format("it has no {}", name);
-      const MappedFile file(path / name);
-      if (auto fault = check_part(*manifest, name, file.bytes())) return fault;
-    }
+    return fault_of(path);
   } catch (const Json::exception&) {
     return kDamaged;
+  } catch (const UserError&) {
+    // Another process may delete what is read here, its manifest first.
+    if (!path_exists(path / kManifest)) return kNoManifest;
+    throw;
   }
-  return std::nullopt;
 }
 
 std::optional<FoundCheckpoint> find_newest_checkpoint(const fs::path& folder,
@@ -265,8 +275,9 @@ std::vector<CheckpointInfo> list_checkpoints(const fs::path& folder) {
   std::vector<CheckpointInfo> found;
   for (const fs::path& path : step_folders(folder)) {
     CheckpointInfo info{.path = path, .step = *step_of(path), .fault = check_checkpoint(path).value_or("")};
-    std::error_code ignored;
-    info.written = fs::last_write_time(path, ignored);
+    std::error_code gone, ignored;
+    info.written = fs::last_write_time(path, gone);
+    if (gone) continue;
     for (const char* name : {kMemory, kState, kManifest}) {
       const auto size = fs::file_size(path / name, ignored);
       if (!ignored) info.num_bytes += static_cast<int64_t>(size);
