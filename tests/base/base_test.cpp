@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/asan.h"
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -163,6 +164,9 @@ TEST(Text, LongLinesKeepTheirStartAndEnd) {
 }
 
 TEST(Threads, TooManyForTheSystemAreRefused) {
+#if defined(HEARTH_ASAN) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "SKIPPED: a sanitizer takes more memory than this limit leaves";
+#endif
   const rlimit tight{size_t{1} << 30, size_t{1} << 30};
   EXPECT_EXIT(
       {

@@ -21,6 +21,7 @@
 namespace hearth {
 namespace {
 
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -191,6 +192,30 @@ TEST_F(Disk, AClockThatFallsBackChangesNoTimesOfARun) {
     const std::string name = file.filename().string();
     if (!name.starts_with(kEvents)) continue;
     EXPECT_LT(std::stoll(name.substr(kEvents.size())), std::time(nullptr) - 100'000);
+  }
+}
+
+TEST_F(Disk, MemoryThatIsScarceIsSaidAndLosesNothing) {
+  ASSERT_EQ(train().exit_code, 0);
+  const std::string want = sha256(run_ / "model.safetensors");
+  const fs::path output = folder_.path() / "out";
+  for (const char* supervise : {"supervise=true", "supervise=false"}) {
+    fs::remove_all(run_);
+    int code = -1, num_refusals = 0;
+    // Below that, the system cannot load the program.
+    for (int64_t limit = int64_t{32} << 20; code != 0; limit += 4 << 20) {
+      std::vector<std::string> command = train_command(recipe_, run_);
+      command.emplace_back(supervise);
+      code = Child(command, output, -1, limit).wait();
+      const std::string text = read_file(output);
+      if (code == 127 && text.find("loading shared libraries") != std::string::npos) continue;
+      ASSERT_TRUE(code == 0 || code == 2) << limit << ": " << code << "\n" << text;
+      if (code == 0) continue;
+      ++num_refusals;
+      EXPECT_THAT(text, ContainsRegex("hearth: .*(memory|a thread|resource)"));
+    }
+    EXPECT_GE(num_refusals, 1);
+    EXPECT_EQ(sha256(run_ / "model.safetensors"), want);
   }
 }
 
