@@ -116,9 +116,18 @@ void Trainer::start(const Start& how) {
   // It is said once, not in front of every attempt.
   if (leads()) make_room(how.reason.empty());
   if (leads() && !how.reason.empty()) log_->event(state_.step, how.reason);
+  // A step's first line in the log is written where it is above this.
+  logged_step_ = resumed ? state_.step : -1;
+  if (!resumed) evaluate_first_weights();
   logged_step_ = state_.step;
   if (how.new_order) change_order();
   stream_.emplace(task_->open(state_.position, engine_->share()));
+}
+
+void Trainer::evaluate_first_weights() {
+  if (!recipe_.eval_on_start) return;
+  if (engine_->evaluates_together()) engine_->gather_states();
+  if (evaluates()) evaluate_and_log();
 }
 
 void Trainer::change_order() {

@@ -143,6 +143,8 @@ class Trainer {
   bool goes_again() const { return state_.step <= logged_step_; }
   StateText state_text();
   void save_checkpoint();
+  /// Before any update, where the recipe wants it.
+  void evaluate_first_weights();
   void evaluate_and_log();
   void log_evaluation(const Evaluation& found);
   void log_step(const StepResult& result, double rate);
