@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/foreign.h"
+#include "base/output.h"
 
 namespace hearth {
 namespace {
@@ -45,13 +47,14 @@ size_t regular_file_size(const Descriptor& file, const fs::path& path) {
 
 }  // namespace
 
-MappedFile::MappedFile(const fs::path& path) {
+MappedFile::MappedFile(const fs::path& path) : MappedFile() {
   const Descriptor file(path, O_RDONLY);
   size_ = regular_file_size(file, path);
   if (size_ == 0) return;
   void* mapped = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.value(), 0);
   if (mapped == MAP_FAILED) system_error("map", path);
   data_ = static_cast<const std::byte*>(mapped);
+  refuse_pointer({static_cast<const char*>(mapped), size_}, path);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
@@ -83,6 +86,7 @@ std::string read_file(const fs::path& path, int64_t limit_bytes) {
     done += static_cast<size_t>(count);
   }
   contents.resize(done);
+  refuse_pointer(contents, path);
   return contents;
 }
 
@@ -179,16 +183,9 @@ void HeldFolder::check() const {
 }
 
 void replace_file(const fs::path& path, FunctionRef<void(const fs::path&)> write) {
-  fs::path temporary = path;
-  temporary += ".tmp";
-  try {
-    write(temporary);
-    rename_durably(temporary, path);
-  } catch (const UserError&) {
-    std::error_code ignored;
-    fs::remove(temporary, ignored);
-    throw;
-  }
+  const Temporary temporary(path, Temporary::Kind::file);
+  write(temporary.path());
+  rename_durably(temporary.path(), path);
 }
 
 void write_file_atomically(const fs::path& path, std::string_view contents) {

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "base/foreign.h"
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "data/image.h"
@@ -23,7 +24,10 @@ struct EvalArguments {
 };
 
 train::Recipe recipe_of(const CLI::App& verb, const std::string& run) {
-  if (!fs::exists(run + "/config.yaml")) user_error("expected a run folder with config.yaml at '{}'", run);
+  if (!fs::exists(run + "/config.yaml")) {
+    user_error("expected a run folder with config.yaml at '{}'{}", run,
+               fs::exists(run) ? "" : download_advice(run));
+  }
   return train::on_one_device(train::load_recipe(run + "/config.yaml", overrides_of(verb)));
 }
 
@@ -67,6 +71,7 @@ void eval_text(train::Recipe recipe, train::ModelFolder model, const EvalArgumen
   fs::path& weights = model.adapter.empty() ? model.weights : model.adapter;
   if (fs::exists(best)) weights = best;
   if (!model.adapter.empty()) recipe.text.model = model.model.string();
+  train::check_weights(model);
   const auto task = train::open_task(recipe);
   if (const std::string warning = task->warning(); !warning.empty()) say(stderr, "{}\n", warning);
   const train::Evaluation result = train::evaluate_text(recipe, *task, model);
@@ -176,6 +181,7 @@ void add_eval(CLI::App& app) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20).description("1 to 1048576"))
       ->capture_default_str();
   allow_overrides(*verb);
+  set_example(*verb, "hearth eval MODEL data=FILE.jsonl");
   verb->callback([=] { run_eval(*verb, *arguments); });
 }
 
@@ -184,6 +190,7 @@ void add_predict(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("predict", "Classify pictures with a run's best weights");
   verb->add_option("run", arguments->run, "run folder")->required();
   verb->add_option("images", arguments->images, "PNG or JPEG files")->required();
+  set_example(*verb, "hearth predict runs/demo picture.png");
   verb->callback([=] { run_predict(*verb, *arguments); });
 }
 

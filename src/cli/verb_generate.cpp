@@ -150,6 +150,7 @@ void add_generate(CLI::App& app) {
       ->check(CLI::Range(0, 1024).description("0 to 1024"))
       ->capture_default_str();
   verb->add_flag("--tokens", arguments->tokens, "prompt and answer are token ids; no tokenizer is opened");
+  set_example(*verb, "hearth generate MODEL --prompt \"Once upon a time\"");
   verb->callback([=] { run_generate(*verb, *arguments); });
 }
 

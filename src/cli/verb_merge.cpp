@@ -18,6 +18,7 @@ void add_merge(CLI::App& app) {
   verb->add_option("--out", arguments->out, "folder for the merged model")->required();
   verb->add_option("--base,--model", arguments->model,
                    "base model (default: the one adapter_config.json names)");
+  set_example(*verb, "hearth merge --adapter runs/llama-lora --out merged");
   verb->callback([=] {
     const int64_t changed =
         train::export_folder(train::find_adapted_model(arguments->adapter, arguments->model),

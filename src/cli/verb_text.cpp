@@ -3,6 +3,7 @@
 #include <iostream>
 #include <iterator>
 
+#include "base/foreign.h"
 #include "cli/verb.h"
 #include "text/tokenizer.h"
 
@@ -45,6 +46,7 @@ void count_files(const text::Tokenizer& tokenizer, const TextArguments& argument
   std::vector<int32_t> ids;
   for (const std::string& file : arguments.files) {
     const std::string text = read_file(file);
+    refuse_binary_data(text, file);
     ids.clear();
     const auto start = std::chrono::steady_clock::now();
     tokenizer.encode(text, special_of(arguments), ids);
@@ -74,6 +76,7 @@ void add_tokenize(CLI::App& app) {
   verb->add_option("files", arguments->files, "text files to count");
   verb->add_option("--text", arguments->text, "text to print the tokens of (standard input without it)");
   verb->add_flag("--special", arguments->special, "take special tokens in the text for what they mean");
+  set_example(*verb, "hearth tokenize MODEL --text \"Once upon a time\"");
   verb->callback([=] { run_tokenize(*verb, *arguments); });
 }
 

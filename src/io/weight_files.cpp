@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/foreign.h"
 #include "base/json.h"
 
 namespace hearth::io {
@@ -46,6 +47,7 @@ WeightFiles::WeightFiles(const fs::path& file_or_folder) {
   } else if (fs::exists(file_or_folder / "model.safetensors")) {
     tensors_ = open(file_or_folder / "model.safetensors").tensors();
   } else {
+    refuse_foreign_weights(file_or_folder);
     user_error("expected model.safetensors or {} in {}", index.filename().string(), file_or_folder.string());
   }
   std::ranges::sort(tensors_, {}, &TensorView::name);

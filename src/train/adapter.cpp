@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/foreign.h"
 #include "base/json.h"
 
 namespace hearth::train {
@@ -105,7 +106,10 @@ void check_untied(const nn::Adapter& adapter) {
 }
 
 fs::path adapter_weights(const fs::path& file_or_folder) {
-  return fs::is_directory(file_or_folder) ? file_or_folder / kAdapterFile : file_or_folder;
+  if (!fs::is_directory(file_or_folder)) return file_or_folder;
+  fs::path file = file_or_folder / kAdapterFile;
+  if (!fs::exists(file)) refuse_foreign_weights(file_or_folder);
+  return file;
 }
 
 AdapterConfig read_adapter_config(const fs::path& file_or_folder) {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/output.h"
 #include "base/text.h"
 #include "models/decoder/config.h"
 #include "text/chat.h"
@@ -367,6 +368,7 @@ GgufResult export_gguf(const ModelFolder& model, const GgufOptions& options) {
   if (fs::is_directory(options.out))
     user_error("expected a file to write, got the folder '{}'; try --out {}/model.gguf", options.out.string(),
                options.out.string());
+  expect_place_for_file(options.out);
   const fs::path file = model.model / "config.json";
   const DecoderConfig config = models::read_decoder_config(file);
   check_expressible(config, file.string());

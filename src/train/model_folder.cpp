@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/foreign.h"
 #include "train/adapter.h"
 
 namespace hearth::train {
@@ -23,12 +24,13 @@ bool is_adapter(const fs::path& given) {
 
 ModelFolder find_adapted_model(const fs::path& adapter, const fs::path& base) {
   if (!fs::exists(adapter))
-    user_error("expected the folder of an adapter, got '{}', which is not there", adapter.string());
+    user_error("expected the folder of an adapter, got '{}', which is not there{}", adapter.string(),
+               download_advice(adapter));
   const fs::path folder = fs::is_directory(adapter) ? adapter : adapter.parent_path();
   const fs::path model = base.empty() ? fs::path(read_adapter_config(adapter).base) : base;
   if (!fs::is_directory(model)) {
-    user_error("expected the folder of the base model, got '{}'{}; try --base DIR", model.string(),
-               base.empty() ? " from adapter_config.json" : "");
+    user_error("expected the folder of the base model, got '{}'{}; try --base DIR{}", model.string(),
+               base.empty() ? " from adapter_config.json" : "", download_advice(model));
   }
   const bool own_text = has_any(folder, {"tokenizer.json", "tokenizer.model", "vocab.json", "encoder.json"});
   return {.model = model, .weights = model, .adapter = adapter, .text = own_text ? folder : model};
@@ -40,8 +42,8 @@ ModelFolder find_model(const fs::path& given, const fs::path& base) {
     user_error("expected an adapter beside --base, got '{}', which has no {}", given.string(),
                kAdapterConfig);
   if (!fs::is_directory(given)) {
-    user_error("expected the folder of a model or of a run, or an adapter, got '{}', which is not there",
-               given.string());
+    user_error("expected the folder of a model or of a run, or an adapter, got '{}', which is not there{}",
+               given.string(), download_advice(given));
   }
   return {.model = given, .weights = given, .adapter = {}, .text = given};
 }

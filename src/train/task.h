@@ -91,6 +91,10 @@ class Task {
 /// Sizes of the micro-batches that cover `count` rows.
 std::vector<int64_t> batch_sizes(int64_t count, int64_t batch);
 
+/// UserError where the files of first weights that a recipe names cannot be opened: known at once, and not
+/// when the data has been read.
+void check_first_weights(const Recipe& recipe);
+
 /// The task of a recipe, its data opened; UserError where the data does not fit the model.
 std::unique_ptr<Task> open_task(const Recipe& recipe);
 

@@ -7,6 +7,7 @@
 #include "backend/cpu/convert.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "models/decoder/config.h"
 #include "train/adapter.h"
 
 namespace hearth::train {
@@ -208,6 +209,12 @@ void load_weights(Engine& engine, const fs::path& path) {
   const auto saved = saved_tensors(engine);
   for (const auto& [tensor, name] : saved) load_tensor(engine, *tensor, name, files, path);
   if (has_adapter(engine)) check_nothing_is_left(saved, files, path);
+}
+
+void check_weights(const ModelFolder& model) {
+  models::refuse_quantized_weights(model.model / "config.json");
+  io::WeightFiles{model.weights};
+  if (!model.adapter.empty()) io::WeightFiles{adapter_weights(model.adapter)};
 }
 
 void draw_frozen(Engine& engine) {

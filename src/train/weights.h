@@ -35,6 +35,10 @@ void save_weights(const Engine& engine, const fs::path& path, bool average);
 /// what is missing or differs.
 void load_weights(Engine& engine, const fs::path& path);
 
+/// UserError where the files of a model, or of the adapter on top of it, cannot be opened: known at once, and
+/// not when all else has been read.
+void check_weights(const ModelFolder& model);
+
 /// Draws the weights under an adapter, which Engine::initialise leaves to files, from the engine's seed.
 void draw_frozen(Engine& engine);
 /// Reads the model itself from a file or folder, whatever lies on top of it.

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/foreign.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "models/decoder/config_reader.h"
@@ -41,16 +42,23 @@ struct Defaults {
   RopeDefaults rope = {};
 };
 
+[[noreturn]] void refuse_quantized(std::string_view where, std::string_view found) {
+  user_error(
+      "{}: expected weights in f32, bf16, f16 or f64, got {}; try the model that was quantized, which "
+      "adapter.quantize=nf4 stores in 4 bits here (QLoRA)",
+      where, found);
+}
+
+void check_not_quantized(const Json& config, std::string_view where) {
+  const auto found = config.find("quantization_config");
+  if (found == config.end() || found->is_null()) return;
+  const std::string method = found->is_object() ? found->value("quant_method", Json("?")).dump() : "?";
+  refuse_quantized(where, fmt::format("a quantization_config (quant_method {})", method.substr(0, 40)));
+}
+
 /// Keys that change what a model computes, where they are set, and that nothing here follows.
-void check_unfollowed(const Reader& reader) {
-  if (reader.has("quantization_config")) {
-    const Json& found = reader.at("quantization_config");
-    const std::string method = found.is_object() ? found.value("quant_method", Json("?")).dump() : "?";
-    user_error(
-        "{}: expected weights in f32, bf16, f16 or f64, got a quantization_config (quant_method {}); try the "
-        "model that was quantized",
-        reader.where(), method.substr(0, 40));
-  }
+void check_unfollowed(const Json& config, const Reader& reader) {
+  check_not_quantized(config, reader.where());
   if (!reader.flag("is_causal", true)) reader.fail("is_causal", "true");
   if (reader.flag("use_bidirectional_attention", false)) reader.fail("use_bidirectional_attention", "false");
   if (reader.has("per_layer_config")) reader.fail("per_layer_config", "layers that are all alike");
@@ -213,7 +221,7 @@ DecoderConfig parse_decoder_config(std::string_view json, const std::string& whe
   const Json object = parse_json_object<Json>(json, where);
   const Reader reader(object, where);
   const Family& family = find_family(reader);
-  check_unfollowed(reader);
+  check_unfollowed(object, reader);
   DecoderConfig config{.family = family.name};
   read_sizes(reader, family.defaults, config);
   config.activation = activation_of(reader, family.defaults.activation_key, family.defaults.activation);
@@ -228,9 +236,21 @@ DecoderConfig parse_decoder_config(std::string_view json, const std::string& whe
   return config;
 }
 
-DecoderConfig read_decoder_config(const fs::path& file) {
+void refuse_quantized_weights(const fs::path& file) {
   if (!fs::exists(file))
-    user_error("expected the config.json of a language model, got '{}', which is not there", file.string());
+    user_error("expected the config.json of a language model, got '{}', which is not there{}", file.string(),
+               download_advice(file.parent_path()));
+  // Older GPTQ and AWQ models say it beside config.json.
+  for (const char* name : {"quantize_config.json", "quant_config.json"}) {
+    if (fs::exists(file.parent_path() / name))
+      refuse_quantized(file.string(), fmt::format("a {} beside it", name));
+  }
+  check_not_quantized(parse_json_object<Json>(read_file(file, kMaxConfigBytes), file.string()),
+                      file.string());
+}
+
+DecoderConfig read_decoder_config(const fs::path& file) {
+  refuse_quantized_weights(file);
   return parse_decoder_config(read_file(file, kMaxConfigBytes), file.string());
 }
 
