@@ -26,10 +26,8 @@ struct Compression {
 };
 constexpr std::array<Compression, 5> kCompressions = {{{"\x1f\x8b", "gzip", "gunzip -k"},
                                                        {"\x28\xb5\x2f\xfd", "Zstandard", "unzstd"},
-                                                       {"\xfd"
-                                                        "7zXZ",
-                                                        "xz", "unxz -k"},
-                                                       {"BZh", "bzip2", "bunzip2 -k"},
+                                                       {"\xfd\x37zXZ", "xz", "unxz -k"},
+                                                       {"BZh91AY&SY", "bzip2", "bunzip2 -k"},
                                                        {"PK\x03\x04", "a zip archive", "unzip"}}};
 
 bool is_name(std::string_view text) {
@@ -128,7 +126,8 @@ void refuse_foreign_weights(const fs::path& folder) {
 }
 
 void refuse_binary_data(std::string_view contents, const fs::path& path) {
-  if (contents.starts_with("PAR1")) refuse_data(path, "Parquet", to_jsonl(path, "read_parquet"));
+  if (contents.starts_with("PAR1") && contents.ends_with("PAR1"))
+    refuse_data(path, "Parquet", to_jsonl(path, "read_parquet"));
   for (const Compression& compression : kCompressions) {
     if (!contents.starts_with(compression.magic)) continue;
     refuse_data(path, compression.name, fmt::format("{} {}", compression.command, path.string()));

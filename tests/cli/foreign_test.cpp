@@ -127,6 +127,8 @@ TEST_F(Foreign, DataOfOtherFormatsIsConverted) {
   refused(validate("data.jsonl.gz"), {"gzip", "gunzip -k data.jsonl.gz"});
   put("data.jsonl.zst", "\x28\xb5\x2f\xfd more");
   refused(validate("data.jsonl.zst"), {"Zstandard", "unzstd data.jsonl.zst"});
+  put("data.jsonl.xz", "\xfd\x37zXZ more");
+  refused(validate("data.jsonl.xz"), {"xz", "unxz -k data.jsonl.xz"});
   // By what it holds, whatever its name.
   put("data.txt", "\x1f\x8b\x08 more");
   refused(validate("data.txt"), {"gzip", "data.txt"});
