@@ -1,5 +1,6 @@
 #include "base/file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -7,6 +8,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <memory>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -125,13 +128,22 @@ bool path_exists(const fs::path& path) {
 }
 
 std::vector<fs::path> list_folder(const fs::path& folder) {
+  // Not by the library's iterators, which end the program where memory does.
+  struct Close {
+    void operator()(DIR* stream) const { closedir(stream); }
+  };
   std::vector<fs::path> paths;
-  std::error_code code;
-  for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code))
-    paths.push_back(at->path());
-  if (code && code != std::errc::no_such_file_or_directory)
-    user_error("cannot list the folder {}: {}", folder.string(), code.message());
-  return paths;
+  const std::unique_ptr<DIR, Close> stream(opendir(folder.c_str()));
+  if (stream == nullptr && errno == ENOENT) return paths;
+  if (stream == nullptr) system_error("list the folder", folder);
+  while (true) {
+    errno = 0;
+    const dirent* const entry = readdir(stream.get());
+    if (entry == nullptr && errno != 0) system_error("list the folder", folder);
+    if (entry == nullptr) return paths;
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") paths.push_back(folder / name);
+  }
 }
 
 void sync_folder(const fs::path& folder) {

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
+#include <new>
 #include <numeric>
 #include <set>
 #include <thread>
@@ -180,6 +181,20 @@ TEST(Threads, TooManyForTheSystemAreRefused) {
         std::_Exit(0);
       },
       testing::ExitedWithCode(2), "expected 100000 threads, got [0-9]+: .*; try threads=[0-9]+");
+}
+
+TEST(Threads, WhatABodyThrowsReachesTheCallerWhenAllHaveEnded) {
+  ThreadPool pool(4);
+  for (int thrower = 0; thrower < 4; ++thrower) {
+    std::atomic<int> num_ended = 0;
+    const auto body = [&](int thread) {
+      if (thread == thrower) throw std::bad_alloc();
+      ++num_ended;
+    };
+    EXPECT_THROW(pool.run(body), std::bad_alloc);
+    EXPECT_EQ(num_ended, 3);
+  }
+  EXPECT_NO_THROW(pool.run([](int) {}));
 }
 
 TEST(Text, BytesAndNames) {
