@@ -31,11 +31,6 @@ train::Recipe recipe_of(const CLI::App& verb, const std::string& run) {
   return train::on_one_device(train::load_recipe(run + "/config.yaml", overrides_of(verb)));
 }
 
-/// The best weights when there are some, else the last.
-fs::path weights_of(const fs::path& run, const train::Engine& engine) {
-  return fs::exists(run / "best.safetensors") ? run / "best.safetensors" : run / train::weights_name(engine);
-}
-
 /// Weights that are not finite, or too large, make results that mean nothing.
 void check_finite(double result, const fs::path& weights) {
   if (std::isfinite(result)) return;
@@ -66,11 +61,12 @@ void match_questions(const train::Recipe& recipe, const train::ModelFolder& mode
       100.0 * static_cast<double>(result.num_right) / static_cast<double>(result.num_questions));
 }
 
-void eval_text(train::Recipe recipe, train::ModelFolder model, const EvalArguments& arguments) {
-  const fs::path best = fs::path(arguments.run) / "best.safetensors";
-  fs::path& weights = model.adapter.empty() ? model.weights : model.adapter;
-  if (fs::exists(best)) weights = best;
-  if (!model.adapter.empty()) recipe.text.model = model.model.string();
+void eval_text(train::Recipe recipe, const train::ModelFolder& model, const EvalArguments& arguments) {
+  const fs::path& weights = model.named_weights();
+  if (!model.adapter.empty()) {
+    recipe.text.model = model.model.string();
+    recipe.adapter.path = model.adapter.string();
+  }
   train::check_weights(model);
   const auto task = train::open_task(recipe);
   if (const std::string warning = task->warning(); !warning.empty()) say(stderr, "{}\n", warning);
@@ -88,7 +84,6 @@ void eval_model(const CLI::App& verb, const EvalArguments& arguments) {
   if (recipe.text.val_path.empty()) recipe.text.val_path = recipe.data.path;
   recipe.text.model = model.model.string();
   if (recipe.text.tokenizer.empty() && model.text != model.model) recipe.text.tokenizer = model.text.string();
-  recipe.adapter.path = model.adapter.string();
   eval_text(std::move(recipe), model, arguments);
 }
 
@@ -106,7 +101,7 @@ void run_eval(const CLI::App& verb, const EvalArguments& arguments) {
                run.string());
   }
   train::Trainer trainer(recipe, arguments.run, {});
-  const fs::path weights = weights_of(arguments.run, trainer.engine());
+  const fs::path weights = train::run_weights(run, train::has_adapter(trainer.engine()));
   train::load_weights(trainer.engine(), weights);
   const train::Evaluation result = trainer.evaluate();
   check_finite(result.loss, weights);
@@ -159,8 +154,9 @@ void run_predict(const CLI::App& verb, const EvalArguments& arguments) {
   const int64_t one[] = {1};
   train::Engine engine(engine_options, {}, one);
   engine.initialise();
-  const fs::path weights = weights_of(arguments.run, engine);
+  const fs::path weights = train::run_weights(arguments.run, false);
   train::load_weights(engine, weights);
+  say(stderr, "weights: {}\n", weights.string());
   for (const std::string& image : arguments.images) predict_one(engine, recipe, *classes, image, weights);
 }
 
@@ -168,7 +164,8 @@ void run_predict(const CLI::App& verb, const EvalArguments& arguments) {
 
 void add_eval(CLI::App& app) {
   const auto arguments = std::make_shared<EvalArguments>();
-  CLI::App* verb = app.add_subcommand("eval", "Evaluate a run's best weights, or a language model");
+  CLI::App* verb =
+      app.add_subcommand("eval", "Evaluate a run's best weights (else its last), or a language model");
   verb->add_option("run", arguments->run, "run folder, model folder or adapter")->required();
   verb->add_option("--base", arguments->base,
                    "base model of an adapter (default: the one adapter_config.json names)");
@@ -187,7 +184,8 @@ void add_eval(CLI::App& app) {
 
 void add_predict(CLI::App& app) {
   const auto arguments = std::make_shared<EvalArguments>();
-  CLI::App* verb = app.add_subcommand("predict", "Classify pictures with a run's best weights");
+  CLI::App* verb =
+      app.add_subcommand("predict", "Classify pictures with a run's best weights (else its last)");
   verb->add_option("run", arguments->run, "run folder")->required();
   verb->add_option("images", arguments->images, "PNG or JPEG files")->required();
   set_example(*verb, "hearth predict runs/demo picture.png");

@@ -28,6 +28,12 @@ std::string format_of(const ExportArguments& arguments) {
   return named_gguf ? "gguf" : "hf";
 }
 
+/// Which weights were taken.
+std::string origin(const train::ModelFolder& model, int64_t num_changed) {
+  if (model.adapter.empty()) return "weights of " + model.weights.string();
+  return fmt::format("{} weights changed by {}", num_changed, model.adapter.string());
+}
+
 train::FolderOptions folder_options(const ExportArguments& arguments) {
   train::FolderOptions options{.out = arguments.out, .num_threads = num_available_cpus()};
   if (!arguments.type.empty()) {
@@ -49,8 +55,7 @@ void to_folder(const ExportArguments& arguments) {
   const train::FolderOptions options = folder_options(arguments);
   const train::ModelFolder model = train::find_model(arguments.model, arguments.base);
   const int64_t changed = train::export_folder(model, options);
-  say("{}: a model folder{}\n", arguments.out,
-      changed > 0 ? fmt::format(", {} weights changed by the adapter", changed) : "");
+  say("{}: a model folder, {}\n", arguments.out, origin(model, changed));
 }
 
 /// A run on pictures has no format but Hearth's own.
@@ -79,8 +84,7 @@ void to_gguf(const ExportArguments& arguments) {
   const train::ModelFolder model = train::find_model(arguments.model, arguments.base);
   const train::GgufResult result = train::export_gguf(
       model, {.out = arguments.out, .type = gguf_type(arguments.type), .num_threads = num_available_cpus()});
-  say("{}: {} tensors{}\n", arguments.out, result.num_tensors,
-      result.num_changed > 0 ? fmt::format(", {} changed by the adapter", result.num_changed) : "");
+  say("{}: {} tensors, {}\n", arguments.out, result.num_tensors, origin(model, result.num_changed));
   for (const std::string& note : result.notes) say(stderr, "note: {}\n", note);
 }
 
@@ -90,7 +94,9 @@ void add_export(CLI::App& app) {
   const auto arguments = std::make_shared<ExportArguments>();
   CLI::App* verb = app.add_subcommand(
       "export", "Write a model for other programs: transformers or llama.cpp, adapters merged");
-  verb->add_option("model", arguments->model, "model folder, folder of a run, or adapter")->required();
+  verb->add_option("model", arguments->model,
+                   "model folder, run folder (best weights, else last), or adapter")
+      ->required();
   verb->add_option(
           "--format", arguments->format,
           "hf: a folder for transformers; gguf: a file for llama.cpp (default: by the ending of --out)")

@@ -104,6 +104,7 @@ void run_generate(const CLI::App& verb, const GenerateArguments& arguments) {
   say(stderr, "{} tokens behind a prompt of {}, {:.1f} tokens/s{}\n", answer.ids.size(), prompt.size(),
       static_cast<double>(answer.ids.size()) / took.count(),
       answer.ended ? "" : "; cut off by --max-tokens or --context");
+  say(stderr, "weights: {}\n", model.named_weights().string());
   const auto note = models::context_note(generator.config(), std::ssize(generator.tokens()));
   if (!note.empty()) say(stderr, "{}\n", note);
 }
@@ -114,7 +115,9 @@ void add_generate(CLI::App& app) {
   const auto arguments = std::make_shared<GenerateArguments>();
   CLI::App* verb =
       app.add_subcommand("generate", "Let a language model go on from a text, or answer a question");
-  verb->add_option("model", arguments->model, "model folder, folder of a run, or adapter")->required();
+  verb->add_option("model", arguments->model,
+                   "model folder, run folder (best weights, else last), or adapter")
+      ->required();
   verb->add_option("--base", arguments->base,
                    "base model of an adapter (default: the one adapter_config.json names)");
   verb->add_option("-p,--prompt", arguments->prompt, "text to go on from (standard input without it)");

@@ -72,13 +72,15 @@ std::string recipe_of(const TrainArguments& arguments) {
 /// On another machine, what describes a language model is in the run folder alone.
 void look_into_folder(train::Recipe& recipe, const fs::path& run) {
   train::TextOptions& text = recipe.text;
-  if (!train::is_text(recipe) || !fs::exists(run / "config.json")) return;
+  if (!train::is_text(recipe)) return;
   // An adapter needs the model itself.
-  if (!fs::exists(text.config_file()) && recipe.adapter.name.empty()) {
+  const bool has_config = !recipe.adapter.wanted() && fs::exists(run / "config.json");
+  if (has_config && !fs::exists(text.config_file())) {
     text.model.clear();
     text.config = (run / "config.json").string();
   }
-  if (!text.tokenizer.empty() && !fs::exists(text.tokenizer)) text.tokenizer = run.string();
+  const bool is_gone = !text.tokenizer.empty() && !fs::exists(text.tokenizer);
+  if (is_gone && train::has_tokenizer(run)) text.tokenizer = run.string();
 }
 
 /// A run, as every process that has a part in it knows it.

@@ -11,6 +11,7 @@
 #include "train/model_weights.h"
 #include "train/recipe.h"
 #include "train/text_source.h"
+#include "train/weights.h"
 
 namespace hearth::train {
 namespace {
@@ -42,10 +43,15 @@ struct Shard {
   }
 };
 
+/// One file has the usual name, whatever a run calls it.
+std::string name_of(const io::WeightFiles& files, size_t file) {
+  return files.paths().size() == 1 ? "model.safetensors" : files.paths()[file].filename().string();
+}
+
 std::vector<Shard> plan_shards(const io::WeightFiles& files, const FolderOptions& options) {
   std::vector<Shard> shards;
   for (size_t i = 0; i < files.paths().size(); ++i) {
-    if (i == 0 || options.shard_bytes == 0) shards.push_back({.name = files.paths()[i].filename().string()});
+    if (i == 0 || options.shard_bytes == 0) shards.push_back({.name = name_of(files, i)});
     for (const io::TensorView& source : files.tensors_of(i)) {
       Shard one;
       one.add(source, options.type);
@@ -107,9 +113,7 @@ void copy_companions(const ModelFolder& model, const fs::path& to) {
 /// config.json names the dtype, under the keys of both versions of transformers.
 void set_dtype(const fs::path& file, DType type) {
   auto config = parse_json_object<Json>(read_file(file, kMaxConfigBytes), file.string());
-  config["dtype"] = config["torch_dtype"] = type == DType::f32    ? "float32"
-                                            : type == DType::bf16 ? "bfloat16"
-                                                                  : "float16";
+  config["dtype"] = config["torch_dtype"] = torch_name(type);
   write_file_atomically(file, config.dump(2) + "\n");
 }
 

@@ -82,8 +82,8 @@ class Task {
   virtual std::string evaluation_text(const Evaluation& found) const { return score_text(found.score); }
   /// Adds what report.html shows of the data and the last evaluation; the log holds the curves.
   virtual void report(const Evaluation& last, const fs::path& log, io::ReportData& data) const = 0;
-  /// Files that belong beside the weights of a finished run.
-  virtual void save_companions(const fs::path&) const {}
+  /// Files that belong beside the weights of a finished run, which are saved in that dtype.
+  virtual void save_companions(const fs::path&, DType) const {}
   /// Bytes of input memory beside the arena.
   virtual int64_t staging_bytes() const = 0;
 };

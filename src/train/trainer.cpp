@@ -110,8 +110,10 @@ void Trainer::start(const Start& how) {
     task_->begin(*engine_, events_.message);
     if (leads()) task_->save_beginning(out_);
   }
+  const fs::path config = out_ / "config.json";
+  saved_dtype_ = resumed && path_exists(config) ? config_dtype(config) : saved_dtype(recipe_);
   // The folder alone is enough to go on with, but for the data.
-  if (leads()) task_->save_companions(out_);
+  if (leads()) task_->save_companions(out_, saved_dtype_);
   if (leads()) open_files(resumed);
   // It is said once, not in front of every attempt.
   if (leads()) make_room(how.reason.empty());
@@ -325,7 +327,7 @@ void Trainer::evaluate_and_log() {
   if (std::isfinite(found.loss) && found.score > state_.best_score) {
     state_.best_score = found.score;
     state_.evaluations_without_gain = 0;
-    save_weights(*engine_, out_ / "best.safetensors", true);
+    save_weights(*engine_, out_ / "best.safetensors", true, saved_dtype_);
   }
   evaluation_seconds_ += process_seconds() - before;
 }
@@ -345,7 +347,7 @@ void Trainer::finish(RunSummary& summary) {
   beat(comm::Phase::finishing);
   checkpoints_->flush();
   folder_->check();
-  save_weights(*engine_, out_ / weights_name(*engine_), false);
+  save_weights(*engine_, out_ / weights_name(*engine_), false, saved_dtype_);
   summary.steps = state_.step;
   summary.best_score = state_.best_score;
   summary.best = state_.best_score == RunState::kNoScore ? "none yet" : task_->score_text(state_.best_score);

@@ -171,6 +171,7 @@ class Trainer {
   std::unique_ptr<io::EventFile> event_file_;
   std::unique_ptr<io::RunLog> log_;
   RunState state_;
+  DType saved_dtype_ = DType::f32;  ///< of the files of weights; checkpoints hold f32
   int64_t total_steps_ = 0;
   int64_t last_good_step_ = -1;     ///< its weights gave a finite loss
   int64_t logged_step_ = 0;         ///< what came up to it is in the log
