@@ -82,7 +82,9 @@ ModuleRule::ModuleRule(const Json& config, std::string file) : file_(std::move(f
   rank_ = config.at("r").get<int64_t>();
   alpha_ = config.at("lora_alpha").get<double>();
   rslora_ = config.value("use_rslora", Json()) == true;
-  targets_ = names(config, "target_modules");
+  const Json targets = config.value("target_modules", Json());
+  all_linear_ = targets.is_string() && is_all_linear(targets.get<std::string>());
+  if (!all_linear_) targets_ = names(config, "target_modules");
   excluded_ = names(config, "exclude_modules");
   Names saved = names(config, "modules_to_save");
   if (saved.pattern) refuse_value(file_, "modules_to_save", config, "a list of names");
@@ -101,7 +103,6 @@ ModuleRule::Names ModuleRule::names(const Json& config, const char* key) const {
   Names found;
   const auto is_text = [](const Json& item) { return item.is_string(); };
   if (value.is_string() && value != "") {
-    if (key == std::string_view("target_modules") && is_all_linear(value.get<std::string>())) return found;
     found.pattern = std::make_unique<ModulePattern>(value.get<std::string>(), ModulePattern::Of::name,
                                                     where_of(file_, key));
   } else if (value.is_array() && std::ranges::all_of(value, is_text)) {
