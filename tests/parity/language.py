@@ -75,6 +75,33 @@ FAMILIES = {
         "attn_logit_softcapping": 5.0,
         "final_logit_softcapping": 3.0,
     },
+    "olmo2": {"model_type": "olmo2"},
+    "granite": {
+        "model_type": "granite",
+        "embedding_multiplier": 3.0,
+        "residual_multiplier": 0.6,
+        "attention_multiplier": 0.4,
+        "logits_scaling": 2.5,
+        "attention_bias": True,
+        "mlp_bias": True,
+    },
+    "smollm3": {"model_type": "smollm3", "no_rope_layer_interval": 2, "rope_theta": 20000.0},
+    "smollm3 with windows": {
+        "model_type": "smollm3",
+        "no_rope_layers": [1, 0, 0],
+        "use_sliding_window": True,
+        "sliding_window": 7,
+        "tie_word_embeddings": False,
+    },
+    "gemma3": {
+        "model_type": "gemma3_text",
+        "head_dim": 12,
+        "sliding_window": 7,
+        "query_pre_attn_scalar": 10,
+        "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
+        "rope_scaling": {"rope_type": "linear", "factor": 2.0},
+        "final_logit_softcapping": 3.0,
+    },
 }
 
 

@@ -15,6 +15,7 @@ namespace hearth::models {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using Positions = DecoderConfig::Positions;
 
 constexpr int64_t kMaxConfigBytes = 1 << 22;
 /// Eight times the deepest model there is; plans take time that grows with the square of the layers.
@@ -159,6 +160,12 @@ void set_phi3(const Reader& reader, DecoderConfig& config) {
   config.windows = read_one_window(reader, config, read_window(reader, 0));
 }
 
+double read_positive(const Reader& reader, const char* key, double otherwise) {
+  const double value = reader.number(key, otherwise);
+  if (!(value > 0)) reader.fail(key, "a positive number");
+  return value;
+}
+
 /// A soft cap; null: off.
 double read_cap(const Reader& reader, const char* key, double otherwise) {
   if (reader.says_null(key)) return 0;
@@ -170,15 +177,73 @@ double read_cap(const Reader& reader, const char* key, double otherwise) {
 void set_gemma2(const Reader& reader, DecoderConfig& config) {
   config.qkv_bias = config.out_bias = reader.flag("attention_bias", false);
   config.norm_offset = 1;
-  config.sandwich_norms = true;
+  config.post_norms = true;
   config.embedding_scale = std::sqrt(static_cast<double>(config.hidden));
-  const double scalar = reader.number("query_pre_attn_scalar", 256);
-  if (!(scalar > 0)) reader.fail("query_pre_attn_scalar", "a positive number");
-  config.attention_scale = 1 / std::sqrt(scalar);
+  config.attention_scale = 1 / std::sqrt(read_positive(reader, "query_pre_attn_scalar", 256));
   config.attention_cap = read_cap(reader, "attn_logit_softcapping", 50);
   config.head_cap = read_cap(reader, "final_logit_softcapping", 30);
   config.windows =
       read_windows(reader, config, read_window(reader, 4096), [](int64_t layer) { return layer % 2 == 0; });
+}
+
+void set_olmo2(const Reader& reader, DecoderConfig& config) {
+  config.qkv_bias = config.out_bias = reader.flag("attention_bias", false);
+  config.pre_norms = false;
+  config.post_norms = config.qk_norm_whole = true;
+  config.windows = read_one_window(reader, config, 0);
+}
+
+void set_granite(const Reader& reader, DecoderConfig& config) {
+  set_llama(reader, config);
+  config.embedding_scale = read_positive(reader, "embedding_multiplier", 1);
+  config.residual_scale = read_positive(reader, "residual_multiplier", 1);
+  config.attention_scale = read_positive(reader, "attention_multiplier", 1);
+  config.hidden_scale = 1 / read_positive(reader, "logits_scaling", 1);
+}
+
+/// "no_rope_layers" says 1 where a layer has rotary positions.
+std::vector<Positions> read_no_rope(const Reader& reader, int64_t num_layers) {
+  const int64_t interval = reader.integer("no_rope_layer_interval", 4, 1, 1 << 30);
+  std::vector<Positions> positions;
+  if (!reader.has("no_rope_layers")) {
+    for (int64_t i = 1; i <= num_layers; ++i)
+      positions.push_back(i % interval != 0 ? Positions::rope : Positions::none);
+    return positions;
+  }
+  const Json& listed = reader.at("no_rope_layers");
+  if (!listed.is_array() || std::ssize(listed) < num_layers)
+    reader.fail("no_rope_layers", fmt::format("a list of {} entries, one per layer,", num_layers));
+  for (const Json& entry : listed) {
+    if (entry != 0 && entry != 1) reader.fail("no_rope_layers", "a list of 0 and 1");
+    positions.push_back(entry == 1 ? Positions::rope : Positions::none);
+  }
+  positions.resize(static_cast<size_t>(num_layers));
+  return positions;
+}
+
+void set_smollm3(const Reader& reader, DecoderConfig& config) {
+  config.qkv_bias = config.out_bias = reader.flag("attention_bias", false);
+  config.mlp_bias = reader.flag("mlp_bias", false);
+  config.positions = read_no_rope(reader, config.num_layers);
+  const int64_t window = reader.flag("use_sliding_window", false) ? read_window(reader, 0) : 0;
+  config.windows = read_windows(reader, config, window, [&](int64_t layer) {
+    return config.positions[static_cast<size_t>(layer)] == Positions::none;
+  });
+}
+
+void set_gemma3(const Reader& reader, DecoderConfig& config) {
+  config.qkv_bias = config.out_bias = reader.flag("attention_bias", false);
+  config.norm_offset = 1;
+  config.qk_norm = config.post_norms = true;
+  config.embedding_scale = std::sqrt(static_cast<double>(config.hidden));
+  config.attention_scale = 1 / std::sqrt(read_positive(reader, "query_pre_attn_scalar", 256));
+  // transformers has attn_logit_softcapping among this family's keys and takes no notice of it.
+  if (reader.has("final_logit_softcapping")) config.head_cap = read_cap(reader, "final_logit_softcapping", 0);
+  const int64_t pattern = reader.integer("sliding_window_pattern", 6, 1, 1 << 30);
+  const auto slides = [=](int64_t layer) { return (layer + 1) % pattern != 0; };
+  config.windows = read_windows(reader, config, read_window(reader, 4096), slides);
+  for (const int64_t window : config.windows)
+    config.positions.push_back(window > 0 ? Positions::local_rope : Positions::rope);
 }
 
 struct Family {
@@ -202,7 +267,21 @@ constexpr std::array kFamilies = {
             .head_size = 256,
             .tied_head = true,
             .activation_key = "hidden_activation",
-            .activation = "gelu_pytorch_tanh"}}};
+            .activation = "gelu_pytorch_tanh"}},
+    Family{"olmo2", set_olmo2, {.norm_eps = 1e-5}},
+    Family{"granite", set_granite, {}},
+    Family{"smollm3",
+           set_smollm3,
+           {.max_positions = 32768, .num_kv_heads = 4, .tied_head = true, .rope = {.theta = 2000000}}},
+    Family{"gemma3_text",
+           set_gemma3,
+           {.max_positions = 131072,
+            .num_kv_heads = 4,
+            .head_size = 256,
+            .tied_head = true,
+            .activation_key = "hidden_activation",
+            .activation = "gelu_pytorch_tanh",
+            .rope = {.theta = 1000000, .local_theta = 10000}}}};
 
 const Family& find_family(const Reader& reader) {
   const std::string name = reader.text("model_type", "");
@@ -213,6 +292,17 @@ const Family& find_family(const Reader& reader) {
   }
   user_error("{}: expected model_type {}, got '{}'{}", reader.where(), fmt::join(names, ", "), name,
              did_you_mean(name, names));
+}
+
+void set_ropes(const Reader& reader, const RopeDefaults& defaults, DecoderConfig& config) {
+  const RopeSizes sizes{.head_size = config.head_size, .max_positions = config.max_positions};
+  if (defaults.local_theta == 0) {
+    config.rope = read_rope(reader, defaults, sizes);
+    return;
+  }
+  const RopesByLayer ropes = read_ropes_by_layer(reader, defaults, sizes);
+  config.rope = ropes.full;
+  config.local_rope = ropes.local;
 }
 
 }  // namespace
@@ -231,8 +321,7 @@ DecoderConfig parse_decoder_config(std::string_view json, const std::string& whe
   family.set(reader, config);
   if (config.attention_scale == 0)
     config.attention_scale = 1 / std::sqrt(static_cast<double>(config.head_size));
-  config.rope = read_rope(reader, family.defaults.rope,
-                          {.head_size = config.head_size, .max_positions = config.max_positions});
+  set_ropes(reader, family.defaults.rope, config);
   return config;
 }
 
@@ -270,10 +359,14 @@ Json common_scaling(const Json& config, const DecoderConfig& decoder) {
   if (rope.type == "default") return {};
   const bool is_old = config.contains("rope_scaling") && config.at("rope_scaling").is_object();
   Json scaling = config.at(is_old ? "rope_scaling" : "rope_parameters");
+  if (!is_old && decoder.local_rope) scaling = scaling.at("full_attention");
   const bool is_plain = !scaling.contains("factor") && !scaling.contains("attention_factor");
   // Version 4 takes three keys of a Phi-3 and no others.
   if (decoder.family == "phi3" && is_plain)
     return {{"type", rope.type}, {"short_factor", rope.short_factor}, {"long_factor", rope.long_factor}};
+  // And two of an Olmo 2.
+  if (decoder.family == "olmo2" && rope.type == "linear")
+    return {{"type", rope.type}, {"factor", rope.factor}};
   for (const char* key : {"rope_theta", "partial_rotary_factor", "type"}) scaling.erase(key);
   scaling["rope_type"] = rope.type;
   // Version 4 leaves "factor" aside where the config has the original length.
@@ -295,6 +388,11 @@ nlohmann::ordered_json with_both_versions(nlohmann::ordered_json config, const D
   if (rope.type == "longrope") {
     config["original_max_position_embeddings"] = rope.original_positions;
     parameters["original_max_position_embeddings"] = rope.original_positions;
+  }
+  if (decoder.local_rope) {
+    config["rope_local_base_freq"] = decoder.local_rope->theta;
+    const Json local = {{"rope_type", "default"}, {"rope_theta", decoder.local_rope->theta}};
+    parameters = {{"full_attention", parameters}, {"sliding_attention", local}};
   }
   config["rope_scaling"] = scaling;
   config["rope_parameters"] = parameters;
