@@ -156,8 +156,8 @@ void run_predict(const CLI::App& verb, const EvalArguments& arguments) {
   engine.initialise();
   const fs::path weights = train::run_weights(arguments.run, false);
   train::load_weights(engine, weights);
-  say(stderr, "weights: {}\n", weights.string());
   for (const std::string& image : arguments.images) predict_one(engine, recipe, *classes, image, weights);
+  say("weights: {}\n", weights.string());
 }
 
 }  // namespace

@@ -84,6 +84,7 @@ TEST_F(Export, WhatLlamaCppCannotSayIsRefusedInOneSentence) {
 }
 
 TEST_F(Export, ValuesThatATypeCannotHoldAreRefusedAndNothingIsLeft) {
+  works("rm model/best.safetensors");
   set_value(70000);
   refused("hearth export model --format gguf --out m.gguf",
           {"65504", "'model.layers.1.mlp.down_proj.weight'"});

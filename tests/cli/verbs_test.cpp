@@ -254,8 +254,10 @@ TEST_F(Verbs, PredictAgreesWithTheReport) {
       "hearth train tiny.yaml --out run data.kind=folder data.path=pictures model.num_classes=2 "
       "model.dropout=0 data.std=[0.25] train.steps=40 train.eval_every=40 train.checkpoint_every=40 "
       "train.accumulate=2 train.ema=0.5");
-  const auto lines = lines_of(works("hearth predict run pictures/test/dark/a.png pictures/test/light/b.png"));
-  ASSERT_EQ(lines.size(), 2U);
+  auto lines = lines_of(works("hearth predict run pictures/test/dark/a.png pictures/test/light/b.png"));
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_EQ(lines.back(), "weights: run/best.safetensors");
+  lines.pop_back();
   EXPECT_THAT(lines[0], ContainsRegex("^pictures/test/dark/a.png: dark [0-9.]+%, light [0-9.]+%$"));
   EXPECT_THAT(lines[1], ContainsRegex("^pictures/test/light/b.png: light [0-9.]+%, dark [0-9.]+%$"));
   // One evaluation: the best weights are the last, which the report shows.
