@@ -72,6 +72,9 @@ TEST_F(Export, WhatLlamaCppCannotSayIsRefusedInOneSentence) {
   change("model/config.json", R"("model_type": "llama")", R"("hidden_act": "gelu", "model_type": "llama")");
   refused(gguf, {"config.json", "silu", "gelu"});
   put("model/config.json", config);
+  change("model/config.json", R"("model_type": "llama")", R"("model_type": "granite")");
+  refused(gguf, {"config.json", "model_type", "'granite'", "--format hf"});
+  put("model/config.json", config);
   change("model/config.json", R"("num_hidden_layers": 2)", R"("num_hidden_layers": 3)");
   refused(gguf, {"'model.layers.2.input_layernorm.weight'"});
   put("model/config.json", config);

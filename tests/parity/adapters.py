@@ -26,6 +26,10 @@ LORA = {
     "phi3": {"r": 3, "lora_alpha": 5, "use_rslora": True, "target_modules": ["qkv_proj", "gate_up_proj", "o_proj"]},
     "qwen2": {"r": 2, "lora_alpha": 2, "target_modules": "all-linear"},
     "mistral": {"r": 4, "lora_alpha": 8, "target_modules": ["k_proj"], "modules_to_save": ["lm_head"]},
+    "olmo2": {"r": 3, "lora_alpha": 6, "target_modules": ["q_proj", "o_proj", "gate_proj"]},
+    "granite": {"r": 2, "lora_alpha": 40, "target_modules": "all-linear"},
+    "smollm3": {"r": 4, "lora_alpha": 80, "target_modules": ["k_proj", "up_proj"]},
+    "gemma3": {"r": 3, "lora_alpha": 5, "target_modules": "all-linear"},
 }
 # What adapter_config.json says of modules beside plain names; each is a family's model and a config.
 PATTERNS = {
