@@ -6,7 +6,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <memory>
 #include <string_view>
@@ -25,10 +29,10 @@ namespace {
   user_error("cannot {} {}: {}{}", action, path.string(), std::strerror(code), hint);
 }
 
-/// An open descriptor that closes itself.
+/// An open descriptor that closes itself. A pipe that nobody writes to does not hold it up.
 class Descriptor {
  public:
-  Descriptor(const fs::path& path, int flags) : value_(open(path.c_str(), flags | O_CLOEXEC)) {
+  Descriptor(const fs::path& path, int flags) : value_(open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK)) {
     if (value_ < 0) system_error("open", path);
   }
   ~Descriptor() { close(value_); }
@@ -43,12 +47,83 @@ class Descriptor {
 size_t regular_file_size(const Descriptor& file, const fs::path& path) {
   struct stat info {};
   if (fstat(file.value(), &info) != 0) system_error("read", path);
-  if (!S_ISREG(info.st_mode))
-    user_error("expected a file at {}, found something else (a folder?)", path.string());
+  if (S_ISDIR(info.st_mode)) user_error("expected a file at {}, found a folder", path.string());
+  if (!S_ISREG(info.st_mode)) {
+    user_error(
+        "expected a regular file at {}, found a pipe, a socket or a device; copy what it gives into a file",
+        path.string());
+  }
   return static_cast<size_t>(info.st_size);
 }
 
+/// The files that are mapped, for a signal handler: no locks, no memory of their own. One that finds no entry
+/// is not named.
+struct MappedEntry {
+  std::atomic<bool> taken{false};
+  std::atomic<uintptr_t> begin{0}, end{0};
+  std::array<char, 480> path;
+};
+std::array<MappedEntry, 256> mapped_files;
+
+MappedEntry* find_mapped(const void* at) {
+  const auto address = reinterpret_cast<uintptr_t>(at);
+  for (MappedEntry& entry : mapped_files) {
+    if (address >= entry.begin && address < entry.end) return &entry;
+  }
+  return nullptr;
+}
+
+void remember_mapped(const std::byte* data, size_t size, const fs::path& path) {
+  for (MappedEntry& entry : mapped_files) {
+    if (entry.taken.exchange(true)) continue;
+    const std::string& name = path.native();
+    const size_t length = std::min(name.size(), entry.path.size() - 1);
+    const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+    std::replace_copy_if(name.begin(), name.begin() + static_cast<std::ptrdiff_t>(length), entry.path.begin(),
+                         is_control, '?');
+    entry.path.at(length) = 0;
+    entry.begin = reinterpret_cast<uintptr_t>(data);
+    entry.end = entry.begin + size;
+    return;
+  }
+}
+
+void forget_mapped(const std::byte* data) {
+  MappedEntry* const entry = find_mapped(data);
+  if (entry == nullptr) return;
+  entry->begin = entry->end = 0;
+  entry->taken = false;
+}
+
+void put_on_stderr(const char* text) {
+  if (::write(STDERR_FILENO, text, std::strlen(text)) < 0) return;
+}
+
+void explain_lost_page(int signal, siginfo_t* info, void*) {
+  const MappedEntry* const entry = find_mapped(info->si_addr);
+  put_on_stderr("hearth: ");
+  if (entry == nullptr) {
+    put_on_stderr(
+        "a page of memory is gone, as where /dev/shm is full or a file was cut short while it was read; free "
+        "some space and run again\n");
+    std::signal(signal, SIG_DFL);
+    return;  // to the same instruction, which ends the process as if nobody had looked
+  }
+  put_on_stderr(entry->path.data());
+  put_on_stderr(
+      ": expected the file to stay as it is while it is read, but it was cut short or its disk failed; bring "
+      "it back and run again, a training run with --resume\n");
+  _exit(2);
+}
+
 }  // namespace
+
+void explain_lost_pages() {
+  struct sigaction action = {};
+  action.sa_sigaction = explain_lost_page;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGBUS, &action, nullptr);
+}
 
 MappedFile::MappedFile(const fs::path& path) : MappedFile() {
   const Descriptor file(path, O_RDONLY);
@@ -57,6 +132,7 @@ MappedFile::MappedFile(const fs::path& path) : MappedFile() {
   void* mapped = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.value(), 0);
   if (mapped == MAP_FAILED) system_error("map", path);
   data_ = static_cast<const std::byte*>(mapped);
+  remember_mapped(data_, size_, path);
   refuse_pointer({static_cast<const char*>(mapped), size_}, path);
 }
 
@@ -70,7 +146,9 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
+  if (data_ == nullptr) return;
+  forget_mapped(data_);
+  munmap(const_cast<std::byte*>(data_), size_);
 }
 
 std::string read_file(const fs::path& path, int64_t limit_bytes) {

@@ -31,6 +31,10 @@ class MappedFile {
   size_t size_ = 0;
 };
 
+/// Has a mapped file that is cut short while it is read end the process with a sentence that names it, and
+/// with status 2. The system would end it by SIGBUS.
+void explain_lost_pages();
+
 /// The whole file; UserError when it cannot be read or is larger than `limit_bytes`.
 std::string read_file(const fs::path& path, int64_t limit_bytes = int64_t{1} << 30);
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "cli/errors.h"
@@ -111,5 +112,6 @@ int& exit_code() {
 int main(int argc, char** argv) {
   // A file that may not grow is a failed write with a sentence of its own.
   std::signal(SIGXFSZ, SIG_IGN);
+  hearth::explain_lost_pages();
   return hearth::cli::tell(hearth::cli::ending_of([&] { return hearth::cli::run(argc, argv); }));
 }

@@ -51,7 +51,10 @@ Worker::Worker(FunctionRef<int()> work) {
   const pid_t parent = getpid();
   process_ = fork();
   if (process_ == 0) live(parent, work);
-  if (process_ < 0) internal_error("expected a process for a worker, got none: {}", std::strerror(errno));
+  if (process_ < 0) {
+    user_error("expected a process for a worker, got none: {}; try a higher limit (ulimit -u, ulimit -v)",
+               std::strerror(errno));
+  }
 }
 
 Worker::~Worker() {

@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
@@ -236,6 +238,50 @@ TEST(File, APipeIsWrittenToAndNotReplaced) {
   close(reader);
   fs::remove(file);
   fs::remove(pipe);
+}
+
+TEST(File, APipeIsNoFileToRead) {
+  const fs::path pipe = fs::temp_directory_path() / fmt::format("hearth_no_file_{}", getpid());
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THROW(read_file(pipe), UserError);
+  EXPECT_THROW(MappedFile{pipe}, UserError);
+  EXPECT_THROW(read_file("/dev/zero"), UserError);
+  fs::remove(pipe);
+}
+
+TEST(File, OneThatIsCutShortWhileItIsReadIsNamed) {
+  const fs::path path = fs::temp_directory_path() / fmt::format("hearth_cut_\x1b{}", getpid());
+  write_file_atomically(path, std::string(1 << 16, 'x'));
+  const auto sum_of_cut = [&] {
+    const MappedFile other("/proc/self/exe");
+    MappedFile moved;
+    moved = MappedFile(path);
+    fs::resize_file(path, 0);
+    int sum = 0;
+    for (const std::byte byte : moved.bytes()) sum += static_cast<int>(byte);
+    std::_Exit(sum == 0 ? 0 : 1);
+  };
+  EXPECT_EXIT(
+      {
+        explain_lost_pages();
+        sum_of_cut();
+      },
+      testing::ExitedWithCode(2), "^hearth: .*hearth_cut_\\?[0-9]+: expected .* cut short .* --resume\n$");
+  fs::remove(path);
+}
+
+TEST(File, LostPagesOfOtherMemoryAreExplainedAndFatal) {
+  const auto read_lost = [] {
+    FILE* const file = std::tmpfile();
+    const void* const page = mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fileno(file), 0);
+    std::_Exit(*static_cast<const volatile char*>(page));
+  };
+  EXPECT_EXIT(
+      {
+        explain_lost_pages();
+        read_lost();
+      },
+      testing::KilledBySignal(SIGBUS), "^hearth: a page of memory is gone.*\n$");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +13,8 @@
 #include <cstdlib>
 #include <thread>
 #include <vector>
+
+#include "base/error.h"
 
 namespace hearth::watch {
 namespace {
@@ -384,6 +387,23 @@ TEST_P(SupervisorOf, IgnoresHangupsWhereTheyAreIgnored) {
   supervising.read_bytes(GetParam());
   supervising.send(SIGHUP);
   EXPECT_EQ(supervising.wait(), kDone);
+}
+
+/// As a user who may have no more processes: the limit does not hold for root.
+int supervise_without_processes() {
+  const rlimit none{0, 0};
+  if ((geteuid() == 0 && setuid(54321) != 0) || setrlimit(RLIMIT_NPROC, &none) != 0) return 1;
+  try {
+    return supervise([](const Seat&) { return kDone; }, {});
+  } catch (const UserError& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 2;
+  }
+}
+
+TEST(Supervisor, WithoutAProcessForAWorkerThereIsASentence) {
+  EXPECT_EXIT(std::_Exit(supervise_without_processes()), testing::ExitedWithCode(2),
+              "^expected a process for a worker, got none: .* ulimit -u");
 }
 
 INSTANTIATE_TEST_SUITE_P(Workers, SupervisorOf, testing::Values(1, 2));
