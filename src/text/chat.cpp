@@ -241,6 +241,18 @@ bool is_open(std::string_view said, const Json& message) {
   return !trimmed(content).empty() && without_blank_end(said).ends_with(trimmed(content));
 }
 
+/// Turns without marks are found by a prompt for each, which takes the square of a long conversation.
+void check_work(const std::string& text, const Json& messages, const std::vector<uint8_t>& trained) {
+  constexpr size_t kMostBytes = size_t{1} << 28, kMessageBytes = 256;
+  const auto num_turns = static_cast<size_t>(std::ranges::count(trained, uint8_t{1}));
+  if (num_turns * (text.size() + kMessageBytes * messages.size()) <= kMostBytes) return;
+  throw RecordError(
+      "too many turns",
+      fmt::format("expected fewer turns, got {} to train on in {} bytes, whose places would take "
+                  "too long to find; split it, or mark them by {{% generation %}} in the template",
+                  num_turns, text.size()));
+}
+
 }  // namespace
 
 void ChatRenderer::check_tool_calls(const Json& messages, const Json& tools, WorkBudget* budget) const {
@@ -284,6 +296,7 @@ MarkedText ChatRenderer::render(const Json& messages, const Json& tools, size_t 
     marked.by_template = true;
     return marked;
   }
+  check_work(marked.text, messages, trained);
   TurnFinder finder(*this, messages, tools, marked.text, budget);
   for (size_t i = 0; i < messages.size(); ++i) {
     if (trained[i] == 0) continue;

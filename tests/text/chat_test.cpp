@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "expect_fault.h"
+#include "limited_child.h"
 #include "shared_data.h"
 #include "temporary_folder.h"
 #include "toy_tokenizer.h"
@@ -41,6 +42,21 @@ std::string trained(const MarkedText& marked) {
             "]";
   }
   return text;
+}
+
+TEST(ChatMask, ConversationsWhoseTurnsTakeTooLongToFindAreRefused) {
+  const std::vector<std::string> turns(20'000, "hello");
+  const auto render = [&](const std::string& source) {
+    return renderer(source).render(talk(turns), nullptr);
+  };
+  const std::string chatml = *built_in_template("chatml");
+  EXPECT_WITHIN(int64_t{1} << 30, {
+    EXPECT_THAT(fault_of([&] { render(chatml); }), HasSubstr("expected fewer turns, got 10000"));
+  });
+  const std::string marks =
+      "{% for m in messages %}{{ m.role }}: {% if m.role == 'assistant' %}{% generation %}{{ m.content }}"
+      "{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}";
+  EXPECT_EQ(render(marks).trained.size(), 10'000U);
 }
 
 TEST(ChatMask, CoversContentAndEndOfTurn) {
