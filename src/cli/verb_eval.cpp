@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "base/error.h"
 #include "base/foreign.h"
@@ -70,7 +69,8 @@ void eval_text(train::Recipe recipe, const train::ModelFolder& model, const Eval
   train::check_weights(model);
   const auto task = train::open_task(recipe);
   if (const std::string warning = task->warning(); !warning.empty()) say(stderr, "{}\n", warning);
-  const train::Evaluation result = train::evaluate_text(recipe, *task, model);
+  const train::Evaluation result =
+      train::evaluate_text(recipe, *task, model, [](const std::string& text) { say(stderr, "{}\n", text); });
   check_finite(result.loss, weights);
   say("{}: loss {:.4f}, {} ({} held out)\n", weights.string(), result.loss, task->evaluation_text(result),
       task->num_eval_rows());
@@ -131,15 +131,14 @@ void predict_one(train::Engine& engine, const train::Recipe& recipe, const data:
   std::vector<std::pair<float, size_t>> ranked;
   for (size_t i = 0; i < probabilities.size(); ++i) ranked.emplace_back(probabilities[i], i);
   std::sort(ranked.rbegin(), ranked.rend());
-  std::printf("%s:", path.c_str());
+  say("{}:", path);
   for (size_t i = 0; i < std::min<size_t>(3, ranked.size()); ++i) {
     const auto& names = classes.class_names();
     const std::string name =
         ranked[i].second < names.size() ? names[ranked[i].second] : std::to_string(ranked[i].second);
-    std::printf("%s %s %.1f%%", i == 0 ? "" : ",", name.c_str(),
-                100.0 * static_cast<double>(ranked[i].first));
+    say("{} {} {:.1f}%", i == 0 ? "" : ",", name, 100.0 * static_cast<double>(ranked[i].first));
   }
-  std::printf("\n");
+  say("\n");
 }
 
 void run_predict(const CLI::App& verb, const EvalArguments& arguments) {

@@ -11,6 +11,7 @@
 #include "cli/verb.h"
 #include "text/chat.h"
 #include "train/generator.h"
+#include "train/text_eval.h"
 #include "train/text_source.h"
 
 namespace hearth::cli {
@@ -91,6 +92,9 @@ void run_generate(const CLI::App& verb, const GenerateArguments& arguments) {
       model, {.slots = slots_for(arguments, prompt.size()),
               .num_threads = arguments.threads > 0 ? arguments.threads : num_available_cpus()});
   const auto start = Clock::now();
+  const std::string wait = train::long_wait(fmt::format("reading the prompt of {} tokens", prompt.size()),
+                                            generator.prompt_seconds(std::ssize(prompt)));
+  if (!wait.empty()) say(stderr, "{}\n", wait);
   const bool is_terminal = isatty(STDOUT_FILENO) != 0;
   const auto print = [&](std::string_view piece) {
     const std::string text = is_terminal ? printable(piece) : std::string(piece);

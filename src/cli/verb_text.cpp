@@ -1,9 +1,9 @@
 #include <chrono>
-#include <cstdio>
 #include <iostream>
 #include <iterator>
 
 #include "base/foreign.h"
+#include "cli/output.h"
 #include "cli/verb.h"
 #include "text/tokenizer.h"
 
@@ -24,7 +24,7 @@ text::SpecialTokens special_of(const TextArguments& arguments) {
 void print_tokens(const text::Tokenizer& tokenizer, const TextArguments& arguments, const std::string& text) {
   std::vector<int32_t> ids;
   tokenizer.encode(text, special_of(arguments), ids);
-  for (const int32_t id : ids) std::printf("%8d  %s\n", id, tokenizer.token(id).c_str());
+  for (const int32_t id : ids) say("{:8}  {}\n", id, printable(tokenizer.token(id), false));
 }
 
 struct Count {
@@ -35,10 +35,9 @@ struct Count {
 
 void print_count(const std::string& name, const Count& count) {
   const double megabytes = static_cast<double>(count.bytes) * 1e-6;
-  std::printf("%s: %lld tokens, %lld bytes, %.2f bytes per token, %.0f MB/min\n", name.c_str(),
-              static_cast<long long>(count.tokens), static_cast<long long>(count.bytes),
-              static_cast<double>(count.bytes) / static_cast<double>(std::max<int64_t>(count.tokens, 1)),
-              60 * megabytes / std::max(count.seconds, 1e-9));
+  say("{}: {} tokens, {} bytes, {:.2f} bytes per token, {:.0f} MB/min\n", name, count.tokens, count.bytes,
+      static_cast<double>(count.bytes) / static_cast<double>(std::max<int64_t>(count.tokens, 1)),
+      60 * megabytes / std::max(count.seconds, 1e-9));
 }
 
 void count_files(const text::Tokenizer& tokenizer, const TextArguments& arguments) {

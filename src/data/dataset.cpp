@@ -19,13 +19,9 @@ constexpr std::array<Kind, 4> kKinds = {
 void check_pictures(const Dataset& dataset, DatasetCheck& check) {
   check.class_names = dataset.class_names();
   check.per_class.resize(check.class_names.size());
-  std::vector<uint8_t> pixels(
-      static_cast<size_t>(dataset.image_size() * dataset.image_size() * dataset.channels()));
   for (int64_t i = 0; i < dataset.size(); ++i) {
-    int32_t label = 0;
     try {
-      dataset.read(i, pixels.data(), &label);
-      ++check.per_class.at(static_cast<size_t>(label));
+      ++check.per_class.at(static_cast<size_t>(dataset.check(i)));
     } catch (const UserError& error) {
       check.faults.emplace_back(error.what());
     }
@@ -41,6 +37,14 @@ void check_options(const DatasetOptions& options) {
 }
 
 }  // namespace
+
+int32_t Dataset::check(int64_t index) const {
+  thread_local std::vector<uint8_t> pixels;
+  pixels.resize(static_cast<size_t>(image_size_ * image_size_ * channels_));
+  int32_t label = 0;
+  read(index, pixels.data(), &label);
+  return label;
+}
 
 std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
   std::vector<std::string> names;

@@ -34,6 +34,8 @@ class Dataset {
   virtual int64_t size() const = 0;
   /// Writes image_size x image_size x channels bytes and the label. UserError for a damaged picture.
   virtual void read(int64_t index, uint8_t* pixels, int32_t* label) const = 0;
+  /// The label of a picture that read() could read, or its UserError, sooner: nothing is drawn or resized.
+  virtual int32_t check(int64_t index) const;
   /// Pictures that are floats already (kind "tensors"): read_floats is used instead of read, and nothing is
   /// augmented.
   virtual bool holds_floats() const { return false; }

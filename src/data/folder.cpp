@@ -114,6 +114,12 @@ class FolderDataset : public Dataset {
     std::memcpy(pixels, image.pixels.data(), image.pixels.size());
     *label = file.label;
   }
+  int32_t check(int64_t index) const override {
+    const File& file = files_[static_cast<size_t>(index)];
+    const MappedFile mapped(file.path);
+    decode_image(mapped.bytes(), static_cast<int>(channels_), file.path.native());
+    return file.label;
+  }
 
  private:
   std::vector<File> files_;

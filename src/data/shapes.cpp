@@ -209,6 +209,10 @@ class Shapes : public Dataset {
   void read(int64_t index, uint8_t* pixels, int32_t* label) const override {
     *label = draw_shape(seed_, index, image_size_, pixels, nullptr).label;
   }
+  int32_t check(int64_t index) const override {
+    PhiloxSequence random(seed_, static_cast<uint64_t>(index));
+    return random_scene(random, static_cast<float>(image_size_)).label;
+  }
 
  private:
   int64_t count_;

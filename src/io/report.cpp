@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+
 namespace hearth::io {
 namespace {
 
@@ -87,7 +89,7 @@ std::string sample_grid(const ReportData& data) {
 
 std::string escape_html(std::string_view text) {
   std::string out;
-  for (const char c : text) {
+  for (const char c : printable(text)) {
     switch (c) {
       case '<':
         out += "&lt;";

@@ -199,6 +199,9 @@ class Engine {
   }
   /// Of a whole update, by all workers.
   double flops_per_update() const;
+  /// Of one evaluated batch of this shape: a guess by EngineOptions::machine, at the tenth of its speed that
+  /// attention over long rows reaches.
+  double evaluation_seconds(BatchShape shape) const;
   const passes::RecomputeResult& recompute() const { return recompute_; }
   double loss_scale() const;
   /// Trained weights of each stage of a pipeline; empty: there are no stages.

@@ -121,6 +121,10 @@ double Engine::waited_since(std::chrono::steady_clock::time_point start) {
   return seconds.count() + waited - std::exchange(waited_seconds_, waited);
 }
 
+double Engine::evaluation_seconds(BatchShape shape) const {
+  return 10 * passes::simulate(evaluate_.at(shape)->graph(), options_.machine).seconds;
+}
+
 double Engine::flops_per_update() const {
   if (is_pipeline()) return pipeline_.flops;
   const auto num_steps = static_cast<double>(options_.num_workers);

@@ -40,6 +40,8 @@ class Generator {
   /// What was fed since the restart.
   std::span<const int32_t> tokens() const { return tokens_; }
   int64_t num_slots() const { return slots_; }
+  /// That reading a prompt of so many tokens takes, by Engine::evaluation_seconds.
+  double prompt_seconds(int64_t num_tokens) const;
   const models::DecoderConfig& config() const { return config_; }
 
   /// Whether a sequence ends with this token, by config.json or generation_config.json.

@@ -18,14 +18,24 @@ data::DatasetOptions test_options(const Recipe& recipe) {
   return options;
 }
 
-void check_fits(const Recipe& recipe, const data::Dataset& dataset) {
+/// What a recipe can ask for.
+constexpr int64_t kLeastSide = 4;
+
+void check_fits(const Recipe& recipe, const data::Dataset& dataset, const char* split) {
   const models::ModelOptions& model = recipe.model;
+  if (dataset.size() == 0)
+    user_error("expected at least one picture of the {} split in {}, found none", split,
+               recipe.data.path.string());
+  if (dataset.image_size() < kLeastSide) {
+    user_error("expected pictures of at least {0}x{0} pixels, got {1}x{1} in the {2} split of {3}",
+               kLeastSide, dataset.image_size(), split, recipe.data.path.string());
+  }
   if (dataset.image_size() != model.image_size || dataset.channels() != model.channels) {
     user_error(
-        "expected pictures of {2}x{2}x{3} as the recipe says, got {0}x{0}x{1} in {4}; try "
+        "expected pictures of {2}x{2}x{3} as the recipe says, got {0}x{0}x{1} in the {5} split of {4}; try "
         "data.image_size={0} data.channels={1}",
-        dataset.image_size(), dataset.channels(), model.image_size, model.channels,
-        recipe.data.path.string());
+        dataset.image_size(), dataset.channels(), model.image_size, model.channels, recipe.data.path.string(),
+        split);
   }
   if (std::ssize(dataset.class_names()) > model.num_classes) {
     user_error("expected at most the {1} classes of the model, got {0} in {2}; try model.num_classes={0}",
@@ -123,7 +133,8 @@ ImageTask::ImageTask(const Recipe& recipe)
       loader_(recipe.loader),
       train_(open_any_dataset(recipe.data, recipe.model.num_classes)),
       test_(open_any_dataset(test_options(recipe), recipe.model.num_classes)) {
-  check_fits(recipe, *train_);
+  check_fits(recipe, *train_, "train");
+  check_fits(recipe, *test_, "test");
 }
 
 std::unique_ptr<BatchStream> ImageTask::open(const data::LoaderPosition& from,

@@ -72,13 +72,32 @@ std::optional<std::string> number_in(std::string_view text) {
 
 }  // namespace
 
-Evaluation evaluate_text(const Recipe& recipe, const Task& task, const ModelFolder& model) {
+std::string long_wait(const std::string& what, double seconds) {
+  constexpr double kLong = 30;
+  if (seconds < kLong) return "";
+  const std::string time = seconds < 120    ? fmt::format("{:.0f} seconds", seconds)
+                           : seconds < 7200 ? fmt::format("{:.0f} minutes", seconds / 60)
+                                            : fmt::format("{:.0f} hours", seconds / 3600);
+  return fmt::format("{} takes about {}, as a rough guess; a shorter context takes less", what, time);
+}
+
+Evaluation evaluate_text(const Recipe& recipe, const Task& task, const ModelFolder& model,
+                         FunctionRef<void(const std::string&)> say) {
   EngineOptions options = engine_options(recipe);
   options.row_lengths = task.row_lengths();
   // Weights of a run are its averages already, where it has them.
   options.accumulate = 1;
   options.optimizer.ema_decay = 0;
-  Engine engine(options, {}, batch_sizes(task.num_eval_rows(), recipe.batch));
+  const std::vector<int64_t> sizes = batch_sizes(task.num_eval_rows(), recipe.batch);
+  Engine engine(options, {}, sizes);
+  const BatchShape largest{
+      .num_rows = sizes.front(),
+      .row_length = options.row_lengths.empty() ? 0 : *std::ranges::max_element(options.row_lengths)};
+  const auto num_batches = static_cast<double>((task.num_eval_rows() + recipe.batch - 1) / recipe.batch);
+  const std::string wait = long_wait(
+      fmt::format("evaluating {} rows of at most {} tokens", task.num_eval_rows(), recipe.text.context),
+      num_batches * engine.evaluation_seconds(largest));
+  if (!wait.empty()) say(wait);
   load_model(engine, model);
   return task.evaluate(engine, 0);
 }

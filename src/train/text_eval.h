@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/function_ref.h"
 #include "train/model_folder.h"
 #include "train/task.h"
 
@@ -10,7 +11,13 @@ namespace hearth::train {
 
 /// A language model's weights judged on what the recipe's task holds out. Compiles what evaluates and nothing
 /// else.
-Evaluation evaluate_text(const Recipe& recipe, const Task& task, const ModelFolder& model);
+/// `say` gets long_wait's sentence, where there is one, before it begins.
+Evaluation evaluate_text(const Recipe& recipe, const Task& task, const ModelFolder& model,
+                         FunctionRef<void(const std::string&)> say);
+
+/// "reading the prompt of 100000 tokens takes about 12 minutes, as a rough guess; ...": what
+/// somebody has to know who waits for more than half a minute. Empty for less.
+std::string long_wait(const std::string& what, double seconds);
 
 struct MatchOptions {
   int64_t limit = 0;  ///< questions, 0: all

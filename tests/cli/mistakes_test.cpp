@@ -82,12 +82,94 @@ TEST_F(Mistakes, NamesFromFilesDoNotSteerTheTerminal) {
   put("r.yaml", "model: {name: mlp, num_classes: 3}\ndata: {kind: folder, path: pictures, image_size: 8}\n");
   const Result result =
       shell("hearth validate r.yaml; hearth train \"$(printf 'x\\033[31m.yaml')\"; hearth eval $'a\\nb'");
-  for (const std::string& text : {result.out, result.err})
+  const std::string picture = data::encode_png(speckled(8, 8, 3));
+  for (const char* name : {"train/a\x1b[31m", "train/b\rx", "test/a\x1b[31m", "test/b\rx"})
+    put(fmt::format("good/{}/a.png", name), picture);
+  put("\x1b[31m.png", picture);
+  works("hearth train r.yaml data.path=good --out run train.steps=2 train.batch=2");
+  const Result predicted = shell("hearth predict run *.png; hearth validate r.yaml data.path=good");
+  EXPECT_THAT(predicted.out, testing::HasSubstr("\\x1b[31m.png: "));
+  EXPECT_THAT(predicted.out, testing::HasSubstr("a\\x1b[31m "));
+  EXPECT_EQ(get("run/report.html").find_first_of("\x1b\r"), std::string::npos);
+  for (const std::string& text : {result.out, result.err, predicted.out})
     EXPECT_EQ(text.find_first_of("\x1b\r\x07"), std::string::npos) << text;
   EXPECT_THAT(result.err, testing::HasSubstr("\\x1b[31m"));
   refused(fmt::format("hearth train {}.yaml", std::string(200, 'a') + std::string(3000, '/')),
           {"aaa/", "[...]"});
   EXPECT_LT(get(".err").size(), 520U);
+}
+
+/// Every mistake that training finds before its first step, by the one sentence that both say.
+TEST_F(Mistakes, WhatTrainingRefusesValidateRefusesToo) {
+  const std::string labels = std::string(4, '\1'), more = std::string("\1\2\115\3", 4);
+  const auto put_set = [&](const char* name, uint32_t count, uint32_t side, uint32_t test_count,
+                           uint32_t test_side, const std::string& test_labels) {
+    const auto put_split = [&](const std::string& prefix, uint32_t size, uint32_t length,
+                               const std::string& all) {
+      put(fmt::format("{}/{}-images-idx3-ubyte", name, prefix),
+          idx_images(size, length, size * length * length));
+      put(fmt::format("{}/{}-labels-idx1-ubyte", name, prefix), idx_labels(size, all.substr(0, size)));
+    };
+    put_split("train", count, side, labels);
+    put_split("t10k", test_count, test_side, test_labels);
+  };
+  put_set("none", 0, 8, 4, 8, labels);
+  put_set("untested", 4, 8, 0, 8, labels);
+  put_set("points", 4, 1, 4, 1, labels);
+  put_set("other", 4, 8, 4, 9, labels);
+  put_set("classes", 4, 8, 4, 8, more);
+  put("w.safetensors", "abc");
+  const std::string idx = "data.kind=idx data.channels=1 data.path=";
+  const std::vector<std::pair<std::string, std::string>> mistakes = {
+      {idx + "none", "one picture of the train split in none"},
+      {idx + "untested", "one picture of the test split in untested"},
+      {idx + "points", "at least 4x4 pixels, got 1x1"},
+      {idx + "other", "got 9x9x1 in the test split of other"},
+      {idx + "classes", "model.num_classes=78"},
+      {"memory=1KiB", "above memory=1.00 KiB"},
+      {"init=none.safetensors", "none.safetensors"},
+      {"init=w.safetensors", "w.safetensors"},
+      {"model.name=resnet18 train.batch=3", "at least 2 values per channel"},
+      {"data.image_size=4096 data.count=1000000 train.batch=1000000", "fits the"},
+      {"device=emulated:3", "device=emulated:3"},
+      {"device=emulated devices=2", "expected 2 cards"},
+      {"devices=2 supervise=false", "supervise=true"},
+      {"devices=2 memory=1KiB", "above memory=1.00 KiB"},
+      {"devices=2 data.count=3 train.batch=8", "every one of 2 devices"},
+      {"devices=2 init=w.safetensors", "w.safetensors"},
+      {"--out tiny.yaml", "found the file"},
+      {"--out tiny.yaml/run", "found the file"},
+      {"passes.off=[backward]", "cannot be switched off"}};
+  for (const auto& [settings, part] : mistakes) {
+    refused("hearth validate tiny.yaml " + settings, {part});
+    const std::string validated = get(".err");
+    refused("hearth train tiny.yaml " + settings, {part});
+    // What is free changes from one call to the next.
+    if (part != "fits the") {
+      EXPECT_EQ(get(".err"), validated) << settings;
+    }
+  }
+  fs::remove_all(at("runs"));
+  for (const char* settings : {"", "devices=2", "devices=2 parallel=pipeline", "devices=2 parallel=sharded",
+                               "data.image_size=256 data.count=20000", "device=emulated"}) {
+    EXPECT_THAT(works(fmt::format("hearth validate tiny.yaml {}", settings)),
+                testing::HasSubstr("the recipe is well-formed"));
+  }
+  EXPECT_FALSE(has("runs"));
+  works("hearth train tiny.yaml --out run");
+  refused("hearth validate tiny.yaml --out run", {"run holds a run already"});
+}
+
+TEST_F(Mistakes, APipeIsNoFile) {
+  works("mkfifo pipe && mkdir -p folder && mkfifo folder/config.yaml folder/config.json");
+  for (const char* line :
+       {"validate pipe", "train pipe", "train tiny.yaml init=pipe", "pack pipe", "tokenize pipe",
+        "eval folder", "generate folder -p x", "checkpoints folder/config.yaml"}) {
+    // A line that waits for a writer is ended.
+    const Result result = shell(fmt::format("timeout 60 '{}' {}", HEARTH_PROGRAM, line));
+    EXPECT_EQ(result.code, 2) << line << result.err;
+    EXPECT_THAT(result.err, testing::MatchesRegex("hearth: .*\n")) << line;
+  }
 }
 
 TEST_F(Mistakes, InTheCommandLine) {

@@ -9,6 +9,7 @@
 #include "data/dataset.h"
 #include "data/shapes.h"
 #include "files.h"
+#include "limited_child.h"
 #include "shared_data.h"
 
 namespace hearth::data {
@@ -113,6 +114,18 @@ TEST(Shapes, APureFunctionWithMaskAndBox) {
     EXPECT_GE(box[2] - box[0], 8) << index;
   }
   for (const int count : per_class) EXPECT_GT(count, 10);
+}
+
+TEST(Shapes, LabelsAreKnownWithoutDrawing) {
+  const auto shapes = open_dataset({.image_size = 16, .count = 40});
+  std::vector<uint8_t> pixels(16 * 16 * 3);
+  for (int64_t i = 0; i < shapes->size(); ++i) {
+    int32_t label = -1;
+    shapes->read(i, pixels.data(), &label);
+    EXPECT_EQ(shapes->check(i), label);
+  }
+  const auto large = open_dataset({.image_size = 4096, .count = 1'000'000});
+  EXPECT_WITHIN(16 << 20, { check_dataset(*large); });
 }
 
 TEST(Shapes, TrainAndTestDiffer) {

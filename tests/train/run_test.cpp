@@ -127,5 +127,33 @@ TEST(Update, TheAverageFollowsTheWeights) {
   });
 }
 
+TEST(RunState, OfAFileIsRefusedWhereItCountsNothing) {
+  RunState state{.step = 7, .best_score = -1.5};
+  state.position = {.epoch = 1, .sample = 40, .total = 100, .num_changes = 2, .num_changes_here = 2};
+  state.position.changed_at = {8, 24};
+  const StateText written = write_run_state(state);
+  const std::string good(written.data(), written.size());
+  EXPECT_EQ(parse_run_state(good, "state").position.changed_at, state.position.changed_at);
+  const std::vector<std::pair<std::string, std::string>> changes = {
+      {"\"step\":7", "\"step\":-7"},
+      {"\"step\":7", "\"step\":7.5"},
+      {"\"step\":7", "\"step\":\"7\""},
+      {"\"step\":7", "\"step\":18446744073709551615"},
+      {"\"sample\":40", "\"sample\":-40"},
+      {"\"sample\":40", "\"sample\":20"},
+      {"[8,24]", "[24,8]"},
+      {"[8,24]", "[-9223372036854775807,24]"},
+      {"[8,24]", "[8,1000000]"},
+      {"[8,24]", "[8,24,30]"},
+      {"[8,24]", "7"},
+      {"\"num_order_changes\":2", "\"num_order_changes\":1"}};
+  for (const auto& [from, to] : changes) {
+    std::string bad = good;
+    ASSERT_NE(bad.find(from), bad.npos) << from;
+    bad.replace(bad.find(from), from.size(), to);
+    EXPECT_THROW(parse_run_state(bad, "state"), UserError) << bad;
+  }
+}
+
 }  // namespace
 }  // namespace hearth::train
