@@ -401,7 +401,7 @@ int supervise_without_processes() {
   }
 }
 
-TEST(Supervisor, WithoutAProcessForAWorkerThereIsASentence) {
+TEST(SupervisorAlone, WithoutAProcessForAWorkerThereIsASentence) {
   EXPECT_EXIT(std::_Exit(supervise_without_processes()), testing::ExitedWithCode(2),
               "^expected a process for a worker, got none: .* ulimit -u");
 }
