@@ -7,6 +7,7 @@
 #include <functional>
 #include <vector>
 
+#include "base/error.h"
 #include "base/philox.h"
 #include "io/run_log.h"
 #include "temporary_folder.h"
