@@ -403,7 +403,7 @@ int supervise_without_processes() {
 
 TEST(SupervisorAlone, WithoutAProcessForAWorkerThereIsASentence) {
   EXPECT_EXIT(std::_Exit(supervise_without_processes()), testing::ExitedWithCode(2),
-              "^expected a process for a worker, got none: .* ulimit -u");
+              "^expected a process for a worker, got none: .*ulimit -u");
 }
 
 INSTANTIATE_TEST_SUITE_P(Workers, SupervisorOf, testing::Values(1, 2));
