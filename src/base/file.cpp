@@ -1,5 +1,6 @@
 #include "base/file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -7,9 +8,13 @@
 
 #include <cerrno>
 #include <cstring>
+#include <memory>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
+#include "base/foreign.h"
+#include "base/output.h"
 
 namespace hearth {
 namespace {
@@ -45,13 +50,14 @@ size_t regular_file_size(const Descriptor& file, const fs::path& path) {
 
 }  // namespace
 
-MappedFile::MappedFile(const fs::path& path) {
+MappedFile::MappedFile(const fs::path& path) : MappedFile() {
   const Descriptor file(path, O_RDONLY);
   size_ = regular_file_size(file, path);
   if (size_ == 0) return;
   void* mapped = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.value(), 0);
   if (mapped == MAP_FAILED) system_error("map", path);
   data_ = static_cast<const std::byte*>(mapped);
+  refuse_pointer({static_cast<const char*>(mapped), size_}, path);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
@@ -83,6 +89,7 @@ std::string read_file(const fs::path& path, int64_t limit_bytes) {
     done += static_cast<size_t>(count);
   }
   contents.resize(done);
+  refuse_pointer(contents, path);
   return contents;
 }
 
@@ -121,13 +128,22 @@ bool path_exists(const fs::path& path) {
 }
 
 std::vector<fs::path> list_folder(const fs::path& folder) {
+  // Not by the library's iterators, which end the program where memory does.
+  struct Close {
+    void operator()(DIR* stream) const { closedir(stream); }
+  };
   std::vector<fs::path> paths;
-  std::error_code code;
-  for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code))
-    paths.push_back(at->path());
-  if (code && code != std::errc::no_such_file_or_directory)
-    user_error("cannot list the folder {}: {}", folder.string(), code.message());
-  return paths;
+  const std::unique_ptr<DIR, Close> stream(opendir(folder.c_str()));
+  if (stream == nullptr && errno == ENOENT) return paths;
+  if (stream == nullptr) system_error("list the folder", folder);
+  while (true) {
+    errno = 0;
+    const dirent* const entry = readdir(stream.get());
+    if (entry == nullptr && errno != 0) system_error("list the folder", folder);
+    if (entry == nullptr) return paths;
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") paths.push_back(folder / name);
+  }
 }
 
 void sync_folder(const fs::path& folder) {
@@ -179,16 +195,9 @@ void HeldFolder::check() const {
 }
 
 void replace_file(const fs::path& path, FunctionRef<void(const fs::path&)> write) {
-  fs::path temporary = path;
-  temporary += ".tmp";
-  try {
-    write(temporary);
-    rename_durably(temporary, path);
-  } catch (const UserError&) {
-    std::error_code ignored;
-    fs::remove(temporary, ignored);
-    throw;
-  }
+  const Temporary temporary(path, Temporary::Kind::file);
+  write(temporary.path());
+  rename_durably(temporary.path(), path);
 }
 
 void write_file_atomically(const fs::path& path, std::string_view contents) {

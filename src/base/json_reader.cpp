@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <vector>
 
 #include "base/json.h"
 #include "base/utf8.h"
@@ -152,25 +153,25 @@ void JsonReader::skip_flat() {
   }
 }
 
-/// Without recursion: the depth is whatever the text has.
+/// Without recursion: the depth is whatever the text has, of which each level takes a bit.
 void JsonReader::skip() {
-  std::string open;
-  const auto closes = [&] { return take(open.back() == '{' ? '}' : ']'); };
+  std::vector<bool> in_object;
+  const auto closes = [&] { return take(in_object.back() ? '}' : ']'); };
   while (true) {
     if (peek() == '{' || here() == '[') {
-      open += text_[at_++];
+      in_object.push_back(text_[at_++] == '{');
       if (!closes()) {
-        if (open.back() == '{') read_key();
+        if (in_object.back()) read_key();
         continue;
       }
-      open.pop_back();
+      in_object.pop_back();
     } else {
       skip_flat();
     }
-    while (!open.empty() && closes()) open.pop_back();
-    if (open.empty()) return;
+    while (!in_object.empty() && closes()) in_object.pop_back();
+    if (in_object.empty()) return;
     expect(',');
-    if (open.back() == '{') read_key();
+    if (in_object.back()) read_key();
   }
 }
 

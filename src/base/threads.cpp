@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <exception>
 #include <system_error>
 
 #include "base/error.h"
@@ -72,16 +73,28 @@ void ThreadPool::stop() {
 
 void ThreadPool::run(FunctionRef<void(int)> body) {
   if (workers_.empty()) return body(0);
-  body_.store(&body, std::memory_order_relaxed);
+  std::exception_ptr error;
+  std::mutex error_mutex;
+  const auto guarded = [&](int thread) {
+    try {
+      body(thread);
+    } catch (...) {
+      const std::lock_guard lock(error_mutex);
+      if (!error) error = std::current_exception();
+    }
+  };
+  const FunctionRef<void(int)> every = guarded;
+  body_.store(&every, std::memory_order_relaxed);
   pending_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
   generation_.fetch_add(1, std::memory_order_seq_cst);
   if (asleep_.load(std::memory_order_seq_cst) > 0) {
     const std::lock_guard lock(mutex_);
     wake_.notify_all();
   }
-  body(0);
+  guarded(0);
   while (!wait_briefly([this] { return pending_.load(std::memory_order_acquire) == 0; })) {
   }
+  if (error) std::rethrow_exception(error);
 }
 
 void ThreadPool::work(int thread) {

@@ -26,7 +26,8 @@ Range split_range(int64_t count, int parts, int index);
 int num_sum_parts(int64_t work, int64_t grain);
 
 /// A fixed team of threads, the caller among them. Waiting threads spin briefly, then yield, then sleep, so a
-/// busy machine slows a run no more than its share. `run` is not reentrant; the body must not throw.
+/// busy machine slows a run no more than its share. `run` is not reentrant. What a body throws reaches the
+/// caller when all have finished.
 class ThreadPool {
  public:
   /// UserError when the system does not grant as many threads.

@@ -21,6 +21,14 @@ constexpr const char* kExamples = R"(Hearth trains neural networks on the machin
   hearth plan recipes/demo.yaml                  what it needs in memory, before running
   hearth predict runs/demo picture.png           use a trained run
   hearth ls                                      recipes, models, keys
+
+Language models; MODEL is a folder as Hugging Face has it, FILE.jsonl holds conversations, prompts with completions or texts:
+
+  hearth validate recipes/llama-lora.yaml model=MODEL data=FILE.jsonl   what it would learn from, bad lines
+  hearth train recipes/llama-lora.yaml model=MODEL data=FILE.jsonl      LoRA; llama-full: all weights, llama-dpo: DPO
+  hearth eval runs/llama-lora                                           loss and perplexity
+  hearth generate runs/llama-lora --prompt "Once upon a time"           go on from a text; --chat asks a question
+  hearth export runs/llama-lora --out model.gguf                        for llama.cpp; --out DIR: for transformers
 )";
 
 std::vector<std::string> verb_names(const CLI::App& app) {

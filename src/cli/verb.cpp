@@ -21,6 +21,11 @@ std::vector<std::string> flags_of(const CLI::App& verb) {
 
 }  // namespace
 
+void set_example(CLI::App& verb, const std::string& line) {
+  const std::string before = verb.get_footer();
+  verb.footer(fmt::format("{}{}Example:\n  {}", before, before.empty() ? "" : "\n\n", line));
+}
+
 void allow_overrides(CLI::App& verb) {
   verb.allow_extras();
   verb.footer(

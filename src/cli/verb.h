@@ -29,6 +29,9 @@ void add_generate(CLI::App& app);
 void add_checkpoints(CLI::App& app);
 void add_env(CLI::App& app);
 
+/// Ends a verb's help with a command line that works.
+void set_example(CLI::App& verb, const std::string& line);
+
 /// Lets a verb take recipe overrides in any form: train.batch=64, --train.batch 64, --train.batch=64.
 void allow_overrides(CLI::App& verb);
 /// Those given, as key=value. UserError for a flag without a value.

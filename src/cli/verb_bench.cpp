@@ -169,6 +169,7 @@ void add_bench(CLI::App& app) {
                    "several, with --workers");
   add_links(*verb, arguments->model.links);
   allow_overrides(*verb);
+  set_example(*verb, "hearth bench mlp-b64-fp32 --steps 20");
   verb->callback([=] {
     if (!verb->get_subcommands().empty()) return;
     if (arguments->name.empty()) user_error("expected a case, like hearth bench simplecnn-b32-fp32, or comm");

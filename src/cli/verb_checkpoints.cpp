@@ -58,6 +58,7 @@ void add_checkpoints(CLI::App& app) {
       app.add_subcommand("checkpoints", "List and verify a run's checkpoints, or delete old ones");
   verb->add_option("run", arguments->run, "run folder")->required();
   const CLI::Option* keep = verb->add_option("--prune", arguments->keep, "delete all but the newest N");
+  set_example(*verb, "hearth checkpoints runs/demo --prune 1");
   verb->callback([=] {
     const fs::path run = arguments->run;
     if (!fs::exists(run / "config.yaml"))

@@ -70,6 +70,7 @@ void run_env() {
 
 void add_env(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("env", "What was built, which cards are here, and what is missing");
+  set_example(*verb, "hearth env");
   verb->callback(run_env);
 }
 

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "base/foreign.h"
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "data/image.h"
@@ -15,7 +16,7 @@
 namespace hearth::cli {
 namespace {
 
-struct Arguments {
+struct EvalArguments {
   std::string run, base;
   bool exact_match = false;
   train::MatchOptions match;
@@ -23,13 +24,11 @@ struct Arguments {
 };
 
 train::Recipe recipe_of(const CLI::App& verb, const std::string& run) {
-  if (!fs::exists(run + "/config.yaml")) user_error("expected a run folder with config.yaml at '{}'", run);
+  if (!fs::exists(run + "/config.yaml")) {
+    user_error("expected a run folder with config.yaml at '{}'{}", run,
+               fs::exists(run) ? "" : download_advice(run));
+  }
   return train::on_one_device(train::load_recipe(run + "/config.yaml", overrides_of(verb)));
-}
-
-/// The best weights when there are some, else the last.
-fs::path weights_of(const fs::path& run, const train::Engine& engine) {
-  return fs::exists(run / "best.safetensors") ? run / "best.safetensors" : run / train::weights_name(engine);
 }
 
 /// Weights that are not finite, or too large, make results that mean nothing.
@@ -62,11 +61,13 @@ void match_questions(const train::Recipe& recipe, const train::ModelFolder& mode
       100.0 * static_cast<double>(result.num_right) / static_cast<double>(result.num_questions));
 }
 
-void eval_text(train::Recipe recipe, train::ModelFolder model, const Arguments& arguments) {
-  const fs::path best = fs::path(arguments.run) / "best.safetensors";
-  fs::path& weights = model.adapter.empty() ? model.weights : model.adapter;
-  if (fs::exists(best)) weights = best;
-  if (!model.adapter.empty()) recipe.text.model = model.model.string();
+void eval_text(train::Recipe recipe, const train::ModelFolder& model, const EvalArguments& arguments) {
+  const fs::path& weights = model.named_weights();
+  if (!model.adapter.empty()) {
+    recipe.text.model = model.model.string();
+    recipe.adapter.path = model.adapter.string();
+  }
+  train::check_weights(model);
   const auto task = train::open_task(recipe);
   if (const std::string warning = task->warning(); !warning.empty()) say(stderr, "{}\n", warning);
   const train::Evaluation result = train::evaluate_text(recipe, *task, model);
@@ -77,17 +78,16 @@ void eval_text(train::Recipe recipe, train::ModelFolder model, const Arguments& 
 }
 
 /// A model folder, or an adapter, that holds no recipe.
-void eval_model(const CLI::App& verb, const Arguments& arguments) {
+void eval_model(const CLI::App& verb, const EvalArguments& arguments) {
   const train::ModelFolder model = train::find_model(arguments.run, arguments.base);
   train::Recipe recipe = recipe_of_model(verb, arguments.run);
   if (recipe.text.val_path.empty()) recipe.text.val_path = recipe.data.path;
   recipe.text.model = model.model.string();
   if (recipe.text.tokenizer.empty() && model.text != model.model) recipe.text.tokenizer = model.text.string();
-  recipe.adapter.path = model.adapter.string();
   eval_text(std::move(recipe), model, arguments);
 }
 
-void run_eval(const CLI::App& verb, const Arguments& arguments) {
+void run_eval(const CLI::App& verb, const EvalArguments& arguments) {
   const fs::path run = arguments.run;
   const bool has_model = fs::exists(run / "config.json") || fs::exists(run / train::kAdapterConfig);
   if (has_model && !fs::exists(run / "config.yaml")) return eval_model(verb, arguments);
@@ -101,7 +101,7 @@ void run_eval(const CLI::App& verb, const Arguments& arguments) {
                run.string());
   }
   train::Trainer trainer(recipe, arguments.run, {});
-  const fs::path weights = weights_of(arguments.run, trainer.engine());
+  const fs::path weights = train::run_weights(run, train::has_adapter(trainer.engine()));
   train::load_weights(trainer.engine(), weights);
   const train::Evaluation result = trainer.evaluate();
   check_finite(result.loss, weights);
@@ -142,7 +142,7 @@ void predict_one(train::Engine& engine, const train::Recipe& recipe, const data:
   std::printf("\n");
 }
 
-void run_predict(const CLI::App& verb, const Arguments& arguments) {
+void run_predict(const CLI::App& verb, const EvalArguments& arguments) {
   const train::Recipe recipe = recipe_of(verb, arguments.run);
   data::DatasetOptions options = recipe.data;
   options.split = "test";
@@ -154,16 +154,18 @@ void run_predict(const CLI::App& verb, const Arguments& arguments) {
   const int64_t one[] = {1};
   train::Engine engine(engine_options, {}, one);
   engine.initialise();
-  const fs::path weights = weights_of(arguments.run, engine);
+  const fs::path weights = train::run_weights(arguments.run, false);
   train::load_weights(engine, weights);
+  say(stderr, "weights: {}\n", weights.string());
   for (const std::string& image : arguments.images) predict_one(engine, recipe, *classes, image, weights);
 }
 
 }  // namespace
 
 void add_eval(CLI::App& app) {
-  const auto arguments = std::make_shared<Arguments>();
-  CLI::App* verb = app.add_subcommand("eval", "Evaluate a run's best weights, or a language model");
+  const auto arguments = std::make_shared<EvalArguments>();
+  CLI::App* verb =
+      app.add_subcommand("eval", "Evaluate a run's best weights (else its last), or a language model");
   verb->add_option("run", arguments->run, "run folder, model folder or adapter")->required();
   verb->add_option("--base", arguments->base,
                    "base model of an adapter (default: the one adapter_config.json names)");
@@ -176,14 +178,17 @@ void add_eval(CLI::App& app) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20).description("1 to 1048576"))
       ->capture_default_str();
   allow_overrides(*verb);
+  set_example(*verb, "hearth eval MODEL data=FILE.jsonl");
   verb->callback([=] { run_eval(*verb, *arguments); });
 }
 
 void add_predict(CLI::App& app) {
-  const auto arguments = std::make_shared<Arguments>();
-  CLI::App* verb = app.add_subcommand("predict", "Classify pictures with a run's best weights");
+  const auto arguments = std::make_shared<EvalArguments>();
+  CLI::App* verb =
+      app.add_subcommand("predict", "Classify pictures with a run's best weights (else its last)");
   verb->add_option("run", arguments->run, "run folder")->required();
   verb->add_option("images", arguments->images, "PNG or JPEG files")->required();
+  set_example(*verb, "hearth predict runs/demo picture.png");
   verb->callback([=] { run_predict(*verb, *arguments); });
 }
 

@@ -11,25 +11,66 @@
 namespace hearth::cli {
 namespace {
 
-struct Arguments {
-  std::string model, base, out, type, shard_size;
-  std::string format = "hf";
+constexpr const char* kGgufEnding = ".gguf";
+
+struct ExportArguments {
+  std::string model, base, out, format, type, shard_size;
 };
 
-void to_folder(const train::ModelFolder& model, const Arguments& arguments) {
+/// What --format says, or else the ending of --out.
+std::string format_of(const ExportArguments& arguments) {
+  const bool named_gguf = fs::path(arguments.out).extension() == kGgufEnding;
+  if (arguments.format == "hf" && named_gguf) {
+    user_error("expected a folder as --out of --format hf, got '{}'; try --format gguf, or another name",
+               arguments.out);
+  }
+  if (!arguments.format.empty()) return arguments.format;
+  return named_gguf ? "gguf" : "hf";
+}
+
+/// Which weights were taken.
+std::string origin(const train::ModelFolder& model, int64_t num_changed) {
+  if (model.adapter.empty()) return "weights of " + model.weights.string();
+  return fmt::format("{} weights changed by {}", num_changed, model.adapter.string());
+}
+
+train::FolderOptions folder_options(const ExportArguments& arguments) {
   train::FolderOptions options{.out = arguments.out, .num_threads = num_available_cpus()};
   if (!arguments.type.empty()) {
     options.type = dtype_from_name(arguments.type);
-    if (!options.type) user_error("expected --type f32, f16 or bf16 for --format hf, got {}", arguments.type);
+    if (!options.type) {
+      user_error("expected --type f32, f16 or bf16 for a folder, got {}; try --out NAME{}", arguments.type,
+                 kGgufEnding);
+    }
   }
   if (!arguments.shard_size.empty()) {
     options.shard_bytes = parse_bytes(arguments.shard_size).value_or(0);
     if (options.shard_bytes <= 0)
       user_error("expected a --shard-size like 5GB, got '{}'", arguments.shard_size);
   }
+  return options;
+}
+
+void to_folder(const ExportArguments& arguments) {
+  const train::FolderOptions options = folder_options(arguments);
+  const train::ModelFolder model = train::find_model(arguments.model, arguments.base);
   const int64_t changed = train::export_folder(model, options);
-  say("{}: a model folder{}\n", arguments.out,
-      changed > 0 ? fmt::format(", {} weights changed by the adapter", changed) : "");
+  say("{}: a model folder, {}\n", arguments.out, origin(model, changed));
+}
+
+/// A run on pictures has no format but Hearth's own.
+void export_pictures(const ExportArguments& arguments) {
+  const std::string flag = format_of(arguments) == "gguf"  ? "--format gguf"
+                           : !arguments.shard_size.empty() ? "--shard-size"
+                           : !arguments.base.empty()       ? "--base"
+                                                           : "";
+  if (!flag.empty())
+    user_error("expected a language model for {}, got '{}', a run on pictures", flag, arguments.model);
+  const fs::path weights = train::export_picture_run(arguments.model, folder_options(arguments));
+  say("{}: model.safetensors ({}, under torch's names) and config.yaml, the recipe with model, image size, "
+      "mean "
+      "and std; hearth predict and hearth eval open it and read the names of classes from data.path\n",
+      arguments.out, weights.string());
 }
 
 io::GgufType gguf_type(const std::string& name) {
@@ -38,34 +79,38 @@ io::GgufType gguf_type(const std::string& name) {
   return name == "q8_0" ? io::GgufType::q8_0 : io::GgufType::f16;
 }
 
-void to_gguf(const train::ModelFolder& model, const Arguments& arguments) {
+void to_gguf(const ExportArguments& arguments) {
   if (!arguments.shard_size.empty()) user_error("expected --shard-size with --format hf alone, got gguf");
+  const train::ModelFolder model = train::find_model(arguments.model, arguments.base);
   const train::GgufResult result = train::export_gguf(
       model, {.out = arguments.out, .type = gguf_type(arguments.type), .num_threads = num_available_cpus()});
-  say("{}: {} tensors{}\n", arguments.out, result.num_tensors,
-      result.num_changed > 0 ? fmt::format(", {} changed by the adapter", result.num_changed) : "");
+  say("{}: {} tensors, {}\n", arguments.out, result.num_tensors, origin(model, result.num_changed));
   for (const std::string& note : result.notes) say(stderr, "note: {}\n", note);
 }
 
 }  // namespace
 
 void add_export(CLI::App& app) {
-  const auto arguments = std::make_shared<Arguments>();
-  CLI::App* verb =
-      app.add_subcommand("export", "Write a language model for transformers or llama.cpp, adapters merged");
-  verb->add_option("model", arguments->model, "model folder, folder of a run, or adapter")->required();
-  verb->add_option("--format", arguments->format, "hf: a folder for transformers; gguf: a file for llama.cpp")
-      ->check(CLI::IsMember({"hf", "gguf"}))
-      ->capture_default_str();
-  verb->add_option("--out", arguments->out, "folder or file to write")->required();
+  const auto arguments = std::make_shared<ExportArguments>();
+  CLI::App* verb = app.add_subcommand(
+      "export", "Write a model for other programs: transformers or llama.cpp, adapters merged");
+  verb->add_option("model", arguments->model,
+                   "model folder, run folder (best weights, else last), or adapter")
+      ->required();
+  verb->add_option(
+          "--format", arguments->format,
+          "hf: a folder for transformers; gguf: a file for llama.cpp (default: by the ending of --out)")
+      ->check(CLI::IsMember({"hf", "gguf"}));
+  verb->add_option("--out", arguments->out, "folder to write, or file NAME.gguf")->required();
   verb->add_option("--type", arguments->type,
                    "of the weights: f32, f16, bf16, for gguf q8_0 too (default: as they are, for gguf f16)")
       ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0"}));
   verb->add_option("--shard-size", arguments->shard_size, "hf: most bytes of a file, like 5GB");
   verb->add_option("--base", arguments->base, "base model (default: the one adapter_config.json names)");
+  set_example(*verb, "hearth export runs/llama-lora --out model.gguf");
   verb->callback([=] {
-    const train::ModelFolder model = train::find_model(arguments->model, arguments->base);
-    arguments->format == "hf" ? to_folder(model, *arguments) : to_gguf(model, *arguments);
+    if (train::is_picture_run(arguments->model)) return export_pictures(*arguments);
+    format_of(*arguments) == "hf" ? to_folder(*arguments) : to_gguf(*arguments);
   });
 }
 

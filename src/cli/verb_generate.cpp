@@ -16,7 +16,7 @@
 namespace hearth::cli {
 namespace {
 
-struct Arguments {
+struct GenerateArguments {
   std::string model, base;
   std::string prompt;
   std::string prompt_file;
@@ -27,7 +27,7 @@ struct Arguments {
   bool tokens = false;
 };
 
-std::string prompt_of(const CLI::App& verb, const Arguments& arguments) {
+std::string prompt_of(const CLI::App& verb, const GenerateArguments& arguments) {
   if (verb.count("--prompt") > 0) return arguments.prompt;
   if (!arguments.prompt_file.empty()) return read_file(arguments.prompt_file);
   return {std::istreambuf_iterator<char>(std::cin), {}};
@@ -61,7 +61,7 @@ std::vector<int32_t> numbers_in(const std::string& text) {
 }
 
 std::vector<int32_t> prompt_ids(const fs::path& folder, const text::Tokenizer* tokenizer,
-                                const Arguments& arguments, const std::string& prompt) {
+                                const GenerateArguments& arguments, const std::string& prompt) {
   std::vector<int32_t> ids;
   if (tokenizer == nullptr) {
     ids = numbers_in(prompt);
@@ -77,12 +77,12 @@ std::vector<int32_t> prompt_ids(const fs::path& folder, const text::Tokenizer* t
 }
 
 /// The cache's room: what --context says, else as much as prompt and answer need.
-int64_t slots_for(const Arguments& arguments, size_t prompt_tokens) {
+int64_t slots_for(const GenerateArguments& arguments, size_t prompt_tokens) {
   if (arguments.context > 0) return arguments.context;
   return static_cast<int64_t>(prompt_tokens) + arguments.answer.max_tokens;
 }
 
-void run_generate(const CLI::App& verb, const Arguments& arguments) {
+void run_generate(const CLI::App& verb, const GenerateArguments& arguments) {
   using Clock = std::chrono::steady_clock;
   const train::ModelFolder model = train::find_model(arguments.model, arguments.base);
   const auto tokenizer = arguments.tokens ? nullptr : text::open_tokenizer(model.text);
@@ -104,6 +104,7 @@ void run_generate(const CLI::App& verb, const Arguments& arguments) {
   say(stderr, "{} tokens behind a prompt of {}, {:.1f} tokens/s{}\n", answer.ids.size(), prompt.size(),
       static_cast<double>(answer.ids.size()) / took.count(),
       answer.ended ? "" : "; cut off by --max-tokens or --context");
+  say(stderr, "weights: {}\n", model.named_weights().string());
   const auto note = models::context_note(generator.config(), std::ssize(generator.tokens()));
   if (!note.empty()) say(stderr, "{}\n", note);
 }
@@ -111,10 +112,12 @@ void run_generate(const CLI::App& verb, const Arguments& arguments) {
 }  // namespace
 
 void add_generate(CLI::App& app) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<GenerateArguments>();
   CLI::App* verb =
       app.add_subcommand("generate", "Let a language model go on from a text, or answer a question");
-  verb->add_option("model", arguments->model, "model folder, folder of a run, or adapter")->required();
+  verb->add_option("model", arguments->model,
+                   "model folder, run folder (best weights, else last), or adapter")
+      ->required();
   verb->add_option("--base", arguments->base,
                    "base model of an adapter (default: the one adapter_config.json names)");
   verb->add_option("-p,--prompt", arguments->prompt, "text to go on from (standard input without it)");
@@ -150,6 +153,7 @@ void add_generate(CLI::App& app) {
       ->check(CLI::Range(0, 1024).description("0 to 1024"))
       ->capture_default_str();
   verb->add_flag("--tokens", arguments->tokens, "prompt and answer are token ids; no tokenizer is opened");
+  set_example(*verb, "hearth generate MODEL --prompt \"Once upon a time\"");
   verb->callback([=] { run_generate(*verb, *arguments); });
 }
 

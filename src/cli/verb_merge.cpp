@@ -13,16 +13,18 @@ void add_merge(CLI::App& app) {
   };
   const auto arguments = std::make_shared<Arguments>();
   CLI::App* verb = app.add_subcommand("merge", "Write a model with an adapter merged into its weights");
-  verb->add_option("--adapter", arguments->adapter, "run folder, PEFT adapter, or its file of weights")
+  verb->add_option("--adapter", arguments->adapter,
+                   "run folder (best weights, else last), PEFT adapter, or its file of weights")
       ->required();
   verb->add_option("--out", arguments->out, "folder for the merged model")->required();
   verb->add_option("--base,--model", arguments->model,
                    "base model (default: the one adapter_config.json names)");
+  set_example(*verb, "hearth merge --adapter runs/llama-lora --out merged");
   verb->callback([=] {
+    const train::ModelFolder model = train::find_adapted_model(arguments->adapter, arguments->model);
     const int64_t changed =
-        train::export_folder(train::find_adapted_model(arguments->adapter, arguments->model),
-                             {.out = arguments->out, .num_threads = num_available_cpus()});
-    say("{}: {} weights changed by {}\n", arguments->out, changed, arguments->adapter);
+        train::export_folder(model, {.out = arguments->out, .num_threads = num_available_cpus()});
+    say("{}: {} weights changed by {}\n", arguments->out, changed, model.adapter.string());
   });
 }
 

@@ -6,6 +6,7 @@
 #include <future>
 
 #include "base/error.h"
+#include "base/output.h"
 #include "base/text.h"
 #include "cli/links.h"
 #include "cli/output.h"
@@ -166,6 +167,7 @@ void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
   if (const std::vector<int64_t> cards = take_card_bytes(overrides); !cards.empty())
     return print_ways(arguments, overrides, cards);
   const int64_t memory = memory_of(arguments);
+  expect_place_for_file(arguments.svg);
   const train::Recipe recipe = open_recipe(arguments.recipe, overrides);
   const train::EngineOptions options = train::engine_options(recipe);
   train::EngineOptions on_card = options;
@@ -227,6 +229,7 @@ struct PackArguments {
 };
 
 void run_pack(const PackArguments& arguments) {
+  if (!arguments.out.empty()) expect_place_for_file(arguments.out);
   const plan::Problem problem = plan::read_csv(arguments.file);
   plan::SolveOptions options{.seconds = arguments.seconds};
   if (arguments.capacity >= 0) options.capacity = arguments.capacity;
@@ -261,6 +264,7 @@ void add_plan(CLI::App& app) {
                    "with devices=2x20GiB: the cards' model (rx7900xt), for example rtx4090");
   add_links(*verb, arguments->links);
   allow_overrides(*verb);
+  set_example(*verb, "hearth plan recipes/demo.yaml --memory 20GiB");
   verb->callback([=] { run_plan(*verb, *arguments); });
 }
 
@@ -271,11 +275,14 @@ void add_dump(CLI::App& app) {
   verb->add_option("--after", arguments->after, "name of the pass (default: the last)");
   verb->add_flag("--list", arguments->list, "list the passes");
   allow_overrides(*verb);
+  set_example(*verb, "hearth dump recipes/demo.yaml --after=backward");
   verb->callback([=] { run_dump(*verb, *arguments); });
 }
 
 void add_ops(CLI::App& app) {
-  app.add_subcommand("ops", "List the operations")->callback([] {
+  CLI::App* verb = app.add_subcommand("ops", "List the operations");
+  set_example(*verb, "hearth ops");
+  verb->callback([] {
     for (const ir::OpDef* op : ops::op_list()) {
       say("  {:<26} {:<9} {}\n", op->name, op->vjp != nullptr ? "gradient" : "", op->doc);
     }
@@ -293,6 +300,7 @@ void add_pack(CLI::App& app) {
   verb->add_option("--seconds", arguments->seconds, "time for the search (default 5)")
       ->check(CLI::Range(0.0, 1e6));
   verb->add_option("--out", arguments->out, "write id,lower,upper,size,offset");
+  set_example(*verb, "hearth pack buffers.csv --out packed.csv");
   verb->callback([=] { run_pack(*arguments); });
 }
 

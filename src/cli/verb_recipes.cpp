@@ -75,30 +75,40 @@ int64_t check_text(const train::TextSource& source, const train::Recipe& recipe,
   return summary.faults.total();
 }
 
-void check_texts(const train::Recipe& recipe) {
+/// How many records are left out.
+int64_t check_texts(const train::Recipe& recipe) {
   const train::TextSource source(recipe.text, models::read_decoder_config(recipe.text.config_file()));
+  int64_t num_left_out = 0;
   for (const fs::path& path : {recipe.data.path, fs::path(recipe.text.val_path)}) {
     if (path.empty() || path.extension() == ".safetensors") continue;
     const int64_t bad = check_text(source, recipe, path);
     if (bad > 0 && recipe.text.bad_records != "skip")
       user_error("expected records that can be used, got {} in {} that cannot", bad, path.string());
+    num_left_out += bad;
   }
+  train::check_first_weights(recipe);
   const auto task = train::open_task(recipe);
   say("{}\n", task->describe());
   if (const std::string warning = task->warning(); !warning.empty()) say("{}\n", warning);
+  return num_left_out;
 }
 
 void run_validate(const CLI::App& verb, const std::string& name) {
   const train::Recipe recipe = open_recipe(name, overrides_of(verb));
+  int64_t num_left_out = 0;
   if (train::is_text(recipe)) {
-    check_texts(recipe);
+    num_left_out = check_texts(recipe);
   } else {
+    train::check_first_weights(recipe);
     check_split(recipe.data, recipe, "train", recipe.data.count);
     check_split(recipe.data, recipe, "test", recipe.val_count);
   }
   say("{} at micro-batch {}:\n{}", train::model_name(recipe), recipe.batch,
       train::to_table(train::make_plan_report(train::engine_options(recipe))));
-  say("the recipe is well-formed\n");
+  const std::string but = num_left_out == 0 ? ""
+                                            : fmt::format("; of its data, {} bad record{} left out",
+                                                          num_left_out, num_left_out == 1 ? " is" : "s are");
+  say("the recipe is well-formed{}\n", but);
 }
 
 }  // namespace
@@ -108,6 +118,7 @@ void add_ls(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("ls", "List recipes and models");
   CLI::Option* all = verb->add_flag("--keys", *keys, "list every key of a recipe with its default");
   verb->add_flag("--markdown", *markdown, "print the keys as tables in Markdown")->needs(all);
+  set_example(*verb, "hearth ls --keys");
   verb->callback([=] { run_ls(*keys, *markdown); });
 }
 
@@ -116,6 +127,7 @@ void add_cp(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("cp", "Copy a built-in recipe to a file of your own");
   verb->add_option("recipe", names->first, "name, for example demo")->required();
   verb->add_option("file", names->second, "file to write")->required();
+  set_example(*verb, "hearth cp demo mine.yaml");
   verb->callback([=] { run_cp(names->first, names->second); });
 }
 
@@ -125,6 +137,7 @@ void add_validate(CLI::App& app) {
       app.add_subcommand("validate", "Check a recipe, its data and its memory before a long run");
   verb->add_option("recipe", *name, "recipe file")->required();
   allow_overrides(*verb);
+  set_example(*verb, "hearth validate recipes/llama-lora.yaml model=MODEL data=FILE.jsonl");
   verb->callback([=] { run_validate(*verb, *name); });
 }
 

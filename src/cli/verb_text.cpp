@@ -3,24 +3,25 @@
 #include <iostream>
 #include <iterator>
 
+#include "base/foreign.h"
 #include "cli/verb.h"
 #include "text/tokenizer.h"
 
 namespace hearth::cli {
 namespace {
 
-struct Arguments {
+struct TextArguments {
   std::string folder;
   std::vector<std::string> files;
   std::string text;
   bool special = false;
 };
 
-text::SpecialTokens special_of(const Arguments& arguments) {
+text::SpecialTokens special_of(const TextArguments& arguments) {
   return arguments.special ? text::SpecialTokens::parsed : text::SpecialTokens::as_text;
 }
 
-void print_tokens(const text::Tokenizer& tokenizer, const Arguments& arguments, const std::string& text) {
+void print_tokens(const text::Tokenizer& tokenizer, const TextArguments& arguments, const std::string& text) {
   std::vector<int32_t> ids;
   tokenizer.encode(text, special_of(arguments), ids);
   for (const int32_t id : ids) std::printf("%8d  %s\n", id, tokenizer.token(id).c_str());
@@ -40,11 +41,12 @@ void print_count(const std::string& name, const Count& count) {
               60 * megabytes / std::max(count.seconds, 1e-9));
 }
 
-void count_files(const text::Tokenizer& tokenizer, const Arguments& arguments) {
+void count_files(const text::Tokenizer& tokenizer, const TextArguments& arguments) {
   Count all;
   std::vector<int32_t> ids;
   for (const std::string& file : arguments.files) {
     const std::string text = read_file(file);
+    refuse_binary_data(text, file);
     ids.clear();
     const auto start = std::chrono::steady_clock::now();
     tokenizer.encode(text, special_of(arguments), ids);
@@ -56,7 +58,7 @@ void count_files(const text::Tokenizer& tokenizer, const Arguments& arguments) {
   if (arguments.files.size() > 1) print_count("together", all);
 }
 
-void run_tokenize(const CLI::App& verb, const Arguments& arguments) {
+void run_tokenize(const CLI::App& verb, const TextArguments& arguments) {
   const auto tokenizer = text::open_tokenizer(arguments.folder);
   if (!arguments.files.empty()) return count_files(*tokenizer, arguments);
   const bool given = verb.count("--text") > 0;
@@ -67,13 +69,14 @@ void run_tokenize(const CLI::App& verb, const Arguments& arguments) {
 }  // namespace
 
 void add_tokenize(CLI::App& app) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<TextArguments>();
   CLI::App* verb = app.add_subcommand(
       "tokenize", "Print the tokens of a text, or count those of files and how fast they come");
   verb->add_option("model", arguments->folder, "model folder, or a tokenizer file")->required();
   verb->add_option("files", arguments->files, "text files to count");
   verb->add_option("--text", arguments->text, "text to print the tokens of (standard input without it)");
   verb->add_flag("--special", arguments->special, "take special tokens in the text for what they mean");
+  set_example(*verb, "hearth tokenize MODEL --text \"Once upon a time\"");
   verb->callback([=] { run_tokenize(*verb, *arguments); });
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/output.h"
 #include "base/text.h"
 #include "cli/errors.h"
 #include "cli/launched.h"
@@ -71,17 +72,28 @@ std::string recipe_of(const TrainArguments& arguments) {
 /// On another machine, what describes a language model is in the run folder alone.
 void look_into_folder(train::Recipe& recipe, const fs::path& run) {
   train::TextOptions& text = recipe.text;
-  if (!train::is_text(recipe) || !fs::exists(run / "config.json")) return;
+  if (!train::is_text(recipe)) return;
   // An adapter needs the model itself.
-  if (!fs::exists(text.config_file()) && recipe.adapter.name.empty()) {
+  const bool has_config = !recipe.adapter.wanted() && fs::exists(run / "config.json");
+  if (has_config && !fs::exists(text.config_file())) {
     text.model.clear();
     text.config = (run / "config.json").string();
   }
-  if (!text.tokenizer.empty() && !fs::exists(text.tokenizer)) text.tokenizer = run.string();
+  const bool is_gone = !text.tokenizer.empty() && !fs::exists(text.tokenizer);
+  if (is_gone && train::has_tokenizer(run)) text.tokenizer = run.string();
 }
 
-void announce(const train::Trainer& trainer, train::Engine& engine, const train::Recipe& recipe,
-              Terminal& terminal) {
+/// A run, as every process that has a part in it knows it.
+struct Job {
+  train::Recipe recipe;
+  std::string out;
+  bool resume = false;
+  std::string dump_gradients;
+};
+
+void announce(const train::Trainer& trainer, train::Engine& engine, const Job& job, Terminal& terminal) {
+  const train::Recipe& recipe = job.recipe;
+  terminal.message("run folder: " + job.out);
   int64_t parameters = 0, all = 0;
   for (const nn::Tensor& tensor : engine.tensors()) {
     const int64_t count = tensor.layout.file_shape.num_elements();
@@ -118,14 +130,6 @@ void announce(const train::Trainer& trainer, train::Engine& engine, const train:
       terminal.message("not used for products: " + way);
   }
 }
-
-/// A run, as every process that has a part in it knows it.
-struct Job {
-  train::Recipe recipe;
-  std::string out;
-  bool resume = false;
-  std::string dump_gradients;
-};
 
 void conclude(const train::RunSummary& summary, const Job& job, const train::Engine& engine,
               Terminal& terminal) {
@@ -190,7 +194,7 @@ int train_here(const Job& job, const watch::Seat& seat, comm::Transport* team,
                               .heartbeat = seat.heartbeat,
                               .memory = memory};
   train::Trainer trainer(job.recipe, job.out, std::move(events), std::move(member));
-  if (leads && seat.attempt == 1) announce(trainer, trainer.engine(), job.recipe, terminal);
+  if (leads && seat.attempt == 1) announce(trainer, trainer.engine(), job, terminal);
   if (leads && !job.dump_gradients.empty()) trainer.dump_gradients(job.dump_gradients);
   make_folder(job.out);
   lock_folder();
@@ -260,6 +264,12 @@ void check_devices(const Job& job, bool launched) {
   }
 }
 
+/// What is written at the end has its place before anything is computed.
+void check_places(const Job& job) {
+  expect_place_for_folder(job.out);
+  if (!job.dump_gradients.empty()) expect_place_for_file(job.dump_gradients);
+}
+
 void run_train(const CLI::App& verb, TrainArguments arguments) {
   std::vector<std::string> overrides = overrides_of(verb);
   // Without a recipe, the first override stands in its place: --resume --out DIR train.epochs=3.
@@ -277,6 +287,8 @@ void run_train(const CLI::App& verb, TrainArguments arguments) {
   }
   const bool launched = num_launched() > 1;
   check_devices(job, launched);
+  check_places(job);
+  if (!job.resume) train::check_first_weights(job.recipe);
   // Who reads what a run says may leave it.
   std::signal(SIGPIPE, SIG_IGN);
   exit_code() = job.recipe.supervise && !launched ? train_supervised(job) : train_alone(job);
@@ -293,6 +305,7 @@ void add_train(CLI::App& app) {
   verb->add_option("--dump-gradients", arguments->dump_gradients,
                    "write the first batch's gradients (safetensors)");
   allow_overrides(*verb);
+  set_example(*verb, "hearth train recipes/llama-lora.yaml model=MODEL data=FILE.jsonl");
   verb->callback([=] { run_train(*verb, *arguments); });
 }
 

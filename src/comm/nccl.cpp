@@ -19,8 +19,8 @@ namespace hearth::comm {
 namespace {
 
 /// One element; one kernel's; several of the library's chunks and a rest.
-constexpr int64_t kCounts[] = {1, 1000, (1 << 20) + 13};
-constexpr int64_t kMostCount = kCounts[2];
+constexpr int64_t kTrialCounts[] = {1, 1000, (1 << 20) + 13};
+constexpr int64_t kMostCount = kTrialCounts[2];
 /// For a thread to notice that its collective was aborted.
 constexpr double kLeaveSeconds = 5;
 /// The trial's own deadline comes before that of its stream.
@@ -134,7 +134,7 @@ class KnownNumbers {
   std::string find_fault() {
     const int rank = team_.rank(), root = team_.size() - 1;
     const auto sum = [&](int64_t i) { return sum_of_known_numbers(team_.size(), i); };
-    for (const int64_t count : kCounts) {
+    for (const int64_t count : kTrialCounts) {
       check(
           "sum", count, [&] { team_.all_reduce(data(), count, DType::f32, stream_); }, sum);
       check(

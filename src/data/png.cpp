@@ -3,6 +3,7 @@
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
+#include <new>
 
 #include "base/error.h"
 #include "data/image.h"
@@ -124,7 +125,7 @@ std::string encode_png(const Image& image) {
   png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(description);
   std::string bytes(size, '\0');
   if (png_image_write_to_memory(&description, bytes.data(), &size, 0, image.pixels.data(), 0, nullptr) == 0) {
-    internal_error("cannot encode a PNG: {}", description.message);
+    throw std::bad_alloc();  // of what may go wrong with a valid picture, all that is left
   }
   bytes.resize(size);
   return bytes;

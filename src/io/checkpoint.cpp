@@ -21,6 +21,7 @@ constexpr const char* kMemory = "memory.bin";
 constexpr const char* kState = "state.json";
 constexpr const char* kManifest = "manifest.json";
 constexpr const char* kDamaged = "its manifest is damaged";
+constexpr const char* kNoManifest = "it has no manifest: the write did not finish";
 
 std::string step_name(int64_t step) { return fmt::format("step-{:09}", step); }
 
@@ -56,11 +57,12 @@ void delete_temporary(const fs::path& folder) {
 }
 
 /// Puts a finished folder in its place. A folder that has the place already is swapped out, so that at no
-/// moment neither exists.
+/// moment neither exists, and deleted when the disk has the new one.
 void put_in_place(const fs::path& temporary, const fs::path& final_path) {
   const bool swapped =
       renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) == 0;
   if (swapped) {
+    sync_folder(final_path.parent_path());
     fs::remove_all(temporary);
   } else {
     fs::remove_all(final_path);
@@ -74,8 +76,10 @@ void write_part(const fs::path& folder, const char* name, std::span<const std::b
   writer.sync_and_close();
 }
 
-Json describe(std::span<const std::byte> bytes) {
-  return {{"bytes", bytes.size()}, {"xxh3", hex64(hash64(bytes))}};
+/// A part, as a manifest has it.
+std::string describe(const char* name, std::span<const std::byte> bytes) {
+  return fmt::format("  \"{}\": {{\n   \"bytes\": {},\n   \"xxh3\": \"{}\"\n  }}", name, bytes.size(),
+                     hex64(hash64(bytes)));
 }
 
 /// Why these bytes are not what a manifest says of a part, or nothing.
@@ -83,7 +87,19 @@ std::optional<std::string> check_part(const Json& manifest, const char* name,
                                       std::span<const std::byte> bytes) {
   const Json& part = manifest.at("files").at(name);
   if (bytes.size() != part.at("bytes").get<size_t>()) return fmt::format("{} is cut short", name);
-  if (describe(bytes) != part) return fmt::format("{} is damaged", name);
+  if (part.at("xxh3") != hex64(hash64(bytes))) return fmt::format("{} is damaged", name);
+  return std::nullopt;
+}
+
+std::optional<std::string> fault_of(const fs::path& path) {
+  if (!path_exists(path / kManifest)) return kNoManifest;
+  const std::optional<Json> manifest = parse_json<Json>(read_file(path / kManifest));
+  if (!manifest) return kDamaged;
+  for (const char* name : {kMemory, kState}) {
+    if (!path_exists(path / name)) return fmt::format("it has no {}", name);
+    const MappedFile file(path / name);
+    if (auto fault = check_part(*manifest, name, file.bytes())) return fault;
+  }
   return std::nullopt;
 }
 
@@ -210,11 +226,10 @@ void CheckpointWriter::delete_others(int64_t step) const {
   }
 }
 
+// As text: a tree of JSON ends the program where memory does.
 std::string make_manifest(int64_t step, std::span<const std::byte> memory, std::string_view state) {
-  Json manifest = {{"step", step}};
-  manifest["files"][kMemory] = describe(memory);
-  manifest["files"][kState] = describe(std::as_bytes(std::span(state)));
-  return manifest.dump(1);
+  return fmt::format("{{\n \"files\": {{\n{},\n{}\n }},\n \"step\": {}\n}}", describe(kMemory, memory),
+                     describe(kState, std::as_bytes(std::span(state))), step);
 }
 
 std::optional<std::string> check_parts(const std::string& manifest, std::span<const std::byte> memory,
@@ -230,19 +245,15 @@ std::optional<std::string> check_parts(const std::string& manifest, std::span<co
 }
 
 std::optional<std::string> check_checkpoint(const fs::path& path) {
-  if (!path_exists(path / kManifest)) return "it has no manifest: the write did not finish";
   try {
-    const std::optional<Json> manifest = parse_json<Json>(read_file(path / kManifest));
-    if (!manifest) return kDamaged;
-    for (const char* name : {kMemory, kState}) {
-      if (!path_exists(path / name)) return fmt::format("it has no {}", name);
-      const MappedFile file(path / name);
-      if (auto fault = check_part(*manifest, name, file.bytes())) return fault;
-    }
+    return fault_of(path);
   } catch (const Json::exception&) {
     return kDamaged;
+  } catch (const UserError&) {
+    // Another process may delete what is read here, its manifest first.
+    if (!path_exists(path / kManifest)) return kNoManifest;
+    throw;
   }
-  return std::nullopt;
 }
 
 std::optional<FoundCheckpoint> find_newest_checkpoint(const fs::path& folder,
@@ -265,8 +276,9 @@ std::vector<CheckpointInfo> list_checkpoints(const fs::path& folder) {
   std::vector<CheckpointInfo> found;
   for (const fs::path& path : step_folders(folder)) {
     CheckpointInfo info{.path = path, .step = *step_of(path), .fault = check_checkpoint(path).value_or("")};
-    std::error_code ignored;
-    info.written = fs::last_write_time(path, ignored);
+    std::error_code gone, ignored;
+    info.written = fs::last_write_time(path, gone);
+    if (gone) continue;
     for (const char* name : {kMemory, kState, kManifest}) {
       const auto size = fs::file_size(path / name, ignored);
       if (!ignored) info.num_bytes += static_cast<int64_t>(size);

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/foreign.h"
 #include "base/json_reader.h"
 
 namespace hearth::io {
@@ -181,6 +182,7 @@ void check_no_holes(std::vector<TensorView>& tensors, std::span<const std::byte>
 
 std::vector<TensorView> parse_safetensors(std::span<const std::byte> bytes, std::string_view where) {
   uint64_t header_bytes = 0;
+  refuse_foreign_weights(bytes, where);
   if (bytes.size() < 8) user_error("{}: expected a safetensors file, found {} bytes", where, bytes.size());
   std::memcpy(&header_bytes, bytes.data(), 8);
   if (header_bytes > kMaxHeaderBytes || header_bytes > bytes.size() - 8) {

@@ -9,17 +9,16 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/foreign.h"
 #include "base/json.h"
 
 namespace hearth::io {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr int64_t kMaxIndexBytes = 64 << 20;
 
 std::map<std::string, std::string> read_index(const fs::path& path) {
-  const Json index = parse_json_object<Json>(read_file(path, kMaxIndexBytes), path.string());
+  const auto index = parse_json_object<nlohmann::json>(read_file(path, kMaxIndexBytes), path.string());
   if (!index.contains("weight_map") || !index["weight_map"].is_object())
     user_error("{}: expected a JSON object with a \"weight_map\"", path.string());
   std::map<std::string, std::string> files;
@@ -48,6 +47,7 @@ WeightFiles::WeightFiles(const fs::path& file_or_folder) {
   } else if (fs::exists(file_or_folder / "model.safetensors")) {
     tensors_ = open(file_or_folder / "model.safetensors").tensors();
   } else {
+    refuse_foreign_weights(file_or_folder);
     user_error("expected model.safetensors or {} in {}", index.filename().string(), file_or_folder.string());
   }
   std::ranges::sort(tensors_, {}, &TensorView::name);

@@ -21,6 +21,9 @@ using ValueId = int32_t;
 using NodeId = int32_t;
 inline constexpr int32_t kNone = -1;
 
+/// Where a value or node stands in an array of all of them.
+inline size_t index(int32_t id) { return static_cast<size_t>(id); }
+
 /// Where a value's bytes live and who writes them.
 enum class Role : uint8_t {
   activation,  ///< made by a node; lives in the arena from its producer to its last reader

@@ -31,6 +31,12 @@ void check_names(const char* key, const std::vector<std::string>& names,
 
 }  // namespace
 
+Adapter::Change Adapter::change_of(std::string_view module) const {
+  if (rule) return rule(module);
+  if (is_among(module, whole)) return {.whole = true};
+  return {.rank = targets.empty() || is_among(module, targets) ? rank : 0, .scale = scale};
+}
+
 std::vector<std::string> short_names(const std::vector<std::string>& modules) {
   std::vector<std::string> names;
   for (const std::string& module : modules) {
@@ -44,7 +50,7 @@ bool Builder::is_frozen(std::string_view tensor_name) {
   if (adapter_.rank == 0) return false;
   const std::string module(tensor_name.substr(0, tensor_name.rfind('.')));
   if (modules_.empty() || modules_.back() != module) modules_.push_back(module);
-  return !is_among(module, adapter_.whole);
+  return !adapter_.change_of(module).whole;
 }
 
 ValueId Builder::quantised_linear(std::string_view name, ValueId in, const FileLayout& layout) {
@@ -64,13 +70,13 @@ ValueId Builder::quantised_linear(std::string_view name, ValueId in, const FileL
 ValueId Builder::adapt(std::string_view name, ValueId in, ValueId out, FileLayout layout) {
   linears_.push_back(full(name));
   const std::string& module = linears_.back();
-  const bool is_target = adapter_.targets.empty() || is_among(module, adapter_.targets);
-  if (!is_target || is_among(module, adapter_.whole)) return out;
+  const Adapter::Change change = adapter_.change_of(module);
+  if (change.whole || change.rank == 0) return out;
   const int64_t in_features = graph_.type(in).shape.back();
-  const Shape shape_a{adapter_.rank, in_features};
-  const Shape shape_b{graph_.type(out).shape.back(), adapter_.rank};
+  const Shape shape_a{change.rank, in_features};
+  const Shape shape_b{graph_.type(out).shape.back(), change.rank};
   std::vector<int64_t> view(layout.memory_view.begin(), layout.memory_view.end());
-  view[0] = adapter_.rank;
+  view[0] = change.rank;
   layout.memory_view = Shape(view);
   layout.file_shape = shape_a;
   // PEFT's start: A as a linear layer of torch, B zero.
@@ -84,14 +90,30 @@ ValueId Builder::adapt(std::string_view name, ValueId in, ValueId out, FileLayou
   const ValueId b = add(".lora_B.weight", shape_b, {}, order_b);
   const ir::Attrs attrs = {{"transpose_a", int64_t{0}}, {"transpose_b", int64_t{1}}};
   ValueId low = apply("matmul", {dropout(name, in, adapter_.dropout), a}, attrs, name);
-  low = apply("scale", {low}, {{"factor", adapter_.scale}}, name);
+  low = apply("scale", {low}, {{"factor", change.scale}}, name);
   return apply("add", {apply("matmul", {low, b}, attrs, name), out}, {}, name);
 }
 
 void Builder::check_adapter() const {
   if (adapter_.rank == 0) return;
+  if (adapter_.rule) return check_rule();
   check_names("targets", adapter_.targets, linears_);
   check_names("modules_to_save", adapter_.whole, modules_);
+}
+
+void Builder::check_rule() const {
+  const auto is_adapted = [&](const std::string& module) { return adapter_.change_of(module).rank > 0; };
+  if (std::ranges::none_of(linears_, is_adapted)) {
+    user_error("{}: expected target_modules with linear layers of the model ({}), got none of them",
+               adapter_.rule_name, fmt::join(short_names(linears_), ", "));
+  }
+  if (adapter_.targets.empty()) return;
+  for (const std::string& module : modules_) {
+    const bool is_linear = std::ranges::find(linears_, module) != linears_.end();
+    if (is_linear || !is_adapted(module)) continue;
+    user_error("{}: expected target_modules with linear layers of the model ({}), got '{}' too",
+               adapter_.rule_name, fmt::join(short_names(linears_), ", "), module);
+  }
 }
 
 }  // namespace hearth::nn

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -57,13 +58,26 @@ void initialise(const Tensor& tensor, uint64_t seed, std::span<float> memory, Th
 /// layer that is a target gives base(x) + scale * B(A(dropout(x))). A module's name is its full one or the
 /// end of it behind a dot: "q_proj", "layers.0.mlp.up_proj".
 struct Adapter {
+  /// What becomes of one module.
+  struct Change {
+    int64_t rank = 0;  ///< of the matrices beside a linear layer; 0: there are none
+    double scale = 1;
+    bool whole = false;  ///< its own weights train
+  };
   int64_t rank = 0;  ///< 0: no adapter, every weight trains
   double scale = 1;
   double dropout = 0;
   std::vector<std::string> targets;  ///< linear layers; empty: every one
   std::vector<std::string> whole;    ///< modules whose own weights train nevertheless
+  /// What a file says of each module, by its full name, in place of rank, scale and whole, and of targets
+  /// unless they are empty; none: those hold. `rule_name` is the file in messages.
+  std::function<Change(std::string_view module)> rule;
+  std::string rule_name;
   /// How the frozen weights of linear layers are stored.
   ops::Quantisation quantised = ops::Quantisation::none;
+
+  /// Of a linear layer, or of the weights of another module.
+  Change change_of(std::string_view module) const;
 };
 
 /// Grows a graph layer by layer. Activations of images are NHWC. Every layer takes and returns a value; names
@@ -136,6 +150,7 @@ class Builder {
   void check_adapter() const;
 
  private:
+  void check_rule() const;
   ir::ValueId tensor(const std::string& name, const Shape& shape, Init init, FileLayout layout,
                      bool trainable);
   ir::ValueId add_tensor(Tensor tensor, ir::Type type, ir::Role role);

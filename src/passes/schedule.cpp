@@ -10,6 +10,7 @@
 namespace hearth::passes {
 namespace {
 
+using ir::index;
 using ir::kNone;
 using ir::NodeId;
 using ir::ValueId;
@@ -69,8 +70,6 @@ class GreedyOrder {
   }
 
  private:
-  static size_t index(int32_t id) { return static_cast<size_t>(id); }
-
   void add_ready(NodeId id) {
     is_ready_[index(id)] = 1;
     ready_.insert(id);

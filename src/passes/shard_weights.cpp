@@ -13,6 +13,7 @@
 namespace hearth::passes {
 namespace {
 
+using ir::index;
 using ir::kNone;
 using ir::NodeId;
 using ir::ValueId;
@@ -52,8 +53,6 @@ class ShardWeights {
   }
 
  private:
-  static size_t index(int32_t id) { return static_cast<size_t>(id); }
-
   bool is_sharded(const ir::Value& value) const {
     return value.role == ir::Role::parameter && value.producer == kNone &&
            options_.owners->contains(value.name);

@@ -7,11 +7,10 @@
 namespace hearth::passes {
 namespace {
 
+using ir::index;
 using ir::kNone;
 using ir::NodeId;
 using ir::ValueId;
-
-size_t index(int32_t id) { return static_cast<size_t>(id); }
 
 }  // namespace
 

@@ -15,13 +15,12 @@
 namespace hearth::passes {
 namespace {
 
+using ir::index;
 using ir::kNone;
 using ir::NodeId;
 using ir::ValueId;
 
 constexpr int kNowhere = Positions::kNowhere;
-size_t index(int32_t id) { return static_cast<size_t>(id); }
-
 /// Chooses cuts; cut c stands in front of position c.
 class Cuts {
  public:

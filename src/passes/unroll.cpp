@@ -15,6 +15,7 @@
 namespace hearth::passes {
 namespace {
 
+using ir::index;
 using ir::kNone;
 using ir::NodeId;
 using ir::ValueId;
@@ -22,8 +23,6 @@ using Kind = PipelineEvent::Kind;
 
 /// Of a forward pass, and with its backward pass.
 constexpr int64_t kForwardTicks = 1, kMicroTicks = 3;
-
-size_t index(int32_t id) { return static_cast<size_t>(id); }
 
 MicroPart part_of(Kind pass) {
   if (pass == Kind::early) return MicroPart::early;

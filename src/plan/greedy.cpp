@@ -26,10 +26,6 @@ constexpr std::array<Key, 5> kKeys = {
     [](const Buffer& b) { return static_cast<double>(b.upper); },
 };
 
-int64_t aligned(int64_t offset, int64_t alignment) {
-  return (offset + alignment - 1) / alignment * alignment;
-}
-
 /// Places buffers one by one into the lowest (or tightest) gap between those alive at the same time.
 class Placer {
  public:

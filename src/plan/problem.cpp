@@ -47,11 +47,12 @@ Solution solve(const Problem& problem, const SolveOptions& options) {
   Solution solution = solve_greedy(problem, options, deadline);
   const int64_t target = std::max(solution.lower_bound, options.capacity.value_or(0));
   solution.proven_bound = solution.lower_bound;
-  const bool is_within_reach = !options.capacity || *options.capacity >= solution.lower_bound;
+  // One that nothing can meet is of no help on the way to the lowest height.
+  const bool is_within_reach = options.capacity && *options.capacity >= solution.lower_bound;
   const bool has_time = std::chrono::steady_clock::now() < deadline;
-  if (options.use_exact && is_within_reach && has_time && solution.height > target) {
+  if (options.use_exact && has_time && solution.height > target) {
     const Budget budget{.steps = options.steps.value_or(INT64_MAX), .deadline = deadline};
-    improve(problem, options.capacity, budget, solution);
+    improve(problem, is_within_reach ? options.capacity : std::nullopt, budget, solution);
   }
   solution.proven_optimal = solution.height == solution.proven_bound;
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;

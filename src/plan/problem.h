@@ -31,6 +31,11 @@ struct Problem {
   std::vector<Buffer> buffers;
 };
 
+/// The first multiple of the alignment from the offset on.
+inline int64_t aligned(int64_t offset, int64_t alignment) {
+  return alignment == 1 ? offset : (offset + alignment - 1) / alignment * alignment;
+}
+
 inline constexpr int64_t kMostBytes = int64_t{1} << 50;
 
 struct SolveOptions {

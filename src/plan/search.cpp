@@ -23,10 +23,6 @@ constexpr int64_t kStepsPerClock = 1 << 16;
 constexpr size_t kFirstFailed = size_t{1} << 10;
 constexpr size_t kMaxFailed = size_t{1} << 20;
 
-int64_t aligned(int64_t offset, int64_t alignment) {
-  return alignment == 1 ? offset : (offset + alignment - 1) / alignment * alignment;
-}
-
 uint64_t mix(uint64_t x) {
   x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93ULL;
   x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93ULL;

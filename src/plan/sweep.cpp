@@ -11,10 +11,6 @@ namespace {
 // Of gaps that are large enough, the first may be too small once its start is aligned.
 constexpr int kMostGapsTried = 16;
 
-int64_t aligned(int64_t offset, int64_t alignment) {
-  return (offset + alignment - 1) / alignment * alignment;
-}
-
 /// What is free below the top.
 class Gaps {
  public:

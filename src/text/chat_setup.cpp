@@ -11,7 +11,7 @@
 namespace hearth::text {
 namespace {
 
-constexpr int64_t kMaxFileBytes = int64_t{64} << 20;
+constexpr int64_t kMaxTemplateBytes = int64_t{64} << 20;
 
 constexpr std::string_view kChatml =
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] }}{% for "
@@ -64,7 +64,7 @@ ChatSetup read_chat_setup(const fs::path& folder) {
   ChatSetup setup;
   const fs::path config_path = folder / "tokenizer_config.json";
   if (fs::exists(config_path)) {
-    const auto config = hearth::parse_json<Json>(read_file(config_path, kMaxFileBytes));
+    const auto config = hearth::parse_json<Json>(read_file(config_path, kMaxTemplateBytes));
     if (!config || !config->is_object())
       user_error("expected a JSON object in {}, but it does not parse", config_path.string());
     setup.chat_template = template_in(*config);
@@ -73,7 +73,7 @@ ChatSetup read_chat_setup(const fs::path& folder) {
     setup.eos_token = token_text(*config, "eos_token");
   }
   if (const fs::path path = folder / "chat_template.jinja"; fs::exists(path)) {
-    setup.chat_template = read_file(path, kMaxFileBytes);
+    setup.chat_template = read_file(path, kMaxTemplateBytes);
     setup.template_name = path.string();
   }
   return setup;

@@ -8,7 +8,7 @@
 namespace hearth::text {
 namespace {
 
-using Tokens = std::vector<std::string>;
+using TokenTexts = std::vector<std::string>;
 
 void join_byte(std::string& token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return;
@@ -34,7 +34,7 @@ void clean_up(std::string& token) {
 }
 
 struct Apply {
-  Tokens& tokens;
+  TokenTexts& tokens;
 
   void operator()(const Replace& step) const {
     RegexScratch scratch;
@@ -86,7 +86,7 @@ struct Apply {
 
 }  // namespace
 
-std::string Decoder::decode(Tokens tokens) const {
+std::string Decoder::decode(TokenTexts tokens) const {
   for (const DecoderStep& step : steps_) std::visit(Apply{tokens}, step);
   if (tokens.size() == 1) return std::move(tokens[0]);
   std::string text;

@@ -17,7 +17,7 @@ namespace {
 
 using Kind = GgmlVocabulary::Kind;
 
-constexpr int64_t kMaxFileBytes = int64_t{256} << 20;
+constexpr int64_t kMaxVocabularyBytes = int64_t{256} << 20;
 /// What llama.cpp's converter gives tokens that text is never merged to.
 constexpr float kAddedScore = -1000, kUnusedScore = -10000;
 
@@ -197,7 +197,7 @@ class Builder {
     const nlohmann::json json = read_json(vocab);
     set_vocabulary(JsonNode(json, vocab.string()));
     set_added(config.added);
-    const std::string lines = read_file(merges, kMaxFileBytes);
+    const std::string lines = read_file(merges, kMaxVocabularyBytes);
     for (std::string_view rest = lines; !rest.empty();) {
       const std::string_view line = without_blank_end(take_line(rest));
       if (!line.empty() && !line.starts_with("#version")) made_.merges.emplace_back(line);
@@ -205,7 +205,7 @@ class Builder {
   }
 
   void read_sentencepiece(const fs::path& file, const TokenizerConfig& config) {
-    const std::string bytes = read_file(file, kMaxFileBytes);
+    const std::string bytes = read_file(file, kMaxVocabularyBytes);
     if (is_tiktoken(bytes)) {
       user_error("{}: expected a tokenizer.model of SentencePiece, got one of tiktoken; try tokenizer.json",
                  file.string());

@@ -8,11 +8,9 @@
 namespace hearth::text {
 namespace {
 
-using Json = nlohmann::json;
+constexpr int64_t kMaxJsonBytes = int64_t{256} << 20;
 
-constexpr int64_t kMaxFileBytes = int64_t{256} << 20;
-
-std::string shown(const Json& json) {
+std::string shown(const nlohmann::json& json) {
   constexpr size_t kMaxShown = 40;
   if (json.is_structured()) return json.type_name();
   const std::string text = json.dump(-1, ' ', true);
@@ -21,16 +19,18 @@ std::string shown(const Json& json) {
 
 }  // namespace
 
-Json parse_json(std::string_view text, std::string_view file) {
+nlohmann::json parse_json(std::string_view text, std::string_view file) {
   std::string fault;
-  std::optional<Json> value = hearth::parse_json<Json>(text, &fault);
+  std::optional<nlohmann::json> value = hearth::parse_json<nlohmann::json>(text, &fault);
   if (!value) user_error("{}: {}", file, fault);
   return *std::move(value);
 }
 
-Json read_json(const fs::path& path) { return parse_json(read_file(path, kMaxFileBytes), path.string()); }
+nlohmann::json read_json(const fs::path& path) {
+  return parse_json(read_file(path, kMaxJsonBytes), path.string());
+}
 
-JsonNode::JsonNode(const Json& json, std::string_view file, std::string field)
+JsonNode::JsonNode(const nlohmann::json& json, std::string_view file, std::string field)
     : json_(&json), file_(file), field_(std::move(field)) {}
 
 std::string JsonNode::where() const {
@@ -57,7 +57,7 @@ JsonNode JsonNode::at(const std::string& key) const {
 std::vector<JsonNode> JsonNode::elements() const {
   if (!json_->is_array()) refuse("an array");
   std::vector<JsonNode> all;
-  for (const Json& element : *json_)
+  for (const nlohmann::json& element : *json_)
     all.emplace_back(element, file_, fmt::format("{}[{}]", field_, all.size()));
   return all;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/foreign.h"
 #include "base/json.h"
 #include "base/text.h"
 
@@ -169,7 +170,9 @@ void visit_paragraphs(std::string_view text, Deliverer& out) {
 
 }  // namespace
 
-DataFile::DataFile(const fs::path& path, TextUnit unit) : path_(path), file_(path), unit_(unit) {
+DataFile::DataFile(const fs::path& path, TextUnit unit) : path_(path), unit_(unit) {
+  refuse_foreign_records(path);
+  file_ = MappedFile(path);
   const std::string_view text = text_of(file_);
   const size_t first = text.find_first_not_of(kBlank);
   if (first == text.npos) user_error("expected training data in {}, got an empty file", path.string());

@@ -1,7 +1,5 @@
 #include "text/token_cache.h"
 
-#include <unistd.h>
-
 #include <array>
 #include <bit>
 #include <cstring>
@@ -156,15 +154,13 @@ std::optional<TokenCache> TokenCache::open(const fs::path& path, uint64_t key) {
 }
 
 TokenCache TokenCache::build(const fs::path& path, uint64_t key, FunctionRef<void(TokenSink&)> produce) {
-  // Runs that start together may build the same file.
-  const fs::path own = fmt::format("{}.{}", path.string(), getpid());
   make_folder(path.parent_path());
-  replace_file(own, [&](const fs::path& temporary) {
+  // Runs that start together may build the same file: each has a temporary one of its own.
+  replace_file(path, [&](const fs::path& temporary) {
     FileSink sink(temporary, key);
     produce(sink);
     sink.finish();
   });
-  rename_durably(own, path);
   auto built = open(path, key);
   if (!built)
     user_error("expected to read back the tokens written to {}, got something else; is its disk sound?",

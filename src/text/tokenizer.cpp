@@ -1,6 +1,7 @@
 #include "text/tokenizer.h"
 
 #include "base/error.h"
+#include "base/foreign.h"
 #include "text/formats.h"
 
 namespace hearth::text {
@@ -22,6 +23,9 @@ std::unique_ptr<Tokenizer> open_file(const fs::path& path) {
 }  // namespace
 
 std::unique_ptr<Tokenizer> open_tokenizer(const fs::path& model_folder_or_file) {
+  if (!fs::exists(model_folder_or_file))
+    user_error("expected a model folder or the file of a tokenizer, got '{}', which is not there{}",
+               model_folder_or_file.string(), download_advice(model_folder_or_file));
   if (!fs::is_directory(model_folder_or_file)) return open_file(model_folder_or_file);
   for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json", "encoder.json"}) {
     const fs::path file = model_folder_or_file / name;

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/file.h"
-#include "nn/module.h"
+#include "train/module_rule.h"
 
 namespace hearth::train {
 
@@ -40,11 +43,19 @@ void check_untied(const nn::Adapter& adapter);
 fs::path adapter_weights(const fs::path& file_or_folder);
 
 struct AdapterConfig {
-  AdapterOptions options;
-  std::string base;  ///< base_model_name_or_path
+  AdapterOptions options;                  ///< targets are empty where they are no list of names
+  std::string base;                        ///< base_model_name_or_path
+  std::shared_ptr<const ModuleRule> rule;  ///< what becomes of each module
+  std::string rule_json;                   ///< the keys that say it, as an object
 };
-/// Reads the adapter_config.json beside an adapter's weights; UserError for what is no plain LoRA.
+/// Reads the adapter_config.json beside an adapter's weights. UserError naming the key for what is no plain
+/// LoRA and for a key that is not known, unless its value turns nothing on.
 AdapterConfig read_adapter_config(const fs::path& file_or_folder);
+/// The UserError for a key of that file; `expected` is what could stand there.
+[[noreturn]] void refuse_value(const fs::path& file, std::string_view key,
+                               const nlohmann::ordered_json& config, std::string_view expected);
+/// Whether target_modules says "all-linear", in any case.
+bool is_all_linear(std::string_view target);
 /// Its text for the adapter among `tensors`, on the model in the folder `base`.
 std::string adapter_config_json(const AdapterOptions& options, const std::vector<nn::Tensor>& tensors,
                                 const fs::path& base);

@@ -64,6 +64,7 @@ void Trainer::start_over() {
   engine_->initialise();
   load_first_weights();
   state_ = {.position = {.seed = recipe_.seed}};
+  evaluate_first_weights();
 }
 
 /// What micro-batches hand on to one another would stay what it is: 0 times infinity is not 0.

@@ -6,8 +6,12 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/output.h"
+#include "models/decoder/config.h"
 #include "train/model_weights.h"
+#include "train/recipe.h"
 #include "train/text_source.h"
+#include "train/weights.h"
 
 namespace hearth::train {
 namespace {
@@ -16,6 +20,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMaxConfigBytes = 1 << 22;
 constexpr const char* kIndex = "model.safetensors.index.json";
+constexpr const char* kWeights = "model.safetensors";
+constexpr const char* kRecipe = "config.yaml";
 
 int64_t num_bytes(const io::TensorView& tensor) {
   return tensor.shape.num_elements() * dtype_bytes(tensor.dtype);
@@ -37,10 +43,15 @@ struct Shard {
   }
 };
 
+/// One file has the usual name, whatever a run calls it.
+std::string name_of(const io::WeightFiles& files, size_t file) {
+  return files.paths().size() == 1 ? "model.safetensors" : files.paths()[file].filename().string();
+}
+
 std::vector<Shard> plan_shards(const io::WeightFiles& files, const FolderOptions& options) {
   std::vector<Shard> shards;
   for (size_t i = 0; i < files.paths().size(); ++i) {
-    if (i == 0 || options.shard_bytes == 0) shards.push_back({.name = files.paths()[i].filename().string()});
+    if (i == 0 || options.shard_bytes == 0) shards.push_back({.name = name_of(files, i)});
     for (const io::TensorView& source : files.tensors_of(i)) {
       Shard one;
       one.add(source, options.type);
@@ -51,15 +62,14 @@ std::vector<Shard> plan_shards(const io::WeightFiles& files, const FolderOptions
   }
   if (options.shard_bytes == 0) return shards;
   for (size_t i = 0; i < shards.size(); ++i) {
-    shards[i].name = shards.size() == 1
-                         ? "model.safetensors"
-                         : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+    shards[i].name =
+        shards.size() == 1 ? kWeights : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
   }
   return shards;
 }
 
 void write_index(const std::vector<Shard>& shards, const fs::path& folder) {
-  if (shards.size() == 1 && shards[0].name == "model.safetensors") return;
+  if (shards.size() == 1 && shards[0].name == kWeights) return;
   int64_t total = 0;
   Json map = Json::object();
   for (const Shard& shard : shards) {
@@ -70,13 +80,17 @@ void write_index(const std::vector<Shard>& shards, const fs::path& folder) {
   write_file_atomically(folder / kIndex, index.dump(2) + "\n");
 }
 
-void write_weights(ModelWeights& weights, const FolderOptions& options, const fs::path& folder) {
-  const std::vector<Shard> shards = plan_shards(weights.files(), options);
+void write_shards(ModelWeights& weights, const std::vector<Shard>& shards, const fs::path& folder) {
   for (const Shard& shard : shards) {
     io::write_safetensors(folder / shard.name, shard.tensors, [&](size_t i) {
       return weights.bytes_of(*shard.sources[i], shard.tensors[i].dtype);
     });
   }
+}
+
+void write_weights(ModelWeights& weights, const FolderOptions& options, const fs::path& folder) {
+  const std::vector<Shard> shards = plan_shards(weights.files(), options);
+  write_shards(weights, shards, folder);
   write_index(shards, folder);
 }
 
@@ -99,9 +113,7 @@ void copy_companions(const ModelFolder& model, const fs::path& to) {
 /// config.json names the dtype, under the keys of both versions of transformers.
 void set_dtype(const fs::path& file, DType type) {
   auto config = parse_json_object<Json>(read_file(file, kMaxConfigBytes), file.string());
-  config["dtype"] = config["torch_dtype"] = type == DType::f32    ? "float32"
-                                            : type == DType::bf16 ? "bfloat16"
-                                                                  : "float16";
+  config["dtype"] = config["torch_dtype"] = torch_name(type);
   write_file_atomically(file, config.dump(2) + "\n");
 }
 
@@ -114,24 +126,32 @@ void write_folder(const ModelFolder& model, ModelWeights& weights, const FolderO
 
 }  // namespace
 
+bool is_picture_run(const fs::path& folder) {
+  if (!fs::is_regular_file(folder / kRecipe) || fs::exists(folder / "config.json")) return false;
+  return !is_text(load_recipe(folder / kRecipe));
+}
+
 int64_t export_folder(const ModelFolder& model, const FolderOptions& options) {
-  if (fs::exists(options.out) && !(fs::is_directory(options.out) && fs::is_empty(options.out))) {
-    user_error("expected a new folder for the model, got '{}', which is there already", options.out.string());
-  }
+  NewFolder folder(options.out);
+  models::refuse_quantized_weights(model.model / "config.json");
   ModelWeights weights(model, options.num_threads);
-  const fs::path partial =
-      (fs::absolute(options.out) / ".").lexically_normal().parent_path().string() + ".partial";
-  fs::remove_all(partial);
-  make_folder(partial);
-  try {
-    write_folder(model, weights, options, partial);
-    rename_durably(partial, options.out);
-  } catch (...) {
-    std::error_code ignored;
-    fs::remove_all(partial, ignored);
-    throw;
-  }
+  write_folder(model, weights, options, folder.contents());
+  folder.commit();
   return weights.num_changed();
+}
+
+fs::path export_picture_run(const fs::path& run, const FolderOptions& options) {
+  HEARTH_CHECK(options.shard_bytes == 0);
+  NewFolder folder(options.out);
+  const fs::path best = run / "best.safetensors", last = run / kWeights;
+  ModelFolder model{.model = run, .weights = fs::exists(best) ? best : last, .adapter = {}, .text = {}};
+  ModelWeights weights(model, options.num_threads);
+  std::vector<Shard> shards = plan_shards(weights.files(), options);
+  shards.front().name = kWeights;
+  write_shards(weights, shards, folder.contents());
+  copy_into(run / kRecipe, folder.contents());
+  folder.commit();
+  return model.weights;
 }
 
 }  // namespace hearth::train

@@ -1,11 +1,13 @@
 #include "train/export_gguf.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <set>
 
 #include "base/error.h"
+#include "base/output.h"
 #include "base/text.h"
 #include "models/decoder/config.h"
 #include "text/chat.h"
@@ -67,7 +69,13 @@ void check_rope(const DecoderConfig& config, const std::string& where) {
                config.family, rope.rotary_share);
 }
 
+constexpr std::array kFamilies = {"llama", "mistral", "qwen2", "qwen3", "phi3", "gemma2"};
+
 void check_expressible(const DecoderConfig& config, const std::string& where) {
+  if (std::ranges::find(kFamilies, config.family) == kFamilies.end()) {
+    user_error("{}: expected a model_type that is exported as GGUF ({}), got '{}'; try --format hf", where,
+               fmt::join(kFamilies, ", "), config.family);
+  }
   const std::string activation = config.family == "gemma2" ? "gelu_tanh" : "silu";
   if (config.activation != activation) {
     user_error("{}: expected the activation {}, as llama.cpp has {}, got {}", where, activation,
@@ -127,7 +135,7 @@ class Parts {
 
   void add_norms() {
     add_norm("input_layernorm", "attn_norm", config_.hidden);
-    if (config_.sandwich_norms) {
+    if (config_.post_norms) {
       add_norm("post_attention_layernorm", "post_attention_norm", config_.hidden);
       add_norm("pre_feedforward_layernorm", "ffn_norm", config_.hidden);
       add_norm("post_feedforward_layernorm", "post_ffw_norm", config_.hidden);
@@ -367,6 +375,7 @@ GgufResult export_gguf(const ModelFolder& model, const GgufOptions& options) {
   if (fs::is_directory(options.out))
     user_error("expected a file to write, got the folder '{}'; try --out {}/model.gguf", options.out.string(),
                options.out.string());
+  expect_place_for_file(options.out);
   const fs::path file = model.model / "config.json";
   const DecoderConfig config = models::read_decoder_config(file);
   check_expressible(config, file.string());

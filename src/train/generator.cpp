@@ -19,7 +19,7 @@ using ir::ValueId;
 
 /// Tokens of a prompt that run together.
 constexpr int64_t kPieceTokens = 64;
-constexpr int64_t kMaxConfigBytes = 1 << 22;
+constexpr int64_t kMaxGenerationConfigBytes = 1 << 22;
 
 /// A "row" is a token of one sequence: inputs {tokens, positions (-1: none), the row whose logits are
 /// wanted, the last position of what is fed}.
@@ -54,7 +54,8 @@ class NextToken : public Objective {
 /// "eos_token_id" of generation_config.json: a number or a list.
 void add_generation_ends(const fs::path& file, std::vector<int32_t>& ends) {
   if (!fs::exists(file)) return;
-  const auto json = parse_json_object<nlohmann::json>(read_file(file, kMaxConfigBytes), file.string());
+  const auto json =
+      parse_json_object<nlohmann::json>(read_file(file, kMaxGenerationConfigBytes), file.string());
   const auto found = json.find("eos_token_id");
   if (found == json.end()) return;
   for (const auto& id : found->is_array() ? *found : nlohmann::json::array({*found})) {

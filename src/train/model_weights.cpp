@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "backend/cpu/clones.h"
 #include "backend/cpu/convert.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
+#include "models/decoder/config.h"
 #include "train/adapter.h"
 #include "train/weights.h"
 
@@ -16,6 +19,7 @@ namespace {
 
 constexpr int64_t kBlockRows = 64;
 constexpr float kLargestF16 = 65504;
+constexpr int64_t kMaxConfigBytes = 1 << 22;
 
 HEARTH_CLONES void add_scaled(const float* in, float factor, float* sum, int64_t count) {
   for (int64_t i = 0; i < count; ++i) sum[i] += factor * in[i];
@@ -33,6 +37,14 @@ bool all_within(std::span<const float> values, float largest) {
   return std::ranges::all_of(values, [=](float value) { return std::abs(value) <= largest; });
 }
 
+/// For models of any family where config.json says it.
+bool ties_tables(const fs::path& config) {
+  const auto json = parse_json_object<nlohmann::json>(read_file(config, kMaxConfigBytes), config.string());
+  const auto tied = json.find("tie_word_embeddings");
+  if (tied != json.end() && tied->is_boolean()) return tied->get<bool>();
+  return models::read_decoder_config(config).tied_head;
+}
+
 std::vector<float> all_floats(const io::TensorView& view) {
   return floats_of(view, 0, view.shape.num_elements());
 }
@@ -41,15 +53,47 @@ std::vector<float> all_floats(const io::TensorView& view) {
 
 ModelWeights::ModelWeights(const ModelFolder& model, int num_threads)
     : base_(model.weights), threads_(num_threads) {
-  if (!model.adapter.empty()) open_adapter(model.adapter);
+  if (!model.adapter.empty()) open_adapter(model);
 }
 
-void ModelWeights::open_adapter(const fs::path& adapter) {
-  const AdapterOptions options = read_adapter_config(adapter).options;
-  path_ = adapter_weights(adapter);
-  scale_ = options.scale();
+void ModelWeights::open_adapter(const ModelFolder& model) {
+  const AdapterConfig config = read_adapter_config(model.adapter);
+  path_ = adapter_weights(model.adapter);
   for (const io::TensorView& tensor : adapter_.emplace_back(path_).tensors()) assign(tensor);
-  for (const auto& [name, change] : changes_) check(name, change, options.rank);
+  for (auto& [name, change] : changes_) {
+    const nn::Adapter::Change said = config.rule->change_of(name.substr(0, name.rfind('.')));
+    change.scale = said.scale;
+    check(name, change, said.rank);
+  }
+  check_all_there(*config.rule);
+  check_untied(model.model / "config.json");
+}
+
+/// An adapter that lacks a module would be merged in part.
+void ModelWeights::check_all_there(const ModuleRule& rule) const {
+  constexpr std::string_view kWeight = ".weight";
+  if (rule.all_linear()) return;
+  for (const std::string& name : base_.names()) {
+    if (!name.ends_with(kWeight) || changes_.contains(name)) continue;
+    const std::string module = name.substr(0, name.size() - kWeight.size());
+    const nn::Adapter::Change said = rule.change_of(module);
+    if (said.rank == 0 && !said.whole) continue;
+    user_error("{}: expected the weights of '{}', which {} names, got none", path_.string(), module,
+               rule.file());
+  }
+}
+
+/// Of one table with two names an adapter would change both here, and one in PEFT.
+void ModelWeights::check_untied(const fs::path& config) const {
+  for (const auto& [name, change] : changes_) {
+    const bool is_table = name.ends_with("embed_tokens.weight") || name.ends_with("lm_head.weight");
+    if (is_table && ties_tables(config)) {
+      user_error(
+          "{}: expected an adapter without '{}', because {} ties embed_tokens and lm_head; try PEFT's "
+          "merge_and_unload",
+          path_.string(), name, config.string());
+    }
+  }
 }
 
 void ModelWeights::assign(const io::TensorView& tensor) {
@@ -77,6 +121,10 @@ void ModelWeights::check(const std::string& name, const Change& change, int64_t 
   if (change.whole != nullptr) return check_shape(*change.whole, weight->shape);
   if (change.a == nullptr || change.b == nullptr || weight->shape.rank() != 2)
     user_error("{}: expected lora_A and lora_B for the matrix '{}'", path_.string(), name);
+  if (rank == 0) {
+    user_error("{}: expected an adapter of the modules that adapter_config.json names, got '{}' too",
+               path_.string(), change.a->name);
+  }
   check_shape(*change.a, {rank, weight->shape[1]});
   check_shape(*change.b, {weight->shape[0], rank});
 }
@@ -101,6 +149,7 @@ void ModelWeights::prepare(const io::TensorView& weight) {
   a_ = all_floats(*found->second.a);
   b_ = all_floats(*found->second.b);
   rank_ = found->second.a->shape[0];
+  scale_ = found->second.scale;
 }
 
 std::vector<float> ModelWeights::rows(const io::TensorView& weight, Range rows) const {

@@ -9,6 +9,7 @@
 #include "base/threads.h"
 #include "io/weight_files.h"
 #include "train/model_folder.h"
+#include "train/module_rule.h"
 
 namespace hearth::train {
 
@@ -42,10 +43,13 @@ class ModelWeights {
     const io::TensorView* a = nullptr;
     const io::TensorView* b = nullptr;
     const io::TensorView* whole = nullptr;
+    double scale = 0;  ///< of their product
   };
-  void open_adapter(const fs::path& adapter);
+  void open_adapter(const ModelFolder& model);
   void assign(const io::TensorView& tensor);
   void check(const std::string& name, const Change& change, int64_t rank) const;
+  void check_all_there(const ModuleRule& rule) const;
+  void check_untied(const fs::path& config) const;
   void check_shape(const io::TensorView& tensor, const Shape& wanted) const;
   void prepare(const io::TensorView& weight);
   std::vector<float> rows(const io::TensorView& weight, Range rows) const;

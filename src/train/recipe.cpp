@@ -33,6 +33,8 @@ constexpr std::pair<const char*, const char*> kAliases[] = {
     {"optimizer", "optimizer.name"},
     {"schedule", "schedule.name"},
     {"max_grad_norm", "train.clip_norm"},
+    {"eval_steps", "train.eval_every"},
+    {"eval_on_start", "train.eval_on_start"},
     {"model_name_or_path", "model.path"},
     {"base_model", "model.path"},
     {"num_epochs", "train.epochs"},

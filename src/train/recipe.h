@@ -32,7 +32,7 @@ struct TextOptions {
   std::string tokenizer;  ///< folder or file; empty: the model's, or the one beside the config
   std::string val_path;   ///< held-out text; empty: the last val_share of the data
   double val_share = 0.1;
-  int64_t context = 512;            ///< tokens of a row
+  int64_t context = 1024;           ///< tokens of a row
   std::string format = "detect";    ///< of records, text::parse_format
   std::vector<std::string> fields;  ///< "prompt=frage": what the data calls a field
   std::string chat_template;        ///< built-in name or file; empty: the tokenizer's own
@@ -95,6 +95,7 @@ struct Recipe {
   int64_t keep_checkpoints = 2;
   double memory_checkpoint_every = 20;  ///< seconds; 0: none
   int64_t eval_every = 0;               ///< 0: at the end of each epoch
+  bool eval_on_start = false;           ///< the first weights too
   int64_t log_every = 10;
   std::string objective = "cross_entropy";  ///< or dpo
   DpoOptions dpo;

@@ -300,6 +300,9 @@ void add_train_fields(std::vector<Field>& f) {
   f.push_back(integer(
       "train.eval_every", "updates between evaluations; 0: each epoch",
       [](Recipe & r) -> auto& { return r.eval_every; }, 0));
+  f.push_back(boolean(
+      "train.eval_on_start", "evaluate the first weights too, before any update",
+      [](Recipe & r) -> auto& { return r.eval_on_start; }));
   f.push_back(integer(
       "train.log_every", "updates between log lines", [](Recipe & r) -> auto& { return r.log_every; }, 1));
   f.push_back(real(

@@ -82,14 +82,18 @@ class Task {
   virtual std::string evaluation_text(const Evaluation& found) const { return score_text(found.score); }
   /// Adds what report.html shows of the data and the last evaluation; the log holds the curves.
   virtual void report(const Evaluation& last, const fs::path& log, io::ReportData& data) const = 0;
-  /// Files that belong beside the weights of a finished run.
-  virtual void save_companions(const fs::path&) const {}
+  /// Files that belong beside the weights of a finished run, which are saved in that dtype.
+  virtual void save_companions(const fs::path&, DType) const {}
   /// Bytes of input memory beside the arena.
   virtual int64_t staging_bytes() const = 0;
 };
 
 /// Sizes of the micro-batches that cover `count` rows.
 std::vector<int64_t> batch_sizes(int64_t count, int64_t batch);
+
+/// UserError where the files of first weights that a recipe names cannot be opened: known at once, and not
+/// when the data has been read.
+void check_first_weights(const Recipe& recipe);
 
 /// The task of a recipe, its data opened; UserError where the data does not fit the model.
 std::unique_ptr<Task> open_task(const Recipe& recipe);

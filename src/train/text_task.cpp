@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "train/weights.h"
 
 namespace hearth::train {
 namespace {
@@ -76,6 +77,7 @@ TextTask::TextTask(const Recipe& recipe)
     : options_(recipe.text),
       batch_(recipe.batch),
       shuffle_(recipe.loader.shuffle),
+      adapts_(recipe.adapter.wanted()),
       config_(models::read_decoder_config(recipe.text.config_file())),
       source_(recipe.text, config_),
       train_tokens_(source_.tokens(recipe.data.path)) {
@@ -175,10 +177,15 @@ int64_t TextTask::staging_bytes() const {
   return train_->num_bytes() + held_out_->num_bytes() + row_staging_bytes(*train_, batch_);
 }
 
-void TextTask::save_companions(const fs::path& run) const {
-  const auto json = parse_json_object<nlohmann::ordered_json>(read_file(options_.config_file()),
-                                                              options_.config_file().string());
-  write_file_atomically(run / "config.json", models::with_both_versions(json, config_).dump(2) + "\n");
+void TextTask::save_config(const fs::path& file, DType weights) const {
+  auto json = parse_json_object<nlohmann::ordered_json>(read_file(options_.config_file()),
+                                                        options_.config_file().string());
+  json["dtype"] = json["torch_dtype"] = torch_name(weights);
+  write_file_atomically(file, models::with_both_versions(json, config_).dump(2) + "\n");
+}
+
+void TextTask::save_companions(const fs::path& run, DType weights) const {
+  if (!adapts_) save_config(run / "config.json", weights);
   std::vector<fs::path> files = tokenizer_files(options_);
   files.push_back(tokenizer_folder(options_) / "generation_config.json");
   for (const fs::path& file : files) {

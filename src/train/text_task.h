@@ -29,8 +29,9 @@ class TextTask : public Task {
   std::string score_text(double score) const override;
   void report(const Evaluation& last, const fs::path& log, io::ReportData& data) const override;
   int64_t staging_bytes() const override;
-  /// config.json and the tokenizer's files, so that the run folder is a model folder.
-  void save_companions(const fs::path& run) const override;
+  /// The tokenizer's files and, unless an adapter trains, config.json, so that the run folder is that of a
+  /// model or of an adapter: transformers 5 takes a folder with a config.json for a model with weights.
+  void save_companions(const fs::path& run, DType weights) const override;
 
  protected:
   /// ", 3 bad records left out", or nothing.
@@ -43,8 +44,10 @@ class TextTask : public Task {
 
  private:
   void lay_out(const Recipe& recipe);
+  void save_config(const fs::path& file, DType weights) const;
 
   bool shuffle_;
+  bool adapts_;
   models::DecoderConfig config_;
   TextSource source_;
   text::TokenCache train_tokens_;

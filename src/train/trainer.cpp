@@ -110,15 +110,26 @@ void Trainer::start(const Start& how) {
     task_->begin(*engine_, events_.message);
     if (leads()) task_->save_beginning(out_);
   }
+  const fs::path config = out_ / "config.json";
+  saved_dtype_ = resumed && path_exists(config) ? config_dtype(config) : saved_dtype(recipe_);
   // The folder alone is enough to go on with, but for the data.
-  if (leads()) task_->save_companions(out_);
+  if (leads()) task_->save_companions(out_, saved_dtype_);
   if (leads()) open_files(resumed);
   // It is said once, not in front of every attempt.
   if (leads()) make_room(how.reason.empty());
   if (leads() && !how.reason.empty()) log_->event(state_.step, how.reason);
+  // A step's first line in the log is written where it is above this.
+  logged_step_ = resumed ? state_.step : -1;
+  if (!resumed) evaluate_first_weights();
   logged_step_ = state_.step;
   if (how.new_order) change_order();
   stream_.emplace(task_->open(state_.position, engine_->share()));
+}
+
+void Trainer::evaluate_first_weights() {
+  if (!recipe_.eval_on_start) return;
+  if (engine_->evaluates_together()) engine_->gather_states();
+  if (evaluates()) evaluate_and_log();
 }
 
 void Trainer::change_order() {
@@ -316,7 +327,7 @@ void Trainer::evaluate_and_log() {
   if (std::isfinite(found.loss) && found.score > state_.best_score) {
     state_.best_score = found.score;
     state_.evaluations_without_gain = 0;
-    save_weights(*engine_, out_ / "best.safetensors", true);
+    save_weights(*engine_, out_ / "best.safetensors", true, saved_dtype_);
   }
   evaluation_seconds_ += process_seconds() - before;
 }
@@ -336,7 +347,7 @@ void Trainer::finish(RunSummary& summary) {
   beat(comm::Phase::finishing);
   checkpoints_->flush();
   folder_->check();
-  save_weights(*engine_, out_ / weights_name(*engine_), false);
+  save_weights(*engine_, out_ / weights_name(*engine_), false, saved_dtype_);
   summary.steps = state_.step;
   summary.best_score = state_.best_score;
   summary.best = state_.best_score == RunState::kNoScore ? "none yet" : task_->score_text(state_.best_score);

@@ -143,6 +143,8 @@ class Trainer {
   bool goes_again() const { return state_.step <= logged_step_; }
   StateText state_text();
   void save_checkpoint();
+  /// Before any update, where the recipe wants it.
+  void evaluate_first_weights();
   void evaluate_and_log();
   void log_evaluation(const Evaluation& found);
   void log_step(const StepResult& result, double rate);
@@ -169,6 +171,7 @@ class Trainer {
   std::unique_ptr<io::EventFile> event_file_;
   std::unique_ptr<io::RunLog> log_;
   RunState state_;
+  DType saved_dtype_ = DType::f32;  ///< of the files of weights; checkpoints hold f32
   int64_t total_steps_ = 0;
   int64_t last_good_step_ = -1;     ///< its weights gave a finite loss
   int64_t logged_step_ = 0;         ///< what came up to it is in the log

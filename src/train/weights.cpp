@@ -2,17 +2,25 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
 
 #include "backend/cpu/convert.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
+#include "models/decoder/config.h"
 #include "train/adapter.h"
 
 namespace hearth::train {
 namespace {
 
 constexpr int64_t kChunk = 1 << 20;
+constexpr int64_t kMaxConfigBytes = 1 << 22;
+/// Rounds to infinity.
+constexpr float kTooLargeForF16 = 65520;
 
 std::string memory_name(const Engine& engine, const nn::Tensor& tensor, bool average) {
   const std::string averaged = kAverage + tensor.name;
@@ -28,6 +36,21 @@ std::vector<std::pair<const nn::Tensor*, std::string>> saved_tensors(const Engin
     saved.emplace_back(&tensor, (adapter ? kAdapterPrefix : "") + tensor.name);
   }
   return saved;
+}
+
+/// Nothing that is finite becomes infinite.
+bool fits_f16(std::span<const float> values) {
+  return std::ranges::none_of(values, [](float value) { return std::abs(value) >= kTooLargeForF16; });
+}
+
+/// Of most elements of a model's files, as far as it is one that weights are saved in.
+DType main_dtype(const fs::path& path) {
+  const io::WeightFiles files(path);
+  std::map<DType, int64_t> counts;
+  for (const io::TensorView& view : files.tensors()) counts[view.dtype] += view.shape.num_elements();
+  const auto most = std::ranges::max_element(counts, {}, &std::pair<const DType, int64_t>::second);
+  const bool half = most != counts.end() && (most->first == DType::bf16 || most->first == DType::f16);
+  return half ? most->first : DType::f32;
 }
 
 bool all_finite(std::span<const float> values) { return cpu::all_finite(values.data(), std::ssize(values)); }
@@ -188,19 +211,62 @@ const char* weights_name(const Engine& engine) {
   return has_adapter(engine) ? kAdapterFile : "model.safetensors";
 }
 
-void save_weights(const Engine& engine, const fs::path& path, bool average) {
-  std::vector<std::vector<float>> files;
-  std::vector<io::TensorView> views;
-  for (const auto& [tensor, name] : saved_tensors(engine)) {
-    const std::span<float> memory = engine.values(memory_name(engine, *tensor, average));
-    files.emplace_back(memory.size());
-    nn::to_file_order(tensor->layout, memory.data(), files.back().data());
-    views.push_back({.name = name,
-                     .dtype = DType::f32,
-                     .shape = tensor->layout.file_shape,
-                     .bytes = std::as_bytes(std::span(files.back()))});
+const char* torch_name(DType dtype) {
+  HEARTH_CHECK(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16);
+  return dtype == DType::f32 ? "float32" : dtype == DType::bf16 ? "bfloat16" : "float16";
+}
+
+std::optional<DType> dtype_of_torch_name(std::string_view name) {
+  constexpr std::string_view kTorch = "torch.";
+  if (name.starts_with(kTorch)) name.remove_prefix(kTorch.size());
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    if (name == torch_name(dtype)) return dtype;
   }
-  replace_file(path, [&](const fs::path& temporary) { io::write_safetensors(temporary, views); });
+  return std::nullopt;
+}
+
+DType saved_dtype(const Recipe& recipe) {
+  if (!is_text(recipe)) return DType::f32;
+  const fs::path first = recipe.init.empty() ? recipe.text.model : recipe.init;
+  return first.empty() ? config_dtype(recipe.text.config_file()) : main_dtype(first);
+}
+
+DType config_dtype(const fs::path& file) {
+  const auto config = parse_json_object<nlohmann::json>(read_file(file, kMaxConfigBytes), file.string());
+  for (const char* key : {"dtype", "torch_dtype"}) {
+    const auto found = config.find(key);
+    if (found != config.end() && found->is_string())
+      return dtype_of_torch_name(found->get<std::string>()).value_or(DType::f32);
+  }
+  return DType::f32;
+}
+
+void save_weights(const Engine& engine, const fs::path& path, bool average, DType dtype) {
+  const auto saved = saved_tensors(engine);
+  const auto memory_of = [&](size_t i) {
+    return engine.values(memory_name(engine, *saved[i].first, average));
+  };
+  std::vector<io::TensorView> views;
+  for (size_t i = 0; i < saved.size(); ++i) {
+    const nn::Tensor& tensor = *saved[i].first;
+    const bool wide = tensor.adapter || (dtype == DType::f16 && !fits_f16(memory_of(i)));
+    views.push_back({.name = saved[i].second,
+                     .dtype = wide ? DType::f32 : dtype,
+                     .shape = tensor.layout.file_shape,
+                     .bytes = {}});
+  }
+  std::vector<float> file;
+  std::vector<std::byte> bytes;
+  const auto bytes_of = [&](size_t i) -> std::span<const std::byte> {
+    const std::span<const float> memory = memory_of(i);
+    file.resize(memory.size());
+    nn::to_file_order(saved[i].first->layout, memory.data(), file.data());
+    if (views[i].dtype == DType::f32) return std::as_bytes(std::span(file));
+    bytes.resize(file.size() * static_cast<size_t>(dtype_bytes(views[i].dtype)));
+    cpu::store_f32(views[i].dtype, file.data(), bytes.data(), 0, std::ssize(file));
+    return bytes;
+  };
+  replace_file(path, [&](const fs::path& temporary) { io::write_safetensors(temporary, views, bytes_of); });
 }
 
 void load_weights(Engine& engine, const fs::path& path) {
@@ -208,6 +274,12 @@ void load_weights(Engine& engine, const fs::path& path) {
   const auto saved = saved_tensors(engine);
   for (const auto& [tensor, name] : saved) load_tensor(engine, *tensor, name, files, path);
   if (has_adapter(engine)) check_nothing_is_left(saved, files, path);
+}
+
+void check_weights(const ModelFolder& model) {
+  models::refuse_quantized_weights(model.model / "config.json");
+  io::WeightFiles{model.weights};
+  if (!model.adapter.empty()) io::WeightFiles{adapter_weights(model.adapter)};
 }
 
 void draw_frozen(Engine& engine) {

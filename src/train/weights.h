@@ -1,13 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "base/file.h"
 #include "io/weight_files.h"
 #include "train/engine.h"
 #include "train/model_folder.h"
+#include "train/recipe.h"
 
 namespace hearth::train {
 
@@ -27,13 +30,28 @@ bool has_adapter(const Engine& engine);
 /// The file in a run folder that holds its last weights.
 const char* weights_name(const Engine& engine);
 
-/// Writes weights and statistics under torch's names and layouts; `average` writes their moving average
-/// instead.
-void save_weights(const Engine& engine, const fs::path& path, bool average);
+/// torch's names of f32, bf16 and f16, as config.json has them ("bfloat16"; "torch.bfloat16" is read too).
+const char* torch_name(DType dtype);
+std::optional<DType> dtype_of_torch_name(std::string_view name);
+
+/// What a run's weights are saved in: the dtype of most of the model that a recipe starts from; of a new
+/// language model, what its config.json says; else f32.
+DType saved_dtype(const Recipe& recipe);
+/// What a config.json says of it; f32 where it says nothing that weights are saved in.
+DType config_dtype(const fs::path& file);
+
+/// Writes weights and statistics under torch's names and layouts, one tensor in memory at a time; `average`
+/// writes their moving average instead. Low-rank matrices are f32 whatever `dtype` is, and so is a tensor
+/// that f16 cannot hold.
+void save_weights(const Engine& engine, const fs::path& path, bool average, DType dtype = DType::f32);
 
 /// Reads them back: every tensor must be there with its shape (in f32, bf16, f16 or f64). UserError names
 /// what is missing or differs.
 void load_weights(Engine& engine, const fs::path& path);
+
+/// UserError where the files of a model, or of the adapter on top of it, cannot be opened: known at once, and
+/// not when all else has been read.
+void check_weights(const ModelFolder& model);
 
 /// Draws the weights under an adapter, which Engine::initialise leaves to files, from the engine's seed.
 void draw_frozen(Engine& engine);

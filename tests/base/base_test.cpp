@@ -11,11 +11,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
+#include <new>
 #include <numeric>
 #include <set>
 #include <thread>
 #include <vector>
 
+#include "base/asan.h"
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -163,6 +165,9 @@ TEST(Text, LongLinesKeepTheirStartAndEnd) {
 }
 
 TEST(Threads, TooManyForTheSystemAreRefused) {
+#if defined(HEARTH_ASAN) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "SKIPPED: a sanitizer takes more memory than this limit leaves";
+#endif
   const rlimit tight{size_t{1} << 30, size_t{1} << 30};
   EXPECT_EXIT(
       {
@@ -176,6 +181,20 @@ TEST(Threads, TooManyForTheSystemAreRefused) {
         std::_Exit(0);
       },
       testing::ExitedWithCode(2), "expected 100000 threads, got [0-9]+: .*; try threads=[0-9]+");
+}
+
+TEST(Threads, WhatABodyThrowsReachesTheCallerWhenAllHaveEnded) {
+  ThreadPool pool(4);
+  for (int thrower = 0; thrower < 4; ++thrower) {
+    std::atomic<int> num_ended = 0;
+    const auto body = [&](int thread) {
+      if (thread == thrower) throw std::bad_alloc();
+      ++num_ended;
+    };
+    EXPECT_THROW(pool.run(body), std::bad_alloc);
+    EXPECT_EQ(num_ended, 3);
+  }
+  EXPECT_NO_THROW(pool.run([](int) {}));
 }
 
 TEST(Text, BytesAndNames) {

@@ -115,6 +115,9 @@ TEST_F(BadSteps, GoBackToTheFirstWeightsWithoutACheckpoint) {
   EXPECT_THAT(works(train("nan", "none") + "train.checkpoint_every=1000"), HasSubstr("back to step 0, and"));
   works(train("nan", "some"));
   EXPECT_TRUE(get("none/model.safetensors") == get("some/model.safetensors"));
+  works(train("nan", "judged") + "train.checkpoint_every=1000 train.eval_on_start=true");
+  EXPECT_TRUE(get("judged/model.safetensors") == get("some/model.safetensors"));
+  EXPECT_EQ(count_of(get("judged/trainer_log.jsonl"), "{\"current_steps\":0,\"eval_loss\""), 1U);
 }
 
 TEST_F(BadSteps, AreLimited) {

@@ -65,7 +65,8 @@ TEST_F(Chat, AnotherFolderForTokens) {
 }
 
 TEST_F(Chat, ValidateShowsWhatTheLossCounts) {
-  const std::string line = small("validate llama-full model=model data=chat.jsonl");
+  const std::string line =
+      small("validate pretrain-llama model.config=model/config.json model.tokenizer=model data=chat.jsonl");
   const std::string out = works(line);
   EXPECT_THAT(out, HasSubstr("chat.jsonl:3 (openai, "));
   EXPECT_THAT(out, Not(HasSubstr("chat.jsonl:4 ")));
@@ -107,11 +108,13 @@ TEST_F(Chat, BadRecordsMayBeSkippedAndAreCounted) {
   // From the data, then from the tokens that were kept.
   for (int i = 0; i < 2; ++i) {
     EXPECT_THAT(works(on_chat("data.bad_records=skip --out skips" + std::to_string(i))),
-                HasSubstr("28 samples in "));
+                testing::AllOf(HasSubstr("28 samples in "), HasSubstr(", 3 bad records left out), ")));
     EXPECT_THAT(get(fmt::format("skips{}/report.html", i)), HasSubstr("training samples"));
   }
-  EXPECT_THAT(works(small("validate llama-full model=base data=chat.jsonl data.bad_records=skip")),
-              testing::AllOf(HasSubstr("3 bad records: "), HasSubstr(", 3 bad records left out), ")));
+  EXPECT_THAT(
+      works(small("validate llama-full model=base data=chat.jsonl data.bad_records=skip")),
+      testing::AllOf(HasSubstr("3 bad records: "), HasSubstr(", 3 bad records left out), "),
+                     HasSubstr("the recipe is well-formed; of its data, 3 bad records are left out\n")));
   refused(on_chat(), {"chat.jsonl:31: expected JSON"});
 }
 

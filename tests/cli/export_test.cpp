@@ -1,4 +1,5 @@
 #include "cli/program.h"
+#include "data/files.h"
 #include "io/safetensors.h"
 
 namespace hearth {
@@ -31,6 +32,11 @@ class Export : public Program {
     std::string text = get(file);
     ASSERT_NE(text.find(from), std::string::npos) << file << " lacks " << from;
     put(file, text.replace(text.find(from), from.size(), to));
+  }
+  /// Nothing that is not complete lies in a folder.
+  void expect_no_temporaries(const std::string& folder) const {
+    for (const auto& entry : fs::directory_iterator(at(folder)))
+      EXPECT_EQ(entry.path().filename().string().find(".hearth-"), std::string::npos) << entry.path();
   }
   /// Writes the weights again with one value changed.
   void set_value(float value) const {
@@ -83,18 +89,74 @@ TEST_F(Export, ValuesThatATypeCannotHoldAreRefusedAndNothingIsLeft) {
           {"65504", "'model.layers.1.mlp.down_proj.weight'"});
   refused("hearth export model --type f16 --out half", {"65504", "--type bf16"});
   works("hearth export model --format gguf --type bf16 --out fine.gguf");
-  EXPECT_FALSE(has("m.gguf") || has("half") || has("half.partial"));
-  int files = 0;
-  for (const auto& entry : fs::directory_iterator(at(".")))
-    files += entry.path().string().find("m.gguf") != std::string::npos;
-  EXPECT_EQ(files, 0);
+  EXPECT_FALSE(has("m.gguf") || has("half"));
+  expect_no_temporaries(".");
+}
+
+TEST_F(Export, AnEmptyFolderIsFilledAndNothingOfOthersIsTouched) {
+  put("out.partial/mine.txt", "mine");
+  put("m.gguf.tmp", "mine");
+  fs::create_directories(at("out"));
+  works("hearth export model --out out && hearth export model --out m.gguf");
+  EXPECT_EQ(get("out/model.safetensors"), get("model/model.safetensors"));
+  EXPECT_EQ(get("out.partial/mine.txt"), "mine");
+  EXPECT_EQ(get("m.gguf.tmp"), "mine");
+  works("mkdir here && cd here && hearth export ../model --out .");
+  EXPECT_EQ(get("here/model.safetensors"), get("model/model.safetensors"));
+  for (const char* folder : {".", "out", "here"}) expect_no_temporaries(folder);
+}
+
+TEST_F(Export, AFolderThatCannotBeWrittenToIsRefusedBeforeAnyWork) {
+  // Weights that cannot be opened would be found later.
+  cut("model/model.safetensors", 3);
+  put("full/mine.txt", "mine");
+  for (const char* out : {"full", "text.txt", "/proc/hearth", "text.txt/out"}) {
+    refused(fmt::format("hearth export model --out {}", out), {out});
+    EXPECT_EQ(get(".err").find("safetensors"), std::string::npos) << get(".err");
+  }
+  for (const char* out : {"/proc/hearth.gguf", "none/m.gguf"}) {
+    refused(fmt::format("hearth export model --out {}", out), {fmt::format("cannot write to {}", out)});
+    EXPECT_EQ(get(".err").find("safetensors"), std::string::npos) << get(".err");
+  }
+  refused("hearth export model --out a/b/out", {"model/model.safetensors"});
+  EXPECT_FALSE(has("a"));
+  EXPECT_EQ(get("full/mine.txt"), "mine");
+  expect_no_temporaries(".");
+}
+
+TEST_F(Export, TheFormatFollowsFromTheEnding) {
+  EXPECT_THAT(works("hearth export model --type q8_0 --out m.gguf"),
+              testing::HasSubstr("m.gguf: 21 tensors"));
+  EXPECT_TRUE(get("m.gguf").starts_with("GGUF"));
+  EXPECT_THAT(works("hearth export model --out folder"), testing::HasSubstr("folder: a model folder"));
+  refused("hearth export model --format hf --out n.gguf", {"'n.gguf'", "--format gguf"});
+  refused("hearth export model --shard-size 1MB --out n.gguf", {"--shard-size"});
+  EXPECT_FALSE(has("n.gguf"));
+}
+
+TEST_F(Export, ARunOnPicturesBecomesAFolderThatPredictAndEvalOpen) {
+  works("hearth train tiny.yaml --out pictures train.eval_every=2 optimizer.lr=0.5");
+  put("a.png", data::encode_png(data::speckled(8, 8, 3)));
+  EXPECT_THAT(works("hearth export pictures --out small"),
+              testing::AllOf(testing::HasSubstr("small: model.safetensors (pictures/best.safetensors"),
+                             testing::HasSubstr("config.yaml"), testing::HasSubstr("hearth predict")));
+  EXPECT_EQ(get("small/model.safetensors"), get("pictures/best.safetensors"));
+  const auto numbers = [](const std::string& text) { return text.substr(text.find(": ")); };
+  EXPECT_EQ(numbers(works("hearth eval small")), numbers(works("hearth eval pictures")));
+  EXPECT_EQ(works("hearth predict small a.png"), works("hearth predict pictures a.png"));
+  works("hearth export pictures --type bf16 --out smaller && hearth predict smaller a.png");
+  EXPECT_LT(fs::file_size(at("smaller/model.safetensors")),
+            fs::file_size(at("small/model.safetensors")) * 3 / 4);
+  refused("hearth export pictures --out p.gguf", {"a language model", "'pictures'", "a run on pictures"});
+  refused("hearth export pictures --shard-size 1MB --out p", {"--shard-size", "a run on pictures"});
+  EXPECT_FALSE(has("p.gguf") || has("p"));
 }
 
 TEST_F(Export, MistakesAreNamed) {
   refused("hearth export none --out out", {"'none'", "not there"});
   refused("hearth export model --type q8_0 --out out", {"--type", "q8_0"});
   refused("hearth export model --shard-size big --out out", {"--shard-size", "'big'"});
-  refused("hearth export model --out tiny", {"'tiny'", "there already"});
+  refused("hearth export model --out tiny", {"tiny'", "files already"});
   refused("hearth export model --format gguf --out tiny", {"'tiny'", "tiny/model.gguf"});
   refused("hearth export model --format gguf --shard-size 1MB --out m.gguf", {"--shard-size"});
   refused("hearth export model --format onnx --out m", {"--format"});

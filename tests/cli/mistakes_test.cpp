@@ -195,6 +195,13 @@ TEST_F(Mistakes, InFolders) {
   refused("hearth predict none a.png", {"config.yaml", "'none'"});
   refused("hearth cp demo /proc/hearth.yaml", {"/proc/hearth.yaml"});
   refused("hearth plan tiny.yaml --svg /proc/plan.svg", {"/proc/plan.svg"});
+  // Places to write to are found before what is read.
+  refused("hearth pack none.csv --out /proc/packed.csv", {"cannot write to /proc/packed.csv"});
+  refused("hearth train tiny.yaml init=none.safetensors --out /proc/hearth",
+          {"cannot write to /proc/hearth"});
+  refused("hearth train tiny.yaml init=none.safetensors --out run --dump-gradients none/g.safetensors",
+          {"cannot write to none/g.safetensors"});
+  EXPECT_FALSE(has("run"));
   EXPECT_EQ(get("tiny.yaml"), kTiny);
   works("hearth train tiny.yaml --out run");
   const std::string weights = get("run/model.safetensors");

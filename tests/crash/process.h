@@ -17,8 +17,10 @@ namespace hearth {
 /// A running `hearth`, its output in a file; killed by the destructor where it still runs.
 class Child {
  public:
-  /// `file_limit_bytes`: no file of the child may grow beyond it; -1: none.
-  Child(std::vector<std::string> arguments, const fs::path& output, int64_t file_limit_bytes = -1) {
+  /// `file_limit_bytes`: no file of the child may grow beyond it; `memory_limit_bytes`: of its address space;
+  /// -1: none.
+  Child(std::vector<std::string> arguments, const fs::path& output, int64_t file_limit_bytes = -1,
+        int64_t memory_limit_bytes = -1) {
     arguments.insert(arguments.begin(), HEARTH_PROGRAM);
     std::vector<char*> argv;
     argv.reserve(arguments.size() + 1);
@@ -29,10 +31,8 @@ class Child {
     const int out = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
     dup2(out, STDOUT_FILENO);
     dup2(out, STDERR_FILENO);
-    if (file_limit_bytes >= 0) {
-      const rlimit limit{static_cast<rlim_t>(file_limit_bytes), static_cast<rlim_t>(file_limit_bytes)};
-      setrlimit(RLIMIT_FSIZE, &limit);
-    }
+    set_limit(RLIMIT_FSIZE, file_limit_bytes);
+    set_limit(RLIMIT_AS, memory_limit_bytes);
     execv(argv[0], argv.data());
     _exit(127);
   }
@@ -64,6 +64,11 @@ class Child {
   }
 
  private:
+  static void set_limit(decltype(RLIMIT_AS) resource, int64_t most) {
+    const rlimit limit{static_cast<rlim_t>(most), static_cast<rlim_t>(most)};
+    if (most >= 0) setrlimit(resource, &limit);
+  }
+
   pid_t pid_ = -1;
   int status_ = 0;
 };

@@ -145,7 +145,7 @@ TEST(Safetensors, TakesMemoryAndTimeByItsSize) {
                                             metadata + std::string(30'000'000, '['), metadata + objects};
   for (const std::string& header : hostile) {
     const std::vector<std::byte> file = file_bytes(header, 0);
-    EXPECT_WITHIN(2 * std::ssize(file), EXPECT_THROW(parse_safetensors(file, "x"), UserError));
+    EXPECT_WITHIN(std::ssize(file), EXPECT_THROW(parse_safetensors(file, "x"), UserError));
   }
 }
 

@@ -48,6 +48,11 @@ def parameters(**keys):
     return {"rope_scaling": ABSENT, "rope_theta": ABSENT, "rope_parameters": {"rope_theta": 10000.0, **keys}}
 
 
+def by_layer(**keys):
+    """That form for a family whose layers differ."""
+    return {"rope_scaling": ABSENT, "rope_theta": ABSENT, "rope_local_base_freq": ABSENT, "rope_parameters": keys}
+
+
 # Title: family, edits of config.json, and what a refusal names (None: equal).
 ROPE = {
     "linear": ("llama", scaling(rope_type="linear", factor=2.0), None),
@@ -214,11 +219,120 @@ KEYS = {
     "gemma2 with hidden_activation null": ("gemma2", {"hidden_activation": None}, "hidden_activation"),
     "gemma2 without sliding_window": ("gemma2", {"sliding_window": ABSENT}, None),
     "gemma2 with attention_bias": ("gemma2 with biases", {}, None),
+    "plain olmo2": ("olmo2", {}, None),
+    "olmo2 without rms_norm_eps": ("olmo2", {"rms_norm_eps": ABSENT}, None),
+    "olmo2 without num_key_value_heads": ("olmo2", {"num_key_value_heads": ABSENT}, "k_proj"),
+    "olmo2 with attention_bias": ("olmo2 with biases", {}, None),
+    "olmo2 with mlp_bias": ("olmo2", {"mlp_bias": True}, None),
+    "olmo2 with linear rope": ("olmo2", scaling(type="linear", factor=2.0), None),
+    "olmo2 with layer_types": ("olmo2", {"layer_types": SLIDING}, "layer_types"),
+    "plain granite": ("granite", {}, None),
+    "granite without its multipliers": (
+        "granite",
+        {f"{key}_multiplier": ABSENT for key in ("embedding", "residual", "attention")},
+        None,
+    ),
+    "granite without logits_scaling": ("granite", {"logits_scaling": ABSENT}, None),
+    "granite without rms_norm_eps": ("granite", {"rms_norm_eps": ABSENT}, None),
+    "granite with logits_scaling 0": ("granite", {"logits_scaling": 0.0}, "logits_scaling"),
+    "granite with biases": ("granite with biases", {}, None),
+    "plain smollm3": ("smollm3", {}, None),
+    "smollm3 without no_rope_layers": (
+        "smollm3",
+        {"no_rope_layers": ABSENT, "no_rope_layer_interval": ABSENT},
+        None,
+    ),
+    "smollm3 by no_rope_layer_interval": (
+        "smollm3",
+        {"no_rope_layers": ABSENT, "no_rope_layer_interval": 3},
+        None,
+    ),
+    "smollm3 with no_rope_layers": ("smollm3", {"no_rope_layers": [0, 1, 0], "no_rope_layer_interval": 3}, None),
+    "smollm3 with too few no_rope_layers": ("smollm3", {"no_rope_layers": [0]}, "no_rope_layers"),
+    "smollm3 without theta": ("smollm3", {"rope_theta": ABSENT, "rope_parameters": ABSENT}, None),
+    "smollm3 without tie_word_embeddings": ("smollm3", {"tie_word_embeddings": ABSENT}, None),
+    "smollm3 with windows": (
+        "smollm3",
+        {"use_sliding_window": True, "sliding_window": 7, "layer_types": ABSENT},
+        None,
+    ),
+    "smollm3 with windows by layer_types": (
+        "smollm3",
+        {"use_sliding_window": True, "sliding_window": 7, "layer_types": SLIDING},
+        None,
+    ),
+    "smollm3 with layer_types and the window off": (
+        "smollm3",
+        {"use_sliding_window": False, "sliding_window": 7, "layer_types": SLIDING},
+        "layer_types",
+    ),
+    "plain gemma3": ("gemma3_text", {}, None),
+    "gemma3 without layer_types": ("gemma3_text", {"layer_types": ABSENT}, None),
+    "gemma3 by sliding_window_pattern": ("gemma3_text", {"layer_types": ABSENT, "sliding_window_pattern": 2}, None),
+    "gemma3 without bases": (
+        "gemma3_text",
+        {"rope_theta": ABSENT, "rope_local_base_freq": ABSENT, "rope_parameters": ABSENT},
+        None,
+    ),
+    "gemma3 with bases": (
+        "gemma3_text",
+        {"rope_theta": 500.0, "rope_local_base_freq": 50.0, "rope_parameters": ABSENT},
+        None,
+    ),
+    "gemma3 with scaling": (
+        "gemma3_text",
+        {**scaling(rope_type="linear", factor=8.0), "rope_theta": 500.0, "rope_parameters": ABSENT},
+        None,
+    ),
+    "gemma3 with scaling by type": ("gemma3_text", scaling(type="linear", factor=8.0), '"rope_type"'),
+    "gemma3 without sliding_window": ("gemma3_text", {"sliding_window": ABSENT}, None),
+    "gemma3 with sliding_window null": ("gemma3_text", {"sliding_window": None}, "sliding_window"),
+    "gemma3 without query_pre_attn_scalar": ("gemma3_text", {"query_pre_attn_scalar": ABSENT}, None),
+    "gemma3 with caps": ("gemma3_text", {"attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0}, None),
+    "gemma3 without caps": (
+        "gemma3_text",
+        {"attn_logit_softcapping": ABSENT, "final_logit_softcapping": ABSENT},
+        None,
+    ),
+    "gemma3 with attention_bias": ("gemma3_text with biases", {}, None),
+    "gemma3 in both directions": (
+        "gemma3_text",
+        {"use_bidirectional_attention": True},
+        "use_bidirectional_attention",
+    ),
+    "version 5: gemma3 by layer type": (
+        "gemma3_text",
+        by_layer(full_attention={"rope_type": "linear", "factor": 4.0, "rope_theta": 500.0}),
+        None,
+    ),
+    "version 5: gemma3 with another local base": (
+        "gemma3_text",
+        by_layer(sliding_attention={"rope_type": "default", "rope_theta": 50.0}),
+        None,
+    ),
+    "version 5: gemma3 with a scaled local base": (
+        "gemma3_text",
+        by_layer(sliding_attention={"rope_type": "linear", "factor": 2.0, "rope_theta": 50.0}),
+        "rope_type",
+    ),
+    "version 5: gemma3 with one rope": ("gemma3_text", parameters(rope_type="default"), "full_attention"),
     "gemma2 in both directions": (
         "gemma2",
         {"use_bidirectional_attention": True},
         "use_bidirectional_attention",
     ),
+}
+GRANITE = {
+    "embedding_multiplier": 3.0,
+    "residual_multiplier": 0.6,
+    "attention_multiplier": 0.4,
+    "logits_scaling": 2.5,
+}
+GEMMA3 = {
+    "head_dim": 12,
+    "sliding_window": 7,
+    "query_pre_attn_scalar": 10,
+    "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
 }
 MODELS = {
     "llama": {},
@@ -229,6 +343,13 @@ MODELS = {
     "phi3 in part": {"partial_rotary_factor": 0.5},
     "gemma2": {"head_dim": 12, "sliding_window": 7, "query_pre_attn_scalar": 10},
     "gemma2 with biases": {"head_dim": 12, "sliding_window": 7, "query_pre_attn_scalar": 10, "attention_bias": True},
+    "olmo2": {},
+    "olmo2 with biases": {"attention_bias": True},
+    "granite": GRANITE,
+    "granite with biases": {**GRANITE, "attention_bias": True, "mlp_bias": True},
+    "smollm3": {"no_rope_layers": [1, 0, 1], "tie_word_embeddings": True},
+    "gemma3_text": GEMMA3,
+    "gemma3_text with biases": {**GEMMA3, "attention_bias": True},
 }
 
 

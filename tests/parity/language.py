@@ -75,6 +75,33 @@ FAMILIES = {
         "attn_logit_softcapping": 5.0,
         "final_logit_softcapping": 3.0,
     },
+    "olmo2": {"model_type": "olmo2"},
+    "granite": {
+        "model_type": "granite",
+        "embedding_multiplier": 3.0,
+        "residual_multiplier": 0.6,
+        "attention_multiplier": 0.4,
+        "logits_scaling": 2.5,
+        "attention_bias": True,
+        "mlp_bias": True,
+    },
+    "smollm3": {"model_type": "smollm3", "no_rope_layer_interval": 2, "rope_theta": 20000.0},
+    "smollm3 with windows": {
+        "model_type": "smollm3",
+        "no_rope_layers": [1, 0, 0],
+        "use_sliding_window": True,
+        "sliding_window": 7,
+        "tie_word_embeddings": False,
+    },
+    "gemma3": {
+        "model_type": "gemma3_text",
+        "head_dim": 12,
+        "sliding_window": 7,
+        "query_pre_attn_scalar": 10,
+        "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
+        "rope_scaling": {"rope_type": "linear", "factor": 2.0},
+        "final_logit_softcapping": 3.0,
+    },
 }
 
 
@@ -168,6 +195,22 @@ def check_back(family, folder):
     return within(1e-5, gap, f"{family}: transformers loads the run and agrees on its loss to {gap:.1e}")
 
 
+def check_dtype(dtype, folder):
+    """A run of a base in half precision holds its dtype, in config.json too, and opens as the same model."""
+    model = make_model("llama").to(dtype)
+    run = run_hearth(folder, model, tokens_for(BATCH * 4, seed=9), 4)
+    saved = load_file(run / "model.safetensors")
+    config = json.loads((run / "config.json").read_text())
+    named = {f"torch.{config[key]}" for key in ("dtype", "torch_dtype")}
+    if {weight.dtype for weight in saved.values()} != {dtype} or named != {str(dtype)}:
+        raise AssertionError(f"expected {dtype} in file and config, got {config['dtype']} in config.json")
+    found = AutoModelForCausalLM.from_pretrained(run, dtype="auto")
+    for name, weight in found.state_dict().items():
+        if weight.dtype != dtype or not torch.equal(weight, saved[name]):
+            raise AssertionError(f"{name}: expected the file's values, got others")
+    return f"a run of a base in {dtype} opens with the {len(saved)} tensors of its file"
+
+
 def check_generation(family, length, folder):
     """The cache changes nothing: greedy tokens are those of transformers, which attends to everything again."""
     model = make_model(family)
@@ -197,6 +240,8 @@ def checks(names):
                 lambda folder, name=name, length=length: check_generation(name, length, folder),
             )
         yield f"{name} run folder", lambda folder, name=name: check_back(name, folder)
+    for dtype in (torch.bfloat16, torch.float16):
+        yield f"a run in {dtype}", lambda folder, dtype=dtype: check_dtype(dtype, folder)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstring>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "io/safetensors.h"
@@ -214,6 +216,65 @@ TEST_F(Adapters, RefuseWhatDoesNotFit) {
           {"modules_to_save", "ties"});
 }
 
+/// As PEFT decides, whose own answers tests/parity/adapters.py compares.
+TEST(ModuleRules, SayWhatBecomesOfAModule) {
+  const auto change = [](const std::string& keys, const std::string& module) {
+    const auto config = nlohmann::ordered_json::parse("{\"r\": 8, \"lora_alpha\": 4, " + keys + "}");
+    return ModuleRule(config, "file").change_of(module);
+  };
+  const auto rank = [&](const std::string& keys, const std::string& module) {
+    return change(keys, module).rank;
+  };
+  const std::string q = "model.layers.1.self_attn.q_proj", up = "model.layers.11.mlp.up_proj";
+  EXPECT_EQ(rank(R"("target_modules": ["q_proj"])", q), 8);
+  EXPECT_EQ(rank(R"("target_modules": ["proj"])", q), 0);
+  EXPECT_EQ(rank(R"("target_modules": "q_proj")", q), 0);
+  EXPECT_EQ(rank(R"("target_modules": "(?i).*\\.Q_proj|x")", q), 8);
+  EXPECT_EQ(rank(R"("target_modules": "ALL-linear", "exclude_modules": ["q_proj"])", q), 0);
+  EXPECT_EQ(rank(R"("target_modules": "all-linear", "exclude_modules": "q_proj")", q), 8);
+  EXPECT_EQ(rank(R"("target_modules": ["up_proj"], "layers_to_transform": 1)", up), 0);
+  EXPECT_EQ(rank(R"("target_modules": ["up_proj"], "layers_to_transform": [1, 11])", up), 8);
+  EXPECT_EQ(rank(R"("target_modules": ["up_proj"], "layers_to_transform": [11], "layers_pattern": "h")", up),
+            0);
+  const std::string patterns =
+      R"("target_modules": ["q_proj", "up_proj"], "use_rslora": true, )"
+      R"("rank_pattern": {"^q_proj": 1, "1.self_attn.q_proj": 2, "q_proj": 3}, "alpha_pattern": {"up.*": 16})";
+  EXPECT_EQ(rank(patterns, q), 2);
+  EXPECT_EQ(rank(patterns, "model.layers.0.self_attn.q_proj"), 3);
+  EXPECT_EQ(change(patterns, up).rank, 8);
+  EXPECT_DOUBLE_EQ(change(patterns, up).scale, 16 / std::sqrt(8.0));
+  EXPECT_DOUBLE_EQ(change(patterns, q).scale, 4 / std::sqrt(2.0));
+  const std::string saved = R"("target_modules": ["q_proj", "up_proj"], "modules_to_save": ["norm", "mlp"])";
+  EXPECT_TRUE(change(saved, "model.layers.0.input_layernorm").whole);
+  EXPECT_TRUE(change(saved, up).whole);
+  EXPECT_EQ(rank(saved, up), 0);
+  EXPECT_FALSE(change(saved, q).whole);
+}
+
+TEST(ModuleRules, GiveUpOnPatternsThatTakeTooLong) {
+  const ModuleRule rule(
+      nlohmann::ordered_json::parse(R"({"r": 8, "lora_alpha": 4, "target_modules": ["q_proj"],
+    "rank_pattern": {"((l|a|la)*)*[0-9]": 3}})"),
+      "file");
+  try {
+    rule.change_of("model.layers.0.lalalalalalalalalalalalalalala.q_proj");
+    ADD_FAILURE() << "expected a UserError";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("file: \"rank_pattern\""));
+  }
+}
+
+TEST_F(Adapters, SaveWholeModulesUnderNamesThatPeftUnderstands) {
+  Trainer(lora({"adapter.targets=v_proj", "adapter.modules_to_save=[norm, lm_head]"}), at("run"), quiet())
+      .run(false);
+  const auto saved = nlohmann::json::parse(read_file(at("run") / kAdapterConfig)).at("modules_to_save");
+  EXPECT_EQ(saved, (nlohmann::json{"model.norm", "lm_head"}));
+  Trainer again(recipe({"model.path=" + at("base").string(), "adapter.path=" + at("run").string()}),
+                at("again"), quiet());
+  again.run(false);
+  EXPECT_EQ(nlohmann::json::parse(read_file(at("again") / kAdapterConfig)).at("modules_to_save"), saved);
+}
+
 TEST_F(Adapters, RefuseOthersOfAnotherShape) {
   Trainer(lora({"adapter.rank=4", "adapter.targets=[q_proj]"}), at("other"), quiet()).run(false);
   const std::string config = read_file(at("other/adapter_config.json"));
@@ -231,7 +292,24 @@ TEST_F(Adapters, RefuseOthersOfAnotherShape) {
   with("\"q_proj\"", "\"k_proj\"", {"k_proj.lora_A.weight"});
   with("\"use_dora\": false", "\"use_dora\": true", {"adapter_config.json", "use_dora"});
   with("\"LORA\"", "\"IA3\"", {"adapter_config.json", "peft_type", "IA3"});
-  with("[\n    \"q_proj\"\n  ]", "\".*q_proj\"", {"target_modules", "q_proj"});
+  const std::string list = "[\n    \"q_proj\"\n  ]";
+  with(list, "\"*q_proj\"", {"target_modules", "q_proj"});
+  with(list, "\"model.layers.0.(self_attn.q_proj\"", {"target_modules", "regular expression"});
+  with(list, "\".*(q_proj|input_layernorm)\"", {"target_modules", "'model.layers.0.input_layernorm'"});
+  with(list, "\".*(q_proj|lm_head)\"", {"target_modules", "'lm_head'"});
+  with(list, "[\"dense\"]", {"target_modules", "got none of them"});
+  with(list, "[\"q_proj\"], \"layers_to_transform\": [1]", {"layers.0.self_attn.q_proj.lora_A.weight"});
+  with(list, "[\"q_proj\"], \"layers_pattern\": \"layers\"", {"layers_pattern", "layers_to_transform"});
+  with(list, "[\"q_proj\"], \"layers_to_transform\": [1], \"layers_pattern\": \"(h|layers)\"",
+       {"layers_pattern", "(h|layers)"});
+  with("\"modules_to_save\": null", "\"modules_to_save\": [\"proj\"]", {"modules_to_save", "q_proj", "both"});
+  with("\"rank_pattern\": {}", "\"rank_pattern\": {\"q_proj\": 0}", {"rank_pattern", "'q_proj'", "0"});
+  with("\"rank_pattern\": {}", "\"rank_pattern\": {\"(q_proj\": 1}", {"rank_pattern", "(q_proj"});
+  with("\"rank_pattern\": {}", "\"rank_pattern\": {\"q_proj\": 2}", {"q_proj.lora_A.weight", "[2, 16]"});
+  with("\"task_type\": \"CAUSAL_LM\"", "\"task_type\": \"SEQ_CLS\"", {"task_type", "SEQ_CLS"});
+  with("{", "{\"kasa_config\": {},", {"adapter_config.json", "kasa_config", "merge_and_unload"});
+  with("{", "{\"alora_invocation_tokens\": [3, 5],", {"alora_invocation_tokens", "[3,5]"});
+  with("{", "{\"of_next_year\": 1,", {"of_next_year", "got 1", "remove the key"});
   with("{", "", {"JSON"});
   const fs::path both = at("both");
   Trainer(lora({"adapter.rank=4", "adapter.targets=[q_proj, v_proj]"}), both, quiet()).run(false);

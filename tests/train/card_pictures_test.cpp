@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kBatch = 4;
 constexpr int64_t kSide = 8;
-constexpr int64_t kSteps = 20;
+constexpr int64_t kPictureSteps = 20;
 constexpr size_t kSlack = 16;
 
 /// A residual network in small: a shortcut of its own, strides, max and average pooling.
@@ -101,7 +101,7 @@ class CardPictures : public testing::TestWithParam<Net> {};
 TEST_P(CardPictures, TrainLikeOnTheProcessorWithoutIt) {
   Course here(GetParam(), exec::Backend::cpu), there(GetParam(), exec::Backend::gpu);
   EXPECT_EQ(there.engine().train_program().num_host_nodes(), 0) << lent(there.engine());
-  for (int64_t step = 0; step < kSteps; ++step) {
+  for (int64_t step = 0; step < kPictureSteps; ++step) {
     const double want = here.step();
     ASSERT_NEAR(there.step(), want, GetParam().tolerance * want) << "step " << step;
   }

@@ -12,7 +12,7 @@
 namespace hearth::train {
 namespace {
 
-constexpr int kSteps = 20;
+constexpr int kRecipeSteps = 20;
 
 struct Kind {
   std::string name;
@@ -69,9 +69,9 @@ TEST_P(CardRecipes, TakeTheProcessorsCourse) {
   } else {
     overrides.push_back(config);
   }
-  const std::vector<double> want = run("here", "cpu", kSteps, overrides);
-  const std::vector<double> got = run("there", "emulated", kSteps, overrides);
-  ASSERT_EQ(want.size(), size_t{kSteps});
+  const std::vector<double> want = run("here", "cpu", kRecipeSteps, overrides);
+  const std::vector<double> got = run("there", "emulated", kRecipeSteps, overrides);
+  ASSERT_EQ(want.size(), size_t{kRecipeSteps});
   ASSERT_EQ(got.size(), want.size());
   for (size_t i = 0; i < want.size(); ++i)
     EXPECT_NEAR(got[i], want[i], GetParam().tolerance * want[i]) << "step " << i;

@@ -12,7 +12,7 @@
 namespace hearth::train {
 namespace {
 
-constexpr int64_t kContext = 32;
+constexpr int64_t kOffloadContext = 32;
 constexpr int64_t kRows = 2;
 
 EngineOptions tiny_options() {
@@ -20,7 +20,7 @@ EngineOptions tiny_options() {
   write_tiny_model(folder.path());
   EngineOptions options{
       .objective = language_model(
-          {.config = models::read_decoder_config(folder.path() / "config.json"), .context = kContext}),
+          {.config = models::read_decoder_config(folder.path() / "config.json"), .context = kOffloadContext}),
       .batch = kRows};
   options.optimizer.name = "adamw";
   options.num_threads = 2;
@@ -33,16 +33,17 @@ std::vector<std::byte> state_after(const EngineOptions& options) {
   Engine engine(options, std::span(&options.batch, 1), {});
   engine.initialise();
   constexpr size_t kSlack = 16;
-  std::vector<int32_t> tokens(kRows * kContext + kSlack), labels(tokens.size()), positions(tokens.size());
+  std::vector<int32_t> tokens(kRows * kOffloadContext + kSlack), labels(tokens.size()),
+      positions(tokens.size());
   for (size_t i = 0; i < tokens.size(); ++i) {
     tokens[i] = static_cast<int32_t>(i * 37 % 96);
     labels[i] = static_cast<int32_t>(i * 53 % 96);
-    positions[i] = static_cast<int32_t>(i % kContext);
+    positions[i] = static_cast<int32_t>(i % kOffloadContext);
   }
   const MicroBatch batch{{tokens.data(), labels.data(), positions.data()}, kRows};
   for (int64_t step = 0; step < 3; ++step) {
     const StepResult result = engine.train_step(
-        options.accumulate, options.accumulate * kRows * kContext, [&] { return batch; }, step, 0.01);
+        options.accumulate, options.accumulate * kRows * kOffloadContext, [&] { return batch; }, step, 0.01);
     EXPECT_TRUE(std::isfinite(result.loss) && result.grad_norm > 0);
   }
   return {engine.state().begin(), engine.state().end()};

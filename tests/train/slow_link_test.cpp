@@ -14,8 +14,8 @@ namespace {
 constexpr int64_t kLarge = 192 * 64, kSmall = 64 * 10, kVectors = 64 + 10 + 2 * 64;
 /// A batch norm's statistics are summed as they are.
 constexpr int64_t kStatisticBytes = 4 * 2 * 64;
-constexpr int64_t kSteps = 240;
-constexpr const char* kPictures = R"(
+constexpr int64_t kLinkSteps = 240;
+constexpr const char* kLinkPictures = R"(
 model: {name: mlp, num_classes: 10, hidden: [64], dropout: 0}
 data: {kind: shapes, image_size: 8, count: 192, val_count: 20, threads: 1}
 train: {steps: 240, batch: 8, accumulate: 2, checkpoint_every: 7, eval_every: 240, log_every: 1}
@@ -42,15 +42,15 @@ std::string shortened(const std::string& yaml) { return replaced(yaml, "steps: 2
 
 class SlowLink : public testing::TestWithParam<Way> {
  protected:
-  std::string recipe() const { return kPictures + GetParam().exchange; }
+  std::string recipe() const { return kLinkPictures + GetParam().exchange; }
 };
 
 TEST_P(SlowLink, LearnsAsWellFromFewerBytes) {
   const TemporaryFolder folder(quick_folder());
   int64_t sent_bytes = 0;
   const Outcome got = train_with(recipe(), 2, folder.path(), 0, false, &sent_bytes);
-  const Outcome want = train_with(kPictures, 2);
-  ASSERT_EQ(std::ssize(got.losses), kSteps);
+  const Outcome want = train_with(kLinkPictures, 2);
+  ASSERT_EQ(std::ssize(got.losses), kLinkSteps);
   EXPECT_EQ(sent_bytes, GetParam().sent_bytes);
   EXPECT_LT(last_loss(got), GetParam().most_loss * last_loss(want))
       << got.losses[0] << " to " << last_loss(got) << " and " << last_loss(want);
@@ -88,11 +88,11 @@ TEST_P(SlowLink, GoesAsWellBetweenCards) {
 INSTANTIATE_TEST_SUITE_P(
     Ways, SlowLink,
     testing::Values(Way{"Bf16", "exchange: {compress: bf16}\n",
-                        kSteps*(2 * (kLarge + kSmall + kVectors) + kStatisticBytes), 1.15},
+                        kLinkSteps*(2 * (kLarge + kSmall + kVectors) + kStatisticBytes), 1.15},
                     Way{"PowerSgd", "exchange: {compress: powersgd}\n",
-                        kSteps*(4 * (4 * (192 + 64) + kSmall + kVectors) + kStatisticBytes), 1.3},
+                        kLinkSteps*(4 * (4 * (192 + 64) + kSmall + kVectors) + kStatisticBytes), 1.3},
                     Way{"LocalSteps", "exchange: {local_steps: 8}\n",
-                        kSteps / 8 * (4 * (kLarge + kSmall + kVectors) + kStatisticBytes), 1.3}),
+                        kLinkSteps / 8 * (4 * (kLarge + kSmall + kVectors) + kStatisticBytes), 1.3}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -194,8 +194,9 @@ TEST_F(Supervisor, GivesUpWhereAFailureComesBack) {
 
 TEST_F(Supervisor, AsksForAnotherOrderWhereTrainingFailsTwiceAtAStep) {
   const auto work = [](const Seat& seat) {
-    EXPECT_EQ(seat.new_order, seat.attempt == 4 || seat.attempt == 8) << seat.attempt;
-    if (seat.attempt > 8) return testing::Test::HasFailure() ? kMistake : kDone;
+    // What this process expects is lost with it, so that its last word says it.
+    if (seat.new_order != (seat.attempt == 4 || seat.attempt == 8)) return kMistake;
+    if (seat.attempt > 8) return kDone;
     const std::array<int64_t, 8> steps = {5, 7, 7, 8, 9, 10, 10, 11};
     seat.heartbeat.beat(Phase::training, steps.at(static_cast<size_t>(seat.attempt - 1)));
     raise(SIGKILL);

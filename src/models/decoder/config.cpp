@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/foreign.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "models/decoder/config_reader.h"
@@ -14,6 +15,7 @@ namespace hearth::models {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using Positions = DecoderConfig::Positions;
 
 constexpr int64_t kMaxConfigBytes = 1 << 22;
 /// Eight times the deepest model there is; plans take time that grows with the square of the layers.
@@ -41,16 +43,23 @@ struct Defaults {
   RopeDefaults rope = {};
 };
 
+[[noreturn]] void refuse_quantized(std::string_view where, std::string_view found) {
+  user_error(
+      "{}: expected weights in f32, bf16, f16 or f64, got {}; try the model that was quantized, which "
+      "adapter.quantize=nf4 stores in 4 bits here (QLoRA)",
+      where, found);
+}
+
+void check_not_quantized(const Json& config, std::string_view where) {
+  const auto found = config.find("quantization_config");
+  if (found == config.end() || found->is_null()) return;
+  const std::string method = found->is_object() ? found->value("quant_method", Json("?")).dump() : "?";
+  refuse_quantized(where, fmt::format("a quantization_config (quant_method {})", method.substr(0, 40)));
+}
+
 /// Keys that change what a model computes, where they are set, and that nothing here follows.
-void check_unfollowed(const Reader& reader) {
-  if (reader.has("quantization_config")) {
-    const Json& found = reader.at("quantization_config");
-    const std::string method = found.is_object() ? found.value("quant_method", Json("?")).dump() : "?";
-    user_error(
-        "{}: expected weights in f32, bf16, f16 or f64, got a quantization_config (quant_method {}); try the "
-        "model that was quantized",
-        reader.where(), method.substr(0, 40));
-  }
+void check_unfollowed(const Json& config, const Reader& reader) {
+  check_not_quantized(config, reader.where());
   if (!reader.flag("is_causal", true)) reader.fail("is_causal", "true");
   if (reader.flag("use_bidirectional_attention", false)) reader.fail("use_bidirectional_attention", "false");
   if (reader.has("per_layer_config")) reader.fail("per_layer_config", "layers that are all alike");
@@ -151,6 +160,12 @@ void set_phi3(const Reader& reader, DecoderConfig& config) {
   config.windows = read_one_window(reader, config, read_window(reader, 0));
 }
 
+double read_positive(const Reader& reader, const char* key, double otherwise) {
+  const double value = reader.number(key, otherwise);
+  if (!(value > 0)) reader.fail(key, "a positive number");
+  return value;
+}
+
 /// A soft cap; null: off.
 double read_cap(const Reader& reader, const char* key, double otherwise) {
   if (reader.says_null(key)) return 0;
@@ -162,15 +177,73 @@ double read_cap(const Reader& reader, const char* key, double otherwise) {
 void set_gemma2(const Reader& reader, DecoderConfig& config) {
   config.qkv_bias = config.out_bias = reader.flag("attention_bias", false);
   config.norm_offset = 1;
-  config.sandwich_norms = true;
+  config.post_norms = true;
   config.embedding_scale = std::sqrt(static_cast<double>(config.hidden));
-  const double scalar = reader.number("query_pre_attn_scalar", 256);
-  if (!(scalar > 0)) reader.fail("query_pre_attn_scalar", "a positive number");
-  config.attention_scale = 1 / std::sqrt(scalar);
+  config.attention_scale = 1 / std::sqrt(read_positive(reader, "query_pre_attn_scalar", 256));
   config.attention_cap = read_cap(reader, "attn_logit_softcapping", 50);
   config.head_cap = read_cap(reader, "final_logit_softcapping", 30);
   config.windows =
       read_windows(reader, config, read_window(reader, 4096), [](int64_t layer) { return layer % 2 == 0; });
+}
+
+void set_olmo2(const Reader& reader, DecoderConfig& config) {
+  config.qkv_bias = config.out_bias = reader.flag("attention_bias", false);
+  config.pre_norms = false;
+  config.post_norms = config.qk_norm_whole = true;
+  config.windows = read_one_window(reader, config, 0);
+}
+
+void set_granite(const Reader& reader, DecoderConfig& config) {
+  set_llama(reader, config);
+  config.embedding_scale = read_positive(reader, "embedding_multiplier", 1);
+  config.residual_scale = read_positive(reader, "residual_multiplier", 1);
+  config.attention_scale = read_positive(reader, "attention_multiplier", 1);
+  config.hidden_scale = 1 / read_positive(reader, "logits_scaling", 1);
+}
+
+/// "no_rope_layers" says 1 where a layer has rotary positions.
+std::vector<Positions> read_no_rope(const Reader& reader, int64_t num_layers) {
+  const int64_t interval = reader.integer("no_rope_layer_interval", 4, 1, 1 << 30);
+  std::vector<Positions> positions;
+  if (!reader.has("no_rope_layers")) {
+    for (int64_t i = 1; i <= num_layers; ++i)
+      positions.push_back(i % interval != 0 ? Positions::rope : Positions::none);
+    return positions;
+  }
+  const Json& listed = reader.at("no_rope_layers");
+  if (!listed.is_array() || std::ssize(listed) < num_layers)
+    reader.fail("no_rope_layers", fmt::format("a list of {} entries, one per layer,", num_layers));
+  for (const Json& entry : listed) {
+    if (entry != 0 && entry != 1) reader.fail("no_rope_layers", "a list of 0 and 1");
+    positions.push_back(entry == 1 ? Positions::rope : Positions::none);
+  }
+  positions.resize(static_cast<size_t>(num_layers));
+  return positions;
+}
+
+void set_smollm3(const Reader& reader, DecoderConfig& config) {
+  config.qkv_bias = config.out_bias = reader.flag("attention_bias", false);
+  config.mlp_bias = reader.flag("mlp_bias", false);
+  config.positions = read_no_rope(reader, config.num_layers);
+  const int64_t window = reader.flag("use_sliding_window", false) ? read_window(reader, 0) : 0;
+  config.windows = read_windows(reader, config, window, [&](int64_t layer) {
+    return config.positions[static_cast<size_t>(layer)] == Positions::none;
+  });
+}
+
+void set_gemma3(const Reader& reader, DecoderConfig& config) {
+  config.qkv_bias = config.out_bias = reader.flag("attention_bias", false);
+  config.norm_offset = 1;
+  config.qk_norm = config.post_norms = true;
+  config.embedding_scale = std::sqrt(static_cast<double>(config.hidden));
+  config.attention_scale = 1 / std::sqrt(read_positive(reader, "query_pre_attn_scalar", 256));
+  // transformers has attn_logit_softcapping among this family's keys and takes no notice of it.
+  if (reader.has("final_logit_softcapping")) config.head_cap = read_cap(reader, "final_logit_softcapping", 0);
+  const int64_t pattern = reader.integer("sliding_window_pattern", 6, 1, 1 << 30);
+  const auto slides = [=](int64_t layer) { return (layer + 1) % pattern != 0; };
+  config.windows = read_windows(reader, config, read_window(reader, 4096), slides);
+  for (const int64_t window : config.windows)
+    config.positions.push_back(window > 0 ? Positions::local_rope : Positions::rope);
 }
 
 struct Family {
@@ -194,7 +267,21 @@ constexpr std::array kFamilies = {
             .head_size = 256,
             .tied_head = true,
             .activation_key = "hidden_activation",
-            .activation = "gelu_pytorch_tanh"}}};
+            .activation = "gelu_pytorch_tanh"}},
+    Family{"olmo2", set_olmo2, {.norm_eps = 1e-5}},
+    Family{"granite", set_granite, {}},
+    Family{"smollm3",
+           set_smollm3,
+           {.max_positions = 32768, .num_kv_heads = 4, .tied_head = true, .rope = {.theta = 2000000}}},
+    Family{"gemma3_text",
+           set_gemma3,
+           {.max_positions = 131072,
+            .num_kv_heads = 4,
+            .head_size = 256,
+            .tied_head = true,
+            .activation_key = "hidden_activation",
+            .activation = "gelu_pytorch_tanh",
+            .rope = {.theta = 1000000, .local_theta = 10000}}}};
 
 const Family& find_family(const Reader& reader) {
   const std::string name = reader.text("model_type", "");
@@ -207,13 +294,24 @@ const Family& find_family(const Reader& reader) {
              did_you_mean(name, names));
 }
 
+void set_ropes(const Reader& reader, const RopeDefaults& defaults, DecoderConfig& config) {
+  const RopeSizes sizes{.head_size = config.head_size, .max_positions = config.max_positions};
+  if (defaults.local_theta == 0) {
+    config.rope = read_rope(reader, defaults, sizes);
+    return;
+  }
+  const RopesByLayer ropes = read_ropes_by_layer(reader, defaults, sizes);
+  config.rope = ropes.full;
+  config.local_rope = ropes.local;
+}
+
 }  // namespace
 
 DecoderConfig parse_decoder_config(std::string_view json, const std::string& where) {
   const Json object = parse_json_object<Json>(json, where);
   const Reader reader(object, where);
   const Family& family = find_family(reader);
-  check_unfollowed(reader);
+  check_unfollowed(object, reader);
   DecoderConfig config{.family = family.name};
   read_sizes(reader, family.defaults, config);
   config.activation = activation_of(reader, family.defaults.activation_key, family.defaults.activation);
@@ -223,14 +321,25 @@ DecoderConfig parse_decoder_config(std::string_view json, const std::string& whe
   family.set(reader, config);
   if (config.attention_scale == 0)
     config.attention_scale = 1 / std::sqrt(static_cast<double>(config.head_size));
-  config.rope = read_rope(reader, family.defaults.rope,
-                          {.head_size = config.head_size, .max_positions = config.max_positions});
+  set_ropes(reader, family.defaults.rope, config);
   return config;
 }
 
-DecoderConfig read_decoder_config(const fs::path& file) {
+void refuse_quantized_weights(const fs::path& file) {
   if (!fs::exists(file))
-    user_error("expected the config.json of a language model, got '{}', which is not there", file.string());
+    user_error("expected the config.json of a language model, got '{}', which is not there{}", file.string(),
+               download_advice(file.parent_path()));
+  // Older GPTQ and AWQ models say it beside config.json.
+  for (const char* name : {"quantize_config.json", "quant_config.json"}) {
+    if (fs::exists(file.parent_path() / name))
+      refuse_quantized(file.string(), fmt::format("a {} beside it", name));
+  }
+  check_not_quantized(parse_json_object<Json>(read_file(file, kMaxConfigBytes), file.string()),
+                      file.string());
+}
+
+DecoderConfig read_decoder_config(const fs::path& file) {
+  refuse_quantized_weights(file);
   return parse_decoder_config(read_file(file, kMaxConfigBytes), file.string());
 }
 
@@ -250,10 +359,14 @@ Json common_scaling(const Json& config, const DecoderConfig& decoder) {
   if (rope.type == "default") return {};
   const bool is_old = config.contains("rope_scaling") && config.at("rope_scaling").is_object();
   Json scaling = config.at(is_old ? "rope_scaling" : "rope_parameters");
+  if (!is_old && decoder.local_rope) scaling = scaling.at("full_attention");
   const bool is_plain = !scaling.contains("factor") && !scaling.contains("attention_factor");
   // Version 4 takes three keys of a Phi-3 and no others.
   if (decoder.family == "phi3" && is_plain)
     return {{"type", rope.type}, {"short_factor", rope.short_factor}, {"long_factor", rope.long_factor}};
+  // And two of an Olmo 2.
+  if (decoder.family == "olmo2" && rope.type == "linear")
+    return {{"type", rope.type}, {"factor", rope.factor}};
   for (const char* key : {"rope_theta", "partial_rotary_factor", "type"}) scaling.erase(key);
   scaling["rope_type"] = rope.type;
   // Version 4 leaves "factor" aside where the config has the original length.
@@ -275,6 +388,11 @@ nlohmann::ordered_json with_both_versions(nlohmann::ordered_json config, const D
   if (rope.type == "longrope") {
     config["original_max_position_embeddings"] = rope.original_positions;
     parameters["original_max_position_embeddings"] = rope.original_positions;
+  }
+  if (decoder.local_rope) {
+    config["rope_local_base_freq"] = decoder.local_rope->theta;
+    const Json local = {{"rope_type", "default"}, {"rope_theta", decoder.local_rope->theta}};
+    parameters = {{"full_attention", parameters}, {"sliding_attention", local}};
   }
   config["rope_scaling"] = scaling;
   config["rope_parameters"] = parameters;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,8 @@ namespace hearth::models {
 /// A decoder of the Llama shape, as a config.json of transformers (version 4 or 5) describes it. One struct
 /// for every family: what differs is data.
 struct DecoderConfig {
+  /// How the heads of a layer learn of positions.
+  enum class Positions : uint8_t { none, rope, local_rope };
   std::string family;  ///< model_type
   int64_t vocab_size = 0;
   int64_t hidden = 0;
@@ -28,23 +31,32 @@ struct DecoderConfig {
   bool out_bias = false;
   bool mlp_bias = false;
   bool qk_norm = false;            ///< RMS norm of every head's query and key
+  bool qk_norm_whole = false;      ///< or of a token's queries and keys as a whole
   bool fused_projections = false;  ///< qkv_proj and gate_up_proj are one matrix each
-  bool sandwich_norms = false;     ///< norms behind attention and MLP too
+  bool pre_norms = true;           ///< norms before attention and MLP
+  bool post_norms = false;         ///< norms after attention and MLP
   double norm_offset = 0;          ///< norms multiply by offset + weight
   double embedding_scale = 1;
-  double init_normal = 0.02;        ///< standard deviation of a new model's weights
-  std::string activation = "silu";  ///< of the gate: silu, gelu or gelu_tanh
-  double attention_scale = 0;       ///< queries times keys are multiplied by this
-  double attention_cap = 0;         ///< scores become cap * tanh(score / cap); 0: off
-  double head_cap = 0;              ///< the same for logits
-  std::vector<int64_t> windows;     ///< per layer: how many positions back are seen, 0: all
+  double residual_scale = 1;         ///< attention and MLP are multiplied by this before they are added
+  double hidden_scale = 1;           ///< what the head reads is multiplied by this
+  double init_normal = 0.02;         ///< standard deviation of a new model's weights
+  std::string activation = "silu";   ///< of the gate: silu, gelu or gelu_tanh
+  double attention_scale = 0;        ///< queries times keys are multiplied by this
+  double attention_cap = 0;          ///< scores become cap * tanh(score / cap); 0: off
+  double head_cap = 0;               ///< the same for logits
+  std::vector<int64_t> windows;      ///< per layer: how many positions back are seen, 0: all
+  std::vector<Positions> positions;  ///< per layer; empty: rope in all
   std::vector<int64_t> eos_ids;
   RopeOptions rope;
+  std::optional<RopeOptions> local_rope;  ///< of layers that see a window, where they have their own
 };
 
 /// Reads a config; `where` names it in messages. UserError for an unknown family, a missing or absurd value.
 DecoderConfig parse_decoder_config(std::string_view json, const std::string& where);
 DecoderConfig read_decoder_config(const fs::path& file);
+/// UserError where a config.json, or a file of its own beside it, says that the weights are quantized; and
+/// where there is no config.json.
+void refuse_quantized_weights(const fs::path& config_file);
 
 /// A sentence on a context of more tokens than the model has positions for, which it computes nonetheless;
 /// empty where it is none.

@@ -7,20 +7,14 @@ namespace {
 
 using ir::ValueId;
 using Scope = nn::Builder::Scope;
+using Positions = DecoderConfig::Positions;
 
 class Decoder {
  public:
   Decoder(nn::Builder& builder, const DecoderConfig& config, const DecoderInputs& in)
       : builder_(builder), config_(config), in_(in) {
-    const RopeTable rope = rope_table(config.rope, config.head_size);
-    std::vector<ValueId> inputs = {in.positions};
-    ir::Attrs attrs = {{"inv_freq", rope.inv_freq}, {"scale", rope.scale}};
-    if (!rope.long_inv_freq.empty() && in.reach() > rope.original) {
-      attrs.set("long_inv_freq", rope.long_inv_freq);
-      attrs.set("original", rope.original);
-      if (in.last_position != ir::kNone) inputs.push_back(in.last_position);
-    }
-    rope_ = builder.op("rope_table", inputs, attrs);
+    if (uses(Positions::rope)) rope_ = add_table(config.rope);
+    if (uses(Positions::local_rope)) local_rope_ = add_table(*config.local_rope);
   }
 
   DecoderOutputs run() {
@@ -28,18 +22,41 @@ class Decoder {
     const Scope scope(builder_, "model");
     const ValueId table =
         builder_.table("embed_tokens", config_.vocab_size, config_.hidden, config_.init_normal);
-    ValueId x = builder_.op("embedding", {in_.tokens, table});
-    if (config_.embedding_scale != 1) x = builder_.op("scale", {x}, {{"factor", config_.embedding_scale}});
+    ValueId x = scaled(builder_.op("embedding", {in_.tokens, table}), config_.embedding_scale);
     for (int64_t i = 0; i < config_.num_layers; ++i) {
       const Scope layer(builder_, "layers." + std::to_string(i));
-      x = run_layer(x, config_.windows[static_cast<size_t>(i)]);
+      x = run_layer(x, i);
     }
-    out.hidden = norm("norm", x);
+    out.hidden = scaled(norm("norm", x), config_.hidden_scale);
     out.head = table;
     return out;
   }
 
  private:
+  Positions positions(int64_t layer) const {
+    return config_.positions.empty() ? Positions::rope : config_.positions[static_cast<size_t>(layer)];
+  }
+  bool uses(Positions wanted) const {
+    for (int64_t i = 0; i < config_.num_layers; ++i) {
+      if (positions(i) == wanted) return true;
+    }
+    return false;
+  }
+  ValueId add_table(const RopeOptions& options) {
+    const RopeTable rope = rope_table(options, config_.head_size);
+    std::vector<ValueId> inputs = {in_.positions};
+    ir::Attrs attrs = {{"inv_freq", rope.inv_freq}, {"scale", rope.scale}};
+    if (!rope.long_inv_freq.empty() && in_.reach() > rope.original) {
+      attrs.set("long_inv_freq", rope.long_inv_freq);
+      attrs.set("original", rope.original);
+      if (in_.last_position != ir::kNone) inputs.push_back(in_.last_position);
+    }
+    return builder_.op("rope_table", inputs, attrs);
+  }
+
+  ValueId scaled(ValueId x, double factor) {
+    return factor == 1 ? x : builder_.op("scale", {x}, {{"factor", factor}});
+  }
   ValueId norm(const char* name, ValueId x) {
     return builder_.rms_norm(name, x, config_.norm_eps, config_.norm_offset);
   }
@@ -50,18 +67,22 @@ class Decoder {
     return builder_.op("slice_last", {x}, {{"begin", begin}, {"count", count}});
   }
 
-  ValueId run_layer(ValueId x, int64_t window) {
-    ValueId branch = attend(norm("input_layernorm", x), window);
-    if (config_.sandwich_norms) branch = norm("post_attention_layernorm", branch);
-    x = builder_.add(x, branch);
-    const char* before = config_.sandwich_norms ? "pre_feedforward_layernorm" : "post_attention_layernorm";
-    branch = feed_forward(norm(before, x));
-    if (config_.sandwich_norms) branch = norm("post_feedforward_layernorm", branch);
-    return builder_.add(x, branch);
+  ValueId run_layer(ValueId x, int64_t layer) {
+    ValueId branch = attend(pre_norm("input_layernorm", x), layer);
+    x = add_branch(x, post_norm("post_attention_layernorm", branch));
+    const char* before = config_.post_norms ? "pre_feedforward_layernorm" : "post_attention_layernorm";
+    branch = feed_forward(pre_norm(before, x));
+    return add_branch(x, post_norm("post_feedforward_layernorm", branch));
   }
+  ValueId add_branch(ValueId x, ValueId branch) {
+    return builder_.add(x, scaled(branch, config_.residual_scale));
+  }
+  ValueId pre_norm(const char* name, ValueId x) { return config_.pre_norms ? norm(name, x) : x; }
+  ValueId post_norm(const char* name, ValueId x) { return config_.post_norms ? norm(name, x) : x; }
 
-  /// One RMS norm per head, then rotation.
-  ValueId turn(const char* norm_name, ValueId x, int64_t num_heads) {
+  /// One RMS norm per head or of all heads, then rotation.
+  ValueId turn(const char* norm_name, ValueId x, int64_t num_heads, Positions by) {
+    if (config_.qk_norm_whole) x = norm(norm_name, x);
     if (config_.qk_norm) {
       const int64_t count = in_.num_rows * in_.context;
       x = builder_.op("reshape", {x},
@@ -70,10 +91,12 @@ class Decoder {
       x = builder_.op("reshape", {x},
                       {{"shape", std::vector<int64_t>{count, num_heads * config_.head_size}}});
     }
-    return builder_.op("rope", {x, rope_}, {{"head_size", config_.head_size}, {"inverse", int64_t{0}}});
+    if (by == Positions::none) return x;
+    const ValueId table = by == Positions::rope ? rope_ : local_rope_;
+    return builder_.op("rope", {x, table}, {{"head_size", config_.head_size}, {"inverse", int64_t{0}}});
   }
 
-  ValueId attend(ValueId x, int64_t window) {
+  ValueId attend(ValueId x, int64_t layer) {
     const Scope scope(builder_, "self_attn");
     const int64_t q_size = config_.num_heads * config_.head_size;
     const int64_t kv_size = config_.num_kv_heads * config_.head_size;
@@ -88,9 +111,10 @@ class Decoder {
       k = linear("k_proj", x, kv_size, config_.qkv_bias);
       v = linear("v_proj", x, kv_size, config_.qkv_bias);
     }
-    q = turn("q_norm", q, config_.num_heads);
-    k = turn("k_norm", k, config_.num_kv_heads);
-    return linear("o_proj", mix(q, k, v, window), config_.hidden, config_.out_bias);
+    q = turn("q_norm", q, config_.num_heads, positions(layer));
+    k = turn("k_norm", k, config_.num_kv_heads, positions(layer));
+    const ValueId mixed = mix(q, k, v, config_.windows[static_cast<size_t>(layer)]);
+    return linear("o_proj", mixed, config_.hidden, config_.out_bias);
   }
 
   ValueId mix(ValueId q, ValueId k, ValueId v, int64_t window) {
@@ -131,7 +155,7 @@ class Decoder {
   nn::Builder& builder_;
   const DecoderConfig& config_;
   const DecoderInputs& in_;
-  ValueId rope_ = ir::kNone;
+  ValueId rope_ = ir::kNone, local_rope_ = ir::kNone;
 };
 
 }  // namespace

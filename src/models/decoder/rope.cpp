@@ -284,6 +284,61 @@ RopeOptions read_rope(const ConfigReader& reader, const RopeDefaults& defaults, 
                       from_either(reader, scaling, "rope_theta", defaults.theta));
 }
 
+namespace {
+
+/// The objects of rope_parameters, empty where there are none.
+struct ParametersByLayer {
+  explicit ParametersByLayer(const ConfigReader& reader)
+      : full(ConfigReader::none(reader.where())), local(ConfigReader::none(reader.where())) {
+    const auto both = reader.object("rope_parameters");
+    if (!both) return;
+    for (const std::string& key : both->keys()) {
+      if (key == "full_attention" || key == "sliding_attention") continue;
+      user_error("{}: expected full_attention and sliding_attention, got '{}'", both->where(), key);
+    }
+    if (const auto found = both->object("full_attention")) full.emplace(*found);
+    if (const auto found = both->object("sliding_attention")) local.emplace(*found);
+  }
+  std::optional<ConfigReader> full, local;
+};
+
+RopeOptions read_local(const ConfigReader& reader, const ConfigReader& local, double theta) {
+  const double outer = positive(reader, "rope_local_base_freq", theta);
+  const double inner = positive(local, "rope_theta", outer);
+  if (reader.has("rope_local_base_freq") && inner != outer)
+    local.fail("rope_theta", fmt::format("the rope_local_base_freq of this config, {},", outer));
+  for (const std::string& key : local.keys()) {
+    if (key == "rope_theta" || (key == "rope_type" && local.text("rope_type", "") == "default")) continue;
+    local.fail(key.c_str(), "rope_theta and the rope_type default alone, no other value");
+  }
+  return {.theta = inner};
+}
+
+/// Version 5 adds what rope_scaling says to what rope_parameters say.
+void check_merged(const ConfigReader& full, const ConfigReader& scaling) {
+  if (!scaling.has("rope_type")) user_error("{}: expected the key \"rope_type\", got none", scaling.where());
+  for (const std::string& key : full.keys()) {
+    if (key == "rope_theta" || key == "rope_type" || scaling.has(key.c_str())) continue;
+    full.fail(key.c_str(), "the keys of rope_scaling alone, no other value");
+  }
+}
+
+}  // namespace
+
+RopesByLayer read_ropes_by_layer(const ConfigReader& reader, const RopeDefaults& defaults,
+                                 const RopeSizes& sizes) {
+  const ParametersByLayer parameters(reader);
+  const double theta = from_either(reader, *parameters.full, "rope_theta", defaults.theta);
+  const RopeOptions local = read_local(reader, *parameters.local, defaults.local_theta);
+  if (const auto scaling = reader.object("rope_scaling")) {
+    check_merged(*parameters.full, *scaling);
+    if (scaling->number("rope_theta", theta) != theta)
+      scaling->fail("rope_theta", fmt::format("the {} of this config", theta));
+    return {.full = read_options({reader, *scaling, defaults, sizes, true}, theta), .local = local};
+  }
+  return {.full = read_options({reader, *parameters.full, defaults, sizes, false}, theta), .local = local};
+}
+
 RopeTable rope_table(const RopeOptions& rope, int64_t head_size) {
   const int64_t rotary = rotary_size(rope, head_size);
   RopeTable table{.inv_freq = {}, .scale = rope.attention_factor};

@@ -38,6 +38,7 @@ struct RopeOptions {
 /// What a family's rotary positions are where its config does not say.
 struct RopeDefaults {
   double theta = 10000;
+  double local_theta = 0;  ///< of layers that see a window, where they have a base of their own; else 0
   /// Of the context before it was stretched; 0: as many as max_position_embeddings.
   int64_t original_positions = 0;
   bool is_phi = false;  ///< turns parts of heads, and calls longrope "su" and "yarn" in its first files
@@ -52,6 +53,14 @@ struct RopeSizes {
 /// Reads rope_scaling of version 4 of transformers or rope_parameters of version 5. UserError for a type that
 /// is not known, a key that the type needs, and keys that the two versions understand differently.
 RopeOptions read_rope(const ConfigReader& reader, const RopeDefaults& defaults, const RopeSizes& sizes);
+
+/// The same for a family whose layers that see a window have a base of their own: rope_parameters of version
+/// 5 hold an object per type of layer.
+struct RopesByLayer {
+  RopeOptions full, local;
+};
+RopesByLayer read_ropes_by_layer(const ConfigReader& reader, const RopeDefaults& defaults,
+                                 const RopeSizes& sizes);
 
 /// The frequencies of heads of that size.
 RopeTable rope_table(const RopeOptions& rope, int64_t head_size);

@@ -10,7 +10,7 @@ namespace hearth::text {
 namespace jinja {
 namespace {
 
-constexpr int kMaxDepth = 1000;
+constexpr int kMaxStatementDepth = 1000;
 constexpr int kMaxCalls = 50;
 
 enum class Flow { next_statement, next_round, leave_loop };
@@ -369,7 +369,7 @@ class Evaluator {
   class Level {
    public:
     explicit Level(Evaluator& evaluator) : evaluator_(evaluator) {
-      if (++evaluator_.depth_ > kMaxDepth) evaluator_.run_.fail("the template is nested too deep");
+      if (++evaluator_.depth_ > kMaxStatementDepth) evaluator_.run_.fail("the template is nested too deep");
     }
     ~Level() { --evaluator_.depth_; }
 

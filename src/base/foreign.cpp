@@ -1,0 +1,152 @@
+#include "base/foreign.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+
+namespace hearth {
+namespace {
+
+constexpr std::string_view kPointer = "version https://git-lfs.github.com/spec/v1\n";
+constexpr std::string_view kHub = "https://huggingface.co/";
+constexpr std::string_view kNameCharacters =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+/// Endings of files that are looked for on this machine.
+constexpr std::array<std::string_view, 12> kLocal = {".json", ".jsonl",   ".txt", ".csv",
+                                                     ".tsv",  ".parquet", ".gz",  ".zst",
+                                                     ".yaml", ".pt",      ".bin", ".safetensors"};
+constexpr std::array<std::string_view, 4> kPickled = {".bin", ".pth", ".pt", ".ckpt"};
+
+/// How a compressed file begins, and what makes the text of it.
+struct Compression {
+  std::string_view magic;
+  const char* name;
+  const char* command;
+};
+constexpr std::array<Compression, 5> kCompressions = {{{"\x1f\x8b", "gzip", "gunzip -k"},
+                                                       {"\x28\xb5\x2f\xfd", "Zstandard", "unzstd"},
+                                                       {"\xfd\x37zXZ", "xz", "unxz -k"},
+                                                       {"BZh91AY&SY", "bzip2", "bunzip2 -k"},
+                                                       {"PK\x03\x04", "a zip archive", "unzip"}}};
+
+bool is_name(std::string_view text) {
+  return !text.empty() && text[0] != '.' && text[0] != '-' &&
+         text.find_first_not_of(kNameCharacters) == text.npos;
+}
+
+/// "org/name"; empty where the path is none on a hub.
+std::string hub_name(const fs::path& path) {
+  std::string text = path.string();
+  if (std::ranges::find(kLocal, path.extension().string()) != kLocal.end()) return "";
+  if (text.starts_with(kHub)) text.erase(0, kHub.size());
+  if (text.starts_with("datasets/")) text.erase(0, text.find('/') + 1);
+  while (text.ends_with('/')) text.pop_back();
+  const size_t slash = text.find('/');
+  if (slash == text.npos || !is_name(text.substr(0, slash)) || !is_name(text.substr(slash + 1))) return "";
+  return text;
+}
+
+bool is_pickled(const fs::path& file) {
+  return std::ranges::find(kPickled, file.extension().string()) != kPickled.end();
+}
+
+[[noreturn]] void refuse_pickle(const fs::path& file) {
+  const std::string path = file.string();
+  const std::string name = file.filename().string();
+  const bool whole = name.starts_with("pytorch_model");
+  const std::string code =
+      whole ? fmt::format(
+                  "from transformers import AutoModelForCausalLM as M; M.from_pretrained('{}')."
+                  "save_pretrained('NEW')",
+                  file.parent_path().string())
+            : fmt::format(
+                  "import torch, safetensors.torch as s; s.save_file(torch.load('{}', "
+                  "weights_only=True), '{}')",
+                  path, fs::path(file).replace_extension(".safetensors").string());
+  user_error(
+      "expected weights as safetensors, got {}, a pickle, which can run code when it is read; convert it: "
+      "python3 -c \"{}\"",
+      path, code);
+}
+
+/// A line of pandas that writes what `read` reads as JSONL.
+std::string to_jsonl(const fs::path& path, std::string_view read) {
+  return fmt::format(
+      "python3 -c \"import pandas; pandas.{}('{}').to_json('{}', orient='records', lines=True)\"", read,
+      path.string(), fs::path(path).replace_extension(".jsonl").string());
+}
+
+[[noreturn]] void refuse_data(const fs::path& path, std::string_view found, std::string_view command) {
+  user_error("expected text or JSON records (.txt, .jsonl, .json), got {} in {}; convert it: {}", found,
+             path.string(), command);
+}
+
+}  // namespace
+
+std::string download_advice(const fs::path& path, std::string_view flags) {
+  const std::string name = hub_name(path);
+  if (name.empty()) return "";
+  return fmt::format(
+      "; if that is a name on the Hugging Face hub, download it first: hf download {}{} --local-dir {}", name,
+      flags, name.substr(name.find('/') + 1));
+}
+
+void refuse_pointer(std::string_view contents, const fs::path& path) {
+  if (!contents.starts_with(kPointer)) return;
+  user_error(
+      "expected the contents of {}, got a pointer of git-lfs to them; fetch them with git lfs pull in that "
+      "folder, or with hf download",
+      path.string());
+}
+
+void refuse_foreign_weights(std::span<const std::byte> bytes, std::string_view path) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const bool has_protocol = text.size() > 1 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5;
+  if (has_protocol || text.starts_with("PK\x03\x04")) refuse_pickle(path);
+  if (text.starts_with("GGUF"))
+    user_error("expected weights as safetensors, got a GGUF file at {}; try the model that it was made from",
+               path);
+}
+
+void refuse_foreign_weights(const fs::path& folder) {
+  std::vector<fs::path> files = list_folder(folder);
+  std::ranges::sort(files);
+  for (const fs::path& file : files) {
+    const std::string name = file.filename().string();
+    // A pickle of the training's arguments says nothing of the weights.
+    if (name == "training_args.bin" || !fs::is_regular_file(file)) continue;
+    if (is_pickled(file)) refuse_pickle(file);
+    if (file.extension() == ".gguf")
+      user_error(
+          "expected a folder with safetensors, got a GGUF file in it, {}; try the model that it was made "
+          "from",
+          file.string());
+  }
+}
+
+void refuse_binary_data(std::string_view contents, const fs::path& path) {
+  if (contents.starts_with("PAR1") && contents.ends_with("PAR1"))
+    refuse_data(path, "Parquet", to_jsonl(path, "read_parquet"));
+  for (const Compression& compression : kCompressions) {
+    if (!contents.starts_with(compression.magic)) continue;
+    refuse_data(path, compression.name, fmt::format("{} {}", compression.command, path.string()));
+  }
+}
+
+void refuse_foreign_records(const fs::path& path) {
+  std::error_code unknown;
+  if (!fs::exists(path, unknown)) {
+    const std::string advice = download_advice(path, " --repo-type dataset");
+    if (advice.empty()) return;
+    user_error("expected a file of data, got '{}', which is not there{}", path.string(), advice);
+  }
+  const std::string ending = path.extension().string();
+  if (ending == ".csv") refuse_data(path, "CSV", to_jsonl(path, "read_csv"));
+  if (ending == ".tsv") refuse_data(path, "TSV", to_jsonl(path, "read_table"));
+  if (!fs::is_regular_file(path, unknown)) return;
+  const MappedFile file(path);
+  refuse_binary_data({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, path);
+}
+
+}  // namespace hearth

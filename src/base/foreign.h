@@ -1,0 +1,31 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/file.h"
+
+/// Files and names that people bring from elsewhere and that are not read here: each is refused with what to
+/// do.
+namespace hearth {
+
+/// Where a path that is not there looks like a name on a model hub (org/name, or its address): how to
+/// download it, as the end of a sentence. Else empty. `flags`: of the download's command line.
+std::string download_advice(const fs::path& path, std::string_view flags = "");
+
+/// UserError where a file's contents are a pointer of git-lfs.
+void refuse_pointer(std::string_view contents, const fs::path& path);
+
+/// UserError where bytes that should be safetensors are pickled, or a GGUF file.
+void refuse_foreign_weights(std::span<const std::byte> bytes, std::string_view path);
+/// UserError where a folder without safetensors has weights of another kind.
+void refuse_foreign_weights(const fs::path& folder);
+
+/// UserError where bytes that should be text are compressed or Parquet.
+void refuse_binary_data(std::string_view contents, const fs::path& path);
+/// The same for records, which CSV does not hold either; and where the path is not there but looks like a
+/// name on a hub.
+void refuse_foreign_records(const fs::path& path);
+
+}  // namespace hearth

@@ -1,0 +1,159 @@
+#include "cli/program.h"
+#include "tiny_language_model.h"
+
+namespace hearth {
+namespace {
+
+/// What people bring from elsewhere: each verb that opens it says what to do. model/: the config and
+/// tokenizer of a tiny model without weights.
+class Foreign : public Program {
+ protected:
+  Foreign() {
+    write_tiny_model(at("model"));
+    put("text.txt", std::string(600, 'a'));
+    put("recipe.yaml",
+        "threads: 1\ndata: {path: text.txt, context: 16, cache: cache}\ntrain: {steps: 1, batch: 1}\n");
+  }
+  /// Every verb that opens weights refuses model/ with these parts.
+  void all_refuse(const std::vector<std::string>& parts) const {
+    for (const char* line :
+         {"train recipe.yaml model=./model --out run", "validate recipe.yaml model=./model",
+          "eval model data=text.txt data.cache=cache", "generate model --prompt a", "export model --out out",
+          "export model --out out.gguf"})
+      refused(fmt::format("hearth {}", line), parts);
+    EXPECT_FALSE(has("run") || has("out") || has("out.gguf") || has("cache"));
+  }
+  std::string validate(const std::string& data) const {
+    return "hearth validate recipe.yaml model.config=model/config.json model.tokenizer=model data.path=" +
+           data;
+  }
+  static constexpr const char* kPointer =
+      "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 2471645608\n";
+};
+
+TEST_F(Foreign, NamesOnAHubAreDownloadedFirst) {
+  const std::string name = "meta-llama/Llama-3.2-1B";
+  for (const std::string line :
+       {"train recipe.yaml model={} --out run", "validate recipe.yaml model={}", "plan recipe.yaml model={}",
+        "eval {} data=text.txt", "generate {} --prompt a", "export {} --out out", "export {} --out out.gguf",
+        "merge --adapter {} --out out", "merge --adapter adapter --model {} --out out",
+        "tokenize {} --text a"}) {
+    fs::create_directories(at("adapter"));
+    refused(fmt::format(fmt::runtime("hearth " + line), name),
+            {"'" + name, "hf download meta-llama/Llama-3.2-1B --local-dir Llama-3.2-1B"});
+  }
+  refused("hearth generate https://huggingface.co/Qwen/Qwen3-0.6B --prompt a",
+          {"hf download Qwen/Qwen3-0.6B --local-dir Qwen3-0.6B"});
+  put("adapter/adapter_config.json",
+      R"({"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj"],
+      "base_model_name_or_path": "meta-llama/Llama-3.2-1B"})");
+  refused("hearth generate adapter --prompt a",
+          {"from adapter_config.json", "--base", "hf download meta-llama/"});
+  refused(validate("tatsu-lab/alpaca"),
+          {"'tatsu-lab/alpaca'", "hf download tatsu-lab/alpaca --repo-type dataset --local-dir alpaca"});
+  for (const char* path : {"./model/none", "/none/model", "model/none/more", "data/none.jsonl"}) {
+    const Result result = shell(fmt::format("hearth generate {} --prompt a", path));
+    EXPECT_EQ(result.err.find("hf download"), std::string::npos) << result.err;
+  }
+}
+
+TEST_F(Foreign, PointersOfGitLfsAreNoFiles) {
+  const std::vector<std::string> parts = {"model/model.safetensors", "git-lfs", "git lfs pull",
+                                          "hf download"};
+  put("model/model.safetensors", kPointer);
+  all_refuse(parts);
+  put("pointer.jsonl", kPointer);
+  refused(validate("pointer.jsonl"), {"pointer.jsonl", "git lfs pull"});
+  put("model/tokenizer.json", kPointer);
+  refused("hearth tokenize model --text a", {"model/tokenizer.json", "git lfs pull"});
+  put("model/config.json", kPointer);
+  refused("hearth plan recipe.yaml model=./model", {"model/config.json", "git lfs pull"});
+  put("a.png", kPointer);
+  works("hearth train tiny.yaml --out run");
+  refused("hearth predict run a.png", {"a.png", "git lfs pull"});
+}
+
+TEST_F(Foreign, PicklesAreConverted) {
+  refused("hearth train recipe.yaml model=./model --out run", {"expected model.safetensors", "model"});
+  put("model/pytorch_model.bin", std::string("PK\3\4", 4) + std::string(100, 'x'));
+  all_refuse({"model/pytorch_model.bin", "pickle", "safetensors", "model').save_pretrained('NEW')"});
+  fs::remove(at("model/pytorch_model.bin"));
+  put("model/consolidated.00.pth", "PK");
+  all_refuse({"model/consolidated.00.pth", "pickle", "torch.load(", "consolidated.00.safetensors"});
+  // Even under another name, by what it holds.
+  fs::remove(at("model/consolidated.00.pth"));
+  put("model/model.safetensors", "\x80\x02\x8a\x0a more of a pickle");
+  all_refuse({"model/model.safetensors", "pickle"});
+  put("weights.pt", std::string("PK\3\4", 4) + std::string(100, 'x'));
+  refused("hearth train tiny.yaml init=weights.pt --out run", {"weights.pt", "pickle", "weights_only=True"});
+  refused("hearth validate tiny.yaml init=weights.pt", {"weights.pt", "pickle"});
+  put("adapter/adapter_config.json",
+      R"({"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj"],
+      "base_model_name_or_path": "model"})");
+  put("adapter/adapter_model.bin", "PK");
+  refused("hearth train recipe.yaml model=./model init=text.txt adapter.path=adapter --out run",
+          {"text.txt"});
+  refused("hearth merge --adapter adapter --out merged", {"pickle"});
+}
+
+TEST_F(Foreign, GgufFilesAreNoModelFolders) {
+  put("model/model-q8_0.gguf", "GGUF");
+  all_refuse({"model/model-q8_0.gguf", "GGUF", "the model that it was made from"});
+}
+
+TEST_F(Foreign, QuantizedModelsAreRefusedByTheirMethod) {
+  const std::string config = get("model/config.json");
+  const auto with = [&](const std::string& method) {
+    return fmt::format(R"({{"quantization_config": {{"quant_method": "{}"}}, )", method) + config.substr(1);
+  };
+  for (const std::string method : {"bitsandbytes", "gptq", "awq"}) {
+    put("model/config.json", with(method));
+    all_refuse({"model/config.json", "quantization_config", method, "adapter.quantize=nf4"});
+    refused("hearth plan recipe.yaml model=./model", {"quantization_config", method});
+  }
+  put("model/config.json", config);
+  put("model/quantize_config.json", "{}");
+  all_refuse({"model/config.json", "quantize_config.json", "adapter.quantize=nf4"});
+}
+
+TEST_F(Foreign, DataOfOtherFormatsIsConverted) {
+  put("data.csv", "prompt,completion\na,b\n");
+  refused(validate("data.csv"), {"CSV", "data.csv", "pandas.read_csv('data.csv').to_json('data.jsonl'"});
+  put("data.tsv", "prompt\tcompletion\n");
+  refused(validate("data.tsv"), {"TSV", "read_table"});
+  put("data.parquet", "PAR1xxxxPAR1");
+  refused(validate("data.parquet"), {"Parquet", "pandas.read_parquet('data.parquet')"});
+  put("data.jsonl.gz", "\x1f\x8b\x08 more");
+  refused(validate("data.jsonl.gz"), {"gzip", "gunzip -k data.jsonl.gz"});
+  put("data.jsonl.zst", "\x28\xb5\x2f\xfd more");
+  refused(validate("data.jsonl.zst"), {"Zstandard", "unzstd data.jsonl.zst"});
+  put("data.jsonl.xz", "\xfd\x37zXZ more");
+  refused(validate("data.jsonl.xz"), {"xz", "unxz -k data.jsonl.xz"});
+  // By what it holds, whatever its name.
+  put("data.txt", "\x1f\x8b\x08 more");
+  refused(validate("data.txt"), {"gzip", "data.txt"});
+  refused("hearth tokenize model data.txt", {"gzip", "gunzip -k data.txt"});
+  refused(
+      "hearth train recipe.yaml model.config=model/config.json model.tokenizer=model data.val_path=data.csv "
+      "--out run",
+      {"CSV", "data.csv"});
+  works("hearth train recipe.yaml model.config=model/config.json model.tokenizer=model --out base");
+  refused("hearth eval base data=data.parquet", {"Parquet"});
+  EXPECT_THAT(works("hearth tokenize model data.csv"), testing::HasSubstr("data.csv: 22 tokens"));
+}
+
+TEST_F(Foreign, AContextBeyondTheModelsPositionsIsSaid) {
+  put("text.txt", std::string(3000, 'a'));
+  const std::string note = "a context of 600 tokens is above max_position_embeddings 512";
+  const std::string more =
+      " recipe.yaml model.config=model/config.json model.tokenizer=model data.context=600";
+  EXPECT_THAT(works("hearth validate" + more), testing::HasSubstr(note));
+  EXPECT_THAT(works("hearth train" + more + " --out run"), testing::HasSubstr(note));
+  EXPECT_THAT(shell("hearth eval run").err, testing::HasSubstr(note));
+  EXPECT_THAT(shell("hearth eval run data.context=500").err, testing::Not(testing::HasSubstr("above")));
+  EXPECT_THAT(shell("hearth generate run --prompt-file text.txt -n 1").err,
+              testing::HasSubstr("above max_position_embeddings 512"));
+}
+
+}  // namespace
+}  // namespace hearth
