@@ -60,7 +60,7 @@ def cell(found):
 
 
 def summary(plans):
-    """README's table."""
+    """The table of docs/planning.md."""
     lines = ["| model, method | " + " | ".join(f"{length} tokens" for length in LENGTHS) + " |", "|" + " --- |" * 5]
     for model in MODELS:
         for method in METHODS:

@@ -70,7 +70,7 @@ def cells(case, workers, link, found):
 
 
 def summary(results):
-    """README's table."""
+    """The table of docs/several-devices.md."""
     columns = [(workers, link) for link in LINKS for workers in WORKERS]
     lines = [row(["scaling"] + [f"{workers} cards, {link}" for workers, link in columns]), row(["---"] * (1 + len(columns)))]
     for case in CASES:

@@ -16,9 +16,9 @@
 namespace hearth::cli {
 namespace {
 
-void run_ls(bool keys) {
+void run_ls(bool keys, bool markdown) {
   if (keys) {
-    say("{}", train::describe_keys());
+    say("{}", markdown ? train::describe_keys_in_markdown() : train::describe_keys());
     return;
   }
   say("recipes (hearth cp NAME FILE.yaml copies one):\n");
@@ -111,11 +111,12 @@ void run_validate(const CLI::App& verb, const std::string& name, const std::stri
 }  // namespace
 
 void add_ls(CLI::App& app) {
-  const auto keys = std::make_shared<bool>(false);
+  const auto keys = std::make_shared<bool>(false), markdown = std::make_shared<bool>(false);
   CLI::App* verb = app.add_subcommand("ls", "List recipes and models");
-  verb->add_flag("--keys", *keys, "list every key of a recipe with its default");
+  CLI::Option* all = verb->add_flag("--keys", *keys, "list every key of a recipe with its default");
+  verb->add_flag("--markdown", *markdown, "print the keys as tables in Markdown")->needs(all);
   set_example(*verb, "hearth ls --keys");
-  verb->callback([=] { run_ls(*keys); });
+  verb->callback([=] { run_ls(*keys, *markdown); });
 }
 
 void add_cp(CLI::App& app) {

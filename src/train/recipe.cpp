@@ -279,6 +279,27 @@ std::string describe_keys() {
   return text;
 }
 
+std::string describe_keys_in_markdown() {
+  std::string text;
+  std::string section = "none yet";
+  const Recipe defaults;
+  for (const Field& field : recipe_fields()) {
+    const size_t dot = field.key.find('.');
+    const std::string parent = dot == std::string::npos ? "" : field.key.substr(0, dot);
+    if (parent != section) {
+      text += fmt::format("\n## {}\n\n| key | default | meaning |\n| --- | --- | --- |\n",
+                          parent.empty() ? "Keys without a section" : "`" + parent + "`");
+    }
+    section = parent;
+    const std::string value = field.write(defaults);
+    text +=
+        fmt::format("| `{}` | {} | {} |\n", field.key, value == "\"\"" ? "" : "`" + value + "`", field.doc);
+  }
+  text += "\n## Names that other tools use\n\n| name | key |\n| --- | --- |\n";
+  for (const auto& [alias, key] : kAliases) text += fmt::format("| `{}` | `{}` |\n", alias, key);
+  return text;
+}
+
 bool is_text(const Recipe& recipe) { return !recipe.text.model.empty() || !recipe.text.config.empty(); }
 
 bool TextOptions::is_stream(const fs::path& data) const {

@@ -113,6 +113,8 @@ Recipe parse_recipe(const std::string& yaml, const std::string& where,
 std::string write_recipe(const Recipe& recipe);
 /// One line per key: name, default, what it means.
 std::string describe_keys();
+/// The same as tables in Markdown, one for each section, and the names of other tools that are understood.
+std::string describe_keys_in_markdown();
 
 /// Whether the recipe trains a language model.
 bool is_text(const Recipe& recipe);

@@ -274,6 +274,11 @@ TEST_F(Verbs, PredictAgreesWithTheReport) {
 TEST_F(Verbs, LsAndCpAndValidate) {
   EXPECT_THAT(works("hearth ls"), AllOf(HasSubstr("  demo "), HasSubstr("  resnet18 "), HasSubstr("--keys")));
   EXPECT_THAT(works("hearth ls --keys"), AllOf(HasSubstr("  train.batch "), HasSubstr("  optimizer.lr ")));
+  EXPECT_THAT(works("hearth ls --keys --markdown"),
+              AllOf(HasSubstr("\n## `train`\n\n| key | default | meaning |\n"),
+                    HasSubstr("\n| `optimizer.lr` | `0.05` | learning rate |\n"),
+                    HasSubstr("\n| `learning_rate` | `optimizer.lr` |\n")));
+  refused("hearth ls --markdown", {"--markdown requires --keys"});
   EXPECT_EQ(works("hearth cp demo mine.yaml"), "wrote mine.yaml\n");
   EXPECT_EQ(get("mine.yaml"), read_file(fs::path(HEARTH_SOURCE_DIR) / "recipes/demo.yaml"));
   const std::string out = works("hearth validate mine.yaml data.count=40 data.val_count=20");
