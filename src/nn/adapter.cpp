@@ -37,6 +37,13 @@ Adapter::Change Adapter::change_of(std::string_view module) const {
   return {.rank = targets.empty() || is_among(module, targets) ? rank : 0, .scale = scale};
 }
 
+void refuse_transposed(std::string_view file) {
+  user_error(
+      "{}: expected false for \"fan_in_fan_out\", because the files of this model hold weights as [out, in], "
+      "got true",
+      file);
+}
+
 std::vector<std::string> short_names(const std::vector<std::string>& modules) {
   std::vector<std::string> names;
   for (const std::string& module : modules) {
@@ -102,6 +109,8 @@ void Builder::check_adapter() const {
 }
 
 void Builder::check_rule() const {
+  const auto is_turned = [](const Tensor& tensor) { return is_transposed(tensor.layout); };
+  if (adapter_.transposed && std::ranges::none_of(tensors_, is_turned)) refuse_transposed(adapter_.rule_name);
   const auto is_adapted = [&](const std::string& module) { return adapter_.change_of(module).rank > 0; };
   if (std::ranges::none_of(linears_, is_adapted)) {
     user_error("{}: expected target_modules with linear layers of the model ({}), got none of them",

@@ -110,6 +110,8 @@ void draw_file(const Tensor& tensor, uint64_t seed, std::span<float> file, Threa
 
 }  // namespace
 
+bool is_transposed(const FileLayout& layout) { return layout.file_axes == std::vector<int>{1, 0}; }
+
 bool is_in_file_order(const FileLayout& layout) { return std::ranges::is_sorted(layout.file_axes); }
 
 void to_file_order(const FileLayout& layout, const float* memory, float* file) {
@@ -218,7 +220,15 @@ ValueId Builder::linear(std::string_view name, ValueId in, int64_t out_features,
     }
   }
   ValueId out = ir::kNone;
+  if (options.transposed)
+    layout = {.memory_view = shape, .file_axes = {1, 0}, .file_shape = {in_features, out_features}};
   if (adapter_.quantised != ops::Quantisation::none && is_frozen(full(name, "weight"))) {
+    if (options.transposed) {
+      user_error(
+          "expected no adapter.quantize for a model whose files hold weights as [in, out], got one for '{}'; "
+          "try without",
+          full(name));
+    }
     out = quantised_linear(name, in, layout);
   } else {
     const ValueId weight = tensor(full(name, "weight"), shape, init, layout, true);
@@ -228,6 +238,7 @@ ValueId Builder::linear(std::string_view name, ValueId in, int64_t out_features,
     const Init start = options.normal > 0 ? Init{} : uniform;
     out = apply("bias_add", {out, plain_tensor(full(name, "bias"), {out_features}, start)}, {}, name);
   }
+  if (options.transposed) layout = same_layout(shape);
   return adapter_.rank == 0 ? out : adapt(name, in, out, layout);
 }
 

@@ -44,6 +44,8 @@ struct Tensor {
 /// The last parts of full names ("q_proj"), each once, in their order.
 std::vector<std::string> short_names(const std::vector<std::string>& modules);
 
+/// Whether a matrix lies in files the other way round.
+bool is_transposed(const FileLayout& layout);
 /// Whether memory order is file order.
 bool is_in_file_order(const FileLayout& layout);
 /// Copies between memory order and file order (`num_elements` floats).
@@ -73,12 +75,17 @@ struct Adapter {
   /// unless they are empty; none: those hold. `rule_name` is the file in messages.
   std::function<Change(std::string_view module)> rule;
   std::string rule_name;
+  /// Whether that file is of layers whose weights files hold as [in, out] (PEFT's fan_in_fan_out).
+  bool transposed = false;
   /// How the frozen weights of linear layers are stored.
   ops::Quantisation quantised = ops::Quantisation::none;
 
   /// Of a linear layer, or of the weights of another module.
   Change change_of(std::string_view module) const;
 };
+
+/// UserError for an adapter's file that says `transposed` of a model that is not.
+[[noreturn]] void refuse_transposed(std::string_view file);
 
 /// Grows a graph layer by layer. Activations of images are NHWC. Every layer takes and returns a value; names
 /// are torch's, made of nested scopes: scope("layer1.0") + conv("conv1") makes "layer1.0.conv1.weight".
@@ -105,6 +112,8 @@ class Builder {
     bool bias = true;
     /// Standard deviation of a normal start; 0: torch's uniform one.
     double normal = 0;
+    /// Files hold the weight as [in, out], as transformers' Conv1D does; it cannot be quantised.
+    bool transposed = false;
   };
   ir::ValueId linear(std::string_view name, ir::ValueId in, int64_t out_features) {
     return linear(name, in, out_features, {});

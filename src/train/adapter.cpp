@@ -31,8 +31,9 @@ constexpr std::array<std::string_view, 10> kRuleKeys = {"r",
                                                         "rank_pattern",
                                                         "alpha_pattern"};
 /// Keys that are read beside them.
-constexpr std::array<std::string_view, 6> kReadKeys = {
-    "peft_type", "task_type", "bias", "use_dora", "init_lora_weights", "base_model_name_or_path"};
+constexpr std::array<std::string_view, 7> kReadKeys = {
+    "peft_type",     "task_type", "bias", "use_dora", "init_lora_weights", "base_model_name_or_path",
+    "fan_in_fan_out"};
 /// Keys whose value changes nothing that is computed here: where an adapter came from, how it was trained,
 /// and details of what other keys turn on.
 constexpr std::array<std::string_view, 13> kHarmless = {
@@ -83,6 +84,9 @@ void check_plain(const fs::path& file, const Json& config) {
   if (config.value("bias", Json("none")) != "none") refuse_value(file, "bias", config, "\"none\"");
   const Json rslora = config.value("use_rslora", Json());
   if (!rslora.is_null() && !rslora.is_boolean()) refuse_value(file, "use_rslora", config, "true or false");
+  const Json transposed = config.value("fan_in_fan_out", Json());
+  if (!transposed.is_null() && !transposed.is_boolean())
+    refuse_value(file, "fan_in_fan_out", config, "true or false");
   // PiSSA, OLoRA and their like change the base model before they train.
   const Json start = config.value("init_lora_weights", Json(true));
   if (!start.is_boolean() && !start.is_null() && start != "gaussian" && start != "eva" &&
@@ -172,14 +176,15 @@ nn::Adapter builder_adapter(const AdapterOptions& options) {
   if (!config.rule->all_linear()) adapter.targets = {"target_modules"};
   adapter.rule = [rule = config.rule](std::string_view module) { return rule->change_of(module); };
   adapter.rule_name = config.rule->file();
+  adapter.transposed = config.transposed;
   return adapter;
 }
 
 void check_untied(const nn::Adapter& adapter) {
-  for (const char* name : {"model.embed_tokens", "lm_head"}) {
+  for (const char* name : {"model.embed_tokens", "transformer.wte", "lm_head"}) {
     if (!adapter.change_of(name).whole) continue;
     user_error(
-        "expected {} without '{}', because this model ties embed_tokens and lm_head; try "
+        "expected {} without '{}', because this model ties its embedding table and lm_head; try "
         "adapter.targets=all-linear with a higher adapter.rank",
         adapter.rule ? adapter.rule_name + ": modules_to_save" : "adapter.modules_to_save", name);
   }
@@ -218,6 +223,7 @@ AdapterConfig read_adapter_config(const fs::path& file_or_folder) {
                                  .targets = {}},
                      .base = base.is_string() ? base.get<std::string>() : "",
                      .rule = std::make_shared<ModuleRule>(config, file.string()),
+                     .transposed = config.value("fan_in_fan_out", Json()) == true,
                      .rule_json = rule_json(config)};
   read.options.targets = names_in(config, "target_modules");
   read.options.modules_to_save = names_in(config, "modules_to_save");
@@ -240,7 +246,8 @@ std::string adapter_config_json(const AdapterOptions& options, const std::vector
   config["modules_to_save"] = saved.empty() ? Json() : Json(saved);
   config["rank_pattern"] = config["alpha_pattern"] = Json::object();
   config["bias"] = "none";
-  config["fan_in_fan_out"] = false;
+  config["fan_in_fan_out"] =
+      std::ranges::any_of(tensors, [](const nn::Tensor& tensor) { return nn::is_transposed(tensor.layout); });
   config["init_lora_weights"] = true;
   config["inference_mode"] = true;
   if (!options.path.empty()) {

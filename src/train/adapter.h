@@ -46,6 +46,7 @@ struct AdapterConfig {
   AdapterOptions options;                  ///< targets are empty where they are no list of names
   std::string base;                        ///< base_model_name_or_path
   std::shared_ptr<const ModuleRule> rule;  ///< what becomes of each module
+  bool transposed = false;                 ///< fan_in_fan_out
   std::string rule_json;                   ///< the keys that say it, as an object
 };
 /// Reads the adapter_config.json beside an adapter's weights. UserError naming the key for what is no plain

@@ -49,6 +49,14 @@ std::vector<float> all_floats(const io::TensorView& view) {
   return floats_of(view, 0, view.shape.num_elements());
 }
 
+std::vector<float> transposed_floats(const io::TensorView& view) {
+  const std::vector<float> values = all_floats(view);
+  std::vector<float> turned(values.size());
+  const auto rows = static_cast<size_t>(view.shape[0]), columns = static_cast<size_t>(view.shape[1]);
+  for (size_t i = 0; i < values.size(); ++i) turned[i % columns * rows + i / columns] = values[i];
+  return turned;
+}
+
 }  // namespace
 
 ModelWeights::ModelWeights(const ModelFolder& model, int num_threads)
@@ -59,14 +67,24 @@ ModelWeights::ModelWeights(const ModelFolder& model, int num_threads)
 void ModelWeights::open_adapter(const ModelFolder& model) {
   const AdapterConfig config = read_adapter_config(model.adapter);
   path_ = adapter_weights(model.adapter);
+  look_at(model.model / "config.json", config);
   for (const io::TensorView& tensor : adapter_.emplace_back(path_).tensors()) assign(tensor);
   for (auto& [name, change] : changes_) {
-    const nn::Adapter::Change said = config.rule->change_of(name.substr(0, name.rfind('.')));
+    const nn::Adapter::Change said = config.rule->change_of(outer_ + name.substr(0, name.rfind('.')));
     change.scale = said.scale;
     check(name, change, said.rank);
   }
   check_all_there(*config.rule);
   check_untied(model.model / "config.json");
+}
+
+/// GPT-2 has the layers of transformers' Conv1D, and its first files have names of their own.
+void ModelWeights::look_at(const fs::path& file, const AdapterConfig& config) {
+  const auto json = parse_json_object<nlohmann::json>(read_file(file, kMaxConfigBytes), file.string());
+  transposed_ = json.value("model_type", nlohmann::json()) == "gpt2";
+  if (config.transposed && !transposed_) nn::refuse_transposed(config.rule->file());
+  const std::string outer = "transformer.";
+  if (transposed_ && name_in(base_, outer + "wte.weight") == "wte.weight") outer_ = outer;
 }
 
 /// An adapter that lacks a module would be merged in part.
@@ -75,7 +93,7 @@ void ModelWeights::check_all_there(const ModuleRule& rule) const {
   if (rule.all_linear()) return;
   for (const std::string& name : base_.names()) {
     if (!name.ends_with(kWeight) || changes_.contains(name)) continue;
-    const std::string module = name.substr(0, name.size() - kWeight.size());
+    const std::string module = outer_ + name.substr(0, name.size() - kWeight.size());
     const nn::Adapter::Change said = rule.change_of(module);
     if (said.rank == 0 && !said.whole) continue;
     user_error("{}: expected the weights of '{}', which {} names, got none", path_.string(), module,
@@ -86,10 +104,11 @@ void ModelWeights::check_all_there(const ModuleRule& rule) const {
 /// Of one table with two names an adapter would change both here, and one in PEFT.
 void ModelWeights::check_untied(const fs::path& config) const {
   for (const auto& [name, change] : changes_) {
-    const bool is_table = name.ends_with("embed_tokens.weight") || name.ends_with("lm_head.weight");
+    const bool is_table = name.ends_with("embed_tokens.weight") || name.ends_with("wte.weight") ||
+                          name.ends_with("lm_head.weight");
     if (is_table && ties_tables(config)) {
       user_error(
-          "{}: expected an adapter without '{}', because {} ties embed_tokens and lm_head; try PEFT's "
+          "{}: expected an adapter without '{}', because {} ties its embedding table and lm_head; try PEFT's "
           "merge_and_unload",
           path_.string(), name, config.string());
     }
@@ -101,6 +120,7 @@ void ModelWeights::assign(const io::TensorView& tensor) {
   if (!name.starts_with(kAdapterPrefix))
     user_error("{}: expected names that start with {}, got '{}'", path_.string(), kAdapterPrefix, name);
   name.erase(0, std::string_view(kAdapterPrefix).size());
+  if (name.starts_with(outer_)) name.erase(0, outer_.size());
   constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight";
   if (name.ends_with(kA)) {
     changes_[name.substr(0, name.size() - kA.size()) + ".weight"].a = &tensor;
@@ -125,8 +145,9 @@ void ModelWeights::check(const std::string& name, const Change& change, int64_t 
     user_error("{}: expected an adapter of the modules that adapter_config.json names, got '{}' too",
                path_.string(), change.a->name);
   }
-  check_shape(*change.a, {rank, weight->shape[1]});
-  check_shape(*change.b, {weight->shape[0], rank});
+  const int in = transposed_ ? 0 : 1;
+  check_shape(*change.a, {rank, weight->shape[in]});
+  check_shape(*change.b, {weight->shape[1 - in], rank});
 }
 
 void ModelWeights::check_shape(const io::TensorView& tensor, const Shape& wanted) const {
@@ -146,8 +167,9 @@ void ModelWeights::prepare(const io::TensorView& weight) {
     whole_ = found->second.whole;
     return;
   }
-  a_ = all_floats(*found->second.a);
-  b_ = all_floats(*found->second.b);
+  // (B A)^T = A^T B^T.
+  a_ = transposed_ ? transposed_floats(*found->second.b) : all_floats(*found->second.a);
+  b_ = transposed_ ? transposed_floats(*found->second.a) : all_floats(*found->second.b);
   rank_ = found->second.a->shape[0];
   scale_ = found->second.scale;
 }

@@ -8,6 +8,7 @@
 
 #include "base/threads.h"
 #include "io/weight_files.h"
+#include "train/adapter.h"
 #include "train/model_folder.h"
 #include "train/module_rule.h"
 
@@ -46,6 +47,7 @@ class ModelWeights {
     double scale = 0;  ///< of their product
   };
   void open_adapter(const ModelFolder& model);
+  void look_at(const fs::path& file, const AdapterConfig& config);
   void assign(const io::TensorView& tensor);
   void check(const std::string& name, const Change& change, int64_t rank) const;
   void check_all_there(const ModuleRule& rule) const;
@@ -58,6 +60,8 @@ class ModelWeights {
   std::vector<io::SafetensorsFile> adapter_;
   io::WeightFiles base_;
   double scale_ = 0;
+  std::string outer_;        ///< what names of the model begin with and those of its files do not
+  bool transposed_ = false;  ///< weights of linear layers are [in, out]
   ThreadPool threads_;
   std::map<std::string, Change> changes_;
   const io::TensorView* read_ = nullptr;   ///< the last tensor, whose memory can go

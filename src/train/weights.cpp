@@ -1,6 +1,7 @@
 #include "train/weights.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -139,10 +140,12 @@ void check_nothing_is_left(const std::vector<std::pair<const nn::Tensor*, std::s
 }
 
 constexpr std::string_view kHead = "lm_head.weight";
-constexpr std::string_view kTable = "embed_tokens.weight";
+constexpr std::array<std::string_view, 2> kTables = {"embed_tokens.weight", "wte.weight"};
 
 bool is_without_effect(std::string_view name) {
-  return name.ends_with("rotary_emb.inv_freq") || name.ends_with(".num_batches_tracked");
+  // The last two are the causal masks of GPT-2.
+  return name.ends_with("rotary_emb.inv_freq") || name.ends_with(".num_batches_tracked") ||
+         name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
 }
 
 bool same_values(const io::TensorView& a, const io::TensorView& b) {
@@ -158,8 +161,9 @@ bool same_values(const io::TensorView& a, const io::TensorView& b) {
 
 /// Two versions of transformers read a tied head that differs from the table differently.
 void check_tied_head(const io::WeightFiles& files, const io::TensorView& head, const fs::path& path) {
-  const auto table = std::ranges::find_if(
-      files.tensors(), [](const io::TensorView& view) { return view.name.ends_with(kTable); });
+  const auto table = std::ranges::find_if(files.tensors(), [](const io::TensorView& view) {
+    return std::ranges::any_of(kTables, [&](std::string_view end) { return view.name.ends_with(end); });
+  });
   const bool same = table != files.tensors().end() && same_values(head, *table);
   if (table != files.tensors().end()) files.release(*table);
   files.release(head);
@@ -191,6 +195,13 @@ std::vector<float> floats_of(const io::TensorView& view, int64_t from, int64_t c
     cpu::load_f32(view.dtype, aligned.data(), 0, count, values.data());
   }
   return values;
+}
+
+std::string name_in(const io::WeightFiles& files, const std::string& name) {
+  constexpr std::string_view kOuter = "transformer.";
+  if (!name.starts_with(kOuter) || files.find(name) != nullptr) return name;
+  std::string inner = name.substr(kOuter.size());
+  return files.find(inner) != nullptr ? inner : name;
 }
 
 void check_leftovers(const io::WeightFiles& files, const std::set<std::string>& used, const fs::path& path) {
@@ -305,8 +316,9 @@ void load_model(Engine& engine, const fs::path& path) {
   std::set<std::string> used;
   for (const nn::Tensor& tensor : engine.tensors()) {
     if (tensor.adapter) continue;
-    load_tensor(engine, tensor, tensor.name, files, path);
-    used.insert(tensor.name);
+    const std::string name = name_in(files, tensor.name);
+    load_tensor(engine, tensor, name, files, path);
+    used.insert(name);
   }
   check_leftovers(files, used, path);
 }

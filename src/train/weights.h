@@ -17,6 +17,9 @@ namespace hearth::train {
 /// Elements [from, from + count) of a floating tensor of a file.
 std::vector<float> floats_of(const io::TensorView& view, int64_t from, int64_t count);
 
+/// What files call a tensor of the model: those of the first GPT-2 leave the outermost name out.
+std::string name_in(const io::WeightFiles& files, const std::string& name);
+
 /// UserError for a tensor of a model's files that is not among `used`, unless it changes nothing: tables that
 /// older versions of transformers wrote too, and a head that repeats the embedding table.
 void check_leftovers(const io::WeightFiles& files, const std::set<std::string>& used, const fs::path& path);

@@ -75,6 +75,10 @@ TEST_F(Export, WhatLlamaCppCannotSayIsRefusedInOneSentence) {
   change("model/config.json", R"("model_type": "llama")", R"("model_type": "granite")");
   refused(gguf, {"config.json", "model_type", "'granite'", "--format hf"});
   put("model/config.json", config);
+  put("model/config.json",
+      R"({"model_type": "gpt2", "vocab_size": 100, "n_embd": 16, "n_layer": 2, "n_head": 2})");
+  refused(gguf, {"config.json", "model_type", "'gpt2'", "--format hf"});
+  put("model/config.json", config);
   change("model/config.json", R"("num_hidden_layers": 2)", R"("num_hidden_layers": 3)");
   refused(gguf, {"'model.layers.2.input_layernorm.weight'"});
   put("model/config.json", config);

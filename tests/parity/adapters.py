@@ -30,6 +30,7 @@ LORA = {
     "granite": {"r": 2, "lora_alpha": 40, "target_modules": "all-linear"},
     "smollm3": {"r": 4, "lora_alpha": 80, "target_modules": ["k_proj", "up_proj"]},
     "gemma3": {"r": 3, "lora_alpha": 5, "target_modules": "all-linear"},
+    "gpt2": {"r": 3, "lora_alpha": 90, "target_modules": "all-linear", "fan_in_fan_out": True},
 }
 # What adapter_config.json says of modules beside plain names; each is a family's model and a config.
 PATTERNS = {
@@ -64,6 +65,7 @@ PATTERNS = {
         "exclude_modules": ["o_proj", "layers.1.mlp.up_proj"],
         "modules_to_save": ["norm", "layers.0.self_attn.k_proj"],
     },
+    "gpt2 attention": {"r": 4, "lora_alpha": 8, "target_modules": ["c_attn", "attn.c_proj"]},
     "llama excluded by expression": {
         "r": 3,
         "lora_alpha": 6,

@@ -14,7 +14,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from language import SMALL, train_on
+from language import SMALL, sizes_of, train_on
 from parity import logged_losses, run_checks, within
 
 TOLERANCE = 1e-6
@@ -316,6 +316,35 @@ KEYS = {
         "rope_type",
     ),
     "version 5: gemma3 with one rope": ("gemma3_text", parameters(rope_type="default"), "full_attention"),
+    "plain gpt2": ("gpt2", {}, None),
+    "gpt2 without its defaults": (
+        "gpt2",
+        {
+            "activation_function": ABSENT,
+            "layer_norm_epsilon": ABSENT,
+            "n_inner": ABSENT,
+            "scale_attn_weights": ABSENT,
+            "tie_word_embeddings": ABSENT,
+        },
+        None,
+    ),
+    "gpt2 untied": ("gpt2 untied", {}, None),
+    "gpt2 with n_inner": ("gpt2 of another width", {}, None),
+    "gpt2 with layer_norm_epsilon": ("gpt2", {"layer_norm_epsilon": 0.1}, None),
+    "gpt2 with gelu": ("gpt2", {"activation_function": "gelu"}, None),
+    "gpt2 with silu": ("gpt2", {"activation_function": "silu"}, None),
+    "gpt2 with gelu_pytorch_tanh": ("gpt2", {"activation_function": "gelu_pytorch_tanh"}, None),
+    "gpt2 with relu": ("gpt2", {"activation_function": "relu"}, "activation_function"),
+    "gpt2 without scale": ("gpt2", {"scale_attn_weights": False}, None),
+    "gpt2 with scales by layer": ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, None),
+    "gpt2 with reorder_and_upcast_attn": ("gpt2", {"reorder_and_upcast_attn": True}, None),
+    "gpt2 with dropout": ("gpt2", {"resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1}, None),
+    "gpt2 with n_ctx": ("gpt2", {"n_ctx": 8}, None),
+    "gpt2 with cross attention": ("gpt2", {"add_cross_attention": True}, "add_cross_attention"),
+    "gpt2 with hidden_size": ("gpt2", {"hidden_size": 32}, "hidden_size"),
+    "gpt2 of other heads": ("gpt2", {"n_head": 8}, None),
+    "gpt2 of heads that do not fit": ("gpt2", {"n_head": 5}, "n_head"),
+    "gpt2 of fewer positions": ("gpt2", {"n_positions": 24}, "n_positions"),
     "gemma2 in both directions": (
         "gemma2",
         {"use_bidirectional_attention": True},
@@ -349,8 +378,16 @@ MODELS = {
     "granite with biases": {**GRANITE, "attention_bias": True, "mlp_bias": True},
     "smollm3": {"no_rope_layers": [1, 0, 1], "tie_word_embeddings": True},
     "gemma3_text": GEMMA3,
+    "gpt2": {},
+    "gpt2 untied": {"tie_word_embeddings": False},
+    "gpt2 of another width": {"n_inner": 40},
     "gemma3_text with biases": {**GEMMA3, "attention_bias": True},
 }
+
+
+def inner_names(tensors):
+    """As the first published files have them."""
+    return {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
 
 
 TENSORS = {
@@ -363,13 +400,30 @@ TENSORS = {
         None,
     ),
     "a tied head of other values": ("llama", {"tie_word_embeddings": True}, {}, "lm_head.weight"),
+    "names without the outermost one": ("gpt2", {}, inner_names, None),
+    "masks that older files hold": (
+        "gpt2",
+        {},
+        {
+            "transformer.h.0.attn.bias": lambda _: torch.ones(1, 1, 110, 110).tril(),
+            "transformer.h.0.attn.masked_bias": lambda _: torch.tensor(-1e4),
+        },
+        None,
+    ),
+    "a tied head of gpt2 that is there too": (
+        "gpt2",
+        {},
+        {"lm_head.weight": lambda found: found["transformer.wte.weight"].clone()},
+        None,
+    ),
+    "a tied head of gpt2 of other values": ("gpt2", {}, {"lm_head.weight": lambda _: torch.ones(97, 32)}, "lm_head"),
     "a head that is missing": ("llama", {}, {"lm_head.weight": lambda _: None}, "lm_head.weight"),
 }
 
 
 def save_model(name, folder):
     torch.manual_seed(1)
-    config = AutoConfig.for_model(name.split()[0], **{**SMALL, **MODELS[name]})
+    config = AutoConfig.for_model(name.split()[0], **{**sizes_of(name.split()[0]), **MODELS[name]})
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
     with torch.no_grad():
         for weight in model.parameters():
@@ -389,6 +443,8 @@ def edit_config(folder, edits):
 
 def edit_tensors(folder, edits):
     tensors = load_file(folder / "model.safetensors")
+    if callable(edits):
+        tensors, edits = edits(tensors), {}
     for name, make in edits.items():
         made = make(tensors)
         tensors.pop(name, None)

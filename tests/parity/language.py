@@ -102,12 +102,40 @@ FAMILIES = {
         "rope_scaling": {"rope_type": "linear", "factor": 2.0},
         "final_logit_softcapping": 3.0,
     },
+    "gpt2": {"model_type": "gpt2"},
+    "gpt2 by layer": {
+        "model_type": "gpt2",
+        "n_inner": 56,
+        "activation_function": "gelu",
+        "scale_attn_by_inverse_layer_idx": True,
+        "scale_attn_weights": False,
+        "tie_word_embeddings": False,
+    },
 }
+# The keys of a family that has its own names for sizes, and no dropout, which Hearth leaves out.
+GPT2 = {
+    "vocab_size": VOCAB,
+    "n_embd": 32,
+    "n_layer": 3,
+    "n_head": 4,
+    # As many as check_generation's context.
+    "n_positions": 110,
+    "initializer_range": 0.1,
+    "resid_pdrop": 0.0,
+    "embd_pdrop": 0.0,
+    "attn_pdrop": 0.0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+
+
+def sizes_of(model_type):
+    return GPT2 if model_type == "gpt2" else SMALL
 
 
 def make_model(family):
     torch.manual_seed(1)
-    options = {**SMALL, **FAMILIES[family]}
+    options = {**sizes_of(FAMILIES[family]["model_type"]), **FAMILIES[family]}
     config = AutoConfig.for_model(options.pop("model_type"), **options)
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
     with torch.no_grad():

@@ -65,7 +65,7 @@ void check_unfollowed(const Json& config, const Reader& reader) {
   if (reader.has("per_layer_config")) reader.fail("per_layer_config", "layers that are all alike");
 }
 
-void read_sizes(const Reader& reader, const Defaults& defaults, DecoderConfig& config) {
+void read_usual_sizes(const Reader& reader, const Defaults& defaults, DecoderConfig& config) {
   config.vocab_size = reader.integer("vocab_size", std::nullopt, 1, 1 << 24);
   config.hidden = reader.integer("hidden_size", std::nullopt, 1, 1 << 18);
   config.intermediate = reader.integer("intermediate_size", std::nullopt, 1, 1 << 20);
@@ -246,10 +246,43 @@ void set_gemma3(const Reader& reader, DecoderConfig& config) {
     config.positions.push_back(window > 0 ? Positions::local_rope : Positions::rope);
 }
 
+/// The sizes under this family's own names; transformers takes the usual ones for them too.
+void read_gpt2_sizes(const Reader& reader, const Defaults& defaults, DecoderConfig& config) {
+  for (const char* key :
+       {"hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings"}) {
+    if (reader.has(key)) reader.fail(key, "n_embd, n_layer, n_head and n_positions alone, no value");
+  }
+  config.vocab_size = reader.integer("vocab_size", std::nullopt, 1, 1 << 24);
+  config.hidden = reader.integer("n_embd", std::nullopt, 1, 1 << 18);
+  config.intermediate = reader.integer("n_inner", 4 * config.hidden, 1, 1 << 20);
+  config.num_layers = reader.integer("n_layer", std::nullopt, 1, kMostLayers);
+  config.num_heads = config.num_kv_heads = reader.integer("n_head", std::nullopt, 1, 1 << 12);
+  config.head_size = config.hidden / config.num_heads;
+  config.max_positions = reader.integer("n_positions", defaults.max_positions, 1, 1 << 24);
+  config.norm_eps = reader.number("layer_norm_epsilon", defaults.norm_eps);
+  if (config.hidden % config.num_heads != 0 || config.head_size < 2 || config.head_size > 1 << 12)
+    reader.fail("n_head", fmt::format("heads of 2 to 4096 that n_embd {} is divided into", config.hidden));
+}
+
+void set_gpt2(const Reader& reader, DecoderConfig& config) {
+  if (reader.flag("add_cross_attention", false)) reader.fail("add_cross_attention", "false");
+  if (reader.has("pruned_heads") && !reader.at("pruned_heads").empty())
+    reader.fail("pruned_heads", "heads that are all there");
+  config.qkv_bias = config.out_bias = config.mlp_bias = true;
+  config.fused_projections = config.transposed = config.layer_norms = config.learned_positions = true;
+  config.gated_mlp = false;
+  if (!reader.flag("scale_attn_weights", true)) config.attention_scale = 1;
+  config.scale_by_layer = reader.flag("scale_attn_by_inverse_layer_idx", false);
+  config.branch_init_normal = config.init_normal / std::sqrt(2.0 * static_cast<double>(config.num_layers));
+  config.positions.assign(static_cast<size_t>(config.num_layers), Positions::none);
+  config.windows.assign(static_cast<size_t>(config.num_layers), 0);
+}
+
 struct Family {
   const char* name;
   void (*set)(const Reader&, DecoderConfig&);
   Defaults defaults;
+  void (*read_sizes)(const Reader&, const Defaults&, DecoderConfig&) = read_usual_sizes;
 };
 /// To add a family: what differs from Llama, and a line here.
 constexpr std::array kFamilies = {
@@ -281,7 +314,15 @@ constexpr std::array kFamilies = {
             .tied_head = true,
             .activation_key = "hidden_activation",
             .activation = "gelu_pytorch_tanh",
-            .rope = {.theta = 1000000, .local_theta = 10000}}}};
+            .rope = {.theta = 1000000, .local_theta = 10000}}},
+    Family{"gpt2",
+           set_gpt2,
+           {.max_positions = 1024,
+            .norm_eps = 1e-5,
+            .tied_head = true,
+            .activation_key = "activation_function",
+            .activation = "gelu_new"},
+           read_gpt2_sizes}};
 
 const Family& find_family(const Reader& reader) {
   const std::string name = reader.text("model_type", "");
@@ -313,7 +354,7 @@ DecoderConfig parse_decoder_config(std::string_view json, const std::string& whe
   const Family& family = find_family(reader);
   check_unfollowed(object, reader);
   DecoderConfig config{.family = family.name};
-  read_sizes(reader, family.defaults, config);
+  family.read_sizes(reader, family.defaults, config);
   config.activation = activation_of(reader, family.defaults.activation_key, family.defaults.activation);
   config.tied_head = reader.flag("tie_word_embeddings", family.defaults.tied_head);
   config.init_normal = reader.number("initializer_range", 0.02);
@@ -321,7 +362,7 @@ DecoderConfig parse_decoder_config(std::string_view json, const std::string& whe
   family.set(reader, config);
   if (config.attention_scale == 0)
     config.attention_scale = 1 / std::sqrt(static_cast<double>(config.head_size));
-  set_ropes(reader, family.defaults.rope, config);
+  if (!config.learned_positions) set_ropes(reader, family.defaults.rope, config);
   return config;
 }
 
@@ -351,6 +392,14 @@ std::string context_note(const DecoderConfig& config, int64_t context) {
       context, config.max_positions);
 }
 
+void check_context(const DecoderConfig& config, int64_t context) {
+  if (!config.learned_positions || context <= config.max_positions) return;
+  user_error(
+      "expected a context of at most {} tokens, the n_positions that this {} model learned, got {}; try a "
+      "smaller data.context or --context",
+      config.max_positions, config.family, context);
+}
+
 namespace {
 
 /// The rope_scaling that both versions understand alike.
@@ -374,9 +423,7 @@ Json common_scaling(const Json& config, const DecoderConfig& decoder) {
   return scaling;
 }
 
-}  // namespace
-
-nlohmann::ordered_json with_both_versions(nlohmann::ordered_json config, const DecoderConfig& decoder) {
+void add_ropes(Json& config, const DecoderConfig& decoder) {
   const RopeOptions& rope = decoder.rope;
   const Json scaling = common_scaling(config, decoder);
   Json parameters = scaling.is_null() ? Json::object() : scaling;
@@ -396,6 +443,12 @@ nlohmann::ordered_json with_both_versions(nlohmann::ordered_json config, const D
   }
   config["rope_scaling"] = scaling;
   config["rope_parameters"] = parameters;
+}
+
+}  // namespace
+
+nlohmann::ordered_json with_both_versions(nlohmann::ordered_json config, const DecoderConfig& decoder) {
+  if (!decoder.learned_positions) add_ropes(config, decoder);
   const Json dtype = config.contains("dtype") ? config.at("dtype") : config.value("torch_dtype", Json());
   if (!dtype.is_null()) config["dtype"] = config["torch_dtype"] = dtype;
   return config;

@@ -33,6 +33,10 @@ struct DecoderConfig {
   bool qk_norm = false;            ///< RMS norm of every head's query and key
   bool qk_norm_whole = false;      ///< or of a token's queries and keys as a whole
   bool fused_projections = false;  ///< qkv_proj and gate_up_proj are one matrix each
+  bool gated_mlp = true;           ///< else the activation lies between two matrices
+  bool transposed = false;         ///< files hold the weights of linear layers as [in, out]
+  bool layer_norms = false;        ///< with means and biases, in place of RMS norms
+  bool learned_positions = false;  ///< a table of max_positions rows is added to the embedding
   bool pre_norms = true;           ///< norms before attention and MLP
   bool post_norms = false;         ///< norms after attention and MLP
   double norm_offset = 0;          ///< norms multiply by offset + weight
@@ -40,8 +44,10 @@ struct DecoderConfig {
   double residual_scale = 1;         ///< attention and MLP are multiplied by this before they are added
   double hidden_scale = 1;           ///< what the head reads is multiplied by this
   double init_normal = 0.02;         ///< standard deviation of a new model's weights
+  double branch_init_normal = 0;     ///< of the last ones of attention and MLP; 0: the same
   std::string activation = "silu";   ///< of the gate: silu, gelu or gelu_tanh
   double attention_scale = 0;        ///< queries times keys are multiplied by this
+  bool scale_by_layer = false;       ///< and divided by the layer's number, from 1
   double attention_cap = 0;          ///< scores become cap * tanh(score / cap); 0: off
   double head_cap = 0;               ///< the same for logits
   std::vector<int64_t> windows;      ///< per layer: how many positions back are seen, 0: all
@@ -61,6 +67,9 @@ void refuse_quantized_weights(const fs::path& config_file);
 /// A sentence on a context of more tokens than the model has positions for, which it computes nonetheless;
 /// empty where it is none.
 std::string context_note(const DecoderConfig& config, int64_t context);
+
+/// UserError where the model has no positions for a context of so many tokens.
+void check_context(const DecoderConfig& config, int64_t context);
 
 /// The same config with the rotary positions and the dtype under the keys of both versions of transformers:
 /// a reader of the older ones would silently fall back to theta = 10000.

@@ -9,30 +9,69 @@ using ir::ValueId;
 using Scope = nn::Builder::Scope;
 using Positions = DecoderConfig::Positions;
 
+/// What transformers calls the modules of a family.
+struct Names {
+  const char* model = "model";
+  const char* table = "embed_tokens";
+  const char* layers = "layers.";
+  const char* attention = "self_attn";
+  const char* fused = "qkv_proj";
+  const char* out = "o_proj";
+  const char* before_attention = "input_layernorm";
+  const char* after_attention = "post_attention_layernorm";
+  const char* before_mlp = "post_attention_layernorm";
+  const char* after_mlp = "post_feedforward_layernorm";
+  const char* up = "up_proj";
+  const char* down = "down_proj";
+  const char* last_norm = "norm";
+};
+constexpr Names kGpt2Names{.model = "transformer",
+                           .table = "wte",
+                           .layers = "h.",
+                           .attention = "attn",
+                           .fused = "c_attn",
+                           .out = "c_proj",
+                           .before_attention = "ln_1",
+                           .before_mlp = "ln_2",
+                           .up = "c_fc",
+                           .down = "c_proj",
+                           .last_norm = "ln_f"};
+Names names_of(const DecoderConfig& config) {
+  if (config.family == "gpt2") return kGpt2Names;
+  return config.post_norms ? Names{.before_mlp = "pre_feedforward_layernorm"} : Names{};
+}
+
 class Decoder {
  public:
   Decoder(nn::Builder& builder, const DecoderConfig& config, const DecoderInputs& in)
-      : builder_(builder), config_(config), in_(in) {
+      : builder_(builder), config_(config), in_(in), names_(names_of(config)) {
+    check_context(config, in.reach());
     if (uses(Positions::rope)) rope_ = add_table(config.rope);
     if (uses(Positions::local_rope)) local_rope_ = add_table(*config.local_rope);
   }
 
   DecoderOutputs run() {
     DecoderOutputs out;
-    const Scope scope(builder_, "model");
+    const Scope scope(builder_, names_.model);
     const ValueId table =
-        builder_.table("embed_tokens", config_.vocab_size, config_.hidden, config_.init_normal);
+        builder_.table(names_.table, config_.vocab_size, config_.hidden, config_.init_normal);
     ValueId x = scaled(builder_.op("embedding", {in_.tokens, table}), config_.embedding_scale);
+    if (config_.learned_positions) x = add_positions(x);
     for (int64_t i = 0; i < config_.num_layers; ++i) {
-      const Scope layer(builder_, "layers." + std::to_string(i));
+      const Scope layer(builder_, names_.layers + std::to_string(i));
       x = run_layer(x, i);
     }
-    out.hidden = scaled(norm("norm", x), config_.hidden_scale);
+    out.hidden = scaled(norm(names_.last_norm, x), config_.hidden_scale);
     out.head = table;
     return out;
   }
 
  private:
+  /// Rows of the batch that hold no token have position -1; no other row reads them.
+  ValueId add_positions(ValueId x) {
+    const ValueId table = builder_.table("wpe", config_.max_positions, config_.hidden, config_.init_normal);
+    return builder_.add(x, builder_.op("embedding", {in_.positions, table}));
+  }
   Positions positions(int64_t layer) const {
     return config_.positions.empty() ? Positions::rope : config_.positions[static_cast<size_t>(layer)];
   }
@@ -58,21 +97,30 @@ class Decoder {
     return factor == 1 ? x : builder_.op("scale", {x}, {{"factor", factor}});
   }
   ValueId norm(const char* name, ValueId x) {
+    if (config_.layer_norms) return builder_.layer_norm(name, x, config_.norm_eps);
     return builder_.rms_norm(name, x, config_.norm_eps, config_.norm_offset);
   }
+  ValueId linear(const char* name, ValueId x, int64_t out_features, bool bias, double normal) {
+    return builder_.linear(name, x, out_features,
+                           {.bias = bias, .normal = normal, .transposed = config_.transposed});
+  }
   ValueId linear(const char* name, ValueId x, int64_t out_features, bool bias) {
-    return builder_.linear(name, x, out_features, {.bias = bias, .normal = config_.init_normal});
+    return linear(name, x, out_features, bias, config_.init_normal);
+  }
+  /// The last layer of attention or MLP.
+  ValueId last_linear(const char* name, ValueId x, bool bias) {
+    const double normal = config_.branch_init_normal > 0 ? config_.branch_init_normal : config_.init_normal;
+    return linear(name, x, config_.hidden, bias, normal);
   }
   ValueId columns(ValueId x, int64_t begin, int64_t count) {
     return builder_.op("slice_last", {x}, {{"begin", begin}, {"count", count}});
   }
 
   ValueId run_layer(ValueId x, int64_t layer) {
-    ValueId branch = attend(pre_norm("input_layernorm", x), layer);
-    x = add_branch(x, post_norm("post_attention_layernorm", branch));
-    const char* before = config_.post_norms ? "pre_feedforward_layernorm" : "post_attention_layernorm";
-    branch = feed_forward(pre_norm(before, x));
-    return add_branch(x, post_norm("post_feedforward_layernorm", branch));
+    ValueId branch = attend(pre_norm(names_.before_attention, x), layer);
+    x = add_branch(x, post_norm(names_.after_attention, branch));
+    branch = feed_forward(pre_norm(names_.before_mlp, x));
+    return add_branch(x, post_norm(names_.after_mlp, branch));
   }
   ValueId add_branch(ValueId x, ValueId branch) {
     return builder_.add(x, scaled(branch, config_.residual_scale));
@@ -97,12 +145,12 @@ class Decoder {
   }
 
   ValueId attend(ValueId x, int64_t layer) {
-    const Scope scope(builder_, "self_attn");
+    const Scope scope(builder_, names_.attention);
     const int64_t q_size = config_.num_heads * config_.head_size;
     const int64_t kv_size = config_.num_kv_heads * config_.head_size;
     ValueId q = ir::kNone, k = ir::kNone, v = ir::kNone;
     if (config_.fused_projections) {
-      const ValueId qkv = linear("qkv_proj", x, q_size + 2 * kv_size, config_.qkv_bias);
+      const ValueId qkv = linear(names_.fused, x, q_size + 2 * kv_size, config_.qkv_bias);
       q = columns(qkv, 0, q_size);
       k = columns(qkv, q_size, kv_size);
       v = columns(qkv, q_size + kv_size, kv_size);
@@ -113,15 +161,16 @@ class Decoder {
     }
     q = turn("q_norm", q, config_.num_heads, positions(layer));
     k = turn("k_norm", k, config_.num_kv_heads, positions(layer));
-    const ValueId mixed = mix(q, k, v, config_.windows[static_cast<size_t>(layer)]);
-    return linear("o_proj", mixed, config_.hidden, config_.out_bias);
+    return last_linear(names_.out, mix(q, k, v, layer), config_.out_bias);
   }
 
-  ValueId mix(ValueId q, ValueId k, ValueId v, int64_t window) {
+  ValueId mix(ValueId q, ValueId k, ValueId v, int64_t layer) {
+    const int64_t window = config_.windows[static_cast<size_t>(layer)];
+    const double divisor = config_.scale_by_layer ? static_cast<double>(layer + 1) : 1;
     ir::Attrs attrs = {{"heads", config_.num_heads},
                        {"kv_heads", config_.num_kv_heads},
                        {"head_size", config_.head_size},
-                       {"scale", config_.attention_scale},
+                       {"scale", config_.attention_scale / divisor},
                        {"window", window < in_.reach() ? window : 0},
                        {"softcap", config_.attention_cap}};
     if (in_.cache_slots > 0) {
@@ -139,6 +188,10 @@ class Decoder {
   ValueId feed_forward(ValueId x) {
     const Scope scope(builder_, "mlp");
     const int64_t size = config_.intermediate;
+    if (!config_.gated_mlp) {
+      const ValueId up = linear(names_.up, x, size, config_.mlp_bias);
+      return last_linear(names_.down, builder_.op(config_.activation, {up}), config_.mlp_bias);
+    }
     ValueId gate = ir::kNone, up = ir::kNone;
     if (config_.fused_projections) {
       const ValueId both = linear("gate_up_proj", x, 2 * size, config_.mlp_bias);
@@ -146,15 +199,16 @@ class Decoder {
       up = columns(both, size, size);
     } else {
       gate = linear("gate_proj", x, size, config_.mlp_bias);
-      up = linear("up_proj", x, size, config_.mlp_bias);
+      up = linear(names_.up, x, size, config_.mlp_bias);
     }
     const ValueId gated = builder_.op("glu", {gate, up}, {{"activation", config_.activation}});
-    return linear("down_proj", gated, config_.hidden, config_.mlp_bias);
+    return last_linear(names_.down, gated, config_.mlp_bias);
   }
 
   nn::Builder& builder_;
   const DecoderConfig& config_;
   const DecoderInputs& in_;
+  const Names names_;
   ValueId rope_ = ir::kNone, local_rope_ = ir::kNone;
 };
 

@@ -27,7 +27,8 @@ struct DecoderOutputs {
   ir::ValueId head = ir::kNone;    ///< f32 [vocab, hidden]: logits are hidden * head^T
 };
 
-/// Grows a decoder under transformers' names ("model.layers.0.self_attn.q_proj.weight").
+/// Grows a decoder under transformers' names ("model.layers.0.self_attn.q_proj.weight"). UserError for a
+/// reach that check_context refuses.
 DecoderOutputs build_decoder(nn::Builder& builder, const DecoderConfig& config, const DecoderInputs& in);
 
 }  // namespace hearth::models

@@ -180,6 +180,10 @@ const std::array kRows = {
               [](const VjpContext& c) -> Ids {
                 return {emit(c, "gelu_grad", {dy(c), in(c, 0)})};
               }),
+    row<GeluTanh>("gelu_tanh", "a * sigmoid(2 u), u = sqrt(2 / pi) (a + 0.044715 a^3)", 1,
+                  [](const VjpContext& c) -> Ids {
+                    return {emit(c, "gelu_tanh_grad", {dy(c), in(c, 0)})};
+                  }),
     row<Scale>("scale", "a * factor", 1,
                [](const VjpContext& c) -> Ids { return {emit(c, "scale", {dy(c)}, c.node.attrs)}; }),
     row<AddScalar>("add_scalar", "a + value", 1, [](const VjpContext& c) -> Ids { return {dy(c)}; }),
@@ -189,6 +193,7 @@ const std::array kRows = {
     row<SigmoidGrad>("sigmoid_grad", "dy * y * (1 - y)", 2, nullptr),
     row<SiluGrad>("silu_grad", "dy * d silu(x)", 2, nullptr),
     row<GeluGrad>("gelu_grad", "dy * d gelu(x)", 2, nullptr),
+    row<GeluTanhGrad>("gelu_tanh_grad", "dy * d gelu_tanh(x)", 2, nullptr),
 };
 
 std::vector<Sample> samples_of(const Row& row) {

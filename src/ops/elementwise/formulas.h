@@ -127,6 +127,16 @@ struct Gelu {
     return T(0.5) * a * (T(1) + std::erf(a * std::numbers::sqrt2_v<T> / T(2)));
   }
 };
+/// The tanh form (arXiv 1606.08415), x (1 + tanh u) / 2 = x sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715
+/// x^3).
+struct GeluTanh {
+  template <class T>
+  static constexpr T kTwice = T(2) * std::numbers::sqrt2_v<T>* std::numbers::inv_sqrtpi_v<T>;
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T, T) const {
+    return a / (T(1) + std::exp(-kTwice<T> * (a + T(0.044715) * a * a * a)));
+  }
+};
 struct Scale {
   template <class T>
   HEARTH_FORMULA T operator()(T a, T, T p) const {
@@ -157,7 +167,7 @@ struct Greater {
     return a > b ? T(1) : T(0);
   }
 };
-// Gradients: a is the cotangent, b the output (relu, tanh, sigmoid) or the input (gelu, silu).
+// Gradients: a is the cotangent, b the output (relu, tanh, sigmoid) or the input (gelu, gelu_tanh, silu).
 struct ReluGrad {
   template <class T>
   HEARTH_FORMULA T operator()(T a, T b, T) const {
@@ -192,6 +202,15 @@ struct GeluGrad {
   }
 };
 
+struct GeluTanhGrad {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T b, T) const {
+    constexpr T kTwice = GeluTanh::kTwice<T>;
+    const T s = T(1) / (T(1) + std::exp(-kTwice * (b + T(0.044715) * b * b * b)));
+    return a * s * (T(1) + b * (T(1) - s) * kTwice * (T(1) + T(0.134145) * b * b));
+  }
+};
+
 template <class... F>
 struct FormulaList {
   static constexpr size_t kCount = sizeof...(F);
@@ -204,9 +223,10 @@ struct FormulaList {
     return i;
   }
 };
-using Formulas = FormulaList<Add, Sub, Mul, Div, Maximum, Minimum, Neg, Abs, Exp, Log, Sqrt, Rsqrt, Square,
-                             Reciprocal, Relu, Tanh, Sigmoid, Silu, Gelu, Scale, AddScalar, Copy, Sign,
-                             Greater, ReluGrad, TanhGrad, SigmoidGrad, SiluGrad, GeluGrad>;
+using Formulas =
+    FormulaList<Add, Sub, Mul, Div, Maximum, Minimum, Neg, Abs, Exp, Log, Sqrt, Rsqrt, Square, Reciprocal,
+                Relu, Tanh, Sigmoid, Silu, Gelu, Scale, AddScalar, Copy, Sign, Greater, ReluGrad, TanhGrad,
+                SigmoidGrad, SiluGrad, GeluGrad, GeluTanh, GeluTanhGrad>;
 
 /// The kernels of Formulas for cards, in their order.
 const std::array<ir::Kernel (*)(const ir::NodeView&), Formulas::kCount>& formula_gpu_kernels();
