@@ -67,6 +67,9 @@ std::vector<const ir::OpDef*> make_list() {
                               &cached_attention,
                               &glu,
                               &glu_grad,
+                              &top_k_mask,
+                              &scale_rows,
+                              &row_dot,
                               // pool
                               &max_pool2d,
                               &max_pool2d_grad,

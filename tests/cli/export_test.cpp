@@ -72,9 +72,11 @@ TEST_F(Export, WhatLlamaCppCannotSayIsRefusedInOneSentence) {
   change("model/config.json", R"("model_type": "llama")", R"("hidden_act": "gelu", "model_type": "llama")");
   refused(gguf, {"config.json", "silu", "gelu"});
   put("model/config.json", config);
-  change("model/config.json", R"("model_type": "llama")", R"("model_type": "granite")");
-  refused(gguf, {"config.json", "model_type", "'granite'", "--format hf"});
-  put("model/config.json", config);
+  for (const std::string family : {"granite", "qwen3_moe", "mixtral"}) {
+    change("model/config.json", R"("model_type": "llama")", fmt::format(R"("model_type": "{}")", family));
+    refused(gguf, {"config.json", "model_type", fmt::format("'{}'", family), "--format hf"});
+    put("model/config.json", config);
+  }
   put("model/config.json",
       R"({"model_type": "gpt2", "vocab_size": 100, "n_embd": 16, "n_layer": 2, "n_head": 2})");
   refused(gguf, {"config.json", "model_type", "'gpt2'", "--format hf"});

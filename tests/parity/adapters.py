@@ -14,11 +14,13 @@ import subprocess
 import sys
 
 import torch
+import transformers
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from language import BATCH, LOSS_TOLERANCE, RATE, STEPS, loss_of, make_model, mean_loss, row, run_hearth, tokens_for
+from language import BATCH, EAGER, LOSS_TOLERANCE, RATE, STEPS
+from language import loss_of, make_model, mean_loss, row, run_hearth, tokens_for
 from parity import ROOT, descend, hearth, logged_losses, make_optimizer, relative_gap, run_checks, within
 
 LORA = {
@@ -31,6 +33,8 @@ LORA = {
     "smollm3": {"r": 4, "lora_alpha": 80, "target_modules": ["k_proj", "up_proj"]},
     "gemma3": {"r": 3, "lora_alpha": 5, "target_modules": "all-linear"},
     "gpt2": {"r": 3, "lora_alpha": 90, "target_modules": "all-linear", "fan_in_fan_out": True},
+    "qwen3_moe": {"r": 3, "lora_alpha": 60, "target_modules": ["q_proj", "o_proj"]},
+    "mixtral": {"r": 2, "lora_alpha": 40, "target_modules": ["k_proj", "v_proj"]},
 }
 # What adapter_config.json says of modules beside plain names; each is a family's model and a config.
 PATTERNS = {
@@ -73,15 +77,20 @@ PATTERNS = {
         "exclude_modules": r"model\.layers\.\d\.mlp\.(gate|down)_proj",
     },
 }
+# Linear layers of experts, and of the router, which PEFT finds by name under version 4 of transformers alone.
+EXPERTS = {
+    "qwen3_moe experts": {"r": 3, "lora_alpha": 60, "target_modules": ["q_proj", "gate_proj", "up_proj", "down_proj"]},
+    "mixtral experts": {"r": 2, "lora_alpha": 40, "target_modules": "all-linear"},
+}
 SAME = 1e-6
 
 
 def make_adapter(family, folder, random_b=True):
-    """The family's small model and PEFT's adapter on it, both saved; `family` may be a name of PATTERNS."""
+    """The family's small model and PEFT's adapter on it, both saved; `family` may be a name of PATTERNS or EXPERTS."""
     model = make_model(family.split()[0])
     model.save_pretrained(folder / "model")
     torch.manual_seed(2)
-    adapted = get_peft_model(copy.deepcopy(model), LoraConfig(task_type="CAUSAL_LM", **{**LORA, **PATTERNS}[family]))
+    adapted = get_peft_model(copy.deepcopy(model), LoraConfig(task_type="CAUSAL_LM", **{**LORA, **PATTERNS, **EXPERTS}[family]))
     with torch.no_grad():
         for name, weight in adapted.named_parameters():
             if random_b and "lora_B" in name:  # It starts as zeros, which would hide mistakes.
@@ -110,7 +119,7 @@ def check_losses(family, folder):
 
 
 def base_of(folder):
-    return AutoModelForCausalLM.from_pretrained(folder / "model", attn_implementation="eager", dtype=torch.float64)
+    return AutoModelForCausalLM.from_pretrained(folder / "model", **EAGER, dtype=torch.float64)
 
 
 def check_back(family, folder):
@@ -130,7 +139,7 @@ def check_back(family, folder):
 def check_auto(family, folder):
     """transformers finds the base model by adapter_config.json."""
     _, tokens, run = train(family, folder, 1)
-    found = AutoModelForCausalLM.from_pretrained(run, attn_implementation="eager", dtype=torch.float64)
+    found = AutoModelForCausalLM.from_pretrained(run, **EAGER, dtype=torch.float64)
     wanted = PeftModel.from_pretrained(base_of(folder), run).double()
     gap = abs(mean_loss(found, tokens, 1) - mean_loss(wanted, tokens, 1))
     return within(SAME, gap, f"{family}: transformers loads the run by its folder, same loss to {gap:.1e}")
@@ -138,7 +147,7 @@ def check_auto(family, folder):
 
 def merge(run, out, arguments=()):
     hearth("merge", "--adapter", run, "--out", out, *arguments)
-    return AutoModelForCausalLM.from_pretrained(out, attn_implementation="eager", dtype=torch.float64)
+    return AutoModelForCausalLM.from_pretrained(out, **EAGER, dtype=torch.float64)
 
 
 def check_merge(family, folder):
@@ -311,6 +320,31 @@ def check_own_norms(folder):
     return within(1e-5, gap, f"norms saved whole ({', '.join(saved)}): PEFT and Hearth read them, losses within {gap:.1e}")
 
 
+def check_experts(targets, family, folder):
+    """A recipe's adapter on experts loads in PEFT under both versions, and gives the loss that Hearth logged. (Under
+    version 5, PEFT leaves out the layers without experts, so that every layer here has them.)"""
+    model = make_model(family)
+    tokens = tokens_for(BATCH * 4, seed=7)
+    arguments = ["adapter=lora", f"adapter.targets=[{targets}]", "adapter.rank=3", "adapter.alpha=60"]
+    run = run_hearth(folder, model, tokens, 4, arguments)
+    last = json.loads((run / "trainer_log.jsonl").read_text().splitlines()[-1])
+    loss = mean_loss(PeftModel.from_pretrained(base_of(folder), run).double(), tokens, 4)
+    gap = abs(loss - last["eval_loss"]) / loss
+    plain = mean_loss(base_of(folder), tokens, 4)
+    if abs(loss - plain) / loss < 100 * gap:
+        raise AssertionError(f"expected another loss than the base's {plain}, got {loss}")
+    return within(1e-5, gap, f"{family}: PEFT loads an adapter on experts and agrees on its loss to {gap:.1e}")
+
+
+def check_stacked_experts(family, folder):
+    """Under version 5, PEFT adapts all experts of a layer in one tensor."""
+    make_adapter(family, folder)
+    sentence = try_merge(folder / "theirs", folder, folder / "merged")
+    if '"target_parameters"' not in sentence:
+        raise AssertionError(f"expected a refusal that names target_parameters, got '{sentence}'")
+    return f"{family}: refused by target_parameters"
+
+
 def same_tensors(found, wanted):
     if {k: v.shape for k, v in found.items()} != {k: v.shape for k, v in wanted.items()}:
         raise AssertionError(f"expected the tensors {sorted(wanted)}, got {sorted(found)}")
@@ -386,6 +420,15 @@ def checks(names):
         yield f"{name} losses", lambda folder, name=name: check_losses(name, folder)
         yield f"{name} run folder", lambda folder, name=name: check_back(name, folder)
         yield f"{name} merge", lambda folder, name=name: check_merge(name, folder)
+    for name in EXPERTS:
+        if transformers.__version__ < "5":
+            yield f"{name} losses", lambda folder, name=name: check_losses(name, folder)
+            yield f"{name} run folder", lambda folder, name=name: check_back(name, folder)
+            yield f"{name} merge", lambda folder, name=name: check_merge(name, folder)
+        else:
+            yield f"{name} in one tensor", lambda folder, name=name: check_stacked_experts(name, folder)
+    for name, targets in (("qwen3_moe", "gate_proj,up_proj,down_proj"), ("mixtral", "q_proj,w1,w2,w3")):
+        yield f"{name} experts by a recipe", lambda folder, case=(targets, name): check_experts(*case, folder)
     yield "norms saved whole", check_own_norms
     yield "fields of LoraConfig", check_fields
 

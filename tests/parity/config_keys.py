@@ -14,7 +14,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from language import SMALL, sizes_of, train_on
+from language import EAGER, SMALL, sizes_of, train_on
 from parity import logged_losses, run_checks, within
 
 TOLERANCE = 1e-6
@@ -345,6 +345,33 @@ KEYS = {
     "gpt2 of other heads": ("gpt2", {"n_head": 8}, None),
     "gpt2 of heads that do not fit": ("gpt2", {"n_head": 5}, "n_head"),
     "gpt2 of fewer positions": ("gpt2", {"n_positions": 24}, "n_positions"),
+    "plain qwen3_moe": ("qwen3_moe", {}, None),
+    "qwen3_moe with num_experts": ("qwen3_moe", {"num_experts": 4, "num_local_experts": ABSENT}, None),
+    "version 5: qwen3_moe with num_local_experts": ("qwen3_moe", {"num_experts": ABSENT, "num_local_experts": 4}, None),
+    "qwen3_moe with both numbers": ("qwen3_moe", {"num_experts": 4, "num_local_experts": 4}, None),
+    "qwen3_moe with two numbers": ("qwen3_moe", {"num_experts": 4, "num_local_experts": 3}, "num_local_experts"),
+    "qwen3_moe with too few experts": ("qwen3_moe", {"num_experts": 1, "num_local_experts": ABSENT}, "num_experts_per_tok"),
+    "qwen3_moe with norm_topk_prob": ("qwen3_moe", {"norm_topk_prob": True}, None),
+    "qwen3_moe without norm_topk_prob": ("qwen3_moe", {"norm_topk_prob": ABSENT}, None),
+    "qwen3_moe with one expert for a token": ("qwen3_moe", {"num_experts_per_tok": 1}, None),
+    "qwen3_moe with all experts for a token": ("qwen3_moe", {"num_experts_per_tok": 4}, None),
+    "qwen3_moe without decoder_sparse_step": ("qwen3_moe", {"decoder_sparse_step": ABSENT}, None),
+    "qwen3_moe without mlp_only_layers": ("qwen3_moe without dense layers", {"mlp_only_layers": ABSENT}, None),
+    "qwen3_moe with mlp_only_layers null": ("qwen3_moe without dense layers", {"mlp_only_layers": None}, None),
+    "qwen3_moe with decoder_sparse_step": ("qwen3_moe by steps", {}, None),
+    "qwen3_moe with attention_bias": ("qwen3_moe with biases", {}, None),
+    "qwen3_moe with a window": ("qwen3_moe", {"use_sliding_window": True, "sliding_window": 7}, None),
+    "qwen3_moe with the window off": ("qwen3_moe", {"use_sliding_window": False, "sliding_window": 7}, None),
+    "qwen3_moe with output_router_logits": ("qwen3_moe", {"output_router_logits": True}, "output_router_logits"),
+    "plain mixtral": ("mixtral", {}, None),
+    "mixtral with num_experts": ("mixtral", {"num_experts": 3}, "num_experts"),
+    "mixtral with one expert for a token": ("mixtral", {"num_experts_per_tok": 1}, None),
+    "mixtral without num_experts_per_tok": ("mixtral", {"num_experts_per_tok": ABSENT}, None),
+    "mixtral without theta": ("mixtral", {"rope_theta": ABSENT, "rope_parameters": ABSENT}, None),
+    "mixtral without rms_norm_eps": ("mixtral", {"rms_norm_eps": ABSENT}, None),
+    "mixtral with a window": ("mixtral", {"sliding_window": 7}, None),
+    "mixtral with jitter": ("mixtral", {"router_jitter_noise": 0.1}, "router_jitter_noise"),
+    "mixtral with output_router_logits": ("mixtral", {"output_router_logits": True}, "output_router_logits"),
     "gemma2 in both directions": (
         "gemma2",
         {"use_bidirectional_attention": True},
@@ -362,6 +389,12 @@ GEMMA3 = {
     "sliding_window": 7,
     "query_pre_attn_scalar": 10,
     "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
+}
+QWEN3_MOE = {
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 20,
+    "mlp_only_layers": [1],
 }
 MODELS = {
     "llama": {},
@@ -382,6 +415,11 @@ MODELS = {
     "gpt2 untied": {"tie_word_embeddings": False},
     "gpt2 of another width": {"n_inner": 40},
     "gemma3_text with biases": {**GEMMA3, "attention_bias": True},
+    "qwen3_moe": QWEN3_MOE,
+    "qwen3_moe without dense layers": {**QWEN3_MOE, "mlp_only_layers": []},
+    "qwen3_moe by steps": {**QWEN3_MOE, "mlp_only_layers": [0], "decoder_sparse_step": 2},
+    "qwen3_moe with biases": {**QWEN3_MOE, "attention_bias": True},
+    "mixtral": {"num_local_experts": 4},
 }
 
 
@@ -424,7 +462,7 @@ TENSORS = {
 def save_model(name, folder):
     torch.manual_seed(1)
     config = AutoConfig.for_model(name.split()[0], **{**sizes_of(name.split()[0]), **MODELS[name]})
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    model = AutoModelForCausalLM.from_config(config, **EAGER)
     with torch.no_grad():
         for weight in model.parameters():
             # Large enough for attention to depend on positions.
@@ -456,7 +494,7 @@ def edit_tensors(folder, edits):
 def transformers_loss(folder, tokens):
     """None where transformers cannot open or run the folder."""
     try:
-        model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float64)
+        model = AutoModelForCausalLM.from_pretrained(folder, **EAGER, dtype=torch.float64)
         with torch.no_grad():
             logits = model(tokens[:-1].long().view(ROWS, CONTEXT), use_cache=False).logits
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[1:].long()).item()

@@ -20,6 +20,9 @@ using Positions = DecoderConfig::Positions;
 constexpr int64_t kMaxConfigBytes = 1 << 22;
 /// Eight times the deepest model there is; plans take time that grows with the square of the layers.
 constexpr int64_t kMostLayers = 1024;
+constexpr int64_t kMostExperts = 1024;
+/// Of all layers together: twice those of the largest model of these families.
+constexpr int64_t kMostExpertsInAll = 1 << 14;
 
 using Reader = ConfigReader;
 
@@ -278,6 +281,65 @@ void set_gpt2(const Reader& reader, DecoderConfig& config) {
   config.windows.assign(static_cast<size_t>(config.num_layers), 0);
 }
 
+/// What changes the loss, or the router while it is trained, and is not computed here.
+void check_router(const Reader& reader) {
+  if (reader.flag("output_router_logits", false)) reader.fail("output_router_logits", "false");
+  if (reader.number("router_jitter_noise", 0) != 0) reader.fail("router_jitter_noise", "0");
+}
+
+/// Version 4 has a key for each family, for which version 5 takes the other one too.
+int64_t read_num_experts(const Reader& reader, const char* key, const char* other, int64_t otherwise) {
+  const int64_t count = reader.integer(reader.has(key) ? key : other, otherwise, 1, kMostExperts);
+  if (reader.integer(other, count, 1, kMostExperts) != count)
+    reader.fail(other, fmt::format("the value of \"{}\", {},", key, count));
+  return count;
+}
+
+int64_t read_per_token(const Reader& reader, int64_t count, int64_t otherwise) {
+  const int64_t found = reader.integer("num_experts_per_tok", otherwise, 1, kMostExperts);
+  if (found > count)
+    user_error("{}: expected num_experts_per_tok of at most {} experts, got {}", reader.where(), count,
+               found);
+  return found;
+}
+
+void set_mixtral(const Reader& reader, DecoderConfig& config) {
+  check_router(reader);
+  config.windows = read_one_window(reader, config, read_window(reader, 0));
+  const int64_t count = read_num_experts(reader, "num_local_experts", "num_experts", 8);
+  config.experts = {.count = count,
+                    .per_token = read_per_token(reader, count, 2),
+                    .intermediate = config.intermediate,
+                    .normalized = true,
+                    .mixtral_names = true,
+                    .layers = std::vector<bool>(static_cast<size_t>(config.num_layers), true)};
+}
+
+/// Every so many layers have experts, but for those listed.
+std::vector<bool> read_sparse_layers(const Reader& reader, int64_t num_layers) {
+  const int64_t step = reader.integer("decoder_sparse_step", 1, 1, 1 << 30);
+  std::vector<bool> layers;
+  for (int64_t i = 1; i <= num_layers; ++i) layers.push_back(i % step == 0);
+  for (const int64_t dense : reader.ids("mlp_only_layers")) {
+    if (dense < num_layers) layers[static_cast<size_t>(dense)] = false;
+  }
+  return layers;
+}
+
+void set_qwen3_moe(const Reader& reader, DecoderConfig& config) {
+  check_router(reader);
+  config.qkv_bias = config.out_bias = reader.flag("attention_bias", false);
+  config.qk_norm = true;
+  const int64_t window = reader.flag("use_sliding_window", false) ? read_window(reader, 4096) : 0;
+  config.windows = read_one_window(reader, config, window);
+  const int64_t count = read_num_experts(reader, "num_experts", "num_local_experts", 128);
+  config.experts = {.count = count,
+                    .per_token = read_per_token(reader, count, 8),
+                    .intermediate = reader.integer("moe_intermediate_size", 768, 1, 1 << 20),
+                    .normalized = reader.flag("norm_topk_prob", false),
+                    .layers = read_sparse_layers(reader, config.num_layers)};
+}
+
 struct Family {
   const char* name;
   void (*set)(const Reader&, DecoderConfig&);
@@ -322,7 +384,11 @@ constexpr std::array kFamilies = {
             .tied_head = true,
             .activation_key = "activation_function",
             .activation = "gelu_new"},
-           read_gpt2_sizes}};
+           read_gpt2_sizes},
+    Family{"qwen3_moe", set_qwen3_moe, {.max_positions = 32768, .num_kv_heads = 4}},
+    Family{"mixtral",
+           set_mixtral,
+           {.max_positions = 131072, .norm_eps = 1e-5, .num_kv_heads = 8, .rope = {.theta = 1000000}}}};
 
 const Family& find_family(const Reader& reader) {
   const std::string name = reader.text("model_type", "");
@@ -346,6 +412,13 @@ void set_ropes(const Reader& reader, const RopeDefaults& defaults, DecoderConfig
   config.local_rope = ropes.local;
 }
 
+void check_num_experts(const Reader& reader, const DecoderConfig& config) {
+  const int64_t most = kMostExpertsInAll / config.num_layers;
+  if (config.experts.count <= most) return;
+  user_error("{}: expected at most {} experts in each of {} layers, got {}", reader.where(), most,
+             config.num_layers, config.experts.count);
+}
+
 }  // namespace
 
 DecoderConfig parse_decoder_config(std::string_view json, const std::string& where) {
@@ -360,6 +433,7 @@ DecoderConfig parse_decoder_config(std::string_view json, const std::string& whe
   config.init_normal = reader.number("initializer_range", 0.02);
   config.eos_ids = reader.ids("eos_token_id");
   family.set(reader, config);
+  check_num_experts(reader, config);
   if (config.attention_scale == 0)
     config.attention_scale = 1 / std::sqrt(static_cast<double>(config.head_size));
   if (!config.learned_positions) set_ropes(reader, family.defaults.rope, config);
@@ -449,6 +523,8 @@ void add_ropes(Json& config, const DecoderConfig& decoder) {
 
 nlohmann::ordered_json with_both_versions(nlohmann::ordered_json config, const DecoderConfig& decoder) {
   if (!decoder.learned_positions) add_ropes(config, decoder);
+  if (decoder.experts.count > 0) config["num_local_experts"] = decoder.experts.count;
+  if (decoder.family == "qwen3_moe") config["num_experts"] = decoder.experts.count;
   const Json dtype = config.contains("dtype") ? config.at("dtype") : config.value("torch_dtype", Json());
   if (!dtype.is_null()) config["dtype"] = config["torch_dtype"] = dtype;
   return config;

@@ -11,6 +11,16 @@
 
 namespace hearth::models {
 
+/// Several MLPs of which a router picks some for every token (arXiv 2101.03961, 2401.04088).
+struct ExpertsConfig {
+  int64_t count = 0;           ///< 0: one MLP per layer
+  int64_t per_token = 0;       ///< how many see a token
+  int64_t intermediate = 0;    ///< width of each
+  bool normalized = false;     ///< the weights of those that see a token add up to 1
+  bool mixtral_names = false;  ///< block_sparse_moe and w1, w3, w2 in place of mlp and gate, up, down
+  std::vector<bool> layers;    ///< which layers have them
+};
+
 /// A decoder of the Llama shape, as a config.json of transformers (version 4 or 5) describes it. One struct
 /// for every family: what differs is data.
 struct DecoderConfig {
@@ -53,6 +63,7 @@ struct DecoderConfig {
   std::vector<int64_t> windows;      ///< per layer: how many positions back are seen, 0: all
   std::vector<Positions> positions;  ///< per layer; empty: rope in all
   std::vector<int64_t> eos_ids;
+  ExpertsConfig experts;
   RopeOptions rope;
   std::optional<RopeOptions> local_rope;  ///< of layers that see a window, where they have their own
 };
@@ -71,8 +82,8 @@ std::string context_note(const DecoderConfig& config, int64_t context);
 /// UserError where the model has no positions for a context of so many tokens.
 void check_context(const DecoderConfig& config, int64_t context);
 
-/// The same config with the rotary positions and the dtype under the keys of both versions of transformers:
-/// a reader of the older ones would silently fall back to theta = 10000.
+/// The same config with the rotary positions, the dtype and the number of experts under the keys of both
+/// versions of transformers: a reader of the older ones would silently fall back to theta = 10000.
 nlohmann::ordered_json with_both_versions(nlohmann::ordered_json config, const DecoderConfig& decoder);
 
 }  // namespace hearth::models

@@ -119,7 +119,7 @@ class Decoder {
   ValueId run_layer(ValueId x, int64_t layer) {
     ValueId branch = attend(pre_norm(names_.before_attention, x), layer);
     x = add_branch(x, post_norm(names_.after_attention, branch));
-    branch = feed_forward(pre_norm(names_.before_mlp, x));
+    branch = feed_forward(pre_norm(names_.before_mlp, x), layer);
     return add_branch(x, post_norm(names_.after_mlp, branch));
   }
   ValueId add_branch(ValueId x, ValueId branch) {
@@ -185,12 +185,24 @@ class Decoder {
     return builder_.op("attention", {q, k, v, in_.starts}, std::move(attrs));
   }
 
-  ValueId feed_forward(ValueId x) {
-    const Scope scope(builder_, "mlp");
-    const int64_t size = config_.intermediate;
+  struct MlpNames {
+    const char *gate, *up, *down;
+  };
+  static constexpr MlpNames kMixtral = {"w1", "w3", "w2"};
+
+  MlpNames usual_names() const { return {"gate_proj", names_.up, names_.down}; }
+
+  ValueId feed_forward(ValueId x, int64_t layer) {
+    const ExpertsConfig& experts = config_.experts;
+    const Scope scope(builder_, experts.mixtral_names ? "block_sparse_moe" : "mlp");
+    if (experts.count > 0 && experts.layers[static_cast<size_t>(layer)]) return run_experts(x);
+    return mlp(x, config_.intermediate, usual_names());
+  }
+
+  ValueId mlp(ValueId x, int64_t size, const MlpNames& names) {
     if (!config_.gated_mlp) {
-      const ValueId up = linear(names_.up, x, size, config_.mlp_bias);
-      return last_linear(names_.down, builder_.op(config_.activation, {up}), config_.mlp_bias);
+      const ValueId up = linear(names.up, x, size, config_.mlp_bias);
+      return last_linear(names.down, builder_.op(config_.activation, {up}), config_.mlp_bias);
     }
     ValueId gate = ir::kNone, up = ir::kNone;
     if (config_.fused_projections) {
@@ -198,11 +210,36 @@ class Decoder {
       gate = columns(both, 0, size);
       up = columns(both, size, size);
     } else {
-      gate = linear("gate_proj", x, size, config_.mlp_bias);
-      up = linear(names_.up, x, size, config_.mlp_bias);
+      gate = linear(names.gate, x, size, config_.mlp_bias);
+      up = linear(names.up, x, size, config_.mlp_bias);
     }
     const ValueId gated = builder_.op("glu", {gate, up}, {{"activation", config_.activation}});
-    return last_linear(names_.down, gated, config_.mlp_bias);
+    return last_linear(names.down, gated, config_.mlp_bias);
+  }
+
+  /// How much each expert counts for each token, [N, experts]: 0 for those that do not see it.
+  ValueId route(ValueId x) {
+    const ValueId logits = linear("gate", x, config_.experts.count, false);
+    const ValueId shares = builder_.op("softmax", {logits});
+    const ValueId chosen = builder_.op("top_k_mask", {shares}, {{"count", config_.experts.per_token}});
+    const ValueId kept = builder_.op("mul", {shares, chosen});
+    if (!config_.experts.normalized) return kept;
+    const ValueId sum = builder_.op("row_dot", {shares, chosen});
+    return builder_.op("scale_rows", {kept, builder_.op("reciprocal", {sum})});
+  }
+
+  /// Every expert computes every token.
+  ValueId run_experts(ValueId x) {
+    const ValueId shares = route(x);
+    ValueId sum = ir::kNone;
+    for (int64_t i = 0; i < config_.experts.count; ++i) {
+      const Scope scope(builder_, "experts." + std::to_string(i));
+      const ValueId made =
+          mlp(x, config_.experts.intermediate, config_.experts.mixtral_names ? kMixtral : usual_names());
+      const ValueId part = builder_.op("scale_rows", {made, columns(shares, i, 1)});
+      sum = sum == ir::kNone ? part : builder_.add(sum, part);
+    }
+    return sum;
   }
 
   nn::Builder& builder_;

@@ -34,6 +34,11 @@ extern const ir::OpDef cached_attention;
 extern const ir::OpDef glu;
 extern const ir::OpDef glu_grad;
 
+/// The parts of a router of experts. top_k_mask takes the first of equal ones, and no gradient passes it.
+extern const ir::OpDef top_k_mask;
+extern const ir::OpDef scale_rows;
+extern const ir::OpDef row_dot;
+
 /// The frequencies of a rope_table.
 struct RopeFrequencies {
   explicit RopeFrequencies(const ir::NodeView& node);
@@ -58,6 +63,9 @@ ir::Kernel attention_gpu(const ir::NodeView& node);
 ir::Kernel attention_grad_gpu(const ir::NodeView& node);
 ir::Kernel glu_gpu(const ir::NodeView& node);
 ir::Kernel rope_table_gpu(const ir::NodeView& node);
+ir::Kernel top_k_mask_gpu(const ir::NodeView& node);
+ir::Kernel scale_rows_gpu(const ir::NodeView& node);
+ir::Kernel row_dot_gpu(const ir::NodeView& node);
 ir::Kernel cached_attention_gpu(const ir::NodeView& node);
 
 }  // namespace hearth::ops
