@@ -137,8 +137,8 @@ TEST_F(Mistakes, WhatTrainingRefusesValidateRefusesToo) {
       {"devices=2 memory=1KiB", "above memory=1.00 KiB"},
       {"devices=2 data.count=3 train.batch=8", "every one of 2 devices"},
       {"devices=2 init=w.safetensors", "w.safetensors"},
-      {"--out tiny.yaml", "found the file"},
-      {"--out tiny.yaml/run", "found the file"},
+      {"--out tiny.yaml", "tiny.yaml is none"},
+      {"--out tiny.yaml/run", "tiny.yaml is none"},
       {"passes.off=[backward]", "cannot be switched off"}};
   for (const auto& [settings, part] : mistakes) {
     refused("hearth validate tiny.yaml " + settings, {part});
