@@ -35,6 +35,9 @@ VOCAB = SMALL["vocab_size"] = 300
 FAMILIES["gemma2"] = {**FAMILIES["gemma2"], "query_pre_attn_scalar": FAMILIES["gemma2"]["head_dim"]}
 # Rope types that export refuses by name: no llama.cpp was at hand to hold them against.
 REFUSED = {"llama yarn": "yarn", "llama longrope": "longrope"}
+# Families that export refuses.
+EXPORTED = ("llama", "mistral", "qwen2", "qwen3", "phi3", "gemma2")
+REFUSED |= {name: f"'{keys['model_type']}'" for name, keys in FAMILIES.items() if keys["model_type"] not in EXPORTED}
 TEMPLATE = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
 LLAMA3_SPLIT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
