@@ -143,8 +143,7 @@ int64_t export_folder(const ModelFolder& model, const FolderOptions& options) {
 fs::path export_picture_run(const fs::path& run, const FolderOptions& options) {
   HEARTH_CHECK(options.shard_bytes == 0);
   NewFolder folder(options.out);
-  const fs::path best = run / "best.safetensors", last = run / kWeights;
-  ModelFolder model{.model = run, .weights = fs::exists(best) ? best : last, .adapter = {}, .text = {}};
+  ModelFolder model{.model = run, .weights = run_weights(run, false), .adapter = {}, .text = {}};
   ModelWeights weights(model, options.num_threads);
   std::vector<Shard> shards = plan_shards(weights.files(), options);
   shards.front().name = kWeights;
