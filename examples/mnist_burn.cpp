@@ -5,8 +5,8 @@
 #include <exception>
 
 #include "data/loader.h"
-#include "train/classifier.h"
-#include "train/weights.h"
+#include "hub/weights.h"
+#include "tasks/classify/classifier.h"
 
 using namespace hearth;
 
@@ -25,15 +25,15 @@ void score(const char* weights, const char* mnist) {
   constexpr int64_t kBatch = 100;
   const std::array sizes{kBatch};
   const auto objective =
-      train::classifier({.model = {.channels = 1, .image_size = 28}, .build_model = mnist_model});
-  train::Engine engine({.objective = objective, .num_threads = num_available_cpus()}, {}, sizes);
-  train::load_weights(engine, weights);
+      tasks::classifier({.model = {.channels = 1, .image_size = 28}, .build_model = mnist_model});
+  engine::Engine engine({.objective = objective, .num_threads = num_available_cpus()}, {}, sizes);
+  hub::load_weights(engine, weights);
   const auto digits = data::open_dataset({.kind = "idx", .path = mnist, .split = "test"});
   data::Loader loader(*digits, {.batch = kBatch, .shuffle = false, .mean = {0.1307F}, .std = {0.3081F}});
   double correct = 0;
   for (int64_t i = 0; i < digits->size(); i += kBatch) {
-    engine.evaluate(train::micro_batch(loader.next()));
-    correct += engine.output(train::kCorrect)[0];
+    engine.evaluate(tasks::micro_batch(loader.next()));
+    correct += engine.output(tasks::kCorrect)[0];
   }
   std::printf("%.0f/%ld\n", correct, static_cast<long>(digits->size()));
 }

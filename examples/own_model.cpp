@@ -5,9 +5,10 @@
 
 #include "data/loader.h"
 #include "data/shapes.h"
-#include "train/classifier.h"
-#include "train/recipe.h"
-#include "train/weights.h"
+#include "hub/weights.h"
+#include "recipe/recipe.h"
+#include "run/schedule.h"
+#include "tasks/classify/classifier.h"
 
 using namespace hearth;
 
@@ -24,33 +25,33 @@ ir::ValueId my_model(nn::Builder& builder, ir::ValueId images) {
   return builder.linear("classes", builder.global_avg_pool(x), data::kNumShapes);
 }
 
-void run(const char* weights) {
+void train(const char* weights) {
   constexpr int64_t kBatch = 50, kSteps = 500, kUnseen = 500;
   const std::array sizes{kBatch};
-  const auto objective = train::classifier({.model = {.image_size = 24}, .build_model = my_model});
-  train::Engine engine({.objective = objective, .num_threads = num_available_cpus()}, sizes, sizes);
+  const auto objective = tasks::classifier({.model = {.image_size = 24}, .build_model = my_model});
+  engine::Engine engine({.objective = objective, .num_threads = num_available_cpus()}, sizes, sizes);
   engine.initialise();
   const auto pictures = data::open_dataset({.image_size = 24, .count = 8000});
   data::Loader loader(*pictures, {.batch = kBatch, .augment = {.flip = true}});
-  const auto next = [&] { return train::micro_batch(loader.next()); };
+  const auto next = [&] { return tasks::micro_batch(loader.next()); };
   for (int64_t step = 0; step < kSteps; ++step) {
-    const double rate = train::learning_rate({.name = "onecycle"}, 0.1, step, kSteps);
-    const train::StepResult result = engine.train_step(1, kBatch, next, step, rate);
+    const double rate = run::learning_rate({.name = "onecycle"}, 0.1, step, kSteps);
+    const engine::StepResult result = engine.train_step(1, kBatch, next, step, rate);
     if (step % 100 == 99) std::printf("step %3ld: loss %.3f\n", static_cast<long>(step + 1), result.loss);
   }
   const auto unseen = data::open_dataset({.split = "test", .image_size = 24, .count = kUnseen});
   data::Loader test(*unseen, {.batch = kBatch, .shuffle = false});
   double correct = 0;
   for (int64_t i = 0; i < kUnseen; i += kBatch) {
-    engine.evaluate(train::micro_batch(test.next()));
-    correct += engine.output(train::kCorrect)[0];
+    engine.evaluate(tasks::micro_batch(test.next()));
+    correct += engine.output(tasks::kCorrect)[0];
   }
   std::printf("%.1f%% of %ld unseen pictures\n", 100 * correct / kUnseen, static_cast<long>(kUnseen));
-  train::save_weights(engine, weights, false);
+  hub::save_weights(engine, weights, false);
 }
 
 int main(int argc, char** argv) try {
-  run(argc > 1 ? argv[1] : "own_model.safetensors");
+  train(argc > 1 ? argv[1] : "own_model.safetensors");
 } catch (const std::exception& error) {
   return std::fprintf(stderr, "own_model: %s\n", error.what()), 2;
 }

@@ -27,7 +27,8 @@ class CardExchange {
 class Exchange {
  public:
   virtual ~Exchange() = default;
-  /// Each piece = its sum over all workers, by the order of comm/sum.h; `wire` is the dtype that travels.
+  /// Each piece = its sum over all workers, by the order of distributed/sum.h; `wire` is the dtype that
+  /// travels.
   virtual void all_reduce(std::span<const std::span<float>> pieces, DType wire) = 0;
   /// The same for worker `root` alone; what the others' pieces then are is undefined.
   virtual void reduce(std::span<const std::span<float>> pieces, int root) = 0;

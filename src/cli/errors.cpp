@@ -7,7 +7,7 @@
 #include "backend/gpu/device.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "comm/transport.h"
+#include "distributed/transport.h"
 
 namespace hearth::cli {
 
@@ -31,7 +31,7 @@ Ending ending_of(FunctionRef<int()> work) {
     return {.status = 71,
             .words = fmt::format(
                 "the card failed: {}; the run goes on from its last checkpoint with --resume", error.what())};
-  } catch (const comm::CommError& error) {
+  } catch (const distributed::CommError& error) {
     return {.status = 69, .words = error.what()};
   } catch (const std::exception& error) {
     return {.status = 70,

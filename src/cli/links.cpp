@@ -19,9 +19,9 @@ void add_links(CLI::App& verb, LinkArguments& arguments) {
   add_rate(verb, "--network", arguments.network, "a card in each machine, and Gb/s between them");
 }
 
-train::Links links_of(const LinkArguments& arguments) {
-  train::Links links{.card = arguments.card * 1e9,
-                     .network = train::network_bytes_per_second(arguments.network * 1e9)};
+planner::Links links_of(const LinkArguments& arguments) {
+  planner::Links links{.card = arguments.card * 1e9,
+                       .network = planner::network_bytes_per_second(arguments.network * 1e9)};
   if (arguments.memory > 0) links.memory = arguments.memory * 1e9;
   if (arguments.sums > 0) links.sums = arguments.sums * 1e9;
   return links;

@@ -3,7 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "train/team_model.h"
+#include "planner/team_model.h"
 
 namespace hearth::cli {
 
@@ -16,6 +16,6 @@ struct LinkArguments {
 };
 void add_links(CLI::App& verb, LinkArguments& arguments);
 /// UserError for what is no rate.
-train::Links links_of(const LinkArguments& arguments);
+planner::Links links_of(const LinkArguments& arguments);
 
 }  // namespace hearth::cli

@@ -15,18 +15,20 @@
 #include "cli/launched.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
-#include "comm/nccl.h"
-#include "comm/probe.h"
+#include "distributed/nccl.h"
+#include "distributed/probe.h"
+#include "engine/plan_report.h"
 #include "exec/card_choice.h"
+#include "hub/adapter.h"
+#include "hub/weights.h"
+#include "infer/text_eval.h"
 #include "io/run_lock.h"
 #include "passes/machine.h"
-#include "train/plan_report.h"
-#include "train/stage_devices.h"
-#include "train/text_eval.h"
-#include "train/trainer.h"
-#include "train/weights.h"
-#include "watch/device_probe.h"
-#include "watch/supervisor.h"
+#include "run/from_recipe.h"
+#include "run/stage_devices.h"
+#include "run/trainer.h"
+#include "supervise/device_probe.h"
+#include "supervise/supervisor.h"
 
 namespace hearth::cli {
 namespace {
@@ -40,15 +42,15 @@ void on_interrupt(int signal) {
 }
 
 /// Of an update, where it is a long one; else empty.
-std::string wait_of(const train::Engine& engine) {
-  const train::EngineOptions& options = engine.options();
+std::string wait_of(const engine::Engine& engine) {
+  const engine::EngineOptions& options = engine.options();
   const double seconds = passes::simulate(engine.train_program().graph(), options.machine).seconds;
-  return train::long_wait("an update", seconds * static_cast<double>(options.accumulate) /
+  return infer::long_wait("an update", seconds * static_cast<double>(options.accumulate) /
                                            static_cast<double>(options.num_workers));
 }
 
-void announce(const train::Trainer& trainer, train::Engine& engine, const Job& job, Terminal& terminal) {
-  const train::Recipe& recipe = job.recipe;
+void announce(const run::Trainer& trainer, engine::Engine& engine, const Job& job, Terminal& terminal) {
+  const recipe::Recipe& recipe = job.recipe;
   terminal.message("run folder: " + job.out);
   int64_t parameters = 0, all = 0;
   for (const nn::Tensor& tensor : engine.tensors()) {
@@ -56,11 +58,11 @@ void announce(const train::Trainer& trainer, train::Engine& engine, const Job& j
     all += count;
     if (tensor.trainable) parameters += count;
   }
-  terminal.message(fmt::format("{}: {} parameters, {} on {} threads; {}", train::model_name(recipe),
+  terminal.message(fmt::format("{}: {} parameters, {} on {} threads; {}", recipe::model_name(recipe),
                                parameters, recipe.precision, engine.threads().size(),
                                trainer.task().describe()));
   if (const std::string warning = trainer.task().warning(); !warning.empty()) terminal.message(warning);
-  if (train::has_adapter(engine)) {
+  if (hub::has_adapter(engine)) {
     terminal.message(fmt::format("trainable params: {} || all params: {} || trainable%: {:.4f}", parameters,
                                  all, 100 * static_cast<double>(parameters) / static_cast<double>(all)));
   }
@@ -88,7 +90,7 @@ void announce(const train::Trainer& trainer, train::Engine& engine, const Job& j
   }
 }
 
-void conclude(const train::RunSummary& summary, const Job& job, const train::Engine& engine,
+void conclude(const run::RunSummary& summary, const Job& job, const engine::Engine& engine,
               Terminal& terminal) {
   if (summary.interrupted) {
     terminal.message(fmt::format("stopped at step {}; go on with: hearth train --resume --out {}",
@@ -97,42 +99,42 @@ void conclude(const train::RunSummary& summary, const Job& job, const train::Eng
   }
   terminal.message(fmt::format("done: {} steps in {:.1f} s, best validation {}", summary.steps,
                                summary.seconds, summary.best));
-  terminal.message(fmt::format("run folder: {} (report.html, {}, trainer_log.jsonl)", job.out,
-                               train::weights_name(engine)));
+  terminal.message(
+      fmt::format("run folder: {} (report.html, {}, trainer_log.jsonl)", job.out, hub::weights_name(engine)));
 }
 
 /// What a check found out.
-void describe(train::Trainer& trainer, const train::Recipe& recipe) {
+void describe(run::Trainer& trainer, const recipe::Recipe& recipe) {
   say("{}\n", trainer.task().describe());
   if (const std::string warning = trainer.task().warning(); !warning.empty()) say("{}\n", warning);
-  say("{} at micro-batch {}:\n{}", train::model_name(recipe), recipe.batch,
-      train::to_table(train::make_plan_report(trainer.engine())));
-  train::Engine& engine = trainer.engine();
+  say("{} at micro-batch {}:\n{}", recipe::model_name(recipe), recipe.batch,
+      engine::to_table(engine::make_plan_report(trainer.engine())));
+  engine::Engine& engine = trainer.engine();
   if (const std::string wait = engine.card() ? "" : wait_of(engine); !wait.empty()) say("{}\n", wait);
 }
 
-int check_only(train::Trainer& trainer, comm::Transport* team, const train::Recipe& recipe) {
+int check_only(run::Trainer& trainer, distributed::Transport* team, const recipe::Recipe& recipe) {
   const bool leads = team == nullptr || team->rank() == 0;
   // The others wait for what the leader has made, and end after it.
   if (team != nullptr && leads) team->barrier();
   trainer.load_first_weights();
   if (team != nullptr) team->barrier();
   if (leads) describe(trainer, recipe);
-  return watch::kDone;
+  return supervise::kDone;
 }
 
-void check_team(comm::Transport& team) {
-  if (const std::string fault = comm::find_fault(team); !fault.empty())
+void check_team(distributed::Transport& team) {
+  if (const std::string fault = distributed::find_fault(team); !fault.empty())
     user_error("expected workers that add up and copy alike, got: {}", fault);
 }
 
 /// The workers' cards as a group, where the recipe wants one and it can be trusted; else null, which a
 /// sentence explains.
-std::shared_ptr<comm::NcclTeam> join_cards(const train::Recipe& recipe, comm::Transport& team, int number,
-                                           Terminal& terminal) {
+std::shared_ptr<distributed::NcclTeam> join_cards(const recipe::Recipe& recipe, distributed::Transport& team,
+                                                  int number, Terminal& terminal) {
   if (recipe.transport == "host") return nullptr;
-  comm::OpenedNccl opened =
-      comm::open_nccl(team, exec::choose_card(recipe.device, gpu::list_devices(), gpu::runtime(), number));
+  distributed::OpenedNccl opened = distributed::open_nccl(
+      team, exec::choose_card(recipe.device, gpu::list_devices(), gpu::runtime(), number));
   if (team.rank() > 0) return opened.team;
   terminal.message(
       opened.team
@@ -145,15 +147,15 @@ std::shared_ptr<comm::NcclTeam> join_cards(const train::Recipe& recipe, comm::Tr
 
 /// Trains in this process, and returns what it ends with. `team`: null where it is alone; `memory`: where
 /// nobody goes on behind it.
-int train_here(const Job& job, const watch::Seat& seat, comm::Transport* team,
+int train_here(const Job& job, const supervise::Seat& seat, distributed::Transport* team,
                const io::CheckpointMemory* memory = nullptr) {
   if (team != nullptr) check_team(*team);
   const bool leads = team == nullptr || team->rank() == 0, resume = job.resume || seat.attempt > 1;
   Terminal terminal(seat.heartbeat);
-  train::Membership member{.team = team, .device = seat.device};
+  run::Membership member{.team = team, .device = seat.device};
   if (team != nullptr) member.cards = join_cards(job.recipe, *team, seat.device, terminal);
   if (team != nullptr && job.recipe.parallel == "pipeline")
-    member.devices = train::gather_stage_devices(train::stage_device(job.recipe, seat.device), *team);
+    member.devices = run::gather_stage_devices(run::stage_device(job.recipe, seat.device), *team);
   std::optional<io::RunLock> lock;
   // A killed worker's lock goes a moment after it.
   const auto lock_folder = [&] {
@@ -162,25 +164,25 @@ int train_here(const Job& job, const watch::Seat& seat, comm::Transport* team,
   // The leader makes what all of them read, and says it if that cannot be.
   if (!leads) team->barrier();
   if (fs::exists(job.out)) lock_folder();
-  train::TrainerEvents events{.progress = [&](const train::Progress& p) { terminal.progress(p); },
-                              .message =
-                                  [&](const std::string& text) {
-                                    if (leads) terminal.message(text);
-                                  },
-                              .stop = seat.stop,
-                              .heartbeat = seat.heartbeat,
-                              .memory = memory};
-  train::Trainer trainer(job.recipe, job.out, std::move(events), std::move(member));
+  run::TrainerEvents events{.progress = [&](const run::Progress& p) { terminal.progress(p); },
+                            .message =
+                                [&](const std::string& text) {
+                                  if (leads) terminal.message(text);
+                                },
+                            .stop = seat.stop,
+                            .heartbeat = seat.heartbeat,
+                            .memory = memory};
+  run::Trainer trainer(job.recipe, job.out, std::move(events), std::move(member));
   if (job.only_checks) return check_only(trainer, team, job.recipe);
   if (leads && seat.attempt == 1) announce(trainer, trainer.engine(), job, terminal);
   if (leads && !job.dump_gradients.empty()) trainer.dump_gradients(job.dump_gradients);
   make_folder(job.out);
   lock_folder();
   if (leads && team != nullptr) team->barrier();
-  const train::RunSummary summary =
+  const run::RunSummary summary =
       trainer.run({.resume = resume, .new_order = seat.new_order, .reason = seat.reason});
   if (leads) conclude(summary, job, trainer.engine(), terminal);
-  return summary.interrupted ? watch::kInterrupted : watch::kDone;
+  return summary.interrupted ? supervise::kInterrupted : supervise::kDone;
 }
 
 int train_alone(const Job& job) {
@@ -190,7 +192,7 @@ int train_alone(const Job& job) {
   if (std::signal(SIGHUP, on_interrupt) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
   const auto team = join_launched(job.recipe.devices);
   if (team == nullptr) return train_here(job, {.stop = &stop_requested}, nullptr);
-  const watch::Seat seat{.device = team->rank(), .stop = &stop_requested};
+  const supervise::Seat seat{.device = team->rank(), .stop = &stop_requested};
   const Ending ending = ending_of([&] { return train_here(job, seat, team.get()); });
   // A process that leaves its group by failing would wait for the others, which wait for it.
   if (!ending.words.empty()) _exit(tell(ending));
@@ -198,43 +200,43 @@ int train_alone(const Job& job) {
 }
 
 /// Says what is wrong with a device.
-bool passes_probe(const train::Recipe& recipe, int device) {
+bool passes_probe(const recipe::Recipe& recipe, int device) {
   const Ending ending = ending_of([&] {
-    const std::string fault = watch::probe_card({.device = recipe.device, .number = device});
+    const std::string fault = supervise::probe_card({.device = recipe.device, .number = device});
     if (!fault.empty()) Terminal().warn(fmt::format("device {}: {}", device, fault));
-    return fault.empty() ? watch::kDone : watch::kMistake;
+    return fault.empty() ? supervise::kDone : supervise::kMistake;
   });
-  return tell(ending) == watch::kDone;
+  return tell(ending) == supervise::kDone;
 }
 
 int train_supervised(const Job& job) {
   Terminal terminal;
   // Workers come and go; what the last one has left here stays.
   const io::CheckpointMemory memory;
-  const auto work = [&](const watch::Seat& seat) {
+  const auto work = [&](const supervise::Seat& seat) {
     const auto team = seat.group == nullptr ? nullptr : seat.group->open(seat.rank);
     const Ending ending = ending_of([&] { return train_here(job, seat, team.get(), &memory); });
     // The others have made it too.
-    const bool told = ending.status == watch::kMistake && seat.said->exchange(true);
+    const bool told = ending.status == supervise::kMistake && seat.said->exchange(true);
     return told ? ending.status : tell(ending);
   };
-  watch::SupervisorOptions options{
+  supervise::SupervisorOptions options{
       .size = static_cast<int>(job.recipe.devices),
       .say = [&](const std::string& text) { terminal.warn(text); },
-      .num_workers = [&](int num_devices) { return train::num_sharing(job.recipe, num_devices); }};
+      .num_workers = [&](int num_devices) { return recipe::num_sharing(job.recipe, num_devices); }};
   if (exec::names_card(job.recipe.device))
     options.probe = [&](int device) { return passes_probe(job.recipe, device); };
-  return watch::supervise(work, options);
+  return supervise::supervise(work, options);
 }
 
 /// Whether a folder holds anything that a new run would overwrite.
 bool holds_run(const fs::path& folder) {
-  return path_exists(folder / "model.safetensors") || path_exists(folder / train::kAdapterFile) ||
+  return path_exists(folder / "model.safetensors") || path_exists(folder / hub::kAdapterFile) ||
          !list_folder(folder / "checkpoints").empty();
 }
 
 void check_devices(const Job& job, bool launched) {
-  const train::Recipe& recipe = job.recipe;
+  const recipe::Recipe& recipe = job.recipe;
   if (recipe.devices == 1) return;
   if (!recipe.supervise && !launched) {
     user_error(
@@ -269,7 +271,7 @@ int run_job(const Job& job) {
   const bool launched = num_launched() > 1;
   check_places(job);
   check_devices(job, launched);
-  if (!job.resume) train::check_first_weights(job.recipe);
+  if (!job.resume) run::check_first_weights(job.recipe);
   if (job.only_checks && job.recipe.devices == 1) return train_here(job, {}, nullptr);
   return job.recipe.supervise && !launched ? train_supervised(job) : train_alone(job);
 }

@@ -2,13 +2,13 @@
 
 #include <string>
 
-#include "train/recipe.h"
+#include "recipe/recipe.h"
 
 namespace hearth::cli {
 
 /// A run, as every process that has a part in it knows it.
 struct Job {
-  train::Recipe recipe;
+  recipe::Recipe recipe;
   std::string out;
   bool resume = false;
   std::string dump_gradients;

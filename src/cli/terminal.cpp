@@ -13,7 +13,7 @@
 
 namespace hearth::cli {
 
-Terminal::Terminal(comm::Heartbeat heartbeat)
+Terminal::Terminal(distributed::Heartbeat heartbeat)
     : heartbeat_(heartbeat),
       live_(isatty(STDOUT_FILENO) != 0),
       color_(live_ && std::getenv("NO_COLOR") == nullptr) {}
@@ -22,7 +22,7 @@ Terminal::~Terminal() { clear(); }
 
 void Terminal::put(std::string_view text) {
   if (!taken_) return;
-  const comm::Phase phase = heartbeat_.turn_to(comm::Phase::reporting);
+  const distributed::Phase phase = heartbeat_.turn_to(distributed::Phase::reporting);
   const size_t num_taken = std::fwrite(text.data(), 1, text.size(), stdout);
   taken_ = std::fflush(stdout) == 0 && num_taken == text.size();
   if (!taken_) {
@@ -38,7 +38,7 @@ void Terminal::clear() {
   if (live_) put("\r\033[K");
 }
 
-void Terminal::progress(const train::Progress& p) {
+void Terminal::progress(const run::Progress& p) {
   char text[320];
   const auto end = live_ ? write_live(text, sizeof(text), p) : write_plain(text, sizeof(text), p);
   put({text, std::min(end, sizeof(text))});
@@ -54,7 +54,7 @@ void Terminal::warn(const std::string& text) {
   std::fprintf(stderr, "hearth: %s\n", printable(text).c_str());
 }
 
-size_t Terminal::write_live(char* text, size_t size, const train::Progress& p) const {
+size_t Terminal::write_live(char* text, size_t size, const run::Progress& p) const {
   const auto eta = static_cast<int64_t>(p.eta_seconds);
   return fmt::format_to_n(text, size,
                           "\r\033[K{}{:>5.1f}%{} {}/{}  loss {:.4f}  lr {:.2e}  grad {:.3f}  {:.0f} {}/s  "
@@ -67,7 +67,7 @@ size_t Terminal::write_live(char* text, size_t size, const train::Progress& p) c
       .size;
 }
 
-size_t Terminal::write_plain(char* text, size_t size, const train::Progress& p) {
+size_t Terminal::write_plain(char* text, size_t size, const run::Progress& p) {
   const double memory = static_cast<double>(p.memory_bytes) / (1 << 30);
   const double total =
       static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE)) / (1 << 30);

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "train/recipe_fields.h"
+#include "recipe/fields.h"
 
 namespace hearth::cli {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 /// Every flag that a verb with overrides takes, recipe keys too.
 std::vector<std::string> flags_of(const CLI::App& verb) {
   std::vector<std::string> names;
-  for (const train::Field& field : train::recipe_fields()) names.push_back("--" + field.key);
+  for (const recipe::Field& field : recipe::recipe_fields()) names.push_back("--" + field.key);
   for (const CLI::Option* option : verb.get_options()) {
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
@@ -54,13 +54,13 @@ std::vector<std::string> overrides_of(const CLI::App& verb) {
   return overrides;
 }
 
-train::Recipe open_recipe(const std::string& name, const std::vector<std::string>& overrides) {
-  if (std::filesystem::exists(name)) return train::load_recipe(name, overrides);
+recipe::Recipe open_recipe(const std::string& name, const std::vector<std::string>& overrides) {
+  if (std::filesystem::exists(name)) return recipe::load_recipe(name, overrides);
   std::vector<std::string> names;
   for (const BuiltInRecipe& recipe : built_in_recipes()) {
     names.emplace_back(recipe.name);
     const std::string file = fmt::format("recipes/{}.yaml", recipe.name);
-    if (name == recipe.name || name == file) return train::parse_recipe(recipe.text, file, overrides);
+    if (name == recipe.name || name == file) return recipe::parse_recipe(recipe.text, file, overrides);
   }
   const std::string stem = std::filesystem::path(name).stem().string();
   user_error("there is no recipe file '{}'{}; hearth ls lists the built-in ones, hearth cp copies one", name,

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "train/recipe.h"
+#include "recipe/recipe.h"
 
 namespace hearth::cli {
 
@@ -38,7 +38,7 @@ void allow_overrides(CLI::App& verb);
 std::vector<std::string> overrides_of(const CLI::App& verb);
 
 /// Reads a recipe with its overrides: a file, or a built-in one by name ("demo", "recipes/demo.yaml").
-train::Recipe open_recipe(const std::string& name, const std::vector<std::string>& overrides);
+recipe::Recipe open_recipe(const std::string& name, const std::vector<std::string>& overrides);
 /// Names and texts of the recipes compiled into the program.
 struct BuiltInRecipe {
   const char* name;

@@ -2,15 +2,16 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "bench/case.h"
 #include "cli/links.h"
 #include "cli/output.h"
 #include "cli/verb.h"
-#include "comm/bench.h"
-#include "comm/mpi.h"
+#include "distributed/bench.h"
+#include "distributed/mpi.h"
 #include "exec/card_choice.h"
-#include "train/bench_case.h"
-#include "train/step_model.h"
-#include "train/team_model.h"
+#include "planner/step_model.h"
+#include "planner/team_model.h"
+#include "run/from_recipe.h"
 
 namespace hearth::cli {
 namespace {
@@ -31,46 +32,47 @@ struct ModelArguments {
 };
 
 /// Recipes have ends of their own; every other name is a case.
-train::EngineOptions model_options(const std::string& name, std::vector<std::string> overrides,
-                                   int num_workers) {
+engine::EngineOptions model_options(const std::string& name, std::vector<std::string> overrides,
+                                    int num_workers) {
   if (name.ends_with(".yaml") || !overrides.empty()) {
     overrides.push_back(fmt::format("devices={}", num_workers));
-    return train::engine_options(open_recipe(name, overrides));
+    return run::engine_options(open_recipe(name, overrides));
   }
-  train::EngineOptions options = train::engine_options(train::find_bench_case(name), {});
-  if (num_workers > 1) train::share_out(options, num_workers);
+  engine::EngineOptions options = bench::engine_options(bench::find_bench_case(name), {});
+  if (num_workers > 1) bench::share_out(options, num_workers);
   return options;
 }
 
 void print_model(const std::string& name, const ModelArguments& arguments,
                  const std::vector<std::string>& overrides, int num_workers) {
   const passes::CardModel& card = passes::find_card(arguments.card);
-  const train::Links links = links_of(arguments.links);
-  const train::EngineOptions alone = model_options(name, overrides, 1);
+  const planner::Links links = links_of(arguments.links);
+  const engine::EngineOptions alone = model_options(name, overrides, 1);
   if (num_workers == 1) {
-    say("{} {}", name, train::to_table(train::model_step(alone, card)));
+    say("{} {}", name, planner::to_table(planner::model_step(alone, card)));
     return;
   }
-  const train::TeamModel one = train::model_team(alone, card, links);
-  const train::TeamModel team = train::model_team(model_options(name, overrides, num_workers), card, links);
-  say("{} {}{}\n", name, train::to_text(team, one, card, links), train::to_json(team, one, card, links));
+  const planner::TeamModel one = planner::model_team(alone, card, links);
+  const planner::TeamModel team =
+      planner::model_team(model_options(name, overrides, num_workers), card, links);
+  say("{} {}{}\n", name, planner::to_text(team, one, card, links), planner::to_json(team, one, card, links));
 }
 
-void print_table(int num_ranks, const comm::CommBenchResult& result) {
+void print_table(int num_ranks, const distributed::CommBenchResult& result) {
   say("{} processes; each copies {:.2f} GB/s in its own memory\n", num_ranks,
       result.copy_bytes_per_second * 1e-9);
   say("{:<15} {:>10} {:>12} {:>8} {:>9} {:>10}\n", "collective", "bytes", "us", "GB/s", "bus GB/s",
       "of copying");
-  for (const comm::CommTiming& timing : result.timings) {
+  for (const distributed::CommTiming& timing : result.timings) {
     say("{:<15} {:>10} {:>12.1f} {:>8.3f} {:>9.3f} {:>9.0f}%\n", timing.collective, timing.num_bytes,
         timing.seconds * 1e6, timing.bytes_per_second() * 1e-9, timing.bus_bytes_per_second(num_ranks) * 1e-9,
         100 * timing.bytes_per_second() / result.copy_bytes_per_second);
   }
 }
-void print_json(const comm::CommBenchResult& result) {
+void print_json(const distributed::CommBenchResult& result) {
   say("{{\"copy_bytes_per_second\":{:.0f},\"timings\":[", result.copy_bytes_per_second);
   const char* between = "";
-  for (const comm::CommTiming& timing : result.timings) {
+  for (const distributed::CommTiming& timing : result.timings) {
     say("{}{{\"collective\":\"{}\",\"bytes\":{},\"seconds\":{:.9f}}}", between, timing.collective,
         timing.num_bytes, timing.seconds);
     between = ",";
@@ -91,9 +93,9 @@ struct CommArguments {
   bool json = false;
 };
 
-comm::CommBenchOptions options_of(const CommArguments& arguments) {
-  comm::CommBenchOptions options{.least_bytes = bytes_option("--least", arguments.least),
-                                 .most_bytes = bytes_option("--most", arguments.most)};
+distributed::CommBenchOptions options_of(const CommArguments& arguments) {
+  distributed::CommBenchOptions options{.least_bytes = bytes_option("--least", arguments.least),
+                                        .most_bytes = bytes_option("--most", arguments.most)};
   check_range("--ranks", arguments.num_ranks, 2, 64);
   check_range("--least", options.least_bytes, 1, options.most_bytes);
   check_range("--most", options.most_bytes, 1, int64_t{4} << 30);
@@ -104,21 +106,21 @@ comm::CommBenchOptions options_of(const CommArguments& arguments) {
 }
 
 void run_bench_comm(const CommArguments& arguments) {
-  const comm::CommBenchOptions options = options_of(arguments);
-  comm::CommBenchResult result;
+  const distributed::CommBenchOptions options = options_of(arguments);
+  distributed::CommBenchResult result;
   int num_ranks = arguments.num_ranks;
   if (arguments.transport == "shm") {
-    result = comm::bench_shm(num_ranks, options);
+    result = distributed::bench_shm(num_ranks, options);
   } else if (arguments.transport == "nccl") {
-    result = comm::bench_nccl(num_ranks, options);
+    result = distributed::bench_nccl(num_ranks, options);
   } else if (arguments.transport == "mpi") {
-    const std::unique_ptr<comm::Transport> transport = comm::open_mpi();
+    const std::unique_ptr<distributed::Transport> transport = distributed::open_mpi();
     num_ranks = transport->size();
     if (num_ranks < 2)
       user_error(
           "expected several ranks for --transport mpi, got 1; try mpirun -n 2 hearth bench comm --transport "
           "mpi");
-    result = comm::bench_transport(*transport, options);
+    result = distributed::bench_transport(*transport, options);
     if (transport->rank() > 0) return;
   } else {
     user_error("expected shm, nccl or mpi for --transport, got '{}'", arguments.transport);
@@ -146,7 +148,7 @@ void add_bench(CLI::App& app) {
   struct Arguments {
     std::string name;
     int64_t steps = 20;
-    train::BenchMachine machine{.num_threads = num_available_cpus()};
+    bench::BenchMachine machine{.num_threads = num_available_cpus()};
     int num_workers = 1;
     bool tiny = false;
     bool profile = false;
@@ -185,13 +187,13 @@ void add_bench(CLI::App& app) {
     if (arguments->num_workers > 1 && arguments->profile)
       user_error("expected --profile with one worker, got {}", arguments->num_workers);
     check_device(arguments->machine.device);
-    train::BenchCase bench = train::find_bench_case(arguments->name);
-    if (arguments->tiny) bench = train::tiny_case(bench);
-    const train::BenchResult result =
+    bench::BenchCase bench = bench::find_bench_case(arguments->name);
+    if (arguments->tiny) bench = bench::tiny_case(bench);
+    const bench::BenchResult result =
         arguments->num_workers > 1
-            ? train::run_team_bench(bench, arguments->steps, arguments->machine, arguments->num_workers)
-            : train::run_bench(bench, arguments->steps, arguments->machine, arguments->profile);
-    say("{}{}{}\n", result.profile, train::to_line(bench, result), train::to_json(bench, result));
+            ? bench::run_team_bench(bench, arguments->steps, arguments->machine, arguments->num_workers)
+            : bench::run_bench(bench, arguments->steps, arguments->machine, arguments->profile);
+    say("{}{}{}\n", result.profile, bench::to_line(bench, result), bench::to_json(bench, result));
   });
 }
 

@@ -7,7 +7,7 @@
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "exec/card_choice.h"
-#include "watch/environment.h"
+#include "system/environment.h"
 
 namespace hearth::cli {
 namespace {
@@ -29,7 +29,7 @@ void print_program(const gpu::Runtime& runtime) {
   }
 }
 
-void print_devices(const watch::Environment& environment) {
+void print_devices(const system::Environment& environment) {
   for (size_t i = 0; i < environment.devices.size(); ++i) {
     const gpu::DeviceInfo& card = environment.devices[i];
     say("  device=gpu:{} or gpu:{}: {}, {}, {}, {}{}\n", i, card.pci_address, card.name, card.architecture,
@@ -38,11 +38,11 @@ void print_devices(const watch::Environment& environment) {
   }
 }
 
-void print_machine(const watch::Environment& environment) {
+void print_machine(const system::Environment& environment) {
   say("found\n");
-  for (const watch::GraphicsCard& card : environment.cards) {
+  for (const system::GraphicsCard& card : environment.cards) {
     say("  {} {} {}: {}{}, driver {}{}\n", card.pci_address,
-        card.vendor == watch::GraphicsCard::Vendor::amd ? "AMD" : "NVIDIA", card.device_id,
+        card.vendor == system::GraphicsCard::Vendor::amd ? "AMD" : "NVIDIA", card.device_id,
         card.architecture.empty() ? "architecture unknown" : card.architecture,
         card.integrated ? ", shares the processor's memory" : "",
         card.driver.empty() ? "missing" : card.driver,
@@ -51,18 +51,18 @@ void print_machine(const watch::Environment& environment) {
       say("    PCIe x{} of x{}, {}\n", card.link_width, card.most_link_width, card.link_speed);
     }
   }
-  for (const watch::DeviceFile& file : environment.files)
+  for (const system::DeviceFile& file : environment.files)
     say("  {}: group {}, {}\n", file.path, file.group, file.usable ? "usable" : "not yours to use");
   if (environment.runtime.name != "emulated") print_devices(environment);
 }
 
 void run_env() {
-  const watch::Environment environment = watch::look_around("/", watch::own_identity());
+  const system::Environment environment = system::look_around("/", system::own_identity());
   print_program(environment.runtime);
   print_machine(environment);
   say("missing\n");
-  const std::vector<watch::Hindrance> found = watch::hindrances(environment);
-  for (const watch::Hindrance& hindrance : found) say("  {}\n    -> {}\n", hindrance.what, hindrance.remedy);
+  const std::vector<system::Hindrance> found = system::hindrances(environment);
+  for (const system::Hindrance& hindrance : found) say("  {}\n    -> {}\n", hindrance.what, hindrance.remedy);
   if (found.empty()) say("  nothing\n");
 }
 

@@ -6,11 +6,13 @@
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "data/image.h"
-#include "train/classifier.h"
-#include "train/tensors_dataset.h"
-#include "train/text_eval.h"
-#include "train/trainer.h"
-#include "train/weights.h"
+#include "hub/adapter.h"
+#include "hub/weights.h"
+#include "infer/text_eval.h"
+#include "run/from_recipe.h"
+#include "run/trainer.h"
+#include "tasks/classify/classifier.h"
+#include "tasks/classify/tensors_dataset.h"
 
 namespace hearth::cli {
 namespace {
@@ -18,16 +20,16 @@ namespace {
 struct EvalArguments {
   std::string run, base;
   bool exact_match = false;
-  train::MatchOptions match;
+  infer::MatchOptions match;
   std::vector<std::string> images;
 };
 
-train::Recipe recipe_of(const CLI::App& verb, const std::string& run) {
+recipe::Recipe recipe_of(const CLI::App& verb, const std::string& run) {
   if (!fs::exists(run + "/config.yaml")) {
     user_error("expected a run folder with config.yaml at '{}'{}", run,
                fs::exists(run) ? "" : download_advice(run));
   }
-  return train::on_one_device(train::load_recipe(run + "/config.yaml", overrides_of(verb)));
+  return recipe::on_one_device(recipe::load_recipe(run + "/config.yaml", overrides_of(verb)));
 }
 
 /// Weights that are not finite, or too large, make results that mean nothing.
@@ -40,37 +42,38 @@ void check_finite(double result, const fs::path& weights) {
 }
 
 /// A recipe for a model that was not trained here.
-train::Recipe recipe_of_model(const CLI::App& verb, const std::string& model) {
-  return train::parse_recipe("data: {kind: text}\nmodel: {path: .}\n", fmt::format("hearth eval '{}'", model),
-                             overrides_of(verb));
+recipe::Recipe recipe_of_model(const CLI::App& verb, const std::string& model) {
+  return recipe::parse_recipe("data: {kind: text}\nmodel: {path: .}\n",
+                              fmt::format("hearth eval '{}'", model), overrides_of(verb));
 }
 
 /// Other data than the run's is judged as a whole, not by the part of it that training would hold out.
-void judge_whole_file(train::Recipe& recipe, const train::Recipe& trained) {
+void judge_whole_file(recipe::Recipe& recipe, const recipe::Recipe& trained) {
   const bool other = recipe.data.path != trained.data.path;
   if (other && recipe.text.val_path == trained.text.val_path) recipe.text.val_path = recipe.data.path;
 }
 
-void match_questions(const train::Recipe& recipe, const train::ModelFolder& model,
-                     const train::MatchOptions& options) {
+void match_questions(const recipe::Recipe& recipe, const hub::ModelFolder& model,
+                     const infer::MatchOptions& options) {
   if (recipe.text.val_path.empty())
     user_error("expected a file of questions for --exact-match, got none; try data=FILE.jsonl");
-  const train::MatchResult result = train::match_answers(recipe, model, recipe.text.val_path, options);
+  const infer::MatchResult result = infer::match_answers(recipe, model, recipe.text.val_path, options);
   say("exact match {}/{} ({:.2f}%)\n", result.num_right, result.num_questions,
       100.0 * static_cast<double>(result.num_right) / static_cast<double>(result.num_questions));
 }
 
-void eval_text(train::Recipe recipe, const train::ModelFolder& model, const EvalArguments& arguments) {
+void eval_text(recipe::Recipe recipe, const hub::ModelFolder& model, const EvalArguments& arguments) {
   const fs::path& weights = model.named_weights();
   if (!model.adapter.empty()) {
     recipe.text.model = model.model.string();
     recipe.adapter.path = model.adapter.string();
   }
-  train::check_weights(model);
-  const auto task = train::open_task(recipe);
+  hub::check_weights(model);
+  const auto task = run::open_task(recipe);
   if (const std::string warning = task->warning(); !warning.empty()) say(stderr, "{}\n", warning);
-  const train::Evaluation result =
-      train::evaluate_text(recipe, *task, model, [](const std::string& text) { say(stderr, "{}\n", text); });
+  const tasks::Evaluation result =
+      infer::evaluate_text(run::engine_options(recipe), *task, model, recipe.text.context,
+                           [](const std::string& text) { say(stderr, "{}\n", text); });
   check_finite(result.loss, weights);
   say("{}: loss {:.4f}, {} ({} held out)\n", weights.string(), result.loss, task->evaluation_text(result),
       task->num_eval_rows());
@@ -79,8 +82,8 @@ void eval_text(train::Recipe recipe, const train::ModelFolder& model, const Eval
 
 /// A model folder, or an adapter, that holds no recipe.
 void eval_model(const CLI::App& verb, const EvalArguments& arguments) {
-  const train::ModelFolder model = train::find_model(arguments.run, arguments.base);
-  train::Recipe recipe = recipe_of_model(verb, arguments.run);
+  const hub::ModelFolder model = hub::find_model(arguments.run, arguments.base);
+  recipe::Recipe recipe = recipe_of_model(verb, arguments.run);
   if (recipe.text.val_path.empty()) recipe.text.val_path = recipe.data.path;
   recipe.text.model = model.model.string();
   if (recipe.text.tokenizer.empty() && model.text != model.model) recipe.text.tokenizer = model.text.string();
@@ -89,27 +92,27 @@ void eval_model(const CLI::App& verb, const EvalArguments& arguments) {
 
 void run_eval(const CLI::App& verb, const EvalArguments& arguments) {
   const fs::path run = arguments.run;
-  const bool has_model = fs::exists(run / "config.json") || fs::exists(run / train::kAdapterConfig);
+  const bool has_model = fs::exists(run / "config.json") || fs::exists(run / hub::kAdapterConfig);
   if (has_model && !fs::exists(run / "config.yaml")) return eval_model(verb, arguments);
-  train::Recipe recipe = recipe_of(verb, arguments.run);
-  if (train::is_text(recipe) && !recipe.text.pairs) {
-    judge_whole_file(recipe, train::load_recipe(run / "config.yaml"));
-    return eval_text(std::move(recipe), train::find_model(run, arguments.base), arguments);
+  recipe::Recipe recipe = recipe_of(verb, arguments.run);
+  if (recipe::is_text(recipe) && !recipe.text.pairs) {
+    judge_whole_file(recipe, recipe::load_recipe(run / "config.yaml"));
+    return eval_text(std::move(recipe), hub::find_model(run, arguments.base), arguments);
   }
   if (arguments.exact_match) {
     user_error("expected a language model and no run on preferences for --exact-match, got the run '{}'",
                run.string());
   }
-  train::Trainer trainer(recipe, arguments.run, {});
-  const fs::path weights = train::run_weights(run, train::has_adapter(trainer.engine()));
-  train::load_weights(trainer.engine(), weights);
-  const train::Evaluation result = trainer.evaluate();
+  run::Trainer trainer(recipe, arguments.run, {});
+  const fs::path weights = hub::run_weights(run, hub::has_adapter(trainer.engine()));
+  hub::load_weights(trainer.engine(), weights);
+  const tasks::Evaluation result = trainer.evaluate();
   check_finite(result.loss, weights);
   say("{}: loss {:.4f}, {} ({} held out)\n", weights.string(), result.loss,
       trainer.task().evaluation_text(result), trainer.task().num_eval_rows());
 }
 
-void predict_one(train::Engine& engine, const train::Recipe& recipe, const data::Dataset& classes,
+void predict_one(engine::Engine& engine, const recipe::Recipe& recipe, const data::Dataset& classes,
                  const std::string& path, const fs::path& weights) {
   const int64_t side = recipe.model.image_size;
   const int64_t channels = recipe.model.channels;
@@ -126,7 +129,7 @@ void predict_one(train::Engine& engine, const train::Recipe& recipe, const data:
   }
   const std::vector<int32_t> labels(32, 0);
   engine.evaluate({{pixels.data(), labels.data()}, 1});
-  const std::span<const float> probabilities = engine.output(train::kProbabilities);
+  const std::span<const float> probabilities = engine.output(tasks::kProbabilities);
   for (const float probability : probabilities) check_finite(probability, weights);
   std::vector<std::pair<float, size_t>> ranked;
   for (size_t i = 0; i < probabilities.size(); ++i) ranked.emplace_back(probabilities[i], i);
@@ -142,19 +145,19 @@ void predict_one(train::Engine& engine, const train::Recipe& recipe, const data:
 }
 
 void run_predict(const CLI::App& verb, const EvalArguments& arguments) {
-  const train::Recipe recipe = recipe_of(verb, arguments.run);
+  const recipe::Recipe recipe = recipe_of(verb, arguments.run);
   data::DatasetOptions options = recipe.data;
   options.split = "test";
-  const auto classes = train::open_any_dataset(options, recipe.model.num_classes);
+  const auto classes = tasks::open_any_dataset(options, recipe.model.num_classes);
   // Only the evaluation program is needed; best.safetensors holds the averaged weights already.
-  train::EngineOptions engine_options = train::engine_options(recipe);
+  engine::EngineOptions engine_options = run::engine_options(recipe);
   engine_options.accumulate = 1;
   engine_options.optimizer.ema_decay = 0;
   const int64_t one[] = {1};
-  train::Engine engine(engine_options, {}, one);
+  engine::Engine engine(engine_options, {}, one);
   engine.initialise();
-  const fs::path weights = train::run_weights(arguments.run, false);
-  train::load_weights(engine, weights);
+  const fs::path weights = hub::run_weights(arguments.run, false);
+  hub::load_weights(engine, weights);
   for (const std::string& image : arguments.images) predict_one(engine, recipe, *classes, image, weights);
   say("weights: {}\n", weights.string());
 }

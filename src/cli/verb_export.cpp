@@ -5,8 +5,8 @@
 #include "base/threads.h"
 #include "cli/output.h"
 #include "cli/verb.h"
-#include "train/export.h"
-#include "train/export_gguf.h"
+#include "hub/export.h"
+#include "hub/export_gguf.h"
 
 namespace hearth::cli {
 namespace {
@@ -29,13 +29,13 @@ std::string format_of(const ExportArguments& arguments) {
 }
 
 /// Which weights were taken.
-std::string origin(const train::ModelFolder& model, int64_t num_changed) {
+std::string origin(const hub::ModelFolder& model, int64_t num_changed) {
   if (model.adapter.empty()) return "weights of " + model.weights.string();
   return fmt::format("{} weights changed by {}", num_changed, model.adapter.string());
 }
 
-train::FolderOptions folder_options(const ExportArguments& arguments) {
-  train::FolderOptions options{.out = arguments.out, .num_threads = num_available_cpus()};
+hub::FolderOptions folder_options(const ExportArguments& arguments) {
+  hub::FolderOptions options{.out = arguments.out, .num_threads = num_available_cpus()};
   if (!arguments.type.empty()) {
     options.type = dtype_from_name(arguments.type);
     if (!options.type) {
@@ -52,9 +52,9 @@ train::FolderOptions folder_options(const ExportArguments& arguments) {
 }
 
 void to_folder(const ExportArguments& arguments) {
-  const train::FolderOptions options = folder_options(arguments);
-  const train::ModelFolder model = train::find_model(arguments.model, arguments.base);
-  const int64_t changed = train::export_folder(model, options);
+  const hub::FolderOptions options = folder_options(arguments);
+  const hub::ModelFolder model = hub::find_model(arguments.model, arguments.base);
+  const int64_t changed = hub::export_folder(model, options);
   say("{}: a model folder, {}\n", arguments.out, origin(model, changed));
 }
 
@@ -66,7 +66,7 @@ void export_pictures(const ExportArguments& arguments) {
                                                            : "";
   if (!flag.empty())
     user_error("expected a language model for {}, got '{}', a run on pictures", flag, arguments.model);
-  const fs::path weights = train::export_picture_run(arguments.model, folder_options(arguments));
+  const fs::path weights = hub::export_picture_run(arguments.model, folder_options(arguments));
   say("{}: model.safetensors ({}, under torch's names) and config.yaml, the recipe with model, image size, "
       "mean "
       "and std; hearth predict and hearth eval open it and read the names of classes from data.path\n",
@@ -81,8 +81,8 @@ io::GgufType gguf_type(const std::string& name) {
 
 void to_gguf(const ExportArguments& arguments) {
   if (!arguments.shard_size.empty()) user_error("expected --shard-size with --format hf alone, got gguf");
-  const train::ModelFolder model = train::find_model(arguments.model, arguments.base);
-  const train::GgufResult result = train::export_gguf(
+  const hub::ModelFolder model = hub::find_model(arguments.model, arguments.base);
+  const hub::GgufResult result = hub::export_gguf(
       model, {.out = arguments.out, .type = gguf_type(arguments.type), .num_threads = num_available_cpus()});
   say("{}: {} tensors, {}\n", arguments.out, result.num_tensors, origin(model, result.num_changed));
   for (const std::string& note : result.notes) say(stderr, "note: {}\n", note);
@@ -109,7 +109,7 @@ void add_export(CLI::App& app) {
   verb->add_option("--base", arguments->base, "base model (default: the one adapter_config.json names)");
   set_example(*verb, "hearth export runs/llama-lora --out model.gguf");
   verb->callback([=] {
-    if (train::is_picture_run(arguments->model)) return export_pictures(*arguments);
+    if (hub::is_picture_run(arguments->model)) return export_pictures(*arguments);
     format_of(*arguments) == "hf" ? to_folder(*arguments) : to_gguf(*arguments);
   });
 }

@@ -9,10 +9,10 @@
 #include "base/error.h"
 #include "cli/output.h"
 #include "cli/verb.h"
+#include "infer/generator.h"
+#include "infer/text_eval.h"
+#include "tasks/language/text_source.h"
 #include "text/chat.h"
-#include "train/generator.h"
-#include "train/text_eval.h"
-#include "train/text_source.h"
 
 namespace hearth::cli {
 namespace {
@@ -21,7 +21,7 @@ struct GenerateArguments {
   std::string model, base;
   std::string prompt;
   std::string prompt_file;
-  train::AnswerOptions answer;
+  infer::AnswerOptions answer;
   int64_t context = 0;
   int threads = 0;
   bool chat = false;
@@ -44,8 +44,8 @@ std::string asked(const fs::path& run, const fs::path& folder, const text::Token
   }
   // A run is asked with the date and the variables that it was trained with.
   const fs::path recipe = run / "config.yaml";
-  text::ChatOptions options = train::chat_options(
-      fs::is_regular_file(recipe) ? train::load_recipe(recipe).text : train::TextOptions());
+  text::ChatOptions options = tasks::chat_options(
+      fs::is_regular_file(recipe) ? recipe::load_recipe(recipe).text : recipe::TextOptions());
   options.bos_token = setup.bos_token;
   options.eos_token = setup.eos_token;
   const text::ChatRenderer renderer(text::Template(*setup.chat_template, setup.template_name),
@@ -85,14 +85,14 @@ int64_t slots_for(const GenerateArguments& arguments, size_t prompt_tokens) {
 
 void run_generate(const CLI::App& verb, const GenerateArguments& arguments) {
   using Clock = std::chrono::steady_clock;
-  const train::ModelFolder model = train::find_model(arguments.model, arguments.base);
+  const hub::ModelFolder model = hub::find_model(arguments.model, arguments.base);
   const auto tokenizer = arguments.tokens ? nullptr : text::open_tokenizer(model.text);
   const auto prompt = prompt_ids(model.text, tokenizer.get(), arguments, prompt_of(verb, arguments));
-  train::Generator generator(
+  infer::Generator generator(
       model, {.slots = slots_for(arguments, prompt.size()),
               .num_threads = arguments.threads > 0 ? arguments.threads : num_available_cpus()});
   const auto start = Clock::now();
-  const std::string wait = train::long_wait(fmt::format("reading the prompt of {} tokens", prompt.size()),
+  const std::string wait = infer::long_wait(fmt::format("reading the prompt of {} tokens", prompt.size()),
                                             generator.prompt_seconds(std::ssize(prompt)));
   if (!wait.empty()) say(stderr, "{}\n", wait);
   const bool is_terminal = isatty(STDOUT_FILENO) != 0;
@@ -101,7 +101,7 @@ void run_generate(const CLI::App& verb, const GenerateArguments& arguments) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   };
-  const train::Answer answer = train::answer(generator, tokenizer.get(), prompt, arguments.answer, print);
+  const infer::Answer answer = infer::answer(generator, tokenizer.get(), prompt, arguments.answer, print);
   const std::chrono::duration<double> took = Clock::now() - start;
   if (arguments.tokens) say("{}", fmt::join(answer.ids, " "));
   print("\n");
@@ -128,7 +128,7 @@ void add_generate(CLI::App& app) {
   verb->add_option("--prompt-file", arguments->prompt_file, "file that holds the text");
   verb->add_flag("--chat", arguments->chat,
                  "put the text into the model's chat template, as a user's question");
-  train::AnswerOptions& answer = arguments->answer;
+  infer::AnswerOptions& answer = arguments->answer;
   verb->add_option("-n,--max-tokens", answer.max_tokens, "most tokens of the answer")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20).description("1 to 1048576"))
       ->capture_default_str();

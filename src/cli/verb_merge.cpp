@@ -3,7 +3,7 @@
 #include "base/threads.h"
 #include "cli/output.h"
 #include "cli/verb.h"
-#include "train/export.h"
+#include "hub/export.h"
 
 namespace hearth::cli {
 
@@ -21,9 +21,9 @@ void add_merge(CLI::App& app) {
                    "base model (default: the one adapter_config.json names)");
   set_example(*verb, "hearth merge --adapter runs/llama-lora --out merged");
   verb->callback([=] {
-    const train::ModelFolder model = train::find_adapted_model(arguments->adapter, arguments->model);
+    const hub::ModelFolder model = hub::find_adapted_model(arguments->adapter, arguments->model);
     const int64_t changed =
-        train::export_folder(model, {.out = arguments->out, .num_threads = num_available_cpus()});
+        hub::export_folder(model, {.out = arguments->out, .num_threads = num_available_cpus()});
     say("{}: {} weights changed by {}\n", arguments->out, changed, model.adapter.string());
   });
 }

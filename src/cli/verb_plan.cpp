@@ -5,22 +5,23 @@
 #include <cstdio>
 #include <future>
 
+#include "arena/csv.h"
+#include "arena/draw.h"
+#include "arena/validate.h"
 #include "base/error.h"
 #include "base/output.h"
 #include "base/text.h"
+#include "bench/case.h"
 #include "cli/links.h"
 #include "cli/output.h"
 #include "cli/verb.h"
+#include "engine/memory_fit.h"
 #include "ir/text.h"
 #include "ops/op_list.h"
-#include "plan/csv.h"
-#include "plan/draw.h"
-#include "plan/validate.h"
-#include "train/bench_case.h"
-#include "train/memory_fit.h"
-#include "train/recipe.h"
-#include "train/recipe_fields.h"
-#include "train/ways_to_share.h"
+#include "planner/ways_to_share.h"
+#include "recipe/fields.h"
+#include "recipe/recipe.h"
+#include "run/from_recipe.h"
 
 namespace hearth::cli {
 namespace {
@@ -40,16 +41,16 @@ struct PlanArguments {
 
 /// What fits a budget: freely, and by every means.
 struct Fits {
-  std::optional<train::PlanReport> free;
-  std::optional<train::MemoryFit> cheapest;
-  std::optional<train::PlanReport> largest;
+  std::optional<engine::PlanReport> free;
+  std::optional<engine::MemoryFit> cheapest;
+  std::optional<engine::PlanReport> largest;
 };
 
 /// What takes longest, in a thread of its own.
-std::future<std::optional<train::PlanReport>> by_every_means(const train::EngineOptions& options,
-                                                             int64_t memory) {
+std::future<std::optional<engine::PlanReport>> by_every_means(const engine::EngineOptions& options,
+                                                              int64_t memory) {
   return std::async(std::launch::async, [options, memory] {
-    return train::MemoryFits(options, memory).largest_by_every_means();
+    return engine::MemoryFits(options, memory).largest_by_every_means();
   });
 }
 
@@ -66,8 +67,8 @@ void print_fits(const Fits& fits, int64_t batch, int64_t memory) {
         budget);
     return;
   }
-  const train::PlanReport& report = fits.cheapest->report;
-  say("cheapest way to fit micro-batch {}: {}\n", batch, train::describe(*fits.cheapest));
+  const engine::PlanReport& report = fits.cheapest->report;
+  say("cheapest way to fit micro-batch {}: {}\n", batch, engine::describe(*fits.cheapest));
   say("  peak {}, in host memory {}, {:.2f} s per micro-batch on an RX 7900 XT (a model)\n",
       human_bytes(report.peak_bytes), human_bytes(report.host_bytes), report.time.seconds);
   say("largest micro-batch by every means: {} (peak {})\n", fits.largest->batch,
@@ -75,18 +76,18 @@ void print_fits(const Fits& fits, int64_t batch, int64_t memory) {
 }
 
 /// The report as JSON, and with a budget what fits it.
-std::string plan_json(const train::PlanReport& report, const std::optional<Fits>& fits, int64_t memory) {
-  std::string text = train::to_json(report);
+std::string plan_json(const engine::PlanReport& report, const std::optional<Fits>& fits, int64_t memory) {
+  std::string text = engine::to_json(report);
   if (!fits) return text;
   text.pop_back();
   text += fmt::format(",\"memory_bytes\":{},\"largest_batch\":{},\"largest_batch_peak_bytes\":{}", memory,
                       fits->free ? fits->free->batch : 0, fits->free ? fits->free->peak_bytes : 0);
   if (!fits->cheapest) return text + ",\"fit\":null}";
-  const train::MemoryFit& fit = *fits->cheapest;
+  const engine::MemoryFit& fit = *fits->cheapest;
   return text + fmt::format(
                     ",\"fit\":{{\"way\":\"{}\",\"peak_bytes\":{},\"host_bytes\":{},\"extra_flops\":{:.0f},"
                     "\"modelled_seconds\":{:.6f},\"largest_batch\":{}}}}}",
-                    train::describe(fit), fit.report.peak_bytes, fit.report.host_bytes,
+                    engine::describe(fit), fit.report.peak_bytes, fit.report.host_bytes,
                     fit.report.recompute.extra_flops, fit.report.time.seconds, fits->largest->batch);
 }
 
@@ -136,21 +137,21 @@ std::vector<int64_t> take_card_bytes(std::vector<std::string>& overrides) {
 void print_ways(const PlanArguments& arguments, const std::vector<std::string>& overrides,
                 std::span<const int64_t> card_bytes) {
   const passes::CardModel& card = passes::find_card(arguments.card);
-  const train::Links links = links_of(arguments.links);
-  const train::Recipe recipe = open_recipe(arguments.recipe, overrides);
-  std::vector<train::WayToShare> ways;
+  const planner::Links links = links_of(arguments.links);
+  const recipe::Recipe recipe = open_recipe(arguments.recipe, overrides);
+  std::vector<planner::WayToShare> ways;
   const auto add = [&](const std::vector<std::string>& settings) {
     std::vector<std::string> all = overrides;
     all.insert(all.end(), settings.begin(), settings.end());
-    const train::EngineOptions options = train::engine_options(open_recipe(arguments.recipe, all));
-    ways.push_back(train::plan_way_to_share(fmt::format("{}", fmt::join(settings, " ")), options, card_bytes,
-                                            card, links));
+    const engine::EngineOptions options = run::engine_options(open_recipe(arguments.recipe, all));
+    ways.push_back(planner::plan_way_to_share(fmt::format("{}", fmt::join(settings, " ")), options,
+                                              card_bytes, card, links));
   };
   add({"devices=1", "parallel=data"});
-  for (const std::string& way : train::parallel_ways())
+  for (const std::string& way : recipe::parallel_ways())
     add({fmt::format("devices={}", recipe.devices), fmt::format("parallel={}", way)});
   if (arguments.json) {
-    say("{}\n", train::to_json(ways));
+    say("{}\n", planner::to_json(ways));
     return;
   }
   std::vector<std::string> sizes;
@@ -158,8 +159,8 @@ void print_ways(const PlanArguments& arguments, const std::vector<std::string>& 
     if (sizes.empty() || sizes.back() != human_bytes(num_bytes)) sizes.push_back(human_bytes(num_bytes));
   }
   say("{}, updates of {} x {}, {}, on cards of {}; time by a model of {}: simulated, not measured\n{}",
-      train::model_name(recipe), recipe.accumulate, recipe.batch, recipe.precision, fmt::join(sizes, " and "),
-      card.full_name, train::to_table(ways));
+      recipe::model_name(recipe), recipe.accumulate, recipe.batch, recipe.precision,
+      fmt::join(sizes, " and "), card.full_name, planner::to_table(ways));
 }
 
 void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
@@ -168,27 +169,27 @@ void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
     return print_ways(arguments, overrides, cards);
   const int64_t memory = memory_of(arguments);
   expect_place_for_file(arguments.svg);
-  const train::Recipe recipe = open_recipe(arguments.recipe, overrides);
-  const train::EngineOptions options = train::engine_options(recipe);
-  train::EngineOptions on_card = options;
+  const recipe::Recipe recipe = open_recipe(arguments.recipe, overrides);
+  const engine::EngineOptions options = run::engine_options(recipe);
+  engine::EngineOptions on_card = options;
   on_card.machine = passes::machine_of(passes::find_card("rx7900xt"), options.precision);
-  std::future<std::optional<train::PlanReport>> largest;
+  std::future<std::optional<engine::PlanReport>> largest;
   if (memory > 0) largest = by_every_means(on_card, memory);
-  std::unique_ptr<train::Engine> engine;
-  const train::PlanReport report = train::make_plan_report(options, &engine);
+  std::unique_ptr<engine::Engine> engine;
+  const engine::PlanReport report = engine::make_plan_report(options, &engine);
   const exec::Program& program = engine->train_program();
-  write_file_atomically(arguments.svg, plan::draw_svg(program.plan_problem(), program.plan_solution()));
+  write_file_atomically(arguments.svg, arena::draw_svg(program.plan_problem(), program.plan_solution()));
   std::optional<Fits> fits;
   if (memory > 0) {
-    train::MemoryFits search(on_card, memory);
+    engine::MemoryFits search(on_card, memory);
     fits = {.free = search.largest_as_it_is(), .cheapest = search.cheapest(), .largest = largest.get()};
     if (!fits->largest && fits->cheapest) fits->largest = fits->cheapest->report;
   }
   if (arguments.json) {
     say("{}\n", plan_json(report, fits, memory));
   } else {
-    say("{} at micro-batch {}, {}\n{}", train::model_name(recipe), recipe.batch, recipe.precision,
-        train::to_table(report));
+    say("{} at micro-batch {}, {}\n{}", recipe::model_name(recipe), recipe.batch, recipe.precision,
+        engine::to_table(report));
     say("picture of the arena: {}\n", arguments.svg);
   }
   if (fits && !arguments.json) print_fits(*fits, options.batch, memory);
@@ -205,8 +206,8 @@ void run_dump(const CLI::App& verb, const DumpArguments& arguments) {
     for (const passes::Pass& pass : passes::pass_list()) say("  {:<18} {}\n", pass.name, pass.doc);
     return;
   }
-  const train::Recipe recipe = open_recipe(arguments.recipe, overrides_of(verb));
-  train::EngineOptions options = train::engine_options(recipe);
+  const recipe::Recipe recipe = open_recipe(arguments.recipe, overrides_of(verb));
+  engine::EngineOptions options = run::engine_options(recipe);
   std::vector<std::string> names;
   for (const passes::Pass& pass : passes::pass_list()) names.emplace_back(pass.name);
   const std::string wanted = arguments.after.empty() ? names.back() : arguments.after;
@@ -217,7 +218,7 @@ void run_dump(const CLI::App& verb, const DumpArguments& arguments) {
   options.after_pass = [&](std::string_view pass, const ir::Graph& graph, double) {
     if (pass == wanted && text.empty()) text = ir::print(graph);
   };
-  train::make_plan_report(options);
+  engine::make_plan_report(options);
   say("{}", text);
 }
 
@@ -230,18 +231,18 @@ struct PackArguments {
 
 void run_pack(const PackArguments& arguments) {
   if (!arguments.out.empty()) expect_place_for_file(arguments.out);
-  const plan::Problem problem = plan::read_csv(arguments.file);
-  plan::SolveOptions options{.seconds = arguments.seconds};
+  const arena::Problem problem = arena::read_csv(arguments.file);
+  arena::SolveOptions options{.seconds = arguments.seconds};
   if (arguments.capacity >= 0) options.capacity = arguments.capacity;
-  const plan::Solution solution = plan::solve(problem, options);
-  if (const auto error = plan::validate(problem, solution))
+  const arena::Solution solution = arena::solve(problem, options);
+  if (const auto error = arena::validate(problem, solution))
     internal_error("the packing is wrong: {}", *error);
   const int64_t bound = solution.lower_bound;
   const double gap =
       bound == 0 ? 0 : 100 * static_cast<double>(solution.height - bound) / static_cast<double>(bound);
   say("height {}  bound {}  gap {:.3f}%  seconds {:.3f}{}\n", solution.height, bound, gap, solution.seconds,
       solution.proven_optimal ? "  optimal" : "");
-  if (!arguments.out.empty()) write_file_atomically(arguments.out, plan::write_csv(problem, solution));
+  if (!arguments.out.empty()) write_file_atomically(arguments.out, arena::write_csv(problem, solution));
   if (arguments.capacity < 0 || solution.height <= arguments.capacity) return;
   if (bound > arguments.capacity) {
     user_error("{} cannot fit {} bytes: {} are alive at once", arguments.file, arguments.capacity, bound);
@@ -296,7 +297,7 @@ void add_pack(CLI::App& app) {
   verb->add_option("file", arguments->file, "CSV file")->required();
   verb->add_option("--capacity", arguments->capacity,
                    "stop at the first answer within it; exit code 2 if there is none")
-      ->check(CLI::Range(int64_t{0}, plan::kMostBytes));
+      ->check(CLI::Range(int64_t{0}, arena::kMostBytes));
   verb->add_option("--seconds", arguments->seconds, "time for the search (default 5)")
       ->check(CLI::Range(0.0, 1e6));
   verb->add_option("--out", arguments->out, "write id,lower,upper,size,offset");

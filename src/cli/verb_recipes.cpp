@@ -8,17 +8,17 @@
 #include "cli/run_job.h"
 #include "cli/verb.h"
 #include "models/model.h"
+#include "recipe/recipe.h"
+#include "tasks/classify/tensors_dataset.h"
+#include "tasks/language/text_source.h"
 #include "text/inspect.h"
-#include "train/recipe.h"
-#include "train/tensors_dataset.h"
-#include "train/text_source.h"
 
 namespace hearth::cli {
 namespace {
 
 void run_ls(bool keys, bool markdown) {
   if (keys) {
-    say("{}", markdown ? train::describe_keys_in_markdown() : train::describe_keys());
+    say("{}", markdown ? recipe::describe_keys_in_markdown() : recipe::describe_keys());
     return;
   }
   say("recipes (hearth cp NAME FILE.yaml copies one):\n");
@@ -42,11 +42,11 @@ void run_cp(const std::string& name, const std::string& file) {
   user_error("'{}' is no built-in recipe; hearth ls lists them", name);
 }
 
-void check_split(data::DatasetOptions options, const train::Recipe& recipe, const char* split,
+void check_split(data::DatasetOptions options, const recipe::Recipe& recipe, const char* split,
                  int64_t count) {
   options.split = split;
   options.count = count;
-  const auto dataset = train::open_any_dataset(options, recipe.model.num_classes);
+  const auto dataset = tasks::open_any_dataset(options, recipe.model.num_classes);
   say("{}: {} pictures of {}x{}x{}, {} classes\n", split, dataset->size(), dataset->image_size(),
       dataset->image_size(), dataset->channels(), dataset->class_names().size());
   if (dataset->holds_floats()) return;
@@ -62,7 +62,7 @@ void check_split(data::DatasetOptions options, const train::Recipe& recipe, cons
 }
 
 /// Prints what training would see of a file; the number of records that cannot be used.
-int64_t check_text(const train::TextSource& source, const train::Recipe& recipe, const fs::path& path) {
+int64_t check_text(const tasks::TextSource& source, const recipe::Recipe& recipe, const fs::path& path) {
   const text::DataFile file = source.open(path);
   const text::SampleReader reader = source.reader(file);
   const bool colour = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
@@ -75,8 +75,8 @@ int64_t check_text(const train::TextSource& source, const train::Recipe& recipe,
 }
 
 /// How many records are left out.
-int64_t check_texts(const train::Recipe& recipe) {
-  const train::TextSource source(recipe.text, models::read_decoder_config(recipe.text.config_file()));
+int64_t check_texts(const recipe::Recipe& recipe) {
+  const tasks::TextSource source(recipe.text, models::read_decoder_config(recipe.text.config_file()));
   int64_t num_left_out = 0;
   for (const fs::path& path : {recipe.data.path, fs::path(recipe.text.val_path)}) {
     if (path.empty() || path.extension() == ".safetensors") continue;
@@ -94,11 +94,11 @@ void run_validate(const CLI::App& verb, const std::string& name, const std::stri
   const Job job{.recipe = open_recipe(name, overrides_of(verb)),
                 .out = out.empty() ? default_folder(name) : out,
                 .only_checks = true};
-  const train::Recipe& recipe = job.recipe;
+  const recipe::Recipe& recipe = job.recipe;
   // Training names one bad record; here all are listed.
-  const int64_t num_left_out = train::is_text(recipe) ? check_texts(recipe) : 0;
+  const int64_t num_left_out = recipe::is_text(recipe) ? check_texts(recipe) : 0;
   if (exit_code() = run_job(job); exit_code() != 0) return;
-  if (!train::is_text(recipe)) {
+  if (!recipe::is_text(recipe)) {
     check_split(recipe.data, recipe, "train", recipe.data.count);
     check_split(recipe.data, recipe, "test", recipe.val_count);
   }

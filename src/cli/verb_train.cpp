@@ -4,6 +4,7 @@
 #include "cli/launched.h"
 #include "cli/run_job.h"
 #include "cli/verb.h"
+#include "hub/model_folder.h"
 
 namespace hearth::cli {
 namespace {
@@ -30,9 +31,9 @@ std::string recipe_of(const TrainArguments& arguments) {
 }
 
 /// On another machine, what describes a language model is in the run folder alone.
-void look_into_folder(train::Recipe& recipe, const fs::path& run) {
-  train::TextOptions& text = recipe.text;
-  if (!train::is_text(recipe)) return;
+void look_into_folder(recipe::Recipe& recipe, const fs::path& run) {
+  recipe::TextOptions& text = recipe.text;
+  if (!recipe::is_text(recipe)) return;
   // An adapter needs the model itself.
   const bool has_config = !recipe.adapter.wanted() && fs::exists(run / "config.json");
   if (has_config && !fs::exists(text.config_file())) {
@@ -40,7 +41,7 @@ void look_into_folder(train::Recipe& recipe, const fs::path& run) {
     text.config = (run / "config.json").string();
   }
   const bool is_gone = !text.tokenizer.empty() && !fs::exists(text.tokenizer);
-  if (is_gone && train::has_tokenizer(run)) text.tokenizer = run.string();
+  if (is_gone && hub::has_tokenizer(run)) text.tokenizer = run.string();
 }
 
 void run_train(const CLI::App& verb, TrainArguments arguments) {

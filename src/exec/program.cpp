@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "arena/validate.h"
 #include "backend/gpu/device.h"
 #include "backend/null/null_backend.h"
 #include "base/error.h"
@@ -11,7 +12,6 @@
 #include "exec/staging.h"
 #include "ops/collective/collective.h"
 #include "passes/group_updates.h"
-#include "plan/validate.h"
 
 namespace hearth::exec {
 namespace {
@@ -43,13 +43,13 @@ Queue queue_of(const ir::OpDef& op, Backend backend) {
   return op.transfer == ir::Transfer::fetch ? Queue::in : Queue::out;
 }
 
-plan::Solution pack(const plan::Problem& problem, const CompileOptions& options) {
-  const int64_t bound = plan::lower_bound(problem);
+arena::Solution pack(const arena::Problem& problem, const CompileOptions& options) {
+  const int64_t bound = arena::lower_bound(problem);
   if (!options.pack) return {.height = bound, .lower_bound = bound};
-  plan::Solution solution = plan::solve(
+  arena::Solution solution = arena::solve(
       problem,
       {.capacity = bound + bound / kCloseEnough, .seconds = kPlanSeconds, .steps = options.plan_steps});
-  if (const auto error = plan::validate(problem, solution)) internal_error("the plan is wrong: {}", *error);
+  if (const auto error = arena::validate(problem, solution)) internal_error("the plan is wrong: {}", *error);
   return solution;
 }
 
@@ -163,7 +163,7 @@ void Program::add_storages(const passes::StorageMap& map, const CompileOptions& 
   }
   for (size_t i = 0; i < map.storages.size(); ++i) {
     const passes::Storage& storage = map.storages[i];
-    plan::Problem& problem = storage.on_host ? host_problem_ : problem_;
+    arena::Problem& problem = storage.on_host ? host_problem_ : problem_;
     places_.push_back({.on_host = storage.on_host, .buffer = problem.buffers.size()});
     const ir::Node& producer = graph_.node(graph_.value(storage.value).producer);
     problem.buffers.push_back(
@@ -201,8 +201,8 @@ void Program::plan(const CompileOptions& options) {
 /// What any node of a step needs is there for all of them.
 void Program::keep_together(const Step& step) {
   const auto begin = static_cast<int64_t>(step.node), end = static_cast<int64_t>(step.node + step.num_nodes);
-  for (plan::Problem* problem : {&problem_, &host_problem_}) {
-    for (plan::Buffer& buffer : problem->buffers) {
+  for (arena::Problem* problem : {&problem_, &host_problem_}) {
+    for (arena::Buffer& buffer : problem->buffers) {
       if (buffer.lower > begin && buffer.lower < end) buffer.lower = begin;
       if (buffer.upper > begin && buffer.upper < end) buffer.upper = end;
     }
@@ -214,7 +214,7 @@ void Program::summarise() {
   report_.bound_bytes = solution_.lower_bound;
   report_.host_bytes = host_solution_.height;
   std::vector<int64_t> change(graph_.nodes.size() + 1, 0);
-  for (const plan::Buffer& buffer : problem_.buffers) {
+  for (const arena::Buffer& buffer : problem_.buffers) {
     change[static_cast<size_t>(buffer.lower)] += buffer.size;
     change[static_cast<size_t>(buffer.upper)] -= buffer.size;
   }
@@ -228,7 +228,7 @@ void Program::summarise() {
       peak = static_cast<int64_t>(i);
     }
   }
-  for (const plan::Buffer& buffer : problem_.buffers) {
+  for (const arena::Buffer& buffer : problem_.buffers) {
     if (buffer.lower > peak || buffer.upper <= peak) continue;
     if (buffer.kind == "gradient") report_.gradient_bytes += buffer.size;
     if (buffer.kind == "activation") report_.activation_bytes += buffer.size;

@@ -10,12 +10,12 @@
 #include <string_view>
 #include <vector>
 
+#include "arena/problem.h"
 #include "base/threads.h"
 #include "exec/memory.h"
 #include "exec/waits.h"
 #include "ir/op_def.h"
 #include "passes/storage.h"
-#include "plan/problem.h"
 
 namespace hearth {
 class Exchange;
@@ -123,8 +123,8 @@ class Program {
   /// Nodes that the host computes for the card.
   int num_host_nodes() const { return num_host_nodes_; }
   const ArenaReport& report() const { return report_; }
-  const plan::Problem& plan_problem() const { return problem_; }
-  const plan::Solution& plan_solution() const { return solution_; }
+  const arena::Problem& plan_problem() const { return problem_; }
+  const arena::Solution& plan_solution() const { return solution_; }
   /// Every step in its order; not bound, but packed. The program outlives them.
   std::vector<PlannedStep> planned_steps() const;
 
@@ -210,10 +210,10 @@ class Program {
   std::vector<int> storage_of_value_;
   std::vector<ir::ValueId> root_;
   std::vector<Place> places_;
-  plan::Problem problem_;
-  plan::Solution solution_;
-  plan::Problem host_problem_;
-  plan::Solution host_solution_;
+  arena::Problem problem_;
+  arena::Solution solution_;
+  arena::Problem host_problem_;
+  arena::Solution host_solution_;
   ArenaReport report_;
   std::vector<void*> pointers_;
   std::map<std::string, ir::ValueId, std::less<>> inputs_;

@@ -9,24 +9,25 @@
 
 #include "data/image.h"
 #include "malloc_count.h"
+#include "run/trainer.h"
 #include "temporary_folder.h"
 #include "tiny_language_model.h"
-#include "train/trainer.h"
 
-namespace hearth::train {
+namespace hearth {
 namespace {
 
 /// What allocator and kernel may move by without anything growing.
 constexpr int64_t kFlatBytes = 256 << 10;
 
-Recipe recipe_with(const std::string& model, const std::string& train, const std::string& rest = "") {
-  return parse_recipe("model: {num_classes: 10, " + model +
-                          "}\n"
-                          "data: {kind: shapes, image_size: 8, count: 101, val_count: 20, flip: true, "
-                          "crop_padding: 2, jitter: 0.2, threads: 2}\n"
-                          "train: {batch: 8, log_every: 1, " +
-                          train + "}\nthreads: 2\n" + rest,
-                      "test");
+recipe::Recipe recipe_with(const std::string& model, const std::string& train, const std::string& rest = "") {
+  return recipe::parse_recipe(
+      "model: {num_classes: 10, " + model +
+          "}\n"
+          "data: {kind: shapes, image_size: 8, count: 101, val_count: 20, flip: true, "
+          "crop_padding: 2, jitter: 0.2, threads: 2}\n"
+          "train: {batch: 8, log_every: 1, " +
+          train + "}\nthreads: 2\n" + rest,
+      "test");
 }
 
 TEST(Allocation, TheHookCountsEveryWay) {
@@ -56,16 +57,16 @@ TEST(Allocation, TheHookCountsEveryWay) {
 }
 
 /// Trains, counting between the logging of step `first` and that of the last step but one.
-AllocationCount allocations_of(const Recipe& recipe, int64_t first = 2) {
+AllocationCount allocations_of(const recipe::Recipe& recipe, int64_t first = 2) {
   const TemporaryFolder folder;
   AllocationCount count;
-  const auto progress = [&](const Progress& p) {
+  const auto progress = [&](const run::Progress& p) {
     if (p.step == first) count_allocations(true);
     if (p.step != recipe.steps - 1) return;
     count = allocations();
     count_allocations(false);
   };
-  Trainer trainer(recipe, folder.path(), {.progress = progress, .message = [](const std::string&) {}});
+  run::Trainer trainer(recipe, folder.path(), {.progress = progress, .message = [](const std::string&) {}});
   trainer.run(false);
   return count;
 }
@@ -81,7 +82,7 @@ class AllocationOf : public testing::TestWithParam<Case> {};
 TEST_P(AllocationOf, AHundredStepsIsNone) {
   const std::string train =
       std::string(GetParam().train) + "steps: 103, checkpoint_every: 1000, eval_every: 1000";
-  const Recipe recipe = recipe_with(GetParam().model, train, GetParam().rest);
+  const recipe::Recipe recipe = recipe_with(GetParam().model, train, GetParam().rest);
   const AllocationCount count = allocations_of(recipe);
   if (count.own != 0) print_allocations();
   EXPECT_EQ(count.own, 0);
@@ -123,7 +124,7 @@ TEST(Allocation, TextCostsNoneOverTheEndOfAnEpoch) {
     }
     write_file_atomically(data.path() / "chat.jsonl", chats);
     const std::string folder = data.path().string();
-    const Recipe recipe = parse_recipe(
+    const recipe::Recipe recipe = recipe::parse_recipe(
         fmt::format("model: {{config: {0}/model/config.json}}\n"
                     "data: {{path: {0}/chat.jsonl, cache: {0}, context: 96, val_share: 0.2}}\n"
                     "train: {{batch: 4, log_every: 1, steps: 43, checkpoint_every: 1000, eval_every: 1000}}\n"
@@ -153,7 +154,7 @@ void write_pictures(const fs::path& folder) {
 TEST(Allocation, PictureFilesCostOnlyWhatTheirLibraryTakes) {
   const TemporaryFolder pictures;
   write_pictures(pictures.path());
-  const Recipe recipe = parse_recipe(
+  const recipe::Recipe recipe = recipe::parse_recipe(
       "model: {name: mlp, num_classes: 2, hidden: [8]}\n"
       "data: {kind: folder, path: '" +
           pictures.path().string() +
@@ -179,11 +180,12 @@ int64_t resident_bytes() {
 TEST(SlowMemory, StaysFlatOverAThousandSteps) {
   const TemporaryFolder folder;
   std::vector<int64_t> resident;
-  const auto progress = [&](const Progress& p) {
+  const auto progress = [&](const run::Progress& p) {
     if (p.step % 100 == 0) resident.push_back(resident_bytes());
   };
-  const Recipe recipe = recipe_with("name: simplecnn", "steps: 1101, checkpoint_every: 50, eval_every: 150");
-  Trainer trainer(recipe, folder.path(), {.progress = progress, .message = [](const std::string&) {}});
+  const recipe::Recipe recipe =
+      recipe_with("name: simplecnn", "steps: 1101, checkpoint_every: 50, eval_every: 150");
+  run::Trainer trainer(recipe, folder.path(), {.progress = progress, .message = [](const std::string&) {}});
   trainer.run(false);
   ASSERT_EQ(resident.size(), 11U);
   std::cout << "resident KiB every 100 steps:";
@@ -194,4 +196,4 @@ TEST(SlowMemory, StaysFlatOverAThousandSteps) {
 }
 
 }  // namespace
-}  // namespace hearth::train
+}  // namespace hearth

@@ -1,5 +1,5 @@
 // Every collective by MPI; each rank that mpirun starts runs this program.
-#include "comm/mpi.h"
+#include "distributed/mpi.h"
 
 #include <gmock/gmock.h>
 #include <unistd.h>
@@ -10,9 +10,9 @@
 #include <fstream>
 #include <string>
 
-#include "comm/collectives.h"
+#include "distributed/collectives.h"
 
-namespace hearth::comm {
+namespace hearth::distributed {
 namespace {
 
 using testing::MatchesRegex;
@@ -59,7 +59,7 @@ TEST(MpiDeadline, NamesARankThatDoesNotCome) {
 }
 
 }  // namespace
-}  // namespace hearth::comm
+}  // namespace hearth::distributed
 
 /// Leaves the status in the folder HEARTH_STATUSES. The first rank waits for that of every rank, then aborts
 /// the group, which is what the others wait for: mpirun may crash or hang where several abort at once.
@@ -67,7 +67,7 @@ void leave_status(int status) {
   const char* const folder = std::getenv("HEARTH_STATUSES");
   if (folder == nullptr) return;
   const auto path = [&](int rank) { return std::filesystem::path(folder) / std::to_string(rank); };
-  const auto& transport = *hearth::comm::transport;
+  const auto& transport = *hearth::distributed::transport;
   std::ofstream(path(transport.rank())) << status << "\n";
   for (int rank = 0; rank < transport.size(); ++rank) {
     for (int i = 0; i < 2000 && !std::filesystem::exists(path(rank)); ++i) usleep(10'000);
@@ -78,8 +78,8 @@ void leave_status(int status) {
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   const bool misses = testing::GTEST_FLAG(filter) == "MpiDeadline*";
-  const auto transport = hearth::comm::open_mpi(misses ? 0.5 : 60);
-  hearth::comm::transport = transport.get();
+  const auto transport = hearth::distributed::open_mpi(misses ? 0.5 : 60);
+  hearth::distributed::transport = transport.get();
   const int status = RUN_ALL_TESTS();
   std::fflush(stdout);
   if (misses) leave_status(status);

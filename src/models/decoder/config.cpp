@@ -17,7 +17,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Positions = DecoderConfig::Positions;
 
-constexpr int64_t kMaxConfigBytes = 1 << 22;
 /// Eight times the deepest model there is; plans take time that grows with the square of the layers.
 constexpr int64_t kMostLayers = 1024;
 constexpr int64_t kMostExperts = 1024;

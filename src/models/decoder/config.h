@@ -68,6 +68,9 @@ struct DecoderConfig {
   std::optional<RopeOptions> local_rope;  ///< of layers that see a window, where they have their own
 };
 
+/// The longest config.json that is read.
+inline constexpr int64_t kMaxConfigBytes = 1 << 22;
+
 /// Reads a config; `where` names it in messages. UserError for an unknown family, a missing or absurd value.
 DecoderConfig parse_decoder_config(std::string_view json, const std::string& where);
 DecoderConfig read_decoder_config(const fs::path& file);

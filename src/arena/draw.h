@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+#include "arena/problem.h"
+
+namespace hearth::arena {
+
+/// The arena as a picture: time to the right, offset upwards, one rectangle per buffer coloured by kind, with
+/// its id and size as tooltip. SVG.
+std::string draw_svg(const Problem& problem, const Solution& solution);
+
+}  // namespace hearth::arena

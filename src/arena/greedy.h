@@ -1,0 +1,12 @@
+#pragma once
+
+#include "arena/problem.h"
+#include "arena/search.h"
+
+namespace hearth::arena {
+
+/// The best of several orders (size, lifetime, area, start) x placements (first fit, best fit), as many as
+/// the deadline allows, and of arena/sweep.h.
+Solution solve_greedy(const Problem& problem, const SolveOptions& options, TimePoint deadline);
+
+}  // namespace hearth::arena

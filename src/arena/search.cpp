@@ -1,0 +1,360 @@
+#include "arena/search.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+namespace hearth::arena {
+namespace {
+
+constexpr int64_t kNever = INT64_MAX;
+/// Steps of an attempt per pair of items: orders as they are, first briefly, then longer; shuffled ones after
+/// that.
+constexpr std::array<int64_t, 2> kPlainSteps = {10, 40};
+constexpr int64_t kShuffledSteps = 20;
+constexpr double kShuffle = 0.1;
+/// What an item in the clique that failed most gains on one in a clique that never did, and what is left of
+/// the failures of an order after the next.
+constexpr double kFailureGain = 8;
+constexpr double kFailureDecay = 0.95;
+constexpr int64_t kStepsPerClock = 1 << 16;
+constexpr size_t kFirstFailed = size_t{1} << 10;
+constexpr size_t kMaxFailed = size_t{1} << 20;
+
+uint64_t mix(uint64_t x) {
+  x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93ULL;
+  x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93ULL;
+  return x ^ (x >> 32);
+}
+
+std::vector<Traits> traits_of(const Piece& piece) {
+  std::vector<int64_t> alive(static_cast<size_t>(piece.num_cliques), 0);
+  for (const Item& item : piece.items) {
+    for (int c = item.first; c < item.last; ++c) alive[static_cast<size_t>(c)] += item.size;
+  }
+  std::vector<Traits> traits;
+  for (const Item& item : piece.items) {
+    const double width = item.last - item.first;
+    const int64_t total = *std::max_element(alive.begin() + item.first, alive.begin() + item.last);
+    traits.push_back({.total = static_cast<double>(total),
+                      .width = width,
+                      .area = width * static_cast<double>(item.size)});
+  }
+  return traits;
+}
+
+using Order = std::array<double Traits::*, 3>;
+constexpr std::array<Order, 4> kOrders = {Order{&Traits::width, &Traits::area, &Traits::total},
+                                          Order{&Traits::total, &Traits::area, &Traits::width},
+                                          Order{&Traits::total, &Traits::width, &Traits::area},
+                                          Order{&Traits::area, &Traits::total, &Traits::width}};
+
+constexpr int kNumPlain = static_cast<int>(kPlainSteps.size() * kOrders.size());
+
+/// Uniform in [1 - kShuffle, 1 + kShuffle).
+double shuffling(uint64_t seed) {
+  return 1 - kShuffle + 2 * kShuffle * static_cast<double>(mix(seed) >> 11) / 0x1p53;
+}
+
+std::vector<Traits> shuffled(const std::vector<Traits>& traits, int attempt) {
+  std::vector<Traits> result = traits;
+  uint64_t seed = static_cast<uint64_t>(attempt) << 40;
+  for (Traits& t : result) {
+    t.total *= shuffling(++seed);
+    t.width *= shuffling(++seed);
+    t.area *= shuffling(++seed);
+  }
+  return result;
+}
+
+std::vector<int> ranks_of(const std::vector<Traits>& traits, const Order& order) {
+  std::vector<int> sorted(traits.size());
+  std::iota(sorted.begin(), sorted.end(), 0);
+  const auto key = [&](int i) {
+    const Traits& t = traits[static_cast<size_t>(i)];
+    return std::tuple(-(t.*order[0]), -(t.*order[1]), -(t.*order[2]), i);
+  };
+  std::sort(sorted.begin(), sorted.end(), [&](int a, int b) { return key(a) < key(b); });
+  std::vector<int> ranks(traits.size());
+  for (size_t i = 0; i < sorted.size(); ++i) ranks[static_cast<size_t>(sorted[i])] = static_cast<int>(i);
+  return ranks;
+}
+
+/// 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 ... from i = 1.
+int64_t luby(int64_t i) {
+  while (true) {
+    int64_t size = 1;
+    while (2 * size + 1 <= i) size = 2 * size + 1;
+    if (i == size) return (size + 1) / 2;
+    i -= size;
+  }
+}
+
+}  // namespace
+
+Search::Search(const Piece& piece)
+    : piece_(piece),
+      num_items_(static_cast<int>(piece.items.size())),
+      traits_(traits_of(piece)),
+      offset_(piece.items.size()),
+      next_(piece.items.size() + 1),
+      previous_(piece.items.size() + 1),
+      is_placed_(piece.items.size()),
+      total_(static_cast<size_t>(piece.num_cliques)),
+      floor_(static_cast<size_t>(piece.num_cliques)),
+      failures_(static_cast<size_t>(piece.num_cliques)) {}
+
+Verdict Search::run(int64_t capacity, const Budget& budget) {
+  if (piece_.bound > capacity) return Verdict::impossible;
+  capacity_ = capacity;
+  const int64_t num_pairs = int64_t{num_items_} * num_items_;
+  for (int attempt = 0;; ++attempt) {
+    const auto round = static_cast<size_t>(attempt) / kOrders.size();
+    const int64_t steps = attempt < kNumPlain
+                              ? kPlainSteps[round]
+                              : kShuffledSteps * luby(static_cast<int64_t>(round - kPlainSteps.size()) + 1);
+    const Verdict verdict = run_order(attempt, steps * num_pairs, budget);
+    if (verdict != Verdict::stopped) return verdict;
+    if (steps_used_ >= budget.steps || std::chrono::steady_clock::now() >= budget.deadline) return verdict;
+  }
+}
+
+void Search::reset(int attempt) {
+  const Order& order = kOrders[static_cast<size_t>(attempt) % kOrders.size()];
+  rank_ = ranks_of(attempt < kNumPlain ? traits_ : weighted(shuffled(traits_, attempt)), order);
+  std::fill(offset_.begin(), offset_.end(), 0);
+  std::fill(is_placed_.begin(), is_placed_.end(), 0);
+  std::fill(total_.begin(), total_.end(), 0);
+  for (int i = 0; i <= num_items_; ++i) {
+    next_[static_cast<size_t>(i)] = i == num_items_ ? 0 : i + 1;
+    previous_[static_cast<size_t>(i)] = i == 0 ? num_items_ : i - 1;
+  }
+  for (const Item& item : piece_.items) add_clique_totals(item, item.size);
+  raised_.clear();
+  parts_.clear();
+  placed_.clear();
+  frames_.clear();
+  frames_.push_back({.part = {.begin = 0, .end = num_items_}});
+}
+
+/// Traits of items in cliques that failed often count for more; old failures fade.
+std::vector<Traits> Search::weighted(std::vector<Traits> traits) {
+  const double most = *std::max_element(failures_.begin(), failures_.end());
+  for (size_t i = 0; most > 0 && i < traits.size(); ++i) {
+    const Item& item = piece_.items[i];
+    const double worst = *std::max_element(failures_.begin() + item.first, failures_.begin() + item.last);
+    const double factor = 1 + kFailureGain * worst / most;
+    traits[i] = {.total = factor * traits[i].total,
+                 .width = factor * traits[i].width,
+                 .area = factor * traits[i].area};
+  }
+  for (double& failures : failures_) failures *= kFailureDecay;
+  return traits;
+}
+
+Verdict Search::run_order(int attempt, int64_t limit, const Budget& budget) {
+  reset(attempt);
+  seed_ = mix((static_cast<uint64_t>(capacity_) << 12) + static_cast<uint64_t>(attempt));
+  const int64_t last = limit < budget.steps - steps_used_ ? steps_used_ + limit : budget.steps;
+  for (int64_t next_look = steps_used_ + kStepsPerClock; steps_used_ < last;) {
+    const Answer answer = step();
+    if (answer != Answer::none) return answer == Answer::yes ? Verdict::found : Verdict::impossible;
+    if (steps_used_ < next_look) continue;
+    next_look = steps_used_ + kStepsPerClock;
+    if (std::chrono::steady_clock::now() >= budget.deadline) break;
+  }
+  return Verdict::stopped;
+}
+
+/// One move on the stack: into the next part of the top choice, to the next choice, or back.
+Search::Answer Search::step() {
+  Frame& frame = frames_.back();
+  if (frame.placed >= 0 && frame.next_part < parts_.size()) {
+    const Part part = parts_[frame.next_part++];
+    const Key tried = frame.tried;
+    frames_.push_back({.part = part, .tried = tried});
+    return Answer::none;
+  }
+  if (frame.placed >= 0) {
+    parts_.resize(frame.num_parts);
+    frames_.pop_back();
+    return frames_.empty() ? Answer::yes : Answer::none;
+  }
+  while (choose(frame)) {
+    if (place(frame)) return Answer::none;
+    undo(frame);
+  }
+  remember_failure(frame.part.hash);
+  frames_.pop_back();
+  if (frames_.empty()) return Answer::no;
+  undo(frames_.back());
+  return Answer::none;
+}
+
+void Search::remember_failure(uint64_t hash) {
+  if (num_failed_ * 2 >= failed_.size() && failed_.size() < kMaxFailed) {
+    const std::vector<uint64_t> before =
+        std::exchange(failed_, std::vector<uint64_t>(std::max<size_t>(kFirstFailed, 4 * failed_.size())));
+    for (const uint64_t old : before) failed_[old % failed_.size()] = old;
+  }
+  failed_[hash % failed_.size()] = hash;
+  ++num_failed_;
+}
+
+/// The next key after the one tried last, unless a hole below it would stay that an item left out fits into.
+/// Of twins, the first goes first.
+bool Search::choose(Frame& frame) {
+  Key best{.offset = kNever};
+  int choice = -1;
+  int64_t ceiling = kNever;
+  for (int i = frame.part.begin; i < frame.part.end; i = next_[static_cast<size_t>(i)]) {
+    ++steps_used_;
+    const auto item = static_cast<size_t>(i);
+    const Key key = key_of(i);
+    ceiling = std::min(ceiling, key.offset + piece_.items[item].size);
+    if (key <= frame.tried || key >= best) continue;
+    const int twin = piece_.items[item].twin;
+    if (twin >= 0 && !is_placed_[static_cast<size_t>(twin)]) continue;
+    best = key;
+    choice = i;
+  }
+  if (choice < 0 || best.offset >= ceiling) return false;
+  frame.tried = best;
+  frame.placed = choice;
+  return true;
+}
+
+/// False if what is left cannot fit any more; undo() takes it back either way.
+bool Search::place(Frame& frame) {
+  const auto item = static_cast<size_t>(frame.placed);
+  frame.num_placed = placed_.size();
+  frame.num_raised = raised_.size();
+  frame.num_parts = parts_.size();
+  frame.next_part = parts_.size();
+  placed_.push_back(frame.placed);
+  is_placed_[item] = 1;
+  next_[static_cast<size_t>(previous_[item])] = next_[item];
+  previous_[static_cast<size_t>(next_[item])] = previous_[item];
+  add_clique_totals(piece_.items[item], -piece_.items[item].size);
+  raise_overlapping(frame);
+  return find_least(frame) && split(frame);
+}
+
+void Search::undo(Frame& frame) {
+  for (; raised_.size() > frame.num_raised; raised_.pop_back()) {
+    offset_[static_cast<size_t>(raised_.back().item)] = raised_.back().before;
+  }
+  for (; placed_.size() > frame.num_placed; placed_.pop_back()) {
+    const auto item = static_cast<size_t>(placed_.back());
+    is_placed_[item] = 0;
+    next_[static_cast<size_t>(previous_[item])] = placed_.back();
+    previous_[static_cast<size_t>(next_[item])] = placed_.back();
+    add_clique_totals(piece_.items[item], piece_.items[item].size);
+  }
+  parts_.resize(frame.num_parts);
+  frame.placed = -1;
+}
+
+void Search::add_clique_totals(const Item& item, int64_t size) {
+  for (int c = item.first; c < item.last; ++c) total_[static_cast<size_t>(c)] += size;
+}
+
+int Search::first_left(const Frame& frame) const {
+  const int begin = frame.part.begin;
+  return begin == frame.placed ? next_[static_cast<size_t>(begin)] : begin;
+}
+
+/// Items are placed upwards: what overlaps the placed one in time goes above it.
+void Search::raise_overlapping(const Frame& frame) {
+  const Item& placed = piece_.items[static_cast<size_t>(frame.placed)];
+  const int64_t top = frame.tried.offset + placed.size;
+  for (int i = first_left(frame); i < frame.part.end; i = next_[static_cast<size_t>(i)]) {
+    const Item& item = piece_.items[static_cast<size_t>(i)];
+    if (item.first >= placed.last) break;
+    int64_t& offset = offset_[static_cast<size_t>(i)];
+    if (item.last <= placed.first || offset >= top) continue;
+    raised_.push_back({.item = i, .before = offset});
+    offset = aligned(top, item.alignment);
+  }
+}
+
+/// Finds how low each item left can lie. One that was passed over has to rest on another that is still to
+/// come and that starts below its top, or it would fit into the hole: false if there is none.
+bool Search::find_least(const Frame& frame) {
+  left_.clear();
+  skipped_.clear();
+  for (int i = first_left(frame); i < frame.part.end; i = next_[static_cast<size_t>(i)]) {
+    const Item& item = piece_.items[static_cast<size_t>(i)];
+    if (key_of(i) <= frame.tried) skipped_.push_back(left_.size());
+    const int64_t least = std::max(offset_[static_cast<size_t>(i)], frame.tried.offset);
+    left_.push_back({.first = item.first, .last = item.last, .least = least, .size = item.size, .item = i});
+  }
+  steps_used_ += static_cast<int64_t>(left_.size());
+  for (const size_t k : skipped_) {
+    Left& skipped = left_[k];
+    const int64_t top = offset_[static_cast<size_t>(skipped.item)] + skipped.size;
+    skipped.least = kNever;
+    int64_t least = kNever;
+    size_t j = 0;
+    for (; j < left_.size() && left_[j].first < skipped.last; ++j) {
+      const Left& below = left_[j];
+      const bool carries = below.last > skipped.first && below.least < top;
+      least = std::min(least, carries ? below.least + below.size : kNever);
+    }
+    steps_used_ += static_cast<int64_t>(j);
+    if (least == kNever) return false;
+    skipped.least = aligned(least, piece_.items[static_cast<size_t>(skipped.item)].alignment);
+  }
+  return true;
+}
+
+/// Cuts what is left of the frame's part in time and looks whether each part can still fit.
+bool Search::split(const Frame& frame) {
+  if (left_.empty()) return true;
+  Part part{.begin = left_.front().item};
+  int from = left_.front().first;
+  int to = from;
+  for (const Left& left : left_) {
+    steps_used_ += 1 + (left.last - left.first) / 8;
+    if (left.first >= to && left.item != part.begin) {
+      part.end = left.item;
+      if (!close_part(part, from, to)) return false;
+      part = {.begin = left.item};
+      from = to = left.first;
+    }
+    part.hash += hash_of(left.item, key_of(left.item) <= frame.tried);
+    const int old_end = std::min(to, left.last);
+    for (int c = left.first; c < old_end; ++c) {
+      floor_[static_cast<size_t>(c)] = std::min(floor_[static_cast<size_t>(c)], left.least);
+    }
+    for (int c = to; c < left.last; ++c) floor_[static_cast<size_t>(c)] = left.least;
+    to = std::max(to, left.last);
+  }
+  part.end = frame.part.end;
+  return close_part(part, from, to);
+}
+
+bool Search::close_part(Part part, int from, int to) {
+  for (int c = from; c < to; ++c) {
+    if (floor_[static_cast<size_t>(c)] + total_[static_cast<size_t>(c)] <= capacity_) continue;
+    ++failures_[static_cast<size_t>(c)];
+    return false;
+  }
+  part.hash += seed_;
+  if (!failed_.empty() && failed_[part.hash % failed_.size()] == part.hash) return false;
+  parts_.push_back(part);
+  return true;
+}
+
+Search::Key Search::key_of(int item) const {
+  return {.offset = offset_[static_cast<size_t>(item)], .rank = rank_[static_cast<size_t>(item)]};
+}
+
+uint64_t Search::hash_of(int item, bool is_skipped) const {
+  return mix(static_cast<uint64_t>(offset_[static_cast<size_t>(item)]) * 0x9e3779b97f4a7c15ULL +
+             2 * static_cast<uint64_t>(item) + (is_skipped ? 1 : 0));
+}
+
+}  // namespace hearth::arena

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "bench/workload.h"
+
+namespace hearth::bench {
+
+/// Kernels that cases time alone, on the shapes of a decoder's layers: matmul_q, matmul_kv, matmul_up,
+/// matmul_down and matmul_head, the products of a layer's input with its weights; matmul_up_dx and
+/// matmul_up_dw, the gradients of one; attention and attention_grad.
+std::span<const std::string_view> bench_kernels();
+
+/// One of them on random numbers, ready to run. UserError where machine.device is no card.
+std::unique_ptr<Workload> open_kernel(const BenchCase& bench, const BenchMachine& machine);
+
+}  // namespace hearth::bench

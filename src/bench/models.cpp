@@ -1,0 +1,88 @@
+#include "bench/models.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "tasks/classify/classifier.h"
+#include "tasks/language/language_model.h"
+
+namespace hearth::bench {
+namespace {
+
+struct Llama {
+  std::string_view name;
+  int64_t vocab_size, hidden, intermediate, layers, heads, kv_heads, positions;
+};
+
+constexpr Llama kLlamas[] = {{"llama15m", 32000, 288, 768, 6, 6, 6, 1024},
+                             {"llama110m", 32000, 768, 2048, 12, 12, 12, 1024},
+                             {"llama1b", 128256, 2048, 8192, 16, 32, 8, 2048}};
+constexpr Llama kTinyLlama{"tiny", 320, 64, 128, 2, 4, 2, 64};
+
+const Llama& find_llama(std::string_view name) {
+  const auto* const found = std::ranges::find(kLlamas, name, &Llama::name);
+  HEARTH_CHECK(found != std::end(kLlamas));
+  return *found;
+}
+
+constexpr int64_t kWidth = 64;
+constexpr int64_t kTinyWidth = 8;
+constexpr int kLevels = 4;
+
+ir::ValueId build_conv_stack(nn::Builder& builder, ir::ValueId images, const BenchCase& bench) {
+  ir::ValueId x = images;
+  for (int level = 0; level < kLevels; ++level) {
+    if (level > 0) x = builder.max_pool(x, 2, 2);
+    const int64_t width = (bench.tiny ? kTinyWidth : kWidth) << level;
+    for (int conv = 0; conv < 2; ++conv) {
+      const nn::Builder::Scope scope(builder, fmt::format("level{}.{}", level + 1, conv));
+      x = builder.conv("conv", x, {.out_channels = width, .kaiming_fan_out = true});
+      x = builder.relu(builder.batch_norm("bn", x));
+    }
+  }
+  return builder.linear("fc", builder.global_avg_pool(x), bench.num_classes);
+}
+
+}  // namespace
+
+BenchCase tiny_case(BenchCase bench) {
+  const bool pictures = bench.channels > 0;
+  bench.tiny = true;
+  bench.batch = std::min<int64_t>(bench.batch, 2);
+  bench.length = std::min<int64_t>(bench.length, pictures ? 16 : 32);
+  bench.rank = std::min<int64_t>(bench.rank, 4);
+  bench.prompt = std::min<int64_t>(bench.prompt, 4);
+  return bench;
+}
+
+models::DecoderConfig bench_decoder(const BenchCase& bench) {
+  const Llama& llama = bench.tiny ? kTinyLlama : find_llama(bench.model);
+  const std::string json = fmt::format(
+      R"({{"model_type": "llama", "vocab_size": {}, "hidden_size": {}, "intermediate_size": {},
+"num_hidden_layers": {}, "num_attention_heads": {}, "num_key_value_heads": {}, "max_position_embeddings": {},
+"rms_norm_eps": 1e-5, "tie_word_embeddings": true}})",
+      llama.vocab_size, llama.hidden, llama.intermediate, llama.layers, llama.heads, llama.kv_heads,
+      llama.positions);
+  return models::parse_decoder_config(json, std::string(bench.name));
+}
+
+std::shared_ptr<const engine::Objective> bench_objective(const BenchCase& bench) {
+  if (bench.channels == 0)
+    return tasks::language_model({.config = bench_decoder(bench), .context = bench.length});
+  tasks::ClassifierOptions options{.model = {.num_classes = bench.num_classes,
+                                             .channels = bench.channels,
+                                             .image_size = bench.length,
+                                             .width = bench.tiny ? kTinyWidth : kWidth}};
+  if (bench.model == "conv_stack") {
+    options.build_model = [bench](nn::Builder& builder, ir::ValueId images) {
+      return build_conv_stack(builder, images, bench);
+    };
+  } else {
+    options.model.name = std::string(bench.model);
+  }
+  return tasks::classifier(options);
+}
+
+}  // namespace hearth::bench

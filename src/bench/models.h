@@ -1,0 +1,43 @@
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "engine/objective.h"
+#include "models/decoder/config.h"
+#include "ops/matmul/quantised.h"
+
+namespace hearth::bench {
+
+/// Work that is compared with other programs, on random data.
+struct BenchCase {
+  std::string_view name;
+  /// Pictures: one of model_list(), or conv_stack, the contracting half of a U-Net (Ronneberger et al. 2015,
+  /// arXiv 1505.04597) with batch norm and a classifier behind it; trained by SGD with momentum. Tokens:
+  /// llama15m, llama110m or llama1b (the shapes of Llama 3.2 1B), trained by AdamW (or, where there is a
+  /// prompt, asked for an answer). Where there is a kernel, the model whose shapes it has.
+  std::string_view model;
+  DType precision = DType::f32;
+  int64_t batch = 1;         ///< pictures, or rows of tokens
+  int64_t length = 0;        ///< side of a picture, or tokens of a row
+  int64_t channels = 0;      ///< of a picture
+  int64_t num_classes = 10;  ///< of pictures
+  int64_t rank = 0;          ///< of a LoRA on every linear layer; 0: all weights train
+  /// How the weights under the LoRA are stored.
+  ops::Quantisation quantised = ops::Quantisation::none;
+  int64_t prompt = 0;            ///< tokens before `length` new ones; 0: training
+  int64_t arena_mib = 0;         ///< recomputation holds the arena to it; 0: no limit
+  std::string_view kernel = {};  ///< a card's kernel alone: one of bench_kernels()
+  /// The same work at sizes of a test.
+  bool tiny = false;
+};
+
+/// The same case with BenchCase::tiny.
+BenchCase tiny_case(BenchCase bench);
+
+/// The decoder of a case of tokens.
+models::DecoderConfig bench_decoder(const BenchCase& bench);
+/// What a case of training minimises.
+std::shared_ptr<const engine::Objective> bench_objective(const BenchCase& bench);
+
+}  // namespace hearth::bench

@@ -1,0 +1,208 @@
+#include "bench/workload.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+
+#include "base/error.h"
+#include "base/philox.h"
+#include "bench/kernel.h"
+#include "engine/card_options.h"
+#include "hub/weights.h"
+#include "infer/generator.h"
+
+namespace hearth::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Readable bytes that a micro-batch wants behind each array.
+constexpr size_t kSlack = 16;
+constexpr double kRate = 1e-3;
+
+std::string profile_table(const ir::Graph& graph, const std::vector<double>& seconds) {
+  struct Row {
+    std::string what;
+    double seconds = 0, flops = 0;
+    int count = 0;
+  };
+  std::map<std::string, Row> rows;
+  double total = 0;
+  for (size_t i = 0; i < seconds.size(); ++i) {
+    const ir::Node& node = graph.nodes[i];
+    if (node.op->is_view) continue;
+    const std::string what =
+        fmt::format("{} {}", node.op->name, to_string(graph.type(node.outputs[0]).shape));
+    Row& row = rows[what];
+    row = {what, row.seconds + seconds[i], row.flops + ir::cost_of(graph, node).flops, row.count + 1};
+    total += seconds[i];
+  }
+  std::vector<Row> sorted;
+  sorted.reserve(rows.size());
+  for (const auto& [what, row] : rows) sorted.push_back(row);
+  std::sort(sorted.begin(), sorted.end(), [](const Row& a, const Row& b) { return a.seconds > b.seconds; });
+  std::string text =
+      fmt::format("{:>9} {:>6} {:>5} {:>8}  op and its result\n", "ms", "share", "count", "GFLOP/s");
+  for (const Row& row : sorted)
+    text += fmt::format("{:9.3f} {:5.1f}% {:5} {:8.1f}  {}\n", row.seconds * 1e3, 100 * row.seconds / total,
+                        row.count, row.flops / row.seconds / 1e9, row.what);
+  return text + fmt::format("{:9.3f} in all\n", total * 1e3);
+}
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Training steps on one micro-batch.
+class Training : public Workload {
+ public:
+  Training(const engine::EngineOptions& options, const BenchMachine& machine, int64_t num_samples)
+      : engine_(options, std::span(&options.batch, 1), {}), num_samples_(num_samples * options.accumulate) {
+    if (machine.team != nullptr) engine_.join(*machine.team);
+    engine_.initialise();
+    hub::draw_frozen(engine_);
+    batch_.num_rows = options.batch;
+  }
+
+  double run(int64_t index) override {
+    const auto start = Clock::now();
+    engine_.start_step(
+        engine_.options().accumulate, num_samples_, [&] { return batch_; }, index, kRate);
+    if (card() != nullptr) engine_.stage_ahead(batch_);
+    const engine::StepResult result = engine_.finish_step();
+    const double seconds = seconds_since(start);
+    exchange_seconds_ = result.exchange_seconds;
+    if (!std::isfinite(result.loss)) internal_error("step {} has a loss of {}", index, result.loss);
+    return seconds;
+  }
+  double exchange_seconds() const override { return exchange_seconds_; }
+  double flops() const override {
+    const auto num_micro = static_cast<double>(engine_.options().accumulate);
+    return engine_.flops_per_update() - num_micro * engine_.recompute().extra_flops;
+  }
+  int64_t num_samples() const override { return num_samples_; }
+  const gpu::DeviceInfo* card() const override { return engine_.card(); }
+  int64_t card_bytes() const override { return card() != nullptr ? engine_.card_bytes() : 0; }
+  std::string profile() override {
+    return profile_table(engine_.train_program().graph(), engine_.profile(batch_, 10));
+  }
+
+ protected:
+  engine::MicroBatch batch_;
+
+ private:
+  engine::Engine engine_;
+  int64_t num_samples_;
+  double exchange_seconds_ = 0;
+};
+
+class PictureTraining : public Training {
+ public:
+  PictureTraining(const BenchCase& bench, const BenchMachine& machine)
+      : Training(engine_options(bench, machine), machine, bench.batch),
+        images_(static_cast<size_t>(bench.batch * bench.length * bench.length * bench.channels) + kSlack),
+        labels_(static_cast<size_t>(bench.batch) + kSlack) {
+    PhiloxSequence random(1, 0);
+    const auto classes = static_cast<uint32_t>(bench.num_classes);
+    for (float& value : images_) value = random.uniform(-1, 1);
+    for (int32_t& label : labels_) label = static_cast<int32_t>(random.below(classes));
+    batch_.inputs = {images_.data(), labels_.data()};
+  }
+
+ private:
+  std::vector<float> images_;
+  std::vector<int32_t> labels_;
+};
+
+std::vector<int32_t> random_tokens(int64_t count, int64_t vocab) {
+  std::vector<int32_t> tokens(static_cast<size_t>(count) + kSlack);
+  PhiloxSequence random(1, 0);
+  for (int32_t& token : tokens) token = static_cast<int32_t>(random.below(static_cast<uint32_t>(vocab)));
+  return tokens;
+}
+
+class TextTraining : public Training {
+ public:
+  TextTraining(const BenchCase& bench, const BenchMachine& machine)
+      : Training(engine_options(bench, machine), machine, bench.batch * (bench.length - 1)),
+        tokens_(random_tokens(bench.batch * bench.length, bench_decoder(bench).vocab_size)),
+        labels_(tokens_.size()),
+        positions_(tokens_.size()) {
+    for (int64_t t = 0; t < bench.batch * bench.length; ++t) {
+      const auto at = static_cast<size_t>(t);
+      positions_[at] = static_cast<int32_t>(t % bench.length);
+      labels_[at] = (t + 1) % bench.length == 0 ? -1 : tokens_[at + 1];
+    }
+    batch_.inputs = {tokens_.data(), labels_.data(), positions_.data()};
+  }
+
+ private:
+  std::vector<int32_t> tokens_, labels_, positions_;
+};
+
+/// Greedy answers, the prompt's tokens and every answer's included.
+class Answers : public Workload {
+ public:
+  Answers(const BenchCase& bench, int num_threads)
+      : generator_(infer::Generator::untrained(
+            bench_decoder(bench), {.slots = bench.prompt + bench.length, .num_threads = num_threads})),
+        prompt_(random_tokens(bench.prompt, bench_decoder(bench).vocab_size)),
+        options_{.max_tokens = bench.length} {
+    prompt_.resize(static_cast<size_t>(bench.prompt));
+  }
+
+  double run(int64_t) override {
+    const auto start = Clock::now();
+    generator_.restart();
+    const infer::Answer made = infer::answer(generator_, nullptr, prompt_, options_, [](std::string_view) {});
+    HEARTH_CHECK(std::ssize(made.ids) == options_.max_tokens);
+    return seconds_since(start);
+  }
+  double flops() const override { return 0; }
+  int64_t num_samples() const override { return options_.max_tokens; }
+
+ private:
+  infer::Generator generator_;
+  std::vector<int32_t> prompt_;
+  infer::AnswerOptions options_;
+};
+
+}  // namespace
+
+engine::EngineOptions engine_options(const BenchCase& bench, const BenchMachine& machine) {
+  if (bench.prompt > 0 || !bench.kernel.empty())
+    user_error("expected a case of training, got '{}'", bench.name);
+  engine::EngineOptions options{.objective = bench_objective(bench),
+                                .batch = bench.batch,
+                                .precision = bench.precision,
+                                .num_threads = machine.num_threads,
+                                .budget_bytes = bench.arena_mib << 20};
+  options.adapter = {.rank = bench.rank, .quantised = bench.quantised};
+  if (bench.channels == 0) options.optimizer = {.name = "adamw", .weight_decay = 0.01, .in_backward = true};
+  const int rank = machine.team == nullptr ? 0 : machine.team->rank();
+  options.rank = rank;
+  if (machine.team != nullptr) share_out(options, machine.team->size());
+  if (exec::names_card(machine.device))
+    engine::use_card(options, {.device = machine.device, .number = rank}, exec::SelfTest::When::once);
+  return options;
+}
+
+void share_out(engine::EngineOptions& options, int num_workers) {
+  options.num_workers = options.shards = options.accumulate = num_workers;
+  options.optimizer.in_backward = false;
+}
+
+std::unique_ptr<Workload> open_workload(const BenchCase& bench, const BenchMachine& machine) {
+  if (!bench.kernel.empty()) return open_kernel(bench, machine);
+  if (bench.channels > 0) return std::make_unique<PictureTraining>(bench, machine);
+  if (bench.prompt == 0) return std::make_unique<TextTraining>(bench, machine);
+  if (machine.device != "cpu")
+    user_error("expected --device cpu for '{}', got {}: answers are made by the processor", bench.name,
+               machine.device);
+  return std::make_unique<Answers>(bench, machine.num_threads);
+}
+
+}  // namespace hearth::bench

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "bench/models.h"
+#include "engine/engine.h"
+
+namespace hearth::bench {
+
+/// What a case is run on.
+struct BenchMachine {
+  int num_threads = 1;
+  std::string device = "cpu";  ///< or as in exec::CardWish
+  /// Null, or this process's end of a group that trains together, each rank on a micro-batch of every update.
+  distributed::Transport* team = nullptr;
+};
+
+/// What a case repeats, ready to run.
+class Workload {
+ public:
+  virtual ~Workload() = default;
+  /// Runs the work once (a training step, a whole answer, a kernel) and returns its seconds; of a kernel, by
+  /// the card's clock.
+  virtual double run(int64_t index) = 0;
+  /// Of the last training step: StepResult::exchange_seconds.
+  virtual double exchange_seconds() const { return 0; }
+  /// Of one run, without what is computed again to save memory; 0 where memory and not arithmetic is the
+  /// limit.
+  virtual double flops() const = 0;
+  /// Pictures or tokens of one run.
+  virtual int64_t num_samples() const = 0;
+  /// What it runs on, and the bytes it has there; null: the processor.
+  virtual const gpu::DeviceInfo* card() const { return nullptr; }
+  virtual int64_t card_bytes() const { return 0; }
+  /// A table of a training step's seconds by op and shape, the longest first.
+  virtual std::string profile() { return ""; }
+};
+
+/// What a case of training compiles; UserError for one of answers or of a kernel.
+engine::EngineOptions engine_options(const BenchCase& bench, const BenchMachine& machine);
+
+/// The same for that many workers, a micro-batch of each update for each.
+void share_out(engine::EngineOptions& options, int num_workers);
+
+std::unique_ptr<Workload> open_workload(const BenchCase& bench, const BenchMachine& machine);
+
+}  // namespace hearth::bench

@@ -1,0 +1,178 @@
+#include "distributed/bench.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/function_ref.h"
+#include "distributed/nccl.h"
+#include "distributed/probe.h"
+#include "distributed/shm.h"
+
+namespace hearth::distributed {
+namespace {
+
+constexpr int kTries = 7;
+/// What is moved in one try, of small arrays by repeating.
+constexpr int64_t kTryBytes = int64_t{32} << 20;
+constexpr int64_t kMostRepeats = 1000;
+/// Beyond any processor's caches.
+constexpr int64_t kCopyBytes = int64_t{256} << 20;
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// One rank's part in all of it.
+class Rank {
+ public:
+  Rank(Transport& host, const CommBenchOptions& options) : host_(host), options_(options) {}
+  virtual ~Rank() = default;
+
+  CommBenchResult run() {
+    CommBenchResult result;
+    result.copy_bytes_per_second = static_cast<double>(kCopyBytes) / time(kCopyBytes, [&] { copy(); });
+    for (const char* collective : {"all_reduce", "reduce_scatter", "all_gather", "send"}) {
+      for (int64_t bytes = options_.least_bytes; bytes <= options_.most_bytes; bytes *= 4)
+        result.timings.push_back({collective, bytes, time(bytes, [&] { call(collective, bytes); })});
+    }
+    return result;
+  }
+
+ protected:
+  /// Bytes of each of a rank's two arrays.
+  int64_t array_bytes() const { return std::max(options_.most_bytes, kCopyBytes); }
+  /// kCopyBytes.
+  virtual void copy() = 0;
+  /// Of `send`, from the first rank to the last.
+  virtual void call(std::string_view collective, int64_t num_bytes) = 0;
+  /// Returns when what was called is done.
+  virtual void finish() {}
+
+  Transport& host_;
+  const CommBenchOptions& options_;
+
+ private:
+  /// Seconds of one call, which every rank makes, in the middle of kTries tries.
+  double time(int64_t num_bytes, FunctionRef<void()> once) {
+    const int64_t repeats = std::clamp<int64_t>(kTryBytes / num_bytes, 1, kMostRepeats);
+    std::vector<double> seconds;
+    once();
+    finish();
+    for (int i = 0; i < kTries; ++i) {
+      host_.barrier();
+      const double before = now();
+      for (int64_t r = 0; r < repeats; ++r) once();
+      finish();
+      host_.barrier();
+      seconds.push_back((now() - before) / static_cast<double>(repeats));
+    }
+    std::ranges::sort(seconds);
+    return seconds[kTries / 2];
+  }
+};
+
+class HostRank : public Rank {
+ public:
+  HostRank(Transport& host, const CommBenchOptions& options)
+      : Rank(host, options),
+        data_(static_cast<size_t>(array_bytes()) / sizeof(float), 1.0F),
+        other_(data_.size(), 0.0F) {}
+
+ private:
+  void copy() override { std::memcpy(other_.data(), data_.data(), static_cast<size_t>(kCopyBytes)); }
+  void call(std::string_view name, int64_t num_bytes) override {
+    const auto count = static_cast<size_t>(num_bytes) / sizeof(float);
+    const std::span<float> all(data_.data(), count), out(other_.data(), count);
+    const size_t part = count / static_cast<size_t>(host_.size());
+    const std::span<float> whole = all.first(part * static_cast<size_t>(host_.size()));
+    if (name == "all_reduce") host_.all_reduce(all, options_.wire);
+    if (name == "reduce_scatter") host_.reduce_scatter(whole, out.first(part), options_.wire);
+    if (name == "all_gather")
+      host_.all_gather(std::as_bytes(all.first(part)), std::as_writable_bytes(out.first(whole.size())));
+    if (name == "send") send(std::as_writable_bytes(all));
+  }
+  void send(std::span<std::byte> bytes) {
+    const int last = host_.size() - 1;
+    if (host_.rank() == 0) host_.send(bytes, last);
+    if (host_.rank() == last) host_.receive(bytes, 0);
+  }
+
+  std::vector<float> data_, other_;
+};
+
+/// Arrays on a card; what is copied goes from there to the host.
+class CardRank : public Rank {
+ public:
+  CardRank(Transport& host, NcclTeam& team, gpu::Device& device, const CommBenchOptions& options)
+      : Rank(host, options),
+        team_(team),
+        data_(device, array_bytes()),
+        other_(device, array_bytes()),
+        copied_(device, kCopyBytes),
+        stream_(device) {
+    stream_.fill_zero(data_.data(), array_bytes());
+    stream_.fill_zero(other_.data(), array_bytes());
+  }
+
+ private:
+  void copy() override { stream_.copy_out(copied_.data(), data_.data(), kCopyBytes); }
+  void call(std::string_view name, int64_t num_bytes) override {
+    const int64_t count = num_bytes / dtype_bytes(options_.wire), part = count / team_.size();
+    const int last = team_.size() - 1;
+    if (name == "all_reduce") team_.all_reduce(data_.data(), count, options_.wire, stream_);
+    if (name == "reduce_scatter")
+      team_.reduce_scatter(data_.data(), other_.data(), part, options_.wire, stream_);
+    if (name == "all_gather")
+      team_.all_gather(data_.data(), other_.data(), num_bytes / team_.size(), stream_);
+    if (name == "send" && team_.rank() == 0) team_.send(data_.data(), num_bytes, last, stream_);
+    if (name == "send" && team_.rank() == last) team_.receive(data_.data(), num_bytes, 0, stream_);
+  }
+  void finish() override { stream_.synchronise(); }
+
+  NcclTeam& team_;
+  gpu::Memory data_, other_;
+  gpu::HostMemory copied_;
+  gpu::Stream stream_;
+};
+
+}  // namespace
+
+double CommTiming::bus_bytes_per_second(int num_ranks) const {
+  const double others = static_cast<double>(num_ranks - 1) / num_ranks;
+  if (collective == "all_reduce") return 2 * others * bytes_per_second();
+  return collective == "send" ? bytes_per_second() : others * bytes_per_second();
+}
+
+CommBenchResult bench_transport(Transport& transport, const CommBenchOptions& options) {
+  if (const std::string fault = find_fault(transport); !fault.empty())
+    user_error("expected processes that add up and copy alike, got: {}", fault);
+  return HostRank(transport, options).run();
+}
+
+CommBenchResult bench_shm(int num_ranks, const CommBenchOptions& options) {
+  CommBenchResult result;
+  run_ranks(num_ranks, [&](Transport& transport) { result = bench_transport(transport, options); });
+  return result;
+}
+
+CommBenchResult bench_nccl(int num_ranks, const CommBenchOptions& options) {
+  CommBenchResult result;
+  std::string fault;
+  run_ranks(num_ranks, [&](Transport& host) {
+    const size_t num_cards = gpu::list_devices().size();
+    if (num_cards < static_cast<size_t>(num_ranks)) {
+      fault = fmt::format("expected a card for each of {} ranks, got {}", num_ranks, num_cards);
+      return;
+    }
+    const OpenedNccl opened = open_nccl(host, host.rank());
+    gpu::Device device(host.rank());
+    fault = opened.fault;
+    if (opened.team) result = CardRank(host, *opened.team, device, options).run();
+  });
+  if (!fault.empty()) user_error("{}", fault);
+  return result;
+}
+
+}  // namespace hearth::distributed

@@ -1,0 +1,395 @@
+#include "distributed/shm.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "backend/cpu/convert.h"
+#include "base/function_ref.h"
+#include "base/threads.h"
+#include "distributed/shm_memory.h"
+#include "distributed/sum.h"
+
+namespace hearth::distributed {
+namespace {
+
+/// How long a rank sleeps before it looks whether another was given up.
+constexpr std::chrono::milliseconds kNap(100);
+/// Arrays up to this are added up by every rank for itself: one wait less is worth more than shared work.
+constexpr int64_t kSmallBytes = int64_t{16} << 10;
+
+/// Elements that are summed and shown while they are in the processor's first cache.
+constexpr int64_t kPiece = 2048;
+
+int64_t bytes_of(DType dtype, int64_t count) { return count * dtype_bytes(dtype); }
+std::span<const std::byte> span_of(const std::byte* data, int64_t num_bytes) {
+  return {data, static_cast<size_t>(num_bytes)};
+}
+
+}  // namespace
+
+class ShmTransport : public Transport {
+ public:
+  ShmTransport(const ShmGroup::Memory& memory, int rank)
+      : memory_(memory),
+        rank_(rank),
+        from_(static_cast<size_t>(memory.size)),
+        sent_(from_.size()),
+        received_(from_.size()) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return memory_.size; }
+  bool uses_own_cores() const override { return true; }
+  void set_place(const Place& place) override {
+    board().step.store(place.step, std::memory_order_relaxed);
+    board().index.store(place.index, std::memory_order_relaxed);
+  }
+
+  void barrier() override;
+  void all_reduce(std::span<float> data, DType wire) override;
+  void reduce_scatter(std::span<const float> in, std::span<float> out, DType wire) override;
+  void all_gather(std::span<const std::byte> in, std::span<std::byte> out) override;
+  void broadcast(std::span<std::byte> data, int root) override;
+  void send(std::span<const std::byte> data, int to) override;
+  void receive(std::span<std::byte> data, int from) override;
+
+ private:
+  /// Shows the collective that this rank is in, while it lives.
+  class Stay {
+   public:
+    Stay(ShmTransport& transport, ShmKind kind) : board_(transport.board()) {
+      board_.kind.store(kind, std::memory_order_relaxed);
+    }
+    ~Stay() { board_.kind.store(ShmKind::none, std::memory_order_relaxed); }
+    Stay(const Stay&) = delete;
+    Stay& operator=(const Stay&) = delete;
+
+   private:
+    ShmBoard& board_;
+  };
+  /// Elements [at, at + count) of a collective are chunk number `chunk`.
+  struct Chunk {
+    int64_t chunk, at, count;
+  };
+  using Work = FunctionRef<void(const Chunk&)>;
+  /// A collective's elements in chunks, which are counted over the group's life.
+  struct Chunks {
+    int64_t first, num_elements, chunk_elements;
+
+    int64_t size() const { return (num_elements + chunk_elements - 1) / chunk_elements; }
+    Chunk operator[](int64_t i) const {
+      const int64_t at = i * chunk_elements;
+      return {.chunk = first + i, .at = at, .count = std::min(chunk_elements, num_elements - at)};
+    }
+  };
+
+  ShmBoard& board() const { return memory_.board(rank_); }
+  void await(Signal& signal, int64_t count, int rank) const;
+  void await_all(Signal ShmBoard::*signal, int64_t count) const;
+  Chunks count(int64_t num_elements, int64_t chunk_elements);
+  void run(const Chunks& chunks, Work bring, Work sum, Work take);
+  void run(const Chunks& chunks, Work bring, Work take);
+  void seal(const ShmSlot& slot, int part, const std::byte* data, int64_t num_bytes) const;
+  void check(const ShmSlot& slot, int part, const std::byte* data, int64_t num_bytes, int writer) const;
+  void write(const ShmSlot& slot, const std::byte* data, int64_t num_bytes) const {
+    std::memcpy(slot.data, data, static_cast<size_t>(num_bytes));
+    seal(slot, 0, slot.data, num_bytes);
+  }
+  void read(const ShmSlot& slot, std::byte* data, int64_t num_bytes, int writer) const {
+    check(slot, 0, slot.data, num_bytes, writer);
+    std::memcpy(data, slot.data, static_cast<size_t>(num_bytes));
+  }
+  void bring_part(const Chunk& chunk, int part, int64_t first, std::span<const float> values,
+                  DType wire) const;
+  enum class For : uint8_t { all, itself };
+  void sum_part(const Chunk& chunk, int part, int64_t first, std::span<const float> own, float* to,
+                DType wire, For whom);
+  void sum_piece(const Chunk& chunk, int64_t first, std::span<const float> own, float* to, DType wire);
+  /// Whether `part` is this rank's and is summed from where it is, in the dtype that it has there.
+  bool stays(int part, DType wire) const { return part == rank_ && wire == DType::f32; }
+  void all_reduce_small(std::span<float> data, DType wire);
+  void take_part(const Chunk& chunk, int part, std::span<float> values, DType wire) const;
+
+  const ShmGroup::Memory& memory_;
+  int rank_;
+  int64_t num_chunks_ = 0;  ///< that the group has moved
+  std::vector<const std::byte*> from_;
+  std::vector<int64_t> sent_, received_;  ///< chunks to and from each rank
+};
+
+void ShmTransport::await(Signal& signal, int64_t count, int rank) const {
+  using Clock = std::chrono::steady_clock;
+  const auto wanted = static_cast<uint32_t>(count);
+  if (signal.has_reached(wanted)) return;
+  const auto start = Clock::now();
+  const std::chrono::duration<double> most(memory_.options.deadline_seconds);
+  const auto end = start + std::chrono::duration_cast<Clock::duration>(most);
+  while (!signal.wait(wanted, std::min(end, Clock::now() + kNap))) {
+    const int missing = memory_.head().missing.load(std::memory_order_acquire) - 1;
+    if (missing < 0 && Clock::now() < end) continue;
+    const std::chrono::duration<double> waited = Clock::now() - start;
+    throw CommError::missing(missing < 0 ? rank : missing, memory_.whereabouts(rank_), rank_, waited.count());
+  }
+}
+void ShmTransport::await_all(Signal ShmBoard::*signal, int64_t count) const {
+  for (int rank = 0; rank < size(); ++rank) await(memory_.board(rank).*signal, count, rank);
+}
+
+ShmTransport::Chunks ShmTransport::count(int64_t num_elements, int64_t chunk_elements) {
+  const Chunks chunks{num_chunks_, num_elements, chunk_elements};
+  num_chunks_ += chunks.size();
+  return chunks;
+}
+
+/// Two chunks are on their way while one is summed: what a rank waits for, the others did a turn before. Who
+/// has brought a chunk has taken those that had its place.
+void ShmTransport::run(const Chunks& chunks, Work bring, Work sum, Work take) {
+  const int64_t num_chunks = chunks.size(), first = chunks.first;
+  for (int64_t turn = 0; turn < num_chunks + 3; ++turn) {
+    if (turn >= 2 && turn < num_chunks + 2) {
+      await_all(&ShmBoard::brought, first + turn - 1);
+      sum(chunks[turn - 2]);
+      board().read.raise();
+    }
+    if (turn >= 3) {
+      await_all(&ShmBoard::read, first + turn - 2);
+      take(chunks[turn - 3]);
+    }
+    if (turn < num_chunks) {
+      await_all(&ShmBoard::read, first + turn + 1 - kShmSlots);
+      bring(chunks[turn]);
+      board().brought.raise();
+    }
+  }
+}
+
+/// Where a chunk is taken from contributions themselves.
+void ShmTransport::run(const Chunks& chunks, Work bring, Work take) {
+  const int64_t num_chunks = chunks.size(), first = chunks.first;
+  for (int64_t turn = 0; turn <= num_chunks; ++turn) {
+    if (turn < num_chunks) {
+      await_all(&ShmBoard::read, first + turn + 1 - kShmSlots);
+      bring(chunks[turn]);
+      board().brought.raise();
+    }
+    if (turn == 0) continue;
+    await_all(&ShmBoard::brought, first + turn);
+    take(chunks[turn - 1]);
+    board().read.raise();
+  }
+}
+
+void ShmTransport::seal(const ShmSlot& slot, int part, const std::byte* data, int64_t num_bytes) const {
+  if (memory_.options.checksums) slot.seal(part, span_of(data, num_bytes));
+}
+void ShmTransport::check(const ShmSlot& slot, int part, const std::byte* data, int64_t num_bytes,
+                         int writer) const {
+  if (!memory_.options.checksums || slot.is_whole(part, span_of(data, num_bytes))) return;
+  throw CommError(writer, fmt::format("rank {} wrote {} bytes in {} that rank {} reads with another checksum",
+                                      writer, num_bytes, memory_.whereabouts(rank_), rank_));
+}
+
+/// This rank's values for the sums that rank `part` makes, from element `first` of the chunk on.
+void ShmTransport::bring_part(const Chunk& chunk, int part, int64_t first, std::span<const float> values,
+                              DType wire) const {
+  const ShmSlot slot = memory_.contribution(rank_, chunk.chunk);
+  cpu::store_f32(wire, values.data(), slot.data, first, std::ssize(values));
+  seal(slot, part, slot.data + bytes_of(wire, first), bytes_of(wire, std::ssize(values)));
+}
+/// `to` = the sums of part `part`, from element `first` of the chunk on, where this rank has `own`, which may
+/// be the same; all others are shown them in its slot.
+void ShmTransport::sum_part(const Chunk& chunk, int part, int64_t first, std::span<const float> own,
+                            float* to, DType wire, For whom) {
+  for (int rank = 0; rank < size(); ++rank) {
+    const ShmSlot slot = memory_.contribution(rank, chunk.chunk);
+    if (rank == rank_ && wire == DType::f32) continue;
+    check(slot, part, slot.data + bytes_of(wire, first), bytes_of(wire, std::ssize(own)), rank);
+  }
+  const ShmSlot sums = memory_.sums(rank_, chunk.chunk);
+  for (int64_t at = 0; at < std::ssize(own); at += kPiece) {
+    const int64_t count = std::min(kPiece, std::ssize(own) - at);
+    sum_piece(chunk, first + at, own.subspan(static_cast<size_t>(at), static_cast<size_t>(count)), to + at,
+              wire);
+    if (whom == For::all) cpu::store_f32(wire, to + at, sums.data, at, count);
+  }
+  if (whom == For::all) seal(sums, 0, sums.data, bytes_of(wire, std::ssize(own)));
+}
+/// This rank's f32 is summed from where it is, anything else as it travels.
+void ShmTransport::sum_piece(const Chunk& chunk, int64_t first, std::span<const float> own, float* to,
+                             DType wire) {
+  for (int rank = 0; rank < size(); ++rank)
+    from_[static_cast<size_t>(rank)] = memory_.contribution(rank, chunk.chunk).data + bytes_of(wire, first);
+  if (wire == DType::f32) {
+    from_[static_cast<size_t>(rank_)] = std::as_bytes(own).data();
+    return sum_in_order(wire, from_, reinterpret_cast<std::byte*>(to), std::ssize(own));
+  }
+  std::array<std::byte, kPiece * sizeof(bf16)> rounded;
+  sum_in_order(wire, from_, rounded.data(), std::ssize(own));
+  cpu::load_f32(wire, rounded.data(), 0, std::ssize(own), to);
+}
+/// The sums that rank `part` made.
+void ShmTransport::take_part(const Chunk& chunk, int part, std::span<float> values, DType wire) const {
+  const ShmSlot sums = memory_.sums(part, chunk.chunk);
+  check(sums, 0, sums.data, bytes_of(wire, std::ssize(values)), part);
+  cpu::load_f32(wire, sums.data, 0, std::ssize(values), values.data());
+}
+
+void ShmTransport::barrier() {
+  const Stay stay(*this, ShmKind::barrier);
+  const auto nothing = [](const Chunk&) {};
+  run(count(1, 1), nothing, nothing);
+}
+
+void ShmTransport::all_reduce_small(std::span<float> data, DType wire) {
+  run(
+      count(std::ssize(data), std::max<int64_t>(1, std::ssize(data))),
+      [&](const Chunk& chunk) { bring_part(chunk, 0, 0, data, wire); },
+      [&](const Chunk& chunk) { sum_part(chunk, 0, 0, data, data.data(), wire, For::itself); });
+}
+
+void ShmTransport::all_reduce(std::span<float> data, DType wire) {
+  const Stay stay(*this, ShmKind::all_reduce);
+  if (bytes_of(wire, std::ssize(data)) <= std::min(kSmallBytes, memory_.options.chunk_bytes))
+    return all_reduce_small(data, wire);
+  const auto part_of = [&](const Chunk& chunk, int part) { return split_range(chunk.count, size(), part); };
+  const auto values = [&](const Chunk& chunk, int part) {
+    const Range range = part_of(chunk, part);
+    return data.subspan(static_cast<size_t>(chunk.at + range.begin), static_cast<size_t>(range.size()));
+  };
+  run(
+      count(std::ssize(data), memory_.options.chunk_bytes / dtype_bytes(wire)),
+      [&](const Chunk& chunk) {
+        for (int part = 0; part < size(); ++part) {
+          if (!stays(part, wire))
+            bring_part(chunk, part, part_of(chunk, part).begin, values(chunk, part), wire);
+        }
+      },
+      [&](const Chunk& chunk) {
+        const std::span<float> own = values(chunk, rank_);
+        sum_part(chunk, rank_, part_of(chunk, rank_).begin, own, own.data(), wire, For::all);
+      },
+      [&](const Chunk& chunk) {
+        for (int part = 0; part < size(); ++part) {
+          if (part != rank_) take_part(chunk, part, values(chunk, part), wire);
+        }
+      });
+}
+
+void ShmTransport::reduce_scatter(std::span<const float> in, std::span<float> out, DType wire) {
+  HEARTH_CHECK(in.size() == out.size() * from_.size());
+  const Stay stay(*this, ShmKind::reduce_scatter);
+  const auto values = [&](const Chunk& chunk, int part) {
+    const size_t at = static_cast<size_t>(part) * out.size() + static_cast<size_t>(chunk.at);
+    return in.subspan(at, static_cast<size_t>(chunk.count));
+  };
+  run(
+      count(std::ssize(out), memory_.options.chunk_bytes / dtype_bytes(wire) / size()),
+      [&](const Chunk& chunk) {
+        for (int part = 0; part < size(); ++part) {
+          if (!stays(part, wire)) bring_part(chunk, part, part * chunk.count, values(chunk, part), wire);
+        }
+      },
+      [&](const Chunk& chunk) {
+        sum_part(chunk, rank_, rank_ * chunk.count, values(chunk, rank_), out.data() + chunk.at, wire,
+                 For::itself);
+      });
+}
+
+void ShmTransport::all_gather(std::span<const std::byte> in, std::span<std::byte> out) {
+  HEARTH_CHECK(out.size() == in.size() * from_.size());
+  const Stay stay(*this, ShmKind::all_gather);
+  run(
+      count(std::ssize(in), memory_.options.chunk_bytes),
+      [&](const Chunk& chunk) {
+        write(memory_.contribution(rank_, chunk.chunk), in.data() + chunk.at, chunk.count);
+      },
+      [&](const Chunk& chunk) {
+        for (int rank = 0; rank < size(); ++rank) {
+          std::byte* const to = out.data() + rank * std::ssize(in) + chunk.at;
+          read(memory_.contribution(rank, chunk.chunk), to, chunk.count, rank);
+        }
+      });
+}
+
+void ShmTransport::broadcast(std::span<std::byte> data, int root) {
+  const Stay stay(*this, ShmKind::broadcast);
+  const auto slot_of = [&](const Chunk& chunk) { return memory_.contribution(root, chunk.chunk); };
+  run(
+      count(std::ssize(data), memory_.options.chunk_bytes),
+      [&](const Chunk& chunk) {
+        if (rank_ == root) write(slot_of(chunk), data.data() + chunk.at, chunk.count);
+      },
+      [&](const Chunk& chunk) {
+        if (rank_ != root) read(slot_of(chunk), data.data() + chunk.at, chunk.count, root);
+      });
+}
+
+void ShmTransport::send(std::span<const std::byte> data, int to) {
+  const Stay stay(*this, ShmKind::send);
+  ShmChannel& channel = memory_.channel(rank_, to);
+  for (int64_t at = 0; at < std::ssize(data); at += memory_.options.chunk_bytes) {
+    const int64_t number = sent_[static_cast<size_t>(to)]++;
+    const int64_t count = std::min(memory_.options.chunk_bytes, std::ssize(data) - at);
+    await(channel.received, number - kShmSlots + 1, to);
+    write(memory_.parcel(rank_, to, number), data.data() + at, count);
+    channel.sent.raise();
+  }
+}
+
+void ShmTransport::receive(std::span<std::byte> data, int from) {
+  const Stay stay(*this, ShmKind::receive);
+  ShmChannel& channel = memory_.channel(from, rank_);
+  for (int64_t at = 0; at < std::ssize(data); at += memory_.options.chunk_bytes) {
+    const int64_t number = received_[static_cast<size_t>(from)]++;
+    const int64_t count = std::min(memory_.options.chunk_bytes, std::ssize(data) - at);
+    await(channel.sent, number + 1, from);
+    read(memory_.parcel(from, rank_, number), data.data() + at, count, from);
+    channel.received.raise();
+  }
+}
+
+ShmGroup::ShmGroup(int size, const ShmOptions& options) : memory_(std::make_unique<Memory>(size, options)) {}
+ShmGroup::~ShmGroup() = default;
+
+std::unique_ptr<Transport> ShmGroup::open(int rank) { return std::make_unique<ShmTransport>(*memory_, rank); }
+int ShmGroup::size() const { return memory_->size; }
+std::string ShmGroup::whereabouts(int rank) const { return memory_->whereabouts(rank); }
+void ShmGroup::give_up(int rank) { memory_->head().missing.store(rank + 1, std::memory_order_release); }
+
+namespace {
+
+/// In a process of its own, which ends with it.
+[[noreturn]] void run_forked(ShmGroup& group, int rank, FunctionRef<void(Transport&)> work) {
+  try {
+    work(*group.open(rank));
+  } catch (const std::exception&) {
+    _exit(1);
+  }
+  _exit(0);
+}
+
+}  // namespace
+
+void run_ranks(int size, FunctionRef<void(Transport&)> work) {
+  ShmGroup group(size);
+  std::vector<pid_t> others;
+  for (int rank = 1; rank < size; ++rank) {
+    const pid_t child = fork();
+    if (child < 0) internal_error("expected a process for rank {}, got none", rank);
+    if (child == 0) run_forked(group, rank, work);
+    others.push_back(child);
+  }
+  work(*group.open(0));
+  for (size_t i = 0; i < others.size(); ++i) {
+    int status = 0;
+    waitpid(others[i], &status, 0);
+    if (status != 0) internal_error("expected rank {} to end well, got status {}", i + 1, status);
+  }
+}
+
+}  // namespace hearth::distributed

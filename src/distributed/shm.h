@@ -1,0 +1,44 @@
+#pragma once
+
+#include <memory>
+
+#include "base/function_ref.h"
+#include "distributed/transport.h"
+
+namespace hearth::distributed {
+
+struct ShmOptions {
+  double deadline_seconds = 60;
+  /// What is moved at a time; it should stay in the processor's caches.
+  int64_t chunk_bytes = int64_t{512} << 10;
+  /// Every part that is read is held against its writer's checksum.
+  bool checksums = false;
+};
+
+/// A group of ranks of one machine: made once, then each rank, a process forked behind it or a thread, opens
+/// its end.
+class ShmGroup {
+ public:
+  explicit ShmGroup(int size, const ShmOptions& options = {});
+  ~ShmGroup();
+  std::unique_ptr<Transport> open(int rank);
+  int size() const;
+
+  /// Where a rank is: its collective in words, "all_reduce 3 of step 412", or "none".
+  std::string whereabouts(int rank) const;
+  /// Lets every rank that waits, or will, throw CommError: `rank` is missing.
+  void give_up(int rank);
+
+  /// What its ranks share (distributed/shm_memory.h).
+  struct Memory;
+  const Memory& memory() const { return *memory_; }
+
+ private:
+  std::unique_ptr<Memory> memory_;
+};
+
+/// Calls work() as every rank of a group: as rank 0 here, as the others in processes forked for it, so that
+/// this one may have a single thread. Returns when all have ended; InternalError when another one threw.
+void run_ranks(int size, FunctionRef<void(Transport&)> work);
+
+}  // namespace hearth::distributed

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+namespace hearth::distributed {
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+/// A count in shared memory that one thread raises and others wait for. Zeroed memory is a Signal of 0.
+/// Counts go round at 2^32; none may be 2^31 ahead of another.
+class Signal {
+ public:
+  void raise() { set(count_.load(std::memory_order_relaxed) + 1); }
+  /// What was written before is seen by whoever waits for it.
+  void set(uint32_t count);
+  bool has_reached(uint32_t count) const {
+    return static_cast<int32_t>(count_.load(std::memory_order_acquire) - count) >= 0;
+  }
+  /// Looks for some microseconds, then sleeps until the count is reached or `until` has come; whether it was
+  /// reached. May return early without.
+  bool wait(uint32_t count, Deadline until);
+
+ private:
+  std::atomic<uint32_t> count_;
+  std::atomic<uint32_t> num_sleepers_;
+};
+static_assert(std::atomic<uint32_t>::is_always_lock_free);
+
+}  // namespace hearth::distributed

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string_view>
+
+#include "engine/engine.h"
+
+namespace hearth::engine {
+
+/// Whether a device of that name is an emulated card.
+bool is_emulated(std::string_view device);
+
+/// Lets the engine run on a card; what is found out about its kernels is kept in the user's cache folder. An
+/// emulated card shows no desktop, is as right as the program that brings it, and has nothing to measure: of
+/// `self_test` it knows only always and never.
+void use_card(EngineOptions& options, exec::CardWish card, exec::SelfTest::When self_test);
+
+}  // namespace hearth::engine

@@ -1,0 +1,113 @@
+#include "engine/local_steps.h"
+
+#include <fmt/format.h>
+
+#include "ops/op_list.h"
+
+namespace hearth::engine {
+namespace {
+
+using ir::Role;
+using ir::ValueId;
+
+constexpr std::string_view kWorker = "worker";
+
+std::vector<ir::Value> parameters_of(const ir::Graph& graph) {
+  std::vector<ir::Value> found;
+  for (const ir::Value& value : graph.values) {
+    if (value.role == Role::parameter && value.producer == ir::kNone) found.push_back(value);
+  }
+  return found;
+}
+
+class OuterBuilder {
+ public:
+  OuterBuilder(passes::TrainGraph& train, const LocalStepsOptions& options)
+      : train_(train),
+        graph_(train.graph),
+        options_(options),
+        share_(add_scalar(kInverseWorkers)),
+        rate_(add_scalar(kOuterRate)) {}
+
+  void move(const ir::Value& parameter) {
+    const std::string& name = parameter.name;
+    const ValueId weight = graph_.add_value(name, parameter.type, Role::parameter);
+    const ValueId anchor = graph_.add_value(kAnchor + name, parameter.type, Role::state);
+    const ValueId momentum = graph_.add_value(kOuterMomentum + name, parameter.type, Role::state);
+    const ValueId moved = sum_of(add("sub", {anchor, weight}, name));
+    const ir::Attrs nesterov = {
+        {"momentum", options_.outer_momentum}, {"nesterov", int64_t{1}}, {"weight_decay", 0.0}};
+    const ValueId next =
+        graph_.add(*ops::find_op("sgd_update"), {anchor, moved, rate_, share_, momentum}, nesterov, name)[0];
+    copy(next, weight, name);
+  }
+
+  void average(const RunningStatistic& statistic) {
+    const ValueId own = graph_.add_value(statistic.name, statistic.type, Role::state);
+    copy(sum_of(add("scale_by", {own, share_}, statistic.name)), own, statistic.name);
+  }
+
+ private:
+  ValueId add_scalar(const char* name) {
+    return graph_.add_value(name, {.dtype = DType::f32, .shape = {}}, Role::scalar);
+  }
+  ValueId add(std::string_view op, std::vector<ValueId> inputs, const std::string& name) {
+    return graph_.add1(*ops::find_op(op), std::move(inputs), {}, name);
+  }
+  ValueId sum_of(ValueId value) {
+    train_.shared.push_back({.value = value});
+    return value;
+  }
+  void copy(ValueId from, ValueId to, const std::string& name) {
+    add("accumulate", {add("zero", {to}, name), from}, name);
+  }
+
+  passes::TrainGraph& train_;
+  ir::Graph& graph_;
+  const LocalStepsOptions& options_;
+  ValueId share_;
+  ValueId rate_;
+};
+
+}  // namespace
+
+void add_outer_states(ir::Graph& graph) {
+  for (const ir::Value& parameter : parameters_of(graph)) {
+    for (const char* prefix : {kAnchor, kOuterMomentum})
+      graph.add_value(prefix + parameter.name, parameter.type, Role::state);
+  }
+}
+
+passes::TrainGraph make_outer_graph(const ir::Graph& step, std::span<const RunningStatistic> statistics,
+                                    const LocalStepsOptions& options) {
+  passes::TrainGraph outer;
+  OuterBuilder builder(outer, options);
+  for (const ir::Value& parameter : parameters_of(step)) builder.move(parameter);
+  for (const RunningStatistic& statistic : statistics) builder.average(statistic);
+  return outer;
+}
+
+std::string name_at_worker(int worker, const std::string& name) {
+  return fmt::format("{}{}/{}", kWorker, worker, name);
+}
+
+std::pair<int, std::string> worker_and_name(const std::string& name) {
+  const size_t slash = name.find('/');
+  return {std::stoi(name.substr(kWorker.size(), slash - kWorker.size())), name.substr(slash + 1)};
+}
+
+void add_places_of_workers(ir::Graph& graph, int num_workers,
+                           const std::function<bool(const ir::Value&)>& is_own) {
+  std::vector<ir::Value> own;
+  for (const ir::Value& value : graph.values) {
+    if (value.producer == ir::kNone && (value.role == Role::parameter || value.role == Role::state) &&
+        is_own(value))
+      own.push_back(value);
+  }
+  for (int worker = 1; worker < num_workers; ++worker) {
+    for (const ir::Value& value : own)
+      graph.add_value(name_at_worker(worker, value.name), value.type, Role::remote);
+  }
+}
+
+}  // namespace hearth::engine

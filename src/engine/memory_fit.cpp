@@ -1,0 +1,160 @@
+#include "engine/memory_fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace hearth::engine {
+namespace {
+
+constexpr int64_t kMostRows = 1 << 20;
+/// Probes before halving.
+constexpr int kSecants = 6;
+
+constexpr passes::OffloadOptions kWays[] = {
+    {},
+    {.activations = true},
+    {.states = true},
+    {.states = true, .activations = true},
+    {.weights = true, .activations = true},
+    {.states = true, .weights = true, .activations = true},
+};
+
+/// Rows of that many bytes each that fit.
+int64_t rows_within(int64_t bytes, double row_bytes) {
+  const double rows = static_cast<double>(bytes) / std::max(1.0, row_bytes);
+  return static_cast<int64_t>(std::min<double>(rows, kMostRows));
+}
+
+}  // namespace
+
+std::span<const passes::OffloadOptions> ways_to_offload() { return kWays; }
+
+MemoryFits::MemoryFits(EngineOptions options, int64_t memory_bytes)
+    : options_(std::move(options)), memory_bytes_(memory_bytes) {
+  options_.measure_only = true;
+}
+
+MemoryFits::~MemoryFits() = default;
+
+PlanReport MemoryFits::placed(int64_t batch, const passes::OffloadOptions& offload, int64_t budget_bytes) {
+  std::unique_ptr<Engine>& engine = engines_[batch];
+  if (!engine) {
+    EngineOptions options = options_;
+    options.batch = batch;
+    options.offload = offload;
+    options.budget_bytes = budget_bytes;
+    engine = std::make_unique<Engine>(std::move(options), std::span(&batch, 1), std::span<const int64_t>{});
+  } else if (engine->options().offload != offload || engine->options().budget_bytes != budget_bytes) {
+    engine->place(offload, budget_bytes);
+  }
+  return make_plan_report(*engine);
+}
+
+/// Batch norm over a single row has no variance, so some models start at a batch of 2.
+PlanReport MemoryFits::smallest() {
+  try {
+    return placed(1, {}, 0);
+  } catch (const UserError&) {
+    return placed(2, {}, 0);
+  }
+}
+
+/// `least` fits. The peak is nearly affine in the batch from some batch on, so each probe lands close; where
+/// it is not, halving settles it.
+PlanReport MemoryFits::largest_from(const PlanReport& least, FunctionRef<PlanReport(int64_t)> plan_of) {
+  PlanReport best = least;
+  std::optional<PlanReport> too_large;
+  // At first as if the arena were proportional to the batch.
+  int64_t guess = rows_within(memory_bytes_ - (least.peak_bytes - least.arena_bytes),
+                              static_cast<double>(least.arena_bytes) / static_cast<double>(least.batch));
+  for (int round = 0; best.batch < kMostRows && (!too_large || best.batch + 1 < too_large->batch); ++round) {
+    const int64_t most = too_large ? too_large->batch - 1 : kMostRows;
+    const PlanReport probe = plan_of(std::clamp(guess, best.batch + 1, most));
+    const PlanReport before = best;
+    if (probe.peak_bytes > memory_bytes_) {
+      too_large = probe;
+    } else {
+      best = probe;
+    }
+    const PlanReport& other = too_large ? *too_large : before;
+    const double slope = static_cast<double>(other.peak_bytes - best.peak_bytes) /
+                         static_cast<double>(other.batch - best.batch);
+    if (too_large && round > kSecants) {
+      guess = (best.batch + too_large->batch) / 2;
+    } else if (slope > 0) {
+      guess = best.batch + rows_within(memory_bytes_ - best.peak_bytes, slope);
+    } else {
+      guess = 4 * best.batch;
+    }
+  }
+  return best;
+}
+
+std::optional<PlanReport> MemoryFits::largest_as_it_is() {
+  const PlanReport least = smallest();
+  if (least.peak_bytes > memory_bytes_) return std::nullopt;
+  return largest_from(least, [&](int64_t batch) { return placed(batch, {}, 0); });
+}
+
+/// The plan as it is if it fits, else with the arena held to what is left; nothing if that fails.
+std::optional<PlanReport> MemoryFits::fitting(int64_t batch, const passes::OffloadOptions& offload) {
+  PlanReport report = placed(batch, offload, 0);
+  if (report.peak_bytes <= memory_bytes_) return report;
+  const int64_t budget = memory_bytes_ - (report.peak_bytes - report.arena_bytes);
+  if (budget <= 0) return std::nullopt;
+  report = placed(batch, offload, budget);
+  if (report.peak_bytes > memory_bytes_) return std::nullopt;
+  return report;
+}
+
+std::optional<MemoryFit> MemoryFits::cheapest() {
+  const int64_t least_bytes = options_.offload.least_bytes;
+  const bool has_states =
+      placed(options_.batch, {.states = true, .least_bytes = least_bytes}, 0).host_bytes > 0;
+  std::optional<MemoryFit> best;
+  for (passes::OffloadOptions way : kWays) {
+    if (way.states && !has_states) continue;
+    way.least_bytes = least_bytes;
+    const auto report = fitting(options_.batch, way);
+    if (!report) continue;
+    if (!best || report->time.seconds < best->report.time.seconds)
+      best = MemoryFit{.offload = way,
+                       .report = *report,
+                       .budget_bytes = engines_.at(options_.batch)->options().budget_bytes};
+    const passes::RecomputeResult& given_up = report->recompute;
+    // Nothing was given up: no other way is faster.
+    if (report->host_bytes == 0 && given_up.num_recomputed == 0 && given_up.num_smaller == 0) break;
+  }
+  return best;
+}
+
+std::optional<PlanReport> MemoryFits::largest_by_every_means() {
+  constexpr int64_t kAsLowAsItGoes = 1;
+  passes::OffloadOptions everything = kWays[std::size(kWays) - 1];
+  everything.least_bytes = options_.offload.least_bytes;
+  const auto plan_of = [&](int64_t batch) { return placed(batch, everything, kAsLowAsItGoes); };
+  const PlanReport least = plan_of(options_.batch);
+  if (least.peak_bytes > memory_bytes_) return std::nullopt;
+  return largest_from(least, plan_of);
+}
+
+std::string describe(const MemoryFit& fit) {
+  std::vector<std::string> parts;
+  const passes::RecomputeResult& recompute = fit.report.recompute;
+  if (recompute.num_recomputed > 0) {
+    const double before = fit.report.flops_per_step - recompute.extra_flops;
+    parts.push_back(fmt::format("recomputation (+{:.1f}% work)", 100 * recompute.extra_flops / before));
+  }
+  if (recompute.num_smaller > 0) parts.emplace_back("logits in smaller chunks");
+  std::vector<std::string> away;
+  if (fit.offload.states) away.emplace_back("states");
+  if (fit.offload.weights) away.emplace_back("weights");
+  if (recompute.num_stashed > 0) away.push_back(fmt::format("{} activations", recompute.num_stashed));
+  if (!away.empty()) parts.push_back(fmt::format("{} in host memory", fmt::join(away, " and ")));
+  return parts.empty() ? "as it is" : fmt::format("{}", fmt::join(parts, ", "));
+}
+
+}  // namespace hearth::engine

@@ -1,0 +1,462 @@
+#include "engine/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/error.h"
+#include "ir/op_def.h"
+#include "ops/op_list.h"
+#include "passes/rewrite.h"
+
+namespace hearth::engine {
+namespace {
+
+using ir::Role;
+using ir::ValueId;
+
+const ir::Type kScalarType{.dtype = DType::f32, .shape = {}};
+
+ValueId scalar(ir::Graph& graph, const char* name) {
+  const auto found = graph.find(name);
+  return found ? *found : graph.add_value(name, kScalarType, Role::scalar);
+}
+
+/// Added where it is not there yet.
+ValueId add_state(ir::Graph& graph, const std::string& name, const ir::Type& type) {
+  const auto found = graph.find(name);
+  return found ? *found : graph.add_value(name, type, Role::state);
+}
+
+/// {scale, good steps, skipped steps}.
+ValueId loss_scale_state(ir::Graph& graph) {
+  return add_state(graph, kLossScale, {.dtype = DType::f32, .shape = {3}});
+}
+
+/// bitsandbytes keeps moments of smaller weights in f32, and so many elements share a scale.
+constexpr int64_t kLeast8Bit = 4096;
+constexpr int64_t kBlock8Bit = 256;
+
+/// The update of one weight as nodes; each rule adds them and returns the updated weight.
+struct WeightUpdate {
+  ir::Graph& graph;
+  const OptimizerOptions& options;
+  passes::Gradient gradient;
+  ValueId rate;
+  ValueId factor;
+  ValueId steps;  ///< kNone for rules that count none
+  bool is_table;
+
+  ir::Value weight() const { return graph.value(gradient.parameter); }
+  ValueId state(const std::string& prefix, DType dtype, const Shape& shape) const {
+    return add_state(graph, prefix + weight().name, {.dtype = dtype, .shape = shape});
+  }
+  ValueId state(const std::string& prefix) const { return state(prefix, DType::f32, weight().type.shape); }
+  ValueId add(std::string_view op, const std::vector<ValueId>& states, ir::Attrs attrs) const {
+    std::vector<ValueId> inputs = {gradient.parameter, gradient.gradient, rate, factor};
+    inputs.insert(inputs.end(), states.begin(), states.end());
+    return graph.add(*ops::find_op(op), std::move(inputs), std::move(attrs), weight().name)[0];
+  }
+};
+
+ValueId add_sgd(const WeightUpdate& update) {
+  const OptimizerOptions& o = update.options;
+  std::vector<ValueId> states;
+  if (o.momentum != 0) states.push_back(update.state("momentum/"));
+  return update.add("sgd_update", states,
+                    {{"momentum", o.momentum},
+                     {"nesterov", int64_t{o.nesterov ? 1 : 0}},
+                     {"weight_decay", o.weight_decay}});
+}
+
+ir::Attrs adam_attrs(const OptimizerOptions& o) {
+  return {{"beta1", o.beta1}, {"beta2", o.beta2}, {"eps", o.eps}, {"weight_decay", o.weight_decay}};
+}
+
+ValueId add_adamw(const WeightUpdate& update) {
+  return update.add("adamw_update", {update.state("adam_m/"), update.state("adam_v/"), update.steps},
+                    adam_attrs(update.options));
+}
+
+ValueId add_adamw8bit(const WeightUpdate& update) {
+  const Shape shape = update.weight().type.shape;
+  const int64_t count = shape.num_elements();
+  if (count < kLeast8Bit) return add_adamw(update);
+  const Shape scales = {(count + kBlock8Bit - 1) / kBlock8Bit};
+  return update.add(
+      "adamw8bit_update",
+      {update.state("adam_m/", DType::u8, shape), update.state("adam_m_scale/", DType::f32, scales),
+       update.state("adam_v/", DType::u8, shape), update.state("adam_v_scale/", DType::f32, scales),
+       update.steps},
+      adam_attrs(update.options));
+}
+
+ValueId add_lion(const WeightUpdate& update) {
+  const OptimizerOptions& o = update.options;
+  return update.add("lion_update", {update.state("momentum/")},
+                    {{"beta1", o.beta1}, {"beta2", o.beta2}, {"weight_decay", o.weight_decay}});
+}
+
+ValueId add_adafactor(const WeightUpdate& update) {
+  const Shape shape = update.weight().type.shape;
+  const ir::Attrs attrs = {{"weight_decay", update.options.weight_decay}};
+  if (shape.rank() != 2)
+    return update.add("adafactor_update", {update.state("rows/"), ir::kNone, update.steps}, attrs);
+  return update.add("adafactor_update",
+                    {update.state("rows/", DType::f32, {shape[0]}),
+                     update.state("columns/", DType::f32, {shape[1]}), update.steps},
+                    attrs);
+}
+
+/// With the step length of AdamW (Moonshot's "match_rms_adamw"), so that both take one learning rate.
+ValueId add_muon(const WeightUpdate& update) {
+  const OptimizerOptions& o = update.options;
+  const ir::Value weight = update.weight();
+  if (weight.type.shape.rank() != 2 || update.is_table) return add_adamw(update);
+  return update.add("muon_update", {update.state("momentum/")},
+                    {{"momentum", o.momentum},
+                     {"nesterov", int64_t{o.nesterov ? 1 : 0}},
+                     {"weight_decay", o.weight_decay},
+                     {"adjust", std::string("match_rms_adamw")}});
+}
+
+/// To add an optimizer: its op, a rule, a row here.
+struct Rule {
+  const char* name;
+  bool counts_steps;
+  ValueId (*add)(const WeightUpdate&);
+};
+constexpr Rule kRules[] = {
+    {"sgd", false, add_sgd},   {"adamw", true, add_adamw},         {"adamw8bit", true, add_adamw8bit},
+    {"lion", false, add_lion}, {"adafactor", true, add_adafactor}, {"muon", true, add_muon},
+};
+
+const Rule& rule_of(const OptimizerOptions& options) {
+  for (const Rule& rule : kRules) {
+    if (options.name == rule.name) return rule;
+  }
+  internal_error("there is no optimizer '{}'", options.name);
+}
+
+constexpr const char* kBatchStatistic = "batch/";
+
+/// What the batch norm that overwrites `state` leaves there.
+ValueId latest(const ir::Graph& graph, ValueId state) {
+  for (const ir::Node& node : graph.nodes) {
+    for (size_t k = 0; k < node.op->writes.size(); ++k) {
+      const int written = node.op->writes[k];
+      if (written >= 0 && node.inputs[static_cast<size_t>(written)] == state) return node.outputs[k];
+    }
+  }
+  internal_error("nothing writes {}", graph.value(state).name);
+}
+
+ValueId add_sum(ir::Graph& graph, const std::string& prefix, const std::string& name, const Shape& shape) {
+  return graph.add_value(prefix + name, {.dtype = DType::f32, .shape = shape}, Role::carried);
+}
+
+/// A value of one micro-batch on its way to that of the whole update.
+class Summing {
+ public:
+  Summing(ir::Graph& graph, const SumOptions& sums) : graph_(graph), sums_(sums) {}
+
+  /// `value`, with everything that this worker has put away of it under `name`.
+  ValueId own_sum(ValueId value, const std::string& name) {
+    if (sums_.are_sums) cleared_.push_back(value);
+    if (sums_.are_sums || !sums_.has_earlier) return value;
+    const Shape shape = graph_.type(value).shape;
+    ValueId sum = add1("accumulate", {add_sum(graph_, sum_prefix(0), name, shape), value}, name);
+    for (int level = 1; level <= sums_.num_levels; ++level) {
+      const ValueId away = add_sum(graph_, sum_prefix(level), name, shape);
+      sum = add1("accumulate", {sum, away}, name);
+      add1("zero", {away}, name);
+    }
+    cleared_.push_back(sum);
+    return sum;
+  }
+  ValueId own_sum(const RunningStatistic& statistic) {
+    const ValueId measured = latest(graph_, *graph_.find(kBatchStatistic + statistic.name));
+    return own_sum(add1("scale_by", {measured, scalar(graph_, kPresent)}, statistic.name), statistic.name);
+  }
+  /// Behind the update.
+  void clear() {
+    for (const ValueId sum : cleared_) add1("zero", {sum}, "zero");
+  }
+
+ private:
+  ValueId add1(std::string_view op, std::vector<ValueId> inputs, const std::string& name) {
+    return graph_.add1(*ops::find_op(op), std::move(inputs), {}, name);
+  }
+
+  ir::Graph& graph_;
+  const SumOptions& sums_;
+  std::vector<ValueId> cleared_;
+};
+
+/// Adds nodes that share a learning rate and a gradient factor.
+class UpdateBuilder {
+ public:
+  UpdateBuilder(ir::Graph& graph, const OptimizerOptions& options, std::span<const std::string> tables)
+      : graph_(graph), options_(options), tables_(tables), rule_(rule_of(options)) {}
+
+  void run(const std::vector<passes::Gradient>& gradients) {
+    if (options_.in_backward) return run_in_backward(gradients);
+    std::vector<int64_t> places(gradients.size());
+    std::iota(places.begin(), places.end(), 0);
+    start_from(gradients, {.places = std::move(places), .num_gradients = std::ssize(gradients)});
+    for (const passes::Gradient& gradient : gradients) update(gradient);
+    finish();
+  }
+
+  /// Of the weights of a stage, which are all that `train` has.
+  void run_stage(passes::TrainGraph& train, const OwnGradients& stage) {
+    train.shared.push_back({.value = start_from(train.gradients, stage)});
+    for (const passes::Gradient& gradient : train.gradients) update(gradient);
+    finish();
+  }
+
+  /// Of the weights that this worker has.
+  void run_own(passes::TrainGraph& train, const SumOptions& sums) {
+    const auto owner = [&](const passes::Gradient& gradient) {
+      return sums.owners.at(graph_.value(gradient.parameter).name);
+    };
+    std::vector<passes::Gradient> own;
+    OwnGradients have{.places = {}, .num_gradients = std::ssize(train.gradients)};
+    for (size_t i = 0; i < train.gradients.size(); ++i) {
+      if (owner(train.gradients[i]) != sums.rank) continue;
+      own.push_back(train.gradients[i]);
+      have.places.push_back(static_cast<int64_t>(i));
+    }
+    train.shared.push_back({.value = start_from(own, have)});
+    for (const passes::Gradient& gradient : train.gradients) {
+      const bool is_own = owner(gradient) == sums.rank;
+      if (!is_own) keep_places(gradient);
+      const ValueId newest = is_own ? update(gradient) : gradient.parameter;
+      if (!sums.shards_weights) train.spread.push_back({.value = newest, .root = owner(gradient)});
+    }
+    finish();
+  }
+
+  /// Behind run(). By the mean, over the update's micro-batches, of what `sum` adds up.
+  void move(const RunningStatistic& statistic, ValueId sum, int64_t num_micro) {
+    const ValueId running = graph_.add_value(statistic.name, statistic.type, Role::state);
+    const ValueId mean = add1("scale_by", {sum, scalar(graph_, kInverseMicro)}, {}, statistic.name);
+    const double decay = std::pow(1 - statistic.momentum, num_micro);
+    add1("ema_update", {running, mean, factor_}, {{"decay", decay}}, statistic.name);
+  }
+
+ private:
+  /// The loss stands for the gradients that are not known yet: where it is not finite, nothing moves.
+  void run_in_backward(const std::vector<passes::Gradient>& gradients) {
+    const size_t first = graph_.nodes.size();
+    start(graph_.outputs.front());
+    ValueId sum_squares = ir::kNone;
+    for (const passes::Gradient& gradient : gradients) {
+      const ValueId own = add1("sum_all", {add1("sum_squares", {gradient.gradient}, {})}, {});
+      sum_squares = sum_squares == ir::kNone ? own : add1("add", {sum_squares, own}, {});
+      update(gradient);
+    }
+    graph_.outputs.push_back(sum_squares);
+    passes::hoist(graph_, first);
+  }
+
+  /// Returns the sums of squares of the gradients, each in a place of its own, so that the norm adds up in
+  /// one order whoever has them.
+  ValueId start_from(const std::vector<passes::Gradient>& gradients, const OwnGradients& own) {
+    std::vector<ValueId> all;
+    for (const passes::Gradient& gradient : gradients) all.push_back(gradient.gradient);
+    const ValueId squares = add1("sum_squares", all, {{"count", own.num_gradients}, {"places", own.places}});
+    const ValueId sum_squares = add1("sum_all", {squares}, {});
+    graph_.outputs.push_back(sum_squares);
+    start(sum_squares);
+    return squares;
+  }
+  void finish() {
+    if (options_.dynamic_loss_scale) add1("loss_scale_update", {loss_scale_state(graph_), factor_}, {});
+  }
+
+  /// What every update reads. `finite`: a scalar that is finite where the weights may move.
+  void start(ValueId finite) {
+    const ValueId inverse_scale = add_inverse_scale();
+    factor_ = add1("clip_factor", {finite, inverse_scale}, {{"max_norm", options_.clip_norm}});
+    rate_ = scalar(graph_, kLearningRate);
+    if (rule_.counts_steps)
+      steps_ = add1("increment", {add_state(graph_, "steps", kScalarType), factor_}, {});
+  }
+
+  ValueId add1(std::string_view op, std::vector<ValueId> inputs, ir::Attrs attrs,
+               const std::string& name = "update") {
+    return graph_.add(*ops::find_op(op), std::move(inputs), std::move(attrs), name)[0];
+  }
+
+  ValueId add_inverse_scale() {
+    if (!options_.dynamic_loss_scale) return scalar(graph_, "one");
+    return add1("loss_scale_read", {loss_scale_state(graph_), scalar(graph_, "one")},
+                {{"inverse", int64_t{1}}});
+  }
+
+  WeightUpdate update_in(ir::Graph& graph, const passes::Gradient& gradient) const {
+    const std::string& name = graph.value(gradient.parameter).name;
+    return {.graph = graph,
+            .options = options_,
+            .gradient = gradient,
+            .rate = rate_,
+            .factor = factor_,
+            .steps = steps_,
+            .is_table = std::find(tables_.begin(), tables_.end(), name) != tables_.end()};
+  }
+
+  ValueId update(const passes::Gradient& gradient) {
+    const WeightUpdate weight = update_in(graph_, gradient);
+    const ValueId updated = rule_.add(weight);
+    if (options_.ema_decay > 0) {
+      add1("ema_update", {weight.state(kAverage), updated, factor_}, {{"decay", options_.ema_decay}},
+           weight.weight().name);
+    }
+    return updated;
+  }
+
+  /// The states that another worker's update of this weight has.
+  void keep_places(const passes::Gradient& gradient) {
+    ir::Graph aside;
+    aside.values = graph_.values;
+    rule_.add(update_in(aside, gradient));
+    for (size_t i = graph_.values.size(); i < aside.values.size(); ++i) {
+      const ir::Value& value = aside.values[i];
+      if (value.role == Role::state && value.producer == ir::kNone)
+        graph_.add_value(value.name, value.type, Role::remote);
+    }
+  }
+
+  ir::Graph& graph_;
+  const OptimizerOptions& options_;
+  std::span<const std::string> tables_;
+  const Rule& rule_;
+  ValueId factor_ = ir::kNone;
+  ValueId rate_ = ir::kNone;
+  ValueId steps_ = ir::kNone;
+};
+
+}  // namespace
+
+std::span<const std::string> optimizer_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> made;
+    for (const Rule& rule : kRules) made.emplace_back(rule.name);
+    return made;
+  }();
+  return names;
+}
+
+ValueId add_loss_weight(ir::Graph& graph, const OptimizerOptions& options) {
+  const ValueId inverse = graph.add_value(kInverseSamples, kScalarType, Role::scalar);
+  if (!options.dynamic_loss_scale) return inverse;
+  return graph.add1(*ops::find_op("loss_scale_read"), {loss_scale_state(graph), inverse},
+                    {{"inverse", int64_t{0}}}, "loss_scale");
+}
+
+std::map<std::string, int> owners_of(const ir::Graph& graph, int num_workers) {
+  std::vector<ir::Value> weights;
+  for (const ir::Value& value : graph.values) {
+    if (value.role == Role::parameter && value.producer == ir::kNone) weights.push_back(value);
+  }
+  std::ranges::stable_sort(weights, std::greater<>(),
+                           [](const ir::Value& weight) { return weight.type.num_bytes(); });
+  std::map<std::string, int> owners;
+  std::vector<int64_t> taken(static_cast<size_t>(num_workers), 0);
+  for (const ir::Value& weight : weights) {
+    const auto least = std::ranges::min_element(taken);
+    *least += weight.type.num_bytes();
+    owners[weight.name] = static_cast<int>(least - taken.begin());
+  }
+  return owners;
+}
+
+std::string sum_prefix(int level) { return level == 0 ? "grad/" : fmt::format("grad{}/", level); }
+
+void add_update(passes::TrainGraph& train, const OptimizerOptions& options,
+                std::span<const std::string> tables, std::span<const RunningStatistic> statistics,
+                const SumOptions& sums) {
+  Summing summing(train.graph, sums);
+  std::vector<ValueId> measured;
+  for (passes::Gradient& gradient : train.gradients) {
+    // A copy: values move when others are added.
+    const std::string name = train.graph.value(gradient.parameter).name;
+    gradient.gradient = summing.own_sum(gradient.gradient, name);
+  }
+  for (const RunningStatistic& statistic : statistics) measured.push_back(summing.own_sum(statistic));
+  if (!sums.owners.empty() && std::ssize(train.gradients) < sums.num_workers)
+    user_error("expected a weight for each of {} devices with parallel={}, got {}; try parallel=data",
+               sums.num_workers, sums.shards_weights ? "sharded" : "zero1", train.gradients.size());
+  if (sums.num_workers > 1 && !sums.are_sums) {
+    // The backward pass comes to the last layers first.
+    for (size_t i = train.gradients.size(); i-- > 0;) {
+      const auto [parameter, gradient] = train.gradients[i];
+      const auto owner = sums.owners.find(train.graph.value(parameter).name);
+      train.shared.push_back({.value = gradient, .root = owner == sums.owners.end() ? -1 : owner->second});
+    }
+    for (const ValueId value : measured) train.shared.push_back({.value = value});
+  }
+  UpdateBuilder builder(train.graph, options, tables);
+  if (sums.are_sums) {
+    builder.run_stage(train, sums.own);
+  } else if (sums.owners.empty()) {
+    builder.run(train.gradients);
+  } else {
+    builder.run_own(train, sums);
+  }
+  for (size_t i = 0; i < statistics.size(); ++i) builder.move(statistics[i], measured[i], sums.num_micro);
+  summing.clear();
+}
+
+std::vector<RunningStatistic> take_statistics(ir::Graph& graph) {
+  std::vector<RunningStatistic> found;
+  for (ir::Node& node : graph.nodes) {
+    if (node.op->name != "batch_norm") continue;
+    const double momentum = node.attrs.real_or("momentum", 0.1);
+    for (const size_t input : {size_t{3}, size_t{4}}) {
+      const ir::Value running = graph.value(node.inputs[input]);
+      found.push_back({.name = running.name, .type = running.type, .momentum = momentum});
+      node.inputs[input] = graph.add_value(kBatchStatistic + running.name, running.type, Role::carried);
+    }
+    node.attrs.set("momentum", 1.0);
+  }
+  return found;
+}
+
+std::vector<ValueId> add_accumulation(passes::TrainGraph& train, std::span<const RunningStatistic> statistics,
+                                      bool may_be_idle) {
+  const auto add = [&](ValueId sum, ValueId value, const std::string& name) {
+    return train.graph.add1(*ops::find_op("accumulate"), {sum, value}, {}, name);
+  };
+  std::vector<ValueId> sums;
+  for (const passes::Gradient& gradient : train.gradients) {
+    const ir::Value parameter = train.graph.value(gradient.parameter);
+    sums.push_back(add(add_sum(train.graph, sum_prefix(0), parameter.name, parameter.type.shape),
+                       gradient.gradient, parameter.name));
+  }
+  for (const RunningStatistic& statistic : statistics) {
+    ValueId measured = latest(train.graph, *train.graph.find(kBatchStatistic + statistic.name));
+    if (may_be_idle)
+      measured = train.graph.add1(*ops::find_op("scale_by"), {measured, scalar(train.graph, kPresent)}, {},
+                                  statistic.name);
+    add(add_sum(train.graph, sum_prefix(0), statistic.name, statistic.type.shape), measured, statistic.name);
+  }
+  return sums;
+}
+
+passes::TrainGraph make_move_graph(const ir::Graph& sums, int from, int to) {
+  passes::TrainGraph move;
+  for (const ir::Value& value : sums.values) {
+    if (value.role != Role::carried || value.producer != ir::kNone || !value.name.starts_with(sum_prefix(0)))
+      continue;
+    const std::string name = value.name.substr(sum_prefix(0).size());
+    const ValueId source = add_sum(move.graph, sum_prefix(from), name, value.type.shape);
+    const ValueId target = add_sum(move.graph, sum_prefix(to), name, value.type.shape);
+    move.graph.add(*ops::find_op("accumulate"), {target, source}, {}, name);
+    move.graph.add(*ops::find_op("zero"), {source}, {}, name);
+  }
+  return move;
+}
+
+}  // namespace hearth::engine

@@ -1,0 +1,90 @@
+#include "engine/plan_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace hearth::engine {
+namespace {
+
+int64_t staging_bytes(const exec::Program& program) {
+  int64_t total = 0;
+  for (const ir::Value& value : program.graph().values) {
+    if (value.role == ir::Role::input) total += 2 * value.type.num_bytes();
+  }
+  return total;
+}
+
+std::string row(std::string_view name, int64_t bytes) {
+  return fmt::format("  {:<22}{:>14}\n", name, human_bytes(bytes));
+}
+
+}  // namespace
+
+PlanReport make_plan_report(const Engine& engine) {
+  const EngineOptions& options = engine.options();
+  const exec::Program& program = engine.train_program();
+  const exec::PersistentLayout& layout = engine.layout();
+  PlanReport report{.batch = options.batch,
+                    .weight_bytes = layout.device_bytes_of(ir::Role::parameter),
+                    .frozen_bytes = layout.device_bytes_of(ir::Role::frozen)};
+  for (const ir::Role role : {ir::Role::parameter, ir::Role::state, ir::Role::carried, ir::Role::frozen})
+    report.host_bytes += layout.host_bytes_of(role);
+  for (const exec::PersistentBuffer& buffer : layout.buffers()) {
+    if (buffer.role == ir::Role::parameter) report.num_parameters += buffer.type.shape.num_elements();
+  }
+  report.optimiser_bytes = layout.device_bytes_of(ir::Role::state);
+  report.gradient_bytes = layout.device_bytes_of(ir::Role::carried) + program.report().gradient_bytes;
+  report.activation_bytes = program.report().activation_bytes;
+  report.workspace_bytes = program.report().workspace_bytes;
+  report.staging_bytes = staging_bytes(program);
+  report.arena_bytes = engine.arena_bytes();
+  report.bound_bytes = program.report().bound_bytes;
+  report.peak_bytes = layout.device_bytes() + report.arena_bytes + report.staging_bytes;
+  report.host_bytes += engine.host_arena_bytes();
+  report.flops_per_step = engine.flops_per_update();
+  report.recompute = engine.recompute();
+  report.time = passes::simulate(program.graph(), options.machine);
+  return report;
+}
+
+PlanReport make_plan_report(const EngineOptions& options, std::unique_ptr<Engine>* engine) {
+  const int64_t sizes[] = {options.batch};
+  auto compiled = std::make_unique<Engine>(options, sizes, std::span<const int64_t>{});
+  const PlanReport report = make_plan_report(*compiled);
+  if (engine != nullptr) *engine = std::move(compiled);
+  return report;
+}
+
+std::string to_table(const PlanReport& report) {
+  std::string text = fmt::format("  {:<22}{:>14}\n", "parameters", report.num_parameters);
+  if (report.frozen_bytes > 0) text += row("frozen weights", report.frozen_bytes);
+  text += row("weights", report.weight_bytes) + row("optimiser and state", report.optimiser_bytes);
+  text += row("gradients", report.gradient_bytes) + row("activations", report.activation_bytes);
+  text += row("workspace", report.workspace_bytes) + row("staging", report.staging_bytes);
+  text += row("arena (packed)", report.arena_bytes) + row("arena lower bound", report.bound_bytes);
+  text += fmt::format("  {:<22}{:>13.2f}%\n", "gap", 100 * report.gap());
+  text += row("peak", report.peak_bytes);
+  if (report.host_bytes > 0) text += row("in host memory", report.host_bytes);
+  text += fmt::format("  {:<22}{:>14.3f} GFLOP\n", "work per step", report.flops_per_step / 1e9);
+  return text;
+}
+
+std::string to_json(const PlanReport& report) {
+  return fmt::format(
+      "{{\"batch\":{},\"parameters\":{},\"weight_bytes\":{},\"frozen_bytes\":{},\"optimiser_bytes\":{},"
+      "\"gradient_bytes\":{},"
+      "\"activation_bytes\":{},\"workspace_bytes\":{},\"staging_bytes\":{},\"arena_bytes\":{},\"bound_"
+      "bytes\":{},"
+      "\"gap\":{:.6f},\"peak_bytes\":{},\"host_bytes\":{},\"flops_per_step\":{:.0f}}}",
+      report.batch, report.num_parameters, report.weight_bytes, report.frozen_bytes, report.optimiser_bytes,
+      report.gradient_bytes, report.activation_bytes, report.workspace_bytes, report.staging_bytes,
+      report.arena_bytes, report.bound_bytes, report.gap(), report.peak_bytes, report.host_bytes,
+      report.flops_per_step);
+}
+
+}  // namespace hearth::engine

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+
+namespace hearth::engine {
+
+/// What a training step needs, known before anything is allocated.
+struct PlanReport {
+  int64_t batch = 0;
+  int64_t weight_bytes = 0;
+  int64_t frozen_bytes = 0;     ///< weights under an adapter
+  int64_t optimiser_bytes = 0;  ///< momentum, moments, averages, running statistics
+  int64_t gradient_bytes = 0;
+  int64_t activation_bytes = 0;
+  int64_t workspace_bytes = 0;
+  int64_t staging_bytes = 0;  ///< double-buffered input
+  int64_t arena_bytes = 0;    ///< packed height: activations, gradients, workspace
+  int64_t bound_bytes = 0;    ///< no packing of this order can be lower
+  int64_t peak_bytes = 0;     ///< everything on the device together
+  int64_t host_bytes = 0;     ///< what waits in host memory
+  double flops_per_step = 0;
+  int64_t num_parameters = 0;
+  passes::RecomputeResult recompute;
+  passes::StepTime time;  ///< of one micro-batch, by EngineOptions::machine
+
+  double gap() const {
+    return bound_bytes == 0 ? 0 : static_cast<double>(arena_bytes) / static_cast<double>(bound_bytes) - 1;
+  }
+};
+
+/// What the training step of a compiled engine needs.
+PlanReport make_plan_report(const Engine& engine);
+/// Compiles the training step (no weights, no data, nothing run) and adds up its bytes. `engine`, when given,
+/// receives the compiled engine.
+PlanReport make_plan_report(const EngineOptions& options, std::unique_ptr<Engine>* engine = nullptr);
+
+/// The report as a table for people and as JSON for programs.
+std::string to_table(const PlanReport& report);
+std::string to_json(const PlanReport& report);
+
+}  // namespace hearth::engine

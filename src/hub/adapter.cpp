@@ -1,0 +1,251 @@
+#include "hub/adapter.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "base/error.h"
+#include "base/foreign.h"
+#include "base/json.h"
+#include "base/text.h"
+
+namespace hearth::hub {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kMaxAdapterConfigBytes = 1 << 20;
+constexpr const char* kAllLinear = "all-linear";
+
+/// What a file says of modules; a run that goes on from an adapter says the same.
+constexpr std::array<std::string_view, 10> kRuleKeys = {"r",
+                                                        "lora_alpha",
+                                                        "use_rslora",
+                                                        "target_modules",
+                                                        "exclude_modules",
+                                                        "modules_to_save",
+                                                        "layers_to_transform",
+                                                        "layers_pattern",
+                                                        "rank_pattern",
+                                                        "alpha_pattern"};
+/// Keys that are read beside them.
+constexpr std::array<std::string_view, 7> kReadKeys = {
+    "peft_type",     "task_type", "bias", "use_dora", "init_lora_weights", "base_model_name_or_path",
+    "fan_in_fan_out"};
+/// Keys whose value changes nothing that is computed here: where an adapter came from, how it was trained,
+/// and details of what other keys turn on.
+constexpr std::array<std::string_view, 13> kHarmless = {
+    "auto_mapping",   "peft_version",  "revision",      "inference_mode",    "lora_dropout",
+    "runtime_config", "megatron_core", "eva_config",    "qalora_group_size", "ensure_weight_tying",
+    "loftq_config",   "corda_config",  "lora_ga_config"};
+/// Keys that turn something on with an empty value too.
+constexpr std::array<std::string_view, 7> kOnWhenEmpty = {
+    "alora_invocation_tokens", "arrow_config",      "kasa_config", "velora_config",
+    "trainable_token_indices", "monteclora_config", "use_bdlora"};
+
+bool is_among(std::string_view key, std::span<const std::string_view> keys) {
+  return std::ranges::find(keys, key) != keys.end();
+}
+
+fs::path config_of(const fs::path& file_or_folder) {
+  const fs::path folder = fs::is_directory(file_or_folder) ? file_or_folder : file_or_folder.parent_path();
+  return folder / kAdapterConfig;
+}
+
+std::string dumped(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+/// Whether a value turns nothing on.
+bool is_neutral(std::string_view key, const Json& value) {
+  if (value.is_null() || value == false) return true;
+  const bool is_empty = value == "" || (value.is_structured() && value.empty());
+  return is_empty && !is_among(key, kOnWhenEmpty);
+}
+
+void check_keys(const fs::path& file, const Json& config) {
+  for (const auto& [key, value] : config.items()) {
+    if (is_among(key, kRuleKeys) || is_among(key, kReadKeys) || is_among(key, kHarmless)) continue;
+    if (is_neutral(key, value)) continue;
+    user_error(
+        "{}: expected no \"{}\", whose meaning is not supported, got {}; try PEFT's merge_and_unload, or "
+        "remove the key where it changes nothing",
+        file.string(), shortened(key, 60), shortened(dumped(value), 60));
+  }
+}
+
+void check_plain(const fs::path& file, const Json& config) {
+  if (config.value("peft_type", Json()) != "LORA") refuse_value(file, "peft_type", config, "\"LORA\"");
+  check_keys(file, config);
+  const Json task = config.value("task_type", Json());
+  if (!task.is_null() && task != "CAUSAL_LM") refuse_value(file, "task_type", config, "\"CAUSAL_LM\"");
+  if (!is_neutral("use_dora", config.value("use_dora", Json())))
+    refuse_value(file, "use_dora", config, "false (a plain LoRA)");
+  if (config.value("bias", Json("none")) != "none") refuse_value(file, "bias", config, "\"none\"");
+  const Json rslora = config.value("use_rslora", Json());
+  if (!rslora.is_null() && !rslora.is_boolean()) refuse_value(file, "use_rslora", config, "true or false");
+  const Json transposed = config.value("fan_in_fan_out", Json());
+  if (!transposed.is_null() && !transposed.is_boolean())
+    refuse_value(file, "fan_in_fan_out", config, "true or false");
+  // PiSSA, OLoRA and their like change the base model before they train.
+  const Json start = config.value("init_lora_weights", Json(true));
+  if (!start.is_boolean() && !start.is_null() && start != "gaussian" && start != "eva" &&
+      start != "orthogonal")
+    refuse_value(file, "init_lora_weights", config, "true");
+}
+
+std::vector<std::string> names_in(const Json& config, const char* key) {
+  const Json value = config.value(key, Json());
+  if (value.is_array()) return value.get<std::vector<std::string>>();
+  if (value.is_string() && is_all_linear(value.get<std::string>())) return {kAllLinear};
+  return {};
+}
+
+std::string rule_json(const Json& config) {
+  Json rule = Json::object();
+  for (const std::string_view key : kRuleKeys) {
+    if (const auto found = config.find(key); found != config.end()) rule[std::string(key)] = *found;
+  }
+  return rule.dump();
+}
+
+bool all_linear(const std::vector<std::string>& targets) {
+  return std::ranges::find(targets, kAllLinear) != targets.end();
+}
+
+/// The names of the adapted layers, each once.
+std::vector<std::string> adapted_names(const std::vector<nn::Tensor>& tensors) {
+  constexpr std::string_view kEnd = ".lora_A.weight";
+  std::vector<std::string> modules;
+  for (const nn::Tensor& tensor : tensors) {
+    if (tensor.adapter && tensor.name.ends_with(kEnd))
+      modules.push_back(tensor.name.substr(0, tensor.name.size() - kEnd.size()));
+  }
+  return nn::short_names(modules);
+}
+
+/// Names of whole modules as PEFT understands them: to it "norm" is every module whose name ends so, an
+/// input_layernorm too, so that full names stand where a short one would name more.
+std::vector<std::string> saved_names(const std::vector<std::string>& names,
+                                     const std::vector<nn::Tensor>& tensors) {
+  std::vector<std::string> saved;
+  for (const std::string& name : names) {
+    std::vector<std::string> meant;
+    bool more = false;
+    for (const nn::Tensor& tensor : tensors) {
+      const std::string module = tensor.name.substr(0, tensor.name.rfind('.'));
+      if (tensor.adapter || !module.ends_with(name)) continue;
+      more |= !ends_as(module, name);
+      if (ends_as(module, name) && std::ranges::find(meant, module) == meant.end()) meant.push_back(module);
+    }
+    if (!more) meant = {name};
+    saved.insert(saved.end(), meant.begin(), meant.end());
+  }
+  return saved;
+}
+
+/// 16, not 16.0: what is whole in PEFT's own files.
+Json number(double value) {
+  if (value == std::floor(value) && std::abs(value) < 1e15) return static_cast<int64_t>(value);
+  return value;
+}
+
+}  // namespace
+
+nn::Adapter builder_adapter(const recipe::AdapterOptions& options) {
+  if (!options.wanted()) return {};
+  nn::Adapter adapter{.rank = options.rank,
+                      .scale = options.scale(),
+                      .dropout = options.dropout,
+                      .whole = options.modules_to_save,
+                      .quantised = ops::quantisation_from_name(options.quantize)};
+  if (!all_linear(options.targets)) adapter.targets = options.targets;
+  if (options.path.empty()) return adapter;
+  const AdapterConfig config = read_adapter_config(options.path);
+  adapter.rank = config.options.rank;
+  adapter.targets.clear();
+  if (!config.rule->all_linear()) adapter.targets = {"target_modules"};
+  adapter.rule = [rule = config.rule](std::string_view module) { return rule->change_of(module); };
+  adapter.rule_name = config.rule->file();
+  adapter.transposed = config.transposed;
+  return adapter;
+}
+
+void check_untied(const nn::Adapter& adapter) {
+  for (const char* name : {"model.embed_tokens", "transformer.wte", "lm_head"}) {
+    if (!adapter.change_of(name).whole) continue;
+    user_error(
+        "expected {} without '{}', because this model ties its embedding table and lm_head; try "
+        "adapter.targets=all-linear with a higher adapter.rank",
+        adapter.rule ? adapter.rule_name + ": modules_to_save" : "adapter.modules_to_save", name);
+  }
+}
+
+void refuse_value(const fs::path& file, std::string_view key, const Json& config, std::string_view expected) {
+  user_error("{}: expected {} for \"{}\", got {}; where PEFT loads the adapter, try its merge_and_unload",
+             file.string(), expected, key, shortened(dumped(config.value(std::string(key), Json())), 60));
+}
+
+bool is_all_linear(std::string_view target) {
+  const auto same = [](char a, char b) { return std::tolower(static_cast<uint8_t>(a)) == b; };
+  return std::ranges::equal(target, std::string_view(kAllLinear), same);
+}
+
+fs::path adapter_weights(const fs::path& file_or_folder) {
+  if (!fs::is_directory(file_or_folder)) return file_or_folder;
+  fs::path file = file_or_folder / kAdapterFile;
+  if (!fs::exists(file)) refuse_foreign_weights(file_or_folder);
+  return file;
+}
+
+AdapterConfig read_adapter_config(const fs::path& file_or_folder) {
+  const fs::path file = config_of(file_or_folder);
+  const Json config = parse_json_object<Json>(read_file(file, kMaxAdapterConfigBytes), file.string());
+  check_plain(file, config);
+  const Json rank = config.value("r", Json()), alpha = config.value("lora_alpha", Json());
+  if (!rank.is_number_integer() || rank < 1 || rank > 1 << 16)
+    refuse_value(file, "r", config, "a rank from 1 to 65536");
+  if (!alpha.is_number()) refuse_value(file, "lora_alpha", config, "a number");
+  const Json base = config.value("base_model_name_or_path", Json());
+  AdapterConfig read{.options = {.name = "lora",
+                                 .rank = rank.get<int64_t>(),
+                                 .alpha = alpha.get<double>(),
+                                 .rslora = config.value("use_rslora", Json()) == true,
+                                 .targets = {}},
+                     .base = base.is_string() ? base.get<std::string>() : "",
+                     .rule = std::make_shared<ModuleRule>(config, file.string()),
+                     .transposed = config.value("fan_in_fan_out", Json()) == true,
+                     .rule_json = rule_json(config)};
+  read.options.targets = names_in(config, "target_modules");
+  read.options.modules_to_save = names_in(config, "modules_to_save");
+  return read;
+}
+
+std::string adapter_config_json(const recipe::AdapterOptions& options, const std::vector<nn::Tensor>& tensors,
+                                const fs::path& base) {
+  Json config;
+  config["peft_type"] = "LORA";
+  config["task_type"] = "CAUSAL_LM";
+  config["base_model_name_or_path"] = fs::absolute(base).lexically_normal().string();
+  config["r"] = options.rank;
+  config["lora_alpha"] = number(options.alpha);
+  config["lora_dropout"] = number(options.dropout);
+  config["use_rslora"] = options.rslora;
+  config["use_dora"] = false;
+  config["target_modules"] = all_linear(options.targets) ? adapted_names(tensors) : options.targets;
+  const std::vector<std::string> saved = saved_names(options.modules_to_save, tensors);
+  config["modules_to_save"] = saved.empty() ? Json() : Json(saved);
+  config["rank_pattern"] = config["alpha_pattern"] = Json::object();
+  config["bias"] = "none";
+  config["fan_in_fan_out"] =
+      std::ranges::any_of(tensors, [](const nn::Tensor& tensor) { return nn::is_transposed(tensor.layout); });
+  config["init_lora_weights"] = true;
+  config["inference_mode"] = true;
+  if (!options.path.empty()) {
+    const std::string rule = read_adapter_config(options.path).rule_json;
+    config.update(parse_json_object<Json>(rule, options.path));
+  }
+  return config.dump(2) + "\n";
+}
+
+}  // namespace hearth::hub

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/file.h"
+#include "hub/module_rule.h"
+#include "recipe/recipe.h"
+
+namespace hearth::hub {
+
+inline constexpr const char* kAdapterFile = "adapter_model.safetensors";
+inline constexpr const char* kAdapterConfig = "adapter_config.json";
+/// What PEFT puts in front of the names of the model.
+inline constexpr const char* kAdapterPrefix = "base_model.model.";
+
+/// What the builder is told; with a path, after reading that adapter's config.
+nn::Adapter builder_adapter(const recipe::AdapterOptions& options);
+
+/// For models whose embed_tokens and lm_head are one table: UserError if the adapter would train one of the
+/// two, because PEFT would load it as a table of its own.
+void check_untied(const nn::Adapter& adapter);
+
+/// The weights of an adapter given as its folder, or as the file itself.
+fs::path adapter_weights(const fs::path& file_or_folder);
+
+struct AdapterConfig {
+  recipe::AdapterOptions options;          ///< targets are empty where they are no list of names
+  std::string base;                        ///< base_model_name_or_path
+  std::shared_ptr<const ModuleRule> rule;  ///< what becomes of each module
+  bool transposed = false;                 ///< fan_in_fan_out
+  std::string rule_json;                   ///< the keys that say it, as an object
+};
+/// Reads the adapter_config.json beside an adapter's weights. UserError naming the key for what is no plain
+/// LoRA and for a key that is not known, unless its value turns nothing on.
+AdapterConfig read_adapter_config(const fs::path& file_or_folder);
+/// The UserError for a key of that file; `expected` is what could stand there.
+[[noreturn]] void refuse_value(const fs::path& file, std::string_view key,
+                               const nlohmann::ordered_json& config, std::string_view expected);
+/// Whether target_modules says "all-linear", in any case.
+bool is_all_linear(std::string_view target);
+/// Its text for the adapter among `tensors`, on the model in the folder `base`.
+std::string adapter_config_json(const recipe::AdapterOptions& options, const std::vector<nn::Tensor>& tensors,
+                                const fs::path& base);
+
+}  // namespace hearth::hub

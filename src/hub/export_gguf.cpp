@@ -1,0 +1,404 @@
+#include "hub/export_gguf.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "base/error.h"
+#include "base/output.h"
+#include "base/text.h"
+#include "hub/model_weights.h"
+#include "hub/weights.h"
+#include "models/decoder/config.h"
+#include "text/chat.h"
+#include "text/ggml_vocabulary.h"
+
+namespace hearth::hub {
+namespace {
+
+using io::GgufType;
+using models::DecoderConfig;
+
+constexpr uint32_t kQuantisationVersion = 2;
+constexpr int64_t kGemma27bLayers = 46;
+constexpr float kLargestQ8 = 127.0F * 65504.0F;
+
+/// llama.cpp's name of a family.
+std::string architecture(const DecoderConfig& config) {
+  return config.family == "mistral" ? "llama" : config.family;
+}
+
+/// Gemma 2's layers see a window in turns, the first one too.
+bool windows_alternate(const DecoderConfig& config) {
+  for (size_t i = 0; i < config.windows.size(); ++i) {
+    if ((config.windows[i] > 0) != (i % 2 == 0)) return false;
+  }
+  return true;
+}
+
+int64_t window_of(const DecoderConfig& config) {
+  return *std::max_element(config.windows.begin(), config.windows.end());
+}
+
+/// Numbers that llama.cpp's code for the family takes for granted.
+void check_gemma(const DecoderConfig& config, const std::string& where) {
+  if (config.attention_cap <= 0 || config.head_cap <= 0)
+    user_error("{}: expected both soft caps, without which llama.cpp has no Gemma 2", where);
+  if (!windows_alternate(config))
+    user_error("{}: expected a sliding window in every other layer, as llama.cpp has Gemma 2", where);
+  const double head = static_cast<double>(
+      config.num_layers == kGemma27bLayers ? config.hidden / config.num_heads : config.head_size);
+  if (std::abs(config.attention_scale * std::sqrt(head) - 1) > 1e-6) {
+    user_error("{}: expected query_pre_attn_scalar {}, as llama.cpp has Gemma 2 of this size, got {}", where,
+               head, 1 / (config.attention_scale * config.attention_scale));
+  }
+}
+
+void check_rope(const DecoderConfig& config, const std::string& where) {
+  const models::RopeOptions& rope = config.rope;
+  const char* owner = rope.type == "llama3" ? "llama" : rope.type == "longrope" ? "phi3" : "";
+  const bool everywhere = rope.type == "default" || rope.type == "linear";
+  if (!everywhere && architecture(config) != owner) {
+    user_error("{}: expected rope_type default or linear, as llama.cpp has {}, got {}", where, config.family,
+               rope.type);
+  }
+  if (rope.rotary_share != 1 && config.family != "phi3")
+    user_error("{}: expected whole heads to be turned, as llama.cpp has {}, got a share of {}", where,
+               config.family, rope.rotary_share);
+}
+
+constexpr std::array kFamilies = {"llama", "mistral", "qwen2", "qwen3", "phi3", "gemma2"};
+
+void check_expressible(const DecoderConfig& config, const std::string& where) {
+  if (std::ranges::find(kFamilies, config.family) == kFamilies.end()) {
+    user_error("{}: expected a model_type that is exported as GGUF ({}), got '{}'; try --format hf", where,
+               fmt::join(kFamilies, ", "), config.family);
+  }
+  const std::string activation = config.family == "gemma2" ? "gelu_tanh" : "silu";
+  if (config.activation != activation) {
+    user_error("{}: expected the activation {}, as llama.cpp has {}, got {}", where, activation,
+               config.family, config.activation);
+  }
+  if (config.family == "qwen3" && config.qkv_bias)
+    user_error("{}: expected no attention_bias, which llama.cpp has not for qwen3", where);
+  check_rope(config, where);
+  if (config.family == "gemma2") check_gemma(config, where);
+}
+
+/// A tensor to be written, and the one that it is made of; none for tables.
+struct Part {
+  std::string source;
+  io::GgufTensor target;
+  int64_t heads = 0;               ///< above 0: rows are put into interleaved order
+  float offset = 0;                ///< added to every value
+  std::vector<float> values = {};  ///< of a table
+};
+
+/// Every tensor that the family has, in the order of the layers.
+class Parts {
+ public:
+  explicit Parts(const DecoderConfig& config) : config_(config) {
+    add("model.embed_tokens.weight", "token_embd.weight", {config.vocab_size, config.hidden});
+    for (int64_t i = 0; i < config.num_layers; ++i) {
+      source_ = fmt::format("model.layers.{}.", i);
+      target_ = fmt::format("blk.{}.", i);
+      add_norms();
+      add_attention();
+      add_mlp();
+    }
+    source_ = target_ = "";
+    add_norm("model.norm", "output_norm", config.hidden);
+    if (!config.tied_head) add("lm_head.weight", "output.weight", {config.vocab_size, config.hidden});
+    add_rope_tables();
+  }
+  std::vector<Part> take() { return std::move(parts_); }
+
+ private:
+  void add(const std::string& source, const std::string& target, Shape shape, int64_t heads = 0) {
+    Part& part = parts_.emplace_back();
+    part.source = source_ + source;
+    part.target.name = target_ + target;
+    part.target.shape = shape;
+    if (architecture(config_) == "llama") part.heads = heads;
+  }
+  void add_norm(const std::string& source, const std::string& target, int64_t size) {
+    add(source + ".weight", target + ".weight", {size});
+    parts_.back().offset = static_cast<float>(config_.norm_offset);
+  }
+  void add_linear(const std::string& source, const std::string& target, Shape shape, bool bias,
+                  int64_t heads = 0) {
+    add(source + ".weight", target + ".weight", shape, heads);
+    if (bias) add(source + ".bias", target + ".bias", {shape[0]}, heads);
+  }
+
+  void add_norms() {
+    add_norm("input_layernorm", "attn_norm", config_.hidden);
+    if (config_.post_norms) {
+      add_norm("post_attention_layernorm", "post_attention_norm", config_.hidden);
+      add_norm("pre_feedforward_layernorm", "ffn_norm", config_.hidden);
+      add_norm("post_feedforward_layernorm", "post_ffw_norm", config_.hidden);
+    } else {
+      add_norm("post_attention_layernorm", "ffn_norm", config_.hidden);
+    }
+  }
+
+  void add_attention() {
+    const int64_t q = config_.num_heads * config_.head_size, kv = config_.num_kv_heads * config_.head_size;
+    const int64_t hidden = config_.hidden;
+    if (config_.fused_projections) {
+      add_linear("self_attn.qkv_proj", "attn_qkv", {q + 2 * kv, hidden}, config_.qkv_bias);
+    } else {
+      add_linear("self_attn.q_proj", "attn_q", {q, hidden}, config_.qkv_bias, config_.num_heads);
+      add_linear("self_attn.k_proj", "attn_k", {kv, hidden}, config_.qkv_bias, config_.num_kv_heads);
+      add_linear("self_attn.v_proj", "attn_v", {kv, hidden}, config_.qkv_bias);
+    }
+    if (config_.qk_norm) {
+      add_norm("self_attn.q_norm", "attn_q_norm", config_.head_size);
+      add_norm("self_attn.k_norm", "attn_k_norm", config_.head_size);
+    }
+    add_linear("self_attn.o_proj", "attn_output", {hidden, q}, config_.out_bias);
+  }
+
+  void add_mlp() {
+    const int64_t hidden = config_.hidden, size = config_.intermediate;
+    if (config_.fused_projections) {
+      add_linear("mlp.gate_up_proj", "ffn_up", {2 * size, hidden}, config_.mlp_bias);
+    } else {
+      add_linear("mlp.gate_proj", "ffn_gate", {size, hidden}, config_.mlp_bias);
+      add_linear("mlp.up_proj", "ffn_up", {size, hidden}, config_.mlp_bias);
+    }
+    add_linear("mlp.down_proj", "ffn_down", {hidden, size}, config_.mlp_bias);
+  }
+
+  /// What frequencies are divided by, where that is more than one number.
+  void add_rope_tables() {
+    const models::RopeOptions& rope = config_.rope;
+    if (rope.type == "llama3") {
+      models::RopeOptions plain = rope;
+      plain.type = "default";
+      std::vector<double> factors = models::rope_table(plain, config_.head_size).inv_freq;
+      const std::vector<double> scaled = models::rope_table(rope, config_.head_size).inv_freq;
+      for (size_t i = 0; i < factors.size(); ++i) factors[i] /= scaled[i];
+      add_table("rope_freqs.weight", factors);
+    } else if (rope.type == "longrope") {
+      add_table("rope_factors_long.weight", rope.long_factor);
+      add_table("rope_factors_short.weight", rope.short_factor);
+    }
+  }
+  void add_table(const char* target, const std::vector<double>& values) {
+    add("", target, {std::ssize(values)});
+    for (const double value : values) parts_.back().values.push_back(static_cast<float>(value));
+  }
+
+  const DecoderConfig& config_;
+  std::string source_, target_;
+  std::vector<Part> parts_;
+};
+
+/// Vectors are f32, and rows that are no whole blocks f16.
+GgufType type_of(const Shape& shape, GgufType wanted) {
+  if (shape.rank() < 2) return GgufType::f32;
+  return wanted == GgufType::q8_0 && shape.back() % io::kQ8Block != 0 ? GgufType::f16 : wanted;
+}
+
+uint32_t file_type(GgufType type) {
+  switch (type) {
+    case GgufType::f32:
+      return 0;
+    case GgufType::f16:
+      return 1;
+    case GgufType::q8_0:
+      return 7;
+    case GgufType::bf16:
+      return 32;
+  }
+  internal_error("no file type for {}", static_cast<uint32_t>(type));
+}
+
+/// A weight that nothing is made of would be lost.
+void check_weights(const std::vector<Part>& parts, const io::WeightFiles& files, const fs::path& folder) {
+  std::set<std::string> used;
+  for (const Part& part : parts) {
+    if (!part.values.empty()) continue;
+    used.insert(part.source);
+    const io::TensorView* found = files.find(part.source);
+    if (found == nullptr) {
+      user_error("{}: expected a tensor '{}' of the model{}", folder.string(), part.source,
+                 did_you_mean(part.source, files.names()));
+    }
+    if (found->shape == part.target.shape && is_floating(found->dtype) && dtype_bytes(found->dtype) > 1)
+      continue;
+    user_error("{}: expected '{}' as {}, found {} of {}", folder.string(), part.source,
+               to_string(part.target.shape), to_string(found->shape), dtype_name(found->dtype));
+  }
+  check_leftovers(files, used, folder);
+}
+
+class Metadata {
+ public:
+  Metadata(const DecoderConfig& config, GgufType type, const std::string& name)
+      : config_(config), arch_(architecture(config)) {
+    values_ = {{"general.architecture", arch_},
+               {"general.type", std::string("model")},
+               {"general.name", name},
+               {"general.file_type", file_type(type)},
+               {"general.quantization_version", kQuantisationVersion}};
+    add_sizes();
+    add_rope();
+  }
+
+  void add_tokenizer(const ModelFolder& model) {
+    const text::GgmlVocabulary vocabulary = text::ggml_vocabulary(model.text, config_.vocab_size);
+    const std::string ggml = "tokenizer.ggml.";
+    std::vector<int32_t> kinds;
+    for (const auto kind : vocabulary.kinds) kinds.push_back(static_cast<int32_t>(kind));
+    values_.emplace_back(ggml + "model", vocabulary.model);
+    values_.emplace_back(ggml + "pre", vocabulary.pre);
+    values_.emplace_back(ggml + "tokens", vocabulary.tokens);
+    values_.emplace_back(ggml + "token_type", kinds);
+    if (!vocabulary.scores.empty()) values_.emplace_back(ggml + "scores", vocabulary.scores);
+    if (!vocabulary.merges.empty()) values_.emplace_back(ggml + "merges", vocabulary.merges);
+    if (vocabulary.model == "llama")
+      values_.emplace_back(ggml + "add_space_prefix", vocabulary.add_space_prefix);
+    add_special(*text::open_tokenizer(model.text));
+    if (const auto chat = text::read_chat_setup(model.text).chat_template)
+      values_.emplace_back("tokenizer.chat_template", *chat);
+  }
+  const io::GgufMetadata& values() const { return values_; }
+
+ private:
+  void add(const std::string& key, io::GgufValue value) { values_.emplace_back(arch_ + "." + key, value); }
+  void add(const std::string& key, int64_t value) { add(key, io::GgufValue(static_cast<uint32_t>(value))); }
+  void add(const std::string& key, double value) { add(key, io::GgufValue(static_cast<float>(value))); }
+
+  void add_sizes() {
+    add("block_count", config_.num_layers);
+    add("context_length", config_.max_positions);
+    add("embedding_length", config_.hidden);
+    add("feed_forward_length", config_.intermediate);
+    add("vocab_size", config_.vocab_size);
+    add("attention.head_count", config_.num_heads);
+    add("attention.head_count_kv", config_.num_kv_heads);
+    add("attention.layer_norm_rms_epsilon", config_.norm_eps);
+    add("attention.key_length", config_.head_size);
+    add("attention.value_length", config_.head_size);
+    if (const int64_t window = window_of(config_); window > 0 || config_.family == "phi3")
+      add("attention.sliding_window", window);
+    if (config_.attention_cap > 0) add("attn_logit_softcapping", config_.attention_cap);
+    if (config_.head_cap > 0) add("final_logit_softcapping", config_.head_cap);
+  }
+
+  void add_rope() {
+    const models::RopeTable table = models::rope_table(config_.rope, config_.head_size);
+    add("rope.dimension_count", 2 * std::ssize(table.inv_freq));
+    add("rope.freq_base", config_.rope.theta);
+    if (config_.rope.type == "linear") {
+      add("rope.scaling.type", io::GgufValue(std::string("linear")));
+      add("rope.scaling.factor", config_.rope.factor);
+    }
+    if (config_.family == "phi3")
+      add("rope.scaling.original_context_length", config_.rope.original_positions);
+    if (config_.rope.type == "longrope") add("rope.scaling.attn_factor", table.scale);
+  }
+
+  void add_special(const text::Tokenizer& tokenizer) {
+    const text::SpecialIds& special = tokenizer.special();
+    const auto add_id = [&](const char* role, std::optional<int32_t> id) {
+      if (id)
+        values_.emplace_back(fmt::format("tokenizer.ggml.{}_token_id", role), static_cast<uint32_t>(*id));
+    };
+    std::optional<int32_t> eos = special.eos;
+    if (!eos && !config_.eos_ids.empty()) eos = static_cast<int32_t>(config_.eos_ids[0]);
+    add_id("bos", special.bos);
+    add_id("eos", eos);
+    add_id("unknown", special.unk);
+    add_id("padding", special.pad);
+    const auto holds = [](const std::vector<int32_t>& ids, std::optional<int32_t> id) {
+      return id && std::ranges::find(ids, *id) != ids.end();
+    };
+    values_.emplace_back("tokenizer.ggml.add_bos_token", holds(special.prefix, special.bos));
+    values_.emplace_back("tokenizer.ggml.add_eos_token", holds(special.suffix, special.eos));
+  }
+
+  const DecoderConfig& config_;
+  std::string arch_;
+  io::GgufMetadata values_;
+};
+
+RowEncoding encoding_of(const Part& part) {
+  const GgufType type = part.target.type;
+  RowEncoding encoding = row_encoding(type == GgufType::f16    ? DType::f16
+                                      : type == GgufType::bf16 ? DType::bf16
+                                                               : DType::f32,
+                                      part.target.shape.back());
+  if (type == GgufType::q8_0) {
+    encoding = {.row_bytes = io::gguf_row_bytes(type, part.target.shape.back()),
+                .largest = kLargestQ8,
+                .write = io::quantise_q8_0};
+  }
+  if (part.heads > 0 && part.target.shape.rank() == 2) {
+    encoding.place = [rows = part.target.shape[0], heads = part.heads](int64_t row) {
+      return interleaved_row(row, rows, heads);
+    };
+  } else if (part.heads > 0 || part.offset != 0) {
+    // A vector is one row of f32.
+    encoding.write = [&part](std::span<float> values, std::byte* out) {
+      const int64_t count = std::ssize(values);
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t place = part.heads > 0 ? interleaved_row(i, count, part.heads) : i;
+        const float value = values[static_cast<size_t>(i)] + part.offset;
+        std::memcpy(out + place * 4, &value, sizeof value);
+      }
+    };
+  }
+  return encoding;
+}
+
+std::vector<std::string> notes_on(const DecoderConfig& config) {
+  const bool kept = config.family == "phi3" || config.family == "gemma2";
+  if (kept || window_of(config) == 0 || window_of(config) >= config.max_positions) return {};
+  return {fmt::format("llama.cpp lets this model see further back than its sliding window of {} tokens",
+                      window_of(config))};
+}
+
+}  // namespace
+
+int64_t interleaved_row(int64_t row, int64_t num_rows, int64_t num_heads) {
+  const int64_t head_size = num_rows / num_heads, half = head_size / 2;
+  const int64_t head = row / head_size, at = row % head_size;
+  return head * head_size + at % half * 2 + at / half;
+}
+
+GgufResult export_gguf(const ModelFolder& model, const GgufOptions& options) {
+  if (fs::is_directory(options.out))
+    user_error("expected a file to write, got the folder '{}'; try --out {}/model.gguf", options.out.string(),
+               options.out.string());
+  expect_place_for_file(options.out);
+  const fs::path file = model.model / "config.json";
+  const DecoderConfig config = models::read_decoder_config(file);
+  check_expressible(config, file.string());
+  ModelWeights weights(model, options.num_threads);
+  std::vector<Part> parts = Parts(config).take();
+  check_weights(parts, weights.files(), model.model);
+  const fs::path& named = model.adapter.empty() ? model.model : model.adapter;
+  Metadata metadata(config, options.type, fs::canonical(named).filename().string());
+  metadata.add_tokenizer(model);
+  std::vector<io::GgufTensor> tensors;
+  for (Part& part : parts) {
+    part.target.type = type_of(part.target.shape, options.type);
+    tensors.push_back(part.target);
+  }
+  const auto bytes_of = [&](size_t i) {
+    const Part& part = parts[i];
+    if (!part.values.empty()) return std::as_bytes(std::span(part.values));
+    return weights.encoded(*weights.files().find(part.source), encoding_of(part));
+  };
+  replace_file(options.out,
+               [&](const fs::path& path) { io::write_gguf(path, metadata.values(), tensors, bytes_of); });
+  return {
+      .num_changed = weights.num_changed(), .num_tensors = std::ssize(tensors), .notes = notes_on(config)};
+}
+
+}  // namespace hearth::hub

@@ -1,0 +1,67 @@
+#include "hub/model_folder.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "base/foreign.h"
+#include "hub/adapter.h"
+
+namespace hearth::hub {
+namespace {
+
+bool has_any(const fs::path& folder, std::initializer_list<const char*> names) {
+  return std::any_of(names.begin(), names.end(), [&](const char* name) { return fs::exists(folder / name); });
+}
+
+bool is_run(const fs::path& folder) { return path_exists(folder / "config.yaml"); }
+
+bool is_adapter(const fs::path& given) {
+  if (!fs::is_directory(given)) return fs::is_regular_file(given);
+  return has_any(given, {kAdapterConfig}) &&
+         !has_any(given, {"model.safetensors", "model.safetensors.index.json"});
+}
+
+}  // namespace
+
+fs::path run_weights(const fs::path& run, bool adapter) {
+  const fs::path best = run / "best.safetensors";
+  if (path_exists(best)) return best;
+  return run / (adapter ? kAdapterFile : "model.safetensors");
+}
+
+bool has_tokenizer(const fs::path& folder) {
+  return has_any(folder, {"tokenizer.json", "tokenizer.model", "vocab.json", "encoder.json"});
+}
+
+ModelFolder find_adapted_model(const fs::path& adapter, const fs::path& base) {
+  if (!fs::exists(adapter))
+    user_error("expected the folder of an adapter, got '{}', which is not there{}", adapter.string(),
+               download_advice(adapter));
+  const fs::path folder = fs::is_directory(adapter) ? adapter : adapter.parent_path();
+  const fs::path model = base.empty() ? fs::path(read_adapter_config(adapter).base) : base;
+  if (!fs::is_directory(model)) {
+    user_error("expected the folder of the base model, got '{}'{}; try --base DIR{}", model.string(),
+               base.empty() ? " from adapter_config.json" : "", download_advice(model));
+  }
+  const bool whole_run = fs::is_directory(adapter) && is_run(adapter);
+  return {.model = model,
+          .weights = model,
+          .adapter = whole_run ? run_weights(adapter, true) : adapter,
+          .text = has_tokenizer(folder) ? folder : model};
+}
+
+ModelFolder find_model(const fs::path& given, const fs::path& base) {
+  if (is_adapter(given)) return find_adapted_model(given, base);
+  if (!base.empty())
+    user_error("expected an adapter beside --base, got '{}', which has no {}", given.string(),
+               kAdapterConfig);
+  if (!fs::is_directory(given)) {
+    user_error("expected the folder of a model or of a run, or an adapter, got '{}', which is not there{}",
+               given.string(), download_advice(given));
+  }
+  const fs::path weights = is_run(given) ? run_weights(given, false) : given;
+  return {.model = given, .weights = path_exists(weights) ? weights : given, .adapter = {}, .text = given};
+}
+
+}  // namespace hearth::hub

@@ -1,0 +1,232 @@
+#include "hub/model_weights.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "backend/cpu/clones.h"
+#include "backend/cpu/convert.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "hub/adapter.h"
+#include "hub/weights.h"
+#include "models/decoder/config.h"
+
+namespace hearth::hub {
+namespace {
+
+constexpr int64_t kBlockRows = 64;
+constexpr float kLargestF16 = 65504;
+
+HEARTH_CLONES void add_scaled(const float* in, float factor, float* sum, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) sum[i] += factor * in[i];
+}
+
+bool is_stored(const io::TensorView& tensor) {
+  return tensor.dtype == DType::f32 || tensor.dtype == DType::bf16 || tensor.dtype == DType::f16;
+}
+
+int64_t num_rows(const Shape& shape) { return shape.rank() < 2 ? 1 : shape[0]; }
+
+/// Whether every value is finite and can be written.
+bool all_within(std::span<const float> values, float largest) {
+  if (std::isinf(largest)) return cpu::all_finite(values.data(), std::ssize(values));
+  return std::ranges::all_of(values, [=](float value) { return std::abs(value) <= largest; });
+}
+
+/// For models of any family where config.json says it.
+bool ties_tables(const fs::path& config) {
+  const auto json =
+      parse_json_object<nlohmann::json>(read_file(config, models::kMaxConfigBytes), config.string());
+  const auto tied = json.find("tie_word_embeddings");
+  if (tied != json.end() && tied->is_boolean()) return tied->get<bool>();
+  return models::read_decoder_config(config).tied_head;
+}
+
+std::vector<float> all_floats(const io::TensorView& view) {
+  return floats_of(view, 0, view.shape.num_elements());
+}
+
+std::vector<float> transposed_floats(const io::TensorView& view) {
+  const std::vector<float> values = all_floats(view);
+  std::vector<float> turned(values.size());
+  const auto rows = static_cast<size_t>(view.shape[0]), columns = static_cast<size_t>(view.shape[1]);
+  for (size_t i = 0; i < values.size(); ++i) turned[i % columns * rows + i / columns] = values[i];
+  return turned;
+}
+
+}  // namespace
+
+ModelWeights::ModelWeights(const ModelFolder& model, int num_threads)
+    : base_(model.weights), threads_(num_threads) {
+  if (!model.adapter.empty()) open_adapter(model);
+}
+
+void ModelWeights::open_adapter(const ModelFolder& model) {
+  const AdapterConfig config = read_adapter_config(model.adapter);
+  path_ = adapter_weights(model.adapter);
+  look_at(model.model / "config.json", config);
+  for (const io::TensorView& tensor : adapter_.emplace_back(path_).tensors()) assign(tensor);
+  for (auto& [name, change] : changes_) {
+    const nn::Adapter::Change said = config.rule->change_of(outer_ + name.substr(0, name.rfind('.')));
+    change.scale = said.scale;
+    check(name, change, said.rank);
+  }
+  check_all_there(*config.rule);
+  check_untied(model.model / "config.json");
+}
+
+/// GPT-2 has the layers of transformers' Conv1D, and its first files have names of their own.
+void ModelWeights::look_at(const fs::path& file, const AdapterConfig& config) {
+  const auto json =
+      parse_json_object<nlohmann::json>(read_file(file, models::kMaxConfigBytes), file.string());
+  transposed_ = json.value("model_type", nlohmann::json()) == "gpt2";
+  if (config.transposed && !transposed_) nn::refuse_transposed(config.rule->file());
+  const std::string outer = "transformer.";
+  if (transposed_ && name_in(base_, outer + "wte.weight") == "wte.weight") outer_ = outer;
+}
+
+/// An adapter that lacks a module would be merged in part.
+void ModelWeights::check_all_there(const ModuleRule& rule) const {
+  constexpr std::string_view kWeight = ".weight";
+  if (rule.all_linear()) return;
+  for (const std::string& name : base_.names()) {
+    if (!name.ends_with(kWeight) || changes_.contains(name)) continue;
+    const std::string module = outer_ + name.substr(0, name.size() - kWeight.size());
+    const nn::Adapter::Change said = rule.change_of(module);
+    if (said.rank == 0 && !said.whole) continue;
+    user_error("{}: expected the weights of '{}', which {} names, got none", path_.string(), module,
+               rule.file());
+  }
+}
+
+/// Of one table with two names an adapter would change both here, and one in PEFT.
+void ModelWeights::check_untied(const fs::path& config) const {
+  for (const auto& [name, change] : changes_) {
+    const bool is_table = name.ends_with("embed_tokens.weight") || name.ends_with("wte.weight") ||
+                          name.ends_with("lm_head.weight");
+    if (is_table && ties_tables(config)) {
+      user_error(
+          "{}: expected an adapter without '{}', because {} ties its embedding table and lm_head; try PEFT's "
+          "merge_and_unload",
+          path_.string(), name, config.string());
+    }
+  }
+}
+
+void ModelWeights::assign(const io::TensorView& tensor) {
+  std::string name = tensor.name;
+  if (!name.starts_with(kAdapterPrefix))
+    user_error("{}: expected names that start with {}, got '{}'", path_.string(), kAdapterPrefix, name);
+  name.erase(0, std::string_view(kAdapterPrefix).size());
+  if (name.starts_with(outer_)) name.erase(0, outer_.size());
+  constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight";
+  if (name.ends_with(kA)) {
+    changes_[name.substr(0, name.size() - kA.size()) + ".weight"].a = &tensor;
+  } else if (name.ends_with(kB)) {
+    changes_[name.substr(0, name.size() - kB.size()) + ".weight"].b = &tensor;
+  } else {
+    changes_[name].whole = &tensor;
+  }
+}
+
+void ModelWeights::check(const std::string& name, const Change& change, int64_t rank) const {
+  const io::TensorView* weight = base_.find(name);
+  if (weight == nullptr || !is_stored(*weight)) {
+    user_error("{}: expected an adapter of the model in {}, which has no '{}' in f32, bf16 or f16{}",
+               path_.string(), base_.paths()[0].parent_path().string(), name,
+               did_you_mean(name, base_.names()));
+  }
+  if (change.whole != nullptr) return check_shape(*change.whole, weight->shape);
+  if (change.a == nullptr || change.b == nullptr || weight->shape.rank() != 2)
+    user_error("{}: expected lora_A and lora_B for the matrix '{}'", path_.string(), name);
+  if (rank == 0) {
+    user_error("{}: expected an adapter of the modules that adapter_config.json names, got '{}' too",
+               path_.string(), change.a->name);
+  }
+  const int in = transposed_ ? 0 : 1;
+  check_shape(*change.a, {rank, weight->shape[in]});
+  check_shape(*change.b, {weight->shape[1 - in], rank});
+}
+
+void ModelWeights::check_shape(const io::TensorView& tensor, const Shape& wanted) const {
+  if (tensor.shape == wanted && is_stored(tensor)) return;
+  user_error("{}: expected '{}' as {}, found {} of {}", path_.string(), tensor.name, to_string(wanted),
+             to_string(tensor.shape), dtype_name(tensor.dtype));
+}
+
+/// Gives the memory of the tensor before back and reads what the adapter does to this one.
+void ModelWeights::prepare(const io::TensorView& weight) {
+  if (read_ != nullptr && read_ != &weight) base_.release(*read_);
+  read_ = whole_ = &weight;
+  rank_ = 0;
+  const auto found = changes_.find(weight.name);
+  if (found == changes_.end()) return;
+  if (found->second.whole != nullptr) {
+    whole_ = found->second.whole;
+    return;
+  }
+  // (B A)^T = A^T B^T.
+  a_ = transposed_ ? transposed_floats(*found->second.b) : all_floats(*found->second.a);
+  b_ = transposed_ ? transposed_floats(*found->second.a) : all_floats(*found->second.b);
+  rank_ = found->second.a->shape[0];
+  scale_ = found->second.scale;
+}
+
+std::vector<float> ModelWeights::rows(const io::TensorView& weight, Range rows) const {
+  const int64_t columns = weight.shape.num_elements() / num_rows(weight.shape);
+  const int64_t count = rows.end - rows.begin;
+  std::vector<float> values = floats_of(*whole_, rows.begin * columns, count * columns);
+  for (int64_t i = 0; i < count * rank_; ++i) {
+    const float factor = b_[static_cast<size_t>(rows.begin * rank_ + i)];
+    add_scaled(a_.data() + i % rank_ * columns, static_cast<float>(scale_ * factor),
+               values.data() + i / rank_ * columns, columns);
+  }
+  return values;
+}
+
+std::span<const std::byte> ModelWeights::encoded(const io::TensorView& weight, const RowEncoding& encoding) {
+  prepare(weight);
+  const int64_t count = num_rows(weight.shape);
+  const auto columns = static_cast<size_t>(weight.shape.num_elements() / count);
+  bytes_.resize(static_cast<size_t>(count * encoding.row_bytes));
+  std::atomic<bool> fits = true;
+  threads_.parallel_for((count + kBlockRows - 1) / kBlockRows, 1, [&](Range blocks) {
+    for (int64_t block = blocks.begin; block < blocks.end; ++block) {
+      const Range range{block * kBlockRows, std::min(count, (block + 1) * kBlockRows)};
+      std::vector<float> values = rows(weight, range);
+      if (!all_within(values, encoding.largest)) fits = false;
+      for (int64_t row = range.begin; fits && row < range.end; ++row) {
+        const std::span<float> one =
+            std::span(values).subspan(static_cast<size_t>(row - range.begin) * columns, columns);
+        const int64_t place = encoding.place ? encoding.place(row) : row;
+        encoding.write(one, bytes_.data() + place * encoding.row_bytes);
+      }
+    }
+  });
+  if (fits) return bytes_;
+  if (std::isinf(encoding.largest)) refuse_not_finite(base_.paths()[0], weight.name);
+  user_error(
+      "expected values of at most {} in '{}', got larger ones or none that are finite; try hearth export "
+      "--type bf16",
+      encoding.largest, weight.name);
+}
+
+std::span<const std::byte> ModelWeights::bytes_of(const io::TensorView& weight, DType dtype) {
+  if (dtype != weight.dtype || changes_.contains(weight.name))
+    return encoded(weight, row_encoding(dtype, weight.shape.num_elements() / num_rows(weight.shape)));
+  prepare(weight);
+  return weight.bytes;
+}
+
+RowEncoding row_encoding(DType dtype, int64_t columns) {
+  return {.row_bytes = columns * dtype_bytes(dtype),
+          .largest = dtype == DType::f16 ? kLargestF16 : std::numeric_limits<float>::infinity(),
+          .write = [dtype](std::span<float> values, std::byte* out) {
+            cpu::store_f32(dtype, values.data(), out, 0, std::ssize(values));
+          }};
+}
+
+}  // namespace hearth::hub

@@ -1,0 +1,318 @@
+#include "hub/weights.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "backend/cpu/convert.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "hub/adapter.h"
+#include "models/decoder/config.h"
+#include "models/torch_dtype.h"
+
+namespace hearth::hub {
+namespace {
+
+constexpr int64_t kChunk = 1 << 20;
+/// Rounds to infinity.
+constexpr float kTooLargeForF16 = 65520;
+
+std::string memory_name(const engine::Engine& engine, const nn::Tensor& tensor, bool average) {
+  const std::string averaged = engine::kAverage + tensor.name;
+  return average && engine.layout().find(averaged) != nullptr ? averaged : tensor.name;
+}
+
+/// The tensors of a file of weights, and their names there.
+std::vector<std::pair<const nn::Tensor*, std::string>> saved_tensors(const engine::Engine& engine) {
+  const bool adapter = has_adapter(engine);
+  std::vector<std::pair<const nn::Tensor*, std::string>> saved;
+  for (const nn::Tensor& tensor : engine.tensors()) {
+    if (adapter && !tensor.trainable) continue;
+    saved.emplace_back(&tensor, (adapter ? kAdapterPrefix : "") + tensor.name);
+  }
+  return saved;
+}
+
+/// Nothing that is finite becomes infinite.
+bool fits_f16(std::span<const float> values) {
+  return std::ranges::none_of(values, [](float value) { return std::abs(value) >= kTooLargeForF16; });
+}
+
+/// Of most elements of a model's files, as far as it is one that weights are saved in.
+DType main_dtype(const fs::path& path) {
+  const io::WeightFiles files(path);
+  std::map<DType, int64_t> counts;
+  for (const io::TensorView& view : files.tensors()) counts[view.dtype] += view.shape.num_elements();
+  const auto most = std::ranges::max_element(counts, {}, &std::pair<const DType, int64_t>::second);
+  const bool half = most != counts.end() && (most->first == DType::bf16 || most->first == DType::f16);
+  return half ? most->first : DType::f32;
+}
+
+bool all_finite(std::span<const float> values) { return cpu::all_finite(values.data(), std::ssize(values)); }
+
+/// False for values that are not finite.
+bool quantise_in(engine::Engine& engine, const nn::Tensor& tensor, const io::TensorView& view) {
+  const int64_t rows = view.shape[0], columns = view.shape[1];
+  std::vector<void*> parts;
+  for (const ops::QuantisedPart& part : ops::quantised_parts(tensor.quantised, rows, columns))
+    parts.push_back(engine.data(engine.layout().at(tensor.name + std::string(part.suffix))));
+  ops::Quantiser quantiser(tensor.quantised, rows, columns, parts);
+  const int64_t count = rows * columns, piece = quantiser.piece();
+  std::atomic<bool> is_finite = true;
+  engine.threads().parallel_for((count + piece - 1) / piece, 1, [&](Range mine) {
+    for (int64_t at = mine.begin * piece; at < std::min(mine.end * piece, count); at += piece) {
+      const std::vector<float> values = floats_of(view, at, std::min(piece, count - at));
+      if (!all_finite(values)) is_finite = false;
+      if (is_finite) quantiser.add(at, values.data(), std::ssize(values));
+    }
+  });
+  if (is_finite) quantiser.finish();
+  return is_finite;
+}
+
+/// Copies a tensor of a file into the engine's memory; only what lies there in another order than in files
+/// stands in memory once more. False for values that are not finite.
+bool copy_in(engine::Engine& engine, const nn::Tensor& tensor, const io::TensorView& view) {
+  const bool plain = nn::is_in_file_order(tensor.layout);
+  if (tensor.quantised != ops::Quantisation::none) {
+    HEARTH_CHECK(plain);
+    return quantise_in(engine, tensor, view);
+  }
+  const exec::PersistentBuffer& buffer = engine.layout().at(tensor.name);
+  if (buffer.role == ir::Role::remote) return true;
+  const int64_t count = view.shape.num_elements();
+  const int64_t chunk = plain ? kChunk : count;
+  for (int64_t at = 0; at < count; at += chunk) {
+    const int64_t size = std::min(chunk, count - at);
+    std::vector<float> values = floats_of(view, at, size);
+    if (!all_finite(values)) return false;
+    if (!plain) {
+      std::vector<float> memory(values.size());
+      nn::from_file_order(tensor.layout, values.data(), memory.data());
+      values.swap(memory);
+    }
+    cpu::store_f32(buffer.type.dtype, values.data(), engine.data(buffer), at, size);
+  }
+  return true;
+}
+
+/// Frozen weights are on the workers alone that read them.
+bool has(const engine::Engine& engine, const nn::Tensor& tensor) {
+  std::string name = tensor.name;
+  const Shape& shape = tensor.layout.file_shape;
+  if (tensor.quantised != ops::Quantisation::none)
+    name += ops::quantised_parts(tensor.quantised, shape[0], shape[1])[0].suffix;
+  return engine.layout().find(name) != nullptr;
+}
+
+void load_tensor(engine::Engine& engine, const nn::Tensor& tensor, const std::string& name,
+                 const io::WeightFiles& files, const fs::path& path) {
+  const io::TensorView* found = files.find(name);
+  if (found == nullptr) {
+    user_error("{}: expected a tensor '{}' of the model{}", path.string(), name,
+               did_you_mean(name, files.names()));
+  }
+  if (found->shape != tensor.layout.file_shape || !is_floating(found->dtype) ||
+      dtype_bytes(found->dtype) < 2) {
+    user_error("{}: expected '{}' as {}, found {} of {}", path.string(), name,
+               to_string(tensor.layout.file_shape), to_string(found->shape), dtype_name(found->dtype));
+  }
+  if (has(engine, tensor) && !copy_in(engine, tensor, *found)) refuse_not_finite(path, name);
+  files.release(*found);
+  engine.copy_first(tensor.name);
+}
+
+/// An adapter for other modules than the recipe's would be used in part only.
+void check_nothing_is_left(const std::vector<std::pair<const nn::Tensor*, std::string>>& saved,
+                           const io::WeightFiles& files, const fs::path& path) {
+  for (const io::TensorView& view : files.tensors()) {
+    if (std::ranges::find(saved, view.name, [](const auto& pair) { return pair.second; }) != saved.end())
+      continue;
+    user_error("{}: expected an adapter of the modules that adapter.targets names, got '{}' too",
+               path.string(), view.name);
+  }
+}
+
+constexpr std::string_view kHead = "lm_head.weight";
+constexpr std::array<std::string_view, 2> kTables = {"embed_tokens.weight", "wte.weight"};
+
+bool is_without_effect(std::string_view name) {
+  // The last two are the causal masks of GPT-2.
+  return name.ends_with("rotary_emb.inv_freq") || name.ends_with(".num_batches_tracked") ||
+         name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
+}
+
+bool same_values(const io::TensorView& a, const io::TensorView& b) {
+  if (a.shape != b.shape || !is_floating(a.dtype) || !is_floating(b.dtype)) return false;
+  if (dtype_bytes(a.dtype) < 2 || dtype_bytes(b.dtype) < 2) return false;
+  const int64_t count = a.shape.num_elements();
+  for (int64_t at = 0; at < count; at += kChunk) {
+    const int64_t size = std::min(kChunk, count - at);
+    if (floats_of(a, at, size) != floats_of(b, at, size)) return false;
+  }
+  return true;
+}
+
+/// Two versions of transformers read a tied head that differs from the table differently.
+void check_tied_head(const io::WeightFiles& files, const io::TensorView& head, const fs::path& path) {
+  const auto table = std::ranges::find_if(files.tensors(), [](const io::TensorView& view) {
+    return std::ranges::any_of(kTables, [&](std::string_view end) { return view.name.ends_with(end); });
+  });
+  const bool same = table != files.tensors().end() && same_values(head, *table);
+  if (table != files.tensors().end()) files.release(*table);
+  files.release(head);
+  if (same) return;
+  user_error(
+      "{}: expected no '{}', or one equal to the embedding table, where config.json says that the two are "
+      "tied, got other values; try tie_word_embeddings: false",
+      path.string(), head.name);
+}
+
+}  // namespace
+
+void refuse_not_finite(const fs::path& path, std::string_view name) {
+  user_error(
+      "{}: expected finite weights, but '{}' holds values that are infinite or not a number; try "
+      "weights of an earlier step",
+      path.string(), name);
+}
+
+std::vector<float> floats_of(const io::TensorView& view, int64_t from, int64_t count) {
+  const int64_t size = dtype_bytes(view.dtype);
+  // In a file, elements need not lie where the processor wants them.
+  std::vector<double> aligned(static_cast<size_t>((count * size + 7) / 8));
+  std::memcpy(aligned.data(), view.bytes.data() + from * size, static_cast<size_t>(count * size));
+  std::vector<float> values(static_cast<size_t>(count));
+  if (view.dtype == DType::f64) {
+    std::ranges::transform(aligned, values.begin(), [](double value) { return static_cast<float>(value); });
+  } else {
+    cpu::load_f32(view.dtype, aligned.data(), 0, count, values.data());
+  }
+  return values;
+}
+
+std::string name_in(const io::WeightFiles& files, const std::string& name) {
+  constexpr std::string_view kOuter = "transformer.";
+  if (!name.starts_with(kOuter) || files.find(name) != nullptr) return name;
+  std::string inner = name.substr(kOuter.size());
+  return files.find(inner) != nullptr ? inner : name;
+}
+
+void check_leftovers(const io::WeightFiles& files, const std::set<std::string>& used, const fs::path& path) {
+  for (const io::TensorView& view : files.tensors()) {
+    if (used.contains(view.name) || is_without_effect(view.name)) continue;
+    if (view.name == kHead) {
+      check_tied_head(files, view, path);
+      continue;
+    }
+    user_error("{}: expected tensors of the model that config.json describes, got '{}' too", path.string(),
+               view.name);
+  }
+}
+
+bool has_adapter(const engine::Engine& engine) { return engine.options().adapter.rank > 0; }
+
+const char* weights_name(const engine::Engine& engine) {
+  return has_adapter(engine) ? kAdapterFile : "model.safetensors";
+}
+
+DType saved_dtype(const recipe::Recipe& recipe) {
+  if (!recipe::is_text(recipe)) return DType::f32;
+  const fs::path first = recipe.init.empty() ? recipe.text.model : recipe.init;
+  return first.empty() ? config_dtype(recipe.text.config_file()) : main_dtype(first);
+}
+
+DType config_dtype(const fs::path& file) {
+  const auto config =
+      parse_json_object<nlohmann::json>(read_file(file, models::kMaxConfigBytes), file.string());
+  for (const char* key : {"dtype", "torch_dtype"}) {
+    const auto found = config.find(key);
+    if (found != config.end() && found->is_string())
+      return models::dtype_of_torch_name(found->get<std::string>()).value_or(DType::f32);
+  }
+  return DType::f32;
+}
+
+void save_weights(const engine::Engine& engine, const fs::path& path, bool average, DType dtype) {
+  const auto saved = saved_tensors(engine);
+  const auto memory_of = [&](size_t i) {
+    return engine.values(memory_name(engine, *saved[i].first, average));
+  };
+  std::vector<io::TensorView> views;
+  for (size_t i = 0; i < saved.size(); ++i) {
+    const nn::Tensor& tensor = *saved[i].first;
+    const bool wide = tensor.adapter || (dtype == DType::f16 && !fits_f16(memory_of(i)));
+    views.push_back({.name = saved[i].second,
+                     .dtype = wide ? DType::f32 : dtype,
+                     .shape = tensor.layout.file_shape,
+                     .bytes = {}});
+  }
+  std::vector<float> file;
+  std::vector<std::byte> bytes;
+  const auto bytes_of = [&](size_t i) -> std::span<const std::byte> {
+    const std::span<const float> memory = memory_of(i);
+    file.resize(memory.size());
+    nn::to_file_order(saved[i].first->layout, memory.data(), file.data());
+    if (views[i].dtype == DType::f32) return std::as_bytes(std::span(file));
+    bytes.resize(file.size() * static_cast<size_t>(dtype_bytes(views[i].dtype)));
+    cpu::store_f32(views[i].dtype, file.data(), bytes.data(), 0, std::ssize(file));
+    return bytes;
+  };
+  replace_file(path, [&](const fs::path& temporary) { io::write_safetensors(temporary, views, bytes_of); });
+}
+
+void load_weights(engine::Engine& engine, const fs::path& path) {
+  const io::WeightFiles files(path);
+  const auto saved = saved_tensors(engine);
+  for (const auto& [tensor, name] : saved) load_tensor(engine, *tensor, name, files, path);
+  if (has_adapter(engine)) check_nothing_is_left(saved, files, path);
+}
+
+void check_weights(const ModelFolder& model) {
+  models::refuse_quantized_weights(model.model / "config.json");
+  io::WeightFiles{model.weights};
+  if (!model.adapter.empty()) io::WeightFiles{adapter_weights(model.adapter)};
+}
+
+void draw_frozen(engine::Engine& engine) {
+  for (const nn::Tensor& tensor : engine.tensors()) {
+    if (engine.layout().at(tensor.name).role != ir::Role::frozen) continue;
+    std::vector<float> values(static_cast<size_t>(tensor.layout.file_shape.num_elements()));
+    nn::initialise(tensor, engine.options().seed, values, engine.threads());
+    if (!nn::is_in_file_order(tensor.layout)) {
+      std::vector<float> file(values.size());
+      nn::to_file_order(tensor.layout, values.data(), file.data());
+      values.swap(file);
+    }
+    const io::TensorView drawn{.name = tensor.name,
+                               .dtype = DType::f32,
+                               .shape = tensor.layout.file_shape,
+                               .bytes = std::as_bytes(std::span(values))};
+    HEARTH_CHECK(copy_in(engine, tensor, drawn));
+  }
+}
+
+void load_model(engine::Engine& engine, const fs::path& path) {
+  const io::WeightFiles files(path);
+  std::set<std::string> used;
+  for (const nn::Tensor& tensor : engine.tensors()) {
+    if (tensor.adapter) continue;
+    const std::string name = name_in(files, tensor.name);
+    load_tensor(engine, tensor, name, files, path);
+    used.insert(name);
+  }
+  check_leftovers(files, used, path);
+}
+
+void load_model(engine::Engine& engine, const ModelFolder& model) {
+  load_model(engine, model.weights);
+  if (has_adapter(engine)) load_weights(engine, adapter_weights(model.adapter));
+}
+
+}  // namespace hearth::hub

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/file.h"
+#include "base/function_ref.h"
+#include "engine/engine.h"
+#include "hub/model_folder.h"
+#include "infer/sampler.h"
+#include "models/decoder/config.h"
+#include "text/tokenizer.h"
+
+namespace hearth::infer {
+
+struct GeneratorOptions {
+  int64_t slots = 1024;  ///< tokens that the cache holds: prompts and answers together
+  int num_threads = 1;
+};
+
+/// A language model that goes on from text, one sequence at a time, in f32. The cache of keys and values is
+/// planned with the weights; two programs share it, one for pieces of a prompt and one for single tokens.
+class Generator {
+ public:
+  /// Opens config.json, weights and adapter; the adapter stays beside the weights. UserError where something
+  /// is missing or wrong.
+  Generator(const hub::ModelFolder& model, const GeneratorOptions& options);
+  /// A model of that config with the random weights that training begins with.
+  static Generator untrained(models::DecoderConfig config, const GeneratorOptions& options);
+
+  /// Forgets every token.
+  void restart() { tokens_.clear(); }
+  /// Appends tokens, at least one; the logits [vocab] of what follows, valid until the next call. UserError
+  /// when the cache has no room for them.
+  std::span<const float> feed(std::span<const int32_t> ids);
+  /// What was fed since the restart.
+  std::span<const int32_t> tokens() const { return tokens_; }
+  int64_t num_slots() const { return slots_; }
+  /// That reading a prompt of so many tokens takes, by Engine::evaluation_seconds.
+  double prompt_seconds(int64_t num_tokens) const;
+  const models::DecoderConfig& config() const { return config_; }
+
+  /// Whether a sequence ends with this token, by config.json or generation_config.json.
+  bool is_end(int32_t id) const;
+
+ private:
+  Generator(models::DecoderConfig config, const nn::Adapter& adapter, const GeneratorOptions& options);
+  void check(std::span<const int32_t> ids) const;
+  bool turns_otherwise(int64_t num_more) const;
+  void run(std::span<const int32_t> ids, int64_t end, int64_t num_rows);
+
+  models::DecoderConfig config_;
+  std::vector<int32_t> ends_;
+  int64_t slots_;
+  std::unique_ptr<engine::Engine> engine_;
+  std::vector<int32_t> tokens_;
+  std::vector<int32_t> ids_, positions_, last_, last_position_;
+  std::vector<float> logits_;
+};
+
+struct AnswerOptions {
+  SamplerOptions sampler;
+  int64_t max_tokens = 256;
+  std::vector<std::string> stop;  ///< texts before which an answer ends
+};
+
+struct Answer {
+  std::vector<int32_t> ids;  ///< without the token that ended it
+  std::string text;
+  bool ended = false;  ///< by an end token or a stop text, not by max_tokens or a full cache
+};
+
+/// Goes on from a prompt. `emit` gets the text piece by piece as soon as no later token can change it: whole
+/// characters, and nothing that may begin a stop text. Without a tokenizer there are ids alone.
+Answer answer(Generator& generator, const text::Tokenizer* tokenizer, std::span<const int32_t> prompt,
+              const AnswerOptions& options, FunctionRef<void(std::string_view)> emit);
+
+}  // namespace hearth::infer

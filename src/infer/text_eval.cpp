@@ -1,0 +1,130 @@
+#include "infer/text_eval.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "hub/weights.h"
+#include "infer/generator.h"
+#include "tasks/language/text_source.h"
+
+namespace hearth::infer {
+namespace {
+
+constexpr std::string_view kMark = "####";
+
+/// A record up to its last answer, and that answer.
+struct Question {
+  int64_t line = 0;
+  std::vector<int32_t> prompt;
+  std::string answer;
+  std::vector<std::string> stop;  ///< what ends a turn, where that is a token
+};
+
+/// The trained tokens at the end are the answer, with the token that ends a turn.
+Question question_of(const text::Sample& sample, const text::Tokenizer& tokenizer) {
+  const std::vector<uint8_t>& trained = sample.tokens.trained;
+  size_t end = trained.size();
+  while (end > 0 && trained[end - 1] == 0) --end;
+  size_t begin = end;
+  while (begin > 0 && trained[begin - 1] != 0) --begin;
+  const auto ids = std::span(sample.tokens.ids);
+  Question question{.line = sample.line,
+                    .prompt = {ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(begin)}};
+  if (end > begin && tokenizer.is_special(ids[end - 1]))
+    question.stop.push_back(tokenizer.decode(ids.subspan(--end, 1)));
+  question.answer = tokenizer.decode(ids.subspan(begin, end - begin));
+  return question;
+}
+
+std::vector<Question> read_questions(const recipe::Recipe& recipe, const fs::path& file, int64_t limit) {
+  recipe::TextOptions options = recipe.text;
+  options.train_on_prompt = false;
+  const tasks::TextSource source(options, models::read_decoder_config(options.config_file()));
+  const text::DataFile data = source.open(file);
+  const text::SampleReader reader = source.reader(data);
+  std::vector<Question> questions;
+  text::Faults faults;
+  const auto visit = [&](const text::Sample& sample) {
+    if (limit > 0 && std::ssize(questions) >= limit) return;
+    questions.push_back(question_of(sample, reader.tokenizer()));
+    if (questions.back().prompt.size() > 1 && sample.format != text::Format::text) return;
+    user_error("{}:{}: expected a record with a question and an answer for --exact-match, got {}",
+               file.string(), sample.line, text::format_name(sample.format));
+  };
+  reader.for_each(visit, faults);
+  if (faults.total() > 0 && options.bad_records != "skip") user_error("{}", faults.sentences().front());
+  if (questions.empty()) user_error("expected questions in {}, got none", file.string());
+  return questions;
+}
+
+/// What stands behind the first mark; nothing where there is none.
+std::optional<std::string> number_in(std::string_view text) {
+  const size_t mark = text.find(kMark);
+  if (mark == std::string_view::npos) return std::nullopt;
+  const std::string_view rest = trimmed(text.substr(mark + kMark.size()));
+  std::string number(rest.substr(0, rest.find_first_not_of("-0123456789.,$")));
+  std::erase_if(number, [](char c) { return c == ',' || c == '$'; });
+  if (number.ends_with('.')) number.pop_back();
+  if (number.empty()) return std::nullopt;
+  return number;
+}
+
+}  // namespace
+
+std::string long_wait(const std::string& what, double seconds) {
+  constexpr double kLong = 30;
+  if (seconds < kLong) return "";
+  const std::string time = seconds < 120    ? fmt::format("{:.0f} seconds", seconds)
+                           : seconds < 7200 ? fmt::format("{:.0f} minutes", seconds / 60)
+                                            : fmt::format("{:.0f} hours", seconds / 3600);
+  return fmt::format("{} takes about {}, as a rough guess; a shorter context takes less", what, time);
+}
+
+tasks::Evaluation evaluate_text(engine::EngineOptions options, const tasks::Task& task,
+                                const hub::ModelFolder& model, int64_t context,
+                                FunctionRef<void(const std::string&)> say) {
+  options.row_lengths = task.row_lengths();
+  // Weights of a run are its averages already, where it has them.
+  options.accumulate = 1;
+  options.optimizer.ema_decay = 0;
+  const std::vector<int64_t> sizes = tasks::batch_sizes(task.num_eval_rows(), options.batch);
+  engine::Engine engine(options, {}, sizes);
+  const engine::BatchShape largest{
+      .num_rows = sizes.front(),
+      .row_length = options.row_lengths.empty() ? 0 : *std::ranges::max_element(options.row_lengths)};
+  const auto num_batches = static_cast<double>((task.num_eval_rows() + options.batch - 1) / options.batch);
+  const std::string wait =
+      long_wait(fmt::format("evaluating {} rows of at most {} tokens", task.num_eval_rows(), context),
+                num_batches * engine.evaluation_seconds(largest));
+  if (!wait.empty()) say(wait);
+  hub::load_model(engine, model);
+  return task.evaluate(engine, 0);
+}
+
+MatchResult match_answers(const recipe::Recipe& recipe, const hub::ModelFolder& model, const fs::path& file,
+                          const MatchOptions& options) {
+  const std::vector<Question> questions = read_questions(recipe, file, options.limit);
+  const auto longest = std::ranges::max_element(
+      questions, {}, [](const Question& question) { return question.prompt.size(); });
+  Generator generator(model, {.slots = std::ssize(longest->prompt) + options.max_tokens,
+                              .num_threads = recipe::num_threads(recipe)});
+  const auto tokenizer = text::open_tokenizer(model.text);
+  MatchResult result;
+  for (const Question& question : questions) {
+    generator.restart();
+    const Answer found =
+        answer(generator, tokenizer.get(), question.prompt,
+               {.max_tokens = options.max_tokens, .stop = question.stop}, [](std::string_view) {});
+    ++result.num_questions;
+    if (same_answer(found.text, question.answer)) ++result.num_right;
+  }
+  return result;
+}
+
+bool same_answer(std::string_view found, std::string_view wanted) {
+  const auto number = number_in(wanted);
+  return number ? number_in(found) == number : trimmed(found) == trimmed(wanted);
+}
+
+}  // namespace hearth::infer

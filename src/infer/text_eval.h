@@ -1,0 +1,43 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/function_ref.h"
+#include "hub/model_folder.h"
+#include "tasks/task.h"
+
+namespace hearth::infer {
+
+/// A language model's weights judged on what a task holds out. Compiles what evaluates and nothing else.
+/// `context`: the most tokens of a row.
+/// `say` gets long_wait's sentence, where there is one, before it begins.
+tasks::Evaluation evaluate_text(engine::EngineOptions options, const tasks::Task& task,
+                                const hub::ModelFolder& model, int64_t context,
+                                FunctionRef<void(const std::string&)> say);
+
+/// "reading the prompt of 100000 tokens takes about 12 minutes, as a rough guess; ...": what
+/// somebody has to know who waits for more than half a minute. Empty for less.
+std::string long_wait(const std::string& what, double seconds);
+
+struct MatchOptions {
+  int64_t limit = 0;  ///< questions, 0: all
+  int64_t max_tokens = 256;
+};
+struct MatchResult {
+  int64_t num_questions = 0;
+  int64_t num_right = 0;
+};
+
+/// Lets the model answer each question of a file of conversations or of prompts with completions, always by
+/// the likeliest token; right is what same_answer says of the record's last answer. UserError for records
+/// without a question.
+MatchResult match_answers(const recipe::Recipe& recipe, const hub::ModelFolder& model, const fs::path& file,
+                          const MatchOptions& options);
+
+/// Whether two answers agree. Where the wanted one has "####", as in GSM8K, the numbers behind it, without
+/// commas, currency and a dot at the end (lm-evaluation-harness' strict match); else the whole texts without
+/// blanks around.
+bool same_answer(std::string_view found, std::string_view wanted);
+
+}  // namespace hearth::infer

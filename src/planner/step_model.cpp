@@ -1,0 +1,62 @@
+#include "planner/step_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace hearth::planner {
+
+double StepModel::mfu() const {
+  return (roofline.flops - recomputed_flops) /
+         (roofline.seconds * passes::peak_flops_per_second(*card, precision));
+}
+
+UpdateSize update_size(const engine::Engine& engine) {
+  const engine::EngineOptions& options = engine.options();
+  // A picture has a label, a token an id.
+  int64_t num_ids = 0;
+  for (const ir::Value& value : engine.train_program().graph().values) {
+    if (value.role == ir::Role::input && value.type.dtype == DType::i32)
+      num_ids = std::max(num_ids, value.type.shape.num_elements());
+  }
+  return {.num_samples = num_ids * options.accumulate, .is_text = num_ids > options.batch};
+}
+
+StepModel model_step(engine::EngineOptions options, const passes::CardModel& card) {
+  options.backend = exec::Backend::null;
+  options.measure_only = true;
+  const engine::Engine engine(options, std::span(&options.batch, 1), {});
+  const auto num_micro = static_cast<int>(options.accumulate / options.num_workers);
+  const ir::Graph& graph = engine.train_program().graph();
+  StepModel model{.card = &card,
+                  .precision = options.precision,
+                  .recomputed_flops = num_micro * engine.recompute().extra_flops};
+  model.roofline.add(passes::make_roofline(graph, card), 1);
+  if (const exec::Program* before = engine.accumulate_program())
+    model.roofline.add(passes::make_roofline(before->graph(), card), num_micro - 1);
+  const UpdateSize size = update_size(engine);
+  model.is_text = size.is_text;
+  model.num_samples = size.num_samples;
+  return model;
+}
+
+std::string to_table(const StepModel& model) {
+  const passes::Roofline& all = model.roofline;
+  std::string text = fmt::format("on {}: a model, not a measurement\n", model.card->full_name);
+  text += fmt::format("{:>10} {:>6} {:>6} {:>9} {:>10} {:>10}  op\n", "ms", "share", "count", "launches",
+                      "GFLOP", "MB");
+  const auto row = [&](const passes::RooflineRow& r) {
+    return fmt::format("{:10.3f} {:5.1f}% {:6} {:9} {:10.3f} {:10.3f}  {}\n", r.seconds * 1e3,
+                       100 * r.seconds / all.seconds, r.count, r.launches, r.flops / 1e9, r.bytes / 1e6,
+                       r.op);
+  };
+  for (const passes::RooflineRow& r : all.rows) text += row(r);
+  int count = 0;
+  for (const passes::RooflineRow& r : all.rows) count += r.count;
+  text += row({"in all", count, all.launches, all.flops, all.bytes, all.seconds});
+  return text + fmt::format("modelled: {:.3f} ms a step, {:.0f} {}/s, MFU {:.1f}%\nfigures: {}\n",
+                            all.seconds * 1e3, model.samples_per_second(),
+                            model.is_text ? "tokens" : "images", 100 * model.mfu(), model.card->sources);
+}
+
+}  // namespace hearth::planner

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+
+#include "engine/engine.h"
+#include "passes/roofline.h"
+
+namespace hearth::planner {
+
+/// What an update is made from, by all workers.
+struct UpdateSize {
+  int64_t num_samples = 0;  ///< pictures, or tokens
+  bool is_text = false;
+};
+UpdateSize update_size(const engine::Engine& engine);
+
+/// A training step on a card that need not be there: a model, not a measurement.
+struct StepModel {
+  const passes::CardModel* card = nullptr;
+  DType precision = DType::f32;
+  passes::Roofline roofline;  ///< of all micro-batches and the update
+  int64_t num_samples = 0;    ///< pictures, or tokens
+  bool is_text = false;
+  double recomputed_flops = 0;  ///< which MFU does not count
+
+  double samples_per_second() const { return static_cast<double>(num_samples) / roofline.seconds; }
+  /// The share of the vendor's peak that the model's own arithmetic comes to.
+  double mfu() const;
+};
+
+/// Compiles the training step; nothing is run.
+StepModel model_step(engine::EngineOptions options, const passes::CardModel& card);
+
+std::string to_table(const StepModel& model);
+
+}  // namespace hearth::planner

@@ -1,0 +1,223 @@
+#include "planner/team_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "ir/op_def.h"
+#include "ops/collective/collective.h"
+#include "passes/roofline.h"
+#include "planner/step_model.h"
+
+namespace hearth::planner {
+namespace {
+
+/// From a card's stream to the host's function and back, or from a worker to
+/// those that wait for it; assumed.
+constexpr double kCallSeconds = 20e-6;
+/// From one machine to another and back, by TCP; assumed.
+constexpr double kRoundTripSeconds = 100e-6;
+
+double card_rate(const Links& links, const passes::CardModel& card) {
+  return links.card > 0 ? links.card : card.link_bytes_per_second;
+}
+
+/// The paths of all workers.
+class Paths {
+ public:
+  Paths(const passes::CardModel& card, const Links& links, int64_t num_workers)
+      : card_(card), links_(links), num_workers_(static_cast<size_t>(num_workers)) {
+    const double link = card_rate(links, card);
+    for (size_t worker = 0; worker < num_workers_; ++worker)
+      bytes_per_second_.insert(bytes_per_second_.end(),
+                               {link, link, links.sums, links.memory, std::max(1.0, links.network)});
+  }
+  std::span<const double> bytes_per_second() const { return bytes_per_second_; }
+
+  exec::ReplayStep step(const exec::Program& program, const exec::PlannedStep& planned, size_t worker) const {
+    exec::ReplayStep step{.queue = planned.queue, .seconds = card_.launch_seconds, .waits = planned.waits};
+    for (const ir::Node& node : planned.nodes) add(step, program.graph(), node, worker);
+    return step;
+  }
+
+ private:
+  enum Kind : uint8_t { in, out, sums, memory, network, kNumKinds };
+  size_t path(size_t worker, Kind kind) const {
+    // All cards of one machine share its memory.
+    if (kind == memory && links_.network <= 0) worker = 0;
+    return worker * kNumKinds + kind;
+  }
+
+  void add(exec::ReplayStep& step, const ir::Graph& graph, const ir::Node& node, size_t worker) const {
+    if (node.op->transfer == ir::Transfer::none) {
+      step.seconds += passes::kernel_seconds(graph, node, card_);
+      return;
+    }
+    if (node.op->transfer == ir::Transfer::exchange) return add_exchange(step, graph, node, worker);
+    step.num_bytes += ir::cost_of(graph, node).bytes;
+    const Kind kind = node.op->transfer == ir::Transfer::fetch ? in : out;
+    step.paths = {{.path = path(worker, kind)}, {.path = path(worker, memory)}};
+  }
+
+  /// Each array is read and written once beyond the caches. Between machines every worker sends and receives
+  /// what it must: for sums 2 (n - 1) / n of it (Patarasuk, Yuan 2009).
+  void add_exchange(exec::ReplayStep& step, const ir::Graph& graph, const ir::Node& node,
+                    size_t worker) const {
+    // What receives has no inputs, what sends has outputs that say nothing.
+    for (const ir::ValueId value : node.inputs.empty() ? node.outputs : node.inputs)
+      step.num_bytes += static_cast<double>(graph.type(value).num_bytes());
+    step.seconds += kCallSeconds;
+    step.paths = {{.path = path(worker, sums)}, {.path = path(worker, memory), .per_byte = 2}};
+    if (links_.network <= 0) return;
+    step.seconds += 2 * kRoundTripSeconds;
+    const auto n = static_cast<double>(num_workers_);
+    double per_byte = 2 * (n - 1) / n;
+    if (node.op->name.ends_with("broadcast"))
+      per_byte = static_cast<int64_t>(worker) == node.attrs.integer("root") ? n - 1 : 1;
+    if (node.op == &ops::send || node.op == &ops::receive) per_byte = 1;
+    const double wire = node.attrs.text_or("wire", "f32") == "bf16" ? 0.5 : 1;
+    step.paths.push_back({.path = path(worker, network), .per_byte = wire * per_byte});
+  }
+
+  const passes::CardModel& card_;
+  const Links& links_;
+  size_t num_workers_;
+  std::vector<double> bytes_per_second_;
+};
+
+/// Numbers of collectives, in which all workers meet, and of messages from one to another: those of a kind
+/// are met in one order.
+class Meetings {
+ public:
+  int64_t next(const ir::Node& node, int64_t worker) {
+    std::array<int64_t, 2> pair = {-1, -1};
+    if (node.op == &ops::send) pair = {worker, node.attrs.integer("to")};
+    if (node.op == &ops::receive) pair = {node.attrs.integer("from"), worker};
+    const int64_t count = num_so_far_[{worker, pair}]++;
+    return numbers_.try_emplace({pair, count}, std::ssize(numbers_)).first->second;
+  }
+
+ private:
+  using Pair = std::array<int64_t, 2>;
+  std::map<std::pair<int64_t, Pair>, int64_t> num_so_far_;
+  std::map<std::pair<Pair, int64_t>, int64_t> numbers_;
+};
+
+exec::Replay replay_programs(std::span<const exec::Program* const> programs, const Paths& paths) {
+  std::vector<std::vector<exec::ReplayStep>> workers;
+  Meetings meetings;
+  for (const exec::Program* program : programs) {
+    std::vector<exec::ReplayStep>& steps = workers.emplace_back();
+    for (const exec::PlannedStep& planned : program->planned_steps()) {
+      steps.push_back(paths.step(*program, planned, workers.size() - 1));
+      if (planned.queue == exec::Queue::exchange)
+        steps.back().meeting = meetings.next(planned.nodes[0], std::ssize(workers) - 1);
+    }
+  }
+  return exec::replay(workers, paths.bytes_per_second());
+}
+
+void add(TeamModel& team, const exec::Replay& replay, int64_t times) {
+  const auto factor = static_cast<double>(times);
+  team.seconds += factor * replay.seconds;
+  team.exposed_seconds += factor * replay.exposed_seconds(0);
+  for (size_t queue = 0; queue < exec::kNumQueues; ++queue)
+    team.busy_seconds[queue] += factor * replay.busy_seconds[0][queue];
+  team.kernel_seconds.resize(replay.busy_seconds.size());
+  for (size_t worker = 0; worker < replay.busy_seconds.size(); ++worker)
+    team.kernel_seconds[worker] +=
+        factor * replay.busy_seconds[worker][static_cast<size_t>(exec::Queue::compute)];
+}
+
+double scaling(const TeamModel& team, const TeamModel& one) {
+  return team.samples_per_second() / one.samples_per_second();
+}
+
+}  // namespace
+
+double network_bytes_per_second(double bits_per_second) { return bits_per_second / 8 * 1448 / 1538; }
+
+std::vector<engine::EngineOptions> options_of_workers(const engine::EngineOptions& options) {
+  std::vector<engine::EngineOptions> workers(static_cast<size_t>(options.num_workers), options);
+  for (size_t rank = 0; rank < workers.size(); ++rank) workers[rank].rank = static_cast<int>(rank);
+  return workers;
+}
+
+TeamModel model_team(const engine::EngineOptions& options, const passes::CardModel& card,
+                     const Links& links) {
+  return model_team(options_of_workers(options), card, links);
+}
+
+TeamModel model_team(std::vector<engine::EngineOptions> workers, const passes::CardModel& card,
+                     const Links& links) {
+  const engine::EngineOptions first = workers.front();
+  std::vector<std::unique_ptr<engine::Engine>> engines;
+  std::vector<const exec::Program*> before, last;
+  TeamModel team{.num_workers = first.num_workers};
+  for (engine::EngineOptions& options : workers) {
+    options.backend = exec::Backend::gpu;
+    options.measure_only = false;
+    options.plan_only = true;
+    // All workers have the same programs, unless each has its own part.
+    if (engines.empty() || options.parallel != engine::Parallel::data) {
+      engines.push_back(
+          std::make_unique<engine::Engine>(options, std::span(&options.batch, 1), std::span<int64_t>()));
+      const engine::PlanReport& plan = team.plans.emplace_back(engine::make_plan_report(*engines.back()));
+      if (plan.peak_bytes > team.card_bytes) team.host_bytes = plan.host_bytes;
+      team.card_bytes = std::max(team.card_bytes, plan.peak_bytes);
+      const UpdateSize size = update_size(*engines.back());
+      team.num_samples = std::max(team.num_samples, size.num_samples);
+      team.is_text |= size.is_text;
+    }
+    last.push_back(&engines.back()->train_program());
+    before.push_back(engines.back()->accumulate_program());
+  }
+  const Paths paths(card, links, first.num_workers);
+  add(team, replay_programs(last, paths), 1);
+  if (before.front() != nullptr)
+    add(team, replay_programs(before, paths), first.accumulate / first.num_workers - 1);
+  return team;
+}
+
+std::string to_text(const TeamModel& team, const TeamModel& one, const passes::CardModel& card,
+                    const Links& links) {
+  const auto ms = [&](exec::Queue queue) { return 1e3 * team.busy_seconds[static_cast<size_t>(queue)]; };
+  const auto line = [](std::string_view what, const TeamModel& model) {
+    return fmt::format("{:>10} {:10.3f} ms per update {:12.0f} {}/s", what, 1e3 * model.seconds,
+                       model.samples_per_second(), model.samples_name());
+  };
+  std::string text = fmt::format("on {} of {}: simulated, not measured\n{}\n{}, {:.2f} times as fast\n",
+                                 team.num_workers, card.full_name, line("one card", one),
+                                 line(fmt::format("{} cards", team.num_workers), team), scaling(team, one));
+  text += fmt::format(
+      "exposed: {:.3f} ms, {:.1f}% of an update, in which a "
+      "card stands still\n",
+      1e3 * team.exposed_seconds, 100 * team.exposed_seconds / team.seconds);
+  text += fmt::format(
+      "of each: kernels {:.3f} ms, copies to host memory "
+      "{:.3f} ms, sums {:.3f} ms, back {:.3f} ms\n",
+      ms(exec::Queue::compute), ms(exec::Queue::out), ms(exec::Queue::exchange), ms(exec::Queue::in));
+  text += fmt::format(
+      "links: {:g} GB/s each way to a card, host memory {:g} "
+      "GB/s, sums {:g} GB/s a worker",
+      1e-9 * card_rate(links, card), 1e-9 * links.memory, 1e-9 * links.sums);
+  return text + (links.network > 0 ? fmt::format(", {:g} MB/s each way between machines of a card each\n",
+                                                 1e-6 * links.network)
+                                   : ", all in one machine\n");
+}
+
+std::string to_json(const TeamModel& team, const TeamModel& one, const passes::CardModel& card,
+                    const Links& links) {
+  return fmt::format(
+      "{{\"simulated\":true,\"card\":\"{}\",\"workers\":{},"
+      "\"link_bytes_per_second\":{:.0f},"
+      "\"network_bytes_per_second\":{:.0f},\"step_seconds\":{:."
+      "9f},\"exposed_seconds\":{:.9f},"
+      "\"samples_per_step\":{},\"one_step_seconds\":{:.9f},"
+      "\"one_samples_per_step\":{},\"scaling\":{:.4f}}}",
+      card.name, team.num_workers, card_rate(links, card), links.network, team.seconds, team.exposed_seconds,
+      team.num_samples, one.seconds, one.num_samples, scaling(team, one));
+}
+
+}  // namespace hearth::planner

@@ -1,0 +1,115 @@
+#include "planner/ways_to_share.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "engine/memory_fit.h"
+
+namespace hearth::planner {
+namespace {
+
+/// Of a budget that the packing went over, and the least part of it that each takes away: what is packed
+/// takes more than what lives at a time.
+constexpr int kTries = 3;
+constexpr int64_t kLeastPart = 128;
+
+/// Lets the options fit the card; false where nothing does.
+bool fit(engine::EngineOptions& options, int64_t card_bytes, std::string& how) {
+  const std::optional<engine::MemoryFit> found = engine::MemoryFits(options, card_bytes).cheapest();
+  if (!found) return false;
+  how = engine::describe(*found);
+  options.offload = found->offload;
+  options.budget_bytes = found->budget_bytes;
+  return true;
+}
+
+/// Lowers budgets by what plans are above their cards. Returns whether all of them were within.
+bool lower_budgets(std::vector<engine::EngineOptions>& workers, const TeamModel& model,
+                   std::span<const int64_t> card_bytes) {
+  bool fits = true;
+  for (size_t i = 0; i < workers.size(); ++i) {
+    const engine::PlanReport& plan = model.plans[std::min(i, model.plans.size() - 1)];
+    const int64_t above = plan.peak_bytes - card_bytes[i];
+    if (above <= 0) continue;
+    fits = false;
+    int64_t& budget = workers[i].budget_bytes;
+    const int64_t before = budget > 0 ? budget : plan.arena_bytes;
+    budget = std::max<int64_t>(1, before - std::max(above, before / kLeastPart));
+  }
+  return fits;
+}
+
+std::string stage_line(const WayToShare& way, size_t stage) {
+  const engine::PlanReport& plan = way.model->plans[stage];
+  return fmt::format("    {:<25} {:>12} {:>12} {:>10.1f} {:>23}  {}\n",
+                     fmt::format("stage {}: {} weights", stage, plan.num_parameters),
+                     human_bytes(plan.peak_bytes), human_bytes(plan.host_bytes),
+                     1e3 * way.model->kernel_seconds[stage], "kernels alone", way.stage_fits[stage]);
+}
+
+}  // namespace
+
+WayToShare plan_way_to_share(std::string settings, engine::EngineOptions options,
+                             std::span<const int64_t> card_bytes, const passes::CardModel& card,
+                             const Links& links) {
+  options.backend = exec::Backend::gpu;
+  options.machine = passes::machine_of(card, options.precision);
+  const bool has_stages = options.parallel == engine::Parallel::pipeline && options.num_workers > 1;
+  std::vector<int64_t> room(card_bytes.begin(), card_bytes.begin() + options.num_workers);
+  WayToShare way{.settings = std::move(settings)};
+  if (has_stages) {
+    for (const int64_t num_bytes : room) options.devices.push_back({.memory_bytes = num_bytes});
+  } else {
+    std::ranges::fill(room, *std::ranges::min_element(room));
+    if (!fit(options, room[0], way.fit)) return way;
+  }
+  std::vector<engine::EngineOptions> workers = options_of_workers(options);
+  for (size_t i = 0; i < workers.size() && has_stages; ++i) {
+    if (!fit(workers[i], room[i], way.stage_fits.emplace_back())) return way;
+  }
+  for (int i = 0; i <= kTries; ++i) {
+    TeamModel model = model_team(workers, card, links);
+    if (!lower_budgets(workers, model, room)) continue;
+    way.model = std::move(model);
+    break;
+  }
+  return way;
+}
+
+std::string to_table(const std::vector<WayToShare>& ways) {
+  std::string text = fmt::format("  {:<27} {:>12} {:>12} {:>10} {:>10} {:>12}  {}\n", "", "on each card",
+                                 "host memory", "ms", "exposed", "per second", "what it takes to fit");
+  for (const WayToShare& way : ways) {
+    if (!way.model) {
+      text += fmt::format("  {:<27} does not fit by any means\n", way.settings);
+      continue;
+    }
+    const TeamModel& model = *way.model;
+    text += fmt::format("  {:<27} {:>12} {:>12} {:>10.1f} {:>9.1f}% {:>12.1f}  {}\n", way.settings,
+                        human_bytes(model.card_bytes), human_bytes(model.host_bytes), 1e3 * model.seconds,
+                        100 * model.exposed_seconds / model.seconds, model.samples_per_second(), way.fit);
+    for (size_t stage = 0; stage < way.stage_fits.size(); ++stage) text += stage_line(way, stage);
+  }
+  return text;
+}
+
+std::string to_json(const std::vector<WayToShare>& ways) {
+  std::vector<std::string> rows;
+  for (const WayToShare& way : ways) {
+    std::string row = fmt::format("{{\"settings\":\"{}\",\"fits\":{}", way.settings, way.model.has_value());
+    if (way.model) {
+      const TeamModel& model = *way.model;
+      row += fmt::format(
+          ",\"how\":\"{}\",\"card_bytes\":{},\"host_bytes\":{},\"modelled_seconds\":{:.9f},"
+          "\"exposed_seconds\":{:.9f},\"samples_per_second\":{:.3f}",
+          way.fit, model.card_bytes, model.host_bytes, model.seconds, model.exposed_seconds,
+          model.samples_per_second());
+    }
+    rows.push_back(row + "}");
+  }
+  return fmt::format("[{}]", fmt::join(rows, ","));
+}
+
+}  // namespace hearth::planner

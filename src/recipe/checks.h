@@ -1,0 +1,35 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include "recipe/recipe.h"
+
+namespace hearth::recipe {
+
+/// Where each key of a recipe was given: FILE:LINE, or an override.
+class Places {
+ public:
+  explicit Places(std::string file) : file_(std::move(file)) {}
+  void set(const std::string& key, const std::string& where) { where_[key] = where; }
+  bool contains(const std::string& key) const { return where_.contains(key); }
+  const std::string& of(const std::string& key) const {
+    const auto found = where_.find(key);
+    return found == where_.end() ? file_ : found->second;
+  }
+
+ private:
+  std::string file_;
+  std::map<std::string, std::string> where_;
+};
+
+/// What train.objective dpo says of other keys, where they are left at their defaults.
+void take_up_objective(Recipe& recipe, const Places& places);
+/// An update that the recipe does not divide among its devices is divided by a smaller micro-batch. UserError
+/// for what devices cannot share.
+void share_out(Recipe& recipe, const Places& places);
+/// UserError for values that do not go together.
+void check(const Recipe& recipe, const Places& places);
+
+}  // namespace hearth::recipe

@@ -1,0 +1,37 @@
+#include "run/stage_devices.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "exec/card_choice.h"
+#include "passes/machine.h"
+
+namespace hearth::run {
+
+passes::StageDevice stage_device(const recipe::Recipe& recipe, int device) {
+  passes::StageDevice found{.speed = 0};
+  if (!exec::names_card(recipe.device)) return found;
+  const std::vector<gpu::DeviceInfo> cards = gpu::list_devices();
+  try {
+    const int number = exec::choose_card(recipe.device, cards, gpu::runtime(), device);
+    const gpu::DeviceInfo& card = cards.at(static_cast<size_t>(number));
+    found.memory_bytes = card.memory_bytes;
+    if (const passes::CardModel* model = passes::find_card_by_full_name(card.name))
+      found.speed = passes::peak_flops_per_second(*model, DType::f32);
+  } catch (const UserError&) {
+    // Whoever opens the card says what is wrong, when all workers listen.
+  }
+  return found;
+}
+
+std::vector<passes::StageDevice> gather_stage_devices(const passes::StageDevice& own,
+                                                      distributed::Transport& team) {
+  std::vector<passes::StageDevice> all(static_cast<size_t>(team.size()));
+  team.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+  if (std::ranges::any_of(all, [](const auto& device) { return device.speed <= 0; })) {
+    for (passes::StageDevice& device : all) device.speed = 1;
+  }
+  return all;
+}
+
+}  // namespace hearth::run

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <vector>
+
+#include "distributed/transport.h"
+#include "passes/stages.h"
+#include "recipe/recipe.h"
+
+namespace hearth::run {
+
+/// The card of number `device` for a stage of a pipeline; of speed 0 where nothing is known of it, and for
+/// the processor.
+passes::StageDevice stage_device(const recipe::Recipe& recipe, int device);
+/// Those of all workers, from each its own; every worker calls it. Alike where the speed of one is not known.
+std::vector<passes::StageDevice> gather_stage_devices(const passes::StageDevice& own,
+                                                      distributed::Transport& team);
+
+}  // namespace hearth::run

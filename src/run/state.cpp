@@ -1,0 +1,120 @@
+#include "run/state.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "base/error.h"
+#include "base/json.h"
+
+namespace hearth::run {
+namespace {
+
+constexpr int64_t kMemory = 100;
+/// Losses that have to be known before one can lie too high.
+constexpr int64_t kLeast = 20;
+
+/// Numbers that count something: whole, none below 0.
+class Counts {
+ public:
+  Counts(const nlohmann::json& text, std::string_view where) : text_(text), where_(where) {}
+
+  int64_t at(const char* key) const { return count(text_.at(key), key); }
+  int64_t value(const char* key, int64_t otherwise) const {
+    return text_.contains(key) ? at(key) : otherwise;
+  }
+  int64_t count(const nlohmann::json& value, const char* key) const {
+    const bool is_count = value.is_number_unsigned() && value.get<uint64_t>() <= INT64_MAX;
+    if (!is_count) user_error("{}: expected a whole number from 0 to 2^63 for '{}'", where_, key);
+    return value.get<int64_t>();
+  }
+
+ private:
+  const nlohmann::json& text_;
+  std::string_view where_;
+};
+
+/// Places where the order of an epoch has changed ascend up to where the run is.
+void check_changes(const std::vector<int64_t>& changes, const data::LoaderPosition& position,
+                   std::string_view where) {
+  const bool ascend = std::ranges::is_sorted(changes);
+  if (!ascend || (!changes.empty() && changes.back() > position.sample) ||
+      std::ssize(changes) > position.num_changes) {
+    user_error("{}: expected changes of the order before sample {}, got others", where, position.sample);
+  }
+}
+
+RunState state_of(const nlohmann::json& text, std::string_view where) {
+  const Counts counts(text, where);
+  RunState state{.step = counts.at("step"),
+                 .best_score = text.at("best_score").get<double>(),
+                 .evaluations_without_gain = counts.at("evaluations_without_gain"),
+                 .position = {.seed = text.at("seed").get<uint64_t>(),
+                              .epoch = counts.at("epoch"),
+                              .sample = counts.at("sample"),
+                              .total = counts.at("total"),
+                              .num_changes = counts.value("num_order_changes", 0)},
+                 .num_workers = static_cast<int>(counts.value("workers", 1)),
+                 .optimizer = text.value("optimizer", std::string()),
+                 .num_rows = counts.value("num_rows", 0),
+                 .losses = {.mean = text.value("loss_mean", 0.0),
+                            .variance = text.value("loss_variance", 0.0),
+                            .count = counts.value("num_losses", 0)},
+                 .num_bad = counts.value("num_bad", 0),
+                 .num_bad_in_row = counts.value("num_bad_in_row", 0)};
+  std::vector<int64_t> changes;
+  for (const auto& change : text.value("order_changed_at", std::vector<nlohmann::json>()))
+    changes.push_back(counts.count(change, "order_changed_at"));
+  if (changes.size() > state.position.changed_at.size())
+    user_error("{}: expected at most {} changes of the order, got {}", where,
+               state.position.changed_at.size(), changes.size());
+  check_changes(changes, state.position, where);
+  std::ranges::copy(changes, state.position.changed_at.begin());
+  state.position.num_changes_here = std::ssize(changes);
+  return state;
+}
+
+}  // namespace
+
+void LossSpread::add(double loss) {
+  const double weight = 1.0 / static_cast<double>(std::min(++count, kMemory)), difference = loss - mean;
+  mean += weight * difference;
+  variance = (1 - weight) * (variance + weight * difference * difference);
+}
+
+double LossSpread::z_score(double loss) const {
+  if (count < kLeast || loss <= mean) return 0;
+  return (loss - mean) / std::sqrt(variance);
+}
+
+StateText write_run_state(const RunState& state) {
+  const data::LoaderPosition& position = state.position;
+  StateText text;
+  fmt::format_to(
+      std::back_inserter(text),
+      "{{\"step\":{},\"best_score\":{},\"evaluations_without_gain\":{},\"seed\":{},\"epoch\":{},"
+      "\"sample\":{},\"total\":{},\"num_order_changes\":{},\"order_changed_at\":[{}],",
+      state.step, state.best_score, state.evaluations_without_gain, position.seed, position.epoch,
+      position.sample, position.total, position.num_changes,
+      fmt::join(std::span(position.changed_at).first(static_cast<size_t>(position.num_changes_here)), ","));
+  fmt::format_to(std::back_inserter(text),
+                 "\"loss_mean\":{},\"loss_variance\":{},\"num_losses\":{},\"num_bad\":{},"
+                 "\"num_bad_in_row\":{},\"workers\":{},\"optimizer\":\"{}\",\"num_rows\":{}}}",
+                 state.losses.mean, state.losses.variance, state.losses.count, state.num_bad,
+                 state.num_bad_in_row, state.num_workers, state.optimizer, state.num_rows);
+  return text;
+}
+
+RunState parse_run_state(std::string_view json, std::string_view where) {
+  const auto text = parse_json_object<nlohmann::json>(json, where);
+  try {
+    return state_of(text, where);
+  } catch (const nlohmann::json::exception&) {
+    user_error("{}: expected the state of a run, but a field of it is missing or has another type", where);
+  }
+}
+
+}  // namespace hearth::run

@@ -1,0 +1,392 @@
+#include "run/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "arena/draw.h"
+#include "backend/cpu/conv.h"
+#include "base/error.h"
+#include "base/process.h"
+#include "base/text.h"
+#include "hub/adapter.h"
+#include "hub/weights.h"
+#include "io/safetensors.h"
+#include "run/from_recipe.h"
+#include "run/schedule.h"
+#include "tasks/language/text_source.h"
+
+namespace hearth::run {
+namespace {
+
+/// Pictures with their predictions in the report.
+constexpr int64_t kNumSamples = 36;
+/// That an earlier session's pace stands for.
+constexpr double kKnownUpdates = 100;
+
+void check_memory(const recipe::Recipe& recipe, const engine::Engine& engine, int64_t staging_bytes) {
+  const int64_t needed = engine.memory_bytes() + staging_bytes;
+  if (const int64_t free = available_memory_bytes(); needed > free) {
+    user_error(
+        "expected a micro-batch that fits the {} of memory that are free here, got one of {} that needs {}; "
+        "try a lower train.batch with a higher train.accumulate (hearth plan RECIPE --memory={} finds the "
+        "largest)",
+        human_bytes(free), recipe.batch, human_bytes(needed), free);
+  }
+  if (recipe.memory > 0 && engine.arena_bytes() > recipe.memory) {
+    user_error(
+        "a micro-batch of {} needs an arena of {}, above memory={} even with recomputation; lower "
+        "train.batch and raise train.accumulate",
+        recipe.batch, human_bytes(engine.arena_bytes()), human_bytes(recipe.memory));
+  }
+}
+
+}  // namespace
+
+Trainer::Trainer(recipe::Recipe recipe, fs::path out, TrainerEvents events, Membership member)
+    : recipe_(tasks::with_date(std::move(recipe), out)),
+      out_(std::move(out)),
+      run_(out_.string() + "\n" + recipe::write_recipe(recipe_)),
+      events_(std::move(events)),
+      team_(member.team) {
+  HEARTH_CHECK(num_sharing(recipe_, num_workers()) == num_workers());
+  const auto& off = recipe_.passes_off;
+  cpu::allow_winograd(std::find(off.begin(), off.end(), "winograd") == off.end());
+  task_ = open_task(recipe_);
+  engine::EngineOptions options = engine_options(recipe_, member.device.value_or(rank()), num_workers());
+  options.rank = rank();
+  options.devices = std::move(member.devices);
+  options.row_lengths = task_->row_lengths();
+  const std::vector<int64_t> sizes = tasks::batch_sizes(task_->num_rows(), recipe_.batch);
+  std::vector<int64_t> eval_sizes = tasks::batch_sizes(task_->num_eval_rows(), recipe_.batch);
+  if (task_->evaluates_training_rows()) eval_sizes.insert(eval_sizes.end(), sizes.begin(), sizes.end());
+  options.meets_on_card = member.cards != nullptr;
+  engine_ = std::make_unique<engine::Engine>(std::move(options), sizes, eval_sizes);
+  check_memory(recipe_, *engine_, task_->staging_bytes());
+  if (team_ != nullptr) engine_->join(*team_, std::move(member.cards));
+  check_share();
+  engine_->set_heartbeat(events_.heartbeat);
+  engine_->initialise();
+  load_frozen_weights();
+  total_steps_ = recipe_.steps > 0 ? recipe_.steps : recipe_.epochs * steps_per_epoch();
+  state_.position.seed = recipe_.seed;
+}
+
+Trainer::~Trainer() = default;
+
+void Trainer::check_share() const {
+  if (recipe_.parallel == "pipeline") return;
+  const data::LoaderShare last{.first = recipe_.accumulate / num_workers() * (num_workers() - 1)};
+  if (last.first * recipe_.batch < task_->num_rows()) return;
+  user_error(
+      "expected data for every one of {} devices, got {} rows in an epoch for an update of {} x {}; try a "
+      "lower train.batch or devices=1",
+      num_workers(), task_->num_rows(), recipe_.accumulate, recipe_.batch);
+}
+
+void Trainer::load_frozen_weights() {
+  if (!hub::has_adapter(*engine_)) return;
+  if (recipe_.text.model.empty())
+    user_error("expected model.path, the model that the adapter is for, got none; try model=FOLDER");
+  hub::load_model(*engine_, recipe_.init.empty() ? recipe_.text.model : recipe_.init);
+}
+
+void Trainer::load_first_weights() {
+  const bool adapts = hub::has_adapter(*engine_);
+  const std::string& first = recipe_.init.empty() ? recipe_.text.model : recipe_.init;
+  if (!adapts && !first.empty()) hub::load_model(*engine_, first);
+  if (adapts && !recipe_.adapter.path.empty())
+    hub::load_weights(*engine_, hub::adapter_weights(recipe_.adapter.path));
+}
+
+int64_t Trainer::steps_per_epoch() const {
+  const int64_t group = recipe_.batch * recipe_.accumulate;
+  return (task_->num_rows() + group - 1) / group;
+}
+
+void Trainer::start(const Start& how) {
+  make_folder(out_);
+  const bool resumed = how.resume && load_checkpoint();
+  if (resumed) {
+    task_->go_on(out_);
+  } else {
+    load_first_weights();
+    task_->begin(*engine_, events_.message);
+    if (leads()) task_->save_beginning(out_);
+  }
+  const fs::path config = out_ / "config.json";
+  saved_dtype_ = resumed && path_exists(config) ? hub::config_dtype(config) : hub::saved_dtype(recipe_);
+  // The folder alone is enough to go on with, but for the data.
+  if (leads()) task_->save_companions(out_, saved_dtype_);
+  if (leads()) open_files(resumed);
+  // It is said once, not in front of every attempt.
+  if (leads()) make_room(how.reason.empty());
+  if (leads() && !how.reason.empty()) log_->event(state_.step, how.reason);
+  // A step's first line in the log is written where it is above this.
+  logged_step_ = resumed ? state_.step : -1;
+  if (!resumed) evaluate_first_weights();
+  logged_step_ = state_.step;
+  if (how.new_order) change_order();
+  stream_.emplace(task_->open(state_.position, engine_->share()));
+}
+
+void Trainer::evaluate_first_weights() {
+  if (!recipe_.eval_on_start) return;
+  if (engine_->evaluates_together()) engine_->gather_states();
+  if (evaluates()) evaluate_and_log();
+}
+
+void Trainer::change_order() {
+  if (!data::change_order(state_.position)) return;
+  engine_->gather_states();
+  if (!leads()) return;
+  const std::string text =
+      fmt::format("from step {} on the samples come in another order, number {}: the rest of epoch {} too",
+                  state_.step, state_.position.num_changes, state_.position.epoch);
+  events_.message(text);
+  // Whoever resumes from here goes on in the same order.
+  save_checkpoint();
+  checkpoints_->flush();
+  log_->event(state_.step, text);
+}
+
+void Trainer::open_files(bool resumed) {
+  folder_.emplace(out_);
+  write_file_atomically(out_ / "config.yaml", write_recipe(recipe_));
+  if (hub::has_adapter(*engine_)) {
+    write_file_atomically(out_ / hub::kAdapterConfig,
+                          hub::adapter_config_json(recipe_.adapter, engine_->tensors(), recipe_.text.model));
+  }
+  log_ = std::make_unique<io::RunLog>(out_ / "trainer_log.jsonl", resumed ? state_.step : -1);
+  event_file_ = std::make_unique<io::EventFile>(out_, resumed ? state_.step + 1 : 0);
+  read_pace(out_ / "trainer_log.jsonl");
+  checkpoints_ = std::make_unique<io::CheckpointWriter>(out_ / "checkpoints", std::ssize(engine_->state()),
+                                                        static_cast<int>(recipe_.keep_checkpoints));
+}
+
+void Trainer::read_pace(const fs::path& log) {
+  const std::vector<io::CurvePoint> times = io::read_curve(log, "elapsed_time");
+  if (times.empty()) return;
+  const io::CurvePoint& last = times.back();
+  const io::CurvePoint& first = times[times.size() - std::min<size_t>(times.size(), 100)];
+  seconds_before_ = last.value;
+  if (last.step > first.step)
+    seconds_per_update_ = (last.value - first.value) / static_cast<double>(last.step - first.step);
+}
+
+engine::StepResult Trainer::train_one(double rate) {
+  beat(distributed::Phase::training);
+  const int64_t num_samples = task_->num_samples(state_.position, rows_of_step());
+  engine_->start_step(
+      num_micro(), num_samples, [&] { return stream_->next(); }, state_.step, rate);
+  const bool goes_on = state_.step + 1 < total_steps_ && !is_bad(state_.step + 1);
+  if (const engine::MicroBatch* ahead = engine_->card() && goes_on ? stream_->peek() : nullptr)
+    engine_->stage_ahead(*ahead);
+  return engine_->finish_step();
+}
+
+int64_t Trainer::rows_of_step() const {
+  return std::min(task_->num_rows() - state_.position.sample, recipe_.batch * recipe_.accumulate);
+}
+
+int64_t Trainer::num_micro() const { return (rows_of_step() + recipe_.batch - 1) / recipe_.batch; }
+
+RunSummary Trainer::run(const Start& how) {
+  try {
+    return run_to_end(how);
+  } catch (const UserError&) {
+    // What a write to a folder that is gone fails with does not say so.
+    if (folder_) folder_->check();
+    throw;
+  }
+}
+
+RunSummary Trainer::run_to_end(const Start& how) {
+  started_seconds_ = process_seconds();
+  start(how);
+  RunSummary summary;
+  if (state_.step >= total_steps_) {
+    events_.message(fmt::format("all {} steps were done already; to go on, raise train.steps or train.epochs",
+                                state_.step));
+  }
+  while (state_.step < total_steps_) {
+    const double rate = learning_rate(recipe_.schedule, recipe_.lr, state_.step, total_steps_);
+    const bool left_out = is_bad(state_.step);
+    const engine::StepResult result = left_out ? leave_out_one() : train_one(rate);
+    if (const std::string fault = left_out ? "" : fault_of(result); !fault.empty()) {
+      if (may_skip()) {
+        roll_back(result, fault);
+        continue;
+      }
+      if (leads()) stop_for_bad_step(result, fault);
+      break;
+    }
+    if (!left_out) note_good(result);
+    after_step(result, rate);
+    const Order next = agree(order(result));
+    if (next == Order::remember) remember();
+    summary.interrupted = next == Order::interrupt;
+    if (next == Order::interrupt || next == Order::stop_early) break;
+  }
+  // A run that was killed behind its last step, or that stopped early, has nothing to show yet.
+  if (!summary.interrupted && !final_ && evaluates()) final_ = task_->evaluate(*engine_, kNumSamples);
+  if (summary.interrupted || engine_->evaluates_together()) engine_->gather_states();
+  summary.led = leads();
+  if (leads()) finish(summary);
+  return summary;
+}
+
+Trainer::Order Trainer::order(const engine::StepResult& result) const {
+  if (recipe_.early_stop > 0 && state_.evaluations_without_gain >= recipe_.early_stop) {
+    events_.message(fmt::format("stopping early: {} evaluations without a better score", recipe_.early_stop));
+    return Order::stop_early;
+  }
+  if (events_.stop != nullptr && *events_.stop) return Order::interrupt;
+  return time_to_remember(result) ? Order::remember : Order::go_on;
+}
+
+Trainer::Order Trainer::agree(Order order) const {
+  if (team_ != nullptr) team_->broadcast(std::as_writable_bytes(std::span(&order, 1)), 0);
+  return order;
+}
+
+void Trainer::note_good(const engine::StepResult& result) {
+  state_.num_bad_in_row = 0;
+  // A loss scale that is too high says nothing.
+  if (result.skipped) return;
+  last_good_step_ = state_.step;
+  state_.losses.add(result.loss);
+}
+
+void Trainer::after_step(const engine::StepResult& result, double rate) {
+  ++state_.step;
+  ++session_steps_;
+  session_samples_ += result.num_samples;
+  state_.position = data::advanced(state_.position, rows_of_step(), task_->num_rows());
+  if (are_together()) engine_->move_together();
+  // Weights that give no finite loss are no checkpoint; the loss scale may only mend gradients.
+  const bool due = state_.step % recipe_.checkpoint_every == 0 && std::isfinite(result.loss);
+  const bool saves = due || state_.step == total_steps_;
+  if (saves || (time_to_evaluate() && engine_->evaluates_together())) engine_->gather_states();
+  if (leads()) folder_->check();
+  if (leads() && !goes_again()) log_step(result, rate);
+  if (leads()) checkpoints_->check();
+  if (time_to_evaluate() && evaluates()) evaluate_and_log();
+  if (leads() && saves) save_checkpoint();
+  logged_step_ = std::max(logged_step_, state_.step);
+}
+
+bool Trainer::are_together() const {
+  return state_.step % recipe_.local.steps == 0 || state_.step == total_steps_;
+}
+
+bool Trainer::time_to_evaluate() const {
+  const int64_t every = recipe_.eval_every > 0 ? recipe_.eval_every : steps_per_epoch();
+  // What falls due between two steps together waits for the next one.
+  const bool is_due = state_.step / every > (state_.step - recipe_.local.steps) / every;
+  return state_.step == total_steps_ || (is_due && are_together());
+}
+
+void Trainer::log_step(const engine::StepResult& result, double rate) {
+  log_->step(state_.step, total_steps_, result.loss, rate, result.grad_norm,
+             seconds_before_ + process_seconds() - started_seconds_);
+  if (state_.num_bad_in_row > 0) return;
+  if (state_.step % recipe_.log_every != 0 && session_steps_ != 1) return;
+  event_file_->add_scalar(state_.step, "train/loss", static_cast<float>(result.loss));
+  event_file_->add_scalar(state_.step, "train/learning_rate", static_cast<float>(rate));
+  event_file_->add_scalar(state_.step, "train/grad_norm", static_cast<float>(result.grad_norm));
+  report_progress(result, rate);
+}
+
+void Trainer::report_progress(const engine::StepResult& result, double rate) {
+  const double elapsed = process_seconds() - started_seconds_;
+  const double training = std::max(1e-3, elapsed - evaluation_seconds_);
+  const auto done = static_cast<double>(session_steps_);
+  // The first updates take longer than those that follow, so that an earlier session's pace counts like a
+  // few.
+  const double known = seconds_per_update_ > 0 ? kKnownUpdates : 0;
+  const double pace = (known * seconds_per_update_ + elapsed) / (known + done);
+  events_.progress({.step = state_.step,
+                    .total_steps = total_steps_,
+                    .loss = result.loss,
+                    .learning_rate = rate,
+                    .grad_norm = result.grad_norm,
+                    .samples_per_second = static_cast<double>(session_samples_) / training,
+                    .unit = task_->unit(),
+                    .tflops = engine_->flops_per_update() * done / training * 1e-12,
+                    .memory_bytes = engine_->memory_bytes(),
+                    .eta_seconds = pace * static_cast<double>(total_steps_ - state_.step)});
+}
+
+void Trainer::evaluate_and_log() {
+  const double before = process_seconds();
+  beat(distributed::Phase::evaluating);
+  const bool last = state_.step == total_steps_;
+  const tasks::Evaluation found = task_->evaluate(*engine_, last ? kNumSamples : 0);
+  if (last) final_ = found;
+  if (!leads()) return;
+  beat(distributed::Phase::saving);
+  if (!goes_again()) log_evaluation(found);
+  ++state_.evaluations_without_gain;
+  if (std::isfinite(found.loss) && found.score > state_.best_score) {
+    state_.best_score = found.score;
+    state_.evaluations_without_gain = 0;
+    hub::save_weights(*engine_, out_ / "best.safetensors", true, saved_dtype_);
+  }
+  evaluation_seconds_ += process_seconds() - before;
+}
+
+void Trainer::log_evaluation(const tasks::Evaluation& found) {
+  log_->evaluation(state_.step, found.loss, found.metrics);
+  event_file_->add_scalar(state_.step, "eval/loss", static_cast<float>(found.loss));
+  for (const auto& [name, value] : found.metrics) {
+    event_file_->add_scalar(state_.step, fmt::format("eval/{}", name), static_cast<float>(value));
+  }
+  events_.message(fmt::format("step {}: validation loss {:.4f}, {}", state_.step, found.loss,
+                              task_->evaluation_text(found)));
+}
+
+void Trainer::finish(RunSummary& summary) {
+  if (summary.interrupted) save_checkpoint();
+  beat(distributed::Phase::finishing);
+  checkpoints_->flush();
+  folder_->check();
+  hub::save_weights(*engine_, out_ / hub::weights_name(*engine_), false, saved_dtype_);
+  summary.steps = state_.step;
+  summary.best_score = state_.best_score;
+  summary.best = state_.best_score == RunState::kNoScore ? "none yet" : task_->score_text(state_.best_score);
+  summary.seconds = process_seconds() - started_seconds_;
+  const exec::Program& program = engine_->train_program();
+  const fs::path log = out_ / "trainer_log.jsonl";
+  io::ReportData data{.title = fmt::format("{} on {}", recipe::model_name(recipe_), recipe_.data.kind)};
+  data.summary = {{"best", summary.best},
+                  {"steps", std::to_string(state_.step)},
+                  {"time", fmt::format("{:.1f} s", summary.seconds)},
+                  {"precision", recipe_.precision},
+                  {"arena", human_bytes(engine_->arena_bytes())},
+                  {"weights and state", human_bytes(engine_->kept_bytes())}};
+  data.loss = io::read_curve(log, "loss");
+  data.learning_rate = io::read_curve(log, "lr");
+  data.eval_loss = io::read_curve(log, "eval_loss");
+  task_->report(final_.value_or(tasks::Evaluation{}), log, data);
+  data.arena_svg = arena::draw_svg(program.plan_problem(), program.plan_solution());
+  write_file_atomically(out_ / "report.html", io::make_report(data));
+}
+
+void Trainer::dump_gradients(const fs::path& path) {
+  load_first_weights();
+  task_->begin(*engine_, events_.message);
+  const std::unique_ptr<tasks::BatchStream> stream = task_->open({.seed = recipe_.seed});
+  const engine::MicroBatch batch = stream->next();
+  const int64_t num_samples = task_->num_samples({.seed = recipe_.seed}, batch.num_rows);
+  std::vector<std::vector<float>> values;
+  std::vector<io::TensorView> views;
+  engine_->gradients(batch, num_samples, [&](const nn::Tensor& tensor, std::span<const float> data) {
+    values.emplace_back(data.begin(), data.end());
+    views.push_back({.name = tensor.name, .dtype = DType::f32, .shape = tensor.layout.file_shape});
+  });
+  for (size_t i = 0; i < views.size(); ++i) views[i].bytes = std::as_bytes(std::span(values[i]));
+  io::write_safetensors(path, views);
+}
+
+}  // namespace hearth::run

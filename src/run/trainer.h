@@ -1,0 +1,189 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "distributed/heartbeat.h"
+#include "io/checkpoint.h"
+#include "io/checkpoint_memory.h"
+#include "io/event_file.h"
+#include "recipe/recipe.h"
+#include "run/state.h"
+#include "tasks/task.h"
+
+namespace hearth::run {
+
+/// What the trainer tells while it runs.
+struct Progress {
+  int64_t step = 0;
+  int64_t total_steps = 0;
+  double loss = 0;
+  double learning_rate = 0;
+  double grad_norm = 0;
+  double samples_per_second = 0;
+  const char* unit = "";  ///< of a sample
+  double tflops = 0;
+  int64_t memory_bytes = 0;
+  double eta_seconds = 0;
+};
+struct TrainerEvents {
+  std::function<void(const Progress&)> progress;    ///< every log_every updates
+  std::function<void(const std::string&)> message;  ///< rare, one sentence
+  /// Set by the caller (Ctrl-C): the trainer ends behind the next update with a checkpoint. Of a team, the
+  /// leader's counts.
+  const std::atomic<bool>* stop = nullptr;
+  distributed::Heartbeat heartbeat;  ///< beats with every micro-batch
+  /// Checkpoints between those on the disk, for whoever goes on where this process fails; null: none. It
+  /// outlives the trainer.
+  const io::CheckpointMemory* memory = nullptr;
+};
+
+/// How a run begins.
+struct Start {
+  bool resume = false;  ///< from the newest complete checkpoint of the folder or of memory, if there is one
+  bool new_order = false;  ///< what is left of its data comes in another order from there on
+  std::string reason;      ///< why, for the log; empty: nothing is logged
+};
+
+struct RunSummary {
+  int64_t steps = 0;
+  double best_score = 0;
+  std::string best;  ///< for people
+  double seconds = 0;
+  bool interrupted = false;
+  bool led = true;  ///< false: another worker has written the run folder, and says how the run ended
+};
+
+/// A worker's place among those that share a run.
+struct Membership {
+  /// Of recipe.devices workers, or of fewer where devices have failed (num_sharing); null: there is one
+  /// alone.
+  distributed::Transport* team = nullptr;
+  std::optional<int> device;                     ///< the number of its card; none: its rank
+  std::shared_ptr<distributed::NcclTeam> cards;  ///< of the same ranks, for sums between cards
+  std::vector<passes::StageDevice> devices;      ///< of a pipeline's workers; empty: they are alike
+};
+
+/// One run in one folder: config.yaml, model.safetensors (or a PEFT adapter), trainer_log.jsonl, TensorBoard
+/// events, checkpoints/, report.html. Several workers may share a run: each has a trainer for the same recipe
+/// and folder, and rank 0 leads: it alone writes, and evaluates where it has the whole model.
+class Trainer {
+ public:
+  /// Compiles everything for the recipe's task; exchanges nothing. `out` is created.
+  Trainer(recipe::Recipe recipe, fs::path out, TrainerEvents events, Membership member = {});
+  ~Trainer();
+
+  /// Trains to the end.
+  RunSummary run(const Start& start);
+  RunSummary run(bool resume) { return run({.resume = resume}); }
+  /// The weights that a run begins with, from the files that the recipe names; run() does it where it begins.
+  void load_first_weights();
+  /// Writes the first micro-batch's gradients in torch's names and layouts.
+  void dump_gradients(const fs::path& path);
+  /// Judges the present weights on what is held out, for a run that is in its folder.
+  tasks::Evaluation evaluate() {
+    task_->go_on(out_);
+    return task_->evaluate(*engine_, 0);
+  }
+
+  engine::Engine& engine() { return *engine_; }
+  const tasks::Task& task() const { return *task_; }
+
+ private:
+  /// What the leader has decided behind a step.
+  enum class Order : int32_t { go_on, remember, stop_early, interrupt };
+
+  int rank() const { return team_ == nullptr ? 0 : team_->rank(); }
+  int num_workers() const { return team_ == nullptr ? 1 : team_->size(); }
+  bool leads() const { return rank() == 0; }
+  bool evaluates() const { return leads() || engine_->evaluates_together(); }
+  void check_share() const;
+  void beat(distributed::Phase phase) const { events_.heartbeat.beat(phase, state_.step); }
+  /// Those under an adapter, which no checkpoint holds.
+  void load_frozen_weights();
+  RunSummary run_to_end(const Start& how);
+  void start(const Start& how);
+  void change_order();
+  void open_files(bool resumed);
+  void read_pace(const fs::path& log);
+  bool load_checkpoint();
+  /// Makes everything as the newest checkpoint has it; says which one that is, or nothing where there is
+  /// none.
+  std::string restore_newest(std::vector<std::string>* refused);
+  void check_number_of_workers(const RunState& state, const std::string& where) const;
+  /// That optimizer and data are those of the checkpoint, or nothing after it would mean anything.
+  void check_same_run(const RunState& state, const std::string& where) const;
+  void restore(const std::string& state_text, std::span<const std::byte> memory, const std::string& where);
+  void make_room(bool says);
+  bool time_to_remember(const engine::StepResult& result) const;
+  void remember();
+  engine::StepResult train_one(double rate);
+  void after_step(const engine::StepResult& result, double rate);
+  Order order(const engine::StepResult& result) const;
+  Order agree(Order order) const;
+  /// Of the next update: whether its samples are to be left out.
+  bool is_bad(int64_t step) const;
+  /// What is wrong with an update; empty: nothing is.
+  std::string fault_of(const engine::StepResult& result) const;
+  void note_good(const engine::StepResult& result);
+  bool may_skip() const;
+  /// Makes everything as it was behind the newest checkpoint, from where the run comes to this step again.
+  void roll_back(const engine::StepResult& result, const std::string& fault);
+  void start_over();
+  void clear_sums();
+  engine::StepResult leave_out_one();
+  void discard_unsound(const engine::StepResult& result);
+  [[noreturn]] void stop_for_bad_step(const engine::StepResult& result, const std::string& fault);
+  std::string find_not_finite();
+  /// Whether this session has been here before.
+  bool goes_again() const { return state_.step <= logged_step_; }
+  StateText state_text();
+  void save_checkpoint();
+  /// Before any update, where the recipe wants it.
+  void evaluate_first_weights();
+  void evaluate_and_log();
+  void log_evaluation(const tasks::Evaluation& found);
+  void log_step(const engine::StepResult& result, double rate);
+  void report_progress(const engine::StepResult& result, double rate);
+  void finish(RunSummary& summary);
+  int64_t steps_per_epoch() const;
+  /// Rows and micro-batches of the step that begins at state_.position.
+  int64_t rows_of_step() const;
+  int64_t num_micro() const;
+  bool time_to_evaluate() const;
+  /// Whether all workers have the same weights behind this step.
+  bool are_together() const;
+
+  recipe::Recipe recipe_;
+  fs::path out_;
+  std::string run_;  ///< what a checkpoint in memory must be of
+  TrainerEvents events_;
+  distributed::Transport* team_;
+  std::unique_ptr<tasks::Task> task_;
+  std::unique_ptr<engine::Engine> engine_;
+  std::optional<tasks::AheadStream> stream_;
+  std::optional<HeldFolder> folder_;
+  std::unique_ptr<io::CheckpointWriter> checkpoints_;
+  std::unique_ptr<io::EventFile> event_file_;
+  std::unique_ptr<io::RunLog> log_;
+  RunState state_;
+  DType saved_dtype_ = DType::f32;  ///< of the files of weights; checkpoints hold f32
+  int64_t total_steps_ = 0;
+  int64_t last_good_step_ = -1;     ///< its weights gave a finite loss
+  int64_t logged_step_ = 0;         ///< what came up to it is in the log
+  std::vector<int64_t> bad_steps_;  ///< found in this session
+  std::optional<tasks::Evaluation> final_;
+  double started_seconds_ = 0;
+  int64_t session_steps_ = 0;
+  int64_t session_samples_ = 0;
+  double evaluation_seconds_ = 0;
+  double seconds_before_ = 0;      ///< of earlier sessions, as the log has them
+  double seconds_per_update_ = 0;  ///< of the last one; 0: unknown
+  double remember_at_ = 0;         ///< seconds of this process, for a checkpoint in memory; 0: never
+};
+
+}  // namespace hearth::run

@@ -1,0 +1,182 @@
+#include "supervise/attempt.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+#include "base/error.h"
+#include "distributed/shm_memory.h"
+
+namespace hearth::supervise {
+namespace {
+
+using distributed::Heartbeat;
+using distributed::Phase;
+
+/// Beats come now and then this many times later than they ever did.
+constexpr double kMargin = 20;
+/// Where times between beats are long themselves.
+constexpr double kLeastMargin = 3;
+/// The first one may be of another kind: what it needs is loaded.
+constexpr int64_t kRoundsToLearn = 2;
+
+bool has_rhythm(Phase phase) { return phase == Phase::training || phase == Phase::evaluating; }
+
+double seconds_between(Worker::Clock::time_point from, Worker::Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+}  // namespace
+
+Attempt::Attempt(AttemptPlan plan, const Work& work, const SupervisorOptions& options)
+    : plan_(std::move(plan)), options_(options), board_(size()) {
+  if (size() > 1) group_ = std::make_unique<distributed::ShmGroup>(size(), options.group);
+  for (int rank = 0; rank < size(); ++rank) {
+    const Seat seat{.rank = rank,
+                    .size = size(),
+                    .device = plan_.devices[static_cast<size_t>(rank)],
+                    .attempt = plan_.number,
+                    .new_order = plan_.new_order,
+                    .reason = plan_.reason,
+                    .heartbeat = Heartbeat(board_.entry(rank)),
+                    .stop = &board_.stop(),
+                    .said = &board_.said(),
+                    .group = group_.get()};
+    workers_.push_back(std::make_unique<Worker>([&] { return work(seat); }));
+  }
+}
+
+void Attempt::look() {
+  for (const auto& worker : workers_) worker->look();
+}
+
+bool Attempt::running() const {
+  return std::ranges::any_of(workers_, [](const auto& worker) { return worker->running(); });
+}
+
+std::optional<int> Attempt::status() const {
+  for (const auto& worker : workers_) {
+    const int status = worker->exit_status();
+    const bool is_leaders = worker == workers_.front() && (status == kDone || status == kInterrupted);
+    if (status == kMistake || is_leaders) return status;
+  }
+  return std::nullopt;
+}
+
+bool Attempt::starting() const {
+  for (int rank = 0; rank < size(); ++rank)
+    if (board_.entry(rank).phase != Phase::starting) return false;
+  return true;
+}
+
+void Attempt::kill_all() const {
+  for (const auto& worker : workers_)
+    if (worker->running()) worker->kill_now();
+}
+
+std::vector<std::string> Attempt::left() const {
+  std::vector<std::string> sentences;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (!is_running(rank)) continue;
+    sentences.push_back(fmt::format("{} does not end even when it is killed, and is left: process {}",
+                                    name(rank), workers_[static_cast<size_t>(rank)]->process()));
+  }
+  return sentences;
+}
+
+std::optional<Failure> Attempt::failure(Worker::Clock::time_point awake) const {
+  if (const auto rank = find_dead()) return failure_of(*rank, workers_[static_cast<size_t>(*rank)]->fate());
+  if (const auto rank = find_stopped())
+    return failure_of(*rank, workers_[static_cast<size_t>(*rank)]->fate());
+  const auto rank = find_late(awake);
+  if (!rank) return std::nullopt;
+  Failure failure =
+      failure_of(*rank, fmt::format("made no progress for {:.1f} s", silent_seconds(*rank, awake)));
+  failure.late = true;
+  return failure;
+}
+
+/// Who was killed comes first: others may have ended for want of it.
+std::optional<int> Attempt::find_dead() const {
+  std::optional<int> found;
+  for (int rank = 0; rank < size(); ++rank) {
+    const Worker& worker = *workers_[static_cast<size_t>(rank)];
+    if (worker.running()) continue;
+    const int status = worker.exit_status();
+    if (status < 0) return rank;
+    if (!found && status != kDone && status != kInterrupted) found = rank;
+  }
+  return found;
+}
+
+std::optional<int> Attempt::find_stopped() const {
+  for (int rank = 0; rank < size(); ++rank) {
+    const auto stopped = workers_[static_cast<size_t>(rank)]->stopped();
+    if (stopped && seconds_between(*stopped, Worker::Clock::now()) > options_.stopped_seconds) return rank;
+  }
+  return std::nullopt;
+}
+
+/// Workers wait for one another, so that none is late before all are; the one that does not wait is stuck.
+std::optional<int> Attempt::find_late(Worker::Clock::time_point awake) const {
+  std::optional<int> found;
+  const auto innocence = [&](int rank) {
+    return std::tuple(!collective(rank).empty(), board_.entry(rank).step.load(),
+                      -silent_seconds(rank, awake));
+  };
+  for (int rank = 0; rank < size(); ++rank) {
+    if (!is_running(rank)) continue;
+    // A worker beats before it turns to another phase, so that its patience is looked up first.
+    const double patience = patience_seconds(rank);
+    if (silent_seconds(rank, awake) <= patience) return std::nullopt;
+    if (!found || innocence(rank) < innocence(*found)) found = rank;
+  }
+  return found;
+}
+
+double Attempt::silent_seconds(int rank, Worker::Clock::time_point awake) const {
+  const int64_t beat = board_.entry(rank).time_ns.load();
+  const int64_t from = std::max(beat, std::chrono::nanoseconds(awake.time_since_epoch()).count());
+  return 1e-9 * static_cast<double>(Heartbeat::now_ns() - from);
+}
+
+double Attempt::patience_seconds(int rank) const {
+  const Heartbeat::Entry& entry = board_.entry(rank);
+  const Phase phase = entry.phase;
+  if (phase == Phase::reporting) return std::numeric_limits<double>::infinity();
+  const Heartbeat::Learned& learned = entry.learned.at(static_cast<size_t>(phase));
+  if (!has_rhythm(phase) || learned.num_rounds < kRoundsToLearn)
+    return plan_.patience * options_.start_seconds;
+  const double longest = 1e-9 * static_cast<double>(learned.longest_ns.load());
+  const double most = std::max(options_.start_seconds, kLeastMargin * longest);
+  return plan_.patience * std::max(options_.least_seconds, std::min(kMargin * longest, most));
+}
+
+Failure Attempt::failure_of(int rank, const std::string& fate) const {
+  const Heartbeat::Entry& entry = board_.entry(rank);
+  Failure failure{.attempt = plan_.number, .rank = rank, .step = entry.step, .phase = entry.phase};
+  failure.what = fmt::format("{} {} at step {} while {}", name(rank), fate, failure.step,
+                             distributed::kPhaseNames.at(static_cast<size_t>(entry.phase.load())));
+  if (const std::string where = collective(rank); !where.empty()) failure.what += ", in " + where;
+  bool told = false;
+  for (int other = 0; other < size(); ++other) {
+    failure.newest = std::max(failure.newest, board_.entry(other).step.load());
+    const std::string where = collective(other);
+    if (other == rank || told || where.empty()) continue;
+    failure.what += fmt::format("; {} waited {:.1f} s in {}", name(other), silent_seconds(other, {}), where);
+    told = true;
+  }
+  return failure;
+}
+
+std::string Attempt::name(int rank) const {
+  return size() == 1 ? "the worker" : fmt::format("worker {}", rank);
+}
+
+/// Empty where it is in none.
+std::string Attempt::collective(int rank) const {
+  const bool waits = group_ && group_->memory().board(rank).kind != distributed::ShmKind::none;
+  return waits ? group_->whereabouts(rank) : "";
+}
+
+}  // namespace hearth::supervise

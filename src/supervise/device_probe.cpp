@@ -1,0 +1,20 @@
+#include "supervise/device_probe.h"
+
+#include "base/error.h"
+#include "exec/self_test.h"
+#include "ops/op_list.h"
+
+namespace hearth::supervise {
+
+std::string probe_card(const exec::CardWish& wish) {
+  ir::Graph graph;
+  const ir::ValueId in = graph.add_value("in", {.dtype = DType::f32, .shape = {64}}, ir::Role::input);
+  graph.outputs = {graph.add1(*ops::find_op("relu"), {in})};
+  const int card = exec::choose_card(wish.device, gpu::list_devices(), gpu::runtime(), wish.number);
+  exec::SelfTest test(card, {.when = exec::SelfTest::When::always});
+  test.cover(graph);
+  for (const auto& [kernel, what] : test.failures()) return fmt::format("{}: {}", kernel, what);
+  return "";
+}
+
+}  // namespace hearth::supervise

@@ -1,0 +1,221 @@
+#include "supervise/supervisor.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "supervise/attempt.h"
+
+namespace hearth::supervise {
+namespace {
+
+using Clock = Worker::Clock;
+using namespace std::chrono_literals;
+
+constexpr auto kPoll = 100ms;
+/// Behind a longer sleep of its own, the supervisor trusts no clock.
+constexpr auto kSleep = 2s;
+/// For workers to leave by themselves.
+constexpr auto kLeave = 1s;
+/// Killed processes are gone by then, unless the kernel has them.
+constexpr auto kReap = 5s;
+constexpr int kMostAtOneStep = 3;
+constexpr int kMostWithoutProgress = 4;
+/// Of a probe's process.
+constexpr int kFailedProbe = 1;
+
+/// The failures of all attempts.
+class History {
+ public:
+  void add(const Failure& failure) {
+    num_at_step_ = !all_.empty() && failure.step == all_.back().step ? num_at_step_ + 1 : 1;
+    num_in_vain_ = failure.newest > newest_ ? 1 : num_in_vain_ + 1;
+    newest_ = std::max(newest_, failure.newest);
+    all_.push_back(failure);
+  }
+  /// What a fault in the data, or one that the data brings about, looks like.
+  bool wants_new_order() const {
+    return num_at_step_ == kMostAtOneStep - 1 && all_.back().phase == distributed::Phase::training;
+  }
+  /// Why the last one is enough; empty: it is not.
+  std::string why_stop(const SupervisorOptions& options) const {
+    if (num_at_step_ >= kMostAtOneStep)
+      return fmt::format("{} failures at step {}", num_at_step_, all_.back().step);
+    if (num_in_vain_ >= kMostWithoutProgress)
+      return fmt::format("{} failures without a step behind {}", num_in_vain_, newest_);
+    if (std::ssize(all_) >= options.most_failures) return fmt::format("{} failures", all_.size());
+    return "";
+  }
+  /// A line for each.
+  std::string report() const {
+    std::string lines;
+    for (const Failure& failure : all_)
+      lines += fmt::format("\n  attempt {}, {:%F %T}: {}", failure.attempt, fmt::localtime(failure.time),
+                           failure.what);
+    return lines;
+  }
+
+ private:
+  std::vector<Failure> all_;
+  int64_t newest_ = -1;
+  int num_at_step_ = 0;
+  int num_in_vain_ = 0;
+};
+
+class Supervisor {
+ public:
+  Supervisor(const Attempt::Work& work, const SupervisorOptions& options)
+      : work_(work), options_(options), devices_(static_cast<size_t>(options.size)) {
+    std::iota(devices_.begin(), devices_.end(), 0);
+  }
+  int run();
+
+ private:
+  /// Returns when the attempt is decided: with a status, or with what failed.
+  struct End {
+    int status = kGaveUp;
+    std::optional<Failure> failure;
+  };
+  End watch(Attempt& attempt);
+  void rest(std::chrono::milliseconds patience);
+  bool wait_for_end(Attempt& attempt, std::chrono::milliseconds patience);
+  void end(Attempt& attempt);
+  void probe();
+  AttemptPlan plan_after(const AttemptPlan& failed, const Failure& failure) const;
+  std::string devices_sentence(const AttemptPlan& plan) const;
+  std::string start_sentence(const AttemptPlan& plan) const;
+  int give_up(const std::string& why) const;
+
+  const Attempt::Work& work_;
+  const SupervisorOptions& options_;
+  HeldSignals signals_;
+  int num_interrupts_ = 0;
+  History history_;
+  std::vector<int> devices_;  ///< that may be used
+};
+
+int Supervisor::run() {
+  AttemptPlan plan{.devices = devices_};
+  while (true) {
+    Attempt attempt(plan, work_, options_);
+    const End found = watch(attempt);
+    if (found.failure) {
+      options_.say(found.failure->what);
+      attempt.give_up(found.failure->rank);
+    }
+    end(attempt);
+    if (!found.failure) return found.status;
+    if (num_interrupts_ > 0) return kInterrupted;
+    history_.add(*found.failure);
+    if (const std::string why = history_.why_stop(options_); !why.empty()) return give_up(why);
+    probe();
+    if (num_interrupts_ > 0) return kInterrupted;
+    plan = plan_after(plan, *found.failure);
+    if (plan.devices.empty())
+      return give_up(fmt::format("of {} devices {} are left", options_.size, devices_.size()));
+    options_.say(start_sentence(plan));
+  }
+}
+
+AttemptPlan Supervisor::plan_after(const AttemptPlan& failed, const Failure& failure) const {
+  AttemptPlan plan{.number = failed.number + 1,
+                   .patience = failed.patience * (failure.late ? 2 : 1),
+                   .devices = devices_,
+                   .new_order = history_.wants_new_order(),
+                   .reason = failure.what};
+  plan.devices.resize(static_cast<size_t>(options_.num_workers(static_cast<int>(devices_.size()))));
+  if (plan.devices.size() < failed.devices.size()) plan.reason += fmt::format("; {}", devices_sentence(plan));
+  return plan;
+}
+
+/// Which devices go on, where not all do.
+std::string Supervisor::devices_sentence(const AttemptPlan& plan) const {
+  return fmt::format("device{} {} of {} do{} all the work", plan.devices.size() == 1 ? "" : "s",
+                     fmt::join(plan.devices, ", "), options_.size, plan.devices.size() == 1 ? "es" : "");
+}
+
+std::string Supervisor::start_sentence(const AttemptPlan& plan) const {
+  std::string text = fmt::format("starting again, attempt {}", plan.number);
+  if (std::ssize(plan.devices) < options_.size) text += ": " + devices_sentence(plan);
+  if (plan.new_order) text += "; the same step failed twice, so that the samples come in another order";
+  return text;
+}
+
+/// Sleeps until a worker changes, or somebody interrupts, or this long.
+void Supervisor::rest(std::chrono::milliseconds patience) {
+  const int signal = signals_.next(patience);
+  if (signal == SIGINT || signal == SIGTERM) ++num_interrupts_;
+  if (signal == SIGHUP) num_interrupts_ = std::max(num_interrupts_, 1);
+}
+
+Supervisor::End Supervisor::watch(Attempt& attempt) {
+  Clock::time_point awake = Clock::now(), looked = awake;
+  while (true) {
+    rest(kPoll);
+    const Clock::time_point now = Clock::now();
+    if (now - looked > kSleep) awake = now;
+    looked = now;
+    attempt.look();
+    if (num_interrupts_ > 1 || (num_interrupts_ > 0 && attempt.starting())) {
+      attempt.kill_all();
+      return {.status = kInterrupted};
+    }
+    if (num_interrupts_ > 0) attempt.ask_to_stop();
+    if (const auto status = attempt.status()) return {.status = *status};
+    if (auto failure = attempt.failure(awake)) return {.failure = std::move(failure)};
+  }
+}
+
+bool Supervisor::wait_for_end(Attempt& attempt, std::chrono::milliseconds patience) {
+  const auto until = Clock::now() + patience;
+  for (attempt.look(); attempt.running() && Clock::now() < until; attempt.look()) rest(kPoll);
+  return !attempt.running();
+}
+
+void Supervisor::end(Attempt& attempt) {
+  if (attempt.size() > 1 && wait_for_end(attempt, kLeave)) return;
+  attempt.kill_all();
+  if (wait_for_end(attempt, kReap)) return;
+  for (const std::string& sentence : attempt.left()) options_.say(sentence);
+}
+
+/// Leaves out the devices that fail.
+void Supervisor::probe() {
+  if (!options_.probe) return;
+  std::vector<std::unique_ptr<Worker>> probes;
+  for (const int device : devices_)
+    probes.push_back(std::make_unique<Worker>([&] { return options_.probe(device) ? kDone : kFailedProbe; }));
+  const auto until = Clock::now() + std::chrono::duration<double>(options_.probe_seconds);
+  const auto look = [&] {
+    for (const auto& probe : probes) probe->look();
+    return std::ranges::any_of(probes, &Worker::running);
+  };
+  while (look() && Clock::now() < until && num_interrupts_ == 0) rest(kPoll);
+  if (num_interrupts_ > 0) return;
+  std::vector<int> passed;
+  for (size_t i = 0; i < probes.size(); ++i) {
+    const Worker& probe = *probes[i];
+    if (!probe.running() && probe.exit_status() == kDone) {
+      passed.push_back(devices_[i]);
+    } else {
+      options_.say(fmt::format("device {} is left out from now on: its probe {}", devices_[i],
+                               probe.running() ? "gave no answer" : probe.fate()));
+    }
+  }
+  devices_ = passed;
+}
+
+int Supervisor::give_up(const std::string& why) const {
+  options_.say(fmt::format("not started again: {}{}", why, history_.report()));
+  return kGaveUp;
+}
+
+}  // namespace
+
+int supervise(const std::function<int(const Seat&)>& work, const SupervisorOptions& options) {
+  return Supervisor(work, options).run();
+}
+
+}  // namespace hearth::supervise

@@ -1,0 +1,109 @@
+#include "supervise/worker.h"
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+
+#include "base/error.h"
+
+namespace hearth::supervise {
+namespace {
+
+/// Held back, an ignored signal comes after all: scripts may interrupt what they have in the background, for
+/// which shells ignore SIGINT; but nohup means it.
+sigset_t signals_to_hold() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&set, signal);
+  struct sigaction hangup = {};
+  sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN) sigaddset(&set, SIGHUP);
+  return set;
+}
+
+/// What it throws ends the process: it must not unwind into frames of the parent's.
+[[noreturn]] void live(pid_t parent, FunctionRef<int()> work) noexcept {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(0);  // it died before
+  const sigset_t held = signals_to_hold();
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_IGN);
+  sigprocmask(SIG_UNBLOCK, &held, nullptr);
+  const int status = work();
+  std::fflush(nullptr);
+  _exit(status);
+}
+
+std::string signal_name(int signal) {
+  const char* const name = sigabbrev_np(signal);
+  return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
+}
+
+}  // namespace
+
+Worker::Worker(FunctionRef<int()> work) {
+  // What is not written yet would be written by both.
+  std::fflush(nullptr);
+  const pid_t parent = getpid();
+  process_ = fork();
+  if (process_ == 0) live(parent, work);
+  if (process_ < 0) {
+    user_error("expected a process for a worker, got none: {}; try a higher limit (ulimit -u, ulimit -v)",
+               std::strerror(errno));
+  }
+}
+
+Worker::~Worker() {
+  look();
+  if (!running()) return;
+  kill_now();
+  // One that is stuck in the kernel would not come for a long time.
+  for (int i = 0; i < 100 && running(); ++i) {
+    usleep(1000);
+    look();
+  }
+}
+
+void Worker::look() {
+  int status = 0;
+  while (running() && waitpid(process_, &status, WNOHANG | WUNTRACED | WCONTINUED) == process_) {
+    if (WIFCONTINUED(status)) {
+      stopped_.reset();
+    } else {
+      status_ = status;
+      WIFSTOPPED(status) ? static_cast<void>(stopped_ = Clock::now()) : static_cast<void>(ended_ = true);
+    }
+  }
+}
+
+int Worker::exit_status() const { return ended_ && WIFEXITED(status_) ? WEXITSTATUS(status_) : -1; }
+
+std::string Worker::fate() const {
+  if (WIFSTOPPED(status_)) return "was stopped by " + signal_name(WSTOPSIG(status_));
+  if (WIFSIGNALED(status_)) return "was killed by " + signal_name(WTERMSIG(status_));
+  return fmt::format("ended with status {}", WEXITSTATUS(status_));
+}
+
+void Worker::kill_now() const { kill(process_, SIGKILL); }
+
+HeldSignals::HeldSignals() : held_(signals_to_hold()) {
+  sigprocmask(SIG_BLOCK, &held_, &before_);
+  // Where it is ignored, children leave without a word.
+  std::signal(SIGCHLD, SIG_DFL);
+}
+
+HeldSignals::~HeldSignals() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+
+int HeldSignals::next(std::chrono::milliseconds patience) const {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(patience);
+  const timespec time{.tv_sec = seconds.count(),
+                      .tv_nsec = std::chrono::nanoseconds(patience - seconds).count()};
+  const int signal = sigtimedwait(&held_, nullptr, &time);
+  return signal > 0 ? signal : 0;
+}
+
+}  // namespace hearth::supervise

@@ -1,0 +1,128 @@
+#include "system/environment.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "exec/card_choice.h"
+
+namespace hearth::system {
+namespace {
+
+using Vendor = GraphicsCard::Vendor;
+
+bool is_for(const DeviceFile& file, Vendor vendor) {
+  return file.path.starts_with("/dev/nvidia") == (vendor == Vendor::nvidia);
+}
+
+/// What has to be there for a card of that make.
+std::string_view way_in(Vendor vendor) { return vendor == Vendor::amd ? "/dev/kfd" : "/dev/nvidiactl"; }
+
+void judge_driver(const GraphicsCard& card, std::vector<Hindrance>& found) {
+  const std::string_view wanted = card.vendor == Vendor::amd ? "amdgpu" : "nvidia";
+  if (card.driver == wanted || card.driver == "vfio-pci") return;
+  found.push_back({fmt::format("the kernel's driver of {} is {}, not {}", card.pci_address,
+                               card.driver.empty() ? "missing" : card.driver, wanted),
+                   card.vendor == Vendor::amd
+                       ? "sudo modprobe amdgpu; Debian: sudo apt install firmware-amd-graphics"
+                       : "Ubuntu: sudo ubuntu-drivers install; Debian: sudo apt install nvidia-driver"});
+}
+
+void judge_link(const GraphicsCard& card, std::vector<Hindrance>& found) {
+  if (card.link_width == 0 || card.link_width >= card.most_link_width) return;
+  found.push_back(
+      {fmt::format("{} has {} of its {} PCIe lanes: copies to and from it take {:.0f} times as long",
+                   card.pci_address, card.link_width, card.most_link_width,
+                   static_cast<double>(card.most_link_width) / card.link_width),
+       "move it to a slot that the processor serves (the first one, as a rule)"});
+}
+
+void judge_files(const Environment& environment, Vendor vendor, std::vector<Hindrance>& found) {
+  const bool amd = vendor == Vendor::amd;
+  const auto& files = environment.files;
+  if (std::ranges::find(files, way_in(vendor), &DeviceFile::path) == files.end()) {
+    found.push_back(
+        {fmt::format("there is no {}", way_in(vendor)),
+         amd ? "sudo modprobe amdgpu; in a container: docker run --device /dev/kfd --device /dev/dri"
+             : "sudo nvidia-modprobe; in a container: docker run --gpus all"});
+  }
+  for (const DeviceFile& file : files) {
+    if (file.usable || !is_for(file, vendor)) continue;
+    found.push_back({fmt::format("you may not use {}, which belongs to the group {}", file.path, file.group),
+                     fmt::format("sudo usermod -aG {} $USER, then log in again; in a container: --group-add",
+                                 amd ? "render,video" : file.group)});
+    return;
+  }
+}
+
+void judge_program(const Environment& environment, Vendor vendor, std::vector<Hindrance>& found) {
+  const bool amd = vendor == Vendor::amd;
+  const std::string_view wanted = amd ? "HIP" : "CUDA";
+  if (environment.runtime.name != wanted) {
+    found.push_back({fmt::format("this Hearth was built without {}", wanted),
+                     fmt::format("tools/build --gpu {}", amd ? "hip" : "cuda")});
+  } else if (environment.devices.empty()) {
+    found.push_back(
+        {fmt::format("{} shows no card{}{}", wanted, environment.runtime.fault.empty() ? "" : ": ",
+                     environment.runtime.fault),
+         amd ? "rocminfo says more (Debian: sudo apt install rocminfo)" : "nvidia-smi says more"});
+  }
+  if (environment.runtime.name == wanted && environment.runtime.library.empty()) {
+    found.push_back(
+        {fmt::format("this Hearth was built without {}: products are left to its own kernels alone",
+                     amd ? "rocBLAS" : "cuBLASLt"),
+         amd ? "Debian: tools/deps hip; Ubuntu: sudo apt install rocblas-dev; then tools/build --gpu hip"
+             : "sudo apt install libcublas-dev-13-0, or of your CUDA's version; then tools/build --gpu "
+               "cuda"});
+  }
+}
+
+void judge_kernels(const Environment& environment, std::vector<Hindrance>& found) {
+  for (const gpu::DeviceInfo& card : environment.devices) {
+    if (exec::has_kernels_for(environment.runtime.architectures, card.architecture)) continue;
+    found.push_back({fmt::format("this Hearth has no kernels for {}, {} at {}", card.architecture, card.name,
+                                 card.pci_address),
+                     fmt::format("HEARTH_GPU_ARCHITECTURES={} tools/build --gpu {}", card.architecture,
+                                 environment.runtime.name == "HIP" ? "hip" : "cuda")});
+  }
+}
+
+}  // namespace
+
+Environment look_around(const fs::path& root, const Identity& identity) {
+  const char* gfx_override = std::getenv("HSA_OVERRIDE_GFX_VERSION");
+  return {.runtime = gpu::runtime(),
+          .devices = gpu::list_devices(),
+          .cards = list_graphics_cards(root),
+          .files = list_device_files(root, identity),
+          .gfx_override = gfx_override == nullptr ? "" : gfx_override};
+}
+
+std::vector<Hindrance> hindrances(const Environment& environment) {
+  std::vector<Hindrance> found;
+  const auto& cards = environment.cards;
+  if (cards.empty()) {
+    found.push_back({"there is no AMD or NVIDIA card on the PCI bus",
+                     "lspci | grep -E 'VGA|3D|Display'; device=cpu needs none"});
+  }
+  if (!cards.empty() && std::ranges::all_of(cards, &GraphicsCard::integrated)) {
+    found.push_back({"the only cards share the processor's memory",
+                     fmt::format("name one to use it: device=gpu:{}", cards[0].pci_address)});
+  }
+  for (const GraphicsCard& card : cards) {
+    judge_driver(card, found);
+    judge_link(card, found);
+  }
+  for (const Vendor vendor : {Vendor::amd, Vendor::nvidia}) {
+    if (std::ranges::find(cards, vendor, &GraphicsCard::vendor) == cards.end()) continue;
+    judge_files(environment, vendor, found);
+    judge_program(environment, vendor, found);
+  }
+  judge_kernels(environment, found);
+  const std::string warning = exec::override_warning(environment.gfx_override.c_str());
+  if (!warning.empty()) found.push_back({warning, "unset HSA_OVERRIDE_GFX_VERSION"});
+  return found;
+}
+
+}  // namespace hearth::system

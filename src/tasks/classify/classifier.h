@@ -1,0 +1,31 @@
+#pragma once
+
+#include <functional>
+
+#include "data/loader.h"
+#include "engine/engine.h"
+#include "models/model.h"
+
+namespace hearth::tasks {
+
+/// Pictures into classes by softmax and cross entropy.
+struct ClassifierOptions {
+  models::ModelOptions model;
+  /// Replaces the named model by one of the caller's own.
+  std::function<ir::ValueId(nn::Builder&, ir::ValueId images)> build_model = {};
+  double label_smoothing = 0;
+};
+
+/// A micro-batch is {images f32 [rows, side, side, channels], labels i32 [rows]}; a sample is a picture.
+std::shared_ptr<const engine::Objective> classifier(ClassifierOptions options);
+
+/// The micro-batch of a loader's pictures.
+inline engine::MicroBatch micro_batch(const data::Batch& batch) {
+  return {{batch.images, batch.labels}, batch.count};
+}
+
+/// Positions in Engine::output() behind an evaluation: how many pictures were right, f32 []; softmax, f32
+/// [rows, classes].
+enum ClassifierOutput : size_t { kCorrect = 0, kProbabilities = 1 };
+
+}  // namespace hearth::tasks

@@ -1,0 +1,181 @@
+#include "tasks/classify/image_task.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/philox.h"
+#include "data/image.h"
+#include "tasks/classify/classifier.h"
+#include "tasks/classify/tensors_dataset.h"
+
+namespace hearth::tasks {
+namespace {
+
+data::DatasetOptions test_options(const recipe::Recipe& recipe) {
+  data::DatasetOptions options = recipe.data;
+  options.split = "test";
+  options.count = recipe.val_count;
+  return options;
+}
+
+/// What a recipe can ask for.
+constexpr int64_t kLeastSide = 4;
+
+void check_fits(const recipe::Recipe& recipe, const data::Dataset& dataset, const char* split) {
+  const models::ModelOptions& model = recipe.model;
+  if (dataset.size() == 0)
+    user_error("expected at least one picture of the {} split in {}, found none", split,
+               recipe.data.path.string());
+  if (dataset.image_size() < kLeastSide) {
+    user_error("expected pictures of at least {0}x{0} pixels, got {1}x{1} in the {2} split of {3}",
+               kLeastSide, dataset.image_size(), split, recipe.data.path.string());
+  }
+  if (dataset.image_size() != model.image_size || dataset.channels() != model.channels) {
+    user_error(
+        "expected pictures of {2}x{2}x{3} as the recipe says, got {0}x{0}x{1} in the {5} split of {4}; try "
+        "data.image_size={0} data.channels={1}",
+        dataset.image_size(), dataset.channels(), model.image_size, model.channels, recipe.data.path.string(),
+        split);
+  }
+  if (std::ssize(dataset.class_names()) > model.num_classes) {
+    user_error("expected at most the {1} classes of the model, got {0} in {2}; try model.num_classes={0}",
+               dataset.class_names().size(), model.num_classes,
+               recipe.data.kind == "shapes" ? "the shapes" : recipe.data.path.string());
+  }
+}
+
+data::Image picture_of(const data::Dataset& dataset, int64_t index) {
+  data::Image image{
+      .height = dataset.image_size(), .width = dataset.image_size(), .channels = dataset.channels()};
+  image.pixels.resize(static_cast<size_t>(image.height * image.width * image.channels));
+  int32_t label = 0;
+  dataset.read(index, image.pixels.data(), &label);
+  return image;
+}
+
+/// At most `count` of `size` pictures, ascending: one from each of as many equal stretches, since many
+/// datasets lie sorted by class.
+std::vector<int64_t> spread(int64_t count, int64_t size) {
+  count = std::min(count, size);
+  PhiloxSequence random(0, 0);
+  std::vector<int64_t> chosen;
+  for (int64_t i = 0; i < count; ++i) {
+    const double at = static_cast<double>(i) + random.uniform();
+    chosen.push_back(static_cast<int64_t>(at * static_cast<double>(size) / static_cast<double>(count)));
+  }
+  chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
+  return chosen;
+}
+
+class ImageStream : public BatchStream {
+ public:
+  ImageStream(const data::Dataset& dataset, const data::LoaderOptions& options,
+              const data::LoaderPosition& from)
+      : loader_(dataset, options, from) {}
+
+  engine::MicroBatch next() override { return micro_batch(loader_.next()); }
+
+ private:
+  data::Loader loader_;
+};
+
+/// Adds up one evaluated batch after the other.
+class Tally {
+ public:
+  Tally(const data::Dataset& dataset, int64_t num_classes, int64_t num_shown)
+      : dataset_(dataset),
+        num_classes_(num_classes),
+        num_names_(std::ssize(dataset.class_names())),
+        shown_(spread(dataset.holds_floats() ? 0 : num_shown, dataset.size())) {
+    result_.confusion.assign(static_cast<size_t>(num_names_ * num_names_), 0);
+  }
+
+  void add(engine::Engine& engine, const data::Batch& batch) {
+    result_.loss += engine.evaluate(micro_batch(batch));
+    result_.score += engine.output(kCorrect)[0];
+    for (int64_t i = 0; i < batch.count; ++i) {
+      const float* row = engine.output(kProbabilities).data() + i * num_classes_;
+      add_picture(row, batch.labels[i], batch.indices[i]);
+    }
+  }
+
+  Evaluation take() {
+    result_.loss /= static_cast<double>(dataset_.size());
+    result_.score /= static_cast<double>(dataset_.size());
+    result_.metrics = {{"accuracy", result_.score}};
+    return std::move(result_);
+  }
+
+ private:
+  void add_picture(const float* probabilities, int64_t truth, int64_t index) {
+    const int64_t predicted = std::max_element(probabilities, probabilities + num_classes_) - probabilities;
+    if (predicted >= num_names_ || truth >= num_names_) return;
+    ++result_.confusion[static_cast<size_t>(truth * num_names_ + predicted)];
+    if (!std::ranges::binary_search(shown_, index)) return;
+    const std::vector<std::string>& names = dataset_.class_names();
+    result_.samples.push_back({.png = data::encode_png(picture_of(dataset_, index)),
+                               .truth = names[static_cast<size_t>(truth)],
+                               .predicted = names[static_cast<size_t>(predicted)],
+                               .probability = static_cast<double>(probabilities[predicted])});
+  }
+
+  const data::Dataset& dataset_;
+  int64_t num_classes_;
+  int64_t num_names_;
+  std::vector<int64_t> shown_;
+  Evaluation result_;
+};
+
+}  // namespace
+
+ImageTask::ImageTask(const recipe::Recipe& recipe)
+    : model_(recipe.model),
+      loader_(recipe.loader),
+      train_(open_any_dataset(recipe.data, recipe.model.num_classes)),
+      test_(open_any_dataset(test_options(recipe), recipe.model.num_classes)) {
+  check_fits(recipe, *train_, "train");
+  check_fits(recipe, *test_, "test");
+}
+
+std::unique_ptr<BatchStream> ImageTask::open(const data::LoaderPosition& from,
+                                             const data::LoaderShare& share) const {
+  data::LoaderOptions options = loader_;
+  options.share = share;
+  return std::make_unique<ImageStream>(*train_, options, from);
+}
+
+Evaluation ImageTask::evaluate(engine::Engine& engine, int64_t num_shown) const {
+  data::LoaderOptions options = loader_;
+  options.shuffle = false;
+  options.augment = {};
+  data::Loader loader(*test_, options);
+  Tally tally(*test_, model_.num_classes, num_shown);
+  for (int64_t done = 0; done < test_->size();) {
+    const data::Batch& batch = loader.next();
+    tally.add(engine, batch);
+    done += batch.count;
+  }
+  return tally.take();
+}
+
+std::string ImageTask::describe() const {
+  return fmt::format("{} training and {} validation pictures", train_->size(), test_->size());
+}
+
+std::string ImageTask::score_text(double score) const { return fmt::format("accuracy {:.2f}%", 100 * score); }
+
+void ImageTask::report(const Evaluation& last, const fs::path& log, io::ReportData& data) const {
+  data.summary.emplace_back("training pictures", std::to_string(train_->size()));
+  data.summary.emplace_back("validation pictures", std::to_string(test_->size()));
+  data.score = {"Validation accuracy, %", "accuracy", io::read_curve(log, "eval_accuracy")};
+  for (io::CurvePoint& point : data.score.points) point.value *= 100;
+  data.class_names = test_->class_names();
+  data.confusion = last.confusion;
+  data.samples = last.samples;
+}
+
+int64_t ImageTask::staging_bytes() const {
+  return 8 * loader_.batch * model_.image_size * model_.image_size * model_.channels;
+}
+
+}  // namespace hearth::tasks

@@ -1,0 +1,33 @@
+#pragma once
+
+#include "tasks/task.h"
+
+namespace hearth::tasks {
+
+/// Labelled pictures into classes, as a recipe says. Opens the data; UserError where it does not fit the
+/// model.
+class ImageTask : public Task {
+ public:
+  explicit ImageTask(const recipe::Recipe& recipe);
+
+  int64_t num_rows() const override { return train_->size(); }
+  int64_t num_eval_rows() const override { return test_->size(); }
+  int64_t num_samples(const data::LoaderPosition&, int64_t count) const override { return count; }
+  using Task::open;
+  std::unique_ptr<BatchStream> open(const data::LoaderPosition& from,
+                                    const data::LoaderShare& share) const override;
+  Evaluation evaluate(engine::Engine& engine, int64_t num_shown) const override;
+  const char* unit() const override { return "img"; }
+  std::string describe() const override;
+  std::string score_text(double score) const override;
+  void report(const Evaluation& last, const fs::path& log, io::ReportData& data) const override;
+  int64_t staging_bytes() const override;
+
+ private:
+  models::ModelOptions model_;
+  data::LoaderOptions loader_;
+  std::unique_ptr<data::Dataset> train_;
+  std::unique_ptr<data::Dataset> test_;
+};
+
+}  // namespace hearth::tasks

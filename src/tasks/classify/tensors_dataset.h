@@ -1,0 +1,11 @@
+#pragma once
+
+#include "data/dataset.h"
+
+namespace hearth::tasks {
+
+/// Opens any dataset of a recipe: those of data/, and "tensors": a safetensors file with "images" f32 [N, C,
+/// H, W] and "labels" i32 or i64 [N], handed out as they are.
+std::unique_ptr<data::Dataset> open_any_dataset(const data::DatasetOptions& options, int64_t num_classes);
+
+}  // namespace hearth::tasks

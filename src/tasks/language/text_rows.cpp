@@ -1,0 +1,287 @@
+#include "tasks/language/text_rows.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "base/hash.h"
+
+namespace hearth::tasks {
+namespace {
+
+/// Rows that are sorted by length together, and those of a run that stays together; fixed, so that the order
+/// does not depend on the batch.
+constexpr int64_t kWindow = 512;
+constexpr int64_t kRun = 16;
+/// Rows shorter than this are not worth programs of their own.
+constexpr int64_t kShortestRow = 32;
+constexpr int64_t kNumLengths = 4;
+constexpr size_t kNumArrays = 4;
+constexpr size_t kNumStagings = 3;
+/// Pairs have a row for each document: no starts.
+constexpr size_t kReference = 3;
+
+text::PackOptions pack_options(const RowOptions& options) {
+  const bool splits = options.overlong == text::Overlong::split;
+  return {.row_length = options.context,
+          .overlong = options.overlong,
+          .order = !options.packing ? text::PackOrder::alone
+                   : splits         ? text::PackOrder::in_order
+                                    : text::PackOrder::first_fit_decreasing};
+}
+
+/// The shortest of `lengths` (longest first) that holds so many tokens.
+int64_t fitting(std::span<const int64_t> lengths, int64_t num_tokens) {
+  int64_t found = lengths.front();
+  for (const int64_t length : lengths) {
+    if (length >= num_tokens) found = length;
+  }
+  return found;
+}
+
+/// A micro-batch in staging memory of its own.
+class Staging {
+ public:
+  Staging(int64_t num_places, int64_t num_answers) : reference_(static_cast<size_t>(num_answers) + 16) {
+    for (auto& array : arrays_) array.resize(static_cast<size_t>(num_places) + 16);
+  }
+  text::RowArrays row(int64_t index, int64_t length) {
+    const auto part = [&](size_t i) {
+      return std::span(arrays_[i]).subspan(static_cast<size_t>(index * length), static_cast<size_t>(length));
+    };
+    return {.ids = part(0), .document_starts = part(3), .positions = part(2), .labels = part(1)};
+  }
+  std::span<float> reference() { return reference_; }
+  engine::MicroBatch batch(int64_t num_rows) const {
+    engine::MicroBatch made{.num_rows = num_rows};
+    for (size_t i = 0; i < kNumArrays; ++i) made.inputs[i] = arrays_[i].data();
+    return made;
+  }
+
+ private:
+  std::array<std::vector<int32_t>, kNumArrays> arrays_;
+  std::vector<float> reference_;
+};
+
+class RowStream : public BatchStream {
+ public:
+  RowStream(const TextRows& rows, int64_t batch, bool shuffle, std::span<const int64_t> lengths,
+            const data::LoaderPosition& from, const data::LoaderShare& share)
+      : rows_(rows),
+        order_(rows, shuffle, {lengths.begin(), lengths.end()}),
+        lengths_(lengths.begin(), lengths.end()),
+        cursor_(share, from, batch, rows.num_rows()) {
+    const int64_t answers = batch * rows.num_answers();
+    for (size_t i = 0; i < kNumStagings; ++i)
+      staging_.emplace_back(answers * rows.options().context, answers);
+    chosen_.reserve(static_cast<size_t>(batch));
+  }
+
+  engine::MicroBatch next() override {
+    const int64_t longest = choose();
+    const int64_t length = lengths_.empty() ? rows_.options().context : fitting(lengths_, longest);
+    Staging& staging = staging_[num_made_++ % kNumStagings];
+    for (int64_t i = 0; i < std::ssize(chosen_); ++i)
+      rows_.fill(chosen_[static_cast<size_t>(i)], staging.row(i, rows_.num_answers() * length));
+    engine::MicroBatch made = staging.batch(std::ssize(chosen_));
+    made.row_length = lengths_.empty() ? 0 : length;
+    if (rows_.options().pairs) made.inputs[kReference] = reference(staging.reference());
+    return made;
+  }
+
+ private:
+  const float* reference(std::span<float> out) const {
+    for (size_t i = 0; i < chosen_.size(); ++i) {
+      const auto row = static_cast<size_t>(chosen_[i]);
+      out[2 * i] = rows_.reference()[2 * row];
+      out[2 * i + 1] = rows_.reference()[2 * row + 1];
+    }
+    return out.data();
+  }
+  /// Takes the rows of a micro-batch; their greatest length.
+  int64_t choose() {
+    auto [row, count] = cursor_.next();
+    int64_t longest = 0;
+    chosen_.clear();
+    for (; count > 0; --count, ++row.sample) {
+      chosen_.push_back(order_.row_at(row));
+      longest = std::max(longest, rows_.lengths()[static_cast<size_t>(chosen_.back())]);
+    }
+    return longest;
+  }
+
+  const TextRows& rows_;
+  RowOrder order_;
+  std::vector<int64_t> lengths_;
+  data::ShareCursor cursor_;
+  std::vector<Staging> staging_;
+  std::vector<int64_t> chosen_;
+  size_t num_made_ = 0;
+};
+
+}  // namespace
+
+TextRows::TextRows(const text::TokenCache& cache, std::vector<TextPiece> pieces, RowOptions options)
+    : cache_(cache), options_(std::move(options)) {
+  counts_.samples = std::ssize(pieces);
+  place(pieces);
+  for (int64_t row = 0; row < plan_.num_rows(); ++row) add_row(row);
+  if (options_.pairs) reference_.resize(2 * rows_.size());
+}
+
+void TextRows::add_row(int64_t row) {
+  const std::span<const text::Placement> placements = plan_.row(row);
+  const text::Placement& last = placements.back();
+  const int64_t trained = options_.pairs ? 1 : text::num_labels(placements, cache_);
+  if (trained == 0) return;
+  rows_.push_back(row);
+  trained_.push_back(trained);
+  lengths_.push_back(last.offset + last.length);
+  num_trained_ += trained;
+  num_tokens_ += options_.pairs ? answer(last, 0).length + answer(last, 1).length : lengths_.back();
+}
+
+/// One of the answers in a pair's placement, which is as long as the longer one.
+text::Placement TextRows::answer(text::Placement pair, int64_t index) const {
+  pair.sample += index;
+  pair.length = std::min(pair.length, std::ssize(cache_.sample(pair.sample)));
+  return pair;
+}
+
+/// The length that is planned for: none where a row would hold nothing to train on.
+int64_t TextRows::usable(const TextPiece& piece) {
+  const bool cut = options_.overlong == text::Overlong::truncate && piece.length > options_.context;
+  const text::Placement whole{
+      .sample = piece.sample, .first = piece.first, .length = cut ? options_.context : piece.length};
+  for (int64_t i = 0; i < num_answers(); ++i) {
+    const text::Placement one = options_.pairs ? answer(whole, i) : whole;
+    if (text::num_labels(std::span(&one, 1), cache_) > 0) continue;
+    ++counts_.untrained;
+    return 0;
+  }
+  return piece.length;
+}
+
+void TextRows::place(const std::vector<TextPiece>& pieces) {
+  std::vector<int64_t> lengths;
+  for (const TextPiece& piece : pieces) lengths.push_back(usable(piece));
+  const auto name_of = [&](int64_t index) {
+    return fmt::format("{}:{}", options_.name, cache_.line(pieces[static_cast<size_t>(index)].sample));
+  };
+  plan_ = text::plan_rows(lengths, pack_options(options_), name_of);
+  for (text::Placement& placement : plan_.placements) {
+    const TextPiece& piece = pieces[static_cast<size_t>(placement.sample)];
+    placement.sample = piece.sample;
+    placement.first += piece.first;
+  }
+  counts_.truncated = plan_.num_truncated;
+  counts_.dropped = plan_.num_dropped;
+}
+
+int64_t TextRows::num_bytes() const {
+  return std::ssize(plan_.placements) * static_cast<int64_t>(sizeof(text::Placement)) +
+         8 * (std::ssize(plan_.row_starts) + 3 * num_rows()) + 4 * std::ssize(reference_);
+}
+
+void TextRows::fill(int64_t row, const text::RowArrays& out) const {
+  const std::span<const text::Placement> placements = plan_.row(rows_[static_cast<size_t>(row)]);
+  if (!options_.pairs) return text::fill_row(placements, cache_, options_.padding, out);
+  for (const int64_t i : {0, 1}) {
+    const text::Placement one = answer(placements.back(), i);
+    const auto half = [&](std::span<int32_t> whole) {
+      return whole.subspan(static_cast<size_t>(i) * whole.size() / 2, whole.size() / 2);
+    };
+    text::fill_row(std::span(&one, 1), cache_, options_.padding,
+                   {.ids = half(out.ids),
+                    .document_starts = half(out.document_starts),
+                    .positions = half(out.positions),
+                    .labels = half(out.labels)});
+  }
+}
+
+uint64_t TextRows::digest() const {
+  Hasher hasher;
+  for (const int64_t row : rows_) {
+    for (const text::Placement& placement : plan_.row(row)) {
+      for (int64_t i = 0; i < num_answers(); ++i) {
+        const text::Placement one = options_.pairs ? answer(placement, i) : placement;
+        const auto tokens = cache_.sample(one.sample).subspan(static_cast<size_t>(one.first));
+        hasher.update(std::as_bytes(tokens.first(static_cast<size_t>(one.length))));
+      }
+    }
+  }
+  return hasher.digest();
+}
+
+std::vector<int64_t> row_lengths(const TextRows& train, const TextRows& held_out) {
+  std::vector<int64_t> all = {train.options().context};
+  for (int64_t i = 1; i < kNumLengths && all.back() / 2 >= kShortestRow; ++i)
+    all.push_back((all.back() / 2 + 15) / 16 * 16);
+  std::vector<int64_t> used;
+  for (const TextRows* rows : {&train, &held_out}) {
+    for (const int64_t length : rows->lengths()) {
+      const int64_t needed = fitting(all, length);
+      if (std::find(used.begin(), used.end(), needed) == used.end()) used.push_back(needed);
+    }
+  }
+  std::sort(used.begin(), used.end(), std::greater<>());
+  return used;
+}
+
+RowOrder::RowOrder(const TextRows& rows, bool shuffle, std::vector<int64_t> lengths)
+    : rows_(rows), shuffle_(shuffle), lengths_(std::move(lengths)) {
+  if (!lengths_.empty()) sorted_.reserve(static_cast<size_t>(std::min(kWindow, rows.num_rows())));
+}
+
+int64_t RowOrder::unsorted(const data::LoaderPosition& position, int64_t at) const {
+  return shuffle_ ? data::shuffled(position, rows_.num_rows(), at) : at;
+}
+
+void RowOrder::sort_window(const data::LoaderPosition& position, int64_t window) {
+  const int64_t first = window * kWindow;
+  const int64_t count = std::min(kWindow, rows_.num_rows() - first);
+  sorted_.clear();
+  for (const int64_t length : lengths_) {
+    for (int64_t i = first; i < first + count; ++i) {
+      const int64_t row = unsorted(position, i);
+      if (fitting(lengths_, rows_.lengths()[static_cast<size_t>(row)]) == length) sorted_.push_back(row);
+    }
+  }
+  epoch_ = position.epoch;
+  window_ = window;
+}
+
+int64_t RowOrder::row_at(const data::LoaderPosition& position) {
+  return row_in_place(position, data::place_at(position, rows_.num_rows(), lengths_.empty() ? 1 : kRun));
+}
+
+int64_t RowOrder::row_in_place(const data::LoaderPosition& position, int64_t place) {
+  if (lengths_.empty()) return unsorted(position, place);
+  const int64_t window = place / kWindow;
+  if (window != window_ || position.epoch != epoch_) sort_window(position, window);
+  // The runs come in an order of their own, or every epoch would go from long rows to short ones.
+  const int64_t at = place % kWindow;
+  const int64_t run = at / kRun, num_whole_runs = std::ssize(sorted_) / kRun;
+  const bool moves = shuffle_ && run < num_whole_runs;
+  const int64_t from = moves ? data::shuffled(position, num_whole_runs, run) : run;
+  return sorted_[static_cast<size_t>(from * kRun + at % kRun)];
+}
+
+int64_t RowOrder::num_trained(data::LoaderPosition from, int64_t count) {
+  int64_t sum = 0;
+  for (int64_t i = 0; i < count; ++i, ++from.sample) sum += rows_.num_trained(row_at(from));
+  return sum;
+}
+
+std::unique_ptr<BatchStream> stream_rows(const TextRows& rows, int64_t batch, bool shuffle,
+                                         std::span<const int64_t> lengths, const data::LoaderPosition& from,
+                                         const data::LoaderShare& share) {
+  return std::make_unique<RowStream>(rows, batch, shuffle, lengths, from, share);
+}
+
+int64_t row_staging_bytes(const TextRows& rows, int64_t batch) {
+  return static_cast<int64_t>(kNumStagings * kNumArrays) * 4 * batch * rows.num_answers() *
+         rows.options().context;
+}
+
+}  // namespace hearth::tasks

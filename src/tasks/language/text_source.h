@@ -1,0 +1,49 @@
+#pragma once
+
+#include "models/decoder/config.h"
+#include "recipe/recipe.h"
+#include "text/samples.h"
+#include "text/token_cache.h"
+
+namespace hearth::tasks {
+
+/// A tokenizer's folder, or the folder of its file.
+fs::path tokenizer_folder(const recipe::TextOptions& options);
+/// Files of a tokenizer that are there, and what says how conversations are written.
+std::vector<fs::path> tokenizer_files(const recipe::TextOptions& options);
+
+/// What a chat template is told beside the messages: date and variables of the recipe, else today's.
+text::ChatOptions chat_options(const recipe::TextOptions& options);
+/// The recipe of a run, with the date of its first start where its chat template asks for one.
+recipe::Recipe with_date(recipe::Recipe recipe, const fs::path& run);
+
+/// Turns files into tokens as a recipe says: its tokenizer, its chat template, its formats.
+class TextSource {
+ public:
+  /// UserError where the tokenizer has more tokens than the model, or the chat template is not supported.
+  TextSource(const recipe::TextOptions& options, const models::DecoderConfig& config);
+
+  /// The tokens of a file (text, records, or "tokens" of a safetensors file), from the cache where they are
+  /// there. UserError "FILE:LINE: ..." where a record cannot be used and the recipe does not skip it: then
+  /// nothing is left behind.
+  text::TokenCache tokens(const fs::path& file) const;
+  text::DataFile open(const fs::path& file) const;
+  /// Both must outlive the reader.
+  text::SampleReader reader(const text::DataFile& file) const;
+  /// The id that fills up rows.
+  int32_t padding() const;
+  /// The source of the chat template that the recipe names; empty where it names none.
+  const std::string& own_template() const { return own_template_; }
+
+ private:
+  text::TokenCache token_ids(const fs::path& file) const;
+  const text::Tokenizer& tokenizer() const;
+  text::SampleOptions sample_options() const;
+
+  recipe::TextOptions options_;
+  int64_t vocab_size_;
+  std::string own_template_;
+  mutable std::unique_ptr<text::Tokenizer> tokenizer_;  ///< opened when it is needed
+};
+
+}  // namespace hearth::tasks

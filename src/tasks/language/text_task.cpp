@@ -1,0 +1,198 @@
+#include "tasks/language/text_task.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "models/torch_dtype.h"
+
+namespace hearth::tasks {
+namespace {
+
+using Pieces = std::vector<TextPiece>;
+
+/// A pair is as long as the longer of its answers.
+Pieces whole_samples(const text::TokenCache& tokens, bool pairs) {
+  Pieces pieces;
+  for (int64_t i = 0; i < tokens.num_samples(); i += pairs ? 2 : 1) {
+    pieces.push_back({.sample = i, .length = std::ssize(tokens.sample(i))});
+    if (pairs) pieces.back().length = std::max(pieces.back().length, std::ssize(tokens.sample(i + 1)));
+  }
+  return pieces;
+}
+
+/// Takes the last share of the samples away, or of the tokens of the only one.
+Pieces take_end(Pieces& pieces, double share, bool by_tokens) {
+  const auto kept = [&](int64_t count) {
+    return static_cast<int64_t>(static_cast<double>(count) * (1 - share));
+  };
+  if (by_tokens && pieces.size() == 1) {
+    const TextPiece whole = pieces[0];
+    const int64_t length = kept(whole.length);
+    pieces[0].length = length;
+    return {{.sample = whole.sample, .first = length, .length = whole.length - length}};
+  }
+  const auto first = pieces.begin() + kept(std::ssize(pieces));
+  Pieces end(first, pieces.end());
+  pieces.erase(first, pieces.end());
+  return end;
+}
+
+text::Overlong overlong_of(const recipe::TextOptions& options, const fs::path& data) {
+  if (options.overlong == "drop") return text::Overlong::drop;
+  if (options.overlong == "refuse") return text::Overlong::refuse;
+  const bool is_text = options.is_stream(data) || data.extension() == ".txt";
+  const bool splits = options.overlong == "split" || (options.overlong == "auto" && is_text);
+  return splits ? text::Overlong::split : text::Overlong::truncate;
+}
+
+void check_rows(const TextRows& rows, const char* purpose, const char* advice) {
+  if (rows.num_rows() > 0) return;
+  const RowCounts& counts = rows.counts();
+  user_error(
+      "expected samples {}, got none from {} ({} read, {} with nothing to train on, {} longer than {} "
+      "tokens); try {}",
+      purpose, rows.options().name, counts.samples, counts.untrained, counts.dropped, rows.options().context,
+      advice);
+}
+
+double percent(int64_t part, int64_t whole) {
+  return 100.0 * static_cast<double>(part) / static_cast<double>(std::max<int64_t>(whole, 1));
+}
+
+}  // namespace
+
+std::string losses_text(const RowCounts& counts) {
+  std::string text;
+  if (counts.truncated > 0) text += fmt::format(", {} cut", counts.truncated);
+  if (counts.dropped > 0) text += fmt::format(", {} too long and left out", counts.dropped);
+  if (counts.untrained > 0)
+    text += fmt::format(", {} without anything to train on left out", counts.untrained);
+  return text;
+}
+
+TextTask::TextTask(const recipe::Recipe& recipe)
+    : options_(recipe.text),
+      batch_(recipe.batch),
+      shuffle_(recipe.loader.shuffle),
+      adapts_(recipe.adapter.wanted()),
+      config_(models::read_decoder_config(recipe.text.config_file())),
+      source_(recipe.text, config_),
+      train_tokens_(source_.tokens(recipe.data.path)) {
+  if (!options_.val_path.empty()) held_out_tokens_ = source_.tokens(options_.val_path);
+  lay_out(recipe);
+  if (!options_.packing) lengths_ = tasks::row_lengths(*train_, *held_out_);
+  counted_.emplace(*train_, shuffle_, lengths_);
+}
+
+void TextTask::lay_out(const recipe::Recipe& recipe) {
+  const auto rows_of = [&](const text::TokenCache& tokens, Pieces pieces, const fs::path& file) {
+    return std::make_unique<TextRows>(tokens, std::move(pieces),
+                                      RowOptions{.context = options_.context,
+                                                 .overlong = overlong_of(options_, file),
+                                                 .packing = options_.packing,
+                                                 .pairs = options_.pairs,
+                                                 .padding = source_.padding(),
+                                                 .name = file.string()});
+  };
+  const fs::path& file = recipe.data.path;
+  Pieces pieces = whole_samples(train_tokens_, options_.pairs);
+  if (held_out_tokens_) {
+    held_out_ =
+        rows_of(*held_out_tokens_, whole_samples(*held_out_tokens_, options_.pairs), options_.val_path);
+  } else {
+    held_out_ = rows_of(train_tokens_, take_end(pieces, options_.val_share, options_.is_stream(file)), file);
+  }
+  train_ = rows_of(train_tokens_, std::move(pieces), file);
+  check_rows(*train_, "to train on", "hearth validate, which shows samples");
+  check_rows(*held_out_, "held out", "a higher data.val_share, or data.val_path=FILE");
+}
+
+int64_t TextTask::num_samples(const data::LoaderPosition& from, int64_t count) const {
+  return counted_->num_trained(from, count);
+}
+
+std::unique_ptr<BatchStream> TextTask::open(const data::LoaderPosition& from,
+                                            const data::LoaderShare& share) const {
+  if (from.sample >= num_rows()) {
+    user_error(
+        "expected the data that the run began with, got {} rows in an epoch that stood at {}; try a new run",
+        num_rows(), from.sample);
+  }
+  return stream_rows(*train_, batch_, shuffle_, lengths_, from, share);
+}
+
+Evaluation TextTask::evaluate(engine::Engine& engine, int64_t) const {
+  const auto stream = stream_rows(*held_out_, batch_, false, lengths_, {});
+  Evaluation result;
+  for (int64_t done = 0; done < num_eval_rows();) {
+    const engine::MicroBatch batch = stream->next();
+    result.loss += engine.evaluate(batch);
+    done += batch.num_rows;
+  }
+  result.loss /= static_cast<double>(held_out_->num_trained());
+  result.score = -result.loss;
+  result.metrics = {{"perplexity", std::exp(result.loss)}};
+  return result;
+}
+
+std::string TextTask::left_out_text() const {
+  const int64_t count =
+      train_tokens_.num_left_out() + (held_out_tokens_ ? held_out_tokens_->num_left_out() : 0);
+  return count == 0 ? "" : fmt::format(", {} bad record{} left out", count, count == 1 ? "" : "s");
+}
+
+std::string TextTask::describe() const {
+  const int64_t places = num_rows() * options_.context;
+  return fmt::format(
+      "{} sample{} in {} rows of {} ({:.1f}% filled{}{}), {} of {} tokens trained; {} rows held out",
+      train_->counts().samples, train_->counts().samples == 1 ? "" : "s", num_rows(), options_.context,
+      percent(train_->num_tokens(), places), losses_text(train_->counts()), left_out_text(),
+      train_->num_trained(), train_->num_tokens(), num_eval_rows());
+}
+
+std::string TextTask::warning() const {
+  int64_t longest = 0;
+  for (const text::TokenCache* tokens : {&train_tokens_, held_out_tokens_ ? &*held_out_tokens_ : nullptr}) {
+    if (tokens == nullptr) continue;
+    for (const int64_t length : tokens->lengths()) longest = std::max(longest, length);
+  }
+  return models::context_note(config_, std::min(longest, options_.context));
+}
+
+std::string TextTask::score_text(double score) const {
+  return fmt::format("perplexity {:.3f}", std::exp(-score));
+}
+
+void TextTask::report(const Evaluation&, const fs::path& log, io::ReportData& data) const {
+  data.summary.emplace_back("training samples", std::to_string(train_->counts().samples));
+  data.summary.emplace_back("training tokens", std::to_string(train_->num_trained()));
+  data.summary.emplace_back("validation tokens", std::to_string(held_out_->num_trained()));
+  data.score = {"Validation perplexity", "perplexity", io::read_curve(log, "eval_perplexity")};
+}
+
+int64_t TextTask::staging_bytes() const {
+  return train_->num_bytes() + held_out_->num_bytes() + row_staging_bytes(*train_, batch_);
+}
+
+void TextTask::save_config(const fs::path& file, DType weights) const {
+  auto json = parse_json_object<nlohmann::ordered_json>(read_file(options_.config_file()),
+                                                        options_.config_file().string());
+  json["dtype"] = json["torch_dtype"] = models::torch_name(weights);
+  write_file_atomically(file, models::with_both_versions(json, config_).dump(2) + "\n");
+}
+
+void TextTask::save_companions(const fs::path& run, DType weights) const {
+  if (!adapts_) save_config(run / "config.json", weights);
+  std::vector<fs::path> files = tokenizer_files(options_);
+  files.push_back(tokenizer_folder(options_) / "generation_config.json");
+  for (const fs::path& file : files) {
+    if (fs::is_regular_file(file)) write_file_atomically(run / file.filename(), read_file(file));
+  }
+  if (!source_.own_template().empty())
+    write_file_atomically(run / "chat_template.jinja", source_.own_template());
+}
+
+}  // namespace hearth::tasks

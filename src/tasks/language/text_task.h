@@ -1,0 +1,58 @@
+#pragma once
+
+#include "tasks/language/text_rows.h"
+#include "tasks/language/text_source.h"
+
+namespace hearth::tasks {
+
+/// ", 3 cut, 2 too long and left out": what rows do not hold whole.
+std::string losses_text(const RowCounts& counts);
+
+/// Text and conversations into rows of tokens, for a language model; a sample is a token that is trained on.
+/// Opens and tokenizes the data; UserError where it or its tokenizer does not fit the model, or a part of it
+/// has nothing to train on.
+class TextTask : public Task {
+ public:
+  explicit TextTask(const recipe::Recipe& recipe);
+
+  int64_t num_rows() const override { return train_->num_rows(); }
+  int64_t num_eval_rows() const override { return held_out_->num_rows(); }
+  int64_t num_samples(const data::LoaderPosition& from, int64_t count) const override;
+  std::vector<int64_t> row_lengths() const override { return lengths_; }
+  using Task::open;
+  std::unique_ptr<BatchStream> open(const data::LoaderPosition& from,
+                                    const data::LoaderShare& share) const override;
+  Evaluation evaluate(engine::Engine& engine, int64_t num_shown) const override;
+  const char* unit() const override { return "tok"; }
+  std::string describe() const override;
+  std::string warning() const override;
+  std::string score_text(double score) const override;
+  void report(const Evaluation& last, const fs::path& log, io::ReportData& data) const override;
+  int64_t staging_bytes() const override;
+  /// The tokenizer's files and, unless an adapter trains, config.json, so that the run folder is that of a
+  /// model or of an adapter: transformers 5 takes a folder with a config.json for a model with weights.
+  void save_companions(const fs::path& run, DType weights) const override;
+
+ protected:
+  /// ", 3 bad records left out", or nothing.
+  std::string left_out_text() const;
+
+  recipe::TextOptions options_;
+  int64_t batch_;
+  std::unique_ptr<TextRows> train_, held_out_;
+  std::vector<int64_t> lengths_;
+
+ private:
+  void lay_out(const recipe::Recipe& recipe);
+  void save_config(const fs::path& file, DType weights) const;
+
+  bool shuffle_;
+  bool adapts_;
+  models::DecoderConfig config_;
+  TextSource source_;
+  text::TokenCache train_tokens_;
+  std::optional<text::TokenCache> held_out_tokens_;  ///< of data.val_path
+  mutable std::optional<RowOrder> counted_;          ///< of num_samples; holds what it sorted last
+};
+
+}  // namespace hearth::tasks

@@ -1,0 +1,29 @@
+#include "tasks/task.h"
+
+#include "base/error.h"
+
+namespace hearth::tasks {
+
+engine::MicroBatch AheadStream::next() {
+  const engine::MicroBatch batch = ahead_ ? *ahead_ : stream_->next();
+  ahead_.reset();
+  return batch;
+}
+
+const engine::MicroBatch* AheadStream::peek() {
+  try {
+    if (!ahead_) ahead_ = stream_->next();
+  } catch (const UserError&) {
+    return nullptr;
+  }
+  return &*ahead_;
+}
+
+std::vector<int64_t> batch_sizes(int64_t count, int64_t batch) {
+  std::vector<int64_t> sizes;
+  if (count >= batch) sizes.push_back(batch);
+  if (count % batch != 0) sizes.push_back(count % batch);
+  return sizes;
+}
+
+}  // namespace hearth::tasks

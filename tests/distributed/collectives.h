@@ -1,0 +1,82 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "base/philox.h"
+#include "distributed/transport.h"
+
+/// What every transport has to do, as one rank sees it. The parts of a collective are all called by every
+/// rank.
+namespace hearth::distributed {
+
+inline std::vector<float> values_of(int rank, int64_t count) {
+  PhiloxSequence random(7, static_cast<uint64_t>(rank));
+  std::vector<float> values(static_cast<size_t>(count));
+  for (float& value : values) value = random.normal();
+  return values;
+}
+inline float rounded(float value, DType wire) { return wire == DType::bf16 ? to_f32(to_bf16(value)) : value; }
+
+/// Written apart from sum.cpp: pairs of neighbours first, then pairs of pairs; who is left over waits.
+inline std::vector<float> summed(int size, int64_t count, DType wire) {
+  std::vector<std::vector<float>> parts;
+  for (int rank = 0; rank < size; ++rank) {
+    parts.push_back(values_of(rank, count));
+    for (float& value : parts.back()) value = rounded(value, wire);
+  }
+  while (parts.size() > 1) {
+    std::vector<std::vector<float>> next;
+    for (size_t i = 0; i < parts.size(); i += 2) {
+      if (i + 1 < parts.size())
+        for (size_t j = 0; j < parts[i].size(); ++j) parts[i][j] += parts[i + 1][j];
+      next.push_back(parts[i]);
+    }
+    parts = next;
+  }
+  for (float& value : parts[0]) value = rounded(value, wire);
+  return parts[0];
+}
+
+inline void add_up_in_one_order_on_every_rank(Transport& transport, int64_t count, DType wire) {
+  const std::vector<float> want = summed(transport.size(), count, wire);
+  for (int round = 0; round < 3; ++round) {
+    std::vector<float> data = values_of(transport.rank(), count);
+    transport.all_reduce(data, wire);
+    EXPECT_EQ(data, want);
+  }
+}
+
+inline void give_each_rank_its_part_of_the_sums(Transport& transport, int64_t count, DType wire) {
+  const std::vector<float> want = summed(transport.size(), count * transport.size(), wire);
+  const std::vector<float> in = values_of(transport.rank(), count * transport.size());
+  std::vector<float> out(static_cast<size_t>(count));
+  transport.reduce_scatter(in, out, wire);
+  const auto first = want.begin() + transport.rank() * count;
+  EXPECT_EQ(out, std::vector<float>(first, first + count));
+}
+
+inline void move_bytes(Transport& transport, int64_t count) {
+  const int rank = transport.rank(), size = transport.size();
+  const int next = (rank + 1) % size, last = (rank + size - 1) % size;
+  const std::vector<float> own = values_of(rank, count);
+  std::vector<float> all(static_cast<size_t>(count * size)), other = own;
+  transport.all_gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
+  for (int r = 0; r < size; ++r) {
+    const auto first = all.begin() + r * count;
+    EXPECT_EQ(std::vector<float>(first, first + count), values_of(r, count));
+  }
+  transport.broadcast(std::as_writable_bytes(std::span(other)), size - 1);
+  EXPECT_EQ(other, values_of(size - 1, count));
+  transport.barrier();
+  if (size == 1) return;
+  // Even ranks send first: a transport need not keep what nobody receives.
+  const auto send = [&] { transport.send(std::as_bytes(std::span(own)), next); };
+  if (rank % 2 == 0 && (rank > 0 || size % 2 == 0)) send();
+  transport.receive(std::as_writable_bytes(std::span(other)), last);
+  if (rank % 2 == 1 || (rank == 0 && size % 2 == 1)) send();
+  EXPECT_EQ(other, values_of(last, count));
+}
+
+}  // namespace hearth::distributed

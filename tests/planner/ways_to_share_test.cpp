@@ -1,0 +1,73 @@
+#include "planner/ways_to_share.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "bench/case.h"
+#include "bench/workload.h"
+
+namespace hearth::planner {
+namespace {
+
+TEST(WaysToShare, SayWhatItTakesToFit) {
+  engine::EngineOptions options = bench::engine_options(bench::find_bench_case("llama15m-b8-fp32"), {});
+  bench::share_out(options, 2);
+  const passes::CardModel& card = passes::find_card("rx7900xt");
+  const auto fit = [&](int64_t card_bytes) {
+    const WayToShare way = plan_way_to_share("devices=2", options, std::vector(2, card_bytes), card, {});
+    if (!way.model) return std::string("does not fit");
+    EXPECT_LE(way.model->card_bytes, card_bytes);
+    return way.fit;
+  };
+  EXPECT_EQ(fit(int64_t{20} << 30), "as it is");
+  EXPECT_THAT(fit(int64_t{400} << 20), testing::HasSubstr("recomputation"));
+  EXPECT_EQ(fit(int64_t{20} << 20), "does not fit");
+}
+
+TEST(WaysToShare, EachKeepsAPartOfTheStates) {
+  engine::EngineOptions options = bench::engine_options(bench::find_bench_case("llama15m-b8-fp32"), {});
+  bench::share_out(options, 4);
+  const passes::CardModel& card = passes::find_card("rx7900xt");
+  const std::vector cards(4, int64_t{20} << 30);
+  const WayToShare data = plan_way_to_share("data", options, cards, card, {});
+  options.parallel = engine::Parallel::zero1;
+  const WayToShare zero1 = plan_way_to_share("zero1", options, cards, card, {});
+  ASSERT_TRUE(data.model && zero1.model);
+  // The embedding is most of all weights: who has its two moments saves the others' alone.
+  const engine::Engine engine(options, std::span(&options.batch, 1), std::span<int64_t>());
+  int64_t weight_bytes = 0, largest_bytes = 0;
+  for (const exec::PersistentBuffer& buffer : engine.layout().buffers()) {
+    if (buffer.role != ir::Role::parameter) continue;
+    weight_bytes += buffer.type.num_bytes();
+    largest_bytes = std::max(largest_bytes, buffer.type.num_bytes());
+  }
+  ASSERT_GT(4 * largest_bytes, weight_bytes);
+  const auto others = static_cast<double>(2 * (weight_bytes - largest_bytes));
+  EXPECT_NEAR(static_cast<double>(data.model->card_bytes - zero1.model->card_bytes), others, 0.01 * others);
+  EXPECT_GE(zero1.model->seconds, data.model->seconds);
+}
+
+TEST(WaysToShare, UnequalCardsGetUnequalStages) {
+  engine::EngineOptions options = bench::engine_options(bench::find_bench_case("llama15m-b8-fp32"), {});
+  options.num_workers = 2;
+  options.accumulate = 8;
+  options.parallel = engine::Parallel::pipeline;
+  const auto stages = [&](int64_t first, int64_t second) {
+    const WayToShare way =
+        plan_way_to_share("pipeline", options, std::vector{first, second}, passes::find_card("rx7900xt"), {});
+    EXPECT_TRUE(way.model);
+    return way.model.value_or(TeamModel{.plans = {{}, {}}}).plans;
+  };
+  constexpr int64_t kPlenty = int64_t{20} << 30;
+  const std::vector<engine::PlanReport> equal = stages(kPlenty, kPlenty);
+  const int64_t less = equal[0].peak_bytes - (equal[0].peak_bytes >> 3);
+  const std::vector<engine::PlanReport> unequal = stages(less, kPlenty);
+  EXPECT_LE(unequal[0].peak_bytes, less);
+  EXPECT_GT(unequal[1].num_parameters, equal[1].num_parameters);
+  EXPECT_EQ(unequal[0].num_parameters + unequal[1].num_parameters,
+            equal[0].num_parameters + equal[1].num_parameters);
+}
+
+}  // namespace
+}  // namespace hearth::planner
