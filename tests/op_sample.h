@@ -5,7 +5,7 @@
 #include <map>
 #include <vector>
 
-#include "ir/op_def.h"
+#include "ir/graph.h"
 #include "ops/op_list.h"
 #include "ops/sample.h"
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "arena/problem.h"
 #include "arena/search.h"
 

@@ -117,9 +117,9 @@ std::vector<int> order_by(const Problem& problem, Key key) {
 
 }  // namespace
 
-Solution solve_greedy(const Problem& problem, const SolveOptions& options, TimePoint deadline) {
+Solution solve_greedy(const Problem& problem, std::optional<int64_t> capacity, TimePoint deadline) {
   const int64_t bound = lower_bound(problem);
-  const int64_t target = std::max(bound, options.capacity.value_or(bound));
+  const int64_t target = std::max(bound, capacity.value_or(bound));
   Solution best = sweep(problem);
   best.lower_bound = bound;
   if (best.height <= target) return best;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,19 +37,6 @@ inline int64_t aligned(int64_t offset, int64_t alignment) {
 
 inline constexpr int64_t kMostBytes = int64_t{1} << 50;
 
-struct SolveOptions {
-  /// Stop as soon as the height is within it.
-  std::optional<int64_t> capacity = std::nullopt;
-  /// For greedy orders and exact search together. Where it is too short for any of them, the answer is that
-  /// of arena/sweep.h.
-  double seconds = 5;
-  /// Most steps of the exact search (arena/search.h). Where these end it and not the time, the answer does
-  /// not depend on the machine.
-  std::optional<int64_t> steps = std::nullopt;
-  /// Each technique can be switched off for tests; answers stay valid.
-  bool use_exact = true;
-};
-
 struct Solution {
   std::vector<int64_t> offsets;
   int64_t height = 0;
@@ -65,10 +51,5 @@ struct Solution {
 
 /// The most bytes alive at any time: no solution is lower.
 int64_t lower_bound(const Problem& problem);
-
-/// A portfolio of greedy orders, then exact search (arena/search.h) until the bound, the capacity or the
-/// deadline is met. The best answer so far is always returned, also when it is above the capacity. The same
-/// problem gets the same answer, unless the deadline cut the search short. InternalError for a broken buffer.
-Solution solve(const Problem& problem, const SolveOptions& options = {});
 
 }  // namespace hearth::arena

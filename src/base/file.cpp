@@ -17,8 +17,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/foreign.h"
-#include "base/output.h"
+#include "base/temporary.h"
 
 namespace hearth {
 namespace {
@@ -54,6 +53,14 @@ size_t regular_file_size(const Descriptor& file, const fs::path& path) {
         path.string());
   }
   return static_cast<size_t>(info.st_size);
+}
+
+void refuse_pointer(std::string_view contents, const fs::path& path) {
+  if (!contents.starts_with("version https://git-lfs.github.com/spec/v1\n")) return;
+  user_error(
+      "expected the contents of {}, got a pointer of git-lfs to them; fetch them with git lfs pull in that "
+      "folder, or with hf download",
+      path.string());
 }
 
 /// The files that are mapped, for a signal handler: no locks, no memory of their own. One that finds no entry

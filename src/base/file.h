@@ -2,23 +2,22 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/function_ref.h"
+#include "base/path.h"
 
 namespace hearth {
-
-namespace fs = std::filesystem;
 
 /// A read-only memory-mapped file, unmapped by the destructor. Moves, never copies.
 class MappedFile {
  public:
   MappedFile() = default;
-  /// Throws UserError naming the path when it cannot be opened or is not a regular file.
+  /// Throws UserError naming the path when it cannot be opened, is not a regular file or is a
+  /// pointer of git-lfs.
   explicit MappedFile(const fs::path& path);
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
@@ -35,7 +34,7 @@ class MappedFile {
 /// with status 2. The system would end it by SIGBUS.
 void explain_lost_pages();
 
-/// The whole file; UserError when it cannot be read or is larger than `limit_bytes`.
+/// The whole file; UserError when it cannot be read, is larger than `limit_bytes` or is a pointer of git-lfs.
 std::string read_file(const fs::path& path, int64_t limit_bytes = int64_t{1} << 30);
 
 /// Appends to a file descriptor; every failure (a full disk among them) is a UserError that names the path.

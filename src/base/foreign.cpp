@@ -8,7 +8,6 @@
 namespace hearth {
 namespace {
 
-constexpr std::string_view kPointer = "version https://git-lfs.github.com/spec/v1\n";
 constexpr std::string_view kHub = "https://huggingface.co/";
 constexpr std::string_view kNameCharacters =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
@@ -90,14 +89,6 @@ std::string download_advice(const fs::path& path, std::string_view flags) {
   return fmt::format(
       "; if that is a name on the Hugging Face hub, download it first: hf download {}{} --local-dir {}", name,
       flags, name.substr(name.find('/') + 1));
-}
-
-void refuse_pointer(std::string_view contents, const fs::path& path) {
-  if (!contents.starts_with(kPointer)) return;
-  user_error(
-      "expected the contents of {}, got a pointer of git-lfs to them; fetch them with git lfs pull in that "
-      "folder, or with hf download",
-      path.string());
 }
 
 void refuse_foreign_weights(std::span<const std::byte> bytes, std::string_view path) {

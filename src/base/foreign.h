@@ -14,9 +14,6 @@ namespace hearth {
 /// download it, as the end of a sentence. Else empty. `flags`: of the download's command line.
 std::string download_advice(const fs::path& path, std::string_view flags = "");
 
-/// UserError where a file's contents are a pointer of git-lfs.
-void refuse_pointer(std::string_view contents, const fs::path& path);
-
 /// UserError where bytes that should be safetensors are pickled, or a GGUF file.
 void refuse_foreign_weights(std::span<const std::byte> bytes, std::string_view path);
 /// UserError where a folder without safetensors has weights of another kind.

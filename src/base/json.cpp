@@ -9,7 +9,6 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "base/json_reader.h"
 
 namespace hearth {
 namespace {

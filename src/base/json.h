@@ -5,10 +5,9 @@
 #include <string>
 #include <string_view>
 
-namespace hearth {
+#include "base/json_reader.h"
 
-/// How deep objects and lists in JSON from a file may nest.
-constexpr int kMaxJsonDepth = 64;
+namespace hearth {
 
 /// What becomes of a value that JSON may hold and nlohmann::json cannot: one nested more than kMaxJsonDepth
 /// deep, a number that no double holds, and, where such values are discarded, an integer beyond 64 bits.

@@ -6,7 +6,6 @@
 #include <charconv>
 #include <vector>
 
-#include "base/json.h"
 #include "base/utf8.h"
 
 namespace hearth {

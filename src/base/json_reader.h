@@ -6,6 +6,9 @@
 
 namespace hearth {
 
+/// How deep objects and lists in JSON from a file may nest.
+constexpr int kMaxJsonDepth = 64;
+
 /// Goes through JSON text in UTF-8 (RFC 8259) value by value and builds nothing: one pass, memory for one
 /// string at a time. Every method reads the value that comes next, or throws JsonFault where another one
 /// comes or the text is no JSON.

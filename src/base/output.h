@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/temporary.h"
 
 namespace hearth {
 
@@ -12,25 +13,6 @@ namespace hearth {
 void expect_place_for_file(const fs::path& path);
 /// UserError unless files can be written into the folder, which may not be there yet. Leaves nothing behind.
 void expect_place_for_folder(const fs::path& folder);
-
-/// An empty file or folder for what is not complete yet, beside `path`, under a hidden name that no one else
-/// has. What killed processes have left under such names for the same path is deleted.
-class Temporary {
- public:
-  enum class Kind { file, folder };
-  /// UserError naming `path`, or what stands for it to people, where it cannot be made.
-  Temporary(const fs::path& path, Kind kind, const fs::path& known_as = {});
-  /// Deletes what is still there.
-  ~Temporary();
-  Temporary(const Temporary&) = delete;
-  Temporary& operator=(const Temporary&) = delete;
-
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-  int lock_ = -1;  ///< held while the process lives
-};
 
 /// A folder that is filled under a temporary name and appears whole: at a path where nothing is, or in an
 /// empty folder, which stays the folder that it is.

@@ -7,6 +7,7 @@
 
 #include "arena/csv.h"
 #include "arena/draw.h"
+#include "arena/solve.h"
 #include "arena/validate.h"
 #include "base/error.h"
 #include "base/output.h"

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "data/loader.h"
+#include "data/loader_options.h"
 
 namespace hearth::data {
 

@@ -6,36 +6,9 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/loader_options.h"
 
 namespace hearth::data {
-
-/// Random changes to training pictures; each choice is Philox of (seed, epoch, picture).
-struct AugmentOptions {
-  int64_t crop_padding = 0;  ///< random crop after padding with zeros on every side
-  bool flip = false;         ///< mirror half of the pictures
-  float jitter = 0;          ///< brightness, contrast and saturation changed by up to this share
-};
-
-/// What one of several workers takes: of every `group` batches, counted from where a stream begins and anew
-/// from the start of each epoch, those numbered [first, first + count).
-struct LoaderShare {
-  int64_t group = 1;
-  int64_t first = 0;
-  int64_t count = 1;
-};
-
-struct LoaderOptions {
-  int64_t batch = 32;
-  uint64_t seed = 0;
-  bool shuffle = true;
-  int num_threads = 1;  ///< that decode ahead; 0 decodes inside next()
-  AugmentOptions augment;
-  /// Per channel, on a scale of 0 to 1: (pixel / 255 - mean) / std. One entry serves every channel.
-  std::vector<float> mean = {0.5F};
-  std::vector<float> std = {0.5F};
-  /// An epoch must have one of these batches at least.
-  LoaderShare share = {};
-};
 
 /// Where a loader stands: all of its state.
 struct LoaderPosition {

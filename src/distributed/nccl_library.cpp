@@ -6,7 +6,6 @@
 
 #include "backend/gpu/device.h"
 #include "base/error.h"
-#include "distributed/nccl_abi.h"
 #include "distributed/transport.h"
 
 namespace hearth::distributed {

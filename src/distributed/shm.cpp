@@ -35,7 +35,7 @@ std::span<const std::byte> span_of(const std::byte* data, int64_t num_bytes) {
 
 class ShmTransport : public Transport {
  public:
-  ShmTransport(const ShmGroup::Memory& memory, int rank)
+  ShmTransport(const ShmMemory& memory, int rank)
       : memory_(memory),
         rank_(rank),
         from_(static_cast<size_t>(memory.size)),
@@ -115,7 +115,7 @@ class ShmTransport : public Transport {
   void all_reduce_small(std::span<float> data, DType wire);
   void take_part(const Chunk& chunk, int part, std::span<float> values, DType wire) const;
 
-  const ShmGroup::Memory& memory_;
+  const ShmMemory& memory_;
   int rank_;
   int64_t num_chunks_ = 0;  ///< that the group has moved
   std::vector<const std::byte*> from_;
@@ -353,7 +353,8 @@ void ShmTransport::receive(std::span<std::byte> data, int from) {
   }
 }
 
-ShmGroup::ShmGroup(int size, const ShmOptions& options) : memory_(std::make_unique<Memory>(size, options)) {}
+ShmGroup::ShmGroup(int size, const ShmOptions& options)
+    : memory_(std::make_unique<ShmMemory>(size, options)) {}
 ShmGroup::~ShmGroup() = default;
 
 std::unique_ptr<Transport> ShmGroup::open(int rank) { return std::make_unique<ShmTransport>(*memory_, rank); }

@@ -3,17 +3,12 @@
 #include <memory>
 
 #include "base/function_ref.h"
+#include "distributed/shm_options.h"
 #include "distributed/transport.h"
 
 namespace hearth::distributed {
 
-struct ShmOptions {
-  double deadline_seconds = 60;
-  /// What is moved at a time; it should stay in the processor's caches.
-  int64_t chunk_bytes = int64_t{512} << 10;
-  /// Every part that is read is held against its writer's checksum.
-  bool checksums = false;
-};
+struct ShmMemory;
 
 /// A group of ranks of one machine: made once, then each rank, a process forked behind it or a thread, opens
 /// its end.
@@ -30,11 +25,10 @@ class ShmGroup {
   void give_up(int rank);
 
   /// What its ranks share (distributed/shm_memory.h).
-  struct Memory;
-  const Memory& memory() const { return *memory_; }
+  const ShmMemory& memory() const { return *memory_; }
 
  private:
-  std::unique_ptr<Memory> memory_;
+  std::unique_ptr<ShmMemory> memory_;
 };
 
 /// Calls work() as every rank of a group: as rank 0 here, as the others in processes forked for it, so that

@@ -8,8 +8,9 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "distributed/shared_memory.h"
-#include "distributed/shm.h"
+#include "distributed/shm_options.h"
 #include "distributed/signal.h"
+#include "distributed/transport.h"
 
 /// What the ranks of an ShmGroup share. Zeroed bytes are a group that has done nothing.
 namespace hearth::distributed {
@@ -65,13 +66,13 @@ struct ShmSlot {
 
 /// The shared bytes: a head, boards, channels; then the slots: of each rank its contributions, and the sums
 /// that it made, of each pair what is sent.
-struct ShmGroup::Memory {
+struct ShmMemory {
   int size;
   ShmOptions options;
   int64_t slot_bytes;
   SharedMemory bytes;
 
-  Memory(int num_ranks, const ShmOptions& given)
+  ShmMemory(int num_ranks, const ShmOptions& given)
       : size(num_ranks),
         options(given),
         slot_bytes(round_up(given.chunk_bytes) + round_up(num_ranks * int64_t{sizeof(uint64_t)})),

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "backend/gpu/contest.h"
-#include "ir/op_def.h"
+#include "ir/graph.h"
 
 namespace hearth::exec {
 

@@ -11,10 +11,11 @@
 #include <vector>
 
 #include "arena/problem.h"
+#include "arena/solve.h"
 #include "base/threads.h"
 #include "exec/memory.h"
 #include "exec/waits.h"
-#include "ir/op_def.h"
+#include "ir/graph.h"
 #include "passes/storage.h"
 
 namespace hearth {

@@ -6,7 +6,7 @@
 
 #include "backend/gpu/device.h"
 #include "base/file.h"
-#include "ir/op_def.h"
+#include "ir/graph.h"
 
 namespace hearth::exec {
 

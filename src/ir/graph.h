@@ -1,6 +1,5 @@
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -8,51 +7,11 @@
 #include <string_view>
 #include <vector>
 
-#include "base/dtype.h"
-#include "base/shape.h"
 #include "ir/attrs.h"
+#include "ir/op_def.h"
+#include "ir/value.h"
 
 namespace hearth::ir {
-
-struct OpDef;
-
-/// Indices into Graph::values and Graph::nodes. kNone marks an absent value (an optional input, no producer).
-using ValueId = int32_t;
-using NodeId = int32_t;
-inline constexpr int32_t kNone = -1;
-
-/// Where a value or node stands in an array of all of them.
-inline size_t index(int32_t id) { return static_cast<size_t>(id); }
-
-/// Where a value's bytes live and who writes them.
-enum class Role : uint8_t {
-  activation,  ///< made by a node; lives in the arena from its producer to its last reader
-  input,       ///< written by the caller before each run (images, labels): staging
-  scalar,      ///< one f32 written by the caller before each run (learning rate, loss scale)
-  parameter,   ///< trainable weight: persistent
-  state,       ///< persistent, not trained (momentum, running mean)
-  frozen,      ///< weight that nothing writes while training runs: persistent, in no checkpoint
-  remote,      ///< state of another worker: has a place where all states are gathered, no bytes on the device
-  carried,     ///< persistent between the programs of one update (gradient sums), in no checkpoint
-};
-std::string_view role_name(Role role);
-/// Whether such a value lives in the persistent region.
-constexpr bool is_persistent(Role role) { return role >= Role::parameter; }
-
-/// dtype and shape of a value.
-struct Type {
-  DType dtype = DType::f32;
-  Shape shape;
-  int64_t num_bytes() const { return shape.num_elements() * dtype_bytes(dtype); }
-  bool operator==(const Type&) const = default;
-};
-
-struct Value {
-  std::string name;
-  Type type;
-  Role role = Role::activation;
-  NodeId producer = kNone;
-};
 
 struct Node {
   const OpDef* op = nullptr;
@@ -95,5 +54,22 @@ class Graph {
   /// Renumbers `producer` fields after nodes were reordered, inserted or erased.
   void relink();
 };
+
+/// The types around a node, which its view refers to.
+struct NodeTypes {
+  std::vector<Type> in;
+  std::vector<Type> out;
+
+  NodeTypes(const Graph& graph, const Node& node);
+  NodeView view(const Node& node, int num_threads = 1) const {
+    return {.attrs = node.attrs, .in = in, .out = out, .num_threads = num_threads};
+  }
+};
+
+/// For each value, whether its bytes are in host memory: what a transfer op reads or makes there.
+std::vector<char> on_host(const Graph& graph);
+
+/// What one run of the node costs, by the op's own rule where it has one.
+Cost cost_of(const Graph& graph, const Node& node);
 
 }  // namespace hearth::ir

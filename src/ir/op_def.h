@@ -8,7 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "ir/graph.h"
+#include "ir/attrs.h"
+#include "ir/value.h"
 
 namespace hearth {
 class Exchange;
@@ -19,6 +20,10 @@ class Stream;
 }
 
 namespace hearth::ir {
+
+class Graph;
+struct Node;
+struct OpDef;
 
 /// What a node looks like to a rule: its attributes and the types around it. Output types are filled in for
 /// every rule but `infer`.
@@ -82,6 +87,8 @@ struct VjpContext {
   Graph& graph;
   const Node& node;
   std::span<const ValueId> grad_out;
+  /// The ops that it may add, by name: gradients lead from one family of ops to any other.
+  const OpDef& (*op)(std::string_view name);
 };
 
 /// Floating-point work and memory traffic of one run.
@@ -169,22 +176,5 @@ template <Kernel (*many)(std::span<const NodeView>)>
 Kernel alone(const NodeView& node) {
   return many({&node, 1});
 }
-
-/// The types around a node, which its view refers to.
-struct NodeTypes {
-  std::vector<Type> in;
-  std::vector<Type> out;
-
-  NodeTypes(const Graph& graph, const Node& node);
-  NodeView view(const Node& node, int num_threads = 1) const {
-    return {.attrs = node.attrs, .in = in, .out = out, .num_threads = num_threads};
-  }
-};
-
-/// For each value, whether its bytes are in host memory: what a transfer op reads or makes there.
-std::vector<char> on_host(const Graph& graph);
-
-/// What one run of the node costs, by the op's own rule where it has one.
-Cost cost_of(const Graph& graph, const Node& node);
 
 }  // namespace hearth::ir

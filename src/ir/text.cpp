@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "ir/op_def.h"
+#include "ir/graph.h"
 
 namespace hearth::ir {
 namespace {

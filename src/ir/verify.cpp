@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "ir/op_def.h"
+#include "ir/graph.h"
 #include "ir/text.h"
 
 namespace hearth::ir {

@@ -3,6 +3,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/error.h"
 #include "ops/collective/collective.h"
 #include "ops/conv/conv.h"
 #include "ops/elementwise/elementwise.h"
@@ -135,6 +136,12 @@ const ir::OpDef* find_op(std::string_view name) {
   }();
   const auto found = by_name.find(name);
   return found == by_name.end() ? nullptr : found->second;
+}
+
+const ir::OpDef& op(std::string_view name) {
+  const ir::OpDef* found = find_op(name);
+  if (found == nullptr) internal_error("there is no op '{}'", name);
+  return *found;
 }
 
 }  // namespace hearth::ops

@@ -13,5 +13,7 @@ std::span<const ir::OpDef* const> op_list();
 
 /// The op with that name, or null.
 const ir::OpDef* find_op(std::string_view name);
+/// The op with that name; InternalError where there is none.
+const ir::OpDef& op(std::string_view name);
 
 }  // namespace hearth::ops

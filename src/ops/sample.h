@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/op_def.h"
+#include "ir/graph.h"
 
 namespace hearth::ops {
 

@@ -1,7 +1,5 @@
 #include "ops/support.h"
 
-#include "ops/op_list.h"
-
 namespace hearth::ops {
 
 void refuse_storage_type(DType dtype) {
@@ -14,12 +12,6 @@ void refuse_on_card(const char* what, int64_t most, int64_t got) {
 
 Inferred same_as_first(const NodeView& node) { return {.out = {node.in[0]}, .error = ""}; }
 
-const OpDef& op(std::string_view name) {
-  const OpDef* found = find_op(name);
-  if (found == nullptr) internal_error("there is no op '{}'", name);
-  return *found;
-}
-
 DType gradient_dtype(const ir::Graph& graph, ValueId id) {
   const ir::Value& value = graph.value(id);
   if (value.role == ir::Role::parameter) return DType::f32;
@@ -28,7 +20,7 @@ DType gradient_dtype(const ir::Graph& graph, ValueId id) {
 }
 
 ValueId emit(const VjpContext& context, std::string_view name, std::vector<ValueId> inputs, Attrs attrs) {
-  return context.graph.add(op(name), std::move(inputs), std::move(attrs), context.node.name)[0];
+  return context.graph.add(context.op(name), std::move(inputs), std::move(attrs), context.node.name)[0];
 }
 
 ir::Node repeat_itself(const ir::Node& node) {

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/threads.h"
-#include "ir/op_def.h"
+#include "ir/graph.h"
 
 namespace hearth::ops {
 
@@ -50,11 +50,9 @@ inline Inferred refuse_type(std::string_view what, std::string_view expected, co
 
 /// Inference of an op whose single output has the type of its first input.
 Inferred same_as_first(const NodeView& node);
-/// The op with that name; it must exist.
-const OpDef& op(std::string_view name);
 /// For OpDef::repeat: the node itself, whose other outputs are made again too.
 ir::Node repeat_itself(const ir::Node& node);
-/// Adds a node with one output in a gradient rule.
+/// Adds a node of the op with that name, which has one output, in a gradient rule.
 ValueId emit(const VjpContext& context, std::string_view name, std::vector<ValueId> inputs, Attrs attrs = {});
 /// What the gradient of a product's operand is made in: as the operand, or as what it was cast from; a
 /// parameter is updated in f32.

@@ -56,7 +56,7 @@ class Backward {
       user_error("{} ({}) has no gradient: {}", node.op->name, node.name, node.op->no_vjp_because);
     }
     const size_t first_new = graph_.nodes.size();
-    const auto grad_in = node.op->vjp({.graph = graph_, .node = node, .grad_out = grad_out});
+    const auto grad_in = node.op->vjp({.graph = graph_, .node = node, .grad_out = grad_out, .op = ops::op});
     HEARTH_CHECK(grad_in.size() == node.inputs.size());
     for (size_t i = first_new; i < graph_.nodes.size(); ++i) {
       if (graph_.nodes[i].name.empty()) graph_.nodes[i].name = node.name;

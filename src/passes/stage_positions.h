@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "passes/micro_part.h"
 #include "passes/rewrite.h"
-#include "passes/stages.h"
 #include "passes/train_graph.h"
 
 namespace hearth::passes {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "passes/machine.h"
+#include "passes/micro_part.h"
 #include "passes/train_graph.h"
 
 namespace hearth::passes {
@@ -23,15 +24,6 @@ struct StageOptions {
   /// Weights, and states read in their place, by name: the stages that they are in already, as Stages::homes
   /// of another graph of the model has them.
   std::map<std::string, int> homes;
-};
-
-/// When a node is made.
-enum class MicroPart : uint8_t {
-  once,      ///< from weights alone: one time for all micro-batches
-  early,     ///< ahead of an earlier stage's forward pass, from a weight of both: a table's rows
-  forward,   ///< in a micro-batch's forward pass
-  backward,  ///< in its backward pass
-  late,      ///< when an earlier stage's backward pass has given its part: the gradient of a weight of both
 };
 
 /// A value that one stage makes or keeps and another one reads.

@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "supervise/supervisor.h"
+#include "supervise/seat.h"
+#include "supervise/supervisor_options.h"
 #include "supervise/worker.h"
 
 namespace hearth::supervise {

@@ -6,7 +6,7 @@
 #include "base/function_ref.h"
 #include "text/normalizer.h"
 #include "text/string_set.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer_base.h"
 
 namespace hearth::text {
 

@@ -4,7 +4,7 @@
 #include "text/json_node.h"
 #include "text/normalizer.h"
 #include "text/pre_tokenizer.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer_base.h"
 
 namespace hearth::text {
 

@@ -1,6 +1,6 @@
 // Every collective over shared memory, for ranks as threads and as processes; missing and corrupt ranks
 // named.
-#include "distributed/shm_memory.h"
+#include "distributed/shm.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "distributed/collectives.h"
+#include "distributed/shm_memory.h"
 #include "distributed/sum.h"
 #include "distributed/team_exchange.h"
 

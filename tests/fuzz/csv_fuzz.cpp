@@ -1,6 +1,7 @@
 #include <cstdlib>
 
 #include "arena/csv.h"
+#include "arena/solve.h"
 #include "arena/validate.h"
 #include "base/error.h"
 #include "temporary_file.h"

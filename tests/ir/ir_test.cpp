@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "graph_text.h"
-#include "ir/op_def.h"
+#include "ir/graph.h"
 #include "ir/verify.h"
 
 namespace hearth::ir {

@@ -116,7 +116,7 @@ TEST_P(OpTest, GradientMatchesCentralDifferences) {
   std::vector<ir::ValueId> grad_out(node().outputs.size(), ir::kNone);
   grad_out[0] = cotangent;
   const ir::Node copy = node();
-  const auto grad_in = op_->vjp({.graph = both, .node = copy, .grad_out = grad_out});
+  const auto grad_in = op_->vjp({.graph = both, .node = copy, .grad_out = grad_out, .op = ops::op});
   ASSERT_EQ(grad_in.size(), copy.inputs.size());
   auto values = values_;
   values[cotangent] = weights;

@@ -4,6 +4,7 @@
 
 #include "sentencepiece_file.h"
 #include "support.h"
+#include "text/tokenizer.h"
 
 namespace hearth::text {
 namespace {

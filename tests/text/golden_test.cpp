@@ -8,6 +8,7 @@
 #include "support.h"
 #include "text/bpe.h"
 #include "text/sentencepiece_model.h"
+#include "text/tokenizer.h"
 
 namespace hearth::text {
 namespace {

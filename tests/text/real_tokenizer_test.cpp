@@ -4,6 +4,7 @@
 #include "shared_data.h"
 #include "text/chat.h"
 #include "text/inspect.h"
+#include "text/tokenizer.h"
 
 namespace hearth::text {
 namespace {

@@ -1,4 +1,5 @@
 #include "support.h"
+#include "text/tokenizer.h"
 
 namespace hearth::text {
 namespace {

@@ -1,5 +1,6 @@
 #include "support.h"
 #include "text/components_json.h"
+#include "text/tokenizer.h"
 
 namespace hearth::text {
 namespace {

@@ -1,6 +1,9 @@
 #pragma once
 
-#include "backend/cpu/conv.h"
+#include <cstddef>
+
+#include "backend/cpu/conv_spec.h"
+#include "base/threads.h"
 
 namespace hearth::cpu {
 

@@ -294,7 +294,7 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   const Shape w = context.graph.type(node.inputs[1]).shape;
   const Attrs attrs = {
       {"kernel_h", w[0]}, {"kernel_w", w[1]}, {"padding", node.attrs.integer_or("padding", 0)}};
-  const auto out = context.graph.add(op("conv2d_pool_grad_weight"),
+  const auto out = context.graph.add(conv2d_pool_grad_weight,
                                      {node.inputs[0], node.outputs[0], node.outputs[1], context.grad_out[0]},
                                      attrs, node.name);
   grads[1] = out[0];

@@ -5,7 +5,6 @@
 #include "backend/cpu/clones.h"
 #include "backend/cpu/convert.h"
 #include "ops/elementwise/formulas.h"
-#include "ops/elementwise/program.h"
 #include "ops/support.h"
 
 namespace hearth::ops {
@@ -245,13 +244,15 @@ std::span<const OpDef> elementwise_ops() {
   return defs;
 }
 
+const OpDef& elementwise_op(std::string_view name) {
+  const auto found = std::ranges::find(elementwise_ops(), name, &OpDef::name);
+  if (found == elementwise_ops().end()) internal_error("there is no elementwise op '{}'", name);
+  return *found;
+}
+
 double formula_parameter(const Attrs& attrs) {
   if (attrs.contains("factor")) return attrs.real("factor");
   return attrs.contains("value") ? attrs.real("value") : 0.0;
-}
-
-float elementwise_parameter(const OpDef&, const Attrs& attrs) {
-  return static_cast<float>(formula_parameter(attrs));
 }
 
 }  // namespace hearth::ops

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 
 #include "ir/op_def.h"
 
@@ -10,6 +11,8 @@ namespace hearth::ops {
 /// kernel, the kernel for cards, the float64 reference and fused chains. To add one: a functor and its place
 /// in Formulas (formulas.h), a gradient rule and a row.
 std::span<const ir::OpDef> elementwise_ops();
+/// The one with that name; InternalError where there is none.
+const ir::OpDef& elementwise_op(std::string_view name);
 
 extern const ir::OpDef bias_add;
 extern const ir::OpDef scale_by;

@@ -2,7 +2,9 @@
 
 #include <charconv>
 
-#include "ops/support.h"
+#include "base/error.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/elementwise/formulas.h"
 
 namespace hearth::ops {
 namespace {
@@ -24,7 +26,7 @@ ElementwiseStep parse_step(std::string_view text) {
   const size_t open = text.find('(');
   if (open == std::string_view::npos || text.back() != ')')
     internal_error("bad step '{}' in a program", text);
-  ElementwiseStep step{.op = &op(text.substr(0, open))};
+  ElementwiseStep step{.op = &elementwise_op(text.substr(0, open))};
   std::string_view rest = text.substr(open + 1, text.size() - open - 2);
   for (int position = 0; !rest.empty(); ++position) {
     const size_t comma = std::min(rest.find(','), rest.size());
@@ -60,6 +62,10 @@ std::vector<ElementwiseStep> parse_program(std::string_view text) {
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return steps;
+}
+
+float elementwise_parameter(const ir::OpDef&, const ir::Attrs& attrs) {
+  return static_cast<float>(formula_parameter(attrs));
 }
 
 }  // namespace hearth::ops

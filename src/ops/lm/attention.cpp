@@ -207,7 +207,7 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   std::vector<ValueId> inputs = {node.inputs[0],  node.inputs[1],  node.inputs[2],
                                  node.outputs[0], node.outputs[1], context.grad_out[0]};
   if (node.inputs.size() > 3) inputs.push_back(node.inputs[3]);
-  const auto made = context.graph.add(op("attention_grad"), inputs, node.attrs, node.name);
+  const auto made = context.graph.add(attention_grad, inputs, node.attrs, node.name);
   std::copy_n(made.begin(), 3, grads.begin());
   return grads;
 }

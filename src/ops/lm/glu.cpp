@@ -164,7 +164,7 @@ void grad_reference(const ReferenceArgs& args) {
 std::vector<ValueId> vjp(const VjpContext& context) {
   if (context.grad_out[0] == kNone) return {kNone, kNone};
   const ir::Node& node = context.node;
-  return context.graph.add(op("glu_grad"), {node.inputs[0], node.inputs[1], context.grad_out[0]}, node.attrs,
+  return context.graph.add(glu_grad, {node.inputs[0], node.inputs[1], context.grad_out[0]}, node.attrs,
                            node.name);
 }
 

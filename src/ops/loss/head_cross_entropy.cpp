@@ -194,7 +194,7 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   Attrs attrs = node.attrs;
   if (!is_trained(context.graph, node.inputs[1])) attrs.set("frozen", int64_t{1});
   const auto grads = context.graph.add(
-      op("head_cross_entropy_grad"),
+      head_cross_entropy_grad,
       {node.inputs[0], node.inputs[1], node.inputs[2], node.outputs[1], context.grad_out[0]}, attrs,
       node.name);
   return {grads[0], grads.size() > 1 ? grads[1] : kNone, kNone};

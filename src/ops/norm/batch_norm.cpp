@@ -182,7 +182,7 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   std::vector<ValueId> inputs = {node.inputs[0], node.inputs[1], node.outputs[1], node.outputs[2], dy};
   if (relu) inputs.push_back(node.outputs[0]);
   const auto out = context.graph.add(
-      op("batch_norm_grad"), inputs,
+      batch_norm_grad, inputs,
       {{"activation", std::string(relu ? "relu" : "none")}, {"residual", int64_t{masked_residual ? 1 : 0}}},
       node.name);
   std::copy_n(out.begin(), 3, grads.begin());

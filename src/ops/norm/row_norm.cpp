@@ -244,7 +244,7 @@ void grad_reference(const ReferenceArgs& args) {
 std::vector<ValueId> vjp(const VjpContext& context) {
   if (context.grad_out[0] == kNone) return std::vector<ValueId>(context.node.inputs.size(), kNone);
   const ir::Node& node = context.node;
-  return context.graph.add(op("rms_norm_grad"),
+  return context.graph.add(rms_norm_grad,
                            {node.inputs[0], node.inputs[1], node.outputs[1], context.grad_out[0]},
                            {{"offset", node.attrs.real_or("offset", 0)}}, node.name);
 }
@@ -252,7 +252,7 @@ std::vector<ValueId> layer_vjp(const VjpContext& context) {
   if (context.grad_out[0] == kNone) return std::vector<ValueId>(context.node.inputs.size(), kNone);
   const ir::Node& node = context.node;
   return context.graph.add(
-      op("layer_norm_grad"),
+      layer_norm_grad,
       {node.inputs[0], node.inputs[1], node.outputs[1], context.grad_out[0], node.outputs[2]}, {}, node.name);
 }
 

@@ -1,6 +1,4 @@
-#pragma once
-
-/// Where a vendor's header is there, holds the declarations of nccl_library.h against it.
+// Where a vendor's header is there, holds the declarations of nccl_library.h against it.
 #if __has_include(<rccl/rccl.h>) && __has_include(<hip/hip_runtime_api.h>)
 #ifndef __HIP_PLATFORM_AMD__
 #define __HIP_PLATFORM_AMD__  // NOLINT(bugprone-reserved-identifier): HIP asks for it.
