@@ -17,7 +17,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMaxAdapterConfigBytes = 1 << 20;
-constexpr const char* kAllLinear = "all-linear";
 
 /// What a file says of modules; a run that goes on from an adapter says the same.
 constexpr std::array<std::string_view, 10> kRuleKeys = {"r",
@@ -179,16 +178,6 @@ void check_untied(const nn::Adapter& adapter) {
         "adapter.targets=all-linear with a higher adapter.rank",
         adapter.rule ? adapter.rule_name + ": modules_to_save" : "adapter.modules_to_save", name);
   }
-}
-
-void refuse_value(const fs::path& file, std::string_view key, const Json& config, std::string_view expected) {
-  user_error("{}: expected {} for \"{}\", got {}; where PEFT loads the adapter, try its merge_and_unload",
-             file.string(), expected, key, shortened(dumped(config.value(std::string(key), Json())), 60));
-}
-
-bool is_all_linear(std::string_view target) {
-  const auto same = [](char a, char b) { return std::tolower(static_cast<uint8_t>(a)) == b; };
-  return std::ranges::equal(target, std::string_view(kAllLinear), same);
 }
 
 fs::path adapter_weights(const fs::path& file_or_folder) {

@@ -37,11 +37,6 @@ struct AdapterConfig {
 /// Reads the adapter_config.json beside an adapter's weights. UserError naming the key for what is no plain
 /// LoRA and for a key that is not known, unless its value turns nothing on.
 AdapterConfig read_adapter_config(const fs::path& file_or_folder);
-/// The UserError for a key of that file; `expected` is what could stand there.
-[[noreturn]] void refuse_value(const fs::path& file, std::string_view key,
-                               const nlohmann::ordered_json& config, std::string_view expected);
-/// Whether target_modules says "all-linear", in any case.
-bool is_all_linear(std::string_view target);
 /// Its text for the adapter among `tensors`, on the model in the folder `base`.
 std::string adapter_config_json(const recipe::AdapterOptions& options, const std::vector<nn::Tensor>& tensors,
                                 const fs::path& base);

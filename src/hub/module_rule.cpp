@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
-#include "hub/adapter.h"
 
 namespace hearth::hub {
 namespace {
@@ -64,6 +64,16 @@ bool is_name(const std::string& text) {
 bool is_integer(const Json& value) { return value.is_number_integer(); }
 
 }  // namespace
+
+void refuse_value(const fs::path& file, std::string_view key, const Json& config, std::string_view expected) {
+  user_error("{}: expected {} for \"{}\", got {}; where PEFT loads the adapter, try its merge_and_unload",
+             file.string(), expected, key, shortened(dumped(config.value(std::string(key), Json())), 60));
+}
+
+bool is_all_linear(std::string_view target) {
+  const auto same = [](char a, char b) { return std::tolower(static_cast<uint8_t>(a)) == b; };
+  return std::ranges::equal(target, std::string_view(kAllLinear), same);
+}
 
 ModulePattern::ModulePattern(const std::string& pattern, Of part, const std::string& where)
     : regex_(compile(pattern, part, where)) {}

@@ -7,11 +7,19 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file.h"
 #include "nn/module.h"
 #include "text/regex.h"
 
 namespace hearth::hub {
 
+/// The UserError for a key of an adapter_config.json; `expected` is what could stand there.
+[[noreturn]] void refuse_value(const fs::path& file, std::string_view key,
+                               const nlohmann::ordered_json& config, std::string_view expected);
+/// What PEFT calls every linear layer but the head.
+inline constexpr const char* kAllLinear = "all-linear";
+/// Whether target_modules says it, in any case.
+bool is_all_linear(std::string_view target);
 /// Whether a module has that name, or one that ends with it after a dot.
 inline bool ends_as(std::string_view module, const std::string& name) {
   return module == name || module.ends_with("." + name);
