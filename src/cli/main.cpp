@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "base/version.h"
-#include "cli/errors.h"
+#include "cli/terminal.h"
 #include "cli/verb.h"
 
 namespace hearth::cli {
@@ -113,5 +113,5 @@ int main(int argc, char** argv) {
   // A file that may not grow is a failed write with a sentence of its own.
   std::signal(SIGXFSZ, SIG_IGN);
   hearth::explain_lost_pages();
-  return hearth::cli::tell(hearth::cli::ending_of([&] { return hearth::cli::run(argc, argv); }));
+  return hearth::cli::tell(hearth::run::ending_of([&] { return hearth::cli::run(argc, argv); }));
 }

@@ -80,4 +80,16 @@ size_t Terminal::write_plain(char* text, size_t size, const run::Progress& p) {
       .size;
 }
 
+std::unique_ptr<run::Reporter> open_terminal(distributed::Heartbeat heartbeat) {
+  return std::make_unique<Terminal>(heartbeat);
+}
+
+int tell(const run::Ending& ending) {
+  constexpr size_t kMostCharacters = 500;
+  const bool is_report = ending.status == 70;
+  const std::string words = is_report ? printable(ending.words) : shortened(ending.words, kMostCharacters);
+  if (!words.empty()) std::fprintf(stderr, "hearth: %s\n", words.c_str());
+  return ending.status;
+}
+
 }  // namespace hearth::cli

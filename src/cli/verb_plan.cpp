@@ -287,6 +287,8 @@ void add_ops(CLI::App& app) {
   verb->callback([] {
     for (const ir::OpDef* op : ops::op_list()) {
       say("  {:<26} {:<9} {}\n", op->name, op->vjp != nullptr ? "gradient" : "", op->doc);
+      say("    {}\n",
+          op->inputs.empty() ? "no inputs" : fmt::format("inputs: {}", fmt::join(op->inputs, ", ")));
     }
   });
 }

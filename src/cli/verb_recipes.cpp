@@ -5,10 +5,11 @@
 
 #include "base/error.h"
 #include "cli/output.h"
-#include "cli/run_job.h"
+#include "cli/terminal.h"
 #include "cli/verb.h"
 #include "models/model.h"
 #include "recipe/recipe.h"
+#include "run/launch.h"
 #include "tasks/classify/tensors_dataset.h"
 #include "tasks/language/text_source.h"
 #include "text/inspect.h"
@@ -91,13 +92,15 @@ int64_t check_texts(const recipe::Recipe& recipe) {
 /// What training would refuse is refused by training's own code; beyond that, every picture and every record
 /// is read.
 void run_validate(const CLI::App& verb, const std::string& name, const std::string& out) {
-  const Job job{.recipe = open_recipe(name, overrides_of(verb)),
-                .out = out.empty() ? default_folder(name) : out,
-                .only_checks = true};
+  const run::Job job{.recipe = open_recipe(name, overrides_of(verb)),
+                     .out = out.empty() ? run::default_folder(name) : out,
+                     .only_checks = true,
+                     .open_reporter = open_terminal,
+                     .tell = tell};
   const recipe::Recipe& recipe = job.recipe;
   // Training names one bad record; here all are listed.
   const int64_t num_left_out = recipe::is_text(recipe) ? check_texts(recipe) : 0;
-  if (exit_code() = run_job(job); exit_code() != 0) return;
+  if (exit_code() = run::launch(job); exit_code() != 0) return;
   if (!recipe::is_text(recipe)) {
     check_split(recipe.data, recipe, "train", recipe.data.count);
     check_split(recipe.data, recipe, "test", recipe.val_count);

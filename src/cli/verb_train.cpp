@@ -1,10 +1,11 @@
 #include <csignal>
 
 #include "base/error.h"
-#include "cli/launched.h"
-#include "cli/run_job.h"
+#include "cli/terminal.h"
 #include "cli/verb.h"
 #include "hub/model_folder.h"
+#include "run/launch.h"
+#include "run/launched.h"
 
 namespace hearth::cli {
 namespace {
@@ -51,14 +52,16 @@ void run_train(const CLI::App& verb, TrainArguments arguments) {
       arguments.resume && arguments.recipe.find('=') != std::string::npos && !fs::exists(arguments.recipe);
   if (stands_for_recipe) overrides.insert(overrides.begin(), std::exchange(arguments.recipe, ""));
   const std::string recipe_path = recipe_of(arguments);
-  Job job{.recipe = open_recipe(recipe_path, with_launched(std::move(overrides))),
-          .out = arguments.out.empty() ? default_folder(recipe_path) : arguments.out,
-          .resume = arguments.resume,
-          .dump_gradients = arguments.dump_gradients};
+  run::Job job{.recipe = open_recipe(recipe_path, run::with_launched(std::move(overrides))),
+               .out = arguments.out.empty() ? run::default_folder(recipe_path) : arguments.out,
+               .resume = arguments.resume,
+               .dump_gradients = arguments.dump_gradients,
+               .open_reporter = open_terminal,
+               .tell = tell};
   if (job.resume) look_into_folder(job.recipe, job.out);
   // Who reads what a run says may leave it.
   std::signal(SIGPIPE, SIG_IGN);
-  exit_code() = run_job(job);
+  exit_code() = run::launch(job);
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 #include "base/function_ref.h"
 
-namespace hearth::cli {
+namespace hearth::run {
 
 /// How a piece of work ended.
 struct Ending {
@@ -16,7 +16,4 @@ struct Ending {
 /// user, 69 for a worker that is missing, 71 for a card that failed, 70 for what should not be.
 Ending ending_of(FunctionRef<int()> work);
 
-/// Says its words, and returns its status.
-int tell(const Ending& ending);
-
-}  // namespace hearth::cli
+}  // namespace hearth::run

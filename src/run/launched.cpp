@@ -1,4 +1,4 @@
-#include "cli/launched.h"
+#include "run/launched.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "distributed/mpi.h"
 
-namespace hearth::cli {
+namespace hearth::run {
 namespace {
 
 /// Others wait while the first rank evaluates.
@@ -36,4 +36,4 @@ std::unique_ptr<distributed::Transport> join_launched(int64_t num_workers) {
   return distributed::open_mpi(kDeadlineSeconds);
 }
 
-}  // namespace hearth::cli
+}  // namespace hearth::run

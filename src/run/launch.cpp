@@ -1,4 +1,4 @@
-#include "cli/run_job.h"
+#include "run/launch.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -11,10 +11,6 @@
 #include "base/error.h"
 #include "base/output.h"
 #include "base/text.h"
-#include "cli/errors.h"
-#include "cli/launched.h"
-#include "cli/output.h"
-#include "cli/terminal.h"
 #include "distributed/nccl.h"
 #include "distributed/probe.h"
 #include "engine/plan_report.h"
@@ -24,13 +20,15 @@
 #include "infer/text_eval.h"
 #include "io/run_lock.h"
 #include "passes/machine.h"
+#include "run/ending.h"
 #include "run/from_recipe.h"
+#include "run/launched.h"
 #include "run/stage_devices.h"
 #include "run/trainer.h"
 #include "supervise/device_probe.h"
 #include "supervise/supervisor.h"
 
-namespace hearth::cli {
+namespace hearth::run {
 namespace {
 
 std::atomic<bool> stop_requested{false};
@@ -49,77 +47,78 @@ std::string wait_of(const engine::Engine& engine) {
                                            static_cast<double>(options.num_workers));
 }
 
-void announce(const run::Trainer& trainer, engine::Engine& engine, const Job& job, Terminal& terminal) {
+void announce(const Trainer& trainer, engine::Engine& engine, const Job& job, Reporter& reporter) {
   const recipe::Recipe& recipe = job.recipe;
-  terminal.message("run folder: " + job.out);
+  reporter.message("run folder: " + job.out);
   int64_t parameters = 0, all = 0;
   for (const nn::Tensor& tensor : engine.tensors()) {
     const int64_t count = tensor.layout.file_shape.num_elements();
     all += count;
     if (tensor.trainable) parameters += count;
   }
-  terminal.message(fmt::format("{}: {} parameters, {} on {} threads; {}", recipe::model_name(recipe),
+  reporter.message(fmt::format("{}: {} parameters, {} on {} threads; {}", recipe::model_name(recipe),
                                parameters, recipe.precision, engine.threads().size(),
                                trainer.task().describe()));
-  if (const std::string warning = trainer.task().warning(); !warning.empty()) terminal.message(warning);
+  if (const std::string warning = trainer.task().warning(); !warning.empty()) reporter.message(warning);
   if (hub::has_adapter(engine)) {
-    terminal.message(fmt::format("trainable params: {} || all params: {} || trainable%: {:.4f}", parameters,
+    reporter.message(fmt::format("trainable params: {} || all params: {} || trainable%: {:.4f}", parameters,
                                  all, 100 * static_cast<double>(parameters) / static_cast<double>(all)));
   }
-  terminal.message(fmt::format("global batch {} = {} x {}; planned: arena {}, weights and state {}",
+  reporter.message(fmt::format("global batch {} = {} x {}; planned: arena {}, weights and state {}",
                                recipe.batch * recipe.accumulate, recipe.batch, recipe.accumulate,
                                human_bytes(engine.arena_bytes()), human_bytes(engine.kept_bytes())));
   if (const std::vector<int64_t> stages = engine.stage_parameters(); !stages.empty())
-    terminal.message(fmt::format("pipeline: stages of {} weights{}", fmt::join(stages, " and "),
+    reporter.message(fmt::format("pipeline: stages of {} weights{}", fmt::join(stages, " and "),
                                  engine.options().row_lengths.size() > 1
                                      ? "; rows of several lengths keep one of them at work at a time, "
                                        "data.packing=true all of them"
                                      : ""));
-  if (const std::string wait = engine.card() ? "" : wait_of(engine); !wait.empty()) terminal.message(wait);
+  if (const std::string wait = engine.card() ? "" : wait_of(engine); !wait.empty()) reporter.message(wait);
   const std::string warning = exec::override_warning(std::getenv("HSA_OVERRIDE_GFX_VERSION"));
-  if (engine.card() != nullptr && !warning.empty()) terminal.message("warning: " + warning);
+  if (engine.card() != nullptr && !warning.empty()) reporter.message("warning: " + warning);
   if (const gpu::DeviceInfo* card = engine.card()) {
     const exec::Program& program = engine.train_program();
-    terminal.message(
+    reporter.message(
         fmt::format("on {} ({}): {} of {} nodes of a step have no kernel for it, the host computes them",
                     card->name, card->pci_address, program.num_host_nodes(), program.graph().nodes.size()));
     for (const auto& [kernel, what] : engine.distrusted())
-      terminal.message(fmt::format("not used, for it failed its test: {}: {}", kernel, what));
+      reporter.message(fmt::format("not used, for it failed its test: {}: {}", kernel, what));
     for (const std::string& way : engine.dropped_products())
-      terminal.message("not used for products: " + way);
+      reporter.message("not used for products: " + way);
   }
 }
 
-void conclude(const run::RunSummary& summary, const Job& job, const engine::Engine& engine,
-              Terminal& terminal) {
+void conclude(const RunSummary& summary, const Job& job, const engine::Engine& engine, Reporter& reporter) {
   if (summary.interrupted) {
-    terminal.message(fmt::format("stopped at step {}; go on with: hearth train --resume --out {}",
+    reporter.message(fmt::format("stopped at step {}; go on with: hearth train --resume --out {}",
                                  summary.steps, job.out));
     return;
   }
-  terminal.message(fmt::format("done: {} steps in {:.1f} s, best validation {}", summary.steps,
+  reporter.message(fmt::format("done: {} steps in {:.1f} s, best validation {}", summary.steps,
                                summary.seconds, summary.best));
-  terminal.message(
+  reporter.message(
       fmt::format("run folder: {} (report.html, {}, trainer_log.jsonl)", job.out, hub::weights_name(engine)));
 }
 
 /// What a check found out.
-void describe(run::Trainer& trainer, const recipe::Recipe& recipe) {
-  say("{}\n", trainer.task().describe());
-  if (const std::string warning = trainer.task().warning(); !warning.empty()) say("{}\n", warning);
-  say("{} at micro-batch {}:\n{}", recipe::model_name(recipe), recipe.batch,
-      engine::to_table(engine::make_plan_report(trainer.engine())));
+void describe(Trainer& trainer, const recipe::Recipe& recipe, Reporter& reporter) {
+  reporter.message(trainer.task().describe());
+  if (const std::string warning = trainer.task().warning(); !warning.empty()) reporter.message(warning);
+  const std::string table = engine::to_table(engine::make_plan_report(trainer.engine()));
+  reporter.message(fmt::format("{} at micro-batch {}:\n{}", recipe::model_name(recipe), recipe.batch,
+                               std::string_view(table).substr(0, table.size() - 1)));
   engine::Engine& engine = trainer.engine();
-  if (const std::string wait = engine.card() ? "" : wait_of(engine); !wait.empty()) say("{}\n", wait);
+  if (const std::string wait = engine.card() ? "" : wait_of(engine); !wait.empty()) reporter.message(wait);
 }
 
-int check_only(run::Trainer& trainer, distributed::Transport* team, const recipe::Recipe& recipe) {
+int check_only(Trainer& trainer, distributed::Transport* team, const recipe::Recipe& recipe,
+               Reporter& reporter) {
   const bool leads = team == nullptr || team->rank() == 0;
   // The others wait for what the leader has made, and end after it.
   if (team != nullptr && leads) team->barrier();
   trainer.load_first_weights();
   if (team != nullptr) team->barrier();
-  if (leads) describe(trainer, recipe);
+  if (leads) describe(trainer, recipe, reporter);
   return supervise::kDone;
 }
 
@@ -131,12 +130,12 @@ void check_team(distributed::Transport& team) {
 /// The workers' cards as a group, where the recipe wants one and it can be trusted; else null, which a
 /// sentence explains.
 std::shared_ptr<distributed::NcclTeam> join_cards(const recipe::Recipe& recipe, distributed::Transport& team,
-                                                  int number, Terminal& terminal) {
+                                                  int number, Reporter& reporter) {
   if (recipe.transport == "host") return nullptr;
   distributed::OpenedNccl opened = distributed::open_nccl(
       team, exec::choose_card(recipe.device, gpu::list_devices(), gpu::runtime(), number));
   if (team.rank() > 0) return opened.team;
-  terminal.message(
+  reporter.message(
       opened.team
           ? fmt::format("sums go between cards by the vendor's library {}, in an order of its own: other "
                         "numbers of cards make other bits",
@@ -151,11 +150,11 @@ int train_here(const Job& job, const supervise::Seat& seat, distributed::Transpo
                const io::CheckpointMemory* memory = nullptr) {
   if (team != nullptr) check_team(*team);
   const bool leads = team == nullptr || team->rank() == 0, resume = job.resume || seat.attempt > 1;
-  Terminal terminal(seat.heartbeat);
-  run::Membership member{.team = team, .device = seat.device};
-  if (team != nullptr) member.cards = join_cards(job.recipe, *team, seat.device, terminal);
+  const std::unique_ptr<Reporter> reporter = job.open_reporter(seat.heartbeat);
+  Membership member{.team = team, .device = seat.device};
+  if (team != nullptr) member.cards = join_cards(job.recipe, *team, seat.device, *reporter);
   if (team != nullptr && job.recipe.parallel == "pipeline")
-    member.devices = run::gather_stage_devices(run::stage_device(job.recipe, seat.device), *team);
+    member.devices = gather_stage_devices(stage_device(job.recipe, seat.device), *team);
   std::optional<io::RunLock> lock;
   // A killed worker's lock goes a moment after it.
   const auto lock_folder = [&] {
@@ -164,24 +163,24 @@ int train_here(const Job& job, const supervise::Seat& seat, distributed::Transpo
   // The leader makes what all of them read, and says it if that cannot be.
   if (!leads) team->barrier();
   if (fs::exists(job.out)) lock_folder();
-  run::TrainerEvents events{.progress = [&](const run::Progress& p) { terminal.progress(p); },
-                            .message =
-                                [&](const std::string& text) {
-                                  if (leads) terminal.message(text);
-                                },
-                            .stop = seat.stop,
-                            .heartbeat = seat.heartbeat,
-                            .memory = memory};
-  run::Trainer trainer(job.recipe, job.out, std::move(events), std::move(member));
-  if (job.only_checks) return check_only(trainer, team, job.recipe);
-  if (leads && seat.attempt == 1) announce(trainer, trainer.engine(), job, terminal);
+  TrainerEvents events{.progress = [&](const Progress& p) { reporter->progress(p); },
+                       .message =
+                           [&](const std::string& text) {
+                             if (leads) reporter->message(text);
+                           },
+                       .stop = seat.stop,
+                       .heartbeat = seat.heartbeat,
+                       .memory = memory};
+  Trainer trainer(job.recipe, job.out, std::move(events), std::move(member));
+  if (job.only_checks) return check_only(trainer, team, job.recipe, *reporter);
+  if (leads && seat.attempt == 1) announce(trainer, trainer.engine(), job, *reporter);
   if (leads && !job.dump_gradients.empty()) trainer.dump_gradients(job.dump_gradients);
   make_folder(job.out);
   lock_folder();
   if (leads && team != nullptr) team->barrier();
-  const run::RunSummary summary =
+  const RunSummary summary =
       trainer.run({.resume = resume, .new_order = seat.new_order, .reason = seat.reason});
-  if (leads) conclude(summary, job, trainer.engine(), terminal);
+  if (leads) conclude(summary, job, trainer.engine(), *reporter);
   return summary.interrupted ? supervise::kInterrupted : supervise::kDone;
 }
 
@@ -195,22 +194,22 @@ int train_alone(const Job& job) {
   const supervise::Seat seat{.device = team->rank(), .stop = &stop_requested};
   const Ending ending = ending_of([&] { return train_here(job, seat, team.get()); });
   // A process that leaves its group by failing would wait for the others, which wait for it.
-  if (!ending.words.empty()) _exit(tell(ending));
+  if (!ending.words.empty()) _exit(job.tell(ending));
   return ending.status;
 }
 
 /// Says what is wrong with a device.
-bool passes_probe(const recipe::Recipe& recipe, int device) {
+bool passes_probe(const Job& job, int device) {
   const Ending ending = ending_of([&] {
-    const std::string fault = supervise::probe_card({.device = recipe.device, .number = device});
-    if (!fault.empty()) Terminal().warn(fmt::format("device {}: {}", device, fault));
+    const std::string fault = supervise::probe_card({.device = job.recipe.device, .number = device});
+    if (!fault.empty()) job.open_reporter({})->warn(fmt::format("device {}: {}", device, fault));
     return fault.empty() ? supervise::kDone : supervise::kMistake;
   });
-  return tell(ending) == supervise::kDone;
+  return job.tell(ending) == supervise::kDone;
 }
 
 int train_supervised(const Job& job) {
-  Terminal terminal;
+  const std::unique_ptr<Reporter> reporter = job.open_reporter({});
   // Workers come and go; what the last one has left here stays.
   const io::CheckpointMemory memory;
   const auto work = [&](const supervise::Seat& seat) {
@@ -218,14 +217,14 @@ int train_supervised(const Job& job) {
     const Ending ending = ending_of([&] { return train_here(job, seat, team.get(), &memory); });
     // The others have made it too.
     const bool told = ending.status == supervise::kMistake && seat.said->exchange(true);
-    return told ? ending.status : tell(ending);
+    return told ? ending.status : job.tell(ending);
   };
   supervise::SupervisorOptions options{
       .size = static_cast<int>(job.recipe.devices),
-      .say = [&](const std::string& text) { terminal.warn(text); },
+      .say = [&](const std::string& text) { reporter->warn(text); },
       .num_workers = [&](int num_devices) { return recipe::num_sharing(job.recipe, num_devices); }};
   if (exec::names_card(job.recipe.device))
-    options.probe = [&](int device) { return passes_probe(job.recipe, device); };
+    options.probe = [&](int device) { return passes_probe(job, device); };
   return supervise::supervise(work, options);
 }
 
@@ -267,13 +266,13 @@ std::string default_folder(const std::string& recipe) {
   return folder;
 }
 
-int run_job(const Job& job) {
+int launch(const Job& job) {
   const bool launched = num_launched() > 1;
   check_places(job);
   check_devices(job, launched);
-  if (!job.resume) run::check_first_weights(job.recipe);
+  if (!job.resume) check_first_weights(job.recipe);
   if (job.only_checks && job.recipe.devices == 1) return train_here(job, {}, nullptr);
   return job.recipe.supervise && !launched ? train_supervised(job) : train_alone(job);
 }
 
-}  // namespace hearth::cli
+}  // namespace hearth::run

@@ -6,7 +6,7 @@
 
 #include "distributed/transport.h"
 
-namespace hearth::cli {
+namespace hearth::run {
 
 /// How many processes mpirun, or srun with PMIx, started together with this one, itself included: 1 where
 /// nobody did.
@@ -17,4 +17,4 @@ std::vector<std::string> with_launched(std::vector<std::string> overrides);
 /// wants, is another number.
 std::unique_ptr<distributed::Transport> join_launched(int64_t num_workers);
 
-}  // namespace hearth::cli
+}  // namespace hearth::run

@@ -1,10 +1,15 @@
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <string>
 
+#include "distributed/heartbeat.h"
 #include "recipe/recipe.h"
+#include "run/ending.h"
+#include "run/reporter.h"
 
-namespace hearth::cli {
+namespace hearth::run {
 
 /// A run, as every process that has a part in it knows it.
 struct Job {
@@ -15,6 +20,11 @@ struct Job {
   /// Everything that could keep the run from its first step is made and looked at, and its plan is printed;
   /// nothing is trained or written.
   bool only_checks = false;
+  /// Makes what each worker, and the supervisor, reports to; `heartbeat` shows when a report waits for a
+  /// reader.
+  std::function<std::unique_ptr<Reporter>(distributed::Heartbeat heartbeat)> open_reporter;
+  /// Says how a worker ended, and returns the status to exit with.
+  std::function<int(const Ending&)> tell;
 };
 
 /// runs/NAME, or runs/NAME-2 and so on where that is taken.
@@ -22,6 +32,6 @@ std::string default_folder(const std::string& recipe);
 
 /// Trains, or checks, in this process or in workers that it supervises. Returns the status to exit with;
 /// UserError where the recipe, its files or this machine cannot be trained with.
-int run_job(const Job& job);
+int launch(const Job& job);
 
-}  // namespace hearth::cli
+}  // namespace hearth::run

@@ -1,15 +1,13 @@
-#include "cli/errors.h"
+#include "run/ending.h"
 
-#include <cstdio>
 #include <exception>
 #include <filesystem>
 
 #include "backend/gpu/device.h"
 #include "base/error.h"
-#include "base/text.h"
 #include "distributed/transport.h"
 
-namespace hearth::cli {
+namespace hearth::run {
 
 Ending ending_of(FunctionRef<int()> work) {
   try {
@@ -40,12 +38,4 @@ Ending ending_of(FunctionRef<int()> work) {
   }
 }
 
-int tell(const Ending& ending) {
-  constexpr size_t kMostCharacters = 500;
-  const bool is_report = ending.status == 70;
-  const std::string words = is_report ? printable(ending.words) : shortened(ending.words, kMostCharacters);
-  if (!words.empty()) std::fprintf(stderr, "hearth: %s\n", words.c_str());
-  return ending.status;
-}
-
-}  // namespace hearth::cli
+}  // namespace hearth::run
