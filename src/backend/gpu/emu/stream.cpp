@@ -6,6 +6,11 @@
 #include "base/philox.h"
 
 namespace hearth::emu {
+namespace {
+
+int64_t num_threads(const Dim3& size) { return int64_t{size.x} * size.y * size.z; }
+
+}  // namespace
 
 void Stream::enqueue(Work work) {
   if (records()) {
@@ -36,7 +41,12 @@ std::shared_ptr<Mark> Stream::record() {
 void Stream::set(const std::shared_ptr<Mark>& mark) {
   mark->stream = this;
   mark->end = end() + 1;
-  enqueue([mark] { mark->passed = std::chrono::steady_clock::now(); });
+  enqueue([this, mark] { mark->passed = now(); });
+}
+
+std::chrono::steady_clock::time_point Stream::now() const {
+  if (!card_.settings.counts_threads) return std::chrono::steady_clock::now();
+  return std::chrono::steady_clock::time_point(std::chrono::microseconds(card_.num_threads));
 }
 
 void Stream::wait(std::shared_ptr<Mark> mark) {
@@ -64,6 +74,7 @@ void Stream::launch(const Grid& grid, std::function<void()> kernel) {
     if (number == card_.settings.faulty_launch) throw Fault("the card was told to fail at this launch");
     if (const std::string& file = card_.settings.broken_while; !file.empty() && fs::exists(file))
       throw Fault("the card is broken");
+    card_.num_threads += num_threads(grid.blocks) * num_threads(grid.threads);
     run(grid, kernel);
   });
 }

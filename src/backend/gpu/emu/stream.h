@@ -24,6 +24,9 @@ struct CardSettings {
   int64_t faulty_launch = -1;
   int64_t hanging_launch = -1;
   bool cannot_record = false;
+  /// Events tell a microsecond for each thread launched in place of the time that passed, so that which of
+  /// several ways is fastest is always the same: a library's product counts as one thread.
+  bool counts_threads = false;
   /// Every launch fails while there is such a file; empty: none.
   std::string broken_while;
   /// Its library of matrix products, if it has one.
@@ -48,6 +51,7 @@ struct Card {
   int64_t used_bytes = 0;
   int64_t num_allocations = 0;
   int64_t num_launches = 0;
+  int64_t num_threads = 0;  ///< of all launches
   bool hangs = false;
   std::vector<Stream*> streams = {};
   /// What the library has been asked.
@@ -97,6 +101,7 @@ class Stream {
   /// Number of the next piece of work.
   uint64_t end() const { return first_ + queue_.size(); }
   void set(const std::shared_ptr<Mark>& mark);
+  std::chrono::steady_clock::time_point now() const;
   void wait_until(Stream* stream, uint64_t end);
   void let_some_get_ahead();
 
