@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "engine/card_fit.h"
 #include "engine/plan_report.h"
+#include "ir/state_name.h"
 #include "ir/text.h"
 #include "ops/op_list.h"
 #include "passes/rewrite.h"
@@ -33,7 +34,8 @@ std::string kernel_key(const ir::Graph& graph, const ir::Node& node) {
 
 void use_average(ir::Graph& graph) {
   for (ir::Value& value : graph.values) {
-    if (value.role == ir::Role::parameter && value.producer == ir::kNone) value.name = kAverage + value.name;
+    if (value.role == ir::Role::parameter && value.producer == ir::kNone)
+      value.name = ir::spell(ir::StateKind::average, value.name);
     if (value.role == ir::Role::parameter) value.role = ir::Role::state;
   }
 }

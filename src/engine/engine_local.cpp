@@ -2,23 +2,27 @@
 #include <cmath>
 
 #include "engine/engine.h"
+#include "ir/state_name.h"
 
 namespace hearth::engine {
+
+using ir::StateKind;
 
 void Engine::add_own_places(ir::Graph& graph) const {
   if (options_.num_workers == 1) return;
   if (works_alone()) add_outer_states(graph);
   const auto is_own = [&](const ir::Value& value) {
-    const bool is_outer = value.name.starts_with(kAnchor) || value.name.starts_with(kOuterMomentum);
-    return works_alone() ? !is_outer : value.name.starts_with(passes::kError);
+    const StateKind kind = ir::parse_state_name(value.name).kind;
+    return works_alone() ? kind != StateKind::anchor && kind != StateKind::outer_momentum
+                         : kind == StateKind::error;
   };
   add_places_of_workers(graph, static_cast<int>(options_.num_workers), is_own);
 }
 
 void Engine::copy_first(const std::string& weight) {
-  for (const char* prefix : {kAverage, kAnchor}) {
-    if (layout_.find(prefix + weight) != nullptr)
-      std::ranges::copy(values(weight), values(prefix + weight).begin());
+  for (const StateKind kind : {StateKind::average, StateKind::anchor}) {
+    const std::string copy = ir::spell(kind, weight);
+    if (layout_.find(copy) != nullptr) std::ranges::copy(values(weight), values(copy).begin());
   }
 }
 

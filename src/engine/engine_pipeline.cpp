@@ -4,14 +4,13 @@
 #include "base/error.h"
 #include "engine/engine.h"
 #include "ir/op_def.h"
+#include "ir/state_name.h"
 
 namespace hearth::engine {
 namespace {
 
 using ir::Role;
 using ir::ValueId;
-
-std::string of_micro(int64_t number, const std::string& name) { return fmt::format("m{}/{}", number, name); }
 
 /// What stays from one update to the next, in the order of the graph.
 std::vector<ir::Value> lasting_values(const ir::Graph& graph) {
@@ -45,10 +44,10 @@ double flops_of(const ir::Graph& graph) {
   return flops;
 }
 
-/// The stage of a weight's state, "momentum/NAME", is that of the weight; no entry: every stage has it.
+/// The stage of a weight's state is that of the weight; no entry: every stage has it.
 void add_homes(std::map<std::string, int>& homes, const std::vector<ir::Value>& values) {
   for (const ir::Value& value : values) {
-    const auto weight = homes.find(value.name.substr(value.name.find('/') + 1));
+    const auto weight = homes.find(ir::parse_state_name(value.name).weight);
     if (weight != homes.end()) homes.emplace(value.name, weight->second);
   }
 }
@@ -152,7 +151,7 @@ std::unique_ptr<exec::Program> Engine::compile_passage(const passes::TrainGraph&
   passes::TrainGraph own = passes::unroll(micro, stages, unroll_options(num_micro));
   num_bytes.clear();
   for (const std::string& name : input_names_) {
-    const auto input = own.graph.find(of_micro(0, name));
+    const auto input = own.graph.find(passes::name_in_micro_batch(0, name));
     num_bytes.push_back(input ? own.graph.type(*input).num_bytes() : 0);
   }
   if (updates) add_update(own, options_.optimizer, tables_, {}, sums_of_stage(micro));
@@ -207,7 +206,8 @@ void Engine::bind_micro(exec::Program& program, int64_t number, const MicroBatch
   counter[0] = step;
   counter[1] = index;
   const auto bind = [&](const std::string& name, const void* data) {
-    if (program.has_input(of_micro(number, name))) program.bind_input(of_micro(number, name), data);
+    if (program.has_input(passes::name_in_micro_batch(number, name)))
+      program.bind_input(passes::name_in_micro_batch(number, name), data);
   };
   for (size_t i = 0; i < input_names_.size(); ++i) bind(input_names_[i], batch.inputs[i]);
   bind("counter", counter);
@@ -235,7 +235,8 @@ exec::Program* Engine::start_pipeline(const Part& part, FunctionRef<MicroBatch()
       program = pipeline_.singles.at({batches[static_cast<size_t>(first)].shape(), end == num_micro}).get();
     set_scalars(*program, part, true, learning_rate);
     for (int64_t i = first; i < end; ++i) {
-      program->set_scalar(of_micro(i - first, kInverseSamples), static_cast<float>(1.0 / part.num_samples));
+      program->set_scalar(passes::name_in_micro_batch(i - first, kInverseSamples),
+                          static_cast<float>(1.0 / part.num_samples));
       bind_micro(*program, i - first, batches[static_cast<size_t>(i)], step, i);
     }
     program->start(threads_);

@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <utility>
 
 #include "base/error.h"
 #include "engine/engine.h"
+#include "ir/state_name.h"
 
 namespace hearth::engine {
 
@@ -79,8 +81,10 @@ void Engine::find_away() {
     while (owner < team_->size() && all[static_cast<size_t>(owner) * buffers.size() + i] == std::byte{0})
       ++owner;
     if (owner == team_->size()) {
-      const auto [worker, name] = worker_and_name(buffers[i]->name);
-      away_->push_back({buffers[i], worker, &layout_.at(name)});
+      ir::StateName name = ir::parse_state_name(buffers[i]->name);
+      const int worker = std::exchange(name.worker, 0);
+      HEARTH_CHECK(worker > 0);
+      away_->push_back({buffers[i], worker, &layout_.at(ir::spell(name))});
     } else if (owner > 0) {
       away_->push_back({buffers[i], owner, buffers[i]});
     }

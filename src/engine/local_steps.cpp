@@ -1,16 +1,14 @@
 #include "engine/local_steps.h"
 
-#include <fmt/format.h>
-
+#include "ir/state_name.h"
 #include "ops/op_list.h"
 
 namespace hearth::engine {
 namespace {
 
 using ir::Role;
+using ir::StateKind;
 using ir::ValueId;
-
-constexpr std::string_view kWorker = "worker";
 
 std::vector<ir::Value> parameters_of(const ir::Graph& graph) {
   std::vector<ir::Value> found;
@@ -32,8 +30,9 @@ class OuterBuilder {
   void move(const ir::Value& parameter) {
     const std::string& name = parameter.name;
     const ValueId weight = graph_.add_value(name, parameter.type, Role::parameter);
-    const ValueId anchor = graph_.add_value(kAnchor + name, parameter.type, Role::state);
-    const ValueId momentum = graph_.add_value(kOuterMomentum + name, parameter.type, Role::state);
+    const ValueId anchor = graph_.add_value(ir::spell(StateKind::anchor, name), parameter.type, Role::state);
+    const ValueId momentum =
+        graph_.add_value(ir::spell(StateKind::outer_momentum, name), parameter.type, Role::state);
     const ValueId moved = sum_of(add("sub", {anchor, weight}, name));
     const ir::Attrs nesterov = {
         {"momentum", options_.outer_momentum}, {"nesterov", int64_t{1}}, {"weight_decay", 0.0}};
@@ -73,8 +72,8 @@ class OuterBuilder {
 
 void add_outer_states(ir::Graph& graph) {
   for (const ir::Value& parameter : parameters_of(graph)) {
-    for (const char* prefix : {kAnchor, kOuterMomentum})
-      graph.add_value(prefix + parameter.name, parameter.type, Role::state);
+    for (const StateKind kind : {StateKind::anchor, StateKind::outer_momentum})
+      graph.add_value(ir::spell(kind, parameter.name), parameter.type, Role::state);
   }
 }
 
@@ -87,15 +86,6 @@ passes::TrainGraph make_outer_graph(const ir::Graph& step, std::span<const Runni
   return outer;
 }
 
-std::string name_at_worker(int worker, const std::string& name) {
-  return fmt::format("{}{}/{}", kWorker, worker, name);
-}
-
-std::pair<int, std::string> worker_and_name(const std::string& name) {
-  const size_t slash = name.find('/');
-  return {std::stoi(name.substr(kWorker.size(), slash - kWorker.size())), name.substr(slash + 1)};
-}
-
 void add_places_of_workers(ir::Graph& graph, int num_workers,
                            const std::function<bool(const ir::Value&)>& is_own) {
   std::vector<ir::Value> own;
@@ -105,8 +95,11 @@ void add_places_of_workers(ir::Graph& graph, int num_workers,
       own.push_back(value);
   }
   for (int worker = 1; worker < num_workers; ++worker) {
-    for (const ir::Value& value : own)
-      graph.add_value(name_at_worker(worker, value.name), value.type, Role::remote);
+    for (const ir::Value& value : own) {
+      ir::StateName name = ir::parse_state_name(value.name);
+      name.worker = worker;
+      graph.add_value(ir::spell(name), value.type, Role::remote);
+    }
   }
 }
 

@@ -2,8 +2,6 @@
 
 #include <functional>
 #include <span>
-#include <string>
-#include <utility>
 
 #include "engine/optimizer.h"
 #include "passes/train_graph.h"
@@ -19,9 +17,6 @@ struct LocalStepsOptions {
   double outer_momentum = 0.9;
 };
 
-/// Names of states: the weight that all workers had last, and the momentum of the steps together.
-inline constexpr const char* kAnchor = "anchor/";
-inline constexpr const char* kOuterMomentum = "outer_momentum/";
 inline constexpr const char* kInverseWorkers = "inverse_workers";
 inline constexpr const char* kOuterRate = "outer_rate";
 
@@ -32,11 +27,8 @@ void add_outer_states(ir::Graph& graph);
 passes::TrainGraph make_outer_graph(const ir::Graph& step, std::span<const RunningStatistic> statistics,
                                     const LocalStepsOptions& options);
 
-/// "worker2/NAME": where worker 0 keeps, for a checkpoint, what worker 2 alone has under NAME.
-std::string name_at_worker(int worker, const std::string& name);
-/// The other way round.
-std::pair<int, std::string> worker_and_name(const std::string& name);
-/// Adds such places, of all workers but the first, for the persistent values that `is_own` says.
+/// Adds the places, of all workers but the first, for the persistent values that `is_own` says
+/// (ir::StateName::worker).
 void add_places_of_workers(ir::Graph& graph, int num_workers,
                            const std::function<bool(const ir::Value&)>& is_own);
 

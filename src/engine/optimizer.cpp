@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "ir/op_def.h"
+#include "ir/state_name.h"
 #include "ops/op_list.h"
 #include "passes/rewrite.h"
 
@@ -13,6 +14,7 @@ namespace hearth::engine {
 namespace {
 
 using ir::Role;
+using ir::StateKind;
 using ir::ValueId;
 
 const ir::Type kScalarType{.dtype = DType::f32, .shape = {}};
@@ -48,10 +50,10 @@ struct WeightUpdate {
   bool is_table;
 
   ir::Value weight() const { return graph.value(gradient.parameter); }
-  ValueId state(const std::string& prefix, DType dtype, const Shape& shape) const {
-    return add_state(graph, prefix + weight().name, {.dtype = dtype, .shape = shape});
+  ValueId state(StateKind kind, DType dtype, const Shape& shape) const {
+    return add_state(graph, ir::spell(kind, weight().name), {.dtype = dtype, .shape = shape});
   }
-  ValueId state(const std::string& prefix) const { return state(prefix, DType::f32, weight().type.shape); }
+  ValueId state(StateKind kind) const { return state(kind, DType::f32, weight().type.shape); }
   ValueId add(std::string_view op, const std::vector<ValueId>& states, ir::Attrs attrs) const {
     std::vector<ValueId> inputs = {gradient.parameter, gradient.gradient, rate, factor};
     inputs.insert(inputs.end(), states.begin(), states.end());
@@ -62,7 +64,7 @@ struct WeightUpdate {
 ValueId add_sgd(const WeightUpdate& update) {
   const OptimizerOptions& o = update.options;
   std::vector<ValueId> states;
-  if (o.momentum != 0) states.push_back(update.state("momentum/"));
+  if (o.momentum != 0) states.push_back(update.state(StateKind::momentum));
   return update.add("sgd_update", states,
                     {{"momentum", o.momentum},
                      {"nesterov", int64_t{o.nesterov ? 1 : 0}},
@@ -74,7 +76,8 @@ ir::Attrs adam_attrs(const OptimizerOptions& o) {
 }
 
 ValueId add_adamw(const WeightUpdate& update) {
-  return update.add("adamw_update", {update.state("adam_m/"), update.state("adam_v/"), update.steps},
+  return update.add("adamw_update",
+                    {update.state(StateKind::adam_m), update.state(StateKind::adam_v), update.steps},
                     adam_attrs(update.options));
 }
 
@@ -83,17 +86,17 @@ ValueId add_adamw8bit(const WeightUpdate& update) {
   const int64_t count = shape.num_elements();
   if (count < kLeast8Bit) return add_adamw(update);
   const Shape scales = {(count + kBlock8Bit - 1) / kBlock8Bit};
-  return update.add(
-      "adamw8bit_update",
-      {update.state("adam_m/", DType::u8, shape), update.state("adam_m_scale/", DType::f32, scales),
-       update.state("adam_v/", DType::u8, shape), update.state("adam_v_scale/", DType::f32, scales),
-       update.steps},
-      adam_attrs(update.options));
+  return update.add("adamw8bit_update",
+                    {update.state(StateKind::adam_m, DType::u8, shape),
+                     update.state(StateKind::adam_m_scale, DType::f32, scales),
+                     update.state(StateKind::adam_v, DType::u8, shape),
+                     update.state(StateKind::adam_v_scale, DType::f32, scales), update.steps},
+                    adam_attrs(update.options));
 }
 
 ValueId add_lion(const WeightUpdate& update) {
   const OptimizerOptions& o = update.options;
-  return update.add("lion_update", {update.state("momentum/")},
+  return update.add("lion_update", {update.state(StateKind::momentum)},
                     {{"beta1", o.beta1}, {"beta2", o.beta2}, {"weight_decay", o.weight_decay}});
 }
 
@@ -101,10 +104,10 @@ ValueId add_adafactor(const WeightUpdate& update) {
   const Shape shape = update.weight().type.shape;
   const ir::Attrs attrs = {{"weight_decay", update.options.weight_decay}};
   if (shape.rank() != 2)
-    return update.add("adafactor_update", {update.state("rows/"), ir::kNone, update.steps}, attrs);
+    return update.add("adafactor_update", {update.state(StateKind::rows), ir::kNone, update.steps}, attrs);
   return update.add("adafactor_update",
-                    {update.state("rows/", DType::f32, {shape[0]}),
-                     update.state("columns/", DType::f32, {shape[1]}), update.steps},
+                    {update.state(StateKind::rows, DType::f32, {shape[0]}),
+                     update.state(StateKind::columns, DType::f32, {shape[1]}), update.steps},
                     attrs);
 }
 
@@ -113,7 +116,7 @@ ValueId add_muon(const WeightUpdate& update) {
   const OptimizerOptions& o = update.options;
   const ir::Value weight = update.weight();
   if (weight.type.shape.rank() != 2 || update.is_table) return add_adamw(update);
-  return update.add("muon_update", {update.state("momentum/")},
+  return update.add("muon_update", {update.state(StateKind::momentum)},
                     {{"momentum", o.momentum},
                      {"nesterov", int64_t{o.nesterov ? 1 : 0}},
                      {"weight_decay", o.weight_decay},
@@ -138,10 +141,9 @@ const Rule& rule_of(const OptimizerOptions& options) {
   internal_error("there is no optimizer '{}'", options.name);
 }
 
-constexpr const char* kBatchStatistic = "batch/";
-
-/// What the batch norm that overwrites `state` leaves there.
-ValueId latest(const ir::Graph& graph, ValueId state) {
+/// What the batch norm of a statistic measured.
+ValueId latest(const ir::Graph& graph, const RunningStatistic& statistic) {
+  const ValueId state = *graph.find(ir::spell(StateKind::batch_statistic, statistic.name));
   for (const ir::Node& node : graph.nodes) {
     for (size_t k = 0; k < node.op->writes.size(); ++k) {
       const int written = node.op->writes[k];
@@ -151,8 +153,9 @@ ValueId latest(const ir::Graph& graph, ValueId state) {
   internal_error("nothing writes {}", graph.value(state).name);
 }
 
-ValueId add_sum(ir::Graph& graph, const std::string& prefix, const std::string& name, const Shape& shape) {
-  return graph.add_value(prefix + name, {.dtype = DType::f32, .shape = shape}, Role::carried);
+ValueId add_sum(ir::Graph& graph, int level, const std::string& name, const Shape& shape) {
+  return graph.add_value(ir::spell({.kind = StateKind::gradient_sum, .weight = name, .level = level}),
+                         {.dtype = DType::f32, .shape = shape}, Role::carried);
 }
 
 /// A value of one micro-batch on its way to that of the whole update.
@@ -165,9 +168,9 @@ class Summing {
     if (sums_.are_sums) cleared_.push_back(value);
     if (sums_.are_sums || !sums_.has_earlier) return value;
     const Shape shape = graph_.type(value).shape;
-    ValueId sum = add1("accumulate", {add_sum(graph_, sum_prefix(0), name, shape), value}, name);
+    ValueId sum = add1("accumulate", {add_sum(graph_, 0, name, shape), value}, name);
     for (int level = 1; level <= sums_.num_levels; ++level) {
-      const ValueId away = add_sum(graph_, sum_prefix(level), name, shape);
+      const ValueId away = add_sum(graph_, level, name, shape);
       sum = add1("accumulate", {sum, away}, name);
       add1("zero", {away}, name);
     }
@@ -175,7 +178,7 @@ class Summing {
     return sum;
   }
   ValueId own_sum(const RunningStatistic& statistic) {
-    const ValueId measured = latest(graph_, *graph_.find(kBatchStatistic + statistic.name));
+    const ValueId measured = latest(graph_, statistic);
     return own_sum(add1("scale_by", {measured, scalar(graph_, kPresent)}, statistic.name), statistic.name);
   }
   /// Behind the update.
@@ -281,7 +284,7 @@ class UpdateBuilder {
     factor_ = add1("clip_factor", {finite, inverse_scale}, {{"max_norm", options_.clip_norm}});
     rate_ = scalar(graph_, kLearningRate);
     if (rule_.counts_steps)
-      steps_ = add1("increment", {add_state(graph_, "steps", kScalarType), factor_}, {});
+      steps_ = add1("increment", {add_state(graph_, kStepCount, kScalarType), factor_}, {});
   }
 
   ValueId add1(std::string_view op, std::vector<ValueId> inputs, ir::Attrs attrs,
@@ -310,8 +313,8 @@ class UpdateBuilder {
     const WeightUpdate weight = update_in(graph_, gradient);
     const ValueId updated = rule_.add(weight);
     if (options_.ema_decay > 0) {
-      add1("ema_update", {weight.state(kAverage), updated, factor_}, {{"decay", options_.ema_decay}},
-           weight.weight().name);
+      add1("ema_update", {weight.state(StateKind::average), updated, factor_},
+           {{"decay", options_.ema_decay}}, weight.weight().name);
     }
     return updated;
   }
@@ -372,8 +375,6 @@ std::map<std::string, int> owners_of(const ir::Graph& graph, int num_workers) {
   return owners;
 }
 
-std::string sum_prefix(int level) { return level == 0 ? "grad/" : fmt::format("grad{}/", level); }
-
 void add_update(passes::TrainGraph& train, const OptimizerOptions& options,
                 std::span<const std::string> tables, std::span<const RunningStatistic> statistics,
                 const SumOptions& sums) {
@@ -414,10 +415,12 @@ std::vector<RunningStatistic> take_statistics(ir::Graph& graph) {
   for (ir::Node& node : graph.nodes) {
     if (node.op->name != "batch_norm") continue;
     const double momentum = node.attrs.real_or("momentum", 0.1);
-    for (const size_t input : {size_t{3}, size_t{4}}) {
+    for (const char* name : {"running_mean", "running_var"}) {
+      const size_t input = node.op->input_index(name);
       const ir::Value running = graph.value(node.inputs[input]);
       found.push_back({.name = running.name, .type = running.type, .momentum = momentum});
-      node.inputs[input] = graph.add_value(kBatchStatistic + running.name, running.type, Role::carried);
+      node.inputs[input] =
+          graph.add_value(ir::spell(StateKind::batch_statistic, running.name), running.type, Role::carried);
     }
     node.attrs.set("momentum", 1.0);
   }
@@ -432,15 +435,15 @@ std::vector<ValueId> add_accumulation(passes::TrainGraph& train, std::span<const
   std::vector<ValueId> sums;
   for (const passes::Gradient& gradient : train.gradients) {
     const ir::Value parameter = train.graph.value(gradient.parameter);
-    sums.push_back(add(add_sum(train.graph, sum_prefix(0), parameter.name, parameter.type.shape),
-                       gradient.gradient, parameter.name));
+    sums.push_back(add(add_sum(train.graph, 0, parameter.name, parameter.type.shape), gradient.gradient,
+                       parameter.name));
   }
   for (const RunningStatistic& statistic : statistics) {
-    ValueId measured = latest(train.graph, *train.graph.find(kBatchStatistic + statistic.name));
+    ValueId measured = latest(train.graph, statistic);
     if (may_be_idle)
       measured = train.graph.add1(*ops::find_op("scale_by"), {measured, scalar(train.graph, kPresent)}, {},
                                   statistic.name);
-    add(add_sum(train.graph, sum_prefix(0), statistic.name, statistic.type.shape), measured, statistic.name);
+    add(add_sum(train.graph, 0, statistic.name, statistic.type.shape), measured, statistic.name);
   }
   return sums;
 }
@@ -448,11 +451,13 @@ std::vector<ValueId> add_accumulation(passes::TrainGraph& train, std::span<const
 passes::TrainGraph make_move_graph(const ir::Graph& sums, int from, int to) {
   passes::TrainGraph move;
   for (const ir::Value& value : sums.values) {
-    if (value.role != Role::carried || value.producer != ir::kNone || !value.name.starts_with(sum_prefix(0)))
+    const ir::StateName state = ir::parse_state_name(value.name);
+    if (value.role != Role::carried || value.producer != ir::kNone || state.kind != StateKind::gradient_sum ||
+        state.level != 0)
       continue;
-    const std::string name = value.name.substr(sum_prefix(0).size());
-    const ValueId source = add_sum(move.graph, sum_prefix(from), name, value.type.shape);
-    const ValueId target = add_sum(move.graph, sum_prefix(to), name, value.type.shape);
+    const std::string& name = state.weight;
+    const ValueId source = add_sum(move.graph, from, name, value.type.shape);
+    const ValueId target = add_sum(move.graph, to, name, value.type.shape);
     move.graph.add(*ops::find_op("accumulate"), {target, source}, {}, name);
     move.graph.add(*ops::find_op("zero"), {source}, {}, name);
   }

@@ -34,10 +34,9 @@ struct OptimizerOptions {
 
 std::span<const std::string> optimizer_names();
 
-/// Names of persistent values: "momentum/NAME", "adam_m/NAME", "adam_v/NAME" (in 8 bits with
-/// "adam_m_scale/NAME", "adam_v_scale/NAME"), "rows/NAME" and "columns/NAME" (Adafactor), "ema/NAME";
-/// "steps"; "loss_scale" is {scale, good steps, skipped steps}.
-inline constexpr const char* kAverage = "ema/";
+/// Names of what an update reads and keeps beside the states of weights (ir/state_name.h); the loss scale is
+/// {scale, good steps, skipped steps}.
+inline constexpr const char* kStepCount = "steps";
 inline constexpr const char* kLossScale = "loss_scale";
 inline constexpr const char* kLearningRate = "learning_rate";
 inline constexpr const char* kInverseSamples = "inverse_samples";
@@ -54,13 +53,9 @@ struct RunningStatistic {
 inline constexpr const char* kInverseMicro = "inverse_micro";
 inline constexpr const char* kPresent = "present";
 
-/// Lets each batch norm of a training graph leave what it measured in batch/NAME, where NAME is what it would
+/// Lets each batch norm of a training graph leave what it measured in the `batch_statistic` of what it would
 /// have moved.
 std::vector<RunningStatistic> take_statistics(ir::Graph& graph);
-
-/// Sums are persistent values PREFIX + NAME: "grad/" those of a shard's micro-batches, "grad1/", "grad2/" ...
-/// those of 1, 2 ... shards, put away until as many more are there.
-std::string sum_prefix(int level);
 
 /// The gradients that a worker has, by their places among those of all workers.
 struct OwnGradients {
@@ -101,14 +96,15 @@ void add_update(passes::TrainGraph& train, const OptimizerOptions& options,
                 std::span<const std::string> tables, std::span<const RunningStatistic> statistics,
                 const SumOptions& sums);
 
-/// Appends grad/NAME += gradient for every weight, and += batch/NAME for every statistic; `may_be_idle`: of a
-/// micro-batch that counts "present" times, 1 or 0. Returns the sums of gradients.
+/// Appends, for every weight, gradient_sum += gradient, and for every statistic += its batch_statistic;
+/// `may_be_idle`: of a micro-batch that counts "present" times, 1 or 0. Returns the sums of gradients.
 std::vector<ir::ValueId> add_accumulation(passes::TrainGraph& train,
                                           std::span<const RunningStatistic> statistics,
                                           bool may_be_idle = false);
 
-/// The sums of level `to` += those of level `from`, which are cleared. `sums` supplies names and types: a
-/// graph of add_accumulation.
+/// The sums of level `to` += those of level `from`, which are cleared: level 0 has those of a shard's
+/// micro-batches, levels 1, 2 ... those of 1, 2 ... shards, put away until as many more are there. `sums`
+/// supplies names and types: a graph of add_accumulation.
 passes::TrainGraph make_move_graph(const ir::Graph& sums, int from, int to);
 
 }  // namespace hearth::engine

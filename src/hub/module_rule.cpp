@@ -66,8 +66,10 @@ bool is_integer(const Json& value) { return value.is_number_integer(); }
 }  // namespace
 
 void refuse_value(const fs::path& file, std::string_view key, const Json& config, std::string_view expected) {
+  const std::string got =
+      config.value(std::string(key), Json()).dump(-1, ' ', false, Json::error_handler_t::replace);
   user_error("{}: expected {} for \"{}\", got {}; where PEFT loads the adapter, try its merge_and_unload",
-             file.string(), expected, key, shortened(dumped(config.value(std::string(key), Json())), 60));
+             file.string(), expected, key, shortened(got, 60));
 }
 
 bool is_all_linear(std::string_view target) {

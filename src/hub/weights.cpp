@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "hub/adapter.h"
+#include "ir/state_name.h"
 #include "models/decoder/config.h"
 #include "models/torch_dtype.h"
 
@@ -24,7 +25,7 @@ constexpr int64_t kChunk = 1 << 20;
 constexpr float kTooLargeForF16 = 65520;
 
 std::string memory_name(const engine::Engine& engine, const nn::Tensor& tensor, bool average) {
-  const std::string averaged = engine::kAverage + tensor.name;
+  const std::string averaged = ir::spell(ir::StateKind::average, tensor.name);
   return average && engine.layout().find(averaged) != nullptr ? averaged : tensor.name;
 }
 

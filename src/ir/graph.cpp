@@ -31,11 +31,8 @@ std::vector<ValueId> Graph::add(const OpDef& op, std::vector<ValueId> inputs, At
             .outputs = {},
             .attrs = std::move(attrs),
             .name = std::move(name)};
-  const auto count = static_cast<int>(node.inputs.size());
-  if (count < op.min_inputs || count > op.max_inputs) {
-    internal_error("{}: expected {} to {} inputs, got {}", describe(node), op.min_inputs, op.max_inputs,
-                   count);
-  }
+  if (const std::string fault = op.inputs_fault(node.inputs); !fault.empty())
+    internal_error("{}{}", fault, node.name.empty() ? "" : " (" + node.name + ")");
   const std::vector<Type> in = input_types(node);
   const Inferred inferred = op.infer({.attrs = node.attrs, .in = in, .out = {}});
   if (!inferred.error.empty()) user_error("{}: {}", describe(node), inferred.error);

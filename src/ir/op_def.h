@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -134,8 +135,20 @@ struct Sample {
 struct OpDef {
   std::string_view name;
   std::string_view doc;
-  int min_inputs = 1;
-  int max_inputs = 1;
+  /// Names of the inputs, in order: {"x", "weight", "bias?"}. A trailing ? marks one that may be absent:
+  /// kNone in a node, or left out where only such ones follow. A trailing + of the last one: one or more of
+  /// it.
+  std::vector<std::string_view> inputs;
+  /// With a +: how many inputs a node has at most, in all.
+  size_t most_inputs = std::numeric_limits<size_t>::max();
+  /// The name of a node's input number `index`, without its mark.
+  std::string_view input_name(size_t index) const;
+  /// The other way round; it must be there.
+  size_t input_index(std::string_view input) const;
+  /// Whether a node may lack it.
+  bool is_optional(size_t index) const { return index < inputs.size() && inputs[index].ends_with('?'); }
+  /// Why a node may not have these inputs, in one sentence with the op's name; empty: it may.
+  std::string inputs_fault(std::span<const ValueId> given) const;
   Inferred (*infer)(const NodeView&) = nullptr;
   std::vector<ValueId> (*vjp)(const VjpContext&) = nullptr;
   std::string_view no_vjp_because = "";

@@ -173,10 +173,7 @@ class Parser {
     const OpDef* op = find_op_(name);
     if (op == nullptr) user_error("unknown op '{}'", name);
     std::vector<ValueId> inputs = parse_inputs(line);
-    const auto count = static_cast<int>(inputs.size());
-    if (count < op->min_inputs || count > op->max_inputs) {
-      user_error("{} takes {} to {} inputs, got {}", name, op->min_inputs, op->max_inputs, count);
-    }
+    if (const std::string fault = op->inputs_fault(inputs); !fault.empty()) user_error("{}", fault);
     Attrs attrs = parse_attrs(line);
     finish_node(line, *op, std::move(inputs), std::move(attrs), out_ids);
   }

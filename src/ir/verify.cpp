@@ -29,16 +29,19 @@ class Verifier {
   bool in_range(ValueId id) const { return id >= 0 && static_cast<size_t>(id) < graph_.values.size(); }
 
   void check_node(const Node& node) {
-    for (const ValueId id : node.inputs) check_input(id);
+    if (const std::string fault = node.op->inputs_fault(node.inputs); !fault.empty()) fail(fault);
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (const char* fault = input_fault(node.inputs[i])) fail_input(node, i, fault);
+    }
     check_types(node);
     for (size_t k = 0; k < node.outputs.size(); ++k) check_output(node, k);
   }
 
-  void check_input(ValueId id) {
-    if (id == kNone) return;
-    if (!in_range(id)) fail("an input id is out of range");
-    if (known_[static_cast<size_t>(id)] == 0) fail("an input is read before it is made");
-    if (dead_[static_cast<size_t>(id)] != 0) fail("an input is read after its bytes were overwritten");
+  const char* input_fault(ValueId id) const {
+    if (id == kNone) return nullptr;
+    if (!in_range(id)) return "has an id that is out of range";
+    if (known_[static_cast<size_t>(id)] == 0) return "is read before it is made";
+    return dead_[static_cast<size_t>(id)] != 0 ? "is read after its bytes were overwritten" : nullptr;
   }
 
   void check_memories() {
@@ -46,8 +49,9 @@ class Verifier {
     for (current_ = 0; current_ < graph_.nodes.size(); ++current_) {
       const Node& node = graph_.nodes[current_];
       if (node.op->transfer != Transfer::none) continue;
-      for (const ValueId id : node.inputs) {
-        if (id != kNone && host[static_cast<size_t>(id)] != 0) fail("an input is in host memory");
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        const ValueId id = node.inputs[i];
+        if (id != kNone && host[static_cast<size_t>(id)] != 0) fail_input(node, i, "is in host memory");
       }
     }
   }
@@ -77,6 +81,9 @@ class Verifier {
     }
   }
 
+  [[noreturn]] void fail_input(const Node& node, size_t input, std::string_view what) const {
+    fail(fmt::format("{}: input '{}' {}", node.op->name, node.op->input_name(input), what));
+  }
   [[noreturn]] void fail(std::string_view what) const {
     const size_t begin = current_ < 3 ? 0 : current_ - 3;
     const size_t end = std::min(graph_.nodes.size(), current_ + 3);

@@ -4,10 +4,10 @@
 
 namespace hearth::ir {
 
-/// Checks every invariant of a graph: ids in range, producers consistent, each input made before it is read,
-/// types equal to what the op infers, no old name read after its bytes were overwritten, and host memory read
-/// by transfers only. Throws InternalError naming `after` (the pass that ran last) with the nodes around the
-/// fault.
+/// Checks every invariant of a graph: ids in range, no input of an op missing and none too many, producers
+/// consistent, each input made before it is read, types equal to what the op infers, no old name read after
+/// its bytes were overwritten, and host memory read by transfers only. Throws InternalError naming `after`
+/// (the pass that ran last) with the nodes around the fault.
 void verify(const Graph& graph, std::string_view after);
 
 }  // namespace hearth::ir

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ir/op_def.h"
+#include "ir/state_name.h"
 #include "ops/op_list.h"
 #include "passes/rewrite.h"
 
@@ -88,7 +89,7 @@ class Compress {
   }
 
   Rewritten round(ValueId gradient, const std::string& name) {
-    const ValueId error = add_state(kError + name, graph_.type(gradient).shape);
+    const ValueId error = add_state(ir::StateKind::error, name, graph_.type(gradient).shape);
     const ValueId rounded = graph_.add(*ops::find_op("bf16_feedback"), {gradient, error}, {}, name)[0];
     return {.gradient = rounded, .in_place = true, .shared = {.value = rounded, .wire = DType::bf16}};
   }
@@ -103,9 +104,9 @@ class Compress {
     };
     const ir::Attrs transpose_a = {{"transpose_a", int64_t{1}}}, transpose_b = {{"transpose_b", int64_t{1}}};
     // The error is where the gradient and it become M, and what is left of that becomes the next one.
-    const ValueId error = add_state(kError + name, matrix);
+    const ValueId error = add_state(ir::StateKind::error, name, matrix);
     const ValueId whole = add("accumulate", {error, viewed(gradient, matrix)});
-    const ValueId factor = add_state(kFactor + name, {matrix[1], options_.rank});
+    const ValueId factor = add_state(ir::StateKind::factor, name, {matrix[1], options_.rank});
     const ValueId left_sum = add("matmul", {whole, factor});
     const ValueId left = add("orthogonalise", {left_sum});
     // Of its own right factor a worker needs the product too: a copy is summed.
@@ -119,8 +120,8 @@ class Compress {
             .last = {.value = right_sum, .stage = 1}};
   }
 
-  ValueId add_state(const std::string& name, const Shape& shape) {
-    return graph_.add_value(name, {.dtype = DType::f32, .shape = shape}, ir::Role::state);
+  ValueId add_state(ir::StateKind kind, const std::string& weight, const Shape& shape) {
+    return graph_.add_value(ir::spell(kind, weight), {.dtype = DType::f32, .shape = shape}, ir::Role::state);
   }
 
   TrainGraph& train_;

@@ -13,15 +13,10 @@ struct CompressOptions {
   double least_ratio = 10;
 };
 
-/// Names of states: what has not been sent yet of a worker's own gradient, and the right factor [M, rank] of
-/// the last sum, from which the next one is found.
-inline constexpr const char* kError = "error/";
-inline constexpr const char* kFactor = "factor/";
-
 /// Lets workers send less of each gradient in `train.shared`, f32: what is left out is added to the next one
 /// (error feedback). bf16: the gradient rounded. PowerSGD (arXiv 1905.13727): of a matrix M [N, M] the sums
 /// of P = M Q and of M^T P with P orthogonalised, whose product stands for the sum of M. What is not finite
-/// stays in the states.
+/// stays in the states, which are the weight's `error` and, of PowerSGD, its `factor`: Q of the next step.
 void compress(TrainGraph& train, const CompressOptions& options);
 
 }  // namespace hearth::passes

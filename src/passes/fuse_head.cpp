@@ -15,14 +15,16 @@ using ir::ValueId;
 
 /// The weight that all losses of a gradient node share; kNone: they may differ.
 ValueId shared_weight(const ir::Graph& graph, const ir::Node& grad) {
-  if (!is_made_by(graph, grad.inputs[4], "broadcast_scalar")) return kNone;
-  return graph.node(graph.value(grad.inputs[4]).producer).inputs[0];
+  const ValueId weights = input_or_none(grad, "dlosses");
+  return is_made_by(graph, weights, "broadcast_scalar") ? graph.node(graph.value(weights).producer).inputs[0]
+                                                        : kNone;
 }
 
 /// The node whose gradient `grad` is, when nothing else reads its lse and `weight` is known before it.
 NodeId forward_of(const ir::Graph& graph, const ir::Node& grad, ValueId weight) {
-  if (weight == kNone || !is_made_by(graph, grad.inputs[3], "head_cross_entropy")) return kNone;
-  const NodeId id = graph.value(grad.inputs[3]).producer;
+  const ValueId lse = input_or_none(grad, "lse");
+  if (weight == kNone || !is_made_by(graph, lse, "head_cross_entropy")) return kNone;
+  const NodeId id = graph.value(lse).producer;
   const ir::Node& forward = graph.node(id);
   const bool same = std::equal(forward.inputs.begin(), forward.inputs.end(), grad.inputs.begin());
   if (!same || graph.use_counts()[static_cast<size_t>(forward.outputs[1])] != 1) return kNone;

@@ -13,15 +13,15 @@ using ir::ValueId;
 ir::Node* plain_conv_of(ir::Graph& graph, ValueId x) {
   if (!is_made_by(graph, x, "conv2d")) return nullptr;
   ir::Node& conv = graph.nodes[static_cast<size_t>(graph.value(x).producer)];
-  return input_or_none(conv, 3) != kNone || has_activation(conv) ? nullptr : &conv;
+  return input_or_none(conv, "residual") != kNone || has_activation(conv) ? nullptr : &conv;
 }
 
 void fold_into(ir::Node& norm, const ir::Node& conv) {
-  const ValueId residual = input_or_none(norm, 5);
+  const ValueId residual = input_or_none(norm, "residual");
   const std::vector<ValueId> statistics(norm.inputs.begin() + 1, norm.inputs.begin() + 5);
   norm.inputs = {conv.inputs[0], conv.inputs[1]};
   norm.inputs.insert(norm.inputs.end(), statistics.begin(), statistics.end());
-  norm.inputs.insert(norm.inputs.end(), {input_or_none(conv, 2), residual});
+  norm.inputs.insert(norm.inputs.end(), {input_or_none(conv, "bias"), residual});
   for (const auto& [name, value] : conv.attrs.entries()) {
     if (name != "activation") norm.attrs.set(name, value);
   }
@@ -30,11 +30,11 @@ void fold_into(ir::Node& norm, const ir::Node& conv) {
 
 void measure_in(ir::Graph& graph, ir::Node& conv, ir::Node& norm) {
   conv.op = ops::find_op("conv2d_moments");
-  conv.inputs.resize(std::min<size_t>(conv.inputs.size(), 3));
+  conv.inputs.resize(std::min(conv.inputs.size(), conv.op->inputs.size()));
   const ir::Type type = conv.op->infer(ir::NodeTypes(graph, conv).view(conv)).out[1];
   conv.outputs.push_back(graph.add_value("", type, ir::Role::activation));
-  norm.inputs.resize(7, kNone);
-  norm.inputs[6] = conv.outputs[1];
+  norm.inputs.resize(norm.op->inputs.size(), kNone);
+  norm.inputs[norm.op->input_index("moments")] = conv.outputs[1];
 }
 
 }  // namespace

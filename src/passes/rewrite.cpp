@@ -68,6 +68,10 @@ ir::ValueId input_or_none(const ir::Node& node, size_t index) {
   return index < node.inputs.size() ? node.inputs[index] : ir::kNone;
 }
 
+ir::ValueId input_or_none(const ir::Node& node, std::string_view name) {
+  return input_or_none(node, node.op->input_index(name));
+}
+
 bool has_activation(const ir::Node& node) { return node.attrs.text_or("activation", "none") != "none"; }
 
 bool is_made_by(const ir::Graph& graph, ir::ValueId id, std::string_view op_name) {

@@ -34,6 +34,7 @@ void hoist(ir::Graph& graph, size_t first);
 bool overwrites(const ir::Node& node, size_t index);
 /// An input of a node, kNone where it is absent or left out at the end.
 ir::ValueId input_or_none(const ir::Node& node, size_t index);
+ir::ValueId input_or_none(const ir::Node& node, std::string_view name);
 /// Whether something is done to the node's result before it is stored: relu.
 bool has_activation(const ir::Node& node);
 

@@ -154,7 +154,7 @@ class Unroll {
     if (value.producer == kNone) {
       const auto first = is_once(id) ? first_values_.find(value.name) : first_values_.end();
       if (first != first_values_.end()) return place(id, micro) = first->second;
-      const std::string name = is_once(id) ? value.name : fmt::format("m{}/{}", micro, value.name);
+      const std::string name = is_once(id) ? value.name : name_in_micro_batch(micro, value.name);
       return place(id, micro) = made_.graph.add_value(name, value.type, value.role);
     }
     const int stage = stages_.of_node[index(value.producer)];
@@ -321,6 +321,10 @@ class Order {
 };
 
 }  // namespace
+
+std::string name_in_micro_batch(int64_t micro, std::string_view name) {
+  return fmt::format("m{}/{}", micro, name);
+}
 
 std::vector<PipelineEvent> order_pipeline(int num_stages, int64_t num_micro,
                                           std::span<const Crossing> crossings) {

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "passes/stages.h"
@@ -39,11 +41,14 @@ struct UnrollOptions {
   std::vector<ir::Value> first_values;  ///< persistent ones that the graph begins with, by name
 };
 
+/// What an input or scalar of a micro-batch is called in the graph of a whole update.
+std::string name_in_micro_batch(int64_t micro, std::string_view name);
+
 /// What one stage does in an update as one graph: `train`, a micro-batch's forward and backward pass with
 /// what keeps its gradients, repeated for every micro-batch, the nodes of this stage alone, in the order of
-/// order_pipeline, with a `send` or `receive` for each value that crosses. Inputs and scalars of micro-batch
-/// 3 are named "m3/NAME"; persistent values keep their names and are written by one micro-batch behind the
-/// other, so that sums add up as in separate runs. Outputs: those of `train` that this stage makes,
+/// order_pipeline, with a `send` or `receive` for each value that crosses. Inputs and scalars have
+/// their name_in_micro_batch; persistent values keep their names and are written by one micro-batch behind
+/// the other, so that sums add up as in separate runs. Outputs: those of `train` that this stage makes,
 /// micro-batch by micro-batch. Gradients: of the weights that this stage has, as the last micro-batch
 /// leaves them.
 TrainGraph unroll(const TrainGraph& train, const Stages& stages, const UnrollOptions& options);

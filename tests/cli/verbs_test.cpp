@@ -321,7 +321,8 @@ TEST_F(Verbs, DumpAndOps) {
   EXPECT_THAT(before, AllOf(HasSubstr("softmax_cross_entropy("), testing::Not(HasSubstr("sgd_update"))));
   EXPECT_THAT(after, AllOf(HasSubstr("softmax_cross_entropy_grad("), HasSubstr("sgd_update(")));
   EXPECT_THAT(works("hearth ops"),
-              AllOf(HasSubstr("  matmul "), HasSubstr("  conv2d "), HasSubstr("gradient")));
+              AllOf(HasSubstr("  matmul "), HasSubstr("  conv2d "), HasSubstr("gradient"),
+                    HasSubstr("    inputs: a, b, bias?, residual?\n")));
 }
 
 TEST_F(Verbs, PackWritesOffsetsThatDoNotOverlap) {

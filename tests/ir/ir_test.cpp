@@ -65,7 +65,8 @@ TEST(Text, NamesTheLineOfAMistake) {
   EXPECT_THAT(refusal(x + x), HasSubstr("line 2: %0 is defined twice"));
   EXPECT_THAT(refusal(x + "%1 = rleu(%0) : f32[2, 3]"), HasSubstr("line 2: unknown op 'rleu'"));
   EXPECT_THAT(refusal(x + "%1 = relu(%2) : f32[2, 3]"), HasSubstr("line 2: %2 is not defined yet"));
-  EXPECT_THAT(refusal(x + "%1 = relu(%0, %0) : f32[2, 3]"), HasSubstr("line 2: relu takes 1 to 1 inputs"));
+  EXPECT_THAT(refusal(x + "%1 = relu(%0, %0) : f32[2, 3]"),
+              HasSubstr("line 2: relu: expected inputs (a), got 2"));
   EXPECT_THAT(refusal(x + "%1 = relu(%0) : f32[2, 4]"), HasSubstr("line 2: output 0 is f32[2, 3]"));
   EXPECT_THAT(refusal(x + "%1, %2 = relu(%0) : f32[2, 3]"), HasSubstr("line 2: relu makes 1 outputs"));
   EXPECT_THAT(refusal(x + "%1 = reshape(%0) {shape=[7]} : f32[7]"), HasSubstr("line 2"));
@@ -89,12 +90,16 @@ TEST(Verify, AcceptsWhatThePassesStartFrom) {
 
 TEST(Verify, NamesThePassAndTheNodeOfAFault) {
   const std::string fault = fault_after([](Graph& graph) { std::swap(graph.nodes[0], graph.nodes[1]); });
-  EXPECT_THAT(fault, HasSubstr("after my_pass: an input is read before it is made"));
+  EXPECT_THAT(fault, HasSubstr("after my_pass: relu: input 'a' is read before it is made"));
   EXPECT_THAT(fault, HasSubstr("> %3 = relu(%2)"));
 }
 
 TEST(Verify, FindsEachKindOfFault) {
   EXPECT_THAT(fault_after([](Graph& g) { g.nodes[1].inputs[0] = 99; }), HasSubstr("out of range"));
+  EXPECT_THAT(
+      fault_after([](Graph& g) { g.nodes[0].inputs.pop_back(); }),
+      HasSubstr(
+          "after my_pass: matmul: input 'b' is missing: expected inputs (a, b, bias?, residual?), got 1"));
   EXPECT_THAT(fault_after([](Graph& g) { g.values[2].type.dtype = DType::bf16; }), HasSubstr("type differs"));
   EXPECT_THAT(fault_after([](Graph& g) { g.values[3].producer = 0; }), HasSubstr("another producer"));
   EXPECT_THAT(fault_after([](Graph& g) { g.nodes[1].outputs = {2}; }), HasSubstr("made twice"));

@@ -1,9 +1,13 @@
 // Tests generated from the op list: every op with every one of its samples.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
+#include <set>
 
+#include "base/error.h"
 #include "base/philox.h"
 #include "base/threads.h"
 #include "ir/text.h"
@@ -161,6 +165,75 @@ TEST(OpList, EveryRecordIsComplete) {
     EXPECT_TRUE(op->reference != nullptr || !op->no_reference_because.empty()) << op->name;
     EXPECT_NE(op->samples, nullptr) << op->name << " has no samples";
     EXPECT_EQ(find_op(op->name), op) << op->name << " is listed twice";
+  }
+}
+
+TEST(OpList, EachInputHasANameOfItsOwn) {
+  for (const ir::OpDef* op : op_list()) {
+    std::set<std::string_view> names;
+    for (size_t i = 0; i < op->inputs.size(); ++i) {
+      const std::string_view name = op->input_name(i);
+      EXPECT_THAT(std::string(name), testing::MatchesRegex("[a-z][a-z0-9_]*")) << op->name;
+      EXPECT_TRUE(names.insert(name).second) << op->name << " has two inputs '" << name << "'";
+      EXPECT_EQ(op->input_index(name), i) << op->name;
+      EXPECT_TRUE(!op->inputs[i].ends_with('+') || i + 1 == op->inputs.size()) << op->name;
+    }
+  }
+}
+
+TEST(OpList, SamplesHaveTheInputsThatTheRecordNames) {
+  for (const ir::OpDef* op : op_list()) {
+    for (const ir::Sample& sample : op->samples()) {
+      std::vector<ir::ValueId> ids;
+      for (const ir::SampleInput& input : sample.in)
+        ids.push_back(input.fill == ir::SampleInput::Fill::absent ? ir::kNone : 0);
+      EXPECT_EQ(op->inputs_fault(ids), "") << op->name;
+    }
+  }
+}
+
+/// What the verifier and the reader of the text form say of a graph.
+std::vector<std::string> refusals(const ir::Graph& graph) {
+  std::vector<std::string> found;
+  try {
+    ir::verify(graph, "the change");
+  } catch (const InternalError& error) {
+    found.emplace_back(error.what());
+  }
+  try {
+    ir::parse(ir::print(graph), find_op);
+  } catch (const UserError& error) {
+    found.emplace_back(error.what());
+  }
+  return found;
+}
+
+TEST(OpList, AMissingInputIsRefusedByItsName) {
+  for (const ir::OpDef* op : op_list()) {
+    const DrawnSample whole = draw_sample(*op, op->samples()[0], 0);
+    const auto refused = [&](std::vector<ir::ValueId> inputs) {
+      ir::Graph graph = whole.graph;
+      graph.nodes.back().inputs = std::move(inputs);
+      return refusals(graph);
+    };
+    const std::vector<ir::ValueId> all = whole.node().inputs;
+    for (size_t i = 0; i < op->inputs.size(); ++i) {
+      if (op->is_optional(i)) continue;
+      const std::string sentence = fmt::format("{}: input '{}' is missing", op->name, op->input_name(i));
+      std::vector<ir::ValueId> with_none = all;
+      with_none[i] = ir::kNone;
+      EXPECT_THAT(refused(with_none),
+                  testing::AllOf(testing::SizeIs(2), testing::Each(testing::HasSubstr(sentence))));
+      const std::vector<ir::ValueId> shorter(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(i));
+      EXPECT_THAT(refused(shorter),
+                  testing::AllOf(testing::SizeIs(2), testing::Each(testing::HasSubstr(sentence))));
+    }
+    if (all.empty() || op->inputs.back().ends_with('+')) continue;
+    const std::vector<ir::ValueId> longer(op->inputs.size() + 1, all[0]);
+    EXPECT_THAT(refused(longer),
+                testing::AllOf(testing::SizeIs(2), testing::Each(testing::HasSubstr(fmt::format(
+                                                       "{}: expected inputs ({}), got {}", op->name,
+                                                       fmt::join(op->inputs, ", "), longer.size())))));
   }
 }
 

@@ -55,15 +55,22 @@ ir::Node without_moments(const ir::Node& node) {
   return again;
 }
 
+/// The inputs of conv2d_norm.
+struct ConvNormIn {
+  enum : size_t { x, w, weight, bias, mean, var, conv_bias, residual };
+};
+
 /// The convolution inside of a conv2d_norm: with a bias and the residual, and the activation if `whole`.
 struct InnerConv {
   Attrs attrs;
   std::vector<Type> in;
 
-  InnerConv(const NodeView& node, bool whole) : attrs(node.attrs), in{node.in_type(0), node.in_type(1)} {
+  InnerConv(const NodeView& node, bool whole)
+      : attrs(node.attrs), in{node.in_type(ConvNormIn::x), node.in_type(ConvNormIn::w)} {
     if (!whole) attrs.set("activation", std::string("none"));
-    in.push_back(f32_type({node.in_type(1).shape.back()}));
-    in.push_back(whole && node.has_input(7) ? node.in_type(7) : Type{.dtype = DType::boolean, .shape = {}});
+    in.push_back(f32_type({node.in_type(ConvNormIn::w).shape.back()}));
+    in.push_back(whole && node.has_input(ConvNormIn::residual) ? node.in_type(ConvNormIn::residual)
+                                                               : Type{.dtype = DType::boolean, .shape = {}});
   }
   NodeView view(const NodeView& node) const {
     return {.attrs = attrs, .in = in, .out = node.out, .num_threads = node.num_threads};
@@ -71,12 +78,13 @@ struct InnerConv {
 };
 
 Inferred infer_norm(const NodeView& node) {
-  if (node.in_type(1).shape.rank() != 4)
-    return refuse_type("the weight", "an array of rank 4", node.in_type(1));
-  const Type channels = f32_type({node.in_type(1).shape.back()});
-  for (size_t i = 2; i < std::min<size_t>(7, node.in.size()); ++i) {
+  if (node.in_type(ConvNormIn::w).shape.rank() != 4)
+    return refuse_type("the weight", "an array of rank 4", node.in_type(ConvNormIn::w));
+  const Type channels = f32_type({node.in_type(ConvNormIn::w).shape.back()});
+  for (size_t i = ConvNormIn::weight; i < std::min<size_t>(ConvNormIn::residual, node.in.size()); ++i) {
     if (node.has_input(i) && node.in_type(i) != channels)
-      return refuse_type(fmt::format("input {}", i), to_string(channels), node.in_type(i));
+      return refuse_type(fmt::format("input '{}'", conv2d_norm.input_name(i)), to_string(channels),
+                         node.in_type(i));
   }
   const InnerConv inner(node, true);
   return conv2d.infer(inner.view(node));
@@ -111,10 +119,12 @@ struct Folded {
 
 /// factor = weight / sqrt(var + eps), bias = norm bias + (conv bias - mean) factor.
 void fold(const KernelArgs& args, double eps, int64_t channels, float* factors, float* bias) {
-  const auto *weight = args.input<float>(2), *shift = args.input<float>(3), *mean = args.input<float>(4);
-  const float* conv_bias = args.in.size() > 6 ? args.input<float>(6) : nullptr;
+  const auto *weight = args.input<float>(ConvNormIn::weight), *shift = args.input<float>(ConvNormIn::bias),
+             *mean = args.input<float>(ConvNormIn::mean);
+  const float* conv_bias =
+      args.in.size() > ConvNormIn::conv_bias ? args.input<float>(ConvNormIn::conv_bias) : nullptr;
   for (int64_t c = 0; c < channels; ++c) {
-    const double rstd = 1 / std::sqrt(static_cast<double>(args.input<float>(5)[c]) + eps);
+    const double rstd = 1 / std::sqrt(static_cast<double>(args.input<float>(ConvNormIn::var)[c]) + eps);
     factors[c] = static_cast<float>(rstd) * weight[c];
     bias[c] = shift[c] + ((conv_bias == nullptr ? 0.0F : conv_bias[c]) - mean[c]) * factors[c];
   }
@@ -123,16 +133,18 @@ void fold(const KernelArgs& args, double eps, int64_t channels, float* factors, 
 Kernel norm_kernel(const NodeView& node) {
   const InnerConv inner(node, true);
   const Kernel conv = conv2d.cpu(inner.view(node));
-  const Type w = node.in_type(1);
+  const Type w = node.in_type(ConvNormIn::w);
   const Folded folded{w.shape.back(), w.num_bytes()};
-  const auto run = [conv, w, folded, residual = node.has_input(7),
+  const auto run = [conv, w, folded, residual = node.has_input(ConvNormIn::residual),
                     eps = node.attrs.real_or("eps", 1e-5)](const KernelArgs& args) {
     float* factors = folded.factors(args.workspace);
     float* bias = folded.bias(args.workspace);
     std::byte* weights = folded.weights(args.workspace);
     fold(args, eps, folded.channels, factors, bias);
-    scale_columns(w.dtype, args.in[1], factors, num_rows(w.shape), folded.channels, weights, *args.threads);
-    void* const in[] = {args.in[0], weights, bias, residual ? args.in[7] : nullptr};
+    scale_columns(w.dtype, args.in[ConvNormIn::w], factors, num_rows(w.shape), folded.channels, weights,
+                  *args.threads);
+    void* const in[] = {args.in[ConvNormIn::x], weights, bias,
+                        residual ? args.in[ConvNormIn::residual] : nullptr};
     KernelArgs with = args;
     with.in = in;
     with.workspace = folded.behind(args.workspace);
@@ -143,19 +155,23 @@ Kernel norm_kernel(const NodeView& node) {
 
 void norm_reference(const ReferenceArgs& args) {
   const InnerConv inner(args.node, false);
-  const auto channels = static_cast<size_t>(args.node.in_type(1).shape.back());
+  const auto channels = static_cast<size_t>(args.node.in_type(ConvNormIn::w).shape.back());
   const std::vector<double> no_bias(channels, 0.0);
   const std::vector<double> in[] = {
-      args.in[0], args.in[1], args.node.has_input(6) ? args.in[6] : no_bias, {}};
+      args.in[ConvNormIn::x],
+      args.in[ConvNormIn::w],
+      args.node.has_input(ConvNormIn::conv_bias) ? args.in[ConvNormIn::conv_bias] : no_bias,
+      {}};
   const NodeView view = inner.view(args.node);
   conv2d.reference({.node = view, .in = in, .out = args.out});
   const bool relu = args.node.attrs.text_or("activation", "none") == "relu";
   const double eps = args.node.attrs.real_or("eps", 1e-5);
   for (size_t i = 0; i < args.out[0].size(); ++i) {
     const size_t c = i % channels;
-    double y =
-        (args.out[0][i] - args.in[4][c]) / std::sqrt(args.in[5][c] + eps) * args.in[2][c] + args.in[3][c];
-    if (args.node.has_input(7)) y += args.in[7][i];
+    double y = (args.out[0][i] - args.in[ConvNormIn::mean][c]) /
+                   std::sqrt(args.in[ConvNormIn::var][c] + eps) * args.in[ConvNormIn::weight][c] +
+               args.in[ConvNormIn::bias][c];
+    if (args.node.has_input(ConvNormIn::residual)) y += args.in[ConvNormIn::residual][i];
     args.out[0][i] = relu ? std::max(y, 0.0) : y;
   }
 }
@@ -196,8 +212,7 @@ std::vector<Sample> norm_samples() {
 
 const OpDef conv2d_moments{.name = "conv2d_moments",
                            .doc = "conv2d_moments(x, w, bias?): conv2d's y, and the moments of y",
-                           .min_inputs = 2,
-                           .max_inputs = 3,
+                           .inputs = {"x", "w", "bias?"},
                            .infer = infer_moments,
                            .vjp = [](const ir::VjpContext& context) { return conv2d.vjp(context); },
                            .cpu = moments_kernel,
@@ -212,8 +227,7 @@ const OpDef conv2d_norm{.name = "conv2d_norm",
                         .doc =
                             "conv2d_norm(x, w, weight, bias, mean, var, conv bias?, residual?): "
                             "activation(batch_norm_infer(conv2d(x, w, conv bias), ...) + residual)",
-                        .min_inputs = 6,
-                        .max_inputs = 8,
+                        .inputs = {"x", "w", "weight", "bias", "mean", "var", "conv_bias?", "residual?"},
                         .infer = infer_norm,
                         .no_vjp_because = "it is for evaluation; train with conv2d_moments and batch_norm",
                         .cpu = norm_kernel,

@@ -108,8 +108,7 @@ Kernel broadcast_kernel(const NodeView& node) {
 
 const OpDef bias_add{.name = "bias_add",
                      .doc = "x + b over the last axis",
-                     .min_inputs = 2,
-                     .max_inputs = 2,
+                     .inputs = {"x", "bias"},
                      .infer = infer_bias_add,
                      .vjp = [](const VjpContext& c) -> std::vector<ValueId> {
                        return {c.grad_out[0], emit(c, "sum_leading", {c.grad_out[0]})};
@@ -135,8 +134,7 @@ const OpDef bias_add{.name = "bias_add",
 const OpDef scale_by{
     .name = "scale_by",
     .doc = "x times a scalar value",
-    .min_inputs = 2,
-    .max_inputs = 2,
+    .inputs = {"x", "factor"},
     .infer = infer_scale_by,
     .vjp = [](const VjpContext& c) -> std::vector<ValueId> {
       const ValueId product = emit(c, "mul", {c.grad_out[0], c.node.inputs[0]});
@@ -158,6 +156,7 @@ const OpDef scale_by{
 
 const OpDef cast{.name = "cast",
                  .doc = "the same numbers in another floating dtype, rounded to nearest even",
+                 .inputs = {"x"},
                  .infer = infer_cast,
                  .vjp = cast_vjp,
                  .cpu = cast_kernel,
@@ -176,6 +175,7 @@ const OpDef cast{.name = "cast",
 const OpDef broadcast_scalar{
     .name = "broadcast_scalar",
     .doc = "a tensor of the given shape filled with a scalar value",
+    .inputs = {"value"},
     .infer = infer_broadcast,
     .vjp = [](const VjpContext& c) -> std::vector<ValueId> { return {emit(c, "sum_all", {c.grad_out[0]})}; },
     .cpu = broadcast_kernel,

@@ -77,7 +77,7 @@ std::vector<ValueId> select_vjp(const VjpContext& c, size_t first, size_t second
 struct Row {
   std::string_view name;
   std::string_view doc;
-  int inputs;
+  std::span<const std::string_view> inputs;
   decltype(OpDef::elementwise) tile;
   Kernel (*cpu)(const NodeView&);
   size_t formula;  ///< of Formulas
@@ -87,126 +87,132 @@ struct Row {
 };
 
 template <class F>
-constexpr Row row(std::string_view name, std::string_view doc, int inputs, Vjp vjp,
-                  SampleInput::Fill fill = SampleInput::Fill::normal) {
+constexpr Row row(std::string_view name, std::string_view doc, std::span<const std::string_view> inputs,
+                  Vjp vjp, SampleInput::Fill fill = SampleInput::Fill::normal) {
   return {name, doc, inputs, tile<F>, kernel<F>, Formulas::index<F>(), reference<F>, vjp, fill};
 }
 
 using Ids = std::vector<ValueId>;
 constexpr auto kPositive = SampleInput::Fill::positive;
 
+/// Names of their inputs.
+constexpr std::string_view kOne[] = {"a"};
+constexpr std::string_view kTwo[] = {"a", "b"};
+constexpr std::string_view kOfOutput[] = {"dy", "y"};
+constexpr std::string_view kOfInput[] = {"dy", "x"};
+
 const std::array kRows = {
-    row<Add>("add", "a + b", 2,
+    row<Add>("add", "a + b", kTwo,
              [](const VjpContext& c) -> Ids {
                return {dy(c), dy(c)};
              }),
-    row<Sub>("sub", "a - b", 2,
+    row<Sub>("sub", "a - b", kTwo,
              [](const VjpContext& c) -> Ids {
                return {dy(c), emit(c, "neg", {dy(c)})};
              }),
-    row<Mul>("mul", "a * b", 2,
+    row<Mul>("mul", "a * b", kTwo,
              [](const VjpContext& c) -> Ids {
                return {emit(c, "mul", {dy(c), in(c, 1)}), emit(c, "mul", {dy(c), in(c, 0)})};
              }),
     row<Div>(
-        "div", "a / b", 2,
+        "div", "a / b", kTwo,
         [](const VjpContext& c) -> Ids {
           const ValueId da = emit(c, "div", {dy(c), in(c, 1)});
           return {da, emit(c, "neg", {emit(c, "mul", {da, out(c)})})};
         },
         kPositive),
-    row<Maximum>("maximum", "the larger of a and b", 2,
+    row<Maximum>("maximum", "the larger of a and b", kTwo,
                  [](const VjpContext& c) -> Ids { return select_vjp(c, 0, 1); }),
-    row<Minimum>("minimum", "the smaller of a and b", 2,
+    row<Minimum>("minimum", "the smaller of a and b", kTwo,
                  [](const VjpContext& c) -> Ids { return select_vjp(c, 1, 0); }),
-    row<Greater>("greater", "1 where a > b, else 0", 2, nullptr),
-    row<Neg>("neg", "-a", 1, [](const VjpContext& c) -> Ids { return {emit(c, "neg", {dy(c)})}; }),
-    row<Abs>("abs", "|a|", 1,
+    row<Greater>("greater", "1 where a > b, else 0", kTwo, nullptr),
+    row<Neg>("neg", "-a", kOne, [](const VjpContext& c) -> Ids { return {emit(c, "neg", {dy(c)})}; }),
+    row<Abs>("abs", "|a|", kOne,
              [](const VjpContext& c) -> Ids {
                return {emit(c, "mul", {dy(c), emit(c, "sign", {in(c, 0)})})};
              }),
-    row<Sign>("sign", "-1, 0 or 1", 1, nullptr),
-    row<Exp>("exp", "e^a", 1,
+    row<Sign>("sign", "-1, 0 or 1", kOne, nullptr),
+    row<Exp>("exp", "e^a", kOne,
              [](const VjpContext& c) -> Ids {
                return {emit(c, "mul", {dy(c), out(c)})};
              }),
     row<Log>(
-        "log", "natural logarithm", 1,
+        "log", "natural logarithm", kOne,
         [](const VjpContext& c) -> Ids {
           return {emit(c, "div", {dy(c), in(c, 0)})};
         },
         kPositive),
     row<Sqrt>(
-        "sqrt", "square root", 1,
+        "sqrt", "square root", kOne,
         [](const VjpContext& c) -> Ids {
           return {emit(c, "scale", {emit(c, "div", {dy(c), out(c)})}, {{"factor", 0.5}})};
         },
         kPositive),
     row<Rsqrt>(
-        "rsqrt", "1 / sqrt(a)", 1,
+        "rsqrt", "1 / sqrt(a)", kOne,
         [](const VjpContext& c) -> Ids {
           const ValueId cube = emit(c, "mul", {emit(c, "square", {out(c)}), out(c)});
           return {emit(c, "scale", {emit(c, "mul", {dy(c), cube})}, {{"factor", -0.5}})};
         },
         kPositive),
-    row<Square>("square", "a^2", 1,
+    row<Square>("square", "a^2", kOne,
                 [](const VjpContext& c) -> Ids {
                   return {emit(c, "scale", {emit(c, "mul", {dy(c), in(c, 0)})}, {{"factor", 2.0}})};
                 }),
     row<Reciprocal>(
-        "reciprocal", "1 / a", 1,
+        "reciprocal", "1 / a", kOne,
         [](const VjpContext& c) -> Ids {
           return {emit(c, "neg", {emit(c, "mul", {dy(c), emit(c, "square", {out(c)})})})};
         },
         kPositive),
-    row<Relu>("relu", "max(a, 0)", 1,
+    row<Relu>("relu", "max(a, 0)", kOne,
               [](const VjpContext& c) -> Ids {
                 return {emit(c, "relu_grad", {dy(c), out(c)})};
               }),
-    row<Tanh>("tanh", "hyperbolic tangent", 1,
+    row<Tanh>("tanh", "hyperbolic tangent", kOne,
               [](const VjpContext& c) -> Ids {
                 return {emit(c, "tanh_grad", {dy(c), out(c)})};
               }),
-    row<Sigmoid>("sigmoid", "1 / (1 + e^-a)", 1,
+    row<Sigmoid>("sigmoid", "1 / (1 + e^-a)", kOne,
                  [](const VjpContext& c) -> Ids {
                    return {emit(c, "sigmoid_grad", {dy(c), out(c)})};
                  }),
-    row<Silu>("silu", "a * sigmoid(a)", 1,
+    row<Silu>("silu", "a * sigmoid(a)", kOne,
               [](const VjpContext& c) -> Ids {
                 return {emit(c, "silu_grad", {dy(c), in(c, 0)})};
               }),
-    row<Gelu>("gelu", "a * normal cdf(a), exact (erf)", 1,
+    row<Gelu>("gelu", "a * normal cdf(a), exact (erf)", kOne,
               [](const VjpContext& c) -> Ids {
                 return {emit(c, "gelu_grad", {dy(c), in(c, 0)})};
               }),
-    row<GeluTanh>("gelu_tanh", "a * sigmoid(2 u), u = sqrt(2 / pi) (a + 0.044715 a^3)", 1,
+    row<GeluTanh>("gelu_tanh", "a * sigmoid(2 u), u = sqrt(2 / pi) (a + 0.044715 a^3)", kOne,
                   [](const VjpContext& c) -> Ids {
                     return {emit(c, "gelu_tanh_grad", {dy(c), in(c, 0)})};
                   }),
-    row<Scale>("scale", "a * factor", 1,
+    row<Scale>("scale", "a * factor", kOne,
                [](const VjpContext& c) -> Ids { return {emit(c, "scale", {dy(c)}, c.node.attrs)}; }),
-    row<AddScalar>("add_scalar", "a + value", 1, [](const VjpContext& c) -> Ids { return {dy(c)}; }),
-    row<Copy>("copy", "a", 1, [](const VjpContext& c) -> Ids { return {dy(c)}; }),
-    row<ReluGrad>("relu_grad", "dy where y > 0", 2, nullptr),
-    row<TanhGrad>("tanh_grad", "dy * (1 - y^2)", 2, nullptr),
-    row<SigmoidGrad>("sigmoid_grad", "dy * y * (1 - y)", 2, nullptr),
-    row<SiluGrad>("silu_grad", "dy * d silu(x)", 2, nullptr),
-    row<GeluGrad>("gelu_grad", "dy * d gelu(x)", 2, nullptr),
-    row<GeluTanhGrad>("gelu_tanh_grad", "dy * d gelu_tanh(x)", 2, nullptr),
+    row<AddScalar>("add_scalar", "a + value", kOne, [](const VjpContext& c) -> Ids { return {dy(c)}; }),
+    row<Copy>("copy", "a", kOne, [](const VjpContext& c) -> Ids { return {dy(c)}; }),
+    row<ReluGrad>("relu_grad", "dy where y > 0", kOfOutput, nullptr),
+    row<TanhGrad>("tanh_grad", "dy * (1 - y^2)", kOfOutput, nullptr),
+    row<SigmoidGrad>("sigmoid_grad", "dy * y * (1 - y)", kOfOutput, nullptr),
+    row<SiluGrad>("silu_grad", "dy * d silu(x)", kOfInput, nullptr),
+    row<GeluGrad>("gelu_grad", "dy * d gelu(x)", kOfInput, nullptr),
+    row<GeluTanhGrad>("gelu_tanh_grad", "dy * d gelu_tanh(x)", kOfInput, nullptr),
 };
 
 std::vector<Sample> samples_of(const Row& row) {
   std::vector<Sample> samples;
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     Sample sample;
-    for (int i = 0; i < row.inputs; ++i) sample.in.push_back(filled(row.fill, {3, 1031}, dtype));
+    for (size_t i = 0; i < row.inputs.size(); ++i) sample.in.push_back(filled(row.fill, {3, 1031}, dtype));
     if (row.name == "scale") sample.attrs.set("factor", -1.5);
     if (row.name == "add_scalar") sample.attrs.set("value", 0.25);
     samples.push_back(std::move(sample));
   }
-  samples[0].in.assign(static_cast<size_t>(row.inputs), filled(row.fill, {7}));
+  samples[0].in.assign(row.inputs.size(), filled(row.fill, {7}));
   samples.push_back(samples[0]);
-  samples.back().in.assign(static_cast<size_t>(row.inputs), filled(row.fill, {2, 3, 5}));
+  samples.back().in.assign(row.inputs.size(), filled(row.fill, {2, 3, 5}));
   return samples;
 }
 
@@ -221,9 +227,8 @@ std::array<OpDef, sizeof...(index)> make_defs(std::index_sequence<index...>) {
     return OpDef{
         .name = row.name,
         .doc = row.doc,
-        .min_inputs = row.inputs,
-        .max_inputs = row.inputs,
-        .infer = row.inputs == 2 ? infer_binary : infer_unary,
+        .inputs = {row.inputs.begin(), row.inputs.end()},
+        .infer = row.inputs.size() == 2 ? infer_binary : infer_unary,
         .vjp = row.vjp,
         .no_vjp_because = row.vjp == nullptr ? "it is itself part of a gradient, or a step function" : "",
         .cpu = row.cpu,

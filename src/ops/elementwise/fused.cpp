@@ -23,7 +23,7 @@ void run_tile(const std::vector<ElementwiseStep>& steps, const float* const* inp
   for (size_t s = 0; s < steps.size(); ++s) {
     const auto operand = [&](int index) { return index >= 0 ? inputs[index] : results[-1 - index]; };
     const float* a = operand(steps[s].operands[0]);
-    const float* b = steps[s].op->min_inputs > 1 ? operand(steps[s].operands[1]) : a;
+    const float* b = steps[s].op->inputs.size() > 1 ? operand(steps[s].operands[1]) : a;
     steps[s].op->elementwise(a, b, results[s], count, steps[s].parameter, 0);
   }
 }
@@ -52,7 +52,7 @@ void reference(const ReferenceArgs& args) {
   std::vector<std::vector<double>> results;
   for (const ElementwiseStep& step : parse_program(args.node.attrs.text("program"))) {
     std::vector<std::vector<double>> in;
-    for (int k = 0; k < step.op->min_inputs; ++k) {
+    for (size_t k = 0; k < step.op->inputs.size(); ++k) {
       const int operand = step.operands[k];
       in.push_back(operand >= 0 ? args.in[static_cast<size_t>(operand)]
                                 : results[static_cast<size_t>(-1 - operand)]);
@@ -84,8 +84,8 @@ std::vector<Sample> samples() {
 const OpDef fused_elementwise{
     .name = "fused_elementwise",
     .doc = "a chain of elementwise ops in one loop; attribute program",
-    .min_inputs = 1,
-    .max_inputs = kMaxInputs,
+    .inputs = {"x+"},
+    .most_inputs = kMaxInputs,
     .infer = infer,
     .no_vjp_because = "it is formed after the backward pass",
     .cpu = kernel,

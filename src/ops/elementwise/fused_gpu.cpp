@@ -70,7 +70,7 @@ CardProgram program_of(const NodeView& node) {
   CardProgram made{.num_inputs = static_cast<int>(std::ssize(node.in)), .num_steps = 0, .steps = {}};
   const auto place = [&](int operand) { return operand >= 0 ? operand : made.num_inputs - 1 - operand; };
   for (const ElementwiseStep& step : parse_program(node.attrs.text("program"))) {
-    const bool binary = step.op->min_inputs > 1;
+    const bool binary = step.op->inputs.size() > 1;
     made.steps[made.num_steps++] = {.formula = formula_of(*step.op),
                                     .a = place(step.operands[0]),
                                     .b = place(step.operands[binary ? 1 : 0]),

@@ -28,10 +28,10 @@ ElementwiseStep parse_step(std::string_view text) {
     internal_error("bad step '{}' in a program", text);
   ElementwiseStep step{.op = &elementwise_op(text.substr(0, open))};
   std::string_view rest = text.substr(open + 1, text.size() - open - 2);
-  for (int position = 0; !rest.empty(); ++position) {
+  for (size_t position = 0; !rest.empty(); ++position) {
     const size_t comma = std::min(rest.find(','), rest.size());
     const std::string_view item = rest.substr(0, comma);
-    if (position < step.op->min_inputs) {
+    if (position < step.op->inputs.size()) {
       step.operands[position] = parse_operand(item);
     } else {
       std::from_chars(item.data(), item.data() + item.size(), step.parameter);
@@ -47,7 +47,7 @@ std::string print_program(const std::vector<ElementwiseStep>& steps) {
   std::string text;
   for (const ElementwiseStep& step : steps) {
     text += fmt::format("{}{}({}", text.empty() ? "" : ";", step.op->name, print_operand(step.operands[0]));
-    if (step.op->min_inputs > 1) text += "," + print_operand(step.operands[1]);
+    if (step.op->inputs.size() > 1) text += "," + print_operand(step.operands[1]);
     if (step.parameter != 0) text += fmt::format(",{}", step.parameter);
     text += ")";
   }

@@ -292,8 +292,7 @@ std::vector<Sample> grad_samples() {
 const OpDef attention{
     .name = "attention",
     .doc = "attention(q, k, v, starts?): softmax(scale q k^T) v, and the log of its sums [N, heads]",
-    .min_inputs = 3,
-    .max_inputs = 4,
+    .inputs = {"q", "k", "v", "starts?"},
     .infer = infer,
     .vjp = vjp,
     .cpu = kernel,
@@ -306,8 +305,7 @@ const OpDef attention{
 
 const OpDef attention_grad{.name = "attention_grad",
                            .doc = "attention_grad(q, k, v, out, lse, dout, starts?): dq, dk, dv",
-                           .min_inputs = 6,
-                           .max_inputs = 7,
+                           .inputs = {"q", "k", "v", "out", "lse", "dout", "starts?"},
                            .infer = infer_grad,
                            .no_vjp_because = kNoSecondDerivatives,
                            .cpu = grad_kernel,

@@ -172,8 +172,7 @@ const OpDef cached_attention{.name = "cached_attention",
                              .doc =
                                  "cached_attention(q, k, v, keys, values, positions): attention over a cache "
                                  "that k and v go into first",
-                             .min_inputs = 6,
-                             .max_inputs = 6,
+                             .inputs = {"q", "k", "v", "keys", "values", "positions"},
                              .infer = infer,
                              .no_vjp_because = "generation takes no gradients",
                              .cpu = kernel,

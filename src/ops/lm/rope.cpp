@@ -182,7 +182,7 @@ const OpDef rope_table{
     .doc =
         "rope_table(positions i32 [N], reach i32 [M] (absent: positions)): scale * cos then scale * sin of "
         "positions * inv_freq, or of positions * long_inv_freq where one of reach is `original` or more",
-    .max_inputs = 2,
+    .inputs = {"positions", "reach?"},
     .infer = infer_table,
     .no_vjp_because = "positions are whole numbers",
     .cpu = table_kernel,
@@ -195,8 +195,7 @@ const OpDef rope_table{
 const OpDef rope{
     .name = "rope",
     .doc = "rope(x [N, heads * head_size], table): pairs of each head turned by the table's angles",
-    .min_inputs = 2,
-    .max_inputs = 2,
+    .inputs = {"x", "table"},
     .infer = infer,
     .vjp = vjp,
     .cpu = kernel,

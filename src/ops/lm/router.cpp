@@ -139,6 +139,7 @@ std::vector<Sample> row_dot_samples() {
 
 const OpDef top_k_mask{.name = "top_k_mask",
                        .doc = "top_k_mask(x [N, D]): 1 for the `count` largest of each row, else 0",
+                       .inputs = {"x"},
                        .infer = infer_mask,
                        .vjp = [](const VjpContext&) -> std::vector<ValueId> { return {kNone}; },
                        .cpu = mask_kernel,
@@ -152,8 +153,7 @@ const OpDef top_k_mask{.name = "top_k_mask",
 
 const OpDef scale_rows{.name = "scale_rows",
                        .doc = "scale_rows(x [N, D], s [N, 1]): row i times s[i]",
-                       .min_inputs = 2,
-                       .max_inputs = 2,
+                       .inputs = {"x", "s"},
                        .infer = infer_scale_rows,
                        .vjp = [](const VjpContext& c) -> std::vector<ValueId> {
                          return {emit(c, "scale_rows", {c.grad_out[0], c.node.inputs[1]}),
@@ -167,8 +167,7 @@ const OpDef scale_rows{.name = "scale_rows",
 
 const OpDef row_dot{.name = "row_dot",
                     .doc = "row_dot(a [N, D], b [N, D]): sum of a b over each row, [N, 1]",
-                    .min_inputs = 2,
-                    .max_inputs = 2,
+                    .inputs = {"a", "b"},
                     .infer = infer_row_dot,
                     .vjp = [](const VjpContext& c) -> std::vector<ValueId> {
                       return {emit(c, "scale_rows", {c.node.inputs[1], c.grad_out[0]}),

@@ -93,8 +93,7 @@ const OpDef dpo_loss{
     .doc =
         "dpo_loss(logps f32 [2P], reference f32 [2P]){beta, smoothing}: losses [P] of pairs, "
         "the chosen answer first",
-    .min_inputs = 2,
-    .max_inputs = 2,
+    .inputs = {"logps", "reference"},
     .infer = infer,
     .vjp = vjp,
     .cpu = kernel,
@@ -105,8 +104,7 @@ const OpDef dpo_loss{
 
 const OpDef dpo_loss_grad{.name = "dpo_loss_grad",
                           .doc = "dpo_loss_grad(logps, reference, dlosses): dlogps",
-                          .min_inputs = 3,
-                          .max_inputs = 3,
+                          .inputs = {"logps", "reference", "dlosses"},
                           .infer = infer_grad,
                           .no_vjp_because = kNoSecondDerivatives,
                           .cpu = grad_kernel,

@@ -147,8 +147,7 @@ const OpDef matmul{
     .name = "matmul",
     .doc =
         "matmul(a [M, K], b [K, N], bias? [N], residual? [M, N]): activation(op(a) op(b) + bias + residual)",
-    .min_inputs = 2,
-    .max_inputs = 4,
+    .inputs = {"a", "b", "bias?", "residual?"},
     .infer = infer,
     .vjp = vjp,
     .cpu = kernel,

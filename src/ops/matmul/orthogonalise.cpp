@@ -94,6 +94,7 @@ std::vector<Sample> samples() {
 const OpDef orthogonalise{
     .name = "orthogonalise",
     .doc = "orthogonalise(x [N, R], N >= R): columns of length 1 at right angles that span those of x",
+    .inputs = {"x"},
     .infer = infer,
     .no_vjp_because = "workers compress behind the gradients",
     .cpu = cpu,

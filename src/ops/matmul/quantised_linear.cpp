@@ -218,8 +218,7 @@ const OpDef quantised_linear{
     .name = "quantised_linear",
     .doc =
         "quantised_linear(x [M, K], parts of a matrix W in nf4 or int8): x W^T, or back: x W, tile by tile",
-    .min_inputs = 3,
-    .max_inputs = 5,
+    .inputs = {"x", "codes", "absmax", "absmax_scale?", "offset?"},
     .infer = infer,
     .vjp = vjp,
     .cpu = kernel,

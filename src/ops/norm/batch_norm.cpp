@@ -8,11 +8,16 @@
 namespace hearth::ops {
 namespace {
 
+/// The inputs in both records; moments of batch_norm alone.
+struct NormIn {
+  enum : size_t { x, weight, bias, mean, var, residual, moments };
+};
+
 struct Options {
   double momentum;
   double eps;
   bool relu;
-  /// batch_norm_infer: input 4 holds 1 / sqrt(variance + eps) already.
+  /// batch_norm_infer: var holds 1 / sqrt(variance + eps) already.
   bool given_rstd;
 };
 Options options_of(const Attrs& attrs) {
@@ -43,76 +48,83 @@ void finish_moments(const NormShape& shape, const Options& options, const NormWo
     args.output<float>(2)[c] = stored;
     running_mean[c] = blend(running_mean[c], work.first[c]);
     running_var[c] = blend(running_var[c], work.second[c] / std::max(1.0, rows - 1));
-    work.a[c] = stored * args.input<float>(1)[c];
+    work.a[c] = stored * args.input<float>(NormIn::weight)[c];
   }
 }
 
 Kernel train_kernel(const NodeView& node) {
-  const NormShape shape = norm_shape(node.in_type(0));
-  const bool residual = node.has_input(5), measured = node.has_input(6);
+  const NormShape shape = norm_shape(node.in_type(NormIn::x));
+  const bool residual = node.has_input(NormIn::residual), measured = node.has_input(NormIn::moments);
   const auto run = [shape, residual, measured, options = options_of(node.attrs)](const KernelArgs& args) {
     const NormWorkspace work = norm_workspace(shape, args.workspace);
     if (measured) {
-      join_groups(shape, args.input<float>(6), work);
+      join_groups(shape, args.input<float>(NormIn::moments), work);
     } else {
-      moments(shape, args.in[0], work, *args.threads);
+      moments(shape, args.in[NormIn::x], work, *args.threads);
     }
     finish_moments(shape, options, work, args);
-    normalise(
-        shape,
-        {.mean = args.output<float>(1), .scale = work.a, .bias = args.input<float>(2), .relu = options.relu},
-        args.in[0], residual ? args.in[5] : nullptr, args.out[0], *args.threads);
+    normalise(shape,
+              {.mean = args.output<float>(1),
+               .scale = work.a,
+               .bias = args.input<float>(NormIn::bias),
+               .relu = options.relu},
+              args.in[NormIn::x], residual ? args.in[NormIn::residual] : nullptr, args.out[0], *args.threads);
   };
   return {.run = run, .workspace_bytes = norm_workspace_bytes(shape)};
 }
 
 Kernel infer_kernel(const NodeView& node) {
-  const NormShape shape = norm_shape(node.in_type(0));
-  const bool residual = node.has_input(5);
+  const NormShape shape = norm_shape(node.in_type(NormIn::x));
+  const bool residual = node.has_input(NormIn::residual);
   const auto run = [shape, residual, options = options_of(node.attrs)](const KernelArgs& args) {
     const NormWorkspace work = norm_workspace(shape, args.workspace);
     for (int64_t c = 0; c < shape.width; ++c) {
-      work.a[c] = static_cast<float>(rstd_of(options, static_cast<double>(args.input<float>(4)[c]))) *
-                  args.input<float>(1)[c];
+      work.a[c] =
+          static_cast<float>(rstd_of(options, static_cast<double>(args.input<float>(NormIn::var)[c]))) *
+          args.input<float>(NormIn::weight)[c];
     }
-    normalise(
-        shape,
-        {.mean = args.input<float>(3), .scale = work.a, .bias = args.input<float>(2), .relu = options.relu},
-        args.in[0], residual ? args.in[5] : nullptr, args.out[0], *args.threads);
+    normalise(shape,
+              {.mean = args.input<float>(NormIn::mean),
+               .scale = work.a,
+               .bias = args.input<float>(NormIn::bias),
+               .relu = options.relu},
+              args.in[NormIn::x], residual ? args.in[NormIn::residual] : nullptr, args.out[0], *args.threads);
   };
   return {.run = run, .workspace_bytes = norm_workspace_bytes(shape)};
 }
 
-std::string check(const NodeView& node) {
-  if (auto error = check_norm_inputs(node, 4); !error.empty()) return error;
-  if (node.has_input(5) && node.in_type(5) != node.in_type(0))
-    return fmt::format("expected the residual to be {}, got {}", to_string(node.in_type(0)),
-                       to_string(node.in_type(5)));
+std::string check(const NodeView& node, const OpDef& op) {
+  if (auto error = check_norm_inputs(node, op, NormIn::var); !error.empty()) return error;
+  if (node.has_input(NormIn::residual) && node.in_type(NormIn::residual) != node.in_type(NormIn::x))
+    return fmt::format("expected the residual to be {}, got {}", to_string(node.in_type(NormIn::x)),
+                       to_string(node.in_type(NormIn::residual)));
   return "";
 }
 
 Inferred infer_train(const NodeView& node) {
-  if (auto error = check(node); !error.empty()) return refuse(error);
-  if (node.has_input(6) && node.in_type(6) != moments_type(node.in_type(0)))
-    return refuse_type("the moments", to_string(moments_type(node.in_type(0))), node.in_type(6));
-  if (num_rows(node.in_type(0).shape) < 2)
+  if (auto error = check(node, batch_norm); !error.empty()) return refuse(error);
+  if (node.has_input(NormIn::moments) &&
+      node.in_type(NormIn::moments) != moments_type(node.in_type(NormIn::x)))
+    return refuse_type("the moments", to_string(moments_type(node.in_type(NormIn::x))),
+                       node.in_type(NormIn::moments));
+  if (num_rows(node.in_type(NormIn::x).shape) < 2)
     return refuse("expected at least 2 values per channel to train on, got 1; try a larger batch");
-  const Type channels = f32_type({node.in_type(0).shape.back()});
-  return {.out = {node.in_type(0), channels, channels, channels, channels}, .error = ""};
+  const Type channels = f32_type({node.in_type(NormIn::x).shape.back()});
+  return {.out = {node.in_type(NormIn::x), channels, channels, channels, channels}, .error = ""};
 }
 
 Inferred infer_infer(const NodeView& node) {
-  if (auto error = check(node); !error.empty()) return refuse(error);
-  return {.out = {node.in_type(0)}, .error = ""};
+  if (auto error = check(node, batch_norm_infer); !error.empty()) return refuse(error);
+  return {.out = {node.in_type(NormIn::x)}, .error = ""};
 }
 
 /// y of one channel for given statistics.
 void reference_channel(const ReferenceArgs& args, size_t c, double mean, double rstd) {
-  const auto width = static_cast<size_t>(args.node.in_type(0).shape.back());
+  const auto width = static_cast<size_t>(args.node.in_type(NormIn::x).shape.back());
   const Options options = options_of(args.node.attrs);
-  for (size_t i = c; i < args.in[0].size(); i += width) {
-    double y = (args.in[0][i] - mean) * rstd * args.in[1][c] + args.in[2][c];
-    if (args.node.has_input(5)) y += args.in[5][i];
+  for (size_t i = c; i < args.in[NormIn::x].size(); i += width) {
+    double y = (args.in[NormIn::x][i] - mean) * rstd * args.in[NormIn::weight][c] + args.in[NormIn::bias][c];
+    if (args.node.has_input(NormIn::residual)) y += args.in[NormIn::residual][i];
     args.out[0][i] = options.relu ? std::max(y, 0.0) : y;
   }
 }
@@ -122,8 +134,8 @@ struct ChannelMoments {
   double squares = 0;
 };
 ChannelMoments reference_moments(const ReferenceArgs& args, size_t c) {
-  const auto width = static_cast<size_t>(args.node.in_type(0).shape.back());
-  const std::vector<double>& x = args.in[0];
+  const auto width = static_cast<size_t>(args.node.in_type(NormIn::x).shape.back());
+  const std::vector<double>& x = args.in[NormIn::x];
   const auto rows = static_cast<double>(x.size() / width);
   ChannelMoments all;
   for (size_t i = c; i < x.size(); i += width) all.mean += x[i] / rows;
@@ -132,9 +144,9 @@ ChannelMoments reference_moments(const ReferenceArgs& args, size_t c) {
 }
 /// From input 6: the mean of the groups' means, and deviations within groups and among them.
 ChannelMoments reference_join(const ReferenceArgs& args, size_t c) {
-  const auto width = static_cast<size_t>(args.node.in_type(0).shape.back());
-  const std::vector<double>& groups = args.in[6];
-  const size_t rows = args.in[0].size() / width;
+  const auto width = static_cast<size_t>(args.node.in_type(NormIn::x).shape.back());
+  const std::vector<double>& groups = args.in[NormIn::moments];
+  const size_t rows = args.in[NormIn::x].size() / width;
   ChannelMoments all;
   const auto size = [&](size_t group) {
     return static_cast<double>(std::min<size_t>(kMomentRows, rows - group * kMomentRows));
@@ -149,26 +161,27 @@ ChannelMoments reference_join(const ReferenceArgs& args, size_t c) {
 }
 
 void train_reference(const ReferenceArgs& args) {
-  const auto width = static_cast<size_t>(args.node.in_type(0).shape.back());
+  const auto width = static_cast<size_t>(args.node.in_type(NormIn::x).shape.back());
   const Options options = options_of(args.node.attrs);
-  const std::vector<double>& x = args.in[0];
+  const std::vector<double>& x = args.in[NormIn::x];
   const auto rows = static_cast<double>(x.size() / width);
   for (size_t c = 0; c < width; ++c) {
     const auto [mean, squares] =
-        args.node.has_input(6) ? reference_join(args, c) : reference_moments(args, c);
+        args.node.has_input(NormIn::moments) ? reference_join(args, c) : reference_moments(args, c);
     const double rstd = 1 / std::sqrt(squares / rows + options.eps);
     args.out[1][c] = mean;
     args.out[2][c] = rstd;
-    args.out[3][c] = (1 - options.momentum) * args.in[3][c] + options.momentum * mean;
-    args.out[4][c] = (1 - options.momentum) * args.in[4][c] + options.momentum * squares / (rows - 1);
+    args.out[3][c] = (1 - options.momentum) * args.in[NormIn::mean][c] + options.momentum * mean;
+    args.out[4][c] =
+        (1 - options.momentum) * args.in[NormIn::var][c] + options.momentum * squares / (rows - 1);
     reference_channel(args, c, mean, rstd);
   }
 }
 
 void infer_reference(const ReferenceArgs& args) {
   const Options options = options_of(args.node.attrs);
-  for (size_t c = 0; c < args.in[1].size(); ++c)
-    reference_channel(args, c, args.in[3][c], rstd_of(options, args.in[4][c]));
+  for (size_t c = 0; c < args.in[NormIn::weight].size(); ++c)
+    reference_channel(args, c, args.in[NormIn::mean][c], rstd_of(options, args.in[NormIn::var][c]));
 }
 
 std::vector<ValueId> vjp(const VjpContext& context) {
@@ -177,23 +190,25 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   std::vector<ValueId> grads(node.inputs.size(), kNone);
   if (dy == kNone) return grads;
   const bool relu = options_of(node.attrs).relu;
-  const bool residual = node.inputs.size() > 5 && node.inputs[5] != kNone;
+  const bool residual = node.inputs.size() > NormIn::residual && node.inputs[NormIn::residual] != kNone;
   const bool masked_residual = relu && residual;
-  std::vector<ValueId> inputs = {node.inputs[0], node.inputs[1], node.outputs[1], node.outputs[2], dy};
+  std::vector<ValueId> inputs = {node.inputs[NormIn::x], node.inputs[NormIn::weight], node.outputs[1],
+                                 node.outputs[2], dy};
   if (relu) inputs.push_back(node.outputs[0]);
   const auto out = context.graph.add(
       batch_norm_grad, inputs,
       {{"activation", std::string(relu ? "relu" : "none")}, {"residual", int64_t{masked_residual ? 1 : 0}}},
       node.name);
   std::copy_n(out.begin(), 3, grads.begin());
-  if (residual) grads[5] = masked_residual ? out[3] : dy;
+  if (residual) grads[NormIn::residual] = masked_residual ? out[3] : dy;
   return grads;
 }
 
 /// Without moments, x is read once for them and once for y.
 Cost train_cost(const NodeView& node) {
   Cost cost = stream_cost(node, 8);
-  if (!node.has_input(6)) cost.bytes += static_cast<double>(node.in_type(0).num_bytes());
+  if (!node.has_input(NormIn::moments))
+    cost.bytes += static_cast<double>(node.in_type(NormIn::x).num_bytes());
   return cost;
 }
 Cost infer_cost(const NodeView& node) { return stream_cost(node, 8); }
@@ -240,8 +255,8 @@ ir::Node repeat(const ir::Node& node) {
   ir::Node again = node;
   again.op = &batch_norm_infer;
   again.inputs.resize(std::min<size_t>(again.inputs.size(), 6));
-  again.inputs[3] = node.outputs[1];
-  again.inputs[4] = node.outputs[2];
+  again.inputs[NormIn::mean] = node.outputs[1];
+  again.inputs[NormIn::var] = node.outputs[2];
   again.attrs.set("statistics", std::string("rstd"));
   again.outputs.clear();
   return again;
@@ -254,8 +269,7 @@ const OpDef batch_norm{
     .doc =
         "batch_norm(x, weight, bias, running_mean, running_var, residual?, moments of x?): y, mean, rstd and "
         "the updated running statistics (in place, unbiased variance as torch)",
-    .min_inputs = 5,
-    .max_inputs = 7,
+    .inputs = {"x", "weight", "bias", "running_mean", "running_var", "residual?", "moments?"},
     .infer = infer_train,
     .vjp = vjp,
     .cpu = train_kernel,
@@ -271,8 +285,7 @@ const OpDef batch_norm_infer{
     .doc =
         "batch_norm_infer(x, weight, bias, running_mean, running_var, residual?): y with given statistics; "
         "statistics=rstd: input 4 is 1/sqrt(var + eps)",
-    .min_inputs = 5,
-    .max_inputs = 6,
+    .inputs = {"x", "weight", "bias", "mean", "var", "residual?"},
     .infer = infer_infer,
     .no_vjp_because = "it is for evaluation; train with batch_norm",
     .cpu = infer_kernel,

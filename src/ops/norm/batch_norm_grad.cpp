@@ -8,8 +8,12 @@
 namespace hearth::ops {
 namespace {
 
-// Inputs: x, weight, mean, rstd, dy, y?. With g = dy masked by y > 0 and xhat = (x - mean) rstd:
+// With g = dy masked by y > 0 and xhat = (x - mean) rstd:
 // dbias = sum g, dweight = sum g xhat, dx = weight rstd (g - dbias / n - xhat dweight / n).
+
+struct NormGradIn {
+  enum : size_t { x, weight, mean, rstd, dy, y };
+};
 
 template <bool kMask>
 inline __attribute__((always_inline)) void sum_rows(const float* x, const float* dy, const float* y,
@@ -83,9 +87,9 @@ struct TileInputs {
 };
 TileInputs load_tile(const Job& job, const KernelArgs& args, int64_t at, int64_t count, Scratch& scratch) {
   const DType dtype = job.shape.dtype;
-  return {.x = cpu::as_f32(dtype, args.in[0], at, count, scratch.x),
-          .dy = cpu::as_f32(dtype, args.in[4], at, count, scratch.dy),
-          .y = job.relu ? cpu::as_f32(dtype, args.in[5], at, count, scratch.y) : nullptr};
+  return {.x = cpu::as_f32(dtype, args.in[NormGradIn::x], at, count, scratch.x),
+          .dy = cpu::as_f32(dtype, args.in[NormGradIn::dy], at, count, scratch.dy),
+          .y = job.relu ? cpu::as_f32(dtype, args.in[NormGradIn::y], at, count, scratch.y) : nullptr};
 }
 
 void sum_part(const Job& job, const KernelArgs& args, Range range, double* sum, double* sum_x) {
@@ -95,7 +99,8 @@ void sum_part(const Job& job, const KernelArgs& args, Range range, double* sum, 
   std::fill(sum_x, sum_x + job.shape.width, 0.0);
   for_each_tile(job.shape, range.begin, range.end, [&](int64_t row, int64_t rows, int64_t c, int64_t width) {
     const TileInputs tile = load_tile(job, args, row * job.shape.width + c, rows * width, scratch);
-    sum_tile(tile.x, tile.dy, tile.y, args.input<float>(2) + c, rows, width, tile_sum, scratch.out);
+    sum_tile(tile.x, tile.dy, tile.y, args.input<float>(NormGradIn::mean) + c, rows, width, tile_sum,
+             scratch.out);
     cpu::add_row(tile_sum, sum + c, width);
     cpu::add_row(scratch.out, sum_x + c, width);
   });
@@ -117,8 +122,8 @@ void sums(const Job& job, const KernelArgs& args, const NormWorkspace& work) {
 void finish_sums(const Job& job, const KernelArgs& args, const NormWorkspace& work) {
   const auto rows = static_cast<double>(job.shape.rows);
   for (int64_t c = 0; c < job.shape.width; ++c) {
-    const double rstd = static_cast<double>(args.input<float>(3)[c]);
-    const double scale = rstd * static_cast<double>(args.input<float>(1)[c]);
+    const double rstd = static_cast<double>(args.input<float>(NormGradIn::rstd)[c]);
+    const double scale = rstd * static_cast<double>(args.input<float>(NormGradIn::weight)[c]);
     args.output<float>(1)[c] = static_cast<float>(work.second[c] * rstd);
     args.output<float>(2)[c] = static_cast<float>(work.first[c]);
     work.a[c] = static_cast<float>(scale);
@@ -134,8 +139,10 @@ void apply(const Job& job, const KernelArgs& args, const NormWorkspace& work, Ra
     const int64_t at = row * job.shape.width + c;
     const int64_t count = rows * width;
     const TileInputs tile = load_tile(job, args, at, count, scratch);
-    const Weights weights{
-        .mean = args.input<float>(2) + c, .of_dy = work.a + c, .of_x = work.b + c, .constant = work.c + c};
+    const Weights weights{.mean = args.input<float>(NormGradIn::mean) + c,
+                          .of_dy = work.a + c,
+                          .of_x = work.b + c,
+                          .constant = work.c + c};
     float* dx = run_to_write(dtype, args.out[0], at, scratch.out);
     apply_tile(weights, tile.x, tile.dy, tile.y, rows, width, dx);
     cpu::store_f32(dtype, dx, args.out[0], at, count);
@@ -149,12 +156,14 @@ void apply(const Job& job, const KernelArgs& args, const NormWorkspace& work, Ra
 bool has_relu(const Attrs& attrs) { return attrs.text_or("activation", "none") == "relu"; }
 
 Inferred infer(const NodeView& node) {
-  if (auto error = check_norm_inputs(node, 3); !error.empty()) return refuse(error);
-  const Type& x = node.in_type(0);
-  if (node.in_type(4) != x) return refuse_type("dy", to_string(x), node.in_type(4));
+  if (auto error = check_norm_inputs(node, batch_norm_grad, NormGradIn::rstd); !error.empty())
+    return refuse(error);
+  const Type& x = node.in_type(NormGradIn::x);
+  if (node.in_type(NormGradIn::dy) != x) return refuse_type("dy", to_string(x), node.in_type(NormGradIn::dy));
   const bool relu = has_relu(node.attrs);
-  if (relu != node.has_input(5)) return refuse("expected y exactly when the activation is relu");
-  if (relu && node.in_type(5) != x) return refuse_type("y", to_string(x), node.in_type(5));
+  if (relu != node.has_input(NormGradIn::y)) return refuse("expected y exactly when the activation is relu");
+  if (relu && node.in_type(NormGradIn::y) != x)
+    return refuse_type("y", to_string(x), node.in_type(NormGradIn::y));
   const Type channels = f32_type({x.shape.back()});
   std::vector<Type> out = {x, channels, channels};
   if (node.attrs.integer_or("residual", 0) != 0) {
@@ -165,7 +174,7 @@ Inferred infer(const NodeView& node) {
 }
 
 Kernel kernel(const NodeView& node) {
-  const Job job{.shape = norm_shape(node.in_type(0)),
+  const Job job{.shape = norm_shape(node.in_type(NormGradIn::x)),
                 .relu = has_relu(node.attrs),
                 .residual = node.attrs.integer_or("residual", 0) != 0};
   const auto run = [job](const KernelArgs& args) {
@@ -179,13 +188,15 @@ Kernel kernel(const NodeView& node) {
 }
 
 void reference(const ReferenceArgs& args) {
-  const std::vector<double>& x = args.in[0];
-  const size_t width = args.in[1].size();
+  const std::vector<double>& x = args.in[NormGradIn::x];
+  const size_t width = args.in[NormGradIn::weight].size();
   const auto rows = static_cast<double>(x.size() / width);
   const bool relu = has_relu(args.node.attrs);
-  const auto g = [&](size_t i) { return relu && !(args.in[5][i] > 0) ? 0.0 : args.in[4][i]; };
+  const auto g = [&](size_t i) {
+    return relu && !(args.in[NormGradIn::y][i] > 0) ? 0.0 : args.in[NormGradIn::dy][i];
+  };
   for (size_t c = 0; c < width; ++c) {
-    const double mean = args.in[2][c], rstd = args.in[3][c];
+    const double mean = args.in[NormGradIn::mean][c], rstd = args.in[NormGradIn::rstd][c];
     double sum = 0, sum_x = 0;
     for (size_t i = c; i < x.size(); i += width) {
       sum += g(i);
@@ -194,7 +205,8 @@ void reference(const ReferenceArgs& args) {
     args.out[1][c] = sum_x;
     args.out[2][c] = sum;
     for (size_t i = c; i < x.size(); i += width) {
-      args.out[0][i] = args.in[1][c] * rstd * (g(i) - sum / rows - (x[i] - mean) * rstd * sum_x / rows);
+      args.out[0][i] =
+          args.in[NormGradIn::weight][c] * rstd * (g(i) - sum / rows - (x[i] - mean) * rstd * sum_x / rows);
     }
   }
   if (args.out.size() < 4) return;
@@ -227,8 +239,7 @@ const OpDef batch_norm_grad{
     .doc =
         "batch_norm_grad(x, weight, mean, rstd, dy, y?): dx, dweight, dbias and, if `residual` is 1, "
         "dresidual; with activation relu dy is masked by y > 0",
-    .min_inputs = 5,
-    .max_inputs = 6,
+    .inputs = {"x", "weight", "mean", "rstd", "dy", "y?"},
     .infer = infer,
     .no_vjp_because = kNoSecondDerivatives,
     .cpu = kernel,

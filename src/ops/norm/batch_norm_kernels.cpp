@@ -88,13 +88,13 @@ void normalise(const NormShape& shape, const Normalise& how, const void* x, cons
   });
 }
 
-std::string check_norm_inputs(const NodeView& node, size_t count) {
+std::string check_norm_inputs(const NodeView& node, const OpDef& op, size_t last) {
   const Type& x = node.in_type(0);
   if ((x.shape.rank() != 2 && x.shape.rank() != 4) || !is_storage_float(x.dtype) || x.shape.back() == 0)
     return fmt::format("expected x to be a floating array of rank 2 or 4, got {}", to_string(x));
-  for (size_t i = 1; i <= count; ++i) {
+  for (size_t i = 1; i <= last; ++i) {
     if (node.in_type(i) != f32_type({x.shape.back()}))
-      return fmt::format("expected input {} to be f32[{}], got {}", i, x.shape.back(),
+      return fmt::format("expected input '{}' to be f32[{}], got {}", op.input_name(i), x.shape.back(),
                          to_string(node.in_type(i)));
   }
   return "";

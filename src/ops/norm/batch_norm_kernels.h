@@ -64,7 +64,7 @@ struct Normalise {
 void normalise(const NormShape& shape, const Normalise& how, const void* x, const void* residual, void* y,
                ThreadPool& threads);
 
-/// Shared checks of x and of `count` f32 [channels] inputs from index 1 on.
-std::string check_norm_inputs(const ir::NodeView& node, size_t count);
+/// Shared checks of x and of the f32 [channels] inputs from index 1 to `last`.
+std::string check_norm_inputs(const ir::NodeView& node, const ir::OpDef& op, size_t last);
 
 }  // namespace hearth::ops

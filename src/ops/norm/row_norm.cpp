@@ -295,8 +295,7 @@ std::vector<Sample> layer_grad_samples() {
 const OpDef rms_norm{
     .name = "rms_norm",
     .doc = "rms_norm(x [N, D], weight [D]): y = x rstd (offset + weight), rstd = rsqrt(mean x^2 + eps)",
-    .min_inputs = 2,
-    .max_inputs = 2,
+    .inputs = {"x", "weight"},
     .infer = infer,
     .vjp = vjp,
     .cpu = kernel,
@@ -308,8 +307,7 @@ const OpDef rms_norm{
 
 const OpDef rms_norm_grad{.name = "rms_norm_grad",
                           .doc = "rms_norm_grad(x, weight, rstd, dy): dx, dweight f32",
-                          .min_inputs = 4,
-                          .max_inputs = 4,
+                          .inputs = {"x", "weight", "rstd", "dy"},
                           .infer = infer_grad,
                           .no_vjp_because = kNoSecondDerivatives,
                           .cpu = grad_kernel,
@@ -323,8 +321,7 @@ const OpDef layer_norm{
     .doc =
         "layer_norm(x [N, D], weight, bias): y = (x - mean) rstd weight + bias, rstd, mean; "
         "rstd = rsqrt(variance + eps)",
-    .min_inputs = 3,
-    .max_inputs = 3,
+    .inputs = {"x", "weight", "bias"},
     .infer = infer,
     .vjp = layer_vjp,
     .cpu = kernel,
@@ -336,8 +333,7 @@ const OpDef layer_norm{
 
 const OpDef layer_norm_grad{.name = "layer_norm_grad",
                             .doc = "layer_norm_grad(x, weight, rstd, dy, mean): dx, dweight f32, dbias f32",
-                            .min_inputs = 5,
-                            .max_inputs = 5,
+                            .inputs = {"x", "weight", "rstd", "dy", "mean"},
                             .infer = infer_grad,
                             .no_vjp_because = kNoSecondDerivatives,
                             .cpu = grad_kernel,

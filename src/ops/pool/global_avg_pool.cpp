@@ -124,6 +124,7 @@ std::vector<Sample> grad_samples() {
 
 const OpDef global_avg_pool{.name = "global_avg_pool",
                             .doc = "global_avg_pool(x [N, H, W, C]): [N, C], the mean over the image",
+                            .inputs = {"x"},
                             .infer = infer,
                             .vjp = vjp,
                             .cpu = kernel,
@@ -134,6 +135,7 @@ const OpDef global_avg_pool{.name = "global_avg_pool",
 
 const OpDef global_avg_pool_grad{.name = "global_avg_pool_grad",
                                  .doc = "global_avg_pool_grad(dy [N, C]): dx [N, height, width, C]",
+                                 .inputs = {"dy"},
                                  .infer = infer_grad,
                                  .no_vjp_because = kNoSecondDerivatives,
                                  .cpu = grad_kernel,

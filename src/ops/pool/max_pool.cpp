@@ -252,6 +252,7 @@ std::vector<Sample> grad_samples() {
 
 const OpDef max_pool2d{.name = "max_pool2d",
                        .doc = "max_pool2d(x [N, H, W, C]): y and argmax u8 (index in the window)",
+                       .inputs = {"x"},
                        .infer = infer,
                        .vjp = vjp,
                        .cpu = kernel,
@@ -262,8 +263,7 @@ const OpDef max_pool2d{.name = "max_pool2d",
 
 const OpDef max_pool2d_grad{.name = "max_pool2d_grad",
                             .doc = "max_pool2d_grad(dy, argmax): dx [N, in_h, in_w, C]",
-                            .min_inputs = 2,
-                            .max_inputs = 2,
+                            .inputs = {"dy", "argmax"},
                             .infer = infer_grad,
                             .no_vjp_because = kNoSecondDerivatives,
                             .cpu = grad_kernel,

@@ -153,6 +153,7 @@ std::vector<Sample> grad_samples() {
 
 const OpDef resize{.name = "resize",
                    .doc = "resize(x [N, H, W, C]): [N, height, width, C], nearest or (linear=1) bilinear",
+                   .inputs = {"x"},
                    .infer = infer,
                    .vjp = vjp,
                    .cpu = [](const NodeView& node) { return lines_kernel(node, false); },
@@ -163,6 +164,7 @@ const OpDef resize{.name = "resize",
 
 const OpDef resize_grad{.name = "resize_grad",
                         .doc = "resize_grad(dy): dx [N, height, width, C]",
+                        .inputs = {"dy"},
                         .infer = infer,
                         .no_vjp_because = kNoSecondDerivatives,
                         .cpu = [](const NodeView& node) { return lines_kernel(node, true); },

@@ -79,8 +79,7 @@ MaskKey mask_key(const Attrs& attrs) {
 const OpDef dropout{
     .name = "dropout",
     .doc = "zero with probability rate, scaled to keep the mean; Philox of (seed, salt, counter, element)",
-    .min_inputs = 2,
-    .max_inputs = 2,
+    .inputs = {"x", "counter"},
     .infer = infer,
     .vjp = [](const VjpContext& c) -> std::vector<ValueId> {
       return {emit(c, "dropout", {c.grad_out[0], c.node.inputs[1]}, c.node.attrs), kNone};

@@ -161,6 +161,7 @@ std::vector<int64_t> square_places(const NodeView& node) {
 const OpDef sum_leading{
     .name = "sum_leading",
     .doc = "sum over every axis but the last, in f32",
+    .inputs = {"x"},
     .infer = infer_sum_leading,
     .vjp = sum_leading_vjp,
     .cpu = sum_leading_kernel,
@@ -186,6 +187,7 @@ const OpDef sum_leading{
 const OpDef sum_all{
     .name = "sum_all",
     .doc = "sum of every element, in f32",
+    .inputs = {"x"},
     .infer = [](const NodeView&) { return Inferred{.out = {kScalar}, .error = ""}; },
     .vjp = [](const VjpContext& c) -> std::vector<ValueId> {
       const Type type = c.graph.type(c.node.inputs[0]);
@@ -215,7 +217,7 @@ const OpDef sum_squares{.name = "sum_squares",
                             "out[places[k]] = sum of the squares of input k; attributes: count, elements of "
                             "out, the others 0 (one for "
                             "each input); places (0, 1 ...)",
-                        .max_inputs = std::numeric_limits<int>::max(),
+                        .inputs = {"x+"},
                         .infer = infer_sum_squares,
                         .no_vjp_because = "it measures gradients",
                         .cpu = sum_squares_kernel,

@@ -99,6 +99,7 @@ std::vector<ValueId> transpose_vjp(const VjpContext& c) {
 
 const OpDef reshape{.name = "reshape",
                     .doc = "the same bytes under another shape",
+                    .inputs = {"x"},
                     .infer = infer_reshape,
                     .vjp = [](const VjpContext& c) -> std::vector<ValueId> {
                       const auto axes = axes_of(c.graph.type(c.node.inputs[0]).shape);
@@ -116,6 +117,7 @@ const OpDef reshape{.name = "reshape",
 const OpDef transpose{
     .name = "transpose",
     .doc = "axes reordered: out axis j is in axis perm[j]",
+    .inputs = {"x"},
     .infer = infer_transpose,
     .vjp = transpose_vjp,
     .cpu = transpose_kernel,

@@ -111,6 +111,7 @@ void pad_reference(const ReferenceArgs& args) {
 const OpDef slice_last{
     .name = "slice_last",
     .doc = "`count` columns of the last axis from `begin` on",
+    .inputs = {"x"},
     .infer = infer_slice,
     .vjp = slice_vjp,
     .cpu = slice_kernel,
@@ -126,6 +127,7 @@ const OpDef slice_last{
 const OpDef pad_last{
     .name = "pad_last",
     .doc = "the last axis at `begin` of `width` columns, the others zero",
+    .inputs = {"x"},
     .infer = infer_pad,
     .vjp = pad_vjp,
     .cpu = pad_kernel,

@@ -6,7 +6,7 @@ namespace hearth::ops {
 namespace {
 
 Inferred infer(const NodeView& node) {
-  if (auto error = check_same_shape(node, {1}); !error.empty()) return refuse(error);
+  if (auto error = check_same_shape(node, accumulate, {1}); !error.empty()) return refuse(error);
   return {.out = {node.in_type(0)}, .error = ""};
 }
 
@@ -34,8 +34,7 @@ std::vector<Sample> samples() {
 
 const OpDef accumulate{.name = "accumulate",
                        .doc = "acc' = acc + g, in place; acc is f32",
-                       .min_inputs = 2,
-                       .max_inputs = 2,
+                       .inputs = {"sum", "x"},
                        .infer = infer,
                        .no_vjp_because = kUpdateHasNoGradient,
                        .cpu = cpu,

@@ -61,7 +61,8 @@ class Run {
         parts_(parts),
         options_(options),
         args_(args),
-        step_(adafactor_step(options, *args.input<float>(2), *args.input<float>(3), *args.input<float>(6))) {}
+        step_(adafactor_step(options, *args.input<float>(kRate), *args.input<float>(kFactor),
+                             *args.input<float>(6))) {}
 
   void run() {
     for_parts([&](int part, Range rows) { measure(part, rows); });
@@ -99,7 +100,7 @@ class Run {
 
   const float* gradient(int part, int64_t row) const {
     float* g = scratch(part);
-    const float* read = cpu::as_f32(dtype_, args_.in[1], row * matrix_.columns, matrix_.columns, g);
+    const float* read = cpu::as_f32(dtype_, args_.in[kGrad], row * matrix_.columns, matrix_.columns, g);
     cpu::scale_row(read, static_cast<float>(step_.factor), g, matrix_.columns);
     return g;
   }
@@ -157,10 +158,11 @@ class Run {
 /// Inputs: param, grad, lr, factor, row moment (or the whole one), column moment (absent for vectors),
 /// step_count.
 Inferred infer(const NodeView& node) {
-  if (auto error = check_same_shape(node, {1}); !error.empty()) return refuse(error);
-  if (auto error = check_scalars(node, 2, 3); !error.empty()) return refuse(error);
-  if (auto error = check_scalars(node, 6, 6); !error.empty()) return refuse(error);
-  const Type& type = node.in_type(0);
+  if (auto error = check_same_shape(node, adafactor_update, {kGrad}); !error.empty()) return refuse(error);
+  if (auto error = check_scalars(node, adafactor_update, kRate, kFactor); !error.empty())
+    return refuse(error);
+  if (auto error = check_scalars(node, adafactor_update, 6, 6); !error.empty()) return refuse(error);
+  const Type& type = node.in_type(kParam);
   const Matrix matrix = matrix_of(type);
   const Type first = matrix.factored ? f32_type({matrix.rows}) : type;
   if (node.in_type(4) != first) return refuse_type("the moment", to_string(first), node.in_type(4));
@@ -173,11 +175,11 @@ Inferred infer(const NodeView& node) {
 }
 
 Kernel cpu(const NodeView& node) {
-  const Matrix matrix = matrix_of(node.in_type(0));
-  const DType dtype = node.in_type(1).dtype;
+  const Matrix matrix = matrix_of(node.in_type(kParam));
+  const DType dtype = node.in_type(kGrad).dtype;
   const int parts = num_sum_parts(matrix.rows, 4);
   const auto run = [=, options = adafactor_options(node.attrs)](const KernelArgs& args) {
-    if (*args.input<float>(3) < 0 || matrix.rows * matrix.columns == 0) return;
+    if (*args.input<float>(kFactor) < 0 || matrix.rows * matrix.columns == 0) return;
     Run(matrix, dtype, parts, options, args).run();
   };
   return {.run = run, .workspace_bytes = parts * own_bytes(matrix)};
@@ -185,14 +187,14 @@ Kernel cpu(const NodeView& node) {
 
 void reference(const ReferenceArgs& args) {
   const AdafactorOptions options = adafactor_options(args.node.attrs);
-  const double lr = args.in[2][0], factor = args.in[3][0], count = args.in[6][0];
+  const double lr = args.in[kRate][0], factor = args.in[kFactor][0], count = args.in[6][0];
   const double weight = 1 / std::pow(count, -options.beta2_decay);
-  const Matrix matrix = matrix_of(args.node.in_type(0));
+  const Matrix matrix = matrix_of(args.node.in_type(kParam));
   const auto rows = static_cast<size_t>(matrix.rows), columns = static_cast<size_t>(matrix.columns);
   for (size_t k = 0; k < args.out.size(); ++k) args.out[k] = args.in[k == 0 ? 0 : k + 3];
   std::vector<double> direction(rows * columns), row_mean(rows), column_mean(columns);
   for (size_t i = 0; i < direction.size(); ++i) {
-    const double square = std::pow(factor * args.in[1][i], 2);
+    const double square = std::pow(factor * args.in[kGrad][i], 2);
     row_mean[i / columns] += square / static_cast<double>(columns);
     column_mean[i % columns] += square / static_cast<double>(rows);
   }
@@ -207,15 +209,15 @@ void reference(const ReferenceArgs& args) {
     const double variance =
         matrix.factored ? args.out[1][i / columns] * args.out[2][i % columns] / std::max(mean, options.eps1)
                         : args.out[1][i];
-    direction[i] = factor * args.in[1][i] / std::sqrt(std::max(variance, options.eps1 * options.eps1));
+    direction[i] = factor * args.in[kGrad][i] / std::sqrt(std::max(variance, options.eps1 * options.eps1));
     squares += direction[i] * direction[i];
-    size += args.in[0][i] * args.in[0][i];
+    size += args.in[kParam][i] * args.in[kParam][i];
   }
   const double rate = std::max(options.eps2, std::sqrt(size / matrix.count())) *
                       std::min(lr, 1 / std::sqrt(count)) /
                       std::max(1.0, std::sqrt(squares / matrix.count()) / options.clip);
   for (size_t i = 0; i < direction.size(); ++i)
-    args.out[0][i] = (1 - lr * options.weight_decay) * args.in[0][i] - rate * direction[i];
+    args.out[0][i] = (1 - lr * options.weight_decay) * args.in[kParam][i] - rate * direction[i];
 }
 
 std::vector<Sample> samples() {
@@ -247,8 +249,7 @@ const OpDef adafactor_update{
     .doc =
         "adafactor_update(param, grad, lr, factor, row moment, column moment?, step_count): Adafactor (arXiv "
         "1804.04235) as torch.optim.Adafactor, in place; a vector keeps its whole second moment",
-    .min_inputs = 7,
-    .max_inputs = 7,
+    .inputs = {"param", "grad", "lr", "factor", "row_moment", "column_moment?", "step_count"},
     .infer = infer,
     .no_vjp_because = kUpdateHasNoGradient,
     .cpu = cpu,

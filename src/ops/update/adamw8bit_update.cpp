@@ -40,10 +40,11 @@ float write_codes(bool with_sign, const float* in, uint8_t* codes, int64_t count
 
 /// Inputs: param, grad, lr, factor, m, m_scale, v, v_scale, step_count.
 Inferred infer(const NodeView& node) {
-  if (auto error = check_same_shape(node, {1}); !error.empty()) return refuse(error);
-  if (auto error = check_scalars(node, 2, 3); !error.empty()) return refuse(error);
-  if (auto error = check_scalars(node, 8, 8); !error.empty()) return refuse(error);
-  const Type& type = node.in_type(0);
+  if (auto error = check_same_shape(node, adamw8bit_update, {kGrad}); !error.empty()) return refuse(error);
+  if (auto error = check_scalars(node, adamw8bit_update, kRate, kFactor); !error.empty())
+    return refuse(error);
+  if (auto error = check_scalars(node, adamw8bit_update, 8, 8); !error.empty()) return refuse(error);
+  const Type& type = node.in_type(kParam);
   const Type codes{.dtype = DType::u8, .shape = type.shape};
   const Type scales = f32_type({num_blocks(type.shape.num_elements())});
   for (const size_t i : {size_t{4}, size_t{6}}) {
@@ -62,19 +63,19 @@ void run_block(const Adam8Step& step, DType dtype, const KernelArgs& args, int64
   float *m_scale = args.output<float>(2) + block, *v_scale = args.output<float>(4) + block;
   read_codes(dynamic_map(true), *m_scale, m_codes, m, n);
   read_codes(dynamic_map(false), *v_scale, v_codes, v, n);
-  move_states(step, cpu::as_f32(dtype, args.in[1], at, n, grads), m, v, n);
+  move_states(step, cpu::as_f32(dtype, args.in[kGrad], at, n, grads), m, v, n);
   move_param(step, m, v, args.output<float>(0) + at, n);
   *m_scale = write_codes(true, m, m_codes, n);
   *v_scale = write_codes(false, v, v_codes, n);
 }
 
 Kernel cpu(const NodeView& node) {
-  const int64_t count = node.in_type(0).shape.num_elements();
-  const DType dtype = node.in_type(1).dtype;
+  const int64_t count = node.in_type(kParam).shape.num_elements();
+  const DType dtype = node.in_type(kGrad).dtype;
   const auto run = [count, dtype, options = adam_options(node.attrs)](const KernelArgs& args) {
-    if (*args.input<float>(3) < 0) return;
+    if (*args.input<float>(kFactor) < 0) return;
     const Adam8Step step =
-        adam8_step(options, *args.input<float>(2), *args.input<float>(3), *args.input<float>(8));
+        adam8_step(options, *args.input<float>(kRate), *args.input<float>(kFactor), *args.input<float>(8));
     args.threads->parallel_for(num_blocks(count), 8, [&](Range range) {
       for (int64_t block = range.begin; block < range.end; ++block)
         run_block(step, dtype, args, block, count);
@@ -98,19 +99,19 @@ double nearest_code(bool with_sign, double value, double most) {
 
 void reference_block(const ReferenceArgs& args, size_t begin, size_t end) {
   const AdamOptions options = adam_options(args.node.attrs);
-  const double rate = args.in[2][0], count = args.in[8][0];
+  const double rate = args.in[kRate][0], count = args.in[8][0];
   const size_t block = begin / kBlock;
   std::vector<double> m, v;
   double most_m = 0, most_v = 0;
   for (size_t i = begin; i < end; ++i) {
-    const double g = args.in[3][0] * args.in[1][i];
+    const double g = args.in[kFactor][0] * args.in[kGrad][i];
     const double old_m = static_cast<double>(dynamic_map(true)[static_cast<size_t>(args.in[4][i])]);
     const double old_v = static_cast<double>(dynamic_map(false)[static_cast<size_t>(args.in[6][i])]);
     m.push_back(options.beta1 * args.in[5][block] * old_m + (1 - options.beta1) * g);
     v.push_back(options.beta2 * args.in[7][block] * old_v + (1 - options.beta2) * g * g);
     const double m_hat = m.back() / (1 - std::pow(options.beta1, count));
     const double v_hat = v.back() / (1 - std::pow(options.beta2, count));
-    const double moved = args.in[0][i] - rate * m_hat / (std::sqrt(v_hat) + options.eps);
+    const double moved = args.in[kParam][i] - rate * m_hat / (std::sqrt(v_hat) + options.eps);
     args.out[0][i] = moved * (1 - rate * options.weight_decay);
     most_m = std::max(most_m, std::fabs(m.back()));
     most_v = std::max(most_v, v.back());
@@ -124,7 +125,7 @@ void reference_block(const ReferenceArgs& args, size_t begin, size_t end) {
 }
 
 void reference(const ReferenceArgs& args) {
-  const size_t count = args.in[0].size();
+  const size_t count = args.in[kParam].size();
   for (size_t begin = 0; begin < count; begin += kBlock)
     reference_block(args, begin, std::min(begin + kBlock, count));
 }
@@ -143,22 +144,22 @@ std::vector<Sample> samples() {
 
 }  // namespace
 
-const OpDef adamw8bit_update{.name = "adamw8bit_update",
-                             .doc =
-                                 "adamw8bit_update(param, grad, lr, factor, m, m_scale, v, v_scale, "
-                                 "step_count): AdamW whose moments are "
-                                 "dynamic 8-bit codes with a scale for 256 (arXiv 2110.02861), in place",
-                             .min_inputs = 9,
-                             .max_inputs = 9,
-                             .infer = infer,
-                             .no_vjp_because = kUpdateHasNoGradient,
-                             .cpu = cpu,
-                             .gpu = ir::alone<adamw8bit_update_gpu>,
-                             .gpu_many = adamw8bit_update_gpu,
-                             .reference = reference,
-                             .cost = [](const NodeView& node) { return stream_cost(node, 60); },
-                             .precision = ir::Precision::full,
-                             .writes = {0, 4, 5, 6, 7},
-                             .samples = samples};
+const OpDef adamw8bit_update{
+    .name = "adamw8bit_update",
+    .doc =
+        "adamw8bit_update(param, grad, lr, factor, m, m_scale, v, v_scale, "
+        "step_count): AdamW whose moments are "
+        "dynamic 8-bit codes with a scale for 256 (arXiv 2110.02861), in place",
+    .inputs = {"param", "grad", "lr", "factor", "m", "m_scale", "v", "v_scale", "step_count"},
+    .infer = infer,
+    .no_vjp_because = kUpdateHasNoGradient,
+    .cpu = cpu,
+    .gpu = ir::alone<adamw8bit_update_gpu>,
+    .gpu_many = adamw8bit_update_gpu,
+    .reference = reference,
+    .cost = [](const NodeView& node) { return stream_cost(node, 60); },
+    .precision = ir::Precision::full,
+    .writes = {0, 4, 5, 6, 7},
+    .samples = samples};
 
 }  // namespace hearth::ops

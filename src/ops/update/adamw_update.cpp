@@ -15,18 +15,19 @@ HEARTH_CLONES void step_run(const AdamStep& step, const float* grad, float* para
 }
 
 Inferred infer(const NodeView& node) {
-  if (auto error = check_same_shape(node, {1, 4, 5}); !error.empty()) return refuse(error);
-  if (auto error = check_scalars(node, 2, 3); !error.empty()) return refuse(error);
-  if (auto error = check_scalars(node, 6, 6); !error.empty()) return refuse(error);
-  const Type& type = node.in_type(0);
+  if (auto error = check_same_shape(node, adamw_update, {kGrad, 4, 5}); !error.empty()) return refuse(error);
+  if (auto error = check_scalars(node, adamw_update, kRate, kFactor); !error.empty()) return refuse(error);
+  if (auto error = check_scalars(node, adamw_update, 6, 6); !error.empty()) return refuse(error);
+  const Type& type = node.in_type(kParam);
   if (node.in_type(4) != type || node.in_type(5) != type) return refuse("expected both moments to be f32");
   return {.out = {type, type, type}, .error = ""};
 }
 
 Kernel cpu(const NodeView& node) {
-  const auto run = [gradient = node.in_type(1), options = adam_options(node.attrs)](const KernelArgs& args) {
+  const auto run = [gradient = node.in_type(kGrad),
+                    options = adam_options(node.attrs)](const KernelArgs& args) {
     const AdamStep step =
-        adam_step(options, *args.input<float>(2), *args.input<float>(3), *args.input<float>(6));
+        adam_step(options, *args.input<float>(kRate), *args.input<float>(kFactor), *args.input<float>(6));
     if (step.factor < 0) return;
     for_gradient_runs(gradient, args, [&](const float* grad, int64_t i, int64_t count) {
       step_run(step, grad, args.output<float>(0) + i, args.output<float>(1) + i, args.output<float>(2) + i,
@@ -38,10 +39,10 @@ Kernel cpu(const NodeView& node) {
 
 void reference(const ReferenceArgs& args) {
   const AdamOptions options = adam_options(args.node.attrs);
-  const double rate = args.in[2][0], factor = args.in[3][0], count = args.in[6][0];
+  const double rate = args.in[kRate][0], factor = args.in[kFactor][0], count = args.in[6][0];
   for (size_t i = 0; i < args.out[0].size(); ++i) {
-    const double p = args.in[0][i], m = args.in[4][i], v = args.in[5][i];
-    const double g = factor * args.in[1][i];
+    const double p = args.in[kParam][i], m = args.in[4][i], v = args.in[5][i];
+    const double g = factor * args.in[kGrad][i];
     const double new_m = options.beta1 * m + (1 - options.beta1) * g;
     const double new_v = options.beta2 * v + (1 - options.beta2) * g * g;
     const double m_hat = new_m / (1 - std::pow(options.beta1, count));
@@ -73,8 +74,7 @@ const OpDef adamw_update{
     .doc =
         "adamw_update(param, grad, lr, factor, m, v, step_count): torch.optim.AdamW (arXiv 1711.05101), in "
         "place; step_count counts this step",
-    .min_inputs = 7,
-    .max_inputs = 7,
+    .inputs = {"param", "grad", "lr", "factor", "m", "v", "step_count"},
     .infer = infer,
     .no_vjp_because = kUpdateHasNoGradient,
     .cpu = cpu,

@@ -15,7 +15,7 @@ HEARTH_CLONES void round_off(float* gradient, float* error, int64_t count) {
 }
 
 Inferred infer(const NodeView& node) {
-  if (auto error = check_same_shape(node, {1}); !error.empty()) return refuse(error);
+  if (auto error = check_same_shape(node, bf16_feedback, {1}); !error.empty()) return refuse(error);
   if (node.in_type(1).dtype != DType::f32) return refuse_type("the error", "f32", node.in_type(1));
   return {.out = {node.in_type(0), node.in_type(1)}, .error = ""};
 }
@@ -48,8 +48,7 @@ std::vector<Sample> samples() {
 
 const OpDef bf16_feedback{.name = "bf16_feedback",
                           .doc = "g' = g + error as bf16 holds it, error' = g + error - g', in place",
-                          .min_inputs = 2,
-                          .max_inputs = 2,
+                          .inputs = {"grad", "error"},
                           .infer = infer,
                           .no_vjp_because = kUpdateHasNoGradient,
                           .cpu = cpu,

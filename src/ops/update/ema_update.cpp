@@ -11,8 +11,8 @@ HEARTH_CLONES void blend(const float* param, float* ema, float weight, int64_t c
 }
 
 Inferred infer(const NodeView& node) {
-  if (auto error = check_same_shape(node, {1}); !error.empty()) return refuse(error);
-  if (auto error = check_scalars(node, 2, 2); !error.empty()) return refuse(error);
+  if (auto error = check_same_shape(node, ema_update, {1}); !error.empty()) return refuse(error);
+  if (auto error = check_scalars(node, ema_update, 2, 2); !error.empty()) return refuse(error);
   if (node.in_type(1).dtype != DType::f32) return refuse_type("the parameter", "f32", node.in_type(1));
   return {.out = {node.in_type(0)}, .error = ""};
 }
@@ -47,8 +47,7 @@ std::vector<Sample> samples() {
 const OpDef ema_update{
     .name = "ema_update",
     .doc = "ema_update(ema, param, factor): ema' = decay ema + (1 - decay) param, in place",
-    .min_inputs = 3,
-    .max_inputs = 3,
+    .inputs = {"ema", "param", "factor"},
     .infer = infer,
     .no_vjp_because = kUpdateHasNoGradient,
     .cpu = cpu,

@@ -12,9 +12,9 @@ HEARTH_CLONES void step_run(const LionRule& rule, const float* grad, float* para
 }
 
 Kernel cpu(const NodeView& node) {
-  const auto run = [gradient = node.in_type(1),
+  const auto run = [gradient = node.in_type(kGrad),
                     rule = lion_rule(node.attrs)](const KernelArgs& args) mutable {
-    rule.begin(*args.input<float>(2), *args.input<float>(3));
+    rule.begin(*args.input<float>(kRate), *args.input<float>(kFactor));
     if (rule.factor < 0) return;
     for_gradient_runs(gradient, args, [&](const float* grad, int64_t i, int64_t count) {
       step_run(rule, grad, args.output<float>(0) + i, args.output<float>(1) + i, count);
@@ -26,9 +26,9 @@ Kernel cpu(const NodeView& node) {
 void reference(const ReferenceArgs& args) {
   const Attrs& attrs = args.node.attrs;
   const double beta1 = attrs.real("beta1"), beta2 = attrs.real("beta2");
-  const double rate = args.in[2][0], factor = args.in[3][0];
+  const double rate = args.in[kRate][0], factor = args.in[kFactor][0];
   for (size_t i = 0; i < args.out[0].size(); ++i) {
-    const double p = args.in[0][i], m = args.in[4][i], g = factor * args.in[1][i];
+    const double p = args.in[kParam][i], m = args.in[kFirstState][i], g = factor * args.in[kGrad][i];
     const double direction = beta1 * m + (1 - beta1) * g;
     const double sign = direction > 0 ? 1 : direction < 0 ? -1 : 0;
     args.out[0][i] = factor < 0 ? p : p * (1 - rate * attrs.real("weight_decay")) - rate * sign;
@@ -54,9 +54,8 @@ LionRule lion_rule(const Attrs& attrs) {
 
 const OpDef lion_update{.name = "lion_update",
                         .doc = "lion_update(param, grad, lr, factor, m): Lion (arXiv 2302.06675), in place",
-                        .min_inputs = 5,
-                        .max_inputs = 5,
-                        .infer = infer_with_momentum,
+                        .inputs = {"param", "grad", "lr", "factor", "momentum"},
+                        .infer = [](const NodeView& node) { return infer_with_momentum(node, lion_update); },
                         .no_vjp_because = kUpdateHasNoGradient,
                         .cpu = cpu,
                         .gpu = ir::alone<lion_update_gpu>,
@@ -64,7 +63,7 @@ const OpDef lion_update{.name = "lion_update",
                         .reference = reference,
                         .cost = [](const NodeView& node) { return stream_cost(node, 9); },
                         .precision = ir::Precision::full,
-                        .writes = {0, 4},
+                        .writes = {kParam, kFirstState},
                         .samples = samples};
 
 }  // namespace hearth::ops

@@ -17,7 +17,7 @@ constexpr int kSteps = MuonOptions::kSteps;
 constexpr float kA = MuonOptions::kA, kB = MuonOptions::kB, kC = MuonOptions::kC;
 
 MuonOptions options_of(const NodeView& node) {
-  return muon_options(node.attrs, node.in_type(0).shape[0], node.in_type(0).shape[1]);
+  return muon_options(node.attrs, node.in_type(kParam).shape[0], node.in_type(kParam).shape[1]);
 }
 
 HEARTH_CLONES void move_momentum(const float* grad, float factor, float momentum, float* buffer,
@@ -101,7 +101,7 @@ class Run {
       cpu::transpose(space_.x, plan_.columns, plan_.rows, space_.y, *args_.threads);
       std::swap(space_.x, space_.y);
     }
-    const double rate = static_cast<double>(*args_.input<float>(2));
+    const double rate = static_cast<double>(*args_.input<float>(kRate));
     for_runs(count(), *args_.threads, [&](int64_t i, int64_t n) {
       float* param = args_.output<float>(0) + i;
       combine(param, static_cast<float>(1 - rate * options_.weight_decay), space_.x + i,
@@ -113,7 +113,7 @@ class Run {
   int64_t count() const { return plan_.rows * plan_.columns; }
 
   void make_direction() {
-    const float factor = *args_.input<float>(3);
+    const float factor = *args_.input<float>(kFactor);
     const auto momentum = static_cast<float>(options_.momentum);
     for_gradient_runs(gradient_, args_, [&](const float* grad, int64_t i, int64_t n) {
       float* buffer = args_.output<float>(1) + i;
@@ -164,14 +164,15 @@ class Run {
 };
 
 Inferred infer(const NodeView& node) {
-  const Type& type = node.in_type(0);
-  return type.shape.rank() == 2 ? infer_with_momentum(node) : refuse_type("the weight", "a matrix", type);
+  const Type& type = node.in_type(kParam);
+  return type.shape.rank() == 2 ? infer_with_momentum(node, muon_update)
+                                : refuse_type("the weight", "a matrix", type);
 }
 
 Kernel cpu(const NodeView& node) {
-  const auto plan = std::make_shared<const Plan>(node.in_type(0).shape, node.num_threads);
-  const auto run = [=, gradient = node.in_type(1), options = options_of(node)](const KernelArgs& args) {
-    if (*args.input<float>(3) < 0 || plan->small == 0) return;
+  const auto plan = std::make_shared<const Plan>(node.in_type(kParam).shape, node.num_threads);
+  const auto run = [=, gradient = node.in_type(kGrad), options = options_of(node)](const KernelArgs& args) {
+    if (*args.input<float>(kFactor) < 0 || plan->small == 0) return;
     Run(*plan, options, gradient, args).run();
   };
   return {.run = run, .workspace_bytes = Space(*plan, nullptr).bytes};
@@ -208,25 +209,26 @@ Doubles orthogonal(Doubles x, size_t rows, size_t columns, double eps) {
 
 void reference(const ReferenceArgs& args) {
   const MuonOptions options = options_of(args.node);
-  const double rate = args.in[2][0], factor = args.in[3][0];
-  const Shape& shape = args.node.in_type(0).shape;
-  Doubles direction(args.in[0].size());
+  const double rate = args.in[kRate][0], factor = args.in[kFactor][0];
+  const Shape& shape = args.node.in_type(kParam).shape;
+  Doubles direction(args.in[kParam].size());
   for (size_t i = 0; i < direction.size(); ++i) {
-    const double g = factor * args.in[1][i];
-    const double buffer = args.in[4][i] + (1 - options.momentum) * (g - args.in[4][i]);
+    const double g = factor * args.in[kGrad][i];
+    const double buffer = args.in[kFirstState][i] + (1 - options.momentum) * (g - args.in[kFirstState][i]);
     args.out[1][i] = buffer;
     direction[i] = options.nesterov ? g + options.momentum * (buffer - g) : buffer;
   }
   direction =
       orthogonal(direction, static_cast<size_t>(shape[0]), static_cast<size_t>(shape[1]), options.eps);
   for (size_t i = 0; i < direction.size(); ++i) {
-    args.out[0][i] = (1 - rate * options.weight_decay) * args.in[0][i] - rate * options.ratio * direction[i];
+    args.out[0][i] =
+        (1 - rate * options.weight_decay) * args.in[kParam][i] - rate * options.ratio * direction[i];
   }
 }
 
 Cost cost(const NodeView& node) {
-  const auto rows = static_cast<double>(node.in_type(0).shape[0]);
-  const auto columns = static_cast<double>(node.in_type(0).shape[1]);
+  const auto rows = static_cast<double>(node.in_type(kParam).shape[0]);
+  const auto columns = static_cast<double>(node.in_type(kParam).shape[1]);
   const double small = std::min(rows, columns);
   return {.flops = kSteps * 2 * small * small * (2 * std::max(rows, columns) + small),
           .bytes = bytes_moved(node)};
@@ -261,8 +263,7 @@ const OpDef muon_update{.name = "muon_update",
                         .doc =
                             "muon_update(param, grad, lr, factor, momentum): torch.optim.Muon with its "
                             "iteration in f32, in place",
-                        .min_inputs = 5,
-                        .max_inputs = 5,
+                        .inputs = {"param", "grad", "lr", "factor", "momentum"},
                         .infer = infer,
                         .no_vjp_because = kUpdateHasNoGradient,
                         .cpu = cpu,
@@ -270,7 +271,7 @@ const OpDef muon_update{.name = "muon_update",
                         .reference = reference,
                         .cost = cost,
                         .precision = ir::Precision::full,
-                        .writes = {0, 4},
+                        .writes = {kParam, kFirstState},
                         .samples = samples};
 
 }  // namespace hearth::ops

@@ -6,25 +6,25 @@
 namespace hearth::ops {
 namespace {
 
-Inferred infer_two_scalars(const NodeView& node) {
-  if (auto error = check_scalars(node, 0, 1); !error.empty()) return refuse(error);
+Inferred infer_two_scalars(const NodeView& node, const OpDef& op) {
+  if (auto error = check_scalars(node, op, 0, 1); !error.empty()) return refuse(error);
   return {.out = {kScalar}, .error = ""};
 }
 
-std::string check_state(const NodeView& node) {
-  if (auto error = check_scalars(node, 1, 1); !error.empty()) return error;
+std::string check_state(const NodeView& node, const OpDef& op) {
+  if (auto error = check_scalars(node, op, 1, 1); !error.empty()) return error;
   if (node.in_type(0) != f32_type({3}))
     return fmt::format("expected the loss scale's state to be f32[3], got {}", to_string(node.in_type(0)));
   return "";
 }
 
 Inferred infer_state(const NodeView& node) {
-  if (auto error = check_state(node); !error.empty()) return refuse(error);
+  if (auto error = check_state(node, loss_scale_update); !error.empty()) return refuse(error);
   return {.out = {node.in_type(0)}, .error = ""};
 }
 
 Inferred infer_read(const NodeView& node) {
-  if (auto error = check_state(node); !error.empty()) return refuse(error);
+  if (auto error = check_state(node, loss_scale_read); !error.empty()) return refuse(error);
   return {.out = {kScalar}, .error = ""};
 }
 
@@ -105,9 +105,8 @@ LossScale loss_scale_of(const Attrs& attrs) {
 
 const OpDef increment{.name = "increment",
                       .doc = "increment(count, factor): count' = count + 1, in place",
-                      .min_inputs = 2,
-                      .max_inputs = 2,
-                      .infer = infer_two_scalars,
+                      .inputs = {"count", "factor"},
+                      .infer = [](const NodeView& node) { return infer_two_scalars(node, increment); },
                       .no_vjp_because = kUpdateHasNoGradient,
                       .cpu = increment_cpu,
                       .gpu = increment_gpu,
@@ -120,9 +119,8 @@ const OpDef clip_factor{
     .doc =
         "clip_factor(sum_squares, inverse_scale): inverse_scale min(1, max_norm / (norm + 1e-6)) with norm = "
         "sqrt(sum_squares) inverse_scale; -1 if sum_squares is not finite; max_norm 0: no clipping",
-    .min_inputs = 2,
-    .max_inputs = 2,
-    .infer = infer_two_scalars,
+    .inputs = {"sum_squares", "inverse_scale"},
+    .infer = [](const NodeView& node) { return infer_two_scalars(node, clip_factor); },
     .no_vjp_because = kUpdateHasNoGradient,
     .cpu = clip_cpu,
     .gpu = clip_factor_gpu,
@@ -134,8 +132,7 @@ const OpDef loss_scale_update{
     .doc =
         "loss_scale_update(state {scale, good steps, skips}, factor): backs off after a skipped step, grows "
         "after growth_interval good ones (torch.amp.GradScaler), in place",
-    .min_inputs = 2,
-    .max_inputs = 2,
+    .inputs = {"state", "factor"},
     .infer = infer_state,
     .no_vjp_because = kUpdateHasNoGradient,
     .cpu = loss_scale_cpu,
@@ -147,8 +144,7 @@ const OpDef loss_scale_update{
 const OpDef loss_scale_read{
     .name = "loss_scale_read",
     .doc = "loss_scale_read(state, s): s * scale, or 1 / scale when `inverse` is 1 (s is then ignored)",
-    .min_inputs = 2,
-    .max_inputs = 2,
+    .inputs = {"state", "value"},
     .infer = infer_read,
     .no_vjp_because = kUpdateHasNoGradient,
     .cpu = read_cpu,

@@ -17,18 +17,18 @@ HEARTH_CLONES void step_momentum(const SgdRule& rule, const float* grad, float* 
 }
 
 Inferred infer(const NodeView& node) {
-  if (node.has_input(4)) return infer_with_momentum(node);
-  if (auto error = check_same_shape(node, {1}); !error.empty()) return refuse(error);
-  if (auto error = check_scalars(node, 2, 3); !error.empty()) return refuse(error);
-  return {.out = {node.in_type(0)}, .error = ""};
+  if (node.has_input(kFirstState)) return infer_with_momentum(node, sgd_update);
+  if (auto error = check_same_shape(node, sgd_update, {kGrad}); !error.empty()) return refuse(error);
+  if (auto error = check_scalars(node, sgd_update, kRate, kFactor); !error.empty()) return refuse(error);
+  return {.out = {node.in_type(kParam)}, .error = ""};
 }
 
 Kernel cpu(const NodeView& node) {
-  const Type gradient = node.in_type(1);
-  const bool with_momentum = node.has_input(4);
+  const Type gradient = node.in_type(kGrad);
+  const bool with_momentum = node.has_input(kFirstState);
   const auto run = [=, rule = sgd_rule(node.attrs)](const KernelArgs& args) mutable {
-    rule.rate = *args.input<float>(2);
-    rule.factor = *args.input<float>(3);
+    rule.rate = *args.input<float>(kRate);
+    rule.factor = *args.input<float>(kFactor);
     if (rule.factor < 0) return;
     for_gradient_runs(gradient, args, [&](const float* grad, int64_t i, int64_t count) {
       float* param = args.output<float>(0) + i;
@@ -42,12 +42,12 @@ Kernel cpu(const NodeView& node) {
 void reference(const ReferenceArgs& args) {
   const Attrs& attrs = args.node.attrs;
   const double momentum = attrs.real_or("momentum", 0);
-  const double rate = args.in[2][0], factor = args.in[3][0];
-  const bool with_momentum = args.node.has_input(4);
+  const double rate = args.in[kRate][0], factor = args.in[kFactor][0];
+  const bool with_momentum = args.node.has_input(kFirstState);
   for (size_t i = 0; i < args.out[0].size(); ++i) {
-    const double p = args.in[0][i];
-    const double old = with_momentum ? args.in[4][i] : 0;
-    const double g = factor * args.in[1][i] + attrs.real_or("weight_decay", 0) * p;
+    const double p = args.in[kParam][i];
+    const double old = with_momentum ? args.in[kFirstState][i] : 0;
+    const double g = factor * args.in[kGrad][i] + attrs.real_or("weight_decay", 0) * p;
     const double b = momentum * old + g;
     const double direction = !with_momentum ? g : attrs.integer_or("nesterov", 0) != 0 ? g + momentum * b : b;
     args.out[0][i] = factor < 0 ? p : p - rate * direction;
@@ -81,8 +81,7 @@ SgdRule sgd_rule(const Attrs& attrs) {
 const OpDef sgd_update{
     .name = "sgd_update",
     .doc = "sgd_update(param, grad, lr, factor, momentum?): torch.optim.SGD with dampening 0, in place",
-    .min_inputs = 4,
-    .max_inputs = 5,
+    .inputs = {"param", "grad", "lr", "factor", "momentum?"},
     .infer = infer,
     .no_vjp_because = kUpdateHasNoGradient,
     .cpu = cpu,
@@ -91,7 +90,7 @@ const OpDef sgd_update{
     .reference = reference,
     .cost = cost,
     .precision = ir::Precision::full,
-    .writes = {0, 4},
+    .writes = {kParam, kFirstState},
     .samples = samples};
 
 }  // namespace hearth::ops

@@ -33,6 +33,7 @@ std::vector<Sample> samples() {
 
 const OpDef zero{.name = "zero",
                  .doc = "x' = 0, in place",
+                 .inputs = {"x"},
                  .infer = infer,
                  .no_vjp_because = kUpdateHasNoGradient,
                  .cpu = cpu,
