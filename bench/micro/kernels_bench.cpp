@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "backend/cpu/conv.h"
-#include "backend/cpu/conv_pool.h"
 #include "backend/cpu/gemm.h"
+#include "ops/conv/conv_cpu.h"
+#include "ops/conv/conv_pool_cpu.h"
 #include "timing.h"
 
 namespace {

@@ -7,8 +7,8 @@
 #include <tuple>
 #include <vector>
 
-#include "backend/cpu/attention.h"
-#include "backend/cpu/head.h"
+#include "ops/lm/attention_cpu.h"
+#include "ops/loss/head_cpu.h"
 #include "timing.h"
 
 namespace {

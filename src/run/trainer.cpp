@@ -5,13 +5,13 @@
 #include <nlohmann/json.hpp>
 
 #include "arena/draw.h"
-#include "backend/cpu/conv.h"
 #include "base/error.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "hub/adapter.h"
 #include "hub/weights.h"
 #include "io/safetensors.h"
+#include "ops/conv/conv_cpu.h"
 #include "run/from_recipe.h"
 #include "run/schedule.h"
 #include "tasks/language/text_source.h"

@@ -4,11 +4,11 @@
 #include <cmath>
 #include <vector>
 
-#include "backend/cpu/conv.h"
 #include "backend/cpu/convert.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/simd/simd.h"
 #include "base/philox.h"
+#include "ops/conv/conv_cpu.h"
 
 namespace hearth::cpu {
 namespace {

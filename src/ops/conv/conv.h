@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "backend/cpu/conv.h"
 #include "ir/op_def.h"
+#include "ops/conv/conv_cpu.h"
 
 namespace hearth::ops {
 

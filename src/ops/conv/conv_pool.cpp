@@ -1,9 +1,9 @@
 #include <array>
 #include <memory>
 
-#include "backend/cpu/conv_pool.h"
 #include "backend/cpu/rows.h"
 #include "ops/conv/conv.h"
+#include "ops/conv/conv_pool_cpu.h"
 #include "ops/support.h"
 
 namespace hearth::ops {

@@ -2,7 +2,7 @@
 #include <limits>
 #include <memory>
 
-#include "backend/cpu/head.h"
+#include "ops/loss/head_cpu.h"
 #include "ops/loss/loss.h"
 #include "ops/support.h"
 

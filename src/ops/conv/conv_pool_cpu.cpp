@@ -1,4 +1,4 @@
-#include "backend/cpu/conv_pool.h"
+#include "ops/conv/conv_pool_cpu.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,6 +1,6 @@
-#include "backend/cpu/winograd.h"
+#include "ops/conv/winograd_cpu.h"
 
-#include "backend/cpu/winograd_tiles.h"
+#include "ops/conv/winograd_tiles.h"
 
 namespace hearth::cpu {
 namespace {

@@ -1,4 +1,4 @@
-#include "backend/cpu/head.h"
+#include "ops/loss/head_cpu.h"
 
 #include <algorithm>
 #include <cmath>

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "backend/cpu/conv.h"
+#include "ops/conv/conv_cpu.h"
 
 namespace hearth::cpu {
 

@@ -1,5 +1,5 @@
-#include "backend/cpu/winograd.h"
-#include "backend/cpu/winograd_tiles.h"
+#include "ops/conv/winograd_cpu.h"
+#include "ops/conv/winograd_tiles.h"
 
 namespace hearth::cpu {
 namespace {

@@ -1,4 +1,4 @@
-#include "backend/cpu/direct.h"
+#include "ops/conv/direct_cpu.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "backend/cpu/attention.h"
+#include "ops/lm/attention_cpu.h"
 
 #include <algorithm>
 #include <cmath>

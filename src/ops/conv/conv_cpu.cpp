@@ -1,9 +1,9 @@
-#include "backend/cpu/conv.h"
+#include "ops/conv/conv_cpu.h"
 
 #include <atomic>
 
-#include "backend/cpu/direct.h"
-#include "backend/cpu/winograd.h"
+#include "ops/conv/direct_cpu.h"
+#include "ops/conv/winograd_cpu.h"
 
 namespace hearth::cpu {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <cstddef>
 
-#include "backend/cpu/conv_spec.h"
 #include "base/threads.h"
+#include "ops/conv/conv_spec.h"
 
 namespace hearth::cpu {
 
