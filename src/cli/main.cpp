@@ -13,6 +13,13 @@
 #include "cli/verb.h"
 
 namespace hearth::cli {
+
+/// Adds a verb to the program: its options, its help, and what it does. To add one: verb_NAME.cpp with a
+/// function of this form, and its name here and in run().
+using AddVerb = void(CLI::App& app);
+AddVerb add_train, add_eval, add_predict, add_plan, add_dump, add_ops, add_pack, add_bench, add_ls, add_cp,
+    add_validate, add_tokenize, add_merge, add_export, add_generate, add_checkpoints, add_env;
+
 namespace {
 
 constexpr const char* kExamples = R"(Hearth trains neural networks on the machine you own.

@@ -9,26 +9,6 @@
 
 namespace hearth::cli {
 
-/// Adds a verb to the program: its options, its help, and what it does. To add one: a file verb_NAME.cpp with
-/// a function of this form, declared here and listed in main.cpp.
-void add_train(CLI::App& app);
-void add_eval(CLI::App& app);
-void add_predict(CLI::App& app);
-void add_plan(CLI::App& app);
-void add_dump(CLI::App& app);
-void add_ops(CLI::App& app);
-void add_pack(CLI::App& app);
-void add_bench(CLI::App& app);
-void add_ls(CLI::App& app);
-void add_cp(CLI::App& app);
-void add_validate(CLI::App& app);
-void add_tokenize(CLI::App& app);
-void add_merge(CLI::App& app);
-void add_export(CLI::App& app);
-void add_generate(CLI::App& app);
-void add_checkpoints(CLI::App& app);
-void add_env(CLI::App& app);
-
 /// Ends a verb's help with a command line that works.
 void set_example(CLI::App& verb, const std::string& line);
 

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -65,25 +64,5 @@ struct DatasetCheck {
 DatasetCheck check_dataset(const Dataset& dataset);
 /// Opens, then checks; what keeps it from opening (a missing class folder, a lying header) is a fault too.
 DatasetCheck check_dataset(const DatasetOptions& options);
-
-std::unique_ptr<Dataset> open_idx(const DatasetOptions& options);
-std::unique_ptr<Dataset> open_cifar10(const DatasetOptions& options);
-std::unique_ptr<Dataset> open_folder(const DatasetOptions& options);
-/// As above, but what is wrong with the class folders goes into `faults`; the pictures that are there can be
-/// read.
-std::unique_ptr<Dataset> open_folder(const DatasetOptions& options, std::vector<std::string>& faults);
-std::unique_ptr<Dataset> open_shapes(const DatasetOptions& options);
-
-/// An IDX header (yann.lecun.com/exdb/mnist): element type u8 and the axis lengths. UserError when the bytes
-/// do not hold what it promises.
-struct IdxArray {
-  std::vector<int64_t> axes;
-  std::span<const std::byte> data;
-};
-IdxArray parse_idx(std::span<const std::byte> bytes, std::string_view name);
-
-/// Inflates a .gz of an IDX file. Allocates what the header promises, once it is known that the file can hold
-/// it; UserError for damage.
-std::vector<std::byte> inflate_idx(std::span<const std::byte> bytes, std::string_view name);
 
 }  // namespace hearth::data

@@ -127,13 +127,6 @@ class FolderDataset : public Dataset {
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_folder(const DatasetOptions& options) {
-  std::vector<std::string> faults;
-  auto dataset = open_folder(options, faults);
-  if (!faults.empty()) throw UserError(faults[0]);
-  return dataset;
-}
-
 std::unique_ptr<Dataset> open_folder(const DatasetOptions& options, std::vector<std::string>& faults) {
   if (options.image_size < 1 || options.image_size > kMaxImageSide)
     user_error("expected an image size from 1 to {}, got {}", kMaxImageSide, options.image_size);
@@ -142,6 +135,13 @@ std::unique_ptr<Dataset> open_folder(const DatasetOptions& options, std::vector<
   Listing listing = list_split(options);
   faults = std::move(listing.faults);
   return std::make_unique<FolderDataset>(options, std::move(listing));
+}
+
+std::unique_ptr<Dataset> open_folder(const DatasetOptions& options) {
+  std::vector<std::string> faults;
+  auto dataset = open_folder(options, faults);
+  if (!faults.empty()) throw UserError(faults[0]);
+  return dataset;
 }
 
 }  // namespace hearth::data

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "data/dataset.h"
+#include "data/idx.h"
 
 namespace hearth::data {
 namespace {

@@ -6,6 +6,11 @@
 #include "base/text.h"
 
 namespace hearth::models {
+
+// Each in the source of its own folder.
+using Build = ir::ValueId(nn::Builder& builder, ir::ValueId images, const ModelOptions& options);
+Build build_mlp, build_simplecnn, build_smallcnn, build_resnet18, build_resnet34, build_resnet50;
+
 namespace {
 
 constexpr std::array<ModelDef, 6> kModels = {{

@@ -29,18 +29,11 @@ struct ModelDef {
   ir::ValueId (*build)(nn::Builder& builder, ir::ValueId images, const ModelOptions& options);
 };
 
-/// Every built-in model. To add one: src/models/<name>/<name>.cpp with a build function, and a line in
+/// Every built-in model. To add one: src/models/<name>/<name>.cpp with its build function, and its row in
 /// model.cpp.
 std::span<const ModelDef> model_list();
 
 /// The model with that name; UserError with the nearest name otherwise.
 const ModelDef& find_model(std::string_view name);
-
-ir::ValueId build_mlp(nn::Builder& builder, ir::ValueId images, const ModelOptions& options);
-ir::ValueId build_simplecnn(nn::Builder& builder, ir::ValueId images, const ModelOptions& options);
-ir::ValueId build_smallcnn(nn::Builder& builder, ir::ValueId images, const ModelOptions& options);
-ir::ValueId build_resnet18(nn::Builder& builder, ir::ValueId images, const ModelOptions& options);
-ir::ValueId build_resnet34(nn::Builder& builder, ir::ValueId images, const ModelOptions& options);
-ir::ValueId build_resnet50(nn::Builder& builder, ir::ValueId images, const ModelOptions& options);
 
 }  // namespace hearth::models

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "data/dataset.h"
+#include "data/idx.h"
 #include "files.h"
 #include "shared_data.h"
 

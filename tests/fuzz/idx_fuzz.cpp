@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "data/dataset.h"
+#include "data/idx.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size));
