@@ -112,7 +112,7 @@ class Hearth:
         return statistics.median(self.seconds)
 
     def share_of_peak(self):
-        """Of the rate of a large matrix product; None for answers, which memory bounds."""
+        """Of the rate of a large matmul; None for answers, which memory bounds."""
         return self.flops / self.median() / (max(self.peaks) * 1e9) if self.flops else None
 
     def share_text(self):
@@ -211,7 +211,7 @@ def write_results(results, options, path):
     out += "first step counts from process start\n"
     out += "- No gradient is clipped. Hearth moves a weight as soon as its gradient is there, and holds the arena of the 110M "
     out += "down by making activations again, which counts as work in the last column\n"
-    out += "- A step of an answer case is a whole answer: 128 greedy tokens behind a prompt of 32, with a cache\n\n"
+    out += "- A step of an answer case is a whole answer: 128 greedy tokens after a prompt of 32, with a cache\n\n"
     head = ["case", "hearth", "torch best", "ratio", "bar", "peak RSS (MiB)", "RSS ratio", "first step (s)"]
     head += ["torch first step (s)", "of GEMM peak"]
     out += row(head) + row(["---"] * len(head))

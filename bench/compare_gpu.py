@@ -1,7 +1,7 @@
-"""`tools/bench gpu`: the same training steps and kernels in Hearth and in torch on one card, alternating, in one run.
+"""`tools/bench gpu`: the same training steps and kernels in Hearth and in torch on one GPU, alternating, in one run.
 
 Per case it starts a torch process per variant, leaves out the clearly slower ones after a first round, and alternates
-rounds of Hearth with rounds of each variant left; who does not run waits, its memory on the card. Medians are over the
+rounds of Hearth with rounds of each variant left; who does not run waits, its memory on the GPU. Medians are over the
 steps of all rounds; torch's figure is its best variant's. Writes bench/RESULTS-gpu.md and prints, last, a line
 `ratio NAME VALUE` per case (torch's time over Hearth's) and `bar NAME WHAT VALUE LIMIT met|missed` per bar. A case that
 either side cannot run is said and makes the command end with status 1.
@@ -23,7 +23,7 @@ TRAINING = ("llama1b-b4-bf16", "llama1b_lora-b4-bf16", "llama1b_qlora-b4-bf16")
 TRAINING += ("resnet50-b128-bf16", "conv_stack-b32-bf16")
 PRODUCTS = ("q", "kv", "up", "down", "head", "up_dx", "up_dw")
 KERNELS = (*(f"matmul_{name}-b4-bf16" for name in PRODUCTS), "attention-b4-bf16", "attention_grad-b4-bf16")
-# At least: torch's time over Hearth's, and the share of the card's peak.
+# At least: torch's time over Hearth's, and the share of the GPU's peak.
 TIME_BARS = dict(zip(TRAINING, (1.0, 1.0, 1.2, 0.8)))
 MFU_BARS = {"llama1b-b4-bf16": 0.5}
 # At most: Hearth's bytes over torch's.
@@ -51,14 +51,14 @@ class Case:
         return [amount / seconds if seconds else None for seconds in self.seconds()]
 
     def shares(self):
-        """Of the card's peak, by the arithmetic that Hearth counts."""
+        """Of the GPU's peak, by the arithmetic that Hearth counts."""
         peak = self.hearth.answer["peak_flops_per_second"] if self.hearth else 0
         return self.rates(self.hearth.answer["flops_per_step"] / peak) if peak else [None, None]
 
     def memory_bytes(self):
         """Hearth's, and what torch's best variant allocated and reserved."""
         torch = self.best.answer if self.best else {}
-        hearth = self.hearth.answer["card_bytes"] if self.hearth else None
+        hearth = self.hearth.answer["gpu_bytes"] if self.hearth else None
         return hearth, torch.get("allocated_bytes") or None, torch.get("reserved_bytes") or None
 
     def memory_ratio(self):
@@ -79,7 +79,7 @@ def why_no_torch(tiny):
         return f"{sys.executable} has no torch"
     import torch
 
-    return "" if tiny or torch.cuda.is_available() else f"torch {torch.__version__} finds no card"
+    return "" if tiny or torch.cuda.is_available() else f"torch {torch.__version__} finds no GPU"
 
 
 def start_torch(case, options, stack):
@@ -179,11 +179,11 @@ def bar_rows(cases):
 
 def versions(options, cases):
     hearth = next((case.hearth.answer for case in cases if case.hearth), {})
-    lines = [f"{datetime.date.today()}, {hearth.get('card', 'no card')}, driver {hearth.get('driver', 'unknown')}"]
+    lines = [f"{datetime.date.today()}, {hearth.get('gpu', 'no GPU')}, driver {hearth.get('driver', 'unknown')}"]
     commit = one_line(["git", "describe", "--always", "--dirty"])
     lines.append(f"{one_line([options.program, '--version'])}, commit {commit}")
     if options.tiny:
-        lines.append("A trial of the command: an emulated card, torch on the processor, sizes of a test")
+        lines.append("A trial of the command: an emulated GPU, torch on the processor, sizes of a test")
     if options.no_torch:
         lines.append(f"torch was left out: {options.no_torch}")
     else:
@@ -199,15 +199,15 @@ def write_results(cases, options, path):
     lines += [
         f"{options.rounds} alternating rounds; medians over all steps; ratios are torch's best variant over Hearth in "
         "time, and Hearth over that variant in memory",
-        "Hearth's memory is everything it allocates on the card; torch's, the peak of its allocator behind the first "
+        "Hearth's memory is everything it allocates on the GPU; torch's, the peak of its allocator after the first "
         "steps (allocated) and what it held (reserved); neither counts the driver's own",
-        "Hearth's steps bring their inputs from host memory and read the loss; torch's inputs lie on the card, and its "
+        "Hearth's steps bring their inputs from host memory and read the loss; torch's inputs lie on the GPU, and its "
         "loss stays there",
         "Weights and moments in f32, products in bf16 (autocast); under LoRA the model is bf16, under QLoRA nf4. AdamW "
         "for tokens, SGD with momentum for pictures; no gradient is clipped",
         "MFU counts the model's arithmetic, without what is computed again, over the vendor's peak",
     ]
-    out = "# Training steps on a card: Hearth against PyTorch\n\nMade by `tools/bench gpu`; do not edit.\n\n"
+    out = "# Training steps on a GPU: Hearth against PyTorch\n\nMade by `tools/bench gpu`; do not edit.\n\n"
     out += "".join(f"- {line}\n" for line in lines) + "\n"
     out += table(TRAINING_HEAD, [training_row(case) for case in cases if case.name in TRAINING])
     out += table(KERNEL_HEAD, [kernel_row(case) for case in cases if case.name in KERNELS])
@@ -222,15 +222,15 @@ def write_results(cases, options, path):
 
 
 def parse_options():
-    parser = argparse.ArgumentParser(prog="tools/bench gpu", description="Hearth and PyTorch on a card.")
+    parser = argparse.ArgumentParser(prog="tools/bench gpu", description="Hearth and PyTorch on a GPU.")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--round-seconds", type=float, default=2.0)
     parser.add_argument("--cases", default=",".join(TRAINING + KERNELS), help="comma-separated")
-    parser.add_argument("--device", default="gpu", help="gpu, gpu:1, ...: Hearth's card (torch's is CUDA's first)")
+    parser.add_argument("--device", default="gpu", help="gpu, gpu:1, ...: Hearth's GPU (torch's is CUDA's first)")
     parser.add_argument("--program", type=pathlib.Path, default=ROOT / "hearth", help="a hearth that is built already")
     parser.add_argument("--no-torch", action="store_const", const="--no-torch", default="", help="Hearth alone")
-    parser.add_argument("--tiny", action="store_true", help="try the command: no card, sizes of a test; needs --out")
+    parser.add_argument("--tiny", action="store_true", help="try the command: no GPU, sizes of a test; needs --out")
     parser.add_argument("--out", type=pathlib.Path)
     options = parser.parse_args()
     options.command = sys.argv[1:]

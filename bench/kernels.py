@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What kernels need of AMD's cards: turns the compiler's remarks (tools/kernels hip) into bench/KERNELS.md.
+"""What kernels need of AMD's GPUs: turns the compiler's remarks (tools/kernels hip) into bench/KERNELS.md.
 
 Ends with status 1 and names the kernel where registers spill, scratch memory is used, a warp has not 32 lanes, or
 matrix instructions are missing.
@@ -12,12 +12,12 @@ from pathlib import Path
 
 FIELDS = {"VGPRs": "VGPRs", "SGPRs": "SGPRs", "LDS Size [bytes/block]": "LDS", "Occupancy [waves/SIMD]": "waves",
           "ScratchSize [bytes/lane]": "scratch", "SGPRs Spill": "sgpr_spill", "VGPRs Spill": "vgpr_spill"}
-HEAD = """# Kernels on AMD's cards
+HEAD = """# Kernels on AMD's GPUs
 
 Made by `tools/kernels hip`; do not edit. What hipcc 5.7 (gfx1201: clang 19) says of every kernel: vector and scalar registers, bytes of shared
 memory (without what a launch adds), waves that fit a SIMD, matrix instructions (v_wmma) in its code. Warps have 32 lanes,
-nothing spills, nothing uses scratch memory, kernels of matrix tiles have matrix instructions where the card has them: else the
-command fails. No AMD card has run them yet.
+nothing spills, nothing uses scratch memory, kernels of matrix tiles have matrix instructions where the GPU has them: else the
+command fails. No AMD GPU has run them yet.
 
 | kernel | source | target | VGPRs | SGPRs | shared memory | waves | v_wmma |
 | --- | --- | --- | --- | --- | --- | --- | --- |

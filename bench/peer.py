@@ -52,7 +52,7 @@ class Runner:
         return seconds
 
     def tune(self):
-        """Behind the first step: chooses what depends on the machine."""
+        """After the first step: chooses what depends on the machine."""
 
 
 class Trainer(Runner):

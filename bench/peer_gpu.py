@@ -1,8 +1,8 @@
 """One torch process for `tools/bench gpu`: peer_gpu.py CASE VARIANT --threads T [--tiny].
 
-CASE is one of `hearth bench` that a card runs, VARIANT one of variants_of(CASE). It answers like peer.py, and says what
+CASE is one of `hearth bench` that a GPU runs, VARIANT one of variants_of(CASE). It answers like peer.py, and says what
 its allocator held at most: {"allocated_bytes": N, "reserved_bytes": N, "scheme": TEXT} beside the seconds. Steps are
-timed by the card's clock, queued behind one another; a kernel's are means of 16 launches. --tiny: small sizes, on the
+timed by the GPU's clock, queued after one another; a kernel's are means of 16 launches. --tiny: small sizes, on the
 processor.
 """
 
@@ -37,8 +37,8 @@ def variants_of(case):
     return ("flash", "cudnn") if name.startswith("attention") else ("eager", "compile")
 
 
-class CardRunner(Runner):
-    """Steps queued one behind the other; the clock is the card's where there is one."""
+class GpuRunner(Runner):
+    """Steps queued one after the other; the clock is the GPU's where there is one."""
 
     launches = 1
 
@@ -55,7 +55,7 @@ class CardRunner(Runner):
         return [a.elapsed_time(b) * 1e-3 / self.launches for a, b in zip(events, events[1:])]
 
 
-class CardTrainer(CardRunner):
+class GpuTrainer(GpuRunner):
     """Subclasses have loss() and `optimizer`."""
 
     def step(self):
@@ -66,7 +66,7 @@ class CardTrainer(CardRunner):
         self.optimizer.zero_grad(set_to_none=True)
 
 
-class PictureTrainer(CardTrainer):
+class PictureTrainer(GpuTrainer):
     def __init__(self, case, variant, tiny):
         name, batch, _ = parse_case(case)
         side, classes = PICTURES[name]
@@ -86,7 +86,7 @@ class PictureTrainer(CardTrainer):
         return nn.functional.cross_entropy(self.model(self.images), self.labels)
 
 
-class TextTrainer(CardTrainer):
+class TextTrainer(GpuTrainer):
     """All weights in f32, or those under an adapter in bf16 or nf4 and the adapter in f32; products in bf16."""
 
     def __init__(self, case, variant, tiny):
@@ -140,7 +140,7 @@ def add_qlora(model, rank):
     model.requires_grad_(False)
     for parent, name, linear in linears_of(model):
         setattr(parent, name, Nf4Lora(linear, rank))
-    return model, "nf4 in plain torch (no bitsandbytes): each weight is dequantised to bf16 in front of each product"
+    return model, "nf4 in plain torch (no bitsandbytes): each weight is dequantized to bf16 before each product"
 
 
 # The values of NormalFloat4 (QLoRA, arXiv 2305.14314, appendix E).
@@ -159,20 +159,20 @@ class Nf4Product(torch.autograd.Function):
     def forward(context, x, pairs, codes, absmax8, scale, offset, shape):
         context.save_for_backward(pairs, codes, absmax8, scale, offset)
         context.shape = shape
-        return x @ dequantise(pairs, codes, absmax8, scale, offset, shape).T
+        return x @ dequantize(pairs, codes, absmax8, scale, offset, shape).T
 
     @staticmethod
     def backward(context, gradient):
-        return (gradient @ dequantise(*context.saved_tensors, context.shape), *[None] * 6)
+        return (gradient @ dequantize(*context.saved_tensors, context.shape), *[None] * 6)
 
 
-def dequantise(pairs, codes, absmax8, scale, offset, shape):
+def dequantize(pairs, codes, absmax8, scale, offset, shape):
     absmax = (absmax8.float() * scale[:, None] + offset).flatten()[: shape[0] * shape[1] // BLOCK]
     values = pairs[codes.int()].view(-1, BLOCK) * absmax[:, None]
     return values.to(torch.bfloat16).view(shape)
 
 
-def quantise(weight):
+def quantize(weight):
     """Codes, two to a byte; absmax of blocks in 8 bits with a scale for each 256 of them and their mean."""
     blocks = weight.float().view(-1, BLOCK)
     absmax = blocks.abs().amax(1).clamp_min(1e-12)
@@ -190,7 +190,7 @@ class Nf4Lora(nn.Module):
     def __init__(self, linear, rank):
         super().__init__()
         self.shape = tuple(linear.weight.shape)
-        codes, absmax8, scale, offset = quantise(linear.weight.data)
+        codes, absmax8, scale, offset = quantize(linear.weight.data)
         table = torch.tensor(NF4)
         pairs = torch.stack([table.repeat_interleave(16), table.repeat(16)], 1)
         for name, value in {
@@ -207,7 +207,7 @@ class Nf4Lora(nn.Module):
         return Nf4Product.apply(x, *stored) + low
 
 
-class Product(CardRunner):
+class Product(GpuRunner):
     """A product of Llama's layers alone, as nn.Linear makes it."""
 
     launches = LAUNCHES
@@ -238,7 +238,7 @@ class Product(CardRunner):
         torch.matmul(self.a, self.b, out=self.out)
 
 
-class Attention(CardRunner):
+class Attention(GpuRunner):
     """Causal attention with grouped heads alone, forward or backward."""
 
     launches = LAUNCHES

@@ -45,12 +45,12 @@ def row(model, method, length, budget, found):
     fit = found["fit"]
     as_it_is = found["largest_batch"] or "-"
     peak = gib(found["peak_bytes"])
-    parts = [gib(found["weight_bytes"] + found["frozen_bytes"]), gib(found["optimiser_bytes"]),
+    parts = [gib(found["weight_bytes"] + found["frozen_bytes"]), gib(found["optimizer_bytes"]),
              gib(found["gradient_bytes"]), gib(found["activation_bytes"] + found["workspace_bytes"])]
     if fit is None:
         way = ["does not fit", "", "", ""]
     else:
-        way = [fit["way"], gib(fit["host_bytes"]), f"{fit['modelled_seconds']:.2f}", fit["largest_batch"]]
+        way = [fit["way"], gib(fit["host_bytes"]), f"{fit['modeled_seconds']:.2f}", fit["largest_batch"]]
     return "| " + " | ".join(map(str, [model, method, length, budget, peak, *parts, as_it_is, *way])) + " |"
 
 
@@ -89,11 +89,11 @@ def main():
 
 Made by `tools/bench plans`; do not edit. Each row is `hearth plan RECIPE model=FOLDER --memory SIZE` from config.json alone,
 micro-batch 1. Bytes are planned, of one contiguous arena and everything beside it. Seconds are a model of an RX 7900 XT with
-PCIe 4.0 (`src/passes/machine.h`), not a measurement. No AMD card has run this yet.
+PCIe 4.0 (`src/passes/machine.h`), not a measurement. No AMD GPU has run this yet.
 
 - full: f32 weights computed in bf16, `adamw8bit`, weights moved within the backward pass. LoRA: rank 16, all linear layers,
   frozen weights in bf16. QLoRA: the same over nf4.
-- Peak and its parts are those of the plan as it is, without recomputation and with everything on the card.
+- Peak and its parts are those of the plan as it is, without recomputation and with everything on the GPU.
 - The cheapest way is the fastest by the model; what it moves to host memory is in GiB.
 - A plan took {seconds[len(seconds) // 2]:.2f} s (median of {len(seconds)}; longest {seconds[-1]:.2f} s).
 
@@ -102,7 +102,7 @@ memory); first within 20 GiB, then within 24 GiB:
 
 {summary(plans)}
 
-| model | method | sequence | budget GiB | peak GiB | weights | optimiser | gradients | activations | largest micro-batch as it is | cheapest way for 1 | host GiB | s per micro-batch | largest by every means |
+| model | method | sequence | budget GiB | peak GiB | weights | optimizer | gradients | activations | largest micro-batch as it is | cheapest way for 1 | host GiB | s per micro-batch | largest by every means |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 """ + "\n".join(rows) + "\n"
     (ROOT / "bench" / "PLANS.md").write_text(text)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What further cards would bring: replays planned updates over modelled links by ./hearth and writes bench/SCALING.md.
+"""What further GPUs would bring: replays planned updates over modeled links by ./hearth and writes bench/SCALING.md.
 
-Nothing is trained and no card is there: each row is `hearth bench CASE --model-card CARD --workers N` with its links.
+Nothing is trained and no GPU is there: each row is `hearth bench CASE --model-gpu GPU --workers N` with its links.
 """
 
 import json
@@ -13,13 +13,13 @@ from pathlib import Path
 
 from compare import ROOT, row
 
-CARD = "rx7900xt"
+GPU = "rx7900xt"
 LANGUAGE = ["data.path=none.txt", "train.accumulate=16", "train.batch=1"]
 # Of an RX 7900 XT's 20 GiB.
 CASES = {
-    "SimpleCNN, 32 pictures a card": ["simplecnn-b32-fp32"],
-    "SimpleCNN, 256 pictures a card": ["simplecnn-b256-fp32"],
-    "ResNet-50, 128 pictures a card": ["resnet50-b128-bf16"],
+    "SimpleCNN, 32 pictures a GPU": ["simplecnn-b32-fp32"],
+    "SimpleCNN, 256 pictures a GPU": ["simplecnn-b256-fp32"],
+    "ResNet-50, 128 pictures a GPU": ["resnet50-b128-bf16"],
     "8B LoRA, 16 x 1024 tokens": ["recipes/llama-lora.yaml", "model={}/llama-3.1-8b", *LANGUAGE, "data.context=1024",
                                   "memory=4350MiB", "offload.activations=true"],
     "1B, all weights, 16 x 2048 tokens": ["recipes/llama-full.yaml", "model={}/llama-3.2-1b", *LANGUAGE,
@@ -30,24 +30,24 @@ LLAMA_1B = {"model_type": "llama", "vocab_size": 128256, "hidden_size": 2048, "i
             "max_position_embeddings": 131072, "tie_word_embeddings": True}
 LINKS = {"24 GB/s": ["--link", "24"], "6.5 GB/s": ["--link", "6.5"], "1 Gb/s network": ["--network", "1"]}
 WORKERS = [2, 4]
-HEAD = ["case", "cards", "link", "one card (ms)", "together (ms)", "exposed (ms)", "of the update", "per second", "scaling"]
+HEAD = ["case", "gpus", "link", "one GPU (ms)", "together (ms)", "exposed (ms)", "of the update", "per second", "scaling"]
 
-TEXT = """# What further cards would bring
+TEXT = """# What further GPUs would bring
 
-Made by `tools/bench scaling`; do not edit. Simulated, not measured: no two cards have run Hearth yet. Each row is `hearth bench
-CASE --model-card rx7900xt --workers N` with `--link 24`, `--link 6.5` or `--network 1`: the programs that a run on cards would
-have, packed as they would be, kernel behind kernel at the times of the card's model, with copies and sums on queues of their own
-and the waits that a card is given (`src/exec/replay.h`).
+Made by `tools/bench scaling`; do not edit. Simulated, not measured: no two GPUs have run Hearth yet. Each row is `hearth bench
+CASE --model-gpu rx7900xt --workers N` with `--link 24`, `--link 6.5` or `--network 1`: the programs that a run on GPUs would
+have, packed as they would be, kernel after kernel at the times of the GPU's model, with copies and sums on queues of their own
+and the waits that a GPU is given (`src/exec/replay.h`).
 
-- Links: what a card sends to host memory and gets from there at once (24 GB/s each way in a slot of 16 lanes of PCIe 4.0: ROCm
-  issue 2253; 6.5 GB/s in one of 4 lanes), or a card in each machine and 1 Gb/s of Ethernet between them, less the frames and
-  headers of TCP. Host memory: 60 GB/s for all cards and sums together (two channels of DDR5, assumed). A worker's processor adds
-  up 9 GB/s (measured on one machine; 4.5 on that of bench/RESULTS-comm.md: `--sums`). A call of the host from a card: 20 us, a
+- Links: what a GPU sends to host memory and gets from there at once (24 GB/s each way in a slot of 16 lanes of PCIe 4.0: ROCm
+  issue 2253; 6.5 GB/s in one of 4 lanes), or a GPU in each machine and 1 Gb/s of Ethernet between them, less the frames and
+  headers of TCP. Host memory: 60 GB/s for all GPUs and sums together (two channels of DDR5, assumed). A worker's processor adds
+  up 9 GB/s (measured on one machine; 4.5 on that of bench/RESULTS-comm.md: `--sums`). A call of the host from a GPU: 20 us, a
   message's way through Ethernet and back: 100 us, assumed.
-- Pictures: a micro-batch for each card, against one card with one. Language models: an update of 16 micro-batches dealt out to
-  the cards, against one card with all of them; 8B: LoRA of rank 16 over bf16, held to 20 GiB by activations in host memory; 1B:
+- Pictures: a micro-batch for each GPU, against one GPU with one. Language models: an update of 16 micro-batches dealt out to
+  the GPUs, against one GPU with all of them; 8B: LoRA of rank 16 over bf16, held to 20 GiB by activations in host memory; 1B:
   bf16 over f32 weights, `adamw8bit`. Sums travel as f32.
-- Exposed: how long a card stands still, for copies, sums and other workers.
+- Exposed: how long a GPU stands still, for copies, sums and other workers.
 - Not in it: loading data, the speed at which the processor starts kernels, other users of the links.
 
 {summary}
@@ -56,7 +56,7 @@ and the waits that a card is given (`src/exec/replay.h`).
 
 def simulate(case, workers, links, folder):
     words = [word.format(folder) for word in CASES[case]]
-    command = [ROOT / "hearth", "bench", *words, "--model-card", CARD, "--workers", str(workers), *links]
+    command = [ROOT / "hearth", "bench", *words, "--model-gpu", GPU, "--workers", str(workers), *links]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))}: {done.stderr}")
@@ -72,7 +72,7 @@ def cells(case, workers, link, found):
 def summary(results):
     """The table of docs/several-devices.md."""
     columns = [(workers, link) for link in LINKS for workers in WORKERS]
-    lines = [row(["scaling"] + [f"{workers} cards, {link}" for workers, link in columns]), row(["---"] * (1 + len(columns)))]
+    lines = [row(["scaling"] + [f"{workers} GPUs, {link}" for workers, link in columns]), row(["---"] * (1 + len(columns)))]
     for case in CASES:
         lines.append(row([case] + [f"{results[case, *column]['scaling']:.2f}" for column in columns]))
     return "".join(lines)

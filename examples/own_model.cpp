@@ -30,7 +30,7 @@ void train(const char* weights) {
   const std::array sizes{kBatch};
   const auto objective = tasks::classifier({.model = {.image_size = 24}, .build_model = my_model});
   engine::Engine engine({.objective = objective, .num_threads = num_available_cpus()}, sizes, sizes);
-  engine.initialise();
+  engine.initialize();
   const auto pictures = data::open_dataset({.image_size = 24, .count = 8000});
   data::Loader loader(*pictures, {.batch = kBatch, .augment = {.flip = true}});
   const auto next = [&] { return tasks::micro_batch(loader.next()); };

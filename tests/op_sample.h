@@ -31,7 +31,7 @@ std::vector<Case> cases_of(Wanted wanted) {
 inline constexpr size_t kGuardBytes = 64;
 inline constexpr std::byte kGuard{0x5A};
 
-/// Bytes of a tensor with guard bytes behind them.
+/// Bytes of a tensor with guard bytes after them.
 inline std::vector<std::byte> store(const ir::Type& type, const std::vector<double>& values) {
   std::vector<std::byte> bytes = to_bytes(type, values);
   bytes.resize(bytes.size() + kGuardBytes, kGuard);

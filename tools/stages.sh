@@ -69,7 +69,7 @@ step() {
   fi
   took $((SECONDS - start)) "$name"
 }
-# beside NAME COMMAND...: a stage that runs while this goes on, JOBS of them at a time, and is printed when it has ended.
+# beside NAME COMMAND...: a stage that runs while this continues, JOBS of them at a time, and is printed when it has ended.
 beside() {
   local name=$1
   shift

@@ -34,7 +34,7 @@ class Improver {
     if (height() > target) bisect();
   }
 
-  void minimise() {
+  void minimize() {
     const int64_t bound = proven_bound_;
     const int64_t one_percent_more = bound + bound / 100;
     if (one_percent_more < height()) attempt(one_percent_more, share_of(budget_, 0.6));
@@ -112,7 +112,7 @@ void improve(const Problem& problem, std::optional<int64_t> capacity, const Budg
   if (capacity) {
     improver.aim_at_capacity(*capacity);
   } else {
-    improver.minimise();
+    improver.minimize();
   }
   improver.finish();
 }

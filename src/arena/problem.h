@@ -14,7 +14,7 @@ struct Buffer {
   int64_t size = 0;
   int64_t alignment = 1;
   std::string id = {};
-  /// Colours the picture: "activation", "gradient", "workspace".
+  /// Colors the picture: "activation", "gradient", "workspace".
   std::string kind = {};
 };
 

@@ -1,3 +1,9 @@
+// Buffers are boxes: an interval of time by a height of bytes. Any packing can be pushed down until each box
+// rests on another one or on the floor, so only those offsets need trying. The search places boxes from low
+// to high offsets, always one whose offset is the lowest that any can have, and gives up a branch when a box
+// cannot be placed below the height any more, or when the gap that is left under the next one could have held
+// it (MiniMalloc, Moffitt 2023, doi 10.1145/3623278.3624752). Which box is tried first decides how long it
+// takes, so several orders have their turn, first briefly, then longer.
 #include "arena/search.h"
 
 #include <algorithm>

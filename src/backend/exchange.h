@@ -11,11 +11,11 @@ namespace gpu {
 class Stream;
 }
 
-/// The same as Exchange for a card's memory: what is called is put into a stream, and sums have the order
+/// The same as Exchange for a GPU's memory: what is called is put into a stream, and sums have the order
 /// that the vendor's library chose.
-class CardExchange {
+class GpuExchange {
  public:
-  virtual ~CardExchange() = default;
+  virtual ~GpuExchange() = default;
   virtual void all_reduce(std::span<const std::span<float>> pieces, gpu::Stream& stream) = 0;
   virtual void reduce(std::span<const std::span<float>> pieces, int root, gpu::Stream& stream) = 0;
   virtual void broadcast(std::span<const std::span<float>> pieces, int root, gpu::Stream& stream) = 0;
@@ -39,8 +39,8 @@ class Exchange {
   /// To one worker, and from one; the others take no part. A send may wait until it is received.
   virtual void send(std::span<const std::byte> data, int to) = 0;
   virtual void receive(std::span<std::byte> data, int from) = 0;
-  /// Null where cards do not reach one another.
-  virtual CardExchange* on_card() { return nullptr; }
+  /// Null where GPUs do not reach one another.
+  virtual GpuExchange* on_gpu() { return nullptr; }
 };
 
 }  // namespace hearth

@@ -275,7 +275,7 @@ void HeldFolder::check() const {
   if (is_there && held.st_dev == found.st_dev && held.st_ino == found.st_ino) return;
   user_error(
       "expected the run folder {} to stay where it is, but it was moved, deleted or replaced; move it back "
-      "and go on from its last checkpoint with --resume",
+      "and resume from its last checkpoint with --resume",
       path_.string());
 }
 

@@ -11,7 +11,7 @@
 
 namespace hearth {
 
-/// Philox4x32-10 (Salmon et al., SC 2011), for cards too: turns four words of a counter into random ones.
+/// Philox4x32-10 (Salmon et al., SC 2011), for GPUs too: turns four words of a counter into random ones.
 HEARTH_PHILOX inline void philox4x32_in_place(uint64_t key, uint32_t* words) {
   auto key0 = static_cast<uint32_t>(key);
   auto key1 = static_cast<uint32_t>(key >> 32);

@@ -51,7 +51,7 @@ constexpr auto kCases = std::to_array<BenchCase>(
       .batch = 4,
       .length = 2048,
       .rank = 16,
-      .quantised = ops::Quantisation::nf4},
+      .quantized = ops::Quantization::nf4},
      {.name = "resnet50-b128-bf16",
       .model = "resnet50",
       .precision = DType::bf16,
@@ -81,7 +81,7 @@ constexpr auto kKernelCases = std::to_array(
      kernel_case("matmul_up_dx-b4-bf16"), kernel_case("matmul_up_dw-b4-bf16"),
      kernel_case("attention-b4-bf16"), kernel_case("attention_grad-b4-bf16")});
 
-/// The rate of a large f32 matrix product with the same threads.
+/// The rate of a large f32 matmul with the same threads.
 double measure_gemm_peak(ThreadPool& threads) {
   constexpr int64_t kSide = 768;
   const cpu::Gemm gemm({.m = kSide, .n = kSide, .k = kSide, .num_threads = threads.size()});
@@ -98,11 +98,11 @@ double measure_gemm_peak(ThreadPool& threads) {
   return best;
 }
 
-BenchCard card_of(const gpu::DeviceInfo& info, DType precision, int64_t num_bytes) {
-  BenchCard card{.name = info.name, .driver = info.driver, .num_bytes = num_bytes};
-  if (const passes::CardModel* model = passes::find_card_by_full_name(info.name))
-    card.peak_flops_per_second = passes::peak_flops_per_second(*model, precision);
-  return card;
+BenchGpu gpu_of(const gpu::DeviceInfo& info, DType precision, int64_t num_bytes) {
+  BenchGpu gpu{.name = info.name, .driver = info.driver, .num_bytes = num_bytes};
+  if (const passes::GpuModel* model = passes::find_gpu_by_full_name(info.name))
+    gpu.peak_flops_per_second = passes::peak_flops_per_second(*model, precision);
+  return gpu;
 }
 
 }  // namespace
@@ -134,8 +134,8 @@ BenchResult run_bench(const BenchCase& bench, int64_t num_steps, const BenchMach
   }
   result.peak_rss_bytes = peak_rss_bytes();
   if (profile) result.profile = work->profile();
-  if (const gpu::DeviceInfo* card = work->card()) {
-    result.card = card_of(*card, bench.precision, work->card_bytes());
+  if (const gpu::DeviceInfo* gpu = work->gpu()) {
+    result.gpu = gpu_of(*gpu, bench.precision, work->gpu_bytes());
   } else {
     ThreadPool threads(machine.num_threads);
     result.gemm_peak_gflops = measure_gemm_peak(threads);
@@ -162,10 +162,10 @@ std::string to_json(const BenchCase& bench, const BenchResult& result) {
     more = fmt::format(",\"num_workers\":{},\"exchange_seconds\":[{:.9f}]", result.num_workers,
                        fmt::join(result.exchange_seconds, ","));
   }
-  if (result.card) {
-    more += fmt::format(
-        ",\"card\":\"{}\",\"driver\":\"{}\",\"card_bytes\":{},\"peak_flops_per_second\":{:.0f}",
-        result.card->name, result.card->driver, result.card->num_bytes, result.card->peak_flops_per_second);
+  if (result.gpu) {
+    more += fmt::format(",\"gpu\":\"{}\",\"driver\":\"{}\",\"gpu_bytes\":{},\"peak_flops_per_second\":{:.0f}",
+                        result.gpu->name, result.gpu->driver, result.gpu->num_bytes,
+                        result.gpu->peak_flops_per_second);
   }
   return fmt::format(
       "{{\"case\":\"{}\",\"step_seconds\":[{:.9f}],\"peak_rss_bytes\":{},\"first_step_seconds\":{:.3f},"
@@ -175,7 +175,7 @@ std::string to_json(const BenchCase& bench, const BenchResult& result) {
 }
 
 std::string to_line(const BenchCase& bench, const BenchResult& result) {
-  if (!result.card) return "";
+  if (!result.gpu) return "";
   std::vector<double> seconds = result.step_seconds;
   std::ranges::sort(seconds);
   const double median = seconds[seconds.size() / 2];
@@ -186,9 +186,9 @@ std::string to_line(const BenchCase& bench, const BenchResult& result) {
                   alone                ? "GFLOP"
                   : bench.channels > 0 ? "images"
                                        : "tokens");
-  if (const double peak = result.card->peak_flops_per_second; peak > 0)
+  if (const double peak = result.gpu->peak_flops_per_second; peak > 0)
     line += fmt::format(", MFU {:.1f}%", 100 * result.flops_per_step / (median * peak));
-  return line + fmt::format(", {} on {}\n", human_bytes(result.card->num_bytes), result.card->name);
+  return line + fmt::format(", {} on {}\n", human_bytes(result.gpu->num_bytes), result.gpu->name);
 }
 
 }  // namespace hearth::bench

@@ -12,8 +12,8 @@ namespace hearth::bench {
 /// The case of that name, simplecnn-b32-fp32 and so on; UserError with the nearest name otherwise.
 const BenchCase& find_bench_case(std::string_view name);
 
-/// The card that a case ran on.
-struct BenchCard {
+/// The GPU that a case ran on.
+struct BenchGpu {
   std::string name;
   std::string driver;
   int64_t num_bytes = 0;             ///< everything that was allocated there
@@ -28,8 +28,8 @@ struct BenchResult {
   int64_t peak_rss_bytes = 0;
   double flops_per_step = 0;
   int64_t samples_per_step = 0;  ///< pictures or tokens
-  double gemm_peak_gflops = 0;   ///< the processor's; 0 where a card did the work
-  std::optional<BenchCard> card;
+  double gemm_peak_gflops = 0;   ///< the processor's; 0 where a GPU did the work
+  std::optional<BenchGpu> gpu;
   /// A table of the step's seconds by op and shape, the longest first; on request.
   std::string profile;
 };
@@ -44,7 +44,7 @@ BenchResult run_team_bench(const BenchCase& bench, int64_t num_steps, const Benc
 
 /// One line of JSON.
 std::string to_json(const BenchCase& bench, const BenchResult& result);
-/// What a card did, for people: milliseconds, pictures or tokens (of a kernel, GFLOP) a second, MFU, memory.
+/// What a GPU did, for people: milliseconds, pictures or tokens (of a kernel, GFLOP) a second, MFU, memory.
 /// Empty where it was the processor.
 std::string to_line(const BenchCase& bench, const BenchResult& result);
 

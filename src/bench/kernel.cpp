@@ -6,7 +6,7 @@
 
 #include "backend/cpu/convert.h"
 #include "base/error.h"
-#include "engine/card_options.h"
+#include "engine/gpu_options.h"
 #include "ops/op_list.h"
 
 namespace hearth::bench {
@@ -80,9 +80,9 @@ ir::Graph kernel_graph(const BenchCase& bench) {
 
 class Kernel : public Workload {
  public:
-  Kernel(const BenchCase& bench, int card, ir::Graph graph, int num_threads)
+  Kernel(const BenchCase& bench, int gpu, ir::Graph graph, int num_threads)
       : graph_(std::move(graph)),
-        device_(card),
+        device_(gpu),
         stream_(device_),
         num_tokens_(bench.batch * bench.length),
         num_launches_(bench.tiny ? 1 : kLaunches) {
@@ -93,25 +93,25 @@ class Kernel : public Workload {
     }
     for (const ir::Node& node : graph_.nodes) prepare(node);
     for (size_t node = 0; node < kernels_.size(); ++node) launch(node);
-    stream_.synchronise();
+    stream_.synchronize();
   }
 
   double run(int64_t) override {
     stream_.record(start_);
     for (int i = 0; i < num_launches_; ++i) launch(kernels_.size() - 1);
     stream_.record(end_);
-    stream_.synchronise();
+    stream_.synchronize();
     return end_.seconds_since(start_) / num_launches_;
   }
   double flops() const override { return ir::cost_of(graph_, graph_.nodes.back()).flops; }
   int64_t num_samples() const override { return num_tokens_; }
-  const gpu::DeviceInfo* card() const override { return &device_.info(); }
-  int64_t card_bytes() const override { return card_bytes_; }
+  const gpu::DeviceInfo* gpu() const override { return &device_.info(); }
+  int64_t gpu_bytes() const override { return gpu_bytes_; }
 
  private:
   std::byte* room(int64_t num_bytes) {
-    num_bytes += exec::Card::kSlackBytes;
-    card_bytes_ += num_bytes;
+    num_bytes += exec::Gpu::kSlackBytes;
+    gpu_bytes_ += num_bytes;
     return memory_.emplace_back(std::make_unique<gpu::Memory>(device_, num_bytes))->data();
   }
   void draw(const ir::Value& value, std::byte* place, ThreadPool& threads) {
@@ -120,11 +120,11 @@ class Kernel : public Workload {
     const nn::Tensor tensor{.name = value.name,
                             .init = {.kind = nn::Init::Kind::normal, .scale = 1},
                             .layout = {.memory_view = flat, .file_axes = {0}, .file_shape = flat}};
-    nn::initialise(tensor, 0, values, threads);
+    nn::initialize(tensor, 0, values, threads);
     std::vector<std::byte> bytes(static_cast<size_t>(value.type.num_bytes()));
     cpu::store_f32(value.type.dtype, values.data(), bytes.data(), 0, std::ssize(values));
     stream_.copy_in(place, bytes.data(), std::ssize(bytes));
-    stream_.synchronise();
+    stream_.synchronize();
   }
   void prepare(const ir::Node& node) {
     const ir::NodeTypes types(graph_, node);
@@ -146,7 +146,7 @@ class Kernel : public Workload {
   std::vector<std::byte*> places_;  ///< of the graph's values
   std::vector<ir::Kernel> kernels_;
   std::vector<std::byte*> workspaces_;
-  int64_t card_bytes_ = 0;
+  int64_t gpu_bytes_ = 0;
   int64_t num_tokens_;
   int num_launches_;
 };
@@ -156,13 +156,13 @@ class Kernel : public Workload {
 std::span<const std::string_view> bench_kernels() { return kKernels; }
 
 std::unique_ptr<Workload> open_kernel(const BenchCase& bench, const BenchMachine& machine) {
-  if (!exec::names_card(machine.device))
-    user_error("expected a card for '{}', got --device {}; try --device gpu", bench.name, machine.device);
-  const int card = exec::choose_card(machine.device, gpu::list_devices(), gpu::runtime());
+  if (!exec::names_gpu(machine.device))
+    user_error("expected a GPU for '{}', got --device {}; try --device gpu", bench.name, machine.device);
+  const int gpu = exec::choose_gpu(machine.device, gpu::list_devices(), gpu::runtime());
   ir::Graph graph = kernel_graph(bench);
   if (!engine::is_emulated(machine.device))
-    exec::ProductChoice(card, gpu::WinnerFile::usual_path().value_or("")).choose(graph);
-  return std::make_unique<Kernel>(bench, card, std::move(graph), machine.num_threads);
+    exec::MatmulChoice(gpu, gpu::WinnerFile::usual_path().value_or("")).choose(graph);
+  return std::make_unique<Kernel>(bench, gpu, std::move(graph), machine.num_threads);
 }
 
 }  // namespace hearth::bench

@@ -13,7 +13,7 @@ namespace hearth::bench {
 /// matmul_up_dw, the gradients of one; attention and attention_grad.
 std::span<const std::string_view> bench_kernels();
 
-/// One of them on random numbers, ready to run. UserError where machine.device is no card.
+/// One of them on random numbers, ready to run. UserError where machine.device is no GPU.
 std::unique_ptr<Workload> open_kernel(const BenchCase& bench, const BenchMachine& machine);
 
 }  // namespace hearth::bench

@@ -5,7 +5,7 @@
 
 #include "engine/objective.h"
 #include "models/decoder/config.h"
-#include "ops/matmul/quantised.h"
+#include "ops/matmul/quantized.h"
 
 namespace hearth::bench {
 
@@ -13,7 +13,7 @@ namespace hearth::bench {
 struct BenchCase {
   std::string_view name;
   /// Pictures: one of model_list(), or conv_stack, the contracting half of a U-Net (Ronneberger et al. 2015,
-  /// arXiv 1505.04597) with batch norm and a classifier behind it; trained by SGD with momentum. Tokens:
+  /// arXiv 1505.04597) with batch norm and a classifier after it; trained by SGD with momentum. Tokens:
   /// llama15m, llama110m or llama1b (the shapes of Llama 3.2 1B), trained by AdamW (or, where there is a
   /// prompt, asked for an answer). Where there is a kernel, the model whose shapes it has.
   std::string_view model;
@@ -24,10 +24,10 @@ struct BenchCase {
   int64_t num_classes = 10;  ///< of pictures
   int64_t rank = 0;          ///< of a LoRA on every linear layer; 0: all weights train
   /// How the weights under the LoRA are stored.
-  ops::Quantisation quantised = ops::Quantisation::none;
+  ops::Quantization quantized = ops::Quantization::none;
   int64_t prompt = 0;            ///< tokens before `length` new ones; 0: training
   int64_t arena_mib = 0;         ///< recomputation holds the arena to it; 0: no limit
-  std::string_view kernel = {};  ///< a card's kernel alone: one of bench_kernels()
+  std::string_view kernel = {};  ///< a GPU's kernel alone: one of bench_kernels()
   /// The same work at sizes of a test.
   bool tiny = false;
 };
@@ -37,7 +37,7 @@ BenchCase tiny_case(BenchCase bench);
 
 /// The decoder of a case of tokens.
 models::DecoderConfig bench_decoder(const BenchCase& bench);
-/// What a case of training minimises.
+/// What a case of training minimizes.
 std::shared_ptr<const engine::Objective> bench_objective(const BenchCase& bench);
 
 }  // namespace hearth::bench

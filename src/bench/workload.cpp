@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/philox.h"
 #include "bench/kernel.h"
-#include "engine/card_options.h"
+#include "engine/gpu_options.h"
 #include "hub/weights.h"
 #include "infer/generator.h"
 
@@ -19,7 +19,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Readable bytes that a micro-batch wants behind each array.
+/// Readable bytes that a micro-batch wants after each array.
 constexpr size_t kSlack = 16;
 constexpr double kRate = 1e-3;
 
@@ -62,7 +62,7 @@ class Training : public Workload {
   Training(const engine::EngineOptions& options, const BenchMachine& machine, int64_t num_samples)
       : engine_(options, std::span(&options.batch, 1), {}), num_samples_(num_samples * options.accumulate) {
     if (machine.team != nullptr) engine_.join(*machine.team);
-    engine_.initialise();
+    engine_.initialize();
     hub::draw_frozen(engine_);
     batch_.num_rows = options.batch;
   }
@@ -71,7 +71,7 @@ class Training : public Workload {
     const auto start = Clock::now();
     engine_.start_step(
         engine_.options().accumulate, num_samples_, [&] { return batch_; }, index, kRate);
-    if (card() != nullptr) engine_.stage_ahead(batch_);
+    if (gpu() != nullptr) engine_.stage_ahead(batch_);
     const engine::StepResult result = engine_.finish_step();
     const double seconds = seconds_since(start);
     exchange_seconds_ = result.exchange_seconds;
@@ -84,8 +84,8 @@ class Training : public Workload {
     return engine_.flops_per_update() - num_micro * engine_.recompute().extra_flops;
   }
   int64_t num_samples() const override { return num_samples_; }
-  const gpu::DeviceInfo* card() const override { return engine_.card(); }
-  int64_t card_bytes() const override { return card() != nullptr ? engine_.card_bytes() : 0; }
+  const gpu::DeviceInfo* gpu() const override { return engine_.gpu(); }
+  int64_t gpu_bytes() const override { return gpu() != nullptr ? engine_.gpu_bytes() : 0; }
   std::string profile() override {
     return profile_table(engine_.train_program().graph(), engine_.profile(batch_, 10));
   }
@@ -180,13 +180,13 @@ engine::EngineOptions engine_options(const BenchCase& bench, const BenchMachine&
                                 .precision = bench.precision,
                                 .num_threads = machine.num_threads,
                                 .budget_bytes = bench.arena_mib << 20};
-  options.adapter = {.rank = bench.rank, .quantised = bench.quantised};
+  options.adapter = {.rank = bench.rank, .quantized = bench.quantized};
   if (bench.channels == 0) options.optimizer = {.name = "adamw", .weight_decay = 0.01, .in_backward = true};
   const int rank = machine.team == nullptr ? 0 : machine.team->rank();
   options.rank = rank;
   if (machine.team != nullptr) share_out(options, machine.team->size());
-  if (exec::names_card(machine.device))
-    engine::use_card(options, {.device = machine.device, .number = rank}, exec::SelfTest::When::once);
+  if (exec::names_gpu(machine.device))
+    engine::use_gpu(options, {.device = machine.device, .number = rank}, exec::SelfTest::When::once);
   return options;
 }
 

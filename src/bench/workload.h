@@ -11,7 +11,7 @@ namespace hearth::bench {
 /// What a case is run on.
 struct BenchMachine {
   int num_threads = 1;
-  std::string device = "cpu";  ///< or as in exec::CardWish
+  std::string device = "cpu";  ///< or as in exec::GpuWish
   /// Null, or this process's end of a group that trains together, each rank on a micro-batch of every update.
   distributed::Transport* team = nullptr;
 };
@@ -21,7 +21,7 @@ class Workload {
  public:
   virtual ~Workload() = default;
   /// Runs the work once (a training step, a whole answer, a kernel) and returns its seconds; of a kernel, by
-  /// the card's clock.
+  /// the GPU's clock.
   virtual double run(int64_t index) = 0;
   /// Of the last training step: StepResult::exchange_seconds.
   virtual double exchange_seconds() const { return 0; }
@@ -31,8 +31,8 @@ class Workload {
   /// Pictures or tokens of one run.
   virtual int64_t num_samples() const = 0;
   /// What it runs on, and the bytes it has there; null: the processor.
-  virtual const gpu::DeviceInfo* card() const { return nullptr; }
-  virtual int64_t card_bytes() const { return 0; }
+  virtual const gpu::DeviceInfo* gpu() const { return nullptr; }
+  virtual int64_t gpu_bytes() const { return 0; }
   /// A table of a training step's seconds by op and shape, the longest first.
   virtual std::string profile() { return ""; }
 };

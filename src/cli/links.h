@@ -7,9 +7,9 @@
 
 namespace hearth::cli {
 
-/// What a user says of the links between cards.
+/// What a user says of the links between GPUs.
 struct LinkArguments {
-  double card = 0;     ///< GB/s each way; 0: the card model's
+  double gpu = 0;      ///< GB/s each way; 0: the GPU model's
   double memory = 0;   ///< GB/s; 0: as assumed
   double sums = 0;     ///< GB/s; 0: as measured
   double network = 0;  ///< Gb/s; 0: one machine

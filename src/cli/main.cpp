@@ -35,7 +35,7 @@ Language models; MODEL is a folder as Hugging Face has it, FILE.jsonl holds conv
   hearth validate recipes/llama-lora.yaml model=MODEL data=FILE.jsonl   what it would learn from, bad lines
   hearth train recipes/llama-lora.yaml model=MODEL data=FILE.jsonl      LoRA; llama-full: all weights, llama-dpo: DPO
   hearth eval runs/llama-lora                                           loss and perplexity
-  hearth generate runs/llama-lora --prompt "Once upon a time"           go on from a text; --chat asks a question
+  hearth generate runs/llama-lora --prompt "Once upon a time"           continue a text; --chat asks a question
   hearth export runs/llama-lora --out model.gguf                        for llama.cpp; --out DIR: for transformers
 )";
 

@@ -12,7 +12,7 @@
 namespace hearth::cli {
 
 /// What a run says on standard output: one live line where that is a terminal, plain lines elsewhere. Who
-/// reads may take any time, and may leave: that is said once, and the run goes on.
+/// reads may take any time, and may leave: that is said once, and the run continues.
 class Terminal : public run::Reporter {
  public:
   explicit Terminal(distributed::Heartbeat heartbeat = {});

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cli/output.h"
 #include "recipe/fields.h"
 
 namespace hearth::cli {
@@ -24,6 +25,15 @@ std::vector<std::string> flags_of(const CLI::App& verb) {
 void set_example(CLI::App& verb, const std::string& line) {
   const std::string before = verb.get_footer();
   verb.footer(fmt::format("{}{}Example:\n  {}", before, before.empty() ? "" : "\n\n", line));
+}
+
+void add_former_name(CLI::App& verb, const std::string& former, CLI::Option& option) {
+  const auto take = [former, &option](const std::string& value) {
+    say(stderr, "{} is now {}\n", former, option.get_name());
+    option.add_result(value);
+    option.run_callback();
+  };
+  verb.add_option_function<std::string>(former, take)->group("");
 }
 
 void allow_overrides(CLI::App& verb) {

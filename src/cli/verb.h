@@ -12,6 +12,9 @@ namespace hearth::cli {
 /// Ends a verb's help with a command line that works.
 void set_example(CLI::App& verb, const std::string& line);
 
+/// Lets a verb take a flag by its former name, which says the present one.
+void add_former_name(CLI::App& verb, const std::string& former, CLI::Option& option);
+
 /// Lets a verb take recipe overrides in any form: train.batch=64, --train.batch 64, --train.batch=64.
 void allow_overrides(CLI::App& verb);
 /// Those given, as key=value. UserError for a flag without a value.

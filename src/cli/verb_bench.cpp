@@ -8,7 +8,7 @@
 #include "cli/verb.h"
 #include "distributed/bench.h"
 #include "distributed/mpi.h"
-#include "exec/card_choice.h"
+#include "exec/gpu_choice.h"
 #include "planner/step_model.h"
 #include "planner/team_model.h"
 #include "run/from_recipe.h"
@@ -21,13 +21,13 @@ void check_range(const char* flag, int64_t value, int64_t least, int64_t most) {
 }
 
 void check_device(const std::string& device) {
-  if (device != "cpu" && !exec::names_card(device))
+  if (device != "cpu" && !exec::names_gpu(device))
     user_error("expected cpu, gpu, gpu:0, gpu:0000:03:00.0 or emulated for --device, got '{}'", device);
 }
 
-/// What a model of cards is made of.
+/// What a model of GPUs is made of.
 struct ModelArguments {
-  std::string card;
+  std::string gpu;
   LinkArguments links;
 };
 
@@ -45,17 +45,17 @@ engine::EngineOptions model_options(const std::string& name, std::vector<std::st
 
 void print_model(const std::string& name, const ModelArguments& arguments,
                  const std::vector<std::string>& overrides, int num_workers) {
-  const passes::CardModel& card = passes::find_card(arguments.card);
+  const passes::GpuModel& gpu = passes::find_gpu(arguments.gpu);
   const planner::Links links = links_of(arguments.links);
   const engine::EngineOptions alone = model_options(name, overrides, 1);
   if (num_workers == 1) {
-    say("{} {}", name, planner::to_table(planner::model_step(alone, card)));
+    say("{} {}", name, planner::to_table(planner::model_step(alone, gpu)));
     return;
   }
-  const planner::TeamModel one = planner::model_team(alone, card, links);
+  const planner::TeamModel one = planner::model_team(alone, gpu, links);
   const planner::TeamModel team =
-      planner::model_team(model_options(name, overrides, num_workers), card, links);
-  say("{} {}{}\n", name, planner::to_text(team, one, card, links), planner::to_json(team, one, card, links));
+      planner::model_team(model_options(name, overrides, num_workers), gpu, links);
+  say("{} {}{}\n", name, planner::to_text(team, one, gpu, links), planner::to_json(team, one, gpu, links));
 }
 
 void print_table(int num_ranks, const distributed::CommBenchResult& result) {
@@ -133,8 +133,8 @@ void add_bench_comm(CLI::App& bench) {
   CLI::App* verb =
       bench.add_subcommand("comm", "Time sums and copies between processes, beside plain copies");
   verb->add_option("--transport", arguments->transport,
-                   "shm (default), nccl (RCCL too) between cards, or mpi within mpirun");
-  verb->add_option("--ranks", arguments->num_ranks, "processes of shm, cards of nccl (default 2)");
+                   "shm (default), nccl (RCCL too) between GPUs, or mpi within mpirun");
+  verb->add_option("--ranks", arguments->num_ranks, "processes of shm, GPUs of nccl (default 2)");
   verb->add_option("--least", arguments->least, "smallest array (default 1KiB)");
   verb->add_option("--most", arguments->most, "largest array (default 256MiB)");
   verb->add_option("--wire", arguments->wire, "what travels: f32 or bf16");
@@ -156,8 +156,8 @@ void add_bench(CLI::App& app) {
   };
   const auto arguments = std::make_shared<Arguments>();
   CLI::App* verb = app.add_subcommand(
-      "bench", "Time training steps, answers or a card's kernels on random data; the last line is JSON");
-  verb->add_option("case", arguments->name, "for example simplecnn-b32-fp32; a recipe with --model-card");
+      "bench", "Time training steps, answers or a GPU's kernels on random data; the last line is JSON");
+  verb->add_option("case", arguments->name, "for example simplecnn-b32-fp32; a recipe with --model-gpu");
   add_bench_comm(*verb);
   verb->add_option("--steps", arguments->steps, "timed steps");
   verb->add_option("--threads", arguments->machine.num_threads, "threads");
@@ -166,9 +166,11 @@ void add_bench(CLI::App& app) {
                    "processes that train together, with --threads each; a micro-batch each");
   verb->add_flag("--tiny", arguments->tiny, "the case's work at sizes of a test");
   verb->add_flag("--profile", arguments->profile, "also print where the step's time goes, op by op");
-  verb->add_option("--model-card", arguments->model.card,
-                   "measure nothing: print the step's time by a model of a card, for example rx7900xt; of "
-                   "several, with --workers");
+  CLI::Option* model =
+      verb->add_option("--model-gpu", arguments->model.gpu,
+                       "measure nothing: print the step's time by a model of a GPU, for example rx7900xt; of "
+                       "several, with --workers");
+  add_former_name(*verb, "--model-card", *model);
   add_links(*verb, arguments->model.links);
   allow_overrides(*verb);
   set_example(*verb, "hearth bench mlp-b64-fp32 --steps 20");
@@ -177,11 +179,11 @@ void add_bench(CLI::App& app) {
     if (arguments->name.empty()) user_error("expected a case, like hearth bench simplecnn-b32-fp32, or comm");
     const std::vector<std::string> overrides = overrides_of(*verb);
     check_range("--workers", arguments->num_workers, 1, 64);
-    if (!arguments->model.card.empty()) {
+    if (!arguments->model.gpu.empty()) {
       print_model(arguments->name, arguments->model, overrides, arguments->num_workers);
       return;
     }
-    if (!overrides.empty()) user_error("expected '{}' only with a recipe and --model-card", overrides[0]);
+    if (!overrides.empty()) user_error("expected '{}' only with a recipe and --model-gpu", overrides[0]);
     check_range("--steps", arguments->steps, 1, 1'000'000);
     check_range("--threads", arguments->machine.num_threads, 1, 1024);
     if (arguments->num_workers > 1 && arguments->profile)

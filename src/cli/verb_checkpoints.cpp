@@ -34,7 +34,7 @@ void list(const fs::path& folder) {
   bool is_newest = true;
   for (const io::CheckpointInfo& info : all) {
     const bool complete = info.fault.empty();
-    const char* good = is_newest ? "complete; --resume goes on from here" : "complete";
+    const char* good = is_newest ? "complete; --resume resumes from here" : "complete";
     say("{}", to_line(info, complete ? good : "passed over: " + info.fault));
     is_newest = is_newest && !complete;
   }

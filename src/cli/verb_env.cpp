@@ -6,7 +6,7 @@
 #include "base/version.h"
 #include "cli/output.h"
 #include "cli/verb.h"
-#include "exec/card_choice.h"
+#include "exec/gpu_choice.h"
 #include "system/environment.h"
 
 namespace hearth::cli {
@@ -22,33 +22,32 @@ void print_program(const gpu::Runtime& runtime) {
   say("built\n  hearth {}, compiled by {}{}\n", kVersion, kCompiler, __VERSION__);
   say("  processor: kernels for {}, {} threads\n", cpu::simd().isa, num_available_cpus());
   if (runtime.name == "emulated") {
-    say("  cards: emulated ones alone (device=emulated)\n");
+    say("  GPUs: emulated ones alone (device=emulated)\n");
   } else {
-    say("  cards: {} {}, kernels for {}, matrix products of {}\n", runtime.name, runtime.version,
+    say("  GPUs: {} {}, kernels for {}, matmuls of {}\n", runtime.name, runtime.version,
         runtime.architectures, runtime.library.empty() ? "its own alone" : runtime.library);
   }
 }
 
 void print_devices(const system::Environment& environment) {
   for (size_t i = 0; i < environment.devices.size(); ++i) {
-    const gpu::DeviceInfo& card = environment.devices[i];
-    say("  device=gpu:{} or gpu:{}: {}, {}, {}, {}{}\n", i, card.pci_address, card.name, card.architecture,
-        human_bytes(card.memory_bytes), card.driver,
-        exec::is_integrated(card) ? ", shares the processor's memory" : "");
+    const gpu::DeviceInfo& gpu = environment.devices[i];
+    say("  device=gpu:{} or gpu:{}: {}, {}, {}, {}{}\n", i, gpu.pci_address, gpu.name, gpu.architecture,
+        human_bytes(gpu.memory_bytes), gpu.driver,
+        exec::is_integrated(gpu) ? ", shares the processor's memory" : "");
   }
 }
 
 void print_machine(const system::Environment& environment) {
   say("found\n");
-  for (const system::GraphicsCard& card : environment.cards) {
-    say("  {} {} {}: {}{}, driver {}{}\n", card.pci_address,
-        card.vendor == system::GraphicsCard::Vendor::amd ? "AMD" : "NVIDIA", card.device_id,
-        card.architecture.empty() ? "architecture unknown" : card.architecture,
-        card.integrated ? ", shares the processor's memory" : "",
-        card.driver.empty() ? "missing" : card.driver,
-        card.memory_bytes == 0 ? "" : ", " + human_bytes(card.memory_bytes));
-    if (card.link_width > 0) {
-      say("    PCIe x{} of x{}, {}\n", card.link_width, card.most_link_width, card.link_speed);
+  for (const system::PciGpu& gpu : environment.gpus) {
+    say("  {} {} {}: {}{}, driver {}{}\n", gpu.pci_address,
+        gpu.vendor == system::PciGpu::Vendor::amd ? "AMD" : "NVIDIA", gpu.device_id,
+        gpu.architecture.empty() ? "architecture unknown" : gpu.architecture,
+        gpu.integrated ? ", shares the processor's memory" : "", gpu.driver.empty() ? "missing" : gpu.driver,
+        gpu.memory_bytes == 0 ? "" : ", " + human_bytes(gpu.memory_bytes));
+    if (gpu.link_width > 0) {
+      say("    PCIe x{} of x{}, {}\n", gpu.link_width, gpu.most_link_width, gpu.link_speed);
     }
   }
   for (const system::DeviceFile& file : environment.files)
@@ -69,7 +68,7 @@ void run_env() {
 }  // namespace
 
 void add_env(CLI::App& app) {
-  CLI::App* verb = app.add_subcommand("env", "What was built, which cards are here, and what is missing");
+  CLI::App* verb = app.add_subcommand("env", "What was built, which GPUs are here, and what is missing");
   set_example(*verb, "hearth env");
   verb->callback(run_env);
 }

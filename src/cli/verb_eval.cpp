@@ -155,7 +155,7 @@ void run_predict(const CLI::App& verb, const EvalArguments& arguments) {
   engine_options.optimizer.ema_decay = 0;
   const int64_t one[] = {1};
   engine::Engine engine(engine_options, {}, one);
-  engine.initialise();
+  engine.initialize();
   const fs::path weights = hub::run_weights(arguments.run, false);
   hub::load_weights(engine, weights);
   for (const std::string& image : arguments.images) predict_one(engine, recipe, *classes, image, weights);

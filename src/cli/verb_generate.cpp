@@ -39,7 +39,7 @@ std::string asked(const fs::path& run, const fs::path& folder, const text::Token
                   const std::string& question) {
   const text::ChatSetup setup = text::read_chat_setup(folder, tokenizer);
   if (!setup.chat_template) {
-    user_error("expected a chat template in {} for --chat; without --chat the model goes on from the text",
+    user_error("expected a chat template in {} for --chat; without --chat the model continues the text",
                folder.string());
   }
   // A run is asked with the date and the variables that it was trained with.
@@ -105,7 +105,7 @@ void run_generate(const CLI::App& verb, const GenerateArguments& arguments) {
   const std::chrono::duration<double> took = Clock::now() - start;
   if (arguments.tokens) say("{}", fmt::join(answer.ids, " "));
   print("\n");
-  say(stderr, "{} tokens behind a prompt of {}, {:.1f} tokens/s{}\n", answer.ids.size(), prompt.size(),
+  say(stderr, "{} tokens after a prompt of {}, {:.1f} tokens/s{}\n", answer.ids.size(), prompt.size(),
       static_cast<double>(answer.ids.size()) / took.count(),
       answer.ended ? "" : "; cut off by --max-tokens or --context");
   say(stderr, "weights: {}\n", model.named_weights().string());
@@ -118,13 +118,13 @@ void run_generate(const CLI::App& verb, const GenerateArguments& arguments) {
 void add_generate(CLI::App& app) {
   const auto arguments = std::make_shared<GenerateArguments>();
   CLI::App* verb =
-      app.add_subcommand("generate", "Let a language model go on from a text, or answer a question");
+      app.add_subcommand("generate", "Let a language model continue a text, or answer a question");
   verb->add_option("model", arguments->model,
                    "model folder, run folder (best weights, else last), or adapter")
       ->required();
   verb->add_option("--base", arguments->base,
                    "base model of an adapter (default: the one adapter_config.json names)");
-  verb->add_option("-p,--prompt", arguments->prompt, "text to go on from (standard input without it)");
+  verb->add_option("-p,--prompt", arguments->prompt, "text to continue (standard input without it)");
   verb->add_option("--prompt-file", arguments->prompt_file, "file that holds the text");
   verb->add_flag("--chat", arguments->chat,
                  "put the text into the model's chat template, as a user's question");

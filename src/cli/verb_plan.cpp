@@ -29,14 +29,14 @@ namespace {
 
 /// Less than this was meant in GiB.
 constexpr int64_t kLeastMemory = 1024;
-constexpr int64_t kMostCards = 64;
+constexpr int64_t kMostGpus = 64;
 
 struct PlanArguments {
   std::string recipe;
   std::string memory;
   std::string svg = "plan.svg";
   bool json = false;
-  std::string card = "rx7900xt";
+  std::string gpu = "rx7900xt";
   LinkArguments links;
 };
 
@@ -87,7 +87,7 @@ std::string plan_json(const engine::PlanReport& report, const std::optional<Fits
   const engine::MemoryFit& fit = *fits->cheapest;
   return text + fmt::format(
                     ",\"fit\":{{\"way\":\"{}\",\"peak_bytes\":{},\"host_bytes\":{},\"extra_flops\":{:.0f},"
-                    "\"modelled_seconds\":{:.6f},\"largest_batch\":{}}}}}",
+                    "\"modeled_seconds\":{:.6f},\"largest_batch\":{}}}}}",
                     engine::describe(fit), fit.report.peak_bytes, fit.report.host_bytes,
                     fit.report.recompute.extra_flops, fit.report.time.seconds, fits->largest->batch);
 }
@@ -100,8 +100,8 @@ int64_t memory_of(const PlanArguments& arguments) {
   return bytes;
 }
 
-/// Adds the cards that "2x20GiB" or "16GiB" stands for; false where it is neither.
-bool add_cards(std::string_view text, std::vector<int64_t>& cards) {
+/// Adds the GPUs that "2x20GiB" or "16GiB" stands for; false where it is neither.
+bool add_gpus(std::string_view text, std::vector<int64_t>& gpus) {
   int64_t count = 1;
   if (const size_t times = text.find('x'); times != std::string_view::npos) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + times, count);
@@ -109,35 +109,34 @@ bool add_cards(std::string_view text, std::vector<int64_t>& cards) {
     text.remove_prefix(times + 1);
   }
   const int64_t bytes = parse_bytes(text).value_or(0);
-  if (count < 1 || count > kMostCards || bytes < kLeastMemory) return false;
-  cards.insert(cards.end(), static_cast<size_t>(count), bytes);
+  if (count < 1 || count > kMostGpus || bytes < kLeastMemory) return false;
+  gpus.insert(gpus.end(), static_cast<size_t>(count), bytes);
   return true;
 }
 
-/// The bytes of each card that an override like devices=2x20GiB or devices=20GiB,16GiB names, which becomes
+/// The bytes of each GPU that an override like devices=2x20GiB or devices=20GiB,16GiB names, which becomes
 /// devices=2; none where there is no such override.
-std::vector<int64_t> take_card_bytes(std::vector<std::string>& overrides) {
+std::vector<int64_t> take_gpu_bytes(std::vector<std::string>& overrides) {
   constexpr std::string_view kKey = "devices=";
   const auto found = std::ranges::find_if(overrides, [&](const std::string& text) {
     return text.starts_with(kKey) && text.find_first_of("xB") != std::string::npos;
   });
   if (found == overrides.end()) return {};
   const std::string given = found->substr(kKey.size());
-  std::vector<int64_t> cards;
+  std::vector<int64_t> gpus;
   for (size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
     end = given.find(',', begin);
-    if (!add_cards(std::string_view(given).substr(begin, end - begin), cards))
-      user_error("expected 1 to {} cards like 2x20GiB or 20GiB,16GiB for devices, got '{}'", kMostCards,
-                 given);
+    if (!add_gpus(std::string_view(given).substr(begin, end - begin), gpus))
+      user_error("expected 1 to {} GPUs like 2x20GiB or 20GiB,16GiB for devices, got '{}'", kMostGpus, given);
   }
-  *found = fmt::format("{}{}", kKey, cards.size());
-  return cards;
+  *found = fmt::format("{}{}", kKey, gpus.size());
+  return gpus;
 }
 
-/// How several cards can share the updates of a recipe.
+/// How several GPUs can share the updates of a recipe.
 void print_ways(const PlanArguments& arguments, const std::vector<std::string>& overrides,
-                std::span<const int64_t> card_bytes) {
-  const passes::CardModel& card = passes::find_card(arguments.card);
+                std::span<const int64_t> gpu_bytes) {
+  const passes::GpuModel& gpu = passes::find_gpu(arguments.gpu);
   const planner::Links links = links_of(arguments.links);
   const recipe::Recipe recipe = open_recipe(arguments.recipe, overrides);
   std::vector<planner::WayToShare> ways;
@@ -145,8 +144,8 @@ void print_ways(const PlanArguments& arguments, const std::vector<std::string>& 
     std::vector<std::string> all = overrides;
     all.insert(all.end(), settings.begin(), settings.end());
     const engine::EngineOptions options = run::engine_options(open_recipe(arguments.recipe, all));
-    ways.push_back(planner::plan_way_to_share(fmt::format("{}", fmt::join(settings, " ")), options,
-                                              card_bytes, card, links));
+    ways.push_back(planner::plan_way_to_share(fmt::format("{}", fmt::join(settings, " ")), options, gpu_bytes,
+                                              gpu, links));
   };
   add({"devices=1", "parallel=data"});
   for (const std::string& way : recipe::parallel_ways())
@@ -156,33 +155,33 @@ void print_ways(const PlanArguments& arguments, const std::vector<std::string>& 
     return;
   }
   std::vector<std::string> sizes;
-  for (const int64_t num_bytes : card_bytes) {
+  for (const int64_t num_bytes : gpu_bytes) {
     if (sizes.empty() || sizes.back() != human_bytes(num_bytes)) sizes.push_back(human_bytes(num_bytes));
   }
-  say("{}, updates of {} x {}, {}, on cards of {}; time by a model of {}: simulated, not measured\n{}",
+  say("{}, updates of {} x {}, {}, on GPUs of {}; time by a model of {}: simulated, not measured\n{}",
       recipe::model_name(recipe), recipe.accumulate, recipe.batch, recipe.precision,
-      fmt::join(sizes, " and "), card.full_name, planner::to_table(ways));
+      fmt::join(sizes, " and "), gpu.full_name, planner::to_table(ways));
 }
 
 void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
   std::vector<std::string> overrides = overrides_of(verb);
-  if (const std::vector<int64_t> cards = take_card_bytes(overrides); !cards.empty())
-    return print_ways(arguments, overrides, cards);
+  if (const std::vector<int64_t> gpus = take_gpu_bytes(overrides); !gpus.empty())
+    return print_ways(arguments, overrides, gpus);
   const int64_t memory = memory_of(arguments);
   expect_place_for_file(arguments.svg);
   const recipe::Recipe recipe = open_recipe(arguments.recipe, overrides);
   const engine::EngineOptions options = run::engine_options(recipe);
-  engine::EngineOptions on_card = options;
-  on_card.machine = passes::machine_of(passes::find_card("rx7900xt"), options.precision);
+  engine::EngineOptions on_gpu = options;
+  on_gpu.machine = passes::machine_of(passes::find_gpu("rx7900xt"), options.precision);
   std::future<std::optional<engine::PlanReport>> largest;
-  if (memory > 0) largest = by_every_means(on_card, memory);
+  if (memory > 0) largest = by_every_means(on_gpu, memory);
   std::unique_ptr<engine::Engine> engine;
   const engine::PlanReport report = engine::make_plan_report(options, &engine);
   const exec::Program& program = engine->train_program();
   write_file_atomically(arguments.svg, arena::draw_svg(program.plan_problem(), program.plan_solution()));
   std::optional<Fits> fits;
   if (memory > 0) {
-    engine::MemoryFits search(on_card, memory);
+    engine::MemoryFits search(on_gpu, memory);
     fits = {.free = search.largest_as_it_is(), .cheapest = search.cheapest(), .largest = largest.get()};
     if (!fits->largest && fits->cheapest) fits->largest = fits->cheapest->report;
   }
@@ -262,8 +261,9 @@ void add_plan(CLI::App& app) {
   verb->add_option("--memory", arguments->memory, "a budget like 20GiB: the largest micro-batch that fits");
   verb->add_option("--svg", arguments->svg, "where to write the picture of the arena");
   verb->add_flag("--json", arguments->json, "print JSON");
-  verb->add_option("--model-card", arguments->card,
-                   "with devices=2x20GiB: the cards' model (rx7900xt), for example rtx4090");
+  CLI::Option* model = verb->add_option(
+      "--model-gpu", arguments->gpu, "with devices=2x20GiB: the GPUs' model (rx7900xt), for example rtx4090");
+  add_former_name(*verb, "--model-card", *model);
   add_links(*verb, arguments->links);
   allow_overrides(*verb);
   set_example(*verb, "hearth plan recipes/demo.yaml --memory 20GiB");
@@ -272,7 +272,7 @@ void add_plan(CLI::App& app) {
 
 void add_dump(CLI::App& app) {
   const auto arguments = std::make_shared<DumpArguments>();
-  CLI::App* verb = app.add_subcommand("dump", "Print a recipe's training graph behind a pass");
+  CLI::App* verb = app.add_subcommand("dump", "Print a recipe's training graph after a pass");
   verb->add_option("recipe", arguments->recipe, "recipe file");
   verb->add_option("--after", arguments->after, "name of the pass (default: the last)");
   verb->add_flag("--list", arguments->list, "list the passes");

@@ -66,8 +66,8 @@ void check_split(data::DatasetOptions options, const recipe::Recipe& recipe, con
 int64_t check_text(const tasks::TextSource& source, const recipe::Recipe& recipe, const fs::path& path) {
   const text::DataFile file = source.open(path);
   const text::SampleReader reader = source.reader(file);
-  const bool colour = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
-  const text::InspectOptions options{.marking = colour ? text::Marking::colour : text::Marking::signs,
+  const bool color = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
+  const text::InspectOptions options{.marking = color ? text::Marking::color : text::Marking::signs,
                                      .context = recipe.text.context};
   const text::TextSummary summary = text::summarize(reader, options);
   // It has colors, and its texts are printable.

@@ -25,7 +25,7 @@ std::string recipe_of(const TrainArguments& arguments) {
   if (!arguments.resume) user_error("expected a recipe, like hearth train recipes/demo.yaml");
   std::string path = arguments.out + "/config.yaml";
   if (!fs::exists(path)) {
-    user_error("expected a run to go on with, got no config.yaml in '{}'; try hearth train RECIPE --out {}",
+    user_error("expected a run to resume, got no config.yaml in '{}'; try hearth train RECIPE --out {}",
                arguments.out, arguments.out);
   }
   return path;
@@ -71,7 +71,7 @@ void add_train(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("train", "Train a recipe into a run folder");
   verb->add_option("recipe", arguments->recipe, "recipe file, for example recipes/demo.yaml");
   verb->add_option("--out", arguments->out, "run folder (default: runs/NAME)");
-  verb->add_flag("--resume", arguments->resume, "go on from the newest complete checkpoint of --out");
+  verb->add_flag("--resume", arguments->resume, "resume from the newest complete checkpoint of --out");
   verb->add_option("--dump-gradients", arguments->dump_gradients,
                    "write the first batch's gradients (safetensors)");
   allow_overrides(*verb);

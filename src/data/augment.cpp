@@ -49,11 +49,11 @@ float channel_value(const std::vector<float>& values, size_t channel) {
   return values[std::min(channel, values.size() - 1)];
 }
 
-Table make_table(const LoaderOptions& options, int64_t channels, bool normalised) {
+Table make_table(const LoaderOptions& options, int64_t channels, bool normalized) {
   Table table;
   for (size_t c = 0; c < static_cast<size_t>(channels); ++c) {
-    const float mean = normalised ? channel_value(options.mean, c) : 0;
-    const float scale = normalised ? 1 / channel_value(options.std, c) : 1;
+    const float mean = normalized ? channel_value(options.mean, c) : 0;
+    const float scale = normalized ? 1 / channel_value(options.std, c) : 1;
     for (size_t byte = 0; byte < 256; ++byte)
       table[c][byte] = (static_cast<float>(byte) * (1.0F / 255) - mean) * scale;
   }
@@ -76,7 +76,7 @@ void place(const Placement& placement, const Table& table, int64_t side, int64_t
   }
 }
 
-void normalise(const LoaderOptions& options, int64_t num_pixels, int64_t channels, float* image) {
+void normalize(const LoaderOptions& options, int64_t num_pixels, int64_t channels, float* image) {
   for (int64_t i = 0; i < num_pixels; ++i, image += channels) {
     for (int64_t c = 0; c < channels; ++c) {
       const float mean = channel_value(options.mean, static_cast<size_t>(c));
@@ -99,7 +99,7 @@ void check_augment(const LoaderOptions& options, int64_t side, int64_t channels)
     user_error("expected a crop padding from 0 to the picture's side of {}, got {}", side,
                augment.crop_padding);
   if (!(augment.jitter >= 0 && augment.jitter <= 1))
-    user_error("expected a colour jitter from 0 to 1, got {}", augment.jitter);
+    user_error("expected a color jitter from 0 to 1, got {}", augment.jitter);
   check_list("the mean", options.mean, channels);
   check_list("the standard deviation", options.std, channels);
   for (const float value : options.std)
@@ -122,7 +122,7 @@ void Augmenter::apply(uint64_t key, int64_t sample, const uint8_t* pixels, float
   // Braces fix the order of the three draws.
   const Jitter jitter{random.uniform(low, high), random.uniform(low, high), random.uniform(low, high)};
   jitter.apply(out, side * side, channels);
-  normalise(options, side * side, channels, out);
+  normalize(options, side * side, channels, out);
 }
 
 }  // namespace hearth::data

@@ -9,7 +9,7 @@ namespace hearth::data {
 /// UserError when the options do not fit pictures of this size.
 void check_augment(const LoaderOptions& options, int64_t side, int64_t channels);
 
-/// A picture's bytes into normalised floats, with the random choices of (key, sample).
+/// A picture's bytes into normalized floats, with the random choices of (key, sample).
 struct Augmenter {
   const LoaderOptions& options;
   int64_t side;

@@ -9,7 +9,7 @@
 
 namespace hearth::data {
 
-/// Which labelled pictures to open.
+/// Which labeled pictures to open.
 struct DatasetOptions {
   /// "shapes", "idx" (MNIST), "cifar10" or "folder" (a folder per class).
   std::string kind = "shapes";
@@ -25,7 +25,7 @@ struct DatasetOptions {
   uint64_t seed = 0;
 };
 
-/// Labelled pictures by index. Reading is thread-safe and, after a thread's first picture files, allocates
+/// Labeled pictures by index. Reading is thread-safe and, after a thread's first picture files, allocates
 /// nothing but what libpng and libjpeg do.
 class Dataset {
  public:

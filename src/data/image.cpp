@@ -17,13 +17,13 @@ void make_taps(int64_t in, int64_t out, ResizeTaps& result) {
   const double scale = static_cast<double>(in) / static_cast<double>(out);
   const double radius = std::max(1.0, scale);
   for (int64_t i = 0; i < out; ++i) {
-    const double centre = (static_cast<double>(i) + 0.5) * scale - 0.5;
-    const int64_t first = std::max<int64_t>(0, static_cast<int64_t>(std::ceil(centre - radius)));
-    const int64_t last = std::min(in - 1, static_cast<int64_t>(std::floor(centre + radius)));
+    const double center = (static_cast<double>(i) + 0.5) * scale - 0.5;
+    const int64_t first = std::max<int64_t>(0, static_cast<int64_t>(std::ceil(center - radius)));
+    const int64_t last = std::min(in - 1, static_cast<int64_t>(std::floor(center + radius)));
     result.taps.push_back({first, result.weights.size(), last - first + 1});
     float sum = 0;
     for (int64_t k = first; k <= last; ++k) {
-      const auto weight = static_cast<float>(1 - std::fabs(static_cast<double>(k) - centre) / radius);
+      const auto weight = static_cast<float>(1 - std::fabs(static_cast<double>(k) - center) / radius);
       result.weights.push_back(weight);
       sum += weight;
     }

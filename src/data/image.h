@@ -22,7 +22,7 @@ struct Image {
 };
 
 /// Decodes a whole PNG (W3C PNG 3rd edition) or JPEG file held in memory, with the channels that it has, into
-/// an image whose memory is used again. 16 bits keep their high byte; gamma, colour profiles and EXIF
+/// an image whose memory is used again. 16 bits keep their high byte; gamma, color profiles and EXIF
 /// orientation are not applied. UserError "NAME: what is wrong" for anything damaged, truncated or too large.
 void decode_png(std::span<const std::byte> bytes, std::string_view name, Image& image);
 void decode_jpeg(std::span<const std::byte> bytes, std::string_view name, Image& image);
@@ -43,7 +43,7 @@ Image convert(Image image, int64_t channels);
 /// The bytes of a PNG file holding the image (1 or 3 channels).
 std::string encode_png(const Image& image);
 
-/// Bilinear resize with half-pixel centres, averaging over the source when shrinking.
+/// Bilinear resize with half-pixel centers, averaging over the source when shrinking.
 Image resize(const Image& image, int64_t height, int64_t width);
 
 /// Source pixels and weights of every target pixel along one axis.

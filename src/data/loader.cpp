@@ -17,7 +17,7 @@ namespace {
 /// Two batches stay in the caller's hands, the others are being filled.
 constexpr int64_t kRing = 4;
 constexpr int64_t kHeld = 2;
-/// Floats readable behind the last image, for kernels that load whole vectors.
+/// Floats readable after the last image, for kernels that load whole vectors.
 constexpr int64_t kSlack = 16;
 constexpr std::align_val_t kAlignment{64};
 

@@ -16,7 +16,7 @@ struct LoaderPosition {
   int64_t epoch = 0;
   int64_t sample = 0;  ///< within the epoch
   int64_t total = 0;   ///< samples handed out since the start
-  /// How often the order was changed, since the start and within this epoch, and in front of which samples.
+  /// How often the order was changed, since the start and within this epoch, and before which samples.
   static constexpr int64_t kMostChanges = 4;
   int64_t num_changes = 0;
   int64_t num_changes_here = 0;
@@ -25,7 +25,7 @@ struct LoaderPosition {
 };
 
 /// From `position` on, what is left of the epoch comes in another order, still each sample once, and so do
-/// the shuffled epochs behind it. False: this epoch's order has changed kMostChanges times, and stays.
+/// the shuffled epochs after it. False: this epoch's order has changed kMostChanges times, and stays.
 bool change_order(LoaderPosition& position);
 
 /// The position `count` samples further; an epoch has `epoch_size`, and no batch reaches over its end.

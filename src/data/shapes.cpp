@@ -83,25 +83,25 @@ constexpr std::array<Shape, kNumShapes> kShapes{{{"circle", circle},
                                                  {"crescent", crescent},
                                                  {"arrow", arrow}}};
 
-using Colour = std::array<float, 3>;
+using Color = std::array<float, 3>;
 
-Colour random_colour(PhiloxSequence& random) {
+Color random_color(PhiloxSequence& random) {
   return {random.uniform(0, 255), random.uniform(0, 255), random.uniform(0, 255)};
 }
 
-float luma(const Colour& colour) { return 0.299F * colour[0] + 0.587F * colour[1] + 0.114F * colour[2]; }
+float luma(const Color& color) { return 0.299F * color[0] + 0.587F * color[1] + 0.114F * color[2]; }
 
 /// Everything random about one picture but its noise.
 struct Scene {
   int32_t label = 0;
-  Point centre;
+  Point center;
   float radius = 0;
   float cosine = 1;
   float sine = 0;
-  Colour ink{};
-  Colour ground{};
-  Colour slope_x{};
-  Colour slope_y{};
+  Color ink{};
+  Color ground{};
+  Color slope_x{};
+  Color slope_y{};
   std::array<Point, 3> dots{};
   std::array<float, 3> dot_radii{};
   float noise = 0;
@@ -112,17 +112,17 @@ Scene random_scene(PhiloxSequence& random, float side) {
   scene.label = static_cast<int32_t>(random.below(kShapes.size()));
   scene.radius = random.uniform(0.24F, 0.44F) * side;
   const float margin = 0.95F * scene.radius;
-  scene.centre = {random.uniform(margin, side - margin), random.uniform(margin, side - margin)};
+  scene.center = {random.uniform(margin, side - margin), random.uniform(margin, side - margin)};
   const float angle = random.uniform(0, 2 * std::numbers::pi_v<float>);
   scene.cosine = std::cos(angle);
   scene.sine = std::sin(angle);
-  scene.ground = random_colour(random);
+  scene.ground = random_color(random);
   for (size_t channel = 0; channel < 3; ++channel) {
     scene.slope_x[channel] = random.uniform(-60, 60);
     scene.slope_y[channel] = random.uniform(-60, 60);
   }
   do {
-    scene.ink = random_colour(random);
+    scene.ink = random_color(random);
   } while (std::abs(luma(scene.ink) - luma(scene.ground)) < 70);
   for (size_t i = 0; i < scene.dots.size(); ++i) {
     scene.dots[i] = {random.uniform(0, side), random.uniform(0, side)};
@@ -134,7 +134,7 @@ Scene random_scene(PhiloxSequence& random, float side) {
 
 /// How much of the pixel at `p` the shape covers, in [0, 1].
 float shape_cover(const Scene& scene, Point p) {
-  const Point offset{(p.x - scene.centre.x) / scene.radius, (p.y - scene.centre.y) / scene.radius};
+  const Point offset{(p.x - scene.center.x) / scene.radius, (p.y - scene.center.y) / scene.radius};
   if (dot(offset, offset) > 2.25F) return 0;
   const Point turned{scene.cosine * offset.x + scene.sine * offset.y,
                      scene.sine * offset.x - scene.cosine * offset.y};
@@ -152,16 +152,16 @@ float dots_cover(const Scene& scene, Point p) {
   return cover;
 }
 
-Colour pixel_colour(const Scene& scene, float side, Point p, float cover) {
+Color pixel_color(const Scene& scene, float side, Point p, float cover) {
   const float x = p.x / side - 0.5F;
   const float y = p.y / side - 0.5F;
   const float ink = std::max(cover, dots_cover(scene, p));
-  Colour colour;
+  Color color;
   for (size_t c = 0; c < 3; ++c) {
     const float ground = scene.ground[c] + scene.slope_x[c] * x + scene.slope_y[c] * y;
-    colour[c] = ground + ink * (scene.ink[c] - ground);
+    color[c] = ground + ink * (scene.ink[c] - ground);
   }
-  return colour;
+  return color;
 }
 
 /// Triangular noise in [-15, 15] from eight random bits at a time.
@@ -231,8 +231,8 @@ ShapeScene draw_shape(uint64_t seed, int64_t index, int64_t side, uint8_t* pixel
     for (int64_t x = 0; x < side; ++x, pixels += 3) {
       const Point p{static_cast<float>(x) + 0.5F, static_cast<float>(y) + 0.5F};
       const float cover = shape_cover(scene, p);
-      const Colour colour = pixel_colour(scene, extent, p, cover);
-      for (size_t c = 0; c < 3; ++c) pixels[c] = to_byte(colour[c] + scene.noise * noise.next());
+      const Color color = pixel_color(scene, extent, p, cover);
+      for (size_t c = 0; c < 3; ++c) pixels[c] = to_byte(color[c] + scene.noise * noise.next());
       if (mask != nullptr) mask[y * side + x] = cover > 0.5F ? 1 : 0;
       if (cover > 0.5F) include(truth.box, x, y);
     }

@@ -102,10 +102,10 @@ class HostRank : public Rank {
   std::vector<float> data_, other_;
 };
 
-/// Arrays on a card; what is copied goes from there to the host.
-class CardRank : public Rank {
+/// Arrays on a GPU; what is copied goes from there to the host.
+class GpuRank : public Rank {
  public:
-  CardRank(Transport& host, NcclTeam& team, gpu::Device& device, const CommBenchOptions& options)
+  GpuRank(Transport& host, NcclTeam& team, gpu::Device& device, const CommBenchOptions& options)
       : Rank(host, options),
         team_(team),
         data_(device, array_bytes()),
@@ -129,7 +129,7 @@ class CardRank : public Rank {
     if (name == "send" && team_.rank() == 0) team_.send(data_.data(), num_bytes, last, stream_);
     if (name == "send" && team_.rank() == last) team_.receive(data_.data(), num_bytes, 0, stream_);
   }
-  void finish() override { stream_.synchronise(); }
+  void finish() override { stream_.synchronize(); }
 
   NcclTeam& team_;
   gpu::Memory data_, other_;
@@ -161,15 +161,15 @@ CommBenchResult bench_nccl(int num_ranks, const CommBenchOptions& options) {
   CommBenchResult result;
   std::string fault;
   run_ranks(num_ranks, [&](Transport& host) {
-    const size_t num_cards = gpu::list_devices().size();
-    if (num_cards < static_cast<size_t>(num_ranks)) {
-      fault = fmt::format("expected a card for each of {} ranks, got {}", num_ranks, num_cards);
+    const size_t num_gpus = gpu::list_devices().size();
+    if (num_gpus < static_cast<size_t>(num_ranks)) {
+      fault = fmt::format("expected a GPU for each of {} ranks, got {}", num_ranks, num_gpus);
       return;
     }
     const OpenedNccl opened = open_nccl(host, host.rank());
     gpu::Device device(host.rank());
     fault = opened.fault;
-    if (opened.team) result = CardRank(host, *opened.team, device, options).run();
+    if (opened.team) result = GpuRank(host, *opened.team, device, options).run();
   });
   if (!fault.empty()) user_error("{}", fault);
   return result;

@@ -36,8 +36,8 @@ struct CommBenchResult {
 CommBenchResult bench_transport(Transport& transport, const CommBenchOptions& options);
 /// Of shared memory, between this process and `num_ranks` - 1 that it forks; it may have one thread alone.
 CommBenchResult bench_shm(int num_ranks, const CommBenchOptions& options);
-/// The same of NCCL or RCCL, with a card and its memory for each; what is copied goes from card to host.
-/// UserError where it cannot be trusted (distributed/nccl.h) or there are too few cards.
+/// The same of NCCL or RCCL, with a GPU and its memory for each; what is copied goes from GPU to host.
+/// UserError where it cannot be trusted (distributed/nccl.h) or there are too few GPUs.
 CommBenchResult bench_nccl(int num_ranks, const CommBenchOptions& options);
 
 }  // namespace hearth::distributed

@@ -15,8 +15,8 @@ enum class Phase : uint32_t { starting, training, evaluating, saving, finishing,
 inline constexpr std::array<const char*, 6> kPhaseNames = {"starting", "training",  "evaluating",
                                                            "saving",   "finishing", "reporting"};
 
-/// How a worker shows that it goes on, in some nanoseconds: an entry of a HeartbeatBoard, of which copies are
-/// one; or nothing, where nobody watches. An entry belongs to one thread.
+/// How a worker shows that it continues, in some nanoseconds: an entry of a HeartbeatBoard, of which copies
+/// are one; or nothing, where nobody watches. An entry belongs to one thread.
 class Heartbeat {
  public:
   /// What is known of a phase, from every time that a worker was in it.
@@ -42,13 +42,13 @@ class Heartbeat {
     entry_->phase.store(phase, std::memory_order_relaxed);
     entry_->step.store(step, std::memory_order_relaxed);
   }
-  /// Goes on in another phase of the same step, and returns the one before it.
+  /// Continues in another phase of the same step, and returns the one before it.
   Phase turn_to(Phase phase) const {
     if (entry_ == nullptr) return phase;
     beat();
     return entry_->phase.exchange(phase);
   }
-  /// Goes on with what was begun.
+  /// Continues with what was begun.
   void beat() const {
     if (entry_ == nullptr) return;
     const int64_t now = now_ns(), interval = now - entry_->time_ns.load(std::memory_order_relaxed);
@@ -85,7 +85,7 @@ class HeartbeatBoard {
   std::atomic<bool>& said() const { return flags()[1]; }
 
  private:
-  /// Of the first entry: in front of it are the flags.
+  /// Of the first entry: before it are the flags.
   static constexpr int64_t kFirst = 64;
   std::atomic<bool>* flags() const { return reinterpret_cast<std::atomic<bool>*>(bytes_.data()); }
 

@@ -61,7 +61,7 @@ void MessageTransport::sum_parts(std::span<const std::byte> own, std::span<std::
 void MessageTransport::all_reduce(std::span<float> data, DType wire) {
   const int64_t element_bytes = dtype_bytes(wire), most = kMostBytes / element_bytes;
   in_runs(std::ssize(data), most * size(), [&](int64_t begin, int64_t count) {
-    // Every rank has a part of one size; nobody reads the sums behind the array's end.
+    // Every rank has a part of one size; nobody reads the sums after the array's end.
     const int64_t part_count = (count + size() - 1) / size(), part_bytes = part_count * element_bytes;
     brought_.resize(static_cast<size_t>(part_bytes * size()));
     sums_.resize(brought_.size());

@@ -16,7 +16,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kTag = 0;
-/// Asked as often as may be for this long, then with naps: a neighbour's processor may be this one.
+/// Asked as often as may be for this long, then with naps: a neighbor's processor may be this one.
 constexpr std::chrono::milliseconds kEager(2);
 constexpr unsigned kNapMicroseconds = 50;
 

@@ -36,7 +36,7 @@ NcclType type_of(DType dtype) {
 NcclTeam::NcclTeam(std::shared_ptr<const NcclLibrary> library, const NcclId& id, int rank, int size)
     : library_(std::move(library)), rank_(rank), size_(size) {
   NcclComm* joined = nullptr;
-  library_->check(library_->comm_init_rank(&joined, size, id, rank), "joining the group of cards");
+  library_->check(library_->comm_init_rank(&joined, size, id, rank), "joining the group of GPUs");
   comm_ = joined;
 }
 
@@ -51,7 +51,7 @@ void NcclTeam::abort() {
 
 NcclComm* NcclTeam::comm() const {
   NcclComm* const joined = comm_;
-  if (joined == nullptr) throw CommError(rank_, "the group of cards was aborted");
+  if (joined == nullptr) throw CommError(rank_, "the group of GPUs was aborted");
   return joined;
 }
 
@@ -157,7 +157,7 @@ class KnownNumbers {
     stream_.copy_in(memory_.data(), host_.data(), count * kBytes);
     collective();
     stream_.copy_out(host_.data(), memory_.data(), count * kBytes);
-    stream_.synchronise(kEver);
+    stream_.synchronize(kEver);
     for (int64_t i = 0; i < count && fault_.empty(); ++i) {
       if (host_[static_cast<size_t>(i)] != right(i))
         fault_ = fmt::format("a wrong {} of {} known numbers, at {}", what, count, i);
@@ -195,13 +195,13 @@ class ThreadThatMayHang {
 /// A group's beginning.
 class Trial {
  public:
-  Trial(std::shared_ptr<const NcclLibrary> library, const NcclId& id, const Transport& host, int card)
-      : library_(std::move(library)), id_(id), rank_(host.rank()), size_(host.size()), card_(card) {}
+  Trial(std::shared_ptr<const NcclLibrary> library, const NcclId& id, const Transport& host, int gpu)
+      : library_(std::move(library)), id_(id), rank_(host.rank()), size_(host.size()), gpu_(gpu) {}
 
   void run() {
     fault_ = fault_of([&] {
-      // The library goes by the card that a thread used last.
-      gpu::Device device(card_);
+      // The library goes by the GPU that a thread used last.
+      gpu::Device device(gpu_);
       const auto team = std::make_shared<NcclTeam>(library_, id_, rank_, size_);
       if (!keep(team)) return team->abort();
       if (std::string wrong = KnownNumbers(*team, device).find_fault(); !wrong.empty())
@@ -232,22 +232,22 @@ class Trial {
 
   std::shared_ptr<const NcclLibrary> library_;
   NcclId id_;
-  int rank_, size_, card_;
+  int rank_, size_, gpu_;
   std::mutex mutex_;
   std::shared_ptr<NcclTeam> team_;
   std::string fault_;
   bool given_up_ = false;
 };
 
-/// The group of cards, or what is wrong on any rank.
-OpenedNccl open_group(std::shared_ptr<const NcclLibrary> library, const NcclId& id, Transport& host, int card,
+/// The group of GPUs, or what is wrong on any rank.
+OpenedNccl open_group(std::shared_ptr<const NcclLibrary> library, const NcclId& id, Transport& host, int gpu,
                       double deadline_seconds) {
-  const auto trial = std::make_shared<Trial>(std::move(library), id, host, card);
+  const auto trial = std::make_shared<Trial>(std::move(library), id, host, gpu);
   const ThreadThatMayHang beginning([trial] { trial->run(); });
   const auto fault = [&] {
     if (beginning.ends_within(deadline_seconds)) return trial->fault();
     return fmt::format("{} gave no answer for {} s",
-                       trial->team() ? "a collective" : "joining the group of cards", deadline_seconds);
+                       trial->team() ? "a collective" : "joining the group of GPUs", deadline_seconds);
   };
   OpenedNccl opened;
   opened.fault = agree(host, fault());
@@ -263,19 +263,19 @@ OpenedNccl open_group(std::shared_ptr<const NcclLibrary> library, const NcclId& 
 
 }  // namespace
 
-OpenedNccl open_nccl(Transport& host, int card, double deadline_seconds) {
+OpenedNccl open_nccl(Transport& host, int gpu, double deadline_seconds) {
   std::shared_ptr<NcclLibrary> library;
   NcclId id{};
   OpenedNccl opened;
   const std::string missing = fault_of([&] {
     library = std::make_shared<NcclLibrary>(NcclLibrary::usual_path());
     opened.version = library->version();
-    if (host.rank() == 0) library->check(library->get_unique_id(&id), "naming the group of cards");
+    if (host.rank() == 0) library->check(library->get_unique_id(&id), "naming the group of GPUs");
   });
   opened.fault = agree(host, missing);
   if (!opened.fault.empty()) return opened;
   host.broadcast(std::as_writable_bytes(std::span(&id, 1)), 0);
-  OpenedNccl group = open_group(std::move(library), id, host, card, deadline_seconds);
+  OpenedNccl group = open_group(std::move(library), id, host, gpu, deadline_seconds);
   group.version = opened.version;
   return group;
 }

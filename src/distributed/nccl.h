@@ -11,13 +11,13 @@
 
 namespace hearth::distributed {
 
-/// A rank's end of a group of cards that goes by NCCL or RCCL. Each call puts a collective on the card's
+/// A rank's end of a group of GPUs that goes by NCCL or RCCL. Each call puts a collective on the GPU's
 /// memory into a stream; every rank calls the same ones in the same order, and the library decides in which
 /// order it adds. Arrays of one call are the same or do not overlap. Throws CommError where the library
 /// refuses.
 class NcclTeam {
  public:
-  /// Returns when all ranks have called it with the id that one of them made, for the card that the calling
+  /// Returns when all ranks have called it with the id that one of them made, for the GPU that the calling
   /// thread used last.
   NcclTeam(std::shared_ptr<const NcclLibrary> library, const NcclId& id, int rank, int size);
   /// Waits for the other ranks' ends. While an exception unwinds it leaves everything as it is, for the
@@ -59,10 +59,10 @@ struct OpenedNccl {
   std::string version;             ///< "2.27.3"
   std::string fault;               ///< a sentence, the same on every rank
 };
-/// Loads a library on every rank of `host`, makes a group of their cards, and lets it sum and copy known
+/// Loads a library on every rank of `host`, makes a group of their GPUs, and lets it sum and copy known
 /// numbers, small arrays and large ones. Where any of that fails on any rank, or takes longer than the
 /// deadline, no rank has a team, and what was under way is aborted. Every rank calls it, with the number of
-/// its card among gpu::list_devices().
-OpenedNccl open_nccl(Transport& host, int card, double deadline_seconds = 30);
+/// its GPU among gpu::list_devices().
+OpenedNccl open_nccl(Transport& host, int gpu, double deadline_seconds = 30);
 
 }  // namespace hearth::distributed

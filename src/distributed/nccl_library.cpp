@@ -48,7 +48,7 @@ std::string NcclLibrary::usual_path() {
   const std::string runtime = gpu::runtime().name;
   if (runtime == "HIP") return "librccl.so.1";
   if (runtime == "CUDA") return "libnccl.so.2";
-  user_error("expected a library of collectives, got none: {} cards have none of their own", runtime);
+  user_error("expected a library of collectives, got none: {} GPUs have none of their own", runtime);
 }
 
 void NcclLibrary::check(int result, const char* doing) const {

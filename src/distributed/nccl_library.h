@@ -15,15 +15,15 @@ struct NcclComm;
 enum class NcclType : int { u8 = 1, f32 = 7, bf16 = 9 };
 enum class NcclOperation : int { sum = 0 };
 
-/// A vendor's library of collectives, loaded; it stays until the process ends. Arrays lie on the card that a
+/// A vendor's library of collectives, loaded; it stays until the process ends. Arrays lie on the GPU that a
 /// communicator was made for, and streams are what gpu::Stream::handle() gives.
 class NcclLibrary {
  public:
   /// UserError where there is none at `path`, or what is there lacks a function.
   explicit NcclLibrary(const std::string& path);
 
-  /// HEARTH_NCCL; else librccl.so.1 or libnccl.so.2 of the cards that Hearth was built for. UserError where
-  /// that leaves none: emulated cards have none of their own.
+  /// HEARTH_NCCL; else librccl.so.1 or libnccl.so.2 of the GPUs that Hearth was built for. UserError where
+  /// that leaves none: emulated GPUs have none of their own.
   static std::string usual_path();
   /// Throws CommError with the library's words for a result that is none of success.
   void check(int result, const char* doing) const;

@@ -1,3 +1,10 @@
+// The ranks of one machine meet in anonymous shared memory. An array passes through it in chunks that stay in
+// the cores' caches: every rank copies its chunk in, adds up one part of all ranks' chunks in the tree's
+// order, and copies the sums of the others out. Each of these turns is announced by a count that its rank
+// alone raises, and every wait is for a count of another rank, so there is no lock to be left held by a rank
+// that dies. Three chunks are under way at once: a rank waits only for what the others did a turn ago. A wait
+// spins for microseconds, then sleeps on a futex until its deadline, and then names the rank that did not
+// come.
 #include "distributed/shm.h"
 
 #include <sys/wait.h>

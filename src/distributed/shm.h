@@ -10,7 +10,7 @@ namespace hearth::distributed {
 
 struct ShmMemory;
 
-/// A group of ranks of one machine: made once, then each rank, a process forked behind it or a thread, opens
+/// A group of ranks of one machine: made once, then each rank, a process forked after it or a thread, opens
 /// its end.
 class ShmGroup {
  public:

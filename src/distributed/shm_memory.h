@@ -48,7 +48,7 @@ struct alignas(kShmAlignment) ShmHead {
   std::atomic<int> missing;  ///< 1 + the rank that was given up
 };
 
-/// A chunk in shared memory, with a checksum for each of its parts behind it.
+/// A chunk in shared memory, with a checksum for each of its parts after it.
 struct ShmSlot {
   std::byte* data;
   std::byte* checksums;

@@ -11,7 +11,7 @@
 namespace hearth::distributed {
 namespace {
 
-/// A busy neighbour answers within this, and a sleeping one wakes no later for it.
+/// A busy neighbor answers within this, and a sleeping one wakes no later for it.
 constexpr int kLooks = 256;
 /// Where there are more threads than processors, the one that is waited for needs this one's.
 constexpr int kLooksBeforeYield = 200;

@@ -9,7 +9,7 @@
 namespace hearth::distributed {
 
 /// The order in which contributions 0 .. n - 1 are added up: the first 2^k of them, 2^k the largest power of
-/// two below n, apart from the rest, and each of both likewise. Sums over 2^k neighbours from a multiple of
+/// two below n, apart from the rest, and each of both likewise. Sums over 2^k neighbors from a multiple of
 /// 2^k on are parts of it, whoever makes them: results do not depend on how many do.
 /// Returns how many of `count` (2 at least) are in the first part.
 constexpr int64_t first_part(int64_t count) {

@@ -64,20 +64,20 @@ void TeamExchange::receive(std::span<std::byte> data, int from) {
 void TeamExchange::all_reduce(Pieces pieces, gpu::Stream& stream) {
   make([&] {
     for (const std::span<float> piece : pieces)
-      cards_->all_reduce(piece.data(), std::ssize(piece), DType::f32, stream);
+      gpus_->all_reduce(piece.data(), std::ssize(piece), DType::f32, stream);
   });
 }
 
 void TeamExchange::reduce(Pieces pieces, int root, gpu::Stream& stream) {
   make([&] {
-    for (const std::span<float> piece : pieces) cards_->reduce(piece.data(), std::ssize(piece), root, stream);
+    for (const std::span<float> piece : pieces) gpus_->reduce(piece.data(), std::ssize(piece), root, stream);
   });
 }
 
 void TeamExchange::broadcast(Pieces pieces, int root, gpu::Stream& stream) {
   make([&] {
     for (const std::span<float> piece : pieces)
-      cards_->broadcast(piece.data(), static_cast<int64_t>(piece.size_bytes()), root, stream);
+      gpus_->broadcast(piece.data(), static_cast<int64_t>(piece.size_bytes()), root, stream);
   });
 }
 

@@ -11,11 +11,11 @@
 
 namespace hearth::distributed {
 
-/// Kernels' way to the other ranks of a transport, which outlives it, and with `cards` to those ranks' cards.
-class TeamExchange : public Exchange, private CardExchange {
+/// Kernels' way to the other ranks of a transport, which outlives it, and with `gpus` to those ranks' GPUs.
+class TeamExchange : public Exchange, private GpuExchange {
  public:
-  explicit TeamExchange(Transport& team, std::shared_ptr<NcclTeam> cards = nullptr)
-      : team_(team), cards_(std::move(cards)) {}
+  explicit TeamExchange(Transport& team, std::shared_ptr<NcclTeam> gpus = nullptr)
+      : team_(team), gpus_(std::move(gpus)) {}
   /// The collectives that follow are of this step, numbered anew.
   void start_step(int64_t step) { place_ = {.step = step, .index = 0}; }
   /// That collectives took so far.
@@ -28,7 +28,7 @@ class TeamExchange : public Exchange, private CardExchange {
   void broadcast(std::span<std::byte> data, int root) override;
   void send(std::span<const std::byte> data, int to) override;
   void receive(std::span<std::byte> data, int from) override;
-  CardExchange* on_card() override { return cards_ == nullptr ? nullptr : this; }
+  GpuExchange* on_gpu() override { return gpus_ == nullptr ? nullptr : this; }
 
  private:
   using Pieces = std::span<const std::span<float>>;
@@ -41,7 +41,7 @@ class TeamExchange : public Exchange, private CardExchange {
   void make(Pieces pieces, FunctionRef<void(std::span<float>)> collective);
 
   Transport& team_;
-  std::shared_ptr<NcclTeam> cards_;
+  std::shared_ptr<NcclTeam> gpus_;
   Place place_;
   std::vector<float> joined_;
   std::exception_ptr error_;

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "engine/card_fit.h"
+#include "engine/gpu_fit.h"
 #include "engine/plan_report.h"
 #include "ir/state_name.h"
 #include "ir/text.h"
@@ -48,10 +48,10 @@ Engine::Engine(EngineOptions options, std::span<const int64_t> train_sizes,
   options_.optimizer.dynamic_loss_scale = options_.precision == DType::f16;
   if (options_.num_workers == 1) options_.parallel = Parallel::data;
   if (options_.backend == exec::Backend::gpu && runs()) {
-    const int card =
-        exec::choose_card(options_.card.device, gpu::list_devices(), gpu::runtime(), options_.card.number);
-    self_test_ = std::make_unique<exec::SelfTest>(card, options_.self_test);
-    if (options_.products) products_ = std::make_unique<exec::ProductChoice>(card, *options_.products);
+    const int gpu =
+        exec::choose_gpu(options_.gpu.device, gpu::list_devices(), gpu::runtime(), options_.gpu.number);
+    self_test_ = std::make_unique<exec::SelfTest>(gpu, options_.self_test);
+    if (options_.products) products_ = std::make_unique<exec::MatmulChoice>(gpu, *options_.products);
   }
   HEARTH_CHECK(options_.accumulate % options_.shards == 0 && options_.shards % num_sharing() == 0);
   if (is_pipeline()) {
@@ -121,8 +121,8 @@ passes::PassContext Engine::context_of(const passes::TrainGraph& train) {
                               .budget_bytes = options_.budget_bytes,
                               .offload = options_.offload,
                               .machine = options_.machine};
-  context.all_reduce.through_host = options_.backend == exec::Backend::gpu && !options_.meets_on_card;
-  context.all_reduce.on_card = options_.meets_on_card;
+  context.all_reduce.through_host = options_.backend == exec::Backend::gpu && !options_.meets_on_gpu;
+  context.all_reduce.on_gpu = options_.meets_on_gpu;
   context.all_reduce.rank = options_.rank;
   context.compress = options_.compress;
   context.off = options_.passes_off;
@@ -268,13 +268,13 @@ std::vector<exec::Program*> Engine::programs() const {
   return all;
 }
 
-exec::CardRoom::Needs Engine::needs() const {
-  exec::CardRoom::Needs needs;
+exec::GpuRoom::Needs Engine::needs() const {
+  exec::GpuRoom::Needs needs;
   for (const exec::Program* program : programs()) needs.cover(*program);
   return needs;
 }
 
-int64_t Engine::card_bytes() const { return exec::Card::needed_bytes(layout_, needs()); }
+int64_t Engine::gpu_bytes() const { return exec::Gpu::needed_bytes(layout_, needs()); }
 
 const std::map<std::string, std::string>& Engine::distrusted() const {
   static const std::map<std::string, std::string> kNone;
@@ -286,7 +286,7 @@ std::span<const std::string> Engine::dropped_products() const {
 }
 
 void Engine::bind_all() {
-  const exec::Places places = options_.backend == exec::Backend::gpu ? open_card() : open_host();
+  const exec::Places places = options_.backend == exec::Backend::gpu ? open_gpu() : open_host();
   for (exec::Program* program : programs()) program->bind(places);
 }
 
@@ -298,34 +298,34 @@ exec::Places Engine::open_host() {
   return {.persistent = image_, .arena = arena_.data(), .host = host_arena_.data()};
 }
 
-exec::Places Engine::open_card() {
-  card_ = std::make_unique<exec::Card>(options_.card);
-  if (card_bytes() > card_->usable_bytes()) refuse_card();
+exec::Places Engine::open_gpu() {
+  gpu_ = std::make_unique<exec::Gpu>(options_.gpu);
+  if (gpu_bytes() > gpu_->usable_bytes()) refuse_gpu();
   const int64_t image_bytes = passes::padded_bytes(layout_.num_bytes());
   if (layout_.device_bytes() < layout_.num_bytes()) {
-    pinned_ = std::make_unique<gpu::HostMemory>(card_->device(), image_bytes);
+    pinned_ = std::make_unique<gpu::HostMemory>(gpu_->device(), image_bytes);
     std::memset(pinned_->data(), 0, static_cast<size_t>(image_bytes));
     image_ = pinned_->data();
   } else {
     persistent_ = exec::Region(image_bytes);
     image_ = persistent_.data();
   }
-  card_->allocate(layout_, image_, needs());
-  return card_->places();
+  gpu_->allocate(layout_, image_, needs());
+  return gpu_->places();
 }
 
-void Engine::refuse_card() const {
+void Engine::refuse_gpu() const {
   std::vector<int64_t> train_sizes, eval_sizes;
   for (const auto& [shape, program] : step_) train_sizes.push_back(shape.num_rows);
   for (const auto& [shape, program] : evaluate_) eval_sizes.push_back(shape.num_rows);
-  const int64_t usable = card_->usable_bytes();
+  const int64_t usable = gpu_->usable_bytes();
   std::string advice = "; no setting was found that fits, try a smaller model";
   const std::vector<WayToFit> ways = ways_to_fit(options_, train_sizes, eval_sizes, usable);
   if (!ways.empty()) advice = "; try, fastest first by a model:";
   for (const WayToFit& way : ways)
     advice += fmt::format("\n  {}   ({}, {:.2f} times as long)", way.settings, way.what, way.times_as_long);
   user_error("expected a plan of at most {} on {}, got {}:\n{}{}", human_bytes(usable),
-             card_->device().info().name, human_bytes(card_bytes()), to_table(make_plan_report(*this)),
+             gpu_->device().info().name, human_bytes(gpu_bytes()), to_table(make_plan_report(*this)),
              advice.substr(2));
 }
 

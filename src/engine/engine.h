@@ -18,9 +18,9 @@
 #include "engine/local_steps.h"
 #include "engine/objective.h"
 #include "engine/optimizer.h"
-#include "exec/card.h"
+#include "exec/gpu.h"
 #include "exec/host_queue.h"
-#include "exec/product_choice.h"
+#include "exec/matmul_choice.h"
 #include "exec/program.h"
 #include "exec/self_test.h"
 #include "passes/pipeline.h"
@@ -32,9 +32,9 @@ namespace hearth::engine {
 /// What each of several workers does in an update.
 enum class Parallel : uint8_t {
   data,     ///< all do the same with micro-batches of their own
-  zero1,    ///< the same, but each weight's optimiser state is one worker's alone (SumOptions::owners)
+  zero1,    ///< the same, but each weight's optimizer state is one worker's alone (SumOptions::owners)
   sharded,  ///< and so is the weight itself (passes/shard_weights.h)
-  /// Each has a part of the model, one behind the other, for all micro-batches (passes/stages.h).
+  /// Each has a part of the model, one after the other, for all micro-batches (passes/stages.h).
   pipeline,
 };
 
@@ -73,10 +73,10 @@ struct EngineOptions {
   passes::Machine machine;
   std::vector<std::string> passes_off;
   exec::Backend backend = exec::Backend::cpu;
-  /// Of Backend::gpu: workers sum between cards, by what join() gets, not through host memory.
-  bool meets_on_card = false;
+  /// Of Backend::gpu: workers sum between GPUs, by what join() gets, not through host memory.
+  bool meets_on_gpu = false;
   /// Of the gpu backend.
-  exec::CardWish card = {.device = "emulated"};
+  exec::GpuWish gpu = {.device = "emulated"};
   /// Of Backend::gpu: which of its kernels are tried first.
   exec::SelfTest::Options self_test;
   /// Of Backend::gpu: where its products' measured ways are kept; none: the usual ways, unmeasured.
@@ -89,7 +89,7 @@ struct EngineOptions {
 };
 
 /// One micro-batch in the caller's memory: an array for each input of the objective, kInputSlack readable
-/// bytes behind each.
+/// bytes after each.
 inline constexpr int64_t kInputSlack = 64;
 struct MicroBatch {
   std::array<const void*, 6> inputs = {};
@@ -109,7 +109,7 @@ struct StepResult {
 };
 
 /// The model, its weights and its compiled programs. Everything is planned when it is made; running allocates
-/// nothing. One arena serves every program, because they never run at once. On a card, weights and state are
+/// nothing. One arena serves every program, because they never run at once. On a GPU, weights and state are
 /// copied between it and the host when one asks for what the other has changed.
 class Engine {
  public:
@@ -122,15 +122,15 @@ class Engine {
 
   /// Makes this engine the worker `team.rank()` of a run of num_workers: it computes its own micro-batches,
   /// and every worker makes the same update. Before the first step; the team outlives the engine.
-  /// `cards`: of the same ranks, with meets_on_card.
-  void join(distributed::Transport& team, std::shared_ptr<distributed::NcclTeam> cards = nullptr);
+  /// `gpus`: of the same ranks, with meets_on_gpu.
+  void join(distributed::Transport& team, std::shared_ptr<distributed::NcclTeam> gpus = nullptr);
   /// The micro-batches of a whole update that are this engine's.
   data::LoaderShare share() const;
 
-  /// Lets it beat behind every micro-batch.
+  /// Lets it beat after every micro-batch.
   void set_heartbeat(const distributed::Heartbeat& heartbeat) { heartbeat_ = heartbeat; }
   /// Draws the first weights from the seed; frozen ones are left for load_model.
-  void initialise();
+  void initialize();
   /// One update from `num_micro` micro-batches, of which `next` hands out this engine's one by one. The
   /// gradient is that of the sum of their losses over `num_samples`. `step` numbers the update for dropout.
   /// CommError where another worker does not come.
@@ -139,11 +139,11 @@ class Engine {
     start_step(num_micro, num_samples, next, step, learning_rate);
     return finish_step();
   }
-  /// The same in two halves: a card may compute in between.
+  /// The same in two halves: a GPU may compute in between.
   void start_step(int64_t num_micro, int64_t num_samples, FunctionRef<MicroBatch()> next, int64_t step,
                   double learning_rate);
   StepResult finish_step();
-  /// Sends a card the micro-batch that the next step begins with, while it computes.
+  /// Sends a GPU the micro-batch that the next step begins with, while it computes.
   void stage_ahead(const MicroBatch& batch);
   /// Whether no worker has the whole model: all of them evaluate the same batches, in step.
   bool evaluates_together() const { return is_pipeline() || shards_weights(); }
@@ -208,10 +208,10 @@ class Engine {
   /// Trained weights of each stage of a pipeline; empty: there are no stages.
   std::vector<int64_t> stage_parameters() const;
   /// What it runs on; null: the processor.
-  const gpu::DeviceInfo* card() const { return card_ ? &card_->device().info() : nullptr; }
-  /// What a card must have free.
-  int64_t card_bytes() const;
-  /// Kernels of the card that were found to be wrong, with what they did: the usual way or the host computes
+  const gpu::DeviceInfo* gpu() const { return gpu_ ? &gpu_->device().info() : nullptr; }
+  /// What a GPU must have free.
+  int64_t gpu_bytes() const;
+  /// Kernels of the GPU that were found to be wrong, with what they did: the usual way or the host computes
   /// in their place.
   const std::map<std::string, std::string>& distrusted() const;
   /// Sentences on ways to make products that are not used, because they failed or gave another result.
@@ -242,21 +242,21 @@ class Engine {
     return options_.backend != exec::Backend::null && !options_.measure_only && !options_.plan_only;
   }
   std::vector<exec::Program*> programs() const;
-  exec::CardRoom::Needs needs() const;
+  exec::GpuRoom::Needs needs() const;
   void bind_all();
   exec::Places open_host();
-  exec::Places open_card();
-  [[noreturn]] void refuse_card() const;
+  exec::Places open_gpu();
+  [[noreturn]] void refuse_gpu() const;
   class Room;
   std::unique_ptr<Room> bind_alone(exec::Program& program);
   /// The host's weights and state, which the caller may change.
   std::byte* persistent() const;
   /// Before a program runs, which may change them.
-  void to_card();
+  void to_gpu();
   void run(exec::Program& program);
-  /// Page-locked, on a card: where at most `count` numbers of a step are read to.
+  /// Page-locked, on a GPU: where at most `count` numbers of a step are read to.
   float* readings(int64_t count);
-  /// 1 where there is none; from a card, once it is waited for.
+  /// 1 where there is none; from a GPU, once it is waited for.
   void read_loss_scale(float* to) const;
   /// What gradients are means over, when they are summed.
   struct Part {
@@ -285,7 +285,7 @@ class Engine {
                                                  int64_t num_micro, bool updates);
   std::unique_ptr<exec::Program> compile_stage_evaluation(BatchShape shape);
   void make_room_for_inputs();
-  /// The program of a whole update, one micro-batch behind the other; null where its number or shapes are
+  /// The program of a whole update, one micro-batch after the other; null where its number or shapes are
   /// others.
   exec::Program* passage_together(std::span<const MicroBatch> batches) const;
   /// Returns the last program of an update, of which `losses` receives those that this stage makes.
@@ -300,7 +300,7 @@ class Engine {
   double evaluate_stage(const MicroBatch& batch);
   SumOptions sums() const;
   void add_levels();
-  /// Behind the micro-batches of this engine's shard `number`, which is not its last.
+  /// After the micro-batches of this engine's shard `number`, which is not its last.
   void finish_shard(int64_t number);
   /// All losses of an update, from each worker its own. Returns the seconds that this worker waited for the
   /// others since the update began. Throws what its collectives failed with.
@@ -337,10 +337,10 @@ class Engine {
   exec::Region persistent_;
   exec::Region arena_;
   exec::Region host_arena_;
-  enum class Newer : uint8_t { host, card };
+  enum class Newer : uint8_t { host, gpu };
   std::unique_ptr<exec::SelfTest> self_test_;
-  std::unique_ptr<exec::ProductChoice> products_;
-  std::unique_ptr<exec::Card> card_;
+  std::unique_ptr<exec::MatmulChoice> products_;
+  std::unique_ptr<exec::Gpu> gpu_;
   std::unique_ptr<gpu::HostMemory> pinned_;  ///< in place of persistent_ where some of it stays on the host
   std::byte* image_ = nullptr;               ///< the bytes of layout_ on the host
   std::vector<float> readings_;
@@ -389,7 +389,7 @@ class Engine {
   const exec::Program* evaluated_ = nullptr;
   /// Of a pipeline.
   struct Pipeline {
-    std::map<std::string, int> homes;  ///< Stages::homes, and those of what the optimiser keeps of weights
+    std::map<std::string, int> homes;  ///< Stages::homes, and those of what the optimizer keeps of weights
     std::vector<ir::Value> values;     ///< what a checkpoint holds, in its order
     int64_t num_micro = 1;             ///< of the program in step_, which updates
     /// Programs of one micro-batch, with the update or without, for what comes in other numbers.

@@ -32,7 +32,7 @@ double bytes_of(const ir::Graph& graph, bool all) {
   return num_bytes;
 }
 
-/// Behind it, a gradient is the sum over the micro-batches so far.
+/// After it, a gradient is the sum over the micro-batches so far.
 void add_up_gradients(passes::TrainGraph& train) {
   const std::vector<ValueId> sums = add_accumulation(train, {});
   for (size_t i = 0; i < sums.size(); ++i) train.gradients[i].gradient = sums[i];
@@ -240,7 +240,7 @@ exec::Program* Engine::start_pipeline(const Part& part, FunctionRef<MicroBatch()
       bind_micro(*program, i - first, batches[static_cast<size_t>(i)], step, i);
     }
     program->start(threads_);
-    // Those of one micro-batch behind those of another, its loss first.
+    // Those of one micro-batch after those of another, its loss first.
     const std::vector<ValueId>& outputs = program->graph().outputs;
     const int64_t num_each = std::ssize(outputs) / count;
     for (int64_t i = first; i < end && options_.rank + 1 == options_.num_workers; ++i)

@@ -11,7 +11,7 @@ namespace {
 
 using ir::ValueId;
 
-/// Positions in the outputs of a graph: in training the optimiser (or the list of gradients) comes second, in
+/// Positions in the outputs of a graph: in training the optimizer (or the list of gradients) comes second, in
 /// evaluation what the objective hands out.
 enum Output : size_t { kLossSum = 0, kFirstOther = 1 };
 
@@ -58,12 +58,12 @@ int64_t broken_row(const ir::Type& type, const void* data) {
 /// The memory of a program that runs beside the others.
 class Engine::Room {
  public:
-  Room(const exec::Program& program, exec::Card* card, std::byte* image) {
-    if (card != nullptr) {
-      exec::CardRoom::Needs needs;
+  Room(const exec::Program& program, exec::Gpu* gpu, std::byte* image) {
+    if (gpu != nullptr) {
+      exec::GpuRoom::Needs needs;
       needs.cover(program);
-      on_card_.emplace(card->device(), needs);
-      places_ = card->places_in(*on_card_);
+      on_gpu_.emplace(gpu->device(), needs);
+      places_ = gpu->places_in(*on_gpu_);
     } else {
       arena_ = exec::Region(program.arena_bytes());
       host_ = exec::Region(program.report().host_bytes);
@@ -74,29 +74,29 @@ class Engine::Room {
 
  private:
   exec::Region arena_, host_;
-  std::optional<exec::CardRoom> on_card_;
+  std::optional<exec::GpuRoom> on_gpu_;
   exec::Places places_;
 };
 
 std::unique_ptr<Engine::Room> Engine::bind_alone(exec::Program& program) {
-  auto room = std::make_unique<Room>(program, card_.get(), image_);
+  auto room = std::make_unique<Room>(program, gpu_.get(), image_);
   program.bind(room->places());
   return room;
 }
 
 std::byte* Engine::persistent() const {
-  if (card_ && newer_ == Newer::card) card_->download();
+  if (gpu_ && newer_ == Newer::gpu) gpu_->download();
   newer_ = Newer::host;
   return image_;
 }
 
-void Engine::to_card() {
-  if (card_ && newer_ == Newer::host) card_->upload();
-  newer_ = Newer::card;
+void Engine::to_gpu() {
+  if (gpu_ && newer_ == Newer::host) gpu_->upload();
+  newer_ = Newer::gpu;
 }
 
 void Engine::run(exec::Program& program) {
-  to_card();
+  to_gpu();
   program.run(threads_);
 }
 
@@ -106,12 +106,12 @@ std::span<float> Engine::values(const std::string& name) const {
   return {reinterpret_cast<float*>(data(buffer)), static_cast<size_t>(buffer.type.shape.num_elements())};
 }
 
-void Engine::initialise() {
+void Engine::initialize() {
   for (const nn::Tensor& tensor : tensors_) {
     const exec::PersistentBuffer* buffer = layout_.find(tensor.name);
     if (buffer == nullptr || buffer->role == ir::Role::frozen || buffer->role == ir::Role::remote) continue;
     const std::span<float> memory = values(tensor.name);
-    nn::initialise(tensor, options_.seed, memory, threads_);
+    nn::initialize(tensor, options_.seed, memory, threads_);
     copy_first(tensor.name);
   }
   if (layout_.find(kLossScale) != nullptr) values(kLossScale)[0] = 65536.0F;
@@ -128,22 +128,22 @@ void Engine::bind_inputs(exec::Program& program, const MicroBatch& batch, int64_
 float* Engine::readings(int64_t count) {
   if (count > num_readings_) {
     num_readings_ = count;
-    if (card_) {
+    if (gpu_) {
       pinned_readings_ =
-          std::make_unique<gpu::HostMemory>(card_->device(), count * static_cast<int64_t>(sizeof(float)));
+          std::make_unique<gpu::HostMemory>(gpu_->device(), count * static_cast<int64_t>(sizeof(float)));
     } else {
       readings_.resize(static_cast<size_t>(count));
     }
   }
-  return card_ ? reinterpret_cast<float*>(pinned_readings_->data()) : readings_.data();
+  return gpu_ ? reinterpret_cast<float*>(pinned_readings_->data()) : readings_.data();
 }
 
 void Engine::read_loss_scale(float* to) const {
   const exec::PersistentBuffer* scale = layout_.find(kLossScale);
   *to = 1;
   if (scale == nullptr) return;
-  if (card_ && newer_ == Newer::card) {
-    card_->read(*scale, to, sizeof *to);
+  if (gpu_ && newer_ == Newer::gpu) {
+    gpu_->read(*scale, to, sizeof *to);
   } else {
     std::memcpy(to, image_ + scale->offset, sizeof *to);
   }
@@ -152,7 +152,7 @@ void Engine::read_loss_scale(float* to) const {
 void Engine::start_step(int64_t num_micro, int64_t num_samples, FunctionRef<MicroBatch()> next, int64_t step,
                         double learning_rate) {
   float* readings = this->readings(kFirstLoss + options_.accumulate);
-  to_card();
+  to_gpu();
   // The update changes the loss scale that this step's gradients carry.
   read_loss_scale(&readings[kScale]);
   if (exchange_) exchange_->start_step(step + 1);
@@ -248,7 +248,7 @@ std::span<const float> Engine::output(size_t position) const {
 double Engine::loss_scale() const {
   float scale = 1;
   read_loss_scale(&scale);
-  if (card_) card_->wait();
+  if (gpu_) gpu_->wait();
   return scale;
 }
 
@@ -263,7 +263,7 @@ std::string Engine::find_not_finite(const MicroBatch& batch, int64_t step, int64
   program->set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(batch.num_rows)));
   bind_inputs(*program, batch, step, index);
   std::string found;
-  to_card();
+  to_gpu();
   program->run_with(threads_, [&](size_t node) {
     if (!found.empty()) return;
     const ir::Node& made = program->graph().nodes[node];
@@ -279,7 +279,7 @@ std::vector<double> Engine::profile(const MicroBatch& batch, int num_steps) {
   using Clock = std::chrono::steady_clock;
   exec::Program& program = *step_.at(batch.shape());
   std::vector<double> best(program.graph().nodes.size(), 1e9);
-  to_card();
+  to_gpu();
   for (int i = 0; i < num_steps; ++i) {
     auto before = Clock::now();
     program.run_with(threads_, [&](size_t node) {

@@ -29,14 +29,14 @@ void Engine::add_levels() {
   }
 }
 
-void Engine::join(distributed::Transport& team, std::shared_ptr<distributed::NcclTeam> cards) {
-  HEARTH_CHECK((cards != nullptr) == options_.meets_on_card);
+void Engine::join(distributed::Transport& team, std::shared_ptr<distributed::NcclTeam> gpus) {
+  HEARTH_CHECK((gpus != nullptr) == options_.meets_on_gpu);
   HEARTH_CHECK(team.size() == options_.num_workers && team.rank() == options_.rank);
   team_ = &team;
   own_losses_.resize(static_cast<size_t>(num_own_micro()));
-  exchange_ = std::make_unique<distributed::TeamExchange>(team, std::move(cards));
+  exchange_ = std::make_unique<distributed::TeamExchange>(team, std::move(gpus));
   // Stages of a pipeline would wait for each other in turns.
-  if (!card_ && (is_pipeline() || !team.uses_own_cores()))
+  if (!gpu_ && (is_pipeline() || !team.uses_own_cores()))
     exchange_queue_ = std::make_unique<exec::HostQueue>();
   for (exec::Program* program : programs()) program->connect(*exchange_, exchange_queue_.get());
 }
@@ -119,9 +119,7 @@ double Engine::gather_losses(float* losses) {
 
 double Engine::waited_since(std::chrono::steady_clock::time_point start) {
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  const double waited = exchange_queue_ ? exchange_queue_->waited_seconds()
-                        : card_         ? 0
-                                        : exchange_->seconds();
+  const double waited = exchange_queue_ ? exchange_queue_->waited_seconds() : gpu_ ? 0 : exchange_->seconds();
   return seconds.count() + waited - std::exchange(waited_seconds_, waited);
 }
 

@@ -16,7 +16,7 @@ struct BatchShape {
   auto operator<=>(const BatchShape&) const = default;
 };
 
-/// What training minimises: it names the inputs of a micro-batch and grows the graph from them to a loss per
+/// What training minimizes: it names the inputs of a micro-batch and grows the graph from them to a loss per
 /// sample. The builder's mode says whether the graph is for training or for evaluation.
 class Objective {
  public:

@@ -181,7 +181,7 @@ class Summing {
     const ValueId measured = latest(graph_, statistic);
     return own_sum(add1("scale_by", {measured, scalar(graph_, kPresent)}, statistic.name), statistic.name);
   }
-  /// Behind the update.
+  /// After the update.
   void clear() {
     for (const ValueId sum : cleared_) add1("zero", {sum}, "zero");
   }
@@ -240,7 +240,7 @@ class UpdateBuilder {
     finish();
   }
 
-  /// Behind run(). By the mean, over the update's micro-batches, of what `sum` adds up.
+  /// After run(). By the mean, over the update's micro-batches, of what `sum` adds up.
   void move(const RunningStatistic& statistic, ValueId sum, int64_t num_micro) {
     const ValueId running = graph_.add_value(statistic.name, statistic.type, Role::state);
     const ValueId mean = add1("scale_by", {sum, scalar(graph_, kInverseMicro)}, {}, statistic.name);

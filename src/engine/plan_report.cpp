@@ -37,7 +37,7 @@ PlanReport make_plan_report(const Engine& engine) {
   for (const exec::PersistentBuffer& buffer : layout.buffers()) {
     if (buffer.role == ir::Role::parameter) report.num_parameters += buffer.type.shape.num_elements();
   }
-  report.optimiser_bytes = layout.device_bytes_of(ir::Role::state);
+  report.optimizer_bytes = layout.device_bytes_of(ir::Role::state);
   report.gradient_bytes = layout.device_bytes_of(ir::Role::carried) + program.report().gradient_bytes;
   report.activation_bytes = program.report().activation_bytes;
   report.workspace_bytes = program.report().workspace_bytes;
@@ -63,7 +63,7 @@ PlanReport make_plan_report(const EngineOptions& options, std::unique_ptr<Engine
 std::string to_table(const PlanReport& report) {
   std::string text = fmt::format("  {:<22}{:>14}\n", "parameters", report.num_parameters);
   if (report.frozen_bytes > 0) text += row("frozen weights", report.frozen_bytes);
-  text += row("weights", report.weight_bytes) + row("optimiser and state", report.optimiser_bytes);
+  text += row("weights", report.weight_bytes) + row("optimizer and state", report.optimizer_bytes);
   text += row("gradients", report.gradient_bytes) + row("activations", report.activation_bytes);
   text += row("workspace", report.workspace_bytes) + row("staging", report.staging_bytes);
   text += row("arena (packed)", report.arena_bytes) + row("arena lower bound", report.bound_bytes);
@@ -76,12 +76,12 @@ std::string to_table(const PlanReport& report) {
 
 std::string to_json(const PlanReport& report) {
   return fmt::format(
-      "{{\"batch\":{},\"parameters\":{},\"weight_bytes\":{},\"frozen_bytes\":{},\"optimiser_bytes\":{},"
+      "{{\"batch\":{},\"parameters\":{},\"weight_bytes\":{},\"frozen_bytes\":{},\"optimizer_bytes\":{},"
       "\"gradient_bytes\":{},"
       "\"activation_bytes\":{},\"workspace_bytes\":{},\"staging_bytes\":{},\"arena_bytes\":{},\"bound_"
       "bytes\":{},"
       "\"gap\":{:.6f},\"peak_bytes\":{},\"host_bytes\":{},\"flops_per_step\":{:.0f}}}",
-      report.batch, report.num_parameters, report.weight_bytes, report.frozen_bytes, report.optimiser_bytes,
+      report.batch, report.num_parameters, report.weight_bytes, report.frozen_bytes, report.optimizer_bytes,
       report.gradient_bytes, report.activation_bytes, report.workspace_bytes, report.staging_bytes,
       report.arena_bytes, report.bound_bytes, report.gap(), report.peak_bytes, report.host_bytes,
       report.flops_per_step);

@@ -13,7 +13,7 @@ struct PlanReport {
   int64_t batch = 0;
   int64_t weight_bytes = 0;
   int64_t frozen_bytes = 0;     ///< weights under an adapter
-  int64_t optimiser_bytes = 0;  ///< momentum, moments, averages, running statistics
+  int64_t optimizer_bytes = 0;  ///< momentum, moments, averages, running statistics
   int64_t gradient_bytes = 0;
   int64_t activation_bytes = 0;
   int64_t workspace_bytes = 0;

@@ -47,12 +47,12 @@ ir::Kernel host_kernel(const ir::OpDef& op, const ir::NodeView& view, std::share
       if (in[i] != nullptr)
         args.stream->copy_out(in[i], static_cast<const std::byte*>(args.in[i]), layout.in_bytes[i]);
     }
-    args.stream->synchronise();
+    args.stream->synchronize();
     for (size_t k = 0; k < out.size(); ++k) out[k] = base + layout.out_offsets[k];
     kernel({.in = in, .out = out, .workspace = base + layout.workspace, .threads = args.threads});
     for (size_t k = 0; k < out.size(); ++k)
       args.stream->copy_in(static_cast<std::byte*>(args.out[k]), out[k], layout.out_bytes[k]);
-    args.stream->synchronise();
+    args.stream->synchronize();
   };
   return {.run = run, .workspace_bytes = 0};
 }

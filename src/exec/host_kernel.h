@@ -23,8 +23,8 @@ class HostScratch {
   std::vector<Line> lines_ = std::vector<Line>(1);
 };
 
-/// The op's CPU kernel as a kernel for a card: copies what it reads from the card, computes on the host, and
-/// copies back what it made, waiting for the card each time. Correct, and slow.
+/// The op's CPU kernel as a kernel for a GPU: copies what it reads from the GPU, computes on the host, and
+/// copies back what it made, waiting for the GPU each time. Correct, and slow.
 ir::Kernel host_kernel(const ir::OpDef& op, const ir::NodeView& view, std::shared_ptr<HostScratch> scratch);
 
 }  // namespace hearth::exec

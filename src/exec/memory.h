@@ -51,7 +51,7 @@ struct DevicePiece {
 class PersistentLayout {
  public:
   /// Adds the parameters and states of a graph; a name seen before must have the same type. The first graph
-  /// has all frozen weights, and what comes behind one with carried values has no new weights or states.
+  /// has all frozen weights, and what comes after one with carried values has no new weights or states.
   void add(const ir::Graph& graph);
   const PersistentBuffer& at(const std::string& name) const;
   const PersistentBuffer* find(const std::string& name) const;

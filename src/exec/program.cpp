@@ -22,7 +22,7 @@ using ir::ValueId;
 constexpr double kPlanSeconds = 60;
 /// A packing that is a 512th above its bound is not worth another look.
 constexpr int64_t kCloseEnough = 512;
-/// An input of so many bytes is sent to a card ahead of its run.
+/// An input of so many bytes is sent to a GPU ahead of its run.
 constexpr int64_t kLargeBytes = 4096;
 
 /// Addresses for find_waits, far apart.
@@ -30,10 +30,10 @@ constexpr int64_t kArena = int64_t{1} << 60;
 constexpr int64_t kHostArena = int64_t{2} << 60;
 constexpr int64_t kPersistent = int64_t{3} << 60;
 
-/// Whether a card's stream, not the host, makes the collective.
-bool meets_on_card(const ir::Node& node, Backend backend) {
+/// Whether a GPU's stream, not the host, makes the collective.
+bool meets_on_gpu(const ir::Node& node, Backend backend) {
   return backend == Backend::gpu && node.op->transfer == ir::Transfer::exchange &&
-         node.attrs.contains(ops::kOnCard);
+         node.attrs.contains(ops::kOnGpu);
 }
 
 /// On the processor copies are computed like all else.
@@ -94,9 +94,9 @@ void Program::add_staged(bool large) {
   if (large) large_bytes_ = staging_bytes_;
 }
 
-bool Program::runs_on_card(const ir::Node& node, const CompileOptions& options) const {
+bool Program::runs_on_gpu(const ir::Node& node, const CompileOptions& options) const {
   if (options.backend != Backend::gpu || node.op->gpu == nullptr) return false;
-  if (node.op->transfer == ir::Transfer::exchange) return meets_on_card(node, options.backend);
+  if (node.op->transfer == ir::Transfer::exchange) return meets_on_gpu(node, options.backend);
   return !options.trusts ||
          options.trusts(*node.op, ir::NodeTypes(graph_, node).view(node, options.num_threads));
 }
@@ -105,7 +105,7 @@ size_t Program::num_at_once(size_t first, const CompileOptions& options) const {
   if (options.backend != Backend::gpu) return 1;
   const size_t most = passes::num_together(graph_, first);
   size_t count = 0;
-  while (count < most && runs_on_card(graph_.nodes[first + count], options)) ++count;
+  while (count < most && runs_on_gpu(graph_.nodes[first + count], options)) ++count;
   return std::max<size_t>(1, count);
 }
 
@@ -121,7 +121,7 @@ ir::Kernel Program::prepare_kernel(size_t first, size_t num_nodes, const Compile
   const ir::NodeTypes types(graph_, node);
   const ir::NodeView view = types.view(node, options.num_threads);
   if (options.backend == Backend::null) return null_backend::prepare(*node.op, view);
-  if (runs_on_card(node, options)) return node.op->gpu(view);
+  if (runs_on_gpu(node, options)) return node.op->gpu(view);
   if (node.op->cpu == nullptr) internal_error("{} has no CPU kernel", node.op->name);
   if (options.backend == Backend::cpu || node.op->transfer == ir::Transfer::exchange)
     return node.op->cpu(view);
@@ -142,10 +142,10 @@ void Program::prepare(const CompileOptions& options) {
               .node = i,
               .num_nodes = num_nodes,
               .queue = queue_of(*node.op, options.backend)};
-    if (meets_on_card(node, options.backend)) {
+    if (meets_on_gpu(node, options.backend)) {
       // Libraries differ in what of theirs can be recorded.
       may_record_ = false;
-      meets_on_card_ = true;
+      meets_on_gpu_ = true;
     } else if (step.queue == Queue::exchange && options.backend != Backend::null) {
       step.host_call = std::ssize(host_calls_);
       host_calls_.push_back({.program = this, .step = steps_.size()});
@@ -195,7 +195,7 @@ void Program::plan(const CompileOptions& options) {
   }
   solution_ = pack(problem_, options);
   host_solution_ = pack(host_problem_, options);
-  summarise();
+  summarize();
 }
 
 /// What any node of a step needs is there for all of them.
@@ -209,7 +209,7 @@ void Program::keep_together(const Step& step) {
   }
 }
 
-void Program::summarise() {
+void Program::summarize() {
   report_.height_bytes = solution_.height;
   report_.bound_bytes = solution_.lower_bound;
   report_.host_bytes = host_solution_.height;
@@ -352,7 +352,7 @@ void Program::resolve_pointer(ValueId id, const Places& places) {
   } else if (ir::is_persistent(value.role)) {
     pointers_[index] = persistent_place(value, places);
   } else if (const auto staged = staged_.find(static_cast<ValueId>(root)); staged != staged_.end()) {
-    pointers_[index] = places.staging->on_card(0) + staged->second.offset;
+    pointers_[index] = places.staging->on_gpu(0) + staged->second.offset;
   } else if (value.role == ir::Role::scalar) {
     pointers_[index] = scalars_[static_cast<size_t>(scalar_of_value_[root])].data();
   }

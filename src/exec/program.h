@@ -43,7 +43,7 @@ struct CompileOptions {
   /// Most steps of the packer's exact search: a few tenths of a second. Steps, not seconds, so that a
   /// plan does not depend on the machine.
   int64_t plan_steps = 40'000'000;
-  /// Of Backend::gpu: whether the card's kernel may be used; null: every one.
+  /// Of Backend::gpu: whether the GPU's kernel may be used; null: every one.
   std::function<bool(const ir::OpDef&, const ir::NodeView&)> trusts;
   /// Without offsets a program only says what it needs: its height is its lower bound.
   bool pack = true;
@@ -60,7 +60,7 @@ struct ArenaReport {
   double flops = 0;
 };
 
-/// Where a program's values lie. With Backend::gpu the first two are a card's.
+/// Where a program's values lie. With Backend::gpu the first two are a GPU's.
 struct Places {
   std::byte* persistent = nullptr;
   std::byte* arena = nullptr;  ///< arena_bytes()
@@ -72,7 +72,7 @@ struct Places {
   std::array<gpu::Stream*, kNumQueues> queues = {};
 };
 
-/// A step as a card is given it, for a model of one (exec/replay.h).
+/// A step as a GPU is given it, for a model of one (exec/replay.h).
 struct PlannedStep {
   std::span<const ir::Node> nodes;  ///< that its kernel takes together
   Queue queue = Queue::compute;
@@ -92,36 +92,36 @@ class Program {
   void bind(const Places& places);
   /// What its collectives go by, and on the processor the queue that they run in; before the first run.
   void connect(Exchange& exchange, HostQueue* queue);
-  bool has_collectives() const { return !host_calls_.empty() || meets_on_card_; }
+  bool has_collectives() const { return !host_calls_.empty() || meets_on_gpu_; }
   /// Points an input at the caller's bytes (its type's size plus 64 bytes of readable slack). May change
   /// between runs.
   void bind_input(std::string_view name, const void* data);
-  /// Sends large inputs that are bound ahead of the next run, which may be bound to others still. For a card
+  /// Sends large inputs that are bound ahead of the next run, which may be bound to others still. For a GPU
   /// that is computing; elsewhere it does nothing.
   void stage_ahead();
   bool has_input(std::string_view name) const { return inputs_.find(name) != inputs_.end(); }
   /// Sets a scalar input for the next run.
   void set_scalar(std::string_view name, float value);
   void run(ThreadPool& threads);
-  /// The same, but a card may be at it still: inputs and scalars are taken already, everything else is there
-  /// behind wait(). Where every node has a kernel for cards, the work of the second run is recorded and then
+  /// The same, but a GPU may be at it still: inputs and scalars are taken already, everything else is there
+  /// after wait(). Where every node has a kernel for GPUs, the work of the second run is recorded and then
   /// queued by one call.
   void start(ThreadPool& threads);
   void wait();
-  /// Copies a graph output to the caller's memory (page-locked, for a card); done behind wait().
+  /// Copies a graph output to the caller's memory (page-locked, for a GPU); done after wait().
   void read(ir::ValueId id, void* host);
-  /// Runs one node at a time and calls `after(node index)` behind each.
+  /// Runs one node at a time and calls `after(node index)` after each.
   void run_with(ThreadPool& threads, FunctionRef<void(size_t)> after);
 
   /// Bytes of a value, on the host: valid for graph outputs after a run, and inside run_with for outputs of
-  /// the node just run; from a card they are copied here, which waits for it.
+  /// the node just run; from a GPU they are copied here, which waits for it.
   const void* data(ir::ValueId id) const;
   const ir::Graph& graph() const { return graph_; }
   int64_t arena_bytes() const { return report_.height_bytes; }
   int64_t staging_bytes() const { return staging_bytes_; }
   /// Whether runs are queued by one call.
   bool is_recorded() const { return recordings_[0] != nullptr; }
-  /// Nodes that the host computes for the card.
+  /// Nodes that the host computes for the GPU.
   int num_host_nodes() const { return num_host_nodes_; }
   const ArenaReport& report() const { return report_; }
   const arena::Problem& plan_problem() const { return problem_; }
@@ -140,7 +140,7 @@ class Program {
     int64_t workspace_buffer = -1;
     Queue queue = Queue::compute;
     std::vector<size_t> waits;         ///< steps of other queues
-    std::unique_ptr<gpu::Event> done;  ///< where one waits for this step, on a card ...
+    std::unique_ptr<gpu::Event> done;  ///< where one waits for this step, on a GPU ...
     int64_t num_added = 0;             ///< ... and on the processor: HostQueue::add of this run
     int64_t host_call = -1;            ///< of a collective: its place in host_calls_
   };
@@ -156,7 +156,7 @@ class Program {
     size_t input;
   };
 
-  /// An input or scalar on its way to a card.
+  /// An input or scalar on its way to a GPU.
   struct Staged {
     int64_t offset = 0;
     const void* from = nullptr;
@@ -171,10 +171,10 @@ class Program {
 
   void prepare(const CompileOptions& options);
   void plan(const CompileOptions& options);
-  void summarise();
+  void summarize();
   void add_storages(const passes::StorageMap& map, const CompileOptions& options);
-  /// Whether the node has a kernel for cards that may be used.
-  bool runs_on_card(const ir::Node& node, const CompileOptions& options) const;
+  /// Whether the node has a kernel for GPUs that may be used.
+  bool runs_on_gpu(const ir::Node& node, const CompileOptions& options) const;
   /// How many nodes from number `first` on are one step.
   size_t num_at_once(size_t first, const CompileOptions& options) const;
   ir::Kernel prepare_kernel(size_t first, size_t num_nodes, const CompileOptions& options);
@@ -226,7 +226,7 @@ class Program {
   std::vector<HostCall> host_calls_;  ///< of each collective, in order
   Exchange* exchange_ = nullptr;
   HostQueue* host_queue_ = nullptr;
-  std::vector<size_t> last_waits_;  ///< of Queue::compute, behind the last step
+  std::vector<size_t> last_waits_;  ///< of Queue::compute, after the last step
 
   // Backend::gpu only.
   Staging* staging_ = nullptr;
@@ -236,7 +236,7 @@ class Program {
   /// One for each half of the staging.
   std::array<std::unique_ptr<gpu::Recording>, 2> recordings_;
   bool may_record_ = true;
-  bool meets_on_card_ = false;
+  bool meets_on_gpu_ = false;
   int64_t num_runs_ = 0;
   int64_t staging_bytes_ = 0;
   int64_t large_bytes_ = 0;  ///< at the front of them: inputs worth sending ahead

@@ -9,9 +9,9 @@
 namespace hearth::exec {
 namespace {
 
-/// How long a card may take for what it was given; where it meets others, which wait while one evaluates; and
+/// How long a GPU may take for what it was given; where it meets others, which wait while one evaluates; and
 /// with collectives of the host, whose own deadline comes first.
-constexpr double kCardSeconds = 60, kMeetSeconds = 3600, kHostSeconds = 1e6;
+constexpr double kGpuSeconds = 60, kMeetSeconds = 3600, kHostSeconds = 1e6;
 
 }  // namespace
 
@@ -49,7 +49,7 @@ size_t Program::stage_inputs() {
   staging_->send(ahead ? large_bytes_ : 0, staging_bytes_);
   ahead_ = -1;
   const size_t half = staging_->arrive(*queue(Queue::compute));
-  for (const auto& [id, staged] : staged_) point_at(id, staging_->on_card(half) + staged.offset);
+  for (const auto& [id, staged] : staged_) point_at(id, staging_->on_gpu(half) + staged.offset);
   return half;
 }
 
@@ -137,8 +137,8 @@ void Program::start(ThreadPool& threads) {
 
 void Program::wait() {
   if (staging_ == nullptr) return;
-  const double patience = meets_on_card_ ? kMeetSeconds : has_collectives() ? kHostSeconds : kCardSeconds;
-  queue(Queue::compute)->synchronise(patience);
+  const double patience = meets_on_gpu_ ? kMeetSeconds : has_collectives() ? kHostSeconds : kGpuSeconds;
+  queue(Queue::compute)->synchronize(patience);
 }
 
 void Program::run(ThreadPool& threads) {
@@ -151,7 +151,7 @@ void Program::run_with(ThreadPool& threads, FunctionRef<void(size_t)> after) {
   fork();
   for (Step& step : steps_) {
     run_step(step, threads);
-    if (staging_ != nullptr) queue(step.queue)->synchronise();
+    if (staging_ != nullptr) queue(step.queue)->synchronize();
     if (step.host_call >= 0) wait_for(step, nullptr);
     copies_.clear();
     for (size_t i = 0; i < step.num_nodes; ++i) after(step.node + i);
@@ -187,7 +187,7 @@ const void* Program::data(ir::ValueId id) const {
     gpu::Stream& stream = *queue(Queue::compute);
     copy->second.resize(static_cast<size_t>(graph_.type(id).num_bytes()));
     stream.copy_out(copy->second.data(), static_cast<const std::byte*>(place), std::ssize(copy->second));
-    stream.synchronise();
+    stream.synchronize();
   }
   return copy->second.data();
 }

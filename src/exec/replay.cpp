@@ -156,7 +156,7 @@ class Player {
     }
   }
 
-  /// To the next end of a step's bytes, or of the seconds in front of them.
+  /// To the next end of a step's bytes, or of the seconds before them.
   void advance() {
     double least = kNever;
     for (const Running& one : running_) {

@@ -80,10 +80,10 @@ std::string kernel_name(const ir::OpDef& op, const ir::NodeView& view) {
                      way.empty() ? "" : ", way ", way);
 }
 
-/// The card while kernels are tried.
+/// The GPU while kernels are tried.
 class SelfTest::Session {
  public:
-  explicit Session(int card) : device_(card), stream_(device_) {}
+  explicit Session(int gpu) : device_(gpu), stream_(device_) {}
 
   /// The outputs of a sample's node.
   std::vector<std::vector<std::byte>> run(const ops::DrawnSample& sample) {
@@ -102,7 +102,7 @@ class SelfTest::Session {
       outputs.emplace_back(static_cast<size_t>(types.out[k].num_bytes()));
       stream_.copy_out(outputs.back().data(), static_cast<std::byte*>(out[k]), types.out[k].num_bytes());
     }
-    stream_.synchronise(kDeadlineSeconds);
+    stream_.synchronize(kDeadlineSeconds);
     memory_.clear();
     return outputs;
   }
@@ -116,7 +116,7 @@ class SelfTest::Session {
     const std::vector<std::byte> bytes = ops::to_bytes(sample.graph.type(id), sample.values.at(id));
     std::byte* place = room(std::ssize(bytes));
     stream_.copy_in(place, bytes.data(), std::ssize(bytes));
-    stream_.synchronise(kDeadlineSeconds);
+    stream_.synchronize(kDeadlineSeconds);
     return place;
   }
 
@@ -125,9 +125,9 @@ class SelfTest::Session {
   std::vector<std::unique_ptr<gpu::Memory>> memory_;
 };
 
-SelfTest::SelfTest(int card, Options options) : card_(card), options_(std::move(options)) {
+SelfTest::SelfTest(int gpu, Options options) : gpu_(gpu), options_(std::move(options)) {
   if (options_.when == When::never) return;
-  info_ = gpu::list_devices().at(static_cast<size_t>(card));
+  info_ = gpu::list_devices().at(static_cast<size_t>(gpu));
   if (options_.folder.empty()) return;
   const std::string what = fmt::format("{}|{}|{}|{}|{}", info_.name, info_.architecture, info_.driver,
                                        kVersion, time_of_program());
@@ -173,7 +173,7 @@ void SelfTest::note(std::string_view verdict, const std::string& kernel, std::st
 void SelfTest::cover(ir::Graph& graph) {
   if (options_.when == When::never) return;
   for (ir::Node& node : graph.nodes) {
-    // What copies between memories needs more than a card's.
+    // What copies between memories needs more than a GPU's.
     if (node.op->gpu == nullptr || node.op->transfer != ir::Transfer::none) continue;
     if (cover_node(graph, node) || !node.attrs.contains(kWay)) continue;
     node.attrs.set(kWay, std::string());
@@ -210,7 +210,7 @@ std::string SelfTest::trial(const ir::OpDef& op, const ir::NodeView& view) {
   for (const ir::Sample& sample : samples_like(op, view)) {
     const ops::DrawnSample drawn = ops::draw_sample(op, sample, 0);
     try {
-      if (!session_) session_ = std::make_unique<Session>(card_);
+      if (!session_) session_ = std::make_unique<Session>(gpu_);
     } catch (const gpu::DeviceError& error) {
       user_error("expected {} to answer, got '{}'; try again after restarting the machine", info_.name,
                  error.what());

@@ -10,9 +10,9 @@
 
 namespace hearth::exec {
 
-/// Tries a card's kernels before anything depends on them: every kind of node that graphs have, by op and
+/// Tries a GPU's kernels before anything depends on them: every kind of node that graphs have, by op and
 /// dtypes, on the samples of its op, against the op's definition in float64. What is found out is written to
-/// a file for the card, its driver and this build of Hearth; in front of each trial it says which kernel is
+/// a file for the GPU, its driver and this build of Hearth; before each trial it says which kernel is
 /// tried, so that one that takes the process with it is known the next time.
 class SelfTest {
  public:
@@ -21,11 +21,11 @@ class SelfTest {
     When when = When::never;
     fs::path folder;  ///< of the files; empty: nothing is remembered
   };
-  SelfTest(int card, Options options);
+  SelfTest(int gpu, Options options);
   ~SelfTest();
 
   /// Tries what the graph needs and nobody has tried; a node whose way is wrong gets the usual one. UserError
-  /// where the card answers nothing any more.
+  /// where the GPU answers nothing any more.
   void cover(ir::Graph& graph);
   /// Whether the kernel was not found to be wrong.
   bool trusts(const ir::OpDef& op, const ir::NodeView& view) const;
@@ -41,7 +41,7 @@ class SelfTest {
   void try_kernel(const ir::OpDef& op, const ir::NodeView& view, const std::string& kernel);
   std::string trial(const ir::OpDef& op, const ir::NodeView& view);
 
-  int card_;
+  int gpu_;
   Options options_;
   gpu::DeviceInfo info_;
   fs::path file_;

@@ -4,14 +4,14 @@
 
 namespace hearth::exec {
 
-Staging::Staging(gpu::Device& device, std::byte* on_card, int64_t half_bytes)
+Staging::Staging(gpu::Device& device, std::byte* on_gpu, int64_t half_bytes)
     : stream_(device),
-      memory_(device, std::max<int64_t>(1, card_bytes(half_bytes))),
-      on_card_(on_card),
+      memory_(device, std::max<int64_t>(1, gpu_bytes(half_bytes))),
+      on_gpu_(on_gpu),
       half_bytes_(half_bytes) {}
 
 std::byte* Staging::fill() {
-  stream_.synchronise();
+  stream_.synchronize();
   half_ = (half_ + 1) % kNumHalves;
   ++num_fills_;
   return host();
@@ -19,7 +19,7 @@ std::byte* Staging::fill() {
 
 void Staging::send(int64_t begin, int64_t end) {
   stream_.wait(released_[half_]);
-  stream_.copy_in(on_card(half_) + begin, host() + begin, end - begin);
+  stream_.copy_in(on_gpu(half_) + begin, host() + begin, end - begin);
 }
 
 size_t Staging::arrive(gpu::Stream& reader) {

@@ -7,7 +7,7 @@
 namespace hearth::exec {
 namespace {
 
-/// Of each queue, how many of all steps are known to lie behind: those of it below that number are done.
+/// Of each queue, how many of all steps are known to lie after: those of it below that number are done.
 using Clock = std::array<size_t, kNumQueues>;
 
 void merge(Clock& clock, const Clock& other) {

@@ -31,7 +31,7 @@ struct QueuedStep {
 struct Waits {
   /// For each step, the earlier steps of other queues that it must wait for.
   std::vector<std::vector<size_t>> before;
-  /// What Queue::compute must wait for behind the last step, so that every step is done.
+  /// What Queue::compute must wait for after the last step, so that every step is done.
   std::vector<size_t> at_end;
 };
 

@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMaxAdapterConfigBytes = 1 << 20;
 
-/// What a file says of modules; a run that goes on from an adapter says the same.
+/// What a file says of modules; a run that continues from an adapter says the same.
 constexpr std::array<std::string_view, 10> kRuleKeys = {"r",
                                                         "lora_alpha",
                                                         "use_rslora",
@@ -157,7 +157,7 @@ nn::Adapter builder_adapter(const recipe::AdapterOptions& options) {
                       .scale = options.scale(),
                       .dropout = options.dropout,
                       .whole = options.modules_to_save,
-                      .quantised = ops::quantisation_from_name(options.quantize)};
+                      .quantized = ops::quantization_from_name(options.quantize)};
   if (!all_linear(options.targets)) adapter.targets = options.targets;
   if (options.path.empty()) return adapter;
   const AdapterConfig config = read_adapter_config(options.path);

@@ -14,7 +14,7 @@ namespace hearth::hub {
 
 inline constexpr const char* kAdapterFile = "adapter_model.safetensors";
 inline constexpr const char* kAdapterConfig = "adapter_config.json";
-/// What PEFT puts in front of the names of the model.
+/// What PEFT puts before the names of the model.
 inline constexpr const char* kAdapterPrefix = "base_model.model.";
 
 /// What the builder is told; with a path, after reading that adapter's config.

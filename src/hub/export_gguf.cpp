@@ -336,7 +336,7 @@ RowEncoding encoding_of(const Part& part) {
   if (type == GgufType::q8_0) {
     encoding = {.row_bytes = io::gguf_row_bytes(type, part.target.shape.back()),
                 .largest = kLargestQ8,
-                .write = io::quantise_q8_0};
+                .write = io::quantize_q8_0};
   }
   if (part.heads > 0 && part.target.shape.rank() == 2) {
     encoding.place = [rows = part.target.shape[0], heads = part.heads](int64_t row) {

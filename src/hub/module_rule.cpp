@@ -24,7 +24,7 @@ bool is_printable_ascii(char c) { return c > ' ' && c <= '~'; }
 std::string_view unlike_python(std::string_view pattern) {
   if (!std::ranges::all_of(pattern, is_printable_ascii)) return "a character that no name has";
   if (pattern.find("}?") != std::string_view::npos || pattern.find("}+") != std::string_view::npos)
-    return "a quantifier behind '}'";
+    return "a quantifier after '}'";
   for (size_t i = 0; i + 1 < pattern.size(); ++i) {
     if (pattern[i] != '\\') continue;
     const char c = pattern[++i];

@@ -28,7 +28,7 @@ inline bool ends_as(std::string_view module, const std::string& name) {
 /// A pattern of PEFT's adapter_config.json, as Python's `re` matches it against the ASCII names of modules.
 class ModulePattern {
  public:
-  /// Of a whole name, or of its end behind a dot. UserError naming `where` for a regular expression that does
+  /// Of a whole name, or of its end after a dot. UserError naming `where` for a regular expression that does
   /// not compile or that Python reads differently.
   enum class Of : uint8_t { name, end };
   ModulePattern(const std::string& pattern, Of part, const std::string& where);

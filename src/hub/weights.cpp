@@ -58,22 +58,22 @@ DType main_dtype(const fs::path& path) {
 bool all_finite(std::span<const float> values) { return cpu::all_finite(values.data(), std::ssize(values)); }
 
 /// False for values that are not finite.
-bool quantise_in(engine::Engine& engine, const nn::Tensor& tensor, const io::TensorView& view) {
+bool quantize_in(engine::Engine& engine, const nn::Tensor& tensor, const io::TensorView& view) {
   const int64_t rows = view.shape[0], columns = view.shape[1];
   std::vector<void*> parts;
-  for (const ops::QuantisedPart& part : ops::quantised_parts(tensor.quantised, rows, columns))
+  for (const ops::QuantisedPart& part : ops::quantized_parts(tensor.quantized, rows, columns))
     parts.push_back(engine.data(engine.layout().at(tensor.name + std::string(part.suffix))));
-  ops::Quantiser quantiser(tensor.quantised, rows, columns, parts);
-  const int64_t count = rows * columns, piece = quantiser.piece();
+  ops::Quantizer quantizer(tensor.quantized, rows, columns, parts);
+  const int64_t count = rows * columns, piece = quantizer.piece();
   std::atomic<bool> is_finite = true;
   engine.threads().parallel_for((count + piece - 1) / piece, 1, [&](Range mine) {
     for (int64_t at = mine.begin * piece; at < std::min(mine.end * piece, count); at += piece) {
       const std::vector<float> values = floats_of(view, at, std::min(piece, count - at));
       if (!all_finite(values)) is_finite = false;
-      if (is_finite) quantiser.add(at, values.data(), std::ssize(values));
+      if (is_finite) quantizer.add(at, values.data(), std::ssize(values));
     }
   });
-  if (is_finite) quantiser.finish();
+  if (is_finite) quantizer.finish();
   return is_finite;
 }
 
@@ -81,9 +81,9 @@ bool quantise_in(engine::Engine& engine, const nn::Tensor& tensor, const io::Ten
 /// stands in memory once more. False for values that are not finite.
 bool copy_in(engine::Engine& engine, const nn::Tensor& tensor, const io::TensorView& view) {
   const bool plain = nn::is_in_file_order(tensor.layout);
-  if (tensor.quantised != ops::Quantisation::none) {
+  if (tensor.quantized != ops::Quantization::none) {
     HEARTH_CHECK(plain);
-    return quantise_in(engine, tensor, view);
+    return quantize_in(engine, tensor, view);
   }
   const exec::PersistentBuffer& buffer = engine.layout().at(tensor.name);
   if (buffer.role == ir::Role::remote) return true;
@@ -107,8 +107,8 @@ bool copy_in(engine::Engine& engine, const nn::Tensor& tensor, const io::TensorV
 bool has(const engine::Engine& engine, const nn::Tensor& tensor) {
   std::string name = tensor.name;
   const Shape& shape = tensor.layout.file_shape;
-  if (tensor.quantised != ops::Quantisation::none)
-    name += ops::quantised_parts(tensor.quantised, shape[0], shape[1])[0].suffix;
+  if (tensor.quantized != ops::Quantization::none)
+    name += ops::quantized_parts(tensor.quantized, shape[0], shape[1])[0].suffix;
   return engine.layout().find(name) != nullptr;
 }
 
@@ -285,7 +285,7 @@ void draw_frozen(engine::Engine& engine) {
   for (const nn::Tensor& tensor : engine.tensors()) {
     if (engine.layout().at(tensor.name).role != ir::Role::frozen) continue;
     std::vector<float> values(static_cast<size_t>(tensor.layout.file_shape.num_elements()));
-    nn::initialise(tensor, engine.options().seed, values, engine.threads());
+    nn::initialize(tensor, engine.options().seed, values, engine.threads());
     if (!nn::is_in_file_order(tensor.layout)) {
       std::vector<float> file(values.size());
       nn::to_file_order(tensor.layout, values.data(), file.data());

@@ -52,7 +52,7 @@ void load_weights(engine::Engine& engine, const fs::path& path);
 /// not when all else has been read.
 void check_weights(const ModelFolder& model);
 
-/// Draws the weights under an adapter, which Engine::initialise leaves to files, from the engine's seed.
+/// Draws the weights under an adapter, which Engine::initialize leaves to files, from the engine's seed.
 void draw_frozen(engine::Engine& engine);
 /// Reads the model itself from a file or folder, whatever lies on top of it.
 void load_model(engine::Engine& engine, const fs::path& path);

@@ -131,7 +131,7 @@ Generator::Generator(const hub::ModelFolder& model, const GeneratorOptions& opti
 
 Generator Generator::untrained(models::DecoderConfig config, const GeneratorOptions& options) {
   Generator made(std::move(config), nn::Adapter(), options);
-  made.engine_->initialise();
+  made.engine_->initialize();
   return made;
 }
 

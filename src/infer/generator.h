@@ -22,7 +22,7 @@ struct GeneratorOptions {
   int num_threads = 1;
 };
 
-/// A language model that goes on from text, one sequence at a time, in f32. The cache of keys and values is
+/// A language model that continues text, one sequence at a time, in f32. The cache of keys and values is
 /// planned with the weights; two programs share it, one for pieces of a prompt and one for single tokens.
 class Generator {
  public:
@@ -74,8 +74,8 @@ struct Answer {
   bool ended = false;  ///< by an end token or a stop text, not by max_tokens or a full cache
 };
 
-/// Goes on from a prompt. `emit` gets the text piece by piece as soon as no later token can change it: whole
-/// characters, and nothing that may begin a stop text. Without a tokenizer there are ids alone.
+/// Continues from a prompt. `emit` gets the text piece by piece as soon as no later token can change it:
+/// whole characters, and nothing that may begin a stop text. Without a tokenizer there are ids alone.
 Answer answer(Generator& generator, const text::Tokenizer* tokenizer, std::span<const int32_t> prompt,
               const AnswerOptions& options, FunctionRef<void(std::string_view)> emit);
 

@@ -7,7 +7,7 @@
 
 namespace hearth::infer {
 
-void Sampler::penalise(std::span<const int32_t> so_far) {
+void Sampler::penalize(std::span<const int32_t> so_far) {
   std::vector<int32_t> seen(so_far.begin(), so_far.end());
   std::sort(seen.begin(), seen.end());
   seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
@@ -22,7 +22,7 @@ void Sampler::penalise(std::span<const int32_t> so_far) {
 int32_t Sampler::next(std::span<const float> logits, std::span<const int32_t> so_far) {
   candidates_.clear();
   for (const float logit : logits) candidates_.push_back({logit, static_cast<int32_t>(candidates_.size())});
-  if (options_.repetition_penalty != 1) penalise(so_far);
+  if (options_.repetition_penalty != 1) penalize(so_far);
   const auto likelier = [](const Candidate& a, const Candidate& b) {
     return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
   };

@@ -28,7 +28,7 @@ class Sampler {
     float logit;
     int32_t id;
   };
-  void penalise(std::span<const int32_t> so_far);
+  void penalize(std::span<const int32_t> so_far);
   int32_t draw();
 
   SamplerOptions options_;

@@ -58,7 +58,7 @@ std::vector<Question> read_questions(const recipe::Recipe& recipe, const fs::pat
   return questions;
 }
 
-/// What stands behind the first mark; nothing where there is none.
+/// What stands after the first mark; nothing where there is none.
 std::optional<std::string> number_in(std::string_view text) {
   const size_t mark = text.find(kMark);
   if (mark == std::string_view::npos) return std::nullopt;

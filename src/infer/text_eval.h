@@ -35,7 +35,7 @@ struct MatchResult {
 MatchResult match_answers(const recipe::Recipe& recipe, const hub::ModelFolder& model, const fs::path& file,
                           const MatchOptions& options);
 
-/// Whether two answers agree. Where the wanted one has "####", as in GSM8K, the numbers behind it, without
+/// Whether two answers agree. Where the wanted one has "####", as in GSM8K, the numbers after it, without
 /// commas, currency and a dot at the end (lm-evaluation-harness' strict match); else the whole texts without
 /// blanks around.
 bool same_answer(std::string_view found, std::string_view wanted);

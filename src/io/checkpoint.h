@@ -13,8 +13,8 @@
 
 namespace hearth::io {
 
-/// Everything a run needs to go on: the bytes of the persistent region and a small JSON text (schedule, data
-/// position, counters).
+/// Everything a run needs to continue: the bytes of the persistent region and a small JSON text (schedule,
+/// data position, counters).
 struct CheckpointContents {
   std::vector<std::byte> memory;
   std::string state;
@@ -37,7 +37,7 @@ class CheckpointWriter {
   void check();
   /// Waits until everything saved is on the disk.
   void flush();
-  /// Deletes the checkpoints behind `step`, if a complete one of at most that step is left.
+  /// Deletes the checkpoints after `step`, if a complete one of at most that step is left.
   void discard_behind(int64_t step);
 
  private:

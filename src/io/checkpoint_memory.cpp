@@ -26,7 +26,7 @@ int64_t round_up(int64_t count) { return (count + kPage - 1) / kPage * kPage; }
 
 }  // namespace
 
-/// In front of a slot's state and memory, and written last: zeros say that there is nothing.
+/// Before a slot's state and memory, and written last: zeros say that there is nothing.
 struct CheckpointMemory::Head {
   static constexpr size_t kManifestBytes = 1024;
   uint64_t run = 0;

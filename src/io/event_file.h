@@ -23,7 +23,7 @@ void append_session_event(std::string& out, double wall_time, int64_t step);
 /// written without allocation.
 class EventFile {
  public:
-  /// `first_step`: of a run that goes on in the folder, the first it has not done; 0: it begins.
+  /// `first_step`: of a run that continues in the folder, the first it has not done; 0: it begins.
   explicit EventFile(const fs::path& folder, int64_t first_step = 0);
   void add_scalar(int64_t step, std::string_view tag, float value);
 

@@ -94,7 +94,7 @@ Header header_of(const GgufMetadata& metadata, const std::vector<GgufTensor>& te
   return header;
 }
 
-void quantise_block(const float* values, std::byte* out) {
+void quantize_block(const float* values, std::byte* out) {
   float largest = 0;
   for (int64_t i = 0; i < kQ8Block; ++i) largest = std::max(largest, std::abs(values[i]));
   const float scale = largest / 127;
@@ -116,10 +116,10 @@ int64_t gguf_row_bytes(GgufType type, int64_t columns) {
   return columns / kQ8Block * kQ8Bytes;
 }
 
-void quantise_q8_0(std::span<const float> values, std::byte* out) {
+void quantize_q8_0(std::span<const float> values, std::byte* out) {
   HEARTH_CHECK(std::ssize(values) % kQ8Block == 0);
   for (int64_t i = 0; i < std::ssize(values) / kQ8Block; ++i)
-    quantise_block(values.data() + i * kQ8Block, out + i * kQ8Bytes);
+    quantize_block(values.data() + i * kQ8Block, out + i * kQ8Bytes);
 }
 
 int64_t GgufTensor::num_bytes() const {

@@ -22,7 +22,7 @@ inline constexpr int64_t kQ8Block = 32;
 int64_t gguf_row_bytes(GgufType type, int64_t columns);
 
 /// Rounds to q8_0 as ggml does it, bit for bit: scale = largest / 127. `values` are whole blocks.
-void quantise_q8_0(std::span<const float> values, std::byte* out);
+void quantize_q8_0(std::span<const float> values, std::byte* out);
 
 /// A value of the metadata.
 using GgufValue = std::variant<bool, uint32_t, float, std::string, std::vector<int32_t>, std::vector<float>,

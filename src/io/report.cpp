@@ -10,14 +10,14 @@ namespace hearth::io {
 namespace {
 
 constexpr const char* kStyle = R"css(
-:root{color-scheme:light dark;--bg:#fbfaf8;--card:#fff;--ink:#1d1b18;--soft:#77716a;--line:#e6e1da;--good:#2f855a;--bad:#c53030}
-@media(prefers-color-scheme:dark){:root{--bg:#171614;--card:#211f1c;--ink:#ece8e1;--soft:#a39c92;--line:#3a3631;--good:#68d391;--bad:#fc8181}}
+:root{color-scheme:light dark;--bg:#fbfaf8;--gpu:#fff;--ink:#1d1b18;--soft:#77716a;--line:#e6e1da;--good:#2f855a;--bad:#c53030}
+@media(prefers-color-scheme:dark){:root{--bg:#171614;--gpu:#211f1c;--ink:#ece8e1;--soft:#a39c92;--line:#3a3631;--good:#68d391;--bad:#fc8181}}
 body{margin:0;background:var(--bg);color:var(--ink);font:15px/1.5 system-ui,sans-serif}
 main{max-width:1180px;margin:0 auto;padding:28px 20px}
 h1{font-size:26px;margin:0 0 4px}h2{font-size:18px;margin:34px 0 12px}
-.cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(170px,1fr));gap:10px;margin-top:16px}
-.card,.chart,.scroll,figure{background:var(--card);border:1px solid var(--line);border-radius:10px}
-.card{padding:10px 14px}.card b{display:block;font-size:19px;overflow-wrap:anywhere}.card span{color:var(--soft);font-size:13px}
+.gpus{display:grid;grid-template-columns:repeat(auto-fill,minmax(170px,1fr));gap:10px;margin-top:16px}
+.gpu,.chart,.scroll,figure{background:var(--gpu);border:1px solid var(--line);border-radius:10px}
+.gpu{padding:10px 14px}.gpu b{display:block;font-size:19px;overflow-wrap:anywhere}.gpu span{color:var(--soft);font-size:13px}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(420px,1fr));gap:14px}
 .chart{width:100%;height:auto}.chart text,.arena text{font-family:system-ui,sans-serif}.title{font-size:15px;font-weight:600;fill:var(--ink)}
 .tick{font-size:12px;fill:var(--soft)}.grid{stroke:var(--line)}
@@ -28,11 +28,11 @@ figure{margin:0;padding:8px;text-align:center;font-size:13px}figure img{width:96
 .right{color:var(--good)}.wrong{color:var(--bad);font-weight:600}.arena svg{max-width:100%;height:auto}
 )css";
 
-std::string summary_cards(const ReportData& data) {
-  std::string html = "<div class='cards'>";
+std::string summary_gpus(const ReportData& data) {
+  std::string html = "<div class='gpus'>";
   for (const auto& [name, value] : data.summary) {
-    html += fmt::format("<div class='card'><span>{}</span><b>{}</b></div>", escape_html(name),
-                        escape_html(value));
+    html +=
+        fmt::format("<div class='gpu'><span>{}</span><b>{}</b></div>", escape_html(name), escape_html(value));
   }
   return html + "</div>";
 }
@@ -131,7 +131,7 @@ std::string make_report(const ReportData& data) {
       "content='width=device-width'><title>" +
       escape_html(data.title) + "</title><style>" + kStyle + "</style></head><body><main><h1>" +
       escape_html(data.title) + "</h1>";
-  html += summary_cards(data) + "<h2>Curves</h2>" + charts(data) + confusion_table(data) + sample_grid(data);
+  html += summary_gpus(data) + "<h2>Curves</h2>" + charts(data) + confusion_table(data) + sample_grid(data);
   if (!data.arena_svg.empty()) {
     html += "<h2>The arena over one training step</h2><div class='scroll arena'>" + data.arena_svg + "</div>";
   }

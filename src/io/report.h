@@ -36,7 +36,7 @@ struct ReportData {
 /// One self-contained page: no scripts, no links to anywhere.
 std::string make_report(const ReportData& data);
 
-/// A line chart as SVG: series of (name, CSS colour, points) over steps.
+/// A line chart as SVG: series of (name, CSS color, points) over steps.
 struct Series {
   std::string name;
   std::string color;

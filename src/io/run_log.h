@@ -21,7 +21,7 @@ struct CurvePoint {
 /// trainer_log.jsonl: one JSON object per line, flushed per line. Numbers round-trip exactly.
 class RunLog {
  public:
-  /// Opens for appending; lines behind `last_step` (of a run that went further than its checkpoint) are
+  /// Opens for appending; lines after `last_step` (of a run that went further than its checkpoint) are
   /// dropped, and so are lines that are none. UserError when there is a log that cannot be read.
   RunLog(const fs::path& path, int64_t last_step);
   ~RunLog();

@@ -56,7 +56,7 @@ struct KernelArgs {
   std::byte* workspace = nullptr;
   ThreadPool* threads = nullptr;
   Exchange* exchange = nullptr;   ///< of collectives; null: this worker is alone
-  gpu::Stream* stream = nullptr;  ///< of OpDef::gpu, whose buffers are a card's; run() puts its work there
+  gpu::Stream* stream = nullptr;  ///< of OpDef::gpu, whose buffers are a GPU's; run() puts its work there
 
   template <typename T>
   const T* input(size_t index) const {
@@ -102,7 +102,7 @@ struct Cost {
 enum class Precision : uint8_t {
   follow,   ///< runs in the dtype of its inputs
   compute,  ///< wants the low-precision dtype (matmul, convolution)
-  full,     ///< wants fp32 inputs (losses, optimisers)
+  full,     ///< wants fp32 inputs (losses, optimizers)
 };
 
 /// Which way an op copies between the device and host memory, if it does, or whether it meets other workers.
@@ -153,9 +153,9 @@ struct OpDef {
   std::vector<ValueId> (*vjp)(const VjpContext&) = nullptr;
   std::string_view no_vjp_because = "";
   Kernel (*cpu)(const NodeView&) = nullptr;
-  /// The kernel of a card. Null: the host computes in between, from copies.
+  /// The kernel of a GPU. Null: the host computes in between, from copies.
   Kernel (*gpu)(const NodeView&) = nullptr;
-  /// One kernel for many nodes that are alike but for shapes: their arguments stand one node behind another.
+  /// One kernel for many nodes that are alike but for shapes: their arguments stand one node after another.
   Kernel (*gpu_many)(std::span<const NodeView>) = nullptr;
   void (*reference)(const ReferenceArgs&) = nullptr;
   std::string_view no_reference_because = "";

@@ -60,18 +60,18 @@ bool Builder::is_frozen(std::string_view tensor_name) {
   return !adapter_.change_of(module).whole;
 }
 
-ValueId Builder::quantised_linear(std::string_view name, ValueId in, const FileLayout& layout) {
+ValueId Builder::quantized_linear(std::string_view name, ValueId in, const FileLayout& layout) {
   const int64_t rows = layout.file_shape[0], columns = layout.file_shape[1];
   Tensor made{
-      .name = full(name, "weight"), .layout = layout, .trainable = false, .quantised = adapter_.quantised};
+      .name = full(name, "weight"), .layout = layout, .trainable = false, .quantized = adapter_.quantized};
   std::vector<ValueId> inputs = {in};
-  for (const ops::QuantisedPart& part : ops::quantised_parts(made.quantised, rows, columns))
+  for (const ops::QuantisedPart& part : ops::quantized_parts(made.quantized, rows, columns))
     inputs.push_back(graph_.add_value(made.name + std::string(part.suffix), part.type, ir::Role::frozen));
   made.value = inputs[1];
   const ir::Attrs attrs = {
-      {"format", std::string(ops::quantisation_name(made.quantised))}, {"rows", rows}, {"columns", columns}};
+      {"format", std::string(ops::quantization_name(made.quantized))}, {"rows", rows}, {"columns", columns}};
   tensors_.push_back(std::move(made));
-  return apply("quantised_linear", inputs, attrs, name);
+  return apply("quantized_linear", inputs, attrs, name);
 }
 
 ValueId Builder::adapt(std::string_view name, ValueId in, ValueId out, FileLayout layout) {

@@ -122,7 +122,7 @@ void from_file_order(const FileLayout& layout, const float* file, float* memory)
   for_each_element(layout, {0, last_axis(layout)}, [&](int64_t m, int64_t f) { memory[m] = file[f]; });
 }
 
-void initialise(const Tensor& tensor, uint64_t seed, std::span<float> memory, ThreadPool& threads) {
+void initialize(const Tensor& tensor, uint64_t seed, std::span<float> memory, ThreadPool& threads) {
   if (is_in_file_order(tensor.layout)) return draw_file(tensor, seed, memory, threads);
   std::vector<float> file(memory.size());
   draw_file(tensor, seed, file, threads);
@@ -222,14 +222,14 @@ ValueId Builder::linear(std::string_view name, ValueId in, int64_t out_features,
   ValueId out = ir::kNone;
   if (options.transposed)
     layout = {.memory_view = shape, .file_axes = {1, 0}, .file_shape = {in_features, out_features}};
-  if (adapter_.quantised != ops::Quantisation::none && is_frozen(full(name, "weight"))) {
+  if (adapter_.quantized != ops::Quantization::none && is_frozen(full(name, "weight"))) {
     if (options.transposed) {
       user_error(
           "expected no adapter.quantize for a model whose files hold weights as [in, out], got one for '{}'; "
           "try without",
           full(name));
     }
-    out = quantised_linear(name, in, layout);
+    out = quantized_linear(name, in, layout);
   } else {
     const ValueId weight = tensor(full(name, "weight"), shape, init, layout, true);
     out = apply("matmul", {in, weight}, {{"transpose_a", int64_t{0}}, {"transpose_b", int64_t{1}}}, name);

@@ -8,7 +8,7 @@
 
 #include "base/threads.h"
 #include "ir/graph.h"
-#include "ops/matmul/quantised.h"
+#include "ops/matmul/quantized.h"
 
 namespace hearth::nn {
 
@@ -36,7 +36,7 @@ struct Tensor {
   Init init;
   FileLayout layout;
   bool trainable = true;
-  ops::Quantisation quantised = ops::Quantisation::none;  ///< then it is stored in the parts of that
+  ops::Quantization quantized = ops::Quantization::none;  ///< then it is stored in the parts of that
   bool adapter = false;   ///< a low-rank matrix: no part of the model's own files
   bool is_table = false;  ///< made by Builder::table
 };
@@ -54,11 +54,11 @@ void from_file_order(const FileLayout& layout, const float* file, float* memory)
 
 /// Draws a weight's first values; only what memory holds in another order than files is in memory twice.
 /// Every value depends on (seed, name, place in the file) alone, not on the number of threads.
-void initialise(const Tensor& tensor, uint64_t seed, std::span<float> memory, ThreadPool& threads);
+void initialize(const Tensor& tensor, uint64_t seed, std::span<float> memory, ThreadPool& threads);
 
 /// Low-rank adaptation (Hu et al. 2021, arXiv 2106.09685): the model's own weights are frozen, and a linear
 /// layer that is a target gives base(x) + scale * B(A(dropout(x))). A module's name is its full one or the
-/// end of it behind a dot: "q_proj", "layers.0.mlp.up_proj".
+/// end of it after a dot: "q_proj", "layers.0.mlp.up_proj".
 struct Adapter {
   /// What becomes of one module.
   struct Change {
@@ -78,7 +78,7 @@ struct Adapter {
   /// Whether that file is of layers whose weights files hold as [in, out] (PEFT's fan_in_fan_out).
   bool transposed = false;
   /// How the frozen weights of linear layers are stored.
-  ops::Quantisation quantised = ops::Quantisation::none;
+  ops::Quantization quantized = ops::Quantization::none;
 
   /// Of a linear layer, or of the weights of another module.
   Change change_of(std::string_view module) const;
@@ -112,7 +112,7 @@ class Builder {
     bool bias = true;
     /// Standard deviation of a normal start; 0: torch's uniform one.
     double normal = 0;
-    /// Files hold the weight as [in, out], as transformers' Conv1D does; it cannot be quantised.
+    /// Files hold the weight as [in, out], as transformers' Conv1D does; it cannot be quantized.
     bool transposed = false;
   };
   ir::ValueId linear(std::string_view name, ir::ValueId in, int64_t out_features) {
@@ -155,7 +155,7 @@ class Builder {
   Mode mode() const { return mode_; }
   ir::Graph& graph() { return graph_; }
   const std::vector<Tensor>& tensors() const { return tensors_; }
-  /// Behind the last layer: UserError for a name of the adapter that no module has.
+  /// After the last layer: UserError for a name of the adapter that no module has.
   void check_adapter() const;
 
  private:
@@ -165,7 +165,7 @@ class Builder {
   ir::ValueId add_tensor(Tensor tensor, ir::Type type, ir::Role role);
   bool is_frozen(std::string_view tensor_name);
   /// in W^T for a frozen W in a few bits.
-  ir::ValueId quantised_linear(std::string_view name, ir::ValueId in, const FileLayout& layout);
+  ir::ValueId quantized_linear(std::string_view name, ir::ValueId in, const FileLayout& layout);
   /// `out` = the layer of `in`, with its adapter if it is a target.
   ir::ValueId adapt(std::string_view name, ir::ValueId in, ir::ValueId out, FileLayout layout);
   ir::ValueId plain_tensor(const std::string& name, const Shape& shape, Init init, bool trainable = true);

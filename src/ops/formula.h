@@ -1,6 +1,6 @@
 #pragma once
 
-/// Marks a formula that the processor's kernels and those of cards share.
+/// Marks a formula that the processor's kernels and those of GPUs share.
 #if defined(__CUDACC__) || defined(__HIPCC__)
 #define HEARTH_FORMULA __host__ __device__
 #else

@@ -7,7 +7,7 @@
 #include "backend/gpu/rt.h"
 #include "ir/op_def.h"
 
-/// For the sources of kernels for cards (*_gpu.cpp), which hipcc and nvcc compile too.
+/// For the sources of kernels for GPUs (*_gpu.cpp), which hipcc and nvcc compile too.
 namespace hearth::ops {
 
 /// Threads of a block that works on a row, or on a run of elements.
@@ -24,10 +24,10 @@ RT_DEVICE int64_t first_element() { return static_cast<int64_t>(blockIdx.x) * kB
 RT_DEVICE int64_t element_stride() { return static_cast<int64_t>(gridDim.x) * kBlockThreads; }
 
 [[noreturn]] void refuse_storage_type(DType dtype);
-/// UserError: cards take `what` up to `most` only.
-[[noreturn]] void refuse_on_card(const char* what, int64_t most, int64_t got);
+/// UserError: GPUs take `what` up to `most` only.
+[[noreturn]] void refuse_on_gpu(const char* what, int64_t most, int64_t got);
 
-/// What body(T()) returns, T being the type that holds a storage dtype on a card.
+/// What body(T()) returns, T being the type that holds a storage dtype on a GPU.
 template <typename Body>
 ir::Kernel with_storage_type(DType dtype, Body body) {
   if (dtype == DType::bf16) return body(rt::bf16());

@@ -8,7 +8,7 @@
 /// One launch for many tensors: a model has hundreds of weights, and most are small.
 namespace hearth::ops {
 
-/// Parameters of a kernel have 4096 bytes on every card; the rest is left to what a kernel needs besides.
+/// Parameters of a kernel have 4096 bytes on every GPU; the rest is left to what a kernel needs besides.
 inline constexpr size_t kTableBytes = 3584;
 
 /// The tensors of a launch, which travels in its parameters; each block has a run of elements of one tensor.

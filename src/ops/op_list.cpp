@@ -41,8 +41,8 @@ std::vector<const ir::OpDef*> make_list() {
                               &dropout,
                               // matmul, conv
                               &matmul,
-                              &orthogonalise,
-                              &quantised_linear,
+                              &orthogonalize,
+                              &quantized_linear,
                               &conv2d,
                               &conv2d_grad_input,
                               &conv2d_grad_weight,

@@ -22,10 +22,10 @@ struct Bucket {
   DType wire = DType::f32;
 };
 
-/// What follows a copy takes its memory, and then waits for it. So a card's next nodes come before the copy
+/// What follows a copy takes its memory, and then waits for it. So a GPU's next nodes come before the copy
 /// of a bucket to the host, which starts as early all the same, ...
 constexpr int64_t kNumBetween = 4;
-/// ... and a bucket comes back behind the next ones, which have host memory of their own until then.
+/// ... and a bucket comes back after the next ones, which have host memory of their own until then.
 constexpr size_t kNumOnTheWay = 2;
 
 std::vector<Bucket> make_buckets(const TrainGraph& train, int64_t bucket_bytes) {
@@ -90,7 +90,7 @@ class AllReduce {
   }
 
  private:
-  /// What is left over stands behind a sum.
+  /// What is left over stands after a sum.
   std::vector<ir::Node> append_what_needs_no_sum(std::vector<ir::Node> nodes) {
     std::set<ValueId> late = unsent_, read_late;
     const auto must_wait = [&](const ir::Node& node) {
@@ -162,7 +162,7 @@ class AllReduce {
     if (options_.through_host) fetch_all_but(kNumOnTheWay);
   }
 
-  /// Brings sums back to the card, the oldest first, but those of the last `num_buckets` that were sent.
+  /// Brings sums back to the GPU, the oldest first, but those of the last `num_buckets` that were sent.
   void fetch_all_but(size_t num_buckets) {
     for (; num_fetched_ + num_buckets < num_sent_; ++num_fetched_) {
       const Bucket& bucket = buckets_[num_fetched_];
@@ -190,7 +190,7 @@ class AllReduce {
     }
   }
 
-  ir::Attrs place() const { return options_.on_card ? ir::Attrs{{ops::kOnCard, int64_t{1}}} : ir::Attrs{}; }
+  ir::Attrs place() const { return options_.on_gpu ? ir::Attrs{{ops::kOnGpu, int64_t{1}}} : ir::Attrs{}; }
   ir::Attrs wire_of(const Bucket& bucket) const {
     ir::Attrs attrs = place();
     if (bucket.wire != DType::f32) attrs.set("wire", std::string(dtype_name(bucket.wire)));
@@ -209,7 +209,7 @@ class AllReduce {
   std::set<ValueId> missing_;  ///< of the shared values, those that no node has made yet
   std::set<ValueId> unsent_;
   int64_t num_kept_ = 0;          ///< nodes so far, but for those of this pass
-  std::vector<int64_t> made_at_;  ///< num_kept_ behind the last value of each bucket
+  std::vector<int64_t> made_at_;  ///< num_kept_ after the last value of each bucket
   size_t num_sent_ = 0, num_fetched_ = 0;
   std::map<ValueId, ValueId> sums_;
 };

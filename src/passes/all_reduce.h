@@ -8,15 +8,15 @@ struct AllReduceOptions {
   /// Values of at least so many bytes travel alone, in place; smaller ones together, in buckets of about so
   /// many.
   int64_t bucket_bytes = int64_t{1} << 20;
-  /// A card's values go through host memory.
+  /// A GPU's values go through host memory.
   bool through_host = false;
-  /// They stay there, and the cards reach one another (Exchange::on_card).
-  bool on_card = false;
+  /// They stay there, and the GPUs reach one another (Exchange::on_gpu).
+  bool on_gpu = false;
   int rank = 0;  ///< of the worker whose graph it is
 };
 
-/// Lets every node behind a value of `train.shared` read its sum over the workers; such nodes come last, and
-/// behind them what spreads `train.spread`. The
+/// Lets every node after a value of `train.shared` read its sum over the workers; such nodes come last, and
+/// after them what spreads `train.spread`. The
 /// sum of a bucket begins where the last of its values is made, beside the nodes that follow (Li and others,
 /// VLDB 2020). Buckets and their order follow from `shared` alone, so that workers whose micro-batches have
 /// other shapes meet.

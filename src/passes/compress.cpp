@@ -53,7 +53,7 @@ class Compress {
   struct Rewritten {
     ValueId gradient = ir::kNone;  ///< what stands for it
     bool in_place = false;         ///< in its bytes
-    Shared shared = {};            ///< what workers sum instead, and what they sum behind that
+    Shared shared = {};            ///< what workers sum instead, and what they sum after that
     Shared last = {};
   };
 
@@ -108,7 +108,7 @@ class Compress {
     const ValueId whole = add("accumulate", {error, viewed(gradient, matrix)});
     const ValueId factor = add_state(ir::StateKind::factor, name, {matrix[1], options_.rank});
     const ValueId left_sum = add("matmul", {whole, factor});
-    const ValueId left = add("orthogonalise", {left_sum});
+    const ValueId left = add("orthogonalize", {left_sum});
     // Of its own right factor a worker needs the product too: a copy is summed.
     const ValueId minus_right = add("neg", {add("matmul", {whole, left}, transpose_a)});
     const ValueId right_sum = add("neg", {minus_right});

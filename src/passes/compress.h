@@ -15,7 +15,7 @@ struct CompressOptions {
 
 /// Lets workers send less of each gradient in `train.shared`, f32: what is left out is added to the next one
 /// (error feedback). bf16: the gradient rounded. PowerSGD (arXiv 1905.13727): of a matrix M [N, M] the sums
-/// of P = M Q and of M^T P with P orthogonalised, whose product stands for the sum of M. What is not finite
+/// of P = M Q and of M^T P with P orthogonalized, whose product stands for the sum of M. What is not finite
 /// stays in the states, which are the weight's `error` and, of PowerSGD, its `factor`: Q of the next step.
 void compress(TrainGraph& train, const CompressOptions& options);
 

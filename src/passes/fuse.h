@@ -12,7 +12,7 @@ void fuse_epilogues(ir::Graph& graph);
 /// activation. Runs after fuse_epilogues, before `backward`.
 void fuse_conv_pool(ir::Graph& graph);
 
-/// Lets a convolution do what batch normalisation behind it needs: all of it where the statistics are given
+/// Lets a convolution do what batch normalization after it needs: all of it where the statistics are given
 /// and nothing else reads the convolution's result; with `moments`, the moments of its result in training.
 /// Runs after fuse_conv_pool, before `backward`.
 void fuse_norm(ir::Graph& graph, bool moments);

@@ -14,10 +14,10 @@ namespace {
 
 /// PCIe 4.0 x16 as an RX 7900 XTX uses it in both directions at once (ROCm issue 2253).
 constexpr double kLink = 24e9;
-/// Nothing was published for these cards; a few microseconds are usual.
+/// Nothing was published for these GPUs; a few microseconds are usual.
 constexpr double kLaunch = 5e-6;
 
-constexpr CardModel kCards[] = {
+constexpr GpuModel kGpus[] = {
     {.name = "rx7900xt",
      .full_name = "AMD Radeon RX 7900 XT",
      .half_flops_per_second = 75e12,
@@ -68,37 +68,36 @@ constexpr CardModel kCards[] = {
      .sources =
          "16 bits: PyTorch 2.11 products of 8192 on random numbers (769 to 798 TFLOP/s, measured); f32: "
          "three quarters of the peak, assumed; bandwidth: copies of 8.6 GB, measured; link: as the "
-         "others; launch: assumed; peaks: NVIDIA, of the SXM card without sparsity"},
+         "others; launch: assumed; peaks: NVIDIA, of the SXM GPU without sparsity"},
 };
 
 }  // namespace
 
-std::span<const CardModel> card_models() { return kCards; }
+std::span<const GpuModel> gpu_models() { return kGpus; }
 
-const CardModel& find_card(std::string_view name) {
+const GpuModel& find_gpu(std::string_view name) {
   std::vector<std::string_view> names;
-  for (const CardModel& card : kCards) {
-    if (card.name == name) return card;
-    names.push_back(card.name);
+  for (const GpuModel& gpu : kGpus) {
+    if (gpu.name == name) return gpu;
+    names.push_back(gpu.name);
   }
-  user_error("there is no model of a card '{}'; known are {}", name, fmt::join(names, ", "));
+  user_error("there is no model of a GPU '{}'; known are {}", name, fmt::join(names, ", "));
 }
 
-const CardModel* find_card_by_full_name(std::string_view full_name) {
-  const auto* const found = std::ranges::find(kCards, full_name, &CardModel::full_name);
-  return found == std::end(kCards) ? nullptr : found;
+const GpuModel* find_gpu_by_full_name(std::string_view full_name) {
+  const auto* const found = std::ranges::find(kGpus, full_name, &GpuModel::full_name);
+  return found == std::end(kGpus) ? nullptr : found;
 }
 
-double peak_flops_per_second(const CardModel& card, DType precision) {
-  return precision == DType::f32 ? card.full_peak_flops_per_second : card.half_peak_flops_per_second;
+double peak_flops_per_second(const GpuModel& gpu, DType precision) {
+  return precision == DType::f32 ? gpu.full_peak_flops_per_second : gpu.half_peak_flops_per_second;
 }
 
-Machine machine_of(const CardModel& card, DType precision) {
-  return {
-      .flops_per_second = precision == DType::f32 ? card.full_flops_per_second : card.half_flops_per_second,
-      .bytes_per_second = card.bytes_per_second,
-      .link_bytes_per_second = card.link_bytes_per_second,
-      .measures_products = true};
+Machine machine_of(const GpuModel& gpu, DType precision) {
+  return {.flops_per_second = precision == DType::f32 ? gpu.full_flops_per_second : gpu.half_flops_per_second,
+          .bytes_per_second = gpu.bytes_per_second,
+          .link_bytes_per_second = gpu.link_bytes_per_second,
+          .measures_products = true};
 }
 
 double cost_seconds(const ir::Graph& graph, const ir::Node& node, const Machine& machine) {

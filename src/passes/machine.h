@@ -14,12 +14,12 @@ struct Machine {
   double bytes_per_second = 1e10;
   /// Between the device and host memory, each way.
   double link_bytes_per_second = 1e10;
-  /// Whether moments of a product are cheaper where it is made than where they are needed: on cards.
+  /// Whether moments of a product are cheaper where it is made than where they are needed: on GPUs.
   bool measures_products = false;
 };
 
-/// A card as programs are modelled on it: what its libraries reach, not what is printed on the box.
-struct CardModel {
+/// A GPU as programs are modeled on it: what its libraries reach, not what is printed on the box.
+struct GpuModel {
   std::string_view name;             ///< "rx7900xt"
   std::string_view full_name;        ///< as its driver says it
   double half_flops_per_second = 0;  ///< products of bf16 and f16 with sums in f32
@@ -31,16 +31,16 @@ struct CardModel {
   double full_peak_flops_per_second = 0;
   std::string_view sources;  ///< of the figures, in their order
 };
-/// All that are known; a figure is changed, and a card added, in machine.cpp.
-std::span<const CardModel> card_models();
-/// The card of that name; UserError with the known ones otherwise.
-const CardModel& find_card(std::string_view name);
-/// The card whose driver says that name; null where it is not known.
-const CardModel* find_card_by_full_name(std::string_view full_name);
+/// All that are known; a figure is changed, and a GPU added, in machine.cpp.
+std::span<const GpuModel> gpu_models();
+/// The GPU of that name; UserError with the known ones otherwise.
+const GpuModel& find_gpu(std::string_view name);
+/// The GPU whose driver says that name; null where it is not known.
+const GpuModel* find_gpu_by_full_name(std::string_view full_name);
 /// The vendor's arithmetic rate for a model in that precision.
-double peak_flops_per_second(const CardModel& card, DType precision);
+double peak_flops_per_second(const GpuModel& gpu, DType precision);
 /// Its rates for a model in that precision.
-Machine machine_of(const CardModel& card, DType precision);
+Machine machine_of(const GpuModel& gpu, DType precision);
 
 /// Seconds of a node alone.
 double cost_seconds(const ir::Graph& graph, const ir::Node& node, const Machine& machine);
@@ -53,7 +53,7 @@ struct StepTime {
 };
 
 /// Runs the order on three queues: computing, copies to the device, copies to the host. A copy may start when
-/// the node in front of it is done; a node waits for what it reads.
+/// the node before it is done; a node waits for what it reads.
 StepTime simulate(const ir::Graph& graph, const Machine& machine);
 
 }  // namespace hearth::passes

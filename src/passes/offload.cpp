@@ -111,7 +111,7 @@ void prefetch(ir::Graph& graph, int64_t limit_bytes, const WorkspaceOf& workspac
     }
     places.push_back(place);
   }
-  // A moved node goes in front of the one that stands where it goes.
+  // A moved node goes before the one that stands where it goes.
   const auto key = [&](ir::NodeId id) {
     const auto stood = static_cast<size_t>(id);
     return std::pair(places[stood], places[stood] == stood);

@@ -16,7 +16,7 @@ struct OffloadOptions {
   bool operator==(const OffloadOptions&) const = default;
 };
 
-/// Puts a fetch in front of every node that reads a weight or state that is offloaded, and a store behind
+/// Puts a fetch before every node that reads a weight or state that is offloaded, and a store after
 /// every node that writes one.
 void offload(ir::Graph& graph, const OffloadOptions& options);
 

@@ -18,7 +18,7 @@
 namespace hearth::passes {
 namespace {
 
-/// Runs a pass in front of `backward` that drops dead nodes; what `backward` starts from counts as read.
+/// Runs a pass before `backward` that drops dead nodes; what `backward` starts from counts as read.
 template <typename GraphPass>
 void keeping_loss_weight(TrainGraph& train, GraphPass pass) {
   if (train.loss_weight == ir::kNone) return pass(train.graph);
@@ -28,7 +28,7 @@ void keeping_loss_weight(TrainGraph& train, GraphPass pass) {
   train.graph.outputs.pop_back();
 }
 
-/// The same behind it: what is summed for another worker counts as read.
+/// The same after it: what is summed for another worker counts as read.
 template <typename GraphPass>
 void keeping_shared(TrainGraph& train, GraphPass pass) {
   std::vector<ir::ValueId>& outputs = train.graph.outputs;
@@ -50,7 +50,7 @@ constexpr std::array<Pass, 15> kPasses = {{
      .doc = "convolution, relu and 2x2 max-pool over an image as one op",
      .run = [](TrainGraph& train, PassContext&) { keeping_loss_weight(train, fuse_conv_pool); }},
     {.name = "fuse_norm",
-     .doc = "batch norm into the convolution before it, in training on a card its statistics alone",
+     .doc = "batch norm into the convolution before it, in training on a GPU its statistics alone",
      .run =
          [](TrainGraph& train, PassContext& context) {
            keeping_loss_weight(
@@ -88,12 +88,12 @@ constexpr std::array<Pass, 15> kPasses = {{
      .stage = Stage::exchange,
      .run = [](TrainGraph& train, PassContext& context) { all_reduce(train, context.all_reduce); }},
     {.name = "shard_weights",
-     .doc = "weights that another worker has, received in front of each pass that reads them",
+     .doc = "weights that another worker has, received before each pass that reads them",
      .required = true,
      .stage = Stage::exchange,
      .run = [](TrainGraph& train, PassContext& context) { shard_weights(train, context.shard); }},
     {.name = "group_updates",
-     .doc = "updates of one kind next to each other, for a card to make in one launch",
+     .doc = "updates of one kind next to each other, for a GPU to make in one launch",
      .stage = Stage::exchange,
      .run = [](TrainGraph& train, PassContext&) { group_updates(train.graph); }},
     {.name = "offload",

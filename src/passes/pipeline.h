@@ -22,7 +22,7 @@ struct PassContext {
   OffloadOptions offload;
   Machine machine;
   WorkspaceOf workspace_of;
-  /// Adds what consumes the gradients (accumulation or the optimiser); absent for evaluation graphs.
+  /// Adds what consumes the gradients (accumulation or the optimizer); absent for evaluation graphs.
   std::function<void(TrainGraph&)> consume_gradients;
   CompressOptions compress;
   AllReduceOptions all_reduce;

@@ -1,3 +1,10 @@
+// Every round looks at the node where most bytes are alive, and asks of each value that is alive there but
+// not used: what would it cost to drop it now and have it back before its next reader, either by computing it
+// again from what is alive then, or by a copy to the host and back, and how many bytes does the peak lose?
+// The one with most bytes per second of work goes, together with its equals in the other layers, and the peak
+// is measured again on the changed graph. So the answer is always the real peak of a graph that computes the
+// same values with the same ops: bits cannot change. It is the greedy form of Checkmate's problem (Jain et
+// al., MLSys 2020), whose exact form is an integer program.
 #include "passes/recompute.h"
 
 #include <algorithm>
@@ -200,7 +207,7 @@ class Recompute {
   /// By the node that makes what is stashed.
   using Stashes = std::map<NodeId, std::vector<ir::Node>>;
 
-  /// Makes each chain again before its first late reader; all readers behind it, also of earlier copies, read
+  /// Makes each chain again before its first late reader; all readers after it, also of earlier copies, read
   /// the new values. `candidates` are in the order of their readers.
   void insert_all(const std::vector<Candidate>& candidates) {
     Stashes stashes;
@@ -220,7 +227,7 @@ class Recompute {
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes.size()); ++id) {
       for (; next < candidates.size() && candidates[next].next_read == id; ++next) {
         for (ir::Node& copy : copies[next]) {
-          // One that stands in front of it may read an earlier copy of the same value.
+          // One that stands before it may read an earlier copy of the same value.
           const ValueId made = copy.outputs[0];
           append(std::move(copy));
           newest[static_cast<size_t>(original(made))] = made;

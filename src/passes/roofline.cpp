@@ -9,10 +9,10 @@ namespace hearth::passes {
 namespace {
 
 /// Rates follow what a node reads: what it multiplies.
-double rate_of(const ir::Graph& graph, const ir::Node& node, const CardModel& card) {
+double rate_of(const ir::Graph& graph, const ir::Node& node, const GpuModel& gpu) {
   const ir::ValueId first = node.inputs.empty() ? ir::kNone : node.inputs[0];
   const bool half = first != ir::kNone && dtype_bytes(graph.type(first).dtype) == 2;
-  return half ? card.half_flops_per_second : card.full_flops_per_second;
+  return half ? gpu.half_flops_per_second : gpu.full_flops_per_second;
 }
 
 void add_row(Roofline& roofline, const RooflineRow& row) {
@@ -36,13 +36,13 @@ void sort_rows(Roofline& roofline) {
 
 }  // namespace
 
-double kernel_seconds(const ir::Graph& graph, const ir::Node& node, const CardModel& card) {
+double kernel_seconds(const ir::Graph& graph, const ir::Node& node, const GpuModel& gpu) {
   const ir::Cost cost = ir::cost_of(graph, node);
-  if (node.op->transfer != ir::Transfer::none) return cost.bytes / card.link_bytes_per_second;
-  return std::max(cost.flops / rate_of(graph, node, card), cost.bytes / card.bytes_per_second);
+  if (node.op->transfer != ir::Transfer::none) return cost.bytes / gpu.link_bytes_per_second;
+  return std::max(cost.flops / rate_of(graph, node, gpu), cost.bytes / gpu.bytes_per_second);
 }
 
-Roofline make_roofline(const ir::Graph& graph, const CardModel& card) {
+Roofline make_roofline(const ir::Graph& graph, const GpuModel& gpu) {
   Roofline made;
   size_t together = 0;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -57,7 +57,7 @@ Roofline make_roofline(const ir::Graph& graph, const CardModel& card) {
                    .launches = launches ? 1 : 0,
                    .flops = cost.flops,
                    .bytes = cost.bytes,
-                   .seconds = kernel_seconds(graph, node, card) + (launches ? card.launch_seconds : 0)});
+                   .seconds = kernel_seconds(graph, node, gpu) + (launches ? gpu.launch_seconds : 0)});
   }
   sort_rows(made);
   return made;

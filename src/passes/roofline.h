@@ -18,7 +18,7 @@ struct RooflineRow {
   double seconds = 0;
 };
 
-/// A program as a model of a card would run it, kernel behind kernel: each takes the longer of its arithmetic
+/// A program as a model of a GPU would run it, kernel after kernel: each takes the longer of its arithmetic
 /// and its memory traffic (Williams, Waterman, Patterson 2009), and the cost of a launch. A model: nothing is
 /// measured.
 struct Roofline {
@@ -31,9 +31,9 @@ struct Roofline {
   /// Adds another program, run `times` times.
   void add(const Roofline& other, int times);
 };
-Roofline make_roofline(const ir::Graph& graph, const CardModel& card);
+Roofline make_roofline(const ir::Graph& graph, const GpuModel& gpu);
 
 /// What one node adds to it, without the launch.
-double kernel_seconds(const ir::Graph& graph, const ir::Node& node, const CardModel& card);
+double kernel_seconds(const ir::Graph& graph, const ir::Node& node, const GpuModel& gpu);
 
 }  // namespace hearth::passes

@@ -64,13 +64,13 @@ class Positions {
   /// Of a cast, a view or a sum that is kept; kNone for a node that puts several values together.
   ir::ValueId only_made_input(const ir::Node& node) const;
   void place_rest();
-  /// Casts and the like of a gradient that crosses a cut anyway are made behind it, not sent too.
+  /// Casts and the like of a gradient that crosses a cut anyway are made after it, not sent too.
   void follow_readers(const Readers& readers);
   /// A part of such a gradient is made beside the others, where what it is made of is smaller.
   void follow_late_readers(const Readers& readers);
   /// The last position that a node's inputs of the forward pass have, or `otherwise`.
   int last_input(const ir::Node& node, int otherwise) const;
-  /// Never behind what it reads of the backward pass.
+  /// Never after what it reads of the backward pass.
   int backward_position(const ir::Node& node, Pin pin) const;
 
   const TrainGraph& train_;

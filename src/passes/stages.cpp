@@ -21,7 +21,7 @@ using ir::NodeId;
 using ir::ValueId;
 
 constexpr int kNowhere = Positions::kNowhere;
-/// Chooses cuts; cut c stands in front of position c.
+/// Chooses cuts; cut c stands before position c.
 class Cuts {
  public:
   Cuts(const ir::Graph& graph, const Positions& positions, const StageOptions& options)
@@ -96,7 +96,7 @@ class Cuts {
 
   size_t num_positions() const { return index(positions_.num_positions()); }
 
-  /// values[p] = the sum of those in front of position p.
+  /// values[p] = the sum of those before position p.
   template <typename T>
   static void add_up(std::vector<T>& values) {
     values.push_back(0);
@@ -190,7 +190,7 @@ class Cuts {
     places_.push_back(positions_.num_positions());
   }
 
-  /// Values of a micro-batch that are made in front of each position and read behind it, on the way to the
+  /// Values of a micro-batch that are made before each position and read after it, on the way to the
   /// losses.
   std::vector<int> num_crossing() const {
     std::map<ValueId, int> last_read;
@@ -215,7 +215,7 @@ class Cuts {
   const ir::Graph& graph_;
   const Positions& positions_;
   const StageOptions& options_;
-  /// In front of each position.
+  /// Before each position.
   std::vector<double> seconds_;
   std::vector<int64_t> weight_bytes_, num_trained_, saved_bytes_;
   /// For each stage, weights that are in another one.

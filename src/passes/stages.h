@@ -42,7 +42,7 @@ struct StageShare {
   int64_t activation_bytes = 0;  ///< what its micro-batches in flight keep for the backward pass
 };
 
-/// A graph in stages, one behind the other.
+/// A graph in stages, one after the other.
 struct Stages {
   /// Of a node that is made in every stage which reads it: it depends on no weight.
   static constexpr int kEvery = -1;
@@ -57,7 +57,7 @@ struct Stages {
 
 /// Cuts the forward and backward pass of a micro-batch, as `backward` leaves it, into a stage for each
 /// device. Cuts go where the fewest values cross, between layers; of those, the ones under which the slowest
-/// stage is the fastest, in the memory of each. A stage keeps micro-batches in flight for those behind it
+/// stage is the fastest, in the memory of each. A stage keeps micro-batches in flight for those after it
 /// (1F1B, Narayanan and others, SOSP 2019). A weight lives where it is read last, so that a head that is the
 /// table too has it, and only the rows of a micro-batch and their gradients travel; a node of the backward
 /// pass goes to the stage of what it differentiates. Follows from graph and options alone, so that all

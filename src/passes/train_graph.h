@@ -13,13 +13,13 @@ struct Gradient {
   ir::ValueId gradient = ir::kNone;
 };
 
-/// An f32 value of which everything behind it is to read the sum over all workers: of each of them, or of
+/// An f32 value of which everything after it is to read the sum over all workers: of each of them, or of
 /// worker `root` alone, where that is one.
 struct Shared {
   ir::ValueId value = ir::kNone;
   int root = -1;
   DType wire = DType::f32;  ///< what travels, of values for all workers
-  /// Later ones, which stand behind the others, may be made of sums of earlier ones.
+  /// Later ones, which stand after the others, may be made of sums of earlier ones.
   int stage = 0;
 };
 

@@ -1,3 +1,9 @@
+// A pipeline needs no scheduler at run time when one order of all passes and messages is fixed beforehand.
+// order_pipeline writes down that order for all stages together by playing 1F1B on a clock of ticks. Each
+// stage's graph is then its own part of the list: the nodes of a micro-batch, renamed per micro-batch, with a
+// send or a receive where a value crosses a cut. Because both ends take every message from the same list, the
+// earliest event that is not done can always be done, so stages cannot wait for each other in a circle; and
+// because it is one graph, the packer sees the micro-batches in flight.
 #include "passes/unroll.h"
 
 #include <algorithm>

@@ -8,7 +8,7 @@ namespace hearth::planner {
 
 double StepModel::mfu() const {
   return (roofline.flops - recomputed_flops) /
-         (roofline.seconds * passes::peak_flops_per_second(*card, precision));
+         (roofline.seconds * passes::peak_flops_per_second(*gpu, precision));
 }
 
 UpdateSize update_size(const engine::Engine& engine) {
@@ -22,18 +22,18 @@ UpdateSize update_size(const engine::Engine& engine) {
   return {.num_samples = num_ids * options.accumulate, .is_text = num_ids > options.batch};
 }
 
-StepModel model_step(engine::EngineOptions options, const passes::CardModel& card) {
+StepModel model_step(engine::EngineOptions options, const passes::GpuModel& gpu) {
   options.backend = exec::Backend::null;
   options.measure_only = true;
   const engine::Engine engine(options, std::span(&options.batch, 1), {});
   const auto num_micro = static_cast<int>(options.accumulate / options.num_workers);
   const ir::Graph& graph = engine.train_program().graph();
-  StepModel model{.card = &card,
+  StepModel model{.gpu = &gpu,
                   .precision = options.precision,
                   .recomputed_flops = num_micro * engine.recompute().extra_flops};
-  model.roofline.add(passes::make_roofline(graph, card), 1);
+  model.roofline.add(passes::make_roofline(graph, gpu), 1);
   if (const exec::Program* before = engine.accumulate_program())
-    model.roofline.add(passes::make_roofline(before->graph(), card), num_micro - 1);
+    model.roofline.add(passes::make_roofline(before->graph(), gpu), num_micro - 1);
   const UpdateSize size = update_size(engine);
   model.is_text = size.is_text;
   model.num_samples = size.num_samples;
@@ -42,7 +42,7 @@ StepModel model_step(engine::EngineOptions options, const passes::CardModel& car
 
 std::string to_table(const StepModel& model) {
   const passes::Roofline& all = model.roofline;
-  std::string text = fmt::format("on {}: a model, not a measurement\n", model.card->full_name);
+  std::string text = fmt::format("on {}: a model, not a measurement\n", model.gpu->full_name);
   text += fmt::format("{:>10} {:>6} {:>6} {:>9} {:>10} {:>10}  op\n", "ms", "share", "count", "launches",
                       "GFLOP", "MB");
   const auto row = [&](const passes::RooflineRow& r) {
@@ -54,9 +54,9 @@ std::string to_table(const StepModel& model) {
   int count = 0;
   for (const passes::RooflineRow& r : all.rows) count += r.count;
   text += row({"in all", count, all.launches, all.flops, all.bytes, all.seconds});
-  return text + fmt::format("modelled: {:.3f} ms a step, {:.0f} {}/s, MFU {:.1f}%\nfigures: {}\n",
+  return text + fmt::format("modeled: {:.3f} ms a step, {:.0f} {}/s, MFU {:.1f}%\nfigures: {}\n",
                             all.seconds * 1e3, model.samples_per_second(),
-                            model.is_text ? "tokens" : "images", 100 * model.mfu(), model.card->sources);
+                            model.is_text ? "tokens" : "images", 100 * model.mfu(), model.gpu->sources);
 }
 
 }  // namespace hearth::planner

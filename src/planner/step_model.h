@@ -14,9 +14,9 @@ struct UpdateSize {
 };
 UpdateSize update_size(const engine::Engine& engine);
 
-/// A training step on a card that need not be there: a model, not a measurement.
+/// A training step on a GPU that need not be there: a model, not a measurement.
 struct StepModel {
-  const passes::CardModel* card = nullptr;
+  const passes::GpuModel* gpu = nullptr;
   DType precision = DType::f32;
   passes::Roofline roofline;  ///< of all micro-batches and the update
   int64_t num_samples = 0;    ///< pictures, or tokens
@@ -29,7 +29,7 @@ struct StepModel {
 };
 
 /// Compiles the training step; nothing is run.
-StepModel model_step(engine::EngineOptions options, const passes::CardModel& card);
+StepModel model_step(engine::EngineOptions options, const passes::GpuModel& gpu);
 
 std::string to_table(const StepModel& model);
 

@@ -13,22 +13,22 @@
 namespace hearth::planner {
 namespace {
 
-/// From a card's stream to the host's function and back, or from a worker to
+/// From a GPU's stream to the host's function and back, or from a worker to
 /// those that wait for it; assumed.
 constexpr double kCallSeconds = 20e-6;
 /// From one machine to another and back, by TCP; assumed.
 constexpr double kRoundTripSeconds = 100e-6;
 
-double card_rate(const Links& links, const passes::CardModel& card) {
-  return links.card > 0 ? links.card : card.link_bytes_per_second;
+double gpu_rate(const Links& links, const passes::GpuModel& gpu) {
+  return links.gpu > 0 ? links.gpu : gpu.link_bytes_per_second;
 }
 
 /// The paths of all workers.
 class Paths {
  public:
-  Paths(const passes::CardModel& card, const Links& links, int64_t num_workers)
-      : card_(card), links_(links), num_workers_(static_cast<size_t>(num_workers)) {
-    const double link = card_rate(links, card);
+  Paths(const passes::GpuModel& gpu, const Links& links, int64_t num_workers)
+      : gpu_(gpu), links_(links), num_workers_(static_cast<size_t>(num_workers)) {
+    const double link = gpu_rate(links, gpu);
     for (size_t worker = 0; worker < num_workers_; ++worker)
       bytes_per_second_.insert(bytes_per_second_.end(),
                                {link, link, links.sums, links.memory, std::max(1.0, links.network)});
@@ -36,7 +36,7 @@ class Paths {
   std::span<const double> bytes_per_second() const { return bytes_per_second_; }
 
   exec::ReplayStep step(const exec::Program& program, const exec::PlannedStep& planned, size_t worker) const {
-    exec::ReplayStep step{.queue = planned.queue, .seconds = card_.launch_seconds, .waits = planned.waits};
+    exec::ReplayStep step{.queue = planned.queue, .seconds = gpu_.launch_seconds, .waits = planned.waits};
     for (const ir::Node& node : planned.nodes) add(step, program.graph(), node, worker);
     return step;
   }
@@ -44,14 +44,14 @@ class Paths {
  private:
   enum Kind : uint8_t { in, out, sums, memory, network, kNumKinds };
   size_t path(size_t worker, Kind kind) const {
-    // All cards of one machine share its memory.
+    // All GPUs of one machine share its memory.
     if (kind == memory && links_.network <= 0) worker = 0;
     return worker * kNumKinds + kind;
   }
 
   void add(exec::ReplayStep& step, const ir::Graph& graph, const ir::Node& node, size_t worker) const {
     if (node.op->transfer == ir::Transfer::none) {
-      step.seconds += passes::kernel_seconds(graph, node, card_);
+      step.seconds += passes::kernel_seconds(graph, node, gpu_);
       return;
     }
     if (node.op->transfer == ir::Transfer::exchange) return add_exchange(step, graph, node, worker);
@@ -80,7 +80,7 @@ class Paths {
     step.paths.push_back({.path = path(worker, network), .per_byte = wire * per_byte});
   }
 
-  const passes::CardModel& card_;
+  const passes::GpuModel& gpu_;
   const Links& links_;
   size_t num_workers_;
   std::vector<double> bytes_per_second_;
@@ -144,12 +144,11 @@ std::vector<engine::EngineOptions> options_of_workers(const engine::EngineOption
   return workers;
 }
 
-TeamModel model_team(const engine::EngineOptions& options, const passes::CardModel& card,
-                     const Links& links) {
-  return model_team(options_of_workers(options), card, links);
+TeamModel model_team(const engine::EngineOptions& options, const passes::GpuModel& gpu, const Links& links) {
+  return model_team(options_of_workers(options), gpu, links);
 }
 
-TeamModel model_team(std::vector<engine::EngineOptions> workers, const passes::CardModel& card,
+TeamModel model_team(std::vector<engine::EngineOptions> workers, const passes::GpuModel& gpu,
                      const Links& links) {
   const engine::EngineOptions first = workers.front();
   std::vector<std::unique_ptr<engine::Engine>> engines;
@@ -164,8 +163,8 @@ TeamModel model_team(std::vector<engine::EngineOptions> workers, const passes::C
       engines.push_back(
           std::make_unique<engine::Engine>(options, std::span(&options.batch, 1), std::span<int64_t>()));
       const engine::PlanReport& plan = team.plans.emplace_back(engine::make_plan_report(*engines.back()));
-      if (plan.peak_bytes > team.card_bytes) team.host_bytes = plan.host_bytes;
-      team.card_bytes = std::max(team.card_bytes, plan.peak_bytes);
+      if (plan.peak_bytes > team.gpu_bytes) team.host_bytes = plan.host_bytes;
+      team.gpu_bytes = std::max(team.gpu_bytes, plan.peak_bytes);
       const UpdateSize size = update_size(*engines.back());
       team.num_samples = std::max(team.num_samples, size.num_samples);
       team.is_text |= size.is_text;
@@ -173,14 +172,14 @@ TeamModel model_team(std::vector<engine::EngineOptions> workers, const passes::C
     last.push_back(&engines.back()->train_program());
     before.push_back(engines.back()->accumulate_program());
   }
-  const Paths paths(card, links, first.num_workers);
+  const Paths paths(gpu, links, first.num_workers);
   add(team, replay_programs(last, paths), 1);
   if (before.front() != nullptr)
     add(team, replay_programs(before, paths), first.accumulate / first.num_workers - 1);
   return team;
 }
 
-std::string to_text(const TeamModel& team, const TeamModel& one, const passes::CardModel& card,
+std::string to_text(const TeamModel& team, const TeamModel& one, const passes::GpuModel& gpu,
                     const Links& links) {
   const auto ms = [&](exec::Queue queue) { return 1e3 * team.busy_seconds[static_cast<size_t>(queue)]; };
   const auto line = [](std::string_view what, const TeamModel& model) {
@@ -188,35 +187,35 @@ std::string to_text(const TeamModel& team, const TeamModel& one, const passes::C
                        model.samples_per_second(), model.samples_name());
   };
   std::string text = fmt::format("on {} of {}: simulated, not measured\n{}\n{}, {:.2f} times as fast\n",
-                                 team.num_workers, card.full_name, line("one card", one),
-                                 line(fmt::format("{} cards", team.num_workers), team), scaling(team, one));
+                                 team.num_workers, gpu.full_name, line("one GPU", one),
+                                 line(fmt::format("{} GPUs", team.num_workers), team), scaling(team, one));
   text += fmt::format(
       "exposed: {:.3f} ms, {:.1f}% of an update, in which a "
-      "card stands still\n",
+      "GPU stands still\n",
       1e3 * team.exposed_seconds, 100 * team.exposed_seconds / team.seconds);
   text += fmt::format(
       "of each: kernels {:.3f} ms, copies to host memory "
       "{:.3f} ms, sums {:.3f} ms, back {:.3f} ms\n",
       ms(exec::Queue::compute), ms(exec::Queue::out), ms(exec::Queue::exchange), ms(exec::Queue::in));
   text += fmt::format(
-      "links: {:g} GB/s each way to a card, host memory {:g} "
+      "links: {:g} GB/s each way to a GPU, host memory {:g} "
       "GB/s, sums {:g} GB/s a worker",
-      1e-9 * card_rate(links, card), 1e-9 * links.memory, 1e-9 * links.sums);
-  return text + (links.network > 0 ? fmt::format(", {:g} MB/s each way between machines of a card each\n",
+      1e-9 * gpu_rate(links, gpu), 1e-9 * links.memory, 1e-9 * links.sums);
+  return text + (links.network > 0 ? fmt::format(", {:g} MB/s each way between machines of a GPU each\n",
                                                  1e-6 * links.network)
                                    : ", all in one machine\n");
 }
 
-std::string to_json(const TeamModel& team, const TeamModel& one, const passes::CardModel& card,
+std::string to_json(const TeamModel& team, const TeamModel& one, const passes::GpuModel& gpu,
                     const Links& links) {
   return fmt::format(
-      "{{\"simulated\":true,\"card\":\"{}\",\"workers\":{},"
+      "{{\"simulated\":true,\"gpu\":\"{}\",\"workers\":{},"
       "\"link_bytes_per_second\":{:.0f},"
       "\"network_bytes_per_second\":{:.0f},\"step_seconds\":{:."
       "9f},\"exposed_seconds\":{:.9f},"
       "\"samples_per_step\":{},\"one_step_seconds\":{:.9f},"
       "\"one_samples_per_step\":{},\"scaling\":{:.4f}}}",
-      card.name, team.num_workers, card_rate(links, card), links.network, team.seconds, team.exposed_seconds,
+      gpu.name, team.num_workers, gpu_rate(links, gpu), links.network, team.seconds, team.exposed_seconds,
       team.num_samples, one.seconds, one.num_samples, scaling(team, one));
 }
 

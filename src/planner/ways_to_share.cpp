@@ -15,9 +15,9 @@ namespace {
 constexpr int kTries = 3;
 constexpr int64_t kLeastPart = 128;
 
-/// Lets the options fit the card; false where nothing does.
-bool fit(engine::EngineOptions& options, int64_t card_bytes, std::string& how) {
-  const std::optional<engine::MemoryFit> found = engine::MemoryFits(options, card_bytes).cheapest();
+/// Lets the options fit the GPU; false where nothing does.
+bool fit(engine::EngineOptions& options, int64_t gpu_bytes, std::string& how) {
+  const std::optional<engine::MemoryFit> found = engine::MemoryFits(options, gpu_bytes).cheapest();
   if (!found) return false;
   how = engine::describe(*found);
   options.offload = found->offload;
@@ -25,13 +25,13 @@ bool fit(engine::EngineOptions& options, int64_t card_bytes, std::string& how) {
   return true;
 }
 
-/// Lowers budgets by what plans are above their cards. Returns whether all of them were within.
+/// Lowers budgets by what plans are above their GPUs. Returns whether all of them were within.
 bool lower_budgets(std::vector<engine::EngineOptions>& workers, const TeamModel& model,
-                   std::span<const int64_t> card_bytes) {
+                   std::span<const int64_t> gpu_bytes) {
   bool fits = true;
   for (size_t i = 0; i < workers.size(); ++i) {
     const engine::PlanReport& plan = model.plans[std::min(i, model.plans.size() - 1)];
-    const int64_t above = plan.peak_bytes - card_bytes[i];
+    const int64_t above = plan.peak_bytes - gpu_bytes[i];
     if (above <= 0) continue;
     fits = false;
     int64_t& budget = workers[i].budget_bytes;
@@ -52,12 +52,12 @@ std::string stage_line(const WayToShare& way, size_t stage) {
 }  // namespace
 
 WayToShare plan_way_to_share(std::string settings, engine::EngineOptions options,
-                             std::span<const int64_t> card_bytes, const passes::CardModel& card,
+                             std::span<const int64_t> gpu_bytes, const passes::GpuModel& gpu,
                              const Links& links) {
   options.backend = exec::Backend::gpu;
-  options.machine = passes::machine_of(card, options.precision);
+  options.machine = passes::machine_of(gpu, options.precision);
   const bool has_stages = options.parallel == engine::Parallel::pipeline && options.num_workers > 1;
-  std::vector<int64_t> room(card_bytes.begin(), card_bytes.begin() + options.num_workers);
+  std::vector<int64_t> room(gpu_bytes.begin(), gpu_bytes.begin() + options.num_workers);
   WayToShare way{.settings = std::move(settings)};
   if (has_stages) {
     for (const int64_t num_bytes : room) options.devices.push_back({.memory_bytes = num_bytes});
@@ -70,7 +70,7 @@ WayToShare plan_way_to_share(std::string settings, engine::EngineOptions options
     if (!fit(workers[i], room[i], way.stage_fits.emplace_back())) return way;
   }
   for (int i = 0; i <= kTries; ++i) {
-    TeamModel model = model_team(workers, card, links);
+    TeamModel model = model_team(workers, gpu, links);
     if (!lower_budgets(workers, model, room)) continue;
     way.model = std::move(model);
     break;
@@ -79,7 +79,7 @@ WayToShare plan_way_to_share(std::string settings, engine::EngineOptions options
 }
 
 std::string to_table(const std::vector<WayToShare>& ways) {
-  std::string text = fmt::format("  {:<27} {:>12} {:>12} {:>10} {:>10} {:>12}  {}\n", "", "on each card",
+  std::string text = fmt::format("  {:<27} {:>12} {:>12} {:>10} {:>10} {:>12}  {}\n", "", "on each GPU",
                                  "host memory", "ms", "exposed", "per second", "what it takes to fit");
   for (const WayToShare& way : ways) {
     if (!way.model) {
@@ -88,7 +88,7 @@ std::string to_table(const std::vector<WayToShare>& ways) {
     }
     const TeamModel& model = *way.model;
     text += fmt::format("  {:<27} {:>12} {:>12} {:>10.1f} {:>9.1f}% {:>12.1f}  {}\n", way.settings,
-                        human_bytes(model.card_bytes), human_bytes(model.host_bytes), 1e3 * model.seconds,
+                        human_bytes(model.gpu_bytes), human_bytes(model.host_bytes), 1e3 * model.seconds,
                         100 * model.exposed_seconds / model.seconds, model.samples_per_second(), way.fit);
     for (size_t stage = 0; stage < way.stage_fits.size(); ++stage) text += stage_line(way, stage);
   }
@@ -102,9 +102,9 @@ std::string to_json(const std::vector<WayToShare>& ways) {
     if (way.model) {
       const TeamModel& model = *way.model;
       row += fmt::format(
-          ",\"how\":\"{}\",\"card_bytes\":{},\"host_bytes\":{},\"modelled_seconds\":{:.9f},"
+          ",\"how\":\"{}\",\"gpu_bytes\":{},\"host_bytes\":{},\"modeled_seconds\":{:.9f},"
           "\"exposed_seconds\":{:.9f},\"samples_per_second\":{:.3f}",
-          way.fit, model.card_bytes, model.host_bytes, model.seconds, model.exposed_seconds,
+          way.fit, model.gpu_bytes, model.host_bytes, model.seconds, model.exposed_seconds,
           model.samples_per_second());
     }
     rows.push_back(row + "}");

@@ -1,7 +1,7 @@
 #include "recipe/checks.h"
 
 #include "base/error.h"
-#include "exec/card_choice.h"
+#include "exec/gpu_choice.h"
 
 namespace hearth::recipe {
 namespace {
@@ -12,7 +12,7 @@ constexpr int64_t kMostLayers = 1024;
 void check_pixels(const Recipe& recipe, const Places& places) {
   const int64_t channels = recipe.model.channels;
   if (channels == 2 && recipe.data.kind != "tensors") {
-    user_error("expected 1 (gray) or 3 (colour) for data.channels, got 2 in {}; try 3",
+    user_error("expected 1 (gray) or 3 (color) for data.channels, got 2 in {}; try 3",
                places.of("data.channels"));
   }
   for (const auto& [key, values] :
@@ -43,7 +43,7 @@ void check_text(const Recipe& recipe, const Places& places) {
                places.of("adapter.targets"));
   }
   if (!recipe.text.model.empty() && !recipe.text.config.empty()) {
-    user_error("expected model.path (to go on from) or model.config (to start new), got both in {}",
+    user_error("expected model.path (to continue from) or model.config (to start new), got both in {}",
                places.of("model.config"));
   }
   for (const std::string& field : recipe.text.fields) {
@@ -95,7 +95,7 @@ void fill_pipeline(Recipe& recipe, const Places& places) {
       recipe.accumulate, recipe.batch, places.of("train.accumulate"), 4 * recipe.devices);
 }
 
-/// What a vendor's library between cards does not go together with.
+/// What a vendor's library between GPUs does not go together with.
 void check_transport(const Recipe& recipe, const Places& places) {
   if (recipe.transport == "host" || recipe.devices == 1) return;
   const auto expect = [&](bool holds, const char* key, std::string_view value, std::string_view got) {
@@ -105,7 +105,7 @@ void check_transport(const Recipe& recipe, const Places& places) {
         "exchange.transport=host",
         key, value, recipe.transport, got, places.of(key));
   };
-  expect(exec::names_card(recipe.device), "device", "gpu", recipe.device);
+  expect(exec::names_gpu(recipe.device), "device", "gpu", recipe.device);
   expect(recipe.parallel == "data" || recipe.parallel == "zero1", "parallel", "data", recipe.parallel);
   // More of them ask for the bits that other numbers of devices make.
   expect(recipe.shards == recipe.devices, "train.shards", std::to_string(recipe.devices),

@@ -17,13 +17,13 @@ namespace {
 Field device_field() {
   const auto read = [](Recipe& recipe, const YAML::Node& node) -> std::string {
     const std::string name = node.IsScalar() ? node.Scalar() : "";
-    if (name != "cpu" && !exec::names_card(name)) return "cpu, gpu, gpu:0, gpu:0000:03:00.0 or emulated";
+    if (name != "cpu" && !exec::names_gpu(name)) return "cpu, gpu, gpu:0, gpu:0000:03:00.0 or emulated";
     recipe.device = name;
     return "";
   };
   return {"device",
-          "cpu; gpu: the first card, gpu:0 or gpu:0000:03:00.0: that one (hearth env lists them); emulated: "
-          "kernels for cards, on the processor, to test them",
+          "cpu; gpu: the first GPU, gpu:0 or gpu:0000:03:00.0: that one (hearth env lists them); emulated: "
+          "kernels for GPUs, on the processor, to test them",
           read, [](const Recipe& recipe) { return yaml_quoted(recipe.device); }};
 }
 
@@ -44,20 +44,20 @@ void add_run_fields(std::vector<Field>& f) {
       "threads", "0: every processor", [](Recipe & r) -> auto& { return r.threads; }, 0, 1024));
   f.push_back(device_field());
   f.push_back(bytes(
-      "reserve", "memory of a card that is left to the desktop", "a size like 512MiB",
+      "reserve", "memory of a GPU that is left to the desktop", "a size like 512MiB",
       [](Recipe & r) -> auto& { return r.reserve; }));
   f.push_back(integer(
       "devices", "how many of them share each update, a worker for each",
       [](Recipe & r) -> auto& { return r.devices; }, 1, 64));
   f.push_back(text(
       "parallel",
-      "data: all devices do the same; zero1: each keeps a part of the optimiser's state; sharded: of the "
+      "data: all devices do the same; zero1: each keeps a part of the optimizer's state; sharded: of the "
       "weights too; pipeline: each has a part of the model",
       [](Recipe & r) -> auto& { return r.parallel; }, parallel_ways()));
   f.push_back(boolean(
       "supervise", "a run that dies or hangs is started again from its newest checkpoint",
       [](Recipe & r) -> auto& { return r.supervise; }));
-  f.push_back(text("self_test", "whether a card's kernels are tried before training",
+  f.push_back(text("self_test", "whether a GPU's kernels are tried before training",
                    [](Recipe & r) -> auto& { return r.self_test; }, {"always", "once", "never"}));
   f.push_back(text("precision", "fp32, bf16, or fp16 with a dynamic loss scale",
                    [](Recipe & r) -> auto& { return r.precision; }, {"fp32", "bf16", "fp16"}));
@@ -199,7 +199,7 @@ void add_data_fields(std::vector<Field>& f) {
       "data.image_size", "side of the pictures in pixels",
       [](Recipe & r) -> auto& { return r.model.image_size; }, 4, 4096));
   f.push_back(integer(
-      "data.channels", "1 gray, 3 colour", [](Recipe & r) -> auto& { return r.model.channels; }, 1, 3));
+      "data.channels", "1 gray, 3 color", [](Recipe & r) -> auto& { return r.model.channels; }, 1, 3));
   f.push_back(integer(
       "data.count", "shapes: training pictures", [](Recipe & r) -> auto& { return r.data.count; }, 1));
   f.push_back(integer(

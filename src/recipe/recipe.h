@@ -35,7 +35,7 @@ struct AdapterOptions {
   double scale() const;
 };
 
-/// Direct preference optimisation (Rafailov et al. 2023, arXiv 2305.18290).
+/// Direct preference optimization (Rafailov et al. 2023, arXiv 2305.18290).
 struct DpoOptions {
   double beta = 0.1;           ///< how dear it is to leave the reference
   double label_smoothing = 0;  ///< the share of pairs that are taken to be the wrong way round
@@ -78,15 +78,15 @@ struct BadStepOptions {
 struct Recipe {
   uint64_t seed = 0;
   int64_t threads = 0;                   ///< 0: every processor
-  std::string device = "cpu";            ///< or as in exec::CardWish
-  int64_t reserve = int64_t{512} << 20;  ///< bytes of a card that are left free
+  std::string device = "cpu";            ///< or as in exec::GpuWish
+  int64_t reserve = int64_t{512} << 20;  ///< bytes of a GPU that are left free
   int64_t devices = 1;                   ///< workers that share each update, a device each
   std::string parallel = "data";         ///< how several share the work: parallel_ways()
-  std::string transport = "host";        ///< what their sums go by: host memory, or nccl between cards
+  std::string transport = "host";        ///< what their sums go by: host memory, or nccl between GPUs
   std::string compress = "none";         ///< what they send of gradients: none, bf16, powersgd
   engine::LocalStepsOptions local;
   bool supervise = true;           ///< by a process that starts it again when it fails
-  std::string self_test = "once";  ///< of a card's kernels: always, once, never
+  std::string self_test = "once";  ///< of a GPU's kernels: always, once, never
   std::string precision = "fp32";
   int64_t memory = 0;  ///< arena budget in bytes, 0: none
   std::string init;    ///< safetensors to start from
@@ -140,7 +140,7 @@ bool has_documents(const Recipe& recipe);
 std::string model_name(const Recipe& recipe);
 /// Threads of each of its workers: where it says 0, an equal part of all cores.
 int num_threads(const Recipe& recipe);
-/// Whether workers keep what the others do not know, so that a run goes on with as many as it had.
+/// Whether workers keep what the others do not know, so that a run continues with as many as it had.
 bool have_own_states(const Recipe& recipe);
 /// How many of at most `num_devices` devices can share each update to the same bits; 0: none can.
 int num_sharing(const Recipe& recipe, int num_devices);

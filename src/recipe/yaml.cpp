@@ -59,7 +59,7 @@ void check_one_document(const std::string& text, const std::string& where) {
   DocumentStarts starts;
   if (!parser.HandleNextDocument(starts) || !parser.HandleNextDocument(starts)) return;
   user_error(
-      "expected one recipe, got more behind it in {}:{}; try a file for each, or quotes around text with "
+      "expected one recipe, got more after it in {}:{}; try a file for each, or quotes around text with "
       "special characters",
       where, starts.lines.back());
 }

@@ -53,7 +53,7 @@ void Trainer::roll_back(const engine::StepResult& result, const std::string& fau
   stream_.emplace(task_->open(state_.position, engine_->share()));
 }
 
-/// Weights that give no finite loss are of no use to go on from, unless they are all there is.
+/// Weights that give no finite loss are of no use to continue from, unless they are all there is.
 void Trainer::discard_unsound(const engine::StepResult& result) {
   checkpoints_->flush();
   if (result.skipped || !std::isfinite(result.loss)) checkpoints_->discard_behind(last_good_step_);
@@ -61,7 +61,7 @@ void Trainer::discard_unsound(const engine::StepResult& result) {
 
 void Trainer::start_over() {
   std::ranges::fill(engine_->state(), std::byte{});
-  engine_->initialise();
+  engine_->initialize();
   load_first_weights();
   state_ = {.position = {.seed = recipe_.seed}};
   evaluate_first_weights();

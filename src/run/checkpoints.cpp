@@ -76,7 +76,7 @@ void Trainer::restore(const std::string& state_text, std::span<const std::byte> 
   check_number_of_workers(state, where);
   check_same_run(state, where);
   if (memory.size() != engine_->state().size())
-    user_error("{} holds another model or optimiser than the recipe; use the run's own config.yaml", where);
+    user_error("{} holds another model or optimizer than the recipe; use the run's own config.yaml", where);
   std::ranges::copy(memory, engine_->state().begin());
   engine_->take_own_states();
   state_ = state;
@@ -101,7 +101,7 @@ void Trainer::make_room(bool says) {
   if (events_.memory == nullptr || recipe_.memory_checkpoint_every <= 0) return;
   const int64_t num_bytes = std::ssize(engine_->state());
   // What a run on the processor has asked for it may not have touched yet.
-  const int64_t wanted = engine_->card() ? 0 : engine_->memory_bytes();
+  const int64_t wanted = engine_->gpu() ? 0 : engine_->memory_bytes();
   const int64_t free_bytes = std::max<int64_t>(0, available_memory_bytes() - wanted);
   if (events_.memory->make_room(num_bytes, free_bytes)) {
     remember_at_ = process_seconds() + recipe_.memory_checkpoint_every;

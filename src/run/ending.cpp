@@ -27,8 +27,8 @@ Ending ending_of(FunctionRef<int()> work) {
     return {.status = 2, .words = "this machine has not enough memory for that; try a smaller train.batch"};
   } catch (const gpu::DeviceError& error) {
     return {.status = 71,
-            .words = fmt::format(
-                "the card failed: {}; the run goes on from its last checkpoint with --resume", error.what())};
+            .words = fmt::format("the GPU failed: {}; the run resumes from its last checkpoint with --resume",
+                                 error.what())};
   } catch (const distributed::CommError& error) {
     return {.status = 69, .words = error.what()};
   } catch (const std::exception& error) {

@@ -13,7 +13,7 @@ struct Ending {
 };
 
 /// Does `work`, whose result is an exit status. What it throws becomes a sentence, and 2 for a mistake of the
-/// user, 69 for a worker that is missing, 71 for a card that failed, 70 for what should not be.
+/// user, 69 for a worker that is missing, 71 for a GPU that failed, 70 for what should not be.
 Ending ending_of(FunctionRef<int()> work);
 
 }  // namespace hearth::run

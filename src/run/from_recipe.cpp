@@ -1,6 +1,6 @@
 #include "run/from_recipe.h"
 
-#include "engine/card_options.h"
+#include "engine/gpu_options.h"
 #include "hub/adapter.h"
 #include "io/weight_files.h"
 #include "tasks/classify/classifier.h"
@@ -47,9 +47,9 @@ engine::EngineOptions engine_options(const recipe::Recipe& recipe, int device, i
                                 .num_threads = recipe::num_threads(recipe),
                                 .budget_bytes = recipe.memory,
                                 .offload = recipe.offload};
-  if (exec::names_card(recipe.device)) {
-    engine::use_card(options, {.device = recipe.device, .number = device, .reserve_bytes = recipe.reserve},
-                     self_test_of(recipe));
+  if (exec::names_gpu(recipe.device)) {
+    engine::use_gpu(options, {.device = recipe.device, .number = device, .reserve_bytes = recipe.reserve},
+                    self_test_of(recipe));
   }
   using Way = passes::CompressOptions::Way;
   options.compress.way = recipe.compress == "bf16"       ? Way::bf16

@@ -8,9 +8,9 @@
 
 namespace hearth::run {
 
-/// What training minimises, from the model alone: no data is opened.
+/// What training minimizes, from the model alone: no data is opened.
 std::shared_ptr<const engine::Objective> objective_of(const recipe::Recipe& recipe);
-/// The engine a recipe asks for, on card number `device` where it wants cards, as one of `num_workers`; 0:
+/// The engine a recipe asks for, on GPU number `device` where it wants GPUs, as one of `num_workers`; 0:
 /// one for each device.
 engine::EngineOptions engine_options(const recipe::Recipe& recipe, int device = 0, int64_t num_workers = 0);
 /// UserError where the files of first weights that a recipe names cannot be opened: known at once, and not

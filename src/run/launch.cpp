@@ -14,7 +14,7 @@
 #include "distributed/nccl.h"
 #include "distributed/probe.h"
 #include "engine/plan_report.h"
-#include "exec/card_choice.h"
+#include "exec/gpu_choice.h"
 #include "hub/adapter.h"
 #include "hub/weights.h"
 #include "infer/text_eval.h"
@@ -33,7 +33,7 @@ namespace {
 
 std::atomic<bool> stop_requested{false};
 
-/// Once: end behind this step with a checkpoint. Twice: at once, but for SIGHUP, which shells and kernels
+/// Once: end after this step with a checkpoint. Twice: at once, but for SIGHUP, which shells and kernels
 /// both send.
 void on_interrupt(int signal) {
   if (stop_requested.exchange(true) && signal != SIGHUP) _exit(130);
@@ -73,14 +73,14 @@ void announce(const Trainer& trainer, engine::Engine& engine, const Job& job, Re
                                      ? "; rows of several lengths keep one of them at work at a time, "
                                        "data.packing=true all of them"
                                      : ""));
-  if (const std::string wait = engine.card() ? "" : wait_of(engine); !wait.empty()) reporter.message(wait);
+  if (const std::string wait = engine.gpu() ? "" : wait_of(engine); !wait.empty()) reporter.message(wait);
   const std::string warning = exec::override_warning(std::getenv("HSA_OVERRIDE_GFX_VERSION"));
-  if (engine.card() != nullptr && !warning.empty()) reporter.message("warning: " + warning);
-  if (const gpu::DeviceInfo* card = engine.card()) {
+  if (engine.gpu() != nullptr && !warning.empty()) reporter.message("warning: " + warning);
+  if (const gpu::DeviceInfo* gpu = engine.gpu()) {
     const exec::Program& program = engine.train_program();
     reporter.message(
         fmt::format("on {} ({}): {} of {} nodes of a step have no kernel for it, the host computes them",
-                    card->name, card->pci_address, program.num_host_nodes(), program.graph().nodes.size()));
+                    gpu->name, gpu->pci_address, program.num_host_nodes(), program.graph().nodes.size()));
     for (const auto& [kernel, what] : engine.distrusted())
       reporter.message(fmt::format("not used, for it failed its test: {}: {}", kernel, what));
     for (const std::string& way : engine.dropped_products())
@@ -90,7 +90,7 @@ void announce(const Trainer& trainer, engine::Engine& engine, const Job& job, Re
 
 void conclude(const RunSummary& summary, const Job& job, const engine::Engine& engine, Reporter& reporter) {
   if (summary.interrupted) {
-    reporter.message(fmt::format("stopped at step {}; go on with: hearth train --resume --out {}",
+    reporter.message(fmt::format("stopped at step {}; resume with: hearth train --resume --out {}",
                                  summary.steps, job.out));
     return;
   }
@@ -108,7 +108,7 @@ void describe(Trainer& trainer, const recipe::Recipe& recipe, Reporter& reporter
   reporter.message(fmt::format("{} at micro-batch {}:\n{}", recipe::model_name(recipe), recipe.batch,
                                std::string_view(table).substr(0, table.size() - 1)));
   engine::Engine& engine = trainer.engine();
-  if (const std::string wait = engine.card() ? "" : wait_of(engine); !wait.empty()) reporter.message(wait);
+  if (const std::string wait = engine.gpu() ? "" : wait_of(engine); !wait.empty()) reporter.message(wait);
 }
 
 int check_only(Trainer& trainer, distributed::Transport* team, const recipe::Recipe& recipe,
@@ -127,32 +127,32 @@ void check_team(distributed::Transport& team) {
     user_error("expected workers that add up and copy alike, got: {}", fault);
 }
 
-/// The workers' cards as a group, where the recipe wants one and it can be trusted; else null, which a
+/// The workers' GPUs as a group, where the recipe wants one and it can be trusted; else null, which a
 /// sentence explains.
-std::shared_ptr<distributed::NcclTeam> join_cards(const recipe::Recipe& recipe, distributed::Transport& team,
-                                                  int number, Reporter& reporter) {
+std::shared_ptr<distributed::NcclTeam> join_gpus(const recipe::Recipe& recipe, distributed::Transport& team,
+                                                 int number, Reporter& reporter) {
   if (recipe.transport == "host") return nullptr;
   distributed::OpenedNccl opened = distributed::open_nccl(
-      team, exec::choose_card(recipe.device, gpu::list_devices(), gpu::runtime(), number));
+      team, exec::choose_gpu(recipe.device, gpu::list_devices(), gpu::runtime(), number));
   if (team.rank() > 0) return opened.team;
   reporter.message(
       opened.team
-          ? fmt::format("sums go between cards by the vendor's library {}, in an order of its own: other "
-                        "numbers of cards make other bits",
+          ? fmt::format("sums go between GPUs by the vendor's library {}, in an order of its own: other "
+                        "numbers of GPUs make other bits",
                         opened.version)
-          : fmt::format("sums go through host memory, not between cards: {}", opened.fault));
+          : fmt::format("sums go through host memory, not between GPUs: {}", opened.fault));
   return opened.team;
 }
 
 /// Trains in this process, and returns what it ends with. `team`: null where it is alone; `memory`: where
-/// nobody goes on behind it.
+/// nobody continues after it.
 int train_here(const Job& job, const supervise::Seat& seat, distributed::Transport* team,
                const io::CheckpointMemory* memory = nullptr) {
   if (team != nullptr) check_team(*team);
   const bool leads = team == nullptr || team->rank() == 0, resume = job.resume || seat.attempt > 1;
   const std::unique_ptr<Reporter> reporter = job.open_reporter(seat.heartbeat);
   Membership member{.team = team, .device = seat.device};
-  if (team != nullptr) member.cards = join_cards(job.recipe, *team, seat.device, *reporter);
+  if (team != nullptr) member.gpus = join_gpus(job.recipe, *team, seat.device, *reporter);
   if (team != nullptr && job.recipe.parallel == "pipeline")
     member.devices = gather_stage_devices(stage_device(job.recipe, seat.device), *team);
   std::optional<io::RunLock> lock;
@@ -201,7 +201,7 @@ int train_alone(const Job& job) {
 /// Says what is wrong with a device.
 bool passes_probe(const Job& job, int device) {
   const Ending ending = ending_of([&] {
-    const std::string fault = supervise::probe_card({.device = job.recipe.device, .number = device});
+    const std::string fault = supervise::probe_gpu({.device = job.recipe.device, .number = device});
     if (!fault.empty()) job.open_reporter({})->warn(fmt::format("device {}: {}", device, fault));
     return fault.empty() ? supervise::kDone : supervise::kMistake;
   });
@@ -223,7 +223,7 @@ int train_supervised(const Job& job) {
       .size = static_cast<int>(job.recipe.devices),
       .say = [&](const std::string& text) { reporter->warn(text); },
       .num_workers = [&](int num_devices) { return recipe::num_sharing(job.recipe, num_devices); }};
-  if (exec::names_card(job.recipe.device))
+  if (exec::names_gpu(job.recipe.device))
     options.probe = [&](int device) { return passes_probe(job, device); };
   return supervise::supervise(work, options);
 }
@@ -254,7 +254,7 @@ void check_places(const Job& job) {
   expect_place_for_folder(job.out);
   if (!job.dump_gradients.empty()) expect_place_for_file(job.dump_gradients);
   if (!job.resume && holds_run(job.out))
-    user_error("{} holds a run already; add --resume to go on with it, or choose another --out", job.out);
+    user_error("{} holds a run already; add --resume to resume it, or choose another --out", job.out);
 }
 
 }  // namespace

@@ -3,23 +3,23 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "exec/card_choice.h"
+#include "exec/gpu_choice.h"
 #include "passes/machine.h"
 
 namespace hearth::run {
 
 passes::StageDevice stage_device(const recipe::Recipe& recipe, int device) {
   passes::StageDevice found{.speed = 0};
-  if (!exec::names_card(recipe.device)) return found;
-  const std::vector<gpu::DeviceInfo> cards = gpu::list_devices();
+  if (!exec::names_gpu(recipe.device)) return found;
+  const std::vector<gpu::DeviceInfo> gpus = gpu::list_devices();
   try {
-    const int number = exec::choose_card(recipe.device, cards, gpu::runtime(), device);
-    const gpu::DeviceInfo& card = cards.at(static_cast<size_t>(number));
-    found.memory_bytes = card.memory_bytes;
-    if (const passes::CardModel* model = passes::find_card_by_full_name(card.name))
+    const int number = exec::choose_gpu(recipe.device, gpus, gpu::runtime(), device);
+    const gpu::DeviceInfo& gpu = gpus.at(static_cast<size_t>(number));
+    found.memory_bytes = gpu.memory_bytes;
+    if (const passes::GpuModel* model = passes::find_gpu_by_full_name(gpu.name))
       found.speed = passes::peak_flops_per_second(*model, DType::f32);
   } catch (const UserError&) {
-    // Whoever opens the card says what is wrong, when all workers listen.
+    // Whoever opens the GPU says what is wrong, when all workers listen.
   }
   return found;
 }

@@ -8,7 +8,7 @@
 
 namespace hearth::run {
 
-/// The card of number `device` for a stage of a pipeline; of speed 0 where nothing is known of it, and for
+/// The GPU of number `device` for a stage of a pipeline; of speed 0 where nothing is known of it, and for
 /// the processor.
 passes::StageDevice stage_device(const recipe::Recipe& recipe, int device);
 /// Those of all workers, from each its own; every worker calls it. Alike where the speed of one is not known.

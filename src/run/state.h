@@ -22,7 +22,7 @@ struct LossSpread {
   double z_score(double loss) const;
 };
 
-/// What a run is at between two updates: with weights and optimiser state, all that a checkpoint holds.
+/// What a run is at between two updates: with weights and optimizer state, all that a checkpoint holds.
 struct RunState {
   static constexpr double kNoScore = std::numeric_limits<double>::lowest();
   int64_t step = 0;  ///< updates that are done

@@ -60,13 +60,13 @@ Trainer::Trainer(recipe::Recipe recipe, fs::path out, TrainerEvents events, Memb
   const std::vector<int64_t> sizes = tasks::batch_sizes(task_->num_rows(), recipe_.batch);
   std::vector<int64_t> eval_sizes = tasks::batch_sizes(task_->num_eval_rows(), recipe_.batch);
   if (task_->evaluates_training_rows()) eval_sizes.insert(eval_sizes.end(), sizes.begin(), sizes.end());
-  options.meets_on_card = member.cards != nullptr;
+  options.meets_on_gpu = member.gpus != nullptr;
   engine_ = std::make_unique<engine::Engine>(std::move(options), sizes, eval_sizes);
   check_memory(recipe_, *engine_, task_->staging_bytes());
-  if (team_ != nullptr) engine_->join(*team_, std::move(member.cards));
+  if (team_ != nullptr) engine_->join(*team_, std::move(member.gpus));
   check_share();
   engine_->set_heartbeat(events_.heartbeat);
-  engine_->initialise();
+  engine_->initialize();
   load_frozen_weights();
   total_steps_ = recipe_.steps > 0 ? recipe_.steps : recipe_.epochs * steps_per_epoch();
   state_.position.seed = recipe_.seed;
@@ -108,7 +108,7 @@ void Trainer::start(const Start& how) {
   make_folder(out_);
   const bool resumed = how.resume && load_checkpoint();
   if (resumed) {
-    task_->go_on(out_);
+    task_->resume(out_);
   } else {
     load_first_weights();
     task_->begin(*engine_, events_.message);
@@ -116,10 +116,10 @@ void Trainer::start(const Start& how) {
   }
   const fs::path config = out_ / "config.json";
   saved_dtype_ = resumed && path_exists(config) ? hub::config_dtype(config) : hub::saved_dtype(recipe_);
-  // The folder alone is enough to go on with, but for the data.
+  // The folder alone is enough to continue with, but for the data.
   if (leads()) task_->save_companions(out_, saved_dtype_);
   if (leads()) open_files(resumed);
-  // It is said once, not in front of every attempt.
+  // It is said once, not before every attempt.
   if (leads()) make_room(how.reason.empty());
   if (leads() && !how.reason.empty()) log_->event(state_.step, how.reason);
   // A step's first line in the log is written where it is above this.
@@ -144,7 +144,7 @@ void Trainer::change_order() {
       fmt::format("from step {} on the samples come in another order, number {}: the rest of epoch {} too",
                   state_.step, state_.position.num_changes, state_.position.epoch);
   events_.message(text);
-  // Whoever resumes from here goes on in the same order.
+  // Whoever resumes from here continues in the same order.
   save_checkpoint();
   checkpoints_->flush();
   log_->event(state_.step, text);
@@ -180,7 +180,7 @@ engine::StepResult Trainer::train_one(double rate) {
   engine_->start_step(
       num_micro(), num_samples, [&] { return stream_->next(); }, state_.step, rate);
   const bool goes_on = state_.step + 1 < total_steps_ && !is_bad(state_.step + 1);
-  if (const engine::MicroBatch* ahead = engine_->card() && goes_on ? stream_->peek() : nullptr)
+  if (const engine::MicroBatch* ahead = engine_->gpu() && goes_on ? stream_->peek() : nullptr)
     engine_->stage_ahead(*ahead);
   return engine_->finish_step();
 }
@@ -206,8 +206,8 @@ RunSummary Trainer::run_to_end(const Start& how) {
   start(how);
   RunSummary summary;
   if (state_.step >= total_steps_) {
-    events_.message(fmt::format("all {} steps were done already; to go on, raise train.steps or train.epochs",
-                                state_.step));
+    events_.message(fmt::format(
+        "all {} steps were done already; to continue, raise train.steps or train.epochs", state_.step));
   }
   while (state_.step < total_steps_) {
     const double rate = learning_rate(recipe_.schedule, recipe_.lr, state_.step, total_steps_);
@@ -228,7 +228,7 @@ RunSummary Trainer::run_to_end(const Start& how) {
     summary.interrupted = next == Order::interrupt;
     if (next == Order::interrupt || next == Order::stop_early) break;
   }
-  // A run that was killed behind its last step, or that stopped early, has nothing to show yet.
+  // A run that was killed after its last step, or that stopped early, has nothing to show yet.
   if (!summary.interrupted && !final_ && evaluates()) final_ = task_->evaluate(*engine_, kNumSamples);
   if (summary.interrupted || engine_->evaluates_together()) engine_->gather_states();
   summary.led = leads();
@@ -242,7 +242,7 @@ Trainer::Order Trainer::order(const engine::StepResult& result) const {
     return Order::stop_early;
   }
   if (events_.stop != nullptr && *events_.stop) return Order::interrupt;
-  return time_to_remember(result) ? Order::remember : Order::go_on;
+  return time_to_remember(result) ? Order::remember : Order::proceed;
 }
 
 Trainer::Order Trainer::agree(Order order) const {

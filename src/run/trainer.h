@@ -33,11 +33,11 @@ struct Progress {
 struct TrainerEvents {
   std::function<void(const Progress&)> progress;    ///< every log_every updates
   std::function<void(const std::string&)> message;  ///< rare, one sentence
-  /// Set by the caller (Ctrl-C): the trainer ends behind the next update with a checkpoint. Of a team, the
+  /// Set by the caller (Ctrl-C): the trainer ends after the next update with a checkpoint. Of a team, the
   /// leader's counts.
   const std::atomic<bool>* stop = nullptr;
   distributed::Heartbeat heartbeat;  ///< beats with every micro-batch
-  /// Checkpoints between those on the disk, for whoever goes on where this process fails; null: none. It
+  /// Checkpoints between those on the disk, for whoever continues where this process fails; null: none. It
   /// outlives the trainer.
   const io::CheckpointMemory* memory = nullptr;
 };
@@ -63,9 +63,9 @@ struct Membership {
   /// Of recipe.devices workers, or of fewer where devices have failed (num_sharing); null: there is one
   /// alone.
   distributed::Transport* team = nullptr;
-  std::optional<int> device;                     ///< the number of its card; none: its rank
-  std::shared_ptr<distributed::NcclTeam> cards;  ///< of the same ranks, for sums between cards
-  std::vector<passes::StageDevice> devices;      ///< of a pipeline's workers; empty: they are alike
+  std::optional<int> device;                    ///< the number of its GPU; none: its rank
+  std::shared_ptr<distributed::NcclTeam> gpus;  ///< of the same ranks, for sums between GPUs
+  std::vector<passes::StageDevice> devices;     ///< of a pipeline's workers; empty: they are alike
 };
 
 /// One run in one folder: config.yaml, model.safetensors (or a PEFT adapter), trainer_log.jsonl, TensorBoard
@@ -86,7 +86,7 @@ class Trainer {
   void dump_gradients(const fs::path& path);
   /// Judges the present weights on what is held out, for a run that is in its folder.
   tasks::Evaluation evaluate() {
-    task_->go_on(out_);
+    task_->resume(out_);
     return task_->evaluate(*engine_, 0);
   }
 
@@ -94,8 +94,8 @@ class Trainer {
   const tasks::Task& task() const { return *task_; }
 
  private:
-  /// What the leader has decided behind a step.
-  enum class Order : int32_t { go_on, remember, stop_early, interrupt };
+  /// What the leader has decided after a step.
+  enum class Order : int32_t { proceed, remember, stop_early, interrupt };
 
   int rank() const { return team_ == nullptr ? 0 : team_->rank(); }
   int num_workers() const { return team_ == nullptr ? 1 : team_->size(); }
@@ -131,7 +131,7 @@ class Trainer {
   std::string fault_of(const engine::StepResult& result) const;
   void note_good(const engine::StepResult& result);
   bool may_skip() const;
-  /// Makes everything as it was behind the newest checkpoint, from where the run comes to this step again.
+  /// Makes everything as it was after the newest checkpoint, from where the run comes to this step again.
   void roll_back(const engine::StepResult& result, const std::string& fault);
   void start_over();
   void clear_sums();
@@ -155,7 +155,7 @@ class Trainer {
   int64_t rows_of_step() const;
   int64_t num_micro() const;
   bool time_to_evaluate() const;
-  /// Whether all workers have the same weights behind this step.
+  /// Whether all workers have the same weights after this step.
   bool are_together() const;
 
   recipe::Recipe recipe_;

@@ -14,7 +14,7 @@ struct Seat {
   int size = 1;
   int device = 0;   ///< of those that the run began with
   int attempt = 1;  ///< above 1: workers before it have failed, and left their work where it was
-  /// Training has failed twice at the same step: take the samples in another order from where it goes on.
+  /// Training has failed twice at the same step: take the samples in another order from where it continues.
   bool new_order = false;
   std::string reason;  ///< of this attempt: how the one before it failed
   distributed::Heartbeat heartbeat;

@@ -15,7 +15,7 @@ using Clock = Worker::Clock;
 using namespace std::chrono_literals;
 
 constexpr auto kPoll = 100ms;
-/// Behind a longer sleep of its own, the supervisor trusts no clock.
+/// After a longer sleep of its own, the supervisor trusts no clock.
 constexpr auto kSleep = 2s;
 /// For workers to leave by themselves.
 constexpr auto kLeave = 1s;
@@ -44,7 +44,7 @@ class History {
     if (num_at_step_ >= kMostAtOneStep)
       return fmt::format("{} failures at step {}", num_at_step_, all_.back().step);
     if (num_in_vain_ >= kMostWithoutProgress)
-      return fmt::format("{} failures without a step behind {}", num_in_vain_, newest_);
+      return fmt::format("{} failures without a step after {}", num_in_vain_, newest_);
     if (std::ssize(all_) >= options.most_failures) return fmt::format("{} failures", all_.size());
     return "";
   }
@@ -130,7 +130,7 @@ AttemptPlan Supervisor::plan_after(const AttemptPlan& failed, const Failure& fai
   return plan;
 }
 
-/// Which devices go on, where not all do.
+/// Which devices continue, where not all do.
 std::string Supervisor::devices_sentence(const AttemptPlan& plan) const {
   return fmt::format("device{} {} of {} do{} all the work", plan.devices.size() == 1 ? "" : "s",
                      fmt::join(plan.devices, ", "), options_.size, plan.devices.size() == 1 ? "es" : "");

@@ -22,10 +22,10 @@ struct SupervisorOptions {
   distributed::ShmOptions group = {.deadline_seconds = 86400};
   /// Takes sentences for people: which worker failed and how.
   std::function<void(const std::string&)> say = [](const std::string&) {};
-  /// Tried for each device behind a failure, in processes of their own. One that is false, or dies, or gives
+  /// Tried for each device after a failure, in processes of their own. One that is false, or dies, or gives
   /// no answer within probe_seconds leaves its device out from then on.
   std::function<bool(int device)> probe;
-  /// How many workers go on where so many devices are left; 0: none can.
+  /// How many workers continue where so many devices are left; 0: none can.
   std::function<int(int num_devices)> num_workers = [](int num_devices) { return num_devices; };
 };
 

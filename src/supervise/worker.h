@@ -30,7 +30,7 @@ class Worker {
   /// Since when it is stopped, by SIGSTOP or the like; nothing where it is not.
   using Clock = std::chrono::steady_clock;
   std::optional<Clock::time_point> stopped() const { return stopped_; }
-  /// Of one that has ended by itself; -1 behind a signal.
+  /// Of one that has ended by itself; -1 after a signal.
   int exit_status() const;
   /// What has happened to one that has ended or is stopped: "was killed by SIGSEGV".
   std::string fate() const;

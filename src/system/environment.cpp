@@ -5,36 +5,36 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "exec/card_choice.h"
+#include "exec/gpu_choice.h"
 
 namespace hearth::system {
 namespace {
 
-using Vendor = GraphicsCard::Vendor;
+using Vendor = PciGpu::Vendor;
 
 bool is_for(const DeviceFile& file, Vendor vendor) {
   return file.path.starts_with("/dev/nvidia") == (vendor == Vendor::nvidia);
 }
 
-/// What has to be there for a card of that make.
+/// What has to be there for a GPU of that make.
 std::string_view way_in(Vendor vendor) { return vendor == Vendor::amd ? "/dev/kfd" : "/dev/nvidiactl"; }
 
-void judge_driver(const GraphicsCard& card, std::vector<Hindrance>& found) {
-  const std::string_view wanted = card.vendor == Vendor::amd ? "amdgpu" : "nvidia";
-  if (card.driver == wanted || card.driver == "vfio-pci") return;
-  found.push_back({fmt::format("the kernel's driver of {} is {}, not {}", card.pci_address,
-                               card.driver.empty() ? "missing" : card.driver, wanted),
-                   card.vendor == Vendor::amd
+void judge_driver(const PciGpu& gpu, std::vector<Hindrance>& found) {
+  const std::string_view wanted = gpu.vendor == Vendor::amd ? "amdgpu" : "nvidia";
+  if (gpu.driver == wanted || gpu.driver == "vfio-pci") return;
+  found.push_back({fmt::format("the kernel's driver of {} is {}, not {}", gpu.pci_address,
+                               gpu.driver.empty() ? "missing" : gpu.driver, wanted),
+                   gpu.vendor == Vendor::amd
                        ? "sudo modprobe amdgpu; Debian: sudo apt install firmware-amd-graphics"
                        : "Ubuntu: sudo ubuntu-drivers install; Debian: sudo apt install nvidia-driver"});
 }
 
-void judge_link(const GraphicsCard& card, std::vector<Hindrance>& found) {
-  if (card.link_width == 0 || card.link_width >= card.most_link_width) return;
+void judge_link(const PciGpu& gpu, std::vector<Hindrance>& found) {
+  if (gpu.link_width == 0 || gpu.link_width >= gpu.most_link_width) return;
   found.push_back(
       {fmt::format("{} has {} of its {} PCIe lanes: copies to and from it take {:.0f} times as long",
-                   card.pci_address, card.link_width, card.most_link_width,
-                   static_cast<double>(card.most_link_width) / card.link_width),
+                   gpu.pci_address, gpu.link_width, gpu.most_link_width,
+                   static_cast<double>(gpu.most_link_width) / gpu.link_width),
        "move it to a slot that the processor serves (the first one, as a rule)"});
 }
 
@@ -64,7 +64,7 @@ void judge_program(const Environment& environment, Vendor vendor, std::vector<Hi
                      fmt::format("tools/build --gpu {}", amd ? "hip" : "cuda")});
   } else if (environment.devices.empty()) {
     found.push_back(
-        {fmt::format("{} shows no card{}{}", wanted, environment.runtime.fault.empty() ? "" : ": ",
+        {fmt::format("{} shows no GPU{}{}", wanted, environment.runtime.fault.empty() ? "" : ": ",
                      environment.runtime.fault),
          amd ? "rocminfo says more (Debian: sudo apt install rocminfo)" : "nvidia-smi says more"});
   }
@@ -79,11 +79,11 @@ void judge_program(const Environment& environment, Vendor vendor, std::vector<Hi
 }
 
 void judge_kernels(const Environment& environment, std::vector<Hindrance>& found) {
-  for (const gpu::DeviceInfo& card : environment.devices) {
-    if (exec::has_kernels_for(environment.runtime.architectures, card.architecture)) continue;
-    found.push_back({fmt::format("this Hearth has no kernels for {}, {} at {}", card.architecture, card.name,
-                                 card.pci_address),
-                     fmt::format("HEARTH_GPU_ARCHITECTURES={} tools/build --gpu {}", card.architecture,
+  for (const gpu::DeviceInfo& gpu : environment.devices) {
+    if (exec::has_kernels_for(environment.runtime.architectures, gpu.architecture)) continue;
+    found.push_back({fmt::format("this Hearth has no kernels for {}, {} at {}", gpu.architecture, gpu.name,
+                                 gpu.pci_address),
+                     fmt::format("HEARTH_GPU_ARCHITECTURES={} tools/build --gpu {}", gpu.architecture,
                                  environment.runtime.name == "HIP" ? "hip" : "cuda")});
   }
 }
@@ -94,28 +94,28 @@ Environment look_around(const fs::path& root, const Identity& identity) {
   const char* gfx_override = std::getenv("HSA_OVERRIDE_GFX_VERSION");
   return {.runtime = gpu::runtime(),
           .devices = gpu::list_devices(),
-          .cards = list_graphics_cards(root),
+          .gpus = list_pci_gpus(root),
           .files = list_device_files(root, identity),
           .gfx_override = gfx_override == nullptr ? "" : gfx_override};
 }
 
 std::vector<Hindrance> hindrances(const Environment& environment) {
   std::vector<Hindrance> found;
-  const auto& cards = environment.cards;
-  if (cards.empty()) {
-    found.push_back({"there is no AMD or NVIDIA card on the PCI bus",
+  const auto& gpus = environment.gpus;
+  if (gpus.empty()) {
+    found.push_back({"there is no AMD or NVIDIA GPU on the PCI bus",
                      "lspci | grep -E 'VGA|3D|Display'; device=cpu needs none"});
   }
-  if (!cards.empty() && std::ranges::all_of(cards, &GraphicsCard::integrated)) {
-    found.push_back({"the only cards share the processor's memory",
-                     fmt::format("name one to use it: device=gpu:{}", cards[0].pci_address)});
+  if (!gpus.empty() && std::ranges::all_of(gpus, &PciGpu::integrated)) {
+    found.push_back({"the only GPUs share the processor's memory",
+                     fmt::format("name one to use it: device=gpu:{}", gpus[0].pci_address)});
   }
-  for (const GraphicsCard& card : cards) {
-    judge_driver(card, found);
-    judge_link(card, found);
+  for (const PciGpu& gpu : gpus) {
+    judge_driver(gpu, found);
+    judge_link(gpu, found);
   }
   for (const Vendor vendor : {Vendor::amd, Vendor::nvidia}) {
-    if (std::ranges::find(cards, vendor, &GraphicsCard::vendor) == cards.end()) continue;
+    if (std::ranges::find(gpus, vendor, &PciGpu::vendor) == gpus.end()) continue;
     judge_files(environment, vendor, found);
     judge_program(environment, vendor, found);
   }

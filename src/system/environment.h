@@ -5,22 +5,22 @@
 
 #include "backend/gpu/device.h"
 #include "system/device_file.h"
-#include "system/graphics_card.h"
+#include "system/pci_gpu.h"
 
 namespace hearth::system {
 
-/// What decides whether this program can use the machine's cards.
+/// What decides whether this program can use the machine's GPUs.
 struct Environment {
   gpu::Runtime runtime;
   std::vector<gpu::DeviceInfo> devices;  ///< that the runtime shows
-  std::vector<GraphicsCard> cards;       ///< that the kernel shows
+  std::vector<PciGpu> gpus;              ///< that the kernel shows
   std::vector<DeviceFile> files;
   std::string gfx_override;  ///< HSA_OVERRIDE_GFX_VERSION
 };
 /// Of the tree below `root`; runtime and devices are those of this process.
 Environment look_around(const fs::path& root, const Identity& identity);
 
-/// Something that keeps a card from being used, or from being used well, and the line that fixes it.
+/// Something that keeps a GPU from being used, or from being used well, and the line that fixes it.
 struct Hindrance {
   std::string what;
   std::string remedy;

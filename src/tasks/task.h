@@ -60,10 +60,10 @@ class Task {
   using Say = std::function<void(const std::string&)>;
   /// Takes what a run needs to know of its first weights; it may take long, so that it tells people.
   virtual void begin(engine::Engine&, const Say&) {}
-  /// Writes that into the run folder, and reads it when the run goes on. UserError where it is not there or
+  /// Writes that into the run folder, and reads it when the run continues. UserError where it is not there or
   /// belongs to other data.
   virtual void save_beginning(const fs::path&) const {}
-  virtual void go_on(const fs::path&) {}
+  virtual void resume(const fs::path&) {}
   /// From where a step begins, the share's micro-batches; an epoch has one of them at least.
   virtual std::unique_ptr<BatchStream> open(const data::LoaderPosition& from,
                                             const data::LoaderShare& share) const = 0;
@@ -78,7 +78,7 @@ class Task {
   virtual std::string warning() const { return ""; }
   /// A score for people: "accuracy 98.51%".
   virtual std::string score_text(double score) const = 0;
-  /// What an evaluation tells people behind its loss.
+  /// What an evaluation tells people after its loss.
   virtual std::string evaluation_text(const Evaluation& found) const { return score_text(found.score); }
   /// Adds what report.html shows of the data and the last evaluation; the log holds the curves.
   virtual void report(const Evaluation& last, const fs::path& log, io::ReportData& data) const = 0;

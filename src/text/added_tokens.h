@@ -18,9 +18,9 @@ struct AddedToken {
   /// Takes the spaces to its left, to its right.
   bool lstrip = false;
   bool rstrip = false;
-  /// Looked for in the normalised text rather than in the raw one.
+  /// Looked for in the normalized text rather than in the raw one.
   bool normalized = false;
-  /// With `normalized`: the content is in its normalised form already.
+  /// With `normalized`: the content is in its normalized form already.
   bool normal_form = false;
   /// Only where no \w of Rust's regular expressions touches it.
   bool single_word = false;
@@ -41,7 +41,7 @@ class AddedTokens {
   void split_raw(std::string_view text, SpecialTokens special, Part part) const {
     split(raw_, text, special, part);
   }
-  /// The same in a normalised text, at those that are.
+  /// The same in a normalized text, at those that are.
   void split_normalized(std::string_view text, SpecialTokens special, Part part) const {
     split(normalized_, text, special, part);
   }

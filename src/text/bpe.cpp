@@ -171,7 +171,7 @@ void Bpe::merge_all(BpeScratch& scratch) const {
     BpeScratch::Symbol& left = symbols[static_cast<size_t>(place)];
     if (left.id < 0 || left.next < 0) continue;
     BpeScratch::Symbol& right = symbols[static_cast<size_t>(left.next)];
-    // A neighbour may have merged since this was offered.
+    // A neighbor may have merged since this was offered.
     const Merge* merge = merges_.find(left.id, right.id);
     if (merge == nullptr || merge->merged != best.merged) continue;
     left.id = best.merged;

@@ -18,7 +18,7 @@ struct BpeOptions {
   bool byte_fallback = false;
   /// A whole piece that is a token is taken as it is.
   bool ignore_merges = false;
-  /// Neighbouring unknown characters become one unknown token.
+  /// Neighboring unknown characters become one unknown token.
   bool fuse_unk = false;
   std::optional<int32_t> unk;
   /// What the last character of a piece carries in the vocabulary ("</w>").
@@ -43,7 +43,7 @@ class BpeScratch {
   std::string lookup;
 };
 
-/// Byte-pair encoding (Sennrich et al. 2016): of all neighbours the pair of the lowest rank merges, leftmost
+/// Byte-pair encoding (Sennrich et al. 2016): of all neighbors the pair of the lowest rank merges, leftmost
 /// first.
 class Bpe {
  public:

@@ -12,7 +12,7 @@ namespace hearth::text {
 /// what they become.
 class CharacterMap {
  public:
-  /// `bytes`: the size of the array in bytes, the array, and strings with a zero behind each. UserError
+  /// `bytes`: the size of the array in bytes, the array, and strings with a zero after each. UserError
   /// naming `where` when it is none.
   CharacterMap(std::string_view bytes, std::string_view where);
 

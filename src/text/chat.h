@@ -117,7 +117,7 @@ class MarkedEncoder {
   bool adds_blank_;              ///< a blank goes before every text, as SentencePiece does it
 };
 
-/// Puts `bos` before and `eos` behind (trained like what they stand next to, bos never), each unless the
+/// Puts `bos` before and `eos` after (trained like what they stand next to, bos never), each unless the
 /// tokens have it already or the model has none.
 void add_ends(Tokens& tokens, std::optional<int32_t> bos, std::optional<int32_t> eos);
 

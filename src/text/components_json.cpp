@@ -84,7 +84,7 @@ NormalizerStep parse_normalizer_step(const JsonNode& node, const std::string& ty
       "Sequence");
 }
 
-Split parse_behaviour(const JsonNode& node) {
+Split parse_behavior(const JsonNode& node) {
   const std::string name = node.string();
   if (name == "Removed") return Split::removed;
   if (name == "Isolated") return Split::isolated;
@@ -96,14 +96,14 @@ Split parse_behaviour(const JsonNode& node) {
 
 SplitStep parse_split(const JsonNode& node) {
   return {.pattern = parse_pattern(node.at("pattern")),
-          .matches = parse_behaviour(node.at("behavior")),
+          .matches = parse_behavior(node.at("behavior")),
           .invert = node.boolean_or("invert", false)};
 }
 
 SplitStep parse_punctuation(const JsonNode& node) {
-  const auto behaviour = node.find("behavior");
+  const auto behavior = node.find("behavior");
   return {.pattern = {.is_member = is_punctuation},
-          .matches = behaviour ? parse_behaviour(*behaviour) : Split::isolated};
+          .matches = behavior ? parse_behavior(*behavior) : Split::isolated};
 }
 
 MetaspaceStep parse_metaspace(const JsonNode& node) {

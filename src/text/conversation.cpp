@@ -149,7 +149,7 @@ class Reader {
     for (const char* field : {"label", "kto_tag"}) {
       const auto found = object_.find(field);
       if (found == object_.end() || !found->is_boolean() || found->get<bool>()) continue;
-      refuse("bad answer", fmt::format("expected an answer to learn, got one labelled as bad by '{}': false; "
+      refuse("bad answer", fmt::format("expected an answer to learn, got one labeled as bad by '{}': false; "
                                        "leave such records out",
                                        field));
     }

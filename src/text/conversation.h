@@ -49,7 +49,7 @@ void check_format_options(const FormatOptions& options);
 
 /// Reads a record. RecordError for fields that are missing, an unknown role, a turn of the assistant that is
 /// empty or lacking, images and other parts than text, a function call that is none, an answer that is
-/// labelled as bad, or fields of no known format.
+/// labeled as bad, or fields of no known format.
 Record read_record(const Json& object, const FormatOptions& options);
 
 /// Whether a message has tool calls: a list that is not empty.

@@ -23,7 +23,7 @@ MarkedEncoder::MarkedEncoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer)
                 !std::equal(behind.begin() + std::ssize(anchor_), behind.end(), alone.begin(), alone.end());
 }
 
-/// A text that goes on after another is tokenised behind a line's end, whose ids are then taken away, where
+/// A text that continues after another is tokenized after a line's end, whose ids are then taken away, where
 /// the tokenizer would put a blank before it.
 std::vector<int32_t> MarkedEncoder::encode_part(std::string_view text, bool goes_on) const {
   Ids ids;
@@ -62,7 +62,7 @@ class MarkedEncoder::Aligner {
   Ids take() { return std::move(ids_); }
 
  private:
-  /// By the text since the last mark alone, which goes on after it or, after some special tokens, begins
+  /// By the text since the last mark alone, which continues after it or, after some special tokens, begins
   /// anew.
   std::optional<Place> after_last(size_t byte) const {
     if (done_.inside) return std::nullopt;

@@ -10,8 +10,8 @@
 namespace hearth::text {
 
 enum class Marking {
-  colour,  ///< tokens that the loss does not count are dimmed by ANSI codes
-  signs    ///< those that it counts stand between {+ and +}
+  color,  ///< tokens that the loss does not count are dimmed by ANSI codes
+  signs   ///< those that it counts stand between {+ and +}
 };
 
 struct InspectOptions {

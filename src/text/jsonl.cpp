@@ -19,7 +19,7 @@ std::string_view text_of(const MappedFile& file) {
 
 int64_t num_lines(std::string_view text) { return std::count(text.begin(), text.end(), '\n'); }
 
-/// The end of a string whose opening quote stands at `at`, behind the closing one.
+/// The end of a string whose opening quote stands at `at`, after the closing one.
 size_t end_of_string(std::string_view text, size_t at) {
   for (++at; at < text.size() && text[at] != '"'; ++at) {
     if (text[at] == '\\') ++at;
@@ -125,7 +125,7 @@ class ArrayReader {
   int64_t line_ = 1;
 };
 
-/// Where a piece of a text may end: behind a line's end at or after `from`, before which and after which the
+/// Where a piece of a text may end: after a line's end at or after `from`, before which and after which the
 /// text is not blank, so that no tokenizer would have joined the two.
 size_t end_of_piece(std::string_view text, size_t from) {
   for (size_t at = text.find('\n', from); at != text.npos; at = text.find('\n', at + 1)) {

@@ -22,7 +22,7 @@ enum class TextUnit {
 struct Entry {
   int64_t line = 0;  ///< of its first byte, from 1
   std::string_view text;
-  /// The document goes on in the next entry: a .txt file comes in pieces that end at a line's end.
+  /// The document continues in the next entry: a .txt file comes in pieces that end at a line's end.
   bool continues = false;
 };
 

@@ -5,7 +5,7 @@
 
 namespace hearth::text {
 
-/// Two neighbouring tokens become one; merges with a smaller rank come first.
+/// Two neighboring tokens become one; merges with a smaller rank come first.
 struct Merge {
   int32_t left = 0;
   int32_t right = 0;

@@ -34,7 +34,7 @@ bool is_ascii(char byte) { return static_cast<uint8_t>(byte) < 0x80; }
 
 int combining_class(utf8proc_int32_t value) { return utf8proc_get_property(value)->combining_class; }
 
-/// Marks behind a character in the order of their classes. utf8proc would exchange neighbors, which takes the
+/// Marks after a character in the order of their classes. utf8proc would exchange neighbors, which takes the
 /// square of their number.
 void order_marks(std::vector<utf8proc_int32_t>& values) {
   const auto is_mark = [](utf8proc_int32_t value) { return combining_class(value) > 0; };
@@ -173,7 +173,7 @@ void strip(std::string& text, Strip sides) {
   if (rest.size() < text.size()) text = std::string(rest);
 }
 
-/// A match that begins in the first `start` bytes of a text and ends behind them.
+/// A match that begins in the first `start` bytes of a text and ends after them.
 std::optional<Range> match_across(const Pattern& pattern, std::string_view text, size_t start,
                                   RegexScratch& scratch) {
   if (start == 0) return std::nullopt;

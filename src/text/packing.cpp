@@ -53,7 +53,7 @@ class Packer {
  private:
   int64_t length(int64_t sample) const { return lengths_[static_cast<size_t>(sample)]; }
 
-  /// Goes on where the last sample ended, over the ends of rows.
+  /// Continues where the last sample ended, over the ends of rows.
   void stream(int64_t sample) {
     for (int64_t first = 0; first < length(sample);) {
       const int64_t offset = stream_ % options_.row_length;

@@ -15,7 +15,7 @@ enum class Overlong {
   truncate,  ///< its start is used
   drop,      ///< it is left out
   refuse,    ///< UserError that names it
-  split      ///< it goes on in another row, whose tokens do not see those before
+  split      ///< it continues in another row, whose tokens do not see those before
 };
 
 enum class PackOrder {
@@ -73,7 +73,7 @@ struct RowArrays {
 /// How many labels of a row the loss counts.
 int64_t num_labels(std::span<const Placement> row, const TokenCache& cache);
 
-/// Writes a row. The last token of a piece that goes on in another row is labelled with what follows there.
+/// Writes a row. The last token of a piece that continues in another row is labeled with what follows there.
 void fill_row(std::span<const Placement> row, const TokenCache& cache, int32_t padding, const RowArrays& out);
 
 }  // namespace hearth::text

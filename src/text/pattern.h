@@ -39,7 +39,7 @@ struct Pattern {
   }
 };
 
-/// Calls body(match) for each match, from front to back; behind an empty one the search goes on a character
+/// Calls body(match) for each match, from front to back; after an empty one the search continues a character
 /// later.
 template <typename Body>
 void for_each_match(const Pattern& pattern, std::string_view text, RegexScratch& scratch, Body body) {

@@ -44,7 +44,7 @@ void for_each_part(const Pattern& pattern, std::string_view text, RegexScratch& 
   if (done < text.size()) part(done, text.size(), false);
 }
 
-/// What of a start of `start` bytes lies behind the first `bytes`.
+/// What of a start of `start` bytes lies after the first `bytes`.
 size_t behind(size_t start, std::ptrdiff_t bytes) {
   return start - std::min(start, static_cast<size_t>(bytes));
 }

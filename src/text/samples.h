@@ -16,7 +16,7 @@ struct SampleOptions {
   std::optional<std::string> chat_template = {};
   std::string template_name = {};
   ChatOptions chat = {};
-  /// Put before and behind what no chat template has rendered: documents, and data under "plain" and
+  /// Put before and after what no chat template has rendered: documents, and data under "plain" and
   /// "alpaca".
   std::optional<int32_t> bos = {};
   std::optional<int32_t> eos = {};
@@ -31,7 +31,7 @@ struct Sample {
   MarkedText text;
   Tokens tokens;
   std::optional<Tokens> rejected;
-  /// The document goes on in the next sample.
+  /// The document continues in the next sample.
   bool continues = false;
 };
 
@@ -44,7 +44,7 @@ class SampleReader {
 
   /// Visits the samples in the file's order; records that cannot be used go into `faults`.
   void for_each(FunctionRef<void(const Sample&)> visit, Faults& faults) const;
-  /// Reads every record without rendering or tokenising it: most of what can be wrong, in a fraction of the
+  /// Reads every record without rendering or tokenizing it: most of what can be wrong, in a fraction of the
   /// time.
   void check(Faults& faults) const;
 

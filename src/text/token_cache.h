@@ -32,13 +32,13 @@ uint64_t cache_key(std::span<const std::byte> data, std::span<const std::byte> t
 class TokenSink {
  public:
   virtual ~TokenSink() = default;
-  /// `continues`: the next call goes on with the same sample. `line`: where it starts in the data file.
+  /// `continues`: the next call continues with the same sample. `line`: where it starts in the data file.
   virtual void add(const Tokens& tokens, int64_t line, bool continues) = 0;
   /// Notes that the data file holds records of which there are no samples.
   virtual void leave_out(int64_t num_records) = 0;
 };
 
-/// Tokenised samples in a memory-mapped file: all tokens, then where each sample starts, then its line in
+/// Tokenized samples in a memory-mapped file: all tokens, then where each sample starts, then its line in
 /// the data file, then how many records were left out, then a footer with sizes and an XXH3 of all of it.
 class TokenCache {
  public:

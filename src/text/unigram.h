@@ -49,7 +49,7 @@ class Unigram {
  private:
   int32_t unknown() const;
   void find_best(std::string_view piece, UnigramScratch& scratch) const;
-  /// The tokens of the best way, from back to front, neighbouring unknown ones joined.
+  /// The tokens of the best way, from back to front, neighboring unknown ones joined.
   void collect_parts(UnigramScratch& scratch) const;
   void append_unknown(std::string_view part, std::vector<int32_t>& ids) const;
 

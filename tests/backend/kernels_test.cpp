@@ -20,7 +20,7 @@ std::vector<float> random_floats(int64_t count, uint64_t seed) {
   return values;
 }
 
-/// The values stored as `dtype`, with guard bytes behind them; reading back rounds `values` too.
+/// The values stored as `dtype`, with guard bytes after them; reading back rounds `values` too.
 std::vector<std::byte> stored(DType dtype, std::vector<float>& values) {
   const auto count = static_cast<int64_t>(values.size());
   std::vector<std::byte> bytes(static_cast<size_t>(count * dtype_bytes(dtype)) + 64, std::byte{0xAB});

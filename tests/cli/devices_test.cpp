@@ -97,11 +97,11 @@ TEST_F(Devices, StagesGoOnWithoutACardThatFails) {
   EXPECT_TRUE(get("two/model.safetensors") == get("three/model.safetensors"));
 }
 
-TEST_F(Devices, ARunEndsWhereNoCardIsLeft) {
+TEST_F(Devices, ARunEndsWhereNoGpuIsLeft) {
   const Result result =
       shell("export HEARTH_EMULATED='1GiB;broken=run' && hearth train tiny.yaml --out run device=emulated");
   EXPECT_EQ(result.code, 75);
-  EXPECT_THAT(result.err, AllOf(HasSubstr("the card failed: the card is broken"),
+  EXPECT_THAT(result.err, AllOf(HasSubstr("the GPU failed: the GPU is broken"),
                                 HasSubstr("not started again: of 1 devices 0 are left\n  attempt 1, ")));
 }
 
@@ -119,7 +119,7 @@ TEST_F(Devices, TheSameFailureTwiceChangesTheOrderAndThreeTimesEndsTheRun) {
   EXPECT_THAT(result.out, HasSubstr("from step 0 on the samples come in another order, number 1"));
 }
 
-TEST_F(Devices, FourCardsOfWhichOneIsSlowOrFailsMakeTheBitsOfOne) {
+TEST_F(Devices, FourGpusOfWhichOneIsSlowOrFailsMakeTheBitsOfOne) {
   const std::string train = "hearth train tiny.yaml device=emulated train.checkpoint_every=1 --out ";
   works(train + "one train.shards=4");
   works("export HEARTH_EMULATED='1GiB,1GiB;link=10MB,1GiB,1GiB' && " + train + "slow devices=4");
@@ -135,11 +135,11 @@ TEST_F(Devices, FourCardsOfWhichOneIsSlowOrFailsMakeTheBitsOfOne) {
       shell("export HEARTH_EMULATED='1GiB,1GiB,1GiB,1GiB;refuse=0' && " + train + "none devices=4");
   EXPECT_EQ(refused.code, 0) << refused.err;
   EXPECT_THAT(refused.err,
-              AllOf(HasSubstr("emulated card 3 has"), HasSubstr("device 3 is left out from now on")));
+              AllOf(HasSubstr("emulated GPU 3 has"), HasSubstr("device 3 is left out from now on")));
   EXPECT_TRUE(get("one/model.safetensors") == get("none/model.safetensors"));
 }
 
-TEST_F(Devices, PlanShowsHowCardsCanShareARun) {
+TEST_F(Devices, PlanShowsHowGpusCanShareARun) {
   const std::string command = "hearth plan tiny.yaml devices=2x1GiB --link 6.5";
   EXPECT_THAT(works(command), AllOf(HasSubstr("simulated, not measured"), HasSubstr("devices=1 "),
                                     HasSubstr("devices=2 parallel=data"),
@@ -149,7 +149,7 @@ TEST_F(Devices, PlanShowsHowCardsCanShareARun) {
     EXPECT_GT(way.at("samples_per_second").get<double>(), 0);
   }
   EXPECT_THAT(works("hearth plan tiny.yaml devices=1GiB,2GiB"),
-              AllOf(HasSubstr("on cards of 1.00 GiB and 2.00 GiB"), HasSubstr("devices=2 parallel=pipeline"),
+              AllOf(HasSubstr("on GPUs of 1.00 GiB and 2.00 GiB"), HasSubstr("devices=2 parallel=pipeline"),
                     ContainsRegex("\n +stage 1: [0-9]+ weights ")));
   EXPECT_THAT(works("hearth plan tiny.yaml devices=2x1KiB"), HasSubstr("does not fit by any means"));
 }

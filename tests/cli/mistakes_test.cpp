@@ -132,7 +132,7 @@ TEST_F(Mistakes, WhatTrainingRefusesValidateRefusesToo) {
       {"model.name=resnet18 train.batch=3", "at least 2 values per channel"},
       {"data.image_size=4096 data.count=1000000 train.batch=1000000", "fits the"},
       {"device=emulated:3", "device=emulated:3"},
-      {"device=emulated devices=2", "expected 2 cards"},
+      {"device=emulated devices=2", "expected 2 GPUs"},
       {"devices=2 supervise=false", "supervise=true"},
       {"devices=2 memory=1KiB", "above memory=1.00 KiB"},
       {"devices=2 data.count=3 train.batch=8", "every one of 2 devices"},
@@ -193,7 +193,7 @@ TEST_F(Mistakes, InTheCommandLine) {
   refused("hearth bench mlp-b64-fp16", {"'mlp-b64-fp16'", "did you mean 'mlp-b64-fp32'?"});
   refused("hearth bench", {"expected a case", "comm"});
   refused("hearth bench comm --transport telepathy", {"shm, nccl or mpi", "'telepathy'"});
-  refused("hearth bench comm --transport nccl --ranks 2", {"expected a card for each of 2 ranks, got 1"});
+  refused("hearth bench comm --transport nccl --ranks 2", {"expected a GPU for each of 2 ranks, got 1"});
   refused("hearth train tiny.yaml devices=2 parallel=sharded --dump-gradients g.safetensors",
           {"parallel=data or zero1 for --dump-gradients", "got sharded", "devices=1"});
   refused("hearth bench comm --ranks 1", {"--ranks", "2 to 64", "1"});
@@ -202,12 +202,12 @@ TEST_F(Mistakes, InTheCommandLine) {
   refused("hearth bench comm --wire f64", {"--wire", "'f64'", "bf16"});
   refused("hearth bench mlp-b64-fp32 --steps 0", {"--steps", "0", "1 to 1000000"});
   refused("hearth bench llama15m_answer-b1-fp32 --steps 1 --profile", {"--profile", "training"});
-  refused("hearth bench mlp-b64-fp32 --model-card rx580", {"'rx580'", "rx7900xt", "rx7900xtx"});
-  refused("hearth bench mlp-b64-fp32 --model-card rx7900xt --workers 2 --link=-1",
+  refused("hearth bench mlp-b64-fp32 --model-gpu rx580", {"'rx580'", "rx7900xt", "rx7900xtx"});
+  refused("hearth bench mlp-b64-fp32 --model-gpu rx7900xt --workers 2 --link=-1",
           {"not in range", "--link", "-1"});
-  refused("hearth bench llama15m_answer-b1-fp32 --model-card rx7900xt",
+  refused("hearth bench llama15m_answer-b1-fp32 --model-gpu rx7900xt",
           {"training", "llama15m_answer-b1-fp32"});
-  refused("hearth bench matmul_up-b4-bf16 --steps 1", {"card", "matmul_up-b4-bf16", "--device gpu"});
+  refused("hearth bench matmul_up-b4-bf16 --steps 1", {"gpu", "matmul_up-b4-bf16", "--device gpu"});
   refused("hearth bench mlp-b64-fp32 --device cuda", {"--device", "'cuda'", "gpu:0"});
   refused("hearth bench llama15m_answer-b1-fp32 --device emulated", {"--device cpu", "emulated"});
   refused("hearth cp dmo mine.yaml", {"'dmo'", "hearth ls"});
@@ -222,14 +222,14 @@ TEST_F(Mistakes, InKeysAndValues) {
   refused("hearth train tiny.yaml model.name=resnet19", {"'resnet19'", "did you mean 'resnet18'?"});
   refused("hearth train tiny.yaml model=nowhere", {"'nowhere'", "language model's folder", "model=./FOLDER"});
   refused("hearth train tiny.yaml device=cuda", {"device", "'cuda'", "cpu, gpu, gpu:0"});
-  refused("hearth train tiny.yaml device=gpu", {"emulated cards alone", "tools/build --gpu hip"});
-  refused("hearth train tiny.yaml device=emulated:3", {"device=emulated:3", "0 emulated card 0"});
+  refused("hearth train tiny.yaml device=gpu", {"emulated GPUs alone", "tools/build --gpu hip"});
+  refused("hearth train tiny.yaml device=emulated:3", {"device=emulated:3", "0 emulated GPU 0"});
   refused("export HEARTH_EMULATED=20 && hearth train tiny.yaml device=emulated",
           {"HEARTH_EMULATED", "20GiB,20GiB"});
   refused("export HEARTH_EMULATED='1GiB;broken=' && hearth train tiny.yaml device=emulated",
           {"HEARTH_EMULATED", "broken"});
   refused("hearth train tiny.yaml device=emulated:0 devices=2", {"device=emulated"});
-  refused("hearth train tiny.yaml device=emulated devices=2", {"expected 2 cards", "devices=1"});
+  refused("hearth train tiny.yaml device=emulated devices=2", {"expected 2 GPUs", "devices=1"});
   refused("hearth train tiny.yaml devices=2 supervise=false", {"supervise=true", "mpirun -n 2"});
   refused("hearth train tiny.yaml devices=2 train.accumulate=3", {"train.accumulate=4"});
   refused("hearth train tiny.yaml devices=2 train.shards=6 train.accumulate=6", {"train.shards=2"});

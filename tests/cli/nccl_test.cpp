@@ -1,4 +1,4 @@
-// Sums between emulated cards by a library of our own with NCCL's interface (comm/fake_nccl), through
+// Sums between emulated GPUs by a library of our own with NCCL's interface (comm/fake_nccl), through
 // backend/gpu/emu/library.h.
 #include "program.h"
 
@@ -11,16 +11,16 @@ using testing::HasSubstr;
 
 class Nccl : public Program {
  protected:
-  /// Of a run on so many emulated cards.
+  /// Of a run on so many emulated GPUs.
   static std::string train(const std::string& run, int devices, const std::string& more = "",
                            const std::string& trouble = "") {
-    std::string cards = "1GiB";
-    for (int i = 1; i < devices; ++i) cards += ",1GiB";
-    cards += trouble;
+    std::string gpus = "1GiB";
+    for (int i = 1; i < devices; ++i) gpus += ",1GiB";
+    gpus += trouble;
     return fmt::format(
         "export HEARTH_EMULATED='{}' HEARTH_NCCL='{}' && hearth train tiny.yaml device=emulated devices={} "
         "train.accumulate=4 train.batch=2 --out {} {}",
-        cards, HEARTH_FAKE_NCCL, devices, run, more);
+        gpus, HEARTH_FAKE_NCCL, devices, run, more);
   }
   static constexpr const char* kNccl = "exchange.transport=nccl ";
 
@@ -29,11 +29,11 @@ class Nccl : public Program {
   }
 };
 
-TEST_F(Nccl, SumsBetweenCards) {
+TEST_F(Nccl, SumsBetweenGpus) {
   works(train("host", 2));
   // A sum of two has one order.
   EXPECT_THAT(works(train("two", 2, kNccl)),
-              HasSubstr("sums go between cards by the vendor's library 2.27.3, in an order of its own"));
+              HasSubstr("sums go between GPUs by the vendor's library 2.27.3, in an order of its own"));
   expect_the_same("two", "host");
   works(train("parts", 2, std::string(kNccl) + "parallel=zero1"));
   expect_the_same("parts", "host");
@@ -53,12 +53,12 @@ TEST_F(Nccl, GoesTogetherWithWaysToSendLess) {
 TEST_F(Nccl, IsLeftOutWhereItCannotBeTrusted) {
   works(train("host", 2));
   EXPECT_THAT(works("export HEARTH_FAKE_NCCL=wrong && " + train("wrong", 2, kNccl)),
-              HasSubstr("sums go through host memory, not between cards: rank 0: a wrong sum of 1048589"));
+              HasSubstr("sums go through host memory, not between GPUs: rank 0: a wrong sum of 1048589"));
   expect_the_same("wrong", "host");
   EXPECT_THAT(works(fmt::format("export HEARTH_EMULATED=1GiB,1GiB && hearth train tiny.yaml device=emulated "
                                 "devices=2 --out none {}",
                                 kNccl)),
-              HasSubstr("not between cards: rank 0: expected a library of collectives, got none"));
+              HasSubstr("not between GPUs: rank 0: expected a library of collectives, got none"));
 }
 
 TEST_F(Nccl, ComesBackBehindAFailure) {

@@ -67,25 +67,24 @@ optimizer: {name: adamw, lr: 0.01}
 TEST_F(Verbs, CheckpointsAreListedAndPruned) {
   works("hearth train tiny.yaml --out run train.checkpoint_every=2 train.keep_checkpoints=9");
   EXPECT_THAT(works("hearth checkpoints run"),
-              AllOf(ContainsRegex("\n +6 .* complete; --resume goes on from here\n +4 .* complete\n +2 "),
+              AllOf(ContainsRegex("\n +6 .* complete; --resume resumes from here\n +4 .* complete\n +2 "),
                     testing::Not(HasSubstr("passed over"))));
   EXPECT_THAT(works("hearth checkpoints run --prune 1"),
               AllOf(ContainsRegex("^ +4 .* deleted\n +2 .* deleted\n"), ContainsRegex("\n +6 .* complete")));
 }
 
-TEST_F(Verbs, TrainOnAnEmulatedCardSaysWhatTheProcessorDoes) {
+TEST_F(Verbs, TrainOnAnEmulatedGpuSaysWhatTheProcessorDoes) {
   EXPECT_THAT(
       works("hearth train tiny.yaml --out run device=emulated"),
-      AllOf(ContainsRegex("on emulated card 0 \\(emu:00:00.0\\): 0 of [0-9]+ nodes of a step have no kernel"),
+      AllOf(ContainsRegex("on emulated GPU 0 \\(emu:00:00.0\\): 0 of [0-9]+ nodes of a step have no kernel"),
             HasSubstr("done: 6 steps")));
   works("hearth train --out run --resume train.epochs=4");
   works("hearth eval run");
 }
 
 TEST_F(Verbs, EnvTellsWhatWasBuiltFoundAndMissing) {
-  EXPECT_THAT(works("hearth env"),
-              ContainsRegex("^built\n  hearth [0-9.]+, compiled by .*\n.*\n"
-                            "  cards: emulated ones alone.*\nfound\n(.*\n)*missing\n  "));
+  EXPECT_THAT(works("hearth env"), ContainsRegex("^built\n  hearth [0-9.]+, compiled by .*\n.*\n"
+                                                 "  GPUs: emulated ones alone.*\nfound\n(.*\n)*missing\n  "));
 }
 
 TEST_F(Verbs, TrainFillsItsFolder) {
@@ -164,7 +163,7 @@ TEST_F(Verbs, InterruptLeavesARunThatGoesOn) {
     const size_t at = result.out.find("stopped at step ");
     ASSERT_NE(at, result.out.npos) << kill << setting << result.out;
     const int64_t step = std::stoll(result.out.substr(at + 16));
-    EXPECT_THAT(result.out, HasSubstr("go on with: hearth train --resume --out run"));
+    EXPECT_THAT(result.out, HasSubstr("resume with: hearth train --resume --out run"));
     EXPECT_THAT(
         works(fmt::format("hearth train --resume --out run train.steps={}", step + 3)),
         AllOf(HasSubstr(fmt::format("(step {})", step)), HasSubstr(fmt::format("done: {} steps", step + 3))));
@@ -200,7 +199,7 @@ TEST_F(Verbs, ARunGoesOnWithoutItsReader) {
     EXPECT_EQ(get(run + ".code"), "0\n");
     EXPECT_EQ(
         result.err,
-        "hearth: standard output takes no more (Broken pipe); the run goes on, see trainer_log.jsonl in "
+        "hearth: standard output takes no more (Broken pipe); the run continues, see trainer_log.jsonl in "
         "its folder\n");
     EXPECT_TRUE(has(run + "/model.safetensors"));
   }
@@ -293,7 +292,7 @@ TEST_F(Verbs, PlanAddsUp) {
   EXPECT_EQ(plan.at("parameters"), 192 * 16 + 16 + 16 + 16 + 16 * 10 + 10);
   EXPECT_GE(plan.at("arena_bytes").get<int64_t>(), plan.at("bound_bytes").get<int64_t>());
   EXPECT_EQ(plan.at("peak_bytes").get<int64_t>(),
-            plan.at("weight_bytes").get<int64_t>() + plan.at("optimiser_bytes").get<int64_t>() +
+            plan.at("weight_bytes").get<int64_t>() + plan.at("optimizer_bytes").get<int64_t>() +
                 plan.at("arena_bytes").get<int64_t>() + plan.at("staging_bytes").get<int64_t>());
   EXPECT_THAT(get("plan.svg"), AllOf(HasSubstr("<svg"), HasSubstr("</svg>")));
   const std::string table = works("hearth plan tiny.yaml --memory 1MiB --svg other.svg");
@@ -379,17 +378,17 @@ TEST_F(Verbs, BenchTimesWhatProcessesTellOneAnother) {
 }
 
 TEST_F(Verbs, BenchModelsACardThatIsNotThere) {
-  const std::string text = works("hearth bench llama15m-b8-bf16 --model-card rx7900xtx");
+  const std::string text = works("hearth bench llama15m-b8-bf16 --model-gpu rx7900xtx");
   EXPECT_THAT(text, AllOf(HasSubstr("a model, not a measurement"), HasSubstr("tokens/s"), HasSubstr("MFU"),
                           HasSubstr("ROCm issue 5725")));
   const std::string pictures =
-      works("hearth bench recipes/mnist-mlp.yaml --model-card rx7900xt train.accumulate=2");
+      works("hearth bench recipes/mnist-mlp.yaml --model-gpu rx7900xt train.accumulate=2");
   EXPECT_THAT(pictures, AllOf(HasSubstr("images/s"), HasSubstr(" zero"), HasSubstr(" accumulate")));
 }
 
-TEST_F(Verbs, BenchSimulatesCardsThatAreNotThere) {
+TEST_F(Verbs, BenchSimulatesGpusThatAreNotThere) {
   const auto simulated = [&](const std::string& links) {
-    return works("hearth bench resnet18-b64-bf16 --model-card rx7900xt --workers 2 " + links);
+    return works("hearth bench resnet18-b64-bf16 --model-gpu rx7900xt --workers 2 " + links);
   };
   const auto scaling = [&](const std::string& links) {
     const std::string out = simulated(links);
@@ -410,10 +409,10 @@ TEST_F(Verbs, BenchSimulatesCardsThatAreNotThere) {
 TEST_F(Verbs, BenchRunsOnACard) {
   const auto bench = [&](const std::string& name) {
     const std::string out = works("hearth bench " + name + " --device emulated --tiny --steps 1 --threads 1");
-    EXPECT_THAT(out, HasSubstr("on emulated card 0"));
+    EXPECT_THAT(out, HasSubstr("on emulated GPU 0"));
     Json result = Json::parse(lines_of(out).back());
     EXPECT_EQ(result.at("case"), name);
-    EXPECT_EQ(result.at("card"), "emulated card 0");
+    EXPECT_EQ(result.at("gpu"), "emulated GPU 0");
     EXPECT_EQ(result.at("step_seconds").size(), 1U);
     EXPECT_GT(result.at("step_seconds")[0].get<double>(), 0) << name;
     return result;
@@ -424,8 +423,8 @@ TEST_F(Verbs, BenchRunsOnACard) {
              qlora = bench("llama1b_qlora-b4-bf16");
   EXPECT_EQ(number(full, "samples_per_step"), 2 * 31);
   EXPECT_GT(number(full, "flops_per_step"), number(lora, "flops_per_step"));
-  EXPECT_GT(number(full, "card_bytes"), number(lora, "card_bytes"));
-  EXPECT_GT(number(lora, "card_bytes"), number(qlora, "card_bytes"));
+  EXPECT_GT(number(full, "gpu_bytes"), number(lora, "gpu_bytes"));
+  EXPECT_GT(number(lora, "gpu_bytes"), number(qlora, "gpu_bytes"));
   for (const char* pictures : {"resnet50-b128-bf16", "conv_stack-b32-bf16"})
     EXPECT_EQ(number(bench(pictures), "samples_per_step"), 2) << pictures;
 

@@ -1,4 +1,4 @@
-// Runs are traced call by call; from whatever a power cut may leave of one, it goes on to the same bits.
+// Runs are traced call by call; from whatever a power cut may leave of one, it continues to the same bits.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -93,12 +93,12 @@ class PowerCut : public testing::Test {
     std::vector<TracedDisk::Files> chosen(cuts.begin(), cuts.end());
     std::shuffle(chosen.begin(), chosen.end(), random);
     if (wanted != 0 && chosen.size() > wanted) chosen.resize(wanted);
-    for (size_t i = 0; i < chosen.size() && !HasFailure(); ++i) go_on_from(chosen[i]);
+    for (size_t i = 0; i < chosen.size() && !HasFailure(); ++i) resume_from(chosen[i]);
     std::cout << chosen.size() << " of " << cuts.size() << " states of the disk, " << calls.size()
               << " calls\n";
   }
 
-  void go_on_from(const TracedDisk::Files& files) {
+  void resume_from(const TracedDisk::Files& files) {
     fs::remove_all(disk_);
     write_files(files, disk_);
     std::string left;

@@ -20,8 +20,8 @@ bool writing_checkpoint(const fs::path& run) {
   return false;
 }
 
-/// Lets a run go on until a random instant and kills it; every other time the instant lies in the writing of
-/// a checkpoint. False when the run ended before.
+/// Lets a run continue until a random instant and kills it; every other time the instant lies in the writing
+/// of a checkpoint. False when the run ended before.
 bool kill_once(const fs::path& recipe, const fs::path& run, double seconds, bool in_checkpoint,
                std::mt19937_64& random) {
   const auto up_to = [&](double most) {

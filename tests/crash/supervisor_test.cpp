@@ -38,7 +38,7 @@ int64_t last_step(const fs::path& run) {
   return curve.empty() ? 0 : curve.back().step;
 }
 
-/// What the kernel says of a process behind a word like "PPid:"; empty where there is none.
+/// What the kernel says of a process after a word like "PPid:"; empty where there is none.
 std::string status_of(pid_t process, const std::string& key) {
   std::ifstream status("/proc/" + std::to_string(process) + "/status");
   for (std::string word; status >> word;)
@@ -93,7 +93,7 @@ class SlowSupervisor : public testing::Test {
     ASSERT_TRUE(wait_until(child, 20s, [&] { return !(workers = workers_of(child)).empty(); }));
     kill(workers[which % workers.size()], signal);
   }
-  /// The supervisor too: its workers end, and the run goes on when it is told to.
+  /// The supervisor too: its workers end, and the run continues when it is told to.
   void kill_supervisor(std::optional<Child>& child, const std::string& devices) {
     const std::vector<pid_t> workers = workers_of(*child);
     ASSERT_TRUE(child->kill_now());
@@ -106,7 +106,7 @@ class SlowSupervisor : public testing::Test {
     for (const auto& entry : fs::directory_iterator("/proc")) {
       std::ifstream file(entry.path() / "cmdline");
       const std::string line(std::istreambuf_iterator<char>(file), {});
-      EXPECT_EQ(line.find(run_.string()), line.npos) << entry.path() << " goes on";
+      EXPECT_EQ(line.find(run_.string()), line.npos) << entry.path() << " continues";
     }
     for (const auto& entry : fs::recursive_directory_iterator(run_))
       EXPECT_FALSE(entry.path().filename().string().starts_with(".tmp")) << entry.path();

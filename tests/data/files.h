@@ -70,7 +70,7 @@ std::string error_of(Call&& call) {
   return "no error";
 }
 
-/// A picture whose every pixel differs from its neighbours.
+/// A picture whose every pixel differs from its neighbors.
 inline Image speckled(int64_t height, int64_t width, int64_t channels) {
   Image image{.height = height, .width = width, .channels = channels};
   uint32_t state = 1;

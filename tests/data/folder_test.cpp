@@ -138,7 +138,7 @@ TEST(Shapes, TrainAndTestDiffer) {
   EXPECT_NE(a, b);
 }
 
-TEST(Augment, OnlyNormalises) {
+TEST(Augment, OnlyNormalizes) {
   const LoaderOptions options{.mean = {0.5F, 0, 0}, .std = {0.5F, 1, 2}};
   const std::vector<uint8_t> pixels{255, 255, 255};
   std::vector<float> out(3);

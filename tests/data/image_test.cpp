@@ -19,10 +19,10 @@ namespace {
 
 using testing::HasSubstr;
 
-Image flat(int64_t side, std::vector<uint8_t> colour) {
-  Image image{.height = side, .width = side, .channels = std::ssize(colour)};
+Image flat(int64_t side, std::vector<uint8_t> color) {
+  Image image{.height = side, .width = side, .channels = std::ssize(color)};
   for (int64_t i = 0; i < side * side; ++i)
-    image.pixels.insert(image.pixels.end(), colour.begin(), colour.end());
+    image.pixels.insert(image.pixels.end(), color.begin(), color.end());
   return image;
 }
 
@@ -120,7 +120,7 @@ TEST(Image, SkipsWhatMakesNoPixels) {
             image.pixels);
 }
 
-TEST(Image, JpegColours) {
+TEST(Image, JpegColors) {
   const Image red = decode_image(bytes_of(encode_jpeg(flat(8, {200, 30, 40}), true)), 3, "f");
   EXPECT_NEAR(red.pixels[0], 200, 2);
   EXPECT_NEAR(red.pixels[1], 30, 2);

@@ -19,7 +19,7 @@ inline std::vector<float> values_of(int rank, int64_t count) {
 }
 inline float rounded(float value, DType wire) { return wire == DType::bf16 ? to_f32(to_bf16(value)) : value; }
 
-/// Written apart from sum.cpp: pairs of neighbours first, then pairs of pairs; who is left over waits.
+/// Written apart from sum.cpp: pairs of neighbors first, then pairs of pairs; who is left over waits.
 inline std::vector<float> summed(int size, int64_t count, DType wire) {
   std::vector<std::vector<float>> parts;
   for (int rank = 0; rank < size; ++rank) {

@@ -1,4 +1,4 @@
-// NCCL's way, by a library of our own that emulated cards have (fake_nccl/): right, wrong, hanging,
+// NCCL's way, by a library of our own that emulated GPUs have (fake_nccl/): right, wrong, hanging,
 // incomplete and absent.
 #include "distributed/nccl.h"
 
@@ -28,10 +28,10 @@ class Nccl : public testing::Test {
  protected:
   Nccl() {
     setenv("HEARTH_NCCL", HEARTH_FAKE_NCCL, 1);
-    emu::cards().assign(kRanks, {});
+    emu::gpus().assign(kRanks, {});
   }
   ~Nccl() override {
-    emu::cards().assign(1, {});
+    emu::gpus().assign(1, {});
     unsetenv("HEARTH_NCCL");
     unsetenv("HEARTH_FAKE_NCCL");
   }
@@ -48,7 +48,7 @@ class Nccl : public testing::Test {
   }
 };
 
-/// An array on a card.
+/// An array on a GPU.
 class Array {
  public:
   Array(gpu::Device& device, int64_t count)
@@ -56,12 +56,12 @@ class Array {
   float* put(float first) {
     std::iota(host_.begin(), host_.end(), first);
     stream_.copy_in(memory_.data(), host_.data(), std::ssize(host_) * 4);
-    stream_.synchronise();
+    stream_.synchronize();
     return reinterpret_cast<float*>(memory_.data());
   }
   void expect(gpu::Stream& stream, float first, float step) {
     stream.copy_out(host_.data(), memory_.data(), std::ssize(host_) * 4);
-    stream.synchronise();
+    stream.synchronize();
     for (size_t i = 0; i < host_.size(); ++i) {
       if (host_[i] != first + step * static_cast<float>(i))
         internal_error("expected another number at {}", i);
@@ -74,7 +74,7 @@ class Array {
   std::vector<float> host_;
 };
 
-TEST_F(Nccl, SumsAndMovesWhatIsOnCards) {
+TEST_F(Nccl, SumsAndMovesWhatIsOnGpus) {
   constexpr int64_t kCount = 50'000;
   run_ranks(kRanks, [](Transport& host) {
     const OpenedNccl opened = open_nccl(host, host.rank());
@@ -140,7 +140,7 @@ TEST_F(Nccl, IsRefusedWhereItIsIncompleteOrAbsent) {
   setenv("HEARTH_NCCL", "/nowhere/libnccl.so.2", 1);
   EXPECT_THAT(fault(), StartsWith("rank 0: expected a library of collectives, got none: /nowhere/libnccl"));
   unsetenv("HEARTH_NCCL");
-  EXPECT_THAT(fault(), HasSubstr("emulated cards have none of their own"));
+  EXPECT_THAT(fault(), HasSubstr("emulated GPUs have none of their own"));
 }
 
 // In a process of its own: threads that hang stay, and a process that has some cannot be forked as another.
@@ -153,7 +153,7 @@ TEST_F(Nccl, IsRefusedWhereItHangs) {
   const testing::ExitedWithCode ends_well(0);
   EXPECT_EXIT(say_fault("hang", 2), ends_well, StrEq("rank 0: a collective gave no answer for 2 s"));
   EXPECT_EXIT(say_fault("join", 0.2), ends_well,
-              StrEq("rank 0: joining the group of cards gave no answer for 0.2 s"));
+              StrEq("rank 0: joining the group of GPUs gave no answer for 0.2 s"));
 }
 
 }  // namespace

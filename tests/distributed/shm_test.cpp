@@ -221,7 +221,7 @@ TEST(TeamExchange, BroadcastsBytesThatAreNoWholeFloats) {
   });
 }
 
-TEST(Sum, IsMadeOfTheSumsOfAlignedNeighbours) {
+TEST(Sum, IsMadeOfTheSumsOfAlignedNeighbors) {
   constexpr int64_t kCount = 3000;
   std::vector<std::vector<float>> values;
   std::vector<const std::byte*> all;

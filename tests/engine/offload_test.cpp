@@ -31,7 +31,7 @@ EngineOptions tiny_options() {
 /// Every byte that training changes, after some steps of `num_micro` micro-batches.
 std::vector<std::byte> state_after(const EngineOptions& options) {
   Engine engine(options, std::span(&options.batch, 1), {});
-  engine.initialise();
+  engine.initialize();
   constexpr size_t kSlack = 16;
   std::vector<int32_t> tokens(kRows * kOffloadContext + kSlack), labels(tokens.size()),
       positions(tokens.size());
@@ -71,8 +71,8 @@ TEST(Offload, TakesWhatIsAwayFromThePeak) {
   options.offload.states = true;
   const PlanReport without_states = make_plan_report(options);
   EXPECT_EQ(all.host_bytes, 0);
-  EXPECT_GT(without_states.host_bytes, all.optimiser_bytes * 9 / 10);
-  EXPECT_LT(without_states.optimiser_bytes, all.optimiser_bytes / 10);
+  EXPECT_GT(without_states.host_bytes, all.optimizer_bytes * 9 / 10);
+  EXPECT_LT(without_states.optimizer_bytes, all.optimizer_bytes / 10);
   EXPECT_LT(without_states.peak_bytes, all.peak_bytes);
 }
 
@@ -134,7 +134,7 @@ TEST(MemoryFits, GivesUpNoMoreThanItMust) {
   EXPECT_LE(largest->peak_bytes, free.peak_bytes - free.arena_bytes / 4);
   options.budget_bytes = 1;
   const PlanReport lowest = make_plan_report(options);
-  MemoryFits a_lot(options, lowest.peak_bytes - lowest.optimiser_bytes / 2);
+  MemoryFits a_lot(options, lowest.peak_bytes - lowest.optimizer_bytes / 2);
   const auto away = a_lot.cheapest();
   ASSERT_TRUE(away);
   EXPECT_GT(away->report.host_bytes, 0);

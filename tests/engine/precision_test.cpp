@@ -34,7 +34,7 @@ class Trained {
       labels_[static_cast<size_t>(i)] = static_cast<int32_t>(i % 4);
       images_[static_cast<size_t>(i * kSide * kSide * 3 + i % 4)] += 2;
     }
-    engine_.initialise();
+    engine_.initialize();
   }
 
   StepResult step() {

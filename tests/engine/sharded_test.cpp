@@ -103,7 +103,7 @@ EngineOptions options_of(const char* bench_case, int num_workers, int rank) {
   return options;
 }
 
-TEST(ShardedPlan, EachWeightWithItsStatesIsOnOneCard) {
+TEST(ShardedPlan, EachWeightWithItsStatesIsOnOneGpu) {
   constexpr int kNumWorkers = 4;
   EngineOptions options = options_of("resnet18-b64-fp32", kNumWorkers, 0);
   options.parallel = Parallel::data;

@@ -75,14 +75,14 @@ TEST_P(SlowLink, SaysThatEachWorkerHasItsOwnStates) {
   }
 }
 
-TEST_P(SlowLink, GoesAsWellBetweenCards) {
-  emu::cards() = {{}, {}};
+TEST_P(SlowLink, GoesAsWellBetweenGpus) {
+  emu::gpus() = {{}, {}};
   const std::string few = recipe() + "device: emulated\nself_test: never\n";
   const std::vector<double> want = train_with(shortened(recipe()), 2).losses;
   const std::vector<double> got = train_with(shortened(few), 2).losses;
   ASSERT_EQ(got.size(), want.size());
   for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 2e-3);
-  emu::cards() = {{}};
+  emu::gpus() = {{}};
 }
 
 INSTANTIATE_TEST_SUITE_P(

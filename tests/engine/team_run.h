@@ -60,7 +60,7 @@ inline std::string words_recipe(const fs::path& folder, const std::string& train
       folder.string(), train);
 }
 
-/// What is left of a run by `devices` workers, threads of this process; with `stop_after`, it stops behind
+/// What is left of a run by `devices` workers, threads of this process; with `stop_after`, it stops after
 /// that update. `sent_bytes`: of one worker's gradients.
 inline run::Outcome train_with(const std::string& yaml, int devices, const fs::path& folder,
                                int64_t stop_after, bool resume, int64_t* sent_bytes = nullptr) {
@@ -127,7 +127,7 @@ inline void expect_bits_of_one(const std::string& shared, const std::string& alo
   expect_same(train_with(shared, 2), want, "two workers");
   expect_same(train_with(shared, 4), want, "four workers");
 }
-/// So does a run that four begin, `num_between` go on with as the recipe `alone` says, and two end.
+/// So does a run that four begin, `num_between` continue with as the recipe `alone` says, and two end.
 inline void expect_bits_in_turns(const std::string& shared, const std::string& alone, int num_between) {
   const run::Outcome want = train_with(alone, 1);
   const TemporaryFolder folder(run::quick_folder());

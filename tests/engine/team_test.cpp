@@ -46,15 +46,15 @@ TEST_F(Team, ShardedStatesMakeTheBitsOfWholeOnes) {
 }
 
 TEST(TeamPlan, ShardsOfTheStatesAreTheWholeOnes) {
-  const auto optimiser_bytes = [](const std::string& parallel, int rank) {
+  const auto optimizer_bytes = [](const std::string& parallel, int rank) {
     const std::vector<std::string> overrides = {"devices=2", "train.ema=0", "train.shards=8", parallel};
     EngineOptions options = run::engine_options(recipe::parse_recipe(kPictures, "test", overrides));
     options.rank = rank;
     options.backend = exec::Backend::null;
-    return make_plan_report(options).optimiser_bytes;
+    return make_plan_report(options).optimizer_bytes;
   };
-  const int64_t whole = optimiser_bytes("parallel=data", 0);
-  const int64_t first = optimiser_bytes("parallel=zero1", 0), second = optimiser_bytes("parallel=zero1", 1);
+  const int64_t whole = optimizer_bytes("parallel=data", 0);
+  const int64_t first = optimizer_bytes("parallel=zero1", 0), second = optimizer_bytes("parallel=zero1", 1);
   EXPECT_GT(first, 0);
   EXPECT_GT(second, 0);
   // Running statistics and the count of steps are everybody's.

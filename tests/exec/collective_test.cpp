@@ -1,4 +1,4 @@
-// Collectives beside computing, on the processor and on an emulated card: whoever gets ahead, the bytes are
+// Collectives beside computing, on the processor and on an emulated GPU: whoever gets ahead, the bytes are
 // those of calls that are made in their place.
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include "backend/exchange.h"
 #include "backend/gpu/emu/stream.h"
 #include "base/philox.h"
-#include "exec/card.h"
+#include "exec/gpu.h"
 #include "exec/host_queue.h"
 #include "ir/verify.h"
 #include "ops/op_list.h"
@@ -82,11 +82,11 @@ class Others : public Exchange {
   PhiloxSequence random_{3, 0};
 };
 
-/// The same for the memory of cards, when their streams get to it.
-class OthersCards : public Others, private CardExchange {
+/// The same for the memory of GPUs, when their streams get to it.
+class OthersGpus : public Others, private GpuExchange {
  public:
-  explicit OthersCards(bool meet) : Others(0), meet_(meet) {}
-  CardExchange* on_card() override { return meet_ ? this : nullptr; }
+  explicit OthersGpus(bool meet) : Others(0), meet_(meet) {}
+  GpuExchange* on_gpu() override { return meet_ ? this : nullptr; }
   void all_reduce(std::span<const std::span<float>> pieces, DType wire) override {
     EXPECT_FALSE(meet_);
     Others::all_reduce(pieces, wire);
@@ -145,23 +145,23 @@ Outcome on_processor(const passes::AllReduceOptions& options, int most_microseco
   return {.image = {image.data(), image.data() + layout.num_bytes()}, .num_pieces = others.num_pieces};
 }
 
-Outcome on_card(const passes::AllReduceOptions& options, const emu::CardSettings& settings) {
-  emu::cards() = {settings};
+Outcome on_gpu(const passes::AllReduceOptions& options, const emu::GpuSettings& settings) {
+  emu::gpus() = {settings};
   PersistentLayout layout;
   passes::TrainGraph train = make_graph(options);
   layout.add(train.graph);
   Program program(std::move(train.graph), layout, {.backend = Backend::gpu});
   EXPECT_EQ(program.num_host_nodes(), 0);
-  Card card({.device = "emulated"});
-  const gpu::HostMemory image(card.device(), layout.num_bytes());
+  Gpu gpu({.device = "emulated"});
+  const gpu::HostMemory image(gpu.device(), layout.num_bytes());
   std::memset(image.data(), 0, static_cast<size_t>(layout.num_bytes()));
   fill(image.data(), layout);
-  CardRoom::Needs needs;
+  GpuRoom::Needs needs;
   needs.cover(program);
-  card.allocate(layout, image.data(), needs);
-  program.bind(card.places());
-  card.upload();
-  OthersCards others(options.on_card);
+  gpu.allocate(layout, image.data(), needs);
+  program.bind(gpu.places());
+  gpu.upload();
+  OthersGpus others(options.on_gpu);
   program.connect(others, nullptr);
   ThreadPool threads(1);
   const std::vector<std::vector<float>> rows = {row_of(0), row_of(1), row_of(2), row_of(3)};
@@ -170,15 +170,15 @@ Outcome on_card(const passes::AllReduceOptions& options, const emu::CardSettings
     program.start(threads);
   }
   program.wait();
-  EXPECT_EQ(program.is_recorded(), !settings.cannot_record && !options.on_card);
-  card.download();
+  EXPECT_EQ(program.is_recorded(), !settings.cannot_record && !options.on_gpu);
+  gpu.download();
   return {.image = {image.data(), image.data() + layout.num_bytes()}, .num_pieces = others.num_pieces};
 }
 
 /// Two to a bucket; each alone; all in one.
 class Collectives : public testing::TestWithParam<int64_t> {
  protected:
-  ~Collectives() override { emu::cards() = {{}}; }
+  ~Collectives() override { emu::gpus() = {{}}; }
   passes::AllReduceOptions options() const { return {.bucket_bytes = GetParam() * kCount * 4}; }
   Outcome want() const { return on_processor(options(), 0, false); }
 };
@@ -196,19 +196,19 @@ TEST_P(Collectives, GoOnBesideACard) {
   through_host.through_host = true;
   for (uint64_t seed = 0; seed < 12; ++seed) {
     for (const bool cannot_record : {false, true}) {
-      const Outcome got = on_card(through_host, {.cannot_record = cannot_record, .order_seed = seed});
+      const Outcome got = on_gpu(through_host, {.cannot_record = cannot_record, .order_seed = seed});
       EXPECT_EQ(got.image, want.image) << "order " << seed;
       EXPECT_EQ(got.num_pieces, want.num_pieces);
     }
   }
 }
 
-TEST_P(Collectives, GoFromCardToCard) {
+TEST_P(Collectives, GoFromGpuToGpu) {
   const Outcome want = this->want();
-  passes::AllReduceOptions on_cards = options();
-  on_cards.on_card = true;
+  passes::AllReduceOptions on_gpus = options();
+  on_gpus.on_gpu = true;
   for (uint64_t seed = 0; seed < 12; ++seed) {
-    const Outcome got = on_card(on_cards, {.order_seed = seed});
+    const Outcome got = on_gpu(on_gpus, {.order_seed = seed});
     EXPECT_EQ(got.image, want.image) << "order " << seed;
     EXPECT_EQ(got.num_pieces, want.num_pieces);
   }

@@ -1,4 +1,4 @@
-// Nodes that one kernel takes together are a step of a card only where that kernel may be used.
+// Nodes that one kernel takes together are a step of a GPU only where that kernel may be used.
 #include <gtest/gtest.h>
 
 #include "exec/program.h"

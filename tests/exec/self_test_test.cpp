@@ -46,7 +46,7 @@ class SelfTests : public testing::Test {
     faulty_.gpu = faulty_kernel;
     wrong_.transfer = faulty_.transfer = ir::Transfer::none;
   }
-  ~SelfTests() override { emu::cards() = {{}}; }
+  ~SelfTests() override { emu::gpus() = {{}}; }
 
   ir::Graph graph_of(std::initializer_list<const ir::OpDef*> ops) const {
     ir::Graph graph;
@@ -97,7 +97,7 @@ TEST_F(SelfTests, EveryOpWithAKernelIsRight) {
   EXPECT_EQ(names(test), std::vector<std::string>());
 }
 
-TEST_F(SelfTests, AreRememberedForTheCardAndItsDriver) {
+TEST_F(SelfTests, AreRememberedForTheGpuAndItsDriver) {
   ir::Graph graph = graph_of({ops::find_op("relu"), &wrong_});
   const auto run = [&](SelfTest::When when) {
     SelfTest test(0, {.when = when, .folder = folder_.path()});
@@ -109,10 +109,10 @@ TEST_F(SelfTests, AreRememberedForTheCardAndItsDriver) {
   EXPECT_EQ(run(SelfTest::When::once), 2);
   EXPECT_EQ(run(SelfTest::When::once), 0);
   EXPECT_EQ(run(SelfTest::When::always), 2);
-  emu::cards() = {{}, {}};
+  emu::gpus() = {{}, {}};
   SelfTest other(1, {.when = SelfTest::When::once, .folder = folder_.path()});
   other.cover(graph);
-  EXPECT_EQ(other.num_tried(), 2) << "another card is another matter";
+  EXPECT_EQ(other.num_tried(), 2) << "another GPU is another matter";
 }
 
 TEST_F(SelfTests, AKernelThatEndedTheProgramIsNotTriedAgain) {
@@ -150,13 +150,13 @@ TEST_F(SelfTests, AWrongWayIsReplacedByTheUsualOne) {
     EXPECT_TRUE(test.trusts(*node.op, types.view(node)));
     return node.attrs.text("way");
   };
-  emu::cards() = {{.library = emu::CardSettings::Library::right}};
+  emu::gpus() = {{.library = emu::GpuSettings::Library::right}};
   SelfTest right(0, {.when = SelfTest::When::always});
   EXPECT_EQ(covered(right), "library");
   EXPECT_EQ(right.num_tried(), 1);
   EXPECT_EQ(names(right), std::vector<std::string>());
-  for (const auto library : {emu::CardSettings::Library::wrong, emu::CardSettings::Library::failing}) {
-    emu::cards() = {{.library = library}};
+  for (const auto library : {emu::GpuSettings::Library::wrong, emu::GpuSettings::Library::failing}) {
+    emu::gpus() = {{.library = library}};
     SelfTest test(0, {.when = SelfTest::When::always});
     EXPECT_EQ(covered(test), "");
     EXPECT_EQ(test.num_tried(), 2);
@@ -172,13 +172,13 @@ TEST_F(SelfTests, WorkWhereNothingCanBeRemembered) {
   EXPECT_EQ(names(test).size(), 1U);
 }
 
-TEST_F(SelfTests, AFullCardIsNoFaultOfItsKernels) {
-  emu::cards() = {{.memory_bytes = 100}};
+TEST_F(SelfTests, AFullGpuIsNoFaultOfItsKernels) {
+  emu::gpus() = {{.memory_bytes = 100}};
   ir::Graph graph = graph_of({ops::find_op("relu")});
   SelfTest test(0, {.when = SelfTest::When::once, .folder = folder_.path()});
   EXPECT_THROW(test.cover(graph), UserError);
   EXPECT_EQ(names(test), std::vector<std::string>());
-  emu::cards() = {{}};
+  emu::gpus() = {{}};
   SelfTest next(0, {.when = SelfTest::When::once, .folder = folder_.path()});
   next.cover(graph);
   EXPECT_EQ(names(next), std::vector<std::string>()) << "what could not be tried is still open";

@@ -1,7 +1,7 @@
 // Products that are left to the vendor's library: however their sides lie, with and without something added.
 #include "backend/gpu/blas.h"
 
-#include "gpu/card.h"
+#include "gpu/gpu.h"
 #include "ops/op_list.h"
 #include "ops/sample.h"
 
@@ -29,21 +29,21 @@ ir::Sample sample_of(const Sizes& sizes, bool transpose_a, bool transpose_b, boo
 }
 
 /// What the library makes of it.
-std::vector<std::byte> multiplied(Card& card, const ops::DrawnSample& drawn) {
+std::vector<std::byte> multiplied(Gpu& gpu, const ops::DrawnSample& drawn) {
   const ir::NodeTypes types(drawn.graph, drawn.node());
   const ir::Kernel kernel = drawn.node().op->gpu(types.view(drawn.node()));
   EXPECT_EQ(kernel.workspace_bytes, blas_workspace_bytes());
   std::vector<void*> in;
   for (const ir::ValueId id : drawn.node().inputs) {
     in.push_back(id == ir::kNone ? nullptr
-                                 : card.put(ops::to_bytes(drawn.graph.type(id), drawn.values.at(id))));
+                                 : gpu.put(ops::to_bytes(drawn.graph.type(id), drawn.values.at(id))));
   }
   const auto out_bytes = static_cast<size_t>(types.out[0].num_bytes());
-  auto* made = card.room<std::byte>(out_bytes);
+  auto* made = gpu.room<std::byte>(out_bytes);
   void* const out[] = {made};
-  auto* workspace = card.room<std::byte>(static_cast<size_t>(kernel.workspace_bytes));
-  kernel.run({.in = in, .out = out, .workspace = workspace, .stream = &card.stream()});
-  return card.get(made, out_bytes);
+  auto* workspace = gpu.room<std::byte>(static_cast<size_t>(kernel.workspace_bytes));
+  kernel.run({.in = in, .out = out, .workspace = workspace, .stream = &gpu.stream()});
+  return gpu.get(made, out_bytes);
 }
 
 using Library = LibraryTest;
@@ -64,8 +64,8 @@ TEST_F(Library, MultipliesHoweverTheSidesLie) {
         const bool transpose_a = (lies & 1) != 0, transpose_b = (lies & 2) != 0, residual = (lies & 4) != 0;
         const ops::DrawnSample drawn =
             ops::draw_sample(matmul, sample_of(sizes, transpose_a, transpose_b, residual, in, out), 0);
-        Card card;
-        const std::vector<std::vector<std::byte>> got = {multiplied(card, drawn)};
+        Gpu gpu;
+        const std::vector<std::vector<std::byte>> got = {multiplied(gpu, drawn)};
         ASSERT_EQ(ops::compare_with_reference(drawn, got), "");
       }
     }
@@ -75,21 +75,21 @@ TEST_F(Library, MultipliesHoweverTheSidesLie) {
 TEST_F(Library, AddsToWhatIsThereInARecordingToo) {
   constexpr BlasProduct kProduct{
       .m = 2, .n = 2, .k = 3, .leading_a = 2, .leading_b = 3, .leading_c = 2, .in = DType::f32};
-  Card card;
-  float* sums = card.put<float>({100, 200, 300, 400});
-  const BlasArrays arrays{.a = card.put<float>({1, 2, 3, 4, 5, 6}),
-                          .b = card.put<float>({1, 0, -1, 2, 1, 0}),
+  Gpu gpu;
+  float* sums = gpu.put<float>({100, 200, 300, 400});
+  const BlasArrays arrays{.a = gpu.put<float>({1, 2, 3, 4, 5, 6}),
+                          .b = gpu.put<float>({1, 0, -1, 2, 1, 0}),
                           .c = sums,
                           .d = sums,
-                          .workspace = card.room<std::byte>(static_cast<size_t>(blas_workspace_bytes()))};
-  card.stream().multiply(kProduct, arrays);
-  EXPECT_EQ(card.get(sums, 4), (std::vector<float>{96, 196, 305, 408}));
-  card.stream().start_recording();
-  card.stream().multiply(kProduct, arrays);
-  const auto recording = card.stream().finish_recording();
+                          .workspace = gpu.room<std::byte>(static_cast<size_t>(blas_workspace_bytes()))};
+  gpu.stream().multiply(kProduct, arrays);
+  EXPECT_EQ(gpu.get(sums, 4), (std::vector<float>{96, 196, 305, 408}));
+  gpu.stream().start_recording();
+  gpu.stream().multiply(kProduct, arrays);
+  const auto recording = gpu.stream().finish_recording();
   ASSERT_NE(recording, nullptr);
-  for (int i = 0; i < 2; ++i) card.stream().replay(*recording);
-  EXPECT_EQ(card.get(sums, 4), (std::vector<float>{88, 188, 315, 424}));
+  for (int i = 0; i < 2; ++i) gpu.stream().replay(*recording);
+  EXPECT_EQ(gpu.get(sums, 4), (std::vector<float>{88, 188, 315, 424}));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Accesses out of bounds, as AddressSanitizer reports them; elsewhere tests/race finds them.
 #include "backend/gpu/rt.h"
 #include "base/asan.h"
-#include "gpu/card.h"
+#include "gpu/gpu.h"
 
 namespace hearth::gpu {
 namespace {
@@ -19,10 +19,10 @@ __global__ void read_at(const float* in, float* out, int at) {
 class Bounds : public testing::Test {
  protected:
   static void read(int at) {
-    Card card;
-    float* out = card.room<float>(64);
-    rt::launch(read_at, {1, 64, 64 * 4}, card.handle(), card.put(std::vector<float>(64)), out, at);
-    card.stream().synchronise();
+    Gpu gpu;
+    float* out = gpu.room<float>(64);
+    rt::launch(read_at, {1, 64, 64 * 4}, gpu.handle(), gpu.put(std::vector<float>(64)), out, at);
+    gpu.stream().synchronize();
   }
 };
 
@@ -31,7 +31,7 @@ TEST_F(Bounds, AreThoseOfEveryVariable) {
 }
 
 #ifdef HEARTH_ASAN
-TEST_F(Bounds, AreWatchedOnTheCardAndInABlock) {
+TEST_F(Bounds, AreWatchedOnTheGpuAndInABlock) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_DEATH(read(64), "heap-buffer-overflow");
   for (const int at : {1064, 2064, 3064}) EXPECT_DEATH(read(at), "use-after-poison") << at;

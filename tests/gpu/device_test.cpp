@@ -1,17 +1,17 @@
-// Cards as the engine sees them: memory with a limit, streams that run late, and failures.
+// GPUs as the engine sees them: memory with a limit, streams that run late, and failures.
 #include <gmock/gmock.h>
 
 #include "backend/gpu/emu/stream.h"
 #include "backend/gpu/rt.h"
 #include "base/error.h"
-#include "gpu/card.h"
+#include "gpu/gpu.h"
 
 namespace hearth::gpu {
 namespace {
 
 class Devices : public testing::Test {
  protected:
-  ~Devices() override { emu::cards() = {{}}; }
+  ~Devices() override { emu::gpus() = {{}}; }
 
   template <typename Body>
   static DeviceError::Kind failure_of(Body body) {
@@ -28,7 +28,7 @@ class Devices : public testing::Test {
 __global__ void add_one(int* value) { *value += 1; }
 
 TEST_F(Devices, AreListedWithTheirMemory) {
-  emu::cards() = {{.memory_bytes = 1 << 20}, {.memory_bytes = 1 << 21}};
+  emu::gpus() = {{.memory_bytes = 1 << 20}, {.memory_bytes = 1 << 21}};
   const auto all = list_devices();
   ASSERT_EQ(all.size(), 2U);
   EXPECT_EQ(all[1].memory_bytes, 1 << 21);
@@ -37,14 +37,14 @@ TEST_F(Devices, AreListedWithTheirMemory) {
 }
 
 TEST_F(Devices, AreAsManyAsTheEnvironmentSays) {
-  const auto cards = emu::cards_of("20GiB, 1.5GiB");
-  ASSERT_EQ(cards.size(), 2U);
-  EXPECT_EQ(cards[0].memory_bytes, int64_t{20} << 30);
-  EXPECT_EQ(cards[1].memory_bytes, int64_t{3} << 29);
+  const auto gpus = emu::gpus_of("20GiB, 1.5GiB");
+  ASSERT_EQ(gpus.size(), 2U);
+  EXPECT_EQ(gpus[0].memory_bytes, int64_t{20} << 30);
+  EXPECT_EQ(gpus[1].memory_bytes, int64_t{3} << 29);
   for (const char* sizes : {"", "20GiB,", ",20GiB", "two", "-1GiB", "0", "1KiB", "20GiB;20GiB", "library",
                             "library,20GiB", "20GiB,library,20GiB"})
-    EXPECT_THROW(emu::cards_of(sizes), UserError) << sizes;
-  const auto ill = emu::cards_of("1GiB, 2GiB; link=6GB;fault=500, 1GiB;hang=7;refuse=0");
+    EXPECT_THROW(emu::gpus_of(sizes), UserError) << sizes;
+  const auto ill = emu::gpus_of("1GiB, 2GiB; link=6GB;fault=500, 1GiB;hang=7;refuse=0");
   ASSERT_EQ(ill.size(), 3U);
   EXPECT_EQ(ill[0].faulty_launch, -1);
   EXPECT_EQ(ill[1].link_bytes_per_second, 6e9);
@@ -52,16 +52,16 @@ TEST_F(Devices, AreAsManyAsTheEnvironmentSays) {
   EXPECT_EQ(ill[2].hanging_launch, 7);
   EXPECT_EQ(ill[2].refused_allocation, 0);
   for (const char* troubles : {"1GiB;flood=1", "1GiB;fault", "1GiB;fault=-1", "1GiB;link=0"})
-    EXPECT_THROW(emu::cards_of(troubles), UserError) << troubles;
-  using Library = emu::CardSettings::Library;
-  EXPECT_EQ(cards[0].library, Library::none);
-  const auto with = emu::cards_of("20GiB,2GiB, library");
+    EXPECT_THROW(emu::gpus_of(troubles), UserError) << troubles;
+  using Library = emu::GpuSettings::Library;
+  EXPECT_EQ(gpus[0].library, Library::none);
+  const auto with = emu::gpus_of("20GiB,2GiB, library");
   ASSERT_EQ(with.size(), 2U);
-  for (const emu::CardSettings& card : with) EXPECT_EQ(card.library, Library::right);
+  for (const emu::GpuSettings& gpu : with) EXPECT_EQ(gpu.library, Library::right);
 }
 
 TEST_F(Devices, RefuseWhatDoesNotFit) {
-  emu::cards() = {{.memory_bytes = 4096, .refused_allocation = 2}};
+  emu::gpus() = {{.memory_bytes = 4096, .refused_allocation = 2}};
   Device device(0);
   std::byte* first = device.allocate(3000);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(first) % 256, 0U);
@@ -74,84 +74,84 @@ TEST_F(Devices, RefuseWhatDoesNotFit) {
 }
 
 TEST_F(Devices, StreamsRunWhenSomebodyWaits) {
-  Card card;
+  Gpu gpu;
   int value = 1;
-  int* on_card = card.room<int>(1);
-  card.stream().copy_in(reinterpret_cast<std::byte*>(on_card), &value, sizeof value);
+  int* on_gpu = gpu.room<int>(1);
+  gpu.stream().copy_in(reinterpret_cast<std::byte*>(on_gpu), &value, sizeof value);
   value = 5;
   int back = 0;
-  rt::launch(add_one, {1, 1}, card.handle(), on_card);
-  card.stream().copy_out(&back, reinterpret_cast<std::byte*>(on_card), sizeof back);
+  rt::launch(add_one, {1, 1}, gpu.handle(), on_gpu);
+  gpu.stream().copy_out(&back, reinterpret_cast<std::byte*>(on_gpu), sizeof back);
   EXPECT_EQ(back, 0);
-  card.stream().synchronise();
+  gpu.stream().synchronize();
   EXPECT_EQ(back, 6) << "the copy reads its source when its turn comes";
 }
 
 TEST_F(Devices, EventsOrderStreams) {
-  Card card;
-  Stream other(card.device());
-  int* value = card.put(std::vector<int>{10});
+  Gpu gpu;
+  Stream other(gpu.device());
+  int* value = gpu.put(std::vector<int>{10});
   Event added;
   int back = 0;
   rt::launch(add_one, {1, 1}, other.handle(), value);
   other.record(added);
   rt::launch(add_one, {1, 1}, other.handle(), value);
-  card.stream().wait(added);
-  card.stream().copy_out(&back, reinterpret_cast<std::byte*>(value), sizeof back);
-  card.stream().synchronise();
-  EXPECT_EQ(back, 11) << "what stands behind the event is not waited for";
-  other.synchronise();
-  EXPECT_EQ(card.get(value, 1)[0], 12);
+  gpu.stream().wait(added);
+  gpu.stream().copy_out(&back, reinterpret_cast<std::byte*>(value), sizeof back);
+  gpu.stream().synchronize();
+  EXPECT_EQ(back, 11) << "what stands after the event is not waited for";
+  other.synchronize();
+  EXPECT_EQ(gpu.get(value, 1)[0], 12);
 }
 
 TEST_F(Devices, ReplayWhatTheyRecorded) {
-  Card card;
-  int* value = card.put(std::vector<int>{1});
-  HostMemory host(card.device(), sizeof(int));
-  card.stream().start_recording();
-  rt::launch(add_one, {1, 1}, card.handle(), value);
-  card.stream().copy_out(host.data(), reinterpret_cast<std::byte*>(value), sizeof(int));
-  const auto recording = card.stream().finish_recording();
-  card.stream().synchronise();
-  EXPECT_EQ(card.get(value, 1)[0], 1) << "nothing runs while it is recorded";
-  for (int i = 0; i < 2; ++i) card.stream().replay(*recording);
-  card.stream().synchronise();
+  Gpu gpu;
+  int* value = gpu.put(std::vector<int>{1});
+  HostMemory host(gpu.device(), sizeof(int));
+  gpu.stream().start_recording();
+  rt::launch(add_one, {1, 1}, gpu.handle(), value);
+  gpu.stream().copy_out(host.data(), reinterpret_cast<std::byte*>(value), sizeof(int));
+  const auto recording = gpu.stream().finish_recording();
+  gpu.stream().synchronize();
+  EXPECT_EQ(gpu.get(value, 1)[0], 1) << "nothing runs while it is recorded";
+  for (int i = 0; i < 2; ++i) gpu.stream().replay(*recording);
+  gpu.stream().synchronize();
   EXPECT_EQ(*reinterpret_cast<const int*>(host.data()), 3);
 }
 
 TEST_F(Devices, RecordWhatOtherStreamsDoForTheRecordedOne) {
-  Card card;
-  Stream other(card.device());
-  int* value = card.put(std::vector<int>{1});
-  int* doubled = card.put(std::vector<int>{0});
-  HostMemory host(card.device(), sizeof(int));
+  Gpu gpu;
+  Stream other(gpu.device());
+  int* value = gpu.put(std::vector<int>{1});
+  int* doubled = gpu.put(std::vector<int>{0});
+  HostMemory host(gpu.device(), sizeof(int));
   Event added, copied;
-  card.stream().start_recording();
-  rt::launch(add_one, {1, 1}, card.handle(), value);
-  card.stream().record(added);
+  gpu.stream().start_recording();
+  rt::launch(add_one, {1, 1}, gpu.handle(), value);
+  gpu.stream().record(added);
   other.wait(added);
   other.copy_out(host.data(), reinterpret_cast<std::byte*>(value), sizeof(int));
   other.record(copied);
-  card.stream().wait(copied);
-  card.stream().copy_in(reinterpret_cast<std::byte*>(doubled), host.data(), sizeof(int));
-  const auto recording = card.stream().finish_recording();
-  other.synchronise();
-  EXPECT_EQ(card.get(value, 1)[0], 1) << "nothing runs while it is recorded";
-  for (int i = 0; i < 2; ++i) card.stream().replay(*recording);
-  EXPECT_EQ(card.get(doubled, 1)[0], 3) << "the replayed copy waits for the replayed kernel";
+  gpu.stream().wait(copied);
+  gpu.stream().copy_in(reinterpret_cast<std::byte*>(doubled), host.data(), sizeof(int));
+  const auto recording = gpu.stream().finish_recording();
+  other.synchronize();
+  EXPECT_EQ(gpu.get(value, 1)[0], 1) << "nothing runs while it is recorded";
+  for (int i = 0; i < 2; ++i) gpu.stream().replay(*recording);
+  EXPECT_EQ(gpu.get(doubled, 1)[0], 3) << "the replayed copy waits for the replayed kernel";
 }
 
 TEST_F(Devices, GetAheadOfOneAnotherBySeed) {
   int results[2] = {0, 0};
   for (uint64_t seed = 1; seed < 20; ++seed) {
-    emu::cards() = {{.order_seed = seed}};
-    Card card;
-    Stream other(card.device());
-    int* value = card.put(std::vector<int>{10});
+    emu::gpus() = {{.order_seed = seed}};
+    Gpu gpu;
+    Stream other(gpu.device());
+    int* value = gpu.put(std::vector<int>{10});
     int back = 0;
     rt::launch(add_one, {1, 1}, other.handle(), value);
-    card.stream().copy_out(&back, reinterpret_cast<std::byte*>(value), sizeof back);
-    card.stream().synchronise();
+    gpu.stream().copy_out(&back, reinterpret_cast<std::byte*>(value), sizeof back);
+    gpu.stream().synchronize();
     ++results[back - 10];
   }
   EXPECT_GT(results[0], 0);
@@ -159,20 +159,20 @@ TEST_F(Devices, GetAheadOfOneAnotherBySeed) {
 }
 
 TEST_F(Devices, EventsTellTime) {
-  emu::cards() = {{.link_bytes_per_second = 1e6}};
-  Card card;
+  emu::gpus() = {{.link_bytes_per_second = 1e6}};
+  Gpu gpu;
   std::vector<std::byte> bytes(20000);
-  std::byte* memory = card.room<std::byte>(bytes.size());
+  std::byte* memory = gpu.room<std::byte>(bytes.size());
   Event before, after;
-  card.stream().record(before);
-  card.stream().copy_in(memory, bytes.data(), std::ssize(bytes));
-  card.stream().record(after);
-  card.stream().synchronise();
+  gpu.stream().record(before);
+  gpu.stream().copy_in(memory, bytes.data(), std::ssize(bytes));
+  gpu.stream().record(after);
+  gpu.stream().synchronize();
   EXPECT_GE(after.seconds_since(before), 0.02);
 }
 
 TEST_F(Devices, FailWhereTheyAreTold) {
-  emu::cards() = {{.faulty_launch = 1}, {.hanging_launch = 1}};
+  emu::gpus() = {{.faulty_launch = 1}, {.hanging_launch = 1}};
   for (const int index : {0, 1}) {
     Device device(index);
     Stream stream(device);
@@ -180,9 +180,9 @@ TEST_F(Devices, FailWhereTheyAreTold) {
     stream.fill_zero(memory, 4);
     for (int i = 0; i < 2; ++i) {
       rt::launch(add_one, {1, 1}, stream.handle(), reinterpret_cast<int*>(memory));
-      if (i == 0) stream.synchronise();
+      if (i == 0) stream.synchronize();
     }
-    EXPECT_EQ(failure_of([&] { stream.synchronise(0.05); }),
+    EXPECT_EQ(failure_of([&] { stream.synchronize(0.05); }),
               index == 0 ? DeviceError::Kind::fault : DeviceError::Kind::no_answer);
   }
 }

@@ -5,7 +5,7 @@
 
 #include "backend/gpu/emu/stream.h"
 #include "backend/gpu/rt.h"
-#include "gpu/card.h"
+#include "gpu/gpu.h"
 
 namespace hearth::gpu {
 namespace {
@@ -15,10 +15,10 @@ using testing::HasSubstr;
 
 class Emulator : public EmulatorTest {
  protected:
-  /// What the card says of the work in its stream.
-  static std::string fault_of(Card& card) {
+  /// What the GPU says of the work in its stream.
+  static std::string fault_of(Gpu& gpu) {
     try {
-      card.stream().synchronise();
+      gpu.stream().synchronize();
     } catch (const DeviceError& error) {
       EXPECT_EQ(error.kind(), DeviceError::Kind::fault);
       return error.what();
@@ -35,12 +35,12 @@ __global__ void number_threads(int* out) {
 }
 TEST_F(Emulator, RunsEveryThreadOfEveryBlockOnce) {
   in_every_order([] {
-    Card card;
-    int* out = card.put(std::vector<int>(3 * 2 * 2 * 40, -1));
-    rt::launch(number_threads, {rt::Dim3{3, 2, 2}, rt::Dim3{5, 4, 2}}, card.handle(), out);
+    Gpu gpu;
+    int* out = gpu.put(std::vector<int>(3 * 2 * 2 * 40, -1));
+    rt::launch(number_threads, {rt::Dim3{3, 2, 2}, rt::Dim3{5, 4, 2}}, gpu.handle(), out);
     std::vector<int> want(3 * 2 * 2 * 40);
     std::iota(want.begin(), want.end(), 0);
-    EXPECT_EQ(card.get(out, want.size()), want);
+    EXPECT_EQ(gpu.get(out, want.size()), want);
   });
 }
 
@@ -55,12 +55,12 @@ __global__ void reverse_in_blocks(const float* in, float* out) {
 }
 TEST_F(Emulator, ABarrierOrdersABlock) {
   in_every_order([] {
-    Card card;
+    Gpu gpu;
     std::vector<float> in(3 * 96);
     std::iota(in.begin(), in.end(), 0.0F);
-    float* out = card.room<float>(in.size());
-    rt::launch(reverse_in_blocks, {3, 96}, card.handle(), card.put(in), out);
-    const auto got = card.get(out, in.size());
+    float* out = gpu.room<float>(in.size());
+    rt::launch(reverse_in_blocks, {3, 96}, gpu.handle(), gpu.put(in), out);
+    const auto got = gpu.get(out, in.size());
     for (size_t i = 0; i < in.size(); ++i) EXPECT_EQ(got[i], in[i / 96 * 96 + 95 - i % 96]);
   });
 }
@@ -76,10 +76,10 @@ __global__ void warp_operations(int* out) {
 }
 TEST_F(Emulator, LanesReadOneAnother) {
   in_every_order([] {
-    Card card;
-    int* out = card.room<int>(5 * 64);
-    rt::launch(warp_operations, {1, 64}, card.handle(), out);
-    const auto got = card.get(out, 5 * 64);
+    Gpu gpu;
+    int* out = gpu.room<int>(5 * 64);
+    rt::launch(warp_operations, {1, 64}, gpu.handle(), out);
+    const auto got = gpu.get(out, 5 * 64);
     for (int t = 0; t < 64; ++t) {
       const int first = t / 32 * 32;
       const int* own = got.data() + 5 * t;
@@ -102,16 +102,16 @@ __global__ void sums(const float* in, float* out, float* most) {
 TEST_F(Emulator, ReductionsReachEveryThreadWithTheSameBits) {
   std::vector<std::vector<float>> results;
   in_every_order([&] {
-    Card card;
+    Gpu gpu;
     std::vector<float> in(2 * 224);
     for (size_t i = 0; i < in.size(); ++i) in[i] = std::sin(static_cast<float>(i));
-    float* out = card.room<float>(2);
-    float* most = card.room<float>(2);
-    rt::launch(sums, {2, 224}, card.handle(), card.put(in), out, most);
-    results.push_back(card.get(out, 2));
+    float* out = gpu.room<float>(2);
+    float* most = gpu.room<float>(2);
+    rt::launch(sums, {2, 224}, gpu.handle(), gpu.put(in), out, most);
+    results.push_back(gpu.get(out, 2));
     EXPECT_EQ(results.back(), results.front());
     EXPECT_NEAR(results.back()[1], std::accumulate(in.begin() + 224, in.end(), 0.0), 1e-4);
-    EXPECT_EQ(card.get(most, 2)[0], *std::max_element(in.begin(), in.begin() + 224));
+    EXPECT_EQ(gpu.get(most, 2)[0], *std::max_element(in.begin(), in.begin() + 224));
   });
 }
 
@@ -123,7 +123,7 @@ __global__ void through(const T* in, T* out) {
   rt::store(out + 8 * threadIdx.x, made);
 }
 TEST_F(Emulator, SixteenBitsAreThoseOfTheHost) {
-  Card card;
+  Gpu gpu;
   std::vector<rt::bf16> wide(32 * 8);
   std::vector<rt::f16> half(wide.size());
   for (size_t i = 0; i < wide.size(); ++i) {
@@ -133,12 +133,12 @@ TEST_F(Emulator, SixteenBitsAreThoseOfTheHost) {
     EXPECT_EQ(rt::from_float<rt::bf16>(value).bits, wide[i].bits);
     EXPECT_EQ(rt::from_float<rt::f16>(value).bits, half[i].bits);
   }
-  auto* wide_out = card.room<rt::bf16>(wide.size());
-  auto* half_out = card.room<rt::f16>(half.size());
-  rt::launch(through<rt::bf16>, {1, 32}, card.handle(), card.put(wide), wide_out);
-  rt::launch(through<rt::f16>, {1, 32}, card.handle(), card.put(half), half_out);
-  const auto wide_got = card.get(wide_out, wide.size());
-  const auto half_got = card.get(half_out, half.size());
+  auto* wide_out = gpu.room<rt::bf16>(wide.size());
+  auto* half_out = gpu.room<rt::f16>(half.size());
+  rt::launch(through<rt::bf16>, {1, 32}, gpu.handle(), gpu.put(wide), wide_out);
+  rt::launch(through<rt::f16>, {1, 32}, gpu.handle(), gpu.put(half), half_out);
+  const auto wide_got = gpu.get(wide_out, wide.size());
+  const auto half_got = gpu.get(half_out, half.size());
   for (size_t i = 0; i < wide.size(); ++i) {
     EXPECT_EQ(wide_got[i].bits, wide[i].bits);
     EXPECT_EQ(half_got[i].bits, half[i].bits);
@@ -150,11 +150,11 @@ __global__ void barrier_for_some(int limit) {
 }
 TEST_F(Emulator, NamesABarrierThatSomeThreadsNeverReach) {
   in_every_order([] {
-    Card card;
-    rt::launch(barrier_for_some, {2, 64}, card.handle(), 40);
-    EXPECT_THAT(fault_of(card), AllOf(HasSubstr("divergent barrier"), HasSubstr("emulator_test.cpp:")));
-    rt::launch(barrier_for_some, {2, 64}, card.handle(), 64);
-    EXPECT_EQ(fault_of(card), "") << "the next grid is not harmed";
+    Gpu gpu;
+    rt::launch(barrier_for_some, {2, 64}, gpu.handle(), 40);
+    EXPECT_THAT(fault_of(gpu), AllOf(HasSubstr("divergent barrier"), HasSubstr("emulator_test.cpp:")));
+    rt::launch(barrier_for_some, {2, 64}, gpu.handle(), 64);
+    EXPECT_EQ(fault_of(gpu), "") << "the next grid is not harmed";
   });
 }
 
@@ -167,9 +167,9 @@ __global__ void two_barriers() {
 }
 TEST_F(Emulator, NamesTwoBarriersThatAreTakenForOne) {
   in_every_order([] {
-    Card card;
-    rt::launch(two_barriers, {1, 64}, card.handle());
-    EXPECT_THAT(fault_of(card), HasSubstr("divergent barrier"));
+    Gpu gpu;
+    rt::launch(two_barriers, {1, 64}, gpu.handle());
+    EXPECT_THAT(fault_of(gpu), HasSubstr("divergent barrier"));
   });
 }
 
@@ -192,14 +192,14 @@ __global__ void half_waits() {
 }
 TEST_F(Emulator, NamesLanesThatAreMissing) {
   in_every_order([] {
-    Card card;
-    int* out = card.room<int>(32);
-    rt::launch(shuffle_for_some, {1, 32}, card.handle(), out);
-    EXPECT_THAT(fault_of(card), HasSubstr("missing lane"));
-    rt::launch(two_shuffles, {1, 32}, card.handle(), out);
-    EXPECT_THAT(fault_of(card), HasSubstr("divergent warp"));
-    rt::launch(half_waits, {1, 32}, card.handle());
-    EXPECT_THAT(fault_of(card), AllOf(HasSubstr("divergent threads"), HasSubstr("16 of 32 lanes")));
+    Gpu gpu;
+    int* out = gpu.room<int>(32);
+    rt::launch(shuffle_for_some, {1, 32}, gpu.handle(), out);
+    EXPECT_THAT(fault_of(gpu), HasSubstr("missing lane"));
+    rt::launch(two_shuffles, {1, 32}, gpu.handle(), out);
+    EXPECT_THAT(fault_of(gpu), HasSubstr("divergent warp"));
+    rt::launch(half_waits, {1, 32}, gpu.handle());
+    EXPECT_THAT(fault_of(gpu), AllOf(HasSubstr("divergent threads"), HasSubstr("16 of 32 lanes")));
   });
 }
 
@@ -209,13 +209,13 @@ __global__ void spin(const volatile int* flag) {
 }
 TEST_F(Emulator, NamesALoopWithoutEnd) {
   emu::settings().deadline_seconds = 0.1;
-  Card card;
-  int* flag = card.put(std::vector<int>{0});
-  rt::launch(spin, {1, 64}, card.handle(), flag);
-  EXPECT_THAT(fault_of(card), AllOf(HasSubstr("loop without end"), HasSubstr("thread 0 of block (0, 0, 0)")));
-  int* set = card.put(std::vector<int>{1});
-  rt::launch(spin, {1, 64}, card.handle(), set);
-  EXPECT_EQ(fault_of(card), "");
+  Gpu gpu;
+  int* flag = gpu.put(std::vector<int>{0});
+  rt::launch(spin, {1, 64}, gpu.handle(), flag);
+  EXPECT_THAT(fault_of(gpu), AllOf(HasSubstr("loop without end"), HasSubstr("thread 0 of block (0, 0, 0)")));
+  int* set = gpu.put(std::vector<int>{1});
+  rt::launch(spin, {1, 64}, gpu.handle(), set);
+  EXPECT_EQ(fault_of(gpu), "");
 }
 
 __global__ void much_shared(float* out) {
@@ -225,14 +225,14 @@ __global__ void much_shared(float* out) {
   out[threadIdx.x] = first[threadIdx.x];
 }
 __global__ void nothing() {}
-TEST_F(Emulator, RefusesWhatNoCardHas) {
-  Card card;
-  rt::launch(much_shared, {1, 32}, card.handle(), card.room<float>(32));
-  EXPECT_THAT(fault_of(card), AllOf(HasSubstr("65540 bytes of shared memory"), HasSubstr("65536")));
-  rt::launch(nothing, {1, 1025}, card.handle());
-  EXPECT_THAT(fault_of(card), HasSubstr("1025 threads"));
-  rt::launch(nothing, {1, 32, 65537}, card.handle());
-  EXPECT_THAT(fault_of(card), HasSubstr("65537 bytes of shared memory"));
+TEST_F(Emulator, RefusesWhatNoGpuHas) {
+  Gpu gpu;
+  rt::launch(much_shared, {1, 32}, gpu.handle(), gpu.room<float>(32));
+  EXPECT_THAT(fault_of(gpu), AllOf(HasSubstr("65540 bytes of shared memory"), HasSubstr("65536")));
+  rt::launch(nothing, {1, 1025}, gpu.handle());
+  EXPECT_THAT(fault_of(gpu), HasSubstr("1025 threads"));
+  rt::launch(nothing, {1, 32, 65537}, gpu.handle());
+  EXPECT_THAT(fault_of(gpu), HasSubstr("65537 bytes of shared memory"));
 }
 
 __global__ void read_unset(float* out) {
@@ -241,10 +241,10 @@ __global__ void read_unset(float* out) {
   out[threadIdx.x] = values[threadIdx.x] + more[threadIdx.x];
 }
 TEST_F(Emulator, SharedMemoryStartsAsNaN) {
-  Card card;
-  float* out = card.room<float>(32);
-  rt::launch(read_unset, {1, 32, 128}, card.handle(), out);
-  for (const float value : card.get(out, 32)) EXPECT_TRUE(std::isnan(value));
+  Gpu gpu;
+  float* out = gpu.room<float>(32);
+  rt::launch(read_unset, {1, 32, 128}, gpu.handle(), out);
+  for (const float value : gpu.get(out, 32)) EXPECT_TRUE(std::isnan(value));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Generated from the op list: every op that has a kernel for cards, with every one of its samples.
-#include "gpu/card.h"
+// Generated from the op list: every op that has a kernel for GPUs, with every one of its samples.
+#include "gpu/gpu.h"
 #include "op_sample.h"
 
 namespace hearth::ops {
@@ -9,29 +9,29 @@ namespace {
 class GpuKernel : public OpSample {
  protected:
   void SetUp() override {
-    if (gpu::list_devices().empty()) GTEST_SKIP() << gpu::kNoCard;
+    if (gpu::list_devices().empty()) GTEST_SKIP() << gpu::kNoGpu;
     OpSample::SetUp();
   }
 
   std::vector<std::vector<std::byte>> run_kernel() const {
-    gpu::Card card;
+    gpu::Gpu gpu;
     const ir::NodeTypes types(graph_, node());
     const ir::Kernel kernel = op_->gpu(types.view(node()));
     std::vector<void*> in, out;
     for (const ir::ValueId id : node().inputs)
-      in.push_back(id == ir::kNone ? nullptr : card.put(exactly(graph_.type(id), values_.at(id))));
+      in.push_back(id == ir::kNone ? nullptr : gpu.put(exactly(graph_.type(id), values_.at(id))));
     for (size_t k = 0; k < node().outputs.size(); ++k) {
       const int written = k < op_->writes.size() ? op_->writes[k] : -1;
       out.push_back(written >= 0 ? in[static_cast<size_t>(written)]
-                                 : card.room<std::byte>(num_bytes(node().outputs[k])));
+                                 : gpu.room<std::byte>(num_bytes(node().outputs[k])));
     }
     auto* workspace = kernel.workspace_bytes == 0
                           ? nullptr
-                          : card.room<std::byte>(static_cast<size_t>(kernel.workspace_bytes));
-    kernel.run({.in = in, .out = out, .workspace = workspace, .stream = &card.stream()});
+                          : gpu.room<std::byte>(static_cast<size_t>(kernel.workspace_bytes));
+    kernel.run({.in = in, .out = out, .workspace = workspace, .stream = &gpu.stream()});
     std::vector<std::vector<std::byte>> outputs;
     for (size_t k = 0; k < out.size(); ++k)
-      outputs.push_back(card.get(static_cast<const std::byte*>(out[k]), num_bytes(node().outputs[k])));
+      outputs.push_back(gpu.get(static_cast<const std::byte*>(out[k]), num_bytes(node().outputs[k])));
     return outputs;
   }
 
@@ -54,11 +54,11 @@ TEST_P(GpuKernel, MatchesTheReferenceWithTheSameBitsInEveryOrder) {
   });
 }
 
-/// Of another card's matrix instruction (RT_TILE), only what multiplies tiles.
+/// Of another GPU's matrix instruction (RT_TILE), only what multiplies tiles.
 bool is_tested(const ir::OpDef& op) {
   if (op.gpu == nullptr) return false;
 #ifdef RT_TILE
-  for (const char* part : {"matmul", "quantised", "conv", "attention", "head_cross"}) {
+  for (const char* part : {"matmul", "quantized", "conv", "attention", "head_cross"}) {
     if (op.name.find(part) != std::string_view::npos) return true;
   }
   return false;

@@ -1,7 +1,7 @@
 // Ops whose kernel takes many nodes: more than one launch's table holds give the same bits as one by one.
 #include "ops/many_tensors.h"
 
-#include "gpu/card.h"
+#include "gpu/gpu.h"
 #include "op_sample.h"
 
 namespace hearth::ops {
@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kNodes = 130;
 
-/// Nodes of one sample with numbers of their own and the scalars of the first, on a card.
+/// Nodes of one sample with numbers of their own and the scalars of the first, on a GPU.
 class Nodes {
  public:
   Nodes(const ir::OpDef& op, const ir::Sample& sample) : op_(op) {
@@ -24,7 +24,7 @@ class Nodes {
   std::vector<std::vector<std::byte>> together() {
     const ir::NodeTypes types(drawn_.graph, drawn_.node());
     op_.gpu_many(std::vector(kNodes, types.view(drawn_.node())))
-        .run({.in = in_, .out = out_, .stream = &card_.stream()});
+        .run({.in = in_, .out = out_, .stream = &gpu_.stream()});
     return results();
   }
   std::vector<std::vector<std::byte>> one_by_one() {
@@ -33,7 +33,7 @@ class Nodes {
     for (size_t n = 0; n < kNodes; ++n) {
       kernel.run({.in = std::span(in_).subspan(n * num_in, num_in),
                   .out = std::span(out_).subspan(n * num_out, num_out),
-                  .stream = &card_.stream()});
+                  .stream = &gpu_.stream()});
     }
     return results();
   }
@@ -41,8 +41,8 @@ class Nodes {
     std::vector<std::vector<std::byte>> made;
     for (size_t i = 0; i < out_.size(); ++i) {
       const ir::ValueId id = drawn_.node().outputs[i % drawn_.node().outputs.size()];
-      made.push_back(card_.get(static_cast<const std::byte*>(out_[i]),
-                               static_cast<size_t>(drawn_.graph.type(id).num_bytes())));
+      made.push_back(gpu_.get(static_cast<const std::byte*>(out_[i]),
+                              static_cast<size_t>(drawn_.graph.type(id).num_bytes())));
     }
     return made;
   }
@@ -51,11 +51,11 @@ class Nodes {
   void* put(ir::ValueId id, size_t k) {
     if (id == ir::kNone) return nullptr;
     const bool is_shared = drawn_.graph.type(id).shape.rank() == 0 && k < in_.size();
-    return is_shared ? in_[k] : card_.put(to_bytes(drawn_.graph.type(id), drawn_.values.at(id)));
+    return is_shared ? in_[k] : gpu_.put(to_bytes(drawn_.graph.type(id), drawn_.values.at(id)));
   }
 
   const ir::OpDef& op_;
-  gpu::Card card_;
+  gpu::Gpu gpu_;
   DrawnSample drawn_;
   std::vector<void*> in_, out_;
 };
@@ -63,7 +63,7 @@ class Nodes {
 class ManyNodes : public testing::TestWithParam<Case> {};
 
 TEST_P(ManyNodes, MoveAsOneByOne) {
-  if (gpu::list_devices().empty()) GTEST_SKIP() << gpu::kNoCard;
+  if (gpu::list_devices().empty()) GTEST_SKIP() << gpu::kNoGpu;
   const ir::Sample sample = GetParam().op->samples()[GetParam().sample];
   Nodes together(*GetParam().op, sample), apart(*GetParam().op, sample);
   const auto before = together.results(), after = together.together();

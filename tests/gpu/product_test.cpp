@@ -1,4 +1,4 @@
-// Products on cards: every way that blocks may share one, tails and split sums included.
+// Products on GPUs: every way that blocks may share one, tails and split sums included.
 #include "ops/matmul/product.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "backend/gpu/rt.h"
-#include "gpu/card.h"
+#include "gpu/gpu.h"
 
 namespace hearth::ops {
 namespace {
@@ -44,15 +44,15 @@ TEST_P(Products, AreSumsOfProducts) {
                         .c_row = c.n};
   const std::vector<bf16> a = numbers(c.m * c.k, 1), b = numbers(c.k * c.n, 5);
   const ProductKernel kernel(product, DType::bf16, DType::f32, c.way);
-  gpu::Card card;
-  auto* out = card.room<float>(static_cast<size_t>(c.m * c.n));
-  kernel.launch(card.handle(),
-                {.a = card.put(a),
-                 .b = card.put(b),
+  gpu::Gpu gpu;
+  auto* out = gpu.room<float>(static_cast<size_t>(c.m * c.n));
+  kernel.launch(gpu.handle(),
+                {.a = gpu.put(a),
+                 .b = gpu.put(b),
                  .c = out,
-                 .workspace = card.room<std::byte>(static_cast<size_t>(kernel.workspace_bytes() + 1))});
-  card.stream().synchronise();
-  const std::vector<float> got = card.get(out, static_cast<size_t>(c.m * c.n));
+                 .workspace = gpu.room<std::byte>(static_cast<size_t>(kernel.workspace_bytes() + 1))});
+  gpu.stream().synchronize();
+  const std::vector<float> got = gpu.get(out, static_cast<size_t>(c.m * c.n));
   for (int64_t i = 0; i < c.m; ++i) {
     for (int64_t j = 0; j < c.n; ++j) {
       double sum = 0;

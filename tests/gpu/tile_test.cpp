@@ -1,11 +1,11 @@
-// Tiles on every card's way: each path's loads, layout and instruction, which the emulator computes from the
+// Tiles on every GPU's way: each path's loads, layout and instruction, which the emulator computes from the
 // vendors' guides.
 #include <gmock/gmock.h>
 
 #include <numeric>
 
 #include "backend/gpu/rt_tile.h"
-#include "gpu/card.h"
+#include "gpu/gpu.h"
 
 namespace hearth::gpu {
 namespace {
@@ -70,28 +70,28 @@ TYPED_TEST(Tile, IsTheProductOfItsSides) {
   std::vector<float> start(kElements);
   std::iota(start.begin(), start.end(), 0.0F);
   this->in_every_order([&] {
-    Card card;
-    float* c = card.put(start);
-    rt::launch(multiply<T, TypeParam::path>, {1, 32}, card.handle(), card.put(a), card.put(b), c);
-    card.stream().synchronise();
+    Gpu gpu;
+    float* c = gpu.put(start);
+    rt::launch(multiply<T, TypeParam::path>, {1, 32}, gpu.handle(), gpu.put(a), gpu.put(b), c);
+    gpu.stream().synchronize();
     std::vector<float> expected = start;
     for (int i = 0; i < kElements; ++i) {
       for (int t = 0; t < kTile; ++t)
         expected[static_cast<size_t>(i)] += rt::to_float(a[static_cast<size_t>(i / kTile * kTile + t)]) *
                                             rt::to_float(b[static_cast<size_t>(i % kTile * kTile + t)]);
     }
-    EXPECT_EQ(card.get(c, kElements), expected) << "whole numbers: exact in any order";
+    EXPECT_EQ(gpu.get(c, kElements), expected) << "whole numbers: exact in any order";
   });
 }
 
 TYPED_TEST(Tile, ReducesItsRows) {
   using T = typename TypeParam::T;
-  Card card;
+  Gpu gpu;
   const std::vector<float> in = numbers<float>(11);
-  float* out = card.room<float>(kElements);
-  rt::launch(largest_of_rows<T, TypeParam::path>, {1, 32}, card.handle(), card.put(in), out);
-  card.stream().synchronise();
-  const std::vector<float> got = card.get(out, kElements);
+  float* out = gpu.room<float>(kElements);
+  rt::launch(largest_of_rows<T, TypeParam::path>, {1, 32}, gpu.handle(), gpu.put(in), out);
+  gpu.stream().synchronize();
+  const std::vector<float> got = gpu.get(out, kElements);
   for (int i = 0; i < kElements; ++i) {
     const auto row = in.begin() + i / kTile * kTile;
     EXPECT_EQ(got[static_cast<size_t>(i)], *std::max_element(row, row + kTile)) << i;
@@ -100,12 +100,12 @@ TYPED_TEST(Tile, ReducesItsRows) {
 
 TEST_F(EmulatorTest, NamesAWrongFragmentRow) {
   in_every_order([] {
-    Card card;
+    Gpu gpu;
     std::vector<rt::bf16> a = numbers<rt::bf16>(3);
     a.resize(kElements + kTile);
-    rt::launch(multiply_shifted, {1, 32}, card.handle(), card.put(a), card.put(a), card.room<float>(32));
+    rt::launch(multiply_shifted, {1, 32}, gpu.handle(), gpu.put(a), gpu.put(a), gpu.room<float>(32));
     try {
-      card.stream().synchronise();
+      gpu.stream().synchronize();
       ADD_FAILURE() << "nothing failed";
     } catch (const DeviceError& error) {
       EXPECT_THAT(error.what(), testing::HasSubstr("wrong fragment row"));

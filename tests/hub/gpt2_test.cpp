@@ -28,7 +28,7 @@ class Gpt2 : public testing::Test {
     fs::create_directories(at("model"));
     write_file_atomically(at("model/config.json"), kGpt2Config);
     engine::Engine engine({.objective = objective(8)}, {}, kOneRow);
-    engine.initialise();
+    engine.initialize();
     save_weights(engine, at("model/model.safetensors"), false);
   }
 
@@ -41,7 +41,7 @@ class Gpt2 : public testing::Test {
   infer::Generator generator(const std::string& model, int64_t slots) const {
     return infer::Generator(find_model(at(model)), {.slots = slots, .num_threads = 2});
   }
-  /// Logits behind so many tokens, fed at once or one by one.
+  /// Logits after so many tokens, fed at once or one by one.
   std::vector<float> logits(const std::string& model, int32_t count, bool at_once = true) const {
     infer::Generator made = generator(model, 96);
     std::vector<int32_t> ids;
@@ -125,7 +125,7 @@ TEST_F(Gpt2, FilesMayLeaveTheOutermostNameOutAndHoldMasks) {
 double loss_of(const std::shared_ptr<const engine::Objective>& objective, int64_t num_rows, bool documents) {
   const int64_t sizes[] = {num_rows};
   engine::Engine engine({.objective = objective}, {}, sizes);
-  engine.initialise();
+  engine.initialize();
   constexpr size_t kTokens = 24, kDocument = 12;
   std::array<int32_t, kTokens + 16> tokens{}, labels{}, positions{}, starts{};
   for (size_t i = 0; i < kTokens; ++i) {

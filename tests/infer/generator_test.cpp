@@ -42,7 +42,7 @@ class Generation : public testing::Test {
             {.config = models::read_decoder_config(folder_.path() / "config.json"), .context = 8})};
     const int64_t sizes[] = {1};
     engine::Engine engine(options, {}, sizes);
-    engine.initialise();
+    engine.initialize();
     hub::save_weights(engine, folder_.path() / "model.safetensors", false);
   }
   Generator generator(int64_t slots) const {

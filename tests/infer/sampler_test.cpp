@@ -47,7 +47,7 @@ TEST(Sampler, KeepsTheTopTokensOnly) {
   EXPECT_EQ(drawn({.temperature = 1, .top_p = 0.9}, 500).size(), 3u);
 }
 
-TEST(Sampler, PenalisesWhatWasThereOnceHoweverOftenItWas) {
+TEST(Sampler, PenalizesWhatWasThereOnceHoweverOftenItWas) {
   EXPECT_THAT(drawn({.repetition_penalty = 1.5}, 1, {1, 1, 1}), ElementsAre(Pair(3, 1)));
   EXPECT_THAT(drawn({.repetition_penalty = 1.5}, 1, {1, 1, 1, 3}), ElementsAre(Pair(1, 1)));
   // Negative logits go down, not up.

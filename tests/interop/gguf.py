@@ -1,7 +1,7 @@
 """GGUF files as gguf-py reads them, and exported folders as transformers does: python tests/interop/gguf.py [FAMILY...].
 
 Per family, a small random model of transformers, exported in every type: the names are those of gguf-py's own map, each
-tensor holds what transformers' does (interleaved where llama.cpp wants it), quantised as gguf-py quantises, and the
+tensor holds what transformers' does (interleaved where llama.cpp wants it), quantized as gguf-py quantizes, and the
 metadata says what config.json and the tokenizer do. Needs ./hearth (tools/build).
 """
 
@@ -226,7 +226,7 @@ def check_fields(family, folder):
             raise AssertionError(f"{key}: expected {value}, got {fields.get(key)}")
     expect("keys", sorted(k for k in fields if k.startswith(f"{arch}.")), sorted(wanted_fields(model)))
     expect("architecture", fields["general.architecture"], arch)
-    expect("quantisation version", fields["general.quantization_version"], gguf.GGML_QUANT_VERSION)
+    expect("quantization version", fields["general.quantization_version"], gguf.GGML_QUANT_VERSION)
     expect("template", fields["tokenizer.chat_template"], TEMPLATE)
     check_tokenizer(fields, tokenizer, kind, pre)
     return f"{family}: metadata is that of config.json and of the tokenizer ({kind}, {pre})"

@@ -29,7 +29,7 @@ class CheckpointMemoryTest : public testing::Test {
   void save(int64_t step) const {
     EXPECT_TRUE(memory_.save("run", step, bytes_of(step), fmt::format("state {}", step)));
   }
-  /// The step that a run would go on from; -1: none.
+  /// The step that a run would continue from; -1: none.
   int64_t newest(std::string_view run = "run") {
     refused_.clear();
     const auto found = memory_.find_newest(run, &refused_);

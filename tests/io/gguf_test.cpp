@@ -15,9 +15,9 @@ namespace {
 
 constexpr int64_t kQ8Bytes = 34;
 
-std::vector<std::byte> quantised(const std::vector<float>& values) {
+std::vector<std::byte> quantized(const std::vector<float>& values) {
   std::vector<std::byte> bytes(values.size() / 32 * kQ8Bytes);
-  quantise_q8_0(values, bytes.data());
+  quantize_q8_0(values, bytes.data());
   return bytes;
 }
 
@@ -36,7 +36,7 @@ TEST(Gguf, Q8BlockHasTheScaleAndTheRoundedLevels) {
   values[2] = -2.5F;
   values[3] = 0.49F;
   values[31] = 126.6F;
-  const std::vector<std::byte> block = quantised(values);
+  const std::vector<std::byte> block = quantized(values);
   EXPECT_EQ(scale_of(block), 1);
   EXPECT_EQ(level(block, 0), -127);
   EXPECT_EQ(level(block, 1), 3);
@@ -47,7 +47,7 @@ TEST(Gguf, Q8BlockHasTheScaleAndTheRoundedLevels) {
 
 TEST(Gguf, Q8BlocksOfZerosAndOfNextToNothingAreZero) {
   for (const float value : {0.0F, std::numeric_limits<float>::denorm_min()}) {
-    const std::vector<std::byte> block = quantised(std::vector<float>(32, value));
+    const std::vector<std::byte> block = quantized(std::vector<float>(32, value));
     EXPECT_TRUE(std::ranges::all_of(block, [](std::byte byte) { return byte == std::byte{0}; })) << value;
   }
 }
@@ -55,7 +55,7 @@ TEST(Gguf, Q8BlocksOfZerosAndOfNextToNothingAreZero) {
 TEST(Gguf, Q8BlocksStandAlone) {
   std::vector<float> values(64, 1.0F);
   std::fill(values.begin() + 32, values.end(), 1000.0F);
-  const std::vector<std::byte> both = quantised(values);
+  const std::vector<std::byte> both = quantized(values);
   const std::vector<std::byte> second(both.begin() + kQ8Bytes, both.end());
   EXPECT_NEAR(scale_of(both), 1 / 127.0, 1e-5);
   EXPECT_NEAR(scale_of(second), 1000 / 127.0, 1e-2);
@@ -107,7 +107,7 @@ TEST(Gguf, FileIsHeaderThenAlignedData) {
   EXPECT_EQ(at<uint64_t>(bytes, info + 22), 2U);
   EXPECT_EQ(at<uint32_t>(bytes, info + 30), 0U);
   EXPECT_EQ(at<uint64_t>(bytes, info + 34), 0U);
-  // "c" is behind 24 bytes, on the next multiple of 32.
+  // "c" is after 24 bytes, on the next multiple of 32.
   const size_t next = info + 42;
   EXPECT_EQ(at<uint64_t>(bytes, next + 8 + 1 + 4 + 8 + 4), 32U);
   const size_t data = (next + 33 + 31) / 32 * 32;

@@ -191,7 +191,7 @@ TEST(SlowMemory, StaysFlatOverAThousandSteps) {
   std::cout << "resident KiB every 100 steps:";
   for (const int64_t bytes : resident) std::cout << ' ' << bytes / 1024;
   std::cout << "\n";
-  // The first evaluation comes behind step 100 and maps its code.
+  // The first evaluation comes after step 100 and maps its code.
   EXPECT_LE(*std::max_element(resident.begin(), resident.end()), resident[1] + kFlatBytes);
 }
 

@@ -43,7 +43,7 @@ const char* file_of(void* address) {
   return dladdr(address, &info) != 0 ? info.dli_fname : "";
 }
 
-/// Whether the first frame behind the C and C++ libraries, from the caller of the hook on, is this program's.
+/// Whether the first frame after the C and C++ libraries, from the caller of the hook on, is this program's.
 bool is_own(const Trace& trace, void* caller) {
   const char* own_file = file_of(reinterpret_cast<void*>(&count_allocations));
   bool behind_hook = false;

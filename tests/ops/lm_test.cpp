@@ -176,7 +176,7 @@ TEST(DynamicMap, HasTheValuesOfBitsandbytes) {
 TEST(DynamicMap, ASmallNumberKeepsItsSign) {
   const std::array<float, 4> in = {-1e-9F, 1e-9F, 0, -0.5F};
   std::array<uint8_t, 4> codes{};
-  quantise_dynamic(true, in.data(), 1, codes.data(), 4);
+  quantize_dynamic(true, in.data(), 1, codes.data(), 4);
   const uint8_t half = codes[3];
   EXPECT_EQ(codes[0], 127);
   keep_signs(in.data(), codes.data(), 4);
@@ -187,7 +187,7 @@ TEST(DynamicMap, FindsEveryValueAgain) {
   for (const bool with_sign : {false, true}) {
     const DynamicMap& map = dynamic_map(with_sign);
     std::array<uint8_t, 256> codes{};
-    quantise_dynamic(with_sign, map.data(), 1, codes.data(), 256);
+    quantize_dynamic(with_sign, map.data(), 1, codes.data(), 256);
     for (size_t i = 0; i < codes.size(); ++i) EXPECT_EQ(codes[i], i);
   }
 }

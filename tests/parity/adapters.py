@@ -378,7 +378,7 @@ def by_blocks(values, size, table):
 
 
 def stored(weight, kind):
-    """A matrix as it is read back from nf4 with double quantisation, or from int8 by rows."""
+    """A matrix as it is read back from nf4 with double quantization, or from int8 by rows."""
     if kind == "int8":
         absmax = weight.abs().amax(1, keepdim=True)
         return torch.round(weight * (127 / absmax)) * absmax / 127
@@ -389,20 +389,20 @@ def stored(weight, kind):
     return (levels * absmax).flatten()[: weight.numel()].view(weight.shape)
 
 
-def check_quantised(kind, family, folder):
+def check_quantized(kind, family, folder):
     model, adapted = make_adapter(family, folder)
     tokens = tokens_for(BATCH * STEPS, seed=7)
     arguments = [f"adapter.path={folder / 'theirs'}", f"adapter.quantize={kind}"]
     run = run_hearth(folder, model, tokens, STEPS, arguments)
-    unquantised = losses_of(adapted, tokens)
+    unquantized = losses_of(adapted, tokens)
     with torch.no_grad():
         for name, weight in adapted.named_parameters():
             if name.endswith("_proj.weight") or name.endswith("base_layer.weight"):
                 weight.copy_(stored(weight, kind))
     losses = logged_losses(run)
     gap = relative_gap(losses, losses_of(adapted, tokens))
-    if relative_gap(losses, unquantised) < 100 * gap:
-        raise AssertionError("expected losses that differ from those of the unquantised model")
+    if relative_gap(losses, unquantized) < 100 * gap:
+        raise AssertionError("expected losses that differ from those of the unquantized model")
     return within(LOSS_TOLERANCE, gap, f"{family} in {kind}: {STEPS} losses within {gap:.1e} of PEFT in float64")
 
 
@@ -413,7 +413,7 @@ def checks(names):
         yield f"{name} merge", lambda folder, name=name: check_merge(name, folder)
         yield f"{name} generation", lambda folder, name=name: check_generation(name, folder)
     for kind in ("nf4", "int8"):
-        yield f"{names[0]} in {kind}", lambda folder, kind=kind: check_quantised(kind, names[0], folder)
+        yield f"{names[0]} in {kind}", lambda folder, kind=kind: check_quantized(kind, names[0], folder)
     for name in [*names, *PATTERNS]:
         yield f"{name} by its folder", lambda folder, name=name: check_auto(name, folder)
     for name in PATTERNS:

@@ -46,7 +46,7 @@ def torch_flops(case, tiny):
 
 def check_work():
     for case in FULL:
-        table = output_of(ROOT / "hearth", "bench", case, "--model-card", "h200")
+        table = output_of(ROOT / "hearth", "bench", case, "--model-gpu", "h200")
         hearth = float(re.search(r"([\d.]+) +[\d.]+  in all", table).group(1)) * 1e9
         compare(case, hearth, torch_flops(case, False))
     for case in TINY:
@@ -64,7 +64,7 @@ def check_nf4():
     linear = torch.nn.Linear(192, 128, bias=False)
     torch.nn.init.normal_(linear.weight)
     stored = peer_gpu.Nf4Lora(linear, 4)
-    made = peer_gpu.dequantise(stored.pairs, stored.codes, stored.absmax8, stored.scale, stored.offset, stored.shape)
+    made = peer_gpu.dequantize(stored.pairs, stored.codes, stored.absmax8, stored.scale, stored.offset, stored.shape)
     absmax = linear.weight.view(-1, peer_gpu.BLOCK).abs().amax(1, keepdim=True)
     error = ((made.float() - linear.weight).view(-1, peer_gpu.BLOCK).abs() / absmax).max().item()
     # Half of the widest gap between two of its values, and what 8 bits leave of absmax.

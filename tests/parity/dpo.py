@@ -1,4 +1,4 @@
-"""Direct preference optimisation against torch, from the same folder and file: python tests/parity/dpo.py.
+"""Direct preference optimization against torch, from the same folder and file: python tests/parity/dpo.py.
 
 transformers renders, tokenizes and masks each answer and runs it alone in float64; the loss is TRL's sigmoid loss with
 its label smoothing, the reference a copy of the model as it was loaded (with its adapter). Hearth gets the folder and

@@ -304,7 +304,7 @@ def check_generation(family, length, folder):
             wanted.append(exact(torch.tensor([wanted]), use_cache=False).logits[0, -1].argmax().item())
     if len(found) != 40 or found != wanted[length:]:
         raise AssertionError(f"expected {wanted[length:]}, got {found}")
-    return f"{family}: {len(found)} greedy tokens behind {length} are those of transformers"
+    return f"{family}: {len(found)} greedy tokens after {length} are those of transformers"
 
 
 def checks(names):
@@ -314,7 +314,7 @@ def checks(names):
         # The longer prompt is longer than a window, and than the pieces that prompts are run in.
         for length in PROMPTS:
             yield (
-                f"{name} generation behind {length}",
+                f"{name} generation after {length}",
                 lambda folder, name=name, length=length: check_generation(name, length, folder),
             )
         yield f"{name} run folder", lambda folder, name=name: check_back(name, folder)

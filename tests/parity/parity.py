@@ -1,6 +1,6 @@
 """Hearth against torch from the same weights on the same data: python tests/parity/parity.py [MODEL...].
 
-Per model and optimiser: 20 steps of both in float32, whose losses agree to 1e-4, at a learning rate where torch's
+Per model and optimizer: 20 steps of both in float32, whose losses agree to 1e-4, at a learning rate where torch's
 float32 stays with torch's float64 (looked for and asserted). Per model: the first step's gradients, each tensor within
 1e-5 of its float64 gradient, relative to the tensor's largest element. Needs ./hearth (tools/build).
 """

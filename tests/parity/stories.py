@@ -38,7 +38,7 @@ def read_header(data):
 
 
 def half_rotated(weight, num_heads):
-    """llama2.c turns neighbouring elements of a head, transformers one half with the other."""
+    """llama2.c turns neighboring elements of a head, transformers one half with the other."""
     rows, columns = weight.shape
     pairs = weight.view(num_heads, rows // num_heads // 2, 2, columns)
     return pairs.transpose(1, 2).reshape(rows, columns)

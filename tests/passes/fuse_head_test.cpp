@@ -15,7 +15,7 @@
 namespace hearth::passes {
 namespace {
 
-/// A head of 9 words behind a weight of 4, differentiated; the second form weighs each loss by itself.
+/// A head of 9 words after a weight of 4, differentiated; the second form weighs each loss by itself.
 TrainGraph differentiated(bool own_weights) {
   std::string text = R"(input %0 "x" : f32[6, 4]
 input %1 "labels" : i32[6]

@@ -58,7 +58,7 @@ TEST(Offload, AHostValueIsForTransfersOnly) {
   EXPECT_THROW(ir::verify(graph, "a test"), InternalError);
 }
 
-/// Products of an input with weights, each behind the other.
+/// Products of an input with weights, each after the other.
 std::string multiplied(int length) {
   std::string text = "input %0 \"x\" : f32[4096]\n";
   for (int i = 1; i <= length; ++i) text += fmt::format("parameter %{} \"w{}\" : f32[4096]\n", i, i);
@@ -144,7 +144,7 @@ TEST(Recompute, MakesAgainWhatStandsInThePlaceOfAnother) {
   EXPECT_LE(peak_bytes(graph, no_workspace), budget);
 }
 
-/// Behind the first peak %7 reads a copy of %3; behind the second one %8 is made again from %7 and from %4,
+/// After the first peak %7 reads a copy of %3; after the second one %8 is made again from %7 and from %4,
 /// which needs %3 once more.
 constexpr const char* kTwoPeaks = R"(input %0 "x" : f32[1024]
 input %1 "wide" : f32[8192]

@@ -307,7 +307,7 @@ TEST(Recompute, SaysWhenItCannot) {
   EXPECT_EQ(result.peak_after_bytes, peak_bytes(graph, no_workspace));
 }
 
-/// Losses of 512 tokens over a vocabulary, behind exponentials that wait for their gradients.
+/// Losses of 512 tokens over a vocabulary, after exponentials that wait for their gradients.
 std::string losses_behind(int num_waiting, int vocab) {
   std::string text = fmt::format(
       "input %0 \"x\" : f32[512, 16]\nparameter %1 \"w\" : f32[{}, 16]\ninput %2 \"labels\" : i32[512]\n"

@@ -1,4 +1,4 @@
-// The model of a card adds up to the graph's own cost, and its rates are what bounds it.
+// The model of a GPU adds up to the graph's own cost, and its rates are what bounds it.
 #include "passes/roofline.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ input %4 "g" : f32[65536]
 return %6
 )");
 }
-CardModel plain_card() {
+GpuModel plain_gpu() {
   return {.half_flops_per_second = 1e12,
           .full_flops_per_second = 1e11,
           .bytes_per_second = 1e11,
@@ -38,7 +38,7 @@ RooflineRow row_of(const Roofline& roofline, std::string_view op) {
 
 TEST(Roofline, AddsUpToTheCostOfTheGraph) {
   const ir::Graph g = graph();
-  const Roofline roofline = make_roofline(g, plain_card());
+  const Roofline roofline = make_roofline(g, plain_gpu());
   ir::Cost cost;
   for (const ir::Node& node : g.nodes) {
     cost.flops += ir::cost_of(g, node).flops;
@@ -60,33 +60,33 @@ TEST(Roofline, AddsUpToTheCostOfTheGraph) {
 }
 
 TEST(Roofline, IsFasterByWhatBoundsIt) {
-  const Roofline roofline = make_roofline(graph(), plain_card());
-  const auto seconds = [&](const CardModel& card, std::string_view op) {
-    return row_of(make_roofline(graph(), card), op).seconds - card.launch_seconds;
+  const Roofline roofline = make_roofline(graph(), plain_gpu());
+  const auto seconds = [&](const GpuModel& gpu, std::string_view op) {
+    return row_of(make_roofline(graph(), gpu), op).seconds - gpu.launch_seconds;
   };
-  CardModel arithmetic = plain_card(), memory = plain_card(), launches = plain_card();
+  GpuModel arithmetic = plain_gpu(), memory = plain_gpu(), launches = plain_gpu();
   arithmetic.half_flops_per_second *= 2;
   memory.bytes_per_second *= 2;
   launches.launch_seconds /= 2;
-  EXPECT_NEAR(seconds(arithmetic, "matmul"), seconds(plain_card(), "matmul") / 2, 1e-12);
-  EXPECT_NEAR(seconds(arithmetic, "add"), seconds(plain_card(), "add"), 1e-12);
-  EXPECT_NEAR(seconds(memory, "add"), seconds(plain_card(), "add") / 2, 1e-12);
-  EXPECT_NEAR(seconds(memory, "matmul"), seconds(plain_card(), "matmul"), 1e-12);
+  EXPECT_NEAR(seconds(arithmetic, "matmul"), seconds(plain_gpu(), "matmul") / 2, 1e-12);
+  EXPECT_NEAR(seconds(arithmetic, "add"), seconds(plain_gpu(), "add"), 1e-12);
+  EXPECT_NEAR(seconds(memory, "add"), seconds(plain_gpu(), "add") / 2, 1e-12);
+  EXPECT_NEAR(seconds(memory, "matmul"), seconds(plain_gpu(), "matmul"), 1e-12);
   EXPECT_NEAR(make_roofline(graph(), launches).seconds, roofline.seconds - 3 * launches.launch_seconds,
               1e-12);
 }
 
-TEST(CardModels, AreKnownByName) {
-  for (const CardModel& card : card_models()) {
-    EXPECT_EQ(&find_card(card.name), &card);
-    EXPECT_EQ(find_card_by_full_name(card.full_name), &card);
-    EXPECT_LT(card.half_flops_per_second, card.half_peak_flops_per_second);
-    EXPECT_LT(card.full_flops_per_second, card.full_peak_flops_per_second);
-    EXPECT_FALSE(card.sources.empty());
+TEST(GpuModels, AreKnownByName) {
+  for (const GpuModel& gpu : gpu_models()) {
+    EXPECT_EQ(&find_gpu(gpu.name), &gpu);
+    EXPECT_EQ(find_gpu_by_full_name(gpu.full_name), &gpu);
+    EXPECT_LT(gpu.half_flops_per_second, gpu.half_peak_flops_per_second);
+    EXPECT_LT(gpu.full_flops_per_second, gpu.full_peak_flops_per_second);
+    EXPECT_FALSE(gpu.sources.empty());
   }
-  EXPECT_EQ(find_card_by_full_name("emulated card 0"), nullptr);
+  EXPECT_EQ(find_gpu_by_full_name("emulated GPU 0"), nullptr);
   try {
-    find_card("rx580");
+    find_gpu("rx580");
     ADD_FAILURE() << "there is none";
   } catch (const UserError& error) {
     EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("'rx580'"), testing::HasSubstr("rx7900xt"),

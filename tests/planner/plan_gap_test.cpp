@@ -52,7 +52,7 @@ TEST(PlanGap, ThePlanIsTheSameEveryTime) {
 TEST(SlowPlanGap, IsBelowOnePercentForEveryModelAndBatch) {
   for (const char* model : kModels) {
     for (const int64_t batch : {1, 8, 16, 32, 64, 128}) {
-      // Batch normalisation of single rows is refused.
+      // Batch normalization of single rows is refused.
       if (batch == 1 && std::string_view(model) == "mlp") continue;
       expect_tight(model, options_of(model, batch), {0.75, 0.5, 0.25});
     }

@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kEndless = 1e18;
 
-const passes::CardModel& card() { return passes::find_card("rx7900xt"); }
+const passes::GpuModel& gpu() { return passes::find_gpu("rx7900xt"); }
 
 engine::EngineOptions options_of(const char* name, int num_workers) {
   engine::EngineOptions options = bench::engine_options(bench::find_bench_case(name), {});
@@ -52,35 +52,35 @@ TEST(TeamModel, TakesAsLongAsKernelsAndBytesDo) {
   const exec::Program& program = engine.train_program();
   const Moved sums = moved_by(program, "all_reduce"), out = moved_by(program, "stash");
   double kernels = 0;
-  for (const passes::RooflineRow& row : passes::make_roofline(program.graph(), card()).rows) {
+  for (const passes::RooflineRow& row : passes::make_roofline(program.graph(), gpu()).rows) {
     if (row.op != "all_reduce" && row.op != "stash" && row.op != "fetch") kernels += row.seconds;
   }
   ASSERT_GT(sums.count, 5);
   EXPECT_DOUBLE_EQ(sums.num_bytes, out.num_bytes);
 
-  const Links endless{.card = kEndless, .memory = kEndless, .sums = kEndless};
-  const TeamModel fast = model_team(options, card(), endless);
+  const Links endless{.gpu = kEndless, .memory = kEndless, .sums = kEndless};
+  const TeamModel fast = model_team(options, gpu(), endless);
   EXPECT_EQ(fast.num_samples, 128);
   EXPECT_FALSE(fast.is_text);
   EXPECT_NEAR(busy(fast, exec::Queue::compute), kernels, 1e-9);
-  EXPECT_NEAR(busy(fast, exec::Queue::out), out.count * card().launch_seconds, 1e-9);
+  EXPECT_NEAR(busy(fast, exec::Queue::out), out.count * gpu().launch_seconds, 1e-9);
   EXPECT_NEAR(fast.seconds, busy(fast, exec::Queue::compute) + fast.exposed_seconds, 1e-9);
 
   // Each limit alone, so low that the rest of the step hides behind it.
   Links slow = endless;
-  slow.card = 1e8;
-  EXPECT_NEAR(busy(model_team(options, card(), slow), exec::Queue::out), out.num_bytes / 1e8, 1e-3);
+  slow.gpu = 1e8;
+  EXPECT_NEAR(busy(model_team(options, gpu(), slow), exec::Queue::out), out.num_bytes / 1e8, 1e-3);
   slow = endless;
   slow.sums = 1e8;
-  EXPECT_NEAR(busy(model_team(options, card(), slow), exec::Queue::exchange), sums.num_bytes / 1e8, 1e-2);
+  EXPECT_NEAR(busy(model_team(options, gpu(), slow), exec::Queue::exchange), sums.num_bytes / 1e8, 1e-2);
   slow = endless;
   slow.network = 1e8;
   // Of two machines each sends and receives every byte once.
-  EXPECT_NEAR(busy(model_team(options, card(), slow), exec::Queue::exchange), sums.num_bytes / 1e8, 1e-2);
+  EXPECT_NEAR(busy(model_team(options, gpu(), slow), exec::Queue::exchange), sums.num_bytes / 1e8, 1e-2);
   slow = endless;
   slow.memory = 1e8;
-  const TeamModel shared = model_team(options, card(), slow);
-  // Two cards send, fetch, and add up: read and write.
+  const TeamModel shared = model_team(options, gpu(), slow);
+  // Two GPUs send, fetch, and add up: read and write.
   const double crossed = 2 * (2 * out.num_bytes + 2 * sums.num_bytes);
   EXPECT_GE(shared.seconds, crossed / 1e8);
   EXPECT_LE(shared.seconds, 1.1 * crossed / 1e8);
@@ -99,16 +99,16 @@ TEST(TeamModel, BucketsFollowOneAnotherClosely) {
     ++num_sent;
     const int bucket = std::stoi(node.name.substr(node.name.find(' ')));
     const auto front = fetched.find(fmt::format("bucket {}", bucket - 1));
-    EXPECT_EQ(front, fetched.end()) << node.name << " comes behind the return of the one in front of it";
+    EXPECT_EQ(front, fetched.end()) << node.name << " comes after the return of the one before it";
   }
   EXPECT_GT(num_sent, 10);
 }
 
 TEST(TeamModel, MicroBatchesBeforeTheLastExchangeNothing) {
   engine::EngineOptions options = options_of("mlp-b64-fp32", 2);
-  const TeamModel one = model_team(options, card(), {});
+  const TeamModel one = model_team(options, gpu(), {});
   options.accumulate = 8;
-  const TeamModel four = model_team(options, card(), {});
+  const TeamModel four = model_team(options, gpu(), {});
   EXPECT_EQ(four.num_samples, 4 * one.num_samples);
   EXPECT_DOUBLE_EQ(busy(four, exec::Queue::exchange), busy(one, exec::Queue::exchange));
   EXPECT_GT(busy(four, exec::Queue::compute), 2 * busy(one, exec::Queue::compute));

@@ -13,11 +13,11 @@ namespace {
 TEST(WaysToShare, SayWhatItTakesToFit) {
   engine::EngineOptions options = bench::engine_options(bench::find_bench_case("llama15m-b8-fp32"), {});
   bench::share_out(options, 2);
-  const passes::CardModel& card = passes::find_card("rx7900xt");
-  const auto fit = [&](int64_t card_bytes) {
-    const WayToShare way = plan_way_to_share("devices=2", options, std::vector(2, card_bytes), card, {});
+  const passes::GpuModel& gpu = passes::find_gpu("rx7900xt");
+  const auto fit = [&](int64_t gpu_bytes) {
+    const WayToShare way = plan_way_to_share("devices=2", options, std::vector(2, gpu_bytes), gpu, {});
     if (!way.model) return std::string("does not fit");
-    EXPECT_LE(way.model->card_bytes, card_bytes);
+    EXPECT_LE(way.model->gpu_bytes, gpu_bytes);
     return way.fit;
   };
   EXPECT_EQ(fit(int64_t{20} << 30), "as it is");
@@ -28,11 +28,11 @@ TEST(WaysToShare, SayWhatItTakesToFit) {
 TEST(WaysToShare, EachKeepsAPartOfTheStates) {
   engine::EngineOptions options = bench::engine_options(bench::find_bench_case("llama15m-b8-fp32"), {});
   bench::share_out(options, 4);
-  const passes::CardModel& card = passes::find_card("rx7900xt");
-  const std::vector cards(4, int64_t{20} << 30);
-  const WayToShare data = plan_way_to_share("data", options, cards, card, {});
+  const passes::GpuModel& gpu = passes::find_gpu("rx7900xt");
+  const std::vector gpus(4, int64_t{20} << 30);
+  const WayToShare data = plan_way_to_share("data", options, gpus, gpu, {});
   options.parallel = engine::Parallel::zero1;
-  const WayToShare zero1 = plan_way_to_share("zero1", options, cards, card, {});
+  const WayToShare zero1 = plan_way_to_share("zero1", options, gpus, gpu, {});
   ASSERT_TRUE(data.model && zero1.model);
   // The embedding is most of all weights: who has its two moments saves the others' alone.
   const engine::Engine engine(options, std::span(&options.batch, 1), std::span<int64_t>());
@@ -44,18 +44,18 @@ TEST(WaysToShare, EachKeepsAPartOfTheStates) {
   }
   ASSERT_GT(4 * largest_bytes, weight_bytes);
   const auto others = static_cast<double>(2 * (weight_bytes - largest_bytes));
-  EXPECT_NEAR(static_cast<double>(data.model->card_bytes - zero1.model->card_bytes), others, 0.01 * others);
+  EXPECT_NEAR(static_cast<double>(data.model->gpu_bytes - zero1.model->gpu_bytes), others, 0.01 * others);
   EXPECT_GE(zero1.model->seconds, data.model->seconds);
 }
 
-TEST(WaysToShare, UnequalCardsGetUnequalStages) {
+TEST(WaysToShare, UnequalGpusGetUnequalStages) {
   engine::EngineOptions options = bench::engine_options(bench::find_bench_case("llama15m-b8-fp32"), {});
   options.num_workers = 2;
   options.accumulate = 8;
   options.parallel = engine::Parallel::pipeline;
   const auto stages = [&](int64_t first, int64_t second) {
     const WayToShare way =
-        plan_way_to_share("pipeline", options, std::vector{first, second}, passes::find_card("rx7900xt"), {});
+        plan_way_to_share("pipeline", options, std::vector{first, second}, passes::find_gpu("rx7900xt"), {});
     EXPECT_TRUE(way.model);
     return way.model.value_or(TeamModel{.plans = {{}, {}}}).plans;
   };

@@ -5,8 +5,8 @@
 /// Kernels with one mistake each, and the same without; compiled with every access watched.
 namespace hearth::planted {
 
-/// Each thread reads what its neighbour wrote; without the barrier between, if `wrong`.
-void neighbours(void* stream, float* out, bool wrong);
+/// Each thread reads what its neighbor wrote; without the barrier between, if `wrong`.
+void neighbors(void* stream, float* out, bool wrong);
 /// Rounds that use one variable of the block again; without the second barrier, if `wrong`.
 void rounds(void* stream, float* out, bool wrong);
 /// Lanes that exchange through memory; without the warp's barrier, if `wrong`.

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "gpu/card.h"
+#include "gpu/gpu.h"
 #include "race/planted.h"
 
 namespace hearth::gpu {
@@ -19,11 +19,11 @@ void PrintTo(const Mistake& mistake, std::ostream* out) { *out << mistake.name; 
 class RaceChecker : public EmulatorTest, public testing::WithParamInterface<Mistake> {
  protected:
   static std::string said_of(bool wrong) {
-    Card card;
-    float* out = card.room<float>(64);
-    GetParam().launch(card.handle(), out, wrong);
+    Gpu gpu;
+    float* out = gpu.room<float>(64);
+    GetParam().launch(gpu.handle(), out, wrong);
     try {
-      card.stream().synchronise();
+      gpu.stream().synchronize();
     } catch (const DeviceError& error) {
       return error.what();
     }
@@ -40,7 +40,7 @@ TEST_P(RaceChecker, NamesTheMistakeAndNothingElse) {
 
 INSTANTIATE_TEST_SUITE_P(
     Planted, RaceChecker,
-    testing::Values(Mistake{"neighbours", planted::neighbours, "race|nobody has written"},
+    testing::Values(Mistake{"neighbors", planted::neighbors, "race|nobody has written"},
                     Mistake{"rounds", planted::rounds, "race"}, Mistake{"lanes", planted::lanes, "race"},
                     Mistake{"blocks", planted::blocks, "race of two writes"},
                     Mistake{"unset", planted::unset, "nobody has written"},

@@ -49,7 +49,7 @@ TEST(Recipe, TheKeyThatWasMeantIsFoundInOtherSectionsToo) {
                                                        {"optimizer: {batch: 3}", "'train.batch'"},
                                                        {"data: {image-sise: 3}", "image_size"},
                                                        {"trian: {epochs: 3}", "'train.epochs'"},
-                                                       {"optimiser: {lr: 3}", "'optimizer.lr'"},
+                                                       {"optimizer: {lr: 3}", "'optimizer.lr'"},
                                                        {"presicion: bf16", "'precision'"}};
   for (const auto& [yaml, meant] : cases) EXPECT_THAT(fault(yaml), HasSubstr(meant)) << yaml;
   EXPECT_THAT(fault("completely_unrelated: 3"), HasSubstr("try hearth ls --keys"));
@@ -187,8 +187,8 @@ TEST(Recipe, BytesThatAreNoTextAreRefused) {
   EXPECT_THAT(fault("seed: 1\ninit: \"\xff\""), HasSubstr("r.yaml:2"));
   EXPECT_THAT(fault("init: \"a\\0b\""), HasSubstr("expected one word or path"));
   EXPECT_THAT(fault("just words"), HasSubstr("expected keys like 'train:'"));
-  EXPECT_THAT(fault("seed: 1\n---\nseed: 2\n"), HasSubstr("got more behind it in r.yaml:2"));
-  EXPECT_THAT(fault(", seed: 1\n"), HasSubstr("got more behind it in r.yaml:1"));
+  EXPECT_THAT(fault("seed: 1\n---\nseed: 2\n"), HasSubstr("got more after it in r.yaml:2"));
+  EXPECT_THAT(fault(", seed: 1\n"), HasSubstr("got more after it in r.yaml:1"));
   EXPECT_THAT(fault("train: {steps: 5}\n, batch: 3\n"), HasSubstr("r.yaml:2"));
 }
 
@@ -217,10 +217,10 @@ TEST(Recipe, NamesACardAndWhatStaysFreeOnIt) {
   EXPECT_EQ(again.device, "gpu:0000:03:00.0");
   const engine::EngineOptions options = run::engine_options(again);
   EXPECT_EQ(options.backend, exec::Backend::gpu);
-  EXPECT_EQ(options.card.device, "gpu:0000:03:00.0");
-  EXPECT_EQ(options.card.reserve_bytes, int64_t{1} << 30);
+  EXPECT_EQ(options.gpu.device, "gpu:0000:03:00.0");
+  EXPECT_EQ(options.gpu.reserve_bytes, int64_t{1} << 30);
   EXPECT_EQ(run::engine_options(parse_recipe("", "r.yaml")).backend, exec::Backend::cpu);
-  EXPECT_EQ(run::engine_options(parse_recipe("device: emulated", "r.yaml")).card.reserve_bytes, 0);
+  EXPECT_EQ(run::engine_options(parse_recipe("device: emulated", "r.yaml")).gpu.reserve_bytes, 0);
   EXPECT_THAT(fault("device: gpu:first"),
               HasSubstr("expected cpu, gpu, gpu:0, gpu:0000:03:00.0 or emulated"));
 }

@@ -12,7 +12,7 @@
 namespace hearth::run {
 namespace {
 
-/// A checkpoint on the disk only where the run ends; in memory behind the first step at the latest.
+/// A checkpoint on the disk only where the run ends; in memory after the first step at the latest.
 constexpr const char* kStoppedRecipe = R"(
 model: {name: mlp, num_classes: 10, hidden: [24, 16], dropout: 0.1}
 data: {kind: shapes, image_size: 8, count: 70, val_count: 20, flip: true, crop_padding: 1}

@@ -74,7 +74,7 @@ void train_on_noise(const engine::OptimizerOptions& optimizer, double rate,
       .optimizer = optimizer};
   options.num_threads = 2;
   engine::Engine engine(options, sizes, {});
-  engine.initialise();
+  engine.initialize();
   std::vector<float> images(kBatch * kPixels + 16);
   std::vector<int32_t> labels(kBatch + 16);
   PhiloxSequence random(3, 0);

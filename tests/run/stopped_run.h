@@ -19,7 +19,7 @@ inline fs::path quick_folder() {
   return fs::is_directory("/dev/shm") ? "/dev/shm" : fs::temp_directory_path();
 }
 
-/// The bytes of weights and states, and the losses, of a run that stops behind `stop_after` steps and goes
+/// The bytes of weights and states, and the losses, of a run that stops after `stop_after` steps and goes
 /// on.
 struct Outcome {
   std::vector<std::byte> memory;

@@ -23,8 +23,8 @@ optimizer: {name: adamw, lr: 0.01}
 threads: 2
 )";
 
-/// The bytes of all weights and states, and the losses of the log, after a run that stops behind `stop_after`
-/// steps and then goes on.
+/// The bytes of all weights and states, and the losses of the log, after a run that stops after `stop_after`
+/// steps and then continues.
 struct Outcome {
   std::vector<std::byte> memory;
   std::vector<double> losses;
@@ -68,7 +68,7 @@ TEST(Trainer, ResumeIsBitExact) {
   }
 }
 
-/// Goes on in another order from step 5 on, and stops again behind those steps; 0: never.
+/// Continues in another order from step 5 on, and stops again after those steps; 0: never.
 Outcome run_in_another_order(const fs::path& folder, int64_t stop_after) {
   const recipe::Recipe recipe =
       recipe::parse_recipe(kMlpRecipe, "test", std::vector<std::string>{"train.log_every=1"});
@@ -174,7 +174,7 @@ engine::EngineOptions small_engine(const char* model, int64_t image_size = 16) {
 double weights_after(const engine::EngineOptions& options, const std::vector<int64_t>& sizes,
                      std::vector<float>* weights, int64_t image_size = 16) {
   engine::Engine engine(options, sizes, {});
-  engine.initialise();
+  engine.initialize();
   const int64_t pixels = image_size * image_size * 3;
   const Samples samples(16, pixels);
   double loss = 0;

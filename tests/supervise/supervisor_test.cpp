@@ -178,7 +178,7 @@ TEST_F(Supervisor, IsWatchfulAgainBehindAReport) {
   EXPECT_THAT(said_[0], HasSubstr(" s at step 412 while training"));
 }
 
-/// Dies at steps.at(attempt - 1), and is done behind them.
+/// Dies at steps.at(attempt - 1), and is done after them.
 Work dies_at(const std::vector<int64_t>& steps) {
   return [=](const Seat& seat) {
     if (seat.attempt > std::ssize(steps)) return kDone;
@@ -221,7 +221,7 @@ TEST_F(Supervisor, KeepsTheOrderWhereItFailsTwiceOutsideOfTraining) {
 
 TEST_F(Supervisor, GivesUpWithoutProgress) {
   EXPECT_EQ(supervise_workers(dies_at({9, 8, 7, 8})), kGaveUp);
-  EXPECT_THAT(said_.back(), HasSubstr("4 failures without a step behind 9"));
+  EXPECT_THAT(said_.back(), HasSubstr("4 failures without a step after 9"));
   EXPECT_EQ(supervise_workers(dies_at({9, 8, 7, 10, 8, 7, 11, 12, 12, 13})), kDone);
   options_.most_failures = 2;
   EXPECT_EQ(supervise_workers(dies_at({1, 2})), kGaveUp);

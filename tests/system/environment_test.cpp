@@ -26,7 +26,7 @@ class Machine : public testing::Test {
  protected:
   /// A healthy one with an RX 7900 XT behind a bridge.
   Machine() {
-    plant_card("0000:00:01.1", "0000:03:00.0", 16);
+    plant_gpu("0000:00:01.1", "0000:03:00.0", 16);
     plant_topology("1", 110000, 0x300);
     plant("dev/kfd", "");
     plant("dev/dri/renderD128", "");
@@ -39,21 +39,21 @@ class Machine : public testing::Test {
     fs::create_directories((root() / file).parent_path());
     write_file_atomically(root() / file, text);
   }
-  void plant_card(const std::string& bridge, const std::string& address, int lanes) const {
-    const fs::path port = "sys/devices/pci0000:00/" + bridge, card = port / address;
+  void plant_gpu(const std::string& bridge, const std::string& address, int lanes) const {
+    const fs::path port = "sys/devices/pci0000:00/" + bridge, gpu = port / address;
     plant(port / "current_link_width", std::to_string(lanes) + "\n");
     plant(port / "current_link_speed", "8.0 GT/s PCIe\n");
-    plant(card / "current_link_width", "16\n");
-    plant(card / "current_link_speed", "16.0 GT/s PCIe\n");
-    plant(card / "max_link_width", "16\n");
-    plant(card / "class", "0x030000\n");
-    plant(card / "vendor", "0x1002\n");
-    plant(card / "device", "0x744c\n");
-    plant(card / "mem_info_vram_total", "21458059264\n");
+    plant(gpu / "current_link_width", "16\n");
+    plant(gpu / "current_link_speed", "16.0 GT/s PCIe\n");
+    plant(gpu / "max_link_width", "16\n");
+    plant(gpu / "class", "0x030000\n");
+    plant(gpu / "vendor", "0x1002\n");
+    plant(gpu / "device", "0x744c\n");
+    plant(gpu / "mem_info_vram_total", "21458059264\n");
     fs::create_directories(root() / "sys/bus/pci/devices");
-    fs::create_directory_symlink(root() / card, root() / "sys/bus/pci/devices" / address);
+    fs::create_directory_symlink(root() / gpu, root() / "sys/bus/pci/devices" / address);
     fs::create_directories(root() / "sys/bus/pci/drivers/amdgpu");
-    fs::create_directory_symlink(root() / "sys/bus/pci/drivers/amdgpu", root() / card / "driver");
+    fs::create_directory_symlink(root() / "sys/bus/pci/drivers/amdgpu", root() / gpu / "driver");
   }
   void plant_topology(const std::string& node, int target, int location) const {
     const fs::path nodes = "sys/class/kfd/kfd/topology/nodes";
@@ -66,7 +66,7 @@ class Machine : public testing::Test {
   Environment look(const Identity& identity, std::vector<gpu::DeviceInfo> devices = {kRadeon}) const {
     return {.runtime = kHip,
             .devices = std::move(devices),
-            .cards = list_graphics_cards(root()),
+            .gpus = list_pci_gpus(root()),
             .files = list_device_files(root(), identity)};
   }
   static Identity owner() { return {.user = geteuid(), .groups = {}}; }
@@ -79,16 +79,16 @@ class Machine : public testing::Test {
 };
 
 TEST_F(Machine, IsReadWithoutAVendorsLibrary) {
-  const auto cards = list_graphics_cards(root());
-  ASSERT_EQ(cards.size(), 1U);
-  const GraphicsCard& card = cards[0];
-  EXPECT_EQ(card.pci_address, "0000:03:00.0");
-  EXPECT_EQ(card.architecture, "gfx1100");
-  EXPECT_EQ(card.driver, "amdgpu");
-  EXPECT_EQ(card.device_id, "744c");
-  EXPECT_EQ(card.memory_bytes, 21458059264);
-  EXPECT_EQ(card.link_width, 16);
-  EXPECT_FALSE(card.integrated);
+  const auto gpus = list_pci_gpus(root());
+  ASSERT_EQ(gpus.size(), 1U);
+  const PciGpu& gpu = gpus[0];
+  EXPECT_EQ(gpu.pci_address, "0000:03:00.0");
+  EXPECT_EQ(gpu.architecture, "gfx1100");
+  EXPECT_EQ(gpu.driver, "amdgpu");
+  EXPECT_EQ(gpu.device_id, "744c");
+  EXPECT_EQ(gpu.memory_bytes, 21458059264);
+  EXPECT_EQ(gpu.link_width, 16);
+  EXPECT_FALSE(gpu.integrated);
   EXPECT_EQ(gfx_name(90010), "gfx90a");
   EXPECT_THAT(hindrances(look(owner())), IsEmpty());
 }
@@ -107,20 +107,20 @@ TEST_F(Machine, WithoutKfdSaysHowToGetIt) {
   Environment environment = look(owner(), {});
   environment.runtime = without;
   EXPECT_THAT(hindrances(environment), ElementsAre(said("there is no /dev/kfd", "--device /dev/kfd"),
-                                                   said("HIP shows no card: no ROCm-capable", "rocminfo")));
+                                                   said("HIP shows no GPU: no ROCm-capable", "rocminfo")));
 }
 
 TEST_F(Machine, InANarrowSlotSaysSo) {
   plant("sys/devices/pci0000:00/0000:00:01.1/current_link_width", "4\n");
-  const auto cards = list_graphics_cards(root());
-  EXPECT_EQ(cards[0].link_width, 4) << "of the bridge, where the card says 16";
-  EXPECT_EQ(cards[0].link_speed, "8.0 GT/s PCIe");
+  const auto gpus = list_pci_gpus(root());
+  EXPECT_EQ(gpus[0].link_width, 4) << "of the bridge, where the GPU says 16";
+  EXPECT_EQ(gpus[0].link_speed, "8.0 GT/s PCIe");
   EXPECT_THAT(hindrances(look(owner())), ElementsAre(said("4 of its 16 PCIe lanes", "slot")));
 }
 
-TEST_F(Machine, WithAnIntegratedCardAloneSaysHowToUseIt) {
+TEST_F(Machine, WithAnIntegratedGpuAloneSaysHowToUseIt) {
   plant_topology("1", 100306, 0x300);
-  EXPECT_TRUE(list_graphics_cards(root())[0].integrated);
+  EXPECT_TRUE(list_pci_gpus(root())[0].integrated);
   gpu::DeviceInfo desktop = kRadeon;
   desktop.architecture = "gfx1036";
   EXPECT_THAT(hindrances(look(owner(), {desktop})),
@@ -128,8 +128,8 @@ TEST_F(Machine, WithAnIntegratedCardAloneSaysHowToUseIt) {
                           said("no kernels for gfx1036", "HEARTH_GPU_ARCHITECTURES=gfx1036")));
 }
 
-TEST_F(Machine, WhoseCardIsNotAllKnownIsStillListed) {
-  plant_card("0000:00:01.2", "0000:0a:00.0", 16);
+TEST_F(Machine, WhoseGpuIsNotAllKnownIsStillListed) {
+  plant_gpu("0000:00:01.2", "0000:0a:00.0", 16);
   fs::remove(root() / "sys/devices/pci0000:00/0000:00:01.2/0000:0a:00.0/driver");
   fs::remove(root() / "sys/devices/pci0000:00/0000:00:01.2/0000:0a:00.0/mem_info_vram_total");
   EXPECT_THAT(hindrances(look(owner())), ElementsAre(said("driver of 0000:0a:00.0 is missing", "modprobe")));
@@ -153,7 +153,7 @@ TEST_F(Machine, WithAnotherProgramOrAnOverrideSaysSo) {
 TEST(BareMachine, HasNothing) {
   const TemporaryFolder folder;
   EXPECT_THAT(list_device_files(folder.path(), kStranger), IsEmpty());
-  EXPECT_THAT(hindrances({.runtime = kHip, .cards = list_graphics_cards(folder.path())}),
+  EXPECT_THAT(hindrances({.runtime = kHip, .gpus = list_pci_gpus(folder.path())}),
               ElementsAre(Field(&Hindrance::what, HasSubstr("PCI bus"))));
 }
 

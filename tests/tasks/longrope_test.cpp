@@ -22,7 +22,7 @@ double loss_of(const char* rope, int64_t document) {
       .batch = 1};
   const int64_t sizes[] = {1};
   engine::Engine engine(options, {}, sizes);
-  engine.initialise();
+  engine.initialize();
   std::vector<int32_t> tokens(kContext + 16), labels(tokens.size()), positions(tokens.size());
   for (size_t i = 0; i < kContext; ++i) {
     tokens[i] = static_cast<int32_t>(i * 37 % 50);

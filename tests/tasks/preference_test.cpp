@@ -112,9 +112,9 @@ TEST_F(Preferences, AModelThatDoesNotMoveIsJudgedIndifferent) {
 
 TEST_F(Preferences, ResumeIsBitExactAndComputesNoReference) {
   trainer(recipe({"train.steps=1"}), "base").run(false);
-  const std::vector<std::string> quantised = {"model.config=", "model=" + at("base").string(), "adapter=lora",
+  const std::vector<std::string> quantized = {"model.config=", "model=" + at("base").string(), "adapter=lora",
                                               "adapter.rank=2", "adapter.quantize=nf4"};
-  for (std::vector<std::string> all : {std::vector<std::string>{}, quantised}) {
+  for (std::vector<std::string> all : {std::vector<std::string>{}, quantized}) {
     all.insert(all.end(), {"train.epochs=2", "train.accumulate=2"});
     const recipe::Recipe two = recipe(all);
     const run::Outcome want = run::run_with_stop(two, 0);
@@ -132,7 +132,7 @@ TEST_F(Preferences, ResumeIsBitExactAndComputesNoReference) {
 
 TEST_F(Preferences, ARunGoesOnWithItsOwnPairsOnly) {
   trainer(recipe({"train.steps=2"}), "run").run(false);
-  const auto go_on = [&](const std::vector<std::string>& keys) -> std::string {
+  const auto resume = [&](const std::vector<std::string>& keys) -> std::string {
     try {
       trainer(recipe(keys), "run").run(true);
     } catch (const UserError& error) {
@@ -140,11 +140,11 @@ TEST_F(Preferences, ARunGoesOnWithItsOwnPairsOnly) {
     }
     return "";
   };
-  EXPECT_EQ(go_on({"train.steps=3"}), "");
-  EXPECT_THAT(go_on({"data.val_share=0.3"}), HasSubstr("16 rows an epoch, got 15 rows"));
-  EXPECT_THAT(go_on({"data.template=plain"}), HasSubstr("reference.safetensors"));
+  EXPECT_EQ(resume({"train.steps=3"}), "");
+  EXPECT_THAT(resume({"data.val_share=0.3"}), HasSubstr("16 rows an epoch, got 15 rows"));
+  EXPECT_THAT(resume({"data.template=plain"}), HasSubstr("reference.safetensors"));
   fs::remove(at("run/reference.safetensors"));
-  EXPECT_THAT(go_on({"train.steps=4"}), HasSubstr("reference.safetensors"));
+  EXPECT_THAT(resume({"train.steps=4"}), HasSubstr("reference.safetensors"));
 }
 
 TEST_F(Preferences, LongerAndShorterPairsShareAStep) {

@@ -69,7 +69,7 @@ const int32_t* input(const engine::MicroBatch& batch, size_t index) {
   return static_cast<const int32_t*>(batch.inputs[index]);
 }
 
-/// The documents of a micro-batch with their tokens, those behind a counted label in capitals; special tokens
+/// The documents of a micro-batch with their tokens, those after a counted label in capitals; special tokens
 /// are '#', line ends '|'. Padding is left out.
 std::vector<std::string> documents(const engine::MicroBatch& batch, int64_t length) {
   std::vector<std::string> found;
@@ -309,7 +309,7 @@ TEST_F(Text, ResumeIsBitExactAtTheEndOfAnEpochToo) {
   }
 }
 
-/// The weights after a run, one behind the other.
+/// The weights after a run, one after the other.
 std::vector<float> weights_after(const recipe::Recipe& recipe, std::vector<double>* losses) {
   const TemporaryFolder folder(run::quick_folder());
   run::Trainer trainer(recipe, folder.path(),
@@ -382,7 +382,7 @@ std::map<std::string, double> document_losses(const recipe::Recipe& recipe, int6
   options.row_lengths = task.row_lengths();
   const int64_t one[] = {1};
   engine::Engine engine(options, one, one);
-  engine.initialise();
+  engine.initialize();
   std::map<std::string, double> losses;
   const auto stream = task.open({.seed = 3});
   for (int64_t done = 0; done < num_rows;) {

@@ -77,7 +77,7 @@ TEST(AddedTokens, WhatTheyCutOffIsPrefixedAgain) {
       "<s>",
       "\u2581"
       "a"};
-  EXPECT_EQ(tokens(*tokenizer, "a<s>a", SpecialTokens::parsed), both) << "the normaliser runs on each part";
+  EXPECT_EQ(tokens(*tokenizer, "a<s>a", SpecialTokens::parsed), both) << "the normalizer runs on each part";
   json["normalizer"] = nullptr;
   json["pre_tokenizer"] = {{"type", "Metaspace"}, {"prepend_scheme", "first"}, {"split", false}};
   const std::vector<std::string> first = {

@@ -134,7 +134,7 @@ TEST_F(PackedRows, TheirLabelsAreCounted) {
   }
 }
 
-TEST_F(PackedRows, PiecesAreLabelledAcrossRowsButTruncatedOnesAreNot) {
+TEST_F(PackedRows, PiecesAreLabeledAcrossRowsButTruncatedOnesAreNot) {
   const auto split = plan(cache_.lengths(), {.row_length = 5, .overlong = Overlong::split});
   EXPECT_THAT(filled(split, 0)[3], ElementsAre(-1, 22, 23, 24, 25));
   EXPECT_THAT(filled(split, 1)[2], ElementsAre(0, 1, 2, 0, 1));

@@ -119,7 +119,7 @@ TEST_F(Samples, InspectShowsSamplesCountsAndFaults) {
                             "{\"prompt\": \"q\", \"completion\": \"a\\u001b\"}\n{\"prompt\": \"qq\", "
                             "\"completion\": \"aaa\"}\n[]\n"));
   const SampleReader reader(file, tokenizer_, {.chat = {.eos_token = "</s>"}});
-  const InspectOptions options{.marking = Marking::colour, .num_shown = 1, .context = 4};
+  const InspectOptions options{.marking = Marking::color, .num_shown = 1, .context = 4};
   const TextSummary summary = summarize(reader, options);
   EXPECT_EQ(summary.num_samples, 2);
   EXPECT_EQ(summary.num_tokens, 10);

@@ -60,10 +60,10 @@ TEST(Split, RegexesAsOnigurumaReadsThem) {
   }
 }
 
-TEST(Split, TheFiveBehaviours) {
-  const auto at_dash = [](const char* behaviour, bool invert = false) {
+TEST(Split, TheFiveBehaviors) {
+  const auto at_dash = [](const char* behavior, bool invert = false) {
     const Json json = {
-        {"type", "Split"}, {"pattern", {{"String", "-"}}}, {"behavior", behaviour}, {"invert", invert}};
+        {"type", "Split"}, {"pattern", {{"String", "-"}}}, {"behavior", behavior}, {"invert", invert}};
     return split(json, "the-final--countdown");
   };
   EXPECT_EQ(at_dash("Removed"), Pieces({"the", "final", "countdown"}));

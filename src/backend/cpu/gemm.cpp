@@ -169,7 +169,7 @@ void run_dots(const GemmSpec& s, bool pairs, const float* a, const float* b, flo
   });
 }
 
-/// What the products read: f32, or pairs of bf16. Pairs lie in memory as they are, unless neighbouring terms
+/// What the products read: f32, or pairs of bf16. Pairs lie in memory as they are, unless neighboring terms
 /// are rows of `row` elements (0: they are not).
 const float* operand(const void* data, DType dtype, int64_t count, bool pairs, int64_t row, float* scratch,
                      ThreadPool& threads) {

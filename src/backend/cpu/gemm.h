@@ -25,7 +25,7 @@ struct GemmSpec {
   int num_threads = 1;
 };
 
-/// A prepared matrix product; thread-safe to run once at a time, allocates nothing.
+/// A prepared matmul; thread-safe to run once at a time, allocates nothing.
 class Gemm {
  public:
   explicit Gemm(const GemmSpec& spec);

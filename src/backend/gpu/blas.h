@@ -7,8 +7,8 @@
 
 #include "base/dtype.h"
 
-/// The vendor's library of matrix products, which Stream::multiply asks: rocBLAS for HIP, cuBLASLt for CUDA,
-/// plain loops for emulated cards that are told to have one.
+/// The vendor's library of matmuls, which Stream::multiply asks: rocBLAS for HIP, cuBLASLt for CUDA,
+/// plain loops for emulated GPUs that are told to have one.
 namespace hearth::gpu {
 
 /// A product as BLAS states it, columns first: d = op(a) op(b) + c, where element (i, j) of an array lies at
@@ -22,7 +22,7 @@ struct BlasProduct {
   auto operator<=>(const BlasProduct&) const = default;
 };
 
-/// Arrays of one product on the card, aligned to 64 bytes. `c` null: nothing is added; it may be d.
+/// Arrays of one product on the GPU, aligned to 64 bytes. `c` null: nothing is added; it may be d.
 struct BlasArrays {
   const void* a = nullptr;
   const void* b = nullptr;

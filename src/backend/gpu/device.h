@@ -7,20 +7,20 @@
 #include <string>
 #include <vector>
 
-/// Cards, their memory and their queues, without a vendor's header: HIP's, CUDA's, or the emulator's,
+/// GPUs, their memory and their queues, without a vendor's header: HIP's, CUDA's, or the emulator's,
 /// whichever Hearth was built with.
 namespace hearth::gpu {
 
 struct BlasProduct;
 struct BlasArrays;
 
-/// What a card did instead of what it was asked. Never the user's mistake; the card may be unusable from then
+/// What a GPU did instead of what it was asked. Never the user's mistake; the GPU may be unusable from then
 /// on.
 class DeviceError : public std::runtime_error {
  public:
   enum class Kind : uint8_t {
     out_of_memory,
-    fault,      ///< a kernel did what it must not, or the card reported an error
+    fault,      ///< a kernel did what it must not, or the GPU reported an error
     no_answer,  ///< the deadline passed
   };
   DeviceError(Kind kind, const std::string& what) : std::runtime_error(what), kind_(kind) {}
@@ -41,20 +41,20 @@ struct DeviceInfo {
   bool integrated = false;  ///< shares the processor's memory
 };
 
-/// What this program drives cards with.
+/// What this program drives GPUs with.
 struct Runtime {
   std::string name;           ///< "HIP", "CUDA", "emulated"
   std::string version;        ///< of its library; empty where it has none
   std::string architectures;  ///< that its kernels were compiled for: "gfx1030 gfx1100"
-  std::string library;  ///< of matrix products, and its version: "rocBLAS 3.1.0"; empty where it has none
-  std::string fault;    ///< what it says of a machine where it finds no driver; empty where it does
+  std::string library;        ///< of matmuls, and its version: "rocBLAS 3.1.0"; empty where it has none
+  std::string fault;          ///< what it says of a machine where it finds no driver; empty where it does
 };
 Runtime runtime();
 
-/// Every card that the driver shows, in its order; empty where there is no driver.
+/// Every GPU that the driver shows, in its order; empty where there is no driver.
 std::vector<DeviceInfo> list_devices();
 
-/// An open card. Streams and memory of it must be gone before it.
+/// An open GPU. Streams and memory of it must be gone before it.
 class Device {
  public:
   explicit Device(int index);
@@ -62,7 +62,7 @@ class Device {
   const DeviceInfo& info() const;
   int64_t free_bytes() const;
 
-  /// Bytes on the card, aligned to 256. Throws DeviceError.
+  /// Bytes on the GPU, aligned to 256. Throws DeviceError.
   std::byte* allocate(int64_t num_bytes);
   void release(std::byte* memory);
 
@@ -73,7 +73,7 @@ class Device {
   std::unique_ptr<Parts> parts_;
 };
 
-/// Bytes on a card, released by the destructor.
+/// Bytes on a GPU, released by the destructor.
 class Memory {
  public:
   Memory(Device& device, int64_t num_bytes) : device_(device), data_(device.allocate(num_bytes)) {}
@@ -106,7 +106,7 @@ class Event {
  public:
   Event();
   ~Event();
-  /// By the card's clock; both have passed.
+  /// By the GPU's clock; both have passed.
   double seconds_since(const Event& earlier) const;
   struct Parts;
   Parts& parts() const { return *parts_; }
@@ -127,8 +127,8 @@ class Recording {
   std::unique_ptr<Parts> parts_;
 };
 
-/// A queue of copies and kernels of one card, which run in order, and when the card gets to them. Host memory
-/// that a copy reads or writes belongs to it until synchronise().
+/// A queue of copies and kernels of one GPU, which run in order, and when the GPU gets to them. Host memory
+/// that a copy reads or writes belongs to it until synchronize().
 class Stream {
  public:
   explicit Stream(Device& device);
@@ -137,13 +137,13 @@ class Stream {
   void copy_in(std::byte* device, const void* host, int64_t num_bytes);
   void copy_out(void* host, const std::byte* device, int64_t num_bytes);
   void fill_zero(std::byte* device, int64_t num_bytes);
-  /// Has the host make this call when the card gets to it, on any thread. It must not use the card.
+  /// Has the host make this call when the GPU gets to it, on any thread. It must not use the GPU.
   void call(void (*function)(void*), void* argument);
   /// Leaves a product to the vendor's library (backend/gpu/blas.h). The first one of each kind sets up what
   /// cannot be recorded; those that follow allocate nothing. Throws DeviceError.
   void multiply(const BlasProduct& product, const BlasArrays& arrays);
   void record(Event& event);
-  /// What comes after waits for what stood in front of the event, in whatever stream.
+  /// What comes after waits for what stood before the event, in whatever stream.
   void wait(const Event& event);
   /// From here to finish_recording() the stream keeps what it is given instead of doing it.
   void start_recording();
@@ -151,7 +151,7 @@ class Stream {
   std::unique_ptr<Recording> finish_recording();
   void replay(const Recording& recording);
   /// Returns when everything is done. Throws DeviceError.
-  void synchronise(double deadline_seconds = 60);
+  void synchronize(double deadline_seconds = 60);
   /// What rt::launch takes.
   void* handle();
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The language that kernels are written in: one source for hipcc, nvcc and, without a card, the host
+/// The language that kernels are written in: one source for hipcc, nvcc and, without a GPU, the host
 /// compiler.
 ///
 ///   template <typename T>
@@ -10,7 +10,7 @@
 /// As in HIP and CUDA: __global__, __launch_bounds__, threadIdx, blockIdx, blockDim, gridDim, expf and its
 /// kind. The rest is named here, because the two differ or the emulator must see it:
 ///   RT_DEVICE                    a function that kernels call
-///   RT_UNROLL                    in front of a loop of constant length, whose copies must have their own
+///   RT_UNROLL                    before a loop of constant length, whose copies must have their own
 ///                                registers
 ///   RT_SHARED(name, T)           a variable of the block, for instance RT_SHARED(rows, float[16][33]); not
 ///                                set
@@ -24,7 +24,7 @@
 ///   rt::bf16, rt::f16            two bytes; to_float(v), from_float<T>(f) rounds to nearest even
 ///   rt::Vec<T, n>                n elements side by side; load and store move 16 bytes at once where they
 ///                                fill them
-/// A warp has 32 lanes on every card.
+/// A warp has 32 lanes on every GPU.
 #if defined(__HIPCC__)
 #include "backend/gpu/rt_hip.h"
 #elif defined(__CUDACC__)

@@ -97,7 +97,7 @@ struct Shape {
       : blocks(grid), threads(block), shared_bytes(dynamic_shared_bytes), site{file, line} {}
 };
 
-/// Queues the kernel behind what the stream holds.
+/// Queues the kernel after what the stream holds.
 template <typename... P>
 void launch(void (*kernel)(P...), const Shape& shape, void* stream, std::type_identity_t<P>... args) {
   const emu::Grid grid{.blocks = shape.blocks,

@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #if defined(__HIP_DEVICE_COMPILE__) && defined(__AMDGCN_WAVEFRONT_SIZE__) && __AMDGCN_WAVEFRONT_SIZE__ != 32
-#error "Hearth's kernels are for cards whose warps have 32 lanes: gfx10, gfx11 and gfx12"
+#error "Hearth's kernels are for GPUs whose warps have 32 lanes: gfx10, gfx11 and gfx12"
 #endif
 
 /// rt.h for hipcc.

@@ -33,7 +33,7 @@ struct Shape {
       : blocks(grid), threads(block), shared_bytes(dynamic_shared_bytes) {}
 };
 
-/// Queues the kernel behind what the stream holds. What goes wrong is known when the stream is waited for.
+/// Queues the kernel after what the stream holds. What goes wrong is known when the stream is waited for.
 template <typename... P>
 void launch(void (*kernel)(P...), const Shape& shape, void* stream, std::type_identity_t<P>... args) {
   const auto shared_bytes = static_cast<size_t>(shape.shared_bytes);

@@ -10,7 +10,7 @@ namespace hearth::rt {
 
 /// The value of lane l ^ mask; mask < 16.
 template <int mask>
-RT_DEVICE float neighbour(float value);
+RT_DEVICE float neighbor(float value);
 /// A register that other lanes of the half-warp may read.
 #if defined(__HIPCC__) || defined(__CUDACC__)
 using Shown = uint32_t;
@@ -34,7 +34,7 @@ RT_DEVICE void multiply_half(float* c, const uint32_t* a, uint32_t b0, uint32_t 
 #if defined(__HIPCC__)
 
 template <int mask>
-RT_DEVICE float neighbour(float value) {
+RT_DEVICE float neighbor(float value) {
   constexpr int kRowXmask = 0x160;
   return bits_as<float>(
       __builtin_amdgcn_update_dpp(0, bits_as<int>(value), kRowXmask + mask, 0xf, 0xf, true));
@@ -53,8 +53,8 @@ RT_DEVICE void add_dot(float& c, uint32_t a, uint32_t b) {
       : "+v"(c)
       : "v"(a), "v"(b), "n"(from));
 }
-/// Keeps the compiler from loading what is behind it in front of it, into registers that it then lacks; with
-/// a value, also from computing that only behind it.
+/// Keeps the compiler from loading what is after it before it, into registers that it then lacks; with
+/// a value, also from computing that only after it.
 RT_DEVICE void keep_order() { __builtin_amdgcn_sched_barrier(0); }
 RT_DEVICE void keep_order(float& value) {
   asm volatile("" : "+v"(value) : : "memory");
@@ -105,7 +105,7 @@ RT_DEVICE void multiply_wave(float* c, const uint32_t* a, const uint32_t* b) {
 #elif defined(__CUDACC__)
 
 template <int mask>
-RT_DEVICE float neighbour(float value) {
+RT_DEVICE float neighbor(float value) {
   return shuffle_xor(value, mask);
 }
 template <int from>
@@ -132,7 +132,7 @@ RT_DEVICE void multiply_half(float* c, const uint32_t* a, uint32_t b0, uint32_t 
 #else
 
 template <int mask>
-float neighbour(float value) {
+float neighbor(float value) {
   return shuffle_xor(value, mask);
 }
 template <int from>

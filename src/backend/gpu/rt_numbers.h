@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
-/// 16-bit numbers and wide loads, alike on every card; included by rt.h, which defines RT_DEVICE.
+/// 16-bit numbers and wide loads, alike on every GPU; included by rt.h, which defines RT_DEVICE.
 namespace hearth::rt {
 
 struct bf16 {

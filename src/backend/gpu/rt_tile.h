@@ -2,7 +2,7 @@
 
 #include "backend/gpu/rt.h"
 
-/// Products of 16 x 16 tiles by a warp: one type over each card's matrix instruction.
+/// Products of 16 x 16 tiles by a warp: one type over each GPU's matrix instruction.
 ///
 ///   rt::Acc<T> c;                                          c(i, j) = 0
 ///   rt::multiply_add(c, rt::load_left(a, a_stride), rt::load_right(b, b_stride));
@@ -11,13 +11,13 @@
 ///
 /// T is bf16, f16 or float; sums are f32. a(i, t) lies at a[i * a_stride + t] and b(t, j) at
 /// b[j * b_stride + t]: the 16 terms of a line side by side, each line aligned to 16 bytes. All lanes call
-/// these together; what they load must have been synchronised.
+/// these together; what they load must have been synchronized.
 ///
 /// Which instruction: RT_TILE, from the target unless it is set.
 ///   10  RDNA2: dot products and multiply-adds whose left operand comes from another lane (DPP row_share)
 ///   11  RDNA3: v_wmma, every line held twice         12  RDNA4: v_wmma, every line held once
 ///   90  NVIDIA (sm_80 on): mma.sync m16n8k16, twice
-/// The host compiler emulates the instruction, not the tile: loads and layouts are the card's own.
+/// The host compiler emulates the instruction, not the tile: loads and layouts are the GPU's own.
 /// float has no such instruction without loss: it goes the way of 10 everywhere.
 #if !defined(RT_TILE)
 #if defined(__HIPCC__) && defined(__GFX12__)
@@ -170,10 +170,10 @@ RT_DEVICE void reduce_rows(Acc<T, path>& c, Op op) {
   } else {
     RT_UNROLL
     for (int e = 0; e < kOwn; ++e) {
-      float value = op(c.at[e], neighbour<1>(c.at[e]));
-      value = op(value, neighbour<2>(value));
-      value = op(value, neighbour<4>(value));
-      c.at[e] = op(value, neighbour<8>(value));
+      float value = op(c.at[e], neighbor<1>(c.at[e]));
+      value = op(value, neighbor<2>(value));
+      value = op(value, neighbor<4>(value));
+      c.at[e] = op(value, neighbor<8>(value));
     }
   }
 }

@@ -5,7 +5,7 @@
 
 namespace hearth::models {
 
-/// Rows of tokens, one behind the other: N = num_rows * context.
+/// Rows of tokens, one after the other: N = num_rows * context.
 struct DecoderInputs {
   ir::ValueId tokens = ir::kNone;     ///< i32 [N]
   ir::ValueId positions = ir::kNone;  ///< i32 [N]
@@ -15,7 +15,8 @@ struct DecoderInputs {
   ir::ValueId starts = ir::kNone;
   int64_t num_rows = 1;
   int64_t context = 0;
-  /// With slots, the one row goes on from what a cache of so many keys and values holds; 0: rows stand alone.
+  /// With slots, the one row continues from what a cache of so many keys and values holds; 0: rows stand
+  /// alone.
   int64_t cache_slots = 0;
 
   /// How far apart two tokens that see each other may be.
@@ -23,7 +24,7 @@ struct DecoderInputs {
 };
 
 struct DecoderOutputs {
-  ir::ValueId hidden = ir::kNone;  ///< [N, hidden], behind the last norm
+  ir::ValueId hidden = ir::kNone;  ///< [N, hidden], after the last norm
   ir::ValueId head = ir::kNone;    ///< f32 [vocab, hidden]: logits are hidden * head^T
 };
 

@@ -10,7 +10,7 @@
 namespace hearth::ops {
 namespace {
 
-constexpr std::string_view kNoGradient = "workers meet behind the gradients";
+constexpr std::string_view kNoGradient = "workers meet after the gradients";
 
 using Pieces = std::span<const std::span<float>>;
 
@@ -55,33 +55,32 @@ Kernel broadcast_cpu(const NodeView& node) {
   return kernel(node, [root](Exchange& exchange, Pieces pieces) { exchange.broadcast(pieces, root); });
 }
 
-/// The same for a card's memory.
+/// The same for a GPU's memory.
 template <typename Collective>
-Kernel kernel_on_card(const NodeView& node, Collective collective) {
+Kernel kernel_on_gpu(const NodeView& node, Collective collective) {
   return each_output(node, [collective](const KernelArgs& args, Pieces pieces) {
-    CardExchange* const cards = args.exchange->on_card();
-    HEARTH_CHECK(cards != nullptr);
-    collective(*cards, pieces, *args.stream);
+    GpuExchange* const gpus = args.exchange->on_gpu();
+    HEARTH_CHECK(gpus != nullptr);
+    collective(*gpus, pieces, *args.stream);
   });
 }
 
-Kernel all_reduce_on_card(const NodeView& node) {
-  return kernel_on_card(node, [](CardExchange& cards, Pieces pieces, gpu::Stream& stream) {
-    cards.all_reduce(pieces, stream);
-  });
+Kernel all_reduce_on_gpu(const NodeView& node) {
+  return kernel_on_gpu(
+      node, [](GpuExchange& gpus, Pieces pieces, gpu::Stream& stream) { gpus.all_reduce(pieces, stream); });
 }
 
-Kernel reduce_on_card(const NodeView& node) {
+Kernel reduce_on_gpu(const NodeView& node) {
   const auto root = static_cast<int>(node.attrs.integer("root"));
-  return kernel_on_card(node, [root](CardExchange& cards, Pieces pieces, gpu::Stream& stream) {
-    cards.reduce(pieces, root, stream);
+  return kernel_on_gpu(node, [root](GpuExchange& gpus, Pieces pieces, gpu::Stream& stream) {
+    gpus.reduce(pieces, root, stream);
   });
 }
 
-Kernel broadcast_on_card(const NodeView& node) {
+Kernel broadcast_on_gpu(const NodeView& node) {
   const auto root = static_cast<int>(node.attrs.integer("root"));
-  return kernel_on_card(node, [root](CardExchange& cards, Pieces pieces, gpu::Stream& stream) {
-    cards.broadcast(pieces, root, stream);
+  return kernel_on_gpu(node, [root](GpuExchange& gpus, Pieces pieces, gpu::Stream& stream) {
+    gpus.broadcast(pieces, root, stream);
   });
 }
 
@@ -107,7 +106,7 @@ const OpDef all_reduce{.name = "all_reduce",
                        .infer = infer,
                        .no_vjp_because = kNoGradient,
                        .cpu = all_reduce_cpu,
-                       .gpu = all_reduce_on_card,
+                       .gpu = all_reduce_on_gpu,
                        .reference = reference,
                        .writes = each_in_place(),
                        .transfer = ir::Transfer::exchange,
@@ -120,7 +119,7 @@ const OpDef reduce{.name = "reduce",
                    .infer = infer,
                    .no_vjp_because = kNoGradient,
                    .cpu = reduce_cpu,
-                   .gpu = reduce_on_card,
+                   .gpu = reduce_on_gpu,
                    .reference = reference,
                    .writes = each_in_place(),
                    .transfer = ir::Transfer::exchange,
@@ -133,7 +132,7 @@ const OpDef broadcast{.name = "broadcast",
                       .infer = infer,
                       .no_vjp_because = kNoGradient,
                       .cpu = broadcast_cpu,
-                      .gpu = broadcast_on_card,
+                      .gpu = broadcast_on_gpu,
                       .reference = reference,
                       .writes = each_in_place(),
                       .transfer = ir::Transfer::exchange,

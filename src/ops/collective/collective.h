@@ -5,7 +5,7 @@
 namespace hearth::ops {
 
 /// Exchanges between the workers of a run; a worker without an Exchange is alone. Values are in host memory,
-/// or with the attr kOnCard of all_reduce, reduce and broadcast a card's, and then go by Exchange::on_card().
+/// or with the attr kOnGpu of all_reduce, reduce and broadcast a GPU's, and then go by Exchange::on_gpu().
 /// attr "wire": the dtype that travels, f32 (as left out) or bf16.
 extern const ir::OpDef all_reduce;  ///< (x...), 64 at most -> their sums over all workers, in place
 /// attr "root": a worker's number.
@@ -20,7 +20,7 @@ extern const ir::OpDef send;  ///< (x) -> u8[1] that nothing reads; attr "to": t
 /// () -> what worker "from" sends, of "dtype" and "shape"; zeros for a worker that is alone.
 extern const ir::OpDef receive;
 
-inline constexpr const char* kOnCard = "on_card";
+inline constexpr const char* kOnGpu = "on_gpu";
 
 /// Most inputs of all_reduce.
 inline constexpr int kMostPieces = 64;

@@ -7,7 +7,7 @@
 namespace hearth::ops {
 namespace {
 
-constexpr std::string_view kNoGradient = "what workers exchange is placed behind the backward pass";
+constexpr std::string_view kNoGradient = "what workers exchange is placed after the backward pass";
 
 const Type kNothing{.dtype = DType::u8, .shape = {1}};
 

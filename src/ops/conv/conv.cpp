@@ -223,7 +223,7 @@ std::vector<Case> cases() {
           {.x = {2, 19, 8, 2}, .kernel = 3, .out = 3, .stride = 1, .padding = 1},
           {.x = {3, 9, 10, 24}, .kernel = 3, .out = 40, .stride = 2, .padding = 1, .dtype = DType::bf16}};
 }
-/// Enough pixels for the largest blocks of a card.
+/// Enough pixels for the largest blocks of a GPU.
 constexpr int64_t kManyPixels = 111;
 
 std::vector<Sample> samples() {

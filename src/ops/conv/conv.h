@@ -13,11 +13,11 @@ extern const ir::OpDef conv2d_grad_input;
 extern const ir::OpDef conv2d_grad_weight;
 extern const ir::OpDef conv2d_pool;
 extern const ir::OpDef conv2d_pool_grad_weight;
-/// With what batch normalisation behind it needs (norm/norm.h): in training the moments of its result, in
+/// With what batch normalization after it needs (norm/norm.h): in training the moments of its result, in
 /// evaluation all of it.
 extern const ir::OpDef conv2d_moments;
 extern const ir::OpDef conv2d_norm;
-/// Kernels for cards.
+/// Kernels for GPUs.
 ir::Kernel conv2d_gpu(const ir::NodeView& node);
 ir::Kernel conv2d_moments_gpu(const ir::NodeView& node);
 ir::Kernel conv2d_norm_gpu(const ir::NodeView& node);

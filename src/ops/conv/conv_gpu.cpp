@@ -80,7 +80,7 @@ ir::Kernel plain_of(const NodeView& node) {
   });
 }
 
-/// A normalisation as what is left to do with a convolution's sums: a factor and a bias per channel.
+/// A normalization as what is left to do with a convolution's sums: a factor and a bias per channel.
 struct Folding {
   const float* weight;
   const float* bias;
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(kBlockThreads) fold(Folding in, float eps, int
 }
 
 template <typename T>
-ir::Kernel normalised_of(const NodeView& node) {
+ir::Kernel normalized_of(const NodeView& node) {
   const auto channels = static_cast<int>(node.in_type(2).shape[0]);
   ir::Kernel kernel = forward_of<T>(
       node, [channels, residual = node.has_input(7),
@@ -167,7 +167,7 @@ template <typename T>
 struct ClassWeights {
   using Line = int64_t;
   using Term = int64_t;
-  static constexpr bool kLinesAreNeighbours = false;
+  static constexpr bool kLinesAreNeighbors = false;
   const T* data;
   InputGradient shape;
   int tap_y, tap_x, taps_across;
@@ -253,7 +253,7 @@ ir::Kernel conv2d_gpu(const NodeView& node) {
 }
 ir::Kernel conv2d_moments_gpu(const NodeView& node) { return conv2d_gpu(node); }
 ir::Kernel conv2d_norm_gpu(const NodeView& node) {
-  return with_storage_type(node.in_type(0).dtype, [&](auto x) { return normalised_of<decltype(x)>(node); });
+  return with_storage_type(node.in_type(0).dtype, [&](auto x) { return normalized_of<decltype(x)>(node); });
 }
 ir::Kernel conv2d_grad_input_gpu(const NodeView& node) {
   return with_storage_type(node.in_type(0).dtype,

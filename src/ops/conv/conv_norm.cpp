@@ -107,7 +107,7 @@ void scale_columns(DType dtype, const void* weights, const float* factors, int64
   });
 }
 
-/// Where what a convolution takes instead of a normalisation lies in a workspace.
+/// Where what a convolution takes instead of a normalization lies in a workspace.
 struct Folded {
   int64_t channels, weight_bytes;
   float* factors(std::byte* workspace) const { return reinterpret_cast<float*>(workspace); }

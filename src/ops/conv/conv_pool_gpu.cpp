@@ -58,7 +58,7 @@ struct Unpooled {
     int64_t window;
     int place;
   };
-  static constexpr bool kLinesAreNeighbours = true;
+  static constexpr bool kLinesAreNeighbors = true;
   const T* pooled;
   const uint8_t* argmax;
   const T* dpooled;

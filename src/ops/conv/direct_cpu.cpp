@@ -1,3 +1,9 @@
+// A convolution is a matmul of patches by weights: the row of a pixel holds the kernel_h x kernel_w x in_c
+// inputs that it sees. Written out, these rows would be 9 times the image for a 3x3 kernel. So each thread
+// gathers a chunk of rows that stays in its cache, multiplies it, and forgets it. With channels last, the
+// taps of one kernel row lie side by side in memory: gathering is a few copies per pixel. The gradient of the
+// weights multiplies the same rows from the left, that of the inputs scatters what the transposed weights
+// give back.
 #include "ops/conv/direct_cpu.h"
 
 #include <algorithm>
@@ -38,7 +44,7 @@ struct Patches {
     for (int64_t ky = 0; ky < s.kernel_h; ++ky) {
       const int64_t y = oy * s.stride - s.padding + ky;
       const int64_t row = ky * s.kernel_w;
-      // Neighbouring taps of a row are neighbours in NHWC memory: one run of them, padding on either side.
+      // Neighboring taps of a row are neighbors in NHWC memory: one run of them, padding on either side.
       const bool real = y >= 0 && y < s.in_h;
       const int64_t first = real ? std::clamp<int64_t>(-x0, 0, s.kernel_w) : s.kernel_w;
       const int64_t last = real ? std::clamp<int64_t>(s.in_w - x0, first, s.kernel_w) : s.kernel_w;

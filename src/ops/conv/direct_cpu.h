@@ -7,7 +7,7 @@
 
 namespace hearth::cpu {
 
-/// Convolution as matrix products over patches: rows of kernel_h * kernel_w * in_c inputs, gathered a
+/// Convolution as matmuls over patches: rows of kernel_h * kernel_w * in_c inputs, gathered a
 /// cache-sized chunk at a time (1x1 with stride 1 reads the image itself).
 struct DirectConv {
   ConvSpec spec;

@@ -4,7 +4,7 @@
 #include "ops/conv/product_gpu.h"
 #include "ops/reduce/add_rows.h"
 
-/// Convolutions of cards as matrix products: a row per pixel, a term per tap and channel, read from where
+/// Convolutions of GPUs as matmuls: a row per pixel, a term per tap and channel, read from where
 /// they lie in the image.
 namespace hearth::ops {
 
@@ -36,7 +36,7 @@ struct Patches {
   struct Term {
     int y, x, channel;
   };
-  static constexpr bool kLinesAreNeighbours = false;
+  static constexpr bool kLinesAreNeighbors = false;
   const T* images;
   int h, w, channels;
   PixelGrid pixels;

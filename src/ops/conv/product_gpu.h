@@ -17,7 +17,7 @@ template <typename Side>
 struct Transposed {
   using Line = typename Side::Term;
   using Term = typename Side::Line;
-  static constexpr bool kLinesAreNeighbours = !Side::kLinesAreNeighbours;
+  static constexpr bool kLinesAreNeighbors = !Side::kLinesAreNeighbors;
   Side side;
 
   RT_DEVICE Line line(int64_t i) const { return side.term(i); }
@@ -29,11 +29,11 @@ struct Transposed {
 
 /// A side for tiles (Operand in product_blocks.h) of one that TileLoader can ask, which also has
 ///   const T* where(Line, Term)  the element; null: it is 0
-///   bool in_runs()              whether kWide neighbours, counted from a multiple of kWide, have or lack an
+///   bool in_runs()              whether kWide neighbors, counted from a multiple of kWide, have or lack an
 ///                               address together, which is then aligned to all of them
 template <typename T, typename Side>
 struct Gathered {
-  static constexpr bool kAlongTerms = !Side::kLinesAreNeighbours;
+  static constexpr bool kAlongTerms = !Side::kLinesAreNeighbors;
   Side side;
   int lines;
 
@@ -58,8 +58,8 @@ template <typename T, typename Side>
 RT_DEVICE Gathered<T, Side> tile_side(const Side& side, int lines) {
   return {side, lines};
 }
-template <typename T, bool lines_are_neighbours>
-RT_DEVICE Operand<T> tile_side(const Strided<T, lines_are_neighbours>& side, int lines) {
+template <typename T, bool lines_are_neighbors>
+RT_DEVICE Operand<T> tile_side(const Strided<T, lines_are_neighbors>& side, int lines) {
   return {side.data, side.of_line, side.of_term, lines};
 }
 

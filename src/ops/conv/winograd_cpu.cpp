@@ -1,3 +1,10 @@
+// F(4x4,3x3) makes 16 outputs of a 3x3 convolution with 36 multiplications per channel in place of 144 (Lavin
+// and Gray, arXiv 1509.09308): a tile of 6x6 inputs and the filter are transformed by fixed small matrices,
+// multiplied position by position, and transformed back. The 36 positions are 36 independent matmuls over
+// channels, tiles by filters, which is where the time goes. Transforms are additions on data that is in the
+// cache already, because a thread's chunk of tiles is transformed, multiplied and transformed back before the
+// next one begins. All of it is in f32, whatever the storage type: the transforms' constants cost about two
+// digits.
 #include "ops/conv/winograd_cpu.h"
 
 #include "ops/conv/winograd_tiles.h"

@@ -8,7 +8,7 @@
 namespace hearth::ops {
 
 /// The elementwise ops, one row each in elementwise.cpp: a formula written once as a functor serves the f32
-/// kernel, the kernel for cards, the float64 reference and fused chains. To add one: a functor and its place
+/// kernel, the kernel for GPUs, the float64 reference and fused chains. To add one: a functor and its place
 /// in Formulas (formulas.h), a gradient rule and a row.
 std::span<const ir::OpDef> elementwise_ops();
 /// The one with that name; InternalError where there is none.
@@ -19,7 +19,7 @@ extern const ir::OpDef scale_by;
 extern const ir::OpDef cast;
 extern const ir::OpDef broadcast_scalar;
 extern const ir::OpDef fused_elementwise;
-/// Kernels for cards.
+/// Kernels for GPUs.
 ir::Kernel bias_add_gpu(const ir::NodeView& node);
 ir::Kernel scale_by_gpu(const ir::NodeView& node);
 ir::Kernel cast_gpu(const ir::NodeView& node);

@@ -9,7 +9,7 @@
 #include "ir/op_def.h"
 #include "ops/formula.h"
 
-/// The formulas of the elementwise ops, for the processor, for cards, and in float64 for tests.
+/// The formulas of the elementwise ops, for the processor, for GPUs, and in float64 for tests.
 namespace hearth::ops {
 
 /// Each functor is a formula of (a, b, p): first input, second input, constant.
@@ -228,7 +228,7 @@ using Formulas =
                 Relu, Tanh, Sigmoid, Silu, Gelu, Scale, AddScalar, Copy, Sign, Greater, ReluGrad, TanhGrad,
                 SigmoidGrad, SiluGrad, GeluGrad, GeluTanh, GeluTanhGrad>;
 
-/// The kernels of Formulas for cards, in their order.
+/// The kernels of Formulas for GPUs, in their order.
 const std::array<ir::Kernel (*)(const ir::NodeView&), Formulas::kCount>& formula_gpu_kernels();
 /// The constant of a node, or 0.
 double formula_parameter(const ir::Attrs& attrs);

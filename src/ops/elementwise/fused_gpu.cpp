@@ -12,18 +12,18 @@ using ir::KernelArgs;
 using ir::NodeView;
 
 /// A step's result is a formula of two values: inputs first, then results in order.
-struct CardStep {
+struct GpuStep {
   int formula;  ///< of Formulas
   int a, b;
   float parameter;
 };
-struct CardProgram {
+struct GpuProgram {
   int num_inputs;
   int num_steps;
-  CardStep steps[kMaxSteps];
+  GpuStep steps[kMaxSteps];
 };
 template <typename T>
-struct CardInputs {
+struct GpuInputs {
   const T* at[kMaxInputs];
 };
 
@@ -39,8 +39,8 @@ RT_DEVICE float apply(FormulaList<F...>, int formula, float a, float b, float p)
 /// program there too: what a variable indexes cannot stay in registers.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
-    run_program(CardInputs<T> in, T* out, int64_t count, CardProgram given) {
-  RT_SHARED(program, CardProgram);
+    run_program(GpuInputs<T> in, T* out, int64_t count, GpuProgram given) {
+  RT_SHARED(program, GpuProgram);
   RT_DYNAMIC_SHARED(float, values);
   if (threadIdx.x == 0) program = given;
   rt::sync_block();
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     }
     float result = 0;
     for (int s = 0; s < given.num_steps; ++s) {
-      const CardStep& step = program.steps[s];
+      const GpuStep& step = program.steps[s];
       result = apply(Formulas(), step.formula, own[step.a * kBlockThreads], own[step.b * kBlockThreads],
                      step.parameter);
       own[(given.num_inputs + s) * kBlockThreads] = result;
@@ -66,8 +66,8 @@ int formula_of(const ir::OpDef& op) {
   return static_cast<int>(std::find(kernels.begin(), kernels.end(), op.gpu) - kernels.begin());
 }
 
-CardProgram program_of(const NodeView& node) {
-  CardProgram made{.num_inputs = static_cast<int>(std::ssize(node.in)), .num_steps = 0, .steps = {}};
+GpuProgram program_of(const NodeView& node) {
+  GpuProgram made{.num_inputs = static_cast<int>(std::ssize(node.in)), .num_steps = 0, .steps = {}};
   const auto place = [&](int operand) { return operand >= 0 ? operand : made.num_inputs - 1 - operand; };
   for (const ElementwiseStep& step : parse_program(node.attrs.text("program"))) {
     const bool binary = step.op->inputs.size() > 1;
@@ -83,7 +83,7 @@ template <typename T>
 ir::Kernel make(const NodeView& node) {
   const int64_t count = node.in_type(0).shape.num_elements();
   const auto run = [count, program = program_of(node)](const KernelArgs& args) {
-    CardInputs<T> in{};
+    GpuInputs<T> in{};
     for (int k = 0; k < program.num_inputs; ++k) in.at[k] = input_of<T>(args, static_cast<size_t>(k));
     const int64_t value_bytes = kBlockThreads * int64_t{sizeof(float)};
     rt::launch(

@@ -1,3 +1,10 @@
+// A head's queries are taken 56 at a time. Their scores against 256 keys fit a core's second-level cache, so
+// each strip of scores is made by one matmul, turned into weights, and multiplied by its values before the
+// next strip is made: no more than a strip exists, whatever the length of the text (FlashAttention-2, Dao
+// 2023, arXiv 2307.08691). A running maximum and a running sum per query make the softmax exact: when a later
+// strip has a larger score, what was summed so far is scaled down by the exponential of the difference. The
+// backward pass makes the weights again from the logarithm of that sum. Keys and values are packed once per
+// head into the panels that the matmul reads.
 #include "ops/lm/attention_cpu.h"
 
 #include <algorithm>

@@ -1,3 +1,8 @@
+// A block of threads keeps a few rows of queries in registers and walks over tiles of keys and values, which
+// it brings to shared memory: scores by matrix tiles, softmax with a running maximum and sum per row
+// (FlashAttention-2, Dao 2023, arXiv 2307.08691), then weights by values into the block's own part of the
+// result. Nothing of the size time x time is ever written; lse, the logarithm of each row's sum, is what the
+// backward pass needs to make the weights again.
 #include "ops/lm/attention_gpu.h"
 
 #include "ops/lm/lm.h"

@@ -3,7 +3,7 @@
 #include "backend/gpu/rt_tile.h"
 #include "ops/gpu_support.h"
 
-/// What the kernels of attention for cards share. A block works on the rows of one side (of one head of one
+/// What the kernels of attention for GPUs share. A block works on the rows of one side (of one head of one
 /// sample), kept in shared memory, and takes the other side's tile after tile.
 namespace hearth::ops {
 
@@ -158,7 +158,7 @@ ir::Kernel with_head_size(int size, Body body) {
   if (size <= 96) return body(std::integral_constant<int, 96>());
   if (size <= 128) return body(std::integral_constant<int, 128>());
   if (size <= 256) return body(std::integral_constant<int, 256>());
-  refuse_on_card("head_size", 256, size);
+  refuse_on_gpu("head_size", 256, size);
 }
 
 }  // namespace hearth::ops

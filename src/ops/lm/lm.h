@@ -55,7 +55,7 @@ struct RopeFrequencies {
   double scale;
 };
 
-/// Kernels for cards; that of glu is glu_grad's too.
+/// Kernels for GPUs; that of glu is glu_grad's too.
 ir::Kernel embedding_gpu(const ir::NodeView& node);
 ir::Kernel embedding_grad_gpu(const ir::NodeView& node);
 ir::Kernel rope_gpu(const ir::NodeView& node);

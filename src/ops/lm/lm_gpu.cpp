@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-/// Element i of a head turns with element i + len; what lies behind them is copied.
+/// Element i of a head turns with element i + len; what lies after them is copied.
 struct Heads {
   int64_t width;  ///< of a token
   int64_t size;   ///< of a head

@@ -1,3 +1,8 @@
+// A language model's logits are the largest array of its step: tokens x vocabulary. They are never needed
+// whole. For a chunk of tokens the head makes logits, softmax, loss and, from the same numbers, their
+// gradient, which two matmuls turn into what the hidden states and the table get; then the chunk's memory
+// serves the next one. Where losses and gradients are computed apart, lse, the logarithm of each token's sum
+// of exponentials, makes the softmax again tile by tile.
 #include "ops/loss/head_cpu.h"
 
 #include <algorithm>
@@ -381,7 +386,7 @@ class HeadRun {
     });
   }
 
-  /// Columns [j, j + count) of rows v and v + 1 of a tile's weight as pairs. Behind the last row: the last
+  /// Columns [j, j + count) of rows v and v + 1 of a tile's weight as pairs. After the last row: the last
   /// again, whose cotangents are zeros.
   void join_weights(const Tile& tile, int64_t v, int64_t j, int64_t count, float* words) const {
     const auto* first = reinterpret_cast<const uint16_t*>(tile.weight) + v * s_.width + j;

@@ -132,7 +132,7 @@ struct TokenReference {
     return label < static_cast<double>(vocab) ? logits[static_cast<size_t>(label)]
                                               : std::numeric_limits<double>::quiet_NaN();
   }
-  /// Adds to dx, which is out[at], and to dweight behind it, if that is wanted.
+  /// Adds to dx, which is out[at], and to dweight after it, if that is wanted.
   void add_gradients(double lse, double dloss, size_t at) const {
     const std::vector<double> all = logits();
     for (size_t v = 0; v < vocab; ++v) {

@@ -11,7 +11,7 @@ extern const ir::OpDef softmax_cross_entropy_grad;
 extern const ir::OpDef softmax;
 extern const ir::OpDef softmax_grad;
 extern const ir::OpDef count_correct;
-/// Kernels for cards.
+/// Kernels for GPUs.
 ir::Kernel softmax_cross_entropy_gpu(const ir::NodeView& node);
 ir::Kernel softmax_cross_entropy_grad_gpu(const ir::NodeView& node);
 ir::Kernel head_cross_entropy_gpu(const ir::NodeView& node);
@@ -25,7 +25,7 @@ ir::Kernel dpo_loss_grad_gpu(const ir::NodeView& node);
 
 /// A language model's head and its cross-entropy, x [N, D] by weight [V, D]: logits exist only for `rows`
 /// tokens at a time. A negative label is no label: loss, lse and gradient are 0; one past V gives NaN. With
-/// frozen=1 the gradients have no dweight. Gradients of logits are rounded to x's dtype on cards, and where
+/// frozen=1 the gradients have no dweight. Gradients of logits are rounded to x's dtype on GPUs, and where
 /// the processor multiplies pairs of bf16.
 extern const ir::OpDef head_cross_entropy;
 /// `rows` unless an attribute says otherwise.
@@ -34,7 +34,7 @@ extern const ir::OpDef head_cross_entropy_grad;
 /// Both at once, where every token's loss has the same weight; logits are computed once.
 extern const ir::OpDef head_cross_entropy_train;
 
-/// Direct preference optimisation (Rafailov et al. 2023, arXiv 2305.18290, equation 7; `smoothing` as in
+/// Direct preference optimization (Rafailov et al. 2023, arXiv 2305.18290, equation 7; `smoothing` as in
 /// Mitchell's conservative DPO): -log sigmoid(x), x = beta ((chosen - rejected) - (the same of the
 /// reference)), of log-probabilities in pairs {chosen, rejected}. The reference gets no gradient.
 extern const ir::OpDef dpo_loss;

@@ -8,21 +8,21 @@
 namespace hearth::ops {
 
 /// y = act(op(a) op(b) + bias + residual): sums in f32; out_dtype, if given, replaces the dtype of a. On
-/// cards `way` says how blocks share it (ProductWay), or "library": the vendor's multiplies.
+/// GPUs `way` says how blocks share it (ProductWay), or "library": the vendor's multiplies.
 extern const ir::OpDef matmul;
-/// Its kernel for cards.
+/// Its kernel for GPUs.
 ir::Kernel matmul_gpu(const ir::NodeView& node);
 inline constexpr std::string_view kLibraryWay = "library";
-/// Every `way` of such a node on cards, the usual one first and the library last, which takes no bias and no
+/// Every `way` of such a node on GPUs, the usual one first and the library last, which takes no bias and no
 /// activation.
 std::vector<std::string_view> matmul_ways(const ir::NodeView& node, bool has_library);
 /// Columns of length 1 at right angles that span those of a tall matrix. A column that the ones before it
 /// span becomes one of a fixed direction.
-extern const ir::OpDef orthogonalise;
-ir::Kernel orthogonalise_gpu(const ir::NodeView& node);
-/// y = x W^T for a frozen matrix W in a few bits (ops/matmul/quantised.h), read tile by tile; back: x W.
-extern const ir::OpDef quantised_linear;
-/// Its kernel for cards; under 16-bit x the elements of W are rounded to x's dtype.
-ir::Kernel quantised_linear_gpu(const ir::NodeView& node);
+extern const ir::OpDef orthogonalize;
+ir::Kernel orthogonalize_gpu(const ir::NodeView& node);
+/// y = x W^T for a frozen matrix W in a few bits (ops/matmul/quantized.h), read tile by tile; back: x W.
+extern const ir::OpDef quantized_linear;
+/// Its kernel for GPUs; under 16-bit x the elements of W are rounded to x's dtype.
+ir::Kernel quantized_linear_gpu(const ir::NodeView& node);
 
 }  // namespace hearth::ops

@@ -2,7 +2,7 @@
 
 #include "ops/gpu_support.h"
 
-/// Matrix products on cards in plain f32, of whatever can be asked for its elements.
+/// Matrix products on GPUs in plain f32, of whatever can be asked for its elements.
 namespace hearth::ops {
 
 /// Outputs of a block of kBlockThreads, kPlainTile x kPlainTile; each of its threads makes kOwn x kOwn of
@@ -25,11 +25,11 @@ RT_DEVICE int own_plain_column() { return static_cast<int>(threadIdx.x) % kPlain
 /// `Side` has
 ///   Line line(int64_t), Term term(int64_t)  what is worth knowing of a line or a term before at()
 ///   float at(Line, Term)
-///   kLinesAreNeighbours                     whether lines, rather than terms, lie side by side in memory
+///   kLinesAreNeighbors                     whether lines, rather than terms, lie side by side in memory
 /// and is never asked for a line or a term outside of the product.
 template <typename Side>
 class TileLoader {
-  static constexpr bool kByLine = Side::kLinesAreNeighbours;
+  static constexpr bool kByLine = Side::kLinesAreNeighbors;
   static constexpr int kAcross = kByLine ? kPlainTile : kPlainDepth;
   static constexpr int kStep = kBlockThreads / kAcross;
   static constexpr int kLines = kByLine ? 1 : kPlainTile / kStep;
@@ -100,11 +100,11 @@ RT_DEVICE OwnSums add_products(const Left& left, const Right& right, const Produ
 }
 
 /// A matrix in memory: line i, term p lies at i * of_line + p * of_term.
-template <typename T, bool lines_are_neighbours>
+template <typename T, bool lines_are_neighbors>
 struct Strided {
   using Line = int64_t;
   using Term = int64_t;
-  static constexpr bool kLinesAreNeighbours = lines_are_neighbours;
+  static constexpr bool kLinesAreNeighbors = lines_are_neighbors;
   const T* data;
   int64_t of_line;
   int64_t of_term;

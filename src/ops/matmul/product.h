@@ -8,7 +8,7 @@
 
 namespace hearth::ops {
 
-/// c = activation(a b + bias + residual) on a card: a(i, p) lies at i * a_row + p * a_term of its array,
+/// c = activation(a b + bias + residual) on a GPU: a(i, p) lies at i * a_row + p * a_term of its array,
 /// b(p, j) at p * b_term + j * b_column, c(i, j) and residual(i, j) at i * c_row + j. One of a's strides is
 /// 1, and one of b's.
 struct Product {
@@ -22,7 +22,7 @@ struct Product {
 /// That of a matmul's node.
 Product product_of(const ir::NodeView& node);
 
-/// Arrays of one run on the card. `residual` has c's dtype and may be c: that adds to it.
+/// Arrays of one run on the GPU. `residual` has c's dtype and may be c: that adds to it.
 struct ProductArrays {
   const void* a = nullptr;
   const void* b = nullptr;

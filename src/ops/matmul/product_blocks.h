@@ -5,7 +5,7 @@
 #include "ops/matmul/plain_product.h"
 #include "ops/matmul/product.h"
 
-/// What products on cards are made of, for kernels whose right side is made while it is read.
+/// What products on GPUs are made of, for kernels whose right side is made while it is read.
 namespace hearth::ops {
 
 /// Terms that a block of tiles holds at a time, and the room of a line: 16 bytes more keep lines on
@@ -62,7 +62,7 @@ RT_DEVICE Terms terms_of(int k, int depth) {
 /// A side in memory, whichever way it lies.
 using PlainRows = Strided<float, false>;
 
-/// Plain arithmetic, for any card.
+/// Plain arithmetic, for any GPU.
 template <typename C, typename Columns>
 __global__ void __launch_bounds__(kBlockThreads)
     multiply_plain(PlainRows rows, Columns columns, Product product, Out<C> out) {
@@ -104,7 +104,7 @@ struct Operand {
 
   /// Whether the terms of a line lie side by side, or the lines of a term.
   RT_DEVICE bool along_terms() const { return term_stride == 1; }
-  /// kWide elements from (line, term) on, zeros behind `lines_left` lines and `terms_left` terms.
+  /// kWide elements from (line, term) on, zeros after `lines_left` lines and `terms_left` terms.
   RT_DEVICE rt::Word16 wide(int line, int term, int lines_left, int terms_left) const {
     const T* from = at + line * line_stride + term * term_stride;
     const bool aligned = (along_terms() ? line_stride : term_stride) % kWide == 0;
@@ -122,7 +122,7 @@ struct Panel {
   static constexpr int kOwnMoves = (kMoves + kBlockThreads - 1) / kBlockThreads;
   rt::Word16 held[kOwnMoves];
 
-  /// Reads the terms [first_term, first_term + kDepth), zeros behind end_term and behind the last line.
+  /// Reads the terms [first_term, first_term + kDepth), zeros after end_term and after the last line.
   template <typename Side>
   RT_DEVICE void fetch(const Side& from, int first_line, int first_term, int end_term) {
     RT_UNROLL
@@ -244,7 +244,7 @@ using Small = Blocking<64, 64, 4>;
 using Tall = Blocking<128, 16, 8>;
 using Wide = Blocking<16, 128, 1>;
 
-/// Blocks that keep a card of the middle busy, whichever card it is: the order of sums must not depend on it.
+/// Blocks that keep a GPU of the middle busy, whichever GPU it is: the order of sums must not depend on it.
 inline constexpr int64_t kBusy = 96;
 inline constexpr int64_t kMostSplits = 32;
 /// Terms that a split must have at least, so that its sums are worth a detour.

@@ -63,7 +63,7 @@ Kernel train_kernel(const NodeView& node) {
       moments(shape, args.in[NormIn::x], work, *args.threads);
     }
     finish_moments(shape, options, work, args);
-    normalise(shape,
+    normalize(shape,
               {.mean = args.output<float>(1),
                .scale = work.a,
                .bias = args.input<float>(NormIn::bias),
@@ -83,7 +83,7 @@ Kernel infer_kernel(const NodeView& node) {
           static_cast<float>(rstd_of(options, static_cast<double>(args.input<float>(NormIn::var)[c]))) *
           args.input<float>(NormIn::weight)[c];
     }
-    normalise(shape,
+    normalize(shape,
               {.mean = args.input<float>(NormIn::mean),
                .scale = work.a,
                .bias = args.input<float>(NormIn::bias),

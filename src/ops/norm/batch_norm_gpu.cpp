@@ -90,7 +90,7 @@ struct Channels {
 
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
-    normalise(const T* x, const T* residual, T* y, Channels channels, Rows rows) {
+    normalize(const T* x, const T* residual, T* y, Channels channels, Rows rows) {
   const int column = own_column();
   if (column >= rows.width) return;
   const float statistic = channels.statistic[column];
@@ -106,8 +106,8 @@ __global__ void __launch_bounds__(kBlockThreads)
 }
 
 template <typename T>
-void launch_normalise(const KernelArgs& args, bool residual, const Channels& channels, const Rows& rows) {
-  rt::launch(normalise<T>, column_blocks(rows.width, num_row_blocks(rows.count)), args.stream->handle(),
+void launch_normalize(const KernelArgs& args, bool residual, const Channels& channels, const Rows& rows) {
+  rt::launch(normalize<T>, column_blocks(rows.width, num_row_blocks(rows.count)), args.stream->handle(),
              input_of<T>(args, 0), residual ? input_of<T>(args, 5) : nullptr, output_of<T>(args, 0), channels,
              rows);
 }
@@ -132,7 +132,7 @@ ir::Kernel make_train(const NodeView& node) {
                Statistics{output_of<float>(args, 1), output_of<float>(args, 2), output_of<float>(args, 3),
                           output_of<float>(args, 4)},
                rows);
-    launch_normalise<T>(args, residual,
+    launch_normalize<T>(args, residual,
                         {.mean = output_of<float>(args, 1),
                          .statistic = output_of<float>(args, 2),
                          .weight = input_of<float>(args, 1),
@@ -147,7 +147,7 @@ template <typename T>
 ir::Kernel make_infer(const NodeView& node) {
   const bool is_variance = node.attrs.text_or("statistics", "variance") == "variance";
   const auto run = [rows = rows_of(node), residual = node.has_input(5), is_variance](const KernelArgs& args) {
-    launch_normalise<T>(args, residual,
+    launch_normalize<T>(args, residual,
                         {.mean = input_of<float>(args, 3),
                          .statistic = input_of<float>(args, 4),
                          .weight = input_of<float>(args, 1),

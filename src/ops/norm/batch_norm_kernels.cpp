@@ -17,7 +17,7 @@ struct Tile {
 };
 
 template <bool kResidual, bool kRelu>
-inline __attribute__((always_inline)) void normalise_rows(const Tile& tile, const float* mean,
+inline __attribute__((always_inline)) void normalize_rows(const Tile& tile, const float* mean,
                                                           const float* scale, const float* bias) {
   for (int64_t r = 0; r < tile.rows; ++r) {
     const float* x = tile.x + r * tile.width;
@@ -31,14 +31,14 @@ inline __attribute__((always_inline)) void normalise_rows(const Tile& tile, cons
   }
 }
 
-HEARTH_CLONES void normalise_tile(const Tile& tile, const float* mean, const float* scale, const float* bias,
+HEARTH_CLONES void normalize_tile(const Tile& tile, const float* mean, const float* scale, const float* bias,
                                   bool relu) {
   if (tile.residual != nullptr) {
-    relu ? normalise_rows<true, true>(tile, mean, scale, bias)
-         : normalise_rows<true, false>(tile, mean, scale, bias);
+    relu ? normalize_rows<true, true>(tile, mean, scale, bias)
+         : normalize_rows<true, false>(tile, mean, scale, bias);
   } else {
-    relu ? normalise_rows<false, true>(tile, mean, scale, bias)
-         : normalise_rows<false, false>(tile, mean, scale, bias);
+    relu ? normalize_rows<false, true>(tile, mean, scale, bias)
+         : normalize_rows<false, false>(tile, mean, scale, bias);
   }
 }
 
@@ -67,7 +67,7 @@ NormWorkspace norm_workspace(const NormShape& shape, std::byte* workspace) {
           .c = floats + 2 * shape.width};
 }
 
-void normalise(const NormShape& shape, const Normalise& how, const void* x, const void* residual, void* y,
+void normalize(const NormShape& shape, const Normalize& how, const void* x, const void* residual, void* y,
                ThreadPool& threads) {
   threads.parallel_for(shape.rows, std::max<int64_t>(1, kNormTile / shape.width), [&](Range range) {
     alignas(64) float scratch[3][kNormTile];
@@ -82,7 +82,7 @@ void normalise(const NormShape& shape, const Normalise& how, const void* x, cons
                       .y = out,
                       .rows = rows,
                       .width = width};
-      normalise_tile(tile, how.mean + c, how.scale + c, how.bias + c, how.relu);
+      normalize_tile(tile, how.mean + c, how.scale + c, how.bias + c, how.relu);
       cpu::store_f32(shape.dtype, out, y, at, count);
     });
   });

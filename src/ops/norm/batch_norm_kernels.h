@@ -8,7 +8,7 @@
 
 namespace hearth::ops {
 
-/// Shape and storage of a batch normalisation as its kernels see it: `rows` runs of `width` channels.
+/// Shape and storage of a batch normalization as its kernels see it: `rows` runs of `width` channels.
 struct NormShape {
   DType dtype = DType::f32;
   int64_t rows = 0;
@@ -55,13 +55,13 @@ void measure_groups(const NormShape& shape, const void* x, const NormWorkspace& 
                     ThreadPool& threads);
 
 /// Per channel, y = (x - mean) scale + bias [+ residual] [then relu] over all rows.
-struct Normalise {
+struct Normalize {
   const float* mean;
   const float* scale;
   const float* bias;
   bool relu;
 };
-void normalise(const NormShape& shape, const Normalise& how, const void* x, const void* residual, void* y,
+void normalize(const NormShape& shape, const Normalize& how, const void* x, const void* residual, void* y,
                ThreadPool& threads);
 
 /// Shared checks of x and of the f32 [channels] inputs from index 1 to `last`.

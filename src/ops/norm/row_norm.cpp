@@ -18,14 +18,14 @@ struct Rows {
   int64_t width;
   float eps;
   float offset;
-  /// Layer normalisation: rows less their means, a bias behind.
-  bool centred;
+  /// Layer normalization: rows less their means, a bias after.
+  bool centered;
   /// Each part of the rows has its own scratch and partial sums.
   int parts;
   Range part(int64_t index) const { return split_range(count, parts, static_cast<int>(index)); }
 };
-/// Layer normalisation takes one input more: the bias, or on the way back the means.
-bool is_centred(const NodeView& node) { return node.in.size() % 2 == 1; }
+/// Layer normalization takes one input more: the bias, or on the way back the means.
+bool is_centered(const NodeView& node) { return node.in.size() % 2 == 1; }
 Rows rows_of(const NodeView& node) {
   const Type& x = node.in_type(0);
   const int64_t count = num_rows(x.shape);
@@ -34,7 +34,7 @@ Rows rows_of(const NodeView& node) {
           .width = x.shape.back(),
           .eps = static_cast<float>(node.attrs.real_or("eps", 0)),
           .offset = static_cast<float>(node.attrs.real_or("offset", 0)),
-          .centred = is_centred(node),
+          .centered = is_centered(node),
           .parts = num_sum_parts(x.shape.num_elements(), kGrain)};
 }
 
@@ -47,7 +47,7 @@ float dot(const float* a, const float* b, int64_t count) {
 HEARTH_CLONES void subtract(const float* x, float mean, float* y, int64_t count) {
   for (int64_t i = 0; i < count; ++i) y[i] = x[i] - mean;
 }
-HEARTH_CLONES void normalise(const float* x, const float* weight, float rstd, float offset, float* y,
+HEARTH_CLONES void normalize(const float* x, const float* weight, float rstd, float offset, float* y,
                              int64_t count) {
   for (int64_t i = 0; i < count; ++i) y[i] = x[i] * rstd * (offset + weight[i]);
 }
@@ -83,7 +83,7 @@ Inferred infer(const NodeView& node) {
   if (auto error = check(node); !error.empty()) return refuse(error);
   const Type& x = node.in_type(0);
   const Type per_row = f32_type({x.shape[0]});
-  if (!is_centred(node)) return {.out = {x, per_row}, .error = ""};
+  if (!is_centered(node)) return {.out = {x, per_row}, .error = ""};
   if (node.in_type(2) != node.in_type(1))
     return refuse_type("the bias", to_string(node.in_type(1)), node.in_type(2));
   return {.out = {x, per_row, per_row}, .error = ""};
@@ -94,14 +94,14 @@ Inferred infer_grad(const NodeView& node) {
   const Type per_row = f32_type({x.shape[0]});
   if (node.in_type(2) != per_row) return refuse_type("rstd", to_string(per_row), node.in_type(2));
   if (node.in_type(3) != x) return refuse_type("dy", to_string(x), node.in_type(3));
-  if (!is_centred(node)) return {.out = {x, weight}, .error = ""};
+  if (!is_centered(node)) return {.out = {x, weight}, .error = ""};
   if (node.in_type(4) != per_row) return refuse_type("mean", to_string(per_row), node.in_type(4));
   return {.out = {x, weight, weight}, .error = ""};
 }
 
 /// A row of x, or that row less its mean in `to`.
-const float* centred_row(const Rows& rows, const float* x, float mean, float* to) {
-  if (!rows.centred) return x;
+const float* centered_row(const Rows& rows, const float* x, float mean, float* to) {
+  if (!rows.centered) return x;
   subtract(x, mean, to, rows.width);
   return to;
 }
@@ -111,13 +111,13 @@ Kernel kernel(const NodeView& node) {
   const auto row = [=](const KernelArgs& args, int64_t r, float* scratch) {
     const int64_t at = r * rows.width;
     const float* given = cpu::as_f32(rows.dtype, args.in[0], at, rows.width, scratch);
-    const float mean = rows.centred ? mean_of(given, rows.width) : 0.0F;
-    const float* x = centred_row(rows, given, mean, scratch);
+    const float mean = rows.centered ? mean_of(given, rows.width) : 0.0F;
+    const float* x = centered_row(rows, given, mean, scratch);
     float* y = run_to_write(rows.dtype, args.out[0], at, scratch + rows.width);
     const float rstd = 1 / std::sqrt(dot(x, x, rows.width) / static_cast<float>(rows.width) + rows.eps);
     args.output<float>(1)[r] = rstd;
-    normalise(x, args.input<float>(1), rstd, rows.offset, y, rows.width);
-    if (rows.centred) {
+    normalize(x, args.input<float>(1), rstd, rows.offset, y, rows.width);
+    if (rows.centered) {
       args.output<float>(2)[r] = mean;
       cpu::add_row(args.input<float>(2), y, rows.width);
     }
@@ -126,7 +126,7 @@ Kernel kernel(const NodeView& node) {
   return row_kernel(rows.count, rows.parts, 2 * rows.width, row);
 }
 
-/// Sums over a part's rows: of dy x rstd, and of dy behind them where there is a bias; the newest rows' in
+/// Sums over a part's rows: of dy x rstd, and of dy after them where there is a bias; the newest rows' in
 /// f32.
 struct GradScratch {
   double* sums;
@@ -134,7 +134,7 @@ struct GradScratch {
   float* x;
   float* dy;
   float* g;
-  static int64_t num_sums(const Rows& rows) { return rows.centred ? 2 * rows.width : rows.width; }
+  static int64_t num_sums(const Rows& rows) { return rows.centered ? 2 * rows.width : rows.width; }
   static int64_t bytes(const Rows& rows) {
     return cpu::round_up(
         num_sums(rows) * int64_t{sizeof(double) + sizeof(float)} + 3 * rows.width * int64_t{sizeof(float)},
@@ -149,19 +149,19 @@ struct GradScratch {
   }
 };
 
-/// With g = dy (offset + w), x less its mean where rows are centred: dx = rstd (g - x rstd^2 mean(g x)),
+/// With g = dy (offset + w), x less its mean where rows are centered: dx = rstd (g - x rstd^2 mean(g x)),
 /// there less rstd mean(g) (arXiv 1607.06450 differentiated).
 void grad_row(const Rows& rows, const KernelArgs& args, int64_t r, const GradScratch& scratch) {
   const int64_t at = r * rows.width;
   const float* given = cpu::as_f32(rows.dtype, args.in[0], at, rows.width, scratch.x);
-  const float* x = centred_row(rows, given, rows.centred ? args.input<float>(4)[r] : 0.0F, scratch.x);
+  const float* x = centered_row(rows, given, rows.centered ? args.input<float>(4)[r] : 0.0F, scratch.x);
   const float* dy = cpu::as_f32(rows.dtype, args.in[3], at, rows.width, scratch.dy);
   const float rstd = args.input<float>(2)[r];
   add_scaled(dy, x, rstd, scratch.run, rows.width);
-  if (rows.centred) cpu::add_row(dy, scratch.run + rows.width, rows.width);
+  if (rows.centered) cpu::add_row(dy, scratch.run + rows.width, rows.width);
   weigh(dy, args.input<float>(1), rows.offset, scratch.g, rows.width);
   const float mean = dot(scratch.g, x, rows.width) / static_cast<float>(rows.width);
-  const float less = rows.centred ? rstd * mean_of(scratch.g, rows.width) : 0.0F;
+  const float less = rows.centered ? rstd * mean_of(scratch.g, rows.width) : 0.0F;
   float* dx = run_to_write(rows.dtype, args.out[0], at, scratch.g);
   combine(scratch.g, x, rstd, rstd * rstd * rstd * mean, less, dx, rows.width);
   cpu::store_f32(rows.dtype, dx, args.out[0], at, rows.width);
@@ -197,27 +197,27 @@ Kernel grad_kernel(const NodeView& node) {
 
 void reference(const ReferenceArgs& args) {
   const size_t width = args.in[1].size();
-  const bool centred = is_centred(args.node);
+  const bool centered = is_centered(args.node);
   const double eps = args.node.attrs.real_or("eps", 0), offset = args.node.attrs.real_or("offset", 0);
   for (size_t r = 0; r < args.out[1].size(); ++r) {
     const auto x = args.in[0].begin() + static_cast<std::ptrdiff_t>(r * width);
     const auto end = x + static_cast<std::ptrdiff_t>(width);
-    const double mean = centred ? std::accumulate(x, end, 0.0) / static_cast<double>(width) : 0.0;
+    const double mean = centered ? std::accumulate(x, end, 0.0) / static_cast<double>(width) : 0.0;
     double squares = 0;
     for (auto at = x; at != end; ++at) squares += (*at - mean) * (*at - mean);
     const double rstd = 1 / std::sqrt(squares / static_cast<double>(width) + eps);
     args.out[1][r] = rstd;
-    if (centred) args.out[2][r] = mean;
+    if (centered) args.out[2][r] = mean;
     for (size_t c = 0; c < width; ++c) {
       args.out[0][r * width + c] = (args.in[0][r * width + c] - mean) * rstd * (offset + args.in[1][c]) +
-                                   (centred ? args.in[2][c] : 0.0);
+                                   (centered ? args.in[2][c] : 0.0);
     }
   }
 }
 
 void grad_reference(const ReferenceArgs& args) {
   const size_t width = args.in[1].size();
-  const bool centred = is_centred(args.node);
+  const bool centered = is_centered(args.node);
   const double offset = args.node.attrs.real_or("offset", 0);
   for (size_t i = 1; i < args.out.size(); ++i) std::fill(args.out[i].begin(), args.out[i].end(), 0.0);
   for (size_t r = 0; r < args.in[2].size(); ++r) {
@@ -225,18 +225,18 @@ void grad_reference(const ReferenceArgs& args) {
     const double rstd = args.in[2][r];
     std::vector<double> x(args.in[0].begin() + static_cast<std::ptrdiff_t>(r * width),
                           args.in[0].begin() + static_cast<std::ptrdiff_t>((r + 1) * width));
-    if (centred) std::for_each(x.begin(), x.end(), [&](double& value) { value -= args.in[4][r]; });
+    if (centered) std::for_each(x.begin(), x.end(), [&](double& value) { value -= args.in[4][r]; });
     double mean_gx = 0, mean_g = 0;
     for (size_t c = 0; c < width; ++c) {
       const double g = dy[c] * (offset + args.in[1][c]) / static_cast<double>(width);
       mean_gx += g * x[c];
-      if (centred) mean_g += g;
+      if (centered) mean_g += g;
     }
     for (size_t c = 0; c < width; ++c) {
       args.out[0][r * width + c] =
           rstd * (dy[c] * (offset + args.in[1][c]) - x[c] * rstd * rstd * mean_gx - mean_g);
       args.out[1][c] += dy[c] * x[c] * rstd;
-      if (centred) args.out[2][c] += dy[c];
+      if (centered) args.out[2][c] += dy[c];
     }
   }
 }

@@ -47,12 +47,12 @@ struct GradArrays {
 };
 
 /// A block per row.
-template <typename T, bool centred>
-__global__ void __launch_bounds__(kBlockThreads) normalise(Arrays<T> arrays, Rows rows) {
+template <typename T, bool centered>
+__global__ void __launch_bounds__(kBlockThreads) normalize(Arrays<T> arrays, Rows rows) {
   const int64_t at = static_cast<int64_t>(blockIdx.x) * rows.width;
   const float share = 1 / static_cast<float>(rows.width);
   float mean = 0;
-  if constexpr (centred) {
+  if constexpr (centered) {
     float sum = 0;
     for (int c = static_cast<int>(threadIdx.x); c < rows.width; c += kBlockThreads)
       sum += rt::to_float(arrays.x[at + c]);
@@ -68,24 +68,24 @@ __global__ void __launch_bounds__(kBlockThreads) normalise(Arrays<T> arrays, Row
   if (threadIdx.x == 0) arrays.rstd[blockIdx.x] = scale;
   for (int c = static_cast<int>(threadIdx.x); c < rows.width; c += kBlockThreads) {
     const float y = (rt::to_float(arrays.x[at + c]) - mean) * scale * (rows.offset + arrays.weight[c]);
-    arrays.y[at + c] = rt::from_float<T>(centred ? y + arrays.bias[c] : y);
+    arrays.y[at + c] = rt::from_float<T>(centered ? y + arrays.bias[c] : y);
   }
 }
 
 /// A block takes every gridDim.x-th row and has its own sums of dweight and dbias. Each thread owns its
 /// columns.
-template <typename T, bool centred>
+template <typename T, bool centered>
 __global__ void __launch_bounds__(kBlockThreads) gradient(GradArrays<T> arrays, Rows rows) {
   float* weight_sums = arrays.weight_parts + static_cast<int64_t>(blockIdx.x) * rows.width;
   float* bias_sums = arrays.bias_parts + static_cast<int64_t>(blockIdx.x) * rows.width;
   for (int c = static_cast<int>(threadIdx.x); c < rows.width; c += kBlockThreads) {
     weight_sums[c] = 0;
-    if constexpr (centred) bias_sums[c] = 0;
+    if constexpr (centered) bias_sums[c] = 0;
   }
   const float share = 1 / static_cast<float>(rows.width);
   for (int64_t r = blockIdx.x; r < rows.count; r += gridDim.x) {
     const int64_t at = r * rows.width;
-    const float scale = arrays.rstd[r], mean = centred ? arrays.mean[r] : 0.0F;
+    const float scale = arrays.rstd[r], mean = centered ? arrays.mean[r] : 0.0F;
     float dot = 0, sum = 0;
     for (int c = static_cast<int>(threadIdx.x); c < rows.width; c += kBlockThreads) {
       const float value = rt::to_float(arrays.x[at + c]) - mean, cotangent = rt::to_float(arrays.dy[at + c]);
@@ -93,10 +93,10 @@ __global__ void __launch_bounds__(kBlockThreads) gradient(GradArrays<T> arrays, 
       dot += g * value;
       sum += g;
       weight_sums[c] += cotangent * value * scale;
-      if constexpr (centred) bias_sums[c] += cotangent;
+      if constexpr (centered) bias_sums[c] += cotangent;
     }
     const float of_x = scale * scale * scale * rt::reduce_block(dot, rt::Add(), 0.0F) * share;
-    const float less = centred ? scale * rt::reduce_block(sum, rt::Add(), 0.0F) * share : 0.0F;
+    const float less = centered ? scale * rt::reduce_block(sum, rt::Add(), 0.0F) * share : 0.0F;
     for (int c = static_cast<int>(threadIdx.x); c < rows.width; c += kBlockThreads) {
       const float g = rt::to_float(arrays.dy[at + c]) * (rows.offset + arrays.weight[c]);
       const float value = rt::to_float(arrays.x[at + c]) - mean;
@@ -105,21 +105,21 @@ __global__ void __launch_bounds__(kBlockThreads) gradient(GradArrays<T> arrays, 
   }
 }
 
-template <typename T, bool centred>
+template <typename T, bool centered>
 ir::Kernel make(const Rows& rows) {
   const auto run = [rows](const KernelArgs& args) {
     const Arrays<T> arrays{.x = input_of<T>(args, 0),
                            .weight = input_of<float>(args, 1),
-                           .bias = centred ? input_of<float>(args, 2) : nullptr,
+                           .bias = centered ? input_of<float>(args, 2) : nullptr,
                            .y = output_of<T>(args, 0),
                            .rstd = output_of<float>(args, 1),
-                           .mean = centred ? output_of<float>(args, 2) : nullptr};
-    rt::launch(normalise<T, centred>, {rows.count, kBlockThreads}, args.stream->handle(), arrays, rows);
+                           .mean = centered ? output_of<float>(args, 2) : nullptr};
+    rt::launch(normalize<T, centered>, {rows.count, kBlockThreads}, args.stream->handle(), arrays, rows);
   };
   return {.run = run};
 }
 
-template <typename T, bool centred>
+template <typename T, bool centered>
 ir::Kernel make_grad(const Rows& rows) {
   const int64_t num_parts = std::clamp<int64_t>(rows.count, 1, kMostParts), size = num_parts * rows.width;
   const auto run = [rows, num_parts, size](const KernelArgs& args) {
@@ -129,19 +129,19 @@ ir::Kernel make_grad(const Rows& rows) {
                                .weight = input_of<float>(args, 1),
                                .rstd = input_of<float>(args, 2),
                                .dy = input_of<T>(args, 3),
-                               .mean = centred ? input_of<float>(args, 4) : nullptr,
+                               .mean = centered ? input_of<float>(args, 4) : nullptr,
                                .dx = output_of<T>(args, 0),
                                .weight_parts = parts,
                                .bias_parts = parts + size};
     const int64_t blocks = divided_up(rows.width, kBlockThreads), width = rows.width;
-    rt::launch(gradient<T, centred>, {num_parts, kBlockThreads}, stream, arrays, rows);
+    rt::launch(gradient<T, centered>, {num_parts, kBlockThreads}, stream, arrays, rows);
     rt::launch(add_rows<float>, {blocks, kBlockThreads}, stream, arrays.weight_parts,
                output_of<float>(args, 1), num_parts, width);
-    if (centred)
+    if (centered)
       rt::launch(add_rows<float>, {blocks, kBlockThreads}, stream, arrays.bias_parts,
                  output_of<float>(args, 2), num_parts, width);
   };
-  return {.run = run, .workspace_bytes = (centred ? 2 : 1) * size * int64_t{sizeof(float)}};
+  return {.run = run, .workspace_bytes = (centered ? 2 : 1) * size * int64_t{sizeof(float)}};
 }
 
 }  // namespace

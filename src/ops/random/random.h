@@ -5,7 +5,7 @@
 namespace hearth::ops {
 
 extern const ir::OpDef dropout;
-/// Its kernel for cards.
+/// Its kernel for GPUs.
 ir::Kernel dropout_gpu(const ir::NodeView& node);
 
 }  // namespace hearth::ops

@@ -4,8 +4,8 @@
 
 namespace hearth::ops {
 
-/// Blocks over an array [rows, width]: a warp for kBlockColumns neighbouring columns of a row, kBlockRows
-/// rows at a time, so that a thread keeps its column and neighbours read neighbours. blockIdx.x counts
+/// Blocks over an array [rows, width]: a warp for kBlockColumns neighboring columns of a row, kBlockRows
+/// rows at a time, so that a thread keeps its column and neighbors read neighbors. blockIdx.x counts
 /// columns, blockIdx.y shares out the rows.
 inline constexpr int kBlockColumns = rt::kWarp;
 inline constexpr int kBlockRows = kBlockThreads / kBlockColumns;

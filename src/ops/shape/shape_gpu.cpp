@@ -23,7 +23,7 @@ struct Walk {
   int64_t length[Shape::kMaxRank];
   int64_t stride[Shape::kMaxRank];
 };
-/// Axes that stay neighbours are walked as one.
+/// Axes that stay neighbors are walked as one.
 Walk walk_of(const Shape& in, const std::vector<int64_t>& perm) {
   Walk walk{};
   for (int j = in.rank(); j-- > 0;) {

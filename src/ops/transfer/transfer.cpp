@@ -8,7 +8,7 @@
 namespace hearth::ops {
 namespace {
 
-constexpr std::string_view kNoGradient = "copies between memories are placed behind the gradients";
+constexpr std::string_view kNoGradient = "copies between memories are placed after the gradients";
 
 /// Copies input number `from`.
 template <size_t from>

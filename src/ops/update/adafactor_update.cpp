@@ -32,7 +32,7 @@ HEARTH_CLONES void move_squares(const float* g, float weight, float* variance, i
   for (int64_t i = 0; i < count; ++i) variance[i] += weight * (g[i] * g[i] - variance[i]);
 }
 /// g over the root of factor * variance.
-HEARTH_CLONES void normalise(float* g, float factor, const float* variance, float floor, int64_t count) {
+HEARTH_CLONES void normalize(float* g, float factor, const float* variance, float floor, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     const float estimate = factor * variance[i];
     g[i] /= std::sqrt(estimate > floor ? estimate : floor);
@@ -142,7 +142,7 @@ class Run {
             ? static_cast<float>(static_cast<double>(args_.output<float>(1)[row]) / mean_of_rows_)
             : 1.0F;
     const float* variance = args_.output<float>(matrix_.factored ? 2 : 1);
-    normalise(scratch(part), factor, variance, static_cast<float>(step_.floor), matrix_.columns);
+    normalize(scratch(part), factor, variance, static_cast<float>(step_.floor), matrix_.columns);
     return scratch(part);
   }
 

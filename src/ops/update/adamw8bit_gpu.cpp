@@ -24,13 +24,13 @@ struct Tensor {
   float* v_scale;
 };
 
-/// The code whose value is nearest to x: how many middles between neighbours lie below it.
+/// The code whose value is nearest to x: how many middles between neighbors lie below it.
 RT_DEVICE int nearest(const float* map, float x) {
   int at = 0;
   for (int step = 128; step > 0; step /= 2) at += x > 0.5F * (map[at + step - 1] + map[at + step]) ? step : 0;
   return at;
 }
-/// The neighbour of a code that has lost the sign of `value`.
+/// The neighbor of a code that has lost the sign of `value`.
 RT_DEVICE int with_sign_of(float value, int code, const float* map) {
   if (value < 0 && map[code] >= 0) return code - 1;
   if (value > 0 && map[code] < 0) return code + 1;

@@ -33,7 +33,7 @@ void read_codes(const DynamicMap& map, float scale, const uint8_t* codes, float*
 float write_codes(bool with_sign, const float* in, uint8_t* codes, int64_t count) {
   float most = 0;
   for (int64_t i = 0; i < count; ++i) most = std::max(most, std::fabs(in[i]));
-  quantise_dynamic(with_sign, in, most > 0 ? 1 / most : 0, codes, count);
+  quantize_dynamic(with_sign, in, most > 0 ? 1 / most : 0, codes, count);
   if (with_sign) keep_signs(in, codes, count);
   return most;
 }

@@ -17,7 +17,7 @@ DynamicMap make_map(bool with_sign) {
   return map;
 }
 
-/// The value halfway between each pair of neighbours; behind the last, none is reached.
+/// The value halfway between each pair of neighbors; after the last, none is reached.
 DynamicMap make_middles(const DynamicMap& map) {
   DynamicMap middles{};
   for (size_t i = 0; i + 1 < map.size(); ++i) middles[i] = 0.5F * (map[i] + map[i + 1]);
@@ -50,7 +50,7 @@ HEARTH_CLONES void search(const float* middles, const float* in, float factor, u
 
 const DynamicMap& dynamic_map(bool with_sign) { return tables(with_sign).map; }
 
-void quantise_dynamic(bool with_sign, const float* in, float factor, uint8_t* codes, int64_t count) {
+void quantize_dynamic(bool with_sign, const float* in, float factor, uint8_t* codes, int64_t count) {
   search(tables(with_sign).middles.data(), in, factor, codes, count);
 }
 

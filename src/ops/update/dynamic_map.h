@@ -37,9 +37,9 @@ HEARTH_FORMULA inline float dynamic_value(bool with_sign, uint8_t code) {
 }
 
 /// codes[i] = index of the value nearest to factor * in[i].
-void quantise_dynamic(bool with_sign, const float* in, float factor, uint8_t* codes, int64_t count);
-/// Moves signed codes that lost the sign of in[i] to the neighbour that has it; a small
-/// positive number may be 0, as in bitsandbytes' optimisers.
+void quantize_dynamic(bool with_sign, const float* in, float factor, uint8_t* codes, int64_t count);
+/// Moves signed codes that lost the sign of in[i] to the neighbor that has it; a small
+/// positive number may be 0, as in bitsandbytes' optimizers.
 void keep_signs(const float* in, uint8_t* codes, int64_t count);
 
 }  // namespace hearth::ops

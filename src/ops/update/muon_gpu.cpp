@@ -42,7 +42,7 @@ struct Space {
     squares = square + m.small * m.small;
     products = base + own_bytes(m);
   }
-  /// Of everything in front of `products`.
+  /// Of everything before `products`.
   static int64_t own_bytes(const Matrix& m) {
     return (2 * m.count() + 2 * m.small * m.small + m.parts) * int64_t{sizeof(float)};
   }
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 /// Divides by the Frobenius norm, which bounds every singular value.
 __global__ void __launch_bounds__(kBlockThreads)
-    normalise(const float* factor, float eps, Matrix matrix, Space space) {
+    normalize(const float* factor, float eps, Matrix matrix, Space space) {
   if (*factor < 0) return;
   float sum = 0;
   for (int64_t part = threadIdx.x; part < matrix.parts; part += kBlockThreads) sum += space.squares[part];
@@ -150,7 +150,7 @@ ir::Kernel make(const NodeView& node) {
     const rt::Shape parts(matrix.parts, kBlockThreads);
     rt::launch(make_direction<T>, parts, stream, input_of<T>(args, 1), factor, output_of<float>(args, 1),
                Momentum{static_cast<float>(options.momentum), options.nesterov}, matrix, space);
-    rt::launch(normalise, parts, stream, factor, static_cast<float>(options.eps), matrix, space);
+    rt::launch(normalize, parts, stream, factor, static_cast<float>(options.eps), matrix, space);
     for (int step = 0; step < MuonOptions::kSteps; ++step) iterate(matrix, products, space, stream);
     rt::launch(move_param, parts, stream, output_of<float>(args, 0), space.x, input_of<float>(args, 2),
                factor, options.weight_decay, options.ratio, matrix);

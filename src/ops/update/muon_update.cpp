@@ -95,7 +95,7 @@ class Run {
       cpu::transpose(space_.x, plan_.rows, plan_.columns, space_.y, *args_.threads);
       std::swap(space_.x, space_.y);
     }
-    normalise();
+    normalize();
     for (int step = 0; step < kSteps; ++step) iterate();
     if (plan_.rows > plan_.columns) {
       cpu::transpose(space_.x, plan_.columns, plan_.rows, space_.y, *args_.threads);
@@ -127,7 +127,7 @@ class Run {
   }
 
   /// Divides by the Frobenius norm, which bounds every singular value.
-  void normalise() {
+  void normalize() {
     const int num_parts = plan_.num_parts();
     args_.threads->for_parts(num_parts, [&](int part) {
       const Range mine = split_range(count(), num_parts, part);

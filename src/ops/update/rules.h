@@ -5,7 +5,7 @@
 #include "ops/formula.h"
 #include "ops/update/adam_options.h"
 
-/// How one element of a weight moves, for the processor and for cards. What is the same for every element of
+/// How one element of a weight moves, for the processor and for GPUs. What is the same for every element of
 /// a step is worked out once, in double where torch does so.
 namespace hearth::ops {
 

@@ -21,7 +21,7 @@ extern const ir::OpDef clip_factor;
 extern const ir::OpDef loss_scale_update;
 extern const ir::OpDef loss_scale_read;
 
-/// Kernels for cards; those of weight by weight for many weights at once.
+/// Kernels for GPUs; those of weight by weight for many weights at once.
 ir::Kernel zero_gpu(std::span<const ir::NodeView> nodes);
 ir::Kernel accumulate_gpu(std::span<const ir::NodeView> nodes);
 ir::Kernel bf16_feedback_gpu(std::span<const ir::NodeView> nodes);

@@ -24,7 +24,7 @@ inline engine::MicroBatch micro_batch(const data::Batch& batch) {
   return {{batch.images, batch.labels}, batch.count};
 }
 
-/// Positions in Engine::output() behind an evaluation: how many pictures were right, f32 []; softmax, f32
+/// Positions in Engine::output() after an evaluation: how many pictures were right, f32 []; softmax, f32
 /// [rows, classes].
 enum ClassifierOutput : size_t { kCorrect = 0, kProbabilities = 1 };
 

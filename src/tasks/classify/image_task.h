@@ -4,7 +4,7 @@
 
 namespace hearth::tasks {
 
-/// Labelled pictures into classes, as a recipe says. Opens the data; UserError where it does not fit the
+/// Labeled pictures into classes, as a recipe says. Opens the data; UserError where it does not fit the
 /// model.
 class ImageTask : public Task {
  public:

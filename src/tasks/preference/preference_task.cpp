@@ -82,7 +82,7 @@ void PreferenceTask::save_beginning(const fs::path& run) const {
   replace_file(run / kReferenceFile, [&](const fs::path& path) { io::write_safetensors(path, views); });
 }
 
-void PreferenceTask::go_on(const fs::path& run) {
+void PreferenceTask::resume(const fs::path& run) {
   const io::SafetensorsFile file(run / kReferenceFile);
   const std::array<uint64_t, 2> digests = {train_->digest(), held_out_->digest()};
   const io::TensorView* kept = find(file, "digests", DType::i64, {2});

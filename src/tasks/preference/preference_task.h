@@ -6,7 +6,7 @@ namespace hearth::tasks {
 
 /// Pairs of a chosen and a rejected answer, for tasks/preference/dpo.h; a row and a sample are a pair. What
 /// the starting model makes of the answers is computed before the first step and kept in the run folder, so
-/// that no second model is in memory and a resumed run goes on with the same numbers.
+/// that no second model is in memory and a resumed run continues with the same numbers.
 class PreferenceTask : public TextTask {
  public:
   explicit PreferenceTask(const recipe::Recipe& recipe);
@@ -14,7 +14,7 @@ class PreferenceTask : public TextTask {
   bool evaluates_training_rows() const override { return true; }
   void begin(engine::Engine& engine, const Say& say) override;
   void save_beginning(const fs::path& run) const override;
-  void go_on(const fs::path& run) override;
+  void resume(const fs::path& run) override;
   /// Rewards are beta times how far a log-probability has moved; names as in TRL.
   Evaluation evaluate(engine::Engine& engine, int64_t num_shown) const override;
   const char* unit() const override { return "pair"; }

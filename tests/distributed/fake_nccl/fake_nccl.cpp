@@ -1,4 +1,4 @@
-// A library with NCCL's interface for emulated cards, whose memory is the host's: data goes through shared
+// A library with NCCL's interface for emulated GPUs, whose memory is the host's: data goes through shared
 // memory of the process that made the group's id. HEARTH_FAKE_NCCL says what is wrong with it: "wrong" (sums
 // of many numbers), "hang" (its collectives never end), "join" (nor does joining), "refuse" (collectives
 // return an error), "refuse one" (those of rank 0). As in the vendors' libraries, what ends a communicator

@@ -5,7 +5,7 @@
 namespace hearth::planted {
 namespace {
 
-__global__ void neighbours_kernel(float* out, bool wrong) {
+__global__ void neighbors_kernel(float* out, bool wrong) {
   RT_SHARED(row, float[64]);
   row[threadIdx.x] = static_cast<float>(threadIdx.x);
   if (!wrong) rt::sync_block();
@@ -62,8 +62,8 @@ __global__ void wide_kernel(float* out, bool wrong) {
 
 }  // namespace
 
-void neighbours(void* stream, float* out, bool wrong) {
-  rt::launch(neighbours_kernel, {1, 64}, stream, out, wrong);
+void neighbors(void* stream, float* out, bool wrong) {
+  rt::launch(neighbors_kernel, {1, 64}, stream, out, wrong);
 }
 void rounds(void* stream, float* out, bool wrong) { rt::launch(rounds_kernel, {1, 64}, stream, out, wrong); }
 void lanes(void* stream, float* out, bool wrong) { rt::launch(lanes_kernel, {1, 64}, stream, out, wrong); }

@@ -66,7 +66,7 @@ struct SimdKernels {
   /// A^T m A of a 6x6 tile with its epilogue, into the window of a 4x4 tile.
   void (*winograd_output)(const float* m, int64_t m_stride, TileWindow window, int64_t channels,
                           Epilogue epilogue, Field<float> y);
-  /// G g G^T for `count` neighbouring filters; tap t at g + t * g_stride; position p to u + p * u_stride.
+  /// G g G^T for `count` neighboring filters; tap t at g + t * g_stride; position p to u + p * u_stride.
   void (*winograd_filter)(const float* g, int64_t g_stride, int64_t count, bool rotate, float* u,
                           int64_t u_stride);
   /// G^T u G, the adjoint: nine taps from 36 positions.
@@ -90,7 +90,7 @@ struct SimdKernels {
   void (*add_exp)(const float* x, const float* shift, float* sum, int64_t count);
   /// x[i] = factor[i] exp(x[i] - shift[i]) (1 - (x[i] / cap)^2); without the last for cap 0.
   void (*scaled_exp)(float* x, const float* shift, const float* factor, int64_t count, float cap);
-  /// gemm and dot over pairs: each float of a and of b is two neighbouring terms in bf16, the first in its
+  /// gemm and dot over pairs: each float of a and of b is two neighboring terms in bf16, the first in its
   /// lower half; k counts pairs. Null where the processor has no instruction for it.
   decltype(gemm) gemm_pairs = nullptr;
   decltype(dot) dot_pairs = nullptr;

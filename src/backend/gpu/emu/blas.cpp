@@ -10,7 +10,7 @@ namespace {
 
 using gpu::BlasArrays;
 using gpu::BlasProduct;
-using Library = CardSettings::Library;
+using Library = GpuSettings::Library;
 
 constexpr int64_t kWorkspaceBytes = 4096;
 
@@ -42,14 +42,14 @@ bool is_sound(const BlasProduct& p) {
 }  // namespace
 
 void multiply(Stream& stream, const BlasProduct& product, const BlasArrays& arrays) {
-  Card& card = stream.card();
-  const Library library = card.settings.library;
+  Gpu& gpu = stream.gpu();
+  const Library library = gpu.settings.library;
   const auto refuse = [](const char* what) { throw gpu::DeviceError(gpu::DeviceError::Kind::fault, what); };
-  if (library == Library::none) refuse("the card has no library of matrix products");
+  if (library == Library::none) refuse("the GPU has no library of matmuls");
   if (library == Library::fatal) std::abort();
   if (library == Library::failing) refuse("the library was told to fail");
   if (!is_sound(product)) refuse("the library takes no such product");
-  if (card.products.insert(product).second && stream.records())
+  if (gpu.products.insert(product).second && stream.records())
     refuse("the library cannot be set up within a recording");
   const int64_t num_terms = product.k - (library == Library::wrong ? 1 : 0);
   stream.launch({.launched = {__FILE__, __LINE__}}, [=] { compute(product, arrays, num_terms); });
@@ -60,7 +60,7 @@ void multiply(Stream& stream, const BlasProduct& product, const BlasArrays& arra
 namespace hearth::gpu {
 
 std::string blas_library() {
-  const bool offered = emu::cards().front().library != emu::CardSettings::Library::none;
+  const bool offered = emu::gpus().front().library != emu::GpuSettings::Library::none;
   return offered ? "emulated library 1" : "";
 }
 int64_t blas_workspace_bytes() { return emu::kWorkspaceBytes; }

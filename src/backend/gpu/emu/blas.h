@@ -5,9 +5,9 @@
 
 namespace hearth::emu {
 
-/// gpu::Stream::multiply of an emulated card, by plain loops. It spoils its workspace; a wrong one
-/// forgets the last term, a fatal one ends the program, as rocBLAS does on a card that it has no kernels for.
-/// Throws DeviceError where the card has none, or one that fails, and where a product is recorded that was
+/// gpu::Stream::multiply of an emulated GPU, by plain loops. It spoils its workspace; a wrong one
+/// forgets the last term, a fatal one ends the program, as rocBLAS does on a GPU that it has no kernels for.
+/// Throws DeviceError where the GPU has none, or one that fails, and where a product is recorded that was
 /// never asked for before.
 void multiply(Stream& stream, const gpu::BlasProduct& product, const gpu::BlasArrays& arrays);
 

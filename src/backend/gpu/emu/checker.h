@@ -26,13 +26,13 @@ struct Checker {
   /// Says what the bytes are from now on.
   void (*mark)(const void* place, size_t num_bytes, State state);
 };
-/// Null: none. Set before the first card is opened.
+/// Null: none. Set before the first GPU is opened.
 extern const Checker* checker;
 
-/// Ends the running grid with a Fault of that text, behind which the place is named.
+/// Ends the running grid with a Fault of that text, after which the place is named.
 [[noreturn]] void fail(const char* text);
 
-/// Device memory of exactly that size, so that AddressSanitizer or the checker sees what lies behind it;
+/// Device memory of exactly that size, so that AddressSanitizer or the checker sees what lies after it;
 /// aligned to 256 bytes.
 std::byte* allocate(int64_t num_bytes);
 void release(std::byte* memory);

@@ -17,15 +17,15 @@ namespace {
 
 using Kind = DeviceError::Kind;
 
-void cross_the_link(const emu::Card& card, int64_t num_bytes) {
-  const double rate = card.settings.link_bytes_per_second;
+void cross_the_link(const emu::Gpu& gpu, int64_t num_bytes) {
+  const double rate = gpu.settings.link_bytes_per_second;
   if (rate > 0)
     std::this_thread::sleep_for(std::chrono::duration<double>(static_cast<double>(num_bytes) / rate));
 }
 
 DeviceInfo info_of(size_t index) {
-  const emu::CardSettings& settings = emu::cards()[index];
-  return {.name = fmt::format("emulated card {}", index),
+  const emu::GpuSettings& settings = emu::gpus()[index];
+  return {.name = fmt::format("emulated GPU {}", index),
           .architecture = "emu",
           .pci_address = fmt::format("emu:{:02x}:00.0", index),
           .driver = "emulator",
@@ -38,7 +38,7 @@ DeviceInfo info_of(size_t index) {
 
 struct Device::Parts {
   DeviceInfo info;
-  emu::Card card;
+  emu::Gpu gpu;
   std::map<std::byte*, int64_t> allocated = {};
 };
 
@@ -51,7 +51,7 @@ struct Recording::Parts {
 };
 
 struct Stream::Parts {
-  explicit Parts(emu::Card& card) : queue(card) {}
+  explicit Parts(emu::Gpu& gpu) : queue(gpu) {}
   emu::Stream queue;
 };
 
@@ -59,38 +59,38 @@ Runtime runtime() { return {.name = "emulated", .architectures = "emu", .library
 
 std::vector<DeviceInfo> list_devices() {
   std::vector<DeviceInfo> all;
-  for (size_t i = 0; i < emu::cards().size(); ++i) all.push_back(info_of(i));
+  for (size_t i = 0; i < emu::gpus().size(); ++i) all.push_back(info_of(i));
   return all;
 }
 
 Device::Device(int index) {
   const auto position = static_cast<size_t>(index);
-  HEARTH_CHECK(position < emu::cards().size());
+  HEARTH_CHECK(position < emu::gpus().size());
   parts_ =
-      std::make_unique<Parts>(Parts{.info = info_of(position), .card = {.settings = emu::cards()[position]}});
+      std::make_unique<Parts>(Parts{.info = info_of(position), .gpu = {.settings = emu::gpus()[position]}});
 }
 Device::~Device() {
   for (const auto& [memory, bytes] : parts_->allocated) emu::release(memory);
 }
 const DeviceInfo& Device::info() const { return parts_->info; }
-int64_t Device::free_bytes() const { return parts_->card.settings.memory_bytes - parts_->card.used_bytes; }
+int64_t Device::free_bytes() const { return parts_->gpu.settings.memory_bytes - parts_->gpu.used_bytes; }
 
 std::byte* Device::allocate(int64_t num_bytes) {
-  emu::Card& card = parts_->card;
-  const bool refused = card.num_allocations++ == card.settings.refused_allocation;
+  emu::Gpu& gpu = parts_->gpu;
+  const bool refused = gpu.num_allocations++ == gpu.settings.refused_allocation;
   if (refused || num_bytes > free_bytes()) {
     throw DeviceError(Kind::out_of_memory, fmt::format("{} has {} free, {} were asked for", parts_->info.name,
                                                        human_bytes(free_bytes()), human_bytes(num_bytes)));
   }
   std::byte* memory = emu::allocate(num_bytes);
-  card.used_bytes += num_bytes;
+  gpu.used_bytes += num_bytes;
   parts_->allocated[memory] = num_bytes;
   return memory;
 }
 void Device::release(std::byte* memory) {
   const auto found = parts_->allocated.find(memory);
   HEARTH_CHECK(found != parts_->allocated.end());
-  parts_->card.used_bytes -= found->second;
+  parts_->gpu.used_bytes -= found->second;
   parts_->allocated.erase(found);
   emu::release(memory);
 }
@@ -109,18 +109,18 @@ double Event::seconds_since(const Event& earlier) const {
   return std::chrono::duration<double>(parts_->mark->passed - earlier.parts_->mark->passed).count();
 }
 
-Stream::Stream(Device& device) : parts_(std::make_unique<Parts>(device.parts().card)) {}
+Stream::Stream(Device& device) : parts_(std::make_unique<Parts>(device.parts().gpu)) {}
 Stream::~Stream() = default;
 
 void Stream::copy_in(std::byte* device, const void* host, int64_t num_bytes) {
-  parts_->queue.enqueue([=, &card = parts_->queue.card()] {
-    cross_the_link(card, num_bytes);
+  parts_->queue.enqueue([=, &gpu = parts_->queue.gpu()] {
+    cross_the_link(gpu, num_bytes);
     std::memcpy(device, host, static_cast<size_t>(num_bytes));
   });
 }
 void Stream::copy_out(void* host, const std::byte* device, int64_t num_bytes) {
-  parts_->queue.enqueue([=, &card = parts_->queue.card()] {
-    cross_the_link(card, num_bytes);
+  parts_->queue.enqueue([=, &gpu = parts_->queue.gpu()] {
+    cross_the_link(gpu, num_bytes);
     std::memcpy(host, device, static_cast<size_t>(num_bytes));
   });
 }
@@ -141,7 +141,7 @@ void Stream::wait(const Event& event) {
 void Stream::start_recording() { parts_->queue.start_recording(); }
 std::unique_ptr<Recording> Stream::finish_recording() {
   auto recording = parts_->queue.finish_recording();
-  if (parts_->queue.card().settings.cannot_record) return nullptr;
+  if (parts_->queue.gpu().settings.cannot_record) return nullptr;
   return std::make_unique<Recording>(
       std::make_unique<Recording::Parts>(Recording::Parts{std::move(recording)}));
 }
@@ -149,16 +149,16 @@ void Stream::replay(const Recording& recording) {
   for (const auto& call : recording.parts().recording->calls) call();
 }
 
-void Stream::synchronise(double deadline_seconds) {
-  emu::Card& card = parts_->queue.card();
+void Stream::synchronize(double deadline_seconds) {
+  emu::Gpu& gpu = parts_->queue.gpu();
   try {
     parts_->queue.run_all();
   } catch (const emu::Fault& fault) {
     throw DeviceError(Kind::fault, fault.what());
   }
-  if (!card.hangs) return;
+  if (!gpu.hangs) return;
   std::this_thread::sleep_for(std::chrono::duration<double>(deadline_seconds));
-  throw DeviceError(Kind::no_answer, fmt::format("the card gave no answer for {} s", deadline_seconds));
+  throw DeviceError(Kind::no_answer, fmt::format("the GPU gave no answer for {} s", deadline_seconds));
 }
 void* Stream::handle() { return &parts_->queue; }
 

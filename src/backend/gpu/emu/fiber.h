@@ -18,7 +18,7 @@ class Fiber {
 
   /// Makes the next switch to it start from `entry` again.
   void restart();
-  /// Goes on with `to`; comes back when something switches to this fiber, which must be the running one.
+  /// Continues with `to`; comes back when something switches to this fiber, which must be the running one.
   void switch_to(Fiber& to) { jump(to, false); }
   void leave_for(Fiber& to) { jump(to, true); }
 

@@ -223,7 +223,7 @@ Fiber& Processor::idle_fiber() {
   return fiber;
 }
 
-/// One of the threads that can go on, by the order; -1: none.
+/// One of the threads that can continue, by the order; -1: none.
 int Processor::pick() {
   const auto going = [&](int warp) { return fresh_.warp(warp) | ready_.warp(warp); };
   const Order order = settings().order;
@@ -267,7 +267,7 @@ void Processor::become(int thread) {
   progress_.fetch_add(1, std::memory_order_relaxed);
 }
 
-/// On a fiber's stack: runs the current thread, then whatever can go on.
+/// On a fiber's stack: runs the current thread, then whatever can continue.
 void Processor::work() {
   for (;;) {
     Fiber& own = *fiber_of_[static_cast<size_t>(current_)];
@@ -382,7 +382,7 @@ std::string Processor::where(int thread) const {
   return fmt::format("thread {} of block ({}, {}, {})", thread, b.x, b.y, b.z);
 }
 
-/// Nobody can go on: names one thread that waits, and another that waits elsewhere.
+/// Nobody can continue: names one thread that waits, and another that waits elsewhere.
 void Processor::refuse_waiting() {
   fail([&] {
     std::string text = "divergent threads:";

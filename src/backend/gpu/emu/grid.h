@@ -7,7 +7,7 @@
 #include "base/function_ref.h"
 
 /// Grids of GPU threads on the CPU: every thread of a block is a fiber, barriers and warp operations are
-/// real, and what a card would let pass by luck is a Fault. Kernels see this through backend/gpu/rt.h alone.
+/// real, and what a GPU would let pass by luck is a Fault. Kernels see this through backend/gpu/rt.h alone.
 namespace hearth::emu {
 
 inline constexpr int kWarpThreads = 32;
@@ -25,7 +25,7 @@ struct Site {
   bool operator==(const Site&) const = default;
 };
 
-/// Which of the threads that can go on does, and which block is next.
+/// Which of the threads that can continue does, and which block is next.
 enum class Order : uint8_t { forward, reverse, random };
 
 struct Settings {

@@ -5,9 +5,9 @@
 
 #include "backend/gpu/emu/grid.h"
 
-/// Matrix instructions of cards, on the registers that each lane of a warp gives: every lane gets what the
-/// card would leave in its registers. All lanes call together. Products are summed in f32, term after term; a
-/// card's order may differ. The layouts are written from the vendors' guides, not from rt_tile.h.
+/// Matrix instructions of GPUs, on the registers that each lane of a warp gives: every lane gets what the
+/// GPU would leave in its registers. All lanes call together. Products are summed in f32, term after term; a
+/// GPU's order may differ. The layouts are written from the vendors' guides, not from rt_tile.h.
 namespace hearth::emu {
 
 /// What 16 bits mean: bf16, or f16.

@@ -18,13 +18,13 @@ void Stream::enqueue(Work work) {
     return;
   }
   queue_.push_back(std::move(work));
-  if (card_.settings.order_seed != 0) let_some_get_ahead();
+  if (gpu_.settings.order_seed != 0) let_some_get_ahead();
 }
 
 void Stream::let_some_get_ahead() {
-  const uint32_t choice = philox4x32(card_.settings.order_seed, {card_.num_choices++, 0, 0, 0})[0];
-  const size_t chosen = choice % (card_.streams.size() + 1);
-  if (chosen < card_.streams.size()) card_.streams[chosen]->run_all();
+  const uint32_t choice = philox4x32(gpu_.settings.order_seed, {gpu_.num_choices++, 0, 0, 0})[0];
+  const size_t chosen = choice % (gpu_.streams.size() + 1);
+  if (chosen < gpu_.streams.size()) gpu_.streams[chosen]->run_all();
 }
 
 std::shared_ptr<Mark> Stream::record() {
@@ -45,8 +45,8 @@ void Stream::set(const std::shared_ptr<Mark>& mark) {
 }
 
 std::chrono::steady_clock::time_point Stream::now() const {
-  if (!card_.settings.counts_threads) return std::chrono::steady_clock::now();
-  return std::chrono::steady_clock::time_point(std::chrono::microseconds(card_.num_threads));
+  if (!gpu_.settings.counts_threads) return std::chrono::steady_clock::now();
+  return std::chrono::steady_clock::time_point(std::chrono::microseconds(gpu_.num_threads));
 }
 
 void Stream::wait(std::shared_ptr<Mark> mark) {
@@ -68,19 +68,19 @@ std::shared_ptr<Recording> Stream::finish_recording() {
 
 void Stream::launch(const Grid& grid, std::function<void()> kernel) {
   enqueue([this, grid, kernel = std::move(kernel)] {
-    const int64_t number = card_.num_launches++;
-    if (number == card_.settings.hanging_launch) card_.hangs = true;
-    if (card_.hangs) return;
-    if (number == card_.settings.faulty_launch) throw Fault("the card was told to fail at this launch");
-    if (const std::string& file = card_.settings.broken_while; !file.empty() && fs::exists(file))
-      throw Fault("the card is broken");
-    card_.num_threads += num_threads(grid.blocks) * num_threads(grid.threads);
+    const int64_t number = gpu_.num_launches++;
+    if (number == gpu_.settings.hanging_launch) gpu_.hangs = true;
+    if (gpu_.hangs) return;
+    if (number == gpu_.settings.faulty_launch) throw Fault("the GPU was told to fail at this launch");
+    if (const std::string& file = gpu_.settings.broken_while; !file.empty() && fs::exists(file))
+      throw Fault("the GPU is broken");
+    gpu_.num_threads += num_threads(grid.blocks) * num_threads(grid.threads);
     run(grid, kernel);
   });
 }
 
 void Stream::run_until(uint64_t end) {
-  while (first_ < end && !queue_.empty() && !card_.hangs) {
+  while (first_ < end && !queue_.empty() && !gpu_.hangs) {
     const Work work = std::move(queue_.front());
     queue_.pop_front();
     ++first_;

@@ -15,11 +15,11 @@
 
 namespace hearth::emu {
 
-/// A virtual card, and what goes wrong with it.
-struct CardSettings {
+/// A virtual GPU, and what goes wrong with it.
+struct GpuSettings {
   int64_t memory_bytes = int64_t{20} << 30;
   double link_bytes_per_second = 0;  ///< of copies from and to the host; 0: as fast as they go
-  /// Counted from 0 over the card's life; -1: never.
+  /// Counted from 0 over the GPU's life; -1: never.
   int64_t refused_allocation = -1;
   int64_t faulty_launch = -1;
   int64_t hanging_launch = -1;
@@ -29,25 +29,25 @@ struct CardSettings {
   bool counts_threads = false;
   /// Every launch fails while there is such a file; empty: none.
   std::string broken_while;
-  /// Its library of matrix products, if it has one.
+  /// Its library of matmuls, if it has one.
   enum class Library : uint8_t { none, right, wrong, failing, fatal } library = Library::none;
   /// 0: work is done when somebody waits for it. Else it seeds which stream gets ahead, and when.
   uint64_t order_seed = 0;
 };
-/// One card for each size of a list like "20GiB,24GiB", or "20GiB,24GiB,library", where both have a library
-/// of matrix products. A size may bring troubles, each behind a semicolon: "20GiB;link=6GB" copies to and
+/// One GPU for each size of a list like "20GiB,24GiB", or "20GiB,24GiB,library", where both have a library
+/// of matmuls. A size may bring troubles, each after a semicolon: "20GiB;link=6GB" copies to and
 /// from the host at so many bytes per second; "fault=500" and "hang=500" are of that launch, "refuse=2" of
-/// that allocation, counted from 0 in every process that opens the card; "broken=FILE" lets every launch fail
+/// that allocation, counted from 0 in every process that opens the GPU; "broken=FILE" lets every launch fail
 /// while there is such a file. UserError for what is no such list.
-std::vector<CardSettings> cards_of(std::string_view sizes);
-/// The cards of this process: those of the environment's HEARTH_EMULATED, or one; changed while none is open.
-std::vector<CardSettings>& cards();
+std::vector<GpuSettings> gpus_of(std::string_view sizes);
+/// The GPUs of this process: those of the environment's HEARTH_EMULATED, or one; changed while none is open.
+std::vector<GpuSettings>& gpus();
 
 class Stream;
 
-/// What is common to the streams of an open card.
-struct Card {
-  CardSettings settings;
+/// What is common to the streams of an open GPU.
+struct Gpu {
+  GpuSettings settings;
   int64_t used_bytes = 0;
   int64_t num_allocations = 0;
   int64_t num_launches = 0;
@@ -77,8 +77,8 @@ struct Mark {
 /// over an input, without waiting is found out that way.
 class Stream {
  public:
-  explicit Stream(Card& card) : card_(card) { card.streams.push_back(this); }
-  ~Stream() { std::erase(card_.streams, this); }
+  explicit Stream(Gpu& gpu) : gpu_(gpu) { gpu.streams.push_back(this); }
+  ~Stream() { std::erase(gpu_.streams, this); }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
@@ -91,10 +91,10 @@ class Stream {
   void wait(std::shared_ptr<Mark> mark);
   void start_recording() { recording_ = std::make_shared<Recording>(); }
   std::shared_ptr<Recording> finish_recording();
-  /// Does the work in front of `end`. Throws Fault; the card then hangs.
+  /// Does the work before `end`. Throws Fault; the GPU then hangs.
   void run_until(uint64_t end);
   void run_all() { run_until(end()); }
-  Card& card() { return card_; }
+  Gpu& gpu() { return gpu_; }
   bool records() const { return recording_ && recording_->open; }
 
  private:
@@ -105,7 +105,7 @@ class Stream {
   void wait_until(Stream* stream, uint64_t end);
   void let_some_get_ahead();
 
-  Card& card_;
+  Gpu& gpu_;
   std::deque<Work> queue_;
   std::shared_ptr<Recording> recording_;
   uint64_t first_ = 0;

@@ -12,7 +12,7 @@ class Blas {
  public:
   explicit Blas(NativeStream stream);
   ~Blas();
-  /// As Stream::multiply, whose stream's card is current.
+  /// As Stream::multiply, whose stream's GPU is current.
   void multiply(const BlasProduct& product, const BlasArrays& arrays);
 
  private:

@@ -10,7 +10,7 @@ namespace hearth::gpu {
 namespace vendor {
 namespace {
 
-/// What cuBLAS gives itself on Hopper; older cards do with less.
+/// What cuBLAS gives itself on Hopper; older GPUs do with less.
 constexpr uint64_t kWorkspaceBytes = uint64_t{32} << 20;
 constexpr uint32_t kAlignment = 64;
 

@@ -11,7 +11,7 @@ namespace vendor {
 struct Blas::Parts {};
 
 Blas::Blas(NativeStream) {
-  throw DeviceError(DeviceError::Kind::fault, "this Hearth was built without a library of matrix products");
+  throw DeviceError(DeviceError::Kind::fault, "this Hearth was built without a library of matmuls");
 }
 Blas::~Blas() = default;
 void Blas::multiply(const BlasProduct&, const BlasArrays&) {}

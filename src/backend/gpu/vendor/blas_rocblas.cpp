@@ -1,6 +1,6 @@
 #include "backend/gpu/vendor/blas.h"
 #include "backend/gpu/vendor/parts.h"
-// Behind what tells HIP its platform.
+// After what tells HIP its platform.
 #include <rocblas/rocblas.h>
 
 #include "base/error.h"

@@ -17,13 +17,13 @@ std::string text_of(Result result) {
 
 /// How many there are, or why there are none.
 struct Count {
-  int cards = 0;
+  int gpus = 0;
   Result result = RUNTIME(Success);
 };
-Count count_cards() {
+Count count_gpus() {
   Count count;
-  count.result = RUNTIME(GetDeviceCount)(&count.cards);
-  if (count.result != RUNTIME(Success)) count.cards = 0;
+  count.result = RUNTIME(GetDeviceCount)(&count.gpus);
+  if (count.result != RUNTIME(Success)) count.gpus = 0;
   ignore(count.result);
   return count;
 }
@@ -37,23 +37,23 @@ std::string driver_version() {
 
 std::string pci_address(int index) {
   char address[32] = "";
-  check(RUNTIME(DeviceGetPCIBusId)(address, sizeof address, index), "asking for the card's address");
+  check(RUNTIME(DeviceGetPCIBusId)(address, sizeof address, index), "asking for the GPU's address");
   std::string text = address;
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
   return text;
 }
 
 DeviceInfo info_of(int index) {
-  Properties card;
-  check(RUNTIME(GetDeviceProperties)(&card, index), "asking for the card's properties");
-  return {.name = card.name,
-          .architecture = architecture(card),
+  Properties gpu;
+  check(RUNTIME(GetDeviceProperties)(&gpu, index), "asking for the GPU's properties");
+  return {.name = gpu.name,
+          .architecture = architecture(gpu),
           .pci_address = pci_address(index),
           .driver = driver_version(),
-          .memory_bytes = static_cast<int64_t>(card.totalGlobalMem),
-          .shared_bytes = static_cast<int64_t>(most_shared_bytes(card)),
-          .num_multiprocessors = card.multiProcessorCount,
-          .integrated = card.integrated != 0};
+          .memory_bytes = static_cast<int64_t>(gpu.totalGlobalMem),
+          .shared_bytes = static_cast<int64_t>(most_shared_bytes(gpu)),
+          .num_multiprocessors = gpu.multiProcessorCount,
+          .integrated = gpu.integrated != 0};
 }
 
 }  // namespace
@@ -71,7 +71,7 @@ using namespace vendor;
 Runtime runtime() {
   int library = 0;
   ignore(RUNTIME(RuntimeGetVersion)(&library));
-  const Result result = count_cards().result;
+  const Result result = count_gpus().result;
   return {.name = kName,
           .version = version_text(library),
           .architectures = HEARTH_GPU_ARCHITECTURES,
@@ -80,7 +80,7 @@ Runtime runtime() {
 }
 
 std::vector<DeviceInfo> list_devices() {
-  const int count = count_cards().cards;
+  const int count = count_gpus().gpus;
   std::vector<DeviceInfo> all;
   for (int index = 0; index < count; ++index) all.push_back(info_of(index));
   return all;
@@ -96,7 +96,7 @@ const DeviceInfo& Device::info() const { return parts_->info; }
 int64_t Device::free_bytes() const {
   make_current(*parts_);
   size_t free = 0, all = 0;
-  check(RUNTIME(MemGetInfo)(&free, &all), "asking for the card's free memory");
+  check(RUNTIME(MemGetInfo)(&free, &all), "asking for the GPU's free memory");
   return static_cast<int64_t>(free);
 }
 

@@ -17,7 +17,7 @@ struct Device::Parts {
 
 namespace vendor {
 
-/// A card gave no answer: whatever waits for it would wait for ever, the release of memory too. What this
+/// A GPU gave no answer: whatever waits for it would wait for ever, the release of memory too. What this
 /// process still holds is left to its end.
 inline std::atomic<bool> no_answer = false;
 
@@ -26,9 +26,9 @@ inline std::atomic<bool> no_answer = false;
 inline void check(Result result, std::string_view doing) {
   if (result != RUNTIME(Success)) fail(result, doing);
 }
-/// What follows in this thread is for that card.
+/// What follows in this thread is for that GPU.
 inline void make_current(const Device::Parts& device) {
-  check(RUNTIME(SetDevice)(device.index), "choosing the card");
+  check(RUNTIME(SetDevice)(device.index), "choosing the GPU");
 }
 /// For destructors: nothing is left to be told.
 inline void ignore(Result result) {

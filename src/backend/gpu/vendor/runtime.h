@@ -28,11 +28,11 @@ inline constexpr const char* kName = "HIP";
 inline constexpr Result kOutOfMemory = hipErrorOutOfMemory;
 using Properties = hipDeviceProp_t;
 
-inline std::string architecture(const Properties& card) {
-  const std::string name = card.gcnArchName;
+inline std::string architecture(const Properties& gpu) {
+  const std::string name = gpu.gcnArchName;
   return name.substr(0, name.find(':'));
 }
-inline size_t most_shared_bytes(const Properties& card) { return card.sharedMemPerBlock; }
+inline size_t most_shared_bytes(const Properties& gpu) { return gpu.sharedMemPerBlock; }
 inline Result allocate_host(void** memory, size_t num_bytes) {
   return hipHostMalloc(memory, num_bytes, hipHostMallocPortable);
 }
@@ -47,10 +47,10 @@ inline constexpr const char* kName = "CUDA";
 inline constexpr Result kOutOfMemory = cudaErrorMemoryAllocation;
 using Properties = cudaDeviceProp;
 
-inline std::string architecture(const Properties& card) {
-  return fmt::format("sm_{}{}", card.major, card.minor);
+inline std::string architecture(const Properties& gpu) {
+  return fmt::format("sm_{}{}", gpu.major, gpu.minor);
 }
-inline size_t most_shared_bytes(const Properties& card) { return card.sharedMemPerBlockOptin; }
+inline size_t most_shared_bytes(const Properties& gpu) { return gpu.sharedMemPerBlockOptin; }
 inline Result allocate_host(void** memory, size_t num_bytes) {
   return cudaHostAlloc(memory, num_bytes, cudaHostAllocPortable);
 }

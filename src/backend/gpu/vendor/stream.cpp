@@ -31,7 +31,7 @@ void launched(int result) {
 
 struct Event::Parts {
   RUNTIME(Event_t) event = nullptr;
-  int card = -1;
+  int gpu = -1;
 
   void release() {
     if (event != nullptr && !no_answer) ignore(RUNTIME(EventDestroy)(event));
@@ -91,10 +91,10 @@ Stream::~Stream() {
 }
 
 void Stream::copy_in(std::byte* device, const void* host, int64_t num_bytes) {
-  parts_->copy(device, host, num_bytes, RUNTIME(MemcpyHostToDevice), "a copy to the card");
+  parts_->copy(device, host, num_bytes, RUNTIME(MemcpyHostToDevice), "a copy to the GPU");
 }
 void Stream::copy_out(void* host, const std::byte* device, int64_t num_bytes) {
-  parts_->copy(host, device, num_bytes, RUNTIME(MemcpyDeviceToHost), "a copy from the card");
+  parts_->copy(host, device, num_bytes, RUNTIME(MemcpyDeviceToHost), "a copy from the GPU");
 }
 void Stream::fill_zero(std::byte* device, int64_t num_bytes) {
   make_current(*parts_->device);
@@ -120,10 +120,10 @@ void Stream::multiply(const BlasProduct& product, const BlasArrays& arrays) {
 void Stream::record(Event& event) {
   make_current(*parts_->device);
   Event::Parts& moment = event.parts();
-  if (moment.card != parts_->device->index) {
+  if (moment.gpu != parts_->device->index) {
     moment.release();
     parts_->check(RUNTIME(EventCreate)(&moment.event), "making an event");
-    moment.card = parts_->device->index;
+    moment.gpu = parts_->device->index;
   }
   parts_->check(RUNTIME(EventRecord)(moment.event, parts_->stream), "recording an event");
 }
@@ -159,7 +159,7 @@ void Stream::replay(const Recording& recording) {
   check(RUNTIME(GraphLaunch)(recording.parts().graph, parts_->stream), "repeating a recording");
 }
 
-void Stream::synchronise(double deadline_seconds) {
+void Stream::synchronize(double deadline_seconds) {
   make_current(*parts_->device);
   if (parts_->is_recorded()) {
     parts_->device->broken_recording = true;
@@ -181,7 +181,7 @@ void Stream::synchronise(double deadline_seconds) {
     result = RUNTIME(StreamQuery)(parts_->stream);
   }
   vendor::check(take_refused_launch(), "a kernel's launch");
-  vendor::check(result, "work on the card");
+  vendor::check(result, "work on the GPU");
 }
 
 void* Stream::handle() {

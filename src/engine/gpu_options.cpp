@@ -1,0 +1,22 @@
+#include "engine/gpu_options.h"
+
+#include "base/process.h"
+
+namespace hearth::engine {
+
+bool is_emulated(std::string_view device) { return device.starts_with("emulated"); }
+
+void use_gpu(EngineOptions& options, exec::GpuWish gpu, exec::SelfTest::When self_test) {
+  using When = exec::SelfTest::When;
+  const bool emulated = is_emulated(gpu.device);
+  if (emulated) gpu.reserve_bytes = 0;
+  if (emulated && self_test == When::once) self_test = When::never;
+  options.backend = exec::Backend::gpu;
+  options.gpu = std::move(gpu);
+  options.machine = passes::machine_of(passes::find_gpu("rx7900xt"), options.precision);
+  options.self_test = {.when = self_test, .folder = user_cache_folder()};
+  // Ways of an emulated GPU are of no interest but for a library that somebody asked for.
+  if (!emulated || !gpu::runtime().library.empty()) options.products = gpu::WinnerFile::usual_path();
+}
+
+}  // namespace hearth::engine

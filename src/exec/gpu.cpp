@@ -1,0 +1,71 @@
+#include "exec/gpu.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "passes/storage.h"
+
+namespace hearth::exec {
+
+Gpu::Gpu(const GpuWish& wish)
+    : device_(choose_gpu(wish.device, gpu::list_devices(), gpu::runtime(), wish.number)),
+      reserve_bytes_(wish.reserve_bytes),
+      queues_{gpu::Stream(device_), gpu::Stream(device_), gpu::Stream(device_), gpu::Stream(device_)} {}
+
+void GpuRoom::Needs::cover(const Program& program) {
+  arena_bytes = std::max(arena_bytes, program.arena_bytes());
+  staging_bytes = std::max(staging_bytes, program.staging_bytes());
+  host_bytes = std::max(host_bytes, program.report().host_bytes);
+}
+
+int64_t GpuRoom::Needs::gpu_bytes() const {
+  return passes::padded_bytes(arena_bytes) + Staging::gpu_bytes(staging_bytes) + Gpu::kSlackBytes;
+}
+
+GpuRoom::GpuRoom(gpu::Device& device, const Needs& needs, std::byte* memory)
+    : own_(memory == nullptr ? std::make_unique<gpu::Memory>(device, needs.gpu_bytes()) : nullptr),
+      arena_(own_ ? own_->data() : memory),
+      host_(needs.host_bytes > 0 ? std::make_unique<gpu::HostMemory>(device, needs.host_bytes) : nullptr),
+      staging_(device, arena_ + passes::padded_bytes(needs.arena_bytes), needs.staging_bytes) {}
+
+int64_t Gpu::needed_bytes(const PersistentLayout& layout, const GpuRoom::Needs& needs) {
+  return passes::padded_bytes(layout.device_bytes()) + needs.gpu_bytes();
+}
+
+void Gpu::allocate(const PersistentLayout& layout, std::byte* image, const GpuRoom::Needs& needs) {
+  memory_ = std::make_unique<gpu::Memory>(device_, needed_bytes(layout, needs));
+  room_.emplace(device_, needs, memory_->data() + passes::padded_bytes(layout.device_bytes()));
+  image_ = image;
+  pieces_ = layout.device_pieces();
+}
+
+Places Gpu::places_in(GpuRoom& room) {
+  return {.persistent = memory_->data(),
+          .arena = room.arena_,
+          .host = room.host_ ? room.host_->data() : nullptr,
+          .host_persistent = image_,
+          .staging = &room.staging_,
+          .queues = {&queues_[0], &queues_[1], &queues_[2], &queues_[3]}};
+}
+
+void Gpu::upload() {
+  for (const DevicePiece& piece : pieces_)
+    compute().copy_in(memory_->data() + piece.device_offset, image_ + piece.offset, piece.num_bytes);
+  wait();
+}
+
+void Gpu::download() {
+  for (const DevicePiece& piece : pieces_)
+    compute().copy_out(image_ + piece.offset, memory_->data() + piece.device_offset, piece.num_bytes);
+  wait();
+}
+
+void Gpu::read(const PersistentBuffer& buffer, void* host, int64_t num_bytes) {
+  if (buffer.on_host) {
+    std::memcpy(host, image_ + buffer.offset, static_cast<size_t>(num_bytes));
+  } else {
+    compute().copy_out(host, memory_->data() + buffer.device_offset, num_bytes);
+  }
+}
+
+}  // namespace hearth::exec

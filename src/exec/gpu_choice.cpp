@@ -1,0 +1,165 @@
+#include "exec/gpu_choice.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <optional>
+
+#include "base/error.h"
+
+namespace hearth::exec {
+namespace {
+
+constexpr std::string_view kGpu = "gpu", kEmulated = "emulated";
+
+/// What stands after "gpu:" or "emulated:"; empty after the word alone, nothing for other words.
+std::optional<std::string_view> selector_of(std::string_view device) {
+  for (const std::string_view kind : {kGpu, kEmulated}) {
+    if (device == kind) return "";
+    if (device.starts_with(kind) && device.size() > kind.size() + 1 && device[kind.size()] == ':')
+      return device.substr(kind.size() + 1);
+  }
+  return std::nullopt;
+}
+
+std::optional<int> number_of(std::string_view text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < 0) return std::nullopt;
+  return number;
+}
+
+/// Whether it reads 0000:03:00.0, or without the domain.
+bool is_address(std::string_view text) {
+  constexpr std::string_view kForm = "xxxx:xx:xx.x";
+  if (text.size() != kForm.size() && text.size() != kForm.size() - 5) return false;
+  const std::string_view form = kForm.substr(kForm.size() - text.size());
+  return std::ranges::equal(text, form, [](char c, char wanted) {
+    return wanted == 'x' ? std::isxdigit(static_cast<unsigned char>(c)) != 0 : c == wanted;
+  });
+}
+
+bool has_address(const gpu::DeviceInfo& gpu, std::string_view wanted) {
+  const std::string_view own = gpu.pci_address;
+  return own.size() >= wanted.size() &&
+         std::ranges::equal(own.substr(own.size() - wanted.size()), wanted, [](char a, char b) {
+           return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
+         });
+}
+
+std::string described(std::span<const gpu::DeviceInfo> gpus) {
+  std::string text;
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    const gpu::DeviceInfo& gpu = gpus[i];
+    text += fmt::format("{}{} {} ({}, {}{})", i == 0 ? "" : ", ", i, gpu.name, gpu.architecture,
+                        gpu.pci_address, is_integrated(gpu) ? ", integrated" : "");
+  }
+  return text;
+}
+
+[[noreturn]] void refuse_backend(const std::string& device, const gpu::Runtime& runtime) {
+  if (runtime.name == kEmulated) {
+    user_error(
+        "expected a Hearth built for GPUs for device={}, got one that has emulated GPUs alone; try "
+        "tools/build --gpu hip for AMD's, --gpu cuda for NVIDIA's, or device=emulated",
+        device);
+  }
+  user_error(
+      "expected a Hearth built without GPUs for device={}, got one for {}; try device=gpu, or tools/build "
+      "without --gpu",
+      device, runtime.name);
+}
+
+[[noreturn]] void refuse_absence(const std::string& device, const gpu::Runtime& runtime) {
+  const std::string_view advice =
+      runtime.name == "HIP"
+          ? "look at ls -l /dev/kfd /dev/dri, and whether id names the groups render and video"
+          : "look at nvidia-smi and ls -l /dev/nvidia*";
+  user_error("expected a GPU for device={}, got none{}{}; {}; hearth env says what is missing", device,
+             runtime.fault.empty() ? "" : ": ", runtime.fault, advice);
+}
+
+/// Of those with memory of their own.
+int counted(const std::string& device, int number, std::span<const gpu::DeviceInfo> gpus) {
+  int num_passed = 0;
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    if (!is_integrated(gpus[i]) && num_passed++ == number) return static_cast<int>(i);
+  }
+  if (num_passed > 0) {
+    user_error("expected {} GPUs with memory of their own for device={}, got {}; try devices={}", number + 1,
+               device, described(gpus), num_passed);
+  }
+  user_error(
+      "expected a GPU with memory of its own for device={}, got {}; name it to use it all the same: "
+      "device=gpu:{}",
+      device, described(gpus), gpus[0].pci_address);
+}
+
+int named(const std::string& device, std::string_view selector, std::span<const gpu::DeviceInfo> gpus) {
+  if (const auto number = number_of(selector)) {
+    if (*number < std::ssize(gpus)) return *number;
+  } else {
+    const auto found =
+        std::ranges::find_if(gpus, [&](const auto& gpu) { return has_address(gpu, selector); });
+    if (found != gpus.end()) return static_cast<int>(found - gpus.begin());
+  }
+  user_error("expected one of the GPUs here for device={}, which are {}; try device={}:{}", device,
+             described(gpus), device.substr(0, device.find(':')), gpus[0].pci_address);
+}
+
+/// Of sm_86: 86.
+int cuda_number(std::string_view architecture) {
+  return number_of(architecture.substr(architecture.find('_') + 1)).value_or(0);
+}
+
+}  // namespace
+
+bool names_gpu(std::string_view device) {
+  const auto selector = selector_of(device);
+  return selector && (selector->empty() || number_of(*selector) || is_address(*selector));
+}
+
+bool is_integrated(const gpu::DeviceInfo& gpu) {
+  constexpr std::array<std::string_view, 13> kArchitectures = {
+      "gfx902",  "gfx90c",  "gfx1033", "gfx1035", "gfx1036", "gfx1037", "gfx1103",
+      "gfx1150", "gfx1151", "gfx1152", "gfx1153", "gfx909",  "gfx1013"};
+  return gpu.integrated || std::ranges::find(kArchitectures, gpu.architecture) != kArchitectures.end();
+}
+
+bool has_kernels_for(std::string_view architectures, std::string_view gpu) {
+  while (!architectures.empty()) {
+    const std::string_view one = architectures.substr(0, architectures.find(' '));
+    if (one == gpu || (one.starts_with("sm_") && cuda_number(one) <= cuda_number(gpu))) return true;
+    architectures.remove_prefix(std::min(architectures.size(), one.size() + 1));
+  }
+  return false;
+}
+
+int choose_gpu(const std::string& device, std::span<const gpu::DeviceInfo> gpus, const gpu::Runtime& runtime,
+               int number) {
+  HEARTH_CHECK(names_gpu(device));
+  if (device.starts_with(kEmulated) != (runtime.name == kEmulated)) refuse_backend(device, runtime);
+  if (gpus.empty()) refuse_absence(device, runtime);
+  const std::string_view selector = *selector_of(device);
+  const int chosen = selector.empty() ? counted(device, number, gpus) : named(device, selector, gpus);
+  const gpu::DeviceInfo& gpu = gpus[static_cast<size_t>(chosen)];
+  if (!has_kernels_for(runtime.architectures, gpu.architecture)) {
+    user_error(
+        "expected a GPU with kernels in this Hearth ({}), got {} ({}, {}); try "
+        "HEARTH_GPU_ARCHITECTURES={} tools/build --gpu {}",
+        runtime.architectures, gpu.name, gpu.architecture, gpu.pci_address, gpu.architecture,
+        runtime.name == "HIP" ? "hip" : "cuda");
+  }
+  return chosen;
+}
+
+std::string override_warning(const char* version) {
+  if (version == nullptr || *version == '\0') return "";
+  return fmt::format(
+      "HSA_OVERRIDE_GFX_VERSION={} is set: the driver passes the GPU off as another, whose kernels may "
+      "compute wrong numbers on it or hang the machine; unset it",
+      version);
+}
+
+}  // namespace hearth::exec

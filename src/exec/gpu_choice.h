@@ -1,0 +1,38 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "backend/gpu/device.h"
+
+namespace hearth::exec {
+
+/// A GPU as a recipe asks for it.
+struct GpuWish {
+  /// "gpu", the first with memory of its own; "gpu:1", by its number; "gpu:0000:03:00.0", by its address; the
+  /// same with "emulated".
+  std::string device = "gpu";
+  /// Of the GPUs that such a word without a number stands for: 0 is the first.
+  int number = 0;
+  /// Left free for the desktop.
+  int64_t reserve_bytes = 0;
+};
+
+/// Whether it has one of those forms.
+bool names_gpu(std::string_view device);
+/// Shares the processor's memory, by what the runtime says of it or by its architecture.
+bool is_integrated(const gpu::DeviceInfo& gpu);
+/// Whether kernels for `architectures` ("gfx1030 gfx1100") run on it: AMD's on their own architecture alone,
+/// NVIDIA's on every later one.
+bool has_kernels_for(std::string_view architectures, std::string_view gpu);
+
+/// The number of the GPU that a wish's device and number stand for, of those listed. UserError where there
+/// is none, with what to look at, and where this program has no kernels for it.
+int choose_gpu(const std::string& device, std::span<const gpu::DeviceInfo> gpus, const gpu::Runtime& runtime,
+               int number = 0);
+
+/// What HSA_OVERRIDE_GFX_VERSION (null: not set) does to an AMD GPU, empty where it does nothing.
+std::string override_warning(const char* version);
+
+}  // namespace hearth::exec

@@ -1,0 +1,142 @@
+#include "exec/matmul_choice.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <optional>
+
+#include "base/philox.h"
+#include "base/process.h"
+#include "base/version.h"
+#include "ops/matmul/matmul.h"
+#include "ops/matmul/product.h"
+#include "ops/sample.h"
+
+namespace hearth::exec {
+namespace {
+
+/// Stands before a process's number.
+constexpr std::string_view kTrying = "trying ";
+/// Sums of rounded products in another order: a share of the largest.
+constexpr double kTolerance = 1e-2;
+
+std::string key_of(const ir::NodeView& node) {
+  const ops::Product p = ops::product_of(node);
+  return fmt::format("{} {} {} a {} {} b {} {} {} {}", p.m, p.n, p.k, p.a_row, p.a_term, p.b_term, p.b_column,
+                     dtype_name(node.in_type(0).dtype), dtype_name(node.out_type(0).dtype));
+}
+
+/// A value of that type on the GPU, its elements drawn from a normal distribution.
+std::unique_ptr<gpu::Memory> draw(gpu::Device& device, gpu::Stream& stream, const ir::Type& type) {
+  PhiloxSequence random(1, static_cast<uint64_t>(type.num_bytes()));
+  std::vector<double> values(static_cast<size_t>(type.shape.num_elements()));
+  for (double& value : values) value = static_cast<double>(random.normal());
+  const std::vector<std::byte> bytes = ops::to_bytes(type, values);
+  auto memory = std::make_unique<gpu::Memory>(device, std::max<int64_t>(1, type.num_bytes()));
+  stream.copy_in(memory->data(), bytes.data(), type.num_bytes());
+  stream.synchronize();
+  return memory;
+}
+
+std::vector<float> read(gpu::Stream& stream, const std::byte* from, const ir::Type& type) {
+  std::vector<std::byte> bytes(static_cast<size_t>(type.num_bytes()));
+  stream.copy_out(bytes.data(), from, std::ssize(bytes));
+  stream.synchronize();
+  std::vector<float> values(static_cast<size_t>(type.shape.num_elements()));
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(load_element(type.dtype, bytes.data(), static_cast<int64_t>(i)));
+  return values;
+}
+
+/// A matmul with what it multiplies alone, done one way.
+ir::Kernel kernel_of(const ir::OpDef& op, const ir::NodeView& node, std::string_view way) {
+  ir::Attrs attrs = node.attrs;
+  attrs.set("way", std::string(way));
+  return op.gpu({.attrs = attrs, .in = node.in.first(2), .out = node.out});
+}
+
+}  // namespace
+
+/// While it lives, the file says that this process asks the library.
+class MatmulChoice::Attempt {
+ public:
+  explicit Attempt(MatmulChoice& choice) : choice_(choice) {
+    choice_.file_.keep(choice_.library_key(), {.name = fmt::format("{}{}", kTrying, getpid())});
+  }
+  ~Attempt() { choice_.file_.keep(choice_.library_key(), {.name = "tried"}); }
+  Attempt(const Attempt&) = delete;
+  Attempt& operator=(const Attempt&) = delete;
+
+ private:
+  MatmulChoice& choice_;
+};
+
+MatmulChoice::MatmulChoice(int gpu, const fs::path& file)
+    : gpu_(gpu), library_(gpu::runtime().library), file_(file) {
+  const gpu::DeviceInfo info = gpu::list_devices().at(static_cast<size_t>(gpu));
+  gpu_name_ = fmt::format("{}|{}|{}|{}", info.name, info.architecture, info.driver, kVersion);
+  const std::string last = file_.find(library_key()).value_or("");
+  if (library_.empty() || !last.starts_with(kTrying) || process_runs(last.substr(kTrying.size()))) return;
+  dropped_.push_back(fmt::format("{}: it ended the program that tried it on {}; try again without {}",
+                                 library_, info.name, file.string()));
+  library_.clear();
+}
+
+std::string MatmulChoice::library_key() const { return gpu_name_ + "|" + library_; }
+
+void MatmulChoice::choose(ir::Graph& graph) {
+  for (ir::Node& node : graph.nodes) {
+    if (node.op->name != "matmul") continue;
+    const ir::NodeTypes types(graph, node);
+    if (const std::string way = winner(*node.op, types.view(node)); !way.empty()) node.attrs.set("way", way);
+  }
+  device_.reset();
+}
+
+gpu::Device& MatmulChoice::device() {
+  if (!device_) device_ = std::make_unique<gpu::Device>(gpu_);
+  return *device_;
+}
+
+/// Empty where there is nothing to choose.
+std::string MatmulChoice::winner(const ir::OpDef& op, const ir::NodeView& node) {
+  const Ways ways = ops::matmul_ways(node, !library_.empty());
+  if (ways.size() < 2) return "";
+  const bool asks_library = ways.back() == ops::kLibraryWay;
+  const std::string key = (asks_library ? library_key() : gpu_name_) + "|" + key_of(node);
+  if (const auto known = winners_.find(key); known != winners_.end()) return known->second;
+  std::vector<gpu::Candidate> names;
+  for (const std::string_view way : ways) names.push_back({.name = std::string(way)});
+  const gpu::Verdict verdict = gpu::find_or_autotune(file_, key, names, [&] {
+    std::optional<Attempt> attempt;
+    if (asks_library) attempt.emplace(*this);
+    return autotune(op, node, ways);
+  });
+  return winners_[key] = verdict.name;
+}
+
+gpu::Verdict MatmulChoice::autotune(const ir::OpDef& op, const ir::NodeView& node, const Ways& ways) {
+  ++num_autotuned_;
+  gpu::Device& device = this->device();
+  gpu::Stream stream(device);
+  const ir::Type& out = node.out_type(0);
+  const auto a = draw(device, stream, node.in_type(0)), b = draw(device, stream, node.in_type(1));
+  const gpu::Memory c(device, std::max<int64_t>(1, out.num_bytes()));
+  std::vector<gpu::Candidate> candidates;
+  for (const std::string_view way : ways) {
+    const ir::Kernel kernel = kernel_of(op, node, way);
+    candidates.push_back({.name = std::string(way),
+                          .workspace_bytes = kernel.workspace_bytes,
+                          .run = [&, run = kernel.run](gpu::Stream& queue, std::byte* workspace) {
+                            void* const in[] = {a->data(), b->data()};
+                            void* const made[] = {c.data()};
+                            run({.in = in, .out = made, .workspace = workspace, .stream = &queue});
+                          }});
+  }
+  gpu::Verdict verdict = gpu::autotune(
+      candidates, device, [&](gpu::Stream& queue) { return read(queue, c.data(), out); }, kTolerance);
+  dropped_.insert(dropped_.end(), verdict.dropped.begin(), verdict.dropped.end());
+  return verdict;
+}
+
+}  // namespace hearth::exec

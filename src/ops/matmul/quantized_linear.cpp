@@ -1,0 +1,231 @@
+#include "backend/cpu/blocks.h"
+#include "backend/cpu/convert.h"
+#include "backend/cpu/rows.h"
+#include "backend/cpu/simd/simd.h"
+#include "ops/matmul/matmul.h"
+#include "ops/matmul/quantized.h"
+#include "ops/support.h"
+#include "ops/update/dynamic_map.h"
+
+namespace hearth::ops {
+namespace {
+
+/// The product that a node states: y [m, n] = x [m, k] op(w), w [rows, columns].
+struct Problem {
+  Quantization kind;
+  int64_t rows, columns;
+  bool back;  ///< x w; else x w^T
+  int64_t m, n, k;
+  DType dtype;
+  int num_threads;
+};
+Problem problem_of(const NodeView& node) {
+  const Type& x = node.in_type(0);
+  Problem p{.kind = quantization_from_name(node.attrs.text_or("format", "")),
+            .rows = node.attrs.integer_or("rows", 0),
+            .columns = node.attrs.integer_or("columns", 0),
+            .back = node.attrs.integer_or("back", 0) != 0,
+            .m = x.shape.rank() == 2 ? x.shape[0] : 0,
+            .dtype = x.dtype,
+            .num_threads = node.num_threads};
+  p.k = p.back ? p.rows : p.columns;
+  p.n = p.back ? p.columns : p.rows;
+  return p;
+}
+
+Inferred infer(const NodeView& node) {
+  const Problem p = problem_of(node);
+  const Type& x = node.in_type(0);
+  if (p.kind == Quantization::none || p.rows < 1 || p.columns < 1)
+    return refuse("expected format nf4 or int8 and the matrix's rows and columns");
+  if (x.shape.rank() != 2 || !is_storage_float(x.dtype) || x.shape[1] != p.k)
+    return refuse_type("x", fmt::format("floating [M, {}]", p.k), x);
+  const std::vector<QuantisedPart> parts = quantized_parts(p.kind, p.rows, p.columns);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i + 1 >= node.in.size() || node.in_type(i + 1) != parts[i].type)
+      return refuse(fmt::format("expected part {} of the matrix to be {}", i, to_string(parts[i].type)));
+  }
+  return {.out = {{.dtype = x.dtype, .shape = {p.m, p.n}}}, .error = ""};
+}
+
+/// So few rows of x are multiplied with rows of the matrix as they are read: turning a panel would cost more
+/// than its product.
+constexpr int64_t kFewRows = 8;
+constexpr int64_t kRowsAtOnce = 16;
+bool by_rows(const Problem& p) { return !p.back && p.m <= kFewRows; }
+
+/// Pieces of the workspace, in floats.
+struct Layout {
+  int64_t x, y, own, total;
+  int64_t packed = 0, panel, run, own_floats;
+  explicit Layout(const Problem& p) {
+    const bool wide = p.dtype == DType::f32;
+    x = 0;
+    y = x + (wide ? 0 : cpu::round_up(p.m * p.k, 16));
+    own = y + (wide ? 0 : cpu::round_up(p.m * p.n, 16));
+    panel = cpu::packs_a(p.n) ? cpu::packed_floats(p.m, p.k) : 0;
+    run = panel + cpu::kDepthBlock * cpu::kPanel;
+    own_floats = by_rows(p) ? kRowsAtOnce * p.k : run + cpu::kDepthBlock;
+    total = own + p.num_threads * own_floats;
+  }
+};
+
+/// Fills panel[i][j] = op(w)[from_k + i][from_n + j].
+void read_panel(const QuantisedMatrix& w, bool back, Range k, Range n, float* run, float* panel) {
+  if (back) {
+    for (int64_t i = 0; i < k.size(); ++i)
+      w.read((k.begin + i) * w.columns + n.begin, n.size(), panel + i * cpu::kPanel);
+    return;
+  }
+  for (int64_t j = 0; j < n.size(); ++j) {
+    w.read((n.begin + j) * w.columns + k.begin, k.size(), run);
+    for (int64_t i = 0; i < k.size(); ++i) panel[i * cpu::kPanel + j] = run[i];
+  }
+}
+
+/// One thread's columns of y, for few rows of x.
+void multiply_by_rows(const Problem& p, const QuantisedMatrix& w, const float* x, float* y, float* rows,
+                      int thread) {
+  const Range mine = split_range(p.n, p.num_threads, thread);
+  for (int64_t j = mine.begin; j < mine.end; j += kRowsAtOnce) {
+    const int64_t count = std::min(kRowsAtOnce, mine.end - j);
+    w.read(j * w.columns, count * w.columns, rows);
+    cpu::simd().dot(p.m, count, p.k, x, p.k, rows, p.k, y + j, p.n, 1);
+  }
+}
+
+/// One thread's columns of y.
+void multiply(const Problem& p, const QuantisedMatrix& w, const float* x, float* y, float* own, int thread) {
+  const Layout layout(p);
+  const Range panels = split_range((p.n + cpu::kPanel - 1) / cpu::kPanel, p.num_threads, thread);
+  const int64_t first = panels.begin * cpu::kPanel;
+  const int64_t count = std::min(panels.end * cpu::kPanel, p.n) - first;
+  if (count <= 0) return;
+  float* panel = own + layout.panel;
+  const cpu::BlockProduct part{.m = p.m,
+                               .n = count,
+                               .k = p.k,
+                               .a = x,
+                               .a_row = p.k,
+                               .a_k = 1,
+                               .c = y + first,
+                               .c_row = p.n,
+                               .packed_a = layout.panel > 0 ? own : nullptr};
+  cpu::multiply_blocks(part, cpu::kPanel, [&](int64_t at, int64_t depth, int64_t j, int64_t columns) {
+    read_panel(w, p.back, {at, at + depth}, {first + j, first + j + columns}, own + layout.run, panel);
+    return panel;
+  });
+}
+
+Kernel kernel(const NodeView& node) {
+  const Problem p = problem_of(node);
+  const auto run = [=](const KernelArgs& args) {
+    const Layout layout(p);
+    auto* base = reinterpret_cast<float*>(args.workspace);
+    const QuantisedMatrix w(p.kind, p.rows, p.columns, args.in.subspan(1));
+    const bool wide = p.dtype == DType::f32;
+    if (!wide) cpu::widen(p.dtype, args.in[0], p.m * p.k, base + layout.x, *args.threads);
+    const float* x = wide ? args.input<float>(0) : base + layout.x;
+    float* y = wide ? args.output<float>(0) : base + layout.y;
+    args.threads->run([&](int thread) {
+      if (thread >= p.num_threads) return;
+      float* own = base + layout.own + thread * layout.own_floats;
+      by_rows(p) ? multiply_by_rows(p, w, x, y, own, thread) : multiply(p, w, x, y, own, thread);
+    });
+    if (wide) return;
+    args.threads->parallel_for(p.m * p.n, 16384, [&](Range r) {
+      cpu::store_f32(p.dtype, y + r.begin, args.out[0], r.begin, r.size());
+    });
+  };
+  return {.run = run, .workspace_bytes = Layout(p).total * int64_t{sizeof(float)}};
+}
+
+/// Element `i` of the matrix by the definition.
+double element(const ReferenceArgs& args, const Problem& p, size_t i) {
+  const auto& codes = args.in[1];
+  if (p.kind == Quantization::int8) return codes[i] * args.in[2][i / static_cast<size_t>(p.columns)] / 127;
+  const size_t block = i / kBlock4;
+  const double scale = static_cast<double>(dynamic_map(true)[static_cast<size_t>(args.in[2][block])]) *
+                           args.in[3][block / kBlockAbsmax] +
+                       args.in[4][0];
+  const auto two = static_cast<size_t>(codes[i / 2]);
+  return static_cast<double>(kNormalFloat4[i % 2 == 0 ? two / 16 : two % 16]) * scale;
+}
+
+void reference(const ReferenceArgs& args) {
+  const Problem p = problem_of(args.node);
+  for (int64_t i = 0; i < p.m; ++i) {
+    for (int64_t j = 0; j < p.n; ++j) {
+      double sum = 0;
+      for (int64_t k = 0; k < p.k; ++k) {
+        const int64_t at = p.back ? k * p.columns + j : j * p.columns + k;
+        sum += args.in[0][static_cast<size_t>(i * p.k + k)] * element(args, p, static_cast<size_t>(at));
+      }
+      args.out[0][static_cast<size_t>(i * p.n + j)] = sum;
+    }
+  }
+}
+
+std::vector<ValueId> vjp(const VjpContext& context) {
+  std::vector<ValueId> grads(context.node.inputs.size(), kNone);
+  if (context.grad_out[0] == kNone) return grads;
+  std::vector<ValueId> inputs = context.node.inputs;
+  inputs[0] = context.grad_out[0];
+  Attrs attrs = context.node.attrs;
+  attrs.set("back", int64_t{attrs.integer_or("back", 0) == 0});
+  grads[0] = emit(context, "quantized_linear", inputs, attrs);
+  const DType dtype = gradient_dtype(context.graph, context.node.inputs[0]);
+  if (dtype != context.graph.type(grads[0]).dtype)
+    grads[0] = emit(context, "cast", {grads[0]}, {{"dtype", std::string(dtype_name(dtype))}});
+  return grads;
+}
+
+Cost cost(const NodeView& node) {
+  const Problem p = problem_of(node);
+  return {.flops = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k),
+          .bytes = bytes_moved(node)};
+}
+
+Sample sample(Quantization kind, int64_t m, int64_t rows, int64_t columns, bool back = false,
+              DType dtype = DType::f32) {
+  Sample made{.in = {normal({m, back ? rows : columns}, dtype)},
+              .attrs = {{"format", std::string(quantization_name(kind))},
+                        {"rows", rows},
+                        {"columns", columns},
+                        {"back", int64_t{back}}},
+              .tolerance = dtype == DType::f32 ? 1e-5 : 1e-2};
+  for (const QuantisedPart& part : quantized_parts(kind, rows, columns)) {
+    const bool codes = part.type.dtype != DType::f32;
+    made.in.push_back(
+        codes ? indices(part.type.shape, part.type.dtype == DType::i8 ? 128 : 256, part.type.dtype)
+              : positive(part.type.shape));
+  }
+  return made;
+}
+std::vector<Sample> samples() {
+  return {sample(Quantization::nf4, 5, 7, 24),
+          sample(Quantization::nf4, 3, 33, 71, true),
+          sample(Quantization::nf4, 9, 70, 401),
+          sample(Quantization::nf4, 6, 40, 64, false, DType::bf16),
+          sample(Quantization::int8, 5, 37, 19),
+          sample(Quantization::int8, 4, 9, 45, true),
+          sample(Quantization::int8, 7, 12, 33, false, DType::f16)};
+}
+
+}  // namespace
+
+const OpDef quantized_linear{
+    .name = "quantized_linear",
+    .doc =
+        "quantized_linear(x [M, K], parts of a matrix W in nf4 or int8): x W^T, or back: x W, tile by tile",
+    .inputs = {"x", "codes", "absmax", "absmax_scale?", "offset?"},
+    .infer = infer,
+    .vjp = vjp,
+    .cpu = kernel,
+    .gpu = quantized_linear_gpu,
+    .reference = reference,
+    .cost = cost,
+    .precision = ir::Precision::compute,
+    .samples = samples};
+
+}  // namespace hearth::ops

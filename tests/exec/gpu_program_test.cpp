@@ -1,0 +1,286 @@
+// Programs with copies beside their computing, on an emulated GPU: in whatever order the queues get on,
+// recorded or not, the bytes are those of the processor.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "backend/gpu/emu/stream.h"
+#include "base/philox.h"
+#include "exec/gpu.h"
+#include "ops/op_list.h"
+#include "passes/offload.h"
+
+namespace hearth::exec {
+namespace {
+
+constexpr int64_t kCount = 1100;
+constexpr int kLayers = 5;
+constexpr int kRuns = 6;
+/// Stays on the GPU.
+const ir::Type kSmall{.dtype = DType::f32, .shape = {8}};
+const ir::Type kRow{.dtype = DType::f32, .shape = {kCount}};
+
+class Builder {
+ public:
+  ir::Graph build() {
+    const ir::ValueId x = graph_.add_value("x", kRow, ir::Role::input);
+    std::vector<ir::ValueId> weights, sums, kept;
+    for (int i = 0; i < kLayers; ++i) {
+      weights.push_back(graph_.add_value("weight" + std::to_string(i), kRow, ir::Role::parameter));
+      sums.push_back(graph_.add_value("sum" + std::to_string(i), kRow, ir::Role::state));
+    }
+    // The sum's workspace may take the bytes that the copy reads.
+    const ir::ValueId away = add("stash", {add("mul", {x, x})});
+    ir::ValueId h = x, total = add("sum_all", {x});
+    for (int i = 0; i < kLayers; ++i) {
+      h = add("add", {h, weights[static_cast<size_t>(i)]});
+      kept.push_back(add("stash", {h}));
+      h = add("mul", {h, x});
+      total = add("add", {total, add("sum_all", {h})});
+    }
+    for (int i = kLayers; i-- > 0;) {
+      h = add("mul", {h, add("fetch", {kept[static_cast<size_t>(i)]})});
+      add("accumulate", {sums[static_cast<size_t>(i)], h});
+      add("accumulate", {weights[static_cast<size_t>(i)], h});
+    }
+    total = add("add", {total, add("sum_all", {add("fetch", {away})})});
+    const ir::ValueId small = graph_.add_value("small", kSmall, ir::Role::parameter);
+    add("accumulate", {graph_.add_value("small_sum", kSmall, ir::Role::state), small});
+    graph_.outputs = {total};
+    passes::offload(graph_, {.states = true, .weights = true, .least_bytes = 2 * kSmall.num_bytes()});
+    passes::prefetch(graph_, 10 * kRow.num_bytes(), nullptr, {.link_bytes_per_second = 1e7});
+    return std::move(graph_);
+  }
+
+ private:
+  ir::ValueId add(const char* op, std::vector<ir::ValueId> in) {
+    return graph_.add1(*ops::find_op(op), std::move(in), {}, op);
+  }
+  ir::Graph graph_;
+};
+
+/// The output of every run, and what the weights and states came to.
+struct Outcome {
+  std::vector<float> outputs;
+  std::vector<std::byte> image;
+};
+
+void expect_equal(const Outcome& got, const Outcome& want) {
+  ASSERT_EQ(got.outputs.size(), want.outputs.size());
+  for (size_t i = 0; i < got.outputs.size(); ++i)
+    EXPECT_NEAR(got.outputs[i], want.outputs[i], 1e-5 * std::fabs(want.outputs[i])) << "run " << i;
+  const auto [here, there] = std::ranges::mismatch(got.image, want.image);
+  EXPECT_EQ(here - got.image.begin(), std::ssize(want.image)) << "the first byte that differs";
+}
+
+void fill(std::span<std::byte> image) {
+  PhiloxSequence random(1, 0);
+  for (size_t i = 0; i + sizeof(float) <= image.size(); i += sizeof(float)) {
+    const float value = random.uniform(-1, 1);
+    std::memcpy(&image[i], &value, sizeof value);
+  }
+}
+
+/// Two arrays in turns, as a stream of batches hands them out.
+class Inputs {
+ public:
+  const float* next() {
+    std::vector<float>& row = rows_[num_++ % 2];
+    row.resize(kCount + 16);
+    PhiloxSequence random(2, num_);
+    for (float& value : row) value = random.uniform(-0.2F, 0.2F);
+    return row.data();
+  }
+
+ private:
+  std::vector<float> rows_[2];
+  uint64_t num_ = 0;
+};
+
+Outcome on_processor() {
+  PersistentLayout layout;
+  ir::Graph graph = Builder().build();
+  layout.add(graph);
+  Program program(std::move(graph), layout, {});
+  const Region image(layout.num_bytes()), arena(program.arena_bytes()), host(program.report().host_bytes);
+  fill({image.data(), static_cast<size_t>(layout.num_bytes())});
+  program.bind({.persistent = image.data(), .arena = arena.data(), .host = host.data()});
+  ThreadPool threads(1);
+  Inputs inputs;
+  Outcome outcome;
+  for (int i = 0; i < kRuns; ++i) {
+    program.bind_input("x", inputs.next());
+    program.run(threads);
+    outcome.outputs.push_back(*static_cast<const float*>(program.data(program.graph().outputs[0])));
+  }
+  outcome.image.assign(image.data(), image.data() + layout.num_bytes());
+  return outcome;
+}
+
+class GpuPrograms : public testing::Test {
+ protected:
+  GpuPrograms() {
+    ir::Graph graph = Builder().build();
+    layout_.add(graph);
+    program_.emplace(std::move(graph), layout_, CompileOptions{.backend = Backend::gpu});
+  }
+  ~GpuPrograms() override { emu::gpus() = {{}}; }
+
+  void open(const emu::GpuSettings& settings) {
+    emu::gpus() = {settings};
+    gpu_.emplace(GpuWish{.device = "emulated"});
+    image_.emplace(gpu_->device(), layout_.num_bytes());
+    results_.emplace(gpu_->device(), kRuns * sizeof(float));
+    fill({image_->data(), static_cast<size_t>(layout_.num_bytes())});
+    GpuRoom::Needs needs;
+    needs.cover(*program_);
+    gpu_->allocate(layout_, image_->data(), needs);
+    program_->bind(gpu_->places());
+    gpu_->upload();
+  }
+  /// Without waiting in between.
+  void start_all() {
+    for (int i = 0; i < kRuns; ++i) {
+      program_->bind_input("x", inputs_.next());
+      program_->start(threads_);
+      program_->read(program_->graph().outputs[0], results_->data() + i * sizeof(float));
+    }
+  }
+  Outcome outcome() {
+    program_->wait();
+    Outcome outcome;
+    outcome.outputs.resize(kRuns);
+    std::memcpy(outcome.outputs.data(), results_->data(), kRuns * sizeof(float));
+    gpu_->download();
+    outcome.image.assign(image_->data(), image_->data() + layout_.num_bytes());
+    return outcome;
+  }
+
+  PersistentLayout layout_;
+  ThreadPool threads_{1};
+  Inputs inputs_;
+  std::optional<Gpu> gpu_;
+  std::optional<gpu::HostMemory> image_, results_;
+  std::optional<Program> program_;
+};
+
+/// Of what is sent ahead: the next run's inputs; or others than it is bound to then; or another program's run
+/// comes in between.
+enum class Ahead : uint8_t { right, wrong, lost };
+
+class GpuProgramsAhead : public GpuPrograms,
+                         public testing::WithParamInterface<std::tuple<uint64_t, Ahead>> {};
+
+TEST_P(GpuProgramsAhead, WhatIsSentAheadIsTakenWhereItIsWhatIsBound) {
+  const auto [seed, ahead] = GetParam();
+  open({.order_seed = seed});
+  const std::vector<float> others(kCount + 16, 0.125F);
+  const float* next = inputs_.next();
+  for (int i = 0; i < kRuns; ++i) {
+    program_->bind_input("x", next);
+    program_->start(threads_);
+    program_->read(program_->graph().outputs[0], results_->data() + i * sizeof(float));
+    next = inputs_.next();
+    program_->bind_input("x", ahead == Ahead::wrong ? others.data() : next);
+    program_->stage_ahead();
+    if (ahead == Ahead::lost) {
+      Staging& shared = *gpu_->places().staging;
+      std::memset(shared.fill(), 0, static_cast<size_t>(program_->staging_bytes()));
+      shared.send(0, program_->staging_bytes());
+      shared.arrive(*gpu_->places().queues[0]);
+      shared.release(*gpu_->places().queues[0]);
+    }
+  }
+  expect_equal(outcome(), on_processor());
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, GpuProgramsAhead,
+                         testing::Combine(testing::Range(uint64_t{0}, uint64_t{8}),
+                                          testing::Values(Ahead::right, Ahead::wrong, Ahead::lost)));
+
+class GpuProgramOrders : public GpuPrograms, public testing::WithParamInterface<uint64_t> {};
+
+TEST_P(GpuProgramOrders, BytesAreThoseOfTheProcessor) {
+  ASSERT_EQ(program_->num_host_nodes(), 0);
+  open({.order_seed = GetParam()});
+  start_all();
+  expect_equal(outcome(), on_processor());
+  EXPECT_TRUE(program_->is_recorded());
+}
+
+TEST_P(GpuProgramOrders, ARuntimeThatCannotRecordIsGivenTheWorkAnew) {
+  open({.cannot_record = true, .order_seed = GetParam()});
+  start_all();
+  expect_equal(outcome(), on_processor());
+  EXPECT_FALSE(program_->is_recorded());
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, GpuProgramOrders, testing::Range(uint64_t{0}, uint64_t{24}));
+
+TEST_F(GpuPrograms, StartingDoesNotWait) {
+  open({});
+  const std::vector<std::byte> before(image_->data(), image_->data() + layout_.num_bytes());
+  for (int i = 0; i < 2; ++i) {
+    program_->bind_input("x", inputs_.next());
+    program_->start(threads_);
+  }
+  EXPECT_TRUE(std::equal(before.begin(), before.end(), image_->data())) << "nothing was waited for";
+  program_->wait();
+  EXPECT_FALSE(std::equal(before.begin(), before.end(), image_->data()));
+}
+
+TEST_F(GpuPrograms, OffloadedBytesAreNotOnTheGpu) {
+  EXPECT_EQ(layout_.device_bytes(), 2 * passes::padded_bytes(kSmall.num_bytes()));
+  EXPECT_NE(layout_.device_pieces()[0].offset, layout_.device_pieces()[0].device_offset);
+  emu::GpuSettings settings;
+  settings.memory_bytes = layout_.device_bytes() + program_->arena_bytes() + 2 * program_->staging_bytes() +
+                          Gpu::kSlackBytes + 256;
+  open(settings);
+  start_all();
+  expect_equal(outcome(), on_processor());
+}
+
+/// Looks where operands lie, and multiplies by one.
+std::vector<std::pair<const std::byte*, int64_t>> seen;
+ir::Kernel looking_kernel(const ir::NodeView& node) {
+  const int64_t num_bytes = node.in_type(0).num_bytes();
+  ir::Kernel kernel = ops::find_op("relu")->gpu(node);
+  kernel.workspace_bytes = 100;
+  kernel.run = [num_bytes, run = kernel.run](const ir::KernelArgs& args) {
+    seen.emplace_back(static_cast<const std::byte*>(args.in[0]), num_bytes);
+    seen.emplace_back(static_cast<const std::byte*>(args.out[0]), num_bytes);
+    seen.emplace_back(args.workspace, 100);
+    run(args);
+  };
+  return kernel;
+}
+
+TEST_F(GpuPrograms, WhatReadsPastAnyOperandStaysInTheAllocation) {
+  constexpr int64_t kPast = 4096;
+  ir::OpDef looking = *ops::find_op("relu");
+  looking.gpu = looking_kernel;
+  ir::Graph graph;
+  const ir::ValueId weight = graph.add_value("last weight", kRow, ir::Role::parameter);
+  const ir::ValueId x = graph.add_value("x", kRow, ir::Role::input);
+  graph.outputs = {graph.add1(looking, {weight}), graph.add1(looking, {x})};
+  layout_ = {};
+  layout_.add(graph);
+  program_.emplace(std::move(graph), layout_, CompileOptions{.backend = Backend::gpu});
+  open({});
+  program_->bind_input("x", inputs_.next());
+  for (int i = 0; i < 2; ++i) program_->run(threads_);
+  GpuRoom::Needs needs;
+  needs.cover(*program_);
+  const std::byte* begin = gpu_->places().persistent;
+  const std::byte* end = begin + Gpu::needed_bytes(layout_, needs);
+  EXPECT_EQ(seen.size(), 12U);
+  for (const auto& [place, num_bytes] : seen) {
+    EXPECT_GE(place, begin);
+    EXPECT_LE(place + num_bytes + kPast, end);
+  }
+}
+
+}  // namespace
+}  // namespace hearth::exec

@@ -1,0 +1,173 @@
+// Products are measured once, and what was found is kept for the GPU.
+#include "exec/matmul_choice.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "backend/gpu/emu/stream.h"
+#include "ops/matmul/product.h"
+#include "ops/op_list.h"
+#include "temporary_folder.h"
+
+namespace hearth::exec {
+namespace {
+
+using Library = emu::GpuSettings::Library;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::StartsWith;
+
+class MatmulChoices : public testing::Test {
+ protected:
+  ~MatmulChoices() override { emu::gpus() = {{}}; }
+
+  /// Two products of one shape, one of another, one of f32.
+  static ir::Graph graph() {
+    ir::Graph made;
+    const auto multiply = [&](const Shape& a, const Shape& b, DType dtype) {
+      const auto value = [&](const Shape& shape) {
+        return made.add_value("", {.dtype = dtype, .shape = shape}, ir::Role::input);
+      };
+      made.outputs.push_back(made.add1(*ops::find_op("matmul"), {value(a), value(b)}, {}, ""));
+    };
+    multiply({20, 33}, {33, 40}, DType::bf16);
+    multiply({20, 33}, {33, 40}, DType::bf16);
+    multiply({7, 16}, {16, 9}, DType::f16);
+    multiply({7, 16}, {16, 9}, DType::f32);
+    return made;
+  }
+  static std::vector<std::string> ways(const ir::Graph& graph) {
+    std::vector<std::string> all;
+    for (const ir::Node& node : graph.nodes) all.push_back(node.attrs.text_or("way", ""));
+    return all;
+  }
+
+  /// The ways that a new choice with that library finds, and what it says.
+  struct Found {
+    std::vector<std::string> ways, dropped;
+    int num_autotuned;
+  };
+  Found choose(Library library) const {
+    emu::gpus() = {{.counts_threads = true, .library = library}};
+    ir::Graph made = graph();
+    MatmulChoice choice(0, file());
+    choice.choose(made);
+    return {ways(made), choice.dropped(), choice.num_autotuned()};
+  }
+  fs::path file() const { return folder_.path() / "products.json"; }
+  /// As this process leaves the file while it asks the library.
+  void say_trying() const {
+    std::string text = read_file(file());
+    const std::string tried = "\"tried\"";
+    ASSERT_NE(text.find(tried), std::string::npos);
+    text.replace(text.find(tried), tried.size(), fmt::format("\"trying {}\"", getpid()));
+    write_file_atomically(file(), text);
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(MatmulChoices, AreMadeOnceForEachShapeOfACard) {
+  ir::Graph first = graph(), again = graph(), elsewhere = graph();
+  MatmulChoice choice(0, folder_.path() / "products.json");
+  choice.choose(first);
+  EXPECT_EQ(choice.num_autotuned(), 2);
+  EXPECT_TRUE(choice.dropped().empty()) << choice.dropped().front();
+  EXPECT_NE(ways(first)[0], "");
+  EXPECT_EQ(ways(first)[0], ways(first)[1]);
+  EXPECT_EQ(ways(first)[3], "") << "f32 has one way";
+
+  MatmulChoice next(0, folder_.path() / "products.json");
+  next.choose(again);
+  EXPECT_EQ(next.num_autotuned(), 0);
+  EXPECT_EQ(ways(again), ways(first));
+
+  emu::gpus() = {{}, {}};
+  MatmulChoice other(1, folder_.path() / "products.json");
+  other.choose(elsewhere);
+  EXPECT_EQ(other.num_autotuned(), 2) << "another GPU is another matter";
+}
+
+TEST_F(MatmulChoices, AreWhatRuns) {
+  // Few large blocks: the terms of such a long product are split among more of them, each with sums apart.
+  const auto workspace_of = [](const std::string& way) {
+    ir::Graph made;
+    const auto value = [&](const Shape& shape) {
+      return made.add_value("", {.dtype = DType::bf16, .shape = shape}, ir::Role::input);
+    };
+    ir::Attrs attrs;
+    if (!way.empty()) attrs.set("way", way);
+    made.add1(*ops::find_op("matmul"), {value({128, 4096}), value({4096, 1280})}, attrs, "");
+    const ir::NodeTypes types(made, made.nodes[0]);
+    return ops::find_op("matmul")->gpu(types.view(made.nodes[0])).workspace_bytes;
+  };
+  EXPECT_NE(workspace_of("large"), workspace_of("small"));
+  EXPECT_EQ(workspace_of(""), workspace_of("small"));
+}
+
+TEST_F(MatmulChoices, AskTheLibraryWhereThereIsOne) {
+  const Found without = choose(Library::none);
+  const Found with = choose(Library::right);
+  EXPECT_EQ(with.num_autotuned, 3) << "f32 has a second way";
+  EXPECT_THAT(with.ways, Each("library")) << "which takes the least time";
+  EXPECT_THAT(with.dropped, IsEmpty());
+  EXPECT_EQ(choose(Library::right).num_autotuned, 0);
+  const Found again = choose(Library::none);
+  EXPECT_EQ(again.num_autotuned, 0) << "what was measured without it still stands";
+  EXPECT_EQ(again.ways, without.ways);
+}
+
+TEST_F(MatmulChoices, DropALibraryThatIsWrongOrFails) {
+  const Found wrong = choose(Library::wrong);
+  EXPECT_THAT(wrong.ways, Each(Not("library")));
+  EXPECT_EQ(wrong.dropped.size(), 3U);
+  EXPECT_THAT(wrong.dropped, Each(StartsWith("library: expected ")));
+  fs::remove(file());
+  const Found failing = choose(Library::failing);
+  EXPECT_THAT(failing.ways, Each(Not("library")));
+  EXPECT_EQ(failing.dropped.size(), 3U);
+  EXPECT_THAT(failing.dropped, Each(HasSubstr("told to fail")));
+}
+
+TEST_F(MatmulChoices, LeaveTheLibraryWhatItTakes) {
+  emu::gpus() = {{.counts_threads = true, .library = Library::right}};
+  ir::Graph made;
+  const auto value = [&](const Shape& shape, DType dtype = DType::f32) {
+    return made.add_value("", {.dtype = dtype, .shape = shape}, ir::Role::input);
+  };
+  const ir::OpDef& matmul = *ops::find_op("matmul");
+  made.add1(matmul, {value({8, 8}), value({8, 8}), value({8})}, {}, "bias");
+  made.add1(matmul, {value({8, 8}), value({8, 8})}, {{"activation", std::string("relu")}}, "relu");
+  made.add1(matmul, {value({8, 8}), value({8, 8}), ir::kNone, value({8, 8})}, {}, "residual");
+  made.add1(matmul, {value({8, 8}), value({8, 8})}, {{"out_dtype", std::string("bf16")}}, "narrower");
+  made.add1(matmul, {value({8, 8}, DType::f16), value({8, 8}, DType::f16)},
+            {{"out_dtype", std::string("f32")}}, "wider");
+  MatmulChoice(0, file()).choose(made);
+  EXPECT_THAT(ways(made), ElementsAre("", "", "library", "", "library"));
+}
+
+TEST_F(MatmulChoices, NeverAskALibraryAgainThatEndedTheProgram) {
+  const pid_t child = fork();
+  if (child == 0) {
+    choose(Library::fatal);
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  const Found after = choose(Library::right);
+  EXPECT_THAT(after.ways, Each(Not("library")));
+  EXPECT_THAT(after.dropped, ElementsAre(HasSubstr("emulated library 1: it ended the program")));
+  fs::remove(file());
+  choose(Library::right);
+  say_trying();
+  EXPECT_THAT(choose(Library::right).ways, Each("library")) << "who asks it runs";
+}
+
+}  // namespace
+}  // namespace hearth::exec

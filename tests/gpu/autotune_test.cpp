@@ -1,0 +1,117 @@
+// How the fastest of several kernels is found and remembered, with kernels whose faults are planted.
+#include "backend/gpu/autotune.h"
+
+#include <gmock/gmock.h>
+
+#include <thread>
+
+#include "backend/gpu/emu/stream.h"
+#include "backend/gpu/rt.h"
+#include "gpu/gpu.h"
+#include "temporary_folder.h"
+
+namespace hearth::gpu {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr int kCount = 64;
+
+__global__ void write(float* out, float factor) {
+  if (blockIdx.x == 0) out[threadIdx.x] = static_cast<float>(threadIdx.x) * factor;
+}
+
+/// Which candidate is fastest must not hang on what else the machine does.
+struct CountedTime {
+  CountedTime() { emu::gpus() = {{.counts_threads = true}}; }
+  ~CountedTime() { emu::gpus() = {{}}; }
+};
+
+class Autotune : public testing::Test, CountedTime {
+ protected:
+  /// Writes 0, factor, 2 factor ...; idle blocks make it slow.
+  Candidate candidate(std::string name, float factor, unsigned idle = 0) {
+    return {.name = std::move(name),
+            .workspace_bytes = 256,
+            .run = [=, this](Stream& stream, std::byte* workspace) {
+              EXPECT_NE(workspace, nullptr);
+              ++num_runs_;
+              rt::launch(write, {1 + idle, kCount}, stream.handle(), out_, factor);
+            }};
+  }
+  Verdict hold(const std::vector<Candidate>& candidates, double tolerance = 1e-3) {
+    return autotune(
+        candidates, gpu_.device(), [&](Stream&) { return gpu_.get(out_, kCount); }, tolerance);
+  }
+  fs::path path() const { return folder_.path() / "cache" / "products.json"; }
+  Gpu gpu_;
+  float* out_ = gpu_.room<float>(kCount);
+  TemporaryFolder folder_;
+  int num_runs_ = 0;
+};
+
+TEST_F(Autotune, IsWonByTheFastest) {
+  const Verdict verdict = hold({candidate("slow", 2, 4), candidate("fast", 2), candidate("slower", 2, 8)});
+  EXPECT_EQ(verdict.name, "fast");
+  EXPECT_DOUBLE_EQ(verdict.seconds, kCount * 1e-6);
+  EXPECT_THAT(verdict.dropped, IsEmpty());
+}
+
+TEST_F(Autotune, DropsWhoeverDisagreesAndSaysWhere) {
+  const Verdict verdict =
+      hold({candidate("trusted", 2, 4), candidate("wrong", 2.01F), candidate("near", 2.0001F)});
+  EXPECT_EQ(verdict.name, "near");
+  EXPECT_THAT(verdict.dropped, ElementsAre("wrong: expected 26 within 0.126 at element 13, got 26.13"));
+  EXPECT_THAT(hold({candidate("trusted", 2), candidate("nan", std::nanf(""))}).dropped,
+              ElementsAre(HasSubstr("nan: expected 0")));
+}
+
+TEST_F(Autotune, DropsWhoeverFailsUnlessItIsTheFirst) {
+  Candidate failing = candidate("failing", 2);
+  failing.run = [](Stream&, std::byte*) {
+    throw DeviceError(DeviceError::Kind::fault, "not for this shape");
+  };
+  const Verdict verdict = hold({candidate("trusted", 2), failing});
+  EXPECT_EQ(verdict.name, "trusted");
+  EXPECT_THAT(verdict.dropped, ElementsAre("failing: not for this shape"));
+  EXPECT_THROW(hold({failing, candidate("other", 2)}), DeviceError);
+}
+
+TEST_F(Autotune, IsHeldOncePerKey) {
+  const std::vector candidates{candidate("a", 2, 4), candidate("b", 2)};
+  const auto ask = [&](const std::string& key, const std::vector<Candidate>& among) {
+    WinnerFile file(path());
+    return find_or_autotune(file, key, among, [&] { return hold(among); }).name;
+  };
+  EXPECT_EQ(ask("GPU|8x8", candidates), "b");
+  const int after_one = num_runs_;
+  EXPECT_EQ(ask("GPU|8x8", candidates), "b");
+  EXPECT_EQ(num_runs_, after_one) << "found, not held again";
+  EXPECT_EQ(ask("other GPU|8x8", candidates), "b");
+  EXPECT_EQ(num_runs_, 2 * after_one);
+  EXPECT_EQ(ask("GPU|8x8", {candidates[0]}), "a")
+      << "a winner that is no candidate any more counts for nothing";
+  EXPECT_EQ(WinnerFile(path()).find("other GPU|8x8"), "b") << "others' keys stay";
+}
+
+TEST_F(Autotune, OfABrokenFileIsHeldAgain) {
+  WinnerFile file(path());
+  file.keep("key", {.name = "a", .seconds = 0.5});
+  ASSERT_EQ(file.find("key"), "a");
+  for (const char* text :
+       {"", "{", "[1]", "{\"format\":1}", "{\"format\":2,\"winners\":{\"key\":{\"name\":\"a\"}}}",
+        "{\"format\":1,\"winners\":{\"key\":7}}", "{\"format\":1,\"winners\":{\"key\":{\"name\":7}}}"}) {
+    write_file_atomically(path(), text);
+    EXPECT_EQ(file.find("key"), std::nullopt) << text;
+    file.keep("key", {.name = "b", .seconds = 0.25});
+    EXPECT_EQ(file.find("key"), "b") << text;
+  }
+  WinnerFile nowhere("/proc/nowhere/products.json");
+  nowhere.keep("key", {.name = "a"});
+  EXPECT_EQ(nowhere.find("key"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace hearth::gpu

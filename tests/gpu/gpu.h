@@ -1,0 +1,111 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <span>
+#include <vector>
+
+#include "backend/gpu/device.h"
+#if defined(HEARTH_GPU_EMULATED)
+#include "backend/gpu/emu/grid.h"
+#include "backend/gpu/emu/stream.h"
+#endif
+
+namespace hearth::gpu {
+
+/// Why tests of kernels skip in a build for GPUs.
+inline constexpr const char* kNoGpu = "SKIPPED: kernels on a GPU: there is none here";
+
+/// The first GPU, a stream, and arrays on it.
+class Gpu {
+ public:
+  Gpu() = default;
+  ~Gpu() {
+    for (std::byte* memory : memory_) device_.release(memory);
+  }
+  Gpu(const Gpu&) = delete;
+  Gpu& operator=(const Gpu&) = delete;
+
+  template <typename T>
+  T* put(const std::vector<T>& values) {
+    T* made = room<T>(values.size());
+    stream_.copy_in(reinterpret_cast<std::byte*>(made), values.data(), bytes_of<T>(values.size()));
+    stream_.synchronize();
+    return made;
+  }
+  template <typename T>
+  T* room(size_t count) {
+    memory_.push_back(device_.allocate(bytes_of<T>(count)));
+    return reinterpret_cast<T*>(memory_.back());
+  }
+  template <typename T>
+  std::vector<T> get(const T* from, size_t count) {
+    std::vector<T> made(count);
+    stream_.copy_out(made.data(), reinterpret_cast<const std::byte*>(from), bytes_of<T>(count));
+    stream_.synchronize();
+    return made;
+  }
+  Device& device() { return device_; }
+  Stream& stream() { return stream_; }
+  void* handle() { return stream_.handle(); }
+
+ private:
+  template <typename T>
+  static int64_t bytes_of(size_t count) {
+    return static_cast<int64_t>(count * sizeof(T));
+  }
+
+  Device device_{0};
+  Stream stream_{device_};
+  std::vector<std::byte*> memory_;
+};
+
+/// Runs the body once for each order that the threads of an emulated GPU may run in; as often on a real one,
+/// which has orders of its own.
+template <typename Body>
+void in_every_order(Body body) {
+#if defined(HEARTH_GPU_EMULATED)
+  for (const emu::Order order : {emu::Order::forward, emu::Order::reverse, emu::Order::random}) {
+    SCOPED_TRACE(static_cast<int>(order));
+    emu::settings().order = order;
+    body();
+  }
+  emu::settings() = {};
+#else
+  for (int i = 0; i < 3; ++i) body();
+#endif
+}
+
+/// With a library of matmuls: the vendor's, or an emulated one.
+class LibraryTest : public testing::Test {
+ protected:
+#if defined(HEARTH_GPU_EMULATED)
+  LibraryTest() {
+    emu::gpus() = {{.library = emu::GpuSettings::Library::right }};
+  }
+  ~LibraryTest() override {
+    emu::gpus() = {{}};
+  }
+#else
+  void SetUp() override {
+    if (list_devices().empty()) GTEST_SKIP() << kNoGpu;
+    if (runtime().library.empty())
+      GTEST_SKIP() << "SKIPPED: the vendor's products: built without its library";
+  }
+#endif
+};
+
+#if defined(HEARTH_GPU_EMULATED)
+/// Settings of the emulator for one test.
+class EmulatorTest : public testing::Test {
+ protected:
+  ~EmulatorTest() override { emu::settings() = {}; }
+
+  template <typename Body>
+  static void in_every_order(Body body) {
+    gpu::in_every_order(body);
+  }
+};
+#endif
+
+}  // namespace hearth::gpu
