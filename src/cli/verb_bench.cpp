@@ -8,7 +8,7 @@
 #include "cli/verb.h"
 #include "distributed/bench.h"
 #include "distributed/mpi.h"
-#include "exec/gpu_choice.h"
+#include "exec/device/gpu_choice.h"
 #include "planner/step_model.h"
 #include "planner/team_model.h"
 #include "run/from_recipe.h"

@@ -6,7 +6,7 @@
 #include "base/version.h"
 #include "cli/output.h"
 #include "cli/verb.h"
-#include "exec/gpu_choice.h"
+#include "exec/device/gpu_choice.h"
 #include "system/environment.h"
 
 namespace hearth::cli {

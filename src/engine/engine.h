@@ -18,14 +18,14 @@
 #include "engine/local_steps.h"
 #include "engine/objective.h"
 #include "engine/optimizer.h"
-#include "exec/gpu.h"
+#include "exec/device/gpu.h"
+#include "exec/device/matmul_choice.h"
+#include "exec/device/self_test.h"
 #include "exec/host_queue.h"
-#include "exec/matmul_choice.h"
 #include "exec/program.h"
-#include "exec/self_test.h"
+#include "passes/parallel/stages.h"
+#include "passes/parallel/unroll.h"
 #include "passes/pipeline.h"
-#include "passes/stages.h"
-#include "passes/unroll.h"
 
 namespace hearth::engine {
 
@@ -33,8 +33,8 @@ namespace hearth::engine {
 enum class Parallel : uint8_t {
   data,     ///< all do the same with micro-batches of their own
   zero1,    ///< the same, but each weight's optimizer state is one worker's alone (SumOptions::owners)
-  sharded,  ///< and so is the weight itself (passes/shard_weights.h)
-  /// Each has a part of the model, one after the other, for all micro-batches (passes/stages.h).
+  sharded,  ///< and so is the weight itself (passes/parallel/shard_weights.h)
+  /// Each has a part of the model, one after the other, for all micro-batches (passes/parallel/stages.h).
   pipeline,
 };
 

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "ir/op_def.h"
-#include "passes/storage.h"
+#include "passes/memory/storage.h"
 
 namespace hearth::exec {
 namespace {

@@ -7,9 +7,9 @@
 #include "backend/gpu/device.h"
 #include "backend/null/null_backend.h"
 #include "base/error.h"
-#include "exec/host_kernel.h"
+#include "exec/device/host_kernel.h"
+#include "exec/device/staging.h"
 #include "exec/host_queue.h"
-#include "exec/staging.h"
 #include "ops/collective/collective.h"
 #include "passes/group_updates.h"
 

@@ -16,7 +16,7 @@
 #include "exec/memory.h"
 #include "exec/waits.h"
 #include "ir/graph.h"
-#include "passes/storage.h"
+#include "passes/memory/storage.h"
 
 namespace hearth {
 class Exchange;

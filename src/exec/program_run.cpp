@@ -2,9 +2,9 @@
 #include <cstring>
 
 #include "backend/gpu/device.h"
+#include "exec/device/staging.h"
 #include "exec/host_queue.h"
 #include "exec/program.h"
-#include "exec/staging.h"
 
 namespace hearth::exec {
 namespace {

@@ -7,13 +7,13 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "ir/verify.h"
-#include "passes/all_reduce.h"
 #include "passes/autocast.h"
 #include "passes/backward.h"
-#include "passes/fuse.h"
-#include "passes/fuse_head.h"
+#include "passes/fuse/fuse.h"
+#include "passes/fuse/head.h"
 #include "passes/group_updates.h"
-#include "passes/schedule.h"
+#include "passes/memory/schedule.h"
+#include "passes/parallel/all_reduce.h"
 
 namespace hearth::passes {
 namespace {

@@ -6,10 +6,10 @@
 #include <string_view>
 #include <vector>
 
-#include "passes/all_reduce.h"
-#include "passes/compress.h"
-#include "passes/recompute.h"
-#include "passes/shard_weights.h"
+#include "passes/memory/recompute.h"
+#include "passes/parallel/all_reduce.h"
+#include "passes/parallel/compress.h"
+#include "passes/parallel/shard_weights.h"
 #include "passes/train_graph.h"
 
 namespace hearth::passes {

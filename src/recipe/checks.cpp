@@ -1,7 +1,7 @@
 #include "recipe/checks.h"
 
 #include "base/error.h"
-#include "exec/gpu_choice.h"
+#include "exec/device/gpu_choice.h"
 
 namespace hearth::recipe {
 namespace {

@@ -14,7 +14,7 @@
 #include "distributed/nccl.h"
 #include "distributed/probe.h"
 #include "engine/plan_report.h"
-#include "exec/gpu_choice.h"
+#include "exec/device/gpu_choice.h"
 #include "hub/adapter.h"
 #include "hub/weights.h"
 #include "infer/text_eval.h"

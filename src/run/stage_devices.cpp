@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "exec/gpu_choice.h"
+#include "exec/device/gpu_choice.h"
 #include "passes/machine.h"
 
 namespace hearth::run {

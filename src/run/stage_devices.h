@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "distributed/transport.h"
-#include "passes/stages.h"
+#include "passes/parallel/stages.h"
 #include "recipe/recipe.h"
 
 namespace hearth::run {

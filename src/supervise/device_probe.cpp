@@ -1,7 +1,7 @@
 #include "supervise/device_probe.h"
 
 #include "base/error.h"
-#include "exec/self_test.h"
+#include "exec/device/self_test.h"
 #include "ops/op_list.h"
 
 namespace hearth::supervise {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "exec/gpu_choice.h"
+#include "exec/device/gpu_choice.h"
 
 namespace hearth::supervise {
 

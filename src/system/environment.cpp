@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "exec/gpu_choice.h"
+#include "exec/device/gpu_choice.h"
 
 namespace hearth::system {
 namespace {

@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "base/text.h"
-#include "exec/gpu_choice.h"
+#include "exec/device/gpu_choice.h"
 
 namespace hearth::system {
 namespace {

@@ -11,11 +11,11 @@
 #include "backend/exchange.h"
 #include "backend/gpu/emu/stream.h"
 #include "base/philox.h"
-#include "exec/gpu.h"
+#include "exec/device/gpu.h"
 #include "exec/host_queue.h"
 #include "ir/verify.h"
 #include "ops/op_list.h"
-#include "passes/all_reduce.h"
+#include "passes/parallel/all_reduce.h"
 
 namespace hearth::exec {
 namespace {

@@ -10,8 +10,8 @@
 #include "exec/program.h"
 #include "ir/verify.h"
 #include "ops/op_list.h"
-#include "passes/all_reduce.h"
-#include "passes/compress.h"
+#include "passes/parallel/all_reduce.h"
+#include "passes/parallel/compress.h"
 
 namespace hearth::exec {
 namespace {

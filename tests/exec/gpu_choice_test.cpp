@@ -1,4 +1,4 @@
-#include "exec/gpu_choice.h"
+#include "exec/device/gpu_choice.h"
 
 #include <gmock/gmock.h>
 

@@ -8,9 +8,9 @@
 
 #include "backend/gpu/emu/stream.h"
 #include "base/philox.h"
-#include "exec/gpu.h"
+#include "exec/device/gpu.h"
 #include "ops/op_list.h"
-#include "passes/offload.h"
+#include "passes/memory/offload.h"
 
 namespace hearth::exec {
 namespace {

@@ -1,5 +1,5 @@
 // Products are measured once, and what was found is kept for the GPU.
-#include "exec/matmul_choice.h"
+#include "exec/device/matmul_choice.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -20,8 +20,8 @@
 #include "ir/verify.h"
 #include "models/decoder/decoder.h"
 #include "ops/op_list.h"
+#include "passes/parallel/unroll.h"
 #include "passes/pipeline.h"
-#include "passes/unroll.h"
 
 namespace hearth::models {
 namespace {

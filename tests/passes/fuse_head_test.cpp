@@ -1,4 +1,4 @@
-#include "passes/fuse_head.h"
+#include "passes/fuse/head.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "passes/offload.h"
+#include "passes/memory/offload.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include "graph_text.h"
 #include "ir/op_def.h"
 #include "ir/verify.h"
-#include "passes/recompute.h"
+#include "passes/memory/recompute.h"
 #include "passes/rewrite.h"
 
 namespace hearth::passes {

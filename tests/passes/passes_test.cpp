@@ -9,10 +9,10 @@
 #include "ir/verify.h"
 #include "passes/autocast.h"
 #include "passes/backward.h"
-#include "passes/fuse.h"
+#include "passes/fuse/fuse.h"
+#include "passes/memory/recompute.h"
+#include "passes/memory/schedule.h"
 #include "passes/pipeline.h"
-#include "passes/recompute.h"
-#include "passes/schedule.h"
 
 namespace hearth::passes {
 namespace {

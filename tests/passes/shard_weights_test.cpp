@@ -1,4 +1,4 @@
-#include "passes/shard_weights.h"
+#include "passes/parallel/shard_weights.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

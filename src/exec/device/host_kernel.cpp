@@ -1,7 +1,7 @@
-#include "exec/host_kernel.h"
+#include "exec/device/host_kernel.h"
 
 #include "backend/gpu/device.h"
-#include "passes/storage.h"
+#include "passes/memory/storage.h"
 
 namespace hearth::exec {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "passes/stages.h"
+#include "passes/parallel/stages.h"
 
 namespace hearth::passes {
 

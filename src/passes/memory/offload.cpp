@@ -1,4 +1,4 @@
-#include "passes/offload.h"
+#include "passes/memory/offload.h"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "exec/self_test.h"
+#include "exec/device/self_test.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

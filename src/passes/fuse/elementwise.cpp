@@ -3,7 +3,7 @@
 
 #include "ops/elementwise/program.h"
 #include "ops/op_list.h"
-#include "passes/fuse.h"
+#include "passes/fuse/fuse.h"
 #include "passes/rewrite.h"
 
 namespace hearth::passes {

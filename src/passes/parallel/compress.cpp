@@ -1,4 +1,4 @@
-#include "passes/compress.h"
+#include "passes/parallel/compress.h"
 
 #include <algorithm>
 #include <map>

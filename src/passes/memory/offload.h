@@ -1,7 +1,7 @@
 #pragma once
 
 #include "passes/machine.h"
-#include "passes/storage.h"
+#include "passes/memory/storage.h"
 
 namespace hearth::passes {
 

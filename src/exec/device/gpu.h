@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "backend/gpu/device.h"
-#include "exec/gpu_choice.h"
+#include "exec/device/gpu_choice.h"
+#include "exec/device/staging.h"
 #include "exec/program.h"
-#include "exec/staging.h"
 
 namespace hearth::exec {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "passes/storage.h"
+#include "passes/memory/storage.h"
 
 namespace hearth::passes {
 

@@ -4,7 +4,7 @@
 // send or a receive where a value crosses a cut. Because both ends take every message from the same list, the
 // earliest event that is not done can always be done, so stages cannot wait for each other in a circle; and
 // because it is one graph, the packer sees the micro-batches in flight.
-#include "passes/unroll.h"
+#include "passes/parallel/unroll.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "passes/offload.h"
+#include "passes/memory/offload.h"
 
 namespace hearth::passes {
 

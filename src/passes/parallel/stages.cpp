@@ -1,4 +1,4 @@
-#include "passes/stages.h"
+#include "passes/parallel/stages.h"
 
 #include <algorithm>
 #include <limits>
@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "ir/op_def.h"
-#include "passes/stage_positions.h"
+#include "passes/parallel/stage_positions.h"
 
 namespace hearth::passes {
 namespace {

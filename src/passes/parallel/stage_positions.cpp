@@ -1,4 +1,4 @@
-#include "passes/stage_positions.h"
+#include "passes/parallel/stage_positions.h"
 
 #include <algorithm>
 

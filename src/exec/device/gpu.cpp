@@ -1,9 +1,9 @@
-#include "exec/gpu.h"
+#include "exec/device/gpu.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "passes/storage.h"
+#include "passes/memory/storage.h"
 
 namespace hearth::exec {
 

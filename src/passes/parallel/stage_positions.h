@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "passes/micro_part.h"
+#include "passes/parallel/micro_part.h"
 #include "passes/rewrite.h"
 #include "passes/train_graph.h"
 

@@ -1,4 +1,4 @@
-#include "passes/all_reduce.h"
+#include "passes/parallel/all_reduce.h"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "passes/storage.h"
+#include "passes/memory/storage.h"
 
 #include <algorithm>
 #include <utility>

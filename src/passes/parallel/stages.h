@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "passes/machine.h"
-#include "passes/micro_part.h"
+#include "passes/parallel/micro_part.h"
 #include "passes/train_graph.h"
 
 namespace hearth::passes {

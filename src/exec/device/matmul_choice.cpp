@@ -1,4 +1,4 @@
-#include "exec/matmul_choice.h"
+#include "exec/device/matmul_choice.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

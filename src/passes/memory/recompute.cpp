@@ -5,7 +5,7 @@
 // is measured again on the changed graph. So the answer is always the real peak of a graph that computes the
 // same values with the same ops: bits cannot change. It is the greedy form of Checkmate's problem (Jain et
 // al., MLSys 2020), whose exact form is an integer program.
-#include "passes/recompute.h"
+#include "passes/memory/recompute.h"
 
 #include <algorithm>
 #include <map>

@@ -1,6 +1,6 @@
 #include "ir/op_def.h"
 #include "ops/op_list.h"
-#include "passes/fuse.h"
+#include "passes/fuse/fuse.h"
 #include "passes/rewrite.h"
 
 namespace hearth::passes {

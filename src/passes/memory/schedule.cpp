@@ -1,4 +1,4 @@
-#include "passes/schedule.h"
+#include "passes/memory/schedule.h"
 
 #include <algorithm>
 #include <set>

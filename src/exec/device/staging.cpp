@@ -1,4 +1,4 @@
-#include "exec/staging.h"
+#include "exec/device/staging.h"
 
 #include <algorithm>
 
