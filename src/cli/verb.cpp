@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/output.h"
-#include "recipe/fields.h"
+#include "run/from_recipe.h"
 
 namespace hearth::cli {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 /// Every flag that a verb with overrides takes, recipe keys too.
 std::vector<std::string> flags_of(const CLI::App& verb) {
   std::vector<std::string> names;
-  for (const recipe::Field& field : recipe::recipe_fields()) names.push_back("--" + field.key);
+  for (const std::string& key : recipe::recipe_keys()) names.push_back("--" + key);
   for (const CLI::Option* option : verb.get_options()) {
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
@@ -65,12 +65,12 @@ std::vector<std::string> overrides_of(const CLI::App& verb) {
 }
 
 recipe::Recipe open_recipe(const std::string& name, const std::vector<std::string>& overrides) {
-  if (std::filesystem::exists(name)) return recipe::load_recipe(name, overrides);
+  if (std::filesystem::exists(name)) return run::load_recipe(name, overrides);
   std::vector<std::string> names;
   for (const BuiltInRecipe& recipe : built_in_recipes()) {
     names.emplace_back(recipe.name);
     const std::string file = fmt::format("recipes/{}.yaml", recipe.name);
-    if (name == recipe.name || name == file) return recipe::parse_recipe(recipe.text, file, overrides);
+    if (name == recipe.name || name == file) return run::parse_recipe(recipe.text, file, overrides);
   }
   const std::string stem = std::filesystem::path(name).stem().string();
   user_error("there is no recipe file '{}'{}; hearth ls lists the built-in ones, hearth cp copies one", name,

@@ -29,7 +29,7 @@ recipe::Recipe recipe_of(const CLI::App& verb, const std::string& run) {
     user_error("expected a run folder with config.yaml at '{}'{}", run,
                fs::exists(run) ? "" : download_advice(run));
   }
-  return recipe::on_one_device(recipe::load_recipe(run + "/config.yaml", overrides_of(verb)));
+  return recipe::on_one_device(run::load_recipe(run + "/config.yaml", overrides_of(verb)));
 }
 
 /// Weights that are not finite, or too large, make results that mean nothing.
@@ -43,21 +43,23 @@ void check_finite(double result, const fs::path& weights) {
 
 /// A recipe for a model that was not trained here.
 recipe::Recipe recipe_of_model(const CLI::App& verb, const std::string& model) {
-  return recipe::parse_recipe("data: {kind: text}\nmodel: {path: .}\n",
-                              fmt::format("hearth eval '{}'", model), overrides_of(verb));
+  return run::parse_recipe("data: {kind: text}\nmodel: {path: .}\n", fmt::format("hearth eval '{}'", model),
+                           overrides_of(verb));
 }
 
 /// Other data than the run's is judged as a whole, not by the part of it that training would hold out.
 void judge_whole_file(recipe::Recipe& recipe, const recipe::Recipe& trained) {
   const bool other = recipe.data.path != trained.data.path;
-  if (other && recipe.text.val_path == trained.text.val_path) recipe.text.val_path = recipe.data.path;
+  if (other && recipe.data.val_path == trained.data.val_path) recipe.data.val_path = recipe.data.path;
 }
 
 void match_questions(const recipe::Recipe& recipe, const hub::ModelFolder& model,
-                     const infer::MatchOptions& options) {
-  if (recipe.text.val_path.empty())
+                     infer::MatchOptions options) {
+  if (recipe.data.val_path.empty())
     user_error("expected a file of questions for --exact-match, got none; try data=FILE.jsonl");
-  const infer::MatchResult result = infer::match_answers(recipe, model, recipe.text.val_path, options);
+  options.num_threads = recipe::num_threads(recipe);
+  const infer::MatchResult result =
+      infer::match_answers(run::text_options(recipe), model, recipe.data.val_path, options);
   say("exact match {}/{} ({:.2f}%)\n", result.num_right, result.num_questions,
       100.0 * static_cast<double>(result.num_right) / static_cast<double>(result.num_questions));
 }
@@ -65,14 +67,14 @@ void match_questions(const recipe::Recipe& recipe, const hub::ModelFolder& model
 void eval_text(recipe::Recipe recipe, const hub::ModelFolder& model, const EvalArguments& arguments) {
   const fs::path& weights = model.named_weights();
   if (!model.adapter.empty()) {
-    recipe.text.model = model.model.string();
+    recipe.model.path = model.model.string();
     recipe.adapter.path = model.adapter.string();
   }
   hub::check_weights(model);
   const auto task = run::open_task(recipe);
   if (const std::string warning = task->warning(); !warning.empty()) say(stderr, "{}\n", warning);
   const tasks::Evaluation result =
-      infer::evaluate_text(run::engine_options(recipe), *task, model, recipe.text.context,
+      infer::evaluate_text(run::engine_options(recipe), *task, model, recipe.data.context,
                            [](const std::string& text) { say(stderr, "{}\n", text); });
   check_finite(result.loss, weights);
   say("{}: loss {:.4f}, {} ({} held out)\n", weights.string(), result.loss, task->evaluation_text(result),
@@ -84,9 +86,10 @@ void eval_text(recipe::Recipe recipe, const hub::ModelFolder& model, const EvalA
 void eval_model(const CLI::App& verb, const EvalArguments& arguments) {
   const hub::ModelFolder model = hub::find_model(arguments.run, arguments.base);
   recipe::Recipe recipe = recipe_of_model(verb, arguments.run);
-  if (recipe.text.val_path.empty()) recipe.text.val_path = recipe.data.path;
-  recipe.text.model = model.model.string();
-  if (recipe.text.tokenizer.empty() && model.text != model.model) recipe.text.tokenizer = model.text.string();
+  if (recipe.data.val_path.empty()) recipe.data.val_path = recipe.data.path;
+  recipe.model.path = model.model.string();
+  if (recipe.model.tokenizer.empty() && model.text != model.model)
+    recipe.model.tokenizer = model.text.string();
   eval_text(std::move(recipe), model, arguments);
 }
 
@@ -95,8 +98,8 @@ void run_eval(const CLI::App& verb, const EvalArguments& arguments) {
   const bool has_model = fs::exists(run / "config.json") || fs::exists(run / hub::kAdapterConfig);
   if (has_model && !fs::exists(run / "config.yaml")) return eval_model(verb, arguments);
   recipe::Recipe recipe = recipe_of(verb, arguments.run);
-  if (recipe::is_text(recipe) && !recipe.text.pairs) {
-    judge_whole_file(recipe, recipe::load_recipe(run / "config.yaml"));
+  if (recipe::is_text(recipe) && !recipe::has_pairs(recipe)) {
+    judge_whole_file(recipe, run::load_recipe(run / "config.yaml"));
     return eval_text(std::move(recipe), hub::find_model(run, arguments.base), arguments);
   }
   if (arguments.exact_match) {
@@ -114,14 +117,14 @@ void run_eval(const CLI::App& verb, const EvalArguments& arguments) {
 
 void predict_one(engine::Engine& engine, const recipe::Recipe& recipe, const data::Dataset& classes,
                  const std::string& path, const fs::path& weights) {
-  const int64_t side = recipe.model.image_size;
-  const int64_t channels = recipe.model.channels;
+  const int64_t side = recipe.data.image_size;
+  const int64_t channels = recipe.data.channels;
   const MappedFile file(path);
   const data::Image image =
       data::resize(data::decode_image(file.bytes(), static_cast<int>(channels), path), side, side);
   std::vector<float> pixels(image.pixels.size() + 16);
-  const std::vector<float>& mean = recipe.loader.mean;
-  const std::vector<float>& std = recipe.loader.std;
+  const std::vector<float>& mean = recipe.data.mean;
+  const std::vector<float>& std = recipe.data.std;
   for (size_t i = 0; i < image.pixels.size(); ++i) {
     const size_t c = i % static_cast<size_t>(channels);
     pixels[i] = (static_cast<float>(image.pixels[i]) / 255 - mean[std::min(c, mean.size() - 1)]) /
@@ -146,9 +149,8 @@ void predict_one(engine::Engine& engine, const recipe::Recipe& recipe, const dat
 
 void run_predict(const CLI::App& verb, const EvalArguments& arguments) {
   const recipe::Recipe recipe = recipe_of(verb, arguments.run);
-  data::DatasetOptions options = recipe.data;
-  options.split = "test";
-  const auto classes = tasks::open_any_dataset(options, recipe.model.num_classes);
+  const auto classes =
+      tasks::open_any_dataset(run::dataset_options(recipe, "test"), recipe.model.num_classes);
   // Only the evaluation program is needed; best.safetensors holds the averaged weights already.
   engine::EngineOptions engine_options = run::engine_options(recipe);
   engine_options.accumulate = 1;

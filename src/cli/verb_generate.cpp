@@ -11,6 +11,7 @@
 #include "cli/verb.h"
 #include "infer/generator.h"
 #include "infer/text_eval.h"
+#include "run/from_recipe.h"
 #include "tasks/language/text_source.h"
 #include "text/chat.h"
 
@@ -44,8 +45,8 @@ std::string asked(const fs::path& run, const fs::path& folder, const text::Token
   }
   // A run is asked with the date and the variables that it was trained with.
   const fs::path recipe = run / "config.yaml";
-  text::ChatOptions options = tasks::chat_options(
-      fs::is_regular_file(recipe) ? recipe::load_recipe(recipe).text : recipe::TextOptions());
+  text::ChatOptions options =
+      tasks::chat_options(fs::is_regular_file(recipe) ? run::load_recipe(recipe).data : recipe::Data());
   options.bos_token = setup.bos_token;
   options.eos_token = setup.eos_token;
   const text::ChatRenderer renderer(text::Template(*setup.chat_template, setup.template_name),

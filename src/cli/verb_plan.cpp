@@ -20,7 +20,6 @@
 #include "ir/text.h"
 #include "ops/op_list.h"
 #include "planner/ways_to_share.h"
-#include "recipe/fields.h"
 #include "recipe/recipe.h"
 #include "run/from_recipe.h"
 
@@ -148,7 +147,7 @@ void print_ways(const PlanArguments& arguments, const std::vector<std::string>& 
                                               gpu, links));
   };
   add({"devices=1", "parallel=data"});
-  for (const std::string& way : recipe::parallel_ways())
+  for (const std::string_view way : recipe::kNames<recipe::Parallel>)
     add({fmt::format("devices={}", recipe.devices), fmt::format("parallel={}", way)});
   if (arguments.json) {
     say("{}\n", planner::to_json(ways));
@@ -159,7 +158,7 @@ void print_ways(const PlanArguments& arguments, const std::vector<std::string>& 
     if (sizes.empty() || sizes.back() != human_bytes(num_bytes)) sizes.push_back(human_bytes(num_bytes));
   }
   say("{}, updates of {} x {}, {}, on GPUs of {}; time by a model of {}: simulated, not measured\n{}",
-      recipe::model_name(recipe), recipe.accumulate, recipe.batch, recipe.precision,
+      recipe::model_name(recipe), recipe.train.accumulate, recipe.train.batch, name_of(recipe.precision),
       fmt::join(sizes, " and "), gpu.full_name, planner::to_table(ways));
 }
 
@@ -188,8 +187,8 @@ void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
   if (arguments.json) {
     say("{}\n", plan_json(report, fits, memory));
   } else {
-    say("{} at micro-batch {}, {}\n{}", recipe::model_name(recipe), recipe.batch, recipe.precision,
-        engine::to_table(report));
+    say("{} at micro-batch {}, {}\n{}", recipe::model_name(recipe), recipe.train.batch,
+        name_of(recipe.precision), engine::to_table(report));
     say("picture of the arena: {}\n", arguments.svg);
   }
   if (fits && !arguments.json) print_fits(*fits, options.batch, memory);

@@ -8,7 +8,7 @@
 #include "cli/terminal.h"
 #include "cli/verb.h"
 #include "models/model.h"
-#include "recipe/recipe.h"
+#include "run/from_recipe.h"
 #include "run/launch.h"
 #include "tasks/classify/tensors_dataset.h"
 #include "tasks/language/text_source.h"
@@ -19,7 +19,8 @@ namespace {
 
 void run_ls(bool keys, bool markdown) {
   if (keys) {
-    say("{}", markdown ? recipe::describe_keys_in_markdown() : recipe::describe_keys());
+    const recipe::Choices& choices = run::recipe_choices();
+    say("{}", markdown ? recipe::describe_keys_in_markdown(choices) : recipe::describe_keys(choices));
     return;
   }
   say("recipes (hearth cp NAME FILE.yaml copies one):\n");
@@ -43,11 +44,8 @@ void run_cp(const std::string& name, const std::string& file) {
   user_error("'{}' is no built-in recipe; hearth ls lists them", name);
 }
 
-void check_split(data::DatasetOptions options, const recipe::Recipe& recipe, const char* split,
-                 int64_t count) {
-  options.split = split;
-  options.count = count;
-  const auto dataset = tasks::open_any_dataset(options, recipe.model.num_classes);
+void check_split(const recipe::Recipe& recipe, const char* split) {
+  const auto dataset = tasks::open_any_dataset(run::dataset_options(recipe, split), recipe.model.num_classes);
   say("{}: {} pictures of {}x{}x{}, {} classes\n", split, dataset->size(), dataset->image_size(),
       dataset->image_size(), dataset->channels(), dataset->class_names().size());
   if (dataset->holds_floats()) return;
@@ -68,7 +66,7 @@ int64_t check_text(const tasks::TextSource& source, const recipe::Recipe& recipe
   const text::SampleReader reader = source.reader(file);
   const bool color = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
   const text::InspectOptions options{.marking = color ? text::Marking::color : text::Marking::signs,
-                                     .context = recipe.text.context};
+                                     .context = recipe.data.context};
   const text::TextSummary summary = text::summarize(reader, options);
   // It has colors, and its texts are printable.
   std::fputs(text::describe(summary, reader, options).c_str(), stdout);
@@ -77,12 +75,13 @@ int64_t check_text(const tasks::TextSource& source, const recipe::Recipe& recipe
 
 /// How many records are left out.
 int64_t check_texts(const recipe::Recipe& recipe) {
-  const tasks::TextSource source(recipe.text, models::read_decoder_config(recipe.text.config_file()));
+  const tasks::TextSource source(run::text_options(recipe),
+                                 models::read_decoder_config(recipe.model.config_file()));
   int64_t num_left_out = 0;
-  for (const fs::path& path : {recipe.data.path, fs::path(recipe.text.val_path)}) {
+  for (const fs::path& path : {recipe.data.path, fs::path(recipe.data.val_path)}) {
     if (path.empty() || path.extension() == ".safetensors") continue;
     const int64_t bad = check_text(source, recipe, path);
-    if (bad > 0 && recipe.text.bad_records != "skip")
+    if (bad > 0 && recipe.data.bad_records != recipe::BadRecords::skip)
       user_error("expected records that can be used, got {} in {} that cannot", bad, path.string());
     num_left_out += bad;
   }
@@ -102,8 +101,8 @@ void run_validate(const CLI::App& verb, const std::string& name, const std::stri
   const int64_t num_left_out = recipe::is_text(recipe) ? check_texts(recipe) : 0;
   if (exit_code() = run::launch(job); exit_code() != 0) return;
   if (!recipe::is_text(recipe)) {
-    check_split(recipe.data, recipe, "train", recipe.data.count);
-    check_split(recipe.data, recipe, "test", recipe.val_count);
+    check_split(recipe, "train");
+    check_split(recipe, "test");
   }
   const std::string but = num_left_out == 0 ? ""
                                             : fmt::format("; of its data, {} bad record{} left out",

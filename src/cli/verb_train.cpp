@@ -33,16 +33,16 @@ std::string recipe_of(const TrainArguments& arguments) {
 
 /// On another machine, what describes a language model is in the run folder alone.
 void look_into_folder(recipe::Recipe& recipe, const fs::path& run) {
-  recipe::TextOptions& text = recipe.text;
+  recipe::Model& model = recipe.model;
   if (!recipe::is_text(recipe)) return;
   // An adapter needs the model itself.
   const bool has_config = !recipe.adapter.wanted() && fs::exists(run / "config.json");
-  if (has_config && !fs::exists(text.config_file())) {
-    text.model.clear();
-    text.config = (run / "config.json").string();
+  if (has_config && !fs::exists(model.config_file())) {
+    model.path.clear();
+    model.config = (run / "config.json").string();
   }
-  const bool is_gone = !text.tokenizer.empty() && !fs::exists(text.tokenizer);
-  if (is_gone && hub::has_tokenizer(run)) text.tokenizer = run.string();
+  const bool is_gone = !model.tokenizer.empty() && !fs::exists(model.tokenizer);
+  if (is_gone && hub::has_tokenizer(run)) model.tokenizer = run.string();
 }
 
 void run_train(const CLI::App& verb, TrainArguments arguments) {

@@ -53,16 +53,19 @@ int32_t Dataset::check(int64_t index) const {
   return label;
 }
 
-std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
+std::vector<std::string> dataset_kinds() {
   std::vector<std::string> names;
+  for (const Kind& kind : kKinds) names.emplace_back(kind.name);
+  return names;
+}
+
+std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
   for (const Kind& kind : kKinds) {
-    if (options.kind == kind.name) {
-      check_options(options);
-      return kind.open(options);
-    }
-    names.emplace_back(kind.name);
+    if (options.kind != kind.name) continue;
+    check_options(options);
+    return kind.open(options);
   }
-  user_error("there is no data.kind '{}'{}", options.kind, did_you_mean(options.kind, names));
+  user_error("there is no data.kind '{}'{}", options.kind, did_you_mean(options.kind, dataset_kinds()));
 }
 
 DatasetCheck check_dataset(const Dataset& dataset) {

@@ -11,7 +11,7 @@ namespace hearth::data {
 
 /// Which labeled pictures to open.
 struct DatasetOptions {
-  /// "shapes", "idx" (MNIST), "cifar10" or "folder" (a folder per class).
+  /// One of dataset_kinds(): "shapes", "idx" (MNIST), "cifar10", "folder" (a folder per class).
   std::string kind = "shapes";
   fs::path path;
   /// "train" or "test".
@@ -52,6 +52,8 @@ class Dataset {
   int64_t channels_ = 0;
 };
 
+/// What DatasetOptions::kind may be.
+std::vector<std::string> dataset_kinds();
 /// Opens a dataset; UserError says what was expected where.
 std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options);
 

@@ -151,7 +151,7 @@ Json number(double value) {
 
 }  // namespace
 
-nn::Adapter builder_adapter(const recipe::AdapterOptions& options) {
+nn::Adapter builder_adapter(const recipe::Adapter& options) {
   if (!options.wanted()) return {};
   nn::Adapter adapter{.rank = options.rank,
                       .scale = options.scale(),
@@ -196,7 +196,7 @@ AdapterConfig read_adapter_config(const fs::path& file_or_folder) {
     refuse_value(file, "r", config, "a rank from 1 to 65536");
   if (!alpha.is_number()) refuse_value(file, "lora_alpha", config, "a number");
   const Json base = config.value("base_model_name_or_path", Json());
-  AdapterConfig read{.options = {.name = "lora",
+  AdapterConfig read{.options = {.name = recipe::AdapterKind::lora,
                                  .rank = rank.get<int64_t>(),
                                  .alpha = alpha.get<double>(),
                                  .rslora = config.value("use_rslora", Json()) == true,
@@ -210,7 +210,7 @@ AdapterConfig read_adapter_config(const fs::path& file_or_folder) {
   return read;
 }
 
-std::string adapter_config_json(const recipe::AdapterOptions& options, const std::vector<nn::Tensor>& tensors,
+std::string adapter_config_json(const recipe::Adapter& options, const std::vector<nn::Tensor>& tensors,
                                 const fs::path& base) {
   Json config;
   config["peft_type"] = "LORA";

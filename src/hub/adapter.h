@@ -18,7 +18,7 @@ inline constexpr const char* kAdapterConfig = "adapter_config.json";
 inline constexpr const char* kAdapterPrefix = "base_model.model.";
 
 /// What the builder is told; with a path, after reading that adapter's config.
-nn::Adapter builder_adapter(const recipe::AdapterOptions& options);
+nn::Adapter builder_adapter(const recipe::Adapter& options);
 
 /// For models whose embed_tokens and lm_head are one table: UserError if the adapter would train one of the
 /// two, because PEFT would load it as a table of its own.
@@ -28,7 +28,7 @@ void check_untied(const nn::Adapter& adapter);
 fs::path adapter_weights(const fs::path& file_or_folder);
 
 struct AdapterConfig {
-  recipe::AdapterOptions options;          ///< targets are empty where they are no list of names
+  recipe::Adapter options;                 ///< targets are empty where they are no list of names
   std::string base;                        ///< base_model_name_or_path
   std::shared_ptr<const ModuleRule> rule;  ///< what becomes of each module
   bool transposed = false;                 ///< fan_in_fan_out
@@ -38,7 +38,7 @@ struct AdapterConfig {
 /// LoRA and for a key that is not known, unless its value turns nothing on.
 AdapterConfig read_adapter_config(const fs::path& file_or_folder);
 /// Its text for the adapter among `tensors`, on the model in the folder `base`.
-std::string adapter_config_json(const recipe::AdapterOptions& options, const std::vector<nn::Tensor>& tensors,
+std::string adapter_config_json(const recipe::Adapter& options, const std::vector<nn::Tensor>& tensors,
                                 const fs::path& base);
 
 }  // namespace hearth::hub

@@ -11,7 +11,7 @@
 #include "hub/weights.h"
 #include "models/decoder/config.h"
 #include "models/torch_dtype.h"
-#include "recipe/recipe.h"
+#include "recipe/recipe_file.h"
 #include "tasks/language/text_source.h"
 
 namespace hearth::hub {
@@ -128,7 +128,7 @@ void write_folder(const ModelFolder& model, ModelWeights& weights, const FolderO
 
 bool is_picture_run(const fs::path& folder) {
   if (!fs::is_regular_file(folder / kRecipe) || fs::exists(folder / "config.json")) return false;
-  return !recipe::is_text(recipe::load_recipe(folder / kRecipe));
+  return !recipe::is_text(recipe::load_recipe(folder / kRecipe, {}));
 }
 
 int64_t export_folder(const ModelFolder& model, const FolderOptions& options) {

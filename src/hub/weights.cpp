@@ -225,8 +225,8 @@ const char* weights_name(const engine::Engine& engine) {
 
 DType saved_dtype(const recipe::Recipe& recipe) {
   if (!recipe::is_text(recipe)) return DType::f32;
-  const fs::path first = recipe.init.empty() ? recipe.text.model : recipe.init;
-  return first.empty() ? config_dtype(recipe.text.config_file()) : main_dtype(first);
+  const fs::path first = recipe.init.empty() ? recipe.model.path : recipe.init;
+  return first.empty() ? config_dtype(recipe.model.config_file()) : main_dtype(first);
 }
 
 DType config_dtype(const fs::path& file) {

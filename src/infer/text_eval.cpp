@@ -6,7 +6,6 @@
 #include "base/text.h"
 #include "hub/weights.h"
 #include "infer/generator.h"
-#include "tasks/language/text_source.h"
 
 namespace hearth::infer {
 namespace {
@@ -37,10 +36,8 @@ Question question_of(const text::Sample& sample, const text::Tokenizer& tokenize
   return question;
 }
 
-std::vector<Question> read_questions(const recipe::Recipe& recipe, const fs::path& file, int64_t limit) {
-  recipe::TextOptions options = recipe.text;
-  options.train_on_prompt = false;
-  const tasks::TextSource source(options, models::read_decoder_config(options.config_file()));
+std::vector<Question> read_questions(const tasks::TextOptions& options, const fs::path& file, int64_t limit) {
+  const tasks::TextSource source(options, models::read_decoder_config(options.model.config_file()));
   const text::DataFile data = source.open(file);
   const text::SampleReader reader = source.reader(data);
   std::vector<Question> questions;
@@ -53,7 +50,8 @@ std::vector<Question> read_questions(const recipe::Recipe& recipe, const fs::pat
                file.string(), sample.line, text::format_name(sample.format));
   };
   reader.for_each(visit, faults);
-  if (faults.total() > 0 && options.bad_records != "skip") user_error("{}", faults.sentences().front());
+  if (faults.total() > 0 && options.data.bad_records != recipe::BadRecords::skip)
+    user_error("{}", faults.sentences().front());
   if (questions.empty()) user_error("expected questions in {}, got none", file.string());
   return questions;
 }
@@ -102,13 +100,14 @@ tasks::Evaluation evaluate_text(engine::EngineOptions options, const tasks::Task
   return task.evaluate(engine, 0);
 }
 
-MatchResult match_answers(const recipe::Recipe& recipe, const hub::ModelFolder& model, const fs::path& file,
+MatchResult match_answers(tasks::TextOptions text, const hub::ModelFolder& model, const fs::path& file,
                           const MatchOptions& options) {
-  const std::vector<Question> questions = read_questions(recipe, file, options.limit);
+  text.data.train_on_prompt = false;
+  const std::vector<Question> questions = read_questions(text, file, options.limit);
   const auto longest = std::ranges::max_element(
       questions, {}, [](const Question& question) { return question.prompt.size(); });
-  Generator generator(model, {.slots = std::ssize(longest->prompt) + options.max_tokens,
-                              .num_threads = recipe::num_threads(recipe)});
+  Generator generator(
+      model, {.slots = std::ssize(longest->prompt) + options.max_tokens, .num_threads = options.num_threads});
   const auto tokenizer = text::open_tokenizer(model.text);
   MatchResult result;
   for (const Question& question : questions) {

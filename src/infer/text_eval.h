@@ -5,6 +5,7 @@
 
 #include "base/function_ref.h"
 #include "hub/model_folder.h"
+#include "tasks/language/text_source.h"
 #include "tasks/task.h"
 
 namespace hearth::infer {
@@ -23,6 +24,7 @@ std::string long_wait(const std::string& what, double seconds);
 struct MatchOptions {
   int64_t limit = 0;  ///< questions, 0: all
   int64_t max_tokens = 256;
+  int num_threads = 1;
 };
 struct MatchResult {
   int64_t num_questions = 0;
@@ -32,7 +34,7 @@ struct MatchResult {
 /// Lets the model answer each question of a file of conversations or of prompts with completions, always by
 /// the likeliest token; right is what same_answer says of the record's last answer. UserError for records
 /// without a question.
-MatchResult match_answers(const recipe::Recipe& recipe, const hub::ModelFolder& model, const fs::path& file,
+MatchResult match_answers(tasks::TextOptions text, const hub::ModelFolder& model, const fs::path& file,
                           const MatchOptions& options);
 
 /// Whether two answers agree. Where the wanted one has "####", as in GSM8K, the numbers after it, without

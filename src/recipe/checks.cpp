@@ -1,7 +1,8 @@
 #include "recipe/checks.h"
 
+#include <fmt/ranges.h>
+
 #include "base/error.h"
-#include "exec/device/gpu_choice.h"
 
 namespace hearth::recipe {
 namespace {
@@ -10,13 +11,13 @@ namespace {
 constexpr int64_t kMostLayers = 1024;
 
 void check_pixels(const Recipe& recipe, const Places& places) {
-  const int64_t channels = recipe.model.channels;
-  if (channels == 2 && recipe.data.kind != "tensors") {
+  const int64_t channels = recipe.data.channels;
+  if (channels == 2 && recipe.data.kind != kTensors) {
     user_error("expected 1 (gray) or 3 (color) for data.channels, got 2 in {}; try 3",
                places.of("data.channels"));
   }
   for (const auto& [key, values] :
-       {std::pair("data.mean", &recipe.loader.mean), std::pair("data.std", &recipe.loader.std)}) {
+       {std::pair("data.mean", &recipe.data.mean), std::pair("data.std", &recipe.data.std)}) {
     const int64_t count = std::ssize(*values);
     if (count != 1 && count != channels) {
       user_error("expected {}{} for {}, one per channel, got {} in {}; try [{}]",
@@ -25,7 +26,7 @@ void check_pixels(const Recipe& recipe, const Places& places) {
                  fmt::join(std::vector<double>(static_cast<size_t>(channels), 0.5), ", "));
     }
   }
-  for (const float std : recipe.loader.std) {
+  for (const float std : recipe.data.std) {
     if (!(std > 0)) {
       user_error("expected numbers above 0 for data.std, got {} in {}; try [0.5]", std,
                  places.of("data.std"));
@@ -34,7 +35,7 @@ void check_pixels(const Recipe& recipe, const Places& places) {
 }
 
 void check_text(const Recipe& recipe, const Places& places) {
-  if (recipe.data.kind == "text" && !is_text(recipe)) {
+  if (recipe.data.kind == kText && !is_text(recipe)) {
     user_error("expected model.path or model.config for text, got neither in {}; try model=FOLDER",
                places.of("data.kind"));
   }
@@ -42,11 +43,11 @@ void check_text(const Recipe& recipe, const Places& places) {
     user_error("expected layers to adapt, got none in {}; try adapter.targets=all-linear",
                places.of("adapter.targets"));
   }
-  if (!recipe.text.model.empty() && !recipe.text.config.empty()) {
+  if (!recipe.model.path.empty() && !recipe.model.config.empty()) {
     user_error("expected model.path (to continue from) or model.config (to start new), got both in {}",
                places.of("model.config"));
   }
-  for (const std::string& field : recipe.text.fields) {
+  for (const std::string& field : recipe.data.fields) {
     if (const size_t equals = field.find('=');
         equals != field.npos && equals > 0 && equals + 1 < field.size())
       continue;
@@ -61,65 +62,70 @@ void check_pairs(const Recipe& recipe, const Places& places) {
         "expected model.path, a language model, for train.objective=dpo, got none in {}; try model=FOLDER",
         places.of("train.objective"));
   }
-  const auto expect = [&](bool holds, const char* key, const char* value, std::string_view got) {
+  const auto expect = [&](bool holds, const char* key, std::string_view value, std::string_view got) {
     if (holds) return;
     user_error("expected {0}={1} for train.objective=dpo, got {2} in {3}; try {0}={1}", key, value, got,
                places.of(key));
   };
-  const TextOptions& text = recipe.text;
-  expect(!text.packing, "data.packing", "false", "true");
-  expect(text.format == "preference", "data.format", "preference", text.format);
-  expect(!text.train_on_prompt, "data.train_on_prompt", "false", "true");
-  expect(text.overlong != "split", "data.overlong", "truncate", "split");
+  const Data& data = recipe.data;
+  expect(!data.packing, "data.packing", "false", "true");
+  expect(data.format == kPairs, "data.format", kPairs, data.format);
+  expect(!data.train_on_prompt, "data.train_on_prompt", "false", "true");
+  expect(data.overlong != Overlong::split, "data.overlong", name_of(Overlong::truncate),
+         name_of(data.overlong));
 }
 
 /// Stages work at once on micro-batches of an update, the more the better: one that has no number of them
 /// gets four for each stage, or as many as divide it.
 void fill_pipeline(Recipe& recipe, const Places& places) {
-  if (recipe.shards > 1) {
+  if (recipe.train.shards > 1) {
     user_error("expected train.shards=1 for parallel=pipeline, got {} in {}; try parallel=data",
-               recipe.shards, places.of("train.shards"));
+               recipe.train.shards, places.of("train.shards"));
   }
-  recipe.shards = 1;
-  if (recipe.devices == 1 || recipe.accumulate > 1) return;
+  recipe.train.shards = 1;
+  if (recipe.devices == 1 || recipe.train.accumulate > 1) return;
   for (int64_t count = 4 * recipe.devices; count > 1; --count) {
     // Batch norm over a single row has no variance.
-    if (recipe.batch % count != 0 || (recipe.batch == count && count > 2)) continue;
-    recipe.batch /= count;
-    recipe.accumulate = count;
+    if (recipe.train.batch % count != 0 || (recipe.train.batch == count && count > 2)) continue;
+    recipe.train.batch /= count;
+    recipe.train.accumulate = count;
     return;
   }
   user_error(
       "expected train.accumulate above 1, or a train.batch that can be divided, for parallel=pipeline, got "
       "{} x {} in {}; try train.accumulate={}",
-      recipe.accumulate, recipe.batch, places.of("train.accumulate"), 4 * recipe.devices);
+      recipe.train.accumulate, recipe.train.batch, places.of("train.accumulate"), 4 * recipe.devices);
 }
 
 /// What a vendor's library between GPUs does not go together with.
 void check_transport(const Recipe& recipe, const Places& places) {
-  if (recipe.transport == "host" || recipe.devices == 1) return;
+  if (recipe.exchange.transport == Transport::host || recipe.devices == 1) return;
   const auto expect = [&](bool holds, const char* key, std::string_view value, std::string_view got) {
     if (holds) return;
     user_error(
         "expected {0}={1} for exchange.transport={2}, got {3} in {4}; try {0}={1}, or "
         "exchange.transport=host",
-        key, value, recipe.transport, got, places.of(key));
+        key, value, name_of(recipe.exchange.transport), got, places.of(key));
   };
-  expect(exec::names_gpu(recipe.device), "device", "gpu", recipe.device);
-  expect(recipe.parallel == "data" || recipe.parallel == "zero1", "parallel", "data", recipe.parallel);
+  expect(recipe.device != kCpu, "device", "gpu", recipe.device);
+  expect(recipe.parallel == Parallel::data || recipe.parallel == Parallel::zero1, "parallel",
+         name_of(Parallel::data), name_of(recipe.parallel));
   // More of them ask for the bits that other numbers of devices make.
-  expect(recipe.shards == recipe.devices, "train.shards", std::to_string(recipe.devices),
-         std::to_string(recipe.shards));
-  expect(recipe.compress != "bf16", "exchange.compress", "none", recipe.compress);
+  expect(recipe.train.shards == recipe.devices, "train.shards", std::to_string(recipe.devices),
+         std::to_string(recipe.train.shards));
+  expect(recipe.exchange.compress != Compress::bf16, "exchange.compress", name_of(Compress::none),
+         name_of(recipe.exchange.compress));
   expect(!recipe.offload.states, "offload.states", "false", "true");
   expect(!recipe.offload.weights, "offload.weights", "false", "true");
 }
 
 /// What devices that send less do not go together with.
 void check_exchange(const Recipe& recipe, const Places& places) {
-  const bool is_local = recipe.local.steps > 1, compresses = recipe.compress != "none";
-  const std::string wish = is_local     ? fmt::format("exchange.local_steps={}", recipe.local.steps)
-                           : compresses ? "exchange.compress=" + recipe.compress
+  const bool is_local = recipe.exchange.local_steps > 1;
+  const bool compresses = recipe.exchange.compress != Compress::none;
+  const std::string_view compress = name_of(recipe.exchange.compress);
+  const std::string wish = is_local     ? fmt::format("exchange.local_steps={}", recipe.exchange.local_steps)
+                           : compresses ? fmt::format("exchange.compress={}", compress)
                                         : "";
   const auto expect = [&](bool holds, const char* key, std::string_view value, std::string_view got) {
     if (holds) return;
@@ -127,73 +133,83 @@ void check_exchange(const Recipe& recipe, const Places& places) {
                places.of(key));
   };
   if (wish.empty()) return;
-  expect(recipe.parallel == "data", "parallel", "data", recipe.parallel);
-  if (compresses) expect(recipe.precision != "fp16", "precision", "bf16", recipe.precision);
+  expect(recipe.parallel == Parallel::data, "parallel", name_of(Parallel::data), name_of(recipe.parallel));
+  if (compresses)
+    expect(recipe.precision != Precision::fp16, "precision", name_of(Precision::bf16),
+           name_of(recipe.precision));
   if (!is_local) return;
-  expect(!compresses, "exchange.compress", "none", recipe.compress);
-  expect(recipe.optimizer.ema_decay == 0, "train.ema", "0", "a decay");
+  expect(!compresses, "exchange.compress", name_of(Compress::none), compress);
+  expect(recipe.train.ema == 0, "train.ema", "0", "a decay");
   expect(!recipe.offload.states, "offload.states", "false", "true");
   expect(!recipe.offload.weights, "offload.weights", "false", "true");
 }
 
-}  // namespace
-
+/// What train.objective dpo says of other keys, where they are left at their defaults.
 void take_up_objective(Recipe& recipe, const Places& places) {
-  recipe.text.pairs = recipe.objective == "dpo";
-  if (!recipe.text.pairs) return;
-  if (!places.contains("data.packing")) recipe.text.packing = false;
-  if (recipe.text.format == "detect") recipe.text.format = "preference";
+  if (!has_pairs(recipe)) return;
+  if (!places.contains("data.packing")) recipe.data.packing = false;
+  if (recipe.data.format == kDetect) recipe.data.format = kPairs;
 }
 
+/// An update that the recipe does not divide among its devices is divided by a smaller micro-batch.
 void share_out(Recipe& recipe, const Places& places) {
   if (recipe.devices > 1 && recipe.device.find(':') != std::string::npos) {
     user_error("expected device=cpu, gpu or emulated for devices={}, got {} in {}; try device={}",
                recipe.devices, recipe.device, places.of("device"),
                recipe.device.substr(0, recipe.device.find(':')));
   }
-  if (recipe.parallel == "pipeline") return fill_pipeline(recipe, places);
-  if (recipe.shards == 0) recipe.shards = recipe.devices;
+  if (recipe.parallel == Parallel::pipeline) return fill_pipeline(recipe, places);
+  if (recipe.train.shards == 0) recipe.train.shards = recipe.devices;
   if (num_sharing(recipe, static_cast<int>(recipe.devices)) != recipe.devices) {
     user_error(
         "expected train.shards to be devices={} times 1, 2, 4 or so on, got {} in {}; try train.shards={}",
-        recipe.devices, recipe.shards, places.of("train.shards"), recipe.devices);
+        recipe.devices, recipe.train.shards, places.of("train.shards"), recipe.devices);
   }
-  if (recipe.accumulate == 1 && recipe.batch % recipe.shards == 0) {
-    recipe.batch /= recipe.shards;
-    recipe.accumulate = recipe.shards;
+  if (recipe.train.accumulate == 1 && recipe.train.batch % recipe.train.shards == 0) {
+    recipe.train.batch /= recipe.train.shards;
+    recipe.train.accumulate = recipe.train.shards;
   }
-  if (recipe.accumulate % recipe.shards == 0) return;
-  const int64_t rounded = (recipe.accumulate / recipe.shards + 1) * recipe.shards;
+  if (recipe.train.accumulate % recipe.train.shards == 0) return;
+  const int64_t rounded = (recipe.train.accumulate / recipe.train.shards + 1) * recipe.train.shards;
   user_error(
       "expected train.accumulate to be a multiple of {} for devices={} and train.shards={}, got {} in {}; "
       "try train.accumulate={}",
-      recipe.shards, recipe.devices, recipe.shards, recipe.accumulate, places.of("train.accumulate"),
-      rounded);
+      recipe.train.shards, recipe.devices, recipe.train.shards, recipe.train.accumulate,
+      places.of("train.accumulate"), rounded);
+}
+
+}  // namespace
+
+void complete(Recipe& recipe, const Places& places) {
+  if (is_text(recipe)) recipe.data.kind = kText;
+  take_up_objective(recipe, places);
+  share_out(recipe, places);
 }
 
 void check(const Recipe& recipe, const Places& places) {
   check_text(recipe, places);
   check_transport(recipe, places);
   check_exchange(recipe, places);
-  if (recipe.text.pairs) check_pairs(recipe, places);
+  if (has_pairs(recipe)) check_pairs(recipe, places);
   if (recipe.optimizer.nesterov && recipe.optimizer.momentum == 0) {
     user_error("expected optimizer.momentum above 0 for optimizer.nesterov, got 0 in {}; try 0.9",
                places.of("optimizer.nesterov"));
   }
-  const bool shards = recipe.parallel == "zero1" || recipe.parallel == "sharded";
-  if (shards && recipe.optimizer.ema_decay > 0) {
-    user_error("expected train.ema=0 for parallel={}, got {} in {}; try parallel=data", recipe.parallel,
-               recipe.optimizer.ema_decay, places.of("parallel"));
+  const bool shards = recipe.parallel == Parallel::zero1 || recipe.parallel == Parallel::sharded;
+  if (shards && recipe.train.ema > 0) {
+    user_error("expected train.ema=0 for parallel={}, got {} in {}; try parallel=data",
+               name_of(recipe.parallel), recipe.train.ema, places.of("parallel"));
   }
   if (recipe.optimizer.in_backward &&
-      (recipe.accumulate > 1 || recipe.optimizer.clip_norm > 0 || recipe.precision == "fp16")) {
+      (recipe.train.accumulate > 1 || recipe.train.clip_norm > 0 || recipe.precision == Precision::fp16)) {
     user_error(
         "expected train.accumulate=1, train.clip_norm=0 and fp32 or bf16 for optimizer.in_backward, got {}, "
         "{} and {} in {}",
-        recipe.accumulate, recipe.optimizer.clip_norm, recipe.precision, places.of("optimizer.in_backward"));
+        recipe.train.accumulate, recipe.train.clip_norm, name_of(recipe.precision),
+        places.of("optimizer.in_backward"));
   }
-  if (recipe.data.kind != "shapes" && recipe.data.path.empty()) {
-    const bool text = recipe.data.kind == "text";
+  if (recipe.data.kind != kShapes && recipe.data.path.empty()) {
+    const bool text = recipe.data.kind == kText;
     user_error("expected data.path, the {} that holds the data of kind {}, got none in {}; try {}",
                text ? "file" : "folder", recipe.data.kind, places.of("data.kind"),
                text ? "data=FILE.jsonl or data=FILE.txt" : "data.path=DIR");
@@ -208,7 +224,7 @@ void check(const Recipe& recipe, const Places& places) {
                  places.of("model.hidden"));
     }
   }
-  if (recipe.schedule.name == "onecycle" && recipe.schedule.warmup_steps > 0) {
+  if (recipe.schedule.name == ScheduleKind::onecycle && recipe.schedule.warmup_steps > 0) {
     user_error(
         "expected no schedule.warmup_steps, because onecycle brings its own warm-up, got {} in {}; try 0",
         recipe.schedule.warmup_steps, places.of("schedule.warmup_steps"));

@@ -24,11 +24,10 @@ class Places {
   std::map<std::string, std::string> where_;
 };
 
-/// What train.objective dpo says of other keys, where they are left at their defaults.
-void take_up_objective(Recipe& recipe, const Places& places);
-/// An update that the recipe does not divide among its devices is divided by a smaller micro-batch. UserError
-/// for what devices cannot share.
-void share_out(Recipe& recipe, const Places& places);
+/// Fills in what follows from other keys: what the objective says of the data, and how devices share an
+/// update, by a smaller micro-batch where the recipe does not divide it. UserError for what devices cannot
+/// share.
+void complete(Recipe& recipe, const Places& places);
 /// UserError for values that do not go together.
 void check(const Recipe& recipe, const Places& places);
 

@@ -1,6 +1,12 @@
 #include "recipe/field_kinds.h"
 
+#include <yaml-cpp/yaml.h>
+
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <optional>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -9,120 +15,176 @@
 namespace hearth::recipe {
 namespace {
 
+/// The number that the whole text of a scalar is; nothing for inf, nan and whatever does not fit.
 template <typename T>
-const T& constant(const Member<T>& member, const Recipe& recipe) {
-  return member(const_cast<Recipe&>(recipe));
+std::optional<T> number_of(const YAML::Node& node) {
+  if (!node.IsScalar()) return std::nullopt;
+  const std::string& text = node.Scalar();
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  if constexpr (std::is_floating_point_v<T>) {
+    if (!std::isfinite(value)) return std::nullopt;
+  }
+  return value;
 }
 
-}  // namespace
-
+/// The text of a scalar, "" for null; nothing where it is no scalar.
 std::optional<std::string> text_of(const YAML::Node& node) {
   if (node.IsNull()) return "";
   if (!node.IsScalar() || node.Scalar().find('\0') != std::string::npos) return std::nullopt;
   return node.Scalar();
 }
 
-Field integer(std::string key, std::string doc, Member<int64_t> member, int64_t least, int64_t most) {
-  const auto read = [=](Recipe& recipe, const YAML::Node& node) -> std::string {
-    const auto value = number_of<int64_t>(node);
-    if (!value || *value < least || *value > most) {
-      return fmt::format("a whole number from {} to {}", least, most);
-    }
-    member(recipe) = *value;
-    return "";
+template <typename T>
+std::string read_real(const YAML::Node& node, T& value, Real limits) {
+  const auto number = number_of<T>(node);
+  const auto fits = [&](T x) {
+    return x >= static_cast<T>(limits.least) && x < static_cast<T>(limits.below);
   };
-  return {key, doc, read, [=](const Recipe& recipe) { return std::to_string(constant(member, recipe)); }};
-}
-
-Field real(std::string key, std::string doc, Member<double> member, double least, double below) {
-  const auto read = [=](Recipe& recipe, const YAML::Node& node) -> std::string {
-    const auto value = number_of<double>(node);
-    if (!value || !(*value >= least && *value < below)) {
-      return fmt::format("a number from {} to below {}", least, below);
-    }
-    member(recipe) = *value;
-    return "";
-  };
-  return {key, doc, read, [=](const Recipe& recipe) { return fmt::format("{}", constant(member, recipe)); }};
-}
-
-Field boolean(std::string key, std::string doc, Member<bool> member) {
-  const auto read = [=](Recipe& recipe, const YAML::Node& node) -> std::string {
-    bool value = false;
-    if (!YAML::convert<bool>::decode(node, value)) return "true or false";
-    member(recipe) = value;
-    return "";
-  };
-  return {key, doc, read, [=](const Recipe& recipe) { return constant(member, recipe) ? "true" : "false"; }};
-}
-
-Field text(std::string key, std::string doc, Member<std::string> member, std::vector<std::string> choices) {
-  const auto read = [=](Recipe& recipe, const YAML::Node& node) -> std::string {
-    const auto value = text_of(node);
-    if (!value) return "one word or path";
-    if (!choices.empty() && std::find(choices.begin(), choices.end(), *value) == choices.end()) {
-      std::vector<std::string> names;
-      for (const std::string& choice : choices) names.push_back(choice.empty() ? "\"\"" : choice);
-      return fmt::format("one of {}{}", fmt::join(names, ", "), did_you_mean(*value, choices));
-    }
-    member(recipe) = *value;
-    return "";
-  };
-  return {key, doc, read, [=](const Recipe& recipe) { return yaml_quoted(constant(member, recipe)); }};
+  if (!number || !fits(*number))
+    return fmt::format("a number from {} to below {}", limits.least, limits.below);
+  value = *number;
+  return "";
 }
 
 template <typename T>
-Field numbers(std::string key, std::string doc, Member<std::vector<T>> member) {
-  const auto read = [=](Recipe& recipe, const YAML::Node& node) -> std::string {
-    std::vector<T> values;
-    if (!node.IsSequence()) return "a list like [1, 2]";
-    for (const YAML::Node& item : node) {
-      const auto value = number_of<T>(item);
-      if (!value) return "a list of finite numbers like [1, 2]";
-      values.push_back(*value);
-    }
-    member(recipe) = values;
-    return "";
-  };
-  const auto write = [=](const Recipe& recipe) {
-    return fmt::format("[{}]", fmt::join(constant(member, recipe), ", "));
-  };
-  return {.key = key, .doc = doc, .read = read, .write = write, .is_list = true};
+std::string read_numbers(const YAML::Node& node, std::vector<T>& value) {
+  std::vector<T> numbers;
+  if (!node.IsSequence()) return "a list like [1, 2]";
+  for (const YAML::Node& item : node) {
+    const auto number = number_of<T>(item);
+    if (!number) return "a list of finite numbers like [1, 2]";
+    numbers.push_back(*number);
+  }
+  value = std::move(numbers);
+  return "";
 }
 
-template Field numbers(std::string, std::string, Member<std::vector<int64_t>>);
-template Field numbers(std::string, std::string, Member<std::vector<float>>);
+}  // namespace
 
-Field words(std::string key, std::string doc, Member<std::vector<std::string>> member) {
-  const auto read = [=](Recipe& recipe, const YAML::Node& node) -> std::string {
-    std::vector<std::string> values;
-    if (!node.IsSequence()) return "a list like [a, b]";
-    for (const YAML::Node& item : node) {
-      const auto value = text_of(item);
-      if (!value) return "a list of words like [a, b]";
-      values.push_back(*value);
-    }
-    member(recipe) = values;
-    return "";
-  };
-  const auto write = [=](const Recipe& recipe) {
-    std::vector<std::string> quoted;
-    for (const std::string& word : constant(member, recipe)) quoted.push_back(yaml_quoted(word));
-    return fmt::format("[{}]", fmt::join(quoted, ", "));
-  };
-  return {.key = key, .doc = doc, .read = read, .write = write, .is_list = true};
+std::string read_value(const YAML::Node& node, uint64_t& value) {
+  const auto number = number_of<uint64_t>(node);
+  if (!number) return fmt::format("a whole number from 0 to {}", std::numeric_limits<uint64_t>::max());
+  value = *number;
+  return "";
 }
 
-Field bytes(std::string key, std::string doc, std::string expected, Member<int64_t> member) {
-  const auto read = [=](Recipe& recipe, const YAML::Node& node) -> std::string {
-    const auto value = node.IsScalar() ? parse_bytes(node.Scalar()) : std::nullopt;
-    if (!value) return expected;
-    member(recipe) = *value;
-    return "";
-  };
-  return {.key = key, .doc = doc, .read = read, .write = [=](const Recipe& recipe) {
-            return std::to_string(constant(member, recipe));
-          }};
+std::string read_value(const YAML::Node& node, int64_t& value, Whole limits) {
+  const auto number = number_of<int64_t>(node);
+  if (!number || *number < limits.least || *number > limits.most)
+    return fmt::format("a whole number from {} to {}", limits.least, limits.most);
+  value = *number;
+  return "";
+}
+
+std::string read_value(const YAML::Node& node, int64_t& value, Bytes limits) {
+  const auto number = node.IsScalar() ? parse_bytes(node.Scalar()) : std::nullopt;
+  if (!number) return limits.expected;
+  value = *number;
+  return "";
+}
+
+std::string read_value(const YAML::Node& node, double& value, Real limits) {
+  return read_real(node, value, limits);
+}
+
+std::string read_value(const YAML::Node& node, float& value, Real limits) {
+  return read_real(node, value, limits);
+}
+
+std::string read_value(const YAML::Node& node, bool& value) {
+  return YAML::convert<bool>::decode(node, value) ? "" : "true or false";
+}
+
+std::string read_value(const YAML::Node& node, std::string& value) {
+  const auto text = text_of(node);
+  if (!text) return "one word or path";
+  value = *text;
+  return "";
+}
+
+std::string read_value(const YAML::Node& node, fs::path& value) {
+  const auto text = text_of(node);
+  if (!text) return "a folder";
+  value = *text;
+  return "";
+}
+
+std::string read_value(const YAML::Node& node, std::vector<int64_t>& value) {
+  return read_numbers(node, value);
+}
+
+std::string read_value(const YAML::Node& node, std::vector<float>& value) {
+  return read_numbers(node, value);
+}
+
+std::string read_value(const YAML::Node& node, std::vector<std::string>& value) {
+  std::vector<std::string> words;
+  if (!node.IsSequence()) return "a list like [a, b]";
+  for (const YAML::Node& item : node) {
+    const auto word = text_of(item);
+    if (!word) return "a list of words like [a, b]";
+    words.push_back(*word);
+  }
+  value = std::move(words);
+  return "";
+}
+
+std::string read_value(const YAML::Node& node, std::vector<std::string>& value, OneOrMore) {
+  if (!node.IsScalar()) return read_value(node, value);
+  value = {node.Scalar()};
+  return "";
+}
+
+std::string read_name(const YAML::Node& node, std::string& value, std::span<const std::string> names) {
+  const auto text = text_of(node);
+  if (!text) return "one word or path";
+  if (!names.empty() && std::ranges::find(names, *text) == names.end()) {
+    std::vector<std::string> shown;
+    for (const std::string& name : names) shown.push_back(name.empty() ? "\"\"" : name);
+    return fmt::format("one of {}{}", fmt::join(shown, ", "), did_you_mean(*text, names));
+  }
+  value = *text;
+  return "";
+}
+
+std::string read_name(const YAML::Node& node, size_t& value, std::span<const std::string_view> names) {
+  std::string name;
+  const std::vector<std::string> all(names.begin(), names.end());
+  std::string expected = read_name(node, name, all);
+  if (expected.empty()) value = static_cast<size_t>(std::ranges::find(names, name) - names.begin());
+  return expected;
+}
+
+std::string read_device(const YAML::Node& node, std::string& value, const Choices& choices) {
+  const std::string name = node.IsScalar() ? node.Scalar() : "";
+  if (name != kCpu && choices.is_gpu != nullptr && !choices.is_gpu(name))
+    return "cpu, gpu, gpu:0, gpu:0000:03:00.0 or emulated";
+  value = name;
+  return "";
+}
+
+std::string write_value(uint64_t value) { return std::to_string(value); }
+std::string write_value(int64_t value) { return std::to_string(value); }
+std::string write_value(double value) { return fmt::format("{}", value); }
+std::string write_value(float value) { return fmt::format("{}", value); }
+std::string write_value(bool value) { return value ? "true" : "false"; }
+std::string write_value(const std::string& value) { return yaml_quoted(value); }
+std::string write_value(const fs::path& value) { return yaml_quoted(value.string()); }
+
+std::string write_value(const std::vector<int64_t>& value) {
+  return fmt::format("[{}]", fmt::join(value, ", "));
+}
+
+std::string write_value(const std::vector<float>& value) {
+  return fmt::format("[{}]", fmt::join(value, ", "));
+}
+
+std::string write_value(const std::vector<std::string>& value) {
+  std::vector<std::string> quoted;
+  for (const std::string& word : value) quoted.push_back(yaml_quoted(word));
+  return fmt::format("[{}]", fmt::join(quoted, ", "));
 }
 
 }  // namespace hearth::recipe

@@ -1,49 +1,140 @@
 #pragma once
 
-#include <charconv>
-#include <cmath>
-#include <optional>
+#include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
-#include "recipe/fields.h"
+#include "recipe/field.h"
 
 namespace hearth::recipe {
 
-/// Where a recipe keeps a field's value.
-template <typename T>
-using Member = std::function<T&(Recipe&)>;
+/// Whole numbers from `least` to `most`.
+struct Whole {
+  int64_t least;
+  int64_t most = int64_t{1} << 40;
+};
+/// Numbers from `least` to below `below`.
+struct Real {
+  double least;
+  double below;
+};
+/// A number of bytes, written like 20GiB; `expected` is what it says of one that is not.
+struct Bytes {
+  const char* expected;
+};
+/// A text that is one of Choices::names of its key; `more` is what else messages name.
+struct Named {
+  const char* more = "";
+};
+/// A name of a device.
+struct Device {};
+/// A list of words, or one of them.
+struct OneOrMore {};
 
-/// Fields by what their values are; each says what was expected of one that does not fit.
-Field integer(std::string key, std::string doc, Member<int64_t> member, int64_t least,
-              int64_t most = int64_t{1} << 40);
-Field real(std::string key, std::string doc, Member<double> member, double least, double below);
-Field boolean(std::string key, std::string doc, Member<bool> member);
-/// `choices` limits it when not empty.
-Field text(std::string key, std::string doc, Member<std::string> member,
-           std::vector<std::string> choices = {});
-/// A list of int64_t or float, written [a, b].
-template <typename T>
-Field numbers(std::string key, std::string doc, Member<std::vector<T>> member);
-Field words(std::string key, std::string doc, Member<std::vector<std::string>> member);
-/// `expected`: what it says of a size that does not fit.
-Field bytes(std::string key, std::string doc, std::string expected, Member<int64_t> member);
+/// These read a value by its type and its limits and return what was expected of one that does not fit.
+std::string read_value(const YAML::Node& node, uint64_t& value);
+std::string read_value(const YAML::Node& node, int64_t& value, Whole limits);
+std::string read_value(const YAML::Node& node, int64_t& value, Bytes limits);
+std::string read_value(const YAML::Node& node, double& value, Real limits);
+std::string read_value(const YAML::Node& node, float& value, Real limits);
+std::string read_value(const YAML::Node& node, bool& value);
+std::string read_value(const YAML::Node& node, std::string& value);
+std::string read_value(const YAML::Node& node, fs::path& value);
+std::string read_value(const YAML::Node& node, std::vector<int64_t>& value);
+std::string read_value(const YAML::Node& node, std::vector<float>& value);
+std::string read_value(const YAML::Node& node, std::vector<std::string>& value);
+std::string read_value(const YAML::Node& node, std::vector<std::string>& value, OneOrMore limits);
+/// `names`: what the text may be; any, if empty.
+std::string read_name(const YAML::Node& node, std::string& value, std::span<const std::string> names);
+std::string read_name(const YAML::Node& node, size_t& value, std::span<const std::string_view> names);
+std::string read_device(const YAML::Node& node, std::string& value, const Choices& choices);
 
-/// The number that the whole text of a scalar is; nothing for inf, nan and whatever does not fit.
+std::string write_value(uint64_t value);
+std::string write_value(int64_t value);
+std::string write_value(double value);
+std::string write_value(float value);
+std::string write_value(bool value);
+std::string write_value(const std::string& value);
+std::string write_value(const fs::path& value);
+std::string write_value(const std::vector<int64_t>& value);
+std::string write_value(const std::vector<float>& value);
+std::string write_value(const std::vector<std::string>& value);
+
 template <typename T>
-std::optional<T> number_of(const YAML::Node& node) {
-  if (!node.IsScalar()) return std::nullopt;
-  const std::string& text = node.Scalar();
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  if constexpr (std::is_floating_point_v<T>) {
-    if (!std::isfinite(value)) return std::nullopt;
+inline constexpr bool kIsList = false;
+template <typename T>
+inline constexpr bool kIsList<std::vector<T>> = true;
+
+/// Adds the keys of one section, a struct S that At finds in a recipe.
+template <typename S, typename At>
+class Section {
+ public:
+  Section(std::vector<Field>& fields, std::string prefix, At at)
+      : fields_(fields), prefix_(std::move(prefix)), at_(at) {}
+
+  /// The key `name` is kept in `member`; its type and `limits` say what it may be.
+  template <typename T, typename... Limits>
+  Field& operator()(const char* name, const char* doc, T S::*member, Limits... limits) const {
+    const std::string key = prefix_ + name;
+    const auto read = [=, at = at_](Recipe& recipe, const YAML::Node& node, const Choices& choices) {
+      return read_field(key, node, at(recipe).*member, choices, limits...);
+    };
+    const auto write = [=, at = at_](const Recipe& recipe) { return write_field(at(recipe).*member); };
+    fields_.push_back({.key = key, .doc = doc, .read = read, .write = write, .is_list = kIsList<T>});
+    return fields_.back();
   }
-  return value;
-}
 
-/// The text of a scalar, "" for null; nothing where it is no scalar.
-std::optional<std::string> text_of(const YAML::Node& node);
+ private:
+  template <typename T, typename... Limits>
+  static std::string read_field(const std::string&, const YAML::Node& node, T& value, const Choices&,
+                                Limits... limits) {
+    if constexpr (std::is_enum_v<T>) {
+      size_t number = 0;
+      std::string expected = read_name(node, number, kNames<T>);
+      if (expected.empty()) value = static_cast<T>(number);
+      return expected;
+    } else {
+      return read_value(node, value, limits...);
+    }
+  }
+  static std::string read_field(const std::string& key, const YAML::Node& node, std::string& value,
+                                const Choices& choices, Named limits) {
+    const std::string expected = read_name(node, value, choices.of(key));
+    return expected.empty() ? "" : expected + limits.more;
+  }
+  static std::string read_field(const std::string&, const YAML::Node& node, std::string& value,
+                                const Choices& choices, Device) {
+    return read_device(node, value, choices);
+  }
+
+  template <typename T>
+  static std::string write_field(const T& value) {
+    if constexpr (std::is_enum_v<T>) {
+      return write_value(std::string(name_of(value)));
+    } else {
+      return write_value(value);
+    }
+  }
+
+  std::vector<Field>& fields_;
+  std::string prefix_;
+  At at_;
+};
+
+/// The section `name` of a recipe.
+template <typename S>
+auto section(std::vector<Field>& fields, const std::string& name, S Recipe::*member) {
+  const auto at = [member](auto& recipe) -> auto& { return recipe.*member; };
+  return Section<S, decltype(at)>(fields, name + ".", at);
+}
+/// The keys that are in no section.
+inline auto top_level(std::vector<Field>& fields) {
+  const auto at = [](auto& recipe) -> auto& { return recipe; };
+  return Section<Recipe, decltype(at)>(fields, "", at);
+}
 
 }  // namespace hearth::recipe

@@ -1,299 +1,32 @@
 #include "recipe/recipe.h"
 
-#include <yaml-cpp/yaml.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <map>
-#include <optional>
-#include <set>
 
-#include "base/error.h"
-#include "base/text.h"
 #include "base/threads.h"
-#include "recipe/checks.h"
-#include "recipe/fields.h"
-#include "recipe/yaml.h"
 
 namespace hearth::recipe {
-namespace {
 
-/// Names that other tools use for the same thing.
-constexpr std::pair<const char*, const char*> kAliases[] = {
-    {"model", "model.name"},
-    {"lr", "optimizer.lr"},
-    {"learning_rate", "optimizer.lr"},
-    {"batch_size", "train.batch"},
-    {"epochs", "train.epochs"},
-    {"num_train_epochs", "train.epochs"},
-    {"max_steps", "train.steps"},
-    {"steps", "train.steps"},
-    {"gradient_accumulation_steps", "train.accumulate"},
-    {"data", "data.kind"},
-    {"optimizer", "optimizer.name"},
-    {"schedule", "schedule.name"},
-    {"max_grad_norm", "train.clip_norm"},
-    {"eval_steps", "train.eval_every"},
-    {"eval_on_start", "train.eval_on_start"},
-    {"model_name_or_path", "model.path"},
-    {"base_model", "model.path"},
-    {"num_epochs", "train.epochs"},
-    {"micro_batch_size", "train.batch"},
-    {"per_device_train_batch_size", "train.batch"},
-    {"cutoff_len", "data.context"},
-    {"sequence_len", "data.context"},
-    {"max_seq_len", "data.context"},
-    {"max_seq_length", "data.context"},
-    {"max_length", "data.context"},
-    {"packing", "data.packing"},
-    {"sample_packing", "data.packing"},
-    {"template", "data.template"},
-    {"chat_template", "data.template"},
-    {"train_on_prompt", "data.train_on_prompt"},
-    {"train_on_inputs", "data.train_on_prompt"},
-    {"val_size", "data.val_share"},
-    {"val_set_size", "data.val_share"},
-    {"dataset_prepared_path", "data.cache"},
-    {"weight_decay", "optimizer.weight_decay"},
-    {"adapter", "adapter.name"},
-    {"lora_r", "adapter.rank"},
-    {"lora_rank", "adapter.rank"},
-    {"lora_alpha", "adapter.alpha"},
-    {"lora_dropout", "adapter.dropout"},
-    {"lora_target", "adapter.targets"},
-    {"lora_target_modules", "adapter.targets"},
-    {"target_modules", "adapter.targets"},
-    {"use_rslora", "adapter.rslora"},
-    {"rl", "train.objective"},
-    {"rl_beta", "dpo.beta"},
-    {"pref_beta", "dpo.beta"}};
+bool is_text(const Recipe& recipe) { return !recipe.model.path.empty() || !recipe.model.config.empty(); }
 
-/// A value as a message shows it: on one line, and not longer than is needed to find it.
-std::string shown(const YAML::Node& value) {
-  if (value.IsNull()) return "nothing";
-  if (value.IsSequence()) return fmt::format("a list of {}", value.size());
-  if (!value.IsScalar()) return "keys";
-  constexpr size_t kLongest = 60;
-  const std::string& text = value.Scalar();
-  const std::string quoted = yaml_quoted(std::string_view(text).substr(0, kLongest));
-  return fmt::format("'{}{}'", quoted.substr(1, quoted.size() - 2), text.size() > kLongest ? "..." : "");
-}
-
-std::string section_of(const std::string& key) { return key.substr(0, key.find('.') + 1); }
-std::string leaf_of(const std::string& key) { return key.substr(key.find('.') + 1); }
-
-/// The key that was probably meant: one of that name in another section, else the one spelt nearest.
-std::optional<std::string> likely_key(const std::string& key) {
-  std::map<std::string, std::string> meant;
-  for (const auto& [alias, name] : kAliases) meant.emplace(alias, name);
-  std::vector<std::string> keys;
-  for (const Field& field : recipe_fields()) {
-    meant.emplace(leaf_of(field.key), field.key);
-    meant.emplace(field.key, field.key);
-    keys.push_back(field.key);
-  }
-  if (const auto found = meant.find(leaf_of(key)); found != meant.end()) return found->second;
-  if (key.find('.') != std::string::npos) return nearest_name(key, keys);
-  std::vector<std::string> names;
-  for (const auto& [name, full] : meant) names.push_back(name);
-  const auto near = nearest_name(key, names);
-  return near ? std::optional(meant.at(*near)) : std::nullopt;
-}
-
-/// model=FOLDER and data=FILE name files where they name neither a model nor a kind of data: those have no
-/// slash and no extension.
-std::string meant_key(const std::string& key, const YAML::Node& value) {
-  if ((key != "model" && key != "data") || !value.IsScalar()) return key;
-  const std::string& text = value.Scalar();
-  std::error_code ignored;
-  const bool is_file =
-      text.find('/') != std::string::npos || fs::path(text).has_extension() || fs::exists(text, ignored);
-  return is_file ? key + ".path" : key;
-}
-
-const Field* find_field(std::string key) {
-  std::replace(key.begin(), key.end(), '-', '_');
-  for (const auto& [alias, name] : kAliases) {
-    if (key == alias) key = name;
-  }
-  for (const Field& field : recipe_fields()) {
-    if (field.key == key) return &field;
-  }
-  return nullptr;
-}
-
-/// The first field of a section such as 'train', or null.
-const Field* first_of_section(const std::string& name) {
-  for (const Field& field : recipe_fields()) {
-    if (section_of(field.key) == name + ".") return &field;
-  }
-  return nullptr;
-}
-
-[[noreturn]] void refuse_key(const std::string& key, const std::string& where) {
-  const std::string name = yaml_quoted(key.substr(0, 60));
-  const auto meant = likely_key(key);
-  user_error("expected a key of a recipe, got {} in {}; {}", name, where,
-             meant ? fmt::format("did you mean '{}'?", *meant) : "try hearth ls --keys, which lists them");
-}
-
-std::string advice(const Field& field) {
-  if (!field.advice.empty()) return "try " + field.advice;
-  const std::string usual = field.write(Recipe());
-  return usual == "\"\"" || usual == "[]" ? "try hearth ls --keys" : "try " + usual;
-}
-
-void read_value(Recipe& recipe, const std::string& key, const YAML::Node& value, const std::string& where,
-                Places& places) {
-  const Field* field = find_field(meant_key(key, value));
-  const Field* inside = first_of_section(key);
-  if (field == nullptr && inside != nullptr) {
-    if (value.IsNull()) return;
-    user_error("expected the keys of the section '{}', got {} in {}; try {}: {{{}: {}}}", key, shown(value),
-               where, key, leaf_of(inside->key), inside->write(Recipe()));
-  }
-  if (field == nullptr) refuse_key(key, where);
-  if (const std::string expected = field->read(recipe, value); !expected.empty()) {
-    user_error("expected {} for {}, got {} in {}; {}", expected, field->key, shown(value), where,
-               advice(*field));
-  }
-  places.set(field->key, where);
-}
-
-void read_map(Recipe& recipe, const YAML::Node& map, const std::string& prefix, const std::string& file,
-              Places& places) {
-  std::set<std::string> seen;
-  for (const auto& entry : map) {
-    const std::string where = fmt::format("{}:{}", file, entry.first.Mark().line + 1);
-    if (!entry.first.IsScalar()) user_error("expected a key, got {} in {}", shown(entry.first), where);
-    const std::string key = prefix + entry.first.Scalar();
-    const Field* field = find_field(key);
-    if (!seen.insert(key).second || (field != nullptr && places.contains(field->key))) {
-      user_error("expected each key once, got '{}' twice, the second time in {}; try without one of them",
-                 field != nullptr ? field->key : key, where);
-    }
-    if (!entry.second.IsMap()) {
-      read_value(recipe, key, entry.second, where, places);
-    } else if (prefix.empty() && first_of_section(key) != nullptr) {
-      read_map(recipe, entry.second, key + ".", file, places);
-    } else if (field != nullptr) {
-      user_error("expected a value for '{}', got keys of its own in {}; {}", key, where, advice(*field));
-    } else {
-      const YAML::const_iterator first = entry.second.begin();
-      const bool named = prefix.empty() && first != entry.second.end() && first->first.IsScalar();
-      refuse_key(named ? key + "." + first->first.Scalar() : key, where);
-    }
-  }
-}
-
-/// The value of an override: lists are YAML, the rest is taken as it stands ('#' and ':' may be in a path).
-YAML::Node override_value(const std::string& key, const std::string& value, const std::string& where) {
-  const Field* field = find_field(key);
-  if (line_of_bytes_that_are_no_text(value) != 0)
-    user_error("expected text in UTF-8, got bytes that are none in {}", where);
-  if (field == nullptr || !field->is_list) return YAML::Node(value);
-  return value.empty() ? YAML::Node() : parse_yaml(value, where);
-}
-
-}  // namespace
-
-Recipe parse_recipe(const std::string& yaml, const std::string& where,
-                    std::span<const std::string> overrides) {
-  Recipe recipe;
-  Places places(where);
-  const YAML::Node root = parse_yaml(yaml, where);
-  if (!root.IsMap() && !root.IsNull()) {
-    user_error(
-        "expected keys like 'train:' at the top, got {} in {}:1; try hearth cp demo FILE.yaml for a recipe",
-        shown(root), where);
-  }
-  if (root.IsMap()) read_map(recipe, root, "", where, places);
-  for (const std::string& text : overrides) {
-    const size_t equals = text.find('=');
-    if (equals == std::string::npos) user_error("expected an override like train.batch=64, got '{}'", text);
-    const std::string key = text.substr(0, equals);
-    const std::string given = "the override " + yaml_quoted(text);
-    read_value(recipe, key, override_value(key, text.substr(equals + 1), given), given, places);
-  }
-  recipe.optimizer.name = *std::ranges::find(engine::optimizer_names(), recipe.optimizer_name);
-  if (is_text(recipe)) recipe.data.kind = "text";
-  take_up_objective(recipe, places);
-  recipe.data.image_size = recipe.model.image_size;
-  recipe.data.channels = recipe.model.channels;
-  recipe.data.seed = recipe.loader.seed = recipe.seed;
-  share_out(recipe, places);
-  recipe.loader.batch = recipe.batch;
-  check(recipe, places);
-  return recipe;
-}
-
-Recipe load_recipe(const fs::path& path, std::span<const std::string> overrides) {
-  return parse_recipe(read_file(path, kMaxYamlBytes), path.string(), overrides);
-}
-
-std::string write_recipe(const Recipe& recipe) {
-  std::string text;
-  std::string section;
-  for (const Field& field : recipe_fields()) {
-    const size_t dot = field.key.find('.');
-    const std::string parent = dot == std::string::npos ? "" : field.key.substr(0, dot);
-    if (parent != section) text += parent + ":\n";
-    section = parent;
-    const std::string name = dot == std::string::npos ? field.key : "  " + field.key.substr(dot + 1);
-    text += fmt::format("{}: {}\n", name, field.write(recipe));
-  }
-  return text;
-}
-
-std::string describe_keys() {
-  std::string text;
-  const Recipe defaults;
-  for (const Field& field : recipe_fields()) {
-    text += fmt::format("  {:<26} {:<14} {}\n", field.key, field.write(defaults), field.doc);
-  }
-  return text;
-}
-
-std::string describe_keys_in_markdown() {
-  std::string text;
-  std::string section = "none yet";
-  const Recipe defaults;
-  for (const Field& field : recipe_fields()) {
-    const size_t dot = field.key.find('.');
-    const std::string parent = dot == std::string::npos ? "" : field.key.substr(0, dot);
-    if (parent != section) {
-      text += fmt::format("\n## {}\n\n| key | default | meaning |\n| --- | --- | --- |\n",
-                          parent.empty() ? "Keys without a section" : "`" + parent + "`");
-    }
-    section = parent;
-    const std::string value = field.write(defaults);
-    text +=
-        fmt::format("| `{}` | {} | {} |\n", field.key, value == "\"\"" ? "" : "`" + value + "`", field.doc);
-  }
-  text += "\n## Names that other tools use\n\n| name | key |\n| --- | --- |\n";
-  for (const auto& [alias, key] : kAliases) text += fmt::format("| `{}` | `{}` |\n", alias, key);
-  return text;
-}
-
-bool is_text(const Recipe& recipe) { return !recipe.text.model.empty() || !recipe.text.config.empty(); }
-
-bool TextOptions::is_stream(const fs::path& data) const {
-  return data.extension() == ".safetensors" || (data.extension() == ".txt" && document == "file");
+bool Data::is_stream(const fs::path& file) const {
+  return file.extension() == ".safetensors" || (file.extension() == ".txt" && document == Document::file);
 }
 
 bool has_documents(const Recipe& recipe) {
-  const TextOptions& text = recipe.text;
-  const bool streams =
-      text.is_stream(recipe.data.path) && (text.val_path.empty() || text.is_stream(text.val_path));
-  return text.packing && !streams;
+  const Data& data = recipe.data;
+  const bool streams = data.is_stream(data.path) && (data.val_path.empty() || data.is_stream(data.val_path));
+  return data.packing && !streams;
 }
 
-fs::path TextOptions::config_file() const {
-  return config.empty() ? fs::path(model) / "config.json" : fs::path(config);
+bool has_pairs(const Recipe& recipe) { return recipe.train.objective == Objective::dpo; }
+
+fs::path Model::config_file() const {
+  return config.empty() ? fs::path(path) / "config.json" : fs::path(config);
 }
 
-double AdapterOptions::scale() const {
+double Adapter::scale() const {
   const auto r = static_cast<double>(rank);
   return alpha / (rslora ? std::sqrt(r) : r);
 }
@@ -303,30 +36,30 @@ int num_threads(const Recipe& recipe) {
   return std::max(1, num_available_cpus() / static_cast<int>(recipe.devices));
 }
 
-bool have_own_states(const Recipe& recipe) { return recipe.compress != "none" || recipe.local.steps > 1; }
+bool have_own_states(const Recipe& recipe) {
+  return recipe.exchange.compress != Compress::none || recipe.exchange.local_steps > 1;
+}
 
 int num_sharing(const Recipe& recipe, int num_devices) {
   if (have_own_states(recipe) && num_devices < recipe.devices) return 0;
-  if (recipe.parallel == "pipeline") return num_devices;
-  const auto shares = [&](int64_t count) {
-    return recipe.shards % count == 0 && std::has_single_bit(static_cast<uint64_t>(recipe.shards / count));
+  if (recipe.parallel == Parallel::pipeline) return num_devices;
+  const auto shares = [shards = recipe.train.shards](int64_t count) {
+    return shards % count == 0 && std::has_single_bit(static_cast<uint64_t>(shards / count));
   };
   while (num_devices > 0 && !shares(num_devices)) --num_devices;
   return num_devices;
 }
 
 Recipe on_one_device(Recipe recipe) {
-  const Recipe usual;
-  recipe.devices = recipe.shards = 1;
-  recipe.parallel = usual.parallel;
-  recipe.compress = usual.compress;
-  recipe.local = usual.local;
+  recipe.devices = recipe.train.shards = 1;
+  recipe.parallel = Parallel::data;
+  recipe.exchange = {.transport = recipe.exchange.transport};
   return recipe;
 }
 
 std::string model_name(const Recipe& recipe) {
   if (!is_text(recipe)) return recipe.model.name;
-  return fs::absolute(recipe.text.config_file()).parent_path().filename().string();
+  return fs::absolute(recipe.model.config_file()).parent_path().filename().string();
 }
 
 }  // namespace hearth::recipe

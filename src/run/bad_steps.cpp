@@ -16,7 +16,7 @@ bool Trainer::is_bad(int64_t step) const { return std::ranges::find(bad_steps_, 
 
 std::string Trainer::fault_of(const engine::StepResult& result) const {
   if (result.skipped || !std::isfinite(result.loss)) {
-    const bool overflow_only = recipe_.precision == "fp16" && engine_->loss_scale() >= 1;
+    const bool overflow_only = recipe_.precision == recipe::Precision::fp16 && engine_->loss_scale() >= 1;
     if (overflow_only) return "";
     return std::isnan(result.loss)       ? "a loss that is not a number"
            : !std::isfinite(result.loss) ? "an infinite loss"

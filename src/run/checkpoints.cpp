@@ -55,11 +55,11 @@ void Trainer::check_number_of_workers(const RunState& state, const std::string& 
 }
 
 void Trainer::check_same_run(const RunState& state, const std::string& where) const {
-  if (!state.optimizer.empty() && state.optimizer != recipe_.optimizer_name) {
+  if (!state.optimizer.empty() && state.optimizer != recipe_.optimizer.name) {
     user_error(
         "expected optimizer.name={}, whose state {} holds, got {}; try init=FILE to start anew from its "
         "weights",
-        state.optimizer, where, recipe_.optimizer_name);
+        state.optimizer, where, recipe_.optimizer.name);
   }
   if (state.num_rows != 0 && state.num_rows != task_->num_rows()) {
     user_error(
@@ -84,7 +84,7 @@ void Trainer::restore(const std::string& state_text, std::span<const std::byte> 
 
 StateText Trainer::state_text() {
   state_.num_workers = recipe::have_own_states(recipe_) ? num_workers() : 1;
-  state_.optimizer = recipe_.optimizer_name;
+  state_.optimizer = recipe_.optimizer.name;
   state_.num_rows = task_->num_rows();
   return write_run_state(state_);
 }
@@ -98,13 +98,13 @@ void Trainer::save_checkpoint() {
 }
 
 void Trainer::make_room(bool says) {
-  if (events_.memory == nullptr || recipe_.memory_checkpoint_every <= 0) return;
+  if (events_.memory == nullptr || recipe_.train.memory_checkpoint_every <= 0) return;
   const int64_t num_bytes = std::ssize(engine_->state());
   // What a run on the processor has asked for it may not have touched yet.
   const int64_t wanted = engine_->gpu() ? 0 : engine_->memory_bytes();
   const int64_t free_bytes = std::max<int64_t>(0, available_memory_bytes() - wanted);
   if (events_.memory->make_room(num_bytes, free_bytes)) {
-    remember_at_ = process_seconds() + recipe_.memory_checkpoint_every;
+    remember_at_ = process_seconds() + recipe_.train.memory_checkpoint_every;
   } else if (says) {
     const std::string text =
         fmt::format("no checkpoints in memory: two of {} are more than half of the {} that are free",
@@ -126,7 +126,7 @@ void Trainer::remember() {
   const StateText text = state_text();
   const bool saved = events_.memory->save(run_, state_.step, engine_->state(), {text.data(), text.size()});
   const double now = process_seconds();
-  remember_at_ = now + std::max(recipe_.memory_checkpoint_every, kLeastShare * (now - before));
+  remember_at_ = now + std::max(recipe_.train.memory_checkpoint_every, kLeastShare * (now - before));
   if (saved) return;
   remember_at_ = 0;
   events_.message("no more checkpoints in memory: the system has none left for them");

@@ -1,73 +1,207 @@
 #include "run/from_recipe.h"
 
+#include <algorithm>
+
+#include "base/error.h"
 #include "engine/gpu_options.h"
+#include "exec/device/gpu_choice.h"
 #include "hub/adapter.h"
 #include "io/weight_files.h"
+#include "ops/matmul/quantized.h"
 #include "tasks/classify/classifier.h"
 #include "tasks/classify/image_task.h"
+#include "tasks/classify/tensors_dataset.h"
 #include "tasks/language/language_model.h"
 #include "tasks/preference/dpo.h"
 #include "tasks/preference/preference_task.h"
+#include "text/chat.h"
+#include "text/conversation.h"
 
 namespace hearth::run {
-
-std::shared_ptr<const engine::Objective> objective_of(const recipe::Recipe& recipe) {
-  if (!recipe::is_text(recipe))
-    return tasks::classifier({.model = recipe.model, .label_smoothing = recipe.label_smoothing});
-  const models::DecoderConfig config = models::read_decoder_config(recipe.text.config_file());
-  if (config.tied_head) hub::check_untied(hub::builder_adapter(recipe.adapter));
-  const tasks::LanguageModelOptions model{
-      .config = config, .context = recipe.text.context, .documents = recipe::has_documents(recipe)};
-  return recipe.objective == "dpo" ? tasks::dpo(model, recipe.dpo) : tasks::language_model(model);
-}
-
 namespace {
 
-exec::SelfTest::When self_test_of(const recipe::Recipe& recipe) {
+recipe::Choices make_choices() {
+  recipe::Choices choices{.is_gpu = exec::names_gpu};
+  std::vector<std::string>& models = choices.names["model.name"];
+  for (const models::ModelDef& model : models::model_list()) models.emplace_back(model.name);
+  std::vector<std::string>& quantizations = choices.names["adapter.quantize"] = {""};
+  for (const auto kind : ops::kQuantizations) quantizations.emplace_back(ops::quantization_name(kind));
+  std::vector<std::string>& kinds = choices.names["data.kind"] = tasks::picture_kinds();
+  kinds.emplace_back(recipe::kText);
+  choices.names["data.format"] = text::format_names();
+  choices.names["data.template"] = text::built_in_templates();
+  choices.names["optimizer.name"] = {engine::optimizer_names().begin(), engine::optimizer_names().end()};
+  return choices;
+}
+
+models::ModelOptions model_options(const recipe::Recipe& recipe) {
+  return {.name = recipe.model.name,
+          .num_classes = recipe.model.num_classes,
+          .channels = recipe.data.channels,
+          .image_size = recipe.data.image_size,
+          .hidden = recipe.model.hidden,
+          .dropout = recipe.model.dropout};
+}
+
+data::LoaderOptions loader_options(const recipe::Recipe& recipe) {
+  const recipe::Data& data = recipe.data;
+  return {.batch = recipe.train.batch,
+          .seed = recipe.seed,
+          .shuffle = data.shuffle,
+          .num_threads = static_cast<int>(data.threads),
+          .augment = {.crop_padding = data.crop_padding, .flip = data.flip, .jitter = data.jitter},
+          .mean = data.mean,
+          .std = data.std};
+}
+
+engine::OptimizerOptions optimizer_options(const recipe::Recipe& recipe) {
+  const recipe::Optimizer& optimizer = recipe.optimizer;
+  const auto name = std::ranges::find(engine::optimizer_names(), optimizer.name);
+  HEARTH_CHECK(name != engine::optimizer_names().end());
+  return {.name = *name,
+          .momentum = optimizer.momentum,
+          .nesterov = optimizer.nesterov,
+          .weight_decay = optimizer.weight_decay,
+          .beta1 = optimizer.beta1,
+          .beta2 = optimizer.beta2,
+          .eps = optimizer.eps,
+          .clip_norm = recipe.train.clip_norm,
+          .in_backward = optimizer.in_backward,
+          .ema_decay = recipe.train.ema};
+}
+
+DType dtype_of(recipe::Precision precision) {
+  switch (precision) {
+    case recipe::Precision::bf16:
+      return DType::bf16;
+    case recipe::Precision::fp16:
+      return DType::f16;
+    case recipe::Precision::fp32:
+      break;
+  }
+  return DType::f32;
+}
+
+engine::Parallel parallel_of(recipe::Parallel way) {
+  switch (way) {
+    case recipe::Parallel::zero1:
+      return engine::Parallel::zero1;
+    case recipe::Parallel::sharded:
+      return engine::Parallel::sharded;
+    case recipe::Parallel::pipeline:
+      return engine::Parallel::pipeline;
+    case recipe::Parallel::data:
+      break;
+  }
+  return engine::Parallel::data;
+}
+
+passes::CompressOptions::Way way_of(recipe::Compress compress) {
+  using Way = passes::CompressOptions::Way;
+  switch (compress) {
+    case recipe::Compress::bf16:
+      return Way::bf16;
+    case recipe::Compress::powersgd:
+      return Way::powersgd;
+    case recipe::Compress::none:
+      break;
+  }
+  return Way::none;
+}
+
+exec::SelfTest::When when_of(recipe::SelfTest test) {
   using When = exec::SelfTest::When;
-  if (recipe.self_test == "always") return When::always;
-  return recipe.self_test == "never" ? When::never : When::once;
+  switch (test) {
+    case recipe::SelfTest::always:
+      return When::always;
+    case recipe::SelfTest::never:
+      return When::never;
+    case recipe::SelfTest::once:
+      break;
+  }
+  return When::once;
 }
 
 }  // namespace
 
+const recipe::Choices& recipe_choices() {
+  static const recipe::Choices choices = make_choices();
+  return choices;
+}
+
+recipe::Recipe load_recipe(const fs::path& path, std::span<const std::string> overrides) {
+  return recipe::load_recipe(path, recipe_choices(), overrides);
+}
+
+recipe::Recipe parse_recipe(const std::string& yaml, const std::string& where,
+                            std::span<const std::string> overrides) {
+  return recipe::parse_recipe(yaml, where, recipe_choices(), overrides);
+}
+
+data::DatasetOptions dataset_options(const recipe::Recipe& recipe, const std::string& split) {
+  const recipe::Data& data = recipe.data;
+  return {.kind = data.kind,
+          .path = data.path,
+          .split = split,
+          .image_size = data.image_size,
+          .channels = data.channels,
+          .count = split == "test" ? data.val_count : data.count,
+          .seed = recipe.seed};
+}
+
+tasks::TextOptions text_options(const recipe::Recipe& recipe) {
+  return {.model = recipe.model, .data = recipe.data, .pairs = recipe::has_pairs(recipe)};
+}
+
+tasks::TextTaskOptions text_task_options(const recipe::Recipe& recipe) {
+  return {.text = text_options(recipe), .batch = recipe.train.batch, .adapts = recipe.adapter.wanted()};
+}
+
+std::shared_ptr<const engine::Objective> objective_of(const recipe::Recipe& recipe) {
+  if (!recipe::is_text(recipe)) {
+    return tasks::classifier(
+        {.model = model_options(recipe), .label_smoothing = recipe.train.label_smoothing});
+  }
+  const models::DecoderConfig config = models::read_decoder_config(recipe.model.config_file());
+  if (config.tied_head) hub::check_untied(hub::builder_adapter(recipe.adapter));
+  const tasks::LanguageModelOptions model{
+      .config = config, .context = recipe.data.context, .documents = recipe::has_documents(recipe)};
+  return recipe::has_pairs(recipe) ? tasks::dpo(model, recipe.dpo) : tasks::language_model(model);
+}
+
 engine::EngineOptions engine_options(const recipe::Recipe& recipe, int device, int64_t num_workers) {
-  const DType precision = recipe.precision == "bf16"   ? DType::bf16
-                          : recipe.precision == "fp16" ? DType::f16
-                                                       : DType::f32;
+  const recipe::Exchange& exchange = recipe.exchange;
   engine::EngineOptions options{.objective = objective_of(recipe),
-                                .optimizer = recipe.optimizer,
+                                .optimizer = optimizer_options(recipe),
                                 .adapter = hub::builder_adapter(recipe.adapter),
-                                .batch = recipe.batch,
-                                .accumulate = recipe.accumulate,
-                                .shards = recipe.shards,
+                                .batch = recipe.train.batch,
+                                .accumulate = recipe.train.accumulate,
+                                .shards = recipe.train.shards,
                                 .num_workers = num_workers > 0 ? num_workers : recipe.devices,
-                                .precision = precision,
+                                .parallel = parallel_of(recipe.parallel),
+                                .compress = {.way = way_of(exchange.compress)},
+                                .local = {.steps = exchange.local_steps,
+                                          .outer_lr = exchange.outer_lr,
+                                          .outer_momentum = exchange.outer_momentum},
+                                .precision = dtype_of(recipe.precision),
                                 .seed = recipe.seed,
                                 .num_threads = recipe::num_threads(recipe),
                                 .budget_bytes = recipe.memory,
-                                .offload = recipe.offload};
-  if (exec::names_gpu(recipe.device)) {
-    engine::use_gpu(options, {.device = recipe.device, .number = device, .reserve_bytes = recipe.reserve},
-                    self_test_of(recipe));
-  }
-  using Way = passes::CompressOptions::Way;
-  options.compress.way = recipe.compress == "bf16"       ? Way::bf16
-                         : recipe.compress == "powersgd" ? Way::powersgd
-                                                         : Way::none;
-  options.local = recipe.local;
-  options.parallel = recipe.parallel == "zero1"      ? engine::Parallel::zero1
-                     : recipe.parallel == "sharded"  ? engine::Parallel::sharded
-                     : recipe.parallel == "pipeline" ? engine::Parallel::pipeline
-                                                     : engine::Parallel::data;
-  options.passes_off = recipe.passes_off;
+                                .offload = {.states = recipe.offload.states,
+                                            .weights = recipe.offload.weights,
+                                            .activations = recipe.offload.activations},
+                                .passes_off = recipe.passes.off};
   std::erase(options.passes_off, "winograd");
+  if (recipe.device != recipe::kCpu) {
+    engine::use_gpu(options, {.device = recipe.device, .number = device, .reserve_bytes = recipe.reserve},
+                    when_of(recipe.self_test));
+  }
   return options;
 }
 
 void check_first_weights(const recipe::Recipe& recipe) {
-  const std::string& model = recipe.init.empty() ? recipe.text.model : recipe.init;
-  if (recipe::is_text(recipe)) models::read_decoder_config(recipe.text.config_file());
+  const std::string& model = recipe.init.empty() ? recipe.model.path : recipe.init;
+  if (recipe::is_text(recipe)) models::read_decoder_config(recipe.model.config_file());
   if (!model.empty()) io::WeightFiles{fs::path(model)};
   if (recipe.adapter.path.empty()) return;
   hub::read_adapter_config(recipe.adapter.path);
@@ -75,9 +209,14 @@ void check_first_weights(const recipe::Recipe& recipe) {
 }
 
 std::unique_ptr<tasks::Task> open_task(const recipe::Recipe& recipe) {
-  if (recipe.objective == "dpo") return std::make_unique<tasks::PreferenceTask>(recipe);
-  if (recipe::is_text(recipe)) return std::make_unique<tasks::TextTask>(recipe);
-  return std::make_unique<tasks::ImageTask>(recipe);
+  if (recipe::has_pairs(recipe))
+    return std::make_unique<tasks::PreferenceTask>(text_task_options(recipe), recipe.dpo.beta);
+  if (recipe::is_text(recipe)) return std::make_unique<tasks::TextTask>(text_task_options(recipe));
+  return std::make_unique<tasks::ImageTask>(
+      tasks::ImageTaskOptions{.model = model_options(recipe),
+                              .train = dataset_options(recipe, "train"),
+                              .held_out = dataset_options(recipe, "test"),
+                              .loader = loader_options(recipe)});
 }
 
 }  // namespace hearth::run

@@ -2,12 +2,26 @@
 
 #include <memory>
 
+#include "data/dataset.h"
 #include "engine/engine.h"
-#include "recipe/recipe.h"
+#include "models/model.h"
+#include "recipe/recipe_file.h"
+#include "tasks/language/text_task.h"
 #include "tasks/task.h"
 
 namespace hearth::run {
 
+/// What keys of a recipe can name in this program, out of its registries.
+const recipe::Choices& recipe_choices();
+/// recipe/recipe_file.h's, with those choices.
+recipe::Recipe load_recipe(const fs::path& path, std::span<const std::string> overrides = {});
+recipe::Recipe parse_recipe(const std::string& yaml, const std::string& where,
+                            std::span<const std::string> overrides = {});
+
+/// The dataset of pictures, its split "train" or "test".
+data::DatasetOptions dataset_options(const recipe::Recipe& recipe, const std::string& split);
+tasks::TextOptions text_options(const recipe::Recipe& recipe);
+tasks::TextTaskOptions text_task_options(const recipe::Recipe& recipe);
 /// What training minimizes, from the model alone: no data is opened.
 std::shared_ptr<const engine::Objective> objective_of(const recipe::Recipe& recipe);
 /// The engine a recipe asks for, on GPU number `device` where it wants GPUs, as one of `num_workers`; 0:

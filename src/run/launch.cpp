@@ -57,7 +57,7 @@ void announce(const Trainer& trainer, engine::Engine& engine, const Job& job, Re
     if (tensor.trainable) parameters += count;
   }
   reporter.message(fmt::format("{}: {} parameters, {} on {} threads; {}", recipe::model_name(recipe),
-                               parameters, recipe.precision, engine.threads().size(),
+                               parameters, name_of(recipe.precision), engine.threads().size(),
                                trainer.task().describe()));
   if (const std::string warning = trainer.task().warning(); !warning.empty()) reporter.message(warning);
   if (hub::has_adapter(engine)) {
@@ -65,7 +65,7 @@ void announce(const Trainer& trainer, engine::Engine& engine, const Job& job, Re
                                  all, 100 * static_cast<double>(parameters) / static_cast<double>(all)));
   }
   reporter.message(fmt::format("global batch {} = {} x {}; planned: arena {}, weights and state {}",
-                               recipe.batch * recipe.accumulate, recipe.batch, recipe.accumulate,
+                               recipe.train.batch * recipe.train.accumulate, recipe.train.batch, recipe.train.accumulate,
                                human_bytes(engine.arena_bytes()), human_bytes(engine.kept_bytes())));
   if (const std::vector<int64_t> stages = engine.stage_parameters(); !stages.empty())
     reporter.message(fmt::format("pipeline: stages of {} weights{}", fmt::join(stages, " and "),
@@ -105,7 +105,7 @@ void describe(Trainer& trainer, const recipe::Recipe& recipe, Reporter& reporter
   reporter.message(trainer.task().describe());
   if (const std::string warning = trainer.task().warning(); !warning.empty()) reporter.message(warning);
   const std::string table = engine::to_table(engine::make_plan_report(trainer.engine()));
-  reporter.message(fmt::format("{} at micro-batch {}:\n{}", recipe::model_name(recipe), recipe.batch,
+  reporter.message(fmt::format("{} at micro-batch {}:\n{}", recipe::model_name(recipe), recipe.train.batch,
                                std::string_view(table).substr(0, table.size() - 1)));
   engine::Engine& engine = trainer.engine();
   if (const std::string wait = engine.gpu() ? "" : wait_of(engine); !wait.empty()) reporter.message(wait);
@@ -131,7 +131,7 @@ void check_team(distributed::Transport& team) {
 /// sentence explains.
 std::shared_ptr<distributed::NcclTeam> join_gpus(const recipe::Recipe& recipe, distributed::Transport& team,
                                                  int number, Reporter& reporter) {
-  if (recipe.transport == "host") return nullptr;
+  if (recipe.exchange.transport == recipe::Transport::host) return nullptr;
   distributed::OpenedNccl opened = distributed::open_nccl(
       team, exec::choose_gpu(recipe.device, gpu::list_devices(), gpu::runtime(), number));
   if (team.rank() > 0) return opened.team;
@@ -153,7 +153,7 @@ int train_here(const Job& job, const supervise::Seat& seat, distributed::Transpo
   const std::unique_ptr<Reporter> reporter = job.open_reporter(seat.heartbeat);
   Membership member{.team = team, .device = seat.device};
   if (team != nullptr) member.gpus = join_gpus(job.recipe, *team, seat.device, *reporter);
-  if (team != nullptr && job.recipe.parallel == "pipeline")
+  if (team != nullptr && job.recipe.parallel == recipe::Parallel::pipeline)
     member.devices = gather_stage_devices(stage_device(job.recipe, seat.device), *team);
   std::optional<io::RunLock> lock;
   // A killed worker's lock goes a moment after it.
@@ -223,7 +223,7 @@ int train_supervised(const Job& job) {
       .size = static_cast<int>(job.recipe.devices),
       .say = [&](const std::string& text) { reporter->warn(text); },
       .num_workers = [&](int num_devices) { return recipe::num_sharing(job.recipe, num_devices); }};
-  if (exec::names_gpu(job.recipe.device))
+  if (job.recipe.device != recipe::kCpu)
     options.probe = [&](int device) { return passes_probe(job, device); };
   return supervise::supervise(work, options);
 }
@@ -242,10 +242,11 @@ void check_devices(const Job& job, bool launched) {
         "expected supervise=true for devices={}, got false; leave it out, or start them by mpirun -n {}",
         recipe.devices, recipe.devices);
   }
-  const bool has_all_weights = recipe.parallel == "data" || recipe.parallel == "zero1";
+  const bool has_all_weights =
+      recipe.parallel == recipe::Parallel::data || recipe.parallel == recipe::Parallel::zero1;
   if (!has_all_weights && !job.dump_gradients.empty()) {
     user_error("expected parallel=data or zero1 for --dump-gradients, got {}; try devices=1",
-               recipe.parallel);
+               name_of(recipe.parallel));
   }
 }
 

@@ -10,7 +10,7 @@ namespace hearth::run {
 
 passes::StageDevice stage_device(const recipe::Recipe& recipe, int device) {
   passes::StageDevice found{.speed = 0};
-  if (!exec::names_gpu(recipe.device)) return found;
+  if (recipe.device == recipe::kCpu) return found;
   const std::vector<gpu::DeviceInfo> gpus = gpu::list_devices();
   try {
     const int number = exec::choose_gpu(recipe.device, gpus, gpu::runtime(), device);

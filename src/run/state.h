@@ -33,7 +33,7 @@ struct RunState {
   std::string optimizer;  ///< by its name in a recipe; empty: a checkpoint that does not say
   int64_t num_rows = 0;   ///< of data in an epoch; 0: a checkpoint that does not say
   LossSpread losses;
-  int64_t num_bad = 0;         ///< updates that were left out (BadStepOptions)
+  int64_t num_bad = 0;         ///< updates that were left out (recipe::BadSteps)
   int64_t num_bad_in_row = 0;  ///< the last ones
 };
 

@@ -31,13 +31,13 @@ void check_memory(const recipe::Recipe& recipe, const engine::Engine& engine, in
         "expected a micro-batch that fits the {} of memory that are free here, got one of {} that needs {}; "
         "try a lower train.batch with a higher train.accumulate (hearth plan RECIPE --memory={} finds the "
         "largest)",
-        human_bytes(free), recipe.batch, human_bytes(needed), free);
+        human_bytes(free), recipe.train.batch, human_bytes(needed), free);
   }
   if (recipe.memory > 0 && engine.arena_bytes() > recipe.memory) {
     user_error(
         "a micro-batch of {} needs an arena of {}, above memory={} even with recomputation; lower "
         "train.batch and raise train.accumulate",
-        recipe.batch, human_bytes(engine.arena_bytes()), human_bytes(recipe.memory));
+        recipe.train.batch, human_bytes(engine.arena_bytes()), human_bytes(recipe.memory));
   }
 }
 
@@ -50,15 +50,15 @@ Trainer::Trainer(recipe::Recipe recipe, fs::path out, TrainerEvents events, Memb
       events_(std::move(events)),
       team_(member.team) {
   HEARTH_CHECK(num_sharing(recipe_, num_workers()) == num_workers());
-  const auto& off = recipe_.passes_off;
+  const auto& off = recipe_.passes.off;
   cpu::allow_winograd(std::find(off.begin(), off.end(), "winograd") == off.end());
   task_ = open_task(recipe_);
   engine::EngineOptions options = engine_options(recipe_, member.device.value_or(rank()), num_workers());
   options.rank = rank();
   options.devices = std::move(member.devices);
   options.row_lengths = task_->row_lengths();
-  const std::vector<int64_t> sizes = tasks::batch_sizes(task_->num_rows(), recipe_.batch);
-  std::vector<int64_t> eval_sizes = tasks::batch_sizes(task_->num_eval_rows(), recipe_.batch);
+  const std::vector<int64_t> sizes = tasks::batch_sizes(task_->num_rows(), recipe_.train.batch);
+  std::vector<int64_t> eval_sizes = tasks::batch_sizes(task_->num_eval_rows(), recipe_.train.batch);
   if (task_->evaluates_training_rows()) eval_sizes.insert(eval_sizes.end(), sizes.begin(), sizes.end());
   options.meets_on_gpu = member.gpus != nullptr;
   engine_ = std::make_unique<engine::Engine>(std::move(options), sizes, eval_sizes);
@@ -68,39 +68,39 @@ Trainer::Trainer(recipe::Recipe recipe, fs::path out, TrainerEvents events, Memb
   engine_->set_heartbeat(events_.heartbeat);
   engine_->initialize();
   load_frozen_weights();
-  total_steps_ = recipe_.steps > 0 ? recipe_.steps : recipe_.epochs * steps_per_epoch();
+  total_steps_ = recipe_.train.steps > 0 ? recipe_.train.steps : recipe_.train.epochs * steps_per_epoch();
   state_.position.seed = recipe_.seed;
 }
 
 Trainer::~Trainer() = default;
 
 void Trainer::check_share() const {
-  if (recipe_.parallel == "pipeline") return;
-  const data::LoaderShare last{.first = recipe_.accumulate / num_workers() * (num_workers() - 1)};
-  if (last.first * recipe_.batch < task_->num_rows()) return;
+  if (recipe_.parallel == recipe::Parallel::pipeline) return;
+  const data::LoaderShare last{.first = recipe_.train.accumulate / num_workers() * (num_workers() - 1)};
+  if (last.first * recipe_.train.batch < task_->num_rows()) return;
   user_error(
       "expected data for every one of {} devices, got {} rows in an epoch for an update of {} x {}; try a "
       "lower train.batch or devices=1",
-      num_workers(), task_->num_rows(), recipe_.accumulate, recipe_.batch);
+      num_workers(), task_->num_rows(), recipe_.train.accumulate, recipe_.train.batch);
 }
 
 void Trainer::load_frozen_weights() {
   if (!hub::has_adapter(*engine_)) return;
-  if (recipe_.text.model.empty())
+  if (recipe_.model.path.empty())
     user_error("expected model.path, the model that the adapter is for, got none; try model=FOLDER");
-  hub::load_model(*engine_, recipe_.init.empty() ? recipe_.text.model : recipe_.init);
+  hub::load_model(*engine_, recipe_.init.empty() ? recipe_.model.path : recipe_.init);
 }
 
 void Trainer::load_first_weights() {
   const bool adapts = hub::has_adapter(*engine_);
-  const std::string& first = recipe_.init.empty() ? recipe_.text.model : recipe_.init;
+  const std::string& first = recipe_.init.empty() ? recipe_.model.path : recipe_.init;
   if (!adapts && !first.empty()) hub::load_model(*engine_, first);
   if (adapts && !recipe_.adapter.path.empty())
     hub::load_weights(*engine_, hub::adapter_weights(recipe_.adapter.path));
 }
 
 int64_t Trainer::steps_per_epoch() const {
-  const int64_t group = recipe_.batch * recipe_.accumulate;
+  const int64_t group = recipe_.train.batch * recipe_.train.accumulate;
   return (task_->num_rows() + group - 1) / group;
 }
 
@@ -131,7 +131,7 @@ void Trainer::start(const Start& how) {
 }
 
 void Trainer::evaluate_first_weights() {
-  if (!recipe_.eval_on_start) return;
+  if (!recipe_.train.eval_on_start) return;
   if (engine_->evaluates_together()) engine_->gather_states();
   if (evaluates()) evaluate_and_log();
 }
@@ -152,16 +152,16 @@ void Trainer::change_order() {
 
 void Trainer::open_files(bool resumed) {
   folder_.emplace(out_);
-  write_file_atomically(out_ / "config.yaml", write_recipe(recipe_));
+  write_file_atomically(out_ / "config.yaml", recipe::write_recipe(recipe_));
   if (hub::has_adapter(*engine_)) {
     write_file_atomically(out_ / hub::kAdapterConfig,
-                          hub::adapter_config_json(recipe_.adapter, engine_->tensors(), recipe_.text.model));
+                          hub::adapter_config_json(recipe_.adapter, engine_->tensors(), recipe_.model.path));
   }
   log_ = std::make_unique<io::RunLog>(out_ / "trainer_log.jsonl", resumed ? state_.step : -1);
   event_file_ = std::make_unique<io::EventFile>(out_, resumed ? state_.step + 1 : 0);
   read_pace(out_ / "trainer_log.jsonl");
   checkpoints_ = std::make_unique<io::CheckpointWriter>(out_ / "checkpoints", std::ssize(engine_->state()),
-                                                        static_cast<int>(recipe_.keep_checkpoints));
+                                                        static_cast<int>(recipe_.train.keep_checkpoints));
 }
 
 void Trainer::read_pace(const fs::path& log) {
@@ -186,10 +186,12 @@ engine::StepResult Trainer::train_one(double rate) {
 }
 
 int64_t Trainer::rows_of_step() const {
-  return std::min(task_->num_rows() - state_.position.sample, recipe_.batch * recipe_.accumulate);
+  return std::min(task_->num_rows() - state_.position.sample, recipe_.train.batch * recipe_.train.accumulate);
 }
 
-int64_t Trainer::num_micro() const { return (rows_of_step() + recipe_.batch - 1) / recipe_.batch; }
+int64_t Trainer::num_micro() const {
+  return (rows_of_step() + recipe_.train.batch - 1) / recipe_.train.batch;
+}
 
 RunSummary Trainer::run(const Start& how) {
   try {
@@ -210,7 +212,7 @@ RunSummary Trainer::run_to_end(const Start& how) {
         "all {} steps were done already; to continue, raise train.steps or train.epochs", state_.step));
   }
   while (state_.step < total_steps_) {
-    const double rate = learning_rate(recipe_.schedule, recipe_.lr, state_.step, total_steps_);
+    const double rate = learning_rate(recipe_.schedule, recipe_.optimizer.lr, state_.step, total_steps_);
     const bool left_out = is_bad(state_.step);
     const engine::StepResult result = left_out ? leave_out_one() : train_one(rate);
     if (const std::string fault = left_out ? "" : fault_of(result); !fault.empty()) {
@@ -237,8 +239,9 @@ RunSummary Trainer::run_to_end(const Start& how) {
 }
 
 Trainer::Order Trainer::order(const engine::StepResult& result) const {
-  if (recipe_.early_stop > 0 && state_.evaluations_without_gain >= recipe_.early_stop) {
-    events_.message(fmt::format("stopping early: {} evaluations without a better score", recipe_.early_stop));
+  if (recipe_.train.early_stop > 0 && state_.evaluations_without_gain >= recipe_.train.early_stop) {
+    events_.message(
+        fmt::format("stopping early: {} evaluations without a better score", recipe_.train.early_stop));
     return Order::stop_early;
   }
   if (events_.stop != nullptr && *events_.stop) return Order::interrupt;
@@ -265,7 +268,7 @@ void Trainer::after_step(const engine::StepResult& result, double rate) {
   state_.position = data::advanced(state_.position, rows_of_step(), task_->num_rows());
   if (are_together()) engine_->move_together();
   // Weights that give no finite loss are no checkpoint; the loss scale may only mend gradients.
-  const bool due = state_.step % recipe_.checkpoint_every == 0 && std::isfinite(result.loss);
+  const bool due = state_.step % recipe_.train.checkpoint_every == 0 && std::isfinite(result.loss);
   const bool saves = due || state_.step == total_steps_;
   if (saves || (time_to_evaluate() && engine_->evaluates_together())) engine_->gather_states();
   if (leads()) folder_->check();
@@ -277,13 +280,13 @@ void Trainer::after_step(const engine::StepResult& result, double rate) {
 }
 
 bool Trainer::are_together() const {
-  return state_.step % recipe_.local.steps == 0 || state_.step == total_steps_;
+  return state_.step % recipe_.exchange.local_steps == 0 || state_.step == total_steps_;
 }
 
 bool Trainer::time_to_evaluate() const {
-  const int64_t every = recipe_.eval_every > 0 ? recipe_.eval_every : steps_per_epoch();
+  const int64_t every = recipe_.train.eval_every > 0 ? recipe_.train.eval_every : steps_per_epoch();
   // What falls due between two steps together waits for the next one.
-  const bool is_due = state_.step / every > (state_.step - recipe_.local.steps) / every;
+  const bool is_due = state_.step / every > (state_.step - recipe_.exchange.local_steps) / every;
   return state_.step == total_steps_ || (is_due && are_together());
 }
 
@@ -291,7 +294,7 @@ void Trainer::log_step(const engine::StepResult& result, double rate) {
   log_->step(state_.step, total_steps_, result.loss, rate, result.grad_norm,
              seconds_before_ + process_seconds() - started_seconds_);
   if (state_.num_bad_in_row > 0) return;
-  if (state_.step % recipe_.log_every != 0 && session_steps_ != 1) return;
+  if (state_.step % recipe_.train.log_every != 0 && session_steps_ != 1) return;
   event_file_->add_scalar(state_.step, "train/loss", static_cast<float>(result.loss));
   event_file_->add_scalar(state_.step, "train/learning_rate", static_cast<float>(rate));
   event_file_->add_scalar(state_.step, "train/grad_norm", static_cast<float>(result.grad_norm));
@@ -362,7 +365,7 @@ void Trainer::finish(RunSummary& summary) {
   data.summary = {{"best", summary.best},
                   {"steps", std::to_string(state_.step)},
                   {"time", fmt::format("{:.1f} s", summary.seconds)},
-                  {"precision", recipe_.precision},
+                  {"precision", std::string(name_of(recipe_.precision))},
                   {"arena", human_bytes(engine_->arena_bytes())},
                   {"weights and state", human_bytes(engine_->kept_bytes())}};
   data.loss = io::read_curve(log, "loss");

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "data/loader.h"
+#include "engine/engine.h"
 #include "io/report.h"
-#include "recipe/recipe.h"
 
 namespace hearth::tasks {
 

@@ -31,6 +31,8 @@ ChatSetup read_chat_setup(const fs::path& folder, const Tokenizer& tokenizer);
 /// (Stanford's "Below is an instruction..."); "plain" (what is said, one after the other, and eos_token after
 /// the assistant). Nothing for other names.
 std::optional<std::string> built_in_template(std::string_view name);
+/// Their names.
+std::vector<std::string> built_in_templates();
 
 /// A text and the bytes of it that the loss counts.
 struct MarkedText {

@@ -35,6 +35,9 @@ constexpr std::string_view kPlain =
     "'assistant' %}{{ "
     "eos_token }}{% endif %}{% endfor %}";
 
+constexpr std::pair<std::string_view, std::string_view> kTemplates[] = {
+    {"chatml", kChatml}, {"alpaca", kAlpaca}, {"plain", kPlain}};
+
 /// A token's text: a string, or the "content" of an object; empty for null.
 std::string token_text(const Json& config, const char* name) {
   const auto found = config.find(name);
@@ -125,10 +128,16 @@ void add_variable(ChatOptions& options, const std::string& text) {
 }
 
 std::optional<std::string> built_in_template(std::string_view name) {
-  if (name == "chatml") return std::string(kChatml);
-  if (name == "alpaca") return std::string(kAlpaca);
-  if (name == "plain") return std::string(kPlain);
+  for (const auto& [known, source] : kTemplates) {
+    if (name == known) return std::string(source);
+  }
   return std::nullopt;
+}
+
+std::vector<std::string> built_in_templates() {
+  std::vector<std::string> names;
+  for (const auto& [name, source] : kTemplates) names.emplace_back(name);
+  return names;
 }
 
 }  // namespace hearth::text

@@ -441,13 +441,18 @@ class Reader {
 }  // namespace
 
 Format parse_format(const std::string& name) {
-  std::vector<std::string> names;
   for (const FormatName& known : kFormats) {
     if (name == known.name) return known.format;
-    names.emplace_back(known.name);
   }
+  const std::vector<std::string> names = format_names();
   user_error("expected a data format ({}), got '{}'{}", fmt::join(names, ", "), name,
              did_you_mean(name, names));
+}
+
+std::vector<std::string> format_names() {
+  std::vector<std::string> names;
+  for (const FormatName& known : kFormats) names.emplace_back(known.name);
+  return names;
 }
 
 const char* format_name(Format format) {

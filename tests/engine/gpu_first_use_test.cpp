@@ -71,12 +71,12 @@ class GpuFit : public GpuTraining {
          {"device=emulated", "self_test=never", "model=mlp", "model.hidden=[450,700]", "data=shapes",
           "data.image_size=16", "train.steps=2", "data.val_count=16", "optimizer.momentum=0.9"})
       overrides.emplace(overrides.begin(), fixed);
-    return recipe::parse_recipe("", "a test", overrides);
+    return run::parse_recipe("", "a test", overrides);
   }
   static int64_t gpu_bytes(const recipe::Recipe& recipe) {
     EngineOptions options = run::engine_options(recipe);
     options.plan_only = true;
-    return Engine(options, std::span(&recipe.batch, 1), std::span(&recipe.batch, 1)).gpu_bytes();
+    return Engine(options, std::span(&recipe.train.batch, 1), std::span(&recipe.train.batch, 1)).gpu_bytes();
   }
   static run::RunSummary train(const recipe::Recipe& recipe) {
     const TemporaryFolder folder;

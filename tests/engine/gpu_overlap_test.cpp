@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "engine/gpu_course.h"
 #include "engine/plan_report.h"
+#include "run/from_recipe.h"
 #include "run/trainer.h"
 
 namespace hearth::engine {
@@ -147,7 +148,7 @@ TEST_F(GpuOverlap, ARunThatGoesOnTakesUpWhereItsDataStood) {
                                                   "train.accumulate=2",
                                                   "schedule=constant",
                                                   "train.steps=" + std::to_string(end)};
-      run::Trainer(recipe::parse_recipe("", "a test", overrides), out,
+      run::Trainer(run::parse_recipe("", "a test", overrides), out,
                    {[](const run::Progress&) {}, [](const std::string&) {}, nullptr})
           .run(end != *ends.begin());
     }

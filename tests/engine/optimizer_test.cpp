@@ -13,15 +13,15 @@ namespace hearth::engine {
 namespace {
 
 recipe::Recipe small_recipe(const std::string& optimizer, double lr) {
-  return recipe::parse_recipe(fmt::format(R"(
+  return run::parse_recipe(fmt::format(R"(
 model: {{name: mlp, num_classes: 10, hidden: [24, 16], dropout: 0}}
 data: {{kind: shapes, image_size: 8, count: 64, val_count: 16, shuffle: false}}
 train: {{steps: 48, batch: 16, accumulate: 2, log_every: 1, checkpoint_every: 100}}
 optimizer: {{name: {}, lr: {}, weight_decay: 0.01}}
 schedule: {{name: constant}}
 )",
-                                          optimizer, lr),
-                              "test");
+                                       optimizer, lr),
+                           "test");
 }
 
 class EveryOptimizer : public testing::TestWithParam<std::pair<const char*, double>> {};
@@ -57,7 +57,7 @@ DType state_dtype(const Engine& engine, const std::string& name) {
 Engine compiled(const recipe::Recipe& recipe) {
   EngineOptions options = run::engine_options(recipe);
   options.backend = exec::Backend::null;
-  const int64_t sizes[] = {recipe.batch};
+  const int64_t sizes[] = {recipe.train.batch};
   return Engine(options, sizes, {});
 }
 

@@ -76,7 +76,7 @@ TEST_F(Sharded, AllAskTheFirstWeightsForWhatTheyMakeOfPreferences) {
 /// The recipe with an arena of that share of what it would take.
 std::string held(const std::string& yaml, double share) {
   const EngineOptions options =
-      run::engine_options(recipe::parse_recipe(yaml, "test", std::vector<std::string>{"devices=2"}));
+      run::engine_options(run::parse_recipe(yaml, "test", std::vector<std::string>{"devices=2"}));
   const auto free = static_cast<double>(make_plan_report(options).arena_bytes);
   return yaml + fmt::format("memory: {}\n", static_cast<int64_t>(share * free));
 }
@@ -86,7 +86,7 @@ TEST_F(Sharded, WhatIsMadeAgainChangesNoBit) {
   const std::string less = held(sharded(words_), 0.65), more = held(sharded(words_), 0.75);
   const auto num_recomputed = [](const std::string& yaml) {
     return make_plan_report(
-               run::engine_options(recipe::parse_recipe(yaml, "test", std::vector<std::string>{"devices=2"})))
+               run::engine_options(run::parse_recipe(yaml, "test", std::vector<std::string>{"devices=2"})))
         .recompute.num_recomputed;
   };
   EXPECT_GT(num_recomputed(less), 2 * num_recomputed(more));

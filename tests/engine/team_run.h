@@ -65,7 +65,7 @@ inline std::string words_recipe(const fs::path& folder, const std::string& train
 inline run::Outcome train_with(const std::string& yaml, int devices, const fs::path& folder,
                                int64_t stop_after, bool resume, int64_t* sent_bytes = nullptr) {
   const recipe::Recipe recipe =
-      recipe::parse_recipe(yaml, "test", std::vector{fmt::format("devices={}", devices)});
+      run::parse_recipe(yaml, "test", std::vector{fmt::format("devices={}", devices)});
   distributed::ShmGroup group(devices);
   run::Outcome outcome;
   std::atomic<bool> stop{false};

@@ -48,7 +48,7 @@ TEST_F(Team, ShardedStatesMakeTheBitsOfWholeOnes) {
 TEST(TeamPlan, ShardsOfTheStatesAreTheWholeOnes) {
   const auto optimizer_bytes = [](const std::string& parallel, int rank) {
     const std::vector<std::string> overrides = {"devices=2", "train.ema=0", "train.shards=8", parallel};
-    EngineOptions options = run::engine_options(recipe::parse_recipe(kPictures, "test", overrides));
+    EngineOptions options = run::engine_options(run::parse_recipe(kPictures, "test", overrides));
     options.rank = rank;
     options.backend = exec::Backend::null;
     return make_plan_report(options).optimizer_bytes;
@@ -74,15 +74,16 @@ TEST_F(Team, ShardsMoveResultsNoFurtherThanRoundingDoes) {
 
 TEST(TeamRecipe, DividesAnUpdateAmongItsDevices) {
   const auto parsed = [](std::vector<std::string> overrides) {
-    return recipe::parse_recipe(kPictures, "test", overrides);
+    return run::parse_recipe(kPictures, "test", overrides);
   };
   const recipe::Recipe halves =
       parsed({"train.batch=12", "train.accumulate=1", "train.shards=0", "devices=2"});
-  EXPECT_EQ(halves.batch, 6);
-  EXPECT_EQ(halves.accumulate, 2);
-  EXPECT_EQ(halves.shards, 2);
-  EXPECT_EQ(recipe::parse_recipe(write_recipe(halves), "again", std::vector<std::string>{"devices=1"}).shards,
-            2);
+  EXPECT_EQ(halves.train.batch, 6);
+  EXPECT_EQ(halves.train.accumulate, 2);
+  EXPECT_EQ(halves.train.shards, 2);
+  EXPECT_EQ(
+      run::parse_recipe(write_recipe(halves), "again", std::vector<std::string>{"devices=1"}).train.shards,
+      2);
   for (const auto& [override, advice] :
        {std::pair{"devices=3", "train.shards=3"}, std::pair{"train.accumulate=6", "train.accumulate=8"}}) {
     try {

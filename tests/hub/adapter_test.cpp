@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "hub/weights.h"
 #include "io/safetensors.h"
+#include "run/from_recipe.h"
 #include "run/trainer.h"
 #include "temporary_folder.h"
 
@@ -52,7 +53,7 @@ class Adapters : public testing::Test {
         "train: {steps: 6, batch: 4, accumulate: 2, checkpoint_every: 2, log_every: 1, eval_every: 3}\n";
     std::vector<std::string> all = {"data.path=" + at("text.safetensors").string()};
     all.insert(all.end(), overrides.begin(), overrides.end());
-    return recipe::parse_recipe(yaml, "test", all);
+    return run::parse_recipe(yaml, "test", all);
   }
   /// A recipe that adapts the base.
   recipe::Recipe lora(std::vector<std::string> overrides) const {

@@ -9,6 +9,7 @@
 #include "hub/weights.h"
 #include "infer/generator.h"
 #include "io/safetensors.h"
+#include "run/from_recipe.h"
 #include "run/trainer.h"
 #include "tasks/language/language_model.h"
 #include "temporary_folder.h"
@@ -76,7 +77,7 @@ class Gpt2 : public testing::Test {
     const std::string yaml =
         "threads: 2\ndata: {context: 9, val_share: 0.3}\noptimizer: {name: adamw, lr: 0.01}\n"
         "train: {steps: 3, batch: 4}\n";
-    return recipe::parse_recipe(yaml, "test", overrides);
+    return run::parse_recipe(yaml, "test", overrides);
   }
   std::string error_of(FunctionRef<void()> body) const {
     try {

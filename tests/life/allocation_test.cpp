@@ -9,6 +9,7 @@
 
 #include "data/image.h"
 #include "malloc_count.h"
+#include "run/from_recipe.h"
 #include "run/trainer.h"
 #include "temporary_folder.h"
 #include "tiny_language_model.h"
@@ -20,14 +21,13 @@ namespace {
 constexpr int64_t kFlatBytes = 256 << 10;
 
 recipe::Recipe recipe_with(const std::string& model, const std::string& train, const std::string& rest = "") {
-  return recipe::parse_recipe(
-      "model: {num_classes: 10, " + model +
-          "}\n"
-          "data: {kind: shapes, image_size: 8, count: 101, val_count: 20, flip: true, "
-          "crop_padding: 2, jitter: 0.2, threads: 2}\n"
-          "train: {batch: 8, log_every: 1, " +
-          train + "}\nthreads: 2\n" + rest,
-      "test");
+  return run::parse_recipe("model: {num_classes: 10, " + model +
+                               "}\n"
+                               "data: {kind: shapes, image_size: 8, count: 101, val_count: 20, flip: true, "
+                               "crop_padding: 2, jitter: 0.2, threads: 2}\n"
+                               "train: {batch: 8, log_every: 1, " +
+                               train + "}\nthreads: 2\n" + rest,
+                           "test");
 }
 
 TEST(Allocation, TheHookCountsEveryWay) {
@@ -62,7 +62,7 @@ AllocationCount allocations_of(const recipe::Recipe& recipe, int64_t first = 2) 
   AllocationCount count;
   const auto progress = [&](const run::Progress& p) {
     if (p.step == first) count_allocations(true);
-    if (p.step != recipe.steps - 1) return;
+    if (p.step != recipe.train.steps - 1) return;
     count = allocations();
     count_allocations(false);
   };
@@ -124,7 +124,7 @@ TEST(Allocation, TextCostsNoneOverTheEndOfAnEpoch) {
     }
     write_file_atomically(data.path() / "chat.jsonl", chats);
     const std::string folder = data.path().string();
-    const recipe::Recipe recipe = recipe::parse_recipe(
+    const recipe::Recipe recipe = run::parse_recipe(
         fmt::format("model: {{config: {0}/model/config.json}}\n"
                     "data: {{path: {0}/chat.jsonl, cache: {0}, context: 96, val_share: 0.2}}\n"
                     "train: {{batch: 4, log_every: 1, steps: 43, checkpoint_every: 1000, eval_every: 1000}}\n"
@@ -154,7 +154,7 @@ void write_pictures(const fs::path& folder) {
 TEST(Allocation, PictureFilesCostOnlyWhatTheirLibraryTakes) {
   const TemporaryFolder pictures;
   write_pictures(pictures.path());
-  const recipe::Recipe recipe = recipe::parse_recipe(
+  const recipe::Recipe recipe = run::parse_recipe(
       "model: {name: mlp, num_classes: 2, hidden: [8]}\n"
       "data: {kind: folder, path: '" +
           pictures.path().string() +

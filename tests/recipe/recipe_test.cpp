@@ -14,7 +14,7 @@ using testing::HasSubstr;
 /// What parse_recipe says against a recipe, or "".
 std::string fault(const std::string& yaml, std::vector<std::string> overrides = {}) {
   try {
-    parse_recipe(yaml, "r.yaml", overrides);
+    run::parse_recipe(yaml, "r.yaml", overrides);
   } catch (const UserError& error) {
     EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
     return error.what();
@@ -104,9 +104,9 @@ TEST(Recipe, NumbersStayInTheirRange) {
                 testing::MatchesRegex("expected .*, got .* in r.yaml:2; try .*"))
         << yaml;
   }
-  EXPECT_EQ(parse_recipe("seed: 18446744073709551615", "r").seed, 18446744073709551615U);
-  EXPECT_EQ(parse_recipe("lr: 1e-3", "r").lr, 1e-3);
-  EXPECT_EQ(parse_recipe("train: {batch: '8'}", "r").batch, 8);
+  EXPECT_EQ(run::parse_recipe("seed: 18446744073709551615", "r").seed, 18446744073709551615U);
+  EXPECT_EQ(run::parse_recipe("lr: 1e-3", "r").optimizer.lr, 1e-3);
+  EXPECT_EQ(run::parse_recipe("train: {batch: '8'}", "r").train.batch, 8);
 }
 
 TEST(Recipe, MeanAndStdHaveANumberForEachChannel) {
@@ -146,32 +146,32 @@ TEST(Recipe, AnyTextSurvivesBeingWritten) {
     Recipe recipe;
     recipe.data.path = text;
     recipe.init = text;
-    recipe.passes_off = {text, "fuse_elementwise"};
-    const Recipe again = parse_recipe(write_recipe(recipe), "r");
+    recipe.passes.off = {text, "fuse_elementwise"};
+    const Recipe again = run::parse_recipe(write_recipe(recipe), "r");
     EXPECT_EQ(again.data.path.string(), text);
     EXPECT_EQ(again.init, text);
-    EXPECT_EQ(again.passes_off, recipe.passes_off);
+    EXPECT_EQ(again.passes.off, recipe.passes.off);
   }
 }
 
 TEST(Recipe, NumbersSurviveBeingWritten) {
   Recipe recipe;
-  recipe.lr = 0.1 + 0.2;
+  recipe.optimizer.lr = 0.1 + 0.2;
   recipe.optimizer.eps = 5e-324;
-  recipe.loader.mean = {0.1F, 1e-30F, -7.25F};
+  recipe.data.mean = {0.1F, 1e-30F, -7.25F};
   recipe.seed = 18446744073709551615U;
   recipe.model.hidden = {};
-  const Recipe again = parse_recipe(write_recipe(recipe), "r");
-  EXPECT_EQ(again.lr, recipe.lr);
+  const Recipe again = run::parse_recipe(write_recipe(recipe), "r");
+  EXPECT_EQ(again.optimizer.lr, recipe.optimizer.lr);
   EXPECT_EQ(again.optimizer.eps, recipe.optimizer.eps);
-  EXPECT_EQ(again.loader.mean, recipe.loader.mean);
+  EXPECT_EQ(again.data.mean, recipe.data.mean);
   EXPECT_EQ(again.seed, recipe.seed);
   EXPECT_EQ(again.model.hidden, recipe.model.hidden);
 }
 
 TEST(Recipe, AnOverrideIsTakenAsItStands) {
   const std::string overrides[] = {"data.path=/a # b: [c", "init=", "model.hidden=[3, 4]"};
-  const Recipe recipe = parse_recipe("init: x", "r", overrides);
+  const Recipe recipe = run::parse_recipe("init: x", "r", overrides);
   EXPECT_EQ(recipe.data.path.string(), "/a # b: [c");
   EXPECT_EQ(recipe.init, "");
   EXPECT_EQ(recipe.model.hidden, (std::vector<int64_t>{3, 4}));
@@ -211,16 +211,57 @@ TEST(Recipe, DeepNestingIsRefused) {
   EXPECT_THAT(fault(std::string(2 << 20, ' ')), HasSubstr("1 MiB"));
 }
 
+/// Expects each name of an enum to stand for its value under a key, and the value to be written as that name.
+template <typename Enum, typename Get>
+void expect_names(const std::string& key, Get get, std::vector<std::string> overrides = {}) {
+  for (size_t i = 0; i < kNames<Enum>.size(); ++i) {
+    const std::string name(kNames<Enum>[i]);
+    std::vector<std::string> all = overrides;
+    all.push_back(key + "=" + name);
+    const Recipe recipe = run::parse_recipe("", "r", all);
+    EXPECT_EQ(get(recipe), static_cast<Enum>(i)) << key << " " << name;
+    EXPECT_EQ(get(run::parse_recipe(write_recipe(recipe), "r")), static_cast<Enum>(i)) << key << " " << name;
+    const std::string leaf = key.substr(key.find('.') + 1);
+    EXPECT_THAT(write_recipe(recipe), HasSubstr(fmt::format("{}: \"{}\"\n", leaf, name))) << key;
+  }
+}
+
+TEST(Recipe, EnumsAreReadAndWrittenByTheirNames) {
+  expect_names<Parallel>("parallel", [](const Recipe& r) { return r.parallel; });
+  expect_names<SelfTest>("self_test", [](const Recipe& r) { return r.self_test; });
+  expect_names<Precision>("precision", [](const Recipe& r) { return r.precision; });
+  expect_names<Transport>("exchange.transport", [](const Recipe& r) { return r.exchange.transport; });
+  expect_names<Compress>("exchange.compress", [](const Recipe& r) { return r.exchange.compress; });
+  expect_names<AdapterKind>("adapter.name", [](const Recipe& r) { return r.adapter.name; });
+  expect_names<BadRecords>("data.bad_records", [](const Recipe& r) { return r.data.bad_records; });
+  expect_names<Overlong>("data.overlong", [](const Recipe& r) { return r.data.overlong; });
+  expect_names<Document>("data.document", [](const Recipe& r) { return r.data.document; });
+  expect_names<ScheduleKind>("schedule.name", [](const Recipe& r) { return r.schedule.name; });
+  expect_names<Objective>("train.objective", [](const Recipe& r) { return r.train.objective; },
+                          {"model.path=x", "data.path=y"});
+}
+
+TEST(Recipe, NamesComeFromRegistries) {
+  const std::string keys[] = {"model.name", "adapter.quantize", "data.kind", "data.format", "optimizer.name"};
+  for (const std::string& key : keys) {
+    EXPECT_THAT(fault("", {key + "=never_heard_of"}), HasSubstr(run::recipe_choices().of(key).back())) << key;
+    const std::string any[] = {key + "=never_heard_of", "data.path=x"};
+    EXPECT_NO_THROW(parse_recipe("", "r", {}, any)) << key << " takes any text without choices";
+  }
+  EXPECT_EQ(fault(write_recipe(Recipe())), "") << "defaults are names that there are";
+  EXPECT_THAT(describe_keys(run::recipe_choices()), HasSubstr("mlp, simplecnn"));
+}
+
 TEST(Recipe, NamesACardAndWhatStaysFreeOnIt) {
-  const Recipe recipe = parse_recipe("device: gpu:0000:03:00.0\nreserve: 1GiB\n", "r.yaml");
-  const Recipe again = parse_recipe(write_recipe(recipe), "again.yaml");
+  const Recipe recipe = run::parse_recipe("device: gpu:0000:03:00.0\nreserve: 1GiB\n", "r.yaml");
+  const Recipe again = run::parse_recipe(write_recipe(recipe), "again.yaml");
   EXPECT_EQ(again.device, "gpu:0000:03:00.0");
   const engine::EngineOptions options = run::engine_options(again);
   EXPECT_EQ(options.backend, exec::Backend::gpu);
   EXPECT_EQ(options.gpu.device, "gpu:0000:03:00.0");
   EXPECT_EQ(options.gpu.reserve_bytes, int64_t{1} << 30);
-  EXPECT_EQ(run::engine_options(parse_recipe("", "r.yaml")).backend, exec::Backend::cpu);
-  EXPECT_EQ(run::engine_options(parse_recipe("device: emulated", "r.yaml")).gpu.reserve_bytes, 0);
+  EXPECT_EQ(run::engine_options(run::parse_recipe("", "r.yaml")).backend, exec::Backend::cpu);
+  EXPECT_EQ(run::engine_options(run::parse_recipe("device: emulated", "r.yaml")).gpu.reserve_bytes, 0);
   EXPECT_THAT(fault("device: gpu:first"),
               HasSubstr("expected cpu, gpu, gpu:0, gpu:0000:03:00.0 or emulated"));
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "io/safetensors.h"
+#include "run/from_recipe.h"
 #include "run/trainer.h"
 #include "temporary_folder.h"
 
@@ -49,7 +50,7 @@ class GpuRecipes : public testing::TestWithParam<Kind> {
     overrides.push_back("device=" + device);
     overrides.push_back("train.steps=" + std::to_string(num_steps));
     std::vector<double> losses;
-    Trainer trainer(recipe::parse_recipe(yaml, "test", overrides), at(name),
+    Trainer trainer(run::parse_recipe(yaml, "test", overrides), at(name),
                     {.progress = [&](const Progress& progress) { losses.push_back(progress.loss); },
                      .message = [](const std::string&) {}});
     EXPECT_EQ(trainer.engine().train_program().num_host_nodes(), 0);

@@ -30,7 +30,7 @@ class MemoryCheckpoint : public testing::Test {
   /// Trains from where the folder and the memory are, and dies where `dies` says so of a step.
   void train(const Start& start, const std::function<bool(int64_t)>& dies = {},
              const std::string& more = "seed=0") {
-    const recipe::Recipe recipe = recipe::parse_recipe(
+    const recipe::Recipe recipe = run::parse_recipe(
         kStoppedRecipe, "test", std::vector<std::string>{"train.memory_checkpoint_every=1e-9", more});
     messages_.clear();
     Trainer trainer(recipe, folder_.path(),
@@ -54,7 +54,7 @@ class MemoryCheckpoint : public testing::Test {
 };
 
 TEST_F(MemoryCheckpoint, IsGoneOnFromToTheSameBits) {
-  const Outcome want = run_with_stop(recipe::parse_recipe(kStoppedRecipe, "test"), 0);
+  const Outcome want = run_with_stop(run::parse_recipe(kStoppedRecipe, "test"), 0);
   die_at(2, {});
   die_at(20, {.resume = true});
   EXPECT_EQ(messages_.at(0), "resumed step 1 from memory");

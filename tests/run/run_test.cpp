@@ -11,6 +11,7 @@
 #include "base/philox.h"
 #include "hub/weights.h"
 #include "io/run_log.h"
+#include "run/from_recipe.h"
 #include "run/trainer.h"
 #include "tasks/classify/classifier.h"
 #include "temporary_folder.h"
@@ -26,7 +27,7 @@ threads: 2
 )";
 
 Trainer make_trainer(const TemporaryFolder& folder, const std::vector<std::string>& overrides) {
-  return {recipe::parse_recipe(kRecipe, "test", overrides),
+  return {run::parse_recipe(kRecipe, "test", overrides),
           folder.path(),
           {.progress = [](const Progress&) {}, .message = [](const std::string&) {}}};
 }

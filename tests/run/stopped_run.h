@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "io/run_log.h"
+#include "run/from_recipe.h"
 #include "run/trainer.h"
 #include "temporary_folder.h"
 

@@ -7,6 +7,7 @@
 #include "base/philox.h"
 #include "engine/plan_report.h"
 #include "io/run_log.h"
+#include "run/from_recipe.h"
 #include "run/schedule.h"
 #include "run/trainer.h"
 #include "tasks/classify/classifier.h"
@@ -31,14 +32,14 @@ struct Outcome {
 };
 
 Outcome run_with_stop(const fs::path& folder, int64_t stop_after) {
-  const recipe::Recipe recipe = recipe::parse_recipe(kMlpRecipe, "test");
+  const recipe::Recipe recipe = run::parse_recipe(kMlpRecipe, "test");
   std::atomic<bool> stop{false};
   int64_t steps = 0;
   TrainerEvents events{
       .progress = [](const Progress&) {}, .message = [](const std::string&) {}, .stop = &stop};
   if (stop_after > 0) {
     recipe::Recipe eager = recipe;
-    eager.log_every = 1;
+    eager.train.log_every = 1;
     events.progress = [&](const Progress&) { stop = ++steps == stop_after; };
     Trainer first(eager, folder, events);
     EXPECT_TRUE(first.run(false).interrupted);
@@ -71,7 +72,7 @@ TEST(Trainer, ResumeIsBitExact) {
 /// Continues in another order from step 5 on, and stops again after those steps; 0: never.
 Outcome run_in_another_order(const fs::path& folder, int64_t stop_after) {
   const recipe::Recipe recipe =
-      recipe::parse_recipe(kMlpRecipe, "test", std::vector<std::string>{"train.log_every=1"});
+      run::parse_recipe(kMlpRecipe, "test", std::vector<std::string>{"train.log_every=1"});
   std::atomic<bool> stop{false};
   int64_t stop_at = 5;
   TrainerEvents events{.progress = [&](const Progress& progress) { stop = progress.step == stop_at; },
@@ -112,7 +113,7 @@ TEST(Trainer, GoesOnInAnotherOrder) {
 TEST(Trainer, GoesOnWithThePaceAndTheTimeOfItsLog) {
   const TemporaryFolder folder;
   const recipe::Recipe recipe =
-      recipe::parse_recipe(kMlpRecipe, "test", std::vector<std::string>{"train.log_every=1"});
+      run::parse_recipe(kMlpRecipe, "test", std::vector<std::string>{"train.log_every=1"});
   std::atomic<bool> stop{false};
   std::vector<Progress> told;
   const TrainerEvents events{.progress =
@@ -147,8 +148,8 @@ TEST(Trainer, LeavesTheFilesOfARun) {
        {"config.yaml", "model.safetensors", "best.safetensors", "trainer_log.jsonl", "report.html"}) {
     EXPECT_TRUE(fs::exists(folder.path() / name)) << name;
   }
-  const recipe::Recipe again = recipe::load_recipe(folder.path() / "config.yaml");
-  EXPECT_EQ(write_recipe(again), write_recipe(recipe::parse_recipe(kMlpRecipe, "test")));
+  const recipe::Recipe again = run::load_recipe(folder.path() / "config.yaml");
+  EXPECT_EQ(write_recipe(again), write_recipe(run::parse_recipe(kMlpRecipe, "test")));
 }
 
 /// Random images and labels.
@@ -268,20 +269,20 @@ TEST(Plan, RecomputationHalvesTheArenaOfResNets) {
 TEST(Schedule, MatchesTorch) {
   // torch.optim.lr_scheduler: OneCycleLR (10 steps), CosineAnnealingLR (8 steps to 0.01), StepLR (3, 0.5);
   // base 0.1.
-  const auto expect = [](const recipe::ScheduleOptions& schedule, int64_t total,
-                         const std::vector<double>& want) {
+  using Kind = recipe::ScheduleKind;
+  const auto expect = [](const recipe::Schedule& schedule, int64_t total, const std::vector<double>& want) {
     for (size_t i = 0; i < want.size(); ++i) {
       EXPECT_NEAR(learning_rate(schedule, 0.1, static_cast<int64_t>(i), total), want[i], 1e-12)
-          << schedule.name << i;
+          << name_of(schedule.name) << i;
     }
   };
-  expect({.name = "onecycle"}, 10,
+  expect({.name = Kind::onecycle}, 10,
          {.004, .052, .1, .09504846320134738, .0811745653949763, .06112620219362893, .03887419780637107,
           .0188258346050237, .004951936798652629, 4e-7});
-  expect({.name = "cosine", .min_lr = .01}, 8,
+  expect({.name = Kind::cosine, .min_lr = .01}, 8,
          {.1, .0965745789630079, .08681980515339463, .07222075445642905, .055, .03777924554357096,
           .023180194846605363, .013425421036992097});
-  expect({.name = "step", .step_size = 3, .gamma = .5}, 8, {.1, .1, .1, .05, .05, .05, .025, .025});
+  expect({.name = Kind::step, .step_size = 3, .gamma = .5}, 8, {.1, .1, .1, .05, .05, .05, .025, .025});
 }
 
 }  // namespace

@@ -27,6 +27,8 @@ using testing::HasSubstr;
 
 constexpr int32_t kImEnd = 99;
 
+TextTask task_of(const recipe::Recipe& recipe) { return TextTask(run::text_task_options(recipe)); }
+
 class Text : public testing::Test {
  protected:
   Text() {
@@ -48,11 +50,11 @@ class Text : public testing::Test {
         "train: {{batch: 2, log_every: 1}}\n"
         "optimizer: {{name: sgd, lr: 0.5, momentum: 0}}\nthreads: 1\nseed: 3\n",
         at("model/config.json").string(), at(file).string(), at("cache").string());
-    return recipe::parse_recipe(yaml, "test", overrides);
+    return run::parse_recipe(yaml, "test", overrides);
   }
   std::string fault(const recipe::Recipe& recipe) const {
     try {
-      TextTask task(recipe);
+      TextTask task = task_of(recipe);
     } catch (const UserError& error) {
       EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
       return error.what();
@@ -109,14 +111,14 @@ TEST_F(Text, TextsBeyondTheModelsPositionsAreWarnedOf) {
   // The tiny model has 512 positions.
   put("long.txt", std::string(4000, 'a'));
   const std::string wide = "data.context=600";
-  EXPECT_EQ(TextTask(recipe("chat.jsonl", {wide})).warning(), "");
-  EXPECT_EQ(TextTask(recipe("long.txt")).warning(), "");
-  EXPECT_THAT(TextTask(recipe("long.txt", {wide})).warning(), HasSubstr("max_position_embeddings 512"));
+  EXPECT_EQ(task_of(recipe("chat.jsonl", {wide})).warning(), "");
+  EXPECT_EQ(task_of(recipe("long.txt")).warning(), "");
+  EXPECT_THAT(task_of(recipe("long.txt", {wide})).warning(), HasSubstr("max_position_embeddings 512"));
 }
 
 TEST_F(Text, EverySampleOnceAnEpochInAnOrderOfItsOwn) {
   for (const char* packing : {"data.packing=true", "data.packing=false"}) {
-    const TextTask task(recipe("chat.jsonl", {packing}));
+    const TextTask task = task_of(recipe("chat.jsonl", {packing}));
     const auto first = epoch_of(task, 0);
     const auto second = epoch_of(task, 1);
     const std::set<std::string> different(first.begin(), first.end());
@@ -130,7 +132,7 @@ TEST_F(Text, EverySampleOnceAnEpochInAnOrderOfItsOwn) {
 
 TEST_F(Text, AChangedOrderStillHasEverySampleOnceAnEpoch) {
   for (const char* packing : {"data.packing=true", "data.packing=false"}) {
-    const TextTask task(recipe("chat.jsonl", {packing, "train.batch=1"}));
+    const TextTask task = task_of(recipe("chat.jsonl", {packing, "train.batch=1"}));
     const int64_t seen = task.num_rows() / 4, left = task.num_rows() - seen;
     data::LoaderPosition position{.seed = 3, .sample = seen};
     const auto unchanged = documents_from(task, position, left);
@@ -144,17 +146,17 @@ TEST_F(Text, AChangedOrderStillHasEverySampleOnceAnEpoch) {
 TEST_F(Text, TheLossCountsWhatTheAssistantSays) {
   put("two.jsonl", chat_line("hi", "yes") + chat_line("b", "no"));
   std::vector<std::string> one_by_one = {"data.packing=false", "data.shuffle=false", "data.val_share=0.5"};
-  EXPECT_THAT(epoch_of(TextTask(recipe("two.jsonl", one_by_one)), 0),
+  EXPECT_THAT(epoch_of(task_of(recipe("two.jsonl", one_by_one)), 0),
               ElementsAre("#user|hi#|#assistant|YES#|"));
   one_by_one.emplace_back("data.train_on_prompt=true");
-  EXPECT_THAT(epoch_of(TextTask(recipe("two.jsonl", one_by_one)), 0),
+  EXPECT_THAT(epoch_of(task_of(recipe("two.jsonl", one_by_one)), 0),
               ElementsAre("#USER|HI#|#ASSISTANT|YES#|"));
 }
 
 TEST_F(Text, EndOfTurnIsTrained) {
   put("two.jsonl", chat_line("hi", "yes") + chat_line("b", "no"));
-  const TextTask task(
-      recipe("two.jsonl", {"data.packing=false", "data.shuffle=false", "data.val_share=0.5"}));
+  const TextTask task =
+      task_of(recipe("two.jsonl", {"data.packing=false", "data.shuffle=false", "data.val_share=0.5"}));
   const auto stream = task.open({.seed = 3});
   const engine::MicroBatch batch = stream->next();
   std::vector<int32_t> counted;
@@ -166,7 +168,7 @@ TEST_F(Text, EndOfTurnIsTrained) {
 }
 
 TEST_F(Text, RowsWithoutPackingAreOfFewLengths) {
-  const TextTask task(recipe("chat.jsonl", {"data.packing=false"}));
+  const TextTask task = task_of(recipe("chat.jsonl", {"data.packing=false"}));
   EXPECT_THAT(task.row_lengths(), ElementsAre(64, 32));
   EXPECT_EQ(task.num_rows(), 32);
   const auto stream = task.open({.seed = 3});
@@ -179,12 +181,12 @@ TEST_F(Text, OverlongSamplesAreCountedAndCutOrDropped) {
   std::string chats = chat_line("a", std::string(100, 'b'));
   for (int i = 0; i < 9; ++i) chats += chat_line("a", "b");
   put("long.jsonl", chats + chat_line(std::string(100, 'a'), "b") + chat_line("a", "b"));
-  EXPECT_THAT(TextTask(recipe("long.jsonl")).describe(), HasSubstr("filled, 1 cut)"));
-  EXPECT_THAT(TextTask(recipe("long.jsonl", {"data.overlong=drop"})).describe(),
+  EXPECT_THAT(task_of(recipe("long.jsonl")).describe(), HasSubstr("filled, 1 cut)"));
+  EXPECT_THAT(task_of(recipe("long.jsonl", {"data.overlong=drop"})).describe(),
               HasSubstr("filled, 1 too long and left out)"));
   EXPECT_THAT(fault(recipe("long.jsonl", {"data.overlong=refuse"})),
               HasSubstr("long.jsonl:11: expected a sample of at most 64 tokens, got "));
-  const TextTask cut(recipe("long.jsonl", {"data.val_share=0.05"}));
+  const TextTask cut = task_of(recipe("long.jsonl", {"data.val_share=0.05"}));
   EXPECT_THAT(cut.describe(), HasSubstr("filled, 1 cut, 1 without anything to train on left out)"));
 }
 
@@ -194,7 +196,7 @@ TEST_F(Text, PlainTextIsOneStreamAndEveryTokenIsPredicted) {
   put("text.txt", text);
   const recipe::Recipe plain = recipe("text.txt");
   EXPECT_FALSE(has_documents(plain));
-  const TextTask task(plain);
+  const TextTask task = task_of(plain);
   const auto tokens = static_cast<int64_t>(text.size()) + 1;
   const auto kept = static_cast<int64_t>(static_cast<double>(tokens) * 0.8);
   EXPECT_EQ(task.num_rows(), (kept + 63) / 64);
@@ -210,7 +212,7 @@ TEST_F(Text, DocumentsThatAreSplitLoseNoToken) {
   }
   put("documents.jsonl", lines);
   for (const char* packing : {"data.packing=true", "data.packing=false"}) {
-    const TextTask task(recipe("documents.jsonl", {"data.overlong=split", packing}));
+    const TextTask task = task_of(recipe("documents.jsonl", {"data.overlong=split", packing}));
     EXPECT_EQ(task.num_samples({.seed = 3}, task.num_rows()), predicted) << packing;
   }
 }
@@ -221,20 +223,20 @@ TEST_F(Text, TokensComeFromTheCache) {
     for (const auto& entry : fs::directory_iterator(at("cache"))) found.insert(entry.path());
     return found;
   };
-  const std::string before = TextTask(recipe("chat.jsonl")).describe();
+  const std::string before = task_of(recipe("chat.jsonl")).describe();
   ASSERT_EQ(files().size(), 1U);
   const fs::path cached = *files().begin();
   const auto written = fs::last_write_time(cached);
-  EXPECT_EQ(TextTask(recipe("chat.jsonl")).describe(), before);
+  EXPECT_EQ(task_of(recipe("chat.jsonl")).describe(), before);
   EXPECT_EQ(fs::last_write_time(cached), written);
-  EXPECT_NE(TextTask(recipe("chat.jsonl", {"data.train_on_prompt=true"})).describe(), before);
+  EXPECT_NE(task_of(recipe("chat.jsonl", {"data.train_on_prompt=true"})).describe(), before);
   EXPECT_EQ(files().size(), 2U) << "other labels are other tokens";
-  TextTask(recipe("chat.jsonl", {"data.template=plain"}));
+  task_of(recipe("chat.jsonl", {"data.template=plain"}));
   EXPECT_EQ(files().size(), 3U);
   fs::resize_file(cached, fs::file_size(cached) - 8);
-  EXPECT_EQ(TextTask(recipe("chat.jsonl")).describe(), before) << "a damaged file is made again";
+  EXPECT_EQ(task_of(recipe("chat.jsonl")).describe(), before) << "a damaged file is made again";
   put("chat.jsonl", chat_line("a", "b") + chat_line("c", "d"));
-  TextTask(recipe("chat.jsonl", {"data.val_share=0.5"}));
+  task_of(recipe("chat.jsonl", {"data.val_share=0.5"}));
   EXPECT_EQ(files().size(), 4U);
 }
 
@@ -271,7 +273,7 @@ TEST_F(Text, WhatCannotBeTrainedOn) {
 }
 
 TEST_F(Text, ARunGoesOnWithItsOwnDataOnly) {
-  const TextTask task(recipe("chat.jsonl"));
+  const TextTask task = task_of(recipe("chat.jsonl"));
   EXPECT_THROW(task.open({.seed = 3, .sample = task.num_rows()}), UserError);
   EXPECT_NO_THROW(task.open({.seed = 3, .sample = task.num_rows() - 1}));
 }
@@ -280,12 +282,12 @@ TEST_F(Text, KeysHaveTheNamesOfOtherTools) {
   const recipe::Recipe own =
       recipe("chat.jsonl", {"sample_packing=false", "cutoff_len=128", "train_on_inputs=true",
                             "chat_template=chatml", "micro_batch_size=3"});
-  EXPECT_FALSE(own.text.packing);
-  EXPECT_EQ(own.text.context, 128);
-  EXPECT_TRUE(own.text.train_on_prompt);
-  EXPECT_EQ(own.text.chat_template, "chatml");
-  EXPECT_EQ(own.batch, 3);
-  EXPECT_EQ(write_recipe(recipe::parse_recipe(write_recipe(own), "written")), write_recipe(own));
+  EXPECT_FALSE(own.data.packing);
+  EXPECT_EQ(own.data.context, 128);
+  EXPECT_TRUE(own.data.train_on_prompt);
+  EXPECT_EQ(own.data.template_, "chatml");
+  EXPECT_EQ(own.train.batch, 3);
+  EXPECT_EQ(write_recipe(run::parse_recipe(write_recipe(own), "written")), write_recipe(own));
 }
 
 TEST_F(Text, EveryPartNeedsSomethingToTrainOn) {
@@ -326,7 +328,7 @@ std::vector<float> weights_after(const recipe::Recipe& recipe, std::vector<doubl
 }
 
 TEST_F(Text, AccumulationEqualsTheLargeBatchThoughMicroBatchesTrainUnequally) {
-  const TextTask task(recipe("chat.jsonl", {"data.packing=false"}));
+  const TextTask task = task_of(recipe("chat.jsonl", {"data.packing=false"}));
   std::set<int64_t> trained;
   for (int64_t i = 0; i < 4; ++i) trained.insert(task.num_samples({.seed = 3, .sample = 2 * i}, 2));
   ASSERT_GT(trained.size(), 2U);
@@ -377,7 +379,7 @@ struct Row {
 
 /// Each document's text and summed loss, held-out program, weights of the seed.
 std::map<std::string, double> document_losses(const recipe::Recipe& recipe, int64_t num_rows) {
-  const TextTask task(recipe);
+  const TextTask task = task_of(recipe);
   engine::EngineOptions options = run::engine_options(recipe);
   options.row_lengths = task.row_lengths();
   const int64_t one[] = {1};
@@ -387,7 +389,7 @@ std::map<std::string, double> document_losses(const recipe::Recipe& recipe, int6
   const auto stream = task.open({.seed = 3});
   for (int64_t done = 0; done < num_rows;) {
     const engine::MicroBatch batch = stream->next();
-    const int64_t length = batch.row_length > 0 ? batch.row_length : recipe.text.context;
+    const int64_t length = batch.row_length > 0 ? batch.row_length : recipe.data.context;
     for (int64_t i = 0; i < batch.num_rows; ++i, ++done) {
       const Row row(batch, length, i);
       for (const int32_t start : row.starts(length)) {
@@ -406,9 +408,9 @@ TEST_F(Text, PackingChangesNoDocumentsLoss) {
   const recipe::Recipe packed = recipe("chat.jsonl", {"data.context=128"}),
                        unpacked = recipe("chat.jsonl", {"data.packing=false"});
   ASSERT_TRUE(has_documents(packed));
-  const auto want = document_losses(unpacked, TextTask(unpacked).num_rows());
-  const auto got = document_losses(packed, TextTask(packed).num_rows());
-  EXPECT_LT(TextTask(packed).num_rows(), 20);
+  const auto want = document_losses(unpacked, task_of(unpacked).num_rows());
+  const auto got = document_losses(packed, task_of(packed).num_rows());
+  EXPECT_LT(task_of(packed).num_rows(), 20);
   ASSERT_EQ(want.size(), 32U);
   ASSERT_EQ(got.size(), want.size());
   for (const auto& [text, loss] : want) {

@@ -78,7 +78,7 @@ std::string_view quantization_name(Quantization kind) {
 }
 
 Quantization quantization_from_name(std::string_view name) {
-  for (const Quantization kind : {Quantization::nf4, Quantization::int8}) {
+  for (const Quantization kind : kQuantizations) {
     if (name == quantization_name(kind)) return kind;
   }
   return Quantization::none;

@@ -18,6 +18,8 @@ namespace hearth::ops {
 /// Codes, scales and what is read back are those of bitsandbytes 0.50 bit for bit, up to the last bit of the
 /// mean of a matrix's absmax, which depends on the order of its sum.
 enum class Quantization : uint8_t { none, nf4, int8 };
+/// Those that store anything in fewer bits.
+inline constexpr std::array kQuantizations = {Quantization::nf4, Quantization::int8};
 std::string_view quantization_name(Quantization kind);
 /// The one with that name ("nf4", "int8"); none for any other.
 Quantization quantization_from_name(std::string_view name);

@@ -5,42 +5,37 @@
 #include "base/error.h"
 #include "base/philox.h"
 #include "data/image.h"
+#include "recipe/recipe.h"
 #include "tasks/classify/classifier.h"
 #include "tasks/classify/tensors_dataset.h"
 
 namespace hearth::tasks {
 namespace {
 
-data::DatasetOptions test_options(const recipe::Recipe& recipe) {
-  data::DatasetOptions options = recipe.data;
-  options.split = "test";
-  options.count = recipe.val_count;
-  return options;
-}
-
 /// What a recipe can ask for.
 constexpr int64_t kLeastSide = 4;
 
-void check_fits(const recipe::Recipe& recipe, const data::Dataset& dataset, const char* split) {
-  const models::ModelOptions& model = recipe.model;
+void check_fits(const models::ModelOptions& model, const data::DatasetOptions& options,
+                const data::Dataset& dataset) {
+  const std::string& split = options.split;
   if (dataset.size() == 0)
     user_error("expected at least one picture of the {} split in {}, found none", split,
-               recipe.data.path.string());
+               options.path.string());
   if (dataset.image_size() < kLeastSide) {
     user_error("expected pictures of at least {0}x{0} pixels, got {1}x{1} in the {2} split of {3}",
-               kLeastSide, dataset.image_size(), split, recipe.data.path.string());
+               kLeastSide, dataset.image_size(), split, options.path.string());
   }
   if (dataset.image_size() != model.image_size || dataset.channels() != model.channels) {
     user_error(
         "expected pictures of {2}x{2}x{3} as the recipe says, got {0}x{0}x{1} in the {5} split of {4}; try "
         "data.image_size={0} data.channels={1}",
-        dataset.image_size(), dataset.channels(), model.image_size, model.channels, recipe.data.path.string(),
+        dataset.image_size(), dataset.channels(), model.image_size, model.channels, options.path.string(),
         split);
   }
   if (std::ssize(dataset.class_names()) > model.num_classes) {
     user_error("expected at most the {1} classes of the model, got {0} in {2}; try model.num_classes={0}",
                dataset.class_names().size(), model.num_classes,
-               recipe.data.kind == "shapes" ? "the shapes" : recipe.data.path.string());
+               options.kind == recipe::kShapes ? "the shapes" : options.path.string());
   }
 }
 
@@ -128,13 +123,13 @@ class Tally {
 
 }  // namespace
 
-ImageTask::ImageTask(const recipe::Recipe& recipe)
-    : model_(recipe.model),
-      loader_(recipe.loader),
-      train_(open_any_dataset(recipe.data, recipe.model.num_classes)),
-      test_(open_any_dataset(test_options(recipe), recipe.model.num_classes)) {
-  check_fits(recipe, *train_, "train");
-  check_fits(recipe, *test_, "test");
+ImageTask::ImageTask(const ImageTaskOptions& options)
+    : model_(options.model),
+      loader_(options.loader),
+      train_(open_any_dataset(options.train, options.model.num_classes)),
+      test_(open_any_dataset(options.held_out, options.model.num_classes)) {
+  check_fits(options.model, options.train, *train_);
+  check_fits(options.model, options.held_out, *test_);
 }
 
 std::unique_ptr<BatchStream> ImageTask::open(const data::LoaderPosition& from,

@@ -1,14 +1,22 @@
 #pragma once
 
+#include "data/dataset.h"
+#include "models/model.h"
 #include "tasks/task.h"
 
 namespace hearth::tasks {
 
-/// Labeled pictures into classes, as a recipe says. Opens the data; UserError where it does not fit the
+struct ImageTaskOptions {
+  models::ModelOptions model;
+  data::DatasetOptions train, held_out;
+  data::LoaderOptions loader;
+};
+
+/// Labeled pictures into classes. Opens the data; UserError where it does not fit the
 /// model.
 class ImageTask : public Task {
  public:
-  explicit ImageTask(const recipe::Recipe& recipe);
+  explicit ImageTask(const ImageTaskOptions& options);
 
   int64_t num_rows() const override { return train_->size(); }
   int64_t num_eval_rows() const override { return test_->size(); }

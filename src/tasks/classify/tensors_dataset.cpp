@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "io/safetensors.h"
+#include "recipe/recipe.h"
 
 namespace hearth::tasks {
 namespace {
@@ -51,8 +52,14 @@ class TensorsDataset : public data::Dataset {
 
 }  // namespace
 
+std::vector<std::string> picture_kinds() {
+  std::vector<std::string> kinds = data::dataset_kinds();
+  kinds.emplace_back(recipe::kTensors);
+  return kinds;
+}
+
 std::unique_ptr<data::Dataset> open_any_dataset(const data::DatasetOptions& options, int64_t num_classes) {
-  if (options.kind == "tensors") return std::make_unique<TensorsDataset>(options.path, num_classes);
+  if (options.kind == recipe::kTensors) return std::make_unique<TensorsDataset>(options.path, num_classes);
   return data::open_dataset(options);
 }
 

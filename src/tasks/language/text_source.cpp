@@ -7,20 +7,21 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "io/safetensors.h"
+#include "recipe/recipe_file.h"
 
 namespace hearth::tasks {
 namespace {
 
 constexpr int64_t kMaxTemplateBytes = int64_t{64} << 20;
 
-fs::path cache_folder(const recipe::TextOptions& options) {
-  if (!options.cache.empty()) return options.cache;
+fs::path cache_folder(const recipe::Data& data) {
+  if (!data.cache.empty()) return data.cache;
   if (fs::path folder = user_cache_folder(); !folder.empty()) return folder;
   user_error("expected a folder for tokens, got neither data.cache nor HOME; try data.cache=DIR");
 }
 
-fs::path cache_file(const recipe::TextOptions& options, const fs::path& data, uint64_t key) {
-  return cache_folder(options) / fmt::format("{}-{:016x}.tokens", data.stem().string(), key);
+fs::path cache_file(const recipe::Data& data, const fs::path& file, uint64_t key) {
+  return cache_folder(data) / fmt::format("{}-{:016x}.tokens", file.stem().string(), key);
 }
 
 /// Tokens that are numbers already: "tokens", whole numbers [N], of a safetensors file.
@@ -42,9 +43,9 @@ text::Tokens read_token_ids(const fs::path& path, int64_t vocab_size) {
   return tokens;
 }
 
-text::FormatOptions format_options(const recipe::TextOptions& options) {
-  text::FormatOptions format{.format = text::parse_format(options.format)};
-  for (const std::string& field : options.fields) {
+text::FormatOptions format_options(const recipe::Data& data) {
+  text::FormatOptions format{.format = text::parse_format(data.format)};
+  for (const std::string& field : data.fields) {
     const size_t equals = field.find('=');
     format.fields.emplace_back(field.substr(0, equals), field.substr(equals + 1));
   }
@@ -55,14 +56,14 @@ std::string read_template(const std::string& name) {
   if (name.empty()) return "";
   if (const auto built_in = text::built_in_template(name)) return *built_in;
   if (fs::is_regular_file(name)) return read_file(name, kMaxTemplateBytes);
-  const std::vector<std::string> names = {"chatml", "alpaca", "plain"};
+  const std::vector<std::string> names = text::built_in_templates();
   user_error("expected {} or a file for data.template, got '{}'{}", fmt::join(names, ", "), name,
              did_you_mean(name, names));
 }
 
-text::TextUnit unit_of(const recipe::TextOptions& options) {
-  if (options.document == "paragraph") return text::TextUnit::paragraph;
-  return options.document == "line" ? text::TextUnit::line : text::TextUnit::file;
+text::TextUnit unit_of(recipe::Document document) {
+  if (document == recipe::Document::paragraph) return text::TextUnit::paragraph;
+  return document == recipe::Document::line ? text::TextUnit::line : text::TextUnit::file;
 }
 
 /// Throws what is wrong with the first bad record.
@@ -107,66 +108,66 @@ void produce(const text::SampleReader& reader, bool pairs, bool skips, text::Tok
 std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
 
 /// The chat template of a recipe; empty where there is none.
-std::string template_of(const recipe::TextOptions& options) {
-  const std::string own = read_template(options.chat_template);
-  return own.empty() ? text::read_chat_setup(tokenizer_folder(options)).chat_template.value_or("") : own;
+std::string template_of(const recipe::Recipe& recipe) {
+  const std::string own = read_template(recipe.data.template_);
+  return own.empty() ? text::read_chat_setup(tokenizer_folder(recipe.model)).chat_template.value_or("") : own;
 }
 
 }  // namespace
 
-text::ChatOptions chat_options(const recipe::TextOptions& options) {
+text::ChatOptions chat_options(const recipe::Data& data) {
   text::ChatOptions chat;
-  chat.now = text::second_of_day(options.date.empty() ? text::today() : options.date);
-  if (!chat.now) user_error("expected a day like 2026-11-24 as data.date, got '{}'", options.date);
-  for (const std::string& variable : options.variables) text::add_variable(chat, variable);
+  chat.now = text::second_of_day(data.date.empty() ? text::today() : data.date);
+  if (!chat.now) user_error("expected a day like 2026-11-24 as data.date, got '{}'", data.date);
+  for (const std::string& variable : data.variables) text::add_variable(chat, variable);
   return chat;
 }
 
 recipe::Recipe with_date(recipe::Recipe recipe, const fs::path& run) {
-  std::string& date = recipe.text.date;
+  std::string& date = recipe.data.date;
   if (!recipe::is_text(recipe) || !date.empty() ||
-      template_of(recipe.text).find("strftime_now") == std::string::npos)
+      template_of(recipe).find("strftime_now") == std::string::npos)
     return recipe;
-  if (fs::is_regular_file(run / "config.yaml")) date = recipe::load_recipe(run / "config.yaml").text.date;
+  if (fs::is_regular_file(run / "config.yaml")) date = recipe::load_recipe(run / "config.yaml", {}).data.date;
   if (date.empty()) date = text::today();
   return recipe;
 }
 
-fs::path tokenizer_folder(const recipe::TextOptions& options) {
-  const fs::path path = !options.tokenizer.empty() ? fs::path(options.tokenizer)
-                        : options.config.empty()   ? fs::path(options.model)
-                                                   : fs::path(options.config).parent_path();
-  const fs::path folder = options.tokenizer.empty() || fs::is_directory(path) ? path : path.parent_path();
+fs::path tokenizer_folder(const recipe::Model& model) {
+  const fs::path path = !model.tokenizer.empty() ? fs::path(model.tokenizer)
+                        : model.config.empty()   ? fs::path(model.path)
+                                                 : fs::path(model.config).parent_path();
+  const fs::path folder = model.tokenizer.empty() || fs::is_directory(path) ? path : path.parent_path();
   return folder.empty() ? fs::path(".") : folder;
 }
 
-std::vector<fs::path> tokenizer_files(const recipe::TextOptions& options) {
+std::vector<fs::path> tokenizer_files(const recipe::Model& model) {
   std::vector<fs::path> files;
   for (const char* name :
        {"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "merges.txt",
         "encoder.json", "vocab.bpe", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"}) {
-    if (const fs::path file = tokenizer_folder(options) / name; fs::is_regular_file(file))
+    if (const fs::path file = tokenizer_folder(model) / name; fs::is_regular_file(file))
       files.push_back(file);
   }
-  if (fs::is_regular_file(options.tokenizer) &&
-      std::find(files.begin(), files.end(), fs::path(options.tokenizer)) == files.end())
-    files.emplace_back(options.tokenizer);
+  if (fs::is_regular_file(model.tokenizer) &&
+      std::find(files.begin(), files.end(), fs::path(model.tokenizer)) == files.end())
+    files.emplace_back(model.tokenizer);
   return files;
 }
 
-TextSource::TextSource(const recipe::TextOptions& options, const models::DecoderConfig& config)
+TextSource::TextSource(const TextOptions& options, const models::DecoderConfig& config)
     : options_(options),
       vocab_size_(config.vocab_size),
-      own_template_(read_template(options.chat_template)) {}
+      own_template_(read_template(options.data.template_)) {}
 
 const text::Tokenizer& TextSource::tokenizer() const {
   if (tokenizer_) return *tokenizer_;
-  const fs::path path =
-      options_.tokenizer.empty() ? tokenizer_folder(options_) : fs::path(options_.tokenizer);
+  const recipe::Model& model = options_.model;
+  const fs::path path = model.tokenizer.empty() ? tokenizer_folder(model) : fs::path(model.tokenizer);
   auto opened = text::open_tokenizer(path);
   if (opened->vocab_size() > vocab_size_) {
     user_error("expected a tokenizer of at most the {} tokens of {}, got one of {} in {}", vocab_size_,
-               options_.config_file().string(), opened->vocab_size(), path.string());
+               model.config_file().string(), opened->vocab_size(), path.string());
   }
   tokenizer_ = std::move(opened);
   return *tokenizer_;
@@ -177,26 +178,26 @@ int32_t TextSource::padding() const {
 }
 
 text::SampleOptions TextSource::sample_options() const {
-  const text::ChatSetup setup = text::read_chat_setup(tokenizer_folder(options_), tokenizer());
+  const text::ChatSetup setup = text::read_chat_setup(tokenizer_folder(options_.model), tokenizer());
   const text::SpecialIds& special = tokenizer().special();
-  text::SampleOptions options{.format = format_options(options_),
+  text::SampleOptions options{.format = format_options(options_.data),
                               .chat_template = setup.chat_template,
                               .template_name = setup.template_name,
-                              .chat = chat_options(options_),
+                              .chat = chat_options(options_.data),
                               .eos = special.eos,
-                              .train_on_prompt = options_.train_on_prompt};
+                              .train_on_prompt = options_.data.train_on_prompt};
   options.chat.bos_token = setup.bos_token;
   options.chat.eos_token = setup.eos_token;
   if (!special.prefix.empty()) options.bos = special.bos;
   if (!own_template_.empty()) {
     options.chat_template = own_template_;
-    options.template_name = options_.chat_template;
+    options.template_name = options_.data.template_;
   }
   return options;
 }
 
 text::DataFile TextSource::open(const fs::path& file) const {
-  return text::DataFile(file, unit_of(options_));
+  return text::DataFile(file, unit_of(options_.data.document));
 }
 
 text::SampleReader TextSource::reader(const text::DataFile& file) const {
@@ -207,13 +208,13 @@ text::TokenCache TextSource::tokens(const fs::path& file) const {
   if (file.extension() == ".safetensors") return token_ids(file);
   const text::DataFile data = open(file);
   const text::SampleReader samples = reader(data);
-  const bool skips = options_.bad_records == "skip";
+  const bool skips = options_.data.bad_records == recipe::BadRecords::skip;
   std::string tokenizer_bytes;
-  for (const fs::path& part : tokenizer_files(options_)) tokenizer_bytes += read_file(part);
+  for (const fs::path& part : tokenizer_files(options_.model)) tokenizer_bytes += read_file(part);
   const uint64_t key = text::cache_key(
       data.bytes(), bytes_of(tokenizer_bytes),
       samples.fingerprint() + (options_.pairs ? " in pairs" : "") + (skips ? " but bad ones" : ""));
-  const fs::path cached = cache_file(options_, file, key);
+  const fs::path cached = cache_file(options_.data, file, key);
   return text::TokenCache::open_or_build(
       cached, key, [&](text::TokenSink& sink) { produce(samples, options_.pairs, skips, sink); });
 }
@@ -225,7 +226,7 @@ text::TokenCache TextSource::token_ids(const fs::path& file) const {
         file.string());
   const MappedFile data(file);
   const uint64_t key = text::cache_key(data.bytes(), {}, fmt::format("ids below {}", vocab_size_));
-  const fs::path cached = cache_file(options_, file, key);
+  const fs::path cached = cache_file(options_.data, file, key);
   return text::TokenCache::open_or_build(
       cached, key, [&](text::TokenSink& sink) { sink.add(read_token_ids(file, vocab_size_), 1, false); });
 }

@@ -7,13 +7,20 @@
 
 namespace hearth::tasks {
 
+/// A language model's files and its text.
+struct TextOptions {
+  recipe::Model model;
+  recipe::Data data;
+  bool pairs = false;  ///< records have a chosen and a rejected answer
+};
+
 /// A tokenizer's folder, or the folder of its file.
-fs::path tokenizer_folder(const recipe::TextOptions& options);
+fs::path tokenizer_folder(const recipe::Model& model);
 /// Files of a tokenizer that are there, and what says how conversations are written.
-std::vector<fs::path> tokenizer_files(const recipe::TextOptions& options);
+std::vector<fs::path> tokenizer_files(const recipe::Model& model);
 
 /// What a chat template is told beside the messages: date and variables of the recipe, else today's.
-text::ChatOptions chat_options(const recipe::TextOptions& options);
+text::ChatOptions chat_options(const recipe::Data& data);
 /// The recipe of a run, with the date of its first start where its chat template asks for one.
 recipe::Recipe with_date(recipe::Recipe recipe, const fs::path& run);
 
@@ -21,7 +28,7 @@ recipe::Recipe with_date(recipe::Recipe recipe, const fs::path& run);
 class TextSource {
  public:
   /// UserError where the tokenizer has more tokens than the model, or the chat template is not supported.
-  TextSource(const recipe::TextOptions& options, const models::DecoderConfig& config);
+  TextSource(const TextOptions& options, const models::DecoderConfig& config);
 
   /// The tokens of a file (text, records, or "tokens" of a safetensors file), from the cache where they are
   /// there. UserError "FILE:LINE: ..." where a record cannot be used and the recipe does not skip it: then
@@ -40,7 +47,7 @@ class TextSource {
   const text::Tokenizer& tokenizer() const;
   text::SampleOptions sample_options() const;
 
-  recipe::TextOptions options_;
+  TextOptions options_;
   int64_t vocab_size_;
   std::string own_template_;
   mutable std::unique_ptr<text::Tokenizer> tokenizer_;  ///< opened when it is needed

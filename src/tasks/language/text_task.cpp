@@ -40,11 +40,12 @@ Pieces take_end(Pieces& pieces, double share, bool by_tokens) {
   return end;
 }
 
-text::Overlong overlong_of(const recipe::TextOptions& options, const fs::path& data) {
-  if (options.overlong == "drop") return text::Overlong::drop;
-  if (options.overlong == "refuse") return text::Overlong::refuse;
-  const bool is_text = options.is_stream(data) || data.extension() == ".txt";
-  const bool splits = options.overlong == "split" || (options.overlong == "auto" && is_text);
+text::Overlong overlong_of(const recipe::Data& data, const fs::path& file) {
+  using Wish = recipe::Overlong;
+  if (data.overlong == Wish::drop) return text::Overlong::drop;
+  if (data.overlong == Wish::refuse) return text::Overlong::refuse;
+  const bool is_text = data.is_stream(file) || file.extension() == ".txt";
+  const bool splits = data.overlong == Wish::split || (data.overlong == Wish::automatic && is_text);
   return splits ? text::Overlong::split : text::Overlong::truncate;
 }
 
@@ -73,37 +74,37 @@ std::string losses_text(const RowCounts& counts) {
   return text;
 }
 
-TextTask::TextTask(const recipe::Recipe& recipe)
-    : options_(recipe.text),
-      batch_(recipe.batch),
-      shuffle_(recipe.loader.shuffle),
-      adapts_(recipe.adapter.wanted()),
-      config_(models::read_decoder_config(recipe.text.config_file())),
-      source_(recipe.text, config_),
-      train_tokens_(source_.tokens(recipe.data.path)) {
-  if (!options_.val_path.empty()) held_out_tokens_ = source_.tokens(options_.val_path);
-  lay_out(recipe);
-  if (!options_.packing) lengths_ = tasks::row_lengths(*train_, *held_out_);
-  counted_.emplace(*train_, shuffle_, lengths_);
+TextTask::TextTask(const TextTaskOptions& options)
+    : options_(options.text),
+      batch_(options.batch),
+      adapts_(options.adapts),
+      config_(models::read_decoder_config(options_.model.config_file())),
+      source_(options_, config_),
+      train_tokens_(source_.tokens(options_.data.path)) {
+  const recipe::Data& data = options_.data;
+  if (!data.val_path.empty()) held_out_tokens_ = source_.tokens(data.val_path);
+  lay_out();
+  if (!data.packing) lengths_ = tasks::row_lengths(*train_, *held_out_);
+  counted_.emplace(*train_, data.shuffle, lengths_);
 }
 
-void TextTask::lay_out(const recipe::Recipe& recipe) {
+void TextTask::lay_out() {
+  const recipe::Data& data = options_.data;
   const auto rows_of = [&](const text::TokenCache& tokens, Pieces pieces, const fs::path& file) {
     return std::make_unique<TextRows>(tokens, std::move(pieces),
-                                      RowOptions{.context = options_.context,
-                                                 .overlong = overlong_of(options_, file),
-                                                 .packing = options_.packing,
+                                      RowOptions{.context = data.context,
+                                                 .overlong = overlong_of(data, file),
+                                                 .packing = data.packing,
                                                  .pairs = options_.pairs,
                                                  .padding = source_.padding(),
                                                  .name = file.string()});
   };
-  const fs::path& file = recipe.data.path;
+  const fs::path& file = data.path;
   Pieces pieces = whole_samples(train_tokens_, options_.pairs);
   if (held_out_tokens_) {
-    held_out_ =
-        rows_of(*held_out_tokens_, whole_samples(*held_out_tokens_, options_.pairs), options_.val_path);
+    held_out_ = rows_of(*held_out_tokens_, whole_samples(*held_out_tokens_, options_.pairs), data.val_path);
   } else {
-    held_out_ = rows_of(train_tokens_, take_end(pieces, options_.val_share, options_.is_stream(file)), file);
+    held_out_ = rows_of(train_tokens_, take_end(pieces, data.val_share, data.is_stream(file)), file);
   }
   train_ = rows_of(train_tokens_, std::move(pieces), file);
   check_rows(*train_, "to train on", "hearth validate, which shows samples");
@@ -121,7 +122,7 @@ std::unique_ptr<BatchStream> TextTask::open(const data::LoaderPosition& from,
         "expected the data that the run began with, got {} rows in an epoch that stood at {}; try a new run",
         num_rows(), from.sample);
   }
-  return stream_rows(*train_, batch_, shuffle_, lengths_, from, share);
+  return stream_rows(*train_, batch_, options_.data.shuffle, lengths_, from, share);
 }
 
 Evaluation TextTask::evaluate(engine::Engine& engine, int64_t) const {
@@ -145,10 +146,10 @@ std::string TextTask::left_out_text() const {
 }
 
 std::string TextTask::describe() const {
-  const int64_t places = num_rows() * options_.context;
+  const int64_t places = num_rows() * options_.data.context;
   return fmt::format(
       "{} sample{} in {} rows of {} ({:.1f}% filled{}{}), {} of {} tokens trained; {} rows held out",
-      train_->counts().samples, train_->counts().samples == 1 ? "" : "s", num_rows(), options_.context,
+      train_->counts().samples, train_->counts().samples == 1 ? "" : "s", num_rows(), options_.data.context,
       percent(train_->num_tokens(), places), losses_text(train_->counts()), left_out_text(),
       train_->num_trained(), train_->num_tokens(), num_eval_rows());
 }
@@ -159,7 +160,7 @@ std::string TextTask::warning() const {
     if (tokens == nullptr) continue;
     for (const int64_t length : tokens->lengths()) longest = std::max(longest, length);
   }
-  return models::context_note(config_, std::min(longest, options_.context));
+  return models::context_note(config_, std::min(longest, options_.data.context));
 }
 
 std::string TextTask::score_text(double score) const {
@@ -178,16 +179,16 @@ int64_t TextTask::staging_bytes() const {
 }
 
 void TextTask::save_config(const fs::path& file, DType weights) const {
-  auto json = parse_json_object<nlohmann::ordered_json>(read_file(options_.config_file()),
-                                                        options_.config_file().string());
+  const fs::path given = options_.model.config_file();
+  auto json = parse_json_object<nlohmann::ordered_json>(read_file(given), given.string());
   json["dtype"] = json["torch_dtype"] = models::torch_name(weights);
   write_file_atomically(file, models::with_both_versions(json, config_).dump(2) + "\n");
 }
 
 void TextTask::save_companions(const fs::path& run, DType weights) const {
   if (!adapts_) save_config(run / "config.json", weights);
-  std::vector<fs::path> files = tokenizer_files(options_);
-  files.push_back(tokenizer_folder(options_) / "generation_config.json");
+  std::vector<fs::path> files = tokenizer_files(options_.model);
+  files.push_back(tokenizer_folder(options_.model) / "generation_config.json");
   for (const fs::path& file : files) {
     if (fs::is_regular_file(file)) write_file_atomically(run / file.filename(), read_file(file));
   }

@@ -8,12 +8,18 @@ namespace hearth::tasks {
 /// ", 3 cut, 2 too long and left out": what rows do not hold whole.
 std::string losses_text(const RowCounts& counts);
 
+struct TextTaskOptions {
+  TextOptions text;
+  int64_t batch = 32;
+  bool adapts = false;  ///< an adapter trains, not the model
+};
+
 /// Text and conversations into rows of tokens, for a language model; a sample is a token that is trained on.
 /// Opens and tokenizes the data; UserError where it or its tokenizer does not fit the model, or a part of it
 /// has nothing to train on.
 class TextTask : public Task {
  public:
-  explicit TextTask(const recipe::Recipe& recipe);
+  explicit TextTask(const TextTaskOptions& options);
 
   int64_t num_rows() const override { return train_->num_rows(); }
   int64_t num_eval_rows() const override { return held_out_->num_rows(); }
@@ -37,16 +43,15 @@ class TextTask : public Task {
   /// ", 3 bad records left out", or nothing.
   std::string left_out_text() const;
 
-  recipe::TextOptions options_;
+  TextOptions options_;
   int64_t batch_;
   std::unique_ptr<TextRows> train_, held_out_;
   std::vector<int64_t> lengths_;
 
  private:
-  void lay_out(const recipe::Recipe& recipe);
+  void lay_out();
   void save_config(const fs::path& file, DType weights) const;
 
-  bool shuffle_;
   bool adapts_;
   models::DecoderConfig config_;
   TextSource source_;

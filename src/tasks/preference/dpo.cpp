@@ -7,7 +7,7 @@ using ir::ValueId;
 
 class Dpo : public engine::Objective {
  public:
-  Dpo(LanguageModelOptions model, recipe::DpoOptions options) : model_(std::move(model)), options_(options) {}
+  Dpo(LanguageModelOptions model, recipe::Dpo options) : model_(std::move(model)), options_(options) {}
 
   Graph build(nn::Builder& builder, engine::BatchShape shape) const override {
     const int64_t answers = 2 * shape.num_rows;
@@ -30,12 +30,12 @@ class Dpo : public engine::Objective {
   }
 
   LanguageModelOptions model_;
-  recipe::DpoOptions options_;
+  recipe::Dpo options_;
 };
 
 }  // namespace
 
-std::shared_ptr<const engine::Objective> dpo(LanguageModelOptions model, recipe::DpoOptions options) {
+std::shared_ptr<const engine::Objective> dpo(LanguageModelOptions model, recipe::Dpo options) {
   return std::make_shared<Dpo>(std::move(model), options);
 }
 

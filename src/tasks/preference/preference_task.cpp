@@ -50,7 +50,8 @@ struct Sums {
 
 }  // namespace
 
-PreferenceTask::PreferenceTask(const recipe::Recipe& recipe) : TextTask(recipe), beta_(recipe.dpo.beta) {}
+PreferenceTask::PreferenceTask(const TextTaskOptions& options, double beta)
+    : TextTask(options), beta_(beta) {}
 
 std::vector<float> PreferenceTask::reference_of(engine::Engine& engine, const TextRows& rows) const {
   const auto stream = stream_rows(rows, batch_, false, lengths_, {});
@@ -122,7 +123,7 @@ Evaluation PreferenceTask::evaluate(engine::Engine& engine, int64_t) const {
 
 std::string PreferenceTask::describe() const {
   return fmt::format("{} pairs of answers of at most {} tokens{}; {} pairs held out", num_rows(),
-                     options_.context, losses_text(train_->counts()) + left_out_text(), num_eval_rows());
+                     options_.data.context, losses_text(train_->counts()) + left_out_text(), num_eval_rows());
 }
 
 std::string PreferenceTask::score_text(double score) const { return fmt::format("loss {:.4f}", -score); }

@@ -9,7 +9,7 @@ namespace hearth::tasks {
 /// that no second model is in memory and a resumed run continues with the same numbers.
 class PreferenceTask : public TextTask {
  public:
-  explicit PreferenceTask(const recipe::Recipe& recipe);
+  PreferenceTask(const TextTaskOptions& options, double beta);
 
   bool evaluates_training_rows() const override { return true; }
   void begin(engine::Engine& engine, const Say& say) override;

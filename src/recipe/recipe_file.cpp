@@ -1,0 +1,279 @@
+#include "recipe/recipe_file.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "recipe/checks.h"
+#include "recipe/fields.h"
+#include "recipe/yaml.h"
+
+namespace hearth::recipe {
+namespace {
+
+/// Names that other tools use for the same thing.
+constexpr std::pair<const char*, const char*> kAliases[] = {
+    {"model", "model.name"},
+    {"lr", "optimizer.lr"},
+    {"learning_rate", "optimizer.lr"},
+    {"batch_size", "train.batch"},
+    {"epochs", "train.epochs"},
+    {"num_train_epochs", "train.epochs"},
+    {"max_steps", "train.steps"},
+    {"steps", "train.steps"},
+    {"gradient_accumulation_steps", "train.accumulate"},
+    {"data", "data.kind"},
+    {"optimizer", "optimizer.name"},
+    {"schedule", "schedule.name"},
+    {"max_grad_norm", "train.clip_norm"},
+    {"eval_steps", "train.eval_every"},
+    {"eval_on_start", "train.eval_on_start"},
+    {"model_name_or_path", "model.path"},
+    {"base_model", "model.path"},
+    {"num_epochs", "train.epochs"},
+    {"micro_batch_size", "train.batch"},
+    {"per_device_train_batch_size", "train.batch"},
+    {"cutoff_len", "data.context"},
+    {"sequence_len", "data.context"},
+    {"max_seq_len", "data.context"},
+    {"max_seq_length", "data.context"},
+    {"max_length", "data.context"},
+    {"packing", "data.packing"},
+    {"sample_packing", "data.packing"},
+    {"template", "data.template"},
+    {"chat_template", "data.template"},
+    {"train_on_prompt", "data.train_on_prompt"},
+    {"train_on_inputs", "data.train_on_prompt"},
+    {"val_size", "data.val_share"},
+    {"val_set_size", "data.val_share"},
+    {"dataset_prepared_path", "data.cache"},
+    {"weight_decay", "optimizer.weight_decay"},
+    {"adapter", "adapter.name"},
+    {"lora_r", "adapter.rank"},
+    {"lora_rank", "adapter.rank"},
+    {"lora_alpha", "adapter.alpha"},
+    {"lora_dropout", "adapter.dropout"},
+    {"lora_target", "adapter.targets"},
+    {"lora_target_modules", "adapter.targets"},
+    {"target_modules", "adapter.targets"},
+    {"use_rslora", "adapter.rslora"},
+    {"rl", "train.objective"},
+    {"rl_beta", "dpo.beta"},
+    {"pref_beta", "dpo.beta"}};
+
+/// A value as a message shows it: on one line, and not longer than is needed to find it.
+std::string shown(const YAML::Node& value) {
+  if (value.IsNull()) return "nothing";
+  if (value.IsSequence()) return fmt::format("a list of {}", value.size());
+  if (!value.IsScalar()) return "keys";
+  constexpr size_t kLongest = 60;
+  const std::string& text = value.Scalar();
+  const std::string quoted = yaml_quoted(std::string_view(text).substr(0, kLongest));
+  return fmt::format("'{}{}'", quoted.substr(1, quoted.size() - 2), text.size() > kLongest ? "..." : "");
+}
+
+std::string section_of(const std::string& key) { return key.substr(0, key.find('.') + 1); }
+std::string leaf_of(const std::string& key) { return key.substr(key.find('.') + 1); }
+
+/// The key that was probably meant: one of that name in another section, else the one spelt nearest.
+std::optional<std::string> likely_key(const std::string& key) {
+  std::map<std::string, std::string> meant;
+  for (const auto& [alias, name] : kAliases) meant.emplace(alias, name);
+  const std::vector<std::string> keys = recipe_keys();
+  for (const std::string& name : keys) {
+    meant.emplace(leaf_of(name), name);
+    meant.emplace(name, name);
+  }
+  if (const auto found = meant.find(leaf_of(key)); found != meant.end()) return found->second;
+  if (key.find('.') != std::string::npos) return nearest_name(key, keys);
+  std::vector<std::string> names;
+  for (const auto& [name, full] : meant) names.push_back(name);
+  const auto near = nearest_name(key, names);
+  return near ? std::optional(meant.at(*near)) : std::nullopt;
+}
+
+/// model=FOLDER and data=FILE name files where they name neither a model nor a kind of data: those have no
+/// slash and no extension.
+std::string meant_key(const std::string& key, const YAML::Node& value) {
+  if ((key != "model" && key != "data") || !value.IsScalar()) return key;
+  const std::string& text = value.Scalar();
+  std::error_code ignored;
+  const bool is_file =
+      text.find('/') != std::string::npos || fs::path(text).has_extension() || fs::exists(text, ignored);
+  return is_file ? key + ".path" : key;
+}
+
+const Field* find_field(std::string key) {
+  std::replace(key.begin(), key.end(), '-', '_');
+  for (const auto& [alias, name] : kAliases) {
+    if (key == alias) key = name;
+  }
+  for (const Field& field : recipe_fields()) {
+    if (field.key == key) return &field;
+  }
+  return nullptr;
+}
+
+/// The first field of a section such as 'train', or null.
+const Field* first_of_section(const std::string& name) {
+  for (const Field& field : recipe_fields()) {
+    if (section_of(field.key) == name + ".") return &field;
+  }
+  return nullptr;
+}
+
+[[noreturn]] void refuse_key(const std::string& key, const std::string& where) {
+  const std::string name = yaml_quoted(key.substr(0, 60));
+  const auto meant = likely_key(key);
+  user_error("expected a key of a recipe, got {} in {}; {}", name, where,
+             meant ? fmt::format("did you mean '{}'?", *meant) : "try hearth ls --keys, which lists them");
+}
+
+std::string advice(const Field& field) {
+  if (!field.advice.empty()) return "try " + field.advice;
+  const std::string usual = field.write(Recipe());
+  return usual == "\"\"" || usual == "[]" ? "try hearth ls --keys" : "try " + usual;
+}
+
+/// What is being read, and where its keys were given.
+struct Reading {
+  Recipe recipe;
+  Places places;
+  const Choices& choices;
+};
+
+void read_key(Reading& reading, const std::string& key, const YAML::Node& value, const std::string& where) {
+  const Field* field = find_field(meant_key(key, value));
+  const Field* inside = first_of_section(key);
+  if (field == nullptr && inside != nullptr) {
+    if (value.IsNull()) return;
+    user_error("expected the keys of the section '{}', got {} in {}; try {}: {{{}: {}}}", key, shown(value),
+               where, key, leaf_of(inside->key), inside->write(Recipe()));
+  }
+  if (field == nullptr) refuse_key(key, where);
+  if (const std::string expected = field->read(reading.recipe, value, reading.choices); !expected.empty()) {
+    user_error("expected {} for {}, got {} in {}; {}", expected, field->key, shown(value), where,
+               advice(*field));
+  }
+  reading.places.set(field->key, where);
+}
+
+void read_map(Reading& reading, const YAML::Node& map, const std::string& prefix, const std::string& file) {
+  std::set<std::string> seen;
+  for (const auto& entry : map) {
+    const std::string where = fmt::format("{}:{}", file, entry.first.Mark().line + 1);
+    if (!entry.first.IsScalar()) user_error("expected a key, got {} in {}", shown(entry.first), where);
+    const std::string key = prefix + entry.first.Scalar();
+    const Field* field = find_field(key);
+    if (!seen.insert(key).second || (field != nullptr && reading.places.contains(field->key))) {
+      user_error("expected each key once, got '{}' twice, the second time in {}; try without one of them",
+                 field != nullptr ? field->key : key, where);
+    }
+    if (!entry.second.IsMap()) {
+      read_key(reading, key, entry.second, where);
+    } else if (prefix.empty() && first_of_section(key) != nullptr) {
+      read_map(reading, entry.second, key + ".", file);
+    } else if (field != nullptr) {
+      user_error("expected a value for '{}', got keys of its own in {}; {}", key, where, advice(*field));
+    } else {
+      const YAML::const_iterator first = entry.second.begin();
+      const bool named = prefix.empty() && first != entry.second.end() && first->first.IsScalar();
+      refuse_key(named ? key + "." + first->first.Scalar() : key, where);
+    }
+  }
+}
+
+/// The value of an override: lists are YAML, the rest is taken as it stands ('#' and ':' may be in a path).
+YAML::Node override_value(const std::string& key, const std::string& value, const std::string& where) {
+  const Field* field = find_field(key);
+  if (line_of_bytes_that_are_no_text(value) != 0)
+    user_error("expected text in UTF-8, got bytes that are none in {}", where);
+  if (field == nullptr || !field->is_list) return YAML::Node(value);
+  return value.empty() ? YAML::Node() : parse_yaml(value, where);
+}
+
+}  // namespace
+
+Recipe parse_recipe(const std::string& yaml, const std::string& where, const Choices& choices,
+                    std::span<const std::string> overrides) {
+  Reading reading{.recipe = {}, .places = Places(where), .choices = choices};
+  const YAML::Node root = parse_yaml(yaml, where);
+  if (!root.IsMap() && !root.IsNull()) {
+    user_error(
+        "expected keys like 'train:' at the top, got {} in {}:1; try hearth cp demo FILE.yaml for a recipe",
+        shown(root), where);
+  }
+  if (root.IsMap()) read_map(reading, root, "", where);
+  for (const std::string& text : overrides) {
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos) user_error("expected an override like train.batch=64, got '{}'", text);
+    const std::string key = text.substr(0, equals);
+    const std::string given = "the override " + yaml_quoted(text);
+    read_key(reading, key, override_value(key, text.substr(equals + 1), given), given);
+  }
+  complete(reading.recipe, reading.places);
+  check(reading.recipe, reading.places);
+  return std::move(reading.recipe);
+}
+
+Recipe load_recipe(const fs::path& path, const Choices& choices, std::span<const std::string> overrides) {
+  return parse_recipe(read_file(path, kMaxYamlBytes), path.string(), choices, overrides);
+}
+
+std::string write_recipe(const Recipe& recipe) {
+  std::string text;
+  std::string section;
+  for (const Field& field : recipe_fields()) {
+    const size_t dot = field.key.find('.');
+    const std::string parent = dot == std::string::npos ? "" : field.key.substr(0, dot);
+    if (parent != section) text += parent + ":\n";
+    section = parent;
+    const std::string name = dot == std::string::npos ? field.key : "  " + field.key.substr(dot + 1);
+    text += fmt::format("{}: {}\n", name, field.write(recipe));
+  }
+  return text;
+}
+
+std::vector<std::string> recipe_keys() {
+  std::vector<std::string> keys;
+  for (const Field& field : recipe_fields()) keys.push_back(field.key);
+  return keys;
+}
+
+std::string describe_keys(const Choices& choices) {
+  std::string text;
+  const Recipe defaults;
+  for (const Field& field : recipe_fields()) {
+    text += fmt::format("  {:<26} {:<14} {}\n", field.key, field.write(defaults), doc_of(field, choices));
+  }
+  return text;
+}
+
+std::string describe_keys_in_markdown(const Choices& choices) {
+  std::string text;
+  std::string section = "none yet";
+  const Recipe defaults;
+  for (const Field& field : recipe_fields()) {
+    const size_t dot = field.key.find('.');
+    const std::string parent = dot == std::string::npos ? "" : field.key.substr(0, dot);
+    if (parent != section) {
+      text += fmt::format("\n## {}\n\n| key | default | meaning |\n| --- | --- | --- |\n",
+                          parent.empty() ? "Keys without a section" : "`" + parent + "`");
+    }
+    section = parent;
+    const std::string value = field.write(defaults);
+    text += fmt::format("| `{}` | {} | {} |\n", field.key, value == "\"\"" ? "" : "`" + value + "`",
+                        doc_of(field, choices));
+  }
+  text += "\n## Names that other tools use\n\n| name | key |\n| --- | --- |\n";
+  for (const auto& [alias, key] : kAliases) text += fmt::format("| `{}` | `{}` |\n", alias, key);
+  return text;
+}
+
+}  // namespace hearth::recipe
