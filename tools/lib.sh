@@ -5,7 +5,7 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$ROOT"
 JOBS=${HEARTH_JOBS:-$(nproc)}
 # One compilation serves every build folder.
-export CCACHE_BASEDIR=$ROOT CCACHE_NOHASHDIR=1
+export CCACHE_BASEDIR=$ROOT CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
 
 say() { printf '== %s\n' "$*"; }
 fail() {

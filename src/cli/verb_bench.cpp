@@ -170,7 +170,7 @@ void add_bench(CLI::App& app) {
       verb->add_option("--model-gpu", arguments->model.gpu,
                        "measure nothing: print the step's time by a model of a GPU, for example rx7900xt; of "
                        "several, with --workers");
-  add_former_name(*verb, "--model-card", *model);
+  add_former_name(*verb, "--model-gpu", *model);
   add_links(*verb, arguments->model.links);
   allow_overrides(*verb);
   set_example(*verb, "hearth bench mlp-b64-fp32 --steps 20");

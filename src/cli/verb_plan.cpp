@@ -262,7 +262,7 @@ void add_plan(CLI::App& app) {
   verb->add_flag("--json", arguments->json, "print JSON");
   CLI::Option* model = verb->add_option(
       "--model-gpu", arguments->gpu, "with devices=2x20GiB: the GPUs' model (rx7900xt), for example rtx4090");
-  add_former_name(*verb, "--model-card", *model);
+  add_former_name(*verb, "--model-gpu", *model);
   add_links(*verb, arguments->links);
   allow_overrides(*verb);
   set_example(*verb, "hearth plan recipes/demo.yaml --memory 20GiB");

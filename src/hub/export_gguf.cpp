@@ -21,7 +21,7 @@ namespace {
 using io::GgufType;
 using models::DecoderConfig;
 
-constexpr uint32_t kQuantisationVersion = 2;
+constexpr uint32_t kQuantizationVersion = 2;
 constexpr int64_t kGemma27bLayers = 46;
 constexpr float kLargestQ8 = 127.0F * 65504.0F;
 
@@ -244,7 +244,7 @@ class Metadata {
                {"general.type", std::string("model")},
                {"general.name", name},
                {"general.file_type", file_type(type)},
-               {"general.quantization_version", kQuantisationVersion}};
+               {"general.quantization_version", kQuantizationVersion}};
     add_sizes();
     add_rope();
   }

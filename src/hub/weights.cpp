@@ -61,7 +61,7 @@ bool all_finite(std::span<const float> values) { return cpu::all_finite(values.d
 bool quantize_in(engine::Engine& engine, const nn::Tensor& tensor, const io::TensorView& view) {
   const int64_t rows = view.shape[0], columns = view.shape[1];
   std::vector<void*> parts;
-  for (const ops::QuantisedPart& part : ops::quantized_parts(tensor.quantized, rows, columns))
+  for (const ops::QuantizedPart& part : ops::quantized_parts(tensor.quantized, rows, columns))
     parts.push_back(engine.data(engine.layout().at(tensor.name + std::string(part.suffix))));
   ops::Quantizer quantizer(tensor.quantized, rows, columns, parts);
   const int64_t count = rows * columns, piece = quantizer.piece();

@@ -65,7 +65,7 @@ ValueId Builder::quantized_linear(std::string_view name, ValueId in, const FileL
   Tensor made{
       .name = full(name, "weight"), .layout = layout, .trainable = false, .quantized = adapter_.quantized};
   std::vector<ValueId> inputs = {in};
-  for (const ops::QuantisedPart& part : ops::quantized_parts(made.quantized, rows, columns))
+  for (const ops::QuantizedPart& part : ops::quantized_parts(made.quantized, rows, columns))
     inputs.push_back(graph_.add_value(made.name + std::string(part.suffix), part.type, ir::Role::frozen));
   made.value = inputs[1];
   const ir::Attrs attrs = {

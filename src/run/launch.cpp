@@ -65,8 +65,9 @@ void announce(const Trainer& trainer, engine::Engine& engine, const Job& job, Re
                                  all, 100 * static_cast<double>(parameters) / static_cast<double>(all)));
   }
   reporter.message(fmt::format("global batch {} = {} x {}; planned: arena {}, weights and state {}",
-                               recipe.train.batch * recipe.train.accumulate, recipe.train.batch, recipe.train.accumulate,
-                               human_bytes(engine.arena_bytes()), human_bytes(engine.kept_bytes())));
+                               recipe.train.batch * recipe.train.accumulate, recipe.train.batch,
+                               recipe.train.accumulate, human_bytes(engine.arena_bytes()),
+                               human_bytes(engine.kept_bytes())));
   if (const std::vector<int64_t> stages = engine.stage_parameters(); !stages.empty())
     reporter.message(fmt::format("pipeline: stages of {} weights{}", fmt::join(stages, " and "),
                                  engine.options().row_lengths.size() > 1

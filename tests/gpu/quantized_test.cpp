@@ -23,7 +23,7 @@ struct Matrix {
     PhiloxSequence random(3, 0);
     for (float& value : values) value = random.normal();
     std::vector<void*> arrays;
-    for (const QuantisedPart& part : quantized_parts(kind, kRows, kColumns)) {
+    for (const QuantizedPart& part : quantized_parts(kind, kRows, kColumns)) {
       types.push_back(part.type);
       parts.emplace_back(static_cast<size_t>(part.type.num_bytes()));
     }
@@ -31,7 +31,7 @@ struct Matrix {
     Quantizer quantizer(kind, kRows, kColumns, arrays);
     quantizer.add(0, values.data(), kRows * kColumns);
     quantizer.finish();
-    QuantisedMatrix(kind, kRows, kColumns, arrays).read(0, kRows * kColumns, values.data());
+    QuantizedMatrix(kind, kRows, kColumns, arrays).read(0, kRows * kColumns, values.data());
   }
 };
 

@@ -44,7 +44,7 @@ struct Stored {
 
   Stored(Quantization kind_of, int64_t num_rows, int64_t num_columns)
       : kind(kind_of), rows(num_rows), columns(num_columns) {
-    for (const QuantisedPart& part : quantized_parts(kind, rows, columns))
+    for (const QuantizedPart& part : quantized_parts(kind, rows, columns))
       memory.emplace_back(static_cast<size_t>(part.type.num_bytes()));
     for (auto& part : memory) parts.push_back(part.data());
   }
@@ -56,7 +56,7 @@ struct Stored {
   }
   std::vector<float> read() const {
     std::vector<float> values(static_cast<size_t>(rows * columns));
-    QuantisedMatrix(kind, rows, columns, parts).read(0, rows * columns, values.data());
+    QuantizedMatrix(kind, rows, columns, parts).read(0, rows * columns, values.data());
     return values;
   }
   float number(size_t part, size_t index) const {
@@ -96,7 +96,7 @@ TEST(Quantized, IsReadInAnyPieces) {
     values.resize(231);
     stored.fill(values);
     const std::vector<float> whole = stored.read();
-    const QuantisedMatrix matrix(kind, 7, 33, stored.parts);
+    const QuantizedMatrix matrix(kind, 7, 33, stored.parts);
     for (const int64_t count : {1, 5, 40, 100}) {
       for (int64_t begin = 0; begin + count <= 231; begin += 13) {
         std::vector<float> piece(static_cast<size_t>(count));

@@ -43,14 +43,11 @@ TEST(Recipe, MistakesAreNamed) {
 }
 
 TEST(Recipe, TheKeyThatWasMeantIsFoundInOtherSectionsToo) {
-  const std::pair<const char*, const char*> cases[] = {{"bacth: 3", "'train.batch'"},
-                                                       {"batch: 3", "'train.batch'"},
-                                                       {"batchsize: 3", "'train.batch'"},
-                                                       {"optimizer: {batch: 3}", "'train.batch'"},
-                                                       {"data: {image-sise: 3}", "image_size"},
-                                                       {"trian: {epochs: 3}", "'train.epochs'"},
-                                                       {"optimizer: {lr: 3}", "'optimizer.lr'"},
-                                                       {"presicion: bf16", "'precision'"}};
+  const std::pair<const char*, const char*> cases[] = {
+      {"bacth: 3", "'train.batch'"},           {"batch: 3", "'train.batch'"},
+      {"batchsize: 3", "'train.batch'"},       {"optimizer: {batch: 3}", "'train.batch'"},
+      {"data: {image-sise: 3}", "image_size"}, {"trian: {epochs: 3}", "'train.epochs'"},
+      {"optimizr: {lr: 3}", "'optimizer.lr'"}, {"presicion: bf16", "'precision'"}};
   for (const auto& [yaml, meant] : cases) EXPECT_THAT(fault(yaml), HasSubstr(meant)) << yaml;
   EXPECT_THAT(fault("completely_unrelated: 3"), HasSubstr("try hearth ls --keys"));
   EXPECT_THAT(fault("nothing_at_all: {}"), HasSubstr("\"nothing_at_all\" in r.yaml:1"));

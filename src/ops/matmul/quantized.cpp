@@ -47,7 +47,7 @@ void look_up(const uint8_t* codes, int64_t begin, int64_t end, float* out) {
   if (begin < end) *out = kPairs[codes[begin / 2]][0];
 }
 
-void read_nf4(const QuantisedMatrix& m, int64_t begin, int64_t count, float* out) {
+void read_nf4(const QuantizedMatrix& m, int64_t begin, int64_t count, float* out) {
   const DynamicMap& map = dynamic_map(true);
   for (int64_t i = begin; i < begin + count;) {
     const int64_t block = i / kBlock4;
@@ -60,7 +60,7 @@ void read_nf4(const QuantisedMatrix& m, int64_t begin, int64_t count, float* out
   }
 }
 
-void read_int8(const QuantisedMatrix& m, int64_t begin, int64_t count, float* out) {
+void read_int8(const QuantizedMatrix& m, int64_t begin, int64_t count, float* out) {
   const auto* codes = reinterpret_cast<const int8_t*>(m.codes);
   for (int64_t i = begin; i < begin + count;) {
     const int64_t row = i / m.columns;
@@ -84,7 +84,7 @@ Quantization quantization_from_name(std::string_view name) {
   return Quantization::none;
 }
 
-std::vector<QuantisedPart> quantized_parts(Quantization kind, int64_t rows, int64_t columns) {
+std::vector<QuantizedPart> quantized_parts(Quantization kind, int64_t rows, int64_t columns) {
   const int64_t count = rows * columns;
   if (kind == Quantization::int8)
     return {{"", {DType::i8, {rows, columns}}}, {".absmax", {DType::f32, {rows}}}};
@@ -95,7 +95,7 @@ std::vector<QuantisedPart> quantized_parts(Quantization kind, int64_t rows, int6
           {".offset", {DType::f32, {1}}}};
 }
 
-QuantisedMatrix::QuantisedMatrix(Quantization kind_of, int64_t num_rows, int64_t num_columns,
+QuantizedMatrix::QuantizedMatrix(Quantization kind_of, int64_t num_rows, int64_t num_columns,
                                  std::span<void* const> parts)
     : kind(kind_of), rows(num_rows), columns(num_columns), codes(static_cast<const uint8_t*>(parts[0])) {
   if (kind == Quantization::int8) {
@@ -107,7 +107,7 @@ QuantisedMatrix::QuantisedMatrix(Quantization kind_of, int64_t num_rows, int64_t
   offset = static_cast<const float*>(parts[3]);
 }
 
-void QuantisedMatrix::read(int64_t begin, int64_t count, float* out) const {
+void QuantizedMatrix::read(int64_t begin, int64_t count, float* out) const {
   kind == Quantization::nf4 ? read_nf4(*this, begin, count, out) : read_int8(*this, begin, count, out);
 }
 

@@ -49,14 +49,14 @@ inline constexpr int64_t kBlockAbsmax = 256;  ///< absmax that share one of thei
 inline constexpr float kInverse127 = 7.874015718698502e-3F;
 
 /// The tensors that a matrix [rows, columns] is stored as: the matrix's own name and these ends.
-struct QuantisedPart {
+struct QuantizedPart {
   std::string_view suffix;
   ir::Type type;
 };
-std::vector<QuantisedPart> quantized_parts(Quantization kind, int64_t rows, int64_t columns);
+std::vector<QuantizedPart> quantized_parts(Quantization kind, int64_t rows, int64_t columns);
 
 /// A stored matrix; absmax8 and offset for nf4 alone.
-struct QuantisedMatrix {
+struct QuantizedMatrix {
   Quantization kind = Quantization::none;
   int64_t rows = 0;
   int64_t columns = 0;
@@ -66,7 +66,7 @@ struct QuantisedMatrix {
   const float* offset = nullptr;
 
   /// `parts` in the order of quantized_parts.
-  QuantisedMatrix(Quantization kind, int64_t rows, int64_t columns, std::span<void* const> parts);
+  QuantizedMatrix(Quantization kind, int64_t rows, int64_t columns, std::span<void* const> parts);
   /// Elements [begin, begin + count), row after row.
   void read(int64_t begin, int64_t count, float* out) const;
 };

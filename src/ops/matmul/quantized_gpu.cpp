@@ -15,7 +15,7 @@ struct Nf4Tables {
   float* scales;  ///< of each block
 };
 
-/// Stored matrices. element(i): the one at place i, row after row, with the bits of QuantisedMatrix::read.
+/// Stored matrices. element(i): the one at place i, row after row, with the bits of QuantizedMatrix::read.
 struct Nf4 {
   int64_t columns;
   const uint8_t* codes;

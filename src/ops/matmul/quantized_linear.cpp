@@ -40,7 +40,7 @@ Inferred infer(const NodeView& node) {
     return refuse("expected format nf4 or int8 and the matrix's rows and columns");
   if (x.shape.rank() != 2 || !is_storage_float(x.dtype) || x.shape[1] != p.k)
     return refuse_type("x", fmt::format("floating [M, {}]", p.k), x);
-  const std::vector<QuantisedPart> parts = quantized_parts(p.kind, p.rows, p.columns);
+  const std::vector<QuantizedPart> parts = quantized_parts(p.kind, p.rows, p.columns);
   for (size_t i = 0; i < parts.size(); ++i) {
     if (i + 1 >= node.in.size() || node.in_type(i + 1) != parts[i].type)
       return refuse(fmt::format("expected part {} of the matrix to be {}", i, to_string(parts[i].type)));
@@ -71,7 +71,7 @@ struct Layout {
 };
 
 /// Fills panel[i][j] = op(w)[from_k + i][from_n + j].
-void read_panel(const QuantisedMatrix& w, bool back, Range k, Range n, float* run, float* panel) {
+void read_panel(const QuantizedMatrix& w, bool back, Range k, Range n, float* run, float* panel) {
   if (back) {
     for (int64_t i = 0; i < k.size(); ++i)
       w.read((k.begin + i) * w.columns + n.begin, n.size(), panel + i * cpu::kPanel);
@@ -84,7 +84,7 @@ void read_panel(const QuantisedMatrix& w, bool back, Range k, Range n, float* ru
 }
 
 /// One thread's columns of y, for few rows of x.
-void multiply_by_rows(const Problem& p, const QuantisedMatrix& w, const float* x, float* y, float* rows,
+void multiply_by_rows(const Problem& p, const QuantizedMatrix& w, const float* x, float* y, float* rows,
                       int thread) {
   const Range mine = split_range(p.n, p.num_threads, thread);
   for (int64_t j = mine.begin; j < mine.end; j += kRowsAtOnce) {
@@ -95,7 +95,7 @@ void multiply_by_rows(const Problem& p, const QuantisedMatrix& w, const float* x
 }
 
 /// One thread's columns of y.
-void multiply(const Problem& p, const QuantisedMatrix& w, const float* x, float* y, float* own, int thread) {
+void multiply(const Problem& p, const QuantizedMatrix& w, const float* x, float* y, float* own, int thread) {
   const Layout layout(p);
   const Range panels = split_range((p.n + cpu::kPanel - 1) / cpu::kPanel, p.num_threads, thread);
   const int64_t first = panels.begin * cpu::kPanel;
@@ -122,7 +122,7 @@ Kernel kernel(const NodeView& node) {
   const auto run = [=](const KernelArgs& args) {
     const Layout layout(p);
     auto* base = reinterpret_cast<float*>(args.workspace);
-    const QuantisedMatrix w(p.kind, p.rows, p.columns, args.in.subspan(1));
+    const QuantizedMatrix w(p.kind, p.rows, p.columns, args.in.subspan(1));
     const bool wide = p.dtype == DType::f32;
     if (!wide) cpu::widen(p.dtype, args.in[0], p.m * p.k, base + layout.x, *args.threads);
     const float* x = wide ? args.input<float>(0) : base + layout.x;
@@ -194,7 +194,7 @@ Sample sample(Quantization kind, int64_t m, int64_t rows, int64_t columns, bool 
                         {"columns", columns},
                         {"back", int64_t{back}}},
               .tolerance = dtype == DType::f32 ? 1e-5 : 1e-2};
-  for (const QuantisedPart& part : quantized_parts(kind, rows, columns)) {
+  for (const QuantizedPart& part : quantized_parts(kind, rows, columns)) {
     const bool codes = part.type.dtype != DType::f32;
     made.in.push_back(
         codes ? indices(part.type.shape, part.type.dtype == DType::i8 ? 128 : 256, part.type.dtype)

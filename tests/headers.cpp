@@ -1,0 +1,1 @@
+// What tests/CMakeLists.txt compiles once for all tests belongs to this source.
