@@ -89,7 +89,7 @@ def main():
 
 Made by `tools/bench plans`; do not edit. Each row is `hearth plan RECIPE model=FOLDER --memory SIZE` from config.json alone,
 micro-batch 1. Bytes are planned, of one contiguous arena and everything beside it. Seconds are a model of an RX 7900 XT with
-PCIe 4.0 (`src/passes/machine.h`), not a measurement. No AMD GPU has run this yet.
+PCIe 4.0 (`src/cost/device.cpp`), not a measurement. No AMD GPU has run this yet.
 
 - full: f32 weights computed in bf16, `adamw8bit`, weights moved within the backward pass. LoRA: rank 16, all linear layers,
   frozen weights in bf16. QLoRA: the same over nf4.

@@ -11,8 +11,8 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "cost/device.h"
 #include "distributed/shm.h"
-#include "passes/machine.h"
 
 namespace hearth::bench {
 namespace {
@@ -100,8 +100,8 @@ double measure_gemm_peak(ThreadPool& threads) {
 
 BenchGpu gpu_of(const gpu::DeviceInfo& info, DType precision, int64_t num_bytes) {
   BenchGpu gpu{.name = info.name, .driver = info.driver, .num_bytes = num_bytes};
-  if (const passes::GpuModel* model = passes::find_gpu_by_full_name(info.name))
-    gpu.peak_flops_per_second = passes::peak_flops_per_second(*model, precision);
+  if (const cost::Device* model = cost::find_gpu_by_full_name(info.name))
+    gpu.peak_flops_per_second = cost::peak_flops_per_second(*model, precision);
   return gpu;
 }
 

@@ -13,6 +13,7 @@
 #include "engine/gpu_options.h"
 #include "hub/weights.h"
 #include "infer/generator.h"
+#include "run/device_rates.h"
 
 namespace hearth::bench {
 namespace {
@@ -56,11 +57,17 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+engine::EngineOptions with_rates(engine::EngineOptions options, const BenchMachine& machine) {
+  run::use_device_rates(options, machine.team);
+  return options;
+}
+
 /// Training steps on one micro-batch.
 class Training : public Workload {
  public:
   Training(const engine::EngineOptions& options, const BenchMachine& machine, int64_t num_samples)
-      : engine_(options, std::span(&options.batch, 1), {}), num_samples_(num_samples * options.accumulate) {
+      : engine_(with_rates(options, machine), std::span(&options.batch, 1), {}),
+        num_samples_(num_samples * options.accumulate) {
     if (machine.team != nullptr) engine_.join(*machine.team);
     engine_.initialize();
     hub::draw_frozen(engine_);

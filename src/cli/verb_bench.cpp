@@ -45,7 +45,7 @@ engine::EngineOptions model_options(const std::string& name, std::vector<std::st
 
 void print_model(const std::string& name, const ModelArguments& arguments,
                  const std::vector<std::string>& overrides, int num_workers) {
-  const passes::GpuModel& gpu = passes::find_gpu(arguments.gpu);
+  const cost::Device& gpu = cost::find_gpu(arguments.gpu);
   const planner::Links links = links_of(arguments.links);
   const engine::EngineOptions alone = model_options(name, overrides, 1);
   if (num_workers == 1) {
@@ -170,7 +170,7 @@ void add_bench(CLI::App& app) {
       verb->add_option("--model-gpu", arguments->model.gpu,
                        "measure nothing: print the step's time by a model of a GPU, for example rx7900xt; of "
                        "several, with --workers");
-  add_former_name(*verb, "--model-gpu", *model);
+  add_former_name(*verb, "--model-card", *model);
   add_links(*verb, arguments->model.links);
   allow_overrides(*verb);
   set_example(*verb, "hearth bench mlp-b64-fp32 --steps 20");

@@ -9,6 +9,7 @@
 #include "hub/adapter.h"
 #include "hub/weights.h"
 #include "infer/text_eval.h"
+#include "run/device_rates.h"
 #include "run/from_recipe.h"
 #include "run/trainer.h"
 #include "tasks/classify/classifier.h"
@@ -73,8 +74,10 @@ void eval_text(recipe::Recipe recipe, const hub::ModelFolder& model, const EvalA
   hub::check_weights(model);
   const auto task = run::open_task(recipe);
   if (const std::string warning = task->warning(); !warning.empty()) say(stderr, "{}\n", warning);
+  engine::EngineOptions options = run::engine_options(recipe);
+  run::use_device_rates(options);
   const tasks::Evaluation result =
-      infer::evaluate_text(run::engine_options(recipe), *task, model, recipe.data.context,
+      infer::evaluate_text(std::move(options), *task, model, recipe.data.context,
                            [](const std::string& text) { say(stderr, "{}\n", text); });
   check_finite(result.loss, weights);
   say("{}: loss {:.4f}, {} ({} held out)\n", weights.string(), result.loss, task->evaluation_text(result),

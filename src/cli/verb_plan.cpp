@@ -21,6 +21,7 @@
 #include "ops/op_list.h"
 #include "planner/ways_to_share.h"
 #include "recipe/recipe.h"
+#include "run/device_rates.h"
 #include "run/from_recipe.h"
 
 namespace hearth::cli {
@@ -35,9 +36,24 @@ struct PlanArguments {
   std::string memory;
   std::string svg = "plan.svg";
   bool json = false;
-  std::string gpu = "rx7900xt";
+  std::string gpu;
   LinkArguments links;
 };
+
+/// Lets the options plan for the GPU that is named, else for the device that is used.
+void choose_rates(const PlanArguments& arguments, engine::EngineOptions& options) {
+  if (!arguments.gpu.empty()) {
+    options.machine = cost::find_gpu(arguments.gpu);
+  } else if (const std::string unknown = run::use_device_rates(options); !unknown.empty()) {
+    say(stderr, "{}\n", unknown);
+  }
+}
+
+/// What `options` plan for where the bytes of a GPU are named, and none that is used: the usual one.
+const cost::Device& gpu_of(const engine::EngineOptions& options) {
+  const bool is_known = cost::find_gpu_by_full_name(options.machine.full_name) != nullptr;
+  return is_known ? options.machine : cost::usual_gpu();
+}
 
 /// What fits a budget: freely, and by every means.
 struct Fits {
@@ -54,7 +70,7 @@ std::future<std::optional<engine::PlanReport>> by_every_means(const engine::Engi
   });
 }
 
-void print_fits(const Fits& fits, int64_t batch, int64_t memory) {
+void print_fits(const Fits& fits, int64_t batch, int64_t memory, const cost::Device& gpu) {
   const std::string budget = human_bytes(memory);
   if (fits.free) {
     say("largest micro-batch within {}: {} (peak {})\n", budget, fits.free->batch,
@@ -69,8 +85,8 @@ void print_fits(const Fits& fits, int64_t batch, int64_t memory) {
   }
   const engine::PlanReport& report = fits.cheapest->report;
   say("cheapest way to fit micro-batch {}: {}\n", batch, engine::describe(*fits.cheapest));
-  say("  peak {}, in host memory {}, {:.2f} s per micro-batch on an RX 7900 XT (a model)\n",
-      human_bytes(report.peak_bytes), human_bytes(report.host_bytes), report.time.seconds);
+  say("  peak {}, in host memory {}, {:.2f} s per micro-batch on {} (a model)\n",
+      human_bytes(report.peak_bytes), human_bytes(report.host_bytes), report.time.seconds, gpu.full_name);
   say("largest micro-batch by every means: {} (peak {})\n", fits.largest->batch,
       human_bytes(fits.largest->peak_bytes));
 }
@@ -135,9 +151,11 @@ std::vector<int64_t> take_gpu_bytes(std::vector<std::string>& overrides) {
 /// How several GPUs can share the updates of a recipe.
 void print_ways(const PlanArguments& arguments, const std::vector<std::string>& overrides,
                 std::span<const int64_t> gpu_bytes) {
-  const passes::GpuModel& gpu = passes::find_gpu(arguments.gpu);
   const planner::Links links = links_of(arguments.links);
   const recipe::Recipe recipe = open_recipe(arguments.recipe, overrides);
+  engine::EngineOptions used = run::engine_options(recipe);
+  choose_rates(arguments, used);
+  const cost::Device& gpu = gpu_of(used);
   std::vector<planner::WayToShare> ways;
   const auto add = [&](const std::vector<std::string>& settings) {
     std::vector<std::string> all = overrides;
@@ -169,9 +187,10 @@ void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
   const int64_t memory = memory_of(arguments);
   expect_place_for_file(arguments.svg);
   const recipe::Recipe recipe = open_recipe(arguments.recipe, overrides);
-  const engine::EngineOptions options = run::engine_options(recipe);
+  engine::EngineOptions options = run::engine_options(recipe);
+  choose_rates(arguments, options);
   engine::EngineOptions on_gpu = options;
-  on_gpu.machine = passes::machine_of(passes::find_gpu("rx7900xt"), options.precision);
+  on_gpu.machine = gpu_of(options);
   std::future<std::optional<engine::PlanReport>> largest;
   if (memory > 0) largest = by_every_means(on_gpu, memory);
   std::unique_ptr<engine::Engine> engine;
@@ -191,7 +210,7 @@ void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
         name_of(recipe.precision), engine::to_table(report));
     say("picture of the arena: {}\n", arguments.svg);
   }
-  if (fits && !arguments.json) print_fits(*fits, options.batch, memory);
+  if (fits && !arguments.json) print_fits(*fits, options.batch, memory, on_gpu.machine);
 }
 
 struct DumpArguments {
@@ -207,6 +226,7 @@ void run_dump(const CLI::App& verb, const DumpArguments& arguments) {
   }
   const recipe::Recipe recipe = open_recipe(arguments.recipe, overrides_of(verb));
   engine::EngineOptions options = run::engine_options(recipe);
+  choose_rates({}, options);
   std::vector<std::string> names;
   for (const passes::Pass& pass : passes::pass_list()) names.emplace_back(pass.name);
   const std::string wanted = arguments.after.empty() ? names.back() : arguments.after;
@@ -261,8 +281,9 @@ void add_plan(CLI::App& app) {
   verb->add_option("--svg", arguments->svg, "where to write the picture of the arena");
   verb->add_flag("--json", arguments->json, "print JSON");
   CLI::Option* model = verb->add_option(
-      "--model-gpu", arguments->gpu, "with devices=2x20GiB: the GPUs' model (rx7900xt), for example rtx4090");
-  add_former_name(*verb, "--model-gpu", *model);
+      "--model-gpu", arguments->gpu,
+      "the GPU that times are modeled for (default: the one that is used, else rx7900xt), for example h200");
+  add_former_name(*verb, "--model-card", *model);
   add_links(*verb, arguments->links);
   allow_overrides(*verb);
   set_example(*verb, "hearth plan recipes/demo.yaml --memory 20GiB");

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/threads.h"
+#include "cost/device.h"
 #include "data/loader.h"
 #include "distributed/heartbeat.h"
 #include "distributed/team_exchange.h"
@@ -70,7 +71,7 @@ struct EngineOptions {
   /// What is kept in host memory; on the CPU, copies within the one memory.
   passes::OffloadOptions offload;
   /// What recomputing and copying are weighed by.
-  passes::Machine machine;
+  cost::Device machine;
   std::vector<std::string> passes_off;
   exec::Backend backend = exec::Backend::cpu;
   /// Of Backend::gpu: workers sum between GPUs, by what join() gets, not through host memory.

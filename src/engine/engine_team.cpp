@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "cost/seconds.h"
 #include "engine/engine.h"
 #include "ir/state_name.h"
 
@@ -124,7 +125,7 @@ double Engine::waited_since(std::chrono::steady_clock::time_point start) {
 }
 
 double Engine::evaluation_seconds(BatchShape shape) const {
-  return 10 * passes::simulate(evaluate_.at(shape)->graph(), options_.machine).seconds;
+  return 10 * cost::simulate(evaluate_.at(shape)->graph(), options_.machine).seconds;
 }
 
 double Engine::flops_per_update() const {

@@ -48,7 +48,7 @@ PlanReport make_plan_report(const Engine& engine) {
   report.host_bytes += engine.host_arena_bytes();
   report.flops_per_step = engine.flops_per_update();
   report.recompute = engine.recompute();
-  report.time = passes::simulate(program.graph(), options.machine);
+  report.time = cost::simulate(program.graph(), options.machine);
   return report;
 }
 

@@ -10,8 +10,8 @@
 #include "exec/device/host_kernel.h"
 #include "exec/device/staging.h"
 #include "exec/host_queue.h"
+#include "ir/kernel_group.h"
 #include "ops/collective/collective.h"
-#include "passes/group_updates.h"
 
 namespace hearth::exec {
 namespace {
@@ -103,7 +103,7 @@ bool Program::runs_on_gpu(const ir::Node& node, const CompileOptions& options) c
 
 size_t Program::num_at_once(size_t first, const CompileOptions& options) const {
   if (options.backend != Backend::gpu) return 1;
-  const size_t most = passes::num_together(graph_, first);
+  const size_t most = ir::num_together(graph_, first);
   size_t count = 0;
   while (count < most && runs_on_gpu(graph_.nodes[first + count], options)) ++count;
   return std::max<size_t>(1, count);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ir/kernel_group.h"
 #include "ir/op_def.h"
 
 namespace hearth::passes {
@@ -58,10 +59,6 @@ void hoist(ir::Graph& graph, size_t first) {
     return place[static_cast<size_t>(a)] < place[static_cast<size_t>(b)];
   });
   reorder(graph, order);
-}
-
-bool overwrites(const ir::Node& node, size_t index) {
-  return std::ranges::find(node.op->writes, static_cast<int>(index)) != node.op->writes.end();
 }
 
 ir::ValueId input_or_none(const ir::Node& node, size_t index) {

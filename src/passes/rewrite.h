@@ -30,8 +30,6 @@ void reorder(ir::Graph& graph, std::span<const ir::NodeId> order);
 /// more what it overwrites. Keeps the order of all others.
 void hoist(ir::Graph& graph, size_t first);
 
-/// Whether the node writes over the bytes of its input number `index`.
-bool overwrites(const ir::Node& node, size_t index);
 /// An input of a node, kNone where it is absent or left out at the end.
 ir::ValueId input_or_none(const ir::Node& node, size_t index);
 ir::ValueId input_or_none(const ir::Node& node, std::string_view name);

@@ -8,7 +8,7 @@ namespace hearth::planner {
 
 double StepModel::mfu() const {
   return (roofline.flops - recomputed_flops) /
-         (roofline.seconds * passes::peak_flops_per_second(*gpu, precision));
+         (roofline.seconds * cost::peak_flops_per_second(*gpu, precision));
 }
 
 UpdateSize update_size(const engine::Engine& engine) {
@@ -22,8 +22,9 @@ UpdateSize update_size(const engine::Engine& engine) {
   return {.num_samples = num_ids * options.accumulate, .is_text = num_ids > options.batch};
 }
 
-StepModel model_step(engine::EngineOptions options, const passes::GpuModel& gpu) {
+StepModel model_step(engine::EngineOptions options, const cost::Device& gpu) {
   options.backend = exec::Backend::null;
+  options.machine = gpu;
   options.measure_only = true;
   const engine::Engine engine(options, std::span(&options.batch, 1), {});
   const auto num_micro = static_cast<int>(options.accumulate / options.num_workers);
@@ -31,9 +32,9 @@ StepModel model_step(engine::EngineOptions options, const passes::GpuModel& gpu)
   StepModel model{.gpu = &gpu,
                   .precision = options.precision,
                   .recomputed_flops = num_micro * engine.recompute().extra_flops};
-  model.roofline.add(passes::make_roofline(graph, gpu), 1);
+  model.roofline.add(cost::make_roofline(graph, gpu), 1);
   if (const exec::Program* before = engine.accumulate_program())
-    model.roofline.add(passes::make_roofline(before->graph(), gpu), num_micro - 1);
+    model.roofline.add(cost::make_roofline(before->graph(), gpu), num_micro - 1);
   const UpdateSize size = update_size(engine);
   model.is_text = size.is_text;
   model.num_samples = size.num_samples;
@@ -41,18 +42,18 @@ StepModel model_step(engine::EngineOptions options, const passes::GpuModel& gpu)
 }
 
 std::string to_table(const StepModel& model) {
-  const passes::Roofline& all = model.roofline;
+  const cost::Roofline& all = model.roofline;
   std::string text = fmt::format("on {}: a model, not a measurement\n", model.gpu->full_name);
   text += fmt::format("{:>10} {:>6} {:>6} {:>9} {:>10} {:>10}  op\n", "ms", "share", "count", "launches",
                       "GFLOP", "MB");
-  const auto row = [&](const passes::RooflineRow& r) {
+  const auto row = [&](const cost::RooflineRow& r) {
     return fmt::format("{:10.3f} {:5.1f}% {:6} {:9} {:10.3f} {:10.3f}  {}\n", r.seconds * 1e3,
                        100 * r.seconds / all.seconds, r.count, r.launches, r.flops / 1e9, r.bytes / 1e6,
                        r.op);
   };
-  for (const passes::RooflineRow& r : all.rows) text += row(r);
+  for (const cost::RooflineRow& r : all.rows) text += row(r);
   int count = 0;
-  for (const passes::RooflineRow& r : all.rows) count += r.count;
+  for (const cost::RooflineRow& r : all.rows) count += r.count;
   text += row({"in all", count, all.launches, all.flops, all.bytes, all.seconds});
   return text + fmt::format("modeled: {:.3f} ms a step, {:.0f} {}/s, MFU {:.1f}%\nfigures: {}\n",
                             all.seconds * 1e3, model.samples_per_second(),

@@ -2,8 +2,8 @@
 
 #include <string>
 
+#include "cost/roofline.h"
 #include "engine/engine.h"
-#include "passes/roofline.h"
 
 namespace hearth::planner {
 
@@ -16,10 +16,10 @@ UpdateSize update_size(const engine::Engine& engine);
 
 /// A training step on a GPU that need not be there: a model, not a measurement.
 struct StepModel {
-  const passes::GpuModel* gpu = nullptr;
+  const cost::Device* gpu = nullptr;
   DType precision = DType::f32;
-  passes::Roofline roofline;  ///< of all micro-batches and the update
-  int64_t num_samples = 0;    ///< pictures, or tokens
+  cost::Roofline roofline;  ///< of all micro-batches and the update
+  int64_t num_samples = 0;  ///< pictures, or tokens
   bool is_text = false;
   double recomputed_flops = 0;  ///< which MFU does not count
 
@@ -29,7 +29,7 @@ struct StepModel {
 };
 
 /// Compiles the training step; nothing is run.
-StepModel model_step(engine::EngineOptions options, const passes::GpuModel& gpu);
+StepModel model_step(engine::EngineOptions options, const cost::Device& gpu);
 
 std::string to_table(const StepModel& model);
 

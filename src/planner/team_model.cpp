@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <map>
 
+#include "cost/seconds.h"
 #include "ir/op_def.h"
 #include "ops/collective/collective.h"
-#include "passes/roofline.h"
 #include "planner/step_model.h"
 
 namespace hearth::planner {
@@ -19,14 +19,14 @@ constexpr double kCallSeconds = 20e-6;
 /// From one machine to another and back, by TCP; assumed.
 constexpr double kRoundTripSeconds = 100e-6;
 
-double gpu_rate(const Links& links, const passes::GpuModel& gpu) {
+double gpu_rate(const Links& links, const cost::Device& gpu) {
   return links.gpu > 0 ? links.gpu : gpu.link_bytes_per_second;
 }
 
 /// The paths of all workers.
 class Paths {
  public:
-  Paths(const passes::GpuModel& gpu, const Links& links, int64_t num_workers)
+  Paths(const cost::Device& gpu, const Links& links, int64_t num_workers)
       : gpu_(gpu), links_(links), num_workers_(static_cast<size_t>(num_workers)) {
     const double link = gpu_rate(links, gpu);
     for (size_t worker = 0; worker < num_workers_; ++worker)
@@ -51,7 +51,7 @@ class Paths {
 
   void add(exec::ReplayStep& step, const ir::Graph& graph, const ir::Node& node, size_t worker) const {
     if (node.op->transfer == ir::Transfer::none) {
-      step.seconds += passes::kernel_seconds(graph, node, gpu_);
+      step.seconds += cost::seconds_of(graph, node, gpu_);
       return;
     }
     if (node.op->transfer == ir::Transfer::exchange) return add_exchange(step, graph, node, worker);
@@ -80,7 +80,7 @@ class Paths {
     step.paths.push_back({.path = path(worker, network), .per_byte = wire * per_byte});
   }
 
-  const passes::GpuModel& gpu_;
+  const cost::Device& gpu_;
   const Links& links_;
   size_t num_workers_;
   std::vector<double> bytes_per_second_;
@@ -144,11 +144,11 @@ std::vector<engine::EngineOptions> options_of_workers(const engine::EngineOption
   return workers;
 }
 
-TeamModel model_team(const engine::EngineOptions& options, const passes::GpuModel& gpu, const Links& links) {
+TeamModel model_team(const engine::EngineOptions& options, const cost::Device& gpu, const Links& links) {
   return model_team(options_of_workers(options), gpu, links);
 }
 
-TeamModel model_team(std::vector<engine::EngineOptions> workers, const passes::GpuModel& gpu,
+TeamModel model_team(std::vector<engine::EngineOptions> workers, const cost::Device& gpu,
                      const Links& links) {
   const engine::EngineOptions first = workers.front();
   std::vector<std::unique_ptr<engine::Engine>> engines;
@@ -156,6 +156,7 @@ TeamModel model_team(std::vector<engine::EngineOptions> workers, const passes::G
   TeamModel team{.num_workers = first.num_workers};
   for (engine::EngineOptions& options : workers) {
     options.backend = exec::Backend::gpu;
+    options.machine = gpu;
     options.measure_only = false;
     options.plan_only = true;
     // All workers have the same programs, unless each has its own part.
@@ -179,7 +180,7 @@ TeamModel model_team(std::vector<engine::EngineOptions> workers, const passes::G
   return team;
 }
 
-std::string to_text(const TeamModel& team, const TeamModel& one, const passes::GpuModel& gpu,
+std::string to_text(const TeamModel& team, const TeamModel& one, const cost::Device& gpu,
                     const Links& links) {
   const auto ms = [&](exec::Queue queue) { return 1e3 * team.busy_seconds[static_cast<size_t>(queue)]; };
   const auto line = [](std::string_view what, const TeamModel& model) {
@@ -206,7 +207,7 @@ std::string to_text(const TeamModel& team, const TeamModel& one, const passes::G
                                    : ", all in one machine\n");
 }
 
-std::string to_json(const TeamModel& team, const TeamModel& one, const passes::GpuModel& gpu,
+std::string to_json(const TeamModel& team, const TeamModel& one, const cost::Device& gpu,
                     const Links& links) {
   return fmt::format(
       "{{\"simulated\":true,\"gpu\":\"{}\",\"workers\":{},"

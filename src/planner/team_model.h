@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "cost/device.h"
 #include "engine/engine.h"
 #include "engine/plan_report.h"
 #include "exec/replay.h"
-#include "passes/machine.h"
 
 namespace hearth::planner {
 
@@ -46,18 +46,15 @@ struct TeamModel {
 };
 
 /// Plans the programs of every worker's GPU (nothing is run) and replays them.
-TeamModel model_team(std::vector<engine::EngineOptions> workers, const passes::GpuModel& gpu,
-                     const Links& links);
+TeamModel model_team(std::vector<engine::EngineOptions> workers, const cost::Device& gpu, const Links& links);
 /// The same for EngineOptions::num_workers that have the same options.
-TeamModel model_team(const engine::EngineOptions& options, const passes::GpuModel& gpu, const Links& links);
+TeamModel model_team(const engine::EngineOptions& options, const cost::Device& gpu, const Links& links);
 /// For each worker its rank.
 std::vector<engine::EngineOptions> options_of_workers(const engine::EngineOptions& options);
 
 /// A few lines beside `one`, the same work on one GPU.
-std::string to_text(const TeamModel& team, const TeamModel& one, const passes::GpuModel& gpu,
-                    const Links& links);
+std::string to_text(const TeamModel& team, const TeamModel& one, const cost::Device& gpu, const Links& links);
 /// One line of JSON.
-std::string to_json(const TeamModel& team, const TeamModel& one, const passes::GpuModel& gpu,
-                    const Links& links);
+std::string to_json(const TeamModel& team, const TeamModel& one, const cost::Device& gpu, const Links& links);
 
 }  // namespace hearth::planner

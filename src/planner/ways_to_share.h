@@ -20,8 +20,7 @@ struct WayToShare {
 /// that are fastest (MemoryFits::cheapest). All do the same within the smallest GPU, but for a pipeline's
 /// stages.
 WayToShare plan_way_to_share(std::string settings, engine::EngineOptions options,
-                             std::span<const int64_t> gpu_bytes, const passes::GpuModel& gpu,
-                             const Links& links);
+                             std::span<const int64_t> gpu_bytes, const cost::Device& gpu, const Links& links);
 
 /// A table for people and JSON for programs.
 std::string to_table(const std::vector<WayToShare>& ways);

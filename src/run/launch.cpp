@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/output.h"
 #include "base/text.h"
+#include "cost/seconds.h"
 #include "distributed/nccl.h"
 #include "distributed/probe.h"
 #include "engine/plan_report.h"
@@ -19,7 +20,6 @@
 #include "hub/weights.h"
 #include "infer/text_eval.h"
 #include "io/run_lock.h"
-#include "passes/machine.h"
 #include "run/ending.h"
 #include "run/from_recipe.h"
 #include "run/launched.h"
@@ -42,7 +42,7 @@ void on_interrupt(int signal) {
 /// Of an update, where it is a long one; else empty.
 std::string wait_of(const engine::Engine& engine) {
   const engine::EngineOptions& options = engine.options();
-  const double seconds = passes::simulate(engine.train_program().graph(), options.machine).seconds;
+  const double seconds = cost::simulate(engine.train_program().graph(), options.machine).seconds;
   return infer::long_wait("an update", seconds * static_cast<double>(options.accumulate) /
                                            static_cast<double>(options.num_workers));
 }

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "cost/device.h"
 #include "exec/device/gpu_choice.h"
-#include "passes/machine.h"
 
 namespace hearth::run {
 
@@ -16,8 +16,8 @@ passes::StageDevice stage_device(const recipe::Recipe& recipe, int device) {
     const int number = exec::choose_gpu(recipe.device, gpus, gpu::runtime(), device);
     const gpu::DeviceInfo& gpu = gpus.at(static_cast<size_t>(number));
     found.memory_bytes = gpu.memory_bytes;
-    if (const passes::GpuModel* model = passes::find_gpu_by_full_name(gpu.name))
-      found.speed = passes::peak_flops_per_second(*model, DType::f32);
+    if (const cost::Device* model = cost::find_gpu_by_full_name(gpu.name))
+      found.speed = cost::peak_flops_per_second(*model, DType::f32);
   } catch (const UserError&) {
     // Whoever opens the GPU says what is wrong, when all workers listen.
   }

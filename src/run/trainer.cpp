@@ -12,6 +12,7 @@
 #include "hub/weights.h"
 #include "io/safetensors.h"
 #include "ops/conv/conv_cpu.h"
+#include "run/device_rates.h"
 #include "run/from_recipe.h"
 #include "run/schedule.h"
 #include "tasks/language/text_source.h"
@@ -55,6 +56,8 @@ Trainer::Trainer(recipe::Recipe recipe, fs::path out, TrainerEvents events, Memb
   task_ = open_task(recipe_);
   engine::EngineOptions options = engine_options(recipe_, member.device.value_or(rank()), num_workers());
   options.rank = rank();
+  const std::string unknown_rates = use_device_rates(options, team_);
+  if (!unknown_rates.empty()) events_.message(unknown_rates);
   options.devices = std::move(member.devices);
   options.row_lengths = task_->row_lengths();
   const std::vector<int64_t> sizes = tasks::batch_sizes(task_->num_rows(), recipe_.train.batch);

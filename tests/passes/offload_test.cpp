@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "cost/seconds.h"
 #include "graph_text.h"
 #include "ir/op_def.h"
 #include "ir/verify.h"
@@ -68,17 +69,18 @@ std::string multiplied(int length) {
 }
 
 TEST(Prefetch, OverlapsCopiesWithComputingWithinTheLimit) {
-  constexpr Machine kMachine{.flops_per_second = 1e9, .bytes_per_second = 1e10, .link_bytes_per_second = 4e9};
+  constexpr cost::Device kMachine{
+      .full_flops_per_second = 1e9, .bytes_per_second = 1e10, .link_bytes_per_second = 4e9};
   ir::Graph graph = graph_of(multiplied(6));
   offload(graph, {.weights = true, .least_bytes = 64});
-  const double before = simulate(graph, kMachine).seconds;
+  const double before = cost::simulate(graph, kMachine).seconds;
   const int64_t peak = peak_bytes(graph, no_workspace);
   ir::Graph held = graph;
   prefetch(held, peak, no_workspace, kMachine);
   EXPECT_LE(peak_bytes(held, no_workspace), peak);
   prefetch(graph, int64_t{1} << 40, no_workspace, kMachine);
   ir::verify(graph, "prefetch");
-  const StepTime after = simulate(graph, kMachine);
+  const cost::StepTime after = cost::simulate(graph, kMachine);
   EXPECT_LT(after.seconds, 0.75 * before);
   EXPECT_GE(after.seconds, std::max(after.compute_seconds, after.link_seconds));
   // One copy is under way while the one before is read.
@@ -86,11 +88,12 @@ TEST(Prefetch, OverlapsCopiesWithComputingWithinTheLimit) {
 }
 
 TEST(Simulate, WaitsForCopies) {
-  constexpr Machine kMachine{.flops_per_second = 1e9, .bytes_per_second = 1e30, .link_bytes_per_second = 1e9};
+  constexpr cost::Device kMachine{
+      .full_flops_per_second = 1e9, .bytes_per_second = 1e30, .link_bytes_per_second = 1e9};
   const ir::Graph graph = graph_of(
       "input %0 \"x\" : f32[1000]\n%1 = stash(%0) : f32[1000]\n"
       "%2 = fetch(%1) : f32[1000]\n%3 = mul(%2, %2) : f32[1000]\nreturn %3\n");
-  const StepTime time = simulate(graph, kMachine);
+  const cost::StepTime time = cost::simulate(graph, kMachine);
   EXPECT_NEAR(time.link_seconds, 4e-6, 1e-9);
   EXPECT_NEAR(time.compute_seconds, 1e-6, 1e-9);
   EXPECT_NEAR(time.seconds, 9e-6, 1e-9);
@@ -109,8 +112,8 @@ std::string costly(int length) {
 }
 
 TEST(Recompute, StashesWhatCostsLessToCopy) {
-  constexpr Machine kMachine{
-      .flops_per_second = 1e9, .bytes_per_second = 1e12, .link_bytes_per_second = 1e12};
+  constexpr cost::Device kMachine{
+      .full_flops_per_second = 1e9, .bytes_per_second = 1e12, .link_bytes_per_second = 1e12};
   ir::Graph graph = graph_of(costly(12));
   const int64_t budget = peak_bytes(graph, no_workspace) / 2;
   const RecomputeResult result =

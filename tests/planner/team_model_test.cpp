@@ -8,15 +8,15 @@
 
 #include "bench/case.h"
 #include "bench/workload.h"
+#include "cost/roofline.h"
 #include "ir/op_def.h"
-#include "passes/roofline.h"
 
 namespace hearth::planner {
 namespace {
 
 constexpr double kEndless = 1e18;
 
-const passes::GpuModel& gpu() { return passes::find_gpu("rx7900xt"); }
+const cost::Device& gpu() { return cost::find_gpu("rx7900xt"); }
 
 engine::EngineOptions options_of(const char* name, int num_workers) {
   engine::EngineOptions options = bench::engine_options(bench::find_bench_case(name), {});
@@ -52,7 +52,7 @@ TEST(TeamModel, TakesAsLongAsKernelsAndBytesDo) {
   const exec::Program& program = engine.train_program();
   const Moved sums = moved_by(program, "all_reduce"), out = moved_by(program, "stash");
   double kernels = 0;
-  for (const passes::RooflineRow& row : passes::make_roofline(program.graph(), gpu()).rows) {
+  for (const cost::RooflineRow& row : cost::make_roofline(program.graph(), gpu()).rows) {
     if (row.op != "all_reduce" && row.op != "stash" && row.op != "fetch") kernels += row.seconds;
   }
   ASSERT_GT(sums.count, 5);

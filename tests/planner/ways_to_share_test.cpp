@@ -13,7 +13,7 @@ namespace {
 TEST(WaysToShare, SayWhatItTakesToFit) {
   engine::EngineOptions options = bench::engine_options(bench::find_bench_case("llama15m-b8-fp32"), {});
   bench::share_out(options, 2);
-  const passes::GpuModel& gpu = passes::find_gpu("rx7900xt");
+  const cost::Device& gpu = cost::find_gpu("rx7900xt");
   const auto fit = [&](int64_t gpu_bytes) {
     const WayToShare way = plan_way_to_share("devices=2", options, std::vector(2, gpu_bytes), gpu, {});
     if (!way.model) return std::string("does not fit");
@@ -28,7 +28,7 @@ TEST(WaysToShare, SayWhatItTakesToFit) {
 TEST(WaysToShare, EachKeepsAPartOfTheStates) {
   engine::EngineOptions options = bench::engine_options(bench::find_bench_case("llama15m-b8-fp32"), {});
   bench::share_out(options, 4);
-  const passes::GpuModel& gpu = passes::find_gpu("rx7900xt");
+  const cost::Device& gpu = cost::find_gpu("rx7900xt");
   const std::vector gpus(4, int64_t{20} << 30);
   const WayToShare data = plan_way_to_share("data", options, gpus, gpu, {});
   options.parallel = engine::Parallel::zero1;
@@ -55,7 +55,7 @@ TEST(WaysToShare, UnequalGpusGetUnequalStages) {
   options.parallel = engine::Parallel::pipeline;
   const auto stages = [&](int64_t first, int64_t second) {
     const WayToShare way =
-        plan_way_to_share("pipeline", options, std::vector{first, second}, passes::find_gpu("rx7900xt"), {});
+        plan_way_to_share("pipeline", options, std::vector{first, second}, cost::find_gpu("rx7900xt"), {});
     EXPECT_TRUE(way.model);
     return way.model.value_or(TeamModel{.plans = {{}, {}}}).plans;
   };

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "passes/machine.h"
+#include "cost/device.h"
 #include "passes/memory/storage.h"
 
 namespace hearth::passes {
@@ -22,6 +22,7 @@ void offload(ir::Graph& graph, const OffloadOptions& options);
 
 /// Moves fetches ahead of their readers, each at most to the reader of the fetch before it, so that copying
 /// and computing overlap; only as far as live bytes stay within `limit_bytes` or the present peak.
-void prefetch(ir::Graph& graph, int64_t limit_bytes, const WorkspaceOf& workspace_of, const Machine& machine);
+void prefetch(ir::Graph& graph, int64_t limit_bytes, const WorkspaceOf& workspace_of,
+              const cost::Device& machine);
 
 }  // namespace hearth::passes

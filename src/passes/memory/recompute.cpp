@@ -13,6 +13,7 @@
 #include <set>
 #include <vector>
 
+#include "cost/seconds.h"
 #include "ir/op_def.h"
 #include "ops/op_list.h"
 #include "passes/rewrite.h"
@@ -59,7 +60,7 @@ std::vector<ValueId> repeat_inputs(const ir::Graph& graph, ValueId value) {
 
 class Recompute {
  public:
-  Recompute(ir::Graph& graph, int64_t budget, const WorkspaceOf& workspace_of, const Machine& machine,
+  Recompute(ir::Graph& graph, int64_t budget, const WorkspaceOf& workspace_of, const cost::Device& machine,
             const OffloadOptions& offload)
       : graph_(graph), budget_(budget), workspace_of_(workspace_of), machine_(machine), offload_(offload) {
     remember_ = [this](const ir::Node& node) { return workspace(node); };
@@ -69,7 +70,7 @@ class Recompute {
     RecomputeResult result;
     result.peak_before_bytes = result.peak_after_bytes = survey();
     const double flops_before = total_flops();
-    const StepTime time = simulate(graph_, machine_);
+    const cost::StepTime time = cost::simulate(graph_, machine_);
     seconds_left_ = kLargestShare * time.compute_seconds;
     link_seconds_left_ = time.compute_seconds - time.link_seconds;
     const ir::Graph original = graph_;
@@ -121,7 +122,10 @@ class Recompute {
   double seconds_of(ValueId value) const {
     if (seconds_.size() < graph_.values.size()) seconds_.resize(graph_.values.size(), -1);
     double& seconds = seconds_[static_cast<size_t>(value)];
-    if (seconds < 0) seconds = cost_seconds(graph_, graph_.node(graph_.value(value).producer), machine_);
+    if (seconds < 0) {
+      const ir::Node& node = graph_.node(graph_.value(value).producer);
+      seconds = cost::seconds_of(graph_, node, machine_) + machine_.launch_seconds;
+    }
     return seconds;
   }
 
@@ -286,7 +290,7 @@ class Recompute {
     other.attrs = *attrs;
     Candidate candidate{.chain = {node.outputs.front()}, .smaller = true};
     candidate.saved_bytes = workspace(node) - workspace_of_(other);
-    candidate.seconds = cost_seconds(graph_, other, machine_) - cost_seconds(graph_, node, machine_);
+    candidate.seconds = cost::seconds_of(graph_, other, machine_) - cost::seconds_of(graph_, node, machine_);
     if (candidate.saved_bytes <= 0 || candidate.seconds > seconds_left_) return std::nullopt;
     candidate.score = static_cast<double>(candidate.saved_bytes) / candidate.seconds;
     return candidate;
@@ -393,7 +397,7 @@ class Recompute {
   ir::Graph& graph_;
   int64_t budget_;
   const WorkspaceOf& workspace_of_;
-  const Machine& machine_;
+  const cost::Device& machine_;
   const OffloadOptions& offload_;
   WorkspaceOf remember_;
   mutable std::vector<int64_t> workspaces_;       ///< by the first value a node makes
@@ -413,7 +417,7 @@ class Recompute {
 }  // namespace
 
 RecomputeResult recompute(ir::Graph& graph, int64_t budget_bytes, const WorkspaceOf& workspace_of,
-                          const Machine& machine, const OffloadOptions& offload) {
+                          const cost::Device& machine, const OffloadOptions& offload) {
   if (budget_bytes <= 0) {
     const int64_t peak = peak_bytes(graph, workspace_of);
     return {.peak_before_bytes = peak, .peak_after_bytes = peak};

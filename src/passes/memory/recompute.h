@@ -26,6 +26,6 @@ struct RecomputeResult {
 /// With `offload.activations`, a value may also go to the host and come back, where that is cheaper by
 /// `machine`: copies count little while they fit beside the computing.
 RecomputeResult recompute(ir::Graph& graph, int64_t budget_bytes, const WorkspaceOf& workspace_of,
-                          const Machine& machine = {}, const OffloadOptions& offload = {});
+                          const cost::Device& machine = {}, const OffloadOptions& offload = {});
 
 }  // namespace hearth::passes

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "ir/kernel_group.h"
 #include "ir/op_def.h"
 #include "ops/collective/collective.h"
 #include "ops/transfer/transfer.h"

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "ir/kernel_group.h"
 #include "ir/op_def.h"
 #include "ir/state_name.h"
 #include "ops/op_list.h"

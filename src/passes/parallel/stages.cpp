@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "cost/seconds.h"
 #include "ir/op_def.h"
 #include "passes/parallel/stage_positions.h"
 
@@ -103,17 +104,11 @@ class Cuts {
     std::exclusive_scan(values.begin(), values.end(), values.begin(), T{0});
   }
 
-  /// Of a kernel that computes while it reads and writes.
-  double seconds_of(const ir::Node& node) const {
-    const ir::Cost cost = ir::cost_of(graph_, node);
-    const Machine& machine = options_.machine;
-    return std::max(cost.flops / machine.flops_per_second, cost.bytes / machine.bytes_per_second);
-  }
   void add_seconds() {
     seconds_.resize(num_positions());
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (const int at = positions_.of_node(i); at != kNowhere)
-        seconds_[index(at)] += seconds_of(graph_.nodes[i]);
+        seconds_[index(at)] += cost::seconds_of(graph_, graph_.nodes[i], options_.machine);
     }
   }
 

@@ -1,5 +1,5 @@
 // The model of a GPU adds up to the graph's own cost, and its rates are what bounds it.
-#include "passes/roofline.h"
+#include "cost/roofline.h"
 
 #include <gmock/gmock.h>
 
@@ -7,7 +7,7 @@
 #include "graph_text.h"
 #include "ir/op_def.h"
 
-namespace hearth::passes {
+namespace hearth::cost {
 namespace {
 
 /// A product that is bound by arithmetic, a sum that is bound by memory, and two updates of one launch.
@@ -24,12 +24,13 @@ input %4 "g" : f32[65536]
 return %6
 )");
 }
-GpuModel plain_gpu() {
+Device plain_gpu() {
   return {.half_flops_per_second = 1e12,
           .full_flops_per_second = 1e11,
           .bytes_per_second = 1e11,
           .link_bytes_per_second = 1e10,
-          .launch_seconds = 1e-5};
+          .launch_seconds = 1e-5,
+          .overlaps = true};
 }
 RooflineRow row_of(const Roofline& roofline, std::string_view op) {
   const auto found = std::ranges::find(roofline.rows, op, &RooflineRow::op);
@@ -61,10 +62,10 @@ TEST(Roofline, AddsUpToTheCostOfTheGraph) {
 
 TEST(Roofline, IsFasterByWhatBoundsIt) {
   const Roofline roofline = make_roofline(graph(), plain_gpu());
-  const auto seconds = [&](const GpuModel& gpu, std::string_view op) {
+  const auto seconds = [&](const Device& gpu, std::string_view op) {
     return row_of(make_roofline(graph(), gpu), op).seconds - gpu.launch_seconds;
   };
-  GpuModel arithmetic = plain_gpu(), memory = plain_gpu(), launches = plain_gpu();
+  Device arithmetic = plain_gpu(), memory = plain_gpu(), launches = plain_gpu();
   arithmetic.half_flops_per_second *= 2;
   memory.bytes_per_second *= 2;
   launches.launch_seconds /= 2;
@@ -76,8 +77,8 @@ TEST(Roofline, IsFasterByWhatBoundsIt) {
               1e-12);
 }
 
-TEST(GpuModels, AreKnownByName) {
-  for (const GpuModel& gpu : gpu_models()) {
+TEST(KnownGpus, AreKnownByName) {
+  for (const Device& gpu : known_gpus()) {
     EXPECT_EQ(&find_gpu(gpu.name), &gpu);
     EXPECT_EQ(find_gpu_by_full_name(gpu.full_name), &gpu);
     EXPECT_LT(gpu.half_flops_per_second, gpu.half_peak_flops_per_second);
@@ -95,4 +96,4 @@ TEST(GpuModels, AreKnownByName) {
 }
 
 }  // namespace
-}  // namespace hearth::passes
+}  // namespace hearth::cost

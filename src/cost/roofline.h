@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
+#include "cost/device.h"
 #include "ir/graph.h"
-#include "passes/machine.h"
 
-namespace hearth::passes {
+namespace hearth::cost {
 
 /// Nodes of one op, together.
 struct RooflineRow {
@@ -18,9 +18,8 @@ struct RooflineRow {
   double seconds = 0;
 };
 
-/// A program as a model of a GPU would run it, kernel after kernel: each takes the longer of its arithmetic
-/// and its memory traffic (Williams, Waterman, Patterson 2009), and the cost of a launch. A model: nothing is
-/// measured.
+/// A program as a model of a device would run it, one kernel after another: each takes the seconds of its
+/// nodes (seconds_of) and of a launch. A model: nothing is measured.
 struct Roofline {
   std::vector<RooflineRow> rows;  ///< the longest first
   int launches = 0;
@@ -31,9 +30,6 @@ struct Roofline {
   /// Adds another program, run `times` times.
   void add(const Roofline& other, int times);
 };
-Roofline make_roofline(const ir::Graph& graph, const GpuModel& gpu);
+Roofline make_roofline(const ir::Graph& graph, const Device& device);
 
-/// What one node adds to it, without the launch.
-double kernel_seconds(const ir::Graph& graph, const ir::Node& node, const GpuModel& gpu);
-
-}  // namespace hearth::passes
+}  // namespace hearth::cost

@@ -1,0 +1,49 @@
+#include "run/device_rates.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/gpu_options.h"
+
+namespace hearth::run {
+namespace {
+
+/// The name that the driver has for the GPU; empty where there is none: whoever opens it says what is wrong.
+std::string driver_name(const exec::GpuWish& wish) {
+  const std::vector<gpu::DeviceInfo> gpus = gpu::list_devices();
+  try {
+    const int number = exec::choose_gpu(wish.device, gpus, gpu::runtime(), wish.number);
+    return gpus.at(static_cast<size_t>(number)).name;
+  } catch (const UserError&) {
+    return {};
+  }
+}
+
+/// Of all workers' GPUs.
+const cost::Device& slowest(const cost::Device& own, distributed::Transport& team) {
+  const std::span<const cost::Device> known = cost::known_gpus();
+  const int64_t number = &own - known.data();
+  std::vector<int64_t> numbers(static_cast<size_t>(team.size()));
+  team.all_gather(std::as_bytes(std::span(&number, 1)), std::as_writable_bytes(std::span(numbers)));
+  const int64_t chosen = std::ranges::min(numbers, {}, [&](int64_t i) {
+    const cost::Device& gpu = known[static_cast<size_t>(i)];
+    return std::pair(gpu.half_flops_per_second, i);
+  });
+  return known[static_cast<size_t>(chosen)];
+}
+
+}  // namespace
+
+std::string use_device_rates(engine::EngineOptions& options, distributed::Transport* team) {
+  if (options.backend != exec::Backend::gpu || engine::is_emulated(options.gpu.device)) return {};
+  const std::string name = driver_name(options.gpu);
+  const cost::Device& own = cost::nearest_gpu(name);
+  options.machine = team == nullptr ? own : slowest(own, *team);
+  if (name.empty() || own.full_name == name) return {};
+  return fmt::format("the rates of {} are not known; plans are made for {}", name, own.full_name);
+}
+
+}  // namespace hearth::run

@@ -1,0 +1,72 @@
+// One formula for a node: what a device's rates make of it, by what it reads and where its bytes go.
+#include "cost/seconds.h"
+
+#include <gtest/gtest.h>
+
+#include "graph_text.h"
+#include "ir/op_def.h"
+
+namespace hearth::cost {
+namespace {
+
+ir::Graph graph() {
+  return graph_of(R"(input %0 "x" : bf16[1024, 2048]
+input %1 "w" : bf16[2048, 1024]
+input %2 "y" : f32[1024, 1024]
+%3 = matmul(%0, %1) {transpose_a=0, transpose_b=0} : bf16[1024, 1024]
+%4 = add(%2, %2) : f32[1024, 1024]
+%5 = stash(%4) : f32[1024, 1024]
+return %3
+)");
+}
+
+TEST(SecondsOf, FollowsTheDevice) {
+  const ir::Graph g = graph();
+  Device device{.half_flops_per_second = 1e12,
+                .full_flops_per_second = 1e10,
+                .bytes_per_second = 1e11,
+                .link_bytes_per_second = 1e9,
+                .launch_seconds = 1};
+  const ir::Cost matmul = ir::cost_of(g, g.nodes[0]), add = ir::cost_of(g, g.nodes[1]);
+  EXPECT_DOUBLE_EQ(seconds_of(g, g.nodes[0], device), matmul.flops / 1e12 + matmul.bytes / 1e11);
+  EXPECT_DOUBLE_EQ(seconds_of(g, g.nodes[1], device), add.flops / 1e10 + add.bytes / 1e11);
+  EXPECT_DOUBLE_EQ(seconds_of(g, g.nodes[2], device), ir::cost_of(g, g.nodes[2]).bytes / 1e9);
+  device.overlaps = true;
+  EXPECT_DOUBLE_EQ(seconds_of(g, g.nodes[0], device), matmul.flops / 1e12);
+  EXPECT_DOUBLE_EQ(seconds_of(g, g.nodes[1], device), add.bytes / 1e11);
+}
+
+TEST(SecondsOf, DiffersBetweenGpus) {
+  const ir::Graph g = graph();
+  for (const ir::Node& node : {g.nodes[0], g.nodes[1]})
+    EXPECT_LT(4 * seconds_of(g, node, find_gpu("h200")), seconds_of(g, node, find_gpu("rx7900xt")));
+}
+
+TEST(Simulate, AddsUpNodesAndLaunches) {
+  const ir::Graph g = graph();
+  const Device& gpu = find_gpu("h100");
+  const StepTime time = simulate(g, gpu);
+  EXPECT_DOUBLE_EQ(time.compute_seconds,
+                   seconds_of(g, g.nodes[0], gpu) + seconds_of(g, g.nodes[1], gpu) + 2 * gpu.launch_seconds);
+  EXPECT_DOUBLE_EQ(time.link_seconds, seconds_of(g, g.nodes[2], gpu) + gpu.launch_seconds);
+}
+
+TEST(NearestGpu, IsItselfOrOneOfItsVendors) {
+  EXPECT_EQ(nearest_gpu("NVIDIA H200").name, "h200");
+  EXPECT_EQ(nearest_gpu("NVIDIA H100 80GB HBM3").name, "h100");
+  EXPECT_EQ(nearest_gpu("NVIDIA GeForce RTX 3060").name, "rtx4090");
+  EXPECT_EQ(nearest_gpu("AMD Radeon RX 9070 XT").name, "rx7900xt");
+  EXPECT_EQ(nearest_gpu("").name, "rx7900xt");
+}
+
+TEST(EmulatedGpu, HasTheRatesOfAModelsPrecision) {
+  const Device full = emulated_gpu(DType::f32), half = emulated_gpu(DType::bf16);
+  EXPECT_EQ(full.half_flops_per_second, usual_gpu().full_flops_per_second);
+  EXPECT_EQ(full.full_flops_per_second, usual_gpu().full_flops_per_second);
+  EXPECT_EQ(half.full_flops_per_second, usual_gpu().half_flops_per_second);
+  EXPECT_FALSE(full.overlaps);
+  EXPECT_EQ(full.launch_seconds, 0);
+}
+
+}  // namespace
+}  // namespace hearth::cost
