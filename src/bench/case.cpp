@@ -12,7 +12,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "cost/device.h"
-#include "distributed/shm.h"
+#include "distributed/shm/shm.h"
 
 namespace hearth::bench {
 namespace {
@@ -130,7 +130,7 @@ BenchResult run_bench(const BenchCase& bench, int64_t num_steps, const BenchMach
     const double seconds = work->run(step);
     if (step < warm_up) continue;
     result.step_seconds.push_back(seconds);
-    if (machine.team != nullptr) result.exchange_seconds.push_back(work->exchange_seconds());
+    if (machine.group != nullptr) result.exchange_seconds.push_back(work->exchange_seconds());
   }
   result.peak_rss_bytes = peak_rss_bytes();
   if (profile) result.profile = work->profile();
@@ -143,13 +143,13 @@ BenchResult run_bench(const BenchCase& bench, int64_t num_steps, const BenchMach
   return result;
 }
 
-BenchResult run_team_bench(const BenchCase& bench, int64_t num_steps, const BenchMachine& machine,
-                           int num_workers) {
+BenchResult run_group_bench(const BenchCase& bench, int64_t num_steps, const BenchMachine& machine,
+                            int num_workers) {
   engine_options(bench, machine);  // what cannot be shared out is refused before there are processes
   BenchResult result;
-  distributed::run_ranks(num_workers, [&](distributed::Transport& team) {
+  distributed::run_ranks(num_workers, [&](distributed::ProcessGroup& group) {
     BenchMachine own = machine;
-    own.team = &team;
+    own.group = &group;
     result = run_bench(bench, num_steps, own);
   });
   result.num_workers = num_workers;

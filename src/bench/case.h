@@ -39,8 +39,8 @@ BenchResult run_bench(const BenchCase& bench, int64_t num_steps, const BenchMach
                       bool profile = false);
 
 /// Training by `num_workers` processes of this machine, a micro-batch each, as its first one sees it.
-BenchResult run_team_bench(const BenchCase& bench, int64_t num_steps, const BenchMachine& machine,
-                           int num_workers);
+BenchResult run_group_bench(const BenchCase& bench, int64_t num_steps, const BenchMachine& machine,
+                            int num_workers);
 
 /// One line of JSON.
 std::string to_json(const BenchCase& bench, const BenchResult& result);

@@ -58,7 +58,7 @@ double seconds_since(Clock::time_point start) {
 }
 
 engine::EngineOptions with_rates(engine::EngineOptions options, const BenchMachine& machine) {
-  run::use_device_rates(options, machine.team);
+  run::use_device_rates(options, machine.group);
   return options;
 }
 
@@ -68,7 +68,7 @@ class Training : public Workload {
   Training(const engine::EngineOptions& options, const BenchMachine& machine, int64_t num_samples)
       : engine_(with_rates(options, machine), std::span(&options.batch, 1), {}),
         num_samples_(num_samples * options.accumulate) {
-    if (machine.team != nullptr) engine_.join(*machine.team);
+    if (machine.group != nullptr) engine_.join(*machine.group);
     engine_.initialize();
     hub::draw_frozen(engine_);
     batch_.num_rows = options.batch;
@@ -189,9 +189,9 @@ engine::EngineOptions engine_options(const BenchCase& bench, const BenchMachine&
                                 .budget_bytes = bench.arena_mib << 20};
   options.adapter = {.rank = bench.rank, .quantized = bench.quantized};
   if (bench.channels == 0) options.optimizer = {.name = "adamw", .weight_decay = 0.01, .in_backward = true};
-  const int rank = machine.team == nullptr ? 0 : machine.team->rank();
+  const int rank = machine.group == nullptr ? 0 : machine.group->rank();
   options.rank = rank;
-  if (machine.team != nullptr) share_out(options, machine.team->size());
+  if (machine.group != nullptr) share_out(options, machine.group->size());
   if (exec::names_gpu(machine.device))
     engine::use_gpu(options, {.device = machine.device, .number = rank}, exec::SelfTest::When::once);
   return options;

@@ -13,7 +13,7 @@ struct BenchMachine {
   int num_threads = 1;
   std::string device = "cpu";  ///< or as in exec::GpuWish
   /// Null, or this process's end of a group that trains together, each rank on a micro-batch of every update.
-  distributed::Transport* team = nullptr;
+  distributed::ProcessGroup* group = nullptr;
 };
 
 /// What a case repeats, ready to run.

@@ -7,7 +7,7 @@
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "distributed/bench.h"
-#include "distributed/mpi.h"
+#include "distributed/mpi/mpi.h"
 #include "exec/device/gpu_choice.h"
 #include "planner/step_model.h"
 #include "planner/team_model.h"
@@ -114,14 +114,14 @@ void run_bench_comm(const CommArguments& arguments) {
   } else if (arguments.transport == "nccl") {
     result = distributed::bench_nccl(num_ranks, options);
   } else if (arguments.transport == "mpi") {
-    const std::unique_ptr<distributed::Transport> transport = distributed::open_mpi();
-    num_ranks = transport->size();
+    const std::unique_ptr<distributed::ProcessGroup> group = distributed::open_mpi();
+    num_ranks = group->size();
     if (num_ranks < 2)
       user_error(
           "expected several ranks for --transport mpi, got 1; try mpirun -n 2 hearth bench comm --transport "
           "mpi");
-    result = distributed::bench_transport(*transport, options);
-    if (transport->rank() > 0) return;
+    result = distributed::bench_group(*group, options);
+    if (group->rank() > 0) return;
   } else {
     user_error("expected shm, nccl or mpi for --transport, got '{}'", arguments.transport);
   }
@@ -193,7 +193,7 @@ void add_bench(CLI::App& app) {
     if (arguments->tiny) bench = bench::tiny_case(bench);
     const bench::BenchResult result =
         arguments->num_workers > 1
-            ? bench::run_team_bench(bench, arguments->steps, arguments->machine, arguments->num_workers)
+            ? bench::run_group_bench(bench, arguments->steps, arguments->machine, arguments->num_workers)
             : bench::run_bench(bench, arguments->steps, arguments->machine, arguments->profile);
     say("{}{}{}\n", result.profile, bench::to_line(bench, result), bench::to_json(bench, result));
   });

@@ -4,11 +4,12 @@
 #include <chrono>
 #include <cstring>
 
+#include "backend/gpu/device.h"
 #include "base/error.h"
 #include "base/function_ref.h"
-#include "distributed/nccl.h"
+#include "distributed/nccl/nccl.h"
 #include "distributed/probe.h"
-#include "distributed/shm.h"
+#include "distributed/shm/shm.h"
 
 namespace hearth::distributed {
 namespace {
@@ -27,7 +28,7 @@ double now() {
 /// One rank's part in all of it.
 class Rank {
  public:
-  Rank(Transport& host, const CommBenchOptions& options) : host_(host), options_(options) {}
+  Rank(ProcessGroup& group, const CommBenchOptions& options) : group_(group), options_(options) {}
   virtual ~Rank() = default;
 
   CommBenchResult run() {
@@ -50,7 +51,7 @@ class Rank {
   /// Returns when what was called is done.
   virtual void finish() {}
 
-  Transport& host_;
+  ProcessGroup& group_;
   const CommBenchOptions& options_;
 
  private:
@@ -61,11 +62,11 @@ class Rank {
     once();
     finish();
     for (int i = 0; i < kTries; ++i) {
-      host_.barrier();
+      group_.barrier();
       const double before = now();
       for (int64_t r = 0; r < repeats; ++r) once();
       finish();
-      host_.barrier();
+      group_.barrier();
       seconds.push_back((now() - before) / static_cast<double>(repeats));
     }
     std::ranges::sort(seconds);
@@ -75,8 +76,8 @@ class Rank {
 
 class HostRank : public Rank {
  public:
-  HostRank(Transport& host, const CommBenchOptions& options)
-      : Rank(host, options),
+  HostRank(ProcessGroup& group, const CommBenchOptions& options)
+      : Rank(group, options),
         data_(static_cast<size_t>(array_bytes()) / sizeof(float), 1.0F),
         other_(data_.size(), 0.0F) {}
 
@@ -85,18 +86,18 @@ class HostRank : public Rank {
   void call(std::string_view name, int64_t num_bytes) override {
     const auto count = static_cast<size_t>(num_bytes) / sizeof(float);
     const std::span<float> all(data_.data(), count), out(other_.data(), count);
-    const size_t part = count / static_cast<size_t>(host_.size());
-    const std::span<float> whole = all.first(part * static_cast<size_t>(host_.size()));
-    if (name == "all_reduce") host_.all_reduce(all, options_.wire);
-    if (name == "reduce_scatter") host_.reduce_scatter(whole, out.first(part), options_.wire);
+    const size_t part = count / static_cast<size_t>(group_.size());
+    const std::span<float> whole = all.first(part * static_cast<size_t>(group_.size()));
+    if (name == "all_reduce") group_.all_reduce(all, options_.wire);
+    if (name == "reduce_scatter") group_.reduce_scatter(whole, out.first(part), options_.wire);
     if (name == "all_gather")
-      host_.all_gather(std::as_bytes(all.first(part)), std::as_writable_bytes(out.first(whole.size())));
+      group_.all_gather(std::as_bytes(all.first(part)), std::as_writable_bytes(out.first(whole.size())));
     if (name == "send") send(std::as_writable_bytes(all));
   }
   void send(std::span<std::byte> bytes) {
-    const int last = host_.size() - 1;
-    if (host_.rank() == 0) host_.send(bytes, last);
-    if (host_.rank() == last) host_.receive(bytes, 0);
+    const int last = group_.size() - 1;
+    if (group_.rank() == 0) group_.send(bytes, last);
+    if (group_.rank() == last) group_.receive(bytes, 0);
   }
 
   std::vector<float> data_, other_;
@@ -105,9 +106,8 @@ class HostRank : public Rank {
 /// Arrays on a GPU; what is copied goes from there to the host.
 class GpuRank : public Rank {
  public:
-  GpuRank(Transport& host, NcclTeam& team, gpu::Device& device, const CommBenchOptions& options)
-      : Rank(host, options),
-        team_(team),
+  GpuRank(ProcessGroup& group, gpu::Device& device, const CommBenchOptions& options)
+      : Rank(group, options),
         data_(device, array_bytes()),
         other_(device, array_bytes()),
         copied_(device, kCopyBytes),
@@ -119,19 +119,18 @@ class GpuRank : public Rank {
  private:
   void copy() override { stream_.copy_out(copied_.data(), data_.data(), kCopyBytes); }
   void call(std::string_view name, int64_t num_bytes) override {
-    const int64_t count = num_bytes / dtype_bytes(options_.wire), part = count / team_.size();
-    const int last = team_.size() - 1;
-    if (name == "all_reduce") team_.all_reduce(data_.data(), count, options_.wire, stream_);
+    const int64_t count = num_bytes / dtype_bytes(options_.wire), part = count / group_.size();
+    const int last = group_.size() - 1;
+    if (name == "all_reduce") group_.all_reduce(data_.data(), count, options_.wire, stream_);
     if (name == "reduce_scatter")
-      team_.reduce_scatter(data_.data(), other_.data(), part, options_.wire, stream_);
+      group_.reduce_scatter(data_.data(), other_.data(), part, options_.wire, stream_);
     if (name == "all_gather")
-      team_.all_gather(data_.data(), other_.data(), num_bytes / team_.size(), stream_);
-    if (name == "send" && team_.rank() == 0) team_.send(data_.data(), num_bytes, last, stream_);
-    if (name == "send" && team_.rank() == last) team_.receive(data_.data(), num_bytes, 0, stream_);
+      group_.all_gather(data_.data(), other_.data(), num_bytes / group_.size(), stream_);
+    if (name == "send" && group_.rank() == 0) group_.send(data_.data(), num_bytes, last, stream_);
+    if (name == "send" && group_.rank() == last) group_.receive(data_.data(), num_bytes, 0, stream_);
   }
   void finish() override { stream_.synchronize(); }
 
-  NcclTeam& team_;
   gpu::Memory data_, other_;
   gpu::HostMemory copied_;
   gpu::Stream stream_;
@@ -145,22 +144,22 @@ double CommTiming::bus_bytes_per_second(int num_ranks) const {
   return collective == "send" ? bytes_per_second() : others * bytes_per_second();
 }
 
-CommBenchResult bench_transport(Transport& transport, const CommBenchOptions& options) {
-  if (const std::string fault = find_fault(transport); !fault.empty())
+CommBenchResult bench_group(ProcessGroup& group, const CommBenchOptions& options) {
+  if (const std::string fault = find_fault(group); !fault.empty())
     user_error("expected processes that add up and copy alike, got: {}", fault);
-  return HostRank(transport, options).run();
+  return HostRank(group, options).run();
 }
 
 CommBenchResult bench_shm(int num_ranks, const CommBenchOptions& options) {
   CommBenchResult result;
-  run_ranks(num_ranks, [&](Transport& transport) { result = bench_transport(transport, options); });
+  run_ranks(num_ranks, [&](ProcessGroup& group) { result = bench_group(group, options); });
   return result;
 }
 
 CommBenchResult bench_nccl(int num_ranks, const CommBenchOptions& options) {
   CommBenchResult result;
   std::string fault;
-  run_ranks(num_ranks, [&](Transport& host) {
+  run_ranks(num_ranks, [&](ProcessGroup& host) {
     const size_t num_gpus = gpu::list_devices().size();
     if (num_gpus < static_cast<size_t>(num_ranks)) {
       fault = fmt::format("expected a GPU for each of {} ranks, got {}", num_ranks, num_gpus);
@@ -169,7 +168,7 @@ CommBenchResult bench_nccl(int num_ranks, const CommBenchOptions& options) {
     const OpenedNccl opened = open_nccl(host, host.rank());
     gpu::Device device(host.rank());
     fault = opened.fault;
-    if (opened.team) result = GpuRank(host, *opened.team, device, options).run();
+    if (opened.group) result = GpuRank(*opened.group, device, options).run();
   });
   if (!fault.empty()) user_error("{}", fault);
   return result;

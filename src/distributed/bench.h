@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "distributed/transport.h"
+#include "distributed/process_group.h"
 
 namespace hearth::distributed {
 
@@ -33,11 +33,11 @@ struct CommBenchResult {
 
 /// Sizes go up by 4. Every rank of the group calls it. UserError where the group cannot add up or copy known
 /// numbers (distributed/probe.h).
-CommBenchResult bench_transport(Transport& transport, const CommBenchOptions& options);
+CommBenchResult bench_group(ProcessGroup& group, const CommBenchOptions& options);
 /// Of shared memory, between this process and `num_ranks` - 1 that it forks; it may have one thread alone.
 CommBenchResult bench_shm(int num_ranks, const CommBenchOptions& options);
 /// The same of NCCL or RCCL, with a GPU and its memory for each; what is copied goes from GPU to host.
-/// UserError where it cannot be trusted (distributed/nccl.h) or there are too few GPUs.
+/// UserError where it cannot be trusted (distributed/nccl/nccl.h) or there are too few GPUs.
 CommBenchResult bench_nccl(int num_ranks, const CommBenchOptions& options);
 
 }  // namespace hearth::distributed

@@ -18,19 +18,19 @@ std::vector<float> numbers(int rank, int64_t count) {
 }
 
 /// Where sums are first wrong, or -1.
-int64_t wrong_sum(Transport& transport, int64_t count) {
-  std::vector<float> data = numbers(transport.rank(), count);
-  transport.all_reduce(data, DType::f32);
+int64_t wrong_sum(ProcessGroup& group, int64_t count) {
+  std::vector<float> data = numbers(group.rank(), count);
+  group.all_reduce(data, DType::f32);
   for (int64_t i = 0; i < count; ++i) {
-    if (data[static_cast<size_t>(i)] != sum_of_known_numbers(transport.size(), i)) return i;
+    if (data[static_cast<size_t>(i)] != sum_of_known_numbers(group.size(), i)) return i;
   }
   return -1;
 }
 
-int64_t wrong_copy(Transport& transport, int64_t count) {
-  const std::vector<float> own = numbers(transport.rank(), count);
-  std::vector<float> all(static_cast<size_t>(count * transport.size()));
-  transport.all_gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
+int64_t wrong_copy(ProcessGroup& group, int64_t count) {
+  const std::vector<float> own = numbers(group.rank(), count);
+  std::vector<float> all(static_cast<size_t>(count * group.size()));
+  group.all_gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
   for (int64_t i = 0; i < std::ssize(all); ++i) {
     if (all[static_cast<size_t>(i)] != known_number(static_cast<int>(i / count), i % count)) return i;
   }
@@ -38,9 +38,9 @@ int64_t wrong_copy(Transport& transport, int64_t count) {
 }
 
 /// What the first rank that found something says; every rank brings where it did, or -1.
-std::string verdict(Transport& transport, const char* what, int64_t count, int64_t wrong) {
-  std::vector<int64_t> all(static_cast<size_t>(transport.size()));
-  transport.all_gather(std::as_bytes(std::span(&wrong, 1)), std::as_writable_bytes(std::span(all)));
+std::string verdict(ProcessGroup& group, const char* what, int64_t count, int64_t wrong) {
+  std::vector<int64_t> all(static_cast<size_t>(group.size()));
+  group.all_gather(std::as_bytes(std::span(&wrong, 1)), std::as_writable_bytes(std::span(all)));
   const auto found = std::ranges::find_if(all, [](int64_t at) { return at != -1; });
   if (found == all.end()) return "";
   return fmt::format("rank {} got a wrong {} of {} known numbers, at {}", found - all.begin(), what, count,
@@ -57,14 +57,14 @@ float sum_of_known_numbers(int num_ranks, int64_t i) {
   return sum;
 }
 
-std::string find_fault(Transport& transport) {
+std::string find_fault(ProcessGroup& group) {
   struct Trial {
     const char* what;
-    int64_t (*first_wrong)(Transport&, int64_t count);
+    int64_t (*first_wrong)(ProcessGroup&, int64_t count);
   };
   for (const int64_t count : kCounts) {
     for (const Trial& trial : {Trial{"sum", wrong_sum}, {"copy", wrong_copy}}) {
-      std::string fault = verdict(transport, trial.what, count, trial.first_wrong(transport, count));
+      std::string fault = verdict(group, trial.what, count, trial.first_wrong(group, count));
       if (!fault.empty()) return fault;
     }
   }

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "distributed/transport.h"
+#include "distributed/process_group.h"
 
 namespace hearth::distributed {
 
@@ -11,7 +11,7 @@ namespace hearth::distributed {
 /// compares what came on every rank. Empty where all of it is right, else the same sentence on every rank
 /// that can still be reached: what was wrong, and where. Every rank calls it; a deadline's CommError passes
 /// through.
-std::string find_fault(Transport& transport);
+std::string find_fault(ProcessGroup& group);
 
 /// Number `i` of what a rank brings to such a trial, and of the sum over ranks: small whole numbers, whose
 /// sums are exact in bf16 too, in whatever order they are made.

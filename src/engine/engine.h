@@ -15,7 +15,7 @@
 #include "cost/device.h"
 #include "data/loader.h"
 #include "distributed/heartbeat.h"
-#include "distributed/team_exchange.h"
+#include "distributed/process_group.h"
 #include "engine/local_steps.h"
 #include "engine/objective.h"
 #include "engine/optimizer.h"
@@ -74,7 +74,8 @@ struct EngineOptions {
   cost::Device machine;
   std::vector<std::string> passes_off;
   exec::Backend backend = exec::Backend::cpu;
-  /// Of Backend::gpu: workers sum between GPUs, by what join() gets, not through host memory.
+  /// Of Backend::gpu: workers sum between GPUs, by a group with Capability::device_memory, not through host
+  /// memory.
   bool meets_on_gpu = false;
   /// Of the gpu backend.
   exec::GpuWish gpu = {.device = "emulated"};
@@ -121,10 +122,9 @@ class Engine {
   /// Plans a measure_only engine anew under another budget, without growing its graphs again.
   void place(const passes::OffloadOptions& offload, int64_t budget_bytes);
 
-  /// Makes this engine the worker `team.rank()` of a run of num_workers: it computes its own micro-batches,
-  /// and every worker makes the same update. Before the first step; the team outlives the engine.
-  /// `gpus`: of the same ranks, with meets_on_gpu.
-  void join(distributed::Transport& team, std::shared_ptr<distributed::NcclTeam> gpus = nullptr);
+  /// Makes this engine the worker `group.rank()` of a run of num_workers: it computes its own micro-batches,
+  /// and every worker makes the same update. Before the first step; the group outlives the engine.
+  void join(distributed::ProcessGroup& group);
   /// The micro-batches of a whole update that are this engine's.
   data::LoaderShare share() const;
 
@@ -367,8 +367,7 @@ class Engine {
   std::unique_ptr<exec::Program> outer_;  ///< with local steps
   std::vector<RunningStatistic> statistics_;
   std::map<std::string, int> owners_;  ///< of weights, where these or their states are shared out
-  distributed::Transport* team_ = nullptr;
-  std::unique_ptr<distributed::TeamExchange> exchange_;
+  distributed::ProcessGroup* team_ = nullptr;
   std::unique_ptr<exec::HostQueue> exchange_queue_;  ///< on the processor, if at all
   double waited_seconds_ = 0;                        ///< of it, before this update
   std::vector<float> own_losses_;

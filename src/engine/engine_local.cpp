@@ -48,7 +48,7 @@ void Engine::move_together() {
   outer_->set_scalar(kInverseWorkers, 1.0F / static_cast<float>(options_.num_workers));
   outer_->set_scalar(kOuterRate, static_cast<float>(options_.local.outer_lr));
   run(*outer_);
-  exchange_->check();
+  team_->check();
 }
 
 void Engine::take_own_states() {

@@ -254,7 +254,7 @@ double Engine::evaluate_stage(const MicroBatch& batch) {
   exec::Program& program = *evaluate_.at(batch.shape());
   bind_micro(program, 0, batch, 0, 0);
   run(program);
-  exchange_->check();
+  team_->check();
   heartbeat_.beat();
   pipeline_.gathered.clear();
   size_t num_own = 0;

@@ -155,7 +155,7 @@ void Engine::start_step(int64_t num_micro, int64_t num_samples, FunctionRef<Micr
   to_gpu();
   // The update changes the loss scale that this step's gradients carry.
   read_loss_scale(&readings[kScale]);
-  if (exchange_) exchange_->start_step(step + 1);
+  if (team_ != nullptr) team_->start_step(step + 1);
   const Part part = part_of(num_micro, num_samples);
   float* const losses = &readings[kFirstLoss];
   started_ = {.last = nullptr, .num_micro = num_micro, .num_samples = num_samples};
@@ -230,7 +230,7 @@ double Engine::evaluate(const MicroBatch& batch) {
   exec::Program& program = *evaluate_.at(batch.shape());
   bind_inputs(program, batch, 0, 0);
   run(program);
-  if (exchange_) exchange_->check();
+  if (team_ != nullptr) team_->check();
   heartbeat_.beat();
   evaluated_ = &program;
   return has_losses_ ? scalar_output(program, kLossSum) : 0;

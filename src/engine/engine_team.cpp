@@ -30,16 +30,17 @@ void Engine::add_levels() {
   }
 }
 
-void Engine::join(distributed::Transport& team, std::shared_ptr<distributed::NcclTeam> gpus) {
-  HEARTH_CHECK((gpus != nullptr) == options_.meets_on_gpu);
-  HEARTH_CHECK(team.size() == options_.num_workers && team.rank() == options_.rank);
-  team_ = &team;
+void Engine::join(distributed::ProcessGroup& group) {
+  HEARTH_CHECK(group.has(distributed::Capability::device_memory) == options_.meets_on_gpu);
+  HEARTH_CHECK(group.size() == options_.num_workers && group.rank() == options_.rank);
+  team_ = &group;
   own_losses_.resize(static_cast<size_t>(num_own_micro()));
-  exchange_ = std::make_unique<distributed::TeamExchange>(team, std::move(gpus));
   // Stages of a pipeline would wait for each other in turns.
-  if (!gpu_ && (is_pipeline() || !team.uses_own_cores()))
+  if (!gpu_ && (is_pipeline() || !group.has(distributed::Capability::own_cores)))
     exchange_queue_ = std::make_unique<exec::HostQueue>();
-  for (exec::Program* program : programs()) program->connect(*exchange_, exchange_queue_.get());
+  for (exec::Program* program : programs()) program->connect(group, exchange_queue_.get());
+  // What the group was waited for before is not of this engine's updates.
+  waited_since(std::chrono::steady_clock::now());
 }
 
 data::LoaderShare Engine::share() const {
@@ -104,7 +105,7 @@ void Engine::gather_states() {
 }
 
 double Engine::gather_losses(float* losses) {
-  exchange_->check();
+  team_->check();
   const auto start = std::chrono::steady_clock::now();
   const data::LoaderShare own = share();
   if (is_pipeline()) {
@@ -120,7 +121,7 @@ double Engine::gather_losses(float* losses) {
 
 double Engine::waited_since(std::chrono::steady_clock::time_point start) {
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  const double waited = exchange_queue_ ? exchange_queue_->waited_seconds() : gpu_ ? 0 : exchange_->seconds();
+  const double waited = exchange_queue_ ? exchange_queue_->waited_seconds() : gpu_ ? 0 : team_->seconds();
   return seconds.count() + waited - std::exchange(waited_seconds_, waited);
 }
 

@@ -20,6 +20,9 @@ using ir::kNone;
 using ir::ValueId;
 
 constexpr double kPlanSeconds = 60;
+/// Of the packer's exact search: a few tenths of a second. Steps, not seconds, so that a plan does not depend
+/// on the machine.
+constexpr int64_t kPlanSteps = 40'000'000;
 /// A packing that is a 512th above its bound is not worth another look.
 constexpr int64_t kCloseEnough = 512;
 /// An input of so many bytes is sent to a GPU ahead of its run.
@@ -47,8 +50,7 @@ arena::Solution pack(const arena::Problem& problem, const CompileOptions& option
   const int64_t bound = arena::lower_bound(problem);
   if (!options.pack) return {.height = bound, .lower_bound = bound};
   arena::Solution solution = arena::solve(
-      problem,
-      {.capacity = bound + bound / kCloseEnough, .seconds = kPlanSeconds, .steps = options.plan_steps});
+      problem, {.capacity = bound + bound / kCloseEnough, .seconds = kPlanSeconds, .steps = kPlanSteps});
   if (const auto error = arena::validate(problem, solution)) internal_error("the plan is wrong: {}", *error);
   return solution;
 }
@@ -256,8 +258,8 @@ void Program::bind(const Places& places) {
   if (staging_ != nullptr || has_collectives()) order_queues();
 }
 
-void Program::connect(Exchange& exchange, HostQueue* queue) {
-  exchange_ = &exchange;
+void Program::connect(distributed::ProcessGroup& group, HostQueue* queue) {
+  group_ = &group;
   host_queue_ = queue;
 }
 

@@ -18,8 +18,8 @@
 #include "ir/graph.h"
 #include "passes/memory/storage.h"
 
-namespace hearth {
-class Exchange;
+namespace hearth::distributed {
+class ProcessGroup;
 }
 namespace hearth::gpu {
 class Event;
@@ -40,9 +40,6 @@ struct CompileOptions {
   int num_threads = 1;
   /// Values whose bytes count as gradients in the memory report.
   std::vector<ir::ValueId> gradients;
-  /// Most steps of the packer's exact search: a few tenths of a second. Steps, not seconds, so that a
-  /// plan does not depend on the machine.
-  int64_t plan_steps = 40'000'000;
   /// Of Backend::gpu: whether the GPU's kernel may be used; null: every one.
   std::function<bool(const ir::OpDef&, const ir::NodeView&)> trusts;
   /// Without offsets a program only says what it needs: its height is its lower bound.
@@ -91,7 +88,7 @@ class Program {
   /// Fixes the addresses of weights and of the arena; before the first run.
   void bind(const Places& places);
   /// What its collectives go by, and on the processor the queue that they run in; before the first run.
-  void connect(Exchange& exchange, HostQueue* queue);
+  void connect(distributed::ProcessGroup& group, HostQueue* queue);
   bool has_collectives() const { return !host_calls_.empty() || meets_on_gpu_; }
   /// Points an input at the caller's bytes (its type's size plus 64 bytes of readable slack). May change
   /// between runs.
@@ -224,7 +221,7 @@ class Program {
   std::vector<int> scalar_of_value_;
 
   std::vector<HostCall> host_calls_;  ///< of each collective, in order
-  Exchange* exchange_ = nullptr;
+  distributed::ProcessGroup* group_ = nullptr;
   HostQueue* host_queue_ = nullptr;
   std::vector<size_t> last_waits_;  ///< of Queue::compute, after the last step
 

@@ -56,7 +56,7 @@ size_t Program::stage_inputs() {
 void Program::HostCall::make(void* call) {
   const auto* own = static_cast<const HostCall*>(call);
   const Step& step = own->program->steps_[own->step];
-  step.kernel.run({.in = step.in, .out = step.out, .exchange = own->program->exchange_});
+  step.kernel.run({.in = step.in, .out = step.out, .group = own->program->group_});
 }
 
 /// On the processor nothing but a collective is left to wait for.
@@ -89,7 +89,7 @@ void Program::run_step(Step& step, ThreadPool& threads) {
                      .out = step.out,
                      .workspace = step.workspace,
                      .threads = &threads,
-                     .exchange = exchange_,
+                     .group = group_,
                      .stream = stream});
   }
   if (step.done) stream->record(*step.done);

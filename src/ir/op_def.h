@@ -13,9 +13,11 @@
 #include "ir/value.h"
 
 namespace hearth {
-class Exchange;
 class ThreadPool;
-}  // namespace hearth
+}
+namespace hearth::distributed {
+class ProcessGroup;
+}
 namespace hearth::gpu {
 class Stream;
 }
@@ -55,7 +57,7 @@ struct KernelArgs {
   std::span<void* const> out;
   std::byte* workspace = nullptr;
   ThreadPool* threads = nullptr;
-  Exchange* exchange = nullptr;   ///< of collectives; null: this worker is alone
+  distributed::ProcessGroup* group = nullptr;  ///< of collectives; null: this worker is alone
   gpu::Stream* stream = nullptr;  ///< of OpDef::gpu, whose buffers are a GPU's; run() puts its work there
 
   template <typename T>

@@ -39,10 +39,10 @@ void Trainer::roll_back(const engine::StepResult& result, const std::string& fau
   bad_steps_.push_back(bad);
   beat(distributed::Phase::saving);
   if (leads()) discard_unsound(result);
-  if (team_ != nullptr) team_->barrier();
+  if (group_ != nullptr) group_->barrier();
   if (restore_newest(nullptr).empty()) start_over();
   clear_sums();
-  if (team_ != nullptr) team_->barrier();
+  if (group_ != nullptr) group_->barrier();
   if (leads()) {
     const std::string text = fmt::format(
         "step {} came to {}: back to step {}, and its samples will be left out (bad_steps.most={})", bad + 1,

@@ -23,11 +23,11 @@ std::string driver_name(const exec::GpuWish& wish) {
 }
 
 /// Of all workers' GPUs.
-const cost::Device& slowest(const cost::Device& own, distributed::Transport& team) {
+const cost::Device& slowest(const cost::Device& own, distributed::ProcessGroup& group) {
   const std::span<const cost::Device> known = cost::known_gpus();
   const int64_t number = &own - known.data();
-  std::vector<int64_t> numbers(static_cast<size_t>(team.size()));
-  team.all_gather(std::as_bytes(std::span(&number, 1)), std::as_writable_bytes(std::span(numbers)));
+  std::vector<int64_t> numbers(static_cast<size_t>(group.size()));
+  group.all_gather(std::as_bytes(std::span(&number, 1)), std::as_writable_bytes(std::span(numbers)));
   const int64_t chosen = std::ranges::min(numbers, {}, [&](int64_t i) {
     const cost::Device& gpu = known[static_cast<size_t>(i)];
     return std::pair(gpu.half_flops_per_second, i);
@@ -37,11 +37,11 @@ const cost::Device& slowest(const cost::Device& own, distributed::Transport& tea
 
 }  // namespace
 
-std::string use_device_rates(engine::EngineOptions& options, distributed::Transport* team) {
+std::string use_device_rates(engine::EngineOptions& options, distributed::ProcessGroup* group) {
   if (options.backend != exec::Backend::gpu || engine::is_emulated(options.gpu.device)) return {};
   const std::string name = driver_name(options.gpu);
   const cost::Device& own = cost::nearest_gpu(name);
-  options.machine = team == nullptr ? own : slowest(own, *team);
+  options.machine = group == nullptr ? own : slowest(own, *group);
   if (name.empty() || own.full_name == name) return {};
   return fmt::format("the rates of {} are not known; plans are made for {}", name, own.full_name);
 }

@@ -2,15 +2,15 @@
 
 #include <string>
 
-#include "distributed/transport.h"
+#include "distributed/process_group.h"
 #include "engine/engine.h"
 
 namespace hearth::run {
 
 /// Lets the options plan by the rates of the GPU that they name, found by what its driver calls it
 /// (cost::nearest_gpu); a processor and an emulated GPU keep theirs. Returns a sentence where the GPU is not
-/// known, else nothing. `team`: every worker calls it, and where their GPUs differ all plan by the slowest,
+/// known, else nothing. `group`: every worker calls it, and where their GPUs differ all plan by the slowest,
 /// so that their programs agree. Asks the driver: not before a fork.
-std::string use_device_rates(engine::EngineOptions& options, distributed::Transport* team = nullptr);
+std::string use_device_rates(engine::EngineOptions& options, distributed::ProcessGroup* group = nullptr);
 
 }  // namespace hearth::run

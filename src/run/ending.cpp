@@ -5,7 +5,7 @@
 
 #include "backend/gpu/device.h"
 #include "base/error.h"
-#include "distributed/transport.h"
+#include "distributed/process_group.h"
 
 namespace hearth::run {
 

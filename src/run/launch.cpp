@@ -12,7 +12,7 @@
 #include "base/output.h"
 #include "base/text.h"
 #include "cost/seconds.h"
-#include "distributed/nccl.h"
+#include "distributed/nccl/nccl.h"
 #include "distributed/probe.h"
 #include "engine/plan_report.h"
 #include "exec/device/gpu_choice.h"
@@ -112,57 +112,60 @@ void describe(Trainer& trainer, const recipe::Recipe& recipe, Reporter& reporter
   if (const std::string wait = engine.gpu() ? "" : wait_of(engine); !wait.empty()) reporter.message(wait);
 }
 
-int check_only(Trainer& trainer, distributed::Transport* team, const recipe::Recipe& recipe,
+int check_only(Trainer& trainer, distributed::ProcessGroup* group, const recipe::Recipe& recipe,
                Reporter& reporter) {
-  const bool leads = team == nullptr || team->rank() == 0;
+  const bool leads = group == nullptr || group->rank() == 0;
   // The others wait for what the leader has made, and end after it.
-  if (team != nullptr && leads) team->barrier();
+  if (group != nullptr && leads) group->barrier();
   trainer.load_first_weights();
-  if (team != nullptr) team->barrier();
+  if (group != nullptr) group->barrier();
   if (leads) describe(trainer, recipe, reporter);
   return supervise::kDone;
 }
 
-void check_team(distributed::Transport& team) {
-  if (const std::string fault = distributed::find_fault(team); !fault.empty())
+void check_group(distributed::ProcessGroup& group) {
+  if (const std::string fault = distributed::find_fault(group); !fault.empty())
     user_error("expected workers that add up and copy alike, got: {}", fault);
 }
 
-/// The workers' GPUs as a group, where the recipe wants one and it can be trusted; else null, which a
-/// sentence explains.
-std::shared_ptr<distributed::NcclTeam> join_gpus(const recipe::Recipe& recipe, distributed::Transport& team,
-                                                 int number, Reporter& reporter) {
+/// The workers as a group that sums between their GPUs, where the recipe wants that and it can be trusted;
+/// else null, which a sentence explains.
+std::shared_ptr<distributed::ProcessGroup> join_gpus(const recipe::Recipe& recipe,
+                                                     distributed::ProcessGroup& group, int number,
+                                                     Reporter& reporter) {
   if (recipe.exchange.transport == recipe::Transport::host) return nullptr;
   distributed::OpenedNccl opened = distributed::open_nccl(
-      team, exec::choose_gpu(recipe.device, gpu::list_devices(), gpu::runtime(), number));
-  if (team.rank() > 0) return opened.team;
+      group, exec::choose_gpu(recipe.device, gpu::list_devices(), gpu::runtime(), number));
+  if (group.rank() > 0) return opened.group;
   reporter.message(
-      opened.team
+      opened.group
           ? fmt::format("sums go between GPUs by the vendor's library {}, in an order of its own: other "
                         "numbers of GPUs make other bits",
                         opened.version)
           : fmt::format("sums go through host memory, not between GPUs: {}", opened.fault));
-  return opened.team;
+  return opened.group;
 }
 
-/// Trains in this process, and returns what it ends with. `team`: null where it is alone; `memory`: where
+/// Trains in this process, and returns what it ends with. `group`: null where it is alone; `memory`: where
 /// nobody continues after it.
-int train_here(const Job& job, const supervise::Seat& seat, distributed::Transport* team,
+int train_here(const Job& job, const supervise::Seat& seat, distributed::ProcessGroup* group,
                const io::CheckpointMemory* memory = nullptr) {
-  if (team != nullptr) check_team(*team);
-  const bool leads = team == nullptr || team->rank() == 0, resume = job.resume || seat.attempt > 1;
+  if (group != nullptr) check_group(*group);
+  const bool leads = group == nullptr || group->rank() == 0, resume = job.resume || seat.attempt > 1;
   const std::unique_ptr<Reporter> reporter = job.open_reporter(seat.heartbeat);
-  Membership member{.team = team, .device = seat.device};
-  if (team != nullptr) member.gpus = join_gpus(job.recipe, *team, seat.device, *reporter);
-  if (team != nullptr && job.recipe.parallel == recipe::Parallel::pipeline)
-    member.devices = gather_stage_devices(stage_device(job.recipe, seat.device), *team);
+  const std::shared_ptr<distributed::ProcessGroup> gpus =
+      group == nullptr ? nullptr : join_gpus(job.recipe, *group, seat.device, *reporter);
+  if (gpus != nullptr) group = gpus.get();
+  Membership member{.group = group, .device = seat.device};
+  if (group != nullptr && job.recipe.parallel == recipe::Parallel::pipeline)
+    member.devices = gather_stage_devices(stage_device(job.recipe, seat.device), *group);
   std::optional<io::RunLock> lock;
   // A killed worker's lock goes a moment after it.
   const auto lock_folder = [&] {
     if (leads && !lock && !job.only_checks) lock.emplace(job.out, resume ? 5.0 : 0.0);
   };
   // The leader makes what all of them read, and says it if that cannot be.
-  if (!leads) team->barrier();
+  if (!leads) group->barrier();
   if (fs::exists(job.out)) lock_folder();
   TrainerEvents events{.progress = [&](const Progress& p) { reporter->progress(p); },
                        .message =
@@ -173,12 +176,12 @@ int train_here(const Job& job, const supervise::Seat& seat, distributed::Transpo
                        .heartbeat = seat.heartbeat,
                        .memory = memory};
   Trainer trainer(job.recipe, job.out, std::move(events), std::move(member));
-  if (job.only_checks) return check_only(trainer, team, job.recipe, *reporter);
+  if (job.only_checks) return check_only(trainer, group, job.recipe, *reporter);
   if (leads && seat.attempt == 1) announce(trainer, trainer.engine(), job, *reporter);
   if (leads && !job.dump_gradients.empty()) trainer.dump_gradients(job.dump_gradients);
   make_folder(job.out);
   lock_folder();
-  if (leads && team != nullptr) team->barrier();
+  if (leads && group != nullptr) group->barrier();
   const RunSummary summary =
       trainer.run({.resume = resume, .new_order = seat.new_order, .reason = seat.reason});
   if (leads) conclude(summary, job, trainer.engine(), *reporter);
@@ -190,10 +193,10 @@ int train_alone(const Job& job) {
   std::signal(SIGTERM, on_interrupt);
   // nohup has it ignored.
   if (std::signal(SIGHUP, on_interrupt) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
-  const auto team = join_launched(job.recipe.devices);
-  if (team == nullptr) return train_here(job, {.stop = &stop_requested}, nullptr);
-  const supervise::Seat seat{.device = team->rank(), .stop = &stop_requested};
-  const Ending ending = ending_of([&] { return train_here(job, seat, team.get()); });
+  const auto group = join_launched(job.recipe.devices);
+  if (group == nullptr) return train_here(job, {.stop = &stop_requested}, nullptr);
+  const supervise::Seat seat{.device = group->rank(), .stop = &stop_requested};
+  const Ending ending = ending_of([&] { return train_here(job, seat, group.get()); });
   // A process that leaves its group by failing would wait for the others, which wait for it.
   if (!ending.words.empty()) _exit(job.tell(ending));
   return ending.status;
@@ -214,8 +217,8 @@ int train_supervised(const Job& job) {
   // Workers come and go; what the last one has left here stays.
   const io::CheckpointMemory memory;
   const auto work = [&](const supervise::Seat& seat) {
-    const auto team = seat.group == nullptr ? nullptr : seat.group->open(seat.rank);
-    const Ending ending = ending_of([&] { return train_here(job, seat, team.get(), &memory); });
+    const auto group = seat.group == nullptr ? nullptr : seat.group->open(seat.rank);
+    const Ending ending = ending_of([&] { return train_here(job, seat, group.get(), &memory); });
     // The others have made it too.
     const bool told = ending.status == supervise::kMistake && seat.said->exchange(true);
     return told ? ending.status : job.tell(ending);

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "distributed/mpi.h"
+#include "distributed/mpi/mpi.h"
 
 namespace hearth::run {
 namespace {
@@ -28,7 +28,7 @@ std::vector<std::string> with_launched(std::vector<std::string> overrides) {
   return overrides;
 }
 
-std::unique_ptr<distributed::Transport> join_launched(int64_t num_workers) {
+std::unique_ptr<distributed::ProcessGroup> join_launched(int64_t num_workers) {
   if (num_launched() == 1) return nullptr;
   if (num_launched() != num_workers)
     user_error("expected devices={}, the processes that were started together, got {}; leave devices out",

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "distributed/transport.h"
+#include "distributed/process_group.h"
 
 namespace hearth::run {
 
@@ -15,6 +15,6 @@ int num_launched();
 std::vector<std::string> with_launched(std::vector<std::string> overrides);
 /// This process's end of their group; null where it is alone. UserError where `num_workers`, which the recipe
 /// wants, is another number.
-std::unique_ptr<distributed::Transport> join_launched(int64_t num_workers);
+std::unique_ptr<distributed::ProcessGroup> join_launched(int64_t num_workers);
 
 }  // namespace hearth::run

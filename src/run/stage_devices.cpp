@@ -25,9 +25,9 @@ passes::StageDevice stage_device(const recipe::Recipe& recipe, int device) {
 }
 
 std::vector<passes::StageDevice> gather_stage_devices(const passes::StageDevice& own,
-                                                      distributed::Transport& team) {
-  std::vector<passes::StageDevice> all(static_cast<size_t>(team.size()));
-  team.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+                                                      distributed::ProcessGroup& group) {
+  std::vector<passes::StageDevice> all(static_cast<size_t>(group.size()));
+  group.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
   if (std::ranges::any_of(all, [](const auto& device) { return device.speed <= 0; })) {
     for (passes::StageDevice& device : all) device.speed = 1;
   }

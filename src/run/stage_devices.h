@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "distributed/transport.h"
+#include "distributed/process_group.h"
 #include "passes/parallel/stages.h"
 #include "recipe/recipe.h"
 
@@ -13,6 +13,6 @@ namespace hearth::run {
 passes::StageDevice stage_device(const recipe::Recipe& recipe, int device);
 /// Those of all workers, from each its own; every worker calls it. Alike where the speed of one is not known.
 std::vector<passes::StageDevice> gather_stage_devices(const passes::StageDevice& own,
-                                                      distributed::Transport& team);
+                                                      distributed::ProcessGroup& group);
 
 }  // namespace hearth::run

@@ -49,7 +49,7 @@ Trainer::Trainer(recipe::Recipe recipe, fs::path out, TrainerEvents events, Memb
       out_(std::move(out)),
       run_(out_.string() + "\n" + recipe::write_recipe(recipe_)),
       events_(std::move(events)),
-      team_(member.team) {
+      group_(member.group) {
   HEARTH_CHECK(num_sharing(recipe_, num_workers()) == num_workers());
   const auto& off = recipe_.passes.off;
   cpu::allow_winograd(std::find(off.begin(), off.end(), "winograd") == off.end());
@@ -63,10 +63,10 @@ Trainer::Trainer(recipe::Recipe recipe, fs::path out, TrainerEvents events, Memb
   const std::vector<int64_t> sizes = tasks::batch_sizes(task_->num_rows(), recipe_.train.batch);
   std::vector<int64_t> eval_sizes = tasks::batch_sizes(task_->num_eval_rows(), recipe_.train.batch);
   if (task_->evaluates_training_rows()) eval_sizes.insert(eval_sizes.end(), sizes.begin(), sizes.end());
-  options.meets_on_gpu = member.gpus != nullptr;
+  options.meets_on_gpu = group_ != nullptr && group_->has(distributed::Capability::device_memory);
   engine_ = std::make_unique<engine::Engine>(std::move(options), sizes, eval_sizes);
   check_memory(recipe_, *engine_, task_->staging_bytes());
-  if (team_ != nullptr) engine_->join(*team_, std::move(member.gpus));
+  if (group_ != nullptr) engine_->join(*group_);
   check_share();
   engine_->set_heartbeat(events_.heartbeat);
   engine_->initialize();
@@ -252,7 +252,7 @@ Trainer::Order Trainer::order(const engine::StepResult& result) const {
 }
 
 Trainer::Order Trainer::agree(Order order) const {
-  if (team_ != nullptr) team_->broadcast(std::as_writable_bytes(std::span(&order, 1)), 0);
+  if (group_ != nullptr) group_->broadcast(std::as_writable_bytes(std::span(&order, 1)), 0);
   return order;
 }
 

@@ -33,7 +33,7 @@ struct Progress {
 struct TrainerEvents {
   std::function<void(const Progress&)> progress;    ///< every log_every updates
   std::function<void(const std::string&)> message;  ///< rare, one sentence
-  /// Set by the caller (Ctrl-C): the trainer ends after the next update with a checkpoint. Of a team, the
+  /// Set by the caller (Ctrl-C): the trainer ends after the next update with a checkpoint. Of a group, the
   /// leader's counts.
   const std::atomic<bool>* stop = nullptr;
   distributed::Heartbeat heartbeat;  ///< beats with every micro-batch
@@ -62,10 +62,9 @@ struct RunSummary {
 struct Membership {
   /// Of recipe.devices workers, or of fewer where devices have failed (num_sharing); null: there is one
   /// alone.
-  distributed::Transport* team = nullptr;
-  std::optional<int> device;                    ///< the number of its GPU; none: its rank
-  std::shared_ptr<distributed::NcclTeam> gpus;  ///< of the same ranks, for sums between GPUs
-  std::vector<passes::StageDevice> devices;     ///< of a pipeline's workers; empty: they are alike
+  distributed::ProcessGroup* group = nullptr;
+  std::optional<int> device;                 ///< the number of its GPU; none: its rank
+  std::vector<passes::StageDevice> devices;  ///< of a pipeline's workers; empty: they are alike
 };
 
 /// One run in one folder: config.yaml, model.safetensors (or a PEFT adapter), trainer_log.jsonl, TensorBoard
@@ -97,8 +96,8 @@ class Trainer {
   /// What the leader has decided after a step.
   enum class Order : int32_t { proceed, remember, stop_early, interrupt };
 
-  int rank() const { return team_ == nullptr ? 0 : team_->rank(); }
-  int num_workers() const { return team_ == nullptr ? 1 : team_->size(); }
+  int rank() const { return group_ == nullptr ? 0 : group_->rank(); }
+  int num_workers() const { return group_ == nullptr ? 1 : group_->size(); }
   bool leads() const { return rank() == 0; }
   bool evaluates() const { return leads() || engine_->evaluates_together(); }
   void check_share() const;
@@ -162,7 +161,7 @@ class Trainer {
   fs::path out_;
   std::string run_;  ///< what a checkpoint in memory must be of
   TrainerEvents events_;
-  distributed::Transport* team_;
+  distributed::ProcessGroup* group_;
   std::unique_ptr<tasks::Task> task_;
   std::unique_ptr<engine::Engine> engine_;
   std::optional<tasks::AheadStream> stream_;

@@ -5,7 +5,7 @@
 #include <tuple>
 
 #include "base/error.h"
-#include "distributed/shm_memory.h"
+#include "distributed/shm/memory.h"
 
 namespace hearth::supervise {
 namespace {

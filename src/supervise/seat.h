@@ -4,7 +4,7 @@
 #include <string>
 
 #include "distributed/heartbeat.h"
-#include "distributed/shm.h"
+#include "distributed/shm/shm.h"
 
 namespace hearth::supervise {
 

@@ -3,7 +3,7 @@
 #include <functional>
 #include <string>
 
-#include "distributed/shm_options.h"
+#include "distributed/shm/options.h"
 
 namespace hearth::supervise {
 

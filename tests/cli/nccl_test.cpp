@@ -1,4 +1,4 @@
-// Sums between emulated GPUs by a library of our own with NCCL's interface (comm/fake_nccl), through
+// Sums between emulated GPUs by a library of our own with NCCL's interface (distributed/fake_nccl), through
 // backend/gpu/emu/library.h.
 #include "program.h"
 

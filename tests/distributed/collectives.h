@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "base/philox.h"
-#include "distributed/transport.h"
+#include "distributed/process_group.h"
 
-/// What every transport has to do, as one rank sees it. The parts of a collective are all called by every
+/// What every process group has to do, as one rank sees it. The parts of a collective are all called by every
 /// rank.
 namespace hearth::distributed {
 
@@ -39,42 +39,42 @@ inline std::vector<float> summed(int size, int64_t count, DType wire) {
   return parts[0];
 }
 
-inline void add_up_in_one_order_on_every_rank(Transport& transport, int64_t count, DType wire) {
-  const std::vector<float> want = summed(transport.size(), count, wire);
+inline void add_up_in_one_order_on_every_rank(ProcessGroup& group, int64_t count, DType wire) {
+  const std::vector<float> want = summed(group.size(), count, wire);
   for (int round = 0; round < 3; ++round) {
-    std::vector<float> data = values_of(transport.rank(), count);
-    transport.all_reduce(data, wire);
+    std::vector<float> data = values_of(group.rank(), count);
+    group.all_reduce(data, wire);
     EXPECT_EQ(data, want);
   }
 }
 
-inline void give_each_rank_its_part_of_the_sums(Transport& transport, int64_t count, DType wire) {
-  const std::vector<float> want = summed(transport.size(), count * transport.size(), wire);
-  const std::vector<float> in = values_of(transport.rank(), count * transport.size());
+inline void give_each_rank_its_part_of_the_sums(ProcessGroup& group, int64_t count, DType wire) {
+  const std::vector<float> want = summed(group.size(), count * group.size(), wire);
+  const std::vector<float> in = values_of(group.rank(), count * group.size());
   std::vector<float> out(static_cast<size_t>(count));
-  transport.reduce_scatter(in, out, wire);
-  const auto first = want.begin() + transport.rank() * count;
+  group.reduce_scatter(in, out, wire);
+  const auto first = want.begin() + group.rank() * count;
   EXPECT_EQ(out, std::vector<float>(first, first + count));
 }
 
-inline void move_bytes(Transport& transport, int64_t count) {
-  const int rank = transport.rank(), size = transport.size();
+inline void move_bytes(ProcessGroup& group, int64_t count) {
+  const int rank = group.rank(), size = group.size();
   const int next = (rank + 1) % size, last = (rank + size - 1) % size;
   const std::vector<float> own = values_of(rank, count);
   std::vector<float> all(static_cast<size_t>(count * size)), other = own;
-  transport.all_gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
+  group.all_gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
   for (int r = 0; r < size; ++r) {
     const auto first = all.begin() + r * count;
     EXPECT_EQ(std::vector<float>(first, first + count), values_of(r, count));
   }
-  transport.broadcast(std::as_writable_bytes(std::span(other)), size - 1);
+  group.broadcast(std::as_writable_bytes(std::span(other)), size - 1);
   EXPECT_EQ(other, values_of(size - 1, count));
-  transport.barrier();
+  group.barrier();
   if (size == 1) return;
-  // Even ranks send first: a transport need not keep what nobody receives.
-  const auto send = [&] { transport.send(std::as_bytes(std::span(own)), next); };
+  // Even ranks send first: a group need not keep what nobody receives.
+  const auto send = [&] { group.send(std::as_bytes(std::span(own)), next); };
   if (rank % 2 == 0 && (rank > 0 || size % 2 == 0)) send();
-  transport.receive(std::as_writable_bytes(std::span(other)), last);
+  group.receive(std::as_writable_bytes(std::span(other)), last);
   if (rank % 2 == 1 || (rank == 0 && size % 2 == 1)) send();
   EXPECT_EQ(other, values_of(last, count));
 }

@@ -1,6 +1,6 @@
 // NCCL's way, by a library of our own that emulated GPUs have (fake_nccl/): right, wrong, hanging,
 // incomplete and absent.
-#include "distributed/nccl.h"
+#include "distributed/nccl/nccl.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,9 +11,10 @@
 #include <numeric>
 #include <vector>
 
+#include "backend/gpu/device.h"
 #include "backend/gpu/emu/stream.h"
 #include "base/error.h"
-#include "distributed/shm.h"
+#include "distributed/shm/shm.h"
 
 namespace hearth::distributed {
 namespace {
@@ -39,9 +40,9 @@ class Nccl : public testing::Test {
   /// What opening comes to; the same on every rank.
   static std::string fault(double deadline_seconds = 30) {
     std::string found;
-    run_ranks(kRanks, [&](Transport& host) {
+    run_ranks(kRanks, [&](ProcessGroup& host) {
       const OpenedNccl opened = open_nccl(host, host.rank(), deadline_seconds);
-      if (opened.fault.empty() != (opened.team != nullptr)) internal_error("expected a team or a fault");
+      if (opened.fault.empty() != (opened.group != nullptr)) internal_error("expected a group or a fault");
       found = opened.fault;
     });
     return found;
@@ -76,32 +77,37 @@ class Array {
 
 TEST_F(Nccl, SumsAndMovesWhatIsOnGpus) {
   constexpr int64_t kCount = 50'000;
-  run_ranks(kRanks, [](Transport& host) {
+  run_ranks(kRanks, [](ProcessGroup& host) {
     const OpenedNccl opened = open_nccl(host, host.rank());
     gpu::Device device(host.rank());
-    if (!opened.fault.empty()) internal_error("expected a team, got {}", opened.fault);
+    if (!opened.fault.empty()) internal_error("expected a group, got {}", opened.fault);
     EXPECT_EQ(opened.version, "2.27.3");
-    NcclTeam& team = *opened.team;
+    ProcessGroup& group = *opened.group;
+    EXPECT_TRUE(group.has(Capability::device_memory));
+    EXPECT_TRUE(group.has(Capability::own_cores)) << "as its host has";
+    std::vector<float> on_host(10, 2);
+    group.all_reduce(on_host, DType::f32);
+    EXPECT_EQ(on_host, std::vector<float>(10, 6));
     gpu::Stream stream(device);
     Array one(device, kCount), many(device, kRanks * kCount);
     const auto rank = static_cast<float>(host.rank());
     float* data = one.put(rank);
-    team.all_reduce(data, kCount, DType::f32, stream);
+    group.all_reduce(data, kCount, DType::f32, stream);
     one.expect(stream, 3, 3);
     data = one.put(rank);
-    team.reduce(data, kCount, 1, stream);
+    group.reduce(data, kCount, DType::f32, 1, stream);
     host.rank() == 1 ? one.expect(stream, 3, 3) : one.expect(stream, rank, 1);
     data = one.put(rank);
-    team.broadcast(data, 4 * kCount, 2, stream);
+    group.broadcast(data, 4 * kCount, 2, stream);
     one.expect(stream, 2, 1);
     data = one.put(rank * kCount);
-    team.all_gather(data, many.put(0), 4 * kCount, stream);
+    group.all_gather(data, many.put(0), 4 * kCount, stream);
     many.expect(stream, 0, 1);
-    team.reduce_scatter(many.put(0), data, kCount, DType::f32, stream);
+    group.reduce_scatter(many.put(0), data, kCount, DType::f32, stream);
     one.expect(stream, 3 * rank * kCount, 3);
     data = one.put(rank);
-    if (host.rank() == 0) team.send(data, 4 * kCount, 2, stream);
-    if (host.rank() == 2) team.receive(data, 4 * kCount, 0, stream);
+    if (host.rank() == 0) group.send(data, 4 * kCount, 2, stream);
+    if (host.rank() == 2) group.receive(data, 4 * kCount, 0, stream);
     one.expect(stream, host.rank() == 2 ? 0 : rank, 1);
   });
 }
@@ -122,10 +128,10 @@ TEST_F(Nccl, IsRefusedWhereOneRankRefuses) {
 }
 
 TEST_F(Nccl, ARankThatFailsLeavesWithoutTheOthers) {
-  run_ranks(kRanks, [](Transport& host) {
+  run_ranks(kRanks, [](ProcessGroup& host) {
     const auto fail = [&] {
       const OpenedNccl opened = open_nccl(host, host.rank());
-      if (opened.team == nullptr) internal_error("expected a team, got {}", opened.fault);
+      if (opened.group == nullptr) internal_error("expected a group, got {}", opened.fault);
       if (host.rank() != 1) host.barrier();
       user_error("a picture that nobody can read");
     };

@@ -1,20 +1,22 @@
-// Every collective over shared memory, for ranks as threads and as processes; missing and corrupt ranks
-// named.
-#include "distributed/shm.h"
+// Every collective over shared memory, for ranks as threads and as processes; missing ranks named;
+// and what all process groups have.
+#include "distributed/shm/shm.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <functional>
 #include <numeric>
 #include <thread>
 
+#include "backend/gpu/device.h"
+#include "base/error.h"
 #include "distributed/collectives.h"
-#include "distributed/shm_memory.h"
+#include "distributed/shared_memory.h"
 #include "distributed/sum.h"
-#include "distributed/team_exchange.h"
 
 namespace hearth::distributed {
 namespace {
@@ -24,7 +26,7 @@ using testing::MatchesRegex;
 
 constexpr int64_t kChunkBytes = 4096;
 
-void with_ranks(ShmGroup& group, const std::function<void(Transport&)>& work) {
+void with_ranks(ShmGroup& group, const std::function<void(ProcessGroup&)>& work) {
   std::vector<std::thread> threads;
   for (int rank = 0; rank < group.size(); ++rank) {
     threads.emplace_back([&, rank] { work(*group.open(rank)); });
@@ -43,21 +45,21 @@ void PrintTo(const Case& c, std::ostream* out) {
 
 class ShmCollectives : public testing::TestWithParam<Case> {
  protected:
-  ShmGroup group_{GetParam().size, {.deadline_seconds = 60, .chunk_bytes = kChunkBytes, .checksums = true}};
+  ShmGroup group_{GetParam().size, {.deadline_seconds = 60, .chunk_bytes = kChunkBytes}};
 };
 
 TEST_P(ShmCollectives, AddUpInOneOrderOnEveryRank) {
-  with_ranks(group_, [](Transport& transport) {
-    add_up_in_one_order_on_every_rank(transport, GetParam().count, GetParam().wire);
+  with_ranks(group_, [](ProcessGroup& own) {
+    add_up_in_one_order_on_every_rank(own, GetParam().count, GetParam().wire);
   });
 }
 TEST_P(ShmCollectives, GiveEachRankItsPartOfTheSums) {
-  with_ranks(group_, [](Transport& transport) {
-    give_each_rank_its_part_of_the_sums(transport, GetParam().count, GetParam().wire);
+  with_ranks(group_, [](ProcessGroup& own) {
+    give_each_rank_its_part_of_the_sums(own, GetParam().count, GetParam().wire);
   });
 }
 TEST_P(ShmCollectives, MoveBytes) {
-  with_ranks(group_, [](Transport& transport) { move_bytes(transport, GetParam().count); });
+  with_ranks(group_, [](ProcessGroup& own) { move_bytes(own, GetParam().count); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, ShmCollectives,
@@ -69,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, ShmCollectives,
                                          Case{6, 2500, DType::f32}));
 
 /// Runs the work in a process for each rank; each's exit status.
-std::vector<int> with_processes(ShmGroup& group, const std::function<int(Transport&)>& work) {
+std::vector<int> with_processes(ShmGroup& group, const std::function<int(ProcessGroup&)>& work) {
   std::vector<pid_t> children;
   for (int rank = 0; rank < group.size(); ++rank) {
     const pid_t child = fork();
@@ -89,11 +91,11 @@ TEST(Shm, JoinsProcesses) {
   constexpr int64_t kCount = 30'000;
   ShmGroup group(3);
   const std::vector<float> want = summed(3, kCount, DType::f32);
-  const auto work = [&](Transport& transport) {
-    std::vector<float> data = values_of(transport.rank(), kCount);
+  const auto work = [&](ProcessGroup& own) {
+    std::vector<float> data = values_of(own.rank(), kCount);
     for (int i = 0; i < 20; ++i) {
-      data = values_of(transport.rank(), kCount);
-      transport.all_reduce(data, DType::f32);
+      data = values_of(own.rank(), kCount);
+      own.all_reduce(data, DType::f32);
     }
     return data == want ? 0 : 1;
   };
@@ -106,9 +108,9 @@ TEST(Shm, CollectivesFollowEachOther) {
   constexpr int64_t kBytes = 16 * kChunkBytes;
   constexpr size_t kCount = 3 * kBytes / sizeof(float);
   ShmGroup group(4, {.deadline_seconds = 60, .chunk_bytes = kBytes});
-  with_ranks(group, [](Transport& transport) {
-    const auto rank = static_cast<size_t>(transport.rank()), size = static_cast<size_t>(transport.size());
-    std::vector<float> own(kCount), sums(kCount);
+  with_ranks(group, [](ProcessGroup& own) {
+    const auto rank = static_cast<size_t>(own.rank()), size = static_cast<size_t>(own.size());
+    std::vector<float> mine(kCount), sums(kCount);
     const auto differ = [](std::span<const float> values, size_t want) {
       return std::ranges::any_of(values, [&](float value) { return value != static_cast<float>(want); });
     };
@@ -118,10 +120,10 @@ TEST(Shm, CollectivesFollowEachOther) {
       const SharedMemory pages(static_cast<int64_t>(size * kCount * sizeof(float)));
       const std::span<float> all(reinterpret_cast<float*>(pages.data()), size * kCount);
       if (rank > 0) std::ranges::fill(all, 0.0F);
-      std::ranges::fill(own, static_cast<float>(round + rank));
-      transport.all_gather(std::as_bytes(std::span(own)), std::as_writable_bytes(all));
+      std::ranges::fill(mine, static_cast<float>(round + rank));
+      own.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(all));
       std::ranges::fill(sums, static_cast<float>(round));
-      transport.all_reduce(sums, DType::f32);
+      own.all_reduce(sums, DType::f32);
       for (size_t r = 0; r < size; ++r) num_wrong += differ(all.subspan(r * kCount, kCount), round + r);
       num_wrong += differ(sums, size * round);
     }
@@ -137,12 +139,12 @@ TEST(CommError, SaysWhoWaitedForWhomHowLong) {
 
 TEST(Shm, NamesARankThatDiedAndWhereTheOthersWaited) {
   ShmGroup group(3, {.deadline_seconds = 1});
-  const auto work = [&](Transport& transport) {
+  const auto work = [&](ProcessGroup& own) {
     std::vector<float> data(100);
-    transport.set_place({.step = 412, .index = 3});
-    if (transport.rank() == 1) raise(SIGKILL);
+    own.set_place({.step = 412, .index = 3});
+    if (own.rank() == 1) raise(SIGKILL);
     try {
-      transport.all_reduce(data, DType::f32);
+      own.all_reduce(data, DType::f32);
     } catch (const CommError& error) {
       EXPECT_THAT(error.what(), MatchesRegex("rank 1 stopped in all_reduce 3 of step 412, rank [02] waited "
                                              "[1-9][0-9]*[.][0-9] s"));
@@ -157,9 +159,9 @@ TEST(Shm, NamesARankThatDiedAndWhereTheOthersWaited) {
 TEST(Shm, EndsEveryWaitOnceARankIsGivenUp) {
   ShmGroup group(2, {.deadline_seconds = 3600});
   std::thread waiting([&] {
-    const auto transport = group.open(0);
+    const auto own = group.open(0);
     try {
-      transport->barrier();
+      own->barrier();
       ADD_FAILURE() << "expected CommError";
     } catch (const CommError& error) {
       EXPECT_EQ(error.rank(), 1);
@@ -171,38 +173,24 @@ TEST(Shm, EndsEveryWaitOnceARankIsGivenUp) {
   waiting.join();
 }
 
-TEST(Shm, NamesTheWriterOfWhatCameOtherwiseThanItWasWritten) {
-  ShmGroup group(2, {.deadline_seconds = 60, .chunk_bytes = kChunkBytes, .checksums = true});
-  const ShmSlot slot = group.memory().contribution(1, 0);
-  std::memset(slot.data, 1, kChunkBytes);
-  for (const int part : {0, 1}) slot.seal(part, {slot.data + part * kChunkBytes / 2, kChunkBytes / 2});
-  slot.data[17] ^= std::byte{4};
-  group.memory().board(1).brought.raise();
-  std::vector<float> data(kChunkBytes / sizeof(float));
-  try {
-    group.open(0)->all_reduce(data, DType::f32);
-    ADD_FAILURE() << "expected CommError";
-  } catch (const CommError& error) {
-    EXPECT_EQ(error.rank(), 1);
-    EXPECT_THAT(error.what(), HasSubstr("another checksum"));
-  }
-}
-
-TEST(TeamExchange, SendsToOneRankAndKeepsWhatFailed) {
+TEST(ProcessGroup, SendsToOneRankAndKeepsWhatFailed) {
   ShmGroup group(2, {.deadline_seconds = 1, .chunk_bytes = kChunkBytes});
   const std::vector<std::byte> sent(5 * kChunkBytes, std::byte{7});
-  with_ranks(group, [&](Transport& team) {
-    TeamExchange exchange(team);
-    exchange.start_step(4);
-    if (team.rank() == 0) return exchange.send(sent, 1);
+  with_ranks(group, [&](ProcessGroup& own) {
+    own.start_step(4);
+    if (own.rank() == 0) return own.in_step([&] { own.send(sent, 1); });
     std::vector<std::byte> came(sent.size());
-    exchange.receive(came, 0);
+    const auto receive = [&] { own.in_step([&] { own.receive(came, 0); }); };
+    receive();
     EXPECT_EQ(came, sent);
-    exchange.check();
-    exchange.receive(came, 0);
+    own.check();
+    receive();
     EXPECT_EQ(came, sent);
+    int num_calls = 0;
+    own.in_step([&] { ++num_calls; });
+    EXPECT_EQ(num_calls, 0) << "after one that failed";
     try {
-      exchange.check();
+      own.check();
       ADD_FAILURE() << "nobody sent";
     } catch (const CommError& error) {
       EXPECT_THAT(error.what(), HasSubstr("rank 0 stopped in receive 1 of step 4"));
@@ -210,13 +198,36 @@ TEST(TeamExchange, SendsToOneRankAndKeepsWhatFailed) {
   });
 }
 
-TEST(TeamExchange, BroadcastsBytesThatAreNoWholeFloats) {
+TEST(ProcessGroup, HasPiecesAsOne) {
+  ShmGroup group(2, {.deadline_seconds = 60, .chunk_bytes = kChunkBytes});
+  with_ranks(group, [](ProcessGroup& own) {
+    const auto rank = static_cast<float>(own.rank());
+    std::vector<float> first{rank, 2}, second{3 + rank};
+    const std::array<std::span<float>, 2> pieces{first, second};
+    own.in_step(pieces, [&](std::span<float> all) {
+      EXPECT_EQ(all.size(), 3U);
+      own.all_reduce(all, DType::f32);
+    });
+    own.check();
+    EXPECT_EQ(first, (std::vector<float>{1, 4}));
+    EXPECT_EQ(second, std::vector<float>{7});
+  });
+}
+
+TEST(ProcessGroup, RefusesDeviceMemoryWithoutTheCapability) {
+  ShmGroup group(1);
+  const auto own = group.open(0);
+  gpu::Device device(0);
+  gpu::Stream stream(device);
+  EXPECT_FALSE(own->has(Capability::device_memory));
+  EXPECT_THROW(own->all_reduce(nullptr, 0, DType::f32, stream), InternalError);
+}
+
+TEST(ProcessGroup, BroadcastsBytesThatAreNoWholeFloats) {
   ShmGroup group(3, {.deadline_seconds = 60, .chunk_bytes = kChunkBytes});
-  with_ranks(group, [](Transport& team) {
-    TeamExchange exchange(team);
-    std::vector<std::byte> data(2 * kChunkBytes + 7, std::byte{static_cast<uint8_t>(team.rank())});
-    exchange.broadcast(std::span(data), 2);
-    exchange.check();
+  with_ranks(group, [](ProcessGroup& own) {
+    std::vector<std::byte> data(2 * kChunkBytes + 7, std::byte{static_cast<uint8_t>(own.rank())});
+    own.broadcast(std::span(data), 2);
     EXPECT_EQ(std::ranges::count(data, std::byte{2}), std::ssize(data));
   });
 }

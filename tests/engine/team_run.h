@@ -8,7 +8,8 @@
 #include <thread>
 
 #include "base/error.h"
-#include "distributed/shm.h"
+#include "distributed/forwarding_group.h"
+#include "distributed/shm/shm.h"
 #include "run/stopped_run.h"
 #include "tiny_language_model.h"
 
@@ -20,30 +21,17 @@ inline std::string replaced(std::string yaml, const std::string& from, const std
 }
 
 /// Adds up what a rank brings to sums.
-class CountingTransport : public distributed::Transport {
+class CountingGroup : public distributed::ForwardingGroup {
  public:
-  CountingTransport(std::unique_ptr<distributed::Transport> real, int64_t& num_bytes)
-      : real_(std::move(real)), num_bytes_(num_bytes) {}
-  int rank() const override { return real_->rank(); }
-  int size() const override { return real_->size(); }
-  void set_place(const distributed::Place& place) override { real_->set_place(place); }
-  void barrier() override { real_->barrier(); }
+  CountingGroup(std::unique_ptr<distributed::ProcessGroup> real, int64_t& num_bytes)
+      : ForwardingGroup(*real), real_(std::move(real)), num_bytes_(num_bytes) {}
   void all_reduce(std::span<float> data, DType wire) override {
     num_bytes_ += std::ssize(data) * dtype_bytes(wire);
-    real_->all_reduce(data, wire);
+    ForwardingGroup::all_reduce(data, wire);
   }
-  void reduce_scatter(std::span<const float> in, std::span<float> out, DType wire) override {
-    real_->reduce_scatter(in, out, wire);
-  }
-  void all_gather(std::span<const std::byte> in, std::span<std::byte> out) override {
-    real_->all_gather(in, out);
-  }
-  void broadcast(std::span<std::byte> data, int root) override { real_->broadcast(data, root); }
-  void send(std::span<const std::byte> data, int to) override { real_->send(data, to); }
-  void receive(std::span<std::byte> data, int from) override { real_->receive(data, from); }
 
  private:
-  std::unique_ptr<distributed::Transport> real_;
+  std::unique_ptr<distributed::ProcessGroup> real_;
   int64_t& num_bytes_;
 };
 
@@ -78,10 +66,10 @@ inline run::Outcome train_with(const std::string& yaml, int devices, const fs::p
     const run::TrainerEvents events{.progress = [&](const run::Progress&) { stop = ++steps == stop_after; },
                                     .message = [](const std::string&) {},
                                     .stop = &stop};
-    std::unique_ptr<distributed::Transport> team = devices == 1 ? nullptr : group.open(rank);
+    std::unique_ptr<distributed::ProcessGroup> own = devices == 1 ? nullptr : group.open(rank);
     if (rank == 0 && sent_bytes != nullptr)
-      team = std::make_unique<CountingTransport>(std::move(team), *sent_bytes);
-    run::Trainer trainer(recipe, folder, events, {.team = team.get()});
+      own = std::make_unique<CountingGroup>(std::move(own), *sent_bytes);
+    run::Trainer trainer(recipe, folder, events, {.group = own.get()});
     if (rank == 0) leader_is_there.count_down();
     const run::RunSummary summary = trainer.run(resume);
     EXPECT_EQ(summary.interrupted, stop_after > 0);

@@ -8,10 +8,10 @@
 #include <functional>
 #include <thread>
 
-#include "backend/exchange.h"
 #include "backend/gpu/emu/stream.h"
 #include "base/philox.h"
 #include "exec/device/gpu.h"
+#include "exec/fake_group.h"
 #include "exec/host_queue.h"
 #include "ir/verify.h"
 #include "ops/op_list.h"
@@ -54,28 +54,24 @@ passes::TrainGraph make_graph(const passes::AllReduceOptions& options) {
 }
 
 /// Two workers more, of which one has twice as much and one has ones; not always at once.
-class Others : public Exchange {
+class Others : public FakeGroup {
  public:
   explicit Others(int most_microseconds) : most_microseconds_(most_microseconds) {}
-  void all_reduce(std::span<const std::span<float>> pieces, DType wire) override {
+  void set_place(const distributed::Place& /*place*/) override { num_pieces.push_back(0); }
+  void all_reduce(std::span<float> data, DType wire) override {
     EXPECT_EQ(wire, DType::f32);
     if (most_microseconds_ > 0)
       std::this_thread::sleep_for(std::chrono::microseconds(random_.below(most_microseconds_)));
-    for (const std::span<float> piece : pieces) {
-      for (float& value : piece) value = 3 * value + 1;
-    }
-    num_pieces.push_back(pieces.size());
+    add_up(data);
+    num_pieces.back() += data.size() / kCount;
   }
-  void reduce(std::span<const std::span<float>> pieces, int /*root*/) override {
-    all_reduce(pieces, DType::f32);
-  }
-  void broadcast(std::span<const std::span<float>> pieces, int root) override {
-    for (const std::span<float> piece : pieces) std::ranges::fill(piece, static_cast<float>(root));
-  }
-  void broadcast(std::span<std::byte> /*data*/, int root) override { ADD_FAILURE() << "from " << root; }
-  void send(std::span<const std::byte> /*data*/, int to) override { ADD_FAILURE() << "to " << to; }
-  void receive(std::span<std::byte> /*data*/, int from) override { ADD_FAILURE() << "from " << from; }
+  /// Of each collective; every piece has kCount numbers.
   std::vector<size_t> num_pieces;
+
+ protected:
+  static void add_up(std::span<float> data) {
+    for (float& value : data) value = 3 * value + 1;
+  }
 
  private:
   uint64_t most_microseconds_;
@@ -83,25 +79,27 @@ class Others : public Exchange {
 };
 
 /// The same for the memory of GPUs, when their streams get to it.
-class OthersGpus : public Others, private GpuExchange {
+class OthersGpus : public Others {
  public:
   explicit OthersGpus(bool meet) : Others(0), meet_(meet) {}
-  GpuExchange* on_gpu() override { return meet_ ? this : nullptr; }
-  void all_reduce(std::span<const std::span<float>> pieces, DType wire) override {
+  using Others::all_reduce;
+  bool has(distributed::Capability capability) const override {
+    return meet_ && capability == distributed::Capability::device_memory;
+  }
+  void all_reduce(std::span<float> data, DType wire) override {
     EXPECT_FALSE(meet_);
-    Others::all_reduce(pieces, wire);
+    Others::all_reduce(data, wire);
+  }
+  void all_reduce(void* data, int64_t count, DType dtype, gpu::Stream& stream) override {
+    EXPECT_TRUE(meet_);
+    EXPECT_EQ(dtype, DType::f32);
+    num_pieces.back() += static_cast<size_t>(count / kCount);
+    calls_.emplace_back(
+        [values = std::span(static_cast<float*>(data), static_cast<size_t>(count))] { add_up(values); });
+    stream.call([](void* call) { (*static_cast<std::function<void()>*>(call))(); }, &calls_.back());
   }
 
  private:
-  using Pieces = std::span<const std::span<float>>;
-  void all_reduce(Pieces pieces, gpu::Stream& stream) override {
-    calls_.emplace_back(
-        [this, all = std::vector(pieces.begin(), pieces.end())] { Others::all_reduce(all, DType::f32); });
-    stream.call([](void* call) { (*static_cast<std::function<void()>*>(call))(); }, &calls_.back());
-  }
-  void reduce(Pieces /*pieces*/, int root, gpu::Stream& /*stream*/) override { ADD_FAILURE() << root; }
-  void broadcast(Pieces /*pieces*/, int root, gpu::Stream& /*stream*/) override { ADD_FAILURE() << root; }
-
   bool meet_;
   std::deque<std::function<void()>> calls_;
 };

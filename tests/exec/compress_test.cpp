@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "backend/exchange.h"
 #include "base/philox.h"
+#include "exec/fake_group.h"
 #include "exec/program.h"
 #include "ir/verify.h"
 #include "ops/op_list.h"
@@ -40,22 +40,15 @@ passes::TrainGraph make_graph(const passes::CompressOptions& options) {
 }
 
 /// A second worker that has the same gradient, and counts what it is sent.
-class Twin : public Exchange {
+class Twin : public FakeGroup {
  public:
-  void all_reduce(std::span<const std::span<float>> pieces, DType wire) override {
-    for (const std::span<float> piece : pieces) {
-      for (float& value : piece) {
-        EXPECT_TRUE(wire == DType::f32 || value == to_f32(to_bf16(value)));
-        value *= 2;
-      }
-      num_bytes += std::ssize(piece) * dtype_bytes(wire);
+  void all_reduce(std::span<float> data, DType wire) override {
+    for (float& value : data) {
+      EXPECT_TRUE(wire == DType::f32 || value == to_f32(to_bf16(value)));
+      value *= 2;
     }
+    num_bytes += std::ssize(data) * dtype_bytes(wire);
   }
-  void reduce(std::span<const std::span<float>>, int) override { ADD_FAILURE(); }
-  void broadcast(std::span<const std::span<float>>, int) override { ADD_FAILURE(); }
-  void broadcast(std::span<std::byte>, int) override { ADD_FAILURE(); }
-  void send(std::span<const std::byte>, int) override { ADD_FAILURE(); }
-  void receive(std::span<std::byte>, int) override { ADD_FAILURE(); }
   int64_t num_bytes = 0;
 };
 

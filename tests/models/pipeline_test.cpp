@@ -13,8 +13,8 @@
 #include <thread>
 #include <tuple>
 
-#include "backend/exchange.h"
 #include "base/philox.h"
+#include "exec/fake_group.h"
 #include "exec/host_queue.h"
 #include "exec/program.h"
 #include "ir/verify.h"
@@ -200,13 +200,9 @@ class Meeting {
   std::map<std::pair<int, int>, Parcel> parcels_;
   bool stuck_ = false;
 };
-class Member : public Exchange {
+class Member : public exec::FakeGroup {
  public:
   Member(Meeting& meeting, int rank) : meeting_(meeting), rank_(rank) {}
-  void all_reduce(std::span<const std::span<float>> /*pieces*/, DType /*wire*/) override { ADD_FAILURE(); }
-  void reduce(std::span<const std::span<float>> /*pieces*/, int /*root*/) override { ADD_FAILURE(); }
-  void broadcast(std::span<const std::span<float>> /*pieces*/, int /*root*/) override { ADD_FAILURE(); }
-  void broadcast(std::span<std::byte> /*data*/, int /*root*/) override { ADD_FAILURE(); }
   void send(std::span<const std::byte> data, int to) override { meeting_.send(rank_, to, data); }
   void receive(std::span<std::byte> data, int from) override { meeting_.receive(from, rank_, data); }
 

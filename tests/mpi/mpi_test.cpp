@@ -1,5 +1,5 @@
 // Every collective by MPI; each rank that mpirun starts runs this program.
-#include "distributed/mpi.h"
+#include "distributed/mpi/mpi.h"
 
 #include <gmock/gmock.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@ namespace {
 
 using testing::MatchesRegex;
 
-Transport* transport = nullptr;
+ProcessGroup* group = nullptr;
 
 struct Case {
   int64_t count;
@@ -28,12 +28,12 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.count << " " << dtype
 class Mpi : public testing::TestWithParam<Case> {};
 
 TEST_P(Mpi, AddsUpInOneOrderOnEveryRank) {
-  add_up_in_one_order_on_every_rank(*transport, GetParam().count, GetParam().wire);
+  add_up_in_one_order_on_every_rank(*group, GetParam().count, GetParam().wire);
 }
 TEST_P(Mpi, GivesEachRankItsPartOfTheSums) {
-  give_each_rank_its_part_of_the_sums(*transport, GetParam().count, GetParam().wire);
+  give_each_rank_its_part_of_the_sums(*group, GetParam().count, GetParam().wire);
 }
-TEST_P(Mpi, MovesBytes) { move_bytes(*transport, GetParam().count); }
+TEST_P(Mpi, MovesBytes) { move_bytes(*group, GetParam().count); }
 
 // Sizes below, at and above a message's, and what ranks do not divide.
 INSTANTIATE_TEST_SUITE_P(Sizes, Mpi,
@@ -42,14 +42,14 @@ INSTANTIATE_TEST_SUITE_P(Sizes, Mpi,
 
 /// Run alone: it leaves a group that cannot be used any more.
 TEST(MpiDeadline, NamesARankThatDoesNotCome) {
-  transport->set_place({.step = 412, .index = 3});
+  group->set_place({.step = 412, .index = 3});
   std::vector<float> data(100);
-  if (transport->rank() == 1) {
+  if (group->rank() == 1) {
     usleep(1'500'000);
     return;
   }
   try {
-    transport->all_reduce(data, DType::f32);
+    group->all_reduce(data, DType::f32);
     ADD_FAILURE() << "expected CommError";
   } catch (const CommError& error) {
     EXPECT_THAT(error.what(), MatchesRegex("rank 1 stopped in all_reduce 3 of step 412, rank [02] waited "
@@ -67,19 +67,19 @@ void leave_status(int status) {
   const char* const folder = std::getenv("HEARTH_STATUSES");
   if (folder == nullptr) return;
   const auto path = [&](int rank) { return std::filesystem::path(folder) / std::to_string(rank); };
-  const auto& transport = *hearth::distributed::transport;
-  std::ofstream(path(transport.rank())) << status << "\n";
-  for (int rank = 0; rank < transport.size(); ++rank) {
+  const auto& group = *hearth::distributed::group;
+  std::ofstream(path(group.rank())) << status << "\n";
+  for (int rank = 0; rank < group.size(); ++rank) {
     for (int i = 0; i < 2000 && !std::filesystem::exists(path(rank)); ++i) usleep(10'000);
   }
-  if (transport.rank() > 0) sleep(20);
+  if (group.rank() > 0) sleep(20);
 }
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   const bool misses = testing::GTEST_FLAG(filter) == "MpiDeadline*";
-  const auto transport = hearth::distributed::open_mpi(misses ? 0.5 : 60);
-  hearth::distributed::transport = transport.get();
+  const auto group = hearth::distributed::open_mpi(misses ? 0.5 : 60);
+  hearth::distributed::group = group.get();
   const int status = RUN_ALL_TESTS();
   std::fflush(stdout);
   if (misses) leave_status(status);

@@ -2,8 +2,7 @@
 #include <array>
 #include <numeric>
 
-#include "backend/exchange.h"
-#include "base/error.h"
+#include "distributed/process_group.h"
 #include "ops/collective/collective.h"
 #include "ops/support.h"
 
@@ -12,7 +11,7 @@ namespace {
 
 constexpr std::string_view kNoGradient = "workers meet after the gradients";
 
-using Pieces = std::span<const std::span<float>>;
+using distributed::ProcessGroup;
 
 Inferred infer(const NodeView& node) {
   for (const Type& type : node.in) {
@@ -27,61 +26,67 @@ Kernel each_output(const NodeView& node, Collective collective) {
   std::vector<size_t> counts;
   for (const Type& type : node.out) counts.push_back(static_cast<size_t>(type.shape.num_elements()));
   return {.run = [counts, collective](const KernelArgs& args) {
-    if (args.exchange == nullptr) return;
+    if (args.group == nullptr) return;
     std::array<std::span<float>, kMostPieces> pieces;
     for (size_t k = 0; k < counts.size(); ++k) pieces[k] = {args.output<float>(k), counts[k]};
-    collective(args, Pieces(pieces).first(counts.size()));
+    collective(args, std::span<const std::span<float>>(pieces).first(counts.size()));
   }};
 }
 
+/// Of the host's memory, as one array.
 template <typename Collective>
 Kernel kernel(const NodeView& node, Collective collective) {
-  return each_output(
-      node, [collective](const KernelArgs& args, Pieces pieces) { collective(*args.exchange, pieces); });
+  return each_output(node, [collective](const KernelArgs& args, std::span<const std::span<float>> pieces) {
+    args.group->in_step(pieces, [&](std::span<float> all) { collective(*args.group, all); });
+  });
 }
+
+/// Of a device's memory.
+template <typename Collective>
+Kernel kernel_on_device(const NodeView& node, Collective collective) {
+  return each_output(node, [collective](const KernelArgs& args, std::span<const std::span<float>> pieces) {
+    args.group->in_step([&] {
+      for (const std::span<float> piece : pieces) collective(*args.group, piece, *args.stream);
+    });
+  });
+}
+
+int root_of(const NodeView& node) { return static_cast<int>(node.attrs.integer("root")); }
 
 Kernel all_reduce_cpu(const NodeView& node) {
   const DType wire = node.attrs.text_or("wire", "f32") == "bf16" ? DType::bf16 : DType::f32;
-  return kernel(node, [wire](Exchange& exchange, Pieces pieces) { exchange.all_reduce(pieces, wire); });
+  return kernel(node, [wire](ProcessGroup& group, std::span<float> all) { group.all_reduce(all, wire); });
 }
 
 Kernel reduce_cpu(const NodeView& node) {
-  const auto root = static_cast<int>(node.attrs.integer("root"));
-  return kernel(node, [root](Exchange& exchange, Pieces pieces) { exchange.reduce(pieces, root); });
+  return kernel(
+      node, [root = root_of(node)](ProcessGroup& group, std::span<float> all) { group.reduce(all, root); });
 }
 
 Kernel broadcast_cpu(const NodeView& node) {
-  const auto root = static_cast<int>(node.attrs.integer("root"));
-  return kernel(node, [root](Exchange& exchange, Pieces pieces) { exchange.broadcast(pieces, root); });
-}
-
-/// The same for a GPU's memory.
-template <typename Collective>
-Kernel kernel_on_gpu(const NodeView& node, Collective collective) {
-  return each_output(node, [collective](const KernelArgs& args, Pieces pieces) {
-    GpuExchange* const gpus = args.exchange->on_gpu();
-    HEARTH_CHECK(gpus != nullptr);
-    collective(*gpus, pieces, *args.stream);
+  return kernel(node, [root = root_of(node)](ProcessGroup& group, std::span<float> all) {
+    group.broadcast(std::as_writable_bytes(all), root);
   });
 }
 
-Kernel all_reduce_on_gpu(const NodeView& node) {
-  return kernel_on_gpu(
-      node, [](GpuExchange& gpus, Pieces pieces, gpu::Stream& stream) { gpus.all_reduce(pieces, stream); });
-}
-
-Kernel reduce_on_gpu(const NodeView& node) {
-  const auto root = static_cast<int>(node.attrs.integer("root"));
-  return kernel_on_gpu(node, [root](GpuExchange& gpus, Pieces pieces, gpu::Stream& stream) {
-    gpus.reduce(pieces, root, stream);
+Kernel all_reduce_on_device(const NodeView& node) {
+  return kernel_on_device(node, [](ProcessGroup& group, std::span<float> piece, gpu::Stream& stream) {
+    group.all_reduce(piece.data(), std::ssize(piece), DType::f32, stream);
   });
 }
 
-Kernel broadcast_on_gpu(const NodeView& node) {
-  const auto root = static_cast<int>(node.attrs.integer("root"));
-  return kernel_on_gpu(node, [root](GpuExchange& gpus, Pieces pieces, gpu::Stream& stream) {
-    gpus.broadcast(pieces, root, stream);
-  });
+Kernel reduce_on_device(const NodeView& node) {
+  return kernel_on_device(
+      node, [root = root_of(node)](ProcessGroup& group, std::span<float> piece, gpu::Stream& stream) {
+        group.reduce(piece.data(), std::ssize(piece), DType::f32, root, stream);
+      });
+}
+
+Kernel broadcast_on_device(const NodeView& node) {
+  return kernel_on_device(
+      node, [root = root_of(node)](ProcessGroup& group, std::span<float> piece, gpu::Stream& stream) {
+        group.broadcast(piece.data(), static_cast<int64_t>(piece.size_bytes()), root, stream);
+      });
 }
 
 /// Of a worker that is alone.
@@ -106,7 +111,7 @@ const OpDef all_reduce{.name = "all_reduce",
                        .infer = infer,
                        .no_vjp_because = kNoGradient,
                        .cpu = all_reduce_cpu,
-                       .gpu = all_reduce_on_gpu,
+                       .gpu = all_reduce_on_device,
                        .reference = reference,
                        .writes = each_in_place(),
                        .transfer = ir::Transfer::exchange,
@@ -119,7 +124,7 @@ const OpDef reduce{.name = "reduce",
                    .infer = infer,
                    .no_vjp_because = kNoGradient,
                    .cpu = reduce_cpu,
-                   .gpu = reduce_on_gpu,
+                   .gpu = reduce_on_device,
                    .reference = reference,
                    .writes = each_in_place(),
                    .transfer = ir::Transfer::exchange,
@@ -132,7 +137,7 @@ const OpDef broadcast{.name = "broadcast",
                       .infer = infer,
                       .no_vjp_because = kNoGradient,
                       .cpu = broadcast_cpu,
-                      .gpu = broadcast_on_gpu,
+                      .gpu = broadcast_on_device,
                       .reference = reference,
                       .writes = each_in_place(),
                       .transfer = ir::Transfer::exchange,

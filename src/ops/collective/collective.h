@@ -4,8 +4,9 @@
 
 namespace hearth::ops {
 
-/// Exchanges between the workers of a run; a worker without an Exchange is alone. Values are in host memory,
-/// or with the attr kOnGpu of all_reduce, reduce and broadcast a GPU's, and then go by Exchange::on_gpu().
+/// Exchanges between the workers of a run; a worker without a ProcessGroup is alone. Values are in host
+/// memory, or with the attr kOnGpu of all_reduce, reduce and broadcast a GPU's, for groups with
+/// Capability::device_memory.
 /// attr "wire": the dtype that travels, f32 (as left out) or bf16.
 extern const ir::OpDef all_reduce;  ///< (x...), 64 at most -> their sums over all workers, in place
 /// attr "root": a worker's number.

@@ -1,6 +1,6 @@
 #include <cstring>
 
-#include "backend/exchange.h"
+#include "distributed/process_group.h"
 #include "ops/collective/collective.h"
 #include "ops/support.h"
 
@@ -21,7 +21,8 @@ Kernel send_kernel(const NodeView& node) {
   const auto to = static_cast<int>(node.attrs.integer("to"));
   return {.run = [num_bytes, to](const KernelArgs& args) {
     *args.output<uint8_t>(0) = 0;
-    if (args.exchange != nullptr) args.exchange->send({args.input<std::byte>(0), num_bytes}, to);
+    if (args.group == nullptr) return;
+    args.group->in_step([&] { args.group->send({args.input<std::byte>(0), num_bytes}, to); });
   }};
 }
 
@@ -32,8 +33,10 @@ Kernel send_broadcast_kernel(const NodeView& node) {
   const auto root = static_cast<int>(node.attrs.integer("root"));
   return {.run = [num_bytes, root](const KernelArgs& args) {
     *args.output<uint8_t>(0) = 0;
-    if (args.exchange != nullptr)
-      args.exchange->broadcast({static_cast<std::byte*>(args.in[0]), num_bytes}, root);
+    if (args.group == nullptr) return;
+    args.group->in_step([&] {
+      args.group->broadcast({static_cast<std::byte*>(args.in[0]), num_bytes}, root);
+    });
   }};
 }
 
@@ -53,8 +56,11 @@ Kernel receive_kernel(const NodeView& node) {
   const auto num_bytes = static_cast<size_t>(node.out_type(0).num_bytes());
   const auto from = static_cast<int>(node.attrs.integer("from"));
   return {.run = [num_bytes, from](const KernelArgs& args) {
-    if (args.exchange != nullptr) return args.exchange->receive({args.output<std::byte>(0), num_bytes}, from);
-    std::memset(args.out[0], 0, num_bytes);
+    if (args.group == nullptr) {
+      std::memset(args.out[0], 0, num_bytes);
+    } else {
+      args.group->in_step([&] { args.group->receive({args.output<std::byte>(0), num_bytes}, from); });
+    }
   }};
 }
 
@@ -62,9 +68,11 @@ Kernel receive_broadcast_kernel(const NodeView& node) {
   const auto num_bytes = static_cast<size_t>(node.out_type(0).num_bytes());
   const auto root = static_cast<int>(node.attrs.integer("root"));
   return {.run = [num_bytes, root](const KernelArgs& args) {
-    if (args.exchange != nullptr)
-      return args.exchange->broadcast({args.output<std::byte>(0), num_bytes}, root);
-    std::memset(args.out[0], 0, num_bytes);
+    if (args.group == nullptr) {
+      std::memset(args.out[0], 0, num_bytes);
+    } else {
+      args.group->in_step([&] { args.group->broadcast({args.output<std::byte>(0), num_bytes}, root); });
+    }
   }};
 }
 

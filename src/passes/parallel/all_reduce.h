@@ -10,7 +10,7 @@ struct AllReduceOptions {
   int64_t bucket_bytes = int64_t{1} << 20;
   /// A GPU's values go through host memory.
   bool through_host = false;
-  /// They stay there, and the GPUs reach one another (Exchange::on_gpu).
+  /// They stay there, and the GPUs reach one another (Capability::device_memory).
   bool on_gpu = false;
   int rank = 0;  ///< of the worker whose graph it is
 };

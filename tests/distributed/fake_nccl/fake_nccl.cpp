@@ -23,7 +23,7 @@
 
 #include "backend/gpu/emu/library.h"
 #include "base/dtype.h"
-#include "distributed/nccl_library.h"
+#include "distributed/nccl/library.h"
 
 namespace hearth::distributed {
 namespace {

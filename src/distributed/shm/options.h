@@ -8,8 +8,6 @@ struct ShmOptions {
   double deadline_seconds = 60;
   /// What is moved at a time; it should stay in the processor's caches.
   int64_t chunk_bytes = int64_t{512} << 10;
-  /// Every part that is read is held against its writer's checksum.
-  bool checksums = false;
 };
 
 }  // namespace hearth::distributed

@@ -5,7 +5,7 @@
 // that dies. Three chunks are under way at once: a rank waits only for what the others did a turn ago. A wait
 // spins for microseconds, then sleeps on a futex until its deadline, and then names the rank that did not
 // come.
-#include "distributed/shm.h"
+#include "distributed/shm/shm.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,12 +14,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <vector>
 
 #include "backend/cpu/convert.h"
 #include "base/function_ref.h"
 #include "base/threads.h"
-#include "distributed/shm_memory.h"
+#include "distributed/shm/memory.h"
 #include "distributed/sum.h"
 
 namespace hearth::distributed {
@@ -34,15 +35,15 @@ constexpr int64_t kSmallBytes = int64_t{16} << 10;
 constexpr int64_t kPiece = 2048;
 
 int64_t bytes_of(DType dtype, int64_t count) { return count * dtype_bytes(dtype); }
-std::span<const std::byte> span_of(const std::byte* data, int64_t num_bytes) {
-  return {data, static_cast<size_t>(num_bytes)};
+void copy_bytes(const std::byte* from, std::byte* to, int64_t num_bytes) {
+  std::memcpy(to, from, static_cast<size_t>(num_bytes));
 }
 
 }  // namespace
 
-class ShmTransport : public Transport {
+class ShmProcessGroup : public ProcessGroup {
  public:
-  ShmTransport(const ShmMemory& memory, int rank)
+  ShmProcessGroup(const ShmMemory& memory, int rank)
       : memory_(memory),
         rank_(rank),
         from_(static_cast<size_t>(memory.size)),
@@ -51,7 +52,7 @@ class ShmTransport : public Transport {
 
   int rank() const override { return rank_; }
   int size() const override { return memory_.size; }
-  bool uses_own_cores() const override { return true; }
+  bool has(Capability capability) const override { return capability == Capability::own_cores; }
   void set_place(const Place& place) override {
     board().step.store(place.step, std::memory_order_relaxed);
     board().index.store(place.index, std::memory_order_relaxed);
@@ -69,7 +70,7 @@ class ShmTransport : public Transport {
   /// Shows the collective that this rank is in, while it lives.
   class Stay {
    public:
-    Stay(ShmTransport& transport, ShmKind kind) : board_(transport.board()) {
+    Stay(ShmProcessGroup& group, ShmKind kind) : board_(group.board()) {
       board_.kind.store(kind, std::memory_order_relaxed);
     }
     ~Stay() { board_.kind.store(ShmKind::none, std::memory_order_relaxed); }
@@ -101,21 +102,10 @@ class ShmTransport : public Transport {
   Chunks count(int64_t num_elements, int64_t chunk_elements);
   void run(const Chunks& chunks, Work bring, Work sum, Work take);
   void run(const Chunks& chunks, Work bring, Work take);
-  void seal(const ShmSlot& slot, int part, const std::byte* data, int64_t num_bytes) const;
-  void check(const ShmSlot& slot, int part, const std::byte* data, int64_t num_bytes, int writer) const;
-  void write(const ShmSlot& slot, const std::byte* data, int64_t num_bytes) const {
-    std::memcpy(slot.data, data, static_cast<size_t>(num_bytes));
-    seal(slot, 0, slot.data, num_bytes);
-  }
-  void read(const ShmSlot& slot, std::byte* data, int64_t num_bytes, int writer) const {
-    check(slot, 0, slot.data, num_bytes, writer);
-    std::memcpy(data, slot.data, static_cast<size_t>(num_bytes));
-  }
-  void bring_part(const Chunk& chunk, int part, int64_t first, std::span<const float> values,
-                  DType wire) const;
+  void bring_part(const Chunk& chunk, int64_t first, std::span<const float> values, DType wire) const;
   enum class For : uint8_t { all, itself };
-  void sum_part(const Chunk& chunk, int part, int64_t first, std::span<const float> own, float* to,
-                DType wire, For whom);
+  void sum_part(const Chunk& chunk, int64_t first, std::span<const float> own, float* to, DType wire,
+                For whom);
   void sum_piece(const Chunk& chunk, int64_t first, std::span<const float> own, float* to, DType wire);
   /// Whether `part` is this rank's and is summed from where it is, in the dtype that it has there.
   bool stays(int part, DType wire) const { return part == rank_ && wire == DType::f32; }
@@ -129,7 +119,7 @@ class ShmTransport : public Transport {
   std::vector<int64_t> sent_, received_;  ///< chunks to and from each rank
 };
 
-void ShmTransport::await(Signal& signal, int64_t count, int rank) const {
+void ShmProcessGroup::await(Signal& signal, int64_t count, int rank) const {
   using Clock = std::chrono::steady_clock;
   const auto wanted = static_cast<uint32_t>(count);
   if (signal.has_reached(wanted)) return;
@@ -143,11 +133,11 @@ void ShmTransport::await(Signal& signal, int64_t count, int rank) const {
     throw CommError::missing(missing < 0 ? rank : missing, memory_.whereabouts(rank_), rank_, waited.count());
   }
 }
-void ShmTransport::await_all(Signal ShmBoard::*signal, int64_t count) const {
+void ShmProcessGroup::await_all(Signal ShmBoard::*signal, int64_t count) const {
   for (int rank = 0; rank < size(); ++rank) await(memory_.board(rank).*signal, count, rank);
 }
 
-ShmTransport::Chunks ShmTransport::count(int64_t num_elements, int64_t chunk_elements) {
+ShmProcessGroup::Chunks ShmProcessGroup::count(int64_t num_elements, int64_t chunk_elements) {
   const Chunks chunks{num_chunks_, num_elements, chunk_elements};
   num_chunks_ += chunks.size();
   return chunks;
@@ -155,7 +145,7 @@ ShmTransport::Chunks ShmTransport::count(int64_t num_elements, int64_t chunk_ele
 
 /// Two chunks are on their way while one is summed: what a rank waits for, the others did a turn before. Who
 /// has brought a chunk has taken those that had its place.
-void ShmTransport::run(const Chunks& chunks, Work bring, Work sum, Work take) {
+void ShmProcessGroup::run(const Chunks& chunks, Work bring, Work sum, Work take) {
   const int64_t num_chunks = chunks.size(), first = chunks.first;
   for (int64_t turn = 0; turn < num_chunks + 3; ++turn) {
     if (turn >= 2 && turn < num_chunks + 2) {
@@ -176,7 +166,7 @@ void ShmTransport::run(const Chunks& chunks, Work bring, Work sum, Work take) {
 }
 
 /// Where a chunk is taken from contributions themselves.
-void ShmTransport::run(const Chunks& chunks, Work bring, Work take) {
+void ShmProcessGroup::run(const Chunks& chunks, Work bring, Work take) {
   const int64_t num_chunks = chunks.size(), first = chunks.first;
   for (int64_t turn = 0; turn <= num_chunks; ++turn) {
     if (turn < num_chunks) {
@@ -191,46 +181,28 @@ void ShmTransport::run(const Chunks& chunks, Work bring, Work take) {
   }
 }
 
-void ShmTransport::seal(const ShmSlot& slot, int part, const std::byte* data, int64_t num_bytes) const {
-  if (memory_.options.checksums) slot.seal(part, span_of(data, num_bytes));
+/// This rank's values, from element `first` of the chunk on.
+void ShmProcessGroup::bring_part(const Chunk& chunk, int64_t first, std::span<const float> values,
+                                 DType wire) const {
+  cpu::store_f32(wire, values.data(), memory_.contribution(rank_, chunk.chunk), first, std::ssize(values));
 }
-void ShmTransport::check(const ShmSlot& slot, int part, const std::byte* data, int64_t num_bytes,
-                         int writer) const {
-  if (!memory_.options.checksums || slot.is_whole(part, span_of(data, num_bytes))) return;
-  throw CommError(writer, fmt::format("rank {} wrote {} bytes in {} that rank {} reads with another checksum",
-                                      writer, num_bytes, memory_.whereabouts(rank_), rank_));
-}
-
-/// This rank's values for the sums that rank `part` makes, from element `first` of the chunk on.
-void ShmTransport::bring_part(const Chunk& chunk, int part, int64_t first, std::span<const float> values,
-                              DType wire) const {
-  const ShmSlot slot = memory_.contribution(rank_, chunk.chunk);
-  cpu::store_f32(wire, values.data(), slot.data, first, std::ssize(values));
-  seal(slot, part, slot.data + bytes_of(wire, first), bytes_of(wire, std::ssize(values)));
-}
-/// `to` = the sums of part `part`, from element `first` of the chunk on, where this rank has `own`, which may
+/// `to` = the sums from element `first` of the chunk on, where this rank has `own`, which may
 /// be the same; all others are shown them in its slot.
-void ShmTransport::sum_part(const Chunk& chunk, int part, int64_t first, std::span<const float> own,
-                            float* to, DType wire, For whom) {
-  for (int rank = 0; rank < size(); ++rank) {
-    const ShmSlot slot = memory_.contribution(rank, chunk.chunk);
-    if (rank == rank_ && wire == DType::f32) continue;
-    check(slot, part, slot.data + bytes_of(wire, first), bytes_of(wire, std::ssize(own)), rank);
-  }
-  const ShmSlot sums = memory_.sums(rank_, chunk.chunk);
+void ShmProcessGroup::sum_part(const Chunk& chunk, int64_t first, std::span<const float> own, float* to,
+                               DType wire, For whom) {
+  std::byte* const sums = memory_.sums(rank_, chunk.chunk);
   for (int64_t at = 0; at < std::ssize(own); at += kPiece) {
     const int64_t count = std::min(kPiece, std::ssize(own) - at);
     sum_piece(chunk, first + at, own.subspan(static_cast<size_t>(at), static_cast<size_t>(count)), to + at,
               wire);
-    if (whom == For::all) cpu::store_f32(wire, to + at, sums.data, at, count);
+    if (whom == For::all) cpu::store_f32(wire, to + at, sums, at, count);
   }
-  if (whom == For::all) seal(sums, 0, sums.data, bytes_of(wire, std::ssize(own)));
 }
 /// This rank's f32 is summed from where it is, anything else as it travels.
-void ShmTransport::sum_piece(const Chunk& chunk, int64_t first, std::span<const float> own, float* to,
-                             DType wire) {
+void ShmProcessGroup::sum_piece(const Chunk& chunk, int64_t first, std::span<const float> own, float* to,
+                                DType wire) {
   for (int rank = 0; rank < size(); ++rank)
-    from_[static_cast<size_t>(rank)] = memory_.contribution(rank, chunk.chunk).data + bytes_of(wire, first);
+    from_[static_cast<size_t>(rank)] = memory_.contribution(rank, chunk.chunk) + bytes_of(wire, first);
   if (wire == DType::f32) {
     from_[static_cast<size_t>(rank_)] = std::as_bytes(own).data();
     return sum_in_order(wire, from_, reinterpret_cast<std::byte*>(to), std::ssize(own));
@@ -240,26 +212,24 @@ void ShmTransport::sum_piece(const Chunk& chunk, int64_t first, std::span<const 
   cpu::load_f32(wire, rounded.data(), 0, std::ssize(own), to);
 }
 /// The sums that rank `part` made.
-void ShmTransport::take_part(const Chunk& chunk, int part, std::span<float> values, DType wire) const {
-  const ShmSlot sums = memory_.sums(part, chunk.chunk);
-  check(sums, 0, sums.data, bytes_of(wire, std::ssize(values)), part);
-  cpu::load_f32(wire, sums.data, 0, std::ssize(values), values.data());
+void ShmProcessGroup::take_part(const Chunk& chunk, int part, std::span<float> values, DType wire) const {
+  cpu::load_f32(wire, memory_.sums(part, chunk.chunk), 0, std::ssize(values), values.data());
 }
 
-void ShmTransport::barrier() {
+void ShmProcessGroup::barrier() {
   const Stay stay(*this, ShmKind::barrier);
   const auto nothing = [](const Chunk&) {};
   run(count(1, 1), nothing, nothing);
 }
 
-void ShmTransport::all_reduce_small(std::span<float> data, DType wire) {
+void ShmProcessGroup::all_reduce_small(std::span<float> data, DType wire) {
   run(
       count(std::ssize(data), std::max<int64_t>(1, std::ssize(data))),
-      [&](const Chunk& chunk) { bring_part(chunk, 0, 0, data, wire); },
-      [&](const Chunk& chunk) { sum_part(chunk, 0, 0, data, data.data(), wire, For::itself); });
+      [&](const Chunk& chunk) { bring_part(chunk, 0, data, wire); },
+      [&](const Chunk& chunk) { sum_part(chunk, 0, data, data.data(), wire, For::itself); });
 }
 
-void ShmTransport::all_reduce(std::span<float> data, DType wire) {
+void ShmProcessGroup::all_reduce(std::span<float> data, DType wire) {
   const Stay stay(*this, ShmKind::all_reduce);
   if (bytes_of(wire, std::ssize(data)) <= std::min(kSmallBytes, memory_.options.chunk_bytes))
     return all_reduce_small(data, wire);
@@ -272,13 +242,12 @@ void ShmTransport::all_reduce(std::span<float> data, DType wire) {
       count(std::ssize(data), memory_.options.chunk_bytes / dtype_bytes(wire)),
       [&](const Chunk& chunk) {
         for (int part = 0; part < size(); ++part) {
-          if (!stays(part, wire))
-            bring_part(chunk, part, part_of(chunk, part).begin, values(chunk, part), wire);
+          if (!stays(part, wire)) bring_part(chunk, part_of(chunk, part).begin, values(chunk, part), wire);
         }
       },
       [&](const Chunk& chunk) {
         const std::span<float> own = values(chunk, rank_);
-        sum_part(chunk, rank_, part_of(chunk, rank_).begin, own, own.data(), wire, For::all);
+        sum_part(chunk, part_of(chunk, rank_).begin, own, own.data(), wire, For::all);
       },
       [&](const Chunk& chunk) {
         for (int part = 0; part < size(); ++part) {
@@ -287,7 +256,7 @@ void ShmTransport::all_reduce(std::span<float> data, DType wire) {
       });
 }
 
-void ShmTransport::reduce_scatter(std::span<const float> in, std::span<float> out, DType wire) {
+void ShmProcessGroup::reduce_scatter(std::span<const float> in, std::span<float> out, DType wire) {
   HEARTH_CHECK(in.size() == out.size() * from_.size());
   const Stay stay(*this, ShmKind::reduce_scatter);
   const auto values = [&](const Chunk& chunk, int part) {
@@ -298,64 +267,63 @@ void ShmTransport::reduce_scatter(std::span<const float> in, std::span<float> ou
       count(std::ssize(out), memory_.options.chunk_bytes / dtype_bytes(wire) / size()),
       [&](const Chunk& chunk) {
         for (int part = 0; part < size(); ++part) {
-          if (!stays(part, wire)) bring_part(chunk, part, part * chunk.count, values(chunk, part), wire);
+          if (!stays(part, wire)) bring_part(chunk, part * chunk.count, values(chunk, part), wire);
         }
       },
       [&](const Chunk& chunk) {
-        sum_part(chunk, rank_, rank_ * chunk.count, values(chunk, rank_), out.data() + chunk.at, wire,
-                 For::itself);
+        sum_part(chunk, rank_ * chunk.count, values(chunk, rank_), out.data() + chunk.at, wire, For::itself);
       });
 }
 
-void ShmTransport::all_gather(std::span<const std::byte> in, std::span<std::byte> out) {
+void ShmProcessGroup::all_gather(std::span<const std::byte> in, std::span<std::byte> out) {
   HEARTH_CHECK(out.size() == in.size() * from_.size());
   const Stay stay(*this, ShmKind::all_gather);
   run(
       count(std::ssize(in), memory_.options.chunk_bytes),
       [&](const Chunk& chunk) {
-        write(memory_.contribution(rank_, chunk.chunk), in.data() + chunk.at, chunk.count);
+        copy_bytes(in.data() + chunk.at, memory_.contribution(rank_, chunk.chunk), chunk.count);
       },
       [&](const Chunk& chunk) {
         for (int rank = 0; rank < size(); ++rank) {
           std::byte* const to = out.data() + rank * std::ssize(in) + chunk.at;
-          read(memory_.contribution(rank, chunk.chunk), to, chunk.count, rank);
+          copy_bytes(memory_.contribution(rank, chunk.chunk), to, chunk.count);
         }
       });
 }
 
-void ShmTransport::broadcast(std::span<std::byte> data, int root) {
+void ShmProcessGroup::broadcast(std::span<std::byte> data, int root) {
   const Stay stay(*this, ShmKind::broadcast);
   const auto slot_of = [&](const Chunk& chunk) { return memory_.contribution(root, chunk.chunk); };
   run(
       count(std::ssize(data), memory_.options.chunk_bytes),
       [&](const Chunk& chunk) {
-        if (rank_ == root) write(slot_of(chunk), data.data() + chunk.at, chunk.count);
+        if (rank_ == root) copy_bytes(data.data() + chunk.at, slot_of(chunk), chunk.count);
       },
       [&](const Chunk& chunk) {
-        if (rank_ != root) read(slot_of(chunk), data.data() + chunk.at, chunk.count, root);
+        if (rank_ != root) copy_bytes(slot_of(chunk), data.data() + chunk.at, chunk.count);
       });
 }
 
-void ShmTransport::send(std::span<const std::byte> data, int to) {
+void ShmProcessGroup::send(std::span<const std::byte> data, int to) {
   const Stay stay(*this, ShmKind::send);
   ShmChannel& channel = memory_.channel(rank_, to);
   for (int64_t at = 0; at < std::ssize(data); at += memory_.options.chunk_bytes) {
     const int64_t number = sent_[static_cast<size_t>(to)]++;
     const int64_t count = std::min(memory_.options.chunk_bytes, std::ssize(data) - at);
     await(channel.received, number - kShmSlots + 1, to);
-    write(memory_.parcel(rank_, to, number), data.data() + at, count);
+    copy_bytes(data.data() + at, memory_.parcel(rank_, to, number), count);
     channel.sent.raise();
   }
 }
 
-void ShmTransport::receive(std::span<std::byte> data, int from) {
+void ShmProcessGroup::receive(std::span<std::byte> data, int from) {
   const Stay stay(*this, ShmKind::receive);
   ShmChannel& channel = memory_.channel(from, rank_);
   for (int64_t at = 0; at < std::ssize(data); at += memory_.options.chunk_bytes) {
     const int64_t number = received_[static_cast<size_t>(from)]++;
     const int64_t count = std::min(memory_.options.chunk_bytes, std::ssize(data) - at);
     await(channel.sent, number + 1, from);
-    read(memory_.parcel(from, rank_, number), data.data() + at, count, from);
+    copy_bytes(memory_.parcel(from, rank_, number), data.data() + at, count);
     channel.received.raise();
   }
 }
@@ -364,7 +332,9 @@ ShmGroup::ShmGroup(int size, const ShmOptions& options)
     : memory_(std::make_unique<ShmMemory>(size, options)) {}
 ShmGroup::~ShmGroup() = default;
 
-std::unique_ptr<Transport> ShmGroup::open(int rank) { return std::make_unique<ShmTransport>(*memory_, rank); }
+std::unique_ptr<ProcessGroup> ShmGroup::open(int rank) {
+  return std::make_unique<ShmProcessGroup>(*memory_, rank);
+}
 int ShmGroup::size() const { return memory_->size; }
 std::string ShmGroup::whereabouts(int rank) const { return memory_->whereabouts(rank); }
 void ShmGroup::give_up(int rank) { memory_->head().missing.store(rank + 1, std::memory_order_release); }
@@ -372,7 +342,7 @@ void ShmGroup::give_up(int rank) { memory_->head().missing.store(rank + 1, std::
 namespace {
 
 /// In a process of its own, which ends with it.
-[[noreturn]] void run_forked(ShmGroup& group, int rank, FunctionRef<void(Transport&)> work) {
+[[noreturn]] void run_forked(ShmGroup& group, int rank, FunctionRef<void(ProcessGroup&)> work) {
   try {
     work(*group.open(rank));
   } catch (const std::exception&) {
@@ -383,7 +353,7 @@ namespace {
 
 }  // namespace
 
-void run_ranks(int size, FunctionRef<void(Transport&)> work) {
+void run_ranks(int size, FunctionRef<void(ProcessGroup&)> work) {
   ShmGroup group(size);
   std::vector<pid_t> others;
   for (int rank = 1; rank < size; ++rank) {

@@ -1,4 +1,4 @@
-#include "distributed/mpi.h"
+#include "distributed/mpi/mpi.h"
 
 #include <fmt/format.h>
 #include <mpi.h>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "distributed/messages.h"
+#include "distributed/mpi/messages.h"
 
 namespace hearth::distributed {
 namespace {
@@ -20,7 +20,7 @@ constexpr int kTag = 0;
 constexpr std::chrono::milliseconds kEager(2);
 constexpr unsigned kNapMicroseconds = 50;
 
-void check(int code, const char* doing) {
+void check_mpi(int code, const char* doing) {
   if (code == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING];
   int length = 0;
@@ -28,21 +28,21 @@ void check(int code, const char* doing) {
   internal_error("{} failed: {}", doing, std::string_view(text, static_cast<size_t>(length)));
 }
 
-class MpiTransport : public MessageTransport {
+class MpiProcessGroup : public MessageProcessGroup {
  public:
-  explicit MpiTransport(double deadline_seconds)
+  explicit MpiProcessGroup(double deadline_seconds)
       : deadline_(
             std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(deadline_seconds))) {
     int provided = 0;
-    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "opening MPI");
+    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "opening MPI");
     if (provided < MPI_THREAD_SERIALIZED) internal_error("expected an MPI that may be used from any thread");
-    check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "opening MPI");
-    check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "asking MPI for the rank");
-    check(MPI_Comm_size(MPI_COMM_WORLD, &size_), "asking MPI for the number of ranks");
+    check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "opening MPI");
+    check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "asking MPI for the rank");
+    check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size_), "asking MPI for the number of ranks");
   }
-  ~MpiTransport() override { broken_ ? MPI_Abort(MPI_COMM_WORLD, 1) : MPI_Finalize(); }
-  MpiTransport(const MpiTransport&) = delete;
-  MpiTransport& operator=(const MpiTransport&) = delete;
+  ~MpiProcessGroup() override { broken_ ? MPI_Abort(MPI_COMM_WORLD, 1) : MPI_Finalize(); }
+  MpiProcessGroup(const MpiProcessGroup&) = delete;
+  MpiProcessGroup& operator=(const MpiProcessGroup&) = delete;
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -52,15 +52,15 @@ class MpiTransport : public MessageTransport {
     requests_.assign(out.size() + in.size(), MPI_REQUEST_NULL);
     partners_.clear();
     for (const Incoming& message : in) {
-      check(MPI_Irecv(message.bytes.data(), static_cast<int>(message.bytes.size()), MPI_BYTE, message.from,
-                      kTag, MPI_COMM_WORLD, &requests_[partners_.size()]),
-            "receiving by MPI");
+      check_mpi(MPI_Irecv(message.bytes.data(), static_cast<int>(message.bytes.size()), MPI_BYTE,
+                          message.from, kTag, MPI_COMM_WORLD, &requests_[partners_.size()]),
+                "receiving by MPI");
       partners_.push_back(message.from);
     }
     for (const Outgoing& message : out) {
-      check(MPI_Isend(message.bytes.data(), static_cast<int>(message.bytes.size()), MPI_BYTE, message.to,
-                      kTag, MPI_COMM_WORLD, &requests_[partners_.size()]),
-            "sending by MPI");
+      check_mpi(MPI_Isend(message.bytes.data(), static_cast<int>(message.bytes.size()), MPI_BYTE, message.to,
+                          kTag, MPI_COMM_WORLD, &requests_[partners_.size()]),
+                "sending by MPI");
       partners_.push_back(message.to);
     }
     wait();
@@ -70,8 +70,8 @@ class MpiTransport : public MessageTransport {
   void wait() {
     const auto start = Clock::now();
     for (int done = 0; done == 0;) {
-      check(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE),
-            "waiting for MPI");
+      check_mpi(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE),
+                "waiting for MPI");
       const auto waited = Clock::now() - start;
       if (done == 0 && waited > deadline_) give_up(std::chrono::duration<double>(waited).count());
       if (done == 0 && waited > kEager) usleep(kNapMicroseconds);
@@ -82,7 +82,7 @@ class MpiTransport : public MessageTransport {
     int missing = 0;
     for (size_t i = 0; i < requests_.size(); ++i) {
       int done = 0;
-      check(MPI_Test(&requests_[i], &done, MPI_STATUS_IGNORE), "waiting for MPI");
+      check_mpi(MPI_Test(&requests_[i], &done, MPI_STATUS_IGNORE), "waiting for MPI");
       if (done == 0) missing = partners_[i];
     }
     throw CommError::missing(missing, whereabouts(), rank_, waited);
@@ -97,8 +97,8 @@ class MpiTransport : public MessageTransport {
 
 }  // namespace
 
-std::unique_ptr<Transport> open_mpi(double deadline_seconds) {
-  return std::make_unique<MpiTransport>(deadline_seconds);
+std::unique_ptr<ProcessGroup> open_mpi(double deadline_seconds) {
+  return std::make_unique<MpiProcessGroup>(deadline_seconds);
 }
 
 }  // namespace hearth::distributed

@@ -1,4 +1,4 @@
-// Where a vendor's header is there, holds the declarations of nccl_library.h against it.
+// Where a vendor's header is there, holds the declarations of library.h against it.
 #if __has_include(<rccl/rccl.h>) && __has_include(<hip/hip_runtime_api.h>)
 #ifndef __HIP_PLATFORM_AMD__
 #define __HIP_PLATFORM_AMD__  // NOLINT(bugprone-reserved-identifier): HIP asks for it.
@@ -13,7 +13,7 @@
 #ifdef HEARTH_HAS_NCCL_HEADER
 #include <type_traits>
 
-#include "distributed/nccl_library.h"
+#include "distributed/nccl/library.h"
 
 namespace hearth::distributed {
 

@@ -2,15 +2,12 @@
 
 #include <array>
 #include <atomic>
-#include <cstring>
-#include <span>
 
 #include "base/error.h"
-#include "base/hash.h"
+#include "distributed/process_group.h"
 #include "distributed/shared_memory.h"
-#include "distributed/shm_options.h"
-#include "distributed/signal.h"
-#include "distributed/transport.h"
+#include "distributed/shm/options.h"
+#include "distributed/shm/signal.h"
 
 /// What the ranks of an ShmGroup share. Zeroed bytes are a group that has done nothing.
 namespace hearth::distributed {
@@ -48,22 +45,6 @@ struct alignas(kShmAlignment) ShmHead {
   std::atomic<int> missing;  ///< 1 + the rank that was given up
 };
 
-/// A chunk in shared memory, with a checksum for each of its parts after it.
-struct ShmSlot {
-  std::byte* data;
-  std::byte* checksums;
-
-  void seal(int part, std::span<const std::byte> bytes) const {
-    const uint64_t hash = hash64(bytes);
-    std::memcpy(checksums + static_cast<size_t>(part) * sizeof hash, &hash, sizeof hash);
-  }
-  bool is_whole(int part, std::span<const std::byte> bytes) const {
-    uint64_t hash = 0;
-    std::memcpy(&hash, checksums + static_cast<size_t>(part) * sizeof hash, sizeof hash);
-    return hash64(bytes) == hash;
-  }
-};
-
 /// The shared bytes: a head, boards, channels; then the slots: of each rank its contributions, and the sums
 /// that it made, of each pair what is sent.
 struct ShmMemory {
@@ -75,7 +56,8 @@ struct ShmMemory {
   ShmMemory(int num_ranks, const ShmOptions& given)
       : size(num_ranks),
         options(given),
-        slot_bytes(round_up(given.chunk_bytes) + round_up(num_ranks * int64_t{sizeof(uint64_t)})),
+        // Slots a power of two apart would meet in the caches.
+        slot_bytes(round_up(given.chunk_bytes) + kShmAlignment),
         bytes(slots_at() + (2 + num_ranks) * num_ranks * kShmSlots * slot_bytes) {
     HEARTH_CHECK(num_ranks >= 1 && given.chunk_bytes >= kShmAlignment * num_ranks);
   }
@@ -96,9 +78,11 @@ struct ShmMemory {
     return to_string(kShmKindNames.at(static_cast<size_t>(kind)),
                      {.step = of.step.load(), .index = of.index.load()});
   }
-  ShmSlot contribution(int rank, int64_t chunk) const { return slot(rank, chunk); }
-  ShmSlot sums(int rank, int64_t chunk) const { return slot(size + rank, chunk); }
-  ShmSlot parcel(int from, int to, int64_t chunk) const { return slot(2 * size + from * size + to, chunk); }
+  std::byte* contribution(int rank, int64_t chunk) const { return slot(rank, chunk); }
+  std::byte* sums(int rank, int64_t chunk) const { return slot(size + rank, chunk); }
+  std::byte* parcel(int from, int to, int64_t chunk) const {
+    return slot(2 * size + from * size + to, chunk);
+  }
 
  private:
   static int64_t round_up(int64_t count) {
@@ -108,9 +92,8 @@ struct ShmMemory {
     return int64_t{sizeof(ShmHead)} + size * int64_t{sizeof(ShmBoard)} +
            int64_t{size} * size * int64_t{sizeof(ShmChannel)};
   }
-  ShmSlot slot(int64_t area, int64_t chunk) const {
-    std::byte* const data = bytes.data() + slots_at() + (area * kShmSlots + chunk % kShmSlots) * slot_bytes;
-    return {.data = data, .checksums = data + round_up(options.chunk_bytes)};
+  std::byte* slot(int64_t area, int64_t chunk) const {
+    return bytes.data() + slots_at() + (area * kShmSlots + chunk % kShmSlots) * slot_bytes;
   }
 };
 

@@ -1,4 +1,4 @@
-#include "distributed/messages.h"
+#include "distributed/mpi/messages.h"
 
 #include <algorithm>
 #include <cstring>
@@ -24,7 +24,7 @@ std::span<T> part(std::span<T> all, int64_t begin, int64_t count) {
 
 }  // namespace
 
-void MessageTransport::barrier() {
+void MessageProcessGroup::barrier() {
   collective_ = "barrier";
   std::byte mine{0};
   arrived_.resize(static_cast<size_t>(size()));
@@ -40,7 +40,7 @@ void MessageTransport::barrier() {
 
 /// `own` has a part of sums.size() bytes for each rank, in their order; sums = those of this rank's part over
 /// all ranks.
-void MessageTransport::sum_parts(std::span<const std::byte> own, std::span<std::byte> sums, DType wire) {
+void MessageProcessGroup::sum_parts(std::span<const std::byte> own, std::span<std::byte> sums, DType wire) {
   const int64_t part_bytes = std::ssize(sums);
   arrived_.resize(own.size());
   out_.clear();
@@ -58,7 +58,7 @@ void MessageTransport::sum_parts(std::span<const std::byte> own, std::span<std::
   sum_in_order(wire, from, sums.data(), part_bytes / dtype_bytes(wire));
 }
 
-void MessageTransport::all_reduce(std::span<float> data, DType wire) {
+void MessageProcessGroup::all_reduce(std::span<float> data, DType wire) {
   const int64_t element_bytes = dtype_bytes(wire), most = kMostBytes / element_bytes;
   in_runs(std::ssize(data), most * size(), [&](int64_t begin, int64_t count) {
     // Every rank has a part of one size; nobody reads the sums after the array's end.
@@ -81,7 +81,7 @@ void MessageTransport::all_reduce(std::span<float> data, DType wire) {
   });
 }
 
-void MessageTransport::reduce_scatter(std::span<const float> in, std::span<float> out, DType wire) {
+void MessageProcessGroup::reduce_scatter(std::span<const float> in, std::span<float> out, DType wire) {
   HEARTH_CHECK(in.size() == out.size() * static_cast<size_t>(size()));
   collective_ = "reduce_scatter";
   in_runs(std::ssize(out), kMostBytes / dtype_bytes(wire), [&](int64_t begin, int64_t count) {
@@ -95,7 +95,7 @@ void MessageTransport::reduce_scatter(std::span<const float> in, std::span<float
   });
 }
 
-void MessageTransport::all_gather(std::span<const std::byte> in, std::span<std::byte> out) {
+void MessageProcessGroup::all_gather(std::span<const std::byte> in, std::span<std::byte> out) {
   HEARTH_CHECK(out.size() == in.size() * static_cast<size_t>(size()));
   collective_ = "all_gather";
   std::memcpy(out.data() + rank() * std::ssize(in), in.data(), in.size());
@@ -111,7 +111,7 @@ void MessageTransport::all_gather(std::span<const std::byte> in, std::span<std::
   });
 }
 
-void MessageTransport::broadcast(std::span<std::byte> data, int root) {
+void MessageProcessGroup::broadcast(std::span<std::byte> data, int root) {
   collective_ = "broadcast";
   in_runs(std::ssize(data), kMostBytes, [&](int64_t begin, int64_t count) {
     out_.clear();
@@ -124,7 +124,7 @@ void MessageTransport::broadcast(std::span<std::byte> data, int root) {
   });
 }
 
-void MessageTransport::send(std::span<const std::byte> data, int to) {
+void MessageProcessGroup::send(std::span<const std::byte> data, int to) {
   collective_ = "send";
   in_runs(std::ssize(data), kMostBytes, [&](int64_t begin, int64_t count) {
     const Outgoing message{to, part(data, begin, count)};
@@ -132,7 +132,7 @@ void MessageTransport::send(std::span<const std::byte> data, int to) {
   });
 }
 
-void MessageTransport::receive(std::span<std::byte> data, int from) {
+void MessageProcessGroup::receive(std::span<std::byte> data, int from) {
   collective_ = "receive";
   in_runs(std::ssize(data), kMostBytes, [&](int64_t begin, int64_t count) {
     const Incoming message{from, part(data, begin, count)};

@@ -1,4 +1,4 @@
-#include "distributed/nccl_library.h"
+#include "distributed/nccl/library.h"
 
 #include <dlfcn.h>
 
@@ -6,7 +6,7 @@
 
 #include "backend/gpu/device.h"
 #include "base/error.h"
-#include "distributed/transport.h"
+#include "distributed/process_group.h"
 
 namespace hearth::distributed {
 namespace {

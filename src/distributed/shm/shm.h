@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "base/function_ref.h"
-#include "distributed/shm_options.h"
-#include "distributed/transport.h"
+#include "distributed/process_group.h"
+#include "distributed/shm/options.h"
 
 namespace hearth::distributed {
 
@@ -16,7 +16,7 @@ class ShmGroup {
  public:
   explicit ShmGroup(int size, const ShmOptions& options = {});
   ~ShmGroup();
-  std::unique_ptr<Transport> open(int rank);
+  std::unique_ptr<ProcessGroup> open(int rank);
   int size() const;
 
   /// Where a rank is: its collective in words, "all_reduce 3 of step 412", or "none".
@@ -24,7 +24,7 @@ class ShmGroup {
   /// Lets every rank that waits, or will, throw CommError: `rank` is missing.
   void give_up(int rank);
 
-  /// What its ranks share (distributed/shm_memory.h).
+  /// What its ranks share (distributed/shm/memory.h).
   const ShmMemory& memory() const { return *memory_; }
 
  private:
@@ -33,6 +33,6 @@ class ShmGroup {
 
 /// Calls work() as every rank of a group: as rank 0 here, as the others in processes forked for it, so that
 /// this one may have a single thread. Returns when all have ended; InternalError when another one threw.
-void run_ranks(int size, FunctionRef<void(Transport&)> work);
+void run_ranks(int size, FunctionRef<void(ProcessGroup&)> work);
 
 }  // namespace hearth::distributed

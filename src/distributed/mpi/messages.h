@@ -2,14 +2,14 @@
 
 #include <vector>
 
-#include "distributed/transport.h"
+#include "distributed/process_group.h"
 
 namespace hearth::distributed {
 
 /// Collectives made of messages between pairs of ranks, for groups that have no memory in common. Every rank
 /// sends and receives (size - 1) / size of an array for a reduce_scatter or an all_gather, the least there
 /// is, and twice that for an all_reduce.
-class MessageTransport : public Transport {
+class MessageProcessGroup : public ProcessGroup {
  public:
   void barrier() override;
   void all_reduce(std::span<float> data, DType wire) override;
@@ -18,6 +18,7 @@ class MessageTransport : public Transport {
   void broadcast(std::span<std::byte> data, int root) override;
   void send(std::span<const std::byte> data, int to) override;
   void receive(std::span<std::byte> data, int from) override;
+  bool has(Capability) const override { return false; }
   void set_place(const Place& place) override { place_ = place; }
 
  protected:

@@ -1,4 +1,4 @@
-#include "distributed/signal.h"
+#include "distributed/shm/signal.h"
 
 #include <linux/futex.h>
 #include <sched.h>

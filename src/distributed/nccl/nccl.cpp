@@ -1,0 +1,308 @@
+#include "distributed/nccl/nccl.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <future>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "backend/gpu/device.h"
+#include "base/error.h"
+#include "base/function_ref.h"
+#include "distributed/forwarding_group.h"
+#include "distributed/nccl/library.h"
+#include "distributed/probe.h"
+
+namespace hearth::distributed {
+namespace {
+
+/// One element; one kernel's; several of the library's chunks and a rest.
+constexpr int64_t kTrialCounts[] = {1, 1000, (1 << 20) + 13};
+constexpr int64_t kMostCount = kTrialCounts[2];
+/// For a thread to notice that its collective was aborted.
+constexpr double kLeaveSeconds = 5;
+/// The trial's own deadline comes before that of its stream.
+constexpr double kEver = 1e6;
+
+NcclType type_of(DType dtype) {
+  HEARTH_CHECK(dtype == DType::f32 || dtype == DType::bf16);
+  return dtype == DType::f32 ? NcclType::f32 : NcclType::bf16;
+}
+
+/// A rank's end of a group of GPUs. Every call is put into a stream. Only its host's collectives touch the
+/// host's group: a thread that hangs may outlive that.
+class NcclProcessGroup : public ForwardingGroup {
+ public:
+  /// Returns when all ranks have called it with the id that one of them made, for the GPU that the calling
+  /// thread used last.
+  NcclProcessGroup(ProcessGroup& host, std::shared_ptr<const NcclLibrary> library, const NcclId& id, int rank,
+                   int size)
+      : ForwardingGroup(host), library_(std::move(library)), rank_(rank) {
+    NcclComm* joined = nullptr;
+    library_->check(library_->comm_init_rank(&joined, size, id, rank), "joining the group of GPUs");
+    comm_ = joined;
+  }
+  ~NcclProcessGroup() override {
+    if (std::uncaught_exceptions() > 0) return;
+    if (NcclComm* comm = comm_) library_->comm_destroy(comm);
+  }
+  NcclProcessGroup(const NcclProcessGroup&) = delete;
+  NcclProcessGroup& operator=(const NcclProcessGroup&) = delete;
+
+  /// Ends what is in streams; from any thread. Device memory is of no use to it from then on. The library may
+  /// wait until every rank has called it.
+  void abort() {
+    if (NcclComm* comm = comm_.exchange(nullptr)) library_->comm_abort(comm);
+  }
+
+  using ForwardingGroup::all_gather, ForwardingGroup::all_reduce, ForwardingGroup::broadcast,
+      ForwardingGroup::receive, ForwardingGroup::reduce, ForwardingGroup::reduce_scatter,
+      ForwardingGroup::send;
+  bool has(Capability capability) const override {
+    return capability == Capability::device_memory || ForwardingGroup::has(capability);
+  }
+  void all_reduce(void* data, int64_t count, DType dtype, gpu::Stream& stream) override {
+    const int result = library_->all_reduce(data, data, static_cast<size_t>(count), type_of(dtype),
+                                            NcclOperation::sum, comm(), stream.handle());
+    library_->check(result, "all_reduce");
+  }
+  void reduce(void* data, int64_t count, DType dtype, int root, gpu::Stream& stream) override {
+    const int result = library_->reduce(data, data, static_cast<size_t>(count), type_of(dtype),
+                                        NcclOperation::sum, root, comm(), stream.handle());
+    library_->check(result, "reduce");
+  }
+  void reduce_scatter(const void* in, void* out, int64_t count, DType dtype, gpu::Stream& stream) override {
+    const int result = library_->reduce_scatter(in, out, static_cast<size_t>(count), type_of(dtype),
+                                                NcclOperation::sum, comm(), stream.handle());
+    library_->check(result, "reduce_scatter");
+  }
+  void all_gather(const void* in, void* out, int64_t num_bytes, gpu::Stream& stream) override {
+    const int result =
+        library_->all_gather(in, out, static_cast<size_t>(num_bytes), NcclType::u8, comm(), stream.handle());
+    library_->check(result, "all_gather");
+  }
+  void broadcast(void* data, int64_t num_bytes, int root, gpu::Stream& stream) override {
+    const int result = library_->broadcast(data, data, static_cast<size_t>(num_bytes), NcclType::u8, root,
+                                           comm(), stream.handle());
+    library_->check(result, "broadcast");
+  }
+  void send(const void* data, int64_t num_bytes, int to, gpu::Stream& stream) override {
+    const int result =
+        library_->send(data, static_cast<size_t>(num_bytes), NcclType::u8, to, comm(), stream.handle());
+    library_->check(result, "send");
+  }
+  void receive(void* data, int64_t num_bytes, int from, gpu::Stream& stream) override {
+    const int result =
+        library_->receive(data, static_cast<size_t>(num_bytes), NcclType::u8, from, comm(), stream.handle());
+    library_->check(result, "receive");
+  }
+
+ private:
+  NcclComm* comm() const {
+    NcclComm* const joined = comm_;
+    if (joined == nullptr) throw CommError(rank_, "the group of GPUs was aborted");
+    return joined;
+  }
+
+  std::shared_ptr<const NcclLibrary> library_;
+  std::atomic<NcclComm*> comm_ = nullptr;
+  int rank_;
+};
+
+/// The sentence that the first rank with a fault says; empty: none has any.
+std::string agree(ProcessGroup& host, const std::string& fault) {
+  using Words = std::array<char, 512>;
+  Words own{};
+  std::copy_n(fault.begin(), std::min(fault.size(), own.size() - 1), own.begin());
+  std::vector<Words> all(static_cast<size_t>(host.size()));
+  host.all_gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
+  for (size_t rank = 0; rank < all.size(); ++rank)
+    if (all[rank][0] != 0) return fmt::format("rank {}: {}", rank, all[rank].data());
+  return "";
+}
+
+/// What `make` throws, in words.
+std::string fault_of(FunctionRef<void()> make) {
+  try {
+    make();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// Collectives of numbers that every rank knows.
+class KnownNumbers {
+ public:
+  KnownNumbers(NcclProcessGroup& group, int rank, int size, gpu::Device& device)
+      : group_(group),
+        rank_(rank),
+        size_(size),
+        memory_(device, kMostCount * int64_t{sizeof(float)}),
+        stream_(device),
+        host_(static_cast<size_t>(kMostCount)) {}
+
+  /// All of them, whatever goes wrong: the others wait for each. Returns what was wrong first.
+  std::string find_fault() {
+    const int root = size_ - 1;
+    const auto sum = [&](int64_t i) { return sum_of_known_numbers(size_, i); };
+    for (const int64_t count : kTrialCounts) {
+      check(
+          "sum", count, [&] { group_.all_reduce(data(), count, DType::f32, stream_); }, sum);
+      check(
+          "sum for one rank", count, [&] { group_.reduce(data(), count, DType::f32, root, stream_); },
+          [&](int64_t i) { return rank_ == root ? sum(i) : known_number(rank_, i); });
+      check(
+          "copy", count, [&] { group_.broadcast(data(), count * kBytes, root, stream_); },
+          [&](int64_t i) { return known_number(root, i); });
+    }
+    return fault_;
+  }
+
+ private:
+  static constexpr int64_t kBytes = sizeof(float);
+  float* data() const { return reinterpret_cast<float*>(memory_.data()); }
+
+  void check(const char* what, int64_t count, FunctionRef<void()> collective,
+             FunctionRef<float(int64_t)> right) {
+    for (int64_t i = 0; i < count; ++i) host_[static_cast<size_t>(i)] = known_number(rank_, i);
+    stream_.copy_in(memory_.data(), host_.data(), count * kBytes);
+    collective();
+    stream_.copy_out(host_.data(), memory_.data(), count * kBytes);
+    stream_.synchronize(kEver);
+    for (int64_t i = 0; i < count && fault_.empty(); ++i) {
+      if (host_[static_cast<size_t>(i)] != right(i))
+        fault_ = fmt::format("a wrong {} of {} known numbers, at {}", what, count, i);
+    }
+  }
+
+  NcclProcessGroup& group_;
+  int rank_, size_;
+  gpu::Memory memory_;
+  gpu::Stream stream_;
+  std::vector<float> host_;
+  std::string fault_;
+};
+
+/// A thread whose work may never end: joined where it has, else left alone with all that the work holds.
+class ThreadThatMayHang {
+ public:
+  explicit ThreadThatMayHang(std::function<void()> work)
+      : ThreadThatMayHang(std::packaged_task<void()>(std::move(work))) {}
+  ~ThreadThatMayHang() { ends_within(0) ? thread_.join() : thread_.detach(); }
+  ThreadThatMayHang(const ThreadThatMayHang&) = delete;
+  ThreadThatMayHang& operator=(const ThreadThatMayHang&) = delete;
+
+  bool ends_within(double seconds) const {
+    return ended_.wait_for(std::chrono::duration<double>(seconds)) == std::future_status::ready;
+  }
+
+ private:
+  explicit ThreadThatMayHang(std::packaged_task<void()> task)
+      : ended_(task.get_future()), thread_(std::move(task)) {}
+
+  std::future<void> ended_;
+  std::thread thread_;
+};
+
+/// A group's beginning.
+class Trial {
+ public:
+  Trial(std::shared_ptr<const NcclLibrary> library, const NcclId& id, ProcessGroup& host, int gpu)
+      : host_(host),
+        library_(std::move(library)),
+        id_(id),
+        rank_(host.rank()),
+        size_(host.size()),
+        gpu_(gpu) {}
+
+  void run() {
+    fault_ = fault_of([&] {
+      // The library goes by the GPU that a thread used last.
+      gpu::Device device(gpu_);
+      const auto group = std::make_shared<NcclProcessGroup>(host_, library_, id_, rank_, size_);
+      if (!keep(group)) return group->abort();
+      if (std::string wrong = KnownNumbers(*group, rank_, size_, device).find_fault(); !wrong.empty())
+        throw CommError(rank_, wrong);
+    });
+  }
+  /// What was wrong, once run() has ended.
+  const std::string& fault() const { return fault_; }
+  /// None where the group never came to be; one that comes from now on is aborted.
+  std::shared_ptr<NcclProcessGroup> give_up() {
+    const std::lock_guard lock(mutex_);
+    given_up_ = true;
+    return group_;
+  }
+  /// None as long as the group has not come to be.
+  std::shared_ptr<NcclProcessGroup> group() {
+    const std::lock_guard lock(mutex_);
+    return group_;
+  }
+
+ private:
+  /// False where nobody waits for it any more.
+  bool keep(const std::shared_ptr<NcclProcessGroup>& group) {
+    const std::lock_guard lock(mutex_);
+    if (!given_up_) group_ = group;
+    return !given_up_;
+  }
+
+  ProcessGroup& host_;
+  std::shared_ptr<const NcclLibrary> library_;
+  NcclId id_;
+  int rank_, size_, gpu_;
+  std::mutex mutex_;
+  std::shared_ptr<NcclProcessGroup> group_;
+  std::string fault_;
+  bool given_up_ = false;
+};
+
+/// The group of GPUs, or what is wrong on any rank.
+OpenedNccl open_group(std::shared_ptr<const NcclLibrary> library, const NcclId& id, ProcessGroup& host,
+                      int gpu, double deadline_seconds) {
+  const auto trial = std::make_shared<Trial>(std::move(library), id, host, gpu);
+  const ThreadThatMayHang beginning([trial] { trial->run(); });
+  const auto fault = [&] {
+    if (beginning.ends_within(deadline_seconds)) return trial->fault();
+    return fmt::format("{} gave no answer for {} s",
+                       trial->group() ? "a collective" : "joining the group of GPUs", deadline_seconds);
+  };
+  OpenedNccl opened;
+  opened.fault = agree(host, fault());
+  if (opened.fault.empty()) {
+    opened.group = trial->group();
+  } else if (const std::shared_ptr<NcclProcessGroup> group = trial->give_up()) {
+    // Aborts wait for each other, so that all ranks begin them once they have agreed.
+    const ThreadThatMayHang abort([group] { group->abort(); });
+    if (abort.ends_within(kLeaveSeconds)) beginning.ends_within(kLeaveSeconds);
+  }
+  return opened;
+}
+
+}  // namespace
+
+OpenedNccl open_nccl(ProcessGroup& host, int gpu, double deadline_seconds) {
+  std::shared_ptr<NcclLibrary> library;
+  NcclId id{};
+  OpenedNccl opened;
+  const std::string missing = fault_of([&] {
+    library = std::make_shared<NcclLibrary>(NcclLibrary::usual_path());
+    opened.version = library->version();
+    if (host.rank() == 0) library->check(library->get_unique_id(&id), "naming the group of GPUs");
+  });
+  opened.fault = agree(host, missing);
+  if (!opened.fault.empty()) return opened;
+  host.broadcast(std::as_writable_bytes(std::span(&id, 1)), 0);
+  OpenedNccl group = open_group(std::move(library), id, host, gpu, deadline_seconds);
+  group.version = opened.version;
+  return group;
+}
+
+}  // namespace hearth::distributed
