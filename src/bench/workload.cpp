@@ -11,9 +11,11 @@
 #include "base/philox.h"
 #include "bench/kernel.h"
 #include "engine/gpu_options.h"
+#include "engine/inspect.h"
 #include "hub/weights.h"
 #include "infer/generator.h"
 #include "run/device_rates.h"
+#include "run/fitting_engine.h"
 
 namespace hearth::bench {
 namespace {
@@ -66,20 +68,20 @@ engine::EngineOptions with_rates(engine::EngineOptions options, const BenchMachi
 class Training : public Workload {
  public:
   Training(const engine::EngineOptions& options, const BenchMachine& machine, int64_t num_samples)
-      : engine_(with_rates(options, machine), std::span(&options.batch, 1), {}),
+      : engine_(run::make_engine(with_rates(options, machine), std::span(&options.batch, 1), {})),
         num_samples_(num_samples * options.accumulate) {
-    if (machine.group != nullptr) engine_.join(*machine.group);
-    engine_.initialize();
-    hub::draw_frozen(engine_);
+    if (machine.group != nullptr) engine_->join(*machine.group);
+    engine_->initialize();
+    hub::draw_frozen(*engine_);
     batch_.num_rows = options.batch;
   }
 
   double run(int64_t index) override {
     const auto start = Clock::now();
-    engine_.start_step(
-        engine_.options().accumulate, num_samples_, [&] { return batch_; }, index, kRate);
-    if (gpu() != nullptr) engine_.stage_ahead(batch_);
-    const engine::StepResult result = engine_.finish_step();
+    engine_->start_step(
+        engine_->compiled().options.accumulate, num_samples_, [&] { return batch_; }, index, kRate);
+    if (gpu() != nullptr) engine_->stage_ahead(batch_);
+    const engine::StepResult result = engine_->finish_step();
     const double seconds = seconds_since(start);
     exchange_seconds_ = result.exchange_seconds;
     if (!std::isfinite(result.loss)) internal_error("step {} has a loss of {}", index, result.loss);
@@ -87,21 +89,22 @@ class Training : public Workload {
   }
   double exchange_seconds() const override { return exchange_seconds_; }
   double flops() const override {
-    const auto num_micro = static_cast<double>(engine_.options().accumulate);
-    return engine_.flops_per_update() - num_micro * engine_.recompute().extra_flops;
+    const auto num_micro = static_cast<double>(engine_->compiled().options.accumulate);
+    return engine_->compiled().flops_per_update - num_micro * engine_->compiled().recompute.extra_flops;
   }
   int64_t num_samples() const override { return num_samples_; }
-  const gpu::DeviceInfo* gpu() const override { return engine_.gpu(); }
-  int64_t gpu_bytes() const override { return gpu() != nullptr ? engine_.gpu_bytes() : 0; }
+  const gpu::DeviceInfo* gpu() const override { return engine_->device().gpu; }
+  int64_t gpu_bytes() const override { return gpu() != nullptr ? engine_->compiled().gpu_bytes() : 0; }
   std::string profile() override {
-    return profile_table(engine_.train_program().graph(), engine_.profile(batch_, 10));
+    return profile_table(engine_->compiled().train_program().graph(),
+                         engine::Inspector(*engine_).profile(batch_, 10));
   }
 
  protected:
   engine::MicroBatch batch_;
 
  private:
-  engine::Engine engine_;
+  std::unique_ptr<engine::Engine> engine_;
   int64_t num_samples_;
   double exchange_seconds_ = 0;
 };

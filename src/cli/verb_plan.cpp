@@ -16,9 +16,9 @@
 #include "cli/links.h"
 #include "cli/output.h"
 #include "cli/verb.h"
-#include "engine/memory_fit.h"
 #include "ir/text.h"
 #include "ops/op_list.h"
+#include "planner/memory_fit.h"
 #include "planner/ways_to_share.h"
 #include "recipe/recipe.h"
 #include "run/device_rates.h"
@@ -57,16 +57,16 @@ const cost::Device& gpu_of(const engine::EngineOptions& options) {
 
 /// What fits a budget: freely, and by every means.
 struct Fits {
-  std::optional<engine::PlanReport> free;
-  std::optional<engine::MemoryFit> cheapest;
-  std::optional<engine::PlanReport> largest;
+  std::optional<planner::PlanReport> free;
+  std::optional<planner::MemoryFit> cheapest;
+  std::optional<planner::PlanReport> largest;
 };
 
 /// What takes longest, in a thread of its own.
-std::future<std::optional<engine::PlanReport>> by_every_means(const engine::EngineOptions& options,
-                                                              int64_t memory) {
+std::future<std::optional<planner::PlanReport>> by_every_means(const engine::EngineOptions& options,
+                                                               int64_t memory) {
   return std::async(std::launch::async, [options, memory] {
-    return engine::MemoryFits(options, memory).largest_by_every_means();
+    return planner::MemoryFits(options, memory).largest_by_every_means();
   });
 }
 
@@ -83,8 +83,8 @@ void print_fits(const Fits& fits, int64_t batch, int64_t memory, const cost::Dev
         budget);
     return;
   }
-  const engine::PlanReport& report = fits.cheapest->report;
-  say("cheapest way to fit micro-batch {}: {}\n", batch, engine::describe(*fits.cheapest));
+  const planner::PlanReport& report = fits.cheapest->report;
+  say("cheapest way to fit micro-batch {}: {}\n", batch, planner::describe(*fits.cheapest));
   say("  peak {}, in host memory {}, {:.2f} s per micro-batch on {} (a model)\n",
       human_bytes(report.peak_bytes), human_bytes(report.host_bytes), report.time.seconds, gpu.full_name);
   say("largest micro-batch by every means: {} (peak {})\n", fits.largest->batch,
@@ -92,18 +92,18 @@ void print_fits(const Fits& fits, int64_t batch, int64_t memory, const cost::Dev
 }
 
 /// The report as JSON, and with a budget what fits it.
-std::string plan_json(const engine::PlanReport& report, const std::optional<Fits>& fits, int64_t memory) {
-  std::string text = engine::to_json(report);
+std::string plan_json(const planner::PlanReport& report, const std::optional<Fits>& fits, int64_t memory) {
+  std::string text = planner::to_json(report);
   if (!fits) return text;
   text.pop_back();
   text += fmt::format(",\"memory_bytes\":{},\"largest_batch\":{},\"largest_batch_peak_bytes\":{}", memory,
                       fits->free ? fits->free->batch : 0, fits->free ? fits->free->peak_bytes : 0);
   if (!fits->cheapest) return text + ",\"fit\":null}";
-  const engine::MemoryFit& fit = *fits->cheapest;
+  const planner::MemoryFit& fit = *fits->cheapest;
   return text + fmt::format(
                     ",\"fit\":{{\"way\":\"{}\",\"peak_bytes\":{},\"host_bytes\":{},\"extra_flops\":{:.0f},"
                     "\"modeled_seconds\":{:.6f},\"largest_batch\":{}}}}}",
-                    engine::describe(fit), fit.report.peak_bytes, fit.report.host_bytes,
+                    planner::describe(fit), fit.report.peak_bytes, fit.report.host_bytes,
                     fit.report.recompute.extra_flops, fit.report.time.seconds, fits->largest->batch);
 }
 
@@ -191,15 +191,15 @@ void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
   choose_rates(arguments, options);
   engine::EngineOptions on_gpu = options;
   on_gpu.machine = gpu_of(options);
-  std::future<std::optional<engine::PlanReport>> largest;
+  std::future<std::optional<planner::PlanReport>> largest;
   if (memory > 0) largest = by_every_means(on_gpu, memory);
-  std::unique_ptr<engine::Engine> engine;
-  const engine::PlanReport report = engine::make_plan_report(options, &engine);
-  const exec::Program& program = engine->train_program();
+  const engine::Compiled compiled = engine::compile(options, std::span(&options.batch, 1), {});
+  const planner::PlanReport report = planner::make_plan_report(compiled);
+  const exec::Program& program = compiled.train_program();
   write_file_atomically(arguments.svg, arena::draw_svg(program.plan_problem(), program.plan_solution()));
   std::optional<Fits> fits;
   if (memory > 0) {
-    engine::MemoryFits search(on_gpu, memory);
+    planner::MemoryFits search(on_gpu, memory);
     fits = {.free = search.largest_as_it_is(), .cheapest = search.cheapest(), .largest = largest.get()};
     if (!fits->largest && fits->cheapest) fits->largest = fits->cheapest->report;
   }
@@ -207,7 +207,7 @@ void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
     say("{}\n", plan_json(report, fits, memory));
   } else {
     say("{} at micro-batch {}, {}\n{}", recipe::model_name(recipe), recipe.train.batch,
-        name_of(recipe.precision), engine::to_table(report));
+        name_of(recipe.precision), planner::to_table(report));
     say("picture of the arena: {}\n", arguments.svg);
   }
   if (fits && !arguments.json) print_fits(*fits, options.batch, memory, on_gpu.machine);
@@ -237,7 +237,7 @@ void run_dump(const CLI::App& verb, const DumpArguments& arguments) {
   options.after_pass = [&](std::string_view pass, const ir::Graph& graph, double) {
     if (pass == wanted && text.empty()) text = ir::print(graph);
   };
-  engine::make_plan_report(options);
+  engine::compile(options, std::span(&options.batch, 1), {});
   say("{}", text);
 }
 

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "engine/engine.h"
+#include "engine/options.h"
 
 namespace hearth::engine {
 

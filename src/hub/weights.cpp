@@ -26,14 +26,14 @@ constexpr float kTooLargeForF16 = 65520;
 
 std::string memory_name(const engine::Engine& engine, const nn::Tensor& tensor, bool average) {
   const std::string averaged = ir::spell(ir::StateKind::average, tensor.name);
-  return average && engine.layout().find(averaged) != nullptr ? averaged : tensor.name;
+  return average && engine.compiled().layout->find(averaged) != nullptr ? averaged : tensor.name;
 }
 
 /// The tensors of a file of weights, and their names there.
 std::vector<std::pair<const nn::Tensor*, std::string>> saved_tensors(const engine::Engine& engine) {
   const bool adapter = has_adapter(engine);
   std::vector<std::pair<const nn::Tensor*, std::string>> saved;
-  for (const nn::Tensor& tensor : engine.tensors()) {
+  for (const nn::Tensor& tensor : engine.compiled().tensors) {
     if (adapter && !tensor.trainable) continue;
     saved.emplace_back(&tensor, (adapter ? kAdapterPrefix : "") + tensor.name);
   }
@@ -62,7 +62,7 @@ bool quantize_in(engine::Engine& engine, const nn::Tensor& tensor, const io::Ten
   const int64_t rows = view.shape[0], columns = view.shape[1];
   std::vector<void*> parts;
   for (const ops::QuantizedPart& part : ops::quantized_parts(tensor.quantized, rows, columns))
-    parts.push_back(engine.data(engine.layout().at(tensor.name + std::string(part.suffix))));
+    parts.push_back(engine.data(engine.compiled().layout->at(tensor.name + std::string(part.suffix))));
   ops::Quantizer quantizer(tensor.quantized, rows, columns, parts);
   const int64_t count = rows * columns, piece = quantizer.piece();
   std::atomic<bool> is_finite = true;
@@ -85,7 +85,7 @@ bool copy_in(engine::Engine& engine, const nn::Tensor& tensor, const io::TensorV
     HEARTH_CHECK(plain);
     return quantize_in(engine, tensor, view);
   }
-  const exec::PersistentBuffer& buffer = engine.layout().at(tensor.name);
+  const exec::PersistentBuffer& buffer = engine.compiled().layout->at(tensor.name);
   if (buffer.role == ir::Role::remote) return true;
   const int64_t count = view.shape.num_elements();
   const int64_t chunk = plain ? kChunk : count;
@@ -109,7 +109,7 @@ bool has(const engine::Engine& engine, const nn::Tensor& tensor) {
   const Shape& shape = tensor.layout.file_shape;
   if (tensor.quantized != ops::Quantization::none)
     name += ops::quantized_parts(tensor.quantized, shape[0], shape[1])[0].suffix;
-  return engine.layout().find(name) != nullptr;
+  return engine.compiled().layout->find(name) != nullptr;
 }
 
 void load_tensor(engine::Engine& engine, const nn::Tensor& tensor, const std::string& name,
@@ -126,7 +126,7 @@ void load_tensor(engine::Engine& engine, const nn::Tensor& tensor, const std::st
   }
   if (has(engine, tensor) && !copy_in(engine, tensor, *found)) refuse_not_finite(path, name);
   files.release(*found);
-  engine.copy_first(tensor.name);
+  engine::copy_first(engine, tensor.name);
 }
 
 /// An adapter for other modules than the recipe's would be used in part only.
@@ -217,7 +217,7 @@ void check_leftovers(const io::WeightFiles& files, const std::set<std::string>& 
   }
 }
 
-bool has_adapter(const engine::Engine& engine) { return engine.options().adapter.rank > 0; }
+bool has_adapter(const engine::Engine& engine) { return engine.compiled().options.adapter.rank > 0; }
 
 const char* weights_name(const engine::Engine& engine) {
   return has_adapter(engine) ? kAdapterFile : "model.safetensors";
@@ -243,7 +243,7 @@ DType config_dtype(const fs::path& file) {
 void save_weights(const engine::Engine& engine, const fs::path& path, bool average, DType dtype) {
   const auto saved = saved_tensors(engine);
   const auto memory_of = [&](size_t i) {
-    return engine.values(memory_name(engine, *saved[i].first, average));
+    return engine::values(engine, memory_name(engine, *saved[i].first, average));
   };
   std::vector<io::TensorView> views;
   for (size_t i = 0; i < saved.size(); ++i) {
@@ -282,10 +282,10 @@ void check_weights(const ModelFolder& model) {
 }
 
 void draw_frozen(engine::Engine& engine) {
-  for (const nn::Tensor& tensor : engine.tensors()) {
-    if (engine.layout().at(tensor.name).role != ir::Role::frozen) continue;
+  for (const nn::Tensor& tensor : engine.compiled().tensors) {
+    if (engine.compiled().layout->at(tensor.name).role != ir::Role::frozen) continue;
     std::vector<float> values(static_cast<size_t>(tensor.layout.file_shape.num_elements()));
-    nn::initialize(tensor, engine.options().seed, values, engine.threads());
+    nn::initialize(tensor, engine.compiled().options.seed, values, engine.threads());
     if (!nn::is_in_file_order(tensor.layout)) {
       std::vector<float> file(values.size());
       nn::to_file_order(tensor.layout, values.data(), file.data());
@@ -302,7 +302,7 @@ void draw_frozen(engine::Engine& engine) {
 void load_model(engine::Engine& engine, const fs::path& path) {
   const io::WeightFiles files(path);
   std::set<std::string> used;
-  for (const nn::Tensor& tensor : engine.tensors()) {
+  for (const nn::Tensor& tensor : engine.compiled().tensors) {
     if (tensor.adapter) continue;
     const std::string name = name_in(files, tensor.name);
     load_tensor(engine, tensor, name, files, path);

@@ -94,7 +94,7 @@ tasks::Evaluation evaluate_text(engine::EngineOptions options, const tasks::Task
   const auto num_batches = static_cast<double>((task.num_eval_rows() + options.batch - 1) / options.batch);
   const std::string wait =
       long_wait(fmt::format("evaluating {} rows of at most {} tokens", task.num_eval_rows(), context),
-                num_batches * engine.evaluation_seconds(largest));
+                num_batches * engine.compiled().evaluation_seconds(largest));
   if (!wait.empty()) say(wait);
   hub::load_model(engine, model);
   return task.evaluate(engine, 0);

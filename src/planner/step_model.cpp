@@ -11,11 +11,11 @@ double StepModel::mfu() const {
          (roofline.seconds * cost::peak_flops_per_second(*gpu, precision));
 }
 
-UpdateSize update_size(const engine::Engine& engine) {
-  const engine::EngineOptions& options = engine.options();
+UpdateSize update_size(const engine::Compiled& compiled) {
+  const engine::EngineOptions& options = compiled.options;
   // A picture has a label, a token an id.
   int64_t num_ids = 0;
-  for (const ir::Value& value : engine.train_program().graph().values) {
+  for (const ir::Value& value : compiled.train_program().graph().values) {
     if (value.role == ir::Role::input && value.type.dtype == DType::i32)
       num_ids = std::max(num_ids, value.type.shape.num_elements());
   }
@@ -25,17 +25,16 @@ UpdateSize update_size(const engine::Engine& engine) {
 StepModel model_step(engine::EngineOptions options, const cost::Device& gpu) {
   options.backend = exec::Backend::null;
   options.machine = gpu;
-  options.measure_only = true;
-  const engine::Engine engine(options, std::span(&options.batch, 1), {});
+  const engine::Compiled compiled = engine::measure(options, std::span(&options.batch, 1), {});
   const auto num_micro = static_cast<int>(options.accumulate / options.num_workers);
-  const ir::Graph& graph = engine.train_program().graph();
+  const ir::Graph& graph = compiled.train_program().graph();
   StepModel model{.gpu = &gpu,
                   .precision = options.precision,
-                  .recomputed_flops = num_micro * engine.recompute().extra_flops};
+                  .recomputed_flops = num_micro * compiled.recompute.extra_flops};
   model.roofline.add(cost::make_roofline(graph, gpu), 1);
-  if (const exec::Program* before = engine.accumulate_program())
+  if (const exec::Program* before = compiled.accumulate_program())
     model.roofline.add(cost::make_roofline(before->graph(), gpu), num_micro - 1);
-  const UpdateSize size = update_size(engine);
+  const UpdateSize size = update_size(compiled);
   model.is_text = size.is_text;
   model.num_samples = size.num_samples;
   return model;

@@ -151,27 +151,25 @@ TeamModel model_team(const engine::EngineOptions& options, const cost::Device& g
 TeamModel model_team(std::vector<engine::EngineOptions> workers, const cost::Device& gpu,
                      const Links& links) {
   const engine::EngineOptions first = workers.front();
-  std::vector<std::unique_ptr<engine::Engine>> engines;
+  std::vector<engine::Compiled> compiled;
+  compiled.reserve(workers.size());
   std::vector<const exec::Program*> before, last;
   TeamModel team{.num_workers = first.num_workers};
   for (engine::EngineOptions& options : workers) {
     options.backend = exec::Backend::gpu;
     options.machine = gpu;
-    options.measure_only = false;
-    options.plan_only = true;
     // All workers have the same programs, unless each has its own part.
-    if (engines.empty() || options.parallel != engine::Parallel::data) {
-      engines.push_back(
-          std::make_unique<engine::Engine>(options, std::span(&options.batch, 1), std::span<int64_t>()));
-      const engine::PlanReport& plan = team.plans.emplace_back(engine::make_plan_report(*engines.back()));
+    if (compiled.empty() || options.parallel != engine::Parallel::data) {
+      compiled.push_back(engine::compile(options, std::span(&options.batch, 1), {}));
+      const PlanReport& plan = team.plans.emplace_back(make_plan_report(compiled.back()));
       if (plan.peak_bytes > team.gpu_bytes) team.host_bytes = plan.host_bytes;
       team.gpu_bytes = std::max(team.gpu_bytes, plan.peak_bytes);
-      const UpdateSize size = update_size(*engines.back());
+      const UpdateSize size = update_size(compiled.back());
       team.num_samples = std::max(team.num_samples, size.num_samples);
       team.is_text |= size.is_text;
     }
-    last.push_back(&engines.back()->train_program());
-    before.push_back(engines.back()->accumulate_program());
+    last.push_back(&compiled.back().train_program());
+    before.push_back(compiled.back().accumulate_program());
   }
   const Paths paths(gpu, links, first.num_workers);
   add(team, replay_programs(last, paths), 1);

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "cost/device.h"
-#include "engine/engine.h"
-#include "engine/plan_report.h"
+#include "engine/compile.h"
 #include "exec/replay.h"
+#include "planner/plan_report.h"
 
 namespace hearth::planner {
 
@@ -36,10 +36,10 @@ struct TeamModel {
   std::array<double, exec::kNumQueues> busy_seconds = {};  ///< of a worker's queues
   int64_t num_samples = 0;                                 ///< pictures, or tokens, of an update
   bool is_text = false;
-  std::vector<engine::PlanReport> plans;  ///< of each worker; one where all are alike
-  std::vector<double> kernel_seconds;     ///< of each worker's GPU, in an update
-  int64_t gpu_bytes = 0;                  ///< PlanReport::peak_bytes of the one that needs most
-  int64_t host_bytes = 0;                 ///< PlanReport::host_bytes of that one
+  std::vector<PlanReport> plans;       ///< of each worker; one where all are alike
+  std::vector<double> kernel_seconds;  ///< of each worker's GPU, in an update
+  int64_t gpu_bytes = 0;               ///< PlanReport::peak_bytes of the one that needs most
+  int64_t host_bytes = 0;              ///< PlanReport::host_bytes of that one
 
   double samples_per_second() const { return static_cast<double>(num_samples) / seconds; }
   std::string_view samples_name() const { return is_text ? "tokens" : "images"; }

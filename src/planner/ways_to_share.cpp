@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "engine/memory_fit.h"
+#include "planner/memory_fit.h"
 
 namespace hearth::planner {
 namespace {
@@ -17,9 +17,9 @@ constexpr int64_t kLeastPart = 128;
 
 /// Lets the options fit the GPU; false where nothing does.
 bool fit(engine::EngineOptions& options, int64_t gpu_bytes, std::string& how) {
-  const std::optional<engine::MemoryFit> found = engine::MemoryFits(options, gpu_bytes).cheapest();
+  const std::optional<MemoryFit> found = MemoryFits(options, gpu_bytes).cheapest();
   if (!found) return false;
-  how = engine::describe(*found);
+  how = describe(*found);
   options.offload = found->offload;
   options.budget_bytes = found->budget_bytes;
   return true;
@@ -30,7 +30,7 @@ bool lower_budgets(std::vector<engine::EngineOptions>& workers, const TeamModel&
                    std::span<const int64_t> gpu_bytes) {
   bool fits = true;
   for (size_t i = 0; i < workers.size(); ++i) {
-    const engine::PlanReport& plan = model.plans[std::min(i, model.plans.size() - 1)];
+    const PlanReport& plan = model.plans[std::min(i, model.plans.size() - 1)];
     const int64_t above = plan.peak_bytes - gpu_bytes[i];
     if (above <= 0) continue;
     fits = false;
@@ -42,7 +42,7 @@ bool lower_budgets(std::vector<engine::EngineOptions>& workers, const TeamModel&
 }
 
 std::string stage_line(const WayToShare& way, size_t stage) {
-  const engine::PlanReport& plan = way.model->plans[stage];
+  const PlanReport& plan = way.model->plans[stage];
   return fmt::format("    {:<25} {:>12} {:>12} {:>10.1f} {:>23}  {}\n",
                      fmt::format("stage {}: {} weights", stage, plan.num_parameters),
                      human_bytes(plan.peak_bytes), human_bytes(plan.host_bytes),

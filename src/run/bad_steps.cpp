@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "engine/inspect.h"
 #include "run/trainer.h"
 
 namespace hearth::run {
@@ -16,7 +17,8 @@ bool Trainer::is_bad(int64_t step) const { return std::ranges::find(bad_steps_, 
 
 std::string Trainer::fault_of(const engine::StepResult& result) const {
   if (result.skipped || !std::isfinite(result.loss)) {
-    const bool overflow_only = recipe_.precision == recipe::Precision::fp16 && engine_->loss_scale() >= 1;
+    const bool overflow_only =
+        recipe_.precision == recipe::Precision::fp16 && engine::loss_scale(*engine_) >= 1;
     if (overflow_only) return "";
     return std::isnan(result.loss)       ? "a loss that is not a number"
            : !std::isfinite(result.loss) ? "an infinite loss"
@@ -69,7 +71,7 @@ void Trainer::start_over() {
 
 /// What micro-batches hand on to one another would stay what it is: 0 times infinity is not 0.
 void Trainer::clear_sums() {
-  for (const exec::PersistentBuffer& buffer : engine_->layout().buffers()) {
+  for (const exec::PersistentBuffer& buffer : engine_->compiled().layout->buffers()) {
     if (buffer.role == ir::Role::carried)
       std::fill_n(engine_->data(buffer), buffer.type.num_bytes(), std::byte{});
   }
@@ -87,7 +89,7 @@ engine::StepResult Trainer::leave_out_one() {
 std::string Trainer::find_not_finite() {
   const std::unique_ptr<tasks::BatchStream> stream = task_->open(state_.position);
   for (int64_t i = 0; i < num_micro(); ++i) {
-    std::string found = engine_->find_not_finite(stream->next(), state_.step, i);
+    std::string found = engine::Inspector(*engine_).find_not_finite(stream->next(), state_.step, i);
     if (!found.empty()) return found;
   }
   return "the sum over all gradients";
@@ -96,7 +98,7 @@ std::string Trainer::find_not_finite() {
 void Trainer::stop_for_bad_step(const engine::StepResult& result, const std::string& fault) {
   beat(distributed::Phase::finishing);
   const bool is_finite = !result.skipped && std::isfinite(result.loss);
-  const bool can_look = !is_finite && !engine_->evaluates_together();
+  const bool can_look = !is_finite && !engine_->compiled().evaluates_together;
   const std::string first = can_look ? ", first made by " + find_not_finite() : "";
   discard_unsound(result);
   const auto kept = io::find_newest_checkpoint(out_ / "checkpoints", nullptr);

@@ -101,7 +101,7 @@ void Trainer::make_room(bool says) {
   if (events_.memory == nullptr || recipe_.train.memory_checkpoint_every <= 0) return;
   const int64_t num_bytes = std::ssize(engine_->state());
   // What a run on the processor has asked for it may not have touched yet.
-  const int64_t wanted = engine_->gpu() ? 0 : engine_->memory_bytes();
+  const int64_t wanted = engine_->device().gpu ? 0 : engine_->compiled().memory_bytes();
   const int64_t free_bytes = std::max<int64_t>(0, available_memory_bytes() - wanted);
   if (events_.memory->make_room(num_bytes, free_bytes)) {
     remember_at_ = process_seconds() + recipe_.train.memory_checkpoint_every;

@@ -14,12 +14,12 @@
 #include "cost/seconds.h"
 #include "distributed/nccl/nccl.h"
 #include "distributed/probe.h"
-#include "engine/plan_report.h"
 #include "exec/device/gpu_choice.h"
 #include "hub/adapter.h"
 #include "hub/weights.h"
 #include "infer/text_eval.h"
 #include "io/run_lock.h"
+#include "planner/plan_report.h"
 #include "run/ending.h"
 #include "run/from_recipe.h"
 #include "run/launched.h"
@@ -41,8 +41,8 @@ void on_interrupt(int signal) {
 
 /// Of an update, where it is a long one; else empty.
 std::string wait_of(const engine::Engine& engine) {
-  const engine::EngineOptions& options = engine.options();
-  const double seconds = cost::simulate(engine.train_program().graph(), options.machine).seconds;
+  const engine::EngineOptions& options = engine.compiled().options;
+  const double seconds = cost::simulate(engine.compiled().train_program().graph(), options.machine).seconds;
   return infer::long_wait("an update", seconds * static_cast<double>(options.accumulate) /
                                            static_cast<double>(options.num_workers));
 }
@@ -51,7 +51,7 @@ void announce(const Trainer& trainer, engine::Engine& engine, const Job& job, Re
   const recipe::Recipe& recipe = job.recipe;
   reporter.message("run folder: " + job.out);
   int64_t parameters = 0, all = 0;
-  for (const nn::Tensor& tensor : engine.tensors()) {
+  for (const nn::Tensor& tensor : engine.compiled().tensors) {
     const int64_t count = tensor.layout.file_shape.num_elements();
     all += count;
     if (tensor.trainable) parameters += count;
@@ -66,26 +66,27 @@ void announce(const Trainer& trainer, engine::Engine& engine, const Job& job, Re
   }
   reporter.message(fmt::format("global batch {} = {} x {}; planned: arena {}, weights and state {}",
                                recipe.train.batch * recipe.train.accumulate, recipe.train.batch,
-                               recipe.train.accumulate, human_bytes(engine.arena_bytes()),
-                               human_bytes(engine.kept_bytes())));
-  if (const std::vector<int64_t> stages = engine.stage_parameters(); !stages.empty())
+                               recipe.train.accumulate, human_bytes(engine.compiled().arena_bytes),
+                               human_bytes(engine.compiled().kept_bytes())));
+  if (const std::vector<int64_t> stages = engine.compiled().stage_parameters; !stages.empty())
     reporter.message(fmt::format("pipeline: stages of {} weights{}", fmt::join(stages, " and "),
-                                 engine.options().row_lengths.size() > 1
+                                 engine.compiled().options.row_lengths.size() > 1
                                      ? "; rows of several lengths keep one of them at work at a time, "
                                        "data.packing=true all of them"
                                      : ""));
-  if (const std::string wait = engine.gpu() ? "" : wait_of(engine); !wait.empty()) reporter.message(wait);
+  if (const std::string wait = engine.device().gpu ? "" : wait_of(engine); !wait.empty())
+    reporter.message(wait);
   const std::string warning = exec::override_warning(std::getenv("HSA_OVERRIDE_GFX_VERSION"));
-  if (engine.gpu() != nullptr && !warning.empty()) reporter.message("warning: " + warning);
-  if (const gpu::DeviceInfo* gpu = engine.gpu()) {
-    const exec::Program& program = engine.train_program();
+  if (engine.device().gpu != nullptr && !warning.empty()) reporter.message("warning: " + warning);
+  const engine::DeviceReport device = engine.device();
+  if (const gpu::DeviceInfo* gpu = device.gpu) {
+    const exec::Program& program = engine.compiled().train_program();
     reporter.message(
         fmt::format("on {} ({}): {} of {} nodes of a step have no kernel for it, the host computes them",
                     gpu->name, gpu->pci_address, program.num_host_nodes(), program.graph().nodes.size()));
-    for (const auto& [kernel, what] : engine.distrusted())
+    for (const auto& [kernel, what] : device.distrusted)
       reporter.message(fmt::format("not used, for it failed its test: {}: {}", kernel, what));
-    for (const std::string& way : engine.dropped_products())
-      reporter.message("not used for products: " + way);
+    for (const std::string& way : device.dropped_products) reporter.message("not used for products: " + way);
   }
 }
 
@@ -105,11 +106,12 @@ void conclude(const RunSummary& summary, const Job& job, const engine::Engine& e
 void describe(Trainer& trainer, const recipe::Recipe& recipe, Reporter& reporter) {
   reporter.message(trainer.task().describe());
   if (const std::string warning = trainer.task().warning(); !warning.empty()) reporter.message(warning);
-  const std::string table = engine::to_table(engine::make_plan_report(trainer.engine()));
+  const std::string table = planner::to_table(planner::make_plan_report(trainer.engine().compiled()));
   reporter.message(fmt::format("{} at micro-batch {}:\n{}", recipe::model_name(recipe), recipe.train.batch,
                                std::string_view(table).substr(0, table.size() - 1)));
   engine::Engine& engine = trainer.engine();
-  if (const std::string wait = engine.gpu() ? "" : wait_of(engine); !wait.empty()) reporter.message(wait);
+  if (const std::string wait = engine.device().gpu ? "" : wait_of(engine); !wait.empty())
+    reporter.message(wait);
 }
 
 int check_only(Trainer& trainer, distributed::ProcessGroup* group, const recipe::Recipe& recipe,

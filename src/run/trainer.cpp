@@ -8,11 +8,13 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "engine/inspect.h"
 #include "hub/adapter.h"
 #include "hub/weights.h"
 #include "io/safetensors.h"
 #include "ops/conv/conv_cpu.h"
 #include "run/device_rates.h"
+#include "run/fitting_engine.h"
 #include "run/from_recipe.h"
 #include "run/schedule.h"
 #include "tasks/language/text_source.h"
@@ -26,7 +28,7 @@ constexpr int64_t kNumSamples = 36;
 constexpr double kKnownUpdates = 100;
 
 void check_memory(const recipe::Recipe& recipe, const engine::Engine& engine, int64_t staging_bytes) {
-  const int64_t needed = engine.memory_bytes() + staging_bytes;
+  const int64_t needed = engine.compiled().memory_bytes() + staging_bytes;
   if (const int64_t free = available_memory_bytes(); needed > free) {
     user_error(
         "expected a micro-batch that fits the {} of memory that are free here, got one of {} that needs {}; "
@@ -34,11 +36,11 @@ void check_memory(const recipe::Recipe& recipe, const engine::Engine& engine, in
         "largest)",
         human_bytes(free), recipe.train.batch, human_bytes(needed), free);
   }
-  if (recipe.memory > 0 && engine.arena_bytes() > recipe.memory) {
+  if (recipe.memory > 0 && engine.compiled().arena_bytes > recipe.memory) {
     user_error(
         "a micro-batch of {} needs an arena of {}, above memory={} even with recomputation; lower "
         "train.batch and raise train.accumulate",
-        recipe.train.batch, human_bytes(engine.arena_bytes()), human_bytes(recipe.memory));
+        recipe.train.batch, human_bytes(engine.compiled().arena_bytes), human_bytes(recipe.memory));
   }
 }
 
@@ -56,7 +58,7 @@ Trainer::Trainer(recipe::Recipe recipe, fs::path out, TrainerEvents events, Memb
   task_ = open_task(recipe_);
   engine::EngineOptions options = engine_options(recipe_, member.device.value_or(rank()), num_workers());
   options.rank = rank();
-  const std::string unknown_rates = use_device_rates(options, team_);
+  const std::string unknown_rates = use_device_rates(options, group_);
   if (!unknown_rates.empty()) events_.message(unknown_rates);
   options.devices = std::move(member.devices);
   options.row_lengths = task_->row_lengths();
@@ -64,7 +66,7 @@ Trainer::Trainer(recipe::Recipe recipe, fs::path out, TrainerEvents events, Memb
   std::vector<int64_t> eval_sizes = tasks::batch_sizes(task_->num_eval_rows(), recipe_.train.batch);
   if (task_->evaluates_training_rows()) eval_sizes.insert(eval_sizes.end(), sizes.begin(), sizes.end());
   options.meets_on_gpu = group_ != nullptr && group_->has(distributed::Capability::device_memory);
-  engine_ = std::make_unique<engine::Engine>(std::move(options), sizes, eval_sizes);
+  engine_ = make_engine(options, sizes, eval_sizes);
   check_memory(recipe_, *engine_, task_->staging_bytes());
   if (group_ != nullptr) engine_->join(*group_);
   check_share();
@@ -135,7 +137,7 @@ void Trainer::start(const Start& how) {
 
 void Trainer::evaluate_first_weights() {
   if (!recipe_.train.eval_on_start) return;
-  if (engine_->evaluates_together()) engine_->gather_states();
+  if (engine_->compiled().evaluates_together) engine_->gather_states();
   if (evaluates()) evaluate_and_log();
 }
 
@@ -157,8 +159,9 @@ void Trainer::open_files(bool resumed) {
   folder_.emplace(out_);
   write_file_atomically(out_ / "config.yaml", recipe::write_recipe(recipe_));
   if (hub::has_adapter(*engine_)) {
-    write_file_atomically(out_ / hub::kAdapterConfig,
-                          hub::adapter_config_json(recipe_.adapter, engine_->tensors(), recipe_.model.path));
+    write_file_atomically(
+        out_ / hub::kAdapterConfig,
+        hub::adapter_config_json(recipe_.adapter, engine_->compiled().tensors, recipe_.model.path));
   }
   log_ = std::make_unique<io::RunLog>(out_ / "trainer_log.jsonl", resumed ? state_.step : -1);
   event_file_ = std::make_unique<io::EventFile>(out_, resumed ? state_.step + 1 : 0);
@@ -183,7 +186,7 @@ engine::StepResult Trainer::train_one(double rate) {
   engine_->start_step(
       num_micro(), num_samples, [&] { return stream_->next(); }, state_.step, rate);
   const bool goes_on = state_.step + 1 < total_steps_ && !is_bad(state_.step + 1);
-  if (const engine::MicroBatch* ahead = engine_->gpu() && goes_on ? stream_->peek() : nullptr)
+  if (const engine::MicroBatch* ahead = engine_->device().gpu && goes_on ? stream_->peek() : nullptr)
     engine_->stage_ahead(*ahead);
   return engine_->finish_step();
 }
@@ -235,7 +238,7 @@ RunSummary Trainer::run_to_end(const Start& how) {
   }
   // A run that was killed after its last step, or that stopped early, has nothing to show yet.
   if (!summary.interrupted && !final_ && evaluates()) final_ = task_->evaluate(*engine_, kNumSamples);
-  if (summary.interrupted || engine_->evaluates_together()) engine_->gather_states();
+  if (summary.interrupted || engine_->compiled().evaluates_together) engine_->gather_states();
   summary.led = leads();
   if (leads()) finish(summary);
   return summary;
@@ -273,7 +276,7 @@ void Trainer::after_step(const engine::StepResult& result, double rate) {
   // Weights that give no finite loss are no checkpoint; the loss scale may only mend gradients.
   const bool due = state_.step % recipe_.train.checkpoint_every == 0 && std::isfinite(result.loss);
   const bool saves = due || state_.step == total_steps_;
-  if (saves || (time_to_evaluate() && engine_->evaluates_together())) engine_->gather_states();
+  if (saves || (time_to_evaluate() && engine_->compiled().evaluates_together)) engine_->gather_states();
   if (leads()) folder_->check();
   if (leads() && !goes_again()) log_step(result, rate);
   if (leads()) checkpoints_->check();
@@ -319,8 +322,8 @@ void Trainer::report_progress(const engine::StepResult& result, double rate) {
                     .grad_norm = result.grad_norm,
                     .samples_per_second = static_cast<double>(session_samples_) / training,
                     .unit = task_->unit(),
-                    .tflops = engine_->flops_per_update() * done / training * 1e-12,
-                    .memory_bytes = engine_->memory_bytes(),
+                    .tflops = engine_->compiled().flops_per_update * done / training * 1e-12,
+                    .memory_bytes = engine_->compiled().memory_bytes(),
                     .eta_seconds = pace * static_cast<double>(total_steps_ - state_.step)});
 }
 
@@ -362,15 +365,15 @@ void Trainer::finish(RunSummary& summary) {
   summary.best_score = state_.best_score;
   summary.best = state_.best_score == RunState::kNoScore ? "none yet" : task_->score_text(state_.best_score);
   summary.seconds = process_seconds() - started_seconds_;
-  const exec::Program& program = engine_->train_program();
+  const exec::Program& program = engine_->compiled().train_program();
   const fs::path log = out_ / "trainer_log.jsonl";
   io::ReportData data{.title = fmt::format("{} on {}", recipe::model_name(recipe_), recipe_.data.kind)};
   data.summary = {{"best", summary.best},
                   {"steps", std::to_string(state_.step)},
                   {"time", fmt::format("{:.1f} s", summary.seconds)},
                   {"precision", std::string(name_of(recipe_.precision))},
-                  {"arena", human_bytes(engine_->arena_bytes())},
-                  {"weights and state", human_bytes(engine_->kept_bytes())}};
+                  {"arena", human_bytes(engine_->compiled().arena_bytes)},
+                  {"weights and state", human_bytes(engine_->compiled().kept_bytes())}};
   data.loss = io::read_curve(log, "loss");
   data.learning_rate = io::read_curve(log, "lr");
   data.eval_loss = io::read_curve(log, "eval_loss");
@@ -387,10 +390,11 @@ void Trainer::dump_gradients(const fs::path& path) {
   const int64_t num_samples = task_->num_samples({.seed = recipe_.seed}, batch.num_rows);
   std::vector<std::vector<float>> values;
   std::vector<io::TensorView> views;
-  engine_->gradients(batch, num_samples, [&](const nn::Tensor& tensor, std::span<const float> data) {
-    values.emplace_back(data.begin(), data.end());
-    views.push_back({.name = tensor.name, .dtype = DType::f32, .shape = tensor.layout.file_shape});
-  });
+  engine::Inspector(*engine_).gradients(
+      batch, num_samples, [&](const nn::Tensor& tensor, std::span<const float> data) {
+        values.emplace_back(data.begin(), data.end());
+        views.push_back({.name = tensor.name, .dtype = DType::f32, .shape = tensor.layout.file_shape});
+      });
   for (size_t i = 0; i < views.size(); ++i) views[i].bytes = std::as_bytes(std::span(values[i]));
   io::write_safetensors(path, views);
 }

@@ -99,7 +99,7 @@ class Trainer {
   int rank() const { return group_ == nullptr ? 0 : group_->rank(); }
   int num_workers() const { return group_ == nullptr ? 1 : group_->size(); }
   bool leads() const { return rank() == 0; }
-  bool evaluates() const { return leads() || engine_->evaluates_together(); }
+  bool evaluates() const { return leads() || engine_->compiled().evaluates_together; }
   void check_share() const;
   void beat(distributed::Phase phase) const { events_.heartbeat.beat(phase, state_.step); }
   /// Those under an adapter, which no checkpoint holds.

@@ -6,7 +6,8 @@
 
 #include "base/error.h"
 #include "engine/gpu_course.h"
-#include "engine/plan_report.h"
+#include "engine/inspect.h"
+#include "planner/plan_report.h"
 #include "run/from_recipe.h"
 #include "run/trainer.h"
 
@@ -22,7 +23,7 @@ class GpuOverlap : public GpuTraining {
   static EngineOptions offloading(EngineOptions options) {
     options.offload = {.states = true, .weights = true, .activations = true, .least_bytes = 64};
     options.machine.link_bytes_per_second = 1e15;
-    options.budget_bytes = make_plan_report(on_gpu(options)).arena_bytes * 7 / 10;
+    options.budget_bytes = planner::make_plan_report(on_gpu(options)).arena_bytes * 7 / 10;
     return options;
   }
   /// Every node has a kernel for GPUs.
@@ -39,7 +40,7 @@ TEST_F(GpuOverlap, OffloadChangesNoBit) {
     options.accumulate = accumulate;
     const auto want = Course(on_gpu(options)).state_after(kFewSteps);
     options = offloading(options);
-    EXPECT_GT(make_plan_report(on_gpu(options)).recompute.num_stashed, 0);
+    EXPECT_GT(planner::make_plan_report(on_gpu(options)).recompute.num_stashed, 0);
     for (uint64_t seed = 0; seed < 4; ++seed) {
       emu::gpus() = {ahead(seed)};
       EXPECT_EQ(Course(on_gpu(options)).state_after(kFewSteps), want) << "order " << seed;
@@ -50,9 +51,9 @@ TEST_F(GpuOverlap, OffloadChangesNoBit) {
 
 TEST_F(GpuOverlap, WhatIsOffloadedTakesNoMemoryOfTheGpu) {
   EngineOptions options = on_gpu(text());
-  const int64_t all = Course(options).engine().gpu_bytes();
+  const int64_t all = Course(options).engine().compiled().gpu_bytes();
   options.offload = {.states = true, .least_bytes = 64};
-  emu::gpus() = {{.memory_bytes = Course(options).engine().gpu_bytes()}};
+  emu::gpus() = {{.memory_bytes = Course(options).engine().compiled().gpu_bytes()}};
   EXPECT_LT(emu::gpus()[0].memory_bytes, all);
   EXPECT_NO_THROW(Course(options).step());
   options.offload = {};
@@ -83,13 +84,13 @@ TEST_F(GpuOverlap, InputsOfTheNextMicroBatchDisturbNothing) {
 
 TEST_F(GpuOverlap, AStepOfKernelsAloneIsRecorded) {
   Course course(whole());
-  ASSERT_EQ(course.engine().train_program().num_host_nodes(), 0);
+  ASSERT_EQ(course.engine().compiled().train_program().num_host_nodes(), 0);
   const auto want = course.state_after(kFewSteps);
-  EXPECT_TRUE(course.engine().train_program().is_recorded());
+  EXPECT_TRUE(course.engine().compiled().train_program().is_recorded());
   emu::gpus() = {{.cannot_record = true}};
   Course plain(whole());
   EXPECT_EQ(plain.state_after(kFewSteps), want);
-  EXPECT_FALSE(plain.engine().train_program().is_recorded());
+  EXPECT_FALSE(plain.engine().compiled().train_program().is_recorded());
 }
 
 TEST_F(GpuOverlap, TheGpuItselfKeepsWeightsFromGradientsThatAreNotFinite) {
@@ -105,8 +106,8 @@ TEST_F(GpuOverlap, TheGpuItselfKeepsWeightsFromGradientsThatAreNotFinite) {
         accumulate, accumulate * kBatch, [&] { return broken; }, 3, 0.01);
     EXPECT_TRUE(result.skipped);
     EXPECT_TRUE(std::isnan(result.loss));
-    for (const nn::Tensor& tensor : course.engine().tensors()) {
-      const exec::PersistentBuffer& buffer = course.engine().layout().at(tensor.name);
+    for (const nn::Tensor& tensor : course.engine().compiled().tensors) {
+      const exec::PersistentBuffer& buffer = course.engine().compiled().layout->at(tensor.name);
       const auto num_bytes = static_cast<size_t>(buffer.type.num_bytes());
       if (!tensor.trainable) continue;
       EXPECT_EQ(
@@ -115,7 +116,7 @@ TEST_F(GpuOverlap, TheGpuItselfKeepsWeightsFromGradientsThatAreNotFinite) {
           << tensor.name;
     }
     EXPECT_FALSE(course.step().skipped);
-    EXPECT_THAT(course.engine().find_not_finite(broken, 3, 0), testing::HasSubstr("the data"));
+    EXPECT_THAT(Inspector(course.engine()).find_not_finite(broken, 3, 0), testing::HasSubstr("the data"));
   }
 }
 
@@ -127,7 +128,7 @@ TEST_F(GpuOverlap, TheLossScaleIsReadAlone) {
   emu::gpus() = {{.link_bytes_per_second = 1e12}};
   for (int i = 0; i < kFewSteps; ++i) {
     asked.step();
-    EXPECT_EQ(asked.engine().loss_scale(), 65536);
+    EXPECT_EQ(loss_scale(asked.engine()), 65536);
   }
   EXPECT_TRUE(std::ranges::equal(asked.engine().state(), want));
 }

@@ -4,7 +4,7 @@
 #include <array>
 #include <vector>
 
-#include "engine/engine.h"
+#include "engine/compile.h"
 #include "tasks/classify/classifier.h"
 
 namespace hearth::engine {
@@ -16,19 +16,19 @@ EngineOptions options_for(const char* model, int64_t image_size, int64_t batch) 
           .num_threads = 2};
 }
 
-exec::Program on_null(const Engine& engine) {
-  return {engine.train_program().graph(), engine.layout(), {.backend = exec::Backend::null}};
+exec::Program on_null(const Compiled& compiled) {
+  return {compiled.train_program().graph(), *compiled.layout, {.backend = exec::Backend::null}};
 }
 
 TEST(NullBackend, RunsTheGraphOfTheCpuAndTouchesNoMemory) {
   const std::array<int64_t, 1> sizes = {8};
-  const Engine engine(options_for("smallcnn", 16, 8), sizes, {});
-  const exec::Program& on_cpu = engine.train_program();
-  exec::Program program = on_null(engine);
+  const Compiled compiled = compile(options_for("smallcnn", 16, 8), sizes, {});
+  const exec::Program& on_cpu = compiled.train_program();
+  exec::Program program = on_null(compiled);
   EXPECT_GT(program.arena_bytes(), 0);
   EXPECT_LE(program.arena_bytes(), on_cpu.arena_bytes());
   EXPECT_EQ(program.report().flops, on_cpu.report().flops);
-  std::vector<std::byte> persistent(static_cast<size_t>(engine.layout().num_bytes()), std::byte{0xa5});
+  std::vector<std::byte> persistent(static_cast<size_t>(compiled.layout->num_bytes()), std::byte{0xa5});
   std::vector<std::byte> arena(static_cast<size_t>(program.arena_bytes()), std::byte{0xa5});
   program.bind({.persistent = persistent.data(), .arena = arena.data()});
   ThreadPool threads(2);
@@ -48,9 +48,9 @@ TEST(NullBackend, RunsWhatNoMemoryHolds) {
   const std::array<int64_t, 1> sizes = {65536};
   EngineOptions options = options_for("resnet50", 64, sizes[0]);
   options.backend = exec::Backend::null;
-  const Engine engine(options, sizes, {});
-  EXPECT_GT(engine.arena_bytes(), int64_t{256} << 30);
-  exec::Program program = on_null(engine);
+  const Compiled compiled = compile(options, sizes, {});
+  EXPECT_GT(compiled.arena_bytes, int64_t{256} << 30);
+  exec::Program program = on_null(compiled);
   std::byte nothing{};
   program.bind({.persistent = &nothing, .arena = &nothing});
   ThreadPool threads(1);

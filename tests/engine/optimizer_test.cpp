@@ -49,16 +49,16 @@ TEST(Optimizers, AreAllTrainedAbove) {
               testing::ElementsAre("sgd", "adamw", "adamw8bit", "lion", "adafactor", "muon"));
 }
 
-DType state_dtype(const Engine& engine, const std::string& name) {
-  const exec::PersistentBuffer* found = engine.layout().find(name);
+DType state_dtype(const Compiled& compiled, const std::string& name) {
+  const exec::PersistentBuffer* found = compiled.layout->find(name);
   return found == nullptr ? DType::boolean : found->type.dtype;
 }
 
-Engine compiled(const recipe::Recipe& recipe) {
+Compiled compiled_of(const recipe::Recipe& recipe) {
   EngineOptions options = run::engine_options(recipe);
   options.backend = exec::Backend::null;
   const int64_t sizes[] = {recipe.train.batch};
-  return Engine(options, sizes, {});
+  return compile(options, sizes, {});
 }
 
 TEST(Optimizers, TakeThousandsOfWeights) {
@@ -66,18 +66,17 @@ TEST(Optimizers, TakeThousandsOfWeights) {
 "num_hidden_layers": 456, "num_attention_heads": 1})";
   const EngineOptions options{.objective = tasks::language_model(
                                   {.config = models::parse_decoder_config(config, "test"), .context = 2}),
-                              .batch = 1,
-                              .measure_only = true};
-  const Engine engine(options, std::span(&options.batch, 1), {});
-  EXPECT_EQ(engine.tensors().size(), 456u * 9 + 3);
+                              .batch = 1};
+  const Compiled compiled = measure(options, std::span(&options.batch, 1), {});
+  EXPECT_EQ(compiled.tensors.size(), 456u * 9 + 3);
 }
 
 TEST(Optimizers, KeepMomentsOfLargeWeightsInEightBits) {
-  const Engine engine = compiled(small_recipe("adamw8bit", 0.01));
+  const Compiled compiled = compiled_of(small_recipe("adamw8bit", 0.01));
   // 192 x 24 elements, and 24 x 16.
-  EXPECT_EQ(state_dtype(engine, "adam_m/fc1.weight"), DType::u8);
-  EXPECT_EQ(state_dtype(engine, "adam_v_scale/fc1.weight"), DType::f32);
-  EXPECT_EQ(state_dtype(engine, "adam_m/fc2.weight"), DType::f32);
+  EXPECT_EQ(state_dtype(compiled, "adam_m/fc1.weight"), DType::u8);
+  EXPECT_EQ(state_dtype(compiled, "adam_v_scale/fc1.weight"), DType::f32);
+  EXPECT_EQ(state_dtype(compiled, "adam_m/fc2.weight"), DType::f32);
 }
 
 TEST(Optimizers, LeaveTablesAndVectorsToAdamWUnderMuon) {
@@ -91,11 +90,11 @@ TEST(Optimizers, LeaveTablesAndVectorsToAdamWUnderMuon) {
                               .accumulate = 2,
                               .backend = exec::Backend::null};
   const int64_t sizes[] = {1};
-  const Engine engine(options, sizes, {});
-  EXPECT_EQ(state_dtype(engine, "momentum/model.layers.0.mlp.up_proj.weight"), DType::f32);
+  const Compiled compiled = compile(options, sizes, {});
+  EXPECT_EQ(state_dtype(compiled, "momentum/model.layers.0.mlp.up_proj.weight"), DType::f32);
   for (const char* plain : {"model.embed_tokens.weight", "lm_head.weight", "model.norm.weight"}) {
-    EXPECT_EQ(state_dtype(engine, std::string("adam_v/") + plain), DType::f32) << plain;
-    EXPECT_EQ(state_dtype(engine, std::string("momentum/") + plain), DType::boolean) << plain;
+    EXPECT_EQ(state_dtype(compiled, std::string("adam_v/") + plain), DType::f32) << plain;
+    EXPECT_EQ(state_dtype(compiled, std::string("momentum/") + plain), DType::boolean) << plain;
   }
 }
 

@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/plan_report.h"
 #include "engine/team_run.h"
+#include "planner/plan_report.h"
 #include "run/from_recipe.h"
 #include "tiny_language_model.h"
 
@@ -93,12 +93,12 @@ TEST_F(PipelineRun, AnAdaptersStagesHaveTheFrozenWeightsThatTheyRead) {
   options.backend = exec::Backend::null;
   int64_t frozen_bytes = 0;
   for (options.rank = 0; options.rank < 2; ++options.rank) {
-    const PlanReport stage = make_plan_report(options);
+    const planner::PlanReport stage = planner::make_plan_report(options);
     EXPECT_GT(stage.frozen_bytes, 0);
     frozen_bytes += stage.frozen_bytes;
   }
   options.num_workers = 1;
-  EXPECT_EQ(frozen_bytes, make_plan_report(options).frozen_bytes);
+  EXPECT_EQ(frozen_bytes, planner::make_plan_report(options).frozen_bytes);
 }
 
 TEST_F(PipelineRun, MistakesAreNamed) {

@@ -38,20 +38,20 @@ class Trained {
   }
 
   StepResult step() {
-    const int64_t num_micro = engine_.options().accumulate;
+    const int64_t num_micro = engine_.compiled().options.accumulate;
     const auto next = [&] { return MicroBatch{{images_.data(), labels_.data()}, kBatch}; };
     return engine_.train_step(num_micro, num_micro * kBatch, next, num_steps_++, 0.02);
   }
   std::vector<float> trained() const {
     std::vector<float> all;
-    for (const nn::Tensor& tensor : engine_.tensors()) {
+    for (const nn::Tensor& tensor : engine_.compiled().tensors) {
       if (!tensor.trainable) continue;
-      const std::span<float> values = engine_.values(tensor.name);
+      const std::span<float> values = engine::values(engine_, tensor.name);
       all.insert(all.end(), values.begin(), values.end());
     }
     return all;
   }
-  std::span<float> loss_scale() const { return engine_.values(kLossScale); }
+  std::span<float> loss_scale() const { return values(engine_, kLossScale); }
 
  private:
   Engine engine_;

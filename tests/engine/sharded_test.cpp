@@ -6,9 +6,9 @@
 
 #include "bench/case.h"
 #include "bench/workload.h"
-#include "engine/plan_report.h"
 #include "engine/team_run.h"
 #include "ir/op_def.h"
+#include "planner/plan_report.h"
 #include "run/from_recipe.h"
 
 namespace hearth::engine {
@@ -77,7 +77,7 @@ TEST_F(Sharded, AllAskTheFirstWeightsForWhatTheyMakeOfPreferences) {
 std::string held(const std::string& yaml, double share) {
   const EngineOptions options =
       run::engine_options(run::parse_recipe(yaml, "test", std::vector<std::string>{"devices=2"}));
-  const auto free = static_cast<double>(make_plan_report(options).arena_bytes);
+  const auto free = static_cast<double>(planner::make_plan_report(options).arena_bytes);
   return yaml + fmt::format("memory: {}\n", static_cast<int64_t>(share * free));
 }
 
@@ -85,7 +85,7 @@ TEST_F(Sharded, WhatIsMadeAgainChangesNoBit) {
   // Under both budgets losses come from equally few logits at a time.
   const std::string less = held(sharded(words_), 0.65), more = held(sharded(words_), 0.75);
   const auto num_recomputed = [](const std::string& yaml) {
-    return make_plan_report(
+    return planner::make_plan_report(
                run::engine_options(run::parse_recipe(yaml, "test", std::vector<std::string>{"devices=2"})))
         .recompute.num_recomputed;
   };
@@ -99,7 +99,6 @@ EngineOptions options_of(const char* bench_case, int num_workers, int rank) {
   options.parallel = Parallel::sharded;
   options.rank = rank;
   options.backend = exec::Backend::gpu;
-  options.plan_only = true;
   return options;
 }
 
@@ -107,23 +106,23 @@ TEST(ShardedPlan, EachWeightWithItsStatesIsOnOneGpu) {
   constexpr int kNumWorkers = 4;
   EngineOptions options = options_of("resnet18-b64-fp32", kNumWorkers, 0);
   options.parallel = Parallel::data;
-  const Engine whole(options, std::span(&options.batch, 1), std::span<int64_t>());
-  std::vector<std::unique_ptr<Engine>> engines;
+  const Compiled whole = compile(options, std::span(&options.batch, 1), {});
+  std::vector<Compiled> workers;
   int64_t most_bytes = 0;
   for (int rank = 0; rank < kNumWorkers; ++rank) {
     options = options_of("resnet18-b64-fp32", kNumWorkers, rank);
-    engines.push_back(std::make_unique<Engine>(options, std::span(&options.batch, 1), std::span<int64_t>()));
-    most_bytes = std::max(most_bytes, engines.back()->layout().device_bytes());
+    workers.push_back(compile(options, std::span(&options.batch, 1), {}));
+    most_bytes = std::max(most_bytes, workers.back().layout->device_bytes());
   }
   int64_t shared_bytes = 0;
-  for (const exec::PersistentBuffer& buffer : whole.layout().buffers()) {
-    const auto has = [&](const auto& engine) { return engine->layout().at(buffer.name).is_on_device(); };
+  for (const exec::PersistentBuffer& buffer : whole.layout->buffers()) {
+    const auto has = [&](const Compiled& worker) { return worker.layout->at(buffer.name).is_on_device(); };
     const bool is_of_weight =
         buffer.role == ir::Role::parameter || buffer.name.find("momentum/") != std::string::npos;
-    EXPECT_EQ(std::ranges::count_if(engines, has), is_of_weight ? 1 : kNumWorkers) << buffer.name;
+    EXPECT_EQ(std::ranges::count_if(workers, has), is_of_weight ? 1 : kNumWorkers) << buffer.name;
     if (!is_of_weight) shared_bytes += passes::padded_bytes(buffer.type.num_bytes());
   }
-  const int64_t all_bytes = whole.layout().device_bytes() - shared_bytes;
+  const int64_t all_bytes = whole.layout->device_bytes() - shared_bytes;
   EXPECT_LT(most_bytes - shared_bytes, all_bytes / kNumWorkers * 11 / 10);
 }
 
@@ -147,15 +146,15 @@ TEST(ShardedPlan, AllMeetInOneOrderWhateverTheirRankAndTheirMicroBatch) {
         EngineOptions options = options_of(bench_case, 4, rank);
         options.accumulate = options.shards = 8;
         options.batch = batch;
-        const Engine engine(options, std::span(&options.batch, 1), std::span<int64_t>());
+        const Compiled compiled = compile(options, std::span(&options.batch, 1), {});
         if (last.empty()) {
-          last = meetings(engine.train_program());
-          before = meetings(*engine.accumulate_program());
+          last = meetings(compiled.train_program());
+          before = meetings(*compiled.accumulate_program());
           EXPECT_FALSE(before.empty());
           EXPECT_GT(last.size(), before.size());
         }
-        EXPECT_EQ(meetings(engine.train_program()), last) << "rank " << rank << ", batch " << batch;
-        EXPECT_EQ(meetings(*engine.accumulate_program()), before) << "rank " << rank << ", batch " << batch;
+        EXPECT_EQ(meetings(compiled.train_program()), last) << "rank " << rank << ", batch " << batch;
+        EXPECT_EQ(meetings(*compiled.accumulate_program()), before) << "rank " << rank << ", batch " << batch;
       }
     }
   }

@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "engine/plan_report.h"
 #include "engine/team_run.h"
+#include "planner/plan_report.h"
 #include "run/from_recipe.h"
 
 namespace hearth::engine {
@@ -51,7 +51,7 @@ TEST(TeamPlan, ShardsOfTheStatesAreTheWholeOnes) {
     EngineOptions options = run::engine_options(run::parse_recipe(kPictures, "test", overrides));
     options.rank = rank;
     options.backend = exec::Backend::null;
-    return make_plan_report(options).optimizer_bytes;
+    return planner::make_plan_report(options).optimizer_bytes;
   };
   const int64_t whole = optimizer_bytes("parallel=data", 0);
   const int64_t first = optimizer_bytes("parallel=zero1", 0), second = optimizer_bytes("parallel=zero1", 1);

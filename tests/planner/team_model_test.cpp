@@ -22,7 +22,6 @@ engine::EngineOptions options_of(const char* name, int num_workers) {
   engine::EngineOptions options = bench::engine_options(bench::find_bench_case(name), {});
   bench::share_out(options, num_workers);
   options.backend = exec::Backend::gpu;
-  options.plan_only = true;
   return options;
 }
 
@@ -48,8 +47,8 @@ Moved moved_by(const exec::Program& program, std::string_view op) {
 
 TEST(TeamModel, TakesAsLongAsKernelsAndBytesDo) {
   const engine::EngineOptions options = options_of("resnet18-b64-fp32", 2);
-  const engine::Engine engine(options, std::span(&options.batch, 1), {});
-  const exec::Program& program = engine.train_program();
+  const engine::Compiled compiled = engine::compile(options, std::span(&options.batch, 1), {});
+  const exec::Program& program = compiled.train_program();
   const Moved sums = moved_by(program, "all_reduce"), out = moved_by(program, "stash");
   double kernels = 0;
   for (const cost::RooflineRow& row : cost::make_roofline(program.graph(), gpu()).rows) {
@@ -88,8 +87,8 @@ TEST(TeamModel, TakesAsLongAsKernelsAndBytesDo) {
 
 TEST(TeamModel, BucketsFollowOneAnotherClosely) {
   const engine::EngineOptions options = options_of("resnet18-b64-fp32", 2);
-  const engine::Engine engine(options, std::span(&options.batch, 1), {});
-  const std::vector<exec::PlannedStep> steps = engine.train_program().planned_steps();
+  const engine::Compiled compiled = engine::compile(options, std::span(&options.batch, 1), {});
+  const std::vector<exec::PlannedStep> steps = compiled.train_program().planned_steps();
   std::map<std::string, size_t> fetched;
   int num_sent = 0;
   for (size_t s = 0; s < steps.size(); ++s) {

@@ -35,9 +35,9 @@ TEST(WaysToShare, EachKeepsAPartOfTheStates) {
   const WayToShare zero1 = plan_way_to_share("zero1", options, gpus, gpu, {});
   ASSERT_TRUE(data.model && zero1.model);
   // The embedding is most of all weights: who has its two moments saves the others' alone.
-  const engine::Engine engine(options, std::span(&options.batch, 1), std::span<int64_t>());
+  const engine::Compiled compiled = engine::compile(options, std::span(&options.batch, 1), {});
   int64_t weight_bytes = 0, largest_bytes = 0;
-  for (const exec::PersistentBuffer& buffer : engine.layout().buffers()) {
+  for (const exec::PersistentBuffer& buffer : compiled.layout->buffers()) {
     if (buffer.role != ir::Role::parameter) continue;
     weight_bytes += buffer.type.num_bytes();
     largest_bytes = std::max(largest_bytes, buffer.type.num_bytes());
@@ -60,9 +60,9 @@ TEST(WaysToShare, UnequalGpusGetUnequalStages) {
     return way.model.value_or(TeamModel{.plans = {{}, {}}}).plans;
   };
   constexpr int64_t kPlenty = int64_t{20} << 30;
-  const std::vector<engine::PlanReport> equal = stages(kPlenty, kPlenty);
+  const std::vector<PlanReport> equal = stages(kPlenty, kPlenty);
   const int64_t less = equal[0].peak_bytes - (equal[0].peak_bytes >> 3);
-  const std::vector<engine::PlanReport> unequal = stages(less, kPlenty);
+  const std::vector<PlanReport> unequal = stages(less, kPlenty);
   EXPECT_LE(unequal[0].peak_bytes, less);
   EXPECT_GT(unequal[1].num_parameters, equal[1].num_parameters);
   EXPECT_EQ(unequal[0].num_parameters + unequal[1].num_parameters,

@@ -35,9 +35,9 @@ Trainer make_trainer(const TemporaryFolder& folder, const std::vector<std::strin
 TEST(Run, GoesOnThroughOverflowsOfTheLossScale) {
   const TemporaryFolder folder;
   Trainer trainer = make_trainer(folder, std::vector<std::string>{"precision=fp16"});
-  trainer.engine().values(engine::kLossScale)[0] = std::ldexp(1.0F, 30);
+  engine::values(trainer.engine(), engine::kLossScale)[0] = std::ldexp(1.0F, 30);
   EXPECT_EQ(trainer.run(false).steps, 8);
-  EXPECT_GT(trainer.engine().values(engine::kLossScale)[2], 0);
+  EXPECT_GT(engine::values(trainer.engine(), engine::kLossScale)[2], 0);
   EXPECT_EQ(io::read_curve(folder.path() / "trainer_log.jsonl", "loss").size(), 8U);
   EXPECT_LT(io::read_curve(folder.path() / "trainer_log.jsonl", "grad_norm").size(), 8U);
 }
@@ -91,8 +91,8 @@ void train_on_noise(const engine::OptimizerOptions& optimizer, double rate,
 
 std::vector<float> all_weights(const engine::Engine& engine, const std::string& prefix) {
   std::vector<float> all;
-  for (const nn::Tensor& tensor : engine.tensors()) {
-    const std::span<float> values = engine.values(prefix + tensor.name);
+  for (const nn::Tensor& tensor : engine.compiled().tensors) {
+    const std::span<float> values = engine::values(engine, prefix + tensor.name);
     all.insert(all.end(), values.begin(), values.end());
   }
   return all;

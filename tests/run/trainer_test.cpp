@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "base/philox.h"
-#include "engine/plan_report.h"
 #include "io/run_log.h"
+#include "planner/plan_report.h"
 #include "run/from_recipe.h"
 #include "run/schedule.h"
 #include "run/trainer.h"
@@ -193,8 +193,8 @@ double weights_after(const engine::EngineOptions& options, const std::vector<int
     for (const int64_t size : sizes) total += size;
     loss = engine.train_step(std::ssize(sizes), total, next, step, 0.1).loss;
   }
-  for (const nn::Tensor& tensor : engine.tensors()) {
-    const auto values = engine.values(tensor.name);
+  for (const nn::Tensor& tensor : engine.compiled().tensors) {
+    const auto values = engine::values(engine, tensor.name);
     weights->insert(weights->end(), values.begin(), values.end());
   }
   return loss;
@@ -239,10 +239,10 @@ void expect_same_weights_within(engine::EngineOptions options, int64_t image_siz
   std::vector<float> free_weights;
   weights_after(options, {options.batch}, &free_weights, image_size);
   const int64_t sizes[] = {options.batch};
-  options.budget_bytes = engine::Engine(options, sizes, {}).arena_bytes() * percent / 100;
-  const engine::Engine engine(options, sizes, {});
-  EXPECT_TRUE(engine.recompute().fits);
-  EXPECT_GT(engine.recompute().num_recomputed, 0);
+  options.budget_bytes = engine::compile(options, sizes, {}).arena_bytes * percent / 100;
+  const engine::Compiled compiled = engine::compile(options, sizes, {});
+  EXPECT_TRUE(compiled.recompute.fits);
+  EXPECT_GT(compiled.recompute.num_recomputed, 0);
   std::vector<float> tight_weights;
   weights_after(options, {options.batch}, &tight_weights, image_size);
   expect_close(tight_weights, free_weights, 1e-5);
@@ -258,9 +258,9 @@ TEST(Plan, RecomputationHalvesTheArenaOfResNets) {
   for (const char* model : {"resnet18", "resnet50"}) {
     engine::EngineOptions options = small_engine(model, 32);
     options.batch = 64;
-    const int64_t free_bytes = engine::make_plan_report(options).arena_bytes;
+    const int64_t free_bytes = planner::make_plan_report(options).arena_bytes;
     options.budget_bytes = free_bytes * 54 / 100;
-    const engine::PlanReport tight = engine::make_plan_report(options);
+    const planner::PlanReport tight = planner::make_plan_report(options);
     EXPECT_TRUE(tight.recompute.fits) << model << ": " << tight.recompute.peak_after_bytes;
     EXPECT_LT(tight.arena_bytes, free_bytes * 55 / 100) << model;
   }

@@ -1,4 +1,4 @@
-#include "engine/plan_report.h"
+#include "planner/plan_report.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 
-namespace hearth::engine {
+namespace hearth::planner {
 namespace {
 
 int64_t staging_bytes(const exec::Program& program) {
@@ -25,10 +25,10 @@ std::string row(std::string_view name, int64_t bytes) {
 
 }  // namespace
 
-PlanReport make_plan_report(const Engine& engine) {
-  const EngineOptions& options = engine.options();
-  const exec::Program& program = engine.train_program();
-  const exec::PersistentLayout& layout = engine.layout();
+PlanReport make_plan_report(const engine::Compiled& compiled) {
+  const engine::EngineOptions& options = compiled.options;
+  const exec::Program& program = compiled.train_program();
+  const exec::PersistentLayout& layout = *compiled.layout;
   PlanReport report{.batch = options.batch,
                     .weight_bytes = layout.device_bytes_of(ir::Role::parameter),
                     .frozen_bytes = layout.device_bytes_of(ir::Role::frozen)};
@@ -42,22 +42,18 @@ PlanReport make_plan_report(const Engine& engine) {
   report.activation_bytes = program.report().activation_bytes;
   report.workspace_bytes = program.report().workspace_bytes;
   report.staging_bytes = staging_bytes(program);
-  report.arena_bytes = engine.arena_bytes();
+  report.arena_bytes = compiled.arena_bytes;
   report.bound_bytes = program.report().bound_bytes;
   report.peak_bytes = layout.device_bytes() + report.arena_bytes + report.staging_bytes;
-  report.host_bytes += engine.host_arena_bytes();
-  report.flops_per_step = engine.flops_per_update();
-  report.recompute = engine.recompute();
+  report.host_bytes += compiled.host_arena_bytes;
+  report.flops_per_step = compiled.flops_per_update;
+  report.recompute = compiled.recompute;
   report.time = cost::simulate(program.graph(), options.machine);
   return report;
 }
 
-PlanReport make_plan_report(const EngineOptions& options, std::unique_ptr<Engine>* engine) {
-  const int64_t sizes[] = {options.batch};
-  auto compiled = std::make_unique<Engine>(options, sizes, std::span<const int64_t>{});
-  const PlanReport report = make_plan_report(*compiled);
-  if (engine != nullptr) *engine = std::move(compiled);
-  return report;
+PlanReport make_plan_report(const engine::EngineOptions& options) {
+  return make_plan_report(engine::compile(options, std::span(&options.batch, 1), {}));
 }
 
 std::string to_table(const PlanReport& report) {
@@ -87,4 +83,4 @@ std::string to_json(const PlanReport& report) {
       report.flops_per_step);
 }
 
-}  // namespace hearth::engine
+}  // namespace hearth::planner

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "cost/seconds.h"
-#include "engine/engine.h"
+#include "engine/compile.h"
 
-namespace hearth::engine {
+namespace hearth::planner {
 
 /// What a training step needs, known before anything is allocated.
 struct PlanReport {
@@ -33,14 +33,13 @@ struct PlanReport {
   }
 };
 
-/// What the training step of a compiled engine needs.
-PlanReport make_plan_report(const Engine& engine);
-/// Compiles the training step (no weights, no data, nothing run) and adds up its bytes. `engine`, when given,
-/// receives the compiled engine.
-PlanReport make_plan_report(const EngineOptions& options, std::unique_ptr<Engine>* engine = nullptr);
+/// What a compiled training step needs.
+PlanReport make_plan_report(const engine::Compiled& compiled);
+/// The same of EngineOptions::batch, which is compiled for it.
+PlanReport make_plan_report(const engine::EngineOptions& options);
 
 /// The report as a table for people and as JSON for programs.
 std::string to_table(const PlanReport& report);
 std::string to_json(const PlanReport& report);
 
-}  // namespace hearth::engine
+}  // namespace hearth::planner

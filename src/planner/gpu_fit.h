@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/engine.h"
+#include "engine/compile.h"
 
-namespace hearth::engine {
+namespace hearth::planner {
 
 /// Settings of a recipe under which it fits a GPU, found by planning everything with them.
 struct WayToFit {
@@ -16,8 +16,8 @@ struct WayToFit {
 };
 
 /// The fastest ways to bring a run that does not fit down to `gpu_bytes`, at most three: smaller
-/// micro-batches, recomputation, what waits in host memory, moments in 8 bits. Sizes are those of the engine.
-std::vector<WayToFit> ways_to_fit(const EngineOptions& options, std::span<const int64_t> train_sizes,
+/// micro-batches, recomputation, what waits in host memory, moments in 8 bits. Sizes are those of compile().
+std::vector<WayToFit> ways_to_fit(const engine::EngineOptions& options, std::span<const int64_t> train_sizes,
                                   std::span<const int64_t> eval_sizes, int64_t gpu_bytes);
 
-}  // namespace hearth::engine
+}  // namespace hearth::planner

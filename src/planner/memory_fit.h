@@ -1,15 +1,14 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 
 #include "base/function_ref.h"
-#include "engine/plan_report.h"
+#include "planner/plan_report.h"
 
-namespace hearth::engine {
+namespace hearth::planner {
 
 /// A way to stay within a budget: what waits in host memory; what is made again is in the report.
 struct MemoryFit {
@@ -24,8 +23,7 @@ std::span<const passes::OffloadOptions> ways_to_offload();
 /// Finds what fits a budget by planning, never by estimating. Graphs are grown once per micro-batch.
 class MemoryFits {
  public:
-  MemoryFits(EngineOptions options, int64_t memory_bytes);
-  ~MemoryFits();
+  MemoryFits(engine::EngineOptions options, int64_t memory_bytes);
 
   /// The largest micro-batch that fits as it is; nothing when not even one sample does.
   std::optional<PlanReport> largest_as_it_is();
@@ -41,12 +39,12 @@ class MemoryFits {
   std::optional<PlanReport> fitting(int64_t batch, const passes::OffloadOptions& offload);
   PlanReport largest_from(const PlanReport& least, FunctionRef<PlanReport(int64_t)> plan_of);
 
-  EngineOptions options_;
+  engine::EngineOptions options_;
   int64_t memory_bytes_;
-  std::map<int64_t, std::unique_ptr<Engine>> engines_;
+  std::map<int64_t, engine::Compiled> measured_;  ///< by the size of a micro-batch
 };
 
 /// What a fit does: "as it is", or "recomputation (+18.7% work), states in host memory".
 std::string describe(const MemoryFit& fit);
 
-}  // namespace hearth::engine
+}  // namespace hearth::planner

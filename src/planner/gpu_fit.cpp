@@ -1,4 +1,4 @@
-#include "engine/gpu_fit.h"
+#include "planner/gpu_fit.h"
 
 #include <fmt/format.h>
 
@@ -6,22 +6,21 @@
 #include <optional>
 
 #include "base/error.h"
-#include "engine/memory_fit.h"
+#include "planner/memory_fit.h"
 
-namespace hearth::engine {
+namespace hearth::planner {
 namespace {
 
 constexpr size_t kMostWays = 3;
 /// Of a budget that the packing went over.
-constexpr int kTries = 3;
+constexpr int kMostTries = 3;
 
 class Search {
  public:
-  Search(const EngineOptions& options, std::span<const int64_t> train_sizes,
+  Search(const engine::EngineOptions& options, std::span<const int64_t> train_sizes,
          std::span<const int64_t> eval_sizes, int64_t gpu_bytes)
       : options_(options), train_sizes_(train_sizes), eval_sizes_(eval_sizes), gpu_bytes_(gpu_bytes) {
-    options_.self_test.when = exec::SelfTest::When::never;
-    base_seconds_ = seconds_per_row(*plan(options_, false));
+    base_seconds_ = seconds_per_row(plan(options_, false));
   }
 
   std::vector<WayToFit> run() {
@@ -41,73 +40,72 @@ class Search {
 
  private:
   /// All programs of a run; with `packed`, as they would run.
-  std::unique_ptr<Engine> plan(EngineOptions options, bool packed) const {
-    options.measure_only = !packed;
-    options.plan_only = packed;
+  engine::Compiled plan(const engine::EngineOptions& options, bool packed) const {
     std::vector<int64_t> train_sizes(train_sizes_.begin(), train_sizes_.end());
     std::vector<int64_t> eval_sizes(eval_sizes_.begin(), eval_sizes_.end());
     for (std::vector<int64_t>* sizes : {&train_sizes, &eval_sizes}) {
       for (int64_t& size : *sizes) size = std::min(size, options.batch);
     }
-    return std::make_unique<Engine>(std::move(options), train_sizes, eval_sizes);
+    return packed ? engine::compile(options, train_sizes, eval_sizes)
+                  : engine::measure(options, train_sizes, eval_sizes);
   }
-  bool fits(const Engine& engine) const { return engine.gpu_bytes() <= gpu_bytes_; }
+  bool fits(const engine::Compiled& compiled) const { return compiled.gpu_bytes() <= gpu_bytes_; }
   /// And stays within its own budget, which a run insists on.
-  bool holds(const Engine& engine) const {
-    const int64_t budget = engine.options().budget_bytes;
-    return fits(engine) && (budget == 0 || engine.arena_bytes() <= budget);
+  bool holds(const engine::Compiled& compiled) const {
+    const int64_t budget = compiled.options.budget_bytes;
+    return fits(compiled) && (budget == 0 || compiled.arena_bytes <= budget);
   }
-  static double seconds_per_row(const Engine& engine) {
-    return make_plan_report(engine).time.seconds / static_cast<double>(engine.options().batch);
+  static double seconds_per_row(const engine::Compiled& compiled) {
+    return make_plan_report(compiled).time.seconds / static_cast<double>(compiled.options.batch);
   }
-  void add(const Engine& engine, std::string settings, std::string what) {
+  void add(const engine::Compiled& compiled, std::string settings, std::string what) {
     found_.push_back({.settings = std::move(settings),
                       .what = std::move(what),
-                      .times_as_long = seconds_per_row(engine) / base_seconds_});
+                      .times_as_long = seconds_per_row(compiled) / base_seconds_});
   }
 
   void add_smaller_batch() {
     for (int64_t parts = 2; parts <= options_.batch; ++parts) {
       if (options_.batch % parts != 0) continue;
-      EngineOptions options = options_;
+      engine::EngineOptions options = options_;
       options.batch /= parts;
       options.accumulate *= parts;
       if (!measures(options)) continue;
-      const std::unique_ptr<Engine> engine = plan(options, true);
-      if (!fits(*engine)) continue;
-      return add(*engine,
+      const engine::Compiled compiled = plan(options, true);
+      if (!fits(compiled)) continue;
+      return add(compiled,
                  fmt::format("train.batch={} train.accumulate={}", options.batch, options.accumulate),
                  "smaller micro-batches");
     }
   }
 
   /// Whether it may fit; a model may refuse a size.
-  bool measures(const EngineOptions& options) const {
+  bool measures(const engine::EngineOptions& options) const {
     try {
-      return fits(*plan(options, false));
+      return fits(plan(options, false));
     } catch (const UserError&) {
       return false;
     }
   }
 
   void add_offload(const passes::OffloadOptions& way) {
-    EngineOptions options = options_;
+    engine::EngineOptions options = options_;
     options.offload = way;
     options.budget_bytes = 0;
-    std::unique_ptr<Engine> engine = plan(options, true);
+    engine::Compiled compiled = plan(options, true);
     // The arena gets what the rest leaves over.
-    for (int i = 0; i < kTries && !holds(*engine); ++i) {
-      const int64_t over = std::max<int64_t>(0, engine->gpu_bytes() - gpu_bytes_);
-      const int64_t from = over == 0 || i == 0 ? engine->arena_bytes() : options.budget_bytes;
+    for (int i = 0; i < kMostTries && !holds(compiled); ++i) {
+      const int64_t over = std::max<int64_t>(0, compiled.gpu_bytes() - gpu_bytes_);
+      const int64_t from = over == 0 || i == 0 ? compiled.arena_bytes : options.budget_bytes;
       options.budget_bytes = from - over;
       if (options.budget_bytes <= 0) return;
-      engine = plan(options, true);
+      compiled = plan(options, true);
     }
-    if (!holds(*engine)) return;
-    add(*engine, settings_of(options), describe({.offload = way, .report = make_plan_report(*engine)}));
+    if (!holds(compiled)) return;
+    add(compiled, settings_of(options), describe({.offload = way, .report = make_plan_report(compiled)}));
   }
 
-  static std::string settings_of(const EngineOptions& options) {
+  static std::string settings_of(const engine::EngineOptions& options) {
     std::vector<std::string> settings;
     if (options.budget_bytes > 0) settings.push_back(fmt::format("memory={}", options.budget_bytes));
     if (options.offload.states) settings.emplace_back("offload.states=true");
@@ -118,13 +116,13 @@ class Search {
 
   void add_8bit() {
     if (options_.optimizer.name != std::string_view("adamw")) return;
-    EngineOptions options = options_;
+    engine::EngineOptions options = options_;
     options.optimizer.name = "adamw8bit";
-    const std::unique_ptr<Engine> engine = plan(options, true);
-    if (fits(*engine)) add(*engine, "optimizer.name=adamw8bit", "moments in 8 bits");
+    const engine::Compiled compiled = plan(options, true);
+    if (fits(compiled)) add(compiled, "optimizer.name=adamw8bit", "moments in 8 bits");
   }
 
-  EngineOptions options_;
+  engine::EngineOptions options_;
   std::span<const int64_t> train_sizes_, eval_sizes_;
   int64_t gpu_bytes_;
   double base_seconds_ = 0;
@@ -133,9 +131,9 @@ class Search {
 
 }  // namespace
 
-std::vector<WayToFit> ways_to_fit(const EngineOptions& options, std::span<const int64_t> train_sizes,
+std::vector<WayToFit> ways_to_fit(const engine::EngineOptions& options, std::span<const int64_t> train_sizes,
                                   std::span<const int64_t> eval_sizes, int64_t gpu_bytes) {
   return Search(options, train_sizes, eval_sizes, gpu_bytes).run();
 }
 
-}  // namespace hearth::engine
+}  // namespace hearth::planner

@@ -1,4 +1,4 @@
-#include "engine/memory_fit.h"
+#include "planner/memory_fit.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace hearth::engine {
+namespace hearth::planner {
 namespace {
 
 constexpr int64_t kMostRows = 1 << 20;
@@ -32,25 +32,22 @@ int64_t rows_within(int64_t bytes, double row_bytes) {
 
 std::span<const passes::OffloadOptions> ways_to_offload() { return kWays; }
 
-MemoryFits::MemoryFits(EngineOptions options, int64_t memory_bytes)
-    : options_(std::move(options)), memory_bytes_(memory_bytes) {
-  options_.measure_only = true;
-}
-
-MemoryFits::~MemoryFits() = default;
+MemoryFits::MemoryFits(engine::EngineOptions options, int64_t memory_bytes)
+    : options_(std::move(options)), memory_bytes_(memory_bytes) {}
 
 PlanReport MemoryFits::placed(int64_t batch, const passes::OffloadOptions& offload, int64_t budget_bytes) {
-  std::unique_ptr<Engine>& engine = engines_[batch];
-  if (!engine) {
-    EngineOptions options = options_;
+  auto found = measured_.find(batch);
+  if (found == measured_.end()) {
+    engine::EngineOptions options = options_;
     options.batch = batch;
     options.offload = offload;
     options.budget_bytes = budget_bytes;
-    engine = std::make_unique<Engine>(std::move(options), std::span(&batch, 1), std::span<const int64_t>{});
-  } else if (engine->options().offload != offload || engine->options().budget_bytes != budget_bytes) {
-    engine->place(offload, budget_bytes);
+    found = measured_.emplace(batch, engine::measure(options, std::span(&batch, 1), {})).first;
+  } else if (const engine::EngineOptions& last = found->second.options;
+             last.offload != offload || last.budget_bytes != budget_bytes) {
+    engine::place_again(found->second, offload, budget_bytes);
   }
-  return make_plan_report(*engine);
+  return make_plan_report(found->second);
 }
 
 /// Batch norm over a single row has no variance, so some models start at a batch of 2.
@@ -123,7 +120,7 @@ std::optional<MemoryFit> MemoryFits::cheapest() {
     if (!best || report->time.seconds < best->report.time.seconds)
       best = MemoryFit{.offload = way,
                        .report = *report,
-                       .budget_bytes = engines_.at(options_.batch)->options().budget_bytes};
+                       .budget_bytes = measured_.at(options_.batch).options.budget_bytes};
     const passes::RecomputeResult& given_up = report->recompute;
     // Nothing was given up: no other way is faster.
     if (report->host_bytes == 0 && given_up.num_recomputed == 0 && given_up.num_smaller == 0) break;
@@ -157,4 +154,4 @@ std::string describe(const MemoryFit& fit) {
   return parts.empty() ? "as it is" : fmt::format("{}", fmt::join(parts, ", "));
 }
 
-}  // namespace hearth::engine
+}  // namespace hearth::planner

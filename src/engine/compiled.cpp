@@ -1,0 +1,30 @@
+#include "engine/compiled.h"
+
+#include "cost/seconds.h"
+
+#include "exec/device/gpu.h"
+
+namespace hearth::engine {
+
+std::vector<exec::Program*> Compiled::programs() const {
+  std::vector<exec::Program*> all;
+  for (const auto* kind : {&step, &accumulate, &evaluate}) {
+    for (const auto& [shape, program] : *kind) all.push_back(program.get());
+  }
+  for (const Level& level : levels) all.insert(all.end(), {level.put_away.get(), level.add.get()});
+  if (outer != nullptr) all.push_back(outer.get());
+  for (const auto& [key, program] : stage.singles) all.push_back(program.get());
+  return all;
+}
+
+int64_t Compiled::gpu_bytes() const {
+  exec::GpuRoom::Needs needs;
+  for (const exec::Program* program : programs()) needs.cover(*program);
+  return exec::Gpu::needed_bytes(*layout, needs);
+}
+
+double Compiled::evaluation_seconds(BatchShape shape) const {
+  return 10 * cost::simulate(evaluate.at(shape)->graph(), options.machine).seconds;
+}
+
+}  // namespace hearth::engine

@@ -1,0 +1,91 @@
+#include "engine/memory.h"
+
+#include <cstring>
+
+#include "base/text.h"
+
+namespace hearth::engine {
+
+DoesNotFit::DoesNotFit(std::shared_ptr<const Compiled> plan, int64_t needed, int64_t usable, std::string name)
+    : UserError(fmt::format("expected a plan of at most {} on {}, got {}; try a smaller model or micro-batch",
+                            human_bytes(usable), name, human_bytes(needed))),
+      compiled(std::move(plan)),
+      needed_bytes(needed),
+      usable_bytes(usable),
+      device(std::move(name)) {}
+
+Memory::Memory(const std::shared_ptr<const Compiled>& compiled) : compiled_(compiled) {
+  if (compiled->options.backend == exec::Backend::gpu) {
+    open_gpu();
+  } else {
+    open_host();
+  }
+}
+
+void Memory::open_host() {
+  persistent_ = exec::Region(passes::padded_bytes(compiled_->layout->num_bytes()));
+  arena_ = exec::Region(compiled_->arena_bytes);
+  host_arena_ = exec::Region(compiled_->host_arena_bytes);
+  image_ = persistent_.data();
+}
+
+void Memory::open_gpu() {
+  const exec::PersistentLayout& layout = *compiled_->layout;
+  gpu_ = std::make_unique<exec::Gpu>(compiled_->options.gpu);
+  const int64_t needed = compiled_->gpu_bytes(), usable = gpu_->usable_bytes();
+  if (needed > usable) throw DoesNotFit(compiled_, needed, usable, gpu_->device().info().name);
+  const int64_t image_bytes = passes::padded_bytes(layout.num_bytes());
+  if (layout.device_bytes() < layout.num_bytes()) {
+    pinned_ = std::make_unique<gpu::HostMemory>(gpu_->device(), image_bytes);
+    std::memset(pinned_->data(), 0, static_cast<size_t>(image_bytes));
+    image_ = pinned_->data();
+  } else {
+    persistent_ = exec::Region(image_bytes);
+    image_ = persistent_.data();
+  }
+  exec::GpuRoom::Needs needs;
+  for (const exec::Program* program : compiled_->programs()) needs.cover(*program);
+  gpu_->allocate(layout, image_, needs);
+}
+
+exec::Places Memory::places() {
+  if (gpu_) return gpu_->places();
+  return {.persistent = image_, .arena = arena_.data(), .host = host_arena_.data()};
+}
+
+std::byte* Memory::on_host() {
+  if (gpu_ && newer_ == Newer::gpu) gpu_->download();
+  newer_ = Newer::host;
+  return image_;
+}
+
+void Memory::to_gpu() {
+  if (gpu_ && newer_ == Newer::host) gpu_->upload();
+  newer_ = Newer::gpu;
+}
+
+void Memory::read_loss_scale(float* to) {
+  const exec::PersistentBuffer* scale = compiled_->layout->find(kLossScale);
+  *to = 1;
+  if (scale == nullptr) return;
+  if (gpu_ && newer_ == Newer::gpu) {
+    gpu_->read(*scale, to, sizeof *to);
+  } else {
+    std::memcpy(to, image_ + scale->offset, sizeof *to);
+  }
+}
+
+Room::Room(Memory& memory, const exec::Program& program) {
+  if (exec::Gpu* gpu = memory.gpu()) {
+    exec::GpuRoom::Needs needs;
+    needs.cover(program);
+    on_gpu_.emplace(gpu->device(), needs);
+    places_ = gpu->places_in(*on_gpu_);
+  } else {
+    arena_ = exec::Region(program.arena_bytes());
+    host_ = exec::Region(program.report().host_bytes);
+    places_ = {.persistent = memory.image_, .arena = arena_.data(), .host = host_.data()};
+  }
+}
+
+}  // namespace hearth::engine

@@ -1,0 +1,71 @@
+// Workers make updates of their own, each on its own micro-batches, and move together now and then
+// (engine/local_steps.h). The programs of each are those of a single worker; one more makes the step
+// together.
+#include <algorithm>
+
+#include "engine/compiler.h"
+#include "engine/parallel/strategy.h"
+#include "engine/running.h"
+#include "ir/state_name.h"
+
+namespace hearth::engine {
+namespace {
+
+class LocalSgd : public Strategy {
+ public:
+  void compile(Compiler& compiler, std::span<const int64_t> train_sizes,
+               std::span<const int64_t> eval_sizes) const override {
+    Strategy::compile(compiler, train_sizes, eval_sizes);
+    Compiled& compiled = compiler.compiled;
+    compiled.outer = compiler.finish(
+        make_outer_graph(compiled.train_program().graph(), compiled.statistics, compiled.options.local),
+        Purpose::step);
+  }
+
+  SumOptions sums(const Compiled& compiled) const override {
+    SumOptions sums = Strategy::sums(compiled);
+    sums.num_micro = num_own_micro(compiled.options);
+    sums.num_workers = 1;
+    return sums;
+  }
+
+  void add_own_places(const EngineOptions& options, ir::Graph& graph) const override {
+    add_outer_states(graph);
+    add_places_of_workers(graph, static_cast<int>(options.num_workers), [](const ir::Value& value) {
+      const ir::StateKind kind = ir::parse_state_name(value.name).kind;
+      return kind != ir::StateKind::anchor && kind != ir::StateKind::outer_momentum;
+    });
+  }
+
+  Part part_of(const Running& running, const Update& update) const override {
+    const data::LoaderShare own = share(running.compiled->options);
+    const int64_t present = std::clamp<int64_t>(update.num_micro - own.first, 0, own.count);
+    return {.num_micro = present,
+            .num_samples = static_cast<double>(update.num_samples) * static_cast<double>(present) /
+                           static_cast<double>(update.num_micro)};
+  }
+
+  /// The mean over all workers.
+  double norm_of_all(Running& running, double norm) const override {
+    std::vector<double> norms(static_cast<size_t>(running.compiled->options.num_workers));
+    running.group->all_gather(std::as_bytes(std::span(&norm, 1)), std::as_writable_bytes(std::span(norms)));
+    double sum = 0;
+    for (const double one : norms) sum += one;
+    return sum / static_cast<double>(norms.size());
+  }
+
+  void move_together(Running& running) override {
+    exec::Program& outer = *running.compiled->outer;
+    const EngineOptions& options = running.compiled->options;
+    outer.set_scalar(kInverseWorkers, 1.0F / static_cast<float>(options.num_workers));
+    outer.set_scalar(kOuterRate, static_cast<float>(options.local.outer_lr));
+    running.run(outer);
+    running.group->check();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_local_sgd() { return std::make_unique<LocalSgd>(); }
+
+}  // namespace hearth::engine

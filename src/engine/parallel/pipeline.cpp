@@ -1,0 +1,326 @@
+// Each worker has a stage of the model, one after the other, for all micro-batches of an update, which pass
+// through it in one program (passes/parallel/stages.h, passes/parallel/unroll.h).
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "engine/compiler.h"
+#include "engine/parallel/strategy.h"
+#include "engine/running.h"
+#include "ir/op_def.h"
+#include "ir/state_name.h"
+#include "passes/parallel/unroll.h"
+
+namespace hearth::engine {
+namespace {
+
+using ir::Role;
+using ir::ValueId;
+
+/// What stays from one update to the next, in the order of the graph.
+std::vector<ir::Value> lasting_values(const ir::Graph& graph) {
+  std::vector<ir::Value> found;
+  for (const ir::Value& value : graph.values) {
+    if (value.producer == ir::kNone && (value.role == Role::parameter || value.role == Role::state))
+      found.push_back(value);
+  }
+  return found;
+}
+
+double bytes_of(const ir::Graph& graph, bool all) {
+  double num_bytes = 0;
+  for (const ir::Value& value : graph.values) {
+    const bool counts =
+        all ? ir::is_persistent(value.role) && value.role != Role::frozen : value.role == Role::parameter;
+    if (value.producer == ir::kNone && counts) num_bytes += static_cast<double>(value.type.num_bytes());
+  }
+  return num_bytes;
+}
+
+/// After it, a gradient is the sum over the micro-batches so far.
+void add_up_gradients(passes::TrainGraph& train) {
+  const std::vector<ValueId> sums = add_accumulation(train, {});
+  for (size_t i = 0; i < sums.size(); ++i) train.gradients[i].gradient = sums[i];
+}
+
+double flops_of(const ir::Graph& graph) {
+  double flops = 0;
+  for (const ir::Node& node : graph.nodes) flops += ir::cost_of(graph, node).flops;
+  return flops;
+}
+
+/// The stage of a weight's state is that of the weight; no entry: every stage has it.
+void add_homes(std::map<std::string, int>& homes, const std::vector<ir::Value>& values) {
+  for (const ir::Value& value : values) {
+    const auto weight = homes.find(ir::parse_state_name(value.name).weight);
+    if (weight != homes.end()) homes.emplace(value.name, weight->second);
+  }
+}
+
+passes::Stages split(const Compiled& compiled, const passes::TrainGraph& micro, double weight_copies = 1) {
+  const EngineOptions& options = compiled.options;
+  std::vector<passes::StageDevice> devices = options.devices;
+  devices.resize(static_cast<size_t>(options.num_workers));
+  return passes::split_stages(micro, {.devices = std::move(devices),
+                                      .machine = options.machine,
+                                      .num_micro = options.accumulate,
+                                      .weight_copies = weight_copies,
+                                      .homes = compiled.stage.homes});
+}
+
+passes::UnrollOptions unroll_options(const Compiled& compiled, int64_t num_micro) {
+  return {.stage = compiled.options.rank,
+          .num_micro = num_micro,
+          .through_host = compiled.options.backend == exec::Backend::gpu,
+          .first_values = compiled.stage.values};
+}
+
+/// Cuts the model, and finds out which stage keeps what.
+void plan_stages(Compiler& compiler, const passes::TrainGraph& micro, BatchShape shape) {
+  Compiled& compiled = compiler.compiled;
+  const EngineOptions& options = compiled.options;
+  StagePlan& stage = compiled.stage;
+  const passes::TrainGraph update = compiler.compute(Purpose::step, shape, [&](passes::TrainGraph& train) {
+    add_update(train, options.optimizer, compiled.tables, {}, {.has_earlier = options.accumulate > 1});
+  });
+  const double copies = bytes_of(update.graph, true) / std::max(1.0, bytes_of(update.graph, false));
+  stage.flops = flops_of(update.graph) + static_cast<double>(options.accumulate - 1) * flops_of(micro.graph);
+  stage.homes = split(compiled, micro, copies).homes;
+  stage.values = lasting_values(update.graph);
+  add_homes(stage.homes, stage.values);
+  for (ir::Value& value : stage.values) {
+    const auto home = stage.homes.find(value.name);
+    if (home != stage.homes.end() && home->second != options.rank) value.role = Role::remote;
+  }
+}
+
+SumOptions sums_of_stage(const Compiled& compiled, const passes::TrainGraph& micro) {
+  const EngineOptions& options = compiled.options;
+  SumOptions sums{.num_workers = static_cast<int>(options.num_workers), .are_sums = true};
+  std::vector<int64_t> places;
+  for (size_t i = 0; i < micro.gradients.size(); ++i) {
+    const std::string& weight = micro.graph.value(micro.gradients[i].parameter).name;
+    if (compiled.stage.homes.at(weight) == options.rank) places.push_back(static_cast<int64_t>(i));
+  }
+  if (places.empty()) {
+    user_error("expected a weight to train in each of {} stages, got none in stage {}; try fewer devices",
+               options.num_workers, options.rank);
+  }
+  sums.own = {.places = std::move(places), .num_gradients = std::ssize(micro.gradients)};
+  return sums;
+}
+
+std::unique_ptr<exec::Program> compile_passage(Compiler& compiler, const passes::TrainGraph& micro,
+                                               BatchShape shape, int64_t num_micro, bool updates) {
+  Compiled& compiled = compiler.compiled;
+  const passes::Stages stages = split(compiled, micro);
+  for (const auto& [name, home] : stages.homes) HEARTH_CHECK(compiled.stage.homes.at(name) == home);
+  std::vector<int64_t>& num_bytes = compiled.stage.input_bytes[shape];
+  passes::TrainGraph own = passes::unroll(micro, stages, unroll_options(compiled, num_micro));
+  num_bytes.clear();
+  for (const std::string& name : compiled.input_names) {
+    const auto input = own.graph.find(passes::name_in_micro_batch(0, name));
+    num_bytes.push_back(input ? own.graph.type(*input).num_bytes() : 0);
+  }
+  if (updates)
+    add_update(own, compiled.options.optimizer, compiled.tables, {}, sums_of_stage(compiled, micro));
+  return compiler.finish_computed(own, Purpose::step);
+}
+
+std::unique_ptr<exec::Program> compile_evaluation(Compiler& compiler, BatchShape shape) {
+  Compiled& compiled = compiler.compiled;
+  const passes::TrainGraph train = compiler.compute(Purpose::evaluate, shape, {});
+  const passes::Stages stages = split(compiled, train);
+  std::vector<StagePlan::Output>& outputs = compiled.stage.outputs[shape];
+  for (const ValueId id : train.graph.outputs) {
+    const int stage = stages.of_node[static_cast<size_t>(train.graph.value(id).producer)];
+    HEARTH_CHECK(stage != passes::Stages::kEvery);
+    outputs.push_back({.stage = stage, .num_elements = train.graph.type(id).shape.num_elements()});
+  }
+  return compiler.place(passes::unroll(train, stages, unroll_options(compiled, 1)), Purpose::evaluate);
+}
+
+class Pipeline : public Strategy {
+ public:
+  int64_t num_sharing(const EngineOptions&) const override { return 1; }
+  bool evaluates_together() const override { return true; }
+  // Stages wait for each other in turns.
+  bool waits_in_turns() const override { return true; }
+
+  void compile(Compiler& compiler, std::span<const int64_t> train_sizes,
+               std::span<const int64_t> eval_sizes) const override;
+  double flops_per_update(const Compiled& compiled) const override { return compiled.stage.flops; }
+  std::vector<int64_t> stage_parameters(const Compiled& compiled) const override;
+
+  void open(Running& running) override;
+  exec::Program* start(Running& running, const Update& update, float* losses) override;
+  void gather_losses(Running& running, float* losses) override;
+  // Copies of a whole update's micro-batches are kept.
+  void stage_ahead(Running&, const MicroBatch&) override {}
+  double evaluate(Running& running, const MicroBatch& batch) override;
+  std::span<const float> output(const Running&, size_t place) const override { return gathered_.at(place); }
+
+ private:
+  MicroBatch keep(const StagePlan& stage, const MicroBatch& batch, int64_t index);
+
+  std::vector<std::vector<float>> gathered_;  ///< outputs of the last evaluation
+  exec::Region inputs_;                       ///< copies of an update's micro-batches
+  int64_t slot_bytes_ = 0;                    ///< of each
+};
+
+void Pipeline::compile(Compiler& compiler, std::span<const int64_t> train_sizes,
+                       std::span<const int64_t> eval_sizes) const {
+  Compiled& compiled = compiler.compiled;
+  std::vector<int64_t> lengths = compiled.options.row_lengths;
+  if (lengths.empty()) lengths.push_back(0);
+  const auto shape_of = [](int64_t size, int64_t length) {
+    return BatchShape{.num_rows = size, .row_length = length};
+  };
+  const auto micro_of = [&](BatchShape shape) {
+    return compiler.compute(Purpose::accumulate, shape, add_up_gradients);
+  };
+  const auto add_singles = [&](const passes::TrainGraph& micro, BatchShape shape) {
+    for (const bool updates : {false, true})
+      compiled.stage.singles[{shape, updates}] = compile_passage(compiler, micro, shape, 1, updates);
+  };
+  const BatchShape whole = shape_of(train_sizes[0], lengths[0]);
+  const passes::TrainGraph micro = micro_of(whole);
+  plan_stages(compiler, micro, whole);
+  // Rows of another length make another program: one of several lengths has a single micro-batch.
+  compiled.stage.num_micro = lengths.size() > 1 ? 1 : compiled.options.accumulate;
+  compiled.step.emplace(whole, compile_passage(compiler, micro, whole, compiled.stage.num_micro, true));
+  add_singles(micro, whole);
+  for (const int64_t length : lengths) {
+    for (const int64_t size : train_sizes) {
+      if (const BatchShape shape = shape_of(size, length); shape != whole)
+        add_singles(micro_of(shape), shape);
+    }
+    for (const int64_t size : eval_sizes) {
+      const BatchShape shape = shape_of(size, length);
+      if (!compiled.evaluate.contains(shape))
+        compiled.evaluate.emplace(shape, compile_evaluation(compiler, shape));
+    }
+  }
+}
+
+std::vector<int64_t> Pipeline::stage_parameters(const Compiled& compiled) const {
+  std::vector<int64_t> counts(static_cast<size_t>(compiled.options.num_workers), 0);
+  for (const nn::Tensor& tensor : compiled.tensors) {
+    if (tensor.trainable)
+      counts[static_cast<size_t>(compiled.stage.homes.at(tensor.name))] +=
+          tensor.layout.file_shape.num_elements();
+  }
+  return counts;
+}
+
+void Pipeline::open(Running& running) {
+  const Compiled& compiled = *running.compiled;
+  slot_bytes_ = 0;
+  for (const int64_t num_bytes : compiled.stage.input_bytes.rbegin()->second)
+    slot_bytes_ += passes::padded_bytes(num_bytes + kInputSlack);
+  inputs_ = exec::Region(slot_bytes_ * compiled.options.accumulate);
+  running.counter.resize(static_cast<size_t>(Running::kCounterSize * compiled.options.accumulate));
+}
+
+/// A copy of a micro-batch that stays until the update is done.
+MicroBatch Pipeline::keep(const StagePlan& stage, const MicroBatch& batch, int64_t index) {
+  MicroBatch kept{.num_rows = batch.num_rows, .row_length = batch.row_length};
+  const std::vector<int64_t>& num_bytes = stage.input_bytes.at(batch.shape());
+  std::byte* next = inputs_.data() + index * slot_bytes_;
+  for (size_t i = 0; i < num_bytes.size(); ++i) {
+    if (num_bytes[i] > 0) std::memcpy(next, batch.inputs[i], static_cast<size_t>(num_bytes[i]));
+    kept.inputs[i] = next;
+    next += passes::padded_bytes(num_bytes[i] + kInputSlack);
+  }
+  return kept;
+}
+
+void bind_micro(Running& running, exec::Program& program, int64_t number, const MicroBatch& batch,
+                int64_t step, int64_t index) {
+  int64_t* const counter = &running.counter[static_cast<size_t>(Running::kCounterSize * number)];
+  counter[0] = step;
+  counter[1] = index;
+  const auto bind = [&](const std::string& name, const void* data) {
+    if (program.has_input(passes::name_in_micro_batch(number, name)))
+      program.bind_input(passes::name_in_micro_batch(number, name), data);
+  };
+  const std::vector<std::string>& names = running.compiled->input_names;
+  for (size_t i = 0; i < names.size(); ++i) bind(names[i], batch.inputs[i]);
+  bind("counter", counter);
+}
+
+/// The program of a whole update, one micro-batch after the other; null where its number or shapes are
+/// others.
+exec::Program* passage_together(const Compiled& compiled, std::span<const MicroBatch> batches) {
+  const BatchShape shape = batches.front().shape();
+  const auto found = compiled.step.find(shape);
+  const bool fits = found != compiled.step.end() && std::ssize(batches) == compiled.stage.num_micro &&
+                    std::ranges::all_of(batches, [&](const auto& batch) { return batch.shape() == shape; });
+  return fits ? found->second.get() : nullptr;
+}
+
+exec::Program* Pipeline::start(Running& running, const Update& update, float* losses) {
+  const Compiled& compiled = *running.compiled;
+  const EngineOptions& options = compiled.options;
+  const Part part = part_of(running, update);
+  const int64_t num_micro = update.num_micro;
+  std::vector<MicroBatch> batches;
+  for (int64_t i = 0; i < num_micro; ++i) batches.push_back(keep(compiled.stage, update.next(), i));
+  exec::Program* const together = passage_together(compiled, batches);
+  const int64_t count = together != nullptr ? num_micro : 1;
+  exec::Program* program = together;
+  for (int64_t first = 0; first < num_micro; first += count) {
+    const int64_t end = first + count;
+    if (together == nullptr) {
+      const BatchShape shape = batches[static_cast<size_t>(first)].shape();
+      program = compiled.stage.singles.at({shape, end == num_micro}).get();
+    }
+    set_scalars(*program, part, true, update.learning_rate);
+    for (int64_t i = first; i < end; ++i) {
+      program->set_scalar(passes::name_in_micro_batch(i - first, kInverseSamples),
+                          static_cast<float>(1.0 / part.num_samples));
+      bind_micro(running, *program, i - first, batches[static_cast<size_t>(i)], update.step, i);
+    }
+    program->start(running.threads);
+    // Those of one micro-batch after those of another, its loss first.
+    const std::vector<ValueId>& outputs = program->graph().outputs;
+    const int64_t num_each = std::ssize(outputs) / count;
+    for (int64_t i = first; i < end && options.rank + 1 == options.num_workers; ++i)
+      program->read(outputs[static_cast<size_t>((i - first) * num_each)], &losses[i]);
+    running.heartbeat.beat();
+  }
+  return program;
+}
+
+void Pipeline::gather_losses(Running& running, float* losses) {
+  const EngineOptions& options = running.compiled->options;
+  const auto last = static_cast<int>(options.num_workers - 1);
+  running.group->broadcast(std::as_writable_bytes(std::span(losses, static_cast<size_t>(options.accumulate))),
+                           last);
+}
+
+double Pipeline::evaluate(Running& running, const MicroBatch& batch) {
+  const Compiled& compiled = *running.compiled;
+  exec::Program& program = *compiled.evaluate.at(batch.shape());
+  bind_micro(running, program, 0, batch, 0, 0);
+  running.run(program);
+  running.group->check();
+  running.heartbeat.beat();
+  gathered_.clear();
+  size_t num_own = 0;
+  for (const StagePlan::Output& output : compiled.stage.outputs.at(batch.shape())) {
+    std::vector<float>& values = gathered_.emplace_back(static_cast<size_t>(output.num_elements));
+    if (output.stage == compiled.options.rank) {
+      const ValueId id = program.graph().outputs[num_own++];
+      std::copy_n(static_cast<const float*>(program.data(id)), values.size(), values.begin());
+    }
+    running.group->broadcast(std::as_writable_bytes(std::span(values)), output.stage);
+  }
+  return compiled.has_losses ? gathered_[0][0] : 0;
+}
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_pipeline() { return std::make_unique<Pipeline>(); }
+
+}  // namespace hearth::engine

@@ -1,0 +1,26 @@
+// ZeRO-1 (arXiv 1910.02054): all workers compute gradients of the whole model, and each weight is updated by
+// the one that has its states.
+#include "engine/parallel/strategy.h"
+
+namespace hearth::engine {
+namespace {
+
+class Zero : public Strategy {
+ public:
+  void begin_graph(Compiled& compiled, const passes::TrainGraph& train, Purpose,
+                   passes::PassContext&) const override {
+    if (compiled.owners.empty())
+      compiled.owners = owners_of(train.graph, static_cast<int>(compiled.options.num_workers));
+  }
+  SumOptions sums(const Compiled& compiled) const override {
+    SumOptions sums = Strategy::sums(compiled);
+    sums.owners = compiled.owners;
+    return sums;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_zero() { return std::make_unique<Zero>(); }
+
+}  // namespace hearth::engine

@@ -1,0 +1,157 @@
+#include "engine/running.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "engine/compile.h"
+#include "ir/state_name.h"
+
+namespace hearth::engine {
+
+float scalar_output(const exec::Program& program, size_t position) {
+  return *static_cast<const float*>(program.data(program.graph().outputs[position]));
+}
+
+void set_scalars(exec::Program& program, const Part& part, bool is_present, double learning_rate) {
+  program.set_scalar(kInverseSamples, is_present ? static_cast<float>(1.0 / part.num_samples) : 0.0F);
+  program.set_scalar(kPresent, is_present ? 1.0F : 0.0F);
+  program.set_scalar(kInverseMicro, static_cast<float>(1.0 / static_cast<double>(part.num_micro)));
+  program.set_scalar(kLearningRate, static_cast<float>(learning_rate));
+  program.set_scalar("one", 1.0F);
+}
+
+Running::Running(const EngineOptions& options, std::span<const int64_t> train_sizes,
+                 std::span<const int64_t> eval_sizes)
+    : threads(options.num_threads) {
+  if (options.backend == exec::Backend::gpu) {
+    const int gpu =
+        exec::choose_gpu(options.gpu.device, gpu::list_devices(), gpu::runtime(), options.gpu.number);
+    self_test = std::make_unique<exec::SelfTest>(gpu, options.self_test);
+    if (options.products) matmul_choice = std::make_unique<exec::MatmulChoice>(gpu, *options.products);
+  }
+  compiled = std::make_shared<Compiled>(compile(options, train_sizes, eval_sizes, trials()));
+  strategy = make_strategy(compiled->options.parallel);
+  memory = std::make_unique<Memory>(compiled);
+  const exec::Places places = memory->places();
+  for (exec::Program* program : compiled->programs()) program->bind(places);
+  if (options.shards > 1) make_idle_batch();
+  strategy->open(*this);
+}
+
+void Running::bind_inputs(exec::Program& program, const MicroBatch& batch, int64_t step, int64_t index) {
+  // Each micro-batch of a group has its own line, so that dropout differs between them.
+  counter[0] = step;
+  counter[1] = index;
+  const std::vector<std::string>& names = compiled->input_names;
+  for (size_t i = 0; i < names.size(); ++i) program.bind_input(names[i], batch.inputs[i]);
+  if (program.has_input("counter")) program.bind_input("counter", counter.data());
+}
+
+void Running::run(exec::Program& program) {
+  memory->to_gpu();
+  program.run(threads);
+}
+
+void Running::finish_shard(int64_t number) {
+  const std::vector<Level>& levels = compiled->levels;
+  size_t level = 0;
+  for (; (number >> level & 1) != 0; ++level) levels[level].add->start(threads);
+  levels[level].put_away->start(threads);
+}
+
+float* Running::readings() {
+  const auto count = kFirstLoss + static_cast<size_t>(compiled->options.accumulate);
+  if (exec::Gpu* gpu = memory->gpu()) {
+    if (!pinned_readings)
+      pinned_readings =
+          std::make_unique<gpu::HostMemory>(gpu->device(), static_cast<int64_t>(count * sizeof(float)));
+    return reinterpret_cast<float*>(pinned_readings->data());
+  }
+  host_readings.resize(count);
+  return host_readings.data();
+}
+
+void Running::make_idle_batch() {
+  const auto& [shape, program] = *compiled->step.rbegin();
+  int64_t most = 0;
+  for (const std::string& name : compiled->input_names) {
+    const ir::Graph& graph = program->graph();
+    if (const auto input = graph.find(name)) most = std::max(most, graph.type(*input).num_bytes());
+  }
+  zeros = exec::Region(passes::padded_bytes(most));
+  idle_batch = {.num_rows = shape.num_rows, .row_length = shape.row_length};
+  idle_batch.inputs.fill(zeros.data());
+}
+
+void Running::join(distributed::ProcessGroup& joined) {
+  const EngineOptions& options = compiled->options;
+  HEARTH_CHECK(joined.has(distributed::Capability::device_memory) == options.meets_on_gpu);
+  HEARTH_CHECK(joined.size() == options.num_workers && joined.rank() == options.rank);
+  group = &joined;
+  own_losses.resize(static_cast<size_t>(strategy->num_own_micro(options)));
+  if (memory->gpu() == nullptr &&
+      (strategy->waits_in_turns() || !joined.has(distributed::Capability::own_cores)))
+    exchange_queue = std::make_unique<exec::HostQueue>();
+  for (exec::Program* program : compiled->programs()) program->connect(joined, exchange_queue.get());
+  // What the group was waited for before is not of this engine's updates.
+  waited_since(std::chrono::steady_clock::now());
+}
+
+void Running::find_away() {
+  // What checkpoints hold is the same on all workers, wherever it is.
+  const exec::PersistentLayout& layout = *compiled->layout;
+  std::vector<const exec::PersistentBuffer*> buffers;
+  std::vector<std::byte> mine;
+  for (const exec::PersistentBuffer& buffer : layout.buffers()) {
+    if (buffer.role == ir::Role::frozen || buffer.role == ir::Role::carried) continue;
+    buffers.push_back(&buffer);
+    mine.push_back(std::byte{buffer.role != ir::Role::remote});
+  }
+  std::vector<std::byte> all(buffers.size() * static_cast<size_t>(group->size()));
+  group->all_gather(mine, all);
+  away.emplace();
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    int owner = 0;
+    while (owner < group->size() && all[static_cast<size_t>(owner) * buffers.size() + i] == std::byte{0})
+      ++owner;
+    if (owner == group->size()) {
+      ir::StateName name = ir::parse_state_name(buffers[i]->name);
+      const int worker = std::exchange(name.worker, 0);
+      HEARTH_CHECK(worker > 0);
+      away->push_back({buffers[i], worker, &layout.at(ir::spell(name))});
+    } else if (owner > 0) {
+      away->push_back({buffers[i], owner, buffers[i]});
+    }
+  }
+}
+
+void Running::gather_states() {
+  if (group == nullptr) return;
+  if (!away) find_away();
+  std::byte* const bytes = away->empty() ? nullptr : memory->on_host();
+  for (const auto& [buffer, owner, source] : *away) {
+    const auto num_bytes = static_cast<size_t>(buffer->type.num_bytes());
+    if (group->rank() == 0) group->receive({bytes + buffer->offset, num_bytes}, owner);
+    if (group->rank() == owner) group->send({bytes + source->offset, num_bytes}, 0);
+  }
+}
+
+void Running::take_own_states() {
+  if (group == nullptr) return;
+  if (!away) find_away();
+  for (const Away& state : *away) {
+    if (state.owner != compiled->options.rank || state.source == state.buffer) continue;
+    std::byte* const bytes = memory->on_host();
+    std::copy_n(bytes + state.buffer->offset, state.buffer->type.num_bytes(), bytes + state.source->offset);
+  }
+}
+
+double Running::waited_since(std::chrono::steady_clock::time_point start) {
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  const double waited = exchange_queue             ? exchange_queue->waited_seconds()
+                        : memory->gpu() != nullptr ? 0
+                                                   : group->seconds();
+  return seconds.count() + waited - std::exchange(waited_seconds, waited);
+}
+
+}  // namespace hearth::engine

@@ -1,0 +1,36 @@
+#include "run/fitting_engine.h"
+
+#include "base/text.h"
+#include "planner/gpu_fit.h"
+#include "planner/plan_report.h"
+
+namespace hearth::run {
+namespace {
+
+[[noreturn]] void refuse(const engine::DoesNotFit& refused, const engine::EngineOptions& options,
+                         std::span<const int64_t> train_sizes, std::span<const int64_t> eval_sizes) {
+  std::string advice = "no setting was found that fits, try a smaller model";
+  const std::vector<planner::WayToFit> ways =
+      planner::ways_to_fit(options, train_sizes, eval_sizes, refused.usable_bytes);
+  if (!ways.empty()) advice = "try, fastest first by a model:";
+  for (const planner::WayToFit& way : ways)
+    advice += fmt::format("\n  {}   ({}, {:.2f} times as long)", way.settings, way.what, way.times_as_long);
+  user_error("expected a plan of at most {} on {}, got {}:\n{}{}", human_bytes(refused.usable_bytes),
+             refused.device, human_bytes(refused.needed_bytes),
+             planner::to_table(planner::make_plan_report(*refused.compiled)), advice);
+}
+
+}  // namespace
+
+std::unique_ptr<engine::Engine> make_engine(const engine::EngineOptions& options,
+                                            std::span<const int64_t> train_sizes,
+                                            std::span<const int64_t> eval_sizes) {
+  try {
+    return std::make_unique<engine::Engine>(options, train_sizes, eval_sizes);
+  } catch (const engine::DoesNotFit& refused) {
+    if (train_sizes.empty()) throw;
+    refuse(refused, options, train_sizes, eval_sizes);
+  }
+}
+
+}  // namespace hearth::run
