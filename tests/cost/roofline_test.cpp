@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "base/error.h"
+#include "cost/seconds.h"
 #include "graph_text.h"
 #include "ir/op_def.h"
 
@@ -58,6 +59,15 @@ TEST(Roofline, AddsUpToTheCostOfTheGraph) {
   Roofline twice;
   twice.add(roofline, 2);
   EXPECT_DOUBLE_EQ(twice.seconds, 2 * seconds);
+}
+
+TEST(Roofline, TakesTheSecondsThatPlansAreWeighedBy) {
+  const ir::Graph g = graph();
+  const Device& gpu = find_gpu("h200");
+  const Roofline roofline = make_roofline(g, gpu);
+  for (const ir::Node& node : {g.nodes[0], g.nodes[1]})
+    EXPECT_DOUBLE_EQ(row_of(roofline, node.op->name).seconds, seconds_of(g, node, gpu) + gpu.launch_seconds);
+  EXPECT_DOUBLE_EQ(roofline.seconds, simulate(g, gpu).compute_seconds);
 }
 
 TEST(Roofline, IsFasterByWhatBoundsIt) {

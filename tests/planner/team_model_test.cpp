@@ -113,5 +113,13 @@ TEST(TeamModel, MicroBatchesBeforeTheLastExchangeNothing) {
   EXPECT_GT(busy(four, exec::Queue::compute), 2 * busy(one, exec::Queue::compute));
 }
 
+TEST(TeamModel, GoesByTheNamedGpu) {
+  const engine::EngineOptions options = options_of("mlp-b64-fp32", 2);
+  const TeamModel slow = model_team(options, cost::find_gpu("rx7900xt"), {});
+  const TeamModel fast = model_team(options, cost::find_gpu("h200"), {});
+  EXPECT_LT(busy(fast, exec::Queue::compute), busy(slow, exec::Queue::compute));
+  EXPECT_NE(fast.plans[0].time.seconds, slow.plans[0].time.seconds);
+}
+
 }  // namespace
 }  // namespace hearth::planner
