@@ -35,7 +35,7 @@ void train(const char* weights) {
   data::Loader loader(*pictures, {.batch = kBatch, .augment = {.flip = true}});
   const auto next = [&] { return tasks::micro_batch(loader.next()); };
   for (int64_t step = 0; step < kSteps; ++step) {
-    const double rate = run::learning_rate({.name = "onecycle"}, 0.1, step, kSteps);
+    const double rate = run::learning_rate({.name = recipe::ScheduleKind::onecycle}, 0.1, step, kSteps);
     const engine::StepResult result = engine.train_step(1, kBatch, next, step, rate);
     if (step % 100 == 99) std::printf("step %3ld: loss %.3f\n", static_cast<long>(step + 1), result.loss);
   }

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/workload.h"
+#include "bench/open_workload.h"
 
 namespace hearth::bench {
 

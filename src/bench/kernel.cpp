@@ -7,6 +7,7 @@
 #include "backend/cpu/convert.h"
 #include "base/error.h"
 #include "engine/gpu_options.h"
+#include "exec/device/gpu.h"
 #include "ops/op_list.h"
 
 namespace hearth::bench {

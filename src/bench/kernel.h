@@ -4,6 +4,7 @@
 #include <span>
 #include <string_view>
 
+#include "bench/models.h"
 #include "bench/workload.h"
 
 namespace hearth::bench {

@@ -3,8 +3,8 @@
 #include <memory>
 #include <string>
 
-#include "bench/models.h"
-#include "engine/engine.h"
+#include "backend/gpu/device.h"
+#include "distributed/process_group.h"
 
 namespace hearth::bench {
 
@@ -36,13 +36,5 @@ class Workload {
   /// A table of a training step's seconds by op and shape, the longest first.
   virtual std::string profile() { return ""; }
 };
-
-/// What a case of training compiles; UserError for one of answers or of a kernel.
-engine::EngineOptions engine_options(const BenchCase& bench, const BenchMachine& machine);
-
-/// The same for that many workers, a micro-batch of each update for each.
-void share_out(engine::EngineOptions& options, int num_workers);
-
-std::unique_ptr<Workload> open_workload(const BenchCase& bench, const BenchMachine& machine);
 
 }  // namespace hearth::bench

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "bench/case.h"
-#include "bench/workload.h"
+#include "bench/open_workload.h"
 #include "engine/team_run.h"
 #include "ir/op_def.h"
 #include "planner/plan_report.h"

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "bench/case.h"
-#include "bench/workload.h"
+#include "bench/open_workload.h"
 #include "cost/roofline.h"
 #include "ir/op_def.h"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "bench/case.h"
-#include "bench/workload.h"
+#include "bench/open_workload.h"
 
 namespace hearth::planner {
 namespace {

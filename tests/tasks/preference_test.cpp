@@ -19,7 +19,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-PreferenceTask task_of(const recipe::Recipe& recipe) {
+PreferenceTask preferences_of(const recipe::Recipe& recipe) {
   return PreferenceTask(run::text_task_options(recipe), recipe.dpo.beta);
 }
 
@@ -66,7 +66,7 @@ std::string labels(const engine::MicroBatch& batch, int64_t answer) {
 TEST_F(Preferences, AnswersLieSideBySideAndTheLossCountsNothingElse) {
   put("pairs.jsonl", preference_line("hi", "yes", "never") + preference_line("b", "no", "x") +
                          preference_line("c", "d", "e"));
-  const PreferenceTask task = task_of(recipe({"data.shuffle=false", "data.val_share=0.3"}));
+  const PreferenceTask task = preferences_of(recipe({"data.shuffle=false", "data.val_share=0.3"}));
   EXPECT_EQ(task.num_rows(), 2);
   EXPECT_EQ(task.num_eval_rows(), 1);
   EXPECT_EQ(task.num_samples({.seed = 3}, 2), 2);
@@ -82,10 +82,10 @@ TEST_F(Preferences, APairNeedsBothAnswers) {
   std::string lines = preference_line("a", "b", "c") + preference_line(std::string(50, 'a'), "b", "c");
   lines += preference_line("a", "b", std::string(60, 'c')) + preference_line("a", "c", "b");
   put("pairs.jsonl", lines);
-  const PreferenceTask cut = task_of(recipe());
+  const PreferenceTask cut = preferences_of(recipe());
   EXPECT_THAT(cut.describe(),
               HasSubstr("2 pairs of answers of at most 64 tokens, 1 cut, 1 without anything"));
-  const PreferenceTask dropped = task_of(recipe({"data.overlong=drop"}));
+  const PreferenceTask dropped = preferences_of(recipe({"data.overlong=drop"}));
   EXPECT_EQ(dropped.num_rows(), 1) << dropped.describe();
 }
 
@@ -152,7 +152,7 @@ TEST_F(Preferences, ARunGoesOnWithItsOwnPairsOnly) {
 }
 
 TEST_F(Preferences, LongerAndShorterPairsShareAStep) {
-  const PreferenceTask task = task_of(recipe());
+  const PreferenceTask task = preferences_of(recipe());
   EXPECT_THAT(task.row_lengths(), ElementsAre(64, 32));
   std::vector<double> losses[2];
   for (const int i : {0, 1}) {

@@ -16,7 +16,7 @@ namespace hearth::exec {
 namespace {
 
 /// Stands before a process's number.
-constexpr std::string_view kTrying = "trying ";
+constexpr std::string_view kTrialOf = "trying ";
 /// Sums of rounded products in another order: a share of the largest.
 constexpr double kTolerance = 1e-2;
 
@@ -61,7 +61,7 @@ ir::Kernel kernel_of(const ir::OpDef& op, const ir::NodeView& node, std::string_
 class MatmulChoice::Attempt {
  public:
   explicit Attempt(MatmulChoice& choice) : choice_(choice) {
-    choice_.file_.keep(choice_.library_key(), {.name = fmt::format("{}{}", kTrying, getpid())});
+    choice_.file_.keep(choice_.library_key(), {.name = fmt::format("{}{}", kTrialOf, getpid())});
   }
   ~Attempt() { choice_.file_.keep(choice_.library_key(), {.name = "tried"}); }
   Attempt(const Attempt&) = delete;
@@ -76,7 +76,7 @@ MatmulChoice::MatmulChoice(int gpu, const fs::path& file)
   const gpu::DeviceInfo info = gpu::list_devices().at(static_cast<size_t>(gpu));
   gpu_name_ = fmt::format("{}|{}|{}|{}", info.name, info.architecture, info.driver, kVersion);
   const std::string last = file_.find(library_key()).value_or("");
-  if (library_.empty() || !last.starts_with(kTrying) || process_runs(last.substr(kTrying.size()))) return;
+  if (library_.empty() || !last.starts_with(kTrialOf) || process_runs(last.substr(kTrialOf.size()))) return;
   dropped_.push_back(fmt::format("{}: it ended the program that tried it on {}; try again without {}",
                                  library_, info.name, file.string()));
   library_.clear();

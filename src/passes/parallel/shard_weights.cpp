@@ -19,12 +19,12 @@ using ir::kNone;
 using ir::NodeId;
 using ir::ValueId;
 
-enum Part : uint8_t { forward, backward };
+enum Part : uint8_t { kForwardPart, kBackwardPart };
 
 /// What the forward or the backward pass reads of a weight.
 struct Use {
   ValueId weight = kNone;
-  Part part = forward;
+  Part part = kForwardPart;
   NodeId first = 0;             ///< that reads it
   std::vector<ValueId> values;  ///< the weight itself or what is made of it alone
   ValueId received = kNone;
@@ -102,7 +102,7 @@ class ShardWeights {
     }
   }
 
-  Part part_of(NodeId id) const { return id < first_backward_ ? forward : backward; }
+  Part part_of(NodeId id) const { return id < first_backward_ ? kForwardPart : kBackwardPart; }
 
   bool is_due(size_t use, NodeId id) const {
     return use < options_.num_ahead || uses_[use - options_.num_ahead].first <= id;

@@ -1,4 +1,4 @@
-#include "bench/workload.h"
+#include "bench/open_workload.h"
 
 #include <fmt/format.h>
 
