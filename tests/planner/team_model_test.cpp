@@ -46,7 +46,8 @@ Moved moved_by(const exec::Program& program, std::string_view op) {
 }
 
 TEST(TeamModel, TakesAsLongAsKernelsAndBytesDo) {
-  const engine::EngineOptions options = options_of("resnet18-b64-fp32", 2);
+  engine::EngineOptions options = options_of("resnet18-b64-fp32", 2);
+  options.machine = gpu();
   const engine::Compiled compiled = engine::compile(options, std::span(&options.batch, 1), {});
   const exec::Program& program = compiled.train_program();
   const Moved sums = moved_by(program, "all_reduce"), out = moved_by(program, "stash");
