@@ -386,6 +386,13 @@ TEST_F(Verbs, BenchModelsACardThatIsNotThere) {
   EXPECT_THAT(pictures, AllOf(HasSubstr("images/s"), HasSubstr(" zero"), HasSubstr(" accumulate")));
 }
 
+TEST_F(Verbs, AFormerNameOfAFlagSaysThePresentOne) {
+  const Result former = shell("hearth bench llama15m-b8-bf16 --model-card rx7900xtx");
+  EXPECT_EQ(former.code, 0) << former.err;
+  EXPECT_EQ(former.err, "--model-card is now --model-gpu\n");
+  EXPECT_EQ(former.out, works("hearth bench llama15m-b8-bf16 --model-gpu rx7900xtx"));
+}
+
 TEST_F(Verbs, BenchSimulatesGpusThatAreNotThere) {
   const auto simulated = [&](const std::string& links) {
     return works("hearth bench resnet18-b64-bf16 --model-gpu rx7900xt --workers 2 " + links);
