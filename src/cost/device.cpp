@@ -16,81 +16,71 @@ constexpr double kLink = 24e9;
 /// Nothing was published for these GPUs; a few microseconds are usual.
 constexpr double kLaunch = 5e-6;
 
+/// A GPU with what all of them have in common.
+constexpr Device gpu(Device device) {
+  device.link_bytes_per_second = kLink;
+  device.launch_seconds = kLaunch;
+  device.overlaps = device.measures_products = true;
+  return device;
+}
+
 constexpr Device kGpus[] = {
-    {.name = "rx7900xt",
-     .full_name = "AMD Radeon RX 7900 XT",
-     .half_flops_per_second = 75e12,
-     .full_flops_per_second = 20e12,
-     .bytes_per_second = 680e9,
-     .link_bytes_per_second = kLink,
-     .launch_seconds = kLaunch,
-     .overlaps = true,
-     .measures_products = true,
-     .half_peak_flops_per_second = 103e12,
-     .full_peak_flops_per_second = 51.5e12,
-     .sources =
-         "16 bits: 73% of the peak, as an RX 7900 XTX (72 to 79%, ROCm issue 5725); f32: an XTX's 23 to "
-         "26 TFLOP/s (the same) by the ratio of the peaks; bandwidth: 85% of AMD's 800 GB/s, assumed; "
-         "link: ROCm issue 2253; launch: assumed; peaks: AMD"},
-    {.name = "rx7900xtx",
-     .full_name = "AMD Radeon RX 7900 XTX",
-     .half_flops_per_second = 91e12,
-     .full_flops_per_second = 25e12,
-     .bytes_per_second = 816e9,
-     .link_bytes_per_second = kLink,
-     .launch_seconds = kLaunch,
-     .overlaps = true,
-     .measures_products = true,
-     .half_peak_flops_per_second = 122.8e12,
-     .full_peak_flops_per_second = 61.4e12,
-     .sources = "16 bits and f32: PyTorch 2.9 and 2.10 products of 4096 and more (ROCm issue 5725, "
-                "zzc0721/torch-performance-test-data issues 68 and 103); bandwidth: 85% of AMD's 960 GB/s, "
-                "assumed; link: ROCm issue 2253; launch: assumed; peaks: AMD"},
-    {.name = "rtx4090",
-     .full_name = "NVIDIA GeForce RTX 4090",
-     .half_flops_per_second = 155.8e12,
-     .full_flops_per_second = 62e12,
-     .bytes_per_second = 857e9,
-     .link_bytes_per_second = kLink,
-     .launch_seconds = kLaunch,
-     .overlaps = true,
-     .measures_products = true,
-     .half_peak_flops_per_second = 165.2e12,
-     .full_peak_flops_per_second = 82.6e12,
-     .sources =
-         "16 bits: 13B fine-tuning of LoHan (arXiv 2403.06504, evaluation_data.md); f32: three quarters "
-         "of the peak, assumed; bandwidth: 85% of NVIDIA's 1008 GB/s, assumed; link: as the others; "
-         "launch: assumed; peaks: NVIDIA"},
-    {.name = "h100",
-     .full_name = "NVIDIA H100 80GB HBM3",
-     .half_flops_per_second = 780e12,
-     .full_flops_per_second = 50e12,
-     .bytes_per_second = 3e12,
-     .link_bytes_per_second = kLink,
-     .launch_seconds = kLaunch,
-     .overlaps = true,
-     .measures_products = true,
-     .half_peak_flops_per_second = 989e12,
-     .full_peak_flops_per_second = 67e12,
-     .sources =
-         "16 bits and f32: as an H200, which has the same peaks; bandwidth: the share of 3.35 TB/s that an "
-         "H200 reaches of its 4.8 TB/s; link: as the others; launch: assumed; peaks and bandwidths: NVIDIA's "
-         "data sheets, of the SXM module without sparsity"},
-    {.name = "h200",
-     .full_name = "NVIDIA H200",
-     .half_flops_per_second = 780e12,
-     .full_flops_per_second = 50e12,
-     .bytes_per_second = 4.3e12,
-     .link_bytes_per_second = kLink,
-     .launch_seconds = kLaunch,
-     .overlaps = true,
-     .measures_products = true,
-     .half_peak_flops_per_second = 989e12,
-     .full_peak_flops_per_second = 67e12,
-     .sources =
-         "16 bits: PyTorch 2.11 products of 8192 on random numbers (769 to 798 TFLOP/s, measured); f32: "
-         "three quarters of the peak, assumed; bandwidth: copies of 8.6 GB, measured; link: as the "
-         "others; launch: assumed; peaks: NVIDIA, of the SXM GPU without sparsity"},
+    gpu({.name = "rx7900xt",
+         .full_name = "AMD Radeon RX 7900 XT",
+         .half_flops_per_second = 75e12,
+         .full_flops_per_second = 20e12,
+         .bytes_per_second = 680e9,
+         .half_peak_flops_per_second = 103e12,
+         .full_peak_flops_per_second = 51.5e12,
+         .sources =
+             "16 bits: 73% of the peak, as an RX 7900 XTX (72 to 79%, ROCm issue 5725); f32: an XTX's 23 to "
+             "26 TFLOP/s (the same) by the ratio of the peaks; bandwidth: 85% of AMD's 800 GB/s, assumed; "
+             "link: ROCm issue 2253; launch: assumed; peaks: AMD"}),
+    gpu({.name = "rx7900xtx",
+         .full_name = "AMD Radeon RX 7900 XTX",
+         .half_flops_per_second = 91e12,
+         .full_flops_per_second = 25e12,
+         .bytes_per_second = 816e9,
+         .half_peak_flops_per_second = 122.8e12,
+         .full_peak_flops_per_second = 61.4e12,
+         .sources =
+             "16 bits and f32: PyTorch 2.9 and 2.10 products of 4096 and more (ROCm issue 5725, "
+             "zzc0721/torch-performance-test-data issues 68 and 103); bandwidth: 85% of AMD's 960 GB/s, "
+             "assumed; link: ROCm issue 2253; launch: assumed; peaks: AMD"}),
+    gpu({.name = "rtx4090",
+         .full_name = "NVIDIA GeForce RTX 4090",
+         .half_flops_per_second = 155.8e12,
+         .full_flops_per_second = 62e12,
+         .bytes_per_second = 857e9,
+         .half_peak_flops_per_second = 165.2e12,
+         .full_peak_flops_per_second = 82.6e12,
+         .sources =
+             "16 bits: 13B fine-tuning of LoHan (arXiv 2403.06504, evaluation_data.md); f32: three quarters "
+             "of the peak, assumed; bandwidth: 85% of NVIDIA's 1008 GB/s, assumed; link: as the others; "
+             "launch: assumed; peaks: NVIDIA"}),
+    gpu({.name = "h100",
+         .full_name = "NVIDIA H100 80GB HBM3",
+         .half_flops_per_second = 780e12,
+         .full_flops_per_second = 50e12,
+         .bytes_per_second = 3e12,
+         .half_peak_flops_per_second = 989e12,
+         .full_peak_flops_per_second = 67e12,
+         .sources = "16 bits and f32: as an H200, which has the same peaks; bandwidth: the share of 3.35 "
+                    "TB/s that an "
+                    "H200 reaches of its 4.8 TB/s; link: as the others; launch: assumed; peaks and "
+                    "bandwidths: NVIDIA's "
+                    "data sheets, of the SXM module without sparsity"}),
+    gpu({.name = "h200",
+         .full_name = "NVIDIA H200",
+         .half_flops_per_second = 780e12,
+         .full_flops_per_second = 50e12,
+         .bytes_per_second = 4.3e12,
+         .half_peak_flops_per_second = 989e12,
+         .full_peak_flops_per_second = 67e12,
+         .sources =
+             "16 bits: PyTorch 2.11 products of 8192 on random numbers (769 to 798 TFLOP/s, measured); f32: "
+             "three quarters of the peak, assumed; bandwidth: copies of 8.6 GB, measured; link: as the "
+             "others; launch: assumed; peaks: NVIDIA, of the SXM GPU without sparsity"}),
 };
 
 }  // namespace
