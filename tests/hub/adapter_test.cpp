@@ -16,6 +16,7 @@
 #include "run/from_recipe.h"
 #include "run/trainer.h"
 #include "temporary_folder.h"
+#include "token_file.h"
 
 namespace hearth::hub {
 namespace {
@@ -35,10 +36,7 @@ class Adapters : public testing::Test {
     write_file_atomically(at("config.json"), config);
     std::vector<int32_t> tokens(200);
     for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i * i % 23);
-    io::write_safetensors(at("text.safetensors"), {{.name = "tokens",
-                                                    .dtype = DType::i32,
-                                                    .shape = {std::ssize(tokens)},
-                                                    .bytes = std::as_bytes(std::span(tokens))}});
+    write_tokens(at("text.safetensors"), tokens);
     run(name, {"model.config=" + at("config.json").string(), "train.steps=2"});
   }
 

@@ -13,6 +13,7 @@
 #include "run/trainer.h"
 #include "tasks/language/language_model.h"
 #include "temporary_folder.h"
+#include "token_file.h"
 
 namespace hearth::hub {
 namespace {
@@ -68,10 +69,7 @@ class Gpt2 : public testing::Test {
   recipe::Recipe recipe(std::vector<std::string> overrides) const {
     std::vector<int32_t> tokens(200);
     for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i * i % 23);
-    io::write_safetensors(at("text.safetensors"), {{.name = "tokens",
-                                                    .dtype = DType::i32,
-                                                    .shape = {std::ssize(tokens)},
-                                                    .bytes = std::as_bytes(std::span(tokens))}});
+    write_tokens(at("text.safetensors"), tokens);
     overrides.insert(overrides.begin(),
                      {"data.path=" + at("text.safetensors").string(), "model.path=" + at("model").string()});
     const std::string yaml =

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "io/safetensors.h"
 #include "run/from_recipe.h"
 #include "run/trainer.h"
 #include "temporary_folder.h"
+#include "token_file.h"
 
 namespace hearth::run {
 namespace {
@@ -33,10 +33,7 @@ class GpuRecipes : public testing::TestWithParam<Kind> {
             "initializer_range": 0.2})");
     std::vector<int32_t> tokens(700);
     for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i * i % 53);
-    io::write_safetensors(at("text.safetensors"), {{.name = "tokens",
-                                                    .dtype = DType::i32,
-                                                    .shape = {std::ssize(tokens)},
-                                                    .bytes = std::as_bytes(std::span(tokens))}});
+    write_tokens(at("text.safetensors"), tokens);
   }
   fs::path at(const std::string& name) const { return folder_.path() / name; }
 
