@@ -96,7 +96,7 @@ class Training : public Workload {
   const gpu::DeviceInfo* gpu() const override { return engine_->device().gpu; }
   int64_t gpu_bytes() const override { return gpu() != nullptr ? engine_->compiled().gpu_bytes() : 0; }
   std::string profile() override {
-    return profile_table(engine_->compiled().train_program().graph(),
+    return profile_table(engine_->compiled().train_program().graph,
                          engine::Inspector(*engine_).profile(batch_, 10));
   }
 

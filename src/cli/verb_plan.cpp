@@ -196,7 +196,7 @@ void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
   const engine::Compiled compiled = engine::compile(options, std::span(&options.batch, 1), {});
   const planner::PlanReport report = planner::make_plan_report(compiled);
   const exec::Program& program = compiled.train_program();
-  write_file_atomically(arguments.svg, arena::draw_svg(program.plan_problem(), program.plan_solution()));
+  write_file_atomically(arguments.svg, arena::draw_svg(program.problem, program.solution));
   std::optional<Fits> fits;
   if (memory > 0) {
     planner::MemoryFits search(on_gpu, memory);

@@ -71,12 +71,11 @@ void place_again(Compiled& measured, const passes::OffloadOptions& offload, int6
     level.put_away = place();
     level.add = place();
   }
-  if (measured.outer != nullptr) measured.outer = place();
+  if (measured.outer) measured.outer = place();
   note_facts(measured, *strategy);
 }
 
-std::unique_ptr<exec::Program> compile_gradients(Compiled& compiled, BatchShape shape,
-                                                 const DeviceTrials& trials) {
+exec::Program compile_gradients(Compiled& compiled, BatchShape shape, const DeviceTrials& trials) {
   const std::unique_ptr<Strategy> strategy = make_strategy(compiled.options.parallel);
   Compiler compiler(compiled, *strategy, trials);
   return compiler.finish(compiler.build_graph(Purpose::gradients, shape), Purpose::gradients);

@@ -19,7 +19,6 @@ Compiled measure(const EngineOptions& options, std::span<const int64_t> train_si
 void place_again(Compiled& measured, const passes::OffloadOptions& offload, int64_t budget_bytes);
 /// A program of forward and backward alone, whose outputs are the loss and every gradient. Its weights are
 /// those of `compiled`.
-std::unique_ptr<exec::Program> compile_gradients(Compiled& compiled, BatchShape shape,
-                                                 const DeviceTrials& trials);
+exec::Program compile_gradients(Compiled& compiled, BatchShape shape, const DeviceTrials& trials);
 
 }  // namespace hearth::engine

@@ -6,14 +6,14 @@
 
 namespace hearth::engine {
 
-std::vector<exec::Program*> Compiled::programs() const {
-  std::vector<exec::Program*> all;
+std::vector<const exec::Program*> Compiled::programs() const {
+  std::vector<const exec::Program*> all;
   for (const auto* kind : {&step, &accumulate, &evaluate}) {
-    for (const auto& [shape, program] : *kind) all.push_back(program.get());
+    for (const auto& [shape, program] : *kind) all.push_back(&program);
   }
-  for (const Level& level : levels) all.insert(all.end(), {level.put_away.get(), level.add.get()});
-  if (outer != nullptr) all.push_back(outer.get());
-  for (const auto& [key, program] : stage.singles) all.push_back(program.get());
+  for (const Level& level : levels) all.insert(all.end(), {&level.put_away, &level.add});
+  if (outer) all.push_back(&*outer);
+  for (const auto& [key, program] : stage.singles) all.push_back(&program);
   return all;
 }
 
@@ -24,7 +24,7 @@ int64_t Compiled::gpu_bytes() const {
 }
 
 double Compiled::evaluation_seconds(BatchShape shape) const {
-  return 10 * cost::simulate(evaluate.at(shape)->graph(), options.machine).seconds;
+  return 10 * cost::simulate(evaluate.at(shape).graph, options.machine).seconds;
 }
 
 }  // namespace hearth::engine

@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,11 +14,11 @@ namespace hearth::engine {
 
 /// What a program is for.
 enum class Purpose : uint8_t { step, accumulate, evaluate, gradients };
-using Programs = std::map<BatchShape, std::unique_ptr<exec::Program>, std::greater<>>;
+using Programs = std::map<BatchShape, exec::Program, std::greater<>>;
 
 /// Two programs that put a sum of 2^level shards away, and add it to that of the next 2^level.
 struct Level {
-  std::unique_ptr<exec::Program> put_away, add;
+  exec::Program put_away, add;
 };
 
 /// A graph before it is placed.
@@ -34,7 +35,7 @@ struct StagePlan {
   std::vector<ir::Value> values;     ///< what a checkpoint holds, in its order
   int64_t num_micro = 1;             ///< of the program in Compiled::step, which updates
   /// Programs of one micro-batch, with the update or without, for what comes in other numbers.
-  std::map<std::pair<BatchShape, bool>, std::unique_ptr<exec::Program>> singles;
+  std::map<std::pair<BatchShape, bool>, exec::Program> singles;
   std::map<BatchShape, std::vector<int64_t>> input_bytes;  ///< of each input; 0: not read here
   struct Output {
     int stage = 0;
@@ -59,7 +60,7 @@ struct Compiled {
   /// Of an update's last micro-batch, of those before it, of evaluation.
   Programs step, accumulate, evaluate;
   std::vector<Level> levels;
-  std::unique_ptr<exec::Program> outer;  ///< the step together, with local steps
+  std::optional<exec::Program> outer;  ///< the step together, with local steps
   std::vector<RunningStatistic> statistics;
   std::map<std::string, int> owners;  ///< of weights, where these or their states are shared out
   StagePlan stage;
@@ -71,12 +72,12 @@ struct Compiled {
   std::vector<ComputedGraph> computed;    ///< where nothing is packed: for place_again()
 
   /// The program of an update's last full micro-batch, and of the update: what `hearth plan` shows.
-  const exec::Program& train_program() const { return *step.begin()->second; }
+  const exec::Program& train_program() const { return step.begin()->second; }
   /// That of a full micro-batch before the last, where there are such; else null.
   const exec::Program* accumulate_program() const {
-    return accumulate.empty() ? nullptr : accumulate.begin()->second.get();
+    return accumulate.empty() ? nullptr : &accumulate.begin()->second;
   }
-  std::vector<exec::Program*> programs() const;
+  std::vector<const exec::Program*> programs() const;
   /// Everything that is allocated, wherever it is.
   int64_t memory_bytes() const { return arena_bytes + host_arena_bytes + kept_bytes(); }
   /// Weights and states that are this worker's own.

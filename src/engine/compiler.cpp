@@ -110,7 +110,7 @@ passes::TrainGraph Compiler::compute(Purpose purpose, BatchShape shape,
   return train;
 }
 
-std::unique_ptr<exec::Program> Compiler::finish(passes::TrainGraph train, Purpose purpose) {
+exec::Program Compiler::finish(passes::TrainGraph train, Purpose purpose) {
   passes::PassContext context = context_of(train);
   const bool updating = train.losses == ir::kNone;
   strategy_.begin_graph(compiled, train, purpose, context);
@@ -136,13 +136,13 @@ std::unique_ptr<exec::Program> Compiler::finish(passes::TrainGraph train, Purpos
   return finish_computed(train, purpose, context);
 }
 
-std::unique_ptr<exec::Program> Compiler::finish_computed(passes::TrainGraph& train, Purpose purpose) {
+exec::Program Compiler::finish_computed(passes::TrainGraph& train, Purpose purpose) {
   passes::PassContext context = context_of(train);
   return finish_computed(train, purpose, context);
 }
 
-std::unique_ptr<exec::Program> Compiler::finish_computed(passes::TrainGraph& train, Purpose purpose,
-                                                         passes::PassContext& context) {
+exec::Program Compiler::finish_computed(passes::TrainGraph& train, Purpose purpose,
+                                        passes::PassContext& context) {
   passes::run_passes(train, context, passes::Stage::exchange);
   if (purpose == Purpose::step && train.losses != ir::kNone) strategy_.add_own_places(options(), train.graph);
   if (trials_.products != nullptr) trials_.products->choose(train.graph);
@@ -182,30 +182,29 @@ Compiler::Placed Compiler::place_within(passes::TrainGraph train, const std::vec
   }
   for (const passes::Gradient& gradient : train.gradients) compile.gradients.push_back(gradient.gradient);
   compiled.layout->add(train.graph);
-  Placed placed{.program = nullptr, .recompute = context.recompute};
-  placed.program = std::make_unique<exec::Program>(std::move(train.graph), *compiled.layout, compile);
-  return placed;
+  return {.program = exec::compile(std::move(train.graph), *compiled.layout, compile),
+          .recompute = context.recompute};
 }
 
-std::unique_ptr<exec::Program> Compiler::place(const passes::TrainGraph& train, Purpose purpose,
-                                               const std::vector<int64_t>& workspace_bytes) {
+exec::Program Compiler::place(const passes::TrainGraph& train, Purpose purpose,
+                              const std::vector<int64_t>& workspace_bytes) {
   Placed best = place_within(train, workspace_bytes, options().budget_bytes);
   // What packs badly packs well with a value more or less.
-  const auto lowest = static_cast<double>(best.program->report().bound_bytes);
+  const auto lowest = static_cast<double>(best.program.report.bound_bytes);
   for (const double above : {1.01, 1.02, 1.03}) {
-    const exec::ArenaReport& report = best.program->report();
+    const exec::ArenaReport& report = best.program.report;
     if (best.recompute.num_recomputed == 0 ||
         report.height_bytes <= report.bound_bytes + report.bound_bytes / 100)
       break;
     Placed next = place_within(train, workspace_bytes, static_cast<int64_t>(above * lowest));
-    if (next.program->arena_bytes() < best.program->arena_bytes()) best = std::move(next);
+    if (next.program.arena_bytes() < best.program.arena_bytes()) best = std::move(next);
   }
   if (purpose == Purpose::step || purpose == Purpose::accumulate) {
     if (best.recompute.peak_before_bytes > compiled.recompute.peak_before_bytes)
       compiled.recompute = best.recompute;
   }
-  compiled.arena_bytes = std::max(compiled.arena_bytes, best.program->arena_bytes());
-  compiled.host_arena_bytes = std::max(compiled.host_arena_bytes, best.program->report().host_bytes);
+  compiled.arena_bytes = std::max(compiled.arena_bytes, best.program.arena_bytes());
+  compiled.host_arena_bytes = std::max(compiled.host_arena_bytes, best.program.report.host_bytes);
   return std::move(best.program);
 }
 

@@ -29,20 +29,19 @@ class Compiler {
   /// The same after the passes of Stage::compute.
   passes::TrainGraph compute(Purpose purpose, BatchShape shape,
                              std::function<void(passes::TrainGraph&)> consume_gradients);
-  std::unique_ptr<exec::Program> finish(passes::TrainGraph train, Purpose purpose);
+  exec::Program finish(passes::TrainGraph train, Purpose purpose);
   /// Of a graph that compute() made.
-  std::unique_ptr<exec::Program> finish_computed(passes::TrainGraph& train, Purpose purpose);
-  std::unique_ptr<exec::Program> place(const passes::TrainGraph& train, Purpose purpose,
-                                       const std::vector<int64_t>& workspace_bytes = {});
+  exec::Program finish_computed(passes::TrainGraph& train, Purpose purpose);
+  exec::Program place(const passes::TrainGraph& train, Purpose purpose,
+                      const std::vector<int64_t>& workspace_bytes = {});
 
  private:
   struct Placed {
-    std::unique_ptr<exec::Program> program;
+    exec::Program program;
     passes::RecomputeResult recompute;
   };
   passes::PassContext context_of(const passes::TrainGraph& train);
-  std::unique_ptr<exec::Program> finish_computed(passes::TrainGraph& train, Purpose purpose,
-                                                 passes::PassContext& context);
+  exec::Program finish_computed(passes::TrainGraph& train, Purpose purpose, passes::PassContext& context);
   void keep_computed(const passes::TrainGraph& train, Purpose purpose,
                      const passes::WorkspaceOf& workspace_of);
   Placed place_within(passes::TrainGraph train, const std::vector<int64_t>& workspace_bytes,

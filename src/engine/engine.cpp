@@ -60,7 +60,7 @@ void Engine::start_step(int64_t num_micro, int64_t num_samples, FunctionRef<Micr
                       .next = next,
                       .step = step,
                       .learning_rate = learning_rate};
-  exec::Program* last = running_->strategy->start(*running_, update, &readings[kFirstLoss]);
+  exec::Executor* last = running_->strategy->start(*running_, update, &readings[kFirstLoss]);
   running_->started.last = last;
   if (last != nullptr) last->read(last->graph().outputs.back(), &readings[kSumSquares]);
 }

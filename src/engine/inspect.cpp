@@ -13,10 +13,10 @@ namespace {
 
 using ir::ValueId;
 
-bool all_finite(const exec::Program& program, ValueId id) {
-  const ir::Type& type = program.graph().type(id);
+bool all_finite(const exec::Executor& executor, ValueId id) {
+  const ir::Type& type = executor.graph().type(id);
   if (!is_floating(type.dtype)) return true;
-  const void* data = program.data(id);
+  const void* data = executor.data(id);
   for (int64_t i = 0; i < type.shape.num_elements(); ++i) {
     if (!std::isfinite(load_element(type.dtype, data, i))) return false;
   }
@@ -24,11 +24,12 @@ bool all_finite(const exec::Program& program, ValueId id) {
 }
 
 /// What a node was given that is not finite already, as the end of a sentence.
-std::string broken_weight(const exec::Program& program, const ir::Node& node) {
+std::string broken_weight(const exec::Executor& executor, const ir::Node& node) {
   for (const ValueId in : node.inputs) {
     if (in == ir::kNone) continue;
-    const ir::Value& value = program.graph().value(in);
-    if (value.role != ir::Role::parameter || value.producer != ir::kNone || all_finite(program, in)) continue;
+    const ir::Value& value = executor.graph().value(in);
+    if (value.role != ir::Role::parameter || value.producer != ir::kNone || all_finite(executor, in))
+      continue;
     return fmt::format(" (its weight {} is not finite any more)", value.name);
   }
   return "";
@@ -50,26 +51,26 @@ Inspector::Inspector(Engine& engine)
     : engine_(engine), running_(*engine.running_), compiled_(*engine.running_->compiled) {}
 
 std::string Inspector::find_not_finite(const MicroBatch& batch, int64_t step, int64_t index) {
-  const std::unique_ptr<exec::Program> program =
-      compile_gradients(compiled_, batch.shape(), running_.trials());
+  const exec::Program program = compile_gradients(compiled_, batch.shape(), running_.trials());
   for (size_t i = 0; i < compiled_.input_names.size(); ++i) {
-    const ValueId input = *program->graph().find(compiled_.input_names[i]);
-    const int64_t row = broken_row(program->graph().type(input), batch.inputs[i]);
+    const ValueId input = *program.graph.find(compiled_.input_names[i]);
+    const int64_t row = broken_row(program.graph.type(input), batch.inputs[i]);
     if (row >= 0)
       return fmt::format("the data ({} of row {} of its micro-batch)", compiled_.input_names[i], row);
   }
-  const Room room(*running_.memory, *program);
-  program->bind(room.places());
-  program->set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(batch.num_rows)));
-  running_.bind_inputs(*program, batch, step, index);
+  const Room room(*running_.memory, program);
+  exec::Executor executor(program);
+  executor.bind(room.places());
+  executor.set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(batch.num_rows)));
+  running_.bind_inputs(executor, batch, step, index);
   std::string found;
   running_.memory->to_gpu();
-  program->run_with(running_.threads, [&](size_t node) {
+  executor.run_with(running_.threads, [&](size_t node) {
     if (!found.empty()) return;
-    const ir::Node& made = program->graph().nodes[node];
+    const ir::Node& made = program.graph.nodes[node];
     for (const ValueId out : made.outputs) {
-      if (!found.empty() || all_finite(*program, out)) continue;
-      found = fmt::format("{} of {}{}", made.op->name, made.name, broken_weight(*program, made));
+      if (!found.empty() || all_finite(executor, out)) continue;
+      found = fmt::format("{} of {}{}", made.op->name, made.name, broken_weight(executor, made));
     }
   });
   return found;
@@ -77,12 +78,12 @@ std::string Inspector::find_not_finite(const MicroBatch& batch, int64_t step, in
 
 std::vector<double> Inspector::profile(const MicroBatch& batch, int num_steps) {
   using Clock = std::chrono::steady_clock;
-  exec::Program& program = *compiled_.step.at(batch.shape());
-  std::vector<double> best(program.graph().nodes.size(), 1e9);
+  exec::Executor& executor = running_.executor(compiled_.step.at(batch.shape()));
+  std::vector<double> best(executor.graph().nodes.size(), 1e9);
   running_.memory->to_gpu();
   for (int i = 0; i < num_steps; ++i) {
     auto before = Clock::now();
-    program.run_with(running_.threads, [&](size_t node) {
+    executor.run_with(running_.threads, [&](size_t node) {
       const auto now = Clock::now();
       best[node] = std::min(best[node], std::chrono::duration<double>(now - before).count());
       before = Clock::now();
@@ -92,21 +93,23 @@ std::vector<double> Inspector::profile(const MicroBatch& batch, int num_steps) {
   return best;
 }
 
+bool Inspector::is_recorded() { return running_.executor(compiled_.train_program()).is_recorded(); }
+
 void Inspector::gradients(const MicroBatch& batch, int64_t num_samples,
                           const std::function<void(const nn::Tensor&, std::span<const float>)>& take) {
-  const std::unique_ptr<exec::Program> program =
-      compile_gradients(compiled_, batch.shape(), running_.trials());
-  const Room room(*running_.memory, *program);
-  program->bind(room.places());
+  const exec::Program program = compile_gradients(compiled_, batch.shape(), running_.trials());
+  const Room room(*running_.memory, program);
+  exec::Executor executor(program);
+  executor.bind(room.places());
   const std::vector<std::byte> kept(engine_.state().begin(), engine_.state().end());
-  program->set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(num_samples)));
-  running_.bind_inputs(*program, batch, 0, 0);
-  running_.run(*program);
+  executor.set_scalar(kInverseSamples, static_cast<float>(1.0 / static_cast<double>(num_samples)));
+  running_.bind_inputs(executor, batch, 0, 0);
+  running_.run(executor);
   const double scale = loss_scale(engine_);
   size_t position = kFirstOther;
   for (const nn::Tensor& tensor : compiled_.tensors) {
     if (!tensor.trainable) continue;
-    const auto* memory = static_cast<const float*>(program->data(program->graph().outputs[position++]));
+    const auto* memory = static_cast<const float*>(executor.data(program.graph.outputs[position++]));
     std::vector<float> file(static_cast<size_t>(tensor.layout.file_shape.num_elements()));
     nn::to_file_order(tensor.layout, memory, file.data());
     for (float& value : file) value = static_cast<float>(value / scale);

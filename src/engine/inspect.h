@@ -21,6 +21,8 @@ class Inspector {
   /// Runs whole training steps of one micro-batch, with their updates, and returns the fastest seconds of
   /// each node of Compiled::train_program().
   std::vector<double> profile(const MicroBatch& batch, int num_steps);
+  /// Whether the updates of full micro-batches are queued by one call (exec/executor.h).
+  bool is_recorded();
   /// Runs forward and backward only, and hands out each weight's gradient of the sum of the losses over
   /// `num_samples`, in file order.
   void gradients(const MicroBatch& batch, int64_t num_samples,

@@ -83,7 +83,7 @@ Room::Room(Memory& memory, const exec::Program& program) {
     places_ = gpu->places_in(*on_gpu_);
   } else {
     arena_ = exec::Region(program.arena_bytes());
-    host_ = exec::Region(program.report().host_bytes);
+    host_ = exec::Region(program.report.host_bytes);
     places_ = {.persistent = memory.image_, .arena = arena_.data(), .host = host_.data()};
   }
 }

@@ -8,16 +8,16 @@
 
 namespace hearth::engine {
 
-float scalar_output(const exec::Program& program, size_t position) {
-  return *static_cast<const float*>(program.data(program.graph().outputs[position]));
+float scalar_output(const exec::Executor& executor, size_t position) {
+  return *static_cast<const float*>(executor.data(executor.graph().outputs[position]));
 }
 
-void set_scalars(exec::Program& program, const Part& part, bool is_present, double learning_rate) {
-  program.set_scalar(kInverseSamples, is_present ? static_cast<float>(1.0 / part.num_samples) : 0.0F);
-  program.set_scalar(kPresent, is_present ? 1.0F : 0.0F);
-  program.set_scalar(kInverseMicro, static_cast<float>(1.0 / static_cast<double>(part.num_micro)));
-  program.set_scalar(kLearningRate, static_cast<float>(learning_rate));
-  program.set_scalar("one", 1.0F);
+void set_scalars(exec::Executor& executor, const Part& part, bool is_present, double learning_rate) {
+  executor.set_scalar(kInverseSamples, is_present ? static_cast<float>(1.0 / part.num_samples) : 0.0F);
+  executor.set_scalar(kPresent, is_present ? 1.0F : 0.0F);
+  executor.set_scalar(kInverseMicro, static_cast<float>(1.0 / static_cast<double>(part.num_micro)));
+  executor.set_scalar(kLearningRate, static_cast<float>(learning_rate));
+  executor.set_scalar("one", 1.0F);
 }
 
 Running::Running(const EngineOptions& options, std::span<const int64_t> train_sizes,
@@ -33,30 +33,31 @@ Running::Running(const EngineOptions& options, std::span<const int64_t> train_si
   strategy = make_strategy(compiled->options.parallel);
   memory = std::make_unique<Memory>(compiled);
   const exec::Places places = memory->places();
-  for (exec::Program* program : compiled->programs()) program->bind(places);
+  for (const exec::Program* program : compiled->programs())
+    executors.try_emplace(program, *program).first->second.bind(places);
   if (options.shards > 1) make_idle_batch();
   strategy->open(*this);
 }
 
-void Running::bind_inputs(exec::Program& program, const MicroBatch& batch, int64_t step, int64_t index) {
+void Running::bind_inputs(exec::Executor& executor, const MicroBatch& batch, int64_t step, int64_t index) {
   // Each micro-batch of a group has its own line, so that dropout differs between them.
   counter[0] = step;
   counter[1] = index;
   const std::vector<std::string>& names = compiled->input_names;
-  for (size_t i = 0; i < names.size(); ++i) program.bind_input(names[i], batch.inputs[i]);
-  if (program.has_input("counter")) program.bind_input("counter", counter.data());
+  for (size_t i = 0; i < names.size(); ++i) executor.bind_input(names[i], batch.inputs[i]);
+  if (executor.has_input("counter")) executor.bind_input("counter", counter.data());
 }
 
-void Running::run(exec::Program& program) {
+void Running::run(exec::Executor& executor) {
   memory->to_gpu();
-  program.run(threads);
+  executor.run(threads);
 }
 
 void Running::finish_shard(int64_t number) {
   const std::vector<Level>& levels = compiled->levels;
   size_t level = 0;
-  for (; (number >> level & 1) != 0; ++level) levels[level].add->start(threads);
-  levels[level].put_away->start(threads);
+  for (; (number >> level & 1) != 0; ++level) executor(levels[level].add).start(threads);
+  executor(levels[level].put_away).start(threads);
 }
 
 float* Running::readings() {
@@ -75,7 +76,7 @@ void Running::make_idle_batch() {
   const auto& [shape, program] = *compiled->step.rbegin();
   int64_t most = 0;
   for (const std::string& name : compiled->input_names) {
-    const ir::Graph& graph = program->graph();
+    const ir::Graph& graph = program.graph;
     if (const auto input = graph.find(name)) most = std::max(most, graph.type(*input).num_bytes());
   }
   zeros = exec::Region(passes::padded_bytes(most));
@@ -92,7 +93,7 @@ void Running::join(distributed::ProcessGroup& joined) {
   if (memory->gpu() == nullptr &&
       (strategy->waits_in_turns() || !joined.has(distributed::Capability::own_cores)))
     exchange_queue = std::make_unique<exec::HostQueue>();
-  for (exec::Program* program : compiled->programs()) program->connect(joined, exchange_queue.get());
+  for (auto& [program, executor] : executors) executor.connect(joined, exchange_queue.get());
   // What the group was waited for before is not of this engine's updates.
   waited_since(std::chrono::steady_clock::now());
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -14,6 +15,7 @@
 #include "engine/memory.h"
 #include "engine/micro_batch.h"
 #include "engine/parallel/strategy.h"
+#include "exec/executor.h"
 #include "exec/host_queue.h"
 
 namespace hearth::engine {
@@ -25,9 +27,9 @@ enum Output : size_t { kLossSum = 0, kFirstOther = 1 };
 /// What is read of a step: queued with its work, and waited for once.
 enum Reading : size_t { kScale, kSumSquares, kFirstLoss };
 
-float scalar_output(const exec::Program& program, size_t position);
+float scalar_output(const exec::Executor& executor, size_t position);
 /// `is_present`: whether the update has the micro-batch.
-void set_scalars(exec::Program& program, const Part& part, bool is_present, double learning_rate);
+void set_scalars(exec::Executor& executor, const Part& part, bool is_present, double learning_rate);
 
 /// The inside of an engine, which its strategy works on.
 struct Running {
@@ -35,8 +37,10 @@ struct Running {
           std::span<const int64_t> eval_sizes);
 
   void join(distributed::ProcessGroup& group);
-  void bind_inputs(exec::Program& program, const MicroBatch& batch, int64_t step, int64_t index);
-  void run(exec::Program& program);
+  void bind_inputs(exec::Executor& executor, const MicroBatch& batch, int64_t step, int64_t index);
+  /// Of one of the compiled programs.
+  exec::Executor& executor(const exec::Program& program) { return executors.at(&program); }
+  void run(exec::Executor& executor);
   /// After the micro-batches of this worker's shard `number`, which is not its last.
   void finish_shard(int64_t number);
   /// Room for the readings of a step; page-locked, on a GPU.
@@ -53,6 +57,7 @@ struct Running {
   std::unique_ptr<exec::MatmulChoice> matmul_choice;
   std::unique_ptr<Memory> memory;
   std::shared_ptr<Compiled> compiled;
+  std::map<const exec::Program*, exec::Executor> executors;
   std::unique_ptr<Strategy> strategy;
   /// So many counters for each micro-batch whose dropout is drawn at once.
   static constexpr int64_t kCounterSize = 16;
@@ -62,14 +67,14 @@ struct Running {
   MicroBatch idle_batch;
   std::vector<float> host_readings;
   std::unique_ptr<gpu::HostMemory> pinned_readings;
-  /// The update that was started: its last program, micro-batches and samples.
+  /// The update that was started: its last executor, micro-batches and samples.
   struct Started {
-    exec::Program* last = nullptr;
+    exec::Executor* last = nullptr;
     int64_t num_micro = 0;
     int64_t num_samples = 0;
   };
   Started started;
-  const exec::Program* evaluated = nullptr;  ///< the last one
+  const exec::Executor* evaluated = nullptr;  ///< the last one
   distributed::Heartbeat heartbeat;
 
   distributed::ProcessGroup* group = nullptr;

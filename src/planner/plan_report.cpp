@@ -13,7 +13,7 @@ namespace {
 
 int64_t staging_bytes(const exec::Program& program) {
   int64_t total = 0;
-  for (const ir::Value& value : program.graph().values) {
+  for (const ir::Value& value : program.graph.values) {
     if (value.role == ir::Role::input) total += 2 * value.type.num_bytes();
   }
   return total;
@@ -38,17 +38,17 @@ PlanReport make_plan_report(const engine::Compiled& compiled) {
     if (buffer.role == ir::Role::parameter) report.num_parameters += buffer.type.shape.num_elements();
   }
   report.optimizer_bytes = layout.device_bytes_of(ir::Role::state);
-  report.gradient_bytes = layout.device_bytes_of(ir::Role::carried) + program.report().gradient_bytes;
-  report.activation_bytes = program.report().activation_bytes;
-  report.workspace_bytes = program.report().workspace_bytes;
+  report.gradient_bytes = layout.device_bytes_of(ir::Role::carried) + program.report.gradient_bytes;
+  report.activation_bytes = program.report.activation_bytes;
+  report.workspace_bytes = program.report.workspace_bytes;
   report.staging_bytes = staging_bytes(program);
   report.arena_bytes = compiled.arena_bytes;
-  report.bound_bytes = program.report().bound_bytes;
+  report.bound_bytes = program.report.bound_bytes;
   report.peak_bytes = layout.device_bytes() + report.arena_bytes + report.staging_bytes;
   report.host_bytes += compiled.host_arena_bytes;
   report.flops_per_step = compiled.flops_per_update;
   report.recompute = compiled.recompute;
-  report.time = cost::simulate(program.graph(), options.machine);
+  report.time = cost::simulate(program.graph, options.machine);
   return report;
 }
 

@@ -15,7 +15,7 @@ UpdateSize update_size(const engine::Compiled& compiled) {
   const engine::EngineOptions& options = compiled.options;
   // A picture has a label, a token an id.
   int64_t num_ids = 0;
-  for (const ir::Value& value : compiled.train_program().graph().values) {
+  for (const ir::Value& value : compiled.train_program().graph.values) {
     if (value.role == ir::Role::input && value.type.dtype == DType::i32)
       num_ids = std::max(num_ids, value.type.shape.num_elements());
   }
@@ -27,13 +27,13 @@ StepModel model_step(engine::EngineOptions options, const cost::Device& gpu) {
   options.machine = gpu;
   const engine::Compiled compiled = engine::measure(options, std::span(&options.batch, 1), {});
   const auto num_micro = static_cast<int>(options.accumulate / options.num_workers);
-  const ir::Graph& graph = compiled.train_program().graph();
+  const ir::Graph& graph = compiled.train_program().graph;
   StepModel model{.gpu = &gpu,
                   .precision = options.precision,
                   .recomputed_flops = num_micro * compiled.recompute.extra_flops};
   model.roofline.add(cost::make_roofline(graph, gpu), 1);
   if (const exec::Program* before = compiled.accumulate_program())
-    model.roofline.add(cost::make_roofline(before->graph(), gpu), num_micro - 1);
+    model.roofline.add(cost::make_roofline(before->graph, gpu), num_micro - 1);
   const UpdateSize size = update_size(compiled);
   model.is_text = size.is_text;
   model.num_samples = size.num_samples;

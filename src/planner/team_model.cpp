@@ -35,10 +35,11 @@ class Paths {
   }
   std::span<const double> bytes_per_second() const { return bytes_per_second_; }
 
-  exec::ReplayStep step(const exec::Program& program, const exec::PlannedStep& planned, size_t worker) const {
-    exec::ReplayStep step{.queue = planned.queue, .seconds = gpu_.launch_seconds, .waits = planned.waits};
-    for (const ir::Node& node : planned.nodes) add(step, program.graph(), node, worker);
-    return step;
+  /// A step of a program without what it waits for.
+  exec::ReplayStep replayed(const exec::Program& program, const exec::Step& step, size_t worker) const {
+    exec::ReplayStep replayed{.queue = step.queue, .seconds = gpu_.launch_seconds};
+    for (const ir::Node& node : program.nodes_of(step)) add(replayed, program.graph, node, worker);
+    return replayed;
   }
 
  private:
@@ -109,11 +110,13 @@ exec::Replay replay_programs(std::span<const exec::Program* const> programs, con
   Meetings meetings;
   for (const exec::Program* program : programs) {
     std::vector<exec::ReplayStep>& steps = workers.emplace_back();
-    for (const exec::PlannedStep& planned : program->planned_steps()) {
-      steps.push_back(paths.step(*program, planned, workers.size() - 1));
-      if (planned.queue == exec::Queue::exchange)
-        steps.back().meeting = meetings.next(planned.nodes[0], std::ssize(workers) - 1);
+    for (const exec::Step& step : program->steps) {
+      steps.push_back(paths.replayed(*program, step, workers.size() - 1));
+      if (step.queue == exec::Queue::exchange)
+        steps.back().meeting = meetings.next(program->graph.nodes[step.node], std::ssize(workers) - 1);
     }
+    exec::Waits waits = exec::find_waits(*program);
+    for (size_t i = 0; i < steps.size(); ++i) steps[i].waits = std::move(waits.before[i]);
   }
   return exec::replay(workers, paths.bytes_per_second());
 }

@@ -42,7 +42,7 @@ void on_interrupt(int signal) {
 /// Of an update, where it is a long one; else empty.
 std::string wait_of(const engine::Engine& engine) {
   const engine::EngineOptions& options = engine.compiled().options;
-  const double seconds = cost::simulate(engine.compiled().train_program().graph(), options.machine).seconds;
+  const double seconds = cost::simulate(engine.compiled().train_program().graph, options.machine).seconds;
   return infer::long_wait("an update", seconds * static_cast<double>(options.accumulate) /
                                            static_cast<double>(options.num_workers));
 }
@@ -83,7 +83,7 @@ void announce(const Trainer& trainer, engine::Engine& engine, const Job& job, Re
     const exec::Program& program = engine.compiled().train_program();
     reporter.message(
         fmt::format("on {} ({}): {} of {} nodes of a step have no kernel for it, the host computes them",
-                    gpu->name, gpu->pci_address, program.num_host_nodes(), program.graph().nodes.size()));
+                    gpu->name, gpu->pci_address, program.num_host_nodes, program.graph.nodes.size()));
     for (const auto& [kernel, what] : device.distrusted)
       reporter.message(fmt::format("not used, for it failed its test: {}: {}", kernel, what));
     for (const std::string& way : device.dropped_products) reporter.message("not used for products: " + way);

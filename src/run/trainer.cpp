@@ -378,7 +378,7 @@ void Trainer::finish(RunSummary& summary) {
   data.learning_rate = io::read_curve(log, "lr");
   data.eval_loss = io::read_curve(log, "eval_loss");
   task_->report(final_.value_or(tasks::Evaluation{}), log, data);
-  data.arena_svg = arena::draw_svg(program.plan_problem(), program.plan_solution());
+  data.arena_svg = arena::draw_svg(program.problem, program.solution);
   write_file_atomically(out_ / "report.html", io::make_report(data));
 }
 

@@ -84,13 +84,13 @@ TEST_F(GpuOverlap, InputsOfTheNextMicroBatchDisturbNothing) {
 
 TEST_F(GpuOverlap, AStepOfKernelsAloneIsRecorded) {
   Course course(whole());
-  ASSERT_EQ(course.engine().compiled().train_program().num_host_nodes(), 0);
+  ASSERT_EQ(course.engine().compiled().train_program().num_host_nodes, 0);
   const auto want = course.state_after(kFewSteps);
-  EXPECT_TRUE(course.engine().compiled().train_program().is_recorded());
+  EXPECT_TRUE(Inspector(course.engine()).is_recorded());
   emu::gpus() = {{.cannot_record = true}};
   Course plain(whole());
   EXPECT_EQ(plain.state_after(kFewSteps), want);
-  EXPECT_FALSE(plain.engine().compiled().train_program().is_recorded());
+  EXPECT_FALSE(Inspector(plain.engine()).is_recorded());
 }
 
 TEST_F(GpuOverlap, TheGpuItselfKeepsWeightsFromGradientsThatAreNotFinite) {

@@ -17,8 +17,8 @@ TEST_F(GpuTraining, TakesTheCourseOfTheProcessor) {
     for (const int64_t accumulate : {1, 2}) {
       options.accumulate = accumulate;
       Course here(options), there(on_gpu(options));
-      EXPECT_LT(there.engine().compiled().train_program().num_host_nodes(),
-                std::ssize(there.engine().compiled().train_program().graph().nodes));
+      EXPECT_LT(there.engine().compiled().train_program().num_host_nodes,
+                std::ssize(there.engine().compiled().train_program().graph.nodes));
       for (int64_t step = 0; step < kSteps; ++step) {
         const StepResult want = here.step(), got = there.step();
         ASSERT_NEAR(got.loss, want.loss, 1e-4 * want.loss) << "step " << step;
@@ -37,7 +37,7 @@ TEST_F(GpuTraining, LeavesProductsToALibraryThatIsFaster) {
     options.products = folder.path() / "products.json";
     Course there(on_gpu(options));
     int num_left = 0;
-    for (const ir::Node& node : there.engine().compiled().train_program().graph().nodes)
+    for (const ir::Node& node : there.engine().compiled().train_program().graph.nodes)
       num_left += node.attrs.text_or("way", "") == "library" ? 1 : 0;
     EXPECT_GT(num_left, 0);
     for (int64_t step = 0; step < kSteps; ++step) {

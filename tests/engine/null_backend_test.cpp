@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/compile.h"
+#include "exec/executor.h"
 #include "tasks/classify/classifier.h"
 
 namespace hearth::engine {
@@ -17,24 +18,25 @@ EngineOptions options_for(const char* model, int64_t image_size, int64_t batch) 
 }
 
 exec::Program on_null(const Compiled& compiled) {
-  return {compiled.train_program().graph(), *compiled.layout, {.backend = exec::Backend::null}};
+  return exec::compile(compiled.train_program().graph, *compiled.layout, {.backend = exec::Backend::null});
 }
 
 TEST(NullBackend, RunsTheGraphOfTheCpuAndTouchesNoMemory) {
   const std::array<int64_t, 1> sizes = {8};
   const Compiled compiled = compile(options_for("smallcnn", 16, 8), sizes, {});
   const exec::Program& on_cpu = compiled.train_program();
-  exec::Program program = on_null(compiled);
+  const exec::Program program = on_null(compiled);
   EXPECT_GT(program.arena_bytes(), 0);
   EXPECT_LE(program.arena_bytes(), on_cpu.arena_bytes());
-  EXPECT_EQ(program.report().flops, on_cpu.report().flops);
+  EXPECT_EQ(program.report.flops, on_cpu.report.flops);
   std::vector<std::byte> persistent(static_cast<size_t>(compiled.layout->num_bytes()), std::byte{0xa5});
   std::vector<std::byte> arena(static_cast<size_t>(program.arena_bytes()), std::byte{0xa5});
-  program.bind({.persistent = persistent.data(), .arena = arena.data()});
+  exec::Executor executor(program);
+  executor.bind({.persistent = persistent.data(), .arena = arena.data()});
   ThreadPool threads(2);
   std::vector<size_t> ran;
-  program.run_with(threads, [&](size_t node) { ran.push_back(node); });
-  const auto& nodes = program.graph().nodes;
+  executor.run_with(threads, [&](size_t node) { ran.push_back(node); });
+  const auto& nodes = program.graph.nodes;
   EXPECT_EQ(std::ssize(ran), std::ranges::count_if(nodes, [](const ir::Node& n) { return !n.op->is_view; }));
   EXPECT_TRUE(std::ranges::is_sorted(ran));
   const auto untouched = [](const std::vector<std::byte>& bytes) {
@@ -50,11 +52,12 @@ TEST(NullBackend, RunsWhatNoMemoryHolds) {
   options.backend = exec::Backend::null;
   const Compiled compiled = compile(options, sizes, {});
   EXPECT_GT(compiled.arena_bytes, int64_t{256} << 30);
-  exec::Program program = on_null(compiled);
+  const exec::Program program = on_null(compiled);
   std::byte nothing{};
-  program.bind({.persistent = &nothing, .arena = &nothing});
+  exec::Executor executor(program);
+  executor.bind({.persistent = &nothing, .arena = &nothing});
   ThreadPool threads(1);
-  program.run(threads);
+  executor.run(threads);
 }
 
 }  // namespace

@@ -129,7 +129,7 @@ TEST(ShardedPlan, EachWeightWithItsStatesIsOnOneGpu) {
 /// What the workers of a program meet for, in its order.
 std::vector<std::string> meetings(const exec::Program& program) {
   std::vector<std::string> found;
-  for (const ir::Node& node : program.graph().nodes) {
+  for (const ir::Node& node : program.graph.nodes) {
     if (node.op->transfer != ir::Transfer::exchange) continue;
     const bool spreads = node.op->name.ends_with("broadcast");
     found.push_back(fmt::format("{} {} {}", spreads ? "broadcast" : node.op->name, node.name,

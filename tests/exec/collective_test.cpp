@@ -127,18 +127,19 @@ Outcome on_processor(const passes::AllReduceOptions& options, int most_microseco
   PersistentLayout layout;
   passes::TrainGraph train = make_graph(options);
   layout.add(train.graph);
-  Program program(std::move(train.graph), layout, {});
-  const Region image(layout.num_bytes()), arena(program.arena_bytes()), host(program.report().host_bytes);
+  const Program program = compile(std::move(train.graph), layout, {});
+  Executor executor(program);
+  const Region image(layout.num_bytes()), arena(program.arena_bytes()), host(program.report.host_bytes);
   fill(image.data(), layout);
-  program.bind({.persistent = image.data(), .arena = arena.data(), .host = host.data()});
+  executor.bind({.persistent = image.data(), .arena = arena.data(), .host = host.data()});
   Others others(most_microseconds);
   HostQueue queue;
-  program.connect(others, queued ? &queue : nullptr);
+  executor.connect(others, queued ? &queue : nullptr);
   ThreadPool threads(1);
   for (uint64_t i = 0; i < kRuns; ++i) {
     const std::vector<float> row = row_of(i);
-    program.bind_input("x", row.data());
-    program.run(threads);
+    executor.bind_input("x", row.data());
+    executor.run(threads);
   }
   return {.image = {image.data(), image.data() + layout.num_bytes()}, .num_pieces = others.num_pieces};
 }
@@ -148,8 +149,9 @@ Outcome on_gpu(const passes::AllReduceOptions& options, const emu::GpuSettings& 
   PersistentLayout layout;
   passes::TrainGraph train = make_graph(options);
   layout.add(train.graph);
-  Program program(std::move(train.graph), layout, {.backend = Backend::gpu});
-  EXPECT_EQ(program.num_host_nodes(), 0);
+  const Program program = compile(std::move(train.graph), layout, {.backend = Backend::gpu});
+  EXPECT_EQ(program.num_host_nodes, 0);
+  Executor executor(program);
   Gpu gpu({.device = "emulated"});
   const gpu::HostMemory image(gpu.device(), layout.num_bytes());
   std::memset(image.data(), 0, static_cast<size_t>(layout.num_bytes()));
@@ -157,18 +159,18 @@ Outcome on_gpu(const passes::AllReduceOptions& options, const emu::GpuSettings& 
   GpuRoom::Needs needs;
   needs.cover(program);
   gpu.allocate(layout, image.data(), needs);
-  program.bind(gpu.places());
+  executor.bind(gpu.places());
   gpu.upload();
   OthersGpus others(options.on_gpu);
-  program.connect(others, nullptr);
+  executor.connect(others, nullptr);
   ThreadPool threads(1);
   const std::vector<std::vector<float>> rows = {row_of(0), row_of(1), row_of(2), row_of(3)};
   for (const std::vector<float>& row : rows) {
-    program.bind_input("x", row.data());
-    program.start(threads);
+    executor.bind_input("x", row.data());
+    executor.start(threads);
   }
-  program.wait();
-  EXPECT_EQ(program.is_recorded(), !settings.cannot_record && !options.on_gpu);
+  executor.wait();
+  EXPECT_EQ(executor.is_recorded(), !settings.cannot_record && !options.on_gpu);
   gpu.download();
   return {.image = {image.data(), image.data() + layout.num_bytes()}, .num_pieces = others.num_pieces};
 }

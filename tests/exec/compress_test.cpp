@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "base/philox.h"
+#include "exec/executor.h"
 #include "exec/fake_group.h"
-#include "exec/program.h"
 #include "ir/verify.h"
 #include "ops/op_list.h"
 #include "passes/parallel/all_reduce.h"
@@ -69,15 +69,16 @@ Outcome run(passes::CompressOptions::Way way, int num_runs) {
   passes::TrainGraph train = make_graph({.way = way});
   PersistentLayout layout;
   layout.add(train.graph);
-  Program program(std::move(train.graph), layout, {});
+  const Program program = compile(std::move(train.graph), layout, {});
+  Executor executor(program);
   const Region image(layout.num_bytes()), arena(program.arena_bytes());
-  program.bind({.persistent = image.data(), .arena = arena.data()});
+  executor.bind({.persistent = image.data(), .arena = arena.data()});
   Twin twin;
-  program.connect(twin, nullptr);
+  executor.connect(twin, nullptr);
   ThreadPool threads(1);
   const std::vector<float> gradient = make_gradient();
-  program.bind_input("x", gradient.data());
-  for (int i = 0; i < num_runs; ++i) program.run(threads);
+  executor.bind_input("x", gradient.data());
+  for (int i = 0; i < num_runs; ++i) executor.run(threads);
   const auto* weight = reinterpret_cast<const float*>(image.data() + layout.at("weight").offset);
   const auto* error = reinterpret_cast<const float*>(image.data() + layout.at("error/weight").offset);
   double squares = 0, distance = 0, missing = 0;

@@ -103,17 +103,18 @@ Outcome on_processor() {
   PersistentLayout layout;
   ir::Graph graph = Builder().build();
   layout.add(graph);
-  Program program(std::move(graph), layout, {});
-  const Region image(layout.num_bytes()), arena(program.arena_bytes()), host(program.report().host_bytes);
+  const Program program = compile(std::move(graph), layout, {});
+  Executor executor(program);
+  const Region image(layout.num_bytes()), arena(program.arena_bytes()), host(program.report.host_bytes);
   fill({image.data(), static_cast<size_t>(layout.num_bytes())});
-  program.bind({.persistent = image.data(), .arena = arena.data(), .host = host.data()});
+  executor.bind({.persistent = image.data(), .arena = arena.data(), .host = host.data()});
   ThreadPool threads(1);
   Inputs inputs;
   Outcome outcome;
   for (int i = 0; i < kRuns; ++i) {
-    program.bind_input("x", inputs.next());
-    program.run(threads);
-    outcome.outputs.push_back(*static_cast<const float*>(program.data(program.graph().outputs[0])));
+    executor.bind_input("x", inputs.next());
+    executor.run(threads);
+    outcome.outputs.push_back(*static_cast<const float*>(executor.data(program.graph.outputs[0])));
   }
   outcome.image.assign(image.data(), image.data() + layout.num_bytes());
   return outcome;
@@ -124,9 +125,15 @@ class GpuPrograms : public testing::Test {
   GpuPrograms() {
     ir::Graph graph = Builder().build();
     layout_.add(graph);
-    program_.emplace(std::move(graph), layout_, CompileOptions{.backend = Backend::gpu});
+    compile_for_gpu(std::move(graph));
   }
   ~GpuPrograms() override { emu::gpus() = {{}}; }
+
+  void compile_for_gpu(ir::Graph graph) {
+    executor_.reset();
+    program_ = compile(std::move(graph), layout_, {.backend = Backend::gpu});
+    executor_.emplace(program_);
+  }
 
   void open(const emu::GpuSettings& settings) {
     emu::gpus() = {settings};
@@ -135,21 +142,21 @@ class GpuPrograms : public testing::Test {
     results_.emplace(gpu_->device(), kRuns * sizeof(float));
     fill({image_->data(), static_cast<size_t>(layout_.num_bytes())});
     GpuRoom::Needs needs;
-    needs.cover(*program_);
+    needs.cover(program_);
     gpu_->allocate(layout_, image_->data(), needs);
-    program_->bind(gpu_->places());
+    executor_->bind(gpu_->places());
     gpu_->upload();
   }
   /// Without waiting in between.
   void start_all() {
     for (int i = 0; i < kRuns; ++i) {
-      program_->bind_input("x", inputs_.next());
-      program_->start(threads_);
-      program_->read(program_->graph().outputs[0], results_->data() + i * sizeof(float));
+      executor_->bind_input("x", inputs_.next());
+      executor_->start(threads_);
+      executor_->read(program_.graph.outputs[0], results_->data() + i * sizeof(float));
     }
   }
   Outcome outcome() {
-    program_->wait();
+    executor_->wait();
     Outcome outcome;
     outcome.outputs.resize(kRuns);
     std::memcpy(outcome.outputs.data(), results_->data(), kRuns * sizeof(float));
@@ -163,7 +170,8 @@ class GpuPrograms : public testing::Test {
   Inputs inputs_;
   std::optional<Gpu> gpu_;
   std::optional<gpu::HostMemory> image_, results_;
-  std::optional<Program> program_;
+  Program program_;
+  std::optional<Executor> executor_;
 };
 
 /// Of what is sent ahead: the next run's inputs; or others than it is bound to then; or another program's run
@@ -179,16 +187,16 @@ TEST_P(GpuProgramsAhead, WhatIsSentAheadIsTakenWhereItIsWhatIsBound) {
   const std::vector<float> others(kCount + 16, 0.125F);
   const float* next = inputs_.next();
   for (int i = 0; i < kRuns; ++i) {
-    program_->bind_input("x", next);
-    program_->start(threads_);
-    program_->read(program_->graph().outputs[0], results_->data() + i * sizeof(float));
+    executor_->bind_input("x", next);
+    executor_->start(threads_);
+    executor_->read(program_.graph.outputs[0], results_->data() + i * sizeof(float));
     next = inputs_.next();
-    program_->bind_input("x", ahead == Ahead::wrong ? others.data() : next);
-    program_->stage_ahead();
+    executor_->bind_input("x", ahead == Ahead::wrong ? others.data() : next);
+    executor_->stage_ahead();
     if (ahead == Ahead::lost) {
       Staging& shared = *gpu_->places().staging;
-      std::memset(shared.fill(), 0, static_cast<size_t>(program_->staging_bytes()));
-      shared.send(0, program_->staging_bytes());
+      std::memset(shared.fill(), 0, static_cast<size_t>(program_.staging_bytes));
+      shared.send(0, program_.staging_bytes);
       shared.arrive(*gpu_->places().queues[0]);
       shared.release(*gpu_->places().queues[0]);
     }
@@ -203,18 +211,18 @@ INSTANTIATE_TEST_SUITE_P(Seeds, GpuProgramsAhead,
 class GpuProgramOrders : public GpuPrograms, public testing::WithParamInterface<uint64_t> {};
 
 TEST_P(GpuProgramOrders, BytesAreThoseOfTheProcessor) {
-  ASSERT_EQ(program_->num_host_nodes(), 0);
+  ASSERT_EQ(program_.num_host_nodes, 0);
   open({.order_seed = GetParam()});
   start_all();
   expect_equal(outcome(), on_processor());
-  EXPECT_TRUE(program_->is_recorded());
+  EXPECT_TRUE(executor_->is_recorded());
 }
 
 TEST_P(GpuProgramOrders, ARuntimeThatCannotRecordIsGivenTheWorkAnew) {
   open({.cannot_record = true, .order_seed = GetParam()});
   start_all();
   expect_equal(outcome(), on_processor());
-  EXPECT_FALSE(program_->is_recorded());
+  EXPECT_FALSE(executor_->is_recorded());
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, GpuProgramOrders, testing::Range(uint64_t{0}, uint64_t{24}));
@@ -223,11 +231,11 @@ TEST_F(GpuPrograms, StartingDoesNotWait) {
   open({});
   const std::vector<std::byte> before(image_->data(), image_->data() + layout_.num_bytes());
   for (int i = 0; i < 2; ++i) {
-    program_->bind_input("x", inputs_.next());
-    program_->start(threads_);
+    executor_->bind_input("x", inputs_.next());
+    executor_->start(threads_);
   }
   EXPECT_TRUE(std::equal(before.begin(), before.end(), image_->data())) << "nothing was waited for";
-  program_->wait();
+  executor_->wait();
   EXPECT_FALSE(std::equal(before.begin(), before.end(), image_->data()));
 }
 
@@ -235,8 +243,8 @@ TEST_F(GpuPrograms, OffloadedBytesAreNotOnTheGpu) {
   EXPECT_EQ(layout_.device_bytes(), 2 * passes::padded_bytes(kSmall.num_bytes()));
   EXPECT_NE(layout_.device_pieces()[0].offset, layout_.device_pieces()[0].device_offset);
   emu::GpuSettings settings;
-  settings.memory_bytes = layout_.device_bytes() + program_->arena_bytes() + 2 * program_->staging_bytes() +
-                          Gpu::kSlackBytes + 256;
+  settings.memory_bytes =
+      layout_.device_bytes() + program_.arena_bytes() + 2 * program_.staging_bytes + Gpu::kSlackBytes + 256;
   open(settings);
   start_all();
   expect_equal(outcome(), on_processor());
@@ -267,12 +275,12 @@ TEST_F(GpuPrograms, WhatReadsPastAnyOperandStaysInTheAllocation) {
   graph.outputs = {graph.add1(looking, {weight}), graph.add1(looking, {x})};
   layout_ = {};
   layout_.add(graph);
-  program_.emplace(std::move(graph), layout_, CompileOptions{.backend = Backend::gpu});
+  compile_for_gpu(std::move(graph));
   open({});
-  program_->bind_input("x", inputs_.next());
-  for (int i = 0; i < 2; ++i) program_->run(threads_);
+  executor_->bind_input("x", inputs_.next());
+  for (int i = 0; i < 2; ++i) executor_->run(threads_);
   GpuRoom::Needs needs;
-  needs.cover(*program_);
+  needs.cover(program_);
   const std::byte* begin = gpu_->places().persistent;
   const std::byte* end = begin + Gpu::needed_bytes(layout_, needs);
   EXPECT_EQ(seen.size(), 12U);

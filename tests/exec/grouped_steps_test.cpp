@@ -21,10 +21,10 @@ TEST(GroupedSteps, AreForKernelsThatAreTrusted) {
     ir::Graph graph = two_sums();
     PersistentLayout layout;
     layout.add(graph);
-    const Program program(
+    const Program program = compile(
         std::move(graph), layout,
         {.backend = Backend::gpu, .trusts = [&](const ir::OpDef&, const ir::NodeView&) { return trusted; }});
-    EXPECT_EQ(program.num_host_nodes(), trusted ? 0 : 2);
+    EXPECT_EQ(program.num_host_nodes, trusted ? 0 : 2);
   }
 }
 

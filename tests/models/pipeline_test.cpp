@@ -14,9 +14,9 @@
 #include <tuple>
 
 #include "base/philox.h"
+#include "exec/executor.h"
 #include "exec/fake_group.h"
 #include "exec/host_queue.h"
-#include "exec/program.h"
 #include "ir/verify.h"
 #include "models/decoder/decoder.h"
 #include "ops/op_list.h"
@@ -236,25 +236,26 @@ class Worker {
  public:
   explicit Worker(passes::TrainGraph train) {
     layout_.add(train.graph);
-    program_ = std::make_unique<exec::Program>(std::move(train.graph), layout_, exec::CompileOptions{});
+    program_ = exec::compile(std::move(train.graph), layout_, {});
     image_ = exec::Region(layout_.num_bytes());
-    arena_ = exec::Region(program_->arena_bytes());
-    host_ = exec::Region(program_->report().host_bytes);
+    arena_ = exec::Region(program_.arena_bytes());
+    host_ = exec::Region(program_.report.host_bytes);
     for (const exec::PersistentBuffer& buffer : layout_.buffers()) fill(buffer);
-    program_->bind({.persistent = image_.data(), .arena = arena_.data(), .host = host_.data()});
+    executor_.emplace(program_);
+    executor_->bind({.persistent = image_.data(), .arena = arena_.data(), .host = host_.data()});
   }
 
   void bind(const Inputs& inputs, int64_t micro, const std::string& bound_as) {
     const std::string prefix = fmt::format("m{}/", micro);
     for (const char* name : {"tokens", "labels", "positions"}) {
-      if (program_->has_input(bound_as + name))
-        program_->bind_input(bound_as + name, inputs.of_name.at(prefix + name).data());
+      if (executor_->has_input(bound_as + name))
+        executor_->bind_input(bound_as + name, inputs.of_name.at(prefix + name).data());
     }
-    if (program_->has_input(bound_as + "counter"))
-      program_->bind_input(bound_as + "counter", inputs.counters[static_cast<size_t>(micro)].data());
-    program_->set_scalar(bound_as + "weight", 1.0F / 64);
+    if (executor_->has_input(bound_as + "counter"))
+      executor_->bind_input(bound_as + "counter", inputs.counters[static_cast<size_t>(micro)].data());
+    executor_->set_scalar(bound_as + "weight", 1.0F / 64);
   }
-  exec::Program& program() { return *program_; }
+  exec::Executor& executor() { return *executor_; }
 
   /// Of the sums of gradients, by name.
   std::map<std::string, std::vector<std::byte>> sums() const {
@@ -267,8 +268,8 @@ class Worker {
   }
   std::vector<float> outputs() const {
     std::vector<float> values;
-    for (const ir::ValueId id : program_->graph().outputs)
-      values.push_back(*static_cast<const float*>(program_->data(id)));
+    for (const ir::ValueId id : program_.graph.outputs)
+      values.push_back(*static_cast<const float*>(executor_->data(id)));
     return values;
   }
 
@@ -282,7 +283,8 @@ class Worker {
 
   exec::PersistentLayout layout_;
   exec::Region image_, arena_, host_;
-  std::unique_ptr<exec::Program> program_;
+  exec::Program program_;
+  std::optional<exec::Executor> executor_;
 };
 
 struct Outcome {
@@ -296,7 +298,7 @@ Outcome run_alone(const passes::TrainGraph& micro, const Inputs& inputs) {
   Outcome outcome;
   for (int64_t i = 0; i < kNumMicro; ++i) {
     worker.bind(inputs, i, "");
-    worker.program().run(threads);
+    worker.executor().run(threads);
     outcome.losses.push_back(worker.outputs()[0]);
   }
   outcome.sums = worker.sums();
@@ -306,10 +308,10 @@ Outcome run_alone(const passes::TrainGraph& micro, const Inputs& inputs) {
 void run_stage(Worker& worker, const Inputs& inputs, Meeting& meeting, int stage) {
   Member member(meeting, stage);
   exec::HostQueue queue;
-  worker.program().connect(member, &queue);
+  worker.executor().connect(member, &queue);
   ThreadPool threads(1);
   for (int64_t i = 0; i < kNumMicro; ++i) worker.bind(inputs, i, fmt::format("m{}/", i));
-  worker.program().run(threads);
+  worker.executor().run(threads);
 }
 
 Outcome run_stages(const passes::TrainGraph& micro, int num_stages, bool through_host, const Inputs& inputs) {

@@ -44,7 +44,7 @@ TEST(PlanGap, ThePlanIsTheSameEveryTime) {
   engine::EngineOptions options = options_of("resnet18", 8);
   options.budget_bytes = make_plan_report(options).arena_bytes / 2;
   const auto offsets = [&] {
-    return engine::compile(options, std::span(&options.batch, 1), {}).train_program().plan_solution().offsets;
+    return engine::compile(options, std::span(&options.batch, 1), {}).train_program().solution.offsets;
   };
   EXPECT_EQ(offsets(), offsets());
 }

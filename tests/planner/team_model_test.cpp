@@ -36,11 +36,11 @@ struct Moved {
 };
 Moved moved_by(const exec::Program& program, std::string_view op) {
   Moved moved;
-  for (const ir::Node& node : program.graph().nodes) {
+  for (const ir::Node& node : program.graph.nodes) {
     if (node.op->name != op) continue;
     ++moved.count;
     for (const ir::ValueId in : node.inputs)
-      moved.num_bytes += static_cast<double>(program.graph().type(in).num_bytes());
+      moved.num_bytes += static_cast<double>(program.graph.type(in).num_bytes());
   }
   return moved;
 }
@@ -52,7 +52,7 @@ TEST(TeamModel, TakesAsLongAsKernelsAndBytesDo) {
   const exec::Program& program = compiled.train_program();
   const Moved sums = moved_by(program, "all_reduce"), out = moved_by(program, "stash");
   double kernels = 0;
-  for (const cost::RooflineRow& row : cost::make_roofline(program.graph(), gpu()).rows) {
+  for (const cost::RooflineRow& row : cost::make_roofline(program.graph, gpu()).rows) {
     if (row.op != "all_reduce" && row.op != "stash" && row.op != "fetch") kernels += row.seconds;
   }
   ASSERT_GT(sums.count, 5);
@@ -89,11 +89,11 @@ TEST(TeamModel, TakesAsLongAsKernelsAndBytesDo) {
 TEST(TeamModel, BucketsFollowOneAnotherClosely) {
   const engine::EngineOptions options = options_of("resnet18-b64-fp32", 2);
   const engine::Compiled compiled = engine::compile(options, std::span(&options.batch, 1), {});
-  const std::vector<exec::PlannedStep> steps = compiled.train_program().planned_steps();
+  const exec::Program& program = compiled.train_program();
   std::map<std::string, size_t> fetched;
   int num_sent = 0;
-  for (size_t s = 0; s < steps.size(); ++s) {
-    const ir::Node& node = steps[s].nodes.front();
+  for (size_t s = 0; s < program.steps.size(); ++s) {
+    const ir::Node& node = program.graph.nodes[program.steps[s].node];
     if (node.op->name == "fetch") fetched[node.name] = s;
     if (node.op->name != "stash") continue;
     ++num_sent;

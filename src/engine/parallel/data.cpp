@@ -26,7 +26,7 @@ void Strategy::compile(Compiler& compiler, std::span<const int64_t> train_sizes,
     compiler.compile_all(Purpose::accumulate, train_sizes, compiled.accumulate);
   compiler.compile_all(Purpose::evaluate, eval_sizes, compiled.evaluate);
   for (int level = 0; level < sums(compiled).num_levels; ++level) {
-    const ir::Graph& names = compiled.train_program().graph();
+    const ir::Graph& names = compiled.train_program().graph;
     compiled.levels.push_back(
         {.put_away = compiler.finish(make_move_graph(names, 0, level + 1), Purpose::step),
          .add = compiler.finish(make_move_graph(names, level + 1, 0), Purpose::step)});
@@ -58,9 +58,9 @@ void Strategy::add_own_places(const EngineOptions& options, ir::Graph& graph) co
 double Strategy::flops_per_update(const Compiled& compiled) const {
   const auto num_steps = static_cast<double>(compiled.options.num_workers);
   const exec::Program* earlier = compiled.accumulate_program();
-  return num_steps * compiled.train_program().report().flops +
+  return num_steps * compiled.train_program().report.flops +
          (static_cast<double>(compiled.options.accumulate) - num_steps) *
-             (earlier == nullptr ? 0 : earlier->report().flops);
+             (earlier == nullptr ? 0 : earlier->report.flops);
 }
 
 std::vector<int64_t> Strategy::stage_parameters(const Compiled&) const { return {}; }
@@ -71,7 +71,7 @@ Part Strategy::part_of(const Running&, const Update& update) const {
   return {.num_micro = update.num_micro, .num_samples = static_cast<double>(update.num_samples)};
 }
 
-exec::Program* Strategy::start(Running& running, const Update& update, float* losses) {
+exec::Executor* Strategy::start(Running& running, const Update& update, float* losses) {
   const Compiled& compiled = *running.compiled;
   const EngineOptions& options = compiled.options;
   const Part part = part_of(running, update);
@@ -81,19 +81,20 @@ exec::Program* Strategy::start(Running& running, const Update& update, float* lo
   const int64_t last = part.num_micro == 0   ? -1
                        : options.shards == 1 ? std::min(own.count, update.num_micro) - 1
                                              : own.count - 1;
-  exec::Program* started = nullptr;
+  exec::Executor* started = nullptr;
   for (int64_t k = 0; k <= last; ++k) {
     const int64_t i = own.first + k;
     const bool is_present = i < update.num_micro;
     if (is_present || k == last || meets_in_every_micro()) {
       const MicroBatch batch = is_present ? update.next() : running.idle_batch;
-      exec::Program& program = *(k == last ? compiled.step : compiled.accumulate).at(batch.shape());
-      set_scalars(program, part, is_present, update.learning_rate);
-      running.bind_inputs(program, batch, update.step, i);
-      program.start(running.threads);
-      program.read(program.graph().outputs[kLossSum], &losses[i]);
+      const Programs& programs = k == last ? compiled.step : compiled.accumulate;
+      exec::Executor& executor = running.executor(programs.at(batch.shape()));
+      set_scalars(executor, part, is_present, update.learning_rate);
+      running.bind_inputs(executor, batch, update.step, i);
+      executor.start(running.threads);
+      executor.read(executor.graph().outputs[kLossSum], &losses[i]);
       running.heartbeat.beat();
-      started = &program;
+      started = &executor;
     }
     if (k < last && (k + 1) % shard_size == 0) running.finish_shard(k / shard_size);
   }
@@ -112,28 +113,28 @@ void Strategy::gather_losses(Running& running, float* losses) {
 
 void Strategy::stage_ahead(Running& running, const MicroBatch& batch) {
   const Compiled& compiled = *running.compiled;
-  exec::Program& program =
-      *(compiled.accumulate.empty() ? compiled.step : compiled.accumulate).at(batch.shape());
-  running.bind_inputs(program, batch, running.counter[0], running.counter[1]);
-  program.stage_ahead();
+  const Programs& programs = compiled.accumulate.empty() ? compiled.step : compiled.accumulate;
+  exec::Executor& executor = running.executor(programs.at(batch.shape()));
+  running.bind_inputs(executor, batch, running.counter[0], running.counter[1]);
+  executor.stage_ahead();
 }
 
 double Strategy::evaluate(Running& running, const MicroBatch& batch) {
-  exec::Program& program = *running.compiled->evaluate.at(batch.shape());
-  running.bind_inputs(program, batch, 0, 0);
-  running.run(program);
+  exec::Executor& executor = running.executor(running.compiled->evaluate.at(batch.shape()));
+  running.bind_inputs(executor, batch, 0, 0);
+  running.run(executor);
   if (running.group != nullptr) running.group->check();
   running.heartbeat.beat();
-  running.evaluated = &program;
-  return running.compiled->has_losses ? scalar_output(program, kLossSum) : 0;
+  running.evaluated = &executor;
+  return running.compiled->has_losses ? scalar_output(executor, kLossSum) : 0;
 }
 
 std::span<const float> Strategy::output(const Running& running, size_t place) const {
   HEARTH_CHECK(running.evaluated != nullptr);
-  const exec::Program& program = *running.evaluated;
-  const ir::ValueId id = program.graph().outputs.at(place);
-  return {static_cast<const float*>(program.data(id)),
-          static_cast<size_t>(program.graph().type(id).shape.num_elements())};
+  const exec::Executor& executor = *running.evaluated;
+  const ir::ValueId id = executor.graph().outputs.at(place);
+  return {static_cast<const float*>(executor.data(id)),
+          static_cast<size_t>(executor.graph().type(id).shape.num_elements())};
 }
 
 void Strategy::move_together(Running&) {}

@@ -18,7 +18,7 @@ class LocalSgd : public Strategy {
     Strategy::compile(compiler, train_sizes, eval_sizes);
     Compiled& compiled = compiler.compiled;
     compiled.outer = compiler.finish(
-        make_outer_graph(compiled.train_program().graph(), compiled.statistics, compiled.options.local),
+        make_outer_graph(compiled.train_program().graph, compiled.statistics, compiled.options.local),
         Purpose::step);
   }
 
@@ -55,7 +55,7 @@ class LocalSgd : public Strategy {
   }
 
   void move_together(Running& running) override {
-    exec::Program& outer = *running.compiled->outer;
+    exec::Executor& outer = running.executor(*running.compiled->outer);
     const EngineOptions& options = running.compiled->options;
     outer.set_scalar(kInverseWorkers, 1.0F / static_cast<float>(options.num_workers));
     outer.set_scalar(kOuterRate, static_cast<float>(options.local.outer_lr));

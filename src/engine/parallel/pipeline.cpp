@@ -110,8 +110,8 @@ SumOptions sums_of_stage(const Compiled& compiled, const passes::TrainGraph& mic
   return sums;
 }
 
-std::unique_ptr<exec::Program> compile_passage(Compiler& compiler, const passes::TrainGraph& micro,
-                                               BatchShape shape, int64_t num_micro, bool updates) {
+exec::Program compile_passage(Compiler& compiler, const passes::TrainGraph& micro, BatchShape shape,
+                              int64_t num_micro, bool updates) {
   Compiled& compiled = compiler.compiled;
   const passes::Stages stages = split(compiled, micro);
   for (const auto& [name, home] : stages.homes) HEARTH_CHECK(compiled.stage.homes.at(name) == home);
@@ -127,7 +127,7 @@ std::unique_ptr<exec::Program> compile_passage(Compiler& compiler, const passes:
   return compiler.finish_computed(own, Purpose::step);
 }
 
-std::unique_ptr<exec::Program> compile_evaluation(Compiler& compiler, BatchShape shape) {
+exec::Program compile_evaluation(Compiler& compiler, BatchShape shape) {
   Compiled& compiled = compiler.compiled;
   const passes::TrainGraph train = compiler.compute(Purpose::evaluate, shape, {});
   const passes::Stages stages = split(compiled, train);
@@ -153,7 +153,7 @@ class Pipeline : public Strategy {
   std::vector<int64_t> stage_parameters(const Compiled& compiled) const override;
 
   void open(Running& running) override;
-  exec::Program* start(Running& running, const Update& update, float* losses) override;
+  exec::Executor* start(Running& running, const Update& update, float* losses) override;
   void gather_losses(Running& running, float* losses) override;
   // Copies of a whole update's micro-batches are kept.
   void stage_ahead(Running&, const MicroBatch&) override {}
@@ -181,7 +181,8 @@ void Pipeline::compile(Compiler& compiler, std::span<const int64_t> train_sizes,
   };
   const auto add_singles = [&](const passes::TrainGraph& micro, BatchShape shape) {
     for (const bool updates : {false, true})
-      compiled.stage.singles[{shape, updates}] = compile_passage(compiler, micro, shape, 1, updates);
+      compiled.stage.singles.insert_or_assign({shape, updates},
+                                              compile_passage(compiler, micro, shape, 1, updates));
   };
   const BatchShape whole = shape_of(train_sizes[0], lengths[0]);
   const passes::TrainGraph micro = micro_of(whole);
@@ -235,14 +236,14 @@ MicroBatch Pipeline::keep(const StagePlan& stage, const MicroBatch& batch, int64
   return kept;
 }
 
-void bind_micro(Running& running, exec::Program& program, int64_t number, const MicroBatch& batch,
+void bind_micro(Running& running, exec::Executor& executor, int64_t number, const MicroBatch& batch,
                 int64_t step, int64_t index) {
   int64_t* const counter = &running.counter[static_cast<size_t>(Running::kCounterSize * number)];
   counter[0] = step;
   counter[1] = index;
   const auto bind = [&](const std::string& name, const void* data) {
-    if (program.has_input(passes::name_in_micro_batch(number, name)))
-      program.bind_input(passes::name_in_micro_batch(number, name), data);
+    if (executor.has_input(passes::name_in_micro_batch(number, name)))
+      executor.bind_input(passes::name_in_micro_batch(number, name), data);
   };
   const std::vector<std::string>& names = running.compiled->input_names;
   for (size_t i = 0; i < names.size(); ++i) bind(names[i], batch.inputs[i]);
@@ -251,45 +252,45 @@ void bind_micro(Running& running, exec::Program& program, int64_t number, const 
 
 /// The program of a whole update, one micro-batch after the other; null where its number or shapes are
 /// others.
-exec::Program* passage_together(const Compiled& compiled, std::span<const MicroBatch> batches) {
+const exec::Program* passage_together(const Compiled& compiled, std::span<const MicroBatch> batches) {
   const BatchShape shape = batches.front().shape();
   const auto found = compiled.step.find(shape);
   const bool fits = found != compiled.step.end() && std::ssize(batches) == compiled.stage.num_micro &&
                     std::ranges::all_of(batches, [&](const auto& batch) { return batch.shape() == shape; });
-  return fits ? found->second.get() : nullptr;
+  return fits ? &found->second : nullptr;
 }
 
-exec::Program* Pipeline::start(Running& running, const Update& update, float* losses) {
+exec::Executor* Pipeline::start(Running& running, const Update& update, float* losses) {
   const Compiled& compiled = *running.compiled;
   const EngineOptions& options = compiled.options;
   const Part part = part_of(running, update);
   const int64_t num_micro = update.num_micro;
   std::vector<MicroBatch> batches;
   for (int64_t i = 0; i < num_micro; ++i) batches.push_back(keep(compiled.stage, update.next(), i));
-  exec::Program* const together = passage_together(compiled, batches);
+  const exec::Program* const together = passage_together(compiled, batches);
   const int64_t count = together != nullptr ? num_micro : 1;
-  exec::Program* program = together;
+  exec::Executor* executor = together == nullptr ? nullptr : &running.executor(*together);
   for (int64_t first = 0; first < num_micro; first += count) {
     const int64_t end = first + count;
     if (together == nullptr) {
       const BatchShape shape = batches[static_cast<size_t>(first)].shape();
-      program = compiled.stage.singles.at({shape, end == num_micro}).get();
+      executor = &running.executor(compiled.stage.singles.at({shape, end == num_micro}));
     }
-    set_scalars(*program, part, true, update.learning_rate);
+    set_scalars(*executor, part, true, update.learning_rate);
     for (int64_t i = first; i < end; ++i) {
-      program->set_scalar(passes::name_in_micro_batch(i - first, kInverseSamples),
-                          static_cast<float>(1.0 / part.num_samples));
-      bind_micro(running, *program, i - first, batches[static_cast<size_t>(i)], update.step, i);
+      executor->set_scalar(passes::name_in_micro_batch(i - first, kInverseSamples),
+                           static_cast<float>(1.0 / part.num_samples));
+      bind_micro(running, *executor, i - first, batches[static_cast<size_t>(i)], update.step, i);
     }
-    program->start(running.threads);
+    executor->start(running.threads);
     // Those of one micro-batch after those of another, its loss first.
-    const std::vector<ValueId>& outputs = program->graph().outputs;
+    const std::vector<ValueId>& outputs = executor->graph().outputs;
     const int64_t num_each = std::ssize(outputs) / count;
     for (int64_t i = first; i < end && options.rank + 1 == options.num_workers; ++i)
-      program->read(outputs[static_cast<size_t>((i - first) * num_each)], &losses[i]);
+      executor->read(outputs[static_cast<size_t>((i - first) * num_each)], &losses[i]);
     running.heartbeat.beat();
   }
-  return program;
+  return executor;
 }
 
 void Pipeline::gather_losses(Running& running, float* losses) {
@@ -301,9 +302,9 @@ void Pipeline::gather_losses(Running& running, float* losses) {
 
 double Pipeline::evaluate(Running& running, const MicroBatch& batch) {
   const Compiled& compiled = *running.compiled;
-  exec::Program& program = *compiled.evaluate.at(batch.shape());
-  bind_micro(running, program, 0, batch, 0, 0);
-  running.run(program);
+  exec::Executor& executor = running.executor(compiled.evaluate.at(batch.shape()));
+  bind_micro(running, executor, 0, batch, 0, 0);
+  running.run(executor);
   running.group->check();
   running.heartbeat.beat();
   gathered_.clear();
@@ -311,8 +312,8 @@ double Pipeline::evaluate(Running& running, const MicroBatch& batch) {
   for (const StagePlan::Output& output : compiled.stage.outputs.at(batch.shape())) {
     std::vector<float>& values = gathered_.emplace_back(static_cast<size_t>(output.num_elements));
     if (output.stage == compiled.options.rank) {
-      const ValueId id = program.graph().outputs[num_own++];
-      std::copy_n(static_cast<const float*>(program.data(id)), values.size(), values.begin());
+      const ValueId id = executor.graph().outputs[num_own++];
+      std::copy_n(static_cast<const float*>(executor.data(id)), values.size(), values.begin());
     }
     running.group->broadcast(std::as_writable_bytes(std::span(values)), output.stage);
   }

@@ -8,6 +8,7 @@
 #include "data/loader.h"
 #include "engine/compiled.h"
 #include "engine/micro_batch.h"
+#include "exec/executor.h"
 
 namespace hearth::engine {
 
@@ -76,7 +77,7 @@ class Strategy {
   virtual Part part_of(const Running& running, const Update& update) const;
   /// Starts this worker's programs of an update and returns the last; null where it has none to start. Each
   /// loss is read to its place in `losses`.
-  virtual exec::Program* start(Running& running, const Update& update, float* losses);
+  virtual exec::Executor* start(Running& running, const Update& update, float* losses);
   /// The norm of an update's gradients, of what this worker measured.
   virtual double norm_of_all(Running& running, double norm) const;
   /// Brings every worker all losses of an update.

@@ -14,8 +14,8 @@ Gpu::Gpu(const GpuWish& wish)
 
 void GpuRoom::Needs::cover(const Program& program) {
   arena_bytes = std::max(arena_bytes, program.arena_bytes());
-  staging_bytes = std::max(staging_bytes, program.staging_bytes());
-  host_bytes = std::max(host_bytes, program.report().host_bytes);
+  staging_bytes = std::max(staging_bytes, program.staging_bytes);
+  host_bytes = std::max(host_bytes, program.report.host_bytes);
 }
 
 int64_t GpuRoom::Needs::gpu_bytes() const {

@@ -6,7 +6,7 @@
 #include "backend/gpu/device.h"
 #include "exec/device/gpu_choice.h"
 #include "exec/device/staging.h"
-#include "exec/program.h"
+#include "exec/executor.h"
 
 namespace hearth::exec {
 

@@ -1,0 +1,314 @@
+#include "exec/executor.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backend/gpu/device.h"
+#include "base/error.h"
+#include "exec/device/staging.h"
+#include "exec/host_queue.h"
+
+namespace hearth::exec {
+namespace {
+
+using ir::kNone;
+using ir::ValueId;
+
+/// How long a GPU may take for what it was given; where it meets others, which wait while one evaluates; and
+/// with collectives of the host, whose own deadline comes first.
+constexpr double kGpuSeconds = 60, kMeetSeconds = 3600, kHostSeconds = 1e6;
+
+bool meets_on_gpu(const Program& program) {
+  return program.backend == Backend::gpu && std::ranges::any_of(program.steps, [](const Step& step) {
+           return step.queue == Queue::exchange && !step.on_host;
+         });
+}
+
+}  // namespace
+
+Executor::Executor(const Program& program)
+    : program_(program),
+      scalars_(static_cast<size_t>(program.scalar_bytes)),
+      // Libraries differ in what of their collectives can be recorded; what the host computes cannot be.
+      may_record_(!meets_on_gpu(program) && program.num_host_nodes == 0),
+      patience_seconds_(meets_on_gpu(program)       ? kMeetSeconds
+                        : program.has_collectives() ? kHostSeconds
+                                                    : kGpuSeconds) {
+  for (const auto& [name, input] : program.inputs) {
+    if (input.staging_offset < 0) continue;
+    Staged& staged = staged_[input.id];
+    staged = {.offset = input.staging_offset, .num_bytes = program.graph.type(input.id).num_bytes()};
+    if (input.scalar_offset >= 0) staged.from = scalars_.data() + input.scalar_offset;
+  }
+}
+
+Executor::~Executor() = default;
+
+void Executor::bind(const Places& places) {
+  staging_ = places.staging;
+  queues_ = places.queues;
+  addresses_.clear();
+  patches_.clear();
+  for (const Location& location : program_.locations) addresses_.push_back(address_of(location, places));
+  calls_.clear();
+  calls_.resize(program_.steps.size());
+  for (size_t i = 0; i < calls_.size(); ++i) bind_call(i, places);
+  if (is_on_gpu() || program_.has_collectives()) order_queues();
+}
+
+std::byte* Executor::address_of(const Location& location, const Places& places) {
+  switch (location.in) {
+    case Location::In::arena:
+      return places.arena + location.offset;
+    case Location::In::host_arena:
+      return places.host + location.offset;
+    case Location::In::weights:
+      return places.persistent + location.offset;
+    case Location::In::host_weights:
+      return places.host_persistent + location.offset;
+    case Location::In::staging:
+      return places.staging->on_gpu(0) + location.offset;
+    case Location::In::scalars:
+      return scalars_.data() + location.offset;
+    case Location::In::none:
+    case Location::In::caller:
+      break;
+  }
+  return nullptr;
+}
+
+void Executor::bind_call(size_t number, const Places& places) {
+  Call& call = calls_[number];
+  const Step& step = program_.steps[number];
+  call.executor = this;
+  call.step = &step;
+  for (const ir::Node& node : program_.nodes_of(step)) {
+    for (const ValueId id : node.inputs) {
+      const ValueId root = id == kNone ? kNone : program_.root[static_cast<size_t>(id)];
+      const auto index = static_cast<size_t>(root);
+      if (root != kNone && (program_.locations[index].in == Location::In::caller || staged_.contains(root)))
+        patches_[root].push_back({number, call.in.size()});
+      call.in.push_back(root == kNone ? nullptr : addresses_[index]);
+    }
+    for (const ValueId id : node.outputs) call.out.push_back(addresses_[static_cast<size_t>(id)]);
+  }
+  if (step.workspace_buffer >= 0)
+    call.workspace = places.arena + program_.solution.offsets[static_cast<size_t>(step.workspace_buffer)];
+}
+
+void Executor::order_queues() {
+  Waits waits = find_waits(program_);
+  const auto mark = [&](size_t other) {
+    if (is_on_gpu() && !calls_[other].done) calls_[other].done = std::make_unique<gpu::Event>();
+  };
+  for (size_t i = 0; i < calls_.size(); ++i) {
+    std::ranges::for_each(waits.before[i], mark);
+    calls_[i].waits = std::move(waits.before[i]);
+  }
+  std::ranges::for_each(waits.at_end, mark);
+  last_waits_ = std::move(waits.at_end);
+  if (!is_on_gpu()) return;
+  begun_ = std::make_unique<gpu::Event>();
+  for (const Queue other : {Queue::in, Queue::out, Queue::exchange}) {
+    const auto is_its = [&](const Step& step) { return step.queue == other; };
+    if (std::ranges::any_of(program_.steps, is_its)) forked_.push_back(queue(other));
+  }
+}
+
+void Executor::connect(distributed::ProcessGroup& group, HostQueue* queue) {
+  group_ = &group;
+  host_queue_ = queue;
+}
+
+void Executor::point_at(ValueId root, void* place) {
+  const auto found = patches_.find(root);
+  if (found == patches_.end()) return;
+  for (const Patch& patch : found->second) calls_[patch.call].in[patch.input] = place;
+}
+
+void Executor::bind_input(std::string_view name, const void* data) {
+  const auto found = program_.inputs.find(name);
+  if (found == program_.inputs.end()) internal_error("the program has no input '{}'", name);
+  const ValueId id = found->second.id;
+  if (const auto staged = staged_.find(id); staged != staged_.end()) {
+    staged->second.from = data;
+  } else {
+    point_at(id, const_cast<void*>(data));
+  }
+}
+
+void Executor::set_scalar(std::string_view name, float value) {
+  const auto found = program_.inputs.find(name);
+  if (found == program_.inputs.end()) return;
+  HEARTH_CHECK(found->second.scalar_offset >= 0);
+  std::memcpy(scalars_.data() + found->second.scalar_offset, &value, sizeof value);
+}
+
+void Executor::Staged::copy_to(std::byte* host) const {
+  if (from != nullptr) std::memcpy(host + offset, from, static_cast<size_t>(num_bytes));
+}
+
+void Executor::stage_ahead() {
+  if (!is_on_gpu() || program_.large_bytes == 0) return;
+  std::byte* host = staging_->fill();
+  for (auto& [id, staged] : staged_) {
+    staged.sent_from = staged.from;
+    if (is_large(staged)) staged.copy_to(host);
+  }
+  staging_->send(0, program_.large_bytes);
+  ahead_ = staging_->num_fills();
+}
+
+/// Whether what was sent ahead is what is bound, and no other program was run since.
+bool Executor::is_ahead() const {
+  return ahead_ == staging_->num_fills() && std::ranges::all_of(staged_, [&](const auto& item) {
+           return !is_large(item.second) || item.second.sent_from == item.second.from;
+         });
+}
+
+size_t Executor::stage_inputs() {
+  if (!is_on_gpu()) return 0;
+  copies_.clear();
+  const bool ahead = is_ahead();
+  std::byte* host = ahead ? staging_->host() : staging_->fill();
+  for (const auto& [id, staged] : staged_) {
+    if (!ahead || !is_large(staged)) staged.copy_to(host);
+  }
+  staging_->send(ahead ? program_.large_bytes : 0, program_.staging_bytes);
+  ahead_ = -1;
+  const size_t half = staging_->arrive(*queue(Queue::compute));
+  for (const auto& [id, staged] : staged_) point_at(id, staging_->on_gpu(half) + staged.offset);
+  return half;
+}
+
+void Executor::make(void* call) {
+  const auto* own = static_cast<const Call*>(call);
+  own->step->kernel.run({.in = own->in, .out = own->out, .group = own->executor->group_});
+}
+
+/// On the processor nothing but a collective is left to wait for.
+void Executor::wait_for(const Call& call, gpu::Stream* waiting) {
+  if (waiting != nullptr) {
+    waiting->wait(*call.done);
+  } else if (call.step->on_host && host_queue_ != nullptr) {
+    host_queue_->wait(call.num_added);
+  }
+}
+
+void Executor::exchange(Call& call) {
+  if (is_on_gpu()) {
+    queue(Queue::exchange)->call(make, &call);
+  } else if (host_queue_ != nullptr) {
+    call.num_added = host_queue_->add(make, &call);
+  } else {
+    make(&call);
+  }
+}
+
+void Executor::run_call(Call& call, ThreadPool& threads) {
+  gpu::Stream* stream = queue(call.step->queue);
+  for (const size_t other : call.waits) wait_for(calls_[other], stream);
+  if (call.step->on_host) {
+    exchange(call);
+  } else {
+    call.step->kernel.run({.in = call.in,
+                           .out = call.out,
+                           .workspace = call.workspace,
+                           .threads = &threads,
+                           .group = group_,
+                           .stream = stream});
+  }
+  if (call.done) stream->record(*call.done);
+}
+
+/// What is queued elsewhere belongs to this run from here ...
+void Executor::fork() {
+  if (forked_.empty()) return;
+  queue(Queue::compute)->record(*begun_);
+  for (gpu::Stream* other : forked_) other->wait(*begun_);
+}
+
+/// ... to here.
+void Executor::join() {
+  for (const size_t other : last_waits_) wait_for(calls_[other], queue(Queue::compute));
+}
+
+void Executor::queue_calls(ThreadPool& threads) {
+  fork();
+  for (Call& call : calls_) run_call(call, threads);
+  join();
+}
+
+void Executor::record(ThreadPool& threads, size_t half) {
+  gpu::Stream& stream = *queue(Queue::compute);
+  stream.start_recording();
+  queue_calls(threads);
+  recordings_[half] = stream.finish_recording();
+  may_record_ = recordings_[half] != nullptr;
+}
+
+void Executor::start(ThreadPool& threads) {
+  const size_t half = stage_inputs();
+  if (!is_on_gpu()) return queue_calls(threads);
+  // What libraries set up when they are first used cannot be recorded.
+  const bool records = may_record_ && num_runs_++ > 0;
+  if (records && !recordings_[half]) record(threads, half);
+  if (recordings_[half]) {
+    queue(Queue::compute)->replay(*recordings_[half]);
+  } else {
+    queue_calls(threads);
+  }
+  staging_->release(*queue(Queue::compute));
+}
+
+void Executor::wait() {
+  if (!is_on_gpu()) return;
+  queue(Queue::compute)->synchronize(patience_seconds_);
+}
+
+void Executor::run(ThreadPool& threads) {
+  start(threads);
+  wait();
+}
+
+void Executor::run_with(ThreadPool& threads, FunctionRef<void(size_t)> after) {
+  stage_inputs();
+  fork();
+  for (Call& call : calls_) {
+    run_call(call, threads);
+    if (is_on_gpu()) queue(call.step->queue)->synchronize();
+    if (call.step->on_host) wait_for(call, nullptr);
+    copies_.clear();
+    for (size_t i = 0; i < call.step->num_nodes; ++i) after(call.step->node + i);
+  }
+  join();
+  wait();
+  if (is_on_gpu()) staging_->release(*queue(Queue::compute));
+}
+
+void Executor::read(ValueId id, void* host) {
+  const std::byte* place = addresses_[static_cast<size_t>(id)];
+  const int64_t num_bytes = program_.graph.type(id).num_bytes();
+  if (is_on_gpu()) {
+    queue(Queue::compute)->copy_out(host, place, num_bytes);
+  } else {
+    std::memcpy(host, place, static_cast<size_t>(num_bytes));
+  }
+}
+
+const void* Executor::data(ValueId id) const {
+  const auto index = static_cast<size_t>(id);
+  const Location::In in = program_.locations[index].in;
+  if (!is_on_gpu() || in == Location::In::host_arena || in == Location::In::host_weights)
+    return addresses_[index];
+  const auto [copy, is_new] = copies_.try_emplace(id);
+  if (is_new) {
+    gpu::Stream& stream = *queue(Queue::compute);
+    copy->second.resize(static_cast<size_t>(program_.graph.type(id).num_bytes()));
+    stream.copy_out(copy->second.data(), addresses_[index], std::ssize(copy->second));
+    stream.synchronize();
+  }
+  return copy->second.data();
+}
+
+}  // namespace hearth::exec

@@ -1,0 +1,149 @@
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/function_ref.h"
+#include "base/threads.h"
+#include "exec/program.h"
+
+namespace hearth::distributed {
+class ProcessGroup;
+}
+namespace hearth::gpu {
+class Event;
+class Recording;
+class Stream;
+}  // namespace hearth::gpu
+
+namespace hearth::exec {
+
+class HostQueue;
+class Staging;
+
+/// The memory of a program's regions, and what it runs on. With Backend::gpu the first two are a GPU's.
+struct Places {
+  std::byte* persistent = nullptr;
+  std::byte* arena = nullptr;  ///< Program::arena_bytes()
+  std::byte* host = nullptr;   ///< ArenaReport::host_bytes
+
+  // Backend::gpu only.
+  std::byte* host_persistent = nullptr;  ///< weights and states of the layout that are on the host
+  Staging* staging = nullptr;            ///< halves of Program::staging_bytes: inputs and scalars
+  std::array<gpu::Stream*, kNumQueues> queues = {};
+};
+
+/// Runs a program, which outlives it: a loop over steps whose every pointer is decided. Running allocates
+/// nothing and cannot fail.
+class Executor {
+ public:
+  explicit Executor(const Program& program);
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  /// Fixes the addresses of weights and of the arena; before the first run.
+  void bind(const Places& places);
+  /// What its collectives go by, and on the processor the queue that they run in; before the first run.
+  void connect(distributed::ProcessGroup& group, HostQueue* queue);
+  /// Points an input at the caller's bytes (its type's size plus 64 bytes of readable slack). May change
+  /// between runs.
+  void bind_input(std::string_view name, const void* data);
+  /// Sends large inputs that are bound ahead of the next run, which may be bound to others still. For a GPU
+  /// that is computing; elsewhere it does nothing.
+  void stage_ahead();
+  bool has_input(std::string_view name) const { return program_.inputs.contains(name); }
+  /// Sets a scalar input for the next run.
+  void set_scalar(std::string_view name, float value);
+  void run(ThreadPool& threads);
+  /// The same, but a GPU may be at it still: inputs and scalars are taken already, everything else is there
+  /// after wait(). Where every node has a kernel for GPUs, the work of the second run is recorded and then
+  /// queued by one call.
+  void start(ThreadPool& threads);
+  void wait();
+  /// Copies a graph output to the caller's memory (page-locked, for a GPU); done after wait().
+  void read(ir::ValueId id, void* host);
+  /// Runs one node at a time and calls `after(node index)` after each.
+  void run_with(ThreadPool& threads, FunctionRef<void(size_t)> after);
+
+  /// Bytes of a value, on the host: valid for graph outputs after a run, and inside run_with for outputs of
+  /// the node just run; from a GPU they are copied here, which waits for it.
+  const void* data(ir::ValueId id) const;
+  const Program& program() const { return program_; }
+  const ir::Graph& graph() const { return program_.graph; }
+  /// Whether runs are queued by one call.
+  bool is_recorded() const { return recordings_[0] != nullptr; }
+
+ private:
+  /// A step with its addresses.
+  struct Call {
+    const Executor* executor = nullptr;
+    const Step* step = nullptr;
+    std::vector<void*> in, out;
+    std::byte* workspace = nullptr;
+    std::vector<size_t> waits;         ///< calls of other queues
+    std::unique_ptr<gpu::Event> done;  ///< where one waits for this call, on a GPU ...
+    int64_t num_added = 0;             ///< ... and on the processor: HostQueue::add of this run
+  };
+  /// Where a pointer must be patched when an input is bound.
+  struct Patch {
+    size_t call;
+    size_t input;
+  };
+  /// An input or scalar on its way to a GPU.
+  struct Staged {
+    int64_t offset = 0;
+    int64_t num_bytes = 0;
+    const void* from = nullptr;
+    const void* sent_from = nullptr;  ///< ahead
+    void copy_to(std::byte* host) const;
+  };
+
+  std::byte* address_of(const Location& location, const Places& places);
+  void bind_call(size_t call, const Places& places);
+  void order_queues();
+  void point_at(ir::ValueId root, void* place);
+  gpu::Stream* queue(Queue which) const { return queues_[static_cast<size_t>(which)]; }
+  bool is_on_gpu() const { return staging_ != nullptr; }
+  bool is_large(const Staged& staged) const { return staged.offset < program_.large_bytes; }
+  bool is_ahead() const;
+  size_t stage_inputs();
+  void wait_for(const Call& call, gpu::Stream* waiting);
+  void run_call(Call& call, ThreadPool& threads);
+  void exchange(Call& call);
+  /// A collective, for a queue that knows plain functions alone.
+  static void make(void* call);
+  void fork();
+  void join();
+  void queue_calls(ThreadPool& threads);
+  void record(ThreadPool& threads, size_t half);
+
+  const Program& program_;
+  std::vector<Call> calls_;
+  std::vector<std::byte*> addresses_;  ///< of each value
+  std::map<ir::ValueId, std::vector<Patch>> patches_;
+  std::vector<std::byte> scalars_;
+  distributed::ProcessGroup* group_ = nullptr;
+  HostQueue* host_queue_ = nullptr;
+  std::vector<size_t> last_waits_;  ///< of Queue::compute, after the last call
+
+  // Backend::gpu only.
+  Staging* staging_ = nullptr;
+  std::array<gpu::Stream*, kNumQueues> queues_ = {};
+  std::vector<gpu::Stream*> forked_;  ///< queues of copies that have some to do
+  std::unique_ptr<gpu::Event> begun_;
+  /// One for each half of the staging.
+  std::array<std::unique_ptr<gpu::Recording>, 2> recordings_;
+  bool may_record_;
+  double patience_seconds_;
+  int64_t num_runs_ = 0;
+  int64_t ahead_ = -1;  ///< which filling of the staging holds large inputs
+  std::map<ir::ValueId, Staged> staged_;
+  mutable std::map<ir::ValueId, std::vector<std::byte>> copies_;  ///< what data() gave out
+};
+
+}  // namespace hearth::exec
