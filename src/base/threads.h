@@ -25,8 +25,8 @@ Range split_range(int64_t count, int parts, int index);
 /// never by the number of threads, so that the sum has the same bits on any number of them. At most 16.
 int num_sum_parts(int64_t work, int64_t grain);
 
-/// A fixed team of threads, the caller among them. Waiting threads spin briefly, then yield, then sleep, so a
-/// busy machine slows a run no more than its share. `run` is not reentrant. What a body throws reaches the
+/// A fixed number of threads, the caller among them. Waiting threads spin briefly, then yield, then sleep, so
+/// a busy machine slows a run no more than its share. `run` is not reentrant. What a body throws reaches the
 /// caller when all have finished.
 class ThreadPool {
  public:
@@ -37,7 +37,7 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int size() const { return static_cast<int>(workers_.size()) + 1; }
-  /// Calls body(thread) once on each thread of the team and returns when all have finished.
+  /// Calls body(thread) once on each thread and returns when all have finished.
   void run(FunctionRef<void(int)> body);
   /// Splits [0, count) into one contiguous part per thread; work below `grain` per thread uses fewer threads.
   void parallel_for(int64_t count, int64_t grain, FunctionRef<void(Range)> body);

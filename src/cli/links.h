@@ -3,7 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "planner/team_model.h"
+#include "planner/scaling_model.h"
 
 namespace hearth::cli {
 

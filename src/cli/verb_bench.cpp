@@ -9,8 +9,8 @@
 #include "distributed/bench.h"
 #include "distributed/mpi/mpi.h"
 #include "exec/device/gpu_choice.h"
+#include "planner/scaling_model.h"
 #include "planner/step_model.h"
-#include "planner/team_model.h"
 #include "run/from_recipe.h"
 
 namespace hearth::cli {
@@ -52,10 +52,11 @@ void print_model(const std::string& name, const ModelArguments& arguments,
     say("{} {}", name, planner::to_table(planner::model_step(alone, gpu)));
     return;
   }
-  const planner::TeamModel one = planner::model_team(alone, gpu, links);
-  const planner::TeamModel team =
-      planner::model_team(model_options(name, overrides, num_workers), gpu, links);
-  say("{} {}{}\n", name, planner::to_text(team, one, gpu, links), planner::to_json(team, one, gpu, links));
+  const planner::ScalingModel one = planner::model_scaling(alone, gpu, links);
+  const planner::ScalingModel several =
+      planner::model_scaling(model_options(name, overrides, num_workers), gpu, links);
+  say("{} {}{}\n", name, planner::to_text(several, one, gpu, links),
+      planner::to_json(several, one, gpu, links));
 }
 
 void print_table(int num_ranks, const distributed::CommBenchResult& result) {

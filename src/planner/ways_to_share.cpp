@@ -26,7 +26,7 @@ bool fit(engine::EngineOptions& options, int64_t gpu_bytes, std::string& how) {
 }
 
 /// Lowers budgets by what plans are above their GPUs. Returns whether all of them were within.
-bool lower_budgets(std::vector<engine::EngineOptions>& workers, const TeamModel& model,
+bool lower_budgets(std::vector<engine::EngineOptions>& workers, const ScalingModel& model,
                    std::span<const int64_t> gpu_bytes) {
   bool fits = true;
   for (size_t i = 0; i < workers.size(); ++i) {
@@ -70,7 +70,7 @@ WayToShare plan_way_to_share(std::string settings, engine::EngineOptions options
     if (!fit(workers[i], room[i], way.stage_fits.emplace_back())) return way;
   }
   for (int i = 0; i <= kTries; ++i) {
-    TeamModel model = model_team(workers, gpu, links);
+    ScalingModel model = model_scaling(workers, gpu, links);
     if (!lower_budgets(workers, model, room)) continue;
     way.model = std::move(model);
     break;
@@ -86,7 +86,7 @@ std::string to_table(const std::vector<WayToShare>& ways) {
       text += fmt::format("  {:<27} does not fit by any means\n", way.settings);
       continue;
     }
-    const TeamModel& model = *way.model;
+    const ScalingModel& model = *way.model;
     text += fmt::format("  {:<27} {:>12} {:>12} {:>10.1f} {:>9.1f}% {:>12.1f}  {}\n", way.settings,
                         human_bytes(model.gpu_bytes), human_bytes(model.host_bytes), 1e3 * model.seconds,
                         100 * model.exposed_seconds / model.seconds, model.samples_per_second(), way.fit);
@@ -100,7 +100,7 @@ std::string to_json(const std::vector<WayToShare>& ways) {
   for (const WayToShare& way : ways) {
     std::string row = fmt::format("{{\"settings\":\"{}\",\"fits\":{}", way.settings, way.model.has_value());
     if (way.model) {
-      const TeamModel& model = *way.model;
+      const ScalingModel& model = *way.model;
       row += fmt::format(
           ",\"how\":\"{}\",\"gpu_bytes\":{},\"host_bytes\":{},\"modeled_seconds\":{:.9f},"
           "\"exposed_seconds\":{:.9f},\"samples_per_second\":{:.3f}",

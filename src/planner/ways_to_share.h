@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/team_model.h"
+#include "planner/scaling_model.h"
 
 namespace hearth::planner {
 
@@ -13,7 +13,7 @@ struct WayToShare {
   std::string settings;                 ///< of the recipe: "devices=2 parallel=zero1"
   std::string fit;                      ///< what it takes to fit a GPU: "as it is", "recomputation (...)"
   std::vector<std::string> stage_fits;  ///< of a pipeline: what it takes of each
-  std::optional<TeamModel> model;       ///< absent where it does not fit by any means
+  std::optional<ScalingModel> model;    ///< absent where it does not fit by any means
 };
 
 /// Plans what the settings come to for GPUs of that many bytes, one for each device, by the means to fit

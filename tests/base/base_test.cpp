@@ -90,7 +90,7 @@ TEST(Shape, RefusesAbsurdShapes) {
   EXPECT_THROW(Shape({-1}), UserError);
 }
 
-TEST(ThreadPool, CoversTheRangeOnceForAnyTeam) {
+TEST(ThreadPool, CoversTheRangeOnceForAnyNumberOfThreads) {
   for (const int threads : {1, 2, 3, 5}) {
     ThreadPool pool(threads);
     for (int repeat = 0; repeat < 200; ++repeat) {

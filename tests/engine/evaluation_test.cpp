@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/team_run.h"
+#include "engine/group_run.h"
 #include "hub/weights.h"
 #include "io/safetensors.h"
 

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/team_run.h"
+#include "engine/group_run.h"
 #include "planner/plan_report.h"
 #include "run/from_recipe.h"
 #include "tiny_language_model.h"

@@ -6,7 +6,7 @@
 
 #include "bench/case.h"
 #include "bench/open_workload.h"
-#include "engine/team_run.h"
+#include "engine/group_run.h"
 #include "ir/op_def.h"
 #include "planner/plan_report.h"
 #include "run/from_recipe.h"

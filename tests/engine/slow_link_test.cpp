@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "backend/gpu/emu/stream.h"
-#include "engine/team_run.h"
+#include "engine/group_run.h"
 
 namespace hearth::engine {
 namespace {

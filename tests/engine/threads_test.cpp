@@ -1,4 +1,4 @@
-#include "engine/team_run.h"
+#include "engine/group_run.h"
 
 namespace hearth::engine {
 namespace {

@@ -57,7 +57,7 @@ TEST(WaysToShare, UnequalGpusGetUnequalStages) {
     const WayToShare way =
         plan_way_to_share("pipeline", options, std::vector{first, second}, cost::find_gpu("rx7900xt"), {});
     EXPECT_TRUE(way.model);
-    return way.model.value_or(TeamModel{.plans = {{}, {}}}).plans;
+    return way.model.value_or(ScalingModel{.plans = {{}, {}}}).plans;
   };
   constexpr int64_t kPlenty = int64_t{20} << 30;
   const std::vector<PlanReport> equal = stages(kPlenty, kPlenty);

@@ -1,4 +1,4 @@
-#include "planner/team_model.h"
+#include "planner/scaling_model.h"
 
 #include <fmt/format.h>
 
@@ -121,20 +121,20 @@ exec::Replay replay_programs(std::span<const exec::Program* const> programs, con
   return exec::replay(workers, paths.bytes_per_second());
 }
 
-void add(TeamModel& team, const exec::Replay& replay, int64_t times) {
+void add(ScalingModel& model, const exec::Replay& replay, int64_t times) {
   const auto factor = static_cast<double>(times);
-  team.seconds += factor * replay.seconds;
-  team.exposed_seconds += factor * replay.exposed_seconds(0);
+  model.seconds += factor * replay.seconds;
+  model.exposed_seconds += factor * replay.exposed_seconds(0);
   for (size_t queue = 0; queue < exec::kNumQueues; ++queue)
-    team.busy_seconds[queue] += factor * replay.busy_seconds[0][queue];
-  team.kernel_seconds.resize(replay.busy_seconds.size());
+    model.busy_seconds[queue] += factor * replay.busy_seconds[0][queue];
+  model.kernel_seconds.resize(replay.busy_seconds.size());
   for (size_t worker = 0; worker < replay.busy_seconds.size(); ++worker)
-    team.kernel_seconds[worker] +=
+    model.kernel_seconds[worker] +=
         factor * replay.busy_seconds[worker][static_cast<size_t>(exec::Queue::compute)];
 }
 
-double scaling(const TeamModel& team, const TeamModel& one) {
-  return team.samples_per_second() / one.samples_per_second();
+double scaling(const ScalingModel& model, const ScalingModel& one) {
+  return model.samples_per_second() / one.samples_per_second();
 }
 
 }  // namespace
@@ -147,54 +147,55 @@ std::vector<engine::EngineOptions> options_of_workers(const engine::EngineOption
   return workers;
 }
 
-TeamModel model_team(const engine::EngineOptions& options, const cost::Device& gpu, const Links& links) {
-  return model_team(options_of_workers(options), gpu, links);
+ScalingModel model_scaling(const engine::EngineOptions& options, const cost::Device& gpu,
+                           const Links& links) {
+  return model_scaling(options_of_workers(options), gpu, links);
 }
 
-TeamModel model_team(std::vector<engine::EngineOptions> workers, const cost::Device& gpu,
-                     const Links& links) {
+ScalingModel model_scaling(std::vector<engine::EngineOptions> workers, const cost::Device& gpu,
+                           const Links& links) {
   const engine::EngineOptions first = workers.front();
   std::vector<engine::Compiled> compiled;
   compiled.reserve(workers.size());
   std::vector<const exec::Program*> before, last;
-  TeamModel team{.num_workers = first.num_workers};
+  ScalingModel model{.num_workers = first.num_workers};
   for (engine::EngineOptions& options : workers) {
     options.backend = exec::Backend::gpu;
     options.machine = gpu;
     // All workers have the same programs, unless each has its own part.
     if (compiled.empty() || options.parallel != engine::Parallel::data) {
       compiled.push_back(engine::compile(options, std::span(&options.batch, 1), {}));
-      const PlanReport& plan = team.plans.emplace_back(make_plan_report(compiled.back()));
-      if (plan.peak_bytes > team.gpu_bytes) team.host_bytes = plan.host_bytes;
-      team.gpu_bytes = std::max(team.gpu_bytes, plan.peak_bytes);
+      const PlanReport& plan = model.plans.emplace_back(make_plan_report(compiled.back()));
+      if (plan.peak_bytes > model.gpu_bytes) model.host_bytes = plan.host_bytes;
+      model.gpu_bytes = std::max(model.gpu_bytes, plan.peak_bytes);
       const UpdateSize size = update_size(compiled.back());
-      team.num_samples = std::max(team.num_samples, size.num_samples);
-      team.is_text |= size.is_text;
+      model.num_samples = std::max(model.num_samples, size.num_samples);
+      model.is_text |= size.is_text;
     }
     last.push_back(&compiled.back().train_program());
     before.push_back(compiled.back().accumulate_program());
   }
   const Paths paths(gpu, links, first.num_workers);
-  add(team, replay_programs(last, paths), 1);
+  add(model, replay_programs(last, paths), 1);
   if (before.front() != nullptr)
-    add(team, replay_programs(before, paths), first.accumulate / first.num_workers - 1);
-  return team;
+    add(model, replay_programs(before, paths), first.accumulate / first.num_workers - 1);
+  return model;
 }
 
-std::string to_text(const TeamModel& team, const TeamModel& one, const cost::Device& gpu,
+std::string to_text(const ScalingModel& model, const ScalingModel& one, const cost::Device& gpu,
                     const Links& links) {
-  const auto ms = [&](exec::Queue queue) { return 1e3 * team.busy_seconds[static_cast<size_t>(queue)]; };
-  const auto line = [](std::string_view what, const TeamModel& model) {
-    return fmt::format("{:>10} {:10.3f} ms per update {:12.0f} {}/s", what, 1e3 * model.seconds,
-                       model.samples_per_second(), model.samples_name());
+  const auto ms = [&](exec::Queue queue) { return 1e3 * model.busy_seconds[static_cast<size_t>(queue)]; };
+  const auto line = [](std::string_view what, const ScalingModel& of) {
+    return fmt::format("{:>10} {:10.3f} ms per update {:12.0f} {}/s", what, 1e3 * of.seconds,
+                       of.samples_per_second(), of.samples_name());
   };
   std::string text = fmt::format("on {} of {}: simulated, not measured\n{}\n{}, {:.2f} times as fast\n",
-                                 team.num_workers, gpu.full_name, line("one GPU", one),
-                                 line(fmt::format("{} GPUs", team.num_workers), team), scaling(team, one));
+                                 model.num_workers, gpu.full_name, line("one GPU", one),
+                                 line(fmt::format("{} GPUs", model.num_workers), model), scaling(model, one));
   text += fmt::format(
       "exposed: {:.3f} ms, {:.1f}% of an update, in which a "
       "GPU stands still\n",
-      1e3 * team.exposed_seconds, 100 * team.exposed_seconds / team.seconds);
+      1e3 * model.exposed_seconds, 100 * model.exposed_seconds / model.seconds);
   text += fmt::format(
       "of each: kernels {:.3f} ms, copies to host memory "
       "{:.3f} ms, sums {:.3f} ms, back {:.3f} ms\n",
@@ -208,7 +209,7 @@ std::string to_text(const TeamModel& team, const TeamModel& one, const cost::Dev
                                    : ", all in one machine\n");
 }
 
-std::string to_json(const TeamModel& team, const TeamModel& one, const cost::Device& gpu,
+std::string to_json(const ScalingModel& model, const ScalingModel& one, const cost::Device& gpu,
                     const Links& links) {
   return fmt::format(
       "{{\"simulated\":true,\"gpu\":\"{}\",\"workers\":{},"
@@ -217,8 +218,8 @@ std::string to_json(const TeamModel& team, const TeamModel& one, const cost::Dev
       "9f},\"exposed_seconds\":{:.9f},"
       "\"samples_per_step\":{},\"one_step_seconds\":{:.9f},"
       "\"one_samples_per_step\":{},\"scaling\":{:.4f}}}",
-      gpu.name, team.num_workers, gpu_rate(links, gpu), links.network, team.seconds, team.exposed_seconds,
-      team.num_samples, one.seconds, one.num_samples, scaling(team, one));
+      gpu.name, model.num_workers, gpu_rate(links, gpu), links.network, model.seconds, model.exposed_seconds,
+      model.num_samples, one.seconds, one.num_samples, scaling(model, one));
 }
 
 }  // namespace hearth::planner

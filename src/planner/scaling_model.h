@@ -29,7 +29,7 @@ double network_bytes_per_second(double bits_per_second);
 
 /// An update on GPUs that need not be there: each program's steps in their order and with their waits, at
 /// the times of a GPU model. A simulation, not a measurement.
-struct TeamModel {
+struct ScalingModel {
   int64_t num_workers = 1;
   double seconds = 0;          ///< of an update
   double exposed_seconds = 0;  ///< of them, in which a GPU stands still and waits for copies or other workers
@@ -46,15 +46,18 @@ struct TeamModel {
 };
 
 /// Plans the programs of every worker's GPU (nothing is run) and replays them.
-TeamModel model_team(std::vector<engine::EngineOptions> workers, const cost::Device& gpu, const Links& links);
+ScalingModel model_scaling(std::vector<engine::EngineOptions> workers, const cost::Device& gpu,
+                           const Links& links);
 /// The same for EngineOptions::num_workers that have the same options.
-TeamModel model_team(const engine::EngineOptions& options, const cost::Device& gpu, const Links& links);
+ScalingModel model_scaling(const engine::EngineOptions& options, const cost::Device& gpu, const Links& links);
 /// For each worker its rank.
 std::vector<engine::EngineOptions> options_of_workers(const engine::EngineOptions& options);
 
 /// A few lines beside `one`, the same work on one GPU.
-std::string to_text(const TeamModel& team, const TeamModel& one, const cost::Device& gpu, const Links& links);
+std::string to_text(const ScalingModel& model, const ScalingModel& one, const cost::Device& gpu,
+                    const Links& links);
 /// One line of JSON.
-std::string to_json(const TeamModel& team, const TeamModel& one, const cost::Device& gpu, const Links& links);
+std::string to_json(const ScalingModel& model, const ScalingModel& one, const cost::Device& gpu,
+                    const Links& links);
 
 }  // namespace hearth::planner

@@ -1,5 +1,5 @@
 // Replays of planned programs agree with what their bytes and kernels alone come to.
-#include "planner/team_model.h"
+#include "planner/scaling_model.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ engine::EngineOptions options_of(const char* name, int num_workers) {
   return options;
 }
 
-double busy(const TeamModel& model, exec::Queue queue) {
+double busy(const ScalingModel& model, exec::Queue queue) {
   return model.busy_seconds[static_cast<size_t>(queue)];
 }
 
@@ -45,7 +45,7 @@ Moved moved_by(const exec::Program& program, std::string_view op) {
   return moved;
 }
 
-TEST(TeamModel, TakesAsLongAsKernelsAndBytesDo) {
+TEST(ScalingModel, TakesAsLongAsKernelsAndBytesDo) {
   engine::EngineOptions options = options_of("resnet18-b64-fp32", 2);
   options.machine = gpu();
   const engine::Compiled compiled = engine::compile(options, std::span(&options.batch, 1), {});
@@ -59,7 +59,7 @@ TEST(TeamModel, TakesAsLongAsKernelsAndBytesDo) {
   EXPECT_DOUBLE_EQ(sums.num_bytes, out.num_bytes);
 
   const Links endless{.gpu = kEndless, .memory = kEndless, .sums = kEndless};
-  const TeamModel fast = model_team(options, gpu(), endless);
+  const ScalingModel fast = model_scaling(options, gpu(), endless);
   EXPECT_EQ(fast.num_samples, 128);
   EXPECT_FALSE(fast.is_text);
   EXPECT_NEAR(busy(fast, exec::Queue::compute), kernels, 1e-9);
@@ -69,24 +69,24 @@ TEST(TeamModel, TakesAsLongAsKernelsAndBytesDo) {
   // Each limit alone, so low that the rest of the step hides behind it.
   Links slow = endless;
   slow.gpu = 1e8;
-  EXPECT_NEAR(busy(model_team(options, gpu(), slow), exec::Queue::out), out.num_bytes / 1e8, 1e-3);
+  EXPECT_NEAR(busy(model_scaling(options, gpu(), slow), exec::Queue::out), out.num_bytes / 1e8, 1e-3);
   slow = endless;
   slow.sums = 1e8;
-  EXPECT_NEAR(busy(model_team(options, gpu(), slow), exec::Queue::exchange), sums.num_bytes / 1e8, 1e-2);
+  EXPECT_NEAR(busy(model_scaling(options, gpu(), slow), exec::Queue::exchange), sums.num_bytes / 1e8, 1e-2);
   slow = endless;
   slow.network = 1e8;
   // Of two machines each sends and receives every byte once.
-  EXPECT_NEAR(busy(model_team(options, gpu(), slow), exec::Queue::exchange), sums.num_bytes / 1e8, 1e-2);
+  EXPECT_NEAR(busy(model_scaling(options, gpu(), slow), exec::Queue::exchange), sums.num_bytes / 1e8, 1e-2);
   slow = endless;
   slow.memory = 1e8;
-  const TeamModel shared = model_team(options, gpu(), slow);
+  const ScalingModel shared = model_scaling(options, gpu(), slow);
   // Two GPUs send, fetch, and add up: read and write.
   const double crossed = 2 * (2 * out.num_bytes + 2 * sums.num_bytes);
   EXPECT_GE(shared.seconds, crossed / 1e8);
   EXPECT_LE(shared.seconds, 1.1 * crossed / 1e8);
 }
 
-TEST(TeamModel, BucketsFollowOneAnotherClosely) {
+TEST(ScalingModel, BucketsFollowOneAnotherClosely) {
   const engine::EngineOptions options = options_of("resnet18-b64-fp32", 2);
   const engine::Compiled compiled = engine::compile(options, std::span(&options.batch, 1), {});
   const exec::Program& program = compiled.train_program();
@@ -104,20 +104,20 @@ TEST(TeamModel, BucketsFollowOneAnotherClosely) {
   EXPECT_GT(num_sent, 10);
 }
 
-TEST(TeamModel, MicroBatchesBeforeTheLastExchangeNothing) {
+TEST(ScalingModel, MicroBatchesBeforeTheLastExchangeNothing) {
   engine::EngineOptions options = options_of("mlp-b64-fp32", 2);
-  const TeamModel one = model_team(options, gpu(), {});
+  const ScalingModel one = model_scaling(options, gpu(), {});
   options.accumulate = 8;
-  const TeamModel four = model_team(options, gpu(), {});
+  const ScalingModel four = model_scaling(options, gpu(), {});
   EXPECT_EQ(four.num_samples, 4 * one.num_samples);
   EXPECT_DOUBLE_EQ(busy(four, exec::Queue::exchange), busy(one, exec::Queue::exchange));
   EXPECT_GT(busy(four, exec::Queue::compute), 2 * busy(one, exec::Queue::compute));
 }
 
-TEST(TeamModel, GoesByTheNamedGpu) {
+TEST(ScalingModel, GoesByTheNamedGpu) {
   const engine::EngineOptions options = options_of("mlp-b64-fp32", 2);
-  const TeamModel slow = model_team(options, cost::find_gpu("rx7900xt"), {});
-  const TeamModel fast = model_team(options, cost::find_gpu("h200"), {});
+  const ScalingModel slow = model_scaling(options, cost::find_gpu("rx7900xt"), {});
+  const ScalingModel fast = model_scaling(options, cost::find_gpu("h200"), {});
   EXPECT_LT(busy(fast, exec::Queue::compute), busy(slow, exec::Queue::compute));
   EXPECT_NE(fast.plans[0].time.seconds, slow.plans[0].time.seconds);
 }

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "engine/team_run.h"
+#include "engine/group_run.h"
 #include "planner/plan_report.h"
 #include "run/from_recipe.h"
 
@@ -17,18 +17,18 @@ optimizer: {name: adamw, lr: 0.01}
 threads: 1
 )";
 
-class Team : public testing::Test {
+class Group : public testing::Test {
  protected:
   TemporaryFolder folder_{run::quick_folder()};
   std::string words_ =
       words_recipe(folder_.path(), "steps: 6, batch: 2, accumulate: 8, shards: 4, log_every: 1");
 };
 
-TEST_F(Team, OneTwoAndFourWorkersMakeTheSameBits) {
+TEST_F(Group, OneTwoAndFourWorkersMakeTheSameBits) {
   for (const std::string& yaml : {std::string(kPictures), words_}) expect_bits_of_one(yaml, yaml);
 }
 
-TEST_F(Team, ARunGoesOnWithAnotherNumberOfWorkers) {
+TEST_F(Group, ARunGoesOnWithAnotherNumberOfWorkers) {
   for (const std::string& yaml : {std::string(kPictures), words_}) expect_bits_in_turns(yaml, yaml, 1);
 }
 
@@ -36,7 +36,7 @@ std::string without(const std::string& yaml, const std::string& setting) {
   return replaced(yaml, setting, "");
 }
 
-TEST_F(Team, ShardedStatesMakeTheBitsOfWholeOnes) {
+TEST_F(Group, ShardedStatesMakeTheBitsOfWholeOnes) {
   const std::string pictures = without(kPictures, ", ema: 0.9");
   for (const std::string& yaml : {pictures, words_}) {
     const std::string sharded = yaml + "parallel: zero1\n";
@@ -45,7 +45,7 @@ TEST_F(Team, ShardedStatesMakeTheBitsOfWholeOnes) {
   }
 }
 
-TEST(TeamPlan, ShardsOfTheStatesAreTheWholeOnes) {
+TEST(GroupPlan, ShardsOfTheStatesAreTheWholeOnes) {
   const auto optimizer_bytes = [](const std::string& parallel, int rank) {
     const std::vector<std::string> overrides = {"devices=2", "train.ema=0", "train.shards=8", parallel};
     EngineOptions options = run::engine_options(run::parse_recipe(kPictures, "test", overrides));
@@ -63,7 +63,7 @@ TEST(TeamPlan, ShardsOfTheStatesAreTheWholeOnes) {
 }
 
 /// Gradients of the same micro-batches in another order of sums, and statistics that move once per update.
-TEST_F(Team, ShardsMoveResultsNoFurtherThanRoundingDoes) {
+TEST_F(Group, ShardsMoveResultsNoFurtherThanRoundingDoes) {
   std::string apart = words_;
   apart.replace(apart.find("shards: 4"), 9, "shards: 1");
   const run::Outcome one = train_with(apart, 1), four = train_with(words_, 1);
@@ -72,7 +72,7 @@ TEST_F(Team, ShardsMoveResultsNoFurtherThanRoundingDoes) {
   for (size_t i = 0; i < one.losses.size(); ++i) EXPECT_NEAR(one.losses[i], four.losses[i], 1e-4);
 }
 
-TEST(TeamRecipe, DividesAnUpdateAmongItsDevices) {
+TEST(GroupRecipe, DividesAnUpdateAmongItsDevices) {
   const auto parsed = [](std::vector<std::string> overrides) {
     return run::parse_recipe(kPictures, "test", overrides);
   };
@@ -95,7 +95,7 @@ TEST(TeamRecipe, DividesAnUpdateAmongItsDevices) {
   }
 }
 
-TEST(TeamRecipe, RefusesDataThatLeavesAWorkerWithNothing) {
+TEST(GroupRecipe, RefusesDataThatLeavesAWorkerWithNothing) {
   try {
     train_with(replaced(kPictures, "count: 65", "count: 17"), 4);
     ADD_FAILURE();
