@@ -21,8 +21,8 @@ from compare import ROOT, SLOWER, Hearth, Torch, one_line, row, steps_for
 
 TRAINING = ("llama1b-b4-bf16", "llama1b_lora-b4-bf16", "llama1b_qlora-b4-bf16")
 TRAINING += ("resnet50-b128-bf16", "conv_stack-b32-bf16")
-PRODUCTS = ("q", "kv", "up", "down", "head", "up_dx", "up_dw")
-KERNELS = (*(f"matmul_{name}-b4-bf16" for name in PRODUCTS), "attention-b4-bf16", "attention_grad-b4-bf16")
+MATMULS = ("q", "kv", "up", "down", "head", "up_dx", "up_dw")
+KERNELS = (*(f"matmul_{name}-b4-bf16" for name in MATMULS), "attention-b4-bf16", "attention_grad-b4-bf16")
 # At least: torch's time over Hearth's, and the share of the GPU's peak.
 TIME_BARS = dict(zip(TRAINING, (1.0, 1.0, 1.2, 0.8)))
 MFU_BARS = {"llama1b-b4-bf16": 0.5}
@@ -203,7 +203,7 @@ def write_results(cases, options, path):
         "steps (allocated) and what it held (reserved); neither counts the driver's own",
         "Hearth's steps bring their inputs from host memory and read the loss; torch's inputs lie on the GPU, and its "
         "loss stays there",
-        "Weights and moments in f32, products in bf16 (autocast); under LoRA the model is bf16, under QLoRA nf4. AdamW "
+        "Weights and moments in f32, matmuls in bf16 (autocast); under LoRA the model is bf16, under QLoRA nf4. AdamW "
         "for tokens, SGD with momentum for pictures; no gradient is clipped",
         "MFU counts the model's arithmetic, without what is computed again, over the vendor's peak",
     ]

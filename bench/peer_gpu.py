@@ -87,7 +87,7 @@ class PictureTrainer(GpuTrainer):
 
 
 class TextTrainer(GpuTrainer):
-    """All weights in f32, or those under an adapter in bf16 or nf4 and the adapter in f32; products in bf16."""
+    """All weights in f32, or those under an adapter in bf16 or nf4 and the adapter in f32; matmuls in bf16."""
 
     def __init__(self, case, variant, tiny):
         name, batch, _ = parse_case(case)
@@ -140,7 +140,7 @@ def add_qlora(model, rank):
     model.requires_grad_(False)
     for parent, name, linear in linears_of(model):
         setattr(parent, name, Nf4Lora(linear, rank))
-    return model, "nf4 in plain torch (no bitsandbytes): each weight is dequantized to bf16 before each product"
+    return model, "nf4 in plain torch (no bitsandbytes): each weight is dequantized to bf16 before each matmul"
 
 
 # The values of NormalFloat4 (QLoRA, arXiv 2305.14314, appendix E).
@@ -152,7 +152,7 @@ NF4 = (
 BLOCK, ABSMAX_BLOCK = 64, 256
 
 
-class Nf4Product(torch.autograd.Function):
+class Nf4Matmul(torch.autograd.Function):
     """x W^T; W is made again for the way back rather than kept."""
 
     @staticmethod
@@ -204,11 +204,11 @@ class Nf4Lora(nn.Module):
         x = x.to(torch.bfloat16)
         stored = (self.pairs, self.codes, self.absmax8, self.scale, self.offset, self.shape)
         low = nn.functional.linear(nn.functional.linear(x, self.lora_a), self.lora_b)
-        return Nf4Product.apply(x, *stored) + low
+        return Nf4Matmul.apply(x, *stored) + low
 
 
-class Product(GpuRunner):
-    """A product of Llama's layers alone, as nn.Linear makes it."""
+class Matmul(GpuRunner):
+    """A matmul of Llama's layers alone, as nn.Linear makes it."""
 
     launches = LAUNCHES
 
@@ -281,7 +281,7 @@ def open_runner(case, variant, tiny):
         return PictureTrainer(case, variant, tiny)
     if name.startswith("llama"):
         return TextTrainer(case, variant, tiny)
-    return (Product if name.startswith("matmul") else Attention)(case, variant, tiny)
+    return (Matmul if name.startswith("matmul") else Attention)(case, variant, tiny)
 
 
 def memory_bytes():

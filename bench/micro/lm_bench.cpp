@@ -46,15 +46,15 @@ void bench_attention(const Heads& h, DType dtype, ThreadPool& threads) {
       static_cast<size_t>(std::max(attention.forward_bytes(), attention.backward_bytes())));
   const double pairs =
       static_cast<double>(h.batch * h.heads) * static_cast<double>(h.time * (h.time + 1) / 2);
-  const double product = 2 * pairs * static_cast<double>(h.size);
+  const double matmul = 2 * pairs * static_cast<double>(h.size);
   const auto name = fmt::format("attention b{} t{} {}/{} heads of {} {}", h.batch, h.time, h.heads,
                                 h.kv_heads, h.size, dtype_name(dtype));
-  report(name + " fwd", 2 * product, best_seconds(threads.size(), [&] {
+  report(name + " fwd", 2 * matmul, best_seconds(threads.size(), [&] {
            attention.forward(
                {.q = q.data(), .k = k.data(), .v = v.data(), .out = out.data(), .lse = lse.data()},
                space.data(), threads);
          }));
-  report(name + " bwd", 5 * product, best_seconds(threads.size(), [&] {
+  report(name + " bwd", 5 * matmul, best_seconds(threads.size(), [&] {
            attention.backward({.q = q.data(),
                                .k = k.data(),
                                .v = v.data(),
@@ -76,9 +76,9 @@ void bench_head(int64_t tokens, int64_t width, int64_t vocab, int64_t chunk, DTy
   Buffer<int32_t> labels(losses.size());
   for (size_t i = 0; i < labels.size(); ++i)
     labels[i] = static_cast<int32_t>(i * 7919 % static_cast<size_t>(vocab));
-  const double product = 2 * static_cast<double>(tokens * width) * static_cast<double>(vocab);
+  const double matmul = 2 * static_cast<double>(tokens * width) * static_cast<double>(vocab);
   using Task = cpu::HeadSpec::Task;
-  for (const auto& [task, products, label] :
+  for (const auto& [task, matmuls, label] :
        {std::tuple{Task::losses, 1, "losses"}, {Task::gradients, 3, "gradients"}, {Task::both, 3, "both"}}) {
     const cpu::Head head({.task = task,
                           .tokens = tokens,
@@ -99,8 +99,7 @@ void bench_head(int64_t tokens, int64_t width, int64_t vocab, int64_t chunk, DTy
                                    .dx = dx.data(),
                                    .dweight = dweight.data()};
     report(fmt::format("head {}x{}->{} by {} {} {}", tokens, width, vocab, chunk, dtype_name(dtype), label),
-           products * product,
-           best_seconds(threads.size(), [&] { head.run(arrays, space.data(), threads); }));
+           matmuls * matmul, best_seconds(threads.size(), [&] { head.run(arrays, space.data(), threads); }));
   }
 }
 

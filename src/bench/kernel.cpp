@@ -23,12 +23,12 @@ constexpr std::array<std::string_view, 9> kKernels = {"matmul_q",     "matmul_kv
 constexpr int kLaunches = 16;
 
 /// op(a) op(b) of [m, k] and [k, n].
-struct Product {
+struct Matmul {
   int64_t m, n, k;
   bool transpose_a = false, transpose_b = true;
 };
 
-Product product_of(const BenchCase& bench) {
+Matmul matmul_of(const BenchCase& bench) {
   const models::DecoderConfig decoder = bench_decoder(bench);
   const int64_t tokens = bench.batch * bench.length, hidden = decoder.hidden, wide = decoder.intermediate;
   if (bench.kernel == "matmul_q") return {tokens, decoder.num_heads * decoder.head_size, hidden};
@@ -41,8 +41,8 @@ Product product_of(const BenchCase& bench) {
   return {wide, hidden, tokens, true, false};
 }
 
-void add_product(ir::Graph& graph, const BenchCase& bench) {
-  const Product p = product_of(bench);
+void add_matmul(ir::Graph& graph, const BenchCase& bench) {
+  const Matmul p = matmul_of(bench);
   const auto input = [&](const char* name, int64_t rows, int64_t columns, bool transposed) {
     const Shape shape = transposed ? Shape{columns, rows} : Shape{rows, columns};
     return graph.add_value(name, {.dtype = bench.precision, .shape = shape}, ir::Role::input);
@@ -74,8 +74,8 @@ void add_attention(ir::Graph& graph, const BenchCase& bench) {
 /// The last node is what is timed.
 ir::Graph kernel_graph(const BenchCase& bench) {
   ir::Graph graph;
-  const bool is_product = bench.kernel.starts_with("matmul");
-  is_product ? add_product(graph, bench) : add_attention(graph, bench);
+  const bool is_matmul = bench.kernel.starts_with("matmul");
+  is_matmul ? add_matmul(graph, bench) : add_attention(graph, bench);
   return graph;
 }
 

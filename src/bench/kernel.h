@@ -10,7 +10,7 @@
 namespace hearth::bench {
 
 /// Kernels that cases time alone, on the shapes of a decoder's layers: matmul_q, matmul_kv, matmul_up,
-/// matmul_down and matmul_head, the products of a layer's input with its weights; matmul_up_dx and
+/// matmul_down and matmul_head, the matmuls of a layer's input with its weights; matmul_up_dx and
 /// matmul_up_dw, the gradients of one; attention and attention_grad.
 std::span<const std::string_view> bench_kernels();
 

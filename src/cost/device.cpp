@@ -20,7 +20,7 @@ constexpr double kLaunch = 5e-6;
 constexpr Device gpu(Device device) {
   device.link_bytes_per_second = kLink;
   device.launch_seconds = kLaunch;
-  device.overlaps = device.measures_products = true;
+  device.overlaps = device.measures_matmuls = true;
   return device;
 }
 
@@ -44,7 +44,7 @@ constexpr Device kGpus[] = {
          .half_peak_flops_per_second = 122.8e12,
          .full_peak_flops_per_second = 61.4e12,
          .sources =
-             "16 bits and f32: PyTorch 2.9 and 2.10 products of 4096 and more (ROCm issue 5725, "
+             "16 bits and f32: PyTorch 2.9 and 2.10 matmuls of 4096 and more (ROCm issue 5725, "
              "zzc0721/torch-performance-test-data issues 68 and 103); bandwidth: 85% of AMD's 960 GB/s, "
              "assumed; link: ROCm issue 2253; launch: assumed; peaks: AMD"}),
     gpu({.name = "rtx4090",
@@ -78,7 +78,7 @@ constexpr Device kGpus[] = {
          .half_peak_flops_per_second = 989e12,
          .full_peak_flops_per_second = 67e12,
          .sources =
-             "16 bits: PyTorch 2.11 products of 8192 on random numbers (769 to 798 TFLOP/s, measured); f32: "
+             "16 bits: PyTorch 2.11 matmuls of 8192 on random numbers (769 to 798 TFLOP/s, measured); f32: "
              "three quarters of the peak, assumed; bandwidth: copies of 8.6 GB, measured; link: as the "
              "others; launch: assumed; peaks: NVIDIA, of the SXM GPU without sparsity"}),
 };

@@ -20,7 +20,7 @@ struct Device {
   /// Whether a kernel computes while it reads and writes, or does one after the other.
   bool overlaps = false;
   /// Whether moments of a matmul are cheaper where it is made than where they are needed: on GPUs.
-  bool measures_products = false;
+  bool measures_matmuls = false;
   double half_peak_flops_per_second = 0;  ///< by the vendor, dense; what MFU is a share of; 0: not known
   double full_peak_flops_per_second = 0;
   std::string_view sources = "assumed";  ///< of the figures, in their order

@@ -93,7 +93,7 @@ struct Compiled {
 /// is trusted and matmuls take their usual way.
 struct DeviceTrials {
   exec::SelfTest* kernels = nullptr;
-  exec::MatmulChoice* products = nullptr;
+  exec::MatmulChoice* matmuls = nullptr;
 };
 
 }  // namespace hearth::engine

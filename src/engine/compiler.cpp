@@ -145,7 +145,7 @@ exec::Program Compiler::finish_computed(passes::TrainGraph& train, Purpose purpo
                                         passes::PassContext& context) {
   passes::run_passes(train, context, passes::Stage::exchange);
   if (purpose == Purpose::step && train.losses != ir::kNone) strategy_.add_own_places(options(), train.graph);
-  if (trials_.products != nullptr) trials_.products->choose(train.graph);
+  if (trials_.matmuls != nullptr) trials_.matmuls->choose(train.graph);
   if (!compiled.is_packed) keep_computed(train, purpose, context.workspace_of);
   return place(train, purpose);
 }

@@ -23,7 +23,7 @@ DeviceReport Engine::device() const {
   exec::Gpu* gpu = running_->memory->gpu();
   DeviceReport report{.gpu = gpu == nullptr ? nullptr : &gpu->device().info(),
                       .distrusted = running_->self_test ? running_->self_test->failures() : kNone};
-  if (running_->matmul_choice) report.dropped_products = running_->matmul_choice->dropped();
+  if (running_->matmul_choice) report.dropped_matmuls = running_->matmul_choice->dropped();
   return report;
 }
 

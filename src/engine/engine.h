@@ -33,8 +33,8 @@ struct DeviceReport {
   /// Kernels that were found to be wrong, with what they did: the usual way or the host computes in their
   /// place.
   const std::map<std::string, std::string>& distrusted;
-  /// Sentences on ways to make products that are not used, because they failed or gave another result.
-  std::span<const std::string> dropped_products;
+  /// Sentences on ways to do a matmul that are not used, because they failed or gave another result.
+  std::span<const std::string> dropped_matmuls;
 };
 
 /// Runs what compile() planned: all memory is allocated when an engine is made, nothing while it runs. What a

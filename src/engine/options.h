@@ -72,8 +72,8 @@ struct EngineOptions {
   exec::GpuWish gpu = {.device = "emulated"};
   /// Of Backend::gpu: which of its kernels are tried first.
   exec::SelfTest::Options self_test;
-  /// Of Backend::gpu: where its products' measured ways are kept; none: the usual ways, unmeasured.
-  std::optional<fs::path> products;
+  /// Of Backend::gpu: where its matmuls' measured ways are kept; none: the usual ways, unmeasured.
+  std::optional<fs::path> matmuls;
   std::function<void(std::string_view pass, const ir::Graph&, double seconds)> after_pass;
 };
 

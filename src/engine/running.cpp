@@ -27,7 +27,7 @@ Running::Running(const EngineOptions& options, std::span<const int64_t> train_si
     const int gpu =
         exec::choose_gpu(options.gpu.device, gpu::list_devices(), gpu::runtime(), options.gpu.number);
     self_test = std::make_unique<exec::SelfTest>(gpu, options.self_test);
-    if (options.products) matmul_choice = std::make_unique<exec::MatmulChoice>(gpu, *options.products);
+    if (options.matmuls) matmul_choice = std::make_unique<exec::MatmulChoice>(gpu, *options.matmuls);
   }
   compiled = std::make_shared<Compiled>(compile(options, train_sizes, eval_sizes, trials()));
   strategy = make_strategy(compiled->options.parallel);

@@ -50,7 +50,7 @@ struct Running {
   double waited_since(std::chrono::steady_clock::time_point start);
   void gather_states();
   void take_own_states();
-  DeviceTrials trials() const { return {.kernels = self_test.get(), .products = matmul_choice.get()}; }
+  DeviceTrials trials() const { return {.kernels = self_test.get(), .matmuls = matmul_choice.get()}; }
 
   ThreadPool threads;
   std::unique_ptr<exec::SelfTest> self_test;

@@ -54,7 +54,7 @@ Inferred same_as_first(const NodeView& node);
 ir::Node repeat_itself(const ir::Node& node);
 /// Adds a node of the op with that name, which has one output, in a gradient rule.
 ValueId emit(const VjpContext& context, std::string_view name, std::vector<ValueId> inputs, Attrs attrs = {});
-/// What the gradient of a product's operand is made in: as the operand, or as what it was cast from; a
+/// What the gradient of a matmul's operand is made in: as the operand, or as what it was cast from; a
 /// parameter is updated in f32.
 DType gradient_dtype(const ir::Graph& graph, ValueId id);
 /// OpDef::no_vjp_because of an op that is itself a gradient.

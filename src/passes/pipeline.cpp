@@ -54,7 +54,7 @@ constexpr std::array<Pass, 15> kPasses = {{
      .run =
          [](TrainGraph& train, PassContext& context) {
            keeping_loss_weight(
-               train, [&](ir::Graph& graph) { fuse_norm(graph, context.machine.measures_products); });
+               train, [&](ir::Graph& graph) { fuse_norm(graph, context.machine.measures_matmuls); });
          }},
     {.name = "backward",
      .doc = "gradients of the losses for every parameter, and what consumes them",

@@ -86,7 +86,7 @@ void announce(const Trainer& trainer, engine::Engine& engine, const Job& job, Re
                     gpu->name, gpu->pci_address, program.num_host_nodes, program.graph.nodes.size()));
     for (const auto& [kernel, what] : device.distrusted)
       reporter.message(fmt::format("not used, for it failed its test: {}: {}", kernel, what));
-    for (const std::string& way : device.dropped_products) reporter.message("not used for products: " + way);
+    for (const std::string& way : device.dropped_matmuls) reporter.message("not used for matmuls: " + way);
   }
 }
 

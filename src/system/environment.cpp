@@ -70,7 +70,7 @@ void judge_program(const Environment& environment, Vendor vendor, std::vector<Hi
   }
   if (environment.runtime.name == wanted && environment.runtime.library.empty()) {
     found.push_back(
-        {fmt::format("this Hearth was built without {}: products are left to its own kernels alone",
+        {fmt::format("this Hearth was built without {}: matmuls are left to its own kernels alone",
                      amd ? "rocBLAS" : "cuBLASLt"),
          amd ? "Debian: tools/deps hip; Ubuntu: sudo apt install rocblas-dev; then tools/build --gpu hip"
              : "sudo apt install libcublas-dev-13-0, or of your CUDA's version; then tools/build --gpu "

@@ -11,7 +11,7 @@
 namespace hearth::cost {
 namespace {
 
-/// A product that is bound by arithmetic, a sum that is bound by memory, and two updates of one launch.
+/// A matmul that is bound by arithmetic, a sum that is bound by memory, and two updates of one launch.
 ir::Graph graph() {
   return graph_of(R"(input %0 "x" : bf16[1024, 2048]
 input %1 "w" : bf16[2048, 1024]

@@ -29,12 +29,12 @@ TEST_F(GpuTraining, TakesTheCourseOfTheProcessor) {
   }
 }
 
-TEST_F(GpuTraining, LeavesProductsToALibraryThatIsFaster) {
+TEST_F(GpuTraining, LeavesMatmulsToALibraryThatIsFaster) {
   emu::gpus() = {{.library = emu::GpuSettings::Library::right}};
   const TemporaryFolder folder;
   for (EngineOptions options : {pictures(), text()}) {
     Course here(options);
-    options.products = folder.path() / "products.json";
+    options.matmuls = folder.path() / "matmuls.json";
     Course there(on_gpu(options));
     int num_left = 0;
     for (const ir::Node& node : there.engine().compiled().train_program().graph.nodes)

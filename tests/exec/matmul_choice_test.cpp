@@ -1,4 +1,4 @@
-// Products are measured once, and what was found is kept for the GPU.
+// Matmuls are measured once, and what was found is kept for the GPU.
 #include "exec/device/matmul_choice.h"
 
 #include <fmt/format.h>
@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "backend/gpu/emu/stream.h"
-#include "ops/matmul/product.h"
+#include "ops/matmul/matmul_kernel.h"
 #include "ops/op_list.h"
 #include "temporary_folder.h"
 
@@ -26,7 +26,7 @@ class MatmulChoices : public testing::Test {
  protected:
   ~MatmulChoices() override { emu::gpus() = {{}}; }
 
-  /// Two products of one shape, one of another, one of f32.
+  /// Two matmuls of one shape, one of another, one of f32.
   static ir::Graph graph() {
     ir::Graph made;
     const auto multiply = [&](const Shape& a, const Shape& b, DType dtype) {
@@ -59,7 +59,7 @@ class MatmulChoices : public testing::Test {
     choice.choose(made);
     return {ways(made), choice.dropped(), choice.num_autotuned()};
   }
-  fs::path file() const { return folder_.path() / "products.json"; }
+  fs::path file() const { return folder_.path() / "matmuls.json"; }
   /// As this process leaves the file while it asks the library.
   void say_trying() const {
     std::string text = read_file(file());
@@ -74,7 +74,7 @@ class MatmulChoices : public testing::Test {
 
 TEST_F(MatmulChoices, AreMadeOnceForEachShapeOfACard) {
   ir::Graph first = graph(), again = graph(), elsewhere = graph();
-  MatmulChoice choice(0, folder_.path() / "products.json");
+  MatmulChoice choice(0, folder_.path() / "matmuls.json");
   choice.choose(first);
   EXPECT_EQ(choice.num_autotuned(), 2);
   EXPECT_TRUE(choice.dropped().empty()) << choice.dropped().front();
@@ -82,19 +82,19 @@ TEST_F(MatmulChoices, AreMadeOnceForEachShapeOfACard) {
   EXPECT_EQ(ways(first)[0], ways(first)[1]);
   EXPECT_EQ(ways(first)[3], "") << "f32 has one way";
 
-  MatmulChoice next(0, folder_.path() / "products.json");
+  MatmulChoice next(0, folder_.path() / "matmuls.json");
   next.choose(again);
   EXPECT_EQ(next.num_autotuned(), 0);
   EXPECT_EQ(ways(again), ways(first));
 
   emu::gpus() = {{}, {}};
-  MatmulChoice other(1, folder_.path() / "products.json");
+  MatmulChoice other(1, folder_.path() / "matmuls.json");
   other.choose(elsewhere);
   EXPECT_EQ(other.num_autotuned(), 2) << "another GPU is another matter";
 }
 
 TEST_F(MatmulChoices, AreWhatRuns) {
-  // Few large blocks: the terms of such a long product are split among more of them, each with sums apart.
+  // Few large blocks: the terms of such a long matmul are split among more of them, each with sums apart.
   const auto workspace_of = [](const std::string& way) {
     ir::Graph made;
     const auto value = [&](const Shape& shape) {

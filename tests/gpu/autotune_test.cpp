@@ -45,7 +45,7 @@ class Autotune : public testing::Test, CountedTime {
     return autotune(
         candidates, gpu_.device(), [&](Stream&) { return gpu_.get(out_, kCount); }, tolerance);
   }
-  fs::path path() const { return folder_.path() / "cache" / "products.json"; }
+  fs::path path() const { return folder_.path() / "cache" / "matmuls.json"; }
   Gpu gpu_;
   float* out_ = gpu_.room<float>(kCount);
   TemporaryFolder folder_;
@@ -108,7 +108,7 @@ TEST_F(Autotune, OfABrokenFileIsHeldAgain) {
     file.keep("key", {.name = "b", .seconds = 0.25});
     EXPECT_EQ(file.find("key"), "b") << text;
   }
-  WinnerFile nowhere("/proc/nowhere/products.json");
+  WinnerFile nowhere("/proc/nowhere/matmuls.json");
   nowhere.keep("key", {.name = "a"});
   EXPECT_EQ(nowhere.find("key"), std::nullopt);
 }

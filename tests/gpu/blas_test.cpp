@@ -1,4 +1,4 @@
-// Products that are left to the vendor's library: however their sides lie, with and without something added.
+// Matmuls that are left to the vendor's library: however their sides lie, with and without something added.
 #include "backend/gpu/blas.h"
 
 #include "gpu/gpu.h"
@@ -12,7 +12,7 @@ struct Sizes {
   int64_t m, n, k;
 };
 
-/// A product as a matmul's node, which asks the library.
+/// A matmul's node, which asks the library.
 ir::Sample sample_of(const Sizes& sizes, bool transpose_a, bool transpose_b, bool residual, DType in,
                      DType out) {
   const auto [m, n, k] = sizes;
@@ -73,7 +73,7 @@ TEST_F(Library, MultipliesHoweverTheSidesLie) {
 }
 
 TEST_F(Library, AddsToWhatIsThereInARecordingToo) {
-  constexpr BlasProduct kProduct{
+  constexpr BlasMatmul kMatmul{
       .m = 2, .n = 2, .k = 3, .leading_a = 2, .leading_b = 3, .leading_c = 2, .in = DType::f32};
   Gpu gpu;
   float* sums = gpu.put<float>({100, 200, 300, 400});
@@ -82,10 +82,10 @@ TEST_F(Library, AddsToWhatIsThereInARecordingToo) {
                           .c = sums,
                           .d = sums,
                           .workspace = gpu.room<std::byte>(static_cast<size_t>(blas_workspace_bytes()))};
-  gpu.stream().multiply(kProduct, arrays);
+  gpu.stream().multiply(kMatmul, arrays);
   EXPECT_EQ(gpu.get(sums, 4), (std::vector<float>{96, 196, 305, 408}));
   gpu.stream().start_recording();
-  gpu.stream().multiply(kProduct, arrays);
+  gpu.stream().multiply(kMatmul, arrays);
   const auto recording = gpu.stream().finish_recording();
   ASSERT_NE(recording, nullptr);
   for (int i = 0; i < 2; ++i) gpu.stream().replay(*recording);

@@ -89,8 +89,7 @@ class LibraryTest : public testing::Test {
 #else
   void SetUp() override {
     if (list_devices().empty()) GTEST_SKIP() << kNoGpu;
-    if (runtime().library.empty())
-      GTEST_SKIP() << "SKIPPED: the vendor's products: built without its library";
+    if (runtime().library.empty()) GTEST_SKIP() << "SKIPPED: the vendor's matmuls: built without its library";
   }
 #endif
 };

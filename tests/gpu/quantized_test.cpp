@@ -37,7 +37,7 @@ struct Matrix {
 
 class DecodedOnACard : public testing::TestWithParam<std::tuple<Quantization, bool>> {
  protected:
-  /// The matrix, or with `back` false its transpose, by way of a product with the identity.
+  /// The matrix, or with `back` false its transpose, by way of a matmul with the identity.
   template <typename T>
   static std::vector<T> product(const Matrix& matrix, DType dtype) {
     const auto& [kind, back] = GetParam();

@@ -1,6 +1,6 @@
 """The two sides of `tools/bench gpu` do the same work: python tests/parity/bench_gpu.py.
 
-Per case of training: torch's count of the arithmetic of a step's products and convolutions is Hearth's to 5%, at full
+Per case of training: torch's count of the arithmetic of a step's matmuls and convolutions is Hearth's to 5%, at full
 size where no adapter is, else at tiny size (Hearth counts all arithmetic, and of causal attention the half that is
 done). The 4-bit weights of the plain torch scheme are as near to what they stand for as NormalFloat4 allows. The
 command itself runs at tiny size and writes what it says. Needs ./hearth (tools/build).

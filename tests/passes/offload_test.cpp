@@ -59,7 +59,7 @@ TEST(Offload, AHostValueIsForTransfersOnly) {
   EXPECT_THROW(ir::verify(graph, "a test"), InternalError);
 }
 
-/// Products of an input with weights, each after the other.
+/// Matmuls of an input with weights, each after the other.
 std::string multiplied(int length) {
   std::string text = "input %0 \"x\" : f32[4096]\n";
   for (int i = 1; i <= length; ++i) text += fmt::format("parameter %{} \"w{}\" : f32[4096]\n", i, i);
@@ -127,7 +127,7 @@ TEST(Recompute, StashesWhatCostsLessToCopy) {
 }
 
 TEST(Recompute, MakesAgainWhatStandsInThePlaceOfAnother) {
-  // Each sum stands where its product was, and is read again on the way back.
+  // Each sum stands where its matmul was, and is read again on the way back.
   std::string text = "input %0 \"x\" : f32[64, 64]\nparameter %1 \"w\" : f32[64, 64]\n";
   constexpr int kLength = 8;
   int id = 2;

@@ -135,7 +135,7 @@ TEST_F(Machine, WhoseGpuIsNotAllKnownIsStillListed) {
   EXPECT_THAT(hindrances(look(owner())), ElementsAre(said("driver of 0000:0a:00.0 is missing", "modprobe")));
 }
 
-TEST_F(Machine, WithoutTheVendorsProductsSaysHowToGetThem) {
+TEST_F(Machine, WithoutTheVendorsMatmulsSaysHowToGetThem) {
   Environment environment = look(owner());
   environment.runtime.library = "";
   EXPECT_THAT(hindrances(environment), ElementsAre(said("built without rocBLAS", "tools/deps hip")));

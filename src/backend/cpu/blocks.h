@@ -23,7 +23,7 @@ bool packs_a(int64_t n);
 /// Whether a sum of `depth` terms over operands of these dtypes is multiplied by pairs of bf16 here.
 bool has_pairs(DType a, DType b, int64_t depth);
 
-/// One thread's part of a product: c[i * c_row + j] (+)= sum over p of a[i * a_row + p * a_k] * b[p][j].
+/// One thread's part of a matmul: c[i * c_row + j] (+)= sum over p of a[i * a_row + p * a_k] * b[p][j].
 struct BlockProduct {
   int64_t m = 0;
   int64_t n = 0;

@@ -10,7 +10,7 @@
 namespace hearth::cpu {
 namespace {
 
-/// How a product is computed. Which of the two operands needs no repacking decides.
+/// How a matmul is computed. Which of the two operands needs no repacking decides.
 enum class Way : uint8_t {
   rows,     ///< rows of a broadcast against rows of b, as they lie or in panels
   swapped,  ///< b is [n][k] and large: rows of b broadcast against a, which is packed into panels; c is
@@ -169,7 +169,7 @@ void run_dots(const GemmSpec& s, bool pairs, const float* a, const float* b, flo
   });
 }
 
-/// What the products read: f32, or pairs of bf16. Pairs lie in memory as they are, unless neighboring terms
+/// What the matmuls read: f32, or pairs of bf16. Pairs lie in memory as they are, unless neighboring terms
 /// are rows of `row` elements (0: they are not).
 const float* operand(const void* data, DType dtype, int64_t count, bool pairs, int64_t row, float* scratch,
                      ThreadPool& threads) {

@@ -101,7 +101,7 @@ WinnerFile::WinnerFile(fs::path path) : path_(std::move(path)) {}
 std::optional<fs::path> WinnerFile::usual_path() {
   const fs::path folder = user_cache_folder();
   if (folder.empty()) return std::nullopt;
-  return folder / "products.json";
+  return folder / "matmuls.json";
 }
 
 std::optional<std::string> WinnerFile::find(const std::string& key) const {

@@ -39,7 +39,7 @@ Verdict autotune(std::span<const Candidate> candidates, Device& device,
 class WinnerFile {
  public:
   explicit WinnerFile(fs::path path);
-  /// ~/.cache/hearth/products.json, or below XDG_CACHE_HOME; nothing where neither is known.
+  /// ~/.cache/hearth/matmuls.json, or below XDG_CACHE_HOME; nothing where neither is known.
   static std::optional<fs::path> usual_path();
 
   std::optional<std::string> find(const std::string& key) const;

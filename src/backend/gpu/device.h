@@ -11,7 +11,7 @@
 /// whichever Hearth was built with.
 namespace hearth::gpu {
 
-struct BlasProduct;
+struct BlasMatmul;
 struct BlasArrays;
 
 /// What a GPU did instead of what it was asked. Never the user's mistake; the GPU may be unusable from then
@@ -139,9 +139,9 @@ class Stream {
   void fill_zero(std::byte* device, int64_t num_bytes);
   /// Has the host make this call when the GPU gets to it, on any thread. It must not use the GPU.
   void call(void (*function)(void*), void* argument);
-  /// Leaves a product to the vendor's library (backend/gpu/blas.h). The first one of each kind sets up what
+  /// Leaves a matmul to the vendor's library (backend/gpu/blas.h). The first one of each kind sets up what
   /// cannot be recorded; those that follow allocate nothing. Throws DeviceError.
-  void multiply(const BlasProduct& product, const BlasArrays& arrays);
+  void multiply(const BlasMatmul& matmul, const BlasArrays& arrays);
   void record(Event& event);
   /// What comes after waits for what stood before the event, in whatever stream.
   void wait(const Event& event);

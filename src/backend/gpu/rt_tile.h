@@ -2,7 +2,7 @@
 
 #include "backend/gpu/rt.h"
 
-/// Products of 16 x 16 tiles by a warp: one type over each GPU's matrix instruction.
+/// Matmuls of 16 x 16 tiles by a warp: one type over each GPU's matrix instruction.
 ///
 ///   rt::Acc<T> c;                                          c(i, j) = 0
 ///   rt::multiply_add(c, rt::load_left(a, a_stride), rt::load_right(b, b_stride));

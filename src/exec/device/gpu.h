@@ -38,7 +38,7 @@ class Gpu {
   /// UserError where there is none of that name: see choose_gpu.
   explicit Gpu(const GpuWish& wish);
 
-  /// Bytes after everything that a kernel may read by mistake: products of vendors' libraries read past thin
+  /// Bytes after everything that a kernel may read by mistake: matmuls of vendors' libraries read past thin
   /// operands (ROCm issues 6413, 6600, 6647).
   static constexpr int64_t kSlackBytes = 64 << 10;
 

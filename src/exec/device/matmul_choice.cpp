@@ -9,7 +9,7 @@
 #include "base/process.h"
 #include "base/version.h"
 #include "ops/matmul/matmul.h"
-#include "ops/matmul/product.h"
+#include "ops/matmul/matmul_kernel.h"
 #include "ops/sample.h"
 
 namespace hearth::exec {
@@ -21,7 +21,7 @@ constexpr std::string_view kTrialOf = "trying ";
 constexpr double kTolerance = 1e-2;
 
 std::string key_of(const ir::NodeView& node) {
-  const ops::Product p = ops::product_of(node);
+  const ops::MatmulShape p = ops::matmul_shape_of(node);
   return fmt::format("{} {} {} a {} {} b {} {} {} {}", p.m, p.n, p.k, p.a_row, p.a_term, p.b_term, p.b_column,
                      dtype_name(node.in_type(0).dtype), dtype_name(node.out_type(0).dtype));
 }

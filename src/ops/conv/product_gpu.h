@@ -98,10 +98,10 @@ auto with_blocking(int64_t m, int64_t n, Body body) {
   if constexpr (std::is_same_v<T, float>) {
     return body(PlainBlocking());
   } else {
-    const Product product{.m = static_cast<int>(m), .n = static_cast<int>(n)};
-    const ProductWay way = ProductKernel::usual_way(product, DType::bf16);
-    if (way == ProductWay::large) return body(Largest());
-    if (way == ProductWay::tall) return body(Tall());
+    const MatmulShape shape{.m = static_cast<int>(m), .n = static_cast<int>(n)};
+    const MatmulWay way = MatmulKernel::usual_way(shape, DType::bf16);
+    if (way == MatmulWay::large) return body(Largest());
+    if (way == MatmulWay::tall) return body(Tall());
     return body(Small());
   }
 }

@@ -212,13 +212,13 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   return grads;
 }
 
-/// flops = `products` products over each pair of a query and a key it may see.
-Cost cost_of_products(const NodeView& node, double products) {
+/// flops = `matmuls` matmuls over each pair of a query and a key it may see.
+Cost cost_of_matmuls(const NodeView& node, double matmuls) {
   const cpu::AttentionSpec s = spec_of(node);
   const auto time = static_cast<double>(s.time);
   const auto seen = s.window > 0 ? std::min(time, static_cast<double>(s.window)) : time;
   const double pairs = s.causal ? seen * (time - (seen - 1) / 2) : time * time;
-  return {.flops = 2 * products * static_cast<double>(s.batch * s.heads * s.head_size) * pairs,
+  return {.flops = 2 * matmuls * static_cast<double>(s.batch * s.heads * s.head_size) * pairs,
           .bytes = bytes_moved(node)};
 }
 
@@ -298,7 +298,7 @@ const OpDef attention{
     .cpu = kernel,
     .gpu = attention_gpu,
     .reference = reference,
-    .cost = [](const NodeView& node) { return cost_of_products(node, 2); },
+    .cost = [](const NodeView& node) { return cost_of_matmuls(node, 2); },
     .precision = ir::Precision::compute,
     .repeat = repeat_itself,
     .samples = samples};
@@ -311,7 +311,7 @@ const OpDef attention_grad{.name = "attention_grad",
                            .cpu = grad_kernel,
                            .gpu = attention_grad_gpu,
                            .reference = grad_reference,
-                           .cost = [](const NodeView& node) { return cost_of_products(node, 5); },
+                           .cost = [](const NodeView& node) { return cost_of_matmuls(node, 5); },
                            .precision = ir::Precision::compute,
                            .samples = grad_samples};
 

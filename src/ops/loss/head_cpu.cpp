@@ -32,7 +32,7 @@ HEARTH_CLONES void max_with(const float* row, float* most, int64_t count) {
 
 /// Where everything lies in the workspace, in floats. Logits are kept transposed: [vocab][chunk].
 struct Layout {
-  bool pairs;         ///< products are of pairs of bf16, to which cotangents of logits are rounded
+  bool pairs;         ///< matmuls are of pairs of bf16, to which cotangents of logits are rounded
   int64_t chunk;      ///< tokens of a full chunk
   int64_t logit_row;  ///< floats from one vocabulary row of logits to the next
   int64_t tokens = 0, x = 0, x_panels = 0, x_columns = 0, lse = 0, factor = 0, of_label = 0, logits = 0;
@@ -143,7 +143,7 @@ class HeadRun {
   /// Token of row r of this chunk.
   int64_t token(int64_t r) const { return tokens_[first_ + r]; }
 
-  /// The chunk's rows side by side, and as panels for the products.
+  /// The chunk's rows side by side, and as panels for the matmuls.
   void gather() {
     float* x = base_ + layout_.x;
     const int64_t width = layout_.pairs ? s_.width / 2 : s_.width;
@@ -324,7 +324,7 @@ class HeadRun {
     for_labels(tile, [&](int64_t r, float& logit) { logit -= of_label[r]; });
   }
 
-  /// The sums that the next product adds to have long left the caches.
+  /// The sums that the next matmul adds to have long left the caches.
   void prefetch_gradient(int64_t v) const {
     if (first_ == 0 || s_.frozen) return;
     const float* row = arrays_.dweight + v * s_.width;

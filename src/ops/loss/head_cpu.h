@@ -9,7 +9,7 @@ namespace hearth::cpu {
 
 /// logits = x weight^T, x [tokens, width], weight [vocab, width], and their cross-entropy with labels. Logits
 /// are f32; where x and weight are bf16 and the processor multiplies pairs of bf16, their cotangents are
-/// rounded to bf16 for the products with x and weight, as torch.autocast does.
+/// rounded to bf16 for the matmuls with x and weight, as torch.autocast does.
 struct HeadSpec {
   /// What a run computes: losses and lse; from lse the gradients; or losses and gradients at once.
   enum class Task : uint8_t { losses, gradients, both };

@@ -200,16 +200,16 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   return {grads[0], grads.size() > 1 ? grads[1] : kNone, kNone};
 }
 
-/// Every chunk reads the weight for `products` of them and adds to its gradient, which a frozen one lacks.
-Cost cost_of_products(const NodeView& node, double products) {
+/// Every chunk reads the weight for `matmuls` of them and adds to its gradient, which a frozen one lacks.
+Cost cost_of_matmuls(const NodeView& node, double matmuls) {
   const cpu::HeadSpec s = spec_of(node, Task::losses);
-  const bool sums = products > 1 && !s.frozen;
+  const bool sums = matmuls > 1 && !s.frozen;
   const auto weights = static_cast<double>(s.width * s.vocab);
   const double chunks = std::ceil(static_cast<double>(s.tokens) / static_cast<double>(s.chunk));
   const double chunk_bytes =
-      weights * (std::min(products, 2.0) * static_cast<double>(dtype_bytes(s.weight)) + (sums ? 8.0 : 0.0));
-  if (s.frozen) --products;
-  return {.flops = 2 * products * static_cast<double>(s.tokens) * weights,
+      weights * (std::min(matmuls, 2.0) * static_cast<double>(dtype_bytes(s.weight)) + (sums ? 8.0 : 0.0));
+  if (s.frozen) --matmuls;
+  return {.flops = 2 * matmuls * static_cast<double>(s.tokens) * weights,
           .bytes = bytes_moved(node) + (chunks - 1) * chunk_bytes};
 }
 
@@ -268,7 +268,7 @@ const OpDef head_cross_entropy{.name = "head_cross_entropy",
                                .cpu = kernel,
                                .gpu = head_cross_entropy_gpu,
                                .reference = reference,
-                               .cost = [](const NodeView& node) { return cost_of_products(node, 1); },
+                               .cost = [](const NodeView& node) { return cost_of_matmuls(node, 1); },
                                .precision = ir::Precision::compute,
                                .smaller = half_the_rows,
                                .samples = samples};
@@ -282,7 +282,7 @@ const OpDef head_cross_entropy_grad{
     .cpu = grad_kernel,
     .gpu = head_cross_entropy_grad_gpu,
     .reference = grad_reference,
-    .cost = [](const NodeView& node) { return cost_of_products(node, 3); },
+    .cost = [](const NodeView& node) { return cost_of_matmuls(node, 3); },
     .precision = ir::Precision::compute,
     .smaller = half_the_rows,
     .samples = grad_samples};
@@ -297,7 +297,7 @@ const OpDef head_cross_entropy_train{.name = "head_cross_entropy_train",
                                      .cpu = train_kernel,
                                      .gpu = head_cross_entropy_train_gpu,
                                      .reference = train_reference,
-                                     .cost = [](const NodeView& node) { return cost_of_products(node, 3); },
+                                     .cost = [](const NodeView& node) { return cost_of_matmuls(node, 3); },
                                      .precision = ir::Precision::compute,
                                      .smaller = half_the_rows,
                                      .samples = train_samples};

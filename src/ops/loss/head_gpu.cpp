@@ -1,6 +1,6 @@
 #include "ops/loss/loss.h"
 #include "ops/loss/row_softmax.h"
-#include "ops/matmul/product.h"
+#include "ops/matmul/matmul_kernel.h"
 
 namespace hearth::ops {
 namespace {
@@ -28,7 +28,7 @@ struct Head {
   int64_t gradient_row() const { return vocab * 4 / element_bytes(); }
   int64_t logits_bytes() const { return divided_up(chunk * vocab * 4, 256) * 256; }
 
-  Product logits(int64_t rows) const {
+  MatmulShape logits(int64_t rows) const {
     return {.m = static_cast<int>(rows),
             .n = static_cast<int>(vocab),
             .k = static_cast<int>(width),
@@ -37,7 +37,7 @@ struct Head {
             .b_column = width,
             .c_row = vocab};
   }
-  Product dx(int64_t rows) const {
+  MatmulShape dx(int64_t rows) const {
     return {.m = static_cast<int>(rows),
             .n = static_cast<int>(width),
             .k = static_cast<int>(vocab),
@@ -45,7 +45,7 @@ struct Head {
             .b_term = width,
             .c_row = width};
   }
-  Product dweight(int64_t rows) const {
+  MatmulShape dweight(int64_t rows) const {
     return {.m = static_cast<int>(vocab),
             .n = static_cast<int>(width),
             .k = static_cast<int>(rows),
@@ -56,10 +56,10 @@ struct Head {
   }
 };
 
-/// The products of a chunk of that many tokens.
+/// The matmuls of a chunk of that many tokens.
 struct ChunkKernels {
   int64_t rows;
-  ProductKernel logits, dx, dweight;
+  MatmulKernel logits, dx, dweight;
 
   ChunkKernels(const Head& head, int64_t count)
       : rows(count),

@@ -75,9 +75,9 @@ void reference(const ReferenceArgs& args) {
   }
 }
 
-/// A product written so that its result is op-transposed when `flip`: (x y)^T = y^T x^T.
-ValueId product(const VjpContext& context, ValueId x, bool transpose_x, ValueId y, bool transpose_y,
-                bool flip, DType dtype) {
+/// A matmul written so that its result is op-transposed when `flip`: (x y)^T = y^T x^T.
+ValueId emit_matmul(const VjpContext& context, ValueId x, bool transpose_x, ValueId y, bool transpose_y,
+                    bool flip, DType dtype) {
   const Attrs attrs = {{"transpose_a", int64_t{flip ? !transpose_y : transpose_x}},
                        {"transpose_b", int64_t{flip ? !transpose_x : transpose_y}},
                        {"out_dtype", std::string(dtype_name(dtype))}};
@@ -98,8 +98,8 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   const DType dtype_a = gradient_dtype(context.graph, node.inputs[0]);
   const DType dtype_b = gradient_dtype(context.graph, node.inputs[1]);
   // With A = op(a), B = op(b): dA = dy B^T and dB = A^T dy.
-  grads[0] = product(context, dy, false, node.inputs[1], !transpose_b, transpose_a, dtype_a);
-  grads[1] = product(context, node.inputs[0], !transpose_a, dy, false, transpose_b, dtype_b);
+  grads[0] = emit_matmul(context, dy, false, node.inputs[1], !transpose_b, transpose_a, dtype_a);
+  grads[1] = emit_matmul(context, node.inputs[0], !transpose_a, dy, false, transpose_b, dtype_b);
   return grads;
 }
 

@@ -8,7 +8,7 @@
 namespace hearth::ops {
 
 /// y = act(op(a) op(b) + bias + residual): sums in f32; out_dtype, if given, replaces the dtype of a. On
-/// GPUs `way` says how blocks share it (ProductWay), or "library": the vendor's multiplies.
+/// GPUs `way` says how blocks share it (MatmulWay), or "library": the vendor's multiplies.
 extern const ir::OpDef matmul;
 /// Its kernel for GPUs.
 ir::Kernel matmul_gpu(const ir::NodeView& node);

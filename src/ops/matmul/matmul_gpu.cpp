@@ -1,11 +1,11 @@
 #include "backend/gpu/blas.h"
 #include "ops/gpu_support.h"
 #include "ops/matmul/matmul.h"
-#include "ops/matmul/product.h"
+#include "ops/matmul/matmul_kernel.h"
 
 namespace hearth::ops {
 
-Product product_of(const ir::NodeView& node) {
+MatmulShape matmul_shape_of(const ir::NodeView& node) {
   const bool transpose_a = node.attrs.integer_or("transpose_a", 0) != 0;
   const bool transpose_b = node.attrs.integer_or("transpose_b", 0) != 0;
   const Shape& a = node.in_type(0).shape;
@@ -39,9 +39,9 @@ bool library_takes(const ir::NodeView& node) {
          gpu::blas_takes(node.in_type(0).dtype, node.out_type(0).dtype);
 }
 
-/// Columns first, where a product is c^T = b^T a^T.
-gpu::BlasProduct blas_product_of(const ir::NodeView& node) {
-  const Product p = product_of(node);
+/// Columns first, where a matmul is c^T = b^T a^T.
+gpu::BlasMatmul blas_matmul_of(const ir::NodeView& node) {
+  const MatmulShape p = matmul_shape_of(node);
   const Side a = side_of(p.b_column, p.b_term, p.n), b = side_of(p.a_term, p.a_row, p.k);
   return {.transpose_a = a.transposed,
           .transpose_b = b.transposed,
@@ -56,35 +56,35 @@ gpu::BlasProduct blas_product_of(const ir::NodeView& node) {
 }
 
 ir::Kernel library_kernel(const ir::NodeView& node) {
-  const gpu::BlasProduct product = blas_product_of(node);
+  const gpu::BlasMatmul blas = blas_matmul_of(node);
   const bool residual = node.has_input(3);
   const auto run = [=](const ir::KernelArgs& args) {
-    args.stream->multiply(product, {.a = args.in[1],
-                                    .b = args.in[0],
-                                    .c = residual ? args.in[3] : nullptr,
-                                    .d = args.out[0],
-                                    .workspace = args.workspace});
+    args.stream->multiply(blas, {.a = args.in[1],
+                                 .b = args.in[0],
+                                 .c = residual ? args.in[3] : nullptr,
+                                 .d = args.out[0],
+                                 .workspace = args.workspace});
   };
   return {.run = run, .workspace_bytes = gpu::blas_workspace_bytes()};
 }
 
 /// What the attribute `way` says, or the usual one.
-ProductWay way_of(const ir::NodeView& node) {
+MatmulWay way_of(const ir::NodeView& node) {
   const DType in = node.in_type(0).dtype;
   const std::string wanted = node.attrs.text_or("way", "");
-  for (const ProductWay way : ways_of(in)) {
+  for (const MatmulWay way : ways_of(in)) {
     if (name_of(way) == wanted) return way;
   }
-  return ProductKernel::usual_way(product_of(node), in);
+  return MatmulKernel::usual_way(matmul_shape_of(node), in);
 }
 
 }  // namespace
 
 std::vector<std::string_view> matmul_ways(const ir::NodeView& node, bool has_library) {
   const DType in = node.in_type(0).dtype;
-  const ProductWay usual = ProductKernel::usual_way(product_of(node), in);
+  const MatmulWay usual = MatmulKernel::usual_way(matmul_shape_of(node), in);
   std::vector<std::string_view> names = {name_of(usual)};
-  for (const ProductWay way : ways_of(in)) {
+  for (const MatmulWay way : ways_of(in)) {
     if (way != usual) names.push_back(name_of(way));
   }
   if (has_library && library_takes(node)) names.push_back(kLibraryWay);
@@ -93,7 +93,8 @@ std::vector<std::string_view> matmul_ways(const ir::NodeView& node, bool has_lib
 
 ir::Kernel matmul_gpu(const ir::NodeView& node) {
   if (node.attrs.text_or("way", "") == kLibraryWay && library_takes(node)) return library_kernel(node);
-  const ProductKernel kernel(product_of(node), node.in_type(0).dtype, node.out_type(0).dtype, way_of(node));
+  const MatmulKernel kernel(matmul_shape_of(node), node.in_type(0).dtype, node.out_type(0).dtype,
+                            way_of(node));
   const bool bias = node.has_input(2), residual = node.has_input(3);
   const auto run = [=](const ir::KernelArgs& args) {
     kernel.launch(args.stream->handle(), {.a = args.in[0],

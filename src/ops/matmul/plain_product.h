@@ -2,7 +2,7 @@
 
 #include "ops/gpu_support.h"
 
-/// Matrix products on GPUs in plain f32, of whatever can be asked for its elements.
+/// Matmuls on GPUs in plain f32, of whatever can be asked for its elements.
 namespace hearth::ops {
 
 /// Outputs of a block of kBlockThreads, kPlainTile x kPlainTile; each of its threads makes kOwn x kOwn of

@@ -2,10 +2,10 @@
 
 #include "backend/gpu/rt_tile.h"
 #include "ops/gpu_support.h"
+#include "ops/matmul/matmul_kernel.h"
 #include "ops/matmul/plain_product.h"
-#include "ops/matmul/product.h"
 
-/// What products on GPUs are made of, for kernels whose right side is made while it is read.
+/// What matmuls on GPUs are made of, for kernels whose right side is made while it is read.
 namespace hearth::ops {
 
 /// Terms that a block of tiles holds at a time, and the room of a line: 16 bytes more keep lines on
@@ -24,25 +24,25 @@ struct Out {
 };
 
 template <typename C>
-RT_DEVICE void finish(const Product& product, const Out<C>& out, int64_t row, int64_t column, float sum) {
-  const int64_t at = row * product.c_row + column;
+RT_DEVICE void finish(const MatmulShape& shape, const Out<C>& out, int64_t row, int64_t column, float sum) {
+  const int64_t at = row * shape.c_row + column;
   out.c[at] = out.epilogue(sum, column, at);
 }
 template <typename C>
-RT_DEVICE void put(const Product& product, const Out<C>& out, int64_t row, int64_t column, float sum) {
-  if (row >= product.m || column >= product.n) return;
-  if (out.parts == nullptr) return finish(product, out, row, column, sum);
-  out.parts[(blockIdx.z * static_cast<int64_t>(product.m) + row) * product.n + column] = sum;
+RT_DEVICE void put(const MatmulShape& shape, const Out<C>& out, int64_t row, int64_t column, float sum) {
+  if (row >= shape.m || column >= shape.n) return;
+  if (out.parts == nullptr) return finish(shape, out, row, column, sum);
+  out.parts[(blockIdx.z * static_cast<int64_t>(shape.m) + row) * shape.n + column] = sum;
 }
 
-/// Adds the parts of a product whose terms were dealt out.
+/// Adds the parts of a matmul whose terms were dealt out.
 template <typename C>
-__global__ void __launch_bounds__(kBlockThreads) add_parts(Product product, Out<C> out, int splits) {
-  const int64_t count = static_cast<int64_t>(product.m) * product.n;
+__global__ void __launch_bounds__(kBlockThreads) add_parts(MatmulShape shape, Out<C> out, int splits) {
+  const int64_t count = static_cast<int64_t>(shape.m) * shape.n;
   for (int64_t i = first_element(); i < count; i += element_stride()) {
     float sum = 0;
     for (int s = 0; s < splits; ++s) sum += out.parts[s * count + i];
-    finish(product, out, i / product.n, i % product.n, sum);
+    finish(shape, out, i / shape.n, i % shape.n, sum);
   }
 }
 
@@ -65,17 +65,17 @@ using PlainRows = Strided<float, false>;
 /// Plain arithmetic, for any GPU.
 template <typename C, typename Columns>
 __global__ void __launch_bounds__(kBlockThreads)
-    multiply_plain(PlainRows rows, Columns columns, Product product, Out<C> out) {
-  const Terms terms = terms_of(product.k, kPlainDepth);
-  const ProductPart part{.m = product.m,
-                         .n = product.n,
+    multiply_plain(PlainRows rows, Columns columns, MatmulShape shape, Out<C> out) {
+  const Terms terms = terms_of(shape.k, kPlainDepth);
+  const ProductPart part{.m = shape.m,
+                         .n = shape.n,
                          .row = static_cast<int64_t>(blockIdx.y) * kPlainTile,
                          .column = static_cast<int64_t>(blockIdx.x) * kPlainTile,
                          .begin = terms.first,
                          .end = terms.end};
   const OwnSums sums = add_products(rows, columns, part);
   for_each_sum(sums, part,
-               [&](int64_t row, int64_t column, float sum) { put(product, out, row, column, sum); });
+               [&](int64_t row, int64_t column, float sum) { put(shape, out, row, column, sum); });
 }
 
 // --- 16 bits ---
@@ -93,7 +93,7 @@ RT_DEVICE rt::Word16 wide_of(int count, Bits bits) {
   return rt::bits_as<rt::Word16>(words);
 }
 
-/// One side of a product in memory: element (line, term) at line * line_stride + term * term_stride. A side
+/// One side of a matmul in memory: element (line, term) at line * line_stride + term * term_stride. A side
 /// of another kind, which is made while it is read, has the same members.
 template <typename T>
 struct Operand {
@@ -231,10 +231,10 @@ RT_DEVICE void for_each_tile_sum(const Rows& rows, const Columns& columns, int f
 
 template <typename T, typename C, typename B, typename Columns>
 __global__ void __launch_bounds__(kBlockThreads)
-    multiply_tiles(Operand<T> rows, Columns columns, Product product, Out<C> out) {
+    multiply_tiles(Operand<T> rows, Columns columns, MatmulShape shape, Out<C> out) {
   for_each_tile_sum<T, B>(rows, columns, static_cast<int>(blockIdx.y) * B::kRows,
-                          static_cast<int>(blockIdx.x) * B::kColumns, terms_of(product.k, kDepth),
-                          [&](int row, int column, float sum) { put(product, out, row, column, sum); });
+                          static_cast<int>(blockIdx.x) * B::kColumns, terms_of(shape.k, kDepth),
+                          [&](int row, int column, float sum) { put(shape, out, row, column, sum); });
 }
 
 // --- what the host decides ---
@@ -253,66 +253,65 @@ inline constexpr int64_t kLeastTerms = 256;
 struct Extent {
   int rows, columns;
 };
-inline Extent extent_of(ProductWay way) {
-  if (way == ProductWay::large) return {Large::kRows, Large::kColumns};
-  if (way == ProductWay::small) return {Small::kRows, Small::kColumns};
-  if (way == ProductWay::tall) return {Tall::kRows, Tall::kColumns};
-  if (way == ProductWay::wide) return {Wide::kRows, Wide::kColumns};
+inline Extent extent_of(MatmulWay way) {
+  if (way == MatmulWay::large) return {Large::kRows, Large::kColumns};
+  if (way == MatmulWay::small) return {Small::kRows, Small::kColumns};
+  if (way == MatmulWay::tall) return {Tall::kRows, Tall::kColumns};
+  if (way == MatmulWay::wide) return {Wide::kRows, Wide::kColumns};
   return {kPlainTile, kPlainTile};
 }
-inline int64_t num_blocks(const Product& product, ProductWay way) {
+inline int64_t num_blocks(const MatmulShape& shape, MatmulWay way) {
   const Extent extent = extent_of(way);
-  return divided_up(product.m, extent.rows) * divided_up(product.n, extent.columns);
+  return divided_up(shape.m, extent.rows) * divided_up(shape.n, extent.columns);
 }
-inline int choose_splits(const Product& product, ProductWay way) {
-  const int64_t wanted = kBusy / num_blocks(product, way), most = product.k / kLeastTerms;
+inline int choose_splits(const MatmulShape& shape, MatmulWay way) {
+  const int64_t wanted = kBusy / num_blocks(shape, way), most = shape.k / kLeastTerms;
   return static_cast<int>(std::clamp<int64_t>(std::min(wanted, most), 1, kMostSplits));
 }
 
-/// How a product is made, which its shape alone decides.
-struct ProductPlan {
-  Product product;
-  ProductWay way;
+/// How a matmul is done, which its shape alone decides.
+struct MatmulPlan {
+  MatmulShape shape;
+  MatmulWay way;
   int splits;
 
-  ProductPlan(const Product& of, ProductWay by) : product(of), way(by), splits(choose_splits(of, by)) {}
+  MatmulPlan(const MatmulShape& of, MatmulWay by) : shape(of), way(by), splits(choose_splits(of, by)) {}
   /// Of Out::parts.
   int64_t workspace_bytes() const {
-    return splits == 1 ? 0 : int64_t{splits} * product.m * product.n * int64_t{sizeof(float)};
+    return splits == 1 ? 0 : int64_t{splits} * shape.m * shape.n * int64_t{sizeof(float)};
   }
   float* parts(std::byte* workspace) const {
     return splits == 1 ? nullptr : reinterpret_cast<float*>(workspace);
   }
-  rt::Shape shape() const {
+  rt::Shape launch_shape() const {
     const Extent extent = extent_of(way);
-    return {
-        rt::Dim3{static_cast<unsigned>(divided_up(product.n, extent.columns)),
-                 static_cast<unsigned>(divided_up(product.m, extent.rows)), static_cast<unsigned>(splits)},
-        rt::Dim3{kBlockThreads, 1, 1}};
+    return {rt::Dim3{static_cast<unsigned>(divided_up(shape.n, extent.columns)),
+                     static_cast<unsigned>(divided_up(shape.m, extent.rows)), static_cast<unsigned>(splits)},
+            rt::Dim3{kBlockThreads, 1, 1}};
   }
 };
 
 template <typename T, typename C, typename Columns>
-auto product_kernel(ProductWay way) {
+auto matmul_kernel(MatmulWay way) {
   if constexpr (std::is_same_v<T, float>) {
     return multiply_plain<C, Columns>;
   } else {
-    if (way == ProductWay::tall) return multiply_tiles<T, C, Tall, Columns>;
-    if (way == ProductWay::wide) return multiply_tiles<T, C, Wide, Columns>;
-    return way == ProductWay::large ? multiply_tiles<T, C, Large, Columns>
-                                    : multiply_tiles<T, C, Small, Columns>;
+    if (way == MatmulWay::tall) return multiply_tiles<T, C, Tall, Columns>;
+    if (way == MatmulWay::wide) return multiply_tiles<T, C, Wide, Columns>;
+    return way == MatmulWay::large ? multiply_tiles<T, C, Large, Columns>
+                                   : multiply_tiles<T, C, Small, Columns>;
   }
 }
 
 /// rows: PlainRows or an Operand, and columns a side of the same kind.
 template <typename T, typename C, typename Rows, typename Columns>
-void launch_product(void* stream, const ProductPlan& plan, const Rows& rows, const Columns& columns,
-                    const Out<C>& out) {
-  const Product& product = plan.product;
-  rt::launch(product_kernel<T, C, Columns>(plan.way), plan.shape(), stream, rows, columns, product, out);
+void launch_matmul(void* stream, const MatmulPlan& plan, const Rows& rows, const Columns& columns,
+                   const Out<C>& out) {
+  const MatmulShape& shape = plan.shape;
+  rt::launch(matmul_kernel<T, C, Columns>(plan.way), plan.launch_shape(), stream, rows, columns, shape, out);
   if (plan.splits == 1) return;
-  const int64_t count = static_cast<int64_t>(product.m) * product.n;
-  rt::launch(add_parts<C>, {num_stride_blocks(count), kBlockThreads}, stream, product, out, plan.splits);
+  const int64_t count = static_cast<int64_t>(shape.m) * shape.n;
+  rt::launch(add_parts<C>, {num_stride_blocks(count), kBlockThreads}, stream, shape, out, plan.splits);
 }
 
 }  // namespace hearth::ops

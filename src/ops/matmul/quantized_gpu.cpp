@@ -36,7 +36,7 @@ struct Int8 {
   }
 };
 
-/// The right side of a plain product (plain_product.h): lines are the rows of the matrix or, with `back`, its
+/// The right side of a plain matmul (plain_product.h): lines are the rows of the matrix or, with `back`, its
 /// columns.
 template <typename Matrix, bool back>
 struct PlainSide {
@@ -50,7 +50,7 @@ struct PlainSide {
   RT_DEVICE float at(Line line, Term term) const { return matrix.element(line + term); }
 };
 
-/// The same for a product of tiles (Operand in product_blocks.h), whose elements are rounded to T.
+/// The same for a matmul of tiles (Operand in product_blocks.h), whose elements are rounded to T.
 template <typename T, typename Matrix>
 struct TileSide {
   Matrix matrix;
@@ -85,39 +85,39 @@ __global__ void __launch_bounds__(kBlockThreads)
 struct Problem {
   int64_t rows, columns;
   bool back;
-  Product product;
+  MatmulShape shape;
 };
 Problem problem_of(const NodeView& node) {
   Problem p{.rows = node.attrs.integer("rows"),
             .columns = node.attrs.integer("columns"),
             .back = node.attrs.integer_or("back", 0) != 0};
   const int64_t k = p.back ? p.rows : p.columns, n = p.back ? p.columns : p.rows;
-  p.product = {.m = static_cast<int>(node.in_type(0).shape[0]),
-               .n = static_cast<int>(n),
-               .k = static_cast<int>(k),
-               .a_row = k,
-               .c_row = n};
+  p.shape = {.m = static_cast<int>(node.in_type(0).shape[0]),
+             .n = static_cast<int>(n),
+             .k = static_cast<int>(k),
+             .a_row = k,
+             .c_row = n};
   return p;
 }
 
 template <typename T, typename Matrix>
-void multiply(const KernelArgs& args, const Problem& p, const ProductPlan& plan, const Matrix& matrix,
+void multiply(const KernelArgs& args, const Problem& p, const MatmulPlan& plan, const Matrix& matrix,
               std::byte* workspace) {
   void* stream = args.stream->handle();
   const auto* x = input_of<T>(args, 0);
   const Out<T> out{.epilogue = {}, .c = output_of<T>(args, 0), .parts = plan.parts(workspace)};
   if constexpr (!std::is_same_v<T, float>) {
-    const Operand<T> rows{x, p.product.a_row, 1, p.product.m};
-    launch_product<T>(stream, plan, rows, TileSide<T, Matrix>{matrix, p.product.n, p.back}, out);
+    const Operand<T> rows{x, p.shape.a_row, 1, p.shape.m};
+    launch_matmul<T>(stream, plan, rows, TileSide<T, Matrix>{matrix, p.shape.n, p.back}, out);
   } else if (p.back) {
-    launch_product<T>(stream, plan, PlainRows{x, p.product.a_row, 1}, PlainSide<Matrix, true>{matrix}, out);
+    launch_matmul<T>(stream, plan, PlainRows{x, p.shape.a_row, 1}, PlainSide<Matrix, true>{matrix}, out);
   } else {
-    launch_product<T>(stream, plan, PlainRows{x, p.product.a_row, 1}, PlainSide<Matrix, false>{matrix}, out);
+    launch_matmul<T>(stream, plan, PlainRows{x, p.shape.a_row, 1}, PlainSide<Matrix, false>{matrix}, out);
   }
 }
 
 template <typename T>
-ir::Kernel make_nf4(const Problem& p, const ProductPlan& plan) {
+ir::Kernel make_nf4(const Problem& p, const MatmulPlan& plan) {
   const int64_t blocks = divided_up(p.rows * p.columns, kBlock4);
   const int64_t table_bytes = divided_up((16 + blocks) * int64_t{sizeof(float)}, 64) * 64;
   Codebook codebook;
@@ -134,7 +134,7 @@ ir::Kernel make_nf4(const Problem& p, const ProductPlan& plan) {
   return {.run = run, .workspace_bytes = table_bytes + plan.workspace_bytes()};
 }
 template <typename T>
-ir::Kernel make_int8(const Problem& p, const ProductPlan& plan) {
+ir::Kernel make_int8(const Problem& p, const MatmulPlan& plan) {
   const auto run = [=](const KernelArgs& args) {
     const Int8 matrix{p.columns, input_of<int8_t>(args, 1), input_of<float>(args, 2)};
     multiply<T>(args, p, plan, matrix, args.workspace);
@@ -145,7 +145,7 @@ ir::Kernel make_int8(const Problem& p, const ProductPlan& plan) {
 template <typename T>
 ir::Kernel make(const NodeView& node) {
   const Problem p = problem_of(node);
-  const ProductPlan plan(p.product, ProductKernel::usual_way(p.product, node.in_type(0).dtype));
+  const MatmulPlan plan(p.shape, MatmulKernel::usual_way(p.shape, node.in_type(0).dtype));
   return node.attrs.text_or("format", "") == "nf4" ? make_nf4<T>(p, plan) : make_int8<T>(p, plan);
 }
 

@@ -10,7 +10,7 @@
 namespace hearth::ops {
 namespace {
 
-/// The product that a node states: y [m, n] = x [m, k] op(w), w [rows, columns].
+/// The matmul that a node states: y [m, n] = x [m, k] op(w), w [rows, columns].
 struct Problem {
   Quantization kind;
   int64_t rows, columns;
@@ -49,7 +49,7 @@ Inferred infer(const NodeView& node) {
 }
 
 /// So few rows of x are multiplied with rows of the matrix as they are read: turning a panel would cost more
-/// than its product.
+/// than its matmul.
 constexpr int64_t kFewRows = 8;
 constexpr int64_t kRowsAtOnce = 16;
 bool by_rows(const Problem& p) { return !p.back && p.m <= kFewRows; }

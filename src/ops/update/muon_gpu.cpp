@@ -1,5 +1,5 @@
 #include "ops/gpu_support.h"
-#include "ops/matmul/product.h"
+#include "ops/matmul/matmul_kernel.h"
 #include "ops/update/rules.h"
 #include "ops/update/update.h"
 
@@ -33,16 +33,16 @@ Matrix matrix_of(const Shape& shape) {
 
 struct Space {
   float *x, *y, *gram, *square, *squares;
-  std::byte* products;
+  std::byte* workspace;  ///< of its matmuls
 
   Space(const Matrix& m, std::byte* base) : x(reinterpret_cast<float*>(base)) {
     y = x + m.count();
     gram = y + m.count();
     square = gram + m.small * m.small;
     squares = square + m.small * m.small;
-    products = base + own_bytes(m);
+    workspace = base + own_bytes(m);
   }
-  /// Of everything before `products`.
+  /// Of everything before `workspace`.
   static int64_t own_bytes(const Matrix& m) {
     return (2 * m.count() + 2 * m.small * m.small + m.parts) * int64_t{sizeof(float)};
   }
@@ -101,20 +101,20 @@ __global__ void __launch_bounds__(kBlockThreads)
 }
 
 /// x x^T, its square, and a polynomial of it times x.
-struct Products {
-  ProductKernel gram, square, apply;
+struct Matmuls {
+  MatmulKernel gram, square, apply;
 
-  explicit Products(const Matrix& matrix)
-      : gram(product(matrix.small, matrix.small, matrix.wide, true), DType::f32, DType::f32),
-        square(product(matrix.small, matrix.small, matrix.small, false), DType::f32, DType::f32),
-        apply(product(matrix.small, matrix.wide, matrix.small, false), DType::f32, DType::f32) {}
+  explicit Matmuls(const Matrix& matrix)
+      : gram(shape_of(matrix.small, matrix.small, matrix.wide, true), DType::f32, DType::f32),
+        square(shape_of(matrix.small, matrix.small, matrix.small, false), DType::f32, DType::f32),
+        apply(shape_of(matrix.small, matrix.wide, matrix.small, false), DType::f32, DType::f32) {}
   int64_t workspace_bytes() const {
     return std::max({gram.workspace_bytes(), square.workspace_bytes(), apply.workspace_bytes()});
   }
 
  private:
   /// [m, k] by [k, n] or, transposed, by [n, k].
-  static Product product(int64_t m, int64_t n, int64_t k, bool transposed) {
+  static MatmulShape shape_of(int64_t m, int64_t n, int64_t k, bool transposed) {
     return {.m = static_cast<int>(m),
             .n = static_cast<int>(n),
             .k = static_cast<int>(k),
@@ -126,15 +126,15 @@ struct Products {
 };
 
 /// x becomes a x + (b g + c g^2) x, g = x x^T; it lies where y was.
-void iterate(const Matrix& matrix, const Products& products, Space& space, void* stream) {
-  const auto multiply = [&](const ProductKernel& kernel, const float* a, const float* b, float* c) {
-    kernel.launch(stream, {.a = a, .b = b, .c = c, .workspace = space.products});
+void iterate(const Matrix& matrix, const Matmuls& matmuls, Space& space, void* stream) {
+  const auto multiply = [&](const MatmulKernel& kernel, const float* a, const float* b, float* c) {
+    kernel.launch(stream, {.a = a, .b = b, .c = c, .workspace = space.workspace});
   };
-  multiply(products.gram, space.x, space.x, space.gram);
-  multiply(products.square, space.gram, space.gram, space.square);
+  multiply(matmuls.gram, space.x, space.x, space.gram);
+  multiply(matmuls.square, space.gram, space.gram, space.square);
   rt::launch(make_polynomial, {num_stride_blocks(matrix.small * matrix.small), kBlockThreads}, stream,
              space.gram, space.square, matrix.small);
-  multiply(products.apply, space.square, space.x, space.y);
+  multiply(matmuls.apply, space.square, space.x, space.y);
   std::swap(space.x, space.y);
 }
 
@@ -142,7 +142,7 @@ template <typename T>
 ir::Kernel make(const NodeView& node) {
   const Matrix matrix = matrix_of(node.in_type(0).shape);
   const MuonOptions options = muon_options(node.attrs, matrix.rows, matrix.columns);
-  const Products products(matrix);
+  const Matmuls matmuls(matrix);
   const auto run = [=](const KernelArgs& args) {
     void* stream = args.stream->handle();
     Space space(matrix, args.workspace);
@@ -151,11 +151,11 @@ ir::Kernel make(const NodeView& node) {
     rt::launch(make_direction<T>, parts, stream, input_of<T>(args, 1), factor, output_of<float>(args, 1),
                Momentum{static_cast<float>(options.momentum), options.nesterov}, matrix, space);
     rt::launch(normalize, parts, stream, factor, static_cast<float>(options.eps), matrix, space);
-    for (int step = 0; step < MuonOptions::kSteps; ++step) iterate(matrix, products, space, stream);
+    for (int step = 0; step < MuonOptions::kSteps; ++step) iterate(matrix, matmuls, space, stream);
     rt::launch(move_param, parts, stream, output_of<float>(args, 0), space.x, input_of<float>(args, 2),
                factor, options.weight_decay, options.ratio, matrix);
   };
-  return {.run = run, .workspace_bytes = Space::own_bytes(matrix) + products.workspace_bytes()};
+  return {.run = run, .workspace_bytes = Space::own_bytes(matrix) + matmuls.workspace_bytes()};
 }
 
 }  // namespace

@@ -181,7 +181,7 @@ Kernel cpu(const NodeView& node) {
 using Doubles = std::vector<double>;
 
 /// a [m, k] times b [k, n], or its transpose [n, k].
-Doubles product(const Doubles& a, const Doubles& b, size_t m, size_t k, size_t n, bool transposed) {
+Doubles matmul(const Doubles& a, const Doubles& b, size_t m, size_t k, size_t n, bool transposed) {
   Doubles c(m * n);
   for (size_t i = 0; i < m; ++i) {
     for (size_t j = 0; j < n; ++j) {
@@ -197,11 +197,11 @@ Doubles orthogonal(Doubles x, size_t rows, size_t columns, double eps) {
   for (const double value : x) squares += value * value;
   for (double& value : x) value /= std::max(std::sqrt(squares), eps);
   for (int step = 0; step < kSteps; ++step) {
-    Doubles gram = product(x, x, rows, columns, rows, true);
-    const Doubles square = product(gram, gram, rows, rows, rows, false);
+    Doubles gram = matmul(x, x, rows, columns, rows, true);
+    const Doubles square = matmul(gram, gram, rows, rows, rows, false);
     for (size_t i = 0; i < gram.size(); ++i)
       gram[i] = static_cast<double>(kB) * gram[i] + static_cast<double>(kC) * square[i];
-    const Doubles moved = product(gram, x, rows, rows, columns, false);
+    const Doubles moved = matmul(gram, x, rows, rows, columns, false);
     for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(kA) * x[i] + moved[i];
   }
   return x;

@@ -103,7 +103,7 @@ extern const SimdKernels kBaselineKernels;
 #if defined(__x86_64__)
 extern const SimdKernels kAvx2Kernels;
 extern const SimdKernels kAvx512Kernels;
-/// kAvx512Kernels with products of pairs.
+/// kAvx512Kernels with matmuls of pairs.
 SimdKernels with_bf16_pairs(SimdKernels kernels);
 #endif
 

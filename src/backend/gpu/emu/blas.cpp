@@ -9,7 +9,7 @@ namespace hearth::emu {
 namespace {
 
 using gpu::BlasArrays;
-using gpu::BlasProduct;
+using gpu::BlasMatmul;
 using Library = GpuSettings::Library;
 
 constexpr int64_t kWorkspaceBytes = 4096;
@@ -19,7 +19,7 @@ float element(const void* array, DType dtype, int64_t leading, bool transposed, 
   return static_cast<float>(load_element(dtype, array, at));
 }
 
-void compute(const BlasProduct& p, const BlasArrays& arrays, int64_t num_terms) {
+void compute(const BlasMatmul& p, const BlasArrays& arrays, int64_t num_terms) {
   std::memset(arrays.workspace, 0xFF, kWorkspaceBytes);
   for (int64_t j = 0; j < p.n; ++j) {
     for (int64_t i = 0; i < p.m; ++i) {
@@ -34,25 +34,25 @@ void compute(const BlasProduct& p, const BlasArrays& arrays, int64_t num_terms) 
 }
 
 /// As the vendors' libraries refuse what cannot lie so.
-bool is_sound(const BlasProduct& p) {
+bool is_sound(const BlasMatmul& p) {
   return p.leading_a >= (p.transpose_a ? p.k : p.m) && p.leading_b >= (p.transpose_b ? p.n : p.k) &&
          p.leading_c >= p.m && gpu::blas_takes(p.in, p.out);
 }
 
 }  // namespace
 
-void multiply(Stream& stream, const BlasProduct& product, const BlasArrays& arrays) {
+void multiply(Stream& stream, const BlasMatmul& matmul, const BlasArrays& arrays) {
   Gpu& gpu = stream.gpu();
   const Library library = gpu.settings.library;
   const auto refuse = [](const char* what) { throw gpu::DeviceError(gpu::DeviceError::Kind::fault, what); };
   if (library == Library::none) refuse("the GPU has no library of matmuls");
   if (library == Library::fatal) std::abort();
   if (library == Library::failing) refuse("the library was told to fail");
-  if (!is_sound(product)) refuse("the library takes no such product");
-  if (gpu.products.insert(product).second && stream.records())
+  if (!is_sound(matmul)) refuse("the library takes no such matmul");
+  if (gpu.matmuls.insert(matmul).second && stream.records())
     refuse("the library cannot be set up within a recording");
-  const int64_t num_terms = product.k - (library == Library::wrong ? 1 : 0);
-  stream.launch({.launched = {__FILE__, __LINE__}}, [=] { compute(product, arrays, num_terms); });
+  const int64_t num_terms = matmul.k - (library == Library::wrong ? 1 : 0);
+  stream.launch({.launched = {__FILE__, __LINE__}}, [=] { compute(matmul, arrays, num_terms); });
 }
 
 }  // namespace hearth::emu

@@ -130,8 +130,8 @@ void Stream::fill_zero(std::byte* device, int64_t num_bytes) {
 void Stream::call(void (*function)(void*), void* argument) {
   parts_->queue.enqueue([=] { function(argument); });
 }
-void Stream::multiply(const BlasProduct& product, const BlasArrays& arrays) {
-  emu::multiply(parts_->queue, product, arrays);
+void Stream::multiply(const BlasMatmul& matmul, const BlasArrays& arrays) {
+  emu::multiply(parts_->queue, matmul, arrays);
 }
 void Stream::record(Event& event) { event.parts().mark = parts_->queue.record(); }
 void Stream::wait(const Event& event) {

@@ -25,7 +25,7 @@ struct GpuSettings {
   int64_t hanging_launch = -1;
   bool cannot_record = false;
   /// Events tell a microsecond for each thread launched in place of the time that passed, so that which of
-  /// several ways is fastest is always the same: a library's product counts as one thread.
+  /// several ways is fastest is always the same: a library's matmul counts as one thread.
   bool counts_threads = false;
   /// Every launch fails while there is such a file; empty: none.
   std::string broken_while;
@@ -55,7 +55,7 @@ struct Gpu {
   bool hangs = false;
   std::vector<Stream*> streams = {};
   /// What the library has been asked.
-  std::set<gpu::BlasProduct> products = {};
+  std::set<gpu::BlasMatmul> matmuls = {};
   uint32_t num_choices = 0;
 };
 

@@ -13,7 +13,7 @@ class Blas {
   explicit Blas(NativeStream stream);
   ~Blas();
   /// As Stream::multiply, whose stream's GPU is current.
-  void multiply(const BlasProduct& product, const BlasArrays& arrays);
+  void multiply(const BlasMatmul& matmul, const BlasArrays& arrays);
 
  private:
   struct Parts;

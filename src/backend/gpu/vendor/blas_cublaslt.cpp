@@ -28,12 +28,12 @@ cudaDataType_t datatype(DType dtype) {
 
 template <typename T>
 void set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute, T value) {
-  check(cublasLtMatmulDescSetAttribute(desc, attribute, &value, sizeof value), "describing a product");
+  check(cublasLtMatmulDescSetAttribute(desc, attribute, &value, sizeof value), "describing a matmul");
 }
 template <typename T>
 void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute, T value) {
   check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value),
-        "describing a product");
+        "describing a matmul");
 }
 
 /// [rows, columns] or, transposed, [columns, rows].
@@ -42,14 +42,14 @@ cublasLtMatrixLayoutOpaque_t layout(DType dtype, bool transposed, int64_t rows, 
   cublasLtMatrixLayoutOpaque_t made;
   check(cublasLtMatrixLayoutInit(&made, datatype(dtype), static_cast<uint64_t>(transposed ? columns : rows),
                                  static_cast<uint64_t>(transposed ? rows : columns), leading),
-        "describing a product");
+        "describing a matmul");
   return made;
 }
 
 /// Split sums are added in f32: in place, or in the dtype of d, they would be rounded in between.
 cublasLtMatmulPreferenceOpaque_t preference() {
   cublasLtMatmulPreferenceOpaque_t made;
-  check(cublasLtMatmulPreferenceInit(&made), "describing a product");
+  check(cublasLtMatmulPreferenceInit(&made), "describing a matmul");
   set<uint64_t>(&made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
   set<uint32_t>(&made, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
   for (const auto alignment :
@@ -59,20 +59,20 @@ cublasLtMatmulPreferenceOpaque_t preference() {
   return made;
 }
 
-/// A product with the algorithm that the library thinks fastest.
+/// A matmul with the algorithm that the library thinks fastest.
 struct Plan {
   cublasLtMatmulDescOpaque_t desc;
   cublasLtMatrixLayoutOpaque_t a, b, c;
   cublasLtMatmulAlgo_t algorithm;
 
-  Plan(cublasLtHandle_t handle, const BlasProduct& p);
+  Plan(cublasLtHandle_t handle, const BlasMatmul& p);
 };
 
-Plan::Plan(cublasLtHandle_t handle, const BlasProduct& p)
+Plan::Plan(cublasLtHandle_t handle, const BlasMatmul& p)
     : a(layout(p.in, p.transpose_a, p.m, p.k, p.leading_a)),
       b(layout(p.in, p.transpose_b, p.k, p.n, p.leading_b)),
       c(layout(p.out, false, p.m, p.n, p.leading_c)) {
-  check(cublasLtMatmulDescInit(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describing a product");
+  check(cublasLtMatmulDescInit(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describing a matmul");
   set<int32_t>(&desc, CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   set<int32_t>(&desc, CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   cublasLtMatmulPreferenceOpaque_t wish = preference();
@@ -89,7 +89,7 @@ Plan::Plan(cublasLtHandle_t handle, const BlasProduct& p)
 struct Blas::Parts {
   cublasLtHandle_t handle = nullptr;
   cudaStream_t stream = nullptr;
-  std::map<BlasProduct, Plan> plans;
+  std::map<BlasMatmul, Plan> plans;
 
   ~Parts() {
     if (handle != nullptr && !no_answer) static_cast<void>(cublasLtDestroy(handle));
@@ -102,17 +102,16 @@ Blas::Blas(NativeStream stream) : parts_(std::make_unique<Parts>()) {
 }
 Blas::~Blas() = default;
 
-void Blas::multiply(const BlasProduct& product, const BlasArrays& arrays) {
-  auto found = parts_->plans.find(product);
-  if (found == parts_->plans.end())
-    found = parts_->plans.emplace(product, Plan(parts_->handle, product)).first;
+void Blas::multiply(const BlasMatmul& matmul, const BlasArrays& arrays) {
+  auto found = parts_->plans.find(matmul);
+  if (found == parts_->plans.end()) found = parts_->plans.emplace(matmul, Plan(parts_->handle, matmul)).first;
   Plan& plan = found->second;
   const float one = 1, beta = arrays.c == nullptr ? 0 : 1;
   const void* c = arrays.c == nullptr ? arrays.d : arrays.c;
   check(cublasLtMatmul(parts_->handle, &plan.desc, &one, arrays.a, &plan.a, arrays.b, &plan.b, &beta, c,
                        &plan.c, arrays.d, &plan.c, &plan.algorithm, arrays.workspace, kWorkspaceBytes,
                        parts_->stream),
-        "a product of cuBLASLt");
+        "a matmul of cuBLASLt");
 }
 
 }  // namespace vendor

@@ -14,7 +14,7 @@ Blas::Blas(NativeStream) {
   throw DeviceError(DeviceError::Kind::fault, "this Hearth was built without a library of matmuls");
 }
 Blas::~Blas() = default;
-void Blas::multiply(const BlasProduct&, const BlasArrays&) {}
+void Blas::multiply(const BlasMatmul&, const BlasArrays&) {}
 
 }  // namespace vendor
 }  // namespace hearth::gpu

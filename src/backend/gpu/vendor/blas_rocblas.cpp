@@ -9,7 +9,7 @@ namespace hearth::gpu {
 namespace vendor {
 namespace {
 
-/// What split sums of thin products take at most.
+/// What split sums of thin matmuls take at most.
 constexpr int64_t kWorkspaceBytes = int64_t{16} << 20;
 
 void check(rocblas_status status, std::string_view doing) {
@@ -50,7 +50,7 @@ Blas::Blas(NativeStream stream) : parts_(std::make_unique<Parts>()) {
 }
 Blas::~Blas() = default;
 
-void Blas::multiply(const BlasProduct& p, const BlasArrays& arrays) {
+void Blas::multiply(const BlasMatmul& p, const BlasArrays& arrays) {
   const float one = 1, beta = arrays.c == nullptr ? 0 : 1;
   const void* c = arrays.c == nullptr ? arrays.d : arrays.c;
   check(rocblas_set_workspace(parts_->handle, arrays.workspace, kWorkspaceBytes),
@@ -60,7 +60,7 @@ void Blas::multiply(const BlasProduct& p, const BlasArrays& arrays) {
                         datatype(p.in), size(p.leading_b), &beta, c, datatype(p.out), size(p.leading_c),
                         arrays.d, datatype(p.out), size(p.leading_c), rocblas_datatype_f32_r,
                         rocblas_gemm_algo_standard, 0, rocblas_gemm_flags_none),
-        "a product of rocBLAS");
+        "a matmul of rocBLAS");
 }
 
 }  // namespace vendor

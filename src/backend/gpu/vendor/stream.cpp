@@ -46,7 +46,7 @@ struct Recording::Parts {
 struct Stream::Parts {
   Device::Parts* device = nullptr;
   NativeStream stream = nullptr;
-  std::unique_ptr<Blas> blas = nullptr;  ///< opened by the first product
+  std::unique_ptr<Blas> blas = nullptr;  ///< opened by the first matmul
 
   /// By its own recording, or by one of a stream that it waited for.
   bool is_recorded() const {
@@ -107,11 +107,11 @@ void Stream::call(void (*function)(void*), void* argument) {
   parts_->check(RUNTIME(LaunchHostFunc)(parts_->stream, function, argument), "a call of the host");
 }
 
-void Stream::multiply(const BlasProduct& product, const BlasArrays& arrays) {
+void Stream::multiply(const BlasMatmul& matmul, const BlasArrays& arrays) {
   make_current(*parts_->device);
   try {
     if (!parts_->blas) parts_->blas = std::make_unique<Blas>(parts_->stream);
-    parts_->blas->multiply(product, arrays);
+    parts_->blas->multiply(matmul, arrays);
   } catch (const DeviceError&) {
     if (!parts_->is_recorded()) throw;
     parts_->device->broken_recording = true;

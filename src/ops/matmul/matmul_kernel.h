@@ -11,7 +11,7 @@ namespace hearth::ops {
 /// c = activation(a b + bias + residual) on a GPU: a(i, p) lies at i * a_row + p * a_term of its array,
 /// b(p, j) at p * b_term + j * b_column, c(i, j) and residual(i, j) at i * c_row + j. One of a's strides is
 /// 1, and one of b's.
-struct Product {
+struct MatmulShape {
   int m = 0, n = 0, k = 0;
   int64_t a_row = 0, a_term = 1;
   int64_t b_term = 0, b_column = 1;
@@ -20,10 +20,10 @@ struct Product {
 };
 
 /// That of a matmul's node.
-Product product_of(const ir::NodeView& node);
+MatmulShape matmul_shape_of(const ir::NodeView& node);
 
 /// Arrays of one run on the GPU. `residual` has c's dtype and may be c: that adds to it.
-struct ProductArrays {
+struct MatmulArrays {
   const void* a = nullptr;
   const void* b = nullptr;
   const float* bias = nullptr;     ///< [n], or null
@@ -32,30 +32,30 @@ struct ProductArrays {
   std::byte* workspace = nullptr;
 };
 
-/// What a block of threads makes of a product: plain arithmetic on 64 x 64, or matrix tiles on 128 x 128,
+/// What a block of threads makes of a matmul: plain arithmetic on 64 x 64, or matrix tiles on 128 x 128,
 /// 64 x 64, 128 x 16 or 16 x 128.
-enum class ProductWay : uint8_t { plain, large, small, tall, wide };
-std::string_view name_of(ProductWay way);
+enum class MatmulWay : uint8_t { plain, large, small, tall, wide };
+std::string_view name_of(MatmulWay way);
 /// Every way for operands of that dtype.
-std::span<const ProductWay> ways_of(DType in);
+std::span<const MatmulWay> ways_of(DType in);
 
-/// Hearth's own kernels for a product. 16-bit operands are multiplied by matrix tiles, f32 by plain
+/// Hearth's own kernels for a matmul. 16-bit operands are multiplied by matrix tiles, f32 by plain
 /// arithmetic; sums are f32 and their order depends on the shape alone.
-class ProductKernel {
+class MatmulKernel {
  public:
   /// `a` and `b` have dtype `in`. `plain` is for f32, the others are for 16 bits.
-  ProductKernel(const Product& product, DType in, DType out, ProductWay way);
-  ProductKernel(const Product& product, DType in, DType out)
-      : ProductKernel(product, in, out, usual_way(product, in)) {}
+  MatmulKernel(const MatmulShape& shape, DType in, DType out, MatmulWay way);
+  MatmulKernel(const MatmulShape& shape, DType in, DType out)
+      : MatmulKernel(shape, in, out, usual_way(shape, in)) {}
   /// What the shape suggests.
-  static ProductWay usual_way(const Product& product, DType in);
+  static MatmulWay usual_way(const MatmulShape& shape, DType in);
   int64_t workspace_bytes() const;
-  void launch(void* stream, const ProductArrays& arrays) const;
+  void launch(void* stream, const MatmulArrays& arrays) const;
 
  private:
-  Product product_;
+  MatmulShape shape_;
   DType in_, out_;
-  ProductWay way_;
+  MatmulWay way_;
 };
 
 }  // namespace hearth::ops

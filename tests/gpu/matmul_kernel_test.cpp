@@ -1,5 +1,5 @@
-// Products on GPUs: every way that blocks may share one, tails and split sums included.
-#include "ops/matmul/product.h"
+// Matmuls on GPUs: every way that blocks may share one, tails and split sums included.
+#include "ops/matmul/matmul_kernel.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace {
 using rt::bf16;
 
 struct Case {
-  ProductWay way;
+  MatmulWay way;
   int m, n, k;
   bool transpose_a, transpose_b;
 };
@@ -23,7 +23,7 @@ void PrintTo(const Case& c, std::ostream* out) {
        << (c.transpose_a ? " a^T" : "") << (c.transpose_b ? " b^T" : "");
 }
 
-class Products : public testing::TestWithParam<Case> {};
+class Matmuls : public testing::TestWithParam<Case> {};
 
 std::vector<bf16> numbers(int count, int seed) {
   std::vector<bf16> made;
@@ -32,18 +32,18 @@ std::vector<bf16> numbers(int count, int seed) {
   return made;
 }
 
-TEST_P(Products, AreSumsOfProducts) {
+TEST_P(Matmuls, AreSumsOfProducts) {
   const Case& c = GetParam();
-  const Product product{.m = c.m,
-                        .n = c.n,
-                        .k = c.k,
-                        .a_row = c.transpose_a ? 1 : c.k,
-                        .a_term = c.transpose_a ? c.m : 1,
-                        .b_term = c.transpose_b ? 1 : c.n,
-                        .b_column = c.transpose_b ? c.k : 1,
-                        .c_row = c.n};
+  const MatmulShape shape{.m = c.m,
+                          .n = c.n,
+                          .k = c.k,
+                          .a_row = c.transpose_a ? 1 : c.k,
+                          .a_term = c.transpose_a ? c.m : 1,
+                          .b_term = c.transpose_b ? 1 : c.n,
+                          .b_column = c.transpose_b ? c.k : 1,
+                          .c_row = c.n};
   const std::vector<bf16> a = numbers(c.m * c.k, 1), b = numbers(c.k * c.n, 5);
-  const ProductKernel kernel(product, DType::bf16, DType::f32, c.way);
+  const MatmulKernel kernel(shape, DType::bf16, DType::f32, c.way);
   gpu::Gpu gpu;
   auto* out = gpu.room<float>(static_cast<size_t>(c.m * c.n));
   kernel.launch(gpu.handle(),
@@ -57,8 +57,8 @@ TEST_P(Products, AreSumsOfProducts) {
     for (int64_t j = 0; j < c.n; ++j) {
       double sum = 0;
       for (int64_t p = 0; p < c.k; ++p)
-        sum += double{rt::to_float(a[static_cast<size_t>(i * product.a_row + p * product.a_term)])} *
-               rt::to_float(b[static_cast<size_t>(p * product.b_term + j * product.b_column)]);
+        sum += double{rt::to_float(a[static_cast<size_t>(i * shape.a_row + p * shape.a_term)])} *
+               rt::to_float(b[static_cast<size_t>(p * shape.b_term + j * shape.b_column)]);
       ASSERT_EQ(got[static_cast<size_t>(i * c.n + j)], static_cast<float>(sum))
           << i << ", " << j << ": eighths are summed without rounding";
     }
@@ -69,17 +69,17 @@ std::vector<Case> cases() {
   std::vector<Case> made;
   for (const bool transpose_a : {false, true}) {
     for (const bool transpose_b : {false, true}) {
-      made.push_back({ProductWay::large, 130, 144, 40, transpose_a, transpose_b});
-      made.push_back({ProductWay::small, 80, 65, 72, transpose_a, transpose_b});
-      made.push_back({ProductWay::tall, 136, 16, 33, transpose_a, transpose_b});
-      made.push_back({ProductWay::wide, 8, 150, 64, transpose_a, transpose_b});
+      made.push_back({MatmulWay::large, 130, 144, 40, transpose_a, transpose_b});
+      made.push_back({MatmulWay::small, 80, 65, 72, transpose_a, transpose_b});
+      made.push_back({MatmulWay::tall, 136, 16, 33, transpose_a, transpose_b});
+      made.push_back({MatmulWay::wide, 8, 150, 64, transpose_a, transpose_b});
     }
   }
-  made.push_back({ProductWay::tall, 20, 7, 1030, false, true});
-  made.push_back({ProductWay::wide, 5, 24, 800, true, false});
+  made.push_back({MatmulWay::tall, 20, 7, 1030, false, true});
+  made.push_back({MatmulWay::wide, 5, 24, 800, true, false});
   return made;
 }
-INSTANTIATE_TEST_SUITE_P(Ways, Products, testing::ValuesIn(cases()));
+INSTANTIATE_TEST_SUITE_P(Ways, Matmuls, testing::ValuesIn(cases()));
 
 }  // namespace
 }  // namespace hearth::ops

@@ -1,0 +1,69 @@
+#include "ops/matmul/product_blocks.h"
+
+namespace hearth::ops {
+namespace {
+
+template <typename T, typename C>
+void launch_all(void* stream, const MatmulPlan& plan, const MatmulArrays& arrays) {
+  const MatmulShape& shape = plan.shape;
+  const Out<C> out{.epilogue = {.bias = arrays.bias,
+                                .residual = static_cast<const C*>(arrays.residual),
+                                .relu = shape.relu},
+                   .c = static_cast<C*>(arrays.c),
+                   .parts = plan.parts(arrays.workspace)};
+  const auto *a = static_cast<const T*>(arrays.a), *b = static_cast<const T*>(arrays.b);
+  if constexpr (std::is_same_v<T, float>) {
+    launch_matmul<T>(stream, plan, PlainRows{a, shape.a_row, shape.a_term},
+                     PlainRows{b, shape.b_column, shape.b_term}, out);
+  } else {
+    launch_matmul<T>(stream, plan, Operand<T>{a, shape.a_row, shape.a_term, shape.m},
+                     Operand<T>{b, shape.b_column, shape.b_term, shape.n}, out);
+  }
+}
+/// Into f32, or the operands' dtype; f32 operands into any.
+template <typename T>
+void launch_into(void* stream, const MatmulPlan& plan, const MatmulArrays& arrays, DType out) {
+  if (out == DType::f32) return launch_all<T, float>(stream, plan, arrays);
+  if constexpr (!std::is_same_v<T, float>) {
+    launch_all<T, T>(stream, plan, arrays);
+  } else {
+    if (out == DType::bf16) return launch_all<T, rt::bf16>(stream, plan, arrays);
+    launch_all<T, rt::f16>(stream, plan, arrays);
+  }
+}
+
+}  // namespace
+
+std::string_view name_of(MatmulWay way) {
+  constexpr std::string_view kNames[] = {"plain", "large", "small", "tall", "wide"};
+  return kNames[static_cast<size_t>(way)];
+}
+std::span<const MatmulWay> ways_of(DType in) {
+  static constexpr MatmulWay kPlain[] = {MatmulWay::plain};
+  static constexpr MatmulWay kTiles[] = {MatmulWay::large, MatmulWay::small, MatmulWay::tall,
+                                         MatmulWay::wide};
+  return in == DType::f32 ? std::span<const MatmulWay>(kPlain) : kTiles;
+}
+
+MatmulWay MatmulKernel::usual_way(const MatmulShape& shape, DType in) {
+  if (in == DType::f32) return MatmulWay::plain;
+  if (shape.n <= Tall::kColumns) return MatmulWay::tall;
+  if (shape.m <= Wide::kRows) return MatmulWay::wide;
+  return num_blocks(shape, MatmulWay::large) >= kBusy ? MatmulWay::large : MatmulWay::small;
+}
+
+MatmulKernel::MatmulKernel(const MatmulShape& shape, DType in, DType out, MatmulWay way)
+    : shape_(shape), in_(in), out_(out), way_(way) {
+  if (in != DType::f32 && out != DType::f32 && out != in) refuse_storage_type(out);
+}
+
+int64_t MatmulKernel::workspace_bytes() const { return MatmulPlan(shape_, way_).workspace_bytes(); }
+
+void MatmulKernel::launch(void* stream, const MatmulArrays& arrays) const {
+  const MatmulPlan plan(shape_, way_);
+  if (in_ == DType::f32) return launch_into<float>(stream, plan, arrays, out_);
+  if (in_ == DType::bf16) return launch_into<rt::bf16>(stream, plan, arrays, out_);
+  launch_into<rt::f16>(stream, plan, arrays, out_);
+}
+
+}  // namespace hearth::ops
