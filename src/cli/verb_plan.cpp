@@ -43,7 +43,7 @@ struct PlanArguments {
 /// Lets the options plan for the GPU that is named, else for the device that is used.
 void choose_rates(const PlanArguments& arguments, engine::EngineOptions& options) {
   if (!arguments.gpu.empty()) {
-    options.machine = cost::find_gpu(arguments.gpu);
+    options.device = cost::find_gpu(arguments.gpu);
   } else if (const std::string unknown = run::use_device_rates(options); !unknown.empty()) {
     say(stderr, "{}\n", unknown);
   }
@@ -51,8 +51,8 @@ void choose_rates(const PlanArguments& arguments, engine::EngineOptions& options
 
 /// What `options` plan for where the bytes of a GPU are named, and none that is used: the usual one.
 const cost::Device& gpu_of(const engine::EngineOptions& options) {
-  const bool is_known = cost::find_gpu_by_full_name(options.machine.full_name) != nullptr;
-  return is_known ? options.machine : cost::usual_gpu();
+  const bool is_known = cost::find_gpu_by_full_name(options.device.full_name) != nullptr;
+  return is_known ? options.device : cost::usual_gpu();
 }
 
 /// What fits a budget: freely, and by every means.
@@ -190,7 +190,7 @@ void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
   engine::EngineOptions options = run::engine_options(recipe);
   choose_rates(arguments, options);
   engine::EngineOptions on_gpu = options;
-  on_gpu.machine = gpu_of(options);
+  on_gpu.device = gpu_of(options);
   std::future<std::optional<planner::PlanReport>> largest;
   if (memory > 0) largest = by_every_means(on_gpu, memory);
   const engine::Compiled compiled = engine::compile(options, std::span(&options.batch, 1), {});
@@ -210,7 +210,7 @@ void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
         name_of(recipe.precision), planner::to_table(report));
     say("picture of the arena: {}\n", arguments.svg);
   }
-  if (fits && !arguments.json) print_fits(*fits, options.batch, memory, on_gpu.machine);
+  if (fits && !arguments.json) print_fits(*fits, options.batch, memory, on_gpu.device);
 }
 
 struct DumpArguments {

@@ -24,7 +24,7 @@ int64_t Compiled::gpu_bytes() const {
 }
 
 double Compiled::evaluation_seconds(BatchShape shape) const {
-  return 10 * cost::simulate(evaluate.at(shape).graph, options.machine).seconds;
+  return 10 * cost::simulate(evaluate.at(shape).graph, options.device).seconds;
 }
 
 }  // namespace hearth::engine

@@ -84,7 +84,7 @@ struct Compiled {
   int64_t kept_bytes() const { return layout->num_bytes() - layout->bytes_of(ir::Role::remote); }
   /// What a GPU must have free.
   int64_t gpu_bytes() const;
-  /// Of one evaluated batch of this shape: a guess by EngineOptions::machine, at the tenth of its speed that
+  /// Of one evaluated batch of this shape: a guess by EngineOptions::device, at the tenth of its speed that
   /// attention over long rows reaches.
   double evaluation_seconds(BatchShape shape) const;
 };

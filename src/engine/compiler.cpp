@@ -83,7 +83,7 @@ passes::PassContext Compiler::context_of(const passes::TrainGraph& train) {
   passes::PassContext context{.precision = options().precision,
                               .budget_bytes = options().budget_bytes,
                               .offload = options().offload,
-                              .machine = options().machine};
+                              .device = options().device};
   context.all_reduce.through_host = options().backend == exec::Backend::gpu && !options().meets_on_gpu;
   context.all_reduce.on_gpu = options().meets_on_gpu;
   context.all_reduce.rank = options().rank;

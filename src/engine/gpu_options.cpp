@@ -13,7 +13,7 @@ void use_gpu(EngineOptions& options, exec::GpuWish gpu, exec::SelfTest::When sel
   if (emulated && self_test == When::once) self_test = When::never;
   options.backend = exec::Backend::gpu;
   options.gpu = std::move(gpu);
-  options.machine = emulated ? cost::emulated_gpu(options.precision) : cost::usual_gpu();
+  options.device = emulated ? cost::emulated_gpu(options.precision) : cost::usual_gpu();
   options.self_test = {.when = self_test, .folder = user_cache_folder()};
   // Ways of an emulated GPU are of no interest but for a library that somebody asked for.
   if (!emulated || !gpu::runtime().library.empty()) options.matmuls = gpu::WinnerFile::usual_path();

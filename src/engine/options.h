@@ -62,7 +62,7 @@ struct EngineOptions {
   /// What is kept in host memory; on the CPU, copies within the one memory.
   passes::OffloadOptions offload;
   /// What recomputing and copying are weighed by.
-  cost::Device machine;
+  cost::Device device;
   std::vector<std::string> passes_off;
   exec::Backend backend = exec::Backend::cpu;
   /// Of Backend::gpu: workers sum between GPUs, by a group with Capability::device_memory, not through host

@@ -53,8 +53,8 @@ constexpr std::array<Pass, 15> kPasses = {{
      .doc = "batch norm into the convolution before it, in training on a GPU its statistics alone",
      .run =
          [](TrainGraph& train, PassContext& context) {
-           keeping_loss_weight(
-               train, [&](ir::Graph& graph) { fuse_norm(graph, context.machine.measures_matmuls); });
+           keeping_loss_weight(train,
+                               [&](ir::Graph& graph) { fuse_norm(graph, context.device.measures_matmuls); });
          }},
     {.name = "backward",
      .doc = "gradients of the losses for every parameter, and what consumes them",
@@ -106,14 +106,14 @@ constexpr std::array<Pass, 15> kPasses = {{
      .run =
          [](TrainGraph& train, PassContext& context) {
            context.recompute = recompute(train.graph, context.budget_bytes, context.workspace_of,
-                                         context.machine, context.offload);
+                                         context.device, context.offload);
          }},
     {.name = "prefetch",
      .doc = "copies from the host start while the node before them computes",
      .stage = Stage::place,
      .run =
          [](TrainGraph& train, PassContext& context) {
-           prefetch(train.graph, context.budget_bytes, context.workspace_of, context.machine);
+           prefetch(train.graph, context.budget_bytes, context.workspace_of, context.device);
          }},
 }};
 

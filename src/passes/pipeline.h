@@ -20,7 +20,7 @@ struct PassContext {
   /// Arena budget for the recompute pass; 0 = none.
   int64_t budget_bytes = 0;
   OffloadOptions offload;
-  cost::Device machine;
+  cost::Device device;
   WorkspaceOf workspace_of;
   /// Adds what consumes the gradients (accumulation or the optimizer); absent for evaluation graphs.
   std::function<void(TrainGraph&)> consume_gradients;

@@ -12,7 +12,7 @@ namespace hearth::planner {
 struct WayToFit {
   std::string settings;      ///< overrides to paste: "train.batch=4 train.accumulate=8"
   std::string what;          ///< "recomputation (+18.7% work)"
-  double times_as_long = 1;  ///< by EngineOptions::machine, per sample
+  double times_as_long = 1;  ///< by EngineOptions::device, per sample
 };
 
 /// The fastest ways to bring a run that does not fit down to `gpu_bytes`, at most three: smaller

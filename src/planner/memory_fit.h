@@ -27,7 +27,7 @@ class MemoryFits {
 
   /// The largest micro-batch that fits as it is; nothing when not even one sample does.
   std::optional<PlanReport> largest_as_it_is();
-  /// The way to run a micro-batch of EngineOptions::batch that is fastest by EngineOptions::machine: as it
+  /// The way to run a micro-batch of EngineOptions::batch that is fastest by EngineOptions::device: as it
   /// is, with recomputation, with states, weights or activations in host memory. Nothing if none fits.
   std::optional<MemoryFit> cheapest();
   /// The largest micro-batch, from EngineOptions::batch on, that fits by every means, whatever it costs.

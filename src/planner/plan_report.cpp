@@ -48,7 +48,7 @@ PlanReport make_plan_report(const engine::Compiled& compiled) {
   report.host_bytes += compiled.host_arena_bytes;
   report.flops_per_step = compiled.flops_per_update;
   report.recompute = compiled.recompute;
-  report.time = cost::simulate(program.graph, options.machine);
+  report.time = cost::simulate(program.graph, options.device);
   return report;
 }
 

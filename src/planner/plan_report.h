@@ -26,7 +26,7 @@ struct PlanReport {
   double flops_per_step = 0;
   int64_t num_parameters = 0;
   passes::RecomputeResult recompute;
-  cost::StepTime time;  ///< of one micro-batch, by EngineOptions::machine
+  cost::StepTime time;  ///< of one micro-batch, by EngineOptions::device
 
   double gap() const {
     return bound_bytes == 0 ? 0 : static_cast<double>(arena_bytes) / static_cast<double>(bound_bytes) - 1;

@@ -161,7 +161,7 @@ ScalingModel model_scaling(std::vector<engine::EngineOptions> workers, const cos
   ScalingModel model{.num_workers = first.num_workers};
   for (engine::EngineOptions& options : workers) {
     options.backend = exec::Backend::gpu;
-    options.machine = gpu;
+    options.device = gpu;
     // All workers have the same programs, unless each has its own part.
     if (compiled.empty() || options.parallel != engine::Parallel::data) {
       compiled.push_back(engine::compile(options, std::span(&options.batch, 1), {}));

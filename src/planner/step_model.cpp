@@ -24,7 +24,7 @@ UpdateSize update_size(const engine::Compiled& compiled) {
 
 StepModel model_step(engine::EngineOptions options, const cost::Device& gpu) {
   options.backend = exec::Backend::null;
-  options.machine = gpu;
+  options.device = gpu;
   const engine::Compiled compiled = engine::measure(options, std::span(&options.batch, 1), {});
   const auto num_micro = static_cast<int>(options.accumulate / options.num_workers);
   const ir::Graph& graph = compiled.train_program().graph;

@@ -55,7 +55,7 @@ WayToShare plan_way_to_share(std::string settings, engine::EngineOptions options
                              std::span<const int64_t> gpu_bytes, const cost::Device& gpu,
                              const Links& links) {
   options.backend = exec::Backend::gpu;
-  options.machine = gpu;
+  options.device = gpu;
   const bool has_stages = options.parallel == engine::Parallel::pipeline && options.num_workers > 1;
   std::vector<int64_t> room(gpu_bytes.begin(), gpu_bytes.begin() + options.num_workers);
   WayToShare way{.settings = std::move(settings)};

@@ -41,7 +41,7 @@ std::string use_device_rates(engine::EngineOptions& options, distributed::Proces
   if (options.backend != exec::Backend::gpu || engine::is_emulated(options.gpu.device)) return {};
   const std::string name = driver_name(options.gpu);
   const cost::Device& own = cost::nearest_gpu(name);
-  options.machine = group == nullptr ? own : slowest(own, *group);
+  options.device = group == nullptr ? own : slowest(own, *group);
   if (name.empty() || own.full_name == name) return {};
   return fmt::format("the rates of {} are not known; plans are made for {}", name, own.full_name);
 }

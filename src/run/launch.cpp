@@ -42,7 +42,7 @@ void on_interrupt(int signal) {
 /// Of an update, where it is a long one; else empty.
 std::string wait_of(const engine::Engine& engine) {
   const engine::EngineOptions& options = engine.compiled().options;
-  const double seconds = cost::simulate(engine.compiled().train_program().graph, options.machine).seconds;
+  const double seconds = cost::simulate(engine.compiled().train_program().graph, options.device).seconds;
   return infer::long_wait("an update", seconds * static_cast<double>(options.accumulate) /
                                            static_cast<double>(options.num_workers));
 }

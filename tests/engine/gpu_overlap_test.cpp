@@ -22,7 +22,7 @@ class GpuOverlap : public GpuTraining {
 
   static EngineOptions offloading(EngineOptions options) {
     options.offload = {.states = true, .weights = true, .activations = true, .least_bytes = 64};
-    options.machine.link_bytes_per_second = 1e15;
+    options.device.link_bytes_per_second = 1e15;
     options.budget_bytes = planner::make_plan_report(on_gpu(options)).arena_bytes * 7 / 10;
     return options;
   }

@@ -39,7 +39,7 @@ TEST(Offload, ChangesNoBit) {
     options.offload.states = options.offload.weights = true;
     EXPECT_EQ(state_after(options), want) << accumulate;
     options.offload.activations = true;
-    options.machine.link_bytes_per_second = 1e15;
+    options.device.link_bytes_per_second = 1e15;
     options.budget_bytes = planner::make_plan_report(options).arena_bytes * 7 / 10;
     const planner::PlanReport held = planner::make_plan_report(options);
     EXPECT_GT(held.recompute.num_stashed, 0);

@@ -39,7 +39,7 @@ TEST(MemoryFits, AnotherBudgetPlansAsIfItWereTheFirst) {
 TEST(MemoryFits, GivesUpNoMoreThanItMust) {
   engine::EngineOptions options = engine::tiny_text_options();
   options.batch = 8;
-  options.machine.link_bytes_per_second = 1e8;
+  options.device.link_bytes_per_second = 1e8;
   const PlanReport free = make_plan_report(options);
   MemoryFits a_little(options, free.peak_bytes - free.arena_bytes / 4);
   const auto recomputed = a_little.cheapest();

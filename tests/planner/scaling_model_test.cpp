@@ -47,7 +47,7 @@ Moved moved_by(const exec::Program& program, std::string_view op) {
 
 TEST(ScalingModel, TakesAsLongAsKernelsAndBytesDo) {
   engine::EngineOptions options = options_of("resnet18-b64-fp32", 2);
-  options.machine = gpu();
+  options.device = gpu();
   const engine::Compiled compiled = engine::compile(options, std::span(&options.batch, 1), {});
   const exec::Program& program = compiled.train_program();
   const Moved sums = moved_by(program, "all_reduce"), out = moved_by(program, "stash");

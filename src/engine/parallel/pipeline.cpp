@@ -62,7 +62,7 @@ passes::Stages split(const Compiled& compiled, const passes::TrainGraph& micro, 
   std::vector<passes::StageDevice> devices = options.devices;
   devices.resize(static_cast<size_t>(options.num_workers));
   return passes::split_stages(micro, {.devices = std::move(devices),
-                                      .machine = options.machine,
+                                      .device = options.device,
                                       .num_micro = options.accumulate,
                                       .weight_copies = weight_copies,
                                       .homes = compiled.stage.homes});

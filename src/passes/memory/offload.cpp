@@ -88,7 +88,7 @@ void offload(ir::Graph& graph, const OffloadOptions& options) {
 }
 
 void prefetch(ir::Graph& graph, int64_t limit_bytes, const WorkspaceOf& workspace_of,
-              const cost::Device& machine) {
+              const cost::Device& device) {
   const auto is_fetch = [](const ir::Node& node) { return node.op->transfer == ir::Transfer::fetch; };
   if (std::none_of(graph.nodes.begin(), graph.nodes.end(), is_fetch)) return;
   std::vector<int64_t> live = live_bytes(graph, assign_storage(graph), workspace_of);
@@ -106,9 +106,9 @@ void prefetch(ir::Graph& graph, int64_t limit_bytes, const WorkspaceOf& workspac
       const size_t first = std::max(earliest, static_cast<size_t>(made + 1));
       const int64_t num_bytes = padded_bytes(graph.type(node.outputs[0]).num_bytes());
       double covered = 0;
-      const double wanted = cost::seconds_of(graph, node, machine);
+      const double wanted = cost::seconds_of(graph, node, device);
       while (place > first && covered < wanted && grow(live, place - 1, place, num_bytes, limit))
-        covered += cost::seconds_of(graph, graph.nodes[--place], machine);
+        covered += cost::seconds_of(graph, graph.nodes[--place], device);
     }
     places.push_back(place);
   }

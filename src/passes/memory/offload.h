@@ -23,6 +23,6 @@ void offload(ir::Graph& graph, const OffloadOptions& options);
 /// Moves fetches ahead of their readers, each at most to the reader of the fetch before it, so that copying
 /// and computing overlap; only as far as live bytes stay within `limit_bytes` or the present peak.
 void prefetch(ir::Graph& graph, int64_t limit_bytes, const WorkspaceOf& workspace_of,
-              const cost::Device& machine);
+              const cost::Device& device);
 
 }  // namespace hearth::passes

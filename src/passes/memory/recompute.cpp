@@ -60,9 +60,9 @@ std::vector<ValueId> repeat_inputs(const ir::Graph& graph, ValueId value) {
 
 class Recompute {
  public:
-  Recompute(ir::Graph& graph, int64_t budget, const WorkspaceOf& workspace_of, const cost::Device& machine,
+  Recompute(ir::Graph& graph, int64_t budget, const WorkspaceOf& workspace_of, const cost::Device& device,
             const OffloadOptions& offload)
-      : graph_(graph), budget_(budget), workspace_of_(workspace_of), machine_(machine), offload_(offload) {
+      : graph_(graph), budget_(budget), workspace_of_(workspace_of), device_(device), offload_(offload) {
     remember_ = [this](const ir::Node& node) { return workspace(node); };
   }
 
@@ -70,7 +70,7 @@ class Recompute {
     RecomputeResult result;
     result.peak_before_bytes = result.peak_after_bytes = survey();
     const double flops_before = total_flops();
-    const cost::StepTime time = cost::simulate(graph_, machine_);
+    const cost::StepTime time = cost::simulate(graph_, device_);
     seconds_left_ = kLargestShare * time.compute_seconds;
     link_seconds_left_ = time.compute_seconds - time.link_seconds;
     const ir::Graph original = graph_;
@@ -124,7 +124,7 @@ class Recompute {
     double& seconds = seconds_[static_cast<size_t>(value)];
     if (seconds < 0) {
       const ir::Node& node = graph_.node(graph_.value(value).producer);
-      seconds = cost::seconds_of(graph_, node, machine_) + machine_.launch_seconds;
+      seconds = cost::seconds_of(graph_, node, device_) + device_.launch_seconds;
     }
     return seconds;
   }
@@ -202,7 +202,7 @@ class Recompute {
       wanted -= candidate.saved_bytes;
       seconds_left_ -= candidate.seconds;
       if (candidate.stashed)
-        link_seconds_left_ -= static_cast<double>(candidate.saved_bytes) / machine_.link_bytes_per_second;
+        link_seconds_left_ -= static_cast<double>(candidate.saved_bytes) / device_.link_bytes_per_second;
       kept.push_back(std::move(candidate));
     }
     candidates = std::move(kept);
@@ -290,7 +290,7 @@ class Recompute {
     other.attrs = *attrs;
     Candidate candidate{.chain = {node.outputs.front()}, .smaller = true};
     candidate.saved_bytes = workspace(node) - workspace_of_(other);
-    candidate.seconds = cost::seconds_of(graph_, other, machine_) - cost::seconds_of(graph_, node, machine_);
+    candidate.seconds = cost::seconds_of(graph_, other, device_) - cost::seconds_of(graph_, node, device_);
     if (candidate.saved_bytes <= 0 || candidate.seconds > seconds_left_) return std::nullopt;
     candidate.score = static_cast<double>(candidate.saved_bytes) / candidate.seconds;
     return candidate;
@@ -299,7 +299,7 @@ class Recompute {
   std::optional<Candidate> copied_back(ValueId value, NodeId next_read) const {
     const int64_t num_bytes = padded_bytes(graph_.type(value).num_bytes());
     if (!offload_.activations || num_bytes < offload_.least_bytes) return std::nullopt;
-    const double crossing = static_cast<double>(num_bytes) / machine_.link_bytes_per_second;
+    const double crossing = static_cast<double>(num_bytes) / device_.link_bytes_per_second;
     Candidate candidate{.chain = {value}, .next_read = next_read, .stashed = true};
     candidate.saved_bytes = num_bytes;
     candidate.seconds = crossing <= link_seconds_left_ ? kHiddenShare * crossing : 2 * crossing;
@@ -397,7 +397,7 @@ class Recompute {
   ir::Graph& graph_;
   int64_t budget_;
   const WorkspaceOf& workspace_of_;
-  const cost::Device& machine_;
+  const cost::Device& device_;
   const OffloadOptions& offload_;
   WorkspaceOf remember_;
   mutable std::vector<int64_t> workspaces_;       ///< by the first value a node makes
@@ -417,12 +417,12 @@ class Recompute {
 }  // namespace
 
 RecomputeResult recompute(ir::Graph& graph, int64_t budget_bytes, const WorkspaceOf& workspace_of,
-                          const cost::Device& machine, const OffloadOptions& offload) {
+                          const cost::Device& device, const OffloadOptions& offload) {
   if (budget_bytes <= 0) {
     const int64_t peak = peak_bytes(graph, workspace_of);
     return {.peak_before_bytes = peak, .peak_after_bytes = peak};
   }
-  return Recompute(graph, budget_bytes, workspace_of, machine, offload).run();
+  return Recompute(graph, budget_bytes, workspace_of, device, offload).run();
 }
 
 }  // namespace hearth::passes

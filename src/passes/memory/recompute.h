@@ -24,8 +24,8 @@ struct RecomputeResult {
 /// alike: it says how many rows of logits exist at a time.
 ///
 /// With `offload.activations`, a value may also go to the host and come back, where that is cheaper by
-/// `machine`: copies count little while they fit beside the computing.
+/// `device`: copies count little while they fit beside the computing.
 RecomputeResult recompute(ir::Graph& graph, int64_t budget_bytes, const WorkspaceOf& workspace_of,
-                          const cost::Device& machine = {}, const OffloadOptions& offload = {});
+                          const cost::Device& device = {}, const OffloadOptions& offload = {});
 
 }  // namespace hearth::passes

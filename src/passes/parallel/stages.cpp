@@ -108,7 +108,7 @@ class Cuts {
     seconds_.resize(num_positions());
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (const int at = positions_.of_node(i); at != kNowhere)
-        seconds_[index(at)] += cost::seconds_of(graph_, graph_.nodes[i], options_.machine);
+        seconds_[index(at)] += cost::seconds_of(graph_, graph_.nodes[i], options_.device);
     }
   }
 

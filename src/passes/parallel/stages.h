@@ -18,7 +18,7 @@ struct StageDevice {
 
 struct StageOptions {
   std::vector<StageDevice> devices;  ///< in the order of their stages
-  cost::Device machine;              ///< of a device of speed 1
+  cost::Device device;               ///< of a device of speed 1
   int64_t num_micro = 1;             ///< micro-batches of an update
   double weight_copies = 4;          ///< bytes kept for each byte of a trained weight, itself included
   /// Weights, and states read in their place, by name: the stages that they are in already, as Stages::homes
