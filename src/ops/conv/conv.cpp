@@ -37,7 +37,7 @@ namespace {
 
 /// The three shapes of one convolution, whichever of them an op is given.
 cpu::ConvShape shape_of_forward(const NodeView& node) {
-  return conv_shape(node.in_type(0).shape, node.in_type(1).shape, node.attrs);
+  return conv_shape(node.in_type(ConvIn::x).shape, node.in_type(ConvIn::w).shape, node.attrs);
 }
 cpu::ConvShape shape_of_grad_input(const NodeView& node) {
   const Shape& dy = node.in_type(0).shape;
@@ -76,13 +76,13 @@ Inferred infer(const NodeView& node) {
   if (auto error = check_images(node); !error.empty()) return refuse(error);
   const cpu::ConvShape shape = shape_of_forward(node);
   if (auto error = check_conv(shape); !error.empty()) return refuse(error);
-  if (node.in_type(1).shape[2] != shape.in_c)
-    return refuse_type("the weight", fmt::format("[kh, kw, {}, out]", shape.in_c), node.in_type(1));
-  const Type out{.dtype = node.in_type(0).dtype, .shape = out_shape(shape)};
-  if (node.has_input(2) && node.in_type(2) != f32_type({shape.out_c}))
-    return refuse_type("the bias", fmt::format("f32[{}]", shape.out_c), node.in_type(2));
-  if (node.has_input(3) && node.in_type(3) != out)
-    return refuse_type("the residual", to_string(out), node.in_type(3));
+  if (node.in_type(ConvIn::w).shape[2] != shape.in_c)
+    return refuse_type("the weight", fmt::format("[kh, kw, {}, out]", shape.in_c), node.in_type(ConvIn::w));
+  const Type out{.dtype = node.in_type(ConvIn::x).dtype, .shape = out_shape(shape)};
+  if (node.has_input(ConvIn::bias) && node.in_type(ConvIn::bias) != f32_type({shape.out_c}))
+    return refuse_type("the bias", fmt::format("f32[{}]", shape.out_c), node.in_type(ConvIn::bias));
+  if (node.has_input(ConvIn::residual) && node.in_type(ConvIn::residual) != out)
+    return refuse_type("the residual", to_string(out), node.in_type(ConvIn::residual));
   return {.out = {out}, .error = ""};
 }
 
@@ -108,13 +108,13 @@ Inferred infer_grad_weight(const NodeView& node) {
 
 Kernel forward_kernel(const NodeView& node) {
   cpu::ConvSpec spec = spec_of(node, shape_of_forward(node));
-  spec.bias = node.has_input(2);
-  spec.residual = node.has_input(3);
+  spec.bias = node.has_input(ConvIn::bias);
+  spec.residual = node.has_input(ConvIn::residual);
   spec.relu = has_relu(node);
   const auto conv = std::make_shared<const cpu::ConvForward>(spec);
   const auto run = [conv, bias = spec.bias, residual = spec.residual](const KernelArgs& args) {
-    conv->run(args.in[0], args.in[1], bias ? args.input<float>(2) : nullptr, residual ? args.in[3] : nullptr,
-              args.out[0], args.workspace, *args.threads);
+    conv->run(args.in[ConvIn::x], args.in[ConvIn::w], bias ? args.input<float>(ConvIn::bias) : nullptr,
+              residual ? args.in[ConvIn::residual] : nullptr, args.out[0], args.workspace, *args.threads);
   };
   return {.run = run, .workspace_bytes = conv->workspace_bytes()};
 }
@@ -141,10 +141,11 @@ void reference(const ReferenceArgs& args) {
   std::vector<double>& y = args.out[0];
   const auto channels = static_cast<size_t>(shape.out_c);
   for (size_t i = 0; i < y.size(); ++i) {
-    y[i] = args.node.has_input(2) ? args.in[2][i % channels] : 0;
-    if (args.node.has_input(3)) y[i] += args.in[3][i];
+    y[i] = args.node.has_input(ConvIn::bias) ? args.in[ConvIn::bias][i % channels] : 0;
+    if (args.node.has_input(ConvIn::residual)) y[i] += args.in[ConvIn::residual][i];
   }
-  for_each_product(shape, [&](size_t x, size_t w, size_t o) { y[o] += args.in[0][x] * args.in[1][w]; });
+  for_each_product(
+      shape, [&](size_t x, size_t w, size_t o) { y[o] += args.in[ConvIn::x][x] * args.in[ConvIn::w][w]; });
   if (!has_relu(args.node)) return;
   for (double& value : y) value = std::max(value, 0.0);
 }
@@ -172,21 +173,23 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   if (dy == kNone) return grads;
   if (node.attrs.text_or("activation", "none") == "relu")
     dy = emit(context, "relu_grad", {dy, node.outputs[0]});
-  if (node.inputs.size() > 3) grads[3] = node.inputs[3] == kNone ? kNone : dy;
-  if (node.inputs.size() > 2 && node.inputs[2] != kNone) grads[2] = emit_bias_gradient(context, dy);
-  const Shape x = context.graph.type(node.inputs[0]).shape;
-  const Shape w = context.graph.type(node.inputs[1]).shape;
+  if (node.inputs.size() > ConvIn::residual)
+    grads[ConvIn::residual] = node.inputs[ConvIn::residual] == kNone ? kNone : dy;
+  if (node.inputs.size() > ConvIn::bias && node.inputs[ConvIn::bias] != kNone)
+    grads[ConvIn::bias] = emit_bias_gradient(context, dy);
+  const Shape x = context.graph.type(node.inputs[ConvIn::x]).shape;
+  const Shape w = context.graph.type(node.inputs[ConvIn::w]).shape;
   const Attrs common = {{"stride", node.attrs.integer_or("stride", 1)},
                         {"padding", node.attrs.integer_or("padding", 0)}};
   Attrs attrs = common;
   attrs.set("kernel_h", w[0]);
   attrs.set("kernel_w", w[1]);
-  grads[1] = emit(context, "conv2d_grad_weight", {node.inputs[0], dy}, attrs);
-  if (context.graph.value(node.inputs[0]).role == ir::Role::input) return grads;
+  grads[ConvIn::w] = emit(context, "conv2d_grad_weight", {node.inputs[ConvIn::x], dy}, attrs);
+  if (context.graph.value(node.inputs[ConvIn::x]).role == ir::Role::input) return grads;
   attrs = common;
   attrs.set("in_h", x[1]);
   attrs.set("in_w", x[2]);
-  grads[0] = emit(context, "conv2d_grad_input", {dy, node.inputs[1]}, attrs);
+  grads[ConvIn::x] = emit(context, "conv2d_grad_input", {dy, node.inputs[ConvIn::w]}, attrs);
   return grads;
 }
 

@@ -17,6 +17,17 @@ extern const ir::OpDef conv2d_pool_grad_weight;
 /// evaluation all of it.
 extern const ir::OpDef conv2d_moments;
 extern const ir::OpDef conv2d_norm;
+/// The inputs of the records, in their order. conv2d_pool and conv2d_moments have no residual.
+struct ConvIn {
+  enum : size_t { x, w, bias, residual };
+};
+struct ConvNormIn {
+  enum : size_t { x, w, weight, bias, mean, var, conv_bias, residual };
+};
+struct ConvPoolGradIn {
+  enum : size_t { x, pooled, argmax, dpooled };
+};
+
 /// Kernels for GPUs.
 ir::Kernel conv2d_gpu(const ir::NodeView& node);
 ir::Kernel conv2d_moments_gpu(const ir::NodeView& node);

@@ -53,15 +53,16 @@ template <typename T, typename B, typename ImagesOf>
 ir::Kernel make_forward(const cpu::ConvShape& shape, ImagesOf images) {
   const auto run = [shape, images](const KernelArgs& args) {
     rt::launch(convolve<T, B>, product_blocks<B>(num_pixels(shape), shape.out_c, 1), args.stream->handle(),
-               forward_patches(shape, input_of<T>(args, 0), false),
-               Strided<T, true>{input_of<T>(args, 1), 1, shape.out_c}, images(args), num_pixels(shape),
-               num_taps(shape), shape.out_c);
+               forward_patches(shape, input_of<T>(args, ConvIn::x), false),
+               Strided<T, true>{input_of<T>(args, ConvIn::w), 1, shape.out_c}, images(args),
+               num_pixels(shape), num_taps(shape), shape.out_c);
   };
   return {.run = run};
 }
 template <typename T, typename ImagesOf>
 ir::Kernel forward_of(const NodeView& node, ImagesOf images) {
-  const cpu::ConvShape shape = conv_shape(node.in_type(0).shape, node.in_type(1).shape, node.attrs);
+  const cpu::ConvShape shape =
+      conv_shape(node.in_type(ConvIn::x).shape, node.in_type(ConvIn::w).shape, node.attrs);
   return with_blocking<T>(num_pixels(shape), shape.out_c,
                           [&](auto blocking) { return make_forward<T, decltype(blocking)>(shape, images); });
 }
@@ -69,15 +70,16 @@ ir::Kernel forward_of(const NodeView& node, ImagesOf images) {
 /// The convolution, with the moments of its result where there is room for them.
 template <typename T>
 ir::Kernel plain_of(const NodeView& node) {
-  return forward_of<T>(node, [bias = node.has_input(2), residual = node.has_input(3),
-                              relu = node.attrs.text_or("activation", "none") == "relu",
-                              measured = node.out.size() > 1](const KernelArgs& args) {
-    return Images<T>{.epilogue = {bias ? input_of<float>(args, 2) : nullptr,
-                                  residual ? input_of<T>(args, 3) : nullptr, relu},
-                     .factors = nullptr,
-                     .y = output_of<T>(args, 0),
-                     .moments = measured ? output_of<float>(args, 1) : nullptr};
-  });
+  return forward_of<T>(
+      node, [bias = node.has_input(ConvIn::bias), residual = node.has_input(ConvIn::residual),
+             relu = node.attrs.text_or("activation", "none") == "relu",
+             measured = node.out.size() > 1](const KernelArgs& args) {
+        return Images<T>{.epilogue = {bias ? input_of<float>(args, ConvIn::bias) : nullptr,
+                                      residual ? input_of<T>(args, ConvIn::residual) : nullptr, relu},
+                         .factors = nullptr,
+                         .y = output_of<T>(args, 0),
+                         .moments = measured ? output_of<float>(args, 1) : nullptr};
+      });
 }
 
 /// A normalization as what is left to do with a convolution's sums: a factor and a bias per channel.
@@ -100,25 +102,26 @@ __global__ void __launch_bounds__(kBlockThreads) fold(Folding in, float eps, int
 
 template <typename T>
 ir::Kernel normalized_of(const NodeView& node) {
-  const auto channels = static_cast<int>(node.in_type(2).shape[0]);
+  const auto channels = static_cast<int>(node.in_type(ConvNormIn::weight).shape[0]);
   ir::Kernel kernel = forward_of<T>(
-      node, [channels, residual = node.has_input(7),
+      node, [channels, residual = node.has_input(ConvNormIn::residual),
              relu = node.attrs.text_or("activation", "none") == "relu"](const KernelArgs& args) {
         const auto* factors = reinterpret_cast<const float*>(args.workspace);
-        return Images<T>{.epilogue = {factors + channels, residual ? input_of<T>(args, 7) : nullptr, relu},
+        return Images<T>{.epilogue = {factors + channels,
+                                      residual ? input_of<T>(args, ConvNormIn::residual) : nullptr, relu},
                          .factors = factors,
                          .y = output_of<T>(args, 0),
                          .moments = nullptr};
       });
   kernel.workspace_bytes = 2 * channels * int64_t{sizeof(float)};
-  kernel.run = [convolve = kernel.run, channels, conv_bias = node.has_input(6),
+  kernel.run = [convolve = kernel.run, channels, conv_bias = node.has_input(ConvNormIn::conv_bias),
                 eps = static_cast<float>(node.attrs.real_or("eps", 1e-5))](const KernelArgs& args) {
     rt::launch(fold, {divided_up(channels, kBlockThreads), kBlockThreads}, args.stream->handle(),
-               Folding{.weight = input_of<float>(args, 2),
-                       .bias = input_of<float>(args, 3),
-                       .mean = input_of<float>(args, 4),
-                       .var = input_of<float>(args, 5),
-                       .conv_bias = conv_bias ? input_of<float>(args, 6) : nullptr,
+               Folding{.weight = input_of<float>(args, ConvNormIn::weight),
+                       .bias = input_of<float>(args, ConvNormIn::bias),
+                       .mean = input_of<float>(args, ConvNormIn::mean),
+                       .var = input_of<float>(args, ConvNormIn::var),
+                       .conv_bias = conv_bias ? input_of<float>(args, ConvNormIn::conv_bias) : nullptr,
                        .factors = reinterpret_cast<float*>(args.workspace)},
                eps, channels);
     convolve(args);

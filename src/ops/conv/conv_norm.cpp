@@ -55,11 +55,6 @@ ir::Node without_moments(const ir::Node& node) {
   return again;
 }
 
-/// The inputs of conv2d_norm.
-struct ConvNormIn {
-  enum : size_t { x, w, weight, bias, mean, var, conv_bias, residual };
-};
-
 /// The convolution inside of a conv2d_norm: with a bias and the residual, and the activation if `whole`.
 struct InnerConv {
   Attrs attrs;

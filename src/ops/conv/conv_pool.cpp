@@ -12,13 +12,12 @@ namespace {
 // The convolution's result exists only one image at a time, in the workspace of the thread that works on it.
 
 cpu::ConvShape shape_of_forward(const NodeView& node) {
-  return conv_shape(node.in_type(0).shape, node.in_type(1).shape, node.attrs);
+  return conv_shape(node.in_type(ConvIn::x).shape, node.in_type(ConvIn::w).shape, node.attrs);
 }
-/// Inputs x, pooled, argmax, dpooled.
 cpu::ConvShape shape_of_grad(const NodeView& node) {
-  const Shape& x = node.in_type(0).shape;
+  const Shape& x = node.in_type(ConvPoolGradIn::x).shape;
   const Shape w{node.attrs.integer("kernel_h"), node.attrs.integer("kernel_w"), x[3],
-                node.in_type(1).shape[3]};
+                node.in_type(ConvPoolGradIn::pooled).shape[3]};
   return conv_shape(x, w, node.attrs);
 }
 Shape pooled_shape(const cpu::ConvShape& s) { return {s.batch, s.out_h() / 2, s.out_w() / 2, s.out_c}; }
@@ -128,8 +127,8 @@ void for_each_part(const Job& job, const KernelArgs& args, Body body) {
 Kernel fused_kernel(const NodeView& node) {
   const auto conv = std::make_shared<const cpu::ConvPool>(shape_of_forward(node));
   const auto run = [conv](const KernelArgs& args) {
-    conv->forward(args.input<float>(0), args.input<float>(1), args.input<float>(2), args.output<float>(0),
-                  args.output<uint8_t>(1), args.workspace, *args.threads);
+    conv->forward(args.input<float>(ConvIn::x), args.input<float>(ConvIn::w), args.input<float>(ConvIn::bias),
+                  args.output<float>(0), args.output<uint8_t>(1), args.workspace, *args.threads);
   };
   return {.run = run, .workspace_bytes = conv->workspace_bytes()};
 }
@@ -137,17 +136,18 @@ Kernel fused_kernel(const NodeView& node) {
 Kernel fused_grad_kernel(const NodeView& node) {
   const auto conv = std::make_shared<const cpu::ConvPool>(shape_of_grad(node));
   const auto run = [conv](const KernelArgs& args) {
-    conv->backward_weights(args.input<float>(0), args.input<float>(1), args.input<uint8_t>(2),
-                           args.input<float>(3), args.output<float>(0), args.output<float>(1), args.workspace,
-                           *args.threads);
+    conv->backward_weights(args.input<float>(ConvPoolGradIn::x), args.input<float>(ConvPoolGradIn::pooled),
+                           args.input<uint8_t>(ConvPoolGradIn::argmax),
+                           args.input<float>(ConvPoolGradIn::dpooled), args.output<float>(0),
+                           args.output<float>(1), args.workspace, *args.threads);
   };
   return {.run = run, .workspace_bytes = conv->workspace_bytes()};
 }
 
 Kernel kernel(const NodeView& node) {
-  if (node.in_type(0).dtype == DType::f32 && node.has_input(2)) return fused_kernel(node);
-  cpu::ConvSpec spec = image_spec(node, shape_of_forward(node), node.in_type(1).dtype);
-  spec.bias = node.has_input(2);
+  if (node.in_type(ConvIn::x).dtype == DType::f32 && node.has_input(ConvIn::bias)) return fused_kernel(node);
+  cpu::ConvSpec spec = image_spec(node, shape_of_forward(node), node.in_type(ConvIn::w).dtype);
+  spec.bias = node.has_input(ConvIn::bias);
   const auto conv = std::make_shared<const cpu::ConvForward>(spec);
   const Job job = job_of(node, shape_of_forward(node), conv->workspace_bytes());
   const auto alone = std::make_shared<ThreadPool>(1);
@@ -156,9 +156,9 @@ Kernel kernel(const NodeView& node) {
     for_each_part(job, args, [&](int part, std::byte* workspace) {
       const Range images = split_range(job.batch, job.parts, part);
       for (int64_t n = images.begin; n < images.end; ++n) {
-        conv->run(args.input<std::byte>(0) + n * job.x_bytes, args.in[1],
-                  bias ? args.input<float>(2) : nullptr, nullptr, workspace, workspace + job.image_bytes,
-                  *alone);
+        conv->run(args.input<std::byte>(ConvIn::x) + n * job.x_bytes, args.in[ConvIn::w],
+                  bias ? args.input<float>(ConvIn::bias) : nullptr, nullptr, workspace,
+                  workspace + job.image_bytes, *alone);
         with_storage(job.dtype, [&]<typename T>(T) {
           pool_image(job, reinterpret_cast<const T*>(workspace), args.output<T>(0) + n * pooled,
                      args.output<uint8_t>(1) + n * pooled);
@@ -186,20 +186,22 @@ void grad_part(const Job& job, const Sums& sums, const cpu::ConvBackwardWeights&
   std::fill_n(sums.dw(sums_at), sums.num_weights + sums.num_biases, 0.0F);
   for (int64_t n = images.begin; n < images.end; ++n) {
     with_storage(job.dtype, [&]<typename T>(T) {
-      unpool_image(job, args.input<T>(1) + n * pooled, args.input<uint8_t>(2) + n * pooled,
-                   args.input<T>(3) + n * pooled, reinterpret_cast<T*>(workspace), sums.dbias(sums_at));
+      unpool_image(job, args.input<T>(ConvPoolGradIn::pooled) + n * pooled,
+                   args.input<uint8_t>(ConvPoolGradIn::argmax) + n * pooled,
+                   args.input<T>(ConvPoolGradIn::dpooled) + n * pooled, reinterpret_cast<T*>(workspace),
+                   sums.dbias(sums_at));
     });
-    conv.run(args.input<std::byte>(0) + n * job.x_bytes, workspace, sums.image_dw(sums_at),
+    conv.run(args.input<std::byte>(ConvPoolGradIn::x) + n * job.x_bytes, workspace, sums.image_dw(sums_at),
              sums_at + sums.bytes(), alone);
     for (int64_t i = 0; i < sums.num_weights; ++i) sums.dw(sums_at)[i] += sums.image_dw(sums_at)[i];
   }
 }
 
 Kernel grad_kernel(const NodeView& node) {
-  if (node.in_type(0).dtype == DType::f32) return fused_grad_kernel(node);
+  if (node.in_type(ConvPoolGradIn::x).dtype == DType::f32) return fused_grad_kernel(node);
   const cpu::ConvShape shape = shape_of_grad(node);
-  const auto conv =
-      std::make_shared<const cpu::ConvBackwardWeights>(image_spec(node, shape, node.in_type(0).dtype));
+  const auto conv = std::make_shared<const cpu::ConvBackwardWeights>(
+      image_spec(node, shape, node.in_type(ConvPoolGradIn::x).dtype));
   const Sums sums{.num_weights = shape.kernel_h * shape.kernel_w * shape.in_c * shape.out_c,
                   .num_biases = shape.out_c};
   const Job job = job_of(node, shape, sums.bytes() + conv->workspace_bytes());
@@ -220,31 +222,31 @@ Kernel grad_kernel(const NodeView& node) {
 }
 
 Inferred infer(const NodeView& node) {
-  const Type& x = node.in_type(0);
-  const Type& w = node.in_type(1);
+  const Type& x = node.in_type(ConvIn::x);
+  const Type& w = node.in_type(ConvIn::w);
   if (x.shape.rank() != 4 || !is_storage_float(x.dtype)) return refuse_type("x", "floating [N, H, W, C]", x);
   if (w.shape.rank() != 4 || w.dtype != x.dtype || w.shape[2] != x.shape[3])
     return refuse_type("the weight", fmt::format("{}[kh, kw, {}, out]", dtype_name(x.dtype), x.shape[3]), w);
   const cpu::ConvShape shape = shape_of_forward(node);
   if (auto error = check(shape); !error.empty()) return refuse(error);
-  if (node.has_input(2) && node.in_type(2) != f32_type({shape.out_c}))
-    return refuse_type("the bias", fmt::format("f32[{}]", shape.out_c), node.in_type(2));
+  if (node.has_input(ConvIn::bias) && node.in_type(ConvIn::bias) != f32_type({shape.out_c}))
+    return refuse_type("the bias", fmt::format("f32[{}]", shape.out_c), node.in_type(ConvIn::bias));
   const Shape out = pooled_shape(shape);
   return {.out = {{.dtype = x.dtype, .shape = out}, {.dtype = DType::u8, .shape = out}}, .error = ""};
 }
 
 Inferred infer_grad(const NodeView& node) {
-  const Type& x = node.in_type(0);
-  const Type& pooled = node.in_type(1);
+  const Type& x = node.in_type(ConvPoolGradIn::x);
+  const Type& pooled = node.in_type(ConvPoolGradIn::pooled);
   if (x.shape.rank() != 4 || pooled.shape.rank() != 4 || !is_storage_float(x.dtype))
     return refuse_type("x", "floating [N, H, W, C]", x);
   const cpu::ConvShape shape = shape_of_grad(node);
   if (auto error = check(shape); !error.empty()) return refuse(error);
   const Type expected{.dtype = x.dtype, .shape = pooled_shape(shape)};
-  if (pooled != expected || node.in_type(3) != expected)
+  if (pooled != expected || node.in_type(ConvPoolGradIn::dpooled) != expected)
     return refuse_type("pooled and dpooled", to_string(expected), pooled);
-  if (node.in_type(2) != Type{.dtype = DType::u8, .shape = expected.shape})
-    return refuse_type("argmax", "u8 of the shape of pooled", node.in_type(2));
+  if (node.in_type(ConvPoolGradIn::argmax) != Type{.dtype = DType::u8, .shape = expected.shape})
+    return refuse_type("argmax", "u8 of the shape of pooled", node.in_type(ConvPoolGradIn::argmax));
   return {
       .out = {f32_type({shape.kernel_h, shape.kernel_w, shape.in_c, shape.out_c}), f32_type({shape.out_c})},
       .error = ""};
@@ -255,9 +257,10 @@ void reference(const ReferenceArgs& args) {
   const Job job = job_of(args.node, shape, 0);
   const auto size = static_cast<size_t>(job.h * job.w * job.channels);
   std::vector<double> y(static_cast<size_t>(shape.batch) * size, 0.0);
-  for (size_t i = 0; i < y.size() && args.node.has_input(2); ++i)
-    y[i] = args.in[2][i % static_cast<size_t>(shape.out_c)];
-  for_each_product(shape, [&](size_t x, size_t w, size_t o) { y[o] += args.in[0][x] * args.in[1][w]; });
+  for (size_t i = 0; i < y.size() && args.node.has_input(ConvIn::bias); ++i)
+    y[i] = args.in[ConvIn::bias][i % static_cast<size_t>(shape.out_c)];
+  for_each_product(
+      shape, [&](size_t x, size_t w, size_t o) { y[o] += args.in[ConvIn::x][x] * args.in[ConvIn::w][w]; });
   for (size_t n = 0; n < static_cast<size_t>(shape.batch); ++n) {
     for_each_window(job, [&](int64_t out, const std::array<int64_t, 4>& at) {
       const auto value = [&](size_t k) { return y[n * size + static_cast<size_t>(at[k])]; };
@@ -279,26 +282,28 @@ void grad_reference(const ReferenceArgs& args) {
   for (size_t n = 0; n < static_cast<size_t>(shape.batch); ++n) {
     for_each_window(job, [&](int64_t out, const std::array<int64_t, 4>& at) {
       const size_t i = n * size / 4 + static_cast<size_t>(out);
-      if (!(args.in[1][i] > 0)) return;
-      dy[n * size + static_cast<size_t>(at[static_cast<size_t>(args.in[2][i])])] = args.in[3][i];
-      args.out[1][i % static_cast<size_t>(shape.out_c)] += args.in[3][i];
+      if (!(args.in[ConvPoolGradIn::pooled][i] > 0)) return;
+      dy[n * size + static_cast<size_t>(at[static_cast<size_t>(args.in[ConvPoolGradIn::argmax][i])])] =
+          args.in[ConvPoolGradIn::dpooled][i];
+      args.out[1][i % static_cast<size_t>(shape.out_c)] += args.in[ConvPoolGradIn::dpooled][i];
     });
   }
-  for_each_product(shape, [&](size_t x, size_t w, size_t o) { args.out[0][w] += args.in[0][x] * dy[o]; });
+  for_each_product(
+      shape, [&](size_t x, size_t w, size_t o) { args.out[0][w] += args.in[ConvPoolGradIn::x][x] * dy[o]; });
 }
 
 std::vector<ValueId> vjp(const VjpContext& context) {
   const ir::Node node = context.node;
   std::vector<ValueId> grads(node.inputs.size(), kNone);
   if (context.grad_out[0] == kNone) return grads;
-  const Shape w = context.graph.type(node.inputs[1]).shape;
+  const Shape w = context.graph.type(node.inputs[ConvIn::w]).shape;
   const Attrs attrs = {
       {"kernel_h", w[0]}, {"kernel_w", w[1]}, {"padding", node.attrs.integer_or("padding", 0)}};
-  const auto out = context.graph.add(conv2d_pool_grad_weight,
-                                     {node.inputs[0], node.outputs[0], node.outputs[1], context.grad_out[0]},
-                                     attrs, node.name);
-  grads[1] = out[0];
-  if (grads.size() > 2) grads[2] = out[1];
+  const auto out = context.graph.add(
+      conv2d_pool_grad_weight,
+      {node.inputs[ConvIn::x], node.outputs[0], node.outputs[1], context.grad_out[0]}, attrs, node.name);
+  grads[ConvIn::w] = out[0];
+  if (grads.size() > ConvIn::bias) grads[ConvIn::bias] = out[1];
   return grads;
 }
 

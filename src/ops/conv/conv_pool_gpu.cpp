@@ -38,13 +38,14 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 template <typename T>
 ir::Kernel make_forward(const NodeView& node) {
-  const cpu::ConvShape shape = conv_shape(node.in_type(0).shape, node.in_type(1).shape, node.attrs);
-  const auto run = [shape, bias = node.has_input(2)](const KernelArgs& args) {
+  const cpu::ConvShape shape =
+      conv_shape(node.in_type(ConvIn::x).shape, node.in_type(ConvIn::w).shape, node.attrs);
+  const auto run = [shape, bias = node.has_input(ConvIn::bias)](const KernelArgs& args) {
     rt::launch(convolve_and_pool<T>, product_blocks<PlainBlocking>(num_pixels(shape), shape.out_c, 1),
-               args.stream->handle(), forward_patches(shape, input_of<T>(args, 0), true),
-               Strided<T, true>{input_of<T>(args, 1), 1, shape.out_c},
-               bias ? input_of<float>(args, 2) : nullptr, output_of<T>(args, 0), output_of<uint8_t>(args, 1),
-               num_pixels(shape), num_taps(shape), shape.out_c);
+               args.stream->handle(), forward_patches(shape, input_of<T>(args, ConvIn::x), true),
+               Strided<T, true>{input_of<T>(args, ConvIn::w), 1, shape.out_c},
+               bias ? input_of<float>(args, ConvIn::bias) : nullptr, output_of<T>(args, 0),
+               output_of<uint8_t>(args, 1), num_pixels(shape), num_taps(shape), shape.out_c);
   };
   return {.run = run};
 }
@@ -93,14 +94,17 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 template <typename T>
 ir::Kernel make_gradient(const NodeView& node) {
-  const cpu::ConvShape shape = conv_shape(node.in_type(0).shape, node.out_type(0).shape, node.attrs);
+  const cpu::ConvShape shape =
+      conv_shape(node.in_type(ConvPoolGradIn::x).shape, node.out_type(0).shape, node.attrs);
   const WeightParts parts(shape, kPlainTile, kPlainTile);
   const int64_t windows = num_pixels(shape) / 4, bias_parts = num_column_parts(windows);
   const auto run = [=](const KernelArgs& args) {
-    const Unpooled<T> dy{input_of<T>(args, 1), input_of<uint8_t>(args, 2), input_of<T>(args, 3), shape.out_c};
+    const Unpooled<T> dy{input_of<T>(args, ConvPoolGradIn::pooled),
+                         input_of<uint8_t>(args, ConvPoolGradIn::argmax),
+                         input_of<T>(args, ConvPoolGradIn::dpooled), shape.out_c};
     auto* biases = reinterpret_cast<float*>(args.workspace);
     launch_weight_gradient<T, PlainBlocking>(
-        Transposed<Patches<T>>{forward_patches(shape, input_of<T>(args, 0), true)}, dy, parts,
+        Transposed<Patches<T>>{forward_patches(shape, input_of<T>(args, ConvPoolGradIn::x), true)}, dy, parts,
         biases + bias_parts * shape.out_c, output_of<float>(args, 0), args.stream->handle());
     rt::launch(add_bias_gradients<T>, column_blocks(shape.out_c, bias_parts), args.stream->handle(), dy,
                biases, windows);

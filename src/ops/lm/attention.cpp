@@ -13,7 +13,7 @@ cpu::AttentionSpec spec_of(const NodeView& node) {
   const Attrs& attrs = node.attrs;
   const int64_t batch = attrs.integer("batch");
   return {.batch = batch,
-          .time = node.in_type(0).shape[0] / batch,
+          .time = node.in_type(AttentionIn::q).shape[0] / batch,
           .heads = attrs.integer("heads"),
           .kv_heads = attrs.integer("kv_heads"),
           .head_size = attrs.integer("head_size"),
@@ -21,7 +21,7 @@ cpu::AttentionSpec spec_of(const NodeView& node) {
           .softcap = static_cast<float>(attrs.real_or("softcap", 0)),
           .window = attrs.integer_or("window", 0),
           .causal = attrs.integer_or("causal", 1) != 0,
-          .dtype = node.in_type(0).dtype,
+          .dtype = node.in_type(AttentionIn::q).dtype,
           .num_threads = node.num_threads};
 }
 
@@ -31,7 +31,7 @@ bool heads_fit(int64_t count, int64_t size, int64_t width) {
 }
 
 std::string check_attributes(const NodeView& node, bool starts) {
-  const int64_t batch = node.attrs.integer("batch"), tokens = node.in_type(0).shape[0];
+  const int64_t batch = node.attrs.integer("batch"), tokens = node.in_type(AttentionIn::q).shape[0];
   if (batch < 1 || tokens % batch != 0)
     return fmt::format("expected a batch that divides {}, got {}", tokens, batch);
   const cpu::AttentionSpec spec = spec_of(node);
@@ -42,10 +42,10 @@ std::string check_attributes(const NodeView& node, bool starts) {
   return "";
 }
 
-/// Checks q, k, v and, at input `starts`, the documents.
+/// Checks q, k and v, which have the same places in both records, and, at input `starts`, the documents.
 std::string check(const NodeView& node, size_t starts) {
-  const Type& q = node.in_type(0);
-  const Type& k = node.in_type(1);
+  const Type& q = node.in_type(AttentionIn::q);
+  const Type& k = node.in_type(AttentionIn::k);
   if (q.shape.rank() != 2 || !is_storage_float(q.dtype))
     return fmt::format("expected q to be floating [N, D], got {}", to_string(q));
   const int64_t size = node.attrs.integer("head_size");
@@ -55,8 +55,8 @@ std::string check(const NodeView& node, size_t starts) {
       !heads_fit(node.attrs.integer("kv_heads"), size, k.shape[1]))
     return fmt::format("expected k to be {} of {} rows, kv_heads * head_size wide, got {}",
                        dtype_name(q.dtype), q.shape[0], to_string(k));
-  if (node.in_type(2) != k)
-    return fmt::format("expected v to be {}, got {}", to_string(k), to_string(node.in_type(2)));
+  if (node.in_type(AttentionIn::v) != k)
+    return fmt::format("expected v to be {}, got {}", to_string(k), to_string(node.in_type(AttentionIn::v)));
   const bool documents = node.has_input(starts);
   if (documents && node.in_type(starts) != Type{.dtype = DType::i32, .shape = {q.shape[0]}})
     return fmt::format("expected starts to be i32[{}], got {}", q.shape[0], to_string(node.in_type(starts)));
@@ -64,30 +64,31 @@ std::string check(const NodeView& node, size_t starts) {
 }
 
 Inferred infer(const NodeView& node) {
-  if (auto error = check(node, 3); !error.empty()) return refuse(error);
-  const Type& q = node.in_type(0);
+  if (auto error = check(node, AttentionIn::starts); !error.empty()) return refuse(error);
+  const Type& q = node.in_type(AttentionIn::q);
   return {.out = {q, f32_type({q.shape[0], node.attrs.integer("heads")})}, .error = ""};
 }
 
 Inferred infer_grad(const NodeView& node) {
-  if (auto error = check(node, 6); !error.empty()) return refuse(error);
-  const Type& q = node.in_type(0);
-  for (const size_t i : {size_t{3}, size_t{5}}) {
+  if (auto error = check(node, AttentionGradIn::starts); !error.empty()) return refuse(error);
+  const Type& q = node.in_type(AttentionGradIn::q);
+  for (const size_t i : {AttentionGradIn::out, AttentionGradIn::dout}) {
     if (node.in_type(i) != q) return refuse_type("out and dout", to_string(q), node.in_type(i));
   }
   const Type lse = f32_type({q.shape[0], node.attrs.integer("heads")});
-  if (node.in_type(4) != lse) return refuse_type("lse", to_string(lse), node.in_type(4));
-  return {.out = {q, node.in_type(1), node.in_type(2)}, .error = ""};
+  if (node.in_type(AttentionGradIn::lse) != lse)
+    return refuse_type("lse", to_string(lse), node.in_type(AttentionGradIn::lse));
+  return {.out = {q, node.in_type(AttentionGradIn::k), node.in_type(AttentionGradIn::v)}, .error = ""};
 }
 
 Kernel kernel(const NodeView& node) {
   const auto attention = std::make_shared<const cpu::Attention>(spec_of(node));
-  const bool documents = node.has_input(3);
+  const bool documents = node.has_input(AttentionIn::starts);
   const auto run = [=](const KernelArgs& args) {
-    attention->forward({.q = args.in[0],
-                        .k = args.in[1],
-                        .v = args.in[2],
-                        .starts = documents ? args.input<int32_t>(3) : nullptr,
+    attention->forward({.q = args.in[AttentionIn::q],
+                        .k = args.in[AttentionIn::k],
+                        .v = args.in[AttentionIn::v],
+                        .starts = documents ? args.input<int32_t>(AttentionIn::starts) : nullptr,
                         .out = args.out[0],
                         .lse = args.output<float>(1)},
                        args.workspace, *args.threads);
@@ -97,15 +98,15 @@ Kernel kernel(const NodeView& node) {
 
 Kernel grad_kernel(const NodeView& node) {
   const auto attention = std::make_shared<const cpu::Attention>(spec_of(node));
-  const bool documents = node.has_input(6);
+  const bool documents = node.has_input(AttentionGradIn::starts);
   const auto run = [=](const KernelArgs& args) {
-    attention->backward({.q = args.in[0],
-                         .k = args.in[1],
-                         .v = args.in[2],
-                         .out = args.in[3],
-                         .lse = args.input<float>(4),
-                         .dout = args.in[5],
-                         .starts = documents ? args.input<int32_t>(6) : nullptr,
+    attention->backward({.q = args.in[AttentionGradIn::q],
+                         .k = args.in[AttentionGradIn::k],
+                         .v = args.in[AttentionGradIn::v],
+                         .out = args.in[AttentionGradIn::out],
+                         .lse = args.input<float>(AttentionGradIn::lse),
+                         .dout = args.in[AttentionGradIn::dout],
+                         .starts = documents ? args.input<int32_t>(AttentionGradIn::starts) : nullptr,
                          .dq = args.out[0],
                          .dk = args.out[1],
                          .dv = args.out[2]},
@@ -156,7 +157,7 @@ struct Score {
 };
 Score score(const ReferenceArgs& args, size_t query, size_t key, size_t size) {
   const double cap = args.node.attrs.real_or("softcap", 0), scale = args.node.attrs.real("scale");
-  const double plain = scale * dot(args.in[0], query, args.in[1], key, size);
+  const double plain = scale * dot(args.in[AttentionIn::q], query, args.in[AttentionIn::k], key, size);
   if (cap == 0) return {plain, scale};
   const double t = std::tanh(plain / cap);
   return {cap * t, scale * (1 - t * t)};
@@ -169,12 +170,13 @@ const std::vector<double>* starts_of(const ReferenceArgs& args, size_t index) {
 void reference(const ReferenceArgs& args) {
   const auto size = static_cast<size_t>(args.node.attrs.integer("head_size"));
   std::fill(args.out[0].begin(), args.out[0].end(), 0.0);
-  for_queries(args.node, starts_of(args, 3), [&](const Meeting& meeting) {
+  for_queries(args.node, starts_of(args, AttentionIn::starts), [&](const Meeting& meeting) {
     double sum = 0;
     for (const size_t key : meeting.keys) sum += std::exp(score(args, meeting.query, key, size).value);
     for (const size_t key : meeting.keys) {
       const double p = std::exp(score(args, meeting.query, key, size).value) / sum;
-      for (size_t c = 0; c < size; ++c) args.out[0][meeting.query + c] += p * args.in[2][key + c];
+      for (size_t c = 0; c < size; ++c)
+        args.out[0][meeting.query + c] += p * args.in[AttentionIn::v][key + c];
     }
     args.out[1][meeting.row] = std::log(sum);
   });
@@ -182,14 +184,15 @@ void reference(const ReferenceArgs& args) {
 
 void grad_reference(const ReferenceArgs& args) {
   const auto size = static_cast<size_t>(args.node.attrs.integer("head_size"));
-  const std::vector<double>&q = args.in[0], &k = args.in[1], &v = args.in[2], &dout = args.in[5];
+  const std::vector<double>&q = args.in[AttentionGradIn::q], &k = args.in[AttentionGradIn::k],
+        &v = args.in[AttentionGradIn::v], &dout = args.in[AttentionGradIn::dout];
   for (auto& out : args.out) std::fill(out.begin(), out.end(), 0.0);
-  for_queries(args.node, starts_of(args, 6), [&](const Meeting& meeting) {
+  for_queries(args.node, starts_of(args, AttentionGradIn::starts), [&](const Meeting& meeting) {
     const size_t query = meeting.query;
-    const double delta = dot(dout, query, args.in[3], query, size);
+    const double delta = dot(dout, query, args.in[AttentionGradIn::out], query, size);
     for (const size_t key : meeting.keys) {
       const Score s = score(args, query, key, size);
-      const double p = std::exp(s.value - args.in[4][meeting.row]);
+      const double p = std::exp(s.value - args.in[AttentionGradIn::lse][meeting.row]);
       const double ds = p * (dot(dout, query, v, key, size) - delta) * s.slope;
       for (size_t c = 0; c < size; ++c) {
         args.out[0][query + c] += ds * k[key + c];
@@ -204,9 +207,13 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   std::vector<ValueId> grads(context.node.inputs.size(), kNone);
   if (context.grad_out[0] == kNone) return grads;
   const ir::Node& node = context.node;
-  std::vector<ValueId> inputs = {node.inputs[0],  node.inputs[1],  node.inputs[2],
-                                 node.outputs[0], node.outputs[1], context.grad_out[0]};
-  if (node.inputs.size() > 3) inputs.push_back(node.inputs[3]);
+  std::vector<ValueId> inputs = {node.inputs[AttentionIn::q],
+                                 node.inputs[AttentionIn::k],
+                                 node.inputs[AttentionIn::v],
+                                 node.outputs[0],
+                                 node.outputs[1],
+                                 context.grad_out[0]};
+  if (node.inputs.size() > AttentionIn::starts) inputs.push_back(node.inputs[AttentionIn::starts]);
   const auto made = context.graph.add(attention_grad, inputs, node.attrs, node.name);
   std::copy_n(made.begin(), 3, grads.begin());
   return grads;

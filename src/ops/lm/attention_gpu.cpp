@@ -156,12 +156,13 @@ ir::Kernel make(const Attention& spec, bool documents) {
   const rt::Dim3 blocks{static_cast<unsigned>(divided_up(spec.time, F::kQueries)),
                         static_cast<unsigned>(spec.heads), static_cast<unsigned>(spec.batch * F::kCount)};
   const auto run = [=](const KernelArgs& args) {
-    const ForwardArrays<T> arrays{.q = input_of<T>(args, 0),
-                                  .k = input_of<T>(args, 1),
-                                  .v = input_of<T>(args, 2),
-                                  .starts = documents ? input_of<int32_t>(args, 3) : nullptr,
-                                  .out = output_of<T>(args, 0),
-                                  .lse = output_of<float>(args, 1)};
+    const ForwardArrays<T> arrays{
+        .q = input_of<T>(args, AttentionIn::q),
+        .k = input_of<T>(args, AttentionIn::k),
+        .v = input_of<T>(args, AttentionIn::v),
+        .starts = documents ? input_of<int32_t>(args, AttentionIn::starts) : nullptr,
+        .out = output_of<T>(args, 0),
+        .lse = output_of<float>(args, 1)};
     rt::launch(attend<T, size, F::kThreads>, {blocks, rt::Dim3{F::kThreads, 1, 1}}, args.stream->handle(),
                arrays, spec);
   };
@@ -172,9 +173,10 @@ ir::Kernel make(const Attention& spec, bool documents) {
 
 ir::Kernel attention_gpu(const NodeView& node) {
   const Attention spec = attention_of(node);
-  return with_storage_type(node.in_type(0).dtype, [&](auto q) {
-    return with_head_size(spec.size,
-                          [&](auto size) { return make<decltype(q), size()>(spec, node.has_input(3)); });
+  return with_storage_type(node.in_type(AttentionIn::q).dtype, [&](auto q) {
+    return with_head_size(spec.size, [&](auto size) {
+      return make<decltype(q), size()>(spec, node.has_input(AttentionIn::starts));
+    });
   });
 }
 

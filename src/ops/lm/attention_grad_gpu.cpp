@@ -227,20 +227,21 @@ ir::Kernel make(const Attention& spec, bool documents) {
   const rt::Dim3 of_queries = blocks(spec.heads), of_keys = blocks(spec.kv_heads);
   const auto run = [=](const KernelArgs& args) {
     auto* delta = reinterpret_cast<float*>(args.workspace);
-    const BackwardArrays<T> arrays{.q = input_of<T>(args, 0),
-                                   .k = input_of<T>(args, 1),
-                                   .v = input_of<T>(args, 2),
-                                   .dout = input_of<T>(args, 5),
-                                   .lse = input_of<float>(args, 4),
-                                   .delta = delta,
-                                   .starts = documents ? input_of<int32_t>(args, 6) : nullptr,
-                                   .dq = output_of<T>(args, 0),
-                                   .dk = output_of<T>(args, 1),
-                                   .dv = output_of<T>(args, 2)};
+    const BackwardArrays<T> arrays{
+        .q = input_of<T>(args, AttentionGradIn::q),
+        .k = input_of<T>(args, AttentionGradIn::k),
+        .v = input_of<T>(args, AttentionGradIn::v),
+        .dout = input_of<T>(args, AttentionGradIn::dout),
+        .lse = input_of<float>(args, AttentionGradIn::lse),
+        .delta = delta,
+        .starts = documents ? input_of<int32_t>(args, AttentionGradIn::starts) : nullptr,
+        .dq = output_of<T>(args, 0),
+        .dk = output_of<T>(args, 1),
+        .dv = output_of<T>(args, 2)};
     const rt::Dim3 threads{B::kThreads, 1, 1};
     void* stream = args.stream->handle();
     rt::launch(dot_heads<T>, {divided_up(num_dots, kBlockThreads / rt::kWarp), kBlockThreads}, stream,
-               input_of<T>(args, 3), arrays.dout, delta, num_dots, spec.size);
+               input_of<T>(args, AttentionGradIn::out), arrays.dout, delta, num_dots, spec.size);
     rt::launch(gradient_of_queries<T, size, B::kThreads>, {of_queries, threads}, stream, arrays, spec);
     rt::launch(gradient_of_keys<T, size, B::kThreads>, {of_keys, threads}, stream, arrays, spec);
   };
@@ -251,9 +252,10 @@ ir::Kernel make(const Attention& spec, bool documents) {
 
 ir::Kernel attention_grad_gpu(const NodeView& node) {
   const Attention spec = attention_of(node);
-  return with_storage_type(node.in_type(0).dtype, [&](auto q) {
-    return with_head_size(spec.size,
-                          [&](auto size) { return make<decltype(q), size()>(spec, node.has_input(6)); });
+  return with_storage_type(node.in_type(AttentionGradIn::q).dtype, [&](auto q) {
+    return with_head_size(spec.size, [&](auto size) {
+      return make<decltype(q), size()>(spec, node.has_input(AttentionGradIn::starts));
+    });
   });
 }
 

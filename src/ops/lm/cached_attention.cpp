@@ -13,8 +13,8 @@ struct Spec {
   float scale, softcap;
 
   explicit Spec(const NodeView& node)
-      : tokens(node.in_type(0).shape[0]),
-        slots(node.in_type(3).shape[0]),
+      : tokens(node.in_type(CachedAttentionIn::q).shape[0]),
+        slots(node.in_type(CachedAttentionIn::keys).shape[0]),
         heads(node.attrs.integer("heads")),
         kv_heads(node.attrs.integer("kv_heads")),
         head_size(node.attrs.integer("head_size")),
@@ -33,8 +33,8 @@ struct Spec {
 };
 
 Inferred infer(const NodeView& node) {
-  const Type& q = node.in_type(0);
-  const Type& cache = node.in_type(3);
+  const Type& q = node.in_type(CachedAttentionIn::q);
+  const Type& cache = node.in_type(CachedAttentionIn::keys);
   if (q.shape.rank() != 2 || q.dtype != DType::f32) return refuse_type("q", "f32[T, D]", q);
   if (cache.shape.rank() != 2) return refuse_type("the keys' cache", "f32[slots, D]", cache);
   const Spec spec(node);
@@ -44,14 +44,15 @@ Inferred infer(const NodeView& node) {
   }
   const Type rows = f32_type({spec.tokens, spec.kv_width()});
   const Type slots = f32_type({spec.slots, spec.kv_width()});
-  for (const size_t i : {size_t{1}, size_t{2}}) {
+  for (const size_t i : {CachedAttentionIn::k, CachedAttentionIn::v}) {
     if (node.in_type(i) != rows) return refuse_type("k and v", to_string(rows), node.in_type(i));
   }
-  for (const size_t i : {size_t{3}, size_t{4}}) {
+  for (const size_t i : {CachedAttentionIn::keys, CachedAttentionIn::values}) {
     if (node.in_type(i) != slots) return refuse_type("the caches", to_string(slots), node.in_type(i));
   }
   const Type positions{.dtype = DType::i32, .shape = {spec.tokens}};
-  if (node.in_type(5) != positions) return refuse_type("positions", to_string(positions), node.in_type(5));
+  if (node.in_type(CachedAttentionIn::positions) != positions)
+    return refuse_type("positions", to_string(positions), node.in_type(CachedAttentionIn::positions));
   if (spec.window < 0 || !(spec.softcap >= 0)) return refuse("expected no negative window or softcap");
   return {.out = {q, slots, slots}, .error = ""};
 }
@@ -85,11 +86,11 @@ void attend(const Spec& spec, Range seen, const float* query, const float* keys,
 Kernel kernel(const NodeView& node) {
   const Spec spec(node);
   const auto run = [spec, num_threads = node.num_threads](const KernelArgs& args) {
-    const auto* positions = args.input<int32_t>(5);
-    const auto* q = args.input<float>(0);
+    const auto* positions = args.input<int32_t>(CachedAttentionIn::positions);
+    const auto* q = args.input<float>(CachedAttentionIn::q);
     auto *out = args.output<float>(0), *keys = args.output<float>(1), *values = args.output<float>(2);
-    store(spec, args.input<float>(1), positions, keys);
-    store(spec, args.input<float>(2), positions, values);
+    store(spec, args.input<float>(CachedAttentionIn::k), positions, keys);
+    store(spec, args.input<float>(CachedAttentionIn::v), positions, values);
     const int64_t num_rows = spec.tokens * spec.heads;
     args.threads->run([&](int thread) {
       if (thread >= num_threads) return;
@@ -112,14 +113,15 @@ void reference(const ReferenceArgs& args) {
   for (size_t cache : {1, 2}) {
     args.out[cache] = args.in[cache + 2];
     for (int64_t t = 0; t < spec.tokens; ++t) {
-      const auto slot = static_cast<int64_t>(args.in[5][at(t)]);
+      const auto slot = static_cast<int64_t>(args.in[CachedAttentionIn::positions][at(t)]);
       if (spec.seen(slot).size() == 0) continue;
       std::copy_n(args.in[cache].begin() + t * spec.kv_width(), spec.kv_width(),
                   args.out[cache].begin() + slot * spec.kv_width());
     }
   }
   for (int64_t row = 0; row < spec.tokens * spec.heads; ++row) {
-    const Range seen = spec.seen(static_cast<int64_t>(args.in[5][at(row / spec.heads)]));
+    const Range seen =
+        spec.seen(static_cast<int64_t>(args.in[CachedAttentionIn::positions][at(row / spec.heads)]));
     const int64_t column = spec.kv_column(row % spec.heads), query = row * spec.head_size;
     double sum = 0;
     std::vector<double> mixed(at(spec.head_size), 0.0);
@@ -127,7 +129,7 @@ void reference(const ReferenceArgs& args) {
       const int64_t key = slot * spec.kv_width() + column;
       double score = 0;
       for (int64_t c = 0; c < spec.head_size; ++c)
-        score += args.in[0][at(query + c)] * args.out[1][at(key + c)];
+        score += args.in[CachedAttentionIn::q][at(query + c)] * args.out[1][at(key + c)];
       score *= spec.scale;
       if (spec.softcap > 0) score = spec.softcap * std::tanh(score / spec.softcap);
       sum += std::exp(score);

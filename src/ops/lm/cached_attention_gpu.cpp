@@ -32,8 +32,8 @@ struct Spec {
   }
 };
 Spec spec_of(const NodeView& node) {
-  Spec spec{.tokens = node.in_type(0).shape[0],
-            .slots = node.in_type(3).shape[0],
+  Spec spec{.tokens = node.in_type(CachedAttentionIn::q).shape[0],
+            .slots = node.in_type(CachedAttentionIn::keys).shape[0],
             .heads = node.attrs.integer("heads"),
             .kv_heads = node.attrs.integer("kv_heads"),
             .head_size = node.attrs.integer("head_size"),
@@ -132,15 +132,15 @@ ir::Kernel cached_attention_gpu(const NodeView& node) {
   const auto run = [spec = spec_of(node)](const KernelArgs& args) {
     void* stream = args.stream->handle();
     const Parts parts(spec, args.workspace);
-    const auto* positions = input_of<int32_t>(args, 5);
+    const auto* positions = input_of<int32_t>(args, CachedAttentionIn::positions);
     auto *keys = output_of<float>(args, 1), *values = output_of<float>(args, 2);
-    rt::launch(store, {spec.tokens, kBlockThreads}, stream, input_of<float>(args, 1),
-               input_of<float>(args, 2), positions, keys, values, spec);
+    rt::launch(store, {spec.tokens, kBlockThreads}, stream, input_of<float>(args, CachedAttentionIn::k),
+               input_of<float>(args, CachedAttentionIn::v), positions, keys, values, spec);
     const auto blocks =
         static_cast<unsigned>(divided_up(spec.rows() * spec.parts * rt::kWarp, kBlockThreads));
     const auto turns = static_cast<unsigned>(divided_up(spec.head_size, kTurn));
     rt::launch(attend, {rt::Dim3{blocks, turns, 1}, rt::Dim3{kBlockThreads, 1, 1}}, stream,
-               input_of<float>(args, 0), keys, values, positions, spec, parts);
+               input_of<float>(args, CachedAttentionIn::q), keys, values, positions, spec, parts);
     rt::launch(merge, {spec.rows(), kBlockThreads}, stream, output_of<float>(args, 0), spec, parts);
   };
   return {.run = run, .workspace_bytes = Parts::num_bytes(spec_of(node))};

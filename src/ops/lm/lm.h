@@ -55,6 +55,17 @@ struct RopeFrequencies {
   double scale;
 };
 
+/// The inputs of the records of attention, in their order.
+struct AttentionIn {
+  enum : size_t { q, k, v, starts };
+};
+struct AttentionGradIn {
+  enum : size_t { q, k, v, out, lse, dout, starts };
+};
+struct CachedAttentionIn {
+  enum : size_t { q, k, v, keys, values, positions };
+};
+
 /// Kernels for GPUs; that of glu is glu_grad's too.
 ir::Kernel embedding_gpu(const ir::NodeView& node);
 ir::Kernel embedding_grad_gpu(const ir::NodeView& node);

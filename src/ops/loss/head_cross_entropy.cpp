@@ -17,8 +17,8 @@ constexpr int64_t kLeastRows = 32;
 int64_t rows_of(const NodeView& node) { return node.attrs.integer_or("rows", kHeadRows); }
 
 cpu::HeadSpec spec_of(const NodeView& node, Task task) {
-  const Type& x = node.in_type(0);
-  const Type& weight = node.in_type(1);
+  const Type& x = node.in_type(HeadIn::x);
+  const Type& weight = node.in_type(HeadIn::weight);
   return {.task = task,
           .tokens = x.shape[0],
           .width = x.shape[1],
@@ -32,15 +32,16 @@ cpu::HeadSpec spec_of(const NodeView& node, Task task) {
 }
 
 std::string check(const NodeView& node) {
-  const Type& x = node.in_type(0);
-  const Type& weight = node.in_type(1);
+  const Type& x = node.in_type(HeadIn::x);
+  const Type& weight = node.in_type(HeadIn::weight);
   if (x.shape.rank() != 2 || !is_storage_float(x.dtype) || x.shape[1] < 1)
     return fmt::format("expected x to be floating [N, D], got {}", to_string(x));
   if (weight.shape.rank() != 2 || weight.shape[1] != x.shape[1] || weight.shape[0] < 1 ||
       !is_storage_float(weight.dtype))
     return fmt::format("expected the weight to be floating [V, {}], got {}", x.shape[1], to_string(weight));
-  if (node.in_type(2) != Type{.dtype = DType::i32, .shape = {x.shape[0]}})
-    return fmt::format("expected labels to be i32[{}], got {}", x.shape[0], to_string(node.in_type(2)));
+  if (node.in_type(HeadIn::labels) != Type{.dtype = DType::i32, .shape = {x.shape[0]}})
+    return fmt::format("expected labels to be i32[{}], got {}", x.shape[0],
+                       to_string(node.in_type(HeadIn::labels)));
   if (rows_of(node) < 1 || !(node.attrs.real_or("softcap", 0) >= 0))
     return "expected rows of at least 1 and no negative softcap";
   return "";
@@ -48,26 +49,27 @@ std::string check(const NodeView& node) {
 
 Inferred infer(const NodeView& node) {
   if (auto error = check(node); !error.empty()) return refuse(error);
-  const Type losses = f32_type({node.in_type(0).shape[0]});
+  const Type losses = f32_type({node.in_type(HeadIn::x).shape[0]});
   return {.out = {losses, losses}, .error = ""};
 }
 /// Adds the weight's gradient unless it is frozen.
 Inferred with_dweight(const NodeView& node, std::vector<Type> out) {
-  if (node.attrs.integer_or("frozen", 0) == 0) out.push_back(f32_type(node.in_type(1).shape));
+  if (node.attrs.integer_or("frozen", 0) == 0) out.push_back(f32_type(node.in_type(HeadIn::weight).shape));
   return {.out = std::move(out), .error = ""};
 }
 Inferred infer_grad(const NodeView& node) {
   if (auto error = check(node); !error.empty()) return refuse(error);
-  const Type losses = f32_type({node.in_type(0).shape[0]});
-  for (const size_t i : {size_t{3}, size_t{4}}) {
+  const Type losses = f32_type({node.in_type(HeadIn::x).shape[0]});
+  for (const size_t i : {HeadIn::lse, HeadIn::dlosses}) {
     if (node.in_type(i) != losses) return refuse_type("lse and dlosses", to_string(losses), node.in_type(i));
   }
-  return with_dweight(node, {node.in_type(0)});
+  return with_dweight(node, {node.in_type(HeadIn::x)});
 }
 Inferred infer_train(const NodeView& node) {
   if (auto error = check(node); !error.empty()) return refuse(error);
-  if (node.in_type(3) != kScalar) return refuse_type("the weight of a loss", "f32[]", node.in_type(3));
-  const Type& x = node.in_type(0);
+  if (node.in_type(HeadIn::dloss) != kScalar)
+    return refuse_type("the weight of a loss", "f32[]", node.in_type(HeadIn::dloss));
+  const Type& x = node.in_type(HeadIn::x);
   return with_dweight(node, {f32_type({x.shape[0]}), x});
 }
 
@@ -76,7 +78,9 @@ template <typename Fill>
 Kernel make_kernel(const NodeView& node, Task task, Fill fill) {
   const auto head = std::make_shared<const cpu::Head>(spec_of(node, task));
   const auto run = [=](const KernelArgs& args) {
-    cpu::Head::Arrays arrays{.x = args.in[0], .weight = args.in[1], .labels = args.input<int32_t>(2)};
+    cpu::Head::Arrays arrays{.x = args.in[HeadIn::x],
+                             .weight = args.in[HeadIn::weight],
+                             .labels = args.input<int32_t>(HeadIn::labels)};
     fill(args, arrays);
     head->run(arrays, args.workspace, *args.threads);
   };
@@ -90,15 +94,15 @@ Kernel kernel(const NodeView& node) {
 }
 Kernel grad_kernel(const NodeView& node) {
   return make_kernel(node, Task::gradients, [](const KernelArgs& args, cpu::Head::Arrays& arrays) {
-    arrays.lse = static_cast<float*>(args.in[3]);
-    arrays.dlosses = args.input<float>(4);
+    arrays.lse = static_cast<float*>(args.in[HeadIn::lse]);
+    arrays.dlosses = args.input<float>(HeadIn::dlosses);
     arrays.dx = args.out[0];
     arrays.dweight = args.out.size() > 1 ? args.output<float>(1) : nullptr;
   });
 }
 Kernel train_kernel(const NodeView& node) {
   return make_kernel(node, Task::both, [](const KernelArgs& args, cpu::Head::Arrays& arrays) {
-    arrays.dloss = *args.input<float>(3);
+    arrays.dloss = *args.input<float>(HeadIn::dloss);
     arrays.losses = args.output<float>(0);
     arrays.dx = args.out[1];
     arrays.dweight = args.out.size() > 2 ? args.output<float>(2) : nullptr;
@@ -109,16 +113,17 @@ Kernel train_kernel(const NodeView& node) {
 struct TokenReference {
   const ReferenceArgs& args;
   size_t token;
-  size_t width = static_cast<size_t>(args.node.in_type(0).shape[1]);
-  size_t vocab = static_cast<size_t>(args.node.in_type(1).shape[0]);
+  size_t width = static_cast<size_t>(args.node.in_type(HeadIn::x).shape[1]);
+  size_t vocab = static_cast<size_t>(args.node.in_type(HeadIn::weight).shape[0]);
   double cap = args.node.attrs.real_or("softcap", 0);
-  double label = args.in[2][token];
+  double label = args.in[HeadIn::labels][token];
 
   bool counts() const { return label >= 0; }
   std::vector<double> logits() const {
     std::vector<double> made(vocab);
     for (size_t v = 0; v < vocab; ++v) {
-      for (size_t c = 0; c < width; ++c) made[v] += args.in[0][token * width + c] * args.in[1][v * width + c];
+      for (size_t c = 0; c < width; ++c)
+        made[v] += args.in[HeadIn::x][token * width + c] * args.in[HeadIn::weight][v * width + c];
       if (cap > 0) made[v] = cap * std::tanh(made[v] / cap);
     }
     return made;
@@ -140,9 +145,9 @@ struct TokenReference {
       const double hit = static_cast<double>(v) == label ? 1 : 0;
       const double dlogit = dloss * (std::exp(all[v] - lse) - hit) * (1 - t * t);
       for (size_t c = 0; c < width; ++c) {
-        args.out[at][token * width + c] += dlogit * args.in[1][v * width + c];
+        args.out[at][token * width + c] += dlogit * args.in[HeadIn::weight][v * width + c];
         if (args.out.size() > at + 1)
-          args.out[at + 1][v * width + c] += dlogit * args.in[0][token * width + c];
+          args.out[at + 1][v * width + c] += dlogit * args.in[HeadIn::x][token * width + c];
       }
     }
   }
@@ -152,7 +157,7 @@ struct TokenReference {
 template <typename Body>
 void for_tokens(const ReferenceArgs& args, Body body) {
   for (auto& out : args.out) std::fill(out.begin(), out.end(), 0.0);
-  for (size_t t = 0; t < args.in[2].size(); ++t) {
+  for (size_t t = 0; t < args.in[HeadIn::labels].size(); ++t) {
     const TokenReference token{.args = args, .token = t};
     if (token.counts()) body(token);
   }
@@ -167,7 +172,7 @@ void reference(const ReferenceArgs& args) {
 }
 void grad_reference(const ReferenceArgs& args) {
   for_tokens(args, [&](const TokenReference& token) {
-    token.add_gradients(args.in[3][token.token], args.in[4][token.token], 0);
+    token.add_gradients(args.in[HeadIn::lse][token.token], args.in[HeadIn::dlosses][token.token], 0);
   });
 }
 void train_reference(const ReferenceArgs& args) {
@@ -175,7 +180,7 @@ void train_reference(const ReferenceArgs& args) {
     const std::vector<double> logits = token.logits();
     const double lse = TokenReference::log_sum(logits);
     args.out[0][token.token] = lse - token.of_label(logits);
-    token.add_gradients(lse, args.in[3][0], 1);
+    token.add_gradients(lse, args.in[HeadIn::dloss][0], 1);
   });
 }
 
@@ -192,11 +197,11 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   if (context.grad_out[0] == kNone) return {kNone, kNone, kNone};
   const ir::Node& node = context.node;
   Attrs attrs = node.attrs;
-  if (!is_trained(context.graph, node.inputs[1])) attrs.set("frozen", int64_t{1});
-  const auto grads = context.graph.add(
-      head_cross_entropy_grad,
-      {node.inputs[0], node.inputs[1], node.inputs[2], node.outputs[1], context.grad_out[0]}, attrs,
-      node.name);
+  if (!is_trained(context.graph, node.inputs[HeadIn::weight])) attrs.set("frozen", int64_t{1});
+  const auto grads = context.graph.add(head_cross_entropy_grad,
+                                       {node.inputs[HeadIn::x], node.inputs[HeadIn::weight],
+                                        node.inputs[HeadIn::labels], node.outputs[1], context.grad_out[0]},
+                                       attrs, node.name);
   return {grads[0], grads.size() > 1 ? grads[1] : kNone, kNone};
 }
 
@@ -214,7 +219,7 @@ Cost cost_of_matmuls(const NodeView& node, double matmuls) {
 }
 
 std::optional<Attrs> half_the_rows(const NodeView& node) {
-  const int64_t rows = std::min(rows_of(node), node.in_type(0).shape[0]);
+  const int64_t rows = std::min(rows_of(node), node.in_type(HeadIn::x).shape[0]);
   if (rows < 2 * kLeastRows) return std::nullopt;
   Attrs attrs = node.attrs;
   attrs.set("rows", (rows + 1) / 2);

@@ -15,13 +15,13 @@ struct Head {
   DType dtype;
 
   explicit Head(const NodeView& node)
-      : tokens(node.in_type(0).shape[0]),
-        width(node.in_type(0).shape[1]),
-        vocab(node.in_type(1).shape[0]),
+      : tokens(node.in_type(HeadIn::x).shape[0]),
+        width(node.in_type(HeadIn::x).shape[1]),
+        vocab(node.in_type(HeadIn::weight).shape[0]),
         chunk(std::min(tokens, node.attrs.integer_or("rows", kHeadRows))),
         softcap(static_cast<float>(node.attrs.real_or("softcap", 0))),
-        dtype(node.in_type(0).dtype) {
-    if (node.in_type(1).dtype != dtype) refuse_storage_type(node.in_type(1).dtype);
+        dtype(node.in_type(HeadIn::x).dtype) {
+    if (node.in_type(HeadIn::weight).dtype != dtype) refuse_storage_type(node.in_type(HeadIn::weight).dtype);
   }
   int64_t element_bytes() const { return dtype == DType::f32 ? 4 : 2; }
   /// A token's gradients of logits lie where its logits lay.
@@ -181,9 +181,9 @@ ir::Kernel make(const NodeView& node, ArraysOf arrays_of) {
 
 Arrays inputs_of(const KernelArgs& args) {
   Arrays arrays{};
-  arrays.x = static_cast<const std::byte*>(args.in[0]);
-  arrays.weight = args.in[1];
-  arrays.tokens.labels = input_of<int32_t>(args, 2);
+  arrays.x = static_cast<const std::byte*>(args.in[HeadIn::x]);
+  arrays.weight = args.in[HeadIn::weight];
+  arrays.tokens.labels = input_of<int32_t>(args, HeadIn::labels);
   return arrays;
 }
 Arrays losses_of(const KernelArgs& args) {
@@ -194,8 +194,8 @@ Arrays losses_of(const KernelArgs& args) {
 }
 Arrays gradients_of(const KernelArgs& args) {
   Arrays arrays = inputs_of(args);
-  arrays.tokens.known_lse = input_of<float>(args, 3);
-  arrays.tokens.dlosses = input_of<float>(args, 4);
+  arrays.tokens.known_lse = input_of<float>(args, HeadIn::lse);
+  arrays.tokens.dlosses = input_of<float>(args, HeadIn::dlosses);
   arrays.tokens.dloss_stride = 1;
   arrays.dx = output_of<std::byte>(args, 0);
   arrays.dweight = args.out.size() > 1 ? output_of<float>(args, 1) : nullptr;
@@ -204,7 +204,7 @@ Arrays gradients_of(const KernelArgs& args) {
 Arrays both_of(const KernelArgs& args) {
   Arrays arrays = inputs_of(args);
   arrays.tokens.losses = output_of<float>(args, 0);
-  arrays.tokens.dlosses = input_of<float>(args, 3);
+  arrays.tokens.dlosses = input_of<float>(args, HeadIn::dloss);
   arrays.dx = output_of<std::byte>(args, 1);
   arrays.dweight = args.out.size() > 2 ? output_of<float>(args, 2) : nullptr;
   return arrays;

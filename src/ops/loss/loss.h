@@ -34,6 +34,12 @@ extern const ir::OpDef head_cross_entropy_grad;
 /// Both at once, where every token's loss has the same weight; logits are computed once.
 extern const ir::OpDef head_cross_entropy_train;
 
+/// The inputs of the three records: lse and dlosses of head_cross_entropy_grad, dloss of
+/// head_cross_entropy_train.
+struct HeadIn {
+  enum : size_t { x, weight, labels, lse, dlosses, dloss = lse };
+};
+
 /// Direct preference optimization (Rafailov et al. 2023, arXiv 2305.18290, equation 7; `smoothing` as in
 /// Mitchell's conservative DPO): -log sigmoid(x), x = beta ((chosen - rejected) - (the same of the
 /// reference)), of log-probabilities in pairs {chosen, rejected}. The reference gets no gradient.

@@ -10,8 +10,8 @@ namespace {
 
 /// The problem a node states: c is [m, n], the inner axis has length k.
 cpu::GemmSpec spec_of(const NodeView& node) {
-  const Type& a = node.in_type(0);
-  const Type& b = node.in_type(1);
+  const Type& a = node.in_type(MatmulIn::a);
+  const Type& b = node.in_type(MatmulIn::b);
   const bool transpose_a = node.attrs.integer_or("transpose_a", 0) != 0;
   const bool transpose_b = node.attrs.integer_or("transpose_b", 0) != 0;
   const bool relu = node.attrs.text_or("activation", "none") == "relu";
@@ -23,15 +23,15 @@ cpu::GemmSpec spec_of(const NodeView& node) {
           .a = a.dtype,
           .b = b.dtype,
           .c = dtype_attr(node.attrs, "out_dtype", a.dtype),
-          .bias = node.has_input(2),
-          .residual = node.has_input(3),
+          .bias = node.has_input(MatmulIn::bias),
+          .residual = node.has_input(MatmulIn::residual),
           .activation = relu ? cpu::GemmSpec::Activation::relu : cpu::GemmSpec::Activation::none,
           .num_threads = node.num_threads};
 }
 
 Inferred infer(const NodeView& node) {
-  const Type& a = node.in_type(0);
-  const Type& b = node.in_type(1);
+  const Type& a = node.in_type(MatmulIn::a);
+  const Type& b = node.in_type(MatmulIn::b);
   if (a.shape.rank() != 2 || !is_storage_float(a.dtype)) return refuse_type("a", "floating [M, K]", a);
   if (b.shape.rank() != 2 || b.dtype != a.dtype)
     return refuse_type("b", fmt::format("{} of rank 2", dtype_name(a.dtype)), b);
@@ -39,19 +39,19 @@ Inferred infer(const NodeView& node) {
   if (b.shape[spec.transpose_b ? 1 : 0] != spec.k)
     return refuse(fmt::format("expected equal inner axes, got {} and {}", to_string(a), to_string(b)));
   const Type out{.dtype = spec.c, .shape = {spec.m, spec.n}};
-  if (spec.bias && node.in_type(2) != f32_type({spec.n}))
-    return refuse_type("the bias", fmt::format("f32[{}]", spec.n), node.in_type(2));
-  if (spec.residual && node.in_type(3) != out)
-    return refuse_type("the residual", to_string(out), node.in_type(3));
+  if (spec.bias && node.in_type(MatmulIn::bias) != f32_type({spec.n}))
+    return refuse_type("the bias", fmt::format("f32[{}]", spec.n), node.in_type(MatmulIn::bias));
+  if (spec.residual && node.in_type(MatmulIn::residual) != out)
+    return refuse_type("the residual", to_string(out), node.in_type(MatmulIn::residual));
   return {.out = {out}, .error = ""};
 }
 
 Kernel kernel(const NodeView& node) {
   const auto gemm = std::make_shared<const cpu::Gemm>(spec_of(node));
-  const bool bias = node.has_input(2), residual = node.has_input(3);
+  const bool bias = node.has_input(MatmulIn::bias), residual = node.has_input(MatmulIn::residual);
   const auto run = [=](const KernelArgs& args) {
-    gemm->run(args.in[0], args.in[1], bias ? args.input<float>(2) : nullptr, residual ? args.in[3] : nullptr,
-              args.out[0], args.workspace, *args.threads);
+    gemm->run(args.in[MatmulIn::a], args.in[MatmulIn::b], bias ? args.input<float>(MatmulIn::bias) : nullptr,
+              residual ? args.in[MatmulIn::residual] : nullptr, args.out[0], args.workspace, *args.threads);
   };
   return {.run = run, .workspace_bytes = gemm->workspace_bytes()};
 }
@@ -64,11 +64,11 @@ void reference(const ReferenceArgs& args) {
   for (int64_t i = 0; i < spec.m; ++i) {
     for (int64_t j = 0; j < spec.n; ++j) {
       const auto out = static_cast<size_t>(i * spec.n + j);
-      double sum = spec.bias ? args.in[2][static_cast<size_t>(j)] : 0;
-      if (spec.residual) sum += args.in[3][out];
+      double sum = spec.bias ? args.in[MatmulIn::bias][static_cast<size_t>(j)] : 0;
+      if (spec.residual) sum += args.in[MatmulIn::residual][out];
       for (int64_t k = 0; k < spec.k; ++k) {
-        sum += args.in[0][at(i, k, spec.m, spec.k, spec.transpose_a)] *
-               args.in[1][at(k, j, spec.k, spec.n, spec.transpose_b)];
+        sum += args.in[MatmulIn::a][at(i, k, spec.m, spec.k, spec.transpose_a)] *
+               args.in[MatmulIn::b][at(k, j, spec.k, spec.n, spec.transpose_b)];
       }
       args.out[0][out] = spec.activation == cpu::GemmSpec::Activation::relu ? std::max(sum, 0.0) : sum;
     }
@@ -91,15 +91,19 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   if (dy == kNone) return grads;
   if (node.attrs.text_or("activation", "none") == "relu")
     dy = emit(context, "relu_grad", {dy, node.outputs[0]});
-  if (node.inputs.size() > 3) grads[3] = node.inputs[3] == kNone ? kNone : dy;
-  if (node.inputs.size() > 2 && node.inputs[2] != kNone) grads[2] = emit(context, "sum_leading", {dy});
+  if (node.inputs.size() > MatmulIn::residual)
+    grads[MatmulIn::residual] = node.inputs[MatmulIn::residual] == kNone ? kNone : dy;
+  if (node.inputs.size() > MatmulIn::bias && node.inputs[MatmulIn::bias] != kNone)
+    grads[MatmulIn::bias] = emit(context, "sum_leading", {dy});
   const bool transpose_a = node.attrs.integer_or("transpose_a", 0) != 0;
   const bool transpose_b = node.attrs.integer_or("transpose_b", 0) != 0;
-  const DType dtype_a = gradient_dtype(context.graph, node.inputs[0]);
-  const DType dtype_b = gradient_dtype(context.graph, node.inputs[1]);
+  const DType dtype_a = gradient_dtype(context.graph, node.inputs[MatmulIn::a]);
+  const DType dtype_b = gradient_dtype(context.graph, node.inputs[MatmulIn::b]);
   // With A = op(a), B = op(b): dA = dy B^T and dB = A^T dy.
-  grads[0] = emit_matmul(context, dy, false, node.inputs[1], !transpose_b, transpose_a, dtype_a);
-  grads[1] = emit_matmul(context, node.inputs[0], !transpose_a, dy, false, transpose_b, dtype_b);
+  grads[MatmulIn::a] =
+      emit_matmul(context, dy, false, node.inputs[MatmulIn::b], !transpose_b, transpose_a, dtype_a);
+  grads[MatmulIn::b] =
+      emit_matmul(context, node.inputs[MatmulIn::a], !transpose_a, dy, false, transpose_b, dtype_b);
   return grads;
 }
 

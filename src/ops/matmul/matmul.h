@@ -10,6 +10,10 @@ namespace hearth::ops {
 /// y = act(op(a) op(b) + bias + residual): sums in f32; out_dtype, if given, replaces the dtype of a. On
 /// GPUs `way` says how blocks share it (MatmulWay), or "library": the vendor's multiplies.
 extern const ir::OpDef matmul;
+/// The inputs of its record, in their order.
+struct MatmulIn {
+  enum : size_t { a, b, bias, residual };
+};
 /// Its kernel for GPUs.
 ir::Kernel matmul_gpu(const ir::NodeView& node);
 inline constexpr std::string_view kLibraryWay = "library";
@@ -22,6 +26,10 @@ extern const ir::OpDef orthogonalize;
 ir::Kernel orthogonalize_gpu(const ir::NodeView& node);
 /// y = x W^T for a frozen matrix W in a few bits (ops/matmul/quantized.h), read tile by tile; back: x W.
 extern const ir::OpDef quantized_linear;
+/// The inputs of its record: the parts of int8 end with absmax, the rows' scales.
+struct QuantizedIn {
+  enum : size_t { x, codes, absmax, absmax_scale, offset };
+};
 /// Its kernel for GPUs; under 16-bit x the elements of W are rounded to x's dtype.
 ir::Kernel quantized_linear_gpu(const ir::NodeView& node);
 

@@ -8,8 +8,8 @@ namespace hearth::ops {
 MatmulShape matmul_shape_of(const ir::NodeView& node) {
   const bool transpose_a = node.attrs.integer_or("transpose_a", 0) != 0;
   const bool transpose_b = node.attrs.integer_or("transpose_b", 0) != 0;
-  const Shape& a = node.in_type(0).shape;
-  const Shape& b = node.in_type(1).shape;
+  const Shape& a = node.in_type(MatmulIn::a).shape;
+  const Shape& b = node.in_type(MatmulIn::b).shape;
   const int64_t n = b[transpose_b ? 0 : 1];
   return {.m = static_cast<int>(a[transpose_a ? 1 : 0]),
           .n = static_cast<int>(n),
@@ -35,8 +35,8 @@ Side side_of(int64_t row_stride, int64_t column_stride, int64_t num_rows) {
 }
 
 bool library_takes(const ir::NodeView& node) {
-  return !node.has_input(2) && node.attrs.text_or("activation", "none") == "none" &&
-         gpu::blas_takes(node.in_type(0).dtype, node.out_type(0).dtype);
+  return !node.has_input(MatmulIn::bias) && node.attrs.text_or("activation", "none") == "none" &&
+         gpu::blas_takes(node.in_type(MatmulIn::a).dtype, node.out_type(0).dtype);
 }
 
 /// Columns first, where a matmul is c^T = b^T a^T.
@@ -51,17 +51,17 @@ gpu::BlasMatmul blas_matmul_of(const ir::NodeView& node) {
           .leading_a = a.leading,
           .leading_b = b.leading,
           .leading_c = p.c_row,
-          .in = node.in_type(0).dtype,
+          .in = node.in_type(MatmulIn::a).dtype,
           .out = node.out_type(0).dtype};
 }
 
 ir::Kernel library_kernel(const ir::NodeView& node) {
   const gpu::BlasMatmul blas = blas_matmul_of(node);
-  const bool residual = node.has_input(3);
+  const bool residual = node.has_input(MatmulIn::residual);
   const auto run = [=](const ir::KernelArgs& args) {
-    args.stream->multiply(blas, {.a = args.in[1],
-                                 .b = args.in[0],
-                                 .c = residual ? args.in[3] : nullptr,
+    args.stream->multiply(blas, {.a = args.in[MatmulIn::b],
+                                 .b = args.in[MatmulIn::a],
+                                 .c = residual ? args.in[MatmulIn::residual] : nullptr,
                                  .d = args.out[0],
                                  .workspace = args.workspace});
   };
@@ -70,7 +70,7 @@ ir::Kernel library_kernel(const ir::NodeView& node) {
 
 /// What the attribute `way` says, or the usual one.
 MatmulWay way_of(const ir::NodeView& node) {
-  const DType in = node.in_type(0).dtype;
+  const DType in = node.in_type(MatmulIn::a).dtype;
   const std::string wanted = node.attrs.text_or("way", "");
   for (const MatmulWay way : ways_of(in)) {
     if (name_of(way) == wanted) return way;
@@ -81,7 +81,7 @@ MatmulWay way_of(const ir::NodeView& node) {
 }  // namespace
 
 std::vector<std::string_view> matmul_ways(const ir::NodeView& node, bool has_library) {
-  const DType in = node.in_type(0).dtype;
+  const DType in = node.in_type(MatmulIn::a).dtype;
   const MatmulWay usual = MatmulKernel::usual_way(matmul_shape_of(node), in);
   std::vector<std::string_view> names = {name_of(usual)};
   for (const MatmulWay way : ways_of(in)) {
@@ -93,14 +93,14 @@ std::vector<std::string_view> matmul_ways(const ir::NodeView& node, bool has_lib
 
 ir::Kernel matmul_gpu(const ir::NodeView& node) {
   if (node.attrs.text_or("way", "") == kLibraryWay && library_takes(node)) return library_kernel(node);
-  const MatmulKernel kernel(matmul_shape_of(node), node.in_type(0).dtype, node.out_type(0).dtype,
+  const MatmulKernel kernel(matmul_shape_of(node), node.in_type(MatmulIn::a).dtype, node.out_type(0).dtype,
                             way_of(node));
-  const bool bias = node.has_input(2), residual = node.has_input(3);
+  const bool bias = node.has_input(MatmulIn::bias), residual = node.has_input(MatmulIn::residual);
   const auto run = [=](const ir::KernelArgs& args) {
-    kernel.launch(args.stream->handle(), {.a = args.in[0],
-                                          .b = args.in[1],
-                                          .bias = bias ? input_of<float>(args, 2) : nullptr,
-                                          .residual = residual ? args.in[3] : nullptr,
+    kernel.launch(args.stream->handle(), {.a = args.in[MatmulIn::a],
+                                          .b = args.in[MatmulIn::b],
+                                          .bias = bias ? input_of<float>(args, MatmulIn::bias) : nullptr,
+                                          .residual = residual ? args.in[MatmulIn::residual] : nullptr,
                                           .c = args.out[0],
                                           .workspace = args.workspace});
   };

@@ -92,7 +92,7 @@ Problem problem_of(const NodeView& node) {
             .columns = node.attrs.integer("columns"),
             .back = node.attrs.integer_or("back", 0) != 0};
   const int64_t k = p.back ? p.rows : p.columns, n = p.back ? p.columns : p.rows;
-  p.shape = {.m = static_cast<int>(node.in_type(0).shape[0]),
+  p.shape = {.m = static_cast<int>(node.in_type(QuantizedIn::x).shape[0]),
              .n = static_cast<int>(n),
              .k = static_cast<int>(k),
              .a_row = k,
@@ -104,7 +104,7 @@ template <typename T, typename Matrix>
 void multiply(const KernelArgs& args, const Problem& p, const MatmulPlan& plan, const Matrix& matrix,
               std::byte* workspace) {
   void* stream = args.stream->handle();
-  const auto* x = input_of<T>(args, 0);
+  const auto* x = input_of<T>(args, QuantizedIn::x);
   const Out<T> out{.epilogue = {}, .c = output_of<T>(args, 0), .parts = plan.parts(workspace)};
   if constexpr (!std::is_same_v<T, float>) {
     const Operand<T> rows{x, p.shape.a_row, 1, p.shape.m};
@@ -126,9 +126,10 @@ ir::Kernel make_nf4(const Problem& p, const MatmulPlan& plan) {
     auto* floats = reinterpret_cast<float*>(args.workspace);
     const Nf4Tables tables{floats, floats + 16};
     rt::launch(make_scales, {divided_up(std::max<int64_t>(blocks, 16), kBlockThreads), kBlockThreads},
-               args.stream->handle(), input_of<uint8_t>(args, 2), input_of<float>(args, 3),
-               input_of<float>(args, 4), blocks, codebook, tables);
-    const Nf4 matrix{p.columns, input_of<uint8_t>(args, 1), tables};
+               args.stream->handle(), input_of<uint8_t>(args, QuantizedIn::absmax),
+               input_of<float>(args, QuantizedIn::absmax_scale), input_of<float>(args, QuantizedIn::offset),
+               blocks, codebook, tables);
+    const Nf4 matrix{p.columns, input_of<uint8_t>(args, QuantizedIn::codes), tables};
     multiply<T>(args, p, plan, matrix, args.workspace + table_bytes);
   };
   return {.run = run, .workspace_bytes = table_bytes + plan.workspace_bytes()};
@@ -136,7 +137,8 @@ ir::Kernel make_nf4(const Problem& p, const MatmulPlan& plan) {
 template <typename T>
 ir::Kernel make_int8(const Problem& p, const MatmulPlan& plan) {
   const auto run = [=](const KernelArgs& args) {
-    const Int8 matrix{p.columns, input_of<int8_t>(args, 1), input_of<float>(args, 2)};
+    const Int8 matrix{p.columns, input_of<int8_t>(args, QuantizedIn::codes),
+                      input_of<float>(args, QuantizedIn::absmax)};
     multiply<T>(args, p, plan, matrix, args.workspace);
   };
   return {.run = run, .workspace_bytes = plan.workspace_bytes()};
@@ -145,14 +147,15 @@ ir::Kernel make_int8(const Problem& p, const MatmulPlan& plan) {
 template <typename T>
 ir::Kernel make(const NodeView& node) {
   const Problem p = problem_of(node);
-  const MatmulPlan plan(p.shape, MatmulKernel::usual_way(p.shape, node.in_type(0).dtype));
+  const MatmulPlan plan(p.shape, MatmulKernel::usual_way(p.shape, node.in_type(QuantizedIn::x).dtype));
   return node.attrs.text_or("format", "") == "nf4" ? make_nf4<T>(p, plan) : make_int8<T>(p, plan);
 }
 
 }  // namespace
 
 ir::Kernel quantized_linear_gpu(const NodeView& node) {
-  return with_storage_type(node.in_type(0).dtype, [&](auto x) { return make<decltype(x)>(node); });
+  return with_storage_type(node.in_type(QuantizedIn::x).dtype,
+                           [&](auto x) { return make<decltype(x)>(node); });
 }
 
 }  // namespace hearth::ops

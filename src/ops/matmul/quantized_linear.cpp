@@ -20,7 +20,7 @@ struct Problem {
   int num_threads;
 };
 Problem problem_of(const NodeView& node) {
-  const Type& x = node.in_type(0);
+  const Type& x = node.in_type(QuantizedIn::x);
   Problem p{.kind = quantization_from_name(node.attrs.text_or("format", "")),
             .rows = node.attrs.integer_or("rows", 0),
             .columns = node.attrs.integer_or("columns", 0),
@@ -35,7 +35,7 @@ Problem problem_of(const NodeView& node) {
 
 Inferred infer(const NodeView& node) {
   const Problem p = problem_of(node);
-  const Type& x = node.in_type(0);
+  const Type& x = node.in_type(QuantizedIn::x);
   if (p.kind == Quantization::none || p.rows < 1 || p.columns < 1)
     return refuse("expected format nf4 or int8 and the matrix's rows and columns");
   if (x.shape.rank() != 2 || !is_storage_float(x.dtype) || x.shape[1] != p.k)
@@ -122,10 +122,10 @@ Kernel kernel(const NodeView& node) {
   const auto run = [=](const KernelArgs& args) {
     const Layout layout(p);
     auto* base = reinterpret_cast<float*>(args.workspace);
-    const QuantizedMatrix w(p.kind, p.rows, p.columns, args.in.subspan(1));
+    const QuantizedMatrix w(p.kind, p.rows, p.columns, args.in.subspan(QuantizedIn::codes));
     const bool wide = p.dtype == DType::f32;
-    if (!wide) cpu::widen(p.dtype, args.in[0], p.m * p.k, base + layout.x, *args.threads);
-    const float* x = wide ? args.input<float>(0) : base + layout.x;
+    if (!wide) cpu::widen(p.dtype, args.in[QuantizedIn::x], p.m * p.k, base + layout.x, *args.threads);
+    const float* x = wide ? args.input<float>(QuantizedIn::x) : base + layout.x;
     float* y = wide ? args.output<float>(0) : base + layout.y;
     args.threads->run([&](int thread) {
       if (thread >= p.num_threads) return;
@@ -142,12 +142,14 @@ Kernel kernel(const NodeView& node) {
 
 /// Element `i` of the matrix by the definition.
 double element(const ReferenceArgs& args, const Problem& p, size_t i) {
-  const auto& codes = args.in[1];
-  if (p.kind == Quantization::int8) return codes[i] * args.in[2][i / static_cast<size_t>(p.columns)] / 127;
+  const auto& codes = args.in[QuantizedIn::codes];
+  if (p.kind == Quantization::int8)
+    return codes[i] * args.in[QuantizedIn::absmax][i / static_cast<size_t>(p.columns)] / 127;
   const size_t block = i / kBlock4;
-  const double scale = static_cast<double>(dynamic_map(true)[static_cast<size_t>(args.in[2][block])]) *
-                           args.in[3][block / kBlockAbsmax] +
-                       args.in[4][0];
+  const double scale =
+      static_cast<double>(dynamic_map(true)[static_cast<size_t>(args.in[QuantizedIn::absmax][block])]) *
+          args.in[QuantizedIn::absmax_scale][block / kBlockAbsmax] +
+      args.in[QuantizedIn::offset][0];
   const auto two = static_cast<size_t>(codes[i / 2]);
   return static_cast<double>(kNormalFloat4[i % 2 == 0 ? two / 16 : two % 16]) * scale;
 }
@@ -159,7 +161,8 @@ void reference(const ReferenceArgs& args) {
       double sum = 0;
       for (int64_t k = 0; k < p.k; ++k) {
         const int64_t at = p.back ? k * p.columns + j : j * p.columns + k;
-        sum += args.in[0][static_cast<size_t>(i * p.k + k)] * element(args, p, static_cast<size_t>(at));
+        sum += args.in[QuantizedIn::x][static_cast<size_t>(i * p.k + k)] *
+               element(args, p, static_cast<size_t>(at));
       }
       args.out[0][static_cast<size_t>(i * p.n + j)] = sum;
     }
@@ -170,13 +173,14 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   std::vector<ValueId> grads(context.node.inputs.size(), kNone);
   if (context.grad_out[0] == kNone) return grads;
   std::vector<ValueId> inputs = context.node.inputs;
-  inputs[0] = context.grad_out[0];
+  inputs[QuantizedIn::x] = context.grad_out[0];
   Attrs attrs = context.node.attrs;
   attrs.set("back", int64_t{attrs.integer_or("back", 0) == 0});
-  grads[0] = emit(context, "quantized_linear", inputs, attrs);
-  const DType dtype = gradient_dtype(context.graph, context.node.inputs[0]);
-  if (dtype != context.graph.type(grads[0]).dtype)
-    grads[0] = emit(context, "cast", {grads[0]}, {{"dtype", std::string(dtype_name(dtype))}});
+  grads[QuantizedIn::x] = emit(context, "quantized_linear", inputs, attrs);
+  const DType dtype = gradient_dtype(context.graph, context.node.inputs[QuantizedIn::x]);
+  if (dtype != context.graph.type(grads[QuantizedIn::x]).dtype)
+    grads[QuantizedIn::x] =
+        emit(context, "cast", {grads[QuantizedIn::x]}, {{"dtype", std::string(dtype_name(dtype))}});
   return grads;
 }
 

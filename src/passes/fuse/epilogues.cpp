@@ -13,14 +13,16 @@ using ir::kNone;
 using ir::NodeId;
 using ir::ValueId;
 
-/// Where an op takes its optional epilogue inputs; -1: it takes none.
+/// Names of an op's optional inputs for epilogues; empty: it takes none. A bias of batch_norm is its own.
 struct EpilogueSlots {
   std::string_view op;
-  int bias;
-  int residual;
+  std::string_view bias;
+  std::string_view residual;
 };
-constexpr EpilogueSlots kSlots[] = {
-    {"matmul", 2, 3}, {"conv2d", 2, 3}, {"batch_norm", -1, 5}, {"batch_norm_infer", -1, 5}};
+constexpr EpilogueSlots kSlots[] = {{"matmul", "bias", "residual"},
+                                    {"conv2d", "bias", "residual"},
+                                    {"batch_norm", "", "residual"},
+                                    {"batch_norm_infer", "", "residual"}};
 
 const EpilogueSlots* slots_of(const ir::Node& node) {
   for (const EpilogueSlots& slots : kSlots) {
@@ -84,14 +86,14 @@ class FuseEpilogues {
   }
 
   bool add_bias(ir::Node& node, const EpilogueSlots& slots, ValueId bias) {
-    if (slots.bias < 0 || occupied(node, slots.bias) || occupied(node, slots.residual) ||
+    if (slots.bias.empty() || occupied(node, slots.bias) || occupied(node, slots.residual) ||
         has_activation(node))
       return false;
     set_input(node, slots.bias, bias);
     return true;
   }
   bool add_residual(ir::Node& node, const EpilogueSlots& slots, ValueId residual) {
-    if (slots.residual < 0 || occupied(node, slots.residual) || has_activation(node)) return false;
+    if (occupied(node, slots.residual) || has_activation(node)) return false;
     set_input(node, slots.residual, residual);
     return true;
   }
@@ -101,11 +103,11 @@ class FuseEpilogues {
     return true;
   }
 
-  static bool occupied(const ir::Node& node, int slot) {
-    return input_or_none(node, static_cast<size_t>(slot)) != kNone;
+  static bool occupied(const ir::Node& node, std::string_view slot) {
+    return input_or_none(node, slot) != kNone;
   }
-  static void set_input(ir::Node& node, int slot, ValueId id) {
-    const auto index = static_cast<size_t>(slot);
+  static void set_input(ir::Node& node, std::string_view slot, ValueId id) {
+    const size_t index = node.op->input_index(slot);
     if (node.inputs.size() <= index) node.inputs.resize(index + 1, kNone);
     node.inputs[index] = id;
   }
@@ -124,19 +126,18 @@ void fuse_conv_pool(ir::Graph& graph) {
     const ir::Node& conv = graph.node(graph.value(pool.inputs[0]).producer);
     const bool windows_fit = pool.attrs.integer("kernel") == 2 && pool.attrs.integer("stride") == 2 &&
                              pool.attrs.integer_or("padding", 0) == 0;
-    const bool plain = input_or_none(conv, 3) == kNone;
-    const bool input_image = graph.value(conv.inputs[0]).role == ir::Role::input;
+    const bool plain = input_or_none(conv, "residual") == kNone;
+    const bool input_image = graph.value(input_or_none(conv, "x")).role == ir::Role::input;
     const bool one_reader = graph.use_counts()[static_cast<size_t>(pool.inputs[0])] == 1;
     const bool even =
         graph.type(pool.inputs[0]).shape[1] % 2 == 0 && graph.type(pool.inputs[0]).shape[2] % 2 == 0;
     if (!windows_fit || !plain || !input_image || !one_reader || !even) continue;
     if (conv.attrs.integer("stride") != 1 || conv.attrs.text_or("activation", "none") != "relu") continue;
-    const std::vector<ValueId> inputs(
-        conv.inputs.begin(), conv.inputs.begin() + std::min<std::ptrdiff_t>(3, std::ssize(conv.inputs)));
-    pool.attrs = {{"padding", conv.attrs.integer("padding")}};
-    pool.inputs = inputs;
-    pool.name = conv.name;
     pool.op = ops::find_op("conv2d_pool");
+    pool.attrs = {{"padding", conv.attrs.integer("padding")}};
+    pool.inputs = conv.inputs;
+    pool.inputs.resize(std::min(pool.inputs.size(), pool.op->inputs.size()));
+    pool.name = conv.name;
   }
   graph.remove_dead_nodes();
 }

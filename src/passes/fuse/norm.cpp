@@ -17,11 +17,9 @@ ir::Node* plain_conv_of(ir::Graph& graph, ValueId x) {
 }
 
 void fold_into(ir::Node& norm, const ir::Node& conv) {
-  const ValueId residual = input_or_none(norm, "residual");
-  const std::vector<ValueId> statistics(norm.inputs.begin() + 1, norm.inputs.begin() + 5);
-  norm.inputs = {conv.inputs[0], conv.inputs[1]};
-  norm.inputs.insert(norm.inputs.end(), statistics.begin(), statistics.end());
-  norm.inputs.insert(norm.inputs.end(), {input_or_none(conv, "bias"), residual});
+  norm.inputs = {input_or_none(conv, "x"),    input_or_none(conv, "w"),       input_or_none(norm, "weight"),
+                 input_or_none(norm, "bias"), input_or_none(norm, "mean"),    input_or_none(norm, "var"),
+                 input_or_none(conv, "bias"), input_or_none(norm, "residual")};
   for (const auto& [name, value] : conv.attrs.entries()) {
     if (name != "activation") norm.attrs.set(name, value);
   }
