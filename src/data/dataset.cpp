@@ -18,10 +18,22 @@ namespace {
 struct Kind {
   const char* name;
   Open* open;
+  bool has_folder = true;  ///< at data.path
+  /// Opens what can be read and adds the faults of the rest; null: `open` finds the first.
+  std::unique_ptr<Dataset> (*open_all_the_same)(const DatasetOptions&, std::vector<std::string>&) = nullptr;
 };
 /// To add a dataset: a source with its open function, and a row here.
-constexpr std::array<Kind, 4> kKinds = {
-    {{"shapes", open_shapes}, {"idx", open_idx}, {"cifar10", open_cifar10}, {"folder", open_folder}}};
+constexpr std::array<Kind, 4> kKinds = {{{"shapes", open_shapes, false},
+                                         {"idx", open_idx},
+                                         {"cifar10", open_cifar10},
+                                         {"folder", open_folder, true, open_folder}}};
+
+const Kind& kind_of(const DatasetOptions& options) {
+  for (const Kind& kind : kKinds) {
+    if (options.kind == kind.name) return kind;
+  }
+  user_error("there is no data.kind '{}'{}", options.kind, did_you_mean(options.kind, dataset_kinds()));
+}
 
 void check_pictures(const Dataset& dataset, DatasetCheck& check) {
   check.class_names = dataset.class_names();
@@ -35,10 +47,10 @@ void check_pictures(const Dataset& dataset, DatasetCheck& check) {
   }
 }
 
-void check_options(const DatasetOptions& options) {
+void check_options(const DatasetOptions& options, const Kind& kind) {
   if (options.split != "train" && options.split != "test")
     user_error("expected data.split 'train' or 'test', got '{}'", options.split);
-  if (options.kind != "shapes" && !fs::is_directory(options.path))
+  if (kind.has_folder && !fs::is_directory(options.path))
     user_error("expected a folder at data.path, found none at '{}'; set data.path=FOLDER",
                options.path.string());
 }
@@ -60,12 +72,9 @@ std::vector<std::string> dataset_kinds() {
 }
 
 std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
-  for (const Kind& kind : kKinds) {
-    if (options.kind != kind.name) continue;
-    check_options(options);
-    return kind.open(options);
-  }
-  user_error("there is no data.kind '{}'{}", options.kind, did_you_mean(options.kind, dataset_kinds()));
+  const Kind& kind = kind_of(options);
+  check_options(options, kind);
+  return kind.open(options);
 }
 
 DatasetCheck check_dataset(const Dataset& dataset) {
@@ -77,12 +86,11 @@ DatasetCheck check_dataset(const Dataset& dataset) {
 DatasetCheck check_dataset(const DatasetOptions& options) {
   DatasetCheck check;
   try {
-    if (options.kind == "folder") {
-      check_options(options);
-      check_pictures(*open_folder(options, check.faults), check);
-    } else {
-      check_pictures(*open_dataset(options), check);
-    }
+    const Kind& kind = kind_of(options);
+    check_options(options, kind);
+    check_pictures(kind.open_all_the_same != nullptr ? *kind.open_all_the_same(options, check.faults)
+                                                     : *kind.open(options),
+                   check);
   } catch (const UserError& error) {
     check.faults.emplace_back(error.what());
   }

@@ -12,7 +12,7 @@ constexpr int64_t kMostLayers = 1024;
 
 void check_pixels(const Recipe& recipe, const Places& places) {
   const int64_t channels = recipe.data.channels;
-  if (channels == 2 && recipe.data.kind != kTensors) {
+  if (channels == 2 && data_kind(recipe.data.kind) != DataKind::tensors) {
     user_error("expected 1 (gray) or 3 (color) for data.channels, got 2 in {}; try 3",
                places.of("data.channels"));
   }
@@ -35,7 +35,7 @@ void check_pixels(const Recipe& recipe, const Places& places) {
 }
 
 void check_text(const Recipe& recipe, const Places& places) {
-  if (recipe.data.kind == kText && !is_text(recipe)) {
+  if (data_kind(recipe.data.kind) == DataKind::text && !is_text(recipe)) {
     user_error("expected model.path or model.config for text, got neither in {}; try model=FOLDER",
                places.of("data.kind"));
   }
@@ -69,7 +69,8 @@ void check_pairs(const Recipe& recipe, const Places& places) {
   };
   const Data& data = recipe.data;
   expect(!data.packing, "data.packing", "false", "true");
-  expect(data.format == kPairs, "data.format", kPairs, data.format);
+  expect(data.format == RecordFormat::preference, "data.format", name_of(RecordFormat::preference),
+         name_of(data.format));
   expect(!data.train_on_prompt, "data.train_on_prompt", "false", "true");
   expect(data.overlong != Overlong::split, "data.overlong", name_of(Overlong::truncate),
          name_of(data.overlong));
@@ -148,7 +149,7 @@ void check_exchange(const Recipe& recipe, const Places& places) {
 void take_up_objective(Recipe& recipe, const Places& places) {
   if (!has_pairs(recipe)) return;
   if (!places.contains("data.packing")) recipe.data.packing = false;
-  if (recipe.data.format == kDetect) recipe.data.format = kPairs;
+  if (recipe.data.format == RecordFormat::detect) recipe.data.format = RecordFormat::preference;
 }
 
 /// An update that the recipe does not divide among its devices is divided by a smaller micro-batch.
@@ -181,7 +182,7 @@ void share_out(Recipe& recipe, const Places& places) {
 }  // namespace
 
 void complete(Recipe& recipe, const Places& places) {
-  if (is_text(recipe)) recipe.data.kind = kText;
+  if (is_text(recipe)) recipe.data.kind = name_of(DataKind::text);
   take_up_objective(recipe, places);
   share_out(recipe, places);
 }
@@ -208,8 +209,9 @@ void check(const Recipe& recipe, const Places& places) {
         recipe.train.accumulate, recipe.train.clip_norm, name_of(recipe.precision),
         places.of("optimizer.in_backward"));
   }
-  if (recipe.data.kind != kShapes && recipe.data.path.empty()) {
-    const bool text = recipe.data.kind == kText;
+  if (const DataKind kind = data_kind(recipe.data.kind);
+      kind != DataKind::shapes && recipe.data.path.empty()) {
+    const bool text = kind == DataKind::text;
     user_error("expected data.path, the {} that holds the data of kind {}, got none in {}; try {}",
                text ? "file" : "folder", recipe.data.kind, places.of("data.kind"),
                text ? "data=FILE.jsonl or data=FILE.txt" : "data.path=DIR");

@@ -110,7 +110,7 @@ void add_text_fields(std::vector<Field>& fields) {
   key("context", "text: tokens of a row", &Data::context, Whole{1, 1 << 24});
   key("val_path", "text: held-out file; empty: the end of data.path", &Data::val_path);
   key("val_share", "text: share of data.path that is held out", &Data::val_share, Real{0, 1});
-  key("format", "text: what records are; detect: by their fields", &Data::format, Named());
+  key("format", "text: what records are; detect: by their fields", &Data::format);
   key("fields", "text: names of fields in the data, like [prompt=question]", &Data::fields);
   key("template", "text: chat template: {} or a file; empty: the tokenizer's", &Data::template_);
   key("date", "text: what day a chat template takes it for, like 2026-11-24; empty: today's, kept in the run",

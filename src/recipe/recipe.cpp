@@ -8,6 +8,11 @@
 
 namespace hearth::recipe {
 
+DataKind data_kind(std::string_view name) {
+  const auto& names = kNames<DataKind>;
+  return static_cast<DataKind>(std::ranges::find(names, name) - names.begin());
+}
+
 bool is_text(const Recipe& recipe) { return !recipe.model.path.empty() || !recipe.model.config.empty(); }
 
 bool Data::is_stream(const fs::path& file) const {

@@ -27,6 +27,8 @@ enum class BadRecords : uint8_t { refuse, skip };
 enum class Overlong : uint8_t { automatic, truncate, drop, split, refuse };
 /// What one document of plain text is.
 enum class Document : uint8_t { file, paragraph, line };
+/// What the records of text are (text/conversation.h); detect: seen from their fields.
+enum class RecordFormat : uint8_t { detect, text, prompt_completion, alpaca, sharegpt, openai, preference };
 enum class Objective : uint8_t { cross_entropy, dpo };
 /// How the learning rate moves over a run.
 enum class ScheduleKind : uint8_t { constant, step, cosine, onecycle };
@@ -55,6 +57,9 @@ inline constexpr auto kNames<Overlong> = std::to_array<std::string_view>({"auto"
 template <>
 inline constexpr auto kNames<Document> = std::to_array<std::string_view>({"file", "paragraph", "line"});
 template <>
+inline constexpr auto kNames<RecordFormat> = std::to_array<std::string_view>(
+    {"detect", "text", "prompt_completion", "alpaca", "sharegpt", "openai", "preference"});
+template <>
 inline constexpr auto kNames<Objective> = std::to_array<std::string_view>({"cross_entropy", "dpo"});
 template <>
 inline constexpr auto kNames<ScheduleKind> = std::to_array<std::string_view>({"constant", "step", "cosine",
@@ -65,13 +70,19 @@ constexpr std::string_view name_of(Enum value) {
   return kNames<Enum>[static_cast<size_t>(value)];
 }
 
-/// Names out of registries of other rooms that a recipe is checked by.
-inline constexpr const char* kCpu = "cpu";           ///< device
-inline constexpr const char* kShapes = "shapes";     ///< data.kind that needs no data.path
-inline constexpr const char* kTensors = "tensors";   ///< data.kind of any number of channels
-inline constexpr const char* kText = "text";         ///< data.kind of language models
-inline constexpr const char* kDetect = "detect";     ///< data.format
-inline constexpr const char* kPairs = "preference";  ///< data.format of train.objective dpo
+/// The name of a device that is no GPU.
+inline constexpr const char* kCpu = "cpu";
+
+/// What a recipe is checked by of data.kind, whose names come from a registry.
+enum class DataKind : uint8_t {
+  shapes,   ///< needs no data.path
+  tensors,  ///< of any number of channels
+  text,     ///< of language models
+  pictures  ///< every other name: a dataset in a folder
+};
+template <>
+inline constexpr auto kNames<DataKind> = std::to_array<std::string_view>({"shapes", "tensors", "text"});
+DataKind data_kind(std::string_view name);
 
 struct Passes {
   std::vector<std::string> off;
@@ -123,7 +134,7 @@ struct Adapter {
 
 /// Pictures, or text: see data/loader_options.h, text/samples.h and text/packing.h.
 struct Data {
-  std::string kind = kShapes;
+  std::string kind = std::string(name_of(DataKind::shapes));
   fs::path path;
   int64_t image_size = 32;
   int64_t channels = 3;
@@ -139,7 +150,7 @@ struct Data {
   int64_t context = 1024;  ///< tokens of a row
   std::string val_path;    ///< held-out text; empty: the last val_share of the data
   double val_share = 0.1;
-  std::string format = kDetect;     ///< of records
+  RecordFormat format = RecordFormat::detect;
   std::vector<std::string> fields;  ///< "prompt=frage": what the data calls a field
   std::string template_;            ///< data.template: built-in name or file; empty: the tokenizer's own
   std::string date;  ///< YYYY-MM-DD that templates see as today; empty: today, which a run keeps

@@ -15,7 +15,6 @@
 #include "tasks/preference/dpo.h"
 #include "tasks/preference/preference_task.h"
 #include "text/chat.h"
-#include "text/conversation.h"
 
 namespace hearth::run {
 namespace {
@@ -27,8 +26,7 @@ recipe::Choices make_choices() {
   std::vector<std::string>& quantizations = choices.names["adapter.quantize"] = {""};
   for (const auto kind : ops::kQuantizations) quantizations.emplace_back(ops::quantization_name(kind));
   std::vector<std::string>& kinds = choices.names["data.kind"] = tasks::picture_kinds();
-  kinds.emplace_back(recipe::kText);
-  choices.names["data.format"] = text::format_names();
+  kinds.emplace_back(recipe::name_of(recipe::DataKind::text));
   choices.names["data.template"] = text::built_in_templates();
   choices.names["optimizer.name"] = {engine::optimizer_names().begin(), engine::optimizer_names().end()};
   return choices;

@@ -444,15 +444,10 @@ Format parse_format(const std::string& name) {
   for (const FormatName& known : kFormats) {
     if (name == known.name) return known.format;
   }
-  const std::vector<std::string> names = format_names();
-  user_error("expected a data format ({}), got '{}'{}", fmt::join(names, ", "), name,
-             did_you_mean(name, names));
-}
-
-std::vector<std::string> format_names() {
   std::vector<std::string> names;
   for (const FormatName& known : kFormats) names.emplace_back(known.name);
-  return names;
+  user_error("expected a data format ({}), got '{}'{}", fmt::join(names, ", "), name,
+             did_you_mean(name, names));
 }
 
 const char* format_name(Format format) {

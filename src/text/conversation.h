@@ -23,8 +23,6 @@ enum class Format {
 /// The name that recipes use, "sharegpt"; UserError with a suggestion for one that is unknown.
 Format parse_format(const std::string& name);
 const char* format_name(Format format);
-/// Every name of a format.
-std::vector<std::string> format_names();
 
 struct FormatOptions {
   Format format = Format::detect;

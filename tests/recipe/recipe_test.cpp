@@ -232,6 +232,7 @@ TEST(Recipe, EnumsAreReadAndWrittenByTheirNames) {
   expect_names<AdapterKind>("adapter.name", [](const Recipe& r) { return r.adapter.name; });
   expect_names<BadRecords>("data.bad_records", [](const Recipe& r) { return r.data.bad_records; });
   expect_names<Overlong>("data.overlong", [](const Recipe& r) { return r.data.overlong; });
+  expect_names<RecordFormat>("data.format", [](const Recipe& r) { return r.data.format; });
   expect_names<Document>("data.document", [](const Recipe& r) { return r.data.document; });
   expect_names<ScheduleKind>("schedule.name", [](const Recipe& r) { return r.schedule.name; });
   expect_names<Objective>("train.objective", [](const Recipe& r) { return r.train.objective; },
@@ -239,7 +240,7 @@ TEST(Recipe, EnumsAreReadAndWrittenByTheirNames) {
 }
 
 TEST(Recipe, NamesComeFromRegistries) {
-  const std::string keys[] = {"model.name", "adapter.quantize", "data.kind", "data.format", "optimizer.name"};
+  const std::string keys[] = {"model.name", "adapter.quantize", "data.kind", "optimizer.name"};
   for (const std::string& key : keys) {
     EXPECT_THAT(fault("", {key + "=never_heard_of"}), HasSubstr(run::recipe_choices().of(key).back())) << key;
     const std::string any[] = {key + "=never_heard_of", "data.path=x"};

@@ -33,9 +33,10 @@ void check_fits(const models::ModelOptions& model, const data::DatasetOptions& o
         split);
   }
   if (std::ssize(dataset.class_names()) > model.num_classes) {
-    user_error("expected at most the {1} classes of the model, got {0} in {2}; try model.num_classes={0}",
-               dataset.class_names().size(), model.num_classes,
-               options.kind == recipe::kShapes ? "the shapes" : options.path.string());
+    user_error(
+        "expected at most the {1} classes of the model, got {0} in {2}; try model.num_classes={0}",
+        dataset.class_names().size(), model.num_classes,
+        recipe::data_kind(options.kind) == recipe::DataKind::shapes ? "the shapes" : options.path.string());
   }
 }
 

@@ -54,12 +54,13 @@ class TensorsDataset : public data::Dataset {
 
 std::vector<std::string> picture_kinds() {
   std::vector<std::string> kinds = data::dataset_kinds();
-  kinds.emplace_back(recipe::kTensors);
+  kinds.emplace_back(recipe::name_of(recipe::DataKind::tensors));
   return kinds;
 }
 
 std::unique_ptr<data::Dataset> open_any_dataset(const data::DatasetOptions& options, int64_t num_classes) {
-  if (options.kind == recipe::kTensors) return std::make_unique<TensorsDataset>(options.path, num_classes);
+  if (recipe::data_kind(options.kind) == recipe::DataKind::tensors)
+    return std::make_unique<TensorsDataset>(options.path, num_classes);
   return data::open_dataset(options);
 }
 

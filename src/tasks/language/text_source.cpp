@@ -44,7 +44,7 @@ text::Tokens read_token_ids(const fs::path& path, int64_t vocab_size) {
 }
 
 text::FormatOptions format_options(const recipe::Data& data) {
-  text::FormatOptions format{.format = text::parse_format(data.format)};
+  text::FormatOptions format{.format = text::parse_format(std::string(recipe::name_of(data.format)))};
   for (const std::string& field : data.fields) {
     const size_t equals = field.find('=');
     format.fields.emplace_back(field.substr(0, equals), field.substr(equals + 1));
