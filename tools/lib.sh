@@ -2,6 +2,13 @@
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# The comment at the top of a script is its help.
+case ${1:-} in
+  -h | --help)
+    sed -n '2,/^[^#]/{/^#/!q;s/^# \{0,1\}//p}' "$ROOT/tools/$(basename "$0")"
+    exit
+    ;;
+esac
 cd "$ROOT"
 JOBS=${HEARTH_JOBS:-$(nproc)}
 # One compilation serves every build folder.
