@@ -204,7 +204,7 @@ def write_results(cases, options, path):
         "Hearth's steps bring their inputs from host memory and read the loss; torch's inputs lie on the GPU, and its "
         "loss stays there",
         "Weights and moments in f32, matmuls in bf16 (autocast); under LoRA the model is bf16, under QLoRA nf4. AdamW "
-        "for tokens, SGD with momentum for pictures; no gradient is clipped",
+        "for tokens, SGD with momentum for images; no gradient is clipped",
         "MFU counts the model's arithmetic, without what is computed again, over the vendor's peak",
     ]
     out = "# Training steps on a GPU: Hearth against PyTorch\n\nMade by `tools/bench gpu`; do not edit.\n\n"

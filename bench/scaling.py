@@ -17,9 +17,9 @@ GPU = "rx7900xt"
 LANGUAGE = ["data.path=none.txt", "train.accumulate=16", "train.batch=1"]
 # Of an RX 7900 XT's 20 GiB.
 CASES = {
-    "SimpleCNN, 32 pictures a GPU": ["simplecnn-b32-fp32"],
-    "SimpleCNN, 256 pictures a GPU": ["simplecnn-b256-fp32"],
-    "ResNet-50, 128 pictures a GPU": ["resnet50-b128-bf16"],
+    "SimpleCNN, 32 images a GPU": ["simplecnn-b32-fp32"],
+    "SimpleCNN, 256 images a GPU": ["simplecnn-b256-fp32"],
+    "ResNet-50, 128 images a GPU": ["resnet50-b128-bf16"],
     "8B LoRA, 16 x 1024 tokens": ["recipes/llama-lora.yaml", "model={}/llama-3.1-8b", *LANGUAGE, "data.context=1024",
                                   "memory=4350MiB", "offload.activations=true"],
     "1B, all weights, 16 x 2048 tokens": ["recipes/llama-full.yaml", "model={}/llama-3.2-1b", *LANGUAGE,
@@ -44,7 +44,7 @@ and the waits that a GPU is given (`src/exec/replay.h`).
   headers of TCP. Host memory: 60 GB/s for all GPUs and sums together (two channels of DDR5, assumed). A worker's processor adds
   up 9 GB/s (measured on one machine; 4.5 on that of bench/RESULTS-comm.md: `--sums`). A call of the host from a GPU: 20 us, a
   message's way through Ethernet and back: 100 us, assumed.
-- Pictures: a micro-batch for each GPU, against one GPU with one. Language models: an update of 16 micro-batches dealt out to
+- Images: a micro-batch for each GPU, against one GPU with one. Language models: an update of 16 micro-batches dealt out to
   the GPUs, against one GPU with all of them; 8B: LoRA of rank 16 over bf16, held to 20 GiB by activations in host memory; 1B:
   bf16 over f32 weights, `adamw8bit`. Sums travel as f32.
 - Exposed: how long a GPU stands still, for copies, sums and other workers.

@@ -1,4 +1,4 @@
-// A model of one's own, trained on pictures that are generated: own_model [WEIGHTS.safetensors]
+// A model of one's own, trained on images that are generated: own_model [WEIGHTS.safetensors]
 #include <array>
 #include <cstdio>
 #include <exception>
@@ -31,8 +31,8 @@ void train(const char* weights) {
   const auto objective = tasks::classifier({.model = {.image_size = 24}, .build_model = my_model});
   engine::Engine engine({.objective = objective, .num_threads = num_available_cpus()}, sizes, sizes);
   engine.initialize();
-  const auto pictures = data::open_dataset({.image_size = 24, .count = 8000});
-  data::Loader loader(*pictures, {.batch = kBatch, .augment = {.flip = true}});
+  const auto images = data::open_dataset({.image_size = 24, .count = 8000});
+  data::Loader loader(*images, {.batch = kBatch, .augment = {.flip = true}});
   const auto next = [&] { return tasks::micro_batch(loader.next()); };
   for (int64_t step = 0; step < kSteps; ++step) {
     const double rate = run::learning_rate({.name = recipe::ScheduleKind::onecycle}, 0.1, step, kSteps);
@@ -46,7 +46,7 @@ void train(const char* weights) {
     engine.evaluate(tasks::micro_batch(test.next()));
     correct += engine.output(tasks::kCorrect)[0];
   }
-  std::printf("%.1f%% of %ld unseen pictures\n", 100 * correct / kUnseen, static_cast<long>(kUnseen));
+  std::printf("%.1f%% of %ld unseen images\n", 100 * correct / kUnseen, static_cast<long>(kUnseen));
   hub::save_weights(engine, weights, false);
 }
 

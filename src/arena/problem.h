@@ -14,7 +14,7 @@ struct Buffer {
   int64_t size = 0;
   int64_t alignment = 1;
   std::string id = {};
-  /// Colors the picture: "activation", "gradient", "workspace".
+  /// Colors the drawing: "activation", "gradient", "workspace".
   std::string kind = {};
 };
 

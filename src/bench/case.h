@@ -27,7 +27,7 @@ struct BenchResult {
   double first_step_seconds = 0;         ///< from the start of the process
   int64_t peak_rss_bytes = 0;
   double flops_per_step = 0;
-  int64_t samples_per_step = 0;  ///< pictures or tokens
+  int64_t samples_per_step = 0;  ///< images or tokens
   double gemm_peak_gflops = 0;   ///< the processor's; 0 where a GPU did the work
   std::optional<BenchGpu> gpu;
   /// A table of the step's seconds by op and shape, the longest first; on request.
@@ -44,7 +44,7 @@ BenchResult run_group_bench(const BenchCase& bench, int64_t num_steps, const Ben
 
 /// One line of JSON.
 std::string to_json(const BenchCase& bench, const BenchResult& result);
-/// What a GPU did, for people: milliseconds, pictures or tokens (of a kernel, GFLOP) a second, MFU, memory.
+/// What a GPU did, for people: milliseconds, images or tokens (of a kernel, GFLOP) a second, MFU, memory.
 /// Empty where it was the processor.
 std::string to_line(const BenchCase& bench, const BenchResult& result);
 

@@ -12,16 +12,16 @@ namespace hearth::bench {
 /// Work that is compared with other programs, on random data.
 struct BenchCase {
   std::string_view name;
-  /// Pictures: one of model_list(), or conv_stack, the contracting half of a U-Net (Ronneberger et al. 2015,
+  /// Images: one of model_list(), or conv_stack, the contracting half of a U-Net (Ronneberger et al. 2015,
   /// arXiv 1505.04597) with batch norm and a classifier after it; trained by SGD with momentum. Tokens:
   /// llama15m, llama110m or llama1b (the shapes of Llama 3.2 1B), trained by AdamW (or, where there is a
   /// prompt, asked for an answer). Where there is a kernel, the model whose shapes it has.
   std::string_view model;
   DType precision = DType::f32;
-  int64_t batch = 1;         ///< pictures, or rows of tokens
-  int64_t length = 0;        ///< side of a picture, or tokens of a row
-  int64_t channels = 0;      ///< of a picture
-  int64_t num_classes = 10;  ///< of pictures
+  int64_t batch = 1;         ///< images, or rows of tokens
+  int64_t length = 0;        ///< side of an image, or tokens of a row
+  int64_t channels = 0;      ///< of an image
+  int64_t num_classes = 10;  ///< of images
   int64_t rank = 0;          ///< of a LoRA on every linear layer; 0: all weights train
   /// How the weights under the LoRA are stored.
   ops::Quantization quantized = ops::Quantization::none;

@@ -28,7 +28,7 @@ class Workload {
   /// Of one run, without what is computed again to save memory; 0 where memory and not arithmetic is the
   /// limit.
   virtual double flops() const = 0;
-  /// Pictures or tokens of one run.
+  /// Images or tokens of one run.
   virtual int64_t num_samples() const = 0;
   /// What it runs on, and the bytes it has there; null: the processor.
   virtual const gpu::DeviceInfo* gpu() const { return nullptr; }

@@ -24,15 +24,15 @@ namespace {
 
 constexpr const char* kExamples = R"(Hearth trains neural networks on the machine you own.
 
-  hearth train recipes/demo.yaml                 train the demo (generated pictures, about a minute)
+  hearth train recipes/demo.yaml                 train the demo (generated images, about a minute)
   hearth train recipes/demo.yaml train.epochs=3  the same with a changed key
   hearth plan recipes/demo.yaml                  what it needs in memory, before running
-  hearth predict runs/demo picture.png           use a trained run
+  hearth predict runs/demo IMAGE.png             use a trained run
   hearth ls                                      recipes, models, keys
 
-Language models; MODEL is a folder as Hugging Face has it, FILE.jsonl holds conversations, prompts with completions or texts:
+Language models; MODEL is a Hugging Face folder, FILE.jsonl holds conversations, prompts with completions or texts:
 
-  hearth validate recipes/llama-lora.yaml model=MODEL data=FILE.jsonl   what it would learn from, bad lines
+  hearth validate recipes/llama-lora.yaml model=MODEL data=FILE.jsonl   samples, bad lines, memory
   hearth train recipes/llama-lora.yaml model=MODEL data=FILE.jsonl      LoRA; llama-full: all weights, llama-dpo: DPO
   hearth eval runs/llama-lora                                           loss and perplexity
   hearth generate runs/llama-lora --prompt "Once upon a time"           continue a text; --chat asks a question

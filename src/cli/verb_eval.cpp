@@ -178,10 +178,10 @@ void add_eval(CLI::App& app) {
                    "base model of an adapter (default: the one adapter_config.json names)");
   verb->add_flag("--exact-match", arguments->exact_match,
                  "let a language model answer the questions of data=FILE, and count the right answers");
-  verb->add_option("--limit", arguments->match.limit, "first so many questions; 0: all")
+  verb->add_option("--limit", arguments->match.limit, "only the first questions, this many; 0: all")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
       ->capture_default_str();
-  verb->add_option("-n,--max-tokens", arguments->match.max_tokens, "most tokens of an answer")
+  verb->add_option("-n,--max-tokens", arguments->match.max_tokens, "maximum tokens of an answer")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20).description("1 to 1048576"))
       ->capture_default_str();
   allow_overrides(*verb);
@@ -191,11 +191,10 @@ void add_eval(CLI::App& app) {
 
 void add_predict(CLI::App& app) {
   const auto arguments = std::make_shared<EvalArguments>();
-  CLI::App* verb =
-      app.add_subcommand("predict", "Classify pictures with a run's best weights (else its last)");
+  CLI::App* verb = app.add_subcommand("predict", "Classify images with a run's best weights (else its last)");
   verb->add_option("run", arguments->run, "run folder")->required();
   verb->add_option("images", arguments->images, "PNG or JPEG files")->required();
-  set_example(*verb, "hearth predict runs/demo picture.png");
+  set_example(*verb, "hearth predict runs/demo IMAGE.png");
   verb->callback([=] { run_predict(*verb, *arguments); });
 }
 

@@ -58,15 +58,15 @@ void to_folder(const ExportArguments& arguments) {
   say("{}: a model folder, {}\n", arguments.out, origin(model, changed));
 }
 
-/// A run on pictures has no format but Hearth's own.
-void export_pictures(const ExportArguments& arguments) {
+/// A run on images has no format but Hearth's own.
+void export_images(const ExportArguments& arguments) {
   const std::string flag = format_of(arguments) == "gguf"  ? "--format gguf"
                            : !arguments.shard_size.empty() ? "--shard-size"
                            : !arguments.base.empty()       ? "--base"
                                                            : "";
   if (!flag.empty())
-    user_error("expected a language model for {}, got '{}', a run on pictures", flag, arguments.model);
-  const fs::path weights = hub::export_picture_run(arguments.model, folder_options(arguments));
+    user_error("expected a language model for {}, got '{}', a run on images", flag, arguments.model);
+  const fs::path weights = hub::export_image_run(arguments.model, folder_options(arguments));
   say("{}: model.safetensors ({}, under torch's names) and config.yaml, the recipe with model, image size, "
       "mean "
       "and std; hearth predict and hearth eval open it and read the names of classes from data.path\n",
@@ -109,7 +109,7 @@ void add_export(CLI::App& app) {
   verb->add_option("--base", arguments->base, "base model (default: the one adapter_config.json names)");
   set_example(*verb, "hearth export runs/llama-lora --out model.gguf");
   verb->callback([=] {
-    if (hub::is_picture_run(arguments->model)) return export_pictures(*arguments);
+    if (hub::is_image_run(arguments->model)) return export_images(*arguments);
     format_of(*arguments) == "hf" ? to_folder(*arguments) : to_gguf(*arguments);
   });
 }

@@ -130,16 +130,17 @@ void add_generate(CLI::App& app) {
   verb->add_flag("--chat", arguments->chat,
                  "put the text into the model's chat template, as a user's question");
   infer::AnswerOptions& answer = arguments->answer;
-  verb->add_option("-n,--max-tokens", answer.max_tokens, "most tokens of the answer")
+  verb->add_option("-n,--max-tokens", answer.max_tokens, "maximum tokens of the answer")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20).description("1 to 1048576"))
       ->capture_default_str();
-  verb->add_option("--temperature", answer.sampler.temperature, "0: always the likeliest token")
+  verb->add_option("--temperature", answer.sampler.temperature, "0: always the most likely token (greedy)")
       ->check(CLI::Range(0.0, 100.0).description("0 to 100"))
       ->capture_default_str();
-  verb->add_option("--top-k", answer.sampler.top_k, "draw from so many likeliest tokens; 0: from all")
+  verb->add_option("--top-k", answer.sampler.top_k, "sample from this many most likely tokens; 0: from all")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  verb->add_option("--top-p", answer.sampler.top_p, "draw from the likeliest tokens that together reach this")
+  verb->add_option("--top-p", answer.sampler.top_p,
+                   "sample from the most likely tokens whose probabilities add up to this")
       ->check(CLI::Range(0.0, 1.0).description("0 to 1"))
       ->capture_default_str();
   verb->add_option("--repetition-penalty", answer.sampler.repetition_penalty,
@@ -149,9 +150,9 @@ void add_generate(CLI::App& app) {
   verb->add_option("--stop", answer.stop, "text before which the answer ends; may be given several times")
       ->check(
           [](const std::string& stop) { return stop.empty() ? "expected a text, got an empty one" : ""; });
-  verb->add_option("--seed", answer.sampler.seed, "of the draws")->capture_default_str();
+  verb->add_option("--seed", answer.sampler.seed, "seed of sampling")->capture_default_str();
   verb->add_option("--context", arguments->context,
-                   "most tokens of prompt and answer together; 0: as many as asked for")
+                   "maximum tokens of prompt and answer together; 0: as many as they need")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 24).description("0 to 16777216"))
       ->capture_default_str();
   verb->add_option("--threads", arguments->threads, "0: every processor")

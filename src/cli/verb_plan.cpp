@@ -208,7 +208,7 @@ void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
   } else {
     say("{} at micro-batch {}, {}\n{}", recipe::model_name(recipe), recipe.train.batch,
         name_of(recipe.precision), planner::to_table(report));
-    say("picture of the arena: {}\n", arguments.svg);
+    say("drawing of the arena: {}\n", arguments.svg);
   }
   if (fits && !arguments.json) print_fits(*fits, options.batch, memory, on_gpu.device);
 }
@@ -277,8 +277,9 @@ void add_plan(CLI::App& app) {
   const auto arguments = std::make_shared<PlanArguments>();
   CLI::App* verb = app.add_subcommand("plan", "Show what a recipe needs in memory, without running it");
   verb->add_option("recipe", arguments->recipe, "recipe file")->required();
-  verb->add_option("--memory", arguments->memory, "a budget like 20GiB: the largest micro-batch that fits");
-  verb->add_option("--svg", arguments->svg, "where to write the picture of the arena");
+  verb->add_option("--memory", arguments->memory,
+                   "find the largest micro-batch that fits this budget, like 20GiB");
+  verb->add_option("--svg", arguments->svg, "where to write the drawing of the arena");
   verb->add_flag("--json", arguments->json, "print JSON");
   CLI::Option* model = verb->add_option(
       "--model-gpu", arguments->gpu,

@@ -46,7 +46,7 @@ void run_cp(const std::string& name, const std::string& file) {
 
 void check_split(const recipe::Recipe& recipe, const char* split) {
   const auto dataset = tasks::open_any_dataset(run::dataset_options(recipe, split), recipe.model.num_classes);
-  say("{}: {} pictures of {}x{}x{}, {} classes\n", split, dataset->size(), dataset->image_size(),
+  say("{}: {} images of {}x{}x{}, {} classes\n", split, dataset->size(), dataset->image_size(),
       dataset->image_size(), dataset->channels(), dataset->class_names().size());
   if (dataset->holds_floats()) return;
   const data::DatasetCheck check = data::check_dataset(*dataset);
@@ -55,7 +55,7 @@ void check_split(const recipe::Recipe& recipe, const char* split) {
   }
   for (const std::string& fault : check.faults) say("  bad: {}\n", fault);
   if (!check.faults.empty()) {
-    user_error("{} of {} pictures of the {} split cannot be used", check.faults.size(), dataset->size(),
+    user_error("{} of {} images of the {} split cannot be used", check.faults.size(), dataset->size(),
                split);
   }
 }
@@ -88,7 +88,7 @@ int64_t check_texts(const recipe::Recipe& recipe) {
   return num_left_out;
 }
 
-/// What training would refuse is refused by training's own code; beyond that, every picture and every record
+/// What training would refuse is refused by training's own code; beyond that, every image and every record
 /// is read.
 void run_validate(const CLI::App& verb, const std::string& name, const std::string& out) {
   const run::Job job{.recipe = open_recipe(name, overrides_of(verb)),

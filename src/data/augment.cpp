@@ -36,7 +36,7 @@ struct Jitter {
   }
 };
 
-/// Where a picture's pixels come from.
+/// Where an image's pixels come from.
 struct Placement {
   int64_t shift_y, shift_x;
   bool flip;
@@ -60,7 +60,7 @@ Table make_table(const LoaderOptions& options, int64_t channels, bool normalized
   return table;
 }
 
-/// The moved and mirrored picture; black where the padding shows.
+/// The moved and mirrored image; black where the padding shows.
 void place(const Placement& placement, const Table& table, int64_t side, int64_t channels, const uint8_t* in,
            float* out) {
   constexpr std::array<uint8_t, kMaxChannels> kBlack{};
@@ -96,7 +96,7 @@ void check_augment(const LoaderOptions& options, int64_t side, int64_t channels)
   HEARTH_CHECK(channels >= 1 && channels <= static_cast<int64_t>(kMaxChannels));
   const AugmentOptions& augment = options.augment;
   if (augment.crop_padding < 0 || augment.crop_padding > side)
-    user_error("expected a crop padding from 0 to the picture's side of {}, got {}", side,
+    user_error("expected a crop padding from 0 to the image's side of {}, got {}", side,
                augment.crop_padding);
   if (!(augment.jitter >= 0 && augment.jitter <= 1))
     user_error("expected a color jitter from 0 to 1, got {}", augment.jitter);

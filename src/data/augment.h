@@ -6,10 +6,10 @@
 
 namespace hearth::data {
 
-/// UserError when the options do not fit pictures of this size.
+/// UserError when the options do not fit images of this size.
 void check_augment(const LoaderOptions& options, int64_t side, int64_t channels);
 
-/// A picture's bytes into normalized floats, with the random choices of (key, sample).
+/// An image's bytes into normalized floats, with the random choices of (key, sample).
 struct Augmenter {
   const LoaderOptions& options;
   int64_t side;

@@ -10,7 +10,7 @@ namespace hearth::data {
 // Each in a source of its own.
 using Open = std::unique_ptr<Dataset>(const DatasetOptions& options);
 Open open_shapes, open_idx, open_cifar10, open_folder;
-/// What is wrong with the class folders goes into `faults`; the pictures that are there can be read.
+/// What is wrong with the class folders goes into `faults`; the images that are there can be read.
 std::unique_ptr<Dataset> open_folder(const DatasetOptions& options, std::vector<std::string>& faults);
 
 namespace {
@@ -35,7 +35,7 @@ const Kind& kind_of(const DatasetOptions& options) {
   user_error("there is no data.kind '{}'{}", options.kind, did_you_mean(options.kind, dataset_kinds()));
 }
 
-void check_pictures(const Dataset& dataset, DatasetCheck& check) {
+void check_images(const Dataset& dataset, DatasetCheck& check) {
   check.class_names = dataset.class_names();
   check.per_class.resize(check.class_names.size());
   for (int64_t i = 0; i < dataset.size(); ++i) {
@@ -79,7 +79,7 @@ std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
 
 DatasetCheck check_dataset(const Dataset& dataset) {
   DatasetCheck check;
-  check_pictures(dataset, check);
+  check_images(dataset, check);
   return check;
 }
 
@@ -88,7 +88,7 @@ DatasetCheck check_dataset(const DatasetOptions& options) {
   try {
     const Kind& kind = kind_of(options);
     check_options(options, kind);
-    check_pictures(kind.open_all_the_same != nullptr ? *kind.open_all_the_same(options, check.faults)
+    check_images(kind.open_all_the_same != nullptr ? *kind.open_all_the_same(options, check.faults)
                                                      : *kind.open(options),
                    check);
   } catch (const UserError& error) {

@@ -9,38 +9,38 @@
 
 namespace hearth::data {
 
-/// Which labeled pictures to open.
+/// Which labeled images to open.
 struct DatasetOptions {
   /// One of dataset_kinds(): "shapes", "idx" (MNIST), "cifar10", "folder" (a folder per class).
   std::string kind = "shapes";
   fs::path path;
   /// "train" or "test".
   std::string split = "train";
-  /// Side and channels that pictures of a folder are brought to and shapes are drawn in; idx and cifar10 keep
+  /// Side and channels that images of a folder are brought to and shapes are drawn in; idx and cifar10 keep
   /// their own.
   int64_t image_size = 32;
   int64_t channels = 3;
-  /// shapes: how many pictures, and which.
+  /// shapes: how many images, and which.
   int64_t count = 10000;
   uint64_t seed = 0;
 };
 
-/// Labeled pictures by index. Reading is thread-safe and, after a thread's first picture files, allocates
+/// Labeled images by index. Reading is thread-safe and, after a thread's first image files, allocates
 /// nothing but what libpng and libjpeg do.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;
-  /// Writes image_size x image_size x channels bytes and the label. UserError for a damaged picture.
+  /// Writes image_size x image_size x channels bytes and the label. UserError for a damaged image.
   virtual void read(int64_t index, uint8_t* pixels, int32_t* label) const = 0;
-  /// The label of a picture that read() could read, or its UserError, sooner: nothing is drawn or resized.
+  /// The label of an image that read() could read, or its UserError, sooner: nothing is drawn or resized.
   virtual int32_t check(int64_t index) const;
-  /// Pictures that are floats already (kind "tensors"): read_floats is used instead of read, and nothing is
+  /// Images that are floats already (kind "tensors"): read_floats is used instead of read, and nothing is
   /// augmented.
   virtual bool holds_floats() const { return false; }
   virtual void read_floats(int64_t, float*, int32_t*) const {}
-  /// Where a picture comes from, for messages.
-  virtual std::string where(int64_t index) const { return "picture " + std::to_string(index); }
+  /// Where an image comes from, for messages.
+  virtual std::string where(int64_t index) const { return "image " + std::to_string(index); }
 
   const std::vector<std::string>& class_names() const { return class_names_; }
   int64_t image_size() const { return image_size_; }
@@ -57,7 +57,7 @@ std::vector<std::string> dataset_kinds();
 /// Opens a dataset; UserError says what was expected where.
 std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options);
 
-/// What reading every picture once found: how many there are per class, and each fault as "FILE: reason".
+/// What reading every image once found: how many there are per class, and each fault as "FILE: reason".
 struct DatasetCheck {
   std::vector<std::string> class_names;
   std::vector<int64_t> per_class;

@@ -20,7 +20,7 @@ struct Listing {
   std::vector<std::string> faults;
 };
 
-bool is_picture(const fs::path& path) {
+bool is_image_file(const fs::path& path) {
   std::string ending = path.extension().string();
   std::transform(ending.begin(), ending.end(), ending.begin(),
                  [](unsigned char c) { return std::tolower(c); });
@@ -35,7 +35,7 @@ std::vector<std::string> sorted_names(const fs::path& folder, bool folders) {
     const std::string name = at->path().filename().string();
     std::error_code ignored;
     const bool wanted =
-        folders ? at->is_directory(ignored) : at->is_regular_file(ignored) && is_picture(name);
+        folders ? at->is_directory(ignored) : at->is_regular_file(ignored) && is_image_file(name);
     if (wanted && name[0] != '.') names.push_back(name);
   }
   if (code) user_error("cannot list the folder {}: {}", folder.string(), code.message());
@@ -70,7 +70,7 @@ void list_class(const fs::path& folder, Listing& listing) {
   const std::vector<std::string> names = sorted_names(folder, false);
   if (names.empty()) {
     listing.faults.push_back(
-        fmt::format("expected JPEG or PNG pictures in the class folder {}, found none", folder.string()));
+        fmt::format("expected JPEG or PNG images in the class folder {}, found none", folder.string()));
   }
   const auto label = static_cast<int32_t>(
       std::find(listing.class_names.begin(), listing.class_names.end(), folder.filename().string()) -

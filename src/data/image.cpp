@@ -54,13 +54,13 @@ void gather(const Pixel& pixel, int64_t channels, uint8_t* out) {
 
 void check_image_size(int64_t height, int64_t width, std::string_view name) {
   if (height > kMaxImageSide || width > kMaxImageSide || height * width > kMaxImagePixels)
-    user_error("{}: expected a picture of at most {} pixels and {} a side, got {}x{}", name, kMaxImagePixels,
+    user_error("{}: expected an image of at most {} pixels and {} a side, got {}x{}", name, kMaxImagePixels,
                kMaxImageSide, width, height);
 }
 
 void check_density(int64_t size, int64_t most_per_byte, size_t file_bytes, std::string_view name) {
   if (size / most_per_byte > static_cast<int64_t>(file_bytes))
-    user_error("{}: expected a whole picture, but {} bytes cannot hold one as large as the header says", name,
+    user_error("{}: expected a whole image, but {} bytes cannot hold one as large as the header says", name,
                file_bytes);
 }
 
@@ -111,7 +111,7 @@ auto decoder_of(std::span<const std::byte> bytes, std::string_view name) {
   user_error("{}: expected a PNG or a JPEG, but its first bytes are those of neither", name);
 }
 
-/// Rows of `wide`: the picture brought to the width `columns` stand for.
+/// Rows of `wide`: the image brought to the width `columns` stand for.
 void resize_rows(const Image& image, ImageBuffers& buffers) {
   const auto& columns = buffers.columns.taps;
   const int64_t channels = image.channels;

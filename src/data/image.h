@@ -33,7 +33,7 @@ Image decode_image(std::span<const std::byte> bytes, int channels, std::string_v
 void check_image_size(int64_t height, int64_t width, std::string_view name);
 
 /// UserError "NAME: ..." when a file of `file_bytes` cannot hold as much as its header says: `size` at no
-/// more than `most_per_byte`. A header alone would otherwise take memory for the largest picture.
+/// more than `most_per_byte`. A header alone would otherwise take memory for the largest image.
 void check_density(int64_t size, int64_t most_per_byte, size_t file_bytes, std::string_view name);
 
 /// Between gray, RGB and with or without alpha, as PIL's convert: alpha is dropped or 255, gray is ITU-R 601
@@ -57,7 +57,7 @@ struct ResizeTaps {
   std::vector<float> weights;
 };
 
-/// Memory kept from picture to picture: it grows only for one larger than any before.
+/// Memory kept from image to image: it grows only for one larger than any before.
 struct ImageBuffers {
   Image decoded, converted, resized;
   ResizeTaps rows, columns;

@@ -16,7 +16,7 @@ constexpr int kMaxScans = 200;
 // pixels.
 constexpr int64_t kMaxCoefficientsPerByte = 8 * 64;
 constexpr int64_t kMaxPixelsPerByte = 8 * 32 * 32;
-// What libjpeg needs for a file of any size: tables, rows, and the coefficients of a picture without detail.
+// What libjpeg needs for a file of any size: tables, rows, and the coefficients of an image without detail.
 constexpr int64_t kLeastMemory = 16 << 20;
 
 /// libjpeg's error manager with the place to jump back to; `base` must come first.

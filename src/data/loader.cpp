@@ -65,7 +65,7 @@ int64_t permuted(uint64_t key, int64_t count, int64_t position) {
       permuted_index(key, static_cast<uint64_t>(count), static_cast<uint64_t>(position)));
 }
 
-int64_t values_per_picture(const Dataset& dataset) {
+int64_t values_per_image(const Dataset& dataset) {
   return dataset.image_size() * dataset.image_size() * dataset.channels();
 }
 
@@ -76,12 +76,12 @@ void check_position(const Dataset& dataset, const LoaderOptions& options, const 
         start.seed, options.seed);
   if (start.epoch < 0 || start.sample < 0 || start.total < 0 || start.sample >= dataset.size())
     user_error(
-        "expected a data position inside {} pictures, got picture {} of epoch {}; has the dataset changed?",
+        "expected a data position inside {} images, got image {} of epoch {}; has the dataset changed?",
         dataset.size(), start.sample, start.epoch);
 }
 
 void check(const Dataset& dataset, const LoaderOptions& options, const LoaderPosition& start) {
-  if (dataset.size() < 1) user_error("expected at least one picture in the dataset, got none");
+  if (dataset.size() < 1) user_error("expected at least one image in the dataset, got none");
   if (options.batch < 1) user_error("expected a batch of at least 1, got {}", options.batch);
   if (options.num_threads < 0 || options.num_threads > 256)
     user_error("expected 0 to 256 loader threads, got {}", options.num_threads);
@@ -180,7 +180,7 @@ struct Loader::State {
   const LoaderOptions options;
   LoaderPosition handed_out;
   std::vector<Slot> ring;
-  std::vector<std::vector<uint8_t>> bytes;  ///< one decoded picture for each thread
+  std::vector<std::vector<uint8_t>> bytes;  ///< one decoded image for each thread
   int64_t piece_rows = 1;
 
   std::mutex mutex;
@@ -197,7 +197,7 @@ struct Loader::State {
 };
 
 void Loader::State::allocate() {
-  const int64_t values = values_per_picture(dataset);
+  const int64_t values = values_per_image(dataset);
   const int64_t kept_rows = std::min(options.batch, dataset.size());
   ring.resize(kRing);
   for (Slot& slot : ring) {
@@ -265,7 +265,7 @@ void Loader::State::fill(const Piece& piece, std::vector<uint8_t>& pixels) {
     } catch (...) {
       const std::lock_guard lock(mutex);
       Slot& slot = *piece.slot;
-      // The same picture is reported whichever thread fails first.
+      // The same image is reported whichever thread fails first.
       if (slot.error == nullptr || row < slot.error_row) {
         slot.error = std::current_exception();
         slot.error_row = row;

@@ -53,7 +53,7 @@ class ShareCursor {
 struct Batch {
   const float* images = nullptr;  ///< [count, side, side, channels]
   const int32_t* labels = nullptr;
-  const int64_t* indices = nullptr;  ///< which pictures of the dataset
+  const int64_t* indices = nullptr;  ///< which images of the dataset
   int64_t count = 0;
   int64_t epoch = 0;
 };
@@ -78,7 +78,7 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  /// Waits for the next batch. The UserError of a picture that could not be read comes at the batch that
+  /// Waits for the next batch. The UserError of an image that could not be read comes at the batch that
   /// holds it, and again at each call after it.
   const Batch& next();
   /// The position after the batches handed out so far.

@@ -5,10 +5,10 @@
 
 namespace hearth::data {
 
-/// Random changes to training pictures; each choice is Philox of (seed, epoch, picture).
+/// Random changes to training images; each choice is Philox of (seed, epoch, image).
 struct AugmentOptions {
   int64_t crop_padding = 0;  ///< random crop after padding with zeros on every side
-  bool flip = false;         ///< mirror half of the pictures
+  bool flip = false;         ///< mirror half of the images
   float jitter = 0;          ///< brightness, contrast and saturation changed by up to this share
 };
 

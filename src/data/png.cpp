@@ -125,7 +125,7 @@ std::string encode_png(const Image& image) {
   png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(description);
   std::string bytes(size, '\0');
   if (png_image_write_to_memory(&description, bytes.data(), &size, 0, image.pixels.data(), 0, nullptr) == 0) {
-    throw std::bad_alloc();  // of what may go wrong with a valid picture, all that is left
+    throw std::bad_alloc();  // of what may go wrong with a valid image, all that is left
   }
   bytes.resize(size);
   return bytes;

@@ -91,7 +91,7 @@ Color random_color(PhiloxSequence& random) {
 
 float luma(const Color& color) { return 0.299F * color[0] + 0.587F * color[1] + 0.114F * color[2]; }
 
-/// Everything random about one picture but its noise.
+/// Everything random about one image but its noise.
 struct Scene {
   int32_t label = 0;
   Point center;
@@ -198,8 +198,8 @@ class Shapes : public Dataset {
       user_error("expected 3 channels for the shapes dataset, got {}", options.channels);
     if (options.image_size < 8 || options.image_size > 4096)
       user_error("expected shapes of 8 to 4096 pixels a side, got {}", options.image_size);
-    if (count_ < 1) user_error("expected at least 1 picture in the shapes dataset, got {}", count_);
-    // Training and test pictures come from series that never meet.
+    if (count_ < 1) user_error("expected at least 1 image in the shapes dataset, got {}", count_);
+    // Training and test images come from series that never meet.
     if (options.split != "train") seed_ ^= 0x7e57'0000'0000'0000ULL;
     image_size_ = options.image_size;
     channels_ = 3;

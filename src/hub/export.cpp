@@ -126,7 +126,7 @@ void write_folder(const ModelFolder& model, ModelWeights& weights, const FolderO
 
 }  // namespace
 
-bool is_picture_run(const fs::path& folder) {
+bool is_image_run(const fs::path& folder) {
   if (!fs::is_regular_file(folder / kRecipe) || fs::exists(folder / "config.json")) return false;
   return !recipe::is_text(recipe::load_recipe(folder / kRecipe, {}));
 }
@@ -140,7 +140,7 @@ int64_t export_folder(const ModelFolder& model, const FolderOptions& options) {
   return weights.num_changed();
 }
 
-fs::path export_picture_run(const fs::path& run, const FolderOptions& options) {
+fs::path export_image_run(const fs::path& run, const FolderOptions& options) {
   HEARTH_CHECK(options.shard_bytes == 0);
   NewFolder folder(options.out);
   ModelFolder model{.model = run, .weights = run_weights(run, false), .adapter = {}, .text = {}};

@@ -7,8 +7,8 @@
 
 namespace hearth::hub {
 
-/// Whether a folder is that of a run on pictures.
-bool is_picture_run(const fs::path& folder);
+/// Whether a folder is that of a run on images.
+bool is_image_run(const fs::path& folder);
 
 struct FolderOptions {
   fs::path out;               ///< a folder that is not there yet, or empty: else UserError before any work
@@ -21,9 +21,9 @@ struct FolderOptions {
 /// tensor in memory at a time. Returns how many tensors the adapter changed. UserError leaves nothing behind.
 int64_t export_folder(const ModelFolder& model, const FolderOptions& options);
 
-/// Writes the weights of a run on pictures, the best ones where there are some, and its recipe as a folder
+/// Writes the weights of a run on images, the best ones where there are some, and its recipe as a folder
 /// that evaluation and prediction open as they do the run. Returns the file of the weights. Takes no
 /// shard_bytes.
-fs::path export_picture_run(const fs::path& run, const FolderOptions& options);
+fs::path export_image_run(const fs::path& run, const FolderOptions& options);
 
 }  // namespace hearth::hub

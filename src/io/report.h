@@ -8,7 +8,7 @@
 
 namespace hearth::io {
 
-/// A picture with what the model made of it.
+/// An image with what the model made of it.
 struct SamplePrediction {
   std::string png;  ///< a PNG file's bytes
   std::string truth;

@@ -18,9 +18,11 @@ constexpr std::array<ModelDef, 6> kModels = {{
     {"simplecnn", "conv 3x3 to 16 channels, relu, max-pool, linear", build_simplecnn},
     {"smallcnn", "four 3x3 convolutions with batch norm, two max-pools, global average, linear",
      build_smallcnn},
-    {"resnet18", "ResNet-18 (arXiv 1512.03385), 3x3 stem for small images", build_resnet18},
-    {"resnet34", "ResNet-34, 3x3 stem for small images", build_resnet34},
-    {"resnet50", "ResNet-50 with bottlenecks; 7x7 stem and max-pool from 64 pixels on", build_resnet50},
+    {"resnet18",
+     "ResNet-18 (arXiv 1512.03385); 3x3 stem, from 64 pixels on 7x7 and max-pool as in torchvision",
+     build_resnet18},
+    {"resnet34", "ResNet-34, stem as resnet18", build_resnet34},
+    {"resnet50", "ResNet-50 with bottlenecks, stem as resnet18", build_resnet50},
 }};
 
 }  // namespace

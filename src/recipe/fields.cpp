@@ -9,183 +9,207 @@ namespace {
 
 void add_run_fields(std::vector<Field>& fields) {
   const auto key = top_level(fields);
-  key("seed", "every random choice follows from it", &Recipe::seed);
-  key("threads", "0: every processor", &Recipe::threads, Whole{0, 1024});
+  key("seed", "seed of initial weights, shuffling, augmentation and dropout", &Recipe::seed);
+  key("threads", "CPU threads; 0: one for each core", &Recipe::threads, Whole{0, 1024});
   key("device",
-      "cpu; gpu: the first GPU, gpu:0 or gpu:0000:03:00.0: that one (hearth env lists them); emulated: "
-      "kernels for GPUs, on the processor, to test them",
+      "cpu; gpu: the first GPU; gpu:0 or gpu:0000:03:00.0: that one (hearth env lists them); emulated: GPU "
+      "kernels run on the CPU, for tests",
       &Recipe::device, Device());
-  key("reserve", "memory of a GPU that is left to the desktop", &Recipe::reserve,
+  key("reserve", "GPU memory left free for the desktop and other programs, like 1GiB", &Recipe::reserve,
       Bytes{"a size like 512MiB"});
-  key("devices", "how many of them share each update, a worker for each", &Recipe::devices, Whole{1, 64});
+  key("devices", "devices that share each update; each has a worker process", &Recipe::devices, Whole{1, 64});
   key("parallel",
-      "data: all devices do the same; zero1: each keeps a part of the optimizer's state; sharded: of the "
-      "weights too; pipeline: each has a part of the model",
+      "data: each device holds the whole model; zero1: optimizer state is split over devices; sharded: "
+      "weights "
+      "too (FSDP); pipeline: each device holds some of the layers",
       &Recipe::parallel);
-  key("supervise", "a run that dies or hangs is started again from its newest checkpoint",
-      &Recipe::supervise);
-  key("self_test", "whether a GPU's kernels are tried before training", &Recipe::self_test);
-  key("precision", "fp32, bf16, or fp16 with a dynamic loss scale", &Recipe::precision);
-  key("memory", "budget of the arena, met by recomputation; 0: none", &Recipe::memory,
-      Bytes{"a size like 20GiB, or 0 for no budget"});
-  key("init", "safetensors file with the first weights", &Recipe::init);
+  key("supervise", "restart a run that crashes or hangs from its newest checkpoint", &Recipe::supervise);
+  key("self_test",
+      "when a GPU's kernels are tested: once (the result is kept), always (before each run), never",
+      &Recipe::self_test);
+  key("precision", "fp32, bf16, or fp16 with dynamic loss scaling", &Recipe::precision);
+  key("memory", "budget of activations, gradients and workspaces, met by recompute, like 10GiB; 0: none",
+      &Recipe::memory, Bytes{"a size like 20GiB, or 0 for no budget"});
+  key("init", "safetensors file with initial weights", &Recipe::init);
 }
 
 void add_pass_fields(std::vector<Field>& fields) {
-  section(fields, "passes", &Recipe::passes)("off", "passes to leave out (hearth dump --list); winograd too",
-                                             &Passes::off);
+  section(fields, "passes", &Recipe::passes)(
+      "off", "passes to switch off (hearth dump --list names them); also winograd", &Passes::off);
 }
 
 void add_offload_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "offload", &Recipe::offload);
-  key("states", "moments, gradient sums and averages wait in host memory", &Offload::states);
-  key("weights", "weights wait in host memory", &Offload::weights);
-  key("activations", "with a budget: saved activations may wait in host memory", &Offload::activations);
+  key("states", "keep optimizer state, accumulated gradients and moving averages in host memory",
+      &Offload::states);
+  key("weights", "keep weights in host memory", &Offload::weights);
+  key("activations", "with a budget (memory): saved activations may be kept in host memory",
+      &Offload::activations);
 }
 
 void add_exchange_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "exchange", &Recipe::exchange);
   key("transport",
-      "what sums over devices go by: host: its memory, in one order; nccl: NVIDIA's or AMD's library, if it "
-      "passes a test, in an order of its own",
+      "what sums gradients over devices; host: host memory, in one fixed order; nccl: NCCL or RCCL, if it "
+      "passes a test, in its own order",
       &Exchange::transport);
   key("compress",
-      "what devices send of gradients: none: all; bf16: half; powersgd: factors of rank 4; the rest goes "
-      "with the next update",
+      "compression of the gradients that devices send: none; bf16; powersgd (rank 4); what it leaves out is "
+      "added to the next update",
       &Exchange::compress);
-  key("local_steps", "updates that each device makes alone before all move together (DiLoCo)",
+  key("local_steps", "DiLoCo: updates that each device makes alone between outer steps; 1: off",
       &Exchange::local_steps, Whole{1, 1 << 20});
-  key("outer_lr", "local steps: learning rate of the step together", &Exchange::outer_lr, Real{0, 1e6});
-  key("outer_momentum", "local steps: Nesterov momentum of the step together", &Exchange::outer_momentum,
-      Real{0, 1});
+  key("outer_lr", "DiLoCo: learning rate of the outer step", &Exchange::outer_lr, Real{0, 1e6});
+  key("outer_momentum", "DiLoCo: Nesterov momentum of the outer step", &Exchange::outer_momentum, Real{0, 1});
 }
 
 void add_model_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "model", &Recipe::model);
   key("name", "{}", &Model::name, Named{", or a language model's folder,"}).advice =
       "model=simplecnn, or model=./FOLDER with a config.json";
-  key("path", "a language model: folder with config.json, weights and tokenizer", &Model::path);
-  key("config", "a new language model: its config.json", &Model::config);
-  key("tokenizer", "folder or file; empty: the one beside the model or its config", &Model::tokenizer);
-  key("num_classes", "classes to tell apart", &Model::num_classes, Whole{2, 100000});
+  key("path", "language model: folder with config.json, weights and tokenizer", &Model::path);
+  key("config", "new language model: its config.json", &Model::config);
+  key("tokenizer",
+      "language model: folder or file of the tokenizer; empty: the one beside the model or its config",
+      &Model::tokenizer);
+  key("num_classes", "image classifier: number of classes", &Model::num_classes, Whole{2, 100000});
   key("hidden", "mlp: widths of the hidden layers", &Model::hidden);
-  key("dropout", "mlp: share of activations dropped", &Model::dropout, Real{0, 1});
+  key("dropout", "mlp: dropout probability", &Model::dropout, Real{0, 1});
 }
 
 void add_adapter_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "adapter", &Recipe::adapter);
-  key("name", "lora: train low-rank matrices beside the model's own, which are frozen", &Adapter::name);
-  key("path", "PEFT adapter to start from; its rank, alpha, rslora and modules hold", &Adapter::path);
-  key("rank", "columns of the low-rank matrices", &Adapter::rank, Whole{1, 1 << 16});
-  key("alpha", "their product counts alpha / rank times", &Adapter::alpha, Real{0, 1e6});
-  key("dropout", "share of their inputs that is dropped", &Adapter::dropout, Real{0, 1});
-  key("rslora", "alpha / sqrt(rank) instead", &Adapter::rslora);
-  key("targets", "linear layers by name, like [q_proj, v_proj]; all-linear: every one", &Adapter::targets,
-      OneOrMore());
-  key("quantize", "nf4 (QLoRA) or int8: how the model's own linear layers are stored", &Adapter::quantize,
-      Named());
-  key("modules_to_save", "modules that train as a whole, like [lm_head]", &Adapter::modules_to_save);
+  key("name", "lora: train low-rank matrices beside the frozen weights; empty: train all weights",
+      &Adapter::name);
+  key("path", "PEFT adapter to start from; its rank, alpha, rslora and modules replace these keys",
+      &Adapter::path);
+  key("rank", "rank of the low-rank matrices (r in PEFT)", &Adapter::rank, Whole{1, 1 << 16});
+  key("alpha", "the adapter's output is scaled by alpha / rank", &Adapter::alpha, Real{0, 1e6});
+  key("dropout", "dropout probability of the adapter's inputs", &Adapter::dropout, Real{0, 1});
+  key("rslora", "scale by alpha / sqrt(rank) instead", &Adapter::rslora);
+  key("targets", "linear layers that get an adapter, like [q_proj, v_proj]; all-linear: every one",
+      &Adapter::targets, OneOrMore());
+  key("quantize", "nf4 (QLoRA) or int8: how frozen linear layers are stored; empty: unquantized",
+      &Adapter::quantize, Named());
+  key("modules_to_save", "modules that are trained in full, like [lm_head]", &Adapter::modules_to_save);
 }
 
-void add_picture_fields(std::vector<Field>& fields) {
+void add_image_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "data", &Recipe::data);
-  key("kind", "shapes (generated), idx (MNIST), cifar10, folder (a folder per class), tensors; text",
+  key("kind",
+      "images: folder (a folder per class), idx (MNIST), cifar10, shapes (generated), tensors (safetensors); "
+      "text",
       &Data::kind, Named());
-  key("path", "folder of the dataset, or file of text (.txt, .jsonl, .json)", &Data::path);
-  key("image_size", "side of the pictures in pixels", &Data::image_size, Whole{4, 4096});
-  key("channels", "1 gray, 3 color", &Data::channels, Whole{1, 3});
-  key("count", "shapes: training pictures", &Data::count, Whole{1});
-  key("val_count", "shapes: validation pictures", &Data::val_count, Whole{1});
-  key("shuffle", "a new order each epoch", &Data::shuffle);
-  key("threads", "threads that decode pictures ahead; 0: none", &Data::threads, Whole{0, 64});
-  key("crop_padding", "random crop after padding by so many pixels", &Data::crop_padding, Whole{0, 1024});
-  key("flip", "mirror half of the pictures", &Data::flip);
-  key("jitter", "random brightness, contrast, saturation, by up to this share", &Data::jitter, Real{0, 1});
-  key("mean", "per channel, of pixels from 0 to 1", &Data::mean);
-  key("std", "per channel", &Data::std);
+  key("path", "images: folder of the dataset; text: a .txt, .jsonl or .json file", &Data::path);
+  key("image_size", "side in pixels of the square that images are resized to", &Data::image_size,
+      Whole{4, 4096});
+  key("channels", "1: grayscale, 3: RGB", &Data::channels, Whole{1, 3});
+  key("count", "shapes: training images", &Data::count, Whole{1});
+  key("val_count", "shapes: validation images", &Data::val_count, Whole{1});
+  key("shuffle", "shuffle in each epoch", &Data::shuffle);
+  key("threads", "threads that decode images ahead; 0: none", &Data::threads, Whole{0, 64});
+  key("crop_padding", "random crop after padding by this many pixels", &Data::crop_padding, Whole{0, 1024});
+  key("flip", "random horizontal flip", &Data::flip);
+  key("jitter", "random brightness, contrast and saturation, by up to this fraction", &Data::jitter,
+      Real{0, 1});
+  key("mean", "mean of each channel, of pixels from 0 to 1; images are normalized by it", &Data::mean);
+  key("std", "standard deviation of each channel", &Data::std);
 }
 
 void add_text_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "data", &Recipe::data);
-  key("context", "text: tokens of a row", &Data::context, Whole{1, 1 << 24});
-  key("val_path", "text: held-out file; empty: the end of data.path", &Data::val_path);
-  key("val_share", "text: share of data.path that is held out", &Data::val_share, Real{0, 1});
-  key("format", "text: what records are; detect: by their fields", &Data::format);
-  key("fields", "text: names of fields in the data, like [prompt=question]", &Data::fields);
+  key("context", "text: tokens in a row (sequence length)", &Data::context, Whole{1, 1 << 24});
+  key("val_path", "text: validation file; empty: the end of data.path", &Data::val_path);
+  key("val_share", "text: fraction of data.path that is held out for validation", &Data::val_share,
+      Real{0, 1});
+  key("format", "text: format of records; detect: seen from their fields", &Data::format);
+  key("fields", "text: names of fields in the data, like [prompt=question,completion=answer]", &Data::fields);
   key("template", "text: chat template: {} or a file; empty: the tokenizer's", &Data::template_);
-  key("date", "text: what day a chat template takes it for, like 2026-11-24; empty: today's, kept in the run",
+  key("date",
+      "text: the date that chat templates see, like 2026-11-24; empty: the day on which the run starts",
       &Data::date);
-  key("variables", "text: variables of the chat template, like [enable_thinking=false]", &Data::variables);
-  key("bad_records", "text: records that cannot be used: refuse, or skip and count them", &Data::bad_records);
-  key("train_on_prompt", "text: the loss counts more than what the assistant says", &Data::train_on_prompt);
-  key("packing", "text: several samples to a row; without it, rows by length", &Data::packing);
+  key("variables", "text: variables for the chat template, like [enable_thinking=false]", &Data::variables);
+  key("bad_records", "text: invalid records: refuse (end the run), or skip and count them",
+      &Data::bad_records);
+  key("train_on_prompt", "text: compute the loss on prompts too, not on answers alone",
+      &Data::train_on_prompt);
+  key("packing", "text: put several samples into a row; false: one each, rows of similar length together",
+      &Data::packing);
   key("overlong",
       "text: samples longer than a row: truncate, drop, split, refuse; auto: split plain text, truncate "
       "records",
       &Data::overlong);
-  key("document", "text: one document of a .txt file", &Data::document);
-  key("cache", "text: folder for tokens; empty: ~/.cache/hearth", &Data::cache);
+  key("document", "text: what one document of a .txt file is: file, paragraph or line", &Data::document);
+  key("cache", "text: folder for cached tokens; empty: ~/.cache/hearth", &Data::cache);
 }
 
 void add_train_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "train", &Recipe::train);
-  key("steps", "updates in all; 0: epochs decide", &Train::steps, Whole{0});
-  key("epochs", "times through the data", &Train::epochs, Whole{1});
-  key("objective", "cross_entropy, or dpo: to prefer chosen to rejected answers", &Train::objective);
-  key("batch", "micro-batch of one worker", &Train::batch, Whole{1, 1 << 20});
-  key("accumulate", "micro-batches per update, over all devices", &Train::accumulate, Whole{1, 1 << 20});
+  key("steps", "updates in total; 0: as many as train.epochs has", &Train::steps, Whole{0});
+  key("epochs", "passes over the training data", &Train::epochs, Whole{1});
+  key("objective", "cross_entropy, or dpo (direct preference optimization)", &Train::objective);
+  key("batch", "micro-batch: images, or rows of tokens, in one forward and backward pass", &Train::batch,
+      Whole{1, 1 << 20});
+  key("accumulate", "gradient accumulation: micro-batches per update, over all devices", &Train::accumulate,
+      Whole{1, 1 << 20});
   key("shards",
-      "parts of an update that are summed apart: the most devices that give the same bits; 0: devices",
+      "parts of an update that are summed separately: up to so many devices give the same bits; 0: devices",
       &Train::shards, Whole{0, 64});
   key("checkpoint_every", "updates between checkpoints", &Train::checkpoint_every, Whole{1});
   key("memory_checkpoint_every",
-      "seconds between checkpoints in memory, for a run that is started again; 0: none",
+      "seconds between snapshots in memory, which an automatic restart resumes from; 0: none",
       &Train::memory_checkpoint_every, Real{0, 1e6});
-  key("keep_checkpoints", "how many to keep", &Train::keep_checkpoints, Whole{1, 1000});
-  key("eval_every", "updates between evaluations; 0: each epoch", &Train::eval_every, Whole{0});
-  key("eval_on_start", "evaluate the first weights too, before any update", &Train::eval_on_start);
+  key("keep_checkpoints", "checkpoints to keep", &Train::keep_checkpoints, Whole{1, 1000});
+  key("eval_every", "updates between evaluations; 0: once per epoch", &Train::eval_every, Whole{0});
+  key("eval_on_start", "also evaluate before the first update", &Train::eval_on_start);
   key("log_every", "updates between log lines", &Train::log_every, Whole{1});
-  key("label_smoothing", "share of the target spread over all classes", &Train::label_smoothing, Real{0, 1});
-  key("clip_norm", "largest global gradient norm; 0: off", &Train::clip_norm, Real{0, 1e30});
-  key("ema", "decay of the weights' moving average; 0: off", &Train::ema, Real{0, 1});
-  key("early_stop", "evaluations without gain before stopping; 0: off", &Train::early_stop, Whole{0});
+  key("label_smoothing", "probability that is spread over all classes", &Train::label_smoothing, Real{0, 1});
+  key("clip_norm", "clip gradients to this global norm; 0: off", &Train::clip_norm, Real{0, 1e30});
+  key("ema", "decay of the exponential moving average of weights, like 0.999; 0: off", &Train::ema,
+      Real{0, 1});
+  key("early_stop", "stop after so many evaluations without improvement; 0: off", &Train::early_stop,
+      Whole{0});
 }
 
 void add_bad_step_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "bad_steps", &Recipe::bad_steps);
-  key("most", "updates that may be left out, their samples too, because they are not finite", &BadSteps::most,
-      Whole{0, 1000000});
-  key("z_score", "or because their loss is so many deviations above the mean; 0: off", &BadSteps::z_score,
-      Real{0, 1e6});
+  key("most", "updates that may be left out, with their samples, because loss or gradients are not finite",
+      &BadSteps::most, Whole{0, 1000000});
+  key("z_score", "also leave out an update whose loss is so many standard deviations above the mean; 0: off",
+      &BadSteps::z_score, Real{0, 1e6});
 }
 
 void add_dpo_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "dpo", &Recipe::dpo);
-  key("beta", "how dear it is to leave the starting model", &Dpo::beta, Real{1e-6, 1e6});
-  key("label_smoothing", "share of pairs that are the wrong way round", &Dpo::label_smoothing, Real{0, 0.5});
+  key("beta", "strength of the penalty for deviating from the starting model", &Dpo::beta, Real{1e-6, 1e6});
+  key("label_smoothing", "assumed fraction of pairs that are labeled the wrong way round",
+      &Dpo::label_smoothing, Real{0, 0.5});
 }
 
 void add_optimizer_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "optimizer", &Recipe::optimizer);
   key("name", "{}", &Optimizer::name, Named());
   key("lr", "learning rate", &Optimizer::lr, Real{0, 1e6});
-  key("momentum", "sgd, muon", &Optimizer::momentum, Real{0, 1});
-  key("nesterov", "sgd, muon", &Optimizer::nesterov);
-  key("in_backward", "weights move as their gradients come, which need no memory then",
+  key("momentum", "sgd, muon: momentum", &Optimizer::momentum, Real{0, 1});
+  key("nesterov", "sgd, muon: Nesterov momentum", &Optimizer::nesterov);
+  key("in_backward",
+      "update each weight once its gradient is there, so that gradients need no memory; with "
+      "train.accumulate=1 and train.clip_norm=0",
       &Optimizer::in_backward);
-  key("weight_decay", "L2 for sgd, decoupled for the others", &Optimizer::weight_decay, Real{0, 1e6});
-  key("beta1", "adamw, lion", &Optimizer::beta1, Real{0, 1});
-  key("beta2", "adamw; lion wants 0.99", &Optimizer::beta2, Real{0, 1});
-  key("eps", "adamw", &Optimizer::eps, Real{0, 1});
+  key("weight_decay", "L2 regularization for sgd, decoupled weight decay for the others",
+      &Optimizer::weight_decay, Real{0, 1e6});
+  key("beta1", "adamw, lion: decay of the first moment", &Optimizer::beta1, Real{0, 1});
+  key("beta2", "adamw: decay of the second moment; lion: 0.99 is usual", &Optimizer::beta2, Real{0, 1});
+  key("eps", "adamw: added to the denominator", &Optimizer::eps, Real{0, 1});
 }
 
 void add_schedule_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "schedule", &Recipe::schedule);
-  key("name", "constant, step, cosine, onecycle", &Schedule::name);
-  key("warmup_steps", "linear warm-up", &Schedule::warmup_steps, Whole{0});
+  key("name", "learning rate schedule: constant, step, cosine, onecycle", &Schedule::name);
+  key("warmup_steps", "updates of linear warmup", &Schedule::warmup_steps, Whole{0});
   key("step_size", "step: updates between drops", &Schedule::step_size, Whole{1});
-  key("gamma", "step: factor of a drop", &Schedule::gamma, Real{0, 1e6});
-  key("min_lr", "cosine: the last rate", &Schedule::min_lr, Real{0, 1e6});
+  key("gamma", "step: factor of each drop", &Schedule::gamma, Real{0, 1e6});
+  key("min_lr", "cosine: final learning rate", &Schedule::min_lr, Real{0, 1e6});
 }
 
 }  // namespace
@@ -195,7 +219,7 @@ const std::vector<Field>& recipe_fields() {
     std::vector<Field> fields;
     for (const auto add :
          {add_run_fields, add_pass_fields, add_offload_fields, add_exchange_fields, add_model_fields,
-          add_adapter_fields, add_picture_fields, add_text_fields, add_train_fields, add_bad_step_fields,
+          add_adapter_fields, add_image_fields, add_text_fields, add_train_fields, add_bad_step_fields,
           add_dpo_fields, add_optimizer_fields, add_schedule_fields})
       add(fields);
     return fields;

@@ -103,7 +103,7 @@ struct Exchange {
   double outer_momentum = 0.9;
 };
 
-/// A built-in model of pictures, or a language model's files.
+/// A built-in model of images, or a language model's files.
 struct Model {
   std::string name = "simplecnn";
   std::string path;       ///< a transformers folder: config.json, weights, tokenizer
@@ -132,7 +132,7 @@ struct Adapter {
   double scale() const;
 };
 
-/// Pictures, or text: see data/loader_options.h, text/samples.h and text/packing.h.
+/// Images, or text: see data/loader_options.h, text/samples.h and text/packing.h.
 struct Data {
   std::string kind = std::string(name_of(DataKind::shapes));
   fs::path path;

@@ -25,7 +25,7 @@ recipe::Choices make_choices() {
   for (const models::ModelDef& model : models::model_list()) models.emplace_back(model.name);
   std::vector<std::string>& quantizations = choices.names["adapter.quantize"] = {""};
   for (const auto kind : ops::kQuantizations) quantizations.emplace_back(ops::quantization_name(kind));
-  std::vector<std::string>& kinds = choices.names["data.kind"] = tasks::picture_kinds();
+  std::vector<std::string>& kinds = choices.names["data.kind"] = tasks::image_kinds();
   kinds.emplace_back(recipe::name_of(recipe::DataKind::text));
   choices.names["data.template"] = text::built_in_templates();
   choices.names["optimizer.name"] = {engine::optimizer_names().begin(), engine::optimizer_names().end()};

@@ -18,7 +18,7 @@ recipe::Recipe load_recipe(const fs::path& path, std::span<const std::string> ov
 recipe::Recipe parse_recipe(const std::string& yaml, const std::string& where,
                             std::span<const std::string> overrides = {});
 
-/// The dataset of pictures, its split "train" or "test".
+/// The dataset of images, its split "train" or "test".
 data::DatasetOptions dataset_options(const recipe::Recipe& recipe, const std::string& split);
 tasks::TextOptions text_options(const recipe::Recipe& recipe);
 tasks::TextTaskOptions text_task_options(const recipe::Recipe& recipe);

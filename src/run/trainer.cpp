@@ -22,7 +22,7 @@
 namespace hearth::run {
 namespace {
 
-/// Pictures with their predictions in the report.
+/// Images with their predictions in the report.
 constexpr int64_t kNumSamples = 36;
 /// That an earlier session's pace stands for.
 constexpr double kKnownUpdates = 100;

@@ -45,7 +45,7 @@ class AheadStream : public BatchStream {
 };
 
 /// What a run trains on and is judged by: its data, its objective, its evaluation. Rows are what
-/// micro-batches are counted in (pictures, or rows of tokens); samples are what the loss is a mean over.
+/// micro-batches are counted in (images, or rows of tokens); samples are what the loss is a mean over.
 class Task {
  public:
   virtual ~Task() = default;
@@ -72,7 +72,7 @@ class Task {
   virtual Evaluation evaluate(engine::Engine& engine, int64_t num_shown) const = 0;
   /// A few letters for a sample.
   virtual const char* unit() const = 0;
-  /// What the data is, for the start of a run: "70 training and 32 validation pictures".
+  /// What the data is, for the start of a run: "70 training and 32 validation images".
   virtual std::string describe() const = 0;
   /// What people should know before they believe the results; empty: nothing.
   virtual std::string warning() const { return ""; }

@@ -158,8 +158,8 @@ TEST_F(Export, ARunOnPicturesBecomesAFolderThatPredictAndEvalOpen) {
   works("hearth export pictures --type bf16 --out smaller && hearth predict smaller a.png");
   EXPECT_LT(fs::file_size(at("smaller/model.safetensors")),
             fs::file_size(at("small/model.safetensors")) * 3 / 4);
-  refused("hearth export pictures --out p.gguf", {"a language model", "'pictures'", "a run on pictures"});
-  refused("hearth export pictures --shard-size 1MB --out p", {"--shard-size", "a run on pictures"});
+  refused("hearth export pictures --out p.gguf", {"a language model", "'pictures'", "a run on images"});
+  refused("hearth export pictures --shard-size 1MB --out p", {"--shard-size", "a run on images"});
   EXPECT_FALSE(has("p.gguf") || has("p"));
 }
 

@@ -28,7 +28,7 @@ class Help : public Program {
     for (int i = 0; i < 20; ++i)
       records += fmt::format("{{\"prompt\": \"{} is\", \"completion\": \"{}\"}}\n", i, i);
     put("FILE.jsonl", records);
-    put("picture.png", data::encode_png(data::speckled(8, 8, 3)));
+    put("IMAGE.png", data::encode_png(data::speckled(8, 8, 3)));
     put("buffers.csv", "id,lower,upper,size\na,0,2,40\nb,1,3,60\n");
     works(
         "hearth train pretrain-llama model.config=new/config.json model.tokenizer=new data=FILE.jsonl "

@@ -27,7 +27,7 @@ class Verbs : public Program {};
 
 TEST_F(Verbs, TrainTellsItsSteps) {
   const std::string out = works("hearth train tiny.yaml --out run");
-  EXPECT_THAT(out, AllOf(HasSubstr("mlp: "), HasSubstr("70 training and 32 validation pictures"),
+  EXPECT_THAT(out, AllOf(HasSubstr("mlp: "), HasSubstr("70 training and 32 validation images"),
                          ContainsRegex("\nstep:  2  loss:  [0-9.]+  grad_norm: +[0-9.]+  memory: "),
                          ContainsRegex("done: 6 steps in [0-9.]+ s, best validation accuracy [0-9.]+%"),
                          HasSubstr("run folder: run ")));
@@ -281,8 +281,8 @@ TEST_F(Verbs, LsAndCpAndValidate) {
   EXPECT_EQ(works("hearth cp demo mine.yaml"), "wrote mine.yaml\n");
   EXPECT_EQ(get("mine.yaml"), read_file(fs::path(HEARTH_SOURCE_DIR) / "recipes/demo.yaml"));
   const std::string out = works("hearth validate mine.yaml data.count=40 data.val_count=20");
-  EXPECT_THAT(out, AllOf(HasSubstr("train: 40 pictures of 32x32x3, 10 classes"),
-                         HasSubstr("test: 20 pictures of 32x32x3, 10 classes"), HasSubstr("  peak "),
+  EXPECT_THAT(out, AllOf(HasSubstr("train: 40 images of 32x32x3, 10 classes"),
+                         HasSubstr("test: 20 images of 32x32x3, 10 classes"), HasSubstr("  peak "),
                          HasSubstr("the recipe is well-formed")));
 }
 

@@ -8,7 +8,7 @@
 
 namespace hearth::tasks {
 
-/// Pictures into classes by softmax and cross entropy.
+/// Images into classes by softmax and cross entropy.
 struct ClassifierOptions {
   models::ModelOptions model;
   /// Replaces the named model by one of the caller's own.
@@ -16,15 +16,15 @@ struct ClassifierOptions {
   double label_smoothing = 0;
 };
 
-/// A micro-batch is {images f32 [rows, side, side, channels], labels i32 [rows]}; a sample is a picture.
+/// A micro-batch is {images f32 [rows, side, side, channels], labels i32 [rows]}; a sample is an image.
 std::shared_ptr<const engine::Objective> classifier(ClassifierOptions options);
 
-/// The micro-batch of a loader's pictures.
+/// The micro-batch of a loader's images.
 inline engine::MicroBatch micro_batch(const data::Batch& batch) {
   return {{batch.images, batch.labels}, batch.count};
 }
 
-/// Positions in Engine::output() after an evaluation: how many pictures were right, f32 []; softmax, f32
+/// Positions in Engine::output() after an evaluation: how many images were right, f32 []; softmax, f32
 /// [rows, classes].
 enum ClassifierOutput : size_t { kCorrect = 0, kProbabilities = 1 };
 

@@ -19,15 +19,15 @@ void check_fits(const models::ModelOptions& model, const data::DatasetOptions& o
                 const data::Dataset& dataset) {
   const std::string& split = options.split;
   if (dataset.size() == 0)
-    user_error("expected at least one picture of the {} split in {}, found none", split,
+    user_error("expected at least one image of the {} split in {}, found none", split,
                options.path.string());
   if (dataset.image_size() < kLeastSide) {
-    user_error("expected pictures of at least {0}x{0} pixels, got {1}x{1} in the {2} split of {3}",
+    user_error("expected images of at least {0}x{0} pixels, got {1}x{1} in the {2} split of {3}",
                kLeastSide, dataset.image_size(), split, options.path.string());
   }
   if (dataset.image_size() != model.image_size || dataset.channels() != model.channels) {
     user_error(
-        "expected pictures of {2}x{2}x{3} as the recipe says, got {0}x{0}x{1} in the {5} split of {4}; try "
+        "expected images of {2}x{2}x{3} as the recipe says, got {0}x{0}x{1} in the {5} split of {4}; try "
         "data.image_size={0} data.channels={1}",
         dataset.image_size(), dataset.channels(), model.image_size, model.channels, options.path.string(),
         split);
@@ -40,7 +40,7 @@ void check_fits(const models::ModelOptions& model, const data::DatasetOptions& o
   }
 }
 
-data::Image picture_of(const data::Dataset& dataset, int64_t index) {
+data::Image image_of(const data::Dataset& dataset, int64_t index) {
   data::Image image{
       .height = dataset.image_size(), .width = dataset.image_size(), .channels = dataset.channels()};
   image.pixels.resize(static_cast<size_t>(image.height * image.width * image.channels));
@@ -49,7 +49,7 @@ data::Image picture_of(const data::Dataset& dataset, int64_t index) {
   return image;
 }
 
-/// At most `count` of `size` pictures, ascending: one from each of as many equal stretches, since many
+/// At most `count` of `size` images, ascending: one from each of as many equal stretches, since many
 /// datasets lie sorted by class.
 std::vector<int64_t> spread(int64_t count, int64_t size) {
   count = std::min(count, size);
@@ -91,7 +91,7 @@ class Tally {
     result_.score += engine.output(kCorrect)[0];
     for (int64_t i = 0; i < batch.count; ++i) {
       const float* row = engine.output(kProbabilities).data() + i * num_classes_;
-      add_picture(row, batch.labels[i], batch.indices[i]);
+      add_image(row, batch.labels[i], batch.indices[i]);
     }
   }
 
@@ -103,13 +103,13 @@ class Tally {
   }
 
  private:
-  void add_picture(const float* probabilities, int64_t truth, int64_t index) {
+  void add_image(const float* probabilities, int64_t truth, int64_t index) {
     const int64_t predicted = std::max_element(probabilities, probabilities + num_classes_) - probabilities;
     if (predicted >= num_names_ || truth >= num_names_) return;
     ++result_.confusion[static_cast<size_t>(truth * num_names_ + predicted)];
     if (!std::ranges::binary_search(shown_, index)) return;
     const std::vector<std::string>& names = dataset_.class_names();
-    result_.samples.push_back({.png = data::encode_png(picture_of(dataset_, index)),
+    result_.samples.push_back({.png = data::encode_png(image_of(dataset_, index)),
                                .truth = names[static_cast<size_t>(truth)],
                                .predicted = names[static_cast<size_t>(predicted)],
                                .probability = static_cast<double>(probabilities[predicted])});
@@ -155,14 +155,14 @@ Evaluation ImageTask::evaluate(engine::Engine& engine, int64_t num_shown) const 
 }
 
 std::string ImageTask::describe() const {
-  return fmt::format("{} training and {} validation pictures", train_->size(), test_->size());
+  return fmt::format("{} training and {} validation images", train_->size(), test_->size());
 }
 
 std::string ImageTask::score_text(double score) const { return fmt::format("accuracy {:.2f}%", 100 * score); }
 
 void ImageTask::report(const Evaluation& last, const fs::path& log, io::ReportData& data) const {
-  data.summary.emplace_back("training pictures", std::to_string(train_->size()));
-  data.summary.emplace_back("validation pictures", std::to_string(test_->size()));
+  data.summary.emplace_back("training images", std::to_string(train_->size()));
+  data.summary.emplace_back("validation images", std::to_string(test_->size()));
   data.score = {"Validation accuracy, %", "accuracy", io::read_curve(log, "eval_accuracy")};
   for (io::CurvePoint& point : data.score.points) point.value *= 100;
   data.class_names = test_->class_names();

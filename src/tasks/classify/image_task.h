@@ -12,7 +12,7 @@ struct ImageTaskOptions {
   data::LoaderOptions loader;
 };
 
-/// Labeled pictures into classes. Opens the data; UserError where it does not fit the
+/// Labeled images into classes. Opens the data; UserError where it does not fit the
 /// model.
 class ImageTask : public Task {
  public:

@@ -40,7 +40,7 @@ class TensorsDataset : public data::Dataset {
     for (int64_t i = 0; i < size(); ++i) {
       const double label = load_element(labels_->dtype, labels_->bytes.data(), i);
       if (label >= 0 && label < static_cast<double>(num_classes)) continue;
-      user_error("{}: expected labels from 0 to {}, got {} for picture {}; try another model.num_classes",
+      user_error("{}: expected labels from 0 to {}, got {} for image {}; try another model.num_classes",
                  path.string(), num_classes - 1, label, i);
     }
   }
@@ -52,7 +52,7 @@ class TensorsDataset : public data::Dataset {
 
 }  // namespace
 
-std::vector<std::string> picture_kinds() {
+std::vector<std::string> image_kinds() {
   std::vector<std::string> kinds = data::dataset_kinds();
   kinds.emplace_back(recipe::name_of(recipe::DataKind::tensors));
   return kinds;
