@@ -35,7 +35,15 @@ const cost::Device& slowest(const cost::Device& own, distributed::ProcessGroup& 
   return known[static_cast<size_t>(chosen)];
 }
 
+bool has_rates(std::string_view device) {
+  return exec::names_gpu(device) && !engine::is_emulated(std::string(device));
+}
+
 }  // namespace
+
+const cost::Device* slowest_gpu(const exec::GpuWish& own, distributed::ProcessGroup& group) {
+  return has_rates(own.device) ? &slowest(cost::nearest_gpu(driver_name(own)), group) : nullptr;
+}
 
 std::string use_device_rates(engine::EngineOptions& options, distributed::ProcessGroup* group) {
   if (options.backend != exec::Backend::gpu || engine::is_emulated(options.gpu.device)) return {};

@@ -12,5 +12,8 @@ namespace hearth::run {
 /// known, else nothing. `group`: every worker calls it, and where their GPUs differ all plan by the slowest,
 /// so that their programs agree. Asks the driver: not before a fork.
 std::string use_device_rates(engine::EngineOptions& options, distributed::ProcessGroup* group = nullptr);
+/// The rates of the slowest of all workers' GPUs; null for a processor and emulated GPUs. Every worker calls
+/// it.
+const cost::Device* slowest_gpu(const exec::GpuWish& own, distributed::ProcessGroup& group);
 
 }  // namespace hearth::run

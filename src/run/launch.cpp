@@ -20,6 +20,7 @@
 #include "infer/text_eval.h"
 #include "io/run_lock.h"
 #include "planner/plan_report.h"
+#include "run/device_rates.h"
 #include "run/ending.h"
 #include "run/from_recipe.h"
 #include "run/launched.h"
@@ -161,6 +162,9 @@ int train_here(const Job& job, const supervise::Seat& seat, distributed::Process
   Membership member{.group = group, .device = seat.device};
   if (group != nullptr && job.recipe.parallel == recipe::Parallel::pipeline)
     member.devices = gather_stage_devices(stage_device(job.recipe, seat.device), *group);
+  // Not in the trainer: the leader makes its own before the others.
+  if (group != nullptr)
+    member.rates = slowest_gpu({.device = job.recipe.device, .number = seat.device}, *group);
   std::optional<io::RunLock> lock;
   // A killed worker's lock goes a moment after it.
   const auto lock_folder = [&] {

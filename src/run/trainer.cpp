@@ -58,8 +58,9 @@ Trainer::Trainer(recipe::Recipe recipe, fs::path out, TrainerEvents events, Memb
   task_ = open_task(recipe_);
   engine::EngineOptions options = engine_options(recipe_, member.device.value_or(rank()), num_workers());
   options.rank = rank();
-  const std::string unknown_rates = use_device_rates(options, group_);
+  const std::string unknown_rates = use_device_rates(options);
   if (!unknown_rates.empty()) events_.message(unknown_rates);
+  if (member.rates != nullptr) options.machine = *member.rates;
   options.devices = std::move(member.devices);
   options.row_lengths = task_->row_lengths();
   const std::vector<int64_t> sizes = tasks::batch_sizes(task_->num_rows(), recipe_.train.batch);

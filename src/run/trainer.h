@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cost/device.h"
 #include "distributed/heartbeat.h"
 #include "io/checkpoint.h"
 #include "io/checkpoint_memory.h"
@@ -65,6 +66,7 @@ struct Membership {
   distributed::ProcessGroup* group = nullptr;
   std::optional<int> device;                 ///< the number of its GPU; none: its rank
   std::vector<passes::StageDevice> devices;  ///< of a pipeline's workers; empty: they are alike
+  const cost::Device* rates = nullptr;       ///< what all workers plan by (slowest_gpu); null: its own
 };
 
 /// One run in one folder: config.yaml, model.safetensors (or a PEFT adapter), trainer_log.jsonl, TensorBoard
