@@ -129,7 +129,8 @@ void refuse_foreign_records(const fs::path& path) {
   std::error_code unknown;
   if (!fs::exists(path, unknown)) {
     const std::string advice = download_advice(path, " --repo-type dataset");
-    if (advice.empty()) return;
+    if (advice.empty())
+      user_error("cannot open {}: there is no such file; try data=FILE.jsonl", path.string());
     user_error("expected a file of data, got '{}', which is not there{}", path.string(), advice);
   }
   const std::string ending = path.extension().string();

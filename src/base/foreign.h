@@ -21,8 +21,7 @@ void refuse_foreign_weights(const fs::path& folder);
 
 /// UserError where bytes that should be text are compressed or Parquet.
 void refuse_binary_data(std::string_view contents, const fs::path& path);
-/// The same for records, which CSV does not hold either; and where the path is not there but looks like a
-/// name on a hub.
+/// The same for records, which CSV does not hold either; and where the path is not there.
 void refuse_foreign_records(const fs::path& path);
 
 }  // namespace hearth

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "cli/output.h"
 #include "cli/verb.h"
+#include "hub/export.h"
 #include "infer/generator.h"
 #include "infer/text_eval.h"
 #include "run/from_recipe.h"
@@ -86,6 +87,9 @@ int64_t slots_for(const GenerateArguments& arguments, size_t prompt_tokens) {
 
 void run_generate(const CLI::App& verb, const GenerateArguments& arguments) {
   using Clock = std::chrono::steady_clock;
+  if (hub::is_image_run(arguments.model))
+    user_error("expected a language model, got '{0}', a run on images; try hearth predict {0} IMAGE.png",
+               arguments.model);
   const hub::ModelFolder model = hub::find_model(arguments.model, arguments.base);
   const auto tokenizer = arguments.tokens ? nullptr : text::open_tokenizer(model.text);
   const auto prompt = prompt_ids(model.text, tokenizer.get(), arguments, prompt_of(verb, arguments));

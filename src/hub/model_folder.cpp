@@ -39,6 +39,9 @@ ModelFolder find_adapted_model(const fs::path& adapter, const fs::path& base) {
     user_error("expected the folder of an adapter, got '{}', which is not there{}", adapter.string(),
                download_advice(adapter));
   const fs::path folder = fs::is_directory(adapter) ? adapter : adapter.parent_path();
+  if (!has_any(folder, {kAdapterConfig}))
+    user_error("expected the folder of a LoRA adapter, got '{}', which has no {}", adapter.string(),
+               kAdapterConfig);
   const fs::path model = base.empty() ? fs::path(read_adapter_config(adapter).base) : base;
   if (!fs::is_directory(model)) {
     user_error("expected the folder of the base model, got '{}'{}; try --base DIR{}", model.string(),

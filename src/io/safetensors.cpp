@@ -19,6 +19,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 constexpr size_t kMaxShown = 40;
+constexpr std::string_view kDamaged = "; the file is incomplete or damaged, download or copy it again";
 
 struct DTypeName {
   const char* name;
@@ -112,7 +113,8 @@ TensorView make_view(std::string name, const Entry& entry, std::span<const std::
   TensorView view{.name = std::move(name), .dtype = dtype, .shape = shape_of(*entry.shape)};
   const std::vector<uint64_t>& offsets = *entry.offsets;
   if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data.size())
-    user_error("{}: tensor '{}' lies outside the file's {} bytes of data", where, view.name, data.size());
+    user_error("{}: tensor '{}' lies outside the file's {} bytes of data{}", where, view.name, data.size(),
+               kDamaged);
   view.bytes = data.subspan(offsets[0], offsets[1] - offsets[0]);
   const int64_t wanted = view.shape.num_elements() * dtype_bytes(view.dtype);
   if (std::ssize(view.bytes) != wanted) {
@@ -183,11 +185,12 @@ void check_no_holes(std::vector<TensorView>& tensors, std::span<const std::byte>
 std::vector<TensorView> parse_safetensors(std::span<const std::byte> bytes, std::string_view where) {
   uint64_t header_bytes = 0;
   refuse_foreign_weights(bytes, where);
-  if (bytes.size() < 8) user_error("{}: expected a safetensors file, found {} bytes", where, bytes.size());
+  if (bytes.size() < 8)
+    user_error("{}: expected a safetensors file, found {} bytes{}", where, bytes.size(), kDamaged);
   std::memcpy(&header_bytes, bytes.data(), 8);
   if (header_bytes > kMaxHeaderBytes || header_bytes > bytes.size() - 8) {
-    user_error("{}: the header is said to be {} bytes long, the file holds {}", where, header_bytes,
-               bytes.size() - 8);
+    user_error("{}: the header is said to be {} bytes long, the file holds {}{}", where, header_bytes,
+               bytes.size() - 8, kDamaged);
   }
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + 8, header_bytes);
   const std::span<const std::byte> data = bytes.subspan(8 + header_bytes);

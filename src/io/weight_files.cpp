@@ -48,7 +48,11 @@ WeightFiles::WeightFiles(const fs::path& file_or_folder) {
     tensors_ = open(file_or_folder / "model.safetensors").tensors();
   } else {
     refuse_foreign_weights(file_or_folder);
-    user_error("expected model.safetensors or {} in {}", index.filename().string(), file_or_folder.string());
+    user_error(
+        "expected model.safetensors or {} in {}, found neither; a model folder holds config.json, weights "
+        "and "
+        "tokenizer, as hf download NAME --local-dir FOLDER writes it",
+        index.filename().string(), file_or_folder.string());
   }
   std::ranges::sort(tensors_, {}, &TensorView::name);
 }

@@ -14,7 +14,8 @@ void add_run_fields(std::vector<Field>& fields) {
   key("device",
       "cpu; gpu: the first GPU; gpu:0 or gpu:0000:03:00.0: that one (hearth env lists them); emulated: GPU "
       "kernels run on the CPU, for tests",
-      &Recipe::device, Device());
+      &Recipe::device, Device())
+      .advice = "device=gpu for the first AMD or NVIDIA GPU";
   key("reserve", "GPU memory left free for the desktop and other programs, like 1GiB", &Recipe::reserve,
       Bytes{"a size like 512MiB"});
   key("devices", "devices that share each update; each has a worker process", &Recipe::devices, Whole{1, 64});

@@ -238,10 +238,15 @@ int train_supervised(const Job& job) {
   return supervise::supervise(work, options);
 }
 
-/// Whether a folder holds anything that a new run would overwrite.
-bool holds_run(const fs::path& folder) {
-  return path_exists(folder / "model.safetensors") || path_exists(folder / hub::kAdapterFile) ||
-         !list_folder(folder / "checkpoints").empty();
+/// UserError for a folder of which a new run would overwrite a run or a model.
+void check_overwrites_nothing(const fs::path& folder) {
+  const bool has_checkpoints = !list_folder(folder / "checkpoints").empty();
+  if (!has_checkpoints && !path_exists(folder / "model.safetensors") &&
+      !path_exists(folder / hub::kAdapterFile))
+    return;
+  if (!has_checkpoints && !path_exists(folder / "config.yaml"))
+    user_error("{} holds a model already; choose another --out", folder.string());
+  user_error("{} holds a run already; add --resume to resume it, or choose another --out", folder.string());
 }
 
 void check_devices(const Job& job, bool launched) {
@@ -264,8 +269,7 @@ void check_devices(const Job& job, bool launched) {
 void check_places(const Job& job) {
   expect_place_for_folder(job.out);
   if (!job.dump_gradients.empty()) expect_place_for_file(job.dump_gradients);
-  if (!job.resume && holds_run(job.out))
-    user_error("{} holds a run already; add --resume to resume it, or choose another --out", job.out);
+  if (!job.resume) check_overwrites_nothing(job.out);
 }
 
 }  // namespace

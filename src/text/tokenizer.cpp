@@ -33,8 +33,7 @@ std::unique_ptr<Tokenizer> open_tokenizer(const fs::path& model_folder_or_file) 
   }
   user_error(
       "expected tokenizer.json, tokenizer.model, or vocab.json and merges.txt in '{}', found none of them; "
-      "try "
-      "the folder of a model as Hugging Face has it",
+      "try the Hugging Face folder of a model",
       model_folder_or_file.string());
 }
 

@@ -221,8 +221,9 @@ TEST_F(Mistakes, InKeysAndValues) {
   refused("hearth train tiny.yaml data.mean=[0.1,0.2]", {"3 numbers", "data.mean", "got 2", "override"});
   refused("hearth train tiny.yaml model.name=resnet19", {"'resnet19'", "did you mean 'resnet18'?"});
   refused("hearth train tiny.yaml model=nowhere", {"'nowhere'", "language model's folder", "model=./FOLDER"});
-  refused("hearth train tiny.yaml device=cuda", {"device", "'cuda'", "cpu, gpu, gpu:0"});
+  refused("hearth train tiny.yaml device=cuda", {"device", "'cuda'", "cpu, gpu, gpu:0", "try device=gpu"});
   refused("hearth train tiny.yaml device=gpu", {"emulated GPUs alone", "tools/build --gpu hip"});
+  refused("hearth train tiny.yaml device=gpu devices=2", {"emulated GPUs alone", "tools/build --gpu hip"});
   refused("hearth train tiny.yaml device=emulated:3", {"device=emulated:3", "0 emulated GPU 0"});
   refused("export HEARTH_EMULATED=20 && hearth train tiny.yaml device=emulated",
           {"HEARTH_EMULATED", "20GiB,20GiB"});
@@ -288,6 +289,16 @@ TEST_F(Mistakes, InFolders) {
   works("hearth train tiny.yaml --out run");
   const std::string weights = get("run/model.safetensors");
   refused("hearth train tiny.yaml --out run", {"run holds a run already", "--resume"});
+  refused("hearth generate run -p x", {"a language model", "'run', a run on images", "hearth predict run"});
+  refused("hearth merge --adapter run --out merged", {"a LoRA adapter", "'run'", "adapter_config.json"});
+  refused("hearth train tiny.yaml init=run/model.safetensors model.hidden=[17]",
+          {"run/model.safetensors", "the same model and number of classes"});
+  put("model/model.safetensors", weights);
+  refused("hearth train tiny.yaml --out model", {"model holds a model already; choose another --out"});
+  for (const size_t size : {4, 12, 900}) {
+    put("cut.safetensors", weights.substr(0, size));
+    refused("hearth train tiny.yaml init=cut.safetensors", {"cut.safetensors", "incomplete or damaged"});
+  }
   refused("hearth train run/config.yaml --out run --resume model.hidden=[17]",
           {"run/checkpoints/", "another"});
   EXPECT_EQ(get("run/model.safetensors"), weights);
