@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What further GPUs would bring: replays planned updates over modeled links by ./hearth and writes bench/SCALING.md.
+"""The speedup of several GPUs: replays planned updates over modeled links by ./hearth and writes bench/SCALING.md.
 
 Nothing is trained and no GPU is there: each row is `hearth bench CASE --model-gpu GPU --workers N` with its links.
 """
@@ -30,25 +30,25 @@ LLAMA_1B = {"model_type": "llama", "vocab_size": 128256, "hidden_size": 2048, "i
             "max_position_embeddings": 131072, "tie_word_embeddings": True}
 LINKS = {"24 GB/s": ["--link", "24"], "6.5 GB/s": ["--link", "6.5"], "1 Gb/s network": ["--network", "1"]}
 WORKERS = [2, 4]
-HEAD = ["case", "gpus", "link", "one GPU (ms)", "together (ms)", "exposed (ms)", "of the update", "per second", "scaling"]
+HEAD = ["case", "GPUs", "link", "one GPU (ms)", "together (ms)", "exposed (ms)", "of the update", "per second", "scaling"]
 
-TEXT = """# What further GPUs would bring
+TEXT = """# The speedup of several GPUs
 
 Made by `tools/bench scaling`; do not edit. Simulated, not measured: no two GPUs have run Hearth yet. Each row is `hearth bench
-CASE --model-gpu rx7900xt --workers N` with `--link 24`, `--link 6.5` or `--network 1`: the programs that a run on GPUs would
-have, packed as they would be, kernel after kernel at the times of the GPU's model, with copies and sums on queues of their own
-and the waits that a GPU is given (`src/exec/replay.h`).
+CASE --model-gpu rx7900xt --workers N` with `--link 24`, `--link 6.5` or `--network 1`. It replays the program that a run on GPUs
+would have: kernel after kernel at the modeled times, copies and sums on queues of their own, with the waits between them
+(`src/exec/replay.h`).
 
-- Links: what a GPU sends to host memory and gets from there at once (24 GB/s each way in a slot of 16 lanes of PCIe 4.0: ROCm
+- Links: what a GPU sends to host memory and receives from it at the same time (24 GB/s each way in a slot of 16 lanes of PCIe 4.0: ROCm
   issue 2253; 6.5 GB/s in one of 4 lanes), or a GPU in each machine and 1 Gb/s of Ethernet between them, less the frames and
-  headers of TCP. Host memory: 60 GB/s for all GPUs and sums together (two channels of DDR5, assumed). A worker's processor adds
-  up 9 GB/s (measured on one machine; 4.5 on that of bench/RESULTS-comm.md: `--sums`). A call of the host from a GPU: 20 us, a
-  message's way through Ethernet and back: 100 us, assumed.
-- Images: a micro-batch for each GPU, against one GPU with one. Language models: an update of 16 micro-batches dealt out to
-  the GPUs, against one GPU with all of them; 8B: LoRA of rank 16 over bf16, held to 20 GiB by activations in host memory; 1B:
-  bf16 over f32 weights, `adamw8bit`. Sums travel as f32.
-- Exposed: how long a GPU stands still, for copies, sums and other workers.
-- Not in it: loading data, the speed at which the processor starts kernels, other users of the links.
+  headers of TCP. Host memory: 60 GB/s for all GPUs and sums together (two channels of DDR5, assumed). A worker's processor
+  sums 9 GB/s (measured on one machine; 4.5 on that of bench/RESULTS-comm.md: `--sums`). A call from a GPU to the host takes
+  20 us and a round trip through Ethernet 100 us (assumed).
+- Images: one micro-batch for each GPU, against one GPU with one. Language models: an update of 16 micro-batches shared by the
+  GPUs, against one GPU with all of them. 8B: LoRA of rank 16 over bf16, in 20 GiB with activations in host memory. 1B: bf16
+  over f32 weights, `adamw8bit`. Gradients are summed in f32.
+- Exposed: how long a GPU waits for copies, sums and other workers.
+- Not included: loading data, the speed at which the processor launches kernels, other users of the links.
 
 {summary}
 {table}"""
