@@ -55,8 +55,7 @@ void check_split(const recipe::Recipe& recipe, const char* split) {
   }
   for (const std::string& fault : check.faults) say("  bad: {}\n", fault);
   if (!check.faults.empty()) {
-    user_error("{} of {} images of the {} split cannot be used", check.faults.size(), dataset->size(),
-               split);
+    user_error("{} of {} images of the {} split cannot be used", check.faults.size(), dataset->size(), split);
   }
 }
 

@@ -89,8 +89,8 @@ DatasetCheck check_dataset(const DatasetOptions& options) {
     const Kind& kind = kind_of(options);
     check_options(options, kind);
     check_images(kind.open_all_the_same != nullptr ? *kind.open_all_the_same(options, check.faults)
-                                                     : *kind.open(options),
-                   check);
+                                                   : *kind.open(options),
+                 check);
   } catch (const UserError& error) {
     check.faults.emplace_back(error.what());
   }

@@ -60,7 +60,7 @@ Trainer::Trainer(recipe::Recipe recipe, fs::path out, TrainerEvents events, Memb
   options.rank = rank();
   const std::string unknown_rates = use_device_rates(options);
   if (!unknown_rates.empty()) events_.message(unknown_rates);
-  if (member.rates != nullptr) options.machine = *member.rates;
+  if (member.rates != nullptr) options.device = *member.rates;
   options.devices = std::move(member.devices);
   options.row_lengths = task_->row_lengths();
   const std::vector<int64_t> sizes = tasks::batch_sizes(task_->num_rows(), recipe_.train.batch);

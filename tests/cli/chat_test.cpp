@@ -159,7 +159,8 @@ TEST_F(Chat, MistakesInTheData) {
   refused_and_clean(on_chat(), {"chat.jsonl:2: turn 2 (assistant) is empty"});
   put("chat.jsonl", "");
   refused_and_clean(on_chat(), {"chat.jsonl", "empty file"});
-  refused_and_clean(small("train llama-full model=base data=none.jsonl"), {"cannot open none.jsonl", "try data=FILE.jsonl"});
+  refused_and_clean(small("train llama-full model=base data=none.jsonl"),
+                    {"cannot open none.jsonl", "try data=FILE.jsonl"});
   put("chat.jsonl", chat_line("a", "b") + chat_line("a", std::string(60, 'b')) + chat_line("a", "b"));
   refused(on_chat("data.overlong=refuse"),
           {"chat.jsonl:2: expected a sample of at most 64 tokens, got ", "data.context"});

@@ -19,11 +19,10 @@ void check_fits(const models::ModelOptions& model, const data::DatasetOptions& o
                 const data::Dataset& dataset) {
   const std::string& split = options.split;
   if (dataset.size() == 0)
-    user_error("expected at least one image of the {} split in {}, found none", split,
-               options.path.string());
+    user_error("expected at least one image of the {} split in {}, found none", split, options.path.string());
   if (dataset.image_size() < kLeastSide) {
-    user_error("expected images of at least {0}x{0} pixels, got {1}x{1} in the {2} split of {3}",
-               kLeastSide, dataset.image_size(), split, options.path.string());
+    user_error("expected images of at least {0}x{0} pixels, got {1}x{1} in the {2} split of {3}", kLeastSide,
+               dataset.image_size(), split, options.path.string());
   }
   if (dataset.image_size() != model.image_size || dataset.channels() != model.channels) {
     user_error(
