@@ -91,32 +91,63 @@ joined() {
   while [ ${#running[@]} -gt 0 ]; do join_one; done
 }
 
-# suite PRESET [CTEST ARGUMENT...]: runs the ctest of build/PRESET and counts its tests.
+# suite PRESET [fast]: runs the test programs of build/PRESET, their tests dealt out to processes, as many at a time as there
+# are jobs, and counts them. Tests named Slow* have a process each, which starts first; fast leaves them out.
 suite() {
-  local preset=$1 log=build/$1/ctest.log lines start=$SECONDS status=0
-  shift
-  ctest --test-dir "build/$preset" -j "$JOBS" --output-on-failure --no-tests=error --timeout 900 "$@" </dev/null >"$log" 2>&1 ||
-    status=$?
-  # How a line of ctest ends; names of tests may hold any of these words.
-  lines=$(grep -E '^ *[0-9]+/[0-9]+ Test +#' "$log" || true)
-  local ran not_run
-  ran=$(grep -cE '\.   Passed +[0-9.]+ sec$' <<<"$lines" || true)
-  not_run=$(grep -cE '\.\*\*\*(Skipped|Not Run \(Disabled\)) +[0-9.]+ sec$' <<<"$lines" || true)
-  local wrong=$(($(grep -c . <<<"$lines" || true) - ran - not_run))
+  local preset=$1 start=$SECONDS log ran=0 wrong=0 not_run=0
+  export SUITE=build/$1/suite
+  rm -rf "$SUITE"
+  mkdir -p "$SUITE"
+  suite_jobs "build/$preset/tests" "${2:-}" | xargs -r -P "$JOBS" -n 4 bash -c 'suite_job "$@"' _
+  for log in "$SUITE"/*.log; do
+    [ -e "$log" ] || continue
+    # How gtest ends a test; a program that ends before it said so of any is a failure too.
+    ran=$((ran + $(grep -cE '^\[       OK \] .* ms\)$' "$log" || true)))
+    not_run=$((not_run + $(grep -cE '^\[  SKIPPED \] .* ms\)$' "$log" || true)))
+    if [ ! -e "$log.status" ]; then continue; fi
+    local failures
+    failures=$(grep -cE '^\[  FAILED  \] .* ms\)$' "$log" || true)
+    if [ "$failures" = 0 ]; then failures=1; fi
+    wrong=$((wrong + failures))
+    cat "$log" "$log.status"
+    cat "$log" "$log.status" >>"$SUITE/failed"
+  done
+  grep -ahoE 'SKIPPED: .*' "$SUITE"/*.log 2>/dev/null | sort -u || true
   passed=$((passed + ran)) skipped=$((skipped + not_run)) failed=$((failed + wrong))
-  if [ "$status" != 0 ]; then
-    cat "$log"
-    ending "$preset: tests" "$log"
-  fi
   if [ "$wrong" != 0 ]; then
+    ending "$preset: tests" "$SUITE/failed"
     note "FAILED: $wrong tests of build/$preset"
-  elif [ "$status" != 0 ]; then
-    bad "$preset: ctest ran no test or failed by itself"
+  elif [ "$ran" = 0 ]; then
+    bad "$preset: no test was run"
   fi
-  grep -hoE 'SKIPPED: .*' "build/$preset/Testing/Temporary/LastTest.log" | sort -u || true
   say "$preset: $ran passed, $wrong failed, $not_run skipped ($((SECONDS - start)) s)"
   took $((SECONDS - start)) "$preset: tests"
 }
+# suite_jobs FOLDER [fast]: lines of program, filter, shard, number of shards. test_mpi is started by mpirun alone.
+suite_jobs() {
+  local program shard programs=()
+  for program in "$1"/test_*; do
+    if [ -x "$program" ] && [ "$program" != "$1/test_mpi" ]; then programs+=("$program"); fi
+  done
+  for program in "${programs[@]}"; do
+    if [ "${2:-}" = fast ]; then break; fi
+    "$program" --gtest_list_tests --gtest_filter='Slow*' |
+      awk -v program="$program" '/^[^ ]/ { suite = $1 } /^ / { print program, suite $1, 0, 1 }'
+  done
+  for program in "${programs[@]}"; do
+    for ((shard = 0; shard < 4 * JOBS; ++shard)); do echo "$program -Slow* $shard $((4 * JOBS))"; done
+  done
+}
+# suite_job PROGRAM FILTER SHARD SHARDS: one process.
+suite_job() {
+  local status=0 log
+  log=$SUITE/$(basename "$1").$(tr -c 'A-Za-z0-9_\n' - <<<"$2").$3.log
+  GTEST_TOTAL_SHARDS=$4 GTEST_SHARD_INDEX=$3 timeout 900 "$1" --gtest_filter="$2" </dev/null >"$log" 2>&1 || status=$?
+  if [ "$status" != 0 ]; then
+    echo "FAILED: $1 ended with $status, last in $(sed -n 's/^\[ RUN      \] //p' "$log" | tail -1)" >"$log.status"
+  fi
+}
+export -f suite_job
 
 # shards PROGRAM [ARGUMENT...]: a gtest program, its tests dealt out to processes of which as many run as there are jobs.
 shards() {
