@@ -110,10 +110,10 @@ TEST_F(Adapters, LeaveFrozenWeightsWithoutGradientsAndState) {
       frozen.push_back(to_string(buffer.type.shape));
     }
   }
-  for (const ir::Node& node : engine.compiled().train_program().graph().nodes) {
+  for (const ir::Node& node : engine.compiled().train_program().graph.nodes) {
     for (const ir::ValueId out : node.outputs)
       EXPECT_THAT(frozen, testing::Not(testing::Contains(
-                              to_string(engine.compiled().train_program().graph().type(out).shape))))
+                              to_string(engine.compiled().train_program().graph.type(out).shape))))
           << node.op->name << " of " << node.name;
   }
 }
