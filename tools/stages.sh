@@ -91,8 +91,12 @@ joined() {
   while [ ${#running[@]} -gt 0 ]; do join_one; done
 }
 
+# Whole trainings on emulated GPUs.
+LONG='GpuTraining.*:GpuOverlap.*:GpuFit.*:*GpuOptimizer.*:*GpuPictures.*:*GpuRecipes.*:WaysToShare.Unequal*'
+# What --fast leaves out beside them: kernels as other GPUs' and the race checker see them, several GPUs in a whole program.
+FAST_WITHOUT='test_(mpi|race|tile_.*)' FAST_FILTER="-Slow*:$LONG:Devices.*:Nccl.*"
 # suite PRESET [fast]: runs the test programs of build/PRESET, their tests dealt out to processes, as many at a time as there
-# are jobs, and counts them. Tests named Slow* have a process each, which starts first; fast leaves them out.
+# are jobs, and counts them. Tests named Slow* have a process each, which starts first.
 suite() {
   local preset=$1 start=$SECONDS log ran=0 wrong=0 not_run=0
   export SUITE=build/$1/suite
@@ -125,17 +129,17 @@ suite() {
 }
 # suite_jobs FOLDER [fast]: lines of program, filter, shard, number of shards. test_mpi is started by mpirun alone.
 suite_jobs() {
-  local program shard programs=()
-  for program in "$1"/test_*; do
-    if [ -x "$program" ] && [ "$program" != "$1/test_mpi" ]; then programs+=("$program"); fi
-  done
-  for program in "${programs[@]}"; do
+  local program shard without=test_mpi filter='-Slow*'
+  if [ "${2:-}" = fast ]; then without=$FAST_WITHOUT filter=$FAST_FILTER; fi
+  local programs
+  programs=$(find "$1" -maxdepth 1 -type f -executable -name 'test_*' | grep -vxE ".*/$without" | sort || true)
+  for program in $programs; do
     if [ "${2:-}" = fast ]; then break; fi
     "$program" --gtest_list_tests --gtest_filter='Slow*' |
       awk -v program="$program" '/^[^ ]/ { suite = $1 } /^ / { print program, suite $1, 0, 1 }'
   done
-  for program in "${programs[@]}"; do
-    for ((shard = 0; shard < 4 * JOBS; ++shard)); do echo "$program -Slow* $shard $((4 * JOBS))"; done
+  for program in $programs; do
+    for ((shard = 0; shard < 4 * JOBS; ++shard)); do echo "$program $filter $shard $((4 * JOBS))"; done
   done
 }
 # suite_job PROGRAM FILTER SHARD SHARDS: one process.

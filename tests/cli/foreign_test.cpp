@@ -33,20 +33,19 @@ class Foreign : public Program {
 
 TEST_F(Foreign, NamesOnAHubAreDownloadedFirst) {
   const std::string name = "meta-llama/Llama-3.2-1B";
+  put("adapter/adapter_config.json",
+      R"({"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj"],
+      "base_model_name_or_path": "meta-llama/Llama-3.2-1B"})");
   for (const std::string line :
        {"train recipe.yaml model={} --out run", "validate recipe.yaml model={}", "plan recipe.yaml model={}",
         "eval {} data=text.txt", "generate {} --prompt a", "export {} --out out", "export {} --out out.gguf",
         "merge --adapter {} --out out", "merge --adapter adapter --model {} --out out",
         "tokenize {} --text a"}) {
-    fs::create_directories(at("adapter"));
     refused(fmt::format(fmt::runtime("hearth " + line), name),
             {"'" + name, "hf download meta-llama/Llama-3.2-1B --local-dir Llama-3.2-1B"});
   }
   refused("hearth generate https://huggingface.co/Qwen/Qwen3-0.6B --prompt a",
           {"hf download Qwen/Qwen3-0.6B --local-dir Qwen3-0.6B"});
-  put("adapter/adapter_config.json",
-      R"({"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj"],
-      "base_model_name_or_path": "meta-llama/Llama-3.2-1B"})");
   refused("hearth generate adapter --prompt a",
           {"from adapter_config.json", "--base", "hf download meta-llama/"});
   refused(validate("tatsu-lab/alpaca"),
