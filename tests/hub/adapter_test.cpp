@@ -112,8 +112,9 @@ TEST_F(Adapters, LeaveFrozenWeightsWithoutGradientsAndState) {
   }
   for (const ir::Node& node : engine.compiled().train_program().graph.nodes) {
     for (const ir::ValueId out : node.outputs)
-      EXPECT_THAT(frozen, testing::Not(testing::Contains(
-                              to_string(engine.compiled().train_program().graph.type(out).shape))))
+      EXPECT_THAT(
+          frozen,
+          testing::Not(testing::Contains(to_string(engine.compiled().train_program().graph.type(out).shape))))
           << node.op->name << " of " << node.name;
   }
 }
