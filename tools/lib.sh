@@ -23,13 +23,14 @@ has_nvcc() { command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; }
 has_hipcc() { command -v hipcc >/dev/null || [ -x "${ROCM_PATH:-/opt/rocm}/bin/hipcc" ]; }
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
-# configure PRESET [CMAKE ARGUMENT...]: writes build/PRESET; silent unless it fails.
+# configure PRESET [CMAKE ARGUMENT...]: writes build/PRESET; silent unless it fails. HEARTH_WERROR=ON: warnings are errors
+# there from then on.
 configure() {
   local preset=$1 log
   shift
   log=build/$preset/configure.log
   mkdir -p "build/$preset"
-  cmake --preset "$preset" "$@" >"$log" 2>&1 </dev/null || {
+  cmake --preset "$preset" ${HEARTH_WERROR:+-DHEARTH_WERROR="$HEARTH_WERROR"} "$@" >"$log" 2>&1 </dev/null || {
     cat "$log" >&2
     fail "cmake could not configure build/$preset"
   }

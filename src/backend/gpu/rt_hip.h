@@ -6,7 +6,7 @@
 #include <cstring>
 #include <type_traits>
 
-#if defined(__HIP_DEVICE_COMPILE__) && defined(__AMDGCN_WAVEFRONT_SIZE__) && __AMDGCN_WAVEFRONT_SIZE__ != 32
+#if defined(__HIP_DEVICE_COMPILE__) && !defined(__GFX10__) && !defined(__GFX11__) && !defined(__GFX12__)
 #error "Hearth's kernels are for GPUs whose warps have 32 lanes: gfx10, gfx11 and gfx12"
 #endif
 
