@@ -14,30 +14,6 @@ LONGROPE = {"rope_type": "longrope", **FACTORS}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
 
 # Title: family, edits of config.json, and what a refusal names (None: equal).
-ROPE = {"rope_type": "longrope", **FACTORS}
-YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
-SLIDING = ["full_attention", "sliding_attention", "full_attention"]
-
-
-def without(keys, *left_out):
-    return {key: value for key, value in keys.items() if key not in left_out}
-
-
-def scaling(**keys):
-    return {"rope_scaling": keys}
-
-
-def parameters(**keys):
-    """The form of version 5."""
-    return {"rope_scaling": ABSENT, "rope_theta": ABSENT, "rope_parameters": {"rope_theta": 10000.0, **keys}}
-
-
-def by_layer(**keys):
-    """That form for a family whose layers differ."""
-    return {"rope_scaling": ABSENT, "rope_theta": ABSENT, "rope_local_base_freq": ABSENT, "rope_parameters": keys}
-
-
-# Title: family, edits of config.json, and what a refusal names (None: equal).
 ROPE = {
     "linear": ("llama", scaling(rope_type="linear", factor=2.0), None),
     "linear by type": ("llama", scaling(type="linear", factor=2.0), None),
