@@ -11,8 +11,6 @@ case ${1:-} in
 esac
 cd "$ROOT"
 JOBS=${HEARTH_JOBS:-$(nproc)}
-# One compilation serves every build folder.
-export CCACHE_BASEDIR=$ROOT CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
 
 say() { printf '== %s\n' "$*"; }
 fail() {
