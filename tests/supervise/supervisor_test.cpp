@@ -273,6 +273,7 @@ class Supervising {
     process_ = fork();
     if (process_ == 0) {
       close(pipe_[0]);
+      std::signal(SIGHUP, SIG_DFL);  // ignored where the tests run under nohup
       _exit(supervise([&](const Seat& seat) { return work(seat, pipe_[1]); }, {.size = size}));
     }
     close(pipe_[1]);
