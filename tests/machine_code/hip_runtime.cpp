@@ -1,0 +1,403 @@
+// A stand-in for libamdhip64: GPUs whose kernels machine.h executes, for a HIP build that knows nothing of
+// it. Whatever is queued is done at once; streams and events keep what recordings (graphs) need.
+//   MACHINE_CODE_TARGET=gfx1100               which code objects of the program are loaded
+//   MACHINE_CODE_GPUS=1                       how many such GPUs there are
+//   MACHINE_CODE_ORDER=forward|reverse|SEED   of blocks and waves
+//   MACHINE_CODE_POISON=7fbadbad              what registers, shared memory and allocations hold at first
+//   MACHINE_CODE_REPORT=FILE                  kernels of the program and the instructions that each executed
+#define __HIP_PLATFORM_AMD__  // NOLINT(bugprone-reserved-identifier): HIP asks for it.
+#include <hip/hip_runtime_api.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "machine.h"
+
+namespace {
+
+using namespace machine_code;
+
+constexpr size_t kMemory = size_t{4} << 30, kGap = 4096;
+
+struct Recording {
+  std::vector<std::function<void()>> steps;
+};
+struct Stream {
+  std::shared_ptr<Recording> recording;
+};
+struct Event {
+  std::shared_ptr<Recording> recording;
+  std::chrono::steady_clock::time_point time;
+};
+struct Graph {
+  std::shared_ptr<Recording> recording;
+};
+struct Program {
+  std::unique_ptr<CodeObject> object;
+};
+struct Kept {
+  std::vector<std::byte> bytes;
+  std::byte* begin = nullptr;
+};
+
+std::string setting(const char* name, const char* otherwise) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? otherwise : value;
+}
+
+/// Never destroyed: kernels are unregistered after main.
+struct State {
+  std::mutex mutex;
+  std::string target = setting("MACHINE_CODE_TARGET", "gfx1100");
+  int gpus = std::atoi(setting("MACHINE_CODE_GPUS", "1").c_str());
+  std::map<void*, size_t> memory;
+  size_t used = 0;
+  std::vector<std::unique_ptr<Program>> programs;
+  std::unordered_map<const void*, std::pair<Program*, std::string>> functions;
+  hipError_t last = hipSuccess, lost = hipSuccess;
+  std::string fault;
+
+  State() {
+    const std::string order = setting("MACHINE_CODE_ORDER", "forward");
+    Settings& set = settings();
+    set.poison = static_cast<uint32_t>(std::stoul(setting("MACHINE_CODE_POISON", "7fbadbad"), nullptr, 16));
+    if (order == "reverse")
+      set.order = Settings::Order::reverse;
+    else if (order != "forward")
+      set.order = Settings::Order::random, set.seed = std::stoull(order);
+    counts();
+    std::atexit([] { state().report(); });
+  }
+  static State& state() {
+    static auto* all = new State;
+    return *all;
+  }
+  /// A line for each kernel: its instructions and its name; then for each code object the addresses that were
+  /// executed, of all.
+  void report() const {
+    const std::string path = setting("MACHINE_CODE_REPORT", "");
+    FILE* file = path.empty() ? nullptr : std::fopen(path.c_str(), "a");
+    if (file == nullptr) return;
+    for (const auto& program : programs) {
+      if (!program->object) continue;
+      for (const auto& [name, kernel] : program->object->kernels()) {
+        const auto ran = counts().by_kernel.find(name);
+        std::fprintf(file, "kernel %llu %s\n",
+                     ran == counts().by_kernel.end() ? 0ULL : static_cast<unsigned long long>(ran->second),
+                     name.c_str());
+      }
+      std::fprintf(file, "executed %zu\n", program->object->num_executed());
+    }
+    std::fclose(file);
+  }
+};
+State& state() { return State::state(); }
+
+hipError_t answer(hipError_t error) {
+  if (error != hipSuccess) state().last = error;
+  return error;
+}
+Stream& of(hipStream_t stream) {
+  static Stream none;
+  return stream == nullptr ? none : *reinterpret_cast<Stream*>(stream);
+}
+
+/// Now, or whenever the recording is replayed. A fault loses the GPU, as it would lose a real one's context.
+template <typename F>
+hipError_t perform(hipStream_t stream, F f) {
+  if (const auto& recording = of(stream).recording) {
+    recording->steps.emplace_back(f);
+    return hipSuccess;
+  }
+  if (state().lost != hipSuccess) return answer(state().lost);
+  try {
+    f();
+  } catch (const Fault& fault) {
+    std::fprintf(stderr, "machine code: %s\n", fault.what.c_str());
+    state().fault = fault.what;
+    state().lost = hipErrorIllegalAddress;
+    return answer(hipErrorIllegalAddress);
+  }
+  return hipSuccess;
+}
+
+struct Configuration {
+  dim3 grid, block;
+  size_t shared = 0;
+  hipStream_t stream = nullptr;
+};
+thread_local std::vector<Configuration> configurations;
+
+/// The code objects of an offload bundle (clang's "Offload Bundler" document): entries of offset, bytes and
+/// target.
+void load_bundle(Program& program, const std::byte* bundle) {
+  if (std::memcmp(bundle, "__CLANG_OFFLOAD_BUNDLE__", 24) != 0)
+    throw Fault{"a bundle of another kind, compressed perhaps"};
+  auto number = [&](size_t at) {
+    uint64_t value;
+    std::memcpy(&value, bundle + at, sizeof value);
+    return value;
+  };
+  size_t at = 32;
+  for (uint64_t i = 0; i < number(24); ++i) {
+    const uint64_t offset = number(at), bytes = number(at + 8), length = number(at + 16);
+    const std::string target(reinterpret_cast<const char*>(bundle + at + 24), length);
+    at += 24 + length;
+    if (target.find(state().target) != target.npos)
+      program.object = std::make_unique<CodeObject>(bundle + offset, bytes);
+  }
+}
+
+bool fits(const Kernel& kernel, dim3 grid, dim3 block, size_t shared) {
+  const uint64_t threads = uint64_t{block.x} * block.y * block.z;
+  constexpr uint64_t kMostThreads = 1024, kMostShared = 65536, kMostBlocks = 65535;
+  return threads > 0 && threads <= kMostThreads && grid.x > 0 && grid.y > 0 && grid.z > 0 &&
+         uint64_t{grid.x} * block.x <= 0xffffffff && grid.y <= kMostBlocks && grid.z <= kMostBlocks &&
+         kernel.lds_bytes + shared <= kMostShared;
+}
+
+void* allocated(size_t bytes) {
+  const size_t whole = (bytes + 2 * kGap + kGap - 1) / kGap * kGap;
+  auto* made = static_cast<std::byte*>(std::aligned_alloc(kGap, whole));
+  if (made == nullptr) return nullptr;
+  const uint32_t poison = settings().poison;
+  for (size_t i = kGap; i + sizeof poison <= whole; i += sizeof poison)
+    std::memcpy(made + i, &poison, sizeof poison);
+  allow(reinterpret_cast<uint64_t>(made + kGap), bytes);
+  return made + kGap;
+}
+void released(void* memory) {
+  forbid(reinterpret_cast<uint64_t>(memory));
+  std::free(static_cast<std::byte*>(memory) - kGap);
+}
+
+}  // namespace
+
+extern "C" {
+
+void** __hipRegisterFatBinary(const void* wrapper) {
+  State& all = state();
+  Program& program = *all.programs.emplace_back(std::make_unique<Program>());
+  const std::byte* bundle = nullptr;
+  std::memcpy(&bundle, static_cast<const std::byte*>(wrapper) + 8, sizeof bundle);
+  try {
+    load_bundle(program, bundle);
+  } catch (const Fault& fault) {
+    std::fprintf(stderr, "machine code: %s\n", fault.what.c_str());
+  }
+  return reinterpret_cast<void**>(&program);
+}
+void __hipUnregisterFatBinary(void**) {}
+void __hipRegisterFunction(void** program, const void* host, char*, const char* name, unsigned, void*, void*,
+                           void*, void*, int*) {
+  state().functions[host] = {reinterpret_cast<Program*>(program), name};
+}
+void __hipRegisterVar(void**, void*, char*, char* name, int, size_t, int, int) {
+  std::fprintf(stderr, "machine code: variables of the GPU are not supported: %s\n", name);
+}
+hipError_t __hipPushCallConfiguration(dim3 grid, dim3 block, size_t shared, hipStream_t stream) {
+  configurations.push_back({grid, block, shared, stream});
+  return hipSuccess;
+}
+hipError_t __hipPopCallConfiguration(dim3* grid, dim3* block, size_t* shared, hipStream_t* stream) {
+  const Configuration last = configurations.back();
+  configurations.pop_back();
+  *grid = last.grid, *block = last.block, *shared = last.shared, *stream = last.stream;
+  return hipSuccess;
+}
+
+hipError_t hipLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments, size_t shared,
+                           hipStream_t stream) {
+  const auto found = state().functions.find(function);
+  if (found == state().functions.end() || !found->second.first->object)
+    return answer(hipErrorInvalidDeviceFunction);
+  const auto& kernels = found->second.first->object->kernels();
+  const auto kernel = kernels.find(found->second.second);
+  if (kernel == kernels.end()) return answer(hipErrorInvalidDeviceFunction);
+  const Kernel& k = kernel->second;
+  if (!fits(k, grid, block, shared)) return answer(hipErrorInvalidConfiguration);
+  std::vector<std::vector<std::byte>> values;
+  for (const Argument& argument : k.arguments) {
+    if (argument.kind.starts_with("hidden_")) continue;
+    const auto* from = static_cast<const std::byte*>(*arguments++);
+    values.emplace_back(from, from + argument.size);
+  }
+  return perform(stream, [&k, grid, block, values, shared]() mutable {
+    std::vector<void*> pointers;
+    for (auto& value : values) pointers.push_back(value.data());
+    launch(k, {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, pointers.data(), shared);
+  });
+}
+
+hipError_t hipGetDeviceCount(int* count) {
+  *count = state().gpus;
+  return hipSuccess;
+}
+hipError_t hipSetDevice(int) { return hipSuccess; }
+hipError_t hipDriverGetVersion(int* version) {
+  *version = HIP_VERSION;
+  return hipSuccess;
+}
+hipError_t hipRuntimeGetVersion(int* version) { return hipDriverGetVersion(version); }
+hipError_t hipDeviceGetPCIBusId(char* address, int length, int device) {
+  std::snprintf(address, static_cast<size_t>(length), "ffff:%02x:00.0", device);
+  return hipSuccess;
+}
+hipError_t hipGetDeviceProperties(hipDeviceProp_t* gpu, int) {
+  std::memset(gpu, 0, sizeof *gpu);
+  std::snprintf(gpu->name, sizeof gpu->name, "machine code of %s", state().target.c_str());
+  std::snprintf(gpu->gcnArchName, sizeof gpu->gcnArchName, "%s", state().target.c_str());
+  gpu->totalGlobalMem = kMemory;
+  gpu->sharedMemPerBlock = 65536;
+  gpu->multiProcessorCount = 4;
+  gpu->warpSize = 32;
+  gpu->maxThreadsPerBlock = 1024;
+  return hipSuccess;
+}
+hipError_t hipMemGetInfo(size_t* free, size_t* total) {
+  *total = kMemory;
+  *free = kMemory - state().used;
+  return hipSuccess;
+}
+
+hipError_t hipMalloc(void** memory, size_t bytes) {
+  const std::lock_guard lock(state().mutex);
+  if (state().used + bytes > kMemory || (*memory = allocated(bytes)) == nullptr)
+    return answer(hipErrorOutOfMemory);
+  state().memory[*memory] = bytes;
+  state().used += bytes;
+  return hipSuccess;
+}
+hipError_t hipFree(void* memory) {
+  const std::lock_guard lock(state().mutex);
+  if (memory == nullptr) return hipSuccess;
+  const auto at = state().memory.find(memory);
+  if (at == state().memory.end()) return answer(hipErrorInvalidValue);
+  state().used -= at->second;
+  state().memory.erase(at);
+  released(memory);
+  return hipSuccess;
+}
+hipError_t hipHostMalloc(void** memory, size_t bytes, unsigned) {
+  const std::lock_guard lock(state().mutex);
+  *memory = allocated(bytes);
+  return *memory == nullptr ? answer(hipErrorOutOfMemory) : hipSuccess;
+}
+hipError_t hipHostFree(void* memory) {
+  const std::lock_guard lock(state().mutex);
+  if (memory != nullptr) released(memory);
+  return hipSuccess;
+}
+
+hipError_t hipMemcpyAsync(void* to, const void* from, size_t bytes, hipMemcpyKind, hipStream_t stream) {
+  return perform(stream, [=] { std::memmove(to, from, bytes); });
+}
+hipError_t hipMemsetAsync(void* to, int value, size_t bytes, hipStream_t stream) {
+  return perform(stream, [=] { std::memset(to, value, bytes); });
+}
+hipError_t hipLaunchHostFunc(hipStream_t stream, hipHostFn_t function, void* argument) {
+  return perform(stream, [=] { function(argument); });
+}
+
+hipError_t hipStreamCreateWithFlags(hipStream_t* stream, unsigned) {
+  *stream = reinterpret_cast<hipStream_t>(new Stream);
+  return hipSuccess;
+}
+hipError_t hipStreamDestroy(hipStream_t stream) {
+  delete reinterpret_cast<Stream*>(stream);
+  return hipSuccess;
+}
+hipError_t hipStreamQuery(hipStream_t) { return state().lost; }
+hipError_t hipStreamSynchronize(hipStream_t) { return state().lost; }
+hipError_t hipStreamIsCapturing(hipStream_t stream, hipStreamCaptureStatus* status) {
+  *status = of(stream).recording ? hipStreamCaptureStatusActive : hipStreamCaptureStatusNone;
+  return hipSuccess;
+}
+hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode) {
+  of(stream).recording = std::make_shared<Recording>();
+  return hipSuccess;
+}
+hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t* graph) {
+  if (!of(stream).recording) return answer(hipErrorIllegalState);
+  *graph = reinterpret_cast<hipGraph_t>(new Graph{std::exchange(of(stream).recording, nullptr)});
+  return hipSuccess;
+}
+/// A stream that waits for an event of a recording joins the recording, until the recording ends.
+hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned) {
+  const auto& recording = reinterpret_cast<Event*>(event)->recording;
+  if (recording && !of(stream).recording) of(stream).recording = recording;
+  return hipSuccess;
+}
+hipError_t hipEventCreate(hipEvent_t* event) {
+  *event = reinterpret_cast<hipEvent_t>(new Event);
+  return hipSuccess;
+}
+hipError_t hipEventDestroy(hipEvent_t event) {
+  delete reinterpret_cast<Event*>(event);
+  return hipSuccess;
+}
+hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) {
+  auto* e = reinterpret_cast<Event*>(event);
+  e->recording = of(stream).recording;
+  e->time = std::chrono::steady_clock::now();
+  return hipSuccess;
+}
+hipError_t hipEventElapsedTime(float* milliseconds, hipEvent_t from, hipEvent_t to) {
+  const auto passed = reinterpret_cast<Event*>(to)->time - reinterpret_cast<Event*>(from)->time;
+  *milliseconds = std::chrono::duration<float, std::milli>(passed).count();
+  return hipSuccess;
+}
+hipError_t hipGraphInstantiateWithFlags(hipGraphExec_t* made, hipGraph_t graph, unsigned long long) {
+  *made = reinterpret_cast<hipGraphExec_t>(new Graph{reinterpret_cast<Graph*>(graph)->recording});
+  return hipSuccess;
+}
+hipError_t hipGraphDestroy(hipGraph_t graph) {
+  delete reinterpret_cast<Graph*>(graph);
+  return hipSuccess;
+}
+hipError_t hipGraphExecDestroy(hipGraphExec_t graph) {
+  delete reinterpret_cast<Graph*>(graph);
+  return hipSuccess;
+}
+hipError_t hipGraphLaunch(hipGraphExec_t graph, hipStream_t stream) {
+  return perform(stream, [recording = reinterpret_cast<Graph*>(graph)->recording] {
+    for (const auto& step : recording->steps) step();
+  });
+}
+
+/// For tests: what the last fault was, which this forgets, as if the GPU had been reset.
+const char* machineCodeFault() {
+  static std::string text;
+  text = std::exchange(state().fault, "");
+  state().lost = state().last = hipSuccess;
+  return text.c_str();
+}
+/// For tests: the order of blocks and waves from here on, 0: forward, and the poison.
+void machineCodeOrder(uint64_t seed, uint32_t poison) {
+  settings().order = seed == 0 ? Settings::Order::forward : Settings::Order::random;
+  settings().seed = seed;
+  settings().poison = poison;
+}
+
+hipError_t hipGetLastError() { return std::exchange(state().last, hipSuccess); }
+const char* hipGetErrorName(hipError_t error) {
+  static thread_local char text[32];
+  std::snprintf(text, sizeof text, "hipError%d", static_cast<int>(error));
+  return text;
+}
+const char* hipGetErrorString(hipError_t error) {
+  if (error == hipErrorIllegalAddress) return "a kernel did what the standard error output says";
+  return error == hipSuccess ? "no error" : hipGetErrorName(error);
+}
+
+}  // extern "C"

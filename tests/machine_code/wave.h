@@ -1,0 +1,63 @@
+// The state of a wave of 32 lanes, and what executes its instructions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "code_object.h"
+#include "decode.h"
+
+namespace machine_code {
+
+class Block;
+
+/// Which loads a wait waits for. gfx11 has no counter of its own for scalar loads: they count with shared
+/// memory.
+enum class Counter { vector_memory, shared_memory, scalar_memory };
+
+/// A load under way: its registers may not be touched before a wait.
+struct Load {
+  Counter counter = Counter::vector_memory;
+  bool any_order = false;  ///< scalar loads: only a wait for all says that this one has arrived
+  bool stays = false;      ///< within the wave: shuffles, which count as shared memory and touch none
+  Registers to;
+};
+
+struct Wave {
+  alignas(64) uint32_t v[256 * 32];
+  uint32_t s[128];
+  uint32_t scc = 0;
+  uint64_t pc = 0;
+  int number = 0;
+  bool done = false, at_barrier = false;
+  std::vector<std::byte> scratch;  ///< of all lanes, one after the other
+  std::vector<Load> loads;
+  uint64_t under_way[8] = {};  ///< a bit for each register that a load goes to, numbered as operands
+  Block* block = nullptr;
+
+  uint32_t exec() const { return s[kExec]; }
+  uint32_t* vector(uint16_t operand) { return v + (operand - kVector) * 32; }
+
+  void issue(const Load& load);
+  /// At most `left` loads of that counter are under way from here on.
+  void wait(Counter counter, uint32_t left);
+  /// Throws Fault when a register of the instruction is still being loaded.
+  void check(const Instruction& in) const;
+};
+
+// The high words of generic addresses of shared and scratch memory, which kernels read from operands 235 and
+// 237.
+constexpr uint32_t kSharedAperture = 0x10000, kScratchAperture = 0x20000;
+
+/// The value of a scalar operand: register, constant or literal; floats of 64 bits as `kind` 'd' says.
+uint64_t scalar_value(const Wave& wave, const Instruction& in, uint16_t operand, int bits, char kind);
+void write_scalar(Wave& wave, uint16_t operand, int bits, uint64_t value);
+/// The source of a vector instruction as words of lanes, with modifiers; `buffer` has 64 words for what is
+/// not in registers so.
+const uint32_t* lanes_of(Wave& wave, const Instruction& in, int k, uint32_t* buffer);
+
+/// Executes one instruction, whose pc has been passed.
+void execute(Wave& wave, const Instruction& in);
+
+}  // namespace machine_code
