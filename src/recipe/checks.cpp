@@ -215,11 +215,6 @@ void check(const Recipe& recipe, const Places& places) {
     user_error("expected data.path, the {} that holds the data of kind {}, got none in {}; try {}",
                text ? "file" : "folder", recipe.data.kind, places.of("data.kind"),
                text ? "data=FILE.jsonl or data=FILE.txt" : "data.path=DIR");
-  } else if (kind == DataKind::shapes && !recipe.data.path.empty()) {
-    user_error(
-        "expected no data.path for data of kind shapes, which is generated, got '{}' in {}; try "
-        "data.kind=folder",
-        recipe.data.path, places.of("data.path"));
   }
   if (std::ssize(recipe.model.hidden) > kMostLayers) {
     user_error("expected at most {} widths in model.hidden, got {} in {}; try [512, 256]", kMostLayers,

@@ -30,7 +30,6 @@ TEST(Recipe, MistakesAreNamed) {
   EXPECT_THAT(fault("model: {name: resnet19}"), HasSubstr("did you mean 'resnet18'?"));
   EXPECT_THAT(fault("", {"train.batch"}), HasSubstr("expected an override like"));
   EXPECT_THAT(fault("seed: 1\ndata: {kind: idx}"), HasSubstr("expected data.path"));
-  EXPECT_THAT(fault("seed: 1\ndata: {kind: shapes, path: /data}"), HasSubstr("expected no data.path"));
   EXPECT_THAT(fault("seed: 1\ndata: {kind: idx}"), HasSubstr("in r.yaml:2"));
   EXPECT_THAT(fault("a: ["), HasSubstr("in r.yaml:"));
   EXPECT_THAT(fault("seed: 1\nseed: 2\n"), HasSubstr("got 'seed' twice, the second time in r.yaml:2"));
