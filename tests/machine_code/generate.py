@@ -22,9 +22,10 @@ ENCODINGS = {
 }
 NEWER_NAMES = {"FLAT": "VFLAT", "GLOBAL": "VGLOBAL", "SCRATCH": "VSCRATCH", "MUBUF": "VBUFFER"}
 # Control flow, waits, what crosses lanes, matrix products, and what the pseudocode says wrongly or not at all.
-BY_HAND = re.compile(r"""S_(BRANCH|CBRANCH\w*|SETPC\w*|SWAPPC\w*|GETPC\w*|CALL\w*|ENDPGM\w*|BARRIER\w*|WAIT\w*|NOP|SLEEP\w*|CLAUSE|DELAY_ALU|SENDMSG\w*
-    |GETREG\w*|SETREG\w*|ICACHE\w*|SET_INST\w*|TRAP|SETHALT|VERSION|CODE_END|GET_BARRIER\w*|WAKEUP\w*)
-    |V_(READ\w*LANE\w*|WRITELANE\w*|PERMLANE\w*|WMMA\w*|SWMMAC\w*|FMA_MIX\w*|DIV_SCALE\w*|DIV_FMAS\w*|TRIG_PREOP\w*|PERM_B32|NOP|SWAP\w*|MOVREL\w*|DOT\w*)
+BY_HAND = re.compile(r"""S_(BRANCH|CBRANCH\w*|SETPC\w*|SWAPPC\w*|GETPC\w*|CALL\w*|ENDPGM\w*|BARRIER\w*|WAIT\w*|NOP|SLEEP\w*|CLAUSE
+    |DELAY_ALU|SENDMSG\w*|GETREG\w*|SETREG\w*|ICACHE\w*|SET_INST\w*|TRAP|SETHALT|VERSION|CODE_END|GET_BARRIER\w*|WAKEUP\w*)
+    |V_(READ\w*LANE\w*|WRITELANE\w*|PERMLANE\w*|WMMA\w*|SWMMAC\w*|FMA_MIX\w*|DIV_SCALE\w*|DIV_FMAS\w*|TRIG_PREOP\w*|PERM_B32|NOP
+    |SWAP\w*|MOVREL\w*|DOT\w*)
     |DS_(BPERMUTE|PERMUTE|SWIZZLE)\w*|GLOBAL_(INV|WB\w*)|BUFFER_GL\w*""", re.VERBOSE)
 # Where the document rounds a thing twice, or takes turns for radians: (what it says, what the hardware does).
 CORRECTIONS = [
@@ -72,7 +73,8 @@ class Access(Translator):
         if self.peek()[0] == "suffix":
             bits = int(self.peek()[1][2:])
             kind = self.take()[1][1]
-            whole = Value(wide.word(0), "u", 32) if bits <= 32 else Value(f"(uint64_t{{{wide.word(1)}}} << 32 | {wide.word(0)})", "u", 64)
+            both = f"(uint64_t{{{wide.word(1)}}} << 32 | {wide.word(0)})"
+            whole = Value(wide.word(0), "u", 32) if bits <= 32 else Value(both, "u", 64)
             return self.reinterpreted(whole, kind, bits)
         self.take("[")
         high = int(self.take()[1])
@@ -190,42 +192,65 @@ def operand(operands, names):
     return 0, "i"
 
 
+# Fields of an encoding that hold its destination and its sources.
+OPERANDS = [("vdst", "sdst", "sdata", "vdata"), ("src0", "vsrc0", "ssrc0", "data0", "data", "vsrc"), ("src1", "vsrc1", "ssrc1", "data1"),
+            ("src2",)]
+
+
+class Source:
+    """The C++ of one generation: functions, of which equal ones are written once, and a table for each encoding."""
+
+    def __init__(self):
+        self.functions, self.tables, self.names, self.unknown = [], [], {}, []
+
+    def function_of(self, op, encoding, kind, text):
+        """What the table says of the function and its properties."""
+        none = "nullptr", {"result": False, "loads": False, "stores": False}
+        plain = re.sub(r"_E(32|64)$", "", op.name)
+        if not kind or not text or BY_HAND.fullmatch(plain):
+            return none
+        try:
+            lines, flags = function("NAME", kind, text)
+        except (Unknown, ValueError, KeyError) as error:
+            self.unknown.append(f"{op.name}: {error}")
+            return none
+        key = kind, "\n".join(lines)
+        if key not in self.names:
+            self.names[key] = f"{encoding.lower()}_{plain}"
+            self.functions += [lines[0].replace("NAME", self.names[key]), *lines[1:]]
+        return f"reinterpret_cast<Function>(&{self.names[key]})", flags
+
+    def table(self, encoding, kind, opcodes, operands, pcode):
+        self.tables.append(f"const Operation {encoding.lower()}[] = {{")
+        for op in opcodes:
+            run, flags = self.function_of(op, encoding, kind, pcode.get(op))
+            sizes = [operand(operands.get(op, {}), names) for names in OPERANDS]
+            bits, kinds = ", ".join(str(size[0]) for size in sizes), "".join(size[1] for size in sizes)
+            plain = re.sub(r"_E(32|64)$", "", op.name)
+            properties = ", ".join(str(flags[name]).lower() for name in ("result", "loads", "stores"))
+            self.tables.append(f'  {{"{plain}", {op.value}, {run}, Kind::{(kind or "hand").lower()}, {{{bits}}}, "{kinds}", {properties}}},')
+        self.tables.append("};")
+
+    def write(self, generation, out):
+        every = [f"      {{Encoding::{e.lower()}, {e.lower()}}}," for e in ENCODINGS]
+        lines = ['#include "instruction.h"', "", "namespace machine_code {", "namespace {", *self.functions, *self.tables,
+                 "}  // namespace", f"std::span<const Table> {generation}_tables() {{", "  static const Table all[] = {", *every, "  };",
+                 "  return all;", "}", "}  // namespace machine_code", ""]
+        with open(out, "w") as file:
+            file.write("\n".join(lines))
+
+
 def main(tinygrad, generation, out):
     sys.path.insert(0, tinygrad)
     package = f"tinygrad.runtime.autogen.amd.{ARCHITECTURES[generation]}"
     enum, operands, pcode = (importlib.import_module(f"{package}.{part}") for part in ("enum", "operands", "str_pcode"))
-    bodies, tables, emitted, unknown = [], [], {}, []
+    source = Source()
     for encoding, kind in ENCODINGS.items():
-        opcodes = getattr(enum, f"{NEWER_NAMES.get(encoding, encoding)}Op", None) if generation == "gfx12" else getattr(enum, f"{encoding}Op", None)
-        rows = []
-        for op in opcodes or []:
-            name, run, flags = op.name, "nullptr", {"result": False, "loads": False, "stores": False}
-            plain = re.sub(r"_E(32|64)$", "", name)
-            if kind and op in pcode.PCODE and not BY_HAND.fullmatch(plain):
-                try:
-                    lines, flags = function("NAME", kind, pcode.PCODE[op])
-                    key = (kind, "\n".join(lines))
-                    if key not in emitted:
-                        emitted[key] = f"{encoding.lower()}_{plain}"
-                        bodies += [lines[0].replace("NAME", emitted[key]), *lines[1:]]
-                    run = f"reinterpret_cast<Function>(&{emitted[key]})"
-                except (Unknown, ValueError, KeyError) as error:
-                    unknown.append(f"{name}: {error}")
-            known = operands.OPERANDS.get(op, {})
-            sizes = [operand(known, names) for names in (("vdst", "sdst", "sdata", "vdata"), ("src0", "vsrc0", "ssrc0", "data0", "data", "vsrc"),
-                                                         ("src1", "vsrc1", "ssrc1", "data1"), ("src2",))]
-            bits = ", ".join(str(size[0]) for size in sizes)
-            kinds = "".join(size[1] for size in sizes)
-            rows.append(f'  {{"{plain}", {op.value}, {run}, Kind::{(kind or "hand").lower()}, {{{bits}}}, "{kinds}", '
-                        f'{str(flags["result"]).lower()}, {str(flags["loads"]).lower()}, {str(flags["stores"]).lower()}}},')
-        tables += [f"const Operation {encoding.lower()}[] = {{", *rows, "};"]
-    with open(out, "w") as file:
-        file.write("\n".join(['#include "instruction.h"', "", "namespace machine_code {", "namespace {", *bodies, *tables, "}  // namespace",
-                              f"std::span<const Table> {generation}_tables() {{", "  static const Table all[] = {", *(f"      {{Encoding::{e.lower()}, {e.lower()}}}," for e in ENCODINGS),
-                              "  };", "  return all;", "}",
-                              "}  // namespace machine_code", ""]))
-    print(f"{generation}: {len(emitted)} functions")
-    for line in unknown:
+        name = NEWER_NAMES.get(encoding, encoding) if generation == "gfx12" else encoding
+        source.table(encoding, kind, getattr(enum, f"{name}Op"), operands.OPERANDS, pcode.PCODE)
+    source.write(generation, out)
+    print(f"{generation}: {len(source.names)} functions")
+    for line in source.unknown:
         print("  unknown", line)
 
 
