@@ -124,9 +124,8 @@ void add_text_fields(std::vector<Field>& fields) {
   key("val_share", "text: fraction of data.path that is held out for validation", &Data::val_share,
       Real{0, 1});
   key("format",
-      "text: format of records: text, prompt_completion, alpaca, sharegpt, openai, preference; detect: by "
-      "their "
-      "fields",
+      "text: format of records: text, prompt_completion, alpaca, sharegpt, openai, preference; "
+      "detect: by their fields",
       &Data::format);
   key("fields", "text: names of fields in the data, like [prompt=question,completion=answer]", &Data::fields);
   key("template", "text: chat template: {} or a file; empty: the tokenizer's", &Data::template_);
