@@ -267,13 +267,15 @@ TEST_F(Supervisor, GoesOnWithAsManyDevicesAsTheWorkAllows) {
 /// A supervisor in a process of its own, whose workers write to a pipe.
 class Supervising {
  public:
-  Supervising(int size, const std::function<int(const Seat&, int pipe)>& work) {
+  /// hangup: what the process that supervises does at SIGHUP, whatever the tests run under (nohup).
+  Supervising(int size, const std::function<int(const Seat&, int pipe)>& work,
+              sighandler_t hangup = SIG_DFL) {
     if (pipe(pipe_.data()) != 0) std::abort();
     std::fflush(nullptr);
     process_ = fork();
     if (process_ == 0) {
       close(pipe_[0]);
-      std::signal(SIGHUP, SIG_DFL);  // ignored where the tests run under nohup
+      std::signal(SIGHUP, hangup);
       _exit(supervise([&](const Seat& seat) { return work(seat, pipe_[1]); }, {.size = size}));
     }
     close(pipe_[1]);
@@ -377,14 +379,13 @@ TEST_P(SupervisorOf, TakesHangupsForOneWish) {
 }
 
 TEST_P(SupervisorOf, IgnoresHangupsWhereTheyAreIgnored) {
-  const auto before = std::signal(SIGHUP, SIG_IGN);
-  Supervising supervising(GetParam(), [](const Seat& seat, int pipe) {
+  const auto work = [](const Seat& seat, int pipe) {
     seat.heartbeat.beat(Phase::training, 1);
     tell(pipe);
     sleep_for(0.5);
     return *seat.stop ? kInterrupted : kDone;
-  });
-  std::signal(SIGHUP, before);
+  };
+  Supervising supervising(GetParam(), work, SIG_IGN);
   supervising.read_bytes(GetParam());
   supervising.send(SIGHUP);
   EXPECT_EQ(supervising.wait(), kDone);
