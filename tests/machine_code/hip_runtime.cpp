@@ -31,6 +31,7 @@ constexpr size_t kMemory = size_t{4} << 30, kGap = 4096;
 
 struct Recording {
   std::vector<std::function<void()>> steps;
+  bool ended = false;
 };
 struct Stream {
   std::shared_ptr<Recording> recording;
@@ -109,7 +110,11 @@ hipError_t answer(hipError_t error) {
 }
 Stream& of(hipStream_t stream) {
   static Stream none;
-  return stream == nullptr ? none : *reinterpret_cast<Stream*>(stream);
+  if (stream == nullptr) return none;
+  auto& found = *reinterpret_cast<Stream*>(stream);
+  // Streams that joined a recording leave it when the stream that began it ends it.
+  if (found.recording && found.recording->ended) found.recording.reset();
+  return found;
 }
 
 /// Now, or whenever the recording is replayed. A fault loses the GPU, as it would lose a real one's context.
@@ -328,14 +333,16 @@ hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode) {
   return hipSuccess;
 }
 hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t* graph) {
-  if (!of(stream).recording) return answer(hipErrorIllegalState);
-  *graph = reinterpret_cast<hipGraph_t>(new Graph{std::exchange(of(stream).recording, nullptr)});
+  const std::shared_ptr<Recording> recording = of(stream).recording;
+  if (!recording) return answer(hipErrorIllegalState);
+  recording->ended = true;
+  *graph = reinterpret_cast<hipGraph_t>(new Graph{recording});
   return hipSuccess;
 }
 /// A stream that waits for an event of a recording joins the recording, until the recording ends.
 hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned) {
   const auto& recording = reinterpret_cast<Event*>(event)->recording;
-  if (recording && !of(stream).recording) of(stream).recording = recording;
+  if (recording && !recording->ended && !of(stream).recording) of(stream).recording = recording;
   return hipSuccess;
 }
 hipError_t hipEventCreate(hipEvent_t* event) {
