@@ -79,6 +79,9 @@ class Decoder {
     if (out_.y != nullptr && out_.y->run == nullptr)
       throw Fault{std::string("no rule for the instruction ") + out_.y->name};
     list_registers();
+    out_.unit = unit_of(out_.encoding, *out_.op);
+    out_.cycles = static_cast<uint8_t>(cycles_of(out_.unit, generation_));
+    out_.access_bytes = bytes_of_access(name());
     return std::move(out_);
   }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "counters.h"
 #include "instruction.h"
 
 namespace machine_code {
@@ -49,6 +50,8 @@ struct Instruction {
   uint8_t neg = 0, abs = 0, neg_hi = 0, opsel = 0, opsel_hi = 0, omod = 0;
   bool clamp = false, returns = true;
   Dpp dpp;
+  Unit unit = Unit::control;
+  uint8_t cycles = 1, access_bytes = 4;
   std::vector<Registers>
       used;  ///< no load to them may be under way; but what is loaded to, which Wave::issue looks at
 

@@ -4,7 +4,9 @@
 //   MACHINE_CODE_GPUS=1                       how many such GPUs there are
 //   MACHINE_CODE_ORDER=forward|reverse|SEED   of blocks and waves
 //   MACHINE_CODE_POISON=7fbadbad              what registers, shared memory and allocations hold at first
-//   MACHINE_CODE_REPORT=FILE                  kernels of the program and the instructions that each executed
+//   MACHINE_CODE_REPORT=FILE                  kernels of the program and what each executed (counters.h)
+//   MACHINE_CODE_BLOCKS=0                     of a launch that run, spread over it, to count those of large
+//   ones; 0: all
 #define __HIP_PLATFORM_AMD__  // NOLINT(bugprone-reserved-identifier): HIP asks for it.
 #include <hip/hip_runtime_api.h>
 
@@ -76,6 +78,8 @@ struct State {
       set.order = Settings::Order::reverse;
     else if (order != "forward")
       set.order = Settings::Order::random, set.seed = std::stoull(order);
+    set.counts = setting("MACHINE_CODE_REPORT", "") != "";
+    set.most_blocks = std::stoull(setting("MACHINE_CODE_BLOCKS", "0"));
     counts();
     std::atexit([] { state().report(); });
   }
@@ -96,6 +100,8 @@ struct State {
         std::fprintf(file, "kernel %llu %s\n",
                      ran == counts().by_kernel.end() ? 0ULL : static_cast<unsigned long long>(ran->second),
                      name.c_str());
+        const auto counters = counts().counters.find(name);
+        if (counters != counts().counters.end()) print(counters->second, file);
       }
       std::fprintf(file, "executed %zu\n", program->object->num_executed());
     }

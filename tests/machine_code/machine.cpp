@@ -88,6 +88,7 @@ void Block::start(Wave& wave, const std::byte* packet, const std::byte* argument
   wave.loads.clear();
   std::ranges::fill(wave.under_way, 0);
   wave.scc = poison & 1;
+  wave.clock = 0;
   wave.pc = kernel_.entry;
   const auto first = static_cast<uint32_t>(wave.number) * 32;
   const auto lanes = std::min<uint32_t>(32, static_cast<uint32_t>(threads_.count()) - first);
@@ -136,6 +137,8 @@ void Block::run(Wave& wave) {
       pc = wave.pc;
       in = &object.at(pc);
       wave.pc = pc + static_cast<uint64_t>(in->bytes);
+      wave.clock += in->cycles;
+      counters_.executed[static_cast<size_t>(in->unit)] += 1;
       execute(wave, *in);
       if (++executed == kEndless) throw Fault{"does not end"};
     }
@@ -144,8 +147,7 @@ void Block::run(Wave& wave) {
     throw Fault{kernel_.name + " +" + hex(pc - kernel_.entry) + " (" + name + "), wave " +
                 std::to_string(wave.number) + ": " + fault.what};
   }
-  counts().instructions += executed;
-  counts().by_kernel[kernel_.name] += executed;
+  executed_ += executed;
 }
 
 void Block::run(const std::byte* packet, const std::byte* arguments, const uint32_t id[3], uint64_t index,
@@ -167,8 +169,37 @@ void Block::run(const std::byte* packet, const std::byte* arguments, const uint3
       wave->at_barrier = false;
       if (!wave->done) run(*wave);
     }
-    ++epoch_;
+    meet();
   }
+  counters_.blocks += 1;
+  counters_.waves += static_cast<double>(waves_.size());
+  for (const auto& wave : waves_) counters_.wave_cycles += static_cast<double>(wave->clock);
+  counters_.block_lines += static_cast<double>(lines_.size());
+  counters_.lds_bytes = static_cast<double>(shared_.size());
+  lines_.clear();
+}
+
+/// The waves leave a barrier together.
+void Block::meet() {
+  ++epoch_;
+  uint64_t last = 0;
+  for (const auto& wave : waves_) last = std::max(last, wave->at_barrier ? wave->clock : 0);
+  for (const auto& wave : waves_) {
+    if (wave->at_barrier) wave->clock = last;
+  }
+}
+
+void Block::count_lines(uint32_t on, const uint64_t* address, uint32_t bytes) {
+  std::array<uint64_t, 128> found;
+  const Lines lines = lines_of(on, address, bytes, found);
+  counters_.lines += lines.touched;
+  counters_.least_lines += lines.least;
+  lines_.insert(found.begin(), found.begin() + lines.touched);
+}
+void Block::count_passes(uint32_t on, const uint64_t* address, uint32_t bytes) {
+  const Passes passes = passes_of(on, address, bytes);
+  counters_.passes += passes.taken;
+  counters_.least_passes += passes.least;
 }
 
 std::byte* Block::shared(const Wave& wave, uint64_t address, uint32_t bytes, bool writes) {
@@ -322,8 +353,9 @@ void launch(const Kernel& kernel, Size blocks, Size threads, void** arguments, s
   const uint32_t saved = _mm_getcsr();
   constexpr uint32_t kFlushes = 0x8040;
   _mm_setcsr(saved & ~kFlushes);
-  std::vector<uint64_t> order(blocks.count());
-  for (uint64_t i = 0; i < order.size(); ++i) order[i] = i;
+  const uint64_t most = settings().most_blocks, all = blocks.count();
+  std::vector<uint64_t> order(most == 0 ? all : std::min(most, all));
+  for (uint64_t i = 0; i < order.size(); ++i) order[i] = (2 * i + 1) * all / (2 * order.size());
   if (settings().order == Settings::Order::reverse) std::ranges::reverse(order);
   std::mt19937_64 random(settings().seed);
   if (settings().order == Settings::Order::random) std::ranges::shuffle(order, random);
@@ -340,7 +372,10 @@ void launch(const Kernel& kernel, Size blocks, Size threads, void** arguments, s
     throw;
   }
   _mm_setcsr(saved);
-  ++counts().launches;
+  counts().by_kernel[kernel.name] += block.executed();
+  Counters counters = block.take_counters();
+  counters.launches = 1;
+  counts().counters[kernel.name].add(counters, static_cast<double>(all) / static_cast<double>(order.size()));
 }
 
 }  // namespace machine_code

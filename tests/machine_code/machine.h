@@ -12,6 +12,8 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "code_object.h"
@@ -24,10 +26,12 @@ struct Settings {
   Order order = Order::forward;  ///< of blocks, and of a block's waves between barriers
   uint64_t seed = 1;
   uint32_t poison = 0x7fbadbad;
+  bool counts = false;       ///< fills Counts::counters
+  uint64_t most_blocks = 0;  ///< of a launch that run, spread over it; 0: all. The rest writes nothing.
 };
 Settings& settings();
 
-/// What kernels may read and write. An address that was given back is nobody's.
+/// What kernels may read and write. An address that was released is nobody's.
 void allow(uint64_t address, size_t bytes);
 void forbid(uint64_t address);
 
@@ -39,8 +43,8 @@ struct Size {
 void launch(const Kernel& kernel, Size blocks, Size threads, void** arguments, size_t dynamic_lds_bytes);
 
 struct Counts {
-  uint64_t launches = 0, instructions = 0;
   std::map<std::string, uint64_t> by_kernel;  ///< instructions
+  std::map<std::string, Counters> counters;   ///< by kernel as well
 };
 Counts& counts();
 
@@ -52,14 +56,21 @@ class Block {
   void run(const std::byte* packet, const std::byte* arguments, const uint32_t id[3], uint64_t index,
            uint64_t seed);
   int generation() const { return kernel_.object->generation(); }
+  uint64_t executed() const { return executed_; }
 
   std::byte* shared(const Wave& wave, uint64_t address, uint32_t bytes, bool writes);
   std::byte* global(uint64_t address, uint32_t bytes, bool writes, bool atomic);
   const std::byte* readable(uint64_t address, uint32_t bytes);
 
+  void count_lines(uint32_t on, const uint64_t* address, uint32_t bytes);
+  void count_passes(uint32_t on, const uint64_t* address, uint32_t bytes);
+  /// Of the blocks that have run, and from here on of the next ones.
+  Counters take_counters() { return std::exchange(counters_, {}); }
+
  private:
   void start(Wave& wave, const std::byte* packet, const std::byte* arguments, const uint32_t id[3]);
   void run(Wave& wave);
+  void meet();
 
   /// Who has met a word of shared memory since the barrier that began an epoch, a bit for each wave.
   struct Met {
@@ -73,6 +84,9 @@ class Block {
   uint32_t epoch_ = 0;
   uint64_t index_ = 0;
   uint64_t argument_begin_ = 0, argument_end_ = 0;
+  uint64_t executed_ = 0;  ///< instructions
+  Counters counters_;
+  std::unordered_set<uint64_t> lines_;  ///< of global memory that the block has met
 };
 
 // For Access::locate, whose context is the wave.

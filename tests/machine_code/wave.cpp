@@ -206,6 +206,22 @@ void execute_lanes(Wave& wave, const Instruction& in) {
   run_lanes(wave, half, y, buffers_y);
 }
 
+/// Of shared memory the passes, two accesses for the instructions with two offsets; of global memory the
+/// lines.
+void count_access(Wave& wave, const Instruction& in, const Access& x) {
+  if (in.encoding == Encoding::scratch) return;
+  if (in.encoding != Encoding::ds) return wave.block->count_lines(x.on, x.address, in.access_bytes);
+  const std::string_view name = in.op->name;
+  const bool two = name.find("2ADDR") != name.npos;
+  const uint64_t step = in.access_bytes * (name.find("STRIDE64") != name.npos ? 64u : 1u);
+  for (const uint64_t offset : {two ? in.offset0 * step : x.offset, in.offset1 * step}) {
+    uint64_t at[32];
+    for (int lane = 0; lane < 32; ++lane) at[lane] = x.address[lane] + offset;
+    wave.block->count_passes(x.on, at, in.access_bytes);
+    if (!two) return;
+  }
+}
+
 void execute_access(Wave& wave, const Instruction& in) {
   const Operation& op = *in.op;
   thread_local uint32_t result[16 * 32];
@@ -230,6 +246,7 @@ void execute_access(Wave& wave, const Instruction& in) {
     if (in.encoding == Encoding::scratch) x.address[lane] &= 0xffffffff;
   }
   x.locate = shared ? locate_shared : in.encoding == Encoding::scratch ? locate_scratch : locate_global;
+  if (settings().counts) count_access(wave, in, x);
   const auto words = static_cast<size_t>((op.bits[0] + 31) / 32);
   const bool returns = op.loads && in.returns && words != 0;
   // Loads of 16 bits keep the other half.
@@ -270,7 +287,19 @@ void execute_scalar_load(Wave& wave, const Instruction& in) {
 
 }  // namespace
 
-void Wave::issue(const Load& load) {
+namespace {
+uint64_t latency_of(const Load& load) {
+  if (load.counter == Counter::vector_memory) return kLoadLatency;
+  return load.any_order ? kScalarLatency : kSharedLatency;
+}
+}  // namespace
+
+void Wave::mark(const Load& load) {
+  for (int r = load.to.first; r < load.to.first + load.to.count; ++r)
+    under_way[r / 64] |= uint64_t{1} << r % 64;
+}
+
+void Wave::issue(Load load) {
   // Loads of one counter arrive in order, those of lanes that were off before among them.
   for (const Load& other : loads) {
     const bool meet =
@@ -278,9 +307,9 @@ void Wave::issue(const Load& load) {
     if (meet && (other.counter != load.counter || load.any_order || other.any_order))
       throw Fault{"loads " + register_name(load.to.first) + " before a wait for another load to it"};
   }
+  load.arrives = clock + latency_of(load);
   loads.push_back(load);
-  for (int r = load.to.first; r < load.to.first + load.to.count; ++r)
-    under_way[r / 64] |= uint64_t{1} << r % 64;
+  mark(load);
 }
 
 void Wave::wait(Counter counter, uint32_t left) {
@@ -292,13 +321,14 @@ void Wave::wait(Counter counter, uint32_t left) {
   }
   if (count <= left || (any_order && left != 0)) return;
   uint32_t arrived = count - left;
-  std::erase_if(loads,
-                [&](const Load& load) { return load.counter == counter && arrived != 0 && arrived-- != 0; });
+  std::erase_if(loads, [&](const Load& load) {
+    if (load.counter != counter || arrived == 0) return false;
+    clock = std::max(clock, load.arrives);
+    --arrived;
+    return true;
+  });
   std::ranges::fill(under_way, 0);
-  for (const Load& load : loads) {
-    for (int r = load.to.first; r < load.to.first + load.to.count; ++r)
-      under_way[r / 64] |= uint64_t{1} << r % 64;
-  }
+  for (const Load& load : loads) mark(load);
 }
 
 void Wave::check(const Instruction& in) const {

@@ -22,6 +22,7 @@ struct Load {
   bool any_order = false;  ///< scalar loads: only a wait for all says that this one has arrived
   bool stays = false;      ///< within the wave: shuffles, which count as shared memory and touch none
   Registers to;
+  uint64_t arrives = 0;  ///< in cycles of its wave
 };
 
 struct Wave {
@@ -29,6 +30,7 @@ struct Wave {
   uint32_t s[128];
   uint32_t scc = 0;
   uint64_t pc = 0;
+  uint64_t clock = 0;  ///< cycles since its start, as if no other wave were there
   int number = 0;
   bool done = false, at_barrier = false;
   std::vector<std::byte> scratch;  ///< of all lanes, one after the other
@@ -39,11 +41,14 @@ struct Wave {
   uint32_t exec() const { return s[kExec]; }
   uint32_t* vector(uint16_t operand) { return v + (operand - kVector) * 32; }
 
-  void issue(const Load& load);
+  void issue(Load load);
   /// At most `left` loads of that counter are under way from here on.
   void wait(Counter counter, uint32_t left);
   /// Throws Fault when a register of the instruction is still being loaded.
   void check(const Instruction& in) const;
+
+ private:
+  void mark(const Load& load);
 };
 
 // The high words of generic addresses of shared and scratch memory, which kernels read from operands 235 and

@@ -1,0 +1,77 @@
+// run_graph FILE: runs each node of a graph (ir/text.h) once on the first GPU, on memory of its own, whole
+// numbers zero and the rest as it comes. What each kernel costs is for others to count: an instruction
+// emulator, a profiler.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/gpu/device.h"
+#include "exec/device/gpu.h"
+#include "ops/op_list.h"
+
+namespace {
+
+using namespace hearth;
+
+class Runner {
+ public:
+  explicit Runner(ir::Graph graph) : graph_(std::move(graph)), device_(0), stream_(device_) {}
+
+  void run(const ir::Node& node) {
+    const ir::NodeTypes types(graph_, node);
+    const ir::Kernel kernel = node.op->gpu(types.view(node));
+    std::vector<void*> in, out;
+    for (const ir::ValueId id : node.inputs) in.push_back(place(id));
+    for (size_t k = 0; k < node.outputs.size(); ++k) {
+      const bool over = k < node.op->writes.size() && node.op->writes[k] >= 0;
+      out.push_back(over ? in[static_cast<size_t>(node.op->writes[k])] : place(node.outputs[k]));
+    }
+    kernel.run({.in = in, .out = out, .workspace = room(kernel.workspace_bytes), .stream = &stream_});
+    stream_.synchronize();
+    memory_.clear();
+  }
+  void run() {
+    for (const ir::Node& node : graph_.nodes) {
+      if (node.op->gpu != nullptr && !node.op->is_view) run(node);
+    }
+  }
+
+ private:
+  std::byte* room(int64_t num_bytes) {
+    return memory_.emplace_back(std::make_unique<gpu::Memory>(device_, num_bytes + exec::Gpu::kSlackBytes))
+        ->data();
+  }
+  std::byte* place(ir::ValueId id) {
+    if (id == ir::kNone) return nullptr;
+    const Type& type = graph_.values[static_cast<size_t>(id)].type;
+    std::byte* const made = room(type.num_bytes());
+    if (is_floating(type.dtype)) return made;
+    const std::vector<std::byte> zeros(static_cast<size_t>(type.num_bytes()));
+    stream_.copy_in(made, zeros.data(), type.num_bytes());
+    stream_.synchronize();
+    return made;
+  }
+
+  ir::Graph graph_;
+  gpu::Device device_;
+  gpu::Stream stream_;
+  std::vector<std::unique_ptr<gpu::Memory>> memory_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  std::ifstream file(argc == 2 ? argv[1] : "");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (text.empty()) throw std::runtime_error("expected a file with a graph");
+  Runner(ir::parse(text, ops::find_op)).run();
+  return 0;
+} catch (const std::exception& error) {
+  fmt::print(stderr, "{}\n", error.what());
+  return 2;
+}
