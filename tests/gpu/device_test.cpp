@@ -171,6 +171,26 @@ TEST_F(Devices, EventsTellTime) {
   EXPECT_GE(after.seconds_since(before), 0.02);
 }
 
+TEST_F(Devices, AreWaitedForAsLongAsTheWorkOfTheirStreamsIsAllowed) {
+  Device device(0);
+  Stream a(device), b(device);
+  EXPECT_EQ(a.patience_seconds(), 60);
+  a.allow(5);
+  a.allow(7, 100);
+  a.allow(0, 100);
+  b.allow(1, 80);
+  EXPECT_EQ(a.patience_seconds(), 113) << "work adds up, waiting for others does not";
+  EXPECT_EQ(b.patience_seconds(), 113) << "what one stream does the other may wait for";
+  a.synchronize();
+  EXPECT_EQ(b.patience_seconds(), 81);
+  {
+    Stream gone(device);
+    gone.allow(1000);
+  }
+  b.synchronize();
+  EXPECT_EQ(b.patience_seconds(), 60);
+}
+
 TEST_F(Devices, FailWhereTheyAreTold) {
   emu::gpus() = {{.faulty_launch = 1}, {.hanging_launch = 1}};
   for (const int index : {0, 1}) {

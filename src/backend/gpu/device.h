@@ -150,8 +150,13 @@ class Stream {
   /// Null where the runtime cannot keep such work: it must then be given anew each time.
   std::unique_ptr<Recording> finish_recording();
   void replay(const Recording& recording);
+  /// What was put in may take so long, beyond what was allowed before, and wait so long for other workers.
+  void allow(double work_seconds, double wait_seconds = 0);
+  /// How long synchronize() waits: a minute, and what the work of the GPU's streams was allowed.
+  double patience_seconds() const;
   /// Returns when everything is done. Throws DeviceError.
-  void synchronize(double deadline_seconds = 60);
+  void synchronize() { synchronize(patience_seconds()); }
+  void synchronize(double deadline_seconds);
   /// What rt::launch takes.
   void* handle();
 

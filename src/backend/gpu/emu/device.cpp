@@ -110,7 +110,7 @@ double Event::seconds_since(const Event& earlier) const {
 }
 
 Stream::Stream(Device& device) : parts_(std::make_unique<Parts>(device.parts().gpu)) {}
-Stream::~Stream() = default;
+Stream::~Stream() { parts_->queue.gpu().patience.forget(this); }
 
 void Stream::copy_in(std::byte* device, const void* host, int64_t num_bytes) {
   parts_->queue.enqueue([=, &gpu = parts_->queue.gpu()] {
@@ -149,6 +149,11 @@ void Stream::replay(const Recording& recording) {
   for (const auto& call : recording.parts().recording->calls) call();
 }
 
+void Stream::allow(double work_seconds, double wait_seconds) {
+  parts_->queue.gpu().patience.allow(this, work_seconds, wait_seconds);
+}
+double Stream::patience_seconds() const { return parts_->queue.gpu().patience.seconds(); }
+
 void Stream::synchronize(double deadline_seconds) {
   emu::Gpu& gpu = parts_->queue.gpu();
   try {
@@ -156,9 +161,9 @@ void Stream::synchronize(double deadline_seconds) {
   } catch (const emu::Fault& fault) {
     throw DeviceError(Kind::fault, fault.what());
   }
-  if (!gpu.hangs) return;
-  std::this_thread::sleep_for(std::chrono::duration<double>(deadline_seconds));
-  throw DeviceError(Kind::no_answer, fmt::format("the GPU gave no answer for {} s", deadline_seconds));
+  if (!gpu.hangs) return gpu.patience.forget(this);
+  std::this_thread::sleep_for(std::chrono::duration<double>(deadline_seconds * gpu.settings.hang_scale));
+  throw DeviceError(Kind::no_answer, fmt::format("the GPU gave no answer for {:.0f} s", deadline_seconds));
 }
 void* Stream::handle() { return &parts_->queue; }
 

@@ -12,6 +12,7 @@
 
 #include "backend/gpu/blas.h"
 #include "backend/gpu/emu/grid.h"
+#include "backend/gpu/patience.h"
 
 namespace hearth::emu {
 
@@ -23,6 +24,7 @@ struct GpuSettings {
   int64_t refused_allocation = -1;
   int64_t faulty_launch = -1;
   int64_t hanging_launch = -1;
+  double hang_scale = 1;  ///< the share of its deadline that a wait for a GPU that hangs takes
   bool cannot_record = false;
   /// Events tell a microsecond for each thread launched in place of the time that passed, so that which of
   /// several ways is fastest is always the same: a library's matmul counts as one thread.
@@ -53,6 +55,7 @@ struct Gpu {
   int64_t num_launches = 0;
   int64_t num_threads = 0;  ///< of all launches
   bool hangs = false;
+  gpu::Patience patience = {};
   std::vector<Stream*> streams = {};
   /// What the library has been asked.
   std::set<gpu::BlasMatmul> matmuls = {};

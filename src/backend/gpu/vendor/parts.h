@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "backend/gpu/device.h"
+#include "backend/gpu/patience.h"
 #include "backend/gpu/vendor/runtime.h"
 
 namespace hearth::gpu {
@@ -13,6 +14,7 @@ struct Device::Parts {
   DeviceInfo info;
   /// Something was asked of a stream under recording that a recording cannot keep.
   bool broken_recording = false;
+  Patience patience = {};
 };
 
 namespace vendor {

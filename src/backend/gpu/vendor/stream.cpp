@@ -87,6 +87,7 @@ Stream::Stream(Device& device) : parts_(std::make_unique<Parts>(Parts{.device = 
 }
 Stream::~Stream() {
   parts_->blas.reset();
+  parts_->device->patience.forget(this);
   if (!no_answer) ignore(RUNTIME(StreamDestroy)(parts_->stream));
 }
 
@@ -159,6 +160,11 @@ void Stream::replay(const Recording& recording) {
   check(RUNTIME(GraphLaunch)(recording.parts().graph, parts_->stream), "repeating a recording");
 }
 
+void Stream::allow(double work_seconds, double wait_seconds) {
+  parts_->device->patience.allow(this, work_seconds, wait_seconds);
+}
+double Stream::patience_seconds() const { return parts_->device->patience.seconds(); }
+
 void Stream::synchronize(double deadline_seconds) {
   make_current(*parts_->device);
   if (parts_->is_recorded()) {
@@ -174,7 +180,7 @@ void Stream::synchronize(double deadline_seconds) {
       no_answer = true;
       throw DeviceError(
           DeviceError::Kind::no_answer,
-          fmt::format("{} gave no answer for {} s", parts_->device->info.name, deadline_seconds));
+          fmt::format("{} gave no answer for {:.0f} s", parts_->device->info.name, deadline_seconds));
     }
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, kLongestPause);
@@ -182,6 +188,7 @@ void Stream::synchronize(double deadline_seconds) {
   }
   vendor::check(take_refused_launch(), "a kernel's launch");
   vendor::check(result, "work on the GPU");
+  parts_->device->patience.forget(this);
 }
 
 void* Stream::handle() {
