@@ -172,8 +172,10 @@ Compiler::Placed Compiler::place_within(passes::TrainGraph train, const std::vec
   };
   passes::run_passes(train, context, passes::Stage::place);
   context.recompute.fits = context.recompute.peak_after_bytes <= options().budget_bytes;
-  exec::CompileOptions compile{
-      .backend = options().backend, .num_threads = options().num_threads, .pack = compiled.is_packed};
+  exec::CompileOptions compile{.backend = options().backend,
+                               .num_threads = options().num_threads,
+                               .device = options().device,
+                               .pack = compiled.is_packed};
   if (trials_.kernels != nullptr) {
     trials_.kernels->cover(train.graph);
     compile.trusts = [kernels = trials_.kernels](const ir::OpDef& op, const ir::NodeView& view) {

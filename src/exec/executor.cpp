@@ -14,9 +14,9 @@ namespace {
 using ir::kNone;
 using ir::ValueId;
 
-/// How long a GPU may take for what it was given; where it meets others, which wait while one evaluates; and
-/// with collectives of the host, whose own deadline comes first.
-constexpr double kGpuSeconds = 60, kMeetSeconds = 3600, kHostSeconds = 1e6;
+/// How long a GPU may wait for others, of which one may evaluate; and for collectives of the host, whose own
+/// deadline comes first.
+constexpr double kMeetSeconds = 3600, kHostSeconds = 1e6;
 
 bool meets_on_gpu(const Program& program) {
   return program.backend == Backend::gpu && std::ranges::any_of(program.steps, [](const Step& step) {
@@ -31,9 +31,9 @@ Executor::Executor(const Program& program)
       scalars_(static_cast<size_t>(program.scalar_bytes)),
       // Libraries differ in what of their collectives can be recorded; what the host computes cannot be.
       may_record_(!meets_on_gpu(program) && program.num_host_nodes == 0),
-      patience_seconds_(meets_on_gpu(program)       ? kMeetSeconds
-                        : program.has_collectives() ? kHostSeconds
-                                                    : kGpuSeconds) {
+      wait_seconds_(meets_on_gpu(program)       ? kMeetSeconds
+                    : program.has_collectives() ? kHostSeconds
+                                                : 0) {
   for (const auto& [name, input] : program.inputs) {
     if (input.staging_offset < 0) continue;
     Staged& staged = staged_[input.id];
@@ -207,6 +207,7 @@ void Executor::exchange(Call& call) {
 
 void Executor::run_call(Call& call, ThreadPool& threads) {
   gpu::Stream* stream = queue(call.step->queue);
+  allow(call.step->seconds);
   for (const size_t other : call.waits) wait_for(calls_[other], stream);
   if (call.step->on_host) {
     exchange(call);
@@ -233,6 +234,11 @@ void Executor::join() {
   for (const size_t other : last_waits_) wait_for(calls_[other], queue(Queue::compute));
 }
 
+/// Whatever queue the work is in: that of computing waits for all others, and is waited for.
+void Executor::allow(double seconds) {
+  if (is_on_gpu()) queue(Queue::compute)->allow(allowed_seconds(seconds), wait_seconds_);
+}
+
 void Executor::queue_calls(ThreadPool& threads) {
   fork();
   for (Call& call : calls_) run_call(call, threads);
@@ -254,6 +260,7 @@ void Executor::start(ThreadPool& threads) {
   const bool records = may_record_ && num_runs_++ > 0;
   if (records && !recordings_[half]) record(threads, half);
   if (recordings_[half]) {
+    allow(program_.seconds());
     queue(Queue::compute)->replay(*recordings_[half]);
   } else {
     queue_calls(threads);
@@ -263,7 +270,8 @@ void Executor::start(ThreadPool& threads) {
 
 void Executor::wait() {
   if (!is_on_gpu()) return;
-  queue(Queue::compute)->synchronize(patience_seconds_);
+  allow(0);
+  queue(Queue::compute)->synchronize();
 }
 
 void Executor::run(ThreadPool& threads) {

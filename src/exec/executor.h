@@ -121,6 +121,7 @@ class Executor {
   void join();
   void queue_calls(ThreadPool& threads);
   void record(ThreadPool& threads, size_t half);
+  void allow(double seconds);
 
   const Program& program_;
   std::vector<Call> calls_;
@@ -139,7 +140,7 @@ class Executor {
   /// One for each half of the staging.
   std::array<std::unique_ptr<gpu::Recording>, 2> recordings_;
   bool may_record_;
-  double patience_seconds_;
+  double wait_seconds_;  ///< for other workers
   int64_t num_runs_ = 0;
   int64_t ahead_ = -1;  ///< which filling of the staging holds large inputs
   std::map<ir::ValueId, Staged> staged_;

@@ -9,6 +9,7 @@
 #include "arena/validate.h"
 #include "backend/null/null_backend.h"
 #include "base/error.h"
+#include "cost/seconds.h"
 #include "exec/device/host_kernel.h"
 #include "ir/kernel_group.h"
 #include "ops/collective/collective.h"
@@ -29,6 +30,7 @@ constexpr int64_t kCloseEnough = 512;
 /// An input of so many bytes is sent to a GPU ahead of its run.
 constexpr int64_t kLargeBytes = 4096;
 constexpr int64_t kScalarBytes = 64;
+constexpr double kPatience = 50;
 
 /// Whether a GPU's stream, not the host, makes the collective.
 bool meets_on_gpu(const ir::Node& node, Backend backend) {
@@ -75,6 +77,7 @@ class ProgramCompiler {
 
  private:
   void add_steps();
+  double seconds_of(size_t first, size_t num_nodes) const;
   bool runs_on_gpu(const ir::Node& node) const;
   size_t num_at_once(size_t first) const;
   ir::Kernel prepare_kernel(size_t first, size_t num_nodes);
@@ -109,9 +112,17 @@ void ProgramCompiler::add_steps() {
                               .num_nodes = num_nodes,
                               .queue = queue,
                               .on_host = queue == Queue::exchange && options_.backend != Backend::null &&
-                                         !meets_on_gpu(node, options_.backend)});
+                                         !meets_on_gpu(node, options_.backend),
+                              .seconds = seconds_of(i, num_nodes)});
     i += num_nodes - 1;
   }
+}
+
+double ProgramCompiler::seconds_of(size_t first, size_t num_nodes) const {
+  double seconds = options_.device.launch_seconds;
+  for (size_t i = first; i < first + num_nodes; ++i)
+    seconds += cost::seconds_of(program_.graph, program_.graph.nodes[i], options_.device);
+  return seconds;
 }
 
 /// Whether the node has a kernel for GPUs that may be used.
@@ -323,6 +334,14 @@ bool Program::has_collectives() const {
   const auto meets = [](const Step& step) { return step.queue == Queue::exchange; };
   return backend != Backend::null && std::ranges::any_of(steps, meets);
 }
+
+double Program::seconds() const {
+  double sum = 0;
+  for (const Step& step : steps) sum += step.seconds;
+  return sum;
+}
+
+double allowed_seconds(double seconds) { return kPatience * seconds; }
 
 Program compile(ir::Graph graph, const PersistentLayout& layout, const CompileOptions& options) {
   return ProgramCompiler(std::move(graph), layout, options).compile();

@@ -8,6 +8,7 @@
 
 #include "arena/problem.h"
 #include "arena/solve.h"
+#include "cost/device.h"
 #include "exec/memory.h"
 #include "exec/waits.h"
 #include "ir/graph.h"
@@ -24,6 +25,8 @@ struct CompileOptions {
   std::vector<ir::ValueId> gradients;
   /// Of Backend::gpu: whether the GPU's kernel may be used; null: every one.
   std::function<bool(const ir::OpDef&, const ir::NodeView&)> trusts;
+  /// What the seconds of steps are modeled on.
+  cost::Device device;
   /// Without offsets a program only says what it needs: its height is its lower bound.
   bool pack = true;
 };
@@ -47,6 +50,7 @@ struct Step {
   int64_t workspace_buffer = -1;  ///< of Program::problem
   Queue queue = Queue::compute;
   bool on_host = false;  ///< a collective that the host makes
+  double seconds = 0;    ///< by the model of CompileOptions::device
 };
 
 /// Where a value lies, in memory that Executor::bind names.
@@ -94,7 +98,13 @@ struct Program {
     return {&graph.nodes[step.node], step.num_nodes};
   }
   bool has_collectives() const;
+  /// Of its steps, one after another, by the model.
+  double seconds() const;
 };
+
+/// How long work may take that takes `seconds` by the model before it counts as stuck: many times as long,
+/// for the GPU may be a slower one, and kernels are at times a tenth as fast as the model has them.
+double allowed_seconds(double seconds);
 
 /// Prepares the kernels and packs the values. The layout has the graph's weights and states.
 Program compile(ir::Graph graph, const PersistentLayout& layout, const CompileOptions& options);

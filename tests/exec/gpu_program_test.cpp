@@ -1,5 +1,6 @@
 // Programs with copies beside their computing, on an emulated GPU: in whatever order the queues get on,
 // recorded or not, the bytes are those of the processor.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -129,9 +130,9 @@ class GpuPrograms : public testing::Test {
   }
   ~GpuPrograms() override { emu::gpus() = {{}}; }
 
-  void compile_for_gpu(ir::Graph graph) {
+  void compile_for_gpu(ir::Graph graph, const cost::Device& device = {}) {
     executor_.reset();
-    program_ = compile(std::move(graph), layout_, {.backend = Backend::gpu});
+    program_ = compile(std::move(graph), layout_, {.backend = Backend::gpu, .device = device});
     executor_.emplace(program_);
   }
 
@@ -287,6 +288,60 @@ TEST_F(GpuPrograms, WhatReadsPastAnyOperandStaysInTheAllocation) {
   for (const auto& [place, num_bytes] : seen) {
     EXPECT_GE(place, begin);
     EXPECT_LE(place + num_bytes + kPast, end);
+  }
+}
+
+/// Executor::wait() of a run on a GPU that hangs, and what it allows a run.
+struct Hang {
+  std::string what;
+  double allowed_seconds;
+};
+
+TEST_F(GpuPrograms, AreWaitedForByTheirModeledTimeAndThenReported) {
+  const auto hang_on = [&](const cost::Device& device) {
+    compile_for_gpu(Builder().build(), device);
+    open({.hanging_launch = 0, .hang_scale = 1e-6});
+    executor_->bind_input("x", inputs_.next());
+    executor_->start(threads_);
+    Hang hang{.what = "", .allowed_seconds = allowed_seconds(program_.seconds())};
+    try {
+      executor_->wait();
+    } catch (const gpu::DeviceError& error) {
+      EXPECT_EQ(error.kind(), gpu::DeviceError::Kind::no_answer);
+      hang.what = error.what();
+    }
+    return hang;
+  };
+  const auto said = [](double seconds) {
+    return fmt::format("the GPU gave no answer for {:.0f} s", seconds);
+  };
+  const Hang small = hang_on({});
+  EXPECT_LT(small.allowed_seconds, 0.5);
+  EXPECT_EQ(small.what, said(60)) << "the least";
+  const Hang large = hang_on({.bytes_per_second = 10000});
+  EXPECT_GT(large.allowed_seconds, 500);
+  EXPECT_EQ(large.what, said(60 + large.allowed_seconds));
+}
+
+TEST_F(GpuPrograms, AllowEachRunThatIsNotWaitedForItsTime) {
+  compile_for_gpu(Builder().build(), {.bytes_per_second = 10000});
+  open({});
+  const double each = allowed_seconds(program_.seconds());
+  const auto patience = [&] { return gpu_->places().queues[0]->patience_seconds(); };
+  const auto start = [&] {
+    executor_->bind_input("x", inputs_.next());
+    executor_->start(threads_);
+  };
+  for (int i = 0; i < 2; ++i) {
+    start();
+    executor_->wait();
+    EXPECT_EQ(patience(), 60);
+  }
+  ASSERT_TRUE(executor_->is_recorded());
+  for (int i = 1; i <= 2; ++i) {
+    start();
+    // Each half of the staging has a recording, which is made while the work is queued.
+    EXPECT_GE(patience(), 60 + i * each);
   }
 }
 
