@@ -65,6 +65,10 @@ DrawnSample draw_sample(const ir::OpDef& op, const ir::Sample& sample, uint64_t 
   return drawn;
 }
 
+double sample_tolerance(const ir::Sample& sample, DType dtype) {
+  return std::max(sample.tolerance, dtype == DType::bf16 ? 8e-3 : dtype == DType::f16 ? 1e-3 : 0);
+}
+
 std::string compare_with_reference(const DrawnSample& sample,
                                    std::span<const std::vector<std::byte>> outputs) {
   auto want = sample.values;
@@ -72,10 +76,9 @@ std::string compare_with_reference(const DrawnSample& sample,
   for (size_t k = 0; k < outputs.size(); ++k) {
     const ir::Type& type = sample.graph.type(sample.node().outputs[k]);
     const std::vector<double>& expected = want.at(sample.node().outputs[k]);
-    const double storage = type.dtype == DType::bf16 ? 8e-3 : type.dtype == DType::f16 ? 1e-3 : 0;
     double scale = 1;
     for (const double value : expected) scale = std::max(scale, std::fabs(value));
-    const double allowed = std::max(sample.tolerance, storage) * scale;
+    const double allowed = sample_tolerance({.tolerance = sample.tolerance}, type.dtype) * scale;
     for (size_t i = 0; i < expected.size(); ++i) {
       const double got = load_element(type.dtype, outputs[k].data(), static_cast<int64_t>(i));
       if (got == expected[i] || std::fabs(got - expected[i]) <= allowed) continue;

@@ -24,6 +24,9 @@ DrawnSample draw_sample(const ir::OpDef& op, const ir::Sample& sample, uint64_t 
 /// A tensor as it lies in memory.
 std::vector<std::byte> to_bytes(const ir::Type& type, const std::vector<double>& values);
 
+/// What a sample's output of that dtype may be off by, as a share of its largest number.
+double sample_tolerance(const ir::Sample& sample, DType dtype);
+
 /// Compares outputs, as they lie in memory, with the op's definition in float64, within the sample's
 /// tolerance and what their dtypes resolve. Says the first difference; empty where there is none.
 std::string compare_with_reference(const DrawnSample& sample,

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/gpu/device.h"
+#include "base/dtype.h"
+#include "base/philox.h"
+
+namespace hearth::ops {
+
+HEARTH_PHILOX inline uint32_t drawn_bits(uint32_t seed, int64_t index) {
+  const auto place = static_cast<uint64_t>(index);
+  uint32_t bits = (seed + static_cast<uint32_t>(place >> 32)) * 0x9E3779B9U + static_cast<uint32_t>(place);
+  bits = (bits ^ bits >> 16) * 0x85EBCA6BU;
+  bits = (bits ^ bits >> 13) * 0xC2B2AE35U;
+  return bits ^ bits >> 16;
+}
+/// Element `index` of a drawn array. It follows from its place alone, so that the host knows any part of what
+/// a GPU draws: an odd multiple of 1/64 between -1 and 1, which every floating dtype holds.
+HEARTH_PHILOX inline float drawn_element(uint32_t seed, int64_t index) {
+  return static_cast<float>(static_cast<int>(drawn_bits(seed, index) >> 26) * 2 - 63) / 64;
+}
+/// What the product of two of them is like: the root of its mean square.
+inline constexpr double kDrawnProduct = 1.0 / 3;
+
+/// Queues the drawing of an array of bf16, f16 or f32, times `scale`, a power of two.
+void draw_on_gpu(gpu::Stream& stream, DType dtype, std::byte* to, int64_t count, uint32_t seed,
+                 float scale = 1);
+
+}  // namespace hearth::ops
