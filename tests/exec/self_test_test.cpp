@@ -5,19 +5,25 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <set>
 
 #include "backend/gpu/emu/checker.h"
 #include "backend/gpu/emu/stream.h"
 #include "base/error.h"
 #include "ops/gpu_support.h"
+#include "ops/matmul/matmul.h"
 #include "ops/op_list.h"
+#include "ops/trial.h"
 #include "temporary_folder.h"
 
 namespace hearth::exec {
 namespace {
 
 using testing::Contains;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
 
 __global__ void one_more(const float* in, float* out, int64_t count) {
   for (int64_t i = threadIdx.x; i < count; i += blockDim.x) out[i] = in[i] + (i == 3 ? 1.0F : 0.0F);
@@ -28,6 +34,39 @@ ir::Kernel wrong_kernel(const ir::NodeView& node) {
   return {.run = [=](const ir::KernelArgs& args) {
     rt::launch(one_more, {1, 32}, args.stream->handle(), ops::input_of<float>(args, 0),
                ops::output_of<float>(args, 0), count);
+  }};
+}
+
+/// Leaves out what comes after its first blocks.
+__global__ void cut_off(const float* in, float* out, int64_t count) {
+  const auto i = static_cast<int64_t>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (i < count) out[i] = in[i] > 0 ? in[i] : 0;
+}
+ir::Kernel cut_off_kernel(const ir::NodeView& node) {
+  const int64_t count = node.in_type(0).shape.num_elements();
+  const int64_t blocks = std::min<int64_t>((count + 255) / 256, 1000);
+  return {.run = [=](const ir::KernelArgs& args) {
+    rt::launch(cut_off, {blocks, 256}, args.stream->handle(), ops::input_of<float>(args, 0),
+               ops::output_of<float>(args, 0), count);
+  }};
+}
+
+/// a b^T without the last term.
+__global__ void forget(const rt::bf16* a, const rt::bf16* b, rt::bf16* c, int columns, int terms) {
+  const auto row = static_cast<int>(blockIdx.x), column = static_cast<int>(threadIdx.x);
+  float sum = 0;
+  for (int term = 0; term + 1 < terms; ++term)
+    sum += rt::to_float(a[row * terms + term]) * rt::to_float(b[column * terms + term]);
+  c[row * columns + column] = rt::from_float<rt::bf16>(sum);
+}
+/// Forgets a term of long sums.
+ir::Kernel forgetful_matmul(const ir::NodeView& node) {
+  const Shape &a = node.in_type(0).shape, &b = node.in_type(1).shape;
+  if (a[1] < 4096) return ops::matmul_gpu(node);
+  return {.run = [rows = a[0], columns = static_cast<int>(b[0]),
+                  terms = static_cast<int>(a[1])](const ir::KernelArgs& args) {
+    rt::launch(forget, {rows, columns}, args.stream->handle(), ops::input_of<rt::bf16>(args, 0),
+               ops::input_of<rt::bf16>(args, 1), ops::output_of<rt::bf16>(args, 0), columns, terms);
   }};
 }
 
@@ -55,6 +94,16 @@ class SelfTests : public testing::Test {
     graph.outputs = {value};
     return graph;
   }
+  static ir::Graph graph_of(const ir::OpDef& op, const ir::Sample& sample) {
+    ir::Graph graph;
+    std::vector<ir::ValueId> in;
+    for (const ir::SampleInput& input : sample.in) {
+      const bool absent = input.fill == ir::SampleInput::Fill::absent;
+      in.push_back(absent ? ir::kNone : graph.add_value("", input.type, ir::Role::input));
+    }
+    graph.add(op, in, sample.attrs);
+    return graph;
+  }
   static std::vector<std::string> names(const SelfTest& test) {
     std::vector<std::string> names;
     for (const auto& [kernel, what] : test.failures()) names.push_back(kernel);
@@ -80,21 +129,99 @@ TEST_F(SelfTests, NameWhatIsWrongAndWhatFaultsAndGoOn) {
 
 TEST_F(SelfTests, EveryOpWithAKernelIsRight) {
   SelfTest test(0, {.when = SelfTest::When::always});
-  int num_kernels = 0;
+  int num_tried = 0;
   for (const ir::OpDef* op : ops::op_list()) {
     if (op->gpu == nullptr || op->transfer != ir::Transfer::none) continue;
-    ir::Graph graph;
-    std::vector<ir::ValueId> in;
-    const ir::Sample sample = op->samples()[0];
-    for (const ir::SampleInput& input : sample.in) {
-      const bool absent = input.fill == ir::SampleInput::Fill::absent;
-      in.push_back(absent ? ir::kNone : graph.add_value("", input.type, ir::Role::input));
-    }
-    graph.add(*op, in, sample.attrs);
+    ir::Graph graph = graph_of(*op, op->samples()[0]);
     test.cover(graph);
-    EXPECT_EQ(test.num_tried(), ++num_kernels) << op->name;
+    EXPECT_GT(test.num_tried(), num_tried) << op->name;
+    num_tried = test.num_tried();
   }
   EXPECT_EQ(names(test), std::vector<std::string>());
+}
+
+TEST_F(SelfTests, EverySampleIsRightAsANodeOfItsOwnSize) {
+  SelfTest test(0, {.when = SelfTest::When::always});
+  std::set<std::string_view> names_of_ops;
+  for (const ir::OpDef* op : ops::op_list()) {
+    if (op->gpu == nullptr || op->transfer != ir::Transfer::none) continue;
+    if (op->elementwise != nullptr) continue;
+    for (const ir::Sample& sample : op->samples()) {
+      ir::Graph graph = graph_of(*op, sample);
+      const ir::NodeTypes types(graph, graph.nodes[0]);
+      if (!ops::trial_of(*op, types.view(graph.nodes[0]))) continue;
+      names_of_ops.insert(op->name);
+      test.cover(graph);
+    }
+  }
+  EXPECT_EQ(names(test), std::vector<std::string>());
+  EXPECT_THAT(names_of_ops,
+              ElementsAre("attention", "attention_grad", "conv2d", "conv2d_grad_input", "conv2d_grad_weight",
+                          "embedding", "fused_elementwise", "glu", "head_cross_entropy",
+                          "head_cross_entropy_grad", "head_cross_entropy_train", "layer_norm", "matmul",
+                          "quantized_linear", "rms_norm", "softmax", "softmax_cross_entropy"));
+}
+
+TEST_F(SelfTests, WhatIsWrongInALargeShapeAloneIsNamedWithIt) {
+  ir::OpDef cut = *ops::find_op("relu");
+  cut.gpu = cut_off_kernel;
+  const auto covered = [&](const Shape& shape) {
+    ir::Graph graph;
+    graph.add1(cut, {graph.add_value("x", {.dtype = DType::f32, .shape = shape}, ir::Role::input)});
+    SelfTest test(0, {.when = SelfTest::When::always});
+    test.cover(graph);
+    const ir::NodeTypes types(graph, graph.nodes[0]);
+    EXPECT_EQ(test.trusts(cut, types.view(graph.nodes[0])), test.failures().empty());
+    return names(test);
+  };
+  EXPECT_THAT(covered({100, 100}), IsEmpty());
+  EXPECT_THAT(covered({300, 1000}), ElementsAre("relu(f32[300, 1000]) -> f32[300, 1000]"));
+}
+
+TEST_F(SelfTests, ALostTermOfALongSumIsWrong) {
+  ir::OpDef matmul = *ops::find_op("matmul");
+  const auto covered = [&] {
+    ir::Graph graph;
+    const auto value = [&](const Shape& shape) {
+      return graph.add_value("", {.dtype = DType::bf16, .shape = shape}, ir::Role::input);
+    };
+    graph.add(matmul, {value({40, 4096}), value({48, 4096})}, {{"transpose_b", int64_t{1}}});
+    SelfTest test(0, {.when = SelfTest::When::always});
+    test.cover(graph);
+    return names(test);
+  };
+  EXPECT_THAT(covered(), IsEmpty());
+  matmul.gpu = forgetful_matmul;
+  EXPECT_THAT(covered(),
+              ElementsAre("matmul(bf16[40, 4096], bf16[48, 4096]) -> bf16[40, 48], transpose_b 1"));
+}
+
+TEST_F(SelfTests, WhatNothingCanBeTriedOnIsNotRight) {
+  ir::OpDef bare = *ops::find_op("scale_rows");
+  bare.samples = [] { return std::vector<ir::Sample>(); };
+  ir::Graph graph = graph_of(*ops::find_op("scale_rows"), ops::find_op("scale_rows")->samples()[0]);
+  graph.nodes[0].op = &bare;
+  SelfTest test(0, {.when = SelfTest::When::once, .folder = folder_.path()});
+  test.cover(graph);
+  ASSERT_EQ(test.failures().size(), 1U);
+  EXPECT_THAT(test.failures().begin()->first, StartsWith("scale_rows(f32["));
+  EXPECT_EQ(test.failures().begin()->second, "there is nothing to try it on");
+  const ir::NodeTypes types(graph, graph.nodes[0]);
+  EXPECT_FALSE(test.trusts(bare, types.view(graph.nodes[0])));
+  SelfTest next(0, {.when = SelfTest::When::once, .folder = folder_.path()});
+  next.cover(graph);
+  EXPECT_EQ(next.failures(), test.failures()) << "the next run knows it";
+}
+
+TEST_F(SelfTests, ANodeThatDoesNotFitIsJudgedBySamples) {
+  emu::gpus() = {{.memory_bytes = 1 << 20}};
+  ir::Graph graph;
+  graph.add1(*ops::find_op("relu"),
+             {graph.add_value("x", {.dtype = DType::f32, .shape = {1 << 20}}, ir::Role::input)});
+  SelfTest test(0, {.when = SelfTest::When::always});
+  test.cover(graph);
+  EXPECT_EQ(test.num_tried(), 1);
+  EXPECT_THAT(names(test), IsEmpty());
 }
 
 TEST_F(SelfTests, AreRememberedForTheGpuAndItsDriver) {
@@ -106,13 +233,14 @@ TEST_F(SelfTests, AreRememberedForTheGpuAndItsDriver) {
     return test.num_tried();
   };
   EXPECT_EQ(run(SelfTest::When::never), 0);
-  EXPECT_EQ(run(SelfTest::When::once), 2);
+  // The samples of both, and the node of the one whose samples are right.
+  EXPECT_EQ(run(SelfTest::When::once), 3);
   EXPECT_EQ(run(SelfTest::When::once), 0);
-  EXPECT_EQ(run(SelfTest::When::always), 2);
+  EXPECT_EQ(run(SelfTest::When::always), 3);
   emu::gpus() = {{}, {}};
   SelfTest other(1, {.when = SelfTest::When::once, .folder = folder_.path()});
   other.cover(graph);
-  EXPECT_EQ(other.num_tried(), 2) << "another GPU is another matter";
+  EXPECT_EQ(other.num_tried(), 3) << "another GPU is another matter";
 }
 
 TEST_F(SelfTests, AKernelThatEndedTheProgramIsNotTriedAgain) {
@@ -133,7 +261,7 @@ TEST_F(SelfTests, WhatAnotherProcessIsTryingIsTriedHereToo) {
     std::ofstream(file.path()) << "trying\trelu(f32) -> f32\t" << getpid() << "\n";
   SelfTest next(0, {.when = SelfTest::When::once, .folder = folder_.path()});
   next.cover(graph);
-  EXPECT_EQ(next.num_tried(), 1);
+  EXPECT_EQ(next.num_tried(), 2);
   EXPECT_EQ(names(next), std::vector<std::string>());
 }
 
@@ -153,13 +281,13 @@ TEST_F(SelfTests, AWrongWayIsReplacedByTheUsualOne) {
   emu::gpus() = {{.library = emu::GpuSettings::Library::right}};
   SelfTest right(0, {.when = SelfTest::When::always});
   EXPECT_EQ(covered(right), "library");
-  EXPECT_EQ(right.num_tried(), 1);
+  EXPECT_EQ(right.num_tried(), 2);
   EXPECT_EQ(names(right), std::vector<std::string>());
   for (const auto library : {emu::GpuSettings::Library::wrong, emu::GpuSettings::Library::failing}) {
     emu::gpus() = {{.library = library}};
     SelfTest test(0, {.when = SelfTest::When::always});
     EXPECT_EQ(covered(test), "");
-    EXPECT_EQ(test.num_tried(), 2);
+    EXPECT_EQ(test.num_tried(), 3);
     EXPECT_EQ(names(test), std::vector<std::string>{"matmul(f32, f32) -> f32, way library"});
   }
 }

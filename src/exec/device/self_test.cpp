@@ -11,13 +11,19 @@
 #include "base/hash.h"
 #include "base/process.h"
 #include "base/version.h"
+#include "cost/seconds.h"
+#include "exec/program.h"
+#include "ops/random/draw.h"
 #include "ops/sample.h"
+#include "ops/trial.h"
 
 namespace hearth::exec {
 namespace {
 
+/// And what a node may take by the model.
 constexpr double kDeadlineSeconds = 10;
-constexpr std::string_view kRight = "right", kWrong = "wrong", kTrying = "trying", kOpen = "open";
+constexpr std::string_view kRight = "right", kWrong = "wrong", kTrying = "trying", kUntried = "untried",
+                           kOpen = "open";
 /// The attribute that says which of an op's kernels a node has; empty: the usual one.
 constexpr std::string_view kWay = "way";
 
@@ -26,6 +32,27 @@ std::string dtypes_of(std::span<const ir::Type> types) {
   for (const ir::Type& type : types)
     names.push_back(type.dtype == DType::boolean ? "none" : dtype_name(type.dtype));
   return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::string types_of(std::span<const ir::Type> types) {
+  std::vector<std::string> names;
+  for (const ir::Type& type : types)
+    names.push_back(type.dtype == DType::boolean
+                        ? "none"
+                        : fmt::format("{}{}", dtype_name(type.dtype), to_string(type.shape)));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::string text_of(const ir::Attr& attr) {
+  return std::visit(
+      [](const auto& value) {
+        using T = std::decay_t<decltype(value)>;
+        if constexpr (std::is_same_v<T, std::vector<int64_t>> || std::is_same_v<T, std::vector<double>>)
+          return fmt::format("[{}]", fmt::join(value, ", "));
+        else
+          return fmt::format("{}", value);
+      },
+      attr);
 }
 
 /// When this program was built; 0 where the system does not say.
@@ -80,40 +107,83 @@ std::string kernel_name(const ir::OpDef& op, const ir::NodeView& view) {
                      way.empty() ? "" : ", way ", way);
 }
 
+std::string node_name(const ir::OpDef& op, const ir::NodeView& view) {
+  std::string name = fmt::format("{}({}) -> {}", op.name, types_of(view.in), types_of(view.out));
+  for (const auto& [key, value] : view.attrs.entries()) {
+    const std::string text = text_of(value);
+    if (!text.empty()) name += fmt::format(", {} {}", key, text);
+  }
+  return name;
+}
+
+/// How long a GPU may take for the node alone.
+double deadline_of(const ir::OpDef& op, const ir::NodeView& view) {
+  ir::Graph graph;
+  std::vector<ir::ValueId> in;
+  for (const ir::Type& type : view.in)
+    in.push_back(type.dtype == DType::boolean ? ir::kNone : graph.add_value("", type, ir::Role::input));
+  graph.add(op, in, view.attrs);
+  return kDeadlineSeconds + allowed_seconds(cost::seconds_of(graph, graph.nodes[0], cost::usual_gpu()));
+}
+
 /// The GPU while kernels are tried.
 class SelfTest::Session {
  public:
   explicit Session(int gpu) : device_(gpu), stream_(device_) {}
 
+  using Outputs = std::vector<std::vector<std::byte>>;
+
   /// The outputs of a sample's node.
-  std::vector<std::vector<std::byte>> run(const ops::DrawnSample& sample) {
+  Outputs run(const ops::DrawnSample& sample) {
     const ir::Node& node = sample.node();
     const ir::NodeTypes types(sample.graph, node);
-    const ir::Kernel kernel = node.op->gpu(types.view(node));
-    std::vector<void*> in, out;
-    for (const ir::ValueId id : node.inputs) in.push_back(id == ir::kNone ? nullptr : put(sample, id));
-    for (size_t k = 0; k < node.outputs.size(); ++k) {
-      const int written = k < node.op->writes.size() ? node.op->writes[k] : -1;
-      out.push_back(written >= 0 ? in[static_cast<size_t>(written)] : room(types.out[k].num_bytes()));
+    std::vector<void*> in;
+    for (const ir::ValueId id : node.inputs)
+      in.push_back(id == ir::kNone ? nullptr
+                                   : put(ops::to_bytes(sample.graph.type(id), sample.values.at(id))));
+    return run(*node.op, types.view(node), in);
+  }
+  Outputs run(const ir::OpDef& op, const ops::Trial& trial) {
+    std::vector<void*> in;
+    for (size_t i = 0; i < trial.in.size(); ++i) {
+      const ir::Type& type = trial.in[i];
+      if (type.dtype == DType::boolean) {
+        in.push_back(nullptr);
+      } else if (!is_floating(type.dtype)) {
+        in.push_back(put(ops::trial_input(trial, i)));
+      } else {
+        std::byte* const place = room(type.num_bytes());
+        ops::draw_on_gpu(stream_, type.dtype, place, type.shape.num_elements(), static_cast<uint32_t>(i),
+                         trial.scales[i]);
+        in.push_back(place);
+      }
     }
-    kernel.run({.in = in, .out = out, .workspace = room(kernel.workspace_bytes), .stream = &stream_});
-    std::vector<std::vector<std::byte>> outputs;
-    for (size_t k = 0; k < out.size(); ++k) {
-      outputs.emplace_back(static_cast<size_t>(types.out[k].num_bytes()));
-      stream_.copy_out(outputs.back().data(), static_cast<std::byte*>(out[k]), types.out[k].num_bytes());
-    }
-    stream_.synchronize(kDeadlineSeconds);
-    memory_.clear();
-    return outputs;
+    return run(op, {.attrs = trial.attrs, .in = trial.in, .out = trial.out}, in);
   }
 
  private:
+  Outputs run(const ir::OpDef& op, const ir::NodeView& view, const std::vector<void*>& in) {
+    const ir::Kernel kernel = op.gpu(view);
+    std::vector<void*> out;
+    for (size_t k = 0; k < view.out.size(); ++k) {
+      const int written = k < op.writes.size() ? op.writes[k] : -1;
+      out.push_back(written >= 0 ? in[static_cast<size_t>(written)] : room(view.out[k].num_bytes()));
+    }
+    kernel.run({.in = in, .out = out, .workspace = room(kernel.workspace_bytes), .stream = &stream_});
+    Outputs outputs;
+    for (size_t k = 0; k < out.size(); ++k) {
+      outputs.emplace_back(static_cast<size_t>(view.out[k].num_bytes()));
+      stream_.copy_out(outputs.back().data(), static_cast<std::byte*>(out[k]), view.out[k].num_bytes());
+    }
+    stream_.synchronize(deadline_of(op, view));
+    memory_.clear();
+    return outputs;
+  }
   std::byte* room(int64_t num_bytes) {
     memory_.push_back(std::make_unique<gpu::Memory>(device_, std::max<int64_t>(1, num_bytes)));
     return memory_.back()->data();
   }
-  std::byte* put(const ops::DrawnSample& sample, ir::ValueId id) {
-    const std::vector<std::byte> bytes = ops::to_bytes(sample.graph.type(id), sample.values.at(id));
+  std::byte* put(const std::vector<std::byte>& bytes) {
     std::byte* place = room(std::ssize(bytes));
     stream_.copy_in(place, bytes.data(), std::ssize(bytes));
     stream_.synchronize(kDeadlineSeconds);
@@ -186,51 +256,89 @@ void SelfTest::cover(ir::Graph& graph) {
 bool SelfTest::cover_node(const ir::Graph& graph, const ir::Node& node) {
   const ir::NodeTypes types(graph, node);
   const ir::NodeView view = types.view(node);
-  const std::string kernel = kernel_name(*node.op, view);
-  if (!verdicts_.contains(kernel)) try_kernel(*node.op, view, kernel);
-  return !failures_.contains(kernel);
+  const ir::OpDef& op = *node.op;
+  const std::string kernel = kernel_name(op, view), own = node_name(op, view);
+  const Verdict of_samples = verdict_on(kernel, [&] { return try_samples(op, view); });
+  if (of_samples == Verdict::wrong) return false;
+  return verdict_on(own, [&] {
+           Found found = try_node(op, view);
+           if (found.verdict == Verdict::untried && of_samples == Verdict::untried)
+             found = {.verdict = Verdict::wrong, .what = "there is nothing to try it on"};
+           return found;
+         }) != Verdict::wrong;
 }
 
-void SelfTest::try_kernel(const ir::OpDef& op, const ir::NodeView& view, const std::string& kernel) {
-  note(kTrying, kernel, fmt::format("{}", getpid()));
-  ++num_tried_;
-  std::string what;
-  try {
-    what = trial(op, view);
-  } catch (const UserError&) {
-    note(kOpen, kernel, "");
-    throw;
+/// What is known, or what the trial finds out.
+SelfTest::Verdict SelfTest::verdict_on(const std::string& name, FunctionRef<Found()> trial) {
+  const auto known = verdicts_.find(name);
+  if (known == verdicts_.end()) {
+    note(kTrying, name, fmt::format("{}", getpid()));
+    Found found;
+    try {
+      found = trial();
+    } catch (const UserError&) {
+      note(kOpen, name, "");
+      throw;
+    }
+    if (found.verdict != Verdict::untried) ++num_tried_;
+    if (found.verdict == Verdict::wrong) failures_[name] = found.what;
+    note(found.verdict == Verdict::right   ? kRight
+         : found.verdict == Verdict::wrong ? kWrong
+                                           : kUntried,
+         name, found.what);
+    return found.verdict;
   }
-  note(what.empty() ? kRight : kWrong, kernel, what);
-  if (!what.empty()) failures_[kernel] = what;
+  if (failures_.contains(name)) return Verdict::wrong;
+  return known->second == kUntried ? Verdict::untried : Verdict::right;
 }
 
-std::string SelfTest::trial(const ir::OpDef& op, const ir::NodeView& view) {
-  std::string found;
+SelfTest::Found SelfTest::try_samples(const ir::OpDef& op, const ir::NodeView& view) {
+  Found found;
   for (const ir::Sample& sample : samples_like(op, view)) {
     const ops::DrawnSample drawn = ops::draw_sample(op, sample, 0);
-    try {
-      if (!session_) session_ = std::make_unique<Session>(gpu_);
-    } catch (const gpu::DeviceError& error) {
-      user_error("expected {} to answer, got '{}'; try again after restarting the machine", info_.name,
-                 error.what());
-    }
-    try {
-      found = ops::compare_with_reference(drawn, session_->run(drawn));
-    } catch (const gpu::DeviceError& error) {
-      if (error.kind() == gpu::DeviceError::Kind::out_of_memory)
-        user_error("expected some memory of {} to be free, got '{}'; try to end what else uses it",
-                   info_.name, error.what());
-      found = error.what();
-      session_.reset();
-    }
-    if (!found.empty()) break;
+    found = run([&](Session& session) { return ops::compare_with_reference(drawn, session.run(drawn)); });
+    if (found.verdict != Verdict::right) break;
   }
+  if (found.verdict == Verdict::untried && !found.what.empty())
+    user_error("expected some memory of {} to be free, got '{}'; try to end what else uses it", info_.name,
+               found.what);
   return found;
 }
 
+/// A node that does not fit is left to whoever places it.
+SelfTest::Found SelfTest::try_node(const ir::OpDef& op, const ir::NodeView& view) {
+  const std::optional<ops::Trial> trial = ops::trial_of(op, view);
+  if (!trial) return {};
+  return run(
+      [&](Session& session) { return ops::compare_with_excerpt(op, *trial, session.run(op, *trial)); });
+}
+
+SelfTest::Session& SelfTest::session() {
+  try {
+    if (!session_) session_ = std::make_unique<Session>(gpu_);
+  } catch (const gpu::DeviceError& error) {
+    user_error("expected {} to answer, got '{}'; try again after restarting the machine", info_.name,
+               error.what());
+  }
+  return *session_;
+}
+
+SelfTest::Found SelfTest::run(FunctionRef<std::string(Session&)> trial) {
+  Session& gpu = session();
+  try {
+    std::string what = trial(gpu);
+    const Verdict verdict = what.empty() ? Verdict::right : Verdict::wrong;
+    return {.verdict = verdict, .what = std::move(what)};
+  } catch (const gpu::DeviceError& error) {
+    session_.reset();
+    const bool is_full = error.kind() == gpu::DeviceError::Kind::out_of_memory;
+    return {.verdict = is_full ? Verdict::untried : Verdict::wrong, .what = error.what()};
+  }
+}
+
 bool SelfTest::trusts(const ir::OpDef& op, const ir::NodeView& view) const {
-  return failures_.empty() || !failures_.contains(kernel_name(op, view));
+  return failures_.empty() ||
+         (!failures_.contains(kernel_name(op, view)) && !failures_.contains(node_name(op, view)));
 }
 
 }  // namespace hearth::exec

@@ -6,14 +6,16 @@
 
 #include "backend/gpu/device.h"
 #include "base/file.h"
+#include "base/function_ref.h"
 #include "ir/graph.h"
 
 namespace hearth::exec {
 
-/// Tries a GPU's kernels before anything depends on them: every kind of node that graphs have, by op and
-/// dtypes, on the samples of its op, against the op's definition in float64. What is found out is written to
-/// a file for the GPU, its driver and this build of Hearth; before each trial it says which kernel is
-/// tried, so that one that takes the process with it is known the next time.
+/// Tries a GPU's kernels before anything depends on them, against their ops' definitions in float64: every
+/// kind of node that graphs have, by op and dtypes, on the samples of its op, and every different node at its
+/// own size (ops/trial.h). One that nothing can be tried on counts as wrong. What is found out is written to
+/// a file for the GPU, its driver and this build of Hearth; before each trial it says what is tried, so that
+/// what takes the process with it is known the next time.
 class SelfTest {
  public:
   enum class When : uint8_t { always, once, never };
@@ -29,7 +31,7 @@ class SelfTest {
   void cover(ir::Graph& graph);
   /// Whether the kernel was not found to be wrong.
   bool trusts(const ir::OpDef& op, const ir::NodeView& view) const;
-  /// Kernels that must not be used, with what they did.
+  /// Kernels, by kernel_name or node_name, that must not be used, with what they did.
   const std::map<std::string, std::string>& failures() const { return failures_; }
   int num_tried() const { return num_tried_; }
 
@@ -37,21 +39,32 @@ class SelfTest {
   class Session;
   void read();
   void note(std::string_view verdict, const std::string& kernel, std::string_view what);
+  enum class Verdict : uint8_t { right, wrong, untried };
+  struct Found {
+    Verdict verdict = Verdict::untried;
+    std::string what = "";
+  };
   bool cover_node(const ir::Graph& graph, const ir::Node& node);
-  void try_kernel(const ir::OpDef& op, const ir::NodeView& view, const std::string& kernel);
-  std::string trial(const ir::OpDef& op, const ir::NodeView& view);
+  Verdict verdict_on(const std::string& name, FunctionRef<Found()> trial);
+  Found try_samples(const ir::OpDef& op, const ir::NodeView& view);
+  Found try_node(const ir::OpDef& op, const ir::NodeView& view);
+  Session& session();
+  /// What a trial found wrong, or the GPU said; untried where it has too little memory.
+  Found run(FunctionRef<std::string(Session&)> trial);
 
   int gpu_;
   Options options_;
   gpu::DeviceInfo info_;
   fs::path file_;
   std::unique_ptr<Session> session_;
-  std::map<std::string, std::string> verdicts_;  ///< "right", "wrong", "trying", "open"
+  std::map<std::string, std::string> verdicts_;  ///< "right", "wrong", "trying", "untried", "open"
   std::map<std::string, std::string> failures_;
   int num_tried_ = 0;
 };
 
 /// What a kernel is known by: "add(f32, f32) -> f32", "matmul(bf16, bf16) -> bf16, way library".
 std::string kernel_name(const ir::OpDef& op, const ir::NodeView& view);
+/// The same with its shapes and all attributes: "relu(f32[4, 4]) -> f32[4, 4]".
+std::string node_name(const ir::OpDef& op, const ir::NodeView& view);
 
 }  // namespace hearth::exec
