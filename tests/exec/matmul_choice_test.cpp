@@ -134,6 +134,29 @@ TEST_F(MatmulChoices, DropALibraryThatIsWrongOrFails) {
   EXPECT_THAT(failing.dropped, Each(HasSubstr("told to fail")));
 }
 
+TEST_F(MatmulChoices, DropALibraryThatLosesOneOfManyTerms) {
+  emu::gpus() = {{.counts_threads = true, .library = Library::wrong}};
+  ir::Graph made;
+  const auto value = [&](const Shape& shape) {
+    return made.add_value("", {.dtype = DType::bf16, .shape = shape}, ir::Role::input);
+  };
+  made.add1(*ops::find_op("matmul"), {value({16, 1024}), value({1024, 16})}, {}, "");
+  MatmulChoice choice(0, file());
+  choice.choose(made);
+  EXPECT_THAT(choice.dropped(), ElementsAre(StartsWith("library: expected ")));
+}
+
+TEST_F(MatmulChoices, AreLeftToAnotherRunWhereTheTimeIsOver) {
+  ir::Graph made = graph();
+  MatmulChoice hasty(0, file(), 0);
+  hasty.choose(made);
+  EXPECT_EQ(hasty.num_autotuned(), 0);
+  EXPECT_THAT(ways(made), Each(""));
+  EXPECT_THAT(hasty.dropped(), ElementsAre(StartsWith("4 of 4 ways of the matmul 20 40 33 "),
+                                           StartsWith("4 of 4 ways of the matmul 7 9 16 ")));
+  EXPECT_EQ(choose(Library::none).num_autotuned, 2);
+}
+
 TEST_F(MatmulChoices, LeaveTheLibraryWhatItTakes) {
   emu::gpus() = {{.counts_threads = true, .library = Library::right}};
   ir::Graph made;

@@ -8,6 +8,7 @@
 #include "backend/gpu/emu/stream.h"
 #include "backend/gpu/rt.h"
 #include "gpu/gpu.h"
+#include "ops/random/draw.h"
 #include "temporary_folder.h"
 
 namespace hearth::gpu {
@@ -21,6 +22,17 @@ constexpr int kCount = 64;
 
 __global__ void write(float* out, float factor) {
   if (blockIdx.x == 0) out[threadIdx.x] = static_cast<float>(threadIdx.x) * factor;
+}
+
+constexpr int kTerms = 16384;
+
+/// Sums of products of drawn numbers, from the first term on or from the last.
+__global__ void sum_products(float* out, int first, int step, int count) {
+  const auto column = static_cast<int>(threadIdx.x);
+  float sum = 0;
+  for (int i = 0, term = first; i < count; ++i, term += step)
+    sum += ops::drawn_element(1, term) * ops::drawn_element(2, int64_t{term} * kCount + column);
+  out[column] = rt::to_float(rt::from_float<rt::bf16>(sum));
 }
 
 /// Which candidate is fastest must not hang on what else the machine does.
@@ -41,9 +53,15 @@ class Autotune : public testing::Test, CountedTime {
               rt::launch(write, {1 + idle, kCount}, stream.handle(), out_, factor);
             }};
   }
-  Verdict hold(const std::vector<Candidate>& candidates, double tolerance = 1e-3) {
+  Candidate product(std::string name, int first, int step, int count) {
+    return {.name = std::move(name), .run = [=, this](Stream& stream, std::byte*) {
+              rt::launch(sum_products, {1, kCount}, stream.handle(), out_, first, step, count);
+            }};
+  }
+  Verdict hold(const std::vector<Candidate>& candidates,
+               const AutotuneOptions& options = {.tolerance = {.absolute = 0.126}}) {
     return autotune(
-        candidates, gpu_.device(), [&](Stream&) { return gpu_.get(out_, kCount); }, tolerance);
+        candidates, gpu_.device(), [&](Stream&) { return gpu_.get(out_, kCount); }, options);
   }
   fs::path path() const { return folder_.path() / "cache" / "matmuls.json"; }
   Gpu gpu_;
@@ -66,6 +84,64 @@ TEST_F(Autotune, DropsWhoeverDisagreesAndSaysWhere) {
   EXPECT_THAT(verdict.dropped, ElementsAre("wrong: expected 26 within 0.126 at element 13, got 26.13"));
   EXPECT_THAT(hold({candidate("trusted", 2), candidate("nan", std::nanf(""))}).dropped,
               ElementsAre(HasSubstr("nan: expected 0")));
+}
+
+TEST_F(Autotune, SeesALostTermBeyondAnyOrderOfSums) {
+  const AutotuneOptions options{.tolerance = sum_tolerance(kTerms, ops::kDrawnProduct, DType::bf16)};
+  const Verdict verdict =
+      hold({product("trusted", 0, 1, kTerms), product("backwards", kTerms - 1, -1, kTerms),
+            product("without the last term", 0, 1, kTerms - 1)},
+           options);
+  EXPECT_THAT(verdict.dropped, ElementsAre(HasSubstr("without the last term: expected ")));
+}
+
+TEST_F(Autotune, IsNotDecidedByAnOutlier) {
+  // The first run that is measured takes long where others are fast, and is fast where others take long.
+  const auto unsteady = [&](std::string name, unsigned usually, unsigned once) {
+    Candidate made = candidate(std::move(name), 2);
+    made.run = [=, this, number = std::make_shared<int>(0)](Stream& stream, std::byte*) {
+      const unsigned idle = (*number)++ == 1 ? once : usually;
+      rt::launch(write, {1 + idle, kCount}, stream.handle(), out_, 2.0F);
+    };
+    return made;
+  };
+  const Verdict verdict = hold({candidate("steady", 2, 4), unsteady("fast", 2, 99), unsteady("slow", 9, 0)});
+  EXPECT_EQ(verdict.name, "fast");
+  EXPECT_DOUBLE_EQ(verdict.seconds, 3 * kCount * 1e-6) << "the median";
+}
+
+TEST_F(Autotune, EndsWithItsTime) {
+  double seconds = 0;
+  const auto passing = [&](std::string name, unsigned idle) {
+    Candidate made = candidate(std::move(name), 2, idle);
+    made.run = [&, run = made.run](Stream& stream, std::byte* workspace) {
+      seconds += 1;
+      run(stream, workspace);
+    };
+    return made;
+  };
+  const std::vector candidates{passing("a", 4), passing("b", 2), passing("c", 0)};
+  const auto within = [&](double most_seconds) {
+    seconds = 0;
+    num_runs_ = 0;
+    return hold(candidates, {.most_seconds = most_seconds, .now = [&] { return seconds; }});
+  };
+  EXPECT_EQ(within(100).name, "c");
+  EXPECT_EQ(num_runs_, 18);
+  const Verdict one = within(6);
+  EXPECT_EQ(one.name, "a");
+  EXPECT_EQ(one.num_untried, 2);
+  EXPECT_EQ(num_runs_, 6);
+  EXPECT_EQ(within(7).name, "b") << "one run is enough for what was begun";
+  EXPECT_EQ(num_runs_, 8);
+  EXPECT_EQ(within(0).name, "a") << "the first is always tried";
+  EXPECT_EQ(num_runs_, 2);
+
+  WinnerFile file(path());
+  find_or_autotune(file, "key", candidates, [&] { return within(6); });
+  EXPECT_EQ(file.find("key"), std::nullopt) << "it may be found out the next time";
+  find_or_autotune(file, "key", candidates, [&] { return within(100); });
+  EXPECT_EQ(file.find("key"), "c");
 }
 
 TEST_F(Autotune, DropsWhoeverFailsUnlessItIsTheFirst) {

@@ -1,7 +1,7 @@
 #include "backend/gpu/autotune.h"
 
 #include <algorithm>
-#include <cmath>
+#include <chrono>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
@@ -17,21 +17,26 @@ using Json = nlohmann::json;
 constexpr int kFormat = 1;
 constexpr int64_t kMostFileBytes = 64 << 20;
 
-float largest(const std::vector<float>& values) {
-  float most = 0;
-  for (const float value : values) most = std::max(most, std::abs(value));
-  return most;
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 /// A sentence on the first number that is too far off; empty where all agree.
-std::string disagreement(const std::vector<float>& got, const std::vector<float>& want, double tolerance) {
+std::string disagreement(const std::vector<float>& got, const std::vector<float>& want,
+                         const Tolerance& tolerance) {
   HEARTH_CHECK(got.size() == want.size());
-  const double most = tolerance * largest(want);
   for (size_t i = 0; i < got.size(); ++i) {
-    if (std::abs(double{got[i]} - want[i]) <= most) continue;
-    return fmt::format("expected {} within {:.3g} at element {}, got {}", want[i], most, i, got[i]);
+    if (tolerance.allows(double{got[i]}, double{want[i]})) continue;
+    return fmt::format("expected {} within {:.3g} at element {}, got {}", want[i],
+                       tolerance.around(double{want[i]}), i, got[i]);
   }
   return "";
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::ranges::nth_element(values, middle);
+  return *middle;
 }
 
 double seconds_of(const Candidate& candidate, Stream& stream, std::byte* workspace) {
@@ -60,8 +65,10 @@ Json read_winners(const fs::path& path) {
 }  // namespace
 
 Verdict autotune(std::span<const Candidate> candidates, Device& device,
-                 FunctionRef<std::vector<float>(Stream&)> result, double tolerance) {
-  HEARTH_CHECK(!candidates.empty());
+                 FunctionRef<std::vector<float>(Stream&)> result, const AutotuneOptions& options) {
+  HEARTH_CHECK(!candidates.empty() && options.num_runs > 0);
+  const auto now = options.now ? options.now : steady_seconds;
+  const double end = now() + options.most_seconds;
   Stream stream(device);
   int64_t workspace_bytes = 1;
   for (const Candidate& candidate : candidates)
@@ -75,8 +82,12 @@ Verdict autotune(std::span<const Candidate> candidates, Device& device,
     const std::vector<float> got = result(stream);
     const bool first = &candidate == candidates.data();
     if (first) want = got;
-    if (std::string fault = disagreement(got, want, tolerance); !first && !fault.empty()) return fault;
-    const double seconds = seconds_of(candidate, stream, workspace.data());
+    if (std::string fault = disagreement(got, want, options.tolerance); !fault.empty()) return fault;
+    std::vector<double> measured;
+    do {
+      measured.push_back(seconds_of(candidate, stream, workspace.data()));
+    } while (std::ssize(measured) < options.num_runs && now() < end);
+    const double seconds = median(std::move(measured));
     if (first || seconds < verdict.seconds) {
       verdict.name = candidate.name;
       verdict.seconds = seconds;
@@ -84,6 +95,10 @@ Verdict autotune(std::span<const Candidate> candidates, Device& device,
     return "";
   };
   for (const Candidate& candidate : candidates) {
+    if (&candidate != candidates.data() && now() >= end) {
+      ++verdict.num_untried;
+      continue;
+    }
     std::string fault;
     try {
       fault = try_one(candidate);
@@ -130,7 +145,7 @@ Verdict find_or_autotune(WinnerFile& file, const std::string& key, std::span<con
     if (std::ranges::find(candidates, *name, &Candidate::name) != candidates.end()) return {.name = *name};
   }
   Verdict verdict = autotune();
-  file.keep(key, verdict);
+  if (verdict.num_untried == 0) file.keep(key, verdict);
   return verdict;
 }
 

@@ -3,22 +3,23 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <optional>
 
-#include "base/philox.h"
 #include "base/process.h"
 #include "base/version.h"
 #include "ops/matmul/matmul.h"
 #include "ops/matmul/matmul_kernel.h"
-#include "ops/sample.h"
+#include "ops/random/draw.h"
+#include "ops/trial.h"
 
 namespace hearth::exec {
 namespace {
 
 /// Stands before a process's number.
 constexpr std::string_view kTrialOf = "trying ";
-/// Sums of rounded products in another order: a share of the largest.
-constexpr double kTolerance = 1e-2;
+/// Rows of a result that are compared.
+constexpr int64_t kComparedRows = 128;
 
 std::string key_of(const ir::NodeView& node) {
   const ops::MatmulShape p = ops::matmul_shape_of(node);
@@ -26,23 +27,24 @@ std::string key_of(const ir::NodeView& node) {
                      dtype_name(node.in_type(0).dtype), dtype_name(node.out_type(0).dtype));
 }
 
-/// A value of that type on the GPU, its elements drawn from a normal distribution.
-std::unique_ptr<gpu::Memory> draw(gpu::Device& device, gpu::Stream& stream, const ir::Type& type) {
-  PhiloxSequence random(1, static_cast<uint64_t>(type.num_bytes()));
-  std::vector<double> values(static_cast<size_t>(type.shape.num_elements()));
-  for (double& value : values) value = static_cast<double>(random.normal());
-  const std::vector<std::byte> bytes = ops::to_bytes(type, values);
+/// A value of that type, drawn on the GPU.
+std::unique_ptr<gpu::Memory> draw(gpu::Device& device, gpu::Stream& stream, const ir::Type& type,
+                                  uint32_t seed) {
   auto memory = std::make_unique<gpu::Memory>(device, std::max<int64_t>(1, type.num_bytes()));
-  stream.copy_in(memory->data(), bytes.data(), type.num_bytes());
-  stream.synchronize();
+  ops::draw_on_gpu(stream, type.dtype, memory->data(), type.shape.num_elements(), seed);
   return memory;
 }
 
+/// Some rows of a matrix.
 std::vector<float> read(gpu::Stream& stream, const std::byte* from, const ir::Type& type) {
-  std::vector<std::byte> bytes(static_cast<size_t>(type.num_bytes()));
-  stream.copy_out(bytes.data(), from, std::ssize(bytes));
+  const std::vector<int64_t> rows = ops::spread(type.shape[0], kComparedRows);
+  const int64_t width = type.shape[1], row_bytes = width * dtype_bytes(type.dtype);
+  std::vector<std::byte> bytes(rows.size() * static_cast<size_t>(row_bytes));
+  for (size_t i = 0; i < rows.size(); ++i)
+    stream.copy_out(bytes.data() + static_cast<int64_t>(i) * row_bytes, from + rows[i] * row_bytes,
+                    row_bytes);
   stream.synchronize();
-  std::vector<float> values(static_cast<size_t>(type.shape.num_elements()));
+  std::vector<float> values(rows.size() * static_cast<size_t>(width));
   for (size_t i = 0; i < values.size(); ++i)
     values[i] = static_cast<float>(load_element(type.dtype, bytes.data(), static_cast<int64_t>(i)));
   return values;
@@ -71,8 +73,8 @@ class MatmulChoice::Attempt {
   MatmulChoice& choice_;
 };
 
-MatmulChoice::MatmulChoice(int gpu, const fs::path& file)
-    : gpu_(gpu), library_(gpu::runtime().library), file_(file) {
+MatmulChoice::MatmulChoice(int gpu, const fs::path& file, double most_seconds)
+    : gpu_(gpu), library_(gpu::runtime().library), file_(file), seconds_left_(most_seconds) {
   const gpu::DeviceInfo info = gpu::list_devices().at(static_cast<size_t>(gpu));
   gpu_name_ = fmt::format("{}|{}|{}|{}", info.name, info.architecture, info.driver, kVersion);
   const std::string last = file_.find(library_key()).value_or("");
@@ -108,19 +110,27 @@ std::string MatmulChoice::winner(const ir::OpDef& op, const ir::NodeView& node) 
   std::vector<gpu::Candidate> names;
   for (const std::string_view way : ways) names.push_back({.name = std::string(way)});
   const gpu::Verdict verdict = gpu::find_or_autotune(file_, key, names, [&] {
+    if (seconds_left_ <= 0) return gpu::Verdict{.num_untried = static_cast<int>(ways.size())};
     std::optional<Attempt> attempt;
     if (asks_library) attempt.emplace(*this);
     return autotune(op, node, ways);
   });
+  if (verdict.num_untried > 0)
+    dropped_.push_back(
+        fmt::format("{} of {} ways of the matmul {} were not measured: the time for it is over",
+                    verdict.num_untried, ways.size(), key_of(node)));
   return winners_[key] = verdict.name;
 }
 
 gpu::Verdict MatmulChoice::autotune(const ir::OpDef& op, const ir::NodeView& node, const Ways& ways) {
+  using Clock = std::chrono::steady_clock;
   ++num_autotuned_;
+  const auto begin = Clock::now();
   gpu::Device& device = this->device();
   gpu::Stream stream(device);
   const ir::Type& out = node.out_type(0);
-  const auto a = draw(device, stream, node.in_type(0)), b = draw(device, stream, node.in_type(1));
+  const auto a = draw(device, stream, node.in_type(0), 1), b = draw(device, stream, node.in_type(1), 2);
+  stream.synchronize();
   const gpu::Memory c(device, std::max<int64_t>(1, out.num_bytes()));
   std::vector<gpu::Candidate> candidates;
   for (const std::string_view way : ways) {
@@ -134,7 +144,10 @@ gpu::Verdict MatmulChoice::autotune(const ir::OpDef& op, const ir::NodeView& nod
                           }});
   }
   gpu::Verdict verdict = gpu::autotune(
-      candidates, device, [&](gpu::Stream& queue) { return read(queue, c.data(), out); }, kTolerance);
+      candidates, device, [&](gpu::Stream& queue) { return read(queue, c.data(), out); },
+      {.tolerance = gpu::sum_tolerance(ops::matmul_shape_of(node).k, ops::kDrawnProduct, out.dtype),
+       .most_seconds = seconds_left_});
+  seconds_left_ -= std::chrono::duration<double>(Clock::now() - begin).count();
   dropped_.insert(dropped_.end(), verdict.dropped.begin(), verdict.dropped.end());
   return verdict;
 }

@@ -13,17 +13,18 @@ namespace hearth::exec {
 /// Chooses by measurement who multiplies each pair of matrices on a GPU, the vendor's library or blocks of
 /// Hearth's own, and how these share it: every way that a node allows is run on random numbers once per GPU,
 /// driver, library, shape and dtype, and the fastest that agrees with the usual one is kept in a file.
-/// Nothing is measured in a step. A library that took a process with it while it was asked is not asked
+/// Nothing is measured in a step; what the time does not suffice for goes the usual way until another run
+/// measures it. A library that took a process with it while it was asked is not asked
 /// again.
 class MatmulChoice {
  public:
-  /// `file` empty: nothing is remembered beyond this object.
-  MatmulChoice(int gpu, const fs::path& file);
+  /// `file` empty: nothing is remembered beyond this object. All measuring together ends after so long.
+  MatmulChoice(int gpu, const fs::path& file, double most_seconds = 60);
 
   /// Writes the choice into the nodes, as the attribute `way` of matmul. Throws DeviceError.
   void choose(ir::Graph& graph);
   int num_autotuned() const { return num_autotuned_; }
-  /// Sentences on ways that failed or gave another result.
+  /// Sentences on ways that failed, gave another result or were not measured.
   const std::vector<std::string>& dropped() const { return dropped_; }
 
  private:
@@ -42,6 +43,7 @@ class MatmulChoice {
   std::map<std::string, std::string> winners_;
   std::vector<std::string> dropped_;
   int num_autotuned_ = 0;
+  double seconds_left_;
 };
 
 }  // namespace hearth::exec
