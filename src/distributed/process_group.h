@@ -56,6 +56,8 @@ class ProcessGroup {
   virtual int size() const = 0;
   virtual bool has(Capability capability) const = 0;
   virtual void set_place(const Place& place) = 0;
+  /// Ranks may compute so long between collectives: beyond the deadline they are waited for so much longer.
+  virtual void allow(double seconds) { allowed_seconds_ = seconds; }
 
   // Of this process's own memory. Each returns when this rank may use its memory again, and throws CommError
   // when a rank does not come within the deadline.
@@ -102,7 +104,11 @@ class ProcessGroup {
   /// That collectives of steps took so far.
   double seconds() const { return seconds_; }
 
+ protected:
+  double allowed_seconds() const { return allowed_seconds_; }
+
  private:
+  double allowed_seconds_ = 0;
   Place place_;
   std::vector<float> joined_;
   std::exception_ptr error_;

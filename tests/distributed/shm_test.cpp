@@ -156,6 +156,24 @@ TEST(Shm, NamesARankThatDiedAndWhereTheOthersWaited) {
   EXPECT_EQ(group.whereabouts(1), "nothing");
 }
 
+TEST(Shm, WaitsForWhatRanksMayComputeBetween) {
+  ShmGroup group(2, {.deadline_seconds = 0.2});
+  const auto late = [&](ProcessGroup& own, double allowed) {
+    own.allow(allowed);
+    if (own.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(1));
+    try {
+      own.barrier();
+    } catch (const CommError&) {
+      return 1;
+    }
+    return 0;
+  };
+  EXPECT_EQ(with_processes(group, [&](ProcessGroup& own) { return late(own, 3600); }),
+            (std::vector<int>{0, 0}));
+  ShmGroup strict(2, {.deadline_seconds = 0.2});
+  EXPECT_EQ(with_processes(strict, [&](ProcessGroup& own) { return late(own, 0); })[0], 1);
+}
+
 TEST(Shm, EndsEveryWaitOnceARankIsGivenUp) {
   ShmGroup group(2, {.deadline_seconds = 3600});
   std::thread waiting([&] {

@@ -30,9 +30,7 @@ void check_mpi(int code, const char* doing) {
 
 class MpiProcessGroup : public MessageProcessGroup {
  public:
-  explicit MpiProcessGroup(double deadline_seconds)
-      : deadline_(
-            std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(deadline_seconds))) {
+  explicit MpiProcessGroup(double deadline_seconds) : deadline_seconds_(deadline_seconds) {
     int provided = 0;
     check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "opening MPI");
     if (provided < MPI_THREAD_SERIALIZED) internal_error("expected an MPI that may be used from any thread");
@@ -72,8 +70,8 @@ class MpiProcessGroup : public MessageProcessGroup {
     for (int done = 0; done == 0;) {
       check_mpi(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE),
                 "waiting for MPI");
-      const auto waited = Clock::now() - start;
-      if (done == 0 && waited > deadline_) give_up(std::chrono::duration<double>(waited).count());
+      const std::chrono::duration<double> waited = Clock::now() - start;
+      if (done == 0 && waited.count() > deadline_seconds_ + allowed_seconds()) give_up(waited.count());
       if (done == 0 && waited > kEager) usleep(kNapMicroseconds);
     }
   }
@@ -88,7 +86,7 @@ class MpiProcessGroup : public MessageProcessGroup {
     throw CommError::missing(missing, whereabouts(), rank_, waited);
   }
 
-  Clock::duration deadline_;
+  double deadline_seconds_;
   int rank_ = 0, size_ = 1;
   bool broken_ = false;
   std::vector<MPI_Request> requests_;

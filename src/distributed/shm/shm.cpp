@@ -124,7 +124,7 @@ void ShmProcessGroup::await(Signal& signal, int64_t count, int rank) const {
   const auto wanted = static_cast<uint32_t>(count);
   if (signal.has_reached(wanted)) return;
   const auto start = Clock::now();
-  const std::chrono::duration<double> most(memory_.options.deadline_seconds);
+  const std::chrono::duration<double> most(memory_.options.deadline_seconds + allowed_seconds());
   const auto end = start + std::chrono::duration_cast<Clock::duration>(most);
   while (!signal.wait(wanted, std::min(end, Clock::now() + kNap))) {
     const int missing = memory_.head().missing.load(std::memory_order_acquire) - 1;
