@@ -26,7 +26,8 @@ class Heartbeat {
   };
   struct Entry {
     std::atomic<int64_t> step;
-    std::atomic<int64_t> time_ns;  ///< of the last beat, on the steady clock
+    std::atomic<int64_t> time_ns;     ///< of the last beat, on the steady clock
+    std::atomic<int64_t> allowed_ns;  ///< between two beats of training or evaluating, by the worker's word
     std::atomic<Phase> phase;
     std::array<Learned, kPhaseNames.size()> learned;
   };
@@ -56,6 +57,10 @@ class Heartbeat {
     const int64_t before = longest.load(std::memory_order_relaxed);
     longest.store(std::max(interval, before - before / kMemory), std::memory_order_relaxed);
     entry_->time_ns.store(now, std::memory_order_relaxed);
+  }
+  /// Of training and evaluating: while their rhythm is not known, two beats may be so far apart.
+  void allow(double seconds) const {
+    if (entry_ != nullptr) entry_->allowed_ns.store(static_cast<int64_t>(1e9 * seconds));
   }
   static int64_t now_ns() { return std::chrono::nanoseconds(Clock::now().time_since_epoch()).count(); }
 

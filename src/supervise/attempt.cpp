@@ -145,10 +145,11 @@ double Attempt::patience_seconds(int rank) const {
   const Phase phase = entry.phase;
   if (phase == Phase::reporting) return std::numeric_limits<double>::infinity();
   const Heartbeat::Learned& learned = entry.learned.at(static_cast<size_t>(phase));
-  if (!has_rhythm(phase) || learned.num_rounds < kRoundsToLearn)
-    return plan_.patience * options_.start_seconds;
+  if (!has_rhythm(phase)) return plan_.patience * options_.start_seconds;
+  const double start = std::max(options_.start_seconds, 1e-9 * static_cast<double>(entry.allowed_ns.load()));
+  if (learned.num_rounds < kRoundsToLearn) return plan_.patience * start;
   const double longest = 1e-9 * static_cast<double>(learned.longest_ns.load());
-  const double most = std::max(options_.start_seconds, kLeastMargin * longest);
+  const double most = std::max(start, kLeastMargin * longest);
   return plan_.patience * std::max(options_.least_seconds, std::min(kMargin * longest, most));
 }
 

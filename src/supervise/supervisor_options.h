@@ -9,7 +9,8 @@ namespace hearth::supervise {
 
 struct SupervisorOptions {
   int size = 1;
-  /// A worker whose next beat takes so long is stuck: in phases without a rhythm, and before theirs is known.
+  /// A worker whose next beat takes so long is stuck: in phases without a rhythm, and before theirs is known
+  /// unless it asks for more (Heartbeat::allow).
   /// What it reports may wait for a reader as long as that likes.
   double start_seconds = 600;
   /// Training and evaluating have one: 20 of the longest times between beats are allowed, and these at least.

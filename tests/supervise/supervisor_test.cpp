@@ -148,6 +148,24 @@ TEST_F(Supervisor, LearnsHowLongStepsTake) {
                               Not(HasSubstr("for 30."))));
 }
 
+TEST_F(Supervisor, TakesAWorkersWordForHowLongItsStepsAre) {
+  options_.start_seconds = 0.2;
+  const auto work = [](const Seat& seat) {
+    seat.heartbeat.allow(seat.attempt == 1 ? 3600 : 0);
+    seat.heartbeat.beat(Phase::training, 412);
+    sleep_for(1);
+    // That was of steps; for what has no rhythm it counts for nothing.
+    seat.heartbeat.beat(Phase::saving, 413);
+    if (seat.attempt == 1) hang();
+    return kDone;
+  };
+  options_.most_failures = 2;
+  EXPECT_EQ(supervise_workers(work), kGaveUp);
+  ASSERT_EQ(said_.size(), 4U);
+  EXPECT_THAT(said_[0], HasSubstr("at step 413 while saving"));
+  EXPECT_THAT(said_[2], HasSubstr("at step 412 while training"));
+}
+
 TEST_F(Supervisor, LetsAReaderTakeItsTime) {
   options_.size = 2;
   options_.start_seconds = 0.2;
