@@ -1,7 +1,8 @@
 #include "engine/compiled.h"
 
-#include "cost/seconds.h"
+#include <algorithm>
 
+#include "cost/seconds.h"
 #include "exec/device/gpu.h"
 
 namespace hearth::engine {
@@ -21,6 +22,12 @@ int64_t Compiled::gpu_bytes() const {
   exec::GpuRoom::Needs needs;
   for (const exec::Program* program : programs()) needs.cover(*program);
   return exec::Gpu::needed_bytes(*layout, needs);
+}
+
+double Compiled::allowed_seconds() const {
+  double longest = 0;
+  for (const exec::Program* program : programs()) longest = std::max(longest, program->seconds());
+  return exec::allowed_seconds(static_cast<double>(options.accumulate) * longest);
 }
 
 double Compiled::evaluation_seconds(BatchShape shape) const {

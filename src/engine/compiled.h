@@ -87,6 +87,8 @@ struct Compiled {
   /// Of one evaluated batch of this shape: a guess by EngineOptions::device, at the tenth of its speed that
   /// attention over long rows reaches.
   double evaluation_seconds(BatchShape shape) const;
+  /// How long an update or an evaluated batch may take before it counts as stuck.
+  double allowed_seconds() const;
 };
 
 /// What trials on the device that is there found out, and find out while compiling. Without them every kernel

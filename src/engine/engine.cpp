@@ -33,7 +33,10 @@ void Engine::join(distributed::ProcessGroup& group) { running_->join(group); }
 
 data::LoaderShare Engine::share() const { return running_->strategy->share(compiled().options); }
 
-void Engine::set_heartbeat(const distributed::Heartbeat& heartbeat) { running_->heartbeat = heartbeat; }
+void Engine::set_heartbeat(const distributed::Heartbeat& heartbeat) {
+  running_->heartbeat = heartbeat;
+  heartbeat.allow(compiled().allowed_seconds());
+}
 
 void Engine::initialize() {
   const exec::PersistentLayout& layout = *compiled().layout;

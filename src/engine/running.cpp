@@ -89,6 +89,7 @@ void Running::join(distributed::ProcessGroup& joined) {
   HEARTH_CHECK(joined.has(distributed::Capability::device_memory) == options.meets_on_gpu);
   HEARTH_CHECK(joined.size() == options.num_workers && joined.rank() == options.rank);
   group = &joined;
+  joined.allow(compiled->allowed_seconds());
   own_losses.resize(static_cast<size_t>(strategy->num_own_micro(options)));
   if (memory->gpu() == nullptr &&
       (strategy->waits_in_turns() || !joined.has(distributed::Capability::own_cores)))
