@@ -36,6 +36,8 @@ struct Shape {
 /// Queues the kernel after what the stream holds. What goes wrong is known when the stream is waited for.
 template <typename... P>
 void launch(void (*kernel)(P...), const Shape& shape, void* stream, std::type_identity_t<P>... args) {
+  // What a library left behind is not this launch's.
+  static_cast<void>(last_error());
   const auto shared_bytes = static_cast<size_t>(shape.shared_bytes);
   allow_shared_bytes(reinterpret_cast<const void*>(kernel), shared_bytes);
   kernel<<<shape.blocks, shape.threads, shared_bytes, static_cast<NativeStream>(stream)>>>(args...);
