@@ -1,5 +1,8 @@
 // GPUs as the engine sees them: memory with a limit, streams that run late, and failures.
 #include <gmock/gmock.h>
+#include <gtest/gtest-spi.h>
+
+#include <cstdlib>
 
 #include "backend/gpu/emu/stream.h"
 #include "backend/gpu/rt.h"
@@ -102,6 +105,22 @@ TEST_F(Devices, EventsOrderStreams) {
   EXPECT_EQ(back, 11) << "what stands after the event is not waited for";
   other.synchronize();
   EXPECT_EQ(gpu.get(value, 1)[0], 12);
+}
+
+void need_gpu() { HEARTH_NEED_GPU(); }
+
+TEST_F(Devices, WhereNoneIsTestsFailIfOneIsExpected) {
+  emu::gpus().clear();
+  setenv("HEARTH_EXPECT_GPU", "1", 1);
+  EXPECT_FATAL_FAILURE(need_gpu(), "expected a GPU, because HEARTH_EXPECT_GPU=1, got none");
+  unsetenv("HEARTH_EXPECT_GPU");
+  testing::TestPartResultArray results;
+  {
+    const testing::ScopedFakeTestPartResultReporter reporter(&results);
+    need_gpu();
+  }
+  ASSERT_EQ(results.size(), 1);
+  EXPECT_TRUE(results.GetTestPartResult(0).skipped());
 }
 
 TEST_F(Devices, ReplayWhatTheyRecorded) {

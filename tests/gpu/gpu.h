@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "backend/gpu/device.h"
@@ -15,6 +17,20 @@ namespace hearth::gpu {
 
 /// Why tests of kernels skip in a build for GPUs.
 inline constexpr const char* kNoGpu = "SKIPPED: kernels on a GPU: there is none here";
+
+/// Whether the tests were told that there is a GPU.
+inline bool expects_gpu() {
+  const char* const told = std::getenv("HEARTH_EXPECT_GPU");
+  return told != nullptr && std::string_view(told) == "1";
+}
+
+/// Ends a test where there is no GPU: skipped, or failed where one is expected.
+#define HEARTH_NEED_GPU()                                                                \
+  if (!gpu::list_devices().empty()) {                                                    \
+  } else if (gpu::expects_gpu())                                                         \
+    FAIL() << "expected a GPU, because HEARTH_EXPECT_GPU=1, got none; try ./hearth env"; \
+  else                                                                                   \
+    GTEST_SKIP() << gpu::kNoGpu
 
 /// The first GPU, a stream, and arrays on it.
 class Gpu {
@@ -88,7 +104,7 @@ class LibraryTest : public testing::Test {
   }
 #else
   void SetUp() override {
-    if (list_devices().empty()) GTEST_SKIP() << kNoGpu;
+    HEARTH_NEED_GPU();
     if (runtime().library.empty()) GTEST_SKIP() << "SKIPPED: the vendor's matmuls: built without its library";
   }
 #endif

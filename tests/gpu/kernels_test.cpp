@@ -9,7 +9,7 @@ namespace {
 class GpuKernel : public OpSample {
  protected:
   void SetUp() override {
-    if (gpu::list_devices().empty()) GTEST_SKIP() << gpu::kNoGpu;
+    HEARTH_NEED_GPU();
     OpSample::SetUp();
   }
 

@@ -63,7 +63,7 @@ class Nodes {
 class ManyNodes : public testing::TestWithParam<Case> {};
 
 TEST_P(ManyNodes, MoveAsOneByOne) {
-  if (gpu::list_devices().empty()) GTEST_SKIP() << gpu::kNoGpu;
+  HEARTH_NEED_GPU();
   const ir::Sample sample = GetParam().op->samples()[GetParam().sample];
   Nodes together(*GetParam().op, sample), apart(*GetParam().op, sample);
   const auto before = together.results(), after = together.together();

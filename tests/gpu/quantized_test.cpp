@@ -66,7 +66,7 @@ class DecodedOnACard : public testing::TestWithParam<std::tuple<Quantization, bo
 };
 
 TEST_P(DecodedOnACard, HasTheBitsOfTheProcessor) {
-  if (gpu::list_devices().empty()) GTEST_SKIP() << gpu::kNoGpu;
+  HEARTH_NEED_GPU();
   const Matrix matrix(std::get<0>(GetParam()));
   const auto wide = product<float>(matrix, DType::f32);
   for (int64_t i = 0; i < kRows * kColumns; ++i)
