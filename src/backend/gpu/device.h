@@ -136,7 +136,9 @@ class Stream {
 
   void copy_in(std::byte* device, const void* host, int64_t num_bytes);
   void copy_out(void* host, const std::byte* device, int64_t num_bytes);
-  void fill_zero(std::byte* device, int64_t num_bytes);
+  void fill_zero(std::byte* device, int64_t num_bytes) { fill(device, 0, num_bytes); }
+  /// Every byte becomes `value`.
+  void fill(std::byte* device, int value, int64_t num_bytes);
   /// Has the host make this call when the GPU gets to it, on any thread. It must not use the GPU.
   void call(void (*function)(void*), void* argument);
   /// Leaves a matmul to the vendor's library (backend/gpu/blas.h). The first one of each kind sets up what

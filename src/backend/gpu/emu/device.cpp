@@ -124,8 +124,8 @@ void Stream::copy_out(void* host, const std::byte* device, int64_t num_bytes) {
     std::memcpy(host, device, static_cast<size_t>(num_bytes));
   });
 }
-void Stream::fill_zero(std::byte* device, int64_t num_bytes) {
-  parts_->queue.enqueue([=] { std::memset(device, 0, static_cast<size_t>(num_bytes)); });
+void Stream::fill(std::byte* device, int value, int64_t num_bytes) {
+  parts_->queue.enqueue([=] { std::memset(device, value, static_cast<size_t>(num_bytes)); });
 }
 void Stream::call(void (*function)(void*), void* argument) {
   parts_->queue.enqueue([=] { function(argument); });

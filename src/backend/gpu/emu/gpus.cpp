@@ -22,12 +22,12 @@ std::string_view take_part(std::string_view& text, char separator) {
 
 [[noreturn]] void refuse(std::string_view gpu) {
   user_error(
-      "expected at most {} sizes from {} for HEARTH_EMULATED, each with link, fault, hang, refuse or broken "
-      "at will, got '{}'; try HEARTH_EMULATED=20GiB,20GiB or '20GiB;link=6GB;fault=500'",
+      "expected at most {} sizes from {} for HEARTH_EMULATED, each with link, fault, hang, refuse, lose or "
+      "broken at will, got '{}'; try HEARTH_EMULATED=20GiB,20GiB or '20GiB;link=6GB;fault=500'",
       kMostGpus, human_bytes(kLeastMemory), gpu);
 }
 
-/// One of "link=6GB", "fault=500", "hang=500", "refuse=2", "broken=FILE"; false for what is none.
+/// One of "link=6GB", "fault=500", "hang=500", "refuse=2", "lose=5", "broken=FILE"; false for what is none.
 bool set_trouble(GpuSettings& gpu, std::string_view trouble) {
   const std::string_view name = take_part(trouble, '=');
   if (name == "broken") {
@@ -41,7 +41,9 @@ bool set_trouble(GpuSettings& gpu, std::string_view trouble) {
   if (name == "fault") gpu.faulty_launch = *amount;
   if (name == "hang") gpu.hanging_launch = *amount;
   if (name == "refuse") gpu.refused_allocation = *amount;
-  return name == "link" ? *amount > 0 : name == "fault" || name == "hang" || name == "refuse";
+  if (name == "lose") gpu.lost_node = *amount;
+  return name == "link" ? *amount > 0
+                        : name == "fault" || name == "hang" || name == "refuse" || name == "lose";
 }
 
 /// Of "20GiB;link=6GB;fault=500".

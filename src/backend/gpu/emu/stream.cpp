@@ -14,6 +14,7 @@ int64_t num_threads(const Dim3& size) { return int64_t{size.x} * size.y * size.z
 
 void Stream::enqueue(Work work) {
   if (records()) {
+    if (recording_->num_nodes++ == gpu_.settings.lost_node) return;
     recording_->calls.push_back([this, work = std::move(work)] { enqueue(work); });
     return;
   }

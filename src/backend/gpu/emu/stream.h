@@ -26,6 +26,8 @@ struct GpuSettings {
   int64_t hanging_launch = -1;
   double hang_scale = 1;  ///< the share of its deadline that a wait for a GPU that hangs takes
   bool cannot_record = false;
+  /// Of everything that a recording is given: missing from its replays; -1: none.
+  int64_t lost_node = -1;
   /// Events tell a microsecond for each thread launched in place of the time that passed, so that which of
   /// several ways is fastest is always the same: a library's matmul counts as one thread.
   bool counts_threads = false;
@@ -39,8 +41,8 @@ struct GpuSettings {
 /// One GPU for each size of a list like "20GiB,24GiB", or "20GiB,24GiB,library", where both have a library
 /// of matmuls. A size may bring troubles, each after a semicolon: "20GiB;link=6GB" copies to and
 /// from the host at so many bytes per second; "fault=500" and "hang=500" are of that launch, "refuse=2" of
-/// that allocation, counted from 0 in every process that opens the GPU; "broken=FILE" lets every launch fail
-/// while there is such a file. UserError for what is no such list.
+/// that allocation, "lose=5" of that node of every recording, counted from 0 in every process that opens the
+/// GPU; "broken=FILE" lets every launch fail while there is such a file. UserError for what is no such list.
 std::vector<GpuSettings> gpus_of(std::string_view sizes);
 /// The GPUs of this process: those of the environment's HEARTH_EMULATED, or one; changed while none is open.
 std::vector<GpuSettings>& gpus();
@@ -65,6 +67,7 @@ struct Gpu {
 /// Calls that a replay makes again, those of every stream that took part.
 struct Recording {
   std::vector<std::function<void()>> calls;
+  int64_t num_nodes = 0;
   bool open = true;
 };
 

@@ -97,10 +97,10 @@ void Stream::copy_in(std::byte* device, const void* host, int64_t num_bytes) {
 void Stream::copy_out(void* host, const std::byte* device, int64_t num_bytes) {
   parts_->copy(host, device, num_bytes, RUNTIME(MemcpyDeviceToHost), "a copy from the GPU");
 }
-void Stream::fill_zero(std::byte* device, int64_t num_bytes) {
+void Stream::fill(std::byte* device, int value, int64_t num_bytes) {
   make_current(*parts_->device);
-  parts_->check(RUNTIME(MemsetAsync)(device, 0, static_cast<size_t>(num_bytes), parts_->stream),
-                "clearing memory");
+  parts_->check(RUNTIME(MemsetAsync)(device, value, static_cast<size_t>(num_bytes), parts_->stream),
+                "filling memory");
 }
 
 void Stream::call(void (*function)(void*), void* argument) {
