@@ -23,6 +23,7 @@ DeviceReport Engine::device() const {
   exec::Gpu* gpu = running_->memory->gpu();
   DeviceReport report{.gpu = gpu == nullptr ? nullptr : &gpu->device().info(),
                       .distrusted = running_->self_test ? running_->self_test->failures() : kNone};
+  if (gpu != nullptr) report.recording_fault = gpu->recorder().fault;
   if (running_->matmul_choice) report.dropped_matmuls = running_->matmul_choice->dropped();
   return report;
 }

@@ -35,6 +35,8 @@ struct DeviceReport {
   const std::map<std::string, std::string>& distrusted;
   /// Sentences on ways to do a matmul that are not used, because they failed or gave another result.
   std::span<const std::string> dropped_matmuls;
+  /// Why recordings are left off; empty: they are not.
+  std::string_view recording_fault;
 };
 
 /// Runs what compile() planned: all memory is allocated when an engine is made, nothing while it runs. What a

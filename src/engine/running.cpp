@@ -36,7 +36,15 @@ Running::Running(const EngineOptions& options, std::span<const int64_t> train_si
   for (const exec::Program* program : compiled->programs())
     executors.try_emplace(program, *program).first->second.bind(places);
   if (options.shards > 1) make_idle_batch();
+  if (memory->gpu() != nullptr && options.gpu.record == exec::Record::always) expect_recordings();
   strategy->open(*this);
+}
+
+void Running::expect_recordings() const {
+  for (const auto& [program, executor] : executors) {
+    if (const std::string obstacle = executor.obstacle(); !obstacle.empty())
+      user_error("expected work that can be recorded for record=always, got {}; try record=auto", obstacle);
+  }
 }
 
 void Running::bind_inputs(exec::Executor& executor, const MicroBatch& batch, int64_t step, int64_t index) {

@@ -91,6 +91,7 @@ struct Running {
 
  private:
   void make_idle_batch();
+  void expect_recordings() const;
   void find_away();
 };
 

@@ -5,6 +5,9 @@
 
 #include "backend/gpu/device.h"
 #include "base/error.h"
+#include "base/process.h"
+#include "base/text.h"
+#include "exec/device/replay_check.h"
 #include "exec/device/staging.h"
 #include "exec/host_queue.h"
 
@@ -30,7 +33,7 @@ Executor::Executor(const Program& program)
     : program_(program),
       scalars_(static_cast<size_t>(program.scalar_bytes)),
       // Libraries differ in what of their collectives can be recorded; what the host computes cannot be.
-      may_record_(!meets_on_gpu(program) && program.num_host_nodes == 0),
+      can_record_(!meets_on_gpu(program) && program.num_host_nodes == 0),
       wait_seconds_(meets_on_gpu(program)       ? kMeetSeconds
                     : program.has_collectives() ? kHostSeconds
                                                 : 0) {
@@ -45,8 +48,7 @@ Executor::Executor(const Program& program)
 Executor::~Executor() = default;
 
 void Executor::bind(const Places& places) {
-  staging_ = places.staging;
-  queues_ = places.queues;
+  places_ = places;
   addresses_.clear();
   patches_.clear();
   for (const Location& location : program_.locations) addresses_.push_back(address_of(location, places));
@@ -150,18 +152,18 @@ void Executor::Staged::copy_to(std::byte* host) const {
 
 void Executor::stage_ahead() {
   if (!is_on_gpu() || program_.large_bytes == 0) return;
-  std::byte* host = staging_->fill();
+  std::byte* host = places_.staging->fill();
   for (auto& [id, staged] : staged_) {
     staged.sent_from = staged.from;
     if (is_large(staged)) staged.copy_to(host);
   }
-  staging_->send(0, program_.large_bytes);
-  ahead_ = staging_->num_fills();
+  places_.staging->send(0, program_.large_bytes);
+  ahead_ = places_.staging->num_fills();
 }
 
 /// Whether what was sent ahead is what is bound, and no other program was run since.
 bool Executor::is_ahead() const {
-  return ahead_ == staging_->num_fills() && std::ranges::all_of(staged_, [&](const auto& item) {
+  return ahead_ == places_.staging->num_fills() && std::ranges::all_of(staged_, [&](const auto& item) {
            return !is_large(item.second) || item.second.sent_from == item.second.from;
          });
 }
@@ -170,20 +172,22 @@ size_t Executor::stage_inputs() {
   if (!is_on_gpu()) return 0;
   copies_.clear();
   const bool ahead = is_ahead();
-  std::byte* host = ahead ? staging_->host() : staging_->fill();
+  std::byte* host = ahead ? places_.staging->host() : places_.staging->fill();
   for (const auto& [id, staged] : staged_) {
     if (!ahead || !is_large(staged)) staged.copy_to(host);
   }
-  staging_->send(ahead ? program_.large_bytes : 0, program_.staging_bytes);
+  places_.staging->send(ahead ? program_.large_bytes : 0, program_.staging_bytes);
   ahead_ = -1;
-  const size_t half = staging_->arrive(*queue(Queue::compute));
-  for (const auto& [id, staged] : staged_) point_at(id, staging_->on_gpu(half) + staged.offset);
+  const size_t half = places_.staging->arrive(*queue(Queue::compute));
+  for (const auto& [id, staged] : staged_) point_at(id, places_.staging->on_gpu(half) + staged.offset);
   return half;
 }
 
 void Executor::make(void* call) {
   const auto* own = static_cast<const Call*>(call);
-  own->step->kernel.run({.in = own->in, .out = own->out, .group = own->executor->group_});
+  const ir::KernelArgs args{.in = own->in, .out = own->out, .group = own->executor->group_};
+  if (ReplayCheck* check = own->executor->check_.get()) return check->meet(*own->step, args);
+  own->step->kernel.run(args);
 }
 
 /// On the processor nothing but a collective is left to wait for.
@@ -245,27 +249,95 @@ void Executor::queue_calls(ThreadPool& threads) {
   join();
 }
 
+bool Executor::may_record() const {
+  const Recorder* recorder = places_.recorder;
+  return can_record_ && recorder != nullptr && recorder->when != Record::never && recorder->fault.empty();
+}
+
+std::string Executor::obstacle() const {
+  if (meets_on_gpu(program_)) return "sums that GPUs make between themselves";
+  if (program_.num_host_nodes > 0)
+    return fmt::format("{} nodes that the host computes for the GPU", program_.num_host_nodes);
+  return "";
+}
+
 void Executor::record(ThreadPool& threads, size_t half) {
   gpu::Stream& stream = *queue(Queue::compute);
   stream.start_recording();
   queue_calls(threads);
   recordings_[half] = stream.finish_recording();
-  may_record_ = recordings_[half] != nullptr;
+  can_record_ = recordings_[half] != nullptr;
+  if (!can_record_ && places_.recorder->when == Record::always) {
+    user_error(
+        "expected a GPU whose runtime records a step for record=always, got one that does not; try "
+        "record=auto");
+  }
+}
+
+void Executor::replay(size_t half) {
+  allow(program_.seconds());
+  queue(Queue::compute)->replay(*recordings_[half]);
+}
+
+void Executor::leave_off(std::string fault) {
+  recordings_ = {};
+  places_.recorder->fault = std::move(fault);
+}
+
+/// What the first replay does otherwise than queued work; empty: nothing.
+std::string Executor::replay_fault(size_t half) {
+  try {
+    replay(half);
+  } catch (const gpu::DeviceError& error) {
+    return fmt::format("its first replay was refused: {}", error.what());
+  }
+  wait();
+  const std::string difference = check_->difference();
+  return difference.empty() ? "" : "its first replay came to " + difference;
+}
+
+void Executor::check_replay(ThreadPool& threads, size_t half) {
+  auto check = std::make_unique<ReplayCheck>(program_, places_, addresses_);
+  if (check->needed_bytes() > available_memory_bytes()) {
+    leave_off(fmt::format("comparing its first replay takes {} of host memory",
+                          human_bytes(check->needed_bytes())));
+    return queue_calls(threads);
+  }
+  wait();
+  check->save();
+  check_ = std::move(check);
+  // The others of a group get what queued work makes.
+  queue_calls(threads);
+  wait();
+  check_->keep_results();
+  check_->put_back();
+  if (std::string fault = replay_fault(half); !fault.empty()) {
+    leave_off(std::move(fault));
+    check_->put_back();
+    queue_calls(threads);
+    wait();
+  }
+  check_.reset();
+}
+
+void Executor::queue_run(ThreadPool& threads, size_t half) {
+  // What libraries set up when they are first used cannot be recorded.
+  if (may_record() && num_runs_++ > 0 && !recordings_[half]) {
+    record(threads, half);
+    if (recordings_[half] && places_.recorder->when == Record::automatic) return check_replay(threads, half);
+  }
+  if (recordings_[half] && may_record()) {
+    replay(half);
+  } else {
+    queue_calls(threads);
+  }
 }
 
 void Executor::start(ThreadPool& threads) {
   const size_t half = stage_inputs();
   if (!is_on_gpu()) return queue_calls(threads);
-  // What libraries set up when they are first used cannot be recorded.
-  const bool records = may_record_ && num_runs_++ > 0;
-  if (records && !recordings_[half]) record(threads, half);
-  if (recordings_[half]) {
-    allow(program_.seconds());
-    queue(Queue::compute)->replay(*recordings_[half]);
-  } else {
-    queue_calls(threads);
-  }
-  staging_->release(*queue(Queue::compute));
+  queue_run(threads, half);
+  places_.staging->release(*queue(Queue::compute));
 }
 
 void Executor::wait() {
@@ -291,7 +363,7 @@ void Executor::run_with(ThreadPool& threads, FunctionRef<void(size_t)> after) {
   }
   join();
   wait();
-  if (is_on_gpu()) staging_->release(*queue(Queue::compute));
+  if (is_on_gpu()) places_.staging->release(*queue(Queue::compute));
 }
 
 void Executor::read(ValueId id, void* host) {

@@ -9,6 +9,7 @@
 
 #include "base/function_ref.h"
 #include "base/threads.h"
+#include "exec/places.h"
 #include "exec/program.h"
 
 namespace hearth::distributed {
@@ -23,19 +24,8 @@ class Stream;
 namespace hearth::exec {
 
 class HostQueue;
+class ReplayCheck;
 class Staging;
-
-/// The memory of a program's regions, and what it runs on. With Backend::gpu the first two are a GPU's.
-struct Places {
-  std::byte* persistent = nullptr;
-  std::byte* arena = nullptr;  ///< Program::arena_bytes()
-  std::byte* host = nullptr;   ///< ArenaReport::host_bytes
-
-  // Backend::gpu only.
-  std::byte* host_persistent = nullptr;  ///< weights and states of the layout that are on the host
-  Staging* staging = nullptr;            ///< halves of Program::staging_bytes: inputs and scalars
-  std::array<gpu::Stream*, kNumQueues> queues = {};
-};
 
 /// Runs a program, which outlives it: a loop over steps whose every pointer is decided. Running allocates
 /// nothing and cannot fail.
@@ -62,7 +52,7 @@ class Executor {
   void run(ThreadPool& threads);
   /// The same, but a GPU may be at it still: inputs and scalars are taken already, everything else is there
   /// after wait(). Where every node has a kernel for GPUs, the work of the second run is recorded and then
-  /// queued by one call.
+  /// queued by one call; with Record::automatic that waits for a comparison of both.
   void start(ThreadPool& threads);
   void wait();
   /// Copies a graph output to the caller's memory (page-locked, for a GPU); done after wait().
@@ -76,7 +66,9 @@ class Executor {
   const Program& program() const { return program_; }
   const ir::Graph& graph() const { return program_.graph; }
   /// Whether runs are queued by one call.
-  bool is_recorded() const { return recordings_[0] != nullptr; }
+  bool is_recorded() const { return recordings_[0] != nullptr && may_record(); }
+  /// Why its work can never be recorded; empty where nothing is known against it.
+  std::string obstacle() const;
 
  private:
   /// A step with its addresses.
@@ -107,8 +99,8 @@ class Executor {
   void bind_call(size_t call, const Places& places);
   void order_queues();
   void point_at(ir::ValueId root, void* place);
-  gpu::Stream* queue(Queue which) const { return queues_[static_cast<size_t>(which)]; }
-  bool is_on_gpu() const { return staging_ != nullptr; }
+  gpu::Stream* queue(Queue which) const { return places_.queues[static_cast<size_t>(which)]; }
+  bool is_on_gpu() const { return places_.staging != nullptr; }
   bool is_large(const Staged& staged) const { return staged.offset < program_.large_bytes; }
   bool is_ahead() const;
   size_t stage_inputs();
@@ -120,8 +112,14 @@ class Executor {
   void fork();
   void join();
   void queue_calls(ThreadPool& threads);
+  bool may_record() const;
+  void queue_run(ThreadPool& threads, size_t half);
   void record(ThreadPool& threads, size_t half);
   void allow(double seconds);
+  void replay(size_t half);
+  void leave_off(std::string fault);
+  void check_replay(ThreadPool& threads, size_t half);
+  std::string replay_fault(size_t half);
 
   const Program& program_;
   std::vector<Call> calls_;
@@ -133,13 +131,13 @@ class Executor {
   std::vector<size_t> last_waits_;  ///< of Queue::compute, after the last call
 
   // Backend::gpu only.
-  Staging* staging_ = nullptr;
-  std::array<gpu::Stream*, kNumQueues> queues_ = {};
+  Places places_;
   std::vector<gpu::Stream*> forked_;  ///< queues of copies that have some to do
   std::unique_ptr<gpu::Event> begun_;
   /// One for each half of the staging.
   std::array<std::unique_ptr<gpu::Recording>, 2> recordings_;
-  bool may_record_;
+  bool can_record_;
+  std::unique_ptr<ReplayCheck> check_;  ///< while one goes on
   double wait_seconds_;  ///< for other workers
   int64_t num_runs_ = 0;
   int64_t ahead_ = -1;  ///< which filling of the staging holds large inputs

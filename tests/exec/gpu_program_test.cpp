@@ -1,13 +1,14 @@
 // Programs with copies beside their computing, on an emulated GPU: in whatever order the queues get on,
 // recorded or not, the bytes are those of the processor.
 #include <fmt/format.h>
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "backend/gpu/emu/stream.h"
+#include "base/error.h"
 #include "base/philox.h"
 #include "exec/device/gpu.h"
 #include "ops/op_list.h"
@@ -136,9 +137,12 @@ class GpuPrograms : public testing::Test {
     executor_.emplace(program_);
   }
 
-  void open(const emu::GpuSettings& settings) {
+  void open(const emu::GpuSettings& settings, Record record = Record::automatic) {
+    image_.reset();
+    results_.reset();
+    gpu_.reset();
     emu::gpus() = {settings};
-    gpu_.emplace(GpuWish{.device = "emulated"});
+    gpu_.emplace(GpuWish{.device = "emulated", .record = record});
     image_.emplace(gpu_->device(), layout_.num_bytes());
     results_.emplace(gpu_->device(), kRuns * sizeof(float));
     fill({image_->data(), static_cast<size_t>(layout_.num_bytes())});
@@ -228,8 +232,57 @@ TEST_P(GpuProgramOrders, ARuntimeThatCannotRecordIsGivenTheWorkAnew) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, GpuProgramOrders, testing::Range(uint64_t{0}, uint64_t{24}));
 
+TEST_F(GpuPrograms, EachNodeThatARecordingLosesIsFoundAndTheBytesAreRight) {
+  int num_found = 0;
+  for (const int64_t lost : {0, 1, 2, 3, 5, 8, 13, 20, 30, 40}) {
+    SCOPED_TRACE(lost);
+    inputs_ = {};
+    compile_for_gpu(Builder().build());
+    open({.lost_node = lost});
+    start_all();
+    expect_equal(outcome(), on_processor());
+    if (gpu_->recorder().fault.empty()) {
+      // Every node counts, so that a whole recording has none with that number.
+      EXPECT_TRUE(executor_->is_recorded());
+      EXPECT_GE(lost, std::ssize(program_.steps));
+      continue;
+    }
+    EXPECT_THAT(gpu_->recorder().fault, testing::HasSubstr("its first replay came to other bits in "));
+    EXPECT_FALSE(executor_->is_recorded());
+    ++num_found;
+  }
+  EXPECT_GE(num_found, 8);
+}
+
+TEST_F(GpuPrograms, AlwaysReplaysWithoutAComparisonAndNeverDoesNot) {
+  open({.lost_node = 5}, Record::always);
+  start_all();
+  EXPECT_NE(outcome().image, on_processor().image) << "the lost node shows";
+  EXPECT_TRUE(executor_->is_recorded());
+  inputs_ = {};
+  compile_for_gpu(Builder().build());
+  open({.lost_node = 5}, Record::never);
+  start_all();
+  expect_equal(outcome(), on_processor());
+  EXPECT_FALSE(executor_->is_recorded());
+}
+
+TEST_F(GpuPrograms, AlwaysRefusesARuntimeThatCannotRecord) {
+  open({.cannot_record = true}, Record::always);
+  EXPECT_THROW(start_all(), UserError);
+}
+
+TEST_F(GpuPrograms, WhatTheHostComputesCannotBeRecorded) {
+  EXPECT_EQ(executor_->obstacle(), "");
+  executor_.reset();
+  const auto trusts_none = [](const ir::OpDef&, const ir::NodeView&) { return false; };
+  program_ = compile(Builder().build(), layout_, {.backend = Backend::gpu, .trusts = trusts_none});
+  executor_.emplace(program_);
+  EXPECT_THAT(executor_->obstacle(), testing::EndsWith(" nodes that the host computes for the GPU"));
+}
+
 TEST_F(GpuPrograms, StartingDoesNotWait) {
-  open({});
+  open({}, Record::always);
   const std::vector<std::byte> before(image_->data(), image_->data() + layout_.num_bytes());
   for (int i = 0; i < 2; ++i) {
     executor_->bind_input("x", inputs_.next());
@@ -277,7 +330,7 @@ TEST_F(GpuPrograms, WhatReadsPastAnyOperandStaysInTheAllocation) {
   layout_ = {};
   layout_.add(graph);
   compile_for_gpu(std::move(graph));
-  open({});
+  open({}, Record::always);
   executor_->bind_input("x", inputs_.next());
   for (int i = 0; i < 2; ++i) executor_->run(threads_);
   GpuRoom::Needs needs;

@@ -10,6 +10,7 @@ namespace hearth::exec {
 Gpu::Gpu(const GpuWish& wish)
     : device_(choose_gpu(wish.device, gpu::list_devices(), gpu::runtime(), wish.number)),
       reserve_bytes_(wish.reserve_bytes),
+      recorder_{.when = wish.record},
       queues_{gpu::Stream(device_), gpu::Stream(device_), gpu::Stream(device_), gpu::Stream(device_)} {}
 
 void GpuRoom::Needs::cover(const Program& program) {
@@ -45,7 +46,9 @@ Places Gpu::places_in(GpuRoom& room) {
           .host = room.host_ ? room.host_->data() : nullptr,
           .host_persistent = image_,
           .staging = &room.staging_,
-          .queues = {&queues_[0], &queues_[1], &queues_[2], &queues_[3]}};
+          .queues = {&queues_[0], &queues_[1], &queues_[2], &queues_[3]},
+          .pieces = pieces_,
+          .recorder = &recorder_};
 }
 
 void Gpu::upload() {

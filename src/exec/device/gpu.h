@@ -61,12 +61,14 @@ class Gpu {
   void read(const PersistentBuffer& buffer, void* host, int64_t num_bytes);
   void wait() { compute().synchronize(); }
   gpu::Device& device() { return device_; }
+  const Recorder& recorder() const { return recorder_; }
 
  private:
   gpu::Stream& compute() { return queues_[static_cast<size_t>(Queue::compute)]; }
 
   gpu::Device device_;
   int64_t reserve_bytes_;
+  Recorder recorder_;
   gpu::Stream queues_[kNumQueues];
   std::unique_ptr<gpu::Memory> memory_;
   std::optional<GpuRoom> room_;

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "backend/gpu/device.h"
+#include "exec/device/recorder.h"
 
 namespace hearth::exec {
 
@@ -17,6 +18,7 @@ struct GpuWish {
   int number = 0;
   /// Left free for the desktop.
   int64_t reserve_bytes = 0;
+  Record record = Record::automatic;
 };
 
 /// Whether it has one of those forms.
