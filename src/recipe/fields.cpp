@@ -28,6 +28,11 @@ void add_run_fields(std::vector<Field>& fields) {
   key("self_test",
       "when a GPU's kernels are tested: once (the result is kept), always (before each run), never",
       &Recipe::self_test);
+  key("record",
+      "whether a GPU's steps are recorded as graphs and replayed: auto (where the first replay gives the "
+      "same "
+      "bits as queued work), always, never",
+      &Recipe::record);
   key("precision", "fp32, bf16, or fp16 with dynamic loss scaling", &Recipe::precision);
   key("memory", "budget of activations, gradients and workspaces, met by recompute, like 10GiB; 0: none",
       &Recipe::memory, Bytes{"a size like 20GiB, or 0 for no budget"});

@@ -19,6 +19,8 @@ enum class Transport : uint8_t { host, nccl };
 enum class Compress : uint8_t { none, bf16, powersgd };
 /// When a GPU's kernels are tested before they train.
 enum class SelfTest : uint8_t { always, once, never };
+/// Whether steps on a GPU are recorded and replayed.
+enum class Record : uint8_t { automatic, always, never };
 enum class Precision : uint8_t { fp32, bf16, fp16 };
 enum class AdapterKind : uint8_t { none, lora };
 /// What becomes of a record that cannot be used: the run ends, or it is left out and counted.
@@ -45,6 +47,8 @@ template <>
 inline constexpr auto kNames<Compress> = std::to_array<std::string_view>({"none", "bf16", "powersgd"});
 template <>
 inline constexpr auto kNames<SelfTest> = std::to_array<std::string_view>({"always", "once", "never"});
+template <>
+inline constexpr auto kNames<Record> = std::to_array<std::string_view>({"auto", "always", "never"});
 template <>
 inline constexpr auto kNames<Precision> = std::to_array<std::string_view>({"fp32", "bf16", "fp16"});
 template <>
@@ -229,6 +233,7 @@ struct Recipe {
   Parallel parallel = Parallel::data;
   bool supervise = true;  ///< by a process that starts it again when it fails
   SelfTest self_test = SelfTest::once;
+  Record record = Record::automatic;
   Precision precision = Precision::fp32;
   int64_t memory = 0;  ///< arena budget in bytes, 0: none
   std::string init;    ///< safetensors to start from

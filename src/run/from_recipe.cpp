@@ -120,6 +120,18 @@ exec::SelfTest::When when_of(recipe::SelfTest test) {
   return When::once;
 }
 
+exec::Record record_of(recipe::Record record) {
+  switch (record) {
+    case recipe::Record::always:
+      return exec::Record::always;
+    case recipe::Record::never:
+      return exec::Record::never;
+    case recipe::Record::automatic:
+      break;
+  }
+  return exec::Record::automatic;
+}
+
 }  // namespace
 
 const recipe::Choices& recipe_choices() {
@@ -191,7 +203,11 @@ engine::EngineOptions engine_options(const recipe::Recipe& recipe, int device, i
                                 .passes_off = recipe.passes.off};
   std::erase(options.passes_off, "winograd");
   if (recipe.device != recipe::kCpu) {
-    engine::use_gpu(options, {.device = recipe.device, .number = device, .reserve_bytes = recipe.reserve},
+    engine::use_gpu(options,
+                    {.device = recipe.device,
+                     .number = device,
+                     .reserve_bytes = recipe.reserve,
+                     .record = record_of(recipe.record)},
                     when_of(recipe.self_test));
   }
   return options;

@@ -173,14 +173,19 @@ int train_here(const Job& job, const supervise::Seat& seat, distributed::Process
   // The leader makes what all of them read, and says it if that cannot be.
   if (!leads) group->barrier();
   if (fs::exists(job.out)) lock_folder();
-  TrainerEvents events{.progress = [&](const Progress& p) { reporter->progress(p); },
-                       .message =
-                           [&](const std::string& text) {
-                             if (leads) reporter->message(text);
-                           },
-                       .stop = seat.stop,
-                       .heartbeat = seat.heartbeat,
-                       .memory = memory};
+  TrainerEvents events{
+      .progress = [&](const Progress& p) { reporter->progress(p); },
+      .message =
+          [&](const std::string& text) {
+            if (leads) reporter->message(text);
+          },
+      .stop = seat.stop,
+      .heartbeat = seat.heartbeat,
+      .memory = memory,
+      .warning =
+          [&](const std::string& text) {
+            reporter->warn(group == nullptr ? text : fmt::format("device {}: {}", seat.device, text));
+          }};
   Trainer trainer(job.recipe, job.out, std::move(events), std::move(member));
   if (job.only_checks) return check_only(trainer, group, job.recipe, *reporter);
   if (leads && seat.attempt == 1) announce(trainer, trainer.engine(), job, *reporter);

@@ -189,7 +189,15 @@ engine::StepResult Trainer::train_one(double rate) {
   const bool goes_on = state_.step + 1 < total_steps_ && !is_bad(state_.step + 1);
   if (const engine::MicroBatch* ahead = engine_->device().gpu && goes_on ? stream_->peek() : nullptr)
     engine_->stage_ahead(*ahead);
-  return engine_->finish_step();
+  const engine::StepResult result = engine_->finish_step();
+  say_recording_fault();
+  return result;
+}
+
+void Trainer::say_recording_fault() {
+  const std::string_view fault = engine_->device().recording_fault;
+  if (fault.empty() || std::exchange(said_recording_fault_, true)) return;
+  events_.warning(fmt::format("a recorded step is left off: {}; steps are queued anew instead", fault));
 }
 
 int64_t Trainer::rows_of_step() const {

@@ -41,6 +41,7 @@ struct TrainerEvents {
   /// Checkpoints between those on the disk, for whoever continues where this process fails; null: none. It
   /// outlives the trainer.
   const io::CheckpointMemory* memory = nullptr;
+  std::function<void(const std::string&)> warning = [](const std::string&) {};  ///< of this worker's device
 };
 
 /// How a run begins.
@@ -123,6 +124,7 @@ class Trainer {
   bool time_to_remember(const engine::StepResult& result) const;
   void remember();
   engine::StepResult train_one(double rate);
+  void say_recording_fault();
   void after_step(const engine::StepResult& result, double rate);
   Order order(const engine::StepResult& result) const;
   Order agree(Order order) const;
@@ -184,7 +186,8 @@ class Trainer {
   double evaluation_seconds_ = 0;
   double seconds_before_ = 0;      ///< of earlier sessions, as the log has them
   double seconds_per_update_ = 0;  ///< of the last one; 0: unknown
-  double remember_at_ = 0;         ///< seconds of this process, for a checkpoint in memory; 0: never
+  bool said_recording_fault_ = false;
+  double remember_at_ = 0;  ///< seconds of this process, for a checkpoint in memory; 0: never
 };
 
 }  // namespace hearth::run

@@ -93,6 +93,22 @@ TEST_F(GpuOverlap, AStepOfKernelsAloneIsRecorded) {
   EXPECT_FALSE(Inspector(plain.engine()).is_recorded());
 }
 
+TEST_F(GpuOverlap, AStepWhoseRecordingLosesANodeIsQueued) {
+  EngineOptions options = whole();
+  options.accumulate = 2;
+  const auto want = Course(options).state_after(kFewSteps);
+  for (const int64_t lost : {0, 3, 7, 11}) {
+    emu::gpus() = {{.lost_node = lost}};
+    Course course(options);
+    EXPECT_EQ(course.state_after(kFewSteps), want) << "without node " << lost;
+    EXPECT_THAT(std::string(course.engine().device().recording_fault), testing::HasSubstr("other bits"));
+    EXPECT_FALSE(Inspector(course.engine()).is_recorded());
+  }
+  options.gpu.record = exec::Record::always;
+  emu::gpus() = {{.lost_node = 3}};
+  EXPECT_NE(Course(options).state_after(kFewSteps), want) << "the lost node shows";
+}
+
 TEST_F(GpuOverlap, TheGpuItselfKeepsWeightsFromGradientsThatAreNotFinite) {
   for (const int64_t accumulate : {1, 2}) {
     EngineOptions options = whole();
@@ -156,6 +172,39 @@ TEST_F(GpuOverlap, ARunThatGoesOnTakesUpWhereItsDataStood) {
     return read_file(out / "model.safetensors");
   };
   EXPECT_EQ(weights_after("halves", {3, 6}), weights_after("whole", {6}));
+}
+
+TEST_F(GpuOverlap, ARunSaysOnceThatItsRecordingsAreLeftOff) {
+  const TemporaryFolder folder;
+  std::vector<std::string> warnings;
+  const auto weights_with = [&](const char* record) {
+    const fs::path out = folder.path() / record;
+    const std::vector<std::string> overrides = {"device=emulated",
+                                                "self_test=never",
+                                                "model=mlp",
+                                                "model.hidden=[16]",
+                                                "data=shapes",
+                                                "data.image_size=20",
+                                                "data.count=40",
+                                                "data.val_count=8",
+                                                "train.batch=4",
+                                                "schedule=constant",
+                                                "train.steps=6",
+                                                "optimizer.momentum=0",
+                                                std::string("record=") + record};
+    run::TrainerEvents events{.progress = [](const run::Progress&) {},
+                              .message = [](const std::string&) {},
+                              .warning = [&](const std::string& text) { warnings.push_back(text); }};
+    run::Trainer(run::parse_recipe("", "a test", overrides), out, std::move(events)).run(false);
+    return read_file(out / "model.safetensors");
+  };
+  const std::string want = weights_with("never");
+  EXPECT_THAT(warnings, testing::IsEmpty());
+  emu::gpus() = {{.lost_node = 3}};
+  EXPECT_EQ(weights_with("auto"), want);
+  EXPECT_THAT(warnings, testing::ElementsAre(testing::HasSubstr("its first replay came to other bits in")));
+  EXPECT_NE(weights_with("always"), want);
+  EXPECT_EQ(warnings.size(), 1U);
 }
 
 }  // namespace

@@ -226,6 +226,7 @@ void expect_names(const std::string& key, Get get, std::vector<std::string> over
 TEST(Recipe, EnumsAreReadAndWrittenByTheirNames) {
   expect_names<Parallel>("parallel", [](const Recipe& r) { return r.parallel; });
   expect_names<SelfTest>("self_test", [](const Recipe& r) { return r.self_test; });
+  expect_names<Record>("record", [](const Recipe& r) { return r.record; });
   expect_names<Precision>("precision", [](const Recipe& r) { return r.precision; });
   expect_names<Transport>("exchange.transport", [](const Recipe& r) { return r.exchange.transport; });
   expect_names<Compress>("exchange.compress", [](const Recipe& r) { return r.exchange.compress; });
