@@ -254,6 +254,18 @@ TEST_F(GpuPrograms, EachNodeThatARecordingLosesIsFoundAndTheBytesAreRight) {
   EXPECT_GE(num_found, 8);
 }
 
+TEST_F(GpuPrograms, ALostNodeIsFoundWhoseResultStandsThereFromTheRunBefore) {
+  ir::Graph graph;
+  const ir::ValueId weight = graph.add_value("weight", kRow, ir::Role::parameter);
+  graph.outputs = {graph.add1(*ops::find_op("relu"), {weight})};
+  layout_ = {};
+  layout_.add(graph);
+  compile_for_gpu(std::move(graph));
+  open({.lost_node = 0});
+  for (int i = 0; i < 2; ++i) executor_->run(threads_);
+  EXPECT_THAT(gpu_->recorder().fault, testing::HasSubstr("other bits in 1 of 1 results"));
+}
+
 TEST_F(GpuPrograms, AlwaysReplaysWithoutAComparisonAndNeverDoesNot) {
   open({.lost_node = 5}, Record::always);
   start_all();
