@@ -12,6 +12,7 @@
 
 #include "backend/gpu/device.h"
 #include "exec/device/gpu.h"
+#include "ir/text.h"
 #include "ops/op_list.h"
 
 namespace {
