@@ -60,6 +60,12 @@ RT_DEVICE void keep_order(float& value) {
   asm volatile("" : "+v"(value) : : "memory");
   keep_order();
 }
+/// Keeps the compiler from taking a word apart where it was loaded, which would wait for it there.
+RT_DEVICE void keep_whole(Word16& word) {
+  auto parts = bits_as<Vec<uint32_t, 4>>(word);
+  asm volatile("" : "+v"(parts.at[0]), "+v"(parts.at[1]), "+v"(parts.at[2]), "+v"(parts.at[3]));
+  word = bits_as<Word16>(parts);
+}
 #else
 template <int from>
 RT_DEVICE void add_product(float&, uint32_t, uint32_t) {}
@@ -67,6 +73,7 @@ template <int from>
 RT_DEVICE void add_dot(float&, uint32_t, uint32_t) {}
 RT_DEVICE void keep_order() {}
 RT_DEVICE void keep_order(float&) {}
+RT_DEVICE void keep_whole(Word16&) {}
 #endif
 
 template <typename Vector, typename Word>
@@ -114,6 +121,7 @@ RT_DEVICE void add_product(float& c, uint32_t a, uint32_t b) {
 }
 RT_DEVICE void keep_order() {}
 RT_DEVICE void keep_order(float&) {}
+RT_DEVICE void keep_whole(Word16&) {}
 template <typename T>
 RT_DEVICE void multiply_half(float* c, const uint32_t* a, uint32_t b0, uint32_t b1) {
   if constexpr (std::is_same_v<T, f16>) {
@@ -145,6 +153,7 @@ void add_dot(float& c, Shown a, uint32_t b) {
 }
 inline void keep_order() {}
 inline void keep_order(float&) {}
+inline void keep_whole(Word16&) {}
 template <typename T, int path>
 void multiply_wave(float* c, const uint32_t* a, const uint32_t* b) {
   emu::wmma<path>(emu::Numbers{.are_f16 = std::is_same_v<T, f16>}, c, a, b);

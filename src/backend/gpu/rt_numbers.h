@@ -17,7 +17,7 @@ template <typename To, typename From>
 RT_DEVICE To bits_as(From value) {
   static_assert(sizeof(To) == sizeof(From));
   To made;
-  std::memcpy(&made, &value, sizeof made);
+  __builtin_memcpy(&made, &value, sizeof made);
   return made;
 }
 
@@ -52,10 +52,10 @@ RT_DEVICE Vec<T, n> load(const T* from) {
   Vec<T, n> made;
   if constexpr (n * sizeof(T) == 16) {
     const Word16 word = *reinterpret_cast<const Word16*>(from);
-    std::memcpy(&made, &word, 16);
+    __builtin_memcpy(&made, &word, 16);
   } else if constexpr (n * sizeof(T) == 4) {
     const Word4 word = *reinterpret_cast<const Word4*>(from);
-    std::memcpy(&made, &word, 4);
+    __builtin_memcpy(&made, &word, 4);
   } else {
     for (int i = 0; i < n; ++i) made.at[i] = from[i];
   }
@@ -65,11 +65,11 @@ template <typename T, int n>
 RT_DEVICE void store(T* to, const Vec<T, n>& value) {
   if constexpr (n * sizeof(T) == 16) {
     Word16 word;
-    std::memcpy(&word, &value, 16);
+    __builtin_memcpy(&word, &value, 16);
     *reinterpret_cast<Word16*>(to) = word;
   } else if constexpr (n * sizeof(T) == 4) {
     Word4 word;
-    std::memcpy(&word, &value, 4);
+    __builtin_memcpy(&word, &value, 4);
     *reinterpret_cast<Word4*>(to) = word;
   } else {
     for (int i = 0; i < n; ++i) to[i] = value.at[i];

@@ -115,17 +115,23 @@ struct Fragment {
   uint32_t words[kWords];
 };
 
-template <typename T, Side side, int path = kPathOf<T>>
-RT_DEVICE Fragment<T, side, path> load_side(const T* from, int stride) {
+/// Element (line, term) lies at place(line, term), and up to 16 / sizeof(T) terms, counted from a multiple of
+/// that, side by side.
+template <typename T, Side side, int path = kPathOf<T>, typename Place>
+RT_DEVICE Fragment<T, side, path> load_side(const Place& place) {
   using Made = Fragment<T, side, path>;
   Made made;
   RT_UNROLL
   for (int r = 0; r < Made::kRuns; ++r) {
-    const T* run = from + Made::Held::line(side, r) * stride + Made::Held::template term<Made::kRun>(r);
+    const T* run = place(Made::Held::line(side, r), Made::Held::template term<Made::kRun>(r));
     const auto read = load<T, Made::kRun>(run);
-    std::memcpy(&made.words[r * Made::kWords / Made::kRuns], &read, sizeof read);
+    __builtin_memcpy(&made.words[r * Made::kWords / Made::kRuns], &read, sizeof read);
   }
   return made;
+}
+template <typename T, Side side, int path = kPathOf<T>>
+RT_DEVICE Fragment<T, side, path> load_side(const T* from, int stride) {
+  return load_side<T, side, path>([&](int line, int term) { return from + line * stride + term; });
 }
 template <typename T>
 RT_DEVICE auto load_left(const T* from, int stride) {

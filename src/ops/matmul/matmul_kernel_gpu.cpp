@@ -16,8 +16,11 @@ void launch_all(void* stream, const MatmulPlan& plan, const MatmulArrays& arrays
     launch_matmul<T>(stream, plan, PlainRows{a, shape.a_row, shape.a_term},
                      PlainRows{b, shape.b_column, shape.b_term}, out);
   } else {
-    launch_matmul<T>(stream, plan, Operand<T>{a, shape.a_row, shape.a_term, shape.m},
-                     Operand<T>{b, shape.b_column, shape.b_term, shape.n}, out);
+    const Operand<T> rows{a, shape.a_row, shape.a_term, shape.m};
+    const Operand<T> columns{b, shape.b_column, shape.b_term, shape.n};
+    if (is_even(rows, shape.k) && is_even(columns, shape.k))
+      return launch_matmul<T>(stream, plan, EvenOperand<T>{rows}, EvenOperand<T>{columns}, out);
+    launch_matmul<T>(stream, plan, rows, columns, out);
   }
 }
 /// Into f32, or the operands' dtype; f32 operands into any.

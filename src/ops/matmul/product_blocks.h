@@ -8,10 +8,8 @@
 /// What matmuls on GPUs are made of, for kernels whose right side is made while it is read.
 namespace hearth::ops {
 
-/// Terms that a block of tiles holds at a time, and the room of a line: 16 bytes more keep lines on
-/// different banks.
+/// Terms that a block of tiles holds at a time.
 inline constexpr int kDepth = 32;
-inline constexpr int kLine = kDepth + 8;
 /// Elements of a wide move.
 inline constexpr int kWide = 8;
 
@@ -114,41 +112,155 @@ struct Operand {
     return wide_of(count, [&](int e) { return uint32_t{from[e].bits}; });
   }
 };
+/// A side in memory whose every wide move is aligned, and inside or outside as a whole.
+template <typename T>
+struct EvenOperand : Operand<T> {};
+/// Whether it is one, of matmuls of k terms. 32 bits must hold the bytes between the elements of a block.
+template <typename T>
+bool is_even(const Operand<T>& side, int k) {
+  const bool along_terms = side.term_stride == 1;
+  const int64_t apart = along_terms ? side.line_stride : side.term_stride;
+  return (along_terms ? k : side.lines) % kWide == 0 && apart % kWide == 0 && apart < int64_t{1} << 23;
+}
 
-/// kLines lines of a block's terms, on their way from the operand through registers into shared memory.
+/// Where a panel's elements are in shared memory: rows of 128 bytes, which is all its banks, with two lines
+/// of kDepth terms in eight slots of kWide. Slots change places from row to row, so that the lanes of one
+/// access meet no bank twice: reading one slot of eight lines, writing all slots of two, or writing one pair
+/// of terms of every eighth line.
+struct Swizzle {
+  static constexpr uint32_t kSlotBytes = 16, kRowBytes = 128, kTileBytes = rt::kTile * kDepth * 2;
+  static constexpr int kSlots = kDepth / kWide;
+
+  /// Byte of a line's first slot in its tile; slot s lies at that ^ (s * kSlotBytes).
+  RT_DEVICE static uint32_t of_line(int line) {
+    const uint32_t row = static_cast<uint32_t>(line) % rt::kTile / 2;
+    return row * kRowBytes + (static_cast<uint32_t>(line) % 2 * kSlots ^ row ^ row / 4) * kSlotBytes;
+  }
+  /// What every slot of a tile is moved by, likewise.
+  RT_DEVICE static uint32_t of_tile(int tile) { return static_cast<uint32_t>(tile) % 4 * 2 * kSlotBytes; }
+  /// What moves a place to that of another of kWide lines, if it is the first of them, likewise.
+  RT_DEVICE static constexpr uint32_t of_next(int line) {
+    const auto row = static_cast<uint32_t>(line / 2);
+    return row * kRowBytes + (static_cast<uint32_t>(line % 2 * kSlots) ^ row) * kSlotBytes;
+  }
+  /// Of element (line, term). Four tiles on, the same lies four times kTileBytes further.
+  RT_DEVICE static uint32_t at(int line, int term) {
+    const int tile = line / rt::kTile;
+    const auto slot = static_cast<uint32_t>(term / kWide);
+    return static_cast<uint32_t>(tile) * kTileBytes + (of_line(line) ^ of_tile(tile) ^ slot * kSlotBytes) +
+           static_cast<uint32_t>(term) % kWide * 2;
+  }
+};
+
+/// kLines lines of a block's terms, on their way from the operand through registers into shared memory. A
+/// thread has two moves: of kWide terms each, or of the kWide lines of two neighboring terms.
 template <typename T, int kLines>
 struct Panel {
-  static constexpr int kMoves = kLines * kDepth / kWide;
-  static constexpr int kOwnMoves = (kMoves + kBlockThreads - 1) / kBlockThreads;
-  rt::Word16 held[kOwnMoves];
+  static constexpr int kMoves = kLines * kDepth / kWide, kOwn = 2;
+  static_assert(kMoves <= kOwn * kBlockThreads);
+  rt::Word16 held[kOwn];
+  bool along_terms;
+  int line, term;  ///< of the first move, counted from the panel's first
+  uint32_t place;  ///< byte where that is put
 
-  /// Reads the terms [first_term, first_term + kDepth), zeros after end_term and after the last line.
-  template <typename Side>
-  RT_DEVICE void fetch(const Side& from, int first_line, int first_term, int end_term) {
+  RT_DEVICE explicit Panel(bool terms) : along_terms(terms) {
+    const int thread = static_cast<int>(threadIdx.x);
+    if (along_terms) {
+      line = thread / Swizzle::kSlots;
+      term = thread % Swizzle::kSlots * kWide;
+    } else {
+      // A warp has four pairs of terms, and of each term 128 bytes, or all lines.
+      constexpr int kGroups = kLines / kWide, kNear = kGroups < 8 ? kGroups : 8;
+      const int pair = thread / kNear % 4, rest = thread / kNear / 4;
+      line = (thread % kNear + rest % (kGroups / kNear) * kNear) * kWide;
+      term = rest / (kGroups / kNear) * kWide + 2 * pair;
+    }
+    place = Swizzle::at(line, term);
+  }
+  RT_DEVICE bool has_move(int i) const {
+    if (kMoves == kOwn * kBlockThreads) return true;
+    const int thread = static_cast<int>(threadIdx.x);
+    return (along_terms ? thread + i * kBlockThreads : kOwn * thread) < kMoves;
+  }
+  RT_DEVICE int line_of(int i) const {
+    return along_terms ? line + i * (kBlockThreads / Swizzle::kSlots) : line;
+  }
+  RT_DEVICE int term_of(int i) const { return along_terms ? term : term + i; }
+
+  /// Into shared memory, terms side by side, as Swizzle has them.
+  RT_DEVICE void put(std::byte* shared) {
     RT_UNROLL
-    for (int i = 0; i < kOwnMoves; ++i) {
-      const int move = static_cast<int>(threadIdx.x) + i * kBlockThreads;
-      const bool along_terms = from.along_terms();
-      const int line = first_line + (along_terms ? move / (kDepth / kWide) : move % (kLines / kWide) * kWide);
-      const int term = first_term + (along_terms ? move % (kDepth / kWide) * kWide : move / (kLines / kWide));
-      held[i] = from.wide(line, term, move < kMoves ? from.lines - line : 0, end_term - term);
+    for (int i = 0; i < kOwn; ++i) rt::keep_whole(held[i]);
+    if (along_terms) {
+      static_assert(kBlockThreads / Swizzle::kSlots % (4 * rt::kTile) == 0);
+      RT_UNROLL
+      for (int i = 0; i < kOwn; ++i) {
+        std::byte* to = shared + place + i * kBlockThreads * static_cast<int>(Swizzle::kSlotBytes);
+        if (has_move(i)) *reinterpret_cast<rt::Word16*>(to) = held[i];
+      }
+    } else if (has_move(0)) {
+      const auto first = rt::bits_as<rt::Vec<uint32_t, 4>>(held[0]);
+      const auto second = rt::bits_as<rt::Vec<uint32_t, 4>>(held[1]);
+      RT_UNROLL
+      for (int e = 0; e < kWide; ++e) {
+        const uint32_t a = first.at[e / 2], b = second.at[e / 2];
+        const uint32_t pair = e % 2 == 0 ? (a & 0xffffU) | b << 16 : a >> 16 | (b & 0xffff0000U);
+        *reinterpret_cast<rt::Word4*>(shared + (place ^ Swizzle::of_next(e))) = pair;
+      }
     }
   }
-  /// Into lines of kLine elements, terms side by side.
-  RT_DEVICE void put(T* shared, bool along_terms) const {
+};
+
+/// What fills a panel, step by step: from a side that is asked for each move.
+template <typename T, int kLines, typename Side>
+struct Feed {
+  const Side& from;
+  int first_line;
+
+  RT_DEVICE Feed(const Panel<T, kLines>& /*panel*/, const Side& side, int line)
+      : from(side), first_line(line) {}
+  /// The terms [first_term, first_term + kDepth), zeros after end_term and after the last line.
+  RT_DEVICE void fetch(Panel<T, kLines>& panel, int first_term, int end_term) const {
     RT_UNROLL
-    for (int i = 0; i < kOwnMoves; ++i) {
-      const int move = static_cast<int>(threadIdx.x) + i * kBlockThreads;
-      if (move >= kMoves) continue;
-      if (along_terms) {
-        *reinterpret_cast<rt::Word16*>(shared + move / (kDepth / kWide) * kLine +
-                                       move % (kDepth / kWide) * kWide) = held[i];
-        continue;
-      }
-      const auto values = rt::bits_as<rt::Vec<T, kWide>>(held[i]);
-      T* to = shared + move % (kLines / kWide) * kWide * kLine + move / (kLines / kWide);
+    for (int i = 0; i < panel.kOwn; ++i) {
+      const int line = first_line + panel.line_of(i), term = first_term + panel.term_of(i);
+      panel.held[i] = from.wide(line, term, panel.has_move(i) ? from.lines - line : 0, end_term - term);
+    }
+  }
+};
+/// From an even operand: each move has a fixed distance from an element that all threads share. Lines that do
+/// not exist are the last ones again, for nobody asks for their sums.
+template <typename T, int kLines>
+struct Feed<T, kLines, EvenOperand<T>> {
+  const EvenOperand<T>& from;
+  int first_line;
+  uint32_t distance[2];
+
+  RT_DEVICE Feed(const Panel<T, kLines>& panel, const EvenOperand<T>& side, int first)
+      : from(side), first_line(first) {
+    const int last = from.lines - first_line - (from.along_terms() ? 1 : kWide);
+    RT_UNROLL
+    for (int i = 0; i < panel.kOwn; ++i) {
+      const int line = panel.line_of(i) < last ? panel.line_of(i) : last;
+      const int64_t elements = line * from.line_stride + panel.term_of(i) * from.term_stride;
+      distance[i] = static_cast<uint32_t>(elements * int64_t{sizeof(T)});
+    }
+  }
+  RT_DEVICE void fetch(Panel<T, kLines>& panel, int first_term, int end_term) const {
+    const auto* at = reinterpret_cast<const std::byte*>(from.at + first_line * from.line_stride +
+                                                        first_term * from.term_stride);
+    if (first_term + kDepth <= end_term) {
       RT_UNROLL
-      for (int e = 0; e < kWide; ++e) to[e * kLine] = values.at[e];
+      for (int i = 0; i < panel.kOwn; ++i) {
+        if (panel.has_move(i)) panel.held[i] = *reinterpret_cast<const rt::Word16*>(at + distance[i]);
+      }
+      return;
+    }
+    RT_UNROLL
+    for (int i = 0; i < panel.kOwn; ++i) {
+      panel.held[i] = {};
+      if (panel.has_move(i) && first_term + panel.term_of(i) < end_term)
+        panel.held[i] = *reinterpret_cast<const rt::Word16*>(at + distance[i]);
     }
   }
 };
@@ -168,28 +280,38 @@ template <typename T, typename B>
 struct WarpTiles {
   rt::Acc<T> sums[B::kTilesDown][B::kTilesAcross];
 
-  /// left: this warp's first line of the block's left panel; right alike.
-  RT_DEVICE void add(const T* left, const T* right) {
+  /// Of a block's panels; the warp's lines begin with these tiles.
+  RT_DEVICE void add(const std::byte* left, int left_tile, const std::byte* right, int right_tile) {
     RT_UNROLL
     for (int t = 0; t < kDepth; t += rt::kTile) {
-      decltype(rt::load_left(left, kLine)) lines[B::kTilesDown];
+      decltype(load<rt::Side::left>(left, left_tile, t)) lines[B::kTilesDown];
       RT_UNROLL
-      for (int r = 0; r < B::kTilesDown; ++r)
-        lines[r] = rt::load_left(left + r * rt::kTile * kLine + t, kLine);
+      for (int r = 0; r < B::kTilesDown; ++r) lines[r] = load<rt::Side::left>(left, left_tile + r, t);
       RT_UNROLL
       for (int s = 0; s < B::kTilesAcross; ++s) {
-        const auto column = rt::load_right(right + s * rt::kTile * kLine + t, kLine);
+        const auto column = load<rt::Side::right>(right, right_tile + s, t);
         RT_UNROLL
         for (int r = 0; r < B::kTilesDown; ++r) rt::multiply_add(sums[r][s], lines[r], column);
       }
     }
   }
+
+ private:
+  template <rt::Side side>
+  RT_DEVICE static auto load(const std::byte* panel, int tile, int first_term) {
+    const std::byte* lines = panel + static_cast<uint32_t>(tile) * Swizzle::kTileBytes;
+    const uint32_t moved = Swizzle::of_tile(tile);
+    return rt::load_side<T, side>([&](int line, int term) {
+      const uint32_t slot = static_cast<uint32_t>(first_term + term) / kWide * Swizzle::kSlotBytes;
+      return reinterpret_cast<const T*>(lines + (Swizzle::of_line(line) ^ moved ^ slot)) + term % kWide;
+    });
+  }
 };
 
 /// Shared memory of two panels: one is multiplied while the next is on its way.
-template <typename T, int lines>
+template <int lines>
 struct Panels {
-  T at[2][lines * kLine];
+  alignas(16) std::byte at[2][lines * kDepth * 2];
 };
 
 /// Calls body(row, column, sum over `terms`) for each output of a block, from (first_row, first_column) on,
@@ -197,23 +319,25 @@ struct Panels {
 template <typename T, typename B, typename Rows, typename Columns, typename Body>
 RT_DEVICE void for_each_tile_sum(const Rows& rows, const Columns& columns, int first_row, int first_column,
                                  Terms terms, Body body) {
-  RT_SHARED(left, Panels<T, B::kRows>);
-  RT_SHARED(right, Panels<T, B::kColumns>);
-  const int warp_row = rt::warp() / B::kWarpsAcross * B::kTilesDown * rt::kTile;
-  const int warp_column = rt::warp() % B::kWarpsAcross * B::kTilesAcross * rt::kTile;
-  Panel<T, B::kRows> next_left;
-  Panel<T, B::kColumns> next_right;
+  RT_SHARED(left, Panels<B::kRows>);
+  RT_SHARED(right, Panels<B::kColumns>);
+  const int warp_row = rt::warp() / B::kWarpsAcross * B::kTilesDown;
+  const int warp_column = rt::warp() % B::kWarpsAcross * B::kTilesAcross;
+  Panel<T, B::kRows> next_left(rows.along_terms());
+  Panel<T, B::kColumns> next_right(columns.along_terms());
+  const Feed<T, B::kRows, Rows> feed_left(next_left, rows, first_row);
+  const Feed<T, B::kColumns, Columns> feed_right(next_right, columns, first_column);
   WarpTiles<T, B> tiles;
-  next_left.fetch(rows, first_row, terms.first, terms.end);
-  next_right.fetch(columns, first_column, terms.first, terms.end);
+  feed_left.fetch(next_left, terms.first, terms.end);
+  feed_right.fetch(next_right, terms.first, terms.end);
   int side = 0;
   for (int p = terms.first; p < terms.end; p += kDepth) {
-    next_left.put(left.at[side], rows.along_terms());
-    next_right.put(right.at[side], columns.along_terms());
+    next_left.put(left.at[side]);
+    next_right.put(right.at[side]);
     rt::sync_block();
-    next_left.fetch(rows, first_row, p + kDepth, terms.end);
-    next_right.fetch(columns, first_column, p + kDepth, terms.end);
-    tiles.add(left.at[side] + warp_row * kLine, right.at[side] + warp_column * kLine);
+    feed_left.fetch(next_left, p + kDepth, terms.end);
+    feed_right.fetch(next_right, p + kDepth, terms.end);
+    tiles.add(left.at[side], warp_row, right.at[side], warp_column);
     side = 1 - side;
   }
   RT_UNROLL
@@ -223,15 +347,15 @@ RT_DEVICE void for_each_tile_sum(const Rows& rows, const Columns& columns, int f
       const auto& tile = tiles.sums[r][s];
       RT_UNROLL
       for (int e = 0; e < rt::kOwn; ++e)
-        body(first_row + warp_row + r * rt::kTile + tile.row(e),
-             first_column + warp_column + s * rt::kTile + tile.column(e), tile.at[e]);
+        body(first_row + (warp_row + r) * rt::kTile + tile.row(e),
+             first_column + (warp_column + s) * rt::kTile + tile.column(e), tile.at[e]);
     }
   }
 }
 
-template <typename T, typename C, typename B, typename Columns>
+template <typename T, typename C, typename B, typename Rows, typename Columns>
 __global__ void __launch_bounds__(kBlockThreads)
-    multiply_tiles(Operand<T> rows, Columns columns, MatmulShape shape, Out<C> out) {
+    multiply_tiles(Rows rows, Columns columns, MatmulShape shape, Out<C> out) {
   for_each_tile_sum<T, B>(rows, columns, static_cast<int>(blockIdx.y) * B::kRows,
                           static_cast<int>(blockIdx.x) * B::kColumns, terms_of(shape.k, kDepth),
                           [&](int row, int column, float sum) { put(shape, out, row, column, sum); });
@@ -291,24 +415,25 @@ struct MatmulPlan {
   }
 };
 
-template <typename T, typename C, typename Columns>
+template <typename T, typename C, typename Rows, typename Columns>
 auto matmul_kernel(MatmulWay way) {
   if constexpr (std::is_same_v<T, float>) {
     return multiply_plain<C, Columns>;
   } else {
-    if (way == MatmulWay::tall) return multiply_tiles<T, C, Tall, Columns>;
-    if (way == MatmulWay::wide) return multiply_tiles<T, C, Wide, Columns>;
-    return way == MatmulWay::large ? multiply_tiles<T, C, Large, Columns>
-                                   : multiply_tiles<T, C, Small, Columns>;
+    if (way == MatmulWay::tall) return multiply_tiles<T, C, Tall, Rows, Columns>;
+    if (way == MatmulWay::wide) return multiply_tiles<T, C, Wide, Rows, Columns>;
+    return way == MatmulWay::large ? multiply_tiles<T, C, Large, Rows, Columns>
+                                   : multiply_tiles<T, C, Small, Rows, Columns>;
   }
 }
 
-/// rows: PlainRows or an Operand, and columns a side of the same kind.
+/// rows: PlainRows or an operand, and columns a side of the same kind.
 template <typename T, typename C, typename Rows, typename Columns>
 void launch_matmul(void* stream, const MatmulPlan& plan, const Rows& rows, const Columns& columns,
                    const Out<C>& out) {
   const MatmulShape& shape = plan.shape;
-  rt::launch(matmul_kernel<T, C, Columns>(plan.way), plan.launch_shape(), stream, rows, columns, shape, out);
+  rt::launch(matmul_kernel<T, C, Rows, Columns>(plan.way), plan.launch_shape(), stream, rows, columns, shape,
+             out);
   if (plan.splits == 1) return;
   const int64_t count = static_cast<int64_t>(shape.m) * shape.n;
   rt::launch(add_parts<C>, {num_stride_blocks(count), kBlockThreads}, stream, shape, out, plan.splits);
