@@ -63,7 +63,7 @@ template <typename T, typename ImagesOf>
 ir::Kernel forward_of(const NodeView& node, ImagesOf images) {
   const cpu::ConvShape shape =
       conv_shape(node.in_type(ConvIn::x).shape, node.in_type(ConvIn::w).shape, node.attrs);
-  return with_blocking<T>(num_pixels(shape), shape.out_c,
+  return with_blocking<T>(num_pixels(shape), shape.out_c, are_even(shape.in_c) && are_even(shape.out_c),
                           [&](auto blocking) { return make_forward<T, decltype(blocking)>(shape, images); });
 }
 
@@ -169,7 +169,9 @@ struct ClassAxis {
 template <typename T>
 struct ClassWeights {
   using Line = int64_t;
-  using Term = int64_t;
+  struct Term {
+    int y, x, channel;
+  };
   static constexpr bool kLinesAreNeighbors = false;
   const T* data;
   InputGradient shape;
@@ -178,12 +180,24 @@ struct ClassWeights {
   RT_DEVICE Line line(int64_t i) const { return i * shape.out_c; }
   RT_DEVICE Term term(int64_t p) const {
     const int number = static_cast<int>(p), tap = number / shape.out_c;
-    const int y = tap_y + tap / taps_across * shape.stride, x = tap_x + tap % taps_across * shape.stride;
-    return static_cast<int64_t>(y * shape.kernel_w + x) * shape.in_c * shape.out_c + number % shape.out_c;
+    return {tap_y + tap / taps_across * shape.stride, tap_x + tap % taps_across * shape.stride,
+            number % shape.out_c};
   }
-  RT_DEVICE float at(Line line, Term term) const { return rt::to_float(*where(line, term)); }
-  RT_DEVICE const T* where(Line line, Term term) const { return data + line + term; }
-  RT_DEVICE bool in_runs() const { return shape.out_c % kWide == 0; }
+  RT_DEVICE void advance(Term& term, int by) const {
+    term.channel += by;
+    while (term.channel >= shape.out_c) {
+      term.channel -= shape.out_c;
+      term.x += shape.stride;
+      if (term.x != tap_x + taps_across * shape.stride) continue;
+      term.x = tap_x;
+      term.y += shape.stride;
+    }
+  }
+  RT_DEVICE float at(Line line, const Term& term) const { return rt::to_float(*where(line, term)); }
+  RT_DEVICE const T* where(Line line, const Term& term) const {
+    const int tap = (term.y * shape.kernel_w + term.x) * shape.in_c;
+    return data + line + static_cast<int64_t>(tap) * shape.out_c + term.channel;
+  }
 };
 
 /// blockIdx.z: the class.
@@ -221,7 +235,7 @@ ir::Kernel input_gradient_of(const NodeView& node) {
   const cpu::ConvShape shape = conv_shape(node.out_type(0).shape, node.in_type(1).shape, node.attrs);
   const int64_t largest =
       shape.batch * divided_up(shape.in_h, shape.stride) * divided_up(shape.in_w, shape.stride);
-  return with_blocking<T>(largest, shape.in_c, [&](auto blocking) -> ir::Kernel {
+  return with_blocking<T>(largest, shape.in_c, are_even(shape.out_c), [&](auto blocking) -> ir::Kernel {
     using B = decltype(blocking);
     const auto run = [=](const KernelArgs& args) {
       rt::launch(spread<T, B>, product_blocks<B>(largest, shape.in_c, shape.stride * shape.stride),
@@ -235,8 +249,8 @@ ir::Kernel input_gradient_of(const NodeView& node) {
 template <typename T>
 ir::Kernel weight_gradient_of(const NodeView& node) {
   const cpu::ConvShape shape = conv_shape(node.in_type(0).shape, node.out_type(0).shape, node.attrs);
-  // Large blocks of pixels gathered by taps need more registers than gfx10 has.
-  return with_blocking<T, Small>(num_taps(shape), shape.out_c, [&](auto blocking) -> ir::Kernel {
+  const bool even = are_even(shape.in_c) && are_even(shape.out_c);
+  return with_blocking<T>(num_taps(shape), shape.out_c, even, [&](auto blocking) -> ir::Kernel {
     using B = decltype(blocking);
     const WeightParts parts(shape, B::kRows, B::kColumns);
     const auto run = [=](const KernelArgs& args) {

@@ -56,13 +56,34 @@ struct Patches {
   RT_DEVICE const T* where(const Line& pixel, const Term& tap) const {
     const int y = pixel.y + tap.y, x = pixel.x + tap.x;
     if (y < 0 || x < 0 || y >= h || x >= w) return nullptr;
-    return images + pixel.image + (static_cast<int64_t>(y) * w + x) * channels + tap.channel;
+    return images + pixel.image + static_cast<int64_t>(y * w + x) * channels + tap.channel;
   }
   RT_DEVICE float at(const Line& pixel, const Term& tap) const {
     const T* found = where(pixel, tap);
     return found == nullptr ? 0.0F : rt::to_float(*found);
   }
-  RT_DEVICE bool in_runs() const { return channels % kWide == 0; }
+  RT_DEVICE void advance(Term& tap, int by) const {
+    tap.channel += by;
+    while (tap.channel >= channels) {
+      tap.channel -= channels;
+      tap.x += direction;
+      if (tap.x != direction * taps_across) continue;
+      tap.x = 0;
+      tap.y += direction;
+    }
+  }
+  /// Of pixels in their order in memory.
+  RT_DEVICE void advance(Line& pixel, int by) const {
+    const int across = stride * pixels.w, down = stride * pixels.h;
+    pixel.x += stride * by;
+    while (pixel.x >= first_x + across) {
+      pixel.x -= across;
+      pixel.y += stride;
+      if (pixel.y < first_y + down) continue;
+      pixel.y -= down;
+      pixel.image += static_cast<int64_t>(h) * w * channels;
+    }
+  }
 };
 
 inline int64_t num_pixels(const cpu::ConvShape& s) { return s.batch * s.out_h() * s.out_w(); }

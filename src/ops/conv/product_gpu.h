@@ -24,13 +24,11 @@ struct Transposed {
   RT_DEVICE Term term(int64_t i) const { return side.line(i); }
   RT_DEVICE float at(const Line& line, const Term& term) const { return side.at(term, line); }
   RT_DEVICE auto where(const Line& line, const Term& term) const { return side.where(term, line); }
-  RT_DEVICE bool in_runs() const { return side.in_runs(); }
+  RT_DEVICE void advance(Term& term, int by) const { side.advance(term, by); }
 };
 
 /// A side for tiles (Operand in product_blocks.h) of one that TileLoader can ask, which also has
-///   const T* where(Line, Term)  the element; null: it is 0
-///   bool in_runs()              whether kWide neighbors, counted from a multiple of kWide, have or lack an
-///                               address together, which is then aligned to all of them
+///   const T* where(Line, Term)   the element; null: it is 0
 template <typename T, typename Side>
 struct Gathered {
   static constexpr bool kAlongTerms = !Side::kLinesAreNeighbors;
@@ -39,14 +37,9 @@ struct Gathered {
 
   RT_DEVICE bool along_terms() const { return kAlongTerms; }
   RT_DEVICE rt::Word16 wide(int line, int term, int lines_left, int terms_left) const {
-    const auto nothing = [] { return wide_of(0, [](int) { return 0U; }); };
-    if (lines_left <= 0 || terms_left <= 0) return nothing();
+    if (lines_left <= 0 || terms_left <= 0) return wide_of(0, [](int) { return 0U; });
     const auto own_line = side.line(line);
     const auto own_term = side.term(term);
-    if (side.in_runs()) {
-      const T* at = side.where(own_line, own_term);
-      return at == nullptr ? nothing() : *reinterpret_cast<const rt::Word16*>(at);
-    }
     return wide_of(kAlongTerms ? terms_left : lines_left, [&](int e) {
       const T* at =
           kAlongTerms ? side.where(own_line, side.term(term + e)) : side.where(side.line(line + e), own_term);
@@ -54,13 +47,58 @@ struct Gathered {
     });
   }
 };
+/// The same where kWide neighbors, counted from a multiple of kWide, have or lack an address together, which
+/// is then aligned to all of them. The side also has
+///   void advance(Term&, int)     to a later term
 template <typename T, typename Side>
-RT_DEVICE Gathered<T, Side> tile_side(const Side& side, int lines) {
-  return {side, lines};
+struct EvenGathered {
+  static constexpr bool kAlongTerms = !Side::kLinesAreNeighbors;
+  Side side;
+  int lines;
+
+  RT_DEVICE bool along_terms() const { return kAlongTerms; }
+};
+/// A thread keeps what is worth knowing of its lines and terms, and advances the terms. Lines that do not
+/// exist are the last ones again, for nobody asks for their sums.
+template <typename T, int kLines, typename Side>
+struct Feed<T, kLines, EvenGathered<T, Side>> {
+  static constexpr bool kAlongTerms = EvenGathered<T, Side>::kAlongTerms;
+  static constexpr int kOwnLines = kAlongTerms ? 2 : 1, kOwnTerms = kAlongTerms ? 1 : 2;
+  const Side& side;
+  typename Side::Line lines[kOwnLines];
+  typename Side::Term terms[kOwnTerms];
+
+  RT_DEVICE Feed(const Panel<T, kLines>& panel, const EvenGathered<T, Side>& from, int first_line,
+                 int first_term)
+      : side(from.side) {
+    const int last = from.lines - (kAlongTerms ? 1 : kWide);
+    for (int i = 0; i < kOwnLines; ++i) {
+      const int line = first_line + panel.line_of(i);
+      lines[i] = side.line(line < last ? line : last);
+    }
+    for (int i = 0; i < kOwnTerms; ++i) terms[i] = side.term(first_term + panel.term_of(i));
+  }
+  RT_DEVICE void fetch(Panel<T, kLines>& panel, int first_term, int end_term) {
+    RT_UNROLL
+    for (int i = 0; i < panel.kOwn; ++i) {
+      const T* at = side.where(lines[i % kOwnLines], terms[i % kOwnTerms]);
+      panel.held[i] = {};
+      if (panel.has_move(i) && first_term + panel.term_of(i) < end_term && at != nullptr)
+        panel.held[i] = *reinterpret_cast<const rt::Word16*>(at);
+    }
+    for (int i = 0; i < kOwnTerms; ++i) side.advance(terms[i], kDepth);
+  }
+};
+
+template <typename T, bool even, typename Side>
+RT_DEVICE auto tile_side(const Side& side, int lines) {
+  using Made = std::conditional_t<even, EvenGathered<T, Side>, Gathered<T, Side>>;
+  return Made{side, lines};
 }
-template <typename T, bool lines_are_neighbors>
-RT_DEVICE Operand<T> tile_side(const Strided<T, lines_are_neighbors>& side, int lines) {
-  return {side.data, side.of_line, side.of_term, lines};
+template <typename T, bool even, bool lines_are_neighbors>
+RT_DEVICE auto tile_side(const Strided<T, lines_are_neighbors>& side, int lines) {
+  using Made = std::conditional_t<even, EvenOperand<T>, Operand<T>>;
+  return Made{Operand<T>{side.data, side.of_line, side.of_term, lines}};
 }
 
 /// The block's part of an m x n product, blockIdx.x counting rows and blockIdx.y columns: all terms of it.
@@ -82,8 +120,8 @@ RT_DEVICE void for_each_product(const Left& left, const Right& right, const Prod
     for_each_sum(add_products(left, right, part), part, body);
   } else {
     const int m = static_cast<int>(part.m), n = static_cast<int>(part.n);
-    for_each_tile_sum<T, B>(tile_side<T>(left, m), tile_side<T>(right, n), static_cast<int>(part.row),
-                            static_cast<int>(part.column),
+    for_each_tile_sum<T, B>(tile_side<T, B::kEven>(left, m), tile_side<T, B::kEven>(right, n),
+                            static_cast<int>(part.row), static_cast<int>(part.column),
                             {static_cast<int>(part.begin), static_cast<int>(part.end)},
                             [&](int row, int column, float sum) {
                               if (row < m && column < n) body(row, column, sum);
@@ -91,18 +129,26 @@ RT_DEVICE void for_each_product(const Left& left, const Right& right, const Prod
   }
 }
 
-/// What body(B()) returns, B being how blocks share an m x n product of elements of T, no larger than
-/// Largest.
-template <typename T, typename Largest = Large, typename Body>
-auto with_blocking(int64_t m, int64_t n, Body body) {
+/// Blocks of sides that are both even.
+template <typename B>
+struct OfEvenSides : B {
+  static constexpr bool kEven = true;
+};
+/// Whether channels that lie side by side are read by wide moves.
+inline bool are_even(int64_t channels) { return channels % kWide == 0; }
+
+/// What body(B()) returns, B being how blocks share an m x n product of elements of T.
+template <typename T, typename Body>
+auto with_blocking(int64_t m, int64_t n, bool even, Body body) {
   if constexpr (std::is_same_v<T, float>) {
     return body(PlainBlocking());
   } else {
     const MatmulShape shape{.m = static_cast<int>(m), .n = static_cast<int>(n)};
     const MatmulWay way = MatmulKernel::usual_way(shape, DType::bf16);
-    if (way == MatmulWay::large) return body(Largest());
-    if (way == MatmulWay::tall) return body(Tall());
-    return body(Small());
+    if (!even) return way == MatmulWay::tall ? body(Tall()) : body(Small());
+    if (way == MatmulWay::large) return body(OfEvenSides<Large>());
+    if (way == MatmulWay::tall) return body(OfEvenSides<Tall>());
+    return body(OfEvenSides<Small>());
   }
 }
 

@@ -211,13 +211,13 @@ struct Panel {
   }
 };
 
-/// What fills a panel, step by step: from a side that is asked for each move.
+/// What fills a panel, step after step of kDepth terms: from a side that is asked for each move.
 template <typename T, int kLines, typename Side>
 struct Feed {
   const Side& from;
   int first_line;
 
-  RT_DEVICE Feed(const Panel<T, kLines>& /*panel*/, const Side& side, int line)
+  RT_DEVICE Feed(const Panel<T, kLines>& /*panel*/, const Side& side, int line, int /*first_term*/)
       : from(side), first_line(line) {}
   /// The terms [first_term, first_term + kDepth), zeros after end_term and after the last line.
   RT_DEVICE void fetch(Panel<T, kLines>& panel, int first_term, int end_term) const {
@@ -236,7 +236,7 @@ struct Feed<T, kLines, EvenOperand<T>> {
   int first_line;
   uint32_t distance[2];
 
-  RT_DEVICE Feed(const Panel<T, kLines>& panel, const EvenOperand<T>& side, int first)
+  RT_DEVICE Feed(const Panel<T, kLines>& panel, const EvenOperand<T>& side, int first, int /*first_term*/)
       : from(side), first_line(first) {
     const int last = from.lines - first_line - (from.along_terms() ? 1 : kWide);
     RT_UNROLL
@@ -269,6 +269,7 @@ struct Feed<T, kLines, EvenOperand<T>> {
 template <int rows, int columns, int warps_down>
 struct Blocking {
   static constexpr int kRows = rows, kColumns = columns;
+  static constexpr bool kEven = false;
   static constexpr int kWarpsAcross = kBlockThreads / rt::kWarp / warps_down;
   static constexpr int kTilesDown = rows / warps_down / rt::kTile;
   static constexpr int kTilesAcross = columns / kWarpsAcross / rt::kTile;
@@ -325,8 +326,8 @@ RT_DEVICE void for_each_tile_sum(const Rows& rows, const Columns& columns, int f
   const int warp_column = rt::warp() % B::kWarpsAcross * B::kTilesAcross;
   Panel<T, B::kRows> next_left(rows.along_terms());
   Panel<T, B::kColumns> next_right(columns.along_terms());
-  const Feed<T, B::kRows, Rows> feed_left(next_left, rows, first_row);
-  const Feed<T, B::kColumns, Columns> feed_right(next_right, columns, first_column);
+  Feed<T, B::kRows, Rows> feed_left(next_left, rows, first_row, terms.first);
+  Feed<T, B::kColumns, Columns> feed_right(next_right, columns, first_column, terms.first);
   WarpTiles<T, B> tiles;
   feed_left.fetch(next_left, terms.first, terms.end);
   feed_right.fetch(next_right, terms.first, terms.end);
