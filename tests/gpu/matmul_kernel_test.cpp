@@ -70,9 +70,13 @@ std::vector<Case> cases() {
   for (const bool transpose_a : {false, true}) {
     for (const bool transpose_b : {false, true}) {
       made.push_back({MatmulWay::large, 130, 144, 40, transpose_a, transpose_b});
+      made.push_back({MatmulWay::large, 136, 144, 104, transpose_a, transpose_b});
       made.push_back({MatmulWay::small, 80, 65, 72, transpose_a, transpose_b});
+      made.push_back({MatmulWay::small, 80, 72, 88, transpose_a, transpose_b});
       made.push_back({MatmulWay::tall, 136, 16, 33, transpose_a, transpose_b});
+      made.push_back({MatmulWay::tall, 136, 8, 48, transpose_a, transpose_b});
       made.push_back({MatmulWay::wide, 8, 150, 64, transpose_a, transpose_b});
+      made.push_back({MatmulWay::wide, 8, 152, 56, transpose_a, transpose_b});
     }
   }
   made.push_back({MatmulWay::tall, 20, 7, 1030, false, true});

@@ -226,8 +226,19 @@ std::vector<Case> cases() {
           {.x = {2, 19, 8, 2}, .kernel = 3, .out = 3, .stride = 1, .padding = 1},
           {.x = {3, 9, 10, 24}, .kernel = 3, .out = 40, .stride = 2, .padding = 1, .dtype = DType::bf16}};
 }
-/// Enough pixels for the largest blocks of a GPU.
-constexpr int64_t kManyPixels = 111;
+/// Enough pixels, or weights, for the largest blocks of a GPU.
+std::vector<Case> many_pixels() {
+  return {{.x = {1, 111, 111, 24}, .kernel = 1, .out = 24, .stride = 1, .padding = 0, .dtype = DType::bf16},
+          {.x = {1, 111, 111, 24}, .kernel = 1, .out = 24, .stride = 1, .padding = 0, .dtype = DType::f16}};
+}
+std::vector<Case> many_weights() {
+  return {{.x = {1, 3, 3, 1416}, .kernel = 1, .out = 904, .stride = 1, .padding = 0, .dtype = DType::bf16},
+          {.x = {1, 3, 3, 1416}, .kernel = 1, .out = 904, .stride = 1, .padding = 0, .dtype = DType::f16}};
+}
+std::vector<Case> joined(std::vector<Case> all, const std::vector<Case>& more) {
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
 
 std::vector<Sample> samples() {
   std::vector<Sample> made;
@@ -242,15 +253,15 @@ std::vector<Sample> samples() {
     made.push_back(plain);
     made.push_back(full);
   }
-  made.push_back(
-      {.in = {normal({1, kManyPixels, kManyPixels, 8}, DType::bf16), normal({1, 1, 8, 17}, DType::bf16)},
-       .attrs = {{"stride", int64_t{1}}, {"padding", int64_t{0}}},
-       .tolerance = 2e-2});
+  for (const Case& c : many_pixels())
+    made.push_back({.in = {normal(c.x, c.dtype), normal(c.w(), c.dtype)},
+                    .attrs = c.attrs(),
+                    .tolerance = c.tolerance(c.x[3])});
   return made;
 }
 std::vector<Sample> grad_input_samples() {
   std::vector<Sample> made;
-  for (const Case& c : cases()) {
+  for (const Case& c : joined(cases(), many_pixels())) {
     made.push_back({.in = {normal(c.y(), c.dtype), normal(c.w(), c.dtype)},
                     .attrs = c.attrs(),
                     .tolerance = c.tolerance(c.kernel * c.kernel * c.out)});
@@ -261,7 +272,7 @@ std::vector<Sample> grad_input_samples() {
 }
 std::vector<Sample> grad_weight_samples() {
   std::vector<Sample> made;
-  for (const Case& c : cases()) {
+  for (const Case& c : joined(cases(), many_weights())) {
     made.push_back({.in = {normal(c.x, c.dtype), normal(c.y(), c.dtype)},
                     .attrs = c.attrs(),
                     .tolerance = c.tolerance(num_rows(c.y()))});

@@ -15,13 +15,14 @@ struct Nf4Tables {
   float* scales;  ///< of each block
 };
 
-/// Stored matrices. element(i): the one at place i, row after row, with the bits of QuantizedMatrix::read.
+/// Stored matrices: an element with the bits of QuantizedMatrix::read.
 struct Nf4 {
   int64_t columns;
   const uint8_t* codes;
   Nf4Tables tables;
 
-  RT_DEVICE float element(int64_t i) const {
+  RT_DEVICE float element(int64_t row, int64_t column) const {
+    const int64_t i = row * columns + column;
     const int two = codes[i / 2];
     return tables.values[i % 2 == 0 ? two / 16 : two % 16] * tables.scales[i / kBlock4];
   }
@@ -31,8 +32,8 @@ struct Int8 {
   const int8_t* codes;
   const float* absmax;
 
-  RT_DEVICE float element(int64_t i) const {
-    return static_cast<float>(codes[i]) * absmax[i / columns] * kInverse127;
+  RT_DEVICE float element(int64_t row, int64_t column) const {
+    return static_cast<float>(codes[row * columns + column]) * absmax[row] * kInverse127;
   }
 };
 
@@ -45,9 +46,11 @@ struct PlainSide {
   static constexpr bool kLinesAreNeighbors = back;
   Matrix matrix;
 
-  RT_DEVICE Line line(int64_t i) const { return back ? i : i * matrix.columns; }
-  RT_DEVICE Term term(int64_t p) const { return back ? p * matrix.columns : p; }
-  RT_DEVICE float at(Line line, Term term) const { return matrix.element(line + term); }
+  RT_DEVICE Line line(int64_t i) const { return i; }
+  RT_DEVICE Term term(int64_t p) const { return p; }
+  RT_DEVICE float at(Line line, Term term) const {
+    return back ? matrix.element(term, line) : matrix.element(line, term);
+  }
 };
 
 /// The same for a matmul of tiles (Operand in product_blocks.h), whose elements are rounded to T.
@@ -59,14 +62,33 @@ struct TileSide {
 
   RT_DEVICE bool along_terms() const { return !back; }
   RT_DEVICE rt::Word16 wide(int line, int term, int lines_left, int terms_left) const {
-    const int64_t first = back ? term * matrix.columns + line : line * matrix.columns + term;
+    const int64_t row = back ? term : line, column = back ? line : term;
     const int count = back ? (terms_left > 0 ? lines_left : 0) : (lines_left > 0 ? terms_left : 0);
-    return wide_of(count, [&](int e) { return bits(first + e); });
+    return wide_of(count,
+                   [&](int e) { return uint32_t{rt::from_float<T>(matrix.element(row, column + e)).bits}; });
   }
-
- private:
-  RT_DEVICE uint32_t bits(int64_t i) const { return rt::from_float<T>(matrix.element(i)).bits; }
 };
+
+/// The matrix as T, a block per row.
+template <typename T, typename Matrix>
+__global__ void __launch_bounds__(kBlockThreads) dequantize(Matrix matrix, T* to) {
+  const int64_t row = blockIdx.x;
+  for (int64_t column = int64_t{threadIdx.x} * kWide; column < matrix.columns;
+       column += int64_t{kBlockThreads} * kWide) {
+    T* at = to + row * matrix.columns + column;
+    rt::Vec<T, kWide> made;
+    if (matrix.columns % kWide == 0) {
+      RT_UNROLL
+      for (int e = 0; e < kWide; ++e) made.at[e] = rt::from_float<T>(matrix.element(row, column + e));
+      rt::store(at, made);
+    } else {
+      for (int e = 0; e < kWide && column + e < matrix.columns; ++e)
+        at[e] = rt::from_float<T>(matrix.element(row, column + e));
+    }
+  }
+}
+/// Rows of x from which that costs less than reading codes in every block of the matmul.
+constexpr int kDequantizedRows = 256;
 
 struct Codebook {
   float at[16];
@@ -85,28 +107,53 @@ __global__ void __launch_bounds__(kBlockThreads)
 struct Problem {
   int64_t rows, columns;
   bool back;
+  DType dtype;
   MatmulShape shape;
+
+  bool is_dequantized() const { return dtype != DType::f32 && shape.m >= kDequantizedRows; }
+  MatmulKernel dequantized_kernel() const { return {shape, dtype, dtype}; }
+  MatmulPlan plan() const { return {shape, MatmulKernel::usual_way(shape, dtype)}; }
+  int64_t matrix_bytes() const { return divided_up(rows * columns * 2, 256) * 256; }
+  int64_t workspace_bytes() const {
+    return is_dequantized() ? matrix_bytes() + dequantized_kernel().workspace_bytes()
+                            : plan().workspace_bytes();
+  }
 };
 Problem problem_of(const NodeView& node) {
   Problem p{.rows = node.attrs.integer("rows"),
             .columns = node.attrs.integer("columns"),
-            .back = node.attrs.integer_or("back", 0) != 0};
+            .back = node.attrs.integer_or("back", 0) != 0,
+            .dtype = node.in_type(QuantizedIn::x).dtype};
   const int64_t k = p.back ? p.rows : p.columns, n = p.back ? p.columns : p.rows;
   p.shape = {.m = static_cast<int>(node.in_type(QuantizedIn::x).shape[0]),
              .n = static_cast<int>(n),
              .k = static_cast<int>(k),
              .a_row = k,
+             .b_term = p.back ? p.columns : 1,
+             .b_column = p.back ? 1 : p.columns,
              .c_row = n};
   return p;
 }
 
 template <typename T, typename Matrix>
-void multiply(const KernelArgs& args, const Problem& p, const MatmulPlan& plan, const Matrix& matrix,
-              std::byte* workspace) {
+void multiply_dequantized(const KernelArgs& args, const Problem& p, const Matrix& matrix,
+                          std::byte* workspace) {
+  rt::launch(dequantize<T, Matrix>, {p.rows, kBlockThreads}, args.stream->handle(), matrix,
+             reinterpret_cast<T*>(workspace));
+  p.dequantized_kernel().launch(args.stream->handle(), {.a = args.in[QuantizedIn::x],
+                                                        .b = workspace,
+                                                        .c = args.out[0],
+                                                        .workspace = workspace + p.matrix_bytes()});
+}
+
+template <typename T, typename Matrix>
+void multiply(const KernelArgs& args, const Problem& p, const Matrix& matrix, std::byte* workspace) {
   void* stream = args.stream->handle();
   const auto* x = input_of<T>(args, QuantizedIn::x);
+  const MatmulPlan plan = p.plan();
   const Out<T> out{.epilogue = {}, .c = output_of<T>(args, 0), .parts = plan.parts(workspace)};
   if constexpr (!std::is_same_v<T, float>) {
+    if (p.is_dequantized()) return multiply_dequantized<T>(args, p, matrix, workspace);
     const Operand<T> rows{x, p.shape.a_row, 1, p.shape.m};
     launch_matmul<T>(stream, plan, rows, TileSide<T, Matrix>{matrix, p.shape.n, p.back}, out);
   } else if (p.back) {
@@ -117,9 +164,9 @@ void multiply(const KernelArgs& args, const Problem& p, const MatmulPlan& plan, 
 }
 
 template <typename T>
-ir::Kernel make_nf4(const Problem& p, const MatmulPlan& plan) {
+ir::Kernel make_nf4(const Problem& p) {
   const int64_t blocks = divided_up(p.rows * p.columns, kBlock4);
-  const int64_t table_bytes = divided_up((16 + blocks) * int64_t{sizeof(float)}, 64) * 64;
+  const int64_t table_bytes = divided_up((16 + blocks) * int64_t{sizeof(float)}, 256) * 256;
   Codebook codebook;
   std::copy(kNormalFloat4.begin(), kNormalFloat4.end(), codebook.at);
   const auto run = [=](const KernelArgs& args) {
@@ -130,25 +177,24 @@ ir::Kernel make_nf4(const Problem& p, const MatmulPlan& plan) {
                input_of<float>(args, QuantizedIn::absmax_scale), input_of<float>(args, QuantizedIn::offset),
                blocks, codebook, tables);
     const Nf4 matrix{p.columns, input_of<uint8_t>(args, QuantizedIn::codes), tables};
-    multiply<T>(args, p, plan, matrix, args.workspace + table_bytes);
+    multiply<T>(args, p, matrix, args.workspace + table_bytes);
   };
-  return {.run = run, .workspace_bytes = table_bytes + plan.workspace_bytes()};
+  return {.run = run, .workspace_bytes = table_bytes + p.workspace_bytes()};
 }
 template <typename T>
-ir::Kernel make_int8(const Problem& p, const MatmulPlan& plan) {
+ir::Kernel make_int8(const Problem& p) {
   const auto run = [=](const KernelArgs& args) {
     const Int8 matrix{p.columns, input_of<int8_t>(args, QuantizedIn::codes),
                       input_of<float>(args, QuantizedIn::absmax)};
-    multiply<T>(args, p, plan, matrix, args.workspace);
+    multiply<T>(args, p, matrix, args.workspace);
   };
-  return {.run = run, .workspace_bytes = plan.workspace_bytes()};
+  return {.run = run, .workspace_bytes = p.workspace_bytes()};
 }
 
 template <typename T>
 ir::Kernel make(const NodeView& node) {
   const Problem p = problem_of(node);
-  const MatmulPlan plan(p.shape, MatmulKernel::usual_way(p.shape, node.in_type(QuantizedIn::x).dtype));
-  return node.attrs.text_or("format", "") == "nf4" ? make_nf4<T>(p, plan) : make_int8<T>(p, plan);
+  return node.attrs.text_or("format", "") == "nf4" ? make_nf4<T>(p) : make_int8<T>(p);
 }
 
 }  // namespace

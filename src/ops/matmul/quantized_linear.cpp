@@ -211,9 +211,11 @@ std::vector<Sample> samples() {
           sample(Quantization::nf4, 3, 33, 71, true),
           sample(Quantization::nf4, 9, 70, 401),
           sample(Quantization::nf4, 6, 40, 64, false, DType::bf16),
+          sample(Quantization::nf4, 260, 40, 72, false, DType::bf16),
           sample(Quantization::int8, 5, 37, 19),
           sample(Quantization::int8, 4, 9, 45, true),
-          sample(Quantization::int8, 7, 12, 33, false, DType::f16)};
+          sample(Quantization::int8, 7, 12, 33, false, DType::f16),
+          sample(Quantization::int8, 256, 40, 48, true, DType::f16)};
 }
 
 }  // namespace
