@@ -25,12 +25,27 @@ __global__ void multiply(const T* a, const T* b, float* c) {
   for (int e = 0; e < rt::kOwn; ++e) c[acc.row(e) * kTile + acc.column(e)] = acc.at[e];
 }
 
+/// The largest element of each fixed line.
 template <typename T, int path>
-__global__ void largest_of_rows(const float* in, float* out) {
-  rt::Acc<T, path> acc;
-  for (int e = 0; e < rt::kOwn; ++e) acc.at[e] = in[acc.row(e) * kTile + acc.column(e)];
-  rt::reduce_rows(acc, rt::Max());
-  for (int e = 0; e < rt::kOwn; ++e) out[acc.row(e) * kTile + acc.column(e)] = acc.at[e];
+__global__ void largest_of_lines(const float* in, float* out) {
+  rt::FixedAcc<T, path> acc;
+  rt::PerFixed<T, path> most;
+  for (float& value : most.at) value = -1e30F;
+  for (int e = 0; e < rt::kOwn; ++e) acc.at[e] = in[acc.fixed(e) * kTile + acc.taken(e)];
+  for (int e = 0; e < rt::kOwn; ++e) most[e] = rt::Max()(most[e], acc.at[e]);
+  most.join_lanes(rt::Max());
+  for (int e = 0; e < rt::kOwn; ++e) out[acc.fixed(e) * kTile + acc.taken(e)] = most[e];
+}
+
+/// in, fixed lines by taken ones, times b^T, whose lines are taken: written in runs.
+template <typename T, int path>
+__global__ void multiply_again(const float* in, const T* b, T* out) {
+  rt::FixedAcc<T, path> factors, sums;
+  for (int e = 0; e < rt::kOwn; ++e) factors.at[e] = in[factors.fixed(e) * kTile + factors.taken(e)];
+  rt::multiply_add(sums, rt::fixed_of(factors), rt::load_side<T, rt::kTakenSide<path>, path>(b, kTile));
+  rt::for_each_run<T, path>(rt::fixed_of(sums), [&](int line, int term, const auto& run) {
+    rt::store(out + line * kTile + term, run);
+  });
 }
 
 /// The upper half-warp takes its left lines from one row further.
@@ -84,17 +99,34 @@ TYPED_TEST(Tile, IsTheProductOfItsSides) {
   });
 }
 
-TYPED_TEST(Tile, ReducesItsRows) {
+TYPED_TEST(Tile, ReducesItsFixedLines) {
   using T = typename TypeParam::T;
   Gpu gpu;
   const std::vector<float> in = numbers<float>(11);
   float* out = gpu.room<float>(kElements);
-  rt::launch(largest_of_rows<T, TypeParam::path>, {1, 32}, gpu.handle(), gpu.put(in), out);
+  rt::launch(largest_of_lines<T, TypeParam::path>, {1, 32}, gpu.handle(), gpu.put(in), out);
   gpu.stream().synchronize();
   const std::vector<float> got = gpu.get(out, kElements);
   for (int i = 0; i < kElements; ++i) {
-    const auto row = in.begin() + i / kTile * kTile;
-    EXPECT_EQ(got[static_cast<size_t>(i)], *std::max_element(row, row + kTile)) << i;
+    const auto line = in.begin() + i / kTile * kTile;
+    EXPECT_EQ(got[static_cast<size_t>(i)], *std::max_element(line, line + kTile)) << i;
+  }
+}
+
+TYPED_TEST(Tile, IsTheFixedSideOfAnother) {
+  using T = typename TypeParam::T;
+  Gpu gpu;
+  const std::vector<float> in = numbers<float>(7);
+  const std::vector<T> b = numbers<T>(5);
+  T* out = gpu.room<T>(kElements);
+  rt::launch(multiply_again<T, TypeParam::path>, {1, 32}, gpu.handle(), gpu.put(in), gpu.put(b), out);
+  gpu.stream().synchronize();
+  const std::vector<T> got = gpu.get(out, kElements);
+  for (size_t i = 0; i < kElements; ++i) {
+    float sum = 0;
+    for (size_t t = 0; t < kTile; ++t)
+      sum += in[i / kTile * kTile + t] * rt::to_float(b[i % kTile * kTile + t]);
+    EXPECT_EQ(rt::to_float(got[i]), rt::to_float(rt::from_float<T>(sum))) << i;
   }
 }
 

@@ -21,6 +21,7 @@
 ///                                of all 32 lanes of a warp; v has 4 or 8 bytes; they order no memory
 ///   rt::warp()                   this warp's number in its block, along x, kept once for all of its lanes
 ///   rt::multiply_then_add(a, b, c)   a b + c, rounded after each
+///   rt::fast_exp(x)              by the GPU's instruction: relative error |x| 2^-23, 0 for what is denormal
 ///   rt::bf16, rt::f16            two bytes; to_float(v), from_float<T>(f) rounds to nearest even
 ///   rt::Vec<T, n>                n elements side by side; load and store move 16 bytes at once where they
 ///                                fill them

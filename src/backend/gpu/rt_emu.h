@@ -47,6 +47,7 @@ inline float multiply_then_add(float a, float b, float c) {
   return product + c;
 }
 
+inline float fast_exp(float x) { return std::exp(x); }
 inline int lane() { return emu::lane(); }
 inline int warp() { return static_cast<int>(threadIdx.x) / 32; }
 inline void sync_block(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {

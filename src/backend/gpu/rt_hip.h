@@ -46,6 +46,8 @@ RT_DEVICE float multiply_then_add(float a, float b, float c) {
   return product + c;
 }
 
+RT_DEVICE float fast_exp(float x) { return __expf(x); }
+
 RT_DEVICE int lane() { return static_cast<int>(__lane_id()); }
 RT_DEVICE int warp() { return __builtin_amdgcn_readfirstlane(static_cast<int>(threadIdx.x) / 32); }
 RT_DEVICE void sync_block() { __syncthreads(); }

@@ -8,9 +8,8 @@
 /// The matrix instructions behind rt_tile.h, on the words of a lane's fragments.
 namespace hearth::rt {
 
-/// The value of lane l ^ mask; mask < 16.
-template <int mask>
-RT_DEVICE float neighbor(float value);
+/// The value of lane l ^ 16.
+RT_DEVICE uint32_t of_other_half(uint32_t value);
 /// A register that other lanes of the half-warp may read.
 #if defined(__HIPCC__) || defined(__CUDACC__)
 using Shown = uint32_t;
@@ -33,11 +32,13 @@ RT_DEVICE void multiply_half(float* c, const uint32_t* a, uint32_t b0, uint32_t 
 
 #if defined(__HIPCC__)
 
-template <int mask>
-RT_DEVICE float neighbor(float value) {
-  constexpr int kRowXmask = 0x160;
-  return bits_as<float>(
-      __builtin_amdgcn_update_dpp(0, bits_as<int>(value), kRowXmask + mask, 0xf, 0xf, true));
+RT_DEVICE uint32_t of_other_half(uint32_t value) {
+#if defined(__HIP_DEVICE_COMPILE__)
+  constexpr uint32_t kLower = 0x76543210, kUpper = 0xfedcba98;  // lanes as they are
+  return __builtin_amdgcn_permlanex16(value, value, kLower, kUpper, true, false);
+#else
+  return value;
+#endif
 }
 
 #if defined(__HIP_DEVICE_COMPILE__)
@@ -111,10 +112,7 @@ RT_DEVICE void multiply_wave(float* c, const uint32_t* a, const uint32_t* b) {
 
 #elif defined(__CUDACC__)
 
-template <int mask>
-RT_DEVICE float neighbor(float value) {
-  return shuffle_xor(value, mask);
-}
+RT_DEVICE uint32_t of_other_half(uint32_t value) { return shuffle_xor(value, 16); }
 template <int from>
 RT_DEVICE void add_product(float& c, uint32_t a, uint32_t b) {
   c += __uint_as_float(__shfl_sync(kEveryLane, a, from, 16)) * __uint_as_float(b);
@@ -139,10 +137,7 @@ RT_DEVICE void multiply_half(float* c, const uint32_t* a, uint32_t b0, uint32_t 
 
 #else
 
-template <int mask>
-float neighbor(float value) {
-  return shuffle_xor(value, mask);
-}
+inline uint32_t of_other_half(uint32_t value) { return shuffle_xor(value, 16); }
 template <int from>
 void add_product(float& c, Shown a, uint32_t b) {
   c += bits_as<float>(emu::row_share(a, from)) * bits_as<float>(b);

@@ -36,6 +36,8 @@
 namespace hearth::rt {
 
 inline constexpr int kTile = 16;
+/// Shared memory that a block may declare.
+inline constexpr int kSharedBytes = (RT_TILE == 90 ? 48 : 64) * 1024;
 /// The elements of a tile's product that a lane holds.
 inline constexpr int kOwn = 8;
 enum class Side : uint8_t { left, right };
@@ -162,25 +164,120 @@ RT_DEVICE void multiply_add(Acc<T, path>& c, const Fragment<T, Side::left, path>
   }
 }
 
-/// Into each element, op over its row of the product.
-template <typename T, int path, typename Op>
-RT_DEVICE void reduce_rows(Acc<T, path>& c, Op op) {
+/// A product seen from one of its sides: a warp holds 16 lines of the fixed side while lines of the other
+/// side, the taken ones, pass by. Which of them is the left one is the path's affair, and such that the
+/// product is the fixed side of the next one with little or no exchange between lanes. Element e of a lane's
+/// part belongs to the lines fixed(e) and taken(e).
+template <int path>
+inline constexpr Side kFixedSide = path == 90 ? Side::left : Side::right;
+template <int path>
+inline constexpr Side kTakenSide = path == 90 ? Side::right : Side::left;
+
+template <typename T, int path = kPathOf<T>>
+struct FixedAcc : Acc<T, path> {
+  RT_DEVICE static int fixed(int e) { return path == 90 ? Layout<path>::row(e) : Layout<path>::column(e); }
+  RT_DEVICE static int taken(int e) { return path == 90 ? Layout<path>::column(e) : Layout<path>::row(e); }
+};
+template <typename T, int path = kPathOf<T>>
+using FixedFragment = Fragment<T, kFixedSide<path>, path>;
+template <typename T, int path = kPathOf<T>>
+using TakenFragment = Fragment<T, kTakenSide<path>, path>;
+
+template <typename T, int path>
+RT_DEVICE void multiply_add(FixedAcc<T, path>& c, const FixedFragment<T, path>& fixed,
+                            const TakenFragment<T, path>& taken) {
+  Acc<T, path>& sums = c;
   if constexpr (path == 90) {
-    RT_UNROLL
-    for (int e = 0; e < kOwn / 2; e += 2) {
-      float value = op(op(c.at[e], c.at[e + 1]), op(c.at[e + 4], c.at[e + 5]));
-      value = op(value, shuffle_xor(value, 1));
-      value = op(value, shuffle_xor(value, 2));
-      c.at[e] = c.at[e + 1] = c.at[e + 4] = c.at[e + 5] = value;
+    multiply_add(sums, fixed, taken);
+  } else {
+    multiply_add(sums, taken, fixed);
+  }
+}
+
+/// A value for each fixed line of a tile that the lane holds elements of: [e] is that of element e's line.
+template <typename T, int path = kPathOf<T>>
+struct PerFixed {
+  static constexpr int kCount = path == 90 ? 2 : 1;
+  float at[kCount];
+  RT_DEVICE float& operator[](int e) { return at[path == 90 ? e / 2 % 2 : 0]; }
+  RT_DEVICE float operator[](int e) const { return at[path == 90 ? e / 2 % 2 : 0]; }
+  /// An element of the line of at[i].
+  RT_DEVICE static constexpr int element(int i) { return 2 * i; }
+
+  /// op over the values of the lanes that hold elements of the same line.
+  template <typename Op>
+  RT_DEVICE void join_lanes(Op op) {
+    if constexpr (path == 90) {
+      RT_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        at[i] = op(at[i], shuffle_xor(at[i], 1));
+        at[i] = op(at[i], shuffle_xor(at[i], 2));
+      }
+    } else {
+      at[0] = op(at[0], bits_as<float>(of_other_half(bits_as<uint32_t>(at[0]))));
     }
+  }
+};
+
+template <typename T>
+RT_DEVICE uint32_t packed(float first, float second) {
+  return uint32_t{from_float<T>(first).bits} | uint32_t{from_float<T>(second).bits} << 16;
+}
+
+/// A product, rounded to T, as the fixed side of another: its terms are the taken lines.
+template <typename T, int path>
+RT_DEVICE FixedFragment<T, path> fixed_of(const FixedAcc<T, path>& c) {
+  using Made = FixedFragment<T, path>;
+  constexpr int kOwnWords = static_cast<int>(kOwn * sizeof(T) / 4);
+  uint32_t own[kOwnWords];
+  RT_UNROLL
+  for (int w = 0; w < kOwnWords; ++w) {
+    if constexpr (sizeof(T) == 4) {
+      own[w] = bits_as<uint32_t>(c.at[w]);
+    } else {
+      own[w] = packed<T>(c.at[2 * w], c.at[2 * w + 1]);
+    }
+  }
+  Made made;
+  if constexpr (path == 90 || path == 12) {
+    made = {{own[0], own[1], own[2], own[3]}};
   } else {
     RT_UNROLL
-    for (int e = 0; e < kOwn; ++e) {
-      float value = op(c.at[e], neighbor<1>(c.at[e]));
-      value = op(value, neighbor<2>(value));
-      value = op(value, neighbor<4>(value));
-      c.at[e] = op(value, neighbor<8>(value));
+    for (int w = 0; w < kOwnWords; ++w) {
+      const uint32_t other = of_other_half(own[w]);
+      const uint32_t lower = lane() < 16 ? own[w] : other, upper = lane() < 16 ? other : own[w];
+      if constexpr (path == 10) {
+        made.words[w] = lower;
+        made.words[kOwnWords + w] = upper;
+      } else {
+        made.words[2 * w] = (lower & 0xffffU) | upper << 16;
+        made.words[2 * w + 1] = lower >> 16 | (upper & 0xffff0000U);
+      }
     }
+  }
+  return made;
+}
+
+/// Calls body(fixed line, first taken line, elements) for runs of elements side by side that together are the
+/// tile, each once in the warp.
+template <typename T, int path = kPathOf<T>, typename Body>
+RT_DEVICE void for_each_run(const FixedFragment<T, path>& tile, Body body) {
+  using Held = FixedFragment<T, path>;
+  // Where every half-warp holds all terms, each of them has half of the runs.
+  constexpr int kShare = path == 10 || path == 11 ? 2 : 1, kRuns = Held::kRuns / kShare;
+  constexpr int kWords = Held::kWords / Held::kRuns;
+  const bool upper = kShare == 2 && lane() >= 16;
+  RT_UNROLL
+  for (int r = 0; r < kRuns; ++r) {
+    Vec<uint32_t, kWords> words;
+    RT_UNROLL
+    for (int w = 0; w < kWords; ++w) {
+      const int at = r * kWords + w;
+      words.at[w] = upper ? tile.words[kRuns * kWords * (kShare - 1) + at] : tile.words[at];
+    }
+    const int run = upper ? kRuns + r : r;
+    body(Held::Held::line(kFixedSide<path>, r), Held::Held::template term<Held::kRun>(run),
+         bits_as<Vec<T, Held::kRun>>(words));
   }
 }
 

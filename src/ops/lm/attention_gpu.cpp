@@ -25,13 +25,11 @@ struct Forward : Slices<T, size> {
   static constexpr int kKeys = kSlice <= 64 && sizeof(T) == 2 ? 64 : 32;
   static constexpr int kKeyTiles = kKeys / rt::kTile;
   static constexpr int kOutTiles = kSlice / rt::kTile;
-  static constexpr int kLine = kSlice + kPadding<T>, kKeyLine = kKeys + kPadding<T>;
 
   struct Shared {
-    T queries[kQueries * kLine];
-    T keys[kKeys * kLine];
-    T values[kSlice * kKeyLine];
-    T probabilities[kQueries * kKeyLine];
+    rt::Panels<T, kQueries, kSlice> queries;
+    rt::Panels<T, kKeys, kSlice> keys;
+    rt::Panels<T, kSlice, kKeys> values;
   };
   static_assert(sizeof(Shared) <= 48 * 1024);
 };
@@ -46,43 +44,77 @@ struct ForwardArrays {
   float* lse;
 };
 
-/// A warp's rows on their way through the keys: the largest score so far, the sum of exponentials over it
+/// A warp's queries on their way through the keys: the largest score so far, the sum of exponentials over it
 /// (this lane's part), and their mean of values (arXiv 2307.08691, algorithm 1).
 template <typename T, typename F>
 struct RunningRows {
-  rt::Acc<T> most, sum;
-  rt::Acc<T> out[F::kOutTiles];
+  rt::PerFixed<T> most, sum;
+  rt::FixedAcc<T> out[F::kOutTiles];
 
   RT_DEVICE RunningRows() {
-    for (int e = 0; e < rt::kOwn; ++e) most.at[e] = kLowest;
+    for (int i = 0; i < rt::PerFixed<T>::kCount; ++i) {
+      most.at[i] = kLowest;
+      sum.at[i] = 0;
+    }
   }
   /// Turns scores into exponentials over the largest and scales what was summed down to it.
-  RT_DEVICE void take(rt::Acc<T> (&scores)[F::kKeyTiles]) {
-    rt::Acc<T> largest = most;
+  RT_DEVICE void take(rt::FixedAcc<T> (&scores)[F::kKeyTiles]) {
+    rt::PerFixed<T> largest = most, shrink, base;
     RT_UNROLL
     for (int t = 0; t < F::kKeyTiles; ++t) {
-      for (int e = 0; e < rt::kOwn; ++e) largest.at[e] = rt::Max()(largest.at[e], scores[t].at[e]);
+      RT_UNROLL
+      for (int e = 0; e < rt::kOwn; ++e) largest[e] = rt::Max()(largest[e], scores[t].at[e]);
     }
-    rt::reduce_rows(largest, rt::Max());
+    largest.join_lanes(rt::Max());
     RT_UNROLL
-    for (int e = 0; e < rt::kOwn; ++e) {
-      const float shrink = exponential(most.at[e] - largest.at[e]);
-      sum.at[e] *= shrink;
-      for (int t = 0; t < F::kOutTiles; ++t) out[t].at[e] *= shrink;
+    for (int i = 0; i < rt::PerFixed<T>::kCount; ++i) {
+      shrink.at[i] = rt::fast_exp(most.at[i] - largest.at[i]);
+      // Where a query has seen nothing yet, exponentials of kLowest are to be 0.
+      base.at[i] = largest.at[i] > kLowest ? largest.at[i] : 0.0F;
+      sum.at[i] *= shrink.at[i];
     }
     most = largest;
     RT_UNROLL
+    for (int t = 0; t < F::kOutTiles; ++t) {
+      RT_UNROLL
+      for (int e = 0; e < rt::kOwn; ++e) out[t].at[e] *= shrink[e];
+    }
+    RT_UNROLL
     for (int t = 0; t < F::kKeyTiles; ++t) {
+      RT_UNROLL
       for (int e = 0; e < rt::kOwn; ++e) {
-        const float score = scores[t].at[e];
-        scores[t].at[e] = score > kLowest ? exponential(score - most.at[e]) : 0.0F;
-        sum.at[e] += scores[t].at[e];
+        scores[t].at[e] = rt::fast_exp(scores[t].at[e] - base[e]);
+        sum[e] += scores[t].at[e];
       }
     }
   }
 };
 
-/// A block per kQueries queries of a head of a sample, and per slice of the output's columns.
+/// Makes scores of a warp's products of queries, from `own_query` on, and keys.
+template <typename T, int tiles>
+RT_DEVICE void score(rt::FixedAcc<T> (&products)[tiles], const Attention& spec, const ScoreTile& tile,
+                     const int32_t* starts, int own_query) {
+  const bool all = tile.is_seen(spec);
+  RT_UNROLL
+  for (int t = 0; t < tiles; ++t) {
+    RT_UNROLL
+    for (int e = 0; e < rt::kOwn; ++e) products[t].at[e] = score_of(spec, products[t].at[e]).value;
+  }
+  if (all) return;
+  RT_UNROLL
+  for (int t = 0; t < tiles; ++t) {
+    RT_UNROLL
+    for (int e = 0; e < rt::kOwn; ++e) {
+      const int query = own_query + products[t].fixed(e);
+      const int key = tile.first_key + t * rt::kTile + products[t].taken(e);
+      const int start = starts != nullptr && query < spec.time ? starts[query] : 0;
+      if (!spec.sees(query, key, start)) products[t].at[e] = kLowest;
+    }
+  }
+}
+
+/// A block per kQueries queries of a head of a sample, and per slice of the output's columns. Blocks of late
+/// queries, which see the most keys, come first.
 template <typename T, int size, int threads>
 __global__ void __launch_bounds__(threads) attend(ForwardArrays<T> arrays, Attention spec) {
   using F = Forward<T, size>;
@@ -91,62 +123,46 @@ __global__ void __launch_bounds__(threads) attend(ForwardArrays<T> arrays, Atten
   const int head = static_cast<int>(blockIdx.y);
   const HeadPlace place(spec, static_cast<int>(blockIdx.z) / F::kCount, head);
   const int part = static_cast<int>(blockIdx.z) % F::kCount * F::kSlice;
-  const int first_query = static_cast<int>(blockIdx.x) * F::kQueries;
-  const int warp = static_cast<int>(threadIdx.x) / rt::kWarp;
+  const int first_query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * F::kQueries;
+  const int own_query = first_query + rt::warp() * rt::kTile;
   const HeadRows<T> queries = place.queries(arrays.q, spec);
   const HeadRows<T> keys = place.keys(arrays.k, spec), values = place.keys(arrays.v, spec);
   const int32_t* starts = place.starts(arrays.starts);
-  T* probabilities = block.probabilities + warp * rt::kTile * F::kKeyLine;
-  const int own_query = first_query + warp * rt::kTile;
+  ScoreTile tile{.first_query = first_query,
+                 .num_queries = F::kQueries,
+                 .first_key = 0,
+                 .num_keys = F::kKeys,
+                 .starts = starts_of(starts, first_query, F::kQueries, spec.time)};
 
   RunningRows<T, F> rows;
-  if (F::kCount == 1) copy_lines<F::kQueries, F::kSlice>(block.queries, queries, first_query, 0);
-  for (int first_key = 0; first_key < spec.time; first_key += F::kKeys) {
-    if (!any_meet(spec, starts, first_query, F::kQueries, first_key, F::kKeys)) continue;
-    rt::Acc<T> scores[F::kKeyTiles];
+  if (F::kCount == 1) copy_rows<threads>(block.queries, queries, first_query, 0);
+  for (; tile.first_key < spec.time; tile.first_key += F::kKeys) {
+    if (!tile.may_be_seen(spec)) continue;
+    rt::FixedAcc<T> scores[F::kKeyTiles];
     for (int slice = 0; slice < F::kSize; slice += F::kSlice) {
       rt::sync_block();
-      if (F::kCount > 1) copy_lines<F::kQueries, F::kSlice>(block.queries, queries, first_query, slice);
-      copy_lines<F::kKeys, F::kSlice>(block.keys, keys, first_key, slice);
-      if (slice == 0) copy_across<F::kKeys, F::kSlice>(block.values, values, first_key, part);
+      if (F::kCount > 1) copy_rows<threads>(block.queries, queries, first_query, slice);
+      copy_rows<threads>(block.keys, keys, tile.first_key, slice);
+      if (slice == 0) copy_columns<threads, F::kKeys, F::kSlice>(block.values, values, tile.first_key, part);
       rt::sync_block();
-      add_products<F::kSlice>(scores, block.queries + warp * rt::kTile * F::kLine, block.keys);
+      add_products(scores, block.queries, rt::warp(), block.keys);
     }
-    RT_UNROLL
-    for (int t = 0; t < F::kKeyTiles; ++t) {
-      RT_UNROLL
-      for (int e = 0; e < rt::kOwn; ++e) {
-        const int query = own_query + scores[t].row(e);
-        const int key = first_key + t * rt::kTile + scores[t].column(e);
-        const int start = starts != nullptr && query < spec.time ? starts[query] : 0;
-        scores[t].at[e] = spec.sees(query, key, start) ? score_of(spec, scores[t].at[e]).value : kLowest;
-      }
-    }
+    score(scores, spec, tile, starts, own_query);
     rows.take(scores);
-    RT_UNROLL
-    for (int t = 0; t < F::kKeyTiles; ++t) {
-      RT_UNROLL
-      for (int e = 0; e < rt::kOwn; ++e)
-        probabilities[scores[t].row(e) * F::kKeyLine + t * rt::kTile + scores[t].column(e)] =
-            rt::from_float<T>(scores[t].at[e]);
-    }
-    rt::sync_warp();
-    add_products<F::kKeys>(rows.out, probabilities, block.values);
+    add_taken(rows.out, scores, block.values);
   }
-  rt::reduce_rows(rows.sum, rt::Add());
+  rows.sum.join_lanes(rt::Add());
   RT_UNROLL
-  for (int e = 0; e < rt::kOwn; ++e) {
-    const int query = own_query + rows.sum.row(e);
-    if (query >= spec.time) continue;
+  for (int t = 0; t < F::kOutTiles; ++t) {
     RT_UNROLL
-    for (int t = 0; t < F::kOutTiles; ++t) {
-      const int column = part + t * rt::kTile + rows.sum.column(e);
-      if (column < spec.size)
-        arrays.out[place.q + query * spec.q_row() + column] =
-            rt::from_float<T>(rows.out[t].at[e] / rows.sum.at[e]);
-    }
-    if (part == 0 && rows.sum.column(e) == 0)
-      arrays.lse[(place.first_token + query) * spec.heads + head] = rows.most.at[e] + logf(rows.sum.at[e]);
+    for (int e = 0; e < rt::kOwn; ++e) rows.out[t].at[e] /= rows.sum[e];
+  }
+  write_rows(rows.out, arrays.out + place.q, spec.q_row(), spec, own_query, part);
+  RT_UNROLL
+  for (int i = 0; i < rt::PerFixed<T>::kCount; ++i) {
+    const int e = rt::PerFixed<T>::element(i), query = own_query + rows.out[0].fixed(e);
+    if (part == 0 && rows.out[0].taken(e) == 0 && query < spec.time)
+      arrays.lse[(place.first_token + query) * spec.heads + head] = rows.most[e] + logf(rows.sum[e]);
   }
 }
 

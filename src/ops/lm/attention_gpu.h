@@ -1,6 +1,6 @@
 #pragma once
 
-#include "backend/gpu/rt_tile.h"
+#include "backend/gpu/rt_panel.h"
 #include "ops/gpu_support.h"
 
 /// What the kernels of attention for GPUs share. A block works on the rows of one side (of one head of one
@@ -43,7 +43,6 @@ RT_DEVICE Score score_of(const Attention& spec, float product) {
   const float t = tanhf(plain / spec.softcap);
   return {spec.softcap * t, spec.scale * (1 - t * t)};
 }
-RT_DEVICE float exponential(float x) { return exp2f(x * 1.44269504F); }
 
 /// Heads are padded to one of these sizes; columns are held a slice at a time, so that both sides fit.
 template <typename T, int size>
@@ -54,10 +53,6 @@ struct Slices {
   static constexpr int kSlice = size / kCount;
   static_assert(kSlice % rt::kTile == 0);
 };
-/// Elements that keep lines of shared memory aligned and on different banks.
-template <typename T>
-inline constexpr int kPadding = static_cast<int>(16 / sizeof(T));
-
 /// Rows of one head of one sample: element (r, c) at r * stride + c.
 template <typename T>
 struct HeadRows {
@@ -65,17 +60,20 @@ struct HeadRows {
   int64_t stride;
   int num_rows, num_columns;
 
-  /// kPadding<T> elements side by side, zeros where there are none.
-  RT_DEVICE rt::Vec<T, kPadding<T>> read(int row, int column) const {
-    constexpr int kWide = kPadding<T>;
+  /// rt::kWide elements side by side, zeros where there are none.
+  RT_DEVICE rt::Word16 read(int row, int column) const {
+    constexpr int kWide = rt::kWide<T>;
     const T* from = at + row * stride + column;
-    if (row < num_rows && column + kWide <= num_columns && num_columns % kWide == 0)
-      return rt::load<T, kWide>(from);
+    if (num_columns % kWide == 0) {
+      rt::Word16 word = {};
+      if (row < num_rows && column < num_columns) word = *reinterpret_cast<const rt::Word16*>(from);
+      return word;
+    }
     rt::Vec<T, kWide> made;
     RT_UNROLL
     for (int e = 0; e < kWide; ++e)
       made.at[e] = row < num_rows && column + e < num_columns ? from[e] : rt::from_float<T>(0.0F);
-    return made;
+    return rt::bits_as<rt::Word16>(made);
   }
 };
 
@@ -102,53 +100,133 @@ struct HeadPlace {
   }
 };
 
-/// Copies `rows` x `columns` from (first_row, first_column) on into lines of columns + kPadding.
-template <int rows, int columns, typename T>
-RT_DEVICE void copy_lines(T* to, const HeadRows<T>& from, int first_row, int first_column) {
-  constexpr int kWide = kPadding<T>, kMoves = columns / kWide;
-  for (int i = static_cast<int>(threadIdx.x); i < rows * kMoves; i += static_cast<int>(blockDim.x)) {
-    const int row = i / kMoves, column = i % kMoves * kWide;
-    rt::store(to + row * (columns + kWide) + column, from.read(first_row + row, first_column + column));
+/// Copies rows x columns from (first_row, first_column) on, by `threads` threads.
+template <int threads, int rows, int columns, typename T>
+RT_DEVICE void copy_rows(rt::Panels<T, rows, columns>& to, const HeadRows<T>& from, int first_row,
+                         int first_column) {
+  // Eight neighbors have all slots of two lines.
+  constexpr int kSlots = rt::Swizzle::kSlots, kAcross = columns / rt::kPanelTerms<T>;
+  RT_UNROLL
+  for (int first = 0; first < rows * kSlots * kAcross; first += threads) {
+    const int i = first + static_cast<int>(threadIdx.x);
+    if (rows * kSlots * kAcross % threads != 0 && i >= rows * kSlots * kAcross) continue;
+    const int row = i / (2 * kSlots * kAcross) * 2 + i / kSlots % 2;
+    const int column = i / (2 * kSlots) % kAcross * rt::kPanelTerms<T> + i % kSlots * rt::kWide<T>;
+    *reinterpret_cast<rt::Word16*>(to.at + to.place(row, column)) =
+        from.read(first_row + row, first_column + column);
   }
 }
-/// The same with a line per column, of rows + kPadding.
-template <int rows, int columns, typename T>
-RT_DEVICE void copy_across(T* to, const HeadRows<T>& from, int first_row, int first_column) {
-  constexpr int kWide = kPadding<T>, kMoves = columns / kWide;
-  for (int i = static_cast<int>(threadIdx.x); i < rows * kMoves; i += static_cast<int>(blockDim.x)) {
-    const int row = i % rows, column = i / rows * kWide;
-    const auto read = from.read(first_row + row, first_column + column);
+/// The same with a line per column.
+template <int threads, int rows, int columns, typename T>
+RT_DEVICE void copy_columns(rt::Panels<T, columns, rows>& to, const HeadRows<T>& from, int first_row,
+                            int first_column) {
+  // A thread has a word's rows of kWide columns; a warp has neighbors of both.
+  constexpr int kWide = rt::kWide<T>, kRows = static_cast<int>(4 / sizeof(T));
+  constexpr int kGroups = columns / kWide, kNear = kGroups % 8 == 0 ? 8 : kGroups % 4 == 0 ? 4 : 2;
+  constexpr int kMoves = rows / kRows * kGroups;
+  RT_UNROLL
+  for (int first = 0; first < kMoves; first += threads) {
+    const int i = first + static_cast<int>(threadIdx.x);
+    if (kMoves % threads != 0 && i >= kMoves) continue;
+    const int rest = i / (4 * kNear);
+    const int column = (i % kNear + rest % (kGroups / kNear) * kNear) * kWide;
+    const int row = rest / (kGroups / kNear) * kWide + i / kNear % 4 * kRows;
+    const rt::Word16 one = from.read(first_row + row, first_column + column);
+    const rt::Word16 two = kRows == 2 ? from.read(first_row + row + 1, first_column + column) : one;
+    const uint32_t place = to.place(column, row);
     RT_UNROLL
-    for (int e = 0; e < kWide; ++e) to[(column + e) * (rows + kWide) + row] = read.at[e];
+    for (int e = 0; e < kWide; ++e)
+      *reinterpret_cast<rt::Word4*>(to.at + (place ^ rt::Swizzle::of_next(e))) =
+          rt::word_across<T>(one, two, e);
   }
 }
 
-/// sums[t] += left (16 lines) * right (16 lines for each t), both `terms` wide.
-template <int terms, int tiles, typename T>
-RT_DEVICE void add_products(rt::Acc<T> (&sums)[tiles], const T* left, const T* right) {
-  constexpr int kLine = terms + kPadding<T>;
+/// sums[t] += a tile of fixed lines * the tile t of taken lines, over all their terms.
+template <typename T, int fixed_lines, int taken_lines, int terms, int tiles>
+RT_DEVICE void add_products(rt::FixedAcc<T> (&sums)[tiles], const rt::Panels<T, fixed_lines, terms>& fixed,
+                            int fixed_tile, const rt::Panels<T, taken_lines, terms>& taken) {
+  static_assert(tiles * rt::kTile == taken_lines);
+  constexpr int kPath = rt::kPathOf<T>;
   RT_UNROLL
   for (int c = 0; c < terms; c += rt::kTile) {
-    const auto lines = rt::load_left(left + c, kLine);
+    const auto lines = fixed.template load<rt::kFixedSide<kPath>>(fixed_tile, c);
     RT_UNROLL
     for (int t = 0; t < tiles; ++t)
-      rt::multiply_add(sums[t], lines, rt::load_right(right + t * rt::kTile * kLine + c, kLine));
-    rt::keep_order(sums[tiles - 1].at[0]);
+      rt::multiply_add(sums[t], lines, taken.template load<rt::kTakenSide<kPath>>(t, c));
+  }
+}
+/// sums[c] += tiles of fixed lines by taken ones * the tile c of columns of the taken lines.
+template <typename T, int columns, int taken, int tiles, int taken_tiles>
+RT_DEVICE void add_taken(rt::FixedAcc<T> (&sums)[tiles], const rt::FixedAcc<T> (&factors)[taken_tiles],
+                         const rt::Panels<T, columns, taken>& across) {
+  constexpr int kPath = rt::kPathOf<T>;
+  RT_UNROLL
+  for (int t = 0; t < taken_tiles; ++t) {
+    const auto own = rt::fixed_of(factors[t]);
+    RT_UNROLL
+    for (int c = 0; c < tiles; ++c)
+      rt::multiply_add(sums[c], own, across.template load<rt::kTakenSide<kPath>>(c, t * rt::kTile));
   }
 }
 
-/// Whether any of the queries sees any of the keys; alike in all threads.
-RT_DEVICE bool any_meet(const Attention& spec, const int32_t* starts, int first_query, int num_queries,
-                        int first_key, int num_keys) {
-  const int last_query = first_query + num_queries - 1, last_key = first_key + num_keys - 1;
-  if (spec.causal && first_key > last_query) return false;
-  if (spec.window > 0 && first_query - last_key >= spec.window) return false;
-  if (starts == nullptr || first_query <= last_key) return true;
-  for (int q = first_query; q <= last_query && q < spec.time; ++q) {
-    if (starts[q] <= last_key) return true;
+/// Writes tiles side by side, from (first_row, first_column) on, as rows of a head.
+template <typename T, int tiles>
+RT_DEVICE void write_rows(const rt::FixedAcc<T> (&sums)[tiles], T* to, int64_t stride, const Attention& spec,
+                          int first_row, int first_column) {
+  RT_UNROLL
+  for (int t = 0; t < tiles; ++t) {
+    rt::for_each_run<T>(rt::fixed_of(sums[t]), [&](int line, int term, const auto& run) {
+      constexpr int kRun = static_cast<int>(sizeof(run) / sizeof(T));
+      const int row = first_row + line, column = first_column + t * rt::kTile + term;
+      if (row >= spec.time || column >= spec.size) return;
+      T* at = to + row * stride + column;
+      if (spec.size % kRun == 0) return rt::store(at, run);
+      for (int e = 0; e < kRun && column + e < spec.size; ++e) at[e] = run.at[e];
+    });
   }
-  return false;
 }
+
+/// Where the documents of some queries start, earliest and latest.
+struct Starts {
+  int least, most;
+};
+/// Of up to 64 queries that exist; alike in all lanes.
+RT_DEVICE Starts starts_of(const int32_t* starts, int first_query, int num_queries, int time) {
+  if (starts == nullptr) return {0, 0};
+  const int last = (first_query + num_queries < time ? first_query + num_queries : time) - 1;
+  const int one = first_query + rt::lane(), two = one + rt::kWarp;
+  int least = starts[one < last ? one : last], most = least;
+  const int other = starts[two < last ? two : last];
+  least = other < least ? other : least;
+  most = other > most ? other : most;
+  for (int mask = rt::kWarp / 2; mask > 0; mask /= 2) {
+    const int low = rt::shuffle_xor(least, mask), high = rt::shuffle_xor(most, mask);
+    least = low < least ? low : least;
+    most = high > most ? high : most;
+  }
+  return {least, most};
+}
+
+/// A tile of scores: rows of queries by columns of keys.
+struct ScoreTile {
+  int first_query, num_queries, first_key, num_keys;
+  Starts starts;  ///< of the queries
+
+  RT_DEVICE int last_query() const { return first_query + num_queries - 1; }
+  RT_DEVICE int last_key() const { return first_key + num_keys - 1; }
+  /// False: none of the queries sees any of the keys.
+  RT_DEVICE bool may_be_seen(const Attention& spec) const {
+    if (spec.causal && first_key > last_query()) return false;
+    if (spec.window > 0 && first_query - last_key() >= spec.window) return false;
+    return first_query <= last_key() || starts.least <= last_key();
+  }
+  /// Every query exists and sees every key.
+  RT_DEVICE bool is_seen(const Attention& spec) const {
+    return last_query() < spec.time && last_key() < spec.time &&
+           (!spec.causal || last_key() <= first_query) &&
+           (spec.window == 0 || last_query() - first_key < spec.window) && starts.most <= first_key;
+  }
+};
 
 /// Calls body(size of Slices) for the size that holds the node's heads.
 template <typename Body>

@@ -14,21 +14,23 @@ template <typename T, int size>
 struct Backward : Slices<T, size> {
   using Slices<T, size>::kSlice;
   static constexpr bool kNarrow = kSlice <= 64 && sizeof(T) == 2;
-  static constexpr int kWarps = kNarrow ? 4 : 2;
+  static constexpr int kWarps = kNarrow || rt::kSharedBytes >= 64 * 1024 ? 4 : 2;
   static constexpr int kThreads = kWarps * rt::kWarp;
   static constexpr int kFixed = kWarps * rt::kTile;
-  static constexpr int kTaken = kNarrow ? 32 : 16;
+  static constexpr int kTaken = rt::kPanelTerms<T>;
   static constexpr int kTakenTiles = kTaken / rt::kTile;
   static constexpr int kOutTiles = kSlice / rt::kTile;
-  static constexpr int kLine = kSlice + kPadding<T>, kTakenLine = kTaken + kPadding<T>;
 
+  template <bool of_keys>
   struct Shared {
-    T fixed_a[kFixed * kLine], fixed_b[kFixed * kLine];
-    T taken_a[kTaken * kLine], taken_b[kTaken * kLine];
-    T across_a[kSlice * kTakenLine], across_b[kSlice * kTakenLine];
-    T factors[kFixed * kTakenLine];
+    struct Nothing {};
+    using Across = rt::Panels<T, kSlice, kTaken>;
+    rt::Panels<T, kFixed, kSlice> fixed_a, fixed_b;
+    rt::Panels<T, kTaken, kSlice> taken_a, taken_b;
+    Across across_a;
+    std::conditional_t<of_keys, Across, Nothing> across_b;
   };
-  static_assert(sizeof(Shared) <= 48 * 1024);
+  static_assert(sizeof(Shared<true>) <= rt::kSharedBytes);
 };
 
 template <typename T>
@@ -79,98 +81,102 @@ struct BackwardHead {
   }
 };
 
-/// A probability and the gradient of its product of query and key.
-struct Factors {
-  float probability, gradient;
-};
-template <typename T>
-RT_DEVICE Factors factors_of(const BackwardHead<T>& head, const Attention& spec, int query, int key,
-                             float product, float dprobability) {
-  const int start = head.starts != nullptr && query < spec.time ? head.starts[query] : 0;
-  if (!spec.sees(query, key, start)) return {0.0F, 0.0F};
-  const Score score = score_of(spec, product);
-  const int64_t at = static_cast<int64_t>(query) * spec.heads;
-  const float probability = exponential(score.value - head.lse[at]);
-  return {probability, probability * (dprobability - head.delta[at]) * score.slope};
-}
-
 /// Adds what one tile of taken rows gives to a block's sums.
 template <typename T, int size, bool of_keys>
 struct BackwardBlock {
   using B = Backward<T, size>;
-  typename B::Shared& block;
+  using Shared = typename B::template Shared<of_keys>;
+  Shared& block;
   const Attention& spec;
-  int warp, part;
+  int part;
   bool holds_fixed = false;
-  rt::Acc<T> sums_a[B::kOutTiles], sums_b[of_keys ? B::kOutTiles : 1];
+  rt::PerFixed<T> lse, delta;    ///< of fixed queries
+  float taken_lse, taken_delta;  ///< of the taken query of the lane's number
+  rt::FixedAcc<T> sums_a[B::kOutTiles], sums_b[of_keys ? B::kOutTiles : 1];
 
-  RT_DEVICE void take(const BackwardHead<T>& head, int first_fixed, int first_taken) {
+  RT_DEVICE BackwardBlock(Shared& shared, const Attention& of, int first_column)
+      : block(shared), spec(of), part(first_column) {}
+
+  /// Those of the warp's own queries.
+  RT_DEVICE void read_lse(const BackwardHead<T>& head, int first_query) {
+    for (int i = 0; i < rt::PerFixed<T>::kCount; ++i) {
+      const int own = rt::FixedAcc<T>::fixed(rt::PerFixed<T>::element(i));
+      const int query = first_query + rt::warp() * rt::kTile + own;
+      lse.at[i] = query < spec.time ? head.lse[static_cast<int64_t>(query) * spec.heads] : 0.0F;
+      delta.at[i] = query < spec.time ? head.delta[static_cast<int64_t>(query) * spec.heads] : 0.0F;
+    }
+  }
+
+  RT_DEVICE void take(const BackwardHead<T>& head, const ScoreTile& tile) {
+    constexpr int kThreads = B::kThreads;
+    const int first_fixed = of_keys ? tile.first_key : tile.first_query;
+    const int first_taken = of_keys ? tile.first_query : tile.first_key;
     const HeadRows<T>& fixed_a = of_keys ? head.k : head.q;
     const HeadRows<T>& fixed_b = of_keys ? head.v : head.dout;
     const HeadRows<T>& taken_a = of_keys ? head.q : head.k;
     const HeadRows<T>& taken_b = of_keys ? head.dout : head.v;
-    rt::Acc<T> products[B::kTakenTiles], dprobabilities[B::kTakenTiles];
+    rt::FixedAcc<T> products[B::kTakenTiles], dprobabilities[B::kTakenTiles];
     for (int slice = 0; slice < B::kSize; slice += B::kSlice) {
       rt::sync_block();
       if (B::kCount > 1 || !holds_fixed) {
-        copy_lines<B::kFixed, B::kSlice>(block.fixed_a, fixed_a, first_fixed, slice);
-        copy_lines<B::kFixed, B::kSlice>(block.fixed_b, fixed_b, first_fixed, slice);
+        copy_rows<kThreads>(block.fixed_a, fixed_a, first_fixed, slice);
+        copy_rows<kThreads>(block.fixed_b, fixed_b, first_fixed, slice);
         holds_fixed = true;
       }
-      copy_lines<B::kTaken, B::kSlice>(block.taken_a, taken_a, first_taken, slice);
-      copy_lines<B::kTaken, B::kSlice>(block.taken_b, taken_b, first_taken, slice);
+      copy_rows<kThreads>(block.taken_a, taken_a, first_taken, slice);
+      copy_rows<kThreads>(block.taken_b, taken_b, first_taken, slice);
       if (slice == 0) {
-        copy_across<B::kTaken, B::kSlice>(block.across_a, taken_a, first_taken, part);
-        if (of_keys) copy_across<B::kTaken, B::kSlice>(block.across_b, taken_b, first_taken, part);
+        copy_columns<kThreads, B::kTaken, B::kSlice>(block.across_a, taken_a, first_taken, part);
+        if constexpr (of_keys) {
+          copy_columns<kThreads, B::kTaken, B::kSlice>(block.across_b, taken_b, first_taken, part);
+          read_taken_lse(head, first_taken);
+        }
       }
       rt::sync_block();
-      const int own = warp * rt::kTile * B::kLine;
-      add_products<B::kSlice>(products, block.fixed_a + own, block.taken_a);
-      add_products<B::kSlice>(dprobabilities, block.fixed_b + own, block.taken_b);
+      add_products(products, block.fixed_a, rt::warp(), block.taken_a);
+      add_products(dprobabilities, block.fixed_b, rt::warp(), block.taken_b);
     }
+    make_factors(products, dprobabilities, tile, head.starts);
+    if constexpr (of_keys) add_taken(sums_b, dprobabilities, block.across_b);
+    add_taken(sums_a, products, block.across_a);
+  }
+
+ private:
+  RT_DEVICE void read_taken_lse(const BackwardHead<T>& head, int first_query) {
+    static_assert(B::kTaken <= rt::kWarp);
+    const int query = first_query + rt::lane() < spec.time ? first_query + rt::lane() : spec.time - 1;
+    taken_lse = head.lse[static_cast<int64_t>(query) * spec.heads];
+    taken_delta = head.delta[static_cast<int64_t>(query) * spec.heads];
+  }
+  /// Makes probabilities of dprobabilities, and of products the gradients of the products.
+  RT_DEVICE void make_factors(rt::FixedAcc<T> (&products)[B::kTakenTiles],
+                              rt::FixedAcc<T> (&dprobabilities)[B::kTakenTiles], const ScoreTile& tile,
+                              const int32_t* starts) {
+    const bool all = tile.is_seen(spec);
+    const int first_fixed = (of_keys ? tile.first_key : tile.first_query) + rt::warp() * rt::kTile;
     RT_UNROLL
     for (int t = 0; t < B::kTakenTiles; ++t) {
       RT_UNROLL
       for (int e = 0; e < rt::kOwn; ++e) {
-        const int fixed = first_fixed + warp * rt::kTile + products[t].row(e);
-        const int taken = first_taken + t * rt::kTile + products[t].column(e);
-        const Factors factors = factors_of(head, spec, of_keys ? taken : fixed, of_keys ? fixed : taken,
-                                           products[t].at[e], dprobabilities[t].at[e]);
-        products[t].at[e] = factors.gradient;
-        dprobabilities[t].at[e] = factors.probability;
-      }
-    }
-    if constexpr (of_keys) add(sums_b, dprobabilities, block.across_b);
-    add(sums_a, products, block.across_a);
-  }
-
-  /// sums += factors (of this warp's fixed rows) * what was taken.
-  template <int tiles>
-  RT_DEVICE void add(rt::Acc<T> (&sums)[tiles], const rt::Acc<T> (&factors)[B::kTakenTiles],
-                     const T* across) {
-    T* own = block.factors + warp * rt::kTile * B::kTakenLine;
-    rt::sync_warp();
-    RT_UNROLL
-    for (int t = 0; t < B::kTakenTiles; ++t) {
-      RT_UNROLL
-      for (int e = 0; e < rt::kOwn; ++e)
-        own[factors[t].row(e) * B::kTakenLine + t * rt::kTile + factors[t].column(e)] =
-            rt::from_float<T>(factors[t].at[e]);
-    }
-    rt::sync_warp();
-    add_products<B::kTaken>(sums, own, across);
-  }
-
-  template <int tiles>
-  RT_DEVICE void write(const rt::Acc<T> (&sums)[tiles], T* to, int64_t stride, int first_row) const {
-    RT_UNROLL
-    for (int t = 0; t < tiles; ++t) {
-      RT_UNROLL
-      for (int e = 0; e < rt::kOwn; ++e) {
-        const int row = first_row + warp * rt::kTile + sums[t].row(e);
-        const int column = part + t * rt::kTile + sums[t].column(e);
-        if (row < spec.time && column < spec.size)
-          to[row * stride + column] = rt::from_float<T>(sums[t].at[e]);
+        const int taken = t * rt::kTile + products[t].taken(e);
+        float own_lse = lse[e], own_delta = delta[e];
+        if constexpr (of_keys) {
+          own_lse = rt::shuffle(taken_lse, taken);
+          own_delta = rt::shuffle(taken_delta, taken);
+        }
+        const Score score = score_of(spec, products[t].at[e]);
+        float probability = rt::fast_exp(score.value - own_lse);
+        if (!all) {
+          const int fixed = first_fixed + products[t].fixed(e);
+          const int query = of_keys ? tile.first_query + taken : fixed;
+          const int key = of_keys ? fixed : tile.first_key + taken;
+          const int start = starts != nullptr && query < spec.time ? starts[query] : 0;
+          if (!spec.sees(query, key, start)) probability = 0;
+        }
+        // No product with what is not seen, which may be no number.
+        products[t].at[e] =
+            probability == 0 ? 0.0F : probability * (dprobabilities[t].at[e] - own_delta) * score.slope;
+        dprobabilities[t].at[e] = probability;
       }
     }
   }
@@ -179,41 +185,54 @@ struct BackwardBlock {
 template <typename T, int size, int threads>
 __global__ void __launch_bounds__(threads) gradient_of_queries(BackwardArrays<T> arrays, Attention spec) {
   using B = Backward<T, size>;
-  using Block = typename B::Shared;
+  using Block = typename B::template Shared<false>;
   RT_SHARED(shared, Block);
   const int sample = static_cast<int>(blockIdx.z) / B::kCount, head = static_cast<int>(blockIdx.y);
-  const int first_query = static_cast<int>(blockIdx.x) * B::kFixed;
+  const int part = static_cast<int>(blockIdx.z) % B::kCount * B::kSlice;
+  // Blocks of late queries, which see the most keys, come first.
+  const int first_query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * B::kFixed;
   const BackwardHead<T> rows(arrays, spec, sample, head);
-  BackwardBlock<T, size, false> block{shared, spec, static_cast<int>(threadIdx.x) / rt::kWarp,
-                                      static_cast<int>(blockIdx.z) % B::kCount * B::kSlice};
-  for (int key = 0; key < spec.time; key += B::kTaken) {
-    if (any_meet(spec, rows.starts, first_query, B::kFixed, key, B::kTaken))
-      block.take(rows, first_query, key);
+  BackwardBlock<T, size, false> block(shared, spec, part);
+  block.read_lse(rows, first_query);
+  ScoreTile tile{.first_query = first_query,
+                 .num_queries = B::kFixed,
+                 .first_key = 0,
+                 .num_keys = B::kTaken,
+                 .starts = starts_of(rows.starts, first_query, B::kFixed, spec.time)};
+  for (; tile.first_key < spec.time; tile.first_key += B::kTaken) {
+    if (tile.may_be_seen(spec)) block.take(rows, tile);
   }
-  block.write(block.sums_a, arrays.dq + (rows.q.at - arrays.q), spec.q_row(), first_query);
+  write_rows(block.sums_a, arrays.dq + (rows.q.at - arrays.q), spec.q_row(), spec,
+             first_query + rt::warp() * rt::kTile, part);
 }
 
 /// Every query head of the key head, one after another.
 template <typename T, int size, int threads>
 __global__ void __launch_bounds__(threads) gradient_of_keys(BackwardArrays<T> arrays, Attention spec) {
   using B = Backward<T, size>;
-  using Block = typename B::Shared;
+  using Block = typename B::template Shared<true>;
   RT_SHARED(shared, Block);
   const int sample = static_cast<int>(blockIdx.z) / B::kCount, group = spec.heads / spec.kv_heads;
+  const int part = static_cast<int>(blockIdx.z) % B::kCount * B::kSlice;
   const int first_head = static_cast<int>(blockIdx.y) * group;
   const int first_key = static_cast<int>(blockIdx.x) * B::kFixed;
-  BackwardBlock<T, size, true> block{shared, spec, static_cast<int>(threadIdx.x) / rt::kWarp,
-                                     static_cast<int>(blockIdx.z) % B::kCount * B::kSlice};
+  BackwardBlock<T, size, true> block(shared, spec, part);
   for (int head = first_head; head < first_head + group; ++head) {
     const BackwardHead<T> rows(arrays, spec, sample, head);
-    for (int query = 0; query < spec.time; query += B::kTaken) {
-      if (any_meet(spec, rows.starts, query, B::kTaken, first_key, B::kFixed))
-        block.take(rows, first_key, query);
+    ScoreTile tile{.first_query = spec.causal ? first_key / B::kTaken * B::kTaken : 0,
+                   .num_queries = B::kTaken,
+                   .first_key = first_key,
+                   .num_keys = B::kFixed,
+                   .starts = {}};
+    for (; tile.first_query < spec.time; tile.first_query += B::kTaken) {
+      tile.starts = starts_of(rows.starts, tile.first_query, B::kTaken, spec.time);
+      if (tile.may_be_seen(spec)) block.take(rows, tile);
     }
   }
   const BackwardHead<T> rows(arrays, spec, sample, first_head);
-  block.write(block.sums_a, arrays.dk + (rows.k.at - arrays.k), spec.kv_row(), first_key);
-  block.write(block.sums_b, arrays.dv + (rows.v.at - arrays.v), spec.kv_row(), first_key);
+  const int own_key = first_key + rt::warp() * rt::kTile;
+  write_rows(block.sums_a, arrays.dk + (rows.k.at - arrays.k), spec.kv_row(), spec, own_key, part);
+  write_rows(block.sums_b, arrays.dv + (rows.v.at - arrays.v), spec.kv_row(), spec, own_key, part);
 }
 
 template <typename T, int size>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "backend/gpu/rt_tile.h"
+#include "backend/gpu/rt_panel.h"
 #include "ops/gpu_support.h"
 #include "ops/matmul/matmul_kernel.h"
 #include "ops/matmul/plain_product.h"
@@ -8,10 +8,9 @@
 /// What matmuls on GPUs are made of, for kernels whose right side is made while it is read.
 namespace hearth::ops {
 
-/// Terms that a block of tiles holds at a time.
-inline constexpr int kDepth = 32;
-/// Elements of a wide move.
-inline constexpr int kWide = 8;
+/// Terms that a block of tiles of 16 bits holds at a time, and elements of a wide move.
+inline constexpr int kDepth = rt::kPanelTerms<rt::bf16>;
+inline constexpr int kWide = rt::kWide<rt::bf16>;
 
 /// Where a block's sums go.
 template <typename C>
@@ -123,35 +122,6 @@ bool is_even(const Operand<T>& side, int k) {
   return (along_terms ? k : side.lines) % kWide == 0 && apart % kWide == 0 && apart < int64_t{1} << 23;
 }
 
-/// Where a panel's elements are in shared memory: rows of 128 bytes, which is all its banks, with two lines
-/// of kDepth terms in eight slots of kWide. Slots change places from row to row, so that the lanes of one
-/// access meet no bank twice: reading one slot of eight lines, writing all slots of two, or writing one pair
-/// of terms of every eighth line.
-struct Swizzle {
-  static constexpr uint32_t kSlotBytes = 16, kRowBytes = 128, kTileBytes = rt::kTile * kDepth * 2;
-  static constexpr int kSlots = kDepth / kWide;
-
-  /// Byte of a line's first slot in its tile; slot s lies at that ^ (s * kSlotBytes).
-  RT_DEVICE static uint32_t of_line(int line) {
-    const uint32_t row = static_cast<uint32_t>(line) % rt::kTile / 2;
-    return row * kRowBytes + (static_cast<uint32_t>(line) % 2 * kSlots ^ row ^ row / 4) * kSlotBytes;
-  }
-  /// What every slot of a tile is moved by, likewise.
-  RT_DEVICE static uint32_t of_tile(int tile) { return static_cast<uint32_t>(tile) % 4 * 2 * kSlotBytes; }
-  /// What moves a place to that of another of kWide lines, if it is the first of them, likewise.
-  RT_DEVICE static constexpr uint32_t of_next(int line) {
-    const auto row = static_cast<uint32_t>(line / 2);
-    return row * kRowBytes + (static_cast<uint32_t>(line % 2 * kSlots) ^ row) * kSlotBytes;
-  }
-  /// Of element (line, term). Four tiles on, the same lies four times kTileBytes further.
-  RT_DEVICE static uint32_t at(int line, int term) {
-    const int tile = line / rt::kTile;
-    const auto slot = static_cast<uint32_t>(term / kWide);
-    return static_cast<uint32_t>(tile) * kTileBytes + (of_line(line) ^ of_tile(tile) ^ slot * kSlotBytes) +
-           static_cast<uint32_t>(term) % kWide * 2;
-  }
-};
-
 /// kLines lines of a block's terms, on their way from the operand through registers into shared memory. A
 /// thread has two moves: of kWide terms each, or of the kWide lines of two neighboring terms.
 template <typename T, int kLines>
@@ -175,7 +145,7 @@ struct Panel {
       line = (thread % kNear + rest % (kGroups / kNear) * kNear) * kWide;
       term = rest / (kGroups / kNear) * kWide + 2 * pair;
     }
-    place = Swizzle::at(line, term);
+    place = Swizzle::at(line, 2 * term);
   }
   RT_DEVICE bool has_move(int i) const {
     if (kMoves == kOwn * kBlockThreads) return true;
@@ -187,7 +157,7 @@ struct Panel {
   }
   RT_DEVICE int term_of(int i) const { return along_terms ? term : term + i; }
 
-  /// Into shared memory, terms side by side, as Swizzle has them.
+  /// Into a panel of shared memory.
   RT_DEVICE void put(std::byte* shared) {
     RT_UNROLL
     for (int i = 0; i < kOwn; ++i) rt::keep_whole(held[i]);
@@ -199,16 +169,15 @@ struct Panel {
         if (has_move(i)) *reinterpret_cast<rt::Word16*>(to) = held[i];
       }
     } else if (has_move(0)) {
-      const auto first = rt::bits_as<rt::Vec<uint32_t, 4>>(held[0]);
-      const auto second = rt::bits_as<rt::Vec<uint32_t, 4>>(held[1]);
       RT_UNROLL
-      for (int e = 0; e < kWide; ++e) {
-        const uint32_t a = first.at[e / 2], b = second.at[e / 2];
-        const uint32_t pair = e % 2 == 0 ? (a & 0xffffU) | b << 16 : a >> 16 | (b & 0xffff0000U);
-        *reinterpret_cast<rt::Word4*>(shared + (place ^ Swizzle::of_next(e))) = pair;
-      }
+      for (int e = 0; e < kWide; ++e)
+        *reinterpret_cast<rt::Word4*>(shared + (place ^ Swizzle::of_next(e))) =
+            rt::word_across<T>(held[0], held[1], e);
     }
   }
+
+ private:
+  using Swizzle = rt::Swizzle;
 };
 
 /// What fills a panel, step after step of kDepth terms: from a side that is asked for each move.
@@ -285,34 +254,24 @@ struct WarpTiles {
   RT_DEVICE void add(const std::byte* left, int left_tile, const std::byte* right, int right_tile) {
     RT_UNROLL
     for (int t = 0; t < kDepth; t += rt::kTile) {
-      decltype(load<rt::Side::left>(left, left_tile, t)) lines[B::kTilesDown];
+      rt::Fragment<T, rt::Side::left> lines[B::kTilesDown];
       RT_UNROLL
-      for (int r = 0; r < B::kTilesDown; ++r) lines[r] = load<rt::Side::left>(left, left_tile + r, t);
+      for (int r = 0; r < B::kTilesDown; ++r)
+        lines[r] = rt::load_panel<T, rt::Side::left>(left, left_tile + r, t);
       RT_UNROLL
       for (int s = 0; s < B::kTilesAcross; ++s) {
-        const auto column = load<rt::Side::right>(right, right_tile + s, t);
+        const auto column = rt::load_panel<T, rt::Side::right>(right, right_tile + s, t);
         RT_UNROLL
         for (int r = 0; r < B::kTilesDown; ++r) rt::multiply_add(sums[r][s], lines[r], column);
       }
     }
   }
-
- private:
-  template <rt::Side side>
-  RT_DEVICE static auto load(const std::byte* panel, int tile, int first_term) {
-    const std::byte* lines = panel + static_cast<uint32_t>(tile) * Swizzle::kTileBytes;
-    const uint32_t moved = Swizzle::of_tile(tile);
-    return rt::load_side<T, side>([&](int line, int term) {
-      const uint32_t slot = static_cast<uint32_t>(first_term + term) / kWide * Swizzle::kSlotBytes;
-      return reinterpret_cast<const T*>(lines + (Swizzle::of_line(line) ^ moved ^ slot)) + term % kWide;
-    });
-  }
 };
 
 /// Shared memory of two panels: one is multiplied while the next is on its way.
 template <int lines>
-struct Panels {
-  alignas(16) std::byte at[2][lines * kDepth * 2];
+struct TwoPanels {
+  alignas(16) std::byte at[2][lines * rt::Swizzle::kLineBytes];
 };
 
 /// Calls body(row, column, sum over `terms`) for each output of a block, from (first_row, first_column) on,
@@ -320,8 +279,8 @@ struct Panels {
 template <typename T, typename B, typename Rows, typename Columns, typename Body>
 RT_DEVICE void for_each_tile_sum(const Rows& rows, const Columns& columns, int first_row, int first_column,
                                  Terms terms, Body body) {
-  RT_SHARED(left, Panels<B::kRows>);
-  RT_SHARED(right, Panels<B::kColumns>);
+  RT_SHARED(left, TwoPanels<B::kRows>);
+  RT_SHARED(right, TwoPanels<B::kColumns>);
   const int warp_row = rt::warp() / B::kWarpsAcross * B::kTilesDown;
   const int warp_column = rt::warp() % B::kWarpsAcross * B::kTilesAcross;
   Panel<T, B::kRows> next_left(rows.along_terms());

@@ -1,0 +1,87 @@
+#pragma once
+
+#include "backend/gpu/rt_tile.h"
+
+/// Operands of tiles in shared memory, without bank conflicts. A panel holds 64 bytes of each of its lines,
+/// two lines to a row of 128 bytes, which is all banks once: eight slots of 16 bytes. Slots change places
+/// from row to row, so that the lanes of one access meet no bank twice: reading one slot of eight lines,
+/// writing all slots of two, or writing one word of every eighth line.
+namespace hearth::rt {
+
+/// Elements of a slot, and terms of a panel.
+template <typename T>
+inline constexpr int kWide = static_cast<int>(16 / sizeof(T));
+template <typename T>
+inline constexpr int kPanelTerms = static_cast<int>(64 / sizeof(T));
+
+struct Swizzle {
+  static constexpr uint32_t kSlotBytes = 16, kLineBytes = 64, kRowBytes = 2 * kLineBytes;
+  static constexpr uint32_t kTileBytes = kTile * kLineBytes;
+  static constexpr int kSlots = kLineBytes / kSlotBytes;
+
+  /// Of a line's first slot in its tile; slot s lies at that ^ (s * kSlotBytes).
+  RT_DEVICE static uint32_t of_line(int line) {
+    const uint32_t row = static_cast<uint32_t>(line) % kTile / 2;
+    return row * kRowBytes + (static_cast<uint32_t>(line) % 2 * kSlots ^ row ^ row / 4) * kSlotBytes;
+  }
+  /// What every slot of a tile is moved by, likewise.
+  RT_DEVICE static uint32_t of_tile(int tile) { return static_cast<uint32_t>(tile) % 4 * 2 * kSlotBytes; }
+  /// What moves a place to that of one of the next lines, of as many as a slot has elements: likewise, if the
+  /// place's own line is a multiple of that number.
+  RT_DEVICE static constexpr uint32_t of_next(int line) {
+    const auto row = static_cast<uint32_t>(line / 2);
+    return row * kRowBytes + (static_cast<uint32_t>(line % 2 * kSlots) ^ row) * kSlotBytes;
+  }
+  /// Of a byte of a line. Four tiles on, the same lies four times kTileBytes further.
+  RT_DEVICE static uint32_t at(int line, int byte) {
+    const int tile = line / kTile;
+    const auto place = static_cast<uint32_t>(byte);
+    return static_cast<uint32_t>(tile) * kTileBytes +
+           (of_line(line) ^ of_tile(tile) ^ place / kSlotBytes * kSlotBytes) + place % kSlotBytes;
+  }
+};
+
+/// The part of a lane of the tile `tile` of a panel's lines, from `first_term` on.
+template <typename T, Side side>
+RT_DEVICE Fragment<T, side> load_panel(const std::byte* panel, int tile, int first_term) {
+  const std::byte* lines = panel + static_cast<uint32_t>(tile) * Swizzle::kTileBytes;
+  const uint32_t moved = Swizzle::of_tile(tile);
+  return load_side<T, side>([&](int line, int term) {
+    const uint32_t slot = static_cast<uint32_t>(first_term + term) / kWide<T> * Swizzle::kSlotBytes;
+    return reinterpret_cast<const T*>(lines + (Swizzle::of_line(line) ^ moved ^ slot)) + term % kWide<T>;
+  });
+}
+
+/// Word e of a slot of elements of one term (and of the next term, where elements have two bytes), whose
+/// kWide lines lie side by side: what line e has in those terms.
+template <typename T>
+RT_DEVICE uint32_t word_across(const Word16& first, const Word16& second, int e) {
+  const auto a = bits_as<Vec<uint32_t, 4>>(first), b = bits_as<Vec<uint32_t, 4>>(second);
+  if constexpr (sizeof(T) == 4) {
+    return a.at[e];
+  } else {
+    const uint32_t low = a.at[e / 2], high = b.at[e / 2];
+    return e % 2 == 0 ? (low & 0xffffU) | high << 16 : low >> 16 | (high & 0xffff0000U);
+  }
+}
+
+/// Lines of `terms` elements in panels side by side.
+template <typename T, int lines, int terms>
+struct Panels {
+  static constexpr int kPanelBytes = lines * static_cast<int>(Swizzle::kLineBytes);
+  static_assert(terms % kPanelTerms<T> == 0 && lines % kTile == 0);
+  alignas(16) std::byte at[terms / kPanelTerms<T> * kPanelBytes];
+
+  /// Byte of an element.
+  RT_DEVICE static uint32_t place(int line, int term) {
+    return static_cast<uint32_t>(term / kPanelTerms<T> * kPanelBytes) +
+           Swizzle::at(line, term % kPanelTerms<T> * static_cast<int>(sizeof(T)));
+  }
+  template <Side side>
+  RT_DEVICE Fragment<T, side> load(int tile, int first_term) const {
+    return load_panel<T, side>(at + first_term / kPanelTerms<T> * kPanelBytes, tile,
+                               first_term % kPanelTerms<T>);
+  }
+};
+
+}  // namespace hearth::rt
