@@ -12,6 +12,7 @@
 ///   RT_DEVICE                    a function that kernels call
 ///   RT_UNROLL                    before a loop of constant length, whose copies must have their own
 ///                                registers
+///   RT_NO_UNROLL                 before one that must stay a loop
 ///   RT_SHARED(name, T)           a variable of the block, for instance RT_SHARED(rows, float[16][33]); not
 ///                                set
 ///   RT_DYNAMIC_SHARED(T, name)   T* to the bytes that the launch asked for

@@ -22,6 +22,7 @@
 
 #define RT_DEVICE inline
 #define RT_UNROLL
+#define RT_NO_UNROLL
 #define RT_SHARED(name, ...)         \
   using name##_shared = __VA_ARGS__; \
   static const char name##_key = 0;  \

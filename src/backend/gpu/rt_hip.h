@@ -13,6 +13,7 @@
 /// rt.h for hipcc.
 #define RT_DEVICE __device__ __forceinline__
 #define RT_UNROLL _Pragma("unroll")
+#define RT_NO_UNROLL _Pragma("unroll 1")
 #define RT_SHARED(name, ...)         \
   using name##_shared = __VA_ARGS__; \
   __shared__ name##_shared name

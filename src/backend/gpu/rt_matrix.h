@@ -61,6 +61,12 @@ RT_DEVICE void keep_order(float& value) {
   asm volatile("" : "+v"(value) : : "memory");
   keep_order();
 }
+/// The value, of which the compiler may not know that it was the same the time before: what follows from it
+/// is computed here, and not kept in registers across a loop.
+RT_DEVICE int renewed(int value) {
+  asm volatile("" : "+v"(value));
+  return value;
+}
 /// Keeps the compiler from taking a word apart where it was loaded, which would wait for it there.
 RT_DEVICE void keep_whole(Word16& word) {
   auto parts = bits_as<Vec<uint32_t, 4>>(word);
@@ -75,6 +81,7 @@ RT_DEVICE void add_dot(float&, uint32_t, uint32_t) {}
 RT_DEVICE void keep_order() {}
 RT_DEVICE void keep_order(float&) {}
 RT_DEVICE void keep_whole(Word16&) {}
+RT_DEVICE int renewed(int value) { return value; }
 #endif
 
 template <typename Vector, typename Word>
@@ -120,6 +127,7 @@ RT_DEVICE void add_product(float& c, uint32_t a, uint32_t b) {
 RT_DEVICE void keep_order() {}
 RT_DEVICE void keep_order(float&) {}
 RT_DEVICE void keep_whole(Word16&) {}
+RT_DEVICE int renewed(int value) { return value; }
 template <typename T>
 RT_DEVICE void multiply_half(float* c, const uint32_t* a, uint32_t b0, uint32_t b1) {
   if constexpr (std::is_same_v<T, f16>) {
@@ -149,6 +157,7 @@ void add_dot(float& c, Shown a, uint32_t b) {
 inline void keep_order() {}
 inline void keep_order(float&) {}
 inline void keep_whole(Word16&) {}
+inline int renewed(int value) { return value; }
 template <typename T, int path>
 void multiply_wave(float* c, const uint32_t* a, const uint32_t* b) {
   emu::wmma<path>(emu::Numbers{.are_f16 = std::is_same_v<T, f16>}, c, a, b);

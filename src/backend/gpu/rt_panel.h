@@ -41,15 +41,18 @@ struct Swizzle {
   }
 };
 
-/// The part of a lane of the tile `tile` of a panel's lines, from `first_term` on.
+/// The part of a lane of the tile `tile` of a panel's lines, from `first_term` on. Slots are moved by `by`.
 template <typename T, Side side>
-RT_DEVICE Fragment<T, side> load_panel(const std::byte* panel, int tile, int first_term) {
+RT_DEVICE Fragment<T, side> load_panel(const std::byte* panel, int tile, int first_term, uint32_t by = 0,
+                                       int lane = rt::lane()) {
   const std::byte* lines = panel + static_cast<uint32_t>(tile) * Swizzle::kTileBytes;
-  const uint32_t moved = Swizzle::of_tile(tile);
-  return load_side<T, side>([&](int line, int term) {
-    const uint32_t slot = static_cast<uint32_t>(first_term + term) / kWide<T> * Swizzle::kSlotBytes;
-    return reinterpret_cast<const T*>(lines + (Swizzle::of_line(line) ^ moved ^ slot)) + term % kWide<T>;
-  });
+  const uint32_t moved = Swizzle::of_tile(tile) ^ by;
+  return load_side<T, side>(
+      [&](int line, int term) {
+        const uint32_t slot = static_cast<uint32_t>(first_term + term) / kWide<T> * Swizzle::kSlotBytes;
+        return reinterpret_cast<const T*>(lines + (Swizzle::of_line(line) ^ moved ^ slot)) + term % kWide<T>;
+      },
+      lane);
 }
 
 /// Word e of a slot of elements of one term (and of the next term, where elements have two bytes), whose
@@ -65,7 +68,8 @@ RT_DEVICE uint32_t word_across(const Word16& first, const Word16& second, int e)
   }
 }
 
-/// Lines of `terms` elements in panels side by side.
+/// Lines of `terms` elements in panels side by side. In every other panel slots are moved by half a row, so
+/// that eight neighbors of one line meet no bank twice either.
 template <typename T, int lines, int terms>
 struct Panels {
   static constexpr int kPanelBytes = lines * static_cast<int>(Swizzle::kLineBytes);
@@ -74,13 +78,20 @@ struct Panels {
 
   /// Byte of an element.
   RT_DEVICE static uint32_t place(int line, int term) {
-    return static_cast<uint32_t>(term / kPanelTerms<T> * kPanelBytes) +
-           Swizzle::at(line, term % kPanelTerms<T> * static_cast<int>(sizeof(T)));
+    const int panel = term / kPanelTerms<T>;
+    const uint32_t in_panel = Swizzle::at(line, term % kPanelTerms<T> * static_cast<int>(sizeof(T)));
+    return static_cast<uint32_t>(panel * kPanelBytes) + (in_panel ^ of_panel(panel));
   }
   template <Side side>
-  RT_DEVICE Fragment<T, side> load(int tile, int first_term) const {
-    return load_panel<T, side>(at + first_term / kPanelTerms<T> * kPanelBytes, tile,
-                               first_term % kPanelTerms<T>);
+  RT_DEVICE Fragment<T, side> load(int tile, int first_term, int lane) const {
+    const int panel = first_term / kPanelTerms<T>;
+    return load_panel<T, side>(at + panel * kPanelBytes, tile, first_term % kPanelTerms<T>, of_panel(panel),
+                               lane);
+  }
+
+ private:
+  RT_DEVICE static uint32_t of_panel(int panel) {
+    return static_cast<uint32_t>(panel) % 2 * (Swizzle::kSlots * Swizzle::kSlotBytes);
   }
 };
 

@@ -43,7 +43,7 @@ inline constexpr int kOwn = 8;
 enum class Side : uint8_t { left, right };
 
 /// A lane holds its lines in kRuns runs of kRun terms side by side: line(side, r) from term(r) on. Of the
-/// product it holds element e at (row(e), column(e)).
+/// product it holds element e at (row(e), column(e)). Each is told the lane.
 template <int path>
 struct Layout;
 
@@ -51,55 +51,55 @@ struct Layout;
 template <>
 struct Layout<10> {
   static constexpr int kTerms = kTile;
-  RT_DEVICE static int line(Side side, int) {
-    return side == Side::left ? lane() / 16 * 8 + lane() % 8 : lane() % 16;
+  RT_DEVICE static int line(Side side, int, int lane) {
+    return side == Side::left ? lane / 16 * 8 + lane % 8 : lane % 16;
   }
   template <int kRun>
-  RT_DEVICE static int term(int run) {
+  RT_DEVICE static int term(int run, int) {
     return run * kRun;
   }
-  RT_DEVICE static int row(int e) { return lane() / 16 * 8 + e; }
-  RT_DEVICE static int column(int) { return lane() % 16; }
+  RT_DEVICE static int row(int e, int lane) { return lane / 16 * 8 + e; }
+  RT_DEVICE static int column(int, int lane) { return lane % 16; }
 };
 
 /// RDNA3 ISA guide, 7.9 (wave32).
 template <>
 struct Layout<11> {
   static constexpr int kTerms = kTile;
-  RT_DEVICE static int line(Side, int) { return lane() % 16; }
+  RT_DEVICE static int line(Side, int, int lane) { return lane % 16; }
   template <int kRun>
-  RT_DEVICE static int term(int run) {
+  RT_DEVICE static int term(int run, int) {
     return run * kRun;
   }
-  RT_DEVICE static int row(int e) { return 2 * e + lane() / 16; }
-  RT_DEVICE static int column(int) { return lane() % 16; }
+  RT_DEVICE static int row(int e, int lane) { return 2 * e + lane / 16; }
+  RT_DEVICE static int column(int, int lane) { return lane % 16; }
 };
 
 /// RDNA4 ISA guide, 7.12 (wave32).
 template <>
 struct Layout<12> {
   static constexpr int kTerms = kTile / 2;
-  RT_DEVICE static int line(Side, int) { return lane() % 16; }
+  RT_DEVICE static int line(Side, int, int lane) { return lane % 16; }
   template <int kRun>
-  RT_DEVICE static int term(int run) {
-    return lane() / 16 * 8 + run * kRun;
+  RT_DEVICE static int term(int run, int lane) {
+    return lane / 16 * 8 + run * kRun;
   }
-  RT_DEVICE static int row(int e) { return lane() / 16 * 8 + e; }
-  RT_DEVICE static int column(int) { return lane() % 16; }
+  RT_DEVICE static int row(int e, int lane) { return lane / 16 * 8 + e; }
+  RT_DEVICE static int column(int, int lane) { return lane % 16; }
 };
 
 /// PTX ISA, "Matrix fragments for mma.m16n8k16"; columns 0 to 7 and 8 to 15 are two products.
 template <>
 struct Layout<90> {
   static constexpr int kTerms = kTile / 2;
-  RT_DEVICE static int line(Side, int run) { return lane() / 4 + run % 2 * 8; }
+  RT_DEVICE static int line(Side, int run, int lane) { return lane / 4 + run % 2 * 8; }
   template <int kRun>
-  RT_DEVICE static int term(int run) {
+  RT_DEVICE static int term(int run, int lane) {
     static_assert(kRun == 2);
-    return lane() % 4 * 2 + run / 2 * 8;
+    return lane % 4 * 2 + run / 2 * 8;
   }
-  RT_DEVICE static int row(int e) { return lane() / 4 + e / 2 % 2 * 8; }
-  RT_DEVICE static int column(int e) { return lane() % 4 * 2 + e % 2 + e / 4 * 8; }
+  RT_DEVICE static int row(int e, int lane) { return lane / 4 + e / 2 % 2 * 8; }
+  RT_DEVICE static int column(int e, int lane) { return lane % 4 * 2 + e % 2 + e / 4 * 8; }
 };
 
 template <typename T>
@@ -120,12 +120,12 @@ struct Fragment {
 /// Element (line, term) lies at place(line, term), and up to 16 / sizeof(T) terms, counted from a multiple of
 /// that, side by side.
 template <typename T, Side side, int path = kPathOf<T>, typename Place>
-RT_DEVICE Fragment<T, side, path> load_side(const Place& place) {
+RT_DEVICE Fragment<T, side, path> load_side(const Place& place, int lane = rt::lane()) {
   using Made = Fragment<T, side, path>;
   Made made;
   RT_UNROLL
   for (int r = 0; r < Made::kRuns; ++r) {
-    const T* run = place(Made::Held::line(side, r), Made::Held::template term<Made::kRun>(r));
+    const T* run = place(Made::Held::line(side, r, lane), Made::Held::template term<Made::kRun>(r, lane));
     const auto read = load<T, Made::kRun>(run);
     __builtin_memcpy(&made.words[r * Made::kWords / Made::kRuns], &read, sizeof read);
   }
@@ -148,8 +148,8 @@ RT_DEVICE auto load_right(const T* from, int stride) {
 template <typename T, int path = kPathOf<T>>
 struct Acc {
   float at[kOwn] = {};
-  RT_DEVICE static int row(int e) { return Layout<path>::row(e); }
-  RT_DEVICE static int column(int e) { return Layout<path>::column(e); }
+  RT_DEVICE static int row(int e, int lane = rt::lane()) { return Layout<path>::row(e, lane); }
+  RT_DEVICE static int column(int e, int lane = rt::lane()) { return Layout<path>::column(e, lane); }
 };
 
 template <typename T, int path>
@@ -175,8 +175,12 @@ inline constexpr Side kTakenSide = path == 90 ? Side::right : Side::left;
 
 template <typename T, int path = kPathOf<T>>
 struct FixedAcc : Acc<T, path> {
-  RT_DEVICE static int fixed(int e) { return path == 90 ? Layout<path>::row(e) : Layout<path>::column(e); }
-  RT_DEVICE static int taken(int e) { return path == 90 ? Layout<path>::column(e) : Layout<path>::row(e); }
+  RT_DEVICE static int fixed(int e, int lane = rt::lane()) {
+    return path == 90 ? Layout<path>::row(e, lane) : Layout<path>::column(e, lane);
+  }
+  RT_DEVICE static int taken(int e, int lane = rt::lane()) {
+    return path == 90 ? Layout<path>::column(e, lane) : Layout<path>::row(e, lane);
+  }
 };
 template <typename T, int path = kPathOf<T>>
 using FixedFragment = Fragment<T, kFixedSide<path>, path>;
@@ -272,11 +276,12 @@ RT_DEVICE void for_each_run(const FixedFragment<T, path>& tile, Body body) {
     Vec<uint32_t, kWords> words;
     RT_UNROLL
     for (int w = 0; w < kWords; ++w) {
-      const int at = r * kWords + w;
-      words.at[w] = upper ? tile.words[kRuns * kWords * (kShare - 1) + at] : tile.words[at];
+      const uint32_t low = tile.words[r * kWords + w];
+      const uint32_t high = tile.words[((kShare - 1) * kRuns + r) * kWords + w];
+      words.at[w] = upper ? high : low;
     }
     const int run = upper ? kRuns + r : r;
-    body(Held::Held::line(kFixedSide<path>, r), Held::Held::template term<Held::kRun>(run),
+    body(Held::Held::line(kFixedSide<path>, r, lane()), Held::Held::template term<Held::kRun>(run, lane()),
          bits_as<Vec<T, Held::kRun>>(words));
   }
 }

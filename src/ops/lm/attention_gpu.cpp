@@ -93,7 +93,7 @@ struct RunningRows {
 /// Makes scores of a warp's products of queries, from `own_query` on, and keys.
 template <typename T, int tiles>
 RT_DEVICE void score(rt::FixedAcc<T> (&products)[tiles], const Attention& spec, const ScoreTile& tile,
-                     const int32_t* starts, int own_query) {
+                     const int32_t* starts, int own_query, int lane) {
   const bool all = tile.is_seen(spec);
   RT_UNROLL
   for (int t = 0; t < tiles; ++t) {
@@ -105,8 +105,8 @@ RT_DEVICE void score(rt::FixedAcc<T> (&products)[tiles], const Attention& spec, 
   for (int t = 0; t < tiles; ++t) {
     RT_UNROLL
     for (int e = 0; e < rt::kOwn; ++e) {
-      const int query = own_query + products[t].fixed(e);
-      const int key = tile.first_key + t * rt::kTile + products[t].taken(e);
+      const int query = own_query + products[t].fixed(e, lane);
+      const int key = tile.first_key + t * rt::kTile + products[t].taken(e, lane);
       const int start = starts != nullptr && query < spec.time ? starts[query] : 0;
       if (!spec.sees(query, key, start)) products[t].at[e] = kLowest;
     }
@@ -135,21 +135,26 @@ __global__ void __launch_bounds__(threads) attend(ForwardArrays<T> arrays, Atten
                  .starts = starts_of(starts, first_query, F::kQueries, spec.time)};
 
   RunningRows<T, F> rows;
-  if (F::kCount == 1) copy_rows<threads>(block.queries, queries, first_query, 0);
+  if (F::kCount == 1)
+    copy_rows<threads>(block.queries, queries, first_query, 0, static_cast<int>(threadIdx.x));
   for (; tile.first_key < spec.time; tile.first_key += F::kKeys) {
     if (!tile.may_be_seen(spec)) continue;
     rt::FixedAcc<T> scores[F::kKeyTiles];
     for (int slice = 0; slice < F::kSize; slice += F::kSlice) {
+      const Self self;
       rt::sync_block();
-      if (F::kCount > 1) copy_rows<threads>(block.queries, queries, first_query, slice);
-      copy_rows<threads>(block.keys, keys, tile.first_key, slice);
-      if (slice == 0) copy_columns<threads, F::kKeys, F::kSlice>(block.values, values, tile.first_key, part);
+      if (F::kCount > 1) copy_rows<threads>(block.queries, queries, first_query, slice, self.thread);
+      copy_rows<threads>(block.keys, keys, tile.first_key, slice, self.thread);
+      if (slice == 0)
+        copy_tile<T, F::kKeys, F::kSlice, threads>(values, tile.first_key, part, self.thread,
+                                                   [&](const auto& copy) { copy.put_across(block.values); });
       rt::sync_block();
-      add_products(scores, block.queries, rt::warp(), block.keys);
+      add_products(scores, block.queries, rt::warp(), block.keys, self.lane);
     }
-    score(scores, spec, tile, starts, own_query);
+    const Self self;
+    score(scores, spec, tile, starts, own_query, self.lane);
     rows.take(scores);
-    add_taken(rows.out, scores, block.values);
+    add_taken(rows.out, scores, block.values, self.lane);
   }
   rows.sum.join_lanes(rt::Add());
   RT_UNROLL

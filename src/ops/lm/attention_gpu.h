@@ -45,11 +45,10 @@ RT_DEVICE Score score_of(const Attention& spec, float product) {
 }
 
 /// Heads are padded to one of these sizes; columns are held a slice at a time, so that both sides fit.
-template <typename T, int size>
+template <typename T, int size, int most = sizeof(T) == 4 ? 64 : 128>
 struct Slices {
   static constexpr int kSize = size;
-  static constexpr int kMost = sizeof(T) == 4 ? 64 : 128;
-  static constexpr int kCount = (size + kMost - 1) / kMost;
+  static constexpr int kCount = (size + most - 1) / most;
   static constexpr int kSlice = size / kCount;
   static_assert(kSlice % rt::kTile == 0);
 };
@@ -69,11 +68,28 @@ struct HeadRows {
       if (row < num_rows && column < num_columns) word = *reinterpret_cast<const rt::Word16*>(from);
       return word;
     }
-    rt::Vec<T, kWide> made;
+    // Seldom, so it shall cost no registers: the last element first, and the others push it up.
+    rt::Vec<uint32_t, 4> words = {};
+    RT_NO_UNROLL
+    for (int e = kWide - 1; e >= 0; --e) {
+      const T element = row < num_rows && column + e < num_columns ? from[e] : rt::from_float<T>(0.0F);
+      push(words, element);
+    }
+    return rt::bits_as<rt::Word16>(words);
+  }
+
+ private:
+  RT_DEVICE static void push(rt::Vec<uint32_t, 4>& words, T element) {
+    constexpr int kBits = 8 * static_cast<int>(sizeof(T));
     RT_UNROLL
-    for (int e = 0; e < kWide; ++e)
-      made.at[e] = row < num_rows && column + e < num_columns ? from[e] : rt::from_float<T>(0.0F);
-    return rt::bits_as<rt::Word16>(made);
+    for (int w = 3; w > 0; --w)
+      words.at[w] =
+          kBits == 32 ? words.at[w - 1] : words.at[w] << kBits % 32 | words.at[w - 1] >> (32 - kBits);
+    if constexpr (kBits == 32) {
+      words.at[0] = rt::bits_as<uint32_t>(element);
+    } else {
+      words.at[0] = words.at[0] << kBits | uint32_t{element.bits};
+    }
   }
 };
 
@@ -100,72 +116,96 @@ struct HeadPlace {
   }
 };
 
-/// Copies rows x columns from (first_row, first_column) on, by `threads` threads.
-template <int threads, int rows, int columns, typename T>
-RT_DEVICE void copy_rows(rt::Panels<T, rows, columns>& to, const HeadRows<T>& from, int first_row,
-                         int first_column) {
-  // Eight neighbors have all slots of two lines.
-  constexpr int kSlots = rt::Swizzle::kSlots, kAcross = columns / rt::kPanelTerms<T>;
-  RT_UNROLL
-  for (int first = 0; first < rows * kSlots * kAcross; first += threads) {
-    const int i = first + static_cast<int>(threadIdx.x);
-    if (rows * kSlots * kAcross % threads != 0 && i >= rows * kSlots * kAcross) continue;
-    const int row = i / (2 * kSlots * kAcross) * 2 + i / kSlots % 2;
-    const int column = i / (2 * kSlots) % kAcross * rt::kPanelTerms<T> + i % kSlots * rt::kWide<T>;
-    *reinterpret_cast<rt::Word16*>(to.at + to.place(row, column)) =
-        from.read(first_row + row, first_column + column);
+/// Who a thread is, renewed where a tile begins: what it is good for there would else be kept in registers
+/// that the tiles need.
+struct Self {
+  int thread = rt::renewed(static_cast<int>(threadIdx.x)), lane = rt::renewed(rt::lane());
+};
+
+/// How `threads` threads copy rows x columns of a head: each has words of elements of neighboring rows, kWide
+/// columns of them, and a warp has neighbors of both.
+template <typename T, int rows, int columns>
+struct TileCopy {
+  static constexpr int kWide = rt::kWide<T>, kRows = static_cast<int>(4 / sizeof(T));
+  static constexpr int kGroups = columns / kWide;
+  static constexpr int kNear = kGroups % 8 == 0 ? 8 : kGroups % 4 == 0 ? 4 : 2;
+  static constexpr int kMoves = rows / kRows * kGroups;
+
+  rt::Word16 held[kRows];
+  int row, column;
+
+  RT_DEVICE TileCopy(const HeadRows<T>& from, int first_row, int first_column, int move) {
+    const int rest = move / (4 * kNear);
+    column = (move % kNear + rest % (kGroups / kNear) * kNear) * kWide;
+    row = rest / (kGroups / kNear) * kWide + move / kNear % 4 * kRows;
+    RT_UNROLL
+    for (int r = 0; r < kRows; ++r) held[r] = from.read(first_row + row + r, first_column + column);
   }
-}
-/// The same with a line per column.
-template <int threads, int rows, int columns, typename T>
-RT_DEVICE void copy_columns(rt::Panels<T, columns, rows>& to, const HeadRows<T>& from, int first_row,
-                            int first_column) {
-  // A thread has a word's rows of kWide columns; a warp has neighbors of both.
-  constexpr int kWide = rt::kWide<T>, kRows = static_cast<int>(4 / sizeof(T));
-  constexpr int kGroups = columns / kWide, kNear = kGroups % 8 == 0 ? 8 : kGroups % 4 == 0 ? 4 : 2;
-  constexpr int kMoves = rows / kRows * kGroups;
-  RT_UNROLL
-  for (int first = 0; first < kMoves; first += threads) {
-    const int i = first + static_cast<int>(threadIdx.x);
-    if (kMoves % threads != 0 && i >= kMoves) continue;
-    const int rest = i / (4 * kNear);
-    const int column = (i % kNear + rest % (kGroups / kNear) * kNear) * kWide;
-    const int row = rest / (kGroups / kNear) * kWide + i / kNear % 4 * kRows;
-    const rt::Word16 one = from.read(first_row + row, first_column + column);
-    const rt::Word16 two = kRows == 2 ? from.read(first_row + row + 1, first_column + column) : one;
+  RT_DEVICE void put(rt::Panels<T, rows, columns>& to) const {
+    const uint32_t place = to.place(row, column);
+    RT_UNROLL
+    for (int r = 0; r < kRows; ++r)
+      *reinterpret_cast<rt::Word16*>(to.at + (place ^ rt::Swizzle::of_next(r))) = held[r];
+  }
+  /// With a line per column.
+  RT_DEVICE void put_across(rt::Panels<T, columns, rows>& to) const {
     const uint32_t place = to.place(column, row);
     RT_UNROLL
     for (int e = 0; e < kWide; ++e)
       *reinterpret_cast<rt::Word4*>(to.at + (place ^ rt::Swizzle::of_next(e))) =
-          rt::word_across<T>(one, two, e);
+          rt::word_across<T>(held[0], held[kRows - 1], e);
   }
+};
+
+/// Calls body(copy) for each move of the thread.
+template <typename T, int rows, int columns, int threads, typename Body>
+RT_DEVICE void copy_tile(const HeadRows<T>& from, int first_row, int first_column, int thread, Body body) {
+  using Copy = TileCopy<T, rows, columns>;
+  RT_UNROLL
+  for (int first = 0; first < Copy::kMoves; first += threads) {
+    const int move = first + thread;
+    if (Copy::kMoves % threads != 0 && move >= Copy::kMoves) continue;
+    body(Copy(from, first_row, first_column, move));
+  }
+}
+template <int threads, typename T, int rows, int columns>
+RT_DEVICE void copy_rows(rt::Panels<T, rows, columns>& to, const HeadRows<T>& from, int first_row,
+                         int first_column, int thread) {
+  copy_tile<T, rows, columns, threads>(from, first_row, first_column, thread, [&](const auto& copy) {
+    copy.put(to);
+    rt::keep_order();
+  });
 }
 
 /// sums[t] += a tile of fixed lines * the tile t of taken lines, over all their terms.
 template <typename T, int fixed_lines, int taken_lines, int terms, int tiles>
 RT_DEVICE void add_products(rt::FixedAcc<T> (&sums)[tiles], const rt::Panels<T, fixed_lines, terms>& fixed,
-                            int fixed_tile, const rt::Panels<T, taken_lines, terms>& taken) {
+                            int fixed_tile, const rt::Panels<T, taken_lines, terms>& taken, int lane) {
   static_assert(tiles * rt::kTile == taken_lines);
   constexpr int kPath = rt::kPathOf<T>;
   RT_UNROLL
   for (int c = 0; c < terms; c += rt::kTile) {
-    const auto lines = fixed.template load<rt::kFixedSide<kPath>>(fixed_tile, c);
+    const auto lines = fixed.template load<rt::kFixedSide<kPath>>(fixed_tile, c, lane);
     RT_UNROLL
     for (int t = 0; t < tiles; ++t)
-      rt::multiply_add(sums[t], lines, taken.template load<rt::kTakenSide<kPath>>(t, c));
+      rt::multiply_add(sums[t], lines, taken.template load<rt::kTakenSide<kPath>>(t, c, lane));
+    RT_UNROLL
+    for (int t = 0; t < tiles; ++t) rt::keep_order(sums[t].at[0]);
   }
 }
 /// sums[c] += tiles of fixed lines by taken ones * the tile c of columns of the taken lines.
 template <typename T, int columns, int taken, int tiles, int taken_tiles>
 RT_DEVICE void add_taken(rt::FixedAcc<T> (&sums)[tiles], const rt::FixedAcc<T> (&factors)[taken_tiles],
-                         const rt::Panels<T, columns, taken>& across) {
+                         const rt::Panels<T, columns, taken>& across, int lane) {
   constexpr int kPath = rt::kPathOf<T>;
   RT_UNROLL
   for (int t = 0; t < taken_tiles; ++t) {
     const auto own = rt::fixed_of(factors[t]);
     RT_UNROLL
-    for (int c = 0; c < tiles; ++c)
-      rt::multiply_add(sums[c], own, across.template load<rt::kTakenSide<kPath>>(c, t * rt::kTile));
+    for (int c = 0; c < tiles; ++c) {
+      rt::multiply_add(sums[c], own, across.template load<rt::kTakenSide<kPath>>(c, t * rt::kTile, lane));
+      rt::keep_order(sums[c].at[0]);
+    }
   }
 }
 
@@ -181,7 +221,10 @@ RT_DEVICE void write_rows(const rt::FixedAcc<T> (&sums)[tiles], T* to, int64_t s
       if (row >= spec.time || column >= spec.size) return;
       T* at = to + row * stride + column;
       if (spec.size % kRun == 0) return rt::store(at, run);
-      for (int e = 0; e < kRun && column + e < spec.size; ++e) at[e] = run.at[e];
+      RT_UNROLL
+      for (int e = 0; e < kRun; ++e) {
+        if (column + e < spec.size) at[e] = run.at[e];
+      }
     });
   }
 }

@@ -10,9 +10,13 @@ using ir::NodeView;
 /// One kernel makes dq, a block per rows of q that takes keys tile after tile; another dk and dv, a block per
 /// rows of k that takes queries. Their own rows are `fixed`, the others `taken`: products of q and k, of dout
 /// and v, then sums of what was taken.
-template <typename T, int size>
-struct Backward : Slices<T, size> {
-  using Slices<T, size>::kSlice;
+/// Two sums of 128 columns and scores that wait for another slice are more than fits into registers.
+template <typename T, int size, bool of_keys>
+using BackwardSlices = Slices<T, size, sizeof(T) == 4 || (of_keys && size > 128) ? 64 : 128>;
+
+template <typename T, int size, bool of_keys>
+struct Backward : BackwardSlices<T, size, of_keys> {
+  using BackwardSlices<T, size, of_keys>::kSlice;
   static constexpr bool kNarrow = kSlice <= 64 && sizeof(T) == 2;
   static constexpr int kWarps = kNarrow || rt::kSharedBytes >= 64 * 1024 ? 4 : 2;
   static constexpr int kThreads = kWarps * rt::kWarp;
@@ -21,7 +25,6 @@ struct Backward : Slices<T, size> {
   static constexpr int kTakenTiles = kTaken / rt::kTile;
   static constexpr int kOutTiles = kSlice / rt::kTile;
 
-  template <bool of_keys>
   struct Shared {
     struct Nothing {};
     using Across = rt::Panels<T, kSlice, kTaken>;
@@ -30,7 +33,7 @@ struct Backward : Slices<T, size> {
     Across across_a;
     std::conditional_t<of_keys, Across, Nothing> across_b;
   };
-  static_assert(sizeof(Shared<true>) <= rt::kSharedBytes);
+  static_assert(sizeof(Shared) <= rt::kSharedBytes);
 };
 
 template <typename T>
@@ -84,12 +87,11 @@ struct BackwardHead {
 /// Adds what one tile of taken rows gives to a block's sums.
 template <typename T, int size, bool of_keys>
 struct BackwardBlock {
-  using B = Backward<T, size>;
-  using Shared = typename B::template Shared<of_keys>;
+  using B = Backward<T, size, of_keys>;
+  using Shared = typename B::Shared;
   Shared& block;
   const Attention& spec;
   int part;
-  bool holds_fixed = false;
   rt::PerFixed<T> lse, delta;    ///< of fixed queries
   float taken_lse, taken_delta;  ///< of the taken query of the lane's number
   rt::FixedAcc<T> sums_a[B::kOutTiles], sums_b[of_keys ? B::kOutTiles : 1];
@@ -107,38 +109,44 @@ struct BackwardBlock {
     }
   }
 
+  RT_DEVICE void copy_fixed(const BackwardHead<T>& head, int first_fixed, int slice, int thread) {
+    copy_rows<B::kThreads>(block.fixed_a, of_keys ? head.k : head.q, first_fixed, slice, thread);
+    copy_rows<B::kThreads>(block.fixed_b, of_keys ? head.v : head.dout, first_fixed, slice, thread);
+  }
+  /// With a single slice the fixed rows must be there already.
   RT_DEVICE void take(const BackwardHead<T>& head, const ScoreTile& tile) {
     constexpr int kThreads = B::kThreads;
     const int first_fixed = of_keys ? tile.first_key : tile.first_query;
     const int first_taken = of_keys ? tile.first_query : tile.first_key;
-    const HeadRows<T>& fixed_a = of_keys ? head.k : head.q;
-    const HeadRows<T>& fixed_b = of_keys ? head.v : head.dout;
     const HeadRows<T>& taken_a = of_keys ? head.q : head.k;
     const HeadRows<T>& taken_b = of_keys ? head.dout : head.v;
     rt::FixedAcc<T> products[B::kTakenTiles], dprobabilities[B::kTakenTiles];
     for (int slice = 0; slice < B::kSize; slice += B::kSlice) {
+      const Self self;
       rt::sync_block();
-      if (B::kCount > 1 || !holds_fixed) {
-        copy_rows<kThreads>(block.fixed_a, fixed_a, first_fixed, slice);
-        copy_rows<kThreads>(block.fixed_b, fixed_b, first_fixed, slice);
-        holds_fixed = true;
-      }
-      copy_rows<kThreads>(block.taken_a, taken_a, first_taken, slice);
-      copy_rows<kThreads>(block.taken_b, taken_b, first_taken, slice);
-      if (slice == 0) {
-        copy_columns<kThreads, B::kTaken, B::kSlice>(block.across_a, taken_a, first_taken, part);
-        if constexpr (of_keys) {
-          copy_columns<kThreads, B::kTaken, B::kSlice>(block.across_b, taken_b, first_taken, part);
-          read_taken_lse(head, first_taken);
-        }
-      }
+      if (B::kCount > 1) copy_fixed(head, first_fixed, slice, self.thread);
+      const bool is_own = B::kCount == 1 || slice == part;
+      copy_tile<T, B::kTaken, B::kSlice, kThreads>(taken_a, first_taken, slice, self.thread,
+                                                   [&](const auto& copy) {
+                                                     copy.put(block.taken_a);
+                                                     if (is_own) copy.put_across(block.across_a);
+                                                   });
+      copy_tile<T, B::kTaken, B::kSlice, kThreads>(taken_b, first_taken, slice, self.thread,
+                                                   [&](const auto& copy) {
+                                                     copy.put(block.taken_b);
+                                                     if constexpr (of_keys) {
+                                                       if (is_own) copy.put_across(block.across_b);
+                                                     }
+                                                   });
+      if constexpr (of_keys) read_taken_lse(head, first_taken);
       rt::sync_block();
-      add_products(products, block.fixed_a, rt::warp(), block.taken_a);
-      add_products(dprobabilities, block.fixed_b, rt::warp(), block.taken_b);
+      add_products(products, block.fixed_a, rt::warp(), block.taken_a, self.lane);
+      add_products(dprobabilities, block.fixed_b, rt::warp(), block.taken_b, self.lane);
     }
-    make_factors(products, dprobabilities, tile, head.starts);
-    if constexpr (of_keys) add_taken(sums_b, dprobabilities, block.across_b);
-    add_taken(sums_a, products, block.across_a);
+    const Self self;
+    make_factors(products, dprobabilities, tile, head.starts, self.lane);
+    if constexpr (of_keys) add_taken(sums_b, dprobabilities, block.across_b, self.lane);
+    add_taken(sums_a, products, block.across_a, self.lane);
   }
 
  private:
@@ -151,14 +159,14 @@ struct BackwardBlock {
   /// Makes probabilities of dprobabilities, and of products the gradients of the products.
   RT_DEVICE void make_factors(rt::FixedAcc<T> (&products)[B::kTakenTiles],
                               rt::FixedAcc<T> (&dprobabilities)[B::kTakenTiles], const ScoreTile& tile,
-                              const int32_t* starts) {
+                              const int32_t* starts, int lane) {
     const bool all = tile.is_seen(spec);
     const int first_fixed = (of_keys ? tile.first_key : tile.first_query) + rt::warp() * rt::kTile;
     RT_UNROLL
     for (int t = 0; t < B::kTakenTiles; ++t) {
       RT_UNROLL
       for (int e = 0; e < rt::kOwn; ++e) {
-        const int taken = t * rt::kTile + products[t].taken(e);
+        const int taken = t * rt::kTile + products[t].taken(e, lane);
         float own_lse = lse[e], own_delta = delta[e];
         if constexpr (of_keys) {
           own_lse = rt::shuffle(taken_lse, taken);
@@ -167,7 +175,7 @@ struct BackwardBlock {
         const Score score = score_of(spec, products[t].at[e]);
         float probability = rt::fast_exp(score.value - own_lse);
         if (!all) {
-          const int fixed = first_fixed + products[t].fixed(e);
+          const int fixed = first_fixed + products[t].fixed(e, lane);
           const int query = of_keys ? tile.first_query + taken : fixed;
           const int key = of_keys ? fixed : tile.first_key + taken;
           const int start = starts != nullptr && query < spec.time ? starts[query] : 0;
@@ -184,8 +192,8 @@ struct BackwardBlock {
 
 template <typename T, int size, int threads>
 __global__ void __launch_bounds__(threads) gradient_of_queries(BackwardArrays<T> arrays, Attention spec) {
-  using B = Backward<T, size>;
-  using Block = typename B::template Shared<false>;
+  using B = Backward<T, size, false>;
+  using Block = typename B::Shared;
   RT_SHARED(shared, Block);
   const int sample = static_cast<int>(blockIdx.z) / B::kCount, head = static_cast<int>(blockIdx.y);
   const int part = static_cast<int>(blockIdx.z) % B::kCount * B::kSlice;
@@ -194,6 +202,7 @@ __global__ void __launch_bounds__(threads) gradient_of_queries(BackwardArrays<T>
   const BackwardHead<T> rows(arrays, spec, sample, head);
   BackwardBlock<T, size, false> block(shared, spec, part);
   block.read_lse(rows, first_query);
+  if (B::kCount == 1) block.copy_fixed(rows, first_query, 0, static_cast<int>(threadIdx.x));
   ScoreTile tile{.first_query = first_query,
                  .num_queries = B::kFixed,
                  .first_key = 0,
@@ -209,14 +218,16 @@ __global__ void __launch_bounds__(threads) gradient_of_queries(BackwardArrays<T>
 /// Every query head of the key head, one after another.
 template <typename T, int size, int threads>
 __global__ void __launch_bounds__(threads) gradient_of_keys(BackwardArrays<T> arrays, Attention spec) {
-  using B = Backward<T, size>;
-  using Block = typename B::template Shared<true>;
+  using B = Backward<T, size, true>;
+  using Block = typename B::Shared;
   RT_SHARED(shared, Block);
   const int sample = static_cast<int>(blockIdx.z) / B::kCount, group = spec.heads / spec.kv_heads;
   const int part = static_cast<int>(blockIdx.z) % B::kCount * B::kSlice;
   const int first_head = static_cast<int>(blockIdx.y) * group;
   const int first_key = static_cast<int>(blockIdx.x) * B::kFixed;
   BackwardBlock<T, size, true> block(shared, spec, part);
+  if (B::kCount == 1)
+    block.copy_fixed({arrays, spec, sample, first_head}, first_key, 0, static_cast<int>(threadIdx.x));
   for (int head = first_head; head < first_head + group; ++head) {
     const BackwardHead<T> rows(arrays, spec, sample, head);
     ScoreTile tile{.first_query = spec.causal ? first_key / B::kTaken * B::kTaken : 0,
@@ -237,13 +248,15 @@ __global__ void __launch_bounds__(threads) gradient_of_keys(BackwardArrays<T> ar
 
 template <typename T, int size>
 ir::Kernel make(const Attention& spec, bool documents) {
-  using B = Backward<T, size>;
+  using OfQueries = Backward<T, size, false>;
+  using OfKeys = Backward<T, size, true>;
   const int64_t num_dots = static_cast<int64_t>(spec.batch) * spec.time * spec.heads;
-  const auto blocks = [&](int heads) {
-    return rt::Dim3{static_cast<unsigned>(divided_up(spec.time, B::kFixed)), static_cast<unsigned>(heads),
-                    static_cast<unsigned>(spec.batch * B::kCount)};
+  const auto shape = [&](auto of, int heads) {
+    return rt::Shape{rt::Dim3{static_cast<unsigned>(divided_up(spec.time, of.kFixed)),
+                              static_cast<unsigned>(heads), static_cast<unsigned>(spec.batch * of.kCount)},
+                     rt::Dim3{of.kThreads, 1, 1}};
   };
-  const rt::Dim3 of_queries = blocks(spec.heads), of_keys = blocks(spec.kv_heads);
+  const rt::Shape of_queries = shape(OfQueries(), spec.heads), of_keys = shape(OfKeys(), spec.kv_heads);
   const auto run = [=](const KernelArgs& args) {
     auto* delta = reinterpret_cast<float*>(args.workspace);
     const BackwardArrays<T> arrays{
@@ -257,12 +270,11 @@ ir::Kernel make(const Attention& spec, bool documents) {
         .dq = output_of<T>(args, 0),
         .dk = output_of<T>(args, 1),
         .dv = output_of<T>(args, 2)};
-    const rt::Dim3 threads{B::kThreads, 1, 1};
     void* stream = args.stream->handle();
     rt::launch(dot_heads<T>, {divided_up(num_dots, kBlockThreads / rt::kWarp), kBlockThreads}, stream,
                input_of<T>(args, AttentionGradIn::out), arrays.dout, delta, num_dots, spec.size);
-    rt::launch(gradient_of_queries<T, size, B::kThreads>, {of_queries, threads}, stream, arrays, spec);
-    rt::launch(gradient_of_keys<T, size, B::kThreads>, {of_keys, threads}, stream, arrays, spec);
+    rt::launch(gradient_of_queries<T, size, OfQueries::kThreads>, of_queries, stream, arrays, spec);
+    rt::launch(gradient_of_keys<T, size, OfKeys::kThreads>, of_keys, stream, arrays, spec);
   };
   return {.run = run, .workspace_bytes = num_dots * int64_t{sizeof(float)}};
 }
