@@ -49,7 +49,7 @@ class Runner {
   }
   std::byte* place(ir::ValueId id) {
     if (id == ir::kNone) return nullptr;
-    const Type& type = graph_.values[static_cast<size_t>(id)].type;
+    const ir::Type& type = graph_.values[static_cast<size_t>(id)].type;
     std::byte* const made = room(type.num_bytes());
     if (is_floating(type.dtype)) return made;
     const std::vector<std::byte> zeros(static_cast<size_t>(type.num_bytes()));

@@ -85,14 +85,17 @@ void Counters::add(const Counters& block, double times) {
   least_lines += times * block.least_lines;
   block_lines += times * block.block_lines;
   lds_bytes = std::max(lds_bytes, block.lds_bytes);
+  vgprs = block.vgprs;
+  wgp_mode = block.wgp_mode;
 }
 
 void print(const Counters& counters, std::FILE* file) {
   std::fprintf(file, "counted launches=%.0f blocks=%.0f waves=%.0f wave_cycles=%.0f passes=%.0f",
                counters.launches, counters.blocks, counters.waves, counters.wave_cycles, counters.passes);
-  std::fprintf(file, " least_passes=%.0f lines=%.0f least_lines=%.0f block_lines=%.0f lds=%.0f",
+  std::fprintf(file,
+               " least_passes=%.0f lines=%.0f least_lines=%.0f block_lines=%.0f lds=%.0f vgprs=%.0f wgp=%d",
                counters.least_passes, counters.lines, counters.least_lines, counters.block_lines,
-               counters.lds_bytes);
+               counters.lds_bytes, counters.vgprs, counters.wgp_mode ? 1 : 0);
   for (size_t k = 0; k < kUnitNames.size(); ++k)
     std::fprintf(file, " %s=%.0f", kUnitNames[k], counters.executed[k]);
   std::fprintf(file, "\n");

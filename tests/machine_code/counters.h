@@ -37,6 +37,8 @@ struct Counters {
   double lines = 0, least_lines = 0;    ///< of 128 bytes that vector memory instructions touch, and if packed
   double block_lines = 0;               ///< each counted once in a block
   double lds_bytes = 0;                 ///< of a block, the greatest
+  double vgprs = 0;                     ///< of a lane, as the kernel's descriptor says
+  bool wgp_mode = false;                ///< a block's waves share both compute units of a WGP
 
   void add(const Counters& block, double times);
 };

@@ -375,6 +375,9 @@ void launch(const Kernel& kernel, Size blocks, Size threads, void** arguments, s
   counts().by_kernel[kernel.name] += block.executed();
   Counters counters = block.take_counters();
   counters.launches = 1;
+  // GRANULATED_WORKITEM_VGPR_COUNT and WGP_MODE of compute_pgm_rsrc1 (LLVM's AMDGPU usage).
+  counters.vgprs = 8 * ((kernel.rsrc1 & 63) + 1);
+  counters.wgp_mode = (kernel.rsrc1 >> 29 & 1) != 0;
   counts().counters[kernel.name].add(counters, static_cast<double>(all) / static_cast<double>(order.size()));
 }
 
