@@ -1,23 +1,36 @@
 #!/usr/bin/env python3
-"""What kernels need of AMD's GPUs: turns the compiler's remarks (tools/kernels hip) into bench/KERNELS.md.
+"""Kernels on AMD's GPUs: turns what the instruction emulator counted and the compiler's remarks (tools/kernels hip) into bench/KERNELS.md.
 
-Ends with status 1 and names the kernel where registers spill, scratch memory is used, a warp has not 32 lanes, or
-matrix instructions are missing.
+kernels.py LOG CASES FILE, or kernels.py --bars LOG CASES, which prints `bar NAME VALUE` lines of what was counted for gfx1100.
+Ends with status 1 and names the kernel where registers spill, scratch memory is used, a warp has not 32 lanes, matrix
+instructions are missing, or bounds of kernel_counts.py are broken.
 """
 
 import re
-import subprocess
 import sys
 from pathlib import Path
+
+import gpu_model
+import kernel_counts
+from kernel_counts import short_name
 
 FIELDS = {"VGPRs": "VGPRs", "SGPRs": "SGPRs", "LDS Size [bytes/block]": "LDS", "Occupancy [waves/SIMD]": "waves",
           "ScratchSize [bytes/lane]": "scratch", "SGPRs Spill": "sgpr_spill", "VGPRs Spill": "vgpr_spill"}
 HEAD = """# Kernels on AMD's GPUs
 
-Made by `tools/kernels hip`; do not edit. What hipcc 5.7 (gfx1201: clang 19) says of every kernel: vector and scalar registers, bytes of shared
-memory (without what a launch adds), waves that fit a SIMD, matrix instructions (v_wmma) in its code. Warps have 32 lanes,
-nothing spills, nothing uses scratch memory, kernels of matrix tiles have matrix instructions where the GPU has them: else the
-command fails. No AMD GPU has run them yet.
+Made by `tools/kernels hip`; do not edit. No AMD GPU has run these kernels yet.
+
+First what the cases of bench/gpu_cases.py take: each kernel's compiled code is executed by an instruction emulator (a few blocks stand for a
+launch), and bench/gpu_model.py makes cycles of what it counts: those of the busiest unit, or of waves that wait, whichever is more. Units are
+taken to overlap perfectly: a lower bound. Instructions are in millions and of a whole wave; passes of shared memory and lines of 128
+bytes are beside the fewest that could do; waves are those of a SIMD; a case's rate stands in the row of its longest kernel.
+"""
+REMARKS = """
+## What the compiler says
+
+hipcc 5.7 (gfx1201: clang 19), of every kernel: vector and scalar registers, bytes of shared memory (without what a launch adds), waves
+that fit a SIMD, matrix instructions (v_wmma) in its code. Warps have 32 lanes, nothing spills, nothing uses scratch memory, kernels of
+matrix tiles have matrix instructions where the GPU has them: else the command fails.
 
 | kernel | source | target | VGPRs | SGPRs | shared memory | waves | v_wmma |
 | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -57,30 +70,65 @@ def faults(record):
     return found
 
 
-def short_name(mangled):
-    """`losses<bf16>` of the mangled name."""
-    name = subprocess.run(["c++filt", mangled], capture_output=True, text=True, check=True).stdout
-    name = name.replace("(anonymous namespace)::", "").replace("hearth::rt::", "").replace("hearth::ops::", "")
-    return re.search(r"(\w+(?:<[^(]*>)?)\(", name).group(1)
+def remarks_table(records):
+    text = REMARKS
+    for r in sorted(records, key=lambda r: (r["source"], r["short"], r["target"])):
+        text += (f"| `{r['short']}` | {Path(r['source']).name} | {r['target']} | {r['VGPRs']} | {r['SGPRs']} | {r['LDS']} | "
+                 f"{r['waves']} | {r['matrix']} |\n")
+    return text
 
 
-def main():
-    log = Path(sys.argv[1]).read_text(encoding="utf-8", errors="replace")
+def read_counts(log, cases, target):
+    """What was counted for a target; fails where nothing was."""
+    counted = kernel_counts.read_cases(log, cases, target)
+    if missing := [case["name"] for case in cases if case["name"] not in counted]:
+        sys.exit(f"expected counts of every case for {target}, got none of {', '.join(missing)}")
+    return counted
+
+
+def report(bad):
+    for sentence in bad:
+        print(sentence)
+    sys.exit(1 if bad else 0)
+
+
+def print_bars(log, cases):
+    counted = read_counts(log, cases, "gfx1100")
+    for name, value, unit, wanted in kernel_counts.bars_of(cases, counted, gpu_model.usual_gpu("gfx1100")):
+        print(f"bar {name} {value:.1f}  {kernel_counts.UNITS[unit]}, {'met' if value >= wanted else 'missed'}: {wanted}")
+    bad, loose = kernel_counts.check_bounds(cases, counted, "gfx1100")
+    print(*loose, sep="\n")
+    report(bad)
+
+
+def write_tables(log, cases, path):
     records = read(log)
     if not records:
         sys.exit("expected the compiler's remarks on kernels, got none")
     for r in records:
         r["short"] = short_name(r["name"])
+    bad = [f"{r['short']} on {r['target']}: {'; '.join(faults(r))}" for r in records if faults(r)]
     text = HEAD
-    for r in sorted(records, key=lambda r: (r["source"], r["short"], r["target"])):
-        text += (f"| `{r['short']}` | {Path(r['source']).name} | {r['target']} | {r['VGPRs']} | {r['SGPRs']} | {r['LDS']} | "
-                 f"{r['waves']} | {r['matrix']} |\n")
-    Path(sys.argv[2]).write_text(text, encoding="utf-8")
-    bad = [r for r in records if faults(r)]
-    for r in bad:
-        print(f"{r['short']} on {r['target']}: {'; '.join(faults(r))}")
-    print(f"{len(records)} kernels, {len(bad)} with faults; wrote {sys.argv[2]}")
-    sys.exit(1 if bad else 0)
+    for target in ("gfx1100", "gfx1201"):
+        counted = read_counts(log, cases, target)
+        text += kernel_counts.tables(cases, counted, target)
+        broken, loose = kernel_counts.check_bounds(cases, counted, target)
+        print(*loose, sep="\n")
+        bad += broken
+    path.write_text(text + remarks_table(records), encoding="utf-8")
+    print(f"{len(records)} kernels, {len(bad)} faults; wrote {path}")
+    report(bad)
+
+
+def main():
+    bars = sys.argv[1] == "--bars"
+    log, folder = sys.argv[1 + bars:3 + bars]
+    text = Path(log).read_text(encoding="utf-8", errors="replace")
+    cases = kernel_counts.load_cases(folder)
+    if bars:
+        print_bars(text, cases)
+    else:
+        write_tables(text, cases, Path(sys.argv[3]))
 
 
 if __name__ == "__main__":

@@ -20,3 +20,40 @@ hip_compiler() {
   if [[ $1 == gfx12* ]]; then COMPILER=("$CLANG" --rocm-path=/usr "--hip-device-lib-path=$LIBRARY"); fi
 }
 PATH=$PATH:$(echo /usr/lib/llvm-1[0-9]/bin | tr ' ' :)
+
+# --- What becomes of them, executed by tests/machine_code.
+EMULATOR=build/machine_code
+
+# emulator_tables: its instruction tables, made outside the Debian 13 system; fails where they cannot be had.
+emulator_tables() {
+  local generation
+  tools/deps isa || return
+  mkdir -p $EMULATOR
+  for generation in gfx11 gfx12; do
+    python3 tests/machine_code/generate.py build/isa $generation $EMULATOR/$generation.new >$EMULATOR/$generation.log ||
+      fail "no instruction tables for $generation"
+    cmp -s $EMULATOR/$generation.new $EMULATOR/$generation.cpp || cp $EMULATOR/$generation.new $EMULATOR/$generation.cpp
+  done
+}
+# emulator: the library that stands in for libamdhip64, in $EMULATOR/build.
+emulator() {
+  cmake -G Ninja -S tests/machine_code -B $EMULATOR/build -DTABLES="$ROOT/$EMULATOR" >$EMULATOR/configure.log 2>&1 ||
+    fail "$(cat $EMULATOR/configure.log)"
+  cmake --build $EMULATOR/build
+}
+# kernels_of TARGET PROGRAM...: programs of the HIP build, linked with kernels for another target, as $EMULATOR/PROGRAM_TARGET.
+kernels_of() {
+  local target=$1 program command to=$EMULATOR/$1
+  shift
+  mkdir -p "$to"
+  newer_library "$target"
+  printf '%s\n' src/ops/*/*_gpu.cpp | xargs -P "$JOBS" -n 1 tools/machine_code kernel "$target"
+  cp build/hip/libhearth_ops.a "$to"
+  ar r "$to/libhearth_ops.a" "$to"/*.o
+  for program in "$@"; do
+    command=$(ninja -C build/hip -t commands "$program" | tail -1)
+    command=${command%% && cd *}
+    command=${command/ libhearth_ops.a / $ROOT/$to/libhearth_ops.a }
+    (cd build/hip && eval "$(sed -E "s| -o [^ ]*$program | -o $ROOT/$EMULATOR/${program}_$target |" <<<"$command")")
+  done
+}

@@ -1,6 +1,7 @@
-// run_graph FILE: runs each node of a graph (ir/text.h) once on the first GPU, on memory of its own, whole
-// numbers zero and the rest as it comes. What each kernel costs is for others to count: an instruction
-// emulator, a profiler.
+// run_graph FILE: runs each node of a graph (ir/text.h) once on the first GPU, on memory of its own, and
+// prints what it computes and moves at least. Whole numbers are zero, of a leaf called "spread" below 1000,
+// and the rest is as it comes. What each kernel costs is for others to count: an instruction emulator, a
+// profiler.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -35,6 +36,8 @@ class Runner {
     kernel.run({.in = in, .out = out, .workspace = room(kernel.workspace_bytes), .stream = &stream_});
     stream_.synchronize();
     memory_.clear();
+    const ir::Cost cost = ir::cost_of(graph_, node);
+    fmt::print("node {} flops={:.0f} bytes={:.0f}\n", node.op->name, cost.flops, cost.bytes);
   }
   void run() {
     for (const ir::Node& node : graph_.nodes) {
@@ -49,11 +52,14 @@ class Runner {
   }
   std::byte* place(ir::ValueId id) {
     if (id == ir::kNone) return nullptr;
-    const ir::Type& type = graph_.values[static_cast<size_t>(id)].type;
-    std::byte* const made = room(type.num_bytes());
-    if (is_floating(type.dtype)) return made;
-    const std::vector<std::byte> zeros(static_cast<size_t>(type.num_bytes()));
-    stream_.copy_in(made, zeros.data(), type.num_bytes());
+    const ir::Value& value = graph_.values[static_cast<size_t>(id)];
+    std::byte* const made = room(value.type.num_bytes());
+    if (is_floating(value.type.dtype)) return made;
+    std::vector<int32_t> numbers(static_cast<size_t>(value.type.num_bytes()) / sizeof(int32_t) + 1);
+    if (value.name == "spread" && value.type.dtype == DType::i32) {
+      for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int32_t>(i * 7919 % 1000);
+    }
+    stream_.copy_in(made, numbers.data(), value.type.num_bytes());
     stream_.synchronize();
     return made;
   }

@@ -84,6 +84,7 @@ void Counters::add(const Counters& block, double times) {
   lines += times * block.lines;
   least_lines += times * block.least_lines;
   block_lines += times * block.block_lines;
+  traffic_lines += block.traffic_lines;
   lds_bytes = std::max(lds_bytes, block.lds_bytes);
   vgprs = block.vgprs;
   wgp_mode = block.wgp_mode;
@@ -93,9 +94,10 @@ void print(const Counters& counters, std::FILE* file) {
   std::fprintf(file, "counted launches=%.0f blocks=%.0f waves=%.0f wave_cycles=%.0f passes=%.0f",
                counters.launches, counters.blocks, counters.waves, counters.wave_cycles, counters.passes);
   std::fprintf(file,
-               " least_passes=%.0f lines=%.0f least_lines=%.0f block_lines=%.0f lds=%.0f vgprs=%.0f wgp=%d",
+               " least_passes=%.0f lines=%.0f least_lines=%.0f block_lines=%.0f traffic_lines=%.0f lds=%.0f "
+               "vgprs=%.0f wgp=%d",
                counters.least_passes, counters.lines, counters.least_lines, counters.block_lines,
-               counters.lds_bytes, counters.vgprs, counters.wgp_mode ? 1 : 0);
+               counters.traffic_lines, counters.lds_bytes, counters.vgprs, counters.wgp_mode ? 1 : 0);
   for (size_t k = 0; k < kUnitNames.size(); ++k)
     std::fprintf(file, " %s=%.0f", kUnitNames[k], counters.executed[k]);
   std::fprintf(file, "\n");
@@ -127,7 +129,6 @@ Passes passes_of(uint32_t on, const uint64_t* address, uint32_t bytes) {
 }
 
 Lines lines_of(uint32_t on, const uint64_t* address, uint32_t bytes, std::array<uint64_t, 128>& found) {
-  constexpr uint64_t kLine = 128;
   std::array<uint64_t, 32> starts;
   size_t num_starts = 0, num_found = 0;
   const auto add_line = [&](uint64_t line) {
@@ -138,10 +139,11 @@ Lines lines_of(uint32_t on, const uint64_t* address, uint32_t bytes, std::array<
     if ((on >> lane & 1) == 0) continue;
     if (std::find(starts.begin(), starts.begin() + num_starts, address[lane]) == starts.begin() + num_starts)
       starts[num_starts++] = address[lane];
-    add_line(address[lane] / kLine);
-    add_line((address[lane] + bytes - 1) / kLine);
+    add_line(address[lane] / kLineBytes);
+    add_line((address[lane] + bytes - 1) / kLineBytes);
   }
-  return {static_cast<int>(num_found), static_cast<int>((num_starts * bytes + kLine - 1) / kLine)};
+  return {static_cast<int>(num_found),
+          static_cast<int>((num_starts * bytes + kLineBytes - 1) / kLineBytesBytes)};
 }
 
 }  // namespace machine_code

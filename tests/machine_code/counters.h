@@ -35,10 +35,11 @@ struct Counters {
   double wave_cycles = 0;               ///< of all waves, from start to end, each as if it were alone
   double passes = 0, least_passes = 0;  ///< of 32 banks of shared memory, and without any conflict
   double lines = 0, least_lines = 0;    ///< of 128 bytes that vector memory instructions touch, and if packed
-  double block_lines = 0;               ///< each counted once in a block
-  double lds_bytes = 0;                 ///< of a block, the greatest
-  double vgprs = 0;                     ///< of a lane, as the kernel's descriptor says
-  bool wgp_mode = false;                ///< a block's waves share both compute units of a WGP
+  double block_lines = 0;    ///< each counted once in a block for what is read, once for what is written
+  double traffic_lines = 0;  ///< the same in a launch, as far as it can be told from blocks that ran
+  double lds_bytes = 0;      ///< of a block, the greatest
+  double vgprs = 0;          ///< of a lane, as the kernel's descriptor says
+  bool wgp_mode = false;     ///< a block's waves share both compute units of a WGP
 
   void add(const Counters& block, double times);
 };
@@ -51,6 +52,7 @@ struct Passes {
   int taken = 0, least = 0;
 };
 Passes passes_of(uint32_t on, const uint64_t* address, uint32_t bytes);
+constexpr uint64_t kLineBytes = 128;
 /// Lines of 128 bytes that the lanes touch, of which `visit` hears each once, and the fewest that could hold
 /// the bytes.
 struct Lines {

@@ -6,7 +6,7 @@
 //   MACHINE_CODE_POISON=7fbadbad              what registers, shared memory and allocations hold at first
 //   MACHINE_CODE_REPORT=FILE                  kernels of the program and what each executed (counters.h)
 //   MACHINE_CODE_BLOCKS=0                     of a launch that run, spread over it, to count those of large
-//   ones; 0: all
+//   ones (24 GiB of memory without poison, no races between blocks); 0: all
 #define __HIP_PLATFORM_AMD__  // NOLINT(bugprone-reserved-identifier): HIP asks for it.
 #include <hip/hip_runtime_api.h>
 
@@ -29,7 +29,9 @@ namespace {
 
 using namespace machine_code;
 
-constexpr size_t kMemory = size_t{4} << 30, kGap = 4096;
+constexpr size_t kGap = 4096;
+/// Launches of which only some blocks run leave most memory untouched, and so it costs none.
+size_t memory_bytes() { return size_t{settings().most_blocks == 0 ? 4u : 24u} << 30; }
 
 struct Recording {
   std::vector<std::function<void()>> steps;
@@ -182,7 +184,7 @@ void* allocated(size_t bytes) {
   auto* made = static_cast<std::byte*>(std::aligned_alloc(kGap, whole));
   if (made == nullptr) return nullptr;
   const uint32_t poison = settings().poison;
-  for (size_t i = kGap; i + sizeof poison <= whole; i += sizeof poison)
+  for (size_t i = kGap; settings().most_blocks == 0 && i + sizeof poison <= whole; i += sizeof poison)
     std::memcpy(made + i, &poison, sizeof poison);
   allow(reinterpret_cast<uint64_t>(made + kGap), bytes);
   return made + kGap;
@@ -268,7 +270,7 @@ hipError_t hipGetDeviceProperties(hipDeviceProp_t* gpu, int) {
   std::memset(gpu, 0, sizeof *gpu);
   std::snprintf(gpu->name, sizeof gpu->name, "machine code of %s", state().target.c_str());
   std::snprintf(gpu->gcnArchName, sizeof gpu->gcnArchName, "%s", state().target.c_str());
-  gpu->totalGlobalMem = kMemory;
+  gpu->totalGlobalMem = memory_bytes();
   gpu->sharedMemPerBlock = 65536;
   gpu->multiProcessorCount = 4;
   gpu->warpSize = 32;
@@ -276,14 +278,14 @@ hipError_t hipGetDeviceProperties(hipDeviceProp_t* gpu, int) {
   return hipSuccess;
 }
 hipError_t hipMemGetInfo(size_t* free, size_t* total) {
-  *total = kMemory;
-  *free = kMemory - state().used;
+  *total = memory_bytes();
+  *free = memory_bytes() - state().used;
   return hipSuccess;
 }
 
 hipError_t hipMalloc(void** memory, size_t bytes) {
   const std::lock_guard lock(state().mutex);
-  if (state().used + bytes > kMemory || (*memory = allocated(bytes)) == nullptr)
+  if (state().used + bytes > memory_bytes() || (*memory = allocated(bytes)) == nullptr)
     return answer(hipErrorOutOfMemory);
   state().memory[*memory] = bytes;
   state().used += bytes;

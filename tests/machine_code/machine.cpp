@@ -3,6 +3,7 @@
 #include <immintrin.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <mutex>
 #include <random>
@@ -41,6 +42,13 @@ Allocation* find_allocation(uint64_t address, uint64_t bytes, uint64_t& begin) {
   of_launch = launch_number;
   begin = at->first;
   return &at->second;
+}
+
+std::map<uint64_t, Allocation>::iterator allocation_with(uint64_t line) {
+  auto at = allocations.upper_bound((line + 1) * kLineBytes - 1);
+  if (at == allocations.begin()) return allocations.end();
+  --at;
+  return line * kLineBytes < at->second.end ? at : allocations.end();
 }
 
 std::string at_bytes(uint32_t bytes, uint64_t address) {
@@ -174,9 +182,23 @@ void Block::run(const std::byte* packet, const std::byte* arguments, const uint3
   counters_.blocks += 1;
   counters_.waves += static_cast<double>(waves_.size());
   for (const auto& wave : waves_) counters_.wave_cycles += static_cast<double>(wave->clock);
-  counters_.block_lines += static_cast<double>(lines_.size());
   counters_.lds_bytes = static_cast<double>(shared_.size());
-  lines_.clear();
+  for (size_t way = 0; way < lines_.size(); ++way) {
+    counters_.block_lines += static_cast<double>(lines_[way].size());
+    for (const uint64_t line : lines_[way]) {
+      if (const auto at = allocation_with(line); at != allocations.end()) traffic_[at->first][way] += 1;
+    }
+    lines_[way].clear();
+  }
+}
+
+double Block::least_traffic(double times) const {
+  double sum = 0;
+  for (const auto& [begin, lines] : traffic_) {
+    const double all = static_cast<double>(allocations.at(begin).end - begin) / kLineBytes;
+    for (const double of_way : lines) sum += std::min(times * of_way, std::ceil(all));
+  }
+  return sum;
 }
 
 /// The waves leave a barrier together.
@@ -189,12 +211,13 @@ void Block::meet() {
   }
 }
 
-void Block::count_lines(uint32_t on, const uint64_t* address, uint32_t bytes) {
+void Block::count_lines(uint32_t on, const uint64_t* address, uint32_t bytes, Way way) {
   std::array<uint64_t, 128> found;
   const Lines lines = lines_of(on, address, bytes, found);
   counters_.lines += lines.touched;
   counters_.least_lines += lines.least;
-  lines_.insert(found.begin(), found.begin() + lines.touched);
+  if (way.read) lines_[0].insert(found.begin(), found.begin() + lines.touched);
+  if (way.written) lines_[1].insert(found.begin(), found.begin() + lines.touched);
 }
 void Block::count_passes(uint32_t on, const uint64_t* address, uint32_t bytes) {
   const Passes passes = passes_of(on, address, bytes);
@@ -230,7 +253,7 @@ std::byte* Block::global(uint64_t address, uint32_t bytes, bool writes, bool ato
     throw Fault{(writes ? "writes " : "reads ") + at_bytes(bytes, address) + ", which are in no allocation"};
   }
   if (address % std::min(bytes, 4u) != 0) throw Fault{at_bytes(bytes, address) + " are not aligned"};
-  if (bytes < 4 || atomic) return reinterpret_cast<std::byte*>(address);
+  if (bytes < 4 || atomic || settings().most_blocks != 0) return reinterpret_cast<std::byte*>(address);
   if (found->visits.empty()) found->visits.resize((found->end - begin) / 4 + 1);
   const auto me = static_cast<uint32_t>(index_ + 1);
   for (uint64_t word = (address - begin) / 4; word < (address + bytes - begin) / 4; ++word) {
@@ -329,6 +352,15 @@ std::vector<uint64_t> packet_of(const Kernel& kernel, Size blocks, Size threads,
   return memory;
 }
 
+/// One of each of `count` equal parts of [0, all), at golden sections of theirs: no axis of a grid keeps
+/// step.
+uint64_t sample(uint64_t i, uint64_t count, uint64_t all) {
+  constexpr double kGolden = 0.6180339887498949;
+  const double place = (static_cast<double>(i) + 0.5) * kGolden;
+  const uint64_t begin = i * all / count, end = (i + 1) * all / count;
+  return begin + static_cast<uint64_t>((place - std::floor(place)) * static_cast<double>(end - begin));
+}
+
 /// What the kernel's descriptor asks of the hardware beyond what is modelled.
 void check_modes(const Kernel& kernel) {
   const uint32_t rounding = kernel.rsrc1 >> 12 & 15, denormals = kernel.rsrc1 >> 16 & 15;
@@ -355,7 +387,7 @@ void launch(const Kernel& kernel, Size blocks, Size threads, void** arguments, s
   _mm_setcsr(saved & ~kFlushes);
   const uint64_t most = settings().most_blocks, all = blocks.count();
   std::vector<uint64_t> order(most == 0 ? all : std::min(most, all));
-  for (uint64_t i = 0; i < order.size(); ++i) order[i] = (2 * i + 1) * all / (2 * order.size());
+  for (uint64_t i = 0; i < order.size(); ++i) order[i] = sample(i, order.size(), all);
   if (settings().order == Settings::Order::reverse) std::ranges::reverse(order);
   std::mt19937_64 random(settings().seed);
   if (settings().order == Settings::Order::random) std::ranges::shuffle(order, random);
@@ -375,6 +407,7 @@ void launch(const Kernel& kernel, Size blocks, Size threads, void** arguments, s
   counts().by_kernel[kernel.name] += block.executed();
   Counters counters = block.take_counters();
   counters.launches = 1;
+  counters.traffic_lines = block.least_traffic(static_cast<double>(all) / static_cast<double>(order.size()));
   // GRANULATED_WORKITEM_VGPR_COUNT and WGP_MODE of compute_pgm_rsrc1 (LLVM's AMDGPU usage).
   counters.vgprs = 8 * ((kernel.rsrc1 & 63) + 1);
   counters.wgp_mode = (kernel.rsrc1 >> 29 & 1) != 0;

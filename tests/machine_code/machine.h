@@ -7,6 +7,7 @@
 // order that a seed chooses.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -62,10 +63,16 @@ class Block {
   std::byte* global(uint64_t address, uint32_t bytes, bool writes, bool atomic);
   const std::byte* readable(uint64_t address, uint32_t bytes);
 
-  void count_lines(uint32_t on, const uint64_t* address, uint32_t bytes);
+  struct Way {
+    bool read, written;
+  };
+  void count_lines(uint32_t on, const uint64_t* address, uint32_t bytes, Way way);
   void count_passes(uint32_t on, const uint64_t* address, uint32_t bytes);
   /// Of the blocks that have run, and from here on of the next ones.
   Counters take_counters() { return std::exchange(counters_, {}); }
+  /// Lines that a launch reads and writes at least, when `times` as many blocks run as have: of an allocation
+  /// no more than it has.
+  double least_traffic(double times) const;
 
  private:
   void start(Wave& wave, const std::byte* packet, const std::byte* arguments, const uint32_t id[3]);
@@ -86,7 +93,9 @@ class Block {
   uint64_t argument_begin_ = 0, argument_end_ = 0;
   uint64_t executed_ = 0;  ///< instructions
   Counters counters_;
-  std::unordered_set<uint64_t> lines_;  ///< of global memory that the block has met
+  std::array<std::unordered_set<uint64_t>, 2>
+      lines_;  ///< of global memory that the block has read, and written
+  std::map<uint64_t, std::array<double, 2>> traffic_;  ///< of all blocks, in each allocation
 };
 
 // For Access::locate, whose context is the wave.

@@ -210,7 +210,10 @@ void execute_lanes(Wave& wave, const Instruction& in) {
 /// lines.
 void count_access(Wave& wave, const Instruction& in, const Access& x) {
   if (in.encoding == Encoding::scratch) return;
-  if (in.encoding != Encoding::ds) return wave.block->count_lines(x.on, x.address, in.access_bytes);
+  if (in.encoding != Encoding::ds) {
+    return wave.block->count_lines(x.on, x.address, in.access_bytes,
+                                   {.read = in.op->loads, .written = in.op->stores});
+  }
   const std::string_view name = in.op->name;
   const bool two = name.find("2ADDR") != name.npos;
   const uint64_t step = in.access_bytes * (name.find("STRIDE64") != name.npos ? 64u : 1u);

@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""gpu_cases.py write DIR: the cases of bench/KERNELS.md as graphs of one node, DIR/CASE.NUMBER.ir (bench/micro/run_graph.cpp runs them).
+
+The steps of Llama 1B come from `hearth dump`; their equal nodes are one graph, how often they occur is in DIR/cases.json.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass
+class Case:
+    """What one bar is made of, in part or in whole."""
+
+    name: str
+    bar: str
+    unit: str  # what the bar counts: peak, tflops, bandwidth or mfu
+    target: float
+    blocks: int = 8  # of each launch that are run
+    nodes: list = field(default_factory=list)  # (text, how often)
+
+
+LEAF = re.compile(r"^\w+ (%\d+) \"[^\"]*\" : (\S.*\])")
+NODE = re.compile(r"^(%[^=]*) = (\w+)\(([^)]*)\)(?: (\{.*\}))? : ([^#]*\])")
+TYPE = re.compile(r"\w+\[[^\]]*\]")
+# Whose whole numbers are rows of a table: not all the same.
+SPREADS = {"embedding", "embedding_grad", "head_cross_entropy_train", "head_cross_entropy"}
+
+
+def graph(op, inputs, outputs, attrs=""):
+    """The text of a graph of one node; an input of "none" is absent."""
+    lines, names = [], []
+    for i, kind in enumerate(inputs):
+        if kind == "none":
+            names.append("none")
+            continue
+        name = "spread" if op in SPREADS and kind.startswith("i32") else f"in{i}"
+        lines.append(f'input %{i} "{name}" : {kind}')
+        names.append(f"%{i}")
+    made = ", ".join(f"%{len(inputs) + i}" for i in range(len(outputs)))
+    attrs = f" {{{attrs}}}" if attrs else ""
+    lines.append(f"{made} = {op}({', '.join(names)}){attrs} : {', '.join(outputs)}")
+    lines.append(f"return {made}")
+    return "\n".join(lines) + "\n"
+
+
+def matmuls():
+    for layout, attrs in (("nt", "transpose_b=1"), ("nn", ""), ("tn", "transpose_a=1")):
+        text = graph("matmul", ["bf16[4096, 4096]"] * 2, ["bf16[4096, 4096]"], attrs)
+        yield Case(f"matmul-{layout}", f"matmul-{layout}", "peak", 70 if layout == "tn" else 75, 4, [(text, 1)])
+
+
+def attentions():
+    x, lse = "bf16[2048, 4096]", "f32[2048, 32]"
+    attrs = "heads=32, kv_heads=32, head_size=128, scale=0.088, window=0, softcap=0.0, batch=1, causal=1"
+    yield Case("attention", "attention", "tflops", 45, 32, [(graph("attention", [x, x, x, "none"], [x, lse], attrs), 1)])
+    text = graph("attention_grad", [x, x, x, x, lse, x, "none"], [x, x, x], attrs)
+    yield Case("attention_grad", "attention-backward", "tflops", 32, 32, [(text, 1)])
+
+
+def convolutions():
+    """ResNet-50's 3x3 at 64 images."""
+    for channels, side in ((64, 56), (128, 28), (256, 14), (512, 7)):
+        x, w = f"bf16[64, {side}, {side}, {channels}]", f"[3, 3, {channels}, {channels}]"
+        attrs = "stride=1, padding=1"
+        for name, op, inputs, output, more in (
+                ("forward", "conv2d", [x, "bf16" + w], x, ""),
+                ("data", "conv2d_grad_input", [x, "bf16" + w], x, f", in_h={side}, in_w={side}"),
+                ("weight", "conv2d_grad_weight", [x, x], "f32" + w, ", kernel_h=3, kernel_w=3")):
+            yield Case(f"conv-{name}-{channels}", f"conv-{name}", "tflops", 60, 8, [(graph(op, inputs, [output], attrs + more), 1)])
+
+
+def quantized():
+    n, k = 4096, 4096
+    parts = {"nf4": [f"u8[{n * k // 2}]", f"u8[{n * k // 64}]", f"f32[{n * k // 64 // 256}]", "f32[1]"], "int8": [f"i8[{n}, {k}]", f"f32[{n}]"]}
+    for m in (256, 4096):
+        for form in parts:
+            for way, back in (("", ""), ("-back", ", back=1")):
+                text = graph("quantized_linear", [f"bf16[{m}, {n if back else k}]", *parts[form]], [f"bf16[{m}, {k if back else n}]"],
+                             f'format="{form}", rows={n}, columns={k}{back}')
+                yield Case(f"{form}-m{m}{way}", f"{form}-m{m}", "tflops", 55, 8, [(text, 1)])
+
+
+def heads():
+    x, w = "bf16[2048, 2048]", "[128256, 2048]"
+    for name, more, outputs in (("head", "", [x, "f32" + w]), ("head-frozen", ", frozen=1", [x])):
+        text = graph("head_cross_entropy_train", [x, "bf16" + w, "i32[2048]", "f32[]"], ["f32[2048]", *outputs], "rows=256, softcap=0.0" + more)
+        yield Case(name, name, "tflops", 60, 1, [(text, 1)])
+
+
+def streams():
+    """What memory alone should limit, at the sizes of Llama 1B with 8192 tokens."""
+    x, h, w, row = "f32[8192, 2048]", "bf16[8192, 8192]", "f32[2048]", "f32[8192]"
+    moments = ["u8[8192, 2048]", "f32[65536]"]
+    scalars = ["f32[]", "f32[]"]
+    adam = "beta1=0.9, beta2=0.999, eps=1e-08, weight_decay=0.01"
+    for name, bar, op, inputs, outputs, attrs in (
+            ("rms_norm", "norms", "rms_norm", [x, w], [x, row], "eps=1e-05, offset=0.0"),
+            ("layer_norm", "norms", "layer_norm", [x, w, w], [x, row, row], "eps=1e-05"),
+            ("rms_norm_grad", "norm-gradients", "rms_norm_grad", [x, w, row, x], [x, w], "offset=0.0"),
+            ("layer_norm_grad", "norm-gradients", "layer_norm_grad", [x, w, row, x, row], [x, w, w], ""),
+            ("embedding_grad", "embedding-gradient", "embedding_grad", ["i32[8192]", x], ["f32[128256, 2048]"], "rows=128256"),
+            ("adamw", "optimizers", "adamw_update", [x, x, *scalars, x, x, "f32[]"], [x, x, x], adam),
+            ("adamw8bit", "optimizers", "adamw8bit_update", [x, x, *scalars, *moments, *moments, "f32[]"], [x, *moments, *moments], adam),
+            ("add", "elementwise", "add", [x, x], [x], ""),
+            ("cast", "elementwise", "cast", [x], ["bf16[8192, 2048]"], 'dtype="bf16"'),
+            ("glu", "elementwise", "glu", [h, h], [h], 'activation="silu"'),
+            ("glu_grad", "elementwise", "glu_grad", [h, h, h], [h, h], 'activation="silu"'),
+            ("add3", "elementwise", "fused_elementwise", [x, x, x], [x], 'program="add(i0,i1);add(t0,i2)"')):
+        yield Case(name, bar, "bandwidth", 85, 64, [(graph(op, inputs, outputs, attrs), 1)])
+
+
+def nodes_of(dump):
+    """The nodes of a graph's text that differ, each alone, and how often it occurs."""
+    types, count = {"none": "none"}, {}
+    for line in dump.splitlines():
+        if leaf := LEAF.match(line):
+            types[leaf[1]] = leaf[2]
+        elif node := NODE.match(line):
+            outputs = TYPE.findall(node[5])
+            types.update(zip(node[1].split(", "), outputs))
+            # Dropout's salt tells its nodes apart and costs nothing.
+            attrs = re.sub(r"salt=\d+", "salt=0", (node[4] or "{}")[1:-1])
+            text = graph(node[2], [types[name] for name in node[3].split(", ")], outputs, attrs)
+            times = 1
+            # The head takes its rows a part at a time: some parts stand for all.
+            if node[2] == "head_cross_entropy_train" and "i32[8192]" in text:
+                text, times = text.replace("[8192", "[2048"), 4
+            count[text] = count.get(text, 0) + times
+    return list(count.items())
+
+
+def steps(program):
+    """Steps of Llama 1B as GPUs run them: 4 x 2048 tokens, one micro-batch."""
+    for name, recipe in (("llama1b-full", "llama-full"), ("llama1b-lora", "llama-lora")):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "config.json").write_text((ROOT / "bench/configs/llama-3.2-1b.json").read_text(encoding="utf-8"), encoding="utf-8")
+            command = [program, "dump", ROOT / f"recipes/{recipe}.yaml", "precision=bf16", f"model={folder}", "data.path=none.txt",
+                       "train.batch=4", "data.context=2048", "device=emulated"]
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            sys.exit(f"{' '.join(map(str, command))}: {done.stderr}")
+        yield Case(name, name, "mfu", 45, 1, nodes_of(done.stdout))
+
+
+def all_cases(program):
+    return [*matmuls(), *attentions(), *convolutions(), *quantized(), *heads(), *streams(), *steps(program)]
+
+
+def write(folder, program):
+    """A file for each node, `runs` with each and the blocks that stand for a launch, and cases.json: of each case, all but its
+    nodes, and how often each of them occurs."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    cases, runs = [], []
+    for case in all_cases(program):
+        for i, (text, _) in enumerate(case.nodes):
+            (folder / f"{case.name}.{i}.ir").write_text(text, encoding="utf-8")
+            runs.append(f"{case.name}.{i} {case.blocks}\n")
+        cases.append(vars(case) | {"nodes": [times for _, times in case.nodes]})
+    (folder / "runs").write_text("".join(runs), encoding="utf-8")
+    (folder / "cases.json").write_text(json.dumps(cases, indent=1) + "\n", encoding="utf-8")
+    return cases
+
+
+if __name__ == "__main__":
+    made = write(Path(sys.argv[2]), ROOT / "build/cpu/hearth")
+    print(f"{len(made)} cases, {sum(len(case['nodes']) for case in made)} nodes in {sys.argv[2]}")
