@@ -13,7 +13,7 @@ LAUNCH_SECONDS = 5e-6  # between the kernels of a step, as in src/cost/device.cp
 # Passes of shared memory and lines of 128 bytes beside the least.
 MOST = {"passes": 1.0, "lines": 1.1}
 EXCEPTIONS = Path(__file__).with_name("kernel_exceptions.json")
-UNITS = {"peak": "% of peak", "tflops": "TFLOP/s", "bandwidth": "% of bandwidth", "mfu": "% MFU"}
+UNITS = {"peak": "% of peak by cycles", "tflops": "TFLOP/s", "bandwidth": "% of bandwidth", "mfu": "% MFU"}
 
 
 @dataclass
@@ -56,14 +56,14 @@ def seconds_of(nodes, gpu, unit):
 
 
 def rate_of(nodes, gpu, unit):
-    """In the unit of the bar: percent of the peak or the bandwidth, or TFLOP/s."""
+    """In the unit of the bar: TFLOP/s, percent of the bandwidth, of the peak at the boost clock (mfu), or at the same clock (peak)."""
     seconds = seconds_of(nodes, gpu, unit)
     flops = sum(node.times * node.flops for node in nodes)
     if unit == "tflops":
         return flops / seconds / 1e12
     if unit == "bandwidth":
         return 100 * sum(node.times * node.bytes for node in nodes) / seconds / gpu.bytes_per_second
-    return 100 * flops / seconds / gpu.peak_flops()
+    return 100 * flops / seconds / gpu.peak_flops() / (gpu_model.SUSTAINED if unit == "peak" else 1)
 
 
 def bars_of(cases, counted, gpu):
@@ -92,9 +92,9 @@ def rows_of(case, nodes, gpu):
     for first, (k, limit, cycles) in enumerate(kernels):
         counts = [k.matrix, k.vector + k.quarter + k.double, k.scalar + k.scalar_load, k.shared, k.load + k.store, k.control]
         cells = ["" if first else case["name"], f"`{short_name(k.name)}`", *(f"{count / 1e6:.2f}" for count in counts),
-                 f"{k.passes_of_least():.2f}" if k.passes else "", f"{k.lines_of_least():.2f}", f"{k.vgprs:.0f}", f"{k.lds:.0f}",
+                 f"{k.passes_of_least():.2f}" if k.passes else "", f"{k.lines_of_least():.2f}", f"{k.vgprs:.0f}", f"{k.scratch:.0f}", f"{k.lds:.0f}",
                  f"{k.occupancy():.0f}", f"{k.launches * cycles / 1e3:.0f}", limit,
-                 f"{100 * k.launches * cycles / gpu.hertz / seconds:.0f}%", "" if first else rate]
+                 f"{100 * k.launches * cycles / gpu.clock() / seconds:.0f}%", "" if first else rate]
         yield "| " + " | ".join(cells) + " |\n"
 
 
@@ -118,8 +118,8 @@ def tables(cases, counted, target):
     text += "| bar | modeled | wanted |\n| --- | --- | --- |\n"
     for name, value, unit, wanted in bars_of(cases, counted, gpu):
         text += f"| {name} | {value:.1f} {UNITS[unit]} | {wanted} |\n"
-    text += ("\n| case | kernel | matrix | vector | scalar | LDS | memory | control | passes / least | lines / least | VGPRs | LDS bytes "
-             "| waves | kcycles | limit | share | rate |\n|" + " --- |" * 17 + "\n")
+    text += ("\n| case | kernel | matrix | vector | scalar | LDS | memory | control | passes / least | lines / least | VGPRs | scratch "
+             "| LDS bytes | waves | kcycles | limit | share | rate |\n|" + " --- |" * 18 + "\n")
     for case in cases:
         if case["name"] in counted and case["unit"] != "mfu":
             text += "".join(rows_of(case, counted[case["name"]], gpu))

@@ -86,6 +86,7 @@ void Counters::add(const Counters& block, double times) {
   block_lines += times * block.block_lines;
   traffic_lines += block.traffic_lines;
   lds_bytes = std::max(lds_bytes, block.lds_bytes);
+  scratch_bytes = block.scratch_bytes;
   vgprs = block.vgprs;
   wgp_mode = block.wgp_mode;
 }
@@ -95,9 +96,10 @@ void print(const Counters& counters, std::FILE* file) {
                counters.launches, counters.blocks, counters.waves, counters.wave_cycles, counters.passes);
   std::fprintf(file,
                " least_passes=%.0f lines=%.0f least_lines=%.0f block_lines=%.0f traffic_lines=%.0f lds=%.0f "
-               "vgprs=%.0f wgp=%d",
+               "scratch=%.0f vgprs=%.0f wgp=%d",
                counters.least_passes, counters.lines, counters.least_lines, counters.block_lines,
-               counters.traffic_lines, counters.lds_bytes, counters.vgprs, counters.wgp_mode ? 1 : 0);
+               counters.traffic_lines, counters.lds_bytes, counters.scratch_bytes, counters.vgprs,
+               counters.wgp_mode ? 1 : 0);
   for (size_t k = 0; k < kUnitNames.size(); ++k)
     std::fprintf(file, " %s=%.0f", kUnitNames[k], counters.executed[k]);
   std::fprintf(file, "\n");
@@ -142,8 +144,7 @@ Lines lines_of(uint32_t on, const uint64_t* address, uint32_t bytes, std::array<
     add_line(address[lane] / kLineBytes);
     add_line((address[lane] + bytes - 1) / kLineBytes);
   }
-  return {static_cast<int>(num_found),
-          static_cast<int>((num_starts * bytes + kLineBytes - 1) / kLineBytesBytes)};
+  return {static_cast<int>(num_found), static_cast<int>((num_starts * bytes + kLineBytes - 1) / kLineBytes)};
 }
 
 }  // namespace machine_code

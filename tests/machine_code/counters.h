@@ -38,6 +38,7 @@ struct Counters {
   double block_lines = 0;    ///< each counted once in a block for what is read, once for what is written
   double traffic_lines = 0;  ///< the same in a launch, as far as it can be told from blocks that ran
   double lds_bytes = 0;      ///< of a block, the greatest
+  double scratch_bytes = 0;  ///< of a lane: registers that spill, arrays
   double vgprs = 0;          ///< of a lane, as the kernel's descriptor says
   bool wgp_mode = false;     ///< a block's waves share both compute units of a WGP
 

@@ -409,6 +409,7 @@ void launch(const Kernel& kernel, Size blocks, Size threads, void** arguments, s
   counters.launches = 1;
   counters.traffic_lines = block.least_traffic(static_cast<double>(all) / static_cast<double>(order.size()));
   // GRANULATED_WORKITEM_VGPR_COUNT and WGP_MODE of compute_pgm_rsrc1 (LLVM's AMDGPU usage).
+  counters.scratch_bytes = kernel.scratch_bytes;
   counters.vgprs = 8 * ((kernel.rsrc1 & 63) + 1);
   counters.wgp_mode = (kernel.rsrc1 >> 29 & 1) != 0;
   counts().counters[kernel.name].add(counters, static_cast<double>(all) / static_cast<double>(order.size()));
