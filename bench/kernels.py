@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Kernels on AMD's GPUs: turns what the instruction emulator counted and the compiler's remarks (tools/kernels hip) into bench/KERNELS.md.
 
-kernels.py LOG CASES FILE, or kernels.py --bars LOG CASES, which prints `bar NAME VALUE` lines of what was counted for gfx1100.
+kernels.py LOG CASES FILE, or kernels.py --bars LOG CASES, which prints `bar NAME VALUE` lines of what was counted for gfx1100, or
+kernels.py --model LOG, which compares modeled with published rates of rocBLAS.
 Ends with status 1 and names the kernel where registers spill, scratch memory is used, a warp has not 32 lanes, matrix
 instructions are missing, or bounds of kernel_counts.py are broken.
 """
@@ -120,7 +121,30 @@ def write_tables(log, cases, path):
     report(bad)
 
 
+# TFLOP/s of f16 on an RX 7900 XTX by n, PyTorch 2.9 and 2.10 with ROCm 7 (ROCm issue 5725, zzc0721/torch-performance-test-data
+# issues 68 and 103).
+PUBLISHED = {4096: (95, 101), 2048: (58, 65), 1024: (24.5, 25.7)}
+
+
+def check_model(log):
+    """The best kernel of each size in a log with `== library N` before each report; wrong is what is off by more than 20%."""
+    gpu = next(gpu for gpu in gpu_model.GPUS if gpu.name == "rx7900xtx")
+    reports = re.findall(r"^== library (\d+)\n(.*?)(?=^== |\Z)", log, re.M | re.S)
+    bad = [] if reports else ["expected reports of rocBLAS's kernels, got none"]
+    for n, report_of in ((int(n), text) for n, text in reports):
+        seconds = min(gpu_model.seconds_of([k], gpu) for k in gpu_model.read_counted(report_of)) + gpu_model.CALL_SECONDS
+        rate = 2 * n**3 / seconds / 1e12
+        low, high = PUBLISHED[n]
+        off = rate / high - 1 if rate > high else rate / low - 1 if rate < low else 0
+        print(f"rocBLAS {n}^3: modeled {rate:.1f} TFLOP/s, published {low} to {high}: {100 * off:+.0f}%")
+        if abs(off) > 0.2:
+            bad.append(f"the model is off by {100 * off:.0f}% at {n}^3")
+    report(bad)
+
+
 def main():
+    if sys.argv[1] == "--model":
+        return check_model(Path(sys.argv[2]).read_text(encoding="utf-8", errors="replace"))
     bars = sys.argv[1] == "--bars"
     log, folder = sys.argv[1 + bars:3 + bars]
     text = Path(log).read_text(encoding="utf-8", errors="replace")

@@ -370,6 +370,7 @@ const std::map<std::string_view, ByHand>& all() {
       {"S_WAIT_IDLE", wait_idle},
       {"S_NOP", none},
       {"S_SLEEP", none},
+      {"S_SETPRIO", none},
       {"S_CLAUSE", none},
       {"S_DELAY_ALU", none},
       {"S_SENDMSG", none},

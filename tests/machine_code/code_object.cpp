@@ -86,14 +86,24 @@ class Reader {
   const std::byte* end_;
 };
 
-Node metadata_of(const std::byte* elf, const Elf64_Ehdr& head) {
+/// What a note says of each kernel; code objects that were joined have a note of each.
+std::vector<Node> kernels_of(const std::byte* elf, const Elf64_Ehdr& head) {
+  std::vector<Node> found;
   for (int i = 0; i < head.e_phnum; ++i) {
     const auto part = read<Elf64_Phdr>(elf, head.e_phoff + static_cast<size_t>(i) * sizeof(Elf64_Phdr));
     if (part.p_type != PT_NOTE) continue;
-    const auto note = read<Elf64_Nhdr>(elf, part.p_offset);
-    return Reader(elf + part.p_offset + sizeof note + (note.n_namesz + 3) / 4 * 4, note.n_descsz).node();
+    for (uint64_t at = part.p_offset; at + sizeof(Elf64_Nhdr) < part.p_offset + part.p_filesz;) {
+      const auto note = read<Elf64_Nhdr>(elf, at);
+      at += sizeof note + (note.n_namesz + 3) / 4 * 4;
+      const Node metadata = Reader(elf + at, note.n_descsz).node();
+      at += (note.n_descsz + 3) / 4 * 4;
+      const auto all = metadata.map.find("amdhsa.kernels");
+      if (all != metadata.map.end())
+        found.insert(found.end(), all->second.list.begin(), all->second.list.end());
+    }
+    return found;
   }
-  return {};
+  return found;
 }
 
 std::map<std::string, uint64_t> symbols_of(const std::byte* elf, const Elf64_Ehdr& head) {
@@ -144,25 +154,28 @@ CodeObject::CodeObject(const std::byte* elf, size_t bytes) {
   }
   decoded_.resize(bytes_ / 4);
   const auto symbols = symbols_of(elf, head);
-  const Node metadata = metadata_of(elf, head);
-  const auto all = metadata.map.find("amdhsa.kernels");
-  if (all == metadata.map.end()) return;
-  for (const Node& node : all->second.list) {
+  for (const Node& node : kernels_of(elf, head)) {
     Kernel kernel{.object = this, .name = node.map.at(".name").text};
     const uint64_t at = symbols.at(node.map.at(".symbol").text);
     const std::byte* descriptor = static_cast<const std::byte*>(image) + at;
     kernel.lds_bytes = read<uint32_t>(descriptor, 0);
     kernel.scratch_bytes = read<uint32_t>(descriptor, 4);
-    kernel.argument_bytes = read<uint32_t>(descriptor, 8);
+    // The descriptor may leave the size to the metadata.
+    kernel.argument_bytes = std::max(read<uint32_t>(descriptor, 8),
+                                     static_cast<uint32_t>(node.map.at(".kernarg_segment_size").number));
     kernel.entry = base_ + at + static_cast<uint64_t>(read<int64_t>(descriptor, 16));
     kernel.rsrc1 = read<uint32_t>(descriptor, 48);
     kernel.rsrc2 = read<uint32_t>(descriptor, 52);
     kernel.properties = read<uint16_t>(descriptor, 56);
+    if (const auto most = node.map.find(".max_flat_workgroup_size"); most != node.map.end())
+      kernel.most_threads = static_cast<uint32_t>(most->second.number);
     if (const auto arguments = node.map.find(".args"); arguments != node.map.end()) {
       for (const Node& argument : arguments->second.list) {
+        const auto name = argument.map.find(".name");
         kernel.arguments.push_back({static_cast<int>(argument.map.at(".offset").number),
                                     static_cast<int>(argument.map.at(".size").number),
-                                    argument.map.at(".value_kind").text});
+                                    argument.map.at(".value_kind").text,
+                                    name == argument.map.end() ? "" : name->second.text});
       }
     }
     kernels_[kernel.name] = std::move(kernel);

@@ -19,6 +19,7 @@ struct Fault {
 struct Argument {
   int offset = 0, size = 0;
   std::string kind;  ///< as the metadata names it: by_value, global_buffer, hidden_block_count_x...
+  std::string name;  ///< where the metadata has it
 };
 
 class CodeObject;
@@ -30,6 +31,7 @@ struct Kernel {
   uint64_t entry = 0;
   uint32_t argument_bytes = 0, lds_bytes = 0, scratch_bytes = 0, rsrc1 = 0, rsrc2 = 0;
   uint16_t properties = 0;
+  uint32_t most_threads = 0;  ///< of a block
 };
 
 struct Instruction;

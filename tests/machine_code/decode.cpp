@@ -51,7 +51,7 @@ class Decoder {
     else if (generation_ == 12 && (w >> 24 == 0xec || w >> 24 == 0xed || w >> 24 == 0xee))
       flat12();
     else if (generation_ == 11 && w >> 26 == 0x38)
-      one(Encoding::mubuf, bits(25, 18), 8);
+      buffer11();
     else if (w >> 23 == 0x17d)
       sop1();
     else if (w >> 23 == 0x17e)
@@ -318,6 +318,24 @@ class Decoder {
     out_.returns = (bits(54, 52) & 1) != 0 || !out_.op->stores;
   }
 
+  /// Raw buffers take the rules of global memory; their place and size stand in four scalar registers.
+  void buffer11() {
+    one(Encoding::mubuf, bits(25, 18), 8);
+    const std::string global = "GLOBAL" + std::string(out_.op->name).substr(6);
+    for (const Table& table : gfx11_tables()) {
+      if (table.encoding != Encoding::global) continue;
+      const auto found = std::ranges::find(table.operations, global, &Operation::name);
+      if (found == table.operations.end()) return;
+      out_.op = &*found;
+    }
+    memory_registers(bits(39, 32), bits(47, 40), bits(47, 40));
+    if (bits(54, 54) == 0) out_.s[0] = kNone;
+    out_.resource = static_cast<uint16_t>(4 * bits(52, 48));
+    out_.scalar_d = static_cast<uint16_t>(bits(63, 56));
+    out_.offset = static_cast<int>(bits(11, 0));
+    out_.returns = bits(14, 14) != 0 || !out_.op->stores;
+  }
+
   void use(uint16_t first, int width) {
     if (first == kNone || width == 0) return;
     if (first < 106 || first >= kVector)
@@ -325,7 +343,8 @@ class Decoder {
   }
   void list_registers() {
     const Operation& op = *out_.op;
-    const bool of_caches = out_.by_hand != nullptr && out_.encoding == Encoding::global;
+    const bool of_caches =
+        out_.by_hand != nullptr && (out_.encoding == Encoding::global || out_.encoding == Encoding::mubuf);
     if (of_caches) return;
     switch (out_.encoding) {
       case Encoding::smem:
@@ -335,6 +354,7 @@ class Decoder {
       case Encoding::ds:
       case Encoding::flat:
       case Encoding::global:
+      case Encoding::mubuf:
       case Encoding::scratch: {
         const bool wide =
             out_.encoding == Encoding::flat || (out_.encoding == Encoding::global && out_.scalar_d >= kNull);
@@ -342,6 +362,7 @@ class Decoder {
         use(out_.s[1], op.stores || out_.by_hand != nullptr ? op.bits[1] : 0);
         use(out_.s[2], op.stores ? op.bits[2] : 0);
         use(out_.scalar_d, out_.encoding == Encoding::global ? 64 : 32);
+        if (out_.encoding == Encoding::mubuf) use(out_.resource, 128);
         break;
       }
       default:

@@ -39,6 +39,7 @@ struct Instruction {
   int bytes = 4;
   uint16_t d = kNone, s[3] = {kNone, kNone, kNone};
   uint16_t scalar_d = kNone;  ///< where a mask of lanes goes; the scalar address of a memory instruction
+  uint16_t resource = 0;      ///< of a buffer: the first of its four registers
   uint16_t carry = kVcc;      ///< where a mask of lanes comes from
   // The second half of VOPD.
   const Operation* y = nullptr;

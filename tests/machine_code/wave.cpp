@@ -225,6 +225,18 @@ void count_access(Wave& wave, const Instruction& in, const Access& x) {
   }
 }
 
+/// Lanes beyond the buffer's size are off, and what they load is zero.
+void locate_buffer(Wave& wave, const Instruction& in, uint32_t scalar_offset, Access& x) {
+  const uint32_t* words = wave.s + in.resource;
+  const uint64_t begin = words[0] | uint64_t{words[1] & 0xffff} << 32;
+  for (int lane = 0; lane < 32; ++lane) {
+    const uint64_t own = in.s[0] == kNone ? 0 : wave.vector(in.s[0])[lane];
+    const uint64_t at = own + scalar_offset + static_cast<uint64_t>(in.offset);
+    x.address[lane] = begin + at;
+    if (at + in.access_bytes > words[2]) x.on &= ~(1u << lane);
+  }
+}
+
 void execute_access(Wave& wave, const Instruction& in) {
   const Operation& op = *in.op;
   thread_local uint32_t result[16 * 32];
@@ -248,11 +260,15 @@ void execute_access(Wave& wave, const Instruction& in) {
     x.address[lane] = base + low + high + (shared ? 0 : static_cast<uint64_t>(int64_t{in.offset}));
     if (in.encoding == Encoding::scratch) x.address[lane] &= 0xffffffff;
   }
+  if (in.encoding == Encoding::mubuf)
+    locate_buffer(wave, in, static_cast<uint32_t>(scalar_value(wave, in, in.scalar_d, 32, 'i')), x);
   x.locate = shared ? locate_shared : in.encoding == Encoding::scratch ? locate_scratch : locate_global;
   if (settings().counts) count_access(wave, in, x);
   const auto words = static_cast<size_t>((op.bits[0] + 31) / 32);
   const bool returns = op.loads && in.returns && words != 0;
   // Loads of 16 bits keep the other half.
+  if (returns && in.encoding == Encoding::mubuf && x.on != wave.exec())
+    std::memset(wave.vector(in.d), 0, words * 32 * sizeof(uint32_t));
   if (returns) std::memcpy(result, wave.vector(in.d), words * 32 * sizeof(uint32_t));
   reinterpret_cast<void (*)(Access&)>(op.run)(x);
   if (returns) std::memcpy(wave.vector(in.d), result, words * 32 * sizeof(uint32_t));
