@@ -1,5 +1,5 @@
 // What kernels cost: instructions by class, passes of shared memory, lines of 128 bytes, and how long a wave
-// would take alone. bench/kernels.py makes cycles of these.
+// would take alone. bench/gpu_model.py makes cycles of these.
 #pragma once
 
 #include <array>

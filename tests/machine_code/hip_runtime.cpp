@@ -404,6 +404,26 @@ void machineCodeOrder(uint64_t seed, uint32_t poison) {
   settings().poison = poison;
 }
 
+/// For tests: what the kernels whose names have this part take from here on, as print() writes it; the second
+/// call answers.
+const char* machineCodeCounted(const char* part) {
+  static std::string text;
+  text.clear();
+  settings().counts = true;
+  for (const auto& [name, counters] : counts().counters) {
+    if (name.find(part) == name.npos) continue;
+    char* line = nullptr;
+    size_t bytes = 0;
+    std::FILE* file = open_memstream(&line, &bytes);
+    print(counters, file);
+    std::fclose(file);
+    text += line;
+    std::free(line);
+  }
+  counts().counters.clear();
+  return text.c_str();
+}
+
 hipError_t hipGetLastError() { return std::exchange(state().last, hipSuccess); }
 const char* hipGetErrorName(hipError_t error) {
   static thread_local char text[32];

@@ -12,6 +12,7 @@
 
 extern "C" const char* machineCodeFault();
 extern "C" void machineCodeOrder(uint64_t seed, uint32_t poison);
+extern "C" const char* machineCodeCounted(const char* part);
 
 namespace {
 
@@ -85,6 +86,15 @@ __global__ void takes_turns(uint32_t* next, uint32_t* out) {
   if (threadIdx.x == 0) out[blockIdx.x] = atomicAdd(next, 1u);
 }
 
+/// Through a column of a square in shared memory, from a row in memory to a column there.
+__global__ void turns(const uint32_t* in, uint32_t* out, int row) {
+  __shared__ uint32_t square[32 * 33];
+  const int lane = static_cast<int>(threadIdx.x);
+  square[lane * row] = in[lane];
+  __syncthreads();
+  out[lane * 32] = square[(31 - lane) * row];
+}
+
 TEST(MachineCode, ABarrierOrdersTwoWaves) {
   Buffer<uint32_t> out(64);
   swaps<<<1, 64>>>(out.get(), true);
@@ -134,6 +144,21 @@ TEST(MachineCode, AnUnknownInstructionIsNamed) {
   Buffer<uint32_t> out(1);
   traps<<<1, 32>>>(out.get());
   expect_fault("traps", "S_TRAP");
+}
+TEST(MachineCode, BanksAndLinesAreCounted) {
+  Buffer<uint32_t> in(32), out(32 * 32);
+  machineCodeCounted("");
+  const auto counted = [&](int row) {
+    turns<<<1, 32>>>(in.get(), out.get(), row);
+    EXPECT_EQ(fault(), "");
+    return std::string(machineCodeCounted("turns"));
+  };
+  // A store and a load of 32 words of one bank each; then of 32 banks.
+  EXPECT_NE(counted(32).find(" passes=64 least_passes=2 "), std::string::npos) << counted(32);
+  EXPECT_NE(counted(33).find(" passes=2 least_passes=2 "), std::string::npos) << counted(33);
+  // One line is read, and 32 are written where one could hold them.
+  EXPECT_NE(counted(33).find(" lines=33 least_lines=2 block_lines=33 traffic_lines=33 "), std::string::npos)
+      << counted(33);
 }
 TEST(MachineCode, NothingIsZeroByLuck) {
   Buffer<uint32_t> out(32);
