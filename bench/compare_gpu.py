@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import datetime
 import importlib.util
+import json
 import os
 import pathlib
 import platform
@@ -64,6 +65,22 @@ class Case:
     def memory_ratio(self):
         hearth, allocated, _ = self.memory_bytes()
         return hearth / allocated if hearth and allocated else None
+
+    def summary(self):
+        """For --json: what is not known is null."""
+        hearth_ms, torch_ms = scaled(self.seconds(), 1e3)
+        rate = self.rates(self.hearth.answer["flops_per_step"])[0] if self.hearth else None
+        return {
+            "case": self.name,
+            "hearth_ms": hearth_ms,
+            "torch_ms": torch_ms,
+            "ratio": self.ratio(),
+            "flops_per_second": rate or None,
+            "share": self.shares()[0],
+            "gib": scaled(self.memory_bytes(), 2**-30)[0],
+            "memory_ratio": self.memory_ratio(),
+            "notes": self.notes,
+        }
 
     def bars(self):
         """(what, value, limit, whether it is met), for every bar that was measured."""
@@ -232,6 +249,7 @@ def parse_options():
     parser.add_argument("--no-torch", action="store_const", const="--no-torch", default="", help="Hearth alone")
     parser.add_argument("--tiny", action="store_true", help="try the command: no GPU, sizes of a test; needs --out")
     parser.add_argument("--out", type=pathlib.Path)
+    parser.add_argument("--json", type=pathlib.Path, help="also write the figures of each case there")
     options = parser.parse_args()
     options.command = sys.argv[1:]
     for case in options.cases.split(","):
@@ -253,6 +271,8 @@ def main():
         cases.append(case := run_case(name, options))
         print("".join(f"  {note}\n" for note in case.notes) + "  " + " ".join(time_cells(case)[1:]), flush=True)
         write_results(cases, options, options.out)
+        if options.json:
+            options.json.write_text(json.dumps([case.summary() for case in cases], indent=1) + "\n")
     print(f"wrote {options.out}")
     for case in cases:
         if case.ratio():

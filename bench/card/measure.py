@@ -1,0 +1,152 @@
+"""What a GPU reaches: kernels and training steps against torch, and the time of each op in a step."""
+
+import re
+import sys
+
+from work import read_json
+
+LLAMA = ("llama1b-b4-bf16", "llama1b_lora-b4-bf16", "llama1b_qlora-b4-bf16")
+IMAGES = ("resnet50-b128-bf16", "conv_stack-b32-bf16")
+MATMULS = ("q", "kv", "up", "down", "head", "up_dx", "up_dw")
+KERNELS = (*(f"matmul_{name}-b4-bf16" for name in MATMULS), "attention-b4-bf16", "attention_grad-b4-bf16")
+# A rehearsal's, of the above.
+FEW = ("matmul_up-b4-bf16", "attention-b4-bf16", "llama1b_lora-b4-bf16", "resnet50-b128-bf16")
+ROUNDS = 2
+PROFILE_STEPS = 10
+# What `hearth bench --model-gpu` knows, by a part of the driver's name; the first that fits. Its arithmetic and bytes
+# are the same for every GPU, its times are compared for the GPU itself.
+MODELS = {"7900 XTX": "rx7900xtx", "7900 XT": "rx7900xt", "RTX 4090": "rtx4090", "H100": "h100", "H200": "h200"}
+# GB/s by the vendor, likewise.
+BANDWIDTHS = {
+    "7900 XTX": 960, "7900 XT": 800, "7900 GRE": 576, "7800 XT": 624, "9070": 640, "6900 XT": 512, "6800": 512,
+    "RTX 4090": 1008, "RTX 3090": 936, "H100 80GB HBM3": 3350, "H200": 4800,
+}
+COMPARED = ["case", "hearth (ms)", "torch (ms)", "ratio", "TFLOP/s", "of the peak", "GiB", "of torch's memory"]
+OPS = ["op", "ms", "share", "count", "TFLOP/s", "GB/s", "of the bandwidth", "modeled (ms)"]
+
+
+def by_name(card, table):
+    return next((value for part, value in table.items() if part in card.name), None)
+
+
+def cases_here(work, cases):
+    return [case for case in cases if work.card.vendor != "emulated" or case in FEW]
+
+
+def text(value, form=".2f"):
+    return "-" if value is None else format(value, form)
+
+
+# ------------------------------------------------------------------------------------------------ against torch
+
+
+def compared_row(found):
+    rate = found["flops_per_second"]
+    return [
+        found["case"], text(found["hearth_ms"], ".3f"), text(found["torch_ms"], ".3f"), text(found["ratio"]),
+        text(rate and rate * 1e-12, ".1f"), text(found["share"], ".1%"), text(found["gib"]), text(found["memory_ratio"]),
+    ]
+
+
+def take_case(work, found):
+    """Its figures, and what is wrong with it."""
+    case = found["case"]
+    for name, value in (("ms", found["hearth_ms"]), ("ratio", found["ratio"]), ("share", found["share"]),
+                        ("memory ratio", found["memory_ratio"])):
+        work.figure(f"{case} {name}", value)
+    work.figure(f"{case} TFLOP/s", found["flops_per_second"] and found["flops_per_second"] * 1e-12)
+    if found["hearth_ms"] is None:
+        work.wrong(f"{case}: {'; '.join(n for n in found['notes'] if n.startswith('hearth')) or 'hearth did not run it'}")
+    elif found["torch_ms"] is None and not work.options.no_torch:
+        work.missing(f"torch's {case}: {'; '.join(found['notes']) or 'it did not run it'}")
+
+
+def compare(work, title, cases):
+    cases = cases_here(work, cases)
+    out = work.folder("compared") / title.replace(" ", "-").lower()
+    table = out.with_suffix(".json")
+    table.unlink(missing_ok=True)
+    more = ["--tiny"] if work.card.vendor == "emulated" else []
+    more += ["--no-torch"] if work.options.no_torch else []
+    if work.options.no_torch:
+        work.missing(f"torch's times: {work.options.torch_words}")
+    done = None
+    try:
+        done = work.run(
+            sys.executable, "bench/compare_gpu.py", "--program", work.program(), "--cases", ",".join(cases), "--rounds",
+            1 if work.card.vendor == "emulated" else ROUNDS, "--out", out.with_suffix(".md"), "--json", table, *more,
+        )
+    finally:
+        found = read_json(table) or []
+        for case in found:
+            take_case(work, case)
+        work.table(title, COMPARED, [compared_row(case) for case in found])
+    if len(found) < len(cases):
+        work.wrong(f"bench/compare_gpu.py ended with status {done.status} after {len(found)} cases: {done.last_line()}")
+    if not work.result["wrong"]:
+        work.right(f"{title}: {len(found)} cases ran")
+
+
+def kernels(work):
+    compare(work, "Matmuls and attention", KERNELS)
+
+
+def llama(work):
+    compare(work, "Steps of Llama 1B", LLAMA)
+
+
+def images(work):
+    compare(work, "Steps of image models", IMAGES)
+
+
+# ------------------------------------------------------------------------------------------------ op by op
+
+
+def profiled(said):
+    """{op: [milliseconds, count]} of `hearth bench --profile`, whose rows have an op and the shape of its result."""
+    found = {}
+    for ms, count, op in re.findall(r"^ *([\d.]+) +[\d.]+% +(\d+) +[\d.]+ +(\w+) \[", said, re.M):
+        row = found.setdefault(op, [0.0, 0])
+        row[0] += float(ms)
+        row[1] += int(count)
+    return found
+
+
+def modeled(said):
+    """{op: (milliseconds, GFLOP, MB)} of `hearth bench --model-gpu`."""
+    rows = re.findall(r"^ *([\d.]+) +[\d.]+% +\d+ +\d+ +([\d.]+) +([\d.]+) +(\w+)$", said, re.M)
+    return {op: (float(ms), float(gflop), float(mb)) for ms, gflop, mb, op in rows}
+
+
+def op_row(work, case, op, row, total, model):
+    """Rates by the arithmetic and the bytes that the model of the step counts."""
+    ms, count = row
+    model_ms, gflop, mb = model.get(op, (None, None, None))
+    bandwidth = by_name(work.card, BANDWIDTHS)
+    rate = gflop / ms if gflop and ms else None
+    gb = mb / ms if mb and ms else None
+    share = gb / bandwidth if gb and bandwidth else None
+    work.figure(f"{case} {op} TFLOP/s", rate)
+    work.figure(f"{case} {op} bandwidth", share)
+    known = model_ms if by_name(work.card, MODELS) else None
+    cells = [text(rate, ".1f"), text(gb, ".0f"), text(share, ".0%"), text(known, ".3f")]
+    return [op, f"{ms:.3f}", f"{ms / total:.1%}", str(count), *cells]
+
+
+def profile(work):
+    emulated = work.card.vendor == "emulated"
+    for case in LLAMA[1:2] if emulated else LLAMA + IMAGES:
+        more = ["--tiny", "--steps", 1] if emulated else ["--steps", PROFILE_STEPS]
+        done = work.run(work.program(), "bench", case, "--device", work.card.device, "--profile", *more)
+        found = profiled(done.text)
+        if done.status != 0 or not found:
+            work.wrong(f"the profile of {case} ended with status {done.status}: {done.last_line()}")
+            continue
+        # The model is of the whole case, a rehearsal's step is not.
+        name = by_name(work.card, MODELS) or "rx7900xt"
+        model = {} if emulated else modeled(work.run(work.program(), "bench", case, "--model-gpu", name).text)
+        total = sum(ms for ms, _ in found.values())
+        ordered = sorted(found.items(), key=lambda item: -item[1][0])
+        work.table(case, OPS, [op_row(work, case, op, row, total, model) for op, row in ordered])
+    if not work.result["wrong"]:
+        work.right("the steps were profiled op by op")

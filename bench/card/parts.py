@@ -1,0 +1,243 @@
+"""What `tools/card` runs, part by part: the machine, the build, the tests and a first training."""
+
+import os
+import pathlib
+import platform
+import re
+
+import machine
+import measure
+import self_test
+from work import ROOT, TIMED_OUT, Missing
+
+SHARDS = 8
+MOST_NAMED = 12
+NVIDIA_FACTS = {
+    "driver": "driver_version", "memory (MiB)": "memory.total", "power limit (W)": "power.limit",
+    "power limit, by default (W)": "power.default_limit", "power limit, at most (W)": "power.max_limit",
+    "core clock, at most (MHz)": "clocks.max.sm", "memory clock, at most (MHz)": "clocks.max.mem",
+    "PCIe generation": "pcie.link.gen.current", "PCIe generation, at most": "pcie.link.gen.max",
+    "PCIe lanes": "pcie.link.width.current", "PCIe lanes, at most": "pcie.link.width.max",
+    "persistence mode": "persistence_mode", "ECC": "ecc.mode.current", "MIG": "mig.mode.current",
+}
+# Tools of compute-sanitizer: what each finds, and the tests that run under it.
+CHECKERS = {
+    "memcheck": ("accesses out of bounds", "*"),
+    "racecheck": ("races in shared memory", "*Matmul*:*Products*:*GpuKernel*"),
+    "initcheck": ("memory that is read before it is written", "*GpuKernel*"),
+}
+
+
+# ------------------------------------------------------------------------------------------------ the machine
+
+
+def environment(work):
+    rows = [["GPU", work.card.name], ["architecture", work.card.architecture or "not known"]]
+    rows += {"nvidia": nvidia_facts, "amd": amd_facts}.get(work.card.vendor, lambda _: [])(work)
+    rows += system_facts(work)
+    work.table("The machine", ["what", "value"], rows)
+    if not work.card.architecture:
+        work.wrong("the system does not say the GPU's architecture; HEARTH_GPU_ARCHITECTURES has to name it")
+    facts = dict(rows)
+    lanes, most = facts.get("PCIe lanes"), facts.get("PCIe lanes, at most")
+    if lanes and most and lanes != most:
+        work.missing(f"PCIe x{lanes} of x{most}: data between host and GPU take longer")
+    work.right(f"the system sees {work.card.name}, {work.card.architecture or 'architecture not known'}")
+
+
+def nvidia_facts(work):
+    rows = []
+    for name, field in NVIDIA_FACTS.items():
+        found = machine.nvidia_rows(field)
+        if found and found[0][0] not in ("[N/A]", ""):
+            rows.append([name, found[0][0]])
+    work.run(machine.tool("nvidia-smi"), "-q", seconds=20)
+    busy = machine.output_of("nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader").split("\n")
+    if any(busy):
+        work.missing(f"the GPU to itself: {sum(map(bool, busy))} other programs use it, so times are not its best")
+    return rows
+
+
+def amd_facts(work):
+    folder = work.card.folder
+    hwmon = next(iter(sorted((folder / "hwmon").glob("hwmon*"))), folder)
+    driver = machine.line_of(pathlib.Path("/sys/module/amdgpu/version")) or f"of Linux {platform.release()}"
+    places = {
+        "power limit (W)": (hwmon / "power1_cap", 1e-6), "power limit, at most (W)": (hwmon / "power1_cap_max", 1e-6),
+        "memory (GiB)": (folder / "mem_info_vram_total", 2**-30),
+    }
+    rows = [["driver", f"amdgpu {driver}"]]
+    rows += [[name, f"{int(text) * factor:.4g}"] for name, (path, factor) in places.items()
+             if (text := machine.line_of(path)).isdigit()]
+    texts = {
+        "PCIe lanes": "current_link_width", "PCIe lanes, at most": "max_link_width", "PCIe speed": "current_link_speed",
+        "performance level": "power_dpm_force_performance_level", "VBIOS": "vbios_version",
+    }
+    rows += [[name, text] for name, file in texts.items() if (text := machine.line_of(folder / file))]
+    for command in (("rocm-smi", "--showallinfo"), ("rocminfo",)):
+        if machine.tool(command[0]):
+            work.run(machine.tool(command[0]), *command[1:], seconds=20)
+        else:
+            work.missing(command[0])
+    return rows
+
+
+def system_facts(work):
+    release = pathlib.Path("/etc/os-release")
+    name = re.search(r'PRETTY_NAME="?([^"\n]*)', release.read_text()) if release.exists() else None
+    cpu = re.search(r"model name\s*:\s*(.*)", pathlib.Path("/proc/cpuinfo").read_text())
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    rows = [["system", f"{name[1] if name else 'unknown'}, Linux {platform.release()}"]]
+    rows += [["processor", f"{cpu[1] if cpu else platform.machine()}, {os.cpu_count()} threads"]]
+    rows += [["host memory (GiB)", f"{memory:.0f}"]]
+    rocm = machine.line_of(pathlib.Path("/opt/rocm/.info/version"))
+    compilers = {"nvcc": r"release [\d.]+", "hipcc": r"HIP version.*", "g++": r".*"}
+    for compiler, pattern in compilers.items():
+        found = re.search(pattern, machine.output_of(compiler, "--version"))
+        rows += [[compiler, found[0]]] if found else []
+    return rows + ([["ROCm", rocm]] if rocm else []) + [["torch", work.options.torch_words]]
+
+
+# ------------------------------------------------------------------------------------------------ the build
+
+
+def build(work):
+    if work.options.built:
+        work.right(f"{work.options.build} was built before")
+    else:
+        build_here(work)
+    said = work.run(work.program(), "env")
+    facts, hindrances = said.text.split("missing\n", 1) if "missing\n" in said.text else (said.text, "")
+    work.table("hearth env", ["it says"], [[line.strip()] for line in facts.splitlines()])
+    if said.status != 0:
+        return work.wrong(f"hearth env ended with status {said.status}: {said.last_line()}")
+    for line in hindrances.splitlines() if work.card.vendor != "emulated" else []:
+        if line.strip() not in ("", "nothing") and not line.strip().startswith("->"):
+            work.wrong(f"hearth env: {line.strip()}")
+    if work.card.vendor != "emulated" and "device=gpu:0" not in facts:
+        work.wrong("hearth finds no GPU")
+
+
+def build_here(work):
+    card = work.card
+    if card.vendor == "nvidia" and work.run("tools/deps", "cuda", seconds=120).status != 0:
+        work.missing("cuBLASLt: tools/deps cuda could not fetch it")
+    done = work.run(
+        "tools/build", "--gpu", card.preset, HEARTH_TESTS="lean", HEARTH_TARGETS="hearth test_gpu",
+        HEARTH_GPU_ARCHITECTURES=os.environ.get("HEARTH_GPU_ARCHITECTURES", card.architecture),
+    )
+    if done.status == 77:
+        raise Missing(f"the compiler for it: {done.text.strip()}"[:300])
+    if done.status != 0:
+        errors = [line for line in done.text.splitlines() if "error" in line.lower()]
+        return work.wrong(f"tools/build --gpu {card.preset} failed: {(errors or [done.last_line()])[0][:300]}")
+    work.right(f"it is built for {card.architecture} in {work.seconds():.0f} s")
+
+
+# ------------------------------------------------------------------------------------------------ tests
+
+
+def tests(work):
+    """In several processes one after the other, so that one that dies takes few tests with it."""
+    program, passed, skipped = work.program("tests/test_gpu"), 0, []
+    # On an emulated GPU the tests of kernels take minutes, and run elsewhere.
+    chosen = "Library.*:AnyGpu.*" if work.card.vendor == "emulated" else "*"
+    for shard in range(SHARDS):
+        done = work.run(
+            program, f"--gtest_filter={chosen}", HEARTH_EXPECT_GPU="1", GTEST_COLOR="no",
+            GTEST_TOTAL_SHARDS=str(SHARDS), GTEST_SHARD_INDEX=str(shard),
+        )
+        passed += len(re.findall(r"^\[       OK \] .* ms\)$", done.text, re.M))
+        skipped += re.findall(r"^\[  SKIPPED \] (\S+) .*ms\)$", done.text, re.M)
+        failed = re.findall(r"^\[  FAILED  \] ([^ ,]+)[^\n]* ms\)$", done.text, re.M)
+        if done.status != 0 and not failed:
+            last = re.findall(r"^\[ RUN      \] (\S+)", done.text, re.M)
+            work.wrong(f"test_gpu ended with status {done.status} in {(last or ['no test'])[-1]}: {done.last_line()}")
+        for name in failed:
+            work.wrong(f"test_gpu: {name} fails")
+    if skipped:
+        work.missing(f"what {len(skipped)} tests of kernels need: {', '.join(skipped[:MOST_NAMED])}")
+    if passed:
+        work.right(f"{passed} tests of test_gpu pass")
+    elif not work.result["wrong"]:
+        work.wrong("test_gpu ran no test")
+
+
+def memory(work):
+    if work.card.vendor != "nvidia":
+        raise Missing("a memory checker: the vendor has none for this GPU; tools/machine_code and the emulator have one")
+    checker = machine.tool("compute-sanitizer")
+    if not checker:
+        raise Missing("compute-sanitizer: it comes with cuda-toolkit")
+    program = work.program("tests/test_gpu")
+    for number, (name, (what, chosen)) in enumerate(CHECKERS.items()):
+        share = work.seconds_left() / (len(CHECKERS) - number)
+        done = work.run(
+            checker, "--tool", name, "--error-exitcode", "99", "--print-limit", "20", program,
+            f"--gtest_filter={chosen}:-Slow*", "--gtest_brief=1", HEARTH_EXPECT_GPU="1", seconds=share,
+        )
+        found = re.findall(r"^=+ ((?:Invalid|Error|Warning|Race|Uninitialized|Program hit)[^\n]*)", done.text, re.M)
+        if found or done.status not in (0, TIMED_OUT):
+            work.wrong(f"{name} ({what}): status {done.status}: {'; '.join(dict.fromkeys(found[:3])) or done.last_line()}")
+        elif done.status == TIMED_OUT:
+            work.missing(f"{name} to its end: it was stopped after {share:.0f} s, having found nothing")
+        else:
+            work.right(f"{name} finds nothing ({what}) in {chosen}")
+
+
+# ------------------------------------------------------------------------------------------------ trainings
+
+
+def losses(work):
+    """tests/machine_code/train on this GPU: every family of recipes against the processor."""
+    more = ["--all"] if work.card.vendor != "emulated" else []
+    done = work.run("tests/machine_code/train", work.program(), work.card.architecture, "--device", work.card.device, *more)
+    for line in re.findall(r"^losses of .*", done.text, re.M):
+        work.right(f"{line} from the CPU's")
+    for line in re.findall(r"^FAILED .*", done.text, re.M):
+        work.wrong(f"training: {line[7:307]}")
+    if done.status != 0 and not work.result["wrong"]:
+        work.wrong(f"tests/machine_code/train ended with status {done.status}: {done.last_line()}")
+
+
+def demo(work):
+    """Twice: as people run it, and with each kernel waited for and nothing recorded, which must give the same losses."""
+    short = ["train.steps=3", "data.count=24", "data.val_count=8", "train.batch=8"] if work.card.vendor == "emulated" else []
+    waiting = {"nvidia": {"CUDA_LAUNCH_BLOCKING": "1"}, "amd": {"AMD_SERIALIZE_KERNEL": "3"}}.get(work.card.vendor, {})
+    runs = {"as it is": ([], {}), "each kernel waited for": (["record=never"], waiting)}
+    rows, found = [], []
+    for name, (settings, variables) in runs.items():
+        out = work.folder("runs") / f"demo-{len(found)}"
+        work.run("rm", "-rf", out)
+        done = work.run(
+            work.program(), "train", ROOT / "recipes/demo.yaml", f"device={work.card.device}", "supervise=false",
+            *short, *settings, "--out", out, **variables,
+        )
+        if done.status != 0:
+            return work.wrong(f"the demo, {name}, ended with status {done.status}: {done.last_line()}")
+        said = re.search(r"^done: (\d+) steps in ([\d.]+ \w+), best validation accuracy ([\d.]+%)", done.text, re.M)
+        rows.append([name, *(said.groups() if said else ["-"] * 3)])
+        found.append(self_test.losses_of(out))
+        for line in self_test.distrusted(done.text):
+            work.wrong(f"the demo: {line}")
+    work.table("The demo", ["run", "steps", "time", "validation accuracy"], rows)
+    if not found[0] or found[0] != found[1]:
+        return work.wrong("the demo's losses differ where each kernel is waited for and nothing is recorded")
+    work.right(f"the demo trains to {rows[0][3]} in {rows[0][2]}, its {len(found[0])} losses the same bits queued and recorded")
+
+
+# Most seconds, what it is, and the function; in the order in which they run.
+PARTS = {
+    "environment": (90, "the card, its driver and limits, compilers", environment),
+    "build": (540, "hearth and its tests of kernels, for this card alone", build),
+    "tests": (300, "test_gpu, where a missing GPU is a failure", tests),
+    "memory": (420, "test_gpu under the vendor's memory checker", memory),
+    "losses": (240, "tiny trainings of every family against the CPU", losses),
+    "demo": (180, "the demo, twice", demo),
+    "self_test_images": (240, "the self-test of every image model in every precision", self_test.images),
+    "self_test_language": (420, "the self-test of every way to train a Llama, in the layers of a 1B and an 8B", self_test.language),
+    "kernels": (420, "matmuls and attention against torch", measure.kernels),
+    "llama": (540, "steps of Llama 1B, full, LoRA and QLoRA, against torch", measure.llama),
+    "images": (300, "steps of ResNet-50 and a stack of convolutions against torch", measure.images),
+    "profile": (180, "where the time of each of these steps goes, op by op", measure.profile),
+}
