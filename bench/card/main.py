@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import traceback
@@ -204,6 +205,7 @@ def main():
     if options.list:
         return list_parts(state)
     names = options.part or list(PARTS)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # Ends what the part has started, too.
     run_parts(names, card, options, state)
     return conclude(names, state)
 

@@ -10,7 +10,7 @@ IMAGES = ("resnet50-b128-bf16", "conv_stack-b32-bf16")
 MATMULS = ("q", "kv", "up", "down", "head", "up_dx", "up_dw")
 KERNELS = (*(f"matmul_{name}-b4-bf16" for name in MATMULS), "attention-b4-bf16", "attention_grad-b4-bf16")
 # A rehearsal's, of the above.
-FEW = ("matmul_up-b4-bf16", "attention-b4-bf16", "llama1b_lora-b4-bf16", "resnet50-b128-bf16")
+FEW = ("matmul_up-b4-bf16", "attention-b4-bf16", *LLAMA, "resnet50-b128-bf16")
 ROUNDS = 2
 PROFILE_STEPS = 10
 # What `hearth bench --model-gpu` knows, by a part of the driver's name; the first that fits. Its arithmetic and bytes
@@ -63,7 +63,7 @@ def take_case(work, found):
 
 def compare(work, title, cases):
     cases = cases_here(work, cases)
-    out = work.folder("compared") / title.replace(" ", "-").lower()
+    out = work.folder("compared") / cases[0]
     table = out.with_suffix(".json")
     table.unlink(missing_ok=True)
     more = ["--tiny"] if work.card.vendor == "emulated" else []
@@ -84,15 +84,23 @@ def compare(work, title, cases):
     if len(found) < len(cases):
         work.wrong(f"bench/compare_gpu.py ended with status {done.status} after {len(found)} cases: {done.last_line()}")
     if not work.result["wrong"]:
-        work.right(f"{title}: {len(found)} cases ran")
+        work.right(f"{title}: {', '.join(case['case'] for case in found)} ran")
 
 
 def kernels(work):
     compare(work, "Matmuls and attention", KERNELS)
 
 
-def llama(work):
-    compare(work, "Steps of Llama 1B", LLAMA)
+def llama_full(work):
+    compare(work, "Steps of Llama 1B, all weights", LLAMA[:1])
+
+
+def llama_lora(work):
+    compare(work, "Steps of Llama 1B, LoRA", LLAMA[1:2])
+
+
+def llama_qlora(work):
+    compare(work, "Steps of Llama 1B, QLoRA", LLAMA[2:])
 
 
 def images(work):

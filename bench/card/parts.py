@@ -5,6 +5,7 @@ import pathlib
 import platform
 import re
 
+import counters
 import machine
 import measure
 import self_test
@@ -194,8 +195,9 @@ def losses(work):
     done = work.run("tests/machine_code/train", work.program(), work.card.architecture, "--device", work.card.device, *more)
     for line in re.findall(r"^losses of .*", done.text, re.M):
         work.right(f"{line} from the CPU's")
-    for line in re.findall(r"^FAILED .*", done.text, re.M):
-        work.wrong(f"training: {line[7:307]}")
+    for name, why in re.findall(r"^FAILED (.*?): (.*(?:\n(?!FAILED|losses of|\d+ passed).*)*)", done.text, re.M):
+        kernels = self_test.distrusted(why)
+        work.wrong(f"{name}: {kernels[0] if kernels else why.strip().splitlines()[0][:300]}")
     if done.status != 0 and not work.result["wrong"]:
         work.wrong(f"tests/machine_code/train ended with status {done.status}: {done.last_line()}")
 
@@ -237,7 +239,10 @@ PARTS = {
     "self_test_images": (240, "the self-test of every image model in every precision", self_test.images),
     "self_test_language": (420, "the self-test of every way to train a Llama, in the layers of a 1B and an 8B", self_test.language),
     "kernels": (420, "matmuls and attention against torch", measure.kernels),
-    "llama": (540, "steps of Llama 1B, full, LoRA and QLoRA, against torch", measure.llama),
+    "llama_full": (300, "steps of Llama 1B, all weights, against torch", measure.llama_full),
+    "llama_lora": (300, "steps of Llama 1B, LoRA, against torch", measure.llama_lora),
+    "llama_qlora": (300, "steps of Llama 1B, QLoRA, against torch", measure.llama_qlora),
     "images": (300, "steps of ResNet-50 and a stack of convolutions against torch", measure.images),
     "profile": (180, "where the time of each of these steps goes, op by op", measure.profile),
+    "counters": (240, "what the vendor's profiler counts of the kernels of a step of Llama 1B", counters.counters),
 }
