@@ -204,7 +204,7 @@ def losses(work):
 
 def demo(work):
     """Twice: as people run it, and with each kernel waited for and nothing recorded, which must give the same losses."""
-    short = ["train.steps=3", "data.count=24", "data.val_count=8", "train.batch=8"] if work.card.vendor == "emulated" else []
+    short = ["train.steps=2", "data.count=8", "data.val_count=4", "train.batch=4"] if work.card.vendor == "emulated" else []
     waiting = {"nvidia": {"CUDA_LAUNCH_BLOCKING": "1"}, "amd": {"AMD_SERIALIZE_KERNEL": "3"}}.get(work.card.vendor, {})
     runs = {"as it is": ([], {}), "each kernel waited for": (["record=never"], waiting)}
     rows, found = [], []

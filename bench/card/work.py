@@ -55,6 +55,8 @@ class Work:
         log.write_text("")
 
     def add(self, kind, found):
+        if kind in ("wrong", "missing"):
+            print(f"   {'not here' if kind == 'missing' else kind}: {found}", flush=True)
         self.result[kind].append(found)
         self.keep()
 
@@ -62,11 +64,9 @@ class Work:
         self.add("right", text)
 
     def wrong(self, text):
-        print(f"   wrong: {text}", flush=True)
         self.add("wrong", text)
 
     def missing(self, text):
-        print(f"   not here: {text}", flush=True)
         self.add("missing", text)
 
     def table(self, title, head, rows):
