@@ -58,22 +58,22 @@ def complete(options, card):
     options.logs = (options.out if options.rehearse else ROOT / "build/card") / (card.file_name + ".logs")
     for folder in (options.out, options.logs):
         folder.mkdir(parents=True, exist_ok=True)
-    options.torch_words = words_on_torch(options)
-    options.no_torch = options.no_torch or "," not in options.torch_words
+    can, options.torch_words = look_for_torch(options)
+    options.no_torch = not can
 
 
-def words_on_torch(options):
-    """With a comma where it can be measured: in a process of its own, as it may take the GPU's memory."""
+def look_for_torch(options):
+    """Whether it can be measured, and which it is or why not; in a process of its own, as it may take the GPU's memory."""
     if options.no_torch:
-        return "left out"
+        return False, "left out"
     if not importlib.util.find_spec("torch"):
-        return f"{sys.executable} has none"
+        return False, f"{sys.executable} has none"
     script = "import torch; print(torch.__version__, torch.version.cuda or torch.version.hip, torch.cuda.is_available())"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     version, runtime, finds = (done.stdout.split() or ["", "", ""])[:3]
     if finds != "True" and not options.rehearse:
-        return f"torch {version} finds no GPU"
-    return f"{version}, {runtime}"
+        return False, f"torch {version} finds no GPU"
+    return True, f"{version}, {runtime}"
 
 
 def fingerprint():

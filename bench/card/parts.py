@@ -121,8 +121,10 @@ def build(work):
 
 def build_here(work):
     card = work.card
-    if card.vendor == "nvidia" and work.run("tools/deps", "cuda", seconds=120).status != 0:
-        work.missing("cuBLASLt: tools/deps cuda could not fetch it")
+    for group in ("build", "test", *(["cuda"] if card.vendor == "nvidia" else [])):
+        done = work.run("tools/deps", group, seconds=120)
+        if done.status != 0:
+            work.missing(f"all that tools/deps {group} installs: {done.last_line()}")
     done = work.run(
         "tools/build", "--gpu", card.preset, HEARTH_TESTS="lean", HEARTH_TARGETS="hearth test_gpu",
         HEARTH_GPU_ARCHITECTURES=os.environ.get("HEARTH_GPU_ARCHITECTURES", card.architecture),

@@ -57,9 +57,12 @@ BANDWIDTH_OPS = {
 
 
 def bars_of(card, figures):
-    """Every bar for the card, measured or not; none for an emulated one."""
-    own = {"nvidia": NVIDIA_BARS, "amd": AMD_BARS}.get(card.vendor)
-    if not own:
+    """Every bar for the card, measured or not; none for an emulated one, or one without a matrix unit."""
+    if card.vendor == "nvidia":
+        own = NVIDIA_BARS
+    elif card.architecture.startswith(("gfx11", "gfx12")):
+        own = AMD_BARS
+    else:
         return []
     bandwidth = {f"{case} {op} bandwidth": BANDWIDTH_BAR for case, ops in BANDWIDTH_OPS.items() for op in ops}
     bars = {**own, "norms, gradients, optimizers, elementwise": bandwidth}

@@ -119,6 +119,11 @@ def write_digits(folder):
         (folder / f"{name}-labels-idx1-ubyte").write_bytes(labels)
 
 
+def image_settings(model, digits):
+    more = [f"data.path={digits}"] if model == "mlp" else []
+    return [ROOT / "recipes/demo.yaml", f"model.name={model}", *IMAGE_MODELS[model], *more]
+
+
 def images(work):
     tried, digits, rows = start(work), work.folder("digits"), []
     write_digits(digits)
@@ -128,9 +133,8 @@ def images(work):
         trainings = [("simplecnn", "fp32")]
     try:
         for model, precision in trainings:
-            settings = [ROOT / "recipes/demo.yaml", f"model.name={model}", *(FEW_IMAGES if emulated else IMAGES)]
-            settings += IMAGE_MODELS[model] + ([f"data.path={digits}"] if model == "mlp" else [])
-            row = train(work, model, precision, [*settings, tried, "supervise=false"])
+            settings = [*image_settings(model, digits), *(FEW_IMAGES if emulated else IMAGES), tried, "supervise=false"]
+            row = train(work, model, precision, settings)
             rows += [row] if row else []
     finally:
         conclude(work, rows, len(trainings))
@@ -169,6 +173,12 @@ def make_llama(work, name, context):
     return made
 
 
+def language_settings(family, folder, model):
+    recipe, *settings = FAMILIES[family]
+    settings = [s.replace("TEXT", f"{folder}/text.txt").replace("PAIRS", f"{folder}/pairs.jsonl") for s in settings]
+    return [ROOT / f"recipes/{recipe}.yaml", *settings, f"model={model}", f"data.cache={folder / 'tokens'}", *SHORT]
+
+
 def language(work):
     tried, folder, rows = start(work), work.folder("models"), []
     emulated = work.card.vendor == "emulated"
@@ -179,13 +189,8 @@ def language(work):
             model = make_llama(work, llama, 16)
             if model is None:
                 continue
-            recipe, *settings = FAMILIES[family]
-            settings = [s.replace("TEXT", f"{folder}/text.txt").replace("PAIRS", f"{folder}/pairs.jsonl") for s in settings]
-            settings += [f"model={model}", f"data.cache={folder / 'tokens'}", f"data.context={context}", *SHORT]
-            name = f"{family}, layers of Llama {llama}"
-            row = train(
-                work, name, precision, [ROOT / f"recipes/{recipe}.yaml", *settings, f"train.batch={batch}", tried]
-            )
+            settings = [*language_settings(family, folder, model), f"data.context={context}", f"train.batch={batch}", tried]
+            row = train(work, f"{family}, layers of Llama {llama}", precision, settings)
             rows += [row] if row else []
     finally:
         conclude(work, rows, len(trainings))
