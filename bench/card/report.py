@@ -96,7 +96,7 @@ def not_run(parts, all_parts):
         elif part["status"] == "skipped":
             yield f"{name}: {part['why']}"
         else:
-            yield from (f"{name}: not here: {text}" for text in part["missing"])
+            yield from (f"{name}: {text}" for text in part["missing"])
 
 
 def wrong(parts):
@@ -135,7 +135,7 @@ def to_markdown(card, parts, all_parts):
         out += "A rehearsal on an emulated GPU, in sizes of a test: its times say nothing.\n\n"
     out += section("Wrong", items(list(wrong(ordered))) or "Nothing was found wrong.\n\n")
     out += section("Right", items(right))
-    out += section("Not run", items(list(not_run(ordered, all_parts))))
+    out += section("Not here or not run", items(list(not_run(ordered, all_parts))))
     out += section("Bars", table(["work", "figure", "value", "at least", "result"], bar_rows(bars_of(card, figures))))
     rows = [[name, part["status"], f"{part['seconds']:.0f}", part["date"], part["commit"]] for name, part in ordered.items()]
     out += section("Parts", table(["part", "status", "seconds", "date", "commit"], rows))
