@@ -35,7 +35,10 @@ RT_DEVICE void multiply_half(float* c, const uint32_t* a, uint32_t b0, uint32_t 
 RT_DEVICE uint32_t of_other_half(uint32_t value) {
 #if defined(__HIP_DEVICE_COMPILE__)
   constexpr uint32_t kLower = 0x76543210, kUpper = 0xfedcba98;  // lanes as they are
-  return __builtin_amdgcn_permlanex16(value, value, kLower, kUpper, true, false);
+  uint32_t other = __builtin_amdgcn_permlanex16(value, value, kLower, kUpper, true, false);
+  // clang 17 else moves the exchange to where some lanes alone need it, and the others are off.
+  asm volatile("" : "+v"(other));
+  return other;
 #else
   return value;
 #endif
