@@ -213,6 +213,22 @@ TEST_F(SelfTests, WhatNothingCanBeTriedOnIsNotRight) {
   EXPECT_EQ(next.failures(), test.failures()) << "the next run knows it";
 }
 
+TEST_F(SelfTests, SamplesStandForMoreInputsOfAKindAndForLeftOutOnes) {
+  const auto add_input = [](ir::Graph& graph) {
+    return graph.add_value("", {.dtype = DType::f32, .shape = Shape{3, 5}}, ir::Role::input);
+  };
+  ir::Graph graph;
+  std::vector<ir::ValueId> many;
+  for (int i = 0; i < 5; ++i) many.push_back(add_input(graph));
+  graph.add(*ops::find_op("sum_squares"), many, {});
+  const ir::ValueId right = graph.add_value("", {.dtype = DType::f32, .shape = Shape{5, 2}}, ir::Role::input);
+  graph.add(*ops::find_op("matmul"), {many[0], right, ir::kNone, ir::kNone}, {});
+  SelfTest test(0, {.when = SelfTest::When::always});
+  test.cover(graph);
+  EXPECT_EQ(names(test), std::vector<std::string>());
+  EXPECT_EQ(test.num_tried(), 3) << "sums by samples, the matmul by itself too";
+}
+
 TEST_F(SelfTests, ANodeThatDoesNotFitIsJudgedBySamples) {
   emu::gpus() = {{.memory_bytes = 1 << 20}};
   ir::Graph graph;

@@ -27,11 +27,19 @@ constexpr std::string_view kRight = "right", kWrong = "wrong", kTrying = "trying
 /// The attribute that says which of an op's kernels a node has; empty: the usual one.
 constexpr std::string_view kWay = "way";
 
-std::string dtypes_of(std::span<const ir::Type> types) {
+std::vector<std::string_view> dtypes_of(std::span<const ir::Type> types) {
   std::vector<std::string_view> names;
   for (const ir::Type& type : types)
     names.push_back(type.dtype == DType::boolean ? "none" : dtype_name(type.dtype));
-  return fmt::format("{}", fmt::join(names, ", "));
+  return names;
+}
+/// As a kernel has them: inputs that are left out at the end are not there, and many alike are one.
+std::vector<std::string_view> input_dtypes(const ir::OpDef& op, std::span<const ir::Type> types) {
+  std::vector<std::string_view> names = dtypes_of(types);
+  while (!names.empty() && names.back() == "none") names.pop_back();
+  const bool takes_many = !op.inputs.empty() && op.inputs.back().ends_with('+');
+  if (takes_many) names.erase(std::ranges::unique(names).begin(), names.end());
+  return names;
 }
 
 std::string types_of(std::span<const ir::Type> types) {
@@ -103,8 +111,8 @@ std::vector<ir::Sample> samples_like(const ir::OpDef& op, const ir::NodeView& vi
 
 std::string kernel_name(const ir::OpDef& op, const ir::NodeView& view) {
   const std::string way = view.attrs.text_or(kWay, "");
-  return fmt::format("{}({}) -> {}{}{}", op.name, dtypes_of(view.in), dtypes_of(view.out),
-                     way.empty() ? "" : ", way ", way);
+  return fmt::format("{}({}) -> {}{}{}", op.name, fmt::join(input_dtypes(op, view.in), ", "),
+                     fmt::join(dtypes_of(view.out), ", "), way.empty() ? "" : ", way ", way);
 }
 
 std::string node_name(const ir::OpDef& op, const ir::NodeView& view) {
