@@ -232,8 +232,8 @@ std::vector<Case> many_pixels() {
           {.x = {1, 111, 111, 24}, .kernel = 1, .out = 24, .stride = 1, .padding = 0, .dtype = DType::f16}};
 }
 std::vector<Case> many_weights() {
-  return {{.x = {1, 3, 3, 1416}, .kernel = 1, .out = 904, .stride = 1, .padding = 0, .dtype = DType::bf16},
-          {.x = {1, 3, 3, 1416}, .kernel = 1, .out = 904, .stride = 1, .padding = 0, .dtype = DType::f16}};
+  return {{.x = {2, 5, 5, 136}, .kernel = 1, .out = 144, .stride = 1, .padding = 0, .dtype = DType::bf16},
+          {.x = {2, 5, 5, 136}, .kernel = 1, .out = 144, .stride = 1, .padding = 0, .dtype = DType::f16}};
 }
 std::vector<Case> joined(std::vector<Case> all, const std::vector<Case>& more) {
   all.insert(all.end(), more.begin(), more.end());

@@ -64,6 +64,7 @@ ir::Kernel forward_of(const NodeView& node, ImagesOf images) {
   const cpu::ConvShape shape =
       conv_shape(node.in_type(ConvIn::x).shape, node.in_type(ConvIn::w).shape, node.attrs);
   return with_blocking<T>(num_pixels(shape), shape.out_c, are_even(shape.in_c) && are_even(shape.out_c),
+                          false,
                           [&](auto blocking) { return make_forward<T, decltype(blocking)>(shape, images); });
 }
 
@@ -235,22 +236,23 @@ ir::Kernel input_gradient_of(const NodeView& node) {
   const cpu::ConvShape shape = conv_shape(node.out_type(0).shape, node.in_type(1).shape, node.attrs);
   const int64_t largest =
       shape.batch * divided_up(shape.in_h, shape.stride) * divided_up(shape.in_w, shape.stride);
-  return with_blocking<T>(largest, shape.in_c, are_even(shape.out_c), [&](auto blocking) -> ir::Kernel {
-    using B = decltype(blocking);
-    const auto run = [=](const KernelArgs& args) {
-      rt::launch(spread<T, B>, product_blocks<B>(largest, shape.in_c, shape.stride * shape.stride),
-                 args.stream->handle(), input_of<T>(args, 0), input_of<T>(args, 1), output_of<T>(args, 0),
-                 device_shape(shape));
-    };
-    return {.run = run};
-  });
+  return with_blocking<T>(
+      largest, shape.in_c, are_even(shape.out_c), false, [&](auto blocking) -> ir::Kernel {
+        using B = decltype(blocking);
+        const auto run = [=](const KernelArgs& args) {
+          rt::launch(spread<T, B>, product_blocks<B>(largest, shape.in_c, shape.stride * shape.stride),
+                     args.stream->handle(), input_of<T>(args, 0), input_of<T>(args, 1), output_of<T>(args, 0),
+                     device_shape(shape));
+        };
+        return {.run = run};
+      });
 }
 
 template <typename T>
 ir::Kernel weight_gradient_of(const NodeView& node) {
   const cpu::ConvShape shape = conv_shape(node.in_type(0).shape, node.out_type(0).shape, node.attrs);
   const bool even = are_even(shape.in_c) && are_even(shape.out_c);
-  return with_blocking<T>(num_taps(shape), shape.out_c, even, [&](auto blocking) -> ir::Kernel {
+  return with_blocking<T>(num_taps(shape), shape.out_c, even, true, [&](auto blocking) -> ir::Kernel {
     using B = decltype(blocking);
     const WeightParts parts(shape, B::kRows, B::kColumns);
     const auto run = [=](const KernelArgs& args) {

@@ -137,16 +137,18 @@ struct OfEvenSides : B {
 /// Whether channels that lie side by side are read by wide moves.
 inline bool are_even(int64_t channels) { return channels % kWide == 0; }
 
-/// What body(B()) returns, B being how blocks share an m x n product of elements of T.
+/// What body(B()) returns, B being how blocks share an m x n product of elements of T. `in_parts`: its terms
+/// are dealt out to as many blocks as it takes.
 template <typename T, typename Body>
-auto with_blocking(int64_t m, int64_t n, bool even, Body body) {
+auto with_blocking(int64_t m, int64_t n, bool even, bool in_parts, Body body) {
   if constexpr (std::is_same_v<T, float>) {
     return body(PlainBlocking());
   } else {
     const MatmulShape shape{.m = static_cast<int>(m), .n = static_cast<int>(n)};
     const MatmulWay way = MatmulKernel::usual_way(shape, DType::bf16);
     if (!even) return way == MatmulWay::tall ? body(Tall()) : body(Small());
-    if (way == MatmulWay::large) return body(OfEvenSides<Large>());
+    const bool fills = m >= Large::kRows && n >= Large::kColumns;
+    if (way == MatmulWay::large || (in_parts && fills)) return body(OfEvenSides<Large>());
     if (way == MatmulWay::tall) return body(OfEvenSides<Tall>());
     return body(OfEvenSides<Small>());
   }

@@ -52,7 +52,12 @@ MatmulWay MatmulKernel::usual_way(const MatmulShape& shape, DType in) {
   if (in == DType::f32) return MatmulWay::plain;
   if (shape.n <= Tall::kColumns) return MatmulWay::tall;
   if (shape.m <= Wide::kRows) return MatmulWay::wide;
-  return num_blocks(shape, MatmulWay::large) >= kBusy ? MatmulWay::large : MatmulWay::small;
+  // Large blocks keep a GPU busy by number, or, with so many terms each that adding up parts is little, by
+  // splits.
+  constexpr int64_t kManyTerms = 4 * kLeastTerms;
+  const bool fills = shape.m >= Large::kRows && shape.n >= Large::kColumns;
+  const int64_t splits = fills ? std::clamp<int64_t>(shape.k / kManyTerms, 1, kMostSplits) : 1;
+  return num_blocks(shape, MatmulWay::large) * splits >= kBusy ? MatmulWay::large : MatmulWay::small;
 }
 
 MatmulKernel::MatmulKernel(const MatmulShape& shape, DType in, DType out, MatmulWay way)

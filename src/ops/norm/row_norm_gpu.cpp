@@ -7,8 +7,9 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// Sums of dweight that blocks keep apart, so that their order is fixed.
-constexpr int64_t kMostParts = 64;
+/// Sums of dweight that blocks keep apart, so that their order is fixed; and what these are added up to
+/// first.
+constexpr int64_t kMostParts = 512, kFewParts = 16;
 
 struct Rows {
   int64_t count;
@@ -119,9 +120,22 @@ ir::Kernel make(const Rows& rows) {
   return {.run = run};
 }
 
+/// The sum of parts [num_parts, width], by way of kFewParts of them in `few`.
+void add_parts(void* stream, const float* parts, float* few, float* sum, int64_t num_parts, int64_t width) {
+  const auto blocks = static_cast<unsigned>(divided_up(width, kBlockThreads));
+  if (num_parts > kFewParts) {
+    rt::launch(add_rows<float>, {rt::Dim3{blocks, kFewParts, 1}, rt::Dim3{kBlockThreads, 1, 1}}, stream,
+               parts, few, num_parts, width);
+    parts = few;
+    num_parts = kFewParts;
+  }
+  rt::launch(add_rows<float>, {blocks, kBlockThreads}, stream, parts, sum, num_parts, width);
+}
+
 template <typename T, bool centered>
 ir::Kernel make_grad(const Rows& rows) {
   const int64_t num_parts = std::clamp<int64_t>(rows.count, 1, kMostParts), size = num_parts * rows.width;
+  const int64_t few = kFewParts * rows.width;
   const auto run = [rows, num_parts, size](const KernelArgs& args) {
     auto* parts = reinterpret_cast<float*>(args.workspace);
     void* stream = args.stream->handle();
@@ -133,15 +147,13 @@ ir::Kernel make_grad(const Rows& rows) {
                                .dx = output_of<T>(args, 0),
                                .weight_parts = parts,
                                .bias_parts = parts + size};
-    const int64_t blocks = divided_up(rows.width, kBlockThreads), width = rows.width;
     rt::launch(gradient<T, centered>, {num_parts, kBlockThreads}, stream, arrays, rows);
-    rt::launch(add_rows<float>, {blocks, kBlockThreads}, stream, arrays.weight_parts,
-               output_of<float>(args, 1), num_parts, width);
+    float* const fewer = parts + (centered ? 2 : 1) * size;
+    add_parts(stream, arrays.weight_parts, fewer, output_of<float>(args, 1), num_parts, rows.width);
     if (centered)
-      rt::launch(add_rows<float>, {blocks, kBlockThreads}, stream, arrays.bias_parts,
-                 output_of<float>(args, 2), num_parts, width);
+      add_parts(stream, arrays.bias_parts, fewer, output_of<float>(args, 2), num_parts, rows.width);
   };
-  return {.run = run, .workspace_bytes = (centered ? 2 : 1) * size * int64_t{sizeof(float)}};
+  return {.run = run, .workspace_bytes = ((centered ? 2 : 1) * size + few) * int64_t{sizeof(float)}};
 }
 
 }  // namespace
