@@ -109,7 +109,10 @@ def write_tables(log, cases, path):
         r["short"] = short_name(r["name"])
     bad = [f"{r['short']} on {r['target']}: {'; '.join(faults(r))}" for r in records if faults(r)]
     text, notes = HEAD, []
-    for target in ("gfx1100", "gfx1201"):
+    targets = sorted(set(re.findall(r"^== counted (\w+) ", log, re.M)))
+    if not targets:
+        sys.exit("expected counts of kernels, got none")
+    for target in targets:
         counted = read_counts(log, cases, target)
         text += kernel_counts.tables(cases, counted, target)
         broken, loose = kernel_counts.check_bounds(cases, counted, target)

@@ -29,7 +29,7 @@ __global__ void multiply(const T* a, const T* b, float* c) {
 template <typename T, int path>
 __global__ void largest_of_lines(const float* in, float* out) {
   rt::FixedAcc<T, path> acc;
-  rt::PerFixed<T, path> most;
+  rt::PerFixed<T, float, path> most;
   for (float& value : most.at) value = -1e30F;
   for (int e = 0; e < rt::kOwn; ++e) acc.at[e] = in[acc.fixed(e) * kTile + acc.taken(e)];
   for (int e = 0; e < rt::kOwn; ++e) most[e] = rt::Max()(most[e], acc.at[e]);

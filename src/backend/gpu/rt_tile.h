@@ -199,12 +199,12 @@ RT_DEVICE void multiply_add(FixedAcc<T, path>& c, const FixedFragment<T, path>& 
 }
 
 /// A value for each fixed line of a tile that the lane holds elements of: [e] is that of element e's line.
-template <typename T, int path = kPathOf<T>>
+template <typename T, typename Value = float, int path = kPathOf<T>>
 struct PerFixed {
   static constexpr int kCount = path == 90 ? 2 : 1;
-  float at[kCount];
-  RT_DEVICE float& operator[](int e) { return at[path == 90 ? e / 2 % 2 : 0]; }
-  RT_DEVICE float operator[](int e) const { return at[path == 90 ? e / 2 % 2 : 0]; }
+  Value at[kCount];
+  RT_DEVICE Value& operator[](int e) { return at[path == 90 ? e / 2 % 2 : 0]; }
+  RT_DEVICE Value operator[](int e) const { return at[path == 90 ? e / 2 % 2 : 0]; }
   /// An element of the line of at[i].
   RT_DEVICE static constexpr int element(int i) { return 2 * i; }
 

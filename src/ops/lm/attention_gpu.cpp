@@ -93,7 +93,7 @@ struct RunningRows {
 /// Makes scores of a warp's products of queries, from `own_query` on, and keys.
 template <typename T, int tiles>
 RT_DEVICE void score(rt::FixedAcc<T> (&products)[tiles], const Attention& spec, const ScoreTile& tile,
-                     const int32_t* starts, int own_query, int lane) {
+                     const rt::PerFixed<T, int>& starts, int own_query, int lane) {
   const bool all = tile.is_seen(spec);
   RT_UNROLL
   for (int t = 0; t < tiles; ++t) {
@@ -107,8 +107,7 @@ RT_DEVICE void score(rt::FixedAcc<T> (&products)[tiles], const Attention& spec, 
     for (int e = 0; e < rt::kOwn; ++e) {
       const int query = own_query + products[t].fixed(e, lane);
       const int key = tile.first_key + t * rt::kTile + products[t].taken(e, lane);
-      const int start = starts != nullptr && query < spec.time ? starts[query] : 0;
-      if (!spec.sees(query, key, start)) products[t].at[e] = kLowest;
+      if (!spec.sees(query, key, starts[e])) products[t].at[e] = kLowest;
     }
   }
 }
@@ -135,6 +134,7 @@ __global__ void __launch_bounds__(threads) attend(ForwardArrays<T> arrays, Atten
                  .starts = starts_of(starts, first_query, F::kQueries, spec.time)};
 
   RunningRows<T, F> rows;
+  const rt::PerFixed<T, int> own_starts = starts_of_fixed<T>(starts, own_query, spec.time);
   if (F::kCount == 1)
     copy_rows<threads>(block.queries, queries, first_query, 0, static_cast<int>(threadIdx.x));
   for (; tile.first_key < spec.time; tile.first_key += F::kKeys) {
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(threads) attend(ForwardArrays<T> arrays, Atten
       add_products(scores, block.queries, rt::warp(), block.keys, self.lane);
     }
     const Self self;
-    score(scores, spec, tile, starts, own_query, self.lane);
+    score(scores, spec, tile, own_starts, own_query, self.lane);
     rows.take(scores);
     add_taken(rows.out, scores, block.values, self.lane);
   }

@@ -15,9 +15,12 @@ struct Attention {
 
   RT_DEVICE int64_t q_row() const { return static_cast<int64_t>(heads) * size; }
   RT_DEVICE int64_t kv_row() const { return static_cast<int64_t>(kv_heads) * size; }
+  /// Without branches, for it is asked of every element.
   RT_DEVICE bool sees(int query, int key, int start) const {
-    if (query >= time || key >= time || (causal && key > query)) return false;
-    return (window == 0 || query - key < window) && (key >= start || key == query);
+    const int last_key = causal ? query : time - 1, first_key = window == 0 ? 0 : query - window + 1;
+    const bool exist = unsigned{query < time} & unsigned{key < time};
+    const bool near = unsigned{key <= last_key} & unsigned{key >= first_key};
+    return unsigned{exist} & unsigned{near} & (unsigned{key >= start} | unsigned{key == query});
   }
 };
 inline Attention attention_of(const ir::NodeView& node) {
@@ -209,6 +212,26 @@ RT_DEVICE void add_taken(rt::FixedAcc<T> (&sums)[tiles], const rt::FixedAcc<T> (
   }
 }
 
+/// Stores the first elements. Seldom, so it shall be short: each is the lowest of what is left.
+template <typename T, int n>
+RT_DEVICE void store_some(T* to, const rt::Vec<T, n>& from, int count) {
+  constexpr int kWords = static_cast<int>(n * sizeof(T) / 4), kBits = 8 * static_cast<int>(sizeof(T));
+  auto words = rt::bits_as<rt::Vec<uint32_t, kWords>>(from);
+  RT_NO_UNROLL
+  for (int e = 0; e < count && e < n; ++e) {
+    if constexpr (kBits == 32) {
+      to[e] = rt::bits_as<T>(words.at[0]);
+    } else {
+      to[e] = {static_cast<uint16_t>(words.at[0])};
+    }
+    RT_UNROLL
+    for (int w = 0; w < kWords; ++w) {
+      const uint32_t next = w + 1 < kWords ? words.at[w + 1 < kWords ? w + 1 : w] : 0U;
+      words.at[w] = kBits == 32 ? next : words.at[w] >> kBits % 32 | next << kBits % 32;
+    }
+  }
+}
+
 /// Writes tiles side by side, from (first_row, first_column) on, as rows of a head.
 template <typename T, int tiles>
 RT_DEVICE void write_rows(const rt::FixedAcc<T> (&sums)[tiles], T* to, int64_t stride, const Attention& spec,
@@ -221,10 +244,7 @@ RT_DEVICE void write_rows(const rt::FixedAcc<T> (&sums)[tiles], T* to, int64_t s
       if (row >= spec.time || column >= spec.size) return;
       T* at = to + row * stride + column;
       if (spec.size % kRun == 0) return rt::store(at, run);
-      RT_UNROLL
-      for (int e = 0; e < kRun; ++e) {
-        if (column + e < spec.size) at[e] = run.at[e];
-      }
+      store_some(at, run, spec.size - column);
     });
   }
 }
@@ -248,6 +268,18 @@ RT_DEVICE Starts starts_of(const int32_t* starts, int first_query, int num_queri
     most = high > most ? high : most;
   }
   return {least, most};
+}
+
+/// Of the fixed queries of a warp, from `first_query` on.
+template <typename T>
+RT_DEVICE rt::PerFixed<T, int> starts_of_fixed(const int32_t* starts, int first_query, int time) {
+  rt::PerFixed<T, int> made;
+  RT_UNROLL
+  for (int i = 0; i < made.kCount; ++i) {
+    const int query = first_query + rt::FixedAcc<T>::fixed(made.element(i));
+    made.at[i] = starts != nullptr && query < time ? starts[query] : 0;
+  }
+  return made;
 }
 
 /// A tile of scores: rows of queries by columns of keys.

@@ -92,8 +92,10 @@ struct BackwardBlock {
   Shared& block;
   const Attention& spec;
   int part;
-  rt::PerFixed<T> lse, delta;    ///< of fixed queries
+  rt::PerFixed<T> lse, delta;  ///< of fixed queries
+  rt::PerFixed<T, int> starts;
   float taken_lse, taken_delta;  ///< of the taken query of the lane's number
+  int taken_start;
   rt::FixedAcc<T> sums_a[B::kOutTiles], sums_b[of_keys ? B::kOutTiles : 1];
 
   RT_DEVICE BackwardBlock(Shared& shared, const Attention& of, int first_column)
@@ -107,6 +109,7 @@ struct BackwardBlock {
       lse.at[i] = query < spec.time ? head.lse[static_cast<int64_t>(query) * spec.heads] : 0.0F;
       delta.at[i] = query < spec.time ? head.delta[static_cast<int64_t>(query) * spec.heads] : 0.0F;
     }
+    starts = starts_of_fixed<T>(head.starts, first_query + rt::warp() * rt::kTile, spec.time);
   }
 
   RT_DEVICE void copy_fixed(const BackwardHead<T>& head, int first_fixed, int slice, int thread) {
@@ -144,7 +147,7 @@ struct BackwardBlock {
       add_products(dprobabilities, block.fixed_b, rt::warp(), block.taken_b, self.lane);
     }
     const Self self;
-    make_factors(products, dprobabilities, tile, head.starts, self.lane);
+    make_factors(products, dprobabilities, tile, self.lane);
     if constexpr (of_keys) add_taken(sums_b, dprobabilities, block.across_b, self.lane);
     add_taken(sums_a, products, block.across_a, self.lane);
   }
@@ -155,11 +158,12 @@ struct BackwardBlock {
     const int query = first_query + rt::lane() < spec.time ? first_query + rt::lane() : spec.time - 1;
     taken_lse = head.lse[static_cast<int64_t>(query) * spec.heads];
     taken_delta = head.delta[static_cast<int64_t>(query) * spec.heads];
+    taken_start = head.starts != nullptr ? head.starts[query] : 0;
   }
   /// Makes probabilities of dprobabilities, and of products the gradients of the products.
   RT_DEVICE void make_factors(rt::FixedAcc<T> (&products)[B::kTakenTiles],
                               rt::FixedAcc<T> (&dprobabilities)[B::kTakenTiles], const ScoreTile& tile,
-                              const int32_t* starts, int lane) {
+                              int lane) {
     const bool all = tile.is_seen(spec);
     const int first_fixed = (of_keys ? tile.first_key : tile.first_query) + rt::warp() * rt::kTile;
     RT_UNROLL
@@ -178,7 +182,8 @@ struct BackwardBlock {
           const int fixed = first_fixed + products[t].fixed(e, lane);
           const int query = of_keys ? tile.first_query + taken : fixed;
           const int key = of_keys ? fixed : tile.first_key + taken;
-          const int start = starts != nullptr && query < spec.time ? starts[query] : 0;
+          int start = starts[e];
+          if constexpr (of_keys) start = rt::shuffle(taken_start, taken);
           if (!spec.sees(query, key, start)) probability = 0;
         }
         // No product with what is not seen, which may be no number.
@@ -254,7 +259,7 @@ ir::Kernel make(const Attention& spec, bool documents) {
   const auto shape = [&](auto of, int heads) {
     return rt::Shape{rt::Dim3{static_cast<unsigned>(divided_up(spec.time, of.kFixed)),
                               static_cast<unsigned>(heads), static_cast<unsigned>(spec.batch * of.kCount)},
-                     rt::Dim3{of.kThreads, 1, 1}};
+                     rt::Dim3{static_cast<unsigned>(of.kThreads), 1, 1}};
   };
   const rt::Shape of_queries = shape(OfQueries(), spec.heads), of_keys = shape(OfKeys(), spec.kv_heads);
   const auto run = [=](const KernelArgs& args) {
