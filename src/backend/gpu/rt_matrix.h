@@ -70,6 +70,11 @@ RT_DEVICE int renewed(int value) {
   asm volatile("" : "+v"(value));
   return value;
 }
+/// The same of a value that is alike in all lanes of a warp.
+RT_DEVICE int renewed_for_warp(int value) {
+  asm volatile("" : "+s"(value));
+  return value;
+}
 /// Keeps the compiler from taking a word apart where it was loaded, which would wait for it there.
 RT_DEVICE void keep_whole(Word16& word) {
   auto parts = bits_as<Vec<uint32_t, 4>>(word);
@@ -85,6 +90,7 @@ RT_DEVICE void keep_order() {}
 RT_DEVICE void keep_order(float&) {}
 RT_DEVICE void keep_whole(Word16&) {}
 RT_DEVICE int renewed(int value) { return value; }
+RT_DEVICE int renewed_for_warp(int value) { return value; }
 #endif
 
 template <typename Vector, typename Word>
@@ -131,6 +137,7 @@ RT_DEVICE void keep_order() {}
 RT_DEVICE void keep_order(float&) {}
 RT_DEVICE void keep_whole(Word16&) {}
 RT_DEVICE int renewed(int value) { return value; }
+RT_DEVICE int renewed_for_warp(int value) { return value; }
 template <typename T>
 RT_DEVICE void multiply_half(float* c, const uint32_t* a, uint32_t b0, uint32_t b1) {
   if constexpr (std::is_same_v<T, f16>) {
@@ -161,6 +168,7 @@ inline void keep_order() {}
 inline void keep_order(float&) {}
 inline void keep_whole(Word16&) {}
 inline int renewed(int value) { return value; }
+inline int renewed_for_warp(int value) { return value; }
 template <typename T, int path>
 void multiply_wave(float* c, const uint32_t* a, const uint32_t* b) {
   emu::wmma<path>(emu::Numbers{.are_f16 = std::is_same_v<T, f16>}, c, a, b);

@@ -144,7 +144,8 @@ __global__ void __launch_bounds__(threads) attend(ForwardArrays<T> arrays, Atten
       const Self self;
       rt::sync_block();
       if (F::kCount > 1) copy_rows<threads>(block.queries, queries, first_query, slice, self.thread);
-      copy_rows<threads>(block.keys, keys, tile.first_key, slice, self.thread);
+      copy_tile<T, F::kKeys, F::kSlice, threads>(keys, tile.first_key, slice, self.thread,
+                                                 [&](const auto& copy) { copy.put(block.keys); });
       if (slice == 0)
         copy_tile<T, F::kKeys, F::kSlice, threads>(values, tile.first_key, part, self.thread,
                                                    [&](const auto& copy) { copy.put_across(block.values); });

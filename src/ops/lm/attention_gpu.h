@@ -171,13 +171,14 @@ RT_DEVICE void copy_tile(const HeadRows<T>& from, int first_row, int first_colum
     body(Copy(from, first_row, first_column, move));
   }
 }
+/// Move after move, for what is copied seldom: it takes no registers.
 template <int threads, typename T, int rows, int columns>
 RT_DEVICE void copy_rows(rt::Panels<T, rows, columns>& to, const HeadRows<T>& from, int first_row,
                          int first_column, int thread) {
-  copy_tile<T, rows, columns, threads>(from, first_row, first_column, thread, [&](const auto& copy) {
-    copy.put(to);
-    rt::keep_order();
-  });
+  using Copy = TileCopy<T, rows, columns>;
+  RT_NO_UNROLL
+  for (int move = thread; move < Copy::kMoves; move += threads)
+    Copy(from, first_row, first_column, move).put(to);
 }
 
 /// sums[t] += a tile of fixed lines * the tile t of taken lines, over all their terms.

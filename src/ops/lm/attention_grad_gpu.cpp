@@ -124,6 +124,7 @@ struct BackwardBlock {
     const HeadRows<T>& taken_a = of_keys ? head.q : head.k;
     const HeadRows<T>& taken_b = of_keys ? head.dout : head.v;
     rt::FixedAcc<T> products[B::kTakenTiles], dprobabilities[B::kTakenTiles];
+    RT_NO_UNROLL
     for (int slice = 0; slice < B::kSize; slice += B::kSlice) {
       const Self self;
       rt::sync_block();
@@ -234,13 +235,13 @@ __global__ void __launch_bounds__(threads) gradient_of_keys(BackwardArrays<T> ar
   if (B::kCount == 1)
     block.copy_fixed({arrays, spec, sample, first_head}, first_key, 0, static_cast<int>(threadIdx.x));
   for (int head = first_head; head < first_head + group; ++head) {
-    const BackwardHead<T> rows(arrays, spec, sample, head);
     ScoreTile tile{.first_query = spec.causal ? first_key / B::kTaken * B::kTaken : 0,
                    .num_queries = B::kTaken,
                    .first_key = first_key,
                    .num_keys = B::kFixed,
                    .starts = {}};
     for (; tile.first_query < spec.time; tile.first_query += B::kTaken) {
+      const BackwardHead<T> rows(arrays, spec, sample, rt::renewed_for_warp(head));
       tile.starts = starts_of(rows.starts, tile.first_query, B::kTaken, spec.time);
       if (tile.may_be_seen(spec)) block.take(rows, tile);
     }
