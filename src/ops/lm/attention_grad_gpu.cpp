@@ -217,7 +217,7 @@ __global__ void __launch_bounds__(threads) gradient_of_queries(BackwardArrays<T>
   for (; tile.first_key < spec.time; tile.first_key += B::kTaken) {
     if (tile.may_be_seen(spec)) block.take(rows, tile);
   }
-  write_rows(block.sums_a, arrays.dq + (rows.q.at - arrays.q), spec.q_row(), spec,
+  write_rows(block.sums_a, arrays.dq + HeadPlace(spec, sample, head).q, spec.q_row(), spec,
              first_query + rt::warp() * rt::kTile, part);
 }
 
@@ -231,10 +231,11 @@ __global__ void __launch_bounds__(threads) gradient_of_keys(BackwardArrays<T> ar
   const int part = static_cast<int>(blockIdx.z) % B::kCount * B::kSlice;
   const int first_head = static_cast<int>(blockIdx.y) * group;
   const int first_key = static_cast<int>(blockIdx.x) * B::kFixed;
-  BackwardBlock<T, size, true> block(shared, spec, part);
+  // There is more room for a vector register than for another scalar one.
+  BackwardBlock<T, size, true> block(shared, spec, rt::renewed(part));
   if (B::kCount == 1)
     block.copy_fixed({arrays, spec, sample, first_head}, first_key, 0, static_cast<int>(threadIdx.x));
-  for (int head = first_head; head < first_head + group; ++head) {
+  for (int head = first_head + group - 1; head >= first_head; --head) {
     ScoreTile tile{.first_query = spec.causal ? first_key / B::kTaken * B::kTaken : 0,
                    .num_queries = B::kTaken,
                    .first_key = first_key,
@@ -246,10 +247,10 @@ __global__ void __launch_bounds__(threads) gradient_of_keys(BackwardArrays<T> ar
       if (tile.may_be_seen(spec)) block.take(rows, tile);
     }
   }
-  const BackwardHead<T> rows(arrays, spec, sample, first_head);
+  const HeadPlace place(spec, sample, first_head);
   const int own_key = first_key + rt::warp() * rt::kTile;
-  write_rows(block.sums_a, arrays.dk + (rows.k.at - arrays.k), spec.kv_row(), spec, own_key, part);
-  write_rows(block.sums_b, arrays.dv + (rows.v.at - arrays.v), spec.kv_row(), spec, own_key, part);
+  write_rows(block.sums_a, arrays.dk + place.kv, spec.kv_row(), spec, own_key, block.part);
+  write_rows(block.sums_b, arrays.dv + place.kv, spec.kv_row(), spec, own_key, block.part);
 }
 
 template <typename T, int size>
