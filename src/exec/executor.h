@@ -138,7 +138,7 @@ class Executor {
   std::array<std::unique_ptr<gpu::Recording>, 2> recordings_;
   bool can_record_;
   std::unique_ptr<ReplayCheck> check_;  ///< while one goes on
-  double wait_seconds_;  ///< for other workers
+  double wait_seconds_;                 ///< for other workers
   int64_t num_runs_ = 0;
   int64_t ahead_ = -1;  ///< which filling of the staging holds large inputs
   std::map<ir::ValueId, Staged> staged_;
