@@ -109,6 +109,9 @@ RT_DEVICE void score(rt::FixedAcc<T> (&products)[tiles], const Attention& spec, 
       const int key = tile.first_key + t * rt::kTile + products[t].taken(e, lane);
       if (!spec.sees(query, key, starts[e])) products[t].at[e] = kLowest;
     }
+    // Else the masks of all tiles are wanted at a time.
+    RT_UNROLL
+    for (int e = 0; e < rt::kOwn; ++e) rt::keep_order(products[t].at[e]);
   }
 }
 
