@@ -32,8 +32,7 @@ bool meets_on_gpu(const Program& program) {
 Executor::Executor(const Program& program)
     : program_(program),
       scalars_(static_cast<size_t>(program.scalar_bytes)),
-      // Libraries differ in what of their collectives can be recorded; what the host computes cannot be.
-      can_record_(!meets_on_gpu(program) && program.num_host_nodes == 0),
+      can_record_(obstacle().empty()),
       wait_seconds_(meets_on_gpu(program)       ? kMeetSeconds
                     : program.has_collectives() ? kHostSeconds
                                                 : 0) {
@@ -254,6 +253,7 @@ bool Executor::may_record() const {
   return can_record_ && recorder != nullptr && recorder->when != Record::never && recorder->fault.empty();
 }
 
+/// Libraries differ in what of their collectives can be recorded; what the host computes cannot be.
 std::string Executor::obstacle() const {
   if (meets_on_gpu(program_)) return "sums that GPUs make between themselves";
   if (program_.num_host_nodes > 0)

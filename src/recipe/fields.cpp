@@ -30,8 +30,7 @@ void add_run_fields(std::vector<Field>& fields) {
       &Recipe::self_test);
   key("record",
       "whether a GPU's steps are recorded as graphs and replayed: auto (where the first replay gives the "
-      "same "
-      "bits as queued work), always, never",
+      "same bits as queued work), always, never",
       &Recipe::record);
   key("precision", "fp32, bf16, or fp16 with dynamic loss scaling", &Recipe::precision);
   key("memory", "budget of activations, gradients and workspaces, met by recompute, like 10GiB; 0: none",

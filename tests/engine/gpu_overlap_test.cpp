@@ -149,23 +149,21 @@ TEST_F(GpuOverlap, TheLossScaleIsReadAlone) {
   EXPECT_TRUE(std::ranges::equal(asked.engine().state(), want));
 }
 
+/// A run of a tiny model on an emulated GPU.
+recipe::Recipe tiny_run(const std::vector<std::string>& more) {
+  std::vector<std::string> overrides = {"device=emulated",   "self_test=never", "model=mlp",
+                                        "model.hidden=[16]", "data=shapes",     "data.image_size=20",
+                                        "data.val_count=8",  "train.batch=4",   "schedule=constant"};
+  overrides.insert(overrides.end(), more.begin(), more.end());
+  return run::parse_recipe("", "a test", overrides);
+}
+
 TEST_F(GpuOverlap, ARunThatGoesOnTakesUpWhereItsDataStood) {
   const TemporaryFolder folder;
   const auto weights_after = [&](const char* name, std::initializer_list<int64_t> ends) {
     const fs::path out = folder.path() / name;
     for (const int64_t end : ends) {
-      const std::vector<std::string> overrides = {"device=emulated",
-                                                  "self_test=never",
-                                                  "model=mlp",
-                                                  "model.hidden=[16]",
-                                                  "data=shapes",
-                                                  "data.image_size=20",
-                                                  "data.val_count=8",
-                                                  "train.batch=4",
-                                                  "train.accumulate=2",
-                                                  "schedule=constant",
-                                                  "train.steps=" + std::to_string(end)};
-      run::Trainer(run::parse_recipe("", "a test", overrides), out,
+      run::Trainer(tiny_run({"train.accumulate=2", "train.steps=" + std::to_string(end)}), out,
                    {[](const run::Progress&) {}, [](const std::string&) {}, nullptr})
           .run(end != *ends.begin());
     }
@@ -179,23 +177,13 @@ TEST_F(GpuOverlap, ARunSaysOnceThatItsRecordingsAreLeftOff) {
   std::vector<std::string> warnings;
   const auto weights_with = [&](const char* record) {
     const fs::path out = folder.path() / record;
-    const std::vector<std::string> overrides = {"device=emulated",
-                                                "self_test=never",
-                                                "model=mlp",
-                                                "model.hidden=[16]",
-                                                "data=shapes",
-                                                "data.image_size=20",
-                                                "data.count=40",
-                                                "data.val_count=8",
-                                                "train.batch=4",
-                                                "schedule=constant",
-                                                "train.steps=6",
-                                                "optimizer.momentum=0",
-                                                std::string("record=") + record};
     run::TrainerEvents events{.progress = [](const run::Progress&) {},
                               .message = [](const std::string&) {},
                               .warning = [&](const std::string& text) { warnings.push_back(text); }};
-    run::Trainer(run::parse_recipe("", "a test", overrides), out, std::move(events)).run(false);
+    run::Trainer(
+        tiny_run({"data.count=40", "train.steps=6", "optimizer.momentum=0", std::string("record=") + record}),
+        out, std::move(events))
+        .run(false);
     return read_file(out / "model.safetensors");
   };
   const std::string want = weights_with("never");

@@ -8,8 +8,6 @@
 /// The matrix instructions behind rt_tile.h, on the words of a lane's fragments.
 namespace hearth::rt {
 
-/// The value of lane l ^ 16.
-RT_DEVICE uint32_t of_other_half(uint32_t value);
 /// A register that other lanes of the half-warp may read.
 #if defined(__HIPCC__) || defined(__CUDACC__)
 using Shown = uint32_t;
@@ -30,32 +28,14 @@ RT_DEVICE void multiply_wave(float* c, const uint32_t* a, const uint32_t* b);
 template <typename T>
 RT_DEVICE void multiply_half(float* c, const uint32_t* a, uint32_t b0, uint32_t b1);
 
-#if defined(__HIPCC__)
-
-RT_DEVICE uint32_t of_other_half(uint32_t value) {
 #if defined(__HIP_DEVICE_COMPILE__)
+/// The value of lane l ^ 16.
+RT_DEVICE uint32_t of_other_half(uint32_t value) {
   constexpr uint32_t kLower = 0x76543210, kUpper = 0xfedcba98;  // lanes as they are
   uint32_t other = __builtin_amdgcn_permlanex16(value, value, kLower, kUpper, true, false);
   // clang 17 else moves the exchange to where some lanes alone need it, and the others are off.
   asm volatile("" : "+v"(other));
   return other;
-#else
-  return value;
-#endif
-}
-
-#if defined(__HIP_DEVICE_COMPILE__)
-template <int from>
-RT_DEVICE void add_product(float& c, uint32_t a, uint32_t b) {
-  asm("v_fmac_f32_dpp %0, %1, %2 row_share:%3 row_mask:0xf bank_mask:0xf"
-      : "+v"(c)
-      : "v"(a), "v"(b), "n"(from));
-}
-template <int from>
-RT_DEVICE void add_dot(float& c, uint32_t a, uint32_t b) {
-  asm("v_dot2c_f32_f16_dpp %0, %1, %2 row_share:%3 row_mask:0xf bank_mask:0xf"
-      : "+v"(c)
-      : "v"(a), "v"(b), "n"(from));
 }
 /// Keeps the compiler from loading what is after it before it, into registers that it then lacks; with
 /// a value, also from computing that only after it.
@@ -82,15 +62,34 @@ RT_DEVICE void keep_whole(Word16& word) {
   word = bits_as<Word16>(parts);
 }
 #else
+RT_DEVICE uint32_t of_other_half(uint32_t value) { return shuffle_xor(value, 16); }
+RT_DEVICE void keep_order() {}
+RT_DEVICE void keep_order(float&) {}
+RT_DEVICE int renewed(int value) { return value; }
+RT_DEVICE int renewed_for_warp(int value) { return value; }
+RT_DEVICE void keep_whole(Word16&) {}
+#endif
+
+#if defined(__HIPCC__)
+
+#if defined(__HIP_DEVICE_COMPILE__)
+template <int from>
+RT_DEVICE void add_product(float& c, uint32_t a, uint32_t b) {
+  asm("v_fmac_f32_dpp %0, %1, %2 row_share:%3 row_mask:0xf bank_mask:0xf"
+      : "+v"(c)
+      : "v"(a), "v"(b), "n"(from));
+}
+template <int from>
+RT_DEVICE void add_dot(float& c, uint32_t a, uint32_t b) {
+  asm("v_dot2c_f32_f16_dpp %0, %1, %2 row_share:%3 row_mask:0xf bank_mask:0xf"
+      : "+v"(c)
+      : "v"(a), "v"(b), "n"(from));
+}
+#else
 template <int from>
 RT_DEVICE void add_product(float&, uint32_t, uint32_t) {}
 template <int from>
 RT_DEVICE void add_dot(float&, uint32_t, uint32_t) {}
-RT_DEVICE void keep_order() {}
-RT_DEVICE void keep_order(float&) {}
-RT_DEVICE void keep_whole(Word16&) {}
-RT_DEVICE int renewed(int value) { return value; }
-RT_DEVICE int renewed_for_warp(int value) { return value; }
 #endif
 
 template <typename Vector, typename Word>
@@ -128,16 +127,10 @@ RT_DEVICE void multiply_wave(float* c, const uint32_t* a, const uint32_t* b) {
 
 #elif defined(__CUDACC__)
 
-RT_DEVICE uint32_t of_other_half(uint32_t value) { return shuffle_xor(value, 16); }
 template <int from>
 RT_DEVICE void add_product(float& c, uint32_t a, uint32_t b) {
   c += __uint_as_float(__shfl_sync(kEveryLane, a, from, 16)) * __uint_as_float(b);
 }
-RT_DEVICE void keep_order() {}
-RT_DEVICE void keep_order(float&) {}
-RT_DEVICE void keep_whole(Word16&) {}
-RT_DEVICE int renewed(int value) { return value; }
-RT_DEVICE int renewed_for_warp(int value) { return value; }
 template <typename T>
 RT_DEVICE void multiply_half(float* c, const uint32_t* a, uint32_t b0, uint32_t b1) {
   if constexpr (std::is_same_v<T, f16>) {
@@ -155,7 +148,6 @@ RT_DEVICE void multiply_half(float* c, const uint32_t* a, uint32_t b0, uint32_t 
 
 #else
 
-inline uint32_t of_other_half(uint32_t value) { return shuffle_xor(value, 16); }
 template <int from>
 void add_product(float& c, Shown a, uint32_t b) {
   c += bits_as<float>(emu::row_share(a, from)) * bits_as<float>(b);
@@ -164,11 +156,6 @@ template <int from>
 void add_dot(float& c, Shown a, uint32_t b) {
   c = emu::dot2(emu::row_share(a, from), b, c);
 }
-inline void keep_order() {}
-inline void keep_order(float&) {}
-inline void keep_whole(Word16&) {}
-inline int renewed(int value) { return value; }
-inline int renewed_for_warp(int value) { return value; }
 template <typename T, int path>
 void multiply_wave(float* c, const uint32_t* a, const uint32_t* b) {
   emu::wmma<path>(emu::Numbers{.are_f16 = std::is_same_v<T, f16>}, c, a, b);

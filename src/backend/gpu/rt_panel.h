@@ -55,6 +55,22 @@ RT_DEVICE Fragment<T, side> load_panel(const std::byte* panel, int tile, int fir
       lane);
 }
 
+/// Who moves what of lines that lie side by side in memory: move `number` has kWide of `lines` lines, from
+/// `line` on, in the terms of a word, from `term` on. 32 moves touch 128 bytes or all lines of four such
+/// words.
+template <typename T, int lines>
+struct AcrossMove {
+  static constexpr int kTerms = static_cast<int>(4 / sizeof(T)), kGroups = lines / kWide<T>;
+  static constexpr int kNear = kGroups % 8 == 0 ? 8 : kGroups % 4 == 0 ? 4 : 2;
+  int line, term;
+
+  RT_DEVICE explicit AcrossMove(int number) {
+    const int rest = number / (4 * kNear);
+    line = (number % kNear + rest % (kGroups / kNear) * kNear) * kWide<T>;
+    term = rest / (kGroups / kNear) * kWide<T> + number / kNear % 4 * kTerms;
+  }
+};
+
 /// Word e of a slot of elements of one term (and of the next term, where elements have two bytes), whose
 /// kWide lines lie side by side: what line e has in those terms.
 template <typename T>
@@ -66,6 +82,14 @@ RT_DEVICE uint32_t word_across(const Word16& first, const Word16& second, int e)
     const uint32_t low = a.at[e / 2], high = b.at[e / 2];
     return e % 2 == 0 ? (low & 0xffffU) | high << 16 : low >> 16 | (high & 0xffff0000U);
   }
+}
+
+/// Puts what such a move has read into panels, terms side by side, the first line at byte `place`.
+template <typename T>
+RT_DEVICE void put_across(std::byte* panels, uint32_t place, const Word16& first, const Word16& second) {
+  RT_UNROLL
+  for (int e = 0; e < kWide<T>; ++e)
+    *reinterpret_cast<Word4*>(panels + (place ^ Swizzle::of_next(e))) = word_across<T>(first, second, e);
 }
 
 /// Lines of `terms` elements in panels side by side. In every other panel slots are moved by half a row, so

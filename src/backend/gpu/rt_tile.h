@@ -5,7 +5,8 @@
 /// Matmuls of 16 x 16 tiles by a warp: one type over each GPU's matrix instruction.
 ///
 ///   rt::Acc<T> c;                                          c(i, j) = 0
-///   rt::multiply_add(c, rt::load_left(a, a_stride), rt::load_right(b, b_stride));
+///   rt::multiply_add(c, rt::load_side<T, Side::left>(a, a_stride), rt::load_side<T, Side::right>(b,
+///   b_stride));
 ///                                                          c(i, j) += sum over t of a(i, t) b(t, j)
 ///   for (int e = 0; e < 8; ++e) out[c.row(e)][c.column(e)] = c.at[e];
 ///
@@ -135,15 +136,6 @@ template <typename T, Side side, int path = kPathOf<T>>
 RT_DEVICE Fragment<T, side, path> load_side(const T* from, int stride) {
   return load_side<T, side, path>([&](int line, int term) { return from + line * stride + term; });
 }
-template <typename T>
-RT_DEVICE auto load_left(const T* from, int stride) {
-  return load_side<T, Side::left>(from, stride);
-}
-template <typename T>
-RT_DEVICE auto load_right(const T* from, int stride) {
-  return load_side<T, Side::right>(from, stride);
-}
-
 /// A lane's part of a tile's product, f32.
 template <typename T, int path = kPathOf<T>>
 struct Acc {

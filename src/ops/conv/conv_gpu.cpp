@@ -170,9 +170,7 @@ struct ClassAxis {
 template <typename T>
 struct ClassWeights {
   using Line = int64_t;
-  struct Term {
-    int y, x, channel;
-  };
+  using Term = TapChannel;
   static constexpr bool kLinesAreNeighbors = false;
   const T* data;
   InputGradient shape;
@@ -185,14 +183,7 @@ struct ClassWeights {
             number % shape.out_c};
   }
   RT_DEVICE void advance(Term& term, int by) const {
-    term.channel += by;
-    while (term.channel >= shape.out_c) {
-      term.channel -= shape.out_c;
-      term.x += shape.stride;
-      if (term.x != tap_x + taps_across * shape.stride) continue;
-      term.x = tap_x;
-      term.y += shape.stride;
-    }
+    term.advance(by, shape.out_c, tap_x, shape.stride, taps_across);
   }
   RT_DEVICE float at(Line line, const Term& term) const { return rt::to_float(*where(line, term)); }
   RT_DEVICE const T* where(Line line, const Term& term) const {

@@ -25,6 +25,23 @@ struct PixelGrid {
   }
 };
 
+/// A channel of a tap.
+struct TapChannel {
+  int y, x, channel;
+
+  /// `by` later, channels first, of taps that lie `step` apart: in each row `across` of them from first_x on.
+  RT_DEVICE void advance(int by, int channels, int first_x, int step, int across) {
+    channel += by;
+    while (channel >= channels) {
+      channel -= channels;
+      x += step;
+      if (x != first_x + step * across) continue;
+      x = first_x;
+      y += step;
+    }
+  }
+};
+
 /// What taps find, pixels by taps: tap (b, a) of the pixel (y, x) of a grid lies at (stride y + first_y +
 /// direction b, stride x + first_x + direction a) of an image, 0 outside of it.
 template <typename T>
@@ -33,9 +50,7 @@ struct Patches {
     int64_t image;  ///< where it begins
     int y, x;       ///< of tap 0
   };
-  struct Term {
-    int y, x, channel;
-  };
+  using Term = TapChannel;
   static constexpr bool kLinesAreNeighbors = false;
   const T* images;
   int h, w, channels;
@@ -62,16 +77,7 @@ struct Patches {
     const T* found = where(pixel, tap);
     return found == nullptr ? 0.0F : rt::to_float(*found);
   }
-  RT_DEVICE void advance(Term& tap, int by) const {
-    tap.channel += by;
-    while (tap.channel >= channels) {
-      tap.channel -= channels;
-      tap.x += direction;
-      if (tap.x != direction * taps_across) continue;
-      tap.x = 0;
-      tap.y += direction;
-    }
-  }
+  RT_DEVICE void advance(Term& tap, int by) const { tap.advance(by, channels, 0, direction, taps_across); }
   /// Of pixels in their order in memory.
   RT_DEVICE void advance(Line& pixel, int by) const {
     const int across = stride * pixels.w, down = stride * pixels.h;

@@ -147,8 +147,7 @@ auto with_blocking(int64_t m, int64_t n, bool even, bool in_parts, Body body) {
     const MatmulShape shape{.m = static_cast<int>(m), .n = static_cast<int>(n)};
     const MatmulWay way = MatmulKernel::usual_way(shape, DType::bf16);
     if (!even) return way == MatmulWay::tall ? body(Tall()) : body(Small());
-    const bool fills = m >= Large::kRows && n >= Large::kColumns;
-    if (way == MatmulWay::large || (in_parts && fills)) return body(OfEvenSides<Large>());
+    if (way == MatmulWay::large || (in_parts && fills_large(m, n))) return body(OfEvenSides<Large>());
     if (way == MatmulWay::tall) return body(OfEvenSides<Tall>());
     return body(OfEvenSides<Small>());
   }

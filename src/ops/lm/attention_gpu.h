@@ -125,22 +125,19 @@ struct Self {
   int thread = rt::renewed(static_cast<int>(threadIdx.x)), lane = rt::renewed(rt::lane());
 };
 
-/// How `threads` threads copy rows x columns of a head: each has words of elements of neighboring rows, kWide
-/// columns of them, and a warp has neighbors of both.
+/// A thread's move of rows x columns of a head.
 template <typename T, int rows, int columns>
 struct TileCopy {
-  static constexpr int kWide = rt::kWide<T>, kRows = static_cast<int>(4 / sizeof(T));
-  static constexpr int kGroups = columns / kWide;
-  static constexpr int kNear = kGroups % 8 == 0 ? 8 : kGroups % 4 == 0 ? 4 : 2;
-  static constexpr int kMoves = rows / kRows * kGroups;
+  using Move = rt::AcrossMove<T, columns>;
+  static constexpr int kRows = Move::kTerms, kMoves = rows / kRows * Move::kGroups;
 
   rt::Word16 held[kRows];
   int row, column;
 
-  RT_DEVICE TileCopy(const HeadRows<T>& from, int first_row, int first_column, int move) {
-    const int rest = move / (4 * kNear);
-    column = (move % kNear + rest % (kGroups / kNear) * kNear) * kWide;
-    row = rest / (kGroups / kNear) * kWide + move / kNear % 4 * kRows;
+  RT_DEVICE TileCopy(const HeadRows<T>& from, int first_row, int first_column, int number) {
+    const Move move(number);
+    column = move.line;
+    row = move.term;
     RT_UNROLL
     for (int r = 0; r < kRows; ++r) held[r] = from.read(first_row + row + r, first_column + column);
   }
@@ -152,11 +149,7 @@ struct TileCopy {
   }
   /// With a line per column.
   RT_DEVICE void put_across(rt::Panels<T, columns, rows>& to) const {
-    const uint32_t place = to.place(column, row);
-    RT_UNROLL
-    for (int e = 0; e < kWide; ++e)
-      *reinterpret_cast<rt::Word4*>(to.at + (place ^ rt::Swizzle::of_next(e))) =
-          rt::word_across<T>(held[0], held[kRows - 1], e);
+    rt::put_across<T>(to.at, to.place(column, row), held[0], held[kRows - 1]);
   }
 };
 

@@ -55,8 +55,8 @@ MatmulWay MatmulKernel::usual_way(const MatmulShape& shape, DType in) {
   // Large blocks keep a GPU busy by number, or, with so many terms each that adding up parts is little, by
   // splits.
   constexpr int64_t kManyTerms = 4 * kLeastTerms;
-  const bool fills = shape.m >= Large::kRows && shape.n >= Large::kColumns;
-  const int64_t splits = fills ? std::clamp<int64_t>(shape.k / kManyTerms, 1, kMostSplits) : 1;
+  const int64_t splits =
+      fills_large(shape.m, shape.n) ? std::clamp<int64_t>(shape.k / kManyTerms, 1, kMostSplits) : 1;
   return num_blocks(shape, MatmulWay::large) * splits >= kBusy ? MatmulWay::large : MatmulWay::small;
 }
 

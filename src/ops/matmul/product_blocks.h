@@ -139,11 +139,9 @@ struct Panel {
       line = thread / Swizzle::kSlots;
       term = thread % Swizzle::kSlots * kWide;
     } else {
-      // A warp has four pairs of terms, and of each term 128 bytes, or all lines.
-      constexpr int kGroups = kLines / kWide, kNear = kGroups < 8 ? kGroups : 8;
-      const int pair = thread / kNear % 4, rest = thread / kNear / 4;
-      line = (thread % kNear + rest % (kGroups / kNear) * kNear) * kWide;
-      term = rest / (kGroups / kNear) * kWide + 2 * pair;
+      const rt::AcrossMove<T, kLines> move(thread);
+      line = move.line;
+      term = move.term;
     }
     place = Swizzle::at(line, 2 * term);
   }
@@ -169,10 +167,7 @@ struct Panel {
         if (has_move(i)) *reinterpret_cast<rt::Word16*>(to) = held[i];
       }
     } else if (has_move(0)) {
-      RT_UNROLL
-      for (int e = 0; e < kWide; ++e)
-        *reinterpret_cast<rt::Word4*>(shared + (place ^ Swizzle::of_next(e))) =
-            rt::word_across<T>(held[0], held[1], e);
+      rt::put_across<T>(shared, place, held[0], held[1]);
     }
   }
 
@@ -327,6 +322,9 @@ using Large = Blocking<128, 128, 4>;
 using Small = Blocking<64, 64, 4>;
 using Tall = Blocking<128, 16, 8>;
 using Wide = Blocking<16, 128, 1>;
+
+/// Whether an m x n product fills a large block.
+inline bool fills_large(int64_t m, int64_t n) { return m >= Large::kRows && n >= Large::kColumns; }
 
 /// Blocks that keep a GPU of the middle busy, whichever GPU it is: the order of sums must not depend on it.
 inline constexpr int64_t kBusy = 96;
