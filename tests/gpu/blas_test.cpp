@@ -28,6 +28,12 @@ ir::Sample sample_of(const Sizes& sizes, bool transpose_a, bool transpose_b, boo
   return made;
 }
 
+/// No better aligned than a planned one.
+std::byte* workspace(Gpu& gpu) {
+  constexpr size_t kAlignment = 64;
+  return gpu.room<std::byte>(static_cast<size_t>(blas_workspace_bytes()) + kAlignment) + kAlignment;
+}
+
 /// What the library makes of it.
 std::vector<std::byte> multiplied(Gpu& gpu, const ops::DrawnSample& drawn) {
   const ir::NodeTypes types(drawn.graph, drawn.node());
@@ -41,8 +47,7 @@ std::vector<std::byte> multiplied(Gpu& gpu, const ops::DrawnSample& drawn) {
   const auto out_bytes = static_cast<size_t>(types.out[0].num_bytes());
   auto* made = gpu.room<std::byte>(out_bytes);
   void* const out[] = {made};
-  auto* workspace = gpu.room<std::byte>(static_cast<size_t>(kernel.workspace_bytes));
-  kernel.run({.in = in, .out = out, .workspace = workspace, .stream = &gpu.stream()});
+  kernel.run({.in = in, .out = out, .workspace = workspace(gpu), .stream = &gpu.stream()});
   return gpu.get(made, out_bytes);
 }
 
@@ -81,7 +86,7 @@ TEST_F(Library, AddsToWhatIsThereInARecordingToo) {
                           .b = gpu.put<float>({1, 0, -1, 2, 1, 0}),
                           .c = sums,
                           .d = sums,
-                          .workspace = gpu.room<std::byte>(static_cast<size_t>(blas_workspace_bytes()))};
+                          .workspace = workspace(gpu)};
   gpu.stream().multiply(kMatmul, arrays);
   EXPECT_EQ(gpu.get(sums, 4), (std::vector<float>{96, 196, 305, 408}));
   gpu.stream().start_recording();

@@ -27,6 +27,15 @@ RT_DEVICE void multiply_wave(float* c, const uint32_t* a, const uint32_t* b);
 /// c[4] += a (16 x 16) * b (16 x 8). Only where mma.sync is.
 template <typename T>
 RT_DEVICE void multiply_half(float* c, const uint32_t* a, uint32_t b0, uint32_t b1);
+/// Whether one instruction (PTX ISA, "ldmatrix") loads a lane's words of a tile from shared memory: each lane
+/// names a slot of 16 bytes, lanes 0 to 15 the first eight terms of each line, the others the next eight.
+template <typename T>
+#if defined(__CUDACC__)
+inline constexpr bool kLoadsSlots = sizeof(T) == 2;
+#else
+inline constexpr bool kLoadsSlots = false;
+#endif
+RT_DEVICE void load_slots(uint32_t* words, const std::byte* slot);
 
 #if defined(__HIP_DEVICE_COMPILE__)
 /// The value of lane l ^ 16.
@@ -127,6 +136,12 @@ RT_DEVICE void multiply_wave(float* c, const uint32_t* a, const uint32_t* b) {
 
 #elif defined(__CUDACC__)
 
+RT_DEVICE void load_slots(uint32_t* words, const std::byte* slot) {
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(slot));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(address));
+}
 template <int from>
 RT_DEVICE void add_product(float& c, uint32_t a, uint32_t b) {
   c += __uint_as_float(__shfl_sync(kEveryLane, a, from, 16)) * __uint_as_float(b);

@@ -47,12 +47,21 @@ RT_DEVICE Fragment<T, side> load_panel(const std::byte* panel, int tile, int fir
                                        int lane = rt::lane()) {
   const std::byte* lines = panel + static_cast<uint32_t>(tile) * Swizzle::kTileBytes;
   const uint32_t moved = Swizzle::of_tile(tile) ^ by;
-  return load_side<T, side>(
-      [&](int line, int term) {
-        const uint32_t slot = static_cast<uint32_t>(first_term + term) / kWide<T> * Swizzle::kSlotBytes;
-        return reinterpret_cast<const T*>(lines + (Swizzle::of_line(line) ^ moved ^ slot)) + term % kWide<T>;
-      },
-      lane);
+  const auto slot_of = [&](int line, int term) {
+    const uint32_t slot = static_cast<uint32_t>(first_term + term) / kWide<T> * Swizzle::kSlotBytes;
+    return lines + (Swizzle::of_line(line) ^ moved ^ slot);
+  };
+  if constexpr (kLoadsSlots<T>) {
+    Fragment<T, side> made;
+    load_slots(made.words, slot_of(lane % kTile, lane / kTile * kWide<T>));
+    return made;
+  } else {
+    return load_side<T, side>(
+        [&](int line, int term) {
+          return reinterpret_cast<const T*>(slot_of(line, term)) + term % kWide<T>;
+        },
+        lane);
+  }
 }
 
 /// Who moves what of lines that lie side by side in memory: move `number` has kWide of `lines` lines, from

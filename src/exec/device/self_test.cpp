@@ -38,7 +38,7 @@ std::vector<std::string_view> input_dtypes(const ir::OpDef& op, std::span<const 
   std::vector<std::string_view> names = dtypes_of(types);
   while (!names.empty() && names.back() == "none") names.pop_back();
   const bool takes_many = !op.inputs.empty() && op.inputs.back().ends_with('+');
-  if (takes_many) names.erase(std::ranges::unique(names).begin(), names.end());
+  if (takes_many) names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
 

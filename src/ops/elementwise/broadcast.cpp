@@ -165,9 +165,11 @@ const OpDef cast{.name = "cast",
                  .samples =
                      [] {
                        const Attrs to_bf16 = {{"dtype", std::string("bf16")}};
+                       const Attrs to_f16 = {{"dtype", std::string("f16")}};
                        const Attrs to_f32 = {{"dtype", std::string("f32")}};
                        return std::vector<Sample>{
                            {.in = {normal({3000})}, .attrs = to_bf16, .tolerance = 4e-3},
+                           {.in = {normal({3000})}, .attrs = to_f16, .tolerance = 5e-4},
                            {.in = {normal({3, 5}, DType::bf16)}, .attrs = to_f32},
                            {.in = {normal({3, 5}, DType::f16)}, .attrs = to_f32}};
                      }};

@@ -31,8 +31,15 @@ struct Pixel {
   int y, x;
 };
 RT_DEVICE Pixel pixel_at(int64_t row, int h, int w) {
-  const int64_t line = row / w;
-  return {line / h, static_cast<int>(line % h), static_cast<int>(row % w)};
+  if (row > UINT32_MAX) {
+    const int64_t line = row / w;
+    return {line / h, static_cast<int>(line % h), static_cast<int>(row % w)};
+  }
+  // GPUs take a hundred instructions to divide 64 bits.
+  const auto small = static_cast<uint32_t>(row), line = small / static_cast<uint32_t>(w);
+  const uint32_t image = line / static_cast<uint32_t>(h);
+  return {image, static_cast<int>(line - image * static_cast<uint32_t>(h)),
+          static_cast<int>(small - line * static_cast<uint32_t>(w))};
 }
 
 /// The first of the largest; NaN wins.

@@ -34,7 +34,7 @@ RT_DEVICE Value join_lanes(Value value) {
 
 /// Partial sums of a column: their number depends on the shape alone, and so does the order of additions.
 inline int64_t num_column_parts(int64_t rows) {
-  constexpr int64_t kRowsOfPart = 16 * kBlockRows, kMost = 64;
+  constexpr int64_t kRowsOfPart = 16 * kBlockRows, kMost = 512;
   return std::clamp<int64_t>(divided_up(rows, kRowsOfPart), 1, kMost);
 }
 /// Blocks that share rows which do not depend on each other.

@@ -13,6 +13,13 @@ namespace {
 /// What cuBLAS gives itself on Hopper; older GPUs do with less.
 constexpr uint64_t kWorkspaceBytes = uint64_t{32} << 20;
 constexpr uint32_t kAlignment = 64;
+/// Of the workspace: on Hopper a matmul is refused with less.
+constexpr uintptr_t kWorkspaceAlignment = 256;
+
+std::byte* aligned(std::byte* workspace) {
+  const auto address = reinterpret_cast<uintptr_t>(workspace);
+  return workspace + (kWorkspaceAlignment - address % kWorkspaceAlignment) % kWorkspaceAlignment;
+}
 
 void check(cublasStatus_t status, std::string_view doing) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
@@ -109,8 +116,8 @@ void Blas::multiply(const BlasMatmul& matmul, const BlasArrays& arrays) {
   const float one = 1, beta = arrays.c == nullptr ? 0 : 1;
   const void* c = arrays.c == nullptr ? arrays.d : arrays.c;
   check(cublasLtMatmul(parts_->handle, &plan.desc, &one, arrays.a, &plan.a, arrays.b, &plan.b, &beta, c,
-                       &plan.c, arrays.d, &plan.c, &plan.algorithm, arrays.workspace, kWorkspaceBytes,
-                       parts_->stream),
+                       &plan.c, arrays.d, &plan.c, &plan.algorithm, aligned(arrays.workspace),
+                       kWorkspaceBytes, parts_->stream),
         "a matmul of cuBLASLt");
 }
 
@@ -120,6 +127,6 @@ std::string blas_library() {
   const size_t version = cublasLtGetVersion();
   return fmt::format("cuBLASLt {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
-int64_t blas_workspace_bytes() { return vendor::kWorkspaceBytes; }
+int64_t blas_workspace_bytes() { return vendor::kWorkspaceBytes + vendor::kWorkspaceAlignment; }
 
 }  // namespace hearth::gpu
