@@ -107,6 +107,14 @@ enum class Precision : uint8_t {
   full,     ///< wants fp32 inputs (losses, optimizers)
 };
 
+/// A node that stands in no graph.
+struct LoneNode {
+  Attrs attrs;
+  std::vector<Type> in, out;
+
+  NodeView view() const { return {.attrs = attrs, .in = in, .out = out}; }
+};
+
 /// Which way an op copies between the device and host memory, if it does, or whether it meets other workers.
 enum class Transfer : uint8_t {
   none,
@@ -159,6 +167,9 @@ struct OpDef {
   Kernel (*gpu)(const NodeView&) = nullptr;
   /// One kernel for many nodes that are alike but for shapes: their arguments stand one node after another.
   Kernel (*gpu_many)(std::span<const NodeView>) = nullptr;
+  /// The matmuls that its kernel for GPUs leaves to whoever multiplies fastest, as nodes of the op matmul.
+  /// The attribute `way` has a word for each, with commas between (ops/matmul/matmul.h). Null: none.
+  std::vector<LoneNode> (*matmuls)(const NodeView&) = nullptr;
   void (*reference)(const ReferenceArgs&) = nullptr;
   std::string_view no_reference_because = "";
   Cost (*cost)(const NodeView&) = nullptr;  ///< null: no arithmetic, each byte moved once

@@ -157,6 +157,34 @@ TEST_F(MatmulChoices, AreLeftToAnotherRunWhereTheTimeIsOver) {
   EXPECT_EQ(choose(Library::none).num_autotuned, 2);
 }
 
+TEST_F(MatmulChoices, AreLeftToAnotherRunWhereThereIsNoMemory) {
+  emu::gpus() = {{.memory_bytes = 4096, .counts_threads = true}};
+  ir::Graph made = graph();
+  MatmulChoice choice(0, file());
+  choice.choose(made);
+  EXPECT_THAT(ways(made), ElementsAre("", "", Not(""), "")) << "the small one";
+  EXPECT_THAT(choice.dropped(), ElementsAre("4 of 4 ways of the matmul 20 40 33 a 33 1 b 40 1 bf16 bf16 were "
+                                            "not measured: there is no memory for it"));
+}
+
+TEST_F(MatmulChoices, AreMadeForEachMatmulInsideAnOp) {
+  emu::gpus() = {{.counts_threads = true, .library = Library::right}};
+  ir::Graph made;
+  const auto value = [&](const Shape& shape, DType dtype) {
+    return made.add_value("", {.dtype = dtype, .shape = shape}, ir::Role::input);
+  };
+  const ir::ValueId x = value({40, 32}, DType::bf16), weight = value({70, 32}, DType::bf16),
+                    labels = value({40}, DType::i32), dloss = value({}, DType::f32);
+  const ir::OpDef& head = *ops::find_op("head_cross_entropy_train");
+  made.add(head, {x, weight, labels, dloss}, {}, "trained");
+  made.add(head, {x, weight, labels, dloss}, {{"frozen", int64_t{1}}}, "frozen");
+  made.add(*ops::find_op("head_cross_entropy"), {x, weight, labels}, {}, "losses");
+  MatmulChoice choice(0, file());
+  choice.choose(made);
+  EXPECT_THAT(ways(made), ElementsAre("library,library,library", "library,library", "library"));
+  EXPECT_EQ(choice.num_autotuned(), 3);
+}
+
 TEST_F(MatmulChoices, LeaveTheLibraryWhatItTakes) {
   emu::gpus() = {{.counts_threads = true, .library = Library::right}};
   ir::Graph made;

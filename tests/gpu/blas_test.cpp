@@ -1,6 +1,10 @@
 // Matmuls that are left to the vendor's library: however their sides lie, with and without something added.
 #include "backend/gpu/blas.h"
 
+#include <gmock/gmock.h>
+
+#include <set>
+
 #include "gpu/gpu.h"
 #include "ops/op_list.h"
 #include "ops/sample.h"
@@ -29,26 +33,30 @@ ir::Sample sample_of(const Sizes& sizes, bool transpose_a, bool transpose_b, boo
 }
 
 /// No better aligned than a planned one.
-std::byte* workspace(Gpu& gpu) {
+std::byte* workspace(Gpu& gpu, int64_t num_bytes) {
   constexpr size_t kAlignment = 64;
-  return gpu.room<std::byte>(static_cast<size_t>(blas_workspace_bytes()) + kAlignment) + kAlignment;
+  return gpu.room<std::byte>(static_cast<size_t>(num_bytes) + kAlignment) + kAlignment;
 }
 
-/// What the library makes of it.
-std::vector<std::byte> multiplied(Gpu& gpu, const ops::DrawnSample& drawn) {
+/// What the kernel of a sample makes of it.
+std::vector<std::vector<std::byte>> results(Gpu& gpu, const ops::DrawnSample& drawn) {
   const ir::NodeTypes types(drawn.graph, drawn.node());
   const ir::Kernel kernel = drawn.node().op->gpu(types.view(drawn.node()));
-  EXPECT_EQ(kernel.workspace_bytes, blas_workspace_bytes());
-  std::vector<void*> in;
+  EXPECT_GE(kernel.workspace_bytes, blas_workspace_bytes());
+  std::vector<void*> in, out;
   for (const ir::ValueId id : drawn.node().inputs) {
     in.push_back(id == ir::kNone ? nullptr
                                  : gpu.put(ops::to_bytes(drawn.graph.type(id), drawn.values.at(id))));
   }
-  const auto out_bytes = static_cast<size_t>(types.out[0].num_bytes());
-  auto* made = gpu.room<std::byte>(out_bytes);
-  void* const out[] = {made};
-  kernel.run({.in = in, .out = out, .workspace = workspace(gpu), .stream = &gpu.stream()});
-  return gpu.get(made, out_bytes);
+  for (const ir::Type& type : types.out)
+    out.push_back(gpu.room<std::byte>(static_cast<size_t>(type.num_bytes())));
+  kernel.run(
+      {.in = in, .out = out, .workspace = workspace(gpu, kernel.workspace_bytes), .stream = &gpu.stream()});
+  std::vector<std::vector<std::byte>> made;
+  for (size_t i = 0; i < out.size(); ++i)
+    made.push_back(
+        gpu.get(static_cast<const std::byte*>(out[i]), static_cast<size_t>(types.out[i].num_bytes())));
+  return made;
 }
 
 using Library = LibraryTest;
@@ -70,11 +78,30 @@ TEST_F(Library, MultipliesHoweverTheSidesLie) {
         const ops::DrawnSample drawn =
             ops::draw_sample(matmul, sample_of(sizes, transpose_a, transpose_b, residual, in, out), 0);
         Gpu gpu;
-        const std::vector<std::vector<std::byte>> got = {multiplied(gpu, drawn)};
-        ASSERT_EQ(ops::compare_with_reference(drawn, got), "");
+        ASSERT_EQ(ops::compare_with_reference(drawn, results(gpu, drawn)), "");
       }
     }
   }
+}
+
+TEST_F(Library, MultipliesInsideOtherOps) {
+  std::set<std::string_view> found;
+  for (const ir::OpDef* op : ops::op_list()) {
+    if (op->matmuls == nullptr || op->name == "matmul") continue;
+    for (ir::Sample sample : op->samples()) {
+      sample.attrs.set("way", std::string("library,library,library"));
+      const ops::DrawnSample drawn = ops::draw_sample(*op, sample, 0);
+      const ir::NodeTypes types(drawn.graph, drawn.node());
+      const ir::Kernel kernel = op->gpu(types.view(drawn.node()));
+      if (kernel.workspace_bytes < blas_workspace_bytes()) continue;  // It is not aligned, or small.
+      SCOPED_TRACE(testing::Message() << op->name << ' ' << to_string(types.in[0].shape));
+      Gpu gpu;
+      ASSERT_EQ(ops::compare_with_reference(drawn, results(gpu, drawn)), "");
+      found.insert(op->name);
+    }
+  }
+  EXPECT_THAT(found, testing::UnorderedElementsAre("head_cross_entropy", "head_cross_entropy_grad",
+                                                   "head_cross_entropy_train", "quantized_linear"));
 }
 
 TEST_F(Library, AddsToWhatIsThereInARecordingToo) {
@@ -86,7 +113,7 @@ TEST_F(Library, AddsToWhatIsThereInARecordingToo) {
                           .b = gpu.put<float>({1, 0, -1, 2, 1, 0}),
                           .c = sums,
                           .d = sums,
-                          .workspace = workspace(gpu)};
+                          .workspace = workspace(gpu, blas_workspace_bytes())};
   gpu.stream().multiply(kMatmul, arrays);
   EXPECT_EQ(gpu.get(sums, 4), (std::vector<float>{96, 196, 305, 408}));
   gpu.stream().start_recording();

@@ -57,9 +57,7 @@ RT_DEVICE Fragment<T, side> load_panel(const std::byte* panel, int tile, int fir
     return made;
   } else {
     return load_side<T, side>(
-        [&](int line, int term) {
-          return reinterpret_cast<const T*>(slot_of(line, term)) + term % kWide<T>;
-        },
+        [&](int line, int term) { return reinterpret_cast<const T*>(slot_of(line, term)) + term % kWide<T>; },
         lane);
   }
 }

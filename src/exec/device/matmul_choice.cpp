@@ -51,10 +51,10 @@ std::vector<float> read(gpu::Stream& stream, const std::byte* from, const ir::Ty
 }
 
 /// A matmul with what it multiplies alone, done one way.
-ir::Kernel kernel_of(const ir::OpDef& op, const ir::NodeView& node, std::string_view way) {
+ir::Kernel kernel_of(const ir::NodeView& node, std::string_view way) {
   ir::Attrs attrs = node.attrs;
   attrs.set("way", std::string(way));
-  return op.gpu({.attrs = attrs, .in = node.in.first(2), .out = node.out});
+  return ops::matmul_gpu({.attrs = attrs, .in = node.in.first(2), .out = node.out});
 }
 
 }  // namespace
@@ -88,9 +88,13 @@ std::string MatmulChoice::library_key() const { return gpu_name_ + "|" + library
 
 void MatmulChoice::choose(ir::Graph& graph) {
   for (ir::Node& node : graph.nodes) {
-    if (node.op->name != "matmul") continue;
+    if (node.op->matmuls == nullptr) continue;
     const ir::NodeTypes types(graph, node);
-    if (const std::string way = winner(*node.op, types.view(node)); !way.empty()) node.attrs.set("way", way);
+    std::vector<std::string> words;
+    for (const ir::LoneNode& matmul : node.op->matmuls(types.view(node)))
+      words.push_back(winner(matmul.view()));
+    if (std::ranges::any_of(words, [](const std::string& word) { return !word.empty(); }))
+      node.attrs.set("way", fmt::format("{}", fmt::join(words, ",")));
   }
   device_.reset();
 }
@@ -101,7 +105,7 @@ gpu::Device& MatmulChoice::device() {
 }
 
 /// Empty where there is nothing to choose.
-std::string MatmulChoice::winner(const ir::OpDef& op, const ir::NodeView& node) {
+std::string MatmulChoice::winner(const ir::NodeView& node) {
   const Ways ways = ops::matmul_ways(node, !library_.empty());
   if (ways.size() < 2) return "";
   const bool asks_library = ways.back() == ops::kLibraryWay;
@@ -109,20 +113,27 @@ std::string MatmulChoice::winner(const ir::OpDef& op, const ir::NodeView& node) 
   if (const auto known = winners_.find(key); known != winners_.end()) return known->second;
   std::vector<gpu::Candidate> names;
   for (const std::string_view way : ways) names.push_back({.name = std::string(way)});
+  std::string_view why = "the time for it is over";
+  const gpu::Verdict none{.num_untried = static_cast<int>(ways.size())};
   const gpu::Verdict verdict = gpu::find_or_autotune(file_, key, names, [&] {
-    if (seconds_left_ <= 0) return gpu::Verdict{.num_untried = static_cast<int>(ways.size())};
+    if (seconds_left_ <= 0) return none;
     std::optional<Attempt> attempt;
     if (asks_library) attempt.emplace(*this);
-    return autotune(op, node, ways);
+    try {
+      return autotune(node, ways);
+    } catch (const gpu::DeviceError& error) {
+      if (error.kind() != gpu::DeviceError::Kind::out_of_memory) throw;
+      why = "there is no memory for it";
+      return none;
+    }
   });
   if (verdict.num_untried > 0)
-    dropped_.push_back(
-        fmt::format("{} of {} ways of the matmul {} were not measured: the time for it is over",
-                    verdict.num_untried, ways.size(), key_of(node)));
+    dropped_.push_back(fmt::format("{} of {} ways of the matmul {} were not measured: {}",
+                                   verdict.num_untried, ways.size(), key_of(node), why));
   return winners_[key] = verdict.name;
 }
 
-gpu::Verdict MatmulChoice::autotune(const ir::OpDef& op, const ir::NodeView& node, const Ways& ways) {
+gpu::Verdict MatmulChoice::autotune(const ir::NodeView& node, const Ways& ways) {
   using Clock = std::chrono::steady_clock;
   ++num_autotuned_;
   const auto begin = Clock::now();
@@ -134,7 +145,7 @@ gpu::Verdict MatmulChoice::autotune(const ir::OpDef& op, const ir::NodeView& nod
   const gpu::Memory c(device, std::max<int64_t>(1, out.num_bytes()));
   std::vector<gpu::Candidate> candidates;
   for (const std::string_view way : ways) {
-    const ir::Kernel kernel = kernel_of(op, node, way);
+    const ir::Kernel kernel = kernel_of(node, way);
     candidates.push_back({.name = std::string(way),
                           .workspace_bytes = kernel.workspace_bytes,
                           .run = [&, run = kernel.run](gpu::Stream& queue, std::byte* workspace) {

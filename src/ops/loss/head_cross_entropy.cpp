@@ -231,10 +231,11 @@ Sample sample(const Shape& shape, int64_t vocab, int64_t rows, double softcap, D
           .attrs = {{"rows", rows}, {"softcap", softcap}}};
 }
 std::vector<Sample> samples() {
-  return {sample({7, 5}, 3, 256, 0, DType::f32),      sample({20, 9}, 41, 6, 0, DType::f32),
+  return {sample({7, 5}, 3, 256, 0, DType::f32),      sample({20, 9}, 41, 2, 0, DType::f32),
           sample({3, 33}, 1100, 2, 2.5, DType::f32),  sample({40, 6}, 700, 32, 0, DType::f32),
           sample({6, 8}, 21, 256, 0, DType::bf16),    sample({5, 256}, 400, 3, 3, DType::bf16),
-          sample({300, 256}, 35, 290, 3, DType::f32), sample({4, 7}, 9, 1, 0, DType::f16)};
+          sample({300, 256}, 35, 290, 3, DType::f32), sample({4, 7}, 9, 1, 0, DType::f16),
+          sample({40, 16}, 100, 4, 0, DType::bf16)};
 }
 /// Adds one whose weight is frozen. In 16 bits the cotangents of logits may be rounded.
 std::vector<Sample> gradient_samples(std::vector<Sample> made) {
@@ -272,6 +273,7 @@ const OpDef head_cross_entropy{.name = "head_cross_entropy",
                                .vjp = vjp,
                                .cpu = kernel,
                                .gpu = head_cross_entropy_gpu,
+                               .matmuls = head_matmuls,
                                .reference = reference,
                                .cost = [](const NodeView& node) { return cost_of_matmuls(node, 1); },
                                .precision = ir::Precision::compute,
@@ -286,6 +288,7 @@ const OpDef head_cross_entropy_grad{
     .no_vjp_because = kNoSecondDerivatives,
     .cpu = grad_kernel,
     .gpu = head_cross_entropy_grad_gpu,
+    .matmuls = head_grad_matmuls,
     .reference = grad_reference,
     .cost = [](const NodeView& node) { return cost_of_matmuls(node, 3); },
     .precision = ir::Precision::compute,
@@ -301,6 +304,7 @@ const OpDef head_cross_entropy_train{.name = "head_cross_entropy_train",
                                      .no_vjp_because = "it holds its own gradient",
                                      .cpu = train_kernel,
                                      .gpu = head_cross_entropy_train_gpu,
+                                     .matmuls = head_grad_matmuls,
                                      .reference = train_reference,
                                      .cost = [](const NodeView& node) { return cost_of_matmuls(node, 3); },
                                      .precision = ir::Precision::compute,

@@ -1,5 +1,6 @@
 #include "ops/loss/loss.h"
 #include "ops/loss/row_softmax.h"
+#include "ops/matmul/matmul.h"
 #include "ops/matmul/matmul_kernel.h"
 
 namespace hearth::ops {
@@ -7,6 +8,10 @@ namespace {
 
 using ir::KernelArgs;
 using ir::NodeView;
+
+/// Each chunk reads and writes the whole gradient of the weight, which takes a GPU as long as the products of
+/// hundreds of tokens: it takes more of them at a time than the host.
+constexpr int64_t kChunkOfRows = 4;
 
 /// The head of a node, `chunk` tokens at a time.
 struct Head {
@@ -18,11 +23,13 @@ struct Head {
       : tokens(node.in_type(HeadIn::x).shape[0]),
         width(node.in_type(HeadIn::x).shape[1]),
         vocab(node.in_type(HeadIn::weight).shape[0]),
-        chunk(std::min(tokens, node.attrs.integer_or("rows", kHeadRows))),
+        chunk(std::min(tokens, kChunkOfRows * node.attrs.integer_or("rows", kHeadRows))),
         softcap(static_cast<float>(node.attrs.real_or("softcap", 0))),
         dtype(node.in_type(HeadIn::x).dtype) {
     if (node.in_type(HeadIn::weight).dtype != dtype) refuse_storage_type(node.in_type(HeadIn::weight).dtype);
   }
+  /// Whether the rows of each chunk begin where a library wants them.
+  bool is_aligned() const { return chunk * width * element_bytes() % 64 == 0; }
   int64_t element_bytes() const { return dtype == DType::f32 ? 4 : 2; }
   /// A token's gradients of logits lie where its logits lay.
   int64_t gradient_row() const { return vocab * 4 / element_bytes(); }
@@ -59,13 +66,16 @@ struct Head {
 /// The matmuls of a chunk of that many tokens.
 struct ChunkKernels {
   int64_t rows;
-  MatmulKernel logits, dx, dweight;
+  ChosenMatmul logits, dx, dweight;
 
-  ChunkKernels(const Head& head, int64_t count)
+  ChunkKernels(const Head& head, int64_t count, const ir::Attrs& attrs)
       : rows(count),
-        logits(head.logits(count), head.dtype, DType::f32),
-        dx(head.dx(count), head.dtype, head.dtype),
-        dweight(head.dweight(count), head.dtype, DType::f32) {}
+        logits(head.logits(count), head.dtype, DType::f32, way(head, attrs, 0)),
+        dx(head.dx(count), head.dtype, head.dtype, way(head, attrs, 1)),
+        dweight(head.dweight(count), head.dtype, DType::f32, way(head, attrs, 2)) {}
+  static std::string_view way(const Head& head, const ir::Attrs& attrs, size_t index) {
+    return head.is_aligned() ? way_at(attrs, index) : "";
+  }
   int64_t workspace_bytes() const {
     return std::max({logits.workspace_bytes(), dx.workspace_bytes(), dweight.workspace_bytes()});
   }
@@ -145,13 +155,13 @@ struct Arrays {
 
 void run_chunk(const Head& head, const ChunkKernels& kernels, int64_t first, const Arrays& arrays,
                const KernelArgs& args) {
-  void* stream = args.stream->handle();
+  gpu::Stream& stream = *args.stream;
   const int64_t at = first * head.width * head.element_bytes();
   auto* logits = reinterpret_cast<float*>(args.workspace);
   std::byte* workspace = args.workspace + head.logits_bytes();
   kernels.logits.launch(stream,
                         {.a = arrays.x + at, .b = arrays.weight, .c = logits, .workspace = workspace});
-  rt::launch(head_rows_of(head.dtype), {kernels.rows, kBlockThreads}, stream, logits, head.vocab,
+  rt::launch(head_rows_of(head.dtype), {kernels.rows, kBlockThreads}, stream.handle(), logits, head.vocab,
              head.softcap, tokens_from(arrays.tokens, first));
   if (arrays.dx == nullptr) return;
   kernels.dx.launch(stream, {.a = logits, .b = arrays.weight, .c = arrays.dx + at, .workspace = workspace});
@@ -167,9 +177,9 @@ using ArraysOf = Arrays (*)(const KernelArgs&);
 
 ir::Kernel make(const NodeView& node, ArraysOf arrays_of) {
   const Head head(node);
-  const ChunkKernels whole(head, head.chunk);
+  const ChunkKernels whole(head, head.chunk, node.attrs);
   const int64_t left = head.tokens % head.chunk;
-  const ChunkKernels last(head, left == 0 ? head.chunk : left);
+  const ChunkKernels last(head, left == 0 ? head.chunk : left, node.attrs);
   const auto run = [=](const KernelArgs& args) {
     const Arrays arrays = arrays_of(args);
     for (int64_t first = 0; first < head.tokens; first += head.chunk)
@@ -211,6 +221,27 @@ Arrays both_of(const KernelArgs& args) {
 }
 
 }  // namespace
+
+std::vector<ir::LoneNode> head_matmuls(const ir::NodeView& node) {
+  const Head head(node);
+  const ir::Type x{.dtype = head.dtype, .shape = {head.chunk, head.width}};
+  return {{.attrs = {{"transpose_b", int64_t{1}}, {"out_dtype", std::string("f32")}},
+           .in = {x, node.in_type(HeadIn::weight)},
+           .out = {{.dtype = DType::f32, .shape = {head.chunk, head.vocab}}}}};
+}
+std::vector<ir::LoneNode> head_grad_matmuls(const ir::NodeView& node) {
+  const Head head(node);
+  const ir::Type x{.dtype = head.dtype, .shape = {head.chunk, head.width}};
+  const ir::Type dlogits{.dtype = head.dtype, .shape = {head.chunk, head.vocab}};
+  const ir::Type& weight = node.in_type(HeadIn::weight);
+  std::vector<ir::LoneNode> made = head_matmuls(node);
+  made.push_back({.attrs = {}, .in = {dlogits, weight}, .out = {x}});
+  if (node.attrs.integer_or("frozen", 0) == 0)
+    made.push_back({.attrs = {{"transpose_a", int64_t{1}}, {"out_dtype", std::string("f32")}},
+                    .in = {dlogits, x},
+                    .out = {{.dtype = DType::f32, .shape = weight.shape}}});
+  return made;
+}
 
 ir::Kernel head_cross_entropy_gpu(const NodeView& node) { return make(node, losses_of); }
 ir::Kernel head_cross_entropy_grad_gpu(const NodeView& node) { return make(node, gradients_of); }

@@ -14,6 +14,9 @@ extern const ir::OpDef count_correct;
 /// Kernels for GPUs.
 ir::Kernel softmax_cross_entropy_gpu(const ir::NodeView& node);
 ir::Kernel softmax_cross_entropy_grad_gpu(const ir::NodeView& node);
+/// The matmuls of a whole chunk of logits: the logits; dx and dweight too.
+std::vector<ir::LoneNode> head_matmuls(const ir::NodeView& node);
+std::vector<ir::LoneNode> head_grad_matmuls(const ir::NodeView& node);
 ir::Kernel head_cross_entropy_gpu(const ir::NodeView& node);
 ir::Kernel head_cross_entropy_grad_gpu(const ir::NodeView& node);
 ir::Kernel head_cross_entropy_train_gpu(const ir::NodeView& node);
@@ -24,9 +27,9 @@ ir::Kernel dpo_loss_gpu(const ir::NodeView& node);
 ir::Kernel dpo_loss_grad_gpu(const ir::NodeView& node);
 
 /// A language model's head and its cross-entropy, x [N, D] by weight [V, D]: logits exist only for `rows`
-/// tokens at a time. A negative label is no label: loss, lse and gradient are 0; one past V gives NaN. With
-/// frozen=1 the gradients have no dweight. Gradients of logits are rounded to x's dtype on GPUs, and where
-/// the processor multiplies pairs of bf16.
+/// tokens at a time, on GPUs for four times as many. A negative label is no label: loss, lse and gradient are
+/// 0; one past V gives NaN. With frozen=1 the gradients have no dweight. Gradients of logits are rounded to
+/// x's dtype on GPUs, and where the processor multiplies pairs of bf16.
 extern const ir::OpDef head_cross_entropy;
 /// `rows` unless an attribute says otherwise.
 inline constexpr int64_t kHeadRows = 256;

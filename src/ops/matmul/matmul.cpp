@@ -156,6 +156,12 @@ const OpDef matmul{
     .vjp = vjp,
     .cpu = kernel,
     .gpu = matmul_gpu,
+    .matmuls =
+        [](const NodeView& node) {
+          return std::vector<ir::LoneNode>{{.attrs = node.attrs,
+                                            .in = {node.in.begin(), node.in.end()},
+                                            .out = {node.out.begin(), node.out.end()}}};
+        },
     .reference = reference,
     .cost = cost,
     .precision = ir::Precision::compute,

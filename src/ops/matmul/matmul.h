@@ -17,6 +17,8 @@ struct MatmulIn {
 /// Its kernel for GPUs.
 ir::Kernel matmul_gpu(const ir::NodeView& node);
 inline constexpr std::string_view kLibraryWay = "library";
+/// Word `index` of the attribute `way`: how that one of OpDef::matmuls is done. Empty: the usual way.
+std::string_view way_at(const ir::Attrs& attrs, size_t index);
 /// Every `way` of such a node on GPUs, the usual one first and the library last, which takes no bias and no
 /// activation.
 std::vector<std::string_view> matmul_ways(const ir::NodeView& node, bool has_library);
@@ -30,7 +32,9 @@ extern const ir::OpDef quantized_linear;
 struct QuantizedIn {
   enum : size_t { x, codes, absmax, absmax_scale, offset };
 };
-/// Its kernel for GPUs; under 16-bit x the elements of W are rounded to x's dtype.
+/// Its kernel for GPUs; under 16-bit x the elements of W are rounded to x's dtype. Of many rows of x W is
+/// written out first: quantized_matmuls has the matmul then, else nothing.
+std::vector<ir::LoneNode> quantized_matmuls(const ir::NodeView& node);
 ir::Kernel quantized_linear_gpu(const ir::NodeView& node);
 
 }  // namespace hearth::ops

@@ -34,14 +34,8 @@ Side side_of(int64_t row_stride, int64_t column_stride, int64_t num_rows) {
   return {.transposed = true, .leading = row_stride};
 }
 
-bool library_takes(const ir::NodeView& node) {
-  return !node.has_input(MatmulIn::bias) && node.attrs.text_or("activation", "none") == "none" &&
-         gpu::blas_takes(node.in_type(MatmulIn::a).dtype, node.out_type(0).dtype);
-}
-
 /// Columns first, where a matmul is c^T = b^T a^T.
-gpu::BlasMatmul blas_matmul_of(const ir::NodeView& node) {
-  const MatmulShape p = matmul_shape_of(node);
+gpu::BlasMatmul blas_matmul_of(const MatmulShape& p, DType in, DType out) {
   const Side a = side_of(p.b_column, p.b_term, p.n), b = side_of(p.a_term, p.a_row, p.k);
   return {.transpose_a = a.transposed,
           .transpose_b = b.transposed,
@@ -51,34 +45,52 @@ gpu::BlasMatmul blas_matmul_of(const ir::NodeView& node) {
           .leading_a = a.leading,
           .leading_b = b.leading,
           .leading_c = p.c_row,
-          .in = node.in_type(MatmulIn::a).dtype,
-          .out = node.out_type(0).dtype};
+          .in = in,
+          .out = out};
 }
 
-ir::Kernel library_kernel(const ir::NodeView& node) {
-  const gpu::BlasMatmul blas = blas_matmul_of(node);
-  const bool residual = node.has_input(MatmulIn::residual);
-  const auto run = [=](const ir::KernelArgs& args) {
-    args.stream->multiply(blas, {.a = args.in[MatmulIn::b],
-                                 .b = args.in[MatmulIn::a],
-                                 .c = residual ? args.in[MatmulIn::residual] : nullptr,
-                                 .d = args.out[0],
-                                 .workspace = args.workspace});
-  };
-  return {.run = run, .workspace_bytes = gpu::blas_workspace_bytes()};
-}
-
-/// What the attribute `way` says, or the usual one.
-MatmulWay way_of(const ir::NodeView& node) {
-  const DType in = node.in_type(MatmulIn::a).dtype;
-  const std::string wanted = node.attrs.text_or("way", "");
+/// The one of that name, or the usual one.
+MatmulWay way_named(std::string_view name, const MatmulShape& shape, DType in) {
   for (const MatmulWay way : ways_of(in)) {
-    if (name_of(way) == wanted) return way;
+    if (name_of(way) == name) return way;
   }
-  return MatmulKernel::usual_way(matmul_shape_of(node), in);
+  return MatmulKernel::usual_way(shape, in);
+}
+
+bool library_takes(const ir::NodeView& node) {
+  return !node.has_input(MatmulIn::bias) && node.attrs.text_or("activation", "none") == "none" &&
+         gpu::blas_takes(node.in_type(MatmulIn::a).dtype, node.out_type(0).dtype);
 }
 
 }  // namespace
+
+ChosenMatmul::ChosenMatmul(const MatmulShape& shape, DType in, DType out, std::string_view way)
+    : own_(shape, in, out, way_named(way, shape, in)) {
+  if (way == kLibraryWay && !shape.relu && gpu::blas_takes(in, out))
+    library_ = blas_matmul_of(shape, in, out);
+}
+
+int64_t ChosenMatmul::workspace_bytes() const {
+  return library_ ? gpu::blas_workspace_bytes() : own_.workspace_bytes();
+}
+
+void ChosenMatmul::launch(gpu::Stream& stream, const MatmulArrays& arrays) const {
+  if (!library_) return own_.launch(stream.handle(), arrays);
+  stream.multiply(
+      *library_,
+      {.a = arrays.b, .b = arrays.a, .c = arrays.residual, .d = arrays.c, .workspace = arrays.workspace});
+}
+
+std::string_view way_at(const ir::Attrs& attrs, size_t index) {
+  if (!attrs.contains("way")) return "";
+  std::string_view words = attrs.text("way");
+  for (; index > 0; --index) {
+    const size_t comma = words.find(',');
+    if (comma == std::string_view::npos) return "";
+    words.remove_prefix(comma + 1);
+  }
+  return words.substr(0, words.find(','));
+}
 
 std::vector<std::string_view> matmul_ways(const ir::NodeView& node, bool has_library) {
   const DType in = node.in_type(MatmulIn::a).dtype;
@@ -92,19 +104,19 @@ std::vector<std::string_view> matmul_ways(const ir::NodeView& node, bool has_lib
 }
 
 ir::Kernel matmul_gpu(const ir::NodeView& node) {
-  if (node.attrs.text_or("way", "") == kLibraryWay && library_takes(node)) return library_kernel(node);
-  const MatmulKernel kernel(matmul_shape_of(node), node.in_type(MatmulIn::a).dtype, node.out_type(0).dtype,
-                            way_of(node));
+  const std::string way = node.attrs.text_or("way", "");
   const bool bias = node.has_input(MatmulIn::bias), residual = node.has_input(MatmulIn::residual);
+  const ChosenMatmul matmul(matmul_shape_of(node), node.in_type(MatmulIn::a).dtype, node.out_type(0).dtype,
+                            way == kLibraryWay && !library_takes(node) ? "" : way);
   const auto run = [=](const ir::KernelArgs& args) {
-    kernel.launch(args.stream->handle(), {.a = args.in[MatmulIn::a],
-                                          .b = args.in[MatmulIn::b],
-                                          .bias = bias ? input_of<float>(args, MatmulIn::bias) : nullptr,
-                                          .residual = residual ? args.in[MatmulIn::residual] : nullptr,
-                                          .c = args.out[0],
-                                          .workspace = args.workspace});
+    matmul.launch(*args.stream, {.a = args.in[MatmulIn::a],
+                                 .b = args.in[MatmulIn::b],
+                                 .bias = bias ? input_of<float>(args, MatmulIn::bias) : nullptr,
+                                 .residual = residual ? args.in[MatmulIn::residual] : nullptr,
+                                 .c = args.out[0],
+                                 .workspace = args.workspace});
   };
-  return {.run = run, .workspace_bytes = kernel.workspace_bytes()};
+  return {.run = run, .workspace_bytes = matmul.workspace_bytes()};
 }
 
 }  // namespace hearth::ops

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
+#include "backend/gpu/blas.h"
 #include "ir/op_def.h"
 
 namespace hearth::ops {
@@ -56,6 +58,20 @@ class MatmulKernel {
   MatmulShape shape_;
   DType in_, out_;
   MatmulWay way_;
+};
+
+/// A matmul done the way that was measured: by Hearth's kernels or by the vendor's library.
+class ChosenMatmul {
+ public:
+  /// `way`: a name of MatmulWay or "library"; others, and "library" where it cannot multiply these, are the
+  /// usual way. Under "library" there is no bias, and arrays are aligned to 64 bytes.
+  ChosenMatmul(const MatmulShape& shape, DType in, DType out, std::string_view way);
+  int64_t workspace_bytes() const;
+  void launch(gpu::Stream& stream, const MatmulArrays& arrays) const;
+
+ private:
+  MatmulKernel own_;
+  std::optional<gpu::BlasMatmul> library_;
 };
 
 }  // namespace hearth::ops

@@ -109,13 +109,14 @@ struct Problem {
   bool back;
   DType dtype;
   MatmulShape shape;
+  std::string way;
 
   bool is_dequantized() const { return dtype != DType::f32 && shape.m >= kDequantizedRows; }
-  MatmulKernel dequantized_kernel() const { return {shape, dtype, dtype}; }
+  ChosenMatmul dequantized_matmul() const { return {shape, dtype, dtype, way}; }
   MatmulPlan plan() const { return {shape, MatmulKernel::usual_way(shape, dtype)}; }
   int64_t matrix_bytes() const { return divided_up(rows * columns * 2, 256) * 256; }
   int64_t workspace_bytes() const {
-    return is_dequantized() ? matrix_bytes() + dequantized_kernel().workspace_bytes()
+    return is_dequantized() ? matrix_bytes() + dequantized_matmul().workspace_bytes()
                             : plan().workspace_bytes();
   }
 };
@@ -123,7 +124,9 @@ Problem problem_of(const NodeView& node) {
   Problem p{.rows = node.attrs.integer("rows"),
             .columns = node.attrs.integer("columns"),
             .back = node.attrs.integer_or("back", 0) != 0,
-            .dtype = node.in_type(QuantizedIn::x).dtype};
+            .dtype = node.in_type(QuantizedIn::x).dtype,
+            .shape = {},
+            .way = std::string(way_at(node.attrs, 0))};
   const int64_t k = p.back ? p.rows : p.columns, n = p.back ? p.columns : p.rows;
   p.shape = {.m = static_cast<int>(node.in_type(QuantizedIn::x).shape[0]),
              .n = static_cast<int>(n),
@@ -140,10 +143,10 @@ void multiply_dequantized(const KernelArgs& args, const Problem& p, const Matrix
                           std::byte* workspace) {
   rt::launch(dequantize<T, Matrix>, {p.rows, kBlockThreads}, args.stream->handle(), matrix,
              reinterpret_cast<T*>(workspace));
-  p.dequantized_kernel().launch(args.stream->handle(), {.a = args.in[QuantizedIn::x],
-                                                        .b = workspace,
-                                                        .c = args.out[0],
-                                                        .workspace = workspace + p.matrix_bytes()});
+  p.dequantized_matmul().launch(*args.stream, {.a = args.in[QuantizedIn::x],
+                                               .b = workspace,
+                                               .c = args.out[0],
+                                               .workspace = workspace + p.matrix_bytes()});
 }
 
 template <typename T, typename Matrix>
@@ -199,6 +202,13 @@ ir::Kernel make(const NodeView& node) {
 
 }  // namespace
 
+std::vector<ir::LoneNode> quantized_matmuls(const NodeView& node) {
+  const Problem p = problem_of(node);
+  if (!p.is_dequantized()) return {};
+  return {{.attrs = {{"transpose_b", int64_t{p.back ? 0 : 1}}},
+           .in = {node.in_type(QuantizedIn::x), {.dtype = p.dtype, .shape = {p.rows, p.columns}}},
+           .out = {node.out_type(0)}}};
+}
 ir::Kernel quantized_linear_gpu(const NodeView& node) {
   return with_storage_type(node.in_type(QuantizedIn::x).dtype,
                            [&](auto x) { return make<decltype(x)>(node); });

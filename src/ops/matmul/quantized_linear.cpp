@@ -229,6 +229,7 @@ const OpDef quantized_linear{
     .vjp = vjp,
     .cpu = kernel,
     .gpu = quantized_linear_gpu,
+    .matmuls = quantized_matmuls,
     .reference = reference,
     .cost = cost,
     .precision = ir::Precision::compute,
