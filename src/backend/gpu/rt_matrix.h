@@ -27,15 +27,18 @@ RT_DEVICE void multiply_wave(float* c, const uint32_t* a, const uint32_t* b);
 /// c[4] += a (16 x 16) * b (16 x 8). Only where mma.sync is.
 template <typename T>
 RT_DEVICE void multiply_half(float* c, const uint32_t* a, uint32_t b0, uint32_t b1);
-/// Whether one instruction (PTX ISA, "ldmatrix") loads a lane's words of a tile from shared memory: each lane
-/// names a slot of 16 bytes, lanes 0 to 15 the first eight terms of each line, the others the next eight.
-template <typename T>
-#if defined(__CUDACC__)
-inline constexpr bool kLoadsSlots = sizeof(T) == 2;
-#else
-inline constexpr bool kLoadsSlots = false;
-#endif
+/// A lane's four words of a tile of 16 bits in shared memory (PTX ISA, "ldmatrix"). Each lane names a slot of
+/// 16 bytes: 8 * i + j that of row j of the matrix i of 8 x 8. Of each matrix a lane gets two neighbors of
+/// row lane / 4; across, of column lane / 4. Only where mma.sync is.
+template <bool across>
 RT_DEVICE void load_slots(uint32_t* words, const std::byte* slot);
+/// 16 bytes into shared memory beside what comes after (PTX ISA, "cp.async"), zeros unless they are `there`.
+/// They have arrived for the thread after wait_copies(), which leaves that many of the last groups on their
+/// way.
+RT_DEVICE void copy_beside(std::byte* to, const void* from, bool there);
+RT_DEVICE void end_copy_group();
+template <int groups>
+RT_DEVICE void wait_copies();
 
 #if defined(__HIP_DEVICE_COMPILE__)
 /// The value of lane l ^ 16.
@@ -136,11 +139,30 @@ RT_DEVICE void multiply_wave(float* c, const uint32_t* a, const uint32_t* b) {
 
 #elif defined(__CUDACC__)
 
+template <bool across>
 RT_DEVICE void load_slots(uint32_t* words, const std::byte* slot) {
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(slot));
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-               : "r"(address));
+  if constexpr (across) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(address));
+  } else {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(address));
+  }
+}
+RT_DEVICE void copy_beside(std::byte* to, const void* from, bool there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+               :
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))),
+                 "l"(__cvta_generic_to_global(from)), "r"(there ? 16 : 0)
+               : "memory");
+}
+RT_DEVICE void end_copy_group() { asm volatile("cp.async.commit_group;" : : : "memory"); }
+template <int groups>
+RT_DEVICE void wait_copies() {
+  asm volatile("cp.async.wait_group %0;" : : "n"(groups) : "memory");
 }
 template <int from>
 RT_DEVICE void add_product(float& c, uint32_t a, uint32_t b) {
@@ -163,6 +185,21 @@ RT_DEVICE void multiply_half(float* c, const uint32_t* a, uint32_t b0, uint32_t 
 
 #else
 
+template <bool across>
+void load_slots(uint32_t* words, const std::byte* slot) {
+  const int row = lane() / 4, two = lane() % 4 * 2;
+  for (int i = 0; i < 4; ++i) {
+    const auto* first = reinterpret_cast<const uint16_t*>(shuffle(slot, 8 * i + (across ? two : row)));
+    const auto* second = reinterpret_cast<const uint16_t*>(shuffle(slot, 8 * i + (across ? two + 1 : row)));
+    words[i] = uint32_t{first[across ? row : two]} | uint32_t{second[across ? row : two + 1]} << 16;
+  }
+}
+inline void copy_beside(std::byte* to, const void* from, bool there) {
+  *reinterpret_cast<Word16*>(to) = there ? *static_cast<const Word16*>(from) : Word16{};
+}
+inline void end_copy_group() {}
+template <int groups>
+void wait_copies() {}
 template <int from>
 void add_product(float& c, Shown a, uint32_t b) {
   c += bits_as<float>(emu::row_share(a, from)) * bits_as<float>(b);

@@ -14,6 +14,10 @@ inline constexpr int kWide = static_cast<int>(16 / sizeof(T));
 template <typename T>
 inline constexpr int kPanelTerms = static_cast<int>(64 / sizeof(T));
 
+/// Whether lanes load slots of panels for each other, and panels are filled beside what a block does.
+template <typename T>
+inline constexpr bool kLoadsSlots = kPathOf<T> == 90;
+
 struct Swizzle {
   static constexpr uint32_t kSlotBytes = 16, kLineBytes = 64, kRowBytes = 2 * kLineBytes;
   static constexpr uint32_t kTileBytes = kTile * kLineBytes;
@@ -53,7 +57,7 @@ RT_DEVICE Fragment<T, side> load_panel(const std::byte* panel, int tile, int fir
   };
   if constexpr (kLoadsSlots<T>) {
     Fragment<T, side> made;
-    load_slots(made.words, slot_of(lane % kTile, lane / kTile * kWide<T>));
+    load_slots<false>(made.words, slot_of(lane % kTile, lane / kTile * kWide<T>));
     return made;
   } else {
     return load_side<T, side>(
@@ -118,6 +122,16 @@ struct Panels {
     const int panel = first_term / kPanelTerms<T>;
     return load_panel<T, side>(at + panel * kPanelBytes, tile, first_term % kPanelTerms<T>, of_panel(panel),
                                lane);
+  }
+  /// The same of the panels turned: of tile `tile` of their terms, as lines, from line `first_line` on. Only
+  /// where kLoadsSlots.
+  template <Side side>
+  RT_DEVICE Fragment<T, side> load_across(int tile, int first_line, int lane) const {
+    const int line = first_line + lane / kTile * kWide<T> + lane % kWide<T>;
+    const int term = tile * kTile + lane / kWide<T> % 2 * kWide<T>;
+    Fragment<T, side> made;
+    load_slots<true>(made.words, at + place(line, term));
+    return made;
   }
 
  private:

@@ -26,10 +26,16 @@ struct Forward : Slices<T, size> {
   static constexpr int kKeyTiles = kKeys / rt::kTile;
   static constexpr int kOutTiles = kSlice / rt::kTile;
 
+  /// Whether the next tile is brought while one is worked on.
+  static constexpr bool kAhead = rt::kLoadsSlots<T> && Slices<T, size>::kCount == 1;
+
+  struct Tile {
+    rt::Panels<T, kKeys, kSlice> keys;
+    std::conditional_t<kAhead, rt::Panels<T, kKeys, kSlice>, rt::Panels<T, kSlice, kKeys>> values;
+  };
   struct Shared {
     rt::Panels<T, kQueries, kSlice> queries;
-    rt::Panels<T, kKeys, kSlice> keys;
-    rt::Panels<T, kSlice, kKeys> values;
+    Tile tiles[kAhead ? 2 : 1];
   };
   static_assert(sizeof(Shared) <= 48 * 1024);
 };
@@ -140,25 +146,39 @@ __global__ void __launch_bounds__(threads) attend(ForwardArrays<T> arrays, Atten
   const rt::PerFixed<T, int> own_starts = starts_of_fixed<T>(starts, own_query, spec.time);
   if (F::kCount == 1)
     copy_rows<threads>(block.queries, queries, first_query, 0, static_cast<int>(threadIdx.x));
-  for (; tile.first_key < spec.time; tile.first_key += F::kKeys) {
-    if (!tile.may_be_seen(spec)) continue;
+  const auto bring = [&](int first_key, int number) {
+    typename F::Tile& to = block.tiles[number % 2];
+    bring_tile<threads>(to.keys, keys, first_key, static_cast<int>(threadIdx.x));
+    bring_tile<threads>(to.values, values, first_key, static_cast<int>(threadIdx.x));
+    rt::end_copy_group();
+  };
+  if (!tile.may_be_seen(spec)) tile = tile.next(spec);
+  if constexpr (F::kAhead) bring(tile.first_key, 0);
+  for (int number = 0; tile.first_key < spec.time; ++number) {
+    typename F::Tile& own = block.tiles[F::kAhead ? number % 2 : 0];
     rt::FixedAcc<T> scores[F::kKeyTiles];
     for (int slice = 0; slice < F::kSize; slice += F::kSlice) {
       const Self self;
       rt::sync_block();
       if (F::kCount > 1) copy_rows<threads>(block.queries, queries, first_query, slice, self.thread);
-      copy_tile<T, F::kKeys, F::kSlice, threads>(keys, tile.first_key, slice, self.thread,
-                                                 [&](const auto& copy) { copy.put(block.keys); });
-      if (slice == 0)
-        copy_tile<T, F::kKeys, F::kSlice, threads>(values, tile.first_key, part, self.thread,
-                                                   [&](const auto& copy) { copy.put_across(block.values); });
+      if constexpr (F::kAhead) {
+        bring(tile.next(spec).first_key, number + 1);
+        rt::wait_copies<1>();
+      } else {
+        copy_tile<T, F::kKeys, F::kSlice, threads>(keys, tile.first_key, slice, self.thread,
+                                                   [&](const auto& copy) { copy.put(own.keys); });
+        if (slice == 0)
+          copy_tile<T, F::kKeys, F::kSlice, threads>(values, tile.first_key, part, self.thread,
+                                                     [&](const auto& copy) { copy.put_across(own.values); });
+      }
       rt::sync_block();
-      add_products(scores, block.queries, rt::warp(), block.keys, self.lane);
+      add_products(scores, block.queries, rt::warp(), own.keys, self.lane);
     }
     const Self self;
     score(scores, spec, tile, own_starts, own_query, self.lane);
     rows.take(scores);
-    add_taken(rows.out, scores, block.values, self.lane);
+    add_taken<F::kAhead>(rows.out, scores, own.values, self.lane);
+    tile = tile.next(spec);
   }
   rows.sum.join_lanes(rt::Add());
   RT_UNROLL

@@ -80,6 +80,15 @@ struct HeadRows {
     }
     return rt::bits_as<rt::Word16>(words);
   }
+  /// Brings them to a slot of shared memory, beside what comes after where that is possible.
+  RT_DEVICE void bring(std::byte* slot, int row, int column) const {
+    if (num_columns % rt::kWide<T> != 0) {
+      *reinterpret_cast<rt::Word16*>(slot) = read(row, column);
+      return;
+    }
+    const bool there = row < num_rows && column < num_columns;
+    rt::copy_beside(slot, there ? at + row * stride + column : at, there);
+  }
 
  private:
   RT_DEVICE static void push(rt::Vec<uint32_t, 4>& words, T element) {
@@ -174,6 +183,19 @@ RT_DEVICE void copy_rows(rt::Panels<T, rows, columns>& to, const HeadRows<T>& fr
     Copy(from, first_row, first_column, move).put(to);
 }
 
+/// Starts to bring a tile of rows; it may be read after rt::wait_copies() and a barrier.
+template <int threads, typename T, int rows, int columns>
+RT_DEVICE void bring_tile(rt::Panels<T, rows, columns>& to, const HeadRows<T>& from, int first_row,
+                          int thread) {
+  constexpr int kWide = rt::kWide<T>, kSlots = columns / kWide;
+  RT_UNROLL
+  for (int first = 0; first < rows * kSlots; first += threads) {
+    const int slot = first + thread, row = slot / kSlots, column = slot % kSlots * kWide;
+    if (rows * kSlots % threads != 0 && slot >= rows * kSlots) continue;
+    from.bring(to.at + to.place(row, column), first_row + row, column);
+  }
+}
+
 /// sums[t] += a tile of fixed lines * the tile t of taken lines, over all their terms.
 template <typename T, int fixed_lines, int taken_lines, int terms, int tiles>
 RT_DEVICE void add_products(rt::FixedAcc<T> (&sums)[tiles], const rt::Panels<T, fixed_lines, terms>& fixed,
@@ -190,17 +212,22 @@ RT_DEVICE void add_products(rt::FixedAcc<T> (&sums)[tiles], const rt::Panels<T, 
     for (int t = 0; t < tiles; ++t) rt::keep_order(sums[t].at[0]);
   }
 }
-/// sums[c] += tiles of fixed lines by taken ones * the tile c of columns of the taken lines.
-template <typename T, int columns, int taken, int tiles, int taken_tiles>
+/// sums[c] += tiles of fixed lines by taken ones * the tile c of columns of the taken lines. `columns` has a
+/// line per column or, turned, the taken lines.
+template <bool turned, typename T, typename Columns, int tiles, int taken_tiles>
 RT_DEVICE void add_taken(rt::FixedAcc<T> (&sums)[tiles], const rt::FixedAcc<T> (&factors)[taken_tiles],
-                         const rt::Panels<T, columns, taken>& across, int lane) {
-  constexpr int kPath = rt::kPathOf<T>;
+                         const Columns& columns, int lane) {
+  constexpr rt::Side kSide = rt::kTakenSide<rt::kPathOf<T>>;
   RT_UNROLL
   for (int t = 0; t < taken_tiles; ++t) {
     const auto own = rt::fixed_of(factors[t]);
     RT_UNROLL
     for (int c = 0; c < tiles; ++c) {
-      rt::multiply_add(sums[c], own, across.template load<rt::kTakenSide<kPath>>(c, t * rt::kTile, lane));
+      if constexpr (turned) {
+        rt::multiply_add(sums[c], own, columns.template load_across<kSide>(c, t * rt::kTile, lane));
+      } else {
+        rt::multiply_add(sums[c], own, columns.template load<kSide>(c, t * rt::kTile, lane));
+      }
       rt::keep_order(sums[c].at[0]);
     }
   }
@@ -288,6 +315,14 @@ struct ScoreTile {
     if (spec.causal && first_key > last_query()) return false;
     if (spec.window > 0 && first_query - last_key() >= spec.window) return false;
     return first_query <= last_key() || starts.least <= last_key();
+  }
+  /// The next keys that may be seen, or those after the last.
+  RT_DEVICE ScoreTile next(const Attention& spec) const {
+    ScoreTile found = *this;
+    do {
+      found.first_key += num_keys;
+    } while (found.first_key < spec.time && !found.may_be_seen(spec));
+    return found;
   }
   /// Every query exists and sees every key.
   RT_DEVICE bool is_seen(const Attention& spec) const {

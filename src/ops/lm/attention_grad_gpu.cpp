@@ -25,13 +25,23 @@ struct Backward : BackwardSlices<T, size, of_keys> {
   static constexpr int kTakenTiles = kTaken / rt::kTile;
   static constexpr int kOutTiles = kSlice / rt::kTile;
 
-  struct Shared {
-    struct Nothing {};
-    using Across = rt::Panels<T, kSlice, kTaken>;
+  /// Whether the next tile is brought while one is worked on, and lanes load it turned too.
+  static constexpr bool kAhead = rt::kLoadsSlots<T> && BackwardSlices<T, size, of_keys>::kCount == 1;
+
+  struct Tile {
+    rt::Panels<T, kTaken, kSlice> a, b;
+  };
+  struct NoneAcross {};
+  struct OneAcross {
+    rt::Panels<T, kSlice, kTaken> across_a;
+  };
+  struct BothAcross : OneAcross {
+    rt::Panels<T, kSlice, kTaken> across_b;
+  };
+  using Across = std::conditional_t<of_keys, BothAcross, OneAcross>;
+  struct Shared : std::conditional_t<kAhead, NoneAcross, Across> {
     rt::Panels<T, kFixed, kSlice> fixed_a, fixed_b;
-    rt::Panels<T, kTaken, kSlice> taken_a, taken_b;
-    Across across_a;
-    std::conditional_t<of_keys, Across, Nothing> across_b;
+    Tile taken[kAhead ? 2 : 1];
   };
   static_assert(sizeof(Shared) <= rt::kSharedBytes);
 };
@@ -116,9 +126,36 @@ struct BackwardBlock {
     copy_rows<B::kThreads>(block.fixed_a, of_keys ? head.k : head.q, first_fixed, slice, thread);
     copy_rows<B::kThreads>(block.fixed_b, of_keys ? head.v : head.dout, first_fixed, slice, thread);
   }
+  /// Starts to bring the taken rows of a tile, for the take() of that number.
+  RT_DEVICE void bring(const BackwardHead<T>& head, int first_taken, int number) {
+    const int thread = static_cast<int>(threadIdx.x);
+    typename B::Tile& to = block.taken[number % 2];
+    bring_tile<B::kThreads>(to.a, of_keys ? head.q : head.k, first_taken, thread);
+    bring_tile<B::kThreads>(to.b, of_keys ? head.dout : head.v, first_taken, thread);
+    rt::end_copy_group();
+  }
+  /// A tile that was brought, `bring_next` bringing the next one.
+  template <typename Next>
+  RT_DEVICE void take_brought(const BackwardHead<T>& head, const ScoreTile& tile, int number,
+                              Next bring_next) {
+    const typename B::Tile& taken = block.taken[number % 2];
+    rt::FixedAcc<T> products[B::kTakenTiles], dprobabilities[B::kTakenTiles];
+    rt::sync_block();
+    bring_next();
+    if constexpr (of_keys) read_taken_lse(head, tile.first_query);
+    rt::wait_copies<1>();
+    rt::sync_block();
+    const Self self;
+    add_products(products, block.fixed_a, rt::warp(), taken.a, self.lane);
+    add_products(dprobabilities, block.fixed_b, rt::warp(), taken.b, self.lane);
+    make_factors(products, dprobabilities, tile, self.lane);
+    if constexpr (of_keys) add_taken<true>(sums_b, dprobabilities, taken.b, self.lane);
+    add_taken<true>(sums_a, products, taken.a, self.lane);
+  }
   /// With a single slice the fixed rows must be there already.
   RT_DEVICE void take(const BackwardHead<T>& head, const ScoreTile& tile) {
     constexpr int kThreads = B::kThreads;
+    typename B::Tile& taken = block.taken[0];
     const int first_fixed = of_keys ? tile.first_key : tile.first_query;
     const int first_taken = of_keys ? tile.first_query : tile.first_key;
     const HeadRows<T>& taken_a = of_keys ? head.q : head.k;
@@ -132,25 +169,25 @@ struct BackwardBlock {
       const bool is_own = B::kCount == 1 || slice == part;
       copy_tile<T, B::kTaken, B::kSlice, kThreads>(taken_a, first_taken, slice, self.thread,
                                                    [&](const auto& copy) {
-                                                     copy.put(block.taken_a);
+                                                     copy.put(taken.a);
                                                      if (is_own) copy.put_across(block.across_a);
                                                    });
       copy_tile<T, B::kTaken, B::kSlice, kThreads>(taken_b, first_taken, slice, self.thread,
                                                    [&](const auto& copy) {
-                                                     copy.put(block.taken_b);
+                                                     copy.put(taken.b);
                                                      if constexpr (of_keys) {
                                                        if (is_own) copy.put_across(block.across_b);
                                                      }
                                                    });
       if constexpr (of_keys) read_taken_lse(head, first_taken);
       rt::sync_block();
-      add_products(products, block.fixed_a, rt::warp(), block.taken_a, self.lane);
-      add_products(dprobabilities, block.fixed_b, rt::warp(), block.taken_b, self.lane);
+      add_products(products, block.fixed_a, rt::warp(), taken.a, self.lane);
+      add_products(dprobabilities, block.fixed_b, rt::warp(), taken.b, self.lane);
     }
     const Self self;
     make_factors(products, dprobabilities, tile, self.lane);
-    if constexpr (of_keys) add_taken(sums_b, dprobabilities, block.across_b, self.lane);
-    add_taken(sums_a, products, block.across_a, self.lane);
+    if constexpr (of_keys) add_taken<false>(sums_b, dprobabilities, block.across_b, self.lane);
+    add_taken<false>(sums_a, products, block.across_a, self.lane);
   }
 
  private:
@@ -214,12 +251,51 @@ __global__ void __launch_bounds__(threads) gradient_of_queries(BackwardArrays<T>
                  .first_key = 0,
                  .num_keys = B::kTaken,
                  .starts = starts_of(rows.starts, first_query, B::kFixed, spec.time)};
-  for (; tile.first_key < spec.time; tile.first_key += B::kTaken) {
-    if (tile.may_be_seen(spec)) block.take(rows, tile);
+  if (!tile.may_be_seen(spec)) tile = tile.next(spec);
+  if constexpr (B::kAhead) block.bring(rows, tile.first_key, 0);
+  for (int number = 0; tile.first_key < spec.time; ++number) {
+    if constexpr (B::kAhead) {
+      block.take_brought(rows, tile, number,
+                         [&] { block.bring(rows, tile.next(spec).first_key, number + 1); });
+    } else {
+      block.take(rows, tile);
+    }
+    tile = tile.next(spec);
   }
   write_rows(block.sums_a, arrays.dq + HeadPlace(spec, sample, head).q, spec.q_row(), spec,
              first_query + rt::warp() * rt::kTile, part);
 }
+
+/// Tiles of queries, head after head of a key head.
+struct QueryTiles {
+  const Attention& spec;
+  int first_head;
+  const int32_t* starts;  ///< of the sample, for all heads; or null
+  int head;
+  ScoreTile tile;
+
+  RT_DEVICE bool exists() const { return head >= first_head; }
+  /// From this one on, the first that may be seen.
+  RT_DEVICE QueryTiles seen() const {
+    QueryTiles found = *this;
+    for (; found.exists(); --found.head) {
+      for (; found.tile.first_query < spec.time; found.tile.first_query += tile.num_queries) {
+        found.tile.starts = starts_of(starts, found.tile.first_query, tile.num_queries, spec.time);
+        if (found.tile.may_be_seen(spec)) return found;
+      }
+      found.tile.first_query = first_query();
+    }
+    return found;
+  }
+  RT_DEVICE QueryTiles next() const {
+    QueryTiles found = *this;
+    found.tile.first_query += tile.num_queries;
+    return found.seen();
+  }
+  RT_DEVICE int first_query() const {
+    return spec.causal ? tile.first_key / tile.num_queries * tile.num_queries : 0;
+  }
+};
 
 /// Every query head of the key head, one after another.
 template <typename T, int size, int threads>
@@ -235,16 +311,33 @@ __global__ void __launch_bounds__(threads) gradient_of_keys(BackwardArrays<T> ar
   BackwardBlock<T, size, true> block(shared, spec, rt::renewed(part));
   if (B::kCount == 1)
     block.copy_fixed({arrays, spec, sample, first_head}, first_key, 0, static_cast<int>(threadIdx.x));
-  for (int head = first_head + group - 1; head >= first_head; --head) {
-    ScoreTile tile{.first_query = spec.causal ? first_key / B::kTaken * B::kTaken : 0,
-                   .num_queries = B::kTaken,
-                   .first_key = first_key,
-                   .num_keys = B::kFixed,
-                   .starts = {}};
-    for (; tile.first_query < spec.time; tile.first_query += B::kTaken) {
-      const BackwardHead<T> rows(arrays, spec, sample, rt::renewed_for_warp(head));
-      tile.starts = starts_of(rows.starts, tile.first_query, B::kTaken, spec.time);
-      if (tile.may_be_seen(spec)) block.take(rows, tile);
+  ScoreTile tile{.first_query = spec.causal ? first_key / B::kTaken * B::kTaken : 0,
+                 .num_queries = B::kTaken,
+                 .first_key = first_key,
+                 .num_keys = B::kFixed,
+                 .starts = {}};
+  const int last_head = first_head + group - 1;
+  if constexpr (B::kAhead) {
+    const BackwardHead<T> of_sample(arrays, spec, sample, last_head);
+    QueryTiles own = QueryTiles{spec, first_head, of_sample.starts, last_head, tile}.seen();
+    if (own.exists()) block.bring(of_sample, own.tile.first_query, 0);
+    for (int number = 0; own.exists(); ++number) {
+      const QueryTiles next = own.next();
+      block.take_brought({arrays, spec, sample, own.head}, own.tile, number, [&] {
+        if (!next.exists()) return rt::end_copy_group();
+        block.bring({arrays, spec, sample, next.head}, next.tile.first_query, number + 1);
+      });
+      own.head = next.head;
+      own.tile = next.tile;
+    }
+  } else {
+    const int first_query = tile.first_query;
+    for (int head = last_head; head >= first_head; --head) {
+      for (tile.first_query = first_query; tile.first_query < spec.time; tile.first_query += B::kTaken) {
+        const BackwardHead<T> rows(arrays, spec, sample, rt::renewed_for_warp(head));
+        tile.starts = starts_of(rows.starts, tile.first_query, B::kTaken, spec.time);
+        if (tile.may_be_seen(spec)) block.take(rows, tile);
+      }
     }
   }
   const HeadPlace place(spec, sample, first_head);
