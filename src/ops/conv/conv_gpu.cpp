@@ -29,10 +29,11 @@ RT_DEVICE void measure_block(const T* y, float* moments, const ProductPart& part
     const int64_t column = part.column + within;
     const int64_t first = part.row + task / kAcross * kMomentRows, end = first + kMomentRows;
     if (within >= B::kColumns || column >= part.n || first >= part.m) continue;
-    const Moments own = moments_of(y, part.n, column, first, 1, end < part.m ? end : part.m);
+    Moments own[1];
+    moments_of(y + column, part.n, first, 1, end < part.m ? end : part.m, own);
     float* at = moments + first / kMomentRows * 2 * part.n + column;
-    at[0] = own.mean;
-    at[part.n] = own.squares;
+    at[0] = own[0].mean;
+    at[part.n] = own[0].squares;
   }
 }
 
