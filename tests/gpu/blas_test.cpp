@@ -1,7 +1,11 @@
 // Matmuls that are left to the vendor's library: however their sides lie, with and without something added.
 #include "backend/gpu/blas.h"
 
+#include <set>
+
 #include "gpu/gpu.h"
+#include "ops/as_matmul.h"
+#include "ops/matmul/matmul.h"
 #include "ops/op_list.h"
 #include "ops/sample.h"
 
@@ -35,7 +39,7 @@ std::byte* workspace(Gpu& gpu) {
 }
 
 /// What the library makes of it.
-std::vector<std::byte> multiplied(Gpu& gpu, const ops::DrawnSample& drawn) {
+std::vector<std::vector<std::byte>> multiplied(Gpu& gpu, const ops::DrawnSample& drawn) {
   const ir::NodeTypes types(drawn.graph, drawn.node());
   const ir::Kernel kernel = drawn.node().op->gpu(types.view(drawn.node()));
   EXPECT_EQ(kernel.workspace_bytes, blas_workspace_bytes());
@@ -44,11 +48,15 @@ std::vector<std::byte> multiplied(Gpu& gpu, const ops::DrawnSample& drawn) {
     in.push_back(id == ir::kNone ? nullptr
                                  : gpu.put(ops::to_bytes(drawn.graph.type(id), drawn.values.at(id))));
   }
-  const auto out_bytes = static_cast<size_t>(types.out[0].num_bytes());
-  auto* made = gpu.room<std::byte>(out_bytes);
-  void* const out[] = {made};
+  std::vector<void*> out;
+  for (const ir::Type& type : types.out)
+    out.push_back(gpu.room<std::byte>(static_cast<size_t>(type.num_bytes())));
   kernel.run({.in = in, .out = out, .workspace = workspace(gpu), .stream = &gpu.stream()});
-  return gpu.get(made, out_bytes);
+  std::vector<std::vector<std::byte>> made;
+  for (size_t k = 0; k < out.size(); ++k)
+    made.push_back(
+        gpu.get(static_cast<const std::byte*>(out[k]), static_cast<size_t>(types.out[k].num_bytes())));
+  return made;
 }
 
 using Library = LibraryTest;
@@ -70,11 +78,36 @@ TEST_F(Library, MultipliesHoweverTheSidesLie) {
         const ops::DrawnSample drawn =
             ops::draw_sample(matmul, sample_of(sizes, transpose_a, transpose_b, residual, in, out), 0);
         Gpu gpu;
-        const std::vector<std::vector<std::byte>> got = {multiplied(gpu, drawn)};
-        ASSERT_EQ(ops::compare_with_reference(drawn, got), "");
+        ASSERT_EQ(ops::compare_with_reference(drawn, multiplied(gpu, drawn)), "");
       }
     }
   }
+}
+
+/// Whether the library can do what the node is.
+bool is_taken(const ops::DrawnSample& drawn) {
+  const ir::NodeTypes types(drawn.graph, drawn.node());
+  const auto matmul = ops::as_matmul(*drawn.node().op, types.view(drawn.node()));
+  return matmul && ops::matmul_ways(matmul->view(), true).back() == ops::kLibraryWay;
+}
+
+TEST_F(Library, MultipliesImagesByWeightsOfOneTap) {
+  const std::set<std::string_view> names = {"conv2d", "conv2d_moments", "conv2d_grad_input",
+                                            "conv2d_grad_weight"};
+  std::set<std::string_view> multiplied_ones;
+  for (const std::string_view name : names) {
+    const ir::OpDef& op = *ops::find_op(name);
+    for (ir::Sample sample : op.samples()) {
+      sample.attrs.set("way", std::string(ops::kLibraryWay));
+      const ops::DrawnSample drawn = ops::draw_sample(op, sample, 0);
+      if (!is_taken(drawn)) continue;
+      multiplied_ones.insert(name);
+      SCOPED_TRACE(name);
+      Gpu gpu;
+      ASSERT_EQ(ops::compare_with_reference(drawn, multiplied(gpu, drawn)), "");
+    }
+  }
+  EXPECT_EQ(multiplied_ones, names);
 }
 
 TEST_F(Library, AddsToWhatIsThereInARecordingToo) {

@@ -8,6 +8,7 @@
 
 #include "base/process.h"
 #include "base/version.h"
+#include "ops/as_matmul.h"
 #include "ops/matmul/matmul.h"
 #include "ops/matmul/matmul_kernel.h"
 #include "ops/random/draw.h"
@@ -51,10 +52,10 @@ std::vector<float> read(gpu::Stream& stream, const std::byte* from, const ir::Ty
 }
 
 /// A matmul with what it multiplies alone, done one way.
-ir::Kernel kernel_of(const ir::OpDef& op, const ir::NodeView& node, std::string_view way) {
+ir::Kernel kernel_of(const ir::NodeView& node, std::string_view way) {
   ir::Attrs attrs = node.attrs;
   attrs.set("way", std::string(way));
-  return op.gpu({.attrs = attrs, .in = node.in.first(2), .out = node.out});
+  return ops::matmul_gpu({.attrs = attrs, .in = node.in.first(2), .out = node.out});
 }
 
 }  // namespace
@@ -88,9 +89,10 @@ std::string MatmulChoice::library_key() const { return gpu_name_ + "|" + library
 
 void MatmulChoice::choose(ir::Graph& graph) {
   for (ir::Node& node : graph.nodes) {
-    if (node.op->name != "matmul") continue;
     const ir::NodeTypes types(graph, node);
-    if (const std::string way = winner(*node.op, types.view(node)); !way.empty()) node.attrs.set("way", way);
+    const auto matmul = ops::as_matmul(*node.op, types.view(node));
+    if (!matmul) continue;
+    if (const std::string way = winner(matmul->view()); !way.empty()) node.attrs.set("way", way);
   }
   device_.reset();
 }
@@ -101,7 +103,7 @@ gpu::Device& MatmulChoice::device() {
 }
 
 /// Empty where there is nothing to choose.
-std::string MatmulChoice::winner(const ir::OpDef& op, const ir::NodeView& node) {
+std::string MatmulChoice::winner(const ir::NodeView& node) {
   const Ways ways = ops::matmul_ways(node, !library_.empty());
   if (ways.size() < 2) return "";
   const bool asks_library = ways.back() == ops::kLibraryWay;
@@ -113,7 +115,7 @@ std::string MatmulChoice::winner(const ir::OpDef& op, const ir::NodeView& node) 
     if (seconds_left_ <= 0) return gpu::Verdict{.num_untried = static_cast<int>(ways.size())};
     std::optional<Attempt> attempt;
     if (asks_library) attempt.emplace(*this);
-    return autotune(op, node, ways);
+    return autotune(node, ways);
   });
   if (verdict.num_untried > 0)
     dropped_.push_back(
@@ -122,7 +124,7 @@ std::string MatmulChoice::winner(const ir::OpDef& op, const ir::NodeView& node) 
   return winners_[key] = verdict.name;
 }
 
-gpu::Verdict MatmulChoice::autotune(const ir::OpDef& op, const ir::NodeView& node, const Ways& ways) {
+gpu::Verdict MatmulChoice::autotune(const ir::NodeView& node, const Ways& ways) {
   using Clock = std::chrono::steady_clock;
   ++num_autotuned_;
   const auto begin = Clock::now();
@@ -134,7 +136,7 @@ gpu::Verdict MatmulChoice::autotune(const ir::OpDef& op, const ir::NodeView& nod
   const gpu::Memory c(device, std::max<int64_t>(1, out.num_bytes()));
   std::vector<gpu::Candidate> candidates;
   for (const std::string_view way : ways) {
-    const ir::Kernel kernel = kernel_of(op, node, way);
+    const ir::Kernel kernel = kernel_of(node, way);
     candidates.push_back({.name = std::string(way),
                           .workspace_bytes = kernel.workspace_bytes,
                           .run = [&, run = kernel.run](gpu::Stream& queue, std::byte* workspace) {

@@ -21,7 +21,8 @@ class MatmulChoice {
   /// `file` empty: nothing is remembered beyond this object. All measuring together ends after so long.
   MatmulChoice(int gpu, const fs::path& file, double most_seconds = 60);
 
-  /// Writes the choice into the nodes, as the attribute `way` of matmul. Throws DeviceError.
+  /// Writes the choice into the nodes, as the attribute `way` of whatever is a matmul (ops/as_matmul.h).
+  /// Throws DeviceError.
   void choose(ir::Graph& graph);
   int num_autotuned() const { return num_autotuned_; }
   /// Sentences on ways that failed, gave another result or were not measured.
@@ -31,8 +32,8 @@ class MatmulChoice {
   class Attempt;
   using Ways = std::vector<std::string_view>;
   std::string library_key() const;
-  std::string winner(const ir::OpDef& op, const ir::NodeView& node);
-  gpu::Verdict autotune(const ir::OpDef& op, const ir::NodeView& node, const Ways& ways);
+  std::string winner(const ir::NodeView& node);
+  gpu::Verdict autotune(const ir::NodeView& node, const Ways& ways);
   gpu::Device& device();
 
   int gpu_;

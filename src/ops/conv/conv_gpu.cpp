@@ -1,7 +1,10 @@
 #include "backend/gpu/rt_tile.h"
+#include "ops/as_matmul.h"
 #include "ops/conv/patches_gpu.h"
+#include "ops/matmul/matmul.h"
 #include "ops/norm/moments_gpu.h"
 #include "ops/norm/norm.h"
+#include "ops/reduce/columns.h"
 
 namespace hearth::ops {
 namespace {
@@ -82,6 +85,41 @@ ir::Kernel plain_of(const NodeView& node) {
                          .y = output_of<T>(args, 0),
                          .moments = measured ? output_of<float>(args, 1) : nullptr};
       });
+}
+
+/// Moments of y [rows, width], whose rows are groups of kMomentRows to threads.
+template <typename T, int n>
+__global__ void __launch_bounds__(kBlockThreads)
+    measure_groups(const T* y, float* moments, int64_t rows, int64_t width) {
+  const int column = first_column<n>();
+  if (column >= width) return;
+  for (int64_t group = first_row(); group * kMomentRows < rows; group += row_stride()) {
+    const int64_t first = group * kMomentRows, end = first + kMomentRows;
+    Moments own[n];
+    moments_of(y + column, width, first, 1, end < rows ? end : rows, own);
+    float* at = moments + group * 2 * width + column;
+    RT_UNROLL
+    for (int c = 0; c < n; ++c) {
+      at[c] = own[c].mean;
+      at[width + c] = own[c].squares;
+    }
+  }
+}
+
+/// A matmul, and as output 1 the moments of its result.
+template <typename T>
+ir::Kernel measured_matmul(const NodeView& matmul) {
+  ir::Kernel kernel = matmul_gpu(matmul);
+  const int64_t rows = matmul.out_type(0).shape[0], width = matmul.out_type(0).shape[1];
+  return with_columns<T>(width, [&](auto n) {
+    const ColumnBlocks blocks(moment_groups(rows), width, n);
+    kernel.run = [multiply = kernel.run, blocks, rows, width](const KernelArgs& args) {
+      multiply(args);
+      rt::launch(measure_groups<T, decltype(n)::value>, blocks.for_rows(1), args.stream->handle(),
+                 output_of<T>(args, 0), output_of<float>(args, 1), rows, width);
+    };
+    return kernel;
+  });
 }
 
 /// A normalization as what is left to do with a convolution's sums: a factor and a bias per channel.
@@ -260,17 +298,25 @@ ir::Kernel weight_gradient_of(const NodeView& node) {
 }  // namespace
 
 ir::Kernel conv2d_gpu(const NodeView& node) {
+  if (const auto product = as_matmul(conv2d, node)) return matmul_gpu(product->view());
   return with_storage_type(node.in_type(0).dtype, [&](auto x) { return plain_of<decltype(x)>(node); });
 }
-ir::Kernel conv2d_moments_gpu(const NodeView& node) { return conv2d_gpu(node); }
+ir::Kernel conv2d_moments_gpu(const NodeView& node) {
+  const auto product = as_matmul(conv2d_moments, node);
+  return with_storage_type(node.in_type(0).dtype, [&](auto x) {
+    return product ? measured_matmul<decltype(x)>(product->view()) : plain_of<decltype(x)>(node);
+  });
+}
 ir::Kernel conv2d_norm_gpu(const NodeView& node) {
   return with_storage_type(node.in_type(0).dtype, [&](auto x) { return normalized_of<decltype(x)>(node); });
 }
 ir::Kernel conv2d_grad_input_gpu(const NodeView& node) {
+  if (const auto product = as_matmul(conv2d_grad_input, node)) return matmul_gpu(product->view());
   return with_storage_type(node.in_type(0).dtype,
                            [&](auto dy) { return input_gradient_of<decltype(dy)>(node); });
 }
 ir::Kernel conv2d_grad_weight_gpu(const NodeView& node) {
+  if (const auto product = as_matmul(conv2d_grad_weight, node)) return matmul_gpu(product->view());
   return with_storage_type(node.in_type(0).dtype,
                            [&](auto x) { return weight_gradient_of<decltype(x)>(node); });
 }
