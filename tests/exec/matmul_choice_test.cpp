@@ -93,6 +93,33 @@ TEST_F(MatmulChoices, AreMadeOnceForEachShapeOfACard) {
   EXPECT_EQ(other.num_autotuned(), 2) << "another GPU is another matter";
 }
 
+TEST_F(MatmulChoices, AreMadeForConvolutionsOfOneTap) {
+  ir::Graph made = graph();
+  const auto node = [&](const char* op, const Shape& a, const Shape& b, ir::Attrs attrs) {
+    const auto value = [&](const Shape& shape) {
+      return made.add_value("", {.dtype = DType::bf16, .shape = shape}, ir::Role::input);
+    };
+    attrs.set("stride", int64_t{1});
+    attrs.set("padding", int64_t{0});
+    made.add(*ops::find_op(op), {value(a), value(b)}, attrs);
+  };
+  const ir::Attrs image = {{"in_h", int64_t{4}}, {"in_w", int64_t{5}}};
+  const ir::Attrs kernel = {{"kernel_h", int64_t{1}}, {"kernel_w", int64_t{1}}};
+  node("conv2d", {1, 4, 5, 33}, {1, 1, 33, 40}, {});
+  node("conv2d_moments", {1, 4, 5, 33}, {1, 1, 33, 40}, {});
+  node("conv2d_grad_input", {1, 4, 5, 40}, {1, 1, 33, 40}, image);
+  node("conv2d_grad_weight", {1, 4, 5, 33}, {1, 4, 5, 40}, kernel);
+  node("conv2d", {1, 4, 5, 33}, {3, 3, 33, 40}, {});
+  MatmulChoice choice(0, file());
+  choice.choose(made);
+  const std::vector<std::string> found = ways(made);
+  EXPECT_EQ(choice.num_autotuned(), 4) << "two of matmuls, of which forward is one, and two gradients";
+  EXPECT_EQ(found[4], found[0]);
+  EXPECT_EQ(found[5], found[0]);
+  EXPECT_THAT(std::vector<std::string>(found.begin() + 6, found.begin() + 8), Each(Not("")));
+  EXPECT_EQ(found[8], "") << "nine taps are no matmul";
+}
+
 TEST_F(MatmulChoices, AreWhatRuns) {
   // Few large blocks: the terms of such a long matmul are split among more of them, each with sums apart.
   const auto workspace_of = [](const std::string& way) {

@@ -100,8 +100,10 @@ TEST_F(Library, MultipliesInsideOtherOps) {
       found.insert(op->name);
     }
   }
-  EXPECT_THAT(found, testing::UnorderedElementsAre("head_cross_entropy", "head_cross_entropy_grad",
-                                                   "head_cross_entropy_train", "quantized_linear"));
+  EXPECT_THAT(found, testing::UnorderedElementsAre("conv2d", "conv2d_moments", "conv2d_grad_input",
+                                                   "conv2d_grad_weight", "head_cross_entropy",
+                                                   "head_cross_entropy_grad", "head_cross_entropy_train",
+                                                   "quantized_linear"));
 }
 
 TEST_F(Library, AddsToWhatIsThereInARecordingToo) {

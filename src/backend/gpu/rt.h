@@ -24,8 +24,8 @@
 ///   rt::multiply_then_add(a, b, c)   a b + c, rounded after each
 ///   rt::fast_exp(x)              by the GPU's instruction: relative error |x| 2^-23, 0 for what is denormal
 ///   rt::bf16, rt::f16            two bytes; to_float(v), from_float<T>(f) rounds to nearest even
-///   rt::Vec<T, n>                n elements side by side; load and store move 16 bytes at once where they
-///                                fill them
+///   rt::Vec<T, n>                n elements side by side; load and store move 4, 8 or 16 bytes at once where
+///                                they fill them
 /// A warp has 32 lanes on every GPU.
 #if defined(__HIPCC__)
 #include "backend/gpu/rt_hip.h"

@@ -25,6 +25,7 @@ inline constexpr int kWarp = 32;
 inline constexpr unsigned kEveryLane = 0xffffffffU;
 using Dim3 = dim3;
 using Word4 = uint32_t;
+using Word8 = uint2;
 using Word16 = uint4;
 
 RT_DEVICE float f16_bits_to_float(uint16_t bits) { return __half2float(__ushort_as_half(bits)); }

@@ -36,6 +36,7 @@ namespace hearth::rt {
 inline constexpr int kWarp = emu::kWarpThreads;
 using Dim3 = emu::Dim3;
 using Word4 __attribute__((may_alias)) = uint32_t;
+using Word8 __attribute__((may_alias)) = uint64_t;
 struct __attribute__((may_alias, aligned(16))) Word16 {
   uint32_t words[4];
 };

@@ -27,6 +27,7 @@ inline constexpr int kWarp = 32;
 using Dim3 = dim3;
 /// A vector of the compiler's own: a class in its place lands in scratch memory.
 using Word16 = uint32_t __attribute__((ext_vector_type(4)));
+using Word8 = uint32_t __attribute__((ext_vector_type(2)));
 using Word4 = uint32_t __attribute__((may_alias));
 
 RT_DEVICE float f16_bits_to_float(uint16_t bits) {

@@ -53,6 +53,9 @@ RT_DEVICE Vec<T, n> load(const T* from) {
   if constexpr (n * sizeof(T) == 16) {
     const Word16 word = *reinterpret_cast<const Word16*>(from);
     __builtin_memcpy(&made, &word, 16);
+  } else if constexpr (n * sizeof(T) == 8) {
+    const Word8 word = *reinterpret_cast<const Word8*>(from);
+    __builtin_memcpy(&made, &word, 8);
   } else if constexpr (n * sizeof(T) == 4) {
     const Word4 word = *reinterpret_cast<const Word4*>(from);
     __builtin_memcpy(&made, &word, 4);
@@ -67,6 +70,10 @@ RT_DEVICE void store(T* to, const Vec<T, n>& value) {
     Word16 word;
     __builtin_memcpy(&word, &value, 16);
     *reinterpret_cast<Word16*>(to) = word;
+  } else if constexpr (n * sizeof(T) == 8) {
+    Word8 word;
+    __builtin_memcpy(&word, &value, 8);
+    *reinterpret_cast<Word8*>(to) = word;
   } else if constexpr (n * sizeof(T) == 4) {
     Word4 word;
     __builtin_memcpy(&word, &value, 4);

@@ -28,6 +28,10 @@ struct ConvPoolGradIn {
   enum : size_t { x, pooled, argmax, dpooled };
 };
 
+/// The matmul that one is whose kernel has one tap, stride 1 and no padding; else nothing.
+std::vector<ir::LoneNode> conv2d_matmuls(const ir::NodeView& node);
+std::vector<ir::LoneNode> conv2d_grad_input_matmuls(const ir::NodeView& node);
+std::vector<ir::LoneNode> conv2d_grad_weight_matmuls(const ir::NodeView& node);
 /// Kernels for GPUs.
 ir::Kernel conv2d_gpu(const ir::NodeView& node);
 ir::Kernel conv2d_moments_gpu(const ir::NodeView& node);

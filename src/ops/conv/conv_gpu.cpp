@@ -1,7 +1,9 @@
 #include "backend/gpu/rt_tile.h"
 #include "ops/conv/patches_gpu.h"
+#include "ops/matmul/matmul.h"
 #include "ops/norm/moments_gpu.h"
 #include "ops/norm/norm.h"
+#include "ops/reduce/columns.h"
 
 namespace hearth::ops {
 namespace {
@@ -29,10 +31,11 @@ RT_DEVICE void measure_block(const T* y, float* moments, const ProductPart& part
     const int64_t column = part.column + within;
     const int64_t first = part.row + task / kAcross * kMomentRows, end = first + kMomentRows;
     if (within >= B::kColumns || column >= part.n || first >= part.m) continue;
-    const Moments own = moments_of(y, part.n, column, first, 1, end < part.m ? end : part.m);
+    Moments own[1];
+    moments_of(y + column, part.n, first, 1, end < part.m ? end : part.m, own);
     float* at = moments + first / kMomentRows * 2 * part.n + column;
-    at[0] = own.mean;
-    at[part.n] = own.squares;
+    at[0] = own[0].mean;
+    at[part.n] = own[0].squares;
   }
 }
 
@@ -81,6 +84,41 @@ ir::Kernel plain_of(const NodeView& node) {
                          .y = output_of<T>(args, 0),
                          .moments = measured ? output_of<float>(args, 1) : nullptr};
       });
+}
+
+/// Moments of y [rows, width], whose rows are groups of kMomentRows to threads.
+template <typename T, int n>
+__global__ void __launch_bounds__(kBlockThreads)
+    measure_groups(const T* y, float* moments, int64_t rows, int64_t width) {
+  const int column = first_column<n>();
+  if (column >= width) return;
+  for (int64_t group = first_row(); group * kMomentRows < rows; group += row_stride()) {
+    const int64_t first = group * kMomentRows, end = first + kMomentRows;
+    Moments own[n];
+    moments_of(y + column, width, first, 1, end < rows ? end : rows, own);
+    float* at = moments + group * 2 * width + column;
+    RT_UNROLL
+    for (int c = 0; c < n; ++c) {
+      at[c] = own[c].mean;
+      at[width + c] = own[c].squares;
+    }
+  }
+}
+
+/// A matmul, and as output 1 the moments of its result.
+template <typename T>
+ir::Kernel measured_matmul(const NodeView& matmul) {
+  ir::Kernel kernel = matmul_gpu(matmul);
+  const int64_t rows = matmul.out_type(0).shape[0], width = matmul.out_type(0).shape[1];
+  return with_columns<T>(width, [&](auto n) {
+    const ColumnBlocks blocks(moment_groups(rows), width, n);
+    kernel.run = [multiply = kernel.run, blocks, rows, width](const KernelArgs& args) {
+      multiply(args);
+      rt::launch(measure_groups<T, decltype(n)::value>, blocks.for_rows(1), args.stream->handle(),
+                 output_of<T>(args, 0), output_of<float>(args, 1), rows, width);
+    };
+    return kernel;
+  });
 }
 
 /// A normalization as what is left to do with a convolution's sums: a factor and a bias per channel.
@@ -256,20 +294,58 @@ ir::Kernel weight_gradient_of(const NodeView& node) {
   });
 }
 
+/// Axes but the last as one.
+ir::Type matrix_of(ir::Type type) {
+  if (type.shape.rank() < 2) return type;
+  const int64_t columns = type.shape.back();
+  type.shape = {type.shape.num_elements() / columns, columns};
+  return type;
+}
+/// With one tap, images are matrices: a row for each pixel, a column for each channel. Nothing with more.
+std::vector<ir::LoneNode> matmul_of(const NodeView& node, const Shape& x, const Shape& w,
+                                    std::string_view transposed) {
+  const cpu::ConvShape shape = conv_shape(x, w, node.attrs);
+  if (shape.kernel_h != 1 || shape.kernel_w != 1 || shape.stride != 1 || shape.padding != 0) return {};
+  ir::LoneNode made{.attrs = node.attrs, .in = {}, .out = {matrix_of(node.out_type(0))}};
+  for (const ir::Type& type : node.in) made.in.push_back(matrix_of(type));
+  if (!transposed.empty()) made.attrs.set(transposed, int64_t{1});
+  return {made};
+}
+
 }  // namespace
 
+std::vector<ir::LoneNode> conv2d_matmuls(const NodeView& node) {
+  return matmul_of(node, node.in_type(ConvIn::x).shape, node.in_type(ConvIn::w).shape, "");
+}
+std::vector<ir::LoneNode> conv2d_grad_input_matmuls(const NodeView& node) {
+  return matmul_of(node, node.out_type(0).shape, node.in_type(1).shape, "transpose_b");
+}
+std::vector<ir::LoneNode> conv2d_grad_weight_matmuls(const NodeView& node) {
+  return matmul_of(node, node.in_type(0).shape, node.out_type(0).shape, "transpose_a");
+}
+
 ir::Kernel conv2d_gpu(const NodeView& node) {
+  if (const auto product = conv2d_matmuls(node); !product.empty()) return matmul_gpu(product[0].view());
   return with_storage_type(node.in_type(0).dtype, [&](auto x) { return plain_of<decltype(x)>(node); });
 }
-ir::Kernel conv2d_moments_gpu(const NodeView& node) { return conv2d_gpu(node); }
+ir::Kernel conv2d_moments_gpu(const NodeView& node) {
+  const auto product = conv2d_matmuls(node);
+  return with_storage_type(node.in_type(0).dtype, [&](auto x) {
+    return product.empty() ? plain_of<decltype(x)>(node) : measured_matmul<decltype(x)>(product[0].view());
+  });
+}
 ir::Kernel conv2d_norm_gpu(const NodeView& node) {
   return with_storage_type(node.in_type(0).dtype, [&](auto x) { return normalized_of<decltype(x)>(node); });
 }
 ir::Kernel conv2d_grad_input_gpu(const NodeView& node) {
+  if (const auto product = conv2d_grad_input_matmuls(node); !product.empty())
+    return matmul_gpu(product[0].view());
   return with_storage_type(node.in_type(0).dtype,
                            [&](auto dy) { return input_gradient_of<decltype(dy)>(node); });
 }
 ir::Kernel conv2d_grad_weight_gpu(const NodeView& node) {
+  if (const auto product = conv2d_grad_weight_matmuls(node); !product.empty())
+    return matmul_gpu(product[0].view());
   return with_storage_type(node.in_type(0).dtype,
                            [&](auto x) { return weight_gradient_of<decltype(x)>(node); });
 }

@@ -50,6 +50,12 @@ ir::Kernel make_forward(const NodeView& node) {
   return {.run = run};
 }
 
+/// What relu lets through to where it made `pooled`.
+template <typename T>
+RT_DEVICE float of_relu(T pooled, T dpooled) {
+  return rt::to_float(pooled) > 0 ? rt::to_float(dpooled) : 0.0F;
+}
+
 /// The gradient of the convolution's result, pixels by channels: that of the pooled element where the pixel
 /// won its window and relu let it through, else 0.
 template <typename T>
@@ -69,10 +75,7 @@ struct Unpooled {
   RT_DEVICE Term term(int64_t p) const { return {p / 4 * channels, static_cast<int>(p % 4)}; }
   RT_DEVICE float at(Line line, const Term& term) const {
     const int64_t i = term.window + line;
-    return argmax[i] == term.place ? of_window(i) : 0.0F;
-  }
-  RT_DEVICE float of_window(int64_t i) const {
-    return rt::to_float(pooled[i]) > 0 ? rt::to_float(dpooled[i]) : 0.0F;
+    return argmax[i] == term.place ? of_relu(pooled[i], dpooled[i]) : 0.0F;
   }
 };
 
@@ -81,23 +84,29 @@ struct Sum {
   RT_DEVICE void join(const Sum& more) { value += more.value; }
 };
 
-template <typename T>
+template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
     add_bias_gradients(Unpooled<T> dy, float* parts, int64_t windows) {
-  const int column = own_column();
-  Sum mine = {0};
-  for (int64_t row = first_row(); row < windows && column < dy.channels; row += row_stride())
-    mine.value += dy.of_window(row * dy.channels + column);
-  const Sum all = join_lanes(mine);
-  if (own_lane() == 0 && column < dy.channels) parts[blockIdx.y * dy.channels + column] = all.value;
+  const int first = first_column<n>();
+  Sum own[n] = {};
+  for (int64_t row = first_row(); row < windows && first < dy.channels; row += row_stride()) {
+    const int64_t i = row * dy.channels + first;
+    const rt::Vec<T, n> pooled = rt::load<T, n>(dy.pooled + i), given = rt::load<T, n>(dy.dpooled + i);
+    RT_UNROLL
+    for (int c = 0; c < n; ++c) own[c].value += of_relu(pooled.at[c], given.at[c]);
+  }
+  join_lanes(own, static_cast<int>(dy.channels),
+             [&](int column, const Sum& all) { parts[blockIdx.y * dy.channels + column] = all.value; });
 }
 
-template <typename T>
+template <typename T, int n>
 ir::Kernel make_gradient(const NodeView& node) {
   const cpu::ConvShape shape =
       conv_shape(node.in_type(ConvPoolGradIn::x).shape, node.out_type(0).shape, node.attrs);
   const WeightParts parts(shape, kPlainTile, kPlainTile);
-  const int64_t windows = num_pixels(shape) / 4, bias_parts = num_column_parts(windows);
+  const int64_t windows = num_pixels(shape) / 4;
+  const ColumnBlocks blocks(windows, shape.out_c, n);
+  const int64_t bias_parts = blocks.num_parts();
   const auto run = [=](const KernelArgs& args) {
     const Unpooled<T> dy{input_of<T>(args, ConvPoolGradIn::pooled),
                          input_of<uint8_t>(args, ConvPoolGradIn::argmax),
@@ -106,8 +115,7 @@ ir::Kernel make_gradient(const NodeView& node) {
     launch_weight_gradient<T, PlainBlocking>(
         Transposed<Patches<T>>{forward_patches(shape, input_of<T>(args, ConvPoolGradIn::x), true)}, dy, parts,
         biases + bias_parts * shape.out_c, output_of<float>(args, 0), args.stream->handle());
-    rt::launch(add_bias_gradients<T>, column_blocks(shape.out_c, bias_parts), args.stream->handle(), dy,
-               biases, windows);
+    rt::launch(add_bias_gradients<T, n>, blocks.for_parts(), args.stream->handle(), dy, biases, windows);
     rt::launch(add_rows<float>, {divided_up(shape.out_c, kBlockThreads), kBlockThreads},
                args.stream->handle(), biases, output_of<float>(args, 1), bias_parts, shape.out_c);
   };
@@ -121,7 +129,10 @@ ir::Kernel conv2d_pool_gpu(const NodeView& node) {
   return with_storage_type(node.in_type(0).dtype, [&](auto x) { return make_forward<decltype(x)>(node); });
 }
 ir::Kernel conv2d_pool_grad_weight_gpu(const NodeView& node) {
-  return with_storage_type(node.in_type(0).dtype, [&](auto x) { return make_gradient<decltype(x)>(node); });
+  const int64_t channels = node.out_type(0).shape.back();
+  return with_storage_type(node.in_type(0).dtype, [&](auto x) {
+    return with_columns<decltype(x)>(channels, [&](auto n) { return make_gradient<decltype(x), n>(node); });
+  });
 }
 
 }  // namespace hearth::ops

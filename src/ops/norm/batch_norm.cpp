@@ -233,7 +233,8 @@ std::vector<Sample> samples() {
           sample({4, 16, 16, 33}, DType::f32, true, "relu", 1e-5),
           sample({3, 8200}, DType::f32, false, "none", 1e-4),
           sample({4, 3, 3, 20}, DType::bf16, true, "relu", 1e-2),
-          sample({4, 3, 3, 20}, DType::f16, false, "none", 2e-3)};
+          sample({4, 3, 3, 20}, DType::f16, false, "none", 2e-3),
+          sample({2, 7, 9, 72}, DType::bf16, true, "relu", 1e-2)};
 }
 std::vector<Sample> train_samples() {
   std::vector<Sample> made = samples();

@@ -24,35 +24,46 @@ Rows rows_of(const NodeView& node) {
           .relu = node.attrs.text_or("activation", "none") == "relu"};
 }
 
-/// x itself, or the moments of its groups, as what moments of a thread's rows are made from.
-template <typename T>
+/// x itself, or the moments of its groups, as what moments of a thread's rows and kOwn columns are made
+/// from.
+template <typename T, int n>
 struct Values {
+  static constexpr int kOwn = n;
   const T* x;
-  RT_DEVICE Moments of_own_rows(int column, const Rows& rows) const {
-    return moments_of(x, rows.width, column, first_row(), row_stride(), rows.count);
+  RT_DEVICE void of_own_rows(int column, const Rows& rows, Moments (&own)[n]) const {
+    moments_of(x + column, rows.width, first_row(), row_stride(), rows.count, own);
   }
 };
 struct Groups {
+  static constexpr int kOwn = 1;
   const float* moments;
-  RT_DEVICE Moments of_own_rows(int column, const Rows& rows) const {
-    Moments all = {0, 0, 0};
+  RT_DEVICE void of_own_rows(int column, const Rows& rows, Moments (&own)[1]) const {
+    Moments& all = own[0];
     for (int64_t g = first_row(); g * kMomentRows < rows.count; g += row_stride()) {
       const int64_t left = rows.count - g * kMomentRows, at = 2 * g * rows.width + column;
       all.join({static_cast<float>(left < kMomentRows ? left : kMomentRows), moments[at],
                 moments[at + rows.width]});
     }
-    return all;
   }
 };
 
 template <typename Source>
 __global__ void __launch_bounds__(kBlockThreads) measure(Source from, Moments* parts, Rows rows) {
-  const int column = own_column();
-  Moments own = {0, 0, 0};
-  if (column < rows.width) own = from.of_own_rows(column, rows);
-  const Moments joined = join_lanes(own);
-  if (own_lane() == 0 && column < rows.width)
-    parts[static_cast<int64_t>(blockIdx.y) * rows.width + column] = joined;
+  const int column = first_column<Source::kOwn>();
+  Moments own[Source::kOwn] = {};
+  if (column < rows.width) from.of_own_rows(column, rows, own);
+  join_lanes(own, rows.width, [&](int at, const Moments& joined) {
+    parts[static_cast<int64_t>(blockIdx.y) * rows.width + at] = joined;
+  });
+}
+
+/// Of the values of a column in each part, those that this thread joins.
+template <typename Value>
+RT_DEVICE Value join_own_parts(const Value* parts, int num_parts, int column, int width) {
+  Value own = {};
+  for (auto part = first_row(); part < num_parts && column < width; part += row_stride())
+    own.join(parts[part * width + column]);
+  return own;
 }
 
 /// What a channel keeps of its statistics, an element per channel.
@@ -66,17 +77,14 @@ RT_DEVICE float blend(float old, float now, float momentum) { return (1 - moment
 
 __global__ void __launch_bounds__(kBlockThreads)
     keep_statistics(const Moments* parts, int num_parts, Statistics kept, Rows rows) {
-  const int column = own_column();
-  Moments mine = {0, 0, 0};
-  for (int part = own_lane(); part < num_parts && column < rows.width; part += kBlockRows)
-    mine.join(parts[static_cast<int64_t>(part) * rows.width + column]);
-  const Moments all = join_lanes(mine);
-  if (own_lane() != 0 || column >= rows.width) return;
-  kept.mean[column] = all.mean;
-  kept.rstd[column] = 1 / sqrtf(all.squares / all.count + rows.eps);
-  kept.running_mean[column] = blend(kept.running_mean[column], all.mean, rows.momentum);
-  const float others = all.count > 1 ? all.count - 1 : 1.0F;
-  kept.running_var[column] = blend(kept.running_var[column], all.squares / others, rows.momentum);
+  const Moments own[] = {join_own_parts(parts, num_parts, first_column<1>(), rows.width)};
+  join_lanes(own, rows.width, [&](int column, const Moments& all) {
+    kept.mean[column] = all.mean;
+    kept.rstd[column] = 1 / sqrtf(all.squares / all.count + rows.eps);
+    kept.running_mean[column] = blend(kept.running_mean[column], all.mean, rows.momentum);
+    const float others = all.count > 1 ? all.count - 1 : 1.0F;
+    kept.running_var[column] = blend(kept.running_var[column], all.squares / others, rows.momentum);
+  });
 }
 
 /// A channel's statistics, and its weight and bias.
@@ -88,72 +96,84 @@ struct Channels {
   bool is_variance;  ///< the statistic; otherwise 1 / sqrt(variance + eps)
 };
 
-template <typename T>
+template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
     normalize(const T* x, const T* residual, T* y, Channels channels, Rows rows) {
-  const int column = own_column();
+  const int column = first_column<n>();
   if (column >= rows.width) return;
-  const float statistic = channels.statistic[column];
-  const float rstd = channels.is_variance ? 1 / sqrtf(statistic + rows.eps) : statistic;
-  const float mean = channels.mean[column], scale = rstd * channels.weight[column],
-              bias = channels.bias[column];
+  float mean[n], scale[n], bias[n];
+  RT_UNROLL
+  for (int c = 0; c < n; ++c) {
+    const float statistic = channels.statistic[column + c];
+    const float rstd = channels.is_variance ? 1 / sqrtf(statistic + rows.eps) : statistic;
+    mean[c] = channels.mean[column + c];
+    scale[c] = rstd * channels.weight[column + c];
+    bias[c] = channels.bias[column + c];
+  }
   for (int64_t r = first_row(); r < rows.count; r += row_stride()) {
     const int64_t i = r * rows.width + column;
-    float value = (rt::to_float(x[i]) - mean) * scale + bias;
-    if (residual != nullptr) value += rt::to_float(residual[i]);
-    y[i] = rt::from_float<T>(rows.relu && value < 0 ? 0.0F : value);
+    const rt::Vec<T, n> values = rt::load<T, n>(x + i);
+    rt::Vec<T, n> more{}, made;
+    if (residual != nullptr) more = rt::load<T, n>(residual + i);
+    RT_UNROLL
+    for (int c = 0; c < n; ++c) {
+      float value = (rt::to_float(values.at[c]) - mean[c]) * scale[c] + bias[c];
+      if (residual != nullptr) value += rt::to_float(more.at[c]);
+      made.at[c] = rt::from_float<T>(rows.relu && value < 0 ? 0.0F : value);
+    }
+    rt::store(y + i, made);
   }
 }
 
-template <typename T>
+template <typename T, int n>
 void launch_normalize(const KernelArgs& args, bool residual, const Channels& channels, const Rows& rows) {
-  rt::launch(normalize<T>, column_blocks(rows.width, num_row_blocks(rows.count)), args.stream->handle(),
+  rt::launch(normalize<T, n>, ColumnBlocks(rows.count, rows.width, n).for_rows(), args.stream->handle(),
              input_of<T>(args, 0), residual ? input_of<T>(args, 5) : nullptr, output_of<T>(args, 0), channels,
              rows);
 }
 
-template <typename T>
+template <typename T, int n>
 ir::Kernel make_train(const NodeView& node) {
   const Rows rows = rows_of(node);
   const bool measured = node.has_input(6);
-  const int64_t num_parts = num_column_parts(measured ? moment_groups(rows.count) : rows.count);
-  const auto run = [rows, num_parts, measured, residual = node.has_input(5)](const KernelArgs& args) {
+  const ColumnBlocks blocks = measured ? ColumnBlocks(moment_groups(rows.count), rows.width, Groups::kOwn)
+                                       : ColumnBlocks(rows.count, rows.width, n);
+  const auto run = [rows, blocks, measured, residual = node.has_input(5)](const KernelArgs& args) {
     auto* parts = reinterpret_cast<Moments*>(args.workspace);
-    const rt::Shape shape = column_blocks(rows.width, num_parts);
     if (measured) {
-      rt::launch(measure<Groups>, shape, args.stream->handle(), Groups{input_of<float>(args, 6)}, parts,
-                 rows);
+      rt::launch(measure<Groups>, blocks.for_parts(), args.stream->handle(), Groups{input_of<float>(args, 6)},
+                 parts, rows);
     } else {
-      rt::launch(measure<Values<T>>, shape, args.stream->handle(), Values<T>{input_of<T>(args, 0)}, parts,
-                 rows);
+      rt::launch(measure<Values<T, n>>, blocks.for_parts(), args.stream->handle(),
+                 Values<T, n>{input_of<T>(args, 0)}, parts, rows);
     }
-    rt::launch(keep_statistics, column_blocks(rows.width, 1), args.stream->handle(), parts,
-               static_cast<int>(num_parts),
+    rt::launch(keep_statistics, ColumnBlocks::for_columns(rows.width), args.stream->handle(), parts,
+               static_cast<int>(blocks.num_parts()),
                Statistics{output_of<float>(args, 1), output_of<float>(args, 2), output_of<float>(args, 3),
                           output_of<float>(args, 4)},
                rows);
-    launch_normalize<T>(args, residual,
-                        {.mean = output_of<float>(args, 1),
-                         .statistic = output_of<float>(args, 2),
-                         .weight = input_of<float>(args, 1),
-                         .bias = input_of<float>(args, 2),
-                         .is_variance = false},
-                        rows);
+    launch_normalize<T, n>(args, residual,
+                           {.mean = output_of<float>(args, 1),
+                            .statistic = output_of<float>(args, 2),
+                            .weight = input_of<float>(args, 1),
+                            .bias = input_of<float>(args, 2),
+                            .is_variance = false},
+                           rows);
   };
-  return {.run = run, .workspace_bytes = num_parts * rows.width * int64_t{sizeof(Moments)}};
+  return {.run = run, .workspace_bytes = blocks.num_parts() * rows.width * int64_t{sizeof(Moments)}};
 }
 
-template <typename T>
+template <typename T, int n>
 ir::Kernel make_infer(const NodeView& node) {
   const bool is_variance = node.attrs.text_or("statistics", "variance") == "variance";
   const auto run = [rows = rows_of(node), residual = node.has_input(5), is_variance](const KernelArgs& args) {
-    launch_normalize<T>(args, residual,
-                        {.mean = input_of<float>(args, 3),
-                         .statistic = input_of<float>(args, 4),
-                         .weight = input_of<float>(args, 1),
-                         .bias = input_of<float>(args, 2),
-                         .is_variance = is_variance},
-                        rows);
+    launch_normalize<T, n>(args, residual,
+                           {.mean = input_of<float>(args, 3),
+                            .statistic = input_of<float>(args, 4),
+                            .weight = input_of<float>(args, 1),
+                            .bias = input_of<float>(args, 2),
+                            .is_variance = is_variance},
+                           rows);
   };
   return {.run = run};
 }
@@ -176,37 +196,52 @@ struct Cotangents {
   const T* dy;
   const T* y;
 
-  RT_DEVICE float at(int64_t i) const {
-    return y != nullptr && !(rt::to_float(y[i]) > 0) ? 0.0F : rt::to_float(dy[i]);
+  /// Of n neighbors from element i on.
+  template <int n>
+  RT_DEVICE rt::Vec<float, n> at(int64_t i) const {
+    const rt::Vec<T, n> given = rt::load<T, n>(dy + i);
+    rt::Vec<T, n> result{};
+    if (y != nullptr) result = rt::load<T, n>(y + i);
+    rt::Vec<float, n> masked;
+    RT_UNROLL
+    for (int c = 0; c < n; ++c) {
+      const bool stopped = y != nullptr && !(rt::to_float(result.at[c]) > 0);
+      masked.at[c] = stopped ? 0.0F : rt::to_float(given.at[c]);
+    }
+    return masked;
   }
 };
 
-template <typename T>
+template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
-    add_cotangents(Cotangents<T> in, const float* mean, GradientSums* parts, Rows rows) {
-  const int column = own_column();
-  GradientSums mine = {0, 0};
-  for (int64_t r = first_row(); r < rows.count && column < rows.width; r += row_stride()) {
-    const int64_t i = r * rows.width + column;
-    const float g = in.at(i);
-    mine.join({g, g * (rt::to_float(in.x[i]) - mean[column])});
+    add_cotangents(Cotangents<T> in, const float* means, GradientSums* parts, Rows rows) {
+  const int column = first_column<n>();
+  GradientSums own[n] = {};
+  if (column < rows.width) {
+    float mean[n];
+    RT_UNROLL
+    for (int c = 0; c < n; ++c) mean[c] = means[column + c];
+    for (int64_t r = first_row(); r < rows.count; r += row_stride()) {
+      const int64_t i = r * rows.width + column;
+      const rt::Vec<float, n> g = in.template at<n>(i);
+      const rt::Vec<T, n> x = rt::load<T, n>(in.x + i);
+      RT_UNROLL
+      for (int c = 0; c < n; ++c) own[c].join({g.at[c], g.at[c] * (rt::to_float(x.at[c]) - mean[c])});
+    }
   }
-  const GradientSums joined = join_lanes(mine);
-  if (own_lane() == 0 && column < rows.width)
-    parts[static_cast<int64_t>(blockIdx.y) * rows.width + column] = joined;
+  join_lanes(own, rows.width, [&](int at, const GradientSums& joined) {
+    parts[static_cast<int64_t>(blockIdx.y) * rows.width + at] = joined;
+  });
 }
 
 __global__ void __launch_bounds__(kBlockThreads)
     keep_gradients(const GradientSums* parts, int num_parts, const float* rstd, float* dweight, float* dbias,
                    int width) {
-  const int column = own_column();
-  GradientSums mine = {0, 0};
-  for (int part = own_lane(); part < num_parts && column < width; part += kBlockRows)
-    mine.join(parts[static_cast<int64_t>(part) * width + column]);
-  const GradientSums all = join_lanes(mine);
-  if (own_lane() != 0 || column >= width) return;
-  dweight[column] = all.by_deviation * rstd[column];
-  dbias[column] = all.plain;
+  const GradientSums own[] = {join_own_parts(parts, num_parts, first_column<1>(), width)};
+  join_lanes(own, width, [&](int column, const GradientSums& all) {
+    dweight[column] = all.by_deviation * rstd[column];
+    dbias[column] = all.plain;
+  });
 }
 
 /// A channel's statistics, weight, and gradients of weight and bias.
@@ -219,27 +254,42 @@ struct GradientChannels {
 };
 
 /// dx = weight rstd (g - dbias / n - xhat dweight / n), g being the masked dy.
-template <typename T>
+template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
     spread(Cotangents<T> in, GradientChannels channels, T* dx, T* dresidual, Rows rows) {
-  const int column = own_column();
+  const int column = first_column<n>();
   if (column >= rows.width) return;
-  const float rstd = channels.rstd[column], mean = channels.mean[column];
-  const float of_dy = rstd * channels.weight[column], of_all = -of_dy / static_cast<float>(rows.count);
-  const float of_x = of_all * rstd * channels.dweight[column], constant = of_all * channels.dbias[column];
+  float mean[n], of_dy[n], of_x[n], constant[n];
+  RT_UNROLL
+  for (int c = 0; c < n; ++c) {
+    const float rstd = channels.rstd[column + c];
+    mean[c] = channels.mean[column + c];
+    of_dy[c] = rstd * channels.weight[column + c];
+    const float of_all = -of_dy[c] / static_cast<float>(rows.count);
+    of_x[c] = of_all * rstd * channels.dweight[column + c];
+    constant[c] = of_all * channels.dbias[column + c];
+  }
   for (int64_t r = first_row(); r < rows.count; r += row_stride()) {
     const int64_t i = r * rows.width + column;
-    const float g = in.at(i);
-    dx[i] = rt::from_float<T>(of_dy * g + of_x * (rt::to_float(in.x[i]) - mean) + constant);
-    if (dresidual != nullptr) dresidual[i] = rt::from_float<T>(g);
+    const rt::Vec<float, n> g = in.template at<n>(i);
+    const rt::Vec<T, n> x = rt::load<T, n>(in.x + i);
+    rt::Vec<T, n> made, masked;
+    RT_UNROLL
+    for (int c = 0; c < n; ++c) {
+      const float deviation = rt::to_float(x.at[c]) - mean[c];
+      made.at[c] = rt::from_float<T>(of_dy[c] * g.at[c] + of_x[c] * deviation + constant[c]);
+      masked.at[c] = rt::from_float<T>(g.at[c]);
+    }
+    rt::store(dx + i, made);
+    if (dresidual != nullptr) rt::store(dresidual + i, masked);
   }
 }
 
-template <typename T>
+template <typename T, int n>
 ir::Kernel make_grad(const NodeView& node) {
   const Rows rows = rows_of(node);
-  const int64_t num_parts = num_column_parts(rows.count);
-  const auto run = [rows, num_parts, residual = node.out.size() > 3](const KernelArgs& args) {
+  const ColumnBlocks blocks(rows.count, rows.width, n);
+  const auto run = [rows, blocks, residual = node.out.size() > 3](const KernelArgs& args) {
     auto* parts = reinterpret_cast<GradientSums*>(args.workspace);
     const Cotangents<T> in{input_of<T>(args, 0), input_of<T>(args, 4),
                            rows.relu ? input_of<T>(args, 5) : nullptr};
@@ -248,27 +298,36 @@ ir::Kernel make_grad(const NodeView& node) {
                                     .rstd = input_of<float>(args, 3),
                                     .dweight = output_of<float>(args, 1),
                                     .dbias = output_of<float>(args, 2)};
-    rt::launch(add_cotangents<T>, column_blocks(rows.width, num_parts), args.stream->handle(), in,
-               channels.mean, parts, rows);
-    rt::launch(keep_gradients, column_blocks(rows.width, 1), args.stream->handle(), parts,
-               static_cast<int>(num_parts), channels.rstd, output_of<float>(args, 1),
+    rt::launch(add_cotangents<T, n>, blocks.for_parts(), args.stream->handle(), in, channels.mean, parts,
+               rows);
+    rt::launch(keep_gradients, ColumnBlocks::for_columns(rows.width), args.stream->handle(), parts,
+               static_cast<int>(blocks.num_parts()), channels.rstd, output_of<float>(args, 1),
                output_of<float>(args, 2), rows.width);
-    rt::launch(spread<T>, column_blocks(rows.width, num_row_blocks(rows.count)), args.stream->handle(), in,
-               channels, output_of<T>(args, 0), residual ? output_of<T>(args, 3) : nullptr, rows);
+    rt::launch(spread<T, n>, blocks.for_rows(), args.stream->handle(), in, channels, output_of<T>(args, 0),
+               residual ? output_of<T>(args, 3) : nullptr, rows);
   };
-  return {.run = run, .workspace_bytes = num_parts * rows.width * int64_t{sizeof(GradientSums)}};
+  return {.run = run, .workspace_bytes = blocks.num_parts() * rows.width * int64_t{sizeof(GradientSums)}};
+}
+
+/// What body(T(), n) returns for such a node.
+template <typename Body>
+ir::Kernel for_channels(const NodeView& node, Body body) {
+  const ir::Type& x = node.in_type(0);
+  return with_storage_type(x.dtype, [&](auto element) {
+    return with_columns<decltype(element)>(x.shape.back(), [&](auto n) { return body(element, n); });
+  });
 }
 
 }  // namespace
 
 ir::Kernel batch_norm_gpu(const NodeView& node) {
-  return with_storage_type(node.in_type(0).dtype, [&](auto x) { return make_train<decltype(x)>(node); });
+  return for_channels(node, [&](auto x, auto n) { return make_train<decltype(x), n>(node); });
 }
 ir::Kernel batch_norm_infer_gpu(const NodeView& node) {
-  return with_storage_type(node.in_type(0).dtype, [&](auto x) { return make_infer<decltype(x)>(node); });
+  return for_channels(node, [&](auto x, auto n) { return make_infer<decltype(x), n>(node); });
 }
 ir::Kernel batch_norm_grad_gpu(const NodeView& node) {
-  return with_storage_type(node.in_type(0).dtype, [&](auto x) { return make_grad<decltype(x)>(node); });
+  return for_channels(node, [&](auto x, auto n) { return make_grad<decltype(x), n>(node); });
 }
 
 }  // namespace hearth::ops

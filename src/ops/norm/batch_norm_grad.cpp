@@ -229,7 +229,8 @@ std::vector<Sample> samples() {
   return {
       sample({6, 5}, DType::f32, false, 0, 1e-5),         sample({3, 5, 3, 7}, DType::f32, true, 0, 1e-5),
       sample({4, 16, 16, 33}, DType::f32, true, 1, 1e-5), sample({3, 8200}, DType::f32, true, 1, 1e-5),
-      sample({4, 3, 3, 20}, DType::bf16, true, 1, 1e-2),  sample({4, 3, 3, 20}, DType::f16, false, 0, 2e-3)};
+      sample({4, 3, 3, 20}, DType::bf16, true, 1, 1e-2),  sample({4, 3, 3, 20}, DType::f16, false, 0, 2e-3),
+      sample({2, 7, 9, 72}, DType::bf16, true, 1, 1e-2)};
 }
 
 }  // namespace

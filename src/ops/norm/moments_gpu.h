@@ -20,21 +20,29 @@ struct Moments {
   }
 };
 
-/// Of every `stride`-th row of x [end, width] from row `first` on. Deviations from one of the values lose no
-/// more digits than the number of values has.
-template <typename T>
-RT_DEVICE Moments moments_of(const T* x, int64_t width, int64_t column, int64_t first, int64_t stride,
-                             int64_t end) {
-  if (first >= end) return {0, 0, 0};
-  const float near = rt::to_float(x[first * width + column]);
-  float count = 0, sum = 0, squares = 0;
+/// Of every `stride`-th row of the n columns that begin at x, in an array of `width`, from row `first` on.
+/// Deviations from one of the values lose no more digits than the number of values has.
+template <typename T, int n>
+RT_DEVICE void moments_of(const T* x, int64_t width, int64_t first, int64_t stride, int64_t end,
+                          Moments (&own)[n]) {
+  RT_UNROLL
+  for (int c = 0; c < n; ++c) own[c] = {0, 0, 0};
+  if (first >= end) return;
+  const rt::Vec<T, n> near = rt::load<T, n>(x + first * width);
+  float count = 0, sum[n] = {}, squares[n] = {};
   for (int64_t r = first; r < end; r += stride) {
-    const float deviation = rt::to_float(x[r * width + column]) - near;
-    sum += deviation;
-    squares += deviation * deviation;
+    const rt::Vec<T, n> values = rt::load<T, n>(x + r * width);
+    RT_UNROLL
+    for (int c = 0; c < n; ++c) {
+      const float deviation = rt::to_float(values.at[c]) - rt::to_float(near.at[c]);
+      sum[c] += deviation;
+      squares[c] += deviation * deviation;
+    }
     count += 1;
   }
-  return {count, near + sum / count, squares - sum / count * sum};
+  RT_UNROLL
+  for (int c = 0; c < n; ++c)
+    own[c] = {count, rt::to_float(near.at[c]) + sum[c] / count, squares[c] - sum[c] / count * sum[c]};
 }
 
 }  // namespace hearth::ops

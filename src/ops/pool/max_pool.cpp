@@ -232,8 +232,13 @@ Sample sample(const Shape& x, int64_t kernel, int64_t stride, int64_t padding, D
   return {.in = {normal(x, dtype)}, .attrs = {{"kernel", kernel}, {"stride", stride}, {"padding", padding}}};
 }
 std::vector<Sample> samples() {
-  return {sample({2, 6, 8, 5}, 2, 2, 0), sample({2, 7, 9, 19}, 3, 2, 1), sample({1, 5, 5, 3}, 3, 1, 1),
-          sample({1, 4, 4, 1030}, 2, 2, 0), sample({2, 6, 6, 17}, 2, 2, 0, DType::bf16)};
+  return {sample({2, 6, 8, 5}, 2, 2, 0),
+          sample({2, 7, 9, 19}, 3, 2, 1),
+          sample({1, 5, 5, 3}, 3, 1, 1),
+          sample({1, 4, 4, 1030}, 2, 2, 0),
+          sample({2, 6, 6, 17}, 2, 2, 0, DType::bf16),
+          sample({2, 7, 9, 12}, 3, 2, 1),
+          sample({2, 7, 9, 72}, 3, 2, 1, DType::bf16)};
 }
 
 Sample grad_sample(const Shape& dy, int64_t in, int64_t kernel, int64_t stride, int64_t padding,
@@ -243,9 +248,13 @@ Sample grad_sample(const Shape& dy, int64_t in, int64_t kernel, int64_t stride, 
       .attrs = {{"in_h", in}, {"in_w", in}, {"kernel", kernel}, {"stride", stride}, {"padding", padding}}};
 }
 std::vector<Sample> grad_samples() {
-  return {grad_sample({2, 3, 3, 5}, 6, 2, 2, 0), grad_sample({2, 3, 3, 5}, 7, 2, 2, 0),
-          grad_sample({2, 4, 4, 19}, 7, 3, 2, 1), grad_sample({1, 2, 2, 1030}, 4, 2, 2, 0),
-          grad_sample({2, 3, 3, 17}, 6, 2, 2, 0, DType::bf16)};
+  return {grad_sample({2, 3, 3, 5}, 6, 2, 2, 0),
+          grad_sample({2, 3, 3, 5}, 7, 2, 2, 0),
+          grad_sample({2, 4, 4, 19}, 7, 3, 2, 1),
+          grad_sample({1, 2, 2, 1030}, 4, 2, 2, 0),
+          grad_sample({2, 3, 3, 17}, 6, 2, 2, 0, DType::bf16),
+          grad_sample({2, 4, 4, 12}, 7, 3, 2, 1),
+          grad_sample({2, 4, 4, 72}, 7, 3, 2, 1, DType::bf16)};
 }
 
 }  // namespace

@@ -42,69 +42,93 @@ RT_DEVICE Pixel pixel_at(int64_t row, int h, int w) {
           static_cast<int>(small - line * static_cast<uint32_t>(w))};
 }
 
+template <typename T, int n>
+RT_DEVICE rt::Vec<T, n> rounded(const float (&values)[n]) {
+  rt::Vec<T, n> made;
+  RT_UNROLL
+  for (int c = 0; c < n; ++c) made.at[c] = rt::from_float<T>(values[c]);
+  return made;
+}
+
 /// The first of the largest; NaN wins.
-template <typename T>
+template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads) find_largest(const T* x, T* y, uint8_t* argmax, Pool pool) {
-  const int channel = own_column();
+  const int channel = first_column<n>();
   if (channel >= pool.channels) return;
   for (int64_t row = first_row(); row < pool.batch * pool.out_h * pool.out_w; row += row_stride()) {
     const Pixel out = pixel_at(row, pool.out_h, pool.out_w);
     const int top = out.y * pool.stride - pool.padding, left = out.x * pool.stride - pool.padding;
-    float best = 0;
-    int place = -1;
+    float best[n] = {};
+    int place[n];
+    RT_UNROLL
+    for (int c = 0; c < n; ++c) place[c] = -1;
     for (int tap = 0; tap < pool.kernel * pool.kernel; ++tap) {
       const int in_y = top + tap / pool.kernel, in_x = left + tap % pool.kernel;
       if (in_y < 0 || in_x < 0 || in_y >= pool.in_h || in_x >= pool.in_w) continue;
-      const float value =
-          rt::to_float(x[((out.image * pool.in_h + in_y) * pool.in_w + in_x) * pool.channels + channel]);
-      const bool wins = place < 0 || value > best || value != value;
-      best = wins ? value : best;
-      place = wins ? tap : place;
+      const rt::Vec<T, n> values =
+          rt::load<T, n>(x + ((out.image * pool.in_h + in_y) * pool.in_w + in_x) * pool.channels + channel);
+      RT_UNROLL
+      for (int c = 0; c < n; ++c) {
+        const float value = rt::to_float(values.at[c]);
+        const bool wins = place[c] < 0 || value > best[c] || value != value;
+        best[c] = wins ? value : best[c];
+        place[c] = wins ? tap : place[c];
+      }
     }
-    y[row * pool.channels + channel] = rt::from_float<T>(best);
-    argmax[row * pool.channels + channel] = static_cast<uint8_t>(place);
+    rt::Vec<T, n> largest;
+    rt::Vec<uint8_t, n> taps;
+    RT_UNROLL
+    for (int c = 0; c < n; ++c) {
+      largest.at[c] = rt::from_float<T>(best[c]);
+      taps.at[c] = static_cast<uint8_t>(place[c]);
+    }
+    rt::store(y + row * pool.channels + channel, largest);
+    rt::store(argmax + row * pool.channels + channel, taps);
   }
 }
 
 /// Each input pixel adds up the windows that it won, in their order.
-template <typename T>
+template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
     give_to_largest(const T* dy, const uint8_t* argmax, T* dx, Pool pool) {
-  const int channel = own_column();
+  const int channel = first_column<n>();
   if (channel >= pool.channels) return;
   for (int64_t row = first_row(); row < pool.batch * pool.in_h * pool.in_w; row += row_stride()) {
     const Pixel in = pixel_at(row, pool.in_h, pool.in_w);
     const int y = in.y + pool.padding, x = in.x + pool.padding;
     const int top = y < pool.kernel ? 0 : (y - pool.kernel) / pool.stride + 1;
     const int left = x < pool.kernel ? 0 : (x - pool.kernel) / pool.stride + 1;
-    float sum = 0;
+    float sum[n] = {};
     for (int out_y = top; out_y <= y / pool.stride && out_y < pool.out_h; ++out_y) {
       for (int out_x = left; out_x <= x / pool.stride && out_x < pool.out_w; ++out_x) {
         const int64_t i = ((in.image * pool.out_h + out_y) * pool.out_w + out_x) * pool.channels + channel;
         const int place = (y - out_y * pool.stride) * pool.kernel + x - out_x * pool.stride;
-        if (argmax[i] == place) sum += rt::to_float(dy[i]);
+        const rt::Vec<T, n> given = rt::load<T, n>(dy + i);
+        const rt::Vec<uint8_t, n> won = rt::load<uint8_t, n>(argmax + i);
+        RT_UNROLL
+        for (int c = 0; c < n; ++c) sum[c] += won.at[c] == place ? rt::to_float(given.at[c]) : 0.0F;
       }
     }
-    dx[row * pool.channels + channel] = rt::from_float<T>(sum);
+    rt::store(dx + row * pool.channels + channel, rounded<T>(sum));
   }
 }
 
-template <typename T>
+template <typename T, int n>
 ir::Kernel make_max(const NodeView& node) {
   const Pool pool = pool_of(node, node.in_type(0).shape, node.out_type(0).shape);
   const int64_t rows = pool.batch * pool.out_h * pool.out_w;
   const auto run = [=](const KernelArgs& args) {
-    rt::launch(find_largest<T>, column_blocks(pool.channels, num_row_blocks(rows)), args.stream->handle(),
+    rt::launch(find_largest<T, n>, ColumnBlocks(rows, pool.channels, n).for_rows(), args.stream->handle(),
                input_of<T>(args, 0), output_of<T>(args, 0), output_of<uint8_t>(args, 1), pool);
   };
   return {.run = run};
 }
-template <typename T>
+template <typename T, int n>
 ir::Kernel make_max_grad(const NodeView& node) {
   const Pool pool = pool_of(node, node.out_type(0).shape, node.in_type(0).shape);
   const int64_t rows = pool.batch * pool.in_h * pool.in_w;
   const auto run = [=](const KernelArgs& args) {
-    rt::launch(give_to_largest<T>, column_blocks(pool.channels, num_row_blocks(rows)), args.stream->handle(),
+    rt::launch(give_to_largest<T, n>, ColumnBlocks(rows, pool.channels, n).for_rows(), args.stream->handle(),
                input_of<T>(args, 0), input_of<uint8_t>(args, 1), output_of<T>(args, 0), pool);
   };
   return {.run = run};
@@ -118,67 +142,85 @@ struct Images {
 };
 
 /// Rows are images.
-template <typename T>
+template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads) average(const T* x, T* y, Images images) {
-  const int channel = own_column();
+  const int channel = first_column<n>();
   if (channel >= images.channels) return;
   const float share = 1 / static_cast<float>(images.pixels);
-  for (int64_t n = first_row(); n < images.batch; n += row_stride()) {
-    const T* image = x + n * images.pixels * images.channels + channel;
-    float sum = 0;
-    for (int64_t p = 0; p < images.pixels; ++p) sum += rt::to_float(image[p * images.channels]);
-    y[n * images.channels + channel] = rt::from_float<T>(sum * share);
+  for (int64_t row = first_row(); row < images.batch; row += row_stride()) {
+    const T* image = x + row * images.pixels * images.channels + channel;
+    float sum[n] = {};
+    for (int64_t p = 0; p < images.pixels; ++p) {
+      const rt::Vec<T, n> values = rt::load<T, n>(image + p * images.channels);
+      RT_UNROLL
+      for (int c = 0; c < n; ++c) sum[c] += rt::to_float(values.at[c]);
+    }
+    RT_UNROLL
+    for (int c = 0; c < n; ++c) sum[c] *= share;
+    rt::store(y + row * images.channels + channel, rounded<T>(sum));
   }
 }
 
 /// Rows are pixels.
-template <typename T>
+template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads) spread(const T* dy, T* dx, Images images) {
-  const int channel = own_column();
+  const int channel = first_column<n>();
   if (channel >= images.channels) return;
   const float share = 1 / static_cast<float>(images.pixels);
-  for (int64_t row = first_row(); row < images.batch * images.pixels; row += row_stride())
-    dx[row * images.channels + channel] =
-        rt::from_float<T>(rt::to_float(dy[row / images.pixels * images.channels + channel]) * share);
+  for (int64_t row = first_row(); row < images.batch * images.pixels; row += row_stride()) {
+    const rt::Vec<T, n> given = rt::load<T, n>(dy + row / images.pixels * images.channels + channel);
+    float shares[n];
+    RT_UNROLL
+    for (int c = 0; c < n; ++c) shares[c] = rt::to_float(given.at[c]) * share;
+    rt::store(dx + row * images.channels + channel, rounded<T>(shares));
+  }
 }
 
 Images images_of(const Shape& shape) {
   return {.batch = shape[0], .pixels = shape[1] * shape[2], .channels = static_cast<int>(shape[3])};
 }
 
-template <typename T>
+template <typename T, int n>
 ir::Kernel make_average(const NodeView& node) {
   const Images images = images_of(node.in_type(0).shape);
   const auto run = [=](const KernelArgs& args) {
-    rt::launch(average<T>, column_blocks(images.channels, num_row_blocks(images.batch)),
+    rt::launch(average<T, n>, ColumnBlocks(images.batch, images.channels, n).for_rows(1),
                args.stream->handle(), input_of<T>(args, 0), output_of<T>(args, 0), images);
   };
   return {.run = run};
 }
-template <typename T>
+template <typename T, int n>
 ir::Kernel make_average_grad(const NodeView& node) {
   const Images images = images_of(node.out_type(0).shape);
   const auto run = [=](const KernelArgs& args) {
-    rt::launch(spread<T>, column_blocks(images.channels, num_row_blocks(images.batch * images.pixels)),
+    rt::launch(spread<T, n>, ColumnBlocks(images.batch * images.pixels, images.channels, n).for_rows(),
                args.stream->handle(), input_of<T>(args, 0), output_of<T>(args, 0), images);
   };
   return {.run = run};
+}
+
+/// What body(T(), n) returns for such a node.
+template <typename Body>
+ir::Kernel for_channels(const NodeView& node, Body body) {
+  const ir::Type& in = node.in_type(0);
+  return with_storage_type(in.dtype, [&](auto element) {
+    return with_columns<decltype(element)>(in.shape.back(), [&](auto n) { return body(element, n); });
+  });
 }
 
 }  // namespace
 
 ir::Kernel max_pool2d_gpu(const NodeView& node) {
-  return with_storage_type(node.in_type(0).dtype, [&](auto x) { return make_max<decltype(x)>(node); });
+  return for_channels(node, [&](auto x, auto n) { return make_max<decltype(x), n>(node); });
 }
 ir::Kernel max_pool2d_grad_gpu(const NodeView& node) {
-  return with_storage_type(node.in_type(0).dtype, [&](auto dy) { return make_max_grad<decltype(dy)>(node); });
+  return for_channels(node, [&](auto dy, auto n) { return make_max_grad<decltype(dy), n>(node); });
 }
 ir::Kernel global_avg_pool_gpu(const NodeView& node) {
-  return with_storage_type(node.in_type(0).dtype, [&](auto x) { return make_average<decltype(x)>(node); });
+  return for_channels(node, [&](auto x, auto n) { return make_average<decltype(x), n>(node); });
 }
 ir::Kernel global_avg_pool_grad_gpu(const NodeView& node) {
-  return with_storage_type(node.in_type(0).dtype,
-                           [&](auto dy) { return make_average_grad<decltype(dy)>(node); });
+  return for_channels(node, [&](auto dy, auto n) { return make_average_grad<decltype(dy), n>(node); });
 }
 
 }  // namespace hearth::ops

@@ -11,7 +11,7 @@ using ir::NodeView;
 /// Rows are pixels of what is made: of the resized images, or, back, of those that were resized.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads) gather(const T* from, T* to, Resize resize) {
-  const int channel = own_column();
+  const int channel = first_column<1>();
   if (channel >= resize.channels) return;
   const int height = resize.y.num_made(), width = resize.x.num_made(), read_width = resize.x.num_read();
   for (int64_t row = first_row(); row < resize.batch * height * width; row += row_stride()) {
@@ -36,7 +36,7 @@ ir::Kernel make(const Resize& resize, DType dtype) {
   return with_storage_type(dtype, [&](auto element) {
     using T = decltype(element);
     const auto run = [=](const KernelArgs& args) {
-      rt::launch(gather<T>, column_blocks(resize.channels, num_row_blocks(rows)), args.stream->handle(),
+      rt::launch(gather<T>, ColumnBlocks(rows, resize.channels, 1).for_rows(), args.stream->handle(),
                  input_of<T>(args, 0), output_of<T>(args, 0), resize);
     };
     return ir::Kernel{.run = run};

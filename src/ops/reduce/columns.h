@@ -1,50 +1,93 @@
 #pragma once
 
+#include <bit>
+#include <type_traits>
+
 #include "ops/gpu_support.h"
 
+/// Kernels over an array [rows, width] whose threads keep their columns, `n` neighbors each. threadIdx.x
+/// counts such runs of columns, threadIdx.y the lanes that share the rows; blockIdx likewise.
 namespace hearth::ops {
 
-/// Blocks over an array [rows, width]: a warp for kBlockColumns neighboring columns of a row, kBlockRows
-/// rows at a time, so that a thread keeps its column and neighbors read neighbors. blockIdx.x counts
-/// columns, blockIdx.y shares out the rows.
-inline constexpr int kBlockColumns = rt::kWarp;
-inline constexpr int kBlockRows = kBlockThreads / kBlockColumns;
-
-RT_DEVICE int own_column() {
-  return static_cast<int>(blockIdx.x) * kBlockColumns + static_cast<int>(threadIdx.x) % kBlockColumns;
+template <int n>
+RT_DEVICE int first_column() {
+  return static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) * n;
 }
-/// Of kBlockRows.
-RT_DEVICE int own_lane() { return static_cast<int>(threadIdx.x) / kBlockColumns; }
 /// Where a thread begins, and how far apart its rows are.
-RT_DEVICE int64_t first_row() { return static_cast<int64_t>(blockIdx.y) * kBlockRows + own_lane(); }
-RT_DEVICE int64_t row_stride() { return static_cast<int64_t>(gridDim.y) * kBlockRows; }
+RT_DEVICE int64_t first_row() { return static_cast<int64_t>(blockIdx.y) * blockDim.y + threadIdx.y; }
+RT_DEVICE int64_t row_stride() { return static_cast<int64_t>(gridDim.y) * blockDim.y; }
 
-/// For threads of lane 0: what value.join() makes of the values of a column's lanes, in their order. Every
-/// thread of the block must call it, once in a kernel.
-template <typename Value>
-RT_DEVICE Value join_lanes(Value value) {
-  RT_SHARED(values, Value[kBlockRows][kBlockColumns]);
-  const int column = static_cast<int>(threadIdx.x) % kBlockColumns;
-  values[own_lane()][column] = value;
+/// Calls keep(column, value) for each column of the block, value being what join() makes of its lanes'
+/// values in their order. Every thread of the block must call it, once in a kernel.
+template <typename Value, int n, typename Keep>
+RT_DEVICE void join_lanes(const Value (&own)[n], int width, Keep keep) {
+  // Neighboring columns lie in different banks.
+  RT_SHARED(values, Value[n][kBlockThreads + rt::kWarp / n]);
+  const int across = static_cast<int>(blockDim.x), lanes = static_cast<int>(blockDim.y);
+  const int thread = static_cast<int>(threadIdx.y) * across + static_cast<int>(threadIdx.x);
+  RT_UNROLL
+  for (int c = 0; c < n; ++c) values[c][thread] = own[c];
   rt::sync_block();
-  for (int lane = own_lane() + 1; lane < kBlockRows && own_lane() == 0; ++lane)
-    value.join(values[lane][column]);
-  return value;
+  const int column = static_cast<int>(blockIdx.x) * across * n + thread;
+  if (thread >= across * n || column >= width) return;
+  Value joined = values[thread % n][thread / n];
+  for (int lane = 1; lane < lanes; ++lane) joined.join(values[thread % n][lane * across + thread / n]);
+  keep(column, joined);
 }
 
-/// Partial sums of a column: their number depends on the shape alone, and so does the order of additions.
-inline int64_t num_column_parts(int64_t rows) {
-  constexpr int64_t kRowsOfPart = 16 * kBlockRows, kMost = 512;
-  return std::clamp<int64_t>(divided_up(rows, kRowsOfPart), 1, kMost);
+/// What body(n) returns, n being the constant number of columns that a thread keeps: 16 bytes of T where the
+/// width is a multiple of them, else 1.
+template <typename T, typename Body>
+ir::Kernel with_columns(int64_t width, Body body) {
+  constexpr int kWide = 16 / sizeof(T);
+  if (width % kWide == 0) return body(std::integral_constant<int, kWide>());
+  return body(std::integral_constant<int, 1>());
 }
-/// Blocks that share rows which do not depend on each other.
-inline int64_t num_row_blocks(int64_t rows) {
-  return std::clamp<int64_t>(divided_up(rows, kBlockRows), 1, 1024);
-}
-inline rt::Shape column_blocks(int64_t width, int64_t num_blocks) {
-  return {
-      rt::Dim3{static_cast<unsigned>(divided_up(width, kBlockColumns)), static_cast<unsigned>(num_blocks), 1},
-      rt::Dim3{kBlockThreads, 1, 1}};
-}
+
+/// How blocks share an array whose threads keep `own` columns each.
+class ColumnBlocks {
+ public:
+  ColumnBlocks(int64_t rows, int64_t width, int own)
+      : rows_(rows), runs_(width / own), across_(threads_across(runs_)), lanes_(kBlockThreads / across_) {}
+
+  /// Partial sums of a column, blocks that share the rows: their number depends on the shape alone, and so
+  /// does the order of additions.
+  int64_t num_parts() const {
+    constexpr int64_t kRowsOfLane = 16, kMost = 512;
+    return std::clamp<int64_t>(divided_up(rows_, kRowsOfLane * lanes_), 1, kMost);
+  }
+  rt::Shape for_parts() const { return shape(num_parts()); }
+  /// For rows that do not depend on each other, of which a thread takes `least` if there are many.
+  rt::Shape for_rows(int64_t least = 4) const {
+    constexpr int64_t kMostBlocks = 2048;
+    const int64_t most = std::max<int64_t>(1, kMostBlocks / divided_up(runs_, across_));
+    return shape(std::clamp<int64_t>(divided_up(rows_, least * lanes_), 1, most));
+  }
+  /// One block for all rows of a few columns.
+  static rt::Shape for_columns(int64_t width) {
+    return {grid(divided_up(width, kFewest), 1), block(kFewest)};
+  }
+
+ private:
+  /// Threads side by side that read a line of 128 bytes by 16 each.
+  static constexpr int64_t kFewest = 8;
+  /// So many that few of them lie beyond the last column.
+  static int64_t threads_across(int64_t runs) {
+    if (runs < kFewest) return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(runs)));
+    int64_t best = rt::kWarp;
+    for (int64_t across = rt::kWarp / 2; across >= kFewest; across /= 2)
+      if (divided_up(runs, across) * across < divided_up(runs, best) * best) best = across;
+    return best;
+  }
+  static rt::Dim3 grid(int64_t x, int64_t y) {
+    return {static_cast<unsigned>(x), static_cast<unsigned>(y), 1};
+  }
+  static rt::Dim3 block(int64_t across) { return grid(across, kBlockThreads / across); }
+  rt::Shape shape(int64_t num_blocks) const {
+    return {grid(divided_up(runs_, across_), num_blocks), block(across_)};
+  }
+
+  int64_t rows_, runs_, across_, lanes_;
+};
 
 }  // namespace hearth::ops

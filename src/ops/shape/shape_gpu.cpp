@@ -86,7 +86,7 @@ Columns columns_of(const NodeView& node, int64_t shift) {
 
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads) move_columns(const T* in, T* out, Columns columns) {
-  const int column = own_column(), from = column + columns.shift;
+  const int column = first_column<1>(), from = column + columns.shift;
   if (column >= columns.out_width) return;
   const bool inside = from >= 0 && from < columns.in_width;
   for (int64_t row = first_row(); row < columns.rows; row += row_stride())
@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(kBlockThreads) move_columns(const T* in, T* ou
 template <typename T>
 ir::Kernel make_columns(const Columns& columns) {
   const auto run = [columns](const KernelArgs& args) {
-    rt::launch(move_columns<T>, column_blocks(columns.out_width, num_row_blocks(columns.rows)),
+    rt::launch(move_columns<T>, ColumnBlocks(columns.rows, columns.out_width, 1).for_rows(),
                args.stream->handle(), input_of<T>(args, 0), output_of<T>(args, 0), columns);
   };
   return {.run = run};
