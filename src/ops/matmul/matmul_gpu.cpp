@@ -104,7 +104,7 @@ std::vector<std::string_view> matmul_ways(const ir::NodeView& node, bool has_lib
 }
 
 ir::Kernel matmul_gpu(const ir::NodeView& node) {
-  const std::string way = node.attrs.text_or("way", "");
+  const std::string_view way = way_at(node.attrs, 0);
   const bool bias = node.has_input(MatmulIn::bias), residual = node.has_input(MatmulIn::residual);
   const ChosenMatmul matmul(matmul_shape_of(node), node.in_type(MatmulIn::a).dtype, node.out_type(0).dtype,
                             way == kLibraryWay && !library_takes(node) ? "" : way);
