@@ -96,17 +96,25 @@ struct RunningRows {
   }
 };
 
+template <typename T, int tiles, typename Bool>
+RT_DEVICE void make_scores(rt::FixedAcc<T> (&products)[tiles], const Attention& spec, Bool capped) {
+  RT_UNROLL
+  for (int t = 0; t < tiles; ++t) {
+    RT_UNROLL
+    for (int e = 0; e < rt::kOwn; ++e) products[t].at[e] = score_of(spec, products[t].at[e], capped).value;
+  }
+}
+
 /// Makes scores of a warp's products of queries, from `own_query` on, and keys.
 template <typename T, int tiles>
 RT_DEVICE void score(rt::FixedAcc<T> (&products)[tiles], const Attention& spec, const ScoreTile& tile,
                      const rt::PerFixed<T, int>& starts, int own_query, int lane) {
-  const bool all = tile.is_seen(spec);
-  RT_UNROLL
-  for (int t = 0; t < tiles; ++t) {
-    RT_UNROLL
-    for (int e = 0; e < rt::kOwn; ++e) products[t].at[e] = score_of(spec, products[t].at[e]).value;
+  if (spec.softcap == 0) {
+    make_scores(products, spec, std::false_type());
+  } else {
+    make_scores(products, spec, std::true_type());
   }
-  if (all) return;
+  if (tile.is_seen(spec)) return;
   RT_UNROLL
   for (int t = 0; t < tiles; ++t) {
     RT_UNROLL

@@ -40,10 +40,13 @@ inline Attention attention_of(const ir::NodeView& node) {
 struct Score {
   float value, slope;
 };
-RT_DEVICE Score score_of(const Attention& spec, float product) {
+/// `capped`: a bool or a std::bool_constant, whether there is a softcap.
+template <typename Bool>
+RT_DEVICE Score score_of(const Attention& spec, float product, Bool capped) {
   const float plain = spec.scale * product;
-  if (spec.softcap == 0) return {plain, spec.scale};
-  const float t = tanhf(plain / spec.softcap);
+  if (!capped) return {plain, spec.scale};
+  // tanh(x) = 1 - 2 / (exp(2 x) + 1)
+  const float t = 1 - 2 / (rt::fast_exp(2 * plain / spec.softcap) + 1);
   return {spec.softcap * t, spec.scale * (1 - t * t)};
 }
 

@@ -198,11 +198,27 @@ struct BackwardBlock {
     taken_delta = head.delta[static_cast<int64_t>(query) * spec.heads];
     taken_start = head.starts != nullptr ? head.starts[query] : 0;
   }
-  /// Makes probabilities of dprobabilities, and of products the gradients of the products.
   RT_DEVICE void make_factors(rt::FixedAcc<T> (&products)[B::kTakenTiles],
                               rt::FixedAcc<T> (&dprobabilities)[B::kTakenTiles], const ScoreTile& tile,
                               int lane) {
-    const bool all = tile.is_seen(spec);
+    const bool capped = spec.softcap != 0, masked = !tile.is_seen(spec);
+    if constexpr (B::kAhead) {
+      // Branches of every element cost more than the code of three ways.
+      if (capped)
+        return make_factors(products, dprobabilities, tile, lane, std::true_type(), std::true_type());
+      if (masked)
+        return make_factors(products, dprobabilities, tile, lane, std::false_type(), std::true_type());
+      return make_factors(products, dprobabilities, tile, lane, std::false_type(), std::false_type());
+    } else {
+      // Registers for the masks of many elements cost more than branches.
+      make_factors(products, dprobabilities, tile, lane, capped, masked);
+    }
+  }
+  /// Makes probabilities of dprobabilities, and of products the gradients of the products.
+  template <typename Capped, typename Masked>
+  RT_DEVICE void make_factors(rt::FixedAcc<T> (&products)[B::kTakenTiles],
+                              rt::FixedAcc<T> (&dprobabilities)[B::kTakenTiles], const ScoreTile& tile,
+                              int lane, Capped capped, Masked masked) {
     const int first_fixed = (of_keys ? tile.first_key : tile.first_query) + rt::warp() * rt::kTile;
     RT_UNROLL
     for (int t = 0; t < B::kTakenTiles; ++t) {
@@ -214,9 +230,9 @@ struct BackwardBlock {
           own_lse = rt::shuffle(taken_lse, taken);
           own_delta = rt::shuffle(taken_delta, taken);
         }
-        const Score score = score_of(spec, products[t].at[e]);
+        const Score score = score_of(spec, products[t].at[e], capped);
         float probability = rt::fast_exp(score.value - own_lse);
-        if (!all) {
+        if (masked) {
           const int fixed = first_fixed + products[t].fixed(e, lane);
           const int query = of_keys ? tile.first_query + taken : fixed;
           const int key = of_keys ? fixed : tile.first_key + taken;
