@@ -32,9 +32,9 @@ RT_DEVICE void multiply_half(float* c, const uint32_t* a, uint32_t b0, uint32_t 
 /// row lane / 4; across, of column lane / 4. Only where mma.sync is.
 template <bool across>
 RT_DEVICE void load_slots(uint32_t* words, const std::byte* slot);
-/// 16 bytes into shared memory beside what comes after (PTX ISA, "cp.async"), zeros unless they are `there`.
-/// They have arrived for the thread after wait_copies(), which leaves that many of the last groups on their
-/// way.
+/// 16 bytes into shared memory, zeros unless they are `there`: beside what comes after (PTX ISA, "cp.async"),
+/// or at once. They have arrived for the thread after wait_copies(), which leaves that many of the last
+/// groups on their way.
 RT_DEVICE void copy_beside(std::byte* to, const void* from, bool there);
 RT_DEVICE void end_copy_group();
 template <int groups>
@@ -194,12 +194,6 @@ void load_slots(uint32_t* words, const std::byte* slot) {
     words[i] = uint32_t{first[across ? row : two]} | uint32_t{second[across ? row : two + 1]} << 16;
   }
 }
-inline void copy_beside(std::byte* to, const void* from, bool there) {
-  *reinterpret_cast<Word16*>(to) = there ? *static_cast<const Word16*>(from) : Word16{};
-}
-inline void end_copy_group() {}
-template <int groups>
-void wait_copies() {}
 template <int from>
 void add_product(float& c, Shown a, uint32_t b) {
   c += bits_as<float>(emu::row_share(a, from)) * bits_as<float>(b);
@@ -217,6 +211,15 @@ void multiply_half(float* c, const uint32_t* a, uint32_t b0, uint32_t b1) {
   emu::mma_m16n8k16(emu::Numbers{.are_f16 = std::is_same_v<T, f16>}, c, a, b0, b1);
 }
 
+#endif
+
+#if defined(__HIPCC__) || !defined(__CUDACC__)
+RT_DEVICE void copy_beside(std::byte* to, const void* from, bool there) {
+  *reinterpret_cast<Word16*>(to) = there ? *static_cast<const Word16*>(from) : Word16{};
+}
+RT_DEVICE void end_copy_group() {}
+template <int groups>
+RT_DEVICE void wait_copies() {}
 #endif
 
 template <typename T>
