@@ -1,5 +1,6 @@
 // Matmuls on GPUs: every way that blocks may share one, tails and split sums included.
 #include "ops/matmul/matmul_kernel.h"
+#include "ops/matmul/matmul.h"
 
 #include <gtest/gtest.h>
 
@@ -84,6 +85,16 @@ std::vector<Case> cases() {
   return made;
 }
 INSTANTIATE_TEST_SUITE_P(Ways, Matmuls, testing::ValuesIn(cases()));
+
+TEST(MatmulWays, AreTheWordsOfAnAttribute) {
+  const ir::Attrs one = {{"way", std::string("large")}}, three = {{"way", std::string("tall,,library")}};
+  EXPECT_EQ(way_at({}, 0), "");
+  EXPECT_EQ(way_at(one, 0), "large");
+  EXPECT_EQ(way_at(one, 1), "");
+  EXPECT_EQ(way_at(three, 0), "tall");
+  EXPECT_EQ(way_at(three, 1), "");
+  EXPECT_EQ(way_at(three, 2), "library");
+}
 
 }  // namespace
 }  // namespace hearth::ops
