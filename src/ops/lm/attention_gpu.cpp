@@ -110,9 +110,9 @@ template <typename T, int tiles>
 RT_DEVICE void score(rt::FixedAcc<T> (&products)[tiles], const Attention& spec, const ScoreTile& tile,
                      const rt::PerFixed<T, int>& starts, int own_query, int lane) {
   if (spec.softcap == 0) {
-    make_scores(products, spec, std::false_type());
+    make_scores(products, spec, Known<false>());
   } else {
-    make_scores(products, spec, std::true_type());
+    make_scores(products, spec, Known<true>());
   }
   if (tile.is_seen(spec)) return;
   RT_UNROLL

@@ -36,11 +36,17 @@ inline Attention attention_of(const ir::NodeView& node) {
           .causal = node.attrs.integer_or("causal", 1) != 0};
 }
 
+/// A bool that the compiler knows.
+template <bool value>
+struct Known {
+  RT_DEVICE constexpr operator bool() const { return value; }
+};
+
 /// The score of a product of query and key, and its slope over that product.
 struct Score {
   float value, slope;
 };
-/// `capped`: a bool or a std::bool_constant, whether there is a softcap.
+/// `capped`: a bool or Known, whether there is a softcap.
 template <typename Bool>
 RT_DEVICE Score score_of(const Attention& spec, float product, Bool capped) {
   const float plain = spec.scale * product;

@@ -204,11 +204,9 @@ struct BackwardBlock {
     const bool capped = spec.softcap != 0, masked = !tile.is_seen(spec);
     if constexpr (B::kAhead) {
       // Branches of every element cost more than the code of three ways.
-      if (capped)
-        return make_factors(products, dprobabilities, tile, lane, std::true_type(), std::true_type());
-      if (masked)
-        return make_factors(products, dprobabilities, tile, lane, std::false_type(), std::true_type());
-      return make_factors(products, dprobabilities, tile, lane, std::false_type(), std::false_type());
+      if (capped) return make_factors(products, dprobabilities, tile, lane, Known<true>(), Known<true>());
+      if (masked) return make_factors(products, dprobabilities, tile, lane, Known<false>(), Known<true>());
+      return make_factors(products, dprobabilities, tile, lane, Known<false>(), Known<false>());
     } else {
       // Registers for the masks of many elements cost more than branches.
       make_factors(products, dprobabilities, tile, lane, capped, masked);
