@@ -129,10 +129,8 @@ ir::Kernel conv2d_pool_gpu(const NodeView& node) {
   return with_storage_type(node.in_type(0).dtype, [&](auto x) { return make_forward<decltype(x)>(node); });
 }
 ir::Kernel conv2d_pool_grad_weight_gpu(const NodeView& node) {
-  const int64_t channels = node.out_type(0).shape.back();
-  return with_storage_type(node.in_type(0).dtype, [&](auto x) {
-    return with_columns<decltype(x)>(channels, [&](auto n) { return make_gradient<decltype(x), n>(node); });
-  });
+  return with_columns(node.in_type(ConvPoolGradIn::pooled),
+                      [&](auto x, auto n) { return make_gradient<decltype(x), n>(node); });
 }
 
 }  // namespace hearth::ops

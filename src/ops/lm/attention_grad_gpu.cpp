@@ -283,7 +283,7 @@ __global__ void __launch_bounds__(threads) gradient_of_queries(BackwardArrays<T>
 /// Tiles of queries, head after head of a key head.
 struct QueryTiles {
   const Attention& spec;
-  int first_head;
+  int first_head, first_query;
   const int32_t* starts;  ///< of the sample, for all heads; or null
   int head;
   ScoreTile tile;
@@ -297,7 +297,7 @@ struct QueryTiles {
         found.tile.starts = starts_of(starts, found.tile.first_query, tile.num_queries, spec.time);
         if (found.tile.may_be_seen(spec)) return found;
       }
-      found.tile.first_query = first_query();
+      found.tile.first_query = first_query;
     }
     return found;
   }
@@ -305,9 +305,6 @@ struct QueryTiles {
     QueryTiles found = *this;
     found.tile.first_query += tile.num_queries;
     return found.seen();
-  }
-  RT_DEVICE int first_query() const {
-    return spec.causal ? tile.first_key / tile.num_queries * tile.num_queries : 0;
   }
 };
 
@@ -330,10 +327,10 @@ __global__ void __launch_bounds__(threads) gradient_of_keys(BackwardArrays<T> ar
                  .first_key = first_key,
                  .num_keys = B::kFixed,
                  .starts = {}};
-  const int last_head = first_head + group - 1;
+  const int last_head = first_head + group - 1, first_query = tile.first_query;
   if constexpr (B::kAhead) {
     const BackwardHead<T> of_sample(arrays, spec, sample, last_head);
-    QueryTiles own = QueryTiles{spec, first_head, of_sample.starts, last_head, tile}.seen();
+    QueryTiles own = QueryTiles{spec, first_head, first_query, of_sample.starts, last_head, tile}.seen();
     if (own.exists()) block.bring(of_sample, own.tile.first_query, 0);
     for (int number = 0; own.exists(); ++number) {
       const QueryTiles next = own.next();
@@ -345,7 +342,6 @@ __global__ void __launch_bounds__(threads) gradient_of_keys(BackwardArrays<T> ar
       own.tile = next.tile;
     }
   } else {
-    const int first_query = tile.first_query;
     for (int head = last_head; head >= first_head; --head) {
       for (tile.first_query = first_query; tile.first_query < spec.time; tile.first_query += B::kTaken) {
         const BackwardHead<T> rows(arrays, spec, sample, rt::renewed_for_warp(head));

@@ -309,25 +309,16 @@ ir::Kernel make_grad(const NodeView& node) {
   return {.run = run, .workspace_bytes = blocks.num_parts() * rows.width * int64_t{sizeof(GradientSums)}};
 }
 
-/// What body(T(), n) returns for such a node.
-template <typename Body>
-ir::Kernel for_channels(const NodeView& node, Body body) {
-  const ir::Type& x = node.in_type(0);
-  return with_storage_type(x.dtype, [&](auto element) {
-    return with_columns<decltype(element)>(x.shape.back(), [&](auto n) { return body(element, n); });
-  });
-}
-
 }  // namespace
 
 ir::Kernel batch_norm_gpu(const NodeView& node) {
-  return for_channels(node, [&](auto x, auto n) { return make_train<decltype(x), n>(node); });
+  return with_columns(node.in_type(0), [&](auto x, auto n) { return make_train<decltype(x), n>(node); });
 }
 ir::Kernel batch_norm_infer_gpu(const NodeView& node) {
-  return for_channels(node, [&](auto x, auto n) { return make_infer<decltype(x), n>(node); });
+  return with_columns(node.in_type(0), [&](auto x, auto n) { return make_infer<decltype(x), n>(node); });
 }
 ir::Kernel batch_norm_grad_gpu(const NodeView& node) {
-  return for_channels(node, [&](auto x, auto n) { return make_grad<decltype(x), n>(node); });
+  return with_columns(node.in_type(0), [&](auto x, auto n) { return make_grad<decltype(x), n>(node); });
 }
 
 }  // namespace hearth::ops

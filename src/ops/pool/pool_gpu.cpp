@@ -75,14 +75,10 @@ __global__ void __launch_bounds__(kBlockThreads) find_largest(const T* x, T* y, 
         place[c] = wins ? tap : place[c];
       }
     }
-    rt::Vec<T, n> largest;
     rt::Vec<uint8_t, n> taps;
     RT_UNROLL
-    for (int c = 0; c < n; ++c) {
-      largest.at[c] = rt::from_float<T>(best[c]);
-      taps.at[c] = static_cast<uint8_t>(place[c]);
-    }
-    rt::store(y + row * pool.channels + channel, largest);
+    for (int c = 0; c < n; ++c) taps.at[c] = static_cast<uint8_t>(place[c]);
+    rt::store(y + row * pool.channels + channel, rounded<T>(best));
     rt::store(argmax + row * pool.channels + channel, taps);
   }
 }
@@ -199,28 +195,20 @@ ir::Kernel make_average_grad(const NodeView& node) {
   return {.run = run};
 }
 
-/// What body(T(), n) returns for such a node.
-template <typename Body>
-ir::Kernel for_channels(const NodeView& node, Body body) {
-  const ir::Type& in = node.in_type(0);
-  return with_storage_type(in.dtype, [&](auto element) {
-    return with_columns<decltype(element)>(in.shape.back(), [&](auto n) { return body(element, n); });
-  });
-}
-
 }  // namespace
 
 ir::Kernel max_pool2d_gpu(const NodeView& node) {
-  return for_channels(node, [&](auto x, auto n) { return make_max<decltype(x), n>(node); });
+  return with_columns(node.in_type(0), [&](auto x, auto n) { return make_max<decltype(x), n>(node); });
 }
 ir::Kernel max_pool2d_grad_gpu(const NodeView& node) {
-  return for_channels(node, [&](auto dy, auto n) { return make_max_grad<decltype(dy), n>(node); });
+  return with_columns(node.in_type(0), [&](auto dy, auto n) { return make_max_grad<decltype(dy), n>(node); });
 }
 ir::Kernel global_avg_pool_gpu(const NodeView& node) {
-  return for_channels(node, [&](auto x, auto n) { return make_average<decltype(x), n>(node); });
+  return with_columns(node.in_type(0), [&](auto x, auto n) { return make_average<decltype(x), n>(node); });
 }
 ir::Kernel global_avg_pool_grad_gpu(const NodeView& node) {
-  return for_channels(node, [&](auto dy, auto n) { return make_average_grad<decltype(dy), n>(node); });
+  return with_columns(node.in_type(0),
+                      [&](auto dy, auto n) { return make_average_grad<decltype(dy), n>(node); });
 }
 
 }  // namespace hearth::ops

@@ -44,6 +44,14 @@ ir::Kernel with_columns(int64_t width, Body body) {
   return body(std::integral_constant<int, 1>());
 }
 
+/// What body(T(), n) returns for an array of that type, whose columns are its last axis.
+template <typename Body>
+ir::Kernel with_columns(const ir::Type& type, Body body) {
+  return with_storage_type(type.dtype, [&](auto element) {
+    return with_columns<decltype(element)>(type.shape.back(), [&](auto n) { return body(element, n); });
+  });
+}
+
 /// How blocks share an array whose threads keep `own` columns each.
 class ColumnBlocks {
  public:
