@@ -167,8 +167,8 @@ struct OpDef {
   Kernel (*gpu)(const NodeView&) = nullptr;
   /// One kernel for many nodes that are alike but for shapes: their arguments stand one node after another.
   Kernel (*gpu_many)(std::span<const NodeView>) = nullptr;
-  /// The matmuls that its kernel for GPUs leaves to whoever multiplies fastest, as nodes of the op matmul.
-  /// The attribute `way` has a word for each, with commas between (ops/matmul/matmul.h). Null: none.
+  /// The matmuls inside its kernel for GPUs that are autotuned, as nodes of the op matmul. The attribute
+  /// `way` has a word for each, with commas between (ops/matmul/matmul.h). Null: none.
   std::vector<LoneNode> (*matmuls)(const NodeView&) = nullptr;
   void (*reference)(const ReferenceArgs&) = nullptr;
   std::string_view no_reference_because = "";
