@@ -41,19 +41,13 @@ emulator() {
     fail "$(cat $EMULATOR/configure.log)"
   cmake --build $EMULATOR/build
 }
-# kernels_of TARGET PROGRAM...: programs of the HIP build, linked with kernels for another target, as $EMULATOR/PROGRAM_TARGET.
-kernels_of() {
-  local target=$1 program command to=$EMULATOR/$1
-  shift
+# module_of TARGET: the module of build/cpu with kernels for another target alone, in $EMULATOR/TARGET, for HEARTH_MODULES.
+module_of() {
+  local target=$1 command to=$EMULATOR/$1
   mkdir -p "$to"
   newer_library "$target"
   printf '%s\n' src/ops/*/*_gpu.cpp | xargs -P "$JOBS" -n 1 tools/machine_code kernel "$target"
-  cp build/hip/libhearth_ops.a "$to"
-  ar r "$to/libhearth_ops.a" "$to"/*.o
-  for program in "$@"; do
-    command=$(ninja -C build/hip -t commands "$program" | tail -1)
-    command=${command%% && cd *}
-    command=${command/ libhearth_ops.a / $ROOT/$to/libhearth_ops.a }
-    (cd build/hip && eval "$(sed -E "s| -o [^ ]*$program | -o $ROOT/$EMULATOR/${program}_$target |" <<<"$command")")
-  done
+  command=$(ninja -C build/cpu -t commands libhearth_hip.so | tail -1)
+  command=${command//kernels_hip\//$ROOT/$to/}
+  (cd build/cpu && eval "$(sed -E "s| -o libhearth_hip.so | -o $ROOT/$to/libhearth_hip.so |" <<<"$command")")
 }

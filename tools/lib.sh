@@ -34,6 +34,18 @@ configure() {
   }
 }
 
+# with_module cuda|hip|none: sets MODULE to the arguments of configure by which build/cpu has that vendor's module beside those it has.
+with_module() {
+  local has
+  has=$(sed -n 's/^HEARTH_GPU:STRING=//p' build/cpu/CMakeCache.txt 2>/dev/null || true)
+  case $1,";$has;" in
+    none,*) has= ;;
+    *,*";$1;"*) ;;
+    *) has=${has:+$has;}$1 ;;
+  esac
+  MODULE=(-DHEARTH_GPU="$has" -DHEARTH_GPU_ARCHITECTURES="${HEARTH_GPU_ARCHITECTURES:-}")
+}
+
 # compile PRESET [TARGET...]: builds the targets, or everything.
 compile() {
   local preset=$1

@@ -48,8 +48,14 @@ class Card:
     folder: pathlib.Path | None = None  # AMD's: of the device in /sys
 
     @property
-    def preset(self):
-        return {"nvidia": "cuda", "amd": "hip"}.get(self.vendor, "cpu")
+    def module(self):
+        """As tools/build --gpu names it."""
+        return {"nvidia": "cuda", "amd": "hip"}[self.vendor]
+
+    @property
+    def tests(self):
+        """The program that tests kernels on it, in the build."""
+        return "tests/test_gpu" if self.vendor == "emulated" else "test_card"
 
     @property
     def device(self):

@@ -33,7 +33,7 @@ def parse_options():
     parser.add_argument("--list", action="store_true", help="the parts, their limits and how far they are; runs nothing")
     parser.add_argument("--minutes", type=float, default=40, help="for all parts together; no part starts after them (%(default)s)")
     parser.add_argument("--seconds", type=float, default=MOST_SECONDS, help="most for a part (%(default)s)")
-    parser.add_argument("--build", type=pathlib.Path, help="a build made before, with hearth and tests/test_gpu; builds nothing")
+    parser.add_argument("--build", type=pathlib.Path, help="a build made before, with hearth, its modules and test_card; builds nothing")
     parser.add_argument("--no-torch", action="store_true", help="Hearth alone, where torch is installed")
     parser.add_argument("--rehearse", action="store_true", help="on an emulated GPU, small; with build/cpu; needs --out")
     parser.add_argument("--out", type=pathlib.Path, help="folder of the report (bench)")
@@ -52,7 +52,7 @@ def parse_options():
 def complete(options, card):
     """What follows from the options and the card."""
     options.built = options.build is not None or card.vendor == "emulated"
-    options.build = (options.build or ROOT / "build" / card.preset).resolve()
+    options.build = (options.build or ROOT / "build/cpu").resolve()
     options.out = (options.out or ROOT / "bench").resolve()
     # A rehearsal has its own beside its report.
     options.logs = (options.out if options.rehearse else ROOT / "build/card") / (card.file_name + ".logs")

@@ -129,14 +129,14 @@ def build_here(work):
         if done.status != 0:
             work.missing(f"all that tools/deps {group} installs: {done.last_line()}")
     done = work.run(
-        "tools/build", "--gpu", card.preset, HEARTH_TESTS="lean", HEARTH_TARGETS="hearth test_gpu",
+        "tools/build", "--gpu", card.module, HEARTH_TESTS="lean", HEARTH_TARGETS="hearth test_card",
         HEARTH_GPU_ARCHITECTURES=os.environ.get("HEARTH_GPU_ARCHITECTURES", card.architecture),
     )
     if done.status == 77:
         raise Missing(f"the compiler for it: {done.text.strip()}"[:300])
     if done.status != 0:
         errors = [line for line in done.text.splitlines() if "error" in line.lower()]
-        return work.wrong(f"tools/build --gpu {card.preset} failed: {(errors or [done.last_line()])[0][:300]}")
+        return work.wrong(f"tools/build --gpu {card.module} failed: {(errors or [done.last_line()])[0][:300]}")
     work.right(f"it is built for {card.architecture} in {work.seconds():.0f} s")
 
 
@@ -145,7 +145,7 @@ def build_here(work):
 
 def tests(work):
     """In several processes one after the other, so that one that dies takes few tests with it."""
-    program, passed, skipped = work.program("tests/test_gpu"), 0, []
+    program, passed, skipped = work.program(work.card.tests), 0, []
     # On an emulated GPU the tests of kernels take minutes, and run elsewhere.
     chosen = "Library.*:AnyGpu.*" if work.card.vendor == "emulated" else "*"
     for shard in range(SHARDS):
@@ -158,15 +158,15 @@ def tests(work):
         failed = re.findall(r"^\[  FAILED  \] ([^ ,]+)[^\n]* ms\)$", done.text, re.M)
         if done.status != 0 and not failed:
             last = re.findall(r"^\[ RUN      \] (\S+)", done.text, re.M)
-            work.wrong(f"test_gpu ended with status {done.status} in {(last or ['no test'])[-1]}: {done.last_line()}")
+            work.wrong(f"{program.name} ended with status {done.status} in {(last or ['no test'])[-1]}: {done.last_line()}")
         for name in failed:
-            work.wrong(f"test_gpu: {name} fails")
+            work.wrong(f"{program.name}: {name} fails")
     if skipped:
         work.missing(f"what {len(skipped)} tests of kernels need: {', '.join(skipped[:MOST_NAMED])}")
     if passed:
-        work.right(f"{passed} tests of test_gpu pass")
+        work.right(f"{passed} tests of {program.name} pass")
     elif not work.result["wrong"]:
-        work.wrong("test_gpu ran no test")
+        work.wrong(f"{program.name} ran no test")
 
 
 def memory(work):
@@ -175,7 +175,7 @@ def memory(work):
     checker = machine.tool("compute-sanitizer")
     if not checker:
         raise Missing("compute-sanitizer: it comes with cuda-toolkit")
-    program = work.program("tests/test_gpu")
+    program = work.program(work.card.tests)
     for number, (name, (what, chosen)) in enumerate(CHECKERS.items()):
         share = work.seconds_left() / (len(CHECKERS) - number)
         done = work.run(
@@ -240,8 +240,8 @@ def demo(work):
 PARTS = {
     "environment": (90, "the card, its driver and limits, compilers", environment),
     "build": (540, "hearth and its tests of kernels, for this card alone", build),
-    "tests": (300, "test_gpu, where a missing GPU is a failure", tests),
-    "memory": (420, "test_gpu under the vendor's memory checker", memory),
+    "tests": (300, "test_card, where a missing GPU is a failure", tests),
+    "memory": (420, "test_card under the vendor's memory checker", memory),
     "losses": (240, "tiny trainings of every family against the CPU", losses),
     "demo": (180, "the demo, twice", demo),
     "self_test_images": (240, "the self-test of every image model in every precision", self_test.images),

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/gpu/device.h"
+#include "backend/gpu/modules.h"
 #include "exec/device/gpu.h"
 #include "ir/text.h"
 #include "ops/op_list.h"
@@ -22,11 +22,13 @@ using namespace hearth;
 
 class Runner {
  public:
-  explicit Runner(ir::Graph graph) : graph_(std::move(graph)), device_(0), stream_(device_) {}
+  explicit Runner(ir::Graph graph)
+      : graph_(std::move(graph)), device_(gpu::list_devices().at(0)), stream_(device_) {}
 
   void run(const ir::Node& node) {
     const ir::NodeTypes types(graph_, node);
-    const ir::Kernel kernel = node.op->gpu(types.view(node));
+    const ir::NodeView view = types.view(node);
+    const ir::Kernel kernel = device_.info().driver->kernel(node.op->name, {&view, 1});
     std::vector<void*> in, out;
     for (const ir::ValueId id : node.inputs) in.push_back(place(id));
     for (size_t k = 0; k < node.outputs.size(); ++k) {
@@ -41,7 +43,7 @@ class Runner {
   }
   void run() {
     for (const ir::Node& node : graph_.nodes) {
-      if (node.op->gpu != nullptr && !node.op->is_view) run(node);
+      if (node.op->gpu && !node.op->is_view) run(node);
     }
   }
 

@@ -81,7 +81,7 @@ ir::Graph kernel_graph(const BenchCase& bench) {
 
 class Kernel : public Workload {
  public:
-  Kernel(const BenchCase& bench, int gpu, ir::Graph graph, int num_threads)
+  Kernel(const BenchCase& bench, const gpu::DeviceInfo& gpu, ir::Graph graph, int num_threads)
       : graph_(std::move(graph)),
         device_(gpu),
         stream_(device_),
@@ -129,7 +129,8 @@ class Kernel : public Workload {
   }
   void prepare(const ir::Node& node) {
     const ir::NodeTypes types(graph_, node);
-    kernels_.push_back(node.op->gpu(types.view(node)));
+    const ir::NodeView view = types.view(node);
+    kernels_.push_back(device_.info().driver->kernel(node.op->name, {&view, 1}));
     workspaces_.push_back(room(kernels_.back().workspace_bytes));
   }
   void launch(size_t node) {
@@ -159,7 +160,7 @@ std::span<const std::string_view> bench_kernels() { return kKernels; }
 std::unique_ptr<Workload> open_kernel(const BenchCase& bench, const BenchMachine& machine) {
   if (!exec::names_gpu(machine.device))
     user_error("expected a GPU for '{}', got --device {}; try --device gpu", bench.name, machine.device);
-  const int gpu = exec::choose_gpu(machine.device, gpu::list_devices(), gpu::runtime());
+  const gpu::DeviceInfo gpu = exec::find_gpu(machine.device);
   ir::Graph graph = kernel_graph(bench);
   if (!engine::is_emulated(machine.device))
     exec::MatmulChoice(gpu, gpu::WinnerFile::usual_path().value_or("")).choose(graph);

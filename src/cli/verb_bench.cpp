@@ -88,7 +88,7 @@ int64_t bytes_option(const char* flag, const std::string& text) {
 }
 
 struct CommArguments {
-  std::string transport = "shm";
+  std::string transport = "shm", device = "gpu";
   int num_ranks = 2;
   std::string least = "1KiB", most = "256MiB", wire = "f32";
   bool json = false;
@@ -100,6 +100,8 @@ distributed::CommBenchOptions options_of(const CommArguments& arguments) {
   check_range("--ranks", arguments.num_ranks, 2, 64);
   check_range("--least", options.least_bytes, 1, options.most_bytes);
   check_range("--most", options.most_bytes, 1, int64_t{4} << 30);
+  if (arguments.device != "gpu" && arguments.device != "emulated")
+    user_error("expected gpu or emulated for --device, got '{}'", arguments.device);
   if (arguments.wire != "f32" && arguments.wire != "bf16")
     user_error("expected f32 or bf16 for --wire, got '{}'", arguments.wire);
   options.wire = *dtype_from_name(arguments.wire);
@@ -113,7 +115,7 @@ void run_bench_comm(const CommArguments& arguments) {
   if (arguments.transport == "shm") {
     result = distributed::bench_shm(num_ranks, options);
   } else if (arguments.transport == "nccl") {
-    result = distributed::bench_nccl(num_ranks, options);
+    result = distributed::bench_nccl(exec::list_gpus(arguments.device), num_ranks, options);
   } else if (arguments.transport == "mpi") {
     const std::unique_ptr<distributed::ProcessGroup> group = distributed::open_mpi();
     num_ranks = group->size();
@@ -135,6 +137,7 @@ void add_bench_comm(CLI::App& bench) {
       bench.add_subcommand("comm", "Time sums and copies between processes, beside plain copies");
   verb->add_option("--transport", arguments->transport,
                    "shm (default), nccl (RCCL too) between GPUs, or mpi within mpirun");
+  verb->add_option("--device", arguments->device, "of nccl: gpu (default) or emulated");
   verb->add_option("--ranks", arguments->num_ranks, "processes of shm, GPUs of nccl (default 2)");
   verb->add_option("--least", arguments->least, "smallest array (default 1KiB)");
   verb->add_option("--most", arguments->most, "largest array (default 256MiB)");

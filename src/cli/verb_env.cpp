@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <span>
+
 #include "backend/cpu/simd/simd.h"
 #include "base/text.h"
 #include "base/threads.h"
@@ -18,14 +20,17 @@ constexpr const char* kCompiler = "";  // clang's version begins with its name.
 constexpr const char* kCompiler = "g++ ";
 #endif
 
-void print_program(const gpu::Runtime& runtime) {
+void print_program(std::span<const gpu::Runtime> runtimes) {
   say("built\n  hearth {}, compiled by {}{}\n", kVersion, kCompiler, __VERSION__);
   say("  processor: kernels for {}, {} threads\n", cpu::simd().isa, num_available_cpus());
-  if (runtime.name == "emulated") {
-    say("  GPUs: emulated ones alone (device=emulated)\n");
-  } else {
-    say("  GPUs: {} {}, kernels for {}, matmuls of {}\n", runtime.name, runtime.version,
-        runtime.architectures, runtime.library.empty() ? "its own alone" : runtime.library);
+  if (runtimes.empty()) say("  GPUs: emulated ones alone (device=emulated)\n");
+  for (const gpu::Runtime& runtime : runtimes) {
+    if (runtime.architectures.empty()) {
+      say("  GPUs: {}, not opened: {}\n", runtime.name, runtime.fault);
+    } else {
+      say("  GPUs: {} {}, kernels for {}, matmuls of {}\n", runtime.name, runtime.version,
+          runtime.architectures, runtime.library.empty() ? "its own alone" : runtime.library);
+    }
   }
 }
 
@@ -33,7 +38,7 @@ void print_devices(const system::Environment& environment) {
   for (size_t i = 0; i < environment.devices.size(); ++i) {
     const gpu::DeviceInfo& gpu = environment.devices[i];
     say("  device=gpu:{} or gpu:{}: {}, {}, {}, {}{}\n", i, gpu.pci_address, gpu.name, gpu.architecture,
-        human_bytes(gpu.memory_bytes), gpu.driver,
+        human_bytes(gpu.memory_bytes), gpu.driver_version,
         exec::is_integrated(gpu) ? ", shares the processor's memory" : "");
   }
 }
@@ -52,12 +57,12 @@ void print_machine(const system::Environment& environment) {
   }
   for (const system::DeviceFile& file : environment.files)
     say("  {}: group {}, {}\n", file.path, file.group, file.usable ? "usable" : "not yours to use");
-  if (environment.runtime.name != "emulated") print_devices(environment);
+  print_devices(environment);
 }
 
 void run_env() {
   const system::Environment environment = system::look_around("/", system::own_identity());
-  print_program(environment.runtime);
+  print_program(environment.runtimes);
   print_machine(environment);
   say("missing\n");
   const std::vector<system::Hindrance> found = system::hindrances(environment);

@@ -156,17 +156,18 @@ CommBenchResult bench_shm(int num_ranks, const CommBenchOptions& options) {
   return result;
 }
 
-CommBenchResult bench_nccl(int num_ranks, const CommBenchOptions& options) {
+CommBenchResult bench_nccl(std::span<const gpu::DeviceInfo> gpus, int num_ranks,
+                           const CommBenchOptions& options) {
   CommBenchResult result;
   std::string fault;
   run_ranks(num_ranks, [&](ProcessGroup& host) {
-    const size_t num_gpus = gpu::list_devices().size();
-    if (num_gpus < static_cast<size_t>(num_ranks)) {
-      fault = fmt::format("expected a GPU for each of {} ranks, got {}", num_ranks, num_gpus);
+    if (std::ssize(gpus) < num_ranks) {
+      fault = fmt::format("expected a GPU for each of {} ranks, got {}", num_ranks, gpus.size());
       return;
     }
-    const OpenedNccl opened = open_nccl(host, host.rank());
-    gpu::Device device(host.rank());
+    const gpu::DeviceInfo& gpu = gpus[static_cast<size_t>(host.rank())];
+    const OpenedNccl opened = open_nccl(host, gpu);
+    gpu::Device device(gpu);
     fault = opened.fault;
     if (opened.group) result = GpuRank(*opened.group, device, options).run();
   });

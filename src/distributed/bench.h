@@ -1,9 +1,11 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "backend/gpu/device.h"
 #include "distributed/process_group.h"
 
 namespace hearth::distributed {
@@ -36,8 +38,9 @@ struct CommBenchResult {
 CommBenchResult bench_group(ProcessGroup& group, const CommBenchOptions& options);
 /// Of shared memory, between this process and `num_ranks` - 1 that it forks; it may have one thread alone.
 CommBenchResult bench_shm(int num_ranks, const CommBenchOptions& options);
-/// The same of NCCL or RCCL, with a GPU and its memory for each; what is copied goes from GPU to host.
-/// UserError where it cannot be trusted (distributed/nccl/nccl.h) or there are too few GPUs.
-CommBenchResult bench_nccl(int num_ranks, const CommBenchOptions& options);
+/// The same of NCCL or RCCL, with one of the GPUs and its memory for each; what is copied goes from GPU to
+/// host. UserError where it cannot be trusted (distributed/nccl/nccl.h) or there are too few GPUs.
+CommBenchResult bench_nccl(std::span<const gpu::DeviceInfo> gpus, int num_ranks,
+                           const CommBenchOptions& options);
 
 }  // namespace hearth::distributed

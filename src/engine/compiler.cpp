@@ -94,7 +94,8 @@ passes::PassContext Compiler::context_of(const passes::TrainGraph& train) {
     const auto [found, added] = workspace_cache_.try_emplace(kernel_key(train.graph, node), 0);
     if (added) {
       found->second = exec::workspace_bytes(
-          train.graph, node, {.backend = options().backend, .num_threads = options().num_threads});
+          train.graph, node,
+          {.backend = options().backend, .driver = driver_, .num_threads = options().num_threads});
     }
     return found->second;
   };
@@ -173,6 +174,7 @@ Compiler::Placed Compiler::place_within(passes::TrainGraph train, const std::vec
   passes::run_passes(train, context, passes::Stage::place);
   context.recompute.fits = context.recompute.peak_after_bytes <= options().budget_bytes;
   exec::CompileOptions compile{.backend = options().backend,
+                               .driver = driver_,
                                .num_threads = options().num_threads,
                                .device = options().device,
                                .pack = compiled.is_packed};

@@ -17,7 +17,9 @@ class Strategy;
 class Compiler {
  public:
   Compiler(Compiled& compiled, const Strategy& strategy, const DeviceTrials& trials)
-      : compiled(compiled), strategy_(strategy), trials_(trials) {}
+      : compiled(compiled), strategy_(strategy), trials_(trials) {
+    if (options().backend == exec::Backend::gpu) driver_ = &exec::driver_of(options().gpu.device);
+  }
 
   Compiled& compiled;
   const EngineOptions& options() const { return compiled.options; }
@@ -49,6 +51,7 @@ class Compiler {
 
   const Strategy& strategy_;
   DeviceTrials trials_;
+  const gpu::Driver* driver_ = nullptr;  ///< of Backend::gpu
   std::map<std::string, int64_t> workspace_cache_;
 };
 

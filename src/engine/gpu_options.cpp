@@ -16,7 +16,8 @@ void use_gpu(EngineOptions& options, exec::GpuWish gpu, exec::SelfTest::When sel
   options.device = emulated ? cost::emulated_gpu(options.precision) : cost::usual_gpu();
   options.self_test = {.when = self_test, .folder = user_cache_folder()};
   // Ways of an emulated GPU are of no interest but for a library that somebody asked for.
-  if (!emulated || !gpu::runtime().library.empty()) options.matmuls = gpu::WinnerFile::usual_path();
+  if (!emulated || !exec::driver_of(options.gpu.device).runtime().library.empty())
+    options.matmuls = gpu::WinnerFile::usual_path();
 }
 
 }  // namespace hearth::engine

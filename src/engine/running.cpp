@@ -24,8 +24,7 @@ Running::Running(const EngineOptions& options, std::span<const int64_t> train_si
                  std::span<const int64_t> eval_sizes)
     : threads(options.num_threads) {
   if (options.backend == exec::Backend::gpu) {
-    const int gpu =
-        exec::choose_gpu(options.gpu.device, gpu::list_devices(), gpu::runtime(), options.gpu.number);
+    const gpu::DeviceInfo gpu = exec::find_gpu(options.gpu.device, options.gpu.number);
     self_test = std::make_unique<exec::SelfTest>(gpu, options.self_test);
     if (options.matmuls) matmul_choice = std::make_unique<exec::MatmulChoice>(gpu, *options.matmuls);
   }

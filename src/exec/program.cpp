@@ -127,7 +127,7 @@ double ProgramCompiler::seconds_of(size_t first, size_t num_nodes) const {
 
 /// Whether the node has a kernel for GPUs that may be used.
 bool ProgramCompiler::runs_on_gpu(const ir::Node& node) const {
-  if (options_.backend != Backend::gpu || node.op->gpu == nullptr) return false;
+  if (options_.backend != Backend::gpu || !node.op->gpu) return false;
   if (node.op->transfer == ir::Transfer::exchange) return meets_on_gpu(node, options_.backend);
   return !options_.trusts ||
          options_.trusts(*node.op, ir::NodeTypes(program_.graph, node).view(node, options_.num_threads));
@@ -150,12 +150,12 @@ ir::Kernel ProgramCompiler::prepare_kernel(size_t first, size_t num_nodes) {
     std::vector<ir::NodeView> views;
     for (size_t i = first; i < first + num_nodes; ++i) types.emplace_back(graph, graph.nodes[i]);
     for (size_t i = 0; i < num_nodes; ++i) views.push_back(types[i].view(graph.nodes[first + i]));
-    return node.op->gpu_many(views);
+    return options_.driver->kernel(node.op->name, views);
   }
   const ir::NodeTypes types(graph, node);
   const ir::NodeView view = types.view(node, options_.num_threads);
   if (options_.backend == Backend::null) return null_backend::prepare(*node.op, view);
-  if (runs_on_gpu(node)) return node.op->gpu(view);
+  if (runs_on_gpu(node)) return options_.driver->kernel(node.op->name, {&view, 1});
   if (node.op->cpu == nullptr) internal_error("{} has no CPU kernel", node.op->name);
   if (options_.backend == Backend::cpu || node.op->transfer == ir::Transfer::exchange)
     return node.op->cpu(view);
@@ -354,9 +354,11 @@ Waits find_waits(const Program& program) {
 }
 
 int64_t workspace_bytes(const ir::Graph& graph, const ir::Node& node, const CompileOptions& options) {
-  const auto kernel = options.backend == Backend::gpu ? node.op->gpu : node.op->cpu;
-  if (node.op->is_view || kernel == nullptr) return 0;
-  return kernel(ir::NodeTypes(graph, node).view(node, options.num_threads)).workspace_bytes;
+  const bool on_gpu = options.backend == Backend::gpu;
+  if (node.op->is_view || (on_gpu ? !node.op->gpu : node.op->cpu == nullptr)) return 0;
+  const ir::NodeTypes types(graph, node);
+  const ir::NodeView view = types.view(node, options.num_threads);
+  return (on_gpu ? options.driver->kernel(node.op->name, {&view, 1}) : node.op->cpu(view)).workspace_bytes;
 }
 
 }  // namespace hearth::exec

@@ -8,6 +8,7 @@
 
 #include "arena/problem.h"
 #include "arena/solve.h"
+#include "backend/gpu/driver.h"
 #include "cost/device.h"
 #include "exec/memory.h"
 #include "exec/waits.h"
@@ -20,6 +21,7 @@ enum class Backend : uint8_t { cpu, gpu, null };
 
 struct CompileOptions {
   Backend backend = Backend::cpu;
+  const gpu::Driver* driver = nullptr;  ///< of Backend::gpu: whose kernels
   int num_threads = 1;
   /// Values whose bytes count as gradients in the memory report.
   std::vector<ir::ValueId> gradients;

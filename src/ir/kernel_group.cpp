@@ -24,7 +24,7 @@ bool overwrites(const Node& node, size_t index) {
 }
 
 bool may_share_kernel(const Graph& graph, const Node& a, const Node& b) {
-  if (a.op != b.op || a.op->gpu_many == nullptr || a.attrs != b.attrs || a.inputs.size() != b.inputs.size())
+  if (a.op != b.op || !a.op->gpu_many || a.attrs != b.attrs || a.inputs.size() != b.inputs.size())
     return false;
   if (!overwrites_residents(graph, a) || !overwrites_residents(graph, b)) return false;
   for (size_t k = 0; k < a.inputs.size(); ++k) {

@@ -58,7 +58,7 @@ struct KernelArgs {
   std::byte* workspace = nullptr;
   ThreadPool* threads = nullptr;
   distributed::ProcessGroup* group = nullptr;  ///< of collectives; null: this worker is alone
-  gpu::Stream* stream = nullptr;  ///< of OpDef::gpu, whose buffers are a GPU's; run() puts its work there
+  gpu::Stream* stream = nullptr;  ///< of GpuKernel, whose buffers are a GPU's; run() puts its work there
 
   template <typename T>
   const T* input(size_t index) const {
@@ -163,13 +163,11 @@ struct OpDef {
   std::vector<ValueId> (*vjp)(const VjpContext&) = nullptr;
   std::string_view no_vjp_because = "";
   Kernel (*cpu)(const NodeView&) = nullptr;
-  /// The kernel of a GPU. Null: the host computes in between, from copies.
-  Kernel (*gpu)(const NodeView&) = nullptr;
-  /// One kernel for many nodes that are alike but for shapes: their arguments stand one node after another.
-  Kernel (*gpu_many)(std::span<const NodeView>) = nullptr;
-  /// The matmuls inside its kernel for GPUs that are autotuned, as nodes of the op matmul. The attribute
-  /// `way` has a word for each, with commas between (ops/matmul/matmul.h). Null: none.
-  std::vector<LoneNode> (*matmuls)(const NodeView&) = nullptr;
+  /// Every module for GPUs has a kernel for it (ir/gpu_kernel.h); else the host computes in between, from
+  /// copies.
+  bool gpu = false;
+  /// That kernel takes many nodes at once.
+  bool gpu_many = false;
   void (*reference)(const ReferenceArgs&) = nullptr;
   std::string_view no_reference_because = "";
   Cost (*cost)(const NodeView&) = nullptr;  ///< null: no arithmetic, each byte moved once
@@ -196,11 +194,5 @@ struct OpDef {
                       float p1) = nullptr;
   std::vector<Sample> (*samples)() = nullptr;
 };
-
-/// OpDef::gpu of an op that has OpDef::gpu_many.
-template <Kernel (*many)(std::span<const NodeView>)>
-Kernel alone(const NodeView& node) {
-  return many({&node, 1});
-}
 
 }  // namespace hearth::ir

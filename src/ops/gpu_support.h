@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 
 #include "backend/gpu/device.h"
 #include "backend/gpu/rt.h"
-#include "ir/op_def.h"
+#include "ir/gpu_kernel.h"
 
 /// For the sources of kernels for GPUs (*_gpu.cpp), which hipcc and nvcc compile too.
 namespace hearth::ops {
@@ -35,6 +36,12 @@ ir::Kernel with_storage_type(DType dtype, Body body) {
   if (dtype == DType::f32) return body(float());
   refuse_storage_type(dtype);
 }
+
+/// Makes kernels known to the module that the source belongs to, from a variable outside of functions.
+class GpuKernels {
+ public:
+  GpuKernels(std::initializer_list<ir::GpuKernel> kernels);
+};
 
 /// Input or output `index` as an array of T.
 template <typename T>

@@ -19,7 +19,7 @@ void group_updates(ir::Graph& graph) {
   std::vector<size_t> leaders;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const ir::Node& node = graph.nodes[i];
-    if (node.op->gpu_many == nullptr) continue;
+    if (!node.op->gpu_many) continue;
     const auto needs = [&](size_t leader) {
       for (size_t k = 0; k < node.inputs.size(); ++k) {
         const ValueId in = node.inputs[k];

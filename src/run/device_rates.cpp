@@ -13,10 +13,8 @@ namespace {
 
 /// The name that the driver has for the GPU; empty where there is none: whoever opens it says what is wrong.
 std::string driver_name(const exec::GpuWish& wish) {
-  const std::vector<gpu::DeviceInfo> gpus = gpu::list_devices();
   try {
-    const int number = exec::choose_gpu(wish.device, gpus, gpu::runtime(), wish.number);
-    return gpus.at(static_cast<size_t>(number)).name;
+    return exec::find_gpu(wish.device, wish.number).name;
   } catch (const UserError&) {
     return {};
   }

@@ -137,8 +137,7 @@ std::shared_ptr<distributed::ProcessGroup> join_gpus(const recipe::Recipe& recip
                                                      distributed::ProcessGroup& group, int number,
                                                      Reporter& reporter) {
   if (recipe.exchange.transport == recipe::Transport::host) return nullptr;
-  distributed::OpenedNccl opened = distributed::open_nccl(
-      group, exec::choose_gpu(recipe.device, gpu::list_devices(), gpu::runtime(), number));
+  distributed::OpenedNccl opened = distributed::open_nccl(group, exec::find_gpu(recipe.device, number));
   if (group.rank() > 0) return opened.group;
   reporter.message(
       opened.group

@@ -11,10 +11,8 @@ namespace hearth::run {
 passes::StageDevice stage_device(const recipe::Recipe& recipe, int device) {
   passes::StageDevice found{.speed = 0};
   if (recipe.device == recipe::kCpu) return found;
-  const std::vector<gpu::DeviceInfo> gpus = gpu::list_devices();
   try {
-    const int number = exec::choose_gpu(recipe.device, gpus, gpu::runtime(), device);
-    const gpu::DeviceInfo& gpu = gpus.at(static_cast<size_t>(number));
+    const gpu::DeviceInfo gpu = exec::find_gpu(recipe.device, device);
     found.memory_bytes = gpu.memory_bytes;
     if (const cost::Device* model = cost::find_gpu_by_full_name(gpu.name))
       found.speed = cost::peak_flops_per_second(*model, DType::f32);

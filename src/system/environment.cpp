@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "backend/gpu/modules.h"
 #include "exec/device/gpu_choice.h"
 
 namespace hearth::system {
@@ -59,32 +60,34 @@ void judge_files(const Environment& environment, Vendor vendor, std::vector<Hind
 void judge_program(const Environment& environment, Vendor vendor, std::vector<Hindrance>& found) {
   const bool amd = vendor == Vendor::amd;
   const std::string_view wanted = amd ? "HIP" : "CUDA";
-  if (environment.runtime.name != wanted) {
+  const auto runtime = std::ranges::find(environment.runtimes, wanted, &gpu::Runtime::name);
+  if (runtime == environment.runtimes.end()) {
     found.push_back({fmt::format("this Hearth was built without {}", wanted),
                      fmt::format("tools/build --gpu {}", amd ? "hip" : "cuda")});
-  } else if (environment.devices.empty()) {
+    return;
+  }
+  if (std::ranges::none_of(environment.devices, [&](const gpu::DeviceInfo& gpu) {
+        return exec::runtime_of(gpu, environment.runtimes).name == wanted;
+      })) {
     found.push_back(
-        {fmt::format("{} shows no GPU{}{}", wanted, environment.runtime.fault.empty() ? "" : ": ",
-                     environment.runtime.fault),
+        {fmt::format("{} shows no GPU{}{}", wanted, runtime->fault.empty() ? "" : ": ", runtime->fault),
          amd ? "rocminfo says more (Debian: sudo apt install rocminfo)" : "nvidia-smi says more"});
   }
-  if (environment.runtime.name == wanted && environment.runtime.library.empty()) {
-    found.push_back(
-        {fmt::format("this Hearth was built without {}: matmuls are left to its own kernels alone",
-                     amd ? "rocBLAS" : "cuBLASLt"),
-         amd ? "Debian: tools/deps hip; Ubuntu: sudo apt install rocblas-dev; then tools/build --gpu hip"
-             : "sudo apt install libcublas-dev-13-0, or of your CUDA's version; then tools/build --gpu "
-               "cuda"});
+  if (runtime->library.empty()) {
+    found.push_back({fmt::format("{} is missing: matmuls are left to Hearth's own kernels alone",
+                                 amd ? "rocBLAS" : "cuBLASLt"),
+                     amd ? "Debian: sudo apt install librocblas0; Ubuntu: sudo apt install rocblas"
+                         : "sudo apt install libcublas-13-0, or of your CUDA's version"});
   }
 }
 
 void judge_kernels(const Environment& environment, std::vector<Hindrance>& found) {
   for (const gpu::DeviceInfo& gpu : environment.devices) {
-    if (exec::has_kernels_for(environment.runtime.architectures, gpu.architecture)) continue;
+    const gpu::Runtime& runtime = exec::runtime_of(gpu, environment.runtimes);
+    if (exec::has_kernels_for(runtime.architectures, gpu.architecture)) continue;
     found.push_back({fmt::format("this Hearth has no kernels for {}, {} at {}", gpu.architecture, gpu.name,
                                  gpu.pci_address),
-                     fmt::format("HEARTH_GPU_ARCHITECTURES={} tools/build --gpu {}", gpu.architecture,
-                                 environment.runtime.name == "HIP" ? "hip" : "cuda")});
+                     exec::build_command(runtime, gpu.architecture)});
   }
 }
 
@@ -92,7 +95,7 @@ void judge_kernels(const Environment& environment, std::vector<Hindrance>& found
 
 Environment look_around(const fs::path& root, const Identity& identity) {
   const char* gfx_override = std::getenv("HSA_OVERRIDE_GFX_VERSION");
-  return {.runtime = gpu::runtime(),
+  return {.runtimes = gpu::runtimes(),
           .devices = gpu::list_devices(),
           .gpus = list_pci_gpus(root),
           .files = list_device_files(root, identity),

@@ -78,9 +78,10 @@ TEST_F(Nccl, IsNotForWhoeverWantsTheSameBits) {
 }
 
 TEST_F(Nccl, IsTimed) {
-  const std::string bench =
-      fmt::format("export HEARTH_EMULATED=1GiB,1GiB HEARTH_NCCL='{}' && hearth bench comm --transport nccl ",
-                  HEARTH_FAKE_NCCL);
+  const std::string bench = fmt::format(
+      "export HEARTH_EMULATED=1GiB,1GiB HEARTH_NCCL='{}' && hearth bench comm --transport nccl --device "
+      "emulated ",
+      HEARTH_FAKE_NCCL);
   EXPECT_THAT(works(bench + "--least 64KiB --most 256KiB"),
               AllOf(HasSubstr("2 processes"), ContainsRegex("all_reduce +262144 +[0-9.]+ "),
                     ContainsRegex("send +65536 +[0-9.]+ ")));

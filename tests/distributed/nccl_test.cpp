@@ -11,8 +11,8 @@
 #include <numeric>
 #include <vector>
 
-#include "backend/gpu/device.h"
 #include "backend/gpu/emu/stream.h"
+#include "backend/gpu/modules.h"
 #include "base/error.h"
 #include "distributed/shm/shm.h"
 
@@ -24,6 +24,10 @@ using testing::StartsWith;
 using testing::StrEq;
 
 constexpr int kRanks = 3;
+
+gpu::DeviceInfo gpu_of(const ProcessGroup& host) {
+  return gpu::emulator().list_devices().at(static_cast<size_t>(host.rank()));
+}
 
 class Nccl : public testing::Test {
  protected:
@@ -41,7 +45,7 @@ class Nccl : public testing::Test {
   static std::string fault(double deadline_seconds = 30) {
     std::string found;
     run_ranks(kRanks, [&](ProcessGroup& host) {
-      const OpenedNccl opened = open_nccl(host, host.rank(), deadline_seconds);
+      const OpenedNccl opened = open_nccl(host, gpu_of(host), deadline_seconds);
       if (opened.fault.empty() != (opened.group != nullptr)) internal_error("expected a group or a fault");
       found = opened.fault;
     });
@@ -78,8 +82,8 @@ class Array {
 TEST_F(Nccl, SumsAndMovesWhatIsOnGpus) {
   constexpr int64_t kCount = 50'000;
   run_ranks(kRanks, [](ProcessGroup& host) {
-    const OpenedNccl opened = open_nccl(host, host.rank());
-    gpu::Device device(host.rank());
+    const OpenedNccl opened = open_nccl(host, gpu_of(host));
+    gpu::Device device(gpu_of(host));
     if (!opened.fault.empty()) internal_error("expected a group, got {}", opened.fault);
     EXPECT_EQ(opened.version, "2.27.3");
     ProcessGroup& group = *opened.group;
@@ -130,7 +134,7 @@ TEST_F(Nccl, IsRefusedWhereOneRankRefuses) {
 TEST_F(Nccl, ARankThatFailsLeavesWithoutTheOthers) {
   run_ranks(kRanks, [](ProcessGroup& host) {
     const auto fail = [&] {
-      const OpenedNccl opened = open_nccl(host, host.rank());
+      const OpenedNccl opened = open_nccl(host, gpu_of(host));
       if (opened.group == nullptr) internal_error("expected a group, got {}", opened.fault);
       if (host.rank() != 1) host.barrier();
       user_error("a picture that nobody can read");

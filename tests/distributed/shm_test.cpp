@@ -12,7 +12,7 @@
 #include <numeric>
 #include <thread>
 
-#include "backend/gpu/device.h"
+#include "backend/gpu/modules.h"
 #include "base/error.h"
 #include "distributed/collectives.h"
 #include "distributed/shared_memory.h"
@@ -235,7 +235,7 @@ TEST(ProcessGroup, HasPiecesAsOne) {
 TEST(ProcessGroup, RefusesDeviceMemoryWithoutTheCapability) {
   ShmGroup group(1);
   const auto own = group.open(0);
-  gpu::Device device(0);
+  gpu::Device device(gpu::emulator().list_devices()[0]);
   gpu::Stream stream(device);
   EXPECT_FALSE(own->has(Capability::device_memory));
   EXPECT_THROW(own->all_reduce(nullptr, 0, DType::f32, stream), InternalError);

@@ -2,8 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/gpu_course.h"
-#include "ops/gpu_support.h"
-#include "ops/op_list.h"
+#include "planted_kernel.h"
 
 namespace hearth::engine {
 namespace {
@@ -18,26 +17,6 @@ ir::Kernel wrong_kernel(const ir::NodeView& node) {
   }};
 }
 
-/// The graph of another objective with a wrong kernel in it.
-class Planted : public Objective {
- public:
-  Planted(std::shared_ptr<const Objective> other, std::string_view op)
-      : other_(std::move(other)), planted_(*ops::find_op(op)) {
-    planted_.gpu = wrong_kernel;
-  }
-  Graph build(nn::Builder& builder, BatchShape shape) const override {
-    Graph graph = other_->build(builder, shape);
-    for (ir::Node& node : builder.graph().nodes) {
-      if (node.op->name == planted_.name) node.op = &planted_;
-    }
-    return graph;
-  }
-
- private:
-  std::shared_ptr<const Objective> other_;
-  ir::OpDef planted_;
-};
-
 TEST_F(GpuTraining, AKernelThatIsWrongIsFoundAndTheHostComputesInItsPlace) {
   EngineOptions options = pictures();
   options.passes_off = {"fuse_epilogues", "fuse_elementwise"};
@@ -48,7 +27,7 @@ TEST_F(GpuTraining, AKernelThatIsWrongIsFoundAndTheHostComputesInItsPlace) {
     return losses;
   };
   const std::vector<double> want = losses(on_gpu(options));
-  options.objective = std::make_shared<Planted>(options.objective, "relu");
+  const PlantedKernel planted("relu", wrong_kernel);
   EXPECT_NE(losses(on_gpu(options)), want);
   options.self_test.when = exec::SelfTest::When::always;
   EXPECT_EQ(losses(on_gpu(options)), want);

@@ -91,7 +91,7 @@ class PictureCourse {
 std::string lent(const Engine& engine) {
   std::string names;
   for (const ir::Node& node : engine.compiled().train_program().graph.nodes) {
-    if (node.op->gpu == nullptr && !node.op->is_view) names += std::string(node.op->name) + " ";
+    if (!node.op->gpu && !node.op->is_view) names += std::string(node.op->name) + " ";
   }
   return names;
 }

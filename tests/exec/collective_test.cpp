@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "backend/gpu/emu/stream.h"
+#include "backend/gpu/modules.h"
 #include "base/philox.h"
 #include "exec/device/gpu.h"
 #include "exec/fake_group.h"
@@ -149,7 +150,8 @@ Outcome on_gpu(const passes::AllReduceOptions& options, const emu::GpuSettings& 
   PersistentLayout layout;
   passes::TrainGraph train = make_graph(options);
   layout.add(train.graph);
-  const Program program = compile(std::move(train.graph), layout, {.backend = Backend::gpu});
+  const Program program =
+      compile(std::move(train.graph), layout, {.backend = Backend::gpu, .driver = &gpu::emulator()});
   EXPECT_EQ(program.num_host_nodes, 0);
   Executor executor(program);
   Gpu gpu({.device = "emulated"});

@@ -8,6 +8,7 @@ namespace hearth::exec {
 namespace {
 
 using gpu::DeviceInfo;
+using testing::AllOf;
 using testing::HasSubstr;
 
 const gpu::Runtime kHip{.name = "HIP", .version = "5.7.31921", .architectures = "gfx1030 gfx1100"};
@@ -20,9 +21,9 @@ const DeviceInfo kSecond{.name = "RX 6800", .architecture = "gfx1030", .pci_addr
 const DeviceInfo kOther{.name = "RX 7800 XT", .architecture = "gfx1101", .pci_address = "0000:0b:00.0"};
 
 std::string refusal(const std::string& device, const std::vector<DeviceInfo>& gpus,
-                    const gpu::Runtime& runtime) {
+                    const std::vector<gpu::Runtime>& runtimes) {
   try {
-    ADD_FAILURE() << device << " is GPU " << choose_gpu(device, gpus, runtime);
+    ADD_FAILURE() << device << " is GPU " << choose_gpu(device, gpus, runtimes);
   } catch (const UserError& error) {
     EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
     return error.what();
@@ -41,43 +42,52 @@ TEST(GpuChoice, KnowsTheFormsOfADevice) {
 
 TEST(GpuChoice, TakesTheFirstThatIsNotIntegrated) {
   const std::vector gpus{kDesktop, kFirst, kSecond};
-  EXPECT_EQ(choose_gpu("gpu", gpus, kHip), 1);
+  EXPECT_EQ(choose_gpu("gpu", gpus, {{kHip}}), 1U);
   DeviceInfo told = kFirst;
   told.integrated = true;
-  EXPECT_EQ(choose_gpu("gpu", std::vector{told, kSecond}, kHip), 1);
+  EXPECT_EQ(choose_gpu("gpu", std::vector{told, kSecond}, {{kHip}}), 1U);
+}
+
+TEST(GpuChoice, CountsAcrossVendors) {
+  const DeviceInfo nvidia{.name = "RTX 4090", .architecture = "sm_89", .pci_address = "0000:41:00.0"};
+  const std::vector gpus{kDesktop, kFirst, nvidia};
+  const std::vector runtimes{kHip, kCuda};
+  EXPECT_EQ(choose_gpu("gpu", gpus, runtimes, 1), 2U);
+  EXPECT_EQ(choose_gpu("gpu:2", gpus, runtimes), 2U);
+  EXPECT_EQ(choose_gpu("gpu", std::vector{kDesktop, nvidia}, runtimes), 1U) << "with memory of its own";
 }
 
 TEST(GpuChoice, TakesTheOneThatIsNamed) {
   const std::vector gpus{kDesktop, kFirst, kSecond};
-  EXPECT_EQ(choose_gpu("gpu:2", gpus, kHip), 2);
-  EXPECT_EQ(choose_gpu("gpu:0000:0A:00.0", gpus, kHip), 2);
-  EXPECT_EQ(choose_gpu("gpu:03:00.0", gpus, kHip), 1);
+  EXPECT_EQ(choose_gpu("gpu:2", gpus, {{kHip}}), 2U);
+  EXPECT_EQ(choose_gpu("gpu:0000:0A:00.0", gpus, {{kHip}}), 2U);
+  EXPECT_EQ(choose_gpu("gpu:03:00.0", gpus, {{kHip}}), 1U);
   const gpu::Runtime wide{.name = "HIP", .architectures = "gfx1030 gfx1036"};
-  EXPECT_EQ(choose_gpu("gpu:0", gpus, wide), 0) << "integrated, but named";
-  EXPECT_EQ(choose_gpu("emulated:1", std::vector(2, DeviceInfo{.architecture = "emu"}), kEmulator), 1);
+  EXPECT_EQ(choose_gpu("gpu:0", gpus, {{wide}}), 0U) << "integrated, but named";
+  EXPECT_EQ(choose_gpu("emulated:1", std::vector(2, DeviceInfo{.architecture = "emu"}), {{kEmulator}}), 1U);
 }
 
 TEST(GpuChoice, SaysWhatIsMissing) {
   gpu::Runtime without = kHip;
   without.fault = "no ROCm-capable device is detected";
   EXPECT_EQ(
-      refusal("gpu", {}, without),
+      refusal("gpu", {}, {without}),
       "expected a GPU for device=gpu, got none: no ROCm-capable device is detected; look at ls -l /dev/kfd "
       "/dev/dri, and whether id names the groups render and video; hearth env says what is missing");
-  EXPECT_THAT(refusal("gpu", {}, kCuda), HasSubstr("look at nvidia-smi"));
-  EXPECT_THAT(refusal("gpu", {kDesktop}, kHip), HasSubstr("device=gpu:0000:0c:00.0"));
-  EXPECT_EQ(refusal("gpu:2", {kDesktop, kFirst}, kHip),
+  EXPECT_THAT(refusal("gpu", {}, {kCuda}), HasSubstr("look at nvidia-smi"));
+  EXPECT_THAT(refusal("gpu", {kDesktop}, {kHip}), HasSubstr("device=gpu:0000:0c:00.0"));
+  EXPECT_EQ(refusal("gpu:2", {kDesktop, kFirst}, {kHip}),
             "expected one of the GPUs here for device=gpu:2, which are 0 AMD Radeon Graphics (gfx1036, "
             "0000:0c:00.0, "
             "integrated), 1 RX 7900 XT (gfx1100, 0000:03:00.0); try device=gpu:0000:0c:00.0");
-  EXPECT_THAT(refusal("gpu:0000:04:00.0", {kFirst}, kHip), HasSubstr("0000:03:00.0"));
+  EXPECT_THAT(refusal("gpu:0000:04:00.0", {kFirst}, {kHip}), HasSubstr("0000:03:00.0"));
 }
 
 TEST(GpuChoice, RefusesWhatThisProgramCannotDrive) {
-  EXPECT_THAT(refusal("gpu", {kOther}, kHip),
+  EXPECT_THAT(refusal("gpu", {kOther}, {kHip}),
               HasSubstr("HEARTH_GPU_ARCHITECTURES=gfx1101 tools/build --gpu hip"));
-  EXPECT_THAT(refusal("gpu", {kFirst}, kEmulator), HasSubstr("tools/build --gpu hip"));
-  EXPECT_THAT(refusal("emulated", {kFirst}, kHip), HasSubstr("try device=gpu"));
+  EXPECT_THAT(refusal("gpu", {}, {}), HasSubstr("tools/build --gpu hip"));
+  EXPECT_THAT(refusal("gpu", {}, {kHip, kCuda}), AllOf(HasSubstr("/dev/kfd"), HasSubstr("nvidia-smi")));
 }
 
 TEST(GpuChoice, KernelsRunOnTheirOwnArchitectureOrOnLaterOnesOfNvidia) {

@@ -1,6 +1,7 @@
 // Nodes that one kernel takes together are a step of a GPU only where that kernel may be used.
 #include <gtest/gtest.h>
 
+#include "backend/gpu/modules.h"
 #include "exec/program.h"
 #include "ops/op_list.h"
 
@@ -21,9 +22,11 @@ TEST(GroupedSteps, AreForKernelsThatAreTrusted) {
     ir::Graph graph = two_sums();
     PersistentLayout layout;
     layout.add(graph);
-    const Program program = compile(
-        std::move(graph), layout,
-        {.backend = Backend::gpu, .trusts = [&](const ir::OpDef&, const ir::NodeView&) { return trusted; }});
+    const Program program =
+        compile(std::move(graph), layout,
+                {.backend = Backend::gpu,
+                 .driver = &gpu::emulator(),
+                 .trusts = [&](const ir::OpDef&, const ir::NodeView&) { return trusted; }});
     EXPECT_EQ(program.num_host_nodes, trusted ? 0 : 2);
   }
 }

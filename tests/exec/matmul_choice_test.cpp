@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include "backend/gpu/emu/stream.h"
+#include "backend/gpu/modules.h"
+#include "exec/device/gpu_choice.h"
 #include "ops/matmul/matmul_kernel.h"
 #include "ops/op_list.h"
 #include "temporary_folder.h"
@@ -55,7 +57,7 @@ class MatmulChoices : public testing::Test {
   Found choose(Library library) const {
     emu::gpus() = {{.counts_threads = true, .library = library}};
     ir::Graph made = graph();
-    MatmulChoice choice(0, file());
+    MatmulChoice choice(find_gpu("emulated"), file());
     choice.choose(made);
     return {ways(made), choice.dropped(), choice.num_autotuned()};
   }
@@ -74,7 +76,7 @@ class MatmulChoices : public testing::Test {
 
 TEST_F(MatmulChoices, AreMadeOnceForEachShapeOfACard) {
   ir::Graph first = graph(), again = graph(), elsewhere = graph();
-  MatmulChoice choice(0, folder_.path() / "matmuls.json");
+  MatmulChoice choice(find_gpu("emulated"), folder_.path() / "matmuls.json");
   choice.choose(first);
   EXPECT_EQ(choice.num_autotuned(), 2);
   EXPECT_TRUE(choice.dropped().empty()) << choice.dropped().front();
@@ -82,13 +84,13 @@ TEST_F(MatmulChoices, AreMadeOnceForEachShapeOfACard) {
   EXPECT_EQ(ways(first)[0], ways(first)[1]);
   EXPECT_EQ(ways(first)[3], "") << "f32 has one way";
 
-  MatmulChoice next(0, folder_.path() / "matmuls.json");
+  MatmulChoice next(find_gpu("emulated"), folder_.path() / "matmuls.json");
   next.choose(again);
   EXPECT_EQ(next.num_autotuned(), 0);
   EXPECT_EQ(ways(again), ways(first));
 
   emu::gpus() = {{}, {}};
-  MatmulChoice other(1, folder_.path() / "matmuls.json");
+  MatmulChoice other(find_gpu("emulated:1"), folder_.path() / "matmuls.json");
   other.choose(elsewhere);
   EXPECT_EQ(other.num_autotuned(), 2) << "another GPU is another matter";
 }
@@ -110,7 +112,7 @@ TEST_F(MatmulChoices, AreMadeForConvolutionsOfOneTap) {
   node("conv2d_grad_input", {1, 4, 5, 40}, {1, 1, 33, 40}, image);
   node("conv2d_grad_weight", {1, 4, 5, 33}, {1, 4, 5, 40}, kernel);
   node("conv2d", {1, 4, 5, 33}, {3, 3, 33, 40}, {});
-  MatmulChoice choice(0, file());
+  MatmulChoice choice(find_gpu("emulated"), file());
   choice.choose(made);
   const std::vector<std::string> found = ways(made);
   EXPECT_EQ(choice.num_autotuned(), 4) << "two of matmuls, of which forward is one, and two gradients";
@@ -131,7 +133,8 @@ TEST_F(MatmulChoices, AreWhatRuns) {
     if (!way.empty()) attrs.set("way", way);
     made.add1(*ops::find_op("matmul"), {value({128, 4096}), value({4096, 1280})}, attrs, "");
     const ir::NodeTypes types(made, made.nodes[0]);
-    return ops::find_op("matmul")->gpu(types.view(made.nodes[0])).workspace_bytes;
+    const ir::NodeView node = types.view(made.nodes[0]);
+    return gpu::emulator().kernel("matmul", {&node, 1}).workspace_bytes;
   };
   EXPECT_NE(workspace_of("large"), workspace_of("small"));
   EXPECT_EQ(workspace_of(""), workspace_of("small"));
@@ -168,14 +171,14 @@ TEST_F(MatmulChoices, DropALibraryThatLosesOneOfManyTerms) {
     return made.add_value("", {.dtype = DType::bf16, .shape = shape}, ir::Role::input);
   };
   made.add1(*ops::find_op("matmul"), {value({16, 1024}), value({1024, 16})}, {}, "");
-  MatmulChoice choice(0, file());
+  MatmulChoice choice(find_gpu("emulated"), file());
   choice.choose(made);
   EXPECT_THAT(choice.dropped(), ElementsAre(StartsWith("library: expected ")));
 }
 
 TEST_F(MatmulChoices, AreLeftToAnotherRunWhereTheTimeIsOver) {
   ir::Graph made = graph();
-  MatmulChoice hasty(0, file(), 0);
+  MatmulChoice hasty(find_gpu("emulated"), file(), 0);
   hasty.choose(made);
   EXPECT_EQ(hasty.num_autotuned(), 0);
   EXPECT_THAT(ways(made), Each(""));
@@ -187,7 +190,7 @@ TEST_F(MatmulChoices, AreLeftToAnotherRunWhereTheTimeIsOver) {
 TEST_F(MatmulChoices, AreLeftToAnotherRunWhereThereIsNoMemory) {
   emu::gpus() = {{.memory_bytes = 4096, .counts_threads = true}};
   ir::Graph made = graph();
-  MatmulChoice choice(0, file());
+  MatmulChoice choice(find_gpu("emulated"), file());
   choice.choose(made);
   EXPECT_THAT(ways(made), ElementsAre("", "", Not(""), "")) << "the small one";
   EXPECT_THAT(choice.dropped(), ElementsAre("4 of 4 ways of the matmul 20 40 33 a 33 1 b 40 1 bf16 bf16 were "
@@ -206,7 +209,7 @@ TEST_F(MatmulChoices, AreMadeForEachMatmulInsideAnOp) {
   made.add(head, {x, weight, labels, dloss}, {}, "trained");
   made.add(head, {x, weight, labels, dloss}, {{"frozen", int64_t{1}}}, "frozen");
   made.add(*ops::find_op("head_cross_entropy"), {x, weight, labels}, {}, "losses");
-  MatmulChoice choice(0, file());
+  MatmulChoice choice(find_gpu("emulated"), file());
   choice.choose(made);
   EXPECT_THAT(ways(made), ElementsAre("library,library,library", "library,library", "library"));
   EXPECT_EQ(choice.num_autotuned(), 3);
@@ -225,7 +228,7 @@ TEST_F(MatmulChoices, LeaveTheLibraryWhatItTakes) {
   made.add1(matmul, {value({8, 8}), value({8, 8})}, {{"out_dtype", std::string("bf16")}}, "narrower");
   made.add1(matmul, {value({8, 8}, DType::f16), value({8, 8}, DType::f16)},
             {{"out_dtype", std::string("f32")}}, "wider");
-  MatmulChoice(0, file()).choose(made);
+  MatmulChoice(find_gpu("emulated"), file()).choose(made);
   EXPECT_THAT(ways(made), ElementsAre("", "", "library", "", "library"));
 }
 

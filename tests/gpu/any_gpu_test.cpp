@@ -110,7 +110,7 @@ class FourQueues {
     const ir::ValueId a = graph_.add_value("a", type, ir::Role::input);
     graph_.add1(*ops::find_op("add"), {a, a}, {}, "add");
     const ir::Node& node = graph_.nodes[0];
-    add_ = node.op->gpu(ir::NodeTypes(graph_, node).view(node, 1));
+    add_ = gpu.kernel(graph_, node);
   }
 
   void begin_with(float first) {

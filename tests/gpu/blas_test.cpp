@@ -41,8 +41,8 @@ std::byte* workspace(Gpu& gpu, int64_t num_bytes) {
 /// What the kernel of a sample makes of it.
 std::vector<std::vector<std::byte>> results(Gpu& gpu, const ops::DrawnSample& drawn) {
   const ir::NodeTypes types(drawn.graph, drawn.node());
-  const ir::Kernel kernel = drawn.node().op->gpu(types.view(drawn.node()));
-  EXPECT_GE(kernel.workspace_bytes, blas_workspace_bytes());
+  const ir::Kernel kernel = gpu.kernel(drawn.graph, drawn.node());
+  EXPECT_GE(kernel.workspace_bytes, gpu.runtime().library_workspace_bytes);
   std::vector<void*> in, out;
   for (const ir::ValueId id : drawn.node().inputs) {
     in.push_back(id == ir::kNone ? nullptr
@@ -87,15 +87,16 @@ TEST_F(Library, MultipliesHoweverTheSidesLie) {
 TEST_F(Library, MultipliesInsideOtherOps) {
   std::set<std::string_view> found;
   for (const ir::OpDef* op : ops::op_list()) {
-    if (op->matmuls == nullptr || op->name == "matmul") continue;
+    Gpu gpu;
+    const ir::GpuKernel* const kernels = gpu.device().info().driver->find_kernel(op->name);
+    if (kernels == nullptr || kernels->matmuls == nullptr || op->name == "matmul") continue;
     for (ir::Sample sample : op->samples()) {
       sample.attrs.set("way", std::string("library,library,library"));
       const ops::DrawnSample drawn = ops::draw_sample(*op, sample, 0);
-      const ir::NodeTypes types(drawn.graph, drawn.node());
-      const ir::Kernel kernel = op->gpu(types.view(drawn.node()));
-      if (kernel.workspace_bytes < blas_workspace_bytes()) continue;  // It is not aligned, or small.
-      SCOPED_TRACE(testing::Message() << op->name << ' ' << to_string(types.in[0].shape));
-      Gpu gpu;
+      // It is not aligned, or small.
+      if (gpu.kernel(drawn.graph, drawn.node()).workspace_bytes < gpu.runtime().library_workspace_bytes)
+        continue;
+      SCOPED_TRACE(testing::Message() << op->name << ' ' << to_string(sample.in[0].type.shape));
       ASSERT_EQ(ops::compare_with_reference(drawn, results(gpu, drawn)), "");
       found.insert(op->name);
     }
@@ -115,7 +116,7 @@ TEST_F(Library, AddsToWhatIsThereInARecordingToo) {
                           .b = gpu.put<float>({1, 0, -1, 2, 1, 0}),
                           .c = sums,
                           .d = sums,
-                          .workspace = workspace(gpu, blas_workspace_bytes())};
+                          .workspace = workspace(gpu, gpu.runtime().library_workspace_bytes)};
   gpu.stream().multiply(kMatmul, arrays);
   EXPECT_EQ(gpu.get(sums, 4), (std::vector<float>{96, 196, 305, 408}));
   gpu.stream().start_recording();

@@ -32,11 +32,11 @@ __global__ void add_one(int* value) { *value += 1; }
 
 TEST_F(Devices, AreListedWithTheirMemory) {
   emu::gpus() = {{.memory_bytes = 1 << 20}, {.memory_bytes = 1 << 21}};
-  const auto all = list_devices();
+  const auto all = tested_devices();
   ASSERT_EQ(all.size(), 2U);
   EXPECT_EQ(all[1].memory_bytes, 1 << 21);
   EXPECT_NE(all[0].pci_address, all[1].pci_address);
-  EXPECT_EQ(Device(1).free_bytes(), 1 << 21);
+  EXPECT_EQ(Device(all[1]).free_bytes(), 1 << 21);
 }
 
 TEST_F(Devices, AreAsManyAsTheEnvironmentSays) {
@@ -65,7 +65,7 @@ TEST_F(Devices, AreAsManyAsTheEnvironmentSays) {
 
 TEST_F(Devices, RefuseWhatDoesNotFit) {
   emu::gpus() = {{.memory_bytes = 4096, .refused_allocation = 2}};
-  Device device(0);
+  Device device(tested_devices()[0]);
   std::byte* first = device.allocate(3000);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(first) % 256, 0U);
   EXPECT_EQ(device.free_bytes(), 1096);
@@ -191,7 +191,7 @@ TEST_F(Devices, EventsTellTime) {
 }
 
 TEST_F(Devices, AreWaitedForAsLongAsTheWorkOfTheirStreamsIsAllowed) {
-  Device device(0);
+  Device device(tested_devices()[0]);
   Stream a(device), b(device);
   EXPECT_EQ(a.patience_seconds(), 60);
   a.allow(5);
@@ -212,8 +212,8 @@ TEST_F(Devices, AreWaitedForAsLongAsTheWorkOfTheirStreamsIsAllowed) {
 
 TEST_F(Devices, FailWhereTheyAreTold) {
   emu::gpus() = {{.faulty_launch = 1}, {.hanging_launch = 1}};
-  for (const int index : {0, 1}) {
-    Device device(index);
+  for (const size_t index : {0, 1}) {
+    Device device(tested_devices()[index]);
     Stream stream(device);
     std::byte* memory = device.allocate(4);
     stream.fill_zero(memory, 4);

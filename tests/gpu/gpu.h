@@ -7,7 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "backend/gpu/device.h"
+#include "backend/gpu/modules.h"
+#include "ir/graph.h"
 #if defined(HEARTH_GPU_EMULATED)
 #include "backend/gpu/emu/grid.h"
 #include "backend/gpu/emu/stream.h"
@@ -18,6 +19,15 @@ namespace hearth::gpu {
 /// Why tests of kernels skip in a build for GPUs.
 inline constexpr const char* kNoGpu = "SKIPPED: kernels on a GPU: there is none here";
 
+/// What the tests are about: emulated GPUs, or those of this machine.
+inline std::vector<DeviceInfo> tested_devices() {
+#if defined(HEARTH_GPU_EMULATED)
+  return emulator().list_devices();
+#else
+  return list_devices();
+#endif
+}
+
 /// Whether the tests were told that there is a GPU.
 inline bool expects_gpu() {
   const char* const told = std::getenv("HEARTH_EXPECT_GPU");
@@ -26,7 +36,7 @@ inline bool expects_gpu() {
 
 /// Ends a test where there is no GPU: skipped, or failed where one is expected.
 #define HEARTH_NEED_GPU()                                                                \
-  if (!gpu::list_devices().empty()) {                                                    \
+  if (!gpu::tested_devices().empty()) {                                                  \
   } else if (gpu::expects_gpu())                                                         \
     FAIL() << "expected a GPU, because HEARTH_EXPECT_GPU=1, got none; try ./hearth env"; \
   else                                                                                   \
@@ -62,6 +72,15 @@ class Gpu {
     return made;
   }
   Device& device() { return device_; }
+  Runtime runtime() const { return device_.info().driver->runtime(); }
+  ir::Kernel kernel(const ir::OpDef& op, const ir::NodeView& node) const {
+    return device_.info().driver->kernel(op.name, {&node, 1});
+  }
+  /// Of a graph's node.
+  ir::Kernel kernel(const ir::Graph& graph, const ir::Node& node) const {
+    const ir::NodeTypes types(graph, node);
+    return kernel(*node.op, types.view(node));
+  }
   Stream& stream() { return stream_; }
   void* handle() { return stream_.handle(); }
 
@@ -71,7 +90,7 @@ class Gpu {
     return static_cast<int64_t>(count * sizeof(T));
   }
 
-  Device device_{0};
+  Device device_{tested_devices().at(0)};
   Stream stream_{device_};
   std::vector<std::byte*> memory_;
 };
@@ -105,7 +124,8 @@ class LibraryTest : public testing::Test {
 #else
   void SetUp() override {
     HEARTH_NEED_GPU();
-    if (runtime().library.empty()) GTEST_SKIP() << "SKIPPED: the vendor's matmuls: built without its library";
+    if (Gpu().runtime().library.empty())
+      GTEST_SKIP() << "SKIPPED: the vendor's matmuls: built without its library";
   }
 #endif
 };

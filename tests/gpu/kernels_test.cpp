@@ -15,8 +15,7 @@ class GpuKernel : public OpSample {
 
   std::vector<std::vector<std::byte>> run_kernel() const {
     gpu::Gpu gpu;
-    const ir::NodeTypes types(graph_, node());
-    const ir::Kernel kernel = op_->gpu(types.view(node()));
+    const ir::Kernel kernel = gpu.kernel(graph_, node());
     std::vector<void*> in, out;
     for (const ir::ValueId id : node().inputs)
       in.push_back(id == ir::kNone ? nullptr : gpu.put(exactly(graph_.type(id), values_.at(id))));
@@ -56,7 +55,7 @@ TEST_P(GpuKernel, MatchesTheReferenceWithTheSameBitsInEveryOrder) {
 
 /// Of another GPU's matrix instruction (RT_TILE), only what multiplies tiles.
 bool is_tested(const ir::OpDef& op) {
-  if (op.gpu == nullptr) return false;
+  if (!op.gpu) return false;
 #ifdef RT_TILE
   for (const char* part : {"matmul", "quantized", "conv", "attention", "head_cross"}) {
     if (op.name.find(part) != std::string_view::npos) return true;

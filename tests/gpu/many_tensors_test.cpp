@@ -23,12 +23,14 @@ class Nodes {
   }
   std::vector<std::vector<std::byte>> together() {
     const ir::NodeTypes types(drawn_.graph, drawn_.node());
-    op_.gpu_many(std::vector(kNodes, types.view(drawn_.node())))
+    gpu_.device()
+        .info()
+        .driver->kernel(op_.name, std::vector(kNodes, types.view(drawn_.node())))
         .run({.in = in_, .out = out_, .stream = &gpu_.stream()});
     return results();
   }
   std::vector<std::vector<std::byte>> one_by_one() {
-    const ir::Kernel kernel = op_.gpu(ir::NodeTypes(drawn_.graph, drawn_.node()).view(drawn_.node()));
+    const ir::Kernel kernel = gpu_.kernel(drawn_.graph, drawn_.node());
     const size_t num_in = in_.size() / kNodes, num_out = out_.size() / kNodes;
     for (size_t n = 0; n < kNodes; ++n) {
       kernel.run({.in = std::span(in_).subspan(n * num_in, num_in),
@@ -74,7 +76,7 @@ TEST_P(ManyNodes, MoveAsOneByOne) {
 
 /// Small ones: large tensors are a matter of one node.
 std::vector<Case> small_cases() {
-  std::vector<Case> cases = cases_of([](const ir::OpDef& op) { return op.gpu_many != nullptr; });
+  std::vector<Case> cases = cases_of([](const ir::OpDef& op) { return op.gpu_many; });
   std::erase_if(
       cases, [](const Case& c) { return c.op->samples()[c.sample].in[0].type.shape.num_elements() > 1000; });
   return cases;

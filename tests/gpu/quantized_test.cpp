@@ -49,8 +49,9 @@ class DecodedOnACard : public testing::TestWithParam<std::tuple<Quantization, bo
     std::vector<ir::Type> in = {{dtype, {side, side}}};
     in.insert(in.end(), matrix.types.begin(), matrix.types.end());
     const std::vector<ir::Type> out = {{dtype, {side, width}}};
-    const ir::Kernel kernel = quantized_linear.gpu({.attrs = attrs, .in = in, .out = out});
     gpu::Gpu gpu;
+    const ir::Kernel kernel =
+        gpu.kernel(quantized_linear, ir::NodeView{.attrs = attrs, .in = in, .out = out});
     std::vector<T> identity(static_cast<size_t>(side * side), rt::from_float<T>(0));
     for (int64_t i = 0; i < side; ++i) identity[static_cast<size_t>(i * side + i)] = rt::from_float<T>(1);
     std::vector<void*> arrays = {gpu.put(identity)};

@@ -64,7 +64,7 @@ class Machine : public testing::Test {
   }
   /// As HIP would show it.
   Environment look(const Identity& identity, std::vector<gpu::DeviceInfo> devices = {kRadeon}) const {
-    return {.runtime = kHip,
+    return {.runtimes = {kHip},
             .devices = std::move(devices),
             .gpus = list_pci_gpus(root()),
             .files = list_device_files(root(), identity)};
@@ -105,7 +105,7 @@ TEST_F(Machine, WithoutKfdSaysHowToGetIt) {
   gpu::Runtime without = kHip;
   without.fault = "no ROCm-capable device is detected";
   Environment environment = look(owner(), {});
-  environment.runtime = without;
+  environment.runtimes = {without};
   EXPECT_THAT(hindrances(environment), ElementsAre(said("there is no /dev/kfd", "--device /dev/kfd"),
                                                    said("HIP shows no GPU: no ROCm-capable", "rocminfo")));
 }
@@ -137,13 +137,13 @@ TEST_F(Machine, WhoseGpuIsNotAllKnownIsStillListed) {
 
 TEST_F(Machine, WithoutTheVendorsMatmulsSaysHowToGetThem) {
   Environment environment = look(owner());
-  environment.runtime.library = "";
-  EXPECT_THAT(hindrances(environment), ElementsAre(said("built without rocBLAS", "tools/deps hip")));
+  environment.runtimes[0].library = "";
+  EXPECT_THAT(hindrances(environment), ElementsAre(said("rocBLAS is missing", "apt install")));
 }
 
 TEST_F(Machine, WithAnotherProgramOrAnOverrideSaysSo) {
   Environment environment = look(owner());
-  environment.runtime = {.name = "emulated", .architectures = "emu"};
+  environment.runtimes.clear();
   environment.devices = {};
   environment.gfx_override = "11.0.0";
   EXPECT_THAT(hindrances(environment), ElementsAre(said("without HIP", "tools/build --gpu hip"),
@@ -153,7 +153,7 @@ TEST_F(Machine, WithAnotherProgramOrAnOverrideSaysSo) {
 TEST(BareMachine, HasNothing) {
   const TemporaryFolder folder;
   EXPECT_THAT(list_device_files(folder.path(), kStranger), IsEmpty());
-  EXPECT_THAT(hindrances({.runtime = kHip, .gpus = list_pci_gpus(folder.path())}),
+  EXPECT_THAT(hindrances({.runtimes = {kHip}, .gpus = list_pci_gpus(folder.path())}),
               ElementsAre(Field(&Hindrance::what, HasSubstr("PCI bus"))));
 }
 

@@ -7,10 +7,11 @@
 #include <string>
 #include <vector>
 
-/// GPUs, their memory and their queues, without a vendor's header: HIP's, CUDA's, or the emulator's,
-/// whichever Hearth was built with.
+/// GPUs, their memory and their queues, without a vendor's header. HIP's, CUDA's and emulated ones are
+/// driven by modules (backend/gpu/modules.h).
 namespace hearth::gpu {
 
+class Driver;
 struct BlasMatmul;
 struct BlasArrays;
 
@@ -31,35 +32,34 @@ class DeviceError : public std::runtime_error {
 };
 
 struct DeviceInfo {
+  const Driver* driver = nullptr;  ///< whose GPU it is
+  int index = 0;                   ///< among those of its driver
   std::string name;
-  std::string architecture;  ///< "gfx1100", "sm_90", "emu"
-  std::string pci_address;   ///< "0000:03:00.0"
-  std::string driver;        ///< and its version: what a measured choice of kernels depends on
+  std::string architecture;    ///< "gfx1100", "sm_90", "emu"
+  std::string pci_address;     ///< "0000:03:00.0"
+  std::string driver_version;  ///< what a measured choice of kernels depends on
   int64_t memory_bytes = 0;
   int64_t shared_bytes = 0;  ///< that a block may have
   int num_multiprocessors = 0;
   bool integrated = false;  ///< shares the processor's memory
 };
 
-/// What this program drives GPUs with.
+/// What drives GPUs.
 struct Runtime {
   std::string name;           ///< "HIP", "CUDA", "emulated"
   std::string version;        ///< of its library; empty where it has none
   std::string architectures;  ///< that its kernels were compiled for: "gfx1030 gfx1100"
   std::string library;        ///< of matmuls, and its version: "rocBLAS 3.1.0"; empty where it has none
-  std::string fault;          ///< what it says of a machine where it finds no driver; empty where it does
+  int64_t library_workspace_bytes = 0;
+  std::string fault;  ///< why it shows no GPU of this machine; empty where it does
 };
-Runtime runtime();
-
-/// Every GPU that the driver shows, in its order; empty where there is no driver.
-std::vector<DeviceInfo> list_devices();
 
 /// An open GPU. Streams and memory of it must be gone before it.
 class Device {
  public:
-  explicit Device(int index);
+  explicit Device(const DeviceInfo& info);
   ~Device();
-  const DeviceInfo& info() const;
+  const DeviceInfo& info() const { return info_; }
   int64_t free_bytes() const;
 
   /// Bytes on the GPU, aligned to 256. Throws DeviceError.
@@ -70,6 +70,7 @@ class Device {
   Parts& parts() { return *parts_; }
 
  private:
+  DeviceInfo info_;
   std::unique_ptr<Parts> parts_;
 };
 
@@ -98,10 +99,11 @@ class HostMemory {
   std::byte* data() const { return data_; }
 
  private:
+  const Driver& driver_;
   std::byte* data_;
 };
 
-/// A moment in a stream.
+/// A moment in a stream, once one has recorded it.
 class Event {
  public:
   Event();
@@ -109,9 +111,9 @@ class Event {
   /// By the GPU's clock; both have passed.
   double seconds_since(const Event& earlier) const;
   struct Parts;
-  Parts& parts() const { return *parts_; }
 
  private:
+  friend class Stream;
   std::unique_ptr<Parts> parts_;
 };
 
@@ -161,9 +163,9 @@ class Stream {
   void synchronize(double deadline_seconds);
   /// What rt::launch takes.
   void* handle();
+  struct Parts;
 
  private:
-  struct Parts;
   std::unique_ptr<Parts> parts_;
 };
 

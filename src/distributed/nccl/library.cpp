@@ -1,32 +1,20 @@
 #include "distributed/nccl/library.h"
 
-#include <dlfcn.h>
-
 #include <cstdlib>
 
-#include "backend/gpu/device.h"
 #include "base/error.h"
+#include "base/shared_library.h"
 #include "distributed/process_group.h"
 
 namespace hearth::distributed {
-namespace {
-
-template <typename Function>
-void find(void* library, const std::string& path, const char* name, Function& function) {
-  void* const found = dlsym(library, name);
-  if (found == nullptr) user_error("expected {} in {}, got a library without it", name, path);
-  function = reinterpret_cast<Function>(found);
-}
-
-}  // namespace
-
 NcclLibrary::NcclLibrary(const std::string& path) {
-  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr)
+  const SharedLibrary library({path});
+  if (!library) {
     user_error("expected a library of collectives, got none: {}; HEARTH_NCCL=FILE says where it is",
-               dlerror());
-  const auto find = [&](const char* name, auto& function) {
-    distributed::find(library, path, name, function);
+               library.fault());
+  }
+  const auto find = [&](const char* name, auto*& function) {
+    if (!library.find(name, function)) user_error("expected {} in {}, got a library without it", name, path);
   };
   find("ncclGetVersion", get_version);
   find("ncclGetErrorString", get_error_string);
@@ -43,9 +31,8 @@ NcclLibrary::NcclLibrary(const std::string& path) {
   find("ncclRecv", receive);
 }
 
-std::string NcclLibrary::usual_path() {
+std::string NcclLibrary::usual_path(const std::string& runtime) {
   if (const char* path = std::getenv("HEARTH_NCCL"); path != nullptr && *path != '\0') return path;
-  const std::string runtime = gpu::runtime().name;
   if (runtime == "HIP") return "librccl.so.1";
   if (runtime == "CUDA") return "libnccl.so.2";
   user_error("expected a library of collectives, got none: {} GPUs have none of their own", runtime);

@@ -22,9 +22,9 @@ class NcclLibrary {
   /// UserError where there is none at `path`, or what is there lacks a function.
   explicit NcclLibrary(const std::string& path);
 
-  /// HEARTH_NCCL; else librccl.so.1 or libnccl.so.2 of the GPUs that Hearth was built for. UserError where
-  /// that leaves none: emulated GPUs have none of their own.
-  static std::string usual_path();
+  /// HEARTH_NCCL; else librccl.so.1 of the runtime "HIP" or libnccl.so.2 of "CUDA". UserError where that
+  /// leaves none: emulated GPUs have none of their own.
+  static std::string usual_path(const std::string& runtime);
   /// Throws CommError with the library's words for a result that is none of success.
   void check(int result, const char* doing) const;
   std::string version() const;

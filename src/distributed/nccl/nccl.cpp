@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "backend/gpu/device.h"
+#include "backend/gpu/driver.h"
 #include "base/error.h"
 #include "base/function_ref.h"
 #include "distributed/forwarding_group.h"
@@ -214,13 +214,13 @@ class ThreadThatMayHang {
 /// A group's beginning.
 class Trial {
  public:
-  Trial(std::shared_ptr<const NcclLibrary> library, const NcclId& id, ProcessGroup& host, int gpu)
+  Trial(std::shared_ptr<const NcclLibrary> library, const NcclId& id, ProcessGroup& host, gpu::DeviceInfo gpu)
       : host_(host),
         library_(std::move(library)),
         id_(id),
         rank_(host.rank()),
         size_(host.size()),
-        gpu_(gpu) {}
+        gpu_(std::move(gpu)) {}
 
   void run() {
     fault_ = fault_of([&] {
@@ -257,7 +257,8 @@ class Trial {
   ProcessGroup& host_;
   std::shared_ptr<const NcclLibrary> library_;
   NcclId id_;
-  int rank_, size_, gpu_;
+  int rank_, size_;
+  gpu::DeviceInfo gpu_;
   std::mutex mutex_;
   std::shared_ptr<NcclProcessGroup> group_;
   std::string fault_;
@@ -266,7 +267,7 @@ class Trial {
 
 /// The group of GPUs, or what is wrong on any rank.
 OpenedNccl open_group(std::shared_ptr<const NcclLibrary> library, const NcclId& id, ProcessGroup& host,
-                      int gpu, double deadline_seconds) {
+                      const gpu::DeviceInfo& gpu, double deadline_seconds) {
   const auto trial = std::make_shared<Trial>(std::move(library), id, host, gpu);
   const ThreadThatMayHang beginning([trial] { trial->run(); });
   const auto fault = [&] {
@@ -288,12 +289,12 @@ OpenedNccl open_group(std::shared_ptr<const NcclLibrary> library, const NcclId& 
 
 }  // namespace
 
-OpenedNccl open_nccl(ProcessGroup& host, int gpu, double deadline_seconds) {
+OpenedNccl open_nccl(ProcessGroup& host, const gpu::DeviceInfo& gpu, double deadline_seconds) {
   std::shared_ptr<NcclLibrary> library;
   NcclId id{};
   OpenedNccl opened;
   const std::string missing = fault_of([&] {
-    library = std::make_shared<NcclLibrary>(NcclLibrary::usual_path());
+    library = std::make_shared<NcclLibrary>(NcclLibrary::usual_path(gpu.driver->runtime().name));
     opened.version = library->version();
     if (host.rank() == 0) library->check(library->get_unique_id(&id), "naming the group of GPUs");
   });

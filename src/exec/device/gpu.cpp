@@ -8,7 +8,7 @@
 namespace hearth::exec {
 
 Gpu::Gpu(const GpuWish& wish)
-    : device_(choose_gpu(wish.device, gpu::list_devices(), gpu::runtime(), wish.number)),
+    : device_(find_gpu(wish.device, wish.number)),
       reserve_bytes_(wish.reserve_bytes),
       recorder_{.when = wish.record},
       queues_{gpu::Stream(device_), gpu::Stream(device_), gpu::Stream(device_), gpu::Stream(device_)} {}

@@ -6,12 +6,13 @@
 #include <charconv>
 #include <optional>
 
+#include "backend/gpu/modules.h"
 #include "base/error.h"
 
 namespace hearth::exec {
 namespace {
 
-constexpr std::string_view kGpu = "gpu", kEmulated = "emulated";
+constexpr std::string_view kGpu = "gpu", kEmulated = "emulated", kHip = "HIP", kCuda = "CUDA";
 
 /// What stands after "gpu:" or "emulated:"; empty after the word alone, nothing for other words.
 std::optional<std::string_view> selector_of(std::string_view device) {
@@ -58,33 +59,29 @@ std::string described(std::span<const gpu::DeviceInfo> gpus) {
   return text;
 }
 
-[[noreturn]] void refuse_backend(const std::string& device, const gpu::Runtime& runtime) {
-  if (runtime.name == kEmulated) {
+[[noreturn]] void refuse_absence(const std::string& device, std::span<const gpu::Runtime> runtimes) {
+  if (runtimes.empty()) {
     user_error(
         "expected a Hearth built for GPUs for device={}, got one that has emulated GPUs alone; try "
         "tools/build --gpu hip for AMD's, --gpu cuda for NVIDIA's, or device=emulated",
         device);
   }
-  user_error(
-      "expected a Hearth built without GPUs for device={}, got one for {}; try device=gpu, or tools/build "
-      "without --gpu",
-      device, runtime.name);
-}
-
-[[noreturn]] void refuse_absence(const std::string& device, const gpu::Runtime& runtime) {
-  const std::string_view advice =
-      runtime.name == "HIP"
-          ? "look at ls -l /dev/kfd /dev/dri, and whether id names the groups render and video"
-          : "look at nvidia-smi and ls -l /dev/nvidia*";
-  user_error("expected a GPU for device={}, got none{}{}; {}; hearth env says what is missing", device,
-             runtime.fault.empty() ? "" : ": ", runtime.fault, advice);
+  std::string faults, advice;
+  for (const gpu::Runtime& runtime : runtimes) {
+    if (!runtime.fault.empty()) faults += fmt::format("{}{}", faults.empty() ? ": " : "; ", runtime.fault);
+    advice += runtime.name == kHip
+                  ? "look at ls -l /dev/kfd /dev/dri, and whether id names the groups render and video; "
+                  : "look at nvidia-smi and ls -l /dev/nvidia*; ";
+  }
+  user_error("expected a GPU for device={}, got none{}; {}hearth env says what is missing", device, faults,
+             advice);
 }
 
 /// Of those with memory of their own.
-int counted(const std::string& device, int number, std::span<const gpu::DeviceInfo> gpus) {
+size_t counted(const std::string& device, int number, std::span<const gpu::DeviceInfo> gpus) {
   int num_passed = 0;
   for (size_t i = 0; i < gpus.size(); ++i) {
-    if (!is_integrated(gpus[i]) && num_passed++ == number) return static_cast<int>(i);
+    if (!is_integrated(gpus[i]) && num_passed++ == number) return i;
   }
   if (num_passed > 0) {
     user_error("expected {} GPUs with memory of their own for device={}, got {}; try devices={}", number + 1,
@@ -96,13 +93,13 @@ int counted(const std::string& device, int number, std::span<const gpu::DeviceIn
       device, described(gpus), gpus[0].pci_address);
 }
 
-int named(const std::string& device, std::string_view selector, std::span<const gpu::DeviceInfo> gpus) {
+size_t named(const std::string& device, std::string_view selector, std::span<const gpu::DeviceInfo> gpus) {
   if (const auto number = number_of(selector)) {
-    if (*number < std::ssize(gpus)) return *number;
+    if (*number < std::ssize(gpus)) return static_cast<size_t>(*number);
   } else {
     const auto found =
         std::ranges::find_if(gpus, [&](const auto& gpu) { return has_address(gpu, selector); });
-    if (found != gpus.end()) return static_cast<int>(found - gpus.begin());
+    if (found != gpus.end()) return static_cast<size_t>(found - gpus.begin());
   }
   user_error("expected one of the GPUs here for device={}, which are {}; try device={}:{}", device,
              described(gpus), device.substr(0, device.find(':')), gpus[0].pci_address);
@@ -136,22 +133,59 @@ bool has_kernels_for(std::string_view architectures, std::string_view gpu) {
   return false;
 }
 
-int choose_gpu(const std::string& device, std::span<const gpu::DeviceInfo> gpus, const gpu::Runtime& runtime,
-               int number) {
+std::vector<gpu::DeviceInfo> list_gpus(std::string_view device) {
+  return device.starts_with(kEmulated) ? gpu::emulator().list_devices() : gpu::list_devices();
+}
+
+gpu::DeviceInfo find_gpu(const std::string& device, int number) {
+  const std::vector<gpu::DeviceInfo> gpus = list_gpus(device);
+  const std::vector<gpu::Runtime> runtimes =
+      device.starts_with(kEmulated) ? std::vector{gpu::emulator().runtime()} : gpu::runtimes();
+  return gpus[choose_gpu(device, gpus, runtimes, number)];
+}
+
+size_t choose_gpu(const std::string& device, std::span<const gpu::DeviceInfo> gpus,
+                  std::span<const gpu::Runtime> runtimes, int number) {
   HEARTH_CHECK(names_gpu(device));
-  if (device.starts_with(kEmulated) != (runtime.name == kEmulated)) refuse_backend(device, runtime);
-  if (gpus.empty()) refuse_absence(device, runtime);
+  if (gpus.empty()) refuse_absence(device, runtimes);
   const std::string_view selector = *selector_of(device);
-  const int chosen = selector.empty() ? counted(device, number, gpus) : named(device, selector, gpus);
-  const gpu::DeviceInfo& gpu = gpus[static_cast<size_t>(chosen)];
+  const size_t chosen = selector.empty() ? counted(device, number, gpus) : named(device, selector, gpus);
+  const gpu::DeviceInfo& gpu = gpus[chosen];
+  const gpu::Runtime& runtime = runtime_of(gpu, runtimes);
   if (!has_kernels_for(runtime.architectures, gpu.architecture)) {
-    user_error(
-        "expected a GPU with kernels in this Hearth ({}), got {} ({}, {}); try "
-        "HEARTH_GPU_ARCHITECTURES={} tools/build --gpu {}",
-        runtime.architectures, gpu.name, gpu.architecture, gpu.pci_address, gpu.architecture,
-        runtime.name == "HIP" ? "hip" : "cuda");
+    user_error("expected a GPU with kernels in this Hearth ({}), got {} ({}, {}); try {}",
+               runtime.architectures, gpu.name, gpu.architecture, gpu.pci_address,
+               build_command(runtime, gpu.architecture));
   }
   return chosen;
+}
+
+const gpu::Driver& driver_of(const std::string& device) {
+  if (device.starts_with(kEmulated)) return gpu::emulator();
+  if (const std::vector<gpu::DeviceInfo> gpus = gpu::list_devices(); !gpus.empty()) {
+    const std::vector<gpu::Runtime> runtimes = gpu::runtimes();
+    try {
+      return *gpus[choose_gpu(device, gpus, runtimes)].driver;
+    } catch (const UserError&) {
+      // Whoever opens the GPU says what is wrong.
+    }
+  }
+  const gpu::Driver* const own = gpu::vendor_driver();
+  return own == nullptr ? gpu::emulator() : *own;
+}
+
+const gpu::Runtime& runtime_of(const gpu::DeviceInfo& gpu, std::span<const gpu::Runtime> runtimes) {
+  const std::string_view name = gpu.architecture.starts_with("gfx")   ? kHip
+                                : gpu.architecture.starts_with("sm_") ? kCuda
+                                                                      : kEmulated;
+  const auto found = std::ranges::find(runtimes, name, &gpu::Runtime::name);
+  HEARTH_CHECK(found != runtimes.end());
+  return *found;
+}
+
+std::string build_command(const gpu::Runtime& runtime, std::string_view architecture) {
+  return fmt::format("HEARTH_GPU_ARCHITECTURES={} tools/build --gpu {}", architecture,
+                     runtime.name == kHip ? "hip" : "cuda");
 }
 
 std::string override_warning(const char* version) {

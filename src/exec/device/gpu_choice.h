@@ -3,8 +3,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "backend/gpu/device.h"
+#include "backend/gpu/driver.h"
 #include "exec/device/recorder.h"
 
 namespace hearth::exec {
@@ -29,10 +30,20 @@ bool is_integrated(const gpu::DeviceInfo& gpu);
 /// NVIDIA's on every later one.
 bool has_kernels_for(std::string_view architectures, std::string_view gpu);
 
-/// The number of the GPU that a wish's device and number stand for, of those listed. UserError where there
-/// is none, with what to look at, and where this program has no kernels for it.
-int choose_gpu(const std::string& device, std::span<const gpu::DeviceInfo> gpus, const gpu::Runtime& runtime,
-               int number = 0);
+/// The GPUs that "gpu" or "emulated" stand for. UserError where there is no emulator.
+std::vector<gpu::DeviceInfo> list_gpus(std::string_view device);
+/// Of list_gpus the one that a wish's device and number stand for. UserError where there is none, with what
+/// to look at, and where this program has no kernels for it.
+gpu::DeviceInfo find_gpu(const std::string& device, int number = 0);
+/// The same on a machine that has these: its place among them.
+size_t choose_gpu(const std::string& device, std::span<const gpu::DeviceInfo> gpus,
+                  std::span<const gpu::Runtime> runtimes, int number = 0);
+/// Whose kernels a program for that device is compiled from, be there such a GPU here or not.
+const gpu::Driver& driver_of(const std::string& device);
+/// Of the GPU, among these.
+const gpu::Runtime& runtime_of(const gpu::DeviceInfo& gpu, std::span<const gpu::Runtime> runtimes);
+/// What builds the module of a runtime for that architecture.
+std::string build_command(const gpu::Runtime& runtime, std::string_view architecture);
 
 /// What HSA_OVERRIDE_GFX_VERSION (null: not set) does to an AMD GPU, empty where it does nothing.
 std::string override_warning(const char* version);

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <optional>
 
+#include "backend/gpu/driver.h"
 #include "base/process.h"
 #include "base/version.h"
 #include "ops/matmul/matmul.h"
@@ -32,7 +33,7 @@ std::string key_of(const ir::NodeView& node) {
 std::unique_ptr<gpu::Memory> draw(gpu::Device& device, gpu::Stream& stream, const ir::Type& type,
                                   uint32_t seed) {
   auto memory = std::make_unique<gpu::Memory>(device, std::max<int64_t>(1, type.num_bytes()));
-  ops::draw_on_gpu(stream, type.dtype, memory->data(), type.shape.num_elements(), seed);
+  ops::draw_on_gpu(device, stream, type, memory->data(), seed);
   return memory;
 }
 
@@ -52,10 +53,11 @@ std::vector<float> read(gpu::Stream& stream, const std::byte* from, const ir::Ty
 }
 
 /// A matmul with what it multiplies alone, done one way.
-ir::Kernel kernel_of(const ir::NodeView& node, std::string_view way) {
+ir::Kernel kernel_of(const gpu::Driver& driver, const ir::NodeView& node, std::string_view way) {
   ir::Attrs attrs = node.attrs;
   attrs.set("way", std::string(way));
-  return ops::matmul_gpu({.attrs = attrs, .in = node.in.first(2), .out = node.out});
+  const ir::NodeView alone{.attrs = attrs, .in = node.in.first(2), .out = node.out};
+  return driver.kernel(ops::matmul.name, {&alone, 1});
 }
 
 }  // namespace
@@ -74,14 +76,16 @@ class MatmulChoice::Attempt {
   MatmulChoice& choice_;
 };
 
-MatmulChoice::MatmulChoice(int gpu, const fs::path& file, double most_seconds)
-    : gpu_(gpu), library_(gpu::runtime().library), file_(file), seconds_left_(most_seconds) {
-  const gpu::DeviceInfo info = gpu::list_devices().at(static_cast<size_t>(gpu));
-  gpu_name_ = fmt::format("{}|{}|{}|{}", info.name, info.architecture, info.driver, kVersion);
+MatmulChoice::MatmulChoice(gpu::DeviceInfo gpu, const fs::path& file, double most_seconds)
+    : gpu_(std::move(gpu)),
+      library_(gpu_.driver->runtime().library),
+      file_(file),
+      seconds_left_(most_seconds) {
+  gpu_name_ = fmt::format("{}|{}|{}|{}", gpu_.name, gpu_.architecture, gpu_.driver_version, kVersion);
   const std::string last = file_.find(library_key()).value_or("");
   if (library_.empty() || !last.starts_with(kTrialOf) || process_runs(last.substr(kTrialOf.size()))) return;
   dropped_.push_back(fmt::format("{}: it ended the program that tried it on {}; try again without {}",
-                                 library_, info.name, file.string()));
+                                 library_, gpu_.name, file.string()));
   library_.clear();
 }
 
@@ -89,10 +93,11 @@ std::string MatmulChoice::library_key() const { return gpu_name_ + "|" + library
 
 void MatmulChoice::choose(ir::Graph& graph) {
   for (ir::Node& node : graph.nodes) {
-    if (node.op->matmuls == nullptr) continue;
+    const ir::GpuKernel* const kernel = gpu_.driver->find_kernel(node.op->name);
+    if (kernel == nullptr || kernel->matmuls == nullptr) continue;
     const ir::NodeTypes types(graph, node);
     std::vector<std::string> words;
-    for (const ir::LoneNode& matmul : node.op->matmuls(types.view(node)))
+    for (const ir::LoneNode& matmul : kernel->matmuls(types.view(node)))
       words.push_back(winner(matmul.view()));
     if (std::ranges::any_of(words, [](const std::string& word) { return !word.empty(); }))
       node.attrs.set("way", fmt::format("{}", fmt::join(words, ",")));
@@ -107,7 +112,7 @@ gpu::Device& MatmulChoice::device() {
 
 /// Empty where there is nothing to choose.
 std::string MatmulChoice::winner(const ir::NodeView& node) {
-  const Ways ways = ops::matmul_ways(node, !library_.empty());
+  const Ways ways = gpu_.driver->find_kernel(ops::matmul.name)->ways(node, !library_.empty());
   if (ways.size() < 2) return "";
   const bool asks_library = ways.back() == ops::kLibraryWay;
   const std::string key = (asks_library ? library_key() : gpu_name_) + "|" + key_of(node);
@@ -146,7 +151,7 @@ gpu::Verdict MatmulChoice::autotune(const ir::NodeView& node, const Ways& ways) 
   const gpu::Memory c(device, std::max<int64_t>(1, out.num_bytes()));
   std::vector<gpu::Candidate> candidates;
   for (const std::string_view way : ways) {
-    const ir::Kernel kernel = kernel_of(node, way);
+    const ir::Kernel kernel = kernel_of(*gpu_.driver, node, way);
     candidates.push_back({.name = std::string(way),
                           .workspace_bytes = kernel.workspace_bytes,
                           .run = [&, run = kernel.run](gpu::Stream& queue, std::byte* workspace) {

@@ -19,9 +19,10 @@ namespace hearth::exec {
 class MatmulChoice {
  public:
   /// `file` empty: nothing is remembered beyond this object. All measuring together ends after so long.
-  MatmulChoice(int gpu, const fs::path& file, double most_seconds = 60);
+  MatmulChoice(gpu::DeviceInfo gpu, const fs::path& file, double most_seconds = 60);
 
-  /// Writes the choice into the nodes that have OpDef::matmuls, as the attribute `way`. Throws DeviceError.
+  /// Writes the choice into the nodes that have GpuKernel::matmuls, as the attribute `way`. Throws
+  /// DeviceError.
   void choose(ir::Graph& graph);
   int num_autotuned() const { return num_autotuned_; }
   /// Sentences on ways that failed, gave another result or were not measured.
@@ -35,7 +36,7 @@ class MatmulChoice {
   gpu::Verdict autotune(const ir::NodeView& node, const Ways& ways);
   gpu::Device& device();
 
-  int gpu_;
+  gpu::DeviceInfo gpu_;
   std::string gpu_name_;
   std::string library_;                  ///< empty: not asked
   std::unique_ptr<gpu::Device> device_;  ///< open while a graph's matmuls are autotuned

@@ -137,7 +137,7 @@ double deadline_of(const ir::OpDef& op, const ir::NodeView& view) {
 /// The GPU while kernels are tried.
 class SelfTest::Session {
  public:
-  explicit Session(int gpu) : device_(gpu), stream_(device_) {}
+  explicit Session(const gpu::DeviceInfo& gpu) : device_(gpu), stream_(device_) {}
 
   using Outputs = std::vector<std::vector<std::byte>>;
 
@@ -161,8 +161,7 @@ class SelfTest::Session {
         in.push_back(put(ops::trial_input(trial, i)));
       } else {
         std::byte* const place = room(type.num_bytes());
-        ops::draw_on_gpu(stream_, type.dtype, place, type.shape.num_elements(), static_cast<uint32_t>(i),
-                         trial.scales[i]);
+        ops::draw_on_gpu(device_, stream_, type, place, static_cast<uint32_t>(i), trial.scales[i]);
         in.push_back(place);
       }
     }
@@ -171,7 +170,7 @@ class SelfTest::Session {
 
  private:
   Outputs run(const ir::OpDef& op, const ir::NodeView& view, const std::vector<void*>& in) {
-    const ir::Kernel kernel = op.gpu(view);
+    const ir::Kernel kernel = device_.info().driver->kernel(op.name, {&view, 1});
     std::vector<void*> out;
     for (size_t k = 0; k < view.out.size(); ++k) {
       const int written = k < op.writes.size() ? op.writes[k] : -1;
@@ -203,11 +202,10 @@ class SelfTest::Session {
   std::vector<std::unique_ptr<gpu::Memory>> memory_;
 };
 
-SelfTest::SelfTest(int gpu, Options options) : gpu_(gpu), options_(std::move(options)) {
-  if (options_.when == When::never) return;
-  info_ = gpu::list_devices().at(static_cast<size_t>(gpu));
-  if (options_.folder.empty()) return;
-  const std::string what = fmt::format("{}|{}|{}|{}|{}", info_.name, info_.architecture, info_.driver,
+SelfTest::SelfTest(gpu::DeviceInfo gpu, Options options)
+    : info_(std::move(gpu)), options_(std::move(options)) {
+  if (options_.when == When::never || options_.folder.empty()) return;
+  const std::string what = fmt::format("{}|{}|{}|{}|{}", info_.name, info_.architecture, info_.driver_version,
                                        kVersion, time_of_program());
   std::error_code refused;
   fs::create_directories(options_.folder, refused);
@@ -252,7 +250,7 @@ void SelfTest::cover(ir::Graph& graph) {
   if (options_.when == When::never) return;
   for (ir::Node& node : graph.nodes) {
     // What copies between memories needs more than a GPU's.
-    if (node.op->gpu == nullptr || node.op->transfer != ir::Transfer::none) continue;
+    if (!node.op->gpu || node.op->transfer != ir::Transfer::none) continue;
     if (cover_node(graph, node) || !node.attrs.contains(kWay)) continue;
     node.attrs.set(kWay, std::string());
     cover_node(graph, node);
@@ -323,7 +321,7 @@ SelfTest::Found SelfTest::try_node(const ir::OpDef& op, const ir::NodeView& view
 
 SelfTest::Session& SelfTest::session() {
   try {
-    if (!session_) session_ = std::make_unique<Session>(gpu_);
+    if (!session_) session_ = std::make_unique<Session>(info_);
   } catch (const gpu::DeviceError& error) {
     user_error("expected {} to answer, got '{}'; try again after restarting the machine", info_.name,
                error.what());

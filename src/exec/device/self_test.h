@@ -23,7 +23,7 @@ class SelfTest {
     When when = When::never;
     fs::path folder;  ///< of the files; empty: nothing is remembered
   };
-  SelfTest(int gpu, Options options);
+  SelfTest(gpu::DeviceInfo gpu, Options options);
   ~SelfTest();
 
   /// Tries what the graph needs and nobody has tried; a node whose way is wrong gets the usual one. UserError
@@ -52,9 +52,8 @@ class SelfTest {
   /// What a trial found wrong, or the GPU said; untried where it has too little memory.
   Found run(FunctionRef<std::string(Session&)> trial);
 
-  int gpu_;
-  Options options_;
   gpu::DeviceInfo info_;
+  Options options_;
   fs::path file_;
   std::unique_ptr<Session> session_;
   std::map<std::string, std::string> verdicts_;  ///< "right", "wrong", "trying", "untried", "open"

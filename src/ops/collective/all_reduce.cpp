@@ -2,8 +2,7 @@
 #include <array>
 #include <numeric>
 
-#include "distributed/process_group.h"
-#include "ops/collective/collective.h"
+#include "ops/collective/each_output.h"
 #include "ops/support.h"
 
 namespace hearth::ops {
@@ -20,19 +19,6 @@ Inferred infer(const NodeView& node) {
   return {.out = {node.in.begin(), node.in.end()}, .error = ""};
 }
 
-/// Hands the outputs to `collective`, which is not called where there is no other worker.
-template <typename Collective>
-Kernel each_output(const NodeView& node, Collective collective) {
-  std::vector<size_t> counts;
-  for (const Type& type : node.out) counts.push_back(static_cast<size_t>(type.shape.num_elements()));
-  return {.run = [counts, collective](const KernelArgs& args) {
-    if (args.group == nullptr) return;
-    std::array<std::span<float>, kMostPieces> pieces;
-    for (size_t k = 0; k < counts.size(); ++k) pieces[k] = {args.output<float>(k), counts[k]};
-    collective(args, std::span<const std::span<float>>(pieces).first(counts.size()));
-  }};
-}
-
 /// Of the host's memory, as one array.
 template <typename Collective>
 Kernel kernel(const NodeView& node, Collective collective) {
@@ -40,18 +26,6 @@ Kernel kernel(const NodeView& node, Collective collective) {
     args.group->in_step(pieces, [&](std::span<float> all) { collective(*args.group, all); });
   });
 }
-
-/// Of a device's memory.
-template <typename Collective>
-Kernel kernel_on_device(const NodeView& node, Collective collective) {
-  return each_output(node, [collective](const KernelArgs& args, std::span<const std::span<float>> pieces) {
-    args.group->in_step([&] {
-      for (const std::span<float> piece : pieces) collective(*args.group, piece, *args.stream);
-    });
-  });
-}
-
-int root_of(const NodeView& node) { return static_cast<int>(node.attrs.integer("root")); }
 
 Kernel all_reduce_cpu(const NodeView& node) {
   const DType wire = node.attrs.text_or("wire", "f32") == "bf16" ? DType::bf16 : DType::f32;
@@ -67,26 +41,6 @@ Kernel broadcast_cpu(const NodeView& node) {
   return kernel(node, [root = root_of(node)](ProcessGroup& group, std::span<float> all) {
     group.broadcast(std::as_writable_bytes(all), root);
   });
-}
-
-Kernel all_reduce_on_device(const NodeView& node) {
-  return kernel_on_device(node, [](ProcessGroup& group, std::span<float> piece, gpu::Stream& stream) {
-    group.all_reduce(piece.data(), std::ssize(piece), DType::f32, stream);
-  });
-}
-
-Kernel reduce_on_device(const NodeView& node) {
-  return kernel_on_device(
-      node, [root = root_of(node)](ProcessGroup& group, std::span<float> piece, gpu::Stream& stream) {
-        group.reduce(piece.data(), std::ssize(piece), DType::f32, root, stream);
-      });
-}
-
-Kernel broadcast_on_device(const NodeView& node) {
-  return kernel_on_device(
-      node, [root = root_of(node)](ProcessGroup& group, std::span<float> piece, gpu::Stream& stream) {
-        group.broadcast(piece.data(), static_cast<int64_t>(piece.size_bytes()), root, stream);
-      });
 }
 
 /// Of a worker that is alone.
@@ -111,7 +65,7 @@ const OpDef all_reduce{.name = "all_reduce",
                        .infer = infer,
                        .no_vjp_because = kNoGradient,
                        .cpu = all_reduce_cpu,
-                       .gpu = all_reduce_on_device,
+                       .gpu = true,
                        .reference = reference,
                        .writes = each_in_place(),
                        .transfer = ir::Transfer::exchange,
@@ -124,7 +78,7 @@ const OpDef reduce{.name = "reduce",
                    .infer = infer,
                    .no_vjp_because = kNoGradient,
                    .cpu = reduce_cpu,
-                   .gpu = reduce_on_device,
+                   .gpu = true,
                    .reference = reference,
                    .writes = each_in_place(),
                    .transfer = ir::Transfer::exchange,
@@ -137,7 +91,7 @@ const OpDef broadcast{.name = "broadcast",
                       .infer = infer,
                       .no_vjp_because = kNoGradient,
                       .cpu = broadcast_cpu,
-                      .gpu = broadcast_on_device,
+                      .gpu = true,
                       .reference = reference,
                       .writes = each_in_place(),
                       .transfer = ir::Transfer::exchange,

@@ -29,17 +29,6 @@ struct ConvPoolGradIn {
 };
 
 /// The matmul that one is whose kernel has one tap, stride 1 and no padding; else nothing.
-std::vector<ir::LoneNode> conv2d_matmuls(const ir::NodeView& node);
-std::vector<ir::LoneNode> conv2d_grad_input_matmuls(const ir::NodeView& node);
-std::vector<ir::LoneNode> conv2d_grad_weight_matmuls(const ir::NodeView& node);
-/// Kernels for GPUs.
-ir::Kernel conv2d_gpu(const ir::NodeView& node);
-ir::Kernel conv2d_moments_gpu(const ir::NodeView& node);
-ir::Kernel conv2d_norm_gpu(const ir::NodeView& node);
-ir::Kernel conv2d_grad_input_gpu(const ir::NodeView& node);
-ir::Kernel conv2d_grad_weight_gpu(const ir::NodeView& node);
-ir::Kernel conv2d_pool_gpu(const ir::NodeView& node);
-ir::Kernel conv2d_pool_grad_weight_gpu(const ir::NodeView& node);
 
 /// The shape of a convolution of x with w; axes must already have rank 4.
 cpu::ConvShape conv_shape(const Shape& x, const Shape& w, const ir::Attrs& attrs);

@@ -312,8 +312,6 @@ std::vector<ir::LoneNode> matmul_of(const NodeView& node, const Shape& x, const 
   return {made};
 }
 
-}  // namespace
-
 std::vector<ir::LoneNode> conv2d_matmuls(const NodeView& node) {
   return matmul_of(node, node.in_type(ConvIn::x).shape, node.in_type(ConvIn::w).shape, "");
 }
@@ -350,4 +348,12 @@ ir::Kernel conv2d_grad_weight_gpu(const NodeView& node) {
                            [&](auto x) { return weight_gradient_of<decltype(x)>(node); });
 }
 
+const GpuKernels kKernels = {
+    {.op = "conv2d", .one = conv2d_gpu, .matmuls = conv2d_matmuls},
+    {.op = "conv2d_moments", .one = conv2d_moments_gpu, .matmuls = conv2d_matmuls},
+    {.op = "conv2d_norm", .one = conv2d_norm_gpu},
+    {.op = "conv2d_grad_input", .one = conv2d_grad_input_gpu, .matmuls = conv2d_grad_input_matmuls},
+    {.op = "conv2d_grad_weight", .one = conv2d_grad_weight_gpu, .matmuls = conv2d_grad_weight_matmuls}};
+
+}  // namespace
 }  // namespace hearth::ops

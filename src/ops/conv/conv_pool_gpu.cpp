@@ -123,8 +123,6 @@ ir::Kernel make_gradient(const NodeView& node) {
           .workspace_bytes = bias_parts * shape.out_c * int64_t{sizeof(float)} + parts.workspace_bytes()};
 }
 
-}  // namespace
-
 ir::Kernel conv2d_pool_gpu(const NodeView& node) {
   return with_storage_type(node.in_type(0).dtype, [&](auto x) { return make_forward<decltype(x)>(node); });
 }
@@ -133,4 +131,8 @@ ir::Kernel conv2d_pool_grad_weight_gpu(const NodeView& node) {
                       [&](auto x, auto n) { return make_gradient<decltype(x), n>(node); });
 }
 
+const GpuKernels kKernels = {{.op = "conv2d_pool", .one = conv2d_pool_gpu},
+                             {.op = "conv2d_pool_grad_weight", .one = conv2d_pool_grad_weight_gpu}};
+
+}  // namespace
 }  // namespace hearth::ops

@@ -114,7 +114,7 @@ const OpDef bias_add{.name = "bias_add",
                        return {c.grad_out[0], emit(c, "sum_leading", {c.grad_out[0]})};
                      },
                      .cpu = bias_add_kernel,
-                     .gpu = bias_add_gpu,
+                     .gpu = true,
                      .reference =
                          [](const ReferenceArgs& args) {
                            const size_t width = args.in[1].size();
@@ -141,7 +141,7 @@ const OpDef scale_by{
       return {emit(c, "scale_by", {c.grad_out[0], c.node.inputs[1]}), emit(c, "sum_all", {product})};
     },
     .cpu = scale_by_kernel,
-    .gpu = scale_by_gpu,
+    .gpu = true,
     .reference =
         [](const ReferenceArgs& args) {
           for (size_t i = 0; i < args.in[0].size(); ++i) args.out[0][i] = args.in[0][i] * args.in[1][0];
@@ -160,7 +160,7 @@ const OpDef cast{.name = "cast",
                  .infer = infer_cast,
                  .vjp = cast_vjp,
                  .cpu = cast_kernel,
-                 .gpu = cast_gpu,
+                 .gpu = true,
                  .reference = [](const ReferenceArgs& args) { args.out[0] = args.in[0]; },
                  .samples =
                      [] {
@@ -181,7 +181,7 @@ const OpDef broadcast_scalar{
     .infer = infer_broadcast,
     .vjp = [](const VjpContext& c) -> std::vector<ValueId> { return {emit(c, "sum_all", {c.grad_out[0]})}; },
     .cpu = broadcast_kernel,
-    .gpu = broadcast_scalar_gpu,
+    .gpu = true,
     .reference =
         [](const ReferenceArgs& args) { std::fill(args.out[0].begin(), args.out[0].end(), args.in[0][0]); },
     .samples =

@@ -232,7 +232,7 @@ std::array<OpDef, sizeof...(index)> make_defs(std::index_sequence<index...>) {
         .vjp = row.vjp,
         .no_vjp_because = row.vjp == nullptr ? "it is itself part of a gradient, or a step function" : "",
         .cpu = row.cpu,
-        .gpu = formula_gpu_kernels()[row.formula],
+        .gpu = true,
         .reference = row.reference,
         .cost = [](const NodeView& node) { return cost_per_element(node, 1); },
         .may_work_in_place = true,
@@ -247,6 +247,15 @@ std::array<OpDef, sizeof...(index)> make_defs(std::index_sequence<index...>) {
 std::span<const OpDef> elementwise_ops() {
   static const std::array<OpDef, kRows.size()> defs = make_defs(std::make_index_sequence<kRows.size()>());
   return defs;
+}
+
+std::span<const std::string_view, Formulas::kCount> formula_names() {
+  static const std::array<std::string_view, Formulas::kCount> names = [] {
+    std::array<std::string_view, Formulas::kCount> all;
+    for (const Row& row : kRows) all[row.formula] = row.name;
+    return all;
+  }();
+  return names;
 }
 
 const OpDef& elementwise_op(std::string_view name) {

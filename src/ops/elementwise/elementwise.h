@@ -19,11 +19,5 @@ extern const ir::OpDef scale_by;
 extern const ir::OpDef cast;
 extern const ir::OpDef broadcast_scalar;
 extern const ir::OpDef fused_elementwise;
-/// Kernels for GPUs.
-ir::Kernel bias_add_gpu(const ir::NodeView& node);
-ir::Kernel scale_by_gpu(const ir::NodeView& node);
-ir::Kernel cast_gpu(const ir::NodeView& node);
-ir::Kernel broadcast_scalar_gpu(const ir::NodeView& node);
-ir::Kernel fused_elementwise_gpu(const ir::NodeView& node);
 
 }  // namespace hearth::ops

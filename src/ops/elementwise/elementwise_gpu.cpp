@@ -71,16 +71,11 @@ ir::Kernel make(const NodeView& node) {
 }
 
 template <class... F>
-constexpr std::array<ir::Kernel (*)(const NodeView&), sizeof...(F)> kernels_of(FormulaList<F...>) {
-  return {make<F>...};
+GpuKernels kernels_of(FormulaList<F...>) {
+  size_t i = 0;
+  return {{.op = formula_names()[i++], .one = make<F>}...};
 }
-
-}  // namespace
-
-const std::array<ir::Kernel (*)(const NodeView&), Formulas::kCount>& formula_gpu_kernels() {
-  static constexpr auto kAll = kernels_of(Formulas());
-  return kAll;
-}
+const GpuKernels kFormulas = kernels_of(Formulas());
 
 ir::Kernel cast_gpu(const NodeView& node) {
   const DType from = node.in_type(0).dtype, to = node.out_type(0).dtype;
@@ -122,4 +117,10 @@ ir::Kernel broadcast_scalar_gpu(const NodeView& node) {
   return {.run = run};
 }
 
+const GpuKernels kKernels = {{.op = "cast", .one = cast_gpu},
+                             {.op = "bias_add", .one = bias_add_gpu},
+                             {.op = "scale_by", .one = scale_by_gpu},
+                             {.op = "broadcast_scalar", .one = broadcast_scalar_gpu}};
+
+}  // namespace
 }  // namespace hearth::ops

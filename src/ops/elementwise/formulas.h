@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstddef>
 #include <numbers>
+#include <span>
+#include <string_view>
 #include <type_traits>
 
 #include "ir/op_def.h"
@@ -228,8 +230,8 @@ using Formulas =
                 Relu, Tanh, Sigmoid, Silu, Gelu, Scale, AddScalar, Copy, Sign, Greater, ReluGrad, TanhGrad,
                 SigmoidGrad, SiluGrad, GeluGrad, GeluTanh, GeluTanhGrad>;
 
-/// The kernels of Formulas for GPUs, in their order.
-const std::array<ir::Kernel (*)(const ir::NodeView&), Formulas::kCount>& formula_gpu_kernels();
+/// The op of each formula, in their order.
+std::span<const std::string_view, Formulas::kCount> formula_names();
 /// The constant of a node, or 0.
 double formula_parameter(const ir::Attrs& attrs);
 

@@ -89,7 +89,7 @@ const OpDef fused_elementwise{
     .infer = infer,
     .no_vjp_because = "it is formed after the backward pass",
     .cpu = kernel,
-    .gpu = fused_elementwise_gpu,
+    .gpu = true,
     .reference = reference,
     .cost =
         [](const NodeView& node) {

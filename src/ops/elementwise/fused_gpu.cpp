@@ -60,10 +60,9 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-/// An op's formula stands where its kernel does.
 int formula_of(const ir::OpDef& op) {
-  const auto& kernels = formula_gpu_kernels();
-  return static_cast<int>(std::find(kernels.begin(), kernels.end(), op.gpu) - kernels.begin());
+  const auto names = formula_names();
+  return static_cast<int>(std::find(names.begin(), names.end(), op.name) - names.begin());
 }
 
 GpuProgram program_of(const NodeView& node) {
@@ -94,10 +93,11 @@ ir::Kernel make(const NodeView& node) {
   return {.run = run};
 }
 
-}  // namespace
-
 ir::Kernel fused_elementwise_gpu(const NodeView& node) {
   return with_storage_type(node.in_type(0).dtype, [&](auto x) { return make<decltype(x)>(node); });
 }
 
+const GpuKernels kKernels = {{.op = "fused_elementwise", .one = fused_elementwise_gpu}};
+
+}  // namespace
 }  // namespace hearth::ops

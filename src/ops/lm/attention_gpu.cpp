@@ -222,8 +222,6 @@ ir::Kernel make(const Attention& spec, bool documents) {
   return {.run = run};
 }
 
-}  // namespace
-
 ir::Kernel attention_gpu(const NodeView& node) {
   const Attention spec = attention_of(node);
   return with_storage_type(node.in_type(AttentionIn::q).dtype, [&](auto q) {
@@ -233,4 +231,7 @@ ir::Kernel attention_gpu(const NodeView& node) {
   });
 }
 
+const GpuKernels kKernels = {{.op = "attention", .one = attention_gpu}};
+
+}  // namespace
 }  // namespace hearth::ops

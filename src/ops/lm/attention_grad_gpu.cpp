@@ -389,8 +389,6 @@ ir::Kernel make(const Attention& spec, bool documents) {
   return {.run = run, .workspace_bytes = num_dots * int64_t{sizeof(float)}};
 }
 
-}  // namespace
-
 ir::Kernel attention_grad_gpu(const NodeView& node) {
   const Attention spec = attention_of(node);
   return with_storage_type(node.in_type(AttentionGradIn::q).dtype, [&](auto q) {
@@ -400,4 +398,7 @@ ir::Kernel attention_grad_gpu(const NodeView& node) {
   });
 }
 
+const GpuKernels kKernels = {{.op = "attention_grad", .one = attention_grad_gpu}};
+
+}  // namespace
 }  // namespace hearth::ops

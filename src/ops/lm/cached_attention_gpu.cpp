@@ -126,8 +126,6 @@ __global__ void __launch_bounds__(kBlockThreads) merge(float* out, Spec spec, Pa
   }
 }
 
-}  // namespace
-
 ir::Kernel cached_attention_gpu(const NodeView& node) {
   const auto run = [spec = spec_of(node)](const KernelArgs& args) {
     void* stream = args.stream->handle();
@@ -146,4 +144,7 @@ ir::Kernel cached_attention_gpu(const NodeView& node) {
   return {.run = run, .workspace_bytes = Parts::num_bytes(spec_of(node))};
 }
 
+const GpuKernels kKernels = {{.op = "cached_attention", .one = cached_attention_gpu}};
+
+}  // namespace
 }  // namespace hearth::ops

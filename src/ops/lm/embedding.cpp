@@ -132,7 +132,7 @@ const OpDef embedding{.name = "embedding",
                       .infer = infer,
                       .vjp = vjp,
                       .cpu = kernel,
-                      .gpu = embedding_gpu,
+                      .gpu = true,
                       .reference = reference,
                       .cost =
                           [](const NodeView& node) {
@@ -147,7 +147,7 @@ const OpDef embedding_grad{.name = "embedding_grad",
                            .infer = infer_grad,
                            .no_vjp_because = kNoSecondDerivatives,
                            .cpu = grad_kernel,
-                           .gpu = embedding_grad_gpu,
+                           .gpu = true,
                            .reference = grad_reference,
                            .cost =
                                [](const NodeView& node) {

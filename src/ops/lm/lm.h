@@ -66,17 +66,4 @@ struct CachedAttentionIn {
   enum : size_t { q, k, v, keys, values, positions };
 };
 
-/// Kernels for GPUs; that of glu is glu_grad's too.
-ir::Kernel embedding_gpu(const ir::NodeView& node);
-ir::Kernel embedding_grad_gpu(const ir::NodeView& node);
-ir::Kernel rope_gpu(const ir::NodeView& node);
-ir::Kernel attention_gpu(const ir::NodeView& node);
-ir::Kernel attention_grad_gpu(const ir::NodeView& node);
-ir::Kernel glu_gpu(const ir::NodeView& node);
-ir::Kernel rope_table_gpu(const ir::NodeView& node);
-ir::Kernel top_k_mask_gpu(const ir::NodeView& node);
-ir::Kernel scale_rows_gpu(const ir::NodeView& node);
-ir::Kernel row_dot_gpu(const ir::NodeView& node);
-ir::Kernel cached_attention_gpu(const ir::NodeView& node);
-
 }  // namespace hearth::ops

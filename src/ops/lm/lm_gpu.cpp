@@ -149,8 +149,6 @@ ir::Kernel make_glu(const NodeView& node) {
   return {.run = run};
 }
 
-}  // namespace
-
 ir::Kernel embedding_gpu(const NodeView& node) {
   return with_storage_type(node.in_type(1).dtype, [&](auto x) { return make_embedding<decltype(x)>(node); });
 }
@@ -165,4 +163,11 @@ ir::Kernel glu_gpu(const NodeView& node) {
   return with_storage_type(node.in_type(0).dtype, [&](auto x) { return make_glu<decltype(x)>(node); });
 }
 
+const GpuKernels kKernels = {{.op = "embedding", .one = embedding_gpu},
+                             {.op = "embedding_grad", .one = embedding_grad_gpu},
+                             {.op = "rope", .one = rope_gpu},
+                             {.op = "glu", .one = glu_gpu},
+                             {.op = "glu_grad", .one = glu_gpu}};
+
+}  // namespace
 }  // namespace hearth::ops

@@ -44,8 +44,6 @@ __global__ void __launch_bounds__(kBlockThreads)
   row[len] = static_cast<float>(scale * sin(static_cast<double>(angle)));
 }
 
-}  // namespace
-
 ir::Kernel rope_table_gpu(const NodeView& node) {
   const RopeFrequencies all(node);
   std::vector<Frequencies> pieces;
@@ -74,4 +72,7 @@ ir::Kernel rope_table_gpu(const NodeView& node) {
   return {.run = run};
 }
 
+const GpuKernels kKernels = {{.op = "rope_table", .one = rope_table_gpu}};
+
+}  // namespace
 }  // namespace hearth::ops

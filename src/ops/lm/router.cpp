@@ -143,7 +143,7 @@ const OpDef top_k_mask{.name = "top_k_mask",
                        .infer = infer_mask,
                        .vjp = [](const VjpContext&) -> std::vector<ValueId> { return {kNone}; },
                        .cpu = mask_kernel,
-                       .gpu = top_k_mask_gpu,
+                       .gpu = true,
                        .reference = mask_reference,
                        .cost =
                            [](const NodeView& node) {
@@ -160,7 +160,7 @@ const OpDef scale_rows{.name = "scale_rows",
                                  emit(c, "row_dot", {c.grad_out[0], c.node.inputs[0]})};
                        },
                        .cpu = scale_rows_kernel,
-                       .gpu = scale_rows_gpu,
+                       .gpu = true,
                        .reference = scale_rows_reference,
                        .cost = [](const NodeView& node) { return stream_cost(node, 1); },
                        .samples = scale_rows_samples};
@@ -174,7 +174,7 @@ const OpDef row_dot{.name = "row_dot",
                               emit(c, "scale_rows", {c.node.inputs[0], c.grad_out[0]})};
                     },
                     .cpu = row_dot_kernel,
-                    .gpu = row_dot_gpu,
+                    .gpu = true,
                     .reference = row_dot_reference,
                     .cost = [](const NodeView& node) { return stream_cost(node, 2); },
                     .samples = row_dot_samples};

@@ -75,8 +75,6 @@ ir::Kernel make_row_dot(const Rows& rows) {
   return {.run = run};
 }
 
-}  // namespace
-
 ir::Kernel top_k_mask_gpu(const NodeView& node) {
   return with_storage_type(node.in_type(0).dtype, [&](auto x) {
     return make_mask<decltype(x)>(Rows(node), node.attrs.integer("count"));
@@ -91,4 +89,9 @@ ir::Kernel row_dot_gpu(const NodeView& node) {
                            [&](auto x) { return make_row_dot<decltype(x)>(Rows(node)); });
 }
 
+const GpuKernels kKernels = {{.op = "top_k_mask", .one = top_k_mask_gpu},
+                             {.op = "scale_rows", .one = scale_rows_gpu},
+                             {.op = "row_dot", .one = row_dot_gpu}};
+
+}  // namespace
 }  // namespace hearth::ops

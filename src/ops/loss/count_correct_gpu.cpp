@@ -55,10 +55,11 @@ ir::Kernel make(const NodeView& node) {
   return {.run = run};
 }
 
-}  // namespace
-
 ir::Kernel count_correct_gpu(const NodeView& node) {
   return with_storage_type(node.in_type(0).dtype, [&](auto logit) { return make<decltype(logit)>(node); });
 }
 
+const GpuKernels kKernels = {{.op = "count_correct", .one = count_correct_gpu}};
+
+}  // namespace
 }  // namespace hearth::ops

@@ -28,8 +28,6 @@ DpoFormula formula_of(const NodeView& node) {
   return {.beta = node.attrs.real_or("beta", 0.1), .smoothing = node.attrs.real_or("smoothing", 0)};
 }
 
-}  // namespace
-
 ir::Kernel dpo_loss_gpu(const NodeView& node) {
   const auto run = [formula = formula_of(node),
                     pairs = node.in_type(0).shape[0] / 2](const KernelArgs& args) {
@@ -48,4 +46,8 @@ ir::Kernel dpo_loss_grad_gpu(const NodeView& node) {
   return {.run = run};
 }
 
+const GpuKernels kKernels = {{.op = "dpo_loss", .one = dpo_loss_gpu},
+                             {.op = "dpo_loss_grad", .one = dpo_loss_grad_gpu}};
+
+}  // namespace
 }  // namespace hearth::ops

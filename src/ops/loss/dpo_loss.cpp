@@ -97,7 +97,7 @@ const OpDef dpo_loss{
     .infer = infer,
     .vjp = vjp,
     .cpu = kernel,
-    .gpu = dpo_loss_gpu,
+    .gpu = true,
     .reference = reference,
     .precision = ir::Precision::full,
     .samples = samples};
@@ -108,7 +108,7 @@ const OpDef dpo_loss_grad{.name = "dpo_loss_grad",
                           .infer = infer_grad,
                           .no_vjp_because = kNoSecondDerivatives,
                           .cpu = grad_kernel,
-                          .gpu = dpo_loss_grad_gpu,
+                          .gpu = true,
                           .reference = grad_reference,
                           .precision = ir::Precision::full,
                           .samples = grad_samples};

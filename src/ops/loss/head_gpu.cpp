@@ -220,8 +220,7 @@ Arrays both_of(const KernelArgs& args) {
   return arrays;
 }
 
-}  // namespace
-
+/// Of a whole chunk of logits.
 std::vector<ir::LoneNode> head_matmuls(const ir::NodeView& node) {
   const Head head(node);
   const ir::Type x{.dtype = head.dtype, .shape = {head.chunk, head.width}};
@@ -247,4 +246,10 @@ ir::Kernel head_cross_entropy_gpu(const NodeView& node) { return make(node, loss
 ir::Kernel head_cross_entropy_grad_gpu(const NodeView& node) { return make(node, gradients_of); }
 ir::Kernel head_cross_entropy_train_gpu(const NodeView& node) { return make(node, both_of); }
 
+const GpuKernels kKernels = {
+    {.op = "head_cross_entropy", .one = head_cross_entropy_gpu, .matmuls = head_matmuls},
+    {.op = "head_cross_entropy_grad", .one = head_cross_entropy_grad_gpu, .matmuls = head_grad_matmuls},
+    {.op = "head_cross_entropy_train", .one = head_cross_entropy_train_gpu, .matmuls = head_grad_matmuls}};
+
+}  // namespace
 }  // namespace hearth::ops

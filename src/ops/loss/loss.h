@@ -11,20 +11,6 @@ extern const ir::OpDef softmax_cross_entropy_grad;
 extern const ir::OpDef softmax;
 extern const ir::OpDef softmax_grad;
 extern const ir::OpDef count_correct;
-/// Kernels for GPUs.
-ir::Kernel softmax_cross_entropy_gpu(const ir::NodeView& node);
-ir::Kernel softmax_cross_entropy_grad_gpu(const ir::NodeView& node);
-/// The matmuls of a whole chunk of logits: the logits; dx and dweight too.
-std::vector<ir::LoneNode> head_matmuls(const ir::NodeView& node);
-std::vector<ir::LoneNode> head_grad_matmuls(const ir::NodeView& node);
-ir::Kernel head_cross_entropy_gpu(const ir::NodeView& node);
-ir::Kernel head_cross_entropy_grad_gpu(const ir::NodeView& node);
-ir::Kernel head_cross_entropy_train_gpu(const ir::NodeView& node);
-ir::Kernel count_correct_gpu(const ir::NodeView& node);
-ir::Kernel softmax_gpu(const ir::NodeView& node);
-ir::Kernel softmax_grad_gpu(const ir::NodeView& node);
-ir::Kernel dpo_loss_gpu(const ir::NodeView& node);
-ir::Kernel dpo_loss_grad_gpu(const ir::NodeView& node);
 
 /// A language model's head and its cross-entropy, x [N, D] by weight [V, D]: logits exist only for `rows`
 /// tokens at a time, on GPUs for four times as many. A negative label is no label: loss, lse and gradient are

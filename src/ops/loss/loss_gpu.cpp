@@ -77,8 +77,6 @@ ir::Kernel make_gradients(const Rows& rows) {
   return {.run = run};
 }
 
-}  // namespace
-
 ir::Kernel softmax_cross_entropy_gpu(const NodeView& node) {
   return with_storage_type(node.in_type(0).dtype,
                            [&](auto logit) { return make_losses<decltype(logit)>(rows_of(node)); });
@@ -88,4 +86,8 @@ ir::Kernel softmax_cross_entropy_grad_gpu(const NodeView& node) {
                            [&](auto logit) { return make_gradients<decltype(logit)>(rows_of(node)); });
 }
 
+const GpuKernels kKernels = {{.op = "softmax_cross_entropy", .one = softmax_cross_entropy_gpu},
+                             {.op = "softmax_cross_entropy_grad", .one = softmax_cross_entropy_grad_gpu}};
+
+}  // namespace
 }  // namespace hearth::ops

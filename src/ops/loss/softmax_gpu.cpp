@@ -55,8 +55,6 @@ ir::Kernel make_softmax_grad(const Rows& rows) {
   };
   return {.run = run};
 }
-}  // namespace
-
 ir::Kernel softmax_gpu(const NodeView& node) {
   return with_storage_type(node.in_type(0).dtype,
                            [&](auto x) { return make_softmax<decltype(x)>(rows_of(node)); });
@@ -65,4 +63,8 @@ ir::Kernel softmax_grad_gpu(const NodeView& node) {
   return with_storage_type(node.in_type(0).dtype,
                            [&](auto dy) { return make_softmax_grad<decltype(dy)>(rows_of(node)); });
 }
+const GpuKernels kKernels = {{.op = "softmax", .one = softmax_gpu},
+                             {.op = "softmax_grad", .one = softmax_grad_gpu}};
+
+}  // namespace
 }  // namespace hearth::ops

@@ -1,5 +1,7 @@
 #include "ops/matmul/matmul.h"
 
+#include "ops/matmul/matmul_kernel.h"
+
 #include <memory>
 
 #include "backend/cpu/gemm.h"
@@ -147,6 +149,34 @@ std::vector<Sample> samples() {
 
 }  // namespace
 
+MatmulShape matmul_shape_of(const ir::NodeView& node) {
+  const bool transpose_a = node.attrs.integer_or("transpose_a", 0) != 0;
+  const bool transpose_b = node.attrs.integer_or("transpose_b", 0) != 0;
+  const Shape& a = node.in_type(MatmulIn::a).shape;
+  const Shape& b = node.in_type(MatmulIn::b).shape;
+  const int64_t n = b[transpose_b ? 0 : 1];
+  return {.m = static_cast<int>(a[transpose_a ? 1 : 0]),
+          .n = static_cast<int>(n),
+          .k = static_cast<int>(a[transpose_a ? 0 : 1]),
+          .a_row = transpose_a ? 1 : a[1],
+          .a_term = transpose_a ? a[1] : 1,
+          .b_term = transpose_b ? 1 : b[1],
+          .b_column = transpose_b ? b[1] : 1,
+          .c_row = n,
+          .relu = node.attrs.text_or("activation", "none") == "relu"};
+}
+
+std::string_view way_at(const ir::Attrs& attrs, size_t index) {
+  if (!attrs.contains("way")) return "";
+  std::string_view words = attrs.text("way");
+  for (; index > 0; --index) {
+    const size_t comma = words.find(',');
+    if (comma == std::string_view::npos) return "";
+    words.remove_prefix(comma + 1);
+  }
+  return words.substr(0, words.find(','));
+}
+
 const OpDef matmul{
     .name = "matmul",
     .doc =
@@ -155,13 +185,7 @@ const OpDef matmul{
     .infer = infer,
     .vjp = vjp,
     .cpu = kernel,
-    .gpu = matmul_gpu,
-    .matmuls =
-        [](const NodeView& node) {
-          return std::vector<ir::LoneNode>{{.attrs = node.attrs,
-                                            .in = {node.in.begin(), node.in.end()},
-                                            .out = {node.out.begin(), node.out.end()}}};
-        },
+    .gpu = true,
     .reference = reference,
     .cost = cost,
     .precision = ir::Precision::compute,

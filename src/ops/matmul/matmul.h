@@ -14,27 +14,17 @@ extern const ir::OpDef matmul;
 struct MatmulIn {
   enum : size_t { a, b, bias, residual };
 };
-/// Its kernel for GPUs.
-ir::Kernel matmul_gpu(const ir::NodeView& node);
 inline constexpr std::string_view kLibraryWay = "library";
-/// Word `index` of the attribute `way`: how that one of OpDef::matmuls is done. Empty: the usual way.
+/// Word `index` of the attribute `way`: how that one of GpuKernel::matmuls is done. Empty: the usual way.
 std::string_view way_at(const ir::Attrs& attrs, size_t index);
-/// Every `way` of such a node on GPUs, the usual one first and the library last, which takes no bias and no
-/// activation.
-std::vector<std::string_view> matmul_ways(const ir::NodeView& node, bool has_library);
 /// Columns of length 1 at right angles that span those of a tall matrix. A column that the ones before it
 /// span becomes one of a fixed direction.
 extern const ir::OpDef orthogonalize;
-ir::Kernel orthogonalize_gpu(const ir::NodeView& node);
 /// y = x W^T for a frozen matrix W in a few bits (ops/matmul/quantized.h), read tile by tile; back: x W.
 extern const ir::OpDef quantized_linear;
 /// The inputs of its record: the parts of int8 end with absmax, the rows' scales.
 struct QuantizedIn {
   enum : size_t { x, codes, absmax, absmax_scale, offset };
 };
-/// Its kernel for GPUs; under 16-bit x the elements of W are rounded to x's dtype. Of many rows of x W is
-/// written out first: quantized_matmuls has the matmul then, else nothing.
-std::vector<ir::LoneNode> quantized_matmuls(const ir::NodeView& node);
-ir::Kernel quantized_linear_gpu(const ir::NodeView& node);
 
 }  // namespace hearth::ops

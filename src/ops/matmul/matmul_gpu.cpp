@@ -5,23 +5,6 @@
 
 namespace hearth::ops {
 
-MatmulShape matmul_shape_of(const ir::NodeView& node) {
-  const bool transpose_a = node.attrs.integer_or("transpose_a", 0) != 0;
-  const bool transpose_b = node.attrs.integer_or("transpose_b", 0) != 0;
-  const Shape& a = node.in_type(MatmulIn::a).shape;
-  const Shape& b = node.in_type(MatmulIn::b).shape;
-  const int64_t n = b[transpose_b ? 0 : 1];
-  return {.m = static_cast<int>(a[transpose_a ? 1 : 0]),
-          .n = static_cast<int>(n),
-          .k = static_cast<int>(a[transpose_a ? 0 : 1]),
-          .a_row = transpose_a ? 1 : a[1],
-          .a_term = transpose_a ? a[1] : 1,
-          .b_term = transpose_b ? 1 : b[1],
-          .b_column = transpose_b ? b[1] : 1,
-          .c_row = n,
-          .relu = node.attrs.text_or("activation", "none") == "relu"};
-}
-
 namespace {
 
 /// How BLAS sees an array whose element (row, column) lies at row * row_stride + column * column_stride.
@@ -62,6 +45,26 @@ bool library_takes(const ir::NodeView& node) {
          gpu::blas_takes(node.in_type(MatmulIn::a).dtype, node.out_type(0).dtype);
 }
 
+/// The usual one first and the library last, which takes no bias and no activation.
+std::vector<std::string_view> matmul_ways(const ir::NodeView& node, bool has_library) {
+  const DType in = node.in_type(MatmulIn::a).dtype;
+  const MatmulWay usual = MatmulKernel::usual_way(matmul_shape_of(node), in);
+  std::vector<std::string_view> names = {name_of(usual)};
+  for (const MatmulWay way : ways_of(in)) {
+    if (way != usual) names.push_back(name_of(way));
+  }
+  if (has_library && library_takes(node)) names.push_back(kLibraryWay);
+  return names;
+}
+
+std::vector<ir::LoneNode> itself(const ir::NodeView& node) {
+  return {{.attrs = node.attrs,
+           .in = {node.in.begin(), node.in.end()},
+           .out = {node.out.begin(), node.out.end()}}};
+}
+
+const GpuKernels kKernels = {{.op = "matmul", .one = matmul_gpu, .matmuls = itself, .ways = matmul_ways}};
+
 }  // namespace
 
 ChosenMatmul::ChosenMatmul(const MatmulShape& shape, DType in, DType out, std::string_view way)
@@ -79,28 +82,6 @@ void ChosenMatmul::launch(gpu::Stream& stream, const MatmulArrays& arrays) const
   stream.multiply(
       *library_,
       {.a = arrays.b, .b = arrays.a, .c = arrays.residual, .d = arrays.c, .workspace = arrays.workspace});
-}
-
-std::string_view way_at(const ir::Attrs& attrs, size_t index) {
-  if (!attrs.contains("way")) return "";
-  std::string_view words = attrs.text("way");
-  for (; index > 0; --index) {
-    const size_t comma = words.find(',');
-    if (comma == std::string_view::npos) return "";
-    words.remove_prefix(comma + 1);
-  }
-  return words.substr(0, words.find(','));
-}
-
-std::vector<std::string_view> matmul_ways(const ir::NodeView& node, bool has_library) {
-  const DType in = node.in_type(MatmulIn::a).dtype;
-  const MatmulWay usual = MatmulKernel::usual_way(matmul_shape_of(node), in);
-  std::vector<std::string_view> names = {name_of(usual)};
-  for (const MatmulWay way : ways_of(in)) {
-    if (way != usual) names.push_back(name_of(way));
-  }
-  if (has_library && library_takes(node)) names.push_back(kLibraryWay);
-  return names;
 }
 
 ir::Kernel matmul_gpu(const ir::NodeView& node) {

@@ -24,6 +24,9 @@ struct MatmulShape {
 /// That of a matmul's node.
 MatmulShape matmul_shape_of(const ir::NodeView& node);
 
+/// The kernel of the op matmul, for other ops' kernels.
+ir::Kernel matmul_gpu(const ir::NodeView& node);
+
 /// Arrays of one run on the GPU. `residual` has c's dtype and may be c: that adds to it.
 struct MatmulArrays {
   const void* a = nullptr;

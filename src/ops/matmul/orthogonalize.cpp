@@ -98,7 +98,7 @@ const OpDef orthogonalize{
     .infer = infer,
     .no_vjp_because = "workers compress after the gradients",
     .cpu = cpu,
-    .gpu = orthogonalize_gpu,
+    .gpu = true,
     .reference = reference,
     .cost = cost,
     .precision = ir::Precision::full,

@@ -49,8 +49,6 @@ __global__ void __launch_bounds__(kBlockThreads) orthogonalize_columns(const flo
   }
 }
 
-}  // namespace
-
 ir::Kernel orthogonalize_gpu(const ir::NodeView& node) {
   const Shape shape = node.in_type(0).shape;
   return {.run = [shape](const ir::KernelArgs& args) {
@@ -59,4 +57,7 @@ ir::Kernel orthogonalize_gpu(const ir::NodeView& node) {
   }};
 }
 
+const GpuKernels kKernels = {{.op = "orthogonalize", .one = orthogonalize_gpu}};
+
+}  // namespace
 }  // namespace hearth::ops

@@ -200,8 +200,7 @@ ir::Kernel make(const NodeView& node) {
   return node.attrs.text_or("format", "") == "nf4" ? make_nf4<T>(p) : make_int8<T>(p);
 }
 
-}  // namespace
-
+/// Of many rows of x, W is written out first; under 16 bits its elements are rounded to x's dtype.
 std::vector<ir::LoneNode> quantized_matmuls(const NodeView& node) {
   const Problem p = problem_of(node);
   if (!p.is_dequantized()) return {};
@@ -214,4 +213,8 @@ ir::Kernel quantized_linear_gpu(const NodeView& node) {
                            [&](auto x) { return make<decltype(x)>(node); });
 }
 
+const GpuKernels kKernels = {
+    {.op = "quantized_linear", .one = quantized_linear_gpu, .matmuls = quantized_matmuls}};
+
+}  // namespace
 }  // namespace hearth::ops

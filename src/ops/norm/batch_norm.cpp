@@ -277,7 +277,7 @@ const OpDef batch_norm{
     .infer = infer_train,
     .vjp = vjp,
     .cpu = train_kernel,
-    .gpu = batch_norm_gpu,
+    .gpu = true,
     .reference = train_reference,
     .cost = train_cost,
     .repeat = repeat,
@@ -293,7 +293,7 @@ const OpDef batch_norm_infer{
     .infer = infer_infer,
     .no_vjp_because = "it is for evaluation; train with batch_norm",
     .cpu = infer_kernel,
-    .gpu = batch_norm_infer_gpu,
+    .gpu = true,
     .reference = infer_reference,
     .cost = infer_cost,
     .samples = infer_samples};

@@ -309,8 +309,6 @@ ir::Kernel make_grad(const NodeView& node) {
   return {.run = run, .workspace_bytes = blocks.num_parts() * rows.width * int64_t{sizeof(GradientSums)}};
 }
 
-}  // namespace
-
 ir::Kernel batch_norm_gpu(const NodeView& node) {
   return with_columns(node.in_type(0), [&](auto x, auto n) { return make_train<decltype(x), n>(node); });
 }
@@ -321,4 +319,9 @@ ir::Kernel batch_norm_grad_gpu(const NodeView& node) {
   return with_columns(node.in_type(0), [&](auto x, auto n) { return make_grad<decltype(x), n>(node); });
 }
 
+const GpuKernels kKernels = {{.op = "batch_norm", .one = batch_norm_gpu},
+                             {.op = "batch_norm_infer", .one = batch_norm_infer_gpu},
+                             {.op = "batch_norm_grad", .one = batch_norm_grad_gpu}};
+
+}  // namespace
 }  // namespace hearth::ops

@@ -244,7 +244,7 @@ const OpDef batch_norm_grad{
     .infer = infer,
     .no_vjp_because = kNoSecondDerivatives,
     .cpu = kernel,
-    .gpu = batch_norm_grad_gpu,
+    .gpu = true,
     .reference = reference,
     .cost = cost,
     .samples = samples};

@@ -15,10 +15,6 @@ ir::Type moments_type(const ir::Type& x);
 extern const ir::OpDef batch_norm;
 extern const ir::OpDef batch_norm_infer;
 extern const ir::OpDef batch_norm_grad;
-/// Kernels for GPUs.
-ir::Kernel batch_norm_gpu(const ir::NodeView& node);
-ir::Kernel batch_norm_infer_gpu(const ir::NodeView& node);
-ir::Kernel batch_norm_grad_gpu(const ir::NodeView& node);
 
 /// Root mean square normalization (arXiv 1910.07467) of each row.
 extern const ir::OpDef rms_norm;
@@ -26,10 +22,5 @@ extern const ir::OpDef rms_norm_grad;
 /// Layer normalization (arXiv 1607.06450) of each row, its bias included.
 extern const ir::OpDef layer_norm;
 extern const ir::OpDef layer_norm_grad;
-/// Kernels for GPUs.
-ir::Kernel rms_norm_gpu(const ir::NodeView& node);
-ir::Kernel rms_norm_grad_gpu(const ir::NodeView& node);
-ir::Kernel layer_norm_gpu(const ir::NodeView& node);
-ir::Kernel layer_norm_grad_gpu(const ir::NodeView& node);
 
 }  // namespace hearth::ops

@@ -156,8 +156,6 @@ ir::Kernel make_grad(const Rows& rows) {
   return {.run = run, .workspace_bytes = ((centered ? 2 : 1) * size + few) * int64_t{sizeof(float)}};
 }
 
-}  // namespace
-
 ir::Kernel rms_norm_gpu(const NodeView& node) {
   return with_storage_type(node.in_type(0).dtype,
                            [&](auto x) { return make<decltype(x), false>(rows_of(node)); });
@@ -175,4 +173,10 @@ ir::Kernel layer_norm_grad_gpu(const NodeView& node) {
                            [&](auto x) { return make_grad<decltype(x), true>(rows_of(node)); });
 }
 
+const GpuKernels kKernels = {{.op = "rms_norm", .one = rms_norm_gpu},
+                             {.op = "rms_norm_grad", .one = rms_norm_grad_gpu},
+                             {.op = "layer_norm", .one = layer_norm_gpu},
+                             {.op = "layer_norm_grad", .one = layer_norm_grad_gpu}};
+
+}  // namespace
 }  // namespace hearth::ops

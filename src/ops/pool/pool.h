@@ -13,12 +13,5 @@ extern const ir::OpDef global_avg_pool_grad;
 /// Images of another height and width, as torch's interpolate makes them without aligned corners.
 extern const ir::OpDef resize;
 extern const ir::OpDef resize_grad;
-/// Kernels for GPUs.
-ir::Kernel max_pool2d_gpu(const ir::NodeView& node);
-ir::Kernel max_pool2d_grad_gpu(const ir::NodeView& node);
-ir::Kernel global_avg_pool_gpu(const ir::NodeView& node);
-ir::Kernel global_avg_pool_grad_gpu(const ir::NodeView& node);
-ir::Kernel resize_gpu(const ir::NodeView& node);
-ir::Kernel resize_grad_gpu(const ir::NodeView& node);
 
 }  // namespace hearth::ops

@@ -195,8 +195,6 @@ ir::Kernel make_average_grad(const NodeView& node) {
   return {.run = run};
 }
 
-}  // namespace
-
 ir::Kernel max_pool2d_gpu(const NodeView& node) {
   return with_columns(node.in_type(0), [&](auto x, auto n) { return make_max<decltype(x), n>(node); });
 }
@@ -211,4 +209,10 @@ ir::Kernel global_avg_pool_grad_gpu(const NodeView& node) {
                       [&](auto dy, auto n) { return make_average_grad<decltype(dy), n>(node); });
 }
 
+const GpuKernels kKernels = {{.op = "max_pool2d", .one = max_pool2d_gpu},
+                             {.op = "max_pool2d_grad", .one = max_pool2d_grad_gpu},
+                             {.op = "global_avg_pool", .one = global_avg_pool_gpu},
+                             {.op = "global_avg_pool_grad", .one = global_avg_pool_grad_gpu}};
+
+}  // namespace
 }  // namespace hearth::ops

@@ -43,11 +43,13 @@ ir::Kernel make(const Resize& resize, DType dtype) {
   });
 }
 
-}  // namespace
-
 ir::Kernel resize_gpu(const NodeView& node) { return make(resize_of(node, false), node.in_type(0).dtype); }
 ir::Kernel resize_grad_gpu(const NodeView& node) {
   return make(resize_of(node, true), node.in_type(0).dtype);
 }
 
+const GpuKernels kKernels = {{.op = "resize", .one = resize_gpu},
+                             {.op = "resize_grad", .one = resize_grad_gpu}};
+
+}  // namespace
 }  // namespace hearth::ops

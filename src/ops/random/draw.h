@@ -6,6 +6,7 @@
 #include "backend/gpu/device.h"
 #include "base/dtype.h"
 #include "base/philox.h"
+#include "ir/value.h"
 
 namespace hearth::ops {
 
@@ -24,8 +25,8 @@ HEARTH_PHILOX inline float drawn_element(uint32_t seed, int64_t index) {
 /// What the product of two of them is like: the root of its mean square.
 inline constexpr double kDrawnProduct = 1.0 / 3;
 
-/// Queues the drawing of an array of bf16, f16 or f32, times `scale`, a power of two.
-void draw_on_gpu(gpu::Stream& stream, DType dtype, std::byte* to, int64_t count, uint32_t seed,
+/// Queues the drawing of a value of bf16, f16 or f32, times `scale`, a power of two.
+void draw_on_gpu(gpu::Device& device, gpu::Stream& stream, const ir::Type& type, std::byte* to, uint32_t seed,
                  float scale = 1);
 
 }  // namespace hearth::ops

@@ -10,15 +10,21 @@ __global__ void __launch_bounds__(kBlockThreads) draw(T* out, int64_t count, uin
     out[i] = rt::from_float<T>(scale * drawn_element(seed, i));
 }
 
-}  // namespace
-
-void draw_on_gpu(gpu::Stream& stream, DType dtype, std::byte* to, int64_t count, uint32_t seed, float scale) {
-  with_storage_type(dtype, [&](auto x) {
+/// What draw_on_gpu asks for; no op.
+ir::Kernel draw_gpu(const ir::NodeView& node) {
+  const auto seed = static_cast<uint32_t>(node.attrs.integer("seed"));
+  const auto scale = static_cast<float>(node.attrs.real("scale"));
+  return with_storage_type(node.out_type(0).dtype, [&](auto x) {
     using T = decltype(x);
-    rt::launch(draw<T>, {num_stride_blocks(count), kBlockThreads}, stream.handle(), reinterpret_cast<T*>(to),
-               count, seed, scale);
-    return ir::Kernel();
+    const int64_t count = node.out_type(0).shape.num_elements();
+    return ir::Kernel{.run = [=](const ir::KernelArgs& args) {
+      rt::launch(draw<T>, {num_stride_blocks(count), kBlockThreads}, args.stream->handle(),
+                 output_of<T>(args, 0), count, seed, scale);
+    }};
   });
 }
 
+const GpuKernels kKernels = {{.op = "draw", .one = draw_gpu}};
+
+}  // namespace
 }  // namespace hearth::ops

@@ -85,7 +85,7 @@ const OpDef dropout{
       return {emit(c, "dropout", {c.grad_out[0], c.node.inputs[1]}, c.node.attrs), kNone};
     },
     .cpu = kernel,
-    .gpu = dropout_gpu,
+    .gpu = true,
     .reference = reference,
     .cost = [](const NodeView& node) { return cost_per_element(node, 10); },
     .may_work_in_place = true,

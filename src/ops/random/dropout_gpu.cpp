@@ -34,10 +34,11 @@ ir::Kernel make(const NodeView& node) {
   return {.run = run};
 }
 
-}  // namespace
-
 ir::Kernel dropout_gpu(const NodeView& node) {
   return with_storage_type(node.in_type(0).dtype, [&](auto x) { return make<decltype(x)>(node); });
 }
 
+const GpuKernels kKernels = {{.op = "dropout", .one = dropout_gpu}};
+
+}  // namespace
 }  // namespace hearth::ops

@@ -165,7 +165,7 @@ const OpDef sum_leading{
     .infer = infer_sum_leading,
     .vjp = sum_leading_vjp,
     .cpu = sum_leading_kernel,
-    .gpu = sum_leading_gpu,
+    .gpu = true,
     .reference =
         [](const ReferenceArgs& args) {
           const size_t width = args.out[0].size();
@@ -196,7 +196,7 @@ const OpDef sum_all{
       return {emit(c, "cast", {wide}, {{"dtype", std::string(dtype_name(type.dtype))}})};
     },
     .cpu = sum_all_kernel,
-    .gpu = sum_all_gpu,
+    .gpu = true,
     .reference =
         [](const ReferenceArgs& args) {
           args.out[0][0] = 0;
@@ -221,7 +221,7 @@ const OpDef sum_squares{.name = "sum_squares",
                         .infer = infer_sum_squares,
                         .no_vjp_because = "it measures gradients",
                         .cpu = sum_squares_kernel,
-                        .gpu = sum_squares_gpu,
+                        .gpu = true,
                         .reference =
                             [](const ReferenceArgs& args) {
                               std::ranges::fill(args.out[0], 0);

@@ -13,9 +13,5 @@ extern const ir::OpDef sum_squares;
 /// Elements of sum_squares' output, and where in it the sum of each input goes.
 int64_t num_squares(const ir::NodeView& node);
 std::vector<int64_t> square_places(const ir::NodeView& node);
-/// Kernels for GPUs.
-ir::Kernel sum_leading_gpu(const ir::NodeView& node);
-ir::Kernel sum_all_gpu(const ir::NodeView& node);
-ir::Kernel sum_squares_gpu(const ir::NodeView& node);
 
 }  // namespace hearth::ops

@@ -87,8 +87,6 @@ ir::Kernel make_sum_leading(const NodeView& node) {
   return {.run = run, .workspace_bytes = parts * width * int64_t{sizeof(float)}};
 }
 
-}  // namespace
-
 ir::Kernel sum_all_gpu(const NodeView& node) {
   return with_storage_type(node.in_type(0).dtype, [&](auto x) { return make_sum<decltype(x)>(node); });
 }
@@ -129,4 +127,9 @@ ir::Kernel sum_squares_gpu(const NodeView& node) {
   return {.run = run, .workspace_bytes = workspace};
 }
 
+const GpuKernels kKernels = {{.op = "sum_all", .one = sum_all_gpu},
+                             {.op = "sum_leading", .one = sum_leading_gpu},
+                             {.op = "sum_squares", .one = sum_squares_gpu}};
+
+}  // namespace
 }  // namespace hearth::ops

@@ -121,7 +121,7 @@ const OpDef transpose{
     .infer = infer_transpose,
     .vjp = transpose_vjp,
     .cpu = transpose_kernel,
-    .gpu = transpose_gpu,
+    .gpu = true,
     .reference =
         [](const ReferenceArgs& args) {
           const Walk walk = make_walk(args.node.in[0].shape, args.node.attrs.list("perm"));

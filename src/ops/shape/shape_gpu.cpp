@@ -102,8 +102,6 @@ ir::Kernel make_columns(const Columns& columns) {
   return {.run = run};
 }
 
-}  // namespace
-
 ir::Kernel transpose_gpu(const NodeView& node) {
   return with_element(node.in_type(0).dtype,
                       [&](auto element) { return make_transpose<decltype(element)>(node); });
@@ -119,4 +117,9 @@ ir::Kernel pad_last_gpu(const NodeView& node) {
                       [&](auto element) { return make_columns<decltype(element)>(columns); });
 }
 
+const GpuKernels kKernels = {{.op = "transpose", .one = transpose_gpu},
+                             {.op = "slice_last", .one = slice_last_gpu},
+                             {.op = "pad_last", .one = pad_last_gpu}};
+
+}  // namespace
 }  // namespace hearth::ops

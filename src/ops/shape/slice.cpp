@@ -115,7 +115,7 @@ const OpDef slice_last{
     .infer = infer_slice,
     .vjp = slice_vjp,
     .cpu = slice_kernel,
-    .gpu = slice_last_gpu,
+    .gpu = true,
     .reference = slice_reference,
     .samples = [] {
       return std::vector<Sample>{
@@ -131,7 +131,7 @@ const OpDef pad_last{
     .infer = infer_pad,
     .vjp = pad_vjp,
     .cpu = pad_kernel,
-    .gpu = pad_last_gpu,
+    .gpu = true,
     .reference = pad_reference,
     .samples = [] {
       return std::vector<Sample>{

@@ -11,8 +11,4 @@ extern const ir::OpDef store;  ///< (x, weight or state on host): overwrites it 
 extern const ir::OpDef stash;  ///< (x) -> a copy on the host
 extern const ir::OpDef load;   ///< (weight or state, x on host): overwrites it with x
 
-/// For a GPU, whose copies go beside its computing; the host's side is page-locked memory.
-ir::Kernel fetch_gpu(const ir::NodeView& node);
-ir::Kernel to_host_gpu(const ir::NodeView& node);
-
 }  // namespace hearth::ops

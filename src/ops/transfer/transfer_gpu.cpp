@@ -2,7 +2,9 @@
 #include "ops/transfer/transfer.h"
 
 namespace hearth::ops {
+namespace {
 
+/// A GPU's copies go beside its computing; the host's side is page-locked memory.
 ir::Kernel fetch_gpu(const ir::NodeView& node) {
   const int64_t num_bytes = node.in_type(0).num_bytes();
   const auto run = [=](const ir::KernelArgs& args) {
@@ -19,4 +21,10 @@ ir::Kernel to_host_gpu(const ir::NodeView& node) {
   return {.run = run};
 }
 
+const GpuKernels kKernels = {{.op = "fetch", .one = fetch_gpu},
+                             {.op = "load", .one = fetch_gpu},
+                             {.op = "store", .one = to_host_gpu},
+                             {.op = "stash", .one = to_host_gpu}};
+
+}  // namespace
 }  // namespace hearth::ops

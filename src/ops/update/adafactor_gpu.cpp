@@ -225,10 +225,11 @@ ir::Kernel make(const NodeView& node) {
   return {.run = run, .workspace_bytes = Space::num_bytes(matrix)};
 }
 
-}  // namespace
-
 ir::Kernel adafactor_update_gpu(const NodeView& node) {
   return with_storage_type(node.in_type(1).dtype, [&](auto grad) { return make<decltype(grad)>(node); });
 }
 
+const GpuKernels kKernels = {{.op = "adafactor_update", .one = adafactor_update_gpu}};
+
+}  // namespace
 }  // namespace hearth::ops

@@ -253,7 +253,7 @@ const OpDef adafactor_update{
     .infer = infer,
     .no_vjp_because = kUpdateHasNoGradient,
     .cpu = cpu,
-    .gpu = adafactor_update_gpu,
+    .gpu = true,
     .reference = reference,
     .cost = [](const NodeView& node) { return stream_cost(node, 16); },
     .precision = ir::Precision::full,

@@ -99,10 +99,11 @@ ir::Kernel make(std::span<const NodeView> nodes) {
   return {.run = run};
 }
 
-}  // namespace
-
 ir::Kernel adamw8bit_update_gpu(std::span<const NodeView> nodes) {
   return with_storage_type(nodes[0].in_type(1).dtype, [&](auto grad) { return make<decltype(grad)>(nodes); });
 }
 
+const GpuKernels kKernels = {{.op = "adamw8bit_update", .many = adamw8bit_update_gpu}};
+
+}  // namespace
 }  // namespace hearth::ops

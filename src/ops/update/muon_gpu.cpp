@@ -158,10 +158,11 @@ ir::Kernel make(const NodeView& node) {
   return {.run = run, .workspace_bytes = Space::own_bytes(matrix) + matmuls.workspace_bytes()};
 }
 
-}  // namespace
-
 ir::Kernel muon_update_gpu(const NodeView& node) {
   return with_storage_type(node.in_type(1).dtype, [&](auto grad) { return make<decltype(grad)>(node); });
 }
 
+const GpuKernels kKernels = {{.op = "muon_update", .one = muon_update_gpu}};
+
+}  // namespace
 }  // namespace hearth::ops

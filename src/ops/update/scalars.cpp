@@ -109,7 +109,7 @@ const OpDef increment{.name = "increment",
                       .infer = [](const NodeView& node) { return infer_two_scalars(node, increment); },
                       .no_vjp_because = kUpdateHasNoGradient,
                       .cpu = increment_cpu,
-                      .gpu = increment_gpu,
+                      .gpu = true,
                       .reference = increment_reference,
                       .writes = {0},
                       .samples = increment_samples};
@@ -123,7 +123,7 @@ const OpDef clip_factor{
     .infer = [](const NodeView& node) { return infer_two_scalars(node, clip_factor); },
     .no_vjp_because = kUpdateHasNoGradient,
     .cpu = clip_cpu,
-    .gpu = clip_factor_gpu,
+    .gpu = true,
     .reference = clip_reference,
     .samples = clip_samples};
 
@@ -136,7 +136,7 @@ const OpDef loss_scale_update{
     .infer = infer_state,
     .no_vjp_because = kUpdateHasNoGradient,
     .cpu = loss_scale_cpu,
-    .gpu = loss_scale_update_gpu,
+    .gpu = true,
     .reference = loss_scale_reference,
     .writes = {0},
     .samples = loss_scale_samples};
@@ -148,7 +148,7 @@ const OpDef loss_scale_read{
     .infer = infer_read,
     .no_vjp_because = kUpdateHasNoGradient,
     .cpu = read_cpu,
-    .gpu = loss_scale_read_gpu,
+    .gpu = true,
     .reference = read_reference,
     .samples = read_samples};
 

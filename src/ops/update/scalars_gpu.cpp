@@ -24,8 +24,6 @@ __global__ void __launch_bounds__(rt::kWarp)
   *out = read_loss_scale(*state, *factor, inverse);
 }
 
-}  // namespace
-
 ir::Kernel increment_gpu(const NodeView& /*node*/) {
   const auto run = [](const KernelArgs& args) {
     rt::launch(increment_count, {1, 1}, args.stream->handle(), output_of<float>(args, 0),
@@ -55,4 +53,10 @@ ir::Kernel loss_scale_read_gpu(const NodeView& node) {
   return {.run = run};
 }
 
+const GpuKernels kKernels = {{.op = "increment", .one = increment_gpu},
+                             {.op = "clip_factor", .one = clip_factor_gpu},
+                             {.op = "loss_scale_update", .one = loss_scale_update_gpu},
+                             {.op = "loss_scale_read", .one = loss_scale_read_gpu}};
+
+}  // namespace
 }  // namespace hearth::ops

@@ -205,8 +205,6 @@ ir::Kernel make(std::span<const NodeView> nodes, const typename Rule::Options& o
 
 DType gradient_of(std::span<const NodeView> nodes) { return nodes[0].in_type(1).dtype; }
 
-}  // namespace
-
 ir::Kernel zero_gpu(std::span<const NodeView> nodes) {
   if (nodes[0].in_type(0).dtype == DType::f32) return make<Zero>(nodes, 0);
   std::vector<int64_t> num_bytes;
@@ -241,4 +239,13 @@ ir::Kernel ema_update_gpu(std::span<const NodeView> nodes) {
   return make<Ema>(nodes, static_cast<float>(1 - nodes[0].attrs.real("decay")));
 }
 
+const GpuKernels kKernels = {{.op = "zero", .many = zero_gpu},
+                             {.op = "accumulate", .many = accumulate_gpu},
+                             {.op = "bf16_feedback", .many = bf16_feedback_gpu},
+                             {.op = "sgd_update", .many = sgd_update_gpu},
+                             {.op = "adamw_update", .many = adamw_update_gpu},
+                             {.op = "lion_update", .many = lion_update_gpu},
+                             {.op = "ema_update", .many = ema_update_gpu}};
+
+}  // namespace
 }  // namespace hearth::ops

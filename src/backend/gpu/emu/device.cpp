@@ -5,6 +5,7 @@
 #include <map>
 #include <thread>
 
+#include "backend/gpu/driver.h"
 #include "backend/gpu/emu/blas.h"
 #include "backend/gpu/emu/checker.h"
 #include "backend/gpu/emu/library.h"
@@ -23,149 +24,172 @@ void cross_the_link(const emu::Gpu& gpu, int64_t num_bytes) {
     std::this_thread::sleep_for(std::chrono::duration<double>(static_cast<double>(num_bytes) / rate));
 }
 
-DeviceInfo info_of(size_t index) {
-  const emu::GpuSettings& settings = emu::gpus()[index];
-  return {.name = fmt::format("emulated GPU {}", index),
-          .architecture = "emu",
-          .pci_address = fmt::format("emu:{:02x}:00.0", index),
-          .driver = "emulator",
-          .memory_bytes = settings.memory_bytes,
-          .shared_bytes = emu::settings().shared_bytes,
-          .num_multiprocessors = 1};
-}
-
-}  // namespace
-
-struct Device::Parts {
-  DeviceInfo info;
-  emu::Gpu gpu;
-  std::map<std::byte*, int64_t> allocated = {};
-};
-
-struct Event::Parts {
+struct EmulatedEvent : Event::Parts {
   std::shared_ptr<emu::Mark> mark = {};
-};
 
-struct Recording::Parts {
-  std::shared_ptr<emu::Recording> recording;
-};
-
-struct Stream::Parts {
-  explicit Parts(emu::Gpu& gpu) : queue(gpu) {}
-  emu::Stream queue;
-};
-
-Runtime runtime() { return {.name = "emulated", .architectures = "emu", .library = blas_library()}; }
-
-std::vector<DeviceInfo> list_devices() {
-  std::vector<DeviceInfo> all;
-  for (size_t i = 0; i < emu::gpus().size(); ++i) all.push_back(info_of(i));
-  return all;
-}
-
-Device::Device(int index) {
-  const auto position = static_cast<size_t>(index);
-  HEARTH_CHECK(position < emu::gpus().size());
-  parts_ =
-      std::make_unique<Parts>(Parts{.info = info_of(position), .gpu = {.settings = emu::gpus()[position]}});
-}
-Device::~Device() {
-  for (const auto& [memory, bytes] : parts_->allocated) emu::release(memory);
-}
-const DeviceInfo& Device::info() const { return parts_->info; }
-int64_t Device::free_bytes() const { return parts_->gpu.settings.memory_bytes - parts_->gpu.used_bytes; }
-
-std::byte* Device::allocate(int64_t num_bytes) {
-  emu::Gpu& gpu = parts_->gpu;
-  const bool refused = gpu.num_allocations++ == gpu.settings.refused_allocation;
-  if (refused || num_bytes > free_bytes()) {
-    throw DeviceError(Kind::out_of_memory, fmt::format("{} has {} free, {} were asked for", parts_->info.name,
-                                                       human_bytes(free_bytes()), human_bytes(num_bytes)));
+  double seconds_since(const Event::Parts& earlier) const override {
+    const auto& other = static_cast<const EmulatedEvent&>(earlier);
+    return std::chrono::duration<double>(mark->passed - other.mark->passed).count();
   }
-  std::byte* memory = emu::allocate(num_bytes);
-  gpu.used_bytes += num_bytes;
-  parts_->allocated[memory] = num_bytes;
-  return memory;
-}
-void Device::release(std::byte* memory) {
-  const auto found = parts_->allocated.find(memory);
-  HEARTH_CHECK(found != parts_->allocated.end());
-  parts_->gpu.used_bytes -= found->second;
-  parts_->allocated.erase(found);
-  emu::release(memory);
-}
+};
 
-// What the emulator moves, it moves by memcpy: any memory is as good.
-HostMemory::HostMemory(Device&, int64_t num_bytes)
-    : data_(static_cast<std::byte*>(::operator new(static_cast<size_t>(num_bytes)))) {}
-HostMemory::~HostMemory() { ::operator delete(data_); }
+struct EmulatedRecording : Recording::Parts {
+  std::shared_ptr<emu::Recording> recording = {};
+};
 
-Recording::Recording(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
-Recording::~Recording() = default;
+class EmulatedStream : public Stream::Parts {
+ public:
+  explicit EmulatedStream(emu::Gpu& gpu) : gpu_(gpu), queue_(gpu) {}
+  ~EmulatedStream() override { gpu_.patience.forget(this); }
+  EmulatedStream(const EmulatedStream&) = delete;
+  EmulatedStream& operator=(const EmulatedStream&) = delete;
 
-Event::Event() : parts_(std::make_unique<Parts>()) {}
-Event::~Event() = default;
-double Event::seconds_since(const Event& earlier) const {
-  return std::chrono::duration<double>(parts_->mark->passed - earlier.parts_->mark->passed).count();
-}
+  void copy_in(std::byte* device, const void* host, int64_t num_bytes) override {
+    copy(device, host, num_bytes);
+  }
+  void copy_out(void* host, const std::byte* device, int64_t num_bytes) override {
+    copy(host, device, num_bytes);
+  }
+  void fill(std::byte* device, int value, int64_t num_bytes) override {
+    queue_.enqueue([=] { std::memset(device, value, static_cast<size_t>(num_bytes)); });
+  }
+  void call(void (*function)(void*), void* argument) override {
+    queue_.enqueue([=] { function(argument); });
+  }
+  void multiply(const BlasMatmul& matmul, const BlasArrays& arrays) override {
+    emu::multiply(queue_, matmul, arrays);
+  }
+  void record(std::unique_ptr<Event::Parts>& event) override {
+    if (!event) event = std::make_unique<EmulatedEvent>();
+    static_cast<EmulatedEvent&>(*event).mark = queue_.record();
+  }
+  void wait(const Event::Parts& event) override {
+    queue_.wait(static_cast<const EmulatedEvent&>(event).mark);
+  }
+  void start_recording() override { queue_.start_recording(); }
+  std::unique_ptr<Recording::Parts> finish_recording() override {
+    auto kept = std::make_unique<EmulatedRecording>();
+    kept->recording = queue_.finish_recording();
+    if (gpu_.settings.cannot_record) return nullptr;
+    return kept;
+  }
+  void replay(const Recording::Parts& recording) override {
+    for (const auto& call : static_cast<const EmulatedRecording&>(recording).recording->calls) call();
+  }
+  void allow(double work_seconds, double wait_seconds) override {
+    gpu_.patience.allow(this, work_seconds, wait_seconds);
+  }
+  double patience_seconds() const override { return gpu_.patience.seconds(); }
+  void synchronize(double deadline_seconds) override;
+  void* handle() override { return &queue_; }
 
-Stream::Stream(Device& device) : parts_(std::make_unique<Parts>(device.parts().gpu)) {}
-Stream::~Stream() { parts_->queue.gpu().patience.forget(this); }
+ private:
+  void copy(void* to, const void* from, int64_t num_bytes) {
+    queue_.enqueue([=, this] {
+      cross_the_link(gpu_, num_bytes);
+      std::memcpy(to, from, static_cast<size_t>(num_bytes));
+    });
+  }
 
-void Stream::copy_in(std::byte* device, const void* host, int64_t num_bytes) {
-  parts_->queue.enqueue([=, &gpu = parts_->queue.gpu()] {
-    cross_the_link(gpu, num_bytes);
-    std::memcpy(device, host, static_cast<size_t>(num_bytes));
-  });
-}
-void Stream::copy_out(void* host, const std::byte* device, int64_t num_bytes) {
-  parts_->queue.enqueue([=, &gpu = parts_->queue.gpu()] {
-    cross_the_link(gpu, num_bytes);
-    std::memcpy(host, device, static_cast<size_t>(num_bytes));
-  });
-}
-void Stream::fill(std::byte* device, int value, int64_t num_bytes) {
-  parts_->queue.enqueue([=] { std::memset(device, value, static_cast<size_t>(num_bytes)); });
-}
-void Stream::call(void (*function)(void*), void* argument) {
-  parts_->queue.enqueue([=] { function(argument); });
-}
-void Stream::multiply(const BlasMatmul& matmul, const BlasArrays& arrays) {
-  emu::multiply(parts_->queue, matmul, arrays);
-}
-void Stream::record(Event& event) { event.parts().mark = parts_->queue.record(); }
-void Stream::wait(const Event& event) {
-  if (event.parts().mark) parts_->queue.wait(event.parts().mark);
-}
+  emu::Gpu& gpu_;
+  emu::Stream queue_;
+};
 
-void Stream::start_recording() { parts_->queue.start_recording(); }
-std::unique_ptr<Recording> Stream::finish_recording() {
-  auto recording = parts_->queue.finish_recording();
-  if (parts_->queue.gpu().settings.cannot_record) return nullptr;
-  return std::make_unique<Recording>(
-      std::make_unique<Recording::Parts>(Recording::Parts{std::move(recording)}));
-}
-void Stream::replay(const Recording& recording) {
-  for (const auto& call : recording.parts().recording->calls) call();
-}
-
-void Stream::allow(double work_seconds, double wait_seconds) {
-  parts_->queue.gpu().patience.allow(this, work_seconds, wait_seconds);
-}
-double Stream::patience_seconds() const { return parts_->queue.gpu().patience.seconds(); }
-
-void Stream::synchronize(double deadline_seconds) {
-  emu::Gpu& gpu = parts_->queue.gpu();
+void EmulatedStream::synchronize(double deadline_seconds) {
   try {
-    parts_->queue.run_all();
+    queue_.run_all();
   } catch (const emu::Fault& fault) {
     throw DeviceError(Kind::fault, fault.what());
   }
-  if (!gpu.hangs) return gpu.patience.forget(this);
-  std::this_thread::sleep_for(std::chrono::duration<double>(deadline_seconds * gpu.settings.hang_scale));
+  if (!gpu_.hangs) return gpu_.patience.forget(this);
+  std::this_thread::sleep_for(std::chrono::duration<double>(deadline_seconds * gpu_.settings.hang_scale));
   throw DeviceError(Kind::no_answer, fmt::format("the GPU gave no answer for {:.0f} s", deadline_seconds));
 }
-void* Stream::handle() { return &parts_->queue; }
+
+class EmulatedDevice : public Device::Parts {
+ public:
+  explicit EmulatedDevice(const DeviceInfo& info)
+      : name_(info.name), gpu_{.settings = emu::gpus().at(static_cast<size_t>(info.index))} {}
+  ~EmulatedDevice() override {
+    for (const auto& [memory, bytes] : allocated_) emu::release(memory);
+  }
+  EmulatedDevice(const EmulatedDevice&) = delete;
+  EmulatedDevice& operator=(const EmulatedDevice&) = delete;
+
+  int64_t free_bytes() const override { return gpu_.settings.memory_bytes - gpu_.used_bytes; }
+  std::byte* allocate(int64_t num_bytes) override;
+  void release(std::byte* memory) override;
+  // What the emulator moves, it moves by memcpy: any memory is as good.
+  std::byte* allocate_host(int64_t num_bytes) override {
+    return static_cast<std::byte*>(::operator new(static_cast<size_t>(num_bytes)));
+  }
+  std::unique_ptr<Stream::Parts> make_stream() override { return std::make_unique<EmulatedStream>(gpu_); }
+
+ private:
+  std::string name_;
+  emu::Gpu gpu_;
+  std::map<std::byte*, int64_t> allocated_;
+};
+
+std::byte* EmulatedDevice::allocate(int64_t num_bytes) {
+  const bool refused = gpu_.num_allocations++ == gpu_.settings.refused_allocation;
+  if (refused || num_bytes > free_bytes()) {
+    throw DeviceError(Kind::out_of_memory, fmt::format("{} has {} free, {} were asked for", name_,
+                                                       human_bytes(free_bytes()), human_bytes(num_bytes)));
+  }
+  std::byte* memory = emu::allocate(num_bytes);
+  gpu_.used_bytes += num_bytes;
+  allocated_[memory] = num_bytes;
+  return memory;
+}
+void EmulatedDevice::release(std::byte* memory) {
+  const auto found = allocated_.find(memory);
+  HEARTH_CHECK(found != allocated_.end());
+  gpu_.used_bytes -= found->second;
+  allocated_.erase(found);
+  emu::release(memory);
+}
+
+class Emulator : public Driver {
+ public:
+  explicit Emulator(FindKernel find_kernel) : find_kernel_(find_kernel) {}
+
+  Runtime runtime() const override {
+    return {.name = "emulated",
+            .architectures = "emu",
+            .library = blas_library(),
+            .library_workspace_bytes = blas_workspace_bytes()};
+  }
+  std::vector<DeviceInfo> list_devices() const override {
+    std::vector<DeviceInfo> all;
+    for (size_t i = 0; i < emu::gpus().size(); ++i) {
+      all.push_back({.driver = this,
+                     .index = static_cast<int>(i),
+                     .name = fmt::format("emulated GPU {}", i),
+                     .architecture = "emu",
+                     .pci_address = fmt::format("emu:{:02x}:00.0", i),
+                     .driver_version = "emulator",
+                     .memory_bytes = emu::gpus()[i].memory_bytes,
+                     .shared_bytes = emu::settings().shared_bytes,
+                     .num_multiprocessors = 1});
+    }
+    return all;
+  }
+  std::unique_ptr<Device::Parts> open(const DeviceInfo& info) const override {
+    return std::make_unique<EmulatedDevice>(info);
+  }
+  void release_host(std::byte* memory) const override { ::operator delete(memory); }
+  const ir::GpuKernel* find_kernel(std::string_view op) const override { return find_kernel_(op); }
+
+ private:
+  FindKernel find_kernel_;
+};
+
+}  // namespace
+
+std::unique_ptr<Driver> make_driver(FindKernel find_kernel) {
+  return std::make_unique<Emulator>(find_kernel);
+}
 
 }  // namespace hearth::gpu
 

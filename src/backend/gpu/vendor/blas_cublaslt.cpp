@@ -5,10 +5,44 @@
 #include "backend/gpu/vendor/blas.h"
 #include "backend/gpu/vendor/parts.h"
 #include "base/error.h"
+#include "base/shared_library.h"
 
 namespace hearth::gpu {
 namespace vendor {
 namespace {
+
+/// What is called of it, null where it is not installed: the one of the release that the headers are of.
+struct CublasLt {
+  decltype(&cublasLtCreate) create = nullptr;
+  decltype(&cublasLtDestroy) destroy = nullptr;
+  decltype(&cublasLtGetStatusString) get_status_string = nullptr;
+  decltype(&cublasLtGetVersion) get_version = nullptr;
+  decltype(&cublasLtMatmul) matmul = nullptr;
+  decltype(&cublasLtMatmulAlgoGetHeuristic) algo_get_heuristic = nullptr;
+  decltype(&cublasLtMatmulDescInit_internal) desc_init = nullptr;
+  decltype(&cublasLtMatmulDescSetAttribute) desc_set_attribute = nullptr;
+  decltype(&cublasLtMatmulPreferenceInit_internal) preference_init = nullptr;
+  decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set_attribute = nullptr;
+  decltype(&cublasLtMatrixLayoutInit_internal) layout_init = nullptr;
+  bool is_here = false;
+
+  CublasLt() {
+    const SharedLibrary library({fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR)});
+    is_here = library.find("cublasLtCreate", create) && library.find("cublasLtDestroy", destroy) &&
+              library.find("cublasLtGetStatusString", get_status_string) &&
+              library.find("cublasLtGetVersion", get_version) && library.find("cublasLtMatmul", matmul) &&
+              library.find("cublasLtMatmulAlgoGetHeuristic", algo_get_heuristic) &&
+              library.find("cublasLtMatmulDescInit_internal", desc_init) &&
+              library.find("cublasLtMatmulDescSetAttribute", desc_set_attribute) &&
+              library.find("cublasLtMatmulPreferenceInit_internal", preference_init) &&
+              library.find("cublasLtMatmulPreferenceSetAttribute", preference_set_attribute) &&
+              library.find("cublasLtMatrixLayoutInit_internal", layout_init);
+  }
+};
+const CublasLt& cublaslt() {
+  static const CublasLt library;
+  return library;
+}
 
 /// What cuBLAS gives itself on Hopper; older GPUs do with less.
 constexpr uint64_t kWorkspaceBytes = uint64_t{32} << 20;
@@ -25,7 +59,7 @@ void check(cublasStatus_t status, std::string_view doing) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
   throw DeviceError(
       status == CUBLAS_STATUS_ALLOC_FAILED ? DeviceError::Kind::out_of_memory : DeviceError::Kind::fault,
-      fmt::format("{} failed: {}", doing, cublasLtGetStatusString(status)));
+      fmt::format("{} failed: {}", doing, cublaslt().get_status_string(status)));
 }
 
 cudaDataType_t datatype(DType dtype) {
@@ -35,11 +69,11 @@ cudaDataType_t datatype(DType dtype) {
 
 template <typename T>
 void set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute, T value) {
-  check(cublasLtMatmulDescSetAttribute(desc, attribute, &value, sizeof value), "describing a matmul");
+  check(cublaslt().desc_set_attribute(desc, attribute, &value, sizeof value), "describing a matmul");
 }
 template <typename T>
 void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute, T value) {
-  check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value),
+  check(cublaslt().preference_set_attribute(preference, attribute, &value, sizeof value),
         "describing a matmul");
 }
 
@@ -47,8 +81,9 @@ void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttribut
 cublasLtMatrixLayoutOpaque_t layout(DType dtype, bool transposed, int64_t rows, int64_t columns,
                                     int64_t leading) {
   cublasLtMatrixLayoutOpaque_t made;
-  check(cublasLtMatrixLayoutInit(&made, datatype(dtype), static_cast<uint64_t>(transposed ? columns : rows),
-                                 static_cast<uint64_t>(transposed ? rows : columns), leading),
+  check(cublaslt().layout_init(&made, sizeof made, datatype(dtype),
+                               static_cast<uint64_t>(transposed ? columns : rows),
+                               static_cast<uint64_t>(transposed ? rows : columns), leading),
         "describing a matmul");
   return made;
 }
@@ -56,7 +91,7 @@ cublasLtMatrixLayoutOpaque_t layout(DType dtype, bool transposed, int64_t rows, 
 /// Split sums are added in f32: in place, or in the dtype of d, they would be rounded in between.
 cublasLtMatmulPreferenceOpaque_t preference() {
   cublasLtMatmulPreferenceOpaque_t made;
-  check(cublasLtMatmulPreferenceInit(&made), "describing a matmul");
+  check(cublaslt().preference_init(&made, sizeof made), "describing a matmul");
   set<uint64_t>(&made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
   set<uint32_t>(&made, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
   for (const auto alignment :
@@ -79,13 +114,13 @@ Plan::Plan(cublasLtHandle_t handle, const BlasMatmul& p)
     : a(layout(p.in, p.transpose_a, p.m, p.k, p.leading_a)),
       b(layout(p.in, p.transpose_b, p.k, p.n, p.leading_b)),
       c(layout(p.out, false, p.m, p.n, p.leading_c)) {
-  check(cublasLtMatmulDescInit(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describing a matmul");
+  check(cublaslt().desc_init(&desc, sizeof desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describing a matmul");
   set<int32_t>(&desc, CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   set<int32_t>(&desc, CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   cublasLtMatmulPreferenceOpaque_t wish = preference();
   cublasLtMatmulHeuristicResult_t found;
   int num_found = 0;
-  check(cublasLtMatmulAlgoGetHeuristic(handle, &desc, &a, &b, &c, &c, &wish, 1, &found, &num_found),
+  check(cublaslt().algo_get_heuristic(handle, &desc, &a, &b, &c, &c, &wish, 1, &found, &num_found),
         "choosing an algorithm of cuBLASLt");
   check(num_found == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : found.state, "choosing an algorithm of cuBLASLt");
   algorithm = found.algo;
@@ -99,13 +134,14 @@ struct Blas::Parts {
   std::map<BlasMatmul, Plan> plans;
 
   ~Parts() {
-    if (handle != nullptr && !no_answer) static_cast<void>(cublasLtDestroy(handle));
+    if (handle != nullptr && !no_answer) static_cast<void>(cublaslt().destroy(handle));
   }
 };
 
 Blas::Blas(NativeStream stream) : parts_(std::make_unique<Parts>()) {
+  if (!cublaslt().is_here) throw DeviceError(DeviceError::Kind::fault, "cuBLASLt is not installed");
   parts_->stream = stream;
-  check(cublasLtCreate(&parts_->handle), "opening cuBLASLt");
+  check(cublaslt().create(&parts_->handle), "opening cuBLASLt");
 }
 Blas::~Blas() = default;
 
@@ -115,16 +151,17 @@ void Blas::multiply(const BlasMatmul& matmul, const BlasArrays& arrays) {
   Plan& plan = found->second;
   const float one = 1, beta = arrays.c == nullptr ? 0 : 1;
   const void* c = arrays.c == nullptr ? arrays.d : arrays.c;
-  check(cublasLtMatmul(parts_->handle, &plan.desc, &one, arrays.a, &plan.a, arrays.b, &plan.b, &beta, c,
-                       &plan.c, arrays.d, &plan.c, &plan.algorithm, aligned(arrays.workspace),
-                       kWorkspaceBytes, parts_->stream),
+  check(cublaslt().matmul(parts_->handle, &plan.desc, &one, arrays.a, &plan.a, arrays.b, &plan.b, &beta, c,
+                          &plan.c, arrays.d, &plan.c, &plan.algorithm, aligned(arrays.workspace),
+                          kWorkspaceBytes, parts_->stream),
         "a matmul of cuBLASLt");
 }
 
 }  // namespace vendor
 
 std::string blas_library() {
-  const size_t version = cublasLtGetVersion();
+  if (!vendor::cublaslt().is_here) return "";
+  const size_t version = vendor::cublaslt().get_version();
   return fmt::format("cuBLASLt {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 int64_t blas_workspace_bytes() { return vendor::kWorkspaceBytes + vendor::kWorkspaceAlignment; }

@@ -1,9 +1,6 @@
-#include "backend/gpu/device.h"
-
 #include <algorithm>
 #include <cctype>
 
-#include "backend/gpu/blas.h"
 #include "backend/gpu/vendor/parts.h"
 #include "base/error.h"
 
@@ -43,13 +40,85 @@ std::string pci_address(int index) {
   return text;
 }
 
-DeviceInfo info_of(int index) {
+class VendorDevice : public Device::Parts {
+ public:
+  explicit VendorDevice(const DeviceInfo& info) : shared_{.index = info.index, .name = info.name} {
+    shared_.make_current();
+  }
+
+  int64_t free_bytes() const override {
+    shared_.make_current();
+    size_t free = 0, all = 0;
+    check(RUNTIME(MemGetInfo)(&free, &all), "asking for the GPU's free memory");
+    return static_cast<int64_t>(free);
+  }
+  std::byte* allocate(int64_t num_bytes) override {
+    shared_.make_current();
+    void* memory = nullptr;
+    check(RUNTIME(Malloc)(&memory, static_cast<size_t>(std::max<int64_t>(1, num_bytes))),
+          fmt::format("allocating {} bytes on {}", num_bytes, shared_.name));
+    return static_cast<std::byte*>(memory);
+  }
+  void release(std::byte* memory) override {
+    if (!no_answer) ignore(RUNTIME(Free)(memory));
+  }
+  std::byte* allocate_host(int64_t num_bytes) override {
+    shared_.make_current();
+    void* memory = nullptr;
+    check(vendor::allocate_host(&memory, static_cast<size_t>(std::max<int64_t>(1, num_bytes))),
+          fmt::format("allocating {} bytes of page-locked memory", num_bytes));
+    return static_cast<std::byte*>(memory);
+  }
+  std::unique_ptr<Stream::Parts> make_stream() override { return vendor::make_stream(shared_); }
+
+ private:
+  SharedParts shared_;
+};
+
+class VendorDriver : public Driver {
+ public:
+  explicit VendorDriver(FindKernel find_kernel) : find_kernel_(find_kernel) {}
+
+  Runtime runtime() const override {
+    int library = 0;
+    ignore(RUNTIME(RuntimeGetVersion)(&library));
+    const Result result = count_gpus().result;
+    return {.name = kName,
+            .version = version_text(library),
+            .architectures = HEARTH_GPU_ARCHITECTURES,
+            .library = blas_library(),
+            .library_workspace_bytes = blas_workspace_bytes(),
+            .fault = result == RUNTIME(Success) ? "" : text_of(result)};
+  }
+  std::vector<DeviceInfo> list_devices() const override {
+    const int count = count_gpus().gpus;
+    std::vector<DeviceInfo> all;
+    for (int index = 0; index < count; ++index) all.push_back(info_of(index));
+    return all;
+  }
+  std::unique_ptr<Device::Parts> open(const DeviceInfo& info) const override {
+    return std::make_unique<VendorDevice>(info);
+  }
+  void release_host(std::byte* memory) const override {
+    if (!no_answer) ignore(vendor::release_host(memory));
+  }
+  const ir::GpuKernel* find_kernel(std::string_view op) const override { return find_kernel_(op); }
+
+ private:
+  DeviceInfo info_of(int index) const;
+
+  FindKernel find_kernel_;
+};
+
+DeviceInfo VendorDriver::info_of(int index) const {
   Properties gpu;
   check(RUNTIME(GetDeviceProperties)(&gpu, index), "asking for the GPU's properties");
-  return {.name = gpu.name,
+  return {.driver = this,
+          .index = index,
+          .name = gpu.name,
           .architecture = architecture(gpu),
           .pci_address = pci_address(index),
-          .driver = driver_version(),
+          .driver_version = driver_version(),
           .memory_bytes = static_cast<int64_t>(gpu.totalGlobalMem),
           .shared_bytes = static_cast<int64_t>(most_shared_bytes(gpu)),
           .num_multiprocessors = gpu.multiProcessorCount,
@@ -66,60 +135,8 @@ void fail(Result result, std::string_view doing) {
 
 }  // namespace vendor
 
-using namespace vendor;
-
-Runtime runtime() {
-  int library = 0;
-  ignore(RUNTIME(RuntimeGetVersion)(&library));
-  const Result result = count_gpus().result;
-  return {.name = kName,
-          .version = version_text(library),
-          .architectures = HEARTH_GPU_ARCHITECTURES,
-          .library = blas_library(),
-          .fault = result == RUNTIME(Success) ? "" : text_of(result)};
-}
-
-std::vector<DeviceInfo> list_devices() {
-  const int count = count_gpus().gpus;
-  std::vector<DeviceInfo> all;
-  for (int index = 0; index < count; ++index) all.push_back(info_of(index));
-  return all;
-}
-
-Device::Device(int index) {
-  parts_ = std::make_unique<Parts>(Parts{.index = index, .info = info_of(index)});
-  make_current(*parts_);
-}
-Device::~Device() = default;
-const DeviceInfo& Device::info() const { return parts_->info; }
-
-int64_t Device::free_bytes() const {
-  make_current(*parts_);
-  size_t free = 0, all = 0;
-  check(RUNTIME(MemGetInfo)(&free, &all), "asking for the GPU's free memory");
-  return static_cast<int64_t>(free);
-}
-
-std::byte* Device::allocate(int64_t num_bytes) {
-  make_current(*parts_);
-  void* memory = nullptr;
-  check(RUNTIME(Malloc)(&memory, static_cast<size_t>(std::max<int64_t>(1, num_bytes))),
-        fmt::format("allocating {} bytes on {}", num_bytes, parts_->info.name));
-  return static_cast<std::byte*>(memory);
-}
-void Device::release(std::byte* memory) {
-  if (!no_answer) ignore(RUNTIME(Free)(memory));
-}
-
-HostMemory::HostMemory(Device& device, int64_t num_bytes) {
-  make_current(device.parts());
-  void* memory = nullptr;
-  check(allocate_host(&memory, static_cast<size_t>(std::max<int64_t>(1, num_bytes))),
-        fmt::format("allocating {} bytes of page-locked memory", num_bytes));
-  data_ = static_cast<std::byte*>(memory);
-}
-HostMemory::~HostMemory() {
-  if (!no_answer) ignore(release_host(data_));
+std::unique_ptr<Driver> make_driver(FindKernel find_kernel) {
+  return std::make_unique<vendor::VendorDriver>(find_kernel);
 }
 
 }  // namespace hearth::gpu

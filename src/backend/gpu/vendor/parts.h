@@ -1,23 +1,14 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <string_view>
 
-#include "backend/gpu/device.h"
+#include "backend/gpu/driver.h"
 #include "backend/gpu/patience.h"
 #include "backend/gpu/vendor/runtime.h"
 
-namespace hearth::gpu {
-
-struct Device::Parts {
-  int index = 0;
-  DeviceInfo info;
-  /// Something was asked of a stream under recording that a recording cannot keep.
-  bool broken_recording = false;
-  Patience patience = {};
-};
-
-namespace vendor {
+namespace hearth::gpu::vendor {
 
 /// A GPU gave no answer: whatever waits for it would wait for ever, the release of memory too. What this
 /// process still holds is left to its end.
@@ -28,14 +19,23 @@ inline std::atomic<bool> no_answer = false;
 inline void check(Result result, std::string_view doing) {
   if (result != RUNTIME(Success)) fail(result, doing);
 }
-/// What follows in this thread is for that GPU.
-inline void make_current(const Device::Parts& device) {
-  check(RUNTIME(SetDevice)(device.index), "choosing the GPU");
-}
 /// For destructors: nothing is left to be told.
 inline void ignore(Result result) {
   if (result != RUNTIME(Success)) static_cast<void>(RUNTIME(GetLastError)());
 }
 
-}  // namespace vendor
-}  // namespace hearth::gpu
+/// What the streams of an open GPU share.
+struct SharedParts {
+  int index = 0;
+  std::string name;
+  /// Something was asked of a stream under recording that a recording cannot keep.
+  bool broken_recording = false;
+  Patience patience = {};
+
+  /// What follows in this thread is for this GPU.
+  void make_current() const { check(RUNTIME(SetDevice)(index), "choosing the GPU"); }
+};
+
+std::unique_ptr<Stream::Parts> make_stream(SharedParts& gpu);
+
+}  // namespace hearth::gpu::vendor

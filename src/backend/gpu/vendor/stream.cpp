@@ -2,7 +2,6 @@
 #include <chrono>
 #include <thread>
 
-#include "backend/gpu/device.h"
 #include "backend/gpu/launched.h"
 #include "backend/gpu/vendor/blas.h"
 #include "backend/gpu/vendor/parts.h"
@@ -22,6 +21,176 @@ std::atomic<int> refused_launch = RUNTIME(Success);
 
 Result take_refused_launch() { return static_cast<Result>(refused_launch.exchange(RUNTIME(Success))); }
 
+struct VendorEvent : Event::Parts {
+  RUNTIME(Event_t) event = nullptr;
+  int gpu = -1;
+
+  ~VendorEvent() override { release(); }
+  void release() {
+    if (event != nullptr && !no_answer) ignore(RUNTIME(EventDestroy)(event));
+    event = nullptr;
+  }
+  double seconds_since(const Event::Parts& earlier) const override {
+    float milliseconds = 0;
+    check(RUNTIME(EventElapsedTime)(&milliseconds, static_cast<const VendorEvent&>(earlier).event, event),
+          "asking for the time between events");
+    return static_cast<double>(milliseconds) / 1e3;
+  }
+};
+
+struct VendorRecording : Recording::Parts {
+  RUNTIME(GraphExec_t) graph = nullptr;
+
+  ~VendorRecording() override {
+    if (graph != nullptr && !no_answer) ignore(RUNTIME(GraphExecDestroy)(graph));
+  }
+};
+
+class VendorStream : public Stream::Parts {
+ public:
+  explicit VendorStream(SharedParts& gpu) : gpu_(gpu) {
+    gpu_.make_current();
+    vendor::check(RUNTIME(StreamCreateWithFlags)(&stream_, RUNTIME(StreamNonBlocking)), "making a stream");
+  }
+  ~VendorStream() override {
+    blas_.reset();
+    gpu_.patience.forget(this);
+    if (!no_answer) ignore(RUNTIME(StreamDestroy)(stream_));
+  }
+  VendorStream(const VendorStream&) = delete;
+  VendorStream& operator=(const VendorStream&) = delete;
+
+  void copy_in(std::byte* device, const void* host, int64_t num_bytes) override {
+    copy(device, host, num_bytes, RUNTIME(MemcpyHostToDevice), "a copy to the GPU");
+  }
+  void copy_out(void* host, const std::byte* device, int64_t num_bytes) override {
+    copy(host, device, num_bytes, RUNTIME(MemcpyDeviceToHost), "a copy from the GPU");
+  }
+  void fill(std::byte* device, int value, int64_t num_bytes) override {
+    gpu_.make_current();
+    check(RUNTIME(MemsetAsync)(device, value, static_cast<size_t>(num_bytes), stream_), "filling memory");
+  }
+  void call(void (*function)(void*), void* argument) override {
+    gpu_.make_current();
+    check(RUNTIME(LaunchHostFunc)(stream_, function, argument), "a call of the host");
+  }
+  void multiply(const BlasMatmul& matmul, const BlasArrays& arrays) override;
+  void record(std::unique_ptr<Event::Parts>& event) override;
+  void wait(const Event::Parts& event) override {
+    gpu_.make_current();
+    check(RUNTIME(StreamWaitEvent)(stream_, static_cast<const VendorEvent&>(event).event, 0),
+          "waiting for an event");
+  }
+  void start_recording() override;
+  std::unique_ptr<Recording::Parts> finish_recording() override;
+  void replay(const Recording::Parts& recording) override {
+    gpu_.make_current();
+    vendor::check(RUNTIME(GraphLaunch)(static_cast<const VendorRecording&>(recording).graph, stream_),
+                  "repeating a recording");
+  }
+  void allow(double work_seconds, double wait_seconds) override {
+    gpu_.patience.allow(this, work_seconds, wait_seconds);
+  }
+  double patience_seconds() const override { return gpu_.patience.seconds(); }
+  void synchronize(double deadline_seconds) override;
+  void* handle() override {
+    gpu_.make_current();
+    return stream_;
+  }
+
+ private:
+  /// By its own recording, or by one of a stream that it waited for.
+  bool is_recorded() const {
+    auto status = RUNTIME(StreamCaptureStatusNone);
+    ignore(RUNTIME(StreamIsCapturing)(stream_, &status));
+    return status != RUNTIME(StreamCaptureStatusNone);
+  }
+  void check(Result result, std::string_view doing) {
+    if (result == RUNTIME(Success)) return;
+    if (!is_recorded()) fail(result, doing);
+    ignore(result);
+    gpu_.broken_recording = true;
+  }
+  void copy(void* to, const void* from, int64_t num_bytes, RUNTIME(MemcpyKind) kind, std::string_view doing) {
+    gpu_.make_current();
+    check(RUNTIME(MemcpyAsync)(to, from, static_cast<size_t>(num_bytes), kind, stream_), doing);
+  }
+
+  SharedParts& gpu_;
+  NativeStream stream_ = nullptr;
+  std::unique_ptr<Blas> blas_;  ///< opened by the first matmul
+};
+
+void VendorStream::multiply(const BlasMatmul& matmul, const BlasArrays& arrays) {
+  gpu_.make_current();
+  try {
+    if (!blas_) blas_ = std::make_unique<Blas>(stream_);
+    blas_->multiply(matmul, arrays);
+  } catch (const DeviceError&) {
+    if (!is_recorded()) throw;
+    gpu_.broken_recording = true;
+  }
+}
+
+void VendorStream::record(std::unique_ptr<Event::Parts>& event) {
+  gpu_.make_current();
+  if (!event) event = std::make_unique<VendorEvent>();
+  auto& moment = static_cast<VendorEvent&>(*event);
+  if (moment.gpu != gpu_.index) {
+    moment.release();
+    check(RUNTIME(EventCreate)(&moment.event), "making an event");
+    moment.gpu = gpu_.index;
+  }
+  check(RUNTIME(EventRecord)(moment.event, stream_), "recording an event");
+}
+
+void VendorStream::start_recording() {
+  gpu_.make_current();
+  vendor::check(RUNTIME(StreamBeginCapture)(stream_, RUNTIME(StreamCaptureModeThreadLocal)),
+                "starting to record");
+  gpu_.broken_recording = false;
+}
+
+std::unique_ptr<Recording::Parts> VendorStream::finish_recording() {
+  gpu_.make_current();
+  RUNTIME(Graph_t) graph = nullptr;
+  Result result = RUNTIME(StreamEndCapture)(stream_, &graph);
+  const Result refused = take_refused_launch();
+  if (result == RUNTIME(Success)) result = refused;
+  auto kept = std::make_unique<VendorRecording>();
+  if (result == RUNTIME(Success) && !gpu_.broken_recording)
+    result = RUNTIME(GraphInstantiateWithFlags)(&kept->graph, graph, 0);
+  ignore(result);
+  if (graph != nullptr) ignore(RUNTIME(GraphDestroy)(graph));
+  if (kept->graph == nullptr) return nullptr;
+  return kept;
+}
+
+void VendorStream::synchronize(double deadline_seconds) {
+  gpu_.make_current();
+  if (is_recorded()) {
+    gpu_.broken_recording = true;
+    return;
+  }
+  const auto deadline = steady_clock::now() + std::chrono::duration<double>(deadline_seconds);
+  auto pause = kFirstPause;
+  Result result = RUNTIME(StreamQuery)(stream_);
+  while (result == RUNTIME(ErrorNotReady)) {
+    ignore(result);
+    if (steady_clock::now() > deadline) {
+      no_answer = true;
+      throw DeviceError(DeviceError::Kind::no_answer,
+                        fmt::format("{} gave no answer for {:.0f} s", gpu_.name, deadline_seconds));
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, kLongestPause);
+    result = RUNTIME(StreamQuery)(stream_);
+  }
+  vendor::check(take_refused_launch(), "a kernel's launch");
+  vendor::check(result, "work on the GPU");
+  gpu_.patience.forget(this);
+}
+
 }  // namespace
 
 void launched(int result) {
@@ -29,171 +198,8 @@ void launched(int result) {
   if (result != none) refused_launch.compare_exchange_strong(none, result);
 }
 
-struct Event::Parts {
-  RUNTIME(Event_t) event = nullptr;
-  int gpu = -1;
-
-  void release() {
-    if (event != nullptr && !no_answer) ignore(RUNTIME(EventDestroy)(event));
-    event = nullptr;
-  }
-};
-
-struct Recording::Parts {
-  RUNTIME(GraphExec_t) graph = nullptr;
-};
-
-struct Stream::Parts {
-  Device::Parts* device = nullptr;
-  NativeStream stream = nullptr;
-  std::unique_ptr<Blas> blas = nullptr;  ///< opened by the first matmul
-
-  /// By its own recording, or by one of a stream that it waited for.
-  bool is_recorded() const {
-    auto status = RUNTIME(StreamCaptureStatusNone);
-    ignore(RUNTIME(StreamIsCapturing)(stream, &status));
-    return status != RUNTIME(StreamCaptureStatusNone);
-  }
-  void check(Result result, std::string_view doing) const {
-    if (result == RUNTIME(Success)) return;
-    if (!is_recorded()) fail(result, doing);
-    ignore(result);
-    device->broken_recording = true;
-  }
-  void copy(void* to, const void* from, int64_t num_bytes, RUNTIME(MemcpyKind) kind,
-            std::string_view doing) const {
-    make_current(*device);
-    check(RUNTIME(MemcpyAsync)(to, from, static_cast<size_t>(num_bytes), kind, stream), doing);
-  }
-};
-
-Recording::Recording(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
-Recording::~Recording() {
-  if (!no_answer) ignore(RUNTIME(GraphExecDestroy)(parts_->graph));
-}
-
-Event::Event() : parts_(std::make_unique<Parts>()) {}
-Event::~Event() { parts_->release(); }
-double Event::seconds_since(const Event& earlier) const {
-  float milliseconds = 0;
-  check(RUNTIME(EventElapsedTime)(&milliseconds, earlier.parts().event, parts_->event),
-        "asking for the time between events");
-  return static_cast<double>(milliseconds) / 1e3;
-}
-
-Stream::Stream(Device& device) : parts_(std::make_unique<Parts>(Parts{.device = &device.parts()})) {
-  make_current(*parts_->device);
-  check(RUNTIME(StreamCreateWithFlags)(&parts_->stream, RUNTIME(StreamNonBlocking)), "making a stream");
-}
-Stream::~Stream() {
-  parts_->blas.reset();
-  parts_->device->patience.forget(this);
-  if (!no_answer) ignore(RUNTIME(StreamDestroy)(parts_->stream));
-}
-
-void Stream::copy_in(std::byte* device, const void* host, int64_t num_bytes) {
-  parts_->copy(device, host, num_bytes, RUNTIME(MemcpyHostToDevice), "a copy to the GPU");
-}
-void Stream::copy_out(void* host, const std::byte* device, int64_t num_bytes) {
-  parts_->copy(host, device, num_bytes, RUNTIME(MemcpyDeviceToHost), "a copy from the GPU");
-}
-void Stream::fill(std::byte* device, int value, int64_t num_bytes) {
-  make_current(*parts_->device);
-  parts_->check(RUNTIME(MemsetAsync)(device, value, static_cast<size_t>(num_bytes), parts_->stream),
-                "filling memory");
-}
-
-void Stream::call(void (*function)(void*), void* argument) {
-  make_current(*parts_->device);
-  parts_->check(RUNTIME(LaunchHostFunc)(parts_->stream, function, argument), "a call of the host");
-}
-
-void Stream::multiply(const BlasMatmul& matmul, const BlasArrays& arrays) {
-  make_current(*parts_->device);
-  try {
-    if (!parts_->blas) parts_->blas = std::make_unique<Blas>(parts_->stream);
-    parts_->blas->multiply(matmul, arrays);
-  } catch (const DeviceError&) {
-    if (!parts_->is_recorded()) throw;
-    parts_->device->broken_recording = true;
-  }
-}
-void Stream::record(Event& event) {
-  make_current(*parts_->device);
-  Event::Parts& moment = event.parts();
-  if (moment.gpu != parts_->device->index) {
-    moment.release();
-    parts_->check(RUNTIME(EventCreate)(&moment.event), "making an event");
-    moment.gpu = parts_->device->index;
-  }
-  parts_->check(RUNTIME(EventRecord)(moment.event, parts_->stream), "recording an event");
-}
-void Stream::wait(const Event& event) {
-  if (event.parts().event == nullptr) return;
-  make_current(*parts_->device);
-  parts_->check(RUNTIME(StreamWaitEvent)(parts_->stream, event.parts().event, 0), "waiting for an event");
-}
-
-void Stream::start_recording() {
-  make_current(*parts_->device);
-  check(RUNTIME(StreamBeginCapture)(parts_->stream, RUNTIME(StreamCaptureModeThreadLocal)),
-        "starting to record");
-  parts_->device->broken_recording = false;
-}
-
-std::unique_ptr<Recording> Stream::finish_recording() {
-  make_current(*parts_->device);
-  RUNTIME(Graph_t) graph = nullptr;
-  Result result = RUNTIME(StreamEndCapture)(parts_->stream, &graph);
-  const Result refused = take_refused_launch();
-  if (result == RUNTIME(Success)) result = refused;
-  auto kept = std::make_unique<Recording::Parts>();
-  if (result == RUNTIME(Success) && !parts_->device->broken_recording)
-    result = RUNTIME(GraphInstantiateWithFlags)(&kept->graph, graph, 0);
-  ignore(result);
-  if (graph != nullptr) ignore(RUNTIME(GraphDestroy)(graph));
-  return kept->graph == nullptr ? nullptr : std::make_unique<Recording>(std::move(kept));
-}
-
-void Stream::replay(const Recording& recording) {
-  make_current(*parts_->device);
-  check(RUNTIME(GraphLaunch)(recording.parts().graph, parts_->stream), "repeating a recording");
-}
-
-void Stream::allow(double work_seconds, double wait_seconds) {
-  parts_->device->patience.allow(this, work_seconds, wait_seconds);
-}
-double Stream::patience_seconds() const { return parts_->device->patience.seconds(); }
-
-void Stream::synchronize(double deadline_seconds) {
-  make_current(*parts_->device);
-  if (parts_->is_recorded()) {
-    parts_->device->broken_recording = true;
-    return;
-  }
-  const auto deadline = steady_clock::now() + std::chrono::duration<double>(deadline_seconds);
-  auto pause = kFirstPause;
-  Result result = RUNTIME(StreamQuery)(parts_->stream);
-  while (result == RUNTIME(ErrorNotReady)) {
-    ignore(result);
-    if (steady_clock::now() > deadline) {
-      no_answer = true;
-      throw DeviceError(
-          DeviceError::Kind::no_answer,
-          fmt::format("{} gave no answer for {:.0f} s", parts_->device->info.name, deadline_seconds));
-    }
-    std::this_thread::sleep_for(pause);
-    pause = std::min(2 * pause, kLongestPause);
-    result = RUNTIME(StreamQuery)(parts_->stream);
-  }
-  vendor::check(take_refused_launch(), "a kernel's launch");
-  vendor::check(result, "work on the GPU");
-  parts_->device->patience.forget(this);
-}
-
-void* Stream::handle() {
-  make_current(*parts_->device);
-  return parts_->stream;
+std::unique_ptr<Stream::Parts> vendor::make_stream(SharedParts& gpu) {
+  return std::make_unique<VendorStream>(gpu);
 }
 
 }  // namespace hearth::gpu

@@ -1,0 +1,121 @@
+#include "backend/gpu/modules.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+
+#include "base/error.h"
+#include "base/shared_library.h"
+
+/// That of the emulator in a program which it is linked into; else null.
+extern "C" __attribute__((weak)) const hearth::gpu::Module hearth_gpu_module;
+
+namespace hearth::gpu {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What was opened, or why it was not.
+struct Opened {
+  const Driver* driver = nullptr;
+  std::string fault;
+};
+
+fs::path find_module(const std::string& name) {
+  const std::string file = "libhearth_" + name + ".so";
+  if (const char* folder = std::getenv("HEARTH_MODULES"); folder != nullptr && *folder != '\0')
+    return fs::exists(fs::path(folder) / file) ? fs::path(folder) / file : fs::path();
+  std::error_code failed;
+  const fs::path here = fs::read_symlink("/proc/self/exe", failed).parent_path();
+  for (const fs::path& folder : {here, here.parent_path() / "lib" / "hearth"}) {
+    if (fs::exists(folder / file, failed)) return folder / file;
+  }
+  return {};
+}
+
+Opened open(const fs::path& file) {
+  // NCCL's stand-in for emulated GPUs calls what the emulator offers.
+  const SharedLibrary library({file.string()}, SharedLibrary::Symbols::offered);
+  const Module* module = nullptr;
+  if (!library) return {.driver = nullptr, .fault = library.fault()};
+  if (!library.find("hearth_gpu_module", module) || module->layout != kModuleLayout)
+    return {.driver = nullptr, .fault = file.string() + " is of another build of Hearth"};
+  return {.driver = &module->driver(), .fault = ""};
+}
+
+/// The HIP runtimes that a module works with, the newest first; its symbols are looked for in what is open.
+std::vector<std::string> hip_files() {
+  const char* const told = std::getenv("ROCM_PATH");
+  const std::string rocm = told == nullptr || *told == '\0' ? "/opt/rocm" : told;
+  std::vector<std::string> files;
+  for (const char* version : {"7", "6", "5"}) {
+    const std::string file = std::string("libamdhip64.so.") + version;
+    files.push_back(file);
+    files.push_back(rocm + "/lib/" + file);
+  }
+  return files;
+}
+
+Opened open_hip(const fs::path& file) {
+  const SharedLibrary runtime(hip_files(), SharedLibrary::Symbols::offered);
+  return runtime ? open(file) : Opened{.driver = nullptr, .fault = runtime.fault()};
+}
+
+struct Vendor {
+  std::string name;  ///< of its runtime
+  Opened opened;
+};
+
+const std::vector<Vendor>& vendors() {
+  static const std::vector<Vendor> found = [] {
+    std::vector<Vendor> all;
+    if (const fs::path file = find_module("hip"); !file.empty()) all.push_back({"HIP", open_hip(file)});
+    if (const fs::path file = find_module("cuda"); !file.empty()) all.push_back({"CUDA", open(file)});
+    return all;
+  }();
+  return found;
+}
+
+Opened open_emulator() {
+  if (&hearth_gpu_module != nullptr) return {.driver = &hearth_gpu_module.driver(), .fault = ""};
+  const fs::path file = find_module("emu");
+  if (file.empty()) return {.driver = nullptr, .fault = "there is no libhearth_emu.so beside the program"};
+  return open(file);
+}
+
+}  // namespace
+
+std::vector<Runtime> runtimes() {
+  std::vector<Runtime> all;
+  for (const Vendor& vendor : vendors()) {
+    const Opened& opened = vendor.opened;
+    all.push_back(opened.driver != nullptr ? opened.driver->runtime()
+                                           : Runtime{.name = vendor.name, .fault = opened.fault});
+  }
+  return all;
+}
+
+std::vector<DeviceInfo> list_devices() {
+  std::vector<DeviceInfo> all;
+  for (const Vendor& vendor : vendors()) {
+    if (vendor.opened.driver == nullptr) continue;
+    for (DeviceInfo& gpu : vendor.opened.driver->list_devices()) all.push_back(std::move(gpu));
+  }
+  return all;
+}
+
+const Driver* vendor_driver() {
+  for (const Vendor& vendor : vendors()) {
+    if (vendor.opened.driver != nullptr) return vendor.opened.driver;
+  }
+  return nullptr;
+}
+
+const Driver& emulator() {
+  static const Opened opened = open_emulator();
+  if (opened.driver == nullptr)
+    user_error("expected the module for emulated GPUs, got none: {}", opened.fault);
+  return *opened.driver;
+}
+
+}  // namespace hearth::gpu

@@ -1,0 +1,33 @@
+// What makes kernels a module: each *_gpu.cpp adds its own to one table while the module is opened.
+#include <map>
+
+#include "backend/gpu/driver.h"
+#include "ops/gpu_support.h"
+
+namespace hearth::ops {
+namespace {
+
+std::map<std::string_view, ir::GpuKernel>& table() {
+  static std::map<std::string_view, ir::GpuKernel> all;
+  return all;
+}
+
+const ir::GpuKernel* find_kernel(std::string_view op) {
+  const auto found = table().find(op);
+  return found == table().end() ? nullptr : &found->second;
+}
+
+const gpu::Driver& driver() {
+  static const std::unique_ptr<gpu::Driver> one = gpu::make_driver(find_kernel);
+  return *one;
+}
+
+}  // namespace
+
+GpuKernels::GpuKernels(std::initializer_list<ir::GpuKernel> kernels) {
+  for (const ir::GpuKernel& kernel : kernels) table()[kernel.op] = kernel;
+}
+
+}  // namespace hearth::ops
+
+extern "C" const hearth::gpu::Module hearth_gpu_module = {hearth::gpu::kModuleLayout, hearth::ops::driver};
