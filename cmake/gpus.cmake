@@ -5,7 +5,7 @@
 # The vendors' libraries of matmuls, cuBLASLt and rocBLAS, are opened while a module runs; their headers have to be there when it
 # is built (HEARTH_CUBLAS and ROCM_PATH say where else to look), else it multiplies by its own kernels alone.
 # Defines
-#   opens_modules(TARGET)     a program that opens them: what they call of it is exported
+#   opens_modules(TARGET)     a program that opens them: what they call of it is exported; called before other libraries are linked
 #   hearth_emulator, hearth_emulated   objects of emulated GPUs and of their kernels, for tests that have them inside
 set(HEARTH_GPU "" CACHE STRING "Vendors whose GPUs get a module: cuda, hip, or cuda;hip")
 set(HEARTH_GPU_ARCHITECTURES "" CACHE STRING "GPUs that kernels are compiled for, like gfx1101 or sm_89; empty: all that are supported and that the compiler knows")
@@ -116,6 +116,12 @@ if("cuda" IN_LIST HEARTH_GPU)
   find_path(CUBLASLT_INCLUDE cublasLt.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ${HEARTH_CUBLAS} $ENV{HEARTH_CUBLAS}
             ${CMAKE_CURRENT_SOURCE_DIR}/build/cublas PATH_SUFFIXES include)
   blas_of(cuda cublaslt "${CUBLASLT_INCLUDE}")
+  # Where the system does not look for it by itself.
+  find_library(CUBLASLT cublasLt HINTS ${CUDAToolkit_LIBRARY_DIR} ${HEARTH_CUBLAS} $ENV{HEARTH_CUBLAS}
+               ${CMAKE_CURRENT_SOURCE_DIR}/build/cublas PATH_SUFFIXES lib)
+  if(CUBLASLT)
+    target_compile_definitions(hearth_module_cuda PRIVATE HEARTH_CUBLASLT="${CUBLASLT}")
+  endif()
 endif()
 
 if("hip" IN_LIST HEARTH_GPU)

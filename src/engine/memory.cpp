@@ -32,9 +32,10 @@ void Memory::open_host() {
 void Memory::open_gpu() {
   const exec::PersistentLayout& layout = *compiled_->layout;
   gpu_ = std::make_unique<exec::Gpu>(compiled_->options.gpu);
-  const int64_t needed = compiled_->gpu_bytes(), usable = gpu_->usable_bytes();
-  if (needed > usable) throw DoesNotFit(compiled_, needed, usable, gpu_->device().info().name);
   const int64_t image_bytes = passes::padded_bytes(layout.num_bytes());
+  const int64_t needed = compiled_->gpu_bytes();
+  const int64_t usable = gpu_->usable_bytes(image_bytes + compiled_->host_arena_bytes);
+  if (needed > usable) throw DoesNotFit(compiled_, needed, usable, gpu_->device().info().name);
   if (layout.device_bytes() < layout.num_bytes()) {
     pinned_ = std::make_unique<gpu::HostMemory>(gpu_->device(), image_bytes);
     std::memset(pinned_->data(), 0, static_cast<size_t>(image_bytes));

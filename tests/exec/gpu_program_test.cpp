@@ -320,6 +320,16 @@ TEST_F(GpuPrograms, OffloadedBytesAreNotOnTheGpu) {
   expect_equal(outcome(), on_processor());
 }
 
+TEST_F(GpuPrograms, AGpuThatSharesMemoryHasWhatTheProcessorHasFree) {
+  emu::gpus() = {{.memory_bytes = int64_t{1} << 50, .integrated = true}};
+  const Gpu gpu({.device = "emulated:0"});
+  EXPECT_GT(gpu.usable_bytes(0), 0);
+  EXPECT_LT(gpu.usable_bytes(0), int64_t{1} << 45);
+  EXPECT_EQ(gpu.usable_bytes(int64_t{1} << 50), 0) << "the host takes it all";
+  emu::gpus() = {{.memory_bytes = int64_t{1} << 50}};
+  EXPECT_EQ(Gpu({.device = "emulated"}).usable_bytes(int64_t{1} << 49), int64_t{1} << 50);
+}
+
 /// Looks where operands lie, and multiplies by one.
 std::vector<std::pair<const std::byte*, int64_t>> seen;
 ir::Kernel looking_kernel(const ir::NodeView& node) {

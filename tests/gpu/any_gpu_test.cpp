@@ -7,6 +7,7 @@
 #include "gpu/gpu.h"
 #include "ir/graph.h"
 #include "ops/op_list.h"
+#include "ops/random/draw.h"
 
 namespace hearth::gpu {
 namespace {
@@ -156,6 +157,21 @@ class FourQueues {
   Event begun_;
   std::array<Event, kNumNodes> done_;
 };
+
+TEST_F(AnyGpu, ComputesBesideAnEmulatedOne) {
+  Gpu gpu;
+  Device emulated(emulator().list_devices().at(0));
+  Stream stream(emulated);
+  const Memory there(emulated, 4 * int64_t{kCount});
+  const ir::Type type{.dtype = DType::f32, .shape = {int64_t{kCount}}};
+  std::vector<float> here(kCount);
+  ops::draw_on_gpu(emulated, stream, type, there.data(), 7);
+  stream.copy_out(here.data(), there.data(), 4 * int64_t{kCount});
+  auto* drawn = gpu.room<float>(kCount);
+  ops::draw_on_gpu(gpu.device(), gpu.stream(), type, reinterpret_cast<std::byte*>(drawn), 7);
+  stream.synchronize();
+  EXPECT_EQ(gpu.get(drawn, kCount), here);
+}
 
 TEST_F(AnyGpu, RepeatsALongRecordingOfFourStreams50Times) {
   Gpu gpu;

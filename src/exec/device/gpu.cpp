@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/process.h"
 #include "passes/memory/storage.h"
 
 namespace hearth::exec {
@@ -12,6 +13,12 @@ Gpu::Gpu(const GpuWish& wish)
       reserve_bytes_(wish.reserve_bytes),
       recorder_{.when = wish.record},
       queues_{gpu::Stream(device_), gpu::Stream(device_), gpu::Stream(device_), gpu::Stream(device_)} {}
+
+int64_t Gpu::usable_bytes(int64_t host_bytes) const {
+  int64_t free = device_.free_bytes();
+  if (is_integrated(device_.info())) free = std::min(free, available_memory_bytes() - host_bytes);
+  return std::max<int64_t>(0, free - reserve_bytes_);
+}
 
 void GpuRoom::Needs::cover(const Program& program) {
   arena_bytes = std::max(arena_bytes, program.arena_bytes());

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <optional>
 
 #include "backend/gpu/device.h"
@@ -44,8 +43,9 @@ class Gpu {
 
   /// Everything that allocate() takes from the GPU.
   static int64_t needed_bytes(const PersistentLayout& layout, const GpuRoom::Needs& needs);
-  /// Free, beside the reserve.
-  int64_t usable_bytes() const { return std::max<int64_t>(0, device_.free_bytes() - reserve_bytes_); }
+  /// Free, beside the reserve. A GPU that shares the processor's memory has what is free there, less the bytes
+  /// that the host is about to take.
+  int64_t usable_bytes(int64_t host_bytes) const;
   /// The layout is complete, and `image` its bytes in host memory: page-locked where the layout has something
   /// stay there. Throws DeviceError.
   void allocate(const PersistentLayout& layout, std::byte* image, const GpuRoom::Needs& needs);

@@ -4,7 +4,6 @@
 #include "ops/matmul/matmul_kernel.h"
 
 namespace hearth::ops {
-
 namespace {
 
 /// How BLAS sees an array whose element (row, column) lies at row * row_stride + column * column_stride.

@@ -171,7 +171,8 @@ class Emulator : public Driver {
                      .driver_version = "emulator",
                      .memory_bytes = emu::gpus()[i].memory_bytes,
                      .shared_bytes = emu::settings().shared_bytes,
-                     .num_multiprocessors = 1});
+                     .num_multiprocessors = 1,
+                     .integrated = emu::gpus()[i].integrated});
     }
     return all;
   }

@@ -22,14 +22,16 @@ std::string_view take_part(std::string_view& text, char separator) {
 
 [[noreturn]] void refuse(std::string_view gpu) {
   user_error(
-      "expected at most {} sizes from {} for HEARTH_EMULATED, each with link, fault, hang, refuse, lose or "
-      "broken at will, got '{}'; try HEARTH_EMULATED=20GiB,20GiB or '20GiB;link=6GB;fault=500'",
+      "expected at most {} sizes from {} for HEARTH_EMULATED, each with link, fault, hang, refuse, lose, "
+      "broken or integrated at will, got '{}'; try HEARTH_EMULATED=20GiB,20GiB or '20GiB;link=6GB;fault=500'",
       kMostGpus, human_bytes(kLeastMemory), gpu);
 }
 
-/// One of "link=6GB", "fault=500", "hang=500", "refuse=2", "lose=5", "broken=FILE"; false for what is none.
+/// One of "link=6GB", "fault=500", "hang=500", "refuse=2", "lose=5", "broken=FILE", "integrated"; false for
+/// what is none.
 bool set_trouble(GpuSettings& gpu, std::string_view trouble) {
   const std::string_view name = take_part(trouble, '=');
+  if (name == "integrated") return gpu.integrated = trouble.empty();
   if (name == "broken") {
     gpu.broken_while = trouble;
     return !trouble.empty();

@@ -26,6 +26,7 @@ struct GpuSettings {
   int64_t hanging_launch = -1;
   double hang_scale = 1;  ///< the share of its deadline that a wait for a GPU that hangs takes
   bool cannot_record = false;
+  bool integrated = false;  ///< says that it shares the processor's memory
   /// Of everything that a recording is given: missing from its replays; -1: none.
   int64_t lost_node = -1;
   /// Events tell a microsecond for each thread launched in place of the time that passed, so that which of
@@ -42,7 +43,8 @@ struct GpuSettings {
 /// of matmuls. A size may bring troubles, each after a semicolon: "20GiB;link=6GB" copies to and
 /// from the host at so many bytes per second; "fault=500" and "hang=500" are of that launch, "refuse=2" of
 /// that allocation, "lose=5" of that node of every recording, counted from 0 in every process that opens the
-/// GPU; "broken=FILE" lets every launch fail while there is such a file. UserError for what is no such list.
+/// GPU; "broken=FILE" lets every launch fail while there is such a file; "integrated" shares the processor's
+/// memory. UserError for what is no such list.
 std::vector<GpuSettings> gpus_of(std::string_view sizes);
 /// The GPUs of this process: those of the environment's HEARTH_EMULATED, or one; changed while none is open.
 std::vector<GpuSettings>& gpus();

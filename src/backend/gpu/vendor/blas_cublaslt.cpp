@@ -27,7 +27,11 @@ struct CublasLt {
   bool is_here = false;
 
   CublasLt() {
-    const SharedLibrary library({fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR)});
+    std::vector<std::string> files = {fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR)};
+#ifdef HEARTH_CUBLASLT
+    files.emplace_back(HEARTH_CUBLASLT);
+#endif
+    const SharedLibrary library(files);
     is_here = library.find("cublasLtCreate", create) && library.find("cublasLtDestroy", destroy) &&
               library.find("cublasLtGetStatusString", get_status_string) &&
               library.find("cublasLtGetVersion", get_version) && library.find("cublasLtMatmul", matmul) &&
