@@ -14,13 +14,17 @@
 /// What a module for GPUs implements. Every call throws DeviceError as device.h says.
 namespace hearth::gpu {
 
-class Driver {
+/// Something that a module made, and that stays where it was made.
+class MadeByModule {
  public:
-  Driver() = default;
-  virtual ~Driver() = default;
-  Driver(const Driver&) = delete;
-  Driver& operator=(const Driver&) = delete;
+  MadeByModule() = default;
+  virtual ~MadeByModule() = default;
+  MadeByModule(const MadeByModule&) = delete;
+  MadeByModule& operator=(const MadeByModule&) = delete;
+};
 
+class Driver : public MadeByModule {
+ public:
   virtual Runtime runtime() const = 0;
   /// Every GPU that it shows, in its order.
   virtual std::vector<DeviceInfo> list_devices() const = 0;
@@ -32,11 +36,7 @@ class Driver {
   ir::Kernel kernel(std::string_view op, std::span<const ir::NodeView> nodes) const;
 };
 
-struct Device::Parts {
-  Parts() = default;
-  virtual ~Parts() = default;
-  Parts(const Parts&) = delete;
-  Parts& operator=(const Parts&) = delete;
+struct Device::Parts : MadeByModule {
   virtual int64_t free_bytes() const = 0;
   virtual std::byte* allocate(int64_t num_bytes) = 0;
   virtual void release(std::byte* memory) = 0;
@@ -44,26 +44,13 @@ struct Device::Parts {
   virtual std::unique_ptr<Stream::Parts> make_stream() = 0;
 };
 
-struct Event::Parts {
-  Parts() = default;
-  virtual ~Parts() = default;
-  Parts(const Parts&) = delete;
-  Parts& operator=(const Parts&) = delete;
+struct Event::Parts : MadeByModule {
   virtual double seconds_since(const Parts& earlier) const = 0;
 };
 
-struct Recording::Parts {
-  Parts() = default;
-  virtual ~Parts() = default;
-  Parts(const Parts&) = delete;
-  Parts& operator=(const Parts&) = delete;
-};
+struct Recording::Parts : MadeByModule {};
 
-struct Stream::Parts {
-  Parts() = default;
-  virtual ~Parts() = default;
-  Parts(const Parts&) = delete;
-  Parts& operator=(const Parts&) = delete;
+struct Stream::Parts : MadeByModule {
   virtual void copy_in(std::byte* device, const void* host, int64_t num_bytes) = 0;
   virtual void copy_out(void* host, const std::byte* device, int64_t num_bytes) = 0;
   virtual void fill(std::byte* device, int value, int64_t num_bytes) = 0;

@@ -41,8 +41,6 @@ class EmulatedStream : public Stream::Parts {
  public:
   explicit EmulatedStream(emu::Gpu& gpu) : gpu_(gpu), queue_(gpu) {}
   ~EmulatedStream() override { gpu_.patience.forget(this); }
-  EmulatedStream(const EmulatedStream&) = delete;
-  EmulatedStream& operator=(const EmulatedStream&) = delete;
 
   void copy_in(std::byte* device, const void* host, int64_t num_bytes) override {
     copy(device, host, num_bytes);
@@ -113,8 +111,6 @@ class EmulatedDevice : public Device::Parts {
   ~EmulatedDevice() override {
     for (const auto& [memory, bytes] : allocated_) emu::release(memory);
   }
-  EmulatedDevice(const EmulatedDevice&) = delete;
-  EmulatedDevice& operator=(const EmulatedDevice&) = delete;
 
   int64_t free_bytes() const override { return gpu_.settings.memory_bytes - gpu_.used_bytes; }
   std::byte* allocate(int64_t num_bytes) override;

@@ -57,8 +57,6 @@ class VendorStream : public Stream::Parts {
     gpu_.patience.forget(this);
     if (!no_answer) ignore(RUNTIME(StreamDestroy)(stream_));
   }
-  VendorStream(const VendorStream&) = delete;
-  VendorStream& operator=(const VendorStream&) = delete;
 
   void copy_in(std::byte* device, const void* host, int64_t num_bytes) override {
     copy(device, host, num_bytes, RUNTIME(MemcpyHostToDevice), "a copy to the GPU");
