@@ -19,4 +19,9 @@ void* SharedLibrary::address(const char* name) const {
   return handle_ == nullptr ? nullptr : dlsym(handle_, name);
 }
 
+std::filesystem::path file_of(const void* function) {
+  Dl_info found;
+  return dladdr(function, &found) == 0 ? "" : found.dli_fname;
+}
+
 }  // namespace hearth

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -33,5 +35,8 @@ class SharedLibrary {
   void* handle_ = nullptr;
   std::string file_, fault_;
 };
+
+/// The file with the function of that address: the program, or a library that it has opened.
+std::filesystem::path file_of(const void* function);
 
 }  // namespace hearth

@@ -1,4 +1,7 @@
 // Modules for GPUs that are missing, or are none.
+#include <algorithm>
+#include <chrono>
+
 #include "program.h"
 
 namespace hearth {
@@ -27,6 +30,25 @@ TEST_F(Modules, ThatCannotBeOpenedAreSaidWhy) {
   EXPECT_THAT(env, HasSubstr("GPUs: CUDA, not opened: modules/libhearth_cuda.so: "));
   refused(with({"libhearth_cuda.so"}) + "hearth train demo device=gpu",
           {"expected a GPU for device=gpu, got none: ", "libhearth_cuda.so", "hearth env"});
+}
+
+TEST_F(Modules, ThatAreBuiltAnewAreTriedAnew) {
+  fs::create_directories(at("modules"));
+  fs::copy_file(fs::path(HEARTH_PROGRAM).parent_path() / "libhearth_emu.so", at("modules/libhearth_emu.so"));
+  const auto num_verdicts = [&](const char* run) {
+    works(
+        "export HEARTH_MODULES=modules XDG_CACHE_HOME=$PWD/cache && hearth train tiny.yaml device=emulated "
+        "self_test=always train.steps=1 --out " +
+        std::string(run));
+    return std::ranges::count_if(fs::directory_iterator(at("cache/hearth")), [](const auto& entry) {
+      return entry.path().filename().string().starts_with("kernels-");
+    });
+  };
+  EXPECT_EQ(num_verdicts("one"), 1);
+  EXPECT_EQ(num_verdicts("two"), 1);
+  fs::last_write_time(at("modules/libhearth_emu.so"),
+                      fs::file_time_type::clock::now() + std::chrono::seconds(9));
+  EXPECT_EQ(num_verdicts("three"), 2);
 }
 
 }  // namespace

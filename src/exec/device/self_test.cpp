@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/process.h"
+#include "base/shared_library.h"
 #include "base/version.h"
 #include "cost/seconds.h"
 #include "exec/program.h"
@@ -63,11 +64,16 @@ std::string text_of(const ir::Attr& attr) {
       attr);
 }
 
-/// When this program was built; 0 where the system does not say.
-int64_t time_of_program() {
+/// When that file was made; 0 where the system does not say.
+int64_t time_of(const fs::path& file) {
   std::error_code ignored;
-  const auto time = fs::last_write_time("/proc/self/exe", ignored);
+  const auto time = fs::last_write_time(file, ignored);
   return ignored ? 0 : static_cast<int64_t>(time.time_since_epoch().count());
+}
+/// When the program and the module with its kernels were built.
+std::string time_of_build(const gpu::Driver& driver) {
+  const auto kernel = reinterpret_cast<const void*>(driver.find_kernel("matmul")->one);
+  return fmt::format("{}|{}", time_of("/proc/self/exe"), time_of(file_of(kernel)));
 }
 
 /// The sample done the way of `like`, with floating dtypes as `like` has them where `retyped`.
@@ -206,7 +212,7 @@ SelfTest::SelfTest(gpu::DeviceInfo gpu, Options options)
     : info_(std::move(gpu)), options_(std::move(options)) {
   if (options_.when == When::never || options_.folder.empty()) return;
   const std::string what = fmt::format("{}|{}|{}|{}|{}", info_.name, info_.architecture, info_.driver_version,
-                                       kVersion, time_of_program());
+                                       kVersion, time_of_build(*info_.driver));
   std::error_code refused;
   fs::create_directories(options_.folder, refused);
   if (refused) return;
