@@ -21,11 +21,17 @@ struct Opened {
   std::string fault;
 };
 
+/// Where the user says that modules lie; empty: beside the program.
+fs::path told_folder() {
+  const char* const told = std::getenv("HEARTH_MODULES");
+  return told == nullptr ? "" : told;
+}
+
 fs::path find_module(const std::string& name) {
   const std::string file = "libhearth_" + name + ".so";
-  if (const char* folder = std::getenv("HEARTH_MODULES"); folder != nullptr && *folder != '\0')
-    return fs::exists(fs::path(folder) / file) ? fs::path(folder) / file : fs::path();
   std::error_code failed;
+  if (const fs::path folder = told_folder(); !folder.empty())
+    return fs::exists(folder / file, failed) ? folder / file : fs::path();
   const fs::path here = fs::read_symlink("/proc/self/exe", failed).parent_path();
   for (const fs::path& folder : {here, here.parent_path() / "lib" / "hearth"}) {
     if (fs::exists(folder / file, failed)) return folder / file;
@@ -79,7 +85,13 @@ const std::vector<Vendor>& vendors() {
 Opened open_emulator() {
   if (&hearth_gpu_module != nullptr) return {.driver = &hearth_gpu_module.driver(), .fault = ""};
   const fs::path file = find_module("emu");
-  if (file.empty()) return {.driver = nullptr, .fault = "there is no libhearth_emu.so beside the program"};
+  if (file.empty()) {
+    const fs::path folder = told_folder();
+    return {.driver = nullptr,
+            .fault = "there is no libhearth_emu.so " +
+                     (folder.empty() ? "beside the program; try tools/build"
+                                     : "in " + folder.string() + ", which HEARTH_MODULES names")};
+  }
   return open(file);
 }
 
