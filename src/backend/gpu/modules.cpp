@@ -57,7 +57,7 @@ std::vector<std::string> hip_files() {
   for (const char* version : {"7", "6", "5"}) {
     const std::string file = std::string("libamdhip64.so.") + version;
     files.push_back(file);
-    files.push_back(rocm + "/lib/" + file);
+    files.push_back(fs::path(rocm) / "lib" / file);
   }
   return files;
 }
