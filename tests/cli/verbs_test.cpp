@@ -83,8 +83,9 @@ TEST_F(Verbs, TrainOnAnEmulatedGpuSaysWhatTheProcessorDoes) {
 }
 
 TEST_F(Verbs, EnvTellsWhatWasBuiltFoundAndMissing) {
-  EXPECT_THAT(works("export HEARTH_MODULES=. && hearth env"), ContainsRegex("^built\n  hearth [0-9.]+, compiled by .*\n.*\n"
-                                                 "  GPUs: emulated ones alone.*\nfound\n(.*\n)*missing\n  "));
+  EXPECT_THAT(works("export HEARTH_MODULES=. && hearth env"),
+              ContainsRegex("^built\n  hearth [0-9.]+, compiled by .*\n.*\n"
+                            "  GPUs: emulated ones alone.*\nfound\n(.*\n)*missing\n  "));
 }
 
 TEST_F(Verbs, TrainFillsItsFolder) {

@@ -43,8 +43,8 @@ class Gpu {
 
   /// Everything that allocate() takes from the GPU.
   static int64_t needed_bytes(const PersistentLayout& layout, const GpuRoom::Needs& needs);
-  /// Free, beside the reserve. A GPU that shares the processor's memory has what is free there, less the bytes
-  /// that the host is about to take.
+  /// Free, beside the reserve. A GPU that shares the processor's memory has what is free there, less the
+  /// bytes that the host is about to take.
   int64_t usable_bytes(int64_t host_bytes) const;
   /// The layout is complete, and `image` its bytes in host memory: page-locked where the layout has something
   /// stay there. Throws DeviceError.
