@@ -162,13 +162,10 @@ size_t choose_gpu(const std::string& device, std::span<const gpu::DeviceInfo> gp
 
 const gpu::Driver& driver_of(const std::string& device) {
   if (device.starts_with(kEmulated)) return gpu::emulator();
-  if (const std::vector<gpu::DeviceInfo> gpus = gpu::list_devices(); !gpus.empty()) {
-    const std::vector<gpu::Runtime> runtimes = gpu::runtimes();
-    try {
-      return *gpus[choose_gpu(device, gpus, runtimes)].driver;
-    } catch (const UserError&) {
-      // Whoever opens the GPU says what is wrong.
-    }
+  try {
+    return *find_gpu(device).driver;
+  } catch (const UserError&) {
+    // Whoever opens the GPU says what is wrong.
   }
   const gpu::Driver* const own = gpu::vendor_driver();
   return own == nullptr ? gpu::emulator() : *own;
