@@ -1,10 +1,18 @@
-# Shared by what compiles kernels for AMD's GPUs in a Debian 13 system. Its hipcc (clang 17) knows no gfx12; its clang 19 does, with
-# the device library of 17, the GPU's number, and 17's bundler.
-CLANG=clang++-19
+# Shared by what compiles kernels for AMD's GPUs in a Debian system. The hipcc of Debian 13 (clang 17) knows no gfx12; its clang 19
+# does, with the device library of 17, the GPU's number, and 17's bundler.
+CLANG=$(compgen -c clang++- | sort -V | tail -1 || true)
 LIBRARY=build/kernels/library
 
-# newer_library TARGET: the device library for it in $LIBRARY.
+# hipcc_knows TARGET: whether hipcc compiles for it; gfx12 takes clang 19.
+hipcc_knows() {
+  local clang
+  clang=$(hipcc --version | sed -n 's/.*clang version \([0-9]*\).*/\1/p')
+  [[ $1 != gfx12* ]] || [ "$clang" -ge 19 ]
+}
+
+# newer_library TARGET: what clang takes for it where hipcc does not know it: the device library for it in $LIBRARY.
 newer_library() {
+  if hipcc_knows "$1"; then return; fi
   local bitcode number=$LIBRARY/oclc_isa_version_${1#gfx}.bc
   bitcode=$(dirname "$(find /usr/lib /opt/rocm -name ocml.bc -print -quit 2>/dev/null)")
   mkdir -p "$LIBRARY"
@@ -17,9 +25,9 @@ newer_library() {
 # hip_compiler TARGET: sets COMPILER to the command that compiles HIP for it.
 hip_compiler() {
   COMPILER=(hipcc)
-  if [[ $1 == gfx12* ]]; then COMPILER=("$CLANG" --rocm-path=/usr "--hip-device-lib-path=$LIBRARY"); fi
+  hipcc_knows "$1" || COMPILER=("$CLANG" --rocm-path=/usr "--hip-device-lib-path=$LIBRARY")
 }
-PATH=$PATH:$(echo /usr/lib/llvm-1[0-9]/bin | tr ' ' :)
+PATH=$PATH:$(echo /usr/lib/llvm-[12][0-9]/bin | tr ' ' :)
 
 # --- What becomes of them, executed by tests/machine_code.
 EMULATOR=build/machine_code

@@ -1,5 +1,7 @@
 #include <unistd.h>
 
+#include <fmt/ranges.h>
+
 #include <chrono>
 #include <cstdio>
 #include <iostream>

@@ -1,5 +1,7 @@
 #include <zlib.h>
 
+#include <fmt/ranges.h>
+
 #include <array>
 #include <cstring>
 #include <limits>

@@ -1,5 +1,7 @@
 #include "hub/export_gguf.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>

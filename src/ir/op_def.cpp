@@ -1,6 +1,7 @@
 #include "ir/op_def.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 

@@ -1,6 +1,7 @@
 #include "planner/memory_fit.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 

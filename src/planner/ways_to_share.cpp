@@ -1,6 +1,7 @@
 #include "planner/ways_to_share.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 

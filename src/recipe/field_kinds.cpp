@@ -1,5 +1,7 @@
 #include "recipe/field_kinds.h"
 
+#include <fmt/ranges.h>
+
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>

@@ -1,4 +1,7 @@
 #include <algorithm>
+
+#include <fmt/ranges.h>
+
 #include <cmath>
 
 #include "base/error.h"

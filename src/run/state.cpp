@@ -1,5 +1,7 @@
 #include "run/state.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

@@ -1,5 +1,7 @@
 #include "text/conversation.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <map>

@@ -74,7 +74,8 @@ class SentencePieceTokenizer final : public Tokenizer {
   }
 
  private:
-  static void check(const sentencepiece::util::Status& status, std::string_view where) {
+  /// `status`: the library's own, or absl's in later versions.
+  static void check(const auto& status, std::string_view where) {
     if (!status.ok()) user_error("{}: {}", where, status.ToString());
   }
 

@@ -1,5 +1,6 @@
 // Tests generated from the op list: every op with every one of its samples.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,7 @@
 #include "models/decoder/config.h"
 
+#include <fmt/ranges.h>
+
 #include <array>
 #include <cmath>
 #include <functional>

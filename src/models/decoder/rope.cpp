@@ -1,5 +1,7 @@
 #include "models/decoder/rope.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -1,5 +1,7 @@
 #include "tasks/language/text_source.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstdlib>
 
