@@ -130,7 +130,7 @@ class Kernel : public Workload {
   void prepare(const ir::Node& node) {
     const ir::NodeTypes types(graph_, node);
     const ir::NodeView view = types.view(node);
-    kernels_.push_back(device_.info().driver->kernel(node.op->name, {&view, 1}));
+    kernels_.push_back(device_.info().driver->kernel(node.op->name, view));
     workspaces_.push_back(room(kernels_.back().workspace_bytes));
   }
   void launch(size_t node) {

@@ -155,7 +155,7 @@ ir::Kernel ProgramCompiler::prepare_kernel(size_t first, size_t num_nodes) {
   const ir::NodeTypes types(graph, node);
   const ir::NodeView view = types.view(node, options_.num_threads);
   if (options_.backend == Backend::null) return null_backend::prepare(*node.op, view);
-  if (runs_on_gpu(node)) return options_.driver->kernel(node.op->name, {&view, 1});
+  if (runs_on_gpu(node)) return options_.driver->kernel(node.op->name, view);
   if (node.op->cpu == nullptr) internal_error("{} has no CPU kernel", node.op->name);
   if (options_.backend == Backend::cpu || node.op->transfer == ir::Transfer::exchange)
     return node.op->cpu(view);
@@ -358,7 +358,7 @@ int64_t workspace_bytes(const ir::Graph& graph, const ir::Node& node, const Comp
   if (node.op->is_view || (on_gpu ? !node.op->gpu : node.op->cpu == nullptr)) return 0;
   const ir::NodeTypes types(graph, node);
   const ir::NodeView view = types.view(node, options.num_threads);
-  return (on_gpu ? options.driver->kernel(node.op->name, {&view, 1}) : node.op->cpu(view)).workspace_bytes;
+  return (on_gpu ? options.driver->kernel(node.op->name, view) : node.op->cpu(view)).workspace_bytes;
 }
 
 }  // namespace hearth::exec

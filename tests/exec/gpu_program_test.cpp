@@ -334,7 +334,7 @@ TEST_F(GpuPrograms, AGpuThatSharesMemoryHasWhatTheProcessorHasFree) {
 std::vector<std::pair<const std::byte*, int64_t>> seen;
 ir::Kernel looking_kernel(const ir::NodeView& node) {
   const int64_t num_bytes = node.in_type(0).num_bytes();
-  ir::Kernel kernel = gpu::emulator().kernel("copy", {&node, 1});
+  ir::Kernel kernel = gpu::emulator().kernel("copy", node);
   kernel.workspace_bytes = 100;
   kernel.run = [num_bytes, run = kernel.run](const ir::KernelArgs& args) {
     seen.emplace_back(static_cast<const std::byte*>(args.in[0]), num_bytes);

@@ -134,7 +134,7 @@ TEST_F(MatmulChoices, AreWhatRuns) {
     made.add1(*ops::find_op("matmul"), {value({128, 4096}), value({4096, 1280})}, attrs, "");
     const ir::NodeTypes types(made, made.nodes[0]);
     const ir::NodeView node = types.view(made.nodes[0]);
-    return gpu::emulator().kernel("matmul", {&node, 1}).workspace_bytes;
+    return gpu::emulator().kernel("matmul", node).workspace_bytes;
   };
   EXPECT_NE(workspace_of("large"), workspace_of("small"));
   EXPECT_EQ(workspace_of(""), workspace_of("small"));

@@ -34,6 +34,7 @@ class Driver : public MadeByModule {
   virtual const ir::GpuKernel* find_kernel(std::string_view op) const = 0;
   /// The kernel for nodes of that op, which has one: for several only where GpuKernel::many is set.
   ir::Kernel kernel(std::string_view op, std::span<const ir::NodeView> nodes) const;
+  ir::Kernel kernel(std::string_view op, const ir::NodeView& node) const { return kernel(op, {&node, 1}); }
 };
 
 struct Device::Parts : MadeByModule {

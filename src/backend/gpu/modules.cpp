@@ -51,13 +51,11 @@ Opened open(const fs::path& file) {
 
 /// The HIP runtimes that a module works with, the newest first; its symbols are looked for in what is open.
 std::vector<std::string> hip_files() {
-  const char* const told = std::getenv("ROCM_PATH");
-  const std::string rocm = told == nullptr || *told == '\0' ? "/opt/rocm" : told;
   std::vector<std::string> files;
   for (const char* version : {"7", "6", "5"}) {
     const std::string file = std::string("libamdhip64.so.") + version;
     files.push_back(file);
-    files.push_back(fs::path(rocm) / "lib" / file);
+    files.push_back(fs::path(rocm_folder()) / "lib" / file);
   }
   return files;
 }
@@ -96,6 +94,11 @@ Opened open_emulator() {
 }
 
 }  // namespace
+
+std::string rocm_folder() {
+  const char* const told = std::getenv("ROCM_PATH");
+  return told == nullptr || *told == '\0' ? "/opt/rocm" : told;
+}
 
 std::vector<Runtime> runtimes() {
   std::vector<Runtime> all;

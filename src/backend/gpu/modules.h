@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "backend/gpu/driver.h"
@@ -9,6 +10,8 @@
 /// and are opened when somebody asks for their GPUs; a program of tests may have the emulator inside.
 namespace hearth::gpu {
 
+/// Where ROCm lies, if not among the system's libraries: ROCM_PATH, or /opt/rocm.
+std::string rocm_folder();
 /// HIP and CUDA, as far as there is a module: one that could not be opened has a fault.
 std::vector<Runtime> runtimes();
 /// Every GPU that they show, HIP's first.

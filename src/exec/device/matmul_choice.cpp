@@ -1,6 +1,7 @@
 #include "exec/device/matmul_choice.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -57,7 +58,7 @@ ir::Kernel kernel_of(const gpu::Driver& driver, const ir::NodeView& node, std::s
   ir::Attrs attrs = node.attrs;
   attrs.set("way", std::string(way));
   const ir::NodeView alone{.attrs = attrs, .in = node.in.first(2), .out = node.out};
-  return driver.kernel(ops::matmul.name, {&alone, 1});
+  return driver.kernel(ops::matmul.name, alone);
 }
 
 }  // namespace

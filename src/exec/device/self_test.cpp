@@ -1,6 +1,7 @@
 #include "exec/device/self_test.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -176,7 +177,7 @@ class SelfTest::Session {
 
  private:
   Outputs run(const ir::OpDef& op, const ir::NodeView& view, const std::vector<void*>& in) {
-    const ir::Kernel kernel = device_.info().driver->kernel(op.name, {&view, 1});
+    const ir::Kernel kernel = device_.info().driver->kernel(op.name, view);
     std::vector<void*> out;
     for (size_t k = 0; k < view.out.size(); ++k) {
       const int written = k < op.writes.size() ? op.writes[k] : -1;

@@ -9,7 +9,7 @@ void draw_on_gpu(gpu::Device& device, gpu::Stream& stream, const ir::Type& type,
   const ir::Attrs attrs = {{"seed", int64_t{seed}}, {"scale", double{scale}}};
   const ir::NodeView node{.attrs = attrs, .in = {}, .out = {&type, 1}};
   void* const out[] = {to};
-  device.info().driver->kernel("draw", {&node, 1}).run({.in = {}, .out = out, .stream = &stream});
+  device.info().driver->kernel("draw", node).run({.in = {}, .out = out, .stream = &stream});
 }
 
 }  // namespace hearth::ops

@@ -1,3 +1,4 @@
+#include "backend/gpu/modules.h"
 #include "backend/gpu/vendor/blas.h"
 #include "backend/gpu/vendor/parts.h"
 // After what tells HIP its platform.
@@ -44,7 +45,7 @@ struct Rocblas {
     std::vector<std::string> files;
     for (const std::string& number : numbers) {
       files.push_back("librocblas.so." + number);
-      files.push_back("/opt/rocm/lib/librocblas.so." + number);
+      files.push_back(rocm_folder() + "/lib/librocblas.so." + number);
     }
     return files;
   }
