@@ -1,11 +1,15 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 
 #include "base/dtype.h"
 
 namespace hearth::cost {
+
+/// Whose kernels a model of a GPU is of; none: nothing but rates.
+enum class Vendor : uint8_t { none, amd, nvidia };
 
 /// A device as programs are modeled on it: what its libraries reach, not what is printed on the box. Rates
 /// are per second. Made without arguments: a processor, whichever it is, so that plans are alike everywhere.
@@ -19,6 +23,8 @@ struct Device {
   double launch_seconds = 0;            ///< from the end of a kernel to the start of the next
   /// Whether a kernel computes while it reads and writes, or does one after the other.
   bool overlaps = false;
+  Vendor vendor = Vendor::none;
+  int units = 0;  ///< workgroup processors or streaming multiprocessors, if it has a vendor
   /// Whether moments of a matmul are cheaper where it is made than where they are needed: on GPUs.
   bool measures_matmuls = false;
   double half_peak_flops_per_second = 0;  ///< by the vendor, dense; what MFU is a share of; 0: not known

@@ -1,6 +1,7 @@
 #include "cost/seconds.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "ir/kernel_group.h"
@@ -16,12 +17,22 @@ double flops_per_second(const ir::Graph& graph, const ir::Node& node, const Devi
   return half ? device.half_flops_per_second : device.full_flops_per_second;
 }
 
+/// By how much kernels of the vendor are slower than the rate: by what they reach when all units work, and by
+/// units without a block in the last round.
+double slowdown(const ir::Cost& cost, const Device& device) {
+  if (device.vendor == Vendor::none) return 1;
+  const double share = device.vendor == Vendor::amd ? cost.share.amd : cost.share.nvidia;
+  if (cost.blocks == 0) return 1 / share;
+  const double rounds = std::ceil(cost.blocks / device.units);
+  return rounds * device.units / cost.blocks / share;
+}
+
 }  // namespace
 
 double seconds_of(const ir::Graph& graph, const ir::Node& node, const Device& device) {
   const ir::Cost cost = ir::cost_of(graph, node);
   if (node.op->transfer != ir::Transfer::none) return cost.bytes / device.link_bytes_per_second;
-  const double computing = cost.flops / flops_per_second(graph, node, device);
+  const double computing = slowdown(cost, device) * cost.flops / flops_per_second(graph, node, device);
   const double moving = cost.bytes / device.bytes_per_second;
   // A kernel that does both at once takes as long as the longer one (Williams, Waterman, Patterson 2009).
   return device.overlaps ? std::max(computing, moving) : computing + moving;

@@ -94,10 +94,18 @@ struct VjpContext {
   const OpDef& (*op)(std::string_view name);
 };
 
+/// What a GPU's kernel reaches of the GPU's matmul rate: by the counters of bench/KERNELS.md on AMD's, as
+/// measured (bench/GPU-*.md) on NVIDIA's.
+struct GpuShare {
+  double amd = 1, nvidia = 1;
+};
+
 /// Floating-point work and memory traffic of one run.
 struct Cost {
   double flops = 0;
   double bytes = 0;
+  GpuShare share = {};
+  double blocks = 0;  ///< equal parts of the flops, of which each unit of a GPU takes one at a time; 0: any
 };
 
 /// How autocast treats an op.
