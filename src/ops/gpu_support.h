@@ -24,6 +24,24 @@ inline int64_t num_stride_blocks(int64_t count) {
 RT_DEVICE int64_t first_element() { return static_cast<int64_t>(blockIdx.x) * kBlockThreads + threadIdx.x; }
 RT_DEVICE int64_t element_stride() { return static_cast<int64_t>(gridDim.x) * kBlockThreads; }
 
+/// Elements of T that one move of 16 bytes takes.
+template <typename T>
+inline constexpr int kWideMove = 16 / static_cast<int>(sizeof(T));
+/// n neighbors of an array that ends at `end`, from a multiple of n on: zeros from there on.
+template <int n, typename T>
+RT_DEVICE rt::Vec<T, n> load_before(int64_t end, const T* from, int64_t at) {
+  if (at + n <= end) return rt::load<T, n>(from + at);
+  rt::Vec<T, n> made = {};
+  for (int e = 0; e < n && at + e < end; ++e) made.at[e] = from[at + e];
+  return made;
+}
+/// Those of them that lie in the array.
+template <typename T, int n>
+RT_DEVICE void store_before(int64_t end, T* to, int64_t at, const rt::Vec<T, n>& value) {
+  if (at + n <= end) return rt::store(to + at, value);
+  for (int e = 0; e < n && at + e < end; ++e) to[at + e] = value.at[e];
+}
+
 [[noreturn]] void refuse_storage_type(DType dtype);
 /// UserError: GPUs take `what` up to `most` only.
 [[noreturn]] void refuse_on_gpu(const char* what, int64_t most, int64_t got);

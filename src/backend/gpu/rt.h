@@ -21,6 +21,7 @@
 ///   rt::shuffle(v, lane), shuffle_xor(v, mask), shuffle_down(v, by), ballot(p), lane()
 ///                                of all 32 lanes of a warp; v has 4 or 8 bytes; they order no memory
 ///   rt::warp()                   this warp's number in its block, along x, kept once for all of its lanes
+///   rt::lowest_bit(mask)         the number of the lowest bit that is set; one must be
 ///   rt::multiply_then_add(a, b, c)   a b + c, rounded after each
 ///   rt::fast_exp(x)              by the GPU's instruction: relative error |x| 2^-23, 0 for what is denormal
 ///   rt::bf16, rt::f16            two bytes; to_float(v), from_float<T>(f) rounds to nearest even

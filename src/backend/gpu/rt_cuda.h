@@ -55,6 +55,7 @@ RT_DEVICE T shuffle_down(T value, int by) {
   return __shfl_down_sync(kEveryLane, value, by);
 }
 RT_DEVICE uint32_t ballot(bool yes) { return __ballot_sync(kEveryLane, yes); }
+RT_DEVICE int lowest_bit(uint32_t mask) { return __ffs(static_cast<int>(mask)) - 1; }
 
 }  // namespace hearth::rt
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -84,6 +85,8 @@ inline uint32_t ballot(bool yes, const char* file = __builtin_FILE(), int line =
     all |= static_cast<uint32_t>(slots[i * emu::kSlotBytes] != std::byte{0}) << i;
   return all;
 }
+
+inline int lowest_bit(uint32_t mask) { return std::countr_zero(mask); }
 
 struct Shape {
   Dim3 blocks;

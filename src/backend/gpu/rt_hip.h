@@ -51,7 +51,11 @@ RT_DEVICE float multiply_then_add(float a, float b, float c) {
 RT_DEVICE float fast_exp(float x) { return __expf(x); }
 
 RT_DEVICE int lane() { return static_cast<int>(__lane_id()); }
-RT_DEVICE int warp() { return __builtin_amdgcn_readfirstlane(static_cast<int>(threadIdx.x) / 32); }
+RT_DEVICE int warp() {
+  const int number = __builtin_amdgcn_readfirstlane(static_cast<int>(threadIdx.x) / 32);
+  __builtin_assume(number >= 0);
+  return number;
+}
 RT_DEVICE void sync_block() { __syncthreads(); }
 /// The lanes run in step; what is ordered is the memory that they share.
 RT_DEVICE void sync_warp() {
@@ -72,6 +76,7 @@ RT_DEVICE T shuffle_down(T value, int by) {
   return __shfl_down(value, by, kWarp);
 }
 RT_DEVICE uint32_t ballot(bool yes) { return static_cast<uint32_t>(__ballot(yes ? 1 : 0)); }
+RT_DEVICE int lowest_bit(uint32_t mask) { return __ffs(static_cast<int>(mask)) - 1; }
 
 }  // namespace hearth::rt
 

@@ -40,6 +40,25 @@ RT_DEVICE void end_copy_group();
 template <int groups>
 RT_DEVICE void wait_copies();
 
+/// Bytes of two words side by side, as the selector says: 0 to 3 are those of `low`, 4 to 7 those of `high`.
+RT_DEVICE uint32_t bytes_of(uint32_t low, uint32_t high, uint32_t selector) {
+#if defined(__HIP_DEVICE_COMPILE__)
+  return __builtin_amdgcn_perm(high, low, selector);
+#elif defined(__CUDACC__)
+  return __byte_perm(
+      low, high,
+      selector >> 24 << 12 | (selector >> 8 & 0xf00U) | (selector >> 4 & 0xf0U) | (selector & 0xfU));
+#else
+  const uint64_t both = uint64_t{high} << 32 | low;
+  uint32_t made = 0;
+  for (int i = 0; i < 4; ++i)
+    made |= static_cast<uint32_t>(both >> (selector >> 8 * i & 7U) * 8 & 0xffU) << 8 * i;
+  return made;
+#endif
+}
+/// The lower halves of two words, or their upper ones.
+inline constexpr uint32_t kLowHalves = 0x05040100, kHighHalves = 0x07060302;
+
 #if defined(__HIP_DEVICE_COMPILE__)
 /// The value of lane l ^ 16.
 RT_DEVICE uint32_t of_other_half(uint32_t value) {
@@ -57,9 +76,10 @@ RT_DEVICE void keep_order(float& value) {
   keep_order();
 }
 /// The value, of which the compiler may not know that it was the same the time before: what follows from it
-/// is computed here, and not kept in registers across a loop.
+/// is computed here, and not kept in registers across a loop. It is not negative.
 RT_DEVICE int renewed(int value) {
   asm volatile("" : "+v"(value));
+  __builtin_assume(value >= 0);
   return value;
 }
 /// The same of a value that is alike in all lanes of a warp.
@@ -67,6 +87,10 @@ RT_DEVICE int renewed_for_warp(int value) {
   asm volatile("" : "+s"(value));
   return value;
 }
+/// The same of a word of any value, in its place.
+RT_DEVICE void renew(uint32_t& word) { asm volatile("" : "+v"(word)); }
+/// A value that is alike in all lanes of a warp, kept once for all of them.
+RT_DEVICE int kept_for_warp(int value) { return __builtin_amdgcn_readfirstlane(value); }
 /// Keeps the compiler from taking a word apart where it was loaded, which would wait for it there.
 RT_DEVICE void keep_whole(Word16& word) {
   auto parts = bits_as<Vec<uint32_t, 4>>(word);
@@ -79,6 +103,8 @@ RT_DEVICE void keep_order() {}
 RT_DEVICE void keep_order(float&) {}
 RT_DEVICE int renewed(int value) { return value; }
 RT_DEVICE int renewed_for_warp(int value) { return value; }
+RT_DEVICE void renew(uint32_t&) {}
+RT_DEVICE int kept_for_warp(int value) { return value; }
 RT_DEVICE void keep_whole(Word16&) {}
 #endif
 

@@ -34,8 +34,8 @@ RT_DEVICE float from_float<float>(float value) {
 template <>
 RT_DEVICE bf16 from_float<bf16>(float value) {
   const auto bits = bits_as<uint32_t>(value);
-  if ((bits & 0x7fffffffU) > 0x7f800000U) return {static_cast<uint16_t>((bits >> 16) | 0x40U)};
-  return {static_cast<uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16)};
+  const uint32_t nan = bits | 0x400000U, rounded = bits + 0x7fffU + ((bits >> 16) & 1U);
+  return {static_cast<uint16_t>((value != value ? nan : rounded) >> 16)};
 }
 template <>
 RT_DEVICE f16 from_float<f16>(float value) {

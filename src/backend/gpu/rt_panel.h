@@ -66,6 +66,54 @@ RT_DEVICE Fragment<T, side> load_panel(const std::byte* panel, int tile, int fir
   }
 }
 
+/// Where a lane finds its part of the tile `tile` of panels' lines: for Panels::load_at(). Only where lanes
+/// do not load slots for each other.
+template <typename T, Side side>
+RT_DEVICE uint32_t panel_place(int tile, int lane) {
+  using Held = Layout<kPathOf<T>>;
+  const uint32_t slot =
+      static_cast<uint32_t>(Held::template term<kWide<T>>(0, lane) / kWide<T>) * Swizzle::kSlotBytes;
+  const uint32_t line = Swizzle::of_line(Held::line(side, 0, lane));
+  return static_cast<uint32_t>(renewed(static_cast<int>(static_cast<uint32_t>(tile) * Swizzle::kTileBytes +
+                                                        (line ^ Swizzle::of_tile(tile) ^ slot))));
+}
+
+/// Where a lane reads a warp's tiles of panels, which begin with the first, or are a power of two in number
+/// and begin with a multiple of it. Tile and term of a load are then constants that change the place by an
+/// exclusive or.
+template <typename T, Side side>
+struct PanelReader {
+  uint32_t place;  ///< byte of the lane's first slot
+
+  RT_DEVICE explicit PanelReader(int first_tile, int lane = rt::lane()) {
+    int line = lane % kTile, term = lane / kTile * kWide<T>;
+    if constexpr (!kLoadsSlots<T>) {
+      line = Layout<kPathOf<T>>::line(side, 0, lane);
+      term = Layout<kPathOf<T>>::template term<kWide<T>>(0, lane);
+    }
+    place = Swizzle::at(first_tile * kTile + line, term * static_cast<int>(sizeof(T)));
+  }
+  RT_DEVICE Fragment<T, side> load(const std::byte* panel, int tile, int first_term) const {
+    using Made = Fragment<T, side>;
+    const std::byte* lines = panel + static_cast<uint32_t>(tile) * Swizzle::kTileBytes;
+    const auto slot_of = [&](int term) {
+      const uint32_t slot = static_cast<uint32_t>(term) / kWide<T> * Swizzle::kSlotBytes;
+      return lines + (place ^ Swizzle::of_tile(tile) ^ slot);
+    };
+    Made made;
+    if constexpr (kLoadsSlots<T>) {
+      load_slots<false>(made.words, slot_of(first_term));
+    } else {
+      RT_UNROLL
+      for (int r = 0; r < Made::kRuns; ++r) {
+        const Word16 run = *reinterpret_cast<const Word16*>(slot_of(first_term + r * kWide<T>));
+        __builtin_memcpy(&made.words[r * Made::kWords / Made::kRuns], &run, sizeof run);
+      }
+    }
+    return made;
+  }
+};
+
 /// Who moves what of lines that lie side by side in memory: move `number` has kWide of `lines` lines, from
 /// `line` on, in the terms of a word, from `term` on. 32 moves touch 128 bytes or all lines of four such
 /// words.
@@ -91,7 +139,7 @@ RT_DEVICE uint32_t word_across(const Word16& first, const Word16& second, int e)
     return a.at[e];
   } else {
     const uint32_t low = a.at[e / 2], high = b.at[e / 2];
-    return e % 2 == 0 ? (low & 0xffffU) | high << 16 : low >> 16 | (high & 0xffff0000U);
+    return bytes_of(low, high, e % 2 == 0 ? kLowHalves : kHighHalves);
   }
 }
 
@@ -122,6 +170,24 @@ struct Panels {
     const int panel = first_term / kPanelTerms<T>;
     return load_panel<T, side>(at + panel * kPanelBytes, tile, first_term % kPanelTerms<T>, of_panel(panel),
                                lane);
+  }
+  /// The same, `more` tiles after that of `lane_place`; the last two bits of neither number may be in the
+  /// other.
+  template <Side side>
+  RT_DEVICE Fragment<T, side> load_at(uint32_t lane_place, int more, int first_term) const {
+    using Made = Fragment<T, side>;
+    const int panel = first_term / kPanelTerms<T>;
+    const std::byte* tile = at + panel * kPanelBytes + static_cast<uint32_t>(more) * Swizzle::kTileBytes;
+    const uint32_t moved = Swizzle::of_tile(more) ^ of_panel(panel);
+    Made made;
+    RT_UNROLL
+    for (int r = 0; r < Made::kRuns; ++r) {
+      const uint32_t slot =
+          static_cast<uint32_t>(first_term % kPanelTerms<T> / kWide<T> + r) * Swizzle::kSlotBytes;
+      const auto run = *reinterpret_cast<const Word16*>(tile + (lane_place ^ moved ^ slot));
+      __builtin_memcpy(&made.words[r * 4], &run, sizeof run);
+    }
+    return made;
   }
   /// The same of the panels turned: of tile `tile` of their terms, as lines, from line `first_line` on. Only
   /// where kLoadsSlots.

@@ -215,9 +215,19 @@ struct PerFixed {
   }
 };
 
+/// Two numbers side by side. Of a NaN only its upper half counts, which is all that arithmetic sets but on
+/// NVIDIA's GPUs.
 template <typename T>
 RT_DEVICE uint32_t packed(float first, float second) {
-  return uint32_t{from_float<T>(first).bits} | uint32_t{from_float<T>(second).bits} << 16;
+  if constexpr (std::is_same_v<T, bf16> && RT_TILE != 90) {
+    const auto rounded = [](float value) {
+      const auto bits = bits_as<uint32_t>(value);
+      return bits + 0x7fffU + (bits >> 16 & 1U);
+    };
+    return bytes_of(rounded(first), rounded(second), kHighHalves);
+  } else {
+    return uint32_t{from_float<T>(first).bits} | uint32_t{from_float<T>(second).bits} << 16;
+  }
 }
 
 /// A product, rounded to T, as the fixed side of another: its terms are the taken lines.
@@ -238,16 +248,18 @@ RT_DEVICE FixedFragment<T, path> fixed_of(const FixedAcc<T, path>& c) {
   if constexpr (path == 90 || path == 12) {
     made = {{own[0], own[1], own[2], own[3]}};
   } else {
+    // What the lower half-warp has comes first.
+    constexpr uint32_t kSwapped = 0x04040404;
+    const uint32_t order = lane() < 16 ? 0 : kSwapped;
     RT_UNROLL
     for (int w = 0; w < kOwnWords; ++w) {
       const uint32_t other = of_other_half(own[w]);
-      const uint32_t lower = lane() < 16 ? own[w] : other, upper = lane() < 16 ? other : own[w];
       if constexpr (path == 10) {
-        made.words[w] = lower;
-        made.words[kOwnWords + w] = upper;
+        made.words[w] = lane() < 16 ? own[w] : other;
+        made.words[kOwnWords + w] = lane() < 16 ? other : own[w];
       } else {
-        made.words[2 * w] = (lower & 0xffffU) | upper << 16;
-        made.words[2 * w + 1] = lower >> 16 | (upper & 0xffff0000U);
+        made.words[2 * w] = bytes_of(own[w], other, kLowHalves ^ order);
+        made.words[2 * w + 1] = bytes_of(own[w], other, kHighHalves ^ order);
       }
     }
   }

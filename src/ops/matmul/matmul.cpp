@@ -2,6 +2,8 @@
 
 #include "ops/matmul/matmul_kernel.h"
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
 
 #include "backend/cpu/gemm.h"
@@ -111,15 +113,14 @@ std::vector<ValueId> vjp(const VjpContext& context) {
 
 Cost cost(const NodeView& node) {
   const cpu::GemmSpec spec = spec_of(node);
-  return {
-      .flops = 2.0 * static_cast<double>(spec.m) * static_cast<double>(spec.n) * static_cast<double>(spec.k),
-      .bytes = bytes_moved(node)};
+  return product_cost(static_cast<double>(spec.m), static_cast<double>(spec.n), static_cast<double>(spec.k),
+                      bytes_moved(node), matmul_share(spec.transpose_a, spec.transpose_b));
 }
 
 struct Case {
   int64_t m, n, k;
   bool transpose_a = false, transpose_b = false, bias = false, residual = false, relu = false;
-  DType dtype = DType::f32;
+  DType dtype = DType::f32, out = dtype;
 };
 Sample sample(const Case& c) {
   const Shape a = c.transpose_a ? Shape{c.k, c.m} : Shape{c.m, c.k};
@@ -127,10 +128,11 @@ Sample sample(const Case& c) {
   Sample made{.in = {normal(a, c.dtype), normal(b, c.dtype)},
               .attrs = {{"transpose_a", int64_t{c.transpose_a}},
                         {"transpose_b", int64_t{c.transpose_b}},
-                        {"activation", std::string(c.relu ? "relu" : "none")}},
-              .tolerance = c.dtype == DType::f32 ? 1e-5 : 1e-2};
+                        {"activation", std::string(c.relu ? "relu" : "none")},
+                        {"out_dtype", std::string(dtype_name(c.out))}},
+              .tolerance = c.out == DType::f32 ? 1e-5 : 1e-2};
   if (c.bias || c.residual) made.in.push_back(c.bias ? normal(Shape{c.n}) : absent());
-  if (c.residual) made.in.push_back(normal(Shape{c.m, c.n}, c.dtype));
+  if (c.residual) made.in.push_back(normal(Shape{c.m, c.n}, c.out));
   return made;
 }
 std::vector<Sample> samples() {
@@ -144,7 +146,54 @@ std::vector<Sample> samples() {
       sample({.m = 72, .n = 66, .k = 34, .residual = true, .dtype = DType::bf16}),
       sample({.m = 24, .n = 40, .k = 530, .transpose_a = true, .transpose_b = true, .dtype = DType::bf16}),
       sample({.m = 9, .n = 11, .k = 530}),
-      sample({.m = 12, .n = 21, .k = 35, .transpose_a = true, .dtype = DType::f16})};
+      sample({.m = 12, .n = 21, .k = 35, .transpose_a = true, .dtype = DType::f16}),
+      // Whole and broken blocks of every size, with all that an epilogue has.
+      sample({.m = 136,
+              .n = 144,
+              .k = 72,
+              .transpose_b = true,
+              .bias = true,
+              .residual = true,
+              .relu = true,
+              .dtype = DType::bf16}),
+      sample({.m = 131,
+              .n = 149,
+              .k = 75,
+              .transpose_a = true,
+              .bias = true,
+              .residual = true,
+              .relu = true,
+              .dtype = DType::bf16}),
+      sample({.m = 136, .n = 136, .k = 520, .dtype = DType::bf16}),
+      sample({.m = 136,
+              .n = 136,
+              .k = 40,
+              .transpose_a = true,
+              .transpose_b = true,
+              .bias = true,
+              .residual = true,
+              .dtype = DType::bf16,
+              .out = DType::f32}),
+      sample({.m = 131,
+              .n = 149,
+              .k = 520,
+              .transpose_b = true,
+              .bias = true,
+              .dtype = DType::bf16,
+              .out = DType::f32}),
+      sample({.m = 131, .n = 149, .k = 520, .transpose_b = true, .dtype = DType::bf16}),
+      sample({.m = 136, .n = 136, .k = 520, .dtype = DType::bf16, .out = DType::f32}),
+      sample({.m = 131,
+              .n = 149,
+              .k = 75,
+              .transpose_a = true,
+              .bias = true,
+              .residual = true,
+              .relu = true,
+              .dtype = DType::bf16,
+              .out = DType::f32}),
+      sample({.m = 65, .n = 70, .k = 33, .bias = true, .out = DType::bf16}),
+      sample({.m = 65, .n = 70, .k = 33, .bias = true, .out = DType::f16})};
 }
 
 }  // namespace
@@ -164,6 +213,36 @@ MatmulShape matmul_shape_of(const ir::NodeView& node) {
           .b_column = transpose_b ? b[1] : 1,
           .c_row = n,
           .relu = node.attrs.text_or("activation", "none") == "relu"};
+}
+
+std::string_view name_of(MatmulWay way) {
+  constexpr std::string_view kNames[] = {"plain", "large", "small", "tall", "wide"};
+  return kNames[static_cast<size_t>(way)];
+}
+std::span<const MatmulWay> ways_of(DType in) {
+  static constexpr MatmulWay kPlain[] = {MatmulWay::plain};
+  static constexpr MatmulWay kTiles[] = {MatmulWay::large, MatmulWay::small, MatmulWay::tall,
+                                         MatmulWay::wide};
+  return in == DType::f32 ? std::span<const MatmulWay>(kPlain) : kTiles;
+}
+
+// Large, small and flat blocks, and the terms of few ones in parts: what product_blocks.h does.
+Cost product_cost(double m, double n, double k, double bytes, ir::GpuShare share) {
+  const auto extent = [](double length) { return length >= 128 ? 128.0 : length > 16 ? 64.0 : 16.0; };
+  const double blocks = std::ceil(m / extent(m)) * std::ceil(n / extent(n));
+  const double whole = m * n / (blocks * extent(m) * extent(n));
+  constexpr double kBusy = 96, kManyRounds = 640, kEvenTerms = 16384, kLeastTerms = 256, kMostSplits = 32;
+  const double wanted = std::max(kBusy / blocks, std::min(kManyRounds / blocks, k / kEvenTerms));
+  const double splits = std::clamp(std::floor(std::min(wanted, k / kLeastTerms)), 1.0, kMostSplits);
+  return {.flops = 2 * m * n * k,
+          .bytes = bytes,
+          .share = {share.amd * whole, share.nvidia * whole},
+          .blocks = blocks * splits};
+}
+
+ir::GpuShare matmul_share(bool transpose_a, bool transpose_b) {
+  if (transpose_b) return {};
+  return {.amd = transpose_a ? 0.97 : 0.98};
 }
 
 std::string_view way_at(const ir::Attrs& attrs, size_t index) {

@@ -37,17 +37,6 @@ void launch_into(void* stream, const MatmulPlan& plan, const MatmulArrays& array
 
 }  // namespace
 
-std::string_view name_of(MatmulWay way) {
-  constexpr std::string_view kNames[] = {"plain", "large", "small", "tall", "wide"};
-  return kNames[static_cast<size_t>(way)];
-}
-std::span<const MatmulWay> ways_of(DType in) {
-  static constexpr MatmulWay kPlain[] = {MatmulWay::plain};
-  static constexpr MatmulWay kTiles[] = {MatmulWay::large, MatmulWay::small, MatmulWay::tall,
-                                         MatmulWay::wide};
-  return in == DType::f32 ? std::span<const MatmulWay>(kPlain) : kTiles;
-}
-
 MatmulWay MatmulKernel::usual_way(const MatmulShape& shape, DType in) {
   if (in == DType::f32) return MatmulWay::plain;
   if (shape.n <= Tall::kColumns) return MatmulWay::tall;

@@ -12,34 +12,40 @@ namespace hearth::ops {
 inline constexpr int kDepth = rt::kPanelTerms<rt::bf16>;
 inline constexpr int kWide = rt::kWide<rt::bf16>;
 
-/// Where a block's sums go.
+/// Sums as they are, in place of an Epilogue.
 template <typename C>
+struct Rounded {
+  RT_DEVICE C operator()(float sum, int64_t, int64_t) const { return rt::from_float<C>(sum); }
+};
+/// Where a block's sums go.
+template <typename C, typename End = Epilogue<C>>
 struct Out {
-  Epilogue<C> epilogue;
+  End epilogue;
   C* c;
   float* parts;  ///< [splits][m][n]; null: straight into c
 };
 
-template <typename C>
-RT_DEVICE void finish(const MatmulShape& shape, const Out<C>& out, int64_t row, int64_t column, float sum) {
+template <typename To>
+RT_DEVICE void finish(const MatmulShape& shape, const To& out, int64_t row, int64_t column, float sum) {
   const int64_t at = row * shape.c_row + column;
   out.c[at] = out.epilogue(sum, column, at);
 }
-template <typename C>
-RT_DEVICE void put(const MatmulShape& shape, const Out<C>& out, int64_t row, int64_t column, float sum) {
+template <typename To>
+RT_DEVICE void put(const MatmulShape& shape, const To& out, int64_t row, int64_t column, float sum) {
   if (row >= shape.m || column >= shape.n) return;
   if (out.parts == nullptr) return finish(shape, out, row, column, sum);
   out.parts[(blockIdx.z * static_cast<int64_t>(shape.m) + row) * shape.n + column] = sum;
 }
 
-/// Adds the parts of a matmul whose terms were dealt out.
-template <typename C>
-__global__ void __launch_bounds__(kBlockThreads) add_parts(MatmulShape shape, Out<C> out, int splits) {
+/// Adds the parts of a matmul whose terms were dealt out, which has few outputs.
+template <typename To>
+__global__ void __launch_bounds__(kBlockThreads) add_parts(MatmulShape shape, To out, int splits) {
   const int64_t count = static_cast<int64_t>(shape.m) * shape.n;
   for (int64_t i = first_element(); i < count; i += element_stride()) {
     float sum = 0;
     for (int s = 0; s < splits; ++s) sum += out.parts[s * count + i];
-    finish(shape, out, i / shape.n, i % shape.n, sum);
+    const int number = static_cast<int>(i);
+    finish(shape, out, number / shape.n, number % shape.n, sum);
   }
 }
 
@@ -60,9 +66,9 @@ RT_DEVICE Terms terms_of(int k, int depth) {
 using PlainRows = Strided<float, false>;
 
 /// Plain arithmetic, for any GPU.
-template <typename C, typename Columns>
+template <typename To, typename Columns>
 __global__ void __launch_bounds__(kBlockThreads)
-    multiply_plain(PlainRows rows, Columns columns, MatmulShape shape, Out<C> out) {
+    multiply_plain(PlainRows rows, Columns columns, MatmulShape shape, To out) {
   const Terms terms = terms_of(shape.k, kPlainDepth);
   const ProductPart part{.m = shape.m,
                          .n = shape.n,
@@ -123,17 +129,19 @@ bool is_even(const Operand<T>& side, int k) {
 }
 
 /// kLines lines of a block's terms, on their way from the operand through registers into shared memory. A
-/// thread has two moves: of kWide terms each, or of the kWide lines of two neighboring terms.
+/// thread has two moves: of kWide terms each, or of the kWide lines of two neighboring terms. Lines for which
+/// that is not enough lie along terms.
 template <typename T, int kLines>
 struct Panel {
-  static constexpr int kMoves = kLines * kDepth / kWide, kOwn = 2;
+  static constexpr int kMoves = kLines * kDepth / kWide;
+  static constexpr int kOwn = kMoves <= 2 * kBlockThreads ? 2 : kMoves / kBlockThreads;
   static_assert(kMoves <= kOwn * kBlockThreads);
   rt::Word16 held[kOwn];
   bool along_terms;
   int line, term;  ///< of the first move, counted from the panel's first
   uint32_t place;  ///< byte where that is put
 
-  RT_DEVICE explicit Panel(bool terms) : along_terms(terms) {
+  RT_DEVICE explicit Panel(bool terms) : along_terms(terms || kOwn > 2) {
     const int thread = static_cast<int>(threadIdx.x);
     if (along_terms) {
       line = thread / Swizzle::kSlots;
@@ -175,7 +183,8 @@ struct Panel {
   using Swizzle = rt::Swizzle;
 };
 
-/// What fills a panel, step after step of kDepth terms: from a side that is asked for each move.
+/// What fills a panel, step after step of kDepth terms: from a side that is asked for each move. That of a
+/// right side may have a member finish(panel) too: what remains to be done when it has arrived.
 template <typename T, int kLines, typename Side>
 struct Feed {
   const Side& from;
@@ -198,7 +207,7 @@ template <typename T, int kLines>
 struct Feed<T, kLines, EvenOperand<T>> {
   const EvenOperand<T>& from;
   int first_line;
-  uint32_t distance[2];
+  uint32_t distance[Panel<T, kLines>::kOwn];
 
   RT_DEVICE Feed(const Panel<T, kLines>& panel, const EvenOperand<T>& side, int first, int /*first_term*/)
       : from(side), first_line(first) {
@@ -233,32 +242,57 @@ struct Feed<T, kLines, EvenOperand<T>> {
 template <int rows, int columns, int warps_down>
 struct Blocking {
   static constexpr int kRows = rows, kColumns = columns;
-  static constexpr bool kEven = false;
+  static constexpr bool kEven = false, kUniform = false;
   static constexpr int kWarpsAcross = kBlockThreads / rt::kWarp / warps_down;
   static constexpr int kTilesDown = rows / warps_down / rt::kTile;
   static constexpr int kTilesAcross = columns / kWarpsAcross / rt::kTile;
-  static_assert(kTilesDown >= 1 && kTilesAcross >= 1);
+  static_assert(kTilesDown >= 1 && (kTilesDown & (kTilesDown - 1)) == 0);
+  static_assert(kTilesAcross >= 1 && (kWarpsAcross == 1 || (kTilesAcross & (kTilesAcross - 1)) == 0));
 };
 
 /// The sums of a warp's tiles.
 template <typename T, typename B>
 struct WarpTiles {
+  /// Whether a tile is on its way while another is multiplied: of so many, few warps share a compute unit.
+  static constexpr bool kAhead = B::kTilesAcross > 4;
   rt::Acc<T> sums[B::kTilesDown][B::kTilesAcross];
+  int row, column;  ///< the first tile
+  rt::PanelReader<T, rt::Side::left> of_left;
+  rt::PanelReader<T, rt::Side::right> of_right;
 
-  /// Of a block's panels; the warp's lines begin with these tiles.
-  RT_DEVICE void add(const std::byte* left, int left_tile, const std::byte* right, int right_tile) {
+  RT_DEVICE WarpTiles()
+      : row(rt::warp() / B::kWarpsAcross * B::kTilesDown),
+        column(rt::warp() % B::kWarpsAcross * B::kTilesAcross),
+        of_left(row),
+        of_right(column) {}
+
+  /// Of a block's panels.
+  RT_DEVICE void add(const std::byte* left, const std::byte* right) {
+    // Not a loop: compilers do not unroll it where a tile takes much code, on GPUs without matrix
+    // instructions.
+    static_assert(kDepth == 2 * rt::kTile);
+    add_terms(left, right, 0);
+    add_terms(left, right, rt::kTile);
+  }
+
+ private:
+  RT_DEVICE void add_terms(const std::byte* left, const std::byte* right, int first) {
+    rt::Fragment<T, rt::Side::left> lines[B::kTilesDown];
     RT_UNROLL
-    for (int t = 0; t < kDepth; t += rt::kTile) {
-      rt::Fragment<T, rt::Side::left> lines[B::kTilesDown];
-      RT_UNROLL
-      for (int r = 0; r < B::kTilesDown; ++r)
-        lines[r] = rt::load_panel<T, rt::Side::left>(left, left_tile + r, t);
-      RT_UNROLL
-      for (int s = 0; s < B::kTilesAcross; ++s) {
-        const auto column = rt::load_panel<T, rt::Side::right>(right, right_tile + s, t);
-        RT_UNROLL
-        for (int r = 0; r < B::kTilesDown; ++r) rt::multiply_add(sums[r][s], lines[r], column);
+    for (int r = 0; r < B::kTilesDown; ++r) lines[r] = of_left.load(left, r, first);
+    rt::Fragment<T, rt::Side::right> next[2];
+    next[0] = of_right.load(right, 0, first);
+    RT_UNROLL
+    for (int s = 0; s < B::kTilesAcross; ++s) {
+      const bool is_last = s + 1 == B::kTilesAcross;
+      const auto load_next = [&] { next[(s + 1) % 2] = of_right.load(right, s + 1, first); };
+      if (kAhead && !is_last) {
+        load_next();
+        rt::keep_order();
       }
+      RT_UNROLL
+      for (int r = 0; r < B::kTilesDown; ++r) rt::multiply_add(sums[r][s], lines[r], next[s % 2]);
+      if (!kAhead && !is_last) load_next();
     }
   }
 };
@@ -270,31 +304,43 @@ struct TwoPanels {
 };
 
 /// Calls body(row, column, sum over `terms`) for each output of a block, from (first_row, first_column) on,
-/// that the thread holds, whether it exists or not. All threads must call it, once in a kernel.
-template <typename T, typename B, typename Rows, typename Columns, typename Body>
+/// that the thread holds, whether it exists or not. body_of(row, column of the first of these) returns the
+/// body: the others are at distances from it that are alike in all threads. All threads must call it, once in
+/// a kernel.
+template <typename T, typename B, typename Rows, typename Columns, typename BodyOf>
 RT_DEVICE void for_each_tile_sum(const Rows& rows, const Columns& columns, int first_row, int first_column,
-                                 Terms terms, Body body) {
+                                 Terms terms, BodyOf body_of) {
+  terms = {rt::kept_for_warp(terms.first), rt::kept_for_warp(terms.end)};
   RT_SHARED(left, TwoPanels<B::kRows>);
   RT_SHARED(right, TwoPanels<B::kColumns>);
-  const int warp_row = rt::warp() / B::kWarpsAcross * B::kTilesDown;
-  const int warp_column = rt::warp() % B::kWarpsAcross * B::kTilesAcross;
   Panel<T, B::kRows> next_left(rows.along_terms());
   Panel<T, B::kColumns> next_right(columns.along_terms());
   Feed<T, B::kRows, Rows> feed_left(next_left, rows, first_row, terms.first);
   Feed<T, B::kColumns, Columns> feed_right(next_right, columns, first_column, terms.first);
   WarpTiles<T, B> tiles;
+  // At the edge, warps may have nothing to multiply.
+  const bool any = first_row + tiles.row * rt::kTile < rows.lines &&
+                   first_column + tiles.column * rt::kTile < columns.lines;
   feed_left.fetch(next_left, terms.first, terms.end);
   feed_right.fetch(next_right, terms.first, terms.end);
-  int side = 0;
-  for (int p = terms.first; p < terms.end; p += kDepth) {
+  const auto step = [&](int next_term, int side) {
+    if constexpr (requires { feed_right.finish(next_right); }) feed_right.finish(next_right);
     next_left.put(left.at[side]);
     next_right.put(right.at[side]);
     rt::sync_block();
-    feed_left.fetch(next_left, p + kDepth, terms.end);
-    feed_right.fetch(next_right, p + kDepth, terms.end);
-    tiles.add(left.at[side], warp_row, right.at[side], warp_column);
-    side = 1 - side;
+    if (next_term < terms.end) {
+      feed_left.fetch(next_left, next_term, terms.end);
+      feed_right.fetch(next_right, next_term, terms.end);
+    }
+    if (any) tiles.add(left.at[side], right.at[side]);
+  };
+  for (int p = terms.first; p < terms.end; p += 2 * kDepth) {
+    step(p + kDepth, 0);
+    if (p + kDepth < terms.end) step(p + 2 * kDepth, 1);
   }
+  const int row = first_row + tiles.row * rt::kTile + rt::Acc<T>::row(0);
+  const int column = first_column + tiles.column * rt::kTile + rt::Acc<T>::column(0);
+  const auto body = body_of(row, column);
   RT_UNROLL
   for (int r = 0; r < B::kTilesDown; ++r) {
     RT_UNROLL
@@ -302,24 +348,26 @@ RT_DEVICE void for_each_tile_sum(const Rows& rows, const Columns& columns, int f
       const auto& tile = tiles.sums[r][s];
       RT_UNROLL
       for (int e = 0; e < rt::kOwn; ++e)
-        body(first_row + (warp_row + r) * rt::kTile + tile.row(e),
-             first_column + (warp_column + s) * rt::kTile + tile.column(e), tile.at[e]);
+        body(row + (r * rt::kTile + tile.row(e) - tile.row(0)),
+             column + (s * rt::kTile + tile.column(e) - tile.column(0)), tile.at[e]);
     }
   }
 }
 
-template <typename T, typename C, typename B, typename Rows, typename Columns>
+template <typename T, typename To, typename B, typename Rows, typename Columns>
 __global__ void __launch_bounds__(kBlockThreads)
-    multiply_tiles(Rows rows, Columns columns, MatmulShape shape, Out<C> out) {
-  for_each_tile_sum<T, B>(rows, columns, static_cast<int>(blockIdx.y) * B::kRows,
-                          static_cast<int>(blockIdx.x) * B::kColumns, terms_of(shape.k, kDepth),
-                          [&](int row, int column, float sum) { put(shape, out, row, column, sum); });
+    multiply_tiles(Rows rows, Columns columns, MatmulShape shape, To out) {
+  for_each_tile_sum<T, B>(
+      rows, columns, static_cast<int>(blockIdx.y) * B::kRows, static_cast<int>(blockIdx.x) * B::kColumns,
+      terms_of(shape.k, kDepth),
+      [&](int, int) { return [&](int row, int column, float sum) { put(shape, out, row, column, sum); }; });
 }
 
 // --- what the host decides ---
 
 using Large = Blocking<128, 128, 4>;
 using Small = Blocking<64, 64, 4>;
+using Narrow = Blocking<128, 64, 4>;
 using Tall = Blocking<128, 16, 8>;
 using Wide = Blocking<16, 128, 1>;
 
@@ -346,8 +394,12 @@ inline int64_t num_blocks(const MatmulShape& shape, MatmulWay way) {
   const Extent extent = extent_of(way);
   return divided_up(shape.m, extent.rows) * divided_up(shape.n, extent.columns);
 }
+/// Blocks whose last round, which leaves part of a GPU idle, is short beside the others; what they are worth
+/// costs less than this share of the terms.
+inline constexpr int64_t kManyRounds = 640, kEvenTerms = 16384;
 inline int choose_splits(const MatmulShape& shape, MatmulWay way) {
-  const int64_t wanted = kBusy / num_blocks(shape, way), most = shape.k / kLeastTerms;
+  const int64_t blocks = num_blocks(shape, way), most = shape.k / kLeastTerms;
+  const int64_t wanted = std::max(kBusy / blocks, std::min(kManyRounds / blocks, shape.k / kEvenTerms));
   return static_cast<int>(std::clamp<int64_t>(std::min(wanted, most), 1, kMostSplits));
 }
 
@@ -373,28 +425,30 @@ struct MatmulPlan {
   }
 };
 
-template <typename T, typename C, typename Rows, typename Columns>
+template <typename T, typename To, typename Rows, typename Columns>
 auto matmul_kernel(MatmulWay way) {
   if constexpr (std::is_same_v<T, float>) {
-    return multiply_plain<C, Columns>;
+    return multiply_plain<To, Columns>;
   } else {
-    if (way == MatmulWay::tall) return multiply_tiles<T, C, Tall, Rows, Columns>;
-    if (way == MatmulWay::wide) return multiply_tiles<T, C, Wide, Rows, Columns>;
-    return way == MatmulWay::large ? multiply_tiles<T, C, Large, Rows, Columns>
-                                   : multiply_tiles<T, C, Small, Rows, Columns>;
+    if (way == MatmulWay::tall) return multiply_tiles<T, To, Tall, Rows, Columns>;
+    if (way == MatmulWay::wide) return multiply_tiles<T, To, Wide, Rows, Columns>;
+    if constexpr (!requires { typename Columns::NoLargeBlocks; }) {
+      if (way == MatmulWay::large) return multiply_tiles<T, To, Large, Rows, Columns>;
+    }
+    return multiply_tiles<T, To, Small, Rows, Columns>;
   }
 }
 
 /// rows: PlainRows or an operand, and columns a side of the same kind.
-template <typename T, typename C, typename Rows, typename Columns>
+template <typename T, typename To, typename Rows, typename Columns>
 void launch_matmul(void* stream, const MatmulPlan& plan, const Rows& rows, const Columns& columns,
-                   const Out<C>& out) {
+                   const To& out) {
   const MatmulShape& shape = plan.shape;
-  rt::launch(matmul_kernel<T, C, Rows, Columns>(plan.way), plan.launch_shape(), stream, rows, columns, shape,
+  rt::launch(matmul_kernel<T, To, Rows, Columns>(plan.way), plan.launch_shape(), stream, rows, columns, shape,
              out);
   if (plan.splits == 1) return;
   const int64_t count = static_cast<int64_t>(shape.m) * shape.n;
-  rt::launch(add_parts<C>, {num_stride_blocks(count), kBlockThreads}, stream, shape, out, plan.splits);
+  rt::launch(add_parts<To>, {num_stride_blocks(count), kBlockThreads}, stream, shape, out, plan.splits);
 }
 
 }  // namespace hearth::ops

@@ -15,7 +15,14 @@ struct Nf4Tables {
   float* scales;  ///< of each block
 };
 
-/// Stored matrices: an element with the bits of QuantizedMatrix::read.
+/// Groups of kWide neighbors are numbered, row after row.
+RT_DEVICE uint32_t group_of(int row, int column, int64_t columns) {
+  return static_cast<uint32_t>(row) * static_cast<uint32_t>(columns / kWide) +
+         static_cast<uint32_t>(column) / kWide;
+}
+
+/// Stored matrices: an element with the bits of QuantizedMatrix::read, and, where rows are whole groups, that
+/// of number first + further, in `row`.
 struct Nf4 {
   int64_t columns;
   const uint8_t* codes;
@@ -26,6 +33,29 @@ struct Nf4 {
     const int two = codes[i / 2];
     return tables.values[i % 2 == 0 ? two / 16 : two % 16] * tables.scales[i / kBlock4];
   }
+  /// A group as it is stored.
+  struct Group {
+    uint32_t codes;
+    float scale;
+  };
+  RT_DEVICE Group load(uint32_t first, uint32_t further, int /*row*/) const {
+    const uint8_t* at = codes + uint64_t{first} * (kWide / 2);
+    return {*reinterpret_cast<const rt::Word4*>(at + further * (kWide / 2)),
+            tables.scales[(first + further) / (kBlock4 / kWide)]};
+  }
+  RT_DEVICE rt::Vec<float, kWide> values_of(const Group& group) const {
+    rt::Vec<float, kWide> made;
+    RT_UNROLL
+    for (int e = 0; e < kWide; ++e)
+      made.at[e] = tables.values[group.codes >> (e % 2 == 0 ? 4 * e + 4 : 4 * e - 4) & 15] * group.scale;
+    return made;
+  }
+  /// Every thread of a block calls it: afterwards values come from shared memory.
+  RT_DEVICE void keep_values(float* shared) {
+    if (threadIdx.x < 16) shared[threadIdx.x] = tables.values[threadIdx.x];
+    rt::sync_block();
+    tables.values = shared;
+  }
 };
 struct Int8 {
   int64_t columns;
@@ -35,6 +65,24 @@ struct Int8 {
   RT_DEVICE float element(int64_t row, int64_t column) const {
     return static_cast<float>(codes[row * columns + column]) * absmax[row] * kInverse127;
   }
+  struct Group {
+    uint32_t codes[2];
+    float scale;
+  };
+  RT_DEVICE Group load(uint32_t first, uint32_t further, int row) const {
+    const auto* at = reinterpret_cast<const uint32_t*>(codes + uint64_t{first} * kWide);
+    const auto two = rt::load<uint32_t, 2>(at + further * 2);
+    return {{two.at[0], two.at[1]}, absmax[row]};
+  }
+  RT_DEVICE rt::Vec<float, kWide> values_of(const Group& group) const {
+    rt::Vec<float, kWide> made;
+    RT_UNROLL
+    for (int e = 0; e < kWide; ++e)
+      made.at[e] = static_cast<float>(static_cast<int8_t>(group.codes[e / 4] >> e % 4 * 8)) * group.scale *
+                   kInverse127;
+    return made;
+  }
+  RT_DEVICE void keep_values(float* /*shared*/) const {}
 };
 
 /// The right side of a plain matmul (plain_product.h): lines are the rows of the matrix or, with `back`, its
@@ -53,39 +101,133 @@ struct PlainSide {
   }
 };
 
+template <typename T>
+using Result = Out<T, Rounded<T>>;
+
+/// Two numbers as T side by side. Of what is not a number the scale is one that rounding leaves so.
+template <typename T>
+RT_DEVICE uint32_t two_as(float first, float second) {
+  return uint32_t{rt::from_float<T>(first).bits} | uint32_t{rt::from_float<T>(second).bits} << 16;
+}
+template <>
+RT_DEVICE uint32_t two_as<rt::bf16>(float first, float second) {
+  const auto a = rt::bits_as<uint32_t>(first), b = rt::bits_as<uint32_t>(second);
+  return (a + 0x7fffU + (a >> 16 & 1U)) >> 16 | ((b + 0x7fffU + (b >> 16 & 1U)) & 0xffff0000U);
+}
+/// A group as T.
+template <typename T, typename Matrix>
+RT_DEVICE rt::Word16 group_as(const Matrix& matrix, typename Matrix::Group group) {
+  group.scale = group.scale == group.scale ? group.scale : nanf("");
+  const rt::Vec<float, kWide> values = matrix.values_of(group);
+  rt::Vec<uint32_t, kWide / 2> made;
+  RT_UNROLL
+  for (int w = 0; w < kWide / 2; ++w) made.at[w] = two_as<T>(values.at[2 * w], values.at[2 * w + 1]);
+  return rt::bits_as<rt::Word16>(made);
+}
+
 /// The same for a matmul of tiles (Operand in product_blocks.h), whose elements are rounded to T.
 template <typename T, typename Matrix>
 struct TileSide {
+  /// What would fill them comes out even, and goes another way.
+  using NoLargeBlocks = void;
   Matrix matrix;
   int lines;
   bool back;
 
   RT_DEVICE bool along_terms() const { return !back; }
   RT_DEVICE rt::Word16 wide(int line, int term, int lines_left, int terms_left) const {
-    const int64_t row = back ? term : line, column = back ? line : term;
+    const int row = back ? term : line, column = back ? line : term;
     const int count = back ? (terms_left > 0 ? lines_left : 0) : (lines_left > 0 ? terms_left : 0);
+    if (matrix.columns % kWide == 0)
+      return count > 0 ? group_as<T>(matrix, matrix.load(group_of(row, column, matrix.columns), 0, row))
+                       : rt::Word16{};
     return wide_of(count,
                    [&](int e) { return uint32_t{rt::from_float<T>(matrix.element(row, column + e)).bits}; });
   }
 };
 
-/// The matrix as T, a block per row.
+/// One of whole groups, which are on their way as they are stored.
 template <typename T, typename Matrix>
-__global__ void __launch_bounds__(kBlockThreads) dequantize(Matrix matrix, T* to) {
-  const int64_t row = blockIdx.x;
-  for (int64_t column = int64_t{threadIdx.x} * kWide; column < matrix.columns;
-       column += int64_t{kBlockThreads} * kWide) {
-    T* at = to + row * matrix.columns + column;
-    rt::Vec<T, kWide> made;
-    if (matrix.columns % kWide == 0) {
-      RT_UNROLL
-      for (int e = 0; e < kWide; ++e) made.at[e] = rt::from_float<T>(matrix.element(row, column + e));
-      rt::store(at, made);
-    } else {
-      for (int e = 0; e < kWide && column + e < matrix.columns; ++e)
-        at[e] = rt::from_float<T>(matrix.element(row, column + e));
+struct GroupSide : TileSide<T, Matrix> {};
+
+}  // namespace
+
+template <typename T, int kLines, typename Matrix>
+struct Feed<T, kLines, GroupSide<T, Matrix>> {
+  static constexpr int kOwn = Panel<T, kLines>::kOwn;
+  const GroupSide<T, Matrix>& from;
+  int first_line;
+  int line[kOwn];          ///< of a move, counted from there; lines that do not exist are the last again
+  uint32_t further[kOwn];  ///< groups from that of the first line and term to a move's
+  typename Matrix::Group held[kOwn];
+
+  RT_DEVICE Feed(const Panel<T, kLines>& panel, const GroupSide<T, Matrix>& side, int first,
+                 int /*first_term*/)
+      : from(side), first_line(first) {
+    const int last = from.lines - first_line - (from.back ? kWide : 1);
+    RT_UNROLL
+    for (int i = 0; i < kOwn; ++i) {
+      line[i] = panel.line_of(i) < last ? panel.line_of(i) : last;
+      further[i] = from.back ? group_of(panel.term_of(i), line[i], from.matrix.columns)
+                             : group_of(line[i], panel.term_of(i), from.matrix.columns);
     }
   }
+  RT_DEVICE void fetch(Panel<T, kLines>& panel, int first_term, int end_term) {
+    const uint32_t first = from.back ? group_of(first_term, first_line, from.matrix.columns)
+                                     : group_of(first_line, first_term, from.matrix.columns);
+    RT_UNROLL
+    for (int i = 0; i < kOwn; ++i) {
+      const int term = first_term + panel.term_of(i);
+      held[i] = {};
+      if (first_term + kDepth <= end_term || term < end_term)
+        held[i] = from.matrix.load(first, further[i], from.back ? term : first_line + line[i]);
+    }
+  }
+  RT_DEVICE void finish(Panel<T, kLines>& panel) const {
+    RT_UNROLL
+    for (int i = 0; i < kOwn; ++i) panel.held[i] = group_as<T>(from.matrix, held[i]);
+  }
+};
+
+namespace {
+
+/// The matrix as T, rows dealt out to blocks.
+template <typename T, typename Matrix>
+__global__ void __launch_bounds__(kBlockThreads) dequantize(Matrix matrix, T* to, int rows) {
+  RT_SHARED(values, float[16]);
+  matrix.keep_values(values);
+  const int columns = static_cast<int>(matrix.columns);
+  for (int row = static_cast<int>(blockIdx.x); row < rows; row += static_cast<int>(gridDim.x)) {
+    T* line = to + row * matrix.columns;
+    for (int column = static_cast<int>(threadIdx.x) * kWide; column < columns;
+         column += kBlockThreads * kWide) {
+      if (columns % kWide == 0) {
+        *reinterpret_cast<rt::Word16*>(line + column) =
+            group_as<T>(matrix, matrix.load(group_of(row, column, matrix.columns), 0, row));
+      } else {
+        for (int c = column; c < column + kWide && c < columns; ++c)
+          line[c] = rt::from_float<T>(matrix.element(row, c));
+      }
+    }
+  }
+}
+/// Blocks that take several rows each.
+constexpr int64_t kDequantizeBlocks = 1024;
+
+/// All rows of x, up to 256, in a block, so that the matrix is read once: as many columns as a thread's
+/// registers can sum.
+using Whole = Blocking<256, 112, 8>;
+/// Such blocks, which fill a compute unit each, that keep a GPU of the middle busy.
+constexpr int64_t kBusyWhole = 40;
+template <typename T, typename Matrix>
+__global__ void __launch_bounds__(kBlockThreads)
+    multiply_quantized(EvenOperand<T> rows, GroupSide<T, Matrix> columns, MatmulShape shape, Result<T> out) {
+  RT_SHARED(values, float[16]);
+  columns.matrix.keep_values(values);
+  for_each_tile_sum<T, Whole>(
+      rows, columns, static_cast<int>(blockIdx.y) * Whole::kRows,
+      static_cast<int>(blockIdx.x) * Whole::kColumns, terms_of(shape.k, kDepth),
+      [&](int, int) { return [&](int row, int column, float sum) { put(shape, out, row, column, sum); }; });
 }
 /// Rows of x from which that costs less than reading codes in every block of the matmul.
 constexpr int kDequantizedRows = 256;
@@ -111,9 +253,28 @@ struct Problem {
   MatmulShape shape;
   std::string way;
 
-  bool is_dequantized() const { return dtype != DType::f32 && shape.m >= kDequantizedRows; }
+  bool may_be_dequantized() const { return dtype != DType::f32 && shape.m >= kDequantizedRows; }
+  bool is_dequantized() const { return may_be_dequantized() && !is_whole(); }
+  /// Whether few blocks read the matrix; a library, where that is faster than Hearth, wants it dequantized.
+  bool is_whole() const {
+    return dtype != DType::f32 && way != "library" && shape.m > Whole::kRows / 2 &&
+           shape.m <= 2 * Whole::kRows && rows % kWide == 0 && columns % kWide == 0;
+  }
   ChosenMatmul dequantized_matmul() const { return {shape, dtype, dtype, way}; }
-  MatmulPlan plan() const { return {shape, MatmulKernel::usual_way(shape, dtype)}; }
+  rt::Dim3 whole_blocks() const {
+    return {static_cast<unsigned>(divided_up(shape.n, Whole::kColumns)),
+            static_cast<unsigned>(divided_up(shape.m, Whole::kRows)), 1};
+  }
+  MatmulPlan plan() const {
+    const MatmulWay usual = MatmulKernel::usual_way(shape, dtype);
+    MatmulPlan made(shape, usual == MatmulWay::large ? MatmulWay::small : usual);
+    if (is_whole()) {
+      const rt::Dim3 blocks = whole_blocks();
+      made.splits = static_cast<int>(std::clamp<int64_t>(kBusyWhole / (blocks.x * blocks.y), 1,
+                                                         std::max<int64_t>(shape.k / kLeastTerms, 1)));
+    }
+    return made;
+  }
   int64_t matrix_bytes() const { return divided_up(rows * columns * 2, 256) * 256; }
   int64_t workspace_bytes() const {
     return is_dequantized() ? matrix_bytes() + dequantized_matmul().workspace_bytes()
@@ -141,8 +302,8 @@ Problem problem_of(const NodeView& node) {
 template <typename T, typename Matrix>
 void multiply_dequantized(const KernelArgs& args, const Problem& p, const Matrix& matrix,
                           std::byte* workspace) {
-  rt::launch(dequantize<T, Matrix>, {p.rows, kBlockThreads}, args.stream->handle(), matrix,
-             reinterpret_cast<T*>(workspace));
+  rt::launch(dequantize<T, Matrix>, {std::min(p.rows, kDequantizeBlocks), kBlockThreads},
+             args.stream->handle(), matrix, reinterpret_cast<T*>(workspace), static_cast<int>(p.rows));
   p.dequantized_matmul().launch(*args.stream, {.a = args.in[QuantizedIn::x],
                                                .b = workspace,
                                                .c = args.out[0],
@@ -150,14 +311,28 @@ void multiply_dequantized(const KernelArgs& args, const Problem& p, const Matrix
 }
 
 template <typename T, typename Matrix>
+void multiply_whole(void* stream, const Problem& p, const Operand<T>& rows, const Matrix& matrix,
+                    const Result<T>& out) {
+  const MatmulPlan plan = p.plan();
+  rt::Dim3 blocks = p.whole_blocks();
+  blocks.z = static_cast<unsigned>(plan.splits);
+  rt::launch(multiply_quantized<T, Matrix>, {blocks, rt::Dim3{kBlockThreads, 1, 1}}, stream,
+             EvenOperand<T>{rows}, GroupSide<T, Matrix>{{matrix, p.shape.n, p.back}}, p.shape, out);
+  if (plan.splits == 1) return;
+  rt::launch(add_parts<Result<T>>, {num_stride_blocks(int64_t{p.shape.m} * p.shape.n), kBlockThreads}, stream,
+             p.shape, out, plan.splits);
+}
+
+template <typename T, typename Matrix>
 void multiply(const KernelArgs& args, const Problem& p, const Matrix& matrix, std::byte* workspace) {
   void* stream = args.stream->handle();
   const auto* x = input_of<T>(args, QuantizedIn::x);
   const MatmulPlan plan = p.plan();
-  const Out<T> out{.epilogue = {}, .c = output_of<T>(args, 0), .parts = plan.parts(workspace)};
+  const Result<T> out{.epilogue = {}, .c = output_of<T>(args, 0), .parts = plan.parts(workspace)};
   if constexpr (!std::is_same_v<T, float>) {
     if (p.is_dequantized()) return multiply_dequantized<T>(args, p, matrix, workspace);
     const Operand<T> rows{x, p.shape.a_row, 1, p.shape.m};
+    if (p.is_whole()) return multiply_whole<T>(stream, p, rows, matrix, out);
     launch_matmul<T>(stream, plan, rows, TileSide<T, Matrix>{matrix, p.shape.n, p.back}, out);
   } else if (p.back) {
     launch_matmul<T>(stream, plan, PlainRows{x, p.shape.a_row, 1}, PlainSide<Matrix, true>{matrix}, out);
@@ -203,7 +378,7 @@ ir::Kernel make(const NodeView& node) {
 /// Of many rows of x, W is written out first; under 16 bits its elements are rounded to x's dtype.
 std::vector<ir::LoneNode> quantized_matmuls(const NodeView& node) {
   const Problem p = problem_of(node);
-  if (!p.is_dequantized()) return {};
+  if (!p.may_be_dequantized()) return {};
   return {{.attrs = {{"transpose_b", int64_t{p.back ? 0 : 1}}},
            .in = {node.in_type(QuantizedIn::x), {.dtype = p.dtype, .shape = {p.rows, p.columns}}},
            .out = {node.out_type(0)}}};

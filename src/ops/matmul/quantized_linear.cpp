@@ -186,8 +186,14 @@ std::vector<ValueId> vjp(const VjpContext& context) {
 
 Cost cost(const NodeView& node) {
   const Problem p = problem_of(node);
-  return {.flops = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k),
-          .bytes = bytes_moved(node)};
+  const auto m = static_cast<double>(p.m);
+  // The weights are dequantized first, which takes as long as so many rows of the product. Blocks of few rows
+  // read them as they are, where no library is faster, as one is on NVIDIA.
+  constexpr double kRows = 130, kManyRows = 512;
+  ir::GpuShare share = matmul_share(false, !p.back);
+  share.nvidia *= m / (m + kRows);
+  if (m > kManyRows) share.amd *= m / (m + kRows);
+  return product_cost(m, static_cast<double>(p.n), static_cast<double>(p.k), bytes_moved(node), share);
 }
 
 Sample sample(Quantization kind, int64_t m, int64_t rows, int64_t columns, bool back = false,
@@ -207,15 +213,48 @@ Sample sample(Quantization kind, int64_t m, int64_t rows, int64_t columns, bool 
   return made;
 }
 std::vector<Sample> samples() {
-  return {sample(Quantization::nf4, 5, 7, 24),
-          sample(Quantization::nf4, 3, 33, 71, true),
-          sample(Quantization::nf4, 9, 70, 401),
-          sample(Quantization::nf4, 6, 40, 64, false, DType::bf16),
-          sample(Quantization::nf4, 260, 40, 72, false, DType::bf16),
-          sample(Quantization::int8, 5, 37, 19),
-          sample(Quantization::int8, 4, 9, 45, true),
-          sample(Quantization::int8, 7, 12, 33, false, DType::f16),
-          sample(Quantization::int8, 256, 40, 48, true, DType::f16)};
+  std::vector<Sample> made = {sample(Quantization::nf4, 5, 7, 600),
+                              sample(Quantization::nf4, 5, 7, 24),
+                              sample(Quantization::nf4, 3, 33, 71, true),
+                              sample(Quantization::nf4, 9, 70, 401),
+                              sample(Quantization::nf4, 6, 40, 64, false, DType::bf16),
+                              sample(Quantization::nf4, 260, 40, 72, false, DType::bf16),
+                              sample(Quantization::nf4, 40, 72, 40, false, DType::bf16),
+                              sample(Quantization::nf4, 140, 12, 64, true, DType::bf16),
+                              sample(Quantization::nf4, 140, 12, 72, false, DType::bf16),
+                              sample(Quantization::nf4, 140, 12, 520, false, DType::bf16),
+                              sample(Quantization::nf4, 40, 72, 520, false, DType::bf16),
+                              sample(Quantization::nf4, 4, 72, 520, false, DType::bf16),
+                              sample(Quantization::int8, 4, 40, 72, true, DType::bf16),
+                              sample(Quantization::int8, 40, 72, 40, false, DType::bf16),
+                              sample(Quantization::int8, 140, 12, 64, false, DType::bf16),
+                              sample(Quantization::int8, 140, 12, 520, false, DType::bf16),
+                              sample(Quantization::int8, 40, 72, 520, false, DType::bf16),
+                              sample(Quantization::int8, 4, 72, 520, false, DType::bf16),
+                              sample(Quantization::int8, 260, 40, 72, false, DType::bf16),
+                              sample(Quantization::int8, 5, 37, 19),
+                              sample(Quantization::int8, 4, 9, 45, true),
+                              sample(Quantization::int8, 7, 12, 33, false, DType::f16),
+                              sample(Quantization::int8, 256, 40, 48, true, DType::f16),
+                              sample(Quantization::nf4, 150, 120, 600, true, DType::bf16),
+                              sample(Quantization::int8, 520, 24, 40, false, DType::bf16),
+                              sample(Quantization::nf4, 260, 21, 45, true, DType::bf16)};
+  // Lines and terms that come out uneven, in blocks of every form.
+  for (const Quantization kind : {Quantization::nf4, Quantization::int8}) {
+    for (const auto& [m, width] : {std::pair{4, 71}, {40, 71}, {140, 13}}) {
+      made.push_back(sample(kind, m, width, 45, false, DType::bf16));
+      made.push_back(sample(kind, m, width, 521, false, DType::bf16));
+      made.push_back(sample(kind, m, 521, width, true, DType::bf16));
+    }
+  }
+  // Rows that a block takes as a whole, with and without parts of their terms.
+  for (const Quantization kind : {Quantization::nf4, Quantization::int8}) {
+    for (const int64_t terms : {40, 600}) {
+      made.push_back(sample(kind, 150, 120, terms, false, DType::bf16));
+      made.push_back(sample(kind, 150, terms, 120, true, DType::bf16));
+    }
+  }
+  return made;
 }
 
 }  // namespace

@@ -24,15 +24,18 @@ HEARTH_FORMULA inline float dynamic_cut(int i, int count) {
 HEARTH_FORMULA inline float dynamic_value(bool with_sign, uint8_t code) {
   const int zero = with_sign ? 127 : 0;
   if (code == zero || code == 255) return code == 255 ? 1.0F : 0.0F;
-  // Numbers of one sign stand in runs of count = 1, 2, 4, ... (without a sign: from 2 on).
+  // Numbers of one sign stand in runs of count = 1, 2, 4, ... (without a sign: from 2 on), up to 64 (128).
   const int least = with_sign ? 1 : 2;
   const int rank = (code > zero ? code - zero : zero - code) - 1 + least;
-  double divisor = 1e6;
-  int count = least;
-  for (; rank >= 2 * count; count *= 2) divisor /= 10;
+  int count = 64 * least;
+  float decade = 1;
+  for (const float below : {1e-1F, 1e-2F, 1e-3F, 1e-4F, 1e-5F, 1e-6F}) {
+    if (rank >= count) break;
+    count /= 2;
+    decade = below;
+  }
   const int i = rank - count;
-  const float value =
-      static_cast<float>(1 / divisor) * ((dynamic_cut(i, count) + dynamic_cut(i + 1, count)) / 2);
+  const float value = decade * ((dynamic_cut(i, count) + dynamic_cut(i + 1, count)) / 2);
   return code < zero ? -value : value;
 }
 
