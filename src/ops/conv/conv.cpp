@@ -3,6 +3,7 @@
 #include <cmath>
 #include <memory>
 
+#include "ops/matmul/matmul.h"
 #include "ops/support.h"
 
 namespace hearth::ops {
@@ -193,14 +194,34 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   return grads;
 }
 
-Cost cost_of(const cpu::ConvShape& s, const NodeView& node) {
-  const auto products = static_cast<double>(s.batch * s.out_h() * s.out_w()) *
-                        static_cast<double>(s.kernel_h * s.kernel_w * s.in_c * s.out_c);
-  return {.flops = 2 * products, .bytes = bytes_moved(node)};
+/// On GPUs each is a product of matrices, one of which is made while it is read.
+struct Extents {
+  double pixels, taps, in, out;
+  explicit Extents(const cpu::ConvShape& s)
+      : pixels(static_cast<double>(s.batch * s.out_h() * s.out_w())),
+        taps(static_cast<double>(s.kernel_h * s.kernel_w)),
+        in(static_cast<double>(s.in_c)),
+        out(static_cast<double>(s.out_c)) {}
+};
+Cost cost(const NodeView& node) {
+  const Extents e(shape_of_forward(node));
+  const ir::GpuShare share = e.taps == 1 ? matmul_share(false, false) : ir::GpuShare{1, 0.12};
+  return product_cost(e.pixels, e.out, e.taps * e.in, bytes_moved(node), share);
 }
-Cost cost(const NodeView& node) { return cost_of(shape_of_forward(node), node); }
-Cost grad_input_cost(const NodeView& node) { return cost_of(shape_of_grad_input(node), node); }
-Cost grad_weight_cost(const NodeView& node) { return cost_of(shape_of_grad_weight(node), node); }
+Cost grad_input_cost(const NodeView& node) {
+  const cpu::ConvShape shape = shape_of_grad_input(node);
+  const Extents e(shape);
+  const ir::GpuShare share = e.taps == 1 ? matmul_share(false, true) : ir::GpuShare{1, 0.12};
+  Cost made = product_cost(static_cast<double>(shape.batch * shape.in_h * shape.in_w), e.in, e.taps * e.out,
+                           bytes_moved(node), share);
+  made.flops = 2 * e.pixels * e.taps * e.in * e.out;  // Taps between the strides are left out.
+  return made;
+}
+Cost grad_weight_cost(const NodeView& node) {
+  const Extents e(shape_of_grad_weight(node));
+  const ir::GpuShare share = e.taps == 1 ? matmul_share(true, false) : ir::GpuShare{1, 0.12};
+  return product_cost(e.taps * e.in, e.out, e.pixels, bytes_moved(node), share);
+}
 
 struct Case {
   Shape x;
@@ -224,16 +245,23 @@ std::vector<Case> cases() {
           {.x = {1, 6, 6, 16}, .kernel = 3, .out = 16, .stride = 1, .padding = 1, .dtype = DType::bf16},
           {.x = {2, 14, 11, 5}, .kernel = 2, .out = 70, .stride = 3, .padding = 1, .dtype = DType::f16},
           {.x = {2, 19, 8, 2}, .kernel = 3, .out = 3, .stride = 1, .padding = 1},
-          {.x = {3, 9, 10, 24}, .kernel = 3, .out = 40, .stride = 2, .padding = 1, .dtype = DType::bf16}};
+          {.x = {3, 9, 10, 24}, .kernel = 3, .out = 40, .stride = 2, .padding = 1, .dtype = DType::bf16},
+          {.x = {2, 7, 6, 64}, .kernel = 3, .out = 96, .stride = 1, .padding = 1, .dtype = DType::bf16},
+          {.x = {1, 9, 8, 32}, .kernel = 3, .out = 64, .stride = 2, .padding = 1, .dtype = DType::bf16},
+          {.x = {1, 7, 8, 32}, .kernel = 1, .out = 32, .stride = 2, .padding = 0, .dtype = DType::bf16},
+          {.x = {2, 9, 7, 5}, .kernel = 3, .out = 70, .stride = 1, .padding = 1, .dtype = DType::bf16},
+          {.x = {2, 9, 7, 37}, .kernel = 3, .out = 5, .stride = 2, .padding = 1, .dtype = DType::bf16}};
 }
-/// Enough pixels, or weights, for the largest blocks of a GPU.
-std::vector<Case> many_pixels() {
-  return {{.x = {1, 111, 111, 24}, .kernel = 1, .out = 24, .stride = 1, .padding = 0, .dtype = DType::bf16},
-          {.x = {1, 111, 111, 24}, .kernel = 1, .out = 24, .stride = 1, .padding = 0, .dtype = DType::f16}};
+/// Enough pixels, or weights, for the largest blocks of a GPU. Padding keeps them from becoming matmuls.
+std::vector<Case> many_pixels(int64_t in, int64_t out) {
+  return {{.x = {1, 111, 111, 24}, .kernel = 1, .out = 24, .stride = 1, .padding = 1, .dtype = DType::bf16},
+          {.x = {1, 222, 222, 24}, .kernel = 2, .out = 24, .stride = 2, .padding = 0, .dtype = DType::bf16},
+          {.x = {1, 112, 111, 32}, .kernel = 1, .out = 32, .stride = 1, .padding = 1, .dtype = DType::bf16},
+          {.x = {1, 157, 157, in}, .kernel = 1, .out = out, .stride = 1, .padding = 1, .dtype = DType::bf16}};
 }
 std::vector<Case> many_weights() {
-  return {{.x = {2, 5, 5, 136}, .kernel = 1, .out = 144, .stride = 1, .padding = 0, .dtype = DType::bf16},
-          {.x = {2, 5, 5, 136}, .kernel = 1, .out = 144, .stride = 1, .padding = 0, .dtype = DType::f16}};
+  return {{.x = {2, 5, 5, 136}, .kernel = 1, .out = 144, .stride = 1, .padding = 1, .dtype = DType::bf16},
+          {.x = {2, 5, 5, 136}, .kernel = 1, .out = 144, .stride = 1, .padding = 0, .dtype = DType::bf16}};
 }
 std::vector<Case> joined(std::vector<Case> all, const std::vector<Case>& more) {
   all.insert(all.end(), more.begin(), more.end());
@@ -253,15 +281,18 @@ std::vector<Sample> samples() {
     made.push_back(plain);
     made.push_back(full);
   }
-  for (const Case& c : many_pixels())
-    made.push_back({.in = {normal(c.x, c.dtype), normal(c.w(), c.dtype)},
-                    .attrs = c.attrs(),
-                    .tolerance = c.tolerance(c.x[3])});
+  for (const Case& c : many_pixels(32, 96)) {
+    made.push_back(
+        {.in = {normal(c.x, c.dtype), normal(c.w(), c.dtype), normal(Shape{c.out}), normal(c.y(), c.dtype)},
+         .attrs = c.attrs(),
+         .tolerance = c.tolerance(c.x[3])});
+    made.back().attrs.set("activation", std::string("relu"));
+  }
   return made;
 }
 std::vector<Sample> grad_input_samples() {
   std::vector<Sample> made;
-  for (const Case& c : joined(cases(), many_pixels())) {
+  for (const Case& c : joined(cases(), many_pixels(96, 32))) {
     made.push_back({.in = {normal(c.y(), c.dtype), normal(c.w(), c.dtype)},
                     .attrs = c.attrs(),
                     .tolerance = c.tolerance(c.kernel * c.kernel * c.out)});

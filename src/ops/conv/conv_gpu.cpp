@@ -43,10 +43,18 @@ template <typename T, typename B>
 __global__ void __launch_bounds__(kBlockThreads) convolve(Patches<T> x, Strided<T, true> w, Images<T> out,
                                                           int64_t pixels, int64_t taps, int64_t channels) {
   const ProductPart part = own_part<B>(pixels, channels, taps);
-  for_each_product<T, B>(x, w, part, [&](int64_t row, int64_t column, float sum) {
-    const int64_t at = row * channels + column;
-    if (out.factors != nullptr) sum *= out.factors[column];
-    out.y[at] = out.epilogue(sum, column, at);
+  const int64_t corner = part.row * channels + part.column;
+  T* y = out.y + corner;
+  const T* residual = out.epilogue.residual;
+  const Epilogue<T> epilogue{out.epilogue.bias, residual == nullptr ? residual : residual + corner,
+                             out.epilogue.relu};
+  for_each_product<T, B>(x, w, part, [&](int own_row, int own_column) {
+    const OwnOutputs own(part, own_row, own_column, channels);
+    return [=](int row, int column, float sum) {
+      const uint32_t at = own.index(row, column);
+      if (out.factors != nullptr) sum *= out.factors[column];
+      element(y, at) = epilogue(sum, column, at);
+    };
   });
   if (out.moments != nullptr) measure_block<T, B>(out.y, out.moments, part);
 }
@@ -56,7 +64,7 @@ template <typename T, typename B, typename ImagesOf>
 ir::Kernel make_forward(const cpu::ConvShape& shape, ImagesOf images) {
   const auto run = [shape, images](const KernelArgs& args) {
     rt::launch(convolve<T, B>, product_blocks<B>(num_pixels(shape), shape.out_c, 1), args.stream->handle(),
-               forward_patches(shape, input_of<T>(args, ConvIn::x), false),
+               forward_patches(shape, input_of<T>(args, ConvIn::x)),
                Strided<T, true>{input_of<T>(args, ConvIn::w), 1, shape.out_c}, images(args),
                num_pixels(shape), num_taps(shape), shape.out_c);
   };
@@ -66,8 +74,9 @@ template <typename T, typename ImagesOf>
 ir::Kernel forward_of(const NodeView& node, ImagesOf images) {
   const cpu::ConvShape shape =
       conv_shape(node.in_type(ConvIn::x).shape, node.in_type(ConvIn::w).shape, node.attrs);
-  return with_blocking<T>(num_pixels(shape), shape.out_c, are_even(shape.in_c) && are_even(shape.out_c),
-                          false,
+  const Channels channels =
+      channels_of(shape.out_c) == Channels::any ? Channels::any : channels_of_images(shape, shape.in_c);
+  return with_blocking<T>(num_pixels(shape), shape.out_c, channels,
                           [&](auto blocking) { return make_forward<T, decltype(blocking)>(shape, images); });
 }
 
@@ -220,16 +229,37 @@ struct ClassWeights {
     return {tap_y + tap / taps_across * shape.stride, tap_x + tap % taps_across * shape.stride,
             number % shape.out_c};
   }
-  RT_DEVICE void advance(Term& term, int by) const {
-    term.advance(by, shape.out_c, tap_x, shape.stride, taps_across);
-  }
   RT_DEVICE float at(Line line, const Term& term) const { return rt::to_float(*where(line, term)); }
   RT_DEVICE const T* where(Line line, const Term& term) const {
     const int tap = (term.y * shape.kernel_w + term.x) * shape.in_c;
     return data + line + static_cast<int64_t>(tap) * shape.out_c + term.channel;
   }
+
+  RT_DEVICE const T* origin() const { return where(0, {tap_y, tap_x, 0}); }
+  RT_DEVICE bool has(const Spot& /*spot*/) const { return true; }
+  RT_DEVICE TapGrid::Walk walk_of_line(int i) const {
+    return {{.bytes = static_cast<uint32_t>(line(i) * int64_t{sizeof(T)})}, 0};
+  }
+  RT_DEVICE TapGrid::Walk walk_of_term(int i) const { return taps().walk(i); }
+  RT_DEVICE void advance(TapGrid::Walk& walk) const { taps().advance(walk); }
+
+ private:
+  RT_DEVICE TapGrid taps() const {
+    const auto element_bytes = static_cast<uint32_t>(sizeof(T));
+    const uint32_t tap_bytes = element_bytes * shape.stride * shape.in_c * shape.out_c;
+    return {.channels = shape.out_c,
+            .across = taps_across,
+            .step = 1,
+            .element_bytes = element_bytes,
+            .tap_bytes = tap_bytes,
+            .row_bytes = shape.kernel_w * tap_bytes};
+  }
 };
 
+template <int rows>
+struct RowPlaces {
+  int64_t at[rows];
+};
 /// blockIdx.z: the class.
 template <typename T, typename B>
 __global__ void __launch_bounds__(kBlockThreads) spread(const T* dy, const T* w, T* dx, InputGradient shape) {
@@ -237,7 +267,7 @@ __global__ void __launch_bounds__(kBlockThreads) spread(const T* dy, const T* w,
   const ClassAxis ys(number / shape.stride, shape.in_h, shape.kernel_h, shape.stride, shape.padding);
   const ClassAxis xs(number % shape.stride, shape.in_w, shape.kernel_w, shape.stride, shape.padding);
   if (ys.num_pixels == 0 || xs.num_pixels == 0) return;
-  const PixelGrid pixels{ys.num_pixels, xs.num_pixels, false};
+  const PixelGrid<> pixels{ys.num_pixels, xs.num_pixels};
   const int taps_across = xs.num_taps > 0 ? xs.num_taps : 1;  // without taps there are no terms to place
   const Patches<T> lines{.images = dy,
                          .h = shape.out_h,
@@ -248,15 +278,35 @@ __global__ void __launch_bounds__(kBlockThreads) spread(const T* dy, const T* w,
                          .stride = 1,
                          .first_y = ys.offset,
                          .first_x = xs.offset,
-                         .direction = -1};
-  const ClassWeights<T> weights{w, shape, ys.tap, xs.tap, taps_across};
+                         .direction = -1,
+                         .step = {}};
+  const ClassWeights<T> weights{
+      .data = w, .shape = shape, .tap_y = ys.tap, .tap_x = xs.tap, .taps_across = taps_across};
   const ProductPart part =
       own_part<B>(static_cast<int64_t>(shape.batch) * ys.num_pixels * xs.num_pixels, shape.in_c,
                   static_cast<int64_t>(ys.num_taps) * xs.num_taps * shape.out_c);
-  for_each_product<T, B>(lines, weights, part, [&](int64_t row, int64_t column, float sum) {
-    const PixelGrid::Place place = pixels[row];
-    const int64_t y = ys.first + place.y * shape.stride, x = xs.first + place.x * shape.stride;
-    dx[((place.image * shape.in_h + y) * shape.in_w + x) * shape.in_c + column] = rt::from_float<T>(sum);
+  // Where the block's rows lie, if they are no neighbors.
+  RT_SHARED(places, RowPlaces<B::kRows>);
+  const int first_row = static_cast<int>(part.row);
+  if (shape.stride != 1) {
+    for (int i = static_cast<int>(threadIdx.x); i < B::kRows; i += kBlockThreads) {
+      const PixelGrid<>::Place place = pixels[first_row + i];
+      const int64_t y = ys.first + place.y * shape.stride, x = xs.first + place.x * shape.stride;
+      places.at[i] = ((place.image * shape.in_h + y) * shape.in_w + x) * shape.in_c;
+    }
+    rt::sync_block();
+  }
+  const int64_t* place_of_row = places.at;
+  T* own_dx = dx + part.row * shape.in_c + part.column;
+  for_each_product<T, B>(lines, weights, part, [&](int own_row, int own_column) {
+    const OwnOutputs own(part, own_row, own_column, shape.in_c);
+    return [=](int row, int column, float sum) {
+      if (shape.stride == 1) {
+        element(own_dx, own.index(row, column)) = rt::from_float<T>(sum);
+      } else {
+        dx[place_of_row[row - first_row] + column] = rt::from_float<T>(sum);
+      }
+    };
   });
 }
 
@@ -266,7 +316,7 @@ ir::Kernel input_gradient_of(const NodeView& node) {
   const int64_t largest =
       shape.batch * divided_up(shape.in_h, shape.stride) * divided_up(shape.in_w, shape.stride);
   return with_blocking<T>(
-      largest, shape.in_c, are_even(shape.out_c), false, [&](auto blocking) -> ir::Kernel {
+      largest, shape.in_c, channels_of_images(shape, shape.out_c), [&](auto blocking) -> ir::Kernel {
         using B = decltype(blocking);
         const auto run = [=](const KernelArgs& args) {
           rt::launch(spread<T, B>, product_blocks<B>(largest, shape.in_c, shape.stride * shape.stride),
@@ -280,15 +330,16 @@ ir::Kernel input_gradient_of(const NodeView& node) {
 template <typename T>
 ir::Kernel weight_gradient_of(const NodeView& node) {
   const cpu::ConvShape shape = conv_shape(node.in_type(0).shape, node.out_type(0).shape, node.attrs);
-  const bool even = are_even(shape.in_c) && are_even(shape.out_c);
-  return with_blocking<T>(num_taps(shape), shape.out_c, even, true, [&](auto blocking) -> ir::Kernel {
+  const bool even =
+      channels_of_images(shape, shape.in_c) != Channels::any && channels_of(shape.out_c) != Channels::any;
+  return with_blocking_in_parts<T>(num_taps(shape), shape.out_c, even, [&](auto blocking) -> ir::Kernel {
     using B = decltype(blocking);
     const WeightParts parts(shape, B::kRows, B::kColumns);
     const auto run = [=](const KernelArgs& args) {
-      launch_weight_gradient<T, B>(
-          Transposed<Patches<T>>{forward_patches(shape, input_of<T>(args, 0), false)},
-          Strided<T, true>{input_of<T>(args, 1), 1, shape.out_c}, parts,
-          reinterpret_cast<float*>(args.workspace), output_of<float>(args, 0), args.stream->handle());
+      launch_weight_gradient<T, B>(Transposed<Patches<T>>{forward_patches(shape, input_of<T>(args, 0))},
+                                   Strided<T, true>{input_of<T>(args, 1), 1, shape.out_c}, parts,
+                                   reinterpret_cast<float*>(args.workspace), output_of<float>(args, 0),
+                                   args.stream->handle());
     };
     return {.run = run, .workspace_bytes = parts.workspace_bytes()};
   });

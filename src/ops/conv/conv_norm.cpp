@@ -182,7 +182,8 @@ std::vector<Sample> moments_samples() {
   std::vector<Sample> made = {
       base({2, 9, 9, 5}, 3, 7, DType::f32, 1e-4),       base({1, 8, 8, 16}, 1, 40, DType::f32, 1e-4),
       base({2, 9, 11, 16}, 3, 17, DType::bf16, 2e-2),   base({3, 12, 12, 8}, 1, 70, DType::f16, 4e-3),
-      base({1, 111, 111, 8}, 1, 17, DType::bf16, 2e-2), base({2, 9, 11, 16}, 1, 72, DType::bf16, 2e-2)};
+      base({1, 111, 111, 8}, 1, 17, DType::bf16, 2e-2), base({2, 9, 11, 16}, 1, 72, DType::bf16, 2e-2),
+      base({1, 8, 8, 16}, 1, 37, DType::f32, 1e-4),     base({1, 111, 111, 8}, 3, 24, DType::bf16, 2e-2)};
   made[0].in.push_back(normal({7}));
   return made;
 }

@@ -12,7 +12,7 @@ static_assert(kPlainOwn == 4);
 
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
-    convolve_and_pool(Patches<T> x, Strided<T, true> w, const float* bias, T* pooled, uint8_t* argmax,
+    convolve_and_pool(Patches<T, true> x, Strided<T, true> w, const float* bias, T* pooled, uint8_t* argmax,
                       int64_t pixels, int64_t taps, int64_t channels) {
   const ProductPart part = own_part<PlainBlocking>(pixels, channels, taps);
   const OwnSums sums = add_products(x, w, part);
@@ -42,7 +42,7 @@ ir::Kernel make_forward(const NodeView& node) {
       conv_shape(node.in_type(ConvIn::x).shape, node.in_type(ConvIn::w).shape, node.attrs);
   const auto run = [shape, bias = node.has_input(ConvIn::bias)](const KernelArgs& args) {
     rt::launch(convolve_and_pool<T>, product_blocks<PlainBlocking>(num_pixels(shape), shape.out_c, 1),
-               args.stream->handle(), forward_patches(shape, input_of<T>(args, ConvIn::x), true),
+               args.stream->handle(), forward_patches<true>(shape, input_of<T>(args, ConvIn::x)),
                Strided<T, true>{input_of<T>(args, ConvIn::w), 1, shape.out_c},
                bias ? input_of<float>(args, ConvIn::bias) : nullptr, output_of<T>(args, 0),
                output_of<uint8_t>(args, 1), num_pixels(shape), num_taps(shape), shape.out_c);
@@ -113,8 +113,8 @@ ir::Kernel make_gradient(const NodeView& node) {
                          input_of<T>(args, ConvPoolGradIn::dpooled), shape.out_c};
     auto* biases = reinterpret_cast<float*>(args.workspace);
     launch_weight_gradient<T, PlainBlocking>(
-        Transposed<Patches<T>>{forward_patches(shape, input_of<T>(args, ConvPoolGradIn::x), true)}, dy, parts,
-        biases + bias_parts * shape.out_c, output_of<float>(args, 0), args.stream->handle());
+        Transposed<Patches<T, true>>{forward_patches<true>(shape, input_of<T>(args, ConvPoolGradIn::x))}, dy,
+        parts, biases + bias_parts * shape.out_c, output_of<float>(args, 0), args.stream->handle());
     rt::launch(add_bias_gradients<T, n>, blocks.for_parts(), args.stream->handle(), dy, biases, windows);
     rt::launch(add_rows<float>, {divided_up(shape.out_c, kBlockThreads), kBlockThreads},
                args.stream->handle(), biases, output_of<float>(args, 1), bias_parts, shape.out_c);

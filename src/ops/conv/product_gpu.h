@@ -1,6 +1,7 @@
 #pragma once
 
 #include <type_traits>
+#include <utility>
 
 #include "ops/matmul/product_blocks.h"
 
@@ -10,6 +11,15 @@ namespace hearth::ops {
 
 struct PlainBlocking {
   static constexpr int kRows = kPlainTile, kColumns = kPlainTile;
+};
+
+/// A place in an image, counted from another, and its distance in bytes modulo 2^32.
+struct Spot {
+  static constexpr int kNowhere = -(1 << 30);  ///< a y that stays outside of images
+  int y = 0, x = 0;
+  uint32_t bytes = 0;
+
+  RT_DEVICE Spot operator+(const Spot& more) const { return {y + more.y, x + more.x, bytes + more.bytes}; }
 };
 
 /// A side whose lines are another's terms.
@@ -24,7 +34,14 @@ struct Transposed {
   RT_DEVICE Term term(int64_t i) const { return side.line(i); }
   RT_DEVICE float at(const Line& line, const Term& term) const { return side.at(term, line); }
   RT_DEVICE auto where(const Line& line, const Term& term) const { return side.where(term, line); }
-  RT_DEVICE void advance(Term& term, int by) const { side.advance(term, by); }
+  RT_DEVICE auto walk_of_line(int i) const { return side.walk_of_term(i); }
+  RT_DEVICE auto walk_of_term(int i) const { return side.walk_of_line(i); }
+  template <typename Walk>
+  RT_DEVICE void advance(Walk& walk) const {
+    side.advance(walk);
+  }
+  RT_DEVICE auto origin() const { return side.origin(); }
+  RT_DEVICE bool has(const Spot& spot) const { return side.has(spot); }
 };
 
 /// A side for tiles (Operand in product_blocks.h) of one that TileLoader can ask, which also has
@@ -47,10 +64,17 @@ struct Gathered {
     });
   }
 };
-/// The same where kWide neighbors, counted from a multiple of kWide, have or lack an address together, which
-/// is then aligned to all of them. The side also has
-///   void advance(Term&, int)     to a later term
-template <typename T, typename Side>
+
+/// A side for tiles where kWide neighbors, counted from a multiple of kWide, are in or outside an image
+/// together, and then aligned to all of them. An element lies at the sum of its line's and its term's spots.
+/// The side has
+///   Walk walk_of_line(int), walk_of_term(int)   Walk::spot is that of the line or term
+///   void advance(Walk&)                         to the term kDepth later
+///   const T* origin()                           of the spots
+///   bool has(Spot)                              else the element is 0
+/// and where its lines are neighbors, Walk::move(Spot) adds to the spot. `uniform`: kDepth neighboring terms
+/// are channels of one tap.
+template <typename T, typename Side, bool uniform>
 struct EvenGathered {
   static constexpr bool kAlongTerms = !Side::kLinesAreNeighbors;
   Side side;
@@ -58,47 +82,75 @@ struct EvenGathered {
 
   RT_DEVICE bool along_terms() const { return kAlongTerms; }
 };
-/// A thread keeps what is worth knowing of its lines and terms, and advances the terms. Lines that do not
-/// exist are the last ones again, for nobody asks for their sums.
-template <typename T, int kLines, typename Side>
-struct Feed<T, kLines, EvenGathered<T, Side>> {
-  static constexpr bool kAlongTerms = EvenGathered<T, Side>::kAlongTerms;
+/// A thread keeps the spots of its lines, and walks from term to term; through uniform terms the warp walks
+/// as one. Lines that do not exist are moved out of the image, for nobody asks for their sums.
+template <typename T, int kLines, typename Side, bool uniform>
+struct Feed<T, kLines, EvenGathered<T, Side, uniform>> {
+  static constexpr bool kAlongTerms = EvenGathered<T, Side, uniform>::kAlongTerms;
   static constexpr int kOwnLines = kAlongTerms ? 2 : 1, kOwnTerms = kAlongTerms ? 1 : 2;
+  static_assert(kAlongTerms || !uniform);
+  using Walk = decltype(std::declval<Side>().walk_of_term(0));
   const Side& side;
-  typename Side::Line lines[kOwnLines];
-  typename Side::Term terms[kOwnTerms];
+  Spot lines[kOwnLines];
+  Walk terms[kOwnTerms];  ///< from the line, where that is one
 
-  RT_DEVICE Feed(const Panel<T, kLines>& panel, const EvenGathered<T, Side>& from, int first_line,
+  RT_DEVICE Feed(const Panel<T, kLines>& panel, const EvenGathered<T, Side, uniform>& from, int first_line,
                  int first_term)
       : side(from.side) {
     const int last = from.lines - (kAlongTerms ? 1 : kWide);
     for (int i = 0; i < kOwnLines; ++i) {
       const int line = first_line + panel.line_of(i);
-      lines[i] = side.line(line < last ? line : last);
+      lines[i] = side.walk_of_line(line < last ? line : last).spot;
+      if (line > last) lines[i].y = Spot::kNowhere;
+      if constexpr (uniform) lines[i].bytes += static_cast<uint32_t>(panel.term_of(i) * sizeof(T));
     }
-    for (int i = 0; i < kOwnTerms; ++i) terms[i] = side.term(first_term + panel.term_of(i));
+    for (int i = 0; i < kOwnTerms; ++i) {
+      terms[i] = side.walk_of_term(first_term + own_term(panel, i));
+      if constexpr (!kAlongTerms) terms[i].move(lines[0]);
+    }
   }
   RT_DEVICE void fetch(Panel<T, kLines>& panel, int first_term, int end_term) {
+    const auto* origin = reinterpret_cast<const std::byte*>(side.origin());
     RT_UNROLL
     for (int i = 0; i < panel.kOwn; ++i) {
-      const T* at = side.where(lines[i % kOwnLines], terms[i % kOwnTerms]);
+      Spot spot = terms[i % kOwnTerms].spot;
+      if (kAlongTerms) spot = spot + lines[i];
       panel.held[i] = {};
-      if (panel.has_move(i) && first_term + panel.term_of(i) < end_term && at != nullptr)
-        panel.held[i] = *reinterpret_cast<const rt::Word16*>(at);
+      if (panel.has_move(i) && own_term(panel, i) < end_term - first_term && side.has(spot))
+        panel.held[i] = *reinterpret_cast<const rt::Word16*>(origin + spot.bytes);
     }
-    for (int i = 0; i < kOwnTerms; ++i) side.advance(terms[i], kDepth);
+    for (int i = 0; i < kOwnTerms; ++i) side.advance(terms[i]);
+  }
+
+ private:
+  RT_DEVICE static int own_term(const Panel<T, kLines>& panel, int i) {
+    return uniform ? 0 : panel.term_of(i);
   }
 };
 
-template <typename T, bool even, typename Side>
+/// An even operand in memory that is known to lie that way.
+template <typename T, bool lines_are_neighbors>
+struct EvenStrided : EvenOperand<T> {
+  RT_DEVICE bool along_terms() const { return !lines_are_neighbors; }
+};
+template <typename T, int kLines, bool lines_are_neighbors>
+struct Feed<T, kLines, EvenStrided<T, lines_are_neighbors>> : Feed<T, kLines, EvenOperand<T>> {
+  using Feed<T, kLines, EvenOperand<T>>::Feed;
+};
+
+template <typename T, typename B, typename Side>
 RT_DEVICE auto tile_side(const Side& side, int lines) {
-  using Made = std::conditional_t<even, EvenGathered<T, Side>, Gathered<T, Side>>;
-  return Made{side, lines};
+  using Even = EvenGathered<T, Side, B::kUniform && !Side::kLinesAreNeighbors>;
+  return std::conditional_t<B::kEven, Even, Gathered<T, Side>>{side, lines};
 }
-template <typename T, bool even, bool lines_are_neighbors>
+template <typename T, typename B, bool lines_are_neighbors>
 RT_DEVICE auto tile_side(const Strided<T, lines_are_neighbors>& side, int lines) {
-  using Made = std::conditional_t<even, EvenOperand<T>, Operand<T>>;
-  return Made{Operand<T>{side.data, side.of_line, side.of_term, lines}};
+  const Operand<T> operand{side.data, side.of_line, side.of_term, lines};
+  if constexpr (B::kEven) {
+    return EvenStrided<T, lines_are_neighbors>{{operand}};
+  } else {
+    return operand;
+  }
 }
 
 /// The block's part of an m x n product, blockIdx.x counting rows and blockIdx.y columns: all terms of it.
@@ -112,44 +164,98 @@ RT_DEVICE ProductPart own_part(int64_t m, int64_t n, int64_t num_terms) {
           .end = num_terms};
 }
 
-/// Calls body(row, column, sum) for the outputs of the thread. All threads of the block must call it, once in
-/// a kernel.
-template <typename T, typename B, typename Left, typename Right, typename Body>
-RT_DEVICE void for_each_product(const Left& left, const Right& right, const ProductPart& part, Body body) {
+/// The outputs of a thread in a matrix of rows of `width`. 32 bits hold their distances in bytes from the
+/// block's first one.
+struct OwnOutputs {
+  int row, column;  ///< of the thread's first one
+  int first, width;
+
+  RT_DEVICE OwnOutputs(const ProductPart& part, int own_row, int own_column, int64_t row_width)
+      : row(own_row), column(own_column), width(static_cast<int>(row_width)) {
+    const int down = row - static_cast<int>(part.row), across = column - static_cast<int>(part.column);
+    first = rt::renewed(down * width + across);
+  }
+  /// From the block's first one.
+  RT_DEVICE uint32_t index(int at_row, int at_column) const {
+    // Kept apart, the compiler multiplies for the warp only.
+    const int of_warp = rt::kept_for_warp((at_row - row) * width + at_column - column);
+    return static_cast<uint32_t>(first + of_warp);
+  }
+};
+template <typename T>
+RT_DEVICE T& element(T* base, uint32_t index) {
+  return *reinterpret_cast<T*>(reinterpret_cast<std::byte*>(base) + index * static_cast<uint32_t>(sizeof(T)));
+}
+
+/// Calls body(row, column, sum) for the outputs of the thread; body_of(row, column of the first of them)
+/// returns the body. All threads of the block must call it, once in a kernel.
+template <typename T, typename B, typename Left, typename Right, typename BodyOf>
+RT_DEVICE void for_each_product(const Left& left, const Right& right, const ProductPart& part,
+                                BodyOf body_of) {
   if constexpr (std::is_same_v<B, PlainBlocking>) {
-    for_each_sum(add_products(left, right, part), part, body);
+    const OwnSums sums = add_products(left, right, part);
+    for_each_sum(sums, part,
+                 body_of(static_cast<int>(part.row) + own_plain_row(),
+                         static_cast<int>(part.column) + own_plain_column()));
   } else {
     const int m = static_cast<int>(part.m), n = static_cast<int>(part.n);
-    for_each_tile_sum<T, B>(tile_side<T, B::kEven>(left, m), tile_side<T, B::kEven>(right, n),
-                            static_cast<int>(part.row), static_cast<int>(part.column),
-                            {static_cast<int>(part.begin), static_cast<int>(part.end)},
-                            [&](int row, int column, float sum) {
-                              if (row < m && column < n) body(row, column, sum);
-                            });
+    for_each_tile_sum<T, B>(
+        tile_side<T, B>(left, m), tile_side<T, B>(right, n), static_cast<int>(part.row),
+        static_cast<int>(part.column), {static_cast<int>(part.begin), static_cast<int>(part.end)},
+        [&](int own_row, int own_column) {
+          return [=, body = body_of(own_row, own_column)](int row, int column, float sum) {
+            if (row < m && column < n) body(row, column, sum);
+          };
+        });
   }
 }
 
-/// Blocks of sides that are both even.
+/// What is known of channels that lie side by side: whether wide moves read them, and whether kDepth terms
+/// are of one tap.
+enum class Channels : uint8_t { any, even, uniform };
+inline Channels channels_of(int64_t channels) {
+  if (channels % kWide != 0) return Channels::any;
+  return channels % kDepth == 0 ? Channels::uniform : Channels::even;
+}
 template <typename B>
 struct OfEvenSides : B {
   static constexpr bool kEven = true;
 };
-/// Whether channels that lie side by side are read by wide moves.
-inline bool are_even(int64_t channels) { return channels % kWide == 0; }
+template <typename B>
+struct OfUniformTaps : OfEvenSides<B> {
+  static constexpr bool kUniform = true;
+};
 
-/// What body(B()) returns, B being how blocks share an m x n product of elements of T. `in_parts`: its terms
-/// are dealt out to as many blocks as it takes.
+/// What body(B()) returns, B being how blocks share an m x n product of elements of T.
 template <typename T, typename Body>
-auto with_blocking(int64_t m, int64_t n, bool even, bool in_parts, Body body) {
+auto with_blocking(int64_t m, int64_t n, Channels channels, Body body) {
   if constexpr (std::is_same_v<T, float>) {
     return body(PlainBlocking());
   } else {
     const MatmulShape shape{.m = static_cast<int>(m), .n = static_cast<int>(n)};
     const MatmulWay way = MatmulKernel::usual_way(shape, DType::bf16);
-    if (!even) return way == MatmulWay::tall ? body(Tall()) : body(Small());
-    if (way == MatmulWay::large || (in_parts && fills_large(m, n))) return body(OfEvenSides<Large>());
+    if (channels == Channels::any) return way == MatmulWay::tall ? body(Tall()) : body(Small());
     if (way == MatmulWay::tall) return body(OfEvenSides<Tall>());
-    return body(OfEvenSides<Small>());
+    if (channels == Channels::even)
+      return way == MatmulWay::large ? body(OfEvenSides<Large>()) : body(OfEvenSides<Small>());
+    // Of few large blocks, the last ones would leave much of the GPU idle.
+    if (n > Narrow::kColumns && num_blocks(shape, MatmulWay::large) >= 2 * kBusy)
+      return body(OfUniformTaps<Large>());
+    if (way == MatmulWay::large) return body(OfUniformTaps<Narrow>());
+    return body(OfUniformTaps<Small>());
+  }
+}
+/// The same of a product whose terms are dealt out to as many blocks as it takes.
+template <typename T, typename Body>
+auto with_blocking_in_parts(int64_t m, int64_t n, bool even, Body body) {
+  if constexpr (std::is_same_v<T, float>) {
+    return body(PlainBlocking());
+  } else {
+    const bool tall = n <= Tall::kColumns;
+    if (!even) return tall ? body(Tall()) : body(Small());
+    if (tall) return body(OfEvenSides<Tall>());
+    if (m < Large::kRows) return body(OfEvenSides<Small>());
+    return n > Narrow::kColumns ? body(OfEvenSides<Large>()) : body(OfEvenSides<Narrow>());
   }
 }
 
