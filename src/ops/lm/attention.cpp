@@ -220,13 +220,20 @@ std::vector<ValueId> vjp(const VjpContext& context) {
 }
 
 /// flops = `matmuls` matmuls over each pair of a query and a key it may see.
-Cost cost_of_matmuls(const NodeView& node, double matmuls) {
+Cost cost_of_matmuls(const NodeView& node, double matmuls, ir::GpuShare share) {
   const cpu::AttentionSpec s = spec_of(node);
   const auto time = static_cast<double>(s.time);
   const auto seen = s.window > 0 ? std::min(time, static_cast<double>(s.window)) : time;
   const double pairs = s.causal ? seen * (time - (seen - 1) / 2) : time * time;
   return {.flops = 2 * matmuls * static_cast<double>(s.batch * s.heads * s.head_size) * pairs,
-          .bytes = bytes_moved(node)};
+          .bytes = bytes_moved(node),
+          .share = share};
+}
+Cost cost(const NodeView& node) { return cost_of_matmuls(node, 2, {.amd = 0.67, .nvidia = 0.12}); }
+Cost grad_cost(const NodeView& node) {
+  // Larger heads leave registers for fewer warps.
+  const bool large = spec_of(node).head_size > 64;
+  return cost_of_matmuls(node, 5, {.amd = large ? 0.54 : 0.74, .nvidia = 0.063});
 }
 
 struct Case {
@@ -254,7 +261,7 @@ Sample sample(const Case& c) {
   return made;
 }
 std::vector<Sample> samples() {
-  return {
+  std::vector<Sample> made = {
       sample({.batch = 2, .time = 7, .heads = 4, .kv_heads = 2, .size = 5}),
       sample({.batch = 1, .time = 61, .heads = 2, .kv_heads = 1, .size = 35}),
       sample({.batch = 3, .time = 9, .heads = 2, .kv_heads = 2, .size = 4, .causal = 0, .softcap = 1.5}),
@@ -274,8 +281,35 @@ std::vector<Sample> samples() {
               .size = 128,
               .starts = true,
               .dtype = DType::bf16}),
+      // More than a block's rows, of heads that fill registers; tiles that some of its warps do not see.
+      sample({.batch = 2, .time = 100, .heads = 2, .kv_heads = 1, .size = 128, .dtype = DType::bf16}),
+      sample({.batch = 1,
+              .time = 150,
+              .heads = 2,
+              .kv_heads = 1,
+              .size = 96,
+              .window = 37,
+              .starts = true,
+              .dtype = DType::bf16}),
       sample({.batch = 1, .time = 18, .heads = 1, .kv_heads = 1, .size = 256, .dtype = DType::bf16}),
       sample({.batch = 1, .time = 17, .heads = 1, .kv_heads = 1, .size = 200}),
+      sample({.batch = 1, .time = 17, .heads = 1, .kv_heads = 1, .size = 96}),
+      sample({.batch = 1, .time = 17, .heads = 1, .kv_heads = 1, .size = 91}),
+      sample({.batch = 1, .time = 17, .heads = 1, .kv_heads = 1, .size = 199}),
+      sample({.batch = 1,
+              .time = 150,
+              .heads = 2,
+              .kv_heads = 2,
+              .size = 96,
+              .causal = 0,
+              .dtype = DType::bf16}),
+      sample({.batch = 1,
+              .time = 150,
+              .heads = 1,
+              .kv_heads = 1,
+              .size = 128,
+              .causal = 0,
+              .dtype = DType::bf16}),
       sample({.batch = 1,
               .time = 5,
               .heads = 1,
@@ -283,6 +317,21 @@ std::vector<Sample> samples() {
               .size = 8,
               .starts = true,
               .dtype = DType::f16})};
+  // Every size that kernels have, with all that a score may have.
+  for (const int64_t size : {27, 61, 93, 125, 251}) {
+    Case all{.batch = 1,
+             .time = 150,
+             .heads = 2,
+             .kv_heads = 1,
+             .size = size,
+             .window = 70,
+             .softcap = 2,
+             .starts = true};
+    made.push_back(sample(all));
+    all.dtype = DType::bf16;
+    made.push_back(sample(all));
+  }
+  return made;
 }
 std::vector<Sample> grad_samples() {
   std::vector<Sample> made = samples();
@@ -305,7 +354,7 @@ const OpDef attention{
     .cpu = kernel,
     .gpu = true,
     .reference = reference,
-    .cost = [](const NodeView& node) { return cost_of_matmuls(node, 2); },
+    .cost = cost,
     .precision = ir::Precision::compute,
     .repeat = repeat_itself,
     .samples = samples};
@@ -318,7 +367,7 @@ const OpDef attention_grad{.name = "attention_grad",
                            .cpu = grad_kernel,
                            .gpu = true,
                            .reference = grad_reference,
-                           .cost = [](const NodeView& node) { return cost_of_matmuls(node, 5); },
+                           .cost = grad_cost,
                            .precision = ir::Precision::compute,
                            .samples = grad_samples};
 

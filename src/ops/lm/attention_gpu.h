@@ -71,10 +71,18 @@ struct HeadRows {
   int64_t stride;
   int num_rows, num_columns;
 
-  /// rt::kWide elements side by side, zeros where there are none.
+  /// Those from a row on.
+  RT_DEVICE HeadRows from_row(int row) const {
+    return {at + row * stride, stride, num_rows - row, num_columns};
+  }
+  /// rt::kWide elements side by side, zeros where there are none. Of the first 128 rows.
   RT_DEVICE rt::Word16 read(int row, int column) const {
     constexpr int kWide = rt::kWide<T>;
-    const T* from = at + row * stride + column;
+    // In 32 bits, beside an address that is alike in all lanes.
+    const uint32_t place =
+        static_cast<uint32_t>(row) * static_cast<uint32_t>(stride) + static_cast<uint32_t>(column);
+    const T* from = reinterpret_cast<const T*>(reinterpret_cast<const std::byte*>(at) +
+                                               place * static_cast<uint32_t>(sizeof(T)));
     if (num_columns % kWide == 0) {
       rt::Word16 word = {};
       if (row < num_rows && column < num_columns) word = *reinterpret_cast<const rt::Word16*>(from);
@@ -122,7 +130,7 @@ struct HeadPlace {
       : first_token(static_cast<int64_t>(sample) * spec.time),
         q(first_token * spec.q_row() + static_cast<int64_t>(head) * spec.size),
         kv(first_token * spec.kv_row() +
-           static_cast<int64_t>(head) * spec.kv_heads / spec.heads * spec.size) {}
+           static_cast<int64_t>(head / (spec.heads / spec.kv_heads)) * spec.size) {}
   template <typename T>
   RT_DEVICE HeadRows<T> queries(const T* all, const Attention& spec) const {
     return {all + q, spec.q_row(), spec.time, spec.size};
@@ -154,10 +162,11 @@ struct TileCopy {
 
   RT_DEVICE TileCopy(const HeadRows<T>& from, int first_row, int first_column, int number) {
     const Move move(number);
+    const HeadRows<T> near = from.from_row(first_row);
     column = move.line;
     row = move.term;
     RT_UNROLL
-    for (int r = 0; r < kRows; ++r) held[r] = from.read(first_row + row + r, first_column + column);
+    for (int r = 0; r < kRows; ++r) held[r] = near.read(row + r, first_column + column);
   }
   RT_DEVICE void put(rt::Panels<T, rows, columns>& to) const {
     const uint32_t place = to.place(row, column);
@@ -168,6 +177,51 @@ struct TileCopy {
   /// With a line per column.
   RT_DEVICE void put_across(rt::Panels<T, columns, rows>& to) const {
     rt::put_across<T>(to.at, to.place(column, row), held[0], held[kRows - 1]);
+  }
+};
+
+/// A thread's only move of a tile, for tile after tile of rows with the same stride.
+template <typename T, int rows, int columns>
+struct TileMove {
+  using Copy = TileCopy<T, rows, columns>;
+  using Held = rt::Word16[Copy::kRows];
+  static constexpr int kNone = 1 << 30;  ///< a row that is nowhere
+
+  int row;
+  uint32_t from, to, across;  ///< bytes
+
+  RT_DEVICE TileMove(const HeadRows<T>& of, int thread) {
+    const typename Copy::Move move(thread);
+    row = thread < Copy::kMoves && move.line < of.num_columns ? move.term : kNone;
+    from = static_cast<uint32_t>((move.term * of.stride + move.line) * static_cast<int>(sizeof(T)));
+    to = rt::Panels<T, rows, columns>::place(move.term, move.line);
+    across = rt::Panels<T, columns, rows>::place(move.line, move.term);
+  }
+  RT_DEVICE void read(Held& held, const HeadRows<T>& of, int first_row, int thread) const {
+    const HeadRows<T> near = of.from_row(first_row);
+    if (of.num_columns % rt::kWide<T> != 0) {
+      const typename Copy::Move move(thread);
+      RT_UNROLL
+      for (int r = 0; r < Copy::kRows; ++r)
+        held[r] = near.read(row == kNone ? row : move.term + r, move.line);
+      return;
+    }
+    const uint32_t step = static_cast<uint32_t>(of.stride) * static_cast<uint32_t>(sizeof(T));
+    RT_UNROLL
+    for (int r = 0; r < Copy::kRows; ++r) {
+      held[r] = rt::Word16{};
+      const std::byte* at =
+          reinterpret_cast<const std::byte*>(near.at) + (from + static_cast<uint32_t>(r) * step);
+      if (row + r < near.num_rows) held[r] = *reinterpret_cast<const rt::Word16*>(at);
+    }
+  }
+  RT_DEVICE void put(rt::Panels<T, rows, columns>& panels, const Held& held) const {
+    RT_UNROLL
+    for (int r = 0; r < Copy::kRows; ++r)
+      *reinterpret_cast<rt::Word16*>(panels.at + (to ^ rt::Swizzle::of_next(r))) = held[r];
+  }
+  RT_DEVICE void put_across(rt::Panels<T, columns, rows>& panels, const Held& held) const {
+    rt::put_across<T>(panels.at, across, held[0], held[Copy::kRows - 1]);
   }
 };
 
@@ -197,11 +251,12 @@ template <int threads, typename T, int rows, int columns>
 RT_DEVICE void bring_tile(rt::Panels<T, rows, columns>& to, const HeadRows<T>& from, int first_row,
                           int thread) {
   constexpr int kWide = rt::kWide<T>, kSlots = columns / kWide;
+  const HeadRows<T> near = from.from_row(first_row);
   RT_UNROLL
   for (int first = 0; first < rows * kSlots; first += threads) {
     const int slot = first + thread, row = slot / kSlots, column = slot % kSlots * kWide;
     if (rows * kSlots % threads != 0 && slot >= rows * kSlots) continue;
-    from.bring(to.at + to.place(row, column), first_row + row, column);
+    near.bring(to.at + to.place(row, column), row, column);
   }
 }
 
@@ -262,15 +317,15 @@ RT_DEVICE void store_some(T* to, const rt::Vec<T, n>& from, int count) {
   }
 }
 
-/// Writes tiles side by side, from (first_row, first_column) on, as rows of a head.
-template <typename T, int tiles>
+/// Writes each `step`th tile of columns, from (first_row, first_column) on, as rows of a head.
+template <int step = 1, typename T, int tiles>
 RT_DEVICE void write_rows(const rt::FixedAcc<T> (&sums)[tiles], T* to, int64_t stride, const Attention& spec,
                           int first_row, int first_column) {
   RT_UNROLL
   for (int t = 0; t < tiles; ++t) {
     rt::for_each_run<T>(rt::fixed_of(sums[t]), [&](int line, int term, const auto& run) {
       constexpr int kRun = static_cast<int>(sizeof(run) / sizeof(T));
-      const int row = first_row + line, column = first_column + t * rt::kTile + term;
+      const int row = first_row + line, column = first_column + t * step * rt::kTile + term;
       if (row >= spec.time || column >= spec.size) return;
       T* at = to + row * stride + column;
       if (spec.size % kRun == 0) return rt::store(at, run);

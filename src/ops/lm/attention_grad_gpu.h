@@ -1,0 +1,431 @@
+#pragma once
+
+#include "ops/lm/attention_gpu.h"
+
+/// What the kernels of attention's backward are made of.
+namespace hearth::ops {
+
+/// One kernel makes dq, a block per rows of q that takes keys tile after tile; another dk and dv, a block per
+/// rows of k that takes queries. Their own rows are `fixed`, the others `taken`: products of q and k, of dout
+/// and v, then sums of what was taken.
+/// Two sums of 128 columns and scores that wait for another slice are more than fits into registers.
+template <typename T, int size, bool of_keys>
+using BackwardSlices = Slices<T, size, sizeof(T) == 4 || (of_keys && size > 128) ? 64 : 128>;
+
+/// What keys need of the queries that they take: tile after tile, in the order of the elements that a lane
+/// of the lower half-warp holds, then in that of the upper one.
+template <int count>
+struct TakenQueries {
+  alignas(16) float lse[count];
+  alignas(16) float delta[count];
+  alignas(16) int32_t starts[count];
+};
+
+template <typename T, int size, bool of_keys>
+struct Backward : BackwardSlices<T, size, of_keys> {
+  using BackwardSlices<T, size, of_keys>::kSlice;
+  /// Whether all columns are there at a time; tiles are then brought before they are taken.
+  static constexpr bool kWhole = sizeof(T) == 2 && BackwardSlices<T, size, of_keys>::kCount == 1;
+  /// Whether they are brought to shared memory while another is worked on, and lanes load them turned too.
+  static constexpr bool kAhead = rt::kLoadsSlots<T> && kWhole;
+  /// Whether two warps have the same fixed rows, one side's in registers: each makes the factors of half of
+  /// the taken rows, shows them to the other, and adds to half of the columns.
+  static constexpr bool kPairs = kWhole && !kAhead;
+  static constexpr int kSharing = kPairs ? 2 : 1;
+
+  static constexpr bool kNarrow = kSlice <= 64 && sizeof(T) == 2;
+  static constexpr int kWarps = kPairs ? 8 : kNarrow || rt::kSharedBytes >= 64 * 1024 ? 4 : 2;
+  static constexpr int kThreads = kWarps * rt::kWarp;
+  static constexpr int kFixed = kWarps / kSharing * rt::kTile;
+  static constexpr int kTaken = rt::kPanelTerms<T>;
+  static constexpr int kTakenTiles = kTaken / rt::kTile, kOwnTiles = kTakenTiles / kSharing;
+  static constexpr int kSliceTiles = kSlice / rt::kTile, kOutTiles = kSliceTiles / kSharing;
+
+  struct Tile {
+    rt::Panels<T, kTaken, kSlice> a, b;
+  };
+  struct NoneAcross {};
+  struct OneAcross {
+    rt::Panels<T, kSlice, kTaken> across_a;
+  };
+  struct BothAcross : OneAcross {
+    rt::Panels<T, kSlice, kTaken> across_b;
+  };
+  using Across = std::conditional_t<of_keys, BothAcross, OneAcross>;
+  struct FixedB {
+    rt::Panels<T, kFixed, kSlice> fixed_b;
+  };
+  struct Fixed : FixedB {
+    rt::Panels<T, kFixed, kSlice> fixed_a;
+  };
+  /// What a pair of warps shows each other.
+  struct FactorA : FixedB {
+    rt::Panels<T, kFixed, kTaken> factors_a;
+  };
+  struct Factors : FactorA {
+    rt::Panels<T, kFixed, kTaken> factors_b;
+    TakenQueries<kTaken> queries;
+  };
+  using OfPairs = std::conditional_t<of_keys, Factors, FactorA>;
+  struct Shared : std::conditional_t<kAhead, NoneAcross, Across>, std::conditional_t<kPairs, OfPairs, Fixed> {
+    Tile taken[kAhead ? 2 : 1];
+  };
+  static_assert(sizeof(Shared) <= rt::kSharedBytes);
+};
+
+/// Of a head of a query: the logarithm of the sum of its weights, and the sum of out * dout.
+struct QuerySums {
+  float lse, delta;
+};
+
+template <typename T>
+struct BackwardArrays {
+  const T* q;
+  const T* k;
+  const T* v;
+  const T* dout;
+  const QuerySums* sums;  ///< of all tokens, head after head
+  const int32_t* starts;
+  T* dq;
+  T* dk;
+  T* dv;
+};
+
+/// Where a block stands: its sample and its head, of keys and of queries.
+template <typename T>
+struct BackwardHead {
+  HeadRows<T> q, k, v, dout;
+  const QuerySums* sums;
+  const int32_t* starts;
+
+  RT_DEVICE BackwardHead(const BackwardArrays<T>& arrays, const Attention& spec, int sample, int head) {
+    const HeadPlace place(spec, sample, head);
+    q = place.queries(arrays.q, spec);
+    dout = place.queries(arrays.dout, spec);
+    k = place.keys(arrays.k, spec);
+    v = place.keys(arrays.v, spec);
+    sums = arrays.sums + static_cast<int64_t>(head) * spec.batch * spec.time + place.first_token;
+    starts = place.starts(arrays.starts);
+  }
+};
+
+template <typename T>
+inline constexpr rt::Side kFixedSide = rt::kFixedSide<rt::kPathOf<T>>;
+template <typename T>
+inline constexpr rt::Side kTakenSide = rt::kTakenSide<rt::kPathOf<T>>;
+
+/// Adds what one tile of taken rows gives to a block's sums.
+template <typename T, int size, bool of_keys>
+struct BackwardBlock {
+  using B = Backward<T, size, of_keys>;
+  using Shared = typename B::Shared;
+  using Move = TileMove<T, B::kTaken, B::kSlice>;
+  Shared& block;
+  const Attention& spec;
+  int part;
+  rt::PerFixed<T> lse, delta;  ///< of fixed queries
+  rt::PerFixed<T, int> starts;
+  float taken_lse, taken_delta;  ///< of a taken query
+  int taken_start;
+  Move move;                           ///< of rows that pairs take
+  typename Move::Held next_a, next_b;  ///< of the next tile, on their way to shared memory
+  rt::FixedAcc<T> sums_a[B::kOutTiles], sums_b[of_keys ? B::kOutTiles : 1];
+  rt::FixedFragment<T> held_a[B::kPairs ? B::kSliceTiles : 1];
+
+  RT_DEVICE BackwardBlock(Shared& shared, const Attention& of, int first_column, const HeadRows<T>& taken)
+      : block(shared), spec(of), part(first_column), move(taken, static_cast<int>(threadIdx.x)) {}
+
+  /// The warp's fixed rows, from the block's first one on, and its share in what another warp has as well.
+  RT_DEVICE static int own_fixed() { return rt::warp() / B::kSharing * rt::kTile; }
+  RT_DEVICE static int share() { return rt::warp() % B::kSharing; }
+  /// The first column of its sums; warps that share have columns by turns.
+  RT_DEVICE int own_column() const { return part + share() * rt::kTile; }
+
+  /// Those of the warp's own queries.
+  RT_DEVICE void read_lse(const BackwardHead<T>& head, int first_query) {
+    for (int i = 0; i < rt::PerFixed<T>::kCount; ++i) {
+      const int own = rt::FixedAcc<T>::fixed(rt::PerFixed<T>::element(i));
+      const int query = first_query + own_fixed() + own;
+      const QuerySums of_query = query < spec.time ? head.sums[query] : QuerySums{};
+      lse.at[i] = of_query.lse;
+      delta.at[i] = of_query.delta;
+    }
+    starts = starts_of_fixed<T>(head.starts, first_query + own_fixed(), spec.time);
+  }
+  /// What is fixed, for all tiles.
+  RT_DEVICE void begin(const BackwardHead<T>& head, int first_fixed) {
+    if constexpr (B::kPairs) {
+      hold(of_keys ? head.k : head.q, first_fixed);
+      copy_rows<B::kThreads>(block.fixed_b, of_keys ? head.v : head.dout, first_fixed, 0,
+                             static_cast<int>(threadIdx.x));
+    } else if constexpr (B::kCount == 1) {
+      copy_fixed(head, first_fixed, 0, static_cast<int>(threadIdx.x));
+    }
+  }
+
+  RT_DEVICE void copy_fixed(const BackwardHead<T>& head, int first_fixed, int slice, int thread) {
+    copy_rows<B::kThreads>(block.fixed_a, of_keys ? head.k : head.q, first_fixed, slice, thread);
+    copy_rows<B::kThreads>(block.fixed_b, of_keys ? head.v : head.dout, first_fixed, slice, thread);
+  }
+  /// Starts to bring the taken rows of a tile, for the take_brought() of that number.
+  RT_DEVICE void bring(const BackwardHead<T>& head, int first_taken, int number) {
+    if constexpr (B::kPairs) {
+      read_taken(head, first_taken);
+    } else {
+      const int thread = static_cast<int>(threadIdx.x);
+      typename B::Tile& to = block.taken[number % 2];
+      bring_tile<B::kThreads>(to.a, of_keys ? head.q : head.k, first_taken, thread);
+      bring_tile<B::kThreads>(to.b, of_keys ? head.dout : head.v, first_taken, thread);
+      rt::end_copy_group();
+    }
+  }
+  /// A tile that was brought, `bring_next` bringing the next one.
+  template <typename Next>
+  RT_DEVICE void take_brought(const BackwardHead<T>& head, const ScoreTile& tile, int number,
+                              Next bring_next) {
+    if constexpr (B::kPairs) {
+      take_in_pairs(tile, bring_next);
+    } else {
+      take_ahead(head, tile, number, bring_next);
+    }
+  }
+  /// With a single slice the fixed rows must be there already.
+  RT_DEVICE void take(const BackwardHead<T>& head, const ScoreTile& tile) {
+    constexpr int kThreads = B::kThreads;
+    typename B::Tile& taken = block.taken[0];
+    // There is more room for vector registers than for what is alike in all lanes.
+    const int first_fixed = rt::renewed(of_keys ? tile.first_key : tile.first_query);
+    const int first_taken = rt::renewed(of_keys ? tile.first_query : tile.first_key);
+    const HeadRows<T>& taken_a = of_keys ? head.q : head.k;
+    const HeadRows<T>& taken_b = of_keys ? head.dout : head.v;
+    rt::FixedAcc<T> products[B::kOwnTiles], dprobabilities[B::kOwnTiles];
+    RT_NO_UNROLL
+    for (int slice = 0; slice < B::kSize; slice += B::kSlice) {
+      const Self self;
+      rt::sync_block();
+      if (B::kCount > 1) copy_fixed(head, first_fixed, slice, self.thread);
+      const bool is_own = B::kCount == 1 || slice == part;
+      copy_tile<T, B::kTaken, B::kSlice, kThreads>(taken_a, first_taken, slice, self.thread,
+                                                   [&](const auto& copy) {
+                                                     copy.put(taken.a);
+                                                     if (is_own) copy.put_across(block.across_a);
+                                                   });
+      copy_tile<T, B::kTaken, B::kSlice, kThreads>(taken_b, first_taken, slice, self.thread,
+                                                   [&](const auto& copy) {
+                                                     copy.put(taken.b);
+                                                     if constexpr (of_keys) {
+                                                       if (is_own) copy.put_across(block.across_b);
+                                                     }
+                                                   });
+      if constexpr (of_keys) read_taken_lse(head, first_taken);
+      rt::sync_block();
+      add_products(products, block.fixed_a, rt::warp(), taken.a, self.lane);
+      add_products(dprobabilities, block.fixed_b, rt::warp(), taken.b, self.lane);
+    }
+    const Self self;
+    make_factors(products, dprobabilities, tile, self.lane);
+    if constexpr (of_keys) add_taken<false>(sums_b, dprobabilities, block.across_b, self.lane);
+    add_taken<false>(sums_a, products, block.across_a, self.lane);
+  }
+
+ private:
+  template <typename Next>
+  RT_DEVICE void take_ahead(const BackwardHead<T>& head, const ScoreTile& tile, int number, Next bring_next) {
+    const typename B::Tile& taken = block.taken[number % 2];
+    rt::FixedAcc<T> products[B::kTakenTiles], dprobabilities[B::kTakenTiles];
+    rt::sync_block();
+    bring_next();
+    if constexpr (of_keys) read_taken_lse(head, tile.first_query);
+    rt::wait_copies<1>();
+    rt::sync_block();
+    const Self self;
+    add_products(products, block.fixed_a, rt::warp(), taken.a, self.lane);
+    add_products(dprobabilities, block.fixed_b, rt::warp(), taken.b, self.lane);
+    make_factors(products, dprobabilities, tile, self.lane);
+    if constexpr (of_keys) add_taken<true>(sums_b, dprobabilities, taken.b, self.lane);
+    add_taken<true>(sums_a, products, taken.a, self.lane);
+  }
+  template <typename Next>
+  RT_DEVICE void take_in_pairs(const ScoreTile& tile, Next bring_next) {
+    rt::sync_block();
+    put_taken();
+    rt::sync_block();
+    bring_next();
+    if (part_of(tile, share()).may_be_seen(spec)) make_own_factors(part_of(tile, share()));
+    rt::sync_block();
+    add_pair(tile);
+  }
+  /// Of the warp's own part of a tile, for the pair.
+  RT_DEVICE void make_own_factors(const ScoreTile& part) {
+    const Self self;
+    const typename B::Tile& taken = block.taken[0];
+    rt::FixedAcc<T> products[1], dprobabilities[1];
+    const uint32_t own = rt::panel_place<T, kFixedSide<T>>(own_fixed() / rt::kTile, self.lane);
+    const uint32_t other = rt::panel_place<T, kTakenSide<T>>(share(), self.lane);
+    RT_UNROLL
+    for (int c = 0; c < B::kSliceTiles; ++c) {
+      const int term = c * rt::kTile;
+      RT_UNROLL
+      for (uint32_t& word : held_a[c].words) rt::renew(word);
+      rt::multiply_add(products[0], held_a[c], taken.a.template load_at<kTakenSide<T>>(other, 0, term));
+      rt::multiply_add(dprobabilities[0], block.fixed_b.template load_at<kFixedSide<T>>(own, 0, term),
+                       taken.b.template load_at<kTakenSide<T>>(other, 0, term));
+      rt::keep_order(products[0].at[0]);
+      rt::keep_order(dprobabilities[0].at[0]);
+    }
+    make_factors(products, dprobabilities, part, self.lane);
+    put_factors(block.factors_a, products[0]);
+    if constexpr (of_keys) put_factors(block.factors_b, dprobabilities[0]);
+  }
+  /// What a pair's factors give to the warp's columns.
+  RT_DEVICE void add_pair(const ScoreTile& tile) {
+    const Self self;
+    const uint32_t own = rt::panel_place<T, kFixedSide<T>>(own_fixed() / rt::kTile, self.lane);
+    const uint32_t column = rt::panel_place<T, kTakenSide<T>>(share(), self.lane);
+    RT_UNROLL
+    for (int t = 0; t < B::kTakenTiles; ++t) {
+      if (!part_of(tile, t).may_be_seen(spec)) continue;
+      if constexpr (of_keys) add_shown(sums_b, block.factors_b, own, block.across_b, column, t);
+      add_shown(sums_a, block.factors_a, own, block.across_a, column, t);
+    }
+  }
+  /// The warp's fixed rows by way of panels that are free yet.
+  RT_DEVICE void hold(const HeadRows<T>& from, int first_row) {
+    copy_rows<B::kThreads>(block.fixed_b, from, first_row, 0, static_cast<int>(threadIdx.x));
+    rt::sync_block();
+    RT_UNROLL
+    for (int c = 0; c < B::kSliceTiles; ++c)
+      held_a[c] =
+          block.fixed_b.template load<kFixedSide<T>>(own_fixed() / rt::kTile, c * rt::kTile, rt::lane());
+    rt::sync_block();
+  }
+  /// The warp's part of a tile: its fixed rows and a tile of taken ones.
+  RT_DEVICE ScoreTile part_of(const ScoreTile& tile, int taken_tile) const {
+    const int taken = taken_tile * rt::kTile;
+    return {.first_query = tile.first_query + (of_keys ? taken : own_fixed()),
+            .num_queries = rt::kTile,
+            .first_key = tile.first_key + (of_keys ? own_fixed() : taken),
+            .num_keys = rt::kTile,
+            .starts = tile.starts};
+  }
+  RT_DEVICE void read_taken(const BackwardHead<T>& head, int first_taken) {
+    const int thread = Self().thread;
+    move.read(next_a, of_keys ? head.q : head.k, first_taken, thread);
+    move.read(next_b, of_keys ? head.dout : head.v, first_taken, thread);
+    if constexpr (of_keys) {
+      if (thread >= B::kTaken) return;
+      // In the order of TakenQueries.
+      const int half = thread / rt::kOwn % 2, e = thread % rt::kOwn;
+      const int own = thread / rt::kTile * rt::kTile + rt::FixedAcc<T>::taken(e, half * (rt::kWarp / 2));
+      read_query(head, first_taken + own);
+    }
+  }
+  RT_DEVICE void put_taken() {
+    const int thread = Self().thread;
+    typename B::Tile& taken = block.taken[0];
+    if (thread < Move::Copy::kMoves) {
+      move.put(taken.a, next_a);
+      move.put_across(block.across_a, next_a);
+      move.put(taken.b, next_b);
+      if constexpr (of_keys) move.put_across(block.across_b, next_b);
+    }
+    if constexpr (of_keys) {
+      if (thread >= B::kTaken) return;
+      block.queries.lse[thread] = taken_lse;
+      block.queries.delta[thread] = taken_delta;
+      block.queries.starts[thread] = taken_start;
+    }
+  }
+  /// Of the lane's element e, whose taken query is number `query` of the tile.
+  RT_DEVICE QuerySums sums_of_taken(int e, int query, int lane) const {
+    if constexpr (B::kPairs) {
+      const int place = share() * rt::kTile + lane / (rt::kWarp / 2) * rt::kOwn + e;
+      return {block.queries.lse[place], block.queries.delta[place]};
+    } else {
+      return {rt::shuffle(taken_lse, query), rt::shuffle(taken_delta, query)};
+    }
+  }
+  RT_DEVICE int start_of_taken(int e, int query, int lane) const {
+    if constexpr (B::kPairs) {
+      return block.queries.starts[share() * rt::kTile + lane / (rt::kWarp / 2) * rt::kOwn + e];
+    } else {
+      return rt::shuffle(taken_start, query);
+    }
+  }
+  RT_DEVICE void put_factors(rt::Panels<T, B::kFixed, B::kTaken>& to, const rt::FixedAcc<T>& factors) {
+    rt::for_each_run<T>(rt::fixed_of(factors), [&](int line, int term, const auto& run) {
+      rt::store(reinterpret_cast<T*>(to.at + to.place(own_fixed() + line, share() * rt::kTile + term)), run);
+    });
+  }
+  /// sums += factors of the tile t of taken rows * those rows.
+  RT_DEVICE void add_shown(rt::FixedAcc<T> (&sums)[B::kOutTiles],
+                           const rt::Panels<T, B::kFixed, B::kTaken>& factors, uint32_t own,
+                           const rt::Panels<T, B::kSlice, B::kTaken>& across, uint32_t column, int t) {
+    const auto shown = factors.template load_at<kFixedSide<T>>(own, 0, t * rt::kTile);
+    RT_UNROLL
+    for (int c = 0; c < B::kOutTiles; ++c) {
+      rt::multiply_add(sums[c], shown,
+                       across.template load_at<kTakenSide<T>>(column, c * B::kSharing, t * rt::kTile));
+      rt::keep_order(sums[c].at[0]);
+    }
+  }
+  RT_DEVICE void read_taken_lse(const BackwardHead<T>& head, int first_query) {
+    static_assert(B::kTaken <= rt::kWarp);
+    read_query(head, first_query + rt::lane());
+  }
+  RT_DEVICE void read_query(const BackwardHead<T>& head, int number) {
+    const int query = number < spec.time ? number : spec.time - 1;
+    const QuerySums sums = head.sums[query];
+    taken_lse = sums.lse;
+    taken_delta = sums.delta;
+    taken_start = head.starts != nullptr ? head.starts[query] : 0;
+  }
+  RT_DEVICE void make_factors(rt::FixedAcc<T> (&products)[B::kOwnTiles],
+                              rt::FixedAcc<T> (&dprobabilities)[B::kOwnTiles], const ScoreTile& tile,
+                              int lane) {
+    const bool capped = spec.softcap != 0, masked = !tile.is_seen(spec);
+    if constexpr (B::kWhole) {
+      // Branches of every element cost more than the code of three ways.
+      if (capped) return make_factors(products, dprobabilities, tile, lane, Known<true>(), Known<true>());
+      if (masked) return make_factors(products, dprobabilities, tile, lane, Known<false>(), Known<true>());
+      return make_factors(products, dprobabilities, tile, lane, Known<false>(), Known<false>());
+    } else {
+      // Registers for the masks of many elements cost more than branches.
+      make_factors(products, dprobabilities, tile, lane, capped, masked);
+    }
+  }
+  /// Makes probabilities of dprobabilities, and of products the gradients of the products.
+  template <typename Capped, typename Masked>
+  RT_DEVICE void make_factors(rt::FixedAcc<T> (&products)[B::kOwnTiles],
+                              rt::FixedAcc<T> (&dprobabilities)[B::kOwnTiles], const ScoreTile& tile,
+                              int lane, Capped capped, Masked masked) {
+    // A pair's tile is the warp's own.
+    const int own = B::kPairs ? 0 : own_fixed();
+    const int first_fixed = (of_keys ? tile.first_key : tile.first_query) + own;
+    RT_UNROLL
+    for (int t = 0; t < B::kOwnTiles; ++t) {
+      RT_UNROLL
+      for (int e = 0; e < rt::kOwn; ++e) {
+        const int taken = t * rt::kTile + products[t].taken(e, lane);
+        QuerySums sums = {lse[e], delta[e]};
+        if constexpr (of_keys) sums = sums_of_taken(e, taken, lane);
+        const Score score = score_of(spec, products[t].at[e], capped);
+        float probability = rt::fast_exp(score.value - sums.lse);
+        if (masked) {
+          const int fixed = first_fixed + products[t].fixed(e, lane);
+          const int query = of_keys ? tile.first_query + taken : fixed;
+          const int key = of_keys ? fixed : tile.first_key + taken;
+          int start = starts[e];
+          if constexpr (of_keys) start = start_of_taken(e, taken, lane);
+          if (!spec.sees(query, key, start)) probability = 0;
+        }
+        // No product with what is not seen, which may be no number.
+        products[t].at[e] =
+            probability == 0 ? 0.0F : probability * (dprobabilities[t].at[e] - sums.delta) * score.slope;
+        dprobabilities[t].at[e] = probability;
+      }
+    }
+  }
+};
+
+}  // namespace hearth::ops
