@@ -72,8 +72,26 @@ std::vector<Sample> samples() {
   const Attrs two = {{"program", std::string("mul(i0,i1);add(t0,i2)")}};
   const Attrs last = {
       {"program", std::string("silu_grad(i2,i0);sub(i1,t0);gelu(t1);mul(t0,t2);add_scalar(t3,-0.25)")}};
-  return {{.in = {normal({3, 1000}), normal({3, 1000})}, .attrs = three},
-          {.in = {normal({5000}), normal({5000}), normal({5000})}, .attrs = two},
+  // Every formula.
+  const Attrs values = {
+      {"program",
+       std::string(
+           "tanh(i0);sigmoid(t0);sqrt(t1);exp(t2);log(t3);reciprocal(t4);rsqrt(t5);div(t6,t5);sub(t7,t1);"
+           "neg(t8);abs(t9);square(t10);gelu_tanh(t11);silu(t12);minimum(t13,i1);maximum(t14,i2)")}};
+  const Attrs slopes = {
+      {"program",
+       std::string(
+           "tanh(i0);tanh_grad(i1,t0);sigmoid(i2);sigmoid_grad(t1,t2);gelu_tanh_grad(t3,i0);gelu_grad(t4,i1);"
+           "relu_grad(t5,i2);copy(t6);sign(i0);add(t7,t8);greater(i1,i2);add(t9,t10)")}};
+  const auto all = [](const Shape& shape, const Attrs& program, DType dtype) {
+    return Sample{.in = {normal(shape, dtype), normal(shape, dtype), normal(shape, dtype)}, .attrs = program};
+  };
+  return {all({3, 1000}, values, DType::f32),
+          all({5, 7}, slopes, DType::f32),
+          all({5, 7}, values, DType::bf16),
+          all({3, 1000}, slopes, DType::bf16),
+          {.in = {normal({3, 1000}), normal({3, 1000})}, .attrs = three},
+          {.in = {normal({5003}), normal({5003}), normal({5003})}, .attrs = two},
           {.in = {normal({5, 7}, DType::bf16), normal({5, 7}, DType::bf16)}, .attrs = three},
           {.in = {normal({300}, DType::f16), normal({300}, DType::f16), normal({300}, DType::f16)},
            .attrs = last}};

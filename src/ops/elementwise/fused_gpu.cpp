@@ -11,15 +11,17 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// A step's result is a formula of two values: inputs first, then results in order.
+/// A step's result is a formula of two values. Values lie in slots: inputs in the first ones, and a result
+/// where the step before it last read a value.
 struct GpuStep {
   int formula;  ///< of Formulas
-  int a, b;
+  int a, b, to;
   float parameter;
 };
 struct GpuProgram {
   int num_inputs;
   int num_steps;
+  int num_slots;
   GpuStep steps[kMaxSteps];
 };
 template <typename T>
@@ -27,36 +29,51 @@ struct GpuInputs {
   const T* at[kMaxInputs];
 };
 
+/// What a thread makes at a time.
+constexpr int kOwn = 4;
+using Values = rt::Vec<float, kOwn>;
+
+template <class F>
+RT_DEVICE bool apply_to(Values& result, const Values& a, const Values& b, float p) {
+  RT_UNROLL
+  for (int e = 0; e < kOwn; ++e) result.at[e] = F()(a.at[e], b.at[e], p);
+  return true;
+}
+/// One branch finds the formula for all elements.
 template <class... F>
-RT_DEVICE float apply(FormulaList<F...>, int formula, float a, float b, float p) {
-  float result = 0;
+RT_DEVICE Values apply(FormulaList<F...>, int formula, const Values& a, const Values& b, float p) {
+  Values result = {};
   int place = 0;
-  ((place++ == formula ? void(result = F()(a, b, p)) : void()), ...);
+  static_cast<void>(((place++ == formula && apply_to<F>(result, a, b, p)) || ...));
   return result;
 }
 
-/// The steps of an element one after another. A thread's values lie in a column of shared memory, and the
-/// program there too: what a variable indexes cannot stay in registers.
+/// The steps of a thread's elements one after another. Its slots lie in shared memory: what a variable
+/// indexes cannot stay in registers.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
-    run_program(GpuInputs<T> in, T* out, int64_t count, GpuProgram given) {
-  RT_SHARED(program, GpuProgram);
-  RT_DYNAMIC_SHARED(float, values);
-  if (threadIdx.x == 0) program = given;
-  rt::sync_block();
-  float* own = values + threadIdx.x;
-  for (int64_t i = first_element(); i < count; i += element_stride()) {
-    for (int k = 0; k < kMaxInputs; ++k) {
-      if (k < given.num_inputs) own[k * kBlockThreads] = rt::to_float(in.at[k][i]);
+    run_program(GpuInputs<T> in, T* out, int64_t count, GpuProgram program) {
+  RT_DYNAMIC_SHARED(float, shared);
+  const auto slot = [own = shared + threadIdx.x * kOwn](int i) { return own + i * kOwn * kBlockThreads; };
+  for (int64_t at = first_element() * kOwn; at < count; at += element_stride() * kOwn) {
+    for (int k = 0; k < program.num_inputs; ++k) {
+      const auto input = load_before<kOwn>(count, in.at[k], at);
+      Values values;
+      RT_UNROLL
+      for (int e = 0; e < kOwn; ++e) values.at[e] = rt::to_float(input.at[e]);
+      rt::store(slot(k), values);
     }
-    float result = 0;
-    for (int s = 0; s < given.num_steps; ++s) {
+    Values result = {};
+    for (int s = 0; s < program.num_steps; ++s) {
       const GpuStep& step = program.steps[s];
-      result = apply(Formulas(), step.formula, own[step.a * kBlockThreads], own[step.b * kBlockThreads],
-                     step.parameter);
-      own[(given.num_inputs + s) * kBlockThreads] = result;
+      result = apply(Formulas(), step.formula, rt::load<float, kOwn>(slot(step.a)),
+                     rt::load<float, kOwn>(slot(step.b)), step.parameter);
+      rt::store(slot(step.to), result);
     }
-    out[i] = rt::from_float<T>(result);
+    rt::Vec<T, kOwn> made;
+    RT_UNROLL
+    for (int e = 0; e < kOwn; ++e) made.at[e] = rt::from_float<T>(result.at[e]);
+    store_before(count, out, at, made);
   }
 }
 
@@ -66,14 +83,31 @@ int formula_of(const ir::OpDef& op) {
 }
 
 GpuProgram program_of(const NodeView& node) {
-  GpuProgram made{.num_inputs = static_cast<int>(std::ssize(node.in)), .num_steps = 0, .steps = {}};
-  const auto place = [&](int operand) { return operand >= 0 ? operand : made.num_inputs - 1 - operand; };
-  for (const ElementwiseStep& step : parse_program(node.attrs.text("program"))) {
+  const std::vector<ElementwiseStep> steps = parse_program(node.attrs.text("program"));
+  const int num_inputs = static_cast<int>(std::ssize(node.in)),
+            num_steps = static_cast<int>(std::ssize(steps));
+  GpuProgram made{.num_inputs = num_inputs, .num_steps = num_steps, .num_slots = num_inputs, .steps = {}};
+  // Values are numbered: inputs, then results.
+  const auto value_of = [&](int operand) { return operand >= 0 ? operand : num_inputs - 1 - operand; };
+  int slot_of[kMaxInputs + kMaxSteps], last_step[kMaxInputs + kMaxSteps] = {};
+  for (int s = 0; s < num_steps; ++s) {
+    const ElementwiseStep& step = steps[static_cast<size_t>(s)];
     const bool binary = step.op->inputs.size() > 1;
-    made.steps[made.num_steps++] = {.formula = formula_of(*step.op),
-                                    .a = place(step.operands[0]),
-                                    .b = place(step.operands[binary ? 1 : 0]),
-                                    .parameter = step.parameter};
+    made.steps[s] = {.formula = formula_of(*step.op),
+                     .a = value_of(step.operands[0]),
+                     .b = value_of(step.operands[binary ? 1 : 0]),
+                     .to = 0,
+                     .parameter = step.parameter};
+    last_step[made.steps[s].a] = last_step[made.steps[s].b] = s;
+  }
+  for (int k = 0; k < num_inputs; ++k) slot_of[k] = k;
+  for (int s = 0; s < num_steps; ++s) {
+    GpuStep& step = made.steps[s];
+    const int a = step.a, b = step.b, result = num_inputs + s;
+    step.a = slot_of[a];
+    step.b = slot_of[b];
+    step.to = last_step[a] == s ? step.a : last_step[b] == s ? step.b : made.num_slots++;
+    slot_of[result] = step.to;
   }
   return made;
 }
@@ -84,11 +118,10 @@ ir::Kernel make(const NodeView& node) {
   const auto run = [count, program = program_of(node)](const KernelArgs& args) {
     GpuInputs<T> in{};
     for (int k = 0; k < program.num_inputs; ++k) in.at[k] = input_of<T>(args, static_cast<size_t>(k));
-    const int64_t value_bytes = kBlockThreads * int64_t{sizeof(float)};
-    rt::launch(
-        run_program<T>,
-        {num_stride_blocks(count), kBlockThreads, (program.num_inputs + program.num_steps) * value_bytes},
-        args.stream->handle(), in, output_of<T>(args, 0), count, program);
+    rt::launch(run_program<T>,
+               {num_stride_blocks(divided_up(count, kOwn)), kBlockThreads,
+                program.num_slots * kBlockThreads * int64_t{sizeof(Values)}},
+               args.stream->handle(), in, output_of<T>(args, 0), count, program);
   };
   return {.run = run};
 }

@@ -121,7 +121,8 @@ std::vector<Sample> grad_samples() {
   // The second draws -1 too, and ids past the table.
   return {{.in = {labels(7, 11), normal({7, 3})}, .attrs = attrs},
           {.in = {labels_or_none(30, 13), normal({30, 37})}, .attrs = attrs},
-          {.in = {labels(9, 11), normal({9, 1100}, DType::bf16)}, .attrs = attrs}};
+          {.in = {labels(9, 11), normal({9, 1100}, DType::bf16)}, .attrs = attrs},
+          {.in = {labels_or_none(150, 13), normal({150, 8})}, .attrs = attrs}};
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "ops/lm/lm.h"
 
+#include <bit>
+
 #include "ops/gpu_support.h"
 
 namespace hearth::ops {
@@ -18,16 +20,55 @@ __global__ void __launch_bounds__(kBlockThreads)
     out[token * width + c] = known ? table[id * width + c] : rt::from_float<T>(nanf(""));
 }
 
-/// A thread per column adds its element of every token, one after another: no two threads meet, and the order
-/// of sums is that of the tokens.
+/// Blocks at most. Rows of the table are dealt out to those of a column of the grid, a power of two of them:
+/// row r to block r % gridDim.y.
+constexpr int64_t kTableBlocks = 1024;
+/// Columns of a thread, where they come out even.
+constexpr int kTableColumns = 4;
+
+/// Sums of a block's rows in `n` columns of a thread. No two threads meet, and the order of sums is that of
+/// the tokens.
+template <int n, typename T>
+RT_DEVICE void sum_rows(const int32_t* ids, const T* dy, float* table, int64_t tokens, int64_t rows,
+                        int64_t width) {
+  const int64_t column = first_element() * n;
+  const bool inside = column < width;
+  const int32_t part = static_cast<int32_t>(blockIdx.y), parts = static_cast<int32_t>(gridDim.y);
+  for (int64_t row = part; row < rows; row += parts)
+    if (inside) rt::store(table + row * width + column, rt::Vec<float, n>{});
+  // A warp looks through the ids together, several of a lane on their way at a time.
+  constexpr int kLoads = 4;
+  for (int64_t first = 0; first < tokens; first += kLoads * rt::kWarp) {
+    int32_t id[kLoads];
+    RT_UNROLL
+    for (int j = 0; j < kLoads; ++j) {
+      const int64_t token = first + j * rt::kWarp + rt::lane();
+      id[j] = token < tokens ? ids[token] : -1;
+    }
+    RT_UNROLL
+    for (int j = 0; j < kLoads; ++j) {
+      const bool own = id[j] >= 0 && id[j] < rows && (id[j] & (parts - 1)) == part;
+      for (uint32_t left = rt::ballot(own); left != 0; left &= left - 1) {
+        const int lane = rt::lowest_bit(left);
+        const int64_t token = first + j * rt::kWarp + lane, row = rt::shuffle(id[j], lane);
+        if (!inside) continue;
+        const auto add = rt::load<T, n>(dy + token * width + column);
+        float* to = table + row * width + column;
+        auto sum = rt::load<float, n>(to);
+        RT_UNROLL
+        for (int e = 0; e < n; ++e) sum.at[e] += rt::to_float(add.at[e]);
+        rt::store(to, sum);
+      }
+    }
+  }
+}
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     add_to_table(const int32_t* ids, const T* dy, float* table, int64_t tokens, int64_t rows, int64_t width) {
-  const int64_t c = first_element();
-  if (c >= width) return;
-  for (int64_t token = 0; token < tokens; ++token) {
-    const int64_t id = ids[token];
-    if (id >= 0 && id < rows) table[id * width + c] += rt::to_float(dy[token * width + c]);
+  if (width % kTableColumns == 0) {
+    sum_rows<kTableColumns>(ids, dy, table, tokens, rows, width);
+  } else {
+    sum_rows<1>(ids, dy, table, tokens, rows, width);
   }
 }
 
@@ -77,17 +118,33 @@ RT_DEVICE Gated gated(Gate gate, float x) {
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     glu_forward(const T* gate, const T* up, T* y, int64_t count, Gate kind) {
-  for (int64_t i = first_element(); i < count; i += element_stride())
-    y[i] = rt::from_float<T>(gated(kind, rt::to_float(gate[i])).value * rt::to_float(up[i]));
+  constexpr int n = kWideMove<T>;
+  for (int64_t at = first_element() * n; at < count; at += element_stride() * n) {
+    const auto gates = load_before<n>(count, gate, at), ups = load_before<n>(count, up, at);
+    rt::Vec<T, n> made;
+    RT_UNROLL
+    for (int e = 0; e < n; ++e)
+      made.at[e] = rt::from_float<T>(gated(kind, rt::to_float(gates.at[e])).value * rt::to_float(ups.at[e]));
+    store_before(count, y, at, made);
+  }
 }
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     glu_backward(const T* gate, const T* up, const T* dy, T* dgate, T* dup, int64_t count, Gate kind) {
-  for (int64_t i = first_element(); i < count; i += element_stride()) {
-    const Gated made = gated(kind, rt::to_float(gate[i]));
-    const float cotangent = rt::to_float(dy[i]);
-    dgate[i] = rt::from_float<T>(cotangent * rt::to_float(up[i]) * made.slope);
-    dup[i] = rt::from_float<T>(cotangent * made.value);
+  constexpr int n = kWideMove<T>;
+  for (int64_t at = first_element() * n; at < count; at += element_stride() * n) {
+    const auto gates = load_before<n>(count, gate, at), ups = load_before<n>(count, up, at);
+    const auto cotangents = load_before<n>(count, dy, at);
+    rt::Vec<T, n> dgates, dups;
+    RT_UNROLL
+    for (int e = 0; e < n; ++e) {
+      const Gated made = gated(kind, rt::to_float(gates.at[e]));
+      const float cotangent = rt::to_float(cotangents.at[e]);
+      dgates.at[e] = rt::from_float<T>(cotangent * rt::to_float(ups.at[e]) * made.slope);
+      dups.at[e] = rt::from_float<T>(cotangent * made.value);
+    }
+    store_before(count, dgate, at, dgates);
+    store_before(count, dup, at, dups);
   }
 }
 
@@ -110,9 +167,13 @@ template <typename T>
 ir::Kernel make_embedding_grad(const NodeView& node) {
   const ir::Type& table = node.out_type(0);
   const int64_t tokens = node.in_type(0).shape[0], rows = table.shape[0], width = table.shape[1];
-  const auto run = [=, num_bytes = table.num_bytes()](const KernelArgs& args) {
-    args.stream->fill_zero(static_cast<std::byte*>(args.out[0]), num_bytes);
-    rt::launch(add_to_table<T>, {divided_up(width, kBlockThreads), kBlockThreads}, args.stream->handle(),
+  const int64_t columns = width % kTableColumns == 0 ? width / kTableColumns : width;
+  const int64_t column_blocks = divided_up(columns, kBlockThreads);
+  const auto parts =
+      std::bit_floor(static_cast<uint64_t>(std::clamp<int64_t>(kTableBlocks / column_blocks, 1, rows)));
+  const auto run = [=](const KernelArgs& args) {
+    const rt::Dim3 blocks{static_cast<unsigned>(column_blocks), static_cast<unsigned>(parts), 1};
+    rt::launch(add_to_table<T>, {blocks, rt::Dim3{kBlockThreads, 1, 1}}, args.stream->handle(),
                input_of<int32_t>(args, 0), input_of<T>(args, 1), output_of<float>(args, 0), tokens, rows,
                width);
   };
@@ -137,7 +198,7 @@ ir::Kernel make_glu(const NodeView& node) {
   const bool backward = node.in.size() == 3;
   const Gate gate = gate_of(node);
   const auto run = [=](const KernelArgs& args) {
-    const rt::Shape shape(num_stride_blocks(count), kBlockThreads);
+    const rt::Shape shape(num_stride_blocks(divided_up(count, kWideMove<T>)), kBlockThreads);
     if (backward) {
       rt::launch(glu_backward<T>, shape, args.stream->handle(), input_of<T>(args, 0), input_of<T>(args, 1),
                  input_of<T>(args, 2), output_of<T>(args, 0), output_of<T>(args, 1), count, gate);

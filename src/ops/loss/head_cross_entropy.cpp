@@ -215,7 +215,8 @@ Cost cost_of_matmuls(const NodeView& node, double matmuls) {
       weights * (std::min(matmuls, 2.0) * static_cast<double>(dtype_bytes(s.weight)) + (sums ? 8.0 : 0.0));
   if (s.frozen) --matmuls;
   return {.flops = 2 * matmuls * static_cast<double>(s.tokens) * weights,
-          .bytes = bytes_moved(node) + (chunks - 1) * chunk_bytes};
+          .bytes = bytes_moved(node) + (chunks - 1) * chunk_bytes,
+          .share = {.amd = 0.94}};
 }
 
 std::optional<Attrs> half_the_rows(const NodeView& node) {
@@ -235,7 +236,7 @@ std::vector<Sample> samples() {
           sample({3, 33}, 1100, 2, 2.5, DType::f32),  sample({40, 6}, 700, 32, 0, DType::f32),
           sample({6, 8}, 21, 256, 0, DType::bf16),    sample({5, 256}, 400, 3, 3, DType::bf16),
           sample({300, 256}, 35, 290, 3, DType::f32), sample({4, 7}, 9, 1, 0, DType::f16),
-          sample({40, 16}, 100, 4, 0, DType::bf16)};
+          sample({40, 16}, 100, 4, 3, DType::bf16)};
 }
 /// Adds one whose weight is frozen. In 16 bits the cotangents of logits may be rounded.
 std::vector<Sample> gradient_samples(std::vector<Sample> made) {

@@ -104,17 +104,66 @@ RT_DEVICE float capped(float logit, float softcap) {
   return softcap > 0 ? softcap * tanhf(logit / softcap) : logit;
 }
 
-/// A block per token: its loss, then the gradients of its logits in their place, as T.
-template <typename T>
-__global__ void __launch_bounds__(kBlockThreads)
-    head_rows(float* logits, int64_t vocab, float softcap, Tokens tokens) {
-  float* row = logits + blockIdx.x * vocab;
+/// Logits that a thread takes at a time, where all rows begin at a multiple of them.
+constexpr int kHeadWide = 4;
+
+/// As softmax_of_row, of capped logits; vocab is a multiple of n.
+template <int n>
+RT_DEVICE RowSoftmax softmax_of_logits(const float* row, int vocab, float softcap) {
+  constexpr float kLeast = -3.4e38F;
+  float most = kLeast, sum = 0;
+  const int first = static_cast<int>(threadIdx.x) * n;
+  for (int v = first; v < vocab; v += kBlockThreads * n) {
+    const auto logits = rt::load<float, n>(row + v);
+    RT_UNROLL
+    for (int e = 0; e < n; ++e) most = rt::Max()(logits.at[e], most);
+  }
+  most = capped(rt::reduce_block(most, rt::Max(), kLeast), softcap);
+  for (int v = first; v < vocab; v += kBlockThreads * n) {
+    const auto logits = rt::load<float, n>(row + v);
+    RT_UNROLL
+    for (int e = 0; e < n; ++e) sum += rt::fast_exp(capped(logits.at[e], softcap) - most);
+  }
+  return {most, rt::reduce_block(sum, rt::Add(), 0.0F)};
+}
+
+/// How a row's gradients follow from its logits.
+struct RowGradient {
+  float weight, lse, softcap;
+  int label;
+
+  RT_DEVICE float of(float raw, int v) const {
+    const float logit = capped(raw, softcap);
+    const float gradient = weight * (rt::fast_exp(logit - lse) - (v == label ? 1.0F : 0.0F));
+    const float t = softcap > 0 ? logit / softcap : 0.0F;
+    return softcap > 0 ? gradient * (1 - t * t) : gradient;
+  }
+};
+/// Writes them over the logits as T, which is no wider: over what has been read by then.
+template <int n, typename T>
+RT_DEVICE void write_gradients(float* row, int vocab, const RowGradient& gradient) {
+  T* gradients = reinterpret_cast<T*>(row);
+  for (int first = 0; first < vocab; first += kBlockThreads * n) {
+    const int v = first + static_cast<int>(threadIdx.x) * n;
+    rt::Vec<T, n> made = {};
+    if (v < vocab && gradient.label >= 0) {
+      const auto logits = rt::load<float, n>(row + v);
+      RT_UNROLL
+      for (int e = 0; e < n; ++e) made.at[e] = rt::from_float<T>(gradient.of(logits.at[e], v + e));
+    }
+    rt::sync_block();
+    if (v < vocab) rt::store(gradients + v, made);
+  }
+}
+
+template <int n, typename T>
+RT_DEVICE void work_on_row(float* row, int vocab, float softcap, const Tokens& tokens) {
   const int label = tokens.labels[blockIdx.x];
   const bool counts = label >= 0, known = label < vocab;
   float lse = 0;
   if (counts) {
-    const auto logit = [=](int64_t v) { return capped(row[v], softcap); };
-    lse = tokens.known_lse != nullptr ? tokens.known_lse[blockIdx.x] : softmax_of_row(vocab, logit).log_sum();
+    lse = tokens.known_lse != nullptr ? tokens.known_lse[blockIdx.x]
+                                      : softmax_of_logits<n>(row, vocab, softcap).log_sum();
   }
   if (threadIdx.x == 0) {
     const float of_label = counts && known ? capped(row[label], softcap) : nanf("");
@@ -122,19 +171,19 @@ __global__ void __launch_bounds__(kBlockThreads)
     if (tokens.lse != nullptr) tokens.lse[blockIdx.x] = lse;
   }
   if (tokens.dlosses == nullptr) return;
-  const float weight = counts ? tokens.dlosses[blockIdx.x * tokens.dloss_stride] : 0.0F;
-  T* gradients = reinterpret_cast<T*>(row);
-  for (int64_t first = 0; first < vocab; first += kBlockThreads) {
-    const int64_t v = first + threadIdx.x;
-    float gradient = 0;
-    if (counts && v < vocab) {
-      const float logit = capped(row[v], softcap);
-      const float t = softcap > 0 ? logit / softcap : 0.0F;
-      gradient = weight * (expf(logit - lse) - (v == label ? 1.0F : 0.0F)) * (1 - t * t);
-    }
-    // T is no wider than what it overwrites: only logits that have been read by then.
-    rt::sync_block();
-    if (v < vocab) gradients[v] = rt::from_float<T>(gradient);
+  const float weight = tokens.dlosses[blockIdx.x * tokens.dloss_stride];
+  write_gradients<n, T>(row, vocab, {.weight = weight, .lse = lse, .softcap = softcap, .label = label});
+}
+
+/// A block per token: its loss, then the gradients of its logits in their place, as T; 0 without a label.
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads)
+    head_rows(float* logits, int64_t vocab, float softcap, Tokens tokens) {
+  float* row = logits + blockIdx.x * vocab;
+  if (vocab % kHeadWide == 0) {
+    work_on_row<kHeadWide, T>(row, static_cast<int>(vocab), softcap, tokens);
+  } else {
+    work_on_row<1, T>(row, static_cast<int>(vocab), softcap, tokens);
   }
 }
 

@@ -9,10 +9,10 @@ namespace {
 using ir::KernelArgs;
 using ir::NodeView;
 
-/// A thread for each of the elements that share a scale, and several times so many for a block, which makes
-/// its tables once.
-static_assert(kBlock8Bit == kBlockThreads);
-constexpr int kRun = 16 * kBlock8Bit;
+/// Elements of a block of threads, whose warps take those that share a scale in turn.
+constexpr int kRun = 64 * kBlock8Bit;
+/// Neighbors of a thread, and how many such groups it has of those that share a scale.
+constexpr int kNeighbors = 4, kGroups = kBlock8Bit / (kNeighbors * rt::kWarp);
 
 template <typename T>
 struct Tensor {
@@ -24,56 +24,151 @@ struct Tensor {
   float* v_scale;
 };
 
-/// The code whose value is nearest to x: how many middles between neighbors lie below it.
-RT_DEVICE int nearest(const float* map, float x) {
-  int at = 0;
-  for (int step = 128; step > 0; step /= 2) at += x > 0.5F * (map[at + step - 1] + map[at + step]) ? step : 0;
-  return at;
+/// A dynamic map, and how the nearest of its values from 0 on is found by the bits of a float, which rise
+/// with it. Their upper 16 are a cell, in which lies at most one middle between neighboring values.
+template <bool with_sign>
+struct alignas(64) Codes {
+  static constexpr int kZero = with_sign ? 127 : 0;
+  static constexpr uint32_t kFirst = 0x3400, kLast = 0x3f80;  ///< cells of 2^-23, below all middles, and of 1
+  static constexpr int kCells = 12 * kBlockThreads;
+  static_assert(kLast < kFirst + kCells);
+  float values[256];
+  uint32_t middles[256];  ///< bits of that after value kZero + i
+  uint8_t ranks[kCells];  ///< how many middles lie below a cell
+
+  RT_DEVICE static float value(int code) { return dynamic_value(with_sign, static_cast<uint8_t>(code)); }
+  RT_DEVICE static uint32_t middle(int rank) {
+    const int code = kZero + rank;
+    return code < 255 ? rt::bits_as<uint32_t>(0.5F * (value(code) + value(code + 1))) : 0xffffffffU;
+  }
+  /// Entry i of each table.
+  RT_DEVICE void fill(int i) {
+    if (i < 256) {
+      values[i] = value(i);
+      middles[i] = middle(i);
+    }
+    const uint32_t begin = (kFirst + static_cast<uint32_t>(i)) << 16;
+    int rank = 0;
+    for (int step = 128; step > 0; step /= 2) rank += begin > middle(rank + step - 1) ? step : 0;
+    ranks[i] = static_cast<uint8_t>(rank);
+  }
+  /// How many middles have bits below these, which are taken for no fewer than `least`.
+  RT_DEVICE int rank_of(uint32_t bits, uint32_t least = kFirst << 16) const {
+    bits = bits < least ? least : bits;
+    const uint32_t cell = bits >> 16;
+    const int rank = ranks[(cell > kLast ? kLast : cell) - kFirst];
+    return rank + (bits > middles[rank] ? 1 : 0);
+  }
+};
+
+/// Bits of a number whose nearest code is the first after that of 0.
+constexpr uint32_t kLeastNegative = 0x35860000;
+
+/// The nearest code to x, but below that of 0 where `value` is. Halfway between two it is the lower one.
+RT_DEVICE uint8_t code_of(const Codes<true>& codes, float value, float x) {
+  const uint32_t bits = rt::bits_as<uint32_t>(x) & 0x7fffffffU;
+  const bool negative = value < 0;
+  const int rank = codes.rank_of(bits + (negative ? 1 : 0), negative ? kLeastNegative : codes.kFirst << 16);
+  return static_cast<uint8_t>(negative ? 127 - (rank > 127 ? 127 : rank) : 127 + rank);
 }
-/// The neighbor of a code that has lost the sign of `value`.
-RT_DEVICE int with_sign_of(float value, int code, const float* map) {
-  if (value < 0 && map[code] >= 0) return code - 1;
-  if (value > 0 && map[code] < 0) return code + 1;
-  return code;
+RT_DEVICE uint8_t code_of(const Codes<false>& codes, float x) {
+  return static_cast<uint8_t>(codes.rank_of(rt::bits_as<uint32_t>(x)));
+}
+
+/// What all tensors need, in the workspace.
+struct Tables {
+  Codes<true> with_sign;
+  Codes<false> without_sign;
+  Adam8Step step;
+};
+constexpr int kFillBlocks = Codes<true>::kCells / kBlockThreads;
+
+__global__ void __launch_bounds__(kBlockThreads)
+    fill(Tables* tables, AdamOptions options, const float* lr, const float* factor, const float* step_count) {
+  const auto i = static_cast<int>(first_element());
+  tables->with_sign.fill(i);
+  tables->without_sign.fill(i);
+  if (i == 0) tables->step = adam8_step(options, *lr, *factor, *step_count);
+}
+
+template <typename C>
+RT_DEVICE void copy_codes(const C& from, C& to) {
+  constexpr int kWords = sizeof(C) / sizeof(rt::Word16);
+  for (int i = static_cast<int>(threadIdx.x); i < kWords; i += kBlockThreads)
+    reinterpret_cast<rt::Word16*>(&to)[i] = reinterpret_cast<const rt::Word16*>(&from)[i];
+}
+
+/// A warp moves the elements from `begin` on that share a scale; `all` of them lie before `end`, or not.
+template <bool all, typename T>
+RT_DEVICE void move_block(const Tensor<T>& tensor, const Adam8Step& step, const Codes<true>& with_sign,
+                          const Codes<false>& without_sign, int64_t begin, int64_t end) {
+  const int64_t block = begin / kBlock8Bit, first = begin + rt::lane() * kNeighbors;
+  const auto at = [&](int group) { return first + group * kNeighbors * rt::kWarp; };
+  if constexpr (all) end = INT64_MAX;
+  rt::Vec<float, kNeighbors> param[kGroups], m[kGroups], v[kGroups];
+  rt::Vec<T, kNeighbors> grad[kGroups];
+  rt::Vec<uint8_t, kNeighbors> m_codes[kGroups], v_codes[kGroups];
+  RT_UNROLL
+  for (int g = 0; g < kGroups; ++g) {
+    param[g] = load_before<kNeighbors>(end, tensor.param, at(g));
+    grad[g] = load_before<kNeighbors>(end, tensor.grad, at(g));
+    m_codes[g] = load_before<kNeighbors>(end, tensor.m, at(g));
+    v_codes[g] = load_before<kNeighbors>(end, tensor.v, at(g));
+  }
+  const float m_scale = tensor.m_scale[block], v_scale = tensor.v_scale[block];
+  float most_m = 0, most_v = 0;
+  RT_UNROLL
+  for (int g = 0; g < kGroups; ++g) {
+    RT_UNROLL
+    for (int e = 0; e < kNeighbors; ++e) {
+      const bool inside = at(g) + e < end;
+      float& own_m = m[g].at[e] = inside ? m_scale * with_sign.values[m_codes[g].at[e]] : 0.0F;
+      float& own_v = v[g].at[e] = inside ? v_scale * without_sign.values[v_codes[g].at[e]] : 0.0F;
+      step.move_moments(rt::to_float(grad[g].at[e]), own_m, own_v);
+      step.move(own_m, own_v, param[g].at[e]);
+      most_m = rt::Max()(fabsf(own_m), most_m);
+      most_v = rt::Max()(fabsf(own_v), most_v);
+    }
+    store_before(end, tensor.param, at(g), param[g]);
+  }
+  most_m = rt::reduce_warp(most_m, rt::Max());
+  most_v = rt::reduce_warp(most_v, rt::Max());
+  const float per_m = most_m > 0 ? 1 / most_m : 0.0F, per_v = most_v > 0 ? 1 / most_v : 0.0F;
+  RT_UNROLL
+  for (int g = 0; g < kGroups; ++g) {
+    RT_UNROLL
+    for (int e = 0; e < kNeighbors; ++e) {
+      m_codes[g].at[e] = code_of(with_sign, m[g].at[e], per_m * m[g].at[e]);
+      v_codes[g].at[e] = code_of(without_sign, per_v * v[g].at[e]);
+    }
+    store_before(end, tensor.m, at(g), m_codes[g]);
+    store_before(end, tensor.v, at(g), v_codes[g]);
+  }
+  // Every lane has read the scales.
+  rt::sync_warp();
+  if (rt::lane() > 0) return;
+  tensor.m_scale[block] = most_m;
+  tensor.v_scale[block] = most_v;
 }
 
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
-    update(ManyTensors<Tensor<T>> all, AdamOptions options, const float* lr, const float* factor,
-           const float* step_count) {
+    update(ManyTensors<Tensor<T>> all, const Tables* tables, const float* factor) {
   if (*factor < 0) return;
-  RT_SHARED(of_block, Adam8Step);
-  RT_SHARED(with_sign, float[256]);
-  RT_SHARED(without_sign, float[256]);
-  const int thread = static_cast<int>(threadIdx.x);
-  with_sign[thread] = dynamic_value(true, static_cast<uint8_t>(thread));
-  without_sign[thread] = dynamic_value(false, static_cast<uint8_t>(thread));
-  if (thread == 0) of_block = adam8_step(options, *lr, *factor, *step_count);
-  rt::sync_block();
-  const Adam8Step step = of_block;
+  RT_SHARED(with_sign, Codes<true>);
+  RT_SHARED(without_sign, Codes<false>);
+  copy_codes(tables->with_sign, with_sign);
+  copy_codes(tables->without_sign, without_sign);
+  const Adam8Step step = tables->step;
   const BlockRun run = run_of_block(all);
   const Tensor<T> tensor = all.tensors[run.tensor];
-  for (int64_t begin = run.begin; begin < run.end; begin += kBlock8Bit) {
-    const int64_t block = begin / kBlock8Bit, i = begin + thread;
-    const bool inside = i < run.end;
-    float m = 0, v = 0;
-    if (inside) {
-      m = tensor.m_scale[block] * with_sign[tensor.m[i]];
-      v = tensor.v_scale[block] * without_sign[tensor.v[i]];
-      step.move_moments(rt::to_float(tensor.grad[i]), m, v);
-      step.move(m, v, tensor.param[i]);
-    }
-    // The reductions' barriers lie between every thread's reading of the scales and their writing.
-    const float most_m = rt::reduce_block(fabsf(m), rt::Max(), 0.0F);
-    const float most_v = rt::reduce_block(fabsf(v), rt::Max(), 0.0F);
-    if (inside) {
-      const float per_m = most_m > 0 ? 1 / most_m : 0.0F, per_v = most_v > 0 ? 1 / most_v : 0.0F;
-      tensor.m[i] = static_cast<uint8_t>(with_sign_of(m, nearest(with_sign, per_m * m), with_sign));
-      tensor.v[i] = static_cast<uint8_t>(nearest(without_sign, per_v * v));
-    }
-    if (thread == 0) {
-      tensor.m_scale[block] = most_m;
-      tensor.v_scale[block] = most_v;
+  rt::sync_block();
+  for (int64_t begin = run.begin + rt::warp() * kBlock8Bit; begin < run.end;
+       begin += kBlockThreads / rt::kWarp * kBlock8Bit) {
+    if (begin + kBlock8Bit <= run.end) {
+      move_block<true>(tensor, step, with_sign, without_sign, begin, run.end);
+    } else {
+      move_block<false>(tensor, step, with_sign, without_sign, begin, run.end);
     }
   }
 }
@@ -89,14 +184,17 @@ ir::Kernel make(std::span<const NodeView> nodes) {
   const auto run = [options = adam_options(nodes[0].attrs),
                     counts = counts_of(nodes)](const KernelArgs& args) {
     const size_t num_nodes = counts.size();
+    auto* tables = reinterpret_cast<Tables*>(args.workspace);
+    const auto* factor = input_of<float>(args, 3);
+    rt::launch(fill, {kFillBlocks, kBlockThreads}, args.stream->handle(), tables, options,
+               input_of<float>(args, 2), factor, input_of<float>(args, 8));
     for_many_tensors<Tensor<T>>(
         counts, kRun, [&](size_t i) { return tensor_of<T>(args_of(args, num_nodes, i)); },
         [&](const ManyTensors<Tensor<T>>& all) {
-          rt::launch(update<T>, {all.num_blocks, kBlockThreads}, args.stream->handle(), all, options,
-                     input_of<float>(args, 2), input_of<float>(args, 3), input_of<float>(args, 8));
+          rt::launch(update<T>, {all.num_blocks, kBlockThreads}, args.stream->handle(), all, tables, factor);
         });
   };
-  return {.run = run};
+  return {.run = run, .workspace_bytes = int64_t{sizeof(Tables)}};
 }
 
 ir::Kernel adamw8bit_update_gpu(std::span<const NodeView> nodes) {

@@ -138,8 +138,8 @@ Sample sample(const Shape& shape, DType dtype, double decay) {
           .attrs = {{"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-8}, {"weight_decay", decay}}};
 }
 std::vector<Sample> samples() {
-  return {sample({3, 7}, DType::f32, 0.01), sample({4500}, DType::f32, 0),
-          sample({2, 256}, DType::bf16, 0.1)};
+  return {sample({3, 7}, DType::f32, 0.01), sample({4500}, DType::f32, 0), sample({2, 256}, DType::bf16, 0.1),
+          sample({4500}, DType::bf16, 0)};
 }
 
 }  // namespace
