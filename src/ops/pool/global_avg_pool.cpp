@@ -110,6 +110,7 @@ Cost cost(const NodeView& node) { return stream_cost(node, 1); }
 
 std::vector<Sample> samples() {
   return {{.in = {normal({3, 4, 4, 7})}, .attrs = {}},
+          {.in = {normal({3, 4, 4, 72})}, .attrs = {}},
           {.in = {normal({2, 3, 5, 1031})}, .attrs = {}},
           {.in = {normal({2, 3, 3, 20}, DType::bf16)}, .attrs = {}},
           {.in = {normal({3, 3, 3, 72}, DType::bf16)}, .attrs = {}}};
@@ -117,6 +118,7 @@ std::vector<Sample> samples() {
 std::vector<Sample> grad_samples() {
   const Attrs attrs = {{"height", int64_t{3}}, {"width", int64_t{5}}};
   return {{.in = {normal({3, 7})}, .attrs = attrs},
+          {.in = {normal({3, 72})}, .attrs = attrs},
           {.in = {normal({2, 1031})}, .attrs = attrs},
           {.in = {normal({2, 20}, DType::bf16)}, .attrs = attrs},
           {.in = {normal({3, 72}, DType::bf16)}, .attrs = attrs}};

@@ -1,3 +1,4 @@
+#include "ops/pool/pixels_gpu.h"
 #include "ops/pool/pool.h"
 #include "ops/reduce/columns.h"
 
@@ -23,23 +24,6 @@ Pool pool_of(const NodeView& node, const Shape& in, const Shape& out) {
           .kernel = static_cast<int>(node.attrs.integer("kernel")),
           .stride = static_cast<int>(node.attrs.integer("stride")),
           .padding = static_cast<int>(node.attrs.integer_or("padding", 0))};
-}
-
-/// A pixel of images of h by w.
-struct Pixel {
-  int64_t image;
-  int y, x;
-};
-RT_DEVICE Pixel pixel_at(int64_t row, int h, int w) {
-  if (row > UINT32_MAX) {
-    const int64_t line = row / w;
-    return {line / h, static_cast<int>(line % h), static_cast<int>(row % w)};
-  }
-  // GPUs take a hundred instructions to divide 64 bits.
-  const auto small = static_cast<uint32_t>(row), line = small / static_cast<uint32_t>(w);
-  const uint32_t image = line / static_cast<uint32_t>(h);
-  return {image, static_cast<int>(line - image * static_cast<uint32_t>(h)),
-          static_cast<int>(small - line * static_cast<uint32_t>(w))};
 }
 
 template <typename T, int n>
@@ -112,7 +96,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 template <typename T, int n>
 ir::Kernel make_max(const NodeView& node) {
   const Pool pool = pool_of(node, node.in_type(0).shape, node.out_type(0).shape);
-  const int64_t rows = pool.batch * pool.out_h * pool.out_w;
+  const int64_t rows = counted_pixels(pool.batch, pool.out_h, pool.out_w);
   const auto run = [=](const KernelArgs& args) {
     rt::launch(find_largest<T, n>, ColumnBlocks(rows, pool.channels, n).for_rows(), args.stream->handle(),
                input_of<T>(args, 0), output_of<T>(args, 0), output_of<uint8_t>(args, 1), pool);
@@ -122,7 +106,7 @@ ir::Kernel make_max(const NodeView& node) {
 template <typename T, int n>
 ir::Kernel make_max_grad(const NodeView& node) {
   const Pool pool = pool_of(node, node.out_type(0).shape, node.in_type(0).shape);
-  const int64_t rows = pool.batch * pool.in_h * pool.in_w;
+  const int64_t rows = counted_pixels(pool.batch, pool.in_h, pool.in_w);
   const auto run = [=](const KernelArgs& args) {
     rt::launch(give_to_largest<T, n>, ColumnBlocks(rows, pool.channels, n).for_rows(), args.stream->handle(),
                input_of<T>(args, 0), input_of<uint8_t>(args, 1), output_of<T>(args, 0), pool);

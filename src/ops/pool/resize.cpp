@@ -70,12 +70,11 @@ Kernel lines_kernel(const NodeView& node, bool back) {
 
 Inferred infer(const NodeView& node) {
   const Type& x = node.in_type(0);
-  if (x.shape.rank() != 4 || !is_storage_float(x.dtype) || x.shape[1] < 1 || x.shape[2] < 1)
-    return refuse_type("x", "floating [N, H, W, C] with pixels", x);
+  if (x.shape.rank() != 4 || !is_storage_float(x.dtype)) return refuse_type("x", "floating [N, H, W, C]", x);
   const int64_t height = node.attrs.integer("height"), width = node.attrs.integer("width");
-  constexpr int64_t kMost = int64_t{1} << 24;
-  if (height < 1 || width < 1 || height > kMost || width > kMost)
-    return refuse("expected a height and a width from 1 to 2^24");
+  const auto fits = [](int64_t length) { return length >= 1 && length <= ResizeAxis::kLongest; };
+  if (!fits(height) || !fits(width) || !fits(x.shape[1]) || !fits(x.shape[2]))
+    return refuse(fmt::format("expected heights and widths from 1 to {}", ResizeAxis::kLongest));
   return {.out = {{.dtype = x.dtype, .shape = {x.shape[0], height, width, x.shape[3]}}}, .error = ""};
 }
 

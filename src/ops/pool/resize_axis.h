@@ -9,8 +9,10 @@ namespace hearth::ops {
 
 /// One axis of images that change their size from `in` to `out` elements, as torch's interpolate does it
 /// without aligned corners, in whole numbers: the nearest element is floor(o in / out), the linear ones lie
-/// on both sides of (o + 1/2) in / out - 1/2, the outermost standing for what would lie outside.
+/// on both sides of (o + 1/2) in / out - 1/2, the outermost standing for what would lie outside. 32 bits hold
+/// the products of lengths up to kLongest.
 struct ResizeAxis {
+  static constexpr int kLongest = 1 << 15;
   int in, out;
   bool linear;
   bool back;  ///< inputs' gradients are made of outputs'; else outputs of inputs
@@ -31,13 +33,13 @@ struct ResizeAxis {
  private:
   /// What output o is made of.
   HEARTH_FORMULA Span inputs_of(int o) const {
-    const int first = static_cast<int>(place(o) / unit());
+    const int first = place(o) / unit();
     return {first, linear && first + 1 < in ? first + 1 : first};
   }
   /// The outputs that input i may be part of.
   HEARTH_FORMULA Span outputs_of(int i) const {
-    const int64_t first = (int64_t{i} - 1) * out / in - 1, last = (int64_t{i} + 2) * out / in + 1;
-    return {static_cast<int>(first < 0 ? 0 : first), static_cast<int>(last < out ? last : out - 1)};
+    const int first = (i - 1) * out / in - 1, last = (i + 2) * out / in + 1;
+    return {first < 0 ? 0 : first, last < out ? last : out - 1};
   }
   /// How much of input i is in output o.
   HEARTH_FORMULA float share_of(int i, int o) const {
@@ -48,10 +50,10 @@ struct ResizeAxis {
     return i == span.last ? second : 1.0F - second;
   }
   /// An input element's length, and where output o lies, in parts of an element.
-  HEARTH_FORMULA int64_t unit() const { return linear ? 2 * int64_t{out} : out; }
-  HEARTH_FORMULA int64_t place(int o) const {
-    if (!linear) return int64_t{o} * in;
-    const int64_t at = (2 * int64_t{o} + 1) * in - out;
+  HEARTH_FORMULA int unit() const { return linear ? 2 * out : out; }
+  HEARTH_FORMULA int place(int o) const {
+    if (!linear) return o * in;
+    const int at = (2 * o + 1) * in - out;
     return at < 0 ? 0 : at;
   }
 };

@@ -1,3 +1,4 @@
+#include "ops/pool/pixels_gpu.h"
 #include "ops/pool/pool.h"
 #include "ops/pool/resize_axis.h"
 #include "ops/reduce/columns.h"
@@ -15,15 +16,14 @@ __global__ void __launch_bounds__(kBlockThreads) gather(const T* from, T* to, Re
   if (channel >= resize.channels) return;
   const int height = resize.y.num_made(), width = resize.x.num_made(), read_width = resize.x.num_read();
   for (int64_t row = first_row(); row < resize.batch * height * width; row += row_stride()) {
-    const int64_t line = row / width;
-    const int y = static_cast<int>(line % height), x = static_cast<int>(row % width);
-    const T* image = from + line / height * resize.y.num_read() * read_width * resize.channels + channel;
-    const auto rows = resize.y.reads(y), columns = resize.x.reads(x);
+    const Pixel made = pixel_at(row, height, width);
+    const T* image = from + made.image * resize.y.num_read() * read_width * resize.channels + channel;
+    const auto rows = resize.y.reads(made.y), columns = resize.x.reads(made.x);
     float sum = 0;
     for (int i = rows.first; i <= rows.last; ++i) {
-      const float of_row = resize.y.share(y, i);
+      const float of_row = resize.y.share(made.y, i);
       for (int j = columns.first; j <= columns.last; ++j) {
-        const float share = of_row * resize.x.share(x, j);
+        const float share = of_row * resize.x.share(made.x, j);
         if (share != 0) sum += share * rt::to_float(image[(int64_t{i} * read_width + j) * resize.channels]);
       }
     }
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kBlockThreads) gather(const T* from, T* to, Re
 }
 
 ir::Kernel make(const Resize& resize, DType dtype) {
-  const int64_t rows = resize.batch * resize.y.num_made() * resize.x.num_made();
+  const int64_t rows = counted_pixels(resize.batch, resize.y.num_made(), resize.x.num_made());
   return with_storage_type(dtype, [&](auto element) {
     using T = decltype(element);
     const auto run = [=](const KernelArgs& args) {

@@ -135,7 +135,9 @@ const OpDef transpose{
               {.in = {normal({3, 5})}, .attrs = {{"perm", std::vector<int64_t>{1, 0}}}},
               {.in = {normal({2, 3, 4, 5})}, .attrs = {{"perm", std::vector<int64_t>{0, 3, 1, 2}}}},
               {.in = {normal({5, 1, 3, 20}, DType::bf16)},
-               .attrs = {{"perm", std::vector<int64_t>{3, 0, 2, 1}}}}};
+               .attrs = {{"perm", std::vector<int64_t>{3, 0, 2, 1}}}},
+              {.in = {indices({3, 5}, 200, DType::u8)}, .attrs = {{"perm", std::vector<int64_t>{1, 0}}}},
+              {.in = {indices({3, 5}, 200, DType::i64)}, .attrs = {{"perm", std::vector<int64_t>{1, 0}}}}};
         }};
 
 }  // namespace hearth::ops

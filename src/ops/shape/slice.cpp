@@ -121,7 +121,10 @@ const OpDef slice_last{
       return std::vector<Sample>{
           {.in = {normal({3, 7})}, .attrs = {{"begin", int64_t{2}}, {"count", int64_t{4}}}},
           {.in = {normal({2, 3, 5})}, .attrs = {{"begin", int64_t{0}}, {"count", int64_t{5}}}},
-          {.in = {normal({9, 50}, DType::bf16)}, .attrs = {{"begin", int64_t{3}}, {"count", int64_t{40}}}}};
+          {.in = {normal({9, 50}, DType::bf16)}, .attrs = {{"begin", int64_t{3}}, {"count", int64_t{40}}}},
+          {.in = {indices({3, 7}, 200, DType::u8)}, .attrs = {{"begin", int64_t{2}}, {"count", int64_t{4}}}},
+          {.in = {indices({3, 7}, 200, DType::i64)},
+           .attrs = {{"begin", int64_t{2}}, {"count", int64_t{4}}}}};
     }};
 
 const OpDef pad_last{
@@ -137,7 +140,10 @@ const OpDef pad_last{
       return std::vector<Sample>{
           {.in = {normal({3, 4})}, .attrs = {{"begin", int64_t{2}}, {"width", int64_t{7}}}},
           {.in = {normal({2, 3, 1})}, .attrs = {{"begin", int64_t{4}}, {"width", int64_t{5}}}},
-          {.in = {normal({9, 40}, DType::bf16)}, .attrs = {{"begin", int64_t{3}}, {"width", int64_t{50}}}}};
+          {.in = {normal({9, 40}, DType::bf16)}, .attrs = {{"begin", int64_t{3}}, {"width", int64_t{50}}}},
+          {.in = {indices({3, 4}, 200, DType::u8)}, .attrs = {{"begin", int64_t{2}}, {"width", int64_t{7}}}},
+          {.in = {indices({3, 4}, 200, DType::i64)},
+           .attrs = {{"begin", int64_t{2}}, {"width", int64_t{7}}}}};
     }};
 
 }  // namespace hearth::ops
