@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <optional>
+#include <string>
+#include <variant>
 #include <vector>
 
 #include "ir/graph.h"
@@ -15,7 +18,29 @@ namespace hearth::ops {
 struct Case {
   const ir::OpDef* op;
   size_t sample;
+  bool in_f16 = false;  ///< with f16 in place of bf16
 };
+
+/// The sample with f16 in place of bf16; none where it has no bf16, or where the op refuses f16.
+inline std::optional<ir::Sample> in_f16(const ir::OpDef& op, ir::Sample sample) {
+  bool changed = false;
+  std::vector<ir::Type> types;
+  for (ir::SampleInput& input : sample.in) {
+    changed |= input.type.dtype == DType::bf16;
+    if (input.type.dtype == DType::bf16) input.type.dtype = DType::f16;
+    types.push_back(input.type);
+  }
+  const ir::Attrs attrs = sample.attrs;
+  for (const auto& [name, value] : attrs.entries()) {
+    const auto* text = std::get_if<std::string>(&value);
+    if (text == nullptr || *text != "bf16") continue;
+    sample.attrs.set(name, std::string("f16"));
+    changed = true;
+  }
+  if (!changed || !op.infer({.attrs = sample.attrs, .in = types, .out = {}}).error.empty())
+    return std::nullopt;
+  return sample;
+}
 
 /// Every sample of the ops that `wanted` says yes to.
 template <typename Wanted>
@@ -44,6 +69,7 @@ class OpSample : public testing::TestWithParam<Case> {
   void SetUp() override {
     op_ = GetParam().op;
     sample_ = op_->samples()[GetParam().sample];
+    if (GetParam().in_f16) sample_ = in_f16(*op_, sample_).value();
     drawn_ = draw_sample(*op_, sample_, GetParam().sample);
   }
 
@@ -62,7 +88,8 @@ class OpSample : public testing::TestWithParam<Case> {
 };
 
 inline std::string name_of(const testing::TestParamInfo<Case>& info) {
-  return std::string(info.param.op->name) + "_" + std::to_string(info.param.sample);
+  return std::string(info.param.op->name) + "_" + std::to_string(info.param.sample) +
+         (info.param.in_f16 ? "_f16" : "");
 }
 
 }  // namespace hearth::ops

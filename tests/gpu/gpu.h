@@ -73,8 +73,11 @@ class Gpu {
   }
   Device& device() { return device_; }
   Runtime runtime() const { return device_.info().driver->runtime(); }
+  const ir::GpuKernel* find_kernel(const ir::OpDef& op) const {
+    return device_.info().driver->find_kernel(op.name);
+  }
   ir::Kernel kernel(const ir::OpDef& op, const ir::NodeView& node) const {
-    return device_.info().driver->kernel(op.name, {&node, 1});
+    return device_.info().driver->kernel(op.name, node);
   }
   /// Of a graph's node.
   ir::Kernel kernel(const ir::Graph& graph, const ir::Node& node) const {

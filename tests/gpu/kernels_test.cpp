@@ -1,6 +1,9 @@
 // Generated from the op list: every op that has a kernel for GPUs, with every one of its samples.
+#include <fmt/ranges.h>
+
 #include "gpu/gpu.h"
 #include "op_sample.h"
+#include "ops/matmul/matmul_kernel.h"
 
 namespace hearth::ops {
 namespace {
@@ -13,9 +16,12 @@ class GpuKernel : public OpSample {
     OpSample::SetUp();
   }
 
-  std::vector<std::vector<std::byte>> run_kernel() const {
+  std::vector<std::vector<std::byte>> run_kernel() const { return run_kernel(node().attrs); }
+  std::vector<std::vector<std::byte>> run_kernel(const ir::Attrs& attrs) const {
     gpu::Gpu gpu;
-    const ir::Kernel kernel = gpu.kernel(graph_, node());
+    const ir::NodeTypes types(graph_, node());
+    ir::NodeView view = types.view(node());
+    const ir::Kernel kernel = gpu.kernel(*op_, {.attrs = attrs, .in = view.in, .out = view.out});
     std::vector<void*> in, out;
     for (const ir::ValueId id : node().inputs)
       in.push_back(id == ir::kNone ? nullptr : gpu.put(exactly(graph_.type(id), values_.at(id))));
@@ -53,6 +59,20 @@ TEST_P(GpuKernel, MatchesTheReferenceWithTheSameBitsInEveryOrder) {
   });
 }
 
+/// Blocks of every form for the matmuls inside, which autotuning may choose.
+TEST_P(GpuKernel, MatchesTheReferenceInEveryWay) {
+  const ir::NodeTypes types(graph_, node());
+  const auto matmuls = gpu::Gpu().find_kernel(*op_)->matmuls;
+  const size_t count = matmuls == nullptr ? 0 : matmuls(types.view(node())).size();
+  if (count == 0 || graph_.type(node().inputs[0]).dtype == DType::f32) return;
+  for (const MatmulWay way : ways_of(graph_.type(node().inputs[0]).dtype)) {
+    SCOPED_TRACE(name_of(way));
+    ir::Attrs attrs = node().attrs;
+    attrs.set("way", fmt::format("{}", fmt::join(std::vector(count, name_of(way)), ",")));
+    expect_reference(run_kernel(attrs));
+  }
+}
+
 /// Of another GPU's matrix instruction (RT_TILE), only what multiplies tiles.
 bool is_tested(const ir::OpDef& op) {
   if (!op.gpu) return false;
@@ -65,7 +85,19 @@ bool is_tested(const ir::OpDef& op) {
   return true;
 #endif
 }
-INSTANTIATE_TEST_SUITE_P(Ops, GpuKernel, testing::ValuesIn(cases_of(is_tested)), name_of);
+/// Where the ops have one in bf16, samples in f16 too, which take the same paths.
+std::vector<Case> cases() {
+  std::vector<Case> all = cases_of(is_tested);
+#ifndef RT_TILE
+  for (size_t i = 0, count = all.size(); i < count; ++i) {
+    const Case one = all[i];
+    if (in_f16(*one.op, one.op->samples()[one.sample])) all.push_back({one.op, one.sample, true});
+  }
+#endif
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Ops, GpuKernel, testing::ValuesIn(cases()),
+                         [](const auto& info) { return name_of(info); });
 
 }  // namespace
 }  // namespace hearth::ops

@@ -23,18 +23,19 @@ class Nodes {
   }
   std::vector<std::vector<std::byte>> together() {
     const ir::NodeTypes types(drawn_.graph, drawn_.node());
-    gpu_.device()
-        .info()
-        .driver->kernel(op_.name, std::vector(kNodes, types.view(drawn_.node())))
-        .run({.in = in_, .out = out_, .stream = &gpu_.stream()});
+    const ir::Kernel kernel =
+        gpu_.device().info().driver->kernel(op_.name, std::vector(kNodes, types.view(drawn_.node())));
+    kernel.run({.in = in_, .out = out_, .workspace = workspace_of(kernel), .stream = &gpu_.stream()});
     return results();
   }
   std::vector<std::vector<std::byte>> one_by_one() {
     const ir::Kernel kernel = gpu_.kernel(drawn_.graph, drawn_.node());
+    std::byte* const workspace = workspace_of(kernel);
     const size_t num_in = in_.size() / kNodes, num_out = out_.size() / kNodes;
     for (size_t n = 0; n < kNodes; ++n) {
       kernel.run({.in = std::span(in_).subspan(n * num_in, num_in),
                   .out = std::span(out_).subspan(n * num_out, num_out),
+                  .workspace = workspace,
                   .stream = &gpu_.stream()});
     }
     return results();
@@ -50,6 +51,9 @@ class Nodes {
   }
 
  private:
+  std::byte* workspace_of(const ir::Kernel& kernel) {
+    return gpu_.room<std::byte>(static_cast<size_t>(std::max<int64_t>(kernel.workspace_bytes, 1)));
+  }
   void* put(ir::ValueId id, size_t k) {
     if (id == ir::kNone) return nullptr;
     const bool is_shared = drawn_.graph.type(id).shape.rank() == 0 && k < in_.size();
