@@ -333,8 +333,9 @@ void wmma(Wave& wave, const Instruction& in) {
   }
 }
 
+/// Never destroyed: reports at exit ask it.
 const std::map<std::string_view, ByHand>& all() {
-  static const std::map<std::string_view, ByHand> table{
+  static const auto* table = new std::map<std::string_view, ByHand>{
       {"S_BRANCH", branch},
       {"S_CBRANCH_SCC0", [](Wave& w, const Instruction& in) { branch_if(w, in, w.scc == 0); }},
       {"S_CBRANCH_SCC1", [](Wave& w, const Instruction& in) { branch_if(w, in, w.scc != 0); }},
@@ -402,7 +403,7 @@ const std::map<std::string_view, ByHand>& all() {
       {"V_WMMA_F32_16X16X16_F16", wmma<false>},
       {"V_WMMA_F32_16X16X16_BF16", wmma<true>},
   };
-  return table;
+  return *table;
 }
 
 }  // namespace

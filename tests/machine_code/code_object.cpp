@@ -106,8 +106,8 @@ std::vector<Node> kernels_of(const std::byte* elf, const Elf64_Ehdr& head) {
   return found;
 }
 
-std::map<std::string, uint64_t> symbols_of(const std::byte* elf, const Elf64_Ehdr& head) {
-  std::map<std::string, uint64_t> found;
+std::map<std::string, Elf64_Sym> symbols_of(const std::byte* elf, const Elf64_Ehdr& head) {
+  std::map<std::string, Elf64_Sym> found;
   auto section = [&](size_t i) { return read<Elf64_Shdr>(elf, head.e_shoff + i * sizeof(Elf64_Shdr)); };
   for (size_t i = 0; i < head.e_shnum; ++i) {
     const Elf64_Shdr symbols = section(i);
@@ -116,7 +116,7 @@ std::map<std::string, uint64_t> symbols_of(const std::byte* elf, const Elf64_Ehd
     const uint64_t names = section(symbols.sh_link).sh_offset;
     for (size_t k = 0; k < symbols.sh_size / sizeof(Elf64_Sym); ++k) {
       const auto symbol = read<Elf64_Sym>(elf, symbols.sh_offset + k * sizeof(Elf64_Sym));
-      found[reinterpret_cast<const char*>(elf + names + symbol.st_name)] = symbol.st_value;
+      found[reinterpret_cast<const char*>(elf + names + symbol.st_name)] = symbol;
     }
   }
   return found;
@@ -134,7 +134,9 @@ CodeObject::CodeObject(const std::byte* elf, size_t bytes) {
   const auto head = bytes < sizeof(Elf64_Ehdr) ? Elf64_Ehdr{} : read<Elf64_Ehdr>(elf, 0);
   if (std::memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_machine != EM_AMDGPU)
     throw Fault{"not a code object of an AMD GPU"};
-  generation_ = (head.e_flags & 0xff) >= 0x48 ? 12 : 11;  // EF_AMDGPU_MACH
+  // EF_AMDGPU_MACH of gfx1200 and gfx1201; gfx115x came later than these and has gfx11's instructions.
+  const auto mach = head.e_flags & 0xff;
+  generation_ = mach == 0x48 || mach == 0x4e ? 12 : 11;
   auto segment = [&](int i) {
     return read<Elf64_Phdr>(elf, head.e_phoff + static_cast<size_t>(i) * sizeof(Elf64_Phdr));
   };
@@ -156,7 +158,7 @@ CodeObject::CodeObject(const std::byte* elf, size_t bytes) {
   const auto symbols = symbols_of(elf, head);
   for (const Node& node : kernels_of(elf, head)) {
     Kernel kernel{.object = this, .name = node.map.at(".name").text};
-    const uint64_t at = symbols.at(node.map.at(".symbol").text);
+    const uint64_t at = symbols.at(node.map.at(".symbol").text).st_value;
     const std::byte* descriptor = static_cast<const std::byte*>(image) + at;
     kernel.lds_bytes = read<uint32_t>(descriptor, 0);
     kernel.scratch_bytes = read<uint32_t>(descriptor, 4);
@@ -164,6 +166,7 @@ CodeObject::CodeObject(const std::byte* elf, size_t bytes) {
     kernel.argument_bytes = std::max(read<uint32_t>(descriptor, 8),
                                      static_cast<uint32_t>(node.map.at(".kernarg_segment_size").number));
     kernel.entry = base_ + at + static_cast<uint64_t>(read<int64_t>(descriptor, 16));
+    kernel.code_bytes = symbols.at(kernel.name).st_size;
     kernel.rsrc1 = read<uint32_t>(descriptor, 48);
     kernel.rsrc2 = read<uint32_t>(descriptor, 52);
     kernel.properties = read<uint16_t>(descriptor, 56);
@@ -193,8 +196,23 @@ const Instruction& CodeObject::at(uint64_t address) const {
   return *known;
 }
 
-size_t CodeObject::num_executed() const {
-  return static_cast<size_t>(std::ranges::count_if(decoded_, [](const auto& one) { return one != nullptr; }));
+std::string CodeObject::executed(const Kernel& kernel) const {
+  std::string digits;
+  for (uint64_t at = kernel.entry; at < kernel.entry + kernel.code_bytes;) {
+    const auto& known = decoded_[(at - base_) / 4];
+    digits += known ? '1' : '0';
+    at += static_cast<uint64_t>(known ? known->bytes : length_at(at));
+  }
+  return digits;
+}
+
+int CodeObject::length_at(uint64_t address) const {
+  constexpr int kUnknown = 4;
+  try {
+    return decode(generation_, reinterpret_cast<const uint32_t*>(address)).bytes;
+  } catch (const Fault&) {
+    return kUnknown;
+  }
 }
 
 }  // namespace machine_code

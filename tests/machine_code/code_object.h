@@ -28,7 +28,7 @@ struct Kernel {
   const CodeObject* object = nullptr;
   std::string name;
   std::vector<Argument> arguments;
-  uint64_t entry = 0;
+  uint64_t entry = 0, code_bytes = 0;
   uint32_t argument_bytes = 0, lds_bytes = 0, scratch_bytes = 0, rsrc1 = 0, rsrc2 = 0;
   uint16_t properties = 0;
   uint32_t most_threads = 0;  ///< of a block
@@ -50,10 +50,12 @@ class CodeObject {
   }
   /// The instruction at an address of the code, decoded once. Throws Fault where there is none.
   const Instruction& at(uint64_t address) const;
-  /// How many addresses have been executed.
-  size_t num_executed() const;
+  /// A digit for each instruction of a kernel, in order: 1 where it has been executed, else 0.
+  std::string executed(const Kernel& kernel) const;
 
  private:
+  int length_at(uint64_t address) const;
+
   int generation_ = 11;
   uint64_t base_ = 0, bytes_ = 0;
   std::map<std::string, Kernel> kernels_;

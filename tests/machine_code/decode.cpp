@@ -25,9 +25,10 @@ struct Lookup {
     }
   }
 };
+/// Never destroyed: reports at exit ask it.
 const Lookup& lookup(int generation) {
-  static const Lookup gfx11(11), gfx12(12);
-  return generation == 11 ? gfx11 : gfx12;
+  static const auto *gfx11 = new Lookup(11), *gfx12 = new Lookup(12);
+  return generation == 11 ? *gfx11 : *gfx12;
 }
 
 class Decoder {
@@ -78,6 +79,7 @@ class Decoder {
     }
     if (out_.y != nullptr && out_.y->run == nullptr)
       throw Fault{std::string("no rule for the instruction ") + out_.y->name};
+    out_.data = halves_of_data();
     list_registers();
     out_.unit = unit_of(out_.encoding, *out_.op);
     out_.cycles = static_cast<uint8_t>(cycles_of(out_.unit, generation_));
@@ -336,10 +338,24 @@ class Decoder {
     out_.returns = bits(14, 14) != 0 || !out_.op->stores;
   }
 
-  void use(uint16_t first, int width) {
+  Registers::Halves halves_of_data() const {
+    if (name().find("D16_HI") != name().npos) return Registers::high;
+    const bool half =
+        name().find("D16") != name().npos || name().ends_with("STORE_B16") || name().ends_with("STORE_B8");
+    return half ? Registers::low : Registers::both;
+  }
+  void use(uint16_t first, int width, Registers::Halves halves = Registers::both) {
     if (first == kNone || width == 0) return;
     if (first < 106 || first >= kVector)
-      out_.used.push_back({first, static_cast<uint16_t>((width + 31) / 32)});
+      out_.used.push_back({first, static_cast<uint16_t>((width + 31) / 32), halves});
+  }
+  /// An operand of vector instructions, numbered as opsel numbers it.
+  void use_operand(uint16_t first, int width, int number) {
+    const bool half = width == 16 && first >= kVector && out_.encoding != Encoding::vop3p;
+    use(first, width,
+        !half                             ? Registers::both
+        : (out_.opsel >> number & 1) != 0 ? Registers::high
+                                          : Registers::low);
   }
   void list_registers() {
     const Operation& op = *out_.op;
@@ -359,15 +375,15 @@ class Decoder {
         const bool wide =
             out_.encoding == Encoding::flat || (out_.encoding == Encoding::global && out_.scalar_d >= kNull);
         use(out_.s[0], wide ? 64 : 32);
-        use(out_.s[1], op.stores || out_.by_hand != nullptr ? op.bits[1] : 0);
+        use(out_.s[1], op.stores || out_.by_hand != nullptr ? op.bits[1] : 0, out_.data);
         use(out_.s[2], op.stores ? op.bits[2] : 0);
         use(out_.scalar_d, out_.encoding == Encoding::global ? 64 : 32);
         if (out_.encoding == Encoding::mubuf) use(out_.resource, 128);
         break;
       }
       default:
-        for (int k = 0; k < 3; ++k) use(out_.s[k], op.bits[k + 1]);
-        use(out_.d, op.bits[0]);
+        for (int k = 0; k < 3; ++k) use_operand(out_.s[k], op.bits[k + 1], k);
+        use_operand(out_.d, op.bits[0], 3);
         use(out_.scalar_d, 32);
         use(out_.carry, 32);
         if (out_.y == nullptr) break;

@@ -15,8 +15,11 @@ namespace machine_code {
 constexpr uint16_t kVcc = 106, kNull = 124, kM0 = 125, kExec = 126, kScc = 253, kLiteral = 255, kVector = 256,
                    kNone = 0xffff;
 
+/// Registers, or a half of one.
 struct Registers {
+  enum Halves : uint8_t { low = 1, high = 2, both = 3 };
   uint16_t first = 0, count = 0;
+  Halves halves = both;
 };
 
 struct Wave;
@@ -53,6 +56,7 @@ struct Instruction {
   Dpp dpp;
   Unit unit = Unit::control;
   uint8_t cycles = 1, access_bytes = 4;
+  Registers::Halves data = Registers::both;  ///< what memory instructions load or store of a register
   std::vector<Registers>
       used;  ///< no load to them may be under way; but what is loaded to, which Wave::issue looks at
 

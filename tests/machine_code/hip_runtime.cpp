@@ -5,11 +5,9 @@
 //   MACHINE_CODE_ORDER=forward|reverse|SEED   of blocks and waves
 //   MACHINE_CODE_POISON=7fbadbad              what registers, shared memory and allocations hold at first
 //   MACHINE_CODE_REPORT=FILE                  kernels of the program and what each executed (counters.h)
+//   MACHINE_CODE_COVERAGE=FILE                which instructions of each kernel ran (coverage reads it)
 //   MACHINE_CODE_BLOCKS=0                     of a launch that run, spread over it, to count those of large
 //   ones (24 GiB of memory without poison, no races between blocks); 0: all
-#define __HIP_PLATFORM_AMD__  // NOLINT(bugprone-reserved-identifier): HIP asks for it.
-#include <hip/hip_runtime_api.h>
-
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -22,6 +20,10 @@
 #include <unordered_map>
 #include <utility>
 #include <vector>
+
+// After the standard library, whose attributes its macros would break.
+#define __HIP_PLATFORM_AMD__  // NOLINT(bugprone-reserved-identifier): HIP asks for it.
+#include <hip/hip_runtime_api.h>
 
 #include "machine.h"
 
@@ -89,23 +91,31 @@ struct State {
     static auto* all = new State;
     return *all;
   }
-  /// A line for each kernel: its instructions and its name; then for each code object the addresses that were
-  /// executed, of all.
+  /// A line for each kernel: its instructions and its name; after it what it counted.
   void report() const {
-    const std::string path = setting("MACHINE_CODE_REPORT", "");
+    write("MACHINE_CODE_REPORT", [](FILE* file, const std::string& name, const Kernel&) {
+      const auto ran = counts().by_kernel.find(name);
+      std::fprintf(file, "kernel %llu %s\n",
+                   ran == counts().by_kernel.end() ? 0ULL : static_cast<unsigned long long>(ran->second),
+                   name.c_str());
+      const auto counters = counts().counters.find(name);
+      if (counters != counts().counters.end()) print(counters->second, file);
+    });
+    write("MACHINE_CODE_COVERAGE", [](FILE* file, const std::string& name, const Kernel& kernel) {
+      std::fprintf(file, "executed %s %s\n", name.c_str(), kernel.object->executed(kernel).c_str());
+    });
+  }
+
+ private:
+  /// Adds a line of each kernel to the file that an environment variable names.
+  template <typename F>
+  void write(const char* variable, F line) const {
+    const std::string path = setting(variable, "");
     FILE* file = path.empty() ? nullptr : std::fopen(path.c_str(), "a");
     if (file == nullptr) return;
     for (const auto& program : programs) {
       if (!program->object) continue;
-      for (const auto& [name, kernel] : program->object->kernels()) {
-        const auto ran = counts().by_kernel.find(name);
-        std::fprintf(file, "kernel %llu %s\n",
-                     ran == counts().by_kernel.end() ? 0ULL : static_cast<unsigned long long>(ran->second),
-                     name.c_str());
-        const auto counters = counts().counters.find(name);
-        if (counters != counts().counters.end()) print(counters->second, file);
-      }
-      std::fprintf(file, "executed %zu\n", program->object->num_executed());
+      for (const auto& [name, kernel] : program->object->kernels()) line(file, name, kernel);
     }
     std::fclose(file);
   }

@@ -12,19 +12,36 @@
 namespace machine_code {
 namespace {
 
-/// Which block of the launch that runs has met a word of global memory: one more than its index; several
-/// readers: ~0.
+/// Which block of the launch that runs has met a word or byte of global memory: one more than its index;
+/// several: ~0. Atomics may meet each other.
 struct Visit {
   uint32_t launch = 0;
-  uint32_t reader = 0, writer = 0;
+  uint32_t reader = 0, writer = 0, atomic = 0;
 };
 struct Allocation {
   uint64_t end = 0;
-  std::vector<Visit> visits;  ///< of each word of 4 bytes, once it is met
+  uint64_t grain = 4;         ///< bytes of a visit; 1 from the first access to less than a word on
+  std::vector<Visit> visits;  ///< once one is met
 };
 std::map<uint64_t, Allocation> allocations;
 uint32_t launch_number = 0;
 constexpr uint32_t kSeveral = ~uint32_t{0};
+
+void watch_bytes(Allocation& all) {
+  std::vector<Visit> of_bytes;
+  of_bytes.reserve(all.visits.size() * all.grain);
+  for (const Visit& visit : all.visits) of_bytes.insert(of_bytes.end(), all.grain, visit);
+  all.visits = std::move(of_bytes);
+  all.grain = 1;
+}
+
+/// The block that meets a visit which it must not, or 0.
+uint32_t conflict(const Visit& visit, uint32_t me, bool writes, bool atomic) {
+  for (const uint32_t other : {visit.writer, writes ? visit.reader : 0, atomic ? 0 : visit.atomic}) {
+    if (other != 0 && other != me) return other;
+  }
+  return 0;
+}
 
 Allocation* find_allocation(uint64_t address, uint64_t bytes, uint64_t& begin) {
   static thread_local std::map<uint64_t, Allocation>::iterator last = allocations.end();
@@ -79,7 +96,7 @@ Block::Block(const Kernel& kernel, Size threads, size_t dynamic_lds_bytes)
     : kernel_(kernel),
       threads_(threads),
       shared_(kernel.lds_bytes + dynamic_lds_bytes),
-      met_(shared_.size() / 4 + 1) {
+      met_(shared_.size()) {
   for (uint64_t i = 0; i < (threads.count() + 31) / 32; ++i) {
     waves_.push_back(std::make_unique<Wave>());
     waves_.back()->number = static_cast<int>(i);
@@ -225,20 +242,20 @@ void Block::count_passes(uint32_t on, const uint64_t* address, uint32_t bytes) {
   counters_.least_passes += passes.least;
 }
 
-std::byte* Block::shared(const Wave& wave, uint64_t address, uint32_t bytes, bool writes) {
+std::byte* Block::shared(const Wave& wave, uint64_t address, uint32_t bytes, bool writes, bool atomic) {
   if (address + bytes > shared_.size())
     throw Fault{at_bytes(bytes, address) + " of " + std::to_string(shared_.size()) + " of shared memory"};
   if (address % std::min(bytes, 4u) != 0)
     throw Fault{at_bytes(bytes, address) + " of shared memory are not aligned"};
-  const uint32_t me = 1u << wave.number;
-  for (uint64_t word = address / 4; word * 4 < address + bytes; ++word) {
-    Met& met = met_[word];
+  const uint32_t others = ~(1u << wave.number);
+  for (uint64_t i = address; i < address + bytes; ++i) {
+    Met& met = met_[i];
     if (met.epoch != epoch_) met = {.epoch = epoch_};
-    // Bytes and halves of a word may be of different waves: only whole words are watched.
-    if (bytes >= 4 && ((met.writers & ~me) != 0 || (writes && (met.readers & ~me) != 0)))
+    const uint32_t found = met.writers | (writes ? met.readers : 0) | (atomic ? 0 : met.atomics);
+    if ((found & others) != 0)
       throw Fault{"a race at " + hex(address) +
                   " of shared memory: another wave was here since the last barrier"};
-    if (bytes >= 4) (writes ? met.writers : met.readers) |= me;
+    (atomic ? met.atomics : writes ? met.writers : met.readers) |= ~others;
   }
   return shared_.data() + address;
 }
@@ -253,21 +270,20 @@ std::byte* Block::global(uint64_t address, uint32_t bytes, bool writes, bool ato
     throw Fault{(writes ? "writes " : "reads ") + at_bytes(bytes, address) + ", which are in no allocation"};
   }
   if (address % std::min(bytes, 4u) != 0) throw Fault{at_bytes(bytes, address) + " are not aligned"};
-  if (bytes < 4 || atomic || settings().most_blocks != 0) return reinterpret_cast<std::byte*>(address);
-  if (found->visits.empty()) found->visits.resize((found->end - begin) / 4 + 1);
+  if (settings().most_blocks != 0) return reinterpret_cast<std::byte*>(address);
+  if (bytes < found->grain) watch_bytes(*found);
+  if (found->visits.empty()) found->visits.resize((found->end - begin) / found->grain + 1);
   const auto me = static_cast<uint32_t>(index_ + 1);
-  for (uint64_t word = (address - begin) / 4; word < (address + bytes - begin) / 4; ++word) {
-    Visit& visit = found->visits[word];
+  for (uint64_t i = (address - begin) / found->grain; i * found->grain < address + bytes - begin; ++i) {
+    Visit& visit = found->visits[i];
     if (visit.launch != launch_number) visit = {.launch = launch_number};
-    const bool other_reader = visit.reader != 0 && visit.reader != me,
-               other_writer = visit.writer != 0 && visit.writer != me;
-    if (other_writer || (writes && other_reader))
-      throw Fault{"a race at " + hex(address) + ": block " +
-                  std::to_string((other_writer ? visit.writer : visit.reader) - 1) + " was here too"};
-    if (writes)
-      visit.writer = me;
-    else
-      visit.reader = visit.reader == 0 || visit.reader == me ? me : kSeveral;
+    if (const uint32_t other = conflict(visit, me, writes, atomic)) {
+      throw Fault{"a race at " + hex(address) + ": " +
+                  (other == kSeveral ? "other blocks were" : "block " + std::to_string(other - 1) + " was") +
+                  " here too"};
+    }
+    uint32_t& mine = atomic ? visit.atomic : writes ? visit.writer : visit.reader;
+    mine = mine == 0 || mine == me ? me : kSeveral;
   }
   return reinterpret_cast<std::byte*>(address);
 }
@@ -285,7 +301,7 @@ const std::byte* Block::readable(uint64_t address, uint32_t bytes) {
 
 std::byte* locate_shared(Access& x, int, uint64_t address, uint32_t bytes, bool writes) {
   const Wave& wave = *static_cast<Wave*>(x.context);
-  return wave.block->shared(wave, address & 0xffffffff, bytes, writes);
+  return wave.block->shared(wave, address & 0xffffffff, bytes, writes, x.atomic);
 }
 std::byte* locate_scratch(Access& x, int lane, uint64_t address, uint32_t bytes, bool) {
   Wave& wave = *static_cast<Wave*>(x.context);

@@ -59,7 +59,7 @@ class Block {
   int generation() const { return kernel_.object->generation(); }
   uint64_t executed() const { return executed_; }
 
-  std::byte* shared(const Wave& wave, uint64_t address, uint32_t bytes, bool writes);
+  std::byte* shared(const Wave& wave, uint64_t address, uint32_t bytes, bool writes, bool atomic);
   std::byte* global(uint64_t address, uint32_t bytes, bool writes, bool atomic);
   const std::byte* readable(uint64_t address, uint32_t bytes);
 
@@ -79,9 +79,9 @@ class Block {
   void run(Wave& wave);
   void meet();
 
-  /// Who has met a word of shared memory since the barrier that began an epoch, a bit for each wave.
+  /// Who has met a byte of shared memory since the barrier that began an epoch, a bit for each wave.
   struct Met {
-    uint32_t epoch = 0, readers = 0, writers = 0;
+    uint32_t epoch = 0, readers = 0, writers = 0, atomics = 0;
   };
   const Kernel& kernel_;
   Size threads_;

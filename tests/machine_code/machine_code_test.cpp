@@ -73,7 +73,42 @@ __global__ void shared_without_wait(uint32_t* out) {
   asm volatile("ds_load_b32 %0, %1" : "=&v"(value) : "v"(threadIdx.x * 4));
   out[threadIdx.x] = value + 1;
 }
+#if defined(__GFX12__)
+#define WAIT_FOR_LOADS(left) "s_wait_loadcnt " #left "\n"
+#else
+#define WAIT_FOR_LOADS(left) "s_waitcnt vmcnt(" #left ")\n"
+#endif
+/// Both halves of a register are loaded, and the first one is waited for; it is read, or both are.
+template <bool both>
+__global__ void half_of_two(const uint16_t* in, float* out) {
+  uint32_t halves;
+  float value;
+#define LOAD_AND_READ(instruction)                                                                       \
+  asm volatile("global_load_d16_b16 %1, %2, off\nglobal_load_d16_hi_b16 %1, %2, off\n" WAIT_FOR_LOADS(1) \
+                   instruction "\n" WAIT_FOR_LOADS(0)                                                    \
+               : "=&v"(value), "=&v"(halves)                                                             \
+               : "v"(in))
+  if constexpr (both)
+    LOAD_AND_READ("v_lshrrev_b32 %0, 16, %1");
+  else
+    LOAD_AND_READ("v_cvt_f32_f16 %0, %1");
+#undef LOAD_AND_READ
+  *out = value;
+}
 __global__ void blocks_meet(uint32_t* out) { out[threadIdx.x] = blockIdx.x; }
+/// Block b the bytes b, 2 + b, 4 + b...: no byte is met twice, every word is. With `apart` 0 all blocks meet.
+__global__ void bytes_beside(uint8_t* out, uint32_t apart) { out[2 * threadIdx.x + apart * blockIdx.x] = 1; }
+__global__ void halves_swapped(uint16_t* out) {
+  __shared__ uint16_t half[64];
+  half[threadIdx.x] = static_cast<uint16_t>(threadIdx.x);
+  out[threadIdx.x] = half[63 - threadIdx.x];
+}
+__global__ void adds(uint32_t* sum, bool sets) {
+  if (sets && blockIdx.x == 1)
+    *sum = 7;
+  else
+    atomicAdd(sum, 1u);
+}
 __global__ void traps(uint32_t* out) {
   asm volatile("s_trap 2");
   out[0] = 1;
@@ -133,12 +168,39 @@ TEST(MachineCode, AMissingWaitIsNamed) {
   shared_without_wait<<<1, 32, 128>>>(out.get());
   expect_fault("shared_without_wait", "before a wait");
 }
+TEST(MachineCode, HalvesOfARegisterAreWaitedForApart) {
+  Buffer<uint16_t> in(std::vector<uint16_t>{0x4000, 0});
+  Buffer<float> out(1);
+  half_of_two<false><<<1, 1>>>(in.get(), out.get());
+  EXPECT_EQ(fault(), "");
+  EXPECT_EQ(out.values()[0], 2.0F);
+  half_of_two<true><<<1, 1>>>(in.get(), out.get());
+  expect_fault("half_of_two", "before a wait");
+}
 TEST(MachineCode, BlocksThatMeetAreNamed) {
   Buffer<uint32_t> out(32);
   blocks_meet<<<1, 32>>>(out.get());
   EXPECT_EQ(fault(), "");
   blocks_meet<<<2, 32>>>(out.get());
   expect_fault("blocks_meet", "a race at");
+}
+TEST(MachineCode, BytesAreWatchedOneByOne) {
+  Buffer<uint8_t> out(64);
+  bytes_beside<<<2, 32>>>(out.get(), 1);
+  EXPECT_EQ(fault(), "");
+  bytes_beside<<<2, 32>>>(out.get(), 0);
+  expect_fault("bytes_beside", "a race at");
+  Buffer<uint16_t> halves(64);
+  halves_swapped<<<1, 64>>>(halves.get());
+  expect_fault("halves_swapped", "of shared memory: another wave");
+}
+TEST(MachineCode, AtomicsMeetEachOtherAlone) {
+  Buffer<uint32_t> sum(std::vector<uint32_t>{0});
+  adds<<<4, 32>>>(sum.get(), false);
+  EXPECT_EQ(fault(), "");
+  EXPECT_EQ(sum.values()[0], 128u);
+  adds<<<4, 32>>>(sum.get(), true);
+  expect_fault("adds", "a race at");
 }
 TEST(MachineCode, AnUnknownInstructionIsNamed) {
   Buffer<uint32_t> out(1);

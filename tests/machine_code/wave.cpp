@@ -272,7 +272,7 @@ void execute_access(Wave& wave, const Instruction& in) {
   if (returns) std::memcpy(result, wave.vector(in.d), words * 32 * sizeof(uint32_t));
   reinterpret_cast<void (*)(Access&)>(op.run)(x);
   if (returns) std::memcpy(wave.vector(in.d), result, words * 32 * sizeof(uint32_t));
-  const Registers to{.first = in.d, .count = static_cast<uint16_t>(returns ? words : 0)};
+  const Registers to{.first = in.d, .count = static_cast<uint16_t>(returns ? words : 0), .halves = in.data};
   if (shared)
     wave.issue({.counter = Counter::shared_memory, .to = to});
   else if (returns)
@@ -314,8 +314,7 @@ uint64_t latency_of(const Load& load) {
 }  // namespace
 
 void Wave::mark(const Load& load) {
-  for (int r = load.to.first; r < load.to.first + load.to.count; ++r)
-    under_way[r / 64] |= uint64_t{1} << r % 64;
+  for (int r = load.to.first; r < load.to.first + load.to.count; ++r) under_way[r] |= load.to.halves;
 }
 
 void Wave::issue(Load load) {
@@ -353,7 +352,7 @@ void Wave::wait(Counter counter, uint32_t left) {
 void Wave::check(const Instruction& in) const {
   for (const Registers& used : in.used) {
     for (uint16_t r = used.first; r < used.first + used.count; ++r) {
-      if (under_way[r / 64] >> r % 64 & 1)
+      if ((under_way[r] & used.halves) != 0)
         throw Fault{"uses " + register_name(r) + " before a wait for the load to it"};
     }
   }

@@ -35,7 +35,7 @@ struct Wave {
   bool done = false, at_barrier = false;
   std::vector<std::byte> scratch;  ///< of all lanes, one after the other
   std::vector<Load> loads;
-  uint64_t under_way[8] = {};  ///< a bit for each register that a load goes to, numbered as operands
+  uint8_t under_way[kVector + 256] = {};  ///< halves of each register that loads go to, numbered as operands
   Block* block = nullptr;
 
   uint32_t exec() const { return s[kExec]; }
