@@ -12,6 +12,8 @@ import gpu_model
 LAUNCH_SECONDS = 5e-6  # between the kernels of a step, as in src/cost/device.cpp
 # Passes of shared memory and lines of 128 bytes beside the least.
 MOST = {"passes": 1.0, "lines": 1.1}
+# By how much plans for the usual GPU (src/cost) may differ from the counters, either way.
+MOST_APART = 1.25
 EXCEPTIONS = Path(__file__).with_name("kernel_exceptions.json")
 UNITS = {"peak": "% of peak by cycles", "tflops": "TFLOP/s", "bandwidth": "% of bandwidth", "mfu": "% MFU"}
 
@@ -22,6 +24,7 @@ class Counted:
 
     flops: float
     bytes: float
+    planned: float  # seconds on the usual GPU
     kernels: list
     times: int  # in the case
 
@@ -33,9 +36,9 @@ class Counted:
 
 
 def read_node(text, times):
-    node = re.search(r"^node \S+ flops=(\S+) bytes=(\S+)", text, re.M)
+    node = re.search(r"^node \S+ flops=(\S+) bytes=(\S+) planned=(\S+)", text, re.M)
     # A view has no kernel.
-    return Counted(float(node[1]), float(node[2]), gpu_model.read_counted(text), times) if node else None
+    return Counted(*map(float, node.groups()), gpu_model.read_counted(text), times) if node else None
 
 
 def read_cases(log, cases, target):
@@ -66,13 +69,34 @@ def rate_of(nodes, gpu, unit):
     return 100 * flops / seconds / gpu.peak_flops() / (gpu_model.SUSTAINED if unit == "peak" else 1)
 
 
+@dataclass
+class Bar:
+    name: str
+    value: float
+    unit: str
+    wanted: float
+    planned: float  # the seconds that plans for the usual GPU count on, over those by counters
+
+
 def bars_of(cases, counted, gpu):
-    """(name, value, unit, wanted) of each bar whose cases are all counted; its value is of them together."""
+    """The bars whose cases are all counted; a value is of them together."""
     bars = {}
     for case in cases:
         bars.setdefault(case["bar"], []).append(case)
-    return [(name, rate_of(sum((counted[case["name"]] for case in of), []), gpu, of[0]["unit"]), of[0]["unit"], of[0]["target"])
-            for name, of in bars.items() if all(case["name"] in counted for case in of)]
+    made = []
+    for name, of in bars.items():
+        if all(case["name"] in counted for case in of):
+            nodes = sum((counted[case["name"]] for case in of), [])
+            counters = sum(node.seconds(gpu) for node in nodes)
+            made.append(Bar(name, rate_of(nodes, gpu, of[0]["unit"]), of[0]["unit"], of[0]["target"],
+                            sum(node.times * node.planned for node in nodes) / counters))
+    return made
+
+
+def check_plans(bars):
+    """Sentences on bars whose seconds plans get wrong."""
+    return [f"{bar.name}: plans count on {bar.planned:.2f} times the seconds by counters, at most {MOST_APART} times either way"
+            for bar in bars if not 1 / MOST_APART <= bar.planned <= MOST_APART]
 
 
 @cache
@@ -115,9 +139,11 @@ def tables(cases, counted, target):
     """What the emulator counted for one target, as Markdown."""
     gpu = gpu_model.usual_gpu(target)
     text = f"\n## {target}, modeled as {gpu.name}\n\n"
-    text += "| bar | modeled | wanted |\n| --- | --- | --- |\n"
-    for name, value, unit, wanted in bars_of(cases, counted, gpu):
-        text += f"| {name} | {value:.1f} {UNITS[unit]} | {wanted if target == 'gfx1100' else ''} |\n"
+    usual = target == "gfx1100"
+    text += "| bar | modeled | wanted | seconds by plans / modeled |\n| --- | --- | --- | --- |\n"
+    for bar in bars_of(cases, counted, gpu):
+        text += (f"| {bar.name} | {bar.value:.1f} {UNITS[bar.unit]} | {bar.wanted if usual else ''} | "
+                 f"{f'{bar.planned:.2f}' if usual else ''} |\n")
     text += ("\n| case | kernel | matrix | vector | scalar | LDS | memory | control | passes / least | lines / least | VGPRs | scratch "
              "| LDS bytes | waves | kcycles | limit | share | rate |\n|" + " --- |" * 18 + "\n")
     for case in cases:

@@ -95,10 +95,12 @@ def report(notes, bad):
 
 def print_bars(log, cases):
     counted = read_counts(log, cases, "gfx1100")
-    for name, value, unit, wanted in kernel_counts.bars_of(cases, counted, gpu_model.usual_gpu("gfx1100")):
-        print(f"bar {name} {value:.1f}  {kernel_counts.UNITS[unit]}, {'met' if value >= wanted else 'missed'}: {wanted}")
+    bars = kernel_counts.bars_of(cases, counted, gpu_model.usual_gpu("gfx1100"))
+    for bar in bars:
+        print(f"bar {bar.name} {bar.value:.1f}  {kernel_counts.UNITS[bar.unit]}, {'met' if bar.value >= bar.wanted else 'missed'}: {bar.wanted}; "
+              f"plans: {bar.planned:.2f} times the seconds")
     bad, loose = kernel_counts.check_bounds(cases, counted, "gfx1100")
-    report(loose, bad)
+    report(loose, bad + kernel_counts.check_plans(bars))
 
 
 def write_tables(log, cases, path):
@@ -118,6 +120,8 @@ def write_tables(log, cases, path):
         broken, loose = kernel_counts.check_bounds(cases, counted, target)
         bad += broken
         notes += loose
+        if target == "gfx1100":
+            bad += kernel_counts.check_plans(kernel_counts.bars_of(cases, counted, gpu_model.usual_gpu(target)))
     path.write_text(text + remarks_table(records), encoding="utf-8")
     print(f"{len(records)} kernels, {len(bad)} faults; wrote {path}")
     report(notes, bad)

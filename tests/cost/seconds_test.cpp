@@ -36,6 +36,27 @@ TEST(SecondsOf, FollowsTheDevice) {
   EXPECT_DOUBLE_EQ(seconds_of(g, g.nodes[1], device), add.bytes / 1e11);
 }
 
+TEST(SecondsOf, FollowsWhatKernelsReachOfAGpu) {
+  const ir::Graph g = graph_of(R"(input %0 "square" : bf16[4096, 4096]
+input %1 "rows" : bf16[128, 4096]
+%2 = matmul(%0, %0) {transpose_b=1} : bf16[4096, 4096]
+%3 = matmul(%0, %0) {transpose_a=1} : bf16[4096, 4096]
+%4 = matmul(%1, %0) {} : bf16[128, 4096]
+return %2
+)");
+  const auto rate = [&](size_t node, const Device& device) {
+    return ir::cost_of(g, g.nodes[node]).flops / seconds_of(g, g.nodes[node], device);
+  };
+  Device gpu = find_gpu("rx7900xt");
+  const double full = gpu.half_flops_per_second;
+  EXPECT_GT(rate(0, gpu), 0.9 * full);
+  EXPECT_LT(rate(1, gpu), rate(0, gpu));
+  // 32 tiles of outputs, each in three parts, on 42 units: 96 blocks in three rounds.
+  EXPECT_NEAR(rate(2, gpu), 96.0 / 126 * 0.98 * full, 1e-3 * full);
+  gpu.vendor = Vendor::none;
+  for (const size_t node : {0, 1, 2}) EXPECT_DOUBLE_EQ(rate(node, gpu), full);
+}
+
 TEST(SecondsOf, DiffersBetweenGpus) {
   const ir::Graph g = graph();
   for (const ir::Node& node : {g.nodes[0], g.nodes[1]})
