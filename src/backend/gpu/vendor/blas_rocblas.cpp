@@ -1,5 +1,5 @@
-#include "backend/gpu/modules.h"
 #include "backend/gpu/vendor/blas.h"
+#include "backend/gpu/modules.h"
 #include "backend/gpu/vendor/parts.h"
 // After what tells HIP its platform.
 #include <rocblas/rocblas.h>
