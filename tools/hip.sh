@@ -49,10 +49,12 @@ emulator() {
     fail "$(cat $EMULATOR/configure.log)"
   cmake --build $EMULATOR/build
 }
-# module_of TARGET: the module of build/cpu with kernels for another target alone, in $EMULATOR/TARGET, for HEARTH_MODULES.
+# module_of TARGET: the module of build/cpu with kernels for another target alone, in $EMULATOR/TARGET, for HEARTH_MODULES; beside it
+# the one for emulated GPUs.
 module_of() {
   local target=$1 command to=$EMULATOR/$1
   mkdir -p "$to"
+  ln -sf "$ROOT/build/cpu/libhearth_emu.so" "$to/"
   newer_library "$target"
   printf '%s\n' src/ops/*/*_gpu.cpp | xargs -P "$JOBS" -n 1 tools/machine_code kernel "$target"
   command=$(ninja -C build/cpu -t commands libhearth_hip.so | tail -1)
