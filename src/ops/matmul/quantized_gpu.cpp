@@ -104,24 +104,14 @@ struct PlainSide {
 template <typename T>
 using Result = Out<T, Rounded<T>>;
 
-/// Two numbers as T side by side. Of what is not a number the scale is one that rounding leaves so.
-template <typename T>
-RT_DEVICE uint32_t two_as(float first, float second) {
-  return uint32_t{rt::from_float<T>(first).bits} | uint32_t{rt::from_float<T>(second).bits} << 16;
-}
-template <>
-RT_DEVICE uint32_t two_as<rt::bf16>(float first, float second) {
-  const auto a = rt::bits_as<uint32_t>(first), b = rt::bits_as<uint32_t>(second);
-  return (a + 0x7fffU + (a >> 16 & 1U)) >> 16 | ((b + 0x7fffU + (b >> 16 & 1U)) & 0xffff0000U);
-}
-/// A group as T.
+/// A group as T. A scale that is not a number is one that packed() leaves so.
 template <typename T, typename Matrix>
 RT_DEVICE rt::Word16 group_as(const Matrix& matrix, typename Matrix::Group group) {
   group.scale = group.scale == group.scale ? group.scale : nanf("");
   const rt::Vec<float, kWide> values = matrix.values_of(group);
   rt::Vec<uint32_t, kWide / 2> made;
   RT_UNROLL
-  for (int w = 0; w < kWide / 2; ++w) made.at[w] = two_as<T>(values.at[2 * w], values.at[2 * w + 1]);
+  for (int w = 0; w < kWide / 2; ++w) made.at[w] = rt::packed<T>(values.at[2 * w], values.at[2 * w + 1]);
   return rt::bits_as<rt::Word16>(made);
 }
 
