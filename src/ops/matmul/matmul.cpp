@@ -226,14 +226,12 @@ std::span<const MatmulWay> ways_of(DType in) {
   return in == DType::f32 ? std::span<const MatmulWay>(kPlain) : kTiles;
 }
 
-// Large, small and flat blocks, and the terms of few ones in parts: what product_blocks.h does.
+// Large, small and flat blocks, as in product_blocks.h.
 Cost product_cost(double m, double n, double k, double bytes, ir::GpuShare share) {
   const auto extent = [](double length) { return length >= 128 ? 128.0 : length > 16 ? 64.0 : 16.0; };
   const double blocks = std::ceil(m / extent(m)) * std::ceil(n / extent(n));
   const double whole = m * n / (blocks * extent(m) * extent(n));
-  constexpr double kBusy = 96, kManyRounds = 640, kEvenTerms = 16384, kLeastTerms = 256, kMostSplits = 32;
-  const double wanted = std::max(kBusy / blocks, std::min(kManyRounds / blocks, k / kEvenTerms));
-  const double splits = std::clamp(std::floor(std::min(wanted, k / kLeastTerms)), 1.0, kMostSplits);
+  const double splits = choose_splits(static_cast<int64_t>(blocks), static_cast<int64_t>(k));
   return {.flops = 2 * m * n * k,
           .bytes = bytes,
           .share = {share.amd * whole, share.nvidia * whole},

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -43,6 +44,20 @@ enum class MatmulWay : uint8_t { plain, large, small, tall, wide };
 std::string_view name_of(MatmulWay way);
 /// Every way for operands of that dtype.
 std::span<const MatmulWay> ways_of(DType in);
+
+/// Blocks that keep a GPU of the middle busy, whichever GPU it is: the order of sums must not depend on it.
+inline constexpr int64_t kBusy = 96;
+inline constexpr int64_t kMostSplits = 32;
+/// Terms that a split must have at least, so that its sums are worth a detour.
+inline constexpr int64_t kLeastTerms = 256;
+/// Blocks whose last round, which leaves part of a GPU idle, is short beside the others; what they are worth
+/// costs less than this share of the terms.
+inline constexpr int64_t kManyRounds = 640, kEvenTerms = 16384;
+/// In how many parts so many blocks deal out the terms of a matmul.
+inline int choose_splits(int64_t blocks, int64_t terms) {
+  const int64_t wanted = std::max(kBusy / blocks, std::min(kManyRounds / blocks, terms / kEvenTerms));
+  return static_cast<int>(std::clamp<int64_t>(std::min(wanted, terms / kLeastTerms), 1, kMostSplits));
+}
 
 /// Hearth's own kernels for a matmul. 16-bit operands are multiplied by matrix tiles, f32 by plain
 /// arithmetic; sums are f32 and their order depends on the shape alone.

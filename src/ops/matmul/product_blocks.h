@@ -374,12 +374,6 @@ using Wide = Blocking<16, 128, 1>;
 /// Whether an m x n product fills a large block.
 inline bool fills_large(int64_t m, int64_t n) { return m >= Large::kRows && n >= Large::kColumns; }
 
-/// Blocks that keep a GPU of the middle busy, whichever GPU it is: the order of sums must not depend on it.
-inline constexpr int64_t kBusy = 96;
-inline constexpr int64_t kMostSplits = 32;
-/// Terms that a split must have at least, so that its sums are worth a detour.
-inline constexpr int64_t kLeastTerms = 256;
-
 struct Extent {
   int rows, columns;
 };
@@ -394,14 +388,6 @@ inline int64_t num_blocks(const MatmulShape& shape, MatmulWay way) {
   const Extent extent = extent_of(way);
   return divided_up(shape.m, extent.rows) * divided_up(shape.n, extent.columns);
 }
-/// Blocks whose last round, which leaves part of a GPU idle, is short beside the others; what they are worth
-/// costs less than this share of the terms.
-inline constexpr int64_t kManyRounds = 640, kEvenTerms = 16384;
-inline int choose_splits(const MatmulShape& shape, MatmulWay way) {
-  const int64_t blocks = num_blocks(shape, way), most = shape.k / kLeastTerms;
-  const int64_t wanted = std::max(kBusy / blocks, std::min(kManyRounds / blocks, shape.k / kEvenTerms));
-  return static_cast<int>(std::clamp<int64_t>(std::min(wanted, most), 1, kMostSplits));
-}
 
 /// How a matmul is done, which its shape alone decides.
 struct MatmulPlan {
@@ -409,7 +395,8 @@ struct MatmulPlan {
   MatmulWay way;
   int splits;
 
-  MatmulPlan(const MatmulShape& of, MatmulWay by) : shape(of), way(by), splits(choose_splits(of, by)) {}
+  MatmulPlan(const MatmulShape& of, MatmulWay by)
+      : shape(of), way(by), splits(choose_splits(num_blocks(of, by), of.k)) {}
   /// Of Out::parts.
   int64_t workspace_bytes() const {
     return splits == 1 ? 0 : int64_t{splits} * shape.m * shape.n * int64_t{sizeof(float)};
