@@ -66,21 +66,9 @@ RT_DEVICE Fragment<T, side> load_panel(const std::byte* panel, int tile, int fir
   }
 }
 
-/// Where a lane finds its part of the tile `tile` of panels' lines: for Panels::load_at(). Only where lanes
-/// do not load slots for each other.
-template <typename T, Side side>
-RT_DEVICE uint32_t panel_place(int tile, int lane) {
-  using Held = Layout<kPathOf<T>>;
-  const uint32_t slot =
-      static_cast<uint32_t>(Held::template term<kWide<T>>(0, lane) / kWide<T>) * Swizzle::kSlotBytes;
-  const uint32_t line = Swizzle::of_line(Held::line(side, 0, lane));
-  return static_cast<uint32_t>(renewed(static_cast<int>(static_cast<uint32_t>(tile) * Swizzle::kTileBytes +
-                                                        (line ^ Swizzle::of_tile(tile) ^ slot))));
-}
-
-/// Where a lane reads a warp's tiles of panels, which begin with the first, or are a power of two in number
-/// and begin with a multiple of it. Tile and term of a load are then constants that change the place by an
-/// exclusive or.
+/// Where a lane reads a warp's tiles of panels. The number of the first one, and of a tile counted from it,
+/// have none of their last two bits in common: tile and term of a load are then constants that change the
+/// place by an exclusive or.
 template <typename T, Side side>
 struct PanelReader {
   uint32_t place;  ///< byte of the lane's first slot
@@ -93,12 +81,16 @@ struct PanelReader {
     }
     place = Swizzle::at(first_tile * kTile + line, term * static_cast<int>(sizeof(T)));
   }
-  RT_DEVICE Fragment<T, side> load(const std::byte* panel, int tile, int first_term) const {
+  /// Keeps the place in a register from here on.
+  RT_DEVICE void keep() { place = static_cast<uint32_t>(renewed(static_cast<int>(place))); }
+  /// `tile` counts from the first one. Slots are moved by `by`.
+  RT_DEVICE Fragment<T, side> load(const std::byte* panel, int tile, int first_term, uint32_t by = 0) const {
     using Made = Fragment<T, side>;
     const std::byte* lines = panel + static_cast<uint32_t>(tile) * Swizzle::kTileBytes;
+    const uint32_t moved = Swizzle::of_tile(tile) ^ by;
     const auto slot_of = [&](int term) {
       const uint32_t slot = static_cast<uint32_t>(term) / kWide<T> * Swizzle::kSlotBytes;
-      return lines + (place ^ Swizzle::of_tile(tile) ^ slot);
+      return lines + (place ^ moved ^ slot);
     };
     Made made;
     if constexpr (kLoadsSlots<T>) {
@@ -171,23 +163,11 @@ struct Panels {
     return load_panel<T, side>(at + panel * kPanelBytes, tile, first_term % kPanelTerms<T>, of_panel(panel),
                                lane);
   }
-  /// The same, `more` tiles after that of `lane_place`; the last two bits of neither number may be in the
-  /// other.
+  /// The same, `tile` being counted from the reader's first one.
   template <Side side>
-  RT_DEVICE Fragment<T, side> load_at(uint32_t lane_place, int more, int first_term) const {
-    using Made = Fragment<T, side>;
+  RT_DEVICE Fragment<T, side> load(const PanelReader<T, side>& reader, int tile, int first_term) const {
     const int panel = first_term / kPanelTerms<T>;
-    const std::byte* tile = at + panel * kPanelBytes + static_cast<uint32_t>(more) * Swizzle::kTileBytes;
-    const uint32_t moved = Swizzle::of_tile(more) ^ of_panel(panel);
-    Made made;
-    RT_UNROLL
-    for (int r = 0; r < Made::kRuns; ++r) {
-      const uint32_t slot =
-          static_cast<uint32_t>(first_term % kPanelTerms<T> / kWide<T> + r) * Swizzle::kSlotBytes;
-      const auto run = *reinterpret_cast<const Word16*>(tile + (lane_place ^ moved ^ slot));
-      __builtin_memcpy(&made.words[r * 4], &run, sizeof run);
-    }
-    return made;
+    return reader.load(at + panel * kPanelBytes, tile, first_term % kPanelTerms<T>, of_panel(panel));
   }
   /// The same of the panels turned: of tile `tile` of their terms, as lines, from line `first_line` on. Only
   /// where kLoadsSlots.

@@ -255,21 +255,29 @@ struct BackwardBlock {
     rt::sync_block();
     add_pair(tile);
   }
+  using FixedReader = rt::PanelReader<T, kFixedSide<T>>;
+  using TakenReader = rt::PanelReader<T, kTakenSide<T>>;
+  /// From a tile of lines on.
+  template <rt::Side side>
+  RT_DEVICE static rt::PanelReader<T, side> reader_of(int tile, int lane) {
+    rt::PanelReader<T, side> made(tile, lane);
+    made.keep();
+    return made;
+  }
   /// Of the warp's own part of a tile, for the pair.
   RT_DEVICE void make_own_factors(const ScoreTile& part) {
     const Self self;
     const typename B::Tile& taken = block.taken[0];
     rt::FixedAcc<T> products[1], dprobabilities[1];
-    const uint32_t own = rt::panel_place<T, kFixedSide<T>>(own_fixed() / rt::kTile, self.lane);
-    const uint32_t other = rt::panel_place<T, kTakenSide<T>>(share(), self.lane);
+    const FixedReader own = reader_of<kFixedSide<T>>(own_fixed() / rt::kTile, self.lane);
+    const TakenReader other = reader_of<kTakenSide<T>>(share(), self.lane);
     RT_UNROLL
     for (int c = 0; c < B::kSliceTiles; ++c) {
       const int term = c * rt::kTile;
       RT_UNROLL
       for (uint32_t& word : held_a[c].words) rt::renew(word);
-      rt::multiply_add(products[0], held_a[c], taken.a.template load_at<kTakenSide<T>>(other, 0, term));
-      rt::multiply_add(dprobabilities[0], block.fixed_b.template load_at<kFixedSide<T>>(own, 0, term),
-                       taken.b.template load_at<kTakenSide<T>>(other, 0, term));
+      rt::multiply_add(products[0], held_a[c], taken.a.load(other, 0, term));
+      rt::multiply_add(dprobabilities[0], block.fixed_b.load(own, 0, term), taken.b.load(other, 0, term));
       rt::keep_order(products[0].at[0]);
       rt::keep_order(dprobabilities[0].at[0]);
     }
@@ -280,8 +288,8 @@ struct BackwardBlock {
   /// What a pair's factors give to the warp's columns.
   RT_DEVICE void add_pair(const ScoreTile& tile) {
     const Self self;
-    const uint32_t own = rt::panel_place<T, kFixedSide<T>>(own_fixed() / rt::kTile, self.lane);
-    const uint32_t column = rt::panel_place<T, kTakenSide<T>>(share(), self.lane);
+    const FixedReader own = reader_of<kFixedSide<T>>(own_fixed() / rt::kTile, self.lane);
+    const TakenReader column = reader_of<kTakenSide<T>>(share(), self.lane);
     RT_UNROLL
     for (int t = 0; t < B::kTakenTiles; ++t) {
       if (!part_of(tile, t).may_be_seen(spec)) continue;
@@ -359,13 +367,13 @@ struct BackwardBlock {
   }
   /// sums += factors of the tile t of taken rows * those rows.
   RT_DEVICE void add_shown(rt::FixedAcc<T> (&sums)[B::kOutTiles],
-                           const rt::Panels<T, B::kFixed, B::kTaken>& factors, uint32_t own,
-                           const rt::Panels<T, B::kSlice, B::kTaken>& across, uint32_t column, int t) {
-    const auto shown = factors.template load_at<kFixedSide<T>>(own, 0, t * rt::kTile);
+                           const rt::Panels<T, B::kFixed, B::kTaken>& factors, const FixedReader& own,
+                           const rt::Panels<T, B::kSlice, B::kTaken>& across, const TakenReader& column,
+                           int t) {
+    const auto shown = factors.load(own, 0, t * rt::kTile);
     RT_UNROLL
     for (int c = 0; c < B::kOutTiles; ++c) {
-      rt::multiply_add(sums[c], shown,
-                       across.template load_at<kTakenSide<T>>(column, c * B::kSharing, t * rt::kTile));
+      rt::multiply_add(sums[c], shown, across.load(column, c * B::kSharing, t * rt::kTile));
       rt::keep_order(sums[c].at[0]);
     }
   }
