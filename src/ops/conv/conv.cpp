@@ -203,24 +203,25 @@ struct Extents {
         in(static_cast<double>(s.in_c)),
         out(static_cast<double>(s.out_c)) {}
 };
+/// With one tap it is the matmul that lies so.
+ir::GpuShare share_of(const Extents& e, bool transpose_a, bool transpose_b) {
+  return e.taps == 1 ? matmul_share(transpose_a, transpose_b) : ir::GpuShare{.nvidia = 0.12};
+}
 Cost cost(const NodeView& node) {
   const Extents e(shape_of_forward(node));
-  const ir::GpuShare share = e.taps == 1 ? matmul_share(false, false) : ir::GpuShare{1, 0.12};
-  return product_cost(e.pixels, e.out, e.taps * e.in, bytes_moved(node), share);
+  return product_cost(e.pixels, e.out, e.taps * e.in, bytes_moved(node), share_of(e, false, false));
 }
 Cost grad_input_cost(const NodeView& node) {
   const cpu::ConvShape shape = shape_of_grad_input(node);
   const Extents e(shape);
-  const ir::GpuShare share = e.taps == 1 ? matmul_share(false, true) : ir::GpuShare{1, 0.12};
   Cost made = product_cost(static_cast<double>(shape.batch * shape.in_h * shape.in_w), e.in, e.taps * e.out,
-                           bytes_moved(node), share);
+                           bytes_moved(node), share_of(e, false, true));
   made.flops = 2 * e.pixels * e.taps * e.in * e.out;  // Taps between the strides are left out.
   return made;
 }
 Cost grad_weight_cost(const NodeView& node) {
   const Extents e(shape_of_grad_weight(node));
-  const ir::GpuShare share = e.taps == 1 ? matmul_share(true, false) : ir::GpuShare{1, 0.12};
-  return product_cost(e.taps * e.in, e.out, e.pixels, bytes_moved(node), share);
+  return product_cost(e.taps * e.in, e.out, e.pixels, bytes_moved(node), share_of(e, true, false));
 }
 
 struct Case {
