@@ -5,9 +5,7 @@ LIBRARY=build/kernels/library
 
 # hipcc_knows TARGET: whether hipcc compiles for it; gfx12 takes clang 19.
 hipcc_knows() {
-  local clang
-  clang=$(hipcc --version | sed -n 's/.*clang version \([0-9]*\).*/\1/p')
-  [[ $1 != gfx12* ]] || [ "$clang" -ge 19 ]
+  [[ $1 != gfx12* ]] || [ "$(hipcc --version | sed -n 's/.*clang version \([0-9]*\).*/\1/p')" -ge 19 ]
 }
 
 # newer_library TARGET: what clang takes for it where hipcc does not know it: the device library for it in $LIBRARY.
