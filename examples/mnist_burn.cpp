@@ -29,7 +29,8 @@ void score(const char* weights, const char* mnist) {
   engine::Engine engine({.objective = objective, .num_threads = num_available_cpus()}, {}, sizes);
   hub::load_weights(engine, weights);
   const auto digits = data::open_dataset({.kind = "idx", .path = mnist, .split = "test"});
-  data::Loader loader(*digits, {.batch = kBatch, .shuffle = false, .mean = {0.1307F}, .std = {0.3081F}});
+  const data::ImageRows rows(*digits, {.mean = {0.1307F}, .std = {0.3081F}});
+  data::Loader loader(rows, {.batch = kBatch, .shuffle = false});
   double correct = 0;
   for (int64_t i = 0; i < digits->size(); i += kBatch) {
     engine.evaluate(tasks::micro_batch(loader.next()));

@@ -32,7 +32,8 @@ void train(const char* weights) {
   engine::Engine engine({.objective = objective, .num_threads = num_available_cpus()}, sizes, sizes);
   engine.initialize();
   const auto images = data::open_dataset({.image_size = 24, .count = 8000});
-  data::Loader loader(*images, {.batch = kBatch, .augment = {.flip = true}});
+  const data::ImageRows rows(*images, {.augment = {.flip = true}});
+  data::Loader loader(rows, {.batch = kBatch});
   const auto next = [&] { return tasks::micro_batch(loader.next()); };
   for (int64_t step = 0; step < kSteps; ++step) {
     const double rate = run::learning_rate({.name = recipe::ScheduleKind::onecycle}, 0.1, step, kSteps);
@@ -40,7 +41,8 @@ void train(const char* weights) {
     if (step % 100 == 99) std::printf("step %3ld: loss %.3f\n", static_cast<long>(step + 1), result.loss);
   }
   const auto unseen = data::open_dataset({.split = "test", .image_size = 24, .count = kUnseen});
-  data::Loader test(*unseen, {.batch = kBatch, .shuffle = false});
+  const data::ImageRows unseen_rows(*unseen, {});
+  data::Loader test(unseen_rows, {.batch = kBatch, .shuffle = false});
   double correct = 0;
   for (int64_t i = 0; i < kUnseen; i += kBatch) {
     engine.evaluate(tasks::micro_batch(test.next()));

@@ -120,11 +120,10 @@ void run_eval(const CLI::App& verb, const EvalArguments& arguments) {
 
 void predict_one(engine::Engine& engine, const recipe::Recipe& recipe, const data::Dataset& classes,
                  const std::string& path, const fs::path& weights) {
-  const int64_t side = recipe.data.image_size;
   const int64_t channels = recipe.data.channels;
   const MappedFile file(path);
-  const data::Image image =
-      data::resize(data::decode_image(file.bytes(), static_cast<int>(channels), path), side, side);
+  const data::Image image = data::resize(data::decode_image(file.bytes(), static_cast<int>(channels), path),
+                                         recipe.data.image_size);
   std::vector<float> pixels(image.pixels.size() + 16);
   const std::vector<float>& mean = recipe.data.mean;
   const std::vector<float>& std = recipe.data.std;

@@ -46,8 +46,8 @@ void run_cp(const std::string& name, const std::string& file) {
 
 void check_split(const recipe::Recipe& recipe, const char* split) {
   const auto dataset = tasks::open_any_dataset(run::dataset_options(recipe, split), recipe.model.num_classes);
-  say("{}: {} images of {}x{}x{}, {} classes\n", split, dataset->size(), dataset->image_size(),
-      dataset->image_size(), dataset->channels(), dataset->class_names().size());
+  say("{}: {} images of {}x{}x{}, {} classes\n", split, dataset->size(), dataset->image_size().width,
+      dataset->image_size().height, dataset->channels(), dataset->class_names().size());
   if (dataset->holds_floats()) return;
   const data::DatasetCheck check = data::check_dataset(*dataset);
   for (size_t i = 0; i < check.per_class.size(); ++i) {

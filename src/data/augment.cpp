@@ -49,7 +49,7 @@ float channel_value(const std::vector<float>& values, size_t channel) {
   return values[std::min(channel, values.size() - 1)];
 }
 
-Table make_table(const LoaderOptions& options, int64_t channels, bool normalized) {
+Table make_table(const PixelOptions& options, int64_t channels, bool normalized) {
   Table table;
   for (size_t c = 0; c < static_cast<size_t>(channels); ++c) {
     const float mean = normalized ? channel_value(options.mean, c) : 0;
@@ -61,22 +61,22 @@ Table make_table(const LoaderOptions& options, int64_t channels, bool normalized
 }
 
 /// The moved and mirrored image; black where the padding shows.
-void place(const Placement& placement, const Table& table, int64_t side, int64_t channels, const uint8_t* in,
+void place(const Placement& placement, const Table& table, Extent size, int64_t channels, const uint8_t* in,
            float* out) {
   constexpr std::array<uint8_t, kMaxChannels> kBlack{};
-  for (int64_t y = 0; y < side; ++y) {
+  for (int64_t y = 0; y < size.height; ++y) {
     const int64_t from_y = y + placement.shift_y;
-    const bool row_inside = from_y >= 0 && from_y < side;
-    for (int64_t x = 0; x < side; ++x, out += channels) {
-      const int64_t from_x = (placement.flip ? side - 1 - x : x) + placement.shift_x;
-      const bool inside = row_inside && from_x >= 0 && from_x < side;
-      const uint8_t* source = inside ? in + (from_y * side + from_x) * channels : kBlack.data();
+    const bool row_inside = from_y >= 0 && from_y < size.height;
+    for (int64_t x = 0; x < size.width; ++x, out += channels) {
+      const int64_t from_x = (placement.flip ? size.width - 1 - x : x) + placement.shift_x;
+      const bool inside = row_inside && from_x >= 0 && from_x < size.width;
+      const uint8_t* source = inside ? in + (from_y * size.width + from_x) * channels : kBlack.data();
       for (int64_t c = 0; c < channels; ++c) out[c] = table[static_cast<size_t>(c)][source[c]];
     }
   }
 }
 
-void normalize(const LoaderOptions& options, int64_t num_pixels, int64_t channels, float* image) {
+void normalize(const PixelOptions& options, int64_t num_pixels, int64_t channels, float* image) {
   for (int64_t i = 0; i < num_pixels; ++i, image += channels) {
     for (int64_t c = 0; c < channels; ++c) {
       const float mean = channel_value(options.mean, static_cast<size_t>(c));
@@ -92,11 +92,11 @@ void check_list(std::string_view key, const std::vector<float>& values, int64_t 
 
 }  // namespace
 
-void check_augment(const LoaderOptions& options, int64_t side, int64_t channels) {
+void check_pixels(const PixelOptions& options, Extent size, int64_t channels) {
   HEARTH_CHECK(channels >= 1 && channels <= static_cast<int64_t>(kMaxChannels));
   const AugmentOptions& augment = options.augment;
-  if (augment.crop_padding < 0 || augment.crop_padding > side)
-    user_error("expected a crop padding from 0 to the image's side of {}, got {}", side,
+  if (augment.crop_padding < 0 || augment.crop_padding > size.shorter())
+    user_error("expected a crop padding from 0 to the image's side of {}, got {}", size.shorter(),
                augment.crop_padding);
   if (!(augment.jitter >= 0 && augment.jitter <= 1))
     user_error("expected a color jitter from 0 to 1, got {}", augment.jitter);
@@ -115,14 +115,14 @@ void Augmenter::apply(uint64_t key, int64_t sample, const uint8_t* pixels, float
   const bool flip = augment.flip && random.below(2) == 1;
   const bool jittered = augment.jitter > 0;
   const Table table = make_table(options, channels, !jittered);
-  place({shift_y, shift_x, flip}, table, side, channels, pixels, out);
+  place({shift_y, shift_x, flip}, table, size, channels, pixels, out);
   if (!jittered) return;
   const float low = 1 - augment.jitter;
   const float high = 1 + augment.jitter;
   // Braces fix the order of the three draws.
   const Jitter jitter{random.uniform(low, high), random.uniform(low, high), random.uniform(low, high)};
-  jitter.apply(out, side * side, channels);
-  normalize(options, side * side, channels, out);
+  jitter.apply(out, size.num_pixels(), channels);
+  normalize(options, size.num_pixels(), channels, out);
 }
 
 }  // namespace hearth::data

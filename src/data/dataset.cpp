@@ -59,7 +59,7 @@ void check_options(const DatasetOptions& options, const Kind& kind) {
 
 int32_t Dataset::check(int64_t index) const {
   thread_local std::vector<uint8_t> pixels;
-  pixels.resize(static_cast<size_t>(image_size_ * image_size_ * channels_));
+  pixels.resize(static_cast<size_t>(image_size_.num_pixels() * channels_));
   int32_t label = 0;
   read(index, pixels.data(), &label);
   return label;

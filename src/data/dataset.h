@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/extent.h"
 #include "base/file.h"
 
 namespace hearth::data {
@@ -16,9 +17,9 @@ struct DatasetOptions {
   fs::path path;
   /// "train" or "test".
   std::string split = "train";
-  /// Side and channels that images of a folder are brought to and shapes are drawn in; idx and cifar10 keep
+  /// Size and channels that images of a folder are brought to and shapes are drawn in; idx and cifar10 keep
   /// their own.
-  int64_t image_size = 32;
+  Extent image_size = 32;
   int64_t channels = 3;
   /// shapes: how many images, and which.
   int64_t count = 10000;
@@ -31,7 +32,7 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;
-  /// Writes image_size x image_size x channels bytes and the label. UserError for a damaged image.
+  /// Writes height x width x channels bytes and the label. UserError for a damaged image.
   virtual void read(int64_t index, uint8_t* pixels, int32_t* label) const = 0;
   /// The label of an image that read() could read, or its UserError, sooner: nothing is drawn or resized.
   virtual int32_t check(int64_t index) const;
@@ -43,12 +44,12 @@ class Dataset {
   virtual std::string where(int64_t index) const { return "image " + std::to_string(index); }
 
   const std::vector<std::string>& class_names() const { return class_names_; }
-  int64_t image_size() const { return image_size_; }
+  Extent image_size() const { return image_size_; }
   int64_t channels() const { return channels_; }
 
  protected:
   std::vector<std::string> class_names_;
-  int64_t image_size_ = 0;
+  Extent image_size_;
   int64_t channels_ = 0;
 };
 

@@ -109,8 +109,8 @@ class FolderDataset : public Dataset {
     const File& file = files_[static_cast<size_t>(index)];
     const MappedFile mapped(file.path);
     thread_local ImageBuffers buffers;
-    const Image& image = read_image(mapped.bytes(), static_cast<int>(channels_), image_size_, image_size_,
-                                    file.path.native(), buffers);
+    const Image& image =
+        read_image(mapped.bytes(), static_cast<int>(channels_), image_size_, file.path.native(), buffers);
     std::memcpy(pixels, image.pixels.data(), image.pixels.size());
     *label = file.label;
   }
@@ -128,8 +128,9 @@ class FolderDataset : public Dataset {
 }  // namespace
 
 std::unique_ptr<Dataset> open_folder(const DatasetOptions& options, std::vector<std::string>& faults) {
-  if (options.image_size < 1 || options.image_size > kMaxImageSide)
-    user_error("expected an image size from 1 to {}, got {}", kMaxImageSide, options.image_size);
+  const Extent size = options.image_size;
+  if (size.shorter() < 1 || size.longer() > kMaxImageSide)
+    user_error("expected an image size from 1 to {}, got {}x{}", kMaxImageSide, size.width, size.height);
   if (options.channels != 1 && options.channels != 3 && options.channels != 4)
     user_error("expected 1 (gray), 3 (RGB) or 4 (RGBA) channels, got {}", options.channels);
   Listing listing = list_split(options);

@@ -135,7 +135,7 @@ class IdxDataset : public Dataset {
 
   int64_t size() const override { return images_.array().axes[0]; }
   void read(int64_t index, uint8_t* pixels, int32_t* label) const override {
-    const auto bytes = static_cast<size_t>(image_size_ * image_size_);
+    const auto bytes = static_cast<size_t>(image_size_.num_pixels());
     std::memcpy(pixels, images_.array().data.data() + static_cast<size_t>(index) * bytes, bytes);
     *label = static_cast<int32_t>(labels_.array().data[static_cast<size_t>(index)]);
   }

@@ -144,15 +144,15 @@ void resize_columns(int64_t row_values, ImageBuffers& buffers) {
   }
 }
 
-void resize_into(const Image& image, int64_t height, int64_t width, ImageBuffers& buffers) {
-  make_taps(image.height, height, buffers.rows);
-  make_taps(image.width, width, buffers.columns);
-  buffers.resized.height = height;
-  buffers.resized.width = width;
+void resize_into(const Image& image, Extent size, ImageBuffers& buffers) {
+  make_taps(image.height, size.height, buffers.rows);
+  make_taps(image.width, size.width, buffers.columns);
+  buffers.resized.height = size.height;
+  buffers.resized.width = size.width;
   buffers.resized.channels = image.channels;
-  buffers.resized.pixels.resize(static_cast<size_t>(height * width * image.channels));
+  buffers.resized.pixels.resize(static_cast<size_t>(size.num_pixels() * image.channels));
   resize_rows(image, buffers);
-  resize_columns(width * image.channels, buffers);
+  resize_columns(size.width * image.channels, buffers);
 }
 
 }  // namespace
@@ -163,23 +163,23 @@ Image decode_image(std::span<const std::byte> bytes, int channels, std::string_v
   return channels == 0 ? image : convert(std::move(image), channels);
 }
 
-const Image& read_image(std::span<const std::byte> bytes, int channels, int64_t height, int64_t width,
-                        std::string_view name, ImageBuffers& buffers) {
+const Image& read_image(std::span<const std::byte> bytes, int channels, Extent size, std::string_view name,
+                        ImageBuffers& buffers) {
   decoder_of(bytes, name)(bytes, name, buffers.decoded);
   const Image* image = &buffers.decoded;
   if (image->channels != channels) {
     convert_into(*image, channels, buffers.converted);
     image = &buffers.converted;
   }
-  if (image->height == height && image->width == width) return *image;
-  resize_into(*image, height, width, buffers);
+  if (image->size() == size) return *image;
+  resize_into(*image, size, buffers);
   return buffers.resized;
 }
 
-Image resize(const Image& image, int64_t height, int64_t width) {
-  if (image.height == height && image.width == width) return image;
+Image resize(const Image& image, Extent size) {
+  if (image.size() == size) return image;
   ImageBuffers buffers;
-  resize_into(image, height, width, buffers);
+  resize_into(image, size, buffers);
   return std::move(buffers.resized);
 }
 

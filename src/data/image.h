@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/extent.h"
+
 namespace hearth::data {
 
 /// What the decoders accept; checked before anything is allocated for pixels.
@@ -19,6 +21,8 @@ struct Image {
   int64_t width = 0;
   int64_t channels = 0;
   std::vector<uint8_t> pixels = {};
+
+  Extent size() const { return {height, width}; }
 };
 
 /// Decodes a whole PNG (W3C PNG 3rd edition) or JPEG file held in memory, with the channels that it has, into
@@ -44,7 +48,7 @@ Image convert(Image image, int64_t channels);
 std::string encode_png(const Image& image);
 
 /// Bilinear resize with half-pixel centers, averaging over the source when shrinking.
-Image resize(const Image& image, int64_t height, int64_t width);
+Image resize(const Image& image, Extent size);
 
 /// Source pixels and weights of every target pixel along one axis.
 struct ResizeTaps {
@@ -65,8 +69,8 @@ struct ImageBuffers {
 };
 
 /// decode_image and resize without memory of their own; the result lies in `buffers`.
-const Image& read_image(std::span<const std::byte> bytes, int channels, int64_t height, int64_t width,
-                        std::string_view name, ImageBuffers& buffers);
+const Image& read_image(std::span<const std::byte> bytes, int channels, Extent size, std::string_view name,
+                        ImageBuffers& buffers);
 
 /// The image with every pixel repeated `factor` times along both axes.
 Image enlarge(const Image& image, int64_t factor);

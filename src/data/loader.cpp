@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/philox.h"
-#include "data/augment.h"
 
 namespace hearth::data {
 namespace {
@@ -17,23 +16,23 @@ namespace {
 /// Two batches stay in the caller's hands, the others are being filled.
 constexpr int64_t kRing = 4;
 constexpr int64_t kHeld = 2;
-/// Floats readable after the last image, for kernels that load whole vectors.
-constexpr int64_t kSlack = 16;
+/// Bytes readable after the last row, for kernels that load whole vectors.
+constexpr int64_t kSlackBytes = 64;
 constexpr std::align_val_t kAlignment{64};
 
 struct AlignedDelete {
-  void operator()(float* values) const { ::operator delete[](values, kAlignment); }
+  void operator()(std::byte* bytes) const { ::operator delete[](bytes, kAlignment); }
 };
-using AlignedFloats = std::unique_ptr<float[], AlignedDelete>;
+using AlignedBytes = std::unique_ptr<std::byte[], AlignedDelete>;
 
 /// One staging buffer of the ring.
 struct Slot {
-  AlignedFloats images;
-  std::vector<int32_t> labels;
+  std::array<AlignedBytes, kMostArrays> arrays;
+  RowBytes row_bytes = {};  ///< of the present batch
   std::vector<int64_t> indices;
   Batch batch;
   LoaderPosition begin;
-  int64_t pending = 0;  ///< rows not yet decoded
+  int64_t pending = 0;  ///< rows not yet made
   std::exception_ptr error;
   int64_t error_row = 0;
 };
@@ -65,28 +64,19 @@ int64_t permuted(uint64_t key, int64_t count, int64_t position) {
       permuted_index(key, static_cast<uint64_t>(count), static_cast<uint64_t>(position)));
 }
 
-int64_t values_per_image(const Dataset& dataset) {
-  return dataset.image_size() * dataset.image_size() * dataset.channels();
-}
-
-void check_position(const Dataset& dataset, const LoaderOptions& options, const LoaderPosition& start) {
+void check(const RowSource& source, const LoaderOptions& options, const LoaderPosition& start) {
+  if (source.num_rows() < 1) user_error("expected at least one image in the dataset, got none");
+  if (options.batch < 1) user_error("expected a batch of at least 1, got {}", options.batch);
+  if (options.num_threads < 0 || options.num_threads > 256)
+    user_error("expected 0 to 256 loader threads, got {}", options.num_threads);
   if (start.seed != options.seed)
     user_error(
         "expected the seed {} that the data's position was stored with, got {}; resume with the same seed",
         start.seed, options.seed);
-  if (start.epoch < 0 || start.sample < 0 || start.total < 0 || start.sample >= dataset.size())
+  if (start.epoch < 0 || start.sample < 0 || start.total < 0 || start.sample >= source.num_rows())
     user_error(
         "expected a data position inside {} images, got image {} of epoch {}; has the dataset changed?",
-        dataset.size(), start.sample, start.epoch);
-}
-
-void check(const Dataset& dataset, const LoaderOptions& options, const LoaderPosition& start) {
-  if (dataset.size() < 1) user_error("expected at least one image in the dataset, got none");
-  if (options.batch < 1) user_error("expected a batch of at least 1, got {}", options.batch);
-  if (options.num_threads < 0 || options.num_threads > 256)
-    user_error("expected 0 to 256 loader threads, got {}", options.num_threads);
-  check_augment(options, dataset.image_size(), dataset.channels());
-  check_position(dataset, options, start);
+        source.num_rows(), start.sample, start.epoch);
 }
 
 }  // namespace
@@ -147,15 +137,14 @@ ShareCursor::Stretch ShareCursor::next() {
 }
 
 struct Loader::State {
-  State(const Dataset& data, LoaderOptions chosen, const LoaderPosition& start)
-      : dataset(data),
-        options(std::move(chosen)),
+  State(const RowSource& rows_of, const LoaderOptions& chosen, const LoaderPosition& start)
+      : source(rows_of),
+        options(chosen),
         handed_out(start),
-        cursor(options.share, start, options.batch, dataset.size()) {
+        cursor(options.share, start, options.batch, source.num_rows()) {
     allocate();
     try {
-      for (int i = 0; i < options.num_threads; ++i)
-        threads.emplace_back([this, i] { work(bytes[static_cast<size_t>(i)]); });
+      for (int i = 0; i < options.num_threads; ++i) threads.emplace_back([this] { work(); });
     } catch (...) {
       // A thread that cannot be started must not leave the earlier ones running.
       stop();
@@ -166,21 +155,20 @@ struct Loader::State {
 
   void allocate();
   void stop();
-  void work(std::vector<uint8_t>& pixels);
+  void work();
   bool can_take() const { return next_row < rows || opened - released < kRing; }
   Piece take();
   void open_slot();
-  void fill(const Piece& piece, std::vector<uint8_t>& pixels);
-  void fill_row(Slot& slot, int64_t row, std::vector<uint8_t>& pixels) const;
+  void fill(const Piece& piece);
+  void fill_row(Slot& slot, int64_t row) const;
   void finish(const Piece& piece);
   const Batch& next();
   Slot& slot_of(int64_t sequence) { return ring[static_cast<size_t>(sequence % kRing)]; }
 
-  const Dataset& dataset;
+  const RowSource& source;
   const LoaderOptions options;
   LoaderPosition handed_out;
   std::vector<Slot> ring;
-  std::vector<std::vector<uint8_t>> bytes;  ///< one decoded image for each thread
   int64_t piece_rows = 1;
 
   std::mutex mutex;
@@ -197,18 +185,17 @@ struct Loader::State {
 };
 
 void Loader::State::allocate() {
-  const int64_t values = values_per_image(dataset);
-  const int64_t kept_rows = std::min(options.batch, dataset.size());
+  const RowBytes row_bytes = source.row_bytes(0);
+  const int64_t kept_rows = std::min(options.batch, source.num_rows());
   ring.resize(kRing);
   for (Slot& slot : ring) {
-    const auto num_floats = static_cast<size_t>(kept_rows * values + kSlack);
-    slot.images = AlignedFloats(new (kAlignment) float[num_floats]());
-    slot.labels.resize(static_cast<size_t>(kept_rows + kSlack));
+    for (size_t i = 0; i < kMostArrays && row_bytes[i] > 0; ++i) {
+      const auto num_bytes = static_cast<size_t>(kept_rows * row_bytes[i] + kSlackBytes);
+      slot.arrays[i] = AlignedBytes(new (kAlignment) std::byte[num_bytes]());
+    }
     slot.indices.resize(static_cast<size_t>(kept_rows));
   }
-  const int num_readers = std::max(1, options.num_threads);
-  bytes.assign(static_cast<size_t>(num_readers), std::vector<uint8_t>(static_cast<size_t>(values)));
-  piece_rows = std::clamp<int64_t>(kept_rows / (4 * num_readers), 1, 16);
+  piece_rows = std::clamp<int64_t>(kept_rows / (4 * std::max(1, options.num_threads)), 1, 16);
   threads.reserve(static_cast<size_t>(options.num_threads));
 }
 
@@ -222,14 +209,14 @@ void Loader::State::stop() {
   threads.clear();
 }
 
-void Loader::State::work(std::vector<uint8_t>& pixels) {
+void Loader::State::work() {
   std::unique_lock lock(mutex);
   while (true) {
     room.wait(lock, [this] { return stopping || can_take(); });
     if (stopping) return;
     const Piece piece = take();
     lock.unlock();
-    fill(piece, pixels);
+    fill(piece);
     lock.lock();
     finish(piece);
   }
@@ -251,17 +238,18 @@ void Loader::State::open_slot() {
   slot.begin = stretch.begin;
   slot.pending = rows;
   slot.error = nullptr;
-  slot.batch = {.images = slot.images.get(),
-                .labels = slot.labels.data(),
-                .indices = slot.indices.data(),
+  slot.batch = {.indices = slot.indices.data(),
                 .count = rows,
-                .epoch = stretch.begin.epoch};
+                .epoch = stretch.begin.epoch,
+                .row_length = source.row_length(stretch.begin)};
+  slot.row_bytes = source.row_bytes(slot.batch.row_length);
+  for (size_t i = 0; i < kMostArrays; ++i) slot.batch.arrays[i] = slot.arrays[i].get();
 }
 
-void Loader::State::fill(const Piece& piece, std::vector<uint8_t>& pixels) {
+void Loader::State::fill(const Piece& piece) {
   for (int64_t row = piece.first; row < piece.last; ++row) {
     try {
-      fill_row(*piece.slot, row, pixels);
+      fill_row(*piece.slot, row);
     } catch (...) {
       const std::lock_guard lock(mutex);
       Slot& slot = *piece.slot;
@@ -274,18 +262,21 @@ void Loader::State::fill(const Piece& piece, std::vector<uint8_t>& pixels) {
   }
 }
 
-void Loader::State::fill_row(Slot& slot, int64_t row, std::vector<uint8_t>& pixels) const {
+void Loader::State::fill_row(Slot& slot, int64_t row) const {
   LoaderPosition position = slot.begin;
   position.sample += row;
-  const int64_t place = place_at(position, dataset.size());
-  const int64_t index = options.shuffle ? shuffled(position, dataset.size(), place) : place;
-  float* out = slot.images.get() + row * static_cast<int64_t>(pixels.size());
-  int32_t* label = &slot.labels[static_cast<size_t>(row)];
+  const int64_t count = source.num_rows();
+  const int64_t place = place_at(position, count);
+  const int64_t index = options.shuffle ? shuffled(position, count, place) : place;
   slot.indices[static_cast<size_t>(row)] = index;
-  if (dataset.holds_floats()) return dataset.read_floats(index, out, label);
-  dataset.read(index, pixels.data(), label);
-  const Augmenter augmenter{options, dataset.image_size(), dataset.channels()};
-  augmenter.apply(epoch_key(position, 0), index, pixels.data(), out);
+  std::array<std::byte*, kMostArrays> at = {};
+  for (size_t i = 0; i < kMostArrays; ++i)
+    at[i] = slot.arrays[i] ? slot.arrays[i].get() + row * slot.row_bytes[i] : nullptr;
+  source.make({.key = epoch_key(position, 0),
+               .epoch = position.epoch,
+               .index = index,
+               .length = slot.batch.row_length},
+              at);
 }
 
 void Loader::State::finish(const Piece& piece) {
@@ -301,20 +292,20 @@ const Batch& Loader::State::next() {
   while (threads.empty() && (opened <= returned || next_row < rows)) {
     const Piece piece = take();
     lock.unlock();
-    fill(piece, bytes[0]);
+    fill(piece);
     lock.lock();
     finish(piece);
   }
   ready.wait(lock, [&] { return opened > returned && slot.pending == 0; });
   if (slot.error != nullptr) std::rethrow_exception(slot.error);
   ++returned;
-  handed_out = advanced(slot.begin, slot.batch.count, dataset.size());
+  handed_out = advanced(slot.begin, slot.batch.count, source.num_rows());
   return slot.batch;
 }
 
-Loader::Loader(const Dataset& dataset, LoaderOptions options, LoaderPosition start) {
-  check(dataset, options, start);
-  state_ = std::make_unique<State>(dataset, std::move(options), start);
+Loader::Loader(const RowSource& source, const LoaderOptions& options, const LoaderPosition& start) {
+  check(source, options, start);
+  state_ = std::make_unique<State>(source, options, start);
 }
 
 Loader::~Loader() = default;
@@ -324,7 +315,7 @@ const Batch& Loader::next() { return state_->next(); }
 LoaderPosition Loader::position() const { return state_->handed_out; }
 
 int64_t Loader::batches_per_epoch() const {
-  return (state_->dataset.size() + state_->options.batch - 1) / state_->options.batch;
+  return (state_->source.num_rows() + state_->options.batch - 1) / state_->options.batch;
 }
 
 }  // namespace hearth::data

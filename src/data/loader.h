@@ -1,11 +1,11 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
-#include "data/dataset.h"
 #include "data/loader_options.h"
 
 namespace hearth::data {
@@ -49,13 +49,46 @@ class ShareCursor {
   int64_t number_ = 0;  ///< in its group, of the batch at position_
 };
 
+/// Arrays that a batch has at most.
+inline constexpr size_t kMostArrays = 6;
+/// Bytes of a row of each; 0: there is no such array.
+using RowBytes = std::array<int64_t, kMostArrays>;
+
 /// A batch in the loader's staging memory: valid until the next-but-one call of next().
 struct Batch {
-  const float* images = nullptr;  ///< [count, side, side, channels]
-  const int32_t* labels = nullptr;
-  const int64_t* indices = nullptr;  ///< which images of the dataset
+  /// Those of RowSource::row_bytes, each row directly after the one before it.
+  std::array<const void*, kMostArrays> arrays = {};
+  const int64_t* indices = nullptr;  ///< which rows of the source
   int64_t count = 0;
   int64_t epoch = 0;
+  int64_t row_length = 0;  ///< RowSource::row_length
+
+  template <typename T>
+  const T* array(size_t number) const {
+    return static_cast<const T*>(arrays[number]);
+  }
+};
+
+/// One row of an epoch.
+struct Row {
+  uint64_t key = 0;  ///< of the epoch's random choices
+  int64_t epoch = 0;
+  int64_t index = 0;   ///< of the source
+  int64_t length = 0;  ///< RowSource::row_length of its batch
+};
+
+/// What a loader reads: rows by index, each of which is a piece of every array of a batch.
+class RowSource {
+ public:
+  virtual ~RowSource() = default;
+  virtual int64_t num_rows() const = 0;
+  /// How long the rows are of a batch that begins there; 0 where all are alike.
+  virtual int64_t row_length(const LoaderPosition&) const { return 0; }
+  /// Those of length 0 are the longest.
+  virtual RowBytes row_bytes(int64_t length) const = 0;
+  /// Writes one row's piece of each array; any number of threads call it at once. UserError for a row that
+  /// cannot be read.
+  virtual void make(const Row& row, const std::array<std::byte*, kMostArrays>& arrays) const = 0;
 };
 
 /// The place in an epoch of `count` whose sample comes at `position`: its own, unless the order was changed.
@@ -64,22 +97,22 @@ int64_t place_at(const LoaderPosition& position, int64_t count, int64_t run = 1)
 /// Number `index` of a permutation of [0, count), keyed by the seed and the epoch that `position` is in.
 int64_t shuffled(const LoaderPosition& position, int64_t count, int64_t index);
 
-/// Decodes ahead on its own threads into a ring of staging buffers that are made once. The i-th sample of an
-/// epoch is the same whatever the batch size and the number of threads; every sample comes exactly once per
+/// Makes rows ahead on its own threads, in a ring of staging buffers that are made once. The i-th row of an
+/// epoch is the same whatever the batch size and the number of threads; every row comes exactly once per
 /// epoch, and the last batch of an epoch may be smaller.
 class Loader {
  public:
   /// Continues exactly where position() stood, with any batch size and number of threads. UserError when the
-  /// seed or the dataset does not fit the position. The dataset must outlive the loader.
-  Loader(const Dataset& dataset, LoaderOptions options, LoaderPosition start);
-  Loader(const Dataset& dataset, const LoaderOptions& options)
-      : Loader(dataset, options, {.seed = options.seed}) {}
+  /// seed or the source does not fit the position. The source must outlive the loader.
+  Loader(const RowSource& source, const LoaderOptions& options, const LoaderPosition& start);
+  Loader(const RowSource& source, const LoaderOptions& options)
+      : Loader(source, options, {.seed = options.seed}) {}
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  /// Waits for the next batch. The UserError of an image that could not be read comes at the batch that
-  /// holds it, and again at each call after it.
+  /// Waits for the next batch. The UserError of a row that could not be read comes at the batch that holds
+  /// it, and again at each call after it.
   const Batch& next();
   /// The position after the batches handed out so far.
   LoaderPosition position() const;

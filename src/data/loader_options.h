@@ -20,17 +20,22 @@ struct LoaderShare {
   int64_t count = 1;
 };
 
+/// In which order and batches rows are read, and on how many threads.
 struct LoaderOptions {
   int64_t batch = 32;
   uint64_t seed = 0;
   bool shuffle = true;
   int num_threads = 1;  ///< that decode ahead; 0 decodes inside next()
+  /// An epoch must have one of these batches at least.
+  LoaderShare share = {};
+};
+
+/// What becomes of the bytes of an image.
+struct PixelOptions {
   AugmentOptions augment;
   /// Per channel, on a scale of 0 to 1: (pixel / 255 - mean) / std. One entry serves every channel.
   std::vector<float> mean = {0.5F};
   std::vector<float> std = {0.5F};
-  /// An epoch must have one of these batches at least.
-  LoaderShare share = {};
 };
 
 }  // namespace hearth::data

@@ -107,12 +107,13 @@ struct Scene {
   float noise = 0;
 };
 
-Scene random_scene(PhiloxSequence& random, float side) {
+Scene random_scene(PhiloxSequence& random, float width, float height) {
+  const float side = std::min(width, height);
   Scene scene;
   scene.label = static_cast<int32_t>(random.below(kShapes.size()));
   scene.radius = random.uniform(0.24F, 0.44F) * side;
   const float margin = 0.95F * scene.radius;
-  scene.center = {random.uniform(margin, side - margin), random.uniform(margin, side - margin)};
+  scene.center = {random.uniform(margin, width - margin), random.uniform(margin, height - margin)};
   const float angle = random.uniform(0, 2 * std::numbers::pi_v<float>);
   scene.cosine = std::cos(angle);
   scene.sine = std::sin(angle);
@@ -125,7 +126,7 @@ Scene random_scene(PhiloxSequence& random, float side) {
     scene.ink = random_color(random);
   } while (std::abs(luma(scene.ink) - luma(scene.ground)) < 70);
   for (size_t i = 0; i < scene.dots.size(); ++i) {
-    scene.dots[i] = {random.uniform(0, side), random.uniform(0, side)};
+    scene.dots[i] = {random.uniform(0, width), random.uniform(0, height)};
     scene.dot_radii[i] = random.uniform(0.02F, 0.06F) * side;
   }
   scene.noise = random.uniform(0, 2.0F);
@@ -152,9 +153,9 @@ float dots_cover(const Scene& scene, Point p) {
   return cover;
 }
 
-Color pixel_color(const Scene& scene, float side, Point p, float cover) {
-  const float x = p.x / side - 0.5F;
-  const float y = p.y / side - 0.5F;
+Color pixel_color(const Scene& scene, float width, float height, Point p, float cover) {
+  const float x = p.x / width - 0.5F;
+  const float y = p.y / height - 0.5F;
   const float ink = std::max(cover, dots_cover(scene, p));
   Color color;
   for (size_t c = 0; c < 3; ++c) {
@@ -196,14 +197,11 @@ class Shapes : public Dataset {
   explicit Shapes(const DatasetOptions& options) : count_(options.count), seed_(options.seed) {
     if (options.channels != 3)
       user_error("expected 3 channels for the shapes dataset, got {}", options.channels);
-    if (options.image_size < 8 || options.image_size > 4096)
-      user_error("expected shapes of 8 to 4096 pixels a side, got {}", options.image_size);
-    if (count_ < 1) user_error("expected at least 1 image in the shapes dataset, got {}", count_);
-    // Training and test images come from series that never meet.
-    if (options.split != "train") seed_ ^= 0x7e57'0000'0000'0000ULL;
+    check_shapes(options.image_size, count_);
+    seed_ = series_of(seed_, options.split);
     image_size_ = options.image_size;
     channels_ = 3;
-    for (const Shape& shape : kShapes) class_names_.emplace_back(shape.name);
+    class_names_ = shape_names();
   }
   int64_t size() const override { return count_; }
   void read(int64_t index, uint8_t* pixels, int32_t* label) const override {
@@ -211,7 +209,8 @@ class Shapes : public Dataset {
   }
   int32_t check(int64_t index) const override {
     PhiloxSequence random(seed_, static_cast<uint64_t>(index));
-    return random_scene(random, static_cast<float>(image_size_)).label;
+    return random_scene(random, static_cast<float>(image_size_.width), static_cast<float>(image_size_.height))
+        .label;
   }
 
  private:
@@ -221,19 +220,35 @@ class Shapes : public Dataset {
 
 }  // namespace
 
-ShapeScene draw_shape(uint64_t seed, int64_t index, int64_t side, uint8_t* pixels, uint8_t* mask) {
-  const auto extent = static_cast<float>(side);
+std::vector<std::string> shape_names() {
+  std::vector<std::string> names;
+  for (const Shape& shape : kShapes) names.emplace_back(shape.name);
+  return names;
+}
+
+void check_shapes(Extent size, int64_t count) {
+  if (size.shorter() < 8 || size.longer() > 4096)
+    user_error("expected shapes of 8 to 4096 pixels a side, got {}x{}", size.width, size.height);
+  if (count < 1) user_error("expected at least 1 image in the shapes dataset, got {}", count);
+}
+
+uint64_t series_of(uint64_t seed, std::string_view split) {
+  return split == "train" ? seed : seed ^ 0x7e57'0000'0000'0000ULL;
+}
+
+ShapeScene draw_shape(uint64_t seed, int64_t index, Extent size, uint8_t* pixels, uint8_t* mask) {
+  const auto width = static_cast<float>(size.width), height = static_cast<float>(size.height);
   PhiloxSequence random(seed, static_cast<uint64_t>(index));
-  const Scene scene = random_scene(random, extent);
+  const Scene scene = random_scene(random, width, height);
   Noise noise(seed, index);
-  ShapeScene truth{.label = scene.label, .box = {side, side, 0, 0}};
-  for (int64_t y = 0; y < side; ++y) {
-    for (int64_t x = 0; x < side; ++x, pixels += 3) {
+  ShapeScene truth{.label = scene.label, .box = {size.width, size.height, 0, 0}};
+  for (int64_t y = 0; y < size.height; ++y) {
+    for (int64_t x = 0; x < size.width; ++x, pixels += 3) {
       const Point p{static_cast<float>(x) + 0.5F, static_cast<float>(y) + 0.5F};
       const float cover = shape_cover(scene, p);
-      const Color color = pixel_color(scene, extent, p, cover);
+      const Color color = pixel_color(scene, width, height, p, cover);
       for (size_t c = 0; c < 3; ++c) pixels[c] = to_byte(color[c] + scene.noise * noise.next());
-      if (mask != nullptr) mask[y * side + x] = cover > 0.5F ? 1 : 0;
+      if (mask != nullptr) mask[y * size.width + x] = cover > 0.5F ? 1 : 0;
       if (cover > 0.5F) include(truth.box, x, y);
     }
   }

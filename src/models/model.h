@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/extent.h"
 #include "nn/module.h"
 
 namespace hearth::models {
@@ -14,7 +15,7 @@ struct ModelOptions {
   std::string name = "simplecnn";
   int64_t num_classes = 10;
   int64_t channels = 3;
-  int64_t image_size = 32;
+  Extent image_size = 32;
   /// Width of the hidden layers of `mlp`.
   std::vector<int64_t> hidden = {512, 256};
   double dropout = 0.2;

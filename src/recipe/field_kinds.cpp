@@ -87,6 +87,20 @@ std::string read_value(const YAML::Node& node, int64_t& value, Bytes limits) {
   return "";
 }
 
+std::string read_value(const YAML::Node& node, Extent& value, Sides limits) {
+  std::vector<int64_t> sides;
+  if (const auto side = number_of<int64_t>(node)) {
+    sides = {*side, *side};
+  } else if (!read_numbers(node, sides).empty() || sides.size() != 2) {
+    sides.clear();
+  }
+  const auto fits = [&](int64_t side) { return side >= limits.least && side <= limits.most; };
+  if (sides.empty() || !std::ranges::all_of(sides, fits))
+    return fmt::format("a whole number from {} to {}, or two as [width, height]", limits.least, limits.most);
+  value = {sides[1], sides[0]};
+  return "";
+}
+
 std::string read_value(const YAML::Node& node, double& value, Real limits) {
   return read_real(node, value, limits);
 }
@@ -169,6 +183,10 @@ std::string read_device(const YAML::Node& node, std::string& value, const Choice
 
 std::string write_value(uint64_t value) { return std::to_string(value); }
 std::string write_value(int64_t value) { return std::to_string(value); }
+std::string write_value(Extent value) {
+  if (value.width == value.height) return write_value(value.width);
+  return fmt::format("[{}, {}]", value.width, value.height);
+}
 std::string write_value(double value) { return fmt::format("{}", value); }
 std::string write_value(float value) { return fmt::format("{}", value); }
 std::string write_value(bool value) { return value ? "true" : "false"; }

@@ -17,6 +17,11 @@ struct Whole {
   int64_t least;
   int64_t most = int64_t{1} << 40;
 };
+/// A square's side, or [width, height], each from `least` to `most`.
+struct Sides {
+  int64_t least;
+  int64_t most;
+};
 /// Numbers from `least` to below `below`.
 struct Real {
   double least;
@@ -39,6 +44,7 @@ struct OneOrMore {};
 std::string read_value(const YAML::Node& node, uint64_t& value);
 std::string read_value(const YAML::Node& node, int64_t& value, Whole limits);
 std::string read_value(const YAML::Node& node, int64_t& value, Bytes limits);
+std::string read_value(const YAML::Node& node, Extent& value, Sides limits);
 std::string read_value(const YAML::Node& node, double& value, Real limits);
 std::string read_value(const YAML::Node& node, float& value, Real limits);
 std::string read_value(const YAML::Node& node, bool& value);
@@ -55,6 +61,7 @@ std::string read_device(const YAML::Node& node, std::string& value, const Choice
 
 std::string write_value(uint64_t value);
 std::string write_value(int64_t value);
+std::string write_value(Extent value);
 std::string write_value(double value);
 std::string write_value(float value);
 std::string write_value(bool value);

@@ -106,8 +106,8 @@ void add_image_fields(std::vector<Field>& fields) {
       "text",
       &Data::kind, Named());
   key("path", "images: folder of the dataset; text: a .txt, .jsonl or .json file", &Data::path);
-  key("image_size", "side in pixels of the square that images are resized to", &Data::image_size,
-      Whole{4, 4096});
+  key("image_size", "pixels that images are resized to: a square's side, or [width, height]",
+      &Data::image_size, Sides{4, 4096});
   key("channels", "1: grayscale, 3: RGB", &Data::channels, Whole{1, 3});
   key("count", "shapes: training images", &Data::count, Whole{1});
   key("val_count", "shapes: validation images", &Data::val_count, Whole{1});

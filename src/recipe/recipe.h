@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/extent.h"
 #include "base/path.h"
 
 namespace hearth::recipe {
@@ -140,7 +141,7 @@ struct Adapter {
 struct Data {
   std::string kind = std::string(name_of(DataKind::shapes));
   fs::path path;
-  int64_t image_size = 32;
+  Extent image_size = 32;
   int64_t channels = 3;
   int64_t count = 10000;
   int64_t val_count = 1000;

@@ -42,12 +42,15 @@ models::ModelOptions model_options(const recipe::Recipe& recipe) {
 }
 
 data::LoaderOptions loader_options(const recipe::Recipe& recipe) {
-  const recipe::Data& data = recipe.data;
   return {.batch = recipe.train.batch,
           .seed = recipe.seed,
-          .shuffle = data.shuffle,
-          .num_threads = static_cast<int>(data.threads),
-          .augment = {.crop_padding = data.crop_padding, .flip = data.flip, .jitter = data.jitter},
+          .shuffle = recipe.data.shuffle,
+          .num_threads = static_cast<int>(recipe.data.threads)};
+}
+
+data::PixelOptions pixel_options(const recipe::Recipe& recipe) {
+  const recipe::Data& data = recipe.data;
+  return {.augment = {.crop_padding = data.crop_padding, .flip = data.flip, .jitter = data.jitter},
           .mean = data.mean,
           .std = data.std};
 }
@@ -230,7 +233,8 @@ std::unique_ptr<tasks::Task> open_task(const recipe::Recipe& recipe) {
       tasks::ImageTaskOptions{.model = model_options(recipe),
                               .train = dataset_options(recipe, "train"),
                               .held_out = dataset_options(recipe, "test"),
-                              .loader = loader_options(recipe)});
+                              .loader = loader_options(recipe),
+                              .pixels = pixel_options(recipe)});
 }
 
 }  // namespace hearth::run

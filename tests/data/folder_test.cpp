@@ -45,7 +45,7 @@ TEST(Folder, ClassesInByteOrder) {
   int32_t label = -1;
   dataset->read(2, pixels.data(), &label);
   EXPECT_EQ(label, 1);
-  EXPECT_EQ(pixels, resize(speckled(6, 5, 3), 4, 4).pixels);
+  EXPECT_EQ(pixels, resize(speckled(6, 5, 3), 4).pixels);
 }
 
 TEST(Folder, AMissingClassIsNamed) {
@@ -139,7 +139,7 @@ TEST(Shapes, TrainAndTestDiffer) {
 }
 
 TEST(Augment, OnlyNormalizes) {
-  const LoaderOptions options{.mean = {0.5F, 0, 0}, .std = {0.5F, 1, 2}};
+  const PixelOptions options{.mean = {0.5F, 0, 0}, .std = {0.5F, 1, 2}};
   const std::vector<uint8_t> pixels{255, 255, 255};
   std::vector<float> out(3);
   Augmenter{options, 1, 3}.apply(1, 0, pixels.data(), out.data());
@@ -148,7 +148,7 @@ TEST(Augment, OnlyNormalizes) {
 
 /// How often each of the placements of a 3 x 3 picture occurs.
 TEST(Augment, CropsAndFlipsEveryWay) {
-  const LoaderOptions options{.augment = {.crop_padding = 1, .flip = true}, .mean = {0}, .std = {1}};
+  const PixelOptions options{.augment = {.crop_padding = 1, .flip = true}, .mean = {0}, .std = {1}};
   const std::vector<uint8_t> pixels{1, 2, 3, 4, 5, 6, 7, 8, 9};
   std::map<std::vector<int>, int> seen;
   for (int64_t sample = 0; sample < 1800; ++sample) {
@@ -165,7 +165,7 @@ TEST(Augment, CropsAndFlipsEveryWay) {
 }
 
 TEST(Augment, JitterKeepsTheRangeAndChangesWithTheEpoch) {
-  const LoaderOptions options{.augment = {.jitter = 0.5F}, .mean = {0}, .std = {1}};
+  const PixelOptions options{.augment = {.jitter = 0.5F}, .mean = {0}, .std = {1}};
   const Image image = speckled(8, 8, 3);
   std::vector<float> first(192), second(192);
   Augmenter{options, 8, 3}.apply(1, 0, image.pixels.data(), first.data());
@@ -175,8 +175,8 @@ TEST(Augment, JitterKeepsTheRangeAndChangesWithTheEpoch) {
 }
 
 TEST(Augment, RefusesWhatCannotBe) {
-  const auto check = [](const LoaderOptions& options) {
-    return error_of([&] { check_augment(options, 32, 3); });
+  const auto check = [](const PixelOptions& options) {
+    return error_of([&] { check_pixels(options, 32, 3); });
   };
   EXPECT_EQ(check({}), "no error");
   EXPECT_THAT(check({.augment = {.crop_padding = 33}}), HasSubstr("crop padding"));

@@ -146,10 +146,10 @@ TEST(Image, ConvertsAsPilDoes) {
 
 TEST(Image, ResizesAndEnlarges) {
   const Image two{.height = 1, .width = 2, .channels = 1, .pixels = {0, 100}};
-  EXPECT_EQ(resize(two, 1, 4).pixels, (std::vector<uint8_t>{0, 25, 75, 100}));
-  EXPECT_EQ(resize(two, 1, 1).pixels, (std::vector<uint8_t>{50}));
+  EXPECT_EQ(resize(two, {1, 4}).pixels, (std::vector<uint8_t>{0, 25, 75, 100}));
+  EXPECT_EQ(resize(two, 1).pixels, (std::vector<uint8_t>{50}));
   EXPECT_EQ(enlarge(two, 2).pixels, (std::vector<uint8_t>{0, 0, 100, 100, 0, 0, 100, 100}));
-  EXPECT_EQ(resize(flat(37, {5, 6, 7}), 8, 8).pixels, flat(8, {5, 6, 7}).pixels);
+  EXPECT_EQ(resize(flat(37, {5, 6, 7}), 8).pixels, flat(8, {5, 6, 7}).pixels);
 }
 
 TEST(Image, NeitherPngNorJpeg) {

@@ -8,23 +8,28 @@
 #include <vector>
 
 #include "base/error.h"
+#include "data/image_rows.h"
 
 namespace hearth::data {
 namespace {
 
-std::unique_ptr<Dataset> shapes(int64_t count, int64_t side = 12) {
-  return open_dataset({.kind = "shapes", .image_size = side, .count = count, .seed = 3});
+/// Generated images and how they become rows.
+struct Images {
+  std::unique_ptr<Dataset> dataset;
+  ImageRows rows{*dataset, {.augment = {.crop_padding = 2, .flip = true, .jitter = 0.2F}}};
+};
+
+std::unique_ptr<Images> shapes(int64_t count, int64_t side = 12) {
+  auto dataset = open_dataset({.kind = "shapes", .image_size = side, .count = count, .seed = 3});
+  return std::make_unique<Images>(Images{std::move(dataset)});
 }
 
-int64_t values_of(const Dataset& dataset) {
-  return dataset.image_size() * dataset.image_size() * dataset.channels();
+int64_t values_of(const Images& images) {
+  return images.dataset->image_size().num_pixels() * images.dataset->channels();
 }
 
 LoaderOptions options_for(int64_t batch, int threads) {
-  return {.batch = batch,
-          .seed = 11,
-          .num_threads = threads,
-          .augment = {.crop_padding = 2, .flip = true, .jitter = 0.2F}};
+  return {.batch = batch, .seed = 11, .num_threads = threads};
 }
 
 struct Kept {
@@ -36,13 +41,15 @@ struct Kept {
 };
 
 Kept keep(const Batch& batch, int64_t values) {
-  return {.images = {batch.images, batch.images + batch.count * values},
-          .labels = {batch.labels, batch.labels + batch.count},
+  const float* images = ImageRows::images(batch);
+  const int32_t* labels = ImageRows::labels(batch);
+  return {.images = {images, images + batch.count * values},
+          .labels = {labels, labels + batch.count},
           .samples = {batch.indices, batch.indices + batch.count},
           .epoch = batch.epoch};
 }
 
-std::vector<Kept> collect(Loader& loader, const Dataset& dataset, int64_t num_batches) {
+std::vector<Kept> collect(Loader& loader, const Images& dataset, int64_t num_batches) {
   std::vector<Kept> kept;
   for (int64_t i = 0; i < num_batches; ++i) kept.push_back(keep(loader.next(), values_of(dataset)));
   return kept;
@@ -51,7 +58,7 @@ std::vector<Kept> collect(Loader& loader, const Dataset& dataset, int64_t num_ba
 TEST(Loader, SharesDivideTheBatchesOfEachEpoch) {
   const auto dataset = shapes(53);
   constexpr int64_t kBatches = 8, kGroup = 6;
-  Loader all(*dataset, options_for(7, 1));
+  Loader all(dataset->rows, options_for(7, 1));
   const std::vector<Kept> whole = collect(all, *dataset, 3 * kBatches);
   for (const int64_t width : {1, 2, 3}) {
     for (int64_t first = 0; first < kGroup; first += width) {
@@ -62,7 +69,7 @@ TEST(Loader, SharesDivideTheBatchesOfEachEpoch) {
         const int64_t number = i % kBatches % kGroup;
         if (number >= first && number < first + width) wanted.push_back(whole[static_cast<size_t>(i)]);
       }
-      Loader share(*dataset, options);
+      Loader share(dataset->rows, options);
       EXPECT_EQ(collect(share, *dataset, std::ssize(wanted)), wanted) << first << " of " << width;
     }
   }
@@ -72,7 +79,7 @@ TEST(Loader, EverySampleOncePerEpoch) {
   const auto dataset = shapes(53);
   for (int threads = 0; threads <= 4; ++threads) {
     for (const int64_t batch : {1, 7, 32, 53, 100}) {
-      Loader loader(*dataset, options_for(batch, threads));
+      Loader loader(dataset->rows, options_for(batch, threads));
       for (int64_t epoch = 0; epoch < 3; ++epoch) {
         std::multiset<int64_t> seen;
         for (int64_t i = 0; i < loader.batches_per_epoch(); ++i) {
@@ -90,18 +97,18 @@ TEST(Loader, EverySampleOncePerEpoch) {
 
 TEST(Loader, SameBitsWhateverTheThreads) {
   const auto dataset = shapes(41);
-  Loader first(*dataset, options_for(8, 0));
+  Loader first(dataset->rows, options_for(8, 0));
   const auto expected = collect(first, *dataset, 14);
   for (int threads = 1; threads <= 4; ++threads) {
-    Loader loader(*dataset, options_for(8, threads));
+    Loader loader(dataset->rows, options_for(8, threads));
     EXPECT_EQ(collect(loader, *dataset, 14), expected) << threads;
   }
 }
 
 TEST(Loader, OrderDoesNotDependOnTheBatch) {
   const auto dataset = shapes(30);
-  Loader one(*dataset, options_for(1, 1));
-  Loader ten(*dataset, options_for(10, 2));
+  Loader one(dataset->rows, options_for(1, 1));
+  Loader ten(dataset->rows, options_for(10, 2));
   for (int i = 0; i < 6; ++i) {
     const Kept big = keep(ten.next(), values_of(*dataset));
     for (int row = 0; row < 10; ++row) EXPECT_EQ(*one.next().indices, big.samples[row]);
@@ -110,7 +117,7 @@ TEST(Loader, OrderDoesNotDependOnTheBatch) {
 
 TEST(Loader, EpochsDifferInOrderAndInAugmentation) {
   const auto dataset = shapes(30);
-  Loader loader(*dataset, options_for(30, 1));
+  Loader loader(dataset->rows, options_for(30, 1));
   const auto epochs = collect(loader, *dataset, 2);
   EXPECT_NE(epochs[0].samples, epochs[1].samples);
   const int64_t values = values_of(*dataset);
@@ -122,7 +129,7 @@ TEST(Loader, EpochsDifferInOrderAndInAugmentation) {
 TEST(Loader, ResumesFromEveryPosition) {
   const auto dataset = shapes(23);
   constexpr int64_t kBatches = 12;
-  Loader whole(*dataset, options_for(5, 2));
+  Loader whole(dataset->rows, options_for(5, 2));
   std::vector<LoaderPosition> positions;
   std::vector<Kept> expected;
   for (int64_t i = 0; i < kBatches; ++i) {
@@ -131,7 +138,7 @@ TEST(Loader, ResumesFromEveryPosition) {
   }
   EXPECT_EQ(positions[5], (LoaderPosition{.seed = 11, .epoch = 1, .sample = 0, .total = 23}));
   for (int64_t from = 0; from < kBatches; ++from) {
-    Loader resumed(*dataset, options_for(5, 1 + static_cast<int>(from % 3)), positions[from]);
+    Loader resumed(dataset->rows, options_for(5, 1 + static_cast<int>(from % 3)), positions[from]);
     const auto rest = collect(resumed, *dataset, kBatches - from);
     EXPECT_TRUE(std::equal(rest.begin(), rest.end(), expected.begin() + from)) << from;
   }
@@ -148,13 +155,13 @@ TEST(Loader, AChangedOrderStillHasEverySampleOncePerEpoch) {
   for (const bool shuffle : {true, false}) {
     LoaderOptions options = options_for(7, 1);
     options.shuffle = shuffle;
-    Loader unchanged(*dataset, options);
+    Loader unchanged(dataset->rows, options);
     const std::vector<int64_t> before = samples_of(collect(unchanged, *dataset, 16));
     LoaderPosition position{.seed = options.seed};
     std::vector<int64_t> seen;
     for (int64_t i = 0; i < LoaderPosition::kMostChanges; ++i) {
       ASSERT_TRUE(change_order(position));
-      Loader loader(*dataset, options, position);
+      Loader loader(dataset->rows, options, position);
       const std::vector<int64_t> part = samples_of(collect(loader, *dataset, 2));
       EXPECT_NE(part, std::vector(before.begin() + 14 * i, before.begin() + 14 * (i + 1))) << i;
       seen.insert(seen.end(), part.begin(), part.end());
@@ -164,7 +171,7 @@ TEST(Loader, AChangedOrderStillHasEverySampleOncePerEpoch) {
     EXPECT_EQ(position.num_changes_here, 0);
     EXPECT_EQ(seen.size(), 53U);
     EXPECT_EQ(std::set<int64_t>(seen.begin(), seen.end()).size(), 53U);
-    Loader loader(*dataset, options, position);
+    Loader loader(dataset->rows, options, position);
     const std::vector<int64_t> second = samples_of(collect(loader, *dataset, 8));
     EXPECT_EQ(std::set<int64_t>(second.begin(), second.end()).size(), 53U);
     EXPECT_EQ(second == std::vector(before.begin() + 53, before.end()), !shuffle);
@@ -183,7 +190,7 @@ TEST(Loader, AnEpochsOrderChangesAFewTimes) {
 
 TEST(Loader, ABatchOutlivesTheFollowingCall) {
   const auto dataset = shapes(64);
-  Loader loader(*dataset, options_for(4, 3));
+  Loader loader(dataset->rows, options_for(4, 3));
   for (int i = 0; i < 50; ++i) {
     const Batch& batch = loader.next();
     const Kept before = keep(batch, values_of(*dataset));
@@ -194,7 +201,7 @@ TEST(Loader, ABatchOutlivesTheFollowingCall) {
 
 TEST(Loader, WithoutShuffleKeepsTheOrder) {
   const auto dataset = shapes(10);
-  Loader loader(*dataset, {.batch = 4, .shuffle = false});
+  Loader loader(dataset->rows, {.batch = 4, .shuffle = false});
   EXPECT_EQ(keep(loader.next(), 0).samples, (std::vector<int64_t>{0, 1, 2, 3}));
   loader.next();
   EXPECT_EQ(keep(loader.next(), 0).samples, (std::vector<int64_t>{8, 9}));
@@ -203,9 +210,9 @@ TEST(Loader, WithoutShuffleKeepsTheOrder) {
 
 TEST(Loader, RefusesAPositionOfAnotherRun) {
   const auto dataset = shapes(10);
-  EXPECT_THROW(Loader(*dataset, options_for(4, 1), {.seed = 12}), UserError);
-  EXPECT_THROW(Loader(*dataset, options_for(4, 1), {.seed = 11, .sample = 10}), UserError);
-  EXPECT_THROW(Loader(*dataset, options_for(0, 1)), UserError);
+  EXPECT_THROW(Loader(dataset->rows, options_for(4, 1), {.seed = 12}), UserError);
+  EXPECT_THROW(Loader(dataset->rows, options_for(4, 1), {.seed = 11, .sample = 10}), UserError);
+  EXPECT_THROW(Loader(dataset->rows, options_for(0, 1)), UserError);
 }
 
 /// A dataset whose samples 5 and 3 cannot be read.
@@ -225,7 +232,8 @@ class Broken : public Dataset {
 };
 
 TEST(Loader, ErrorsOfThreadsComeOutOfNext) {
-  const Broken dataset;
+  const Broken broken;
+  const ImageRows dataset(broken, {});
   for (int threads = 0; threads <= 4; ++threads) {
     Loader loader(dataset, {.batch = 2, .shuffle = false, .num_threads = threads});
     EXPECT_EQ(loader.next().count, 2);

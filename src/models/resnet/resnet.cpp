@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 
 #include "models/model.h"
@@ -43,7 +44,8 @@ ValueId bottleneck_block(Builder& builder, ValueId in, int64_t width, int64_t st
 }
 
 ValueId stem(Builder& builder, ValueId images, int64_t width) {
-  const bool small = builder.graph().type(images).shape[1] < 64;
+  const Shape& shape = builder.graph().type(images).shape;
+  const bool small = std::min(shape[1], shape[2]) < 64;
   const Builder::Conv conv{.out_channels = width,
                            .kernel = small ? 3 : 7,
                            .stride = small ? 1 : 2,

@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "data/loader.h"
+#include "data/image_rows.h"
 #include "engine/engine.h"
 #include "models/model.h"
 
@@ -16,12 +16,12 @@ struct ClassifierOptions {
   double label_smoothing = 0;
 };
 
-/// A micro-batch is {images f32 [rows, side, side, channels], labels i32 [rows]}; a sample is an image.
+/// A micro-batch is {images f32 [rows, height, width, channels], labels i32 [rows]}; a sample is an image.
 std::shared_ptr<const engine::Objective> classifier(ClassifierOptions options);
 
-/// The micro-batch of a loader's images.
+/// The micro-batch of a loader's rows.
 inline engine::MicroBatch micro_batch(const data::Batch& batch) {
-  return {{batch.images, batch.labels}, batch.count};
+  return {batch.arrays, batch.count, batch.row_length};
 }
 
 /// Positions in Engine::output() after an evaluation: how many images were right, f32 []; softmax, f32

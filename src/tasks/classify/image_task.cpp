@@ -20,16 +20,19 @@ void check_fits(const models::ModelOptions& model, const data::DatasetOptions& o
   const std::string& split = options.split;
   if (dataset.size() == 0)
     user_error("expected at least one image of the {} split in {}, found none", split, options.path.string());
-  if (dataset.image_size() < kLeastSide) {
-    user_error("expected images of at least {0}x{0} pixels, got {1}x{1} in the {2} split of {3}", kLeastSide,
-               dataset.image_size(), split, options.path.string());
+  const Extent size = dataset.image_size();
+  if (size.shorter() < kLeastSide) {
+    user_error("expected images of at least {0}x{0} pixels, got {1}x{2} in the {3} split of {4}", kLeastSide,
+               size.width, size.height, split, options.path.string());
   }
-  if (dataset.image_size() != model.image_size || dataset.channels() != model.channels) {
+  if (size != model.image_size || dataset.channels() != model.channels) {
+    const std::string sides = size.width == size.height ? std::to_string(size.width)
+                                                        : fmt::format("[{},{}]", size.width, size.height);
     user_error(
-        "expected images of {2}x{2}x{3} as the recipe says, got {0}x{0}x{1} in the {5} split of {4}; try "
-        "data.image_size={0} data.channels={1}",
-        dataset.image_size(), dataset.channels(), model.image_size, model.channels, options.path.string(),
-        split);
+        "expected images of {}x{}x{} as the recipe says, got {}x{}x{} in the {} split of {}; try "
+        "data.image_size={} data.channels={}",
+        model.image_size.width, model.image_size.height, model.channels, size.width, size.height,
+        dataset.channels(), split, options.path.string(), sides, dataset.channels());
   }
   if (std::ssize(dataset.class_names()) > model.num_classes) {
     user_error(
@@ -40,8 +43,8 @@ void check_fits(const models::ModelOptions& model, const data::DatasetOptions& o
 }
 
 data::Image image_of(const data::Dataset& dataset, int64_t index) {
-  data::Image image{
-      .height = dataset.image_size(), .width = dataset.image_size(), .channels = dataset.channels()};
+  const Extent size = dataset.image_size();
+  data::Image image{.height = size.height, .width = size.width, .channels = dataset.channels()};
   image.pixels.resize(static_cast<size_t>(image.height * image.width * image.channels));
   int32_t label = 0;
   dataset.read(index, image.pixels.data(), &label);
@@ -64,9 +67,9 @@ std::vector<int64_t> spread(int64_t count, int64_t size) {
 
 class ImageStream : public BatchStream {
  public:
-  ImageStream(const data::Dataset& dataset, const data::LoaderOptions& options,
+  ImageStream(const data::ImageRows& rows, const data::LoaderOptions& options,
               const data::LoaderPosition& from)
-      : loader_(dataset, options, from) {}
+      : loader_(rows, options, from) {}
 
   engine::MicroBatch next() override { return micro_batch(loader_.next()); }
 
@@ -90,7 +93,7 @@ class Tally {
     result_.score += engine.output(kCorrect)[0];
     for (int64_t i = 0; i < batch.count; ++i) {
       const float* row = engine.output(kProbabilities).data() + i * num_classes_;
-      add_image(row, batch.labels[i], batch.indices[i]);
+      add_image(row, data::ImageRows::labels(batch)[i], batch.indices[i]);
     }
   }
 
@@ -126,8 +129,10 @@ class Tally {
 ImageTask::ImageTask(const ImageTaskOptions& options)
     : model_(options.model),
       loader_(options.loader),
+      pixels_(options.pixels),
       train_(open_any_dataset(options.train, options.model.num_classes)),
-      test_(open_any_dataset(options.held_out, options.model.num_classes)) {
+      test_(open_any_dataset(options.held_out, options.model.num_classes)),
+      rows_(*train_, options.pixels) {
   check_fits(options.model, options.train, *train_);
   check_fits(options.model, options.held_out, *test_);
 }
@@ -136,14 +141,16 @@ std::unique_ptr<BatchStream> ImageTask::open(const data::LoaderPosition& from,
                                              const data::LoaderShare& share) const {
   data::LoaderOptions options = loader_;
   options.share = share;
-  return std::make_unique<ImageStream>(*train_, options, from);
+  return std::make_unique<ImageStream>(rows_, options, from);
 }
 
 Evaluation ImageTask::evaluate(engine::Engine& engine, int64_t num_shown) const {
   data::LoaderOptions options = loader_;
   options.shuffle = false;
-  options.augment = {};
-  data::Loader loader(*test_, options);
+  data::PixelOptions pixels = pixels_;
+  pixels.augment = {};
+  const data::ImageRows rows(*test_, pixels);
+  data::Loader loader(rows, options);
   Tally tally(*test_, model_.num_classes, num_shown);
   for (int64_t done = 0; done < test_->size();) {
     const data::Batch& batch = loader.next();
@@ -170,7 +177,7 @@ void ImageTask::report(const Evaluation& last, const fs::path& log, io::ReportDa
 }
 
 int64_t ImageTask::staging_bytes() const {
-  return 8 * loader_.batch * model_.image_size * model_.image_size * model_.channels;
+  return 8 * loader_.batch * model_.image_size.num_pixels() * model_.channels;
 }
 
 }  // namespace hearth::tasks

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "data/dataset.h"
+#include "data/image_rows.h"
 #include "models/model.h"
 #include "tasks/task.h"
 
@@ -10,6 +10,7 @@ struct ImageTaskOptions {
   models::ModelOptions model;
   data::DatasetOptions train, held_out;
   data::LoaderOptions loader;
+  data::PixelOptions pixels;
 };
 
 /// Labeled images into classes. Opens the data; UserError where it does not fit the
@@ -34,8 +35,10 @@ class ImageTask : public Task {
  private:
   models::ModelOptions model_;
   data::LoaderOptions loader_;
+  data::PixelOptions pixels_;
   std::unique_ptr<data::Dataset> train_;
   std::unique_ptr<data::Dataset> test_;
+  data::ImageRows rows_;  ///< of the training images
 };
 
 }  // namespace hearth::tasks

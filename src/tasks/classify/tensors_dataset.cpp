@@ -14,11 +14,11 @@ class TensorsDataset : public data::Dataset {
     labels_ = file_.find("labels");
     const bool shaped = images_ != nullptr && labels_ != nullptr && images_->shape.rank() == 4 &&
                         images_->dtype == DType::f32 && labels_->shape == Shape{images_->shape[0]} &&
-                        !is_floating(labels_->dtype) && images_->shape[2] == images_->shape[3];
+                        !is_floating(labels_->dtype);
     if (!shaped)
-      user_error("{}: expected images f32 [N, C, S, S] and whole-numbered labels [N]", path.string());
+      user_error("{}: expected images f32 [N, C, H, W] and whole-numbered labels [N]", path.string());
     channels_ = images_->shape[1];
-    image_size_ = images_->shape[2];
+    image_size_ = {images_->shape[2], images_->shape[3]};
     check_labels(num_classes, path);
     for (int64_t i = 0; i < num_classes; ++i) class_names_.push_back(std::to_string(i));
   }
@@ -27,7 +27,7 @@ class TensorsDataset : public data::Dataset {
   bool holds_floats() const override { return true; }
   void read(int64_t, uint8_t*, int32_t*) const override { internal_error("tensors are read as floats"); }
   void read_floats(int64_t index, float* out, int32_t* label) const override {
-    const int64_t plane = image_size_ * image_size_;
+    const int64_t plane = image_size_.num_pixels();
     for (int64_t i = 0; i < plane * channels_; ++i) {
       const int64_t from = index * plane * channels_ + i % channels_ * plane + i / channels_;
       out[i] = static_cast<float>(load_element(DType::f32, images_->bytes.data(), from));

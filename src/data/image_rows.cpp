@@ -1,0 +1,28 @@
+#include "data/image_rows.h"
+
+#include "data/augment.h"
+
+namespace hearth::data {
+
+ImageRows::ImageRows(const Dataset& dataset, PixelOptions options)
+    : dataset_(dataset), options_(std::move(options)) {
+  check_pixels(options_, dataset.image_size(), dataset.channels());
+}
+
+RowBytes ImageRows::row_bytes(int64_t) const {
+  const int64_t values = dataset_.image_size().num_pixels() * dataset_.channels();
+  return {values * static_cast<int64_t>(sizeof(float)), sizeof(int32_t)};
+}
+
+void ImageRows::make(const Row& row, const std::array<std::byte*, kMostArrays>& arrays) const {
+  auto* image = reinterpret_cast<float*>(arrays[0]);
+  auto* label = reinterpret_cast<int32_t*>(arrays[1]);
+  if (dataset_.holds_floats()) return dataset_.read_floats(row.index, image, label);
+  thread_local std::vector<uint8_t> pixels;
+  pixels.resize(static_cast<size_t>(dataset_.image_size().num_pixels() * dataset_.channels()));
+  dataset_.read(row.index, pixels.data(), label);
+  const Augmenter augmenter{options_, dataset_.image_size(), dataset_.channels()};
+  augmenter.apply(row.key, row.index, pixels.data(), image);
+}
+
+}  // namespace hearth::data

@@ -1,0 +1,27 @@
+#pragma once
+
+#include "data/dataset.h"
+#include "data/loader.h"
+
+namespace hearth::data {
+
+/// Labeled images as rows of two arrays: images f32 [height, width, channels], normalized and augmented, and
+/// labels i32.
+class ImageRows : public RowSource {
+ public:
+  /// UserError where the options do not fit the images. The dataset must outlive it.
+  ImageRows(const Dataset& dataset, PixelOptions options);
+
+  int64_t num_rows() const override { return dataset_.size(); }
+  RowBytes row_bytes(int64_t length) const override;
+  void make(const Row& row, const std::array<std::byte*, kMostArrays>& arrays) const override;
+
+  static const float* images(const Batch& batch) { return batch.array<float>(0); }
+  static const int32_t* labels(const Batch& batch) { return batch.array<int32_t>(1); }
+
+ private:
+  const Dataset& dataset_;
+  PixelOptions options_;
+};
+
+}  // namespace hearth::data
