@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "data/dataset.h"
 #include "data/image.h"
+#include "data/picture_files.h"
 
 namespace hearth::data {
 namespace {
@@ -20,13 +21,6 @@ struct Listing {
   std::vector<std::string> faults;
 };
 
-bool is_image_file(const fs::path& path) {
-  std::string ending = path.extension().string();
-  std::transform(ending.begin(), ending.end(), ending.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
-  return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
-}
-
 /// Names in byte order, so that class numbers are the same on every machine; hidden ones are left out.
 std::vector<std::string> sorted_names(const fs::path& folder, bool folders) {
   std::vector<std::string> names;
@@ -35,7 +29,7 @@ std::vector<std::string> sorted_names(const fs::path& folder, bool folders) {
     const std::string name = at->path().filename().string();
     std::error_code ignored;
     const bool wanted =
-        folders ? at->is_directory(ignored) : at->is_regular_file(ignored) && is_image_file(name);
+        folders ? at->is_directory(ignored) : at->is_regular_file(ignored) && is_picture_file(name);
     if (wanted && name[0] != '.') names.push_back(name);
   }
   if (code) user_error("cannot list the folder {}: {}", folder.string(), code.message());

@@ -163,16 +163,22 @@ Image decode_image(std::span<const std::byte> bytes, int channels, std::string_v
   return channels == 0 ? image : convert(std::move(image), channels);
 }
 
-const Image& read_image(std::span<const std::byte> bytes, int channels, Extent size, std::string_view name,
+const Image& read_image(std::span<const std::byte> bytes, int channels, std::string_view name,
                         ImageBuffers& buffers) {
   decoder_of(bytes, name)(bytes, name, buffers.decoded);
-  const Image* image = &buffers.decoded;
-  if (image->channels != channels) {
-    convert_into(*image, channels, buffers.converted);
-    image = &buffers.converted;
-  }
-  if (image->size() == size) return *image;
-  resize_into(*image, size, buffers);
+  if (buffers.decoded.channels == channels) return buffers.decoded;
+  convert_into(buffers.decoded, channels, buffers.converted);
+  return buffers.converted;
+}
+
+const Image& read_image(std::span<const std::byte> bytes, int channels, Extent size, std::string_view name,
+                        ImageBuffers& buffers) {
+  return resize(read_image(bytes, channels, name, buffers), size, buffers);
+}
+
+const Image& resize(const Image& image, Extent size, ImageBuffers& buffers) {
+  if (image.size() == size) return image;
+  resize_into(image, size, buffers);
   return buffers.resized;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -30,6 +31,9 @@ struct Image {
 /// orientation are not applied. UserError "NAME: what is wrong" for anything damaged, truncated or too large.
 void decode_png(std::span<const std::byte> bytes, std::string_view name, Image& image);
 void decode_jpeg(std::span<const std::byte> bytes, std::string_view name, Image& image);
+/// A PNG of numbers: of gray values (of up to 8 bits) and palette indices as the file has them, one channel;
+/// colors as decode_png. UserError for 16 bits too.
+void decode_png_numbers(std::span<const std::byte> bytes, std::string_view name, Image& image);
 /// Either, told apart by the first bytes and converted to `channels` channels (0: as the file has it).
 Image decode_image(std::span<const std::byte> bytes, int channels, std::string_view name);
 
@@ -46,6 +50,9 @@ Image convert(Image image, int64_t channels);
 
 /// The bytes of a PNG file holding the image (1 or 3 channels).
 std::string encode_png(const Image& image);
+
+/// The bytes of a PNG file of palette indices, each below the number of colors (at most 256).
+std::string encode_png(const Image& indices, std::span<const std::array<uint8_t, 3>> palette);
 
 /// Bilinear resize with half-pixel centers, averaging over the source when shrinking.
 Image resize(const Image& image, Extent size);
@@ -68,8 +75,15 @@ struct ImageBuffers {
   std::vector<float> wide;
 };
 
+/// resize without memory of its own; the result is the image itself or lies in `buffers`.
+const Image& resize(const Image& image, Extent size, ImageBuffers& buffers);
+
 /// decode_image and resize without memory of their own; the result lies in `buffers`.
 const Image& read_image(std::span<const std::byte> bytes, int channels, Extent size, std::string_view name,
+                        ImageBuffers& buffers);
+
+/// decode_image alone, in the size that the file has.
+const Image& read_image(std::span<const std::byte> bytes, int channels, std::string_view name,
                         ImageBuffers& buffers);
 
 /// The image with every pixel repeated `factor` times along both axes.

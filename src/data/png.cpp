@@ -70,9 +70,20 @@ class PngReader {
     return true;
   }
 
-  bool start_rows() {
+  bool is_gray_or_indexed() const {
+    const png_byte type = png_get_color_type(png_, info_);
+    return type == PNG_COLOR_TYPE_GRAY || type == PNG_COLOR_TYPE_PALETTE;
+  }
+  int bit_depth() const { return png_get_bit_depth(png_, info_); }
+
+  /// As colors, or as the numbers that the file holds.
+  bool start_rows(bool as_numbers) {
     if (setjmp(png_jmpbuf(png_)) != 0) return false;
-    png_set_expand(png_);
+    if (as_numbers) {
+      png_set_packing(png_);
+    } else {
+      png_set_expand(png_);
+    }
     png_set_strip_16(png_);
     num_passes_ = png_set_interlace_handling(png_);
     png_read_update_info(png_, info_);
@@ -96,7 +107,9 @@ class PngReader {
 
 }  // namespace
 
-void decode_png(std::span<const std::byte> bytes, std::string_view name, Image& image) {
+namespace {
+
+void decode(std::span<const std::byte> bytes, std::string_view name, bool as_numbers, Image& image) {
   PngReader reader(bytes);
   const auto demand = [&](bool good) {
     if (!good) user_error("{}: expected a whole PNG, but libpng says: {}", name, reader.reason());
@@ -104,7 +117,10 @@ void decode_png(std::span<const std::byte> bytes, std::string_view name, Image& 
   demand(reader.read_header());
   check_image_size(reader.height(), reader.width(), name);
   check_density(reader.height() * reader.row_bytes(), kMaxDeflateRatio, bytes.size(), name);
-  demand(reader.start_rows());
+  as_numbers = as_numbers && reader.is_gray_or_indexed();
+  if (as_numbers && reader.bit_depth() > 8)
+    user_error("{}: expected numbers of 8 bits, got {}", name, reader.bit_depth());
+  demand(reader.start_rows(as_numbers));
   image.height = reader.height();
   image.width = reader.width();
   image.channels = reader.channels();
@@ -113,22 +129,53 @@ void decode_png(std::span<const std::byte> bytes, std::string_view name, Image& 
   demand(reader.read_rows(image.pixels.data(), image.height, row_bytes));
 }
 
-std::string encode_png(const Image& image) {
-  HEARTH_CHECK(image.height > 0 && image.width > 0 && (image.channels == 1 || image.channels == 3));
-  HEARTH_CHECK(std::ssize(image.pixels) == image.height * image.width * image.channels);
+}  // namespace
+
+void decode_png(std::span<const std::byte> bytes, std::string_view name, Image& image) {
+  decode(bytes, name, false, image);
+}
+
+void decode_png_numbers(std::span<const std::byte> bytes, std::string_view name, Image& image) {
+  decode(bytes, name, true, image);
+}
+
+namespace {
+
+std::string encode(const Image& image, png_uint_32 format, std::span<const std::array<uint8_t, 3>> palette) {
   png_image description;
   std::memset(&description, 0, sizeof(description));
   description.version = PNG_IMAGE_VERSION;
   description.width = static_cast<png_uint_32>(image.width);
   description.height = static_cast<png_uint_32>(image.height);
-  description.format = image.channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
+  description.format = format;
+  description.colormap_entries = static_cast<png_uint_32>(palette.size());
   png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(description);
   std::string bytes(size, '\0');
-  if (png_image_write_to_memory(&description, bytes.data(), &size, 0, image.pixels.data(), 0, nullptr) == 0) {
+  if (png_image_write_to_memory(&description, bytes.data(), &size, 0, image.pixels.data(), 0,
+                                palette.data()) == 0) {
     throw std::bad_alloc();  // of what may go wrong with a valid image, all that is left
   }
   bytes.resize(size);
   return bytes;
+}
+
+void check_whole(const Image& image) {
+  HEARTH_CHECK(image.height > 0 && image.width > 0);
+  HEARTH_CHECK(std::ssize(image.pixels) == image.height * image.width * image.channels);
+}
+
+}  // namespace
+
+std::string encode_png(const Image& image) {
+  check_whole(image);
+  HEARTH_CHECK(image.channels == 1 || image.channels == 3);
+  return encode(image, image.channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB, {});
+}
+
+std::string encode_png(const Image& indices, std::span<const std::array<uint8_t, 3>> palette) {
+  check_whole(indices);
+  HEARTH_CHECK(indices.channels == 1 && !palette.empty() && palette.size() <= 256);
+  return encode(indices, PNG_FORMAT_RGB_COLORMAP, palette);
 }
 
 }  // namespace hearth::data

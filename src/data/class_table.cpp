@@ -1,0 +1,75 @@
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "data/masks.h"
+
+namespace hearth::data {
+namespace {
+
+constexpr int64_t kMostTableBytes = 1 << 20;
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(separator, at), text.size());
+    parts.push_back(trimmed(text.substr(at, end - at)));
+    at = end + 1;
+  }
+  return parts;
+}
+
+std::optional<uint8_t> byte_of(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > 255)
+    return std::nullopt;
+  return static_cast<uint8_t>(value);
+}
+
+MaskClass parse_line(std::string_view line, const std::string& where) {
+  const std::vector<std::string_view> parts = split(line, ',');
+  MaskClass made{.name = std::string(parts[0])};
+  if (made.name.empty() || (parts.size() != 1 && parts.size() != 4))
+    user_error("{}: expected a class as NAME or NAME,RED,GREEN,BLUE, got '{}'", where, printable(line));
+  for (size_t c = 0; c + 1 < parts.size(); ++c) {
+    const auto value = byte_of(parts[c + 1]);
+    if (!value)
+      user_error("{}: expected red, green and blue from 0 to 255, got '{}'", where, printable(line));
+    made.color[c] = *value;
+  }
+  return made;
+}
+
+}  // namespace
+
+std::vector<MaskClass> read_class_table(const fs::path& path) {
+  const std::string text = read_file(path, kMostTableBytes);
+  std::vector<MaskClass> classes;
+  bool has_colors = false;
+  int64_t number = 0;
+  for (const std::string_view line : split(text, '\n')) {
+    ++number;
+    const bool is_header = number == 1 && (line == "name,r,g,b" || line == "name");
+    if (line.empty() || line[0] == '#' || is_header) continue;
+    const std::string where = fmt::format("{}:{}", path.string(), number);
+    const bool colored = line.find(',') != line.npos;
+    if (classes.empty()) has_colors = colored;
+    if (colored != has_colors) user_error("{}: expected colors for all classes or for none", where);
+    MaskClass made = parse_line(line, where);
+    if (std::ranges::find(classes, made.name, &MaskClass::name) != classes.end())
+      user_error("{}: expected each class once, got '{}' again", where, printable(made.name));
+    if (colored && std::ranges::find(classes, made.color, &MaskClass::color) != classes.end())
+      user_error("{}: expected a color of its own for '{}'", where, printable(made.name));
+    if (!colored) made.color = palette_color(std::ssize(classes));
+    classes.push_back(std::move(made));
+    if (std::ssize(classes) > kMostMaskClasses)
+      user_error("{}: expected at most {} classes", where, kMostMaskClasses);
+  }
+  if (classes.empty()) user_error("{}: expected a class in each line, found none", path.string());
+  return classes;
+}
+
+}  // namespace hearth::data
