@@ -7,7 +7,8 @@
 
 namespace hearth::ops {
 
-/// Convolutions of NHWC images with HWIO weights, equal stride and zero padding on both axes.
+/// Convolutions of NHWC images with weights [kh, kw, in / groups, out], equal stride, zero padding and
+/// dilation on both axes. conv2d_pool takes no dilation and no groups.
 extern const ir::OpDef conv2d;
 extern const ir::OpDef conv2d_grad_input;
 extern const ir::OpDef conv2d_grad_weight;
@@ -28,8 +29,6 @@ struct ConvPoolGradIn {
   enum : size_t { x, pooled, argmax, dpooled };
 };
 
-/// The matmul that one is whose kernel has one tap, stride 1 and no padding; else nothing.
-
 /// The shape of a convolution of x with w; axes must already have rank 4.
 cpu::ConvShape conv_shape(const Shape& x, const Shape& w, const ir::Attrs& attrs);
 /// Why such a convolution is refused, or "".
@@ -42,13 +41,13 @@ void for_each_product(const cpu::ConvShape& s, Body body) {
     const int64_t ox = pixel % s.out_w(), oy = pixel / s.out_w() % s.out_h();
     const int64_t n = pixel / (s.out_w() * s.out_h());
     for (int64_t tap = 0; tap < s.kernel_h * s.kernel_w; ++tap) {
-      const int64_t y = oy * s.stride - s.padding + tap / s.kernel_w;
-      const int64_t x = ox * s.stride - s.padding + tap % s.kernel_w;
+      const int64_t y = oy * s.stride - s.padding + s.dilation * (tap / s.kernel_w);
+      const int64_t x = ox * s.stride - s.padding + s.dilation * (tap % s.kernel_w);
       if (y < 0 || x < 0 || y >= s.in_h || x >= s.in_w) continue;
-      for (int64_t i = 0; i < s.in_c * s.out_c; ++i) {
-        const int64_t c = i / s.out_c, o = i % s.out_c;
+      for (int64_t i = 0; i < s.group_in() * s.out_c; ++i) {
+        const int64_t o = i % s.out_c, c = o / s.group_out() * s.group_in() + i / s.out_c;
         body(static_cast<size_t>(((n * s.in_h + y) * s.in_w + x) * s.in_c + c),
-             static_cast<size_t>((tap * s.in_c + c) * s.out_c + o), static_cast<size_t>(pixel * s.out_c + o));
+             static_cast<size_t>(tap * s.group_in() * s.out_c + i), static_cast<size_t>(pixel * s.out_c + o));
       }
     }
   }
