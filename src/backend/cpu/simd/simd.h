@@ -45,6 +45,21 @@ struct ConvPoolRow {
   int64_t out_w = 0;  ///< pooled pixels in the row
 };
 
+/// One tap of a depthwise convolution: where it finds the first pixel's channels, and its weights of them.
+struct DepthwiseTap {
+  const float* in = nullptr;
+  float* w = nullptr;
+};
+/// Pixels of a row that all see the same taps.
+struct DepthwiseRun {
+  const DepthwiseTap* taps = nullptr;
+  int64_t num_taps = 0;
+  int64_t count = 0;     ///< pixels
+  int64_t in_step = 0;   ///< floats from what a tap finds for one pixel to what it finds for the next
+  int64_t out_step = 0;  ///< floats from one pixel to the next
+  int64_t channels = 0;
+};
+
 /// Inner loops compiled once per instruction set; each works on f32 and any sizes.
 struct SimdKernels {
   const char* isa;
@@ -90,6 +105,10 @@ struct SimdKernels {
   void (*add_exp)(const float* x, const float* shift, float* sum, int64_t count);
   /// x[i] = factor[i] exp(x[i] - shift[i]) (1 - (x[i] / cap)^2); without the last for cap 0.
   void (*scaled_exp)(float* x, const float* shift, const float* factor, int64_t count, float cap);
+  /// out[i * out_step + c] = sum over taps of in[i * in_step + c] * w[c].
+  void (*depthwise)(const DepthwiseRun& run, float* out);
+  /// w[c] of each tap += sum over i of in[i * in_step + c] * dy[i * out_step + c].
+  void (*depthwise_weights)(const DepthwiseRun& run, const float* dy);
   /// gemm and dot over pairs: each float of a and of b is two neighboring terms in bf16, the first in its
   /// lower half; k counts pairs. Null where the processor has no instruction for it.
   decltype(gemm) gemm_pairs = nullptr;
