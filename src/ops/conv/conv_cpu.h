@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "base/threads.h"
 #include "ops/conv/conv_spec.h"
+#include "ops/conv/depthwise_cpu.h"
 
 namespace hearth::cpu {
 
@@ -22,6 +24,7 @@ class ConvForward {
 
  private:
   ConvSpec spec_;
+  std::optional<DepthwiseConv> depthwise_;  ///< if it is one
 };
 
 /// dx from dy and w.
@@ -33,6 +36,7 @@ class ConvBackwardData {
 
  private:
   ConvSpec spec_;
+  std::optional<DepthwiseConv> depthwise_;
 };
 
 /// dw (f32, HWIO) from x and dy.
@@ -44,6 +48,7 @@ class ConvBackwardWeights {
 
  private:
   ConvSpec spec_;
+  std::optional<DepthwiseConv> depthwise_;
 };
 
 }  // namespace hearth::cpu

@@ -3,7 +3,7 @@
 // gathers a chunk of rows that stays in its cache, multiplies it, and forgets it. With channels last, the
 // taps of one kernel row lie side by side in memory: gathering is a few copies per pixel. The gradient of the
 // weights multiplies the same rows from the left, that of the inputs scatters what the transposed weights
-// give back.
+// give back. A group of channels is a convolution of its own over parts of the same rows.
 #include "ops/conv/direct_cpu.h"
 
 #include <algorithm>
@@ -23,7 +23,8 @@ constexpr int64_t kWeightsRows = 252;
 /// The geometry shared by the three passes.
 struct Patches {
   const ConvShape& s;
-  int64_t length() const { return s.kernel_h * s.kernel_w * s.in_c; }
+  int64_t group = 0;
+  int64_t length() const { return s.kernel_h * s.kernel_w * s.group_in(); }
   int64_t num_pixels() const { return s.batch * s.out_h() * s.out_w(); }
   int64_t chunk() const { return std::clamp<int64_t>(kChunkFloats / length() / 14 * 14, 14, 448); }
   /// Weight gradients are read and written once per chunk: longer ones pay although they outgrow the cache.
@@ -31,7 +32,9 @@ struct Patches {
     return std::clamp<int64_t>(6 * kChunkFloats / length() / 14 * 14, 14, 448);
   }
   /// Patches are the image's own rows.
-  bool trivial() const { return s.kernel_h == 1 && s.kernel_w == 1 && s.stride == 1 && s.padding == 0; }
+  bool trivial() const {
+    return s.kernel_h == 1 && s.kernel_w == 1 && s.stride == 1 && s.padding == 0 && s.groups == 1;
+  }
 
   /// Calls visit(place in the patch, element index in x or -1 when outside, run of taps) for each tap run of
   /// a pixel.
@@ -41,11 +44,20 @@ struct Patches {
     const int64_t oy = pixel / s.out_w() % s.out_h();
     const int64_t image = pixel / (s.out_w() * s.out_h());
     const int64_t x0 = ox * s.stride - s.padding;
+    const int64_t channels = s.group_in();
     for (int64_t ky = 0; ky < s.kernel_h; ++ky) {
-      const int64_t y = oy * s.stride - s.padding + ky;
+      const int64_t y = oy * s.stride - s.padding + s.dilation * ky;
       const int64_t row = ky * s.kernel_w;
-      // Neighboring taps of a row are neighbors in NHWC memory: one run of them, padding on either side.
       const bool real = y >= 0 && y < s.in_h;
+      if (s.dilation > 1 || s.groups > 1) {
+        for (int64_t kx = 0; kx < s.kernel_w; ++kx) {
+          const int64_t x = x0 + s.dilation * kx;
+          const int64_t source = ((image * s.in_h + y) * s.in_w + x) * s.in_c + group * channels;
+          visit((row + kx) * channels, real && x >= 0 && x < s.in_w ? source : int64_t{-1}, channels);
+        }
+        continue;
+      }
+      // Neighboring taps of a row are neighbors in NHWC memory: one run of them, padding on either side.
       const int64_t first = real ? std::clamp<int64_t>(-x0, 0, s.kernel_w) : s.kernel_w;
       const int64_t last = real ? std::clamp<int64_t>(s.in_w - x0, first, s.kernel_w) : s.kernel_w;
       if (first > 0) visit(row * s.in_c, int64_t{-1}, first * s.in_c);
@@ -103,14 +115,35 @@ struct Patches {
 
 int64_t floats(int64_t count) { return count * static_cast<int64_t>(sizeof(float)); }
 
-int64_t weight_floats(const ConvShape& s) { return s.kernel_h * s.kernel_w * s.in_c * s.out_c; }
+int64_t weight_floats(const ConvShape& s) { return s.kernel_h * s.kernel_w * s.group_in() * s.out_c; }
+
+/// Floats of the panels of one group's matrix of weights, rows by columns.
+int64_t group_panel_floats(const ConvShape& s, bool transposed) {
+  const int64_t k = s.kernel_h * s.kernel_w * s.group_in(), o = s.group_out();
+  return transposed ? panel_floats(o, k) : panel_floats(k, o);
+}
+
+/// Packs each group's [k][o] of the weights [k][out_c], or its transpose, by way of weight_floats() of
+/// scratch.
+void pack_groups(const ConvSpec& spec, const void* w, bool transposed, float* panels, float* scratch,
+                 ThreadPool& threads) {
+  const ConvShape& s = spec.shape;
+  const int64_t o = s.group_out(), k = s.kernel_h * s.kernel_w * s.group_in();
+  const int64_t rows = transposed ? o : k, columns = transposed ? k : o;
+  if (s.groups == 1) return pack_panels(spec.w, w, rows, columns, transposed, panels, scratch, threads);
+  for (int64_t g = 0; g < s.groups; ++g) {
+    for (int64_t i = 0; i < k; ++i) load_f32(spec.w, w, i * s.out_c + g * o, o, scratch + i * o);
+    pack_panels(DType::f32, scratch, rows, columns, transposed,
+                panels + g * group_panel_floats(s, transposed), nullptr, threads);
+  }
+}
 
 }  // namespace
 
 int64_t DirectConv::forward_workspace_bytes() const {
   const Patches patches{spec.shape};
   const int64_t per_thread = patches.chunk() * (patches.length() + 2 * spec.shape.out_c);
-  return floats(panel_floats(patches.length(), spec.shape.out_c) + weight_floats(spec.shape) +
+  return floats(spec.shape.groups * group_panel_floats(spec.shape, false) + weight_floats(spec.shape) +
                 spec.num_threads * per_thread);
 }
 
@@ -120,9 +153,11 @@ void DirectConv::forward(const void* x, const void* w, const float* bias, const 
   const int64_t k = patches.length();
   const int64_t o = spec.shape.out_c;
   const int64_t chunk = patches.chunk();
+  const int64_t groups = spec.shape.groups, group_o = o / groups;
+  const int64_t group_panels = group_panel_floats(spec.shape, false);
   auto* panels = reinterpret_cast<float*>(workspace);
-  float* scratch = panels + panel_floats(k, o);
-  pack_panels(spec.w, w, k, o, false, panels, scratch, threads);
+  float* scratch = panels + groups * group_panels;
+  pack_groups(spec, w, false, panels, scratch, threads);
   float* per_thread = scratch + weight_floats(spec.shape);
   threads.run([&](int thread) {
     float* gathered = per_thread + thread * chunk * (k + 2 * o);
@@ -131,10 +166,13 @@ void DirectConv::forward(const void* x, const void* w, const float* bias, const 
     const Range mine = split_range(patches.num_pixels(), spec.num_threads, thread);
     for (int64_t first = mine.begin; first < mine.end; first += chunk) {
       const int64_t count = std::min(chunk, mine.end - first);
-      const float* a = patches.rows(spec.x, x, first, count, {0, k}, gathered).data;
       float* c = spec.x == DType::f32 ? static_cast<float*>(y) + first * o : wide;
-      for (int64_t j = 0; j < o; j += kPanel) {
-        simd().gemm(count, std::min(kPanel, o - j), k, a, k, 1, panels + j * k, kPanel, c + j, o, false);
+      for (int64_t g = 0; g < groups; ++g) {
+        const float* a = Patches{spec.shape, g}.rows(spec.x, x, first, count, {0, k}, gathered).data;
+        for (int64_t j = 0; j < group_o; j += kPanel) {
+          simd().gemm(count, std::min(kPanel, group_o - j), k, a, k, 1, panels + g * group_panels + j * k,
+                      kPanel, c + g * group_o + j, o, false);
+        }
       }
       const float* r =
           residual == nullptr ? nullptr : as_f32(spec.x, residual, first * o, count * o, wide_residual);
@@ -151,7 +189,7 @@ int64_t DirectConv::data_workspace_bytes() const {
   const Patches patches{spec.shape};
   const int64_t image = spec.shape.in_h * spec.shape.in_w * spec.shape.in_c;
   const int64_t per_thread = patches.chunk() * (patches.length() + spec.shape.out_c) + image;
-  return floats(panel_floats(spec.shape.out_c, patches.length()) + weight_floats(spec.shape) +
+  return floats(spec.shape.groups * group_panel_floats(spec.shape, true) + weight_floats(spec.shape) +
                 spec.num_threads * per_thread);
 }
 
@@ -164,9 +202,10 @@ void DirectConv::backward_data(const void* dy, const void* w, void* dx, std::byt
   const int64_t chunk = patches.chunk();
   const int64_t image_floats = s.in_h * s.in_w * s.in_c;
   const int64_t image_pixels = s.out_h() * s.out_w();
+  const int64_t group_o = s.group_out(), group_panels = group_panel_floats(s, true);
   auto* panels = reinterpret_cast<float*>(workspace);
-  float* scratch = panels + panel_floats(o, k);
-  pack_panels(spec.w, w, o, k, true, panels, scratch, threads);
+  float* scratch = panels + s.groups * group_panels;
+  pack_groups(spec, w, true, panels, scratch, threads);
   float* per_thread = scratch + weight_floats(s);
   threads.run([&](int thread) {
     float* gathered = per_thread + thread * (chunk * (k + o) + image_floats);
@@ -181,10 +220,13 @@ void DirectConv::backward_data(const void* dy, const void* w, void* dx, std::byt
         const int64_t first = image * image_pixels + done;
         const float* a = as_f32(spec.x, dy, first * o, count * o, wide_dy);
         float* c = patches.trivial() ? sum + done * k : gathered;
-        for (int64_t j = 0; j < k; j += kPanel) {
-          simd().gemm(count, std::min(kPanel, k - j), o, a, o, 1, panels + j * o, kPanel, c + j, k, false);
+        for (int64_t g = 0; g < s.groups; ++g) {
+          for (int64_t j = 0; j < k; j += kPanel) {
+            simd().gemm(count, std::min(kPanel, k - j), group_o, a + g * group_o, o, 1,
+                        panels + g * group_panels + j * group_o, kPanel, c + j, k, false);
+          }
+          if (!patches.trivial()) Patches{s, g}.scatter(gathered, first, count, sum, image * image_floats);
         }
-        if (!patches.trivial()) patches.scatter(gathered, first, count, sum, image * image_floats);
       }
       store_f32(spec.x, sum, dx, image * image_floats, image_floats);
     }
@@ -198,13 +240,17 @@ namespace {
 /// the pixels instead, which are joined in their order. Either way no bit depends on the number of threads.
 struct WeightsPlan {
   Patches patches;
-  int64_t k, o, chunk;
+  int64_t k, o, groups, chunk;
   int pixel_parts;         ///< 0: threads share rows of dw
   int64_t scratch_floats;  ///< of a thread: patches, and dy in f32
   int64_t row_tasks;
 
   explicit WeightsPlan(const ConvSpec& spec)
-      : patches{spec.shape}, k(patches.length()), o(spec.shape.out_c), chunk(patches.weights_chunk()) {
+      : patches{spec.shape},
+        k(patches.length()),
+        o(spec.shape.out_c),
+        groups(spec.shape.groups),
+        chunk(patches.weights_chunk()) {
     constexpr int64_t kSmall = 32 * 1024, kTasksPerThread = 2;
     pixel_parts = k * o <= kSmall ? num_sum_parts(patches.num_pixels(), chunk) : 0;
     row_tasks = std::clamp<int64_t>(k / 14, 1, kTasksPerThread * spec.num_threads);
@@ -217,14 +263,16 @@ struct WeightsPlan {
 void add_weights(const WeightsPlan& plan, const ConvSpec& spec, const void* x, const void* dy, Range pixels,
                  Range rows, float* sum, float* scratch) {
   float* wide_dy = scratch + plan.chunk * plan.k;
-  const int64_t o = plan.o;
+  const int64_t o = plan.o, group_o = o / plan.groups;
   for (int64_t first = pixels.begin; first < pixels.end; first += plan.chunk) {
     const int64_t count = std::min(plan.chunk, pixels.end - first);
-    const Patches::View a = plan.patches.rows(spec.x, x, first, count, rows, scratch);
     const float* b = as_f32(spec.x, dy, first * o, count * o, wide_dy);
-    for (int64_t row = 0; row < rows.size(); row += kWeightsRows) {
-      simd().gemm(std::min(kWeightsRows, rows.size() - row), o, count, a.data + row, 1, a.row, b, o,
-                  sum + row * o, o, first > pixels.begin);
+    for (int64_t g = 0; g < plan.groups; ++g) {
+      const Patches::View a = Patches{spec.shape, g}.rows(spec.x, x, first, count, rows, scratch);
+      for (int64_t row = 0; row < rows.size(); row += kWeightsRows) {
+        simd().gemm(std::min(kWeightsRows, rows.size() - row), group_o, count, a.data + row, 1, a.row,
+                    b + g * group_o, o, sum + row * o + g * group_o, o, first > pixels.begin);
+      }
     }
   }
 }

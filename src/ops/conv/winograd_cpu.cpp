@@ -33,7 +33,7 @@ struct Layout {
   int64_t v_position, u_position, m_position;
   int64_t v_floats, u_floats, m_floats, filter_scratch, tile_scratch;
 
-  explicit Layout(const WinogradForward& c) : grid(c.out_h, c.out_w) {
+  explicit Layout(const WinogradForward& c) : grid(c.out_h, c.out_w, c.dilation) {
     num_tiles = c.batch * grid.per_image();
     num_panels = (c.out_c + kPanel - 1) / kPanel;
     by_outputs = c.in_c * c.out_c > kManyPairs && num_panels >= c.num_threads;
@@ -111,7 +111,7 @@ void Job::transform_input(int64_t index, float* v, float* scratch) const {
   Tile tile = layout.grid.at(index);
   tile.y -= c.padding;
   tile.x -= c.padding;
-  const TileWindow window = window_of(tile.y, tile.x, c.in_h, c.in_w, kPatchSide);
+  const TileWindow window = in.window(tile, kPatchSide);
   simd().winograd_input(in.tile(tile, window, kPatchSide, 0, c.in_c, scratch), window, c.in_c, v,
                         layout.v_position);
 }
@@ -130,20 +130,21 @@ void Job::transform_outputs(int64_t begin, int64_t count, int64_t panel, const f
   Epilogue epilogue{.bias = bias == nullptr ? nullptr : bias + first, .residual = {}, .relu = c.relu};
   for (int64_t t = 0; t < count; ++t) {
     const Tile tile = layout.grid.at(begin + t);
-    const TileWindow window = window_of(tile.y, tile.x, c.out_h, c.out_w, kTileSide);
+    const TileWindow window = residual.window(tile, kTileSide);
     if (residual.data != nullptr)
       epilogue.residual = residual.tile(tile, window, kTileSide, first, n, scratch + 16 * kPanel);
-    const int64_t offset = residual.index(tile.image, tile.y, tile.x) + first;
+    const int64_t offset = residual.index(tile) + first;
+    const int64_t across = c.dilation * c.out_c, down = c.out_w * across;
     const float* sums = m + t * kPanel;
     if (c.x == DType::f32) {
       simd().winograd_output(sums, layout.m_position, window, n, epilogue,
-                             {static_cast<float*>(out) + offset, c.out_w * c.out_c, c.out_c});
+                             {static_cast<float*>(out) + offset, down, across});
       continue;
     }
     simd().winograd_output(sums, layout.m_position, window, n, epilogue, {scratch, kTileSide * n, n});
     for (int64_t y = 0; y < window.y1; ++y) {
       for (int64_t x = 0; x < window.x1; ++x)
-        store_f32(c.x, scratch + (y * kTileSide + x) * n, out, offset + (y * c.out_w + x) * c.out_c, n);
+        store_f32(c.x, scratch + (y * kTileSide + x) * n, out, offset + y * down + x * across, n);
     }
   }
 }
@@ -211,8 +212,8 @@ void WinogradForward::run(const void* in, const void* w, const float* bias, cons
                 .layout = layout,
                 .w = w,
                 .bias = bias,
-                .in = {x, in, in_h, in_w, in_c},
-                .residual = {x, residual, out_h, out_w, out_c},
+                .in = {x, in, in_h, in_w, in_c, dilation},
+                .residual = {x, residual, out_h, out_w, out_c, dilation},
                 .out = out,
                 .shared = reinterpret_cast<float*>(workspace)};
   layout.by_outputs ? job.run_by_outputs(threads) : job.run_by_tiles(threads);

@@ -20,49 +20,62 @@ inline int64_t odd_lines(int64_t floats) {
   return (lines + 1 - lines % 2) * 16;
 }
 
-/// Where a tile lies.
+/// Where a tile lies. A dilated convolution is one without dilation of each image that every dilation-th row
+/// and column make, from (first_y, first_x) on, in whose pixels y and x count.
 struct Tile {
-  int64_t image, y, x;
+  int64_t image, first_y, first_x, y, x;
 };
 
 struct TileGrid {
-  int64_t rows, columns;
-  TileGrid(int64_t out_h, int64_t out_w) : rows((out_h + 3) / kTileSide), columns((out_w + 3) / kTileSide) {}
-  int64_t per_image() const { return rows * columns; }
+  int64_t dilation, rows, columns;
+  TileGrid(int64_t out_h, int64_t out_w, int64_t dilation_of_taps)
+      : dilation(dilation_of_taps), rows(tiles_of(out_h)), columns(tiles_of(out_w)) {}
+  int64_t per_image() const { return dilation * dilation * rows * columns; }
   Tile at(int64_t index) const {
-    const int64_t in_image = index % per_image();
-    return {index / per_image(), in_image / columns * kTileSide, in_image % columns * kTileSide};
+    const int64_t part = index / (rows * columns), tile = index % (rows * columns);
+    return {part / (dilation * dilation), part / dilation % dilation, part % dilation,
+            tile / columns * kTileSide, tile % columns * kTileSide};
+  }
+
+ private:
+  int64_t tiles_of(int64_t length) const {
+    return (length + kTileSide * dilation - 1) / (kTileSide * dilation);
   }
 };
-
-/// The rows and columns of a side x side tile at (y, x) that lie inside h x w.
-inline TileWindow window_of(int64_t y, int64_t x, int64_t h, int64_t w, int64_t side) {
-  return {std::max<int64_t>(0, -y), std::min(side, h - y), std::max<int64_t>(0, -x), std::min(side, w - x)};
-}
 
 /// An image tensor NHWC from which f32 tiles are read.
 struct Images {
   DType dtype;
   const void* data;
-  int64_t h, w, c;
+  int64_t h, w, c, dilation;
 
-  int64_t index(int64_t image, int64_t y, int64_t x) const { return ((image * h + y) * w + x) * c; }
+  /// Of the tile's first pixel.
+  int64_t index(const Tile& at) const {
+    return ((at.image * h + at.first_y + at.y * dilation) * w + at.first_x + at.x * dilation) * c;
+  }
+  /// The rows and columns of a side x side tile that lie inside the image.
+  TileWindow window(const Tile& at, int64_t side) const {
+    const int64_t rows = (h - at.first_y + dilation - 1) / dilation;
+    const int64_t columns = (w - at.first_x + dilation - 1) / dilation;
+    return {std::max<int64_t>(0, -at.y), std::min(side, rows - at.y), std::max<int64_t>(0, -at.x),
+            std::min(side, columns - at.x)};
+  }
 
-  /// `count` channels from `first` on of a tile at (y, x): the image itself for f32, else a copy of the
+  /// `count` channels from `first` on of a tile: the image itself for f32, else a copy of the
   /// window in `scratch` (side * side * count floats).
   Field<const float> tile(const Tile& at, TileWindow window, int64_t side, int64_t first, int64_t count,
                           float* scratch) const {
-    const int64_t origin = index(at.image, at.y, at.x) + first;
-    if (dtype == DType::f32) return {static_cast<const float*>(data) + origin, w * c, c};
+    const int64_t origin = index(at) + first, across = dilation * c, down = w * across;
+    if (dtype == DType::f32) return {static_cast<const float*>(data) + origin, down, across};
     for (int64_t y = window.y0; y < window.y1; ++y) {
       float* row = scratch + y * side * count;
-      if (count == c) {
-        load_f32(dtype, data, origin + (y * w + window.x0) * c, (window.x1 - window.x0) * c,
+      if (count == across) {
+        load_f32(dtype, data, origin + y * down + window.x0 * c, (window.x1 - window.x0) * c,
                  row + window.x0 * c);
         continue;
       }
       for (int64_t x = window.x0; x < window.x1; ++x)
-        load_f32(dtype, data, origin + (y * w + x) * c, count, row + x * count);
+        load_f32(dtype, data, origin + y * down + x * across, count, row + x * count);
     }
     return {scratch, side * count, count};
   }

@@ -8,7 +8,7 @@ constexpr int64_t kP = kWinogradPositions;
 constexpr int64_t kWeightsChunkFloats = 512 * 1024;
 
 int64_t weights_chunk(const ConvShape& shape) {
-  const TileGrid grid(shape.out_h(), shape.out_w());
+  const TileGrid grid(shape.out_h(), shape.out_w(), shape.dilation);
   const int64_t fitting = kWeightsChunkFloats / (kP * (shape.in_c + round_up(shape.out_c, kPanel)));
   return std::min(std::max<int64_t>(64, fitting), shape.batch * grid.per_image());
 }
@@ -28,7 +28,7 @@ void WinogradBackwardWeights::run(const void* in, const void* dy, float* dw, std
   const SimdKernels& kernels = simd();
   const int64_t c = shape.in_c;
   const int64_t o = shape.out_c;
-  const TileGrid grid(shape.out_h(), shape.out_w());
+  const TileGrid grid(shape.out_h(), shape.out_w(), shape.dilation);
   const int64_t num_tiles = shape.batch * grid.per_image();
   const int64_t chunk = weights_chunk(shape);
   const int64_t z_stride = chunk * round_up(o, kPanel);
@@ -36,8 +36,8 @@ void WinogradBackwardWeights::run(const void* in, const void* dy, float* dw, std
   float* z = v + kP * chunk * c;
   float* u = z + kP * z_stride;
   float* scratch = u + kP * c * o;
-  const Images images{x, in, shape.in_h, shape.in_w, c};
-  const Images cotangents{x, dy, shape.out_h(), shape.out_w(), o};
+  const Images images{x, in, shape.in_h, shape.in_w, c, shape.dilation};
+  const Images cotangents{x, dy, shape.out_h(), shape.out_w(), o, shape.dilation};
 
   for (int64_t begin = 0; begin < num_tiles; begin += chunk) {
     const int64_t count = std::min(chunk, num_tiles - begin);
@@ -46,12 +46,13 @@ void WinogradBackwardWeights::run(const void* in, const void* dy, float* dw, std
       const Range range = split_range(count, threads.size(), thread);
       for (int64_t t = range.begin; t < range.end; ++t) {
         const Tile tile = grid.at(begin + t);
-        const int64_t y = tile.y - shape.padding;
-        const int64_t x0 = tile.x - shape.padding;
-        const TileWindow patch = window_of(y, x0, shape.in_h, shape.in_w, kPatchSide);
-        kernels.winograd_input(images.tile({tile.image, y, x0}, patch, kPatchSide, 0, c, mine), patch, c,
-                               v + t * c, chunk * c);
-        const TileWindow window = window_of(tile.y, tile.x, shape.out_h(), shape.out_w(), kTileSide);
+        Tile seen = tile;
+        seen.y -= shape.padding / shape.dilation;
+        seen.x -= shape.padding / shape.dilation;
+        const TileWindow patch = images.window(seen, kPatchSide);
+        kernels.winograd_input(images.tile(seen, patch, kPatchSide, 0, c, mine), patch, c, v + t * c,
+                               chunk * c);
+        const TileWindow window = cotangents.window(tile, kTileSide);
         Field<const float> field = cotangents.tile(tile, window, kTileSide, 0, o, mine + kP * c);
         for (int64_t first = 0; first < o; first += kPanel, field.data += kPanel) {
           kernels.winograd_cotangent(field, window, std::min(kPanel, o - first),

@@ -1,0 +1,274 @@
+#include "ops/conv/depthwise_cpu.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backend/cpu/convert.h"
+#include "backend/cpu/rows.h"
+#include "backend/cpu/simd/simd.h"
+
+namespace hearth::cpu {
+namespace {
+
+/// Rows of outputs that a thread makes one after another: what they see of the input stays in the cache.
+constexpr int64_t kRows = 4;
+
+int64_t floats(int64_t count) { return count * static_cast<int64_t>(sizeof(float)); }
+int64_t num_blocks(int64_t rows) { return (rows + kRows - 1) / kRows; }
+int64_t taps_bytes(const ConvShape& s) {
+  return round_up(s.kernel_h * s.kernel_w * static_cast<int64_t>(sizeof(DepthwiseTap)), 64);
+}
+int64_t num_weights(const ConvShape& s) { return s.kernel_h * s.kernel_w * s.out_c; }
+
+/// Rows of an image of which a thread needs some at a time, in f32, with each channel as often as output
+/// channels see it.
+struct SourceRows {
+  DType dtype;
+  const void* data;
+  int64_t width, channels, repeats;
+
+  int64_t row_floats() const { return width * channels * repeats; }
+  /// Whether rows are read from where they lie.
+  bool in_place() const { return dtype == DType::f32 && repeats == 1; }
+
+  /// Makes rows [rows.begin, rows.end) of the image at pixel row `image`; the first of them is returned.
+  const float* take(int64_t image, Range rows, float* scratch) const {
+    const int64_t own = width * channels;
+    if (in_place()) return static_cast<const float*>(data) + (image + rows.begin) * own;
+    for (int64_t y = rows.begin; y < rows.end; ++y) {
+      float* to = scratch + (y - rows.begin) * row_floats();
+      // Spread from the end of the row, where nothing is overwritten before it is read.
+      float* from = to + own * (repeats - 1);
+      load_f32(dtype, data, (image + y) * own, own, from);
+      if (repeats == 1) continue;
+      for (int64_t i = 0; i < own; ++i) std::fill_n(to + i * repeats, repeats, from[i]);
+    }
+    return scratch;
+  }
+};
+
+/// row[i] = the sum of the `repeats` neighbors that channel i is seen by.
+void join_repeats(float* row, int64_t count, int64_t repeats) {
+  for (int64_t i = 0; i < count; ++i) {
+    float sum = 0;
+    for (int64_t j = 0; j < repeats; ++j) sum += row[i * repeats + j];
+    row[i] = sum;
+  }
+}
+
+/// The taps of a stretch in `row` of the output: what they find in the source rows from `first` on, and what
+/// of `w` [taps][channels] is theirs.
+DepthwiseRun run_of(const DepthwisePass& pass, const ConvShape& s, const DepthwisePass::Stretch& stretch,
+                    int64_t row, const float* sources, int64_t first, float* w, DepthwiseTap* taps) {
+  DepthwiseRun run{.taps = taps,
+                   .count = stretch.count,
+                   .in_step = pass.in_step() * s.out_c,
+                   .out_step = pass.out_step() * s.out_c,
+                   .channels = s.out_c};
+  for (int64_t ky = 0; ky < s.kernel_h; ++ky) {
+    const int64_t y = pass.source_row(row, ky);
+    if (y < 0) continue;
+    for (const DepthwisePass::Stretch::Tap& tap : stretch.taps) {
+      taps[run.num_taps++] = {sources + ((y - first) * pass.in_w() + tap.source) * s.out_c,
+                              w + (ky * s.kernel_w + tap.number) * s.out_c};
+    }
+  }
+  return run;
+}
+
+/// The most rows that some tap finds for kRows rows.
+int64_t most_source_rows(const ConvShape& s, const DepthwisePass& pass, bool backward) {
+  const int64_t reach =
+      backward ? (kRows - 1 + s.span_h() - 1) / s.stride + 1 : (kRows - 1) * s.stride + s.span_h();
+  return std::min(pass.in_h(), reach);
+}
+
+SourceRows rows_of_x(const ConvSpec& spec, const void* x) {
+  return {spec.x, x, spec.shape.in_w, spec.shape.in_c, spec.shape.group_out()};
+}
+SourceRows rows_of_dy(const ConvSpec& spec, const void* dy) {
+  return {spec.x, dy, spec.shape.out_w(), spec.shape.out_c, 1};
+}
+int64_t scratch_floats(const SourceRows& source, int64_t rows) {
+  return source.in_place() ? 0 : rows * source.row_floats();
+}
+
+/// Calls finish(row of the output, its sums [out_w][out_c]) for every row; `to`(row, scratch) is where they
+/// are made, scratch being room for two such rows.
+template <typename To, typename Finish>
+void make_rows(const ConvSpec& spec, const DepthwisePass& pass, const SourceRows& source, int64_t source_rows,
+               const void* w, std::byte* workspace, ThreadPool& threads, To to, Finish finish) {
+  const ConvShape& s = spec.shape;
+  auto* weights = reinterpret_cast<float*>(workspace);
+  load_f32(spec.w, w, 0, num_weights(s), weights);
+  const int64_t row_floats = pass.out_w() * s.out_c, blocks = num_blocks(pass.out_h());
+  const int64_t source_floats = scratch_floats(source, source_rows);
+  std::byte* of_threads = workspace + round_up(floats(num_weights(s)), 64);
+  const int64_t thread_bytes = taps_bytes(s) + floats(source_floats + 2 * row_floats);
+  threads.run_tasks(s.batch * blocks, spec.num_threads, [&](int64_t task, int thread) {
+    std::byte* own = of_threads + thread * thread_bytes;
+    auto* taps = reinterpret_cast<DepthwiseTap*>(own);
+    auto* rows = reinterpret_cast<float*>(own + taps_bytes(s));
+    float* scratch = rows + source_floats;
+    const int64_t image = task / blocks, begin = task % blocks * kRows;
+    const Range made{begin, std::min(begin + kRows, pass.out_h())};
+    const Range seen = pass.source_rows(made);
+    const float* sources = source.take(image * pass.in_h(), seen, rows);
+    for (int64_t y = made.begin; y < made.end; ++y) {
+      const int64_t row = image * pass.out_h() + y;
+      float* sums = to(row, scratch);
+      for (const DepthwisePass::Stretch& stretch : pass.stretches()) {
+        const DepthwiseRun run = run_of(pass, s, stretch, y, sources, seen.begin, weights, taps);
+        simd().depthwise(run, sums + stretch.first * s.out_c);
+      }
+      finish(row, sums, scratch + row_floats);
+    }
+  });
+}
+
+}  // namespace
+
+DepthwisePass::DepthwisePass(const ConvShape& shape, bool backward) : s_(shape), backward_(backward) {
+  const int64_t step = out_step();
+  for (int64_t first = 0; first < std::min(step, out_w()); ++first) {
+    for (int64_t x = first; x < out_w(); x += step) {
+      Stretch next{.first = x, .count = 1, .taps = {}};
+      for (int64_t tap = 0; tap < s_.kernel_w; ++tap) {
+        if (const int64_t found = source(x, tap, in_w()); found >= 0) next.taps.push_back({tap, found});
+      }
+      const auto same_tap = [](const Stretch::Tap& a, const Stretch::Tap& b) { return a.number == b.number; };
+      if (x > first && std::ranges::equal(stretches_.back().taps, next.taps, same_tap)) {
+        ++stretches_.back().count;
+      } else {
+        stretches_.push_back(std::move(next));
+      }
+    }
+  }
+}
+
+int64_t DepthwisePass::source(int64_t at, int64_t tap, int64_t length) const {
+  const int64_t reach = tap * s_.dilation - s_.padding;
+  if (backward_ && (at - reach < 0 || (at - reach) % s_.stride != 0)) return -1;
+  const int64_t found = backward_ ? (at - reach) / s_.stride : at * s_.stride + reach;
+  return found < length ? std::max<int64_t>(found, -1) : -1;
+}
+
+Range DepthwisePass::source_rows(Range rows) const {
+  Range found{in_h(), 0};
+  for (int64_t row = rows.begin; row < rows.end; ++row) {
+    for (int64_t tap = 0; tap < s_.kernel_h; ++tap) {
+      const int64_t y = source_row(row, tap);
+      if (y >= 0) found = {std::min(found.begin, y), std::max(found.end, y + 1)};
+    }
+  }
+  return found.end > 0 ? found : Range{0, 0};
+}
+
+DepthwiseConv::DepthwiseConv(const ConvSpec& spec)
+    : spec_(spec), forward_(spec.shape, false), backward_(spec.shape, true) {}
+
+int64_t DepthwiseConv::pass_workspace_bytes(bool backward) const {
+  const DepthwisePass& pass = backward ? backward_ : forward_;
+  const SourceRows source = backward ? rows_of_dy(spec_, nullptr) : rows_of_x(spec_, nullptr);
+  const int64_t source_floats = scratch_floats(source, most_source_rows(spec_.shape, pass, backward));
+  return round_up(floats(num_weights(spec_.shape)), 64) +
+         spec_.num_threads *
+             (taps_bytes(spec_.shape) + floats(source_floats + 2 * pass.out_w() * spec_.shape.out_c));
+}
+
+void DepthwiseConv::forward(const void* x, const void* w, const float* bias, const void* residual, void* y,
+                            std::byte* workspace, ThreadPool& threads) const {
+  const int64_t channels = spec_.shape.out_c, row_floats = forward_.out_w() * channels;
+  const auto to = [&](int64_t row, float* scratch) {
+    return spec_.x == DType::f32 ? static_cast<float*>(y) + row * row_floats : scratch;
+  };
+  const auto finish = [&](int64_t row, float* sums, float* scratch) {
+    const int64_t at = row * row_floats;
+    const float* more = residual == nullptr ? nullptr : as_f32(spec_.x, residual, at, row_floats, scratch);
+    if (bias != nullptr || more != nullptr || spec_.relu) {
+      for (int64_t i = 0; i < row_floats; i += channels)
+        finish_row(sums + i, channels, bias, more == nullptr ? nullptr : more + i, spec_.relu);
+    }
+    store_f32(spec_.x, sums, y, at, row_floats);
+  };
+  make_rows(spec_, forward_, rows_of_x(spec_, x), most_source_rows(spec_.shape, forward_, false), w,
+            workspace, threads, to, finish);
+}
+
+void DepthwiseConv::backward_data(const void* dy, const void* w, void* dx, std::byte* workspace,
+                                  ThreadPool& threads) const {
+  const ConvShape& s = spec_.shape;
+  const int64_t row_floats = s.in_w * s.in_c, repeats = s.group_out();
+  const auto to = [&](int64_t row, float* scratch) {
+    const bool in_place = spec_.x == DType::f32 && repeats == 1;
+    return in_place ? static_cast<float*>(dx) + row * row_floats : scratch;
+  };
+  const auto finish = [&](int64_t row, float* sums, float*) {
+    if (repeats > 1) join_repeats(sums, row_floats, repeats);
+    store_f32(spec_.x, sums, dx, row * row_floats, row_floats);
+  };
+  make_rows(spec_, backward_, rows_of_dy(spec_, dy), most_source_rows(s, backward_, true), w, workspace,
+            threads, to, finish);
+}
+
+namespace {
+
+/// How threads share a gradient of weights: parts of the rows have sums of their own, which are joined in
+/// their order. Their number depends on the shape alone.
+struct WeightParts {
+  int num_parts;
+  int64_t rows_of_x, scratch_floats, thread_bytes;
+
+  WeightParts(const ConvSpec& spec, const DepthwisePass& pass) {
+    constexpr int64_t kLeast = 16 * 1024;
+    const ConvShape& s = spec.shape;
+    const int64_t row_floats = s.out_w() * s.out_c;
+    num_parts = num_sum_parts(s.batch * num_blocks(s.out_h()) * row_floats, kLeast);
+    rows_of_x = cpu::scratch_floats(cpu::rows_of_x(spec, nullptr), most_source_rows(s, pass, false));
+    scratch_floats = rows_of_x + kRows * row_floats;
+    thread_bytes = taps_bytes(s) + floats(scratch_floats);
+  }
+};
+
+}  // namespace
+
+int64_t DepthwiseConv::weights_workspace_bytes() const {
+  const WeightParts parts(spec_, forward_);
+  return round_up(floats(parts.num_parts * num_weights(spec_.shape)), 64) +
+         spec_.num_threads * parts.thread_bytes;
+}
+
+void DepthwiseConv::backward_weights(const void* x, const void* dy, float* dw, std::byte* workspace,
+                                     ThreadPool& threads) const {
+  const ConvShape& s = spec_.shape;
+  const WeightParts parts(spec_, forward_);
+  const SourceRows source = rows_of_x(spec_, x), given = rows_of_dy(spec_, dy);
+  const int64_t blocks = num_blocks(s.out_h()), total = num_weights(s);
+  auto* all_sums = reinterpret_cast<float*>(workspace);
+  std::byte* of_threads = workspace + round_up(floats(parts.num_parts * total), 64);
+  threads.run_tasks(parts.num_parts, spec_.num_threads, [&](int64_t part, int thread) {
+    std::byte* own = of_threads + thread * parts.thread_bytes;
+    auto* taps = reinterpret_cast<DepthwiseTap*>(own);
+    auto* rows = reinterpret_cast<float*>(own + taps_bytes(s));
+    float* sums = all_sums + part * total;
+    std::fill_n(sums, total, 0.0F);
+    const Range mine = split_range(s.batch * blocks, parts.num_parts, static_cast<int>(part));
+    for (int64_t block = mine.begin; block < mine.end; ++block) {
+      const int64_t image = block / blocks, begin = block % blocks * kRows;
+      const Range made{begin, std::min(begin + kRows, s.out_h())};
+      const Range seen = forward_.source_rows(made);
+      const float* sources = source.take(image * s.in_h, seen, rows);
+      const float* dys = given.take(image * s.out_h(), made, rows + parts.rows_of_x);
+      for (int64_t y = made.begin; y < made.end; ++y) {
+        for (const DepthwisePass::Stretch& stretch : forward_.stretches()) {
+          const DepthwiseRun run = run_of(forward_, s, stretch, y, sources, seen.begin, sums, taps);
+          simd().depthwise_weights(run, dys + ((y - made.begin) * s.out_w() + stretch.first) * s.out_c);
+        }
+      }
+    }
+  });
+  std::memcpy(dw, all_sums, static_cast<size_t>(total) * sizeof(float));
+  for (int part = 1; part < parts.num_parts; ++part) add_row(all_sums + part * total, dw, total);
+}
+
+}  // namespace hearth::cpu
