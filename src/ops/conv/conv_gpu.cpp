@@ -1,5 +1,7 @@
+#include <numeric>
+
 #include "backend/gpu/rt_tile.h"
-#include "ops/conv/patches_gpu.h"
+#include "ops/conv/direct_gpu.h"
 #include "ops/matmul/matmul.h"
 #include "ops/norm/moments_gpu.h"
 #include "ops/norm/norm.h"
@@ -10,15 +12,6 @@ namespace {
 
 using ir::KernelArgs;
 using ir::NodeView;
-
-/// Where the sums of a convolution go.
-template <typename T>
-struct Images {
-  Epilogue<T> epilogue;
-  const float* factors;  ///< of the sums of each channel, or null
-  T* y;
-  float* moments;  ///< of y, or null
-};
 
 /// Moments of what the block has just written, a group and kWarp channels for each of its warps.
 template <typename T, typename B>
@@ -74,6 +67,7 @@ template <typename T, typename ImagesOf>
 ir::Kernel forward_of(const NodeView& node, ImagesOf images) {
   const cpu::ConvShape shape =
       conv_shape(node.in_type(ConvIn::x).shape, node.in_type(ConvIn::w).shape, node.attrs);
+  if (shape.groups > 1) return groups_forward<T>(shape, images);
   const Channels channels =
       channels_of(shape.out_c) == Channels::any ? Channels::any : channels_of_images(shape, shape.in_c);
   return with_blocking<T>(num_pixels(shape), shape.out_c, channels,
@@ -114,15 +108,13 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-/// A matmul, and as output 1 the moments of its result.
+/// A kernel that leaves [rows, width] as output 0, and after it the moments of that as output 1.
 template <typename T>
-ir::Kernel measured_matmul(const NodeView& matmul) {
-  ir::Kernel kernel = matmul_gpu(matmul);
-  const int64_t rows = matmul.out_type(0).shape[0], width = matmul.out_type(0).shape[1];
+ir::Kernel measured(ir::Kernel kernel, int64_t rows, int64_t width) {
   return with_columns<T>(width, [&](auto n) {
     const ColumnBlocks blocks(moment_groups(rows), width, n);
-    kernel.run = [multiply = kernel.run, blocks, rows, width](const KernelArgs& args) {
-      multiply(args);
+    kernel.run = [make = kernel.run, blocks, rows, width](const KernelArgs& args) {
+      make(args);
       rt::launch(measure_groups<T, decltype(n)::value>, blocks.for_rows(1), args.stream->handle(),
                  output_of<T>(args, 0), output_of<float>(args, 1), rows, width);
     };
@@ -179,24 +171,15 @@ ir::Kernel normalized_of(const NodeView& node) {
 
 /// The gradient of x. With a stride, pixels of x that are that far apart are reached by the same taps: each
 /// such class is a convolution of its own, with a stride of 1 and no products with what is not there.
-struct InputGradient {
-  int batch, in_h, in_w, in_c;
-  int out_h, out_w, out_c;
-  int kernel_h, kernel_w, stride, padding;
+struct InputGradient : DeviceConv {
+  int tap_step;  ///< from a tap of a class to its next
+  int dy_step;   ///< and how far it goes back in dy
+
+  explicit InputGradient(const cpu::ConvShape& s)
+      : DeviceConv(device_conv(s)),
+        tap_step(static_cast<int>(s.stride / std::gcd(s.stride, s.dilation))),
+        dy_step(static_cast<int>(s.dilation / std::gcd(s.stride, s.dilation))) {}
 };
-InputGradient device_shape(const cpu::ConvShape& s) {
-  return {.batch = static_cast<int>(s.batch),
-          .in_h = static_cast<int>(s.in_h),
-          .in_w = static_cast<int>(s.in_w),
-          .in_c = static_cast<int>(s.in_c),
-          .out_h = static_cast<int>(s.out_h()),
-          .out_w = static_cast<int>(s.out_w()),
-          .out_c = static_cast<int>(s.out_c),
-          .kernel_h = static_cast<int>(s.kernel_h),
-          .kernel_w = static_cast<int>(s.kernel_w),
-          .stride = static_cast<int>(s.stride),
-          .padding = static_cast<int>(s.padding)};
-}
 
 /// Along one axis: the pixels of a class, from `first` on, and the taps that reach them.
 struct ClassAxis {
@@ -204,12 +187,17 @@ struct ClassAxis {
   int tap, num_taps;
   int offset;  ///< of the first pixel's first tap, in dy
 
-  RT_DEVICE ClassAxis(int number, int length, int kernel, int stride, int padding)
+  RT_DEVICE ClassAxis(int number, int length, int kernel, const InputGradient& s)
       : first(number),
-        num_pixels((length - number + stride - 1) / stride),
-        tap((number + padding) % stride),
-        num_taps(tap < kernel ? (kernel - tap + stride - 1) / stride : 0),
-        offset((number + padding) / stride) {}
+        num_pixels((length - number + s.stride - 1) / s.stride),
+        tap(0),
+        num_taps(0),
+        offset(0) {
+    while (tap < s.tap_step && (number + s.padding - tap * s.dilation) % s.stride != 0) ++tap;
+    if (tap >= s.tap_step || tap >= kernel) return;
+    num_taps = (kernel - tap + s.tap_step - 1) / s.tap_step;
+    offset = (number + s.padding - tap * s.dilation) / s.stride;
+  }
 };
 
 /// Weights [kernel_h, kernel_w, in, out]: a line per input channel, a term per tap of the class and output
@@ -226,7 +214,7 @@ struct ClassWeights {
   RT_DEVICE Line line(int64_t i) const { return i * shape.out_c; }
   RT_DEVICE Term term(int64_t p) const {
     const int number = static_cast<int>(p), tap = number / shape.out_c;
-    return {tap_y + tap / taps_across * shape.stride, tap_x + tap % taps_across * shape.stride,
+    return {tap_y + tap / taps_across * shape.tap_step, tap_x + tap % taps_across * shape.tap_step,
             number % shape.out_c};
   }
   RT_DEVICE float at(Line line, const Term& term) const { return rt::to_float(*where(line, term)); }
@@ -246,7 +234,7 @@ struct ClassWeights {
  private:
   RT_DEVICE TapGrid taps() const {
     const auto element_bytes = static_cast<uint32_t>(sizeof(T));
-    const uint32_t tap_bytes = element_bytes * shape.stride * shape.in_c * shape.out_c;
+    const uint32_t tap_bytes = element_bytes * shape.tap_step * shape.in_c * shape.out_c;
     return {.channels = shape.out_c,
             .across = taps_across,
             .step = 1,
@@ -264,8 +252,8 @@ struct RowPlaces {
 template <typename T, typename B>
 __global__ void __launch_bounds__(kBlockThreads) spread(const T* dy, const T* w, T* dx, InputGradient shape) {
   const int number = static_cast<int>(blockIdx.z);
-  const ClassAxis ys(number / shape.stride, shape.in_h, shape.kernel_h, shape.stride, shape.padding);
-  const ClassAxis xs(number % shape.stride, shape.in_w, shape.kernel_w, shape.stride, shape.padding);
+  const ClassAxis ys(number / shape.stride, shape.in_h, shape.kernel_h, shape);
+  const ClassAxis xs(number % shape.stride, shape.in_w, shape.kernel_w, shape);
   if (ys.num_pixels == 0 || xs.num_pixels == 0) return;
   const PixelGrid<> pixels{ys.num_pixels, xs.num_pixels};
   const int taps_across = xs.num_taps > 0 ? xs.num_taps : 1;  // without taps there are no terms to place
@@ -278,7 +266,7 @@ __global__ void __launch_bounds__(kBlockThreads) spread(const T* dy, const T* w,
                          .stride = 1,
                          .first_y = ys.offset,
                          .first_x = xs.offset,
-                         .direction = -1,
+                         .direction = -shape.dy_step,
                          .step = {}};
   const ClassWeights<T> weights{
       .data = w, .shape = shape, .tap_y = ys.tap, .tap_x = xs.tap, .taps_across = taps_across};
@@ -313,6 +301,7 @@ __global__ void __launch_bounds__(kBlockThreads) spread(const T* dy, const T* w,
 template <typename T>
 ir::Kernel input_gradient_of(const NodeView& node) {
   const cpu::ConvShape shape = conv_shape(node.out_type(0).shape, node.in_type(1).shape, node.attrs);
+  if (shape.groups > 1) return groups_grad_input<T>(shape);
   const int64_t largest =
       shape.batch * divided_up(shape.in_h, shape.stride) * divided_up(shape.in_w, shape.stride);
   return with_blocking<T>(
@@ -321,7 +310,7 @@ ir::Kernel input_gradient_of(const NodeView& node) {
         const auto run = [=](const KernelArgs& args) {
           rt::launch(spread<T, B>, product_blocks<B>(largest, shape.in_c, shape.stride * shape.stride),
                      args.stream->handle(), input_of<T>(args, 0), input_of<T>(args, 1), output_of<T>(args, 0),
-                     device_shape(shape));
+                     InputGradient(shape));
         };
         return {.run = run};
       });
@@ -330,6 +319,7 @@ ir::Kernel input_gradient_of(const NodeView& node) {
 template <typename T>
 ir::Kernel weight_gradient_of(const NodeView& node) {
   const cpu::ConvShape shape = conv_shape(node.in_type(0).shape, node.out_type(0).shape, node.attrs);
+  if (shape.groups > 1) return groups_grad_weight<T>(shape);
   const bool even =
       channels_of_images(shape, shape.in_c) != Channels::any && channels_of(shape.out_c) != Channels::any;
   return with_blocking_in_parts<T>(num_taps(shape), shape.out_c, even, [&](auto blocking) -> ir::Kernel {
@@ -356,7 +346,9 @@ ir::Type matrix_of(ir::Type type) {
 std::vector<ir::LoneNode> matmul_of(const NodeView& node, const Shape& x, const Shape& w,
                                     std::string_view transposed) {
   const cpu::ConvShape shape = conv_shape(x, w, node.attrs);
-  if (shape.kernel_h != 1 || shape.kernel_w != 1 || shape.stride != 1 || shape.padding != 0) return {};
+  if (shape.kernel_h != 1 || shape.kernel_w != 1 || shape.stride != 1 || shape.padding != 0 ||
+      shape.groups != 1)
+    return {};
   ir::LoneNode made{.attrs = node.attrs, .in = {}, .out = {matrix_of(node.out_type(0))}};
   for (const ir::Type& type : node.in) made.in.push_back(matrix_of(type));
   if (!transposed.empty()) made.attrs.set(transposed, int64_t{1});
@@ -379,8 +371,13 @@ ir::Kernel conv2d_gpu(const NodeView& node) {
 }
 ir::Kernel conv2d_moments_gpu(const NodeView& node) {
   const auto product = conv2d_matmuls(node);
+  const Shape& y = node.out_type(0).shape;
+  const int64_t width = y.back(), rows = y.num_elements() / width;
   return with_storage_type(node.in_type(0).dtype, [&](auto x) {
-    return product.empty() ? plain_of<decltype(x)>(node) : measured_matmul<decltype(x)>(product[0].view());
+    using T = decltype(x);
+    if (!product.empty()) return measured<T>(matmul_gpu(product[0].view()), rows, width);
+    return node.attrs.integer_or("groups", 1) > 1 ? measured<T>(plain_of<T>(node), rows, width)
+                                                  : plain_of<T>(node);
   });
 }
 ir::Kernel conv2d_norm_gpu(const NodeView& node) {

@@ -153,7 +153,7 @@ struct Patches {
 };
 
 inline int64_t num_pixels(const cpu::ConvShape& s) { return s.batch * s.out_h() * s.out_w(); }
-inline int64_t num_taps(const cpu::ConvShape& s) { return s.kernel_h * s.kernel_w * s.in_c; }
+inline int64_t num_taps(const cpu::ConvShape& s) { return s.kernel_h * s.kernel_w * s.group_in(); }
 
 /// What is known of channels of a convolution: `any` where 32 bits do not hold the bytes of its arrays.
 inline Channels channels_of_images(const cpu::ConvShape& s, int64_t channels) {
@@ -173,7 +173,7 @@ Patches<T, by_window> forward_patches(const cpu::ConvShape& s, const T* x) {
           .stride = static_cast<int>(s.stride),
           .first_y = static_cast<int>(-s.padding),
           .first_x = static_cast<int>(-s.padding),
-          .direction = 1,
+          .direction = static_cast<int>(s.dilation),
           .step = {static_cast<int>(kDepth / (s.out_h() * s.out_w())),
                    static_cast<int>(kDepth / s.out_w() % s.out_h()), static_cast<int>(kDepth % s.out_w())}};
 }
