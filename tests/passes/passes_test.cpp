@@ -92,6 +92,20 @@ return %4
   expect_pass(fuse_conv_pool, network("4", "2"), network("4", "2"));
 }
 
+TEST(FuseConvPool, LeavesDilationAndGroupsApart) {
+  for (const auto& [weight, attrs] :
+       {std::pair{"3, 3, 4, 16", "padding=2, dilation=2"}, {"3, 3, 1, 16", "padding=1, groups=4"}}) {
+    const std::string network = fmt::format(R"(input %0 "images" : f32[2, 8, 8, 4]
+parameter %1 "w" : f32[{}]
+%2 = conv2d(%0, %1) {{stride=1, {}, activation="relu"}} : f32[2, 8, 8, 16]
+%3, %4 = max_pool2d(%2) {{kernel=2, stride=2, padding=0}} : f32[2, 4, 4, 16], u8[2, 4, 4, 16]
+return %3
+)",
+                                            weight, attrs);
+    expect_pass(fuse_conv_pool, network, network);
+  }
+}
+
 const std::string kNormLeaves = R"(input %0 "x" : f32[2, 9, 9, 3]
 parameter %1 "w" : f32[3, 3, 3, 16]
 parameter %2 "weight" : f32[16]

@@ -24,9 +24,12 @@ Shape pooled_shape(const cpu::ConvShape& s) { return {s.batch, s.out_h() / 2, s.
 
 std::string check(const cpu::ConvShape& shape) {
   if (auto error = check_conv(shape); !error.empty()) return error;
-  if (shape.stride != 1 || shape.out_h() % 2 != 0 || shape.out_w() % 2 != 0)
-    return fmt::format("expected stride 1 and an even result, got stride {} and {} x {}", shape.stride,
-                       shape.out_h(), shape.out_w());
+  if (shape.stride != 1 || shape.dilation != 1 || shape.groups != 1 || shape.out_h() % 2 != 0 ||
+      shape.out_w() % 2 != 0)
+    return fmt::format(
+        "expected stride, dilation and groups of 1 and an even result, got stride {}, dilation {}, groups {} "
+        "and {} x {}",
+        shape.stride, shape.dilation, shape.groups, shape.out_h(), shape.out_w());
   return "";
 }
 

@@ -132,7 +132,9 @@ void fuse_conv_pool(ir::Graph& graph) {
     const bool even =
         graph.type(pool.inputs[0]).shape[1] % 2 == 0 && graph.type(pool.inputs[0]).shape[2] % 2 == 0;
     if (!windows_fit || !plain || !input_image || !one_reader || !even) continue;
-    if (conv.attrs.integer("stride") != 1 || conv.attrs.text_or("activation", "none") != "relu") continue;
+    const bool dense = conv.attrs.integer_or("dilation", 1) == 1 && conv.attrs.integer_or("groups", 1) == 1;
+    if (!dense || conv.attrs.integer("stride") != 1) continue;
+    if (conv.attrs.text_or("activation", "none") != "relu") continue;
     pool.op = ops::find_op("conv2d_pool");
     pool.attrs = {{"padding", conv.attrs.integer("padding")}};
     pool.inputs = conv.inputs;
