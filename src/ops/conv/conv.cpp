@@ -7,6 +7,10 @@
 #include "ops/support.h"
 
 namespace hearth::ops {
+namespace {
+/// So that products of two of them, and of one and an axis, fit into 64 bits.
+constexpr int64_t kMostExtent = 1 << 20;
+}  // namespace
 
 cpu::ConvShape conv_shape(const Shape& x, const Shape& w, const Attrs& attrs) {
   return {.batch = x[0],
@@ -17,20 +21,26 @@ cpu::ConvShape conv_shape(const Shape& x, const Shape& w, const Attrs& attrs) {
           .kernel_h = w[0],
           .kernel_w = w[1],
           .stride = attrs.integer_or("stride", 1),
-          .padding = attrs.integer_or("padding", 0)};
+          .padding = attrs.integer_or("padding", 0),
+          .dilation = attrs.integer_or("dilation", 1),
+          .groups = attrs.integer_or("groups", 1)};
 }
 
 std::string check_conv(const cpu::ConvShape& s) {
-  constexpr int64_t kMost = 1 << 20;
-  if (s.stride < 1 || s.stride > kMost || s.padding < 0 || s.padding > kMost || s.kernel_h < 1 ||
-      s.kernel_w < 1)
+  const auto fits = [](int64_t value, int64_t least) { return value >= least && value <= kMostExtent; };
+  if (!fits(s.stride, 1) || !fits(s.padding, 0) || !fits(s.dilation, 1) || !fits(s.groups, 1) ||
+      !fits(s.kernel_h, 1) || !fits(s.kernel_w, 1))
     return fmt::format(
-        "expected stride from 1, padding from 0, both up to {}, and a kernel, got stride {}, padding {}, "
-        "kernel {} x {}",
-        kMost, s.stride, s.padding, s.kernel_h, s.kernel_w);
-  if (s.in_h + 2 * s.padding < s.kernel_h || s.in_w + 2 * s.padding < s.kernel_w)
+        "expected stride, dilation, groups and kernel from 1 and padding from 0, all up to {}, got stride "
+        "{}, "
+        "dilation {}, groups {}, kernel {} x {}, padding {}",
+        kMostExtent, s.stride, s.dilation, s.groups, s.kernel_h, s.kernel_w, s.padding);
+  if (s.in_h + 2 * s.padding < s.span_h() || s.in_w + 2 * s.padding < s.span_w())
     return fmt::format("expected an image no smaller than the kernel {} x {}, got {} x {} with padding {}",
-                       s.kernel_h, s.kernel_w, s.in_h, s.in_w, s.padding);
+                       s.span_h(), s.span_w(), s.in_h, s.in_w, s.padding);
+  if (s.in_c % s.groups != 0 || s.out_c % s.groups != 0)
+    return fmt::format("expected channels that {} groups share evenly, got {} in and {} out", s.groups,
+                       s.in_c, s.out_c);
   return "";
 }
 
@@ -43,7 +53,9 @@ cpu::ConvShape shape_of_forward(const NodeView& node) {
 cpu::ConvShape shape_of_grad_input(const NodeView& node) {
   const Shape& dy = node.in_type(0).shape;
   const Shape& w = node.in_type(1).shape;
-  return conv_shape({dy[0], node.attrs.integer("in_h"), node.attrs.integer("in_w"), w[2]}, w, node.attrs);
+  // Other numbers of groups are refused, but not before there is a shape.
+  const int64_t in_c = w[2] * std::clamp<int64_t>(node.attrs.integer_or("groups", 1), 1, kMostExtent);
+  return conv_shape({dy[0], node.attrs.integer("in_h"), node.attrs.integer("in_w"), in_c}, w, node.attrs);
 }
 cpu::ConvShape shape_of_grad_weight(const NodeView& node) {
   const Shape& x = node.in_type(0).shape;
@@ -77,8 +89,9 @@ Inferred infer(const NodeView& node) {
   if (auto error = check_images(node); !error.empty()) return refuse(error);
   const cpu::ConvShape shape = shape_of_forward(node);
   if (auto error = check_conv(shape); !error.empty()) return refuse(error);
-  if (node.in_type(ConvIn::w).shape[2] != shape.in_c)
-    return refuse_type("the weight", fmt::format("[kh, kw, {}, out]", shape.in_c), node.in_type(ConvIn::w));
+  if (node.in_type(ConvIn::w).shape[2] != shape.group_in())
+    return refuse_type("the weight", fmt::format("[kh, kw, {}, out]", shape.group_in()),
+                       node.in_type(ConvIn::w));
   const Type out{.dtype = node.in_type(ConvIn::x).dtype, .shape = out_shape(shape)};
   if (node.has_input(ConvIn::bias) && node.in_type(ConvIn::bias) != f32_type({shape.out_c}))
     return refuse_type("the bias", fmt::format("f32[{}]", shape.out_c), node.in_type(ConvIn::bias));
@@ -104,7 +117,7 @@ Inferred infer_grad_weight(const NodeView& node) {
   if (auto error = check_conv(shape); !error.empty()) return refuse(error);
   if (node.in_type(1).shape != out_shape(shape))
     return refuse_type("dy", hearth::to_string(out_shape(shape)), node.in_type(1));
-  return {.out = {f32_type({shape.kernel_h, shape.kernel_w, shape.in_c, shape.out_c})}, .error = ""};
+  return {.out = {f32_type({shape.kernel_h, shape.kernel_w, shape.group_in(), shape.out_c})}, .error = ""};
 }
 
 Kernel forward_kernel(const NodeView& node) {
@@ -167,6 +180,14 @@ ValueId emit_bias_gradient(const VjpContext& context, ValueId dy) {
   return emit(context, "sum_leading", {emit(context, "reshape", {dy}, {{"shape", rows}})});
 }
 
+/// What the gradients of a convolution have in common with it.
+Attrs geometry_of(const Attrs& attrs) {
+  Attrs made = {{"stride", attrs.integer_or("stride", 1)}, {"padding", attrs.integer_or("padding", 0)}};
+  for (const char* name : {"dilation", "groups"})
+    if (attrs.integer_or(name, 1) != 1) made.set(name, attrs.integer(name));
+  return made;
+}
+
 std::vector<ValueId> vjp(const VjpContext& context) {
   const ir::Node node = context.node;
   std::vector<ValueId> grads(node.inputs.size(), kNone);
@@ -180,8 +201,7 @@ std::vector<ValueId> vjp(const VjpContext& context) {
     grads[ConvIn::bias] = emit_bias_gradient(context, dy);
   const Shape x = context.graph.type(node.inputs[ConvIn::x]).shape;
   const Shape w = context.graph.type(node.inputs[ConvIn::w]).shape;
-  const Attrs common = {{"stride", node.attrs.integer_or("stride", 1)},
-                        {"padding", node.attrs.integer_or("padding", 0)}};
+  const Attrs common = geometry_of(node.attrs);
   Attrs attrs = common;
   attrs.set("kernel_h", w[0]);
   attrs.set("kernel_w", w[1]);
@@ -194,33 +214,62 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   return grads;
 }
 
-/// On GPUs each is a product of matrices, one of which is made while it is read.
+/// As a layer it is the transposed convolution, whose gradient is the convolution.
+std::vector<ValueId> grad_input_vjp(const VjpContext& context) {
+  const ir::Node node = context.node;
+  const ValueId given = context.grad_out[0], dy = node.inputs[0], w = node.inputs[1];
+  if (given == kNone) return {kNone, kNone};
+  Attrs attrs = geometry_of(node.attrs);
+  const bool is_input = context.graph.value(dy).role == ir::Role::input;
+  const ValueId grad_dy = is_input ? kNone : emit(context, "conv2d", {given, w}, attrs);
+  const Shape kernel = context.graph.type(w).shape;
+  attrs.set("kernel_h", kernel[0]);
+  attrs.set("kernel_w", kernel[1]);
+  return {grad_dy, emit(context, "conv2d_grad_weight", {given, dy}, attrs)};
+}
+
+/// On GPUs each is a product of matrices, one of which is made while it is read. In groups it is sums without
+/// the matrix unit, and the whole of an output's terms are those of its group.
 struct Extents {
   double pixels, taps, in, out;
+  bool grouped;
   explicit Extents(const cpu::ConvShape& s)
       : pixels(static_cast<double>(s.batch * s.out_h() * s.out_w())),
         taps(static_cast<double>(s.kernel_h * s.kernel_w)),
-        in(static_cast<double>(s.in_c)),
-        out(static_cast<double>(s.out_c)) {}
+        in(static_cast<double>(s.group_in())),
+        out(static_cast<double>(s.out_c)),
+        grouped(s.groups > 1) {}
+  double flops() const { return 2 * pixels * taps * in * out; }
 };
 /// With one tap it is the matmul that lies so.
 ir::GpuShare share_of(const Extents& e, bool transpose_a, bool transpose_b) {
   return e.taps == 1 ? matmul_share(transpose_a, transpose_b) : ir::GpuShare{.nvidia = 0.12};
 }
+/// A multiplication, two conversions and the loads of both factors, a quarter of what vectors can do.
+Cost grouped_cost(const NodeView& node, const Extents& e) {
+  const bool half = node.in_type(0).dtype != DType::f32;
+  return {.flops = e.flops(),
+          .bytes = bytes_moved(node),
+          .share =
+              half ? ir::GpuShare{.amd = 0.067, .nvidia = 0.016} : ir::GpuShare{.amd = 0.25, .nvidia = 0.25}};
+}
 Cost cost(const NodeView& node) {
   const Extents e(shape_of_forward(node));
+  if (e.grouped) return grouped_cost(node, e);
   return product_cost(e.pixels, e.out, e.taps * e.in, bytes_moved(node), share_of(e, false, false));
 }
 Cost grad_input_cost(const NodeView& node) {
   const cpu::ConvShape shape = shape_of_grad_input(node);
   const Extents e(shape);
+  if (e.grouped) return grouped_cost(node, e);
   Cost made = product_cost(static_cast<double>(shape.batch * shape.in_h * shape.in_w), e.in, e.taps * e.out,
                            bytes_moved(node), share_of(e, false, true));
-  made.flops = 2 * e.pixels * e.taps * e.in * e.out;  // Taps between the strides are left out.
+  made.flops = e.flops();  // Taps between the strides are left out.
   return made;
 }
 Cost grad_weight_cost(const NodeView& node) {
   const Extents e(shape_of_grad_weight(node));
+  if (e.grouped) return grouped_cost(node, e);
   return product_cost(e.taps * e.in, e.out, e.pixels, bytes_moved(node), share_of(e, true, false));
 }
 
@@ -228,8 +277,14 @@ struct Case {
   Shape x;
   int64_t kernel, out, stride, padding;
   DType dtype = DType::f32;
-  Shape w() const { return {kernel, kernel, x[3], out}; }
-  Attrs attrs() const { return {{"stride", stride}, {"padding", padding}}; }
+  int64_t dilation = 1, groups = 1;
+  Shape w() const { return {kernel, kernel, x[3] / groups, out}; }
+  Attrs attrs() const {
+    Attrs made = {{"stride", stride}, {"padding", padding}};
+    if (dilation > 1) made.set("dilation", dilation);
+    if (groups > 1) made.set("groups", groups);
+    return made;
+  }
   Shape y() const { return out_shape(conv_shape(x, w(), attrs())); }
   /// Rounding errors of a sum of `terms` products of normal values grow with the root of their number.
   double tolerance(int64_t terms) const {
@@ -253,6 +308,80 @@ std::vector<Case> cases() {
           {.x = {2, 9, 7, 5}, .kernel = 3, .out = 70, .stride = 1, .padding = 1, .dtype = DType::bf16},
           {.x = {2, 9, 7, 37}, .kernel = 3, .out = 5, .stride = 2, .padding = 1, .dtype = DType::bf16}};
 }
+std::vector<Case> dilated_cases() {
+  return {{.x = {2, 9, 8, 5}, .kernel = 3, .out = 7, .stride = 1, .padding = 2, .dilation = 2},
+          {.x = {2, 14, 15, 16}, .kernel = 3, .out = 20, .stride = 1, .padding = 2, .dilation = 2},
+          {.x = {1, 11, 13, 24},
+           .kernel = 3,
+           .out = 16,
+           .stride = 1,
+           .padding = 3,
+           .dtype = DType::bf16,
+           .dilation = 3},
+          {.x = {2, 13, 14, 20}, .kernel = 3, .out = 18, .stride = 1, .padding = 6, .dilation = 6},
+          {.x = {1, 11, 12, 4}, .kernel = 3, .out = 6, .stride = 2, .padding = 2, .dilation = 2},
+          {.x = {1, 13, 10, 3}, .kernel = 2, .out = 5, .stride = 2, .padding = 1, .dilation = 3},
+          {.x = {1, 12, 9, 6}, .kernel = 3, .out = 4, .stride = 4, .padding = 3, .dilation = 6},
+          {.x = {1, 9, 9, 16},
+           .kernel = 3,
+           .out = 24,
+           .stride = 1,
+           .padding = 2,
+           .dtype = DType::bf16,
+           .dilation = 2},
+          {.x = {1, 9, 7, 32},
+           .kernel = 3,
+           .out = 32,
+           .stride = 2,
+           .padding = 6,
+           .dtype = DType::bf16,
+           .dilation = 6},
+          {.x = {2, 8, 8, 6},
+           .kernel = 3,
+           .out = 5,
+           .stride = 1,
+           .padding = 3,
+           .dtype = DType::f16,
+           .dilation = 3}};
+}
+std::vector<Case> grouped_cases() {
+  return {{.x = {2, 9, 13, 19}, .kernel = 3, .out = 19, .stride = 1, .padding = 1, .groups = 19},
+          {.x = {1, 11, 10, 40}, .kernel = 5, .out = 40, .stride = 2, .padding = 2, .groups = 40},
+          {.x = {1, 7, 9, 6}, .kernel = 3, .out = 12, .stride = 1, .padding = 1, .groups = 6},
+          {.x = {1, 9, 15, 8}, .kernel = 3, .out = 8, .stride = 2, .padding = 6, .dilation = 6, .groups = 8},
+          {.x = {1, 9, 8, 8}, .kernel = 2, .out = 8, .stride = 3, .padding = 0, .dilation = 2, .groups = 8},
+          {.x = {2, 7, 9, 72},
+           .kernel = 3,
+           .out = 72,
+           .stride = 1,
+           .padding = 1,
+           .dtype = DType::bf16,
+           .groups = 72},
+          {.x = {1, 10, 9, 20},
+           .kernel = 3,
+           .out = 40,
+           .stride = 2,
+           .padding = 1,
+           .dtype = DType::bf16,
+           .groups = 20},
+          {.x = {1, 9, 8, 24},
+           .kernel = 5,
+           .out = 24,
+           .stride = 1,
+           .padding = 2,
+           .dtype = DType::f16,
+           .groups = 24},
+          {.x = {2, 7, 6, 12}, .kernel = 3, .out = 20, .stride = 1, .padding = 1, .groups = 4},
+          {.x = {2, 5, 6, 16}, .kernel = 1, .out = 8, .stride = 1, .padding = 0, .groups = 4},
+          {.x = {1, 9, 8, 12}, .kernel = 3, .out = 80, .stride = 2, .padding = 2, .dilation = 2, .groups = 2},
+          {.x = {1, 8, 7, 16},
+           .kernel = 3,
+           .out = 24,
+           .stride = 2,
+           .padding = 1,
+           .dtype = DType::bf16,
+           .groups = 4}};
+}
 /// Enough pixels, or weights, for the largest blocks of a GPU. Padding keeps them from becoming matmuls.
 std::vector<Case> many_pixels(int64_t in, int64_t out) {
   return {{.x = {1, 111, 111, 24}, .kernel = 1, .out = 24, .stride = 1, .padding = 1, .dtype = DType::bf16},
@@ -268,13 +397,14 @@ std::vector<Case> joined(std::vector<Case> all, const std::vector<Case>& more) {
   all.insert(all.end(), more.begin(), more.end());
   return all;
 }
+std::vector<Case> all_cases() { return joined(joined(cases(), dilated_cases()), grouped_cases()); }
 
 std::vector<Sample> samples() {
   std::vector<Sample> made;
-  for (const Case& c : cases()) {
+  for (const Case& c : all_cases()) {
     const Sample plain{.in = {normal(c.x, c.dtype), normal(c.w(), c.dtype)},
                        .attrs = c.attrs(),
-                       .tolerance = c.tolerance(c.kernel * c.kernel * c.x[3])};
+                       .tolerance = c.tolerance(num_rows(c.w()))};
     Sample full = plain;
     full.in.push_back(made.size() % 4 == 0 ? absent() : normal(Shape{c.out}));
     full.in.push_back(normal(c.y(), c.dtype));
@@ -293,10 +423,10 @@ std::vector<Sample> samples() {
 }
 std::vector<Sample> grad_input_samples() {
   std::vector<Sample> made;
-  for (const Case& c : joined(cases(), many_pixels(96, 32))) {
+  for (const Case& c : joined(all_cases(), many_pixels(96, 32))) {
     made.push_back({.in = {normal(c.y(), c.dtype), normal(c.w(), c.dtype)},
                     .attrs = c.attrs(),
-                    .tolerance = c.tolerance(c.kernel * c.kernel * c.out)});
+                    .tolerance = c.tolerance(c.kernel * c.kernel * c.out / c.groups)});
     made.back().attrs.set("in_h", c.x[1]);
     made.back().attrs.set("in_w", c.x[2]);
   }
@@ -304,7 +434,7 @@ std::vector<Sample> grad_input_samples() {
 }
 std::vector<Sample> grad_weight_samples() {
   std::vector<Sample> made;
-  for (const Case& c : joined(cases(), many_weights())) {
+  for (const Case& c : joined(all_cases(), many_weights())) {
     made.push_back({.in = {normal(c.x, c.dtype), normal(c.y(), c.dtype)},
                     .attrs = c.attrs(),
                     .tolerance = c.tolerance(num_rows(c.y()))});
@@ -319,7 +449,8 @@ std::vector<Sample> grad_weight_samples() {
 const OpDef conv2d{
     .name = "conv2d",
     .doc =
-        "conv2d(x [N, H, W, C], w [kh, kw, C, O], bias? [O], residual?): activation(conv + bias + residual)",
+        "conv2d(x [N, H, W, C], w [kh, kw, C / groups, O], bias? [O], residual?): activation(conv + bias + "
+        "residual), by stride, padding, dilation and groups",
     .inputs = {"x", "w", "bias?", "residual?"},
     .infer = infer,
     .vjp = vjp,
@@ -331,10 +462,12 @@ const OpDef conv2d{
     .samples = samples};
 
 const OpDef conv2d_grad_input{.name = "conv2d_grad_input",
-                              .doc = "conv2d_grad_input(dy, w): dx [N, in_h, in_w, C]",
+                              .doc =
+                                  "conv2d_grad_input(dy, w): dx [N, in_h, in_w, C]; as a layer, the "
+                                  "transposed convolution of dy",
                               .inputs = {"dy", "w"},
                               .infer = infer_grad_input,
-                              .no_vjp_because = kNoSecondDerivatives,
+                              .vjp = grad_input_vjp,
                               .cpu = grad_input_kernel,
                               .gpu = true,
                               .reference = grad_input_reference,
@@ -343,7 +476,7 @@ const OpDef conv2d_grad_input{.name = "conv2d_grad_input",
                               .samples = grad_input_samples};
 
 const OpDef conv2d_grad_weight{.name = "conv2d_grad_weight",
-                               .doc = "conv2d_grad_weight(x, dy): dw f32 [kernel_h, kernel_w, C, O]",
+                               .doc = "conv2d_grad_weight(x, dy): dw f32 [kernel_h, kernel_w, C / groups, O]",
                                .inputs = {"x", "dy"},
                                .infer = infer_grad_weight,
                                .no_vjp_because = kNoSecondDerivatives,

@@ -185,6 +185,14 @@ std::vector<Sample> moments_samples() {
       base({1, 111, 111, 8}, 1, 17, DType::bf16, 2e-2), base({2, 9, 11, 16}, 1, 72, DType::bf16, 2e-2),
       base({1, 8, 8, 16}, 1, 37, DType::f32, 1e-4),     base({1, 111, 111, 8}, 3, 24, DType::bf16, 2e-2)};
   made[0].in.push_back(normal({7}));
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    made.push_back(base({2, 9, 9, 12}, 3, 24, dtype, dtype == DType::f32 ? 1e-4 : 2e-2));
+    made.back().in[1] = normal({3, 3, 1, 24}, dtype);
+    made.back().attrs.set("groups", int64_t{12});
+  }
+  made.push_back(base({1, 11, 9, 6}, 3, 8, DType::f32, 1e-4));
+  made.back().attrs.set("dilation", int64_t{2});
+  made.back().attrs.set("padding", int64_t{2});
   return made;
 }
 
