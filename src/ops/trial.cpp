@@ -233,15 +233,44 @@ std::optional<Trial> try_attention(const NodeView& node) {
   return trial;
 }
 
+/// Channels of a convolution that stand alone: those of some groups, or, of a single one, all inputs and some
+/// outputs or the other way round.
+struct ConvChannels {
+  int64_t groups;
+  Indices in, out, weight_in;
+
+  ConvChannels(const Attrs& attrs, int64_t in_c, int64_t out_c, bool some_in, bool some_out)
+      : groups(attrs.integer_or("groups", 1)) {
+    if (groups == 1) {
+      in = weight_in = some_in ? spread(in_c, some_out ? 4 : kFew) : all(in_c);
+      out = some_out ? spread(out_c, kFew) : all(out_c);
+      return;
+    }
+    const int64_t of_in = in_c / groups, of_out = out_c / groups;
+    const Indices chosen = spread(groups, std::max<int64_t>(1, kFew / of_out));
+    for (const int64_t group : chosen) {
+      for (int64_t i = 0; i < of_in; ++i) in.push_back(group * of_in + i);
+      for (int64_t i = 0; i < of_out; ++i) out.push_back(group * of_out + i);
+    }
+    weight_in = all(of_in);
+    groups = std::ssize(chosen);
+  }
+  void set_groups(Attrs& attrs) const {
+    if (attrs.contains("groups")) attrs.set("groups", groups);
+  }
+};
+
 /// Some channels of one image, whose borders and middle are all there.
 std::optional<Trial> try_conv(const NodeView& node) {
   Trial trial = trial_like(node);
   const Shape& w = trial.in[ConvIn::w].shape;
-  const Indices channels = spread(w[3], kFew);
-  const auto of_image = [&](const Shape& shape, const Indices& chosen) {
-    return part_of(shape, {{shape[0] - 1}, all(shape[1]), all(shape[2]), chosen});
+  const ConvChannels chosen(node.attrs, trial.in[ConvIn::x].shape[3], w[3], false, true);
+  chosen.set_groups(trial.excerpt_attrs);
+  const Indices& channels = chosen.out;
+  const auto of_image = [&](const Shape& shape, const Indices& own) {
+    return part_of(shape, {{shape[0] - 1}, all(shape[1]), all(shape[2]), own});
   };
-  trial.excerpt_in = {of_image(trial.in[ConvIn::x].shape, all(w[2])),
+  trial.excerpt_in = {of_image(trial.in[ConvIn::x].shape, chosen.in),
                       part_of(w, {all(w[0]), all(w[1]), all(w[2]), channels})};
   trial.excerpt_in.resize(node.in.size());
   if (node.has_input(ConvIn::bias))
@@ -255,21 +284,24 @@ std::optional<Trial> try_conv(const NodeView& node) {
 std::optional<Trial> try_conv_grad_input(const NodeView& node) {
   Trial trial = trial_like(node);
   const Shape &dy = trial.in[0].shape, &w = trial.in[1].shape, &dx = trial.out[0].shape;
-  const Indices channels = spread(w[2], kFew);
-  trial.excerpt_in = {part_of(dy, {{dy[0] - 1}, all(dy[1]), all(dy[2]), all(dy[3])}),
-                      part_of(w, {all(w[0]), all(w[1]), channels, all(w[3])})};
-  trial.excerpt_out = {part_of(dx, {{dx[0] - 1}, all(dx[1]), all(dx[2]), channels})};
-  trial.tolerance = gpu::sum_tolerance(w[0] * w[1] * w[3], kDrawnProduct, trial.out[0].dtype);
+  const ConvChannels chosen(node.attrs, dx[3], dy[3], true, false);
+  chosen.set_groups(trial.excerpt_attrs);
+  trial.excerpt_in = {part_of(dy, {{dy[0] - 1}, all(dy[1]), all(dy[2]), chosen.out}),
+                      part_of(w, {all(w[0]), all(w[1]), chosen.weight_in, chosen.out})};
+  trial.excerpt_out = {part_of(dx, {{dx[0] - 1}, all(dx[1]), all(dx[2]), chosen.in})};
+  trial.tolerance = gpu::sum_tolerance(w[0] * w[1] * std::ssize(chosen.out) / chosen.groups, kDrawnProduct,
+                                       trial.out[0].dtype);
   return trial;
 }
 
 std::optional<Trial> try_conv_grad_weight(const NodeView& node) {
   Trial trial = trial_like(node);
   const Shape &x = trial.in[0].shape, &dy = trial.in[1].shape, &dw = trial.out[0].shape;
-  const Indices in = spread(x[3], 4), out = spread(dy[3], kFew);
-  trial.excerpt_in = {part_of(x, {all(x[0]), all(x[1]), all(x[2]), in}),
-                      part_of(dy, {all(dy[0]), all(dy[1]), all(dy[2]), out})};
-  trial.excerpt_out = {part_of(dw, {all(dw[0]), all(dw[1]), in, out})};
+  const ConvChannels chosen(node.attrs, x[3], dy[3], true, true);
+  chosen.set_groups(trial.excerpt_attrs);
+  trial.excerpt_in = {part_of(x, {all(x[0]), all(x[1]), all(x[2]), chosen.in}),
+                      part_of(dy, {all(dy[0]), all(dy[1]), all(dy[2]), chosen.out})};
+  trial.excerpt_out = {part_of(dw, {all(dw[0]), all(dw[1]), chosen.weight_in, chosen.out})};
   trial.tolerance = gpu::sum_tolerance(dy[0] * dy[1] * dy[2], kDrawnProduct, trial.out[0].dtype);
   return trial;
 }
