@@ -173,24 +173,58 @@ ValueId Builder::input(std::string_view name, ir::Type type) {
   return graph_.add_value(std::string(name), type, ir::Role::input);
 }
 
-ValueId Builder::conv(std::string_view name, ValueId in, const Conv& options) {
-  const int64_t in_channels = graph_.type(in).shape.back();
-  const int64_t taps = options.kernel * options.kernel;
-  const double bound = 1.0 / std::sqrt(static_cast<double>(in_channels * taps));
-  const Init uniform{.kind = Init::Kind::uniform, .scale = bound};
-  const Init kaiming{.kind = Init::Kind::normal,
-                     .scale = std::sqrt(2.0 / static_cast<double>(options.out_channels * taps))};
-  const Shape shape{options.kernel, options.kernel, in_channels, options.out_channels};
+ValueId Builder::conv_weight(std::string_view name, const Shape& shape, Init init) {
   const FileLayout layout{.memory_view = shape,
                           .file_axes = {3, 2, 0, 1},
-                          .file_shape = {options.out_channels, in_channels, options.kernel, options.kernel}};
-  const ValueId weight =
-      tensor(full(name, "weight"), shape, options.kaiming_fan_out ? kaiming : uniform, layout, true);
-  const ValueId out =
-      apply("conv2d", {in, weight}, {{"stride", options.stride}, {"padding", options.padding}}, name);
+                          .file_shape = {shape[3], shape[2], shape[0], shape[1]}};
+  return tensor(full(name, "weight"), shape, init, layout, true);
+}
+
+ValueId Builder::conv(std::string_view name, ValueId in, const Conv& options) {
+  const int64_t in_channels = graph_.type(in).shape.back();
+  if (options.groups < 1 || in_channels % options.groups != 0) {
+    user_error("expected groups that share the {} channels before '{}' evenly, got {}", in_channels,
+               full(name), options.groups);
+  }
+  const int64_t taps = options.kernel * options.kernel, group_in = in_channels / options.groups;
+  const Init uniform{.kind = Init::Kind::uniform,
+                     .scale = 1.0 / std::sqrt(static_cast<double>(group_in * taps))};
+  const Init kaiming{.kind = Init::Kind::normal,
+                     .scale = std::sqrt(2.0 / static_cast<double>(options.out_channels * taps))};
+  const Init normal{.kind = Init::Kind::normal, .scale = options.normal};
+  const ValueId weight = conv_weight(name, {options.kernel, options.kernel, group_in, options.out_channels},
+                                     options.normal > 0        ? normal
+                                     : options.kaiming_fan_out ? kaiming
+                                                               : uniform);
+  ir::Attrs attrs = {{"stride", options.stride}, {"padding", options.padding}};
+  if (options.dilation != 1) attrs.set("dilation", options.dilation);
+  if (options.groups != 1) attrs.set("groups", options.groups);
+  const ValueId out = apply("conv2d", {in, weight}, attrs, name);
   if (!options.bias) return out;
-  const ValueId bias = plain_tensor(full(name, "bias"), {options.out_channels}, uniform);
+  const ValueId bias =
+      plain_tensor(full(name, "bias"), {options.out_channels}, options.normal > 0 ? Init{} : uniform);
   return apply("bias_add", {out, bias}, {}, name);
+}
+
+ValueId Builder::conv_transpose(std::string_view name, ValueId in, const ConvTranspose& options) {
+  const Shape shape = graph_.type(in).shape;
+  const int64_t taps = options.kernel * options.kernel;
+  const Init uniform{.kind = Init::Kind::uniform,
+                     .scale = 1.0 / std::sqrt(static_cast<double>(options.out_channels * taps))};
+  const ValueId weight =
+      conv_weight(name, {options.kernel, options.kernel, options.out_channels, shape.back()}, uniform);
+  const auto extent = [&](int64_t given, int64_t length) {
+    return given > 0 ? given : (length - 1) * options.stride - 2 * options.padding + options.kernel;
+  };
+  const ValueId out = apply("conv2d_grad_input", {in, weight},
+                            {{"stride", options.stride},
+                             {"padding", options.padding},
+                             {"in_h", extent(options.out_h, shape[1])},
+                             {"in_w", extent(options.out_w, shape[2])}},
+                            name);
+  if (!options.bias) return out;
+  return apply("bias_add", {out, plain_tensor(full(name, "bias"), {options.out_channels}, uniform)}, {},
+               name);
 }
 
 ValueId Builder::batch_norm(std::string_view name, ValueId in) {

@@ -103,10 +103,27 @@ class Builder {
     bool bias = false;
     /// Kaiming normal over fan-out (ResNet) instead of torch's default uniform.
     bool kaiming_fan_out = false;
+    int64_t dilation = 1;
+    /// They share the channels evenly; as many as channels of the input: depthwise.
+    int64_t groups = 1;
+    /// Standard deviation of a normal start, of the bias at 0; 0: the starts above.
+    double normal = 0;
+  };
+  struct ConvTranspose {
+    int64_t out_channels = 0;
+    int64_t kernel = 2;
+    int64_t stride = 2;
+    int64_t padding = 0;
+    /// Of the output; 0: (in - 1) stride - 2 padding + kernel, which up to stride - 1 more may follow.
+    int64_t out_h = 0;
+    int64_t out_w = 0;
+    bool bias = true;
   };
 
   ir::ValueId input(std::string_view name, ir::Type type);
   ir::ValueId conv(std::string_view name, ir::ValueId in, const Conv& options);
+  /// Transposed convolution: the gradient of the input of a convolution as a layer (torch's ConvTranspose2d).
+  ir::ValueId conv_transpose(std::string_view name, ir::ValueId in, const ConvTranspose& options);
   ir::ValueId batch_norm(std::string_view name, ir::ValueId in);
   struct Linear {
     bool bias = true;
@@ -168,6 +185,8 @@ class Builder {
   ir::ValueId quantized_linear(std::string_view name, ir::ValueId in, const FileLayout& layout);
   /// `out` = the layer of `in`, with its adapter if it is a target.
   ir::ValueId adapt(std::string_view name, ir::ValueId in, ir::ValueId out, FileLayout layout);
+  /// A convolution's weight in memory, which files hold as [last axis, third axis, kernel, kernel].
+  ir::ValueId conv_weight(std::string_view name, const Shape& shape, Init init);
   ir::ValueId plain_tensor(const std::string& name, const Shape& shape, Init init, bool trainable = true);
   std::string full(std::string_view name, std::string_view part = "") const;
   ir::ValueId apply(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attrs attrs,
