@@ -20,16 +20,17 @@ void bench_conv(const cpu::ConvShape& s, cpu::ConvAlgorithm algorithm, ThreadPoo
   const cpu::ConvSpec spec{.shape = s, .num_threads = threads.size(), .algorithm = algorithm};
   Buffer<float> x(static_cast<size_t>(s.batch * s.in_h * s.in_w * s.in_c), 1.0F);
   Buffer<float> y(static_cast<size_t>(s.batch * s.out_h() * s.out_w() * s.out_c), 1.0F);
-  Buffer<float> w(static_cast<size_t>(s.kernel_h * s.kernel_w * s.in_c * s.out_c), 1.0F);
+  Buffer<float> w(static_cast<size_t>(s.kernel_h * s.kernel_w * s.group_in() * s.out_c), 1.0F);
   const cpu::ConvForward forward(spec);
   const cpu::ConvBackwardData data(spec);
   const cpu::ConvBackwardWeights weights(spec);
   Buffer<std::byte> space(static_cast<size_t>(
       std::max({forward.workspace_bytes(), data.workspace_bytes(), weights.workspace_bytes()})));
   const double flops =
-      2.0 * static_cast<double>(y.size()) * static_cast<double>(s.kernel_h * s.kernel_w * s.in_c);
-  const auto name = fmt::format("{}->{} {}x{} k{} s{} {}", s.in_c, s.out_c, s.in_h, s.in_w, s.kernel_h,
-                                s.stride, algorithm == cpu::ConvAlgorithm::winograd ? "winograd" : "direct");
+      2.0 * static_cast<double>(y.size()) * static_cast<double>(s.kernel_h * s.kernel_w * s.group_in());
+  const auto name =
+      fmt::format("{}->{} {}x{} k{} s{} d{} g{} {}", s.in_c, s.out_c, s.in_h, s.in_w, s.kernel_h, s.stride,
+                  s.dilation, s.groups, algorithm == cpu::ConvAlgorithm::winograd ? "winograd" : "direct");
   report(name + " forward", flops, best_seconds(threads.size(), [&] {
            forward.run(x.data(), w.data(), nullptr, nullptr, y.data(), space.data(), threads);
          }));
@@ -107,6 +108,37 @@ int main(int argc, char** argv) {
     for (const auto& [size, channels] : {std::pair{32, 64}, {16, 128}, {8, 256}, {4, 512}}) {
       bench_conv({.batch = 64, .in_h = size, .in_w = size, .in_c = channels, .out_c = channels},
                  cpu::ConvAlgorithm::winograd, threads);
+    }
+  }
+  if (settings.wants("dilated")) {
+    for (const int64_t dilation : {2, 4}) {
+      const cpu::ConvShape s{.batch = 2,
+                             .in_h = 32,
+                             .in_w = 32,
+                             .in_c = 512,
+                             .out_c = 512,
+                             .padding = dilation,
+                             .dilation = dilation};
+      bench_conv(s, cpu::choose_algorithm(s), threads);
+    }
+  }
+  if (settings.wants("depthwise")) {
+    for (const auto& [size, channels] : {std::pair{80, 96}, {40, 192}}) {
+      for (const int64_t kernel : {3, 5}) {
+        for (const int64_t stride : {1, 2}) {
+          bench_conv({.batch = 4,
+                      .in_h = size,
+                      .in_w = size,
+                      .in_c = channels,
+                      .out_c = channels,
+                      .kernel_h = kernel,
+                      .kernel_w = kernel,
+                      .stride = stride,
+                      .padding = kernel / 2,
+                      .groups = channels},
+                     cpu::ConvAlgorithm::direct, threads);
+        }
+      }
     }
   }
   if (settings.wants("direct")) {
