@@ -303,6 +303,10 @@ ValueId Builder::memory(std::string_view name, const Shape& shape) {
 ValueId Builder::relu(ValueId in) { return apply("relu", {in}, {}, "relu"); }
 ValueId Builder::add(ValueId a, ValueId b) { return apply("add", {a, b}, {}, "add"); }
 
+ValueId Builder::concat(std::vector<ValueId> values) {
+  return apply("concat_last", std::move(values), {}, "concat");
+}
+
 ValueId Builder::dropout(std::string_view name, ValueId in, double rate) {
   if (mode_ == Mode::eval || rate == 0) return in;
   const auto existing = graph_.find("counter");

@@ -144,6 +144,8 @@ class Builder {
   ir::ValueId memory(std::string_view name, const Shape& shape);
   ir::ValueId relu(ir::ValueId in);
   ir::ValueId add(ir::ValueId a, ir::ValueId b);
+  /// Along the last axis.
+  ir::ValueId concat(std::vector<ir::ValueId> values);
   ir::ValueId dropout(std::string_view name, ir::ValueId in, double rate);
   ir::ValueId max_pool(ir::ValueId in, int64_t kernel, int64_t stride, int64_t padding = 0);
   ir::ValueId global_avg_pool(ir::ValueId in);

@@ -35,6 +35,7 @@ std::vector<const ir::OpDef*> make_list() {
                               &transpose,
                               &slice_last,
                               &pad_last,
+                              &concat_last,
                               &sum_leading,
                               &sum_all,
                               &sum_squares,

@@ -8,5 +8,6 @@ extern const ir::OpDef reshape;
 extern const ir::OpDef transpose;
 extern const ir::OpDef slice_last;
 extern const ir::OpDef pad_last;
+extern const ir::OpDef concat_last;
 
 }  // namespace hearth::ops
