@@ -189,6 +189,18 @@ const std::array kRows = {
                   [](const VjpContext& c) -> Ids {
                     return {emit(c, "gelu_tanh_grad", {dy(c), in(c, 0)})};
                   }),
+    row<Softplus>("softplus", "log(1 + e^a)", kOne,
+                  [](const VjpContext& c) -> Ids {
+                    return {emit(c, "softplus_grad", {dy(c), in(c, 0)})};
+                  }),
+    row<HardSigmoid>("hardsigmoid", "a / 6 + 1 / 2, within [0, 1]", kOne,
+                     [](const VjpContext& c) -> Ids {
+                       return {emit(c, "hardsigmoid_grad", {dy(c), in(c, 0)})};
+                     }),
+    row<HardSwish>("hardswish", "a * hardsigmoid(a)", kOne,
+                   [](const VjpContext& c) -> Ids {
+                     return {emit(c, "hardswish_grad", {dy(c), in(c, 0)})};
+                   }),
     row<Scale>("scale", "a * factor", kOne,
                [](const VjpContext& c) -> Ids { return {emit(c, "scale", {dy(c)}, c.node.attrs)}; }),
     row<AddScalar>("add_scalar", "a + value", kOne, [](const VjpContext& c) -> Ids { return {dy(c)}; }),
@@ -199,6 +211,9 @@ const std::array kRows = {
     row<SiluGrad>("silu_grad", "dy * d silu(x)", kOfInput, nullptr),
     row<GeluGrad>("gelu_grad", "dy * d gelu(x)", kOfInput, nullptr),
     row<GeluTanhGrad>("gelu_tanh_grad", "dy * d gelu_tanh(x)", kOfInput, nullptr),
+    row<SoftplusGrad>("softplus_grad", "dy * sigmoid(x)", kOfInput, nullptr),
+    row<HardSigmoidGrad>("hardsigmoid_grad", "dy * d hardsigmoid(x)", kOfInput, nullptr),
+    row<HardSwishGrad>("hardswish_grad", "dy * d hardswish(x)", kOfInput, nullptr),
 };
 
 std::vector<Sample> samples_of(const Row& row) {

@@ -169,7 +169,7 @@ struct Greater {
     return a > b ? T(1) : T(0);
   }
 };
-// Gradients: a is the cotangent, b the output (relu, tanh, sigmoid) or the input (gelu, gelu_tanh, silu).
+// Gradients: a is the cotangent, b the output (relu, tanh, sigmoid) or the input (the others).
 struct ReluGrad {
   template <class T>
   HEARTH_FORMULA T operator()(T a, T b, T) const {
@@ -213,6 +213,44 @@ struct GeluTanhGrad {
   }
 };
 
+struct Softplus {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T, T) const {
+    return (a > T(0) ? a : T(0)) + std::log1p(std::exp(a > T(0) ? -a : a));
+  }
+};
+struct SoftplusGrad {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T b, T) const {
+    return a / (T(1) + std::exp(-b));
+  }
+};
+struct HardSigmoid {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T, T) const {
+    const T line = (a + T(3)) / T(6);
+    return line < T(0) ? T(0) : line > T(1) ? T(1) : line;
+  }
+};
+struct HardSigmoidGrad {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T b, T) const {
+    return b > T(-3) && b < T(3) ? a / T(6) : T(0);
+  }
+};
+struct HardSwish {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T b, T p) const {
+    return a * HardSigmoid()(a, b, p);
+  }
+};
+struct HardSwishGrad {
+  template <class T>
+  HEARTH_FORMULA T operator()(T a, T b, T) const {
+    return b <= T(-3) ? T(0) : b >= T(3) ? a : a * (b / T(3) + T(0.5));
+  }
+};
+
 template <class... F>
 struct FormulaList {
   static constexpr size_t kCount = sizeof...(F);
@@ -228,7 +266,8 @@ struct FormulaList {
 using Formulas =
     FormulaList<Add, Sub, Mul, Div, Maximum, Minimum, Neg, Abs, Exp, Log, Sqrt, Rsqrt, Square, Reciprocal,
                 Relu, Tanh, Sigmoid, Silu, Gelu, Scale, AddScalar, Copy, Sign, Greater, ReluGrad, TanhGrad,
-                SigmoidGrad, SiluGrad, GeluGrad, GeluTanh, GeluTanhGrad>;
+                SigmoidGrad, SiluGrad, GeluGrad, GeluTanh, GeluTanhGrad, Softplus, SoftplusGrad, HardSigmoid,
+                HardSigmoidGrad, HardSwish, HardSwishGrad>;
 
 /// The op of each formula, in their order.
 std::span<const std::string_view, Formulas::kCount> formula_names();
