@@ -85,6 +85,8 @@ std::vector<const ir::OpDef*> make_list() {
                               &softmax,
                               &softmax_grad,
                               &count_correct,
+                              &argmax,
+                              &one_hot,
                               &head_cross_entropy,
                               &head_cross_entropy_grad,
                               &head_cross_entropy_train,

@@ -4,13 +4,16 @@
 
 namespace hearth::ops {
 
-/// Losses per sample over the last axis of logits [N, K]; labels are i32 [N]. A label outside [0, K) gives
-/// NaN.
+/// Losses per sample over the last axis of logits [N, K]; labels are i32 [N]. The attribute `ignore` is a
+/// label whose loss and gradient are 0; any other label outside [0, K) gives NaN. Class weights, f32 [K],
+/// multiply loss and gradient of a label, the smoothed part included; they get no gradient.
 extern const ir::OpDef softmax_cross_entropy;
 extern const ir::OpDef softmax_cross_entropy_grad;
 extern const ir::OpDef softmax;
 extern const ir::OpDef softmax_grad;
 extern const ir::OpDef count_correct;
+extern const ir::OpDef argmax;
+extern const ir::OpDef one_hot;
 
 /// A language model's head and its cross-entropy, x [N, D] by weight [V, D]: logits exist only for `rows`
 /// tokens at a time, on GPUs for four times as many. A negative label is no label: loss, lse and gradient are

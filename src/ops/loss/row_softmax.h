@@ -1,5 +1,7 @@
 #pragma once
 
+#include <bit>
+
 #include "ops/gpu_support.h"
 
 namespace hearth::ops {
@@ -11,20 +13,67 @@ struct RowSoftmax {
 
   RT_DEVICE float log_sum() const { return largest + logf(sum); }
 };
-/// Every thread of a block of kBlockThreads gets it; logit(k) is called for each k < width.
-template <typename Logit>
-RT_DEVICE RowSoftmax softmax_of_row(int64_t width, Logit logit) {
+
+/// Rows of wider arrays have a block each; of others, as many lanes as can all be of use.
+inline constexpr int64_t kWidestOfLanes = 1024;
+
+/// A block of kBlockThreads that shares a row.
+struct BlockOfRow {
+  RT_DEVICE int rows_of_block() const { return 1; }
+  RT_DEVICE int row() const { return 0; }
+  RT_DEVICE int first() const { return static_cast<int>(threadIdx.x); }
+  RT_DEVICE int step() const { return kBlockThreads; }
+  template <typename Op>
+  RT_DEVICE float reduce(float value, Op op, float none) const {
+    return rt::reduce_block(value, op, none);
+  }
+};
+/// Neighboring lanes that share a row, a power of 2 of them; neighbors have neighboring rows.
+struct LanesOfRow {
+  int lanes;
+
+  RT_DEVICE int rows_of_block() const { return kBlockThreads / lanes; }
+  RT_DEVICE int row() const { return static_cast<int>(threadIdx.x) / lanes; }
+  RT_DEVICE int first() const { return static_cast<int>(threadIdx.x) & (lanes - 1); }
+  RT_DEVICE int step() const { return lanes; }
+  template <typename Op>
+  RT_DEVICE float reduce(float value, Op op, float) const {
+    for (int mask = lanes / 2; mask > 0; mask /= 2) value = op(value, rt::shuffle_xor(value, mask));
+    return value;
+  }
+};
+
+/// Calls body(row, whether it is one) in every thread that has a share in it; all threads of a block get as
+/// many calls, the superfluous ones with the last row.
+template <typename Threads, typename Body>
+RT_DEVICE void for_each_row(Threads threads, int64_t rows, Body body) {
+  const int64_t of_block = threads.rows_of_block();
+  for (int64_t begin = blockIdx.x * of_block; begin < rows; begin += gridDim.x * of_block) {
+    const int64_t row = begin + threads.row();
+    body(row < rows ? row : rows - 1, row < rows);
+  }
+}
+
+/// What body(threads, blocks) returns, for an array of `rows` rows of `width`.
+template <typename Body>
+ir::Kernel with_row_threads(int64_t rows, int64_t width, Body body) {
+  constexpr int64_t kMostBlocks = 1 << 16;
+  if (width > kWidestOfLanes) return body(BlockOfRow(), std::clamp<int64_t>(rows, 1, kMostBlocks));
+  const int lanes = std::min(rt::kWarp, static_cast<int>(std::bit_ceil(static_cast<uint64_t>(width))));
+  const int64_t blocks = divided_up(rows, kBlockThreads / lanes);
+  return body(LanesOfRow{lanes}, std::clamp<int64_t>(blocks, 1, kMostBlocks));
+}
+
+/// All threads that share the row get it.
+template <typename Threads, typename T>
+RT_DEVICE RowSoftmax softmax_of_row(Threads threads, const T* row, int64_t width) {
   constexpr float kLeast = -3.4e38F;
   float most = kLeast, sum = 0;
-  for (int64_t k = threadIdx.x; k < width; k += kBlockThreads) most = rt::Max()(logit(k), most);
-  most = rt::reduce_block(most, rt::Max(), kLeast);
-  for (int64_t k = threadIdx.x; k < width; k += kBlockThreads) sum += expf(logit(k) - most);
-  return {most, rt::reduce_block(sum, rt::Add(), 0.0F)};
-}
-/// Of a row in memory.
-template <typename T>
-RT_DEVICE RowSoftmax softmax_of_row(const T* row, int64_t width) {
-  return softmax_of_row(width, [=](int64_t k) { return rt::to_float(row[k]); });
+  for (int64_t k = threads.first(); k < width; k += threads.step())
+    most = rt::Max()(rt::to_float(row[k]), most);
+  most = threads.reduce(most, rt::Max(), kLeast);
+  for (int64_t k = threads.first(); k < width; k += threads.step()) sum += expf(rt::to_float(row[k]) - most);
+  return {most, threads.reduce(sum, rt::Add(), 0.0F)};
 }
 
 }  // namespace hearth::ops
