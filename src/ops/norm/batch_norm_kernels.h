@@ -64,6 +64,22 @@ struct Normalize {
 void normalize(const NormShape& shape, const Normalize& how, const void* x, const void* residual, void* y,
                ThreadPool& threads);
 
+/// What the gradient of a normalization is made from. Without relu, y is null and g = dy; with it, g is dy
+/// where y > 0, else 0.
+struct NormCotangents {
+  const void* x;
+  const void* dy;
+  const void* y;
+  const float* mean;
+};
+/// Leaves in part 0 of the workspace each channel's sums of g and of g (x - mean).
+void gradient_sums(const NormShape& shape, const NormCotangents& in, const NormWorkspace& work,
+                   ThreadPool& threads);
+/// Per channel, dx = a g + b (x - mean) + c by the workspace's arrays, or a g where x is null; dresidual = g,
+/// unless it is null.
+void spread_gradient(const NormShape& shape, const NormCotangents& in, const NormWorkspace& work, void* dx,
+                     void* dresidual, ThreadPool& threads);
+
 /// Shared checks of x and of the f32 [channels] inputs from index 1 to `last`.
 std::string check_norm_inputs(const ir::NodeView& node, const ir::OpDef& op, size_t last);
 
