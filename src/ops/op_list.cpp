@@ -55,6 +55,7 @@ std::vector<const ir::OpDef*> make_list() {
                               &batch_norm,
                               &batch_norm_infer,
                               &batch_norm_grad,
+                              &batch_norm_infer_grad,
                               &rms_norm,
                               &rms_norm_grad,
                               &layer_norm,

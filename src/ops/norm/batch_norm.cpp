@@ -204,6 +204,32 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   return grads;
 }
 
+/// Whether the gradient of a weight or bias may be asked for.
+bool may_train(const ir::Graph& graph, ValueId id) {
+  const ir::Value& value = graph.value(id);
+  return value.producer != kNone || value.role == ir::Role::parameter;
+}
+
+std::vector<ValueId> infer_vjp(const VjpContext& context) {
+  const ir::Node node = context.node;
+  const ValueId dy = context.grad_out[0];
+  std::vector<ValueId> grads(node.inputs.size(), kNone);
+  if (dy == kNone) return grads;
+  const bool relu = options_of(node.attrs).relu;
+  const bool residual = node.inputs.size() > NormIn::residual && node.inputs[NormIn::residual] != kNone;
+  const bool trains = may_train(context.graph, node.inputs[NormIn::weight]) ||
+                      may_train(context.graph, node.inputs[NormIn::bias]);
+  std::vector<ValueId> inputs = {dy, node.inputs[NormIn::weight], node.inputs[NormIn::var]};
+  if (relu || trains) inputs.push_back(relu ? node.outputs[0] : kNone);
+  if (trains) inputs.insert(inputs.end(), {node.inputs[NormIn::x], node.inputs[NormIn::mean]});
+  Attrs attrs = node.attrs;
+  attrs.set("residual", int64_t{relu && residual});
+  const auto out = context.graph.add(batch_norm_infer_grad, inputs, attrs, node.name);
+  std::copy_n(out.begin(), trains ? 3 : 1, grads.begin());
+  if (residual) grads[NormIn::residual] = relu ? out.back() : dy;
+  return grads;
+}
+
 /// Without moments, x is read once for them and once for y.
 Cost train_cost(const NodeView& node) {
   Cost cost = stream_cost(node, 8);
@@ -291,7 +317,7 @@ const OpDef batch_norm_infer{
         "statistics=rstd: input 4 is 1/sqrt(var + eps)",
     .inputs = {"x", "weight", "bias", "mean", "var", "residual?"},
     .infer = infer_infer,
-    .no_vjp_because = "it is for evaluation; train with batch_norm",
+    .vjp = infer_vjp,
     .cpu = infer_kernel,
     .gpu = true,
     .reference = infer_reference,

@@ -87,13 +87,24 @@ __global__ void __launch_bounds__(kBlockThreads)
   });
 }
 
+/// What 1 / sqrt(variance + eps) of a channel is read from: it, or the variance.
+struct Statistic {
+  const float* of_channel;
+  float eps;
+  bool is_variance;
+
+  RT_DEVICE float rstd(int column) const {
+    return is_variance ? 1 / sqrtf(of_channel[column] + eps) : of_channel[column];
+  }
+};
+bool has_variance(const NodeView& node) { return node.attrs.text_or("statistics", "variance") == "variance"; }
+
 /// A channel's statistics, and its weight and bias.
 struct Channels {
+  Statistic statistic;
   const float* mean;
-  const float* statistic;
   const float* weight;
   const float* bias;
-  bool is_variance;  ///< the statistic; otherwise 1 / sqrt(variance + eps)
 };
 
 template <typename T, int n>
@@ -104,10 +115,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   float mean[n], scale[n], bias[n];
   RT_UNROLL
   for (int c = 0; c < n; ++c) {
-    const float statistic = channels.statistic[column + c];
-    const float rstd = channels.is_variance ? 1 / sqrtf(statistic + rows.eps) : statistic;
     mean[c] = channels.mean[column + c];
-    scale[c] = rstd * channels.weight[column + c];
+    scale[c] = channels.statistic.rstd(column + c) * channels.weight[column + c];
     bias[c] = channels.bias[column + c];
   }
   for (int64_t r = first_row(); r < rows.count; r += row_stride()) {
@@ -153,11 +162,10 @@ ir::Kernel make_train(const NodeView& node) {
                           output_of<float>(args, 4)},
                rows);
     launch_normalize<T, n>(args, residual,
-                           {.mean = output_of<float>(args, 1),
-                            .statistic = output_of<float>(args, 2),
+                           {.statistic = {output_of<float>(args, 2), rows.eps, false},
+                            .mean = output_of<float>(args, 1),
                             .weight = input_of<float>(args, 1),
-                            .bias = input_of<float>(args, 2),
-                            .is_variance = false},
+                            .bias = input_of<float>(args, 2)},
                            rows);
   };
   return {.run = run, .workspace_bytes = blocks.num_parts() * rows.width * int64_t{sizeof(Moments)}};
@@ -165,14 +173,13 @@ ir::Kernel make_train(const NodeView& node) {
 
 template <typename T, int n>
 ir::Kernel make_infer(const NodeView& node) {
-  const bool is_variance = node.attrs.text_or("statistics", "variance") == "variance";
+  const bool is_variance = has_variance(node);
   const auto run = [rows = rows_of(node), residual = node.has_input(5), is_variance](const KernelArgs& args) {
     launch_normalize<T, n>(args, residual,
-                           {.mean = input_of<float>(args, 3),
-                            .statistic = input_of<float>(args, 4),
+                           {.statistic = {input_of<float>(args, 4), rows.eps, is_variance},
+                            .mean = input_of<float>(args, 3),
                             .weight = input_of<float>(args, 1),
-                            .bias = input_of<float>(args, 2),
-                            .is_variance = is_variance},
+                            .bias = input_of<float>(args, 2)},
                            rows);
   };
   return {.run = run};
@@ -234,37 +241,39 @@ __global__ void __launch_bounds__(kBlockThreads)
   });
 }
 
+/// A channel's weight and statistics, and where the gradients of weight and bias are.
+struct GradientChannels {
+  Statistic statistic;
+  const float* weight;
+  const float* mean;  ///< read with x alone
+  float* dweight;     ///< or null
+  float* dbias;
+  bool is_frozen;  ///< the statistics do not depend on x
+};
+
 __global__ void __launch_bounds__(kBlockThreads)
-    keep_gradients(const GradientSums* parts, int num_parts, const float* rstd, float* dweight, float* dbias,
-                   int width) {
+    keep_gradients(const GradientSums* parts, int num_parts, GradientChannels channels, int width) {
   const GradientSums own[] = {join_own_parts(parts, num_parts, first_column<1>(), width)};
   join_lanes(own, width, [&](int column, const GradientSums& all) {
-    dweight[column] = all.by_deviation * rstd[column];
-    dbias[column] = all.plain;
+    channels.dweight[column] = all.by_deviation * channels.statistic.rstd(column);
+    channels.dbias[column] = all.plain;
   });
 }
 
-/// A channel's statistics, weight, and gradients of weight and bias.
-struct GradientChannels {
-  const float* weight;
-  const float* mean;
-  const float* rstd;
-  const float* dweight;
-  const float* dbias;
-};
-
-/// dx = weight rstd (g - dbias / n - xhat dweight / n), g being the masked dy.
+/// dx = weight rstd (g - dbias / n - xhat dweight / n), or weight rstd g where statistics are frozen, g being
+/// the masked dy.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
     spread(Cotangents<T> in, GradientChannels channels, T* dx, T* dresidual, Rows rows) {
   const int column = first_column<n>();
   if (column >= rows.width) return;
-  float mean[n], of_dy[n], of_x[n], constant[n];
+  float mean[n] = {}, of_dy[n], of_x[n] = {}, constant[n] = {};
   RT_UNROLL
   for (int c = 0; c < n; ++c) {
-    const float rstd = channels.rstd[column + c];
-    mean[c] = channels.mean[column + c];
+    const float rstd = channels.statistic.rstd(column + c);
     of_dy[c] = rstd * channels.weight[column + c];
+    if (channels.is_frozen) continue;
+    mean[c] = channels.mean[column + c];
     const float of_all = -of_dy[c] / static_cast<float>(rows.count);
     of_x[c] = of_all * rstd * channels.dweight[column + c];
     constant[c] = of_all * channels.dbias[column + c];
@@ -272,12 +281,13 @@ __global__ void __launch_bounds__(kBlockThreads)
   for (int64_t r = first_row(); r < rows.count; r += row_stride()) {
     const int64_t i = r * rows.width + column;
     const rt::Vec<float, n> g = in.template at<n>(i);
-    const rt::Vec<T, n> x = rt::load<T, n>(in.x + i);
-    rt::Vec<T, n> made, masked;
+    rt::Vec<T, n> x{}, made, masked;
+    if (!channels.is_frozen) x = rt::load<T, n>(in.x + i);
     RT_UNROLL
     for (int c = 0; c < n; ++c) {
-      const float deviation = rt::to_float(x.at[c]) - mean[c];
-      made.at[c] = rt::from_float<T>(of_dy[c] * g.at[c] + of_x[c] * deviation + constant[c]);
+      float value = of_dy[c] * g.at[c];
+      if (!channels.is_frozen) value += of_x[c] * (rt::to_float(x.at[c]) - mean[c]) + constant[c];
+      made.at[c] = rt::from_float<T>(value);
       masked.at[c] = rt::from_float<T>(g.at[c]);
     }
     rt::store(dx + i, made);
@@ -285,28 +295,60 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
+/// Gradients of weight and bias, then that of x, and of a residual unless it is null.
 template <typename T, int n>
-ir::Kernel make_grad(const NodeView& node) {
-  const Rows rows = rows_of(node);
+void launch_gradient(const KernelArgs& args, const Cotangents<T>& in, const GradientChannels& channels,
+                     T* dresidual, const Rows& rows) {
   const ColumnBlocks blocks(rows.count, rows.width, n);
-  const auto run = [rows, blocks, residual = node.out.size() > 3](const KernelArgs& args) {
+  if (channels.dweight != nullptr) {
     auto* parts = reinterpret_cast<GradientSums*>(args.workspace);
-    const Cotangents<T> in{input_of<T>(args, 0), input_of<T>(args, 4),
-                           rows.relu ? input_of<T>(args, 5) : nullptr};
-    const GradientChannels channels{.weight = input_of<float>(args, 1),
-                                    .mean = input_of<float>(args, 2),
-                                    .rstd = input_of<float>(args, 3),
-                                    .dweight = output_of<float>(args, 1),
-                                    .dbias = output_of<float>(args, 2)};
     rt::launch(add_cotangents<T, n>, blocks.for_parts(), args.stream->handle(), in, channels.mean, parts,
                rows);
     rt::launch(keep_gradients, ColumnBlocks::for_columns(rows.width), args.stream->handle(), parts,
-               static_cast<int>(blocks.num_parts()), channels.rstd, output_of<float>(args, 1),
-               output_of<float>(args, 2), rows.width);
-    rt::launch(spread<T, n>, blocks.for_rows(), args.stream->handle(), in, channels, output_of<T>(args, 0),
-               residual ? output_of<T>(args, 3) : nullptr, rows);
+               static_cast<int>(blocks.num_parts()), channels, rows.width);
+  }
+  rt::launch(spread<T, n>, blocks.for_rows(), args.stream->handle(), in, channels, output_of<T>(args, 0),
+             dresidual, rows);
+}
+int64_t gradient_bytes(const Rows& rows, int own) {
+  return ColumnBlocks(rows.count, rows.width, own).num_parts() * rows.width * int64_t{sizeof(GradientSums)};
+}
+
+template <typename T, int n>
+ir::Kernel make_grad(const NodeView& node) {
+  const Rows rows = rows_of(node);
+  const auto run = [rows, residual = node.out.size() > 3](const KernelArgs& args) {
+    const Cotangents<T> in{input_of<T>(args, 0), input_of<T>(args, 4),
+                           rows.relu ? input_of<T>(args, 5) : nullptr};
+    launch_gradient<T, n>(args, in,
+                          {.statistic = {input_of<float>(args, 3), rows.eps, false},
+                           .weight = input_of<float>(args, 1),
+                           .mean = input_of<float>(args, 2),
+                           .dweight = output_of<float>(args, 1),
+                           .dbias = output_of<float>(args, 2),
+                           .is_frozen = false},
+                          residual ? output_of<T>(args, 3) : nullptr, rows);
   };
-  return {.run = run, .workspace_bytes = blocks.num_parts() * rows.width * int64_t{sizeof(GradientSums)}};
+  return {.run = run, .workspace_bytes = gradient_bytes(rows, n)};
+}
+
+template <typename T, int n>
+ir::Kernel make_infer_grad(const NodeView& node) {
+  const Rows rows = rows_of(node);
+  const bool measures = node.has_input(4), is_variance = has_variance(node);
+  const auto run = [=, residual = node.attrs.integer_or("residual", 0) != 0](const KernelArgs& args) {
+    const Cotangents<T> in{measures ? input_of<T>(args, 4) : nullptr, input_of<T>(args, 0),
+                           rows.relu ? input_of<T>(args, 3) : nullptr};
+    launch_gradient<T, n>(args, in,
+                          {.statistic = {input_of<float>(args, 2), rows.eps, is_variance},
+                           .weight = input_of<float>(args, 1),
+                           .mean = measures ? input_of<float>(args, 5) : nullptr,
+                           .dweight = measures ? output_of<float>(args, 1) : nullptr,
+                           .dbias = measures ? output_of<float>(args, 2) : nullptr,
+                           .is_frozen = true},
+                          residual ? output_of<T>(args, measures ? 3 : 1) : nullptr, rows);
+  };
+  return {.run = run, .workspace_bytes = measures ? gradient_bytes(rows, n) : 0};
 }
 
 ir::Kernel batch_norm_gpu(const NodeView& node) {
@@ -315,12 +357,16 @@ ir::Kernel batch_norm_gpu(const NodeView& node) {
 ir::Kernel batch_norm_infer_gpu(const NodeView& node) {
   return with_columns(node.in_type(0), [&](auto x, auto n) { return make_infer<decltype(x), n>(node); });
 }
+ir::Kernel batch_norm_infer_grad_gpu(const NodeView& node) {
+  return with_columns(node.in_type(0), [&](auto x, auto n) { return make_infer_grad<decltype(x), n>(node); });
+}
 ir::Kernel batch_norm_grad_gpu(const NodeView& node) {
   return with_columns(node.in_type(0), [&](auto x, auto n) { return make_grad<decltype(x), n>(node); });
 }
 
 const GpuKernels kKernels = {{.op = "batch_norm", .one = batch_norm_gpu},
                              {.op = "batch_norm_infer", .one = batch_norm_infer_gpu},
+                             {.op = "batch_norm_infer_grad", .one = batch_norm_infer_grad_gpu},
                              {.op = "batch_norm_grad", .one = batch_norm_grad_gpu}};
 
 }  // namespace

@@ -15,6 +15,8 @@ ir::Type moments_type(const ir::Type& x);
 extern const ir::OpDef batch_norm;
 extern const ir::OpDef batch_norm_infer;
 extern const ir::OpDef batch_norm_grad;
+/// Of batch_norm_infer; without x and mean, of x alone.
+extern const ir::OpDef batch_norm_infer_grad;
 
 /// Root mean square normalization (arXiv 1910.07467) of each row.
 extern const ir::OpDef rms_norm;
