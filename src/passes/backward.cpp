@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "ir/op_def.h"
 #include "ops/op_list.h"
+#include "passes/rewrite.h"
 
 namespace hearth::passes {
 namespace {
@@ -15,7 +16,8 @@ class Backward {
   explicit Backward(TrainGraph& train) : train_(train), graph_(train.graph) {}
 
   void run() {
-    mark_what_depends_on_parameters();
+    num_forward_ = graph_.nodes.size();
+    depends_ = depend_on_parameters(graph_);
     cotangents_.assign(graph_.values.size(), kNone);
     const Shape losses_shape = graph_.type(train_.losses).shape;
     const std::vector<int64_t> axes(losses_shape.begin(), losses_shape.end());
@@ -27,20 +29,6 @@ class Backward {
 
  private:
   size_t index(ValueId id) const { return static_cast<size_t>(id); }
-
-  void mark_what_depends_on_parameters() {
-    num_forward_ = graph_.nodes.size();
-    depends_.assign(graph_.values.size(), 0);
-    for (size_t i = 0; i < graph_.values.size(); ++i) {
-      const ir::Value& value = graph_.values[i];
-      depends_[i] = value.role == ir::Role::parameter && value.producer == kNone;
-    }
-    for (const ir::Node& node : graph_.nodes) {
-      bool any = false;
-      for (const ValueId in : node.inputs) any = any || (in != kNone && depends_[index(in)] != 0);
-      for (const ValueId out : node.outputs) depends_[index(out)] = any;
-    }
-  }
 
   void visit(ir::NodeId id) {
     const ir::Node node = graph_.node(id);  // a copy: rules append nodes

@@ -53,8 +53,9 @@ constexpr std::array<Pass, 15> kPasses = {{
      .doc = "batch norm into the convolution before it, in training on a GPU its statistics alone",
      .run =
          [](TrainGraph& train, PassContext& context) {
-           keeping_loss_weight(train,
-                               [&](ir::Graph& graph) { fuse_norm(graph, context.device.measures_matmuls); });
+           const NormFusion how{.moments = context.device.measures_matmuls,
+                                .gradients = context.consume_gradients != nullptr};
+           keeping_loss_weight(train, [&](ir::Graph& graph) { fuse_norm(graph, how); });
          }},
     {.name = "backward",
      .doc = "gradients of the losses for every parameter, and what consumes them",

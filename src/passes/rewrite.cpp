@@ -69,6 +69,21 @@ ir::ValueId input_or_none(const ir::Node& node, std::string_view name) {
   return input_or_none(node, node.op->input_index(name));
 }
 
+std::vector<char> depend_on_parameters(const ir::Graph& graph) {
+  std::vector<char> depends(graph.values.size(), 0);
+  for (size_t i = 0; i < depends.size(); ++i) {
+    const ir::Value& value = graph.values[i];
+    depends[i] = value.role == ir::Role::parameter && value.producer == ir::kNone;
+  }
+  for (const ir::Node& node : graph.nodes) {
+    const bool any = std::ranges::any_of(node.inputs, [&](ir::ValueId in) {
+      return in != ir::kNone && depends[static_cast<size_t>(in)] != 0;
+    });
+    for (const ir::ValueId out : node.outputs) depends[static_cast<size_t>(out)] = any;
+  }
+  return depends;
+}
+
 bool has_activation(const ir::Node& node) { return node.attrs.text_or("activation", "none") != "none"; }
 
 bool is_made_by(const ir::Graph& graph, ir::ValueId id, std::string_view op_name) {

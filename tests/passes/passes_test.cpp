@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 
 #include "base/error.h"
@@ -123,7 +124,7 @@ return %8{}
 )",
                                      conv, read);
   };
-  const auto fuse = [](ir::Graph& graph) { fuse_norm(graph, false); };
+  const auto fuse = [](ir::Graph& graph) { fuse_norm(graph, {}); };
   expect_pass(fuse, network("", ""),
               kNormLeaves + R"(%7 = conv2d_norm(%0, %1, %2, %3, %4, %5, none, %6) )" +
                   R"({eps=0.001, activation="relu", stride=1, padding=1} : f32[2, 9, 9, 16]
@@ -131,6 +132,23 @@ return %7
 )");
   for (const auto& [conv, read] : {std::pair{"", ", %7"}, std::pair{", activation=\"relu\"", ""}})
     expect_pass(fuse, network(conv, read), network(conv, read));
+  expect_pass([](ir::Graph& graph) { fuse_norm(graph, {.gradients = true}); }, network("", ""),
+              network("", ""));
+}
+
+TEST(FuseNorm, FoldsInTrainingWhatNoGradientGoesThrough) {
+  std::string leaves = kNormLeaves;
+  for (size_t at = 0; (at = leaves.find("parameter", at)) != std::string::npos;)
+    leaves.replace(at, std::strlen("parameter"), "state");
+  expect_pass([](ir::Graph& graph) { fuse_norm(graph, {.gradients = true}); },
+              leaves + R"(%7 = conv2d(%0, %1) {stride=1, padding=1} : f32[2, 9, 9, 16]
+%8 = batch_norm_infer(%7, %2, %3, %4, %5) {eps=0.001} : f32[2, 9, 9, 16]
+return %8
+)",
+              leaves + R"(%7 = conv2d_norm(%0, %1, %2, %3, %4, %5, none, none) )" +
+                  R"({eps=0.001, stride=1, padding=1} : f32[2, 9, 9, 16]
+return %7
+)");
 }
 
 TEST(FuseNorm, MeasuresWhereTheConvolutionIsMadeInTrainingOnRequest) {
@@ -145,8 +163,8 @@ return %8
       R"(f32[3, 2, 16]
 %8, %9, %10, %11, %12 = batch_norm(%7, %2, %3, %4, %5, none, %13) )" +
       norm;
-  expect_pass([](ir::Graph& graph) { fuse_norm(graph, true); }, apart, together);
-  expect_pass([](ir::Graph& graph) { fuse_norm(graph, false); }, apart, apart);
+  expect_pass([](ir::Graph& graph) { fuse_norm(graph, {.moments = true}); }, apart, together);
+  expect_pass([](ir::Graph& graph) { fuse_norm(graph, {}); }, apart, apart);
 }
 
 TEST(FuseElementwise, MakesOneLoopOfAChain) {
@@ -219,6 +237,34 @@ return %4
   ASSERT_EQ(train.gradients.size(), 1U);
   const ir::Graph& graph = train.graph;
   EXPECT_EQ(graph.node(graph.value(train.gradients[0].gradient).producer).op->name, "add");
+}
+
+/// Neither x nor the mean is read for it.
+TEST(Backward, GoesThroughAFrozenBatchNormToXAlone) {
+  TrainGraph train{.graph = graph_of(R"(input %0 "labels" : i32[4]
+scalar %1 "weight" : f32[]
+parameter %2 "w" : f32[4, 3]
+state %3 "norm.weight" : f32[3]
+state %4 "norm.bias" : f32[3]
+state %5 "mean" : f32[3]
+state %6 "var" : f32[3]
+%7 = square(%2) : f32[4, 3]
+%8 = batch_norm_infer(%7, %3, %4, %5, %6) {eps=0.001, activation="relu"} : f32[4, 3]
+%9 = softmax_cross_entropy(%8, %0) {smoothing=0.0} : f32[4]
+return %9
+)")};
+  train.losses = 9;
+  train.loss_weight = 1;
+  backward(train);
+  ir::verify(train.graph, "backward");
+  ASSERT_EQ(train.gradients.size(), 1U);
+  const auto found = std::ranges::find_if(
+      train.graph.nodes, [](const ir::Node& node) { return node.op->name == "batch_norm_infer_grad"; });
+  ASSERT_NE(found, train.graph.nodes.end());
+  ASSERT_EQ(found->inputs.size(), 4U);
+  EXPECT_EQ(std::vector<ir::ValueId>(found->inputs.begin() + 1, found->inputs.end()),
+            (std::vector<ir::ValueId>{3, 6, 8}));
+  EXPECT_EQ(found->outputs.size(), 1U);
 }
 
 TEST(Autocast, ComputesLowAndLosesHigh) {

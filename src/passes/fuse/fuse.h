@@ -12,10 +12,14 @@ void fuse_epilogues(ir::Graph& graph);
 /// activation. Runs after fuse_epilogues, before `backward`.
 void fuse_conv_pool(ir::Graph& graph);
 
+struct NormFusion {
+  bool moments = false;
+  bool gradients = false;  ///< of what depends on parameters
+};
 /// Lets a convolution do what batch normalization after it needs: all of it where the statistics are given
-/// and nothing else reads the convolution's result; with `moments`, the moments of its result in training.
-/// Runs after fuse_conv_pool, before `backward`.
-void fuse_norm(ir::Graph& graph, bool moments);
+/// and nothing else reads the convolution's result, unless `gradients` go through them; with `moments`, the
+/// moments of its result in training. Runs after fuse_conv_pool, before `backward`.
+void fuse_norm(ir::Graph& graph, NormFusion how);
 
 /// Turns chains of elementwise ops whose intermediate results have one reader into fused_elementwise nodes.
 /// Runs after `backward`.

@@ -37,15 +37,17 @@ void measure_in(ir::Graph& graph, ir::Node& conv, ir::Node& norm) {
 
 }  // namespace
 
-void fuse_norm(ir::Graph& graph, bool moments) {
+void fuse_norm(ir::Graph& graph, NormFusion how) {
+  const std::vector<char> trained = depend_on_parameters(graph);
   const std::vector<int> uses = graph.use_counts();
   for (ir::Node& norm : graph.nodes) {
     const bool trains = norm.op->name == "batch_norm";
     if (!trains && norm.op->name != "batch_norm_infer") continue;
     ir::Node* conv = plain_conv_of(graph, norm.inputs[0]);
     if (conv == nullptr) continue;
-    if (trains && moments) measure_in(graph, *conv, norm);
-    if (!trains && uses[static_cast<size_t>(norm.inputs[0])] == 1) fold_into(norm, *conv);
+    if (trains && how.moments) measure_in(graph, *conv, norm);
+    const bool differentiated = how.gradients && trained[static_cast<size_t>(norm.outputs[0])] != 0;
+    if (!trains && !differentiated && uses[static_cast<size_t>(norm.inputs[0])] == 1) fold_into(norm, *conv);
   }
   graph.relink();
   graph.remove_dead_nodes();
