@@ -56,6 +56,8 @@ std::vector<const ir::OpDef*> make_list() {
                               &batch_norm_infer,
                               &batch_norm_grad,
                               &batch_norm_infer_grad,
+                              &group_norm,
+                              &group_norm_grad,
                               &rms_norm,
                               &rms_norm_grad,
                               &layer_norm,

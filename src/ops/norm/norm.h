@@ -18,6 +18,11 @@ extern const ir::OpDef batch_norm_grad;
 /// Of batch_norm_infer; without x and mean, of x alone.
 extern const ir::OpDef batch_norm_infer_grad;
 
+/// Group normalization (arXiv 1803.08494) of x [N, ..., C]: statistics of each sample and each of `groups`
+/// runs of channels, kept as mean and rstd f32 [N, groups].
+extern const ir::OpDef group_norm;
+extern const ir::OpDef group_norm_grad;
+
 /// Root mean square normalization (arXiv 1910.07467) of each row.
 extern const ir::OpDef rms_norm;
 extern const ir::OpDef rms_norm_grad;
