@@ -227,15 +227,23 @@ ValueId Builder::conv_transpose(std::string_view name, ValueId in, const ConvTra
                name);
 }
 
-ValueId Builder::batch_norm(std::string_view name, ValueId in) {
+ValueId Builder::batch_norm(std::string_view name, ValueId in, const BatchNorm& options) {
+  const Shape channels{graph_.type(in).shape.back()};
+  const ValueId weight = plain_tensor(full(name, "weight"), channels, {.scale = 1}, !options.frozen);
+  const ValueId bias = plain_tensor(full(name, "bias"), channels, {}, !options.frozen);
+  const ValueId mean = plain_tensor(full(name, "running_mean"), channels, {}, false);
+  const ValueId variance = plain_tensor(full(name, "running_var"), channels, {.scale = 1}, false);
+  const std::vector<ValueId> inputs = {in, weight, bias, mean, variance};
+  if (mode_ == Mode::eval || options.frozen)
+    return apply("batch_norm_infer", inputs, {{"eps", options.eps}}, name);
+  return apply("batch_norm", inputs, {{"momentum", options.momentum}, {"eps", options.eps}}, name);
+}
+
+ValueId Builder::group_norm(std::string_view name, ValueId in, int64_t groups, double eps) {
   const Shape channels{graph_.type(in).shape.back()};
   const ValueId weight = plain_tensor(full(name, "weight"), channels, {.scale = 1});
   const ValueId bias = plain_tensor(full(name, "bias"), channels, {});
-  const ValueId mean = plain_tensor(full(name, "running_mean"), channels, {}, false);
-  const ValueId variance = plain_tensor(full(name, "running_var"), channels, {.scale = 1}, false);
-  const ir::Attrs attrs = {{"eps", 1e-5}};
-  if (mode_ == Mode::eval) return apply("batch_norm_infer", {in, weight, bias, mean, variance}, attrs, name);
-  return apply("batch_norm", {in, weight, bias, mean, variance}, {{"momentum", 0.1}, {"eps", 1e-5}}, name);
+  return apply("group_norm", {in, weight, bias}, {{"groups", groups}, {"eps", eps}}, name);
 }
 
 ValueId Builder::linear(std::string_view name, ValueId in, int64_t out_features, const Linear& options) {
@@ -325,8 +333,10 @@ ValueId Builder::max_pool(ValueId in, int64_t kernel, int64_t stride, int64_t pa
 
 ValueId Builder::global_avg_pool(ValueId in) { return apply("global_avg_pool", {in}, {}, "avg_pool"); }
 
-ValueId Builder::resize(ValueId in, int64_t height, int64_t width, bool linear) {
-  return apply("resize", {in}, {{"height", height}, {"width", width}, {"linear", int64_t{linear}}}, "resize");
+ValueId Builder::resize(ValueId in, int64_t height, int64_t width, bool linear, bool align_corners) {
+  ir::Attrs attrs = {{"height", height}, {"width", width}, {"linear", int64_t{linear}}};
+  if (align_corners) attrs.set("align_corners", int64_t{1});
+  return apply("resize", {in}, std::move(attrs), "resize");
 }
 
 ValueId Builder::flatten(ValueId in) {

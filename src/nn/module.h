@@ -124,7 +124,15 @@ class Builder {
   ir::ValueId conv(std::string_view name, ir::ValueId in, const Conv& options);
   /// Transposed convolution: the gradient of the input of a convolution as a layer (torch's ConvTranspose2d).
   ir::ValueId conv_transpose(std::string_view name, ir::ValueId in, const ConvTranspose& options);
-  ir::ValueId batch_norm(std::string_view name, ir::ValueId in);
+  struct BatchNorm {
+    double eps = 1e-5;
+    double momentum = 0.1;
+    /// Statistics, weight and bias stay as they are, as torchvision's FrozenBatchNorm2d.
+    bool frozen = false;
+  };
+  ir::ValueId batch_norm(std::string_view name, ir::ValueId in) { return batch_norm(name, in, {}); }
+  ir::ValueId batch_norm(std::string_view name, ir::ValueId in, const BatchNorm& options);
+  ir::ValueId group_norm(std::string_view name, ir::ValueId in, int64_t groups, double eps = 1e-5);
   struct Linear {
     bool bias = true;
     /// Standard deviation of a normal start; 0: torch's uniform one.
@@ -149,8 +157,8 @@ class Builder {
   ir::ValueId dropout(std::string_view name, ir::ValueId in, double rate);
   ir::ValueId max_pool(ir::ValueId in, int64_t kernel, int64_t stride, int64_t padding = 0);
   ir::ValueId global_avg_pool(ir::ValueId in);
-  /// Nearest or bilinear, as torch's interpolate without aligned corners.
-  ir::ValueId resize(ir::ValueId in, int64_t height, int64_t width, bool linear);
+  /// Nearest or bilinear, as torch's interpolate; `align_corners` for bilinear alone.
+  ir::ValueId resize(ir::ValueId in, int64_t height, int64_t width, bool linear, bool align_corners = false);
   /// [N, H, W, C] -> [N, H*W*C]; a following `linear` keeps torch's channel-first column order in files.
   ir::ValueId flatten(ir::ValueId in);
   /// Output 0 of an operation that has no layer of its own.

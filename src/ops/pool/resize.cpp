@@ -75,6 +75,8 @@ Inferred infer(const NodeView& node) {
   const auto fits = [](int64_t length) { return length >= 1 && length <= ResizeAxis::kLongest; };
   if (!fits(height) || !fits(width) || !fits(x.shape[1]) || !fits(x.shape[2]))
     return refuse(fmt::format("expected heights and widths from 1 to {}", ResizeAxis::kLongest));
+  if (node.attrs.integer_or("align_corners", 0) != 0 && node.attrs.integer("linear") == 0)
+    return refuse("expected align_corners with linear=1 alone");
   return {.out = {{.dtype = x.dtype, .shape = {x.shape[0], height, width, x.shape[3]}}}, .error = ""};
 }
 
@@ -86,7 +88,10 @@ void add_pixel(const ReferenceArgs& args, const Resize& resize, bool back, int64
     if (!axis.linear) {
       made.emplace_back(static_cast<int>(std::floor(o * scale + 1e-9)), 1.0);
     } else {
-      const double place = std::max(0.0, (o + 0.5) * scale - 0.5);
+      const double step = axis.out > 1 ? (axis.in - 1.0) / (axis.out - 1) : 0.0;
+      // The last place is whole, but for rounding.
+      const double place =
+          axis.aligned ? std::min(o * step, axis.in - 1.0) : std::max(0.0, (o + 0.5) * scale - 0.5);
       const int first = std::min(static_cast<int>(place), axis.in - 1);
       made.emplace_back(first, 1 - (place - first));
       made.emplace_back(std::min(first + 1, axis.in - 1), place - first);
@@ -113,11 +118,17 @@ void reference_of(const ReferenceArgs& args, bool back) {
   }
 }
 
+/// The attributes for images of another size.
+Attrs of_size(Attrs attrs, int64_t height, int64_t width) {
+  attrs.set("height", height);
+  attrs.set("width", width);
+  return attrs;
+}
+
 std::vector<ValueId> vjp(const VjpContext& context) {
   if (context.grad_out[0] == kNone) return {kNone};
   const Shape x = context.graph.type(context.node.inputs[0]).shape;
-  return {emit(context, "resize_grad", {context.grad_out[0]},
-               {{"height", x[1]}, {"width", x[2]}, {"linear", context.node.attrs.integer("linear")}})};
+  return {emit(context, "resize_grad", {context.grad_out[0]}, of_size(context.node.attrs, x[1], x[2]))};
 }
 
 std::vector<Sample> samples() {
@@ -126,15 +137,22 @@ std::vector<Sample> samples() {
     return Sample{.in = {normal(x, dtype)},
                   .attrs = {{"height", height}, {"width", width}, {"linear", linear}}};
   };
-  return {sample({2, 4, 5, 3}, 8, 10, 0),
-          sample({2, 4, 5, 3}, 8, 10, 1),
-          sample({1, 5, 7, 40}, 3, 11, 0),
-          sample({1, 5, 7, 40}, 3, 11, 1),
-          sample({3, 1, 9, 2}, 4, 1, 1),
-          sample({1, 2, 3, 2}, 16, 30, 1),
-          sample({1, 2, 2, 1031}, 3, 3, 1),
-          sample({2, 6, 4, 33}, 9, 8, 1, DType::bf16),
-          sample({2, 3, 4, 8}, 6, 8, 0, DType::f16)};
+  std::vector<Sample> made = {sample({2, 4, 5, 3}, 8, 10, 0),
+                              sample({2, 4, 5, 3}, 8, 10, 1),
+                              sample({1, 5, 7, 40}, 3, 11, 0),
+                              sample({1, 5, 7, 40}, 3, 11, 1),
+                              sample({3, 1, 9, 2}, 4, 1, 1),
+                              sample({1, 2, 3, 2}, 16, 30, 1),
+                              sample({1, 2, 2, 1031}, 3, 3, 1),
+                              sample({2, 6, 4, 33}, 9, 8, 1, DType::bf16),
+                              sample({2, 3, 4, 8}, 6, 8, 0, DType::f16)};
+  for (Sample sample : {sample({2, 4, 5, 3}, 8, 10, 1), sample({1, 5, 7, 40}, 3, 11, 1),
+                        sample({3, 1, 9, 2}, 4, 1, 1), sample({1, 9, 2, 2}, 17, 31, 1),
+                        sample({1, 4, 5, 3}, 1, 2, 1), sample({2, 6, 4, 33}, 9, 8, 1, DType::bf16)}) {
+    sample.attrs.set("align_corners", int64_t{1});
+    made.push_back(std::move(sample));
+  }
+  return made;
 }
 
 std::vector<Sample> grad_samples() {
@@ -143,7 +161,7 @@ std::vector<Sample> grad_samples() {
     ir::Type& type = sample.in[0].type;
     const Shape x = type.shape;
     type.shape = {x[0], sample.attrs.integer("height"), sample.attrs.integer("width"), x[3]};
-    sample.attrs = {{"height", x[1]}, {"width", x[2]}, {"linear", sample.attrs.integer("linear")}};
+    sample.attrs = of_size(sample.attrs, x[1], x[2]);
   }
   return made;
 }
@@ -151,7 +169,9 @@ std::vector<Sample> grad_samples() {
 }  // namespace
 
 const OpDef resize{.name = "resize",
-                   .doc = "resize(x [N, H, W, C]): [N, height, width, C], nearest or (linear=1) bilinear",
+                   .doc =
+                       "resize(x [N, H, W, C]): [N, height, width, C], nearest or (linear=1) bilinear, that "
+                       "with or without align_corners",
                    .inputs = {"x"},
                    .infer = infer,
                    .vjp = vjp,

@@ -7,15 +7,16 @@
 
 namespace hearth::ops {
 
-/// One axis of images that change their size from `in` to `out` elements, as torch's interpolate does it
-/// without aligned corners, in whole numbers: the nearest element is floor(o in / out), the linear ones lie
-/// on both sides of (o + 1/2) in / out - 1/2, the outermost standing for what would lie outside. 32 bits hold
-/// the products of lengths up to kLongest.
+/// One axis of images that change their size from `in` to `out` elements, as torch's interpolate does it, in
+/// whole numbers: the nearest element is floor(o in / out), the linear ones lie on both sides of
+/// (o + 1/2) in / out - 1/2, the outermost standing for what would lie outside, or, with aligned corners, of
+/// o (in - 1) / (out - 1). 32 bits hold the products of lengths up to kLongest.
 struct ResizeAxis {
   static constexpr int kLongest = 1 << 15;
   int in, out;
   bool linear;
-  bool back;  ///< inputs' gradients are made of outputs'; else outputs of inputs
+  bool aligned;  ///< corners; linear alone
+  bool back;     ///< inputs' gradients are made of outputs'; else outputs of inputs
 
   HEARTH_FORMULA int num_made() const { return back ? in : out; }
   HEARTH_FORMULA int num_read() const { return back ? out : in; }
@@ -38,7 +39,9 @@ struct ResizeAxis {
   }
   /// The outputs that input i may be part of.
   HEARTH_FORMULA Span outputs_of(int i) const {
-    const int first = (i - 1) * out / in - 1, last = (i + 2) * out / in + 1;
+    const int of_in = aligned ? in - 1 : in, of_out = aligned ? out - 1 : out;
+    if (of_in == 0) return {0, out - 1};
+    const int first = (i - 1) * of_out / of_in - 1, last = (i + 2) * of_out / of_in + 1;
     return {first < 0 ? 0 : first, last < out ? last : out - 1};
   }
   /// How much of input i is in output o.
@@ -50,8 +53,12 @@ struct ResizeAxis {
     return i == span.last ? second : 1.0F - second;
   }
   /// An input element's length, and where output o lies, in parts of an element.
-  HEARTH_FORMULA int unit() const { return linear ? 2 * out : out; }
+  HEARTH_FORMULA int unit() const {
+    if (aligned) return out > 1 ? out - 1 : 1;
+    return linear ? 2 * out : out;
+  }
   HEARTH_FORMULA int place(int o) const {
+    if (aligned) return o * (in - 1);
     if (!linear) return o * in;
     const int at = (2 * o + 1) * in - out;
     return at < 0 ? 0 : at;
@@ -69,9 +76,13 @@ inline Resize resize_of(const ir::NodeView& node, bool back) {
   const Shape& in = (back ? node.out_type(0) : node.in_type(0)).shape;
   const Shape& out = (back ? node.in_type(0) : node.out_type(0)).shape;
   const bool linear = node.attrs.integer("linear") != 0;
+  const bool aligned = node.attrs.integer_or("align_corners", 0) != 0;
   const auto axis = [&](size_t i) {
-    return ResizeAxis{
-        .in = static_cast<int>(in[i]), .out = static_cast<int>(out[i]), .linear = linear, .back = back};
+    return ResizeAxis{.in = static_cast<int>(in[i]),
+                      .out = static_cast<int>(out[i]),
+                      .linear = linear,
+                      .aligned = aligned,
+                      .back = back};
   };
   return {.batch = in[0], .y = axis(1), .x = axis(2), .channels = static_cast<int>(in[3])};
 }
