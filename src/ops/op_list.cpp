@@ -38,6 +38,8 @@ std::vector<const ir::OpDef*> make_list() {
                               &concat_last,
                               &sum_leading,
                               &sum_all,
+                              &sum_trailing,
+                              &broadcast_trailing,
                               &sum_squares,
                               &dropout,
                               // matmul, conv
