@@ -3,32 +3,13 @@
 #include "backend/cpu/clones.h"
 #include "backend/cpu/convert.h"
 #include "ops/pool/pool.h"
+#include "ops/pool/window.h"
 #include "ops/support.h"
 
 namespace hearth::ops {
 namespace {
 
 constexpr int64_t kChannels = 1024;
-
-struct Pool {
-  DType dtype = DType::f32;
-  int64_t batch = 0, in_h = 0, in_w = 0, out_h = 0, out_w = 0, channels = 0;
-  int64_t kernel = 0, stride = 0, padding = 0;
-
-  int64_t in_at(int64_t n, int64_t y, int64_t x) const { return ((n * in_h + y) * in_w + x) * channels; }
-  int64_t out_at(int64_t n, int64_t y, int64_t x) const { return ((n * out_h + y) * out_w + x) * channels; }
-  /// Window positions along one axis that lie inside the image, for output index `out`.
-  Range taps(int64_t out, int64_t length) const {
-    const int64_t start = out * stride - padding;
-    return {std::max<int64_t>(0, -start), std::min(kernel, length - start)};
-  }
-  /// Outputs along one axis whose window covers input index `in`.
-  Range covering(int64_t in, int64_t outs) const {
-    const int64_t last = (in + padding) / stride;
-    const int64_t before = in + padding - kernel;
-    return {before < 0 ? 0 : before / stride + 1, std::min(outs, last + 1)};
-  }
-};
 
 /// The place of a maximum in its window fits into a byte.
 constexpr int64_t kLargestKernel = 15;
@@ -172,10 +153,12 @@ Inferred infer_grad(const NodeView& node) {
 
 Kernel kernel(const NodeView& node) {
   const Pool pool = forward_pool(node);
+  if (pool.is_wide()) return wide_max_pool(pool, node.num_threads);
   return pixel_kernel(pool, pool.out_h, pool.out_w, pool_pixel);
 }
 Kernel grad_kernel(const NodeView& node) {
   const Pool pool = backward_pool(node);
+  if (pool.is_wide()) return wide_max_pool_grad(pool, node.num_threads);
   return pixel_kernel(pool, pool.in_h, pool.in_w, grad_pixel);
 }
 
@@ -238,7 +221,11 @@ std::vector<Sample> samples() {
           sample({1, 4, 4, 1030}, 2, 2, 0),
           sample({2, 6, 6, 17}, 2, 2, 0, DType::bf16),
           sample({2, 7, 9, 12}, 3, 2, 1),
-          sample({2, 7, 9, 72}, 3, 2, 1, DType::bf16)};
+          sample({2, 7, 9, 72}, 3, 2, 1, DType::bf16),
+          sample({2, 7, 6, 5}, 5, 1, 2),
+          sample({1, 5, 9, 70}, 9, 1, 4),
+          sample({1, 20, 13, 3}, 13, 1, 6),
+          sample({1, 14, 17, 66}, 7, 2, 3, DType::bf16)};
 }
 
 Sample grad_sample(const Shape& dy, int64_t in, int64_t kernel, int64_t stride, int64_t padding,
@@ -254,7 +241,11 @@ std::vector<Sample> grad_samples() {
           grad_sample({1, 2, 2, 1030}, 4, 2, 2, 0),
           grad_sample({2, 3, 3, 17}, 6, 2, 2, 0, DType::bf16),
           grad_sample({2, 4, 4, 12}, 7, 3, 2, 1),
-          grad_sample({2, 4, 4, 72}, 7, 3, 2, 1, DType::bf16)};
+          grad_sample({2, 4, 4, 72}, 7, 3, 2, 1, DType::bf16),
+          grad_sample({2, 7, 7, 5}, 7, 5, 1, 2),
+          grad_sample({1, 9, 9, 70}, 9, 9, 1, 4),
+          grad_sample({1, 7, 7, 3}, 14, 7, 2, 3),
+          grad_sample({1, 16, 16, 66}, 16, 13, 1, 6, DType::bf16)};
 }
 
 }  // namespace
