@@ -10,7 +10,10 @@
 
 namespace hearth::models {
 
-/// What a classifier is built from. Images are NHWC f32 in the input "images".
+/// What a model is for: a class of an image, or of each of its pixels.
+enum class Purpose : uint8_t { classify, segment };
+
+/// What a model is built from. Images are NHWC f32 in the input "images".
 struct ModelOptions {
   std::string name = "simplecnn";
   int64_t num_classes = 10;
@@ -18,16 +21,24 @@ struct ModelOptions {
   Extent image_size = 32;
   /// Width of the hidden layers of `mlp`.
   std::vector<int64_t> hidden = {512, 256};
+  /// Of `mlp`; the heads of FCN and DeepLab have rates of their own, which 0 switches off.
   double dropout = 0.2;
-  /// Channels of a ResNet's stem and of its first stage, before a bottleneck widens them.
-  int64_t width = 64;
+  /// Channels of a ResNet's stem, or of a plain U-Net's first level; 0: the model's own.
+  int64_t width = 0;
 };
 
-/// A model: its name, what it is, and how it grows from images [N, H, W, C] to logits [N, classes].
+/// Logits of an image [N, classes], or of each of its pixels [N, H, W, classes].
+struct Outputs {
+  ir::ValueId logits = ir::kNone;
+  ir::ValueId auxiliary = ir::kNone;  ///< in training, those of a head whose loss helps the layers before it
+};
+
+/// A model: its name, what it is, and how it grows from images [N, H, W, C].
 struct ModelDef {
   std::string_view name;
   std::string_view doc;
-  ir::ValueId (*build)(nn::Builder& builder, ir::ValueId images, const ModelOptions& options);
+  Purpose purpose = Purpose::classify;
+  Outputs (*build)(nn::Builder& builder, ir::ValueId images, const ModelOptions& options);
 };
 
 /// Every built-in model. To add one: src/models/<name>/<name>.cpp with its build function, and its row in

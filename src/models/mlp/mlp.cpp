@@ -2,7 +2,7 @@
 
 namespace hearth::models {
 
-ir::ValueId build_mlp(nn::Builder& builder, ir::ValueId images, const ModelOptions& options) {
+Outputs build_mlp(nn::Builder& builder, ir::ValueId images, const ModelOptions& options) {
   ir::ValueId x = builder.flatten(images);
   for (size_t i = 0; i < options.hidden.size(); ++i) {
     const std::string index = std::to_string(i + 1);
@@ -10,7 +10,7 @@ ir::ValueId build_mlp(nn::Builder& builder, ir::ValueId images, const ModelOptio
     x = builder.relu(builder.batch_norm("bn" + index, x));
     x = builder.dropout("dropout" + index, x, options.dropout);
   }
-  return builder.linear("fc" + std::to_string(options.hidden.size() + 1), x, options.num_classes);
+  return {builder.linear("fc" + std::to_string(options.hidden.size() + 1), x, options.num_classes)};
 }
 
 }  // namespace hearth::models

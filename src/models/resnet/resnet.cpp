@@ -1,18 +1,13 @@
 #include <algorithm>
 #include <array>
 
-#include "models/model.h"
+#include "models/resnet/resnet.h"
 
 namespace hearth::models {
 namespace {
 
 using ir::ValueId;
 using nn::Builder;
-
-struct ResNet {
-  std::array<int, 4> blocks;
-  bool bottleneck = false;
-};
 
 ValueId conv_norm(Builder& builder, const std::string& suffix, ValueId in, const Builder::Conv& conv) {
   return builder.batch_norm("bn" + suffix, builder.conv("conv" + suffix, in, conv));
@@ -27,58 +22,87 @@ ValueId shortcut(Builder& builder, ValueId in, int64_t channels, int64_t stride)
   return builder.batch_norm("1", projected);
 }
 
-ValueId basic_block(Builder& builder, ValueId in, int64_t width, int64_t stride) {
-  ValueId x = conv_norm(builder, "1", in, {.out_channels = width, .stride = stride, .kaiming_fan_out = true});
-  x = conv_norm(builder, "2", builder.relu(x), {.out_channels = width, .kaiming_fan_out = true});
-  return builder.relu(builder.add(x, shortcut(builder, in, width, stride)));
+struct Block {
+  int64_t width, stride, dilation;
+
+  Builder::Conv conv3(int64_t of_stride) const {
+    return {.out_channels = width,
+            .stride = of_stride,
+            .padding = dilation,
+            .kaiming_fan_out = true,
+            .dilation = dilation};
+  }
+};
+
+ValueId basic_block(Builder& builder, ValueId in, const Block& block) {
+  ValueId x = conv_norm(builder, "1", in, block.conv3(block.stride));
+  x = conv_norm(builder, "2", builder.relu(x), block.conv3(1));
+  return builder.relu(builder.add(x, shortcut(builder, in, block.width, block.stride)));
 }
 
-ValueId bottleneck_block(Builder& builder, ValueId in, int64_t width, int64_t stride) {
-  const Builder::Conv narrow{.out_channels = width, .kernel = 1, .padding = 0, .kaiming_fan_out = true};
-  const Builder::Conv wide{.out_channels = 4 * width, .kernel = 1, .padding = 0, .kaiming_fan_out = true};
-  ValueId x = builder.relu(conv_norm(builder, "1", in, narrow));
-  x = builder.relu(
-      conv_norm(builder, "2", x, {.out_channels = width, .stride = stride, .kaiming_fan_out = true}));
-  x = conv_norm(builder, "3", x, wide);
-  return builder.relu(builder.add(x, shortcut(builder, in, 4 * width, stride)));
+ValueId bottleneck_block(Builder& builder, ValueId in, const Block& block) {
+  const int64_t wide = 4 * block.width;
+  const Builder::Conv squeeze{
+      .out_channels = block.width, .kernel = 1, .padding = 0, .kaiming_fan_out = true};
+  const Builder::Conv widen{.out_channels = wide, .kernel = 1, .padding = 0, .kaiming_fan_out = true};
+  ValueId x = builder.relu(conv_norm(builder, "1", in, squeeze));
+  x = builder.relu(conv_norm(builder, "2", x, block.conv3(block.stride)));
+  x = conv_norm(builder, "3", x, widen);
+  return builder.relu(builder.add(x, shortcut(builder, in, wide, block.stride)));
 }
 
-ValueId stem(Builder& builder, ValueId images, int64_t width) {
+bool is_small(Builder& builder, ValueId images, const ResNet& net) {
   const Shape& shape = builder.graph().type(images).shape;
-  const bool small = std::min(shape[1], shape[2]) < 64;
-  const Builder::Conv conv{.out_channels = width,
+  return net.small_stem && std::min(shape[1], shape[2]) < 64;
+}
+
+ValueId stem(Builder& builder, ValueId images, const ResNet& net, bool small) {
+  const Builder::Conv conv{.out_channels = net.width,
                            .kernel = small ? 3 : 7,
                            .stride = small ? 1 : 2,
                            .padding = small ? 1 : 3,
                            .kaiming_fan_out = true};
-  const ValueId x = builder.relu(conv_norm(builder, "1", images, conv));
-  return small ? x : builder.max_pool(x, 3, 2, 1);
+  return builder.relu(conv_norm(builder, "1", images, conv));
 }
 
-ValueId build(Builder& builder, ValueId images, const ModelOptions& options, const ResNet& net) {
-  ValueId x = stem(builder, images, options.width);
-  for (size_t stage = 0; stage < net.blocks.size(); ++stage) {
-    for (int block = 0; block < net.blocks[stage]; ++block) {
-      const Builder::Scope scope(builder, "layer" + std::to_string(stage + 1) + "." + std::to_string(block));
-      const int64_t stride = stage > 0 && block == 0 ? 2 : 1;
-      const int64_t width = options.width << stage;
-      x = net.bottleneck ? bottleneck_block(builder, x, width, stride)
-                         : basic_block(builder, x, width, stride);
-    }
-  }
-  return builder.linear("fc", builder.global_avg_pool(x), options.num_classes);
+Outputs classify(Builder& builder, ValueId images, const ModelOptions& options, ResNet net) {
+  if (options.width > 0) net.width = options.width;
+  const ValueId x = resnet_features(builder, images, net).stages.back();
+  return {builder.linear("fc", builder.global_avg_pool(x), options.num_classes)};
 }
 
 }  // namespace
 
-ValueId build_resnet18(Builder& builder, ValueId images, const ModelOptions& options) {
-  return build(builder, images, options, {.blocks = {2, 2, 2, 2}});
+ResNetFeatures resnet_features(Builder& builder, ValueId images, const ResNet& net) {
+  const bool small = is_small(builder, images, net);
+  ResNetFeatures made{.stem = stem(builder, images, net, small)};
+  ValueId x = small ? made.stem : builder.max_pool(made.stem, 3, 2, 1);
+  int64_t dilation = 1;
+  for (size_t stage = 0; stage < net.blocks.size(); ++stage) {
+    const bool dilates = static_cast<int>(stage) + net.num_dilated >= std::ssize(net.blocks);
+    const int64_t before = dilation;
+    if (dilates) dilation *= 2;
+    for (int block = 0; block < net.blocks[stage]; ++block) {
+      const Builder::Scope scope(builder, "layer" + std::to_string(stage + 1) + "." + std::to_string(block));
+      const bool first = block == 0;
+      const Block shape{.width = net.width << stage,
+                        .stride = stage > 0 && first && !dilates ? 2 : 1,
+                        .dilation = first ? before : dilation};
+      x = net.bottleneck ? bottleneck_block(builder, x, shape) : basic_block(builder, x, shape);
+    }
+    made.stages[stage] = x;
+  }
+  return made;
 }
-ValueId build_resnet34(Builder& builder, ValueId images, const ModelOptions& options) {
-  return build(builder, images, options, {.blocks = {3, 4, 6, 3}});
+
+Outputs build_resnet18(Builder& builder, ValueId images, const ModelOptions& options) {
+  return classify(builder, images, options, kResNet18);
 }
-ValueId build_resnet50(Builder& builder, ValueId images, const ModelOptions& options) {
-  return build(builder, images, options, {.blocks = {3, 4, 6, 3}, .bottleneck = true});
+Outputs build_resnet34(Builder& builder, ValueId images, const ModelOptions& options) {
+  return classify(builder, images, options, kResNet34);
+}
+Outputs build_resnet50(Builder& builder, ValueId images, const ModelOptions& options) {
+  return classify(builder, images, options, kResNet50);
 }
 
 }  // namespace hearth::models

@@ -2,13 +2,13 @@
 
 namespace hearth::models {
 
-ir::ValueId build_simplecnn(nn::Builder& builder, ir::ValueId images, const ModelOptions& options) {
+Outputs build_simplecnn(nn::Builder& builder, ir::ValueId images, const ModelOptions& options) {
   ir::ValueId x = builder.relu(builder.conv("conv1", images, {.out_channels = 16, .bias = true}));
   x = builder.max_pool(x, 2, 2);
-  return builder.linear("fc", builder.flatten(x), options.num_classes);
+  return {builder.linear("fc", builder.flatten(x), options.num_classes)};
 }
 
-ir::ValueId build_smallcnn(nn::Builder& builder, ir::ValueId images, const ModelOptions& options) {
+Outputs build_smallcnn(nn::Builder& builder, ir::ValueId images, const ModelOptions& options) {
   ir::ValueId x = images;
   const int64_t widths[] = {32, 32, 64, 64};
   for (int i = 0; i < 4; ++i) {
@@ -17,7 +17,7 @@ ir::ValueId build_smallcnn(nn::Builder& builder, ir::ValueId images, const Model
     x = builder.relu(builder.batch_norm("bn" + index, x));
     if (i % 2 == 1) x = builder.max_pool(x, 2, 2);
   }
-  return builder.linear("fc", builder.global_avg_pool(x), options.num_classes);
+  return {builder.linear("fc", builder.global_avg_pool(x), options.num_classes)};
 }
 
 }  // namespace hearth::models

@@ -1,0 +1,81 @@
+#include <set>
+
+#include "base/error.h"
+#include "cli/output.h"
+#include "cli/verb.h"
+#include "data/picture_files.h"
+#include "hub/weights.h"
+#include "run/from_recipe.h"
+
+namespace hearth::cli {
+namespace {
+
+struct PredictArguments {
+  std::string run, out;
+  std::vector<std::string> rest;
+};
+
+/// Pictures, and what is in folders; predictions are called by the names of pictures.
+std::vector<fs::path> pictures_of(const std::vector<std::string>& names) {
+  std::vector<fs::path> pictures;
+  for (const std::string& name : names) {
+    if (!fs::is_directory(name)) {
+      pictures.emplace_back(name);
+      continue;
+    }
+    for (const auto& [stem, path] : data::picture_files(name)) pictures.push_back(path);
+  }
+  if (pictures.empty())
+    user_error("expected pictures to look at, got none; try IMAGE.png or a folder of them");
+  return pictures;
+}
+
+void check_names(const std::vector<fs::path>& pictures) {
+  std::set<fs::path> seen;
+  for (const fs::path& picture : pictures) {
+    if (seen.insert(picture.stem()).second) continue;
+    user_error("expected pictures of different names, for their predictions are called by them, got {} twice",
+               picture.stem().string());
+  }
+}
+
+void run_predict(const PredictArguments& arguments) {
+  std::vector<std::string> names, overrides;
+  for (const std::string& text : arguments.rest)
+    (text.find('=') != text.npos && !fs::exists(text) ? overrides : names).push_back(text);
+  const recipe::Recipe recipe = open_run(arguments.run, overrides);
+  const std::vector<fs::path> pictures = pictures_of(names);
+  const fs::path weights = hub::run_weights(arguments.run, false);
+  const fs::path out =
+      arguments.out.empty() ? fs::path(arguments.run) / "predictions" : fs::path(arguments.out);
+  const std::unique_ptr<tasks::Predictor> predictor =
+      run::open_predictor(recipe, {.run = arguments.run, .out = out, .weights = weights});
+  if (predictor->writes_files()) check_names(pictures);
+  // Only the evaluation program is needed; best.safetensors holds the averaged weights already.
+  engine::EngineOptions options = run::engine_options(recipe);
+  options.accumulate = 1;
+  options.optimizer.ema_decay = 0;
+  const int64_t one[] = {1};
+  engine::Engine engine(options, {}, one);
+  engine.initialize();
+  hub::load_weights(engine, weights);
+  for (const fs::path& picture : pictures) say("{}\n", predictor->predict(engine, picture));
+  predictor->finish();
+  say("weights: {}\n", weights.string());
+}
+
+}  // namespace
+
+void add_predict(CLI::App& app) {
+  const auto arguments = std::make_shared<PredictArguments>();
+  CLI::App* verb = app.add_subcommand(
+      "predict", "Classify, segment or search pictures with a run's best weights (else its last)");
+  verb->add_option("run", arguments->run, "run folder")->required();
+  verb->add_option("images", arguments->rest, "PNG or JPEG files, or folders of them; recipe overrides too")
+      ->required();
+  verb->add_option("--out", arguments->out, "folder for pictures of predictions (default: RUN/predictions)");
+  set_example(*verb, "hearth predict runs/demo IMAGE.png");
+  verb->callback([=] { run_predict(*arguments); });
+}
+
+}  // namespace hearth::cli

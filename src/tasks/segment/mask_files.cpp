@@ -1,0 +1,43 @@
+#include "tasks/segment/mask_files.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace hearth::tasks {
+namespace {
+
+/// Classes that a line about a picture names.
+constexpr size_t kNamed = 4;
+
+}  // namespace
+
+MaskFiles::MaskFiles(MaskInput input, std::vector<data::MaskClass> classes, fs::path folder)
+    : input_(std::move(input)), classes_(std::move(classes)), folder_(std::move(folder)) {
+  for (const data::MaskClass& one : classes_) palette_.push_back(one.color);
+  for (auto i = std::ssize(palette_); i < input_.num_classes; ++i) palette_.push_back(data::palette_color(i));
+  make_folder(folder_);
+}
+
+std::string MaskFiles::predict(engine::Engine& engine, const fs::path& picture) {
+  const MappedFile file(picture);
+  const data::Image image = data::decode_image(file.bytes(), 3, picture.native());
+  const data::Image mask = MaskPredictor(engine, input_, 1).predict(image);
+  const std::string stem = (folder_ / picture.stem()).string();
+  write_file_atomically(stem + ".png", data::encode_png(mask, palette_));
+  write_file_atomically(stem + "_color.png", data::encode_png(data::colorize(mask, classes_)));
+  write_file_atomically(stem + "_overlay.png", data::encode_png(data::overlay(image, mask, classes_)));
+  std::vector<std::pair<int64_t, size_t>> found;
+  for (size_t i = 0; i < classes_.size(); ++i)
+    found.emplace_back(std::ranges::count(mask.pixels, static_cast<uint8_t>(i)), i);
+  std::sort(found.rbegin(), found.rend());
+  std::string line = picture.string() + ":";
+  for (size_t i = 0; i < std::min(kNamed, found.size()) && found[i].first > 0; ++i) {
+    line +=
+        fmt::format("{} {} {:.1f}%", i == 0 ? "" : ",", classes_[found[i].second].name,
+                    100.0 * static_cast<double>(found[i].first) / static_cast<double>(mask.pixels.size()));
+  }
+  return line + fmt::format(" -> {}.png", stem);
+}
+
+}  // namespace hearth::tasks

@@ -1,0 +1,22 @@
+#pragma once
+
+#include "tasks/predictor.h"
+#include "tasks/segment/mask_predictor.h"
+
+namespace hearth::tasks {
+
+/// Writes three PNG files for each picture into a folder: NAME.png, palette indices that are the classes of
+/// the pixels; NAME_color.png, the classes in their colors; NAME_overlay.png, these over the picture.
+class MaskFiles : public Predictor {
+ public:
+  MaskFiles(MaskInput input, std::vector<data::MaskClass> classes, fs::path folder);
+  std::string predict(engine::Engine& engine, const fs::path& picture) override;
+
+ private:
+  MaskInput input_;
+  std::vector<data::MaskClass> classes_;
+  std::vector<std::array<uint8_t, 3>> palette_;
+  fs::path folder_;
+};
+
+}  // namespace hearth::tasks

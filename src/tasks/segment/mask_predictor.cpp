@@ -1,0 +1,114 @@
+#include "tasks/segment/mask_predictor.h"
+
+#include <algorithm>
+
+#include "data/augment.h"
+#include "tasks/segment/segmenter.h"
+
+namespace hearth::tasks {
+namespace {
+
+constexpr int64_t kChannels = 3;
+constexpr auto kSlack = static_cast<size_t>(engine::kInputSlack) / sizeof(float);
+
+std::vector<int64_t> positions(int64_t whole, int64_t part) {
+  std::vector<int64_t> made = {0};
+  const int64_t step = std::max<int64_t>(1, part / 2);
+  for (int64_t at = step; at + part < whole; at += step) made.push_back(at);
+  if (whole > part) made.push_back(whole - part);
+  return made;
+}
+
+}  // namespace
+
+MaskPredictor::MaskPredictor(engine::Engine& engine, MaskInput input, int64_t batch)
+    : engine_(engine),
+      input_(std::move(input)),
+      batch_(batch),
+      part_(static_cast<size_t>(input_.size.num_pixels() * kChannels)),
+      labels_(static_cast<size_t>(input_.size.num_pixels())),
+      images_(static_cast<size_t>(batch * input_.size.num_pixels() * kChannels) + kSlack),
+      weights_(static_cast<size_t>(batch) + kSlack),
+      class_weights_(input_.class_weights),
+      masks_(static_cast<size_t>(batch * input_.size.num_pixels()) + kSlack) {
+  class_weights_.resize(class_weights_.size() + kSlack);
+}
+
+std::vector<MaskPredictor::Window> MaskPredictor::windows(Extent picture) const {
+  std::vector<Window> made;
+  for (const int64_t top : positions(picture.height, input_.size.height)) {
+    for (const int64_t left : positions(picture.width, input_.size.width)) made.push_back({top, left});
+  }
+  return made;
+}
+
+void MaskPredictor::fill_row(const data::Image& scaled, const data::Image* truth, Window window,
+                             int64_t row) {
+  const Extent size = input_.size;
+  const data::MaskPlacement placement{.scaled = scaled.size(), .top = window.top, .left = window.left};
+  data::place_image(scaled, placement, size, input_.pixels.mean, part_.data());
+  data::Augmenter{input_.pixels, size, kChannels}.apply(0, 0, part_.data(),
+                                                        images_.data() + row * size.num_pixels() * kChannels);
+  std::ranges::fill(labels_, data::kUnlabeled);
+  if (truth != nullptr) data::place_mask(*truth, placement, size, labels_.data());
+  weights_[static_cast<size_t>(row)] =
+      data::number_mask(labels_, input_.class_weights, masks_.data() + row * size.num_pixels());
+}
+
+data::Image MaskPredictor::predict(const data::Image& picture, const data::Image* truth, Loss* loss) {
+  const Extent size = input_.size;
+  const data::Image scaled = input_.resizes ? data::resize(picture, size) : picture;
+  const std::vector<Window> all = windows(scaled.size());
+  std::vector<float> sums(
+      input_.resizes ? 0 : static_cast<size_t>(scaled.size().num_pixels() * input_.num_classes));
+  data::Image made{.height = size.height, .width = size.width, .channels = 1};
+  for (size_t first = 0; first < all.size(); first += static_cast<size_t>(batch_)) {
+    const auto count = std::min<int64_t>(batch_, std::ssize(all) - static_cast<int64_t>(first));
+    // A short batch is filled up with its last window.
+    for (int64_t row = 0; row < batch_; ++row)
+      fill_row(scaled, truth, all[first + static_cast<size_t>(std::min(row, count - 1))], row);
+    const double sum =
+        engine_.evaluate({{images_.data(), masks_.data(), weights_.data(), class_weights_.data()}, batch_});
+    if (loss != nullptr) {
+      loss->sum += sum;
+      loss->count += batch_;
+    }
+    if (input_.resizes) {
+      const std::span<const int32_t> classes = engine_.whole_output(kPixelClasses);
+      made.pixels.assign(classes.begin(), classes.begin() + size.num_pixels());
+      continue;
+    }
+    for (int64_t row = 0; row < count; ++row) {
+      const float* from =
+          engine_.output(kPixelProbabilities).data() + row * size.num_pixels() * input_.num_classes;
+      add_window(from, all[first + static_cast<size_t>(row)], scaled.size(), sums);
+    }
+  }
+  if (!input_.resizes) made = largest(sums, scaled.size());
+  if (made.size() == picture.size()) return made;
+  data::Image back{.height = picture.height, .width = picture.width, .channels = 1};
+  back.pixels.resize(static_cast<size_t>(back.size().num_pixels()));
+  data::place_mask(made, {.scaled = back.size()}, back.size(), back.pixels.data());
+  return back;
+}
+
+void MaskPredictor::add_window(const float* from, Window window, Extent whole,
+                               std::vector<float>& sums) const {
+  const int64_t height = std::min(input_.size.height, whole.height - window.top);
+  const int64_t count = std::min(input_.size.width, whole.width - window.left) * input_.num_classes;
+  for (int64_t y = 0; y < height; ++y) {
+    const float* row = from + y * input_.size.width * input_.num_classes;
+    float* to = sums.data() + ((window.top + y) * whole.width + window.left) * input_.num_classes;
+    for (int64_t i = 0; i < count; ++i) to[i] += row[i];
+  }
+}
+
+data::Image MaskPredictor::largest(const std::vector<float>& sums, Extent whole) const {
+  data::Image made{.height = whole.height, .width = whole.width, .channels = 1};
+  made.pixels.reserve(static_cast<size_t>(whole.num_pixels()));
+  for (auto at = sums.begin(); at != sums.end(); at += input_.num_classes)
+    made.pixels.push_back(static_cast<uint8_t>(std::max_element(at, at + input_.num_classes) - at));
+  return made;
+}
+
+}  // namespace hearth::tasks

@@ -1,0 +1,227 @@
+#include "tasks/segment/segment_task.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "tasks/segment/segmenter.h"
+#include "tasks/spread.h"
+
+namespace hearth::tasks {
+namespace {
+
+/// Of pictures in the report.
+constexpr int64_t kLongestShown = 320;
+
+class MaskStream : public BatchStream {
+ public:
+  MaskStream(const data::RowSource& rows, const data::LoaderOptions& options,
+             const data::LoaderPosition& from, std::vector<float> class_weights)
+      : loader_(rows, options, from), class_weights_(std::move(class_weights)) {
+    class_weights_.resize(class_weights_.size() + engine::kInputSlack / sizeof(float));
+  }
+
+  engine::MicroBatch next() override {
+    const data::Batch& batch = loader_.next();
+    engine::MicroBatch made{batch.arrays, batch.count};
+    made.inputs[3] = class_weights_.data();
+    return made;
+  }
+
+ private:
+  data::Loader loader_;
+  std::vector<float> class_weights_;
+};
+
+/// A picture, its mask and the predicted one, in colors and no larger than is shown.
+io::ImageStrip strip_of(const data::Image& image, const data::Image& truth, const data::Image& predicted,
+                        const std::vector<data::MaskClass>& classes, std::string caption) {
+  const int64_t longer = image.size().longer();
+  const auto shown = [&](int64_t side) {
+    return longer <= kLongestShown ? side : std::max<int64_t>(1, side * kLongestShown / longer);
+  };
+  const Extent size{shown(image.height), shown(image.width)};
+  const auto colors = [&](const data::Image& mask) {
+    data::Image small{.height = size.height, .width = size.width, .channels = 1};
+    small.pixels.resize(static_cast<size_t>(size.num_pixels()));
+    data::place_mask(mask, {.scaled = size}, size, small.pixels.data());
+    return data::encode_png(data::colorize(small, classes));
+  };
+  return {.pngs = {data::encode_png(data::resize(image, size)), colors(truth), colors(predicted)},
+          .caption = std::move(caption)};
+}
+
+/// Adds up one picture after the other.
+class Tally {
+ public:
+  Tally(const data::MaskedImages& images, int64_t num_classes, int64_t num_shown)
+      : images_(images), confusion_(num_classes), shown_(spread(num_shown, images.size())) {}
+
+  /// `predicted` has the picture's own size.
+  void add(int64_t index, const data::Image& truth, const data::Image& predicted) {
+    for (size_t i = 0; i < truth.pixels.size(); ++i) {
+      if (truth.pixels[i] != data::kUnlabeled) confusion_.add(truth.pixels[i], predicted.pixels[i]);
+    }
+    if (!std::ranges::binary_search(shown_, index)) return;
+    data::Image image, mask;
+    images_.read(index, image, mask);
+    strips_.push_back(strip_of(image, mask, predicted, images_.classes(), images_.where(index)));
+  }
+
+  Evaluation take(double loss) {
+    const std::vector<double> iou = confusion_.iou();
+    Evaluation made{.loss = loss, .score = Confusion::mean(iou), .confusion = confusion_.counts()};
+    made.metrics = {{"miou", made.score},
+                    {"pixel_accuracy", confusion_.pixel_accuracy()},
+                    {"mean_accuracy", Confusion::mean(confusion_.accuracy())}};
+    made.tables = {table(iou)};
+    made.strips = std::move(strips_);
+    return made;
+  }
+
+ private:
+  io::ReportTable table(const std::vector<double>& iou) const {
+    io::ReportTable made{.title = "Classes", .header = {"class", "IoU", "accuracy", "pixels"}};
+    const std::vector<double> accuracy = confusion_.accuracy();
+    const auto percent = [](double share) { return share < 0 ? "-" : fmt::format("{:.2f}%", 100 * share); };
+    for (size_t i = 0; i < images_.classes().size(); ++i)
+      made.rows.push_back({images_.classes()[i].name, percent(iou[i]), percent(accuracy[i]),
+                           std::to_string(confusion_.num_true(static_cast<int64_t>(i)))});
+    return made;
+  }
+
+  const data::MaskedImages& images_;
+  Confusion confusion_;
+  std::vector<int64_t> shown_;
+  std::vector<io::ImageStrip> strips_;
+};
+
+data::MaskRowOptions unchanged(data::MaskRowOptions options) {
+  options.least_scale = options.most_scale = 1;
+  options.pixels.augment = {};
+  return options;
+}
+
+}  // namespace
+
+SegmentTask::SegmentTask(const SegmentTaskOptions& options)
+    : model_(options.model),
+      loader_(options.loader),
+      options_(options.rows),
+      train_(data::open_masks(options.train)),
+      test_(data::open_masks(options.held_out)) {
+  if (model_.channels != 3)
+    user_error("expected data.channels=3 for segmentation, got {}; try data.channels=3", model_.channels);
+  if (std::ssize(train_->classes()) > model_.num_classes) {
+    user_error("expected at most the {} classes of the model, got {} in the data; try model.num_classes={}",
+               model_.num_classes, train_->classes().size(), train_->classes().size());
+  }
+  if (options.class_weights == recipe::ClassWeights::median_frequency)
+    options_.class_weights = data::median_frequency_weights(*train_);
+  if (options.class_weights != recipe::ClassWeights::none)
+    options_.class_weights.resize(static_cast<size_t>(model_.num_classes));
+  rows_ = std::make_unique<data::MaskRows>(*train_, options_);
+}
+
+std::vector<int64_t> SegmentTask::eval_sizes(int64_t batch) const {
+  return options_.resizes ? Task::eval_sizes(batch) : std::vector<int64_t>{batch};
+}
+
+std::unique_ptr<BatchStream> SegmentTask::open(const data::LoaderPosition& from,
+                                               const data::LoaderShare& share) const {
+  data::LoaderOptions options = loader_;
+  options.share = share;
+  return std::make_unique<MaskStream>(*rows_, options, from, options_.class_weights);
+}
+
+MaskInput SegmentTask::input() const {
+  return {.size = options_.size,
+          .resizes = options_.resizes,
+          .pixels = unchanged(options_).pixels,
+          .num_classes = model_.num_classes,
+          .class_weights = options_.class_weights};
+}
+
+Evaluation SegmentTask::evaluate(engine::Engine& engine, int64_t num_shown) const {
+  Tally tally(*test_, model_.num_classes, num_shown);
+  data::Image truth;
+  if (!options_.resizes) {
+    MaskPredictor predictor(engine, input(), loader_.batch);
+    MaskPredictor::Loss loss;
+    data::Image image;
+    for (int64_t i = 0; i < test_->size(); ++i) {
+      test_->read(i, image, truth);
+      tally.add(i, truth, predictor.predict(image, &truth, &loss));
+    }
+    return tally.take(loss.sum / static_cast<double>(loss.count));
+  }
+  data::LoaderOptions options = loader_;
+  options.shuffle = false;
+  const data::MaskRows rows(*test_, unchanged(options_));
+  MaskStream stream(rows, options, {.seed = options.seed}, options_.class_weights);
+  double loss = 0;
+  data::Image made{.height = options_.size.height, .width = options_.size.width, .channels = 1};
+  data::Image predicted{.channels = 1};
+  for (int64_t done = 0; done < test_->size();) {
+    const engine::MicroBatch batch = stream.next();
+    loss += engine.evaluate(batch);
+    const std::span<const int32_t> classes = engine.whole_output(kPixelClasses);
+    for (int64_t row = 0; row < batch.num_rows; ++row, ++done) {
+      const auto from = classes.begin() + row * options_.size.num_pixels();
+      made.pixels.assign(from, from + options_.size.num_pixels());
+      test_->read_mask(done, truth);
+      predicted.height = truth.height;
+      predicted.width = truth.width;
+      predicted.pixels.resize(truth.pixels.size());
+      data::place_mask(made, {.scaled = truth.size()}, truth.size(), predicted.pixels.data());
+      tally.add(done, truth, predicted);
+    }
+  }
+  return tally.take(loss / static_cast<double>(test_->size()));
+}
+
+std::string SegmentTask::describe() const {
+  return fmt::format("{} training and {} validation images with masks of {} classes", train_->size(),
+                     test_->size(), train_->classes().size());
+}
+
+std::string SegmentTask::warning() const {
+  if (train_->classes() == test_->classes()) return "";
+  return "warning: the classes of the training and the validation masks differ";
+}
+
+std::string SegmentTask::score_text(double score) const { return fmt::format("mIoU: {:.4f}", score); }
+
+std::string SegmentTask::evaluation_text(const Evaluation& found) const {
+  std::string text = score_text(found.score);
+  for (const auto& [name, value] : found.metrics) {
+    if (std::string_view(name) == "pixel_accuracy")
+      text += fmt::format(", pixel accuracy {:.2f}%", 100 * value);
+  }
+  return text;
+}
+
+void SegmentTask::report(const Evaluation& last, const fs::path& log, io::ReportData& data) const {
+  data.summary.emplace_back("training images", std::to_string(train_->size()));
+  data.summary.emplace_back("validation images", std::to_string(test_->size()));
+  data.score = {"Mean intersection over union, %", "mIoU", io::read_curve(log, "eval_miou")};
+  for (io::CurvePoint& point : data.score.points) point.value *= 100;
+  for (const data::MaskClass& one : test_->classes()) data.class_names.push_back(one.name);
+  data.class_names.resize(static_cast<size_t>(model_.num_classes));
+  data.confusion = last.confusion;
+  data.tables = last.tables;
+  data.strips_title = "Pictures, their masks, and what was predicted";
+  data.strips = last.strips;
+}
+
+void SegmentTask::save_companions(const fs::path& folder, DType) const {
+  std::string text = "name,r,g,b\n";
+  for (const auto& [name, color] : train_->classes())
+    text += fmt::format("{},{},{},{}\n", name, color[0], color[1], color[2]);
+  write_file_atomically(folder / kClassTable, text);
+}
+
+int64_t SegmentTask::staging_bytes() const {
+  return 8 * loader_.batch * options_.size.num_pixels() * (model_.channels + 1);
+}
+
+}  // namespace hearth::tasks

@@ -1,0 +1,55 @@
+#pragma once
+
+#include "data/mask_rows.h"
+#include "models/model.h"
+#include "recipe/recipe.h"
+#include "tasks/segment/confusion.h"
+#include "tasks/segment/mask_predictor.h"
+#include "tasks/task.h"
+
+namespace hearth::tasks {
+
+struct SegmentTaskOptions {
+  models::ModelOptions model;
+  data::MaskOptions train, held_out;
+  data::LoaderOptions loader;
+  data::MaskRowOptions rows;  ///< of training; its class_weights are those given
+  recipe::ClassWeights class_weights = recipe::ClassWeights::none;
+};
+
+/// The table of classes that a run of segmentation keeps beside its weights (data::read_class_table).
+inline constexpr const char* kClassTable = "classes.csv";
+
+/// A class for each pixel of a picture. Opens the data; UserError where it does not fit the model.
+class SegmentTask : public Task {
+ public:
+  explicit SegmentTask(const SegmentTaskOptions& options);
+
+  int64_t num_rows() const override { return train_->size(); }
+  int64_t num_eval_rows() const override { return test_->size(); }
+  std::vector<int64_t> eval_sizes(int64_t batch) const override;
+  int64_t num_samples(const data::LoaderPosition&, int64_t count) const override { return count; }
+  using Task::open;
+  std::unique_ptr<BatchStream> open(const data::LoaderPosition& from,
+                                    const data::LoaderShare& share) const override;
+  Evaluation evaluate(engine::Engine& engine, int64_t num_shown) const override;
+  const char* unit() const override { return "img"; }
+  std::string describe() const override;
+  std::string warning() const override;
+  std::string score_text(double score) const override;
+  std::string evaluation_text(const Evaluation& found) const override;
+  void report(const Evaluation& last, const fs::path& log, io::ReportData& data) const override;
+  void save_companions(const fs::path& folder, DType) const override;
+  int64_t staging_bytes() const override;
+
+ private:
+  MaskInput input() const;
+
+  models::ModelOptions model_;
+  data::LoaderOptions loader_;
+  data::MaskRowOptions options_;
+  std::unique_ptr<data::MaskedImages> train_, test_;
+  std::unique_ptr<data::MaskRows> rows_;  ///< of the training images
+};
+
+}  // namespace hearth::tasks
