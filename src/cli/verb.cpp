@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/foreign.h"
 #include "base/text.h"
 #include "cli/output.h"
 #include "run/from_recipe.h"
@@ -75,6 +76,14 @@ recipe::Recipe open_recipe(const std::string& name, const std::vector<std::strin
   const std::string stem = std::filesystem::path(name).stem().string();
   user_error("there is no recipe file '{}'{}; hearth ls lists the built-in ones, hearth cp copies one", name,
              did_you_mean(stem, names));
+}
+
+recipe::Recipe open_run(const std::string& run, const std::vector<std::string>& overrides) {
+  if (!fs::exists(run + "/config.yaml")) {
+    user_error("expected a run folder with config.yaml at '{}'{}", run,
+               fs::exists(run) ? "" : download_advice(run));
+  }
+  return recipe::on_one_device(run::load_recipe(run + "/config.yaml", overrides));
 }
 
 }  // namespace hearth::cli

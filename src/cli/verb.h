@@ -22,6 +22,8 @@ std::vector<std::string> overrides_of(const CLI::App& verb);
 
 /// Reads a recipe with its overrides: a file, or a built-in one by name ("demo", "recipes/demo.yaml").
 recipe::Recipe open_recipe(const std::string& name, const std::vector<std::string>& overrides);
+/// The recipe of a run in its folder, with overrides, on one device.
+recipe::Recipe open_run(const std::string& run, const std::vector<std::string>& overrides);
 /// Names and texts of the recipes compiled into the program.
 struct BuiltInRecipe {
   const char* name;

@@ -1,19 +1,13 @@
-#include <algorithm>
-#include <cmath>
-
 #include "base/error.h"
-#include "base/foreign.h"
 #include "cli/output.h"
 #include "cli/verb.h"
-#include "data/image.h"
 #include "hub/adapter.h"
 #include "hub/weights.h"
 #include "infer/text_eval.h"
 #include "run/device_rates.h"
 #include "run/from_recipe.h"
 #include "run/trainer.h"
-#include "tasks/classify/classifier.h"
-#include "tasks/classify/tensors_dataset.h"
+#include "tasks/predictor.h"
 
 namespace hearth::cli {
 namespace {
@@ -22,25 +16,7 @@ struct EvalArguments {
   std::string run, base;
   bool exact_match = false;
   infer::MatchOptions match;
-  std::vector<std::string> images;
 };
-
-recipe::Recipe recipe_of(const CLI::App& verb, const std::string& run) {
-  if (!fs::exists(run + "/config.yaml")) {
-    user_error("expected a run folder with config.yaml at '{}'{}", run,
-               fs::exists(run) ? "" : download_advice(run));
-  }
-  return recipe::on_one_device(run::load_recipe(run + "/config.yaml", overrides_of(verb)));
-}
-
-/// Weights that are not finite, or too large, make results that mean nothing.
-void check_finite(double result, const fs::path& weights) {
-  if (std::isfinite(result)) return;
-  user_error(
-      "expected weights that give finite numbers, got others from {}; try another run, or train again "
-      "with a lower optimizer.lr",
-      weights.string());
-}
 
 /// A recipe for a model that was not trained here.
 recipe::Recipe recipe_of_model(const CLI::App& verb, const std::string& model) {
@@ -79,7 +55,7 @@ void eval_text(recipe::Recipe recipe, const hub::ModelFolder& model, const EvalA
   const tasks::Evaluation result =
       infer::evaluate_text(std::move(options), *task, model, recipe.data.context,
                            [](const std::string& text) { say(stderr, "{}\n", text); });
-  check_finite(result.loss, weights);
+  tasks::check_finite(result.loss, weights);
   say("{}: loss {:.4f}, {} ({} held out)\n", weights.string(), result.loss, task->evaluation_text(result),
       task->num_eval_rows());
   if (arguments.exact_match) match_questions(recipe, model, arguments.match);
@@ -100,7 +76,7 @@ void run_eval(const CLI::App& verb, const EvalArguments& arguments) {
   const fs::path run = arguments.run;
   const bool has_model = fs::exists(run / "config.json") || fs::exists(run / hub::kAdapterConfig);
   if (has_model && !fs::exists(run / "config.yaml")) return eval_model(verb, arguments);
-  recipe::Recipe recipe = recipe_of(verb, arguments.run);
+  recipe::Recipe recipe = open_run(arguments.run, overrides_of(verb));
   if (recipe::is_text(recipe) && !recipe::has_pairs(recipe)) {
     judge_whole_file(recipe, run::load_recipe(run / "config.yaml"));
     return eval_text(std::move(recipe), hub::find_model(run, arguments.base), arguments);
@@ -113,57 +89,9 @@ void run_eval(const CLI::App& verb, const EvalArguments& arguments) {
   const fs::path weights = hub::run_weights(run, hub::has_adapter(trainer.engine()));
   hub::load_weights(trainer.engine(), weights);
   const tasks::Evaluation result = trainer.evaluate();
-  check_finite(result.loss, weights);
+  tasks::check_finite(result.loss, weights);
   say("{}: loss {:.4f}, {} ({} held out)\n", weights.string(), result.loss,
       trainer.task().evaluation_text(result), trainer.task().num_eval_rows());
-}
-
-void predict_one(engine::Engine& engine, const recipe::Recipe& recipe, const data::Dataset& classes,
-                 const std::string& path, const fs::path& weights) {
-  const int64_t channels = recipe.data.channels;
-  const MappedFile file(path);
-  const data::Image image = data::resize(data::decode_image(file.bytes(), static_cast<int>(channels), path),
-                                         recipe.data.image_size);
-  std::vector<float> pixels(image.pixels.size() + 16);
-  const std::vector<float>& mean = recipe.data.mean;
-  const std::vector<float>& std = recipe.data.std;
-  for (size_t i = 0; i < image.pixels.size(); ++i) {
-    const size_t c = i % static_cast<size_t>(channels);
-    pixels[i] = (static_cast<float>(image.pixels[i]) / 255 - mean[std::min(c, mean.size() - 1)]) /
-                std[std::min(c, std.size() - 1)];
-  }
-  const std::vector<int32_t> labels(32, 0);
-  engine.evaluate({{pixels.data(), labels.data()}, 1});
-  const std::span<const float> probabilities = engine.output(tasks::kProbabilities);
-  for (const float probability : probabilities) check_finite(probability, weights);
-  std::vector<std::pair<float, size_t>> ranked;
-  for (size_t i = 0; i < probabilities.size(); ++i) ranked.emplace_back(probabilities[i], i);
-  std::sort(ranked.rbegin(), ranked.rend());
-  say("{}:", path);
-  for (size_t i = 0; i < std::min<size_t>(3, ranked.size()); ++i) {
-    const auto& names = classes.class_names();
-    const std::string name =
-        ranked[i].second < names.size() ? names[ranked[i].second] : std::to_string(ranked[i].second);
-    say("{} {} {:.1f}%", i == 0 ? "" : ",", name, 100.0 * static_cast<double>(ranked[i].first));
-  }
-  say("\n");
-}
-
-void run_predict(const CLI::App& verb, const EvalArguments& arguments) {
-  const recipe::Recipe recipe = recipe_of(verb, arguments.run);
-  const auto classes =
-      tasks::open_any_dataset(run::dataset_options(recipe, "test"), recipe.model.num_classes);
-  // Only the evaluation program is needed; best.safetensors holds the averaged weights already.
-  engine::EngineOptions engine_options = run::engine_options(recipe);
-  engine_options.accumulate = 1;
-  engine_options.optimizer.ema_decay = 0;
-  const int64_t one[] = {1};
-  engine::Engine engine(engine_options, {}, one);
-  engine.initialize();
-  const fs::path weights = hub::run_weights(arguments.run, false);
-  hub::load_weights(engine, weights);
-  for (const std::string& image : arguments.images) predict_one(engine, recipe, *classes, image, weights);
-  say("weights: {}\n", weights.string());
 }
 
 }  // namespace
@@ -186,15 +114,6 @@ void add_eval(CLI::App& app) {
   allow_overrides(*verb);
   set_example(*verb, "hearth eval MODEL data=FILE.jsonl");
   verb->callback([=] { run_eval(*verb, *arguments); });
-}
-
-void add_predict(CLI::App& app) {
-  const auto arguments = std::make_shared<EvalArguments>();
-  CLI::App* verb = app.add_subcommand("predict", "Classify images with a run's best weights (else its last)");
-  verb->add_option("run", arguments->run, "run folder")->required();
-  verb->add_option("images", arguments->images, "PNG or JPEG files")->required();
-  set_example(*verb, "hearth predict runs/demo IMAGE.png");
-  verb->callback([=] { run_predict(*verb, *arguments); });
 }
 
 }  // namespace hearth::cli

@@ -59,6 +59,24 @@ void check_split(const recipe::Recipe& recipe, const char* split) {
   }
 }
 
+void check_masks(const recipe::Recipe& recipe, const char* split) {
+  const data::MaskCheck check = data::check_masks(*data::open_masks(run::mask_options(recipe, split)));
+  say("{}: {} images with masks, {} classes\n", split, check.num_images, check.classes.size());
+  int64_t all = check.unlabeled;
+  for (const int64_t pixels : check.pixels) all += pixels;
+  const auto line = [&](const std::string& name, int64_t pixels) {
+    say("  {:<20} {} pixels ({:.2f}%)\n", name, pixels,
+        all == 0 ? 0.0 : 100.0 * static_cast<double>(pixels) / static_cast<double>(all));
+  };
+  for (size_t i = 0; i < check.pixels.size(); ++i) line(check.classes[i].name, check.pixels[i]);
+  line("unlabeled", check.unlabeled);
+  for (const std::string& fault : check.faults) say("  bad: {}\n", fault);
+  if (!check.faults.empty()) {
+    user_error("{} of {} images of the {} split cannot be used", check.faults.size(), check.num_images,
+               split);
+  }
+}
+
 /// Prints what training would see of a file; the number of records that cannot be used.
 int64_t check_text(const tasks::TextSource& source, const recipe::Recipe& recipe, const fs::path& path) {
   const text::DataFile file = source.open(path);
@@ -100,8 +118,8 @@ void run_validate(const CLI::App& verb, const std::string& name, const std::stri
   const int64_t num_left_out = recipe::is_text(recipe) ? check_texts(recipe) : 0;
   if (exit_code() = run::launch(job); exit_code() != 0) return;
   if (!recipe::is_text(recipe)) {
-    check_split(recipe, "train");
-    check_split(recipe, "test");
+    const auto check = run::is_for(recipe, models::Purpose::segment) ? check_masks : check_split;
+    for (const char* split : {"train", "test"}) check(recipe, split);
   }
   const std::string but = num_left_out == 0 ? ""
                                             : fmt::format("; of its data, {} bad record{} left out",

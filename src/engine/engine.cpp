@@ -97,6 +97,11 @@ void Engine::move_together() { running_->strategy->move_together(*running_); }
 
 double Engine::evaluate(const MicroBatch& batch) { return running_->strategy->evaluate(*running_, batch); }
 
+std::span<const int32_t> Engine::whole_output(size_t position) const {
+  const std::span<const float> same = output(position);
+  return {reinterpret_cast<const int32_t*>(same.data()), same.size()};
+}
+
 std::span<const float> Engine::output(size_t position) const {
   return running_->strategy->output(*running_, (compiled().has_losses ? kFirstOther : kLossSum) + position);
 }

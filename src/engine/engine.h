@@ -84,6 +84,8 @@ class Engine {
   double evaluate(const MicroBatch& batch);
   /// The objective's output number `position` of the last evaluated batch.
   std::span<const float> output(size_t position) const;
+  /// The same of an output of whole numbers, i32.
+  std::span<const int32_t> whole_output(size_t position) const;
 
   /// Brings worker 0 the states that are the others'; every worker calls it, between steps.
   void gather_states();

@@ -25,6 +25,7 @@ h1{font-size:26px;margin:0 0 4px}h2{font-size:18px;margin:34px 0 12px}
 td,th{padding:5px 8px;text-align:center;min-width:34px}th{font-weight:500;color:var(--soft)}th.row{text-align:right}
 .samples{display:grid;grid-template-columns:repeat(auto-fill,minmax(116px,1fr));gap:12px}
 figure{margin:0;padding:8px;text-align:center;font-size:13px}figure img{width:96px;height:96px;image-rendering:pixelated;border-radius:6px}
+.strips figure{margin-bottom:10px;text-align:left}.strips img{width:auto;height:auto;max-width:32%;min-width:96px;margin-right:6px}
 .right{color:var(--good)}.wrong{color:var(--bad);font-weight:600}.arena svg{max-width:100%;height:auto}
 )css";
 
@@ -85,6 +86,34 @@ std::string sample_grid(const ReportData& data) {
   return html + "</div>";
 }
 
+std::string tables(const ReportData& data) {
+  std::string html;
+  for (const ReportTable& table : data.tables) {
+    html += fmt::format("<h2>{}</h2><div class='scroll'><table><tr>", escape_html(table.title));
+    for (const std::string& name : table.header) html += fmt::format("<th>{}</th>", escape_html(name));
+    html += "</tr>";
+    for (const std::vector<std::string>& row : table.rows) {
+      html += "<tr>";
+      for (const std::string& cell : row) html += fmt::format("<td>{}</td>", escape_html(cell));
+      html += "</tr>";
+    }
+    html += "</table></div>";
+  }
+  return html;
+}
+
+std::string strips(const ReportData& data) {
+  if (data.strips.empty()) return "";
+  std::string html = fmt::format("<h2>{}</h2><div class='strips'>", escape_html(data.strips_title));
+  for (const ImageStrip& strip : data.strips) {
+    html += "<figure>";
+    for (const std::string& png : strip.pngs)
+      html += fmt::format("<img alt='' src='data:image/png;base64,{}'>", base64(png));
+    html += fmt::format("<div>{}</div></figure>", escape_html(strip.caption));
+  }
+  return html + "</div>";
+}
+
 }  // namespace
 
 std::string escape_html(std::string_view text) {
@@ -131,7 +160,8 @@ std::string make_report(const ReportData& data) {
       "content='width=device-width'><title>" +
       escape_html(data.title) + "</title><style>" + kStyle + "</style></head><body><main><h1>" +
       escape_html(data.title) + "</h1>";
-  html += summary_gpus(data) + "<h2>Curves</h2>" + charts(data) + confusion_table(data) + sample_grid(data);
+  html += summary_gpus(data) + "<h2>Curves</h2>" + charts(data) + tables(data) + confusion_table(data) +
+          sample_grid(data) + strips(data);
   if (!data.arena_svg.empty()) {
     html += "<h2>The arena over one training step</h2><div class='scroll arena'>" + data.arena_svg + "</div>";
   }

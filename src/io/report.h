@@ -16,6 +16,18 @@ struct SamplePrediction {
   double probability = 0;
 };
 
+/// Images side by side, such as a picture, its truth and its prediction.
+struct ImageStrip {
+  std::vector<std::string> pngs;  ///< PNG files' bytes
+  std::string caption;
+};
+
+struct ReportTable {
+  std::string title;
+  std::vector<std::string> header;
+  std::vector<std::vector<std::string>> rows;
+};
+
 /// What report.html shows.
 struct ReportData {
   std::string title;
@@ -30,6 +42,9 @@ struct ReportData {
   std::vector<std::string> class_names;
   std::vector<int64_t> confusion;  ///< [true][predicted]
   std::vector<SamplePrediction> samples;
+  std::vector<ReportTable> tables;
+  std::string strips_title;
+  std::vector<ImageStrip> strips;
   std::string arena_svg;
 };
 

@@ -77,9 +77,12 @@ void add_model_fields(std::vector<Field>& fields) {
   key("tokenizer",
       "language model: folder or file of the tokenizer; empty: the one beside the model or its config",
       &Model::tokenizer);
-  key("num_classes", "image classifier: number of classes", &Model::num_classes, Whole{2, 100000});
+  key("num_classes", "images: number of classes", &Model::num_classes, Whole{2, 100000});
   key("hidden", "mlp: widths of the hidden layers", &Model::hidden);
-  key("dropout", "mlp: dropout probability", &Model::dropout, Real{0, 1});
+  key("dropout", "mlp: dropout probability; fcn, deeplab: 0 switches theirs off", &Model::dropout,
+      Real{0, 1});
+  key("width", "resnet: channels of the stem; unet: of its first level; 0: the model's own", &Model::width,
+      Whole{0, 4096});
 }
 
 void add_adapter_fields(std::vector<Field>& fields) {
@@ -103,7 +106,7 @@ void add_image_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "data", &Recipe::data);
   key("kind",
       "images: folder (a folder per class), idx (MNIST), cifar10, shapes (generated), tensors (safetensors); "
-      "text",
+      "masks (pictures with masks); text",
       &Data::kind, Named());
   key("path", "images: folder of the dataset; text: a .txt, .jsonl or .json file", &Data::path);
   key("image_size", "pixels that images are resized to: a square's side, or [width, height]",
@@ -119,6 +122,17 @@ void add_image_fields(std::vector<Field>& fields) {
       Real{0, 1});
   key("mean", "mean of each channel, of pixels from 0 to 1; images are normalized by it", &Data::mean);
   key("std", "standard deviation of each channel", &Data::std);
+  key("resize",
+      "masks: resize pictures to data.image_size; false: train on parts of that size, evaluate by sliding "
+      "windows",
+      &Data::resize);
+  key("scale", "masks: scale training pictures by a random factor, like [0.5, 2]", &Data::scale);
+  key("classes",
+      "masks: table of classes, a line NAME or NAME,RED,GREEN,BLUE each; empty: classes.csv, class_dict.csv "
+      "or "
+      "classes.txt in data.path",
+      &Data::classes);
+  key("unlabeled", "masks: a number that means unlabeled, beside 255", &Data::unlabeled, Whole{0, 255});
 }
 
 void add_text_fields(std::vector<Field>& fields) {
@@ -179,6 +193,17 @@ void add_train_fields(std::vector<Field>& fields) {
       Whole{0});
 }
 
+void add_segment_fields(std::vector<Field>& fields) {
+  const auto key = section(fields, "segment", &Recipe::segment);
+  key("loss", "segmentation: cross_entropy, dice, focal, or a list of them, which are added up",
+      &Segment::loss, OneOrMore());
+  key("class_weights",
+      "segmentation: weights of classes in the loss; given: those of segment.weights; median_frequency: "
+      "computed from the training masks",
+      &Segment::class_weights);
+  key("weights", "segmentation: a weight for each class", &Segment::weights);
+}
+
 void add_bad_step_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "bad_steps", &Recipe::bad_steps);
   key("most", "updates that may be left out, with their samples, because loss or gradients are not finite",
@@ -227,8 +252,8 @@ const std::vector<Field>& recipe_fields() {
     std::vector<Field> fields;
     for (const auto add :
          {add_run_fields, add_pass_fields, add_offload_fields, add_exchange_fields, add_model_fields,
-          add_adapter_fields, add_image_fields, add_text_fields, add_train_fields, add_bad_step_fields,
-          add_dpo_fields, add_optimizer_fields, add_schedule_fields})
+          add_adapter_fields, add_image_fields, add_text_fields, add_train_fields, add_segment_fields,
+          add_bad_step_fields, add_dpo_fields, add_optimizer_fields, add_schedule_fields})
       add(fields);
     return fields;
   }();

@@ -33,6 +33,8 @@ enum class Document : uint8_t { file, paragraph, line };
 /// What the records of text are (text/conversation.h); detect: seen from their fields.
 enum class RecordFormat : uint8_t { detect, text, prompt_completion, alpaca, sharegpt, openai, preference };
 enum class Objective : uint8_t { cross_entropy, dpo };
+/// How classes of masks are weighed in the loss.
+enum class ClassWeights : uint8_t { none, given, median_frequency };
 /// How the learning rate moves over a run.
 enum class ScheduleKind : uint8_t { constant, step, cosine, onecycle };
 
@@ -66,6 +68,9 @@ inline constexpr auto kNames<RecordFormat> = std::to_array<std::string_view>(
     {"detect", "text", "prompt_completion", "alpaca", "sharegpt", "openai", "preference"});
 template <>
 inline constexpr auto kNames<Objective> = std::to_array<std::string_view>({"cross_entropy", "dpo"});
+template <>
+inline constexpr auto kNames<ClassWeights> = std::to_array<std::string_view>({"none", "given",
+                                                                              "median_frequency"});
 template <>
 inline constexpr auto kNames<ScheduleKind> = std::to_array<std::string_view>({"constant", "step", "cosine",
                                                                               "onecycle"});
@@ -117,6 +122,7 @@ struct Model {
   int64_t num_classes = 10;
   std::vector<int64_t> hidden = {512, 256};
   double dropout = 0.2;
+  int64_t width = 0;  ///< 0: the model's own
 
   fs::path config_file() const;
 };
@@ -152,6 +158,10 @@ struct Data {
   float jitter = 0;
   std::vector<float> mean = {0.5F};
   std::vector<float> std = {0.5F};
+  bool resize = true;                 ///< masks: pictures are resized; else windows slide over them
+  std::vector<float> scale = {1, 1};  ///< masks: random scale from, to
+  std::string classes;                ///< masks: file of the class table
+  int64_t unlabeled = 255;
   int64_t context = 1024;  ///< tokens of a row
   std::string val_path;    ///< held-out text; empty: the last val_share of the data
   double val_share = 0.1;
@@ -188,6 +198,13 @@ struct Train {
   double clip_norm = 0;
   double ema = 0;
   int64_t early_stop = 0;  ///< evaluations without a better score, 0: off
+};
+
+/// Segmentation: losses, which are added up, and how its classes are weighed.
+struct Segment {
+  std::vector<std::string> loss = {"cross_entropy"};
+  ClassWeights class_weights = ClassWeights::none;
+  std::vector<float> weights;  ///< of ClassWeights::given
 };
 
 /// Updates that come to gradients or losses that are not finite, or to a loss far above those before: all is
@@ -245,6 +262,7 @@ struct Recipe {
   Adapter adapter;
   Data data;
   Train train;
+  Segment segment;
   BadSteps bad_steps;
   Dpo dpo;
   Optimizer optimizer;

@@ -1,19 +1,26 @@
 #include "run/from_recipe.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "engine/gpu_options.h"
 #include "exec/device/gpu_choice.h"
 #include "hub/adapter.h"
 #include "io/weight_files.h"
 #include "ops/matmul/quantized.h"
+#include "tasks/classify/class_predictor.h"
 #include "tasks/classify/classifier.h"
 #include "tasks/classify/image_task.h"
 #include "tasks/classify/tensors_dataset.h"
 #include "tasks/language/language_model.h"
 #include "tasks/preference/dpo.h"
 #include "tasks/preference/preference_task.h"
+#include "tasks/segment/mask_files.h"
+#include "tasks/segment/segment_task.h"
+#include "tasks/segment/segmenter.h"
 #include "text/chat.h"
 
 namespace hearth::run {
@@ -26,6 +33,8 @@ recipe::Choices make_choices() {
   std::vector<std::string>& quantizations = choices.names["adapter.quantize"] = {""};
   for (const auto kind : ops::kQuantizations) quantizations.emplace_back(ops::quantization_name(kind));
   std::vector<std::string>& kinds = choices.names["data.kind"] = tasks::image_kinds();
+  for (const std::string& kind : data::mask_kinds())
+    if (std::ranges::find(kinds, kind) == kinds.end()) kinds.push_back(kind);
   kinds.emplace_back(recipe::name_of(recipe::DataKind::text));
   choices.names["data.template"] = text::built_in_templates();
   choices.names["optimizer.name"] = {engine::optimizer_names().begin(), engine::optimizer_names().end()};
@@ -38,7 +47,8 @@ models::ModelOptions model_options(const recipe::Recipe& recipe) {
           .channels = recipe.data.channels,
           .image_size = recipe.data.image_size,
           .hidden = recipe.model.hidden,
-          .dropout = recipe.model.dropout};
+          .dropout = recipe.model.dropout,
+          .width = recipe.model.width};
 }
 
 data::LoaderOptions loader_options(const recipe::Recipe& recipe) {
@@ -53,6 +63,39 @@ data::PixelOptions pixel_options(const recipe::Recipe& recipe) {
   return {.augment = {.crop_padding = data.crop_padding, .flip = data.flip, .jitter = data.jitter},
           .mean = data.mean,
           .std = data.std};
+}
+
+std::vector<tasks::MaskLoss> mask_losses(const recipe::Recipe& recipe) {
+  const std::vector<std::string> names = {"cross_entropy", "dice", "focal"};
+  std::vector<tasks::MaskLoss> losses;
+  for (const std::string& name : recipe.segment.loss) {
+    const auto found = std::ranges::find(names, name);
+    if (found == names.end()) {
+      user_error("expected segment.loss to be some of {}, got '{}'{}", fmt::join(names, ", "), name,
+                 did_you_mean(name, names));
+    }
+    losses.push_back(static_cast<tasks::MaskLoss>(found - names.begin()));
+  }
+  if (losses.empty()) user_error("expected a loss in segment.loss, got none; try segment.loss=cross_entropy");
+  return losses;
+}
+
+tasks::SegmentTaskOptions segment_options(const recipe::Recipe& recipe) {
+  const recipe::Data& data = recipe.data;
+  if (data.scale.size() != 2) {
+    user_error("expected two factors in data.scale, got {}; try data.scale=[0.5,2]", data.scale.size());
+  }
+  return {.model = model_options(recipe),
+          .train = mask_options(recipe, "train"),
+          .held_out = mask_options(recipe, "test"),
+          .loader = loader_options(recipe),
+          .rows = {.size = data.image_size,
+                   .resizes = data.resize,
+                   .least_scale = static_cast<double>(data.scale[0]),
+                   .most_scale = static_cast<double>(data.scale[1]),
+                   .pixels = pixel_options(recipe),
+                   .class_weights = recipe.segment.weights},
+          .class_weights = recipe.segment.class_weights};
 }
 
 engine::OptimizerOptions optimizer_options(const recipe::Recipe& recipe) {
@@ -162,6 +205,23 @@ data::DatasetOptions dataset_options(const recipe::Recipe& recipe, const std::st
           .seed = recipe.seed};
 }
 
+data::MaskOptions mask_options(const recipe::Recipe& recipe, const std::string& split) {
+  const recipe::Data& data = recipe.data;
+  return {.kind = data.kind,
+          .path = data.path,
+          .split = split,
+          .image_size = data.image_size,
+          .count = split == "test" ? data.val_count : data.count,
+          .seed = recipe.seed,
+          .num_classes = recipe.model.num_classes,
+          .classes = data.classes,
+          .unlabeled = data.unlabeled};
+}
+
+bool is_for(const recipe::Recipe& recipe, models::Purpose purpose) {
+  return !recipe::is_text(recipe) && models::find_model(recipe.model.name).purpose == purpose;
+}
+
 tasks::TextOptions text_options(const recipe::Recipe& recipe) {
   return {.model = recipe.model, .data = recipe.data, .pairs = recipe::has_pairs(recipe)};
 }
@@ -171,6 +231,12 @@ tasks::TextTaskOptions text_task_options(const recipe::Recipe& recipe) {
 }
 
 std::shared_ptr<const engine::Objective> objective_of(const recipe::Recipe& recipe) {
+  if (is_for(recipe, models::Purpose::segment)) {
+    return tasks::segmenter({.model = model_options(recipe),
+                             .losses = mask_losses(recipe),
+                             .has_class_weights = recipe.segment.class_weights != recipe::ClassWeights::none,
+                             .wants_probabilities = !recipe.data.resize});
+  }
   if (!recipe::is_text(recipe)) {
     return tasks::classifier(
         {.model = model_options(recipe), .label_smoothing = recipe.train.label_smoothing});
@@ -229,12 +295,38 @@ std::unique_ptr<tasks::Task> open_task(const recipe::Recipe& recipe) {
   if (recipe::has_pairs(recipe))
     return std::make_unique<tasks::PreferenceTask>(text_task_options(recipe), recipe.dpo.beta);
   if (recipe::is_text(recipe)) return std::make_unique<tasks::TextTask>(text_task_options(recipe));
+  if (is_for(recipe, models::Purpose::segment))
+    return std::make_unique<tasks::SegmentTask>(segment_options(recipe));
+  if (recipe.data.kind == "masks") {
+    user_error("expected a model of segmentation for data.kind=masks, got {}; try model.name=unet",
+               recipe.model.name);
+  }
   return std::make_unique<tasks::ImageTask>(
       tasks::ImageTaskOptions{.model = model_options(recipe),
                               .train = dataset_options(recipe, "train"),
                               .held_out = dataset_options(recipe, "test"),
                               .loader = loader_options(recipe),
                               .pixels = pixel_options(recipe)});
+}
+
+std::unique_ptr<tasks::Predictor> open_predictor(const recipe::Recipe& recipe, const PredictionPaths& paths) {
+  if (recipe::is_text(recipe))
+    user_error("expected a run on pictures, got '{}', a language model's; try hearth generate {}",
+               paths.run.string(), paths.run.string());
+  if (is_for(recipe, models::Purpose::segment)) {
+    tasks::MaskInput input{.size = recipe.data.image_size,
+                           .resizes = recipe.data.resize,
+                           .pixels = pixel_options(recipe),
+                           .num_classes = recipe.model.num_classes};
+    input.pixels.augment = {};
+    if (recipe.segment.class_weights != recipe::ClassWeights::none)
+      input.class_weights.assign(static_cast<size_t>(recipe.model.num_classes), 1);
+    return std::make_unique<tasks::MaskFiles>(input, data::read_class_table(paths.run / tasks::kClassTable),
+                                              paths.out);
+  }
+  const auto classes = tasks::open_any_dataset(dataset_options(recipe, "test"), recipe.model.num_classes);
+  return std::make_unique<tasks::ClassPredictor>(model_options(recipe), pixel_options(recipe),
+                                                 classes->class_names(), paths.weights);
 }
 
 }  // namespace hearth::run

@@ -3,10 +3,12 @@
 #include <memory>
 
 #include "data/dataset.h"
+#include "data/masks.h"
 #include "engine/engine.h"
 #include "models/model.h"
 #include "recipe/recipe_file.h"
 #include "tasks/language/text_task.h"
+#include "tasks/predictor.h"
 #include "tasks/task.h"
 
 namespace hearth::run {
@@ -33,5 +35,17 @@ void check_first_weights(const recipe::Recipe& recipe);
 
 /// The task of a recipe, its data opened; UserError where the data does not fit the model.
 std::unique_ptr<tasks::Task> open_task(const recipe::Recipe& recipe);
+
+/// The masked images of a recipe for segmentation, its split "train" or "test".
+data::MaskOptions mask_options(const recipe::Recipe& recipe, const std::string& split);
+/// Whether the recipe's model is one of that purpose; a language model is of none.
+bool is_for(const recipe::Recipe& recipe, models::Purpose purpose);
+
+/// Where predictions are made.
+struct PredictionPaths {
+  fs::path run, out, weights;
+};
+/// What judges pictures with a run's weights. UserError for a language model's run.
+std::unique_ptr<tasks::Predictor> open_predictor(const recipe::Recipe& recipe, const PredictionPaths& paths);
 
 }  // namespace hearth::run

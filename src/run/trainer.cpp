@@ -64,7 +64,7 @@ Trainer::Trainer(recipe::Recipe recipe, fs::path out, TrainerEvents events, Memb
   options.devices = std::move(member.devices);
   options.row_lengths = task_->row_lengths();
   const std::vector<int64_t> sizes = tasks::batch_sizes(task_->num_rows(), recipe_.train.batch);
-  std::vector<int64_t> eval_sizes = tasks::batch_sizes(task_->num_eval_rows(), recipe_.train.batch);
+  std::vector<int64_t> eval_sizes = task_->eval_sizes(recipe_.train.batch);
   if (task_->evaluates_training_rows()) eval_sizes.insert(eval_sizes.end(), sizes.begin(), sizes.end());
   options.meets_on_gpu = group_ != nullptr && group_->has(distributed::Capability::device_memory);
   engine_ = make_engine(options, sizes, eval_sizes);

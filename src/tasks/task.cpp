@@ -19,6 +19,8 @@ const engine::MicroBatch* AheadStream::peek() {
   return &*ahead_;
 }
 
+std::vector<int64_t> Task::eval_sizes(int64_t batch) const { return batch_sizes(num_eval_rows(), batch); }
+
 std::vector<int64_t> batch_sizes(int64_t count, int64_t batch) {
   std::vector<int64_t> sizes;
   if (count >= batch) sizes.push_back(batch);

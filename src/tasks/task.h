@@ -21,6 +21,8 @@ struct Evaluation {
   std::vector<std::pair<const char*, double>> metrics;
   std::vector<int64_t> confusion;  ///< [true][predicted], where there are classes
   std::vector<io::SamplePrediction> samples;
+  std::vector<io::ReportTable> tables;
+  std::vector<io::ImageStrip> strips;
 };
 
 /// Training data in the order of the epochs.
@@ -55,6 +57,8 @@ class Task {
   virtual int64_t num_samples(const data::LoaderPosition& from, int64_t count) const = 0;
   /// Lengths that rows of tokens have, longest first; empty: the objective's own.
   virtual std::vector<int64_t> row_lengths() const { return {}; }
+  /// Sizes of the micro-batches that evaluate() asks for.
+  virtual std::vector<int64_t> eval_sizes(int64_t batch) const;
   /// Whether begin() evaluates rows of the training data.
   virtual bool evaluates_training_rows() const { return false; }
   using Say = std::function<void(const std::string&)>;

@@ -18,7 +18,7 @@ class Classifier : public engine::Objective {
     const ValueId labels = builder.input("labels", {.dtype = DType::i32, .shape = {shape.num_rows}});
     const ValueId logits = options_.build_model
                                ? options_.build_model(builder, images)
-                               : models::find_model(model.name).build(builder, images, model);
+                               : models::find_model(model.name).build(builder, images, model).logits;
     const bool training = builder.mode() == nn::Builder::Mode::train;
     ir::Graph& graph = builder.graph();
     const auto add = [&](std::string_view op, std::vector<ValueId> inputs, ir::Attrs attrs,

@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/philox.h"
 #include "data/image.h"
 #include "recipe/recipe.h"
 #include "tasks/classify/classifier.h"
 #include "tasks/classify/tensors_dataset.h"
+#include "tasks/spread.h"
 
 namespace hearth::tasks {
 namespace {
@@ -49,20 +49,6 @@ data::Image image_of(const data::Dataset& dataset, int64_t index) {
   int32_t label = 0;
   dataset.read(index, image.pixels.data(), &label);
   return image;
-}
-
-/// At most `count` of `size` images, ascending: one from each of as many equal stretches, since many
-/// datasets lie sorted by class.
-std::vector<int64_t> spread(int64_t count, int64_t size) {
-  count = std::min(count, size);
-  PhiloxSequence random(0, 0);
-  std::vector<int64_t> chosen;
-  for (int64_t i = 0; i < count; ++i) {
-    const double at = static_cast<double>(i) + random.uniform();
-    chosen.push_back(static_cast<int64_t>(at * static_cast<double>(size) / static_cast<double>(count)));
-  }
-  chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
-  return chosen;
 }
 
 class ImageStream : public BatchStream {
