@@ -22,6 +22,8 @@ class JsonReader {
   /// The first character of the value that comes next: one of {["tfn, a digit or -; \0 at the end of the
   /// text.
   char peek();
+  /// How many bytes of the text have been read.
+  size_t at() const { return at_; }
   /// The nesting of objects and arrays that are being read.
   int depth() const { return depth_; }
 

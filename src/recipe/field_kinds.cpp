@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "recipe/yaml.h"
+#include "base/yaml.h"
 
 namespace hearth::recipe {
 namespace {

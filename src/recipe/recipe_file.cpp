@@ -10,12 +10,14 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "base/yaml.h"
 #include "recipe/checks.h"
 #include "recipe/fields.h"
-#include "recipe/yaml.h"
 
 namespace hearth::recipe {
 namespace {
+
+constexpr YamlKind kRecipe{"recipe", "try hearth cp demo FILE.yaml for a new one"};
 
 /// Names that other tools use for the same thing.
 constexpr std::pair<const char*, const char*> kAliases[] = {
@@ -195,7 +197,7 @@ YAML::Node override_value(const std::string& key, const std::string& value, cons
   if (line_of_bytes_that_are_no_text(value) != 0)
     user_error("expected text in UTF-8, got bytes that are none in {}", where);
   if (field == nullptr || !field->is_list) return YAML::Node(value);
-  return value.empty() ? YAML::Node() : parse_yaml(value, where);
+  return value.empty() ? YAML::Node() : parse_yaml(value, where, kRecipe);
 }
 
 }  // namespace
@@ -203,7 +205,7 @@ YAML::Node override_value(const std::string& key, const std::string& value, cons
 Recipe parse_recipe(const std::string& yaml, const std::string& where, const Choices& choices,
                     std::span<const std::string> overrides) {
   Reading reading{.recipe = {}, .places = Places(where), .choices = choices};
-  const YAML::Node root = parse_yaml(yaml, where);
+  const YAML::Node root = parse_yaml(yaml, where, kRecipe);
   if (!root.IsMap() && !root.IsNull()) {
     user_error(
         "expected keys like 'train:' at the top, got {} in {}:1; try hearth cp demo FILE.yaml for a recipe",

@@ -1,4 +1,4 @@
-#include "recipe/yaml.h"
+#include "base/yaml.h"
 
 #include <fmt/format.h>
 #include <yaml-cpp/eventhandler.h>
@@ -9,11 +9,11 @@
 
 #include "base/error.h"
 
-namespace hearth::recipe {
+namespace hearth {
 namespace {
 
-/// yaml-cpp recurses per level and a recipe needs two. Closing brackets count for nothing: they may stand in
-/// a quoted text.
+/// yaml-cpp recurses per level and files need two or three. Closing brackets count for nothing: they may
+/// stand in a quoted text.
 void check_nesting(std::string_view text, const std::string& where) {
   constexpr int64_t kMostBrackets = 256;
   constexpr size_t kMostColumns = 64;
@@ -53,15 +53,15 @@ class DocumentStarts : public YAML::EventHandler {
 };
 
 /// yaml-cpp's own LoadAll never ends on a stray comma, which it takes for one empty document after another.
-void check_one_document(const std::string& text, const std::string& where) {
+void check_one_document(const std::string& text, const std::string& where, std::string_view kind) {
   std::istringstream stream(text);
   YAML::Parser parser(stream);
   DocumentStarts starts;
   if (!parser.HandleNextDocument(starts) || !parser.HandleNextDocument(starts)) return;
   user_error(
-      "expected one recipe, got more after it in {}:{}; try a file for each, or quotes around text with "
+      "expected one {}, got more after it in {}:{}; try a file for each, or quotes around text with "
       "special characters",
-      where, starts.lines.back());
+      kind, where, starts.lines.back());
 }
 
 }  // namespace
@@ -87,20 +87,16 @@ int64_t line_of_bytes_that_are_no_text(std::string_view text) {
   return 0;
 }
 
-YAML::Node parse_yaml(const std::string& text, const std::string& where) {
+YAML::Node parse_yaml(const std::string& text, const std::string& where, const YamlKind& kind) {
   if (std::ssize(text) > kMaxYamlBytes) {
-    user_error(
-        "expected a recipe of at most 1 MiB, got {} bytes in {}; try hearth cp demo FILE.yaml for a new one",
-        text.size(), where);
+    user_error("expected a {} of at most 1 MiB, got {} bytes in {}; {}", kind.name, text.size(), where,
+               kind.advice);
   }
-  if (const int64_t line = line_of_bytes_that_are_no_text(text); line != 0) {
-    user_error(
-        "expected text in UTF-8, got bytes that are none in {}:{}; try hearth cp demo FILE.yaml for a recipe",
-        where, line);
-  }
+  if (const int64_t line = line_of_bytes_that_are_no_text(text); line != 0)
+    user_error("expected text in UTF-8, got bytes that are none in {}:{}; {}", where, line, kind.advice);
   check_nesting(text, where);
   try {
-    check_one_document(text, where);
+    check_one_document(text, where, kind.name);
     return YAML::Load(text);
   } catch (const YAML::Exception& error) {
     user_error("expected YAML, got '{}' in {}:{}; try quotes around text with special characters", error.msg,
@@ -123,4 +119,4 @@ std::string yaml_quoted(std::string_view text) {
   return quoted + '"';
 }
 
-}  // namespace hearth::recipe
+}  // namespace hearth
