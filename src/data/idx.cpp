@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kMaxRank = 4;
 constexpr size_t kMaxHeaderBytes = 4 + 4 * kMaxRank;
 // DEFLATE cannot do better (zlib's technical notes): a header that promises more is lying.
-constexpr int64_t kMaxDeflateRatio = 1032;
+constexpr int64_t kMaxGzipRatio = 1032;
 
 uint32_t big_endian(std::span<const std::byte> bytes, size_t at) {
   uint32_t value = 0;
@@ -163,7 +163,7 @@ std::vector<std::byte> inflate_idx(std::span<const std::byte> bytes, std::string
   const size_t rank = std::min(static_cast<size_t>(start[3]), kMaxRank);
   if (known == 4) known += inflater.read(std::span(start).subspan(4, 4 * rank));
   const IdxHeader header = parse_header(std::span(start).first(static_cast<size_t>(known)), name);
-  if (header.data_bytes / kMaxDeflateRatio > std::ssize(bytes))
+  if (header.data_bytes / kMaxGzipRatio > std::ssize(bytes))
     user_error("{}: expected {} bytes after the header, more than {} compressed bytes can hold", name,
                header.data_bytes, bytes.size());
   std::vector<std::byte> out(static_cast<size_t>(header.header_bytes + header.data_bytes));

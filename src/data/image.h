@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/extent.h"
+#include "base/path.h"
 
 namespace hearth::data {
 
@@ -36,6 +37,19 @@ void decode_jpeg(std::span<const std::byte> bytes, std::string_view name, Image&
 void decode_png_numbers(std::span<const std::byte> bytes, std::string_view name, Image& image);
 /// Either, told apart by the first bytes and converted to `channels` channels (0: as the file has it).
 Image decode_image(std::span<const std::byte> bytes, int channels, std::string_view name);
+
+/// What a PNG or JPEG file says before its pixels. Orientation: EXIF's, 1 to 8, where 1 is upright (JPEG
+/// alone).
+struct ImageHeader {
+  int64_t height = 0;
+  int64_t width = 0;
+  int orientation = 1;
+};
+/// Reads no further than it has to; UserError "NAME: ..." where there is no size within the limits.
+ImageHeader read_image_header(std::span<const std::byte> bytes, std::string_view name);
+
+/// Whether a file's name ends like that of a PNG or a JPEG.
+bool is_image_file(const fs::path& path);
 
 /// UserError "NAME: ..." when a side or the number of pixels is above the limits.
 void check_image_size(int64_t height, int64_t width, std::string_view name);
