@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/path.h"
+
+namespace hearth::data {
+
+/// An object in a picture: corners in pixels of the picture as it is stored, half-open, (0, 0) at the top
+/// left.
+struct Box {
+  double x0 = 0, y0 = 0, x1 = 0, y1 = 0;
+  int32_t label = 0;       ///< into BoxedPictures::class_names
+  bool crowd = false;      ///< COCO's iscrowd: stands for many objects, is never trained on
+  bool difficult = false;  ///< VOC's
+  double area = 0;         ///< COCO's area of the object's outline; elsewhere that of the box
+};
+
+struct BoxedPicture {
+  fs::path file;
+  int64_t width = 0, height = 0;  ///< as the labels say, or else the picture's header
+  int64_t id = 0;                 ///< COCO's; elsewhere the place in the set, from 1
+  std::vector<Box> boxes = {};    ///< inside the picture, none without area
+};
+
+/// Pictures with boxes, in the order of their names.
+struct BoxedPictures {
+  std::vector<std::string> class_names;
+  std::vector<int64_t> category_ids;  ///< of each class: COCO's; from 0 for YOLO, from 1 for VOC
+  std::vector<BoxedPicture> pictures;
+  /// What was left out or changed, as "FILE:LINE: what".
+  std::vector<std::string> notes;
+};
+
+}  // namespace hearth::data

@@ -1,0 +1,112 @@
+#include "data/boxes_format.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "data/image.h"
+
+namespace hearth::data {
+namespace {
+
+/// Every which picture of a set without splits is for tests.
+constexpr size_t kTestEvery = 5;
+
+}  // namespace
+
+void add_box(Box box, std::string_view where, BoxedPicture& picture, std::vector<std::string>& notes) {
+  if (box.x1 <= box.x0 || box.y1 <= box.y0) {
+    notes.push_back(fmt::format("{}: left out a box of no area ({:g} {:g} {:g} {:g})", where, box.x0, box.y0,
+                                box.x1, box.y1));
+    return;
+  }
+  const auto width = static_cast<double>(picture.width), height = static_cast<double>(picture.height);
+  Box inside = box;
+  inside.x0 = std::clamp(box.x0, 0.0, width);
+  inside.x1 = std::clamp(box.x1, 0.0, width);
+  inside.y0 = std::clamp(box.y0, 0.0, height);
+  inside.y1 = std::clamp(box.y1, 0.0, height);
+  if (inside.x1 <= inside.x0 || inside.y1 <= inside.y0) {
+    notes.push_back(fmt::format("{}: left out a box ({:g} {:g} {:g} {:g}) outside its picture of {}x{}",
+                                where, box.x0, box.y0, box.x1, box.y1, picture.width, picture.height));
+    return;
+  }
+  const double cut =
+      std::max({inside.x0 - box.x0, box.x1 - inside.x1, inside.y0 - box.y0, box.y1 - inside.y1});
+  if (cut > 1) {
+    notes.push_back(fmt::format("{}: clipped a box ({:g} {:g} {:g} {:g}) to its picture of {}x{}", where,
+                                box.x0, box.y0, box.x1, box.y1, picture.width, picture.height));
+  }
+  picture.boxes.push_back(inside);
+}
+
+void check_corners(const Box& box, std::string_view where) {
+  constexpr double kMost = 1e6;
+  for (const double corner : {box.x0, box.y0, box.x1, box.y1}) {
+    if (!(std::fabs(corner) <= kMost))
+      user_error("{}: expected a box in pixels, got a corner at {:g}", where, corner);
+  }
+}
+
+std::vector<std::string> split_names(std::string_view split) {
+  if (split == "train") return {"train"};
+  if (split == "val") return {"val", "valid", "test"};
+  if (split == "test") return {"test", "val", "valid"};
+  user_error("expected the split train, test or val, got '{}'", split);
+}
+
+void take_share(std::string_view split, const fs::path& path, BoxedPictures& set) {
+  const bool test = split != "train";
+  std::vector<BoxedPicture> kept;
+  for (size_t i = 0; i < set.pictures.size(); ++i)
+    if (((i + 1) % kTestEvery == 0) == test) kept.push_back(std::move(set.pictures[i]));
+  set.pictures = std::move(kept);
+  set.notes.push_back(fmt::format("{}: has no splits; every fifth picture is for tests, {} are for '{}'",
+                                  path.string(), set.pictures.size(), split));
+}
+
+void number_pictures(BoxedPictures& set) {
+  std::ranges::stable_sort(set.pictures, {}, [](const BoxedPicture& p) { return p.file.native(); });
+  for (size_t i = 0; i < set.pictures.size(); ++i) set.pictures[i].id = static_cast<int64_t>(i) + 1;
+}
+
+void measure(BoxedPicture& picture) {
+  const MappedFile file(picture.file);
+  const ImageHeader header = read_image_header(file.bytes(), picture.file.string());
+  picture.width = header.width;
+  picture.height = header.height;
+}
+
+std::vector<fs::path> sorted_files(const fs::path& folder, std::string_view ending) {
+  std::vector<fs::path> files;
+  for (fs::path& path : list_folder(folder)) {
+    const std::string name = path.filename().string();
+    std::error_code ignored;
+    if (name[0] != '.' && name.ends_with(ending) && fs::is_regular_file(path, ignored))
+      files.push_back(std::move(path));
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+std::vector<fs::path> sorted_pictures(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (fs::path& path : list_folder(folder))
+    if (is_image_file(path) && path.filename().string()[0] != '.') files.push_back(std::move(path));
+  std::ranges::sort(files);
+  return files;
+}
+
+std::optional<double> parse_number(std::string_view text) {
+  text = trimmed(text);
+  if (text.starts_with('+')) text.remove_prefix(1);
+  double value = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+}  // namespace hearth::data

@@ -1,0 +1,351 @@
+#include <expat.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <set>
+#include <type_traits>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "data/boxes_format.h"
+#include "data/image.h"
+
+namespace hearth::data {
+namespace {
+
+constexpr int64_t kMaxXmlBytes = 64 << 20;
+constexpr size_t kMaxDepth = 32;
+/// No name or number is longer.
+constexpr size_t kMaxText = 4096;
+
+/// What expat's handlers fill. A fault stops the parser and is thrown once expat has returned: nothing may be
+/// thrown through it.
+class VocParser {
+ public:
+  explicit VocParser(std::string_view name) : name_(name) {
+    HEARTH_CHECK(expat_ != nullptr);
+    XML_SetUserData(expat_.get(), this);
+    XML_SetElementHandler(expat_.get(), on_start, on_end);
+    XML_SetCharacterDataHandler(expat_.get(), on_text);
+    XML_SetEntityDeclHandler(expat_.get(), on_entity);
+  }
+
+  VocFile parse(std::string_view text) {
+    const bool good = XML_Parse(expat_.get(), text.data(), static_cast<int>(text.size()), XML_TRUE) != 0;
+    if (!fault_.empty()) throw UserError(fault_);
+    if (!good)
+      user_error("{}:{}: expected XML, but {}", name_, line(),
+                 XML_ErrorString(XML_GetErrorCode(expat_.get())));
+    return std::move(file_);
+  }
+
+ private:
+  static VocParser& self(void* data) { return *static_cast<VocParser*>(data); }
+  static void on_start(void* data, const char* element, const char**) { self(data).start(element); }
+  static void on_end(void* data, const char*) { self(data).end(); }
+  static void on_text(void* data, const char* text, int length) {
+    VocParser& parser = self(data);
+    if (parser.text_.size() < kMaxText) parser.text_.append(text, static_cast<size_t>(length));
+  }
+  static void on_entity(void* data, const char*, int, const char*, int, const char*, const char*, const char*,
+                        const char*) {
+    self(data).refuse("XML without entities of its own");
+  }
+
+  int64_t line() const { return static_cast<int64_t>(XML_GetCurrentLineNumber(expat_.get())); }
+
+  void refuse_at(int64_t line, std::string_view expected) {
+    if (!fault_.empty()) return;
+    fault_ = fmt::format("{}:{}: expected {}", name_, line, expected);
+    XML_StopParser(expat_.get(), XML_FALSE);
+  }
+  void refuse(std::string_view expected) { refuse_at(line(), expected); }
+
+  void start(std::string_view element) {
+    text_.clear();
+    if (lengths_.size() == kMaxDepth) return refuse(fmt::format("XML nested at most {} deep", kMaxDepth));
+    if (lengths_.empty() && element != "annotation") {
+      return refuse(fmt::format("VOC's labels in <annotation>, got <{}>", shortened(element, 60)));
+    }
+    lengths_.push_back(path_.size());
+    path_ += '/';
+    path_ += element.substr(0, kMaxText);
+    if (path_ != kObject) return;
+    file_.objects.push_back({.line = line()});
+    corners_seen_ = 0;
+  }
+
+  void end() {
+    if (!fault_.empty()) return;
+    if (path_ == kObject) {
+      finish_object();
+    } else if (path_.starts_with(kObject)) {
+      read_of_object(std::string_view(path_).substr(kObject.size()), file_.objects.back());
+    } else if (path_ == "/annotation/filename") {
+      file_.picture = trimmed(text_);
+    } else if (path_ == "/annotation/size/width") {
+      file_.width = read_side();
+    } else if (path_ == "/annotation/size/height") {
+      file_.height = read_side();
+    }
+    text_.clear();
+    path_.resize(lengths_.back());
+    lengths_.pop_back();
+  }
+
+  void read_of_object(std::string_view path, VocObject& object) {
+    if (path == "/name") {
+      object.name = trimmed(text_);
+    } else if (path == "/difficult") {
+      object.box.difficult = read_number() != 0;
+    } else if (path.starts_with("/bndbox/")) {
+      read_corner(path.substr(8), object.box);
+    }
+  }
+
+  void read_corner(std::string_view corner, Box& box) {
+    constexpr std::array<std::string_view, 4> kNames{"xmin", "ymin", "xmax", "ymax"};
+    const std::array<double*, 4> places{&box.x0, &box.y0, &box.x1, &box.y1};
+    const auto at = static_cast<size_t>(std::ranges::find(kNames, corner) - kNames.begin());
+    if (at == kNames.size()) return;
+    if ((corners_seen_ >> at & 1) != 0) return refuse(fmt::format("one {} of an object, got two", corner));
+    *places.at(at) = read_number();
+    corners_seen_ |= 1U << at;
+  }
+
+  void finish_object() {
+    const VocObject& object = file_.objects.back();
+    if (object.name.empty()) refuse_at(object.line, "an object with a <name>");
+    if (corners_seen_ != 15)
+      refuse_at(object.line, "an object with xmin, ymin, xmax and ymax in its <bndbox>");
+  }
+
+  double read_number() {
+    const auto value = parse_number(text_);
+    if (!value) refuse(fmt::format("a number, got '{}'", shortened(trimmed(text_), 60)));
+    return value.value_or(0);
+  }
+
+  int64_t read_side() {
+    const double side = read_number();
+    if (side >= 0 && side <= 1 << 20) return static_cast<int64_t>(side);
+    refuse(fmt::format("the side of a picture in pixels, got {:g}", side));
+    return 0;
+  }
+
+  static constexpr std::string_view kObject = "/annotation/object";
+
+  std::string_view name_;
+  struct Free {
+    void operator()(XML_Parser parser) const { XML_ParserFree(parser); }
+  };
+  std::unique_ptr<std::remove_pointer_t<XML_Parser>, Free> expat_{XML_ParserCreate(nullptr)};
+  VocFile file_;
+  std::string fault_;
+  std::string path_, text_;
+  std::vector<size_t> lengths_;  ///< of path_, before each element that is open
+  unsigned corners_seen_ = 0;
+};
+
+/// Labels and pictures by the name that both have without folder and ending.
+struct VocFolder {
+  std::map<std::string, fs::path> labels, pictures;
+  /// Names of each split where lists say them, of all otherwise.
+  std::vector<std::string> train, test;
+  bool has_splits = false;
+};
+
+void add_labels(const fs::path& folder, std::map<std::string, fs::path>& labels) {
+  for (fs::path& file : sorted_files(folder, ".xml")) labels[file.stem().string()] = std::move(file);
+}
+
+void add_pictures(const fs::path& folder, std::map<std::string, fs::path>& pictures) {
+  for (fs::path& file : sorted_pictures(folder)) {
+    const auto [at, added] = pictures.try_emplace(file.stem().string(), file);
+    if (!added && at->second.parent_path() == folder)
+      user_error("expected one picture for each name, found {} and {}", at->second.string(), file.string());
+  }
+}
+
+/// The first word of each line.
+std::vector<std::string> read_list(const fs::path& file) {
+  const std::string text = read_file(file, kMaxXmlBytes);
+  std::vector<std::string> names;
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string_view line = trimmed(take_line(rest));
+    if (!line.empty()) names.emplace_back(line.substr(0, line.find_first_of(kBlank)));
+  }
+  return names;
+}
+
+std::vector<std::string> keys_of(const std::map<std::string, fs::path>& labels,
+                                 const std::map<std::string, fs::path>& pictures) {
+  std::set<std::string> names;
+  for (const auto& [name, file] : labels) names.insert(name);
+  for (const auto& [name, file] : pictures) names.insert(name);
+  return {names.begin(), names.end()};
+}
+
+/// train.txt and the split's list; without both there are no splits.
+bool read_lists(const fs::path& path, std::string_view split, VocFolder& folder) {
+  const fs::path lists = path / "ImageSets" / "Main";
+  const fs::path train = lists / "train.txt";
+  if (!path_exists(train)) return false;
+  for (const std::string& name : split_names(split == "train" ? "test" : split)) {
+    const fs::path file = lists / (name + ".txt");
+    if (!path_exists(file)) continue;
+    folder.train = read_list(train);
+    folder.test = read_list(file);
+    return true;
+  }
+  return false;
+}
+
+/// train/ and valid/ or test/, each with XML files beside pictures.
+bool read_split_folders(const fs::path& path, std::string_view split, VocFolder& folder) {
+  VocFolder train;
+  add_labels(path / "train", train.labels);
+  if (train.labels.empty()) return false;
+  for (const std::string& name : split_names(split == "train" ? "test" : split)) {
+    VocFolder test;
+    add_labels(path / name, test.labels);
+    if (test.labels.empty()) continue;
+    add_pictures(path / "train", train.pictures);
+    add_pictures(path / name, test.pictures);
+    folder = split == "train" ? train : test;
+    folder.train = keys_of(train.labels, train.pictures);
+    folder.test = keys_of(test.labels, test.pictures);
+    // The classes of both splits are read from labels.
+    folder.labels.insert(train.labels.begin(), train.labels.end());
+    folder.labels.insert(test.labels.begin(), test.labels.end());
+    return true;
+  }
+  return false;
+}
+
+VocFolder list_folder_of_voc(const fs::path& path, std::string_view split) {
+  VocFolder folder;
+  if (read_split_folders(path, split, folder)) {
+    folder.has_splits = true;
+    return folder;
+  }
+  for (const char* inside : {"Annotations", "annotations", ""}) {
+    add_labels(path / inside, folder.labels);
+    if (!folder.labels.empty()) break;
+  }
+  if (folder.labels.empty())
+    user_error("expected XML files in {} or its Annotations/, found none", path.string());
+  for (const char* inside : {"JPEGImages", "images", "Images", ""}) {
+    add_pictures(path / inside, folder.pictures);
+    if (!folder.pictures.empty()) break;
+  }
+  folder.has_splits = read_lists(path, split, folder);
+  if (!folder.has_splits) folder.train = folder.test = keys_of(folder.labels, folder.pictures);
+  return folder;
+}
+
+void add_objects(const VocFile& labels, const std::string& name, const BoxedPictures& set,
+                 BoxedPicture& picture, std::vector<std::string>& notes) {
+  for (const VocObject& object : labels.objects) {
+    const std::string where = fmt::format("{}:{}", name, object.line);
+    Box box = object.box;
+    check_corners(box, where);
+    box.label = static_cast<int32_t>(std::ranges::lower_bound(set.class_names, object.name) -
+                                     set.class_names.begin());
+    // Equal corners mean a slip of the hand, not an object of one pixel.
+    if (box.x0 < box.x1) box.x0 -= 1;
+    if (box.y0 < box.y1) box.y0 -= 1;
+    box.area = (box.x1 - box.x0) * (box.y1 - box.y0);
+    add_box(box, where, picture, notes);
+  }
+}
+
+/// Labels that can be read, by name; those of the split and, for the classes, of the other one.
+std::map<std::string, VocFile> read_labels(const VocFolder& folder) {
+  std::map<std::string, VocFile> files;
+  for (const auto* names : {&folder.train, &folder.test}) {
+    for (const std::string& name : *names) {
+      const auto at = folder.labels.find(name);
+      if (at == folder.labels.end() || files.contains(name)) continue;
+      files[name] = parse_voc(read_file(at->second, kMaxXmlBytes), at->second.string());
+    }
+  }
+  return files;
+}
+
+/// The picture of the same name; else that of <filename>, unless it has labels of its own name.
+const fs::path* find_picture(const VocFolder& folder, const std::string& name, const VocFile& labels) {
+  if (const auto at = folder.pictures.find(name); at != folder.pictures.end()) return &at->second;
+  const std::string given = fs::path(labels.picture).stem().string();
+  const auto at = folder.pictures.find(given);
+  return at == folder.pictures.end() || folder.labels.contains(given) ? nullptr : &at->second;
+}
+
+/// Pictures that labels of another name are about.
+std::set<fs::path> pictures_by_filename(const VocFolder& folder,
+                                        const std::map<std::string, VocFile>& labels) {
+  std::map<fs::path, std::string> claimed;
+  for (const auto& [name, file] : labels) {
+    const fs::path* picture = find_picture(folder, name, file);
+    if (picture == nullptr || picture->stem() == name) continue;
+    const auto [at, added] = claimed.try_emplace(*picture, name);
+    if (!added)
+      user_error("expected one XML file for the picture {}, found {} and {}", picture->string(),
+                 folder.labels.at(at->second).string(), folder.labels.at(name).string());
+  }
+  std::set<fs::path> pictures;
+  for (const auto& [picture, name] : claimed) pictures.insert(picture);
+  return pictures;
+}
+
+}  // namespace
+
+VocFile parse_voc(std::string_view text, std::string_view name) { return VocParser(name).parse(text); }
+
+bool has_voc(const fs::path& path) {
+  if (!fs::is_directory(path)) return false;
+  return std::ranges::any_of(std::array{"Annotations", "annotations", "", "train"}, [&](const char* inside) {
+    return !sorted_files(path / inside, ".xml").empty();
+  });
+}
+
+BoxedPictures read_voc(const fs::path& path, std::string_view split) {
+  const VocFolder folder = list_folder_of_voc(path, split);
+  const std::map<std::string, VocFile> labels = read_labels(folder);
+  std::set<std::string> names;
+  for (const auto& [name, file] : labels)
+    for (const VocObject& object : file.objects) names.insert(object.name);
+  if (names.empty()) user_error("expected objects in the XML files of {}, found none", path.string());
+  BoxedPictures set{.class_names = {names.begin(), names.end()}};
+  for (size_t i = 1; i <= names.size(); ++i) set.category_ids.push_back(static_cast<int64_t>(i));
+  const std::set<fs::path> claimed = pictures_by_filename(folder, labels);
+  for (const std::string& name : split == "train" ? folder.train : folder.test) {
+    const auto at = labels.find(name);
+    const VocFile none;
+    const VocFile& file = at == labels.end() ? none : at->second;
+    const std::string where = at == labels.end() ? name : folder.labels.at(name).string();
+    const fs::path* found = find_picture(folder, name, file);
+    if (at == labels.end() && found != nullptr && claimed.contains(*found)) continue;
+    if (found == nullptr) {
+      set.notes.push_back(fmt::format("{}: left out, it has no picture", printable(where, false)));
+      continue;
+    }
+    BoxedPicture picture{.file = *found, .width = file.width, .height = file.height};
+    if (picture.width == 0 || picture.height == 0) measure(picture);
+    add_objects(file, where, set, picture, set.notes);
+    set.pictures.push_back(std::move(picture));
+  }
+  if (set.pictures.empty()) {
+    user_error(
+        "expected pictures of the {} XML files in {}, in JPEGImages/, images/ or beside them; found none",
+        labels.size(), path.string());
+  }
+  number_pictures(set);
+  if (!folder.has_splits) take_share(split, path, set);
+  return set;
+}
+
+}  // namespace hearth::data
