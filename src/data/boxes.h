@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/path.h"
+#include "data/box.h"
+
+namespace hearth::data {
+
+enum class BoxFormat { detect, coco, voc, yolo };
+
+/// Reads the labels of a split, "train", "test" or "val", without decoding pictures.
+/// - coco: a JSON file; or a folder with them, itself, in annotations/ or in train/ and valid/.
+/// - voc: a folder with XML files, in Annotations/, beside the pictures, or in train/ and valid/; splits by
+///   ImageSets/Main/*.txt. Pixels count from 1: xmin - 1 to xmax.
+/// - yolo: a data.yaml or the folder that has one; labels lie where images/ is labels/ in a picture's path.
+/// - detect: whichever of them is there; UserError where there are several.
+/// Of data without splits every fifth picture is for tests. EXIF orientations are ignored, as everywhere.
+/// UserError with file and line (JSON: object and byte) for what cannot be meant.
+BoxedPictures read_boxes(const fs::path& path, std::string_view split, BoxFormat format = BoxFormat::detect);
+
+/// What decoding every picture once found, and what the labels hold.
+struct BoxCheck {
+  struct Class {
+    int64_t boxes = 0, pictures = 0;
+    int64_t small = 0, medium = 0, large = 0;  ///< by area: below 32 x 32 pixels, below 96 x 96, others
+    int64_t crowd = 0, difficult = 0;
+  };
+  std::vector<Class> classes;
+  int64_t pictures_without_boxes = 0;
+  int64_t pictures_turned_by_exif = 0;
+  std::vector<std::string> faults;  ///< "FILE: reason"
+};
+BoxCheck check_boxes(const BoxedPictures& set);
+
+}  // namespace hearth::data

@@ -1,0 +1,20 @@
+#include <cstdlib>
+
+#include "base/error.h"
+#include "data/boxes_format.h"
+
+/// Boxes that are accepted lie in their picture.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace hearth;
+  try {
+    const data::BoxedPictures set = data::parse_coco({reinterpret_cast<const char*>(data), size}, "fuzz");
+    for (const data::BoxedPicture& picture : set.pictures) {
+      for (const data::Box& box : picture.boxes) {
+        const bool inside = box.x0 >= 0 && box.x0 < box.x1 && box.x1 <= static_cast<double>(picture.width);
+        if (!inside || box.label >= std::ssize(set.class_names)) std::abort();
+      }
+    }
+  } catch (const UserError&) {
+  }
+  return 0;
+}
