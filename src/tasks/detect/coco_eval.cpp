@@ -1,0 +1,277 @@
+#include "tasks/detect/coco_eval.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <optional>
+
+#include "base/error.h"
+#include "tasks/detect/overlap.h"
+
+namespace hearth::tasks {
+namespace {
+
+constexpr size_t kOverlaps = 10;
+constexpr size_t kRecalls = 101;
+constexpr std::array<size_t, 3> kMaxDetections{1, 10, 100};
+struct AreaRange {
+  const char* name;
+  double least, most;
+  bool holds(double area) const { return !(area < least || area > most); }
+};
+constexpr double kAny = 1e5 * 1e5;
+constexpr std::array<AreaRange, 4> kAreas{
+    {{"all", 0, kAny}, {"small", 0, 32 * 32}, {"medium", 32 * 32, 96 * 96}, {"large", 96 * 96, kAny}}};
+
+/// Numbers from `first` to `last`, to the bits of numpy's linspace.
+template <size_t Count>
+std::array<double, Count> spaced(double first, double last) {
+  const double step = (last - first) / (Count - 1);
+  std::array<double, Count> values{};
+  for (size_t i = 0; i < Count; ++i) {
+    const double distance = static_cast<double>(i) * step;
+    values[i] = distance + first;
+  }
+  values.back() = last;
+  return values;
+}
+
+/// What is judged together: boxes of one class in one picture, detections by falling score.
+struct Cell {
+  std::vector<Truth> truths;
+  std::vector<Detection> detections;
+  std::vector<double> overlaps;  ///< [detection][truth]
+};
+
+/// A detection's fate at each overlap. Kept by one byte each.
+struct Fate {
+  double score = 0;
+  std::array<bool, kOverlaps> matched{}, ignored{};
+};
+
+/// Cells of each class, in the order of the pictures' ids; those without boxes are left out.
+std::vector<std::vector<Cell>> make_cells(std::span<const JudgedPicture> pictures, int64_t num_classes) {
+  std::vector<const JudgedPicture*> order;
+  for (const JudgedPicture& picture : pictures) order.push_back(&picture);
+  std::ranges::stable_sort(order, {}, &JudgedPicture::id);
+  std::vector<std::vector<Cell>> classes(static_cast<size_t>(num_classes));
+  std::vector<const JudgedPicture*> last(classes.size());
+  for (const JudgedPicture* picture : order) {
+    const auto cell_of = [&](int32_t label) -> Cell& {
+      HEARTH_CHECK(label >= 0 && label < num_classes);
+      const auto k = static_cast<size_t>(label);
+      if (last[k] != picture) classes[k].emplace_back();
+      last[k] = picture;
+      return classes[k].back();
+    };
+    for (const Truth& truth : picture->truths) cell_of(truth.label).truths.push_back(truth);
+    for (const Detection& found : picture->detections) cell_of(found.label).detections.push_back(found);
+  }
+  return classes;
+}
+
+void measure_overlaps(Cell& cell) {
+  std::ranges::stable_sort(cell.detections, std::ranges::greater(), &Detection::score);
+  cell.detections.resize(std::min(cell.detections.size(), kMaxDetections.back()));
+  for (const Detection& found : cell.detections)
+    for (const Truth& truth : cell.truths) cell.overlaps.push_back(overlap(found, truth, truth.crowd));
+}
+
+/// The truth that a detection takes: the free one it overlaps most, the last of equals; an ignored one only
+/// where no other will do. `order` has ignored truths last.
+std::optional<size_t> match(const double* overlaps, std::span<const size_t> order, const Cell& cell,
+                            const std::vector<bool>& ignored, const std::vector<bool>& taken, double least) {
+  std::optional<size_t> best;
+  double most = std::min(least, 1 - 1e-10);
+  for (const size_t truth : order) {
+    if (taken[truth] && !cell.truths[truth].crowd) continue;
+    if (best && !ignored[*best] && ignored[truth]) break;
+    if (overlaps[truth] < most) continue;
+    most = overlaps[truth];
+    best = truth;
+  }
+  return best;
+}
+
+/// Appends the fates of a cell's detections; returns how many truths count.
+int64_t judge(const Cell& cell, const AreaRange& area, std::span<const double> thresholds,
+              std::vector<Fate>& fates) {
+  std::vector<bool> ignored;
+  for (const Truth& truth : cell.truths) ignored.push_back(truth.ignored || !area.holds(truth.area));
+  std::vector<size_t> order(cell.truths.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return static_cast<bool>(ignored[i]); });
+  const size_t first = fates.size();
+  for (const Detection& found : cell.detections) fates.push_back({.score = found.score});
+  for (size_t t = 0; t < thresholds.size(); ++t) {
+    std::vector<bool> taken(cell.truths.size());
+    for (size_t d = 0; d < cell.detections.size(); ++d) {
+      const Detection& found = cell.detections[d];
+      Fate& fate = fates[first + d];
+      const auto truth =
+          match(cell.overlaps.data() + d * cell.truths.size(), order, cell, ignored, taken, thresholds[t]);
+      fate.matched.at(t) = truth.has_value();
+      fate.ignored.at(t) = truth ? ignored[*truth] : !area.holds(found.width * found.height);
+      if (truth) taken[*truth] = true;
+    }
+  }
+  return std::ranges::count(ignored, false);
+}
+
+/// Of one class, area and number of detections.
+struct Curve {
+  std::array<double, kRecalls> precision{};
+  double recall = 0;
+};
+
+/// `fates`: by falling score.
+Curve trace(std::span<const Fate* const> fates, size_t threshold, int64_t num_truths,
+            std::span<const double> recalls) {
+  std::vector<double> recall, precision;
+  double hits = 0, misses = 0;
+  for (const Fate* fate : fates) {
+    if (!fate->ignored.at(threshold)) ++(fate->matched.at(threshold) ? hits : misses);
+    recall.push_back(hits / static_cast<double>(num_truths));
+    precision.push_back(hits / (misses + hits + std::numeric_limits<double>::epsilon()));
+  }
+  for (size_t i = precision.size(); i-- > 1;) precision[i - 1] = std::max(precision[i - 1], precision[i]);
+  Curve curve;
+  if (!recall.empty()) curve.recall = recall.back();
+  for (size_t r = 0; r < kRecalls; ++r) {
+    const auto at = static_cast<size_t>(std::ranges::lower_bound(recall, recalls[r]) - recall.begin());
+    if (at < precision.size()) curve.precision.at(r) = precision[at];
+  }
+  return curve;
+}
+
+/// The mean of numbers that are added one by one; -1 of none.
+class Mean {
+ public:
+  void add(double value) {
+    // Compensated: numpy adds pairwise, whose error is as small.
+    const double with = value - lost_;
+    const double sum = sum_ + with;
+    lost_ = (sum - sum_) - with;
+    sum_ = sum;
+    ++count_;
+  }
+  double value() const { return count_ == 0 ? -1 : sum_ / static_cast<double>(count_); }
+
+ private:
+  double sum_ = 0, lost_ = 0;
+  int64_t count_ = 0;
+};
+
+/// What becomes the twelve numbers, over all classes.
+struct Means {
+  Mean ap, ap50, ap75;
+  std::array<Mean, kAreas.size()> ap_of_area, recall_of_area;
+  std::array<Mean, kMaxDetections.size()> recall_of_count;
+};
+
+constexpr size_t kAt75 = 5;
+
+void add_curve(const Curve& curve, size_t threshold, size_t area, size_t count, Means& means,
+               CocoResult::Class& of, Mean& class_ap, Mean& class_ap50, Mean& class_recall) {
+  if (area == 0) means.recall_of_count.at(count).add(curve.recall);
+  if (count + 1 != kMaxDetections.size()) return;
+  if (area != 0) means.recall_of_area.at(area).add(curve.recall);
+  if (area == 0) class_recall.add(curve.recall);
+  for (const double precision : curve.precision) {
+    if (area != 0) {
+      means.ap_of_area.at(area).add(precision);
+      continue;
+    }
+    means.ap.add(precision);
+    class_ap.add(precision);
+    if (threshold == kAt75) means.ap75.add(precision);
+    if (threshold != 0) continue;
+    means.ap50.add(precision);
+    class_ap50.add(precision);
+    of.precision_at_recall.push_back(precision);
+  }
+}
+
+/// The fates of the `most` best of each cell, by falling score; `sizes`: detections of each cell.
+std::vector<const Fate*> best_fates(const std::vector<Fate>& fates, std::span<const size_t> sizes,
+                                    size_t most) {
+  std::vector<const Fate*> best;
+  size_t first = 0;
+  for (const size_t size : sizes) {
+    for (size_t d = 0; d < std::min(size, most); ++d) best.push_back(&fates[first + d]);
+    first += size;
+  }
+  std::ranges::stable_sort(best, std::ranges::greater(), [](const Fate* fate) { return fate->score; });
+  return best;
+}
+
+CocoResult::Class evaluate_class(std::vector<Cell>& cells, Means& means) {
+  static const auto kThresholds = spaced<kOverlaps>(0.5, 0.95);
+  static const auto kRecallPoints = spaced<kRecalls>(0, 1);
+  std::vector<size_t> sizes;
+  for (Cell& cell : cells) {
+    measure_overlaps(cell);
+    sizes.push_back(cell.detections.size());
+  }
+  CocoResult::Class of;
+  Mean ap, ap50, recall;
+  for (size_t a = 0; a < kAreas.size(); ++a) {
+    std::vector<Fate> fates;
+    int64_t num_truths = 0;
+    for (const Cell& cell : cells) num_truths += judge(cell, kAreas.at(a), kThresholds, fates);
+    if (a == 0) of.truths = num_truths;
+    if (num_truths == 0) continue;
+    for (size_t m = 0; m < kMaxDetections.size(); ++m) {
+      if (a != 0 && m + 1 != kMaxDetections.size()) continue;
+      const std::vector<const Fate*> best = best_fates(fates, sizes, kMaxDetections.at(m));
+      for (size_t t = 0; t < kOverlaps; ++t)
+        add_curve(trace(best, t, num_truths, kRecallPoints), t, a, m, means, of, ap, ap50, recall);
+    }
+  }
+  of.ap = ap.value();
+  of.ap50 = ap50.value();
+  of.recall = recall.value();
+  return of;
+}
+
+}  // namespace
+
+CocoResult evaluate_coco(std::span<const JudgedPicture> pictures, int64_t num_classes) {
+  std::vector<std::vector<Cell>> classes = make_cells(pictures, num_classes);
+  CocoResult result;
+  Means means;
+  for (std::vector<Cell>& cells : classes) result.classes.push_back(evaluate_class(cells, means));
+  result.numbers = {means.ap.value(),
+                    means.ap50.value(),
+                    means.ap75.value(),
+                    means.ap_of_area[1].value(),
+                    means.ap_of_area[2].value(),
+                    means.ap_of_area[3].value(),
+                    means.recall_of_count[0].value(),
+                    means.recall_of_count[1].value(),
+                    means.recall_of_count[2].value(),
+                    means.recall_of_area[1].value(),
+                    means.recall_of_area[2].value(),
+                    means.recall_of_area[3].value()};
+  return result;
+}
+
+std::string coco_summary(const std::array<double, 12>& numbers) {
+  constexpr std::array<const char*, 3> kOverlapNames{"0.50:0.95", "0.50", "0.75"};
+  std::string text;
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const bool precision = i < 6;
+    const size_t place = i % 6;
+    const bool by_area = place >= 3;
+    text += fmt::format(" {:<18} {} @[ IoU={:<9} | area={:>6} | maxDets={:>3} ] = {:.3f}\n",
+                        precision ? "Average Precision" : "Average Recall", precision ? "(AP)" : "(AR)",
+                        kOverlapNames.at(precision && !by_area ? place : 0),
+                        kAreas.at(by_area ? place - 2 : 0).name,
+                        kMaxDetections.at(precision || by_area ? 2 : place), numbers.at(i));
+  }
+  return text;
+}
+
+}  // namespace hearth::tasks
