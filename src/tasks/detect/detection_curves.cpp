@@ -1,0 +1,143 @@
+#include "tasks/detect/detection_curves.h"
+
+#include <algorithm>
+#include <array>
+#include <tuple>
+
+#include "tasks/detect/overlap.h"
+
+namespace hearth::tasks {
+namespace {
+
+constexpr size_t kScores = 101;
+constexpr double kOverlap = 0.5;
+
+/// Detections by the highest of the scores 0, 0.01 ... 1 that they reach.
+struct Counts {
+  std::array<int64_t, kScores> hits{}, misses{};
+  int64_t truths = 0;
+};
+
+enum class Outcome { hit, miss, ignored };
+
+/// The free truth of its class that a detection overlaps most, ignored ones last.
+Outcome take(const JudgedPicture& picture, const Detection& found, std::vector<bool>& taken) {
+  size_t best = picture.truths.size();
+  double most = kOverlap;
+  bool on_ignored = false;
+  for (size_t i = 0; i < picture.truths.size(); ++i) {
+    const Truth& truth = picture.truths[i];
+    if (truth.label != found.label || taken[i]) continue;
+    const double share = overlap(found, truth, truth.crowd);
+    if (truth.ignored) {
+      on_ignored |= share >= kOverlap;
+    } else if (share >= most) {
+      most = share;
+      best = i;
+    }
+  }
+  if (best == picture.truths.size()) return on_ignored ? Outcome::ignored : Outcome::miss;
+  taken[best] = true;
+  return Outcome::hit;
+}
+
+void count(const JudgedPicture& picture, std::vector<Counts>& classes) {
+  for (const Truth& truth : picture.truths)
+    classes[static_cast<size_t>(truth.label)].truths += truth.ignored ? 0 : 1;
+  std::vector<Detection> best = picture.detections;
+  std::ranges::stable_sort(best, std::ranges::greater(), &Detection::score);
+  std::vector<bool> taken(picture.truths.size());
+  for (const Detection& found : best) {
+    const Outcome outcome = take(picture, found, taken);
+    if (outcome == Outcome::ignored) continue;
+    Counts& of = classes[static_cast<size_t>(found.label)];
+    // Exactly the scores i / 100 that are not above this one.
+    size_t at = static_cast<size_t>(std::clamp(found.score, 0.0, 1.0) * (kScores - 1));
+    if (at + 1 < kScores && static_cast<double>(at + 1) / (kScores - 1) <= found.score) ++at;
+    ++(outcome == Outcome::hit ? of.hits : of.misses).at(at);
+  }
+}
+
+ConfidenceCurves::Curve make_curve(const Counts& counts) {
+  ConfidenceCurves::Curve curve{std::vector<double>(kScores), std::vector<double>(kScores),
+                                std::vector<double>(kScores)};
+  if (counts.truths == 0) return curve;
+  int64_t hits = 0, misses = 0;
+  for (size_t s = kScores; s-- > 0;) {
+    hits += counts.hits.at(s);
+    misses += counts.misses.at(s);
+    const auto right = static_cast<double>(hits);
+    curve.recall[s] = right / static_cast<double>(counts.truths);
+    curve.precision[s] = hits + misses == 0 ? 1 : right / static_cast<double>(hits + misses);
+    curve.f1[s] = 2 * right / static_cast<double>(hits + misses + counts.truths);
+  }
+  return curve;
+}
+
+/// Pairs of boxes that overlap enough: the most first, then by their places.
+using Pair = std::tuple<double, size_t, size_t>;
+std::vector<Pair> pairs_of(const JudgedPicture& picture, const ConfusionOptions& options) {
+  std::vector<Pair> pairs;
+  for (size_t d = 0; d < picture.detections.size(); ++d) {
+    if (!(picture.detections[d].score >= options.score)) continue;
+    for (size_t t = 0; t < picture.truths.size(); ++t) {
+      const Truth& truth = picture.truths[t];
+      const double share = overlap(picture.detections[d], truth, truth.crowd);
+      if (share > options.overlap) pairs.emplace_back(-share, d, t);
+    }
+  }
+  std::ranges::sort(pairs);
+  return pairs;
+}
+
+}  // namespace
+
+ConfidenceCurves trace_confidence(std::span<const JudgedPicture> pictures, int64_t num_classes) {
+  std::vector<Counts> counts(static_cast<size_t>(num_classes));
+  for (const JudgedPicture& picture : pictures) count(picture, counts);
+  ConfidenceCurves curves;
+  curves.mean = make_curve({});
+  double num_counted = 0;
+  for (const Counts& of : counts) num_counted += of.truths > 0 ? 1 : 0;
+  for (const Counts& of : counts) {
+    curves.classes.push_back(make_curve(of));
+    if (of.truths == 0) continue;
+    for (size_t s = 0; s < kScores; ++s) {
+      curves.mean.precision[s] += curves.classes.back().precision[s] / num_counted;
+      curves.mean.recall[s] += curves.classes.back().recall[s] / num_counted;
+      curves.mean.f1[s] += curves.classes.back().f1[s] / num_counted;
+    }
+  }
+  const auto best = std::ranges::max_element(curves.mean.f1);
+  curves.best_f1 = *best;
+  curves.best_score = static_cast<double>(best - curves.mean.f1.begin()) / (kScores - 1);
+  return curves;
+}
+
+std::vector<int64_t> count_confusions(std::span<const JudgedPicture> pictures, int64_t num_classes,
+                                      const ConfusionOptions& options) {
+  const auto background = static_cast<size_t>(num_classes), side = background + 1;
+  std::vector<int64_t> counts(side * side);
+  const auto count_pair = [&](size_t found, size_t truth) { ++counts[found * side + truth]; };
+  for (const JudgedPicture& picture : pictures) {
+    std::vector<bool> done(picture.detections.size()), taken(picture.truths.size());
+    const std::vector<Pair> pairs = pairs_of(picture, options);
+    for (const auto& [share, d, t] : pairs) {
+      const Truth& truth = picture.truths[t];
+      if (done[d] || taken[t] || truth.ignored) continue;
+      done[d] = taken[t] = true;
+      count_pair(static_cast<size_t>(picture.detections[d].label), static_cast<size_t>(truth.label));
+    }
+    for (const auto& [share, d, t] : pairs)
+      if (picture.truths[t].ignored) done[d] = true;
+    for (size_t d = 0; d < done.size(); ++d)
+      if (!done[d] && picture.detections[d].score >= options.score)
+        count_pair(static_cast<size_t>(picture.detections[d].label), background);
+    for (size_t t = 0; t < taken.size(); ++t)
+      if (!taken[t] && !picture.truths[t].ignored)
+        count_pair(background, static_cast<size_t>(picture.truths[t].label));
+  }
+  return counts;
+}
+
+}  // namespace hearth::tasks

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/box.h"
+#include "tasks/detect/detection.h"
+
+namespace hearth::tasks {
+
+/// COCO's results: a list of {image_id, category_id, bbox, score}; numbers keep every digit. Detections'
+/// labels become the set's category ids.
+std::string write_coco_results(std::span<const JudgedPicture> pictures,
+                               std::span<const int64_t> category_ids);
+
+/// Pictures of a set with its boxes as truths and, by their ids, the detections of a results file. UserError
+/// "NAME: ..., result 7 (byte 123)" for what is none, and for pictures and categories that the set lacks.
+std::vector<JudgedPicture> read_coco_results(std::string_view text, std::string_view name,
+                                             const data::BoxedPictures& set);
+
+/// A set's boxes as truths, without detections.
+std::vector<JudgedPicture> truths_of(const data::BoxedPictures& set);
+
+/// YOLO's lines "class cx cy width height score", shares of a picture of this size.
+std::string write_yolo_labels(std::span<const Detection> detections, int64_t width, int64_t height);
+
+}  // namespace hearth::tasks
