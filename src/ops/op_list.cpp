@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "ops/collective/collective.h"
 #include "ops/conv/conv.h"
+#include "ops/detect/detect.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/lm/lm.h"
 #include "ops/loss/loss.h"
@@ -97,6 +98,9 @@ std::vector<const ir::OpDef*> make_list() {
                               &head_cross_entropy_train,
                               &dpo_loss,
                               &dpo_loss_grad,
+                              // detect
+                              &simota,
+                              &yolox_decode,
                               // update
                               &zero,
                               &accumulate,

@@ -1,0 +1,171 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "ops/detect/anchor_grid.h"
+
+namespace hearth::ops {
+
+/// A box by its corners, in pixels.
+struct Corners {
+  double left, top, right, bottom;
+
+  HEARTH_FORMULA static Corners around(double x, double y, double w, double h) {
+    return {x - w / 2, y - h / 2, x + w / 2, y + h / 2};
+  }
+  HEARTH_FORMULA double area() const { return (right - left) * (bottom - top); }
+  /// 0 where one of them is no box. Rounded to f32: what devices compute alike but for the last bits of
+  /// float64 is equal.
+  HEARTH_FORMULA double iou(const Corners& other) const {
+    const double w = (right < other.right ? right : other.right) - (left > other.left ? left : other.left);
+    const double h = (bottom < other.bottom ? bottom : other.bottom) - (top > other.top ? top : other.top);
+    if (!(w > 0 && h > 0)) return 0;
+    const double share = w * h / (area() + other.area() - w * h);
+    return share > 0 ? static_cast<float>(share) : 0.0F;
+  }
+};
+
+/// A target: its class, -1 where there is no box.
+struct Target {
+  int label;
+  double x, y, w, h;
+  HEARTH_FORMULA Corners corners() const { return Corners::around(x, y, w, h); }
+};
+
+/// The first `kMost` of what is added, by value and then by number, in their order.
+struct Ranking {
+  static constexpr int kMost = 10;
+  double values[kMost];
+  int numbers[kMost];  ///< -1: fewer were added
+
+  HEARTH_FORMULA void clear() {
+    for (int i = 0; i < kMost; ++i) {
+      values[i] = HUGE_VAL;
+      numbers[i] = -1;
+    }
+  }
+  HEARTH_FORMULA static bool before(double value, int number, double other, int other_number) {
+    return value < other || (value == other && number < other_number);
+  }
+  HEARTH_FORMULA void add(double value, int number) {
+    if (!(value < HUGE_VAL) || !is_before(value, number, kMost - 1)) return;
+    for (int i = 0; i < kMost; ++i) {
+      if (!is_before(value, number, i)) continue;
+      const double later = values[i];
+      const int later_number = numbers[i];
+      values[i] = value;
+      numbers[i] = number;
+      value = later;
+      number = later_number;
+      if (number < 0) return;
+    }
+  }
+  HEARTH_FORMULA void drop_first() {
+    for (int i = 0; i + 1 < kMost; ++i) {
+      values[i] = values[i + 1];
+      numbers[i] = numbers[i + 1];
+    }
+    values[kMost - 1] = HUGE_VAL;
+    numbers[kMost - 1] = -1;
+  }
+
+ private:
+  HEARTH_FORMULA bool is_before(double value, int number, int i) const {
+    return numbers[i] < 0 || before(value, number, values[i], numbers[i]);
+  }
+};
+
+/// Sizes of the op, and the rules by which a pair of anchor and target is judged, for processors and GPUs.
+struct SimOta : AnchorGrid {
+  int targets = 0;
+
+  static SimOta of(const ir::NodeView& node) {
+    SimOta made;
+    static_cast<AnchorGrid&>(made) = AnchorGrid::of(node);
+    made.targets = static_cast<int>(node.in_type(1).shape[1]);
+    return made;
+  }
+
+  HEARTH_FORMULA const float* raw_of(const float* raw, int anchor) const {
+    return raw + static_cast<int64_t>(anchor) * (5 + classes);
+  }
+  HEARTH_FORMULA Target target(const float* from, int index) const {
+    from += static_cast<int64_t>(index) * 5;
+    const bool there = from[0] >= 0 && from[0] < static_cast<float>(classes);
+    return {there ? static_cast<int>(from[0]) : -1, from[1], from[2], from[3], from[4]};
+  }
+  HEARTH_FORMULA Corners predicted(const float* raw, int anchor) const {
+    const Cell at = cell(anchor);
+    const float* own = raw_of(raw, anchor);
+    return Corners::around(at.x + own[0] * at.stride, at.y + own[1] * at.stride,
+                           std::exp(static_cast<double>(own[2])) * at.stride,
+                           std::exp(static_cast<double>(own[3])) * at.stride);
+  }
+
+  /// Side `i` of a target's box {x, y, width, height}, in cells from the corner of an anchor's.
+  HEARTH_FORMULA float side(int anchor, const Target& target, int i) const {
+    const Cell at = cell(anchor);
+    const double pixels = i == 0 ? target.x - at.x : i == 1 ? target.y - at.y : i == 2 ? target.w : target.h;
+    return static_cast<float>(pixels / at.stride);
+  }
+
+  /// Where the middle of a cell lies: in the box, and less than 2.5 strides from the box's center.
+  struct Place {
+    bool in_box, near_center;
+  };
+  HEARTH_FORMULA static Place place(const Cell& at, const Target& target) {
+    const double x = at.x + at.stride / 2, y = at.y + at.stride / 2, radius = kRadius * at.stride;
+    const double dx = std::fabs(x - target.x), dy = std::fabs(y - target.y);
+    return {dx < target.w / 2 && dy < target.h / 2, dx < radius && dy < radius};
+  }
+  /// Only anchors that lie in the box, or near the center, of a target may learn one.
+  HEARTH_FORMULA bool is_candidate(const float* from, int anchor) const {
+    const Cell at = cell(anchor);
+    for (int t = 0; t < targets; ++t) {
+      const Target wanted = target(from, t);
+      if (wanted.label < 0) continue;
+      const Place found = place(at, wanted);
+      if (found.in_box || found.near_center) return true;
+    }
+    return false;
+  }
+
+  /// The cross-entropy of every class's score with 0: the part of the cost that all targets share. The score
+  /// is the square root of the probabilities of object and class multiplied.
+  HEARTH_FORMULA double cost_of_no_class(const float* raw, int anchor) const {
+    const float* own = raw_of(raw, anchor);
+    double sum = 0, product = 1;
+    for (int c = 0; c < classes; ++c) {
+      product *= at_least(1 - score(own, c));
+      if (product > kFlush) continue;
+      sum -= std::log(product);
+      product = 1;
+    }
+    return sum - std::log(product);
+  }
+  /// Rounded to f32, but for what lies outside, so that equal costs are ties on all devices.
+  HEARTH_FORMULA double cost(const float* raw, int anchor, double of_no_class, const Target& wanted,
+                             double iou) const {
+    const double own = score(raw_of(raw, anchor), wanted.label);
+    const Place found = place(cell(anchor), wanted);
+    const double inside =
+        of_no_class + std::log(at_least(1 - own) / at_least(own)) - kIouWeight * std::log(iou + 1e-8);
+    return static_cast<float>(inside) + (found.in_box && found.near_center ? 0 : kOutside);
+  }
+  /// How many anchors learn a target whose `Ranking::kMost` largest IoUs have that sum.
+  HEARTH_FORMULA static int num_matches(double sum) { return sum < 1 ? 1 : static_cast<int>(sum); }
+
+ private:
+  static constexpr double kRadius = 2.5, kIouWeight = 3, kOutside = 1e5;
+  static constexpr double kLeast = 3.720075976020836e-44;  ///< e^-100, as far as cross-entropy goes
+  static constexpr double kFlush = 1e-200;
+
+  HEARTH_FORMULA static double at_least(double share) { return share < kLeast ? kLeast : share; }
+  HEARTH_FORMULA static double score(const float* own, int label) {
+    return 1 / std::sqrt((1 + std::exp(-static_cast<double>(own[4]))) *
+                         (1 + std::exp(-static_cast<double>(own[5 + label]))));
+  }
+};
+
+}  // namespace hearth::ops
