@@ -79,7 +79,8 @@ std::vector<char> depend_on_parameters(const ir::Graph& graph) {
     const bool any = std::ranges::any_of(node.inputs, [&](ir::ValueId in) {
       return in != ir::kNone && depends[static_cast<size_t>(in)] != 0;
     });
-    for (const ir::ValueId out : node.outputs) depends[static_cast<size_t>(out)] = any;
+    for (const ir::ValueId out : node.outputs)
+      depends[static_cast<size_t>(out)] = any && is_floating(graph.type(out).dtype);
   }
   return depends;
 }

@@ -33,7 +33,8 @@ void hoist(ir::Graph& graph, size_t first);
 /// An input of a node, kNone where it is absent or left out at the end.
 ir::ValueId input_or_none(const ir::Node& node, size_t index);
 ir::ValueId input_or_none(const ir::Node& node, std::string_view name);
-/// For each value, whether parameters have a part in it.
+/// For each value, whether parameters have a part in it other than through whole numbers, which have no
+/// gradient.
 std::vector<char> depend_on_parameters(const ir::Graph& graph);
 /// Whether something is done to the node's result before it is stored: relu.
 bool has_activation(const ir::Node& node);

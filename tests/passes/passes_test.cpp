@@ -267,6 +267,25 @@ return %9
   EXPECT_EQ(found->outputs.size(), 1U);
 }
 
+/// Labels that are made of a weight, and their one-hot form, which has no gradient rule.
+TEST(Backward, EndsAtWholeNumbers) {
+  TrainGraph train{.graph = graph_of(R"(scalar %0 "weight" : f32[]
+parameter %1 "w" : f32[4, 3]
+%2 = argmax(%1) : i32[4]
+%3 = one_hot(%2) {classes=3} : f32[4, 3]
+%4 = mul(%1, %3) : f32[4, 3]
+%5 = sum_trailing(%4) : f32[4]
+return %5
+)")};
+  train.losses = 5;
+  train.loss_weight = 0;
+  backward(train);
+  ir::verify(train.graph, "backward");
+  ASSERT_EQ(train.gradients.size(), 1U);
+  const ir::Graph& graph = train.graph;
+  EXPECT_EQ(graph.node(graph.value(train.gradients[0].gradient).producer).op->name, "mul");
+}
+
 TEST(Autocast, ComputesLowAndLosesHigh) {
   TrainGraph train = linear_classifier();
   autocast(train, DType::bf16);
