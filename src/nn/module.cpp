@@ -173,10 +173,16 @@ ValueId Builder::input(std::string_view name, ir::Type type) {
   return graph_.add_value(std::string(name), type, ir::Role::input);
 }
 
-ValueId Builder::conv_weight(std::string_view name, const Shape& shape, Init init) {
-  const FileLayout layout{.memory_view = shape,
-                          .file_axes = {3, 2, 0, 1},
-                          .file_shape = {shape[3], shape[2], shape[0], shape[1]}};
+ValueId Builder::conv_weight(std::string_view name, const Shape& shape, Init init, bool of_blocks) {
+  FileLayout layout{.memory_view = shape,
+                    .file_axes = {3, 2, 0, 1},
+                    .file_shape = {shape[3], shape[2], shape[0], shape[1]}};
+  if (of_blocks) {
+    const int64_t height = shape[0] / 2, width = shape[1] / 2;
+    layout = {.memory_view = {height, 2, width, 2, shape[2], shape[3]},
+              .file_axes = {5, 3, 1, 4, 0, 2},
+              .file_shape = {shape[3], 4 * shape[2], height, width}};
+  }
   return tensor(full(name, "weight"), shape, init, layout, true);
 }
 
@@ -195,14 +201,17 @@ ValueId Builder::conv(std::string_view name, ValueId in, const Conv& options) {
   const ValueId weight = conv_weight(name, {options.kernel, options.kernel, group_in, options.out_channels},
                                      options.normal > 0        ? normal
                                      : options.kaiming_fan_out ? kaiming
-                                                               : uniform);
+                                                               : uniform,
+                                     options.of_blocks);
   ir::Attrs attrs = {{"stride", options.stride}, {"padding", options.padding}};
   if (options.dilation != 1) attrs.set("dilation", options.dilation);
   if (options.groups != 1) attrs.set("groups", options.groups);
   const ValueId out = apply("conv2d", {in, weight}, attrs, name);
   if (!options.bias) return out;
-  const ValueId bias =
-      plain_tensor(full(name, "bias"), {options.out_channels}, options.normal > 0 ? Init{} : uniform);
+  const Init start = options.bias_start   ? Init{.scale = *options.bias_start}
+                     : options.normal > 0 ? Init{}
+                                          : uniform;
+  const ValueId bias = plain_tensor(full(name, "bias"), {options.out_channels}, start);
   return apply("bias_add", {out, bias}, {}, name);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -108,6 +109,11 @@ class Builder {
     int64_t groups = 1;
     /// Standard deviation of a normal start, of the bias at 0; 0: the starts above.
     double normal = 0;
+    /// Where a bias starts; none: as in torch.
+    std::optional<double> bias_start = {};
+    /// With stride 2 and an even kernel: files hold it as a convolution of half the size over blocks of 2 x 2
+    /// pixels, whose channels are those of the pixels one column after the other (YOLOX's focus).
+    bool of_blocks = false;
   };
   struct ConvTranspose {
     int64_t out_channels = 0;
@@ -196,7 +202,7 @@ class Builder {
   /// `out` = the layer of `in`, with its adapter if it is a target.
   ir::ValueId adapt(std::string_view name, ir::ValueId in, ir::ValueId out, FileLayout layout);
   /// A convolution's weight in memory, which files hold as [last axis, third axis, kernel, kernel].
-  ir::ValueId conv_weight(std::string_view name, const Shape& shape, Init init);
+  ir::ValueId conv_weight(std::string_view name, const Shape& shape, Init init, bool of_blocks = false);
   ir::ValueId plain_tensor(const std::string& name, const Shape& shape, Init init, bool trainable = true);
   std::string full(std::string_view name, std::string_view part = "") const;
   ir::ValueId apply(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attrs attrs,
