@@ -1,0 +1,102 @@
+#include "tasks/detect/losses.h"
+
+namespace hearth::tasks {
+namespace {
+
+using ir::ValueId;
+using nn::Builder;
+
+constexpr double kTiny = 1e-16;  ///< so that nothing is divided by 0
+
+ValueId scaled(Builder& builder, ValueId in, double factor) {
+  return builder.op("scale", {in}, {{"factor", factor}});
+}
+ValueId plus(Builder& builder, ValueId in, double value) {
+  return builder.op("add_scalar", {in}, {{"value", value}});
+}
+
+/// Corners of boxes: upper left and lower right, [..., 2].
+struct Edges {
+  ValueId low, high;
+
+  Edges(Builder& builder, ValueId boxes) {
+    const ValueId center = columns(builder, boxes, 0, 2);
+    const ValueId half = scaled(builder, columns(builder, boxes, 2, 2), 0.5);
+    low = builder.op("sub", {center, half});
+    high = builder.add(center, half);
+  }
+};
+
+/// [..., 2] -> [..., 1].
+ValueId area(Builder& builder, ValueId sides) {
+  return builder.op("mul", {columns(builder, sides, 0, 1), columns(builder, sides, 1, 1)});
+}
+/// Sides of what lies between two corners; 0 where `high` is below `low`.
+ValueId sides(Builder& builder, ValueId low, ValueId high) {
+  return builder.relu(builder.op("sub", {high, low}));
+}
+
+struct Overlap {
+  ValueId united, iou;
+
+  Overlap(Builder& builder, ValueId a, ValueId b, const Edges& of_a, const Edges& of_b) {
+    const ValueId common = area(builder, sides(builder, builder.op("maximum", {of_a.low, of_b.low}),
+                                               builder.op("minimum", {of_a.high, of_b.high})));
+    const ValueId both =
+        builder.add(area(builder, columns(builder, a, 2, 2)), area(builder, columns(builder, b, 2, 2)));
+    united = plus(builder, builder.op("sub", {both, common}), kTiny);
+    iou = builder.op("div", {common, united});
+  }
+};
+
+}  // namespace
+
+ValueId reshaped(Builder& builder, ValueId values, const Shape& shape) {
+  return builder.op("reshape", {values}, {{"shape", std::vector<int64_t>(shape.begin(), shape.end())}});
+}
+
+ValueId columns(Builder& builder, ValueId values, int64_t begin, int64_t count) {
+  return builder.op("slice_last", {values}, {{"begin", begin}, {"count", count}});
+}
+
+ValueId box_iou(Builder& builder, ValueId a, ValueId b) {
+  return Overlap(builder, a, b, Edges(builder, a), Edges(builder, b)).iou;
+}
+
+ValueId box_giou(Builder& builder, ValueId a, ValueId b) {
+  const Edges of_a(builder, a), of_b(builder, b);
+  const Overlap overlap(builder, a, b, of_a, of_b);
+  const ValueId around = plus(builder,
+                              area(builder, sides(builder, builder.op("minimum", {of_a.low, of_b.low}),
+                                                  builder.op("maximum", {of_a.high, of_b.high}))),
+                              kTiny);
+  // iou - (around - united) / around
+  const ValueId filled = builder.op("div", {overlap.united, around});
+  return plus(builder, builder.add(overlap.iou, filled), -1);
+}
+
+ValueId binary_cross_entropy(Builder& builder, ValueId logits, ValueId targets) {
+  return builder.op("sub", {builder.op("softplus", {logits}), builder.op("mul", {logits, targets})});
+}
+
+ValueId sigmoid_focal(Builder& builder, ValueId logits, ValueId targets, double alpha, double gamma) {
+  // Of the logit of being wrong, z, the cross-entropy is softplus(z), and the logarithm of the probability
+  // -softplus(-z).
+  const ValueId sign = plus(builder, scaled(builder, targets, -2), 1);
+  const ValueId wrong = builder.op("mul", {logits, sign});
+  const ValueId log_wrong = builder.op("softplus", {scaled(builder, wrong, -1)});
+  const ValueId focus = builder.op("exp", {scaled(builder, log_wrong, -gamma)});
+  const ValueId weight = plus(builder, scaled(builder, targets, 2 * alpha - 1), 1 - alpha);
+  return builder.op("mul", {builder.op("mul", {weight, focus}), builder.op("softplus", {wrong})});
+}
+
+ValueId smooth_l1(Builder& builder, ValueId a, ValueId b, double beta) {
+  // With m = min(|d|, beta), both cases are m (|d| - m / 2) / beta.
+  const ValueId distance = builder.op("abs", {builder.op("sub", {a, b})});
+  const ValueId above = builder.relu(plus(builder, distance, -beta));
+  const ValueId within = builder.op("sub", {distance, above});
+  const ValueId rest = builder.op("sub", {distance, scaled(builder, within, 0.5)});
+  return scaled(builder, builder.op("mul", {within, rest}), 1 / beta);
+}
+
+}  // namespace hearth::tasks
