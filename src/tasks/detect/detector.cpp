@@ -1,0 +1,33 @@
+#include "tasks/detect/detector.h"
+
+#include <algorithm>
+#include <array>
+
+namespace hearth::tasks {
+
+// Each in a source of its own.
+using Open = std::unique_ptr<Detector>(const DetectorOptions& options);
+Open open_yolox;
+
+namespace {
+
+constexpr auto kDetectors = std::to_array<DetectorDef>({
+    {"yolox_pico", "detection: YOLOX (arXiv 2107.08430), 0.9 M weights, without depthwise convolutions",
+     open_yolox},
+    {"yolox_nano", "detection: YOLOX, 0.9 M weights", open_yolox},
+    {"yolox_tiny", "detection: YOLOX, 5 M weights", open_yolox},
+    {"yolox_s", "detection: YOLOX, 9 M weights", open_yolox},
+    {"yolox_m", "detection: YOLOX, 25 M weights", open_yolox},
+    {"yolox_l", "detection: YOLOX, 54 M weights", open_yolox},
+});
+
+}  // namespace
+
+std::span<const DetectorDef> detectors() { return kDetectors; }
+
+const DetectorDef* find_detector(std::string_view name) {
+  const auto found = std::ranges::find(kDetectors, name, &DetectorDef::name);
+  return found == kDetectors.end() ? nullptr : &*found;
+}
+
+}  // namespace hearth::tasks
