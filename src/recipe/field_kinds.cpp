@@ -105,6 +105,13 @@ std::string read_value(const YAML::Node& node, double& value, Real limits) {
   return read_real(node, value, limits);
 }
 
+std::string read_value(const YAML::Node& node, double& value, Share) {
+  const auto number = number_of<double>(node);
+  if (!number || *number < 0 || *number > 1) return "a number from 0 to 1";
+  value = *number;
+  return "";
+}
+
 std::string read_value(const YAML::Node& node, float& value, Real limits) {
   return read_real(node, value, limits);
 }

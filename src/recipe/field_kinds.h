@@ -27,6 +27,8 @@ struct Real {
   double least;
   double below;
 };
+/// Numbers from 0 to 1.
+struct Share {};
 /// A number of bytes, written like 20GiB; `expected` is what it says of one that is not.
 struct Bytes {
   const char* expected;
@@ -46,6 +48,7 @@ std::string read_value(const YAML::Node& node, int64_t& value, Whole limits);
 std::string read_value(const YAML::Node& node, int64_t& value, Bytes limits);
 std::string read_value(const YAML::Node& node, Extent& value, Sides limits);
 std::string read_value(const YAML::Node& node, double& value, Real limits);
+std::string read_value(const YAML::Node& node, double& value, Share limits);
 std::string read_value(const YAML::Node& node, float& value, Real limits);
 std::string read_value(const YAML::Node& node, bool& value);
 std::string read_value(const YAML::Node& node, std::string& value);

@@ -204,6 +204,33 @@ void add_segment_fields(std::vector<Field>& fields) {
   key("weights", "segmentation: a weight for each class", &Segment::weights);
 }
 
+void add_detect_fields(std::vector<Field>& fields) {
+  const auto key = section(fields, "detect", &Recipe::detect);
+  key("mosaic", "detection: probability that a training picture is put together of four", &Detect::mosaic,
+      Share());
+  key("mixup", "detection: probability that such a picture is mixed with another", &Detect::mixup, Share());
+  key("degrees", "detection: random rotation, up to so many degrees either way", &Detect::degrees,
+      Real{0, 180});
+  key("translate", "detection: random shift, up to this share of the picture", &Detect::translate,
+      Real{0, 1});
+  key("shear", "detection: random shear, up to so many degrees either way", &Detect::shear, Real{0, 45});
+  key("scale", "detection: random scale, from and to", &Detect::scale);
+  key("hsv", "detection: random hue, saturation and brightness", &Detect::hsv);
+  key("plain_epochs", "detection: the last epochs, in which pictures are only flipped", &Detect::plain_epochs,
+      Whole{0});
+  key("sizes",
+      "detection: sides that training pictures have, another every ten updates, like [288, 320, 352]",
+      &Detect::sizes);
+  key("max_boxes", "detection: boxes of a training picture; more are left out", &Detect::max_boxes,
+      Whole{1, 10000});
+  key("score", "detection: predictions below this are left out of evaluations", &Detect::score, Real{0, 1});
+  key("nms", "detection: of boxes of a class that overlap more than this (IoU) the best is kept",
+      &Detect::nms, Share());
+  key("max_detections", "detection: predictions that are kept of a picture", &Detect::max_detections,
+      Whole{1, 10000});
+  key("shown_score", "detection: predictions below this are not drawn", &Detect::shown_score, Real{0, 1});
+}
+
 void add_bad_step_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "bad_steps", &Recipe::bad_steps);
   key("most", "updates that may be left out, with their samples, because loss or gradients are not finite",
@@ -253,7 +280,7 @@ const std::vector<Field>& recipe_fields() {
     for (const auto add :
          {add_run_fields, add_pass_fields, add_offload_fields, add_exchange_fields, add_model_fields,
           add_adapter_fields, add_image_fields, add_text_fields, add_train_fields, add_segment_fields,
-          add_bad_step_fields, add_dpo_fields, add_optimizer_fields, add_schedule_fields})
+          add_detect_fields, add_bad_step_fields, add_dpo_fields, add_optimizer_fields, add_schedule_fields})
       add(fields);
     return fields;
   }();

@@ -207,6 +207,21 @@ struct Segment {
   std::vector<float> weights;  ///< of ClassWeights::given
 };
 
+/// Detection: how training pictures are mixed and changed (data/box_augment.h), and what is kept of
+/// predictions.
+struct Detect {
+  double mosaic = 1, mixup = 0;
+  double degrees = 10, translate = 0.1, shear = 2;
+  std::vector<float> scale = {0.5F, 1.5F};
+  bool hsv = true;
+  int64_t plain_epochs = 15;
+  std::vector<int64_t> sizes;  ///< of several scales; empty: data.image_size alone
+  int64_t max_boxes = 120;
+  double score = 0.01, nms = 0.65;
+  int64_t max_detections = 100;
+  double shown_score = 0.25;
+};
+
 /// Updates that come to gradients or losses that are not finite, or to a loss far above those before: all is
 /// made as it was, and their samples are left out.
 struct BadSteps {
@@ -263,6 +278,7 @@ struct Recipe {
   Data data;
   Train train;
   Segment segment;
+  Detect detect;
   BadSteps bad_steps;
   Dpo dpo;
   Optimizer optimizer;

@@ -102,6 +102,7 @@ void conclude(const RunSummary& summary, const Job& job, const engine::Engine& e
                                summary.seconds, summary.best));
   reporter.message(
       fmt::format("run folder: {} (report.html, {}, trainer_log.jsonl)", job.out, hub::weights_name(engine)));
+  if (!summary.last_line.empty()) reporter.message(summary.last_line);
 }
 
 /// What a check found out.

@@ -344,7 +344,10 @@ void Trainer::evaluate_and_log() {
   if (last) final_ = found;
   if (!leads()) return;
   beat(distributed::Phase::saving);
-  if (!goes_again()) log_evaluation(found);
+  if (!goes_again()) {
+    log_evaluation(found);
+    task_->write_tables(out_, steps_per_epoch());
+  }
   ++state_.evaluations_without_gain;
   if (std::isfinite(found.loss) && found.score > state_.best_score) {
     state_.best_score = found.score;
@@ -374,6 +377,7 @@ void Trainer::finish(RunSummary& summary) {
   summary.best_score = state_.best_score;
   summary.best = state_.best_score == RunState::kNoScore ? "none yet" : task_->score_text(state_.best_score);
   summary.seconds = process_seconds() - started_seconds_;
+  if (final_) summary.last_line = task_->last_line(*final_);
   const exec::Program& program = engine_->compiled().train_program();
   const fs::path log = out_ / "trainer_log.jsonl";
   io::ReportData data{.title = fmt::format("{} on {}", recipe::model_name(recipe_), recipe_.data.kind)};

@@ -54,7 +54,8 @@ struct Start {
 struct RunSummary {
   int64_t steps = 0;
   double best_score = 0;
-  std::string best;  ///< for people
+  std::string best;       ///< for people
+  std::string last_line;  ///< tasks::Task::last_line
   double seconds = 0;
   bool interrupted = false;
   bool led = true;  ///< false: another worker has written the run folder, and says how the run ended
