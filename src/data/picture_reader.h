@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "data/box.h"
+#include "data/image.h"
+
+namespace hearth::data {
+
+/// Height and width of a picture scaled to fit into a frame, at least a pixel each.
+struct FitSize {
+  int64_t height = 0, width = 0;
+};
+FitSize fit(int64_t picture_height, int64_t picture_width, int64_t height, int64_t width);
+
+/// Pictures of a set as RGB, those that are larger than a frame shrunk to fit into it. Keeps what it has read
+/// up to a number of bytes. Safe to use from several threads; what it returns depends on the index alone.
+class PictureReader {
+ public:
+  /// The set must outlive the reader.
+  PictureReader(const BoxedPictures& set, int64_t height, int64_t width, int64_t cache_bytes);
+
+  /// UserError where the file is damaged or of another size than its labels say.
+  std::shared_ptr<const Image> read(int64_t index) const;
+  int64_t cached_bytes() const;
+
+ private:
+  const BoxedPictures& set_;
+  int64_t height_, width_, cache_bytes_;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::shared_ptr<const Image>> cache_;
+  mutable int64_t cached_bytes_ = 0;
+};
+
+}  // namespace hearth::data
