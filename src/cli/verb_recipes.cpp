@@ -11,6 +11,7 @@
 #include "run/from_recipe.h"
 #include "run/launch.h"
 #include "tasks/classify/tensors_dataset.h"
+#include "tasks/detect/detector.h"
 #include "tasks/language/text_source.h"
 #include "text/inspect.h"
 
@@ -30,6 +31,7 @@ void run_ls(bool keys, bool markdown) {
   }
   say("models:\n");
   for (const models::ModelDef& model : models::model_list()) say("  {:<24} {}\n", model.name, model.doc);
+  for (const tasks::DetectorDef& model : tasks::detectors()) say("  {:<24} {}\n", model.name, model.doc);
   say("hearth ls --keys lists every key of a recipe\n");
 }
 
@@ -77,6 +79,29 @@ void check_masks(const recipe::Recipe& recipe, const char* split) {
   }
 }
 
+void check_boxes(const recipe::Recipe& recipe, const char* split) {
+  const data::BoxedPictures set = run::boxed_pictures(recipe, split);
+  const data::BoxCheck check = data::check_boxes(set);
+  say("{}: {} images, {} classes, {} images without boxes\n", split, set.pictures.size(),
+      set.class_names.size(), check.pictures_without_boxes);
+  for (size_t i = 0; i < check.classes.size(); ++i) {
+    const data::BoxCheck::Class& one = check.classes[i];
+    say("  {:<20} {} boxes on {} images: {} small, {} medium, {} large\n", set.class_names[i], one.boxes,
+        one.pictures, one.small, one.medium, one.large);
+  }
+  if (check.pictures_turned_by_exif > 0)
+    say("  note: {} images have an EXIF orientation, which is ignored; their boxes must be those of the "
+        "pixels "
+        "as stored\n",
+        check.pictures_turned_by_exif);
+  for (const std::string& note : set.notes) say("  note: {}\n", note);
+  for (const std::string& fault : check.faults) say("  bad: {}\n", fault);
+  if (!check.faults.empty()) {
+    user_error("{} of {} images of the {} split cannot be used", check.faults.size(), set.pictures.size(),
+               split);
+  }
+}
+
 /// Prints what training would see of a file; the number of records that cannot be used.
 int64_t check_text(const tasks::TextSource& source, const recipe::Recipe& recipe, const fs::path& path) {
   const text::DataFile file = source.open(path);
@@ -118,7 +143,10 @@ void run_validate(const CLI::App& verb, const std::string& name, const std::stri
   const int64_t num_left_out = recipe::is_text(recipe) ? check_texts(recipe) : 0;
   if (exit_code() = run::launch(job); exit_code() != 0) return;
   if (!recipe::is_text(recipe)) {
-    const auto check = run::is_for(recipe, models::Purpose::segment) ? check_masks : check_split;
+    const run::Purpose purpose = run::purpose_of(recipe);
+    const auto check = purpose == run::Purpose::detect    ? check_boxes
+                       : purpose == run::Purpose::segment ? check_masks
+                                                          : check_split;
     for (const char* split : {"train", "test"}) check(recipe, split);
   }
   const std::string but = num_left_out == 0 ? ""

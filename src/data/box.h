@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "base/path.h"
+#include "data/image.h"
 
 namespace hearth::data {
 
@@ -32,6 +34,8 @@ struct BoxedPictures {
   std::vector<BoxedPicture> pictures;
   /// What was left out or changed, as "FILE:LINE: what".
   std::vector<std::string> notes;
+  /// Makes picture number `index`, RGB, where they are generated and no files; else null.
+  std::function<Image(int64_t index)> draw = nullptr;
 };
 
 }  // namespace hearth::data

@@ -62,9 +62,9 @@ Fitted fitted(const BoxedPictures& set, const PictureReader& reader, int64_t hei
               int64_t index) {
   const BoxedPicture& picture = set.pictures.at(static_cast<size_t>(index));
   Fitted result{.image = reader.read(index)};
-  const FitSize size = fit(picture.height, picture.width, height, width);
+  const Extent size = fit(picture.height, picture.width, height, width);
   if (result.image->height != size.height || result.image->width != size.width)
-    result.image = std::make_shared<const Image>(resize(*result.image, size.height, size.width));
+    result.image = std::make_shared<const Image>(resize(*result.image, size));
   const Affine map{.xx = static_cast<double>(size.width) / static_cast<double>(picture.width),
                    .yy = static_cast<double>(size.height) / static_cast<double>(picture.height)};
   for (const Box& box : picture.boxes) result.boxes.push_back(mapped(box, map));
@@ -253,12 +253,17 @@ BoxSample make_train_sample(const BoxedPictures& set, const PictureReader& reade
   return sample;
 }
 
+Letterbox letterbox_of(Extent picture, Extent frame) {
+  const Extent size = fit(picture.height, picture.width, frame.height, frame.width);
+  return {.scale_x = static_cast<double>(size.width) / static_cast<double>(picture.width),
+          .scale_y = static_cast<double>(size.height) / static_cast<double>(picture.height)};
+}
+
 EvalSample letterbox(const Image& image, int64_t height, int64_t width) {
-  const FitSize size = fit(image.height, image.width, height, width);
-  const Fitted picture{.image = std::make_shared<const Image>(resize(image, size.height, size.width))};
+  const Extent size = fit(image.height, image.width, height, width);
+  const Fitted picture{.image = std::make_shared<const Image>(resize(image, size))};
   EvalSample sample{framed(picture, height, width), {}};
-  sample.letterbox.scale_x = static_cast<double>(size.width) / static_cast<double>(image.width);
-  sample.letterbox.scale_y = static_cast<double>(size.height) / static_cast<double>(image.height);
+  sample.letterbox = letterbox_of(image.size(), {height, width});
   return sample;
 }
 
@@ -267,10 +272,7 @@ EvalSample make_eval_sample(const BoxedPictures& set, const PictureReader& reade
   const BoxedPicture& picture = set.pictures.at(static_cast<size_t>(index));
   const Fitted fit_picture = fitted(set, reader, height, width, index);
   EvalSample sample{framed(fit_picture, height, width), {}};
-  sample.letterbox.scale_x =
-      static_cast<double>(fit_picture.image->width) / static_cast<double>(picture.width);
-  sample.letterbox.scale_y =
-      static_cast<double>(fit_picture.image->height) / static_cast<double>(picture.height);
+  sample.letterbox = letterbox_of({picture.height, picture.width}, {height, width});
   return sample;
 }
 

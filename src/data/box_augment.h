@@ -41,6 +41,9 @@ struct Letterbox {
   Box undo(const Box& box) const;
 };
 
+/// Where a picture scaled to fit a frame lies in it: at the top left.
+Letterbox letterbox_of(Extent picture, Extent frame);
+
 /// Sample `index` of the set for training, `height` x `width`. The picture is number `index` of the set; a
 /// mosaic's others and mixup's are drawn. Boxes follow; dropped are those of which a seam or the border
 /// leaves less than a tenth, or a side of at most a pixel. The same on any thread and whatever the reader has

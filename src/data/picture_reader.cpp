@@ -7,7 +7,7 @@
 
 namespace hearth::data {
 
-FitSize fit(int64_t picture_height, int64_t picture_width, int64_t height, int64_t width) {
+Extent fit(int64_t picture_height, int64_t picture_width, int64_t height, int64_t width) {
   // In integers: the tighter side fills the frame exactly.
   if (picture_height * width >= picture_width * height)
     return {height, std::max<int64_t>(1, picture_width * height / picture_height)};
@@ -25,7 +25,17 @@ std::shared_ptr<const Image> PictureReader::read(int64_t index) const {
     const std::lock_guard lock(mutex_);
     if (cache_.at(at) != nullptr) return cache_[at];
   }
-  const BoxedPicture& picture = set_.pictures.at(at);
+  const auto image = std::make_shared<const Image>(set_.draw ? set_.draw(index) : read_file(index));
+  const std::lock_guard lock(mutex_);
+  if (cache_[at] == nullptr && cached_bytes_ + std::ssize(image->pixels) <= cache_bytes_) {
+    cache_[at] = image;
+    cached_bytes_ += std::ssize(image->pixels);
+  }
+  return image;
+}
+
+Image PictureReader::read_file(int64_t index) const {
+  const BoxedPicture& picture = set_.pictures.at(static_cast<size_t>(index));
   const std::string name = picture.file.string();
   const MappedFile file(picture.file);
   const ImageHeader header = read_image_header(file.bytes(), name);
@@ -33,17 +43,10 @@ std::shared_ptr<const Image> PictureReader::read(int64_t index) const {
     user_error("{}: expected {}x{} pixels, as its labels say, got {}x{}", name, picture.width, picture.height,
                header.width, header.height);
   const bool shrinks = header.height > height_ || header.width > width_;
-  const FitSize size = shrinks ? fit(header.height, header.width, height_, width_)
-                               : FitSize{.height = header.height, .width = header.width};
+  const Extent size =
+      shrinks ? fit(header.height, header.width, height_, width_) : Extent{header.height, header.width};
   thread_local ImageBuffers buffers;
-  const auto image =
-      std::make_shared<const Image>(read_image(file.bytes(), 3, size.height, size.width, name, buffers));
-  const std::lock_guard lock(mutex_);
-  if (cache_[at] == nullptr && cached_bytes_ + std::ssize(image->pixels) <= cache_bytes_) {
-    cache_[at] = image;
-    cached_bytes_ += std::ssize(image->pixels);
-  }
-  return image;
+  return read_image(file.bytes(), 3, size, name, buffers);
 }
 
 int64_t PictureReader::cached_bytes() const {

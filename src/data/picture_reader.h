@@ -11,10 +11,7 @@
 namespace hearth::data {
 
 /// Height and width of a picture scaled to fit into a frame, at least a pixel each.
-struct FitSize {
-  int64_t height = 0, width = 0;
-};
-FitSize fit(int64_t picture_height, int64_t picture_width, int64_t height, int64_t width);
+Extent fit(int64_t picture_height, int64_t picture_width, int64_t height, int64_t width);
 
 /// Pictures of a set as RGB, those that are larger than a frame shrunk to fit into it. Keeps what it has read
 /// up to a number of bytes. Safe to use from several threads; what it returns depends on the index alone.
@@ -28,6 +25,8 @@ class PictureReader {
   int64_t cached_bytes() const;
 
  private:
+  Image read_file(int64_t index) const;
+
   const BoxedPictures& set_;
   int64_t height_, width_, cache_bytes_;
   mutable std::mutex mutex_;

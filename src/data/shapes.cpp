@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "data/box.h"
 #include "data/dataset.h"
 
 namespace hearth::data {
@@ -253,6 +254,35 @@ ShapeScene draw_shape(uint64_t seed, int64_t index, Extent size, uint8_t* pixels
     }
   }
   return truth;
+}
+
+BoxedPictures shape_boxes(uint64_t series, int64_t count, Extent size) {
+  check_shapes(size, count);
+  BoxedPictures made{.class_names = shape_names()};
+  for (int64_t i = 0; i < kNumShapes; ++i) made.category_ids.push_back(i);
+  Image image{.height = size.height, .width = size.width, .channels = 3};
+  image.pixels.resize(static_cast<size_t>(3 * size.num_pixels()));
+  const auto draw = [=](int64_t index) {
+    Image drawn = image;
+    draw_shape(series, index, size, drawn.pixels.data(), nullptr);
+    return drawn;
+  };
+  for (int64_t i = 0; i < count; ++i) {
+    const ShapeScene scene = draw_shape(series, i, size, image.pixels.data(), nullptr);
+    Box box{.label = scene.label};
+    box.x0 = static_cast<double>(scene.box[0]);
+    box.y0 = static_cast<double>(scene.box[1]);
+    box.x1 = static_cast<double>(scene.box[2]);
+    box.y1 = static_cast<double>(scene.box[3]);
+    box.area = (box.x1 - box.x0) * (box.y1 - box.y0);
+    made.pictures.push_back({.file = fmt::format("shape {}", i),
+                             .width = size.width,
+                             .height = size.height,
+                             .id = i + 1,
+                             .boxes = {box}});
+  }
+  made.draw = draw;
+  return made;
 }
 
 std::unique_ptr<Dataset> open_shapes(const DatasetOptions& options) {

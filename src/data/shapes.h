@@ -10,6 +10,8 @@
 
 namespace hearth::data {
 
+struct BoxedPictures;
+
 /// What a generated image shows: the label, the box around the shape (pixels, half-open) and, on request,
 /// its mask.
 struct ShapeScene {
@@ -30,5 +32,8 @@ uint64_t series_of(uint64_t seed, std::string_view split);
 /// over an uneven background with specks and noise. A pure function of its arguments. `pixels` is height x
 /// width x 3; `mask`, height x width, may be null.
 ShapeScene draw_shape(uint64_t seed, int64_t index, Extent size, uint8_t* pixels, uint8_t* mask);
+
+/// Pictures `0` to `count` of that series with a box each, drawn when they are read.
+BoxedPictures shape_boxes(uint64_t series, int64_t count, Extent size);
 
 }  // namespace hearth::data

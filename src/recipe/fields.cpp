@@ -106,7 +106,7 @@ void add_image_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "data", &Recipe::data);
   key("kind",
       "images: folder (a folder per class), idx (MNIST), cifar10, shapes (generated), tensors (safetensors); "
-      "masks (pictures with masks); text",
+      "masks (pictures with masks); boxes (coco, voc or yolo, found by looking), coco, voc, yolo; text",
       &Data::kind, Named());
   key("path", "images: folder of the dataset; text: a .txt, .jsonl or .json file", &Data::path);
   key("image_size", "pixels that images are resized to: a square's side, or [width, height]",
@@ -132,6 +132,8 @@ void add_image_fields(std::vector<Field>& fields) {
       "or "
       "classes.txt in data.path",
       &Data::classes);
+  key("keep_pictures", "boxes: memory for decoded pictures, which are then read once, like 2GiB",
+      &Data::keep_pictures, Bytes{"a size like 2GiB, or 0"});
   key("unlabeled", "masks: a number that means unlabeled, beside 255", &Data::unlabeled, Whole{0, 255});
 }
 

@@ -162,8 +162,9 @@ struct Data {
   std::vector<float> scale = {1, 1};  ///< masks: random scale from, to
   std::string classes;                ///< masks: file of the class table
   int64_t unlabeled = 255;
-  int64_t context = 1024;  ///< tokens of a row
-  std::string val_path;    ///< held-out text; empty: the last val_share of the data
+  int64_t keep_pictures = 0;  ///< boxes: bytes of decoded pictures that are kept in memory
+  int64_t context = 1024;     ///< tokens of a row
+  std::string val_path;       ///< held-out text; empty: the last val_share of the data
   double val_share = 0.1;
   RecordFormat format = RecordFormat::detect;
   std::vector<std::string> fields;  ///< "prompt=frage": what the data calls a field

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/shapes.h"
 #include "engine/gpu_options.h"
 #include "exec/device/gpu_choice.h"
 #include "hub/adapter.h"
@@ -15,6 +16,8 @@
 #include "tasks/classify/classifier.h"
 #include "tasks/classify/image_task.h"
 #include "tasks/classify/tensors_dataset.h"
+#include "tasks/detect/detect_files.h"
+#include "tasks/detect/detect_task.h"
 #include "tasks/language/language_model.h"
 #include "tasks/preference/dpo.h"
 #include "tasks/preference/preference_task.h"
@@ -26,15 +29,20 @@
 namespace hearth::run {
 namespace {
 
+/// Of data.kind, in the order of data::BoxFormat.
+constexpr std::string_view kBoxKinds[] = {"boxes", "coco", "voc", "yolo"};
+
 recipe::Choices make_choices() {
   recipe::Choices choices{.is_gpu = exec::names_gpu};
   std::vector<std::string>& models = choices.names["model.name"];
   for (const models::ModelDef& model : models::model_list()) models.emplace_back(model.name);
+  for (const tasks::DetectorDef& model : tasks::detectors()) models.emplace_back(model.name);
   std::vector<std::string>& quantizations = choices.names["adapter.quantize"] = {""};
   for (const auto kind : ops::kQuantizations) quantizations.emplace_back(ops::quantization_name(kind));
   std::vector<std::string>& kinds = choices.names["data.kind"] = tasks::image_kinds();
   for (const std::string& kind : data::mask_kinds())
     if (std::ranges::find(kinds, kind) == kinds.end()) kinds.push_back(kind);
+  kinds.insert(kinds.end(), std::begin(kBoxKinds), std::end(kBoxKinds));
   kinds.emplace_back(recipe::name_of(recipe::DataKind::text));
   choices.names["data.template"] = text::built_in_templates();
   choices.names["optimizer.name"] = {engine::optimizer_names().begin(), engine::optimizer_names().end()};
@@ -96,6 +104,55 @@ tasks::SegmentTaskOptions segment_options(const recipe::Recipe& recipe) {
                    .pixels = pixel_options(recipe),
                    .class_weights = recipe.segment.weights},
           .class_weights = recipe.segment.class_weights};
+}
+
+tasks::DetectorOptions detector_options(const recipe::Recipe& recipe) {
+  return {.model = recipe.model.name,
+          .num_classes = recipe.model.num_classes,
+          .image_size = recipe.data.image_size,
+          .max_boxes = recipe.detect.max_boxes};
+}
+
+tasks::NmsOptions nms_options(const recipe::Recipe& recipe) {
+  return {.score = recipe.detect.score,
+          .overlap = recipe.detect.nms,
+          .max_detections = recipe.detect.max_detections};
+}
+
+data::BoxAugment box_augment(const recipe::Recipe& recipe) {
+  const recipe::Detect& detect = recipe.detect;
+  if (detect.scale.size() != 2)
+    user_error("expected two factors in detect.scale, got {}; try detect.scale=[0.5,1.5]",
+               detect.scale.size());
+  return {.mosaic = detect.mosaic,
+          .mixup = detect.mixup,
+          .degrees = detect.degrees,
+          .translate = detect.translate,
+          .shear = detect.shear,
+          .scale_least = static_cast<double>(detect.scale[0]),
+          .scale_most = static_cast<double>(detect.scale[1]),
+          .flip = recipe.data.flip ? 0.5 : 0.0,
+          .hsv = detect.hsv ? 1.0 : 0.0};
+}
+
+tasks::DetectTaskOptions detect_options(const recipe::Recipe& recipe) {
+  const Extent size = recipe.data.image_size;
+  if (!recipe.detect.sizes.empty() && size.height != size.width)
+    user_error("expected a square data.image_size for detect.sizes, got [{}, {}]; try data.image_size={}",
+               size.width, size.height, size.longer());
+  return {.detector = detector_options(recipe),
+          .train = boxed_pictures(recipe, "train"),
+          .held_out = boxed_pictures(recipe, "test"),
+          .loader = loader_options(recipe),
+          .rows = {.size = size,
+                   .sides = recipe.detect.sizes,
+                   .is_training = true,
+                   .augment = box_augment(recipe),
+                   .plain_from_epoch = std::max<int64_t>(0, recipe.train.epochs - recipe.detect.plain_epochs),
+                   .max_boxes = recipe.detect.max_boxes,
+                   .cache_bytes = recipe.data.keep_pictures},
+          .nms = nms_options(recipe),
+          .shown_score = recipe.detect.shown_score};
 }
 
 engine::OptimizerOptions optimizer_options(const recipe::Recipe& recipe) {
@@ -218,8 +275,24 @@ data::MaskOptions mask_options(const recipe::Recipe& recipe, const std::string& 
           .unlabeled = data.unlabeled};
 }
 
-bool is_for(const recipe::Recipe& recipe, models::Purpose purpose) {
-  return !recipe::is_text(recipe) && models::find_model(recipe.model.name).purpose == purpose;
+data::BoxedPictures boxed_pictures(const recipe::Recipe& recipe, const std::string& split) {
+  const recipe::Data& data = recipe.data;
+  const auto format = std::ranges::find(kBoxKinds, data.kind);
+  if (format != std::end(kBoxKinds))
+    return data::read_boxes(data.path, split, static_cast<data::BoxFormat>(format - std::begin(kBoxKinds)));
+  if (data.kind == recipe::name_of(recipe::DataKind::shapes)) {
+    return data::shape_boxes(data::series_of(recipe.seed, split),
+                             split == "test" ? data.val_count : data.count, data.image_size);
+  }
+  user_error("expected data.kind shapes, {} for detection, got {}; try data.kind=boxes",
+             fmt::join(kBoxKinds, ", "), data.kind);
+}
+
+Purpose purpose_of(const recipe::Recipe& recipe) {
+  if (recipe::is_text(recipe)) return Purpose::text;
+  if (tasks::find_detector(recipe.model.name) != nullptr) return Purpose::detect;
+  const models::ModelDef& model = models::find_model(recipe.model.name);
+  return model.purpose == models::Purpose::segment ? Purpose::segment : Purpose::classify;
 }
 
 tasks::TextOptions text_options(const recipe::Recipe& recipe) {
@@ -231,13 +304,16 @@ tasks::TextTaskOptions text_task_options(const recipe::Recipe& recipe) {
 }
 
 std::shared_ptr<const engine::Objective> objective_of(const recipe::Recipe& recipe) {
-  if (is_for(recipe, models::Purpose::segment)) {
+  const Purpose purpose = purpose_of(recipe);
+  if (purpose == Purpose::detect)
+    return tasks::find_detector(recipe.model.name)->open(detector_options(recipe))->objective();
+  if (purpose == Purpose::segment) {
     return tasks::segmenter({.model = model_options(recipe),
                              .losses = mask_losses(recipe),
                              .has_class_weights = recipe.segment.class_weights != recipe::ClassWeights::none,
                              .wants_probabilities = !recipe.data.resize});
   }
-  if (!recipe::is_text(recipe)) {
+  if (purpose == Purpose::classify) {
     return tasks::classifier(
         {.model = model_options(recipe), .label_smoothing = recipe.train.label_smoothing});
   }
@@ -295,11 +371,15 @@ std::unique_ptr<tasks::Task> open_task(const recipe::Recipe& recipe) {
   if (recipe::has_pairs(recipe))
     return std::make_unique<tasks::PreferenceTask>(text_task_options(recipe), recipe.dpo.beta);
   if (recipe::is_text(recipe)) return std::make_unique<tasks::TextTask>(text_task_options(recipe));
-  if (is_for(recipe, models::Purpose::segment))
-    return std::make_unique<tasks::SegmentTask>(segment_options(recipe));
-  if (recipe.data.kind == "masks") {
-    user_error("expected a model of segmentation for data.kind=masks, got {}; try model.name=unet",
-               recipe.model.name);
+  const Purpose purpose = purpose_of(recipe);
+  if (purpose == Purpose::detect) return std::make_unique<tasks::DetectTask>(detect_options(recipe));
+  if (purpose == Purpose::segment) return std::make_unique<tasks::SegmentTask>(segment_options(recipe));
+  const std::string& kind = recipe.data.kind;
+  const bool has_boxes = std::ranges::find(kBoxKinds, kind) != std::end(kBoxKinds);
+  if (kind == "masks" || has_boxes) {
+    user_error("expected a model of {} for data.kind={}, got {}; try model.name={}",
+               has_boxes ? "detection" : "segmentation", kind, recipe.model.name,
+               has_boxes ? "yolox_s" : "unet");
   }
   return std::make_unique<tasks::ImageTask>(
       tasks::ImageTaskOptions{.model = model_options(recipe),
@@ -313,7 +393,16 @@ std::unique_ptr<tasks::Predictor> open_predictor(const recipe::Recipe& recipe, c
   if (recipe::is_text(recipe))
     user_error("expected a run on pictures, got '{}', a language model's; try hearth generate {}",
                paths.run.string(), paths.run.string());
-  if (is_for(recipe, models::Purpose::segment)) {
+  if (purpose_of(recipe) == Purpose::detect) {
+    return std::make_unique<tasks::DetectFiles>(
+        tasks::find_detector(recipe.model.name)->open(detector_options(recipe)),
+        tasks::read_detection_classes(paths.run / tasks::kDetectionClasses),
+        tasks::DetectFilesOptions{.size = recipe.data.image_size,
+                                  .nms = nms_options(recipe),
+                                  .shown_score = recipe.detect.shown_score},
+        paths.out);
+  }
+  if (purpose_of(recipe) == Purpose::segment) {
     tasks::MaskInput input{.size = recipe.data.image_size,
                            .resizes = recipe.data.resize,
                            .pixels = pixel_options(recipe),

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "data/boxes.h"
 #include "data/dataset.h"
 #include "data/masks.h"
 #include "engine/engine.h"
@@ -38,8 +39,11 @@ std::unique_ptr<tasks::Task> open_task(const recipe::Recipe& recipe);
 
 /// The masked images of a recipe for segmentation, its split "train" or "test".
 data::MaskOptions mask_options(const recipe::Recipe& recipe, const std::string& split);
-/// Whether the recipe's model is one of that purpose; a language model is of none.
-bool is_for(const recipe::Recipe& recipe, models::Purpose purpose);
+/// The boxed images of a recipe for detection, its split "train" or "test".
+data::BoxedPictures boxed_pictures(const recipe::Recipe& recipe, const std::string& split);
+/// What a recipe's model is for.
+enum class Purpose : uint8_t { classify, segment, detect, text };
+Purpose purpose_of(const recipe::Recipe& recipe);
 
 /// Where predictions are made.
 struct PredictionPaths {

@@ -1,0 +1,73 @@
+#include "tasks/detect/detect_files.h"
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "data/augment.h"
+#include "tasks/detect/detection_files.h"
+
+namespace hearth::tasks {
+
+DetectFiles::DetectFiles(std::unique_ptr<Detector> detector, DetectionClasses classes,
+                         DetectFilesOptions options, fs::path folder)
+    : detector_(std::move(detector)),
+      classes_(std::move(classes)),
+      options_(options),
+      folder_(std::move(folder)) {
+  make_folder(folder_);
+  make_folder(folder_ / "labels");
+}
+
+std::string DetectFiles::predict(engine::Engine& engine, const fs::path& picture) {
+  constexpr int64_t kChannels = 3;
+  constexpr auto kSlack = static_cast<size_t>(engine::kInputSlack);
+  const MappedFile file(picture);
+  const data::Image image = data::decode_image(file.bytes(), kChannels, picture.native());
+  const Extent size = options_.size;
+  const data::EvalSample sample = data::letterbox(image, size.height, size.width);
+  std::vector<float> pixels(static_cast<size_t>(size.num_pixels() * kChannels) + kSlack);
+  data::Augmenter{detector_->pixels(), size, kChannels}.apply(0, 0, sample.image.pixels.data(),
+                                                              pixels.data());
+  engine::MicroBatch batch{{pixels.data()}, 1};
+  std::vector<std::vector<std::byte>> targets;
+  std::vector<std::byte*> arrays;
+  for (const int64_t bytes : detector_->target_bytes(size)) {
+    if (bytes == 0) break;
+    arrays.push_back(targets.emplace_back(static_cast<size_t>(bytes) + kSlack).data());
+    batch.inputs.at(arrays.size()) = arrays.back();
+  }
+  detector_->write_targets({}, size, false, arrays);
+  engine.evaluate(batch);
+  JudgedPicture judged{.id = std::ssize(judged_) + 1,
+                       .detections = detections_of(*detector_, engine, 0, image.size(), size, options_.nms)};
+  std::erase_if(judged.detections, [&](const Detection& one) {
+    return one.label >= static_cast<int32_t>(classes_.names.size());
+  });
+  const std::string stem = picture.stem().string();
+  std::vector<Detection> shown = judged.detections;
+  std::erase_if(shown, [&](const Detection& one) { return one.score < options_.shown_score; });
+  write_file_atomically(folder_ / (stem + ".png"),
+                        data::encode_png(draw_detections(image, shown, classes_.names, 0)));
+  write_file_atomically(folder_ / "labels" / (stem + ".txt"),
+                        write_yolo_labels(shown, image.width, image.height));
+  judged_.push_back(std::move(judged));
+  names_.push_back(picture.filename().string());
+  std::map<std::string, int64_t> counts;
+  for (const Detection& one : shown) ++counts[classes_.names[static_cast<size_t>(one.label)]];
+  std::string line = picture.string() + ":";
+  for (const auto& [name, count] : counts)
+    line += fmt::format("{} {} {}", line.back() == ':' ? "" : ",", count, name);
+  if (counts.empty()) line += " nothing";
+  return line + fmt::format(" -> {}", (folder_ / (stem + ".png")).string());
+}
+
+void DetectFiles::finish() {
+  write_file_atomically(folder_ / "predictions.json", write_coco_results(judged_, classes_.category_ids));
+  nlohmann::json images = nlohmann::json::array();
+  for (size_t i = 0; i < names_.size(); ++i)
+    images.push_back({{"id", judged_[i].id}, {"file_name", names_[i]}});
+  write_file_atomically(folder_ / "images.json", images.dump(1) + "\n");
+}
+
+}  // namespace hearth::tasks

@@ -1,0 +1,77 @@
+#include "tasks/detect/detect_rows.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/philox.h"
+#include "data/augment.h"
+
+namespace hearth::tasks {
+namespace {
+
+constexpr int64_t kChannels = 3;
+/// Pictures that training sees in one size before it takes another, in batches of any size.
+constexpr int64_t kPicturesOfASize = 160;
+
+Extent largest(const DetectRowOptions& options) {
+  return options.sides.empty() ? options.size : Extent(std::ranges::max(options.sides));
+}
+
+}  // namespace
+
+DetectRows::DetectRows(const data::BoxedPictures& set, const Detector& detector, DetectRowOptions options)
+    : set_(set),
+      detector_(detector),
+      options_(std::move(options)),
+      reader_(set, largest(options_).height, largest(options_).width, options_.cache_bytes) {
+  data::check_box_augment(options_.augment);
+  const int64_t multiple = detector.side_multiple();
+  std::vector<int64_t> sides = options_.sides;
+  sides.insert(sides.end(), {options_.size.height, options_.size.width});
+  for (const int64_t side : sides) {
+    if (side < multiple || side % multiple != 0) {
+      user_error("expected sides of pictures that are multiples of {}, got {}; try data.image_size={}",
+                 multiple, side, std::max(multiple, (side + multiple / 2) / multiple * multiple));
+    }
+  }
+}
+
+int64_t DetectRows::row_length(const data::LoaderPosition& begin) const {
+  if (options_.sides.empty()) return 0;
+  PhiloxSequence random(begin.seed, static_cast<uint64_t>(begin.epoch),
+                        0x517E0000U + static_cast<uint32_t>(begin.sample / kPicturesOfASize));
+  return options_.sides[random.below(static_cast<uint32_t>(options_.sides.size()))];
+}
+
+Extent DetectRows::size_of(int64_t length) const { return length > 0 ? Extent(length) : options_.size; }
+
+data::RowBytes DetectRows::row_bytes(int64_t length) const {
+  const Extent size = length > 0 ? Extent(length) : largest(options_);
+  const data::RowBytes targets = detector_.target_bytes(size);
+  data::RowBytes made = {size.num_pixels() * kChannels * static_cast<int64_t>(sizeof(float))};
+  std::copy(targets.begin(), targets.end() - 1, made.begin() + 1);
+  return made;
+}
+
+data::BoxSample DetectRows::sample(const data::Row& row, Extent size, bool is_plain) const {
+  if (!options_.is_training) return data::make_eval_sample(set_, reader_, size.height, size.width, row.index);
+  data::BoxAugment augment = options_.augment;
+  if (is_plain) augment.mosaic = augment.mixup = 0;
+  return data::make_train_sample(set_, reader_, augment, size.height, size.width, row.key, row.index);
+}
+
+void DetectRows::make(const data::Row& row, const std::array<std::byte*, data::kMostArrays>& arrays) const {
+  const Extent size = size_of(row.length);
+  const bool is_plain = row.epoch >= options_.plain_from_epoch;
+  data::BoxSample made = sample(row, size, is_plain);
+  data::Augmenter{detector_.pixels(), size, kChannels}.apply(row.key, row.index, made.image.pixels.data(),
+                                                             reinterpret_cast<float*>(arrays[0]));
+  std::erase_if(made.boxes, [](const data::Box& box) { return box.crowd; });
+  if (std::ssize(made.boxes) > options_.max_boxes) {
+    std::ranges::stable_sort(made.boxes, std::ranges::greater(), &data::Box::area);
+    made.boxes.resize(static_cast<size_t>(options_.max_boxes));
+  }
+  detector_.write_targets(made.boxes, size, is_plain, std::span(arrays).subspan(1));
+}
+
+}  // namespace hearth::tasks

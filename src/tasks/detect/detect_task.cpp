@@ -1,0 +1,306 @@
+#include "tasks/detect/detect_task.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "data/draw_boxes.h"
+#include "data/masks.h"
+#include "tasks/detect/coco_eval.h"
+#include "tasks/detect/detection_curves.h"
+#include "tasks/detect/detection_files.h"
+#include "tasks/spread.h"
+
+namespace hearth::tasks {
+namespace {
+
+/// Sides of pictures in the report.
+constexpr int64_t kLongestShown = 480;
+
+class DetectStream : public BatchStream {
+ public:
+  DetectStream(const DetectRows& rows, const data::LoaderOptions& options, const data::LoaderPosition& from)
+      : loader_(rows, options, from) {}
+  engine::MicroBatch next() override {
+    const data::Batch& batch = loader_.next();
+    return {batch.arrays, batch.count, batch.row_length};
+  }
+
+ private:
+  data::Loader loader_;
+};
+
+std::unique_ptr<Detector> open(const DetectTaskOptions& options) {
+  const DetectorDef* found = find_detector(options.detector.model);
+  HEARTH_CHECK(found != nullptr);
+  const size_t classes = options.train.class_names.size();
+  if (std::ssize(options.train.class_names) > options.detector.num_classes) {
+    user_error("expected at most the {} classes of the model, got {} in the data; try model.num_classes={}",
+               options.detector.num_classes, classes, classes);
+  }
+  if (options.train.class_names != options.held_out.class_names)
+    user_error("expected the same classes in training and validation data, got {} and {} of them or others",
+               classes, options.held_out.class_names.size());
+  return found->open(options.detector);
+}
+
+DetectRowOptions for_evaluation(DetectRowOptions options) {
+  options.is_training = false;
+  options.sides.clear();
+  return options;
+}
+
+std::array<uint8_t, 3> color_of(int32_t label) { return data::palette_color(label + 1); }
+
+int64_t shown_side(int64_t side, int64_t longer) {
+  return longer <= kLongestShown ? side : std::max<int64_t>(1, side * kLongestShown / longer);
+}
+
+std::string percent(double share) { return share < 0 ? "-" : fmt::format("{:.1f}%", 100 * share); }
+
+io::ReportTable class_table(const CocoResult& result, const std::vector<std::string>& names) {
+  io::ReportTable made{.title = "Classes", .header = {"class", "AP", "AP50", "recall", "boxes"}};
+  for (size_t i = 0; i < names.size(); ++i) {
+    const CocoResult::Class& one = result.classes[i];
+    made.rows.push_back(
+        {names[i], percent(one.ap), percent(one.ap50), percent(one.recall), std::to_string(one.truths)});
+  }
+  return made;
+}
+
+io::ReportTable number_table(const CocoResult& result) {
+  io::ReportTable made{.title = "COCO's numbers", .header = {"", "value"}};
+  const std::string lines = coco_summary(result.numbers);
+  std::string_view rest = lines;
+  for (const double number : result.numbers) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(line.size() + 1);
+    made.rows.push_back({std::string(line.substr(0, line.rfind('='))), fmt::format("{:.3f}", number)});
+  }
+  return made;
+}
+
+}  // namespace
+
+DetectionClasses read_detection_classes(const fs::path& path) {
+  constexpr int64_t kMostBytes = 16 << 20;
+  const auto json = parse_json_object<nlohmann::json>(read_file(path, kMostBytes), path.string());
+  try {
+    DetectionClasses made{.names = json.at("names"), .category_ids = json.at("category_ids")};
+    if (!made.names.empty() && made.names.size() == made.category_ids.size()) return made;
+  } catch (const nlohmann::json::exception&) {
+    // Said below.
+  }
+  user_error("{}: expected names and category_ids of the classes of a run", path.string());
+}
+
+std::vector<Detection> detections_of(const Detector& detector, const engine::Engine& engine, int64_t row,
+                                     Extent picture, Extent input, const NmsOptions& nms) {
+  const data::Letterbox letterbox = data::letterbox_of(picture, input);
+  std::vector<Detection> found = suppress(detector.read(engine, row, input, nms.score), nms);
+  for (Detection& one : found) {
+    data::Box box{.x0 = one.x, .y0 = one.y, .x1 = one.x + one.width, .y1 = one.y + one.height};
+    box = letterbox.undo(box);
+    const auto clip = [](double at, int64_t side) { return std::clamp(at, 0.0, static_cast<double>(side)); };
+    one.x = clip(box.x0, picture.width);
+    one.y = clip(box.y0, picture.height);
+    one.width = clip(box.x1, picture.width) - one.x;
+    one.height = clip(box.y1, picture.height) - one.y;
+  }
+  return found;
+}
+
+data::Image draw_detections(data::Image picture, std::span<const Detection> detections,
+                            const std::vector<std::string>& names, double least_score) {
+  std::vector<data::LabeledBox> boxes;
+  // The surest comes last, over the others.
+  for (auto one = detections.rbegin(); one != detections.rend(); ++one) {
+    if (one->score < least_score) continue;
+    const auto label = static_cast<size_t>(one->label);
+    const std::string name = label < names.size() ? names[label] : std::to_string(label);
+    boxes.push_back(
+        {.box = {.x0 = one->x, .y0 = one->y, .x1 = one->x + one->width, .y1 = one->y + one->height},
+         .text = fmt::format("{} {:.0f}%", name, 100 * one->score),
+         .color = color_of(one->label)});
+  }
+  data::draw_boxes(picture, boxes);
+  return picture;
+}
+
+DetectTask::DetectTask(DetectTaskOptions options)
+    : options_(std::move(options)),
+      detector_(tasks::open(options_)),
+      train_rows_(options_.train, *detector_, options_.rows),
+      test_rows_(options_.held_out, *detector_, for_evaluation(options_.rows)),
+      reader_(options_.held_out, kLongestShown, kLongestShown, 0) {}
+
+std::vector<int64_t> DetectTask::row_lengths() const {
+  std::vector<int64_t> lengths = options_.rows.sides;
+  if (lengths.empty()) return {};
+  lengths.push_back(options_.rows.size.height);
+  std::ranges::sort(lengths, std::ranges::greater());
+  lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
+  return lengths;
+}
+
+std::unique_ptr<BatchStream> DetectTask::open(const data::LoaderPosition& from,
+                                              const data::LoaderShare& share) const {
+  data::LoaderOptions options = options_.loader;
+  options.share = share;
+  return std::make_unique<DetectStream>(train_rows_, options, from);
+}
+
+Evaluation DetectTask::evaluate(engine::Engine& engine, int64_t num_shown) const {
+  const data::BoxedPictures& set = options_.held_out;
+  data::LoaderOptions options = options_.loader;
+  options.shuffle = false;
+  DetectStream stream(test_rows_, options, {.seed = options.seed});
+  std::vector<JudgedPicture> judged = truths_of(set);
+  Evaluation made;
+  const std::vector<int64_t> shown = spread(num_shown, test_rows_.num_rows());
+  const Extent size = options_.rows.size;
+  for (int64_t done = 0; done < test_rows_.num_rows();) {
+    engine::MicroBatch batch = stream.next();
+    if (!options_.rows.sides.empty()) batch.row_length = size.height;
+    made.loss += engine.evaluate(batch);
+    for (int64_t row = 0; row < batch.num_rows; ++row, ++done) {
+      const data::BoxedPicture& picture = set.pictures[static_cast<size_t>(done)];
+      std::vector<Detection>& found = judged[static_cast<size_t>(done)].detections;
+      found = detections_of(*detector_, engine, row, {picture.height, picture.width}, size, options_.nms);
+      if (std::ranges::binary_search(shown, done)) made.strips.push_back(strip(done, found));
+    }
+  }
+  made.loss /= static_cast<double>(test_rows_.num_rows());
+  const auto num_classes = std::ssize(set.class_names);
+  // Classes that the data does not have are wrong wherever they are found, and no class of the evaluation.
+  for (JudgedPicture& picture : judged)
+    std::erase_if(picture.detections, [&](const Detection& one) { return one.label >= num_classes; });
+  const CocoResult result = evaluate_coco(judged, num_classes);
+  const ConfidenceCurves curves = trace_confidence(judged, num_classes);
+  const auto best = static_cast<size_t>(std::lround(100 * curves.best_score));
+  made.score = std::max(0.0, result.numbers[0]);
+  made.metrics = {{"map", made.score},
+                  {"map50", std::max(0.0, result.numbers[1])},
+                  {"map75", std::max(0.0, result.numbers[2])},
+                  {"precision", curves.mean.precision.at(best)},
+                  {"recall", curves.mean.recall.at(best)},
+                  {"f1", curves.best_f1}};
+  made.tables = {number_table(result), class_table(result, set.class_names)};
+  made.confusion = count_confusions(judged, num_classes);
+  return made;
+}
+
+io::ImageStrip DetectTask::strip(int64_t index, std::span<const Detection> found) const {
+  const data::BoxedPicture& picture = options_.held_out.pictures[static_cast<size_t>(index)];
+  const std::shared_ptr<const data::Image> stored = reader_.read(index);
+  const int64_t longer = stored->size().longer();
+  const data::Image small =
+      data::resize(*stored, {shown_side(stored->height, longer), shown_side(stored->width, longer)});
+  const double scale_x = static_cast<double>(small.width) / static_cast<double>(picture.width);
+  const double scale_y = static_cast<double>(small.height) / static_cast<double>(picture.height);
+  std::vector<data::LabeledBox> truths;
+  for (const data::Box& box : picture.boxes) {
+    truths.push_back({.box = {.x0 = box.x0 * scale_x,
+                              .y0 = box.y0 * scale_y,
+                              .x1 = box.x1 * scale_x,
+                              .y1 = box.y1 * scale_y},
+                      .text = options_.held_out.class_names[static_cast<size_t>(box.label)],
+                      .color = color_of(box.label)});
+  }
+  std::vector<Detection> scaled(found.begin(), found.end());
+  for (Detection& one : scaled) {
+    one.x *= scale_x;
+    one.width *= scale_x;
+    one.y *= scale_y;
+    one.height *= scale_y;
+  }
+  data::Image truth = small;
+  data::draw_boxes(truth, truths);
+  const data::Image predicted =
+      draw_detections(small, scaled, options_.held_out.class_names, options_.shown_score);
+  return {.pngs = {data::encode_png(truth), data::encode_png(predicted)}, .caption = picture.file.string()};
+}
+
+std::string DetectTask::describe() const {
+  int64_t boxes = 0;
+  for (const data::BoxedPicture& picture : options_.train.pictures) boxes += std::ssize(picture.boxes);
+  return fmt::format("{} training and {} validation images, {} boxes of {} classes to learn from",
+                     train_rows_.num_rows(), test_rows_.num_rows(), boxes, options_.train.class_names.size());
+}
+
+std::string DetectTask::warning() const {
+  const size_t count = options_.train.notes.size() + options_.held_out.notes.size();
+  if (count == 0) return "";
+  const std::vector<std::string>& notes =
+      options_.train.notes.empty() ? options_.held_out.notes : options_.train.notes;
+  return fmt::format("warning: {} remark{} on the labels (hearth validate lists them), such as: {}", count,
+                     count == 1 ? "" : "s", notes[0]);
+}
+
+std::string DetectTask::score_text(double score) const { return fmt::format("mAP50-95: {:.4f}", score); }
+
+std::string DetectTask::evaluation_text(const Evaluation& found) const {
+  return last_line(found) + ", " + score_text(found.score);
+}
+
+std::string DetectTask::last_line(const Evaluation& last) const {
+  double map50 = 0;
+  for (const auto& [name, value] : last.metrics)
+    if (std::string_view(name) == "map50") map50 = value;
+  return fmt::format("mAP50: {:.4f}", map50);
+}
+
+void DetectTask::report(const Evaluation& last, const fs::path& log, io::ReportData& data) const {
+  data.summary.emplace_back("training images", std::to_string(train_rows_.num_rows()));
+  data.summary.emplace_back("validation images", std::to_string(test_rows_.num_rows()));
+  data.score = {"Mean average precision, %", "mAP50-95", io::read_curve(log, "eval_map")};
+  for (io::CurvePoint& point : data.score.points) point.value *= 100;
+  data.class_names = options_.held_out.class_names;
+  data.class_names.emplace_back("background");
+  // Reports have the truth in rows.
+  const size_t n = data.class_names.size();
+  data.confusion.assign(last.confusion.size(), 0);
+  for (size_t i = 0; i < last.confusion.size(); ++i) data.confusion[i % n * n + i / n] = last.confusion[i];
+  data.tables = last.tables;
+  data.strips_title = "Labels, and what was predicted";
+  data.strips = last.strips;
+}
+
+void DetectTask::write_tables(const fs::path& folder, int64_t steps_per_epoch) const {
+  const fs::path log = folder / "trainer_log.jsonl";
+  const auto curve = [&](const char* key) { return io::read_curve(log, key); };
+  const auto at = [](const std::vector<io::CurvePoint>& points, int64_t step) {
+    const auto found = std::ranges::find(points, step, &io::CurvePoint::step);
+    return found == points.end() ? 0.0 : found->value;
+  };
+  const auto seconds = curve("elapsed_time"), loss = curve("loss"), rate = curve("lr");
+  const auto precision = curve("eval_precision"), recall = curve("eval_recall"), map50 = curve("eval_map50"),
+             map = curve("eval_map"), eval_loss = curve("eval_loss");
+  std::string text =
+      "epoch,time,train/loss,metrics/precision(B),metrics/recall(B),metrics/mAP50(B),metrics/mAP50-95(B),"
+      "val/loss,lr/pg0\n";
+  for (const io::CurvePoint& point : map) {
+    const int64_t step = point.step;
+    text += fmt::format("{},{:.3f},{:.5f},{:.5f},{:.5f},{:.5f},{:.5f},{:.5f},{:.8g}\n",
+                        (step + steps_per_epoch - 1) / steps_per_epoch, at(seconds, step), at(loss, step),
+                        at(precision, step), at(recall, step), at(map50, step), point.value,
+                        at(eval_loss, step), at(rate, step));
+  }
+  write_file_atomically(folder / "results.csv", text);
+}
+
+void DetectTask::save_companions(const fs::path& folder, DType) const {
+  const nlohmann::json json = {{"names", options_.train.class_names},
+                               {"category_ids", options_.train.category_ids}};
+  write_file_atomically(folder / kDetectionClasses, json.dump(1) + "\n");
+}
+
+int64_t DetectTask::staging_bytes() const {
+  const data::RowBytes bytes = train_rows_.row_bytes(0);
+  int64_t row = 0;
+  for (const int64_t one : bytes) row += one;
+  return 2 * options_.loader.batch * row;
+}
+
+}  // namespace hearth::tasks

@@ -1,0 +1,67 @@
+#pragma once
+
+#include "tasks/detect/detect_rows.h"
+#include "tasks/detect/nms.h"
+#include "tasks/task.h"
+
+namespace hearth::tasks {
+
+struct DetectTaskOptions {
+  DetectorOptions detector;
+  data::BoxedPictures train, held_out;
+  data::LoaderOptions loader;
+  DetectRowOptions rows;  ///< of training
+  NmsOptions nms;
+  double shown_score = 0.25;  ///< of predictions that are drawn
+};
+
+/// Names and COCO category ids of classes, which a run of detection keeps beside its weights.
+inline constexpr const char* kDetectionClasses = "classes.json";
+struct DetectionClasses {
+  std::vector<std::string> names;
+  std::vector<int64_t> category_ids;
+};
+/// UserError where the file is none.
+DetectionClasses read_detection_classes(const fs::path& path);
+
+/// What a picture's row of an evaluation says, in pixels of the picture as it is stored, overlaps suppressed.
+std::vector<Detection> detections_of(const Detector& detector, const engine::Engine& engine, int64_t row,
+                                     Extent picture, Extent input, const NmsOptions& nms);
+/// The picture with detections of at least that score drawn into it.
+data::Image draw_detections(data::Image picture, std::span<const Detection> detections,
+                            const std::vector<std::string>& names, double least_score);
+
+/// Boxes around objects and their classes. UserError where the data does not fit the model.
+class DetectTask : public Task {
+ public:
+  explicit DetectTask(DetectTaskOptions options);
+
+  int64_t num_rows() const override { return train_rows_.num_rows(); }
+  int64_t num_eval_rows() const override { return test_rows_.num_rows(); }
+  int64_t num_samples(const data::LoaderPosition&, int64_t count) const override { return count; }
+  std::vector<int64_t> row_lengths() const override;
+  using Task::open;
+  std::unique_ptr<BatchStream> open(const data::LoaderPosition& from,
+                                    const data::LoaderShare& share) const override;
+  Evaluation evaluate(engine::Engine& engine, int64_t num_shown) const override;
+  const char* unit() const override { return "img"; }
+  std::string describe() const override;
+  std::string warning() const override;
+  std::string score_text(double score) const override;
+  std::string evaluation_text(const Evaluation& found) const override;
+  void report(const Evaluation& last, const fs::path& log, io::ReportData& data) const override;
+  std::string last_line(const Evaluation& last) const override;
+  void write_tables(const fs::path& folder, int64_t steps_per_epoch) const override;
+  void save_companions(const fs::path& folder, DType) const override;
+  int64_t staging_bytes() const override;
+
+ private:
+  io::ImageStrip strip(int64_t index, std::span<const Detection> found) const;
+
+  DetectTaskOptions options_;
+  std::unique_ptr<Detector> detector_;
+  DetectRows train_rows_, test_rows_;
+  data::PictureReader reader_;  ///< of held-out pictures, for people
+};
+
+}  // namespace hearth::tasks
