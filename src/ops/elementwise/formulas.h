@@ -216,7 +216,7 @@ struct GeluTanhGrad {
 struct Softplus {
   template <class T>
   HEARTH_FORMULA T operator()(T a, T, T) const {
-    return (a > T(0) ? a : T(0)) + std::log1p(std::exp(a > T(0) ? -a : a));
+    return std::fmax(a, T(0)) + std::log1p(std::exp(-std::fabs(a)));
   }
 };
 struct SoftplusGrad {

@@ -17,20 +17,30 @@ struct Largest {
   Largest at(int64_t run) const { return {value + run * kChannels, place + run * kChannels}; }
 };
 
-HEARTH_CLONES void start(const float* in, const int32_t* places, float* best, int32_t* place, int64_t count,
-                         int32_t first) {
-  for (int64_t c = 0; c < count; ++c) {
-    best[c] = in[c];
-    place[c] = first + (places == nullptr ? 0 : places[c]);
+/// NaN wins, as in torch.
+template <bool kPlaced>
+inline __attribute__((always_inline)) void widen_by(const float* in, const int32_t* places, int32_t tap,
+                                                    float* best, int32_t* place, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    const bool wins = (in[i] > best[i]) | (in[i] != in[i]);
+    best[i] = wins ? in[i] : best[i];
+    place[i] = wins ? (kPlaced ? places[i] : 0) + tap : place[i];
   }
 }
-/// NaN wins, as in torch.
-HEARTH_CLONES void widen(const float* in, const int32_t* places, float* best, int32_t* place, int64_t count,
-                         int32_t first) {
-  for (int64_t c = 0; c < count; ++c) {
-    const bool wins = (in[c] > best[c]) | (in[c] != in[c]);
-    best[c] = wins ? in[c] : best[c];
-    place[c] = wins ? first + (places == nullptr ? 0 : places[c]) : place[c];
+/// Takes in a tap of `count` windows.
+HEARTH_CLONES void widen(const float* in, int32_t tap, float* best, int32_t* place, int64_t count) {
+  widen_by<false>(in, nullptr, tap, best, place, count);
+}
+/// The same of maxima that have places of their own.
+HEARTH_CLONES void widen_placed(const float* in, const int32_t* places, int32_t tap, float* best,
+                                int32_t* place, int64_t count) {
+  widen_by<true>(in, places, tap, best, place, count);
+}
+HEARTH_CLONES void start_placed(const float* in, const int32_t* places, int32_t tap, float* best,
+                                int32_t* place, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    best[i] = in[i];
+    place[i] = places[i] + tap;
   }
 }
 HEARTH_CLONES void narrow(const int32_t* place, uint8_t* out, int64_t count) {
@@ -46,39 +56,51 @@ Task task_of(const Pool& pool, int64_t index) {
   return {index / runs, channel, std::min(kChannels, pool.channels - channel)};
 }
 
-/// Sets `lines` to the maxima of each line's windows.
-void largest_of_lines(const Pool& pool, const void* x, const Task& task, const Largest& lines) {
-  alignas(64) float scratch[kChannels];
-  for (int64_t y = 0; y < pool.in_h; ++y) {
-    for (int64_t ox = 0; ox < pool.out_w; ++ox) {
-      const Largest to = lines.at(y * pool.out_w + ox);
-      const Range taps = pool.taps(ox, pool.in_w);
-      for (int64_t k = taps.begin; k < taps.end; ++k) {
-        const int64_t from = pool.in_at(task.image, y, ox * pool.stride - pool.padding + k) + task.channel;
-        const float* in = cpu::as_f32(pool.dtype, x, from, task.count, scratch);
-        (k == taps.begin ? start : widen)(in, nullptr, to.value, to.place, task.count,
-                                          static_cast<int32_t>(k));
-      }
+/// Sets `to` to the maxima of the windows of one line of the image.
+void largest_of_line(const Pool& pool, const float* line, const Largest& to) {
+  for (int64_t ox = 0; ox < pool.out_w; ++ox) {
+    const int64_t first = pool.taps(ox, pool.in_w).begin;
+    const Largest window = to.at(ox);
+    std::copy_n(line + (ox * pool.stride - pool.padding + first) * kChannels, kChannels, window.value);
+    std::fill_n(window.place, kChannels, static_cast<int32_t>(first));
+  }
+  for (int64_t k = 1; k < pool.kernel; ++k) {
+    // Of the windows whose tap k lies inside, those that are neighbors as their taps are go together.
+    const int64_t begin = std::max<int64_t>(0, (pool.padding - k + pool.stride - 1) / pool.stride);
+    const int64_t last = pool.in_w - 1 + pool.padding - k;
+    const int64_t end = last < 0 ? 0 : std::min(pool.out_w, last / pool.stride + 1);
+    const int64_t together = pool.stride == 1 ? end - begin : 1;
+    for (int64_t ox = begin; ox < end; ox += together) {
+      const Largest window = to.at(ox);
+      widen(line + (ox * pool.stride - pool.padding + k) * kChannels, static_cast<int32_t>(k), window.value,
+            window.place, together * kChannels);
     }
   }
 }
 
-void pool_task(const Pool& pool, const KernelArgs& args, const Task& task, const Largest& lines) {
-  alignas(64) float run[kChannels];
-  alignas(64) int32_t place[kChannels];
-  largest_of_lines(pool, args.in[0], task, lines);
+/// An image's channels: maxima of its lines' windows, then of these in columns.
+void pool_task(const Pool& pool, const KernelArgs& args, const Task& task, const Largest& lines,
+               const Largest& made, float* line) {
+  std::fill_n(line, pool.in_w * kChannels, 0.0F);
+  for (int64_t y = 0; y < pool.in_h; ++y) {
+    for (int64_t x = 0; x < pool.in_w; ++x) {
+      cpu::load_f32(pool.dtype, args.in[0], pool.in_at(task.image, y, x) + task.channel, task.count,
+                    line + x * kChannels);
+    }
+    largest_of_line(pool, line, lines.at(y * pool.out_w));
+  }
+  const int64_t width = pool.out_w * kChannels;
   for (int64_t oy = 0; oy < pool.out_h; ++oy) {
     const Range taps = pool.taps(oy, pool.in_h);
+    for (int64_t k = taps.begin; k < taps.end; ++k) {
+      const Largest from = lines.at((oy * pool.stride - pool.padding + k) * pool.out_w);
+      (k == taps.begin ? start_placed : widen_placed)(
+          from.value, from.place, static_cast<int32_t>(k * pool.kernel), made.value, made.place, width);
+    }
     for (int64_t ox = 0; ox < pool.out_w; ++ox) {
       const int64_t at = pool.out_at(task.image, oy, ox) + task.channel;
-      float* best = run_to_write(pool.dtype, args.out[0], at, run);
-      for (int64_t k = taps.begin; k < taps.end; ++k) {
-        const Largest line = lines.at((oy * pool.stride - pool.padding + k) * pool.out_w + ox);
-        (k == taps.begin ? start : widen)(line.value, line.place, best, place, task.count,
-                                          static_cast<int32_t>(k * pool.kernel));
-      }
-      cpu::store_f32(pool.dtype, best, args.out[0], at, task.count);
-      narrow(place, args.output<uint8_t>(1) + at, task.count);
+      cpu::store_f32(pool.dtype, made.at(ox).value, args.out[0], at, task.count);
+      narrow(made.at(ox).place, args.output<uint8_t>(1) + at, task.count);
     }
   }
 }
@@ -136,10 +158,13 @@ Kernel tasks_kernel(const Pool& pool, int num_threads, int64_t floats, Body body
 }  // namespace
 
 Kernel wide_max_pool(const Pool& pool, int num_threads) {
-  const int64_t floats = pool.in_h * pool.out_w * kChannels;
-  return tasks_kernel(pool, num_threads, 2 * floats,
+  const int64_t image = pool.in_h * pool.out_w * kChannels, width = pool.out_w * kChannels;
+  return tasks_kernel(pool, num_threads, 2 * (image + width) + pool.in_w * kChannels,
                       [=](const KernelArgs& args, const Task& task, float* own) {
-                        pool_task(pool, args, task, {own, reinterpret_cast<int32_t*>(own + floats)});
+                        const Largest lines{own, reinterpret_cast<int32_t*>(own + image)};
+                        float* rest = own + 2 * image;
+                        const Largest made{rest, reinterpret_cast<int32_t*>(rest + width)};
+                        pool_task(pool, args, task, lines, made, rest + 2 * width);
                       });
 }
 
