@@ -12,7 +12,7 @@ Open open_yolox;
 namespace {
 
 constexpr auto kDetectors = std::to_array<DetectorDef>({
-    {"yolox_pico", "detection: YOLOX (arXiv 2107.08430), 0.9 M weights, without depthwise convolutions",
+    {"yolox_pico", "detection: YOLOX (arXiv 2107.08430), 2.2 M weights, no depthwise convolutions",
      open_yolox},
     {"yolox_nano", "detection: YOLOX, 0.9 M weights", open_yolox},
     {"yolox_tiny", "detection: YOLOX, 5 M weights", open_yolox},
