@@ -347,6 +347,7 @@ std::vector<Case> dilated_cases() {
 std::vector<Case> grouped_cases() {
   return {{.x = {2, 9, 13, 19}, .kernel = 3, .out = 19, .stride = 1, .padding = 1, .groups = 19},
           {.x = {1, 11, 10, 40}, .kernel = 5, .out = 40, .stride = 2, .padding = 2, .groups = 40},
+          {.x = {1, 6, 22, 100}, .kernel = 3, .out = 100, .stride = 1, .padding = 1, .groups = 100},
           {.x = {1, 7, 9, 6}, .kernel = 3, .out = 12, .stride = 1, .padding = 1, .groups = 6},
           {.x = {1, 9, 15, 8}, .kernel = 3, .out = 8, .stride = 2, .padding = 6, .dilation = 6, .groups = 8},
           {.x = {1, 9, 8, 8}, .kernel = 2, .out = 8, .stride = 3, .padding = 0, .dilation = 2, .groups = 8},

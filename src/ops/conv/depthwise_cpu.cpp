@@ -10,13 +10,20 @@
 namespace hearth::cpu {
 namespace {
 
-/// Rows of outputs that a thread makes one after another: what they see of the input stays in the cache.
-constexpr int64_t kRows = 4;
+/// Rows, columns and channels of outputs that a thread makes one after another: what they see of the input
+/// stays in the first-level cache.
+constexpr int64_t kRows = 4, kColumns = 8, kChannels = 96;
+/// Gradients of weights are added to in memory once per so many columns.
+constexpr int64_t kSummedColumns = 16;
 
 int64_t floats(int64_t count) { return count * static_cast<int64_t>(sizeof(float)); }
 int64_t num_blocks(int64_t rows) { return (rows + kRows - 1) / kRows; }
 int64_t taps_bytes(const ConvShape& s) {
   return round_up(s.kernel_h * s.kernel_w * static_cast<int64_t>(sizeof(DepthwiseTap)), 64);
+}
+/// Room for the taps of row `row` of kRows.
+DepthwiseTap* taps_of(std::byte* room, const ConvShape& s, int64_t row) {
+  return reinterpret_cast<DepthwiseTap*>(room + row * taps_bytes(s));
 }
 int64_t num_weights(const ConvShape& s) { return s.kernel_h * s.kernel_w * s.out_c; }
 
@@ -68,12 +75,30 @@ DepthwiseRun run_of(const DepthwisePass& pass, const ConvShape& s, const Depthwi
   for (int64_t ky = 0; ky < s.kernel_h; ++ky) {
     const int64_t y = pass.source_row(row, ky);
     if (y < 0) continue;
+    if (pass.is_even()) run.row_taps = std::ssize(stretch.taps);
     for (const DepthwisePass::Stretch::Tap& tap : stretch.taps) {
       taps[run.num_taps++] = {sources + ((y - first) * pass.in_w() + tap.source) * s.out_c,
                               w + (ky * s.kernel_w + tap.number) * s.out_c};
     }
   }
   return run;
+}
+
+/// Calls body(row, its part of the run) for every part of the same stretch of some rows, rows innermost.
+template <typename Body>
+void for_each_part(DepthwiseRun* runs, int64_t num_rows, int64_t columns, Body body) {
+  const int64_t count = runs[0].count, channels = runs[0].channels;
+  for (int64_t x = 0; x < count; x += columns) {
+    for (int64_t c = 0; c < channels; c += kChannels) {
+      for (int64_t y = 0; y < num_rows; ++y) {
+        runs[y].first = x;
+        runs[y].count = std::min(columns, count - x);
+        runs[y].channel = c;
+        runs[y].channels = std::min(kChannels, channels - c);
+        body(y, runs[y]);
+      }
+    }
+  }
 }
 
 /// The most rows that some tap finds for kRows rows.
@@ -93,8 +118,8 @@ int64_t scratch_floats(const SourceRows& source, int64_t rows) {
   return source.in_place() ? 0 : rows * source.row_floats();
 }
 
-/// Calls finish(row of the output, its sums [out_w][out_c]) for every row; `to`(row, scratch) is where they
-/// are made, scratch being room for two such rows.
+/// Calls finish(row of the output, its sums [out_w][out_c], room for as many) for every row; they are made
+/// where to(row, room for them) says.
 template <typename To, typename Finish>
 void make_rows(const ConvSpec& spec, const DepthwisePass& pass, const SourceRows& source, int64_t source_rows,
                const void* w, std::byte* workspace, ThreadPool& threads, To to, Finish finish) {
@@ -104,25 +129,27 @@ void make_rows(const ConvSpec& spec, const DepthwisePass& pass, const SourceRows
   const int64_t row_floats = pass.out_w() * s.out_c, blocks = num_blocks(pass.out_h());
   const int64_t source_floats = scratch_floats(source, source_rows);
   std::byte* of_threads = workspace + round_up(floats(num_weights(s)), 64);
-  const int64_t thread_bytes = taps_bytes(s) + floats(source_floats + 2 * row_floats);
+  const int64_t thread_bytes = kRows * taps_bytes(s) + floats(source_floats + (kRows + 1) * row_floats);
   threads.run_tasks(s.batch * blocks, spec.num_threads, [&](int64_t task, int thread) {
     std::byte* own = of_threads + thread * thread_bytes;
-    auto* taps = reinterpret_cast<DepthwiseTap*>(own);
-    auto* rows = reinterpret_cast<float*>(own + taps_bytes(s));
+    auto* rows = reinterpret_cast<float*>(own + kRows * taps_bytes(s));
     float* scratch = rows + source_floats;
     const int64_t image = task / blocks, begin = task % blocks * kRows;
     const Range made{begin, std::min(begin + kRows, pass.out_h())};
     const Range seen = pass.source_rows(made);
     const float* sources = source.take(image * pass.in_h(), seen, rows);
-    for (int64_t y = made.begin; y < made.end; ++y) {
-      const int64_t row = image * pass.out_h() + y;
-      float* sums = to(row, scratch);
-      for (const DepthwisePass::Stretch& stretch : pass.stretches()) {
-        const DepthwiseRun run = run_of(pass, s, stretch, y, sources, seen.begin, weights, taps);
-        simd().depthwise(run, sums + stretch.first * s.out_c);
-      }
-      finish(row, sums, scratch + row_floats);
+    const int64_t first_row = image * pass.out_h() + made.begin;
+    float* sums[kRows];
+    for (int64_t y = 0; y < made.size(); ++y) sums[y] = to(first_row + y, scratch + y * row_floats);
+    for (const DepthwisePass::Stretch& stretch : pass.stretches()) {
+      DepthwiseRun runs[kRows];
+      for (int64_t y = 0; y < made.size(); ++y)
+        runs[y] = run_of(pass, s, stretch, made.begin + y, sources, seen.begin, weights, taps_of(own, s, y));
+      for_each_part(runs, made.size(), kColumns, [&](int64_t y, const DepthwiseRun& run) {
+        simd().depthwise(run, sums[y] + stretch.first * s.out_c);
+      });
     }
+    for (int64_t y = 0; y < made.size(); ++y) finish(first_row + y, sums[y], scratch + kRows * row_floats);
   });
 }
 
@@ -133,7 +160,8 @@ DepthwisePass::DepthwisePass(const ConvShape& shape, bool backward) : s_(shape),
   for (int64_t first = 0; first < std::min(step, out_w()); ++first) {
     for (int64_t x = first; x < out_w(); x += step) {
       Stretch next{.first = x, .count = 1, .taps = {}};
-      for (int64_t tap = 0; tap < s_.kernel_w; ++tap) {
+      for (int64_t i = 0; i < s_.kernel_w; ++i) {
+        const int64_t tap = backward_ ? s_.kernel_w - 1 - i : i;
         if (const int64_t found = source(x, tap, in_w()); found >= 0) next.taps.push_back({tap, found});
       }
       const auto same_tap = [](const Stretch::Tap& a, const Stretch::Tap& b) { return a.number == b.number; };
@@ -172,8 +200,8 @@ int64_t DepthwiseConv::pass_workspace_bytes(bool backward) const {
   const SourceRows source = backward ? rows_of_dy(spec_, nullptr) : rows_of_x(spec_, nullptr);
   const int64_t source_floats = scratch_floats(source, most_source_rows(spec_.shape, pass, backward));
   return round_up(floats(num_weights(spec_.shape)), 64) +
-         spec_.num_threads *
-             (taps_bytes(spec_.shape) + floats(source_floats + 2 * pass.out_w() * spec_.shape.out_c));
+         spec_.num_threads * (kRows * taps_bytes(spec_.shape) +
+                              floats(source_floats + (kRows + 1) * pass.out_w() * spec_.shape.out_c));
 }
 
 void DepthwiseConv::forward(const void* x, const void* w, const float* bias, const void* residual, void* y,
@@ -217,16 +245,15 @@ namespace {
 /// their order. Their number depends on the shape alone.
 struct WeightParts {
   int num_parts;
-  int64_t rows_of_x, scratch_floats, thread_bytes;
+  int64_t rows_of_x, thread_bytes;
 
   WeightParts(const ConvSpec& spec, const DepthwisePass& pass) {
     constexpr int64_t kLeast = 16 * 1024;
     const ConvShape& s = spec.shape;
     const int64_t row_floats = s.out_w() * s.out_c;
     num_parts = num_sum_parts(s.batch * num_blocks(s.out_h()) * row_floats, kLeast);
-    rows_of_x = cpu::scratch_floats(cpu::rows_of_x(spec, nullptr), most_source_rows(s, pass, false));
-    scratch_floats = rows_of_x + kRows * row_floats;
-    thread_bytes = taps_bytes(s) + floats(scratch_floats);
+    rows_of_x = scratch_floats(cpu::rows_of_x(spec, nullptr), most_source_rows(s, pass, false));
+    thread_bytes = kRows * taps_bytes(s) + floats(rows_of_x + kRows * row_floats);
   }
 };
 
@@ -248,8 +275,7 @@ void DepthwiseConv::backward_weights(const void* x, const void* dy, float* dw, s
   std::byte* of_threads = workspace + round_up(floats(parts.num_parts * total), 64);
   threads.run_tasks(parts.num_parts, spec_.num_threads, [&](int64_t part, int thread) {
     std::byte* own = of_threads + thread * parts.thread_bytes;
-    auto* taps = reinterpret_cast<DepthwiseTap*>(own);
-    auto* rows = reinterpret_cast<float*>(own + taps_bytes(s));
+    auto* rows = reinterpret_cast<float*>(own + kRows * taps_bytes(s));
     float* sums = all_sums + part * total;
     std::fill_n(sums, total, 0.0F);
     const Range mine = split_range(s.batch * blocks, parts.num_parts, static_cast<int>(part));
@@ -259,11 +285,14 @@ void DepthwiseConv::backward_weights(const void* x, const void* dy, float* dw, s
       const Range seen = forward_.source_rows(made);
       const float* sources = source.take(image * s.in_h, seen, rows);
       const float* dys = given.take(image * s.out_h(), made, rows + parts.rows_of_x);
-      for (int64_t y = made.begin; y < made.end; ++y) {
-        for (const DepthwisePass::Stretch& stretch : forward_.stretches()) {
-          const DepthwiseRun run = run_of(forward_, s, stretch, y, sources, seen.begin, sums, taps);
-          simd().depthwise_weights(run, dys + ((y - made.begin) * s.out_w() + stretch.first) * s.out_c);
-        }
+      for (const DepthwisePass::Stretch& stretch : forward_.stretches()) {
+        DepthwiseRun runs[kRows];
+        for (int64_t y = 0; y < made.size(); ++y)
+          runs[y] =
+              run_of(forward_, s, stretch, made.begin + y, sources, seen.begin, sums, taps_of(own, s, y));
+        for_each_part(runs, made.size(), kSummedColumns, [&](int64_t y, const DepthwiseRun& run) {
+          simd().depthwise_weights(run, dys + (y * s.out_w() + stretch.first) * s.out_c);
+        });
       }
     }
   });

@@ -18,7 +18,7 @@ class DepthwisePass {
       int64_t number, source;  ///< in a row of the kernel; the column that it finds for the first pixel
     };
     int64_t first, count;
-    std::vector<Tap> taps;
+    std::vector<Tap> taps;  ///< from left to right
   };
 
   DepthwisePass(const ConvShape& shape, bool backward);
@@ -30,6 +30,8 @@ class DepthwisePass {
   /// Columns from one pixel of a stretch to the next, and from what a tap finds for one to the next.
   int64_t out_step() const { return backward_ ? s_.stride : 1; }
   int64_t in_step() const { return backward_ ? 1 : s_.stride; }
+  /// Whether a tap of a row finds for a pixel what the one before finds for the next pixel.
+  bool is_even() const { return s_.dilation == 1 && (backward_ || s_.stride == 1); }
   const std::vector<Stretch>& stretches() const { return stretches_; }
   /// The row that a tap finds for a row of the output; -1: it is outside, or between the strides.
   int64_t source_row(int64_t row, int64_t tap) const { return source(row, tap, in_h()); }

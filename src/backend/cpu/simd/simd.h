@@ -45,7 +45,7 @@ struct ConvPoolRow {
   int64_t out_w = 0;  ///< pooled pixels in the row
 };
 
-/// One tap of a depthwise convolution: where it finds the first pixel's channels, and its weights of them.
+/// One tap of a depthwise convolution: where it finds the channels of pixel 0, and its weights of them.
 struct DepthwiseTap {
   const float* in = nullptr;
   float* w = nullptr;
@@ -54,9 +54,12 @@ struct DepthwiseTap {
 struct DepthwiseRun {
   const DepthwiseTap* taps = nullptr;
   int64_t num_taps = 0;
+  int64_t row_taps = 1;  ///< taps come in rows of so many, each of which finds what lies in_step after the last's
+  int64_t first = 0;     ///< number of the first pixel; taps and outputs are counted from pixel 0
   int64_t count = 0;     ///< pixels
   int64_t in_step = 0;   ///< floats from what a tap finds for one pixel to what it finds for the next
   int64_t out_step = 0;  ///< floats from one pixel to the next
+  int64_t channel = 0;   ///< the first of them
   int64_t channels = 0;
 };
 
