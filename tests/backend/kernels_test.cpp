@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -121,19 +122,70 @@ std::vector<GemmCase> gemm_cases() {
 }
 INSTANTIATE_TEST_SUITE_P(Shapes, GemmTest, testing::ValuesIn(gemm_cases()));
 
-TEST(Transpose, OnEveryInstructionSet) {
-  constexpr int64_t kRows = 37, kColumns = 53, kInRow = 60, kOutRow = 40;
+std::vector<const SimdKernels*> tables_here() {
   std::vector<const SimdKernels*> tables = {&kBaselineKernels, &simd()};
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx2") != 0) tables.push_back(&kAvx2Kernels);
 #endif
+  return tables;
+}
+
+TEST(Transpose, OnEveryInstructionSet) {
+  constexpr int64_t kRows = 37, kColumns = 53, kInRow = 60, kOutRow = 40;
   const std::vector<float> in = random_floats(kRows * kInRow, 5);
-  for (const SimdKernels* table : tables) {
+  for (const SimdKernels* table : tables_here()) {
     std::vector<float> out(kColumns * kOutRow, -1.0F);
     table->transpose(in.data(), kInRow, kRows, kColumns, out.data(), kOutRow);
     for (size_t c = 0; c < kColumns; ++c) {
       for (size_t r = 0; r < kOutRow; ++r)
         ASSERT_EQ(out[c * kOutRow + r], r < kRows ? in[r * kInRow + c] : -1.0F) << table->isa;
+    }
+  }
+}
+
+/// A run in the middle of pixels and channels, which nothing around it may change.
+TEST(Depthwise, OnEveryInstructionSet) {
+  constexpr int64_t kChannels = 40, kStep = 43, kPixels = 24, kFirst = 2, kChannel = 3, kNumChannels = 21;
+  std::vector<float> in = random_floats(3 * 32 * kStep, 6), w = random_floats(15 * kChannels, 7);
+  const std::vector<float> dy = random_floats(kPixels * kStep, 8);
+  for (const SimdKernels* table : tables_here()) {
+    for (const int64_t row_taps : {1, 2, 3, 4, 5}) {
+      for (const int64_t count : {0, 1, 7, 13, 21}) {
+        SCOPED_TRACE(fmt::format("{}, rows of {} taps, {} pixels", table->isa, row_taps, count));
+        std::vector<float> dw(w.size(), 0.5F), out(dy.size(), -1.0F);
+        std::vector<DepthwiseTap> taps, gradients;
+        for (int64_t t = 0; t < 3 * row_taps; ++t) {
+          float* from = in.data() + (t / row_taps * 32 + t % row_taps) * kStep;
+          taps.push_back({from, w.data() + t * kChannels});
+          gradients.push_back({from, dw.data() + t * kChannels});
+        }
+        DepthwiseRun run{.taps = taps.data(),
+                         .num_taps = std::ssize(taps),
+                         .row_taps = row_taps,
+                         .first = kFirst,
+                         .count = count,
+                         .in_step = kStep,
+                         .out_step = kStep,
+                         .channel = kChannel,
+                         .channels = kNumChannels};
+        table->depthwise(run, out.data());
+        run.taps = gradients.data();
+        table->depthwise_weights(run, dy.data());
+        std::vector<double> want(out.size(), -1.0), want_dw(w.size(), 0.5);
+        for (int64_t i = kFirst; i < kFirst + count; ++i) {
+          for (int64_t c = kChannel; c < kChannel + kNumChannels; ++c) {
+            const auto at = static_cast<size_t>(i * kStep + c);
+            want[at] = 0;
+            for (size_t t = 0; t < taps.size(); ++t) {
+              const double seen = taps[t].in[at];
+              want[at] += seen * taps[t].w[c];
+              want_dw[t * kChannels + static_cast<size_t>(c)] += seen * dy[at];
+            }
+          }
+        }
+        expect_near(out, want, 1e-5);
+        expect_near(dw, want_dw, 1e-5);
+      }
     }
   }
 }
