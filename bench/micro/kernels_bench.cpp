@@ -111,7 +111,7 @@ int main(int argc, char** argv) {
     }
   }
   if (settings.wants("dilated")) {
-    for (const int64_t dilation : {2, 4}) {
+    for (const int64_t dilation : {2, 4, 12}) {
       const cpu::ConvShape s{.batch = 2,
                              .in_h = 32,
                              .in_w = 32,

@@ -66,7 +66,7 @@ ConvAlgorithm choose_algorithm(const ConvShape& s) {
     const int64_t side = 4 * s.dilation;
     return (length + side - 1) / side * side;
   };
-  const bool fills = s.dilation == 1 || whole(s.out_h()) * whole(s.out_w()) <= 2 * s.out_h() * s.out_w();
+  const bool fills = s.dilation == 1 || whole(s.out_h()) * whole(s.out_w()) <= 3 * s.out_h() * s.out_w();
   const bool pays = s.in_c >= 16 && s.out_c >= 16 && s.out_h() >= 4 && s.out_w() >= 4 && fills;
   return fits && pays && winograd_allowed ? ConvAlgorithm::winograd : ConvAlgorithm::direct;
 }
