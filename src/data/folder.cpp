@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "data/dataset.h"
 #include "data/image.h"
-#include "data/picture_files.h"
 
 namespace hearth::data {
 namespace {
@@ -29,7 +28,7 @@ std::vector<std::string> sorted_names(const fs::path& folder, bool folders) {
     const std::string name = at->path().filename().string();
     std::error_code ignored;
     const bool wanted =
-        folders ? at->is_directory(ignored) : at->is_regular_file(ignored) && is_picture_file(name);
+        folders ? at->is_directory(ignored) : at->is_regular_file(ignored) && is_image_file(name);
     if (wanted && name[0] != '.') names.push_back(name);
   }
   if (code) user_error("cannot list the folder {}: {}", folder.string(), code.message());

@@ -10,11 +10,11 @@ namespace hearth::data {
 namespace {
 
 /// A triangle filter as wide as the larger of the two pixel sizes: bilinear when growing, averaging when
-/// shrinking.
-void make_taps(int64_t in, int64_t out, ResizeTaps& result) {
+/// shrinking. `extent`: how many of the `in` pixels the picture takes up.
+void make_taps(int64_t in, double extent, int64_t out, ResizeTaps& result) {
   result.taps.clear();
   result.weights.clear();
-  const double scale = static_cast<double>(in) / static_cast<double>(out);
+  const double scale = extent / static_cast<double>(out);
   const double radius = std::max(1.0, scale);
   for (int64_t i = 0; i < out; ++i) {
     const double center = (static_cast<double>(i) + 0.5) * scale - 0.5;
@@ -103,89 +103,110 @@ Image enlarge(const Image& image, int64_t factor) {
 
 namespace {
 
-/// The decoder for a file with these first bytes.
-auto decoder_of(std::span<const std::byte> bytes, std::string_view name) {
-  if (bytes.size() >= 2 && bytes[0] == std::byte{0x89} && bytes[1] == std::byte{'P'}) return decode_png;
-  if (bytes.size() >= 2 && bytes[0] == std::byte{0xFF} && bytes[1] == std::byte{0xD8}) return decode_jpeg;
+PictureArea area_of(const Image& image) {
+  return {static_cast<double>(image.height), static_cast<double>(image.width)};
+}
+
+/// By the decoder for a file with these first bytes.
+PictureArea decode(std::span<const std::byte> bytes, std::string_view name, Extent least, Image& image) {
   if (bytes.empty()) user_error("{}: expected a PNG or a JPEG, but the file is empty", name);
-  user_error("{}: expected a PNG or a JPEG, but its first bytes are those of neither", name);
+  const bool has_two = bytes.size() >= 2;
+  if (has_two && bytes[0] == std::byte{0xFF} && bytes[1] == std::byte{0xD8})
+    return decode_jpeg(bytes, name, image, least);
+  if (!has_two || bytes[0] != std::byte{0x89} || bytes[1] != std::byte{'P'})
+    user_error("{}: expected a PNG or a JPEG, but its first bytes are those of neither", name);
+  decode_png(bytes, name, image);
+  return area_of(image);
 }
 
-/// Rows of `wide`: the image brought to the width `columns` stand for.
-void resize_rows(const Image& image, ImageBuffers& buffers) {
-  const auto& columns = buffers.columns.taps;
-  const int64_t channels = image.channels;
-  buffers.wide.resize(columns.size() * static_cast<size_t>(image.height * channels));
-  float* out = buffers.wide.data();
-  for (int64_t y = 0; y < image.height; ++y) {
-    const uint8_t* row = image.pixels.data() + y * image.width * channels;
-    for (const ResizeTaps::Tap& tap : columns) {
-      const float* weights = &buffers.columns.weights[tap.weight];
-      for (int64_t c = 0; c < channels; ++c) {
-        float sum = 0;
-        for (int64_t k = 0; k < tap.count; ++k)
-          sum += weights[k] * static_cast<float>(row[(tap.first + k) * channels + c]);
-        *out++ = sum;
-      }
-    }
+/// The weighted sum of the rows of a tap: contiguous, so that the compiler can use vectors.
+void sum_rows(const Image& image, const ResizeTaps::Tap& tap, const float* weights,
+              std::vector<float>& sums) {
+  const auto row_values = static_cast<size_t>(image.width * image.channels);
+  sums.assign(row_values, 0.0F);
+  for (int64_t k = 0; k < tap.count; ++k) {
+    const uint8_t* row = image.pixels.data() + static_cast<size_t>(tap.first + k) * row_values;
+    const float weight = weights[k];
+    float* out = sums.data();
+    for (size_t i = 0; i < row_values; ++i) out[i] += weight * static_cast<float>(row[i]);
   }
 }
 
-void resize_columns(int64_t row_values, ImageBuffers& buffers) {
-  uint8_t* out = buffers.resized.pixels.data();
-  for (const ResizeTaps::Tap& tap : buffers.rows.taps) {
-    const float* weights = &buffers.rows.weights[tap.weight];
-    for (int64_t i = 0; i < row_values; ++i) {
-      float sum = 0.5F;
-      for (int64_t k = 0; k < tap.count; ++k)
-        sum += weights[k] * buffers.wide[static_cast<size_t>((tap.first + k) * row_values + i)];
-      *out++ = static_cast<uint8_t>(std::clamp(sum, 0.0F, 255.0F));
-    }
+/// A row of sums brought to its width.
+template <size_t Channels>
+void sum_columns(const ResizeTaps& columns, const float* sums, uint8_t* out) {
+  for (const ResizeTaps::Tap& tap : columns.taps) {
+    const float* weights = &columns.weights[tap.weight];
+    const float* from = sums + static_cast<size_t>(tap.first) * Channels;
+    std::array<float, Channels> values;
+    values.fill(0.5F);
+    for (int64_t k = 0; k < tap.count; ++k, from += Channels)
+      for (size_t c = 0; c < Channels; ++c) values[c] += weights[k] * from[c];
+    for (size_t c = 0; c < Channels; ++c) *out++ = static_cast<uint8_t>(std::clamp(values[c], 0.0F, 255.0F));
   }
 }
 
-void resize_into(const Image& image, Extent size, ImageBuffers& buffers) {
-  make_taps(image.height, size.height, buffers.rows);
-  make_taps(image.width, size.width, buffers.columns);
+void resize_into(const Image& image, const PictureArea& area, Extent size, ImageBuffers& buffers) {
+  make_taps(image.height, area.height, size.height, buffers.rows);
+  make_taps(image.width, area.width, size.width, buffers.columns);
   buffers.resized.height = size.height;
   buffers.resized.width = size.width;
   buffers.resized.channels = image.channels;
   buffers.resized.pixels.resize(static_cast<size_t>(size.num_pixels() * image.channels));
-  resize_rows(image, buffers);
-  resize_columns(size.width * image.channels, buffers);
+  constexpr std::array kByChannels{sum_columns<1>, sum_columns<2>, sum_columns<3>, sum_columns<4>};
+  const auto sum_row = kByChannels.at(static_cast<size_t>(image.channels - 1));
+  uint8_t* out = buffers.resized.pixels.data();
+  // Rows first: what is left for the slower sums along them is as few as the result has.
+  for (const ResizeTaps::Tap& tap : buffers.rows.taps) {
+    sum_rows(image, tap, &buffers.rows.weights[tap.weight], buffers.wide);
+    sum_row(buffers.columns, buffers.wide.data(), out);
+    out += size.width * image.channels;
+  }
 }
 
 }  // namespace
 
 Image decode_image(std::span<const std::byte> bytes, int channels, std::string_view name) {
   Image image;
-  decoder_of(bytes, name)(bytes, name, image);
+  decode(bytes, name, kMaxImageSide, image);
   return channels == 0 ? image : convert(std::move(image), channels);
 }
 
+namespace {
+
+const Image& as_channels(const Image& image, int channels, ImageBuffers& buffers) {
+  if (image.channels == channels) return image;
+  convert_into(image, channels, buffers.converted);
+  return buffers.converted;
+}
+
+}  // namespace
+
 const Image& read_image(std::span<const std::byte> bytes, int channels, std::string_view name,
                         ImageBuffers& buffers) {
-  decoder_of(bytes, name)(bytes, name, buffers.decoded);
-  if (buffers.decoded.channels == channels) return buffers.decoded;
-  convert_into(buffers.decoded, channels, buffers.converted);
-  return buffers.converted;
+  decode(bytes, name, kMaxImageSide, buffers.decoded);
+  return as_channels(buffers.decoded, channels, buffers);
 }
 
 const Image& read_image(std::span<const std::byte> bytes, int channels, Extent size, std::string_view name,
                         ImageBuffers& buffers) {
-  return resize(read_image(bytes, channels, name, buffers), size, buffers);
+  const PictureArea area = decode(bytes, name, size, buffers.decoded);
+  const Image& image = as_channels(buffers.decoded, channels, buffers);
+  if (image.size() == size) return image;
+  resize_into(image, area, size, buffers);
+  return buffers.resized;
 }
 
 const Image& resize(const Image& image, Extent size, ImageBuffers& buffers) {
   if (image.size() == size) return image;
-  resize_into(image, size, buffers);
+  resize_into(image, area_of(image), size, buffers);
   return buffers.resized;
 }
 
 Image resize(const Image& image, Extent size) {
   if (image.size() == size) return image;
   ImageBuffers buffers;
-  resize_into(image, size, buffers);
+  resize_into(image, area_of(image), size, buffers);
   return std::move(buffers.resized);
 }
 

@@ -27,14 +27,20 @@ struct Image {
   Extent size() const { return {height, width}; }
 };
 
+/// How much of a decoded image is the picture, in its pixels: all of it, but where a JPEG was decoded at a
+/// fraction of a size that this does not divide.
+struct PictureArea {
+  double height = 0;
+  double width = 0;
+};
+
 /// Decodes a whole PNG (W3C PNG 3rd edition) or JPEG file held in memory, with the channels that it has, into
 /// an image whose memory is used again. 16 bits keep their high byte; gamma, color profiles and EXIF
-/// orientation are not applied. UserError "NAME: what is wrong" for anything damaged, truncated or too large.
+/// orientation are not applied. A JPEG is decoded at an eighth, a quarter or half of its size where that is
+/// no less than `least`. UserError "NAME: what is wrong" for anything damaged, truncated or too large.
 void decode_png(std::span<const std::byte> bytes, std::string_view name, Image& image);
-void decode_jpeg(std::span<const std::byte> bytes, std::string_view name, Image& image);
-/// A PNG of numbers: of gray values (of up to 8 bits) and palette indices as the file has them, one channel;
-/// colors as decode_png. UserError for 16 bits too.
-void decode_png_numbers(std::span<const std::byte> bytes, std::string_view name, Image& image);
+PictureArea decode_jpeg(std::span<const std::byte> bytes, std::string_view name, Image& image,
+                        Extent least = kMaxImageSide);
 /// Either, told apart by the first bytes and converted to `channels` channels (0: as the file has it).
 Image decode_image(std::span<const std::byte> bytes, int channels, std::string_view name);
 

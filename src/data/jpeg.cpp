@@ -61,6 +61,10 @@ class JpegReader {
   int64_t height() const { return info_.image_height; }
   int64_t width() const { return info_.image_width; }
   int64_t channels() const { return info_.output_components; }
+  /// What one pixel of the output stands for along a side.
+  int64_t divisor() const { return info_.scale_denom; }
+  int64_t output_height() const { return info_.output_height; }
+  int64_t output_width() const { return info_.output_width; }
   /// Adobe's CMYK files store inks inverted.
   bool inverted() const { return info_.saw_Adobe_marker != 0; }
 
@@ -76,12 +80,18 @@ class JpegReader {
     return true;
   }
 
-  bool start() {
+  /// Decodes to an eighth, a quarter or a half of the size where that has `least` pixels along both sides.
+  bool start(Extent least) {
     if (setjmp(errors_.back) != 0) return false;
     const bool gray = info_.jpeg_color_space == JCS_GRAYSCALE;
     const bool inks = info_.jpeg_color_space == JCS_CMYK || info_.jpeg_color_space == JCS_YCCK;
     info_.out_color_space = gray ? JCS_GRAYSCALE : inks ? JCS_CMYK : JCS_RGB;
     info_.dct_method = JDCT_ISLOW;
+    info_.scale_num = 1;
+    info_.scale_denom = 8;
+    const auto scaled = [&](int64_t side) { return (side + info_.scale_denom - 1) / info_.scale_denom; };
+    while (info_.scale_denom > 1 && (scaled(height()) < least.height || scaled(width()) < least.width))
+      info_.scale_denom /= 2;
     jpeg_start_decompress(&info_);
     return true;
   }
@@ -120,7 +130,7 @@ void inks_to_rgb(bool inverted, Image& image) {
 
 }  // namespace
 
-void decode_jpeg(std::span<const std::byte> bytes, std::string_view name, Image& image) {
+PictureArea decode_jpeg(std::span<const std::byte> bytes, std::string_view name, Image& image, Extent least) {
   if (bytes.empty()) user_error("{}: expected a whole JPEG, but the file is empty", name);
   JpegReader reader;
   const auto demand = [&](bool good) {
@@ -129,14 +139,16 @@ void decode_jpeg(std::span<const std::byte> bytes, std::string_view name, Image&
   demand(reader.read_header(bytes));
   check_image_size(reader.height(), reader.width(), name);
   check_density(reader.height() * reader.width(), kMaxPixelsPerByte, bytes.size(), name);
-  demand(reader.start());
-  image.height = reader.height();
-  image.width = reader.width();
+  demand(reader.start(least));
+  image.height = reader.output_height();
+  image.width = reader.output_width();
   image.channels = reader.channels();
   const int64_t row_bytes = image.width * image.channels;
   image.pixels.resize(static_cast<size_t>(image.height * row_bytes));
   demand(reader.read_rows(image.pixels.data(), row_bytes));
   if (image.channels == 4) inks_to_rgb(reader.inverted(), image);
+  const auto divisor = static_cast<double>(reader.divisor());
+  return {static_cast<double>(reader.height()) / divisor, static_cast<double>(reader.width()) / divisor};
 }
 
 }  // namespace hearth::data

@@ -9,8 +9,6 @@
 
 namespace hearth::data {
 
-/// Whether a file's name ends like one of a JPEG or PNG.
-bool is_picture_file(const fs::path& path);
 /// The JPEG and PNG files of a folder by their names without ending, in byte order; hidden ones are left out.
 /// UserError for two of one name, and where the folder cannot be listed.
 std::map<std::string, fs::path> picture_files(const fs::path& folder);

@@ -18,9 +18,11 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr int64_t kWidth = 20, kHeight = 10;
+constexpr int64_t kPictureWidth = 20, kPictureHeight = 10;
 
-void put_small_picture(const fs::path& path) { put_file(path, encode_png(speckled(kHeight, kWidth, 3))); }
+void put_small_picture(const fs::path& path) {
+  put_file(path, encode_png(speckled(kPictureHeight, kPictureWidth, 3)));
+}
 
 std::vector<double> corners(const Box& box) { return {box.x0, box.y0, box.x1, box.y1}; }
 
@@ -34,7 +36,7 @@ std::string voc_object(std::string_view name, std::string_view box, std::string_
   return text + "</bndbox></object>\n";
 }
 
-std::string voc(std::string_view objects, int64_t width = kWidth, int64_t height = kHeight) {
+std::string voc(std::string_view objects, int64_t width = kPictureWidth, int64_t height = kPictureHeight) {
   return fmt::format(
       "<annotation>\n<filename>a.png</filename><size><width>{}</width><height>{}</height></size>\n{}</"
       "annotation>",
@@ -169,7 +171,7 @@ TEST(VocBoxes, FoldersOfSplits) {
   EXPECT_THAT(test.class_names, ElementsAre("cat", "dog"));
   ASSERT_EQ(test.pictures.size(), 1U);
   EXPECT_EQ(test.pictures[0].file, root / "valid/2.png");
-  EXPECT_EQ(test.pictures[0].width, kWidth);
+  EXPECT_EQ(test.pictures[0].width, kPictureWidth);
   EXPECT_EQ(read_boxes(root, "train").pictures[0].file, root / "train/1.png");
 }
 

@@ -157,5 +157,28 @@ TEST(Image, NeitherPngNorJpeg) {
   EXPECT_THAT(error_of([] { decode_image({}, 3, "f"); }), HasSubstr("empty"));
 }
 
+TEST(Image, JpegsAreDecodedAtAFractionOfTheirSize) {
+  Image image{.height = 51, .width = 70, .channels = 3};
+  for (int64_t i = 0; i < 51 * 70; ++i)
+    for (const int64_t value : {i / 70 * 4, i % 70 * 3, (i / 70 + i % 70) * 2})
+      image.pixels.push_back(static_cast<uint8_t>(value));
+  const std::string file = encode_jpeg(image);
+  const auto sides = [&](Extent least) {
+    Image out;
+    decode_jpeg(bytes_of(file), "a.jpg", out, least);
+    return std::pair(out.height, out.width);
+  };
+  EXPECT_EQ(sides(kMaxImageSide), std::pair(int64_t{51}, int64_t{70}));
+  EXPECT_EQ(sides({26, 36}), std::pair(int64_t{51}, int64_t{70}));
+  EXPECT_EQ(sides({26, 35}), std::pair(int64_t{26}, int64_t{35}));
+  EXPECT_EQ(sides({7, 19}), std::pair(int64_t{26}, int64_t{35}));
+  EXPECT_EQ(sides({1, 1}), std::pair(int64_t{7}, int64_t{9}));
+  ImageBuffers buffers;
+  const Image& small = read_image(bytes_of(file), 3, {20, 30}, "a.jpg", buffers);
+  const Image whole = resize(decode_image(bytes_of(file), 3, "a.jpg"), {20, 30});
+  ASSERT_EQ(small.pixels.size(), whole.pixels.size());
+  for (size_t i = 0; i < whole.pixels.size(); ++i) EXPECT_NEAR(small.pixels[i], whole.pixels[i], 2) << i;
+}
+
 }  // namespace
 }  // namespace hearth::data
