@@ -46,7 +46,10 @@ MaskClass parse_line(std::string_view line, const std::string& where) {
 }  // namespace
 
 std::vector<MaskClass> read_class_table(const fs::path& path) {
-  const std::string text = read_file(path, kMostTableBytes);
+  return parse_class_table(read_file(path, kMostTableBytes), path.string());
+}
+
+std::vector<MaskClass> parse_class_table(std::string_view text, std::string_view name) {
   std::vector<MaskClass> classes;
   bool has_colors = false;
   int64_t number = 0;
@@ -54,7 +57,7 @@ std::vector<MaskClass> read_class_table(const fs::path& path) {
     ++number;
     const bool is_header = number == 1 && (line == "name,r,g,b" || line == "name");
     if (line.empty() || line[0] == '#' || is_header) continue;
-    const std::string where = fmt::format("{}:{}", path.string(), number);
+    const std::string where = fmt::format("{}:{}", name, number);
     const bool colored = line.find(',') != line.npos;
     if (classes.empty()) has_colors = colored;
     if (colored != has_colors) user_error("{}: expected colors for all classes or for none", where);
@@ -68,7 +71,7 @@ std::vector<MaskClass> read_class_table(const fs::path& path) {
     if (std::ssize(classes) > kMostMaskClasses)
       user_error("{}: expected at most {} classes", where, kMostMaskClasses);
   }
-  if (classes.empty()) user_error("{}: expected a class in each line, found none", path.string());
+  if (classes.empty()) user_error("{}: expected a class in each line, found none", name);
   return classes;
 }
 

@@ -41,6 +41,9 @@ struct PictureArea {
 void decode_png(std::span<const std::byte> bytes, std::string_view name, Image& image);
 PictureArea decode_jpeg(std::span<const std::byte> bytes, std::string_view name, Image& image,
                         Extent least = kMaxImageSide);
+/// A PNG of numbers: of gray values (of up to 8 bits) and palette indices as the file has them, one channel;
+/// colors as decode_png. UserError for 16 bits too.
+void decode_png_numbers(std::span<const std::byte> bytes, std::string_view name, Image& image);
 /// Either, told apart by the first bytes and converted to `channels` channels (0: as the file has it).
 Image decode_image(std::span<const std::byte> bytes, int channels, std::string_view name);
 

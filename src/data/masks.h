@@ -27,8 +27,9 @@ struct MaskClass {
 std::array<uint8_t, 3> palette_color(int64_t index);
 
 /// Reads a table of classes: a line each, "name" or "name,r,g,b" (a header with these words is skipped).
-/// UserError with file and line.
+/// UserError with file and line. `name` stands for the file in messages.
 std::vector<MaskClass> read_class_table(const fs::path& path);
+std::vector<MaskClass> parse_class_table(std::string_view text, std::string_view name);
 
 /// Which pictures with masks to open.
 struct MaskOptions {
