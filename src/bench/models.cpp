@@ -5,8 +5,11 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "models/yolox/yolox.h"
 #include "tasks/classify/classifier.h"
+#include "tasks/detect/yolox_objective.h"
 #include "tasks/language/language_model.h"
+#include "tasks/segment/segmenter.h"
 
 namespace hearth::bench {
 namespace {
@@ -27,7 +30,6 @@ const Llama& find_llama(std::string_view name) {
   return *found;
 }
 
-constexpr int64_t kWidth = 64;
 constexpr int64_t kTinyWidth = 8;
 constexpr int kLevels = 4;
 
@@ -35,7 +37,7 @@ ir::ValueId build_conv_stack(nn::Builder& builder, ir::ValueId images, const Ben
   ir::ValueId x = images;
   for (int level = 0; level < kLevels; ++level) {
     if (level > 0) x = builder.max_pool(x, 2, 2);
-    const int64_t width = (bench.tiny ? kTinyWidth : kWidth) << level;
+    const int64_t width = (bench.tiny ? kTinyWidth : bench.width) << level;
     for (int conv = 0; conv < 2; ++conv) {
       const nn::Builder::Scope scope(builder, fmt::format("level{}.{}", level + 1, conv));
       x = builder.conv("conv", x, {.out_channels = width, .kaiming_fan_out = true});
@@ -51,10 +53,20 @@ BenchCase tiny_case(BenchCase bench) {
   const bool pictures = bench.channels > 0;
   bench.tiny = true;
   bench.batch = std::min<int64_t>(bench.batch, 2);
-  bench.length = std::min<int64_t>(bench.length, pictures ? 16 : 32);
+  const bool has_boxes = pictures && labels_of(bench) == Labels::boxes;
+  bench.length = std::min<int64_t>(bench.length, pictures && !has_boxes ? 16 : 32);
   bench.rank = std::min<int64_t>(bench.rank, 4);
   bench.prompt = std::min<int64_t>(bench.prompt, 4);
   return bench;
+}
+
+Labels labels_of(const BenchCase& bench) {
+  const auto detects = [&](const models::YoloxSize& size) { return size.name == bench.model; };
+  if (std::ranges::any_of(models::yolox_sizes(), detects)) return Labels::boxes;
+  const auto segments = [&](const models::ModelDef& model) {
+    return model.name == bench.model && model.purpose == models::Purpose::segment;
+  };
+  return std::ranges::any_of(models::model_list(), segments) ? Labels::masks : Labels::classes;
 }
 
 models::DecoderConfig bench_decoder(const BenchCase& bench) {
@@ -71,16 +83,25 @@ models::DecoderConfig bench_decoder(const BenchCase& bench) {
 std::shared_ptr<const engine::Objective> bench_objective(const BenchCase& bench) {
   if (bench.channels == 0)
     return tasks::language_model({.config = bench_decoder(bench), .context = bench.length});
-  tasks::ClassifierOptions options{.model = {.num_classes = bench.num_classes,
-                                             .channels = bench.channels,
-                                             .image_size = bench.length,
-                                             .width = bench.tiny ? kTinyWidth : kWidth}};
+  const Labels labels = labels_of(bench);
+  if (labels == Labels::boxes) {
+    return tasks::yolox_objective({.model = std::string(bench.model),
+                                   .num_classes = bench.num_classes,
+                                   .height = bench.length,
+                                   .width = bench.length,
+                                   .max_boxes = kMaxBoxes});
+  }
+  models::ModelOptions model{.num_classes = bench.num_classes,
+                             .channels = bench.channels,
+                             .image_size = bench.length,
+                             .width = bench.tiny ? kTinyWidth : bench.width};
+  if (bench.model != "conv_stack") model.name = std::string(bench.model);
+  if (labels == Labels::masks) return tasks::segmenter({.model = model});
+  tasks::ClassifierOptions options{.model = model};
   if (bench.model == "conv_stack") {
     options.build_model = [bench](nn::Builder& builder, ir::ValueId images) {
       return build_conv_stack(builder, images, bench);
     };
-  } else {
-    options.model.name = std::string(bench.model);
   }
   return tasks::classifier(options);
 }

@@ -12,16 +12,18 @@ namespace hearth::bench {
 /// Work that is compared with other programs, on random data.
 struct BenchCase {
   std::string_view name;
-  /// Images: one of model_list(), or conv_stack, the contracting half of a U-Net (Ronneberger et al. 2015,
-  /// arXiv 1505.04597) with batch norm and a classifier after it; trained by SGD with momentum. Tokens:
-  /// llama15m, llama110m or llama1b (the shapes of Llama 3.2 1B), trained by AdamW (or, where there is a
-  /// prompt, asked for an answer). Where there is a kernel, the model whose shapes it has.
+  /// Images: one of model_list() or yolox_sizes(), or conv_stack, the contracting half of a U-Net
+  /// (Ronneberger et al. 2015, arXiv 1505.04597) with batch norm and a classifier after it; trained by SGD
+  /// with momentum. Tokens: llama15m, llama110m or llama1b (the shapes of Llama 3.2 1B), trained by AdamW
+  /// (or, where there is a prompt, asked for an answer). Where there is a kernel, the model whose shapes it
+  /// has.
   std::string_view model;
   DType precision = DType::f32;
   int64_t batch = 1;         ///< images, or rows of tokens
   int64_t length = 0;        ///< side of an image, or tokens of a row
   int64_t channels = 0;      ///< of an image
   int64_t num_classes = 10;  ///< of images
+  int64_t width = 64;        ///< ModelOptions::width
   int64_t rank = 0;          ///< of a LoRA on every linear layer; 0: all weights train
   /// How the weights under the LoRA are stored.
   ops::Quantization quantized = ops::Quantization::none;
@@ -34,6 +36,13 @@ struct BenchCase {
 
 /// The same case with BenchCase::tiny.
 BenchCase tiny_case(BenchCase bench);
+
+/// What the pictures of a case have: a class, a class for each pixel, or boxes.
+enum class Labels : uint8_t { classes, masks, boxes };
+Labels labels_of(const BenchCase& bench);
+/// Boxes of a picture that a case has room for, and those that it has.
+inline constexpr int64_t kMaxBoxes = 120;
+inline constexpr int64_t kNumBoxes = 6;
 
 /// The decoder of a case of tokens.
 models::DecoderConfig bench_decoder(const BenchCase& bench);

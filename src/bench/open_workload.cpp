@@ -109,21 +109,58 @@ class Training : public Workload {
   double exchange_seconds_ = 0;
 };
 
+std::vector<int32_t> random_labels(size_t count, int64_t num_classes, PhiloxSequence& random) {
+  std::vector<int32_t> labels(count + kSlack);
+  for (int32_t& label : labels)
+    label = static_cast<int32_t>(random.below(static_cast<uint32_t>(num_classes)));
+  return labels;
+}
+
+/// Of all pictures of a case, as ops/detect/detect.h has them: sides are from a tenth to a half of a
+/// picture's.
+std::vector<float> random_boxes(const BenchCase& bench, PhiloxSequence& random) {
+  constexpr size_t kNumbers = 5;
+  std::vector<float> boxes(static_cast<size_t>(bench.batch * kMaxBoxes) * kNumbers + kSlack, -1);
+  const auto side = static_cast<float>(bench.length);
+  for (int64_t picture = 0; picture < bench.batch; ++picture) {
+    for (int64_t i = 0; i < kNumBoxes; ++i) {
+      float* box = &boxes[static_cast<size_t>(picture * kMaxBoxes + i) * kNumbers];
+      box[0] = static_cast<float>(random.below(static_cast<uint32_t>(bench.num_classes)));
+      for (int axis = 0; axis < 2; ++axis) {
+        const float extent = random.uniform(0.1F, 0.5F) * side;
+        box[1 + axis] = random.uniform(extent / 2, side - extent / 2);
+        box[3 + axis] = extent;
+      }
+    }
+  }
+  return boxes;
+}
+
 class PictureTraining : public Training {
  public:
   PictureTraining(const BenchCase& bench, const BenchMachine& machine)
       : Training(engine_options(bench, machine), machine, bench.batch),
         images_(static_cast<size_t>(bench.batch * bench.length * bench.length * bench.channels) + kSlack),
-        labels_(static_cast<size_t>(bench.batch) + kSlack) {
+        weights_(static_cast<size_t>(bench.batch) + kSlack) {
     PhiloxSequence random(1, 0);
-    const auto classes = static_cast<uint32_t>(bench.num_classes);
-    for (float& value : images_) value = random.uniform(-1, 1);
-    for (int32_t& label : labels_) label = static_cast<int32_t>(random.below(classes));
-    batch_.inputs = {images_.data(), labels_.data()};
+    const auto rows = static_cast<size_t>(bench.batch);
+    const Labels kind = labels_of(bench);
+    const float least = kind == Labels::boxes ? 0 : -1;
+    const float most = kind == Labels::boxes ? 255 : 1;
+    for (float& value : images_) value = random.uniform(least, most);
+    if (kind == Labels::boxes) {
+      boxes_ = random_boxes(bench, random);
+      batch_.inputs = {images_.data(), boxes_.data(), weights_.data()};
+      return;
+    }
+    const size_t pixels = kind == Labels::masks ? static_cast<size_t>(bench.length * bench.length) : 1;
+    labels_ = random_labels(rows * pixels, bench.num_classes, random);
+    std::ranges::fill(weights_, 1.0F);
+    batch_.inputs = {images_.data(), labels_.data(), weights_.data()};
   }
 
  private:
-  std::vector<float> images_;
+  std::vector<float> images_, boxes_, weights_;
   std::vector<int32_t> labels_;
 };
 
