@@ -9,6 +9,7 @@ parent gave as HEARTH_BENCH_SPAWNED (time.monotonic) to the end of the first ste
 import argparse
 import json
 import os
+import pathlib
 import resource
 import sys
 import time
@@ -17,6 +18,10 @@ import torch
 
 from models import ANSWER_TOKENS, CONTEXT, MODELS, PROMPT_TOKENS
 from models import add_lora, make_llama, random_tokens, synthetic_batch
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests/parity"))
+import yolox_model  # noqa: E402
+from segment_model import Dilated, UNet  # noqa: E402
 
 LEARNING_RATE = 0.01
 TEXT_RATE = 1e-3
@@ -81,8 +86,7 @@ class PictureTrainer(Trainer):
     def __init__(self, case, variant):
         name, batch, dtype = parse_case(case)
         mode, layout = variant.split("-")
-        model = MODELS[name]()
-        images, self.labels = synthetic_batch(name, batch)
+        model, images, self.labels = self.make(name, batch)
         if layout == "channels_last":
             model = model.to(memory_format=torch.channels_last)
             images = images.to(memory_format=torch.channels_last)
@@ -92,11 +96,53 @@ class PictureTrainer(Trainer):
         self.autocast = torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == "bf16")
         self.optimizer = self.make_optimizer(fused=True)
 
+    def make(self, name, batch):
+        return MODELS[name](), *synthetic_batch(name, batch)
+
     def make_optimizer(self, **kind):
         return torch.optim.SGD(self.parameters, lr=LEARNING_RATE, momentum=0.9, **kind)
 
     def loss(self):
         return torch.nn.functional.cross_entropy(self.model(self.images), self.labels)
+
+
+# How to make a model, the side of its pictures, its classes.
+SEGMENTERS = {
+    "unet": (lambda: UNet(32, 11), 128, 11),
+    "deeplabv3_r50": (lambda: Dilated(64, 21, deeplab=True, dropout=True), 256, 21),
+}
+
+
+class MaskTrainer(PictureTrainer):
+    def make(self, name, batch):
+        make, side, num_classes = SEGMENTERS[name]
+        masks = torch.randint(0, num_classes, (batch, side, side))
+        return make(), torch.randn(batch, 3, side, side), masks
+
+    def loss(self):
+        made = self.model(self.images)
+        loss = torch.nn.functional.cross_entropy(made["out"], self.labels)
+        if "aux" in made:
+            loss = loss + 0.5 * torch.nn.functional.cross_entropy(made["aux"], self.labels)
+        return loss
+
+
+class BoxTrainer(PictureTrainer):
+    SIDE, CLASSES, MOST_BOXES, BOXES = 416, 80, 120, 6
+
+    def make(self, name, batch):
+        boxes = torch.full((batch, self.MOST_BOXES, 5), -1.0)
+        extents = torch.empty(batch, self.BOXES, 2).uniform_(0.1, 0.5)
+        boxes[:, : self.BOXES, 0] = torch.randint(0, self.CLASSES, (batch, self.BOXES)).float()
+        boxes[:, : self.BOXES, 1:3] = self.SIDE * (extents / 2 + torch.rand_like(extents) * (1 - extents))
+        boxes[:, : self.BOXES, 3:] = self.SIDE * extents
+        self.l1_weight = torch.zeros(batch)
+        images = 255 * torch.rand(batch, 3, self.SIDE, self.SIDE)
+        return yolox_model.Yolox(name, self.CLASSES), images, boxes
+
+    def loss(self):
+        made = self.model(self.images)
+        return yolox_model.loss_of(made, self.labels, self.l1_weight, self.SIDE, self.SIDE, torch.float32)
 
 
 class TextTrainer(Trainer):
@@ -142,6 +188,10 @@ class Answerer(Runner):
 def open_runner(case, variant):
     torch.manual_seed(0)
     name = parse_case(case)[0]
+    if name in SEGMENTERS:
+        return MaskTrainer(case, variant)
+    if name.startswith("yolox"):
+        return BoxTrainer(case, variant)
     if not name.startswith("llama"):
         return PictureTrainer(case, variant)
     return Answerer(case, variant) if name.endswith("_answer") else TextTrainer(case, variant)

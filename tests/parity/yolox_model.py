@@ -1,6 +1,7 @@
 """YOLOX as its paper (arXiv 2107.08430) has it, for parity with torch: the network under the names of Megvii's
 checkpoints, the assignment of boxes to anchors (SimOTA), and the losses. Pictures are NCHW."""
 
+import functools
 import math
 
 import torch
@@ -178,20 +179,20 @@ class Yolox(nn.Module):
         return self.head(self.backbone(x))
 
 
-def cells(height, width):
+@functools.cache
+def cells(height, width, dtype=torch.float64):
     """{x, y} of the cells of all anchors in cells, and their strides."""
     corners, strides = [], []
     for stride in STRIDES:
         y, x = torch.meshgrid(torch.arange(height // stride), torch.arange(width // stride), indexing="ij")
         corners.append(torch.stack([x, y], -1).reshape(-1, 2))
         strides.append(torch.full((len(corners[-1]), 1), stride))
-    return torch.cat(corners).double(), torch.cat(strides).double()
+    return torch.cat(corners).to(dtype), torch.cat(strides).to(dtype)
 
 
 def boxes_of(raw, height, width):
     """{center x, center y, width, height} in pixels."""
-    corners, strides = cells(height, width)
-    corners, strides = corners.to(raw.dtype), strides.to(raw.dtype)
+    corners, strides = cells(height, width, raw.dtype)
     return torch.cat([(raw[..., :2] + corners) * strides, raw[..., 2:4].exp() * strides], -1)
 
 
@@ -204,26 +205,28 @@ def iou_of(a, b):
 
 @torch.no_grad()
 def simota(raw, targets, height, width):
-    """Of one picture: which anchors learn, which target, and the IoU with it."""
-    corners, strides = cells(height, width)
+    """Of one picture: which anchors learn, which target, and the IoU with it, computed in the type of `targets`."""
+    dtype = targets.dtype
+    corners, strides = cells(height, width, dtype)
     centers = ((corners + 0.5) * strides)[None]
     boxes = targets[:, None, 1:]
     distance = (centers - boxes[..., :2]).abs()
     inside = (distance < boxes[..., 2:] / 2).all(-1)
     near = (distance < 2.5 * strides[None]).all(-1)
     candidates = (inside | near).any(0).nonzero()[:, 0]
-    raw = raw[candidates].double()
+    raw = raw[candidates].to(dtype)
     inside, near = inside[:, candidates], near[:, candidates]
-    iou = iou_of(boxes_of_some(raw, corners[candidates], strides[candidates])[None], boxes.double())
+    iou = iou_of(boxes_of_some(raw, corners[candidates], strides[candidates])[None], boxes)
     score = (raw[:, 5:].sigmoid() * raw[:, 4:5].sigmoid()).sqrt()
-    labels = functional.one_hot(targets[:, 0].long(), raw.shape[1] - 5).double()
-    each = score[None].expand(len(targets), -1, -1)
-    of_class = functional.binary_cross_entropy(each, labels[:, None].expand_as(each), reduction="none").sum(-1)
+    # Binary cross entropy with one label of all: that of none, but for the label's own term.
+    yes, no = score.log().clamp(min=-100), (-score).log1p().clamp(min=-100)
+    labels = targets[:, 0].long()
+    of_class = (no - yes)[:, labels].T - no.sum(-1)
     cost = of_class - 3 * (iou + 1e-8).log() + 1e5 * ~(inside & near)
     chosen = torch.zeros_like(cost, dtype=torch.bool)
+    counts = iou.topk(min(10, len(candidates)), 1).values.sum(1).int().tolist()
     for target in range(len(targets)):
-        most = iou[target].topk(min(10, len(candidates))).values.sum()
-        chosen[target, cost[target].topk(max(1, int(most)), largest=False).indices] = True
+        chosen[target, cost[target].topk(max(1, counts[target]), largest=False).indices] = True
     several = chosen.sum(0) > 1
     cheapest = functional.one_hot(cost.argmin(0), len(targets)).T.bool()
     chosen = torch.where(several[None], cheapest, chosen)
@@ -236,26 +239,30 @@ def boxes_of_some(raw, corners, strides):
     return torch.cat([(raw[..., :2] + corners) * strides, raw[..., 2:4].exp() * strides], -1)
 
 
-def loss_of(raw, targets, l1_weight, height, width):
-    """The mean loss of a batch: what is summed over anchors is divided by the number of those that learn."""
-    corners, strides = cells(height, width)
-    boxes = boxes_of(raw, height, width)
-    total, num_learning = 0, 0
+def loss_of(raw, targets, l1_weight, height, width, assigning=torch.float64):
+    """The mean loss of a batch: what is summed over anchors is divided by the number of those that learn. `assigning` is
+    the type in which boxes are assigned."""
+    corners, strides = cells(height, width, raw.dtype)
+    num_anchors = raw.shape[1]
+    learning, wanted, ious = [], [], []
     for picture in range(len(raw)):
-        own = targets[picture][targets[picture, :, 0] >= 0].double()
-        objects = torch.zeros(raw.shape[1], dtype=raw.dtype)
+        own = targets[picture][targets[picture, :, 0] >= 0].to(assigning)
         if len(own):
             anchors, which, iou = simota(raw[picture], own, height, width)
-            num_learning += len(anchors)
-            objects[anchors] = 1
-            wanted = own[which].to(raw.dtype)
-            labels = functional.one_hot(wanted[:, 0].long(), raw.shape[2] - 5) * iou[:, None]
-            cell, stride = corners[anchors].to(raw.dtype), strides[anchors].to(raw.dtype)
-            total = total + 5 * (1 - iou_of(boxes[picture, anchors], wanted[:, 1:]) ** 2).sum()
-            total = total + functional.binary_cross_entropy_with_logits(
-                raw[picture, anchors, 5:], labels.to(raw.dtype), reduction="sum"
-            )
-            offset = torch.cat([wanted[:, 1:3] / stride - cell, (wanted[:, 3:] / stride + 1e-8).log()], -1)
-            total = total + l1_weight[picture] * (raw[picture, anchors, :4] - offset).abs().sum()
-        total = total + functional.binary_cross_entropy_with_logits(raw[picture, :, 4], objects, reduction="sum")
-    return total / max(num_learning, 1)
+            learning.append(picture * num_anchors + anchors)
+            wanted.append(own[which].to(raw.dtype))
+            ious.append(iou.to(raw.dtype))
+    raw = raw.flatten(0, 1)
+    objects = torch.zeros(len(raw), dtype=raw.dtype)
+    total = 0
+    if learning:
+        learning, wanted, iou = torch.cat(learning), torch.cat(wanted), torch.cat(ious)
+        objects[learning] = 1
+        made, cell, stride = raw[learning], corners[learning % num_anchors], strides[learning % num_anchors]
+        labels = functional.one_hot(wanted[:, 0].long(), raw.shape[1] - 5) * iou[:, None]
+        total = 5 * (1 - iou_of(boxes_of_some(made, cell, stride), wanted[:, 1:]) ** 2).sum()
+        total = total + functional.binary_cross_entropy_with_logits(made[:, 5:], labels, reduction="sum")
+        offset = torch.cat([wanted[:, 1:3] / stride - cell, (wanted[:, 3:] / stride + 1e-8).log()], -1)
+        total = total + (l1_weight[learning // num_anchors, None] * (made[:, :4] - offset).abs()).sum()
+    total = total + functional.binary_cross_entropy_with_logits(raw[:, 4], objects, reduction="sum")
+    return total / max(len(learning), 1)
