@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "bench/case.h"
+#include "bench/data.h"
 #include "cli/links.h"
 #include "cli/output.h"
 #include "cli/verb.h"
@@ -146,6 +147,19 @@ void add_bench_comm(CLI::App& bench) {
   verb->callback([=] { run_bench_comm(*arguments); });
 }
 
+void add_bench_data(CLI::App& bench) {
+  const auto options = std::make_shared<bench::DataBenchOptions>();
+  CLI::App* verb = bench.add_subcommand("data", "Time on one thread how a detector's rows are made of files");
+  verb->add_option("folder", options->folder, "pictures with boxes")->required();
+  verb->add_option("--side", options->side, "of the rows' pictures (default 416)");
+  verb->add_option("--rows", options->rows, "of each kind (default 200)");
+  verb->callback([=] {
+    check_range("--rows", options->rows, 1, 1'000'000);
+    check_range("--side", options->side, 32, 4096);
+    say("{}\n", bench::bench_data(*options));
+  });
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app) {
@@ -163,6 +177,7 @@ void add_bench(CLI::App& app) {
       "bench", "Time training steps, answers or a GPU's kernels on random data; the last line is JSON");
   verb->add_option("case", arguments->name, "for example simplecnn-b32-fp32; a recipe with --model-gpu");
   add_bench_comm(*verb);
+  add_bench_data(*verb);
   verb->add_option("--steps", arguments->steps, "timed steps");
   verb->add_option("--threads", arguments->machine.num_threads, "threads");
   verb->add_option("--device", arguments->machine.device, "cpu, gpu, gpu:1, ... or emulated");
@@ -180,7 +195,8 @@ void add_bench(CLI::App& app) {
   set_example(*verb, "hearth bench mlp-b64-fp32 --steps 20");
   verb->callback([=] {
     if (!verb->get_subcommands().empty()) return;
-    if (arguments->name.empty()) user_error("expected a case, like hearth bench simplecnn-b32-fp32, or comm");
+    if (arguments->name.empty())
+      user_error("expected a case, like hearth bench simplecnn-b32-fp32, comm or data");
     const std::vector<std::string> overrides = overrides_of(*verb);
     check_range("--workers", arguments->num_workers, 1, 64);
     if (!arguments->model.gpu.empty()) {
