@@ -77,7 +77,7 @@ void add_model_fields(std::vector<Field>& fields) {
   key("tokenizer",
       "language model: folder or file of the tokenizer; empty: the one beside the model or its config",
       &Model::tokenizer);
-  key("num_classes", "images: number of classes", &Model::num_classes, Whole{2, 100000});
+  key("num_classes", "images: number of classes", &Model::num_classes, Whole{1, 100000});
   key("hidden", "mlp: widths of the hidden layers", &Model::hidden);
   key("dropout", "mlp: dropout probability; fcn, deeplab: 0 switches theirs off", &Model::dropout,
       Real{0, 1});

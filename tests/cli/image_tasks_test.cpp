@@ -105,7 +105,7 @@ TEST_F(Detection, TrainsEvaluatesAndPredicts) {
   const std::string said = works("hearth train d.yaml --out run");
   EXPECT_THAT(said, HasSubstr("4 training and 1 validation images, 4 boxes of 2 classes to learn from"));
   const std::string last = said.substr(said.rfind('\n', said.size() - 2) + 1);
-  EXPECT_EQ(last.substr(0, 9), "mAP50: 0.") << said;
+  EXPECT_EQ(last.substr(0, 7), "mAP50: ") << said;
   EXPECT_THAT(works("hearth eval run"), HasSubstr(last.substr(0, last.size() - 1)));
   const std::string table = get("run/results.csv");
   EXPECT_THAT(table,

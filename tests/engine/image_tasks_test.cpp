@@ -60,19 +60,21 @@ std::vector<double> losses_of(const std::string& yaml, const std::vector<std::st
 }
 
 TEST_P(ImageTasks, ABudgetChangesMemoryAlone) {
-  const std::vector<std::string> few = {"train.steps=2"};
+  const std::vector<std::string> few = {"train.steps=2", "data.image_size=64"};
   int64_t free_bytes = 0, tight_bytes = 0;
   const std::vector<double> want = losses_of(GetParam(), few, &free_bytes);
   std::vector<std::string> tight = few;
-  tight.push_back(fmt::format("memory={}", free_bytes * 4 / 5));
+  tight.push_back(fmt::format("memory={}", free_bytes * 9 / 10));
   EXPECT_EQ(losses_of(GetParam(), tight, &tight_bytes), want);
-  EXPECT_LE(tight_bytes, free_bytes * 4 / 5);
+  EXPECT_LE(tight_bytes, free_bytes * 9 / 10);
 }
 
 TEST_P(ImageTasks, AnEmulatedGpuTakesTheProcessorsCourse) {
-  std::vector<std::string> overrides = {"train.steps=3",      "train.accumulate=1", "train.shards=1",
-                                        "train.batch=2",      "data.count=8",       "data.val_count=2",
-                                        "optimizer.lr=0.0001"};
+  std::vector<std::string> overrides = {"train.steps=3", "train.accumulate=1", "train.shards=1",
+                                        "train.batch=2", "data.count=8", "data.val_count=2",
+                                        "optimizer.name=sgd",
+                                        // Adam's first steps go by signs, which rounding turns.
+                                        "optimizer.lr=0.00001"};
   const std::vector<double> want = losses_of(GetParam(), overrides);
   for (const char* precision : {"fp32", "bf16"}) {
     std::vector<std::string> there = overrides;
