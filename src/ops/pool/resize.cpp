@@ -9,63 +9,127 @@
 namespace hearth::ops {
 namespace {
 
-constexpr int64_t kChannels = 1024;
+/// Elements that are converted at a time.
+constexpr int64_t kChunk = 1024;
 
-HEARTH_CLONES void add_share(const float* in, float share, float* sum, int64_t count) {
-  for (int64_t c = 0; c < count; ++c) sum[c] += share * in[c];
-}
-
-/// A line of images that is made, out of lines of others.
-struct Line {
-  const Resize& resize;
-  DType dtype;
-  int64_t image;
-  int y;
+/// What each element of an axis is made of: `count` elements from `first` on, by shares[at], shares[at +
+/// 1]...
+struct Taps {
+  struct Span {
+    int first, count;
+    size_t at;
+  };
+  std::vector<Span> spans;
+  std::vector<float> shares;
 };
 
-void make_pixel(const Line& line, const void* from, int x, int64_t c, int64_t count, float* sum) {
-  alignas(64) float scratch[kChannels];
-  std::fill_n(sum, count, 0.0F);
-  const ResizeAxis &down = line.resize.y, &across = line.resize.x;
-  const auto rows = down.reads(line.y), columns = across.reads(x);
-  for (int i = rows.first; i <= rows.last; ++i) {
-    const float of_row = down.share(line.y, i);
-    const int64_t row = (line.image * down.num_read() + i) * across.num_read();
-    for (int j = columns.first; j <= columns.last; ++j) {
-      const float share = of_row * across.share(x, j);
-      if (share == 0) continue;
-      const int64_t at = (row + j) * line.resize.channels + c;
-      add_share(cpu::as_f32(line.dtype, from, at, count, scratch), share, sum, count);
+Taps taps_of(const ResizeAxis& axis) {
+  Taps taps;
+  for (int made = 0; made < axis.num_made(); ++made) {
+    auto [first, last] = axis.reads(made);
+    while (first < last && axis.share(made, first) == 0) ++first;
+    while (first < last && axis.share(made, last) == 0) --last;
+    taps.spans.push_back({.first = first, .count = last - first + 1, .at = taps.shares.size()});
+    for (int read = first; read <= last; ++read) taps.shares.push_back(axis.share(made, read));
+  }
+  return taps;
+}
+
+HEARTH_CLONES void scale_into(const float* in, float share, float* out, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) out[i] = share * in[i];
+}
+HEARTH_CLONES void add_share(const float* in, float share, float* sum, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) sum[i] += share * in[i];
+}
+
+/// A line out of one as long as what is read.
+HEARTH_CLONES void blend_columns(const Taps& taps, const float* line, int64_t channels, float* out) {
+  for (const Taps::Span& span : taps.spans) {
+    const float* in = line + span.first * channels;
+    const float* share = &taps.shares[span.at];
+    if (span.count == 2) {
+      const float left = share[0], right = share[1];
+      for (int64_t c = 0; c < channels; ++c) out[c] = left * in[c] + right * in[channels + c];
+    } else {
+      for (int64_t c = 0; c < channels; ++c) out[c] = share[0] * in[c];
+      for (int j = 1; j < span.count; ++j) {
+        const float* next = in + j * channels;
+        for (int64_t c = 0; c < channels; ++c) out[c] += share[j] * next[c];
+      }
     }
+    out += channels;
   }
 }
 
-void make_line(const Line& line, const KernelArgs& args, int64_t index) {
-  alignas(64) float sum[kChannels];
-  const int64_t channels = line.resize.channels, width = line.resize.x.num_made();
-  for (int x = 0; x < width; ++x) {
-    for (int64_t c = 0; c < channels; c += kChannels) {
-      const int64_t count = std::min(kChannels, channels - c);
-      make_pixel(line, args.in[0], x, c, count, sum);
-      cpu::store_f32(line.dtype, sum, args.out[0], (index * width + x) * channels + c, count);
-    }
+/// Makes lines of images: first each column of the lines that a line is made of, then its columns.
+class Lines {
+ public:
+  Lines(const Resize& resize, DType dtype, int num_threads)
+      : dtype_(dtype),
+        batch_(resize.batch),
+        channels_(resize.channels),
+        read_height_(resize.y.num_read()),
+        read_width_(resize.x.num_read()),
+        rows_(taps_of(resize.y)),
+        columns_(taps_of(resize.x)),
+        num_threads_(num_threads) {}
+
+  int64_t workspace_bytes() const { return num_threads_ * thread_floats() * int64_t{sizeof(float)}; }
+
+  void run(const KernelArgs& args) const {
+    const int64_t height = std::ssize(rows_.spans), num_lines = batch_ * height;
+    const int64_t work = std::max(out_length(), in_length());
+    const int64_t grain = std::clamp<int64_t>(kGrain / std::max<int64_t>(1, work), 1, num_lines);
+    args.threads->run_tasks((num_lines + grain - 1) / grain, num_threads_, [&](int64_t task, int thread) {
+      auto* scratch = reinterpret_cast<float*>(args.workspace) + thread * thread_floats();
+      for (int64_t i = task * grain; i < std::min(num_lines, (task + 1) * grain); ++i)
+        make_line(args, i, scratch);
+    });
   }
-}
+
+ private:
+  int64_t in_length() const { return read_width_ * channels_; }
+  int64_t out_length() const { return std::ssize(columns_.spans) * channels_; }
+  int64_t thread_floats() const { return in_length() + out_length(); }
+
+  void make_line(const KernelArgs& args, int64_t index, float* scratch) const {
+    const int64_t height = std::ssize(rows_.spans), length = out_length();
+    const float* line = blend_rows(args.in[0], index / height, rows_.spans[index % height], scratch);
+    if (dtype_ == DType::f32) {
+      blend_columns(columns_, line, channels_, args.output<float>(0) + index * length);
+      return;
+    }
+    float* made = scratch + in_length();
+    blend_columns(columns_, line, channels_, made);
+    cpu::store_f32(dtype_, made, args.out[0], index * length, length);
+  }
+
+  /// In `sum`, or, of a single line that is taken as it is, where it lies.
+  const float* blend_rows(const void* images, int64_t image, Taps::Span span, float* sum) const {
+    alignas(64) float chunk[kChunk];
+    const int64_t length = in_length(), start = (image * read_height_ + span.first) * length;
+    const float* share = &rows_.shares[span.at];
+    if (span.count == 1 && *share == 1) return cpu::as_f32(dtype_, images, start, length, sum);
+    for (int64_t at = 0; at < length; at += kChunk) {
+      const int64_t count = std::min(kChunk, length - at);
+      for (int i = 0; i < span.count; ++i) {
+        const float* in = cpu::as_f32(dtype_, images, start + i * length + at, count, chunk);
+        (i == 0 ? scale_into : add_share)(in, share[i], sum + at, count);
+      }
+    }
+    return sum;
+  }
+
+  DType dtype_;
+  int64_t batch_, channels_, read_height_, read_width_;
+  Taps rows_, columns_;
+  int num_threads_;
+};
 
 Kernel lines_kernel(const NodeView& node, bool back) {
-  const Resize resize = resize_of(node, back);
-  const DType dtype = node.in_type(0).dtype;
-  const int64_t height = node.out_type(0).shape[1], elements = node.out_type(0).shape.num_elements();
-  const auto run = [=](const KernelArgs& args) {
-    const int64_t lines = resize.batch * height;
-    const int64_t grain = std::max<int64_t>(1, kGrain * lines / std::max<int64_t>(1, elements));
-    args.threads->parallel_for(lines, grain, [&](Range mine) {
-      for (int64_t i = mine.begin; i < mine.end; ++i)
-        make_line({.resize = resize, .dtype = dtype, .image = i / height, .y = static_cast<int>(i % height)},
-                  args, i);
-    });
-  };
-  return {.run = run};
+  const Lines lines(resize_of(node, back), node.in_type(0).dtype, node.num_threads);
+  return {.run = [=](const KernelArgs& args) { lines.run(args); },
+          .workspace_bytes = lines.workspace_bytes()};
 }
 
 Inferred infer(const NodeView& node) {
