@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "ir/op_def.h"
+#include "ops/exponential.h"
 #include "ops/formula.h"
 
 /// The formulas of the elementwise ops, for the processor, for GPUs, and in float64 for tests.
@@ -66,7 +67,7 @@ struct Abs {
 struct Exp {
   template <class T>
   HEARTH_FORMULA T operator()(T a, T, T) const {
-    return std::exp(a);
+    return exp_of(a);
   }
 };
 struct Log {
@@ -114,13 +115,13 @@ struct Tanh {
 struct Sigmoid {
   template <class T>
   HEARTH_FORMULA T operator()(T a, T, T) const {
-    return T(1) / (T(1) + std::exp(-a));
+    return T(1) / (T(1) + exp_of(-a));
   }
 };
 struct Silu {
   template <class T>
   HEARTH_FORMULA T operator()(T a, T, T) const {
-    return a / (T(1) + std::exp(-a));
+    return a / (T(1) + exp_of(-a));
   }
 };
 struct Gelu {
@@ -136,7 +137,7 @@ struct GeluTanh {
   static constexpr T kTwice = T(2) * std::numbers::sqrt2_v<T>* std::numbers::inv_sqrtpi_v<T>;
   template <class T>
   HEARTH_FORMULA T operator()(T a, T, T) const {
-    return a / (T(1) + std::exp(-kTwice<T> * (a + T(0.044715) * a * a * a)));
+    return a / (T(1) + exp_of(-kTwice<T> * (a + T(0.044715) * a * a * a)));
   }
 };
 struct Scale {
@@ -191,7 +192,7 @@ struct SigmoidGrad {
 struct SiluGrad {
   template <class T>
   HEARTH_FORMULA T operator()(T a, T b, T) const {
-    const T s = T(1) / (T(1) + std::exp(-b));
+    const T s = T(1) / (T(1) + exp_of(-b));
     return a * s * (T(1) + b * (T(1) - s));
   }
 };
@@ -199,7 +200,7 @@ struct GeluGrad {
   template <class T>
   HEARTH_FORMULA T operator()(T a, T b, T) const {
     const T cdf = T(0.5) * (T(1) + std::erf(b * std::numbers::sqrt2_v<T> / T(2)));
-    const T pdf = std::exp(T(-0.5) * b * b) * std::numbers::inv_sqrtpi_v<T> / std::numbers::sqrt2_v<T>;
+    const T pdf = exp_of(T(-0.5) * b * b) * std::numbers::inv_sqrtpi_v<T> / std::numbers::sqrt2_v<T>;
     return a * (cdf + b * pdf);
   }
 };
@@ -208,7 +209,7 @@ struct GeluTanhGrad {
   template <class T>
   HEARTH_FORMULA T operator()(T a, T b, T) const {
     constexpr T kTwice = GeluTanh::kTwice<T>;
-    const T s = T(1) / (T(1) + std::exp(-kTwice * (b + T(0.044715) * b * b * b)));
+    const T s = T(1) / (T(1) + exp_of(-kTwice * (b + T(0.044715) * b * b * b)));
     return a * s * (T(1) + b * (T(1) - s) * kTwice * (T(1) + T(0.134145) * b * b));
   }
 };
@@ -216,13 +217,13 @@ struct GeluTanhGrad {
 struct Softplus {
   template <class T>
   HEARTH_FORMULA T operator()(T a, T, T) const {
-    return std::fmax(a, T(0)) + std::log1p(std::exp(-std::fabs(a)));
+    return (a > T(0) ? a : T(0)) + log1p_of(exp_of(-std::fabs(a)));
   }
 };
 struct SoftplusGrad {
   template <class T>
   HEARTH_FORMULA T operator()(T a, T b, T) const {
-    return a / (T(1) + std::exp(-b));
+    return a / (T(1) + exp_of(-b));
   }
 };
 struct HardSigmoid {

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "ops/formula.h"
+
+/// e^x and log(1 + x) as formulas. The processor's in f32 have no branch and no call, so that compilers make
+/// vectors of loops over them; a GPU's and those in f64 are the library's.
+namespace hearth::ops {
+
+#if defined(__CUDACC__) || defined(__HIPCC__)
+HEARTH_FORMULA inline float exp_of(float x) { return std::exp(x); }
+HEARTH_FORMULA inline float log1p_of(float x) { return std::log1p(x); }
+#else
+/// 2^n for n in [-126, 127].
+[[gnu::always_inline]] inline float power_of_two(uint32_t n) {
+  const uint32_t bits = (n + 127U) << 23U;
+  float made;
+  __builtin_memcpy(&made, &bits, sizeof made);
+  return made;
+}
+
+/// To 2 ulp; infinity from where f32 ends, NaN kept.
+[[gnu::always_inline]] inline float exp_of(float x) {
+  // Half of an integer's f32 has its bits at the end.
+  constexpr float kShift = 12582912.0F;
+  constexpr uint32_t kShiftBits = 0x4B400000;
+  x = x < -104.5F ? -104.5F : x;
+  x = x > 89.0F ? 89.0F : x;
+  const float shifted = x * 1.44269504F + kShift;
+  const float n = shifted - kShift;
+  // log 2 in two parts, of which n times the first is exact.
+  const float r = (x - n * 0.693359375F) - n * -2.12194440e-4F;
+  float p = 1.9875691500e-4F;
+  p = p * r + 1.3981999507e-3F;
+  p = p * r + 8.3334519073e-3F;
+  p = p * r + 4.1665795894e-2F;
+  p = p * r + 1.6666665459e-1F;
+  p = p * r + 5.0000001201e-1F;
+  const float mantissa = p * (r * r) + r + 1.0F;
+  uint32_t bits;
+  __builtin_memcpy(&bits, &shifted, sizeof bits);
+  const auto whole = static_cast<int32_t>(bits - kShiftBits);
+  const int32_t half = whole >> 1;
+  return mantissa * power_of_two(static_cast<uint32_t>(half)) *
+         power_of_two(static_cast<uint32_t>(whole - half));
+}
+
+/// Of x in [0, 1], to 3 ulp: twice the series of artanh(x / (2 + x)). NaN kept.
+[[gnu::always_inline]] inline float log1p_of(float x) {
+  const float s = x / (2.0F + x), square = s * s;
+  float sum = 1.0F / 17;
+  sum = sum * square + 1.0F / 15;
+  sum = sum * square + 1.0F / 13;
+  sum = sum * square + 1.0F / 11;
+  sum = sum * square + 1.0F / 9;
+  sum = sum * square + 1.0F / 7;
+  sum = sum * square + 1.0F / 5;
+  sum = sum * square + 1.0F / 3;
+  return 2.0F * (s + s * square * sum);
+}
+#endif
+HEARTH_FORMULA inline double exp_of(double x) { return std::exp(x); }
+HEARTH_FORMULA inline double log1p_of(double x) { return std::log1p(x); }
+
+}  // namespace hearth::ops
