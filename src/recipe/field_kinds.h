@@ -78,6 +78,8 @@ template <typename T>
 inline constexpr bool kIsList = false;
 template <typename T>
 inline constexpr bool kIsList<std::vector<T>> = true;
+template <>
+inline constexpr bool kIsList<Extent> = true;
 
 /// Adds the keys of one section, a struct S that At finds in a recipe.
 template <typename S, typename At>
