@@ -2,6 +2,8 @@
 
 #include <compare>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "nn/module.h"
@@ -27,6 +29,9 @@ class Objective {
     /// f32 [samples]; their sum is what the gradient is taken of. kNone: the graph is only evaluated.
     ir::ValueId losses = ir::kNone;
     std::vector<ir::ValueId> outputs;  ///< what Engine::output() hands out, after evaluation
+    /// Of an evaluation graph, what other programs are given of an exported model, by name: it depends on the
+    /// first input alone.
+    std::vector<std::pair<std::string, ir::ValueId>> exported;
   };
   virtual Graph build(nn::Builder& builder, BatchShape shape) const = 0;
 };

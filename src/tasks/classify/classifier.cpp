@@ -31,6 +31,7 @@ class Classifier : public engine::Objective {
     if (training) return result;
     result.outputs = {add("count_correct", {logits, labels}, {}, "correct"),
                       add("softmax", {logits}, {}, "probabilities")};
+    result.exported = {{"logits", logits}};
     return result;
   }
 

@@ -93,6 +93,7 @@ class YoloxObjective : public engine::Objective {
     made.losses = yolox_losses(builder, raw, made.inputs[1], made.inputs[2], height, width);
     if (builder.mode() == Builder::Mode::train) return made;
     made.outputs = {builder.op("yolox_decode", {raw}, grid_attrs(height, width))};
+    made.exported = {{"detections", made.outputs[0]}};
     return made;
   }
 

@@ -51,6 +51,7 @@ class Segmenter : public engine::Objective {
       result.losses = builder.add(result.losses, auxiliary);
     }
     if (builder.mode() == Builder::Mode::train) return result;
+    result.exported = {{"logits", made.logits}};
     result.outputs = {builder.op("argmax", {made.logits})};
     if (options_.wants_probabilities) result.outputs.push_back(builder.op("softmax", {made.logits}));
     return result;
