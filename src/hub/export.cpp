@@ -12,7 +12,9 @@
 #include "models/decoder/config.h"
 #include "models/torch_dtype.h"
 #include "recipe/recipe_file.h"
+#include "tasks/detect/detect_task.h"
 #include "tasks/language/text_source.h"
+#include "tasks/segment/segment_task.h"
 
 namespace hearth::hub {
 namespace {
@@ -149,6 +151,8 @@ fs::path export_image_run(const fs::path& run, const FolderOptions& options) {
   shards.front().name = kWeights;
   write_shards(weights, shards, folder.contents());
   copy_into(run / kRecipe, folder.contents());
+  for (const char* classes : {tasks::kClassTable, tasks::kDetectionClasses})
+    if (fs::exists(run / classes)) copy_into(run / classes, folder.contents());
   folder.commit();
   return model.weights;
 }
