@@ -7,11 +7,14 @@
 #include "cli/verb.h"
 #include "hub/export.h"
 #include "hub/export_gguf.h"
+#include "hub/export_onnx.h"
+#include "run/from_recipe.h"
 
 namespace hearth::cli {
 namespace {
 
 constexpr const char* kGgufEnding = ".gguf";
+constexpr const char* kOnnxEnding = ".onnx";
 
 struct ExportArguments {
   std::string model, base, out, format, type, shard_size;
@@ -19,13 +22,13 @@ struct ExportArguments {
 
 /// What --format says, or else the ending of --out.
 std::string format_of(const ExportArguments& arguments) {
-  const bool named_gguf = fs::path(arguments.out).extension() == kGgufEnding;
-  if (arguments.format == "hf" && named_gguf) {
-    user_error("expected a folder as --out of --format hf, got '{}'; try --format gguf, or another name",
-               arguments.out);
+  const fs::path ending = fs::path(arguments.out).extension();
+  const std::string named = ending == kGgufEnding ? "gguf" : ending == kOnnxEnding ? "onnx" : "hf";
+  if (arguments.format == "hf" && named != "hf") {
+    user_error("expected a folder as --out of --format hf, got '{}'; try --format {}, or another name",
+               arguments.out, named);
   }
-  if (!arguments.format.empty()) return arguments.format;
-  return named_gguf ? "gguf" : "hf";
+  return arguments.format.empty() ? named : arguments.format;
 }
 
 /// Which weights were taken.
@@ -58,14 +61,30 @@ void to_folder(const ExportArguments& arguments) {
   say("{}: a model folder, {}\n", arguments.out, origin(model, changed));
 }
 
-/// A run on images has no format but Hearth's own.
+void to_onnx(const ExportArguments& arguments) {
+  if (!arguments.type.empty() && arguments.type != "f32")
+    user_error("expected --type f32 for --format onnx, got {}", arguments.type);
+  const recipe::Recipe recipe = open_run(arguments.model, {});
+  const fs::path weights = hub::run_weights(arguments.model, false);
+  hub::OnnxOptions options = run::onnx_options(recipe, arguments.model);
+  options.out = arguments.out;
+  hub::export_onnx(*run::objective_of(recipe), weights, options);
+  say("{}: ONNX of {} ({}, batch norms folded), input 'images' [N, {}, {}, {}]; its metadata says mean, std "
+      "and the names of classes\n",
+      arguments.out, recipe.model.name, weights.string(), recipe.data.channels, recipe.data.image_size.height,
+      recipe.data.image_size.width);
+}
+
+/// A run on images goes to ONNX or to a folder of Hearth's own.
 void export_images(const ExportArguments& arguments) {
-  const std::string flag = format_of(arguments) == "gguf"  ? "--format gguf"
+  const std::string format = format_of(arguments);
+  const std::string flag = format == "gguf"                ? "--format gguf"
                            : !arguments.shard_size.empty() ? "--shard-size"
                            : !arguments.base.empty()       ? "--base"
                                                            : "";
   if (!flag.empty())
     user_error("expected a language model for {}, got '{}', a run on images", flag, arguments.model);
+  if (format == "onnx") return to_onnx(arguments);
   const fs::path weights = hub::export_image_run(arguments.model, folder_options(arguments));
   say("{}: model.safetensors ({}, under torch's names) and config.yaml, the recipe with model, image size, "
       "mean "
@@ -93,15 +112,16 @@ void to_gguf(const ExportArguments& arguments) {
 void add_export(CLI::App& app) {
   const auto arguments = std::make_shared<ExportArguments>();
   CLI::App* verb = app.add_subcommand(
-      "export", "Write a model for other programs: transformers or llama.cpp, adapters merged");
+      "export", "Write a model for other programs: transformers, llama.cpp (adapters merged), or ONNX");
   verb->add_option("model", arguments->model,
                    "model folder, run folder (best weights, else last), or adapter")
       ->required();
   verb->add_option(
           "--format", arguments->format,
-          "hf: a folder for transformers; gguf: a file for llama.cpp (default: by the ending of --out)")
-      ->check(CLI::IsMember({"hf", "gguf"}));
-  verb->add_option("--out", arguments->out, "folder to write, or file NAME.gguf")->required();
+          "hf: a folder for transformers; gguf: a file for llama.cpp; onnx: a file of an image model "
+          "(default: by the ending of --out)")
+      ->check(CLI::IsMember({"hf", "gguf", "onnx"}));
+  verb->add_option("--out", arguments->out, "folder to write, or file NAME.gguf or NAME.onnx")->required();
   verb->add_option("--type", arguments->type,
                    "of the weights: f32, f16, bf16, for gguf q8_0 too (default: as they are, for gguf f16)")
       ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0"}));
@@ -110,7 +130,10 @@ void add_export(CLI::App& app) {
   set_example(*verb, "hearth export runs/llama-lora --out model.gguf");
   verb->callback([=] {
     if (hub::is_image_run(arguments->model)) return export_images(*arguments);
-    format_of(*arguments) == "hf" ? to_folder(*arguments) : to_gguf(*arguments);
+    const std::string format = format_of(*arguments);
+    if (format == "onnx")
+      user_error("expected a run on images for --format onnx, got '{}'", arguments->model);
+    format == "hf" ? to_folder(*arguments) : to_gguf(*arguments);
   });
 }
 

@@ -3,6 +3,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -387,6 +389,37 @@ std::unique_ptr<tasks::Task> open_task(const recipe::Recipe& recipe) {
                               .held_out = dataset_options(recipe, "test"),
                               .loader = loader_options(recipe),
                               .pixels = pixel_options(recipe)});
+}
+
+hub::OnnxOptions onnx_options(const recipe::Recipe& recipe, const fs::path& run) {
+  const Purpose purpose = purpose_of(recipe);
+  data::PixelOptions pixels = pixel_options(recipe);
+  std::vector<std::string> names;
+  if (purpose == Purpose::detect) {
+    pixels = tasks::find_detector(recipe.model.name)->open(detector_options(recipe))->pixels();
+    names = tasks::read_detection_classes(run / tasks::kDetectionClasses).names;
+  } else if (purpose == Purpose::segment) {
+    for (const data::MaskClass& each : data::read_class_table(run / tasks::kClassTable))
+      names.push_back(each.name);
+  } else {
+    names = tasks::open_any_dataset(dataset_options(recipe, "test"), recipe.model.num_classes)->class_names();
+  }
+  const auto list = [](const std::vector<float>& values) {
+    return fmt::format("[{}]", fmt::join(values, ", "));
+  };
+  constexpr std::array kTasks = {"classify", "segment", "detect"};
+  const std::string fit = purpose == Purpose::detect                           ? "letterbox 114"
+                          : purpose == Purpose::segment && !recipe.data.resize ? "window"
+                                                                               : "stretch";
+  return {.out = {},
+          .name = recipe.model.name,
+          .metadata = {{"task", kTasks.at(static_cast<size_t>(purpose))},
+                       {"names", nlohmann::json(names).dump()},
+                       {"mean", list(pixels.mean)},
+                       {"std", list(pixels.std)},
+                       {"color", recipe.data.channels == 1 ? "gray" : "RGB"},
+                       {"pixels", "(value / 255 - mean) / std"},
+                       {"fit", fit}}};
 }
 
 std::unique_ptr<tasks::Predictor> open_predictor(const recipe::Recipe& recipe, const PredictionPaths& paths) {

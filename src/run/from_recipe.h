@@ -6,6 +6,7 @@
 #include "data/dataset.h"
 #include "data/masks.h"
 #include "engine/engine.h"
+#include "hub/export_onnx.h"
 #include "models/model.h"
 #include "recipe/recipe_file.h"
 #include "tasks/language/text_task.h"
@@ -49,6 +50,9 @@ Purpose purpose_of(const recipe::Recipe& recipe);
 struct PredictionPaths {
   fs::path run, out, weights;
 };
+/// How a run on images is exported to ONNX: what it is called, and what a reader has to know of its pictures
+/// and classes (task, model, names, mean, std, layout, as text). UserError for a language model's run.
+hub::OnnxOptions onnx_options(const recipe::Recipe& recipe, const fs::path& run);
 /// What judges pictures with a run's weights. UserError for a language model's run.
 std::unique_ptr<tasks::Predictor> open_predictor(const recipe::Recipe& recipe, const PredictionPaths& paths);
 
