@@ -112,24 +112,6 @@ bool has(const engine::Engine& engine, const nn::Tensor& tensor) {
   return engine.compiled().layout->find(name) != nullptr;
 }
 
-void load_tensor(engine::Engine& engine, const nn::Tensor& tensor, const std::string& name,
-                 const io::WeightFiles& files, const fs::path& path) {
-  const io::TensorView* found = files.find(name);
-  if (found == nullptr) {
-    user_error("{}: expected a tensor '{}' of the model{}", path.string(), name,
-               did_you_mean(name, files.names()));
-  }
-  if (found->shape != tensor.layout.file_shape || !is_floating(found->dtype) ||
-      dtype_bytes(found->dtype) < 2) {
-    user_error("{}: expected '{}' as {}, found {} of {}; try weights of the same model and number of classes",
-               path.string(), name, to_string(tensor.layout.file_shape), to_string(found->shape),
-               dtype_name(found->dtype));
-  }
-  if (has(engine, tensor) && !copy_in(engine, tensor, *found)) refuse_not_finite(path, name);
-  files.release(*found);
-  engine::copy_first(engine, tensor.name);
-}
-
 /// An adapter for other modules than the recipe's would be used in part only.
 void check_nothing_is_left(const std::vector<std::pair<const nn::Tensor*, std::string>>& saved,
                            const io::WeightFiles& files, const fs::path& path) {
@@ -274,6 +256,24 @@ void load_weights(engine::Engine& engine, const fs::path& path) {
   const auto saved = saved_tensors(engine);
   for (const auto& [tensor, name] : saved) load_tensor(engine, *tensor, name, files, path);
   if (has_adapter(engine)) check_nothing_is_left(saved, files, path);
+}
+
+void load_tensor(engine::Engine& engine, const nn::Tensor& tensor, const std::string& name,
+                 const io::WeightFiles& files, const fs::path& path) {
+  const io::TensorView* found = files.find(name);
+  if (found == nullptr) {
+    user_error("{}: expected a tensor '{}' of the model{}", path.string(), name,
+               did_you_mean(name, files.names()));
+  }
+  if (found->shape != tensor.layout.file_shape || !is_floating(found->dtype) ||
+      dtype_bytes(found->dtype) < 2) {
+    user_error("{}: expected '{}' as {}, found {} of {}; try weights of the same model and number of classes",
+               path.string(), name, to_string(tensor.layout.file_shape), to_string(found->shape),
+               dtype_name(found->dtype));
+  }
+  if (has(engine, tensor) && !copy_in(engine, tensor, *found)) refuse_not_finite(path, name);
+  files.release(*found);
+  engine::copy_first(engine, tensor.name);
 }
 
 void check_weights(const ModelFolder& model) {

@@ -48,6 +48,10 @@ void save_weights(const engine::Engine& engine, const fs::path& path, bool avera
 /// what is missing or differs.
 void load_weights(engine::Engine& engine, const fs::path& path);
 
+/// Reads one tensor, which files call `name`; it must be there with its shape.
+void load_tensor(engine::Engine& engine, const nn::Tensor& tensor, const std::string& name,
+                 const io::WeightFiles& files, const fs::path& path);
+
 /// UserError where the files of a model, or of the adapter on top of it, cannot be opened: known at once, and
 /// not when all else has been read.
 void check_weights(const ModelFolder& model);

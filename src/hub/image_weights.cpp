@@ -1,0 +1,115 @@
+#include "hub/image_weights.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "hub/weights.h"
+
+namespace hearth::hub {
+namespace {
+
+/// The longest first.
+constexpr std::array<std::string_view, 3> kPrefixes = {"backbone.body.", "backbone.", "encoder."};
+constexpr size_t kMostNames = 3;
+
+bool has_prefix(std::string_view name) {
+  return std::ranges::any_of(kPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+std::string module_of(const std::string& name) { return name.substr(0, name.rfind('.')); }
+
+/// The tensor's place in the files, or null.
+const io::TensorView* find_in(const io::WeightFiles& files, const std::string& name) {
+  if (const io::TensorView* found = files.find(name)) return found;
+  for (const std::string_view prefix : kPrefixes) {
+    if (!name.starts_with(prefix)) continue;
+    if (const io::TensorView* found = files.find(name.substr(prefix.size()))) return found;
+  }
+  return nullptr;
+}
+
+bool fits(const nn::Tensor& tensor, const io::TensorView* found) {
+  return found != nullptr && found->shape == tensor.layout.file_shape && is_floating(found->dtype) &&
+         dtype_bytes(found->dtype) >= 2;
+}
+
+/// What to try for weights of a first convolution that differs.
+std::string advice(const Shape& wanted, const Shape& found) {
+  if (wanted.rank() == 4 && found.rank() == 4) {
+    if (wanted[2] == 3 && found[2] == 7)
+      return "a ResNet has a stem of 7x7 for images from 64 pixels on: try data.image_size=64 or larger";
+    if (wanted[2] == 7 && found[2] == 3)
+      return "a ResNet has a stem of 3x3 for images below 64 pixels: try data.image_size=32";
+    if (wanted[0] == found[0] && wanted[2] == found[2] && wanted[1] == 1 && found[1] == 3)
+      return "they are of color images: try data.channels=3";
+  }
+  return "try weights of the same model";
+}
+
+[[noreturn]] void refuse(const nn::Tensor& tensor, const io::TensorView* found, const io::WeightFiles& files,
+                         const fs::path& path) {
+  if (found == nullptr)
+    user_error("{}: expected a tensor '{}' of the model's backbone{}; try weights of the same model",
+               path.string(), tensor.name, did_you_mean(tensor.name, files.names()));
+  user_error("{}: expected '{}' as {}, found {} of {}; {}", path.string(), tensor.name,
+             to_string(tensor.layout.file_shape), to_string(found->shape), dtype_name(found->dtype),
+             advice(tensor.layout.file_shape, found->shape));
+}
+
+/// "a, b, c and 4 more".
+std::string some_of(const std::vector<std::string>& names) {
+  const size_t shown = std::min(names.size(), kMostNames);
+  const std::string text = fmt::format("{}", fmt::join(names.begin(), names.begin() + shown, ", "));
+  return names.size() > shown ? fmt::format("{} and {} more", text, names.size() - shown) : text;
+}
+
+/// Why a tensor is not read.
+std::string misfit(const nn::Tensor& tensor, const io::TensorView* found) {
+  if (found == nullptr) return tensor.name + " is missing";
+  return fmt::format("{} {} is not {}", found->name, to_string(found->shape),
+                     to_string(tensor.layout.file_shape));
+}
+
+std::vector<std::string> beyond(const io::WeightFiles& files, const std::set<std::string>& used) {
+  std::vector<std::string> made;
+  for (const io::TensorView& view : files.tensors())
+    if (!used.contains(view.name) && !view.name.ends_with(".num_batches_tracked")) made.push_back(view.name);
+  return made;
+}
+
+}  // namespace
+
+std::vector<std::string> load_image_weights(engine::Engine& engine, const fs::path& path) {
+  const io::WeightFiles files(path);
+  const std::vector<nn::Tensor>& tensors = engine.compiled().tensors;
+  const bool has_backbone = std::ranges::any_of(tensors, has_prefix, &nn::Tensor::name);
+  const std::string last = module_of(tensors.back().name);
+  std::set<std::string> used, misfit_modules;
+  std::vector<std::string> reasons;
+  for (const nn::Tensor& tensor : tensors) {
+    const io::TensorView* found = find_in(files, tensor.name);
+    if (found != nullptr) used.insert(found->name);
+    if (fits(tensor, found)) continue;
+    const std::string module = module_of(tensor.name);
+    if (has_backbone ? has_prefix(tensor.name) : module != last) refuse(tensor, found, files, path);
+    misfit_modules.insert(module);
+    reasons.push_back(misfit(tensor, found));
+  }
+  for (const nn::Tensor& tensor : tensors)
+    if (!misfit_modules.contains(module_of(tensor.name)))
+      load_tensor(engine, tensor, find_in(files, tensor.name)->name, files, path);
+  std::vector<std::string> notes;
+  if (!reasons.empty()) notes.push_back(fmt::format("init: {}: drawn anew", some_of(reasons)));
+  if (const auto more = beyond(files, used); !more.empty())
+    notes.push_back(fmt::format("init: {} in {} {} no part of the model: not read", some_of(more),
+                                path.string(), more.size() == 1 ? "is" : "are"));
+  return notes;
+}
+
+}  // namespace hearth::hub
