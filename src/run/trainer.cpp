@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "engine/inspect.h"
 #include "hub/adapter.h"
+#include "hub/image_weights.h"
 #include "hub/weights.h"
 #include "io/safetensors.h"
 #include "ops/conv/conv_cpu.h"
@@ -100,9 +101,17 @@ void Trainer::load_frozen_weights() {
 void Trainer::load_first_weights() {
   const bool adapts = hub::has_adapter(*engine_);
   const std::string& first = recipe_.init.empty() ? recipe_.model.path : recipe_.init;
-  if (!adapts && !first.empty()) hub::load_model(*engine_, first);
+  if (!adapts && !first.empty() && recipe::is_text(recipe_)) hub::load_model(*engine_, first);
+  if (!first.empty() && !recipe::is_text(recipe_)) load_first_image_weights(first);
   if (adapts && !recipe_.adapter.path.empty())
     hub::load_weights(*engine_, hub::adapter_weights(recipe_.adapter.path));
+}
+
+void Trainer::load_first_image_weights(const fs::path& path) {
+  const std::vector<std::string> notes = hub::load_image_weights(*engine_, path);
+  if (leads() && !said_first_weights_)
+    for (const std::string& note : notes) events_.message(note);
+  said_first_weights_ = true;
 }
 
 int64_t Trainer::steps_per_epoch() const {

@@ -108,6 +108,8 @@ class Trainer {
   void beat(distributed::Phase phase) const { events_.heartbeat.beat(phase, state_.step); }
   /// Those under an adapter, which no checkpoint holds.
   void load_frozen_weights();
+  /// Says what of them does not fit, once.
+  void load_first_image_weights(const fs::path& path);
   RunSummary run_to_end(const Start& how);
   void start(const Start& how);
   void change_order();
@@ -188,6 +190,7 @@ class Trainer {
   double seconds_before_ = 0;      ///< of earlier sessions, as the log has them
   double seconds_per_update_ = 0;  ///< of the last one; 0: unknown
   bool said_recording_fault_ = false;
+  bool said_first_weights_ = false;
   double remember_at_ = 0;  ///< seconds of this process, for a checkpoint in memory; 0: never
 };
 

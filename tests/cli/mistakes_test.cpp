@@ -296,7 +296,7 @@ TEST_F(Mistakes, InFolders) {
   refused("hearth generate run -p x", {"a language model", "'run', a run on images", "hearth predict run"});
   refused("hearth merge --adapter run --out merged", {"a LoRA adapter", "'run'", "adapter_config.json"});
   refused("hearth train tiny.yaml init=run/model.safetensors model.hidden=[17]",
-          {"run/model.safetensors", "the same model and number of classes"});
+          {"run/model.safetensors", "the same model"});
   put("model/model.safetensors", weights);
   refused("hearth train tiny.yaml --out model", {"model holds a model already; choose another --out"});
   for (const size_t size : {4, 12, 900}) {
