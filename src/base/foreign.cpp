@@ -60,8 +60,9 @@ bool is_pickled(const fs::path& file) {
                   "save_pretrained('NEW')",
                   file.parent_path().string())
             : fmt::format(
-                  "import torch, safetensors.torch as s; s.save_file(torch.load('{}', "
-                  "weights_only=True), '{}')",
+                  "import torch, safetensors.torch as s; w = torch.load('{}', map_location='cpu', "
+                  "weights_only=True); w = w.get('model', w.get('state_dict', w)); "
+                  "s.save_file({{k: v.contiguous() for k, v in w.items()}}, '{}')",
                   path, fs::path(file).replace_extension(".safetensors").string());
   user_error(
       "expected weights as safetensors, got {}, a pickle, which can run code when it is read; convert it: "
