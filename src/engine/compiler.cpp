@@ -1,8 +1,11 @@
 #include "engine/compiler.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "engine/micro_batch.h"
 #include "engine/parallel/strategy.h"
 #include "ir/state_name.h"
@@ -37,6 +40,26 @@ void use_average(ir::Graph& graph) {
   }
 }
 
+/// Names that nothing has would be passed over in silence.
+void check_module(const char* key, const std::string& module, std::span<const nn::Tensor> tensors) {
+  std::vector<std::string> names;
+  for (const nn::Tensor& tensor : tensors) {
+    if (nn::is_under(tensor.name, module)) return;
+    const std::string name = tensor.name.substr(0, tensor.name.find('.'));
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  }
+  user_error("expected modules of the model in {} ({}, or parts of them), got '{}'{}", key,
+             fmt::join(names, ", "), module, did_you_mean(module, names));
+}
+
+void check_modules(const EngineOptions& options, std::span<const nn::Tensor> tensors) {
+  for (const std::string& module : options.frozen) check_module("train.freeze", module, tensors);
+  for (const auto& [module, factor] : options.optimizer.rates)
+    check_module("optimizer.rates", module, tensors);
+  if (!options.frozen.empty() && std::ranges::none_of(tensors, &nn::Tensor::trainable))
+    user_error("expected a weight that train.freeze leaves to train, got none");
+}
+
 }  // namespace
 
 void Compiler::compile_all(Purpose purpose, std::span<const int64_t> sizes, Programs& programs) {
@@ -54,8 +77,10 @@ passes::TrainGraph Compiler::build_graph(Purpose purpose, BatchShape shape) {
   passes::TrainGraph train;
   const auto mode = purpose == Purpose::evaluate ? nn::Builder::Mode::eval : nn::Builder::Mode::train;
   nn::Builder builder(train.graph, mode, options().seed, options().adapter);
+  builder.freeze(options().frozen);
   const Objective::Graph built = options().objective->build(builder, shape);
   builder.check_adapter();
+  check_modules(options(), builder.tensors());
   train.losses = built.losses;
   compiled.has_losses = built.losses != ir::kNone;
   if (compiled.has_losses)

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "ir/op_def.h"
 #include "ir/state_name.h"
+#include "nn/module.h"
 #include "ops/op_list.h"
 #include "passes/rewrite.h"
 
@@ -283,6 +284,8 @@ class UpdateBuilder {
     const ValueId inverse_scale = add_inverse_scale();
     factor_ = add1("clip_factor", {finite, inverse_scale}, {{"max_norm", options_.clip_norm}});
     rate_ = scalar(graph_, kLearningRate);
+    for (const auto& [module, factor] : options_.rates)
+      rates_.push_back(add1("scale", {rate_}, {{"factor", factor}}, module));
     if (rule_.counts_steps)
       steps_ = add1("increment", {add_state(graph_, kStepCount, kScalarType), factor_}, {});
   }
@@ -298,12 +301,18 @@ class UpdateBuilder {
                 {{"inverse", int64_t{1}}});
   }
 
+  ValueId rate_of(const std::string& weight) const {
+    for (size_t i = 0; i < rates_.size(); ++i)
+      if (nn::is_under(weight, options_.rates[i].first)) return rates_[i];
+    return rate_;
+  }
+
   WeightUpdate update_in(ir::Graph& graph, const passes::Gradient& gradient) const {
     const std::string& name = graph.value(gradient.parameter).name;
     return {.graph = graph,
             .options = options_,
             .gradient = gradient,
-            .rate = rate_,
+            .rate = rate_of(name),
             .factor = factor_,
             .steps = steps_,
             .is_table = std::find(tables_.begin(), tables_.end(), name) != tables_.end()};
@@ -337,6 +346,7 @@ class UpdateBuilder {
   const Rule& rule_;
   ValueId factor_ = ir::kNone;
   ValueId rate_ = ir::kNone;
+  std::vector<ValueId> rates_;  ///< of options_.rates
   ValueId steps_ = ir::kNone;
 };
 

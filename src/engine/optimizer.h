@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "passes/train_graph.h"
@@ -26,6 +27,8 @@ struct OptimizerOptions {
   /// or a loss scale: nothing waits for the whole gradient, so one that is not finite stops only its own
   /// weights.
   bool in_backward = false;
+  /// What the learning rate is multiplied by for weights of a module; the first that has a weight holds.
+  std::vector<std::pair<std::string, double>> rates = {};
   /// Exponential moving average of the weights, used for evaluation; 0 = off.
   double ema_decay = 0;
   /// fp16: the loss is scaled by a state that halves on overflow and grows back.

@@ -36,6 +36,8 @@ struct EngineOptions {
   OptimizerOptions optimizer;
   /// With a rank, only the adapter trains; the weights under it are kept in `precision`.
   nn::Adapter adapter;
+  /// Modules whose weights do not train, by the start of their names (nn::Builder::freeze).
+  std::vector<std::string> frozen;
   int64_t batch = 32;  ///< rows of a micro-batch
   /// Lengths that rows of tokens may have, for every size of a micro-batch; empty: the objective's own.
   std::vector<int64_t> row_lengths;

@@ -135,6 +135,15 @@ void initialize(const Tensor& tensor, uint64_t seed, std::span<float> memory, Th
   });
 }
 
+bool is_under(std::string_view tensor, std::string_view module) {
+  if (!tensor.starts_with(module)) return false;
+  return tensor.size() == module.size() || module.ends_with('.') || tensor[module.size()] == '.';
+}
+
+bool Builder::is_kept(std::string_view tensor_name) const {
+  return std::ranges::any_of(kept_, [&](const std::string& module) { return is_under(tensor_name, module); });
+}
+
 Builder::Scope::Scope(Builder& builder, std::string_view name)
     : builder_(builder), length_(builder.prefix_.size()) {
   builder_.prefix_ += std::string(name) + ".";
@@ -154,9 +163,9 @@ ValueId Builder::add_tensor(Tensor tensor, ir::Type type, ir::Role role) {
 ValueId Builder::tensor(const std::string& name, const Shape& shape, Init init, FileLayout layout,
                         bool trainable) {
   Tensor made{.name = name, .init = init, .layout = std::move(layout)};
-  const ir::Role role = !trainable        ? ir::Role::state
-                        : is_frozen(name) ? ir::Role::frozen
-                                          : ir::Role::parameter;
+  const ir::Role role = !trainable || is_kept(name) ? ir::Role::state
+                        : is_frozen(name)           ? ir::Role::frozen
+                                                    : ir::Role::parameter;
   return add_tensor(std::move(made), {.dtype = DType::f32, .shape = shape}, role);
 }
 
@@ -238,13 +247,13 @@ ValueId Builder::conv_transpose(std::string_view name, ValueId in, const ConvTra
 
 ValueId Builder::batch_norm(std::string_view name, ValueId in, const BatchNorm& options) {
   const Shape channels{graph_.type(in).shape.back()};
-  const ValueId weight = plain_tensor(full(name, "weight"), channels, {.scale = 1}, !options.frozen);
-  const ValueId bias = plain_tensor(full(name, "bias"), channels, {}, !options.frozen);
+  const bool frozen = options.frozen || is_kept(full(name, "weight"));
+  const ValueId weight = plain_tensor(full(name, "weight"), channels, {.scale = 1}, !frozen);
+  const ValueId bias = plain_tensor(full(name, "bias"), channels, {}, !frozen);
   const ValueId mean = plain_tensor(full(name, "running_mean"), channels, {}, false);
   const ValueId variance = plain_tensor(full(name, "running_var"), channels, {.scale = 1}, false);
   const std::vector<ValueId> inputs = {in, weight, bias, mean, variance};
-  if (mode_ == Mode::eval || options.frozen)
-    return apply("batch_norm_infer", inputs, {{"eps", options.eps}}, name);
+  if (mode_ == Mode::eval || frozen) return apply("batch_norm_infer", inputs, {{"eps", options.eps}}, name);
   return apply("batch_norm", inputs, {{"momentum", options.momentum}, {"eps", options.eps}}, name);
 }
 

@@ -57,6 +57,9 @@ void from_file_order(const FileLayout& layout, const float* file, float* memory)
 /// Every value depends on (seed, name, place in the file) alone, not on the number of threads.
 void initialize(const Tensor& tensor, uint64_t seed, std::span<float> memory, ThreadPool& threads);
 
+/// Whether a tensor is a module's, or is called so itself: "layer1" has "layer1.0.conv1.weight".
+bool is_under(std::string_view tensor, std::string_view module);
+
 /// Low-rank adaptation (Hu et al. 2021, arXiv 2106.09685): the model's own weights are frozen, and a linear
 /// layer that is a target gives base(x) + scale * B(A(dropout(x))). A module's name is its full one or the
 /// end of it after a dot: "q_proj", "layers.0.mlp.up_proj".
@@ -126,6 +129,9 @@ class Builder {
     bool bias = true;
   };
 
+  /// Before the first layer: modules whose weights do not train, and whose batch norms use their running
+  /// statistics.
+  void freeze(std::vector<std::string> modules) { kept_ = std::move(modules); }
   ir::ValueId input(std::string_view name, ir::Type type);
   ir::ValueId conv(std::string_view name, ir::ValueId in, const Conv& options);
   /// Transposed convolution: the gradient of the input of a convolution as a layer (torch's ConvTranspose2d).
@@ -197,6 +203,7 @@ class Builder {
                      bool trainable);
   ir::ValueId add_tensor(Tensor tensor, ir::Type type, ir::Role role);
   bool is_frozen(std::string_view tensor_name);
+  bool is_kept(std::string_view tensor_name) const;
   /// in W^T for a frozen W in a few bits.
   ir::ValueId quantized_linear(std::string_view name, ir::ValueId in, const FileLayout& layout);
   /// `out` = the layer of `in`, with its adapter if it is a target.
@@ -214,6 +221,7 @@ class Builder {
   std::string prefix_;
   std::vector<Tensor> tensors_;
   Adapter adapter_;
+  std::vector<std::string> kept_;     ///< modules that freeze() named
   std::vector<std::string> linears_;  ///< with an adapter: full names of linear layers
   std::vector<std::string> modules_;  ///< and of all that have weights
   int num_dropouts_ = 0;
