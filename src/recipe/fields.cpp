@@ -193,6 +193,10 @@ void add_train_fields(std::vector<Field>& fields) {
       Real{0, 1});
   key("early_stop", "stop after so many evaluations without improvement; 0: off", &Train::early_stop,
       Whole{0});
+  key("freeze",
+      "modules whose weights do not train, by the start of their names, like [encoder, layer1]; their batch "
+      "norms use their running statistics",
+      &Train::freeze, OneOrMore());
 }
 
 void add_segment_fields(std::vector<Field>& fields) {
@@ -263,6 +267,10 @@ void add_optimizer_fields(std::vector<Field>& fields) {
   key("beta1", "adamw, lion: decay of the first moment", &Optimizer::beta1, Real{0, 1});
   key("beta2", "adamw: decay of the second moment; lion: 0.99 is usual", &Optimizer::beta2, Real{0, 1});
   key("eps", "adamw: added to the denominator", &Optimizer::eps, Real{0, 1});
+  key("rates",
+      "factors of the learning rate for modules, by the start of their weights' names, like [encoder=0.1]; "
+      "the first that fits holds",
+      &Optimizer::rates, OneOrMore());
 }
 
 void add_schedule_fields(std::vector<Field>& fields) {

@@ -198,7 +198,8 @@ struct Train {
   double label_smoothing = 0;
   double clip_norm = 0;
   double ema = 0;
-  int64_t early_stop = 0;  ///< evaluations without a better score, 0: off
+  int64_t early_stop = 0;           ///< evaluations without a better score, 0: off
+  std::vector<std::string> freeze;  ///< modules that do not train
 };
 
 /// Segmentation: losses, which are added up, and how its classes are weighed.
@@ -246,6 +247,7 @@ struct Optimizer {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
+  std::vector<std::string> rates;  ///< "module=factor"
 };
 
 struct Schedule {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -157,6 +158,22 @@ tasks::DetectTaskOptions detect_options(const recipe::Recipe& recipe) {
           .shown_score = recipe.detect.shown_score};
 }
 
+/// "encoder=0.1" of optimizer.rates.
+std::vector<std::pair<std::string, double>> module_rates(const std::vector<std::string>& texts) {
+  std::vector<std::pair<std::string, double>> made;
+  for (const std::string& text : texts) {
+    const size_t equals = text.rfind('=');
+    double factor = -1;
+    const char* end = text.data() + text.size();
+    const bool is_pair = equals != text.npos && equals > 0;
+    const auto read = std::from_chars(is_pair ? text.data() + equals + 1 : end, end, factor);
+    if (read.ptr != end || !(factor >= 0 && factor <= 1e6))
+      user_error("expected optimizer.rates like [encoder=0.1], factors from 0 on, got '{}'", text);
+    made.emplace_back(text.substr(0, equals), factor);
+  }
+  return made;
+}
+
 engine::OptimizerOptions optimizer_options(const recipe::Recipe& recipe) {
   const recipe::Optimizer& optimizer = recipe.optimizer;
   const auto name = std::ranges::find(engine::optimizer_names(), optimizer.name);
@@ -170,6 +187,7 @@ engine::OptimizerOptions optimizer_options(const recipe::Recipe& recipe) {
           .eps = optimizer.eps,
           .clip_norm = recipe.train.clip_norm,
           .in_backward = optimizer.in_backward,
+          .rates = module_rates(optimizer.rates),
           .ema_decay = recipe.train.ema};
 }
 
@@ -331,6 +349,7 @@ engine::EngineOptions engine_options(const recipe::Recipe& recipe, int device, i
   engine::EngineOptions options{.objective = objective_of(recipe),
                                 .optimizer = optimizer_options(recipe),
                                 .adapter = hub::builder_adapter(recipe.adapter),
+                                .frozen = recipe.train.freeze,
                                 .batch = recipe.train.batch,
                                 .accumulate = recipe.train.accumulate,
                                 .shards = recipe.train.shards,
