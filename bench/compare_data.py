@@ -37,7 +37,7 @@ class Pictures(torch.utils.data.Dataset):
 
     def __getitem__(self, number):
         made = self.mosaic(number) if self.kind == "mosaic" else self.letterbox(number)
-        return torch.from_numpy(numpy.asarray(made)).permute(2, 0, 1).to(torch.float32)
+        return torch.from_numpy(numpy.array(made)).permute(2, 0, 1).to(torch.float32)
 
     def fitted(self, number):
         image = Image.open(self.files[number % len(self.files)])
