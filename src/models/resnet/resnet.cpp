@@ -9,21 +9,23 @@ namespace {
 using ir::ValueId;
 using nn::Builder;
 
-ValueId conv_norm(Builder& builder, const std::string& suffix, ValueId in, const Builder::Conv& conv) {
-  return builder.batch_norm("bn" + suffix, builder.conv("conv" + suffix, in, conv));
+ValueId conv_norm(Builder& builder, const std::string& suffix, ValueId in, const Builder::Conv& conv,
+                  bool frozen) {
+  return builder.batch_norm("bn" + suffix, builder.conv("conv" + suffix, in, conv), {.frozen = frozen});
 }
 
-ValueId shortcut(Builder& builder, ValueId in, int64_t channels, int64_t stride) {
+ValueId shortcut(Builder& builder, ValueId in, int64_t channels, int64_t stride, bool frozen) {
   if (stride == 1 && builder.graph().type(in).shape.back() == channels) return in;
   const Builder::Scope scope(builder, "downsample");
   const ValueId projected = builder.conv(
       "0", in,
       {.out_channels = channels, .kernel = 1, .stride = stride, .padding = 0, .kaiming_fan_out = true});
-  return builder.batch_norm("1", projected);
+  return builder.batch_norm("1", projected, {.frozen = frozen});
 }
 
 struct Block {
   int64_t width, stride, dilation;
+  bool frozen;
 
   Builder::Conv conv3(int64_t of_stride) const {
     return {.out_channels = width,
@@ -35,9 +37,9 @@ struct Block {
 };
 
 ValueId basic_block(Builder& builder, ValueId in, const Block& block) {
-  ValueId x = conv_norm(builder, "1", in, block.conv3(block.stride));
-  x = conv_norm(builder, "2", builder.relu(x), block.conv3(1));
-  return builder.relu(builder.add(x, shortcut(builder, in, block.width, block.stride)));
+  ValueId x = conv_norm(builder, "1", in, block.conv3(block.stride), block.frozen);
+  x = conv_norm(builder, "2", builder.relu(x), block.conv3(1), block.frozen);
+  return builder.relu(builder.add(x, shortcut(builder, in, block.width, block.stride, block.frozen)));
 }
 
 ValueId bottleneck_block(Builder& builder, ValueId in, const Block& block) {
@@ -45,10 +47,10 @@ ValueId bottleneck_block(Builder& builder, ValueId in, const Block& block) {
   const Builder::Conv squeeze{
       .out_channels = block.width, .kernel = 1, .padding = 0, .kaiming_fan_out = true};
   const Builder::Conv widen{.out_channels = wide, .kernel = 1, .padding = 0, .kaiming_fan_out = true};
-  ValueId x = builder.relu(conv_norm(builder, "1", in, squeeze));
-  x = builder.relu(conv_norm(builder, "2", x, block.conv3(block.stride)));
-  x = conv_norm(builder, "3", x, widen);
-  return builder.relu(builder.add(x, shortcut(builder, in, wide, block.stride)));
+  ValueId x = builder.relu(conv_norm(builder, "1", in, squeeze, block.frozen));
+  x = builder.relu(conv_norm(builder, "2", x, block.conv3(block.stride), block.frozen));
+  x = conv_norm(builder, "3", x, widen, block.frozen);
+  return builder.relu(builder.add(x, shortcut(builder, in, wide, block.stride, block.frozen)));
 }
 
 bool is_small(Builder& builder, ValueId images, const ResNet& net) {
@@ -62,7 +64,7 @@ ValueId stem(Builder& builder, ValueId images, const ResNet& net, bool small) {
                            .stride = small ? 1 : 2,
                            .padding = small ? 1 : 3,
                            .kaiming_fan_out = true};
-  return builder.relu(conv_norm(builder, "1", images, conv));
+  return builder.relu(conv_norm(builder, "1", images, conv, net.frozen_norm));
 }
 
 Outputs classify(Builder& builder, ValueId images, const ModelOptions& options, ResNet net) {
@@ -87,7 +89,8 @@ ResNetFeatures resnet_features(Builder& builder, ValueId images, const ResNet& n
       const bool first = block == 0;
       const Block shape{.width = net.width << stage,
                         .stride = stage > 0 && first && !dilates ? 2 : 1,
-                        .dilation = first ? before : dilation};
+                        .dilation = first ? before : dilation,
+                        .frozen = net.frozen_norm};
       x = net.bottleneck ? bottleneck_block(builder, x, shape) : basic_block(builder, x, shape);
     }
     made.stages[stage] = x;

@@ -14,6 +14,8 @@ struct ResNet {
   /// How many of the last stages keep their size and dilate their convolutions instead (DeepLab).
   int num_dilated = 0;
   bool small_stem = true;  ///< a 3x3 stem without max-pool for images below 64 pixels
+  /// Batch norms keep the statistics, weights and biases that they have, as torchvision's FrozenBatchNorm2d.
+  bool frozen_norm = false;
 };
 inline constexpr ResNet kResNet18{.blocks = {2, 2, 2, 2}};
 inline constexpr ResNet kResNet34{.blocks = {3, 4, 6, 3}};
