@@ -162,6 +162,11 @@ ValueId Builder::add_tensor(Tensor tensor, ir::Type type, ir::Role role) {
 
 ValueId Builder::tensor(const std::string& name, const Shape& shape, Init init, FileLayout layout,
                         bool trainable) {
+  const auto shared = std::ranges::find(tensors_, name, &Tensor::name);
+  if (shared != tensors_.end()) {
+    HEARTH_CHECK(graph_.type(shared->value).shape == shape);
+    return shared->value;
+  }
   Tensor made{.name = name, .init = init, .layout = std::move(layout)};
   const ir::Role role = !trainable || is_kept(name) ? ir::Role::state
                         : is_frozen(name)           ? ir::Role::frozen

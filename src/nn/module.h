@@ -92,7 +92,8 @@ struct Adapter {
 [[noreturn]] void refuse_transposed(std::string_view file);
 
 /// Grows a graph layer by layer. Activations of images are NHWC. Every layer takes and returns a value; names
-/// are torch's, made of nested scopes: scope("layer1.0") + conv("conv1") makes "layer1.0.conv1.weight".
+/// are torch's, made of nested scopes: scope("layer1.0") + conv("conv1") makes "layer1.0.conv1.weight". A
+/// layer that is named as one before it has the same weights.
 class Builder {
  public:
   enum class Mode : uint8_t { train, eval };
