@@ -55,7 +55,14 @@ class VocParser {
     self(data).refuse("XML without entities of its own");
   }
 
-  int64_t line() const { return static_cast<int64_t>(XML_GetCurrentLineNumber(expat_.get())); }
+  int64_t line() const {
+// From 2.9.0 on the function of 64 bits is there, and the other one is deprecated.
+#if XML_MAJOR_VERSION * 100 + XML_MINOR_VERSION >= 209
+    return static_cast<int64_t>(XML_GetCurrentLineNumber64(expat_.get()));
+#else
+    return static_cast<int64_t>(XML_GetCurrentLineNumber(expat_.get()));
+#endif
+  }
 
   void refuse_at(int64_t line, std::string_view expected) {
     if (!fault_.empty()) return;
