@@ -54,7 +54,8 @@ struct DepthwiseTap {
 struct DepthwiseRun {
   const DepthwiseTap* taps = nullptr;
   int64_t num_taps = 0;
-  int64_t row_taps = 1;  ///< taps come in rows of so many, each of which finds what lies in_step after the last's
+  int64_t row_taps =
+      1;  ///< taps come in rows of so many, each of which finds what lies in_step after the last's
   int64_t first = 0;     ///< number of the first pixel; taps and outputs are counted from pixel 0
   int64_t count = 0;     ///< pixels
   int64_t in_step = 0;   ///< floats from what a tap finds for one pixel to what it finds for the next
