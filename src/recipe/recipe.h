@@ -123,6 +123,7 @@ struct Model {
   std::vector<int64_t> hidden = {512, 256};
   double dropout = 0.2;
   int64_t width = 0;  ///< 0: the model's own
+  bool frozen_norm = false;
 
   fs::path config_file() const;
 };

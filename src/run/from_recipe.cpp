@@ -113,7 +113,9 @@ tasks::DetectorOptions detector_options(const recipe::Recipe& recipe) {
   return {.model = recipe.model.name,
           .num_classes = recipe.model.num_classes,
           .image_size = recipe.data.image_size,
-          .max_boxes = recipe.detect.max_boxes};
+          .max_boxes = recipe.detect.max_boxes,
+          .width = recipe.model.width,
+          .frozen_norm = recipe.model.frozen_norm};
 }
 
 tasks::NmsOptions nms_options(const recipe::Recipe& recipe) {

@@ -7,7 +7,7 @@ namespace hearth::tasks {
 
 // Each in a source of its own.
 using Open = std::unique_ptr<Detector>(const DetectorOptions& options);
-Open open_yolox;
+Open open_fcos, open_retinanet, open_yolox;
 
 namespace {
 
@@ -19,6 +19,9 @@ constexpr auto kDetectors = std::to_array<DetectorDef>({
     {"yolox_s", "detection: YOLOX, 9 M weights", open_yolox},
     {"yolox_m", "detection: YOLOX, 25 M weights", open_yolox},
     {"yolox_l", "detection: YOLOX, 54 M weights", open_yolox},
+    {"retinanet_resnet50_fpn", "detection: RetinaNet (arXiv 1708.02002), 34 M weights, torchvision's",
+     open_retinanet},
+    {"fcos_resnet50_fpn", "detection: FCOS (arXiv 1904.01355), 32 M weights, torchvision's", open_fcos},
 });
 
 }  // namespace

@@ -19,6 +19,9 @@ struct DetectorOptions {
   int64_t num_classes = 80;
   Extent image_size = 640;  ///< of pictures where a batch has no row_length
   int64_t max_boxes = 120;  ///< of a training picture; more are left out, the smallest first
+  /// Of RetinaNet and FCOS (models::PyramidOptions): channels of the ResNet's stem, 0: 64; batch norms stay.
+  int64_t width = 0;
+  bool frozen_norm = false;
 };
 
 /// A family of detectors: what a model learns from and what it makes of a picture. A micro-batch is {images

@@ -1,0 +1,30 @@
+#include "tasks/detect/dense_losses.h"
+
+#include "tasks/detect/losses.h"
+
+namespace hearth::tasks {
+
+using ir::ValueId;
+using nn::Builder;
+
+ValueId class_losses(Builder& builder, ValueId logits, ValueId labels) {
+  constexpr double kAlpha = 0.25, kGamma = 2;
+  const Shape shape = builder.graph().type(logits).shape;
+  const ValueId wanted = builder.op("one_hot", {labels}, {{"classes", shape[2]}});
+  const ValueId losses = sigmoid_focal(builder, logits, wanted, kAlpha, kGamma);
+  return sum_of_row(builder, reshaped(builder, losses, {shape[0] * shape[1], shape[2]}));
+}
+
+ValueId sum_of_row(Builder& builder, ValueId values) {
+  const int64_t rows = builder.graph().type(values).shape[0];
+  return reshaped(builder, builder.op("sum_trailing", {values}), {rows, 1});
+}
+
+ValueId sum_of_pictures(Builder& builder, ValueId losses, ValueId weights, int64_t pictures) {
+  const Shape by_picture{pictures, builder.graph().type(losses).shape.num_elements() / pictures};
+  const ValueId weighted =
+      builder.op("mul", {reshaped(builder, losses, by_picture), reshaped(builder, weights, by_picture)});
+  return builder.op("sum_trailing", {weighted});
+}
+
+}  // namespace hearth::tasks

@@ -1,0 +1,61 @@
+#include "tasks/detect/dense_read.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace hearth::tasks {
+namespace {
+
+constexpr size_t kMostOfALevel = 1000;
+
+double sigmoid(double logit) { return 1 / (1 + std::exp(-logit)); }
+
+/// What a class's logit must be at least where all else speaks for it, less what rounding may take.
+double least_logit(double least_score, bool has_centerness) {
+  constexpr double kRounding = 1e-6;
+  const double probability = has_centerness ? least_score * least_score : least_score;
+  return std::log(probability) - std::log1p(-probability) - kRounding;
+}
+
+}  // namespace
+
+std::vector<Candidate> best_of_levels(const DensePredictions& predictions, double least_score) {
+  const int64_t classes = predictions.num_classes;
+  const double least = least_logit(least_score, predictions.centerness != nullptr);
+  std::vector<Candidate> made;
+  for (const PyramidLevel& level : predictions.levels) {
+    const auto before = std::ssize(made);
+    const int64_t begin = level.first * predictions.anchors_per_cell;
+    const int64_t end = begin + level.rows * level.columns * predictions.anchors_per_cell;
+    for (int64_t anchor = begin; anchor < end; ++anchor) {
+      for (int64_t label = 0; label < classes; ++label) {
+        const auto logit = static_cast<double>(predictions.logits[anchor * classes + label]);
+        if (!(logit >= least)) continue;
+        double score = sigmoid(logit);
+        if (predictions.centerness != nullptr)
+          score = std::sqrt(score * sigmoid(static_cast<double>(predictions.centerness[anchor])));
+        if (score >= least_score)
+          made.push_back({.anchor = anchor, .label = static_cast<int32_t>(label), .score = score});
+      }
+    }
+    const auto first = made.begin() + before;
+    if (made.end() - first <= static_cast<int64_t>(kMostOfALevel)) continue;
+    // A stable order, so that ties fall to the first.
+    std::ranges::stable_sort(first, made.end(), std::ranges::greater(), &Candidate::score);
+    made.erase(first + kMostOfALevel, made.end());
+  }
+  return made;
+}
+
+Detection detection_at(const Candidate& candidate, double x0, double y0, double x1, double y1, Extent size) {
+  const auto inside = [](double at, int64_t side) { return std::clamp(at, 0.0, static_cast<double>(side)); };
+  const double left = inside(x0, size.width), top = inside(y0, size.height);
+  return {.x = left,
+          .y = top,
+          .width = inside(x1, size.width) - left,
+          .height = inside(y1, size.height) - top,
+          .score = candidate.score,
+          .label = candidate.label};
+}
+
+}  // namespace hearth::tasks
