@@ -31,10 +31,10 @@ class Segmenter : public engine::Objective {
         builder.input("masks", {.dtype = DType::i32, .shape = {rows, size.height, size.width}});
     const ValueId weight = builder.input("weight", {.dtype = DType::f32, .shape = {rows}});
     Graph result{.inputs = {images, masks, weight}};
-    std::vector<ValueId> class_weights;
+    ValueId class_weights = ir::kNone;
     if (options_.has_class_weights) {
-      class_weights = {builder.input("class_weights", {.dtype = DType::f32, .shape = {model.num_classes}})};
-      result.inputs.push_back(class_weights[0]);
+      class_weights = builder.input("class_weights", {.dtype = DType::f32, .shape = {model.num_classes}});
+      result.inputs.push_back(class_weights);
     }
     const models::Outputs made = models::find_model(model.name).build(builder, images, model);
     const Pixels pixels{
@@ -62,7 +62,7 @@ class Segmenter : public engine::Objective {
   struct Pixels {
     int64_t rows, count, num_classes;
     ValueId labels, weight;
-    std::vector<ValueId> class_weights;
+    ValueId class_weights;  ///< or kNone
 
     ValueId flat(Builder& builder, ValueId logits) const {
       return builder.op("reshape", {logits}, {{"shape", axes({rows * count, num_classes})}});
@@ -82,7 +82,7 @@ class Segmenter : public engine::Objective {
 
   static ValueId cross_entropy(Builder& builder, ValueId flat, const Pixels& pixels, bool weighted) {
     std::vector<ValueId> inputs = {flat, pixels.labels};
-    if (weighted) inputs.insert(inputs.end(), pixels.class_weights.begin(), pixels.class_weights.end());
+    if (weighted && pixels.class_weights != ir::kNone) inputs.push_back(pixels.class_weights);
     return builder.op("softmax_cross_entropy", inputs, {{"smoothing", 0.0}, {"ignore", int64_t{-1}}});
   }
 
@@ -91,7 +91,7 @@ class Segmenter : public engine::Objective {
     ValueId losses = cross_entropy(builder, flat, pixels, true);
     if (kind == MaskLoss::focal) {
       const ValueId plain =
-          pixels.class_weights.empty() ? losses : cross_entropy(builder, flat, pixels, false);
+          pixels.class_weights == ir::kNone ? losses : cross_entropy(builder, flat, pixels, false);
       const ValueId right = builder.op("exp", {builder.op("neg", {plain})});
       const ValueId wrong = builder.op("add_scalar", {builder.op("neg", {right})}, {{"value", 1.0}});
       losses = builder.op("mul", {losses, builder.op("square", {wrong})});
