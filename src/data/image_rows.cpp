@@ -18,11 +18,10 @@ void ImageRows::make(const Row& row, const std::array<std::byte*, kMostArrays>& 
   auto* image = reinterpret_cast<float*>(arrays[0]);
   auto* label = reinterpret_cast<int32_t*>(arrays[1]);
   if (dataset_.holds_floats()) return dataset_.read_floats(row.index, image, label);
-  thread_local std::vector<uint8_t> pixels;
-  pixels.resize(static_cast<size_t>(dataset_.image_size().num_pixels() * dataset_.channels()));
-  dataset_.read(row.index, pixels.data(), label);
+  auto* pixels = reinterpret_cast<uint8_t*>(row.scratch);
+  dataset_.read(row.index, pixels, label);
   const Augmenter augmenter{options_, dataset_.image_size(), dataset_.channels()};
-  augmenter.apply(row.key, row.index, pixels.data(), image);
+  augmenter.apply(row.key, row.index, pixels, image);
 }
 
 }  // namespace hearth::data

@@ -14,6 +14,7 @@ class ImageRows : public RowSource {
 
   int64_t num_rows() const override { return dataset_.size(); }
   RowBytes row_bytes(int64_t length) const override;
+  int64_t scratch_bytes() const override { return dataset_.image_size().num_pixels() * dataset_.channels(); }
   void make(const Row& row, const std::array<std::byte*, kMostArrays>& arrays) const override;
 
   static const float* images(const Batch& batch) { return batch.array<float>(0); }

@@ -144,7 +144,8 @@ struct Loader::State {
         cursor(options.share, start, options.batch, source.num_rows()) {
     allocate();
     try {
-      for (int i = 0; i < options.num_threads; ++i) threads.emplace_back([this] { work(); });
+      for (size_t i = 0; i < scratch.size() && options.num_threads > 0; ++i)
+        threads.emplace_back([this, i] { work(scratch[i].data()); });
     } catch (...) {
       // A thread that cannot be started must not leave the earlier ones running.
       stop();
@@ -155,12 +156,12 @@ struct Loader::State {
 
   void allocate();
   void stop();
-  void work();
+  void work(std::byte* own);
   bool can_take() const { return next_row < rows || opened - released < kRing; }
   Piece take();
   void open_slot();
-  void fill(const Piece& piece);
-  void fill_row(Slot& slot, int64_t row) const;
+  void fill(const Piece& piece, std::byte* own);
+  void fill_row(Slot& slot, int64_t row, std::byte* own) const;
   void finish(const Piece& piece);
   const Batch& next();
   Slot& slot_of(int64_t sequence) { return ring[static_cast<size_t>(sequence % kRing)]; }
@@ -169,6 +170,7 @@ struct Loader::State {
   const LoaderOptions options;
   LoaderPosition handed_out;
   std::vector<Slot> ring;
+  std::vector<std::vector<std::byte>> scratch;  ///< of each thread
   int64_t piece_rows = 1;
 
   std::mutex mutex;
@@ -195,7 +197,10 @@ void Loader::State::allocate() {
     }
     slot.indices.resize(static_cast<size_t>(kept_rows));
   }
-  piece_rows = std::clamp<int64_t>(kept_rows / (4 * std::max(1, options.num_threads)), 1, 16);
+  const int num_readers = std::max(1, options.num_threads);
+  scratch.assign(static_cast<size_t>(num_readers),
+                 std::vector<std::byte>(static_cast<size_t>(source.scratch_bytes())));
+  piece_rows = std::clamp<int64_t>(kept_rows / (4 * num_readers), 1, 16);
   threads.reserve(static_cast<size_t>(options.num_threads));
 }
 
@@ -209,14 +214,14 @@ void Loader::State::stop() {
   threads.clear();
 }
 
-void Loader::State::work() {
+void Loader::State::work(std::byte* own) {
   std::unique_lock lock(mutex);
   while (true) {
     room.wait(lock, [this] { return stopping || can_take(); });
     if (stopping) return;
     const Piece piece = take();
     lock.unlock();
-    fill(piece);
+    fill(piece, own);
     lock.lock();
     finish(piece);
   }
@@ -246,10 +251,10 @@ void Loader::State::open_slot() {
   for (size_t i = 0; i < kMostArrays; ++i) slot.batch.arrays[i] = slot.arrays[i].get();
 }
 
-void Loader::State::fill(const Piece& piece) {
+void Loader::State::fill(const Piece& piece, std::byte* own) {
   for (int64_t row = piece.first; row < piece.last; ++row) {
     try {
-      fill_row(*piece.slot, row);
+      fill_row(*piece.slot, row, own);
     } catch (...) {
       const std::lock_guard lock(mutex);
       Slot& slot = *piece.slot;
@@ -262,7 +267,7 @@ void Loader::State::fill(const Piece& piece) {
   }
 }
 
-void Loader::State::fill_row(Slot& slot, int64_t row) const {
+void Loader::State::fill_row(Slot& slot, int64_t row, std::byte* own) const {
   LoaderPosition position = slot.begin;
   position.sample += row;
   const int64_t count = source.num_rows();
@@ -275,7 +280,8 @@ void Loader::State::fill_row(Slot& slot, int64_t row) const {
   source.make({.key = epoch_key(position, 0),
                .epoch = position.epoch,
                .index = index,
-               .length = slot.batch.row_length},
+               .length = slot.batch.row_length,
+               .scratch = own},
               at);
 }
 
@@ -292,7 +298,7 @@ const Batch& Loader::State::next() {
   while (threads.empty() && (opened <= returned || next_row < rows)) {
     const Piece piece = take();
     lock.unlock();
-    fill(piece);
+    fill(piece, scratch[0].data());
     lock.lock();
     finish(piece);
   }

@@ -73,8 +73,9 @@ struct Batch {
 struct Row {
   uint64_t key = 0;  ///< of the epoch's random choices
   int64_t epoch = 0;
-  int64_t index = 0;   ///< of the source
-  int64_t length = 0;  ///< RowSource::row_length of its batch
+  int64_t index = 0;             ///< of the source
+  int64_t length = 0;            ///< RowSource::row_length of its batch
+  std::byte* scratch = nullptr;  ///< RowSource::scratch_bytes of the calling thread's own
 };
 
 /// What a loader reads: rows by index, each of which is a piece of every array of a batch.
@@ -86,6 +87,8 @@ class RowSource {
   virtual int64_t row_length(const LoaderPosition&) const { return 0; }
   /// Those of length 0 are the longest.
   virtual RowBytes row_bytes(int64_t length) const = 0;
+  /// What a thread needs beside the arrays to make a row; it is allocated once.
+  virtual int64_t scratch_bytes() const { return 0; }
   /// Writes one row's piece of each array; any number of threads call it at once. UserError for a row that
   /// cannot be read.
   virtual void make(const Row& row, const std::array<std::byte*, kMostArrays>& arrays) const = 0;

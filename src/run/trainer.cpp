@@ -386,9 +386,9 @@ void Trainer::finish(RunSummary& summary) {
   summary.best_score = state_.best_score;
   summary.best = state_.best_score == RunState::kNoScore ? "none yet" : task_->score_text(state_.best_score);
   summary.seconds = process_seconds() - started_seconds_;
-  if (final_) summary.last_line = task_->last_line(*final_);
   const exec::Program& program = engine_->compiled().train_program();
   const fs::path log = out_ / "trainer_log.jsonl";
+  if (!summary.interrupted) summary.last_line = task_->last_line(log);
   io::ReportData data{.title = fmt::format("{} on {}", recipe::model_name(recipe_), recipe_.data.kind)};
   data.summary = {{"best", summary.best},
                   {"steps", std::to_string(state_.step)},

@@ -86,8 +86,9 @@ class Task {
   virtual std::string evaluation_text(const Evaluation& found) const { return score_text(found.score); }
   /// Adds what report.html shows of the data and the last evaluation; the log holds the curves.
   virtual void report(const Evaluation& last, const fs::path& log, io::ReportData& data) const = 0;
-  /// What a finished run says last, for scripts to read: "mIoU: 0.9512"; empty: nothing.
-  virtual std::string last_line(const Evaluation&) const { return ""; }
+  /// What a finished run says last, for scripts to read, of its best evaluation: "mIoU: 0.9512"; empty:
+  /// nothing.
+  virtual std::string last_line(const fs::path& /*log*/) const { return ""; }
   /// Writes the tables that others' tools expect of a run, from its log after an evaluation.
   virtual void write_tables(const fs::path& /*folder*/, int64_t /*steps_per_epoch*/) const {}
   /// Files that belong beside the weights of a finished run, which are saved in that dtype.

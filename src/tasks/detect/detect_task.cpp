@@ -81,6 +81,13 @@ io::ReportTable number_table(const CocoResult& result) {
   return made;
 }
 
+std::string map50_text(double map50) { return fmt::format("mAP50: {:.4f}", map50); }
+
+double value_at(const std::vector<io::CurvePoint>& curve, int64_t step) {
+  const auto found = std::ranges::find(curve, step, &io::CurvePoint::step);
+  return found == curve.end() ? 0.0 : found->value;
+}
+
 }  // namespace
 
 DetectionClasses read_detection_classes(const fs::path& path) {
@@ -241,14 +248,16 @@ std::string DetectTask::warning() const {
 std::string DetectTask::score_text(double score) const { return fmt::format("mAP50-95: {:.4f}", score); }
 
 std::string DetectTask::evaluation_text(const Evaluation& found) const {
-  return last_line(found) + ", " + score_text(found.score);
+  double map50 = 0;
+  for (const auto& [name, value] : found.metrics)
+    if (std::string_view(name) == "map50") map50 = value;
+  return map50_text(map50) + ", " + score_text(found.score);
 }
 
-std::string DetectTask::last_line(const Evaluation& last) const {
-  double map50 = 0;
-  for (const auto& [name, value] : last.metrics)
-    if (std::string_view(name) == "map50") map50 = value;
-  return fmt::format("mAP50: {:.4f}", map50);
+std::string DetectTask::last_line(const fs::path& log) const {
+  const std::vector<io::CurvePoint> scores = io::read_curve(log, "eval_map");
+  const auto best = std::ranges::max_element(scores, {}, &io::CurvePoint::value);
+  return best == scores.end() ? "" : map50_text(value_at(io::read_curve(log, "eval_map50"), best->step));
 }
 
 void DetectTask::report(const Evaluation& last, const fs::path& log, io::ReportData& data) const {
@@ -270,10 +279,6 @@ void DetectTask::report(const Evaluation& last, const fs::path& log, io::ReportD
 void DetectTask::write_tables(const fs::path& folder, int64_t steps_per_epoch) const {
   const fs::path log = folder / "trainer_log.jsonl";
   const auto curve = [&](const char* key) { return io::read_curve(log, key); };
-  const auto at = [](const std::vector<io::CurvePoint>& points, int64_t step) {
-    const auto found = std::ranges::find(points, step, &io::CurvePoint::step);
-    return found == points.end() ? 0.0 : found->value;
-  };
   const auto seconds = curve("elapsed_time"), loss = curve("loss"), rate = curve("lr");
   const auto precision = curve("eval_precision"), recall = curve("eval_recall"), map50 = curve("eval_map50"),
              map = curve("eval_map"), eval_loss = curve("eval_loss");
@@ -283,9 +288,9 @@ void DetectTask::write_tables(const fs::path& folder, int64_t steps_per_epoch) c
   for (const io::CurvePoint& point : map) {
     const int64_t step = point.step;
     text += fmt::format("{},{:.3f},{:.5f},{:.5f},{:.5f},{:.5f},{:.5f},{:.5f},{:.8g}\n",
-                        (step + steps_per_epoch - 1) / steps_per_epoch, at(seconds, step), at(loss, step),
-                        at(precision, step), at(recall, step), at(map50, step), point.value,
-                        at(eval_loss, step), at(rate, step));
+                        (step + steps_per_epoch - 1) / steps_per_epoch, value_at(seconds, step),
+                        value_at(loss, step), value_at(precision, step), value_at(recall, step),
+                        value_at(map50, step), point.value, value_at(eval_loss, step), value_at(rate, step));
   }
   write_file_atomically(folder / "results.csv", text);
 }

@@ -200,6 +200,12 @@ std::string SegmentTask::evaluation_text(const Evaluation& found) const {
   return text;
 }
 
+std::string SegmentTask::last_line(const fs::path& log) const {
+  const std::vector<io::CurvePoint> scores = io::read_curve(log, "eval_miou");
+  const auto best = std::ranges::max_element(scores, {}, &io::CurvePoint::value);
+  return best == scores.end() ? "" : score_text(best->value);
+}
+
 void SegmentTask::report(const Evaluation& last, const fs::path& log, io::ReportData& data) const {
   data.summary.emplace_back("training images", std::to_string(train_->size()));
   data.summary.emplace_back("validation images", std::to_string(test_->size()));

@@ -39,7 +39,7 @@ class SegmentTask : public Task {
   std::string score_text(double score) const override;
   std::string evaluation_text(const Evaluation& found) const override;
   void report(const Evaluation& last, const fs::path& log, io::ReportData& data) const override;
-  std::string last_line(const Evaluation& last) const override { return score_text(last.score); }
+  std::string last_line(const fs::path& log) const override;
   void save_companions(const fs::path& folder, DType) const override;
   int64_t staging_bytes() const override;
 
