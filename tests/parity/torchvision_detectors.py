@@ -20,7 +20,7 @@ import torch
 from parity import gradient_gap, hearth, hearth_train, logged_losses, relative_gap, run_checks, within
 from PIL import Image
 from safetensors.torch import load_file, save_file
-from segment import ResNet
+from segment_model import ResNet
 from torch import nn
 from torch.nn import functional
 
