@@ -123,33 +123,50 @@ RT_DEVICE int target_of(const SimOta& rule, const float* raw, const float* targe
   return best;
 }
 
-/// A block per picture.
-__global__ void __launch_bounds__(kBlockThreads) assign(const float* raw, const float* targets, Outputs out,
-                                                        std::byte* workspace, int64_t bytes, SimOta rule) {
-  const auto picture = static_cast<int64_t>(blockIdx.x);
-  const auto thread = static_cast<int>(threadIdx.x);
-  raw += picture * rule.anchors * (5 + rule.classes);
-  targets += picture * rule.targets * 5;
-  out = out.of_picture(picture * rule.anchors);
-  const Scratch scratch = scratch_at(rule, workspace + picture * bytes);
+/// What the three kernels, which have a block for each picture, are called with.
+struct Arrays {
+  const float *raw, *targets;
+  Outputs out;
+  std::byte* workspace;
+  int64_t bytes;  ///< of a picture's workspace
 
-  for (int a = thread; a < rule.anchors; a += kBlockThreads) {
-    out.clear(a);
-    scratch.no_class[a] = NAN;
-    if (!rule.is_candidate(targets, a)) continue;
-    scratch.predicted[a] = rule.predicted(raw, a);
-    scratch.no_class[a] = rule.cost_of_no_class(raw, a);
+  RT_DEVICE Arrays of_picture(const SimOta& rule, int64_t picture) const {
+    return {raw + picture * rule.anchors * (5 + rule.classes), targets + picture * rule.targets * 5,
+            out.of_picture(picture * rule.anchors), workspace + picture * bytes, bytes};
   }
-  rt::sync_block();
-  for (int t = thread / rt::kWarp; t < rule.targets; t += kWarps)
-    match(rule, raw, rule.target(targets, t), scratch, scratch.matches + t * Ranking::kMost);
-  rt::sync_block();
-  for (int own = thread; own < rule.targets * Ranking::kMost; own += kBlockThreads) {
+};
+
+/// Which anchors may match a target at all.
+__global__ void __launch_bounds__(kBlockThreads) find_candidates(Arrays all, SimOta rule) {
+  const Arrays own = all.of_picture(rule, static_cast<int64_t>(blockIdx.x));
+  const Scratch scratch = scratch_at(rule, own.workspace);
+  for (int a = static_cast<int>(threadIdx.x); a < rule.anchors; a += kBlockThreads) {
+    own.out.clear(a);
+    scratch.no_class[a] = NAN;
+    if (!rule.is_candidate(own.targets, a)) continue;
+    scratch.predicted[a] = rule.predicted(own.raw, a);
+    scratch.no_class[a] = rule.cost_of_no_class(own.raw, a);
+  }
+}
+
+/// The anchors that match each target.
+__global__ void __launch_bounds__(kBlockThreads) find_matches(Arrays all, SimOta rule) {
+  const Arrays own = all.of_picture(rule, static_cast<int64_t>(blockIdx.x));
+  const Scratch scratch = scratch_at(rule, own.workspace);
+  for (int t = static_cast<int>(threadIdx.x) / rt::kWarp; t < rule.targets; t += kWarps)
+    match(rule, own.raw, rule.target(own.targets, t), scratch, scratch.matches + t * Ranking::kMost);
+}
+
+/// What each matched anchor learns.
+__global__ void __launch_bounds__(kBlockThreads) assign(Arrays all, SimOta rule) {
+  const Arrays arrays = all.of_picture(rule, static_cast<int64_t>(blockIdx.x));
+  const Scratch scratch = scratch_at(rule, arrays.workspace);
+  for (int own = static_cast<int>(threadIdx.x); own < rule.targets * Ranking::kMost; own += kBlockThreads) {
     const int anchor = scratch.matches[own];
-    const int best = anchor < 0 ? -1 : target_of(rule, raw, targets, scratch, own);
+    const int best = anchor < 0 ? -1 : target_of(rule, arrays.raw, arrays.targets, scratch, own);
     if (best < 0) continue;
-    const Target target = rule.target(targets, best);
-    out.put(rule, anchor, target, scratch.predicted[anchor].iou(target.corners()));
+    const Target target = rule.target(arrays.targets, best);
+    arrays.out.put(rule, anchor, target, scratch.predicted[anchor].iou(target.corners()));
   }
 }
 
@@ -159,8 +176,11 @@ ir::Kernel simota_gpu(const NodeView& node) {
   const auto run = [=](const KernelArgs& args) {
     const Outputs out{output_of<int32_t>(args, SimOtaOut::label), output_of<float>(args, SimOtaOut::assigned),
                       output_of<float>(args, SimOtaOut::box), output_of<float>(args, SimOtaOut::iou)};
-    rt::launch(assign, {pictures, kBlockThreads}, args.stream->handle(), input_of<float>(args, SimOtaIn::raw),
-               input_of<float>(args, SimOtaIn::targets), out, args.workspace, bytes, rule);
+    const Arrays all{input_of<float>(args, SimOtaIn::raw), input_of<float>(args, SimOtaIn::targets), out,
+                     args.workspace, bytes};
+    rt::launch(find_candidates, {pictures, kBlockThreads}, args.stream->handle(), all, rule);
+    rt::launch(find_matches, {pictures, kBlockThreads}, args.stream->handle(), all, rule);
+    rt::launch(assign, {pictures, kBlockThreads}, args.stream->handle(), all, rule);
   };
   return {.run = run, .workspace_bytes = pictures * bytes};
 }

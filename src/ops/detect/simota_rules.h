@@ -50,15 +50,15 @@ struct Ranking {
   }
   HEARTH_FORMULA void add(double value, int number) {
     if (!(value < HUGE_VAL) || !is_before(value, number, kMost - 1)) return;
+    // Without branches: what is in a place moves on where something earlier comes.
     for (int i = 0; i < kMost; ++i) {
-      if (!is_before(value, number, i)) continue;
+      const bool comes = is_before(value, number, i);
       const double later = values[i];
       const int later_number = numbers[i];
-      values[i] = value;
-      numbers[i] = number;
-      value = later;
-      number = later_number;
-      if (number < 0) return;
+      values[i] = comes ? value : later;
+      numbers[i] = comes ? number : later_number;
+      value = comes ? later : value;
+      number = comes ? later_number : number;
     }
   }
   HEARTH_FORMULA void drop_first() {
