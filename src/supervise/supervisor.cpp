@@ -148,7 +148,10 @@ std::string Supervisor::start_sentence(const AttemptPlan& plan) const {
 void Supervisor::rest(std::chrono::milliseconds patience) {
   const int signal = signals_.next(patience);
   if (signal == SIGINT || signal == SIGTERM) ++num_interrupts_;
-  if (signal == SIGHUP) num_interrupts_ = std::max(num_interrupts_, 1);
+  if (signal != SIGHUP) return;
+  num_interrupts_ = std::max(num_interrupts_, 1);
+  // The second one would end this process where it is no longer held back.
+  std::signal(SIGHUP, SIG_IGN);
 }
 
 Supervisor::End Supervisor::watch(Attempt& attempt) {

@@ -14,8 +14,9 @@ inline constexpr int kGaveUp = 75;
 /// is stopped, or does not beat in time while no other one does. Returns the status of rank 0, or one that is
 /// kMistake; kInterrupted after SIGINT or SIGTERM, of which the first sets Seat::stop and the second ends
 /// the workers, or after SIGHUP that is not ignored, which is never the second: shells and kernels both send
-/// it; kGaveUp after three failures at one step, four without a later step between, most_failures, or where
-/// too few devices are left. This process has one thread and has opened no device.
+/// it, and it is ignored from then on; kGaveUp after three failures at one step, four without a later step
+/// between, most_failures, or where too few devices are left. This process has one thread and has opened no
+/// device.
 int supervise(const std::function<int(const Seat&)>& work, const SupervisorOptions& options);
 
 }  // namespace hearth::supervise
