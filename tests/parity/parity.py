@@ -248,6 +248,17 @@ def check_gradients(name, folder):
     return within(GRADIENT_TOLERANCE, gap, text)
 
 
+def dumped_gap(recipe, folder, exact):
+    """How far the first step's gradients are from `exact`, of the same weights, and where that is."""
+    dump = folder / "gradients.safetensors"
+    hearth_train(folder / "run", [recipe, "--dump-gradients", dump])
+    found = load_file(dump)
+    missing = sorted(set(exact) ^ set(found))
+    if missing:
+        raise AssertionError(f"expected gradients of the same weights, got others: {', '.join(missing)}")
+    return gradient_gap(found, exact)
+
+
 def checks(names):
     for name in names:
         yield f"{name} gradients", lambda folder, name=name: check_gradients(name, folder)

@@ -9,13 +9,24 @@ import copy
 import json
 import pathlib
 import re
+import statistics
 import sys
 
 import numpy
 import torch
-from parity import gradient_gap, hearth, hearth_train, logged_losses, relative_gap, run_checks, within
+from parity import (
+    GRADIENT_TOLERANCE,
+    dumped_gap,
+    gradient_gap,
+    hearth,
+    hearth_train,
+    logged_losses,
+    relative_gap,
+    run_checks,
+    within,
+)
 from PIL import Image
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from segment_model import Dilated, UNet, UNetResNet18
 from torch import nn
 from torch.nn import functional
@@ -23,7 +34,6 @@ from torch.nn import functional
 STEPS = 20
 BATCH = 4
 CLASSES = 4
-GRADIENT_TOLERANCE = 1e-5
 LOSS_TOLERANCE = 1e-4
 
 
@@ -70,10 +80,12 @@ def loss_of(made, masks, keys):
     return loss + 0.5 * one(made["aux"]) if "aux" in made else loss
 
 
-def pictures(side, count, seed):
-    """Bytes of pictures, and masks of blocks of classes with unlabeled pixels among them."""
+def pictures(side, count, seed, noise=256):
+    """Bytes of pictures, and masks of blocks of classes with unlabeled pixels among them. With less noise each picture has
+    a brightness of its own."""
     random = numpy.random.default_rng(seed)
-    images = random.integers(0, 256, (count, side, side, 3), dtype=numpy.uint8)
+    brightness = random.integers(0, 257 - noise, (count, 1, 1, 3), dtype=numpy.uint8)
+    images = random.integers(0, noise, (count, side, side, 3), dtype=numpy.uint8) + brightness
     blocks = random.integers(0, CLASSES, (count, 4, 4), dtype=numpy.uint8)
     masks = blocks.repeat(side // 4 + 1, 1).repeat(side // 4 + 1, 2)[:, :side, :side].copy()
     masks[random.random(masks.shape) < 0.05] = 255
@@ -138,23 +150,25 @@ def write_recipe(folder, case, model, images, masks, held_out, steps, rate):
 
 
 def check_gradients(case, folder):
+    """Of three batches: in one of them rounding may decide about a relu, there or here."""
     name, _, side, make, keys = CASES[case]
     # The other way round, gradients of what the next batch norm takes out are rounding alone.
-    model = make_model(make, calm=not name.startswith("unet"))
-    images, masks = pictures(side, BATCH, 1)
-    inputs = tensors(images, masks)
-    exact = gradients(model, *inputs, keys, torch.float64)
-    own, _ = gradient_gap(gradients(model, *inputs, keys, torch.float32), exact)
-    recipe = write_recipe(folder, case, model, images, masks, (images, masks), 1, 1e-3)
-    dump = folder / "gradients.safetensors"
-    hearth_train(folder / "run", [recipe, "--dump-gradients", dump])
-    found = load_file(dump)
-    missing = sorted(set(exact) ^ set(found))
-    if missing:
-        raise AssertionError(f"expected gradients of the same weights, got others: {', '.join(missing)}")
-    gap, worst = gradient_gap(found, exact)
-    text = f"{case}: gradients within {gap:.1e} of float64 ({worst}; torch {own:.1e})"
-    return within(max(GRADIENT_TOLERANCE, 2 * own), gap, text)
+    calm = not name.startswith("unet")
+    model = make_model(make, calm=calm)
+    gaps, own = [], []
+    for seed in (1, 2, 3):
+        # DeepLab's pooled branch divides by the deviation of the pictures' means.
+        images, masks = pictures(side, BATCH, seed, noise=64 if calm else 256)
+        inputs = tensors(images, masks)
+        exact = gradients(model, *inputs, keys, torch.float64)
+        own.append(gradient_gap(gradients(model, *inputs, keys, torch.float32), exact))
+        inside = folder / str(seed)
+        inside.mkdir()
+        recipe = write_recipe(inside, case, model, images, masks, (images, masks), 1, 1e-3)
+        gaps.append(dumped_gap(recipe, inside, exact))
+    (gap, worst), (of_torch, _) = statistics.median_low(gaps), statistics.median_low(own)
+    text = f"{case}: gradients within {gap:.1e} of float64 ({worst}; torch {of_torch:.1e}), the median of three batches"
+    return within(max(GRADIENT_TOLERANCE, 2 * of_torch), gap, text)
 
 
 def check_losses(case, folder):
