@@ -4,9 +4,9 @@
 #include <cstdio>
 #include <exception>
 
-#include "data/loader.h"
 #include "hub/weights.h"
 #include "tasks/classify/classifier.h"
+#include "tasks/loader_stream.h"
 
 using namespace hearth;
 
@@ -30,10 +30,10 @@ void score(const char* weights, const char* mnist) {
   hub::load_weights(engine, weights);
   const auto digits = data::open_dataset({.kind = "idx", .path = mnist, .split = "test"});
   const data::ImageRows rows(*digits, {.mean = {0.1307F}, .std = {0.3081F}});
-  data::Loader loader(rows, {.batch = kBatch, .shuffle = false});
+  tasks::LoaderStream stream(rows, {.batch = kBatch, .shuffle = false});
   double correct = 0;
   for (int64_t i = 0; i < digits->size(); i += kBatch) {
-    engine.evaluate(tasks::micro_batch(loader.next()));
+    engine.evaluate(stream.next());
     correct += engine.output(tasks::kCorrect)[0];
   }
   std::printf("%.0f/%ld\n", correct, static_cast<long>(digits->size()));

@@ -3,12 +3,12 @@
 #include <cstdio>
 #include <exception>
 
-#include "data/loader.h"
 #include "data/shapes.h"
 #include "hub/weights.h"
 #include "recipe/recipe.h"
 #include "run/schedule.h"
 #include "tasks/classify/classifier.h"
+#include "tasks/loader_stream.h"
 
 using namespace hearth;
 
@@ -33,8 +33,8 @@ void train(const char* weights) {
   engine.initialize();
   const auto images = data::open_dataset({.image_size = 24, .count = 8000});
   const data::ImageRows rows(*images, {.augment = {.flip = true}});
-  data::Loader loader(rows, {.batch = kBatch});
-  const auto next = [&] { return tasks::micro_batch(loader.next()); };
+  tasks::LoaderStream stream(rows, {.batch = kBatch});
+  const auto next = [&] { return stream.next(); };
   for (int64_t step = 0; step < kSteps; ++step) {
     const double rate = run::learning_rate({.name = recipe::ScheduleKind::onecycle}, 0.1, step, kSteps);
     const engine::StepResult result = engine.train_step(1, kBatch, next, step, rate);
@@ -42,10 +42,10 @@ void train(const char* weights) {
   }
   const auto unseen = data::open_dataset({.split = "test", .image_size = 24, .count = kUnseen});
   const data::ImageRows unseen_rows(*unseen, {});
-  data::Loader test(unseen_rows, {.batch = kBatch, .shuffle = false});
+  tasks::LoaderStream test(unseen_rows, {.batch = kBatch, .shuffle = false});
   double correct = 0;
   for (int64_t i = 0; i < kUnseen; i += kBatch) {
-    engine.evaluate(tasks::micro_batch(test.next()));
+    engine.evaluate(test.next());
     correct += engine.output(tasks::kCorrect)[0];
   }
   std::printf("%.1f%% of %ld unseen images\n", 100 * correct / kUnseen, static_cast<long>(kUnseen));

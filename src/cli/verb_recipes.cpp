@@ -46,6 +46,13 @@ void run_cp(const std::string& name, const std::string& file) {
   user_error("'{}' is no built-in recipe; hearth ls lists them", name);
 }
 
+/// Lists what is wrong with images, if anything is.
+void refuse(const std::vector<std::string>& faults, int64_t num_images, const char* split) {
+  for (const std::string& fault : faults) say("  bad: {}\n", fault);
+  if (faults.empty()) return;
+  user_error("{} of {} images of the {} split cannot be used", faults.size(), num_images, split);
+}
+
 void check_split(const recipe::Recipe& recipe, const char* split) {
   const auto dataset = tasks::open_any_dataset(run::dataset_options(recipe, split), recipe.model.num_classes);
   say("{}: {} images of {}x{}x{}, {} classes\n", split, dataset->size(), dataset->image_size().width,
@@ -55,10 +62,7 @@ void check_split(const recipe::Recipe& recipe, const char* split) {
   for (size_t i = 0; i < check.per_class.size(); ++i) {
     say("  {:<20} {}\n", dataset->class_names()[i], check.per_class[i]);
   }
-  for (const std::string& fault : check.faults) say("  bad: {}\n", fault);
-  if (!check.faults.empty()) {
-    user_error("{} of {} images of the {} split cannot be used", check.faults.size(), dataset->size(), split);
-  }
+  refuse(check.faults, dataset->size(), split);
 }
 
 void check_masks(const recipe::Recipe& recipe, const char* split) {
@@ -72,11 +76,7 @@ void check_masks(const recipe::Recipe& recipe, const char* split) {
   };
   for (size_t i = 0; i < check.pixels.size(); ++i) line(check.classes[i].name, check.pixels[i]);
   line("unlabeled", check.unlabeled);
-  for (const std::string& fault : check.faults) say("  bad: {}\n", fault);
-  if (!check.faults.empty()) {
-    user_error("{} of {} images of the {} split cannot be used", check.faults.size(), check.num_images,
-               split);
-  }
+  refuse(check.faults, check.num_images, split);
 }
 
 void check_boxes(const recipe::Recipe& recipe, const char* split) {
@@ -90,16 +90,11 @@ void check_boxes(const recipe::Recipe& recipe, const char* split) {
         one.pictures, one.small, one.medium, one.large);
   }
   if (check.pictures_turned_by_exif > 0)
-    say("  note: {} images have an EXIF orientation, which is ignored; their boxes must be those of the "
-        "pixels "
-        "as stored\n",
+    say("  note: {} images have an EXIF orientation, which is ignored; boxes are taken to be those of the "
+        "stored pixels\n",
         check.pictures_turned_by_exif);
   for (const std::string& note : set.notes) say("  note: {}\n", note);
-  for (const std::string& fault : check.faults) say("  bad: {}\n", fault);
-  if (!check.faults.empty()) {
-    user_error("{} of {} images of the {} split cannot be used", check.faults.size(), set.pictures.size(),
-               split);
-  }
+  refuse(check.faults, std::ssize(set.pictures), split);
 }
 
 /// Prints what training would see of a file; the number of records that cannot be used.

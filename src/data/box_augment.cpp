@@ -62,7 +62,7 @@ Fitted fitted(const BoxedPictures& set, const PictureReader& reader, int64_t hei
               int64_t index) {
   const BoxedPicture& picture = set.pictures.at(static_cast<size_t>(index));
   Fitted result{.image = reader.read(index)};
-  const Extent size = fit(picture.height, picture.width, height, width);
+  const Extent size = fit({picture.height, picture.width}, {height, width});
   if (result.image->height != size.height || result.image->width != size.width)
     result.image = std::make_shared<const Image>(resize(*result.image, size));
   const Affine map{.xx = static_cast<double>(size.width) / static_cast<double>(picture.width),
@@ -254,13 +254,13 @@ BoxSample make_train_sample(const BoxedPictures& set, const PictureReader& reade
 }
 
 Letterbox letterbox_of(Extent picture, Extent frame) {
-  const Extent size = fit(picture.height, picture.width, frame.height, frame.width);
+  const Extent size = fit(picture, frame);
   return {.scale_x = static_cast<double>(size.width) / static_cast<double>(picture.width),
           .scale_y = static_cast<double>(size.height) / static_cast<double>(picture.height)};
 }
 
 EvalSample letterbox(const Image& image, int64_t height, int64_t width) {
-  const Extent size = fit(image.height, image.width, height, width);
+  const Extent size = fit(image.size(), {height, width});
   const Fitted picture{.image = std::make_shared<const Image>(resize(image, size))};
   EvalSample sample{framed(picture, height, width), {}};
   sample.letterbox = letterbox_of(image.size(), {height, width});

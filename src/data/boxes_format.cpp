@@ -7,15 +7,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "data/image.h"
+#include "data/picture_files.h"
 
 namespace hearth::data {
-namespace {
-
-/// Every which picture of a set without splits is for tests.
-constexpr size_t kTestEvery = 5;
-
-}  // namespace
 
 void add_box(Box box, std::string_view where, BoxedPicture& picture, std::vector<std::string>& notes) {
   if (box.x1 <= box.x0 || box.y1 <= box.y0) {
@@ -59,11 +53,7 @@ std::vector<std::string> split_names(std::string_view split) {
 }
 
 void take_share(std::string_view split, const fs::path& path, BoxedPictures& set) {
-  const bool test = split != "train";
-  std::vector<BoxedPicture> kept;
-  for (size_t i = 0; i < set.pictures.size(); ++i)
-    if (((i + 1) % kTestEvery == 0) == test) kept.push_back(std::move(set.pictures[i]));
-  set.pictures = std::move(kept);
+  set.pictures = every_fifth_apart(std::move(set.pictures), split);
   set.notes.push_back(fmt::format("{}: has no splits; every fifth picture is for tests, {} are for '{}'",
                                   path.string(), set.pictures.size(), split));
 }
@@ -88,14 +78,6 @@ std::vector<fs::path> sorted_files(const fs::path& folder, std::string_view endi
     if (name[0] != '.' && name.ends_with(ending) && fs::is_regular_file(path, ignored))
       files.push_back(std::move(path));
   }
-  std::ranges::sort(files);
-  return files;
-}
-
-std::vector<fs::path> sorted_pictures(const fs::path& folder) {
-  std::vector<fs::path> files;
-  for (fs::path& path : list_folder(folder))
-    if (is_image_file(path) && path.filename().string()[0] != '.') files.push_back(std::move(path));
   std::ranges::sort(files);
   return files;
 }

@@ -30,9 +30,8 @@ void number_pictures(BoxedPictures& set);
 /// Width and height from the header of the picture's file.
 void measure(BoxedPicture& picture);
 
-/// A folder's files that end in `ending`, and its pictures, sorted; hidden ones are left out.
+/// A folder's files that end in `ending`, sorted; hidden ones are left out.
 std::vector<fs::path> sorted_files(const fs::path& folder, std::string_view ending);
-std::vector<fs::path> sorted_pictures(const fs::path& folder);
 
 /// The number that a text is, without blanks around it; nothing where it is none or not finite.
 std::optional<double> parse_number(std::string_view text);

@@ -59,11 +59,18 @@ void place_mask(const Image& stored, const MaskPlacement& placement, Extent size
   }
 }
 
+Image resize_mask(const Image& mask, Extent size) {
+  Image made{.height = size.height, .width = size.width, .channels = 1};
+  made.pixels.resize(static_cast<size_t>(size.num_pixels()));
+  place_mask(mask, {.scaled = size}, size, made.pixels.data());
+  return made;
+}
+
 MaskRows::MaskRows(const MaskedImages& images, MaskRowOptions options)
-    : images_(images), options_(std::move(options)), pixels_(options_.pixels) {
-  pixels_.augment.crop_padding = 0;
-  pixels_.augment.flip = false;
-  check_pixels(pixels_, options_.size, kChannels);
+    : images_(images), options_(std::move(options)), flips_(options_.pixels.augment.flip) {
+  options_.pixels.augment.crop_padding = 0;
+  options_.pixels.augment.flip = false;
+  check_pixels(options_.pixels, options_.size, kChannels);
   if (!(options_.least_scale > 0 && options_.least_scale <= options_.most_scale && options_.most_scale <= 16))
     user_error("expected a random scale from above 0 to at most 16, got {} to {}", options_.least_scale,
                options_.most_scale);
@@ -86,7 +93,7 @@ MaskPlacement MaskRows::place(const Row& row, Extent stored) const {
   MaskPlacement made{.scaled = {scaled(whole.height), scaled(whole.width)}};
   made.top = random_corner(random, made.scaled.height, options_.size.height);
   made.left = random_corner(random, made.scaled.width, options_.size.width);
-  made.flip = options_.pixels.augment.flip && random.below(2) == 1;
+  made.flip = flips_ && random.below(2) == 1;
   return made;
 }
 
@@ -99,10 +106,10 @@ void MaskRows::make(const Row& row, const std::array<std::byte*, kMostArrays>& a
   const Extent size = options_.size;
   pixels.resize(static_cast<size_t>(size.num_pixels() * kChannels));
   labels.resize(static_cast<size_t>(size.num_pixels()));
-  place_image(resize(image, placement.scaled, buffers), placement, size, pixels_.mean, pixels.data());
+  place_image(resize(image, placement.scaled, buffers), placement, size, options_.pixels.mean, pixels.data());
   place_mask(mask, placement, size, labels.data());
-  Augmenter{pixels_, size, kChannels}.apply(row.key, row.index, pixels.data(),
-                                            reinterpret_cast<float*>(arrays[0]));
+  Augmenter{options_.pixels, size, kChannels}.apply(row.key, row.index, pixels.data(),
+                                                    reinterpret_cast<float*>(arrays[0]));
   *reinterpret_cast<float*>(arrays[2]) =
       number_mask(labels, options_.class_weights, reinterpret_cast<int32_t*>(arrays[1]));
 }

@@ -39,8 +39,8 @@ class MaskRows : public RowSource {
   MaskPlacement place(const Row& row, Extent stored) const;
 
   const MaskedImages& images_;
-  MaskRowOptions options_;
-  PixelOptions pixels_;  ///< what is left to do when a picture is placed
+  MaskRowOptions options_;  ///< its pixels are mirrored when they are placed, and no more after that
+  bool flips_;
 };
 
 /// The pixels of an RGB picture, scaled already, that lie in a part of it; outside, the mean of all pictures,
@@ -50,6 +50,8 @@ void place_image(const Image& scaled, const MaskPlacement& placement, Extent siz
 /// The nearest pixel of `stored` for each of a part of it scaled and placed; kUnlabeled outside.
 void place_mask(const Image& stored, const MaskPlacement& placement, Extent size, uint8_t* out);
 
+/// A mask in another size, by the nearest pixels.
+Image resize_mask(const Image& mask, Extent size);
 /// Labels as numbers, -1 where unlabeled; returns the sum of their weights (of each 1 if there are none).
 float number_mask(const std::vector<uint8_t>& labels, const std::vector<float>& class_weights,
                   int32_t* numbers);

@@ -7,11 +7,16 @@
 
 namespace hearth::data {
 
-Extent fit(int64_t picture_height, int64_t picture_width, int64_t height, int64_t width) {
+Extent fit(Extent picture, Extent frame) {
   // In integers: the tighter side fills the frame exactly.
-  if (picture_height * width >= picture_width * height)
-    return {height, std::max<int64_t>(1, picture_width * height / picture_height)};
-  return {std::max<int64_t>(1, picture_height * width / picture_width), width};
+  if (picture.height * frame.width >= picture.width * frame.height)
+    return {frame.height, std::max<int64_t>(1, picture.width * frame.height / picture.height)};
+  return {std::max<int64_t>(1, picture.height * frame.width / picture.width), frame.width};
+}
+
+Extent shrunk_to_fit(Extent picture, Extent frame) {
+  const bool shrinks = picture.height > frame.height || picture.width > frame.width;
+  return shrinks ? fit(picture, frame) : picture;
 }
 
 PictureReader::PictureReader(const BoxedPictures& set, int64_t height, int64_t width, int64_t cache_bytes)
@@ -25,7 +30,7 @@ std::shared_ptr<const Image> PictureReader::read(int64_t index) const {
     const std::lock_guard lock(mutex_);
     if (cache_.at(at) != nullptr) return cache_[at];
   }
-  const auto image = std::make_shared<const Image>(set_.draw ? set_.draw(index) : read_file(index));
+  auto image = std::make_shared<const Image>(set_.draw ? set_.draw(index) : read_file(index));
   const std::lock_guard lock(mutex_);
   if (cache_[at] == nullptr && cached_bytes_ + std::ssize(image->pixels) <= cache_bytes_) {
     cache_[at] = image;
@@ -42,9 +47,7 @@ Image PictureReader::read_file(int64_t index) const {
   if (header.width != picture.width || header.height != picture.height)
     user_error("{}: expected {}x{} pixels, as its labels say, got {}x{}", name, picture.width, picture.height,
                header.width, header.height);
-  const bool shrinks = header.height > height_ || header.width > width_;
-  const Extent size =
-      shrinks ? fit(header.height, header.width, height_, width_) : Extent{header.height, header.width};
+  const Extent size = shrunk_to_fit({header.height, header.width}, {height_, width_});
   thread_local ImageBuffers buffers;
   return read_image(file.bytes(), 3, size, name, buffers);
 }

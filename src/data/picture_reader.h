@@ -10,8 +10,10 @@
 
 namespace hearth::data {
 
-/// Height and width of a picture scaled to fit into a frame, at least a pixel each.
-Extent fit(int64_t picture_height, int64_t picture_width, int64_t height, int64_t width);
+/// The size of a picture scaled to fit into a frame, at least a pixel each way.
+Extent fit(Extent picture, Extent frame);
+/// The same, or the picture's own size where it fits as it is.
+Extent shrunk_to_fit(Extent picture, Extent frame);
 
 /// Pictures of a set as RGB, those that are larger than a frame shrunk to fit into it. Keeps what it has read
 /// up to a number of bytes. Safe to use from several threads; what it returns depends on the index alone.

@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "data/boxes_format.h"
-#include "data/image.h"
+#include "data/picture_files.h"
 
 namespace hearth::data {
 namespace {
@@ -89,8 +89,8 @@ class VocParser {
     if (!fault_.empty()) return;
     if (path_ == kObject) {
       finish_object();
-    } else if (path_.starts_with(kObject)) {
-      read_of_object(std::string_view(path_).substr(kObject.size()), file_.objects.back());
+    } else if (path_.starts_with(kInObject)) {
+      read_of_object(std::string_view(path_).substr(kInObject.size()), file_.objects.back());
     } else if (path_ == "/annotation/filename") {
       file_.picture = trimmed(text_);
     } else if (path_ == "/annotation/size/width") {
@@ -104,12 +104,12 @@ class VocParser {
   }
 
   void read_of_object(std::string_view path, VocObject& object) {
-    if (path == "/name") {
+    if (path == "name") {
       object.name = trimmed(text_);
-    } else if (path == "/difficult") {
+    } else if (path == "difficult") {
       object.box.difficult = read_number() != 0;
-    } else if (path.starts_with("/bndbox/")) {
-      read_corner(path.substr(8), object.box);
+    } else if (path.starts_with("bndbox/")) {
+      read_corner(path.substr(7), object.box);
     }
   }
 
@@ -143,7 +143,7 @@ class VocParser {
     return 0;
   }
 
-  static constexpr std::string_view kObject = "/annotation/object";
+  static constexpr std::string_view kObject = "/annotation/object", kInObject = "/annotation/object/";
 
   std::string_view name_;
   struct Free {

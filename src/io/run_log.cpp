@@ -111,12 +111,22 @@ void RunLog::sync() {
 }
 
 std::vector<CurvePoint> read_curve(const fs::path& path, std::string_view key) {
-  std::vector<CurvePoint> points;
+  return std::move(read_curves(path, {key})[0]);
+}
+
+std::vector<std::vector<CurvePoint>> read_curves(const fs::path& path,
+                                                 std::initializer_list<std::string_view> keys) {
+  std::vector<std::vector<CurvePoint>> curves(keys.size());
   for (const Line& line : read_lines(path)) {
-    const auto value = line.values.find(key);
-    if (value != line.values.end() && value->is_number()) points.push_back({line.step, value->get<double>()});
+    auto* curve = curves.data();
+    for (const std::string_view key : keys) {
+      const auto value = line.values.find(key);
+      if (value != line.values.end() && value->is_number())
+        curve->push_back({line.step, value->get<double>()});
+      ++curve;
+    }
   }
-  return points;
+  return curves;
 }
 
 }  // namespace hearth::io

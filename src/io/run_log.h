@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -45,5 +46,8 @@ class RunLog {
 
 /// The values of one key of a log, with their steps; none where there is no log.
 std::vector<CurvePoint> read_curve(const fs::path& path, std::string_view key);
+/// Those of several keys, which takes no longer than of one.
+std::vector<std::vector<CurvePoint>> read_curves(const fs::path& path,
+                                                 std::initializer_list<std::string_view> keys);
 
 }  // namespace hearth::io

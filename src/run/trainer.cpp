@@ -396,9 +396,10 @@ void Trainer::finish(RunSummary& summary) {
                   {"precision", std::string(name_of(recipe_.precision))},
                   {"arena", human_bytes(engine_->compiled().arena_bytes)},
                   {"weights and state", human_bytes(engine_->compiled().kept_bytes())}};
-  data.loss = io::read_curve(log, "loss");
-  data.learning_rate = io::read_curve(log, "lr");
-  data.eval_loss = io::read_curve(log, "eval_loss");
+  auto curves = io::read_curves(log, {"loss", "lr", "eval_loss"});
+  data.loss = std::move(curves[0]);
+  data.learning_rate = std::move(curves[1]);
+  data.eval_loss = std::move(curves[2]);
   task_->report(final_.value_or(tasks::Evaluation{}), log, data);
   data.arena_svg = arena::draw_svg(program.problem, program.solution);
   write_file_atomically(out_ / "report.html", io::make_report(data));

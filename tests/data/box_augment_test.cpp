@@ -230,7 +230,7 @@ TEST(BoxAugment, LettersAreUndone) {
   EXPECT_LT(distance(sample.letterbox.undo(sample.boxes[0]), set.pictures[2].boxes[0]), 1e-9);
   const EvalSample direct = letterbox(*reader.read(2), 100, 50);
   EXPECT_EQ(direct.image.pixels, sample.image.pixels);
-  EXPECT_EQ(fit(1000, 3, 10, 10).width, 1);
+  EXPECT_EQ(fit({1000, 3}, 10).width, 1);
 }
 
 TEST(BoxAugment, ColorsShift) {

@@ -109,6 +109,7 @@ TEST(VocBoxes, BadFilesAreRefusedByLine) {
   EXPECT_THAT(fault(voc(voc_object("cat", "1 2 3 4")).substr(0, 170)),
               HasSubstr("a.xml:4: expected XML, but "));
   EXPECT_THAT(fault(""), HasSubstr("a.xml:1: expected XML, but no element found"));
+  EXPECT_EQ(fault(voc("<objects><name>cat</name></objects>")), "no error");
   EXPECT_EQ(fault("<xml/>"), "a.xml:1: expected VOC's labels in <annotation>, got <xml>");
   EXPECT_EQ(fault(voc(voc_object("cat", "1 two 3 4"))), "a.xml:4: expected a number, got 'two'");
   EXPECT_EQ(fault(voc(voc_object("cat", "1 nan 3 4"))), "a.xml:4: expected a number, got 'nan'");

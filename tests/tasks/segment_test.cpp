@@ -13,21 +13,20 @@ using testing::DoubleEq;
 using testing::ElementsAre;
 
 TEST(Confusion, CountsOverAWholeSet) {
-  Confusion first(3), second(3);
-  for (int i = 0; i < 6; ++i) first.add(0, 0);
-  first.add(0, 1);
-  first.add(255, 0);
-  second.add(1, 1);
-  second.add(1, 1);
-  second.add(1, 0);
-  first.add(second);
-  EXPECT_THAT(first.counts(), ElementsAre(6, 1, 0, 1, 2, 0, 0, 0, 0));
+  Confusion found(3);
+  for (int i = 0; i < 6; ++i) found.add(0, 0);
+  found.add(0, 1);
+  found.add(255, 0);
+  found.add(1, 1);
+  found.add(1, 1);
+  found.add(1, 0);
+  EXPECT_THAT(found.counts(), ElementsAre(6, 1, 0, 1, 2, 0, 0, 0, 0));
   // Class 2 is neither there nor predicted.
-  EXPECT_THAT(first.iou(), ElementsAre(DoubleEq(6.0 / 8), DoubleEq(2.0 / 4), -1));
-  EXPECT_THAT(first.accuracy(), ElementsAre(DoubleEq(6.0 / 7), DoubleEq(2.0 / 3), -1));
-  EXPECT_DOUBLE_EQ(first.pixel_accuracy(), 0.8);
-  EXPECT_DOUBLE_EQ(Confusion::mean(first.iou()), 0.625);
-  EXPECT_EQ(first.num_true(1), 3);
+  EXPECT_THAT(found.iou(), ElementsAre(DoubleEq(6.0 / 8), DoubleEq(2.0 / 4), -1));
+  EXPECT_THAT(found.accuracy(), ElementsAre(DoubleEq(6.0 / 7), DoubleEq(2.0 / 3), -1));
+  EXPECT_DOUBLE_EQ(found.pixel_accuracy(), 0.8);
+  EXPECT_DOUBLE_EQ(Confusion::mean(found.iou()), 0.625);
+  EXPECT_EQ(found.num_true(1), 3);
 }
 
 /// A segmenter of two classes whose first is the likelier the redder a pixel is.

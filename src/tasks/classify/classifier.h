@@ -19,11 +19,6 @@ struct ClassifierOptions {
 /// A micro-batch is {images f32 [rows, height, width, channels], labels i32 [rows]}; a sample is an image.
 std::shared_ptr<const engine::Objective> classifier(ClassifierOptions options);
 
-/// The micro-batch of a loader's rows.
-inline engine::MicroBatch micro_batch(const data::Batch& batch) {
-  return {batch.arrays, batch.count, batch.row_length};
-}
-
 /// Positions in Engine::output() after an evaluation: how many images were right, f32 []; softmax, f32
 /// [rows, classes].
 enum ClassifierOutput : size_t { kCorrect = 0, kProbabilities = 1 };

@@ -7,6 +7,7 @@
 #include "recipe/recipe.h"
 #include "tasks/classify/classifier.h"
 #include "tasks/classify/tensors_dataset.h"
+#include "tasks/loader_stream.h"
 #include "tasks/spread.h"
 
 namespace hearth::tasks {
@@ -50,18 +51,6 @@ data::Image image_of(const data::Dataset& dataset, int64_t index) {
   dataset.read(index, image.pixels.data(), &label);
   return image;
 }
-
-class ImageStream : public BatchStream {
- public:
-  ImageStream(const data::ImageRows& rows, const data::LoaderOptions& options,
-              const data::LoaderPosition& from)
-      : loader_(rows, options, from) {}
-
-  engine::MicroBatch next() override { return micro_batch(loader_.next()); }
-
- private:
-  data::Loader loader_;
-};
 
 /// Adds up one evaluated batch after the other.
 class Tally {
@@ -127,7 +116,7 @@ std::unique_ptr<BatchStream> ImageTask::open(const data::LoaderPosition& from,
                                              const data::LoaderShare& share) const {
   data::LoaderOptions options = loader_;
   options.share = share;
-  return std::make_unique<ImageStream>(rows_, options, from);
+  return std::make_unique<LoaderStream>(rows_, options, from);
 }
 
 Evaluation ImageTask::evaluate(engine::Engine& engine, int64_t num_shown) const {

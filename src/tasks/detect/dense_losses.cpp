@@ -15,11 +15,6 @@ ValueId class_losses(Builder& builder, ValueId logits, ValueId labels) {
   return sum_of_row(builder, reshaped(builder, losses, {shape[0] * shape[1], shape[2]}));
 }
 
-ValueId sum_of_row(Builder& builder, ValueId values) {
-  const int64_t rows = builder.graph().type(values).shape[0];
-  return reshaped(builder, builder.op("sum_trailing", {values}), {rows, 1});
-}
-
 ValueId sum_of_pictures(Builder& builder, ValueId losses, ValueId weights, int64_t pictures) {
   const Shape by_picture{pictures, builder.graph().type(losses).shape.num_elements() / pictures};
   const ValueId weighted =

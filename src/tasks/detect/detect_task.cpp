@@ -10,6 +10,7 @@
 #include "tasks/detect/coco_eval.h"
 #include "tasks/detect/detection_curves.h"
 #include "tasks/detect/detection_files.h"
+#include "tasks/loader_stream.h"
 #include "tasks/spread.h"
 
 namespace hearth::tasks {
@@ -17,19 +18,6 @@ namespace {
 
 /// Sides of pictures in the report.
 constexpr int64_t kLongestShown = 480;
-
-class DetectStream : public BatchStream {
- public:
-  DetectStream(const DetectRows& rows, const data::LoaderOptions& options, const data::LoaderPosition& from)
-      : loader_(rows, options, from) {}
-  engine::MicroBatch next() override {
-    const data::Batch& batch = loader_.next();
-    return {batch.arrays, batch.count, batch.row_length};
-  }
-
- private:
-  data::Loader loader_;
-};
 
 std::unique_ptr<Detector> open(const DetectTaskOptions& options) {
   const DetectorDef* found = find_detector(options.detector.model);
@@ -52,10 +40,6 @@ DetectRowOptions for_evaluation(DetectRowOptions options) {
 }
 
 std::array<uint8_t, 3> color_of(int32_t label) { return data::palette_color(label + 1); }
-
-int64_t shown_side(int64_t side, int64_t longer) {
-  return longer <= kLongestShown ? side : std::max<int64_t>(1, side * kLongestShown / longer);
-}
 
 std::string percent(double share) { return share < 0 ? "-" : fmt::format("{:.1f}%", 100 * share); }
 
@@ -155,14 +139,14 @@ std::unique_ptr<BatchStream> DetectTask::open(const data::LoaderPosition& from,
                                               const data::LoaderShare& share) const {
   data::LoaderOptions options = options_.loader;
   options.share = share;
-  return std::make_unique<DetectStream>(train_rows_, options, from);
+  return std::make_unique<LoaderStream>(train_rows_, options, from);
 }
 
 Evaluation DetectTask::evaluate(engine::Engine& engine, int64_t num_shown) const {
   const data::BoxedPictures& set = options_.held_out;
   data::LoaderOptions options = options_.loader;
   options.shuffle = false;
-  DetectStream stream(test_rows_, options, {.seed = options.seed});
+  LoaderStream stream(test_rows_, options);
   std::vector<JudgedPicture> judged = truths_of(set);
   Evaluation made;
   const std::vector<int64_t> shown = spread(num_shown, test_rows_.num_rows());
@@ -201,9 +185,7 @@ Evaluation DetectTask::evaluate(engine::Engine& engine, int64_t num_shown) const
 io::ImageStrip DetectTask::strip(int64_t index, std::span<const Detection> found) const {
   const data::BoxedPicture& picture = options_.held_out.pictures[static_cast<size_t>(index)];
   const std::shared_ptr<const data::Image> stored = reader_.read(index);
-  const int64_t longer = stored->size().longer();
-  const data::Image small =
-      data::resize(*stored, {shown_side(stored->height, longer), shown_side(stored->width, longer)});
+  const data::Image small = data::resize(*stored, data::shrunk_to_fit(stored->size(), kLongestShown));
   const double scale_x = static_cast<double>(small.width) / static_cast<double>(picture.width);
   const double scale_y = static_cast<double>(small.height) / static_cast<double>(picture.height);
   std::vector<data::LabeledBox> truths;
@@ -255,9 +237,9 @@ std::string DetectTask::evaluation_text(const Evaluation& found) const {
 }
 
 std::string DetectTask::last_line(const fs::path& log) const {
-  const std::vector<io::CurvePoint> scores = io::read_curve(log, "eval_map");
-  const auto best = std::ranges::max_element(scores, {}, &io::CurvePoint::value);
-  return best == scores.end() ? "" : map50_text(value_at(io::read_curve(log, "eval_map50"), best->step));
+  const auto curves = io::read_curves(log, {"eval_map", "eval_map50"});
+  const auto best = std::ranges::max_element(curves[0], {}, &io::CurvePoint::value);
+  return best == curves[0].end() ? "" : map50_text(value_at(curves[1], best->step));
 }
 
 void DetectTask::report(const Evaluation& last, const fs::path& log, io::ReportData& data) const {
@@ -278,19 +260,17 @@ void DetectTask::report(const Evaluation& last, const fs::path& log, io::ReportD
 
 void DetectTask::write_tables(const fs::path& folder, int64_t steps_per_epoch) const {
   const fs::path log = folder / "trainer_log.jsonl";
-  const auto curve = [&](const char* key) { return io::read_curve(log, key); };
-  const auto seconds = curve("elapsed_time"), loss = curve("loss"), rate = curve("lr");
-  const auto precision = curve("eval_precision"), recall = curve("eval_recall"), map50 = curve("eval_map50"),
-             map = curve("eval_map"), eval_loss = curve("eval_loss");
+  const std::vector<std::vector<io::CurvePoint>> curves = io::read_curves(
+      log,
+      {"eval_map", "elapsed_time", "loss", "eval_precision", "eval_recall", "eval_map50", "eval_loss", "lr"});
   std::string text =
       "epoch,time,train/loss,metrics/precision(B),metrics/recall(B),metrics/mAP50(B),metrics/mAP50-95(B),"
       "val/loss,lr/pg0\n";
-  for (const io::CurvePoint& point : map) {
-    const int64_t step = point.step;
+  for (const io::CurvePoint& point : curves[0]) {
+    const auto at = [&](size_t curve) { return value_at(curves[curve], point.step); };
     text += fmt::format("{},{:.3f},{:.5f},{:.5f},{:.5f},{:.5f},{:.5f},{:.5f},{:.8g}\n",
-                        (step + steps_per_epoch - 1) / steps_per_epoch, value_at(seconds, step),
-                        value_at(loss, step), value_at(precision, step), value_at(recall, step),
-                        value_at(map50, step), point.value, value_at(eval_loss, step), value_at(rate, step));
+                        (point.step + steps_per_epoch - 1) / steps_per_epoch, at(1), at(2), at(3), at(4),
+                        at(5), point.value, at(6), at(7));
   }
   write_file_atomically(folder / "results.csv", text);
 }

@@ -75,11 +75,7 @@ class FcosObjective : public engine::Objective {
     const ValueId all =
         builder.add(class_losses(builder, predicted.logits, targets[CellInput::labels]), learned);
     const ValueId sums = builder.op("sum_trailing", {reshaped(builder, all, {pictures, shape[1]})});
-    const ValueId more =
-        builder.relu(builder.op("add_scalar", {builder.op("sum_all", {has_box})}, {{"value", -1.0}}));
-    const ValueId num_learning = builder.op("add_scalar", {more}, {{"value", 1.0}});
-    return builder.op("scale_by", {sums, builder.op("scale", {builder.op("reciprocal", {num_learning})},
-                                                    {{"factor", static_cast<double>(pictures)}})});
+    return per_learning_anchor(builder, sums, has_box);
   }
 
   DetectorOptions options_;

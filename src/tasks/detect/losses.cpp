@@ -99,4 +99,16 @@ ValueId smooth_l1(Builder& builder, ValueId a, ValueId b, double beta) {
   return scaled(builder, builder.op("mul", {within, rest}), 1 / beta);
 }
 
+ValueId sum_of_row(Builder& builder, ValueId values) {
+  const int64_t rows = builder.graph().type(values).shape[0];
+  return reshaped(builder, builder.op("sum_trailing", {values}), {rows, 1});
+}
+
+ValueId per_learning_anchor(Builder& builder, ValueId sums, ValueId learns) {
+  const ValueId more = builder.relu(plus(builder, builder.op("sum_all", {learns}), -1));
+  const auto pictures = static_cast<double>(builder.graph().type(sums).shape[0]);
+  const ValueId share = scaled(builder, builder.op("reciprocal", {plus(builder, more, 1)}), pictures);
+  return builder.op("scale_by", {sums, share});
+}
+
 }  // namespace hearth::tasks

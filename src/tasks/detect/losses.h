@@ -27,4 +27,11 @@ ir::ValueId reshaped(nn::Builder& builder, ir::ValueId values, const Shape& shap
 /// Columns [begin, begin + count) of the last axis.
 ir::ValueId columns(nn::Builder& builder, ir::ValueId values, int64_t begin, int64_t count);
 
+/// [rows, K] -> [rows, 1].
+ir::ValueId sum_of_row(nn::Builder& builder, ir::ValueId values);
+/// Of `learns`, 1 for each anchor that learns a box and 0 for the others: the sums [pictures] of losses that
+/// a paper divides by the number of such anchors in the whole micro-batch (at least 1), so that their mean
+/// over pictures is the paper's loss.
+ir::ValueId per_learning_anchor(nn::Builder& builder, ir::ValueId sums, ir::ValueId learns);
+
 }  // namespace hearth::tasks

@@ -47,26 +47,23 @@ class AnchorLosses {
     const int64_t classes = shape_[2] - 5;
     const ValueId one_hot = builder_.op("one_hot", {label_}, {{"classes", classes}});
     const ValueId wanted = builder_.op("scale_rows", {reshaped(builder_, one_hot, {rows_, classes}), iou_});
-    return learned(row_sum(binary_cross_entropy(builder_, columns(builder_, raw_, 5, classes), wanted)));
+    return learned(
+        sum_of_row(builder_, binary_cross_entropy(builder_, columns(builder_, raw_, 5, classes), wanted)));
   }
   ValueId of_distance() {
     const ValueId size = builder_.op("add_scalar", {columns(builder_, target_, 2, 2)}, {{"value", 1e-8}});
     const ValueId wanted = builder_.concat({columns(builder_, target_, 0, 2), builder_.op("log", {size})});
-    return learned(row_sum(builder_.op("abs", {builder_.op("sub", {box_, wanted})})));
+    return learned(sum_of_row(builder_, builder_.op("abs", {builder_.op("sub", {box_, wanted})})));
   }
   /// [rows, 1] -> [pictures].
   ValueId of_pictures(ValueId losses) {
     return builder_.op("sum_trailing", {reshaped(builder_, losses, {shape_[0], shape_[1]})});
   }
-  /// How many anchors learn, or 1; f32 [].
-  ValueId num_learning() {
-    const ValueId more = builder_.op("add_scalar", {builder_.op("sum_all", {assigned_})}, {{"value", -1.0}});
-    return builder_.op("add_scalar", {builder_.relu(more)}, {{"value", 1.0}});
-  }
+  /// 1 for those that learn a box, [rows, 1].
+  ValueId assigned() const { return assigned_; }
 
  private:
   ValueId learned(ValueId losses) { return builder_.op("mul", {losses, assigned_}); }
-  ValueId row_sum(ValueId in) { return reshaped(builder_, builder_.op("sum_trailing", {in}), {rows_, 1}); }
 
   Builder& builder_;
   Shape shape_;
@@ -113,10 +110,7 @@ ValueId yolox_losses(Builder& builder, ValueId raw, ValueId targets, ValueId l1_
   const ValueId common = builder.add(builder.add(of_box, anchors.of_object()), anchors.of_class());
   const ValueId distance = builder.op("mul", {anchors.of_pictures(anchors.of_distance()), l1_weight});
   const ValueId sums = builder.add(anchors.of_pictures(common), distance);
-  const auto pictures = static_cast<double>(builder.graph().type(raw).shape[0]);
-  const ValueId share =
-      builder.op("scale", {builder.op("reciprocal", {anchors.num_learning()})}, {{"factor", pictures}});
-  return builder.op("scale_by", {sums, share});
+  return per_learning_anchor(builder, sums, anchors.assigned());
 }
 
 std::shared_ptr<const engine::Objective> yolox_objective(YoloxOptions options) {

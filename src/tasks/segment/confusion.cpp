@@ -1,16 +1,9 @@
 #include "tasks/segment/confusion.h"
 
-#include "base/error.h"
-
 namespace hearth::tasks {
 
 Confusion::Confusion(int64_t num_classes)
     : num_classes_(num_classes), counts_(static_cast<size_t>(num_classes * num_classes)) {}
-
-void Confusion::add(const Confusion& other) {
-  HEARTH_CHECK(other.num_classes_ == num_classes_);
-  for (size_t i = 0; i < counts_.size(); ++i) counts_[i] += other.counts_[i];
-}
 
 int64_t Confusion::num_true(int64_t label) const {
   int64_t sum = 0;

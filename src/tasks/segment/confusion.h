@@ -15,8 +15,6 @@ class Confusion {
   void add(int64_t truth, int64_t predicted) {
     if (truth >= 0 && truth < num_classes_) ++counts_[static_cast<size_t>(truth * num_classes_ + predicted)];
   }
-  /// Adds another's counts.
-  void add(const Confusion& other);
   const std::vector<int64_t>& counts() const { return counts_; }  ///< [true][predicted]
 
   /// Intersection over union of each class; -1 where neither truth nor prediction has it.

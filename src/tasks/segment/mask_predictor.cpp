@@ -85,11 +85,7 @@ data::Image MaskPredictor::predict(const data::Image& picture, const data::Image
     }
   }
   if (!input_.resizes) made = largest(sums, scaled.size());
-  if (made.size() == picture.size()) return made;
-  data::Image back{.height = picture.height, .width = picture.width, .channels = 1};
-  back.pixels.resize(static_cast<size_t>(back.size().num_pixels()));
-  data::place_mask(made, {.scaled = back.size()}, back.size(), back.pixels.data());
-  return back;
+  return made.size() == picture.size() ? made : data::resize_mask(made, picture.size());
 }
 
 void MaskPredictor::add_window(const float* from, Window window, Extent whole,

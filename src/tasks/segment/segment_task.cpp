@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "data/picture_reader.h"
+#include "tasks/loader_stream.h"
 #include "tasks/segment/segmenter.h"
 #include "tasks/spread.h"
 
@@ -12,39 +14,31 @@ namespace {
 /// Of pictures in the report.
 constexpr int64_t kLongestShown = 320;
 
-class MaskStream : public BatchStream {
+/// With class weights as the input after the rows' arrays.
+class MaskStream : public LoaderStream {
  public:
   MaskStream(const data::RowSource& rows, const data::LoaderOptions& options,
              const data::LoaderPosition& from, std::vector<float> class_weights)
-      : loader_(rows, options, from), class_weights_(std::move(class_weights)) {
+      : LoaderStream(rows, options, from), class_weights_(std::move(class_weights)) {
     class_weights_.resize(class_weights_.size() + engine::kInputSlack / sizeof(float));
   }
 
   engine::MicroBatch next() override {
-    const data::Batch& batch = loader_.next();
-    engine::MicroBatch made{batch.arrays, batch.count};
+    engine::MicroBatch made = LoaderStream::next();
     made.inputs[3] = class_weights_.data();
     return made;
   }
 
  private:
-  data::Loader loader_;
   std::vector<float> class_weights_;
 };
 
 /// A picture, its mask and the predicted one, in colors and no larger than is shown.
 io::ImageStrip strip_of(const data::Image& image, const data::Image& truth, const data::Image& predicted,
                         const std::vector<data::MaskClass>& classes, std::string caption) {
-  const int64_t longer = image.size().longer();
-  const auto shown = [&](int64_t side) {
-    return longer <= kLongestShown ? side : std::max<int64_t>(1, side * kLongestShown / longer);
-  };
-  const Extent size{shown(image.height), shown(image.width)};
+  const Extent size = data::shrunk_to_fit(image.size(), kLongestShown);
   const auto colors = [&](const data::Image& mask) {
-    data::Image small{.height = size.height, .width = size.width, .channels = 1};
-    small.pixels.resize(static_cast<size_t>(size.num_pixels()));
-    data::place_mask(mask, {.scaled = size}, size, small.pixels.data());
-    return data::encode_png(data::colorize(small, classes));
+    return data::encode_png(data::colorize(data::resize_mask(mask, size), classes));
   };
   return {.pngs = {data::encode_png(data::resize(image, size)), colors(truth), colors(predicted)},
           .caption = std::move(caption)};
@@ -160,7 +154,6 @@ Evaluation SegmentTask::evaluate(engine::Engine& engine, int64_t num_shown) cons
   MaskStream stream(rows, options, {.seed = options.seed}, options_.class_weights);
   double loss = 0;
   data::Image made{.height = options_.size.height, .width = options_.size.width, .channels = 1};
-  data::Image predicted{.channels = 1};
   for (int64_t done = 0; done < test_->size();) {
     const engine::MicroBatch batch = stream.next();
     loss += engine.evaluate(batch);
@@ -169,11 +162,7 @@ Evaluation SegmentTask::evaluate(engine::Engine& engine, int64_t num_shown) cons
       const auto from = classes.begin() + row * options_.size.num_pixels();
       made.pixels.assign(from, from + options_.size.num_pixels());
       test_->read_mask(done, truth);
-      predicted.height = truth.height;
-      predicted.width = truth.width;
-      predicted.pixels.resize(truth.pixels.size());
-      data::place_mask(made, {.scaled = truth.size()}, truth.size(), predicted.pixels.data());
-      tally.add(done, truth, predicted);
+      tally.add(done, truth, data::resize_mask(made, truth.size()));
     }
   }
   return tally.take(loss / static_cast<double>(test_->size()));

@@ -1,0 +1,26 @@
+#pragma once
+
+#include "data/loader.h"
+#include "tasks/task.h"
+
+namespace hearth::tasks {
+
+/// The micro-batch of a loader's rows, whose arrays are the objective's inputs.
+inline engine::MicroBatch micro_batch(const data::Batch& batch) {
+  return {batch.arrays, batch.count, batch.row_length};
+}
+
+/// The rows of a source as micro-batches, from a position or from the beginning. The source outlives it.
+class LoaderStream : public BatchStream {
+ public:
+  LoaderStream(const data::RowSource& rows, const data::LoaderOptions& options,
+               const data::LoaderPosition& from)
+      : loader_(rows, options, from) {}
+  LoaderStream(const data::RowSource& rows, const data::LoaderOptions& options) : loader_(rows, options) {}
+  engine::MicroBatch next() override { return micro_batch(loader_.next()); }
+
+ private:
+  data::Loader loader_;
+};
+
+}  // namespace hearth::tasks
