@@ -60,6 +60,21 @@ TEST(Softplus, IsExactFarFromZeroToo) {
   EXPECT_TRUE(std::isnan(ends[4]));
 }
 
+TEST(Sigmoid, IsExactToFiveMillionthsOfItself) {
+  const std::vector<float> x = line(-87, 87, 100'003), made = of_op("sigmoid", x);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double exact = 1 / (1 + std::exp(-static_cast<double>(x[i])));
+    ASSERT_NEAR(made[i], exact, std::min(5e-6 * exact, 1.5e-7)) << x[i];
+  }
+}
+
+TEST(Sigmoid, KeepsItsEnds) {
+  const std::vector<float> ends = of_op("sigmoid", {-kInfinity, -200, -90, 0, 90, 200, kInfinity, kNaN});
+  const std::vector<float> exact = {0, 0, 0, 0.5, 1, 1, 1};
+  for (size_t i = 0; i < exact.size(); ++i) EXPECT_FLOAT_EQ(ends[i], exact[i]) << i;
+  EXPECT_TRUE(std::isnan(ends.back()));
+}
+
 TEST(Silu, KeepsItsEnds) {
   const std::vector<float> ends = of_op("silu", {-200, 200, kInfinity, kNaN});
   EXPECT_EQ(ends[0], 0);

@@ -74,6 +74,31 @@ return %4
 )");
 }
 
+TEST(FuseEpilogues, FoldsSiluIntoBatchNormOfABatchAlone) {
+  const auto network = [](const std::string& norm, const std::string& end) {
+    return R"(input %0 "x" : f32[2, 9, 9, 3]
+parameter %1 "weight" : f32[3]
+parameter %2 "bias" : f32[3]
+parameter %3 "mean" : f32[3]
+parameter %4 "var" : f32[3]
+input %5 "shortcut" : f32[2, 9, 9, 3]
+)" + norm + end;
+  };
+  const std::string moments = ", f32[3], f32[3], f32[3], f32[3]\n",
+                    statistics = "%6, %7, %8, %9, %10 = batch_norm(%0, %1, %2, %3, %4";
+  const std::string silu = "%11 = silu(%6) : f32[2, 9, 9, 3]\nreturn %11\n";
+  const auto norm = [&](const std::string& inputs, const std::string& attrs) {
+    return statistics + inputs + ") {momentum=0.1" + attrs + "} : f32[2, 9, 9, 3]" + moments;
+  };
+  expect_pass(fuse_epilogues, network(norm("", ""), silu),
+              network(norm("", ", activation=\"silu\""), "return %6\n"));
+  const std::string with_residual = network(norm(", %5", ""), silu);
+  expect_pass(fuse_epilogues, with_residual, with_residual);
+  const std::string given =
+      network("%6 = batch_norm_infer(%0, %1, %2, %3, %4) {eps=0.001} : f32[2, 9, 9, 3]\n", silu);
+  expect_pass(fuse_epilogues, given, given);
+}
+
 TEST(FuseConvPool, TakesOnlyImagesAndTwoByTwoWindows) {
   const auto network = [](const char* kernel, const char* out) {
     return fmt::format(R"(input %0 "images" : f32[2, 8, 8, 3]

@@ -20,6 +20,15 @@ constexpr int64_t kChunkFloats = 64 * 1024;
 /// Rows of the weight gradient whose inputs stay in the second-level cache while all columns are made.
 constexpr int64_t kWeightsRows = 252;
 
+/// For short runs, where a call costs more than the copy.
+inline void copy_run(const float* from, int64_t count, float* to) {
+  constexpr int64_t kStep = 8, kMost = 64;
+  if (count < kStep || count > kMost) return static_cast<void>(std::copy_n(from, count, to));
+  for (int64_t i = 0; i < count - kStep; i += kStep) std::memcpy(to + i, from + i, kStep * sizeof(float));
+  // The last step overlaps the one before.
+  std::memcpy(to + count - kStep, from + count - kStep, kStep * sizeof(float));
+}
+
 /// The geometry shared by the three passes.
 struct Patches {
   const ConvShape& s;
@@ -36,13 +45,29 @@ struct Patches {
     return s.kernel_h == 1 && s.kernel_w == 1 && s.stride == 1 && s.padding == 0 && s.groups == 1;
   }
 
+  /// An output pixel; for_each_pixel calls visit(i, pixel) for `count` of them without a division for each.
+  struct Pixel {
+    int64_t x, y, image;
+  };
+  template <typename Visit>
+  void for_each_pixel(int64_t first, int64_t count, Visit visit) const {
+    const int64_t w = s.out_w(), h = s.out_h();
+    Pixel pixel{.x = first % w, .y = first / w % h, .image = first / (w * h)};
+    for (int64_t i = 0; i < count; ++i) {
+      visit(i, pixel);
+      if (++pixel.x < w) continue;
+      pixel.x = 0;
+      if (++pixel.y < h) continue;
+      pixel.y = 0;
+      ++pixel.image;
+    }
+  }
+
   /// Calls visit(place in the patch, element index in x or -1 when outside, run of taps) for each tap run of
   /// a pixel.
   template <typename Visit>
-  void for_each_tap(int64_t pixel, Visit visit) const {
-    const int64_t ox = pixel % s.out_w();
-    const int64_t oy = pixel / s.out_w() % s.out_h();
-    const int64_t image = pixel / (s.out_w() * s.out_h());
+  void for_each_tap(const Pixel& pixel, Visit visit) const {
+    const auto [ox, oy, image] = pixel;
     const int64_t x0 = ox * s.stride - s.padding;
     const int64_t channels = s.group_in();
     for (int64_t ky = 0; ky < s.kernel_h; ++ky) {
@@ -71,19 +96,21 @@ struct Patches {
 
   /// Elements [columns.begin, columns.end) of `count` patches from pixel `first` on, side by side.
   void gather(DType dtype, const void* x, int64_t first, int64_t count, Range columns, float* out) const {
-    for (int64_t i = 0; i < count; ++i) {
+    for_each_pixel(first, count, [&](int64_t i, const Pixel& pixel) {
       float* patch = out + i * columns.size() - columns.begin;
-      for_each_tap(first + i, [&](int64_t place, int64_t source, int64_t run) {
+      for_each_tap(pixel, [&](int64_t place, int64_t source, int64_t run) {
         const int64_t begin = std::max(place, columns.begin);
         const int64_t size = std::min(place + run, columns.end) - begin;
         if (size <= 0) return;
         if (source < 0) {
           std::fill_n(patch + begin, size, 0.0F);
+        } else if (dtype == DType::f32) {
+          copy_run(static_cast<const float*>(x) + source + begin - place, size, patch + begin);
         } else {
           load_f32(dtype, x, source + begin - place, size, patch + begin);
         }
       });
-    }
+    });
   }
 
   /// Rows of patch elements, `row` floats apart.
@@ -104,12 +131,12 @@ struct Patches {
   }
 
   void scatter(const float* patches, int64_t first, int64_t count, float* dx, int64_t dx_begin) const {
-    for (int64_t i = 0; i < count; ++i) {
+    for_each_pixel(first, count, [&](int64_t i, const Pixel& pixel) {
       const float* patch = patches + i * length();
-      for_each_tap(first + i, [&](int64_t place, int64_t target, int64_t run) {
+      for_each_tap(pixel, [&](int64_t place, int64_t target, int64_t run) {
         if (target >= 0) add_row(patch + place, dx + target - dx_begin, run);
       });
-    }
+    });
   }
 };
 

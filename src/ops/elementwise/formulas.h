@@ -115,13 +115,13 @@ struct Tanh {
 struct Sigmoid {
   template <class T>
   HEARTH_FORMULA T operator()(T a, T, T) const {
-    return T(1) / (T(1) + exp_of(-a));
+    return sigmoid_of(a);
   }
 };
 struct Silu {
   template <class T>
   HEARTH_FORMULA T operator()(T a, T, T) const {
-    return a / (T(1) + exp_of(-a));
+    return a * sigmoid_of(a);
   }
 };
 struct Gelu {
@@ -137,7 +137,7 @@ struct GeluTanh {
   static constexpr T kTwice = T(2) * std::numbers::sqrt2_v<T>* std::numbers::inv_sqrtpi_v<T>;
   template <class T>
   HEARTH_FORMULA T operator()(T a, T, T) const {
-    return a / (T(1) + exp_of(-kTwice<T> * (a + T(0.044715) * a * a * a)));
+    return a * sigmoid_of(kTwice<T> * (a + T(0.044715) * a * a * a));
   }
 };
 struct Scale {
@@ -192,7 +192,7 @@ struct SigmoidGrad {
 struct SiluGrad {
   template <class T>
   HEARTH_FORMULA T operator()(T a, T b, T) const {
-    const T s = T(1) / (T(1) + exp_of(-b));
+    const T s = sigmoid_of(b);
     return a * s * (T(1) + b * (T(1) - s));
   }
 };
@@ -209,7 +209,7 @@ struct GeluTanhGrad {
   template <class T>
   HEARTH_FORMULA T operator()(T a, T b, T) const {
     constexpr T kTwice = GeluTanh::kTwice<T>;
-    const T s = T(1) / (T(1) + exp_of(-kTwice * (b + T(0.044715) * b * b * b)));
+    const T s = sigmoid_of(kTwice * (b + T(0.044715) * b * b * b));
     return a * s * (T(1) + b * (T(1) - s) * kTwice * (T(1) + T(0.134145) * b * b));
   }
 };
@@ -223,7 +223,7 @@ struct Softplus {
 struct SoftplusGrad {
   template <class T>
   HEARTH_FORMULA T operator()(T a, T b, T) const {
-    return a / (T(1) + exp_of(-b));
+    return a * sigmoid_of(b);
   }
 };
 struct HardSigmoid {

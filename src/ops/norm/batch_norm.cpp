@@ -1,8 +1,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/elementwise/elementwise.h"
+#include "ops/elementwise/formulas.h"
 #include "ops/norm/batch_norm_kernels.h"
-#include "ops/norm/norm.h"
 #include "ops/support.h"
 
 namespace hearth::ops {
@@ -16,14 +17,14 @@ struct NormIn {
 struct Options {
   double momentum;
   double eps;
-  bool relu;
+  NormActivation activation;
   /// batch_norm_infer: var holds 1 / sqrt(variance + eps) already.
   bool given_rstd;
 };
 Options options_of(const Attrs& attrs) {
   return {.momentum = attrs.real_or("momentum", 0.1),
           .eps = attrs.real_or("eps", 1e-5),
-          .relu = attrs.text_or("activation", "none") == "relu",
+          .activation = norm_activation(attrs),
           .given_rstd = attrs.text_or("statistics", "variance") == "rstd"};
 }
 
@@ -67,7 +68,7 @@ Kernel train_kernel(const NodeView& node) {
               {.mean = args.output<float>(1),
                .scale = work.a,
                .bias = args.input<float>(NormIn::bias),
-               .relu = options.relu},
+               .activation = options.activation},
               args.in[NormIn::x], residual ? args.in[NormIn::residual] : nullptr, args.out[0], *args.threads);
   };
   return {.run = run, .workspace_bytes = norm_workspace_bytes(shape)};
@@ -87,7 +88,7 @@ Kernel infer_kernel(const NodeView& node) {
               {.mean = args.input<float>(NormIn::mean),
                .scale = work.a,
                .bias = args.input<float>(NormIn::bias),
-               .relu = options.relu},
+               .activation = options.activation},
               args.in[NormIn::x], residual ? args.in[NormIn::residual] : nullptr, args.out[0], *args.threads);
   };
   return {.run = run, .workspace_bytes = norm_workspace_bytes(shape)};
@@ -98,6 +99,8 @@ std::string check(const NodeView& node, const OpDef& op) {
   if (node.has_input(NormIn::residual) && node.in_type(NormIn::residual) != node.in_type(NormIn::x))
     return fmt::format("expected the residual to be {}, got {}", to_string(node.in_type(NormIn::x)),
                        to_string(node.in_type(NormIn::residual)));
+  if (node.has_input(NormIn::residual) && norm_activation(node.attrs) == NormActivation::silu)
+    return "expected no residual with activation silu";
   return "";
 }
 
@@ -125,7 +128,9 @@ void reference_channel(const ReferenceArgs& args, size_t c, double mean, double 
   for (size_t i = c; i < args.in[NormIn::x].size(); i += width) {
     double y = (args.in[NormIn::x][i] - mean) * rstd * args.in[NormIn::weight][c] + args.in[NormIn::bias][c];
     if (args.node.has_input(NormIn::residual)) y += args.in[NormIn::residual][i];
-    args.out[0][i] = options.relu ? std::max(y, 0.0) : y;
+    if (options.activation == NormActivation::relu) y = std::max(y, 0.0);
+    if (options.activation == NormActivation::silu) y = Silu()(y, 0.0, 0.0);
+    args.out[0][i] = y;
   }
 }
 
@@ -189,16 +194,17 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   const ValueId dy = context.grad_out[0];
   std::vector<ValueId> grads(node.inputs.size(), kNone);
   if (dy == kNone) return grads;
-  const bool relu = options_of(node.attrs).relu;
+  const NormActivation activation = norm_activation(node.attrs);
   const bool residual = node.inputs.size() > NormIn::residual && node.inputs[NormIn::residual] != kNone;
-  const bool masked_residual = relu && residual;
+  const bool masked_residual = activation == NormActivation::relu && residual;
   std::vector<ValueId> inputs = {node.inputs[NormIn::x], node.inputs[NormIn::weight], node.outputs[1],
                                  node.outputs[2], dy};
-  if (relu) inputs.push_back(node.outputs[0]);
-  const auto out = context.graph.add(
-      batch_norm_grad, inputs,
-      {{"activation", std::string(relu ? "relu" : "none")}, {"residual", int64_t{masked_residual ? 1 : 0}}},
-      node.name);
+  if (activation == NormActivation::relu) inputs.push_back(node.outputs[0]);
+  if (activation == NormActivation::silu) inputs.insert(inputs.end(), {kNone, node.inputs[NormIn::bias]});
+  const auto out = context.graph.add(batch_norm_grad, inputs,
+                                     {{"activation", std::string(node.attrs.text_or("activation", "none"))},
+                                      {"residual", int64_t{masked_residual ? 1 : 0}}},
+                                     node.name);
   std::copy_n(out.begin(), 3, grads.begin());
   if (residual) grads[NormIn::residual] = masked_residual ? out[3] : dy;
   return grads;
@@ -210,12 +216,22 @@ bool may_train(const ir::Graph& graph, ValueId id) {
   return value.producer != kNone || value.role == ir::Role::parameter;
 }
 
+/// The cotangent before a silu, whose input is made once more.
+ValueId before_silu(const VjpContext& context) {
+  const ir::Node node = context.node;
+  Attrs plain = node.attrs;
+  plain.set("activation", std::string("none"));
+  const ValueId before = context.graph.add1(batch_norm_infer, node.inputs, plain, node.name);
+  return context.graph.add1(elementwise_op("silu_grad"), {context.grad_out[0], before}, {}, node.name);
+}
+
 std::vector<ValueId> infer_vjp(const VjpContext& context) {
   const ir::Node node = context.node;
-  const ValueId dy = context.grad_out[0];
   std::vector<ValueId> grads(node.inputs.size(), kNone);
-  if (dy == kNone) return grads;
-  const bool relu = options_of(node.attrs).relu;
+  if (context.grad_out[0] == kNone) return grads;
+  const NormActivation activation = norm_activation(node.attrs);
+  const bool relu = activation == NormActivation::relu;
+  const ValueId dy = activation == NormActivation::silu ? before_silu(context) : context.grad_out[0];
   const bool residual = node.inputs.size() > NormIn::residual && node.inputs[NormIn::residual] != kNone;
   const bool trains = may_train(context.graph, node.inputs[NormIn::weight]) ||
                       may_train(context.graph, node.inputs[NormIn::bias]);
@@ -223,6 +239,7 @@ std::vector<ValueId> infer_vjp(const VjpContext& context) {
   if (relu || trains) inputs.push_back(relu ? node.outputs[0] : kNone);
   if (trains) inputs.insert(inputs.end(), {node.inputs[NormIn::x], node.inputs[NormIn::mean]});
   Attrs attrs = node.attrs;
+  attrs.set("activation", std::string(relu ? "relu" : "none"));
   attrs.set("residual", int64_t{relu && residual});
   const auto out = context.graph.add(batch_norm_infer_grad, inputs, attrs, node.name);
   std::copy_n(out.begin(), trains ? 3 : 1, grads.begin());
@@ -258,6 +275,8 @@ std::vector<Sample> samples() {
           sample({2, 3, 3, 17}, DType::f32, true, "none", 1e-5),
           sample({4, 16, 16, 33}, DType::f32, true, "relu", 1e-5),
           sample({3, 8200}, DType::f32, false, "none", 1e-4),
+          sample({3, 5, 3, 7}, DType::f32, false, "silu", 1e-5),
+          sample({2, 7, 9, 72}, DType::bf16, false, "silu", 1e-2),
           sample({4, 3, 3, 20}, DType::bf16, true, "relu", 1e-2),
           sample({4, 3, 3, 20}, DType::f16, false, "none", 2e-3),
           sample({2, 7, 9, 72}, DType::bf16, true, "relu", 1e-2)};
@@ -298,7 +317,7 @@ const OpDef batch_norm{
     .name = "batch_norm",
     .doc =
         "batch_norm(x, weight, bias, running_mean, running_var, residual?, moments of x?): y, mean, rstd and "
-        "the updated running statistics (in place, unbiased variance as torch)",
+        "the updated running statistics (in place, unbiased variance as torch); activation: none, relu, silu",
     .inputs = {"x", "weight", "bias", "running_mean", "running_var", "residual?", "moments?"},
     .infer = infer_train,
     .vjp = vjp,

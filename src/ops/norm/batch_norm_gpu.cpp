@@ -1,3 +1,4 @@
+#include "ops/elementwise/formulas.h"
 #include "ops/norm/moments_gpu.h"
 #include "ops/norm/norm.h"
 #include "ops/reduce/columns.h"
@@ -13,7 +14,7 @@ struct Rows {
   int width;
   float momentum;
   float eps;
-  bool relu;
+  NormActivation activation;
 };
 Rows rows_of(const NodeView& node) {
   const ir::Type& x = node.in_type(0);
@@ -21,7 +22,7 @@ Rows rows_of(const NodeView& node) {
           .width = static_cast<int>(x.shape.back()),
           .momentum = static_cast<float>(node.attrs.real_or("momentum", 0.1)),
           .eps = static_cast<float>(node.attrs.real_or("eps", 1e-5)),
-          .relu = node.attrs.text_or("activation", "none") == "relu"};
+          .activation = norm_activation(node.attrs)};
 }
 
 /// x itself, or the moments of its groups, as what moments of a thread's rows and kOwn columns are made
@@ -128,7 +129,9 @@ __global__ void __launch_bounds__(kBlockThreads)
     for (int c = 0; c < n; ++c) {
       float value = (rt::to_float(values.at[c]) - mean[c]) * scale[c] + bias[c];
       if (residual != nullptr) value += rt::to_float(more.at[c]);
-      made.at[c] = rt::from_float<T>(rows.relu && value < 0 ? 0.0F : value);
+      if (rows.activation == NormActivation::relu) value = value < 0 ? 0.0F : value;
+      if (rows.activation == NormActivation::silu) value = Silu()(value, 0.0F, 0.0F);
+      made.at[c] = rt::from_float<T>(value);
     }
     rt::store(y + i, made);
   }
@@ -185,7 +188,7 @@ ir::Kernel make_infer(const NodeView& node) {
   return {.run = run};
 }
 
-/// Of a channel's cotangents, masked where relu was in the way.
+/// Of a channel's cotangents, as they are before the activation.
 struct GradientSums {
   float plain;
   float by_deviation;
@@ -196,26 +199,43 @@ struct GradientSums {
   }
 };
 
+/// What the input of silu is made of again, an element per channel; null bias: there is no silu.
+struct SiluChannels {
+  const float* mean;
+  const float* rstd;
+  const float* weight;
+  const float* bias;
+};
+
 /// What the gradient reads: y is null without relu.
 template <typename T>
 struct Cotangents {
   const T* x;
   const T* dy;
   const T* y;
+  SiluChannels silu;
 
-  /// Of n neighbors from element i on.
+  /// Of n neighbors from element i on, of channels from `column` on.
   template <int n>
-  RT_DEVICE rt::Vec<float, n> at(int64_t i) const {
+  RT_DEVICE rt::Vec<float, n> at(int64_t i, int column) const {
     const rt::Vec<T, n> given = rt::load<T, n>(dy + i);
     rt::Vec<T, n> result{};
     if (y != nullptr) result = rt::load<T, n>(y + i);
-    rt::Vec<float, n> masked;
+    if (silu.bias != nullptr) result = rt::load<T, n>(x + i);
+    rt::Vec<float, n> before;
     RT_UNROLL
     for (int c = 0; c < n; ++c) {
-      const bool stopped = y != nullptr && !(rt::to_float(result.at[c]) > 0);
-      masked.at[c] = stopped ? 0.0F : rt::to_float(given.at[c]);
+      float g = rt::to_float(given.at[c]);
+      if (y != nullptr && !(rt::to_float(result.at[c]) > 0)) g = 0.0F;
+      if (silu.bias != nullptr) {
+        const int channel = column + c;
+        const float scale = silu.rstd[channel] * silu.weight[channel];
+        const float deviation = rt::to_float(result.at[c]) - silu.mean[channel];
+        g = SiluGrad()(g, deviation * scale + silu.bias[channel], 0.0F);
+      }
+      before.at[c] = g;
     }
-    return masked;
+    return before;
   }
 };
 
@@ -230,7 +250,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     for (int c = 0; c < n; ++c) mean[c] = means[column + c];
     for (int64_t r = first_row(); r < rows.count; r += row_stride()) {
       const int64_t i = r * rows.width + column;
-      const rt::Vec<float, n> g = in.template at<n>(i);
+      const rt::Vec<float, n> g = in.template at<n>(i, column);
       const rt::Vec<T, n> x = rt::load<T, n>(in.x + i);
       RT_UNROLL
       for (int c = 0; c < n; ++c) own[c].join({g.at[c], g.at[c] * (rt::to_float(x.at[c]) - mean[c])});
@@ -280,7 +300,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
   for (int64_t r = first_row(); r < rows.count; r += row_stride()) {
     const int64_t i = r * rows.width + column;
-    const rt::Vec<float, n> g = in.template at<n>(i);
+    const rt::Vec<float, n> g = in.template at<n>(i, column);
     rt::Vec<T, n> x{}, made, masked;
     if (!channels.is_frozen) x = rt::load<T, n>(in.x + i);
     RT_UNROLL
@@ -318,8 +338,14 @@ template <typename T, int n>
 ir::Kernel make_grad(const NodeView& node) {
   const Rows rows = rows_of(node);
   const auto run = [rows, residual = node.out.size() > 3](const KernelArgs& args) {
-    const Cotangents<T> in{input_of<T>(args, 0), input_of<T>(args, 4),
-                           rows.relu ? input_of<T>(args, 5) : nullptr};
+    const bool relu = rows.activation == NormActivation::relu, silu = rows.activation == NormActivation::silu;
+    const Cotangents<T> in{.x = input_of<T>(args, 0),
+                           .dy = input_of<T>(args, 4),
+                           .y = relu ? input_of<T>(args, 5) : nullptr,
+                           .silu = {.mean = input_of<float>(args, 2),
+                                    .rstd = input_of<float>(args, 3),
+                                    .weight = input_of<float>(args, 1),
+                                    .bias = silu ? input_of<float>(args, 6) : nullptr}};
     launch_gradient<T, n>(args, in,
                           {.statistic = {input_of<float>(args, 3), rows.eps, false},
                            .weight = input_of<float>(args, 1),
@@ -337,8 +363,11 @@ ir::Kernel make_infer_grad(const NodeView& node) {
   const Rows rows = rows_of(node);
   const bool measures = node.has_input(4), is_variance = has_variance(node);
   const auto run = [=, residual = node.attrs.integer_or("residual", 0) != 0](const KernelArgs& args) {
-    const Cotangents<T> in{measures ? input_of<T>(args, 4) : nullptr, input_of<T>(args, 0),
-                           rows.relu ? input_of<T>(args, 3) : nullptr};
+    const bool relu = rows.activation == NormActivation::relu;
+    const Cotangents<T> in{.x = measures ? input_of<T>(args, 4) : nullptr,
+                           .dy = input_of<T>(args, 0),
+                           .y = relu ? input_of<T>(args, 3) : nullptr,
+                           .silu = {}};
     launch_gradient<T, n>(args, in,
                           {.statistic = {input_of<float>(args, 2), rows.eps, is_variance},
                            .weight = input_of<float>(args, 1),

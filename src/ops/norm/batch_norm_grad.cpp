@@ -1,29 +1,32 @@
+#include "ops/elementwise/formulas.h"
 #include "ops/norm/batch_norm_kernels.h"
-#include "ops/norm/norm.h"
 #include "ops/support.h"
 
 namespace hearth::ops {
 namespace {
 
-// With g = dy masked by y > 0 and xhat = (x - mean) rstd:
+// With xhat = (x - mean) rstd and g = dy, masked by y > 0 or times silu'(weight xhat + bias):
 // dbias = sum g, dweight = sum g xhat, dx = weight rstd (g - dbias / n - xhat dweight / n).
 
 struct NormGradIn {
-  enum : size_t { x, weight, mean, rstd, dy, y };
+  enum : size_t { x, weight, mean, rstd, dy, y, bias };
 };
-
-bool has_relu(const Attrs& attrs) { return attrs.text_or("activation", "none") == "relu"; }
 
 Inferred infer(const NodeView& node) {
   if (auto error = check_norm_inputs(node, batch_norm_grad, NormGradIn::rstd); !error.empty())
     return refuse(error);
   const Type& x = node.in_type(NormGradIn::x);
   if (node.in_type(NormGradIn::dy) != x) return refuse_type("dy", to_string(x), node.in_type(NormGradIn::dy));
-  const bool relu = has_relu(node.attrs);
+  const NormActivation activation = norm_activation(node.attrs);
+  const bool relu = activation == NormActivation::relu, silu = activation == NormActivation::silu;
   if (relu != node.has_input(NormGradIn::y)) return refuse("expected y exactly when the activation is relu");
   if (relu && node.in_type(NormGradIn::y) != x)
     return refuse_type("y", to_string(x), node.in_type(NormGradIn::y));
   const Type channels = f32_type({x.shape.back()});
+  if (silu != node.has_input(NormGradIn::bias))
+    return refuse("expected the bias exactly when the activation is silu");
+  if (silu && node.in_type(NormGradIn::bias) != channels)
+    return refuse_type("bias", to_string(channels), node.in_type(NormGradIn::bias));
   std::vector<Type> out = {x, channels, channels};
   if (node.attrs.integer_or("residual", 0) != 0) {
     if (!relu) return refuse("expected activation relu: without it the residual's gradient is dy itself");
@@ -32,7 +35,7 @@ Inferred infer(const NodeView& node) {
   return {.out = out, .error = ""};
 }
 
-/// Writes dweight and dbias and the weights of dx.
+/// Writes dweight and dbias and the weights of dx but that of g.
 void finish_sums(const NormShape& shape, const KernelArgs& args, const NormWorkspace& work) {
   const auto rows = static_cast<double>(shape.rows);
   for (int64_t c = 0; c < shape.width; ++c) {
@@ -40,7 +43,6 @@ void finish_sums(const NormShape& shape, const KernelArgs& args, const NormWorks
     const double scale = rstd * static_cast<double>(args.input<float>(NormGradIn::weight)[c]);
     args.output<float>(1)[c] = static_cast<float>(work.second[c] * rstd);
     args.output<float>(2)[c] = static_cast<float>(work.first[c]);
-    work.a[c] = static_cast<float>(scale);
     work.b[c] = static_cast<float>(-scale * rstd * rstd * work.second[c] / rows);
     work.c[c] = static_cast<float>(-scale * work.first[c] / rows);
   }
@@ -48,13 +50,22 @@ void finish_sums(const NormShape& shape, const KernelArgs& args, const NormWorks
 
 Kernel kernel(const NodeView& node) {
   const NormShape shape = norm_shape(node.in_type(NormGradIn::x));
-  const auto run = [shape, relu = has_relu(node.attrs)](const KernelArgs& args) {
+  const auto run = [shape, activation = norm_activation(node.attrs)](const KernelArgs& args) {
     const NormWorkspace work = norm_workspace(shape, args.workspace);
-    const NormCotangents in{.x = args.in[NormGradIn::x],
-                            .dy = args.in[NormGradIn::dy],
-                            .y = relu ? args.in[NormGradIn::y] : nullptr,
-                            .mean = args.input<float>(NormGradIn::mean)};
+    for (int64_t c = 0; c < shape.width; ++c)
+      work.a[c] = args.input<float>(NormGradIn::rstd)[c] * args.input<float>(NormGradIn::weight)[c];
+    NormCotangents in{.x = args.in[NormGradIn::x],
+                      .dy = args.in[NormGradIn::dy],
+                      .y = activation == NormActivation::relu ? args.in[NormGradIn::y] : nullptr,
+                      .mean = args.input<float>(NormGradIn::mean),
+                      .scale = work.a};
+    if (activation == NormActivation::silu) in.bias = args.input<float>(NormGradIn::bias);
+    if (in.bias != nullptr && shape.dtype == DType::f32) in.made = args.output<float>(0);
     gradient_sums(shape, in, work, *args.threads);
+    if (in.made != nullptr) {
+      in.dy = in.made;
+      in.bias = nullptr;
+    }
     finish_sums(shape, args, work);
     spread_gradient(shape, in, work, args.out[0], args.out.size() > 3 ? args.out[3] : nullptr, *args.threads);
   };
@@ -65,9 +76,14 @@ void reference(const ReferenceArgs& args) {
   const std::vector<double>& x = args.in[NormGradIn::x];
   const size_t width = args.in[NormGradIn::weight].size();
   const auto rows = static_cast<double>(x.size() / width);
-  const bool relu = has_relu(args.node.attrs);
+  const NormActivation activation = norm_activation(args.node.attrs);
   const auto g = [&](size_t i) {
-    return relu && !(args.in[NormGradIn::y][i] > 0) ? 0.0 : args.in[NormGradIn::dy][i];
+    const double dy = args.in[NormGradIn::dy][i];
+    if (activation == NormActivation::relu) return args.in[NormGradIn::y][i] > 0 ? dy : 0.0;
+    if (activation == NormActivation::none) return dy;
+    const size_t c = i % width;
+    const double scale = args.in[NormGradIn::rstd][c] * args.in[NormGradIn::weight][c];
+    return SiluGrad()(dy, (x[i] - args.in[NormGradIn::mean][c]) * scale + args.in[NormGradIn::bias][c], 0.0);
   };
   for (size_t c = 0; c < width; ++c) {
     const double mean = args.in[NormGradIn::mean][c], rstd = args.in[NormGradIn::rstd][c];
@@ -89,22 +105,29 @@ void reference(const ReferenceArgs& args) {
 
 Cost cost(const NodeView& node) { return stream_cost(node, 12); }
 
-Sample sample(const Shape& shape, DType dtype, bool relu, int64_t residual, double tolerance) {
+Sample sample(const Shape& shape, DType dtype, const char* activation, int64_t residual, double tolerance) {
   const Shape channels{shape.back()};
   Sample made{.in = {normal(shape, dtype), normal(channels), normal(channels), positive(channels),
                      normal(shape, dtype)},
-              .attrs = {{"activation", std::string(relu ? "relu" : "none")}, {"residual", residual}},
+              .attrs = {{"activation", std::string(activation)}, {"residual", residual}},
               .tolerance = tolerance};
-  if (relu) made.in.push_back(normal(shape, dtype));
+  const NormActivation kind = norm_activation(made.attrs);
+  if (kind == NormActivation::relu) made.in.push_back(normal(shape, dtype));
+  if (kind == NormActivation::silu) made.in.insert(made.in.end(), {absent(), normal(channels)});
   return made;
 }
 
 std::vector<Sample> samples() {
-  return {
-      sample({6, 5}, DType::f32, false, 0, 1e-5),         sample({3, 5, 3, 7}, DType::f32, true, 0, 1e-5),
-      sample({4, 16, 16, 33}, DType::f32, true, 1, 1e-5), sample({3, 8200}, DType::f32, true, 1, 1e-5),
-      sample({4, 3, 3, 20}, DType::bf16, true, 1, 1e-2),  sample({4, 3, 3, 20}, DType::f16, false, 0, 2e-3),
-      sample({2, 7, 9, 72}, DType::bf16, true, 1, 1e-2)};
+  return {sample({6, 5}, DType::f32, "none", 0, 1e-5),
+          sample({3, 5, 3, 7}, DType::f32, "relu", 0, 1e-5),
+          sample({4, 16, 16, 33}, DType::f32, "relu", 1, 1e-5),
+          sample({3, 8200}, DType::f32, "relu", 1, 1e-5),
+          sample({4, 3, 3, 20}, DType::bf16, "relu", 1, 1e-2),
+          sample({4, 3, 3, 20}, DType::f16, "none", 0, 2e-3),
+          sample({2, 7, 9, 72}, DType::bf16, "relu", 1, 1e-2),
+          sample({3, 5, 3, 7}, DType::f32, "silu", 0, 1e-5),
+          sample({3, 8200}, DType::f32, "silu", 0, 1e-5),
+          sample({2, 7, 9, 72}, DType::bf16, "silu", 0, 1e-2)};
 }
 
 }  // namespace
@@ -112,9 +135,10 @@ std::vector<Sample> samples() {
 const OpDef batch_norm_grad{
     .name = "batch_norm_grad",
     .doc =
-        "batch_norm_grad(x, weight, mean, rstd, dy, y?): dx, dweight, dbias and, if `residual` is 1, "
-        "dresidual; with activation relu dy is masked by y > 0",
-    .inputs = {"x", "weight", "mean", "rstd", "dy", "y?"},
+        "batch_norm_grad(x, weight, mean, rstd, dy, y?, bias?): dx, dweight, dbias and, if `residual` is 1, "
+        "dresidual; with activation relu dy is masked by y > 0, with silu its input is made again of the "
+        "bias",
+    .inputs = {"x", "weight", "mean", "rstd", "dy", "y?", "bias?"},
     .infer = infer,
     .no_vjp_because = kNoSecondDerivatives,
     .cpu = kernel,

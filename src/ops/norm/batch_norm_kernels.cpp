@@ -2,7 +2,7 @@
 
 #include "backend/cpu/clones.h"
 #include "backend/cpu/convert.h"
-#include "ops/norm/norm.h"
+#include "ops/elementwise/formulas.h"
 #include "ops/support.h"
 
 namespace hearth::ops {
@@ -16,7 +16,7 @@ struct Tile {
   int64_t width;
 };
 
-template <bool kResidual, bool kRelu>
+template <bool kResidual, NormActivation kActivation>
 inline __attribute__((always_inline)) void normalize_rows(const Tile& tile, const float* mean,
                                                           const float* scale, const float* bias) {
   for (int64_t r = 0; r < tile.rows; ++r) {
@@ -26,19 +26,24 @@ inline __attribute__((always_inline)) void normalize_rows(const Tile& tile, cons
     for (int64_t c = 0; c < tile.width; ++c) {
       float value = (x[c] - mean[c]) * scale[c] + bias[c];
       if (kResidual) value += residual[c];
-      y[c] = kRelu && value < 0 ? 0.0F : value;
+      if (kActivation == NormActivation::relu) value = value < 0 ? 0.0F : value;
+      if (kActivation == NormActivation::silu) value = Silu()(value, 0.0F, 0.0F);
+      y[c] = value;
     }
   }
 }
 
 HEARTH_CLONES void normalize_tile(const Tile& tile, const float* mean, const float* scale, const float* bias,
-                                  bool relu) {
+                                  NormActivation activation) {
+  using enum NormActivation;
   if (tile.residual != nullptr) {
-    relu ? normalize_rows<true, true>(tile, mean, scale, bias)
-         : normalize_rows<true, false>(tile, mean, scale, bias);
+    activation == relu ? normalize_rows<true, relu>(tile, mean, scale, bias)
+                       : normalize_rows<true, none>(tile, mean, scale, bias);
+  } else if (activation == silu) {
+    normalize_rows<false, silu>(tile, mean, scale, bias);
   } else {
-    relu ? normalize_rows<false, true>(tile, mean, scale, bias)
-         : normalize_rows<false, false>(tile, mean, scale, bias);
+    activation == relu ? normalize_rows<false, relu>(tile, mean, scale, bias)
+                       : normalize_rows<false, none>(tile, mean, scale, bias);
   }
 }
 
@@ -82,7 +87,7 @@ void normalize(const NormShape& shape, const Normalize& how, const void* x, cons
                       .y = out,
                       .rows = rows,
                       .width = width};
-      normalize_tile(tile, how.mean + c, how.scale + c, how.bias + c, how.relu);
+      normalize_tile(tile, how.mean + c, how.scale + c, how.bias + c, how.activation);
       cpu::store_f32(shape.dtype, out, y, at, count);
     });
   });

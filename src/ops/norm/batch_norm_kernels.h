@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "ir/op_def.h"
+#include "ops/norm/norm.h"
 
 namespace hearth::ops {
 
@@ -54,23 +55,27 @@ void join_groups(const NormShape& shape, const float* groups, const NormWorkspac
 void measure_groups(const NormShape& shape, const void* x, const NormWorkspace& work, float* groups,
                     ThreadPool& threads);
 
-/// Per channel, y = (x - mean) scale + bias [+ residual] [then relu] over all rows.
+/// Per channel, y = activation((x - mean) scale + bias [+ residual]) over all rows.
 struct Normalize {
   const float* mean;
   const float* scale;
   const float* bias;
-  bool relu;
+  NormActivation activation = NormActivation::none;
 };
 void normalize(const NormShape& shape, const Normalize& how, const void* x, const void* residual, void* y,
                ThreadPool& threads);
 
-/// What the gradient of a normalization is made from. Without relu, y is null and g = dy; with it, g is dy
-/// where y > 0, else 0.
+/// What the gradient of a normalization is made from. With relu, y is given, and g is dy where y > 0, else 0.
+/// With silu, scale and bias are given, and g = dy silu'((x - mean) scale + bias). Otherwise g = dy.
 struct NormCotangents {
   const void* x;
   const void* dy;
   const void* y;
   const float* mean;
+  const float* scale = nullptr;
+  const float* bias = nullptr;
+  /// Where gradient_sums leaves the g of silu, in f32, as the dy of what follows; or null.
+  float* made = nullptr;
 };
 /// Leaves in part 0 of the workspace each channel's sums of g and of g (x - mean).
 void gradient_sums(const NormShape& shape, const NormCotangents& in, const NormWorkspace& work,

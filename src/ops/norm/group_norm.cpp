@@ -114,7 +114,7 @@ void normalize_sample(const Groups& groups, const KernelArgs& args, int64_t n) {
       work.c[c] = bias == nullptr ? 0.0F : bias[c];
     }
   }
-  normalize(shape, {.mean = work.a, .scale = work.b, .bias = work.c, .relu = false}, x, nullptr,
+  normalize(shape, {.mean = work.a, .scale = work.b, .bias = work.c}, x, nullptr,
             args.output<char>(0) + n * groups.sample_bytes(), *args.threads);
 }
 

@@ -10,6 +10,13 @@ inline constexpr int64_t kMomentRows = 64;
 constexpr int64_t moment_groups(int64_t rows) { return (rows + kMomentRows - 1) / kMomentRows; }
 ir::Type moments_type(const ir::Type& x);
 
+/// What follows a batch normalization in the same op, attribute `activation`; silu comes without a residual.
+enum class NormActivation { none, relu, silu };
+inline NormActivation norm_activation(const ir::Attrs& attrs) {
+  const auto name = attrs.text_or("activation", "none");
+  return name == "relu" ? NormActivation::relu : name == "silu" ? NormActivation::silu : NormActivation::none;
+}
+
 /// Batch normalization (arXiv 1502.03167) over all axes but the last; x has rank 2 or 4. With activation
 /// "relu" and a residual, y = relu(norm(x) + residual).
 extern const ir::OpDef batch_norm;

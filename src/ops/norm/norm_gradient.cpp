@@ -1,6 +1,7 @@
 #include "backend/cpu/clones.h"
 #include "backend/cpu/convert.h"
 #include "backend/cpu/rows.h"
+#include "ops/elementwise/formulas.h"
 #include "ops/norm/batch_norm_kernels.h"
 #include "ops/support.h"
 
@@ -42,6 +43,8 @@ inline __attribute__((always_inline)) void apply_rows(const Weights& weights, co
               *constant = weights.constant;
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t at = r * width;
+// dx may be dy.
+#pragma GCC ivdep
     for (int64_t c = 0; c < width; ++c) {
       const float g = kMask && !(y[at + c] > 0) ? 0.0F : dy[at + c];
       dx[at + c] = kX ? of_dy[c] * g + of_x[c] * (x[at + c] - mean[c]) + constant[c] : of_dy[c] * g;
@@ -63,6 +66,17 @@ HEARTH_CLONES void mask(const float* dy, const float* y, int64_t count, float* o
   for (int64_t i = 0; i < count; ++i) out[i] = y[i] > 0 ? dy[i] : 0.0F;  // NOLINT
 }
 
+/// g of silu, rows of `width` channels.
+HEARTH_CLONES void silu_cotangents(const NormCotangents& in, int64_t channel, const float* x, const float* dy,
+                                   int64_t rows, int64_t width, float* g) {
+  const float *mean = in.mean + channel, *scale = in.scale + channel, *bias = in.bias + channel;
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t at = r * width;
+    for (int64_t c = 0; c < width; ++c)
+      g[at + c] = SiluGrad()(dy[at + c], (x[at + c] - mean[c]) * scale[c] + bias[c], 0.0F);
+  }
+}
+
 struct Scratch {
   alignas(64) float x[kNormTile];
   alignas(64) float dy[kNormTile];
@@ -75,11 +89,19 @@ struct TileInputs {
   const float* dy;
   const float* y;
 };
-TileInputs load_tile(DType dtype, const NormCotangents& in, int64_t at, int64_t count, Scratch& scratch) {
+/// `rows` runs of `width` channels; with silu, dy is g already.
+TileInputs load_tile(const NormShape& shape, const NormCotangents& in, int64_t row, int64_t rows,
+                     int64_t channel, int64_t width, Scratch& scratch) {
   const auto load = [&](const void* data, float* to) {
-    return data == nullptr ? nullptr : cpu::as_f32(dtype, data, at, count, to);
+    return data == nullptr ? nullptr
+                           : cpu::as_f32(shape.dtype, data, row * shape.width + channel, rows * width, to);
   };
-  return {.x = load(in.x, scratch.x), .dy = load(in.dy, scratch.dy), .y = load(in.y, scratch.y)};
+  TileInputs tile{.x = load(in.x, scratch.x), .dy = load(in.dy, scratch.dy), .y = load(in.y, scratch.y)};
+  if (in.bias == nullptr) return tile;
+  float* g = in.made == nullptr ? scratch.y : in.made + row * shape.width + channel;
+  silu_cotangents(in, channel, tile.x, tile.dy, rows, width, g);
+  tile.dy = g;
+  return tile;
 }
 
 void sum_part(const NormShape& shape, const NormCotangents& in, Range range, double* sum, double* sum_x) {
@@ -88,7 +110,7 @@ void sum_part(const NormShape& shape, const NormCotangents& in, Range range, dou
   std::fill(sum, sum + shape.width, 0.0);
   std::fill(sum_x, sum_x + shape.width, 0.0);
   for_each_tile(shape, range.begin, range.end, [&](int64_t row, int64_t rows, int64_t c, int64_t width) {
-    const TileInputs tile = load_tile(shape.dtype, in, row * shape.width + c, rows * width, scratch);
+    const TileInputs tile = load_tile(shape, in, row, rows, c, width, scratch);
     sum_tile(tile.x, tile.dy, tile.y, in.mean + c, rows, width, tile_sum, scratch.out);
     cpu::add_row(tile_sum, sum + c, width);
     cpu::add_row(scratch.out, sum_x + c, width);
@@ -101,7 +123,7 @@ void spread_part(const NormShape& shape, const NormCotangents& in, const NormWor
   for_each_tile(shape, range.begin, range.end, [&](int64_t row, int64_t rows, int64_t c, int64_t width) {
     const int64_t at = row * shape.width + c;
     const int64_t count = rows * width;
-    const TileInputs tile = load_tile(shape.dtype, in, at, count, scratch);
+    const TileInputs tile = load_tile(shape, in, row, rows, c, width, scratch);
     const Weights weights{
         .mean = in.mean + c, .of_dy = work.a + c, .of_x = work.b + c, .constant = work.c + c};
     float* out = run_to_write(shape.dtype, dx, at, scratch.out);

@@ -14,14 +14,16 @@ using ir::NodeId;
 using ir::ValueId;
 
 /// Names of an op's optional inputs for epilogues; empty: it takes none. A bias of batch_norm is its own.
+/// All take relu. That of given statistics leaves silu alone: it may yet become part of a convolution.
 struct EpilogueSlots {
   std::string_view op;
   std::string_view bias;
   std::string_view residual;
+  bool silu = false;
 };
 constexpr EpilogueSlots kSlots[] = {{"matmul", "bias", "residual"},
                                     {"conv2d", "bias", "residual"},
-                                    {"batch_norm", "", "residual"},
+                                    {"batch_norm", "", "residual", true},
                                     {"batch_norm_infer", "", "residual"}};
 
 const EpilogueSlots* slots_of(const ir::Node& node) {
@@ -48,6 +50,7 @@ class FuseEpilogues {
     const ir::Node& node = graph_.node(id);
     if (node.op->name == "bias_add") return fold(id, 0, &FuseEpilogues::add_bias);
     if (node.op->name == "relu") return fold(id, 0, &FuseEpilogues::add_relu);
+    if (node.op->name == "silu") return fold(id, 0, &FuseEpilogues::add_silu);
     if (node.op->name == "add") {
       return fold(id, 0, &FuseEpilogues::add_residual) || fold(id, 1, &FuseEpilogues::add_residual);
     }
@@ -100,6 +103,12 @@ class FuseEpilogues {
   bool add_relu(ir::Node& node, const EpilogueSlots&, ValueId) {
     if (has_activation(node)) return false;
     node.attrs.set("activation", std::string("relu"));
+    return true;
+  }
+
+  bool add_silu(ir::Node& node, const EpilogueSlots& slots, ValueId) {
+    if (!slots.silu || occupied(node, slots.residual) || has_activation(node)) return false;
+    node.attrs.set("activation", std::string("silu"));
     return true;
   }
 

@@ -4,8 +4,8 @@
 
 namespace hearth::passes {
 
-/// Folds bias_add, add (residual) and relu into the matmul, convolution or batch norm that feeds them, where
-/// nothing else reads the values between. Runs before `backward`, which differentiates the fused forms.
+/// Folds bias_add, add (residual), relu and silu into the matmul, convolution or batch norm that feeds them,
+/// where nothing else reads the values between. Runs before `backward`, which differentiates the fused forms.
 void fuse_epilogues(ir::Graph& graph);
 
 /// Turns convolution + relu + 2x2 max-pool over an input image into one op that never stores the full
