@@ -286,7 +286,7 @@ class UpdateBuilder {
     rate_ = scalar(graph_, kLearningRate);
     for (const auto& [module, factor] : options_.rates)
       rates_.push_back(add1("scale", {rate_}, {{"factor", factor}}, module));
-    if (rule_.counts_steps)
+    if (rule_.counts_steps || options_.ema_decay > 0)
       steps_ = add1("increment", {add_state(graph_, kStepCount, kScalarType), factor_}, {});
   }
 
@@ -322,7 +322,7 @@ class UpdateBuilder {
     const WeightUpdate weight = update_in(graph_, gradient);
     const ValueId updated = rule_.add(weight);
     if (options_.ema_decay > 0) {
-      add1("ema_update", {weight.state(StateKind::average), updated, factor_},
+      add1("ema_update", {weight.state(StateKind::average), updated, factor_, steps_},
            {{"decay", options_.ema_decay}}, weight.weight().name);
     }
     return updated;

@@ -61,6 +61,14 @@ HEARTH_FORMULA inline AdamStep adam_step(const AdamOptions& options, double lr, 
           .factor = factor};
 }
 
+/// What share of a moving average a weight becomes in update `count`: 1 - decay, and 9 / (10 + count) before
+/// that is less, so that the weights of the start are soon forgotten (num_updates of TensorFlow's
+/// ExponentialMovingAverage).
+HEARTH_FORMULA inline float average_share(float one_decay, float count) {
+  const float early = 9.0F / (10.0F + count);
+  return one_decay > early ? one_decay : early;
+}
+
 /// What goes with the next gradient because this one's bf16 did not hold it (error feedback, arXiv
 /// 1901.09847). What is not finite would stay so.
 HEARTH_FORMULA inline float left_over(float whole, float sent) {

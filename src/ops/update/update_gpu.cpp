@@ -110,13 +110,17 @@ struct Ema {
     const float* param;
   };
   static constexpr bool kHasFactor = true;
-  using Options = float;  ///< weight of the new
-  using Step = float;
+  using Options = float;  ///< 1 - decay
+  using Step = float;     ///< weight of the new
   static Tensor tensor(const KernelArgs& args) {
     return {output_of<float>(args, 0), input_of<float>(args, 1)};
   }
-  static Scalars scalars(const KernelArgs& args) { return {nullptr, input_of<float>(args, 2), nullptr}; }
-  RT_DEVICE static Step begin(float weight, const Scalars& /*scalars*/) { return weight; }
+  static Scalars scalars(const KernelArgs& args) {
+    return {nullptr, input_of<float>(args, 2), args.in.size() > 3 ? input_of<float>(args, 3) : nullptr};
+  }
+  RT_DEVICE static Step begin(float one_decay, const Scalars& scalars) {
+    return scalars.step_count == nullptr ? one_decay : average_share(one_decay, *scalars.step_count);
+  }
   RT_DEVICE static void move(float weight, const Tensor& t, int64_t i) {
     t.ema[i] += weight * (t.param[i] - t.ema[i]);
   }
