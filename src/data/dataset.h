@@ -10,6 +10,8 @@
 
 namespace hearth::data {
 
+class PictureBudget;
+
 /// Which labeled images to open.
 struct DatasetOptions {
   /// One of dataset_kinds(): "shapes", "idx" (MNIST), "cifar10", "folder" (a folder per class).
@@ -24,6 +26,8 @@ struct DatasetOptions {
   /// shapes: how many images, and which.
   int64_t count = 10000;
   uint64_t seed = 0;
+  /// For images of a folder that are decoded once and kept; null: none is.
+  std::shared_ptr<PictureBudget> keep = nullptr;
 };
 
 /// Labeled images by index. Reading is thread-safe and, after a thread's first image files, allocates
@@ -36,6 +40,8 @@ class Dataset {
   virtual void read(int64_t index, uint8_t* pixels, int32_t* label) const = 0;
   /// The label of an image that read() could read, or its UserError, sooner: nothing is drawn or resized.
   virtual int32_t check(int64_t index) const;
+  /// The label alone, where it is known without the image.
+  virtual int32_t label(int64_t index) const { return check(index); }
   /// Images that are floats already (kind "tensors"): read_floats is used instead of read, and nothing is
   /// augmented.
   virtual bool holds_floats() const { return false; }

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "data/dataset.h"
 #include "data/image.h"
+#include "data/picture_cache.h"
 
 namespace hearth::data {
 namespace {
@@ -90,7 +91,8 @@ Listing list_split(const DatasetOptions& options) {
 
 class FolderDataset : public Dataset {
  public:
-  FolderDataset(const DatasetOptions& options, Listing listing) : files_(std::move(listing.files)) {
+  FolderDataset(const DatasetOptions& options, Listing listing)
+      : files_(std::move(listing.files)), cache_(std::ssize(files_), options.keep) {
     image_size_ = options.image_size;
     channels_ = options.channels;
     class_names_ = std::move(listing.class_names);
@@ -100,12 +102,14 @@ class FolderDataset : public Dataset {
   std::string where(int64_t index) const override { return files_[static_cast<size_t>(index)].path.string(); }
   void read(int64_t index, uint8_t* pixels, int32_t* label) const override {
     const File& file = files_[static_cast<size_t>(index)];
+    *label = file.label;
+    if (const auto kept = cache_.find(index)) return write(*kept, pixels);
     const MappedFile mapped(file.path);
     thread_local ImageBuffers buffers;
     const Image& image =
         read_image(mapped.bytes(), static_cast<int>(channels_), image_size_, file.path.native(), buffers);
-    std::memcpy(pixels, image.pixels.data(), image.pixels.size());
-    *label = file.label;
+    write(image, pixels);
+    cache_.keep(index, image);
   }
   int32_t check(int64_t index) const override {
     const File& file = files_[static_cast<size_t>(index)];
@@ -113,9 +117,15 @@ class FolderDataset : public Dataset {
     decode_image(mapped.bytes(), static_cast<int>(channels_), file.path.native());
     return file.label;
   }
+  int32_t label(int64_t index) const override { return files_[static_cast<size_t>(index)].label; }
 
  private:
+  static void write(const Image& image, uint8_t* pixels) {
+    std::memcpy(pixels, image.pixels.data(), image.pixels.size());
+  }
+
   std::vector<File> files_;
+  mutable PictureCache cache_;
 };
 
 }  // namespace

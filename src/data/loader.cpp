@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "data/class_balance.h"
 
 namespace hearth::data {
 namespace {
@@ -44,7 +45,7 @@ struct Piece {
   int64_t last = 0;
 };
 
-enum class Purpose : uint32_t { epoch = 0xE90C, change = 0xE90D };
+enum class Purpose : uint32_t { epoch = 0xE90C, change = 0xE90D, balance = 0xE90E };
 
 uint64_t epoch_key(const LoaderPosition& position, int64_t num_changes, Purpose purpose = Purpose::epoch) {
   const auto epoch = static_cast<uint64_t>(position.epoch);
@@ -271,15 +272,17 @@ void Loader::State::fill_row(Slot& slot, int64_t row, std::byte* own) const {
   LoaderPosition position = slot.begin;
   position.sample += row;
   const int64_t count = source.num_rows();
-  const int64_t place = place_at(position, count);
-  const int64_t index = options.shuffle ? shuffled(position, count, place) : place;
-  slot.indices[static_cast<size_t>(row)] = index;
+  int64_t place = place_at(position, count);
+  if (options.shuffle) place = shuffled(position, count, place);
+  ClassBalance::Draw draw{.index = place};
+  if (options.balance != nullptr) draw = options.balance->at(epoch_key(position, 0, Purpose::balance), place);
+  slot.indices[static_cast<size_t>(row)] = draw.index;
   std::array<std::byte*, kMostArrays> at = {};
   for (size_t i = 0; i < kMostArrays; ++i)
     at[i] = slot.arrays[i] ? slot.arrays[i].get() + row * slot.row_bytes[i] : nullptr;
-  source.make({.key = epoch_key(position, 0),
+  source.make({.key = epoch_key(position, draw.repeat),
                .epoch = position.epoch,
-               .index = index,
+               .index = draw.index,
                .length = slot.batch.row_length,
                .scratch = own},
               at);

@@ -71,7 +71,7 @@ struct Batch {
 
 /// One row of an epoch.
 struct Row {
-  uint64_t key = 0;  ///< of the epoch's random choices
+  uint64_t key = 0;  ///< of the random choices: the epoch's, or another for a row that comes again in it
   int64_t epoch = 0;
   int64_t index = 0;             ///< of the source
   int64_t length = 0;            ///< RowSource::row_length of its batch
@@ -102,7 +102,7 @@ int64_t shuffled(const LoaderPosition& position, int64_t count, int64_t index);
 
 /// Makes rows ahead on its own threads, in a ring of staging buffers that are made once. The i-th row of an
 /// epoch is the same whatever the batch size and the number of threads; every row comes exactly once per
-/// epoch, and the last batch of an epoch may be smaller.
+/// epoch, or as LoaderOptions::balance draws it, and the last batch of an epoch may be smaller.
 class Loader {
  public:
   /// Continues exactly where position() stood, with any batch size and number of threads. UserError when the

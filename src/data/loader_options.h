@@ -5,6 +5,8 @@
 
 namespace hearth::data {
 
+class ClassBalance;
+
 /// Random changes to training images; each choice is Philox of (seed, epoch, image).
 struct AugmentOptions {
   int64_t crop_padding = 0;  ///< random crop after padding with zeros on every side
@@ -25,6 +27,8 @@ struct LoaderOptions {
   int64_t batch = 32;
   uint64_t seed = 0;
   bool shuffle = true;
+  /// Draws the rows of each epoch; null: each comes once. It outlives the loader.
+  const ClassBalance* balance = nullptr;
   int num_threads = 1;  ///< that decode ahead; 0 decodes inside next()
   /// An epoch must have one of these batches at least.
   LoaderShare share = {};

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "data/masks.h"
+#include "data/picture_cache.h"
 #include "data/picture_files.h"
 
 namespace hearth::data {
@@ -180,7 +181,10 @@ Meaning meaning_of(const MaskOptions& options) {
 class MaskFolder : public MaskedImages {
  public:
   explicit MaskFolder(const MaskOptions& options)
-      : pairs_(find_pairs(options, find_places(options))), meaning_(meaning_of(options)) {
+      : pairs_(find_pairs(options, find_places(options))),
+        meaning_(meaning_of(options)),
+        images_(std::ssize(pairs_), options.keep),
+        masks_(std::ssize(pairs_), options.keep) {
     classes_ = meaning_.classes;
   }
 
@@ -188,10 +192,8 @@ class MaskFolder : public MaskedImages {
   std::string where(int64_t index) const override { return pair(index).image.string(); }
 
   void read(int64_t index, Image& image, Image& mask) const override {
-    thread_local ImageBuffers buffers;
     const Pair& files = pair(index);
-    const MappedFile mapped(files.image);
-    image = read_image(mapped.bytes(), 3, files.image.native(), buffers);
+    read_picture(index, image);
     read_mask(index, mask);
     if (mask.size() == image.size()) return;
     user_error("{}: expected a mask of {}x{} as {}, got one of {}x{}", files.mask.string(), image.width,
@@ -199,6 +201,10 @@ class MaskFolder : public MaskedImages {
   }
 
   void read_mask(int64_t index, Image& mask) const override {
+    if (const auto kept = masks_.find(index)) {
+      mask = *kept;
+      return;
+    }
     thread_local Image numbers;
     const fs::path& file = pair(index).mask;
     const MappedFile mapped(file);
@@ -214,9 +220,22 @@ class MaskFolder : public MaskedImages {
       if (label < 0) refuse(numbers, i, file);
       mask.pixels[i] = static_cast<uint8_t>(label);
     }
+    masks_.keep(index, mask);
   }
 
  private:
+  void read_picture(int64_t index, Image& image) const {
+    if (const auto kept = images_.find(index)) {
+      image = *kept;
+      return;
+    }
+    thread_local ImageBuffers buffers;
+    const fs::path& file = pair(index).image;
+    const MappedFile mapped(file);
+    image = read_image(mapped.bytes(), 3, file.native(), buffers);
+    images_.keep(index, image);
+  }
+
   const Pair& pair(int64_t index) const { return pairs_[static_cast<size_t>(index)]; }
 
   int class_of_color(const uint8_t* pixel, const Image& numbers) const {
@@ -239,6 +258,7 @@ class MaskFolder : public MaskedImages {
 
   std::vector<Pair> pairs_;
   Meaning meaning_;
+  mutable PictureCache images_, masks_;
 };
 
 }  // namespace

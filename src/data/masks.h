@@ -12,6 +12,8 @@
 
 namespace hearth::data {
 
+class PictureBudget;
+
 /// A pixel of a mask that belongs to no class: neither loss nor metrics count it.
 inline constexpr uint8_t kUnlabeled = 255;
 /// Classes that masks of one byte a pixel can tell apart.
@@ -44,6 +46,8 @@ struct MaskOptions {
   int64_t num_classes = 0;
   fs::path classes;                ///< masks: the table; empty: the one in the folder, if there is one
   int64_t unlabeled = kUnlabeled;  ///< masks: a number that means unlabeled too
+  /// masks: for pictures and masks that are decoded once and kept; null: none is.
+  std::shared_ptr<PictureBudget> keep = nullptr;
 };
 
 /// Pictures whose every pixel has a class, by index. Any number of threads may read.

@@ -19,27 +19,21 @@ Extent shrunk_to_fit(Extent picture, Extent frame) {
   return shrinks ? fit(picture, frame) : picture;
 }
 
-PictureReader::PictureReader(const BoxedPictures& set, int64_t height, int64_t width, int64_t cache_bytes)
-    : set_(set), height_(height), width_(width), cache_bytes_(cache_bytes), cache_(set.pictures.size()) {
+PictureReader::PictureReader(const BoxedPictures& set, int64_t height, int64_t width,
+                             std::shared_ptr<PictureBudget> budget)
+    : set_(set), height_(height), width_(width), cache_(std::ssize(set.pictures), std::move(budget)) {
   HEARTH_CHECK(height > 0 && width > 0);
 }
 
 std::shared_ptr<const Image> PictureReader::read(int64_t index) const {
-  const auto at = static_cast<size_t>(index);
-  {
-    const std::lock_guard lock(mutex_);
-    if (cache_.at(at) != nullptr) return cache_[at];
-  }
-  auto image = std::make_shared<const Image>(set_.draw ? set_.draw(index) : read_file(index));
-  const std::lock_guard lock(mutex_);
-  if (cache_[at] == nullptr && cached_bytes_ + std::ssize(image->pixels) <= cache_bytes_) {
-    cache_[at] = image;
-    cached_bytes_ += std::ssize(image->pixels);
-  }
-  return image;
+  if (auto kept = cache_.find(index)) return kept;
+  const Image drawn = set_.draw ? set_.draw(index) : Image();
+  const Image& image = set_.draw ? drawn : read_file(index);
+  if (auto kept = cache_.keep(index, image)) return kept;
+  return std::make_shared<const Image>(image);
 }
 
-Image PictureReader::read_file(int64_t index) const {
+const Image& PictureReader::read_file(int64_t index) const {
   const BoxedPicture& picture = set_.pictures.at(static_cast<size_t>(index));
   const std::string name = picture.file.string();
   const MappedFile file(picture.file);
@@ -50,11 +44,6 @@ Image PictureReader::read_file(int64_t index) const {
   const Extent size = shrunk_to_fit({header.height, header.width}, {height_, width_});
   thread_local ImageBuffers buffers;
   return read_image(file.bytes(), 3, size, name, buffers);
-}
-
-int64_t PictureReader::cached_bytes() const {
-  const std::lock_guard lock(mutex_);
-  return cached_bytes_;
 }
 
 }  // namespace hearth::data

@@ -2,11 +2,10 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <vector>
 
 #include "data/box.h"
 #include "data/image.h"
+#include "data/picture_cache.h"
 
 namespace hearth::data {
 
@@ -16,24 +15,22 @@ Extent fit(Extent picture, Extent frame);
 Extent shrunk_to_fit(Extent picture, Extent frame);
 
 /// Pictures of a set as RGB, those that are larger than a frame shrunk to fit into it. Keeps what it has read
-/// up to a number of bytes. Safe to use from several threads; what it returns depends on the index alone.
+/// while the budget has room. Safe to use from several threads; what it returns depends on the index alone.
 class PictureReader {
  public:
   /// The set must outlive the reader.
-  PictureReader(const BoxedPictures& set, int64_t height, int64_t width, int64_t cache_bytes);
+  PictureReader(const BoxedPictures& set, int64_t height, int64_t width,
+                std::shared_ptr<PictureBudget> budget);
 
   /// UserError where the file is damaged or of another size than its labels say.
   std::shared_ptr<const Image> read(int64_t index) const;
-  int64_t cached_bytes() const;
 
  private:
-  Image read_file(int64_t index) const;
+  const Image& read_file(int64_t index) const;
 
   const BoxedPictures& set_;
-  int64_t height_, width_, cache_bytes_;
-  mutable std::mutex mutex_;
-  mutable std::vector<std::shared_ptr<const Image>> cache_;
-  mutable int64_t cached_bytes_ = 0;
+  int64_t height_, width_;
+  mutable PictureCache cache_;
 };
 
 }  // namespace hearth::data

@@ -231,6 +231,10 @@ void check(const Recipe& recipe, const Places& places) {
         "expected no schedule.warmup_steps, because onecycle brings its own warm-up, got {} in {}; try 0",
         recipe.schedule.warmup_steps, places.of("schedule.warmup_steps"));
   }
+  if (recipe.data.balance && !recipe.data.shuffle) {
+    user_error("expected data.shuffle=true for data.balance, got false in {}; try data.shuffle=true",
+               places.of("data.shuffle"));
+  }
   check_pixels(recipe, places);
 }
 

@@ -117,6 +117,10 @@ void add_image_fields(std::vector<Field>& fields) {
   key("count", "shapes: training images", &Data::count, Whole{1});
   key("val_count", "shapes: validation images", &Data::val_count, Whole{1});
   key("shuffle", "shuffle in each epoch", &Data::shuffle);
+  key("balance",
+      "classification: draw each class equally often; an epoch stays as long, repeats images of rare classes "
+      "and leaves out some of frequent ones",
+      &Data::balance);
   key("threads", "threads that decode images ahead; 0: none", &Data::threads, Whole{0, 64});
   key("crop_padding", "random crop after padding by this many pixels", &Data::crop_padding, Whole{0, 1024});
   key("flip", "random horizontal flip", &Data::flip);
@@ -134,7 +138,9 @@ void add_image_fields(std::vector<Field>& fields) {
       "or "
       "classes.txt in data.path",
       &Data::classes);
-  key("keep_pictures", "boxes: memory for decoded pictures, which are then read once, like 2GiB",
+  key("keep_pictures",
+      "folder, masks, boxes: memory for decoded pictures, which are then read once, like 2GiB; devices share "
+      "it",
       &Data::keep_pictures, Bytes{"a size like 2GiB, or 0"});
   key("unlabeled", "masks: a number that means unlabeled, beside 255", &Data::unlabeled, Whole{0, 255});
 }

@@ -153,6 +153,7 @@ struct Data {
   int64_t count = 10000;
   int64_t val_count = 1000;
   bool shuffle = true;
+  bool balance = false;  ///< classification: each class is drawn equally often
   int64_t threads = 1;
   int64_t crop_padding = 0;
   bool flip = false;
@@ -163,7 +164,7 @@ struct Data {
   std::vector<float> scale = {1, 1};  ///< masks: random scale from, to
   std::string classes;                ///< masks: file of the class table
   int64_t unlabeled = 255;
-  int64_t keep_pictures = 0;  ///< boxes: bytes of decoded pictures that are kept in memory
+  int64_t keep_pictures = 0;  ///< bytes of decoded pictures that are kept in memory, over all devices
   int64_t context = 1024;     ///< tokens of a row
   std::string val_path;       ///< held-out text; empty: the last val_share of the data
   double val_share = 0.1;

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/picture_cache.h"
 #include "data/shapes.h"
 #include "engine/gpu_options.h"
 #include "exec/device/gpu_choice.h"
@@ -76,6 +77,12 @@ data::PixelOptions pixel_options(const recipe::Recipe& recipe) {
           .std = data.std};
 }
 
+/// What this device may keep of all pictures; null: nothing.
+std::shared_ptr<data::PictureBudget> picture_budget(const recipe::Recipe& recipe) {
+  const int64_t bytes = recipe.data.keep_pictures / recipe.devices;
+  return bytes > 0 ? std::make_shared<data::PictureBudget>(bytes) : nullptr;
+}
+
 std::vector<tasks::MaskLoss> mask_losses(const recipe::Recipe& recipe) {
   const std::vector<std::string> names = {"cross_entropy", "dice", "focal"};
   std::vector<tasks::MaskLoss> losses;
@@ -96,17 +103,19 @@ tasks::SegmentTaskOptions segment_options(const recipe::Recipe& recipe) {
   if (data.scale.size() != 2) {
     user_error("expected two factors in data.scale, got {}; try data.scale=[0.5,2]", data.scale.size());
   }
-  return {.model = model_options(recipe),
-          .train = mask_options(recipe, "train"),
-          .held_out = mask_options(recipe, "test"),
-          .loader = loader_options(recipe),
-          .rows = {.size = data.image_size,
-                   .resizes = data.resize,
-                   .least_scale = static_cast<double>(data.scale[0]),
-                   .most_scale = static_cast<double>(data.scale[1]),
-                   .pixels = pixel_options(recipe),
-                   .class_weights = recipe.segment.weights},
-          .class_weights = recipe.segment.class_weights};
+  tasks::SegmentTaskOptions made{.model = model_options(recipe),
+                                 .train = mask_options(recipe, "train"),
+                                 .held_out = mask_options(recipe, "test"),
+                                 .loader = loader_options(recipe),
+                                 .rows = {.size = data.image_size,
+                                          .resizes = data.resize,
+                                          .least_scale = static_cast<double>(data.scale[0]),
+                                          .most_scale = static_cast<double>(data.scale[1]),
+                                          .pixels = pixel_options(recipe),
+                                          .class_weights = recipe.segment.weights},
+                                 .class_weights = recipe.segment.class_weights};
+  made.train.keep = made.held_out.keep = picture_budget(recipe);
+  return made;
 }
 
 tasks::DetectorOptions detector_options(const recipe::Recipe& recipe) {
@@ -155,7 +164,7 @@ tasks::DetectTaskOptions detect_options(const recipe::Recipe& recipe) {
                    .augment = box_augment(recipe),
                    .plain_from_epoch = std::max<int64_t>(0, recipe.train.epochs - recipe.detect.plain_epochs),
                    .max_boxes = recipe.detect.max_boxes,
-                   .cache_bytes = recipe.data.keep_pictures},
+                   .keep = picture_budget(recipe)},
           .nms = nms_options(recipe),
           .shown_score = recipe.detect.shown_score};
 }
@@ -391,10 +400,14 @@ void check_first_weights(const recipe::Recipe& recipe) {
 }
 
 std::unique_ptr<tasks::Task> open_task(const recipe::Recipe& recipe) {
+  const Purpose purpose = purpose_of(recipe);
+  if (recipe.data.balance && purpose != Purpose::classify) {
+    user_error("expected a model of classification for data.balance=true, got {}; try data.balance=false",
+               recipe::model_name(recipe));
+  }
   if (recipe::has_pairs(recipe))
     return std::make_unique<tasks::PreferenceTask>(text_task_options(recipe), recipe.dpo.beta);
   if (recipe::is_text(recipe)) return std::make_unique<tasks::TextTask>(text_task_options(recipe));
-  const Purpose purpose = purpose_of(recipe);
   if (purpose == Purpose::detect) return std::make_unique<tasks::DetectTask>(detect_options(recipe));
   if (purpose == Purpose::segment) return std::make_unique<tasks::SegmentTask>(segment_options(recipe));
   const std::string& kind = recipe.data.kind;
@@ -404,12 +417,14 @@ std::unique_ptr<tasks::Task> open_task(const recipe::Recipe& recipe) {
                has_boxes ? "detection" : "segmentation", kind, recipe.model.name,
                has_boxes ? "yolox_s" : "unet");
   }
-  return std::make_unique<tasks::ImageTask>(
-      tasks::ImageTaskOptions{.model = model_options(recipe),
-                              .train = dataset_options(recipe, "train"),
-                              .held_out = dataset_options(recipe, "test"),
-                              .loader = loader_options(recipe),
-                              .pixels = pixel_options(recipe)});
+  tasks::ImageTaskOptions options{.model = model_options(recipe),
+                                  .train = dataset_options(recipe, "train"),
+                                  .held_out = dataset_options(recipe, "test"),
+                                  .loader = loader_options(recipe),
+                                  .pixels = pixel_options(recipe),
+                                  .balance = recipe.data.balance};
+  options.train.keep = options.held_out.keep = picture_budget(recipe);
+  return std::make_unique<tasks::ImageTask>(options);
 }
 
 hub::OnnxOptions onnx_options(const recipe::Recipe& recipe, const fs::path& run) {

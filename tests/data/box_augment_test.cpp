@@ -85,7 +85,7 @@ double distance(const Box& a, const Box& b) {
 TEST(BoxAugment, BoxesOfMosaicsAreWhereTheirPixelsAre) {
   const TemporaryFolder folder;
   const BoxedPictures set = put_rectangles(folder.path());
-  const PictureReader reader(set, 96, 96, 1 << 20);
+  const PictureReader reader(set, 96, 96, nullptr);
   BoxAugment augment = still();
   augment.mosaic = 1;
   augment.flip = 0.5;
@@ -148,7 +148,8 @@ TEST(BoxAugment, WarpByWholePixelsCopies) {
 TEST(BoxAugment, TheSameOnAnyThreadAndWithoutACache) {
   const TemporaryFolder folder;
   const BoxedPictures set = put_rectangles(folder.path());
-  const PictureReader cached(set, 48, 64, 1 << 20), forgetful(set, 48, 64, 0);
+  const auto budget = std::make_shared<PictureBudget>(1 << 20);
+  const PictureReader cached(set, 48, 64, budget), forgetful(set, 48, 64, nullptr);
   const auto sample = [&](const PictureReader& reader, int64_t index) {
     return make_train_sample(set, reader, {}, 48, 64, 5, index % 3);
   };
@@ -167,14 +168,13 @@ TEST(BoxAugment, TheSameOnAnyThreadAndWithoutACache) {
     EXPECT_EQ(again.boxes.size(), found[static_cast<size_t>(i)].boxes.size());
   }
   EXPECT_NE(sample(cached, 0).image.pixels, make_train_sample(set, cached, {}, 48, 64, 6, 0).image.pixels);
-  EXPECT_GT(cached.cached_bytes(), 0);
-  EXPECT_EQ(forgetful.cached_bytes(), 0);
+  EXPECT_GT(budget->used(), 0);
 }
 
 TEST(BoxAugment, MixupAddsBoxesAtHalfTheLight) {
   const TemporaryFolder folder;
   const BoxedPictures set = put_rectangles(folder.path());
-  const PictureReader reader(set, 96, 96, 1 << 20);
+  const PictureReader reader(set, 96, 96, nullptr);
   BoxAugment augment = still();
   augment.mosaic = augment.mixup = 1;
   BoxAugment alone = augment;
@@ -195,7 +195,7 @@ TEST(BoxAugment, MixupAddsBoxesAtHalfTheLight) {
 TEST(BoxAugment, WhatIsHardlyInsideIsDropped) {
   const TemporaryFolder folder;
   BoxedPictures set = put_rectangles(folder.path());
-  const PictureReader reader(set, kHeight, kWidth, 0);
+  const PictureReader reader(set, kHeight, kWidth, nullptr);
   set.pictures[0].boxes = {{.x0 = 0, .y0 = 0, .x1 = 1, .y1 = 50}, {.x0 = 0, .y0 = 0, .x1 = 2, .y1 = 2}};
   const BoxSample sample = make_train_sample(set, reader, still(), kHeight, kWidth, 0, 0);
   ASSERT_EQ(sample.boxes.size(), 1U);
@@ -207,7 +207,7 @@ TEST(BoxAugment, WhatIsHardlyInsideIsDropped) {
   twice.scale_least = twice.scale_most = 2;
   BoxedPictures one = set;
   one.pictures.resize(1);
-  const PictureReader of_one(one, kHeight, kWidth, 0);
+  const PictureReader of_one(one, kHeight, kWidth, nullptr);
   for (uint64_t key = 0; key < 50; ++key) {
     for (const Box& box : make_train_sample(one, of_one, twice, kHeight, kWidth, key, 0).boxes)
       EXPECT_GE(box.area, 0.1 * 4 * 600 * 0.1);
@@ -217,7 +217,7 @@ TEST(BoxAugment, WhatIsHardlyInsideIsDropped) {
 TEST(BoxAugment, LettersAreUndone) {
   const TemporaryFolder folder;
   const BoxedPictures set = put_rectangles(folder.path());
-  const PictureReader reader(set, 100, 50, 0);
+  const PictureReader reader(set, 100, 50, nullptr);
   const EvalSample sample = make_eval_sample(set, reader, 100, 50, 2);
   // 80 x 60 into a frame 50 wide and 100 high.
   EXPECT_EQ(sample.letterbox.scale_x, 50.0 / 80);
@@ -264,17 +264,19 @@ TEST(BoxAugment, NumbersOutOfRangeAreRefused) {
 TEST(PictureReader, KeepsUpToItsBudget) {
   const TemporaryFolder folder;
   BoxedPictures set = put_rectangles(folder.path());
-  const PictureReader reader(set, 30, 80, 2 * 30 * 40 * 3);
+  const int64_t bytes = PictureCache::bytes_of(gray_image(30, 40));
+  const auto budget = std::make_shared<PictureBudget>(3 * bytes - 1);
+  const PictureReader reader(set, 30, 80, budget);
   for (int64_t i = 0; i < 3; ++i) {
     EXPECT_EQ(reader.read(i)->height, 30);
     EXPECT_EQ(reader.read(i)->width, 40);
   }
-  EXPECT_EQ(reader.cached_bytes(), 2 * 30 * 40 * 3);
+  EXPECT_EQ(budget->used(), 2 * bytes);
   EXPECT_EQ(reader.read(0), reader.read(0));
   EXPECT_NE(reader.read(2), reader.read(2));
-  EXPECT_EQ(PictureReader(set, 200, 200, 0).read(0)->height, kHeight);
+  EXPECT_EQ(PictureReader(set, 200, 200, nullptr).read(0)->height, kHeight);
   set.pictures[1].width = 81;
-  EXPECT_THAT(error_of([&] { PictureReader(set, 30, 80, 0).read(1); }),
+  EXPECT_THAT(error_of([&] { PictureReader(set, 30, 80, nullptr).read(1); }),
               HasSubstr("1.png: expected 81x60 pixels, as its labels say, got 80x60"));
 }
 

@@ -52,6 +52,12 @@ data::Image image_of(const data::Dataset& dataset, int64_t index) {
   return image;
 }
 
+std::vector<int32_t> labels_of(const data::Dataset& dataset) {
+  std::vector<int32_t> labels(static_cast<size_t>(dataset.size()));
+  for (size_t i = 0; i < labels.size(); ++i) labels[i] = dataset.label(static_cast<int64_t>(i));
+  return labels;
+}
+
 /// Adds up one evaluated batch after the other.
 class Tally {
  public:
@@ -110,12 +116,14 @@ ImageTask::ImageTask(const ImageTaskOptions& options)
       rows_(*train_, options.pixels) {
   check_fits(options.model, options.train, *train_);
   check_fits(options.model, options.held_out, *test_);
+  if (options.balance) balance_.emplace(labels_of(*train_));
 }
 
 std::unique_ptr<BatchStream> ImageTask::open(const data::LoaderPosition& from,
                                              const data::LoaderShare& share) const {
   data::LoaderOptions options = loader_;
   options.share = share;
+  options.balance = balance_ ? &*balance_ : nullptr;
   return std::make_unique<LoaderStream>(rows_, options, from);
 }
 
@@ -136,7 +144,8 @@ Evaluation ImageTask::evaluate(engine::Engine& engine, int64_t num_shown) const 
 }
 
 std::string ImageTask::describe() const {
-  return fmt::format("{} training and {} validation images", train_->size(), test_->size());
+  return fmt::format("{} training{} and {} validation images", train_->size(),
+                     balance_ ? " (each class drawn equally often)" : "", test_->size());
 }
 
 std::string ImageTask::score_text(double score) const { return fmt::format("accuracy {:.2f}%", 100 * score); }

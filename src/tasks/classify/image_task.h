@@ -1,5 +1,8 @@
 #pragma once
 
+#include <optional>
+
+#include "data/class_balance.h"
 #include "data/image_rows.h"
 #include "models/model.h"
 #include "tasks/task.h"
@@ -11,6 +14,7 @@ struct ImageTaskOptions {
   data::DatasetOptions train, held_out;
   data::LoaderOptions loader;
   data::PixelOptions pixels;
+  bool balance = false;  ///< training draws each class equally often
 };
 
 /// Labeled images into classes. Opens the data; UserError where it does not fit the
@@ -39,6 +43,7 @@ class ImageTask : public Task {
   std::unique_ptr<data::Dataset> train_;
   std::unique_ptr<data::Dataset> test_;
   data::ImageRows rows_;  ///< of the training images
+  std::optional<data::ClassBalance> balance_;
 };
 
 }  // namespace hearth::tasks

@@ -32,7 +32,10 @@ class TensorsDataset : public data::Dataset {
       const int64_t from = index * plane * channels_ + i % channels_ * plane + i / channels_;
       out[i] = static_cast<float>(load_element(DType::f32, images_->bytes.data(), from));
     }
-    *label = static_cast<int32_t>(load_element(labels_->dtype, labels_->bytes.data(), index));
+    *label = this->label(index);
+  }
+  int32_t label(int64_t index) const override {
+    return static_cast<int32_t>(load_element(labels_->dtype, labels_->bytes.data(), index));
   }
 
  private:

@@ -23,7 +23,7 @@ DetectRows::DetectRows(const data::BoxedPictures& set, const Detector& detector,
     : set_(set),
       detector_(detector),
       options_(std::move(options)),
-      reader_(set, largest(options_).height, largest(options_).width, options_.cache_bytes) {
+      reader_(set, largest(options_).height, largest(options_).width, options_.keep) {
   data::check_box_augment(options_.augment);
   const int64_t multiple = detector.side_multiple();
   std::vector<int64_t> sides = options_.sides;

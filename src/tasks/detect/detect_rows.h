@@ -12,9 +12,9 @@ struct DetectRowOptions {
       sides;                 ///< training: sides of square pictures, another every ten batches; empty: `size`
   bool is_training = false;  ///< augmented; else each picture as it is
   data::BoxAugment augment;
-  int64_t plain_from_epoch = 0;  ///< from here on without mosaic and mixup
-  int64_t max_boxes = 120;       ///< the largest of a picture; crowds are left out
-  int64_t cache_bytes = 0;       ///< of decoded pictures that are kept
+  int64_t plain_from_epoch = 0;               ///< from here on without mosaic and mixup
+  int64_t max_boxes = 120;                    ///< the largest of a picture; crowds are left out
+  std::shared_ptr<data::PictureBudget> keep;  ///< for decoded pictures; null: none is kept
 };
 
 /// Pictures with boxes as rows of a detector's arrays.

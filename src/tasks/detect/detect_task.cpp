@@ -124,7 +124,7 @@ DetectTask::DetectTask(DetectTaskOptions options)
       detector_(tasks::open(options_)),
       train_rows_(options_.train, *detector_, options_.rows),
       test_rows_(options_.held_out, *detector_, for_evaluation(options_.rows)),
-      reader_(options_.held_out, kLongestShown, kLongestShown, 0) {}
+      reader_(options_.held_out, kLongestShown, kLongestShown, nullptr) {}
 
 std::vector<int64_t> DetectTask::row_lengths() const {
   std::vector<int64_t> lengths = options_.rows.sides;
