@@ -11,6 +11,7 @@
 #include "engine/inspect.h"
 #include "hub/adapter.h"
 #include "hub/image_weights.h"
+#include "hub/normalization.h"
 #include "hub/weights.h"
 #include "io/safetensors.h"
 #include "ops/conv/conv_cpu.h"
@@ -108,9 +109,15 @@ void Trainer::load_first_weights() {
 }
 
 void Trainer::load_first_image_weights(const fs::path& path) {
-  const std::vector<std::string> notes = hub::load_image_weights(*engine_, path);
+  std::vector<std::string> notes = hub::load_image_weights(*engine_, path);
+  // Detectors bring their own, and tensors are taken as they are.
+  const bool normalizes = purpose_of(recipe_) != Purpose::detect &&
+                          recipe::data_kind(recipe_.data.kind) != recipe::DataKind::tensors;
+  if (normalizes)
+    notes.push_back(hub::normalization_note(path, {.mean = recipe_.data.mean, .std = recipe_.data.std}));
   if (leads() && !said_first_weights_)
-    for (const std::string& note : notes) events_.message(note);
+    for (const std::string& note : notes)
+      if (!note.empty()) events_.message(note);
   said_first_weights_ = true;
 }
 
