@@ -8,7 +8,7 @@
 namespace hearth::data {
 namespace {
 
-int64_t permuted(uint64_t key, int64_t count, int64_t index) {
+int64_t permuted_place(uint64_t key, int64_t count, int64_t index) {
   return static_cast<int64_t>(
       permuted_index(key, static_cast<uint64_t>(count), static_cast<uint64_t>(index)));
 }
@@ -35,11 +35,12 @@ ClassBalance::Draw ClassBalance::at(uint64_t key, int64_t place) const {
   // differs between epochs.
   const int64_t num_classes = std::ssize(classes_);
   const int64_t stretch = ((place + 1) * num_classes - 1) / num_rows_;
-  const auto number = static_cast<size_t>(permuted(key, num_classes, stretch));
+  const auto number = static_cast<size_t>(permuted_place(key, num_classes, stretch));
   const std::vector<int64_t>& rows = classes_[number];
   const int64_t in_class = place - stretch * num_rows_ / num_classes;
   const int64_t repeat = in_class / std::ssize(rows);
-  const int64_t row = permuted(key_of(key, number, repeat), std::ssize(rows), in_class % std::ssize(rows));
+  const int64_t row =
+      permuted_place(key_of(key, number, repeat), std::ssize(rows), in_class % std::ssize(rows));
   return {.index = rows[static_cast<size_t>(row)], .repeat = repeat};
 }
 

@@ -11,12 +11,12 @@
 namespace hearth::data {
 namespace {
 
-constexpr int64_t kHeight = 14, kWidth = 11, kSide = 9;
+constexpr int64_t kStoredHeight = 14, kStoredWidth = 11, kResized = 9;
 constexpr int64_t kCount = 6;
 
 Image mask_of(int64_t number) {
-  Image mask{.height = kHeight, .width = kWidth, .channels = 1};
-  for (int64_t i = 0; i < kHeight * kWidth; ++i)
+  Image mask{.height = kStoredHeight, .width = kStoredWidth, .channels = 1};
+  for (int64_t i = 0; i < kStoredHeight * kStoredWidth; ++i)
     mask.pixels.push_back(static_cast<uint8_t>((i + number) % 3));
   return mask;
 }
@@ -25,7 +25,7 @@ Image mask_of(int64_t number) {
 void put_pictures(const fs::path& root) {
   for (int64_t i = 0; i < kCount; ++i) {
     const std::string name = std::to_string(i) + ".png";
-    Image picture = speckled(kHeight, kWidth, 3);
+    Image picture = speckled(kStoredHeight, kStoredWidth, 3);
     picture.pixels[0] = static_cast<uint8_t>(i);
     put_file(root / "train" / (i % 2 == 0 ? "cat" : "dog") / name, encode_png(picture));
     put_file(root / "set/train/images" / name, encode_png(picture));
@@ -36,7 +36,7 @@ void put_pictures(const fs::path& root) {
 std::vector<std::vector<uint8_t>> read_all(const Dataset& dataset) {
   std::vector<std::vector<uint8_t>> all;
   for (int64_t i = 0; i < dataset.size(); ++i) {
-    all.emplace_back(static_cast<size_t>(kSide * kSide * 3 + 1));
+    all.emplace_back(static_cast<size_t>(kResized * kResized * 3 + 1));
     int32_t label = 0;
     dataset.read(i, all.back().data(), &label);
     all.back().back() = static_cast<uint8_t>(label);
@@ -49,8 +49,8 @@ std::vector<std::vector<uint8_t>> read_all(const MaskedImages& images) {
   Image image, mask, alone;
   for (int64_t i = 0; i < images.size(); ++i) {
     images.read(i, image, mask);
-    EXPECT_EQ(mask.size(), Extent(kHeight, kWidth));
-    EXPECT_EQ(image.size(), Extent(kHeight, kWidth));
+    EXPECT_EQ(mask.size(), Extent(kStoredHeight, kStoredWidth));
+    EXPECT_EQ(image.size(), Extent(kStoredHeight, kStoredWidth));
     all.push_back(image.pixels);
     all.back().insert(all.back().end(), mask.pixels.begin(), mask.pixels.end());
     images.read_mask(i, alone);
@@ -75,7 +75,7 @@ class Keeping : public testing::Test {
  protected:
   Keeping() { put_pictures(folder_.path()); }
   DatasetOptions classes(std::shared_ptr<PictureBudget> budget) const {
-    return {.kind = "folder", .path = folder_.path(), .image_size = kSide, .keep = std::move(budget)};
+    return {.kind = "folder", .path = folder_.path(), .image_size = kResized, .keep = std::move(budget)};
   }
   MaskOptions masks(std::shared_ptr<PictureBudget> budget) const {
     return {.kind = "masks", .path = folder_.path() / "set", .num_classes = 3, .keep = std::move(budget)};
@@ -93,7 +93,7 @@ TEST_F(Keeping, ChangesNoPixelWhateverTheBudget) {
 }
 
 TEST_F(Keeping, AFolderTakesNoMoreThanItsBudget) {
-  const int64_t one = static_cast<int64_t>(sizeof(Image)) + kSide * kSide * 3;
+  const int64_t one = static_cast<int64_t>(sizeof(Image)) + kResized * kResized * 3;
   for (const int64_t bytes : {one - 1, one, 4 * one - 1, kCount * one, 100 * one}) {
     const auto budget = std::make_shared<PictureBudget>(bytes);
     const auto dataset = open_dataset(classes(budget));
@@ -103,7 +103,7 @@ TEST_F(Keeping, AFolderTakesNoMoreThanItsBudget) {
 }
 
 TEST_F(Keeping, PicturesAndMasksShareABudget) {
-  const int64_t both = 2 * static_cast<int64_t>(sizeof(Image)) + kHeight * kWidth * 4;
+  const int64_t both = 2 * static_cast<int64_t>(sizeof(Image)) + kStoredHeight * kStoredWidth * 4;
   const auto budget = std::make_shared<PictureBudget>(2 * both);
   const auto first = open_masks(masks(budget)), second = open_masks(masks(budget));
   read_all(*first);
