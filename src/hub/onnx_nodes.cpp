@@ -175,6 +175,12 @@ void global_avg_pool(OnnxGraph& onnx, const Node& node) {
   onnx.make(node.outputs[0], "Flatten", {mean});
 }
 
+void scale_channels(OnnxGraph& onnx, const Node& node) {
+  const std::string factors = onnx.add(
+      "Reshape", {onnx.name(node.inputs[1]), onnx.whole_numbers({0, onnx.shape(node.inputs[1])[1], 1, 1})});
+  onnx.make(node.outputs[0], "Mul", {onnx.name(node.inputs[0]), factors});
+}
+
 void concat(OnnxGraph& onnx, const Node& node) {
   std::vector<std::string> inputs;
   for (const ValueId input : node.inputs) inputs.push_back(onnx.name(input));
@@ -289,6 +295,7 @@ constexpr auto kOps = std::to_array<Row>({
     {"add_scalar", add_scalar},
     {"max_pool2d", max_pool},
     {"global_avg_pool", global_avg_pool},
+    {"scale_channels", scale_channels},
     {"concat_last", concat},
     {"slice_last", slice},
     {"softmax", softmax},

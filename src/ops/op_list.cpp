@@ -83,6 +83,8 @@ std::vector<const ir::OpDef*> make_list() {
                               &max_pool2d_grad,
                               &global_avg_pool,
                               &global_avg_pool_grad,
+                              &scale_channels,
+                              &channel_dot,
                               &resize,
                               &resize_grad,
                               // loss

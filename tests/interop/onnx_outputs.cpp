@@ -76,7 +76,9 @@ class Operations : public Objective {
     const ValueId linear = builder.linear("linear", builder.flatten(images), 8);
     give("linear", builder.batch_norm("linear_bn", linear));
     give("max_pool", builder.max_pool(images, 3, 2, 1));
-    give("mean", builder.global_avg_pool(images));
+    const ValueId mean = builder.global_avg_pool(images);
+    give("mean", mean);
+    give("scaled", builder.op("scale_channels", {images, mean}));
   }
 
   static void elementwise(Builder&, ValueId images, const Give& give, const Op& op) {
