@@ -9,7 +9,8 @@ namespace hearth::models {
 
 // Each in the source of its own folder.
 using Build = Outputs(nn::Builder& builder, ir::ValueId images, const ModelOptions& options);
-Build build_mlp, build_simplecnn, build_smallcnn, build_resnet18, build_resnet34, build_resnet50, build_unet,
+Build build_mlp, build_simplecnn, build_smallcnn, build_resnet18, build_resnet34, build_resnet50,
+    build_mobilenet_v3_small, build_mobilenet_v3_large, build_efficientnet_b0, build_unet,
     build_unet_resnet18, build_unet_resnet34, build_unet_resnet50, build_fcn_resnet50,
     build_deeplabv3_resnet50;
 
@@ -26,6 +27,13 @@ constexpr auto kModels = std::to_array<ModelDef>({
      Purpose::classify, build_resnet18},
     {"resnet34", "ResNet-34, stem as resnet18", Purpose::classify, build_resnet34},
     {"resnet50", "ResNet-50 with bottlenecks, stem as resnet18", Purpose::classify, build_resnet50},
+    {"mobilenet_v3_small", "MobileNetV3-small (arXiv 1905.02244), 2.5 M weights, torchvision's",
+     Purpose::classify, build_mobilenet_v3_small},
+    {"mobilenet_v3_large", "MobileNetV3-large, 5.5 M weights, torchvision's", Purpose::classify,
+     build_mobilenet_v3_large},
+    {"efficientnet_b0",
+     "EfficientNet-B0 (arXiv 1905.11946), 5.3 M weights, torchvision's without stochastic depth",
+     Purpose::classify, build_efficientnet_b0},
     {"unet", "segmentation: U-Net (arXiv 1505.04597) with batch norm, model.width channels at first",
      Purpose::segment, build_unet},
     {"unet_resnet18", "segmentation: U-Net whose encoder is ResNet-18", Purpose::segment,

@@ -21,9 +21,11 @@ struct ModelOptions {
   Extent image_size = 32;
   /// Width of the hidden layers of `mlp`.
   std::vector<int64_t> hidden = {512, 256};
-  /// Of `mlp`; the heads of FCN and DeepLab have rates of their own, which 0 switches off.
+  /// Of `mlp`, MobileNets and EfficientNets; the heads of FCN and DeepLab have rates of their own, which 0
+  /// switches off.
   double dropout = 0.2;
-  /// Channels of a ResNet's stem, or of a plain U-Net's first level; 0: the model's own.
+  /// Channels of a ResNet's stem, or of a plain U-Net's first level; 0: the model's own. Those of a MobileNet
+  /// or an EfficientNet are multiples of 8.
   int64_t width = 0;
 };
 

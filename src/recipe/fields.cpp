@@ -79,9 +79,11 @@ void add_model_fields(std::vector<Field>& fields) {
       &Model::tokenizer);
   key("num_classes", "images: number of classes", &Model::num_classes, Whole{1, 100000});
   key("hidden", "mlp: widths of the hidden layers", &Model::hidden);
-  key("dropout", "mlp: dropout probability; fcn, deeplab: 0 switches theirs off", &Model::dropout,
-      Real{0, 1});
-  key("width", "resnet, retinanet, fcos: channels of the stem; unet: of its first level; 0: the model's own",
+  key("dropout", "mlp, mobilenet, efficientnet: dropout probability; fcn, deeplab: 0 switches theirs off",
+      &Model::dropout, Real{0, 1});
+  key("width",
+      "resnet, mobilenet, efficientnet, retinanet, fcos: channels of the stem; unet: of its first level; 0: "
+      "the model's own",
       &Model::width, Whole{0, 4096});
   key("frozen_norm", "retinanet, fcos: the backbone's batch norms stay as init has them",
       &Model::frozen_norm);

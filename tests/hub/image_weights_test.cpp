@@ -81,6 +81,20 @@ TEST_F(ImageWeights, OfOtherClassesLeaveTheLastLayerDrawn) {
   EXPECT_EQ(tensor(*to, "layer4.1.conv2.weight"), tensor(*from, "layer4.1.conv2.weight"));
 }
 
+TEST_F(ImageWeights, OfMobileModelsServePicturesOfAnySize) {
+  for (const auto& [model, last] :
+       {std::pair("mobilenet_v3_small", "classifier.3"), std::pair("efficientnet_b0", "classifier.1")}) {
+    const auto from = engine(model, 7, 64), to = engine(model, 5, 32, 2);
+    const std::vector<std::string> notes = load_image_weights(*to, save(*from));
+    ASSERT_EQ(notes.size(), 1U) << model;
+    EXPECT_THAT(notes[0], AllOf(HasSubstr(std::string(last) + ".weight"), HasSubstr(": drawn anew")));
+    for (const nn::Tensor& each : from->compiled().tensors) {
+      if (each.name.starts_with(last)) continue;
+      EXPECT_EQ(tensor(*to, each.name), tensor(*from, each.name)) << each.name;
+    }
+  }
+}
+
 TEST_F(ImageWeights, OfAnImageNetModelStartAnEncoder) {
   for (const auto& [small, large, prefix] : {std::tuple("resnet18", "unet_resnet18", "encoder."),
                                              std::tuple("resnet34", "unet_resnet34", "encoder."),
