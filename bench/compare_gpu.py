@@ -21,7 +21,7 @@ import sys
 from compare import ROOT, SLOWER, Hearth, Torch, one_line, row, steps_for
 
 TRAINING = ("llama1b-b4-bf16", "llama1b_lora-b4-bf16", "llama1b_qlora-b4-bf16")
-TRAINING += ("resnet50-b128-bf16", "conv_stack-b32-bf16")
+TRAINING += ("resnet50-b128-bf16", "conv_stack-b32-bf16", "unet-b16-bf16", "deeplabv3_r50-b8-bf16", "yolox_s-b16-bf16")
 MATMULS = ("q", "kv", "up", "down", "head", "up_dx", "up_dw")
 KERNELS = (*(f"matmul_{name}-b4-bf16" for name in MATMULS), "attention-b4-bf16", "attention_grad-b4-bf16")
 # At least: torch's time over Hearth's, and the share of the GPU's peak.

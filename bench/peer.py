@@ -113,6 +113,14 @@ SEGMENTERS = {
 }
 
 
+def mask_loss(made, masks):
+    """Over pixels, of the auxiliary head half as much."""
+    loss = torch.nn.functional.cross_entropy(made["out"], masks)
+    if "aux" in made:
+        loss = loss + 0.5 * torch.nn.functional.cross_entropy(made["aux"], masks)
+    return loss
+
+
 class MaskTrainer(PictureTrainer):
     def make(self, name, batch):
         make, side, num_classes = SEGMENTERS[name]
@@ -120,22 +128,24 @@ class MaskTrainer(PictureTrainer):
         return make(), torch.randn(batch, 3, side, side), masks
 
     def loss(self):
-        made = self.model(self.images)
-        loss = torch.nn.functional.cross_entropy(made["out"], self.labels)
-        if "aux" in made:
-            loss = loss + 0.5 * torch.nn.functional.cross_entropy(made["aux"], self.labels)
-        return loss
+        return mask_loss(self.model(self.images), self.labels)
+
+
+def random_boxes(batch, side, num_classes):
+    """Of each picture 6 of 120: label, center, width and height; the rest is labeled -1."""
+    boxes = torch.full((batch, 120, 5), -1.0)
+    extents = torch.empty(batch, 6, 2).uniform_(0.1, 0.5)
+    boxes[:, :6, 0] = torch.randint(0, num_classes, (batch, 6)).float()
+    boxes[:, :6, 1:3] = side * (extents / 2 + torch.rand_like(extents) * (1 - extents))
+    boxes[:, :6, 3:] = side * extents
+    return boxes
 
 
 class BoxTrainer(PictureTrainer):
-    SIDE, CLASSES, MOST_BOXES, BOXES = 416, 80, 120, 6
+    SIDE, CLASSES = 416, 80
 
     def make(self, name, batch):
-        boxes = torch.full((batch, self.MOST_BOXES, 5), -1.0)
-        extents = torch.empty(batch, self.BOXES, 2).uniform_(0.1, 0.5)
-        boxes[:, : self.BOXES, 0] = torch.randint(0, self.CLASSES, (batch, self.BOXES)).float()
-        boxes[:, : self.BOXES, 1:3] = self.SIDE * (extents / 2 + torch.rand_like(extents) * (1 - extents))
-        boxes[:, : self.BOXES, 3:] = self.SIDE * extents
+        boxes = random_boxes(batch, self.SIDE, self.CLASSES)
         self.l1_weight = torch.zeros(batch)
         images = 255 * torch.rand(batch, 3, self.SIDE, self.SIDE)
         return yolox_model.Yolox(name, self.CLASSES), images, boxes

@@ -20,9 +20,12 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from models import CONTEXT, LLAMAS, ConvStack, ResNet50, add_lora, make_llama, random_tokens
-from peer import LEARNING_RATE, TEXT_RATE, Runner, parse_case, peak_rss_bytes
+from peer import LEARNING_RATE, TEXT_RATE, Dilated, Runner, UNet, mask_loss, parse_case, peak_rss_bytes
+from peer import random_boxes, yolox_model
 
-PICTURES = {"resnet50": (224, 1000), "conv_stack": (256, 10)}  # side, classes
+PICTURES = {  # side, classes
+    "resnet50": (224, 1000), "conv_stack": (256, 10), "unet": (256, 11), "deeplabv3_r50": (512, 21), "yolox_s": (640, 80)
+}
 WIDTH, TINY_WIDTH = 64, 8
 RANK, TINY_RANK = 16, 4
 LAUNCHES = 16
@@ -67,23 +70,55 @@ class GpuTrainer(GpuRunner):
 
 
 class PictureTrainer(GpuTrainer):
+    TINY_SIDE = 16
+
     def __init__(self, case, variant, tiny):
         name, batch, _ = parse_case(case)
         side, classes = PICTURES[name]
-        side, batch, width = (16, 2, TINY_WIDTH) if tiny else (side, batch, WIDTH)
-        if name == "resnet50":
-            model = ResNet50(width, classes, large=side >= 64)
-        else:
-            model = ConvStack(width, classes)
-        model = model.to(memory_format=torch.channels_last)
-        images = torch.randn(batch, 3, side, side)
+        self.side, batch, width = (self.TINY_SIDE, 2, TINY_WIDTH) if tiny else (side, batch, WIDTH)
+        model = self.make(name, width, classes).to(memory_format=torch.channels_last)
+        images = torch.randn(batch, 3, self.side, self.side)
         self.images = images.to(memory_format=torch.channels_last)
-        self.labels = torch.randint(0, classes, (batch,))
+        self.labels = self.make_labels(batch, classes)
         self.optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=0.9, fused=True)
         self.model = torch.compile(model) if variant == "compile" else model
 
+    def make(self, name, width, classes):
+        return ResNet50(width, classes, large=self.side >= 64) if name == "resnet50" else ConvStack(width, classes)
+
+    def make_labels(self, batch, classes):
+        return torch.randint(0, classes, (batch,))
+
     def loss(self):
         return nn.functional.cross_entropy(self.model(self.images), self.labels)
+
+
+class MaskTrainer(PictureTrainer):
+    def make(self, name, width, classes):
+        return UNet(width, classes) if name == "unet" else Dilated(width, classes, deeplab=True, dropout=True)
+
+    def make_labels(self, batch, classes):
+        return torch.randint(0, classes, (batch, self.side, self.side))
+
+    def loss(self):
+        return mask_loss(self.model(self.images), self.labels)
+
+
+class BoxTrainer(PictureTrainer):
+    """Losses in f32, and boxes are assigned in it."""
+
+    TINY_SIDE = 32
+
+    def make(self, name, _, classes):
+        return yolox_model.Yolox(name, classes)
+
+    def make_labels(self, batch, classes):
+        self.l1_weight = torch.zeros(batch)
+        return random_boxes(batch, self.side, classes)
+
+    def loss(self):
+        made = self.model(self.images).float()
+        return yolox_model.loss_of(made, self.labels, self.l1_weight, self.side, self.side, torch.float32)
 
 
 class TextTrainer(GpuTrainer):
@@ -278,7 +313,8 @@ def open_runner(case, variant, tiny):
     torch.manual_seed(0)
     name = parse_case(case)[0]
     if name in PICTURES:
-        return PictureTrainer(case, variant, tiny)
+        trainer = {"unet": MaskTrainer, "deeplabv3_r50": MaskTrainer, "yolox_s": BoxTrainer}.get(name, PictureTrainer)
+        return trainer(case, variant, tiny)
     if name.startswith("llama"):
         return TextTrainer(case, variant, tiny)
     return (Matmul if name.startswith("matmul") else Attention)(case, variant, tiny)

@@ -7,10 +7,13 @@ from work import read_json
 
 LLAMA = ("llama1b-b4-bf16", "llama1b_lora-b4-bf16", "llama1b_qlora-b4-bf16")
 IMAGES = ("resnet50-b128-bf16", "conv_stack-b32-bf16")
+SEGMENT = ("unet-b16-bf16", "deeplabv3_r50-b8-bf16")
+DETECT = ("yolox_s-b16-bf16",)
+STEPS = LLAMA + IMAGES + SEGMENT + DETECT
 MATMULS = ("q", "kv", "up", "down", "head", "up_dx", "up_dw")
 KERNELS = (*(f"matmul_{name}-b4-bf16" for name in MATMULS), "attention-b4-bf16", "attention_grad-b4-bf16")
 # A rehearsal's, of the above.
-FEW = ("matmul_up-b4-bf16", "attention-b4-bf16", *LLAMA, "resnet50-b128-bf16")
+FEW = ("matmul_up-b4-bf16", "attention-b4-bf16", *LLAMA, "resnet50-b128-bf16", "unet-b16-bf16", *DETECT)
 ROUNDS = 2
 PROFILE_STEPS = 10
 # What `hearth bench --model-gpu` knows, by a part of the driver's name; the first that fits. Its arithmetic and bytes
@@ -107,6 +110,14 @@ def images(work):
     compare(work, "Steps of image models", IMAGES)
 
 
+def segment(work):
+    compare(work, "Steps of segmenters", SEGMENT)
+
+
+def detect(work):
+    compare(work, "Steps of a detector", DETECT)
+
+
 # ------------------------------------------------------------------------------------------------ op by op
 
 
@@ -143,7 +154,7 @@ def op_row(work, case, op, row, total, model):
 
 def profile(work):
     emulated = work.card.vendor == "emulated"
-    for case in LLAMA[1:2] if emulated else LLAMA + IMAGES:
+    for case in LLAMA[1:2] if emulated else STEPS:
         more = ["--tiny", "--steps", 1] if emulated else ["--steps", PROFILE_STEPS]
         done = work.run(work.program(), "bench", case, "--device", work.card.device, "--profile", *more)
         found = profiled(done.text)

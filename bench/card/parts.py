@@ -1,5 +1,6 @@
 """What `tools/card` runs, part by part: the machine, the build, the tests and a first training."""
 
+import json
 import os
 import pathlib
 import platform
@@ -14,6 +15,9 @@ from work import ROOT, TIMED_OUT, Missing
 SHARDS = 8
 MOST_NAMED = 12
 LEAST_ACCURACY = 95  # percent; the CPU's demo reaches 98
+# Runs that are cut off in the middle and go on, by what they train.
+RESUMED = {"a classifier": "demo", "a segmenter": "segment-demo", "a detector": "detect-demo"}
+HALF, FEW_HALF = 10, 1  # steps
 NVIDIA_FACTS = {
     "driver": "driver_version", "memory (MiB)": "memory.total", "power limit (W)": "power.limit",
     "power limit, by default (W)": "power.default_limit", "power limit, at most (W)": "power.max_limit",
@@ -236,6 +240,38 @@ def demo(work):
     return work.right(f"the demo trains to {rows[0][3]} in {rows[0][2]}, its {len(found[0])} losses the same bits queued and recorded")
 
 
+def course_of(run):
+    """What a run's log says of its steps and evaluations, without the time that they took."""
+    lines = [json.loads(line) for line in (run / "trainer_log.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in line.items() if name != "elapsed_time"} for line in lines]
+
+
+def resume(work):
+    """Each run loses its newest checkpoint and goes on from the one in the middle: to the same bits."""
+    emulated = work.card.vendor == "emulated"
+    half = FEW_HALF if emulated else HALF
+    few = ["train.batch=2", "data.count=4", "data.val_count=2", "data.image_size=32"]
+    settings = [f"train.steps={2 * half}", f"train.checkpoint_every={half}", f"device={work.card.device}", "supervise=false",
+                *(few if emulated else ["data.count=400", "data.val_count=40"])]
+    for what, recipe in RESUMED.items():
+        out = work.folder("runs") / f"resume-{recipe}"
+        work.run("rm", "-rf", out)
+        command = [work.program(), "train", ROOT / f"recipes/{recipe}.yaml", *settings, "--out", out]
+        whole = work.run(*command)
+        if whole.status != 0:
+            work.wrong(f"{what} ended with status {whole.status}: {whole.last_line()}")
+            continue
+        before = course_of(out)
+        work.run("rm", "-r", out / f"checkpoints/step-{2 * half:09}")
+        rest = work.run(*command, "--resume")
+        if rest.status != 0 or f"(step {half})" not in rest.text:
+            work.wrong(f"{what} does not resume at step {half}, status {rest.status}: {rest.last_line()}")
+        elif course_of(out) != before:
+            work.wrong(f"{what} that resumes at step {half} takes another course: {out}/trainer_log.jsonl")
+        else:
+            work.right(f"{what} resumes at step {half} of {2 * half} to the same bits")
+
+
 # Most seconds, what it is, and the function; in the order in which they run.
 PARTS = {
     "environment": (90, "the card, its driver and limits, compilers", environment),
@@ -244,13 +280,18 @@ PARTS = {
     "memory": (420, "test_card under the vendor's memory checker", memory),
     "losses": (240, "tiny trainings of every family against the CPU", losses),
     "demo": (180, "the demo, twice", demo),
-    "self_test_images": (240, "the self-test of every image model in every precision", self_test.images),
+    "resume": (180, "runs of pictures that are cut off and go on, bit by bit", resume),
+    "self_test_images": (240, "the self-test of every classifier in every precision", self_test.images),
+    "self_test_segment": (240, "the self-test of segmenters in every precision", self_test.segment),
+    "self_test_detect": (300, "the self-test of detectors in every precision", self_test.detect),
     "self_test_language": (420, "the self-test of every way to train a Llama, in the layers of a 1B and an 8B", self_test.language),
     "kernels": (420, "matmuls and attention against torch", measure.kernels),
     "llama_full": (300, "steps of Llama 1B, all weights, against torch", measure.llama_full),
     "llama_lora": (300, "steps of Llama 1B, LoRA, against torch", measure.llama_lora),
     "llama_qlora": (300, "steps of Llama 1B, QLoRA, against torch", measure.llama_qlora),
     "images": (300, "steps of ResNet-50 and a stack of convolutions against torch", measure.images),
+    "segment": (300, "steps of U-Net and DeepLabV3 against torch", measure.segment),
+    "detect": (300, "steps of YOLOX-S against torch", measure.detect),
     "profile": (180, "where the time of each of these steps goes, op by op", measure.profile),
     "counters": (240, "what the vendor's profiler counts of the kernels of a step of Llama 1B", counters.counters),
 }

@@ -15,6 +15,23 @@ IMAGE_MODELS = {
 }
 IMAGES = ["train.steps=2", "train.batch=32", "data.count=64", "data.val_count=32"]
 FEW_IMAGES = ["train.steps=1", "train.batch=2", "data.count=2", "data.val_count=2", "data.image_size=8"]
+# A recipe and its settings, in the sizes that people train; of generated pictures.
+SEGMENTERS = {
+    "unet": ["segment-demo", "model.width=64", "data.image_size=256"],
+    "unet_resnet18": ["segment-unet", "model.num_classes=11", "data.image_size=[480, 352]"],
+    "unet_resnet50": ["segment-unet", "model.num_classes=11", "data.image_size=256"],
+    "fcn_resnet50": ["segment-deeplab", "model.num_classes=11", "data.image_size=513"],
+    "deeplabv3_resnet50": ["segment-deeplab", "model.num_classes=11", "data.image_size=513"],
+}
+DETECTORS = {
+    "yolox_pico": ["detect-demo"],
+    "yolox_s": ["detect-yolox", "model.num_classes=10"],
+    "yolox_nano": ["detect-yolox", "model.num_classes=10", "data.image_size=416"],
+    "retinanet_resnet50_fpn": ["detect-retinanet", "model.num_classes=10"],
+    "fcos_resnet50_fpn": ["detect-retinanet", "model.num_classes=10"],
+}
+SHAPES = ["data.kind=shapes", "train.steps=2", "train.batch=4", "data.count=8", "data.val_count=4", "supervise=false"]
+FEW_SHAPES = ["train.steps=1", "train.batch=2", "data.count=2", "data.val_count=2", "data.image_size=32"]
 # Whole layers of the real models: few, with random weights.
 LLAMAS = {
     "1B": {"vocab_size": 128256, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 2,
@@ -119,6 +136,11 @@ def write_digits(folder):
         (folder / f"{name}-labels-idx1-ubyte").write_bytes(labels)
 
 
+def shape_settings(models, model):
+    recipe, *settings = models[model]
+    return [ROOT / f"recipes/{recipe}.yaml", f"model.name={model}", *settings, *SHAPES]
+
+
 def image_settings(model, digits):
     more = [f"data.path={digits}"] if model == "mlp" else []
     return [ROOT / "recipes/demo.yaml", f"model.name={model}", *IMAGE_MODELS[model], *more]
@@ -138,6 +160,31 @@ def images(work):
             rows += [row] if row else []
     finally:
         conclude(work, rows, len(trainings))
+
+
+# ------------------------------------------------------------------------------------------------ segmenters, detectors
+
+
+def shapes(work, models, few):
+    """`few` are a rehearsal's models with their settings."""
+    tried, rows = start(work), []
+    emulated = work.card.vendor == "emulated"
+    trainings = [(model, "bf16") for model in few] if emulated else [(m, p) for p in PRECISIONS for m in models]
+    try:
+        for model, precision in trainings:
+            small = [*FEW_SHAPES, *few[model]] if emulated else []
+            row = train(work, model, precision, [*shape_settings(models, model), *small, tried])
+            rows += [row] if row else []
+    finally:
+        conclude(work, rows, len(trainings))
+
+
+def segment(work):
+    shapes(work, SEGMENTERS, {"unet": ["model.width=4"]})
+
+
+def detect(work):
+    shapes(work, DETECTORS, {"yolox_pico": [], "fcos_resnet50_fpn": ["model.width=8"]})
 
 
 # ------------------------------------------------------------------------------------------------ language models

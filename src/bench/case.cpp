@@ -90,7 +90,28 @@ constexpr auto kCases = std::to_array<BenchCase>(
       .precision = DType::bf16,
       .batch = 32,
       .length = 256,
-      .channels = 3}});
+      .channels = 3},
+     {.name = "unet-b16-bf16",
+      .model = "unet",
+      .precision = DType::bf16,
+      .batch = 16,
+      .length = 256,
+      .channels = 3,
+      .num_classes = 11},
+     {.name = "deeplabv3_r50-b8-bf16",
+      .model = "deeplabv3_resnet50",
+      .precision = DType::bf16,
+      .batch = 8,
+      .length = 512,
+      .channels = 3,
+      .num_classes = 21},
+     {.name = "yolox_s-b16-bf16",
+      .model = "yolox_s",
+      .precision = DType::bf16,
+      .batch = 16,
+      .length = 640,
+      .channels = 3,
+      .num_classes = 80}});
 
 /// Kernels are timed on the shapes of the decoder's training step.
 constexpr BenchCase kernel_case(std::string_view name) {
