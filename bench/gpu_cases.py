@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """gpu_cases.py write DIR: the cases of bench/KERNELS.md as graphs of one node, DIR/CASE.NUMBER.ir (bench/micro/run_graph.cpp runs them).
 
-The steps of Llama 1B come from `hearth dump`; their equal nodes are one graph, how often they occur is in DIR/cases.json.
+Whole steps come from `hearth dump`; their equal nodes are one graph, how often they occur is in DIR/cases.json.
 """
 
 import json
@@ -33,6 +33,8 @@ NODE = re.compile(r"^(%[^=]*) = (\w+)\(([^)]*)\)(?: (\{.*\}))? : ([^#]*\])")
 TYPE = re.compile(r"\w+\[[^\]]*\]")
 # Whose whole numbers are rows of a table: not all the same.
 SPREADS = {"embedding", "embedding_grad", "head_cross_entropy_train", "head_cross_entropy"}
+# Inputs whose numbers decide what there is to do (bench/micro/run_graph.cpp).
+NAMES = {("simota", 0): "zeros", ("simota", 1): "boxes"}
 
 
 def graph(op, inputs, outputs, attrs=""):
@@ -42,7 +44,7 @@ def graph(op, inputs, outputs, attrs=""):
         if kind == "none":
             names.append("none")
             continue
-        name = "spread" if op in SPREADS and kind.startswith("i32") else f"in{i}"
+        name = "spread" if op in SPREADS and kind.startswith("i32") else NAMES.get((op, i), f"in{i}")
         lines.append(f'input %{i} "{name}" : {kind}')
         names.append(f"%{i}")
     made = ", ".join(f"%{len(inputs) + i}" for i in range(len(outputs)))
@@ -76,6 +78,52 @@ def convolutions():
                 ("data", "conv2d_grad_input", [x, "bf16" + w], x, f", in_h={side}, in_w={side}"),
                 ("weight", "conv2d_grad_weight", [x, x], "f32" + w, ", kernel_h=3, kernel_w=3")):
             yield Case(f"conv-{name}-{channels}", f"conv-{name}", "tflops", 60, 8, [(graph(op, inputs, [output], attrs + more), 1)])
+
+
+def odd_convolutions():
+    """Those of DeepLabV3's pyramid at 8 pictures of 512, YOLOX-Nano's depthwise ones at 16 of 416, and one that enlarges."""
+    x, w, y = "bf16[8, 64, 64, 2048]", "[3, 3, 2048, 256]", "bf16[8, 64, 64, 256]"
+    attrs = "stride=1, padding=12, dilation=12"
+    for name, op, inputs, output, more in (
+            ("forward", "conv2d", [x, "bf16" + w], y, ""),
+            ("data", "conv2d_grad_input", [y, "bf16" + w], x, ", in_h=64, in_w=64"),
+            ("weight", "conv2d_grad_weight", [x, y], "f32" + w, ", kernel_h=3, kernel_w=3")):
+        yield Case(f"dilated-{name}", "dilated", "tflops", 55, 8, [(graph(op, inputs, [output], attrs + more), 1)])
+    x, w = "bf16[16, 52, 52, 64]", "[3, 3, 1, 64]"
+    attrs = "stride=1, padding=1, groups=64"
+    for name, op, inputs, output, more in (
+            ("forward", "conv2d", [x, "bf16" + w], x, ""),
+            ("data", "conv2d_grad_input", [x, "bf16" + w], x, ", in_h=52, in_w=52"),
+            ("weight", "conv2d_grad_weight", [x, x], "f32" + w, ", kernel_h=3, kernel_w=3")):
+        yield Case(f"depthwise-{name}", f"depthwise-{name}", "bandwidth", 40, 16, [(graph(op, inputs, [output], attrs + more), 1)])
+    # A transposed convolution is the gradient of one that halves.
+    text = graph("conv2d_grad_input", ["bf16[8, 64, 64, 256]", "bf16[2, 2, 128, 256]"], ["bf16[8, 128, 128, 128]"],
+                 "stride=2, padding=0, in_h=128, in_w=128")
+    yield Case("transposed", "transposed", "tflops", 30, 8, [(text, 1)])
+
+
+def maps():
+    """What segmenters and detectors do with feature maps and pixels."""
+    small, large, both = "bf16[16, 64, 64, 128]", "bf16[16, 128, 128, 128]", "bf16[16, 128, 128, 256]"
+    pixels, labels = "f32[1048576, 11]", "i32[1048576]"
+    towers, sums = "bf16[4, 80, 80, 256]", "f32[4, 32]"
+    for name, bar, op, inputs, outputs, attrs in (
+            ("resize", "resize", "resize", [small], [large], "height=128, width=128, linear=1"),
+            ("resize_nearest", "resize", "resize", [small], [large], "height=128, width=128, linear=0"),
+            ("resize_grad", "resize-gradient", "resize_grad", [large], [small], "height=64, width=64, linear=1"),
+            ("concat", "concat", "concat_last", [large, large], [both], ""),
+            ("concat_grad", "concat", "slice_last", [both], [large], "begin=128, count=128"),
+            ("group_norm", "group-norm", "group_norm", [towers, "f32[256]", "f32[256]"], [towers, sums, sums], "groups=32, eps=1e-05"),
+            ("group_norm_grad", "group-norm-gradient", "group_norm_grad", [towers, towers, sums, sums, "f32[256]"],
+             [towers, "f32[256]", "f32[256]"], "groups=32, eps=1e-05"),
+            ("pixel_losses", "pixel-losses", "softmax_cross_entropy", [pixels, labels], ["f32[1048576]"], "smoothing=0.0, ignore=-1"),
+            ("pixel_losses_grad", "pixel-losses", "softmax_cross_entropy_grad", [pixels, labels, "f32[1048576]"], [pixels],
+             "smoothing=0.0, ignore=-1")):
+        yield Case(name, bar, "bandwidth", 50, 64, [(graph(op, inputs, outputs, attrs), 1)])
+    anchors = "16, 8400"
+    text = graph("simota", [f"f32[{anchors}, 85]", "f32[16, 120, 5]"], [f"i32[{anchors}]", f"f32[{anchors}]", f"f32[{anchors}, 4]", f"f32[{anchors}]"],
+                 "strides=[8, 16, 32], height=640, width=640")
+    yield Case("simota", "simota", "bandwidth", 10, 64, [(text, 1)])
 
 
 def quantized():
@@ -138,21 +186,29 @@ def nodes_of(dump):
     return list(count.items())
 
 
+def dumped(program, recipe, *settings):
+    """The nodes of a recipe's step as GPUs run it, one micro-batch."""
+    command = [program, "dump", ROOT / f"recipes/{recipe}.yaml", "precision=bf16", "device=emulated", *settings]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))}: {done.stderr}")
+    return nodes_of(done.stdout)
+
+
 def steps(program):
-    """Steps of Llama 1B as GPUs run them: 4 x 2048 tokens, one micro-batch."""
+    """Of Llama 1B with 4 x 2048 tokens, and of a U-Net as `hearth bench unet-b16-bf16` has it."""
     for name, recipe in (("llama1b-full", "llama-full"), ("llama1b-lora", "llama-lora")):
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "config.json").write_text((ROOT / "bench/configs/llama-3.2-1b.json").read_text(encoding="utf-8"), encoding="utf-8")
-            command = [program, "dump", ROOT / f"recipes/{recipe}.yaml", "precision=bf16", f"model={folder}", "data.path=none.txt",
-                       "train.batch=4", "data.context=2048", "device=emulated"]
-            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            sys.exit(f"{' '.join(map(str, command))}: {done.stderr}")
-        yield Case(name, name, "mfu", 45, 1, nodes_of(done.stdout))
+            nodes = dumped(program, recipe, f"model={folder}", "data.path=none.txt", "train.batch=4", "data.context=2048")
+        yield Case(name, name, "mfu", 45, 1, nodes)
+    nodes = dumped(program, "segment-demo", "segment.loss=[cross_entropy]", "model.width=64", "data.image_size=256", "data.count=16",
+                   "data.val_count=1", "train.batch=16", "optimizer.name=sgd")
+    yield Case("unet", "unet", "mfu", 45, 1, nodes)
 
 
 def all_cases(program):
-    return [*matmuls(), *attentions(), *convolutions(), *quantized(), *heads(), *streams(), *steps(program)]
+    return [*matmuls(), *attentions(), *convolutions(), *odd_convolutions(), *quantized(), *heads(), *streams(), *maps(), *steps(program)]
 
 
 def write(folder, program):

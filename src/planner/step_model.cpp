@@ -12,14 +12,16 @@ double StepModel::mfu() const {
 }
 
 UpdateSize update_size(const engine::Compiled& compiled) {
-  const engine::EngineOptions& options = compiled.options;
-  // A picture has a label, a token an id.
+  // Pictures are f32 [N, H, W, C]; what has none has an id for each token.
+  const int64_t accumulate = compiled.options.accumulate;
   int64_t num_ids = 0;
   for (const ir::Value& value : compiled.train_program().graph.values) {
-    if (value.role == ir::Role::input && value.type.dtype == DType::i32)
-      num_ids = std::max(num_ids, value.type.shape.num_elements());
+    if (value.role != ir::Role::input) continue;
+    const Shape& shape = value.type.shape;
+    if (value.type.dtype == DType::f32 && shape.rank() == 4) return {.num_samples = shape[0] * accumulate};
+    if (value.type.dtype == DType::i32) num_ids = std::max(num_ids, shape.num_elements());
   }
-  return {.num_samples = num_ids * options.accumulate, .is_text = num_ids > options.batch};
+  return {.num_samples = num_ids * accumulate, .is_text = true};
 }
 
 StepModel model_step(engine::EngineOptions options, const cost::Device& gpu) {

@@ -10,6 +10,7 @@
 #include "bench/open_workload.h"
 #include "cost/roofline.h"
 #include "ir/op_def.h"
+#include "planner/step_model.h"
 
 namespace hearth::planner {
 namespace {
@@ -102,6 +103,19 @@ TEST(ScalingModel, BucketsFollowOneAnotherClosely) {
     EXPECT_EQ(front, fetched.end()) << node.name << " comes after the return of the one before it";
   }
   EXPECT_GT(num_sent, 10);
+}
+
+TEST(ScalingModel, CountsPicturesWhateverTheirLabelsAre) {
+  for (const char* const name : {"unet-b8-fp32", "yolox_nano-b8-fp32", "resnet18-b64-bf16"}) {
+    const bench::BenchCase& pictures = bench::find_bench_case(name);
+    const StepModel model = model_step(bench::engine_options(pictures, {}), gpu());
+    EXPECT_EQ(model.num_samples, pictures.batch) << name;
+    EXPECT_FALSE(model.is_text) << name;
+  }
+  const StepModel text =
+      model_step(bench::engine_options(bench::find_bench_case("llama15m-b8-bf16"), {}), gpu());
+  EXPECT_EQ(text.num_samples, 8 * 256);
+  EXPECT_TRUE(text.is_text);
 }
 
 TEST(ScalingModel, MicroBatchesBeforeTheLastExchangeNothing) {
