@@ -14,8 +14,9 @@ struct RowSoftmax {
   RT_DEVICE float log_sum() const { return largest + logf(sum); }
 };
 
-/// Rows of wider arrays have a block each; of others, as many lanes as can all be of use.
-inline constexpr int64_t kWidestOfLanes = 1024;
+/// Rows of wider arrays have a block each; of others a lane for so many elements: images have many pixels of
+/// few classes.
+inline constexpr int64_t kWidestOfLanes = 1024, kOwnOfLane = 8;
 
 /// A block of kBlockThreads that shares a row.
 struct BlockOfRow {
@@ -59,7 +60,8 @@ template <typename Body>
 ir::Kernel with_row_threads(int64_t rows, int64_t width, Body body) {
   constexpr int64_t kMostBlocks = 1 << 16;
   if (width > kWidestOfLanes) return body(BlockOfRow(), std::clamp<int64_t>(rows, 1, kMostBlocks));
-  const int lanes = std::min(rt::kWarp, static_cast<int>(std::bit_ceil(static_cast<uint64_t>(width))));
+  const int lanes = std::min(
+      rt::kWarp, static_cast<int>(std::bit_ceil(static_cast<uint64_t>(divided_up(width, kOwnOfLane)))));
   const int64_t blocks = divided_up(rows, kBlockThreads / lanes);
   return body(LanesOfRow{lanes}, std::clamp<int64_t>(blocks, 1, kMostBlocks));
 }

@@ -209,7 +209,8 @@ std::vector<Sample> samples() {
                               sample({1, 2, 3, 2}, 16, 30, 1),
                               sample({1, 2, 2, 1031}, 3, 3, 1),
                               sample({2, 6, 4, 33}, 9, 8, 1, DType::bf16),
-                              sample({2, 3, 4, 8}, 6, 8, 0, DType::f16)};
+                              sample({2, 3, 4, 8}, 6, 8, 0, DType::f16),
+                              sample({1, 2, 3, 16}, 3, 36, 1, DType::bf16)};
   for (Sample sample : {sample({2, 4, 5, 3}, 8, 10, 1), sample({1, 5, 7, 40}, 3, 11, 1),
                         sample({3, 1, 9, 2}, 4, 1, 1), sample({1, 9, 2, 2}, 17, 31, 1),
                         sample({1, 4, 5, 3}, 1, 2, 1), sample({2, 6, 4, 33}, 9, 8, 1, DType::bf16)}) {
