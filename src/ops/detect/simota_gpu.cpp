@@ -140,7 +140,8 @@ struct Arrays {
 __global__ void __launch_bounds__(kBlockThreads) find_candidates(Arrays all, SimOta rule) {
   const Arrays own = all.of_picture(rule, static_cast<int64_t>(blockIdx.x));
   const Scratch scratch = scratch_at(rule, own.workspace);
-  for (int a = static_cast<int>(threadIdx.x); a < rule.anchors; a += kBlockThreads) {
+  const int first = static_cast<int>(blockIdx.y) * kBlockThreads + static_cast<int>(threadIdx.x);
+  for (int a = first; a < rule.anchors; a += static_cast<int>(gridDim.y) * kBlockThreads) {
     own.out.clear(a);
     scratch.no_class[a] = NAN;
     if (!rule.is_candidate(own.targets, a)) continue;
@@ -153,7 +154,8 @@ __global__ void __launch_bounds__(kBlockThreads) find_candidates(Arrays all, Sim
 __global__ void __launch_bounds__(kBlockThreads) find_matches(Arrays all, SimOta rule) {
   const Arrays own = all.of_picture(rule, static_cast<int64_t>(blockIdx.x));
   const Scratch scratch = scratch_at(rule, own.workspace);
-  for (int t = static_cast<int>(threadIdx.x) / rt::kWarp; t < rule.targets; t += kWarps)
+  const int first = static_cast<int>(blockIdx.y) * kWarps + static_cast<int>(threadIdx.x) / rt::kWarp;
+  for (int t = first; t < rule.targets; t += static_cast<int>(gridDim.y) * kWarps)
     match(rule, own.raw, rule.target(own.targets, t), scratch, scratch.matches + t * Ranking::kMost);
 }
 
@@ -170,6 +172,15 @@ __global__ void __launch_bounds__(kBlockThreads) assign(Arrays all, SimOta rule)
   }
 }
 
+/// Blocks that share each picture, as many as have `of_block` of its `count` parts, such as one for each unit
+/// of a GPU.
+rt::Shape shared(int64_t pictures, int64_t count, int64_t of_block) {
+  constexpr int64_t kMost = 256;
+  rt::Shape shape{pictures, kBlockThreads};
+  shape.blocks.y = static_cast<unsigned>(std::min(kMost, divided_up(count, of_block)));
+  return shape;
+}
+
 ir::Kernel simota_gpu(const NodeView& node) {
   const SimOta rule = SimOta::of(node);
   const int64_t bytes = scratch_bytes(rule), pictures = node.in_type(0).shape[0];
@@ -178,8 +189,9 @@ ir::Kernel simota_gpu(const NodeView& node) {
                       output_of<float>(args, SimOtaOut::box), output_of<float>(args, SimOtaOut::iou)};
     const Arrays all{input_of<float>(args, SimOtaIn::raw), input_of<float>(args, SimOtaIn::targets), out,
                      args.workspace, bytes};
-    rt::launch(find_candidates, {pictures, kBlockThreads}, args.stream->handle(), all, rule);
-    rt::launch(find_matches, {pictures, kBlockThreads}, args.stream->handle(), all, rule);
+    rt::launch(find_candidates, shared(pictures, rule.anchors, kBlockThreads), args.stream->handle(), all,
+               rule);
+    rt::launch(find_matches, shared(pictures, rule.targets, kWarps), args.stream->handle(), all, rule);
     rt::launch(assign, {pictures, kBlockThreads}, args.stream->handle(), all, rule);
   };
   return {.run = run, .workspace_bytes = pictures * bytes};

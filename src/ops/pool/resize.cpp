@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "backend/cpu/clones.h"
@@ -195,6 +196,17 @@ std::vector<ValueId> vjp(const VjpContext& context) {
   return {emit(context, "resize_grad", {context.grad_out[0]}, of_size(context.node.attrs, x[1], x[2]))};
 }
 
+/// Most of what a GPU does is to find out what is read: AMD's reach that share, by the counters of the
+/// kernel.
+Cost cost(const NodeView& node) {
+  const int64_t larger =
+      std::max(node.in_type(0).shape.num_elements(), node.out_type(0).shape.num_elements());
+  const bool half = node.in_type(0).dtype != DType::f32;
+  return {.flops = 8 * static_cast<double>(larger),
+          .bytes = bytes_moved(node),
+          .share = {.amd = half ? 0.0115 : 0.0215}};
+}
+
 std::vector<Sample> samples() {
   const auto sample = [](const Shape& x, int64_t height, int64_t width, int64_t linear,
                          DType dtype = DType::f32) {
@@ -243,7 +255,7 @@ const OpDef resize{.name = "resize",
                    .cpu = [](const NodeView& node) { return lines_kernel(node, false); },
                    .gpu = true,
                    .reference = [](const ReferenceArgs& args) { reference_of(args, false); },
-                   .cost = [](const NodeView& node) { return stream_cost(node, 8); },
+                   .cost = cost,
                    .samples = samples};
 
 const OpDef resize_grad{.name = "resize_grad",
@@ -254,7 +266,7 @@ const OpDef resize_grad{.name = "resize_grad",
                         .cpu = [](const NodeView& node) { return lines_kernel(node, true); },
                         .gpu = true,
                         .reference = [](const ReferenceArgs& args) { reference_of(args, true); },
-                        .cost = [](const NodeView& node) { return stream_cost(node, 8); },
+                        .cost = cost,
                         .samples = grad_samples};
 
 }  // namespace hearth::ops
