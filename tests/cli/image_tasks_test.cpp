@@ -1,5 +1,4 @@
-// Segmentation and detection as a user types them: from a folder of files to predictions, and what goes
-// wrong.
+// Tasks on images as a user types them: from a folder of files to predictions, and what goes wrong.
 #include "cli/program.h"
 #include "data/image.h"
 
@@ -23,6 +22,65 @@ std::string mask_of(uint8_t label, int64_t side = kSide) {
   data::Image mask{.height = side, .width = side, .channels = 1};
   for (int64_t i = 0; i < side * side; ++i) mask.pixels.push_back(i % side < side / 2 ? label : 0);
   return data::encode_png(mask);
+}
+
+/// A folder in which one class has many pictures and another a single one.
+class Classification : public Program {
+ protected:
+  Classification() {
+    for (int i = 0; i < 8; ++i)
+      put(fmt::format("set/train/{}/{}.png", i < 7 ? "cat" : "dog", i), picture_of(i));
+    put("set/test/cat/8.png", picture_of(8));
+    put("set/test/dog/9.png", picture_of(9));
+    put("c.yaml",
+        "threads: 1\nmodel: {name: mlp, num_classes: 2, hidden: [8]}\ndata: {kind: folder, path: set, "
+        "image_size: 8, flip: true, jitter: 0.2}\n"
+        "train: {steps: 8, batch: 4, checkpoint_every: 3}\noptimizer: {lr: 0.05}\n");
+  }
+};
+
+TEST_F(Classification, BalanceIsTheSameForWorkersThreadsAndAfterAStop) {
+  const std::string train = "hearth train c.yaml train.shards=2 data.balance=true --out ";
+  EXPECT_THAT(works(train + "one"),
+              HasSubstr("8 training (each class drawn equally often) and 2 validation images"));
+  works(train + "two devices=2 data.threads=3");
+  works(train +
+        "stopped train.steps=3 schedule.name=constant && "
+        "hearth train --resume --out stopped train.steps=8 data.threads=0");
+  works(train + "whole schedule.name=constant");
+  works("hearth train c.yaml train.shards=2 --out plain");
+  EXPECT_TRUE(get("one/model.safetensors") == get("two/model.safetensors"));
+  EXPECT_TRUE(get("stopped/model.safetensors") == get("whole/model.safetensors"));
+  EXPECT_FALSE(get("one/model.safetensors") == get("plain/model.safetensors"));
+}
+
+TEST_F(Classification, BalanceWithoutClassesOrShufflingIsRefused) {
+  refused("hearth train c.yaml data.balance=true data.shuffle=false --out a", {"data.shuffle=true"});
+  refused("hearth train c.yaml data.kind=shapes model.name=unet data.balance=true --out a",
+          {"a model of classification", "unet", "data.balance=false"});
+}
+
+TEST_F(Classification, WeightsOfAnotherNormalizationAreSaidOnce) {
+  works("hearth train c.yaml --out first");
+  put("first/config.json",
+      R"({"pretrained_cfg": {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}})");
+  const std::string train = "hearth train c.yaml init=first/model.safetensors --out ";
+  const std::string keys = "'data.mean=[0.485,0.456,0.406]' 'data.std=[0.229,0.224,0.225]'";
+  EXPECT_EQ(count_of(works(train + "again"),
+                     "first/config.json says that pictures were normalized by another "
+                     "mean and std: try " +
+                         keys + "\n"),
+            1U);
+  EXPECT_THAT(works(train + "right " + keys), testing::Not(HasSubstr("config.json")));
+  EXPECT_THAT(works("hearth train --resume --out again train.steps=9"),
+              testing::Not(HasSubstr("config.json")));
+}
+
+TEST_F(Classification, KeptPicturesTrainToTheSameBits) {
+  for (const char* keep : {"0", "500B", "1MiB"})
+    works(fmt::format("hearth train c.yaml data.keep_pictures={0} --out run{0}", keep));
+  EXPECT_TRUE(get("run0/model.safetensors") == get("run500B/model.safetensors"));
+  EXPECT_TRUE(get("run0/model.safetensors") == get("run1MiB/model.safetensors"));
 }
 
 class Segmentation : public Program {
@@ -61,6 +119,13 @@ TEST_F(Segmentation, TrainsEvaluatesAndPredicts) {
   EXPECT_LT(*std::ranges::max_element(made.pixels), 3);
   works("hearth predict run set/val/images/9.png --out elsewhere data.resize=false");
   EXPECT_TRUE(has("elsewhere/9_overlay.png"));
+}
+
+TEST_F(Segmentation, KeptPicturesTrainToTheSameBits) {
+  works("hearth train s.yaml train.epochs=3 train.steps=0 --out plain");
+  works("hearth train s.yaml train.epochs=3 train.steps=0 data.keep_pictures=1MiB --out kept");
+  EXPECT_TRUE(get("plain/model.safetensors") == get("kept/model.safetensors"));
+  EXPECT_EQ(last_eval_loss("plain"), last_eval_loss("kept"));
 }
 
 TEST_F(Segmentation, ValidateCountsPixels) {
