@@ -164,9 +164,12 @@ std::string read_name(const YAML::Node& node, std::string& value, std::span<cons
   const auto text = text_of(node);
   if (!text) return "one word or path";
   if (!names.empty() && std::ranges::find(names, *text) == names.end()) {
+    constexpr size_t kMostShown = 16;
+    const std::string near = did_you_mean(*text, names);
+    if (names.size() > kMostShown && !near.empty()) return fmt::format("one of {} names{}", names.size(), near);
     std::vector<std::string> shown;
     for (const std::string& name : names) shown.push_back(name.empty() ? "\"\"" : name);
-    return fmt::format("one of {}{}", fmt::join(shown, ", "), did_you_mean(*text, names));
+    return fmt::format("one of {}{}", fmt::join(shown, ", "), near);
   }
   value = *text;
   return "";
