@@ -22,9 +22,9 @@ using ir::kNone;
 using ir::ValueId;
 
 constexpr double kPlanSeconds = 60;
-/// Of the packer's exact search: a few tenths of a second. Steps, not seconds, so that a plan does not depend
+/// Of the packer's exact search: at most a second or so. Steps, not seconds, so that a plan does not depend
 /// on the machine.
-constexpr int64_t kPlanSteps = 40'000'000;
+constexpr int64_t kPlanSteps = 120'000'000;
 /// A packing that is a 512th above its bound is not worth another look.
 constexpr int64_t kCloseEnough = 512;
 /// An input of so many bytes is sent to a GPU ahead of its run.

@@ -166,7 +166,8 @@ std::string read_name(const YAML::Node& node, std::string& value, std::span<cons
   if (!names.empty() && std::ranges::find(names, *text) == names.end()) {
     constexpr size_t kMostShown = 16;
     const std::string near = did_you_mean(*text, names);
-    if (names.size() > kMostShown && !near.empty()) return fmt::format("one of {} names{}", names.size(), near);
+    if (names.size() > kMostShown && !near.empty())
+      return fmt::format("one of {} names{}", names.size(), near);
     std::vector<std::string> shown;
     for (const std::string& name : names) shown.push_back(name.empty() ? "\"\"" : name);
     return fmt::format("one of {}{}", fmt::join(shown, ", "), near);

@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kChunkFloats = 64 * 1024;
 /// Rows of the weight gradient that are made at once of kWeightsPixels pixels, or of fewer where some of them
 /// may see only padding: their inputs stay in the second-level cache while all columns are made.
-constexpr int64_t kWeightsRows = 252, kWeightsPixels = 448, kDilatedPixels = 112;
+constexpr int64_t kWeightsRows = 252, kWeightsPixels = 336, kDilatedPixels = 112;
 
 /// For short runs, where a call costs more than the copy.
 inline void copy_run(const float* from, int64_t count, float* to) {
