@@ -117,8 +117,6 @@ INSTANTIATE_TEST_SUITE_P(
                     Net{"smallcnn", {.model = {.name = "smallcnn"}}, DType::f32, 1e-4},
                     Net{"residual", {.build_model = grow_residual}, DType::f32, 1e-4},
                     Net{"u", {.build_model = grow_u}, DType::f32, 1e-4},
-                    Net{"mobilenet", {.model = {.name = "mobilenet_v3_small", .width = 4}}, DType::f32, 1e-3},
-                    Net{"efficientnet", {.model = {.name = "efficientnet_b0", .width = 4}}, DType::f32, 1e-3},
                     Net{"simplecnn_bf16", {.model = {.name = "simplecnn"}}, DType::bf16, 2e-2},
                     Net{"residual_bf16", {.build_model = grow_residual}, DType::bf16, 2e-2}),
     [](const testing::TestParamInfo<Net>& info) { return std::string(info.param.name); });
