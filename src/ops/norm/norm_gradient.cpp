@@ -77,6 +77,8 @@ HEARTH_CLONES void silu_cotangents(const NormCotangents& in, int64_t channel, co
   }
 }
 
+constexpr int64_t kSumRows = 32;
+
 struct Scratch {
   alignas(64) float x[kNormTile];
   alignas(64) float dy[kNormTile];
@@ -111,9 +113,14 @@ void sum_part(const NormShape& shape, const NormCotangents& in, Range range, dou
   std::fill(sum_x, sum_x + shape.width, 0.0);
   for_each_tile(shape, range.begin, range.end, [&](int64_t row, int64_t rows, int64_t c, int64_t width) {
     const TileInputs tile = load_tile(shape, in, row, rows, c, width, scratch);
-    sum_tile(tile.x, tile.dy, tile.y, in.mean + c, rows, width, tile_sum, scratch.out);
-    cpu::add_row(tile_sum, sum + c, width);
-    cpu::add_row(scratch.out, sum_x + c, width);
+    // Sums in f32 are short: cotangents of a channel often cancel.
+    for (int64_t first = 0; first < rows; first += kSumRows) {
+      const int64_t at = first * width, count = std::min(kSumRows, rows - first);
+      sum_tile(tile.x + at, tile.dy + at, tile.y == nullptr ? nullptr : tile.y + at, in.mean + c, count, width,
+               tile_sum, scratch.out);
+      cpu::add_row(tile_sum, sum + c, width);
+      cpu::add_row(scratch.out, sum_x + c, width);
+    }
   });
 }
 
