@@ -43,8 +43,10 @@ inline __attribute__((always_inline)) void apply_rows(const Weights& weights, co
               *constant = weights.constant;
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t at = r * width;
-// dx may be dy.
+// dx may be dy; clang finds out by itself.
+#ifndef __clang__
 #pragma GCC ivdep
+#endif
     for (int64_t c = 0; c < width; ++c) {
       const float g = kMask && !(y[at + c] > 0) ? 0.0F : dy[at + c];
       dx[at + c] = kX ? of_dy[c] * g + of_x[c] * (x[at + c] - mean[c]) + constant[c] : of_dy[c] * g;
