@@ -43,7 +43,7 @@ inline __attribute__((always_inline)) void apply_rows(const Weights& weights, co
               *constant = weights.constant;
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t at = r * width;
-// dx may be dy; clang finds out by itself.
+// dx may be dy: no element depends on another.
 #ifndef __clang__
 #pragma GCC ivdep
 #endif
@@ -118,8 +118,8 @@ void sum_part(const NormShape& shape, const NormCotangents& in, Range range, dou
     // Sums in f32 are short: cotangents of a channel often cancel.
     for (int64_t first = 0; first < rows; first += kSumRows) {
       const int64_t at = first * width, count = std::min(kSumRows, rows - first);
-      sum_tile(tile.x + at, tile.dy + at, tile.y == nullptr ? nullptr : tile.y + at, in.mean + c, count, width,
-               tile_sum, scratch.out);
+      sum_tile(tile.x + at, tile.dy + at, tile.y == nullptr ? nullptr : tile.y + at, in.mean + c, count,
+               width, tile_sum, scratch.out);
       cpu::add_row(tile_sum, sum + c, width);
       cpu::add_row(scratch.out, sum_x + c, width);
     }
