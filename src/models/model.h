@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +13,9 @@ namespace hearth::models {
 
 /// What a model is for: a class of an image, or of each of its pixels.
 enum class Purpose : uint8_t { classify, segment };
+
+/// Whether images, NHWC, have a side below 64 pixels, of which a stem made for 224 would leave too little.
+inline bool are_small(const Shape& images) { return std::min(images[1], images[2]) < 64; }
 
 /// What a model is built from. Images are NHWC f32 in the input "images".
 struct ModelOptions {

@@ -113,11 +113,12 @@ void Trainer::load_first_image_weights(const fs::path& path) {
   // Detectors bring their own, and tensors are taken as they are.
   const bool normalizes = purpose_of(recipe_) != Purpose::detect &&
                           recipe::data_kind(recipe_.data.kind) != recipe::DataKind::tensors;
-  if (normalizes)
-    notes.push_back(hub::normalization_note(path, {.mean = recipe_.data.mean, .std = recipe_.data.std}));
+  if (normalizes) {
+    std::string note = hub::normalization_note(path, {.mean = recipe_.data.mean, .std = recipe_.data.std});
+    if (!note.empty()) notes.push_back(std::move(note));
+  }
   if (leads() && !said_first_weights_)
-    for (const std::string& note : notes)
-      if (!note.empty()) events_.message(note);
+    for (const std::string& note : notes) events_.message(note);
   said_first_weights_ = true;
 }
 

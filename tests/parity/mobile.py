@@ -6,26 +6,27 @@ float32 is; the losses of 20 steps within 1e-4, and the running statistics after
 
 import argparse
 import copy
-import json
-import statistics
 import sys
 
 import torch
 from mobile_model import MODELS
 from parity import (
-    GRADIENT_TOLERANCE,
     LOSS_TOLERANCE,
     descend,
     dumped_gap,
     gradient_gap,
     gradients,
     hearth_train,
+    judge_gradients,
     logged_losses,
+    put_batch,
+    put_weights,
     relative_gap,
     run_checks,
     within,
+    write_sgd_recipe,
 )
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import nn
 from torch.nn import functional
 
@@ -69,11 +70,9 @@ def pictures(side, count, seed):
 def write_recipe(folder, case, model, images, labels, steps):
     name, width, side = CASES[case]
     folder.mkdir(exist_ok=True)
-    state = {key: value for key, value in model.state_dict().items() if not key.endswith("num_batches_tracked")}
-    save_file(state, folder / "init.safetensors")
-    save_file({"images": images, "labels": labels.to(torch.int32)}, folder / "data.safetensors")
-    recipe = {
-        "init": str(folder / "init.safetensors"),
+    put_weights(folder / "init.safetensors", model)
+    put_batch(folder, images, labels)
+    keys = {
         "model": {"name": name, "num_classes": CLASSES, "width": width, "dropout": 0.0},
         "data": {
             "kind": "tensors",
@@ -83,15 +82,8 @@ def write_recipe(folder, case, model, images, labels, steps):
             "flip": False,
             "crop_padding": 0,
         },
-        "optimizer": {"name": "sgd", "lr": RATE, "momentum": 0.9},
-        "schedule": {"name": "constant"},
-        # Winograd rounds three to four times as coarsely as a direct convolution.
-        "passes": {"off": ["winograd"]},
-        "train": {"steps": steps, "batch": BATCH, "log_every": 1},
     }
-    path = folder / "recipe.yaml"
-    path.write_text(json.dumps(recipe))  # JSON is YAML.
-    return path
+    return write_sgd_recipe(folder, RATE, steps, BATCH, keys)
 
 
 def check_gradients(case, folder):
@@ -104,9 +96,7 @@ def check_gradients(case, folder):
         own.append(gradient_gap(gradients(model, *batch, torch.float32), exact))
         inside = folder / str(seed)
         gaps.append(dumped_gap(write_recipe(inside, case, model, *batch, 1), inside, exact))
-    (gap, worst), (of_torch, _) = statistics.median_low(gaps), statistics.median_low(own)
-    text = f"{case}: gradients within {gap:.1e} of float64 ({worst}; torch {of_torch:.1e}), the median of five batches"
-    return within(max(GRADIENT_TOLERANCE, 2 * of_torch), gap, text)
+    return judge_gradients(case, gaps, own)
 
 
 def check_losses(case, folder):

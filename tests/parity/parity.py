@@ -9,6 +9,7 @@ import argparse
 import copy
 import json
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -173,16 +174,44 @@ def write_recipe(folder, name, kind, rate, batch, steps, passes_off=()):
         "passes": {"off": list(passes_off)},
         "train": {"steps": steps, "batch": batch, "log_every": 1},
     }
+    return write_yaml(folder, recipe)
+
+
+def write_yaml(folder, recipe):
     path = folder / "recipe.yaml"
     path.write_text(json.dumps(recipe))  # JSON is YAML.
     return path
 
 
+def write_sgd_recipe(folder, rate, steps, batch, keys):
+    """From init.safetensors, with momentum at a constant rate; `keys` are the case's own sections."""
+    return write_yaml(
+        folder,
+        {
+            "init": str(folder / "init.safetensors"),
+            "optimizer": {"name": "sgd", "lr": rate, "momentum": 0.9},
+            "schedule": {"name": "constant"},
+            # Winograd rounds three to four times as coarsely as a direct convolution.
+            "passes": {"off": ["winograd"]},
+            "train": {"steps": steps, "batch": batch, "log_every": 1},
+            **keys,
+        },
+    )
+
+
+def put_weights(file, model):
+    state = {key: value for key, value in model.state_dict().items() if not key.endswith("num_batches_tracked")}
+    save_file(state, file)
+
+
+def put_batch(folder, images, labels):
+    save_file({"images": images, "labels": labels.to(torch.int32)}, folder / "data.safetensors")
+
+
 def run_hearth(folder, arguments, model, images, labels):
     """Trains from the model's weights; returns the run folder."""
-    state = {key: value for key, value in model.state_dict().items() if not key.endswith("num_batches_tracked")}
-    save_file(state, folder / "init.safetensors")
-    save_file({"images": images, "labels": labels.to(torch.int32)}, folder / "data.safetensors")
+    put_weights(folder / "init.safetensors", model)
+    put_batch(folder, images, labels)
     return hearth_train(folder / "run", arguments)
 
 
@@ -257,6 +286,16 @@ def dumped_gap(recipe, folder, exact):
     if missing:
         raise AssertionError(f"expected gradients of the same weights, got others: {', '.join(missing)}")
     return gradient_gap(found, exact)
+
+
+def judge_gradients(case, gaps, own):
+    """Of each batch what gradient_gap says of Hearth and of torch's float32: their medians within the tolerance, or
+    Hearth's within twice torch's."""
+    (gap, worst), (of_torch, _) = statistics.median_low(gaps), statistics.median_low(own)
+    text = f"{case}: gradients within {gap:.1e} of float64 ({worst}; torch {of_torch:.1e})"
+    if len(gaps) > 1:
+        text += f", the median of {len(gaps)} batches"
+    return within(max(GRADIENT_TOLERANCE, 2 * of_torch), gap, text)
 
 
 def checks(names):

@@ -6,27 +6,26 @@ element) or twice as far as torch's float32 is, and the losses of 20 steps withi
 
 import argparse
 import copy
-import json
 import pathlib
 import re
-import statistics
 import sys
 
 import numpy
 import torch
 from parity import (
-    GRADIENT_TOLERANCE,
     dumped_gap,
     gradient_gap,
     hearth,
     hearth_train,
+    judge_gradients,
     logged_losses,
+    put_weights,
     relative_gap,
     run_checks,
     within,
+    write_sgd_recipe,
 )
 from PIL import Image
-from safetensors.torch import save_file
 from segment_model import Dilated, UNet, UNetResNet18
 from torch import nn
 from torch.nn import functional
@@ -129,24 +128,15 @@ def put(folder, split, images, masks):
 
 def write_recipe(folder, case, model, images, masks, held_out, steps, rate):
     name, width, side, _, keys = CASES[case]
-    state = {key: value for key, value in model.state_dict().items() if not key.endswith("num_batches_tracked")}
-    save_file(state, folder / "init.safetensors")
+    put_weights(folder / "init.safetensors", model)
     put(folder, "train", images, masks)
     put(folder, "val", *held_out)
-    recipe = {
-        "init": str(folder / "init.safetensors"),
+    own = {
         "model": {"name": name, "num_classes": CLASSES, "width": width, "dropout": 0.0},
         "data": {"kind": "masks", "path": str(folder), "image_size": side, "shuffle": False},
         "segment": keys,
-        "optimizer": {"name": "sgd", "lr": rate, "momentum": 0.9},
-        "schedule": {"name": "constant"},
-        # Winograd rounds three to four times as coarsely as a direct convolution.
-        "passes": {"off": ["winograd"]},
-        "train": {"steps": steps, "batch": BATCH, "log_every": 1},
     }
-    path = folder / "recipe.yaml"
-    path.write_text(json.dumps(recipe))  # JSON is YAML.
-    return path
+    return write_sgd_recipe(folder, rate, steps, BATCH, own)
 
 
 def check_gradients(case, folder):
@@ -166,9 +156,7 @@ def check_gradients(case, folder):
         inside.mkdir()
         recipe = write_recipe(inside, case, model, images, masks, (images, masks), 1, 1e-3)
         gaps.append(dumped_gap(recipe, inside, exact))
-    (gap, worst), (of_torch, _) = statistics.median_low(gaps), statistics.median_low(own)
-    text = f"{case}: gradients within {gap:.1e} of float64 ({worst}; torch {of_torch:.1e}), the median of three batches"
-    return within(max(GRADIENT_TOLERANCE, 2 * of_torch), gap, text)
+    return judge_gradients(case, gaps, own)
 
 
 def check_losses(case, folder):
@@ -200,10 +188,7 @@ def check_prediction(case, folder):
     model.eval()
     recipe = write_recipe(folder, case, model, images, masks, (images, masks), 1, 0.0)
     run = hearth_train(folder / "run", [recipe, "optimizer.momentum=0"])
-    save_file(
-        {key: value for key, value in model.state_dict().items() if not key.endswith("num_batches_tracked")},
-        run / "best.safetensors",
-    )
+    put_weights(run / "best.safetensors", model)
     hearth("predict", run, folder / "val" / "images", "--out", folder / "predicted")
     with torch.no_grad():
         logits = copy.deepcopy(model).double()(tensors(images, masks)[0].double())["out"]

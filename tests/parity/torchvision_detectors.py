@@ -18,15 +18,16 @@ import sys
 import numpy
 import torch
 from parity import (
-    GRADIENT_TOLERANCE,
     dumped_gap,
     gradient_gap,
     hearth,
     hearth_train,
+    judge_gradients,
     logged_losses,
     relative_gap,
     run_checks,
     within,
+    write_sgd_recipe,
 )
 from PIL import Image
 from safetensors.torch import save_file
@@ -397,20 +398,12 @@ def write_recipe(folder, name, width, frozen, state, taught, steps, rate):
     save_file(state, folder / "init.safetensors")
     put(folder, "train", *taught)
     put(folder, "val", *pictures(3, 5))
-    recipe = {
-        "init": str(folder / "init.safetensors"),
+    keys = {
         "model": {"name": name, "num_classes": CLASSES, "width": width, "frozen_norm": frozen},
         "data": {"kind": "coco", "path": str(folder), "image_size": [WIDTH, HEIGHT], "shuffle": False},
         "detect": {"mosaic": 0, "hsv": False, "score": 0.0, "nms": 1.0, "max_detections": 10000},
-        "optimizer": {"name": "sgd", "lr": rate, "momentum": 0.9},
-        "schedule": {"name": "constant"},
-        # Winograd rounds three to four times as coarsely as a direct convolution.
-        "passes": {"off": ["winograd"]},
-        "train": {"steps": steps, "batch": BATCH, "log_every": 1},
     }
-    path = folder / "recipe.yaml"
-    path.write_text(json.dumps(recipe))  # JSON is YAML.
-    return path
+    return write_sgd_recipe(folder, rate, steps, BATCH, keys)
 
 
 def check_gradients(case, folder):
@@ -418,11 +411,9 @@ def check_gradients(case, folder):
     model = make_model(case)
     images, boxes, labels = pictures(BATCH, 1)
     exact = gradients(model, tensors(images), boxes, labels, torch.float64)
-    own, _ = gradient_gap(gradients(model, tensors(images), boxes, labels, torch.float32), exact)
+    own = gradient_gap(gradients(model, tensors(images), boxes, labels, torch.float32), exact)
     recipe = write_recipe(folder, name, width, frozen, state_of(model), (images, boxes, labels), 1, 1e-3)
-    gap, worst = dumped_gap(recipe, folder, exact)
-    text = f"{case}: gradients within {gap:.1e} of float64 ({worst}; torch {own:.1e})"
-    return within(max(GRADIENT_TOLERANCE, 2 * own), gap, text)
+    return judge_gradients(case, [dumped_gap(recipe, folder, exact)], [own])
 
 
 def check_losses(case, folder):

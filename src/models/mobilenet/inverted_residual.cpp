@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "models/model.h"
+
 namespace hearth::models {
 namespace {
 
@@ -59,8 +61,7 @@ ValueId InvertedResidual::operator()(Builder& builder, ValueId in) const {
 }
 
 Strides::Strides(Builder& builder, ValueId images) {
-  const Shape& shape = builder.graph().type(images).shape;
-  left_out_ = std::min(shape[1], shape[2]) < 64 ? 2 : 0;
+  left_out_ = are_small(builder.graph().type(images).shape) ? 2 : 0;
 }
 
 int64_t Strides::next(int64_t stride) {

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <array>
 
 #include "models/resnet/resnet.h"
@@ -54,8 +53,7 @@ ValueId bottleneck_block(Builder& builder, ValueId in, const Block& block) {
 }
 
 bool is_small(Builder& builder, ValueId images, const ResNet& net) {
-  const Shape& shape = builder.graph().type(images).shape;
-  return net.small_stem && std::min(shape[1], shape[2]) < 64;
+  return net.small_stem && are_small(builder.graph().type(images).shape);
 }
 
 ValueId stem(Builder& builder, ValueId images, const ResNet& net, bool small) {
