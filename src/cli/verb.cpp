@@ -66,14 +66,21 @@ std::vector<std::string> overrides_of(const CLI::App& verb) {
 }
 
 recipe::Recipe open_recipe(const std::string& name, const std::vector<std::string>& overrides) {
-  if (std::filesystem::exists(name)) return run::load_recipe(name, overrides);
+  const bool is_folder = fs::is_directory(name);
+  if (!is_folder && fs::exists(name)) return run::load_recipe(name, overrides);
   std::vector<std::string> names;
   for (const BuiltInRecipe& recipe : built_in_recipes()) {
     names.emplace_back(recipe.name);
     const std::string file = fmt::format("recipes/{}.yaml", recipe.name);
     if (name == recipe.name || name == file) return run::parse_recipe(recipe.text, file, overrides);
   }
-  const std::string stem = std::filesystem::path(name).stem().string();
+  if (is_folder) {
+    user_error(
+        "expected a recipe file, got the folder '{}'; give data after a recipe: recipes/images-resnet18.yaml "
+        "data.path={}",
+        name, name);
+  }
+  const std::string stem = fs::path(name).stem().string();
   user_error("there is no recipe file '{}'{}; hearth ls lists the built-in ones, hearth cp copies one", name,
              did_you_mean(stem, names));
 }

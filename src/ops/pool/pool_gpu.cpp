@@ -114,89 +114,14 @@ ir::Kernel make_max_grad(const NodeView& node) {
   return {.run = run};
 }
 
-/// Of `batch` images.
-struct Images {
-  int64_t batch;
-  int64_t pixels;
-  int channels;
-};
-
-/// Rows are images.
-template <typename T, int n>
-__global__ void __launch_bounds__(kBlockThreads) average(const T* x, T* y, Images images) {
-  const int channel = first_column<n>();
-  if (channel >= images.channels) return;
-  const float share = 1 / static_cast<float>(images.pixels);
-  for (int64_t row = first_row(); row < images.batch; row += row_stride()) {
-    const T* image = x + row * images.pixels * images.channels + channel;
-    float sum[n] = {};
-    for (int64_t p = 0; p < images.pixels; ++p) {
-      const rt::Vec<T, n> values = rt::load<T, n>(image + p * images.channels);
-      RT_UNROLL
-      for (int c = 0; c < n; ++c) sum[c] += rt::to_float(values.at[c]);
-    }
-    RT_UNROLL
-    for (int c = 0; c < n; ++c) sum[c] *= share;
-    rt::store(y + row * images.channels + channel, rounded<T>(sum));
-  }
-}
-
-/// Rows are pixels.
-template <typename T, int n>
-__global__ void __launch_bounds__(kBlockThreads) spread(const T* dy, T* dx, Images images) {
-  const int channel = first_column<n>();
-  if (channel >= images.channels) return;
-  const float share = 1 / static_cast<float>(images.pixels);
-  for (int64_t row = first_row(); row < images.batch * images.pixels; row += row_stride()) {
-    const rt::Vec<T, n> given = rt::load<T, n>(dy + row / images.pixels * images.channels + channel);
-    float shares[n];
-    RT_UNROLL
-    for (int c = 0; c < n; ++c) shares[c] = rt::to_float(given.at[c]) * share;
-    rt::store(dx + row * images.channels + channel, rounded<T>(shares));
-  }
-}
-
-Images images_of(const Shape& shape) {
-  return {.batch = shape[0], .pixels = shape[1] * shape[2], .channels = static_cast<int>(shape[3])};
-}
-
-template <typename T, int n>
-ir::Kernel make_average(const NodeView& node) {
-  const Images images = images_of(node.in_type(0).shape);
-  const auto run = [=](const KernelArgs& args) {
-    rt::launch(average<T, n>, ColumnBlocks(images.batch, images.channels, n).for_rows(1),
-               args.stream->handle(), input_of<T>(args, 0), output_of<T>(args, 0), images);
-  };
-  return {.run = run};
-}
-template <typename T, int n>
-ir::Kernel make_average_grad(const NodeView& node) {
-  const Images images = images_of(node.out_type(0).shape);
-  const auto run = [=](const KernelArgs& args) {
-    rt::launch(spread<T, n>, ColumnBlocks(images.batch * images.pixels, images.channels, n).for_rows(),
-               args.stream->handle(), input_of<T>(args, 0), output_of<T>(args, 0), images);
-  };
-  return {.run = run};
-}
-
 ir::Kernel max_pool2d_gpu(const NodeView& node) {
   return with_columns(node.in_type(0), [&](auto x, auto n) { return make_max<decltype(x), n>(node); });
 }
 ir::Kernel max_pool2d_grad_gpu(const NodeView& node) {
   return with_columns(node.in_type(0), [&](auto dy, auto n) { return make_max_grad<decltype(dy), n>(node); });
 }
-ir::Kernel global_avg_pool_gpu(const NodeView& node) {
-  return with_columns(node.in_type(0), [&](auto x, auto n) { return make_average<decltype(x), n>(node); });
-}
-ir::Kernel global_avg_pool_grad_gpu(const NodeView& node) {
-  return with_columns(node.in_type(0),
-                      [&](auto dy, auto n) { return make_average_grad<decltype(dy), n>(node); });
-}
-
 const GpuKernels kKernels = {{.op = "max_pool2d", .one = max_pool2d_gpu},
-                             {.op = "max_pool2d_grad", .one = max_pool2d_grad_gpu},
-                             {.op = "global_avg_pool", .one = global_avg_pool_gpu},
-                             {.op = "global_avg_pool_grad", .one = global_avg_pool_grad_gpu}};
+                             {.op = "max_pool2d_grad", .one = max_pool2d_grad_gpu}};
 
 }  // namespace
 }  // namespace hearth::ops
