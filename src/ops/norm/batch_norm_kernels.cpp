@@ -2,7 +2,7 @@
 
 #include "backend/cpu/clones.h"
 #include "backend/cpu/convert.h"
-#include "ops/elementwise/formulas.h"
+#include "backend/cpu/simd/simd.h"
 #include "ops/support.h"
 
 namespace hearth::ops {
@@ -27,20 +27,18 @@ inline __attribute__((always_inline)) void normalize_rows(const Tile& tile, cons
       float value = (x[c] - mean[c]) * scale[c] + bias[c];
       if (kResidual) value += residual[c];
       if (kActivation == NormActivation::relu) value = value < 0 ? 0.0F : value;
-      if (kActivation == NormActivation::silu) value = Silu()(value, 0.0F, 0.0F);
       y[c] = value;
     }
   }
 }
 
+/// Without silu.
 HEARTH_CLONES void normalize_tile(const Tile& tile, const float* mean, const float* scale, const float* bias,
                                   NormActivation activation) {
   using enum NormActivation;
   if (tile.residual != nullptr) {
     activation == relu ? normalize_rows<true, relu>(tile, mean, scale, bias)
                        : normalize_rows<true, none>(tile, mean, scale, bias);
-  } else if (activation == silu) {
-    normalize_rows<false, silu>(tile, mean, scale, bias);
   } else {
     activation == relu ? normalize_rows<false, relu>(tile, mean, scale, bias)
                        : normalize_rows<false, none>(tile, mean, scale, bias);
@@ -87,7 +85,16 @@ void normalize(const NormShape& shape, const Normalize& how, const void* x, cons
                       .y = out,
                       .rows = rows,
                       .width = width};
-      normalize_tile(tile, how.mean + c, how.scale + c, how.bias + c, how.activation);
+      if (how.activation == NormActivation::silu) {
+        const cpu::NormRows silu{.count = rows,
+                                 .width = width,
+                                 .mean = how.mean + c,
+                                 .scale = how.scale + c,
+                                 .bias = how.bias + c};
+        cpu::simd().norm_silu(silu, tile.x, out);
+      } else {
+        normalize_tile(tile, how.mean + c, how.scale + c, how.bias + c, how.activation);
+      }
       cpu::store_f32(shape.dtype, out, y, at, count);
     });
   });

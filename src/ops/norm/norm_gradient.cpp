@@ -1,7 +1,7 @@
 #include "backend/cpu/clones.h"
 #include "backend/cpu/convert.h"
 #include "backend/cpu/rows.h"
-#include "ops/elementwise/formulas.h"
+#include "backend/cpu/simd/simd.h"
 #include "ops/norm/batch_norm_kernels.h"
 #include "ops/support.h"
 
@@ -23,7 +23,6 @@ inline __attribute__((always_inline)) void sum_rows(const float* x, const float*
 }
 HEARTH_CLONES void sum_tile(const float* x, const float* dy, const float* y, const float* mean, int64_t rows,
                             int64_t width, float* sum, float* sum_x) {
-  for (int64_t c = 0; c < width; ++c) sum[c] = sum_x[c] = 0;
   y == nullptr ? sum_rows<false>(x, dy, y, mean, rows, width, sum, sum_x)
                : sum_rows<true>(x, dy, y, mean, rows, width, sum, sum_x);
 }
@@ -68,18 +67,6 @@ HEARTH_CLONES void mask(const float* dy, const float* y, int64_t count, float* o
   for (int64_t i = 0; i < count; ++i) out[i] = y[i] > 0 ? dy[i] : 0.0F;  // NOLINT
 }
 
-/// g of silu, rows of `width` channels.
-HEARTH_CLONES void silu_cotangents(const NormCotangents& in, int64_t channel, const float* x, const float* dy,
-                                   int64_t rows, int64_t width, float* g) {
-  const float *mean = in.mean + channel, *scale = in.scale + channel, *bias = in.bias + channel;
-  for (int64_t r = 0; r < rows; ++r) {
-    const int64_t at = r * width;
-    for (int64_t c = 0; c < width; ++c)
-      // Only called with x and dy, which the analyzer cannot see.
-      g[at + c] = SiluGrad()(dy[at + c], (x[at + c] - mean[c]) * scale[c] + bias[c], 0.0F);  // NOLINT
-  }
-}
-
 constexpr int64_t kSumRows = 32;
 
 struct Scratch {
@@ -94,19 +81,22 @@ struct TileInputs {
   const float* dy;
   const float* y;
 };
-/// `rows` runs of `width` channels; with silu, dy is g already.
+/// `rows` runs of `width` channels.
 TileInputs load_tile(const NormShape& shape, const NormCotangents& in, int64_t row, int64_t rows,
                      int64_t channel, int64_t width, Scratch& scratch) {
   const auto load = [&](const void* data, float* to) {
     return data == nullptr ? nullptr
                            : cpu::as_f32(shape.dtype, data, row * shape.width + channel, rows * width, to);
   };
-  TileInputs tile{.x = load(in.x, scratch.x), .dy = load(in.dy, scratch.dy), .y = load(in.y, scratch.y)};
-  if (in.bias == nullptr) return tile;
-  float* g = in.made == nullptr ? scratch.y : in.made + row * shape.width + channel;
-  silu_cotangents(in, channel, tile.x, tile.dy, rows, width, g);
-  tile.dy = g;
-  return tile;
+  return {.x = load(in.x, scratch.x), .dy = load(in.dy, scratch.dy), .y = load(in.y, scratch.y)};
+}
+
+cpu::NormRows silu_rows(const NormCotangents& in, int64_t rows, int64_t channel, int64_t width) {
+  return {.count = rows,
+          .width = width,
+          .mean = in.mean + channel,
+          .scale = in.scale + channel,
+          .bias = in.bias + channel};
 }
 
 void sum_part(const NormShape& shape, const NormCotangents& in, Range range, double* sum, double* sum_x) {
@@ -116,11 +106,19 @@ void sum_part(const NormShape& shape, const NormCotangents& in, Range range, dou
   std::fill(sum_x, sum_x + shape.width, 0.0);
   for_each_tile(shape, range.begin, range.end, [&](int64_t row, int64_t rows, int64_t c, int64_t width) {
     const TileInputs tile = load_tile(shape, in, row, rows, c, width, scratch);
+    float* g = in.made == nullptr ? scratch.y : in.made + row * shape.width + c;
     // Sums in f32 are short: cotangents of a channel often cancel.
     for (int64_t first = 0; first < rows; first += kSumRows) {
       const int64_t at = first * width, count = std::min(kSumRows, rows - first);
-      sum_tile(tile.x + at, tile.dy + at, tile.y == nullptr ? nullptr : tile.y + at, in.mean + c, count,
-               width, tile_sum, scratch.out);
+      std::fill_n(tile_sum, width, 0.0F);
+      std::fill_n(scratch.out, width, 0.0F);
+      if (in.bias != nullptr) {
+        cpu::simd().norm_silu_back(silu_rows(in, count, c, width), tile.x + at, tile.dy + at, g + at,
+                                   tile_sum, scratch.out);
+      } else {
+        sum_tile(tile.x + at, tile.dy + at, tile.y == nullptr ? nullptr : tile.y + at, in.mean + c, count,
+                 width, tile_sum, scratch.out);
+      }
       cpu::add_row(tile_sum, sum + c, width);
       cpu::add_row(scratch.out, sum_x + c, width);
     }
@@ -130,10 +128,15 @@ void sum_part(const NormShape& shape, const NormCotangents& in, Range range, dou
 void spread_part(const NormShape& shape, const NormCotangents& in, const NormWorkspace& work, Range range,
                  void* dx, void* dresidual) {
   Scratch scratch;
+  alignas(64) float unused[2][kNormTile] = {};
   for_each_tile(shape, range.begin, range.end, [&](int64_t row, int64_t rows, int64_t c, int64_t width) {
     const int64_t at = row * shape.width + c;
     const int64_t count = rows * width;
-    const TileInputs tile = load_tile(shape, in, row, rows, c, width, scratch);
+    TileInputs tile = load_tile(shape, in, row, rows, c, width, scratch);
+    if (in.bias != nullptr) {
+      cpu::simd().norm_silu_back(silu_rows(in, rows, c, width), tile.x, tile.dy, scratch.y, unused[0], unused[1]);
+      tile.dy = scratch.y;
+    }
     const Weights weights{
         .mean = in.mean + c, .of_dy = work.a + c, .of_x = work.b + c, .constant = work.c + c};
     float* out = run_to_write(shape.dtype, dx, at, scratch.out);

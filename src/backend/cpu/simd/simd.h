@@ -64,6 +64,15 @@ struct DepthwiseRun {
   int64_t channels = 0;
 };
 
+/// Rows of channels that a batch normalization reads, and its constants of each channel.
+struct NormRows {
+  int64_t count = 0;
+  int64_t width = 0;
+  const float* mean = nullptr;
+  const float* scale = nullptr;
+  const float* bias = nullptr;
+};
+
 /// Inner loops compiled once per instruction set; each works on f32 and any sizes.
 struct SimdKernels {
   const char* isa;
@@ -109,6 +118,11 @@ struct SimdKernels {
   void (*add_exp)(const float* x, const float* shift, float* sum, int64_t count);
   /// x[i] = factor[i] exp(x[i] - shift[i]) (1 - (x[i] / cap)^2); without the last for cap 0.
   void (*scaled_exp)(float* x, const float* shift, const float* factor, int64_t count, float cap);
+  /// y = silu(v), v = (x - mean) scale + bias.
+  void (*norm_silu)(const NormRows& rows, const float* x, float* y);
+  /// g = dy silu'(v); sum[c] += g and sum_x[c] += g (x - mean), row by row.
+  void (*norm_silu_back)(const NormRows& rows, const float* x, const float* dy, float* g, float* sum,
+                         float* sum_x);
   /// out[i * out_step + c] = sum over taps of in[i * in_step + c] * w[c].
   void (*depthwise)(const DepthwiseRun& run, float* out);
   /// w[c] of each tap += sum over i of in[i * in_step + c] * dy[i * out_step + c].
