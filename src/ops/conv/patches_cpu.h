@@ -1,0 +1,201 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "backend/cpu/convert.h"
+#include "backend/cpu/rows.h"
+#include "ops/conv/conv_spec.h"
+
+namespace hearth::cpu {
+
+/// Rows of the weight gradient that are made at once of kWeightsPixels pixels, or of fewer where some of them
+/// may see only padding: their inputs stay in the second-level cache while all columns are made.
+inline constexpr int64_t kWeightsRows = 252, kWeightsPixels = 336, kDilatedPixels = 112;
+
+/// For short runs, where a call costs more than the copy.
+inline void copy_run(const float* from, int64_t count, float* to) {
+  constexpr int64_t kStep = 8, kMost = 64;
+  if (count < kStep || count > kMost) return static_cast<void>(std::copy_n(from, count, to));
+  for (int64_t i = 0; i < count - kStep; i += kStep) std::memcpy(to + i, from + i, kStep * sizeof(float));
+  // The last step overlaps the one before.
+  std::memcpy(to + count - kStep, from + count - kStep, kStep * sizeof(float));
+}
+
+/// The rows of inputs that pixels of a convolution see, as all three passes of DirectConv take them.
+struct Patches {
+  const ConvShape& s;
+  int64_t group = 0;
+  int64_t length() const { return s.kernel_h * s.kernel_w * s.group_in(); }
+  int64_t num_pixels() const { return s.batch * s.out_h() * s.out_w(); }
+  bool is_dilated() const { return s.dilation > 1; }
+  /// Elements of a patch that are multiplied at once.
+  int64_t part() const { return is_dilated() ? s.group_in() : length(); }
+  /// Pixels whose parts of patches stay in the second-level cache, in whole blocks of the register kernel.
+  int64_t chunk() const {
+    constexpr int64_t kFloats = 64 * 1024, kRows = 14;
+    return std::clamp<int64_t>(kFloats / part() / kRows * kRows, kRows, 32 * kRows);
+  }
+  int64_t weights_chunk() const { return is_dilated() ? kDilatedPixels : kWeightsPixels; }
+  /// Patches are the image's own rows.
+  bool trivial() const {
+    return s.kernel_h == 1 && s.kernel_w == 1 && s.stride == 1 && s.padding == 0 && s.groups == 1;
+  }
+
+  /// Patches are never gathered.
+  bool is_in_place(DType dtype) const { return trivial() && dtype == DType::f32; }
+  /// Patches are multiplied as they lie, a row of the kernel at a time.
+  bool slides(DType dtype) const {
+    constexpr int64_t kMostChannels = 8;
+    return dtype == DType::f32 && s.in_c <= kMostChannels && s.groups == 1 && !is_dilated() && !trivial() &&
+           length() <= kWeightsRows;
+  }
+
+  /// An output pixel; for_each_pixel calls visit(i, pixel) for `count` of them without a division for each.
+  struct Pixel {
+    int64_t x, y, image;
+  };
+  template <typename Visit>
+  void for_each_pixel(int64_t first, int64_t count, Visit visit) const {
+    const int64_t w = s.out_w(), h = s.out_h();
+    Pixel pixel{.x = first % w, .y = first / w % h, .image = first / (w * h)};
+    for (int64_t i = 0; i < count; ++i) {
+      visit(i, pixel);
+      if (++pixel.x < w) continue;
+      pixel.x = 0;
+      if (++pixel.y < h) continue;
+      pixel.y = 0;
+      ++pixel.image;
+    }
+  }
+
+  /// Calls visit(place in the patch, element index in x or -1 when outside, run of taps) for each tap run of
+  /// a pixel.
+  template <typename Visit>
+  void for_each_tap(const Pixel& pixel, Visit visit) const {
+    const auto [ox, oy, image] = pixel;
+    const int64_t x0 = ox * s.stride - s.padding;
+    const int64_t channels = s.group_in();
+    for (int64_t ky = 0; ky < s.kernel_h; ++ky) {
+      const int64_t y = oy * s.stride - s.padding + s.dilation * ky;
+      const int64_t row = ky * s.kernel_w;
+      const bool real = y >= 0 && y < s.in_h;
+      if (s.dilation > 1 || s.groups > 1) {
+        for (int64_t kx = 0; kx < s.kernel_w; ++kx) {
+          const int64_t x = x0 + s.dilation * kx;
+          const int64_t source = ((image * s.in_h + y) * s.in_w + x) * s.in_c + group * channels;
+          visit((row + kx) * channels, real && x >= 0 && x < s.in_w ? source : int64_t{-1}, channels);
+        }
+        continue;
+      }
+      // Neighboring taps of a row are neighbors in NHWC memory: one run of them, padding on either side.
+      const int64_t first = real ? std::clamp<int64_t>(-x0, 0, s.kernel_w) : s.kernel_w;
+      const int64_t last = real ? std::clamp<int64_t>(s.in_w - x0, first, s.kernel_w) : s.kernel_w;
+      if (first > 0) visit(row * s.in_c, int64_t{-1}, first * s.in_c);
+      if (last > first) {
+        const int64_t source = ((image * s.in_h + y) * s.in_w + x0 + first) * s.in_c;
+        visit((row + first) * s.in_c, source, (last - first) * s.in_c);
+      }
+      if (last < s.kernel_w) visit((row + last) * s.in_c, int64_t{-1}, (s.kernel_w - last) * s.in_c);
+    }
+  }
+
+  /// Whether some of `count` pixels from `first` on find a pixel of their image through a tap.
+  bool reaches(int64_t tap, int64_t first, int64_t count) const {
+    const int64_t dy = s.dilation * (tap / s.kernel_w) - s.padding;
+    const int64_t dx = s.dilation * (tap % s.kernel_w) - s.padding;
+    bool found = false;
+    for_each_pixel(first, count, [&](int64_t, const Pixel& pixel) {
+      const int64_t y = pixel.y * s.stride + dy, x = pixel.x * s.stride + dx;
+      found |= y >= 0 && y < s.in_h && x >= 0 && x < s.in_w;
+    });
+    return found;
+  }
+  /// Calls visit(columns) for the parts of these pixels' patches that may be more than padding.
+  template <typename Visit>
+  void for_each_part(int64_t first, int64_t count, Visit visit) const {
+    if (!is_dilated()) return visit(Range{0, length()});
+    for (int64_t tap = 0; tap < s.kernel_h * s.kernel_w; ++tap)
+      if (reaches(tap, first, count)) visit(Range{tap * part(), (tap + 1) * part()});
+  }
+
+  /// Elements [columns.begin, columns.end) of `count` patches from pixel `first` on, side by side.
+  void gather(DType dtype, const void* x, int64_t first, int64_t count, Range columns, float* out) const {
+    for_each_pixel(first, count, [&](int64_t i, const Pixel& pixel) {
+      float* patch = out + i * columns.size() - columns.begin;
+      for_each_tap(pixel, [&](int64_t place, int64_t source, int64_t run) {
+        const int64_t begin = std::max(place, columns.begin);
+        const int64_t size = std::min(place + run, columns.end) - begin;
+        if (size <= 0) return;
+        if (source < 0) {
+          std::fill_n(patch + begin, size, 0.0F);
+        } else if (dtype == DType::f32) {
+          copy_run(static_cast<const float*>(x) + source + begin - place, size, patch + begin);
+        } else {
+          load_f32(dtype, x, source + begin - place, size, patch + begin);
+        }
+      });
+    });
+  }
+
+  /// Calls visit(i, size, pixel, inside) for runs of pixels of one row, which begin at the i-th of `count`
+  /// from `first` on, with `pixel`; inside: no patch of theirs reaches beyond the image's left or right.
+  template <typename Visit>
+  void for_each_run(int64_t first, int64_t count, Visit visit) const {
+    const int64_t w = s.out_w(), h = s.out_h();
+    const int64_t last = s.in_w + s.padding - s.kernel_w;
+    const int64_t begin = std::min((s.padding + s.stride - 1) / s.stride, w);
+    const int64_t end = last < 0 ? begin : std::clamp(last / s.stride + 1, begin, w);
+    for (int64_t i = 0, size = 0; i < count; i += size) {
+      const int64_t row = (first + i) / w, x = (first + i) % w;
+      const bool inside = x >= begin && x < end;
+      size = std::min((x < begin ? begin : inside ? end : w) - x, count - i);
+      visit(i, size, Pixel{.x = x, .y = row % h, .image = row / h}, inside);
+    }
+  }
+  /// Calls visit(columns of the patches, place in x of those of `pixel`) for each row of the kernel that lies
+  /// within the image.
+  template <typename Visit>
+  void for_each_kernel_row(const Pixel& pixel, Visit visit) const {
+    const int64_t run = s.kernel_w * s.in_c;
+    for (int64_t ky = 0; ky < s.kernel_h; ++ky) {
+      const int64_t y = pixel.y * s.stride - s.padding + ky;
+      if (y < 0 || y >= s.in_h) continue;
+      visit(Range{ky * run, (ky + 1) * run},
+            ((pixel.image * s.in_h + y) * s.in_w + pixel.x * s.stride - s.padding) * s.in_c);
+    }
+  }
+
+  /// Rows of patch elements, `row` floats apart.
+  struct View {
+    const float* data;
+    int64_t row;
+  };
+  /// The gathered patches, or x itself where they lie there as such.
+  View rows(DType dtype, const void* x, int64_t first, int64_t count, Range columns, float* gathered) const {
+    if (is_in_place(dtype)) return {static_cast<const float*>(x) + first * s.in_c + columns.begin, s.in_c};
+    if (trivial() && columns.size() == s.in_c) {
+      load_f32(dtype, x, first * s.in_c, count * s.in_c, gathered);
+    } else {
+      gather(dtype, x, first, count, columns, gathered);
+    }
+    return {gathered, columns.size()};
+  }
+
+  /// Adds these elements of patches, of whole taps, to where they come from.
+  void scatter(const float* patches, int64_t first, int64_t count, Range columns, float* dx,
+               int64_t dx_begin) const {
+    for_each_pixel(first, count, [&](int64_t i, const Pixel& pixel) {
+      const float* patch = patches + i * columns.size() - columns.begin;
+      for_each_tap(pixel, [&](int64_t place, int64_t target, int64_t run) {
+        const bool is_asked = place >= columns.begin && place < columns.end;
+        if (is_asked && target >= 0) add_row(patch + place, dx + target - dx_begin, run);
+      });
+    });
+  }
+};
+
+inline int64_t float_bytes(int64_t count) { return count * static_cast<int64_t>(sizeof(float)); }
+
+}  // namespace hearth::cpu
