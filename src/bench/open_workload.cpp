@@ -228,7 +228,8 @@ engine::EngineOptions engine_options(const BenchCase& bench, const BenchMachine&
                                 .num_threads = machine.num_threads,
                                 .budget_bytes = bench.arena_mib << 20};
   options.adapter = {.rank = bench.rank, .quantized = bench.quantized};
-  if (bench.channels == 0) options.optimizer = {.name = "adamw", .weight_decay = 0.01, .in_backward = true};
+  if (bench.channels == 0) options.optimizer = {.name = "adamw", .weight_decay = 0.01};
+  options.optimizer.in_backward = true;
   const int rank = machine.group == nullptr ? 0 : machine.group->rank();
   options.rank = rank;
   if (machine.group != nullptr) share_out(options, machine.group->size());

@@ -206,6 +206,19 @@ return %4
   EXPECT_EQ(graph.nodes[0].op->name, "fused_elementwise");
 }
 
+TEST(FuseElementwise, LeavesSumsThatWouldWaitForMatmuls) {
+  const std::string text = R"(input %0 "x" : f32[8, 8]
+input %1 "y" : f32[8, 8]
+%2 = matmul(%0, %1) {transpose_a=0, transpose_b=0} : f32[8, 8]
+%3 = matmul(%1, %0) {transpose_a=0, transpose_b=0} : f32[8, 8]
+%4 = add(%2, %3) : f32[8, 8]
+%5 = matmul(%0, %0) {transpose_a=0, transpose_b=0} : f32[8, 8]
+%6 = add(%4, %5) : f32[8, 8]
+return %6
+)";
+  expect_pass(fuse_elementwise, text, text);
+}
+
 TEST(FuseElementwise, KeepsWhatIsReadTwice) {
   const std::string text = R"(input %0 "x" : f32[64]
 %1 = relu(%0) : f32[64]

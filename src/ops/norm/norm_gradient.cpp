@@ -134,7 +134,8 @@ void spread_part(const NormShape& shape, const NormCotangents& in, const NormWor
     const int64_t count = rows * width;
     TileInputs tile = load_tile(shape, in, row, rows, c, width, scratch);
     if (in.bias != nullptr) {
-      cpu::simd().norm_silu_back(silu_rows(in, rows, c, width), tile.x, tile.dy, scratch.y, unused[0], unused[1]);
+      cpu::simd().norm_silu_back(silu_rows(in, rows, c, width), tile.x, tile.dy, scratch.y, unused[0],
+                                 unused[1]);
       tile.dy = scratch.y;
     }
     const Weights weights{

@@ -24,6 +24,7 @@ class FuseElementwise {
   explicit FuseElementwise(ir::Graph& graph) : graph_(graph), uses_(graph.use_counts()), reads_(graph) {}
 
   void run() {
+    mark_early_sums();
     // Last node of each chain first, so that a chain is as long as possible.
     for (size_t i = graph_.nodes.size(); i-- > 0;) {
       if (!is_elementwise(graph_.nodes[i]) || absorbed(graph_.nodes[i])) continue;
@@ -40,10 +41,32 @@ class FuseElementwise {
  private:
   static bool is_elementwise(const ir::Node& node) { return node.op->elementwise != nullptr; }
 
+  bool is_early_sum(ValueId value) const {
+    return is_early_sum_[static_cast<size_t>(graph_.value(value).producer)] != 0;
+  }
+  /// Marks sums whose only reader waits for more than elementwise work: they would hold both terms instead of
+  /// one until then. Gradients of what many branches read add up so.
+  void mark_early_sums() {
+    is_early_sum_.assign(graph_.nodes.size(), 0);
+    const auto is_late = [&](ValueId value, NodeId sum) {
+      const NodeId producer = graph_.value(value).producer;
+      return producer != kNone && producer > sum && !is_elementwise(graph_.node(producer));
+    };
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes.size()); ++id) {
+      const ValueId out = graph_.node(id).outputs[0];
+      if (graph_.node(id).op->name != "add" || uses_[static_cast<size_t>(out)] != 1 || reads_[out].empty())
+        continue;
+      const ir::Node& reader = graph_.node(reads_[out].front());
+      is_early_sum_[static_cast<size_t>(id)] =
+          static_cast<char>(std::any_of(reader.inputs.begin(), reader.inputs.end(),
+                                        [&](ValueId in) { return in != out && is_late(in, id); }));
+    }
+  }
+
   /// Whether the node's only reader is an elementwise node, which will take it in.
   bool absorbed(const ir::Node& node) const {
     const ValueId out = node.outputs[0];
-    if (uses_[static_cast<size_t>(out)] != 1 || reads_[out].empty()) return false;
+    if (uses_[static_cast<size_t>(out)] != 1 || reads_[out].empty() || is_early_sum(out)) return false;
     const ir::Node& reader = graph_.node(reads_[out].front());
     return is_elementwise(reader) || reader.op->name == "fused_elementwise";
   }
@@ -55,7 +78,8 @@ class FuseElementwise {
       const ValueId in = node.inputs[k];
       const NodeId producer = graph_.value(in).producer;
       const bool take = producer != kNone && is_elementwise(graph_.node(producer)) &&
-                        uses_[static_cast<size_t>(in)] == 1 && std::ssize(chain.steps) < ops::kMaxSteps / 2;
+                        uses_[static_cast<size_t>(in)] == 1 && !is_early_sum(in) &&
+                        std::ssize(chain.steps) < ops::kMaxSteps / 2;
       if (take && grow(graph_.node(producer), chain)) {
         step.operands[k] = -static_cast<int>(chain.steps.size());
       } else {
@@ -70,7 +94,8 @@ class FuseElementwise {
 
   ir::Graph& graph_;
   std::vector<int> uses_;
-  Readers reads_;  ///< as it was before any fusion
+  Readers reads_;                   ///< as it was before any fusion
+  std::vector<char> is_early_sum_;  ///< of nodes
 };
 
 }  // namespace
