@@ -32,12 +32,15 @@ std::string kernel_key(const ir::Graph& graph, const ir::Node& node) {
   return key + ir::print(node.attrs);
 }
 
-void use_average(ir::Graph& graph) {
-  for (ir::Value& value : graph.values) {
-    if (value.role == ir::Role::parameter && value.producer == ir::kNone)
+/// Weights and running statistics become their averages.
+void use_average(ir::Graph& graph, std::span<const nn::Tensor> tensors) {
+  for (const nn::Tensor& tensor : tensors) {
+    ir::Value& value = graph.value(tensor.value);
+    if (value.role == ir::Role::parameter || tensor.is_moving)
       value.name = ir::spell(ir::StateKind::average, value.name);
-    if (value.role == ir::Role::parameter) value.role = ir::Role::state;
   }
+  for (ir::Value& value : graph.values)
+    if (value.role == ir::Role::parameter) value.role = ir::Role::state;
 }
 
 /// Names that nothing has would be passed over in silence.
@@ -95,7 +98,7 @@ passes::TrainGraph Compiler::build_graph(Purpose purpose, BatchShape shape) {
     HEARTH_CHECK(compiled.input_names.size() <= MicroBatch{}.inputs.size());
   }
   if (purpose == Purpose::evaluate) {
-    if (options().optimizer.ema_decay > 0) use_average(train.graph);
+    if (options().optimizer.ema_decay > 0) use_average(train.graph, builder.tensors());
   } else {
     train.loss_weight = add_loss_weight(train.graph, options().optimizer);
   }

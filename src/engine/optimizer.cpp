@@ -246,7 +246,20 @@ class UpdateBuilder {
     const ValueId running = graph_.add_value(statistic.name, statistic.type, Role::state);
     const ValueId mean = add1("scale_by", {sum, scalar(graph_, kInverseMicro)}, {}, statistic.name);
     const double decay = std::pow(1 - statistic.momentum, num_micro);
-    add1("ema_update", {running, mean, factor_}, {{"decay", decay}}, statistic.name);
+    average(statistic.name, add1("ema_update", {running, mean, factor_}, {{"decay", decay}}, statistic.name));
+  }
+  /// After run(), where batch norms move their statistics themselves.
+  void average_moved() {
+    std::map<std::string, ValueId> moved;
+    for (const ir::Node& node : graph_.nodes) {
+      if (node.op->name != "batch_norm") continue;
+      for (size_t k = 0; k < node.op->writes.size(); ++k) {
+        const int written = node.op->writes[k];
+        if (written >= 0)
+          moved[graph_.value(node.inputs[static_cast<size_t>(written)]).name] = node.outputs[k];
+      }
+    }
+    for (const auto& [name, value] : moved) average(name, value);
   }
 
  private:
@@ -321,11 +334,14 @@ class UpdateBuilder {
   ValueId update(const passes::Gradient& gradient) {
     const WeightUpdate weight = update_in(graph_, gradient);
     const ValueId updated = rule_.add(weight);
-    if (options_.ema_decay > 0) {
-      add1("ema_update", {weight.state(StateKind::average), updated, factor_, steps_},
-           {{"decay", options_.ema_decay}}, weight.weight().name);
-    }
+    average(weight.weight().name, updated);
     return updated;
+  }
+  /// Moves the average of what now is `value`.
+  void average(const std::string& name, ValueId value) {
+    if (options_.ema_decay == 0) return;
+    const ValueId state = add_state(graph_, ir::spell(StateKind::average, name), graph_.type(value));
+    add1("ema_update", {state, value, factor_, steps_}, {{"decay", options_.ema_decay}}, name);
   }
 
   /// The states that another worker's update of this weight has.
@@ -417,6 +433,7 @@ void add_update(passes::TrainGraph& train, const OptimizerOptions& options,
     builder.run_own(train, sums);
   }
   for (size_t i = 0; i < statistics.size(); ++i) builder.move(statistics[i], measured[i], sums.num_micro);
+  if (statistics.empty()) builder.average_moved();
   summing.clear();
 }
 

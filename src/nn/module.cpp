@@ -257,6 +257,8 @@ ValueId Builder::batch_norm(std::string_view name, ValueId in, const BatchNorm& 
   const ValueId bias = plain_tensor(full(name, "bias"), channels, {}, !frozen);
   const ValueId mean = plain_tensor(full(name, "running_mean"), channels, {}, false);
   const ValueId variance = plain_tensor(full(name, "running_var"), channels, {.scale = 1}, false);
+  for (Tensor& tensor : tensors_)
+    if (tensor.value == mean || tensor.value == variance) tensor.is_moving = !frozen;
   const std::vector<ValueId> inputs = {in, weight, bias, mean, variance};
   if (mode_ == Mode::eval || frozen) return apply("batch_norm_infer", inputs, {{"eps", options.eps}}, name);
   return apply("batch_norm", inputs, {{"momentum", options.momentum}, {"eps", options.eps}}, name);

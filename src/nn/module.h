@@ -38,8 +38,9 @@ struct Tensor {
   FileLayout layout;
   bool trainable = true;
   ops::Quantization quantized = ops::Quantization::none;  ///< then it is stored in the parts of that
-  bool adapter = false;   ///< a low-rank matrix: no part of the model's own files
-  bool is_table = false;  ///< made by Builder::table
+  bool adapter = false;    ///< a low-rank matrix: no part of the model's own files
+  bool is_table = false;   ///< made by Builder::table
+  bool is_moving = false;  ///< a running mean or variance that training moves
 };
 
 /// The last parts of full names ("q_proj"), each once, in their order.

@@ -65,14 +65,13 @@ TEST(Run, TheBestWeightsAreThoseOfTheBestEvaluation) {
 }
 
 /// A few steps of a small network on one batch of noise; `look` sees the engine before and after each.
-void train_on_noise(const engine::OptimizerOptions& optimizer, double rate,
+void train_on_noise(const std::string& model, const engine::OptimizerOptions& optimizer, double rate,
                     const std::function<void(engine::Engine&, const engine::StepResult*)>& look) {
   constexpr int64_t kBatch = 8;
   constexpr int64_t kPixels = 8 * 8 * 3;
   const std::array sizes{kBatch};
-  engine::EngineOptions options{
-      .objective = tasks::classifier({.model = {.name = "simplecnn", .image_size = 8}}),
-      .optimizer = optimizer};
+  engine::EngineOptions options{.objective = tasks::classifier({.model = {.name = model, .image_size = 8}}),
+                                .optimizer = optimizer};
   options.num_threads = 2;
   engine::Engine engine(options, sizes, {});
   engine.initialize();
@@ -102,7 +101,7 @@ TEST(Update, ClippingBoundsTheGlobalNorm) {
   std::vector<double> norms;
   for (const double limit : {0.0, 0.1}) {
     std::vector<float> before;
-    train_on_noise({.momentum = 0, .clip_norm = limit}, 0.5,
+    train_on_noise("simplecnn", {.momentum = 0, .clip_norm = limit}, 0.5,
                    [&](engine::Engine& engine, const engine::StepResult* result) {
                      const std::vector<float> now = all_weights(engine, "");
                      double squares = 0;
@@ -119,22 +118,27 @@ TEST(Update, ClippingBoundsTheGlobalNorm) {
   EXPECT_EQ(norms[4], norms[0]);
 }
 
-TEST(Update, TheAverageFollowsTheWeights) {
+class Average : public testing::TestWithParam<const char*> {};
+
+TEST_P(Average, FollowsWeightsAndRunningStatistics) {
   std::vector<float> average;
   float count = 0;
-  train_on_noise({.ema_decay = 0.35}, 0.1, [&](engine::Engine& engine, const engine::StepResult* result) {
-    const std::vector<float> weights = all_weights(engine, "");
-    const std::vector<float> found = all_weights(engine, "ema/");
-    if (average.empty()) average = weights;
-    if (result != nullptr) ++count;
-    // Less than 0.35 in the first three steps.
-    const float decay = std::min(0.35F, (1 + count) / (10 + count));
-    for (size_t i = 0; i < weights.size() && result != nullptr; ++i) {
-      average[i] = decay * average[i] + (1 - decay) * weights[i];
-    }
-    for (size_t i = 0; i < weights.size(); ++i) ASSERT_NEAR(found[i], average[i], 1e-6) << i;
-  });
+  train_on_noise(GetParam(), {.ema_decay = 0.35}, 0.1,
+                 [&](engine::Engine& engine, const engine::StepResult* result) {
+                   const std::vector<float> weights = all_weights(engine, "");
+                   const std::vector<float> found = all_weights(engine, "ema/");
+                   if (average.empty()) average = weights;
+                   if (result != nullptr) ++count;
+                   // Less than 0.35 in the first three steps.
+                   const float decay = std::min(0.35F, (1 + count) / (10 + count));
+                   for (size_t i = 0; i < weights.size(); ++i) {
+                     if (result != nullptr) average[i] = decay * average[i] + (1 - decay) * weights[i];
+                     ASSERT_NEAR(found[i], average[i], 1e-6 * std::max(1.0F, std::abs(average[i]))) << i;
+                   }
+                 });
 }
+
+INSTANTIATE_TEST_SUITE_P(Models, Average, testing::Values("simplecnn", "smallcnn"));
 
 TEST(RunState, OfAFileIsRefusedWhereItCountsNothing) {
   RunState state{.step = 7, .best_score = -1.5};
