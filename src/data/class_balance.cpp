@@ -1,5 +1,6 @@
 #include "data/class_balance.h"
 
+#include <algorithm>
 #include <map>
 
 #include "base/error.h"
@@ -42,6 +43,19 @@ ClassBalance::Draw ClassBalance::at(uint64_t key, int64_t place) const {
   const int64_t row =
       permuted_place(key_of(key, number, repeat), std::ssize(rows), in_class % std::ssize(rows));
   return {.index = rows[static_cast<size_t>(row)], .repeat = repeat};
+}
+
+std::vector<int32_t> rarest_classes(std::span<const std::vector<int32_t>> rows) {
+  std::map<int32_t, int64_t> count;
+  for (const std::vector<int32_t>& classes : rows)
+    for (const int32_t label : classes) ++count[label];
+  std::vector<int32_t> rarest;
+  for (const std::vector<int32_t>& classes : rows) {
+    const auto least =
+        std::ranges::min_element(classes, {}, [&](int32_t label) { return std::pair(count[label], label); });
+    rarest.push_back(least == classes.end() ? -1 : *least);
+  }
+  return rarest;
 }
 
 }  // namespace hearth::data

@@ -26,4 +26,8 @@ class ClassBalance {
   int64_t num_rows_;
 };
 
+/// For rows of several classes each: the class of a row that the fewest rows have, the lowest of several; -1
+/// for a row without one.
+std::vector<int32_t> rarest_classes(std::span<const std::vector<int32_t>> rows);
+
 }  // namespace hearth::data

@@ -119,6 +119,20 @@ std::vector<float> median_frequency_weights(const MaskedImages& images) {
   return weights;
 }
 
+std::vector<std::vector<int32_t>> classes_of_masks(const MaskedImages& images) {
+  std::vector<std::vector<int32_t>> made(static_cast<size_t>(images.size()));
+  Image mask;
+  for (int64_t i = 0; i < images.size(); ++i) {
+    images.read_mask(i, mask);
+    std::vector<int64_t> pixels(images.classes().size());
+    int64_t unlabeled = 0;
+    count(mask, pixels, unlabeled);
+    for (size_t c = 0; c < pixels.size(); ++c)
+      if (pixels[c] > 0) made[static_cast<size_t>(i)].push_back(static_cast<int32_t>(c));
+  }
+  return made;
+}
+
 Image colorize(const Image& mask, const std::vector<MaskClass>& classes) {
   Image out{.height = mask.height, .width = mask.width, .channels = 3};
   out.pixels.reserve(mask.pixels.size() * 3);

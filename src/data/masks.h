@@ -93,6 +93,8 @@ MaskCheck check_masks(const MaskedImages& images);
 /// classes' frequencies over its own, which is its share of the pixels of the images that have it; 0 for a
 /// class that no image has. UserError for a bad mask.
 std::vector<float> median_frequency_weights(const MaskedImages& images);
+/// The classes that each mask has pixels of.
+std::vector<std::vector<int32_t>> classes_of_masks(const MaskedImages& images);
 
 /// Draws classes in their colors, as RGB; unlabeled pixels white.
 Image colorize(const Image& mask, const std::vector<MaskClass>& classes);

@@ -120,8 +120,8 @@ void add_image_fields(std::vector<Field>& fields) {
   key("val_count", "shapes: validation images", &Data::val_count, Whole{1});
   key("shuffle", "shuffle in each epoch", &Data::shuffle);
   key("balance",
-      "classification: draw each class equally often; an epoch stays as long, repeats images of rare classes "
-      "and leaves out some of frequent ones",
+      "images: draw each class equally often (of several in an image, the rarest counts); an epoch stays as "
+      "long, repeats images of rare classes and leaves out some of frequent ones",
       &Data::balance);
   key("threads", "threads that decode images ahead; 0: none", &Data::threads, Whole{0, 64});
   key("crop_padding", "random crop after padding by this many pixels", &Data::crop_padding, Whole{0, 1024});

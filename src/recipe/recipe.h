@@ -153,7 +153,7 @@ struct Data {
   int64_t count = 10000;
   int64_t val_count = 1000;
   bool shuffle = true;
-  bool balance = false;  ///< classification: each class is drawn equally often
+  bool balance = false;  ///< images: each class is drawn equally often
   int64_t threads = 1;
   int64_t crop_padding = 0;
   bool flip = false;

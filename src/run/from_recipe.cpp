@@ -113,7 +113,8 @@ tasks::SegmentTaskOptions segment_options(const recipe::Recipe& recipe) {
                                           .most_scale = static_cast<double>(data.scale[1]),
                                           .pixels = pixel_options(recipe),
                                           .class_weights = recipe.segment.weights},
-                                 .class_weights = recipe.segment.class_weights};
+                                 .class_weights = recipe.segment.class_weights,
+                                 .balance = recipe.data.balance};
   made.train.keep = made.held_out.keep = picture_budget(recipe);
   return made;
 }
@@ -166,7 +167,8 @@ tasks::DetectTaskOptions detect_options(const recipe::Recipe& recipe) {
                    .max_boxes = recipe.detect.max_boxes,
                    .keep = picture_budget(recipe)},
           .nms = nms_options(recipe),
-          .shown_score = recipe.detect.shown_score};
+          .shown_score = recipe.detect.shown_score,
+          .balance = recipe.data.balance};
 }
 
 /// "encoder=0.1" of optimizer.rates.
@@ -401,10 +403,9 @@ void check_first_weights(const recipe::Recipe& recipe) {
 
 std::unique_ptr<tasks::Task> open_task(const recipe::Recipe& recipe) {
   const Purpose purpose = purpose_of(recipe);
-  if (recipe.data.balance && purpose != Purpose::classify) {
-    user_error("expected a model of classification for data.balance=true, got {}; try data.balance=false",
+  if (recipe.data.balance && recipe::is_text(recipe))
+    user_error("expected a model of images for data.balance=true, got {}; try data.balance=false",
                recipe::model_name(recipe));
-  }
   if (recipe::has_pairs(recipe))
     return std::make_unique<tasks::PreferenceTask>(text_task_options(recipe), recipe.dpo.beta);
   if (recipe::is_text(recipe)) return std::make_unique<tasks::TextTask>(text_task_options(recipe));

@@ -10,6 +10,9 @@ inline engine::MicroBatch micro_batch(const data::Batch& batch) {
   return {batch.arrays, batch.count, batch.row_length};
 }
 
+/// Said after the number of training images that LoaderOptions::balance draws.
+inline constexpr const char* kBalanced = " (each class drawn equally often)";
+
 /// The rows of a source as micro-batches, from a position or from the beginning. The source outlives it.
 class LoaderStream : public BatchStream {
  public:

@@ -54,10 +54,8 @@ TEST_F(Classification, BalanceIsTheSameForWorkersThreadsAndAfterAStop) {
   EXPECT_FALSE(get("one/model.safetensors") == get("plain/model.safetensors"));
 }
 
-TEST_F(Classification, BalanceWithoutClassesOrShufflingIsRefused) {
+TEST_F(Classification, BalanceWithoutShufflingIsRefused) {
   refused("hearth train c.yaml data.balance=true data.shuffle=false --out a", {"data.shuffle=true"});
-  refused("hearth train c.yaml data.kind=shapes model.name=unet data.balance=true --out a",
-          {"a model of classification", "unet", "data.balance=false"});
 }
 
 TEST_F(Classification, WeightsOfAnotherNormalizationAreSaidOnce) {
@@ -79,6 +77,7 @@ TEST_F(Classification, WeightsOfAnotherNormalizationAreSaidOnce) {
 TEST_F(Classification, KeptPicturesTrainToTheSameBits) {
   for (const char* keep : {"0", "500B", "1MiB"})
     works(fmt::format("hearth train c.yaml data.keep_pictures={0} --out run{0}", keep));
+  EXPECT_THAT(works("hearth plan c.yaml data.keep_pictures=1MiB"), HasSubstr("kept images, at most"));
   EXPECT_TRUE(get("run0/model.safetensors") == get("run500B/model.safetensors"));
   EXPECT_TRUE(get("run0/model.safetensors") == get("run1MiB/model.safetensors"));
 }
@@ -126,6 +125,18 @@ TEST_F(Segmentation, KeptPicturesTrainToTheSameBits) {
   works("hearth train s.yaml train.epochs=3 train.steps=0 data.keep_pictures=1MiB --out kept");
   EXPECT_TRUE(get("plain/model.safetensors") == get("kept/model.safetensors"));
   EXPECT_EQ(last_eval_loss("plain"), last_eval_loss("kept"));
+}
+
+TEST_F(Segmentation, BalanceDrawsRareClassesMoreOften) {
+  for (int i = 4; i < 6; ++i) {
+    put(fmt::format("set/train/images/{}.png", i), picture_of(i));
+    put(fmt::format("set/train/masks/{}.png", i), mask_of(0));
+  }
+  const std::string train = "hearth train s.yaml train.epochs=2 train.steps=0 --out ";
+  EXPECT_THAT(works(train + "balanced data.balance=true"),
+              HasSubstr("6 training (each class drawn equally often) and 1 validation images with masks"));
+  works(train + "plain");
+  EXPECT_FALSE(get("balanced/model.safetensors") == get("plain/model.safetensors"));
 }
 
 TEST_F(Segmentation, ValidateCountsPixels) {
@@ -186,6 +197,14 @@ TEST_F(Detection, TrainsEvaluatesAndPredicts) {
     EXPECT_TRUE(has(std::string("found/") + name)) << name;
   EXPECT_THAT(get("found/images.json"), HasSubstr("\"file_name\": \"4.png\""));
   EXPECT_THAT(get("found/predictions.json"), HasSubstr("\"image_id\""));
+}
+
+TEST_F(Detection, BalanceDrawsRareClassesMoreOften) {
+  put("set/labels/train/1.txt", "0 0.5 0.5 0.4 0.6\n");
+  EXPECT_THAT(works("hearth train d.yaml data.balance=true --out balanced"),
+              HasSubstr("4 training (each class drawn equally often) and 1 validation images, 4 boxes"));
+  works("hearth train d.yaml --out plain");
+  EXPECT_FALSE(get("balanced/model.safetensors") == get("plain/model.safetensors"));
 }
 
 TEST_F(Detection, ARunGoesOnAndItsTableToo) {

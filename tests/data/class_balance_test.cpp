@@ -29,6 +29,11 @@ struct Made {
   auto operator<=>(const Made&) const = default;
 };
 
+TEST(ClassBalance, OfSeveralClassesTheRarestCounts) {
+  const std::vector<std::vector<int32_t>> rows = {{0, 2}, {0, 1}, {0}, {}, {1, 2}, {0, 1, 2}, {1}};
+  EXPECT_EQ(rarest_classes(rows), (std::vector<int32_t>{2, 0, 0, -1, 2, 2, 1}));
+}
+
 class Rows : public RowSource {
  public:
   int64_t num_rows() const override { return kRows; }

@@ -144,8 +144,8 @@ Evaluation ImageTask::evaluate(engine::Engine& engine, int64_t num_shown) const 
 }
 
 std::string ImageTask::describe() const {
-  return fmt::format("{} training{} and {} validation images", train_->size(),
-                     balance_ ? " (each class drawn equally often)" : "", test_->size());
+  return fmt::format("{} training{} and {} validation images", train_->size(), balance_ ? kBalanced : "",
+                     test_->size());
 }
 
 std::string ImageTask::score_text(double score) const { return fmt::format("accuracy {:.2f}%", 100 * score); }

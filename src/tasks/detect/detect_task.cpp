@@ -72,6 +72,20 @@ double value_at(const std::vector<io::CurvePoint>& curve, int64_t step) {
   return found == curve.end() ? 0.0 : found->value;
 }
 
+/// Of each picture's boxes, each class once.
+std::vector<std::vector<int32_t>> classes_of(const data::BoxedPictures& set) {
+  std::vector<std::vector<int32_t>> made;
+  for (const data::BoxedPicture& picture : set.pictures) {
+    std::vector<int32_t> classes;
+    for (const data::Box& box : picture.boxes)
+      if (!box.crowd) classes.push_back(box.label);
+    std::ranges::sort(classes);
+    classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
+    made.push_back(std::move(classes));
+  }
+  return made;
+}
+
 }  // namespace
 
 DetectionClasses read_detection_classes(const fs::path& path) {
@@ -124,7 +138,9 @@ DetectTask::DetectTask(DetectTaskOptions options)
       detector_(tasks::open(options_)),
       train_rows_(options_.train, *detector_, options_.rows),
       test_rows_(options_.held_out, *detector_, for_evaluation(options_.rows)),
-      reader_(options_.held_out, kLongestShown, kLongestShown, nullptr) {}
+      reader_(options_.held_out, kLongestShown, kLongestShown, nullptr) {
+  if (options_.balance) balance_.emplace(data::rarest_classes(classes_of(options_.train)));
+}
 
 std::vector<int64_t> DetectTask::row_lengths() const {
   std::vector<int64_t> lengths = options_.rows.sides;
@@ -139,6 +155,7 @@ std::unique_ptr<BatchStream> DetectTask::open(const data::LoaderPosition& from,
                                               const data::LoaderShare& share) const {
   data::LoaderOptions options = options_.loader;
   options.share = share;
+  options.balance = balance_ ? &*balance_ : nullptr;
   return std::make_unique<LoaderStream>(train_rows_, options, from);
 }
 
@@ -214,8 +231,9 @@ io::ImageStrip DetectTask::strip(int64_t index, std::span<const Detection> found
 std::string DetectTask::describe() const {
   int64_t boxes = 0;
   for (const data::BoxedPicture& picture : options_.train.pictures) boxes += std::ssize(picture.boxes);
-  return fmt::format("{} training and {} validation images, {} boxes of {} classes to learn from",
-                     train_rows_.num_rows(), test_rows_.num_rows(), boxes, options_.train.class_names.size());
+  return fmt::format("{} training{} and {} validation images, {} boxes of {} classes to learn from",
+                     train_rows_.num_rows(), balance_ ? kBalanced : "", test_rows_.num_rows(), boxes,
+                     options_.train.class_names.size());
 }
 
 std::string DetectTask::warning() const {

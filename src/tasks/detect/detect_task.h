@@ -1,5 +1,8 @@
 #pragma once
 
+#include <optional>
+
+#include "data/class_balance.h"
 #include "tasks/detect/detect_rows.h"
 #include "tasks/detect/nms.h"
 #include "tasks/task.h"
@@ -13,6 +16,8 @@ struct DetectTaskOptions {
   DetectRowOptions rows;  ///< of training
   NmsOptions nms;
   double shown_score = 0.25;  ///< of predictions that are drawn
+  /// Training draws the classes equally often that are the rarest of an image's boxes.
+  bool balance = false;
 };
 
 /// Names and COCO category ids of classes, which a run of detection keeps beside its weights.
@@ -61,6 +66,7 @@ class DetectTask : public Task {
   DetectTaskOptions options_;
   std::unique_ptr<Detector> detector_;
   DetectRows train_rows_, test_rows_;
+  std::optional<data::ClassBalance> balance_;
   data::PictureReader reader_;  ///< of held-out pictures, for people
 };
 

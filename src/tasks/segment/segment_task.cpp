@@ -114,6 +114,7 @@ SegmentTask::SegmentTask(const SegmentTaskOptions& options)
   if (options.class_weights != recipe::ClassWeights::none)
     options_.class_weights.resize(static_cast<size_t>(model_.num_classes));
   rows_ = std::make_unique<data::MaskRows>(*train_, options_);
+  if (options.balance) balance_.emplace(data::rarest_classes(data::classes_of_masks(*train_)));
 }
 
 std::vector<int64_t> SegmentTask::eval_sizes(int64_t batch) const {
@@ -124,6 +125,7 @@ std::unique_ptr<BatchStream> SegmentTask::open(const data::LoaderPosition& from,
                                                const data::LoaderShare& share) const {
   data::LoaderOptions options = loader_;
   options.share = share;
+  options.balance = balance_ ? &*balance_ : nullptr;
   return std::make_unique<MaskStream>(*rows_, options, from, options_.class_weights);
 }
 
@@ -169,8 +171,8 @@ Evaluation SegmentTask::evaluate(engine::Engine& engine, int64_t num_shown) cons
 }
 
 std::string SegmentTask::describe() const {
-  return fmt::format("{} training and {} validation images with masks of {} classes", train_->size(),
-                     test_->size(), train_->classes().size());
+  return fmt::format("{} training{} and {} validation images with masks of {} classes", train_->size(),
+                     balance_ ? kBalanced : "", test_->size(), train_->classes().size());
 }
 
 std::string SegmentTask::warning() const {

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <optional>
+
+#include "data/class_balance.h"
 #include "data/mask_rows.h"
 #include "models/model.h"
 #include "recipe/recipe.h"
@@ -15,6 +18,8 @@ struct SegmentTaskOptions {
   data::LoaderOptions loader;
   data::MaskRowOptions rows;  ///< of training; its class_weights are those given
   recipe::ClassWeights class_weights = recipe::ClassWeights::none;
+  /// Training draws the classes equally often that are the rarest of an image's.
+  bool balance = false;
 };
 
 /// The table of classes that a run of segmentation keeps beside its weights (data::read_class_table).
@@ -51,6 +56,7 @@ class SegmentTask : public Task {
   data::MaskRowOptions options_;
   std::unique_ptr<data::MaskedImages> train_, test_;
   std::unique_ptr<data::MaskRows> rows_;  ///< of the training images
+  std::optional<data::ClassBalance> balance_;
 };
 
 }  // namespace hearth::tasks
