@@ -195,7 +195,8 @@ void run_plan(const CLI::App& verb, const PlanArguments& arguments) {
   std::future<std::optional<planner::PlanReport>> largest;
   if (memory > 0) largest = by_every_means(on_gpu, memory);
   const engine::Compiled compiled = engine::compile(options, std::span(&options.batch, 1), {});
-  const planner::PlanReport report = planner::make_plan_report(compiled);
+  planner::PlanReport report = planner::make_plan_report(compiled);
+  report.kept_bytes = recipe.data.keep_pictures;
   const exec::Program& program = compiled.train_program();
   write_file_atomically(arguments.svg, arena::draw_svg(program.problem, program.solution));
   std::optional<Fits> fits;

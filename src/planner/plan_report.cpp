@@ -66,6 +66,7 @@ std::string to_table(const PlanReport& report) {
   text += fmt::format("  {:<22}{:>13.2f}%\n", "gap", 100 * report.gap());
   text += row("peak", report.peak_bytes);
   if (report.host_bytes > 0) text += row("in host memory", report.host_bytes);
+  if (report.kept_bytes > 0) text += row("kept images, at most", report.kept_bytes);
   text += fmt::format("  {:<22}{:>14.3f} GFLOP\n", "work per step", report.flops_per_step / 1e9);
   return text;
 }
@@ -76,11 +77,11 @@ std::string to_json(const PlanReport& report) {
       "\"gradient_bytes\":{},"
       "\"activation_bytes\":{},\"workspace_bytes\":{},\"staging_bytes\":{},\"arena_bytes\":{},\"bound_"
       "bytes\":{},"
-      "\"gap\":{:.6f},\"peak_bytes\":{},\"host_bytes\":{},\"flops_per_step\":{:.0f}}}",
+      "\"gap\":{:.6f},\"peak_bytes\":{},\"host_bytes\":{},\"kept_bytes\":{},\"flops_per_step\":{:.0f}}}",
       report.batch, report.num_parameters, report.weight_bytes, report.frozen_bytes, report.optimizer_bytes,
       report.gradient_bytes, report.activation_bytes, report.workspace_bytes, report.staging_bytes,
       report.arena_bytes, report.bound_bytes, report.gap(), report.peak_bytes, report.host_bytes,
-      report.flops_per_step);
+      report.kept_bytes, report.flops_per_step);
 }
 
 }  // namespace hearth::planner

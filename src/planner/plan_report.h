@@ -23,6 +23,7 @@ struct PlanReport {
   int64_t bound_bytes = 0;    ///< no packing of this order can be lower
   int64_t peak_bytes = 0;     ///< everything on the device together
   int64_t host_bytes = 0;     ///< what waits in host memory
+  int64_t kept_bytes = 0;     ///< decoded pictures in host memory, at most: set by whoever opens the data
   double flops_per_step = 0;
   int64_t num_parameters = 0;
   passes::RecomputeResult recompute;

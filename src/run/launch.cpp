@@ -109,7 +109,9 @@ void conclude(const RunSummary& summary, const Job& job, const engine::Engine& e
 void describe(Trainer& trainer, const recipe::Recipe& recipe, Reporter& reporter) {
   reporter.message(trainer.task().describe());
   if (const std::string warning = trainer.task().warning(); !warning.empty()) reporter.message(warning);
-  const std::string table = planner::to_table(planner::make_plan_report(trainer.engine().compiled()));
+  planner::PlanReport plan = planner::make_plan_report(trainer.engine().compiled());
+  plan.kept_bytes = recipe.data.keep_pictures;
+  const std::string table = planner::to_table(plan);
   reporter.message(fmt::format("{} at micro-batch {}:\n{}", recipe::model_name(recipe), recipe.train.batch,
                                std::string_view(table).substr(0, table.size() - 1)));
   engine::Engine& engine = trainer.engine();
