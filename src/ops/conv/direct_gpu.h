@@ -7,7 +7,8 @@
 #include "ops/reduce/columns.h"
 
 /// Convolutions in groups on GPUs: too few products for each output to be a matmul. A thread keeps `n`
-/// neighboring channels and goes from pixel to pixel; with more than one, each channel is a group of its own.
+/// neighboring channels and goes from run of pixels to run; with more channels than one, each is a group of
+/// its own.
 namespace hearth::ops {
 
 /// A convolution as kernels see it.
@@ -49,65 +50,106 @@ struct Images {
 
 /// sums[c] += a[c] b[c].
 template <typename T, int n>
-RT_DEVICE void add_product(float (&sums)[n], const T* a, const T* b) {
-  const rt::Vec<T, n> left = rt::load<T, n>(a), right = rt::load<T, n>(b);
+RT_DEVICE void add_product(float (&sums)[n], const T* a, const rt::Vec<T, n>& b) {
+  const rt::Vec<T, n> left = rt::load<T, n>(a);
   RT_UNROLL
-  for (int c = 0; c < n; ++c) sums[c] += rt::to_float(left.at[c]) * rt::to_float(right.at[c]);
+  for (int c = 0; c < n; ++c) sums[c] += rt::to_float(left.at[c]) * rt::to_float(b.at[c]);
+}
+
+/// Neighboring pixels of a row that a thread makes at once, with each weight in its hands for all of them.
+inline constexpr int kRun = 4;
+/// Runs of pixels, numbered like pixels: as many in a row as cover `width`.
+RT_DEVICE Pixel run_at(int64_t number, int height, int width) {
+  Pixel place = pixel_at(number, height, (width + kRun - 1) / kRun);
+  place.x *= kRun;
+  return place;
+}
+inline int64_t counted_runs(int64_t batch, int64_t height, int64_t width) {
+  return counted_pixels(batch, height, divided_up(width, kRun));
+}
+/// Whether 0 <= at < length.
+RT_DEVICE bool is_within(int at, int length) {
+  return static_cast<unsigned>(at) < static_cast<unsigned>(length);
 }
 
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
-    convolve_groups(const T* x, const T* w, Images<T> out, DeviceConv s, int64_t pixels) {
+    convolve_groups(const T* x, const T* w, Images<T> out, DeviceConv s, int64_t runs) {
   const int channel = first_column<n>();
   if (channel >= s.out_c) return;
   const int first_in = channel / s.group_out * s.group_in;
-  for (int64_t row = first_row(); row < pixels; row += row_stride()) {
-    const Pixel place = pixel_at(row, s.out_h, s.out_w);
-    float sums[n] = {};
-    for (int tap = 0; tap < s.kernel_h * s.kernel_w; ++tap) {
-      const int in_y = place.y * s.stride - s.padding + tap / s.kernel_w * s.dilation;
-      const int in_x = place.x * s.stride - s.padding + tap % s.kernel_w * s.dilation;
-      if (in_y < 0 || in_x < 0 || in_y >= s.in_h || in_x >= s.in_w) continue;
-      const T* seen = x + ((place.image * s.in_h + in_y) * s.in_w + in_x) * s.in_c + first_in;
-      const T* weights = w + static_cast<int64_t>(tap) * s.group_in * s.out_c + channel;
-      for (int c = 0; c < s.group_in; ++c)
-        add_product<T, n>(sums, seen + c, weights + static_cast<int64_t>(c) * s.out_c);
+  for (int64_t row = first_row(); row < runs; row += row_stride()) {
+    const Pixel place = run_at(row, s.out_h, s.out_w);
+    float sums[kRun][n] = {};
+    for (int ky = 0; ky < s.kernel_h; ++ky) {
+      const int in_y = place.y * s.stride - s.padding + ky * s.dilation;
+      if (!is_within(in_y, s.in_h)) continue;
+      const T* line = x + (place.image * s.in_h + in_y) * s.in_w * s.in_c + first_in;
+      const T* weights = w + static_cast<int64_t>(ky * s.kernel_w) * s.group_in * s.out_c + channel;
+      for (int tap = 0; tap < s.kernel_w * s.group_in; ++tap, weights += s.out_c) {
+        const int kx = s.group_in == 1 ? tap : tap / s.group_in, c = tap - kx * s.group_in;
+        const int first_x = place.x * s.stride - s.padding + kx * s.dilation;
+        const rt::Vec<T, n> weight = rt::load<T, n>(weights);
+        RT_UNROLL
+        for (int p = 0; p < kRun; ++p) {
+          const int in_x = first_x + p * s.stride;
+          if (is_within(in_x, s.in_w)) add_product<T, n>(sums[p], line + int64_t{in_x} * s.in_c + c, weight);
+        }
+      }
     }
-    rt::Vec<T, n> made;
-    const int64_t at = row * s.out_c + channel;
     RT_UNROLL
-    for (int c = 0; c < n; ++c) made.at[c] = out.finished(sums[c], channel + c, at + c);
-    rt::store(out.y + at, made);
+    for (int p = 0; p < kRun; ++p) {
+      if (place.x + p >= s.out_w) continue;
+      const int64_t at = ((place.image * s.out_h + place.y) * s.out_w + place.x + p) * s.out_c + channel;
+      rt::Vec<T, n> made;
+      RT_UNROLL
+      for (int c = 0; c < n; ++c) made.at[c] = out.finished(sums[p][c], channel + c, at + c);
+      rt::store(out.y + at, made);
+    }
   }
 }
 
 /// `at` divided by the stride where that leaves no rest, below `length`; else -1.
 RT_DEVICE int before_stride(int at, int stride, int length) {
-  const int found = at / stride;
+  const int found = stride == 1 ? at : at / stride;
   return at >= 0 && found * stride == at && found < length ? found : -1;
 }
 
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
-    spread_groups(const T* dy, const T* w, T* dx, DeviceConv s, int64_t pixels) {
+    spread_groups(const T* dy, const T* w, T* dx, DeviceConv s, int64_t runs) {
   const int channel = first_column<n>();
   if (channel >= s.in_c) return;
   const int first_out = channel / s.group_in * s.group_out, within = channel % s.group_in;
-  for (int64_t row = first_row(); row < pixels; row += row_stride()) {
-    const Pixel place = pixel_at(row, s.in_h, s.in_w);
-    float sums[n] = {};
-    for (int tap = 0; tap < s.kernel_h * s.kernel_w; ++tap) {
-      const int y = before_stride(place.y + s.padding - tap / s.kernel_w * s.dilation, s.stride, s.out_h);
-      const int x = before_stride(place.x + s.padding - tap % s.kernel_w * s.dilation, s.stride, s.out_w);
-      if (y < 0 || x < 0) continue;
-      const T* given = dy + ((place.image * s.out_h + y) * s.out_w + x) * s.out_c + first_out;
-      const T* weights = w + (static_cast<int64_t>(tap) * s.group_in + within) * s.out_c + first_out;
-      for (int o = 0; o < s.group_out; ++o) add_product<T, n>(sums, given + o, weights + o);
+  for (int64_t row = first_row(); row < runs; row += row_stride()) {
+    const Pixel place = run_at(row, s.in_h, s.in_w);
+    float sums[kRun][n] = {};
+    for (int ky = 0; ky < s.kernel_h; ++ky) {
+      const int y = before_stride(place.y + s.padding - ky * s.dilation, s.stride, s.out_h);
+      if (y < 0) continue;
+      const T* line = dy + (place.image * s.out_h + y) * s.out_w * s.out_c + first_out;
+      for (int kx = 0; kx < s.kernel_w; ++kx) {
+        const int first_x = place.x + s.padding - kx * s.dilation;
+        const T* weights =
+            w + static_cast<int64_t>((ky * s.kernel_w + kx) * s.group_in + within) * s.out_c + first_out;
+        for (int o = 0; o < s.group_out; ++o) {
+          const rt::Vec<T, n> weight = rt::load<T, n>(weights + o);
+          RT_UNROLL
+          for (int p = 0; p < kRun; ++p) {
+            const int given_x = before_stride(first_x + p, s.stride, s.out_w);
+            if (given_x >= 0) add_product<T, n>(sums[p], line + int64_t{given_x} * s.out_c + o, weight);
+          }
+        }
+      }
     }
-    rt::Vec<T, n> made;
     RT_UNROLL
-    for (int c = 0; c < n; ++c) made.at[c] = rt::from_float<T>(sums[c]);
-    rt::store(dx + row * s.in_c + channel, made);
+    for (int p = 0; p < kRun; ++p) {
+      if (place.x + p >= s.in_w) continue;
+      rt::Vec<T, n> made;
+      RT_UNROLL
+      for (int c = 0; c < n; ++c) made.at[c] = rt::from_float<T>(sums[p][c]);
+      rt::store(dx + ((place.image * s.in_h + place.y) * s.in_w + place.x + p) * s.in_c + channel, made);
+    }
   }
 }
 
@@ -124,26 +166,36 @@ struct TapSums {
 /// blockIdx.z: the taps, and which of a group's inputs they multiply; blockIdx.y: the part.
 template <typename T, int n>
 __global__ void __launch_bounds__(kBlockThreads)
-    add_group_weights(const T* x, const T* dy, float* parts, DeviceConv s, int64_t pixels) {
+    add_group_weights(const T* x, const T* dy, float* parts, DeviceConv s, int64_t runs) {
   const int channel = first_column<n>();
   const int within = static_cast<int>(blockIdx.z) % s.group_in;
   const int first_tap = static_cast<int>(blockIdx.z) / s.group_in * kOwnTaps;
   const int num_taps = s.kernel_h * s.kernel_w;
   const int in_channel = channel / s.group_out * s.group_in + within;
+  // Where the taps find the pixel (0, 0); those that there are not, nowhere.
+  constexpr int kNowhere = -(1 << 30);
+  int tap_y[kOwnTaps], tap_x[kOwnTaps];
+  RT_UNROLL
+  for (int t = 0; t < kOwnTaps; ++t) {
+    const int tap = first_tap + t;
+    tap_y[t] = tap < num_taps ? tap / s.kernel_w * s.dilation - s.padding : kNowhere;
+    tap_x[t] = tap % s.kernel_w * s.dilation - s.padding;
+  }
   TapSums own[n] = {};
-  for (int64_t row = first_row(); row < pixels && channel < s.out_c; row += row_stride()) {
-    const Pixel place = pixel_at(row, s.out_h, s.out_w);
-    const rt::Vec<T, n> given = rt::load<T, n>(dy + row * s.out_c + channel);
-    RT_UNROLL
-    for (int t = 0; t < kOwnTaps; ++t) {
-      const int tap = first_tap + t;
-      const int in_y = place.y * s.stride - s.padding + tap / s.kernel_w * s.dilation;
-      const int in_x = place.x * s.stride - s.padding + tap % s.kernel_w * s.dilation;
-      if (tap >= num_taps || in_y < 0 || in_x < 0 || in_y >= s.in_h || in_x >= s.in_w) continue;
-      const rt::Vec<T, n> seen =
-          rt::load<T, n>(x + ((place.image * s.in_h + in_y) * s.in_w + in_x) * s.in_c + in_channel);
+  for (int64_t row = first_row(); row < runs && channel < s.out_c; row += row_stride()) {
+    const Pixel place = run_at(row, s.out_h, s.out_w);
+    const T* given = dy + ((place.image * s.out_h + place.y) * s.out_w + place.x) * s.out_c + channel;
+    const T* image = x + place.image * s.in_h * s.in_w * s.in_c + in_channel;
+    for (int p = 0; p < kRun && place.x + p < s.out_w; ++p, given += s.out_c) {
+      const rt::Vec<T, n> cotangent = rt::load<T, n>(given);
       RT_UNROLL
-      for (int c = 0; c < n; ++c) own[c].at[t] += rt::to_float(seen.at[c]) * rt::to_float(given.at[c]);
+      for (int t = 0; t < kOwnTaps; ++t) {
+        const int in_y = place.y * s.stride + tap_y[t], in_x = (place.x + p) * s.stride + tap_x[t];
+        if (!is_within(in_y, s.in_h) || !is_within(in_x, s.in_w)) continue;
+        const rt::Vec<T, n> seen = rt::load<T, n>(image + (int64_t{in_y} * s.in_w + in_x) * s.in_c);
+        RT_UNROLL
+        for (int c = 0; c < n; ++c) own[c].at[t] += rt::to_float(seen.at[c]) * rt::to_float(cotangent.at[c]);
+      }
     }
   }
   float* sums = parts + static_cast<int64_t>(blockIdx.y) * num_taps * s.group_in * s.out_c;
@@ -164,12 +216,12 @@ ir::Kernel with_group_columns(const cpu::ConvShape& s, Body body) {
 template <typename T, typename ImagesOf>
 ir::Kernel groups_forward(const cpu::ConvShape& shape, ImagesOf images) {
   return with_group_columns<T>(shape, [&](auto n) -> ir::Kernel {
-    const int64_t pixels = counted_pixels(shape.batch, shape.out_h(), shape.out_w());
-    const ColumnBlocks blocks(pixels, shape.out_c, n);
+    const int64_t runs = counted_runs(shape.batch, shape.out_h(), shape.out_w());
+    const ColumnBlocks blocks(runs, shape.out_c, n);
     const auto run = [=](const ir::KernelArgs& args) {
       rt::launch(convolve_groups<T, decltype(n)::value>, blocks.for_rows(), args.stream->handle(),
                  input_of<T>(args, ConvIn::x), input_of<T>(args, ConvIn::w), images(args), device_conv(shape),
-                 pixels);
+                 runs);
     };
     return {.run = run};
   });
@@ -178,12 +230,11 @@ ir::Kernel groups_forward(const cpu::ConvShape& shape, ImagesOf images) {
 template <typename T>
 ir::Kernel groups_grad_input(const cpu::ConvShape& shape) {
   return with_group_columns<T>(shape, [&](auto n) -> ir::Kernel {
-    const int64_t pixels = counted_pixels(shape.batch, shape.in_h, shape.in_w);
-    const ColumnBlocks blocks(pixels, shape.in_c, n);
+    const int64_t runs = counted_runs(shape.batch, shape.in_h, shape.in_w);
+    const ColumnBlocks blocks(runs, shape.in_c, n);
     const auto run = [=](const ir::KernelArgs& args) {
       rt::launch(spread_groups<T, decltype(n)::value>, blocks.for_rows(), args.stream->handle(),
-                 input_of<T>(args, 0), input_of<T>(args, 1), output_of<T>(args, 0), device_conv(shape),
-                 pixels);
+                 input_of<T>(args, 0), input_of<T>(args, 1), output_of<T>(args, 0), device_conv(shape), runs);
     };
     return {.run = run};
   });
@@ -197,8 +248,8 @@ ir::Kernel groups_grad_weight(const cpu::ConvShape& shape) {
     refuse_on_gpu("third of a kernel's taps times a group's channels", kMostRows, across);
   const int64_t width = num_taps(shape) * shape.out_c;
   return with_group_columns<T>(shape, [&](auto n) -> ir::Kernel {
-    const int64_t pixels = counted_pixels(shape.batch, shape.out_h(), shape.out_w());
-    const ColumnBlocks blocks(pixels, shape.out_c, n);
+    const int64_t runs = counted_runs(shape.batch, shape.out_h(), shape.out_w());
+    const ColumnBlocks blocks(runs, shape.out_c, n);
     rt::Shape grid = blocks.for_parts();
     const int64_t of_part = across * grid.blocks.x;
     const int64_t num_parts = std::min(blocks.num_parts(), std::max<int64_t>(1, kMostBlocks / of_part));
@@ -208,7 +259,7 @@ ir::Kernel groups_grad_weight(const cpu::ConvShape& shape) {
       auto* dw = output_of<float>(args, 0);
       auto* parts = num_parts > 1 ? reinterpret_cast<float*>(args.workspace) : dw;
       rt::launch(add_group_weights<T, decltype(n)::value>, grid, args.stream->handle(), input_of<T>(args, 0),
-                 input_of<T>(args, 1), parts, device_conv(shape), pixels);
+                 input_of<T>(args, 1), parts, device_conv(shape), runs);
       if (num_parts == 1) return;
       rt::launch(add_rows<float>, {divided_up(width, kBlockThreads), kBlockThreads}, args.stream->handle(),
                  parts, dw, num_parts, width);
