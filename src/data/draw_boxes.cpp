@@ -71,10 +71,11 @@ class Canvas {
 void draw_boxes(Image& image, const std::vector<LabeledBox>& boxes) {
   HEARTH_CHECK(image.channels == 3);
   Canvas canvas(image);
-  const int64_t scale = std::max<int64_t>(1, image.size().longer() / 300);
+  const int64_t scale = std::max<int64_t>(1, image.size().longer() / 200);
+  const int64_t thick = std::max<int64_t>(1, image.size().longer() / 240);
   for (const LabeledBox& one : boxes) {
     const int64_t x0 = std::llround(one.box.x0), y0 = std::llround(one.box.y0);
-    canvas.frame(x0, y0, std::llround(one.box.x1), std::llround(one.box.y1), scale, one.color);
+    canvas.frame(x0, y0, std::llround(one.box.x1), std::llround(one.box.y1), thick, one.color);
     if (one.text.empty()) continue;
     const int64_t height = (kRows + 2) * scale;
     const int64_t width = (std::ssize(one.text) * (kColumns + 1) + 1) * scale;

@@ -230,7 +230,8 @@ TEST_F(Program, PredictionsOfSameNamesAreRefused) {
   works("hearth train tiny.yaml --out run");
   refused("hearth predict run nothing", {"nothing"});
   fs::create_directories(at("empty"));
-  refused("hearth predict run empty", {"expected pictures to look at"});
+  refused("hearth predict run empty", {"expected JPEG or PNG files in empty, found none"});
+  refused("hearth predict run", {"expected pictures to look at"});
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
 #include "tasks/detect/detect_task.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "data/draw_boxes.h"
-#include "data/masks.h"
 #include "tasks/detect/coco_eval.h"
 #include "tasks/detect/detection_curves.h"
 #include "tasks/detect/detection_files.h"
@@ -39,7 +39,16 @@ DetectRowOptions for_evaluation(DetectRowOptions options) {
   return options;
 }
 
-std::array<uint8_t, 3> color_of(int32_t label) { return data::palette_color(label + 1); }
+/// Bright ones, which stand out from photographs; the hues of neighboring classes are a golden angle apart.
+std::array<uint8_t, 3> color_of(int32_t label) {
+  constexpr double kGoldenAngle = 137.508, kFirst = 345, kGray = 0.1;
+  const double hue = std::fmod(kFirst + kGoldenAngle * label, 360) / 60;
+  const auto channel = [&](double offset) {
+    const double at = std::fmod(offset + hue, 6);
+    return static_cast<uint8_t>(255 * (1 - (1 - kGray) * std::clamp(std::min(at, 4 - at), 0.0, 1.0)));
+  };
+  return {channel(5), channel(3), channel(1)};
+}
 
 std::string percent(double share) { return share < 0 ? "-" : fmt::format("{:.1f}%", 100 * share); }
 
@@ -166,7 +175,7 @@ Evaluation DetectTask::evaluate(engine::Engine& engine, int64_t num_shown) const
   LoaderStream stream(test_rows_, options);
   std::vector<JudgedPicture> judged = truths_of(set);
   Evaluation made;
-  const std::vector<int64_t> shown = spread(num_shown, test_rows_.num_rows());
+  const std::vector<int64_t> shown = spread(std::min(num_shown, kMostStrips), test_rows_.num_rows());
   const Extent size = options_.rows.size;
   for (int64_t done = 0; done < test_rows_.num_rows();) {
     engine::MicroBatch batch = stream.next();
