@@ -201,8 +201,7 @@ void add_train_fields(std::vector<Field>& fields) {
   key("clip_norm", "clip gradients to this global norm; 0: off", &Train::clip_norm, Real{0, 1e30});
   key("ema",
       "decay of the exponential moving average of weights and running statistics, like 0.999, less in the "
-      "first "
-      "steps; 0: off",
+      "first steps; 0: off",
       &Train::ema, Real{0, 1});
   key("early_stop", "stop after so many evaluations without improvement; 0: off", &Train::early_stop,
       Whole{0});
