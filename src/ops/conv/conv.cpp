@@ -257,13 +257,13 @@ Cost grouped_cost(const NodeView& node, const Extents& e, double depthwise) {
 }
 Cost cost(const NodeView& node) {
   const Extents e(shape_of_forward(node));
-  if (e.grouped) return grouped_cost(node, e, 0.017);
+  if (e.grouped) return grouped_cost(node, e, 0.016);
   return product_cost(e.pixels, e.out, e.taps * e.in, bytes_moved(node), share_of(e, false, false));
 }
 Cost grad_input_cost(const NodeView& node) {
   const cpu::ConvShape shape = shape_of_grad_input(node);
   const Extents e(shape);
-  if (e.grouped) return grouped_cost(node, e, 0.011);
+  if (e.grouped) return grouped_cost(node, e, 0.015);
   Cost made = product_cost(static_cast<double>(shape.batch * shape.in_h * shape.in_w), e.in, e.taps * e.out,
                            bytes_moved(node), share_of(e, false, true));
   made.flops = e.flops();  // Taps between the strides are left out.
@@ -271,7 +271,7 @@ Cost grad_input_cost(const NodeView& node) {
 }
 Cost grad_weight_cost(const NodeView& node) {
   const Extents e(shape_of_grad_weight(node));
-  if (e.grouped) return grouped_cost(node, e, 0.0125);
+  if (e.grouped) return grouped_cost(node, e, 0.025);
   return product_cost(e.taps * e.in, e.out, e.pixels, bytes_moved(node), share_of(e, true, false));
 }
 

@@ -50,10 +50,9 @@ struct Images {
 
 /// sums[c] += a[c] b[c].
 template <typename T, int n>
-RT_DEVICE void add_product(float (&sums)[n], const T* a, const rt::Vec<T, n>& b) {
-  const rt::Vec<T, n> left = rt::load<T, n>(a);
+RT_DEVICE void add_product(float (&sums)[n], const rt::Vec<T, n>& a, const rt::Vec<T, n>& b) {
   RT_UNROLL
-  for (int c = 0; c < n; ++c) sums[c] += rt::to_float(left.at[c]) * rt::to_float(b.at[c]);
+  for (int c = 0; c < n; ++c) sums[c] += rt::to_float(a.at[c]) * rt::to_float(b.at[c]);
 }
 
 /// Neighboring pixels of a row that a thread makes at once, with each weight in its hands for all of them.
@@ -70,6 +69,17 @@ inline int64_t counted_runs(int64_t batch, int64_t height, int64_t width) {
 /// Whether 0 <= at < length.
 RT_DEVICE bool is_within(int at, int length) {
   return static_cast<unsigned>(at) < static_cast<unsigned>(length);
+}
+/// Pixels of a line at column_of(p), which is -1 for zeros. Loads have no branches between them, so that all
+/// are on their way together.
+template <typename T, int n, typename ColumnOf>
+RT_DEVICE void load_run(const T* line, int channels, ColumnOf column_of, rt::Vec<T, n> (&made)[kRun]) {
+  RT_UNROLL
+  for (int p = 0; p < kRun; ++p) {
+    const int column = column_of(p);
+    made[p] = rt::load<T, n>(line + int64_t{column < 0 ? 0 : column} * channels);
+    if (column < 0) made[p] = {};
+  }
 }
 
 template <typename T, int n>
@@ -90,11 +100,16 @@ __global__ void __launch_bounds__(kBlockThreads)
         const int kx = s.group_in == 1 ? tap : tap / s.group_in, c = tap - kx * s.group_in;
         const int first_x = place.x * s.stride - s.padding + kx * s.dilation;
         const rt::Vec<T, n> weight = rt::load<T, n>(weights);
+        rt::Vec<T, n> seen[kRun];
+        load_run(
+            line + c, s.in_c,
+            [&](int p) {
+              const int in_x = first_x + p * s.stride;
+              return is_within(in_x, s.in_w) ? in_x : -1;
+            },
+            seen);
         RT_UNROLL
-        for (int p = 0; p < kRun; ++p) {
-          const int in_x = first_x + p * s.stride;
-          if (is_within(in_x, s.in_w)) add_product<T, n>(sums[p], line + int64_t{in_x} * s.in_c + c, weight);
-        }
+        for (int p = 0; p < kRun; ++p) add_product(sums[p], seen[p], weight);
       }
     }
     RT_UNROLL
@@ -134,11 +149,11 @@ __global__ void __launch_bounds__(kBlockThreads)
             w + static_cast<int64_t>((ky * s.kernel_w + kx) * s.group_in + within) * s.out_c + first_out;
         for (int o = 0; o < s.group_out; ++o) {
           const rt::Vec<T, n> weight = rt::load<T, n>(weights + o);
+          rt::Vec<T, n> given[kRun];
+          load_run(
+              line + o, s.out_c, [&](int p) { return before_stride(first_x + p, s.stride, s.out_w); }, given);
           RT_UNROLL
-          for (int p = 0; p < kRun; ++p) {
-            const int given_x = before_stride(first_x + p, s.stride, s.out_w);
-            if (given_x >= 0) add_product<T, n>(sums[p], line + int64_t{given_x} * s.out_c + o, weight);
-          }
+          for (int p = 0; p < kRun; ++p) add_product(sums[p], given[p], weight);
         }
       }
     }
@@ -184,17 +199,27 @@ __global__ void __launch_bounds__(kBlockThreads)
   TapSums own[n] = {};
   for (int64_t row = first_row(); row < runs && channel < s.out_c; row += row_stride()) {
     const Pixel place = run_at(row, s.out_h, s.out_w);
-    const T* given = dy + ((place.image * s.out_h + place.y) * s.out_w + place.x) * s.out_c + channel;
-    const T* image = x + place.image * s.in_h * s.in_w * s.in_c + in_channel;
-    for (int p = 0; p < kRun && place.x + p < s.out_w; ++p, given += s.out_c) {
-      const rt::Vec<T, n> cotangent = rt::load<T, n>(given);
+    rt::Vec<T, n> given[kRun];
+    load_run(
+        dy + (place.image * s.out_h + place.y) * s.out_w * s.out_c + channel, s.out_c,
+        [&](int p) { return place.x + p < s.out_w ? place.x + p : -1; }, given);
+    RT_UNROLL
+    for (int t = 0; t < kOwnTaps; ++t) {
+      const int in_y = place.y * s.stride + tap_y[t];
+      if (!is_within(in_y, s.in_h)) continue;
+      rt::Vec<T, n> seen[kRun];
+      load_run(
+          x + (place.image * s.in_h + in_y) * s.in_w * s.in_c + in_channel, s.in_c,
+          [&](int p) {
+            const int in_x = (place.x + p) * s.stride + tap_x[t];
+            return is_within(in_x, s.in_w) ? in_x : -1;
+          },
+          seen);
       RT_UNROLL
-      for (int t = 0; t < kOwnTaps; ++t) {
-        const int in_y = place.y * s.stride + tap_y[t], in_x = (place.x + p) * s.stride + tap_x[t];
-        if (!is_within(in_y, s.in_h) || !is_within(in_x, s.in_w)) continue;
-        const rt::Vec<T, n> seen = rt::load<T, n>(image + (int64_t{in_y} * s.in_w + in_x) * s.in_c);
+      for (int c = 0; c < n; ++c) {
         RT_UNROLL
-        for (int c = 0; c < n; ++c) own[c].at[t] += rt::to_float(seen.at[c]) * rt::to_float(cotangent.at[c]);
+        for (int p = 0; p < kRun; ++p)
+          own[c].at[t] += rt::to_float(seen[p].at[c]) * rt::to_float(given[p].at[c]);
       }
     }
   }
