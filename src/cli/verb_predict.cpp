@@ -27,7 +27,6 @@ std::vector<fs::path> pictures_of(const std::vector<std::string>& names) {
     }
     for (const auto& [stem, path] : data::picture_files(name)) pictures.push_back(path);
   }
-  if (names.empty()) user_error("expected pictures to look at, got none; try IMAGE.png or a folder of them");
   if (pictures.empty())
     user_error("expected JPEG or PNG files in {}, found none; try a folder that holds them itself",
                fmt::join(names, ", "));
