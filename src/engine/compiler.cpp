@@ -35,7 +35,6 @@ std::string kernel_key(const ir::Graph& graph, const ir::Node& node) {
 /// Weights and running statistics become their averages.
 void use_average(ir::Graph& graph, std::span<const nn::Tensor> tensors) {
   for (const nn::Tensor& tensor : tensors) {
-    if (tensor.value == ir::kNone) continue;  // kept in the parts of a quantization
     ir::Value& value = graph.value(tensor.value);
     if (value.role == ir::Role::parameter || tensor.is_moving)
       value.name = ir::spell(ir::StateKind::average, value.name);

@@ -219,6 +219,16 @@ return %6
   expect_pass(fuse_elementwise, text, text);
 }
 
+TEST(FuseElementwise, LeavesSumsForReadersWithoutSomeInputs) {
+  const std::string text = R"(input %0 "x" : f32[1, 4, 4, 2]
+parameter %1 "w" : f32[1, 1, 2, 2]
+%2 = add(%0, %0) : f32[1, 4, 4, 2]
+%3 = conv2d(%2, %1, none, %0) {stride=1, padding=0} : f32[1, 4, 4, 2]
+return %3
+)";
+  expect_pass(fuse_elementwise, text, text);
+}
+
 TEST(FuseElementwise, KeepsWhatIsReadTwice) {
   const std::string text = R"(input %0 "x" : f32[64]
 %1 = relu(%0) : f32[64]

@@ -53,13 +53,14 @@ class FuseElementwise {
       return producer != kNone && producer > sum && !is_elementwise(graph_.node(producer));
     };
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes.size()); ++id) {
+      if (graph_.node(id).op->name != "add") continue;
       const ValueId out = graph_.node(id).outputs[0];
-      if (graph_.node(id).op->name != "add" || uses_[static_cast<size_t>(out)] != 1 || reads_[out].empty())
-        continue;
+      if (uses_[static_cast<size_t>(out)] != 1 || reads_[out].empty()) continue;
       const ir::Node& reader = graph_.node(reads_[out].front());
       is_early_sum_[static_cast<size_t>(id)] =
-          static_cast<char>(std::any_of(reader.inputs.begin(), reader.inputs.end(),
-                                        [&](ValueId in) { return in != out && is_late(in, id); }));
+          static_cast<char>(std::any_of(reader.inputs.begin(), reader.inputs.end(), [&](ValueId in) {
+            return in != kNone && in != out && is_late(in, id);
+          }));
     }
   }
 
