@@ -48,7 +48,9 @@ io::ImageStrip strip_of(const data::Image& image, const data::Image& truth, cons
 class Tally {
  public:
   Tally(const data::MaskedImages& images, int64_t num_classes, int64_t num_shown)
-      : images_(images), confusion_(num_classes), shown_(spread(std::min(num_shown, kMostStrips), images.size())) {}
+      : images_(images),
+        confusion_(num_classes),
+        shown_(spread(std::min(num_shown, kMostStrips), images.size())) {}
 
   /// `predicted` has the picture's own size.
   void add(int64_t index, const data::Image& truth, const data::Image& predicted) {
