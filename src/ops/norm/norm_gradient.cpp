@@ -47,7 +47,8 @@ inline __attribute__((always_inline)) void apply_rows(const Weights& weights, co
 #pragma GCC ivdep
 #endif
     for (int64_t c = 0; c < width; ++c) {
-      const float g = kMask && !(y[at + c] > 0) ? 0.0F : dy[at + c];
+      // Only called with a dy, which the analyzer cannot see.
+      const float g = kMask && !(y[at + c] > 0) ? 0.0F : dy[at + c];  // NOLINT
       dx[at + c] = kX ? of_dy[c] * g + of_x[c] * (x[at + c] - mean[c]) + constant[c] : of_dy[c] * g;
     }
   }
