@@ -129,14 +129,12 @@ void sum_part(const NormShape& shape, const NormCotangents& in, Range range, dou
 void spread_part(const NormShape& shape, const NormCotangents& in, const NormWorkspace& work, Range range,
                  void* dx, void* dresidual) {
   Scratch scratch;
-  alignas(64) float unused[2][kNormTile] = {};
   for_each_tile(shape, range.begin, range.end, [&](int64_t row, int64_t rows, int64_t c, int64_t width) {
     const int64_t at = row * shape.width + c;
     const int64_t count = rows * width;
     TileInputs tile = load_tile(shape, in, row, rows, c, width, scratch);
     if (in.bias != nullptr) {
-      cpu::simd().norm_silu_back(silu_rows(in, rows, c, width), tile.x, tile.dy, scratch.y, unused[0],
-                                 unused[1]);
+      cpu::simd().norm_silu_back(silu_rows(in, rows, c, width), tile.x, tile.dy, scratch.y, nullptr, nullptr);
       tile.dy = scratch.y;
     }
     const Weights weights{

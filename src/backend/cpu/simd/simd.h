@@ -120,7 +120,7 @@ struct SimdKernels {
   void (*scaled_exp)(float* x, const float* shift, const float* factor, int64_t count, float cap);
   /// y = silu(v), v = (x - mean) scale + bias.
   void (*norm_silu)(const NormRows& rows, const float* x, float* y);
-  /// g = dy silu'(v); sum[c] += g and sum_x[c] += g (x - mean), row by row.
+  /// g = dy silu'(v); sum[c] += g and sum_x[c] += g (x - mean), row by row, unless both are null.
   void (*norm_silu_back)(const NormRows& rows, const float* x, const float* dy, float* g, float* sum,
                          float* sum_x);
   /// out[i * out_step + c] = sum over taps of in[i * in_step + c] * w[c].
