@@ -55,8 +55,6 @@ int64_t thread_floats(const GemmSpec& s) {
   return packed_a_floats(s) + panel;
 }
 
-int64_t floats(int64_t count) { return count * static_cast<int64_t>(sizeof(float)); }
-
 /// Pieces of the workspace, in floats from its start.
 struct Layout {
   int64_t a, b, c, panels, own, transposed, residual, total;
@@ -188,7 +186,7 @@ Gemm::Gemm(const GemmSpec& spec) : spec_(spec), pairs_(has_pairs(spec.a, spec.b,
   if (pairs_) spec_.k /= 2;
 }
 
-int64_t Gemm::workspace_bytes() const { return floats(Layout(spec_, pairs_).total); }
+int64_t Gemm::workspace_bytes() const { return float_bytes(Layout(spec_, pairs_).total); }
 
 void Gemm::run(const void* a, const void* b, const float* bias, const void* residual, void* c,
                std::byte* workspace, ThreadPool& threads) const {

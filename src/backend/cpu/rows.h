@@ -15,6 +15,8 @@ void scale_row(const float* in, float factor, float* out, int64_t count);
 /// row[i] = act(row[i] + bias[i] + residual[i]); bias and residual may be null.
 void finish_row(float* row, int64_t count, const float* bias, const float* residual, bool relu);
 
+inline int64_t float_bytes(int64_t count) { return count * static_cast<int64_t>(sizeof(float)); }
+
 /// Packs b [k][n] (or its transpose [n][k]) into panels [ceil(n/32)][k][32], zero-padded, as f32.
 void pack_panels(DType dtype, const void* b, int64_t k, int64_t n, bool transposed, float* panels,
                  float* scratch, ThreadPool& threads);

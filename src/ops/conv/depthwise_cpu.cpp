@@ -16,7 +16,6 @@ constexpr int64_t kRows = 4, kColumns = 8, kChannels = 96;
 /// Gradients of weights are added to in memory once per so many columns.
 constexpr int64_t kSummedColumns = 16;
 
-int64_t floats(int64_t count) { return count * static_cast<int64_t>(sizeof(float)); }
 int64_t num_blocks(int64_t rows) { return (rows + kRows - 1) / kRows; }
 int64_t taps_bytes(const ConvShape& s) {
   return round_up(s.kernel_h * s.kernel_w * static_cast<int64_t>(sizeof(DepthwiseTap)), 64);
@@ -128,8 +127,8 @@ void make_rows(const ConvSpec& spec, const DepthwisePass& pass, const SourceRows
   load_f32(spec.w, w, 0, num_weights(s), weights);
   const int64_t row_floats = pass.out_w() * s.out_c, blocks = num_blocks(pass.out_h());
   const int64_t source_floats = scratch_floats(source, source_rows);
-  std::byte* of_threads = workspace + round_up(floats(num_weights(s)), 64);
-  const int64_t thread_bytes = kRows * taps_bytes(s) + floats(source_floats + (kRows + 1) * row_floats);
+  std::byte* of_threads = workspace + round_up(float_bytes(num_weights(s)), 64);
+  const int64_t thread_bytes = kRows * taps_bytes(s) + float_bytes(source_floats + (kRows + 1) * row_floats);
   threads.run_tasks(s.batch * blocks, spec.num_threads, [&](int64_t task, int thread) {
     std::byte* own = of_threads + thread * thread_bytes;
     auto* rows = reinterpret_cast<float*>(own + kRows * taps_bytes(s));
@@ -199,9 +198,9 @@ int64_t DepthwiseConv::pass_workspace_bytes(bool backward) const {
   const DepthwisePass& pass = backward ? backward_ : forward_;
   const SourceRows source = backward ? rows_of_dy(spec_, nullptr) : rows_of_x(spec_, nullptr);
   const int64_t source_floats = scratch_floats(source, most_source_rows(spec_.shape, pass, backward));
-  return round_up(floats(num_weights(spec_.shape)), 64) +
+  return round_up(float_bytes(num_weights(spec_.shape)), 64) +
          spec_.num_threads * (kRows * taps_bytes(spec_.shape) +
-                              floats(source_floats + (kRows + 1) * pass.out_w() * spec_.shape.out_c));
+                              float_bytes(source_floats + (kRows + 1) * pass.out_w() * spec_.shape.out_c));
 }
 
 void DepthwiseConv::forward(const void* x, const void* w, const float* bias, const void* residual, void* y,
@@ -253,7 +252,7 @@ struct WeightParts {
     const int64_t row_floats = s.out_w() * s.out_c;
     num_parts = num_sum_parts(s.batch * num_blocks(s.out_h()) * row_floats, kLeast);
     rows_of_x = scratch_floats(cpu::rows_of_x(spec, nullptr), most_source_rows(s, pass, false));
-    thread_bytes = kRows * taps_bytes(s) + floats(rows_of_x + kRows * row_floats);
+    thread_bytes = kRows * taps_bytes(s) + float_bytes(rows_of_x + kRows * row_floats);
   }
 };
 
@@ -261,7 +260,7 @@ struct WeightParts {
 
 int64_t DepthwiseConv::weights_workspace_bytes() const {
   const WeightParts parts(spec_, forward_);
-  return round_up(floats(parts.num_parts * num_weights(spec_.shape)), 64) +
+  return round_up(float_bytes(parts.num_parts * num_weights(spec_.shape)), 64) +
          spec_.num_threads * parts.thread_bytes;
 }
 
@@ -272,7 +271,7 @@ void DepthwiseConv::backward_weights(const void* x, const void* dy, float* dw, s
   const SourceRows source = rows_of_x(spec_, x), given = rows_of_dy(spec_, dy);
   const int64_t blocks = num_blocks(s.out_h()), total = num_weights(s);
   auto* all_sums = reinterpret_cast<float*>(workspace);
-  std::byte* of_threads = workspace + round_up(floats(parts.num_parts * total), 64);
+  std::byte* of_threads = workspace + round_up(float_bytes(parts.num_parts * total), 64);
   threads.run_tasks(parts.num_parts, spec_.num_threads, [&](int64_t part, int thread) {
     std::byte* own = of_threads + thread * parts.thread_bytes;
     auto* rows = reinterpret_cast<float*>(own + kRows * taps_bytes(s));

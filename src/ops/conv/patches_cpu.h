@@ -196,6 +196,4 @@ struct Patches {
   }
 };
 
-inline int64_t float_bytes(int64_t count) { return count * static_cast<int64_t>(sizeof(float)); }
-
 }  // namespace hearth::cpu
