@@ -18,7 +18,7 @@ namespace hearth::cli {
 /// function of this form, and its name here and in run().
 using AddVerb = void(CLI::App& app);
 AddVerb add_train, add_eval, add_predict, add_plan, add_dump, add_ops, add_pack, add_bench, add_ls, add_cp,
-    add_validate, add_tokenize, add_merge, add_export, add_generate, add_checkpoints, add_env;
+    add_validate, add_tokenize, add_merge, add_export, add_generate, add_checkpoints, add_doctor;
 
 namespace {
 
@@ -85,7 +85,7 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", fmt::format("hearth {}", kVersion));
   for (const auto add :
        {add_train, add_eval, add_predict, add_plan, add_dump, add_ops, add_pack, add_bench, add_ls, add_cp,
-        add_validate, add_tokenize, add_generate, add_merge, add_export, add_checkpoints, add_env}) {
+        add_validate, add_tokenize, add_generate, add_merge, add_export, add_checkpoints, add_doctor}) {
     add(app);
   }
   check_values(app);

@@ -10,13 +10,10 @@ namespace hearth::system {
 namespace {
 
 /// As etc/group calls it; its number where that does not know it.
-std::string group_name(const fs::path& root, int64_t number) {
-  std::string wanted = std::to_string(number);
-  std::error_code error;
-  const fs::path path = root / "etc/group";
-  std::istringstream lines(fs::is_regular_file(path, error) ? read_file(path) : "");
-  std::string line;
-  while (std::getline(lines, line)) {
+std::string group_name(Tree& tree, int64_t number) {
+  const std::string wanted = std::to_string(number);
+  std::istringstream lines(tree.text("etc/group"));
+  for (std::string line; std::getline(lines, line);) {
     std::istringstream fields(line);
     std::string name, password, id;
     if (std::getline(fields, name, ':') && std::getline(fields, password, ':') &&
@@ -36,15 +33,11 @@ bool allows(const struct stat& file, const Identity& identity) {
   return grants(S_IROTH | S_IWOTH);
 }
 
-void add(const fs::path& root, const std::string& path, const Identity& identity,
-         std::vector<DeviceFile>& files) {
-  struct stat file {};
-  if (stat((root.string() + path).c_str(), &file) != 0) return;
-  files.push_back({.path = path, .group = group_name(root, file.st_gid), .usable = allows(file, identity)});
+bool is_number(std::string_view text) {
+  return !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
 }
 
-}  // namespace
-
+/// Of the calling process.
 Identity own_identity() {
   std::vector<gid_t> groups(static_cast<size_t>(std::max(0, getgroups(0, nullptr))));
   const int count = getgroups(static_cast<int>(groups.size()), groups.data());
@@ -53,21 +46,38 @@ Identity own_identity() {
   return {.user = geteuid(), .groups = {groups.begin(), groups.end()}};
 }
 
-std::vector<DeviceFile> list_device_files(const fs::path& root, const Identity& identity) {
-  std::vector<DeviceFile> files;
-  add(root, "/dev/kfd", identity, files);
-  std::vector<std::string> others = {"/dev/nvidiactl"};
-  std::error_code error;
-  for (const auto& [folder, prefix] : {std::pair{"/dev/dri", "renderD"}, std::pair{"/dev", "nvidia"}}) {
-    for (const fs::directory_entry& entry : fs::directory_iterator(root.string() + folder, error)) {
-      const std::string name = entry.path().filename().string();
-      const std::string number = name.starts_with(prefix) ? name.substr(std::string(prefix).size()) : "";
-      if (!number.empty() && std::ranges::all_of(number, [](char c) { return c >= '0' && c <= '9'; }))
-        others.push_back(std::string(folder) + "/" + name);
+}  // namespace
+
+Identity read_identity(Tree& tree) {
+  const std::string status = "proc/self/status";
+  // Real, effective, saved and of the file system.
+  std::istringstream users(tree.value(status, "Uid")), own_group(tree.value(status, "Gid"));
+  std::istringstream groups(tree.value(status, "Groups"));
+  Identity identity;
+  int64_t real = 0, group = 0;
+  if (!(users >> real >> identity.user)) return own_identity();
+  if (own_group >> real >> group) identity.groups.push_back(group);
+  while (groups >> group) identity.groups.push_back(group);
+  return identity;
+}
+
+std::vector<DeviceFile> list_device_files(Tree& tree, const Identity& identity) {
+  std::vector<std::string> paths = {"dev/dxg", "dev/kfd", "dev/nvidiactl"};
+  for (const auto& [folder, prefix] : {std::pair{"dev/dri", "renderD"}, std::pair{"dev", "nvidia"}}) {
+    for (const std::string& name : tree.list(folder)) {
+      if (name.starts_with(prefix) &&
+          is_number(std::string_view(name).substr(std::string_view(prefix).size())))
+        paths.push_back(std::string(folder) + "/" + name);
     }
   }
-  std::ranges::sort(others);
-  for (const std::string& path : others) add(root, path, identity, files);
+  std::ranges::sort(paths);
+  std::vector<DeviceFile> files;
+  for (const std::string& path : paths) {
+    struct stat file {};
+    if (stat((tree.root() / path).c_str(), &file) != 0) continue;
+    files.push_back(
+        {.path = "/" + path, .group = group_name(tree, file.st_gid), .usable = allows(file, identity)});
+  }
   return files;
 }
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "base/file.h"
+#include "system/tree.h"
 
 namespace hearth::system {
 
@@ -13,18 +13,18 @@ struct Identity {
   int64_t user = 0;
   std::vector<int64_t> groups;
 };
-/// Of this process.
-Identity own_identity();
+/// Of the process that proc/self/status is about; this one's where there is no such file.
+Identity read_identity(Tree& tree);
 
 /// A file that leads to a GPU.
 struct DeviceFile {
   std::string path;   ///< "/dev/kfd"
-  std::string group;  ///< whose members may use it: "render"
+  std::string group;  ///< whose members may use it: "render"; its number where etc/group does not know it
   bool usable = false;
 };
 
-/// Those of GPUs below `root`: dev/kfd, dev/dri/renderD*, dev/nvidiactl, dev/nvidia0 and so on; what is not
-/// there is left out.
-std::vector<DeviceFile> list_device_files(const fs::path& root, const Identity& identity);
+/// Those of GPUs: dev/kfd, dev/dri/renderD*, dev/dxg, dev/nvidiactl, dev/nvidia0 and so on; what is not there
+/// is left out.
+std::vector<DeviceFile> list_device_files(Tree& tree, const Identity& identity);
 
 }  // namespace hearth::system

@@ -83,7 +83,7 @@ TEST_F(Verbs, TrainOnAnEmulatedGpuSaysWhatTheProcessorDoes) {
 }
 
 TEST_F(Verbs, EnvTellsWhatWasBuiltFoundAndMissing) {
-  EXPECT_THAT(works("export HEARTH_MODULES=. && hearth env"),
+  EXPECT_THAT(works("export HEARTH_MODULES=. && hearth doctor"),
               ContainsRegex("^built\n  hearth [0-9.]+, compiled by .*\n.*\n"
                             "  GPUs: emulated ones alone.*\nfound\n(.*\n)*missing\n  "));
 }

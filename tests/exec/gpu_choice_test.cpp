@@ -73,7 +73,7 @@ TEST(GpuChoice, SaysWhatIsMissing) {
   EXPECT_EQ(
       refusal("gpu", {}, {without}),
       "expected a GPU for device=gpu, got none: no ROCm-capable device is detected; look at ls -l /dev/kfd "
-      "/dev/dri, and whether id names the groups render and video; hearth env says what is missing");
+      "/dev/dri, and whether id names the groups render and video; hearth doctor says what is missing");
   EXPECT_THAT(refusal("gpu", {}, {kCuda}), HasSubstr("look at nvidia-smi"));
   EXPECT_THAT(refusal("gpu", {kDesktop}, {kHip}), HasSubstr("device=gpu:0000:0c:00.0"));
   EXPECT_EQ(refusal("gpu:2", {kDesktop, kFirst}, {kHip}),

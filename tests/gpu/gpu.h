@@ -38,7 +38,7 @@ inline bool expects_gpu() {
 #define HEARTH_NEED_GPU()                                                                \
   if (!gpu::tested_devices().empty()) {                                                  \
   } else if (gpu::expects_gpu())                                                         \
-    FAIL() << "expected a GPU, because HEARTH_EXPECT_GPU=1, got none; try ./hearth env"; \
+    FAIL() << "expected a GPU, because HEARTH_EXPECT_GPU=1, got none; try ./hearth doctor"; \
   else                                                                                   \
     GTEST_SKIP() << gpu::kNoGpu
 

@@ -73,7 +73,7 @@ std::string described(std::span<const gpu::DeviceInfo> gpus) {
                   ? "look at ls -l /dev/kfd /dev/dri, and whether id names the groups render and video; "
                   : "look at nvidia-smi and ls -l /dev/nvidia*; ";
   }
-  user_error("expected a GPU for device={}, got none{}; {}hearth env says what is missing", device, faults,
+  user_error("expected a GPU for device={}, got none{}; {}hearth doctor says what is missing", device, faults,
              advice);
 }
 

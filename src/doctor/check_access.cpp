@@ -1,0 +1,121 @@
+// Whether this user's programs reach the GPU: device files, groups, containers, WSL.
+#include <algorithm>
+
+#include "doctor/checks.h"
+
+namespace hearth::doctor {
+namespace {
+
+using system::DeviceFile;
+
+bool is_for(const DeviceFile& file, PciGpu::Vendor vendor) {
+  return file.path.starts_with("/dev/nvidia") == (vendor == PciGpu::Vendor::nvidia) &&
+         file.path != "/dev/dxg";
+}
+
+bool has_file(const Machine& machine, std::string_view path) {
+  return std::ranges::find(machine.files, path, &DeviceFile::path) != machine.files.end();
+}
+
+/// What has to be there for a GPU of that make.
+std::string_view way_in(PciGpu::Vendor vendor) {
+  return vendor == PciGpu::Vendor::amd ? "/dev/kfd" : "/dev/nvidiactl";
+}
+
+/// Whether the kernel's driver is there at all: else what it would make is of no interest.
+bool has_driver(const Machine& machine, PciGpu::Vendor vendor) {
+  const std::string_view wanted = vendor == PciGpu::Vendor::amd ? "amdgpu" : "nvidia";
+  return std::ranges::any_of(machine.gpus, [&](const PciGpu& gpu) {
+    return gpu.vendor == vendor && (gpu.driver == wanted || !machine.container.empty());
+  });
+}
+
+void check_files(const Machine& machine, PciGpu::Vendor vendor, Findings& found) {
+  const bool amd = vendor == PciGpu::Vendor::amd, contained = !machine.container.empty();
+  if (!has_driver(machine, vendor)) return;
+  if (!has_file(machine, way_in(vendor))) {
+    const std::string_view pass =
+        amd ? "docker run --device /dev/kfd --device /dev/dri" : "docker run --gpus all";
+    const std::string_view make =
+        amd ? "sudo modprobe amdgpu; a kernel without CONFIG_HSA_AMD has none" : "sudo nvidia-modprobe";
+    found.push_back({.level = Level::broken,
+                     .id = contained ? "container-devices" : "device-file",
+                     .what = contained ? fmt::format("the container ({}) was not given {}", machine.container,
+                                                     way_in(vendor))
+                                       : fmt::format("there is no {}", way_in(vendor)),
+                     .cost = "no program can compute on the GPU",
+                     .fix = std::string(contained ? pass : make)});
+    return;
+  }
+  if (amd && std::ranges::none_of(machine.files,
+                                  [](const DeviceFile& file) { return file.path.starts_with("/dev/dri"); })) {
+    found.push_back(
+        {.level = Level::broken,
+         .id = contained ? "container-devices" : "device-file",
+         .what = "there is no /dev/dri/renderD*",
+         .cost = "no program can compute on the GPU",
+         .fix = contained ? "docker run --device /dev/kfd --device /dev/dri" : "sudo modprobe amdgpu"});
+    return;
+  }
+  const auto closed = std::ranges::find_if(
+      machine.files, [&](const DeviceFile& file) { return is_for(file, vendor) && !file.usable; });
+  if (closed == machine.files.end()) {
+    found.push_back({.id = "permission", .what = fmt::format("you may use {}", way_in(vendor))});
+    return;
+  }
+  const std::string groups = amd ? "render,video" : closed->group;
+  found.push_back(
+      {.level = Level::broken,
+       .id = "permission",
+       .what = fmt::format("you may not use {}, which belongs to the group {}", closed->path, closed->group),
+       .cost = "no program of yours can compute on the GPU",
+       .fix = contained ? "docker run --group-add $(getent group render | cut -d: -f3) --group-add video, "
+                          "with the host's numbers"
+                        : fmt::format("sudo usermod -aG {} $USER, then log in again", groups)});
+}
+
+/// The compute driver leaves out GPUs that it cannot use, and says why in the kernel's log.
+void check_topology(const Machine& machine, Findings& found) {
+  if (!has_file(machine, "/dev/kfd")) return;
+  for (const PciGpu& gpu : machine.gpus) {
+    if (!is_amd(gpu) || gpu.driver != "amdgpu" || gpu.in_topology || gpu.vanished) continue;
+    found.push_back({.level = Level::broken,
+                     .id = "not-for-computing",
+                     .subject = gpu.pci_address,
+                     .what = "the driver shows it for graphics and not for computing",
+                     .cost = "no program can compute on it",
+                     .fix = "sudo dmesg | grep -i kfd says why: an old GPU, a slot without PCIe atomics, or "
+                            "a kernel older than the GPU"});
+  }
+}
+
+void check_wsl(const Machine& machine, Findings& found) {
+  if (!machine.wsl) return;
+  if (!has_file(machine, "/dev/dxg")) {
+    found.push_back({.level = Level::broken,
+                     .id = "wsl",
+                     .what = "WSL shows no GPU: there is no /dev/dxg",
+                     .cost = "training runs on the processor (device=cpu)",
+                     .fix = "in Windows: wsl --update, a current driver of the GPU, and WSL version 2"});
+    return;
+  }
+  found.push_back(
+      {.level = Level::note,
+       .id = "wsl",
+       .what = "this is WSL: Windows drives the GPU",
+       .cost = "one GPU at a time, no sensors, and Windows ends kernels that take too long",
+       .fix = "AMD: ROCm for WSL with librocdxg; NVIDIA: the driver of Windows alone, none inside of WSL"});
+}
+
+}  // namespace
+
+void check_access(const Machine& machine, Findings& found) {
+  if (!machine.wsl && has_amd(machine)) {
+    check_files(machine, PciGpu::Vendor::amd, found);
+    check_topology(machine, found);
+  }
+  if (!machine.wsl && has_nvidia(machine)) check_files(machine, PciGpu::Vendor::nvidia, found);
+  check_wsl(machine, found);
+}
+
+}  // namespace hearth::doctor

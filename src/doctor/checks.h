@@ -1,0 +1,35 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "doctor/doctor.h"
+
+/// The checks that examine() is made of: each adds what it finds.
+namespace hearth::doctor {
+
+using system::Machine;
+using system::PciGpu;
+using Findings = std::vector<Finding>;
+
+void check_gpus(const Machine& machine, Findings& found);
+void check_links(const Machine& machine, Findings& found);
+void check_access(const Machine& machine, Findings& found);
+void check_drivers(const Machine& machine, Findings& found);
+void check_runtimes(const Machine& machine, Findings& found);
+void check_variables(const Machine& machine, Findings& found);
+void check_host(const Machine& machine, Findings& found);
+void check_log(const Machine& machine, Findings& found);
+/// The table of combinations that are known not to work, known_bad.yaml.
+void check_known_bad(const Machine& machine, Findings& found);
+void check_program(const Machine& machine, const Program& program, Findings& found);
+
+inline bool is_amd(const PciGpu& gpu) { return gpu.vendor == PciGpu::Vendor::amd; }
+bool has_amd(const Machine& machine);
+bool has_nvidia(const Machine& machine);
+/// A GPU of AMD's or NVIDIA's with memory of its own.
+bool has_discrete(const Machine& machine);
+
+}  // namespace hearth::doctor

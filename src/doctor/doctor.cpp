@@ -1,0 +1,33 @@
+#include "doctor/doctor.h"
+
+#include <algorithm>
+
+#include "backend/gpu/modules.h"
+#include "doctor/checks.h"
+
+namespace hearth::doctor {
+
+Program own_program() { return {.runtimes = gpu::runtimes(), .devices = gpu::list_devices()}; }
+
+std::vector<Finding> examine(const system::Machine& machine, const Program* program) {
+  Findings found;
+  check_gpus(machine, found);
+  check_drivers(machine, found);
+  check_access(machine, found);
+  check_links(machine, found);
+  check_known_bad(machine, found);
+  check_runtimes(machine, found);
+  check_variables(machine, found);
+  if (program != nullptr) check_program(machine, *program, found);
+  check_host(machine, found);
+  check_log(machine, found);
+  return found;
+}
+
+bool has_amd(const Machine& machine) { return std::ranges::any_of(machine.gpus, is_amd); }
+bool has_nvidia(const Machine& machine) { return !std::ranges::all_of(machine.gpus, is_amd); }
+bool has_discrete(const Machine& machine) {
+  return std::ranges::any_of(machine.gpus, [](const PciGpu& gpu) { return !gpu.integrated; });
+}
+
+}  // namespace hearth::doctor

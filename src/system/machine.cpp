@@ -1,0 +1,284 @@
+#include "system/machine.h"
+
+#include <fmt/format.h>
+#include <sys/klog.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "base/text.h"
+
+namespace hearth::system {
+namespace {
+
+constexpr int64_t kKib = 1024;
+
+int64_t number_in(std::string_view text) {
+  int64_t number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
+std::string distribution_in(Tree& tree) {
+  std::istringstream lines(tree.text("etc/os-release"));
+  constexpr std::string_view kName = "PRETTY_NAME=";
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(kName)) continue;
+    line.erase(0, kName.size());
+    std::erase(line, '"');
+    return line;
+  }
+  return "";
+}
+
+/// By the files that runtimes of containers leave, and by the control group of the first process.
+std::string container_in(Tree& tree) {
+  if (tree.exists(".dockerenv")) return "docker";
+  if (tree.exists("run/.containerenv")) return "podman";
+  const std::string named = tree.line("run/systemd/container");
+  if (!named.empty()) return named;
+  const std::string& groups = tree.text("proc/1/cgroup");
+  for (const char* name : {"kubepods", "docker", "lxc"}) {
+    if (groups.find(name) != std::string::npos) return name == std::string("kubepods") ? "kubernetes" : name;
+  }
+  return "";
+}
+
+/// Those that change what a GPU does, which GPUs are seen, or where runtimes are looked for.
+std::map<std::string, std::string> read_variables(Tree& tree) {
+  constexpr std::array<std::string_view, 10> kPrefixes = {
+      "HSA_", "HIP_", "ROCR_", "AMD_", "ROCBLAS_", "CUDA_", "NCCL_", "GPU_", "NVIDIA_TF32", "ROCM_"};
+  std::map<std::string, std::string> found;
+  std::istringstream entries(tree.text("proc/self/environ"));
+  for (std::string entry; std::getline(entries, entry, '\0');) {
+    const size_t equals = entry.find('=');
+    if (equals == std::string::npos) continue;
+    const std::string name = entry.substr(0, equals);
+    if (std::ranges::any_of(kPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); }))
+      found[name] = entry.substr(equals + 1);
+  }
+  return found;
+}
+
+std::map<std::string, std::string> read_parameters(Tree& tree) {
+  std::map<std::string, std::string> found;
+  const std::string folder = "sys/module/amdgpu/parameters";
+  for (const std::string& name : tree.list(folder)) found[name] = tree.line(folder + "/" + name);
+  return found;
+}
+
+bool is_blocked(Tree& tree, std::string_view module) {
+  const std::string folder = "etc/modprobe.d";
+  for (const std::string& file : tree.list(folder)) {
+    std::istringstream lines(tree.text(folder + "/" + file));
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream words(line);
+      std::string first, second;
+      if (words >> first >> second && first == "blacklist" && second == module) return true;
+    }
+  }
+  return false;
+}
+
+/// ROCm keeps its version in each of its folders; distributions have the library alone, whose file has it in
+/// its name.
+void find_rocm(Tree& tree, std::vector<InstalledRuntime>& found) {
+  std::set<std::string> seen;
+  for (const std::string& name : tree.list("opt")) {
+    if (!name.starts_with("rocm")) continue;
+    const std::string folder = tree.resolved("opt/" + name);
+    const std::string version = tree.line(folder + "/.info/version");
+    if (!version.empty() && seen.insert(folder).second)
+      found.push_back({.name = "ROCm", .version = version, .path = "/" + folder});
+  }
+  constexpr std::string_view kLibrary = "libamdhip64.so.";
+  for (const char* folder : {"usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/local/lib"}) {
+    for (const std::string& name : tree.list(folder)) {
+      const std::string_view version = std::string_view(name).substr(std::min(name.size(), kLibrary.size()));
+      // The short name, "libamdhip64.so.6", is a link to the whole one.
+      if (!name.starts_with(kLibrary) || version_numbers(version).size() < 2) continue;
+      found.push_back(
+          {.name = "HIP", .version = std::string(version), .path = fmt::format("/{}/{}", folder, name)});
+    }
+  }
+}
+
+std::vector<InstalledRuntime> find_runtimes(Tree& tree) {
+  std::vector<InstalledRuntime> found;
+  find_rocm(tree, found);
+  constexpr std::string_view kCuda = "libcuda.so.";
+  for (const char* folder : {"usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/lib/wsl/lib"}) {
+    for (const std::string& name : tree.list(folder)) {
+      if (!name.starts_with(kCuda) || name == "libcuda.so.1") continue;
+      found.push_back({.name = "CUDA driver",
+                       .version = name.substr(kCuda.size()),
+                       .path = fmt::format("/{}/{}", folder, name)});
+    }
+  }
+  return found;
+}
+
+/// "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  ..."
+std::string nvidia_version_in(Tree& tree) {
+  const std::string version = tree.line("sys/module/nvidia/version");
+  if (!version.empty()) return version;
+  std::istringstream words(tree.line("proc/driver/nvidia/version"));
+  for (std::string word; words >> word;)
+    if (version_numbers(word).size() >= 2 && word.find("86") == std::string::npos) return word;
+  return "";
+}
+
+/// A variable of the firmware: four bytes of attributes, then its value.
+std::optional<bool> secure_boot_in(Tree& tree) {
+  const std::string& bytes =
+      tree.text("sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c");
+  if (bytes.size() != 5) return std::nullopt;
+  return bytes[4] == 1;
+}
+
+std::string iommu_setting_in(Tree& tree) {
+  std::istringstream words(tree.line("proc/cmdline"));
+  std::string setting;
+  for (std::string word; words >> word;) {
+    const size_t equals = word.find("iommu=");
+    if (equals != std::string::npos) setting = word.substr(equals + 6);
+  }
+  return setting;
+}
+
+void read_memory(Tree& tree, Machine& machine) {
+  const auto bytes = [&](std::string_view name) {
+    return number_in(tree.value("proc/meminfo", name)) * kKib;
+  };
+  machine.memory_bytes = bytes("MemTotal");
+  machine.available_bytes = bytes("MemAvailable");
+  machine.swap_bytes = bytes("SwapTotal");
+  machine.huge_page_bytes = bytes("Hugetlb");
+  const std::string locked = tree.value("proc/self/limits", "Max locked memory");
+  if (!locked.empty() && !locked.starts_with("unlimited")) machine.locked_bytes = number_in(locked);
+  // "always [madvise] never"
+  const std::string choice = tree.line("sys/kernel/mm/transparent_hugepage/enabled");
+  const size_t begin = choice.find('['), end = choice.find(']');
+  if (begin != std::string::npos && end != std::string::npos)
+    machine.transparent_huge_pages = choice.substr(begin + 1, end - begin - 1);
+}
+
+void read_limits(Tree& tree, Machine& machine) {
+  machine.memory_limit = tree.number("sys/fs/cgroup/memory.max");
+  std::istringstream quota(tree.line("sys/fs/cgroup/cpu.max"));
+  double microseconds = 0, period = 0;
+  if (quota >> microseconds >> period && period > 0) machine.processor_limit = microseconds / period;
+  for (const std::string& name : tree.list("sys/devices/system/cpu"))
+    if (name.starts_with("cpu") && name.size() > 3 && name[3] >= '0' && name[3] <= '9')
+      ++machine.num_processors;
+  machine.numa_balancing = tree.number("proc/sys/kernel/numa_balancing");
+  for (const std::string& name : tree.list("sys/devices/system/node"))
+    if (name.starts_with("node")) ++machine.num_numa_nodes;
+}
+
+/// Processes with queues on AMD's compute driver, but for this one and for those that have none.
+std::vector<std::string> read_gpu_programs(Tree& tree) {
+  std::set<std::string> names;
+  const std::string self = tree.link_name("proc/self");
+  for (const std::string& process : tree.list("sys/class/kfd/kfd/proc")) {
+    const std::string name = tree.line("proc/" + process + "/comm");
+    if (process != self && !name.empty()) names.insert(name);
+  }
+  return {names.begin(), names.end()};
+}
+
+/// The kernel's log: of this machine by a system call, since reading its file would wait for more.
+std::string read_log(Tree& tree) {
+  if (tree.root() != "/") return tree.text("var/log/kern.log");
+  constexpr int kReadAll = 3, kSize = 10;
+  const int size = klogctl(kSize, nullptr, 0);
+  std::string log(static_cast<size_t>(std::clamp(size, 0, 16 << 20)), '\0');
+  const int count = klogctl(kReadAll, log.data(), static_cast<int>(log.size()));
+  log.resize(static_cast<size_t>(std::max(0, count)));
+  return log;
+}
+
+/// What the drivers write where something went wrong, most telling first.
+struct Sign {
+  std::string_view text;
+  LoggedEvent::Kind kind;
+};
+constexpr std::array kSigns = {
+    Sign{"device lost from bus", LoggedEvent::Kind::lost},
+    Sign{"GPU has fallen off the bus", LoggedEvent::Kind::lost},
+    Sign{"PCI rejects atomics", LoggedEvent::Kind::atomics},
+    Sign{"NVRM: Xid", LoggedEvent::Kind::xid},
+    Sign{"GCVM_L2_PROTECTION_FAULT_STATUS", LoggedEvent::Kind::fault},
+    Sign{"[gfxhub] page fault", LoggedEvent::Kind::fault},
+    Sign{"amdgpu_job_timedout", LoggedEvent::Kind::timeout},
+    Sign{"MES failed to respond", LoggedEvent::Kind::timeout},
+    Sign{"MES might be in unrecoverable state", LoggedEvent::Kind::timeout},
+    Sign{"GPU reset begin", LoggedEvent::Kind::reset},
+    Sign{"amdgpu: GPU reset", LoggedEvent::Kind::reset},
+    Sign{"Direct firmware load for amdgpu/", LoggedEvent::Kind::firmware},
+};
+
+void read_events(Tree& tree, Machine& machine) {
+  const std::string log = read_log(tree);
+  machine.log_was_read = !log.empty();
+  std::istringstream lines(log);
+  for (std::string line; std::getline(lines, line);) {
+    const auto sign = std::ranges::find_if(
+        kSigns, [&](const Sign& one) { return line.find(one.text) != std::string::npos; });
+    if (sign != kSigns.end()) machine.events.push_back({sign->kind, shortened(line, 300)});
+  }
+}
+
+}  // namespace
+
+std::vector<int> version_numbers(std::string_view text) {
+  std::vector<int> numbers;
+  const size_t begin = text.find_first_of("0123456789");
+  if (begin == std::string_view::npos) return numbers;
+  text.remove_prefix(begin);
+  while (!text.empty()) {
+    int number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc{}) break;
+    numbers.push_back(number);
+    text.remove_prefix(static_cast<size_t>(end - text.data()));
+    if (!text.starts_with('.')) break;
+    text.remove_prefix(1);
+  }
+  return numbers;
+}
+
+Machine read_machine(Tree& tree) {
+  Machine machine{.kernel = tree.line("proc/sys/kernel/osrelease"),
+                  .distribution = distribution_in(tree),
+                  .container = container_in(tree),
+                  .gpus = list_pci_gpus(tree),
+                  .identity = read_identity(tree)};
+  machine.processor = tree.value("proc/cpuinfo", "model name");
+  if (machine.processor.starts_with(':')) machine.processor = trimmed(machine.processor.substr(1));
+  machine.wsl = tree.exists("dev/dxg") || machine.kernel.find("microsoft") != std::string::npos;
+  machine.files = list_device_files(tree, machine.identity);
+  machine.has_amdgpu = tree.exists("sys/module/amdgpu");
+  machine.amdgpu_version = tree.line("sys/module/amdgpu/version");
+  machine.amdgpu_parameters = read_parameters(tree);
+  machine.amdgpu_is_blocked = is_blocked(tree, "amdgpu");
+  machine.nvidia_version = nvidia_version_in(tree);
+  machine.has_nouveau = tree.exists("sys/module/nouveau");
+  machine.runtimes = find_runtimes(tree);
+  machine.variables = read_variables(tree);
+  machine.secure_boot = secure_boot_in(tree);
+  machine.has_iommu = !tree.list("sys/kernel/iommu_groups").empty();
+  machine.iommu_setting = iommu_setting_in(tree);
+  read_memory(tree, machine);
+  read_limits(tree, machine);
+  machine.gpu_programs = read_gpu_programs(tree);
+  read_events(tree, machine);
+  machine.blocked_files = tree.blocked();
+  return machine;
+}
+
+}  // namespace hearth::system
