@@ -112,17 +112,20 @@ def build(work):
         work.right(f"{work.options.build} was built before")
     else:
         build_here(work)
-    said = work.run(work.program(), "env")
-    facts, hindrances = said.text.split("missing\n", 1) if "missing\n" in said.text else (said.text, "")
-    work.table("hearth env", ["it says"], [[line.strip()] for line in facts.splitlines()])
-    if said.status != 0:
-        return work.wrong(f"hearth env ended with status {said.status}: {said.last_line()}")
+    said = work.run(work.program(), "doctor", "--json")
+    try:
+        doctor = json.loads(said.text)
+    except json.JSONDecodeError:
+        return work.wrong(f"hearth doctor ended with status {said.status}: {said.last_line()}")
+    findings = doctor["findings"]
+    work.table("hearth doctor", ["what", "value"], [list(row) for row in doctor["machine"].items()])
+    work.table("hearth doctor", ["level", "id", "what"], [[f["level"], f["id"], f["what"]] for f in findings])
     if work.card.vendor == "emulated":
         return None
-    found = "device=gpu:0" in facts
-    for line in hindrances.splitlines():
-        if line.strip() not in ("", "nothing") and not line.strip().startswith("->"):
-            (work.missing if found else work.wrong)(f"hearth env: {line.strip()}")
+    found = any(finding["id"] == "device" for finding in findings)
+    for finding in findings:
+        if finding["level"] in ("warning", "broken"):
+            (work.missing if found else work.wrong)(f"hearth doctor: {finding['id']}: {finding['what']}")
     return None if found else work.wrong("hearth finds no GPU")
 
 

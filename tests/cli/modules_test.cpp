@@ -27,7 +27,7 @@ TEST_F(Modules, ThatAreMissingAreSaidToBe) {
 
 TEST_F(Modules, ThatCannotBeOpenedAreSaidWhy) {
   const std::string env = works(with({"libhearth_cuda.so"}) + "hearth doctor");
-  EXPECT_THAT(env, HasSubstr("GPUs: CUDA, not opened: modules/libhearth_cuda.so: "));
+  EXPECT_THAT(env, HasSubstr("modules    CUDA, not opened: modules/libhearth_cuda.so: "));
   refused(with({"libhearth_cuda.so"}) + "hearth train demo device=gpu",
           {"expected a GPU for device=gpu, got none: ", "libhearth_cuda.so", "hearth doctor"});
 }

@@ -82,10 +82,27 @@ TEST_F(Verbs, TrainOnAnEmulatedGpuSaysWhatTheProcessorDoes) {
   works("hearth eval run");
 }
 
-TEST_F(Verbs, EnvTellsWhatWasBuiltFoundAndMissing) {
+TEST_F(Verbs, DoctorTellsWhatWasBuiltAndFound) {
   EXPECT_THAT(works("export HEARTH_MODULES=. && hearth doctor"),
-              ContainsRegex("^built\n  hearth [0-9.]+, compiled by .*\n.*\n"
-                            "  GPUs: emulated ones alone.*\nfound\n(.*\n)*missing\n  "));
+              AllOf(ContainsRegex("^hearth     [0-9.]+, compiled by .*\nmodules    none but emulated ones\n"),
+                    ContainsRegex("\nok       host-memory: ")));
+}
+
+TEST_F(Verbs, DoctorExaminesTheFilesOfAnotherMachine) {
+  put("other/proc/sys/kernel/osrelease", "6.14.0\n");
+  put("other/sys/bus/pci/devices/0000:03:00.0/class", "0x030000\n");
+  put("other/sys/bus/pci/devices/0000:03:00.0/vendor", "0x1002\n");
+  put("other/sys/bus/pci/devices/0000:03:00.0/device", "0x744c\n");
+  const Result result = shell("hearth doctor --root other --json");
+  EXPECT_EQ(result.code, 2) << result.err;
+  const Json found = Json::parse(result.out);
+  EXPECT_EQ(found.at("status"), 2);
+  EXPECT_EQ(found.at("gpus").at(0).at("architecture"), "gfx1100");
+  std::vector<std::string> broken;
+  for (const Json& finding : found.at("findings"))
+    if (finding.at("level") == "broken") broken.push_back(finding.at("id"));
+  EXPECT_THAT(broken, ElementsAre("driver"));
+  refused("hearth doctor --root absent", {"expected a folder for --root, got 'absent'"});
 }
 
 TEST_F(Verbs, TrainFillsItsFolder) {
