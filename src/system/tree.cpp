@@ -10,26 +10,24 @@
 #include "base/text.h"
 
 namespace hearth::system {
-namespace {
-
 /// Files of /proc and /sys have no size, and drivers refuse some of theirs in the middle.
 std::string read_start(std::string_view path) {
   const int file = open(std::string(path).c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
   if (file < 0) return "";
-  std::string text(Tree::kMostBytes, '\0');
+  constexpr size_t kFirstBytes = 1 << 12;
+  std::string text(kFirstBytes, '\0');
   size_t size = 0;
   while (size < text.size()) {
     const ssize_t count = read(file, text.data() + size, text.size() - size);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) break;
     size += static_cast<size_t>(count);
+    if (size == text.size()) text.resize(std::min<size_t>(Tree::kMostBytes, 16 * size));
   }
   close(file);
   text.resize(size);
   return text;
 }
-
-}  // namespace
 
 Tree::Tree(fs::path root) : root_(std::move(root)), reader_(read_start) {}
 

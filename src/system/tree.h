@@ -12,6 +12,10 @@
 
 namespace hearth::system {
 
+/// What a file holds, at most Tree::kMostBytes of it; empty where there is none, or it cannot be read. It may
+/// block for as long as a driver likes.
+std::string read_start(std::string_view path);
+
 /// The files that say what a machine is: /sys, /proc, /dev and /etc below a root that tests plant. Paths are
 /// relative to it ("sys/bus/pci/devices"). A file is read in a process of its own, so that one that blocks is
 /// named rather than waited for; nothing is read twice.

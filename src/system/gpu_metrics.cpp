@@ -1,0 +1,169 @@
+#include "system/gpu_metrics.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+#include <span>
+
+namespace hearth::system {
+namespace {
+
+/// Size of the structure in 2 bytes, format and content revision.
+constexpr size_t kHeadBytes = 4;
+
+enum class Meaning : uint8_t {
+  edge,
+  junction,
+  memory,
+  power,
+  busy,
+  clock,
+  memory_clock,
+  fan,
+  replays,
+  throttle
+};
+
+struct Place {
+  Meaning meaning;
+  uint16_t offset;
+  uint8_t bytes;    ///< of the number
+  float scale = 1;  ///< to the units of GpuReading
+};
+
+struct Version {
+  uint8_t format, content;
+  uint16_t least_bytes, most_bytes;  ///< of the structure
+  std::span<const Place> places;
+};
+
+using enum Meaning;
+
+constexpr Place kV1_0[] = {{edge, 16, 2},  {junction, 18, 2}, {memory, 20, 2},       {busy, 28, 2},
+                           {power, 34, 2}, {clock, 54, 2},    {memory_clock, 58, 2}, {fan, 72, 2}};
+constexpr Place kV1_1[] = {{edge, 4, 2},   {junction, 6, 2}, {memory, 8, 2},        {busy, 16, 2},
+                           {power, 22, 2}, {clock, 54, 2},   {memory_clock, 58, 2}, {fan, 72, 2}};
+constexpr Place kV1_3[] = {{edge, 4, 2},          {junction, 6, 2}, {memory, 8, 2},
+                           {busy, 16, 2},         {power, 22, 2},   {clock, 54, 2},
+                           {memory_clock, 58, 2}, {fan, 72, 2},     {throttle, 112, 8}};
+constexpr Place kV1_4[] = {{junction, 4, 2}, {memory, 6, 2},  {power, 10, 2},        {busy, 12, 2},
+                           {replays, 88, 8}, {clock, 240, 2}, {memory_clock, 280, 2}};
+constexpr Place kV1_5[] = {{junction, 4, 2},  {memory, 6, 2},  {power, 10, 2},        {busy, 12, 2},
+                           {replays, 152, 8}, {clock, 312, 2}, {memory_clock, 352, 2}};
+/// Before its release 1.6 still had the activity of video engines.
+constexpr Place kV1_6Early[] = {{junction, 4, 2},  {memory, 6, 2},  {power, 10, 2},        {busy, 12, 2},
+                                {replays, 176, 8}, {clock, 336, 2}, {memory_clock, 376, 2}};
+constexpr Place kV1_6[] = {{junction, 4, 2},  {memory, 6, 2},  {power, 10, 2},        {busy, 12, 2},
+                           {replays, 104, 8}, {clock, 264, 2}, {memory_clock, 304, 2}};
+constexpr Place kV1_7[] = {{junction, 4, 2},  {memory, 6, 2},  {power, 10, 2},        {busy, 12, 2},
+                           {replays, 112, 8}, {clock, 296, 2}, {memory_clock, 336, 2}};
+/// Integrated GPUs count in hundredths of a degree and in milliwatts.
+constexpr Place kV2_0[] = {
+    {edge, 16, 2, 0.01F}, {busy, 40, 2}, {power, 44, 2, 0.001F}, {clock, 80, 2}, {memory_clock, 84, 2}};
+constexpr Place kV2_1[] = {
+    {edge, 4, 2, 0.01F}, {busy, 28, 2}, {power, 40, 2, 0.001F}, {clock, 76, 2}, {memory_clock, 80, 2}};
+constexpr Place kV2_2[] = {{edge, 4, 2, 0.01F}, {busy, 28, 2},         {power, 40, 2, 0.001F},
+                           {clock, 76, 2},      {memory_clock, 80, 2}, {throttle, 120, 8}};
+constexpr Place kV3_0[] = {
+    {edge, 4, 2, 0.01F}, {busy, 42, 2}, {power, 112, 4, 0.001F}, {clock, 174, 2}, {memory_clock, 186, 2}};
+
+/// What follows the common part of 1.6 to 1.8 depends on the number of partitions.
+constexpr uint16_t kAnyBytes = 0xffff;
+constexpr Version kVersions[] = {
+    {1, 0, 80, 80, kV1_0},         {1, 1, 96, 96, kV1_1},         {1, 2, 104, 104, kV1_1},
+    {1, 3, 120, 120, kV1_3},       {1, 4, 288, 288, kV1_4},       {1, 5, 360, 360, kV1_5},
+    {1, 6, 384, 384, kV1_6Early},  {1, 6, 385, kAnyBytes, kV1_6}, {1, 7, 345, kAnyBytes, kV1_7},
+    {1, 8, 345, kAnyBytes, kV1_7}, {2, 0, 120, 120, kV2_0},       {2, 1, 120, 120, kV2_1},
+    {2, 2, 128, 128, kV2_2},       {2, 3, 152, 152, kV2_2},       {2, 4, 168, 168, kV2_2},
+    {3, 0, 264, 264, kV3_0}};
+
+/// Bits of the throttle status that is the same for all GPUs. That of the hotspot is left out: on Navi 31 and
+/// 48 it is always set.
+constexpr uint64_t kHotspotBit = uint64_t{1} << 36;
+constexpr uint64_t kPowerBits = 0xff, kCurrentBits = uint64_t{0xff} << 16;
+constexpr uint64_t kTemperatureBits = (uint64_t{0xfff} << 32) & ~kHotspotBit;
+constexpr uint64_t kExternalBits = uint64_t{0xf} << 44;
+
+constexpr uint64_t kMostReplays = std::numeric_limits<int64_t>::max();
+
+uint32_t reasons_of(uint64_t status) {
+  uint32_t reasons = 0;
+  const auto add = [&](uint64_t bits, Throttle reason) {
+    if ((status & bits) != 0) reasons |= static_cast<uint32_t>(reason);
+  };
+  add(kPowerBits, Throttle::power);
+  add(kCurrentBits, Throttle::current);
+  add(kTemperatureBits, Throttle::temperature);
+  add(kExternalBits, Throttle::external);
+  return reasons;
+}
+
+const Version* find_version(std::string_view bytes) {
+  if (bytes.size() < kHeadBytes) return nullptr;
+  uint16_t size = 0;
+  std::memcpy(&size, bytes.data(), sizeof(size));
+  const auto format = static_cast<uint8_t>(bytes[2]), content = static_cast<uint8_t>(bytes[3]);
+  const auto* const found = std::ranges::find_if(kVersions, [&](const Version& version) {
+    return version.format == format && version.content == content && size >= version.least_bytes &&
+           size <= version.most_bytes;
+  });
+  return found == std::end(kVersions) || bytes.size() < size ? nullptr : found;
+}
+
+/// A number whose bits are all set is not there.
+std::optional<uint64_t> number_at(std::string_view bytes, const Place& place) {
+  uint64_t number = 0;
+  std::memcpy(&number, bytes.data() + place.offset, place.bytes);
+  const uint64_t absent = ~uint64_t{0} >> (64 - 8 * place.bytes);
+  return number == absent ? std::nullopt : std::optional(number);
+}
+
+float* member_of(GpuReading& reading, Meaning meaning) {
+  switch (meaning) {
+    case edge:
+      return &reading.edge;
+    case junction:
+      return &reading.junction;
+    case memory:
+      return &reading.memory;
+    case power:
+      return &reading.power;
+    case busy:
+      return &reading.busy;
+    case clock:
+      return &reading.clock;
+    case memory_clock:
+      return &reading.memory_clock;
+    case fan:
+      return &reading.fan;
+    case replays:
+    case throttle:
+      break;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::optional<GpuReading> parse_gpu_metrics(std::string_view bytes) {
+  const Version* const version = find_version(bytes);
+  if (version == nullptr) return std::nullopt;
+  GpuReading reading;
+  for (const Place& place : version->places) {
+    const auto number = number_at(bytes, place);
+    if (!number) continue;
+    if (place.meaning == throttle) {
+      reading.throttle = reasons_of(*number);
+    } else if (place.meaning == replays) {
+      reading.pcie_errors = static_cast<int64_t>(std::min(*number, kMostReplays));
+    } else {
+      *member_of(reading, place.meaning) = static_cast<float>(*number) * place.scale;
+    }
+  }
+  // Some kernels count hundredths of a percent.
+  if (reading.busy > 100) reading.busy /= 100;
+  return reading;
+}
+
+}  // namespace hearth::system

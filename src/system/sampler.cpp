@@ -1,0 +1,150 @@
+#include "system/sampler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace hearth::system {
+namespace {
+
+/// One may be a bus that was busy.
+constexpr int kMostLies = 3;
+
+/// Says a count when it first grows, and whenever it has doubled since.
+std::string growth(int64_t count, int64_t& first, int64_t& said, std::string_view what,
+                   std::string_view gpu) {
+  if (count < 0) return "";
+  if (first < 0 || count < first) {
+    first = count;
+    said = 0;
+  }
+  const int64_t grown = count - first;
+  if (grown == 0 || grown < 2 * said) return "";
+  said = grown;
+  return fmt::format("GPU {}: {} {}{} since it is watched", gpu, grown, what, grown == 1 ? "" : "s");
+}
+
+}  // namespace
+
+struct Sampler::Mark {
+  std::atomic<uint32_t> gpu, sensor;
+};
+
+Sampler::Sampler(SamplerOptions options, std::function<void(const std::string&)> say)
+    : options_(std::move(options)), say_(std::move(say)), mark_(sizeof(Mark)) {}
+
+Sampler::Mark& Sampler::mark() const { return *reinterpret_cast<Mark*>(mark_.data()); }
+
+void Sampler::watch(const std::vector<std::string>& pci_addresses) {
+  const auto same = [](const Gpu& gpu, const std::string& address) { return gpu.address == address; };
+  if (std::ranges::equal(gpus_, pci_addresses, same)) return;
+  gpus_.clear();
+  for (const std::string& address : pci_addresses) gpus_.push_back({.address = address});
+  left_out_.assign(gpus_.size(), 0);
+  readings_.clear();
+  process_ = std::make_unique<Isolated>([this](std::string_view request) { return answer(request); });
+  next_ = Clock::now();
+  gave_up_ = false;
+}
+
+/// Runs in the other process.
+std::string Sampler::answer(std::string_view request) {
+  if (!sensors_) {
+    std::vector<std::string> addresses;
+    for (const Gpu& gpu : gpus_) addresses.push_back(gpu.address);
+    sensors_.emplace(options_.root, addresses, options_.nvml);
+  }
+  std::vector<uint32_t> left_out(gpus_.size());
+  HEARTH_CHECK(request.size() == left_out.size() * sizeof(uint32_t));
+  std::memcpy(left_out.data(), request.data(), request.size());
+  const std::vector<GpuSample> samples = sensors_->read(left_out, [&](size_t gpu, Sensor sensor) {
+    mark().gpu = static_cast<uint32_t>(gpu);
+    mark().sensor = static_cast<uint32_t>(sensor);
+  });
+  return {reinterpret_cast<const char*>(samples.data()), samples.size() * sizeof(GpuSample)};
+}
+
+bool Sampler::look() {
+  if (process_ == nullptr || gpus_.empty() || gave_up_) return false;
+  switch (process_->look()) {
+    case Isolated::State::waiting:
+      return false;
+    case Isolated::State::answered:
+      take();
+      return true;
+    case Isolated::State::lost:
+      note_lost();
+      return false;
+    case Isolated::State::idle:
+      if (Clock::now() >= next_) start();
+      return false;
+  }
+  return false;
+}
+
+void Sampler::start() {
+  next_ = Clock::now() +
+          std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.seconds));
+  mark().sensor = kNumSensors;
+  try {
+    process_->send({reinterpret_cast<const char*>(left_out_.data()), left_out_.size() * sizeof(uint32_t)},
+                   options_.patience_seconds);
+  } catch (const UserError& error) {
+    give_up(error.what());
+  }
+}
+
+void Sampler::give_up(const std::string& why) {
+  gave_up_ = true;
+  readings_.clear();
+  say_(fmt::format("the GPUs' sensors are not read: {}", why));
+}
+
+void Sampler::take() {
+  const std::string bytes = process_->take();
+  HEARTH_CHECK(bytes.size() == gpus_.size() * sizeof(GpuSample));
+  readings_.resize(gpus_.size());
+  for (size_t i = 0; i < gpus_.size(); ++i) {
+    GpuSample sample;
+    std::memcpy(&sample, bytes.data() + i * sizeof(sample), sizeof(sample));
+    readings_[i] = sample.reading;
+    judge(i, sample);
+  }
+}
+
+void Sampler::judge(size_t gpu, const GpuSample& sample) {
+  Gpu& known = gpus_[gpu];
+  for (size_t k = 0; k < kNumSensors; ++k) {
+    const float lie = sample.lies[k];
+    known.num_lies[k] = std::isnan(lie) ? 0 : known.num_lies[k] + 1;
+    if (known.num_lies[k] == kMostLies)
+      leave_out(gpu, static_cast<Sensor>(k), fmt::format("it says {:.4g}, which cannot be", lie));
+  }
+  for (const std::string& text : {growth(sample.reading.pcie_errors, known.first_pcie_errors,
+                                         known.said_pcie_errors, "PCIe error", known.address),
+                                  growth(sample.reading.memory_errors, known.first_memory_errors,
+                                         known.said_memory_errors, "memory error", known.address)})
+    if (!text.empty()) say_(text);
+}
+
+/// The process hangs or has died where its mark is.
+void Sampler::note_lost() {
+  const size_t gpu = mark().gpu, sensor = mark().sensor;
+  const bool is_known = sensor < kNumSensors && (left_out_[gpu] & bit(static_cast<Sensor>(sensor))) == 0;
+  if (!is_known) return give_up("what looks for them gives no answer");
+  leave_out(gpu, static_cast<Sensor>(sensor), "it gives no answer");
+  process_ = std::make_unique<Isolated>([this](std::string_view request) { return answer(request); });
+}
+
+void Sampler::leave_out(size_t gpu, Sensor sensor, const std::string& why) {
+  left_out_[gpu] |= bit(sensor);
+  say_(fmt::format("{} of GPU {} is left out from now on: {}", kSensorNames.at(static_cast<size_t>(sensor)),
+                   gpus_[gpu].address, why));
+}
+
+}  // namespace hearth::system
