@@ -1,6 +1,8 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/output.h"
+#include "base/text.h"
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "doctor/report.h"
@@ -10,28 +12,60 @@ namespace {
 
 struct Arguments {
   std::string root = "/";
-  bool json = false;
+  bool json = false, deep = false;
+  doctor::DeepOptions tests;
+  std::string memory, out = "doctor.html";
 };
 
-void run_doctor(const Arguments& arguments) {
+void check(const Arguments& arguments) {
   std::error_code error;
   if (!fs::is_directory(arguments.root, error))
     user_error("expected a folder for --root, got '{}'", arguments.root);
+  if (arguments.deep && arguments.root != "/")
+    user_error("expected --deep without --root, got '{}': the GPUs of another machine cannot be tested",
+               arguments.root);
+  if (arguments.tests.device != "gpu" && arguments.tests.device != "emulated")
+    user_error("expected gpu or emulated for --device, got '{}'", arguments.tests.device);
+  for (const double seconds : {arguments.tests.memory_seconds, arguments.tests.load_seconds})
+    if (!(seconds >= 0.01 && seconds <= 3600)) user_error("expected 0.01 to 3600 seconds, got {}", seconds);
+  if (arguments.deep) expect_place_for_file(arguments.out);
+}
+
+int64_t bytes_of(const std::string& text) {
+  const std::optional<int64_t> bytes = parse_bytes(text);
+  if (!bytes || *bytes <= 0) user_error("expected a size like 8GiB for --memory, got '{}'", text);
+  return *bytes;
+}
+
+/// Before this process opens a GPU.
+doctor::DeepResult test_gpus(const Arguments& arguments, const system::Machine& machine) {
+  return doctor::examine_deep(machine, arguments.tests, [&](const std::string& text) {
+    if (!arguments.json) say("{}\n", printable(text));
+  });
+}
+
+void run_doctor(const Arguments& arguments) {
+  check(arguments);
   system::Tree tree(arguments.root);
   system::Machine machine = system::read_machine(tree);
+  const doctor::DeepResult deep = arguments.deep ? test_gpus(arguments, machine) : doctor::DeepResult{};
   // Of another machine's files nothing follows about this program and its disk.
-  const bool here = arguments.root == "/";
   std::optional<doctor::Program> program;
-  if (here) {
+  if (arguments.root == "/") {
     program = doctor::own_program();
+    std::error_code error;
     const fs::space_info space = fs::space(".", error);
     if (!error) machine.free_disk_bytes = static_cast<int64_t>(space.available);
   }
   const doctor::Program* asked = program ? &*program : nullptr;
-  const std::vector<doctor::Finding> findings = doctor::examine(machine, asked);
+  std::vector<doctor::Finding> findings = doctor::examine(machine, asked);
+  findings.insert(findings.end(), deep.findings.begin(), deep.findings.end());
   say("{}",
       arguments.json ? doctor::to_json(machine, asked, findings) : doctor::to_text(machine, asked, findings));
   exit_code() = doctor::exit_status(findings);
+  if (!arguments.deep) return;
+  write_file_atomically(arguments.out, doctor::to_page(machine, asked, findings, deep));
+  if (!arguments.json) say("wrote {}, fit to be attached to a bug report\n", arguments.out);
 }
 
 }  // namespace
@@ -44,8 +78,23 @@ void add_doctor(CLI::App& app) {
   verb->add_option("--root", arguments->root,
                    "examine the files of another machine below this folder (sys, proc, dev, etc)");
   verb->add_flag("--json", arguments->json, "print JSON");
+  verb->add_flag("--deep", arguments->deep,
+                 "also test every GPU for some minutes, and write a page with figures");
+  verb->add_option("--device", arguments->tests.device, "of --deep: gpu (default) or emulated");
+  verb->add_option("--memory-seconds", arguments->tests.memory_seconds,
+                   "of --deep: most for the memory of a GPU (default 240)");
+  verb->add_option("--load-seconds", arguments->tests.load_seconds,
+                   "of --deep: steady load of a GPU (default 120)");
+  verb->add_option("--kernels", arguments->tests.most_kernels,
+                   "of --deep: samples that are tried, at most (default all)");
+  verb->add_option("--memory", arguments->memory,
+                   "of --deep: memory of a GPU that is tested, at most, like 8GiB (default all)");
+  verb->add_option("--out", arguments->out, "of --deep: the page (default doctor.html)");
   set_example(*verb, "hearth doctor");
-  verb->callback([=] { run_doctor(*arguments); });
+  verb->callback([=] {
+    if (!arguments->memory.empty()) arguments->tests.most_memory = bytes_of(arguments->memory);
+    run_doctor(*arguments);
+  });
 }
 
 }  // namespace hearth::cli

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "backend/cpu/simd/simd.h"
@@ -43,8 +44,8 @@ std::string modules_line(const Program& program) {
 std::vector<std::pair<std::string, std::string>> facts(const Machine& machine, const Program* program) {
   std::vector<std::pair<std::string, std::string>> rows;
   if (program != nullptr) {
-    rows.emplace_back("hearth", fmt::format("{}, compiled by {}; kernels for {}, {} threads", kVersion,
-                                            __VERSION__, cpu::simd().isa, num_available_cpus()));
+    rows.emplace_back("hearth", fmt::format("{}, compiled by {}{}; kernels for {}, {} threads", kVersion,
+                                            kCompiler, __VERSION__, cpu::simd().isa, num_available_cpus()));
     rows.emplace_back("modules", modules_line(*program));
   } else {
     rows.emplace_back("hearth", kVersion);
@@ -124,6 +125,101 @@ std::string to_json(const Machine& machine, const Program* program, const std::v
   }
   json["status"] = exit_status(findings);
   return json.dump(1) + "\n";
+}
+
+namespace {
+
+constexpr std::string_view kStyle = R"(<style>
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
+table { border-collapse: collapse; margin: 1rem 0; } td, th { padding: 0.3rem 0.8rem 0.3rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid #ddd; }
+.ok { color: #2a7d2a; } .note { color: #555; } .warning { color: #a66300; font-weight: 600; } .broken { color: #b00020; font-weight: 600; }
+code { font-size: 90%; } svg { max-width: 100%; height: auto; }
+</style>)";
+
+/// Cells hold HTML.
+std::string html_table(const std::vector<std::string>& head,
+                       const std::vector<std::vector<std::string>>& rows) {
+  std::string html = "<table><tr>";
+  for (const std::string& cell : head) html += "<th>" + cell + "</th>";
+  html += "</tr>\n";
+  for (const std::vector<std::string>& row : rows) {
+    html += "<tr>";
+    for (const std::string& cell : row) html += "<td>" + cell + "</td>";
+    html += "</tr>\n";
+  }
+  return html + "</table>\n";
+}
+
+std::string html_findings(const std::vector<Finding>& findings) {
+  std::vector<std::vector<std::string>> rows;
+  std::vector<Finding> worst_first = ordered(findings);
+  std::ranges::reverse(worst_first);
+  for (const Finding& finding : worst_first) {
+    const std::string fix =
+        finding.fix.empty() ? "" : "<br><code>" + io::escape_html(finding.fix) + "</code>";
+    const std::string cost = finding.cost.empty() ? "" : "<br>" + io::escape_html(finding.cost);
+    rows.push_back({fmt::format("<span class=\"{0}\">{0}</span>", level_name(finding.level)),
+                    io::escape_html(finding.id), io::escape_html(finding.subject),
+                    io::escape_html(finding.what) + cost + fix});
+  }
+  return html_table({"", "what", "GPU", "found"}, rows);
+}
+
+std::string html_figures(const std::vector<Figure>& figures) {
+  std::vector<std::vector<std::string>> rows;
+  for (const Figure& figure : figures) {
+    const bool known = figure.promised > 0;
+    rows.push_back({io::escape_html(figure.gpu), io::escape_html(figure.name),
+                    fmt::format("{:.1f} {}", figure.value, figure.unit),
+                    known ? fmt::format("{:.1f} {}", figure.promised, figure.unit) : "not known",
+                    known ? fmt::format("{:.0f}%", 100 * figure.value / figure.promised) : ""});
+  }
+  return html_table({"GPU", "what", "measured", "by the model of it, or of its link", ""}, rows);
+}
+
+io::Series series_of(const std::vector<LoadSample>& load, const char* name, const char* color,
+                     const std::function<std::optional<double>(const LoadSample&)>& value) {
+  io::Series series{.name = name, .color = color, .points = {}};
+  for (const LoadSample& sample : load)
+    if (const std::optional<double> found = value(sample))
+      series.points.push_back({static_cast<int64_t>(sample.seconds), *found});
+  return series;
+}
+
+std::string html_load(const std::vector<LoadSample>& load) {
+  const std::vector<io::Series> all = {
+      series_of(
+          load, "TFLOP/s", "#1f77b4",
+          [](const LoadSample& s) { return s.teraflops > 0 ? std::optional(s.teraflops) : std::nullopt; }),
+      series_of(load, "temperature (C)", "#d62728", [](const LoadSample& s) { return s.celsius; }),
+      series_of(load, "power (W)", "#ff7f0e", [](const LoadSample& s) { return s.watts; }),
+      series_of(load, "core clock (MHz)", "#2ca02c", [](const LoadSample& s) { return s.megahertz; })};
+  std::string html;
+  for (const io::Series& series : all)
+    if (series.points.size() > 1)
+      html += io::line_chart(series.name + " over seconds of steady load", {series});
+  return html;
+}
+
+}  // namespace
+
+std::string to_page(const Machine& machine, const Program* program, const std::vector<Finding>& findings,
+                    const DeepResult& deep) {
+  std::string html =
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>hearth doctor</title>\n";
+  html += kStyle;
+  html += "</head><body>\n<h1>hearth doctor</h1>\n";
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& [name, value] : facts(machine, program)) rows.push_back({name, io::escape_html(value)});
+  html += html_table({"machine", ""}, rows);
+  html += fmt::format("<p>{}</p>\n<h2>Findings</h2>\n{}", verdict(findings), html_findings(findings));
+  if (!deep.figures.empty()) html += "<h2>Figures</h2>\n" + html_figures(deep.figures);
+  for (size_t i = 0; i < deep.load.size(); ++i) {
+    const std::string charts = html_load(deep.load[i]);
+    if (!charts.empty())
+      html += fmt::format("<h2>Steady load: {}</h2>\n{}", io::escape_html(deep.gpus[i]), charts);
+  }
+  return html + "</body></html>\n";
 }
 
 }  // namespace hearth::doctor

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "doctor/deep.h"
 #include "doctor/doctor.h"
 
 namespace hearth::doctor {
@@ -16,8 +17,9 @@ std::string to_text(const system::Machine& machine, const Program* program,
 std::string to_json(const system::Machine& machine, const Program* program,
                     const std::vector<Finding>& findings);
 
-/// A page without scripts or links, fit for a bug report: no serial numbers, host or user names.
+/// A page without scripts or links to anywhere, fit for a bug report: no serial numbers, host or user names.
+/// `findings` are all, those of `deep` among them.
 std::string to_page(const system::Machine& machine, const Program* program,
-                    const std::vector<Finding>& findings);
+                    const std::vector<Finding>& findings, const DeepResult& deep);
 
 }  // namespace hearth::doctor
