@@ -1,7 +1,6 @@
 #include "engine/inspect.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "base/error.h"
@@ -65,7 +64,7 @@ std::string Inspector::find_not_finite(const MicroBatch& batch, int64_t step, in
   running_.bind_inputs(executor, batch, step, index);
   std::string found;
   running_.memory->to_gpu();
-  executor.run_with(running_.threads, [&](size_t node) {
+  executor.run_with(running_.threads, [&](size_t node, double) {
     if (!found.empty()) return;
     const ir::Node& made = program.graph.nodes[node];
     for (const ValueId out : made.outputs) {
@@ -77,17 +76,12 @@ std::string Inspector::find_not_finite(const MicroBatch& batch, int64_t step, in
 }
 
 std::vector<double> Inspector::profile(const MicroBatch& batch, int num_steps) {
-  using Clock = std::chrono::steady_clock;
   exec::Executor& executor = running_.executor(compiled_.step.at(batch.shape()));
   std::vector<double> best(executor.graph().nodes.size(), 1e9);
   running_.memory->to_gpu();
   for (int i = 0; i < num_steps; ++i) {
-    auto before = Clock::now();
-    executor.run_with(running_.threads, [&](size_t node) {
-      const auto now = Clock::now();
-      best[node] = std::min(best[node], std::chrono::duration<double>(now - before).count());
-      before = Clock::now();
-    });
+    executor.run_with(running_.threads,
+                      [&](size_t node, double seconds) { best[node] = std::min(best[node], seconds); });
   }
   for (double& seconds : best) seconds = seconds == 1e9 ? 0 : seconds;
   return best;

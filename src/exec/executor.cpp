@@ -1,6 +1,7 @@
 #include "exec/executor.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "backend/gpu/device.h"
@@ -351,15 +352,23 @@ void Executor::run(ThreadPool& threads) {
   wait();
 }
 
-void Executor::run_with(ThreadPool& threads, FunctionRef<void(size_t)> after) {
+void Executor::run_with(ThreadPool& threads, FunctionRef<void(size_t, double)> after) {
+  using Clock = std::chrono::steady_clock;
   stage_inputs();
   fork();
+  gpu::Event start, end;
   for (Call& call : calls_) {
+    const bool on_gpu = is_on_gpu() && !call.step->on_host;
+    const Clock::time_point before = Clock::now();
+    if (on_gpu) queue(call.step->queue)->record(start);
     run_call(call, threads);
+    if (on_gpu) queue(call.step->queue)->record(end);
     if (is_on_gpu()) queue(call.step->queue)->synchronize();
     if (call.step->on_host) wait_for(call, nullptr);
+    const double seconds =
+        on_gpu ? end.seconds_since(start) : std::chrono::duration<double>(Clock::now() - before).count();
     copies_.clear();
-    for (size_t i = 0; i < call.step->num_nodes; ++i) after(call.step->node + i);
+    for (size_t i = 0; i < call.step->num_nodes; ++i) after(call.step->node + i, i == 0 ? seconds : 0);
   }
   join();
   wait();

@@ -57,8 +57,9 @@ class Executor {
   void wait();
   /// Copies a graph output to the caller's memory (page-locked, for a GPU); done after wait().
   void read(ir::ValueId id, void* host);
-  /// Runs one node at a time and calls `after(node index)` after each.
-  void run_with(ThreadPool& threads, FunctionRef<void(size_t)> after);
+  /// Runs one node at a time and calls `after(node index, seconds)` after each: what it took, by the GPU's
+  /// clock where a GPU did it. Of nodes that are done by one call the first has all of it.
+  void run_with(ThreadPool& threads, FunctionRef<void(size_t, double)> after);
 
   /// Bytes of a value, on the host: valid for graph outputs after a run, and inside run_with for outputs of
   /// the node just run; from a GPU they are copied here, which waits for it.

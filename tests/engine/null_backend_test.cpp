@@ -35,7 +35,7 @@ TEST(NullBackend, RunsTheGraphOfTheCpuAndTouchesNoMemory) {
   executor.bind({.persistent = persistent.data(), .arena = arena.data()});
   ThreadPool threads(2);
   std::vector<size_t> ran;
-  executor.run_with(threads, [&](size_t node) { ran.push_back(node); });
+  executor.run_with(threads, [&](size_t node, double) { ran.push_back(node); });
   const auto& nodes = program.graph.nodes;
   EXPECT_EQ(std::ssize(ran), std::ranges::count_if(nodes, [](const ir::Node& n) { return !n.op->is_view; }));
   EXPECT_TRUE(std::ranges::is_sorted(ran));
