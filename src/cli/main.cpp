@@ -18,7 +18,8 @@ namespace hearth::cli {
 /// function of this form, and its name here and in run().
 using AddVerb = void(CLI::App& app);
 AddVerb add_train, add_eval, add_predict, add_plan, add_dump, add_ops, add_pack, add_bench, add_ls, add_cp,
-    add_validate, add_tokenize, add_merge, add_export, add_generate, add_checkpoints, add_doctor;
+    add_validate, add_tokenize, add_merge, add_export, add_generate, add_checkpoints, add_doctor,
+    add_topology, add_watch;
 
 namespace {
 
@@ -83,9 +84,9 @@ void check_values(CLI::App& app) {
 int run(int argc, char** argv) {
   CLI::App app(kExamples, "hearth");
   app.set_version_flag("--version", fmt::format("hearth {}", kVersion));
-  for (const auto add :
-       {add_train, add_eval, add_predict, add_plan, add_dump, add_ops, add_pack, add_bench, add_ls, add_cp,
-        add_validate, add_tokenize, add_generate, add_merge, add_export, add_checkpoints, add_doctor}) {
+  for (const auto add : {add_train, add_eval, add_predict, add_plan, add_dump, add_ops, add_pack, add_bench,
+                         add_ls, add_cp, add_validate, add_tokenize, add_generate, add_merge, add_export,
+                         add_checkpoints, add_doctor, add_topology, add_watch}) {
     add(app);
   }
   check_values(app);

@@ -10,14 +10,14 @@
 namespace hearth::cli {
 namespace {
 
-struct Arguments {
+struct DoctorArguments {
   std::string root = "/";
   bool json = false, deep = false;
   doctor::DeepOptions tests;
   std::string memory, out = "doctor.html";
 };
 
-void check(const Arguments& arguments) {
+void check(const DoctorArguments& arguments) {
   std::error_code error;
   if (!fs::is_directory(arguments.root, error))
     user_error("expected a folder for --root, got '{}'", arguments.root);
@@ -38,13 +38,13 @@ int64_t bytes_of(const std::string& text) {
 }
 
 /// Before this process opens a GPU.
-doctor::DeepResult test_gpus(const Arguments& arguments, const system::Machine& machine) {
+doctor::DeepResult test_gpus(const DoctorArguments& arguments, const system::Machine& machine) {
   return doctor::examine_deep(machine, arguments.tests, [&](const std::string& text) {
     if (!arguments.json) say("{}\n", printable(text));
   });
 }
 
-void run_doctor(const Arguments& arguments) {
+void run_doctor(const DoctorArguments& arguments) {
   check(arguments);
   system::Tree tree(arguments.root);
   system::Machine machine = system::read_machine(tree);
@@ -71,7 +71,7 @@ void run_doctor(const Arguments& arguments) {
 }  // namespace
 
 void add_doctor(CLI::App& app) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<DoctorArguments>();
   CLI::App* verb = app.add_subcommand("doctor",
                                       "What this machine has, what is wrong with it, and the commands that "
                                       "fix it (exit code 1: warnings, 2: broken)");

@@ -1,0 +1,225 @@
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "cli/output.h"
+#include "cli/verb.h"
+#include "io/log_tail.h"
+#include "system/machine.h"
+#include "system/sampler.h"
+
+namespace hearth::cli {
+namespace {
+
+constexpr double kRecentSeconds = 3600;  // of a run that is shown without being named
+constexpr size_t kMostRuns = 8;
+constexpr int kBar = 30;
+
+struct WatchArguments {
+  std::vector<std::string> runs;
+  double seconds = 1;
+  bool once = false;
+  std::string root = "/";
+};
+
+/// The folders that were given, else those below runs/ that something was written to lately, the newest
+/// first.
+std::vector<fs::path> runs_to_show(const WatchArguments& arguments) {
+  std::vector<fs::path> runs(arguments.runs.begin(), arguments.runs.end());
+  if (!runs.empty()) return runs;
+  std::vector<std::pair<double, fs::path>> recent;
+  for (const fs::path& folder : list_folder("runs")) {
+    const double age = io::read_log_tail(folder / "trainer_log.jsonl").age_seconds;
+    if (age > 0 && age < kRecentSeconds) recent.emplace_back(age, folder);
+  }
+  std::ranges::sort(recent);
+  for (const auto& [age, folder] : recent)
+    if (runs.size() < kMostRuns) runs.push_back(folder);
+  return runs;
+}
+
+/// The last numbers as a row of bars, from the least to the most of them.
+std::string sparkline(const std::vector<double>& numbers, size_t width) {
+  constexpr std::array<const char*, 8> kBars = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  if (numbers.size() < 2) return "";
+  const auto [least, most] = std::ranges::minmax(numbers);
+  std::string text;
+  const size_t count = std::min(width, numbers.size());
+  for (size_t i = 0; i < count; ++i) {
+    const double number = numbers[i * numbers.size() / count];
+    const double share = most > least ? (number - least) / (most - least) : 0;
+    text += std::isfinite(number) ? kBars.at(std::min<size_t>(7, static_cast<size_t>(share * 8))) : " ";
+  }
+  return text;
+}
+
+std::string clock_text(double seconds) {
+  const auto whole = static_cast<int64_t>(std::clamp(seconds, 0.0, 1e9));
+  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+}
+
+std::string run_text(const fs::path& folder, size_t columns) {
+  const io::LogTail tail = io::read_log_tail(folder / "trainer_log.jsonl");
+  if (tail.losses.empty()) return fmt::format("{}  no step is logged yet\n", folder.string());
+  const double share =
+      tail.total_steps > 0 ? static_cast<double>(tail.step) / static_cast<double>(tail.total_steps) : 0;
+  const auto filled = static_cast<size_t>(share * kBar);
+  std::string bar;
+  for (size_t i = 0; i < kBar; ++i) bar += i < filled ? "█" : "░";
+  std::string text = fmt::format("{}\n  {} {:.1f}%  step {}/{}  loss {:.4f}", folder.string(), bar,
+                                 100 * share, tail.step, tail.total_steps, tail.losses.back());
+  if (tail.seconds_per_step > 0)
+    text +=
+        fmt::format("  {:.2f} steps/s  ETA {}", 1 / tail.seconds_per_step,
+                    clock_text(tail.seconds_per_step * static_cast<double>(tail.total_steps - tail.step)));
+  text += fmt::format("\n  {}\n", sparkline(tail.losses, columns - 4));
+  if (!tail.evaluation.empty()) text += fmt::format("  {}\n", tail.evaluation);
+  if (!tail.event.empty()) text += fmt::format("  last event: {}\n", shortened(tail.event, columns - 16));
+  const double patience = std::max(60.0, 20 * tail.seconds_per_step);
+  if (tail.step < tail.total_steps && tail.age_seconds > patience)
+    text += fmt::format("  nothing was logged for {}\n", clock_text(tail.age_seconds));
+  return text;
+}
+
+std::string number_text(float value, const char* form) {
+  return value == value ? fmt::format(fmt::runtime(form), value) : "";
+}
+
+std::string gpu_text(const system::GpuReading& reading) {
+  std::string text = fmt::format("{:<13}", reading.name());
+  for (const auto& [value, form] : {std::pair{reading.busy, "  {:3.0f}% busy"},
+                                    {reading.hottest(), "  {:3.0f} C"},
+                                    {reading.memory, "  memory {:3.0f} C"},
+                                    {reading.power, "  {:4.0f} W"},
+                                    {reading.power_limit, " of {:.0f}"},
+                                    {reading.clock, "  {:4.0f} MHz"}})
+    text += number_text(value, form);
+  if (reading.memory_used_bytes >= 0)
+    text += fmt::format("  {} of {}", human_bytes(reading.memory_used_bytes),
+                        human_bytes(std::max<int64_t>(0, reading.memory_bytes)));
+  if (reading.throttle != 0)
+    text += fmt::format("  held down by {}", system::throttle_words(reading.throttle));
+  return text + "\n";
+}
+
+/// The terminal in a mode of single keys on a screen of its own, put back by the destructor.
+class Screen {
+ public:
+  Screen() {
+    tcgetattr(STDIN_FILENO, &before_);
+    termios raw = before_;
+    raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+    tcsetattr(STDIN_FILENO, TCSANOW, &raw);
+    put("\033[?1049h\033[?25l");
+  }
+  ~Screen() {
+    put("\033[?25h\033[?1049l");
+    tcsetattr(STDIN_FILENO, TCSANOW, &before_);
+  }
+  Screen(const Screen&) = delete;
+  Screen& operator=(const Screen&) = delete;
+
+  static winsize size() {
+    winsize size{};
+    ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
+    return size;
+  }
+  /// What fits, in place of what was there.
+  void show(const std::string& text) const {
+    std::string out = "\033[H";
+    int rows = 0;
+    for (std::string_view rest = text; !rest.empty() && rows + 1 < size().ws_row; ++rows)
+      out += std::string(take_line(rest)) + "\033[K\r\n";
+    put(out + "\033[J");
+  }
+  /// Whether somebody wants to leave within this time.
+  bool wants_to_leave(double seconds) const {
+    pollfd key{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+    if (poll(&key, 1, static_cast<int>(seconds * 1000)) <= 0) return left_ != 0;
+    char pressed = 0;
+    return read(STDIN_FILENO, &pressed, 1) <= 0 || pressed == 'q' || pressed == 27 || left_ != 0;
+  }
+  static inline volatile std::sig_atomic_t left_ = 0;
+
+ private:
+  /// As it is: what comes from files was made printable before.
+  static void put(const std::string& text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  }
+
+  termios before_{};
+};
+
+std::string page(const WatchArguments& arguments, std::span<const system::GpuReading> readings,
+                 const std::vector<std::string>& said, size_t columns) {
+  std::string text;
+  for (const system::GpuReading& reading : readings) text += gpu_text(reading);
+  if (readings.empty()) text += "no GPU whose sensors can be read\n";
+  for (const std::string& line : said) text += shortened(line, columns) + "\n";
+  text += '\n';
+  const std::vector<fs::path> runs = runs_to_show(arguments);
+  for (const fs::path& run : runs) text += run_text(run, columns) + "\n";
+  if (runs.empty()) text += "no run below runs/ in the last hour; name one: hearth watch FOLDER\n";
+  return printable(text);
+}
+
+void run_watch(const WatchArguments& arguments) {
+  for (const std::string& run : arguments.runs)
+    if (!path_exists(run)) user_error("expected the folder of a run, got '{}', where nothing is", run);
+  if (!(arguments.seconds >= 0.1 && arguments.seconds <= 3600))
+    user_error("expected 0.1 to 3600 for --seconds, got {}", arguments.seconds);
+  std::vector<std::string> addresses;
+  {
+    system::Tree tree(arguments.root);
+    for (const system::PciGpu& gpu : system::list_pci_gpus(tree)) addresses.push_back(gpu.pci_address);
+  }
+  std::vector<std::string> said;
+  system::Sampler sampler({.root = arguments.root}, [&](const std::string& text) { said.push_back(text); });
+  sampler.watch(addresses);
+  const auto wait_for_readings = [&] {
+    for (int tries = 0; tries < 100 && !addresses.empty() && sampler.readings().empty(); ++tries) {
+      sampler.look();
+      usleep(20'000);
+    }
+  };
+  wait_for_readings();
+  constexpr size_t kColumns = 100;
+  if (arguments.once || isatty(STDOUT_FILENO) == 0 || isatty(STDIN_FILENO) == 0) {
+    say("{}", page(arguments, sampler.readings(), said, kColumns));
+    return;
+  }
+  std::signal(SIGINT, [](int) { Screen::left_ = 1; });
+  std::signal(SIGTERM, [](int) { Screen::left_ = 1; });
+  const Screen screen;
+  do {
+    sampler.look();
+    const size_t columns = std::max<size_t>(40, Screen::size().ws_col);
+    screen.show(page(arguments, sampler.readings(), said, columns) + "q: leave\n");
+  } while (!screen.wants_to_leave(arguments.seconds));
+}
+
+}  // namespace
+
+void add_watch(CLI::App& app) {
+  const auto arguments = std::make_shared<WatchArguments>();
+  CLI::App* verb = app.add_subcommand("watch", "GPUs and runs, live in the terminal");
+  verb->add_option("runs", arguments->runs, "folders of runs (default: those below runs/ of the last hour)");
+  verb->add_option("--seconds", arguments->seconds, "between two looks (default 1)");
+  verb->add_flag("--once", arguments->once, "print what there is and end");
+  verb->add_option("--root", arguments->root, "read the sensors of another machine below this folder");
+  set_example(*verb, "hearth watch --once");
+  verb->callback([=] { run_watch(*arguments); });
+}
+
+}  // namespace hearth::cli
