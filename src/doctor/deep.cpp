@@ -118,6 +118,11 @@ class Deep {
       : machine_(machine), options_(options), say_(say), process_(serve) {}
 
   DeepResult run() {
+    // Where the bus shows none there is nothing to ask a driver for.
+    if (machine_.gpus.empty() && options_.device == "gpu") {
+      add(Level::note, "no-gpu", "there is no GPU to test", "the deep tests are of GPUs alone");
+      return result_;
+    }
     const std::optional<Json> gpus = ask("list", options_.device, 0, 0, kOpenSeconds);
     if (!gpus) return result_;
     for (const Json& gpu : *gpus) {
