@@ -11,9 +11,9 @@
 namespace hearth::distributed {
 
 /// What a worker of a run is at.
-enum class Phase : uint32_t { starting, training, evaluating, saving, finishing, reporting };
-inline constexpr std::array<const char*, 6> kPhaseNames = {"starting", "training",  "evaluating",
-                                                           "saving",   "finishing", "reporting"};
+enum class Phase : uint32_t { starting, training, evaluating, saving, finishing, reporting, resting };
+inline constexpr std::array<const char*, 7> kPhaseNames = {"starting",  "training",  "evaluating", "saving",
+                                                           "finishing", "reporting", "resting"};
 
 /// How a worker shows that it continues, in some nanoseconds: an entry of a HeartbeatBoard, of which copies
 /// are one; or nothing, where nobody watches. An entry belongs to one thread.

@@ -48,6 +48,13 @@ std::string charts(const ReportData& data) {
          score + line_chart("Learning rate", {{"rate", "#805ad5", data.learning_rate}}) + "</div>";
 }
 
+std::string gpu_charts(const ReportData& data) {
+  if (data.gpu_charts.empty()) return "";
+  std::string html = "<h2>GPUs</h2><div class='charts'>";
+  for (const Chart& chart : data.gpu_charts) html += line_chart(chart.title, chart.series);
+  return html + "</div>";
+}
+
 std::string confusion_table(const ReportData& data) {
   const size_t n = data.class_names.size();
   if (n == 0 || data.confusion.size() != n * n || n > 100) return "";
@@ -161,7 +168,7 @@ std::string make_report(const ReportData& data) {
       escape_html(data.title) + "</title><style>" + kStyle + "</style></head><body><main><h1>" +
       escape_html(data.title) + "</h1>";
   html += summary_gpus(data) + "<h2>Curves</h2>" + charts(data) + tables(data) + confusion_table(data) +
-          sample_grid(data) + strips(data);
+          sample_grid(data) + strips(data) + gpu_charts(data);
   if (!data.arena_svg.empty()) {
     html += "<h2>The arena over one training step</h2><div class='scroll arena'>" + data.arena_svg + "</div>";
   }

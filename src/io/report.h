@@ -28,6 +28,17 @@ struct ReportTable {
   std::vector<std::vector<std::string>> rows;
 };
 
+/// A line chart: series of (name, CSS color, points) over steps.
+struct Series {
+  std::string name;
+  std::string color;
+  std::vector<CurvePoint> points;
+};
+struct Chart {
+  std::string title;
+  std::vector<Series> series;
+};
+
 /// What report.html shows.
 struct ReportData {
   std::string title;
@@ -43,6 +54,7 @@ struct ReportData {
   std::vector<int64_t> confusion;  ///< [true][predicted]
   std::vector<SamplePrediction> samples;
   std::vector<ReportTable> tables;
+  std::vector<Chart> gpu_charts;
   std::string strips_title;
   std::vector<ImageStrip> strips;
   std::string arena_svg;
@@ -51,12 +63,7 @@ struct ReportData {
 /// One self-contained page: no scripts, no links to anywhere.
 std::string make_report(const ReportData& data);
 
-/// A line chart as SVG: series of (name, CSS color, points) over steps.
-struct Series {
-  std::string name;
-  std::string color;
-  std::vector<CurvePoint> points;
-};
+/// A line chart as SVG.
 std::string line_chart(const std::string& title, const std::vector<Series>& series);
 
 /// Text safe inside HTML; base64 of bytes.

@@ -61,6 +61,16 @@ class Number {
   size_t size_;
 };
 
+/// Null where there is none.
+const nlohmann::json* find_value(const nlohmann::json& values, const std::string& key) {
+  if (key.starts_with('/')) {
+    const nlohmann::json::json_pointer pointer(key);
+    return values.contains(pointer) ? &values.at(pointer) : nullptr;
+  }
+  const auto found = values.find(key);
+  return found == values.end() ? nullptr : &*found;
+}
+
 }  // namespace
 
 RunLog::RunLog(const fs::path& path, int64_t last_step) : path_(path) {
@@ -74,21 +84,31 @@ RunLog::~RunLog() {
 }
 
 void RunLog::write(const char* line, size_t size) {
-  if (std::fwrite(line, 1, size, file_) != size || std::fflush(file_) != 0) {
+  if (std::fwrite(line, 1, size, file_) != size)
     user_error("cannot write {}: {}", path_.string(), std::strerror(errno));
-  }
+}
+
+void RunLog::flush() {
+  if (std::fflush(file_) != 0) user_error("cannot write {}: {}", path_.string(), std::strerror(errno));
 }
 
 void RunLog::step(int64_t step, int64_t total, double loss, double rate, double grad_norm,
-                  double elapsed_seconds) {
+                  double elapsed_seconds, std::string_view gpus) {
   char line[kLineBytes];
   const auto end =
       fmt::format_to_n(line, sizeof(line),
                        "{{\"current_steps\":{},\"total_steps\":{},\"loss\":{},\"lr\":{},\"grad_norm\":{},"
-                       "\"percentage\":{:.2f},\"elapsed_time\":{:.3f}}}\n",
+                       "\"percentage\":{:.2f},\"elapsed_time\":{:.3f}",
                        step, total, Number(loss).text(), Number(rate).text(), Number(grad_norm).text(),
                        100.0 * static_cast<double>(step) / static_cast<double>(total), elapsed_seconds);
   write(line, end.size);
+  if (!gpus.empty()) {
+    constexpr std::string_view kKey = ",\"gpu\":";
+    write(kKey.data(), kKey.size());
+    write(gpus.data(), gpus.size());
+  }
+  write("}\n", 2);
+  flush();
 }
 
 void RunLog::evaluation(int64_t step, double loss, std::span<const std::pair<const char*, double>> metrics) {
@@ -97,6 +117,7 @@ void RunLog::evaluation(int64_t step, double loss, std::span<const std::pair<con
     line += fmt::format(",\"eval_{}\":{}", name, Number(value).text());
   line += "}\n";
   write(line.data(), line.size());
+  flush();
 }
 
 void RunLog::event(int64_t step, std::string_view text) {
@@ -104,25 +125,24 @@ void RunLog::event(int64_t step, std::string_view text) {
   const std::string quoted = nlohmann::json(text).dump(-1, ' ', false, replace);
   const std::string line = fmt::format("{{\"current_steps\":{},\"event\":{}}}\n", step, quoted);
   write(line.data(), line.size());
+  flush();
 }
 
 void RunLog::sync() {
   if (fsync(fileno(file_)) != 0) user_error("cannot flush {}: {}", path_.string(), std::strerror(errno));
 }
 
-std::vector<CurvePoint> read_curve(const fs::path& path, std::string_view key) {
+std::vector<CurvePoint> read_curve(const fs::path& path, const std::string& key) {
   return std::move(read_curves(path, {key})[0]);
 }
 
-std::vector<std::vector<CurvePoint>> read_curves(const fs::path& path,
-                                                 std::initializer_list<std::string_view> keys) {
+std::vector<std::vector<CurvePoint>> read_curves(const fs::path& path, const std::vector<std::string>& keys) {
   std::vector<std::vector<CurvePoint>> curves(keys.size());
   for (const Line& line : read_lines(path)) {
     auto* curve = curves.data();
-    for (const std::string_view key : keys) {
-      const auto value = line.values.find(key);
-      if (value != line.values.end() && value->is_number())
-        curve->push_back({line.step, value->get<double>()});
+    for (const std::string& key : keys) {
+      const nlohmann::json* const value = find_value(line.values, key);
+      if (value != nullptr && value->is_number()) curve->push_back({line.step, value->get<double>()});
       ++curve;
     }
   }

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,7 +28,9 @@ class RunLog {
   RunLog(const RunLog&) = delete;
   RunLog& operator=(const RunLog&) = delete;
 
-  void step(int64_t step, int64_t total, double loss, double rate, double grad_norm, double elapsed_seconds);
+  /// `gpus`: JSON of the key "gpu"; empty: it is left out.
+  void step(int64_t step, int64_t total, double loss, double rate, double grad_norm, double elapsed_seconds,
+            std::string_view gpus = {});
   /// "eval_loss" and an "eval_NAME" for each metric.
   void evaluation(int64_t step, double loss, std::span<const std::pair<const char*, double>> metrics);
   /// "event": what happened to the run, in a sentence.
@@ -39,15 +40,16 @@ class RunLog {
 
  private:
   void write(const char* line, size_t size);
+  void flush();
 
   fs::path path_;
   std::FILE* file_ = nullptr;
 };
 
-/// The values of one key of a log, with their steps; none where there is no log.
-std::vector<CurvePoint> read_curve(const fs::path& path, std::string_view key);
+/// The values of one key of a log, or of a JSON pointer (/gpu/0/power_w), with their steps; none where there
+/// is no log.
+std::vector<CurvePoint> read_curve(const fs::path& path, const std::string& key);
 /// Those of several keys, which takes no longer than of one.
-std::vector<std::vector<CurvePoint>> read_curves(const fs::path& path,
-                                                 std::initializer_list<std::string_view> keys);
+std::vector<std::vector<CurvePoint>> read_curves(const fs::path& path, const std::vector<std::string>& keys);
 
 }  // namespace hearth::io

@@ -257,6 +257,17 @@ void add_bad_step_fields(std::vector<Field>& fields) {
       &BadSteps::z_score, Real{0, 1e6});
 }
 
+void add_governor_fields(std::vector<Field>& fields) {
+  section(fields, "thermal", &Recipe::thermal)("limit",
+                                               "highest temperature of a GPU's junction in Celsius, held by "
+                                               "gaps between steps and, where they are not "
+                                               "enough, by pauses; 0: 5 below the GPU's own limit",
+                                               &Thermal::limit, Real{0, 200});
+  section(fields, "power", &Recipe::power)(
+      "limit", "highest mean power of each GPU in Watts, held by gaps between steps; 0: none", &Power::limit,
+      Real{0, 5000});
+}
+
 void add_dpo_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "dpo", &Recipe::dpo);
   key("beta", "strength of the penalty for deviating from the starting model", &Dpo::beta, Real{1e-6, 1e6});
@@ -299,10 +310,10 @@ void add_schedule_fields(std::vector<Field>& fields) {
 const std::vector<Field>& recipe_fields() {
   static const std::vector<Field> all = [] {
     std::vector<Field> fields;
-    for (const auto add :
-         {add_run_fields, add_pass_fields, add_offload_fields, add_exchange_fields, add_model_fields,
-          add_adapter_fields, add_image_fields, add_text_fields, add_train_fields, add_segment_fields,
-          add_detect_fields, add_bad_step_fields, add_dpo_fields, add_optimizer_fields, add_schedule_fields})
+    for (const auto add : {add_run_fields, add_pass_fields, add_offload_fields, add_exchange_fields,
+                           add_model_fields, add_adapter_fields, add_image_fields, add_text_fields,
+                           add_train_fields, add_segment_fields, add_detect_fields, add_bad_step_fields,
+                           add_governor_fields, add_dpo_fields, add_optimizer_fields, add_schedule_fields})
       add(fields);
     return fields;
   }();

@@ -233,6 +233,14 @@ struct BadSteps {
   double z_score = 0;  ///< a loss so many standard deviations above the mean is bad; 0: off
 };
 
+/// What GPUs are kept below, by gaps between steps.
+struct Thermal {
+  double limit = 0;  ///< Celsius; 0: 5 K below the limit that a GPU has itself
+};
+struct Power {
+  double limit = 0;  ///< Watts of each GPU; 0: none
+};
+
 /// Direct preference optimization (Rafailov et al. 2023, arXiv 2305.18290).
 struct Dpo {
   double beta = 0.1;           ///< how dear it is to leave the reference
@@ -285,6 +293,8 @@ struct Recipe {
   Segment segment;
   Detect detect;
   BadSteps bad_steps;
+  Thermal thermal;
+  Power power;
   Dpo dpo;
   Optimizer optimizer;
   Schedule schedule;

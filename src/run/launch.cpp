@@ -185,12 +185,15 @@ int train_here(const Job& job, const supervise::Seat& seat, distributed::Process
       .stop = seat.stop,
       .heartbeat = seat.heartbeat,
       .memory = memory,
+      .gpus = seat.gpus,
       .warning =
           [&](const std::string& text) {
             reporter->warn(group == nullptr ? text : fmt::format("device {}: {}", seat.device, text));
           }};
   Trainer trainer(job.recipe, job.out, std::move(events), std::move(member));
   if (job.only_checks) return check_only(trainer, group, job.recipe, *reporter);
+  if (const gpu::DeviceInfo* gpu = trainer.engine().device().gpu; gpu != nullptr && seat.gpus != nullptr)
+    seat.gpus->use(seat.rank, gpu->pci_address);
   if (leads && seat.attempt == 1) announce(trainer, trainer.engine(), job, *reporter);
   if (leads && !job.dump_gradients.empty()) trainer.dump_gradients(job.dump_gradients);
   make_folder(job.out);
@@ -241,8 +244,12 @@ int train_supervised(const Job& job) {
       .size = static_cast<int>(job.recipe.devices),
       .say = [&](const std::string& text) { reporter->warn(text); },
       .num_workers = [&](int num_devices) { return recipe::num_sharing(job.recipe, num_devices); }};
-  if (job.recipe.device != recipe::kCpu)
+  if (job.recipe.device != recipe::kCpu) {
     options.probe = [&](int device) { return passes_probe(job, device); };
+    options.watch_gpus = true;
+    options.limits = {.limit = job.recipe.thermal.limit, .power_limit = job.recipe.power.limit};
+    options.sensors = job.sensors;
+  }
   return supervise::supervise(work, options);
 }
 

@@ -246,7 +246,9 @@ RunSummary Trainer::run_to_end(const Start& how) {
   while (state_.step < total_steps_) {
     const double rate = learning_rate(recipe_.schedule, recipe_.optimizer.lr, state_.step, total_steps_);
     const bool left_out = is_bad(state_.step);
+    const double began = process_seconds();
     const engine::StepResult result = left_out ? leave_out_one() : train_one(rate);
+    const double step_seconds = process_seconds() - began;
     if (const std::string fault = left_out ? "" : fault_of(result); !fault.empty()) {
       if (may_skip()) {
         roll_back(result, fault);
@@ -257,10 +259,12 @@ RunSummary Trainer::run_to_end(const Start& how) {
     }
     if (!left_out) note_good(result);
     after_step(result, rate);
-    const Order next = agree(order(result));
-    if (next == Order::remember) remember();
-    summary.interrupted = next == Order::interrupt;
-    if (next == Order::interrupt || next == Order::stop_early) break;
+    const Decision next = agree({.order = order(result), .rest_seconds = rest_seconds(step_seconds)});
+    if (next.order == Order::remember) remember();
+    if (next.order == Order::pause) wait_while_hot(result);
+    summary.interrupted = next.order == Order::interrupt;
+    if (next.order == Order::interrupt || next.order == Order::stop_early) break;
+    rest(next.rest_seconds);
   }
   // A run that was killed after its last step, or that stopped early, has nothing to show yet.
   if (!summary.interrupted && !final_ && evaluates()) final_ = task_->evaluate(*engine_, kNumSamples);
@@ -277,12 +281,13 @@ Trainer::Order Trainer::order(const engine::StepResult& result) const {
     return Order::stop_early;
   }
   if (events_.stop != nullptr && *events_.stop) return Order::interrupt;
+  if (events_.gpus != nullptr && events_.gpus->paused() && state_.step < total_steps_) return Order::pause;
   return time_to_remember(result) ? Order::remember : Order::proceed;
 }
 
-Trainer::Order Trainer::agree(Order order) const {
-  if (group_ != nullptr) group_->broadcast(std::as_writable_bytes(std::span(&order, 1)), 0);
-  return order;
+Trainer::Decision Trainer::agree(Decision decision) const {
+  if (group_ != nullptr) group_->broadcast(std::as_writable_bytes(std::span(&decision, 1)), 0);
+  return decision;
 }
 
 void Trainer::note_good(const engine::StepResult& result) {
@@ -324,12 +329,13 @@ bool Trainer::time_to_evaluate() const {
 
 void Trainer::log_step(const engine::StepResult& result, double rate) {
   log_->step(state_.step, total_steps_, result.loss, rate, result.grad_norm,
-             seconds_before_ + process_seconds() - started_seconds_);
+             seconds_before_ + process_seconds() - started_seconds_, take_gpu_line());
   if (state_.num_bad_in_row > 0) return;
   if (state_.step % recipe_.train.log_every != 0 && session_steps_ != 1) return;
   event_file_->add_scalar(state_.step, "train/loss", static_cast<float>(result.loss));
   event_file_->add_scalar(state_.step, "train/learning_rate", static_cast<float>(rate));
   event_file_->add_scalar(state_.step, "train/grad_norm", static_cast<float>(result.grad_norm));
+  log_gpus();
   report_progress(result, rate);
 }
 
@@ -350,7 +356,8 @@ void Trainer::report_progress(const engine::StepResult& result, double rate) {
                     .unit = task_->unit(),
                     .tflops = engine_->compiled().flops_per_update * done / training * 1e-12,
                     .memory_bytes = engine_->compiled().memory_bytes(),
-                    .eta_seconds = pace * static_cast<double>(total_steps_ - state_.step)});
+                    .eta_seconds = pace * static_cast<double>(total_steps_ - state_.step),
+                    .gpus = gpu_text()});
 }
 
 void Trainer::evaluate_and_log() {
@@ -408,6 +415,7 @@ void Trainer::finish(RunSummary& summary) {
   data.loss = std::move(curves[0]);
   data.learning_rate = std::move(curves[1]);
   data.eval_loss = std::move(curves[2]);
+  data.gpu_charts = gpu_charts(log);
   task_->report(final_.value_or(tasks::Evaluation{}), log, data);
   data.arena_svg = arena::draw_svg(program.problem, program.solution);
   write_file_atomically(out_ / "report.html", io::make_report(data));

@@ -12,8 +12,10 @@
 #include "io/checkpoint.h"
 #include "io/checkpoint_memory.h"
 #include "io/event_file.h"
+#include "io/report.h"
 #include "recipe/recipe.h"
 #include "run/state.h"
+#include "supervise/gpu_board.h"
 #include "tasks/task.h"
 
 namespace hearth::run {
@@ -30,6 +32,7 @@ struct Progress {
   double tflops = 0;
   int64_t memory_bytes = 0;
   double eta_seconds = 0;
+  std::string gpus;  ///< what their sensors say, short; empty: nothing
 };
 struct TrainerEvents {
   std::function<void(const Progress&)> progress;    ///< every log_every updates
@@ -41,6 +44,7 @@ struct TrainerEvents {
   /// Checkpoints between those on the disk, for whoever continues where this process fails; null: none. It
   /// outlives the trainer.
   const io::CheckpointMemory* memory = nullptr;
+  const supervise::GpuBoard* gpus = nullptr;  ///< how they are, and whether to rest; null: nobody says
   std::function<void(const std::string&)> warning = [](const std::string&) {};  ///< of this worker's device
 };
 
@@ -98,7 +102,11 @@ class Trainer {
 
  private:
   /// What the leader has decided after a step.
-  enum class Order : int32_t { proceed, remember, stop_early, interrupt };
+  enum class Order : int32_t { proceed, remember, stop_early, interrupt, pause };
+  struct Decision {
+    Order order = Order::proceed;
+    double rest_seconds = 0;
+  };
 
   int rank() const { return group_ == nullptr ? 0 : group_->rank(); }
   int num_workers() const { return group_ == nullptr ? 1 : group_->size(); }
@@ -130,7 +138,16 @@ class Trainer {
   void say_recording_fault();
   void after_step(const engine::StepResult& result, double rate);
   Order order(const engine::StepResult& result) const;
-  Order agree(Order order) const;
+  Decision agree(Decision decision) const;
+  /// The leader's wish, after a step that took so long.
+  double rest_seconds(double step_seconds) const;
+  void rest(double seconds) const;
+  void wait_while_hot(const engine::StepResult& result);
+  /// What a line of the log says of the GPUs: JSON, where they were read since the last one.
+  std::string take_gpu_line();
+  void log_gpus();
+  std::string gpu_text() const;
+  std::vector<io::Chart> gpu_charts(const fs::path& log) const;
   /// Of the next update: whether its samples are to be left out.
   bool is_bad(int64_t step) const;
   /// What is wrong with an update; empty: nothing is.
@@ -191,7 +208,8 @@ class Trainer {
   double seconds_per_update_ = 0;  ///< of the last one; 0: unknown
   bool said_recording_fault_ = false;
   bool said_first_weights_ = false;
-  double remember_at_ = 0;  ///< seconds of this process, for a checkpoint in memory; 0: never
+  int64_t logged_sample_ = 0;  ///< of the GPUs' sensors
+  double remember_at_ = 0;     ///< seconds of this process, for a checkpoint in memory; 0: never
 };
 
 }  // namespace hearth::run

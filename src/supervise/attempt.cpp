@@ -28,7 +28,7 @@ double seconds_between(Worker::Clock::time_point from, Worker::Clock::time_point
 
 }  // namespace
 
-Attempt::Attempt(AttemptPlan plan, const Work& work, const SupervisorOptions& options)
+Attempt::Attempt(AttemptPlan plan, const Work& work, const SupervisorOptions& options, const GpuBoard* gpus)
     : plan_(std::move(plan)), options_(options), board_(size()) {
   if (size() > 1) group_ = std::make_unique<distributed::ShmGroup>(size(), options.group);
   for (int rank = 0; rank < size(); ++rank) {
@@ -41,7 +41,8 @@ Attempt::Attempt(AttemptPlan plan, const Work& work, const SupervisorOptions& op
                     .heartbeat = Heartbeat(board_.entry(rank)),
                     .stop = &board_.stop(),
                     .said = &board_.said(),
-                    .group = group_.get()};
+                    .group = group_.get(),
+                    .gpus = gpus};
     workers_.push_back(std::make_unique<Worker>([&] { return work(seat); }));
   }
 }

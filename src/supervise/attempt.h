@@ -38,7 +38,9 @@ struct AttemptPlan {
 class Attempt {
  public:
   using Work = std::function<int(const Seat&)>;
-  Attempt(AttemptPlan plan, const Work& work, const SupervisorOptions& options);
+  /// `gpus`: what its workers get; null: none.
+  Attempt(AttemptPlan plan, const Work& work, const SupervisorOptions& options,
+          const GpuBoard* gpus = nullptr);
 
   int size() const { return static_cast<int>(plan_.devices.size()); }
   void look();

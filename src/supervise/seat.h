@@ -5,6 +5,7 @@
 
 #include "distributed/heartbeat.h"
 #include "distributed/shm/shm.h"
+#include "supervise/gpu_board.h"
 
 namespace hearth::supervise {
 
@@ -21,6 +22,7 @@ struct Seat {
   const std::atomic<bool>* stop = nullptr;  ///< set: end soon with kInterrupted, and leave nothing undone
   std::atomic<bool>* said = nullptr;        ///< the group's, for its workers to agree on who says something
   distributed::ShmGroup* group = nullptr;   ///< of the attempt's workers; null where there is one alone
+  const GpuBoard* gpus = nullptr;           ///< null where nobody watches them
 };
 
 /// Exit statuses of workers. With kDone, kMistake (of the user, who was told) and kInterrupted a worker has

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "supervise/attempt.h"
+#include "supervise/gpu_watch.h"
 
 namespace hearth::supervise {
 namespace {
@@ -70,6 +71,7 @@ class Supervisor {
   Supervisor(const Attempt::Work& work, const SupervisorOptions& options)
       : work_(work), options_(options), devices_(static_cast<size_t>(options.size)) {
     std::iota(devices_.begin(), devices_.end(), 0);
+    if (options.watch_gpus) gpus_.emplace(options.sensors, options.limits, options.say);
   }
   int run();
 
@@ -95,12 +97,14 @@ class Supervisor {
   int num_interrupts_ = 0;
   History history_;
   std::vector<int> devices_;  ///< that may be used
+  std::optional<GpuWatch> gpus_;
 };
 
 int Supervisor::run() {
   AttemptPlan plan{.devices = devices_};
   while (true) {
-    Attempt attempt(plan, work_, options_);
+    if (gpus_) gpus_->board().clear();
+    Attempt attempt(plan, work_, options_, gpus_ ? &gpus_->board() : nullptr);
     const End found = watch(attempt);
     if (found.failure) {
       options_.say(found.failure->what);
@@ -162,6 +166,7 @@ Supervisor::End Supervisor::watch(Attempt& attempt) {
     if (now - looked > kSleep) awake = now;
     looked = now;
     attempt.look();
+    if (gpus_) gpus_->look(attempt.size());
     if (num_interrupts_ > 1 || (num_interrupts_ > 0 && attempt.starting())) {
       attempt.kill_all();
       return {.status = kInterrupted};

@@ -4,6 +4,8 @@
 #include <string>
 
 #include "distributed/shm/options.h"
+#include "supervise/governor.h"
+#include "system/sampler.h"
 
 namespace hearth::supervise {
 
@@ -26,6 +28,11 @@ struct SupervisorOptions {
   /// Tried for each device after a failure, in processes of their own. One that is false, or dies, or gives
   /// no answer within probe_seconds leaves its device out from then on.
   std::function<bool(int device)> probe;
+  /// Whether the GPUs that workers name (Seat::gpus) are watched and governed: by these sensors, to these
+  /// limits.
+  bool watch_gpus = false;
+  system::SamplerOptions sensors;
+  GovernorOptions limits;
   /// How many workers continue where so many devices are left; 0: none can.
   std::function<int(int num_devices)> num_workers = [](int num_devices) { return num_devices; };
 };

@@ -1,0 +1,77 @@
+#include "supervise/gpu_watch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace hearth::supervise {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Where a GPU is near its limit for hours, gaps come and go.
+constexpr auto kBetweenSentences = 10min;
+/// The controller's time between two readings; a longer one is that of a machine that slept.
+constexpr double kMostSeconds = 10;
+
+bool says_nothing(const system::GpuReading& reading) {
+  return std::isnan(reading.hottest()) && std::isnan(reading.memory) && std::isnan(reading.power) &&
+         std::isnan(reading.clock);
+}
+
+}  // namespace
+
+GpuWatch::GpuWatch(system::SamplerOptions sensors, GovernorOptions limits,
+                   std::function<void(const std::string&)> say)
+    : sampler_(std::move(sensors), say), limits_(limits), governor_(limits), say_(std::move(say)) {}
+
+void GpuWatch::look(int num_workers) {
+  const std::vector<std::string> gpus = board_.used(num_workers);
+  if (gpus.empty()) return;
+  if (gpus != gpus_) {
+    gpus_ = gpus;
+    blind_ = false;
+    governor_ = Governor(limits_);
+    sampler_.watch(gpus);
+  }
+  if (!blind_ && sampler_.look()) take_sample();
+}
+
+void GpuWatch::take_sample() {
+  const auto readings = sampler_.readings();
+  const auto now = Clock::now();
+  const double seconds = num_samples_ == 0 ? 0 : std::chrono::duration<double>(now - sampled_).count();
+  sampled_ = now;
+  ++num_samples_;
+  // An emulated GPU, or one that no driver shows.
+  blind_ = std::ranges::all_of(readings, says_nothing);
+  governor_.update(readings, std::min(seconds, kMostSeconds), board_.period());
+  publish();
+  say_share();
+}
+
+void GpuWatch::publish() {
+  GpuState state{.number = blind_ ? 0 : num_samples_,
+                 .idle_share = governor_.idle_share(),
+                 .paused = governor_.paused()};
+  state.reason.back() = '\0';
+  const std::string& reason = governor_.reason();
+  std::copy_n(reason.begin(), std::min(reason.size(), state.reason.size() - 1), state.reason.begin());
+  const auto readings = sampler_.readings();
+  state.num_gpus = static_cast<uint32_t>(std::min(readings.size(), GpuState::kMostGpus));
+  std::copy_n(readings.begin(), state.num_gpus, state.readings.begin());
+  board_.publish(state);
+}
+
+void GpuWatch::say_share() {
+  const bool slows = governor_.idle_share() > 0;
+  if (slows == slows_ || (said_ != Clock::time_point{} && Clock::now() - said_ < kBetweenSentences)) return;
+  slows_ = slows;
+  said_ = Clock::now();
+  say_(slows ? fmt::format("slowing down by gaps between steps, {:.0f}% of the time: {}",
+                           100 * governor_.idle_share(), governor_.reason())
+             : "no more gaps between steps: every GPU is below its limits");
+}
+
+}  // namespace hearth::supervise
