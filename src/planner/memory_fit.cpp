@@ -33,8 +33,8 @@ int64_t rows_within(int64_t bytes, double row_bytes) {
 
 std::span<const passes::OffloadOptions> ways_to_offload() { return kWays; }
 
-MemoryFits::MemoryFits(engine::EngineOptions options, int64_t memory_bytes)
-    : options_(std::move(options)), memory_bytes_(memory_bytes) {}
+MemoryFits::MemoryFits(engine::EngineOptions options, int64_t memory_bytes, bool offloads)
+    : options_(std::move(options)), memory_bytes_(memory_bytes), offloads_(offloads) {}
 
 PlanReport MemoryFits::placed(int64_t batch, const passes::OffloadOptions& offload, int64_t budget_bytes) {
   auto found = measured_.find(batch);
@@ -111,9 +111,10 @@ std::optional<PlanReport> MemoryFits::fitting(int64_t batch, const passes::Offlo
 std::optional<MemoryFit> MemoryFits::cheapest() {
   const int64_t least_bytes = options_.offload.least_bytes;
   const bool has_states =
-      placed(options_.batch, {.states = true, .least_bytes = least_bytes}, 0).host_bytes > 0;
+      offloads_ && placed(options_.batch, {.states = true, .least_bytes = least_bytes}, 0).host_bytes > 0;
   std::optional<MemoryFit> best;
   for (passes::OffloadOptions way : kWays) {
+    if (way != passes::OffloadOptions() && !offloads_) break;
     if (way.states && !has_states) continue;
     way.least_bytes = least_bytes;
     const auto report = fitting(options_.batch, way);
@@ -131,7 +132,7 @@ std::optional<MemoryFit> MemoryFits::cheapest() {
 
 std::optional<PlanReport> MemoryFits::largest_by_every_means() {
   constexpr int64_t kAsLowAsItGoes = 1;
-  passes::OffloadOptions everything = kWays[std::size(kWays) - 1];
+  passes::OffloadOptions everything = kWays[offloads_ ? std::size(kWays) - 1 : 0];
   everything.least_bytes = options_.offload.least_bytes;
   const auto plan_of = [&](int64_t batch) { return placed(batch, everything, kAsLowAsItGoes); };
   const PlanReport least = plan_of(options_.batch);

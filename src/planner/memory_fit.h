@@ -23,7 +23,8 @@ std::span<const passes::OffloadOptions> ways_to_offload();
 /// Finds what fits a budget by planning, never by estimating. Graphs are grown once per micro-batch.
 class MemoryFits {
  public:
-  MemoryFits(engine::EngineOptions options, int64_t memory_bytes);
+  /// `offloads`: host memory is another one, where values may wait.
+  MemoryFits(engine::EngineOptions options, int64_t memory_bytes, bool offloads = true);
 
   /// The largest micro-batch that fits as it is; nothing when not even one sample does.
   std::optional<PlanReport> largest_as_it_is();
@@ -41,6 +42,7 @@ class MemoryFits {
 
   engine::EngineOptions options_;
   int64_t memory_bytes_;
+  bool offloads_;
   std::map<int64_t, engine::Compiled> measured_;  ///< by the size of a micro-batch
 };
 
