@@ -1,6 +1,7 @@
 #include "bench/report.h"
 
 #include <algorithm>
+#include <new>
 
 #include "arena/draw.h"
 #include "base/error.h"
@@ -57,12 +58,14 @@ class ReportFiles {
   std::optional<FileWriter> log_, torchtune_;
 };
 
+int rank_of(const ReportJob& job) { return job.machine.group == nullptr ? 0 : job.machine.group->rank(); }
+
 /// What a device has for a job: the least of all workers'.
 int64_t usable_bytes(const ReportRequest& request, const ReportJob& job) {
   distributed::ProcessGroup* group = job.machine.group;
   int64_t bytes = 0;
   if (exec::names_gpu(job.machine.device)) {
-    const exec::Gpu gpu({.device = job.machine.device, .number = group == nullptr ? 0 : group->rank()});
+    const exec::Gpu gpu({.device = job.machine.device, .number = rank_of(job)});
     bytes = gpu.usable_bytes(0) - exec::Gpu::kSlackBytes;
   } else {
     bytes = available_memory_bytes() / job.num_devices;
@@ -75,19 +78,12 @@ int64_t usable_bytes(const ReportRequest& request, const ReportJob& job) {
   return *std::ranges::min_element(all);
 }
 
-/// Of one row of tokens as torchtitan counts it: 6 for each weight but the embedding's, and all of attention.
-double row_flops(const models::DecoderConfig& decoder, int64_t num_parameters, int64_t length) {
-  const int64_t table = decoder.tied_head ? 0 : decoder.vocab_size * decoder.hidden;
-  const int64_t attention = 12 * decoder.num_layers * decoder.num_heads * decoder.head_size * length;
-  return static_cast<double>(length) * static_cast<double>(6 * (num_parameters - table) + attention);
-}
-
 /// A device's work of a step that `tflops` counts. Of what torchtitan does not train, the program's count.
 double counted_flops(const ReportResult& result) {
   const BenchCase& bench = result.fit.bench;
   if (!result.job.is_text || bench.rank > 0) return result.flops_per_step;
   return static_cast<double>(bench.batch) *
-         row_flops(*result.job.decoder, result.fit.plan.num_parameters, bench.length);
+         torchtitan_flops(*result.job.decoder, result.fit.plan.num_parameters, bench.length);
 }
 
 /// What the GPU that trains, or the one that is named, would take by its model.
@@ -105,6 +101,11 @@ std::optional<ReportModeled> model_of(const ReportRequest& request, const Report
                        .samples_per_second = model.samples_per_second() / job.num_devices,
                        .flops_per_second = flops / model.roofline.seconds,
                        .mfu = model.mfu()};
+}
+
+std::string device_of(const ReportJob& job) {
+  if (!exec::names_gpu(job.machine.device)) return "cpu";
+  return exec::find_gpu(job.machine.device, rank_of(job)).name;
 }
 
 std::string describe(const ReportResult& result, int64_t memory_bytes) {
@@ -157,17 +158,26 @@ void write_results(const ReportRequest& request, const ReportResult& result) {
   write_file_atomically(request.out / (stem_of(result.job) + ".html"), to_page(result));
 }
 
+std::unique_ptr<Workload> open_fitting(const ReportResult& result) {
+  try {
+    return open_workload(result.fit.bench, result.job.machine);
+  } catch (const std::bad_alloc&) {
+    user_error(
+        "expected host memory for all weights and states of {}, too, beside those on {}; try a smaller model",
+        result.job.model, result.device);
+  }
+}
+
 /// One worker's part; `say` of worker 0 alone is heard.
 void run_worker(const ReportRequest& request, const ReportJob& job, const Say& say) {
-  const bool leads = job.machine.group == nullptr || job.machine.group->rank() == 0;
+  const bool leads = rank_of(job) == 0;
   const int64_t memory_bytes = usable_bytes(request, job);
-  ReportResult result{.job = job, .fit = fit_job(job, memory_bytes)};
-  const std::unique_ptr<Workload> work = open_workload(result.fit.bench, job.machine);
-  result.on_gpu = work->gpu() != nullptr;
-  result.device = result.on_gpu ? work->gpu()->name : "cpu";
+  ReportResult result{.job = job, .fit = fit_job(job, memory_bytes), .device = device_of(job)};
   std::optional<ReportFiles> files;
   if (leads) files.emplace(request, job, say);
   if (leads) files->put(describe(result, memory_bytes));
+  const std::unique_ptr<Workload> work = open_fitting(result);
+  result.on_gpu = work->gpu() != nullptr;
   train(result, *work, leads ? &*files : nullptr);
   if (!leads) return;
   result.modeled = model_of(request, job, result.fit.bench, work->gpu());

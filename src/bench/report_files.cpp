@@ -65,7 +65,8 @@ std::vector<Row> rows_of(const ReportResult& result) {
       {"TFLOP/s by the program's count", decimals(result.flops_per_step / seconds * 1e-12, 3),
        modeled(&ReportModeled::flops_per_second, 1e-12, 3)},
       {"MFU", percent(result.mean(&Progress::mfu)), model ? percent(model->mfu) : "-"},
-      {"memory (GiB)", fmt::format("{:.3f} of {:.2f}", gib(last.memory_bytes), gib(last.device_bytes)), "-"}};
+      {"memory of a device",
+       fmt::format("{} of {}", human_bytes(last.memory_bytes), human_bytes(last.device_bytes)), "-"}};
   return rows;
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "bench/open_workload.h"
 #include "exec/device/gpu_choice.h"
@@ -21,9 +22,11 @@ constexpr std::array<std::string_view, 4> kModes = {"pretrain", "finetune_fw", "
 constexpr int64_t kPretrainSteps = 50, kFinetuneSteps = 20;
 /// Of a LoRA on every linear layer, as torchtune's recipes have it.
 constexpr int64_t kRank = 8;
-constexpr int64_t kLeastLength = 16, kLeastSide = 32, kMostSide = 1024;
+constexpr int64_t kLeastLength = 16, kLeastSide = 16, kMostSide = 1024;
 constexpr int64_t kNumClasses = 1000, kNumChannels = 3;
 constexpr int64_t kMostBatch = 65536;
+/// Of host memory that is free.
+constexpr double kHostShare = 0.9;
 
 std::string_view mode_of(const std::string& name) {
   const auto* const found = std::ranges::find(kModes, name);
@@ -96,8 +99,28 @@ engine::EngineOptions options_of(const ReportJob& job, const BenchCase& bench) {
   return options;
 }
 
-std::optional<ReportFit> fit_case(const ReportJob& job, BenchCase bench, int64_t memory_bytes) {
-  planner::MemoryFits fits(options_of(job, bench), memory_bytes, exec::names_gpu(job.machine.device));
+planner::PlanReport plan_as_it_is(const ReportJob& job, const BenchCase& bench) {
+  return planner::make_plan_report(engine::measure(options_of(job, bench), std::span(&bench.batch, 1), {}));
+}
+
+/// What a device of a job has.
+struct Room {
+  int64_t device_bytes = 0;
+  int64_t host_bytes = 0;  ///< in which values may wait
+};
+
+/// A GPU's weights and states have their place in host memory too. The processor's own is the host's.
+Room room_of(const ReportJob& job, int64_t memory_bytes, const planner::PlanReport& plan) {
+  const exec::GpuWish wish{.device = job.machine.device};
+  if (!exec::names_gpu(wish.device) || exec::is_integrated(exec::find_gpu(wish.device)))
+    return {memory_bytes, 0};
+  const int64_t kept_bytes = plan.peak_bytes - plan.arena_bytes - plan.staging_bytes;
+  const auto free = static_cast<int64_t>(kHostShare * static_cast<double>(available_memory_bytes()));
+  return {memory_bytes, std::max<int64_t>(0, free / job.num_devices - kept_bytes)};
+}
+
+std::optional<ReportFit> fit_case(const ReportJob& job, BenchCase bench, const Room& room) {
+  planner::MemoryFits fits(options_of(job, bench), room.device_bytes, room.host_bytes);
   const std::optional<planner::MemoryFit> found = fits.cheapest();
   if (!found) return std::nullopt;
   bench.arena_bytes = found->budget_bytes;
@@ -105,22 +128,26 @@ std::optional<ReportFit> fit_case(const ReportJob& job, BenchCase bench, int64_t
   return ReportFit{.bench = bench, .plan = found->report, .how = planner::describe(*found), .refused = {}};
 }
 
-/// The largest batch below that of `bench`, from `least` on.
-std::optional<ReportFit> fit_smaller(const ReportJob& job, BenchCase bench, int64_t least,
-                                     int64_t memory_bytes) {
-  const int64_t most = bench.batch - 1;
-  bench.batch = least;
-  planner::MemoryFits fits(options_of(job, bench), memory_bytes, exec::names_gpu(job.machine.device));
-  const std::optional<planner::PlanReport> largest = fits.largest_by_every_means();
-  if (!largest) return std::nullopt;
-  for (bench.batch = std::min(most, largest->batch); bench.batch >= least; --bench.batch) {
-    if (auto found = fit_case(job, bench, memory_bytes)) return found;
+/// The largest batch from `least` on, below that of `bench`, by halving.
+std::optional<ReportFit> fit_smaller(const ReportJob& job, BenchCase bench, int64_t least, const Room& room) {
+  int64_t too_large = bench.batch;
+  std::optional<ReportFit> best;
+  for (int64_t fits = least - 1; fits + 1 < too_large;) {
+    bench.batch = (fits + too_large) / 2;
+    if (auto found = fit_case(job, bench, room)) {
+      best = std::move(found);
+      fits = bench.batch;
+    } else {
+      too_large = bench.batch;
+    }
   }
-  return std::nullopt;
+  return best;
 }
 
-planner::PlanReport plan_as_it_is(const ReportJob& job, const BenchCase& bench) {
-  return planner::make_plan_report(engine::measure(options_of(job, bench), std::span(&bench.batch, 1), {}));
+std::string purposes_of(const planner::PlanReport& plan) {
+  return fmt::format("weights {}, optimizer and state {}, arena {}",
+                     human_bytes(plan.weight_bytes + plan.frozen_bytes), human_bytes(plan.optimizer_bytes),
+                     human_bytes(plan.arena_bytes));
 }
 
 }  // namespace
@@ -156,30 +183,31 @@ ReportJob open_job(const ReportRequest& request) {
   job.asked.batch = request.batch > 0 ? request.batch
                     : job.tunes()     ? shape.finetune_batch
                                       : shape.pretrain_batch;
-  // Batch norm over a single image of one pixel has no variance.
+  // Batch norm over a single value has no variance.
   check("-b", job.asked.batch, job.is_text ? 1 : 2, kMostBatch, job.model);
   job.steps = request.steps > 0 ? request.steps : job.tunes() ? kFinetuneSteps : kPretrainSteps;
   return job;
 }
 
 ReportFit fit_job(const ReportJob& job, int64_t memory_bytes) {
-  if (auto found = fit_case(job, job.asked, memory_bytes)) return *found;
   const planner::PlanReport refused = plan_as_it_is(job, job.asked);
+  const Room room = room_of(job, memory_bytes, refused);
+  if (auto found = fit_case(job, job.asked, room)) return *found;
   const int64_t least = job.is_text ? 1 : 2;
   BenchCase bench = job.asked;
   std::optional<ReportFit> found;
-  if (bench.batch > least) found = fit_smaller(job, bench, least, memory_bytes);
+  if (bench.batch > least) found = fit_smaller(job, bench, least, room);
   bench.batch = least;
   while (!found && job.is_text && bench.length / 2 >= kLeastLength) {
     bench.length /= 2;
-    found = fit_case(job, bench, memory_bytes);
+    found = fit_case(job, bench, room);
   }
   if (!found) {
     user_error(
-        "expected a plan of at most {} for {}, got {} for {} and nothing smaller that fits:\n{}try a smaller "
-        "model",
+        "expected a plan of at most {} for {}, got {} for {} ({}) and nothing smaller that fits; try a "
+        "smaller model",
         human_bytes(memory_bytes), job.model, human_bytes(refused.peak_bytes), job.shape_of(job.asked),
-        planner::to_table(refused));
+        purposes_of(refused));
   }
   found->refused = refused;
   return *found;

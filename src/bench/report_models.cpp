@@ -78,4 +78,10 @@ models::DecoderConfig decoder_config(const ReportModel& model) {
   return models::parse_decoder_config(json, std::string(model.name));
 }
 
+double torchtitan_flops(const models::DecoderConfig& decoder, int64_t num_parameters, int64_t length) {
+  const int64_t table = decoder.tied_head ? 0 : decoder.vocab_size * decoder.hidden;
+  const int64_t attention = 12 * decoder.num_layers * decoder.num_heads * decoder.head_size * length;
+  return static_cast<double>(length) * static_cast<double>(6 * (num_parameters - table) + attention);
+}
+
 }  // namespace hearth::bench

@@ -35,4 +35,8 @@ const ReportModel* find_report_model(std::string_view name);
 /// What its config.json says.
 models::DecoderConfig decoder_config(const ReportModel& model);
 
+/// The work of a row of so many tokens as torchtitan counts it: 6 for each weight but those of an embedding
+/// that is not the head, too, and all of attention, though half of it is masked.
+double torchtitan_flops(const models::DecoderConfig& decoder, int64_t num_parameters, int64_t length);
+
 }  // namespace hearth::bench
