@@ -58,6 +58,10 @@ int64_t available_memory_bytes() {
   return available;
 }
 
+int64_t total_memory_bytes() {
+  return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<int64_t>(sysconf(_SC_PAGESIZE));
+}
+
 int64_t peak_rss_bytes() {
   // getrusage's ru_maxrss starts at what the parent had before exec; VmHWM is this program's own.
   std::ifstream status("/proc/self/status");

@@ -10,6 +10,9 @@ namespace hearth {
 /// left of the control group's limit if that is less. A very large number where neither can be read.
 int64_t available_memory_bytes();
 
+/// Of this machine, in use or not.
+int64_t total_memory_bytes();
+
 /// Most bytes this process has had resident.
 int64_t peak_rss_bytes();
 

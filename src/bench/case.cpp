@@ -20,6 +20,7 @@ namespace {
 
 constexpr int64_t kWarmUp = 3;
 constexpr int64_t kTinyWarmUp = 1;
+constexpr int kProfiledSteps = 10;
 
 constexpr auto kCases = std::to_array<BenchCase>(
     {{.name = "simplecnn-b32-fp32", .model = "simplecnn", .batch = 32, .length = 32, .channels = 3},
@@ -59,7 +60,11 @@ constexpr auto kCases = std::to_array<BenchCase>(
       .num_classes = 80},
      {.name = "llama15m-b8-fp32", .model = "llama15m", .batch = 8, .length = 256},
      {.name = "llama15m-b8-bf16", .model = "llama15m", .precision = DType::bf16, .batch = 8, .length = 256},
-     {.name = "llama110m-b2-fp32", .model = "llama110m", .batch = 2, .length = 512, .arena_mib = 376},
+     {.name = "llama110m-b2-fp32",
+      .model = "llama110m",
+      .batch = 2,
+      .length = 512,
+      .arena_bytes = int64_t{376} << 20},
      {.name = "llama110m-b2-bf16", .model = "llama110m", .precision = DType::bf16, .batch = 2, .length = 512},
      {.name = "llama110m_lora-b2-fp32", .model = "llama110m", .batch = 2, .length = 512, .rank = 16},
      {.name = "llama15m_answer-b1-fp32", .model = "llama15m", .length = 128, .prompt = 32},
@@ -177,10 +182,10 @@ BenchResult run_bench(const BenchCase& bench, int64_t num_steps, const BenchMach
     const double seconds = work->run(step);
     if (step < warm_up) continue;
     result.step_seconds.push_back(seconds);
-    if (machine.group != nullptr) result.exchange_seconds.push_back(work->exchange_seconds());
+    if (machine.group != nullptr) result.exchange_seconds.push_back(work->last().exchange_seconds);
   }
   result.peak_rss_bytes = peak_rss_bytes();
-  if (profile) result.profile = work->profile();
+  if (profile) result.profile = to_table(work->profile(kProfiledSteps));
   if (const gpu::DeviceInfo* gpu = work->gpu()) {
     result.gpu = gpu_of(*gpu, bench.precision, work->gpu_bytes());
   } else {

@@ -70,6 +70,7 @@ Labels labels_of(const BenchCase& bench) {
 }
 
 models::DecoderConfig bench_decoder(const BenchCase& bench) {
+  if (bench.decoder != nullptr) return *bench.decoder;
   const Llama& llama = bench.tiny ? kTinyLlama : find_llama(bench.model);
   const std::string json = fmt::format(
       R"({{"model_type": "llama", "vocab_size": {}, "hidden_size": {}, "intermediate_size": {},

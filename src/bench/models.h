@@ -6,6 +6,7 @@
 #include "engine/objective.h"
 #include "models/decoder/config.h"
 #include "ops/matmul/quantized.h"
+#include "passes/memory/offload.h"
 
 namespace hearth::bench {
 
@@ -28,10 +29,13 @@ struct BenchCase {
   /// How the weights under the LoRA are stored.
   ops::Quantization quantized = ops::Quantization::none;
   int64_t prompt = 0;            ///< tokens before `length` new ones; 0: training
-  int64_t arena_mib = 0;         ///< recomputation holds the arena to it; 0: no limit
+  int64_t arena_bytes = 0;       ///< recomputation holds the arena to it; 0: no limit
   std::string_view kernel = {};  ///< a GPU's kernel alone: one of bench_kernels()
   /// The same work at sizes of a test.
   bool tiny = false;
+  /// In place of the decoder that `model` names; it outlives the case.
+  const models::DecoderConfig* decoder = nullptr;
+  passes::OffloadOptions offload = {};  ///< of training
 };
 
 /// The same case with BenchCase::tiny.

@@ -24,35 +24,21 @@ using Clock = std::chrono::steady_clock;
 
 /// Readable bytes that a micro-batch wants after each array.
 constexpr size_t kSlack = 16;
-constexpr double kRate = 1e-3;
 
-std::string profile_table(const ir::Graph& graph, const std::vector<double>& seconds) {
-  struct Row {
-    std::string what;
-    double seconds = 0, flops = 0;
-    int count = 0;
-  };
-  std::map<std::string, Row> rows;
-  double total = 0;
+std::vector<ProfileRow> profile_rows(const ir::Graph& graph, const std::vector<double>& seconds) {
+  std::map<std::pair<std::string, std::string>, ProfileRow> rows;
   for (size_t i = 0; i < seconds.size(); ++i) {
     const ir::Node& node = graph.nodes[i];
     if (node.op->is_view) continue;
-    const std::string what =
-        fmt::format("{} {}", node.op->name, to_string(graph.type(node.outputs[0]).shape));
-    Row& row = rows[what];
-    row = {what, row.seconds + seconds[i], row.flops + ir::cost_of(graph, node).flops, row.count + 1};
-    total += seconds[i];
+    const std::string op(node.op->name), shape = to_string(graph.type(node.outputs[0]).shape);
+    ProfileRow& row = rows[{op, shape}];
+    row = {op, shape, row.seconds + seconds[i], row.flops + ir::cost_of(graph, node).flops, row.count + 1};
   }
-  std::vector<Row> sorted;
+  std::vector<ProfileRow> sorted;
   sorted.reserve(rows.size());
-  for (const auto& [what, row] : rows) sorted.push_back(row);
-  std::sort(sorted.begin(), sorted.end(), [](const Row& a, const Row& b) { return a.seconds > b.seconds; });
-  std::string text =
-      fmt::format("{:>9} {:>6} {:>5} {:>8}  op and its result\n", "ms", "share", "count", "GFLOP/s");
-  for (const Row& row : sorted)
-    text += fmt::format("{:9.3f} {:5.1f}% {:5} {:8.1f}  {}\n", row.seconds * 1e3, 100 * row.seconds / total,
-                        row.count, row.flops / row.seconds / 1e9, row.what);
-  return text + fmt::format("{:9.3f} in all\n", total * 1e3);
+  for (auto& [key, row] : rows) sorted.push_back(std::move(row));
+  std::ranges::stable_sort(sorted, std::greater<>(), &ProfileRow::seconds);
+  return sorted;
 }
 
 double seconds_since(Clock::time_point start) {
@@ -79,25 +65,22 @@ class Training : public Workload {
   double run(int64_t index) override {
     const auto start = Clock::now();
     engine_->start_step(
-        engine_->compiled().options.accumulate, num_samples_, [&] { return batch_; }, index, kRate);
+        engine_->compiled().options.accumulate, num_samples_, [&] { return batch_; }, index, kBenchRate);
     if (gpu() != nullptr) engine_->stage_ahead(batch_);
-    const engine::StepResult result = engine_->finish_step();
+    last_ = engine_->finish_step();
     const double seconds = seconds_since(start);
-    exchange_seconds_ = result.exchange_seconds;
-    if (!std::isfinite(result.loss)) internal_error("step {} has a loss of {}", index, result.loss);
+    if (!std::isfinite(last_.loss)) internal_error("step {} has a loss of {}", index, last_.loss);
     return seconds;
   }
-  double exchange_seconds() const override { return exchange_seconds_; }
-  double flops() const override {
-    const auto num_micro = static_cast<double>(engine_->compiled().options.accumulate);
-    return engine_->compiled().flops_per_update - num_micro * engine_->compiled().recompute.extra_flops;
-  }
+  engine::StepResult last() const override { return last_; }
+  const engine::Compiled* compiled() const override { return &engine_->compiled(); }
+  double flops() const override { return engine_->compiled().model_flops(); }
   int64_t num_samples() const override { return num_samples_; }
   const gpu::DeviceInfo* gpu() const override { return engine_->device().gpu; }
   int64_t gpu_bytes() const override { return gpu() != nullptr ? engine_->compiled().gpu_bytes() : 0; }
-  std::string profile() override {
-    return profile_table(engine_->compiled().train_program().graph,
-                         engine::Inspector(*engine_).profile(batch_, 10));
+  std::vector<ProfileRow> profile(int num_steps) override {
+    return profile_rows(engine_->compiled().train_program().graph,
+                        engine::Inspector(*engine_).profile(batch_, num_steps));
   }
 
  protected:
@@ -106,7 +89,7 @@ class Training : public Workload {
  private:
   std::unique_ptr<engine::Engine> engine_;
   int64_t num_samples_;
-  double exchange_seconds_ = 0;
+  engine::StepResult last_;
 };
 
 std::vector<int32_t> random_labels(size_t count, int64_t num_classes, PhiloxSequence& random) {
@@ -219,6 +202,19 @@ class Answers : public Workload {
 
 }  // namespace
 
+std::string to_table(const std::vector<ProfileRow>& rows) {
+  double total = 0;
+  for (const ProfileRow& row : rows) total += row.seconds;
+  std::string text =
+      fmt::format("{:>9} {:>6} {:>5} {:>8}  op and its result\n", "ms", "share", "count", "GFLOP/s");
+  for (const ProfileRow& row : rows) {
+    text +=
+        fmt::format("{:9.3f} {:5.1f}% {:5} {:8.1f}  {} {}\n", row.seconds * 1e3, 100 * row.seconds / total,
+                    row.count, row.flops / row.seconds / 1e9, row.op, row.shape);
+  }
+  return text + fmt::format("{:9.3f} in all\n", total * 1e3);
+}
+
 engine::EngineOptions engine_options(const BenchCase& bench, const BenchMachine& machine) {
   if (bench.prompt > 0 || !bench.kernel.empty())
     user_error("expected a case of training, got '{}'", bench.name);
@@ -226,7 +222,8 @@ engine::EngineOptions engine_options(const BenchCase& bench, const BenchMachine&
                                 .batch = bench.batch,
                                 .precision = bench.precision,
                                 .num_threads = machine.num_threads,
-                                .budget_bytes = bench.arena_mib << 20};
+                                .budget_bytes = bench.arena_bytes,
+                                .offload = bench.offload};
   options.adapter = {.rank = bench.rank, .quantized = bench.quantized};
   if (bench.channels == 0) options.optimizer = {.name = "adamw", .weight_decay = 0.01};
   options.optimizer.in_backward = true;

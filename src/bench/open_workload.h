@@ -8,6 +8,9 @@
 
 namespace hearth::bench {
 
+/// The learning rate of all cases: low enough that no loss overflows.
+inline constexpr double kBenchRate = 1e-4;
+
 /// What a case of training compiles; UserError for one of answers or of a kernel.
 engine::EngineOptions engine_options(const BenchCase& bench, const BenchMachine& machine);
 

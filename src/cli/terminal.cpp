@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/text.h"
+#include "run/step_line.h"
 
 namespace hearth::cli {
 
@@ -41,7 +42,7 @@ void Terminal::clear() {
 
 void Terminal::progress(const run::Progress& p) {
   char text[320];
-  const auto end = live_ ? write_live(text, sizeof(text), p) : write_plain(text, sizeof(text), p);
+  const auto end = live_ ? write_live(text, sizeof(text), p) : run::write_step_line(text, sizeof(text), p);
   put({text, std::min(end, sizeof(text))});
 }
 
@@ -66,19 +67,6 @@ size_t Terminal::write_live(char* text, size_t size, const run::Progress& p) con
                           p.grad_norm, p.samples_per_second, p.unit,
                           static_cast<double>(p.memory_bytes) / (1 << 30), p.gpus, p.gpus.empty() ? "" : "  ",
                           eta / 60, eta % 60)
-      .size;
-}
-
-size_t Terminal::write_plain(char* text, size_t size, const run::Progress& p) {
-  const double memory = static_cast<double>(p.memory_bytes) / (1 << 30);
-  const double total =
-      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE)) / (1 << 30);
-  return fmt::format_to_n(text, size,
-                          "step: {:2}  loss: {:8.5f}  grad_norm: {:7.4f}  memory: {:5.2f}GiB({:.2f}%)  "
-                          "{}ps: {:.1f}  tflops: {:.3f}  mfu: N/A  lr: {:.3e}  eta: {:.0f}s{}{}\n",
-                          p.step, p.loss, p.grad_norm, memory, 100 * memory / total,
-                          std::string_view(p.unit).substr(0, 1), p.samples_per_second, p.tflops,
-                          p.learning_rate, p.eta_seconds, p.gpus.empty() ? "" : "  gpu: ", p.gpus)
       .size;
 }
 

@@ -27,7 +27,6 @@ class Terminal : public run::Reporter {
 
  private:
   size_t write_live(char* text, size_t size, const run::Progress& p) const;
-  static size_t write_plain(char* text, size_t size, const run::Progress& p);
   void put(std::string_view text);
   void clear();
 

@@ -7,6 +7,7 @@
 #include "cli/links.h"
 #include "cli/output.h"
 #include "cli/verb.h"
+#include "cli/verb_bench_report.h"
 #include "distributed/bench.h"
 #include "distributed/mpi/mpi.h"
 #include "exec/device/gpu_choice.h"
@@ -178,6 +179,7 @@ void add_bench(CLI::App& app) {
   verb->add_option("case", arguments->name, "for example simplecnn-b32-fp32; a recipe with --model-gpu");
   add_bench_comm(*verb);
   add_bench_data(*verb);
+  add_bench_report(*verb);
   verb->add_option("--steps", arguments->steps, "timed steps");
   verb->add_option("--threads", arguments->machine.num_threads, "threads");
   verb->add_option("--device", arguments->machine.device, "cpu, gpu, gpu:1, ... or emulated");
@@ -196,7 +198,7 @@ void add_bench(CLI::App& app) {
   verb->callback([=] {
     if (!verb->get_subcommands().empty()) return;
     if (arguments->name.empty())
-      user_error("expected a case, like hearth bench simplecnn-b32-fp32, comm or data");
+      user_error("expected a case, like hearth bench simplecnn-b32-fp32, comm, data or report");
     const std::vector<std::string> overrides = overrides_of(*verb);
     check_range("--workers", arguments->num_workers, 1, 64);
     if (!arguments->model.gpu.empty()) {

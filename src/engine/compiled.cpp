@@ -24,6 +24,12 @@ int64_t Compiled::gpu_bytes() const {
   return exec::Gpu::needed_bytes(*layout, needs);
 }
 
+// A pipeline counts its stages' work before any of it is given up.
+double Compiled::model_flops() const {
+  if (options.parallel == Parallel::pipeline) return flops_per_update;
+  return flops_per_update - static_cast<double>(options.accumulate) * recompute.extra_flops;
+}
+
 double Compiled::allowed_seconds() const {
   double longest = 0;
   for (const exec::Program* program : programs()) longest = std::max(longest, program->seconds());

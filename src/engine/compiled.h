@@ -65,7 +65,7 @@ struct Compiled {
   std::map<std::string, int> owners;  ///< of weights, where these or their states are shared out
   StagePlan stage;
   passes::RecomputeResult recompute;
-  double flops_per_update = 0;  ///< by all workers
+  double flops_per_update = 0;  ///< by all workers, with what is computed again
   /// Whether no worker has the whole model: all of them evaluate the same batches, in step.
   bool evaluates_together = false;
   std::vector<int64_t> stage_parameters;  ///< trained weights of each stage of a pipeline, if there are any
@@ -78,6 +78,8 @@ struct Compiled {
     return accumulate.empty() ? nullptr : &accumulate.begin()->second;
   }
   std::vector<const exec::Program*> programs() const;
+  /// Of an update by all workers, without what is computed again to save memory: what MFU counts.
+  double model_flops() const;
   /// Everything that is allocated, wherever it is.
   int64_t memory_bytes() const { return arena_bytes + host_arena_bytes + kept_bytes(); }
   /// Weights and states that are this worker's own.

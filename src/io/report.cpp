@@ -43,9 +43,15 @@ std::string charts(const ReportData& data) {
       data.score.points.empty()
           ? ""
           : line_chart(data.score.title, {{data.score.name, "#38a169", data.score.points}});
-  return "<div class='charts'>" +
-         line_chart("Loss", {{"validation", "#dd6b20", data.eval_loss}, {"training", "#3182ce", data.loss}}) +
-         score + line_chart("Learning rate", {{"rate", "#805ad5", data.learning_rate}}) + "</div>";
+  const std::string rate = data.learning_rate.empty()
+                               ? ""
+                               : line_chart("Learning rate", {{"rate", "#805ad5", data.learning_rate}});
+  std::string html =
+      "<div class='charts'>" +
+      line_chart("Loss", {{"validation", "#dd6b20", data.eval_loss}, {"training", "#3182ce", data.loss}}) +
+      score + rate;
+  for (const std::string& picture : data.pictures) html += picture;
+  return html + "</div>";
 }
 
 std::string gpu_charts(const ReportData& data) {

@@ -43,7 +43,7 @@ struct Chart {
 struct ReportData {
   std::string title;
   std::vector<std::pair<std::string, std::string>> summary;
-  std::vector<CurvePoint> loss, eval_loss, learning_rate;
+  std::vector<CurvePoint> loss, eval_loss, learning_rate;  ///< the last is drawn where there are points
   /// What runs are compared by, drawn where there are points: a title, the name of the line.
   struct Score {
     std::string title, name;
@@ -57,6 +57,7 @@ struct ReportData {
   std::vector<Chart> gpu_charts;
   std::string strips_title;
   std::vector<ImageStrip> strips;
+  std::vector<std::string> pictures;  ///< more charts, as SVG
   std::string arena_svg;
 };
 
@@ -65,6 +66,14 @@ std::string make_report(const ReportData& data);
 
 /// A line chart as SVG.
 std::string line_chart(const std::string& title, const std::vector<Series>& series);
+
+/// Bars one below the other as SVG, with what each says after it.
+struct Bar {
+  std::string name;
+  double value = 0;
+  std::string text;
+};
+std::string bar_chart(const std::string& title, const std::string& color, const std::vector<Bar>& bars);
 
 /// Text safe inside HTML; base64 of bytes.
 std::string escape_html(std::string_view text);

@@ -33,8 +33,8 @@ int64_t rows_within(int64_t bytes, double row_bytes) {
 
 std::span<const passes::OffloadOptions> ways_to_offload() { return kWays; }
 
-MemoryFits::MemoryFits(engine::EngineOptions options, int64_t memory_bytes)
-    : options_(std::move(options)), memory_bytes_(memory_bytes) {}
+MemoryFits::MemoryFits(engine::EngineOptions options, int64_t memory_bytes, int64_t host_bytes)
+    : options_(std::move(options)), memory_bytes_(memory_bytes), host_bytes_(host_bytes) {}
 
 PlanReport MemoryFits::placed(int64_t batch, const passes::OffloadOptions& offload, int64_t budget_bytes) {
   auto found = measured_.find(batch);
@@ -100,20 +100,23 @@ std::optional<PlanReport> MemoryFits::largest_as_it_is() {
 /// The plan as it is if it fits, else with the arena held to what is left; nothing if that fails.
 std::optional<PlanReport> MemoryFits::fitting(int64_t batch, const passes::OffloadOptions& offload) {
   PlanReport report = placed(batch, offload, 0);
+  if (report.host_bytes > host_bytes_) return std::nullopt;
   if (report.peak_bytes <= memory_bytes_) return report;
   const int64_t budget = memory_bytes_ - (report.peak_bytes - report.arena_bytes);
   if (budget <= 0) return std::nullopt;
   report = placed(batch, offload, budget);
-  if (report.peak_bytes > memory_bytes_) return std::nullopt;
+  if (report.peak_bytes > memory_bytes_ || report.host_bytes > host_bytes_) return std::nullopt;
   return report;
 }
 
 std::optional<MemoryFit> MemoryFits::cheapest() {
   const int64_t least_bytes = options_.offload.least_bytes;
   const bool has_states =
+      host_bytes_ > 0 &&
       placed(options_.batch, {.states = true, .least_bytes = least_bytes}, 0).host_bytes > 0;
   std::optional<MemoryFit> best;
   for (passes::OffloadOptions way : kWays) {
+    if (way != passes::OffloadOptions() && host_bytes_ == 0) break;
     if (way.states && !has_states) continue;
     way.least_bytes = least_bytes;
     const auto report = fitting(options_.batch, way);

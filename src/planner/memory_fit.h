@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
@@ -23,7 +24,9 @@ std::span<const passes::OffloadOptions> ways_to_offload();
 /// Finds what fits a budget by planning, never by estimating. Graphs are grown once per micro-batch.
 class MemoryFits {
  public:
-  MemoryFits(engine::EngineOptions options, int64_t memory_bytes);
+  static constexpr int64_t kAnyBytes = std::numeric_limits<int64_t>::max();
+  /// `host_bytes`: at most so many may wait in host memory; 0: nothing does.
+  MemoryFits(engine::EngineOptions options, int64_t memory_bytes, int64_t host_bytes = kAnyBytes);
 
   /// The largest micro-batch that fits as it is; nothing when not even one sample does.
   std::optional<PlanReport> largest_as_it_is();
@@ -41,6 +44,7 @@ class MemoryFits {
 
   engine::EngineOptions options_;
   int64_t memory_bytes_;
+  int64_t host_bytes_;
   std::map<int64_t, engine::Compiled> measured_;  ///< by the size of a micro-batch
 };
 

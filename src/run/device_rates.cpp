@@ -52,4 +52,10 @@ std::string use_device_rates(engine::EngineOptions& options, distributed::Proces
   return fmt::format("the rates of {} are not known; plans are made for {}", name, own.full_name);
 }
 
+double share_of_peak(double flops_per_second, const gpu::DeviceInfo* gpu, DType precision) {
+  const cost::Device* model = gpu == nullptr ? nullptr : cost::find_gpu_by_full_name(gpu->name);
+  const double peak = model == nullptr ? 0 : cost::peak_flops_per_second(*model, precision);
+  return peak > 0 ? flops_per_second / peak : 0;
+}
+
 }  // namespace hearth::run

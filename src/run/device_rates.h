@@ -16,4 +16,8 @@ std::string use_device_rates(engine::EngineOptions& options, distributed::Proces
 /// it.
 const cost::Device* slowest_gpu(const exec::GpuWish& own, distributed::ProcessGroup& group);
 
+/// What share of a GPU's peak by its vendor, of dense matmuls in that precision, a rate of arithmetic is; 0
+/// where it is not known, and for a processor (null).
+double share_of_peak(double flops_per_second, const gpu::DeviceInfo* gpu, DType precision);
+
 }  // namespace hearth::run

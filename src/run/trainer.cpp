@@ -347,6 +347,9 @@ void Trainer::report_progress(const engine::StepResult& result, double rate) {
   // few.
   const double known = seconds_per_update_ > 0 ? kKnownUpdates : 0;
   const double pace = (known * seconds_per_update_ + elapsed) / (known + done);
+  const engine::Compiled& compiled = engine_->compiled();
+  const gpu::DeviceInfo* gpu = engine_->device().gpu;
+  const double flops = compiled.model_flops() * done / training;
   events_.progress({.step = state_.step,
                     .total_steps = total_steps_,
                     .loss = result.loss,
@@ -354,8 +357,10 @@ void Trainer::report_progress(const engine::StepResult& result, double rate) {
                     .grad_norm = result.grad_norm,
                     .samples_per_second = static_cast<double>(session_samples_) / training,
                     .unit = task_->unit(),
-                    .tflops = engine_->compiled().flops_per_update * done / training * 1e-12,
-                    .memory_bytes = engine_->compiled().memory_bytes(),
+                    .tflops = flops * 1e-12,
+                    .memory_bytes = gpu != nullptr ? compiled.gpu_bytes() : compiled.memory_bytes(),
+                    .device_bytes = gpu != nullptr ? gpu->memory_bytes : total_memory_bytes(),
+                    .mfu = share_of_peak(flops / num_workers(), gpu, compiled.options.precision),
                     .eta_seconds = pace * static_cast<double>(total_steps_ - state_.step),
                     .gpus = gpu_text()});
 }

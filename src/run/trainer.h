@@ -30,7 +30,9 @@ struct Progress {
   double samples_per_second = 0;
   const char* unit = "";  ///< of a sample
   double tflops = 0;
-  int64_t memory_bytes = 0;
+  int64_t memory_bytes = 0;  ///< of the device that trains
+  int64_t device_bytes = 0;  ///< all that it has
+  double mfu = 0;            ///< share of the devices' peak; 0: not known
   double eta_seconds = 0;
   std::string gpus;  ///< what their sensors say, short; empty: nothing
 };

@@ -506,6 +506,31 @@ state %4 "variance" : f32[32]
   EXPECT_EQ(count("batch_norm_infer"), 1);
 }
 
+// With optimizer.in_backward a weight moves between two readers of what was made of it.
+TEST(Recompute, MakesNothingAgainOfAWeightThatHasMoved) {
+  for (const bool moves : {false, true}) {
+    std::string text = R"(input %0 "x" : f32[1024]
+parameter %1 "weight" : f32[1024]
+state %2 "momentum" : f32[1024]
+scalar %3 "rate" : f32[]
+scalar %4 "scale" : f32[]
+%5 = exp(%1) : f32[1024]
+)";
+    for (int i = 6; i < 10; ++i) text += fmt::format("%{} = exp(%{}) : f32[1024]\n", i, i == 6 ? 0 : i - 1);
+    text += "%10 = mul(%9, %8) : f32[1024]\n";
+    if (moves)
+      text +=
+          "%11, %12 = sgd_update(%1, %10, %3, %4, %2) {momentum=0.9, nesterov=0, weight_decay=0.0} : "
+          "f32[1024], "
+          "f32[1024]\n";
+    text += fmt::format("%13 = mul(%10, %5) : f32[1024]\nreturn %13{}\n", moves ? ", %11, %12" : "");
+    ir::Graph graph = graph_of(text);
+    const RecomputeResult result = recompute(graph, peak_bytes(graph, no_workspace) - 4096, no_workspace);
+    ir::verify(graph, "recompute");
+    EXPECT_EQ(result.num_recomputed, moves ? 0 : 1);
+  }
+}
+
 TEST(Recompute, RepeatsANormWithItsSecondOutput) {
   std::string text = R"(input %0 "x" : f32[64, 32]
 parameter %1 "weight" : f32[32]

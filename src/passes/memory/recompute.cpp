@@ -106,7 +106,30 @@ class Recompute {
     const std::vector<int64_t> live = live_bytes(graph_, map_, remember_);
     const auto peak = std::max_element(live.begin(), live.end());
     peak_ = static_cast<NodeId>(peak - live.begin());
+    note_overwritten();
     return live.empty() ? 0 : *peak;
+  }
+
+  /// A weight that moves in the backward pass is another one from there on.
+  void note_overwritten() {
+    overwritten_.assign(graph_.values.size(), static_cast<NodeId>(graph_.nodes.size()));
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const ir::Node& node = graph_.nodes[i];
+      for (const int written : node.op->writes) {
+        if (written < 0) continue;
+        overwritten_[static_cast<size_t>(node.inputs[static_cast<size_t>(written)])] = static_cast<NodeId>(i);
+      }
+    }
+  }
+
+  /// Whether all that a chain reads is what it was, before node `at`.
+  bool can_read(const std::vector<ValueId>& chain, NodeId at) const {
+    for (const ValueId id : chain) {
+      for (const ValueId in : repeat_inputs(graph_, id)) {
+        if (in != kNone && overwritten_[static_cast<size_t>(in)] < at) return false;
+      }
+    }
+    return true;
   }
 
   /// A node's workspace, asked for once: its first output names it.
@@ -311,7 +334,7 @@ class Recompute {
     if (!can_repeat(graph_, value)) return std::nullopt;
     Candidate candidate{.next_read = next_read};
     candidate.saved_bytes = padded_bytes(graph_.type(value).num_bytes()) - kept_bytes(value, candidate.chain);
-    if (candidate.saved_bytes <= 0) return std::nullopt;
+    if (candidate.saved_bytes <= 0 || !can_read(candidate.chain, next_read)) return std::nullopt;
     for (const ValueId id : candidate.chain) candidate.seconds += seconds_of(id);
     candidate.score = static_cast<double>(candidate.saved_bytes) / candidate.seconds;
     return candidate;
@@ -405,6 +428,7 @@ class Recompute {
   std::vector<std::vector<Candidate>> inserted_;  ///< by round
   std::set<ValueId> smaller_;                     ///< first outputs of nodes that work in less workspace
   std::vector<ValueId> original_;                 ///< of each value that was made again, what it is a copy of
+  std::vector<NodeId> overwritten_;               ///< by value: the node that writes over it, or the end
   StorageMap map_;
   Readers reads_;
   NodeId peak_ = 0;

@@ -1,0 +1,216 @@
+#include "bench/report_job.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "base/process.h"
+#include "base/text.h"
+#include "bench/open_workload.h"
+#include "exec/device/gpu_choice.h"
+#include "planner/memory_fit.h"
+#include "run/device_rates.h"
+
+namespace hearth::bench {
+namespace {
+
+constexpr std::array<std::string_view, 4> kModes = {"pretrain", "finetune_fw", "finetune_lora",
+                                                    "finetune_qlora"};
+/// Of AMD's benchmark.
+constexpr int64_t kPretrainSteps = 50, kFinetuneSteps = 20;
+/// Of a LoRA on every linear layer, as torchtune's recipes have it.
+constexpr int64_t kRank = 8;
+constexpr int64_t kLeastLength = 16, kLeastSide = 16, kMostSide = 1024;
+constexpr int64_t kNumClasses = 1000, kNumChannels = 3;
+constexpr int64_t kMostBatch = 65536;
+/// Of host memory that is free.
+constexpr double kHostShare = 0.9;
+
+std::string_view mode_of(const std::string& name) {
+  const auto* const found = std::ranges::find(kModes, name);
+  if (found == kModes.end()) user_error("expected {} for -t, got '{}'", fmt::join(kModes, ", "), name);
+  return *found;
+}
+
+DType precision_of(std::string name) {
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::toupper(c); });
+  if (name == "BF16") return DType::bf16;
+  if (name == "FP32") return DType::f32;
+  if (name == "FP8")
+    user_error("expected BF16 or FP32 for -p, got FP8: Hearth has no training in 8 bits; try -p BF16");
+  user_error("expected BF16 or FP32 for -p, got '{}'", name);
+}
+
+[[noreturn]] void refuse_model(const std::string& name) {
+  std::vector<std::string> names;
+  for (const ReportModel& model : report_models()) names.emplace_back(model.name);
+  user_error(
+      "there is no model '{}' and no such folder{}; hearth bench report --models lists the names, any folder "
+      "with a config.json will do",
+      name, did_you_mean(name, names));
+}
+
+/// A folder's name, as it may stand in the name of a file and in a table with commas.
+std::string file_name_of(const fs::path& folder) {
+  std::string name = fs::canonical(folder).filename().string();
+  for (char& c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '-') c = '_';
+  }
+  return name;
+}
+
+/// Those of a folder have the shape that AMD's benchmark gives Llama-3.1-8B.
+ReportModel shape_of_folder(const models::DecoderConfig& decoder) {
+  ReportModel shape = *find_report_model("Llama-3.1-8B");
+  shape.length = std::min(shape.length, decoder.max_positions);
+  return shape;
+}
+
+void check(const char* flag, int64_t value, int64_t least, int64_t most, const std::string& model) {
+  if (value < least || value > most)
+    user_error("expected {} to {} for {} of {}, got {}", least, most, flag, model, value);
+}
+
+void take_text(const ReportRequest& request, const ReportModel& shape, ReportJob& job) {
+  BenchCase& bench = job.asked;
+  bench.decoder = job.decoder.get();
+  bench.length = request.length > 0 ? request.length : shape.length;
+  check("-s", bench.length, kLeastLength, job.decoder->max_positions, job.model);
+  if (job.mode == "finetune_lora" || job.mode == "finetune_qlora") bench.rank = kRank;
+  if (job.mode == "finetune_qlora") bench.quantized = ops::Quantization::nf4;
+}
+
+void take_images(const ReportRequest& request, const ReportModel& model, ReportJob& job) {
+  if (job.tunes()) user_error("expected -t pretrain for {}, got {}", model.name, job.mode);
+  if (request.primus) user_error("expected a language model for --format primus, got {}", model.name);
+  BenchCase& bench = job.asked;
+  bench.model = model.image_model;
+  bench.channels = kNumChannels;
+  bench.num_classes = kNumClasses;
+  bench.length = request.length > 0 ? request.length : model.length;
+  check("-s", bench.length, kLeastSide, kMostSide, job.model);
+}
+
+engine::EngineOptions options_of(const ReportJob& job, const BenchCase& bench) {
+  engine::EngineOptions options = engine_options(bench, job.machine);
+  run::use_device_rates(options, job.machine.group);
+  return options;
+}
+
+planner::PlanReport plan_as_it_is(const ReportJob& job, const BenchCase& bench) {
+  return planner::make_plan_report(engine::measure(options_of(job, bench), std::span(&bench.batch, 1), {}));
+}
+
+/// What a device of a job has.
+struct Room {
+  int64_t device_bytes = 0;
+  int64_t host_bytes = 0;  ///< in which values may wait
+};
+
+/// A GPU's weights and states have their place in host memory too. The processor's own is the host's.
+Room room_of(const ReportJob& job, int64_t memory_bytes, const planner::PlanReport& plan) {
+  const exec::GpuWish wish{.device = job.machine.device};
+  if (!exec::names_gpu(wish.device) || exec::is_integrated(exec::find_gpu(wish.device)))
+    return {memory_bytes, 0};
+  const int64_t kept_bytes = plan.peak_bytes - plan.arena_bytes - plan.staging_bytes;
+  const auto free = static_cast<int64_t>(kHostShare * static_cast<double>(available_memory_bytes()));
+  return {memory_bytes, std::max<int64_t>(0, free / job.num_devices - kept_bytes)};
+}
+
+std::optional<ReportFit> fit_case(const ReportJob& job, BenchCase bench, const Room& room) {
+  planner::MemoryFits fits(options_of(job, bench), room.device_bytes, room.host_bytes);
+  const std::optional<planner::MemoryFit> found = fits.cheapest();
+  if (!found) return std::nullopt;
+  bench.arena_bytes = found->budget_bytes;
+  bench.offload = found->offload;
+  return ReportFit{.bench = bench, .plan = found->report, .how = planner::describe(*found), .refused = {}};
+}
+
+/// The largest batch from `least` on, below that of `bench`, by halving.
+std::optional<ReportFit> fit_smaller(const ReportJob& job, BenchCase bench, int64_t least, const Room& room) {
+  int64_t too_large = bench.batch;
+  std::optional<ReportFit> best;
+  for (int64_t fits = least - 1; fits + 1 < too_large;) {
+    bench.batch = (fits + too_large) / 2;
+    if (auto found = fit_case(job, bench, room)) {
+      best = std::move(found);
+      fits = bench.batch;
+    } else {
+      too_large = bench.batch;
+    }
+  }
+  return best;
+}
+
+std::string purposes_of(const planner::PlanReport& plan) {
+  return fmt::format("weights {}, optimizer and state {}, arena {}",
+                     human_bytes(plan.weight_bytes + plan.frozen_bytes), human_bytes(plan.optimizer_bytes),
+                     human_bytes(plan.arena_bytes));
+}
+
+}  // namespace
+
+std::string ReportJob::shape_of(const BenchCase& bench) const {
+  if (!is_text) return fmt::format("batch {} of {} x {} pixels", bench.batch, bench.length, bench.length);
+  return fmt::format("batch {} of {} tokens", bench.batch, bench.length);
+}
+
+ReportJob open_job(const ReportRequest& request) {
+  ReportJob job{
+      .mode = mode_of(request.mode), .num_devices = request.num_devices, .machine = request.machine};
+  job.asked = {.name = "report", .precision = precision_of(request.precision)};
+  const ReportModel* named = find_report_model(request.model);
+  ReportModel shape;
+  if (named != nullptr) {
+    shape = *named;
+    job.model = named->name;
+    if (named->is_text()) job.decoder = std::make_shared<models::DecoderConfig>(decoder_config(*named));
+  } else {
+    if (!fs::is_directory(request.model)) refuse_model(request.model);
+    job.model = file_name_of(request.model);
+    job.decoder = std::make_shared<models::DecoderConfig>(
+        models::read_decoder_config(fs::path(request.model) / "config.json"));
+    shape = shape_of_folder(*job.decoder);
+  }
+  job.is_text = job.decoder != nullptr;
+  if (job.is_text) {
+    take_text(request, shape, job);
+  } else {
+    take_images(request, shape, job);
+  }
+  job.asked.batch = request.batch > 0 ? request.batch
+                    : job.tunes()     ? shape.finetune_batch
+                                      : shape.pretrain_batch;
+  // Batch norm over a single value has no variance.
+  check("-b", job.asked.batch, job.is_text ? 1 : 2, kMostBatch, job.model);
+  job.steps = request.steps > 0 ? request.steps : job.tunes() ? kFinetuneSteps : kPretrainSteps;
+  return job;
+}
+
+ReportFit fit_job(const ReportJob& job, int64_t memory_bytes) {
+  const planner::PlanReport refused = plan_as_it_is(job, job.asked);
+  const Room room = room_of(job, memory_bytes, refused);
+  if (auto found = fit_case(job, job.asked, room)) return *found;
+  const int64_t least = job.is_text ? 1 : 2;
+  BenchCase bench = job.asked;
+  std::optional<ReportFit> found;
+  if (bench.batch > least) found = fit_smaller(job, bench, least, room);
+  bench.batch = least;
+  while (!found && job.is_text && bench.length / 2 >= kLeastLength) {
+    bench.length /= 2;
+    found = fit_case(job, bench, room);
+  }
+  if (!found) {
+    user_error(
+        "expected a plan of at most {} for {}, got {} for {} ({}) and nothing smaller that fits; try a "
+        "smaller model",
+        human_bytes(memory_bytes), job.model, human_bytes(refused.peak_bytes), job.shape_of(job.asked),
+        purposes_of(refused));
+  }
+  found->refused = refused;
+  return *found;
+}
+
+}  // namespace hearth::bench
