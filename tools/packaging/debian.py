@@ -12,6 +12,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 
 MAINTAINER = "Hearth developers <hearth@example.org>"
 DESCRIPTION = """trains neural networks on the CPU and on consumer GPUs
@@ -26,7 +27,7 @@ COPYRIGHT = """Format: https://www.debian.org/doc/packaging-manuals/copyright-fo
 Upstream-Name: Hearth
 
 Files: *
-Copyright: The Hearth developers
+Copyright: YEAR The Hearth developers
 License: Apache-2.0
  On Debian systems, the full text of the Apache License 2.0 is in
  /usr/share/common-licenses/Apache-2.0.
@@ -57,11 +58,12 @@ def write(path, contents):
 
 def main():
     folder, version, architecture = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-    date = email.utils.formatdate(int(os.environ["SOURCE_DATE_EPOCH"]))
+    epoch = int(os.environ["SOURCE_DATE_EPOCH"])
+    date = email.utils.formatdate(epoch)
     changelog = f"hearth ({version}) stable; urgency=medium\n\n  * Built from the sources of this version.\n\n -- {MAINTAINER}  {date}\n"
     documents = folder / "usr/share/doc/hearth"
     write(documents / "changelog.Debian.gz", gzip.compress(changelog.encode(), 9, mtime=0))
-    write(documents / "copyright", COPYRIGHT)
+    write(documents / "copyright", COPYRIGHT.replace("YEAR", str(time.gmtime(epoch).tm_year)))
     write(folder / "usr/share/lintian/overrides/hearth", OVERRIDES)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     size = sum((path.stat().st_size + 1023) // 1024 for path in files)
