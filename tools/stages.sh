@@ -159,6 +159,17 @@ shards() {
   seq 0 $((count - 1)) | xargs -P "$JOBS" -I{} env GTEST_TOTAL_SHARDS=$count GTEST_SHARD_INDEX={} "$@"
 }
 
+# packages: makes the packages, and tests each where there is neither a compiler nor a Hearth.
+packages() {
+  local script
+  step "packages: made" tools/package all || return 0
+  stage "package for Debian 13" tools/package debian13
+  for script in tests/package/*; do
+    if [ -x "$script" ]; then beside "package: $(basename "$script")" "$script"; fi
+  done
+  joined
+}
+
 # summary: the seconds of each stage, then what failed, and how many tests there were; false if one failed.
 summary() {
   say "seconds of each stage:"

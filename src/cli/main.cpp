@@ -15,13 +15,19 @@
 namespace hearth::cli {
 
 /// Adds a verb to the program: its options, its help, and what it does. To add one: verb_NAME.cpp with a
-/// function of this form, and its name here and in run().
+/// function of this form, and its name here and in kVerbs.
 using AddVerb = void(CLI::App& app);
 AddVerb add_train, add_eval, add_predict, add_plan, add_dump, add_ops, add_pack, add_bench, add_ls, add_cp,
     add_validate, add_tokenize, add_merge, add_export, add_generate, add_checkpoints, add_doctor,
-    add_topology, add_watch;
+    add_topology, add_watch, add_completions;
 
 namespace {
+
+/// In the order of the help.
+constexpr AddVerb* kVerbs[] = {add_train,       add_eval,     add_predict,  add_plan,  add_dump,
+                               add_ops,         add_pack,     add_bench,    add_ls,    add_cp,
+                               add_validate,    add_tokenize, add_generate, add_merge, add_export,
+                               add_checkpoints, add_doctor,   add_topology, add_watch, add_completions};
 
 constexpr const char* kExamples = R"(Hearth trains neural networks on the machine you own.
 
@@ -84,11 +90,7 @@ void check_values(CLI::App& app) {
 int run(int argc, char** argv) {
   CLI::App app(kExamples, "hearth");
   app.set_version_flag("--version", fmt::format("hearth {}", kVersion));
-  for (const auto add : {add_train, add_eval, add_predict, add_plan, add_dump, add_ops, add_pack, add_bench,
-                         add_ls, add_cp, add_validate, add_tokenize, add_generate, add_merge, add_export,
-                         add_checkpoints, add_doctor, add_topology, add_watch}) {
-    add(app);
-  }
+  for (AddVerb* add : kVerbs) add(app);
   check_values(app);
   if (argc < 2) {
     std::fputs(app.help().c_str(), stdout);
