@@ -41,7 +41,7 @@ trains() {
   local run=$1 hearth=$2
   expect_text "validation loss" "the demo" "$run" "$hearth train demo $SHORT --out runs/first"
   expect_text "accuracy" "the evaluation" "$run" "$hearth eval runs/first"
-  expect_text "built" "hearth env" "$run" "$hearth env"
+  expect_text "hearth     " "hearth doctor" "$run" "$hearth doctor"
   expect_text "emulated" "a step on an emulated GPU" "$run" \
     "$hearth train demo device=emulated train.steps=1 data.count=8 train.batch=4 data.val_count=4 self_test=never --out runs/emulated"
 }
