@@ -12,7 +12,8 @@ void add_run_fields(std::vector<Field>& fields) {
   key("seed", "seed of initial weights, shuffling, augmentation and dropout", &Recipe::seed);
   key("threads", "CPU threads; 0: one for each core", &Recipe::threads, Whole{0, 1024});
   key("device",
-      "cpu; gpu: the first GPU; gpu:0 or gpu:0000:03:00.0: that one (hearth doctor lists them); emulated: GPU "
+      "cpu; gpu: the first GPU; gpu:0 or gpu:0000:03:00.0: that one (hearth doctor lists them); emulated: "
+      "GPU "
       "kernels run on the CPU, for tests",
       &Recipe::device, Device())
       .advice = "device=gpu for the first AMD or NVIDIA GPU";

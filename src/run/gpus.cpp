@@ -43,7 +43,7 @@ constexpr Count kCounts[] = {{"memory_used_bytes", &GpuReading::memory_used_byte
                              {"pcie_errors", &GpuReading::pcie_errors},
                              {"memory_errors", &GpuReading::memory_errors}};
 
-std::string json_of(const GpuReading& reading) {
+std::string json_of(const GpuReading& reading, double idle_share) {
   std::string json = fmt::format("{{\"address\":\"{}\"", reading.name());
   for (const auto& [name, value] : kQuantities) {
     if (std::isfinite(reading.*value)) json += fmt::format(",\"{}\":{:.5g}", name, reading.*value);
@@ -53,7 +53,7 @@ std::string json_of(const GpuReading& reading) {
   }
   if (reading.throttle != 0)
     json += fmt::format(",\"throttle\":\"{}\"", system::throttle_words(reading.throttle));
-  return json + "}";
+  return json + fmt::format(",\"idle_percent\":{:.3g}}}", 100 * idle_share);
 }
 
 }  // namespace
@@ -108,7 +108,8 @@ std::string Trainer::take_gpu_line() {
   if (state.number == logged_sample_) return "";
   logged_sample_ = state.number;
   std::string json;
-  for (const GpuReading& reading : state.gpus()) json += (json.empty() ? "[" : ",") + json_of(reading);
+  for (const GpuReading& reading : state.gpus())
+    json += (json.empty() ? "[" : ",") + json_of(reading, state.idle_share);
   return json.empty() ? "" : json + "]";
 }
 
@@ -152,8 +153,10 @@ std::vector<io::Chart> Trainer::gpu_charts(const fs::path& log) const {
                              {0, "edge_c", "edge"},
                              {0, "memory_c", "memory"},
                              {1, "power_w", "power"},
+                             {3, "idle_percent", "gaps between steps"},
                              {2, "clock_mhz", "clock"}};
-  std::vector<io::Chart> charts = {{"Temperature (C)", {}}, {"Power (W)", {}}, {"Clock (MHz)", {}}};
+  std::vector<io::Chart> charts = {
+      {"Temperature (C)", {}}, {"Power (W)", {}}, {"Clock (MHz)", {}}, {"Idle time (%)", {}}};
   std::vector<std::string> keys;
   for (int gpu = 0; gpu < num_workers(); ++gpu)
     for (const Line& line : kLines) keys.push_back(fmt::format("/gpu/{}/{}", gpu, line.key));

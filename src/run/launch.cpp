@@ -247,7 +247,9 @@ int train_supervised(const Job& job) {
   if (job.recipe.device != recipe::kCpu) {
     options.probe = [&](int device) { return passes_probe(job, device); };
     options.watch_gpus = true;
-    options.limits = {.limit = job.recipe.thermal.limit, .power_limit = job.recipe.power.limit};
+    options.limits = job.governor;
+    options.limits.limit = job.recipe.thermal.limit;
+    options.limits.power_limit = job.recipe.power.limit;
     options.sensors = job.sensors;
   }
   return supervise::supervise(work, options);

@@ -8,6 +8,7 @@
 #include "recipe/recipe.h"
 #include "run/ending.h"
 #include "run/reporter.h"
+#include "supervise/governor.h"
 #include "system/sampler.h"
 
 namespace hearth::run {
@@ -21,7 +22,8 @@ struct Job {
   /// Everything that could keep the run from its first step is made and looked at, and its plan is printed;
   /// nothing is trained or written.
   bool only_checks = false;
-  system::SamplerOptions sensors;  ///< where GPUs are read
+  system::SamplerOptions sensors;       ///< where GPUs are read
+  supervise::GovernorOptions governor;  ///< but for the limits, which are the recipe's
   /// Makes what each worker, and the supervisor, reports to; `heartbeat` shows when a report waits for a
   /// reader.
   std::function<std::unique_ptr<Reporter>(distributed::Heartbeat heartbeat)> open_reporter;

@@ -132,7 +132,7 @@ void Governor::decide_pause(double wish, double seconds, double period) {
   if (paused_) {
     paused_seconds_ += seconds;
     const bool is_cool = excess < -kResumeBelow || (excess < -kCooled && paused_seconds_ >= kLongPause);
-    paused_ = std::isfinite(excess) && (paused_seconds_ < kLeastPause || !is_cool);
+    paused_ = std::isfinite(excess) && (paused_seconds_ < options_.least_pause_seconds || !is_cool);
     return;
   }
   const bool does_not_cool = wish >= kMostIdle && excess > 0.9 * kHeatLaw.target;

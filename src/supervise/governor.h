@@ -23,6 +23,7 @@ std::optional<Excess> excess_of(const system::GpuReading& reading, double limit)
 struct GovernorOptions {
   double limit = 0;        ///< Celsius of the junction (or edge); 0: Governor::kMargin under the GPU's own
   double power_limit = 0;  ///< Watts of each GPU, as a mean over some seconds; 0: none
+  double least_pause_seconds = 120;
 };
 
 /// Keeps GPUs below a temperature and a power by a share of the time in which they do nothing, before they
@@ -33,8 +34,7 @@ class Governor {
  public:
   static constexpr double kMargin = 5;        ///< K under a GPU's own limit
   static constexpr double kMostIdle = 0.8;    ///< the largest share
-  static constexpr double kResumeBelow = 25;  ///< K under the limit, where a pause ends
-  static constexpr double kLeastPause = 120;  ///< seconds
+  static constexpr double kResumeBelow = 15;  ///< K under the limit, where a pause ends
 
   explicit Governor(GovernorOptions options) : options_(options) {}
 
