@@ -1,5 +1,6 @@
 """What a GPU reaches: kernels and training steps against torch, and the time of each op in a step."""
 
+import csv
 import re
 import sys
 
@@ -14,6 +15,15 @@ MATMULS = ("q", "kv", "up", "down", "head", "up_dx", "up_dw")
 KERNELS = (*(f"matmul_{name}-b4-bf16" for name in MATMULS), "attention-b4-bf16", "attention_grad-b4-bf16")
 # A rehearsal's, of the above.
 FEW = ("matmul_up-b4-bf16", "attention-b4-bf16", *LLAMA, "resnet50-b128-bf16", "unet-b16-bf16", *DETECT)
+# Of `hearth bench report` (docs/bench-report.md): rows of the benchmark's length, as few as take seconds; a rehearsal's.
+REPORTS = [
+    ["-t", "finetune_lora", "-m", "Llama-3.1-8B", "-s", 8192, "-b", 2, "--steps", 8],
+    ["-t", "pretrain", "-m", "ResNet-50", "-b", 128, "--steps", 30],
+]
+FEW_REPORTS = [
+    ["-t", "finetune_lora", "-m", "Llama-260K", "-s", 32, "-b", 1, "--steps", 1],
+    ["-t", "pretrain", "-m", "ResNet-18", "-s", 16, "-b", 2, "--steps", 1],
+]
 ROUNDS = 2
 PROFILE_STEPS = 10
 # What `hearth bench --model-gpu` knows, by a part of the driver's name; the first that fits. Its arithmetic and bytes
@@ -25,6 +35,7 @@ BANDWIDTHS = {
     "RTX 4090": 1008, "RTX 3090": 936, "H100 80GB HBM3": 3350, "H200": 4800,
 }
 COMPARED = ["case", "hearth (ms)", "torch (ms)", "ratio", "TFLOP/s", "of the peak", "GiB", "of torch's memory"]
+REPORTED = ["mode", "model", "batch", "length", "metric", "measured"]
 OPS = ["op", "ms", "share", "count", "TFLOP/s", "GB/s", "of the bandwidth", "modeled (ms)"]
 
 
@@ -116,6 +127,32 @@ def segment(work):
 
 def detect(work):
     compare(work, "Steps of a detector", DETECT)
+
+
+# ------------------------------------------------------------------------------------------------ AMD's benchmark
+
+
+def report(work):
+    out, rows = work.folder("report"), []
+    for options in FEW_REPORTS if work.card.vendor == "emulated" else REPORTS:
+        mode, model = options[1], options[3]
+        done = work.run(work.program(), "bench", "report", "--device", work.card.device, "--out", out, *options)
+        if done.status != 0:
+            work.wrong(f"{mode} {model} ended with status {done.status}: {done.last_line()}")
+            continue
+        with (out / f"perf_{model}.csv").open() as file:
+            found = list(csv.DictReader(file))
+        # MFU stands in the log alone.
+        shares = re.findall(r"mfu: ([\d.]+)%", done.text)
+        measured = [(line["metric"], float(line["performance"])) for line in found] + [("MFU (%)", float(s)) for s in shares[-1:]]
+        for metric, value in measured:
+            work.figure(f"{mode} {model} {metric}", value)
+            rows.append([mode, model, found[0]["batch_size"], found[0]["seq_len"], metric, f"{value:g}"])
+        for line in re.findall(r"^.* was asked for, .*(?=:$)", done.text, re.M):
+            work.missing(f"{mode} {model} as it was asked for: {line}")
+    work.table("AMD's training benchmark", REPORTED, rows)
+    if not work.result["wrong"]:
+        work.right(f"hearth bench report ran {len({row[1] for row in rows})} models")
 
 
 # ------------------------------------------------------------------------------------------------ op by op

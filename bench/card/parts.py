@@ -295,6 +295,7 @@ PARTS = {
     "images": (300, "steps of ResNet-50 and a stack of convolutions against torch", measure.images),
     "segment": (300, "steps of U-Net and DeepLabV3 against torch", measure.segment),
     "detect": (300, "steps of YOLOX-S against torch", measure.detect),
+    "report": (300, "AMD's training benchmark: LoRA on Llama 3.1 8B, ResNet-50", measure.report),
     "profile": (180, "where the time of each of these steps goes, op by op", measure.profile),
     "counters": (240, "what the vendor's profiler counts of the kernels of a step of Llama 1B", counters.counters),
 }

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "bench/open_workload.h"
 #include "bench/report_files.h"
+#include "bench/report_result.h"
 #include "distributed/shm/shm.h"
 #include "exec/device/gpu.h"
 #include "planner/step_model.h"
@@ -130,7 +131,6 @@ void train(ReportResult& result, Workload& work, ReportFiles* files) {
   for (int64_t step = 1; step <= result.job.steps; ++step) {
     const double seconds = work.run(step - 1);
     total += seconds;
-    result.step_seconds.push_back(seconds);
     result.steps.push_back(
         {.step = step,
          .total_steps = result.job.steps,

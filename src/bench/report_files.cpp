@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 
 #include "base/text.h"
 #include "io/report.h"
@@ -14,8 +13,6 @@ namespace {
 
 using run::Progress;
 
-/// Of pretraining, counted from 0.
-constexpr int64_t kFirstCounted = 30, kEndCounted = 40;
 constexpr int64_t kMostOps = 14;
 
 double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
@@ -126,19 +123,6 @@ io::ReportTable profile_table(const std::vector<ProfileRow>& profile) {
 }
 
 }  // namespace
-
-int64_t ReportResult::samples_per_step() const {
-  return fit.bench.batch * (job.is_text ? fit.bench.length : 1);
-}
-
-double ReportResult::mean(double Progress::*value) const {
-  const int64_t count = std::ssize(steps);
-  const bool as_published = !job.tunes() && count >= kEndCounted;
-  const int64_t first = as_published ? kFirstCounted : count / 2, end = as_published ? kEndCounted : count;
-  double sum = 0;
-  for (int64_t i = first; i < end; ++i) sum += steps[static_cast<size_t>(i)].*value;
-  return sum / static_cast<double>(end - first);
-}
 
 std::vector<ReportMetric> metrics_of(const ReportResult& result) {
   const std::string rate = decimals(result.mean(&Progress::samples_per_second), 2);

@@ -1,8 +1,14 @@
 #pragma once
 
-#include "bench/report.h"
+#include "bench/report_result.h"
 
 namespace hearth::bench {
+
+/// A line of perf_MODEL.csv.
+struct ReportMetric {
+  std::string_view name;
+  std::string value;  ///< a number; empty: not known
+};
 
 /// The metrics of a mode under the names of AMD's benchmark.
 std::vector<ReportMetric> metrics_of(const ReportResult& result);

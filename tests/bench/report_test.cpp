@@ -21,7 +21,7 @@ int64_t num_parameters(const models::DecoderConfig& decoder) {
 }
 
 // What the models' makers publish.
-TEST(ReportModels, HaveAsManyWeightsAsTheirMakersSay) {
+TEST(SlowReportModels, HaveAsManyWeightsAsTheirMakersSay) {
   for (const auto& [name, weights] : std::initializer_list<std::pair<const char*, int64_t>>{
            {"Llama-2-7B", 6738415616},       {"Llama-2-13B", 13015864320}, {"Llama-2-70B", 68976648192},
            {"Llama-3-8B", 8030261248},       {"Llama-3.1-8B", 8030261248}, {"Llama-3.3-70B", 70553706496},

@@ -115,9 +115,11 @@ class Recompute {
     overwritten_.assign(graph_.values.size(), static_cast<NodeId>(graph_.nodes.size()));
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       const ir::Node& node = graph_.nodes[i];
-      for (const int written : node.op->writes) {
-        if (written < 0) continue;
-        overwritten_[static_cast<size_t>(node.inputs[static_cast<size_t>(written)])] = static_cast<NodeId>(i);
+      const std::vector<int>& writes = node.op->writes;
+      for (size_t k = 0; k < std::min(writes.size(), node.outputs.size()); ++k) {
+        if (writes[k] < 0) continue;
+        overwritten_[static_cast<size_t>(node.inputs[static_cast<size_t>(writes[k])])] =
+            static_cast<NodeId>(i);
       }
     }
   }

@@ -1,0 +1,26 @@
+#include "bench/report_result.h"
+
+namespace hearth::bench {
+namespace {
+
+using run::Progress;
+
+/// Steps of pretraining, from 0 on.
+constexpr int64_t kFirstCounted = 30, kEndCounted = 40;
+
+}  // namespace
+
+int64_t ReportResult::samples_per_step() const {
+  return fit.bench.batch * (job.is_text ? fit.bench.length : 1);
+}
+
+double ReportResult::mean(double Progress::*value) const {
+  const int64_t count = std::ssize(steps);
+  const bool as_published = !job.tunes() && count >= kEndCounted;
+  const int64_t first = as_published ? kFirstCounted : count / 2, end = as_published ? kEndCounted : count;
+  double sum = 0;
+  for (int64_t i = first; i < end; ++i) sum += steps[static_cast<size_t>(i)].*value;
+  return sum / static_cast<double>(end - first);
+}
+
+}  // namespace hearth::bench
