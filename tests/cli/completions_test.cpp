@@ -53,7 +53,8 @@ TEST_F(Completions, NameEveryVerbInEveryShell) {
     const std::string script = works("hearth completions " + shell);
     for (size_t at = help.find("Subcommands:"); (at = help.find("\n  ", at)) != std::string::npos; ++at) {
       const std::string verb = help.substr(at + 3, help.find(' ', at + 3) - at - 3);
-      if (!verb.empty()) EXPECT_THAT(script, testing::ContainsRegex("[ '(]" + verb + "[ ':]")) << shell;
+      if (verb.empty()) continue;
+      EXPECT_THAT(script, testing::ContainsRegex("[ '(]" + verb + "[ ':]")) << shell;
     }
   }
 }
