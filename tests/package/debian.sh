@@ -18,6 +18,8 @@ found_by_shells() {
   expect_text "train" "bash" inside bash -c '. /usr/share/bash-completion/bash_completion; _completion_loader hearth
     COMP_WORDS=(hearth tra) COMP_CWORD=1; _hearth; echo "${COMPREPLY[@]}"'
   expect_text "_hearth" "zsh" inside zsh -c 'autoload -Uz compinit; compinit -u; echo $_comps[hearth]'
+  expect_text "--resume:" "zsh" inside zsh -c '_describe() { print -r -- $found; }; compadd() { print -r -- $@; }; _files() { }
+    fpath+=(/usr/share/zsh/vendor-completions); autoload -Uz _hearth; words=(hearth train "") CURRENT=3; _hearth'
   expect_text "--resume" "fish" inside fish -c 'complete -C "hearth train --res"'
 }
 
