@@ -194,6 +194,7 @@ std::string try_sums(const std::string& device_name, int size) {
       numbers[static_cast<size_t>(i)] = distributed::known_number(group.rank(), i);
     const auto through_gpu = [&] {
       stream.copy_in(memory.data(), numbers.data(), kNumbers * 4);
+      stream.synchronize();
       std::ranges::fill(numbers, -1.0F);
       stream.copy_out(numbers.data(), memory.data(), kNumbers * 4);
       stream.synchronize();
