@@ -25,8 +25,9 @@ std::vector<InstalledRuntime> of_make(const Machine& machine, bool amd) {
   return chosen;
 }
 
-void check_rocm(const Machine& machine, Findings& found) {
+void check_rocm(const Machine& machine, bool shown, Findings& found) {
   const std::vector<InstalledRuntime> installed = of_make(machine, true);
+  if (installed.empty() && shown) return;
   if (installed.empty()) {
     found.push_back({.level = Level::broken,
                      .id = "rocm",
@@ -51,7 +52,8 @@ void check_rocm(const Machine& machine, Findings& found) {
        .fix = "remove all but one, or set ROCM_PATH to the one to use"});
 }
 
-void check_cuda(const Machine& machine, Findings& found) {
+/// `shown`: the runtime shows a GPU, so that its library is there, wherever that is.
+void check_cuda(const Machine& machine, bool shown, Findings& found) {
   const std::vector<InstalledRuntime> installed = of_make(machine, false);
   for (const InstalledRuntime& runtime : installed) {
     if (machine.nvidia_version.empty() || runtime.version == machine.nvidia_version) continue;
@@ -63,7 +65,7 @@ void check_cuda(const Machine& machine, Findings& found) {
                      .fix = "restart, which an update of the driver needs; in a container: the host's "
                             "driver, not one inside"});
   }
-  if (installed.empty() && !machine.nvidia_version.empty()) {
+  if (installed.empty() && !machine.nvidia_version.empty() && !shown) {
     found.push_back({.level = Level::broken,
                      .id = "nvidia-library",
                      .what = "there is no libcuda.so beside the driver",
@@ -101,11 +103,16 @@ constexpr std::string_view kSelectors[] = {"HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_
 
 }  // namespace
 
-void check_runtimes(const Machine& machine, Findings& found) {
+void check_runtimes(const Machine& machine, const Program* program, Findings& found) {
+  const auto shows = [&](std::string_view name) {
+    return program != nullptr && std::ranges::any_of(program->devices, [&](const gpu::DeviceInfo& gpu) {
+             return exec::runtime_of(gpu, program->runtimes).name == name;
+           });
+  };
   const bool wants_rocm = std::ranges::any_of(
       machine.gpus, [](const PciGpu& gpu) { return is_amd(gpu) && gpu.driver == "amdgpu"; });
-  if (wants_rocm || !of_make(machine, true).empty()) check_rocm(machine, found);
-  if (has_nvidia(machine)) check_cuda(machine, found);
+  if (wants_rocm || !of_make(machine, true).empty()) check_rocm(machine, shows("HIP"), found);
+  if (has_nvidia(machine)) check_cuda(machine, shows("CUDA"), found);
 }
 
 void check_variables(const Machine& machine, Findings& found) {

@@ -18,7 +18,8 @@ void check_gpus(const Machine& machine, Findings& found);
 void check_links(const Machine& machine, Findings& found);
 void check_access(const Machine& machine, Findings& found);
 void check_drivers(const Machine& machine, Findings& found);
-void check_runtimes(const Machine& machine, Findings& found);
+/// `program`: what it can open counts, wherever that lies; null: files alone.
+void check_runtimes(const Machine& machine, const Program* program, Findings& found);
 void check_variables(const Machine& machine, Findings& found);
 void check_host(const Machine& machine, Findings& found);
 void check_log(const Machine& machine, Findings& found);

@@ -16,7 +16,7 @@ std::vector<Finding> examine(const system::Machine& machine, const Program* prog
   check_access(machine, found);
   check_links(machine, found);
   check_known_bad(machine, found);
-  check_runtimes(machine, found);
+  check_runtimes(machine, program, found);
   check_variables(machine, found);
   if (program != nullptr) check_program(machine, *program, found);
   check_host(machine, found);

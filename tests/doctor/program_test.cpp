@@ -61,5 +61,18 @@ TEST(OwnProgram, WithoutTheVendorsMatmulsSaysHowToGetThem) {
                           Field(&Finding::level, Level::ok)));
 }
 
+TEST(OwnProgram, ThatShowsAGpuHasItsLibrarySomewhere) {
+  const Machine machine{.gpus = {{.vendor = PciGpu::Vendor::nvidia, .pci_address = "0000:01:00.0"}},
+                        .nvidia_version = "580.95.05"};
+  Findings all;
+  check_runtimes(machine, nullptr, all);
+  EXPECT_THAT(all, ElementsAre(Field(&Finding::id, "nvidia-library")));
+  const Program program{.runtimes = {{.name = "CUDA", .architectures = "sm_90"}},
+                        .devices = {{.name = "H200", .architecture = "sm_90"}}};
+  all.clear();
+  check_runtimes(machine, &program, all);
+  EXPECT_THAT(all, testing::IsEmpty());
+}
+
 }  // namespace
 }  // namespace hearth::doctor
