@@ -21,8 +21,9 @@ struct Governor::Law {
 
 // Dies answer to a gap in a second or two, coolers in minutes, sensors late and with noise. Where steps are
 // long the die comes to its full heat in each, and only the cooler answers: so the peak of a period is what
-// is governed. A gain of 0.03 at the frequencies of the die keeps that loop, of 30 K for the whole share,
-// below 1; those of the cooler, 100 K and 200 s, leave it a phase margin of 60 degrees.
+// is governed. What changes within seconds meets a gain of 0.024 a K: below 1 in a loop over a die that has
+// 30 K for the whole share. The integral rises fast, for heat is what harms, and falls in minutes, as a
+// cooler does.
 constexpr Governor::Law Governor::kHeatLaw{.peak = true,
                                            .target = -4,
                                            .least_window = 8,
@@ -49,7 +50,6 @@ namespace {
 constexpr double kBand = 0.05;
 /// A share begins where so much is wanted, and ends where almost none has been wanted for a while.
 constexpr double kFirstShare = 0.08, kLeastShare = 0.02, kUnwantedSeconds = 30;
-constexpr double kSecondsAtMost = 3;
 /// What has cooled by so much in so long a pause may take longer than anyone waits to cool further.
 constexpr double kCooled = 8, kLongPause = 600;
 
@@ -137,7 +137,7 @@ void Governor::decide_pause(double wish, double seconds, double period) {
   }
   const bool does_not_cool = wish >= kMostIdle && excess > 0.9 * kHeatLaw.target;
   at_most_seconds_ = does_not_cool || excess > kMargin ? at_most_seconds_ + seconds : 0;
-  paused_ = at_most_seconds_ >= std::max(kSecondsAtMost, 2 * period);
+  paused_ = at_most_seconds_ >= std::max(options_.pause_after_seconds, 2 * period);
   paused_seconds_ = 0;
 }
 
