@@ -27,8 +27,8 @@ enum class Meaning : uint8_t {
 
 struct Place {
   Meaning meaning;
+  uint8_t bytes;  ///< of the number
   uint16_t offset;
-  uint8_t bytes;    ///< of the number
   float scale = 1;  ///< to the units of GpuReading
 };
 
@@ -40,33 +40,33 @@ struct Version {
 
 using enum Meaning;
 
-constexpr Place kV1_0[] = {{edge, 16, 2},  {junction, 18, 2}, {memory, 20, 2},       {busy, 28, 2},
-                           {power, 34, 2}, {clock, 54, 2},    {memory_clock, 58, 2}, {fan, 72, 2}};
-constexpr Place kV1_1[] = {{edge, 4, 2},   {junction, 6, 2}, {memory, 8, 2},        {busy, 16, 2},
-                           {power, 22, 2}, {clock, 54, 2},   {memory_clock, 58, 2}, {fan, 72, 2}};
-constexpr Place kV1_3[] = {{edge, 4, 2},          {junction, 6, 2}, {memory, 8, 2},
-                           {busy, 16, 2},         {power, 22, 2},   {clock, 54, 2},
-                           {memory_clock, 58, 2}, {fan, 72, 2},     {throttle, 112, 8}};
-constexpr Place kV1_4[] = {{junction, 4, 2}, {memory, 6, 2},  {power, 10, 2},        {busy, 12, 2},
-                           {replays, 88, 8}, {clock, 240, 2}, {memory_clock, 280, 2}};
-constexpr Place kV1_5[] = {{junction, 4, 2},  {memory, 6, 2},  {power, 10, 2},        {busy, 12, 2},
-                           {replays, 152, 8}, {clock, 312, 2}, {memory_clock, 352, 2}};
+constexpr Place kV1_0[] = {{edge, 2, 16},  {junction, 2, 18}, {memory, 2, 20},       {busy, 2, 28},
+                           {power, 2, 34}, {clock, 2, 54},    {memory_clock, 2, 58}, {fan, 2, 72}};
+constexpr Place kV1_1[] = {{edge, 2, 4},   {junction, 2, 6}, {memory, 2, 8},        {busy, 2, 16},
+                           {power, 2, 22}, {clock, 2, 54},   {memory_clock, 2, 58}, {fan, 2, 72}};
+constexpr Place kV1_3[] = {{edge, 2, 4},          {junction, 2, 6}, {memory, 2, 8},
+                           {busy, 2, 16},         {power, 2, 22},   {clock, 2, 54},
+                           {memory_clock, 2, 58}, {fan, 2, 72},     {throttle, 8, 112}};
+constexpr Place kV1_4[] = {{junction, 2, 4}, {memory, 2, 6},  {power, 2, 10},        {busy, 2, 12},
+                           {replays, 8, 88}, {clock, 2, 240}, {memory_clock, 2, 280}};
+constexpr Place kV1_5[] = {{junction, 2, 4},  {memory, 2, 6},  {power, 2, 10},        {busy, 2, 12},
+                           {replays, 8, 152}, {clock, 2, 312}, {memory_clock, 2, 352}};
 /// Before its release 1.6 still had the activity of video engines.
-constexpr Place kV1_6Early[] = {{junction, 4, 2},  {memory, 6, 2},  {power, 10, 2},        {busy, 12, 2},
-                                {replays, 176, 8}, {clock, 336, 2}, {memory_clock, 376, 2}};
-constexpr Place kV1_6[] = {{junction, 4, 2},  {memory, 6, 2},  {power, 10, 2},        {busy, 12, 2},
-                           {replays, 104, 8}, {clock, 264, 2}, {memory_clock, 304, 2}};
-constexpr Place kV1_7[] = {{junction, 4, 2},  {memory, 6, 2},  {power, 10, 2},        {busy, 12, 2},
-                           {replays, 112, 8}, {clock, 296, 2}, {memory_clock, 336, 2}};
+constexpr Place kV1_6Early[] = {{junction, 2, 4},  {memory, 2, 6},  {power, 2, 10},        {busy, 2, 12},
+                                {replays, 8, 176}, {clock, 2, 336}, {memory_clock, 2, 376}};
+constexpr Place kV1_6[] = {{junction, 2, 4},  {memory, 2, 6},  {power, 2, 10},        {busy, 2, 12},
+                           {replays, 8, 104}, {clock, 2, 264}, {memory_clock, 2, 304}};
+constexpr Place kV1_7[] = {{junction, 2, 4},  {memory, 2, 6},  {power, 2, 10},        {busy, 2, 12},
+                           {replays, 8, 112}, {clock, 2, 296}, {memory_clock, 2, 336}};
 /// Integrated GPUs count in hundredths of a degree and in milliwatts.
 constexpr Place kV2_0[] = {
-    {edge, 16, 2, 0.01F}, {busy, 40, 2}, {power, 44, 2, 0.001F}, {clock, 80, 2}, {memory_clock, 84, 2}};
+    {edge, 2, 16, 0.01F}, {busy, 2, 40}, {power, 2, 44, 0.001F}, {clock, 2, 80}, {memory_clock, 2, 84}};
 constexpr Place kV2_1[] = {
-    {edge, 4, 2, 0.01F}, {busy, 28, 2}, {power, 40, 2, 0.001F}, {clock, 76, 2}, {memory_clock, 80, 2}};
-constexpr Place kV2_2[] = {{edge, 4, 2, 0.01F}, {busy, 28, 2},         {power, 40, 2, 0.001F},
-                           {clock, 76, 2},      {memory_clock, 80, 2}, {throttle, 120, 8}};
+    {edge, 2, 4, 0.01F}, {busy, 2, 28}, {power, 2, 40, 0.001F}, {clock, 2, 76}, {memory_clock, 2, 80}};
+constexpr Place kV2_2[] = {{edge, 2, 4, 0.01F}, {busy, 2, 28},         {power, 2, 40, 0.001F},
+                           {clock, 2, 76},      {memory_clock, 2, 80}, {throttle, 8, 120}};
 constexpr Place kV3_0[] = {
-    {edge, 4, 2, 0.01F}, {busy, 42, 2}, {power, 112, 4, 0.001F}, {clock, 174, 2}, {memory_clock, 186, 2}};
+    {edge, 2, 4, 0.01F}, {busy, 2, 42}, {power, 4, 112, 0.001F}, {clock, 2, 174}, {memory_clock, 2, 186}};
 
 /// What follows the common part of 1.6 to 1.8 depends on the number of partitions.
 constexpr uint16_t kAnyBytes = 0xffff;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <thread>
 
+#include "engine/gpu_course.h"
 #include "run/from_recipe.h"
 #include "run/launch.h"
 #include "supervise/worker.h"
@@ -27,7 +28,7 @@ class Silent : public Reporter {
   void warn(const std::string&) override {}
 };
 
-class SlowHotGpu : public testing::Test {
+class SlowHotGpu : public engine::GpuTraining {
  protected:
   /// What `run` of the launched run's folder says within two minutes is true; then waits for its end.
   void train(const fs::path& out, const std::vector<std::string>& overrides,
@@ -101,6 +102,7 @@ TEST_F(SlowHotGpu, APowerLimitMakesGapsForBothWorkers) {
     const auto shares = io::read_curve(out / "trainer_log.jsonl", "/gpu/1/idle_percent");
     return std::ranges::any_of(shares, [](const io::CurvePoint& point) { return point.value > 0; });
   };
+  emu::gpus() = {{}, {}};
   train(two, {"train.accumulate=2", "train.steps=24", "power.limit=150", "devices=2"}, is_slowed);
   EXPECT_EQ(losses(two), losses(alone));
 }
