@@ -12,6 +12,8 @@ using namespace std::chrono_literals;
 
 /// Where a GPU is near its limit for hours, gaps come and go.
 constexpr auto kBetweenSentences = 10min;
+/// A whole GPU that hangs takes its sensors with it, one after the other.
+constexpr auto kStale = 60s;
 /// The controller's time between two readings; a longer one is that of a machine that slept.
 constexpr double kMostSeconds = 10;
 
@@ -35,7 +37,11 @@ void GpuWatch::look(int num_workers) {
     governor_ = Governor(limits_);
     sampler_.watch(gpus);
   }
-  if (!blind_ && sampler_.look()) take_sample();
+  if (!blind_ && sampler_.look()) {
+    take_sample();
+  } else if (num_samples_ > 0 && Clock::now() - sampled_ > kStale) {
+    let_go();
+  }
 }
 
 void GpuWatch::take_sample() {
@@ -46,9 +52,20 @@ void GpuWatch::take_sample() {
   ++num_samples_;
   // An emulated GPU, or one that no driver shows.
   blind_ = std::ranges::all_of(readings, says_nothing);
+  if (blind_) return let_go();
   governor_.update(readings, std::min(seconds, kMostSeconds), board_.period());
   publish();
   say_share();
+}
+
+/// Nobody would know when a gap or a pause could end.
+void GpuWatch::let_go() {
+  const bool held = governor_.idle_share() > 0 || governor_.paused();
+  governor_ = Governor(limits_);
+  publish();
+  sampled_ = Clock::now();
+  slows_ = false;
+  if (held) say_("the GPUs' sensors say nothing any more: there are no gaps between steps and no pauses");
 }
 
 void GpuWatch::publish() {

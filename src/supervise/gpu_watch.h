@@ -26,6 +26,7 @@ class GpuWatch {
  private:
   using Clock = std::chrono::steady_clock;
   void take_sample();
+  void let_go();
   void say_share();
   void publish();
 

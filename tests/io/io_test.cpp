@@ -261,5 +261,32 @@ TEST(Report, AFlatCurveHasAnAxisFromZero) {
   EXPECT_THAT(chart, testing::Not(testing::HasSubstr(">101</text>")));
 }
 
+TEST(RunLog, WhatIsWithinArraysIsReadByPointers) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.path() / "log.jsonl";
+  RunLog log(path, -1);
+  log.step(1, 9, 0.5, 0.1, 1, 2, R"([{"power_w":290},{"power_w":281.5}])");
+  log.step(2, 9, 0.5, 0.1, 1, 3);
+  log.step(3, 9, 0.5, 0.1, 1, 4, R"([{"power_w":300}])");
+  log.step(4, 9, 0.5, 0.1, 1, 4, "7");
+  const auto curves = read_curves(path, {"loss", "/gpu/0/power_w", "/gpu/1/power_w", "/gpu/x/power_w"});
+  EXPECT_EQ(curves[0].size(), 4U);
+  ASSERT_EQ(curves[1].size(), 2U);
+  EXPECT_EQ(curves[1][1].step, 3);
+  EXPECT_EQ(curves[1][1].value, 300);
+  ASSERT_EQ(curves[2].size(), 1U);
+  EXPECT_EQ(curves[2][0].value, 281.5);
+  EXPECT_TRUE(curves[3].empty());
+}
+
+TEST(Report, ShowsGpusWhereThereAreCurves) {
+  ReportData data{.title = "a run"};
+  EXPECT_EQ(make_report(data).find("<h2>GPUs</h2>"), std::string::npos);
+  data.gpu_charts = {{"Power (W)", {{"power", "#38a169", {{1, 290}, {2, 300}}}}}};
+  const std::string html = make_report(data);
+  EXPECT_NE(html.find("<h2>GPUs</h2>"), std::string::npos);
+  EXPECT_NE(html.find("Power (W)"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace hearth::io

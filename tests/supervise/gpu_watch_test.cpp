@@ -105,6 +105,19 @@ TEST_F(Watched, TheRecipesLimitCounts) {
   EXPECT_EQ(supervise(work, made), kDone);
 }
 
+TEST_F(Watched, SensorsThatGoHoldNobodyBack) {
+  planted_.plant_hwmon("temp2_input", "111000\n");
+  const auto work = [&](const Seat& seat) {
+    seat.gpus->use(seat.rank, PlantedGpu::kAddress);
+    if (!wait_for([&] { return seat.gpus->paused(); })) return kMistake;
+    fs::remove_all(planted_.hwmon());
+    return wait_for([&] { return seat.gpus->idle_share() == 0 && !seat.gpus->paused(); }) ? kDone : kMistake;
+  };
+  EXPECT_EQ(supervise(work, options()), kDone);
+  EXPECT_THAT(said_, ElementsAre(HasSubstr("slowing down by gaps"),
+                                 HasSubstr("the GPUs' sensors say nothing any more")));
+}
+
 TEST_F(Watched, ANewAttemptNamesItsGpusAnew) {
   const auto work = [](const Seat& seat) {
     if (seat.attempt == 1) {
