@@ -50,7 +50,6 @@ namespace {
 constexpr double kBand = 0.05;
 /// A share begins where so much is wanted, and ends where almost none has been wanted for a while.
 constexpr double kFirstShare = 0.08, kLeastShare = 0.02, kUnwantedSeconds = 30;
-constexpr double kSecondsAtMost = 3;
 /// What has cooled by so much in so long a pause may take longer than anyone waits to cool further.
 constexpr double kCooled = 8, kLongPause = 600;
 
@@ -138,7 +137,7 @@ void Governor::decide_pause(double wish, double seconds, double period) {
   }
   const bool does_not_cool = wish >= kMostIdle && excess > 0.9 * kHeatLaw.target;
   at_most_seconds_ = does_not_cool || excess > kMargin ? at_most_seconds_ + seconds : 0;
-  paused_ = at_most_seconds_ >= std::max(kSecondsAtMost, 2 * period);
+  paused_ = at_most_seconds_ >= std::max(options_.pause_after_seconds, 2 * period);
   paused_seconds_ = 0;
 }
 

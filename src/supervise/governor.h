@@ -23,6 +23,7 @@ std::optional<Excess> excess_of(const system::GpuReading& reading, double limit)
 struct GovernorOptions {
   double limit = 0;        ///< Celsius of the junction (or edge); 0: Governor::kMargin under the GPU's own
   double power_limit = 0;  ///< Watts of each GPU, as a mean over some seconds; 0: none
+  double pause_after_seconds = 3;  ///< in which the largest share does not cool
   double least_pause_seconds = 120;
 };
 

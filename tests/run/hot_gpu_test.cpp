@@ -36,12 +36,12 @@ class SlowHotGpu : public engine::GpuTraining {
     std::vector<std::string> all = {"device=emulated",   "self_test=never",   "model=mlp",
                                     "model.hidden=[32]", "data=shapes",       "data.image_size=16",
                                     "data.count=64",     "data.val_count=16", "train.batch=16",
-                                    "train.steps=60",    "train.log_every=1", "data.threads=1"};
+                                    "train.steps=120",    "train.log_every=1", "data.threads=1"};
     all.insert(all.end(), overrides.begin(), overrides.end());
     Job job{.recipe = parse_recipe("", "a test", all),
             .out = out.string(),
             .sensors = {.root = planted_.root(), .seconds = 0.02},
-            .governor = {.least_pause_seconds = 0.1},
+            .governor = {.pause_after_seconds = 0.05, .least_pause_seconds = 0.1},
             .open_reporter = [](distributed::Heartbeat) { return std::make_unique<Silent>(); },
             .tell = [](const Ending& ending) { return ending.status; }};
     supervise::Worker run([&] { return launch(job); });
@@ -91,19 +91,19 @@ TEST_F(SlowHotGpu, PausesContinuesByItselfAndKeepsTheBits) {
                               HasSubstr("; a checkpoint is saved; training continues by itself"),
                               HasSubstr("continued after a pause of ")));
   EXPECT_EQ(losses(hot), losses(cool));
-  EXPECT_EQ(losses(hot).size(), 60U);
+  EXPECT_EQ(losses(hot).size(), 120U);
   EXPECT_EQ(read_file(hot / "model.safetensors"), read_file(cool / "model.safetensors"));
 }
 
 TEST_F(SlowHotGpu, APowerLimitMakesGapsForBothWorkers) {
   const fs::path alone = folder_.path() / "alone", two = folder_.path() / "two";
-  train(alone, {"train.accumulate=2", "train.steps=24"}, [](const fs::path&) { return true; });
+  train(alone, {"train.accumulate=2", "train.steps=48"}, [](const fs::path&) { return true; });
   const auto is_slowed = [](const fs::path& out) {
     const auto shares = io::read_curve(out / "trainer_log.jsonl", "/gpu/1/idle_percent");
     return std::ranges::any_of(shares, [](const io::CurvePoint& point) { return point.value > 0; });
   };
   emu::gpus() = {{}, {}};
-  train(two, {"train.accumulate=2", "train.steps=24", "power.limit=150", "devices=2"}, is_slowed);
+  train(two, {"train.accumulate=2", "train.steps=48", "power.limit=150", "devices=2"}, is_slowed);
   EXPECT_EQ(losses(two), losses(alone));
 }
 
