@@ -36,7 +36,7 @@ class SlowHotGpu : public engine::GpuTraining {
     std::vector<std::string> all = {"device=emulated",   "self_test=never",   "model=mlp",
                                     "model.hidden=[32]", "data=shapes",       "data.image_size=16",
                                     "data.count=64",     "data.val_count=16", "train.batch=16",
-                                    "train.steps=120",    "train.log_every=1", "data.threads=1"};
+                                    "train.steps=120",   "train.log_every=1", "data.threads=1"};
     all.insert(all.end(), overrides.begin(), overrides.end());
     Job job{.recipe = parse_recipe("", "a test", all),
             .out = out.string(),
