@@ -50,7 +50,8 @@ std::vector<fs::path> runs_to_show(const WatchArguments& arguments) {
 
 /// The last numbers as a row of bars, from the least to the most of them.
 std::string sparkline(const std::vector<double>& numbers, size_t width) {
-  constexpr std::array<const char*, 8> kBars = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  constexpr std::array<const char*, 8> kBars = {"\u2581", "\u2582", "\u2583", "\u2584",
+                                                "\u2585", "\u2586", "\u2587", "\u2588"};
   if (numbers.size() < 2) return "";
   const auto [least, most] = std::ranges::minmax(numbers);
   std::string text;
@@ -75,7 +76,7 @@ std::string run_text(const fs::path& folder, size_t columns) {
       tail.total_steps > 0 ? static_cast<double>(tail.step) / static_cast<double>(tail.total_steps) : 0;
   const auto filled = static_cast<size_t>(share * kBar);
   std::string bar;
-  for (size_t i = 0; i < kBar; ++i) bar += i < filled ? "█" : "░";
+  for (size_t i = 0; i < kBar; ++i) bar += i < filled ? "\u2588" : "\u2591";
   std::string text = fmt::format("{}\n  {} {:.1f}%  step {}/{}  loss {:.4f}", folder.string(), bar,
                                  100 * share, tail.step, tail.total_steps, tail.losses.back());
   if (tail.seconds_per_step > 0)

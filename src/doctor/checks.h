@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "doctor/doctor.h"
+#include "doctor/finding.h"
+#include "doctor/program.h"
+#include "system/machine.h"
 
 /// The checks that examine() is made of: each adds what it finds.
 namespace hearth::doctor {
