@@ -315,7 +315,8 @@ class Deep {
           fmt::format("under load it slows down from {:.1f} to {:.1f} TFLOP/s{}", first * 1e-12, last * 1e-12,
                       heat),
           "long runs are slower than short ones",
-          "dust, the case's air, the fan curve; thermal.limit keeps it cooler by pauses");
+          "clean out dust, better air in the case, a steeper fan curve; thermal.limit keeps it cooler by "
+          "gaps between steps");
     } else {
       add(Level::ok, "steady-load",
           fmt::format("{:.1f} TFLOP/s for {} s{}", last * 1e-12, rates.size(), heat));

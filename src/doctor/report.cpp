@@ -133,7 +133,8 @@ constexpr std::string_view kStyle = R"(<style>
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
 table { border-collapse: collapse; margin: 1rem 0; } td, th { padding: 0.3rem 0.8rem 0.3rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid #ddd; }
 .ok { color: #2a7d2a; } .note { color: #555; } .warning { color: #a66300; font-weight: 600; } .broken { color: #b00020; font-weight: 600; }
-code { font-size: 90%; } svg { max-width: 100%; height: auto; }
+code { font-size: 90%; } .charts { display: grid; grid-template-columns: 1fr 1fr; gap: 1rem; } .chart { width: 100%; height: auto; }
+.tick { font-size: 12px; fill: #777; } .grid { stroke: #ddd; }
 </style>)";
 
 /// Cells hold HTML.
@@ -152,8 +153,8 @@ std::string html_table(const std::vector<std::string>& head,
 
 std::string html_findings(const std::vector<Finding>& findings) {
   std::vector<std::vector<std::string>> rows;
-  std::vector<Finding> worst_first = ordered(findings);
-  std::ranges::reverse(worst_first);
+  std::vector<Finding> worst_first = findings;
+  std::ranges::stable_sort(worst_first, std::greater{}, &Finding::level);
   for (const Finding& finding : worst_first) {
     const std::string fix =
         finding.fix.empty() ? "" : "<br><code>" + io::escape_html(finding.fix) + "</code>";
@@ -196,9 +197,8 @@ std::string html_load(const std::vector<LoadSample>& load) {
       series_of(load, "core clock (MHz)", "#2ca02c", [](const LoadSample& s) { return s.megahertz; })};
   std::string html;
   for (const io::Series& series : all)
-    if (series.points.size() > 1)
-      html += io::line_chart(series.name + " over seconds of steady load", {series});
-  return html;
+    if (series.points.size() > 1) html += io::line_chart("", {series}, "seconds");
+  return html.empty() ? "" : "<div class=\"charts\">" + html + "</div>\n";
 }
 
 }  // namespace

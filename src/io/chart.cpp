@@ -76,7 +76,7 @@ Frame make_frame(const std::vector<Series>& series) {
           .y = make_axis(std::min(low, low > 0 && low < high / 3 ? 0.0 : low), high)};
 }
 
-std::string grid(const Frame& frame) {
+std::string grid(const Frame& frame, std::string_view along) {
   std::string svg;
   for (const double v : ticks(frame.y)) {
     svg += fmt::format(
@@ -89,18 +89,18 @@ std::string grid(const Frame& frame) {
     svg += fmt::format("<text class='tick' x='{:.1f}' y='{}' text-anchor='middle'>{:.6g}</text>", frame.px(v),
                        kHeight - kBottom + 18, v);
   }
-  return svg + fmt::format("<text class='tick' x='{}' y='{}' text-anchor='middle'>step</text>",
-                           (kLeft + kWidth) / 2, kHeight - 6);
+  return svg + fmt::format("<text class='tick' x='{}' y='{}' text-anchor='middle'>{}</text>",
+                           (kLeft + kWidth) / 2, kHeight - 6, escape_html(along));
 }
 
 }  // namespace
 
-std::string line_chart(const std::string& title, const std::vector<Series>& series) {
+std::string line_chart(const std::string& title, const std::vector<Series>& series, std::string_view along) {
   const Frame frame = make_frame(series);
   std::string svg = fmt::format(
       "<svg class='chart' viewBox='0 0 {} {}' role='img'><text class='title' x='{}' y='20'>{}</text>", kWidth,
       kHeight, kLeft, escape_html(title));
-  svg += grid(frame);
+  svg += grid(frame, along);
   double legend = kWidth - kRight;
   for (const Series& one : series) {
     std::string path;

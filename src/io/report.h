@@ -64,8 +64,9 @@ struct ReportData {
 /// One self-contained page: no scripts, no links to anywhere.
 std::string make_report(const ReportData& data);
 
-/// A line chart as SVG.
-std::string line_chart(const std::string& title, const std::vector<Series>& series);
+/// A line chart as SVG, along what its axis says.
+std::string line_chart(const std::string& title, const std::vector<Series>& series,
+                       std::string_view along = "step");
 
 /// Bars one below the other as SVG, with what each says after it.
 struct Bar {
