@@ -69,12 +69,15 @@ function(vendor_module name architectures compiler)
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/kernels_${name})
   foreach(source ${gpu_kernels})
     get_filename_component(kernel ${source} NAME_WE)
+    # nvcc names what is local to a file by its process else.
+    set(seed $<$<STREQUAL:${name},cuda>:--frandom-seed=${kernel}>)
     set(object ${CMAKE_BINARY_DIR}/kernels_${name}/${kernel}.o)
     add_custom_command(
       OUTPUT ${object}
-      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${compiler} ${flags} -MD -MF ${object}.d -c ${source} -o ${object}
+      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${compiler} ${flags} ${seed} -MD -MF ${object}.d -c ${source} -o ${object}
       DEPENDS ${source}
       DEPFILE ${object}.d
+      COMMAND_EXPAND_LISTS
       COMMENT "Building kernels ${kernel} for ${words}"
       VERBATIM)
     list(APPEND objects ${object})

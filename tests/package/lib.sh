@@ -14,7 +14,9 @@ SHORT="train.steps=3 data.count=64 data.val_count=32"
 
 # system SUITE: a fresh copy of a bare Debian in SYSTEM, with a user; there is no compiler in it and no Hearth.
 system() {
-  make_system "$1" "build/systems/$1" || exit
+  mkdir -p build/systems
+  # Other tests that want it wait until the first has made it.
+  (flock 9 && make_system "$1" "build/systems/$1") 9>"build/systems/$1.lock" || exit
   say "$NAME: a fresh system ($1)"
   cp -a "build/systems/$1" "$SYSTEM"
   reach_network "$SYSTEM"
@@ -23,11 +25,19 @@ system() {
   inside useradd -m user
   if inside sh -c 'command -v cc || command -v g++ || command -v clang'; then fail "there is a compiler in the system"; fi
 }
-inside() { chroot "$SYSTEM" /usr/bin/env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@" </dev/null; }
+inside() {
+  chroot "$SYSTEM" /usr/bin/env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
+    DEBIAN_FRONTEND=noninteractive "$@" </dev/null
+}
 # as_user COMMAND: in the user's home, with the threads of this machine.
 as_user() { inside su user -c "cd && $1"; }
 # apt_quietly ARGUMENT...: what it said is shown where it failed.
-apt_quietly() { inside apt-get -q -y --no-install-recommends "$@" >"$HERE/apt.log" 2>&1 || { tail -20 "$HERE/apt.log" && fail "apt-get $* failed"; }; }
+apt_quietly() {
+  inside apt-get -q -y --no-install-recommends "$@" >"$HERE/apt.log" 2>&1 || {
+    tail -20 "$HERE/apt.log"
+    fail "apt-get $* failed"
+  }
+}
 
 # expect_text TEXT WHAT COMMAND...: the command ends well, and what it says holds the text.
 expect_text() {
@@ -36,7 +46,7 @@ expect_text() {
   said=$("$@" 2>&1) || fail "$what ended with $?: $said"
   [[ $said == *"$text"* ]] || fail "$what: expected '$text' in: $said"
 }
-# trains RUNNER HEARTH: the demo, its evaluation and a prediction from the run folder's own images work.
+# trains RUNNER HEARTH: the demo, its evaluation, what `hearth env` finds, and a step with the module for emulated GPUs.
 trains() {
   local run=$1 hearth=$2
   expect_text "validation loss" "the demo" "$run" "$hearth train demo $SHORT --out runs/first"

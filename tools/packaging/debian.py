@@ -2,7 +2,7 @@
 """tools/packaging/debian.py FOLDER VERSION ARCHITECTURE: what a Debian package holds beside its files.
 
 FOLDER has the installed tree in usr; it gets DEBIAN/control, whose dependencies are those that dpkg-shlibdeps finds, DEBIAN/md5sums,
-the changelog, the copyright file, and the lintian overrides.
+the changelog and the copyright file.
 """
 import email.utils
 import gzip
@@ -34,9 +34,6 @@ License: Apache-2.0
 Comment: the licenses of libraries that are compiled into the program are in
  /usr/share/doc/hearth/licenses.
 """
-OVERRIDES = """# Modules call what the program exports, and are opened by it alone.
-hearth: shared-library-lacks-prerequisites [usr/lib/hearth/libhearth_*.so]
-"""
 
 
 def dependencies(folder):
@@ -64,7 +61,6 @@ def main():
     documents = folder / "usr/share/doc/hearth"
     write(documents / "changelog.Debian.gz", gzip.compress(changelog.encode(), 9, mtime=0))
     write(documents / "copyright", COPYRIGHT.replace("YEAR", str(time.gmtime(epoch).tm_year)))
-    write(folder / "usr/share/lintian/overrides/hearth", OVERRIDES)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     size = sum((path.stat().st_size + 1023) // 1024 for path in files)
     write(folder / "DEBIAN/md5sums", "".join(f"{hashlib.md5(path.read_bytes()).hexdigest()}  {path.relative_to(folder)}\n"
