@@ -157,7 +157,7 @@ std::string html_findings(const std::vector<Finding>& findings) {
   std::ranges::stable_sort(worst_first, std::greater{}, &Finding::level);
   for (const Finding& finding : worst_first) {
     const std::string fix =
-        finding.fix.empty() ? "" : "<br><code>" + io::escape_html(finding.fix) + "</code>";
+        finding.fix.empty() ? "" : fmt::format("<br><code>{}</code>", io::escape_html(finding.fix));
     const std::string cost = finding.cost.empty() ? "" : "<br>" + io::escape_html(finding.cost);
     rows.push_back({fmt::format("<span class=\"{0}\">{0}</span>", level_name(finding.level)),
                     io::escape_html(finding.id), io::escape_html(finding.subject),

@@ -11,7 +11,7 @@ namespace {
 
 /// As etc/group calls it; its number where that does not know it.
 std::string group_name(Tree& tree, int64_t number) {
-  const std::string wanted = std::to_string(number);
+  std::string wanted = std::to_string(number);
   std::istringstream lines(tree.text("etc/group"));
   for (std::string line; std::getline(lines, line);) {
     std::istringstream fields(line);

@@ -39,7 +39,7 @@ std::string distribution_in(Tree& tree) {
 std::string container_in(Tree& tree) {
   if (tree.exists(".dockerenv")) return "docker";
   if (tree.exists("run/.containerenv")) return "podman";
-  const std::string named = tree.line("run/systemd/container");
+  std::string named = tree.line("run/systemd/container");
   if (!named.empty()) return named;
   const std::string& groups = tree.text("proc/1/cgroup");
   for (const char* name : {"kubepods", "docker", "lxc"}) {
@@ -67,14 +67,15 @@ std::map<std::string, std::string> read_variables(Tree& tree) {
 std::map<std::string, std::string> read_parameters(Tree& tree) {
   std::map<std::string, std::string> found;
   const std::string folder = "sys/module/amdgpu/parameters";
-  for (const std::string& name : tree.list(folder)) found[name] = tree.line(folder + "/" + name);
+  for (const std::string& name : tree.list(folder))
+    found[name] = tree.line(fmt::format("{}/{}", folder, name));
   return found;
 }
 
 bool is_blocked(Tree& tree, std::string_view module) {
   const std::string folder = "etc/modprobe.d";
   for (const std::string& file : tree.list(folder)) {
-    std::istringstream lines(tree.text(folder + "/" + file));
+    std::istringstream lines(tree.text(fmt::format("{}/{}", folder, file)));
     for (std::string line; std::getline(lines, line);) {
       std::istringstream words(line);
       std::string first, second;
@@ -124,7 +125,7 @@ std::vector<InstalledRuntime> find_runtimes(Tree& tree) {
 
 /// "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  ..."
 std::string nvidia_version_in(Tree& tree) {
-  const std::string version = tree.line("sys/module/nvidia/version");
+  std::string version = tree.line("sys/module/nvidia/version");
   if (!version.empty()) return version;
   std::istringstream words(tree.line("proc/driver/nvidia/version"));
   for (std::string word; words >> word;)
@@ -262,12 +263,10 @@ Machine read_machine(Tree& tree) {
   if (machine.processor.starts_with(':')) machine.processor = trimmed(machine.processor.substr(1));
   machine.wsl = tree.exists("dev/dxg") || machine.kernel.find("microsoft") != std::string::npos;
   machine.files = list_device_files(tree, machine.identity);
-  machine.has_amdgpu = tree.exists("sys/module/amdgpu");
   machine.amdgpu_version = tree.line("sys/module/amdgpu/version");
   machine.amdgpu_parameters = read_parameters(tree);
   machine.amdgpu_is_blocked = is_blocked(tree, "amdgpu");
   machine.nvidia_version = nvidia_version_in(tree);
-  machine.has_nouveau = tree.exists("sys/module/nouveau");
   machine.runtimes = find_runtimes(tree);
   machine.variables = read_variables(tree);
   machine.secure_boot = secure_boot_in(tree);

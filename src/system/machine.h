@@ -34,39 +34,38 @@ struct Machine {
   std::string kernel;        ///< "6.14.0-29-generic"
   std::string distribution;  ///< "Ubuntu 24.04.3 LTS"
   std::string processor;
-  bool wsl = false;
   std::string container;  ///< "docker", "podman", "lxc", "kubernetes", "container"; empty: none
   std::vector<PciGpu> gpus;
   std::vector<DeviceFile> files;
   Identity identity;
 
-  bool has_amdgpu = false;     ///< the module is loaded
-  std::string amdgpu_version;  ///< of one from outside of the kernel; empty: the kernel's own
+  std::string amdgpu_version;  ///< of a module from outside of the kernel; empty: the kernel's own
   std::map<std::string, std::string> amdgpu_parameters;  ///< "runpm": "-1"
   std::string nvidia_version;                            ///< of the kernel's module; empty: not loaded
-  bool has_nouveau = false;
-  bool amdgpu_is_blocked = false;  ///< by a line of /etc/modprobe.d
 
   std::vector<InstalledRuntime> runtimes;
   std::map<std::string, std::string> variables;  ///< of the environment: those that change what GPUs do
-  std::optional<bool> secure_boot;
-  bool has_iommu = false;
-  std::string iommu_setting;  ///< of the kernel's command line: "pt"
-  std::optional<int64_t> numa_balancing;
-  int num_numa_nodes = 0;
+  std::string iommu_setting;                     ///< of the kernel's command line: "pt"
+  std::string transparent_huge_pages;            ///< "madvise"
+  std::vector<std::string> gpu_programs;         ///< names of other programs that compute on AMD's GPUs
+  std::vector<LoggedEvent> events;
+  std::vector<std::string> blocked_files;
 
   int64_t memory_bytes = 0, available_bytes = 0, swap_bytes = 0;
-  std::optional<int64_t> locked_bytes;    ///< that a process may lock in memory; nothing: no limit
   int64_t huge_page_bytes = 0;            ///< set aside, for nobody else
-  std::string transparent_huge_pages;     ///< "madvise"
+  std::optional<int64_t> locked_bytes;    ///< that a process may lock in memory; nothing: no limit
   std::optional<int64_t> memory_limit;    ///< of the control group
   std::optional<double> processor_limit;  ///< of the control group, in processors
-  int num_processors = 0;
   std::optional<int64_t> free_disk_bytes;
-  std::vector<std::string> gpu_programs;  ///< names of other programs that compute on AMD's GPUs
-  std::vector<LoggedEvent> events;
+  std::optional<int64_t> numa_balancing;
+  int num_numa_nodes = 0;
+  int num_processors = 0;
+
+  std::optional<bool> secure_boot;
+  bool wsl = false;
+  bool has_iommu = false;
+  bool amdgpu_is_blocked = false;  ///< by a line of /etc/modprobe.d
   bool log_was_read = false;
-  std::vector<std::string> blocked_files;
 };
 
 /// Reads it all. On the machine itself (root "/") the kernel's log is asked for, else var/log/kern.log is

@@ -48,7 +48,7 @@ std::map<std::string, std::string> read_topology(Tree& tree) {
   const std::string nodes = "sys/class/kfd/kfd/topology/nodes";
   for (const std::string& node : tree.list(nodes)) {
     const auto value = [&](std::string_view name) {
-      const std::string text = tree.value(nodes + "/" + node + "/properties", name);
+      const std::string text = tree.value(fmt::format("{}/{}/properties", nodes, node), name);
       int64_t number = 0;
       std::from_chars(text.data(), text.data() + text.size(), number);
       return number;
@@ -131,10 +131,10 @@ int num_displays(Tree& tree, const std::string& gpu) {
   int count = 0;
   for (const std::string& card : tree.list(gpu + "/drm")) {
     if (!card.starts_with("card")) continue;
-    for (const std::string& connector : tree.list(gpu + "/drm/" + card)) {
-      if (connector.starts_with(card + "-") &&
-          tree.line(gpu + "/drm/" + card + "/" + connector + "/status") == "connected")
-        ++count;
+    const std::string folder = fmt::format("{}/drm/{}", gpu, card);
+    for (const std::string& connector : tree.list(folder)) {
+      if (!connector.starts_with(card)) continue;
+      if (tree.line(fmt::format("{}/{}/status", folder, connector)) == "connected") ++count;
     }
   }
   return count;
