@@ -45,6 +45,14 @@ void check_runtime(const Program& program, bool amd, Findings& found) {
 }  // namespace
 
 void check_program(const Machine& machine, const Program& program, Findings& found) {
+  if (!program.fault.empty()) {
+    found.push_back({.level = Level::broken,
+                     .id = "runtime",
+                     .what = program.fault,
+                     .cost = "device=gpu does not work, and programs that try may hang",
+                     .fix = "sudo dmesg | tail -50; as a rule only a restart helps"});
+    return;
+  }
   if (has_amd(machine)) check_runtime(program, true, found);
   if (has_nvidia(machine)) check_runtime(program, false, found);
   for (size_t i = 0; i < program.devices.size(); ++i) {

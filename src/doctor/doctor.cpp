@@ -2,12 +2,9 @@
 
 #include <algorithm>
 
-#include "backend/gpu/modules.h"
 #include "doctor/checks.h"
 
 namespace hearth::doctor {
-
-Program own_program() { return {.runtimes = gpu::runtimes(), .devices = gpu::list_devices()}; }
 
 std::vector<Finding> examine(const system::Machine& machine, const Program* program) {
   Findings found;

@@ -1,5 +1,6 @@
 // What is said of this program on a machine: its modules, kernels and libraries.
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include "doctor/checks.h"
 #include "doctor/report.h"
@@ -59,6 +60,24 @@ TEST(OwnProgram, WithoutTheVendorsMatmulsSaysHowToGetThem) {
   EXPECT_THAT(found({.runtimes = {without}, .devices = {kRadeon}}),
               ElementsAre(is(Level::warning, "matmul-library", "rocBLAS is missing", "apt install"),
                           Field(&Finding::level, Level::ok)));
+}
+
+TEST(OwnProgram, WhoseRuntimeHangsSaysSo) {
+  Isolated process([](std::string_view) -> std::string {
+    pause();
+    return "";
+  });
+  EXPECT_THAT(found(read_program(process, 0.05)),
+              ElementsAre(is(Level::broken, "runtime", "gave no answer within 0 s", "restart")));
+}
+
+TEST(OwnProgram, IsReadFromAnotherProcess) {
+  EXPECT_EQ(own_program().fault, "");
+  Isolated process([](std::string_view) -> std::string {
+    return R"({"runtimes":[["HIP","5.7","gfx1100","rocBLAS 3.1.0",""]],"devices":[["RX 7900 XT","gfx1100","0000:03:00.0","6.0"]]})";
+  });
+  EXPECT_THAT(found(read_program(process, 10)),
+              ElementsAre(is(Level::ok, "device", "device=gpu:0: RX 7900 XT, gfx1100, 6.0", "")));
 }
 
 TEST(OwnProgram, ThatShowsAGpuHasItsLibrarySomewhere) {
