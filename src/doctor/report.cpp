@@ -158,10 +158,10 @@ std::string html_findings(const std::vector<Finding>& findings) {
   for (const Finding& finding : worst_first) {
     const std::string fix =
         finding.fix.empty() ? "" : fmt::format("<br><code>{}</code>", io::escape_html(finding.fix));
-    const std::string cost = finding.cost.empty() ? "" : "<br>" + io::escape_html(finding.cost);
+    const std::string cost = finding.cost.empty() ? "" : fmt::format("<br>{}", io::escape_html(finding.cost));
     rows.push_back({fmt::format("<span class=\"{0}\">{0}</span>", level_name(finding.level)),
                     io::escape_html(finding.id), io::escape_html(finding.subject),
-                    io::escape_html(finding.what) + cost + fix});
+                    fmt::format("{}{}{}", io::escape_html(finding.what), cost, fix)});
   }
   return html_table({"", "what", "GPU", "found"}, rows);
 }
