@@ -35,11 +35,11 @@ inline bool expects_gpu() {
 }
 
 /// Ends a test where there is no GPU: skipped, or failed where one is expected.
-#define HEARTH_NEED_GPU()                                                                \
-  if (!gpu::tested_devices().empty()) {                                                  \
-  } else if (gpu::expects_gpu())                                                         \
+#define HEARTH_NEED_GPU()                                                                   \
+  if (!gpu::tested_devices().empty()) {                                                     \
+  } else if (gpu::expects_gpu())                                                            \
     FAIL() << "expected a GPU, because HEARTH_EXPECT_GPU=1, got none; try ./hearth doctor"; \
-  else                                                                                   \
+  else                                                                                      \
     GTEST_SKIP() << gpu::kNoGpu
 
 /// The first GPU, a stream, and arrays on it.
