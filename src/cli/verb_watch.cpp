@@ -39,7 +39,7 @@ std::vector<fs::path> runs_to_show(const WatchArguments& arguments) {
   if (!runs.empty()) return runs;
   std::vector<std::pair<double, fs::path>> recent;
   for (const fs::path& folder : list_folder("runs")) {
-    const double age = io::read_log_tail(folder / "trainer_log.jsonl").age_seconds;
+    const double age = io::log_age_seconds(folder / "trainer_log.jsonl");
     if (age > 0 && age < kRecentSeconds) recent.emplace_back(age, folder);
   }
   std::ranges::sort(recent);

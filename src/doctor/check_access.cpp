@@ -24,37 +24,35 @@ std::string_view way_in(PciGpu::Vendor vendor) {
 
 /// Whether the kernel's driver is there at all: else what it would make is of no interest.
 bool has_driver(const Machine& machine, PciGpu::Vendor vendor) {
-  const std::string_view wanted = vendor == PciGpu::Vendor::amd ? "amdgpu" : "nvidia";
   return std::ranges::any_of(machine.gpus, [&](const PciGpu& gpu) {
-    return gpu.vendor == vendor && (gpu.driver == wanted || !machine.container.empty());
+    return gpu.vendor == vendor && (gpu.driver == system::driver_name(vendor) || !machine.container.empty());
   });
 }
 
 void check_files(const Machine& machine, PciGpu::Vendor vendor, Findings& found) {
   const bool amd = vendor == PciGpu::Vendor::amd, contained = !machine.container.empty();
   if (!has_driver(machine, vendor)) return;
+  const std::string pass = amd ? "docker run --device /dev/kfd --device /dev/dri" : "docker run --gpus all";
+  const std::string id = contained ? "container-devices" : "device-file";
   if (!has_file(machine, way_in(vendor))) {
-    const std::string_view pass =
-        amd ? "docker run --device /dev/kfd --device /dev/dri" : "docker run --gpus all";
-    const std::string_view make =
+    const std::string make =
         amd ? "sudo modprobe amdgpu; a kernel without CONFIG_HSA_AMD has none" : "sudo nvidia-modprobe";
     found.push_back({.level = Level::broken,
-                     .id = contained ? "container-devices" : "device-file",
+                     .id = id,
                      .what = contained ? fmt::format("the container ({}) was not given {}", machine.container,
                                                      way_in(vendor))
                                        : fmt::format("there is no {}", way_in(vendor)),
                      .cost = "no program can compute on the GPU",
-                     .fix = std::string(contained ? pass : make)});
+                     .fix = contained ? pass : make});
     return;
   }
   if (amd && std::ranges::none_of(machine.files,
                                   [](const DeviceFile& file) { return file.path.starts_with("/dev/dri"); })) {
-    found.push_back(
-        {.level = Level::broken,
-         .id = contained ? "container-devices" : "device-file",
-         .what = "there is no /dev/dri/renderD*",
-         .cost = "no program can compute on the GPU",
-         .fix = contained ? "docker run --device /dev/kfd --device /dev/dri" : "sudo modprobe amdgpu"});
+    found.push_back({.level = Level::broken,
+                     .id = id,
+                     .what = "there is no /dev/dri/renderD*",
+                     .cost = "no program can compute on the GPU",
+                     .fix = contained ? pass : "sudo modprobe amdgpu"});
     return;
   }
   const auto closed = std::ranges::find_if(

@@ -8,7 +8,7 @@ namespace {
 
 void check_driver(const Machine& machine, const PciGpu& gpu, Findings& found) {
   const bool amd = is_amd(gpu);
-  const std::string_view wanted = amd ? "amdgpu" : "nvidia";
+  const std::string_view wanted = system::driver_name(gpu.vendor);
   if (gpu.driver == wanted) {
     const std::string& version = amd ? machine.amdgpu_version : machine.nvidia_version;
     found.push_back({.id = "driver",

@@ -12,8 +12,7 @@ namespace {
 constexpr double kMuch = 0.1;  // of a GPU's memory, or of its power
 
 std::string described(const PciGpu& gpu) {
-  std::string text =
-      gpu.name.empty() ? fmt::format("{} GPU {}", is_amd(gpu) ? "AMD" : "NVIDIA", gpu.device_id) : gpu.name;
+  std::string text = gpu.title();
   if (!gpu.architecture.empty()) text += ", " + gpu.architecture;
   if (gpu.memory_bytes > 0) text += ", " + human_bytes(gpu.memory_bytes);
   return text;
@@ -31,7 +30,7 @@ void check_presence(const Machine& machine, Findings& found) {
   }
   for (const PciGpu& gpu : machine.gpus)
     found.push_back({.id = "gpu", .subject = gpu.pci_address, .what = described(gpu)});
-  if (!has_discrete(machine)) {
+  if (num_discrete(machine) == 0) {
     found.push_back({.level = Level::note,
                      .id = "integrated-gpu",
                      .subject = machine.gpus[0].pci_address,

@@ -58,7 +58,7 @@ void check_memory(const Machine& machine, Findings& found) {
 void check_locked(const Machine& machine, Findings& found) {
   if (!machine.locked_bytes || machine.identity.user == 0) return;
   // Only who has several GPUs would send between them.
-  if (std::ranges::count_if(machine.gpus, [](const PciGpu& gpu) { return !gpu.integrated; }) < 2) return;
+  if (num_discrete(machine) < 2) return;
   if (*machine.locked_bytes >= kGib) return;
   found.push_back(
       {.level = Level::note,

@@ -87,9 +87,7 @@ void check_errors(const PciGpu& gpu, Findings& found) {
 
 /// GPUs of several that could send to each other.
 void check_peers(const Machine& machine, Findings& found) {
-  const auto discrete =
-      std::ranges::count_if(machine.gpus, [](const PciGpu& gpu) { return !gpu.integrated; });
-  if (discrete < 2) return;
+  if (num_discrete(machine) < 2) return;
   const bool redirected =
       std::ranges::any_of(machine.gpus, [](const PciGpu& gpu) { return gpu.redirects_peers == true; });
   if (machine.has_iommu && machine.iommu_setting != "pt" && machine.iommu_setting != "off") {

@@ -32,7 +32,7 @@ void check_program(const Machine& machine, const Program& program, Findings& fou
 inline bool is_amd(const PciGpu& gpu) { return gpu.vendor == PciGpu::Vendor::amd; }
 bool has_amd(const Machine& machine);
 bool has_nvidia(const Machine& machine);
-/// A GPU of AMD's or NVIDIA's with memory of its own.
-bool has_discrete(const Machine& machine);
+/// GPUs of AMD's and NVIDIA's with memory of their own.
+int64_t num_discrete(const Machine& machine);
 
 }  // namespace hearth::doctor

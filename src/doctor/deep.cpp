@@ -10,7 +10,6 @@
 #include <sstream>
 
 #include "base/isolated.h"
-#include "base/json.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "base/threads.h"
@@ -68,8 +67,7 @@ std::vector<double> load(const std::string& device, double seconds) {
 Json list(const std::string& device) {
   Json gpus = Json::array();
   for (const gpu::DeviceInfo& gpu : exec::list_gpus(device))
-    gpus.push_back(
-        {{"name", gpu.name}, {"address", gpu.pci_address}, {"integrated", exec::is_integrated(gpu)}});
+    gpus.push_back({{"name", gpu.name}, {"address", gpu.pci_address}});
   return gpus;
 }
 

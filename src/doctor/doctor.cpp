@@ -23,8 +23,8 @@ std::vector<Finding> examine(const system::Machine& machine, const Program* prog
 
 bool has_amd(const Machine& machine) { return std::ranges::any_of(machine.gpus, is_amd); }
 bool has_nvidia(const Machine& machine) { return !std::ranges::all_of(machine.gpus, is_amd); }
-bool has_discrete(const Machine& machine) {
-  return std::ranges::any_of(machine.gpus, [](const PciGpu& gpu) { return !gpu.integrated; });
+int64_t num_discrete(const Machine& machine) {
+  return std::ranges::count(machine.gpus, false, &PciGpu::integrated);
 }
 
 }  // namespace hearth::doctor

@@ -26,8 +26,6 @@ constexpr const char* kCompiler = "";  // clang's version begins with its name.
 constexpr const char* kCompiler = "g++ ";
 #endif
 
-std::string make_of(const PciGpu& gpu) { return gpu.vendor == PciGpu::Vendor::amd ? "AMD" : "NVIDIA"; }
-
 std::string modules_line(const Program& program) {
   std::string text;
   for (const gpu::Runtime& runtime : program.runtimes) {
@@ -87,7 +85,7 @@ std::vector<Finding> ordered(std::vector<Finding> findings) {
 }
 
 ordered_json json_of(const PciGpu& gpu) {
-  ordered_json json = {{"address", gpu.pci_address},   {"vendor", make_of(gpu)},
+  ordered_json json = {{"address", gpu.pci_address},   {"vendor", system::vendor_name(gpu.vendor)},
                        {"device_id", gpu.device_id},   {"name", gpu.name},
                        {"driver", gpu.driver},         {"architecture", gpu.architecture},
                        {"integrated", gpu.integrated}, {"memory_bytes", gpu.memory_bytes}};

@@ -72,14 +72,9 @@ nlohmann::json measure(const std::string& device, int size) {
 
 std::string rate(double bytes_per_second) { return fmt::format("{:.1f} GB/s", bytes_per_second * 1e-9); }
 
-std::string name_of(const PciGpu& gpu) {
-  if (!gpu.name.empty()) return gpu.name;
-  return (gpu.vendor == PciGpu::Vendor::nvidia ? "NVIDIA GPU " : "AMD GPU ") + gpu.device_id;
-}
-
 std::string gpu_text(size_t number, const Topology::Gpu& one, bool several_nodes) {
   const PciGpu& gpu = *one.gpu;
-  std::string text = fmt::format("{}  {}  {}", number, gpu.pci_address, name_of(gpu));
+  std::string text = fmt::format("{}  {}  {}", number, gpu.pci_address, gpu.title());
   if (!gpu.architecture.empty()) text += ", " + gpu.architecture;
   if (gpu.memory_bytes > 0) text += ", " + human_bytes(gpu.memory_bytes);
   if (several_nodes && gpu.numa_node.value_or(-1) >= 0) text += fmt::format(", NUMA node {}", *gpu.numa_node);

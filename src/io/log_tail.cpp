@@ -60,13 +60,16 @@ void take(const Json& line, LogTail& tail, double& first_elapsed, int64_t& first
 
 }  // namespace
 
+double log_age_seconds(const fs::path& log) {
+  std::error_code error;
+  const auto written = fs::last_write_time(log, error);
+  return error ? 0 : std::chrono::duration<double>(fs::file_time_type::clock::now() - written).count();
+}
+
 LogTail read_log_tail(const fs::path& log) {
   LogTail tail;
   const std::string text = last_lines(log);
-  std::error_code error;
-  const auto written = fs::last_write_time(log, error);
-  if (!error)
-    tail.age_seconds = std::chrono::duration<double>(fs::file_time_type::clock::now() - written).count();
+  tail.age_seconds = log_age_seconds(log);
   double first_elapsed = 0;
   int64_t first_step = -1;
   for (std::string_view rest = text; !rest.empty();) {

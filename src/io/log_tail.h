@@ -18,6 +18,9 @@ struct LogTail {
   std::string event;            ///< the last one; empty: none
 };
 
+/// Seconds since a log was written to; 0: there is none.
+double log_age_seconds(const fs::path& log);
+
 /// Reads at most the last 64 KiB of a log; one that is not there, or has no whole line yet, is all zeros.
 LogTail read_log_tail(const fs::path& log);
 

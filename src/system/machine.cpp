@@ -17,12 +17,6 @@ namespace {
 
 constexpr int64_t kKib = 1024;
 
-int64_t number_in(std::string_view text) {
-  int64_t number = 0;
-  std::from_chars(text.data(), text.data() + text.size(), number);
-  return number;
-}
-
 std::string distribution_in(Tree& tree) {
   std::istringstream lines(tree.text("etc/os-release"));
   constexpr std::string_view kName = "PRETTY_NAME=";
@@ -153,14 +147,14 @@ std::string iommu_setting_in(Tree& tree) {
 
 void read_memory(Tree& tree, Machine& machine) {
   const auto bytes = [&](std::string_view name) {
-    return number_in(tree.value("proc/meminfo", name)) * kKib;
+    return tree.number("proc/meminfo", name).value_or(0) * kKib;
   };
   machine.memory_bytes = bytes("MemTotal");
   machine.available_bytes = bytes("MemAvailable");
   machine.swap_bytes = bytes("SwapTotal");
   machine.huge_page_bytes = bytes("Hugetlb");
-  const std::string locked = tree.value("proc/self/limits", "Max locked memory");
-  if (!locked.empty() && !locked.starts_with("unlimited")) machine.locked_bytes = number_in(locked);
+  // "unlimited" is no number.
+  machine.locked_bytes = tree.number("proc/self/limits", "Max locked memory");
   // "always [madvise] never"
   const std::string choice = tree.line("sys/kernel/mm/transparent_hugepage/enabled");
   const size_t begin = choice.find('['), end = choice.find(']');

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <sstream>
 
 #include "exec/device/gpu_choice.h"
 
@@ -48,10 +47,7 @@ std::map<std::string, std::string> read_topology(Tree& tree) {
   const std::string nodes = "sys/class/kfd/kfd/topology/nodes";
   for (const std::string& node : tree.list(nodes)) {
     const auto value = [&](std::string_view name) {
-      const std::string text = tree.value(fmt::format("{}/{}/properties", nodes, node), name);
-      int64_t number = 0;
-      std::from_chars(text.data(), text.data() + text.size(), number);
-      return number;
+      return tree.number(fmt::format("{}/{}/properties", nodes, node), name).value_or(0);
     };
     if (value("simd_count") == 0) continue;
     const int64_t place = value("location_id");
@@ -153,15 +149,6 @@ void read_power(Tree& tree, PciGpu& gpu) {
   }
 }
 
-/// The sum that the kernel keeps: a line "TOTAL_ERR_FATAL 0" at the end.
-int64_t num_errors(Tree& tree, const std::string& path) {
-  std::istringstream lines(tree.text(path));
-  int64_t total = 0, number = 0;
-  for (std::string name; lines >> name >> number;)
-    if (name.starts_with("TOTAL_ERR")) total = number;
-  return total;
-}
-
 std::optional<PciGpu::Vendor> vendor_of(Tree& tree, const std::string& device) {
   constexpr std::string_view kDisplay = "0x03";
   if (!tree.line(device + "/class").starts_with(kDisplay)) return std::nullopt;
@@ -207,8 +194,8 @@ PciGpu read_gpu(Tree& tree, const std::string& address, PciGpu::Vendor vendor,
   if (vendor == PciGpu::Vendor::amd) read_amd(tree, gpu);
   if (!gpu.integrated) gpu.links = read_links(tree, gpu.folder);
   gpu.num_displays = num_displays(tree, gpu.folder);
-  gpu.fatal_errors = num_errors(tree, gpu.folder + "/aer_dev_fatal");
-  gpu.corrected_errors = num_errors(tree, gpu.folder + "/aer_dev_correctable");
+  gpu.fatal_errors = tree.number(gpu.folder + "/aer_dev_fatal", "TOTAL_ERR_FATAL").value_or(0);
+  gpu.corrected_errors = tree.number(gpu.folder + "/aer_dev_correctable", "TOTAL_ERR_COR").value_or(0);
   if (!gpu.links.empty()) {
     const fs::path top = gpu.folder.substr(0, gpu.folder.find(gpu.links.back().address));
     gpu.redirects_peers = redirects_peers(tree, top.parent_path().string());
@@ -218,6 +205,17 @@ PciGpu read_gpu(Tree& tree, const std::string& address, PciGpu::Vendor vendor,
 }
 
 }  // namespace
+
+std::string_view vendor_name(PciGpu::Vendor vendor) {
+  return vendor == PciGpu::Vendor::amd ? "AMD" : "NVIDIA";
+}
+std::string_view driver_name(PciGpu::Vendor vendor) {
+  return vendor == PciGpu::Vendor::amd ? "amdgpu" : "nvidia";
+}
+
+std::string PciGpu::title() const {
+  return name.empty() ? fmt::format("{} GPU {}", vendor_name(vendor), device_id) : name;
+}
 
 double PciLink::best_speed() const {
   return slot_speed > 0 ? std::min(device_speed, slot_speed) : device_speed;

@@ -53,9 +53,15 @@ struct PciGpu {
   std::optional<bool> redirects_peers;  ///< ACS sends what GPUs send each other through the processor
   std::optional<int64_t> numa_node;
 
+  /// The name, or "NVIDIA GPU 2335".
+  std::string title() const;
   /// The slowest link of the way; null where none is known.
   const PciLink* slowest_link() const;
 };
+
+/// "AMD", "NVIDIA"; the kernel's driver that computes on its GPUs: "amdgpu", "nvidia".
+std::string_view vendor_name(PciGpu::Vendor vendor);
+std::string_view driver_name(PciGpu::Vendor vendor);
 
 /// AMD's and NVIDIA's GPUs, by address.
 std::vector<PciGpu> list_pci_gpus(Tree& tree);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <utility>
 
@@ -19,13 +18,6 @@ constexpr std::array<const char*, 3> kLabels = {"edge", "junction", "mem"};
 constexpr int kMostInputs = 16;
 
 std::string text_of(const fs::path& path) { return read_start(path.native()); }
-
-std::optional<int64_t> number_of(std::string_view text) {
-  text = trimmed(text);
-  int64_t number = 0;
-  const auto end = std::from_chars(text.data(), text.data() + text.size(), number);
-  return end.ec == std::errc{} ? std::optional(number) : std::nullopt;
-}
 
 std::optional<int64_t> read_number(const fs::path& path) { return number_of(text_of(path)); }
 

@@ -29,6 +29,15 @@ std::string read_start(std::string_view path) {
   return text;
 }
 
+std::optional<int64_t> number_of(std::string_view text) {
+  text = trimmed(text);
+  const bool hexadecimal = text.starts_with("0x");
+  if (hexadecimal) text.remove_prefix(2);
+  int64_t number = 0;
+  const auto end = std::from_chars(text.data(), text.data() + text.size(), number, hexadecimal ? 16 : 10);
+  return end.ec == std::errc{} ? std::optional(number) : std::nullopt;
+}
+
 Tree::Tree(fs::path root) : root_(std::move(root)), reader_(read_start) {}
 
 const std::string& Tree::text(const std::string& path) {
@@ -45,13 +54,10 @@ std::string Tree::line(const std::string& path) {
   return std::string(trimmed(take_line(rest)));
 }
 
-std::optional<int64_t> Tree::number(const std::string& path) {
-  const std::string found = line(path);
-  const bool hexadecimal = found.starts_with("0x");
-  const char* const first = found.data() + (hexadecimal ? 2 : 0);
-  int64_t number = 0;
-  const auto end = std::from_chars(first, found.data() + found.size(), number, hexadecimal ? 16 : 10);
-  return end.ec == std::errc{} ? std::optional(number) : std::nullopt;
+std::optional<int64_t> Tree::number(const std::string& path) { return number_of(line(path)); }
+
+std::optional<int64_t> Tree::number(const std::string& path, std::string_view name) {
+  return number_of(value(path, name));
 }
 
 std::string Tree::value(const std::string& path, std::string_view name) {

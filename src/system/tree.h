@@ -16,6 +16,9 @@ namespace hearth::system {
 /// block for as long as a driver likes.
 std::string read_start(std::string_view path);
 
+/// The number that a text begins with after blanks, decimal or 0x...
+std::optional<int64_t> number_of(std::string_view text);
+
 /// The files that say what a machine is: /sys, /proc, /dev and /etc below a root that tests plant. Paths are
 /// relative to it ("sys/bus/pci/devices"). A file is read in a process of its own, so that one that blocks is
 /// named rather than waited for; nothing is read twice.
@@ -32,8 +35,10 @@ class Tree {
   /// Its first line, without blanks at its ends; a number in it, decimal or 0x...
   std::string line(const std::string& path);
   std::optional<int64_t> number(const std::string& path);
-  /// Of lines "NAME VALUE" or "NAME: VALUE" the value of that name; empty where there is none.
+  /// Of lines "NAME VALUE" or "NAME: VALUE" the value of that name; empty where there is none. A number that
+  /// it begins with.
   std::string value(const std::string& path, std::string_view name);
+  std::optional<int64_t> number(const std::string& path, std::string_view name);
   bool exists(const std::string& path) const;
   /// The names of what lies in a folder, sorted; at most kMostEntries of them.
   static constexpr size_t kMostEntries = 4096;
