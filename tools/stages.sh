@@ -159,16 +159,11 @@ shards() {
   seq 0 $((count - 1)) | xargs -P "$JOBS" -I{} env GTEST_TOTAL_SHARDS=$count GTEST_SHARD_INDEX={} "$@"
 }
 
-# packages: makes the packages, and tests each where there is neither a compiler nor a Hearth. That for Debian 13 takes nine minutes
-# to compile, so it is for --all.
+# packages: makes the packages, and tests each where there is neither a compiler nor a Hearth.
 packages() {
   local script
   step "packages: made" tools/package all || return 0
-  if [ -n "${ALL:-}" ]; then
-    stage "package for Debian 13" tools/package debian13
-  else
-    say "SKIPPED: the package for Debian 13 (tools/test --all, or tools/package debian13 and tests/package/debian13)"
-  fi
+  stage "package for Debian 13" tools/package debian13
   for script in tests/package/*; do
     if [ -x "$script" ]; then beside "package: $(basename "$script")" "$script"; fi
   done

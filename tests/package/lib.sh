@@ -46,7 +46,7 @@ expect_text() {
   said=$("$@" 2>&1) || fail "$what ended with $?: $said"
   [[ $said == *"$text"* ]] || fail "$what: expected '$text' in: $said"
 }
-# trains RUNNER HEARTH: the demo, its evaluation, what `hearth env` finds, and a step with the module for emulated GPUs.
+# trains RUNNER HEARTH: the demo, its evaluation, what `hearth doctor` finds, and a step with the module for emulated GPUs.
 trains() {
   local run=$1 hearth=$2
   expect_text "validation loss" "the demo" "$run" "$hearth train demo $SHORT --out runs/first"
