@@ -7,9 +7,9 @@
 
 namespace hearth::data {
 
-/// What a denoiser learns to make, by index: latents [channels, height, width] of pictures, as they are noised
-/// (shifted and scaled), or the pictures themselves in [-1, 1]; and what they are to be made from. Any number
-/// of threads read at once.
+/// What a denoiser learns to make, by index: latents [channels, height, width] of pictures, as they are
+/// noised (shifted and scaled), or the pictures themselves in [-1, 1]; and what they are to be made from. Any
+/// number of threads read at once.
 class LatentSource {
  public:
   virtual ~LatentSource() = default;
