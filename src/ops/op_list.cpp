@@ -69,6 +69,7 @@ std::vector<const ir::OpDef*> make_list() {
                               &embedding,
                               &embedding_grad,
                               &rope_table,
+                              &axes_rope_table,
                               &rope,
                               &attention,
                               &attention_grad,
