@@ -17,7 +17,13 @@ extern const ir::OpDef embedding_grad;
 /// i + len: the table holds scale * cos then scale * sin of positions * inv_freq, which is rounded to f32.
 /// With long_inv_freq there are two sets of frequencies, of which the largest of all positions chooses.
 extern const ir::OpDef rope_table;
-/// The first 2 * len elements of each head are turned, the rest is copied; inverse=1 turns back.
+/// The same for tokens with several coordinates, each with its own run of pairs: axes[a] / 2 of them, with
+/// frequencies theta^(-2i / axes[a]). Of each sample the text's tokens come first, then its patches row by
+/// row. (row, column) are all coordinates of two, (0, row, column) of three, (0, row, column, 0) of four;
+/// text is at (0, 0, 0) or, the l-th token, at (0, 0, 0, l), and there is none with two.
+extern const ir::OpDef axes_rope_table;
+/// The first 2 * len elements of each head are turned, the rest is copied; inverse=1 turns back. With
+/// interleaved=1, element 2i turns with element 2i + 1.
 extern const ir::OpDef rope;
 
 /// softmax(scale q k^T) v per head, tiled so that time x time is never stored (arXiv 2307.08691). Query head
