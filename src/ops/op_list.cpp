@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "ops/collective/collective.h"
 #include "ops/conv/conv.h"
+#include "ops/denoise/denoise.h"
 #include "ops/detect/detect.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/lm/lm.h"
@@ -69,6 +70,7 @@ std::vector<const ir::OpDef*> make_list() {
                               &embedding,
                               &embedding_grad,
                               &rope_table,
+                              &axes_rope_table,
                               &rope,
                               &attention,
                               &attention_grad,
@@ -100,6 +102,14 @@ std::vector<const ir::OpDef*> make_list() {
                               &head_cross_entropy_train,
                               &dpo_loss,
                               &dpo_loss_grad,
+                              &squared_error,
+                              &squared_error_grad,
+                              // denoise
+                              &timestep_embedding,
+                              &modulated_norm,
+                              &modulated_norm_grad,
+                              &gated_add,
+                              &gated_add_grad,
                               // detect
                               &simota,
                               &yolox_decode,

@@ -17,12 +17,20 @@ extern const ir::OpDef embedding_grad;
 /// i + len: the table holds scale * cos then scale * sin of positions * inv_freq, which is rounded to f32.
 /// With long_inv_freq there are two sets of frequencies, of which the largest of all positions chooses.
 extern const ir::OpDef rope_table;
-/// The first 2 * len elements of each head are turned, the rest is copied; inverse=1 turns back.
+/// The same for tokens with several coordinates, each with its own run of pairs: axes[a] / 2 of them, with
+/// frequencies theta^(-2i / axes[a]). Of each sample the text's tokens come first, then its patches row by
+/// row. (row, column) are all coordinates of two, (0, row, column) of three, (0, row, column, 0) of four;
+/// text is at (0, 0, 0) or, the l-th token, at (0, 0, 0, l), and there is none with two.
+extern const ir::OpDef axes_rope_table;
+/// The first 2 * len elements of each head are turned, the rest is copied; inverse=1 turns back. With
+/// interleaved=1, element 2i turns with element 2i + 1.
 extern const ir::OpDef rope;
 
 /// softmax(scale q k^T) v per head, tiled so that time x time is never stored (arXiv 2307.08691). Query head
 /// h reads key head h * kv_heads / heads. Soft cap and window as in Gemma 2 (arXiv 2408.00118); 0: none. With
 /// `starts`, a token sees only what follows the first token of its document, starts[i] within its row.
+/// `bias`, f32 [heads, T, T], is added to the scaled scores of queries and keys of every sample; it comes
+/// with causal=0 alone and gets no gradient.
 extern const ir::OpDef attention;
 extern const ir::OpDef attention_grad;
 /// Attention of new tokens [T, D] to all that came before: their keys and values go into slot positions[t] of
@@ -57,10 +65,10 @@ struct RopeFrequencies {
 
 /// The inputs of the records of attention, in their order.
 struct AttentionIn {
-  enum : size_t { q, k, v, starts };
+  enum : size_t { q, k, v, starts, bias };
 };
 struct AttentionGradIn {
-  enum : size_t { q, k, v, out, lse, dout, starts };
+  enum : size_t { q, k, v, out, lse, dout, starts, bias };
 };
 struct CachedAttentionIn {
   enum : size_t { q, k, v, keys, values, positions };

@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-/// Element i of a head turns with element i + len; what lies after them is copied.
+/// Element i of a head turns with element i + len, or 2i with 2i + 1; what lies after them is copied.
 struct Heads {
   int64_t width;  ///< of a token
   int64_t size;   ///< of a head
@@ -94,6 +94,37 @@ __global__ void __launch_bounds__(kBlockThreads) turn(const T* x, const float* t
     const float cosine = cosines[i], sine = heads.inverse ? -sines[i] : sines[i];
     to[e] = rt::from_float<T>(a * cosine - b * sine);
     to[e + heads.len] = rt::from_float<T>(b * cosine + a * sine);
+  }
+}
+/// Two neighbors at a time, which are a pair or lie after them all; the last of a head may have none.
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads)
+    turn_neighbors(const T* x, const float* table, T* y, Heads heads) {
+  const T* from = x + blockIdx.x * heads.width;
+  T* to = y + blockIdx.x * heads.width;
+  const float* cosines = table + blockIdx.x * 2 * heads.len;
+  const float* sines = cosines + heads.len;
+  const int size = static_cast<int>(heads.size), len = static_cast<int>(heads.len);
+  const int pairs = (size + 1) / 2, count = static_cast<int>(heads.width / heads.size) * pairs;
+  for (int p = static_cast<int>(threadIdx.x); p < count; p += kBlockThreads) {
+    const int j = p % pairs, e = p / pairs * size + 2 * j;
+    if (j >= len) {
+      to[e] = from[e];
+      if (2 * j + 1 < size) to[e + 1] = from[e + 1];
+      continue;
+    }
+    const bool aligned = size % 2 == 0;
+    rt::Vec<T, 2> pair = aligned ? rt::load<T, 2>(from + e) : rt::Vec<T, 2>{{from[e], from[e + 1]}};
+    const float a = rt::to_float(pair.at[0]), b = rt::to_float(pair.at[1]);
+    const float cosine = cosines[j], sine = heads.inverse ? -sines[j] : sines[j];
+    pair.at[0] = rt::from_float<T>(a * cosine - b * sine);
+    pair.at[1] = rt::from_float<T>(b * cosine + a * sine);
+    if (aligned) {
+      rt::store(to + e, pair);
+    } else {
+      to[e] = pair.at[0];
+      to[e + 1] = pair.at[1];
+    }
   }
 }
 
@@ -186,9 +217,10 @@ ir::Kernel make_rope(const NodeView& node) {
                     .size = node.attrs.integer("head_size"),
                     .len = node.in_type(1).shape[1] / 2,
                     .inverse = node.attrs.integer_or("inverse", 0) != 0};
+  const bool interleaved = node.attrs.integer_or("interleaved", 0) != 0;
   const auto run = [=](const KernelArgs& args) {
-    rt::launch(turn<T>, {tokens, kBlockThreads}, args.stream->handle(), input_of<T>(args, 0),
-               input_of<float>(args, 1), output_of<T>(args, 0), heads);
+    rt::launch(interleaved ? turn_neighbors<T> : turn<T>, {tokens, kBlockThreads}, args.stream->handle(),
+               input_of<T>(args, 0), input_of<float>(args, 1), output_of<T>(args, 0), heads);
   };
   return {.run = run};
 }

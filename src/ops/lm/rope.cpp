@@ -67,13 +67,18 @@ struct Heads {
   int64_t size;   ///< of a head
   int64_t len;    ///< pairs that turn
   bool inverse;
+  bool interleaved;
+  /// How far apart the elements of a pair are, and the first elements of neighboring pairs.
+  int64_t apart() const { return interleaved ? 1 : len; }
+  int64_t step() const { return interleaved ? 2 : 1; }
 };
 Heads heads_of(const NodeView& node) {
   return {.tokens = node.in_type(0).shape[0],
           .width = node.in_type(0).shape[1],
           .size = node.attrs.integer("head_size"),
           .len = node.in_type(1).shape[1] / 2,
-          .inverse = node.attrs.integer_or("inverse", 0) != 0};
+          .inverse = node.attrs.integer_or("inverse", 0) != 0,
+          .interleaved = node.attrs.integer_or("interleaved", 0) != 0};
 }
 
 Inferred infer(const NodeView& node) {
@@ -90,20 +95,29 @@ Inferred infer(const NodeView& node) {
   return same_as_first(node);
 }
 
+template <int64_t step>
+inline __attribute__((always_inline)) void turn_head(const Heads& heads, const float* table, const float* in,
+                                                     float* out) {
+  const int64_t len = heads.len, apart = step == 1 ? len : 1;
+  const float sign = heads.inverse ? -1.0F : 1.0F;
+// out may be in: no pair depends on another.
+#ifndef __clang__
+#pragma GCC ivdep
+#endif
+  for (int64_t j = 0; j < len; ++j) {
+    const float a = in[step * j], b = in[step * j + apart];
+    const float cosine = table[j], sine = sign * table[len + j];
+    out[step * j] = a * cosine - b * sine;
+    out[step * j + apart] = b * cosine + a * sine;
+  }
+  for (int64_t j = 2 * len; j < heads.size; ++j) out[j] = in[j];
+}
+
 /// One token: a pair (a, b) of every head becomes (a cos - b sin, b cos + a sin).
 HEARTH_CLONES void turn_row(const Heads& heads, const float* table, const float* x, float* y) {
-  const int64_t len = heads.len;
-  const float sign = heads.inverse ? -1.0F : 1.0F;
   for (int64_t at = 0; at < heads.width; at += heads.size) {
-    const float* in = x + at;
-    float* out = y + at;
-    for (int64_t j = 0; j < len; ++j) {
-      const float a = in[j], b = in[len + j];
-      const float cosine = table[j], sine = sign * table[len + j];
-      out[j] = a * cosine - b * sine;
-      out[len + j] = b * cosine + a * sine;
-    }
-    for (int64_t j = 2 * len; j < heads.size; ++j) out[j] = in[j];
+    heads.interleaved ? turn_head<2>(heads, table, x + at, y + at)
+                      : turn_head<1>(heads, table, x + at, y + at);
   }
 }
 
@@ -128,9 +142,10 @@ void reference(const ReferenceArgs& args) {
     const double* in = args.in[0].data() + at;
     double* out = args.out[0].data() + at;
     for (int64_t j = 0; j < heads.len; ++j) {
+      const int64_t first = heads.step() * j, second = first + heads.apart();
       const double sine = heads.inverse ? -table[heads.len + j] : table[heads.len + j];
-      out[j] = in[j] * table[j] - in[heads.len + j] * sine;
-      out[heads.len + j] = in[heads.len + j] * table[j] + in[j] * sine;
+      out[first] = in[first] * table[j] - in[second] * sine;
+      out[second] = in[second] * table[j] + in[first] * sine;
     }
   }
 }
@@ -163,9 +178,15 @@ Sample sample(int64_t tokens, int64_t num_heads, int64_t size, int64_t len, int6
           .attrs = {{"head_size", size}, {"inverse", inverse}}};
 }
 std::vector<Sample> samples() {
-  return {sample(5, 3, 6, 3, 0, DType::f32), sample(9, 2, 50, 11, 0, DType::f32),
-          sample(70, 1, 8, 4, 1, DType::f32), sample(6, 2, 10, 4, 0, DType::bf16),
-          sample(3, 1, 4, 2, 1, DType::f16)};
+  std::vector<Sample> made = {sample(5, 3, 6, 3, 0, DType::f32),   sample(9, 2, 50, 11, 0, DType::f32),
+                              sample(70, 1, 8, 4, 1, DType::f32),  sample(6, 2, 10, 4, 0, DType::bf16),
+                              sample(3, 1, 4, 2, 1, DType::f16),   sample(4, 3, 7, 2, 0, DType::f32),
+                              sample(3, 2, 64, 32, 0, DType::bf16)};
+  for (size_t i = 0, count = made.size(); i < count; ++i) {
+    made.push_back(made[i]);
+    made.back().attrs.set("interleaved", int64_t{1});
+  }
+  return made;
 }
 
 }  // namespace
@@ -192,18 +213,20 @@ const OpDef rope_table{
     .precision = ir::Precision::full,
     .samples = table_samples};
 
-const OpDef rope{
-    .name = "rope",
-    .doc = "rope(x [N, heads * head_size], table): pairs of each head turned by the table's angles",
-    .inputs = {"x", "table"},
-    .infer = infer,
-    .vjp = vjp,
-    .cpu = kernel,
-    .gpu = true,
-    .reference = reference,
-    .cost = [](const NodeView& node) { return cost_per_element(node, 3); },
-    .num_following = 1,
-    .may_work_in_place = true,
-    .samples = samples};
+const OpDef rope{.name = "rope",
+                 .doc =
+                     "rope(x [N, heads * head_size], table){head_size, inverse, interleaved}: pairs of each "
+                     "head turned by "
+                     "the table's angles",
+                 .inputs = {"x", "table"},
+                 .infer = infer,
+                 .vjp = vjp,
+                 .cpu = kernel,
+                 .gpu = true,
+                 .reference = reference,
+                 .cost = [](const NodeView& node) { return cost_per_element(node, 3); },
+                 .num_following = 1,
+                 .may_work_in_place = true,
+                 .samples = samples};
 
 }  // namespace hearth::ops

@@ -1,4 +1,7 @@
+#include <cmath>
+
 #include "ops/gpu_support.h"
+#include "ops/lm/axes_rope.h"
 #include "ops/lm/lm.h"
 
 namespace hearth::ops {
@@ -72,7 +75,46 @@ ir::Kernel rope_table_gpu(const NodeView& node) {
   return {.run = run};
 }
 
-const GpuKernels kKernels = {{.op = "rope_table", .one = rope_table_gpu}};
+/// Pairs of the axes and the logarithm of theta.
+struct Axes {
+  AxesTokens tokens;
+  int sizes[4];
+  double log_theta;
+};
+/// A block per token and a thread per pair.
+__global__ void __launch_bounds__(kBlockThreads) fill_axes_table(float* table, int len, Axes axes) {
+  const int64_t token = static_cast<int64_t>(blockIdx.x) % axes.tokens.per_sample();
+  float* row = table + static_cast<int64_t>(blockIdx.x) * 2 * len;
+  for (int j = static_cast<int>(threadIdx.x); j < len; j += kBlockThreads) {
+    int axis = 0, i = j;
+    for (; axis < 3 && 2 * i >= axes.sizes[axis]; ++axis) i -= axes.sizes[axis] / 2;
+    const double frequency = exp(-2.0 * i / axes.sizes[axis] * axes.log_theta);
+    const double angle = static_cast<double>(axes.tokens.coordinate(token, axis)) * frequency;
+    row[j] = static_cast<float>(cos(angle));
+    row[len + j] = static_cast<float>(sin(angle));
+  }
+}
+
+ir::Kernel axes_rope_table_gpu(const NodeView& node) {
+  const auto& sizes = node.attrs.list("axes");
+  Axes axes{.tokens = {.text = node.attrs.integer("text"),
+                       .height = node.attrs.integer("height"),
+                       .width = node.attrs.integer("width"),
+                       .num_axes = std::ssize(sizes)},
+            .sizes = {},
+            .log_theta = std::log(node.attrs.real("theta"))};
+  for (size_t a = 0; a < sizes.size(); ++a) axes.sizes[a] = static_cast<int>(sizes[a]);
+  const int64_t rows = node.out_type(0).shape[0];
+  const auto len = static_cast<int>(node.out_type(0).shape[1] / 2);
+  const auto run = [=](const KernelArgs& args) {
+    rt::launch(fill_axes_table, {rows, kBlockThreads}, args.stream->handle(), output_of<float>(args, 0), len,
+               axes);
+  };
+  return {.run = run};
+}
+
+const GpuKernels kKernels = {{.op = "rope_table", .one = rope_table_gpu},
+                             {.op = "axes_rope_table", .one = axes_rope_table_gpu}};
 
 }  // namespace
 }  // namespace hearth::ops

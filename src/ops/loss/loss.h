@@ -38,4 +38,14 @@ struct HeadIn {
 extern const ir::OpDef dpo_loss;
 extern const ir::OpDef dpo_loss_grad;
 
+/// weight[b] times the mean of (prediction - target)^2 over sample b, whose tokens are neighboring rows: f32
+/// [B] of predictions [B * T, F]. Targets and weights get no gradient.
+extern const ir::OpDef squared_error;
+extern const ir::OpDef squared_error_grad;
+
+/// The inputs of the two records; dlosses of squared_error_grad.
+struct SquaredErrorIn {
+  enum : size_t { prediction, target, weight, dlosses };
+};
+
 }  // namespace hearth::ops

@@ -1,0 +1,47 @@
+#pragma once
+
+#include "backend/cpu/convert.h"
+#include "ops/support.h"
+
+namespace hearth::ops {
+
+/// An array [batch * time, width] whose rows of a sample share a row of arrays [batch, width]. Sums over a
+/// sample's rows are made in parts of kPartRows rows.
+struct SampleRows {
+  static constexpr int64_t kPartRows = 64;
+
+  DType dtype;
+  int64_t batch, time, width;
+
+  /// Of x [N, D] and what modulates it.
+  SampleRows(const Type& x, const Type& modulation)
+      : dtype(x.dtype), batch(modulation.shape[0]), time(x.shape[0] / batch), width(x.shape[1]) {}
+
+  int64_t parts_of_sample() const { return (time + kPartRows - 1) / kPartRows; }
+  int64_t num_parts() const { return batch * parts_of_sample(); }
+  /// Of x.
+  Range rows_of_part(int64_t part) const {
+    const int64_t sample = part / parts_of_sample(), first = part % parts_of_sample() * kPartRows;
+    return {sample * time + first, sample * time + std::min(first + kPartRows, time)};
+  }
+  /// A row as f32: itself, or its copy in `scratch`.
+  const float* read(const void* data, int64_t row, float* scratch) const {
+    return cpu::as_f32(dtype, data, row * width, width, scratch);
+  }
+  float* to_write(void* data, int64_t row, float* scratch) const {
+    return run_to_write(dtype, data, row * width, scratch);
+  }
+  /// What to_write() gave.
+  void store(const float* made, void* data, int64_t row) const {
+    cpu::store_f32(dtype, made, data, row * width, width);
+  }
+
+  /// Writes the sums of each sample's parts, of which `parts` has one every `stride` floats, to [batch,
+  /// width].
+  void add_parts(const float* parts, int64_t stride, void* out, ThreadPool& threads) const;
+};
+
+/// Why x [N, D] and what modulates it, inputs 1 to `count`, do not fit; empty: they do.
+std::string modulation_fault(const NodeView& node, size_t count);
+
+}  // namespace hearth::ops

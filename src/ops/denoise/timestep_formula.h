@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "ops/formula.h"
+
+namespace hearth::ops {
+
+/// The arithmetic of a timestep_embedding: whatever comes before the sinusoid is rounded to f32.
+struct TimestepFormula {
+  int64_t half;  ///< frequencies
+  bool cos_first;
+  float log_period, steps;
+
+  HEARTH_FORMULA double element(float t, int64_t index) const {
+    if (index >= 2 * half) return 0;
+    const int64_t i = index % half;
+    const float exponent = -log_period * static_cast<float>(i) / steps;
+    const float frequency = static_cast<float>(std::exp(static_cast<double>(exponent)));
+    const auto angle = static_cast<double>(t * frequency);
+    return (index < half) == cos_first ? std::cos(angle) : std::sin(angle);
+  }
+};
+
+}  // namespace hearth::ops
