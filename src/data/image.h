@@ -73,6 +73,8 @@ Image convert(Image image, int64_t channels);
 
 /// The bytes of a PNG file holding the image (1 or 3 channels).
 std::string encode_png(const Image& image);
+/// A PNG file's bytes with texts about the picture, UTF-8 under a key each (iTXt, PNG 3rd edition, 11.3.3.4).
+std::string with_texts(std::string_view png, std::span<const std::pair<std::string, std::string>> texts);
 
 /// The bytes of a PNG file of palette indices, each below the number of colors (at most 256).
 std::string encode_png(const Image& indices, std::span<const std::array<uint8_t, 3>> palette);
