@@ -182,6 +182,8 @@ struct OpDef {
   Precision precision = Precision::follow;
   /// Precision::follow: how many leading inputs autocast brings to the dtype of the first.
   size_t num_following = 2;
+  /// Precision::compute: how many leading inputs autocast brings to the low-precision dtype.
+  size_t num_lowered = std::numeric_limits<size_t>::max();
   /// The node that makes output 0 again without side effects, its outputs left empty. Null: the node itself,
   /// if it has one output and writes nothing; else output 0 cannot be made again.
   Node (*repeat)(const Node&) = nullptr;

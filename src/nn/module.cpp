@@ -292,7 +292,7 @@ FileLayout Builder::linear_layout(ValueId in, const Shape& shape, const Linear& 
   const ir::NodeId producer = graph_.value(in).producer;
   if (producer != ir::kNone && graph_.node(producer).op->name == "reshape") {
     const Shape& image = graph_.type(graph_.node(producer).inputs[0]).shape;
-    if (image.rank() == 4) {
+    if (image.rank() == 4 && shape[1] == image.num_elements() / image[0]) {
       layout = {.memory_view = {shape[0], image[1], image[2], image[3]},
                 .file_axes = {0, 3, 1, 2},
                 .file_shape = shape};

@@ -219,6 +219,10 @@ std::optional<Trial> try_attention(const NodeView& node) {
       type.shape = {batch * ran_time};
       return part_of(type.shape, {rows});
     }
+    if (type.shape.rank() == 3) {
+      type.shape = {heads, ran_time, ran_time};
+      return part_of(type.shape, {run(heads - group, group), run(0, time), run(0, time)});
+    }
     const int64_t width = type.shape[1], of_group = width / kv_heads;
     type.shape = {batch * ran_time, width};
     return part_of(type.shape, {rows, run(width - of_group, of_group)});

@@ -68,7 +68,8 @@ class Autocast {
     if (value.role == ir::Role::parameter || value.role == ir::Role::state) {
       return node.op->precision == Precision::compute && value.type.shape.rank() >= 2;
     }
-    return node.op->precision != Precision::follow || i < node.op->num_following;
+    if (node.op->precision == Precision::compute) return i < node.op->num_lowered;
+    return node.op->precision == Precision::full || i < node.op->num_following;
   }
 
   DType wanted_dtype(const ir::Node& node, const std::vector<ValueId>& inputs) const {

@@ -22,6 +22,7 @@
 #include "tasks/classify/tensors_dataset.h"
 #include "tasks/detect/detect_files.h"
 #include "tasks/detect/detect_task.h"
+#include "tasks/diffuse/diffuse_task.h"
 #include "tasks/language/language_model.h"
 #include "tasks/preference/dpo.h"
 #include "tasks/preference/preference_task.h"
@@ -322,6 +323,7 @@ data::BoxedPictures boxed_pictures(const recipe::Recipe& recipe, const std::stri
 }
 
 Purpose purpose_of(const recipe::Recipe& recipe) {
+  if (recipe::makes_pictures(recipe)) return Purpose::diffuse;
   if (recipe::is_text(recipe)) return Purpose::text;
   if (tasks::find_detector(recipe.model.name) != nullptr) return Purpose::detect;
   const models::ModelDef& model = models::find_model(recipe.model.name);
@@ -336,8 +338,44 @@ tasks::TextTaskOptions text_task_options(const recipe::Recipe& recipe) {
   return {.text = text_options(recipe), .batch = recipe.train.batch, .adapts = recipe.adapter.wanted()};
 }
 
+namespace {
+
+tasks::DenoiseFormat denoise_format(const recipe::Recipe& recipe) {
+  return {.model = models::read_denoiser_config(recipe.model.config_file()),
+          .text_tokens = recipe.diffuse.text_tokens};
+}
+
+std::shared_ptr<const engine::Objective> denoiser_of(const recipe::Recipe& recipe) {
+  return tasks::denoiser_objective({.format = denoise_format(recipe), .latents = recipe.data.image_size});
+}
+
+tasks::DiffuseTaskOptions diffuse_options(const recipe::Recipe& recipe) {
+  const recipe::Diffuse& diffuse = recipe.diffuse;
+  tasks::DiffuseTaskOptions options{.format = denoise_format(recipe),
+                                    .noising = {.objective = recipe.train.objective,
+                                                .sampling = diffuse.sampling,
+                                                .mean = diffuse.mean,
+                                                .std = diffuse.std,
+                                                .shift = diffuse.shift,
+                                                .mode_scale = diffuse.mode_scale,
+                                                .weighting = diffuse.weighting,
+                                                .min_snr = diffuse.min_snr},
+                                    .diffuse = diffuse,
+                                    .loader = loader_options(recipe)};
+  options.pictures = tasks::labeled_pictures({.train = dataset_options(recipe, "train"),
+                                              .held_out = dataset_options(recipe, "test"),
+                                              .num_classes = options.format.model.num_classes,
+                                              .flip = recipe.data.flip,
+                                              .seed = recipe.seed,
+                                              .num_threads = recipe::num_threads(recipe)});
+  return options;
+}
+
+}  // namespace
+
 std::shared_ptr<const engine::Objective> objective_of(const recipe::Recipe& recipe) {
   const Purpose purpose = purpose_of(recipe);
+  if (purpose == Purpose::diffuse) return denoiser_of(recipe);
   if (purpose == Purpose::detect)
     return tasks::find_detector(recipe.model.name)->open(detector_options(recipe))->objective();
   if (purpose == Purpose::segment) {
@@ -406,6 +444,7 @@ std::unique_ptr<tasks::Task> open_task(const recipe::Recipe& recipe) {
   if (recipe.data.balance && recipe::is_text(recipe))
     user_error("expected a model of images for data.balance=true, got {}; try data.balance=false",
                recipe::model_name(recipe));
+  if (purpose == Purpose::diffuse) return std::make_unique<tasks::DiffuseTask>(diffuse_options(recipe));
   if (recipe::has_pairs(recipe))
     return std::make_unique<tasks::PreferenceTask>(text_task_options(recipe), recipe.dpo.beta);
   if (recipe::is_text(recipe)) return std::make_unique<tasks::TextTask>(text_task_options(recipe));

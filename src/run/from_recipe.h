@@ -43,7 +43,7 @@ data::MaskOptions mask_options(const recipe::Recipe& recipe, const std::string& 
 /// The boxed images of a recipe for detection, its split "train" or "test".
 data::BoxedPictures boxed_pictures(const recipe::Recipe& recipe, const std::string& split);
 /// What a recipe's model is for.
-enum class Purpose : uint8_t { classify, segment, detect, text };
+enum class Purpose : uint8_t { classify, segment, detect, text, diffuse };
 Purpose purpose_of(const recipe::Recipe& recipe);
 
 /// Where predictions are made.

@@ -64,6 +64,9 @@ class Denoising : public engine::Objective {
       graph.inputs.push_back(in[name]);
     }
     const int64_t text_rows = in["text"] == ir::kNone ? 0 : builder.graph().type(in["text"]).shape[0];
+    // The same for every sample: there are no constants in a graph.
+    const ir::ValueId ones = builder.op("exp", {builder.op("scale", {in["time"]}, {{"factor", 0.0}})});
+    const ir::ValueId guidance = builder.op("scale", {ones}, {{"factor", guidance_}});
     ir::ValueId made = models::build_denoiser(builder, config_,
                                               {.tokens = in["tokens"],
                                                .time = in["time"],
@@ -73,7 +76,7 @@ class Denoising : public engine::Objective {
                                                .num_rows = shape.num_rows,
                                                .patches = patches_,
                                                .text_tokens = text_rows / shape.num_rows,
-                                               .guidance = guidance_});
+                                               .guidance = config_.guidance ? guidance : ir::kNone});
     if (builder.mode() == nn::Builder::Mode::eval) graph.outputs = {made};
     if (config_.out_channels != config_.channels)
       made = builder.op("slice_last", {made}, {{"begin", int64_t{0}}, {"count", config_.features()}});

@@ -56,7 +56,7 @@ struct DenoiserInputs {
   int64_t num_rows = 1;
   Extent patches = 0;
   int64_t text_tokens = 0;
-  double guidance = 1;  ///< the scale that a network with `guidance` is told
+  ir::ValueId guidance = ir::kNone;  ///< f32 [B], the scale that a network with `guidance` is told
 };
 
 /// Grows a denoiser under diffusers' names ("transformer_blocks.0.attn.to_q.weight"): its prediction [B * T,

@@ -30,7 +30,7 @@ bool heads_fit(int64_t count, int64_t size, int64_t width) {
   return count > 0 && size > 0 && width % size == 0 && width / size == count;
 }
 
-std::string check_attributes(const NodeView& node, bool starts) {
+std::string check_attributes(const NodeView& node, bool starts, bool bias) {
   const int64_t batch = node.attrs.integer("batch"), tokens = node.in_type(AttentionIn::q).shape[0];
   if (batch < 1 || tokens % batch != 0)
     return fmt::format("expected a batch that divides {}, got {}", tokens, batch);
@@ -39,10 +39,12 @@ std::string check_attributes(const NodeView& node, bool starts) {
     return fmt::format("expected kv_heads to divide {} heads, got {}", spec.heads, spec.kv_heads);
   if (spec.window < 0 || !(spec.softcap >= 0)) return "expected no negative window or softcap";
   if (!spec.causal && (spec.window > 0 || starts)) return "expected causal=1 with a window or documents";
+  if (bias && (spec.causal || spec.softcap > 0)) return "expected causal=0 and no softcap with a bias";
   return "";
 }
 
-/// Checks q, k and v, which have the same places in both records, and, at input `starts`, the documents.
+/// Checks q, k and v, which have the same places in both records, at input `starts` the documents, and the
+/// bias after them.
 std::string check(const NodeView& node, size_t starts) {
   const Type& q = node.in_type(AttentionIn::q);
   const Type& k = node.in_type(AttentionIn::k);
@@ -60,7 +62,13 @@ std::string check(const NodeView& node, size_t starts) {
   const bool documents = node.has_input(starts);
   if (documents && node.in_type(starts) != Type{.dtype = DType::i32, .shape = {q.shape[0]}})
     return fmt::format("expected starts to be i32[{}], got {}", q.shape[0], to_string(node.in_type(starts)));
-  return check_attributes(node, documents);
+  const bool biased = node.has_input(starts + 1);
+  if (auto error = check_attributes(node, documents, biased); !error.empty() || !biased) return error;
+  const int64_t time = q.shape[0] / node.attrs.integer("batch");
+  const Type bias = f32_type({node.attrs.integer("heads"), time, time});
+  if (node.in_type(starts + 1) == bias) return "";
+  return fmt::format("expected the bias to be {}, got {}", to_string(bias),
+                     to_string(node.in_type(starts + 1)));
 }
 
 Inferred infer(const NodeView& node) {
@@ -83,12 +91,13 @@ Inferred infer_grad(const NodeView& node) {
 
 Kernel kernel(const NodeView& node) {
   const auto attention = std::make_shared<const cpu::Attention>(spec_of(node));
-  const bool documents = node.has_input(AttentionIn::starts);
+  const bool documents = node.has_input(AttentionIn::starts), biased = node.has_input(AttentionIn::bias);
   const auto run = [=](const KernelArgs& args) {
     attention->forward({.q = args.in[AttentionIn::q],
                         .k = args.in[AttentionIn::k],
                         .v = args.in[AttentionIn::v],
                         .starts = documents ? args.input<int32_t>(AttentionIn::starts) : nullptr,
+                        .bias = biased ? args.input<float>(AttentionIn::bias) : nullptr,
                         .out = args.out[0],
                         .lse = args.output<float>(1)},
                        args.workspace, *args.threads);
@@ -99,6 +108,7 @@ Kernel kernel(const NodeView& node) {
 Kernel grad_kernel(const NodeView& node) {
   const auto attention = std::make_shared<const cpu::Attention>(spec_of(node));
   const bool documents = node.has_input(AttentionGradIn::starts);
+  const bool biased = node.has_input(AttentionGradIn::bias);
   const auto run = [=](const KernelArgs& args) {
     attention->backward({.q = args.in[AttentionGradIn::q],
                          .k = args.in[AttentionGradIn::k],
@@ -107,6 +117,7 @@ Kernel grad_kernel(const NodeView& node) {
                          .lse = args.input<float>(AttentionGradIn::lse),
                          .dout = args.in[AttentionGradIn::dout],
                          .starts = documents ? args.input<int32_t>(AttentionGradIn::starts) : nullptr,
+                         .bias = biased ? args.input<float>(AttentionGradIn::bias) : nullptr,
                          .dq = args.out[0],
                          .dk = args.out[1],
                          .dv = args.out[2]},
@@ -120,6 +131,7 @@ struct Meeting {
   size_t row;                ///< of lse
   size_t query;              ///< offset of the query
   std::vector<size_t> keys;  ///< offsets of the keys
+  size_t bias;               ///< offset of the first key's; keys with a bias lack none
 };
 
 /// Calls body(meeting) for every query, by the definition.
@@ -129,8 +141,10 @@ void for_queries(const NodeView& node, const std::vector<double>* starts, Body b
   for (int64_t row = 0; row < s.batch * s.time * s.heads; ++row) {
     const int64_t token = row / s.heads, head = row % s.heads;
     const int64_t t = token % s.time, sample = token / s.time;
-    Meeting meeting{
-        .row = static_cast<size_t>(row), .query = static_cast<size_t>(row * s.head_size), .keys = {}};
+    Meeting meeting{.row = static_cast<size_t>(row),
+                    .query = static_cast<size_t>(row * s.head_size),
+                    .keys = {},
+                    .bias = static_cast<size_t>((head * s.time + t) * s.time)};
     for (int64_t j = 0; j < (s.causal ? t + 1 : s.time); ++j) {
       if (s.window > 0 && t - j >= s.window) continue;
       if (starts != nullptr && j != t && static_cast<double>(j) < (*starts)[static_cast<size_t>(token)])
@@ -155,9 +169,12 @@ struct Score {
   double value;
   double slope;
 };
-Score score(const ReferenceArgs& args, size_t query, size_t key, size_t size) {
+/// Of key number `key` of a meeting; the bias is input `bias`.
+Score score(const ReferenceArgs& args, const Meeting& meeting, size_t key, size_t size, size_t bias) {
   const double cap = args.node.attrs.real_or("softcap", 0), scale = args.node.attrs.real("scale");
-  const double plain = scale * dot(args.in[AttentionIn::q], query, args.in[AttentionIn::k], key, size);
+  double plain =
+      scale * dot(args.in[AttentionIn::q], meeting.query, args.in[AttentionIn::k], meeting.keys[key], size);
+  if (args.node.has_input(bias)) plain += args.in[bias][meeting.bias + key];
   if (cap == 0) return {plain, scale};
   const double t = std::tanh(plain / cap);
   return {cap * t, scale * (1 - t * t)};
@@ -171,12 +188,15 @@ void reference(const ReferenceArgs& args) {
   const auto size = static_cast<size_t>(args.node.attrs.integer("head_size"));
   std::fill(args.out[0].begin(), args.out[0].end(), 0.0);
   for_queries(args.node, starts_of(args, AttentionIn::starts), [&](const Meeting& meeting) {
+    const auto exponential = [&](size_t key) {
+      return std::exp(score(args, meeting, key, size, AttentionIn::bias).value);
+    };
     double sum = 0;
-    for (const size_t key : meeting.keys) sum += std::exp(score(args, meeting.query, key, size).value);
-    for (const size_t key : meeting.keys) {
-      const double p = std::exp(score(args, meeting.query, key, size).value) / sum;
+    for (size_t key = 0; key < meeting.keys.size(); ++key) sum += exponential(key);
+    for (size_t key = 0; key < meeting.keys.size(); ++key) {
+      const double p = exponential(key) / sum;
       for (size_t c = 0; c < size; ++c)
-        args.out[0][meeting.query + c] += p * args.in[AttentionIn::v][key + c];
+        args.out[0][meeting.query + c] += p * args.in[AttentionIn::v][meeting.keys[key] + c];
     }
     args.out[1][meeting.row] = std::log(sum);
   });
@@ -190,8 +210,9 @@ void grad_reference(const ReferenceArgs& args) {
   for_queries(args.node, starts_of(args, AttentionGradIn::starts), [&](const Meeting& meeting) {
     const size_t query = meeting.query;
     const double delta = dot(dout, query, args.in[AttentionGradIn::out], query, size);
-    for (const size_t key : meeting.keys) {
-      const Score s = score(args, query, key, size);
+    for (size_t number = 0; number < meeting.keys.size(); ++number) {
+      const size_t key = meeting.keys[number];
+      const Score s = score(args, meeting, number, size, AttentionGradIn::bias);
       const double p = std::exp(s.value - args.in[AttentionGradIn::lse][meeting.row]);
       const double ds = p * (dot(dout, query, v, key, size) - delta) * s.slope;
       for (size_t c = 0; c < size; ++c) {
@@ -213,7 +234,7 @@ std::vector<ValueId> vjp(const VjpContext& context) {
                                  node.outputs[0],
                                  node.outputs[1],
                                  context.grad_out[0]};
-  if (node.inputs.size() > AttentionIn::starts) inputs.push_back(node.inputs[AttentionIn::starts]);
+  for (size_t i = AttentionIn::starts; i < node.inputs.size(); ++i) inputs.push_back(node.inputs[i]);
   const auto made = context.graph.add(attention_grad, inputs, node.attrs, node.name);
   std::copy_n(made.begin(), 3, grads.begin());
   return grads;
@@ -241,6 +262,7 @@ struct Case {
   int64_t causal = 1, window = 0;
   double softcap = 0;
   bool starts = false;
+  bool bias = false;
   DType dtype = DType::f32;
 };
 Sample sample(const Case& c) {
@@ -258,6 +280,10 @@ Sample sample(const Case& c) {
                 {"softcap", c.softcap}},
       .tolerance = c.dtype == DType::f32 ? 1e-5 : 1e-2};
   if (c.starts) made.in.push_back(labels(tokens, c.time));
+  if (c.bias) {
+    made.in.push_back(absent());
+    made.in.push_back(normal({c.heads, c.time, c.time}));
+  }
   return made;
 }
 std::vector<Sample> samples() {
@@ -310,13 +336,26 @@ std::vector<Sample> samples() {
               .size = 128,
               .causal = 0,
               .dtype = DType::bf16}),
+      sample(
+          {.batch = 1, .time = 5, .heads = 1, .kv_heads = 1, .size = 8, .starts = true, .dtype = DType::f16}),
+      sample({.batch = 2, .time = 7, .heads = 2, .kv_heads = 1, .size = 6, .causal = 0, .bias = true}),
+      sample({.batch = 1, .time = 290, .heads = 2, .kv_heads = 2, .size = 4, .causal = 0, .bias = true}),
+      sample({.batch = 2,
+              .time = 70,
+              .heads = 2,
+              .kv_heads = 2,
+              .size = 64,
+              .causal = 0,
+              .bias = true,
+              .dtype = DType::bf16}),
       sample({.batch = 1,
-              .time = 5,
-              .heads = 1,
-              .kv_heads = 1,
-              .size = 8,
-              .starts = true,
-              .dtype = DType::f16})};
+              .time = 37,
+              .heads = 2,
+              .kv_heads = 2,
+              .size = 128,
+              .causal = 0,
+              .bias = true,
+              .dtype = DType::bf16})};
   // Every size that kernels have, with all that a score may have.
   for (const int64_t size : {27, 61, 93, 125, 251}) {
     Case all{.batch = 1,
@@ -345,23 +384,25 @@ std::vector<Sample> grad_samples() {
 
 }  // namespace
 
-const OpDef attention{
-    .name = "attention",
-    .doc = "attention(q, k, v, starts?): softmax(scale q k^T) v, and the log of its sums [N, heads]",
-    .inputs = {"q", "k", "v", "starts?"},
-    .infer = infer,
-    .vjp = vjp,
-    .cpu = kernel,
-    .gpu = true,
-    .reference = reference,
-    .cost = cost,
-    .precision = ir::Precision::compute,
-    .repeat = repeat_itself,
-    .samples = samples};
+const OpDef attention{.name = "attention",
+                      .doc =
+                          "attention(q, k, v, starts?, bias?): softmax(scale q k^T + bias) v, and the log of "
+                          "its sums [N, heads]",
+                      .inputs = {"q", "k", "v", "starts?", "bias?"},
+                      .infer = infer,
+                      .vjp = vjp,
+                      .cpu = kernel,
+                      .gpu = true,
+                      .reference = reference,
+                      .cost = cost,
+                      .precision = ir::Precision::compute,
+                      .num_lowered = AttentionIn::starts,
+                      .repeat = repeat_itself,
+                      .samples = samples};
 
 const OpDef attention_grad{.name = "attention_grad",
-                           .doc = "attention_grad(q, k, v, out, lse, dout, starts?): dq, dk, dv",
-                           .inputs = {"q", "k", "v", "out", "lse", "dout", "starts?"},
+                           .doc = "attention_grad(q, k, v, out, lse, dout, starts?, bias?): dq, dk, dv",
+                           .inputs = {"q", "k", "v", "out", "lse", "dout", "starts?", "bias?"},
                            .infer = infer_grad,
                            .no_vjp_because = kNoSecondDerivatives,
                            .cpu = grad_kernel,

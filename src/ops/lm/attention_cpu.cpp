@@ -201,6 +201,12 @@ Range visible(const Tile& tile, int64_t r, Range keys, float* row) {
   return {low, high};
 }
 
+/// strip[r][key] += bias[query][key] of one head.
+void add_bias(const Tile& tile, Range keys, const float* bias, int64_t time, float* strip) {
+  for (int64_t r = 0; r < tile.rows; ++r)
+    add_row(bias + (tile.first + r) * time + keys.begin, strip + r * kStrip, keys.size());
+}
+
 int64_t query_row(int64_t size) { return round_up(size, 16) + 16; }
 
 /// A thread's pieces of the workspace, in floats.
@@ -296,6 +302,8 @@ struct ForwardHead {
     queries.load(arrays.q, tile.first, tile.rows, spec.scale, space.q, row);
     for_strips(tile.keys(0, tile.rows), [&](Range keys) {
       scores(tile, keys, space.q, row, space.keys, spec.head_size, space.strip);
+      if (arrays.bias != nullptr)
+        add_bias(tile, keys, arrays.bias + head * spec.time * spec.time, spec.time, space.strip);
       for (int64_t r = 0; r < tile.rows; ++r) add_row(tile, r, keys, most[r], sum[r]);
       weigh_values(tile, keys, space.strip, space.values, spec.time, spec.head_size, space.out, row);
     });
@@ -364,6 +372,8 @@ struct BackwardHead {
     std::fill_n(space.dq, tile.rows * row, 0.0F);
     for_strips(tile.keys(0, tile.rows), [&](Range keys) {
       scores(tile, keys, space.q, row, space.keys, size, space.p);
+      if (arrays.bias != nullptr)
+        add_bias(tile, keys, arrays.bias + head * spec.time * spec.time, spec.time, space.p);
       scores(tile, keys, space.dout, row, space.values, size, space.ds);
       for (int64_t r = 0; r < tile.rows; ++r) turn_row(tile, r, keys, head, delta[r]);
       weigh_rows(tile, keys, space.p, space.dout, row, size, space.dv);

@@ -34,6 +34,7 @@ class Attention {
     const void* k = nullptr;
     const void* v = nullptr;
     const int32_t* starts = nullptr;  ///< first token of each token's document within its row, or null
+    const float* bias = nullptr;      ///< [heads, time, time], added to scores, or null
     void* out = nullptr;
     float* lse = nullptr;  ///< [batch * time, heads]: log of the sum of exponentials
   };
@@ -45,6 +46,7 @@ class Attention {
     const float* lse = nullptr;
     const void* dout = nullptr;
     const int32_t* starts = nullptr;
+    const float* bias = nullptr;
     void* dq = nullptr;
     void* dk = nullptr;
     void* dv = nullptr;

@@ -29,6 +29,8 @@ extern const ir::OpDef rope;
 /// softmax(scale q k^T) v per head, tiled so that time x time is never stored (arXiv 2307.08691). Query head
 /// h reads key head h * kv_heads / heads. Soft cap and window as in Gemma 2 (arXiv 2408.00118); 0: none. With
 /// `starts`, a token sees only what follows the first token of its document, starts[i] within its row.
+/// `bias`, f32 [heads, T, T], is added to the scaled scores of queries and keys of every sample; it comes
+/// with causal=0 alone and gets no gradient.
 extern const ir::OpDef attention;
 extern const ir::OpDef attention_grad;
 /// Attention of new tokens [T, D] to all that came before: their keys and values go into slot positions[t] of
@@ -63,10 +65,10 @@ struct RopeFrequencies {
 
 /// The inputs of the records of attention, in their order.
 struct AttentionIn {
-  enum : size_t { q, k, v, starts };
+  enum : size_t { q, k, v, starts, bias };
 };
 struct AttentionGradIn {
-  enum : size_t { q, k, v, out, lse, dout, starts };
+  enum : size_t { q, k, v, out, lse, dout, starts, bias };
 };
 struct CachedAttentionIn {
   enum : size_t { q, k, v, keys, values, positions };
