@@ -196,11 +196,8 @@ TEST(Denoiser, ANewOnePredictsZero) {
     }
     ops::evaluate_reference(grown.graph, values);
     EXPECT_THAT(values.at(grown.made), testing::Each(0));
-    // And yet the input arrives where the last layer starts to learn.
-    const ir::Node& last = grown.graph.node(
-        grown.graph.node(grown.graph.value(grown.made).producer).inputs[0] == ir::kNone
-            ? 0
-            : grown.graph.value(grown.graph.node(grown.graph.value(grown.made).producer).inputs[0]).producer);
+    const auto producer = [&](ir::ValueId id) { return grown.graph.node(grown.graph.value(id).producer); };
+    const ir::Node last = producer(producer(grown.made).inputs[0]);
     EXPECT_THAT(values.at(last.inputs[0]), testing::Contains(testing::Ne(0)));
   }
 }

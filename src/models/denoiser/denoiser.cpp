@@ -25,7 +25,7 @@ constexpr int64_t kMostWidth = 1 << 17;
 /// Elements of a head that turn by each axis.
 std::vector<int64_t> read_axes(const Reader& reader, const DenoiserConfig& config,
                                std::vector<int64_t> otherwise, size_t count) {
-  const std::vector<int64_t> axes =
+  std::vector<int64_t> axes =
       reader.has("axes_dims_rope") ? reader.ids("axes_dims_rope") : std::move(otherwise);
   int64_t sum = 0;
   for (const int64_t axis : axes) {
