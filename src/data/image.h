@@ -53,6 +53,10 @@ struct ImageHeader {
   int64_t height = 0;
   int64_t width = 0;
   int orientation = 1;
+
+  /// Whether a picture that is turned upright has its width for its height.
+  bool is_sideways() const { return orientation >= 5; }
+  Extent upright() const { return is_sideways() ? Extent(width, height) : Extent(height, width); }
 };
 /// Reads no further than it has to; UserError "NAME: ..." where there is no size within the limits.
 ImageHeader read_image_header(std::span<const std::byte> bytes, std::string_view name);
@@ -78,6 +82,9 @@ std::string with_texts(std::string_view png, std::span<const std::pair<std::stri
 
 /// The bytes of a PNG file of palette indices, each below the number of colors (at most 256).
 std::string encode_png(const Image& indices, std::span<const std::array<uint8_t, 3>> palette);
+
+/// A picture with that EXIF orientation, turned upright.
+Image turned_upright(Image image, int orientation);
 
 /// Bilinear resize with half-pixel centers, averaging over the source when shrinking.
 Image resize(const Image& image, Extent size);
