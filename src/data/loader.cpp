@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "data/bucket_order.h"
 #include "data/class_balance.h"
 
 namespace hearth::data {
@@ -65,8 +66,21 @@ int64_t permuted(uint64_t key, int64_t count, int64_t position) {
       permuted_index(key, static_cast<uint64_t>(count), static_cast<uint64_t>(position)));
 }
 
+BucketOrder::Draw in_bucket(const BucketOrder& buckets, const LoaderPosition& position, bool shuffle) {
+  return buckets.at(epoch_key(position, changes_before(position)),
+                    place_at(position, buckets.num_places(), buckets.batch()), shuffle);
+}
+
+/// Rows that an epoch has.
+int64_t epoch_size(const RowSource& source, const LoaderOptions& options) {
+  return options.buckets != nullptr ? options.buckets->num_places() : source.num_rows();
+}
+
 void check(const RowSource& source, const LoaderOptions& options, const LoaderPosition& start) {
-  if (source.num_rows() < 1) user_error("expected at least one image in the dataset, got none");
+  HEARTH_CHECK(options.buckets == nullptr ||
+               (options.balance == nullptr && options.buckets->batch() == options.batch));
+  const int64_t num_rows = epoch_size(source, options);
+  if (num_rows < 1) user_error("expected at least one image in the dataset, got none");
   if (options.batch < 1) user_error("expected a batch of at least 1, got {}", options.batch);
   if (options.num_threads < 0 || options.num_threads > 256)
     user_error("expected 0 to 256 loader threads, got {}", options.num_threads);
@@ -74,10 +88,16 @@ void check(const RowSource& source, const LoaderOptions& options, const LoaderPo
     user_error(
         "expected the seed {} that the data's position was stored with, got {}; resume with the same seed",
         start.seed, options.seed);
-  if (start.epoch < 0 || start.sample < 0 || start.total < 0 || start.sample >= source.num_rows())
+  if (start.epoch < 0 || start.sample < 0 || start.total < 0 || start.sample >= num_rows)
     user_error(
         "expected a data position inside {} images, got image {} of epoch {}; has the dataset changed?",
-        source.num_rows(), start.sample, start.epoch);
+        num_rows, start.sample, start.epoch);
+  if (options.buckets != nullptr && start.sample % options.batch != 0)
+    user_error(
+        "expected to continue with a micro-batch that divides the {} images taken of this epoch, got {}; "
+        "resume "
+        "with train.batch as it was",
+        start.sample, options.batch);
 }
 
 }  // namespace
@@ -142,7 +162,8 @@ struct Loader::State {
       : source(rows_of),
         options(chosen),
         handed_out(start),
-        cursor(options.share, start, options.batch, source.num_rows()) {
+        num_rows(epoch_size(source, options)),
+        cursor(options.share, start, options.batch, num_rows) {
     allocate();
     try {
       for (size_t i = 0; i < scratch.size() && options.num_threads > 0; ++i)
@@ -163,6 +184,8 @@ struct Loader::State {
   void open_slot();
   void fill(const Piece& piece, std::byte* own);
   void fill_row(Slot& slot, int64_t row, std::byte* own) const;
+  ClassBalance::Draw draw_at(const LoaderPosition& position) const;
+  int64_t length_at(const LoaderPosition& begin) const;
   void finish(const Piece& piece);
   const Batch& next();
   Slot& slot_of(int64_t sequence) { return ring[static_cast<size_t>(sequence % kRing)]; }
@@ -170,6 +193,7 @@ struct Loader::State {
   const RowSource& source;
   const LoaderOptions options;
   LoaderPosition handed_out;
+  const int64_t num_rows;  ///< of an epoch
   std::vector<Slot> ring;
   std::vector<std::vector<std::byte>> scratch;  ///< of each thread
   int64_t piece_rows = 1;
@@ -189,7 +213,7 @@ struct Loader::State {
 
 void Loader::State::allocate() {
   const RowBytes row_bytes = source.row_bytes(0);
-  const int64_t kept_rows = std::min(options.batch, source.num_rows());
+  const int64_t kept_rows = std::min(options.batch, num_rows);
   ring.resize(kRing);
   for (Slot& slot : ring) {
     for (size_t i = 0; i < kMostArrays && row_bytes[i] > 0; ++i) {
@@ -247,7 +271,7 @@ void Loader::State::open_slot() {
   slot.batch = {.indices = slot.indices.data(),
                 .count = rows,
                 .epoch = stretch.begin.epoch,
-                .row_length = source.row_length(stretch.begin)};
+                .row_length = length_at(stretch.begin)};
   slot.row_bytes = source.row_bytes(slot.batch.row_length);
   for (size_t i = 0; i < kMostArrays; ++i) slot.batch.arrays[i] = slot.arrays[i].get();
 }
@@ -268,14 +292,26 @@ void Loader::State::fill(const Piece& piece, std::byte* own) {
   }
 }
 
+int64_t Loader::State::length_at(const LoaderPosition& begin) const {
+  if (options.buckets == nullptr) return source.row_length(begin);
+  return in_bucket(*options.buckets, begin, options.shuffle).length;
+}
+
+ClassBalance::Draw Loader::State::draw_at(const LoaderPosition& position) const {
+  if (options.buckets != nullptr) {
+    const BucketOrder::Draw drawn = in_bucket(*options.buckets, position, options.shuffle);
+    return {.index = drawn.index, .repeat = drawn.repeat};
+  }
+  int64_t place = place_at(position, num_rows);
+  if (options.shuffle) place = shuffled(position, num_rows, place);
+  if (options.balance == nullptr) return {.index = place};
+  return options.balance->at(epoch_key(position, 0, Purpose::balance), place);
+}
+
 void Loader::State::fill_row(Slot& slot, int64_t row, std::byte* own) const {
   LoaderPosition position = slot.begin;
   position.sample += row;
-  const int64_t count = source.num_rows();
-  int64_t place = place_at(position, count);
-  if (options.shuffle) place = shuffled(position, count, place);
-  ClassBalance::Draw draw{.index = place};
-  if (options.balance != nullptr) draw = options.balance->at(epoch_key(position, 0, Purpose::balance), place);
+  const ClassBalance::Draw draw = draw_at(position);
   slot.indices[static_cast<size_t>(row)] = draw.index;
   std::array<std::byte*, kMostArrays> at = {};
   for (size_t i = 0; i < kMostArrays; ++i)
@@ -308,7 +344,7 @@ const Batch& Loader::State::next() {
   ready.wait(lock, [&] { return opened > returned && slot.pending == 0; });
   if (slot.error != nullptr) std::rethrow_exception(slot.error);
   ++returned;
-  handed_out = advanced(slot.begin, slot.batch.count, source.num_rows());
+  handed_out = advanced(slot.begin, slot.batch.count, num_rows);
   return slot.batch;
 }
 
@@ -324,7 +360,7 @@ const Batch& Loader::next() { return state_->next(); }
 LoaderPosition Loader::position() const { return state_->handed_out; }
 
 int64_t Loader::batches_per_epoch() const {
-  return (state_->source.num_rows() + state_->options.batch - 1) / state_->options.batch;
+  return (state_->num_rows + state_->options.batch - 1) / state_->options.batch;
 }
 
 }  // namespace hearth::data

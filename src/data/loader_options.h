@@ -5,6 +5,7 @@
 
 namespace hearth::data {
 
+class BucketOrder;
 class ClassBalance;
 
 /// Random changes to training images; each choice is Philox of (seed, epoch, image).
@@ -29,6 +30,9 @@ struct LoaderOptions {
   bool shuffle = true;
   /// Draws the rows of each epoch; null: each comes once. It outlives the loader.
   const ClassBalance* balance = nullptr;
+  /// Has each batch hold rows of one length, of which it tells the batch's; it is made for `batch`, and there
+  /// is no `balance` then. Null: the source tells lengths. It outlives the loader.
+  const BucketOrder* buckets = nullptr;
   int num_threads = 1;  ///< that decode ahead; 0 decodes inside next()
   /// An epoch must have one of these batches at least.
   LoaderShare share = {};

@@ -1,11 +1,51 @@
 #include "data/picture_files.h"
 
 #include <algorithm>
+#include <charconv>
+#include <set>
 
 #include "base/error.h"
 #include "data/image.h"
 
 namespace hearth::data {
+namespace {
+
+/// `seen`: folders as the system knows them.
+void add_files(const fs::path& folder, std::set<fs::path>& seen, std::vector<fs::path>& files) {
+  std::error_code ignored;
+  if (!seen.insert(fs::canonical(folder, ignored)).second) return;
+  std::vector<fs::path> entries = list_folder(folder);
+  // Which of two ways to a folder is taken must not depend on the file system.
+  std::ranges::sort(entries);
+  for (const fs::path& path : entries) {
+    if (path.filename().string()[0] == '.') continue;
+    if (fs::is_directory(path, ignored)) {
+      add_files(path, seen, files);
+    } else {
+      files.push_back(path.lexically_normal());
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<fs::path> files_below(const fs::path& folder) {
+  std::set<fs::path> seen;
+  std::vector<fs::path> files;
+  add_files(folder, seen, files);
+  std::ranges::sort(files);
+  return files;
+}
+
+FolderName parse_folder_name(std::string_view name) {
+  constexpr size_t kMostDigits = 3;
+  const size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
+  if (digits == 0 || digits > kMostDigits || name.substr(digits, 1) != "_") return {};
+  int64_t repeats = 0;
+  std::from_chars(name.data(), name.data() + digits, repeats);
+  if (repeats == 0) return {};
+  return {repeats, std::string(name.substr(digits + 1))};
+}
 
 std::vector<fs::path> sorted_pictures(const fs::path& folder) {
   std::vector<fs::path> files;

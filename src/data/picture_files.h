@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -8,6 +10,17 @@
 #include "base/file.h"
 
 namespace hearth::data {
+
+/// The files in a folder and in those below it, sorted, their paths normal; hidden ones are left out, and a
+/// folder that links lead to again. UserError where one cannot be listed.
+std::vector<fs::path> files_below(const fs::path& folder);
+/// What a folder called NUM_NAME (up to three digits) says, as in kohya's sd-scripts: how often an epoch has
+/// its pictures, and what they show; any other name says nothing.
+struct FolderName {
+  int64_t repeats = 1;
+  std::optional<std::string> shows;
+};
+FolderName parse_folder_name(std::string_view name);
 
 /// The JPEG and PNG files of a folder, sorted; hidden ones are left out. UserError where it cannot be listed.
 std::vector<fs::path> sorted_pictures(const fs::path& folder);

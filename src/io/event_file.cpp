@@ -109,6 +109,25 @@ void append_scalar_event(std::string& out, double time, int64_t step, std::strin
   append(out, value);
 }
 
+void append_image_event(std::string& out, double time, int64_t step, std::string_view tag, Extent size,
+                        std::string_view png) {
+  std::string image("\x08");
+  append_varint(image, static_cast<uint64_t>(size.height));
+  image.push_back('\x10');
+  append_varint(image, static_cast<uint64_t>(size.width));
+  append_field(image, '\x22', png);
+  std::string value;
+  append_field(value, '\x0a', tag);
+  append_field(value, '\x22', image);
+  std::string summary;
+  append_field(summary, '\x0a', value);
+  out.push_back('\x09');
+  append(out, time);
+  out.push_back('\x10');
+  append_varint(out, static_cast<uint64_t>(step));
+  append_field(out, '\x2a', summary);
+}
+
 EventFile::EventFile(const fs::path& folder, int64_t first_step) : writer_(file_path(folder)) {
   event_.reserve(kEventBytes);
   record_.reserve(kEventBytes);
@@ -121,6 +140,11 @@ EventFile::EventFile(const fs::path& folder, int64_t first_step) : writer_(file_
 
 void EventFile::add_scalar(int64_t step, std::string_view tag, float value) {
   append_scalar_event(event_, wall_time(), step, tag, value);
+  write_record();
+}
+
+void EventFile::add_image(int64_t step, std::string_view tag, Extent size, std::string_view png) {
+  append_image_event(event_, wall_time(), step, tag, size, png);
   write_record();
 }
 

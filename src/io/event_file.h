@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/extent.h"
 #include "base/file.h"
 
 namespace hearth::io {
@@ -15,6 +16,9 @@ uint32_t masked_crc32c(std::string_view bytes);
 void append_event_record(std::string& out, std::string_view event);
 /// Appends an event with one scalar, in protobuf's wire form.
 void append_scalar_event(std::string& out, double wall_time, int64_t step, std::string_view tag, float value);
+/// The same with a picture, a PNG file's bytes.
+void append_image_event(std::string& out, double wall_time, int64_t step, std::string_view tag, Extent size,
+                        std::string_view png);
 void append_version_event(std::string& out, double wall_time);
 /// Appends one that has readers forget what earlier files have of `step` and later ones.
 void append_session_event(std::string& out, double wall_time, int64_t step);
@@ -26,6 +30,7 @@ class EventFile {
   /// `first_step`: of a run that continues in the folder, the first it has not done; 0: it begins.
   explicit EventFile(const fs::path& folder, int64_t first_step = 0);
   void add_scalar(int64_t step, std::string_view tag, float value);
+  void add_image(int64_t step, std::string_view tag, Extent size, std::string_view png);
 
  private:
   void write_record();

@@ -33,6 +33,8 @@ class SafetensorsFile {
   const std::vector<TensorView>& tensors() const { return tensors_; }
   /// The tensor with that name, or null.
   const TensorView* find(std::string_view name) const;
+  /// The texts that its writer put beside the tensors; read again at each call.
+  std::map<std::string, std::string> metadata() const;
 
  private:
   MappedFile file_;

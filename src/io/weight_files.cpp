@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/foreign.h"
+#include "base/hash.h"
 #include "base/json.h"
 
 namespace hearth::io {
@@ -95,6 +96,21 @@ std::vector<std::string> WeightFiles::names() const {
   std::vector<std::string> names;
   for (const TensorView& tensor : tensors_) names.push_back(tensor.name);
   return names;
+}
+
+uint64_t fingerprint(const WeightFiles& files) {
+  constexpr size_t kStretches = 16, kStretchBytes = 4096;
+  Hasher hasher;
+  for (const TensorView& tensor : files.tensors()) {
+    const std::string head =
+        fmt::format("{} {} {}\n", tensor.name, dtype_name(tensor.dtype), to_string(tensor.shape));
+    hasher.update(std::as_bytes(std::span(head)));
+    const size_t count = std::min(kStretchBytes, tensor.bytes.size());
+    for (size_t i = 0; i < kStretches; ++i)
+      hasher.update(tensor.bytes.subspan((tensor.bytes.size() - count) * i / (kStretches - 1), count));
+    files.release(tensor);
+  }
+  return hasher.digest();
 }
 
 }  // namespace hearth::io

@@ -33,4 +33,8 @@ class WeightFiles {
   std::vector<TensorView> tensors_;  ///< by name
 };
 
+/// Tells models apart without reading them: of the names, types and shapes of all tensors, and of stretches
+/// of each tensor's bytes.
+uint64_t fingerprint(const WeightFiles& files);
+
 }  // namespace hearth::io

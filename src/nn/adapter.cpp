@@ -77,7 +77,7 @@ ValueId Builder::quantized_linear(std::string_view name, ValueId in, const FileL
   return apply("quantized_linear", inputs, attrs, name);
 }
 
-ValueId Builder::adapt(std::string_view name, ValueId in, ValueId out, FileLayout layout) {
+ValueId Builder::adapt(std::string_view name, ValueId in, ValueId out, FileLayout layout, int64_t out_patch) {
   linears_.push_back(full(name));
   const std::string& module = linears_.back();
   const Adapter::Change change = adapter_.change_of(module);
@@ -96,8 +96,7 @@ ValueId Builder::adapt(std::string_view name, ValueId in, ValueId out, FileLayou
     return add_tensor(std::move(made), {.dtype = DType::f32, .shape = shape}, ir::Role::parameter);
   };
   const ValueId a = add(".lora_A.weight", shape_a, uniform, layout);
-  const FileLayout order_b{.memory_view = shape_b, .file_axes = {0, 1}, .file_shape = shape_b};
-  const ValueId b = add(".lora_B.weight", shape_b, {}, order_b);
+  const ValueId b = add(".lora_B.weight", shape_b, {}, layout_of_patches(shape_b, out_patch));
   const ir::Attrs attrs = {{"transpose_a", int64_t{0}}, {"transpose_b", int64_t{1}}};
   ValueId low = apply("matmul", {dropout(name, in, adapter_.dropout), a}, attrs, name);
   low = apply("scale", {low}, {{"factor", change.scale}}, name);

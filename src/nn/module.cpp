@@ -122,6 +122,14 @@ void from_file_order(const FileLayout& layout, const float* file, float* memory)
   for_each_element(layout, {0, last_axis(layout)}, [&](int64_t m, int64_t f) { memory[m] = file[f]; });
 }
 
+FileLayout layout_of_patches(const Shape& shape, int64_t patch) {
+  if (patch == 0) return same_layout(shape);
+  const int64_t channels = shape[0] / (patch * patch);
+  if (shape.rank() == 1)
+    return {.memory_view = {channels, patch, patch}, .file_axes = {1, 2, 0}, .file_shape = shape};
+  return {.memory_view = {channels, patch, patch, shape[1]}, .file_axes = {1, 2, 0, 3}, .file_shape = shape};
+}
+
 void initialize(const Tensor& tensor, uint64_t seed, std::span<float> memory, ThreadPool& threads) {
   if (is_in_file_order(tensor.layout)) return draw_file(tensor, seed, memory, threads);
   std::vector<float> file(memory.size());
@@ -271,25 +279,38 @@ ValueId Builder::group_norm(std::string_view name, ValueId in, int64_t groups, d
   return apply("group_norm", {in, weight, bias}, {{"groups", groups}, {"eps", eps}}, name);
 }
 
-ValueId Builder::linear(std::string_view name, ValueId in, int64_t out_features, const Linear& options) {
-  const int64_t in_features = graph_.type(in).shape.back();
-  const Init uniform{.kind = Init::Kind::uniform, .scale = 1.0 / std::sqrt(static_cast<double>(in_features))};
-  const Init init = options.normal > 0 ? Init{.kind = Init::Kind::normal, .scale = options.normal} : uniform;
-  const Shape shape{out_features, in_features};
-  FileLayout layout = same_layout(shape);
+Init Builder::xavier(int64_t in_features, int64_t out_features) {
+  return {.kind = Init::Kind::uniform,
+          .scale = std::sqrt(6.0 / static_cast<double>(in_features + out_features))};
+}
+
+FileLayout Builder::linear_layout(ValueId in, const Shape& shape, const Linear& options) const {
+  if (options.transposed)
+    return {.memory_view = shape, .file_axes = {1, 0}, .file_shape = {shape[1], shape[0]}};
+  FileLayout layout = layout_of_patches(shape, options.out_patch);
+  if (options.file_shape.rank() > 0) layout.file_shape = options.file_shape;
   const ir::NodeId producer = graph_.value(in).producer;
   if (producer != ir::kNone && graph_.node(producer).op->name == "reshape") {
     const Shape& image = graph_.type(graph_.node(producer).inputs[0]).shape;
-    if (image.rank() == 4) {
-      layout = {.memory_view = {out_features, image[1], image[2], image[3]},
+    if (image.rank() == 4 && shape[1] == image.num_elements() / image[0]) {
+      layout = {.memory_view = {shape[0], image[1], image[2], image[3]},
                 .file_axes = {0, 3, 1, 2},
                 .file_shape = shape};
     }
   }
+  return layout;
+}
+
+ValueId Builder::linear(std::string_view name, ValueId in, int64_t out_features, const Linear& options) {
+  const int64_t in_features = graph_.type(in).shape.back();
+  const Init uniform{.kind = Init::Kind::uniform, .scale = 1.0 / std::sqrt(static_cast<double>(in_features))};
+  const Init normal{.kind = Init::Kind::normal, .scale = options.normal};
+  const Init init = options.start.value_or(options.normal > 0 ? normal : uniform);
+  const Shape shape{out_features, in_features};
+  FileLayout layout = linear_layout(in, shape, options);
+  const bool is_matrix = options.file_shape.rank() == 0 && options.out_patch == 0;
   ValueId out = ir::kNone;
-  if (options.transposed)
-    layout = {.memory_view = shape, .file_axes = {1, 0}, .file_shape = {in_features, out_features}};
-  if (adapter_.quantized != ops::Quantization::none && is_frozen(full(name, "weight"))) {
+  if (is_matrix && adapter_.quantized != ops::Quantization::none && is_frozen(full(name, "weight"))) {
     if (options.transposed) {
       user_error(
           "expected no adapter.quantize for a model whose files hold weights as [in, out], got one for '{}'; "
@@ -302,11 +323,14 @@ ValueId Builder::linear(std::string_view name, ValueId in, int64_t out_features,
     out = apply("matmul", {in, weight}, {{"transpose_a", int64_t{0}}, {"transpose_b", int64_t{1}}}, name);
   }
   if (options.bias) {
-    const Init start = options.normal > 0 ? Init{} : uniform;
-    out = apply("bias_add", {out, plain_tensor(full(name, "bias"), {out_features}, start)}, {}, name);
+    const Init start = options.start || options.normal > 0 ? Init{} : uniform;
+    const Shape bias{out_features};
+    const ValueId added =
+        tensor(full(name, "bias"), bias, start, layout_of_patches(bias, options.out_patch), true);
+    out = apply("bias_add", {out, added}, {}, name);
   }
-  if (options.transposed) layout = same_layout(shape);
-  return adapter_.rank == 0 ? out : adapt(name, in, out, layout);
+  if (options.transposed || options.out_patch > 0) layout = same_layout(shape);
+  return adapter_.rank == 0 ? out : adapt(name, in, out, layout, options.out_patch);
 }
 
 ValueId Builder::table(std::string_view name, int64_t num_rows, int64_t size, double normal) {

@@ -53,6 +53,8 @@ bool is_in_file_order(const FileLayout& layout);
 /// Copies between memory order and file order (`num_elements` floats).
 void to_file_order(const FileLayout& layout, const float* memory, float* file);
 void from_file_order(const FileLayout& layout, const float* file, float* memory);
+/// Of a tensor whose rows are patches as in Builder::Linear::out_patch; 0: in file order.
+FileLayout layout_of_patches(const Shape& shape, int64_t patch);
 
 /// Draws a weight's first values; only what memory holds in another order than files is in memory twice.
 /// Every value depends on (seed, name, place in the file) alone, not on the number of threads.
@@ -151,9 +153,18 @@ class Builder {
     bool bias = true;
     /// Standard deviation of a normal start; 0: torch's uniform one.
     double normal = 0;
+    /// How the weight starts in place of both, with a bias of 0.
+    std::optional<Init> start = {};
     /// Files hold the weight as [in, out], as transformers' Conv1D does; it cannot be quantized.
     bool transposed = false;
+    /// Files hold the weight in this shape, as that of a convolution over patches; it is not quantized.
+    Shape file_shape = {};
+    /// Outputs are square patches of this side in the order (channel, y, x), in files (y, x, channel); the
+    /// weight is not quantized. 0: they are not.
+    int64_t out_patch = 0;
   };
+  /// Xavier's uniform start (Glorot and Bengio 2010) of a linear layer of these sizes.
+  static Init xavier(int64_t in_features, int64_t out_features);
   ir::ValueId linear(std::string_view name, ir::ValueId in, int64_t out_features) {
     return linear(name, in, out_features, {});
   }
@@ -206,10 +217,12 @@ class Builder {
   ir::ValueId add_tensor(Tensor tensor, ir::Type type, ir::Role role);
   bool is_frozen(std::string_view tensor_name);
   bool is_kept(std::string_view tensor_name) const;
+  FileLayout linear_layout(ir::ValueId in, const Shape& shape, const Linear& options) const;
   /// in W^T for a frozen W in a few bits.
   ir::ValueId quantized_linear(std::string_view name, ir::ValueId in, const FileLayout& layout);
-  /// `out` = the layer of `in`, with its adapter if it is a target.
-  ir::ValueId adapt(std::string_view name, ir::ValueId in, ir::ValueId out, FileLayout layout);
+  /// `out` = the layer of `in`, with its adapter if it is a target; the layout is that of its weight.
+  ir::ValueId adapt(std::string_view name, ir::ValueId in, ir::ValueId out, FileLayout layout,
+                    int64_t out_patch);
   /// A convolution's weight in memory, which files hold as [last axis, third axis, kernel, kernel].
   ir::ValueId conv_weight(std::string_view name, const Shape& shape, Init init, bool of_blocks = false);
   ir::ValueId plain_tensor(const std::string& name, const Shape& shape, Init init, bool trainable = true);

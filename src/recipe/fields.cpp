@@ -73,8 +73,11 @@ void add_model_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "model", &Recipe::model);
   key("name", "{}", &Model::name, Named{", or a language model's folder,"}).advice =
       "model=simplecnn, or model=./FOLDER with a config.json";
-  key("path", "language model: folder with config.json, weights and tokenizer", &Model::path);
-  key("config", "new language model: its config.json", &Model::config);
+  key("path",
+      "language model: folder with config.json, weights and tokenizer; model that makes pictures: folder of "
+      "diffusers, or file of weights",
+      &Model::path);
+  key("config", "new language model, or new model that makes pictures: its config.json", &Model::config);
   key("tokenizer",
       "language model: folder or file of the tokenizer; empty: the one beside the model or its config",
       &Model::tokenizer);
@@ -111,7 +114,8 @@ void add_image_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "data", &Recipe::data);
   key("kind",
       "images: folder (a folder per class), idx (MNIST), cifar10, shapes (generated), tensors (safetensors); "
-      "masks (pictures with masks); boxes (coco, voc or yolo, found by looking), coco, voc, yolo; text",
+      "masks (pictures with masks); boxes (coco, voc or yolo, found by looking), coco, voc, yolo; text; "
+      "captions (pictures with captions); kohya (caches of sd-scripts)",
       &Data::kind, Named());
   key("path", "images: folder of the dataset; text: a .txt, .jsonl or .json file", &Data::path);
   key("image_size", "pixels that images are resized to: a square's side, or [width, height]",
@@ -152,7 +156,7 @@ void add_text_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "data", &Recipe::data);
   key("context", "text: tokens in a row (sequence length)", &Data::context, Whole{1, 1 << 24});
   key("val_path", "text: validation file; empty: the end of data.path", &Data::val_path);
-  key("val_share", "text: fraction of data.path that is held out for validation", &Data::val_share,
+  key("val_share", "text, captions: fraction of data.path that is held out for validation", &Data::val_share,
       Real{0, 1});
   key("format",
       "text: format of records: text, prompt_completion, alpaca, sharegpt, openai, preference; "
@@ -175,14 +179,17 @@ void add_text_fields(std::vector<Field>& fields) {
       "records",
       &Data::overlong);
   key("document", "text: what one document of a .txt file is: file, paragraph or line", &Data::document);
-  key("cache", "text: folder for cached tokens; empty: ~/.cache/hearth", &Data::cache);
+  key("cache", "folder for cached tokens, or latents and embeddings; empty: ~/.cache/hearth", &Data::cache);
 }
 
 void add_train_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "train", &Recipe::train);
   key("steps", "updates in total; 0: as many as train.epochs has", &Train::steps, Whole{0});
   key("epochs", "passes over the training data", &Train::epochs, Whole{1});
-  key("objective", "cross_entropy, or dpo (direct preference optimization)", &Train::objective);
+  key("objective",
+      "cross_entropy; dpo (direct preference optimization); of models that make pictures: flow (flow "
+      "matching), epsilon, v",
+      &Train::objective);
   key("batch", "micro-batch: images, or rows of tokens, in one forward and backward pass", &Train::batch,
       Whole{1, 1 << 20});
   key("accumulate", "gradient accumulation: micro-batches per update, over all devices", &Train::accumulate,
@@ -276,6 +283,38 @@ void add_dpo_fields(std::vector<Field>& fields) {
       &Dpo::label_smoothing, Real{0, 0.5});
 }
 
+void add_diffuse_fields(std::vector<Field>& fields) {
+  const auto key = section(fields, "diffuse", &Recipe::diffuse);
+  key("sampling",
+      "flow: how noise levels are drawn: uniform; sigmoid of a normal; shift or flux_shift (by the number of "
+      "tokens) moves that towards noise; logit_normal; mode",
+      &Diffuse::sampling);
+  key("mean", "flow: mean of the normal of logit_normal", &Diffuse::mean, Real{-10, 10});
+  key("std", "flow: standard deviation of the normal under the sigmoid", &Diffuse::std, Real{0, 10});
+  key("shift", "flow: the shift of sampling=shift", &Diffuse::shift, Real{0.01, 100});
+  key("mode_scale", "flow: the scale of sampling=mode", &Diffuse::mode_scale, Real{-1, 1.75});
+  key("weighting", "weights of the loss by the noise: none, sigma_sqrt, cosmap, min_snr (with epsilon and v)",
+      &Diffuse::weighting);
+  key("min_snr", "gamma of weighting=min_snr", &Diffuse::min_snr, Real{0.01, 1000});
+  key("dropout", "share of training pictures that lose their class or caption", &Diffuse::dropout, Share());
+  key("trigger", "a word that is put before captions that do not have it", &Diffuse::trigger);
+  key("prior", "folder of pictures with captions that the model must go on making (prior preservation)",
+      &Diffuse::prior);
+  key("prior_weight", "weight of their loss", &Diffuse::prior_weight, Real{0, 100});
+  key("text_tokens", "tokens of a caption", &Diffuse::text_tokens, Whole{1, 4096});
+  key("val_pictures", "held-out pictures whose loss is measured, at fixed noise", &Diffuse::val_pictures,
+      Whole{1, 100000});
+  key("prompts",
+      "what evaluations make pictures of, like [a red house]; empty: the classes or captions of the data",
+      &Diffuse::prompts, OneOrMore());
+  key("steps", "steps of the sampler that makes these", &Diffuse::steps, Whole{1, 1000});
+  key("guidance", "guidance of these", &Diffuse::guidance, Real{0, 100});
+  key("judged",
+      "classes: pictures that the last evaluation makes, of which a classifier, trained on the same data, "
+      "says how many show the class that was asked for",
+      &Diffuse::judged, Whole{0, 100000});
+}
+
 void add_optimizer_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "optimizer", &Recipe::optimizer);
   key("name", "{}", &Optimizer::name, Named());
@@ -311,10 +350,11 @@ void add_schedule_fields(std::vector<Field>& fields) {
 const std::vector<Field>& recipe_fields() {
   static const std::vector<Field> all = [] {
     std::vector<Field> fields;
-    for (const auto add : {add_run_fields, add_pass_fields, add_offload_fields, add_exchange_fields,
-                           add_model_fields, add_adapter_fields, add_image_fields, add_text_fields,
-                           add_train_fields, add_segment_fields, add_detect_fields, add_bad_step_fields,
-                           add_governor_fields, add_dpo_fields, add_optimizer_fields, add_schedule_fields})
+    for (const auto add :
+         {add_run_fields, add_pass_fields, add_offload_fields, add_exchange_fields, add_model_fields,
+          add_adapter_fields, add_image_fields, add_text_fields, add_train_fields, add_segment_fields,
+          add_detect_fields, add_bad_step_fields, add_governor_fields, add_dpo_fields, add_diffuse_fields,
+          add_optimizer_fields, add_schedule_fields})
       add(fields);
     return fields;
   }();

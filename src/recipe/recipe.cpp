@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "base/file.h"
 #include "base/threads.h"
 
 namespace hearth::recipe {
@@ -13,7 +14,11 @@ DataKind data_kind(std::string_view name) {
   return static_cast<DataKind>(std::ranges::find(names, name) - names.begin());
 }
 
-bool is_text(const Recipe& recipe) { return !recipe.model.path.empty() || !recipe.model.config.empty(); }
+bool makes_pictures(const Recipe& recipe) { return recipe.train.objective >= Objective::flow; }
+
+bool is_text(const Recipe& recipe) {
+  return !makes_pictures(recipe) && (!recipe.model.path.empty() || !recipe.model.config.empty());
+}
 
 bool Data::is_stream(const fs::path& file) const {
   return file.extension() == ".safetensors" || (file.extension() == ".txt" && document == Document::file);
@@ -28,7 +33,10 @@ bool has_documents(const Recipe& recipe) {
 bool has_pairs(const Recipe& recipe) { return recipe.train.objective == Objective::dpo; }
 
 fs::path Model::config_file() const {
-  return config.empty() ? fs::path(path) / "config.json" : fs::path(config);
+  if (!config.empty()) return config;
+  // A folder of diffusers has a folder for each of its networks.
+  const fs::path denoiser = fs::path(path) / "transformer/config.json";
+  return path_exists(denoiser) ? denoiser : fs::path(path) / "config.json";
 }
 
 double Adapter::scale() const {
@@ -63,7 +71,7 @@ Recipe on_one_device(Recipe recipe) {
 }
 
 std::string model_name(const Recipe& recipe) {
-  if (!is_text(recipe)) return recipe.model.name;
+  if (recipe.model.path.empty() && recipe.model.config.empty()) return recipe.model.name;
   return fs::absolute(recipe.model.config_file()).parent_path().filename().string();
 }
 

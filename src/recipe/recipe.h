@@ -32,7 +32,14 @@ enum class Overlong : uint8_t { automatic, truncate, drop, split, refuse };
 enum class Document : uint8_t { file, paragraph, line };
 /// What the records of text are (text/conversation.h); detect: seen from their fields.
 enum class RecordFormat : uint8_t { detect, text, prompt_completion, alpaca, sharegpt, openai, preference };
-enum class Objective : uint8_t { cross_entropy, dpo };
+/// What is minimized. The last three train a denoiser, which predicts of a noisy picture: noise less picture
+/// (flow matching, Lipman et al. 2022, arXiv 2210.02747), the noise (Ho et al. 2020, arXiv 2006.11239), or v
+/// (Salimans and Ho 2022, arXiv 2202.00512).
+enum class Objective : uint8_t { cross_entropy, dpo, flow, epsilon, v };
+/// How much noise training pictures get (tasks/diffuse/noising.h).
+enum class NoiseSampling : uint8_t { uniform, sigmoid, shift, flux_shift, logit_normal, mode };
+/// How losses are weighed by the noise.
+enum class NoiseWeighting : uint8_t { none, sigma_sqrt, cosmap, min_snr };
 /// How classes of masks are weighed in the loss.
 enum class ClassWeights : uint8_t { none, given, median_frequency };
 /// How the learning rate moves over a run.
@@ -67,7 +74,14 @@ template <>
 inline constexpr auto kNames<RecordFormat> = std::to_array<std::string_view>(
     {"detect", "text", "prompt_completion", "alpaca", "sharegpt", "openai", "preference"});
 template <>
-inline constexpr auto kNames<Objective> = std::to_array<std::string_view>({"cross_entropy", "dpo"});
+inline constexpr auto kNames<Objective> = std::to_array<std::string_view>({"cross_entropy", "dpo", "flow",
+                                                                           "epsilon", "v"});
+template <>
+inline constexpr auto kNames<NoiseSampling> =
+    std::to_array<std::string_view>({"uniform", "sigmoid", "shift", "flux_shift", "logit_normal", "mode"});
+template <>
+inline constexpr auto kNames<NoiseWeighting> = std::to_array<std::string_view>({"none", "sigma_sqrt",
+                                                                                "cosmap", "min_snr"});
 template <>
 inline constexpr auto kNames<ClassWeights> = std::to_array<std::string_view>({"none", "given",
                                                                               "median_frequency"});
@@ -247,6 +261,26 @@ struct Dpo {
   double label_smoothing = 0;  ///< the share of pairs that are taken to be the wrong way round
 };
 
+/// Training of a denoiser: its noise, and the pictures that evaluations make.
+struct Diffuse {
+  NoiseSampling sampling = NoiseSampling::sigmoid;
+  double mean = 0, std = 1;  ///< of the normal under the sigmoid
+  double shift = 3;          ///< of NoiseSampling::shift
+  double mode_scale = 1.29;  ///< of NoiseSampling::mode
+  NoiseWeighting weighting = NoiseWeighting::none;
+  double min_snr = 5;    ///< gamma of NoiseWeighting::min_snr
+  double dropout = 0.1;  ///< the share of training pictures that lose their class or caption
+  std::string trigger;   ///< put before captions that do not have it
+  std::string prior;     ///< folder of pictures of the class, for prior preservation
+  double prior_weight = 1;
+  int64_t text_tokens = 512;
+  int64_t val_pictures = 64;         ///< held-out pictures of the loss at fixed noise
+  std::vector<std::string> prompts;  ///< of the pictures that evaluations make; empty: of the data
+  int64_t steps = 20;                ///< of the sampler
+  double guidance = 1;               ///< of these pictures
+  int64_t judged = 0;                ///< pictures whose class a classifier judges in the end
+};
+
 struct Optimizer {
   std::string name = "sgd";
   double lr = 0.05;
@@ -296,12 +330,15 @@ struct Recipe {
   Thermal thermal;
   Power power;
   Dpo dpo;
+  Diffuse diffuse;
   Optimizer optimizer;
   Schedule schedule;
 };
 
 /// Whether the recipe trains a language model.
 bool is_text(const Recipe& recipe);
+/// Whether it trains a denoiser, which makes pictures.
+bool makes_pictures(const Recipe& recipe);
 /// Whether rows of its text hold several documents.
 bool has_documents(const Recipe& recipe);
 /// Whether its records are pairs of a chosen and a rejected answer.

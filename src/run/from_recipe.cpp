@@ -16,6 +16,7 @@
 #include "hub/adapter.h"
 #include "io/weight_files.h"
 #include "ops/matmul/quantized.h"
+#include "run/from_diffuse_recipe.h"
 #include "tasks/classify/class_predictor.h"
 #include "tasks/classify/classifier.h"
 #include "tasks/classify/image_task.h"
@@ -48,6 +49,7 @@ recipe::Choices make_choices() {
     if (std::ranges::find(kinds, kind) == kinds.end()) kinds.push_back(kind);
   kinds.insert(kinds.end(), std::begin(kBoxKinds), std::end(kBoxKinds));
   kinds.emplace_back(recipe::name_of(recipe::DataKind::text));
+  kinds.insert(kinds.end(), {kCaptions, kKohya});
   choices.names["data.template"] = text::built_in_templates();
   choices.names["optimizer.name"] = {engine::optimizer_names().begin(), engine::optimizer_names().end()};
   return choices;
@@ -61,13 +63,6 @@ models::ModelOptions model_options(const recipe::Recipe& recipe) {
           .hidden = recipe.model.hidden,
           .dropout = recipe.model.dropout,
           .width = recipe.model.width};
-}
-
-data::LoaderOptions loader_options(const recipe::Recipe& recipe) {
-  return {.batch = recipe.train.batch,
-          .seed = recipe.seed,
-          .shuffle = recipe.data.shuffle,
-          .num_threads = static_cast<int>(recipe.data.threads)};
 }
 
 data::PixelOptions pixel_options(const recipe::Recipe& recipe) {
@@ -284,6 +279,13 @@ recipe::Recipe parse_recipe(const std::string& yaml, const std::string& where,
   return recipe::parse_recipe(yaml, where, recipe_choices(), overrides);
 }
 
+data::LoaderOptions loader_options(const recipe::Recipe& recipe) {
+  return {.batch = recipe.train.batch,
+          .seed = recipe.seed,
+          .shuffle = recipe.data.shuffle,
+          .num_threads = static_cast<int>(recipe.data.threads)};
+}
+
 data::DatasetOptions dataset_options(const recipe::Recipe& recipe, const std::string& split) {
   const recipe::Data& data = recipe.data;
   return {.kind = data.kind,
@@ -322,6 +324,7 @@ data::BoxedPictures boxed_pictures(const recipe::Recipe& recipe, const std::stri
 }
 
 Purpose purpose_of(const recipe::Recipe& recipe) {
+  if (recipe::makes_pictures(recipe)) return Purpose::diffuse;
   if (recipe::is_text(recipe)) return Purpose::text;
   if (tasks::find_detector(recipe.model.name) != nullptr) return Purpose::detect;
   const models::ModelDef& model = models::find_model(recipe.model.name);
@@ -338,6 +341,7 @@ tasks::TextTaskOptions text_task_options(const recipe::Recipe& recipe) {
 
 std::shared_ptr<const engine::Objective> objective_of(const recipe::Recipe& recipe) {
   const Purpose purpose = purpose_of(recipe);
+  if (purpose == Purpose::diffuse) return denoiser_of(recipe);
   if (purpose == Purpose::detect)
     return tasks::find_detector(recipe.model.name)->open(detector_options(recipe))->objective();
   if (purpose == Purpose::segment) {
@@ -406,6 +410,7 @@ std::unique_ptr<tasks::Task> open_task(const recipe::Recipe& recipe) {
   if (recipe.data.balance && recipe::is_text(recipe))
     user_error("expected a model of images for data.balance=true, got {}; try data.balance=false",
                recipe::model_name(recipe));
+  if (purpose == Purpose::diffuse) return std::make_unique<tasks::DiffuseTask>(diffuse_options(recipe));
   if (recipe::has_pairs(recipe))
     return std::make_unique<tasks::PreferenceTask>(text_task_options(recipe), recipe.dpo.beta);
   if (recipe::is_text(recipe)) return std::make_unique<tasks::TextTask>(text_task_options(recipe));

@@ -22,6 +22,8 @@ recipe::Recipe load_recipe(const fs::path& path, std::span<const std::string> ov
 recipe::Recipe parse_recipe(const std::string& yaml, const std::string& where,
                             std::span<const std::string> overrides = {});
 
+/// In which order and batches rows are read.
+data::LoaderOptions loader_options(const recipe::Recipe& recipe);
 /// The dataset of images, its split "train" or "test".
 data::DatasetOptions dataset_options(const recipe::Recipe& recipe, const std::string& split);
 tasks::TextOptions text_options(const recipe::Recipe& recipe);
@@ -43,7 +45,7 @@ data::MaskOptions mask_options(const recipe::Recipe& recipe, const std::string& 
 /// The boxed images of a recipe for detection, its split "train" or "test".
 data::BoxedPictures boxed_pictures(const recipe::Recipe& recipe, const std::string& split);
 /// What a recipe's model is for.
-enum class Purpose : uint8_t { classify, segment, detect, text };
+enum class Purpose : uint8_t { classify, segment, detect, text, diffuse };
 Purpose purpose_of(const recipe::Recipe& recipe);
 
 /// Where predictions are made.

@@ -392,6 +392,14 @@ void Trainer::log_evaluation(const tasks::Evaluation& found) {
   for (const auto& [name, value] : found.metrics) {
     event_file_->add_scalar(state_.step, fmt::format("eval/{}", name), static_cast<float>(value));
   }
+  for (const tasks::MadePicture& picture : found.pictures) {
+    const std::string png = data::encode_png(picture.image);
+    make_folder(out_ / tasks::kSamplesFolder);
+    write_file_atomically(
+        out_ / tasks::kSamplesFolder / fmt::format("step-{:06}-{}.png", state_.step, picture.name), png);
+    event_file_->add_image(state_.step, fmt::format("samples/{}", picture.name),
+                           {picture.image.height, picture.image.width}, png);
+  }
   events_.message(fmt::format("step {}: validation loss {:.4f}, {}", state_.step, found.loss,
                               task_->evaluation_text(found)));
 }

@@ -7,11 +7,19 @@
 #include <string>
 #include <vector>
 
+#include "data/image.h"
 #include "data/loader.h"
 #include "engine/engine.h"
 #include "io/report.h"
 
 namespace hearth::tasks {
+
+/// A picture that an evaluation has made, kept in the run folder as samples/step-STEP-NAME.png.
+struct MadePicture {
+  std::string name;  ///< letters and digits
+  data::Image image;
+};
+inline constexpr const char* kSamplesFolder = "samples";
 
 /// Results on held-out data.
 struct Evaluation {
@@ -23,6 +31,7 @@ struct Evaluation {
   std::vector<io::SamplePrediction> samples;
   std::vector<io::ReportTable> tables;
   std::vector<io::ImageStrip> strips;
+  std::vector<MadePicture> pictures;
 };
 
 /// Training data in the order of the epochs.

@@ -27,13 +27,14 @@ std::unique_ptr<Tokenizer> open_tokenizer(const fs::path& model_folder_or_file) 
     user_error("expected a model folder or the file of a tokenizer, got '{}', which is not there{}",
                model_folder_or_file.string(), download_advice(model_folder_or_file));
   if (!fs::is_directory(model_folder_or_file)) return open_file(model_folder_or_file);
-  for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json", "encoder.json"}) {
+  for (const char* name :
+       {"tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "encoder.json"}) {
     const fs::path file = model_folder_or_file / name;
     if (fs::exists(file)) return open_file(file);
   }
   user_error(
-      "expected tokenizer.json, tokenizer.model, or vocab.json and merges.txt in '{}', found none of them; "
-      "try the Hugging Face folder of a model",
+      "expected tokenizer.json, tokenizer.model, spiece.model, or vocab.json and merges.txt in '{}', found "
+      "none of them; try the Hugging Face folder of a model",
       model_folder_or_file.string());
 }
 

@@ -8,9 +8,9 @@
 namespace hearth::text {
 
 /// Opens the tokenizer of a model folder, the first found of tokenizer.json, tokenizer.model (SentencePiece,
-/// or tiktoken as Llama 3 ships it), vocab.json + merges.txt, encoder.json + vocab.bpe; or of one such file,
-/// with tokenizer_config.json read beside it. UserError names the file and the field that is wrong or
-/// unsupported.
+/// or tiktoken as Llama 3 ships it), spiece.model, vocab.json + merges.txt, encoder.json + vocab.bpe; or of
+/// one such file, with tokenizer_config.json read beside it. UserError names the file and the field that is
+/// wrong or unsupported.
 std::unique_ptr<Tokenizer> open_tokenizer(const fs::path& model_folder_or_file);
 
 }  // namespace hearth::text

@@ -18,16 +18,22 @@ struct TokenizerClass {
   bool nfc;
   /// <s> and </s> around every text.
   bool surrounded;
+  /// Small letters, the matches of the pattern alone, and a mark at the end of each.
+  bool words_end = false;
 };
 
-const std::array<TokenizerClass, 7>& known_classes() {
-  static const std::array<TokenizerClass, 7> known = {{{"", kGpt2Pattern, false, false},
+constexpr const char* kEndOfWord = "</w>";
+constexpr const char* kClipPattern = R"('s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+)";
+
+const std::array<TokenizerClass, 8>& known_classes() {
+  static const std::array<TokenizerClass, 8> known = {{{"", kGpt2Pattern, false, false},
                                                        {"GPT2Tokenizer", kGpt2Pattern, false, false},
                                                        {"CodeGenTokenizer", kGpt2Pattern, false, false},
                                                        {"Qwen2Tokenizer", kQwen2Pattern, true, false},
                                                        {"RobertaTokenizer", kGpt2Pattern, false, true},
                                                        {"BartTokenizer", kGpt2Pattern, false, true},
-                                                       {"LEDTokenizer", kGpt2Pattern, false, true}}};
+                                                       {"LEDTokenizer", kGpt2Pattern, false, true},
+                                                       {"CLIPTokenizer", kClipPattern, true, true, true}}};
   return known;
 }
 
@@ -36,9 +42,8 @@ const TokenizerClass& class_of(const TokenizerConfig& config) {
     if (config.tokenizer_class == known.name) return known;
   }
   user_error(
-      "{}: field 'tokenizer_class': expected GPT2, CodeGen, Qwen2, Roberta, Bart or LED beside vocab.json "
-      "and "
-      "merges.txt, got {}; try a folder with tokenizer.json",
+      "{}: field 'tokenizer_class': expected GPT2, CodeGen, Qwen2, Roberta, Bart, LED or CLIP beside "
+      "vocab.json and merges.txt, got {}; try a folder with tokenizer.json",
       (config.folder / "tokenizer_config.json").string(), config.tokenizer_class);
 }
 
@@ -57,8 +62,17 @@ std::vector<Merge> read_merges(const fs::path& path, const Vocabulary& vocabular
 PreTokenizer pre_tokenizer_of(const TokenizerClass& kind, const TokenizerConfig& config) {
   std::vector<PreTokenizerStep> steps;
   if (config.add_prefix_space) steps.emplace_back(PrefixSpaceStep{});
-  steps.emplace_back(SplitStep{.pattern = {.regex = std::make_shared<Regex>(kind.pattern, "tokenizer")}});
+  steps.emplace_back(SplitStep{.pattern = {.regex = std::make_shared<Regex>(kind.pattern, "tokenizer")},
+                               .matches = kind.words_end ? Split::removed : Split::isolated,
+                               .invert = kind.words_end});
   return PreTokenizer(std::move(steps));
+}
+
+Normalizer normalizer_of(const TokenizerClass& kind) {
+  std::vector<NormalizerStep> steps;
+  if (kind.nfc) steps.emplace_back(Compose{UnicodeForm::nfc});
+  if (kind.words_end) steps.emplace_back(Lowercase{});
+  return Normalizer(std::move(steps));
 }
 
 /// The config's added tokens, and those with a role that are in the vocabulary alone.
@@ -93,13 +107,17 @@ std::unique_ptr<Tokenizer> open_vocab_merges(const fs::path& vocab, const fs::pa
   SpecialIds special;
   set_roles(special, config, added, &vocabulary);
   set_surroundings(special, config, kind.surrounded, kind.surrounded);
-  Normalizer normalizer;
-  if (kind.nfc) normalizer = Normalizer({Compose{UnicodeForm::nfc}});
+  BpeOptions options{.byte_level = true};
+  if (kind.words_end) {
+    options.unk = special.unk;
+    options.end_of_word_suffix = kEndOfWord;
+  }
   return std::make_unique<Pipeline>(
       Parts{.added = std::move(added),
-            .normalizer = std::move(normalizer),
+            .normalizer = normalizer_of(kind),
             .pre_tokenizer = pre_tokenizer_of(kind, config),
-            .model = Bpe(std::move(vocabulary), merge_list, {.byte_level = true}, vocab.string()),
+            .model = Bpe(std::move(vocabulary), merge_list, std::move(options), vocab.string()),
+            .decoder = kind.words_end ? Decoder({SuffixToSpace{kEndOfWord}}) : Decoder(),
             .special = std::move(special)});
 }
 

@@ -66,6 +66,13 @@ class Decoder {
     return out;
   }
 
+  ValueId run_layer(ValueId x, int64_t layer) {
+    ValueId branch = attend(pre_norm(names_.before_attention, x), layer);
+    x = add_branch(x, post_norm(names_.after_attention, branch));
+    branch = feed_forward(pre_norm(names_.before_mlp, x), layer);
+    return add_branch(x, post_norm(names_.after_mlp, branch));
+  }
+
  private:
   /// Rows of the batch that hold no token have position -1; no other row reads them.
   ValueId add_positions(ValueId x) {
@@ -116,12 +123,6 @@ class Decoder {
     return builder_.op("slice_last", {x}, {{"begin", begin}, {"count", count}});
   }
 
-  ValueId run_layer(ValueId x, int64_t layer) {
-    ValueId branch = attend(pre_norm(names_.before_attention, x), layer);
-    x = add_branch(x, post_norm(names_.after_attention, branch));
-    branch = feed_forward(pre_norm(names_.before_mlp, x), layer);
-    return add_branch(x, post_norm(names_.after_mlp, branch));
-  }
   ValueId add_branch(ValueId x, ValueId branch) {
     return builder_.add(x, scaled(branch, config_.residual_scale));
   }
@@ -181,8 +182,10 @@ class Decoder {
           std::move(attrs));
     }
     attrs.set("batch", in_.num_rows);
-    attrs.set("causal", int64_t{1});
-    return builder_.op("attention", {q, k, v, in_.starts}, std::move(attrs));
+    attrs.set("causal", int64_t{in_.bias == ir::kNone});
+    std::vector<ValueId> inputs = {q, k, v, in_.starts};
+    if (in_.bias != ir::kNone) inputs.push_back(in_.bias);
+    return builder_.op("attention", std::move(inputs), std::move(attrs));
   }
 
   struct MlpNames {
@@ -256,6 +259,11 @@ DecoderOutputs build_decoder(nn::Builder& builder, const DecoderConfig& config, 
   if (!config.tied_head)
     out.head = builder.table("lm_head", config.vocab_size, config.hidden, config.init_normal);
   return out;
+}
+
+ValueId build_decoder_layer(nn::Builder& builder, const DecoderConfig& config, const DecoderInputs& in,
+                            ValueId x, int64_t layer) {
+  return Decoder(builder, config, in).run_layer(x, layer);
 }
 
 }  // namespace hearth::models

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/extent.h"
+#include "data/image.h"
+
+namespace hearth::data {
+
+/// How an upright picture becomes one of `bucket`'s size: it is resized to `resized`, of which the rectangle
+/// at (top, left) is kept.
+struct BucketCrop {
+  Extent bucket, resized;
+  int64_t top = 0, left = 0;
+  bool operator==(const BucketCrop&) const = default;
+};
+
+/// The sizes that pictures of all shapes are brought to, so that some of them make a batch and little is cut
+/// off: sides are multiples of `step` from half of the resolution to twice as much, the area is at most
+/// resolution x resolution, and neither side could be longer.
+class Buckets {
+ public:
+  /// UserError unless the resolution is a multiple of the step, and at least that.
+  explicit Buckets(int64_t resolution, int64_t step = 64);
+
+  /// From the widest to the highest.
+  const std::vector<Extent>& sizes() const { return sizes_; }
+  /// Into the bucket nearest in aspect: resized, as much as its aspect allows, until it just covers that, and
+  /// cropped at the center. UserError where a side of the picture `name` is below half of the resolution.
+  BucketCrop crop(Extent picture, std::string_view name) const;
+
+ private:
+  int64_t resolution_, least_side_;
+  std::vector<Extent> sizes_;
+};
+
+/// A picture file as RGB of the bucket's size, upright; `crop`: of its size. UserError where it cannot be
+/// read.
+Image read_cropped(const fs::path& file, const BucketCrop& crop);
+
+}  // namespace hearth::data

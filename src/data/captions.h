@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/extent.h"
+#include "base/path.h"
+
+namespace hearth::data {
+
+/// A picture to train on, and what it shows.
+struct CaptionedPicture {
+  fs::path file;
+  std::string caption;
+  Extent size;          ///< in pixels, upright (by EXIF's orientation)
+  int64_t repeats = 1;  ///< how often an epoch has it
+};
+
+/// The pictures (PNG, JPEG) of a folder and of the folders in it, by path, hidden ones left out; no picture
+/// is decoded. A caption is the text that a metadata.jsonl beside or above the picture has for it, or the
+/// file of its name that ends in .txt, its lines joined. `trigger` comes before captions that do not have it;
+/// where none of the pictures has a caption, it is that of all. In a folder called NUM_NAME (up to three
+/// digits) pictures come NUM times and NAME stands in for captions that are missing, as in kohya's
+/// sd-scripts. UserError where there is no picture, one without caption, one that is no PNG or JPEG, or a
+/// line of metadata.jsonl of a picture that is not there.
+std::vector<CaptionedPicture> read_captions(const fs::path& folder, std::string_view trigger = "");
+
+/// A line of metadata.jsonl: {"file_name": "a.png", "text": "a red house"}.
+struct CaptionLine {
+  int64_t line = 0;  ///< from 1
+  std::string file_name;
+  std::string text;
+};
+/// All of them. UserError with `name` and line for one without either of both, or one that is no JSON.
+std::vector<CaptionLine> parse_caption_lines(std::string_view text, std::string_view name);
+/// The caption in a text file: its lines without blank ends, joined by spaces. UserError where it is not
+/// UTF-8.
+std::string parse_caption(std::string_view text, std::string_view name);
+
+}  // namespace hearth::data

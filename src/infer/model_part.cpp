@@ -1,0 +1,49 @@
+#include "infer/model_part.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "hub/weights.h"
+
+namespace hearth::infer {
+namespace {
+
+class GrownPart : public engine::Objective {
+ public:
+  explicit GrownPart(std::function<Graph(nn::Builder&)> grow) : grow_(std::move(grow)) {}
+  Graph build(nn::Builder& builder, engine::BatchShape) const override { return grow_(builder); }
+
+ private:
+  std::function<Graph(nn::Builder&)> grow_;
+};
+
+constexpr int64_t kOneSize[] = {1};
+
+engine::EngineOptions part_options(std::function<ModelPart::Graph(nn::Builder&)> grow, int num_threads) {
+  return {.objective = std::make_shared<GrownPart>(std::move(grow)), .num_threads = num_threads};
+}
+
+}  // namespace
+
+ModelPart::ModelPart(std::function<Graph(nn::Builder&)> grow, int num_threads)
+    : engine_(std::make_unique<engine::Engine>(part_options(std::move(grow), num_threads),
+                                               std::span<const int64_t>(), kOneSize)) {}
+
+int64_t ModelPart::needed_bytes(std::function<Graph(nn::Builder&)> grow, int num_threads) {
+  return engine::measure(part_options(std::move(grow), num_threads), {}, kOneSize).memory_bytes();
+}
+
+void ModelPart::load(const io::WeightFiles& files, const std::string& prefix) {
+  for (const nn::Tensor& tensor : engine_->compiled().tensors)
+    hub::load_tensor(*engine_, tensor, prefix + tensor.name, files, files.paths().front());
+}
+
+std::span<const float> ModelPart::run(std::initializer_list<const void*> inputs) {
+  engine::MicroBatch batch{.num_rows = 1};
+  HEARTH_CHECK(inputs.size() <= batch.inputs.size());
+  std::ranges::copy(inputs, batch.inputs.begin());
+  engine_->evaluate(batch);
+  return engine_->output(0);
+}
+
+}  // namespace hearth::infer

@@ -1,0 +1,212 @@
+#include "infer/picture_coder.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "hub/weights.h"
+
+namespace hearth::infer {
+namespace {
+
+/// Of tiles, in latents.
+constexpr int64_t kSmallestTile = 8, kLargestTile = 128, kTileStep = 8;
+
+/// Tiles of one length along an axis: where each begins, and how much its pixels count, which is 1 in all at
+/// every pixel.
+struct TiledAxis {
+  TiledAxis(int64_t length, int64_t tile, int64_t factor);
+
+  std::vector<int64_t> starts;              ///< in latents
+  std::vector<std::vector<float>> weights;  ///< of each tile's pixels
+};
+
+TiledAxis::TiledAxis(int64_t length, int64_t tile, int64_t factor) {
+  // A quarter of each lies over the next.
+  const int64_t overlap = tile / 4, step = tile - overlap, num_pixels = tile * factor;
+  const int64_t count = std::max<int64_t>(1, (length - overlap + step - 1) / step);
+  std::vector<float> sums(static_cast<size_t>(length * factor));
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t start = count == 1 ? 0 : i * (length - tile) / (count - 1);
+    std::vector<float> rising(static_cast<size_t>(num_pixels), 1.0F);
+    for (int64_t p = 0; p < num_pixels; ++p) {
+      const auto ramp = [&](int64_t from_edge) {
+        return std::min(1.0F, (static_cast<float>(from_edge) + 0.5F) / static_cast<float>(overlap * factor));
+      };
+      float& weight = rising[static_cast<size_t>(p)];
+      if (start > 0) weight *= ramp(p);
+      if (start + tile < length) weight *= ramp(num_pixels - 1 - p);
+      sums[static_cast<size_t>(start * factor + p)] += weight;
+    }
+    starts.push_back(start);
+    weights.push_back(std::move(rising));
+  }
+  for (size_t i = 0; i < starts.size(); ++i) {
+    for (size_t p = 0; p < weights[i].size(); ++p)
+      weights[i][p] /= sums[static_cast<size_t>(starts[i] * factor) + p];
+  }
+}
+
+data::Image to_image(std::span<const float> pixels, Extent size) {
+  data::Image image{.height = size.height, .width = size.width, .channels = 3};
+  image.pixels.reserve(pixels.size());
+  for (const float value : pixels) {
+    const float level = std::round((value + 1) * 127.5F);
+    image.pixels.push_back(static_cast<uint8_t>(std::clamp(level, 0.0F, 255.0F)));
+  }
+  return image;
+}
+
+/// Adds a tile's pixels, each times its row's and its column's weight, to those from `to` on of a picture.
+void add_tile(std::span<const float> tile, std::span<const float> rows, std::span<const float> columns,
+              float* to, int64_t width) {
+  const float* from = tile.data();
+  for (size_t y = 0; y < rows.size(); ++y, to += 3 * width) {
+    for (size_t i = 0; i < 3 * columns.size(); ++i) to[i] += rows[y] * columns[i / 3] * *from++;
+  }
+}
+
+ir::ValueId picture_input(nn::Builder& builder, const Shape& shape) {
+  return builder.input("picture", {.dtype = DType::f32, .shape = shape});
+}
+
+}  // namespace
+
+PictureCoder::PictureCoder(const fs::path& vae_folder, int num_threads, int64_t memory_budget)
+    : config_(models::read_autoencoder_config(vae_folder / "config.json")),
+      files_(vae_folder / "diffusion_pytorch_model.safetensors"),
+      num_threads_(num_threads),
+      budget_(memory_budget),
+      normals_(static_cast<size_t>(4 * config_.channels),
+               {.shift = static_cast<float>(config_.shift), .scale = static_cast<float>(config_.scale)}) {
+  if (config_.has_statistics) read_statistics();
+}
+
+void PictureCoder::read_statistics() {
+  const auto statistic = [&](const char* name) {
+    const io::TensorView* found = files_.find(name);
+    const Shape shape = {4 * config_.channels};
+    if (found == nullptr || found->shape != shape || !is_floating(found->dtype) ||
+        dtype_bytes(found->dtype) < 2) {
+      user_error("{}: expected a tensor '{}' as {}", files_.paths().front().string(), name, to_string(shape));
+    }
+    return hub::floats_of(*found, 0, shape.num_elements());
+  };
+  const std::vector<float> mean = statistic("bn.running_mean"), variance = statistic("bn.running_var");
+  for (size_t i = 0; i < normals_.size(); ++i) {
+    const double deviation = std::sqrt(static_cast<double>(variance[i]) + config_.statistics_eps);
+    normals_[i] = {.shift = mean[i], .scale = static_cast<float>(1 / deviation)};
+  }
+}
+
+ModelPart::Graph PictureCoder::grow_encoder(nn::Builder& builder, Extent size) const {
+  const ir::ValueId picture = picture_input(builder, {1, size.height, size.width, 3});
+  return {.inputs = {picture}, .outputs = {models::build_picture_encoder(builder, config_, picture)}};
+}
+
+ModelPart::Graph PictureCoder::grow_decoder(nn::Builder& builder, Extent size) const {
+  const ir::ValueId latents = picture_input(builder, {1, size.height, size.width, config_.channels});
+  return {.inputs = {latents}, .outputs = {models::build_picture_decoder(builder, config_, latents)}};
+}
+
+ModelPart& PictureCoder::encoder(Extent pixels) {
+  if (!encoder_ || encoder_->size != pixels) {
+    encoder_.reset();
+    const auto grow = [this, pixels](nn::Builder& builder) { return grow_encoder(builder, pixels); };
+    encoder_.emplace(Sized{.size = pixels, .part = ModelPart(grow, num_threads_)});
+    encoder_->part.load(files_, "");
+  }
+  return encoder_->part;
+}
+
+std::vector<float> PictureCoder::encode(const data::Image& picture) {
+  const int64_t multiple = side_multiple();
+  if (picture.height % multiple != 0 || picture.width % multiple != 0 || picture.size().shorter() == 0) {
+    user_error("expected a picture whose sides are multiples of {} pixels, got {} x {}", multiple,
+               picture.width, picture.height);
+  }
+  const data::Image rgb = data::convert(picture, 3);
+  std::vector<float> pixels(rgb.pixels.size() + engine::kInputSlack);
+  std::ranges::transform(rgb.pixels, pixels.begin(),
+                         [](uint8_t level) { return static_cast<float>(level) / 127.5F - 1; });
+  const std::span<const float> moments = encoder(picture.size()).run({pixels.data()});
+  const int64_t height = picture.height / factor(), width = picture.width / factor();
+  std::vector<float> latents;
+  latents.reserve(static_cast<size_t>(channels() * height * width));
+  for (int64_t c = 0; c < channels(); ++c) {
+    for (int64_t y = 0; y < height; ++y) {
+      for (int64_t x = 0; x < width; ++x) {
+        const Normal& normal = this->normal(c, y, x);
+        const float mean = moments[static_cast<size_t>((y * width + x) * 2 * channels() + c)];
+        latents.push_back((mean - normal.shift) * normal.scale);
+      }
+    }
+  }
+  return latents;
+}
+
+std::optional<ModelPart> PictureCoder::decoder_within_budget(Extent tile) const {
+  const auto grow = [this, tile](nn::Builder& builder) { return grow_decoder(builder, tile); };
+  // The first is less than what is packed in the end.
+  if (budget_ > 0 && ModelPart::needed_bytes(grow, num_threads_) > budget_) return std::nullopt;
+  ModelPart part(grow, num_threads_);
+  if (budget_ > 0 && part.memory_bytes() > budget_) return std::nullopt;
+  return part;
+}
+
+void PictureCoder::open_decoder(Extent latents) {
+  if (decoder_ && decoded_ == latents) return;
+  decoder_.reset();
+  Extent tile = latents;
+  std::optional<ModelPart> part = decoder_within_budget(tile);
+  const int64_t most = std::min(kLargestTile, (latents.longer() - 1) / kTileStep * kTileStep);
+  for (int64_t side = most; !part && side >= kSmallestTile; side -= kTileStep) {
+    tile = {std::min(side, latents.height), std::min(side, latents.width)};
+    part = decoder_within_budget(tile);
+  }
+  if (!part) {
+    user_error(
+        "expected a budget with room to decode {0} x {0} latents, got one of {1} bytes; try a larger one",
+        kSmallestTile, budget_);
+  }
+  decoder_.emplace(Sized{.size = tile, .part = std::move(*part)});
+  decoder_->part.load(files_, "");
+  decoded_ = latents;
+}
+
+Extent PictureCoder::tile_of(Extent latents) {
+  open_decoder(latents);
+  return decoder_->size;
+}
+
+void PictureCoder::read_tile(std::span<const float> latents, Extent size, Place start, Extent tile,
+                             std::vector<float>& in) const {
+  float* to = in.data();
+  for (int64_t y = start.y; y < start.y + tile.height; ++y) {
+    for (int64_t x = start.x; x < start.x + tile.width; ++x) {
+      for (int64_t c = 0; c < channels(); ++c) {
+        const Normal& normal = this->normal(c, y, x);
+        const float latent = latents[static_cast<size_t>((c * size.height + y) * size.width + x)];
+        *to++ = latent / normal.scale + normal.shift;
+      }
+    }
+  }
+}
+
+data::Image PictureCoder::decode(std::span<const float> latents, Extent size) {
+  HEARTH_CHECK(std::ssize(latents) == channels() * size.num_pixels());
+  const Extent tile = tile_of(size), whole = {size.height * factor(), size.width * factor()};
+  const TiledAxis rows(size.height, tile.height, factor()), columns(size.width, tile.width, factor());
+  std::vector<float> in(static_cast<size_t>(channels() * tile.num_pixels() + engine::kInputSlack));
+  std::vector<float> sum(static_cast<size_t>(3 * whole.num_pixels()));
+  for (size_t i = 0; i < rows.starts.size(); ++i) {
+    for (size_t j = 0; j < columns.starts.size(); ++j) {
+      read_tile(latents, size, {rows.starts[i], columns.starts[j]}, tile, in);
+      add_tile(decoder_->part.run({in.data()}), rows.weights[i], columns.weights[j],
+               sum.data() + 3 * factor() * (rows.starts[i] * whole.width + columns.starts[j]), whole.width);
+    }
+  }
+  return to_image(sum, whole);
+}
+
+}  // namespace hearth::infer

@@ -1,0 +1,134 @@
+#include "infer/text_encoder.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+#include "hub/weights.h"
+
+namespace hearth::infer {
+
+using ir::ValueId;
+
+struct TextEncoder::States {
+  std::vector<float> hidden;  ///< [length, width], with slack
+  std::vector<float> kept;    ///< [length, width()], where several are kept
+};
+
+TextIds padded_ids(const text::Tokenizer& tokenizer, std::string_view text, int64_t length, int32_t pad) {
+  const text::SpecialIds& special = tokenizer.special();
+  const auto around = special.prefix.size() + special.suffix.size(), most = static_cast<size_t>(length);
+  HEARTH_CHECK(around <= most);
+  TextIds made{.ids = special.prefix};
+  tokenizer.encode(text, text::SpecialTokens::parsed, made.ids);
+  made.ids.resize(std::min(made.ids.size(), most - special.suffix.size()));
+  made.ids.insert(made.ids.end(), special.suffix.begin(), special.suffix.end());
+  made.num_tokens = std::ssize(made.ids);
+  made.ids.resize(most, pad);
+  return made;
+}
+
+TextEncoder::TextEncoder(Parts parts, const io::WeightFiles& files, int num_threads)
+    : parts_(std::move(parts)),
+      files_(files),
+      positions_(static_cast<size_t>(parts_.length + engine::kInputSlack)),
+      layer_([this](nn::Builder& builder) { return grow_layer(builder); }, num_threads) {
+  std::iota(positions_.begin(), positions_.end(), 0);
+  if (parts_.grow_norm)
+    norm_.emplace([this](nn::Builder& builder) { return grow_norm(builder); }, num_threads);
+}
+
+ModelPart::Graph TextEncoder::grow_layer(nn::Builder& builder) const {
+  const auto input = [&](const char* name, DType dtype, const Shape& shape) {
+    return builder.input(name, {.dtype = dtype, .shape = shape});
+  };
+  Inputs in{.hidden = input("hidden", DType::f32, {parts_.length, parts_.width}),
+            .positions = input("positions", DType::i32, {parts_.length})};
+  ModelPart::Graph made{.inputs = {in.hidden, in.positions}};
+  if (parts_.heads > 0) {
+    in.bias = input("bias", DType::f32, {parts_.heads, parts_.length, parts_.length});
+    made.inputs.push_back(in.bias);
+  }
+  made.outputs = {parts_.grow_layer(builder, in)};
+  return made;
+}
+
+ModelPart::Graph TextEncoder::grow_norm(nn::Builder& builder) const {
+  const ValueId hidden =
+      builder.input("hidden", {.dtype = DType::f32, .shape = {parts_.length, parts_.width}});
+  return {.inputs = {hidden}, .outputs = {parts_.grow_norm(builder, hidden)}};
+}
+
+void TextEncoder::add_rows(const std::string& table, std::span<const int32_t> rows,
+                           std::span<float> to) const {
+  const io::TensorView* found = files_.find(table);
+  const bool fits = found != nullptr && found->shape.rank() == 2 && found->shape[1] == parts_.width &&
+                    is_floating(found->dtype) && dtype_bytes(found->dtype) >= 2;
+  if (!fits) {
+    user_error("{}: expected a table '{}' of rows of {} numbers, got {}", files_.paths().front().string(),
+               table, parts_.width, found == nullptr ? "none" : to_string(found->shape));
+  }
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i] < 0 || rows[i] >= found->shape[0]) {
+      user_error("{}: expected ids below the {} rows of '{}', the tokenizer gave {}",
+                 files_.paths().front().string(), found->shape[0], table, rows[i]);
+    }
+    const std::vector<float> row = hub::floats_of(*found, rows[i] * parts_.width, parts_.width);
+    for (size_t c = 0; c < row.size(); ++c) to[i * row.size() + c] += row[c];
+  }
+  files_.release(*found);
+}
+
+TextEncoder::States TextEncoder::embed(const TextIds& text) const {
+  States states;
+  states.hidden.resize(static_cast<size_t>(parts_.length * parts_.width + engine::kInputSlack));
+  add_rows(parts_.table, text.ids, states.hidden);
+  if (!parts_.positions.empty()) {
+    const std::span<const int32_t> positions = positions_;
+    add_rows(parts_.positions, positions.first(text.ids.size()), states.hidden);
+  }
+  if (!parts_.kept.empty()) states.kept.resize(static_cast<size_t>(length() * width()));
+  return states;
+}
+
+void TextEncoder::keep(int64_t num_layers, States& states) const {
+  const auto found = std::ranges::find(parts_.kept, num_layers);
+  if (found == parts_.kept.end()) return;
+  float* to = states.kept.data() + (found - parts_.kept.begin()) * parts_.width;
+  for (int64_t t = 0; t < parts_.length; ++t)
+    std::copy_n(states.hidden.data() + t * parts_.width, parts_.width, to + t * width());
+}
+
+void TextEncoder::encode_group(std::span<const TextIds> texts, std::vector<States>& states) {
+  for (int64_t layer = 0; layer < parts_.num_layers; ++layer) {
+    layer_.load(files_, fmt::format("{}{}.", parts_.layers, layer));
+    for (size_t i = 0; i < states.size(); ++i) {
+      const float* bias = parts_.heads > 0 ? parts_.bias(texts[i].num_tokens).data() : nullptr;
+      std::ranges::copy(layer_.run({states[i].hidden.data(), positions_.data(), bias}),
+                        states[i].hidden.begin());
+      keep(layer + 1, states[i]);
+    }
+  }
+  if (!norm_) return;
+  norm_->load(files_, parts_.outer);
+  for (States& each : states) std::ranges::copy(norm_->run({each.hidden.data()}), each.hidden.begin());
+}
+
+void TextEncoder::encode(std::span<const TextIds> texts,
+                         FunctionRef<void(size_t text, std::span<const float> hidden)> take) {
+  const int64_t bytes_of_text = (parts_.width + (parts_.kept.empty() ? 0 : width())) * length() * 4;
+  const auto group = static_cast<size_t>(std::max<int64_t>(1, memory_bytes() / bytes_of_text));
+  for (size_t from = 0; from < texts.size(); from += group) {
+    const std::span<const TextIds> some = texts.subspan(from, std::min(group, texts.size() - from));
+    std::vector<States> states;
+    for (const TextIds& text : some) states.push_back(embed(text));
+    encode_group(some, states);
+    for (size_t i = 0; i < some.size(); ++i) {
+      const std::span<const float> whole = states[i].hidden;
+      take(from + i, parts_.kept.empty() ? whole.first(static_cast<size_t>(length() * parts_.width))
+                                         : std::span<const float>(states[i].kept));
+    }
+  }
+}
+
+}  // namespace hearth::infer

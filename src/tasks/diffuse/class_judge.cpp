@@ -1,0 +1,107 @@
+#include "tasks/diffuse/class_judge.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/error.h"
+#include "tasks/classify/classifier.h"
+#include "tasks/loader_stream.h"
+
+namespace hearth::tasks {
+namespace {
+
+constexpr int64_t kBatch = 64;
+/// Images that it learns from: an epoch of MNIST.
+constexpr int64_t kMostImages = 60000;
+constexpr double kRate = 0.004;
+
+engine::EngineOptions options_for(const data::Dataset& train, uint64_t seed, int num_threads) {
+  const models::ModelOptions model{.name = "smallcnn",
+                                   .num_classes = std::ssize(train.class_names()),
+                                   .channels = train.channels(),
+                                   .image_size = train.image_size()};
+  return {.objective = classifier({.model = model}),
+          .optimizer = {.name = "adamw"},
+          .batch = kBatch,
+          .seed = seed,
+          .num_threads = num_threads};
+}
+
+}  // namespace
+
+struct ClassJudge::State {
+  engine::EngineOptions options;
+  engine::Engine engine;
+  Extent size;
+  int64_t channels, num_classes;
+
+  State(const data::Dataset& train, uint64_t seed, int num_threads)
+      : options(options_for(train, seed, num_threads)),
+        engine(options, std::array{kBatch}, std::array{kBatch}),
+        size(train.image_size()),
+        channels(train.channels()),
+        num_classes(std::ssize(train.class_names())) {}
+
+  void train(const data::Dataset& dataset) {
+    const data::ImageRows rows(dataset, {});
+    LoaderStream stream(rows, {.batch = kBatch, .seed = options.seed});
+    const int64_t steps = std::max<int64_t>(1, std::min(kMostImages, dataset.size()) / kBatch);
+    engine.initialize();
+    for (int64_t step = 0; step < steps;) {
+      const engine::MicroBatch batch = stream.next();
+      // The last of an epoch may be smaller than what was compiled.
+      if (batch.num_rows < kBatch) continue;
+      const double part = static_cast<double>(step) / static_cast<double>(steps);
+      engine.train_step(
+          1, kBatch, [&] { return batch; }, step, kRate * std::cos(1.5 * part));
+      ++step;
+    }
+  }
+};
+
+ClassJudge::ClassJudge(const data::Dataset& train, uint64_t seed, int num_threads)
+    : state_(std::make_unique<State>(train, seed, num_threads)) {
+  HEARTH_CHECK(train.size() >= kBatch);
+  state_->train(train);
+}
+
+ClassJudge::~ClassJudge() = default;
+
+double ClassJudge::accuracy(const data::Dataset& held_out) const {
+  const data::ImageRows rows(held_out, {});
+  LoaderStream stream(rows, {.batch = kBatch, .shuffle = false});
+  double correct = 0;
+  int64_t seen = 0;
+  for (; seen + kBatch <= held_out.size(); seen += kBatch) {
+    state_->engine.evaluate(stream.next());
+    correct += static_cast<double>(state_->engine.output(kCorrect)[0]);
+  }
+  return correct / static_cast<double>(std::max<int64_t>(1, seen));
+}
+
+std::vector<int32_t> ClassJudge::classes(std::span<const std::vector<float>> pictures) const {
+  const auto num_pixels = static_cast<size_t>(state_->size.num_pixels());
+  const auto channels = static_cast<size_t>(state_->channels);
+  constexpr size_t kSlack = engine::kInputSlack / sizeof(float);
+  std::vector<float> images(static_cast<size_t>(kBatch) * num_pixels * channels + kSlack);
+  const std::vector<int32_t> labels(static_cast<size_t>(kBatch) + kSlack);
+  std::vector<int32_t> found;
+  for (size_t begin = 0; begin < pictures.size(); begin += kBatch) {
+    const auto some = pictures.subspan(begin, std::min<size_t>(kBatch, pictures.size() - begin));
+    for (size_t i = 0; i < some.size(); ++i)
+      for (size_t p = 0; p < num_pixels; ++p)
+        for (size_t c = 0; c < channels; ++c)
+          images[(i * num_pixels + p) * channels + c] = std::clamp(some[i][c * num_pixels + p], -1.0F, 1.0F);
+    state_->engine.evaluate({.inputs = {images.data(), labels.data()}, .num_rows = kBatch});
+    const std::span<const float> shares = state_->engine.output(kProbabilities);
+    for (size_t i = 0; i < some.size(); ++i) {
+      const auto row = shares.subspan(i * static_cast<size_t>(state_->num_classes),
+                                      static_cast<size_t>(state_->num_classes));
+      found.push_back(static_cast<int32_t>(std::ranges::max_element(row) - row.begin()));
+    }
+  }
+  return found;
+}
+
+}  // namespace hearth::tasks

@@ -1,0 +1,230 @@
+#include "tasks/diffuse/diffuse_task.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "data/image.h"
+#include "tasks/loader_stream.h"
+#include "tasks/spread.h"
+
+namespace hearth::tasks {
+namespace {
+
+/// Levels of noise at which held-out pictures are judged.
+constexpr double kLevels[] = {0.1, 0.3, 0.5, 0.7, 0.9};
+/// Of each class that evaluations make pictures of.
+constexpr int64_t kOfEachClass = 4;
+/// Apart from the pictures for people.
+constexpr uint64_t kFirstJudged = 1 << 20;
+constexpr const char* kAgreement = "class_agreement";
+constexpr int64_t kMostInStrip = 8;
+
+void check_fits(const models::DenoiserConfig& model, int64_t channels, Extent size) {
+  if (channels == model.channels && size.height % model.patch == 0 && size.width % model.patch == 0) return;
+  user_error(
+      "expected {} channels and sides that are multiples of {}, as the model has them, got {} channels and "
+      "{}x{}; try data.channels={} or another model.config",
+      model.channels, model.patch, channels, size.width, size.height, model.channels);
+}
+
+DiffuseTaskOptions checked(DiffuseTaskOptions options) {
+  if (options.pictures->train().size() == 0 || options.pictures->held_out().size() == 0)
+    user_error("expected at least one picture to train on and one to validate by, found none");
+  return options;
+}
+
+std::vector<int64_t> lengths_of(const data::LatentSource& source) {
+  std::vector<int64_t> lengths;
+  for (int64_t i = 0; i < source.size(); ++i) lengths.push_back(length_of(source.extent(i)));
+  return lengths;
+}
+
+Extent most_frequent(const data::LatentSource& source) {
+  std::map<int64_t, int64_t> counts;
+  for (const int64_t length : lengths_of(source)) ++counts[length];
+  return extent_of(
+      std::ranges::max_element(counts, {}, [](const auto& entry) { return entry.second; })->first);
+}
+
+}  // namespace
+
+SamplerOptions sampler_for(const NoisingOptions& noising, int64_t steps, int64_t num_tokens) {
+  if (noising.objective != recipe::Objective::flow) return {.solver = Solver::ddim, .steps = steps};
+  double shift = 1;
+  if (noising.sampling == recipe::NoiseSampling::shift) shift = noising.shift;
+  if (noising.sampling == recipe::NoiseSampling::flux_shift) shift = flux_shift(num_tokens);
+  return {.solver = Solver::euler, .steps = steps, .shift = shift};
+}
+
+DiffuseTask::DiffuseTask(DiffuseTaskOptions options)
+    : options_(checked(std::move(options))),
+      noising_(options_.noising),
+      rows_(options_.pictures->train(), options_.format, noising_, options_.diffuse.dropout),
+      eval_rows_(options_.pictures->held_out(), options_.format, noising_,
+                 {std::begin(kLevels), std::end(kLevels)},
+                 std::min(options_.diffuse.val_pictures, options_.pictures->held_out().size())),
+      order_(lengths_of(options_.pictures->train()), options_.loader.batch),
+      latents_(most_frequent(options_.pictures->train())) {
+  const data::LatentSource& train = options_.pictures->train();
+  for (const int64_t length : row_lengths())
+    check_fits(options_.format.model, train.channels(), extent_of(length));
+}
+
+std::unique_ptr<BatchStream> DiffuseTask::open(const data::LoaderPosition& from,
+                                               const data::LoaderShare& share) const {
+  data::LoaderOptions options = options_.loader;
+  options.share = share;
+  options.buckets = &order_;
+  return std::make_unique<LoaderStream>(rows_, options, from);
+}
+
+std::vector<int64_t> DiffuseTask::row_lengths() const {
+  std::vector<int64_t> lengths = lengths_of(options_.pictures->held_out());
+  lengths.insert(lengths.end(), order_.lengths().begin(), order_.lengths().end());
+  std::ranges::sort(lengths, std::ranges::greater());
+  lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
+  return lengths;
+}
+
+int64_t DiffuseTask::eval_batch() const {
+  return row_lengths().size() > 1 ? 1 : std::min(options_.loader.batch, eval_rows_.num_rows());
+}
+
+std::vector<int64_t> DiffuseTask::eval_sizes(int64_t) const {
+  return batch_sizes(eval_rows_.num_rows(), eval_batch());
+}
+
+double DiffuseTask::fixed_loss(engine::Engine& engine) const {
+  data::LoaderOptions options = options_.loader;
+  options.shuffle = false;
+  options.batch = eval_batch();
+  const data::LatentSource& held_out = options_.pictures->held_out();
+  LoaderStream stream(eval_rows_, options);
+  double sum = 0;
+  for (int64_t done = 0; done < eval_rows_.num_rows();) {
+    engine::MicroBatch batch = stream.next();
+    batch.row_length = length_of(held_out.extent(done / std::ssize(kLevels)));
+    sum += engine.evaluate(batch);
+    done += batch.num_rows;
+  }
+  return sum / static_cast<double>(eval_rows_.num_rows());
+}
+
+PictureMaker DiffuseTask::maker(engine::Engine& engine) const {
+  const int64_t num_tokens =
+      latents_.num_pixels() / (options_.format.model.patch * options_.format.model.patch);
+  return {engine,
+          noising_,
+          {.format = options_.format,
+           .latents = latents_,
+           .sampler = sampler_for(options_.noising, options_.diffuse.steps, num_tokens),
+           .guidance = options_.diffuse.guidance,
+           .unconditional = options_.pictures->translator()->no_condition(),
+           .batch = eval_batch(),
+           .row_length = length_of(latents_)}};
+}
+
+std::optional<double> DiffuseTask::judge(PictureMaker& maker) const {
+  if (options_.diffuse.judged == 0 || !options_.format.has_labels()) return std::nullopt;
+  const std::vector<std::string> classes = options_.pictures->prompts();
+  std::vector<Condition> asked;
+  std::vector<int32_t> labels;
+  for (int64_t i = 0; i < options_.diffuse.judged; ++i) {
+    asked.push_back(
+        options_.pictures->translator()->condition(classes[static_cast<size_t>(i) % classes.size()]));
+    labels.push_back(asked.back().label);
+  }
+  return options_.pictures->agreement(maker.make(asked, options_.loader.seed, kFirstJudged), labels);
+}
+
+void DiffuseTask::make_pictures(PictureMaker& maker, Evaluation& made) const {
+  const PictureTranslator& translator = *options_.pictures->translator();
+  const std::vector<std::string>& wishes = options_.diffuse.prompts;
+  const std::vector<std::string> prompts = wishes.empty() ? options_.pictures->prompts() : wishes;
+  const bool has_classes = options_.format.has_labels();
+  std::vector<Condition> asked;
+  for (int64_t i = 0; i < (has_classes ? kOfEachClass : 1); ++i)
+    for (const std::string& prompt : prompts) asked.push_back(translator.condition(prompt));
+  std::vector<data::Image> images;
+  for (const std::vector<float>& latents : maker.make(asked, options_.loader.seed))
+    images.push_back(translator.picture(latents, latents_));
+  if (has_classes) {
+    made.pictures.push_back({.name = "classes", .image = picture_grid(images, std::ssize(prompts))});
+    return;
+  }
+  for (size_t i = 0; i < images.size(); ++i)
+    made.pictures.push_back({.name = std::to_string(i), .image = std::move(images[i])});
+}
+
+Evaluation DiffuseTask::evaluate(engine::Engine& engine, int64_t num_shown) const {
+  Evaluation made;
+  made.loss = fixed_loss(engine);
+  made.score = -made.loss;
+  if (options_.pictures->translator() == nullptr) return made;
+  PictureMaker maker = this->maker(engine);
+  make_pictures(maker, made);
+  if (const std::optional<double> agreement = num_shown > 0 ? judge(maker) : std::nullopt)
+    made.metrics.emplace_back(kAgreement, *agreement);
+  return made;
+}
+
+std::string DiffuseTask::score_text(double score) const {
+  return fmt::format("loss at fixed noise {:.4f}", -score);
+}
+
+std::string DiffuseTask::evaluation_text(const Evaluation& found) const {
+  for (const auto& [name, value] : found.metrics)
+    if (std::string_view(name) == kAgreement) return fmt::format("class agreement: {:.3f}", value);
+  return fmt::format("{} pictures in samples/", found.pictures.size());
+}
+
+std::string DiffuseTask::last_line(const fs::path& log) const {
+  const std::vector<io::CurvePoint> points = io::read_curve(log, fmt::format("eval_{}", kAgreement));
+  return points.empty() ? "" : fmt::format("class agreement: {:.3f}", points.back().value);
+}
+
+void DiffuseTask::report(const Evaluation& last, const fs::path& log, io::ReportData& data) const {
+  data.summary.emplace_back("training pictures", std::to_string(rows_.num_rows()));
+  for (const auto& [name, value] : last.metrics)
+    if (std::string_view(name) == kAgreement)
+      data.summary.emplace_back("class agreement", fmt::format("{:.3f}", value));
+  data.strips_title = "Pictures that the model made, from the first evaluation to the last";
+  std::map<std::string, std::vector<fs::path>> by_name;
+  const fs::path folder = log.parent_path() / kSamplesFolder;
+  if (!path_exists(folder)) return;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string stem = entry.path().stem().string();
+    by_name[stem.substr(stem.rfind('-') + 1)].push_back(entry.path());
+  }
+  for (auto& [name, files] : by_name) {
+    std::ranges::sort(files);
+    io::ImageStrip strip;
+    std::vector<std::string> steps;
+    for (const int64_t i : spread(kMostInStrip, std::ssize(files))) {
+      const fs::path& file = files[static_cast<size_t>(i)];
+      strip.pngs.push_back(read_file(file));
+      steps.push_back(file.stem().string());
+    }
+    strip.caption = fmt::format("{}", fmt::join(steps, ", "));
+    data.strips.push_back(std::move(strip));
+  }
+}
+
+void DiffuseTask::save_companions(const fs::path& folder, DType) const {
+  write_file_atomically(folder / "config.json", options_.config);
+  if (!options_.format.has_labels()) return;
+  std::string names;
+  for (const std::string& name : options_.pictures->prompts()) names += name + "\n";
+  write_file_atomically(folder / kClassNames, names);
+}
+
+int64_t DiffuseTask::staging_bytes() const {
+  int64_t row = 0;
+  for (const int64_t bytes : rows_.row_bytes(0)) row += bytes;
+  return 2 * options_.loader.batch * row;
+}
+
+}  // namespace hearth::tasks

@@ -1,0 +1,71 @@
+#pragma once
+
+#include "data/bucket_order.h"
+#include "tasks/diffuse/denoiser_objective.h"
+#include "tasks/diffuse/picture_set.h"
+#include "tasks/task.h"
+
+namespace hearth::tasks {
+
+struct DiffuseTaskOptions {
+  DenoiseFormat format;
+  NoisingOptions noising;
+  recipe::Diffuse diffuse;
+  data::LoaderOptions loader;
+  std::shared_ptr<const PictureSet> pictures;
+  std::string config;  ///< the text of the model's config.json
+};
+
+/// The names of classes, a line each, that a run keeps beside its weights and its model's config.json.
+inline constexpr const char* kClassNames = "classes.txt";
+
+/// The sampler that evaluations and `hearth generate` use where nobody says another.
+SamplerOptions sampler_for(const NoisingOptions& noising, int64_t steps, int64_t num_tokens);
+
+/// Makes pictures from noise. Evaluations measure the loss of held-out pictures at fixed noise, and make
+/// pictures for people; the last one has them judged.
+class DiffuseTask : public Task {
+ public:
+  /// UserError where the pictures do not fit the model.
+  explicit DiffuseTask(DiffuseTaskOptions options);
+
+  int64_t num_rows() const override { return order_.num_places(); }
+  int64_t num_eval_rows() const override { return eval_rows_.num_rows(); }
+  int64_t num_samples(const data::LoaderPosition&, int64_t count) const override { return count; }
+  std::vector<int64_t> row_lengths() const override;
+  std::vector<int64_t> eval_sizes(int64_t batch) const override;
+  void begin(engine::Engine&, const Say& say) override { options_.pictures->prepare(say); }
+  void resume(const fs::path&) override {
+    options_.pictures->prepare([](const std::string&) {});
+  }
+  using Task::open;
+  std::unique_ptr<BatchStream> open(const data::LoaderPosition& from,
+                                    const data::LoaderShare& share) const override;
+  Evaluation evaluate(engine::Engine& engine, int64_t num_shown) const override;
+  const char* unit() const override { return "img"; }
+  std::string describe() const override { return options_.pictures->describe(); }
+  std::string warning() const override { return options_.pictures->warning(); }
+  std::string score_text(double score) const override;
+  std::string evaluation_text(const Evaluation& found) const override;
+  void report(const Evaluation& last, const fs::path& log, io::ReportData& data) const override;
+  std::string last_line(const fs::path& log) const override;
+  void save_companions(const fs::path& folder, DType) const override;
+  int64_t staging_bytes() const override;
+
+ private:
+  double fixed_loss(engine::Engine& engine) const;
+  PictureMaker maker(engine::Engine& engine) const;
+  void make_pictures(PictureMaker& maker, Evaluation& made) const;
+  std::optional<double> judge(PictureMaker& maker) const;
+
+  /// Rows of an evaluation; pictures of several sizes come one by one.
+  int64_t eval_batch() const;
+
+  DiffuseTaskOptions options_;
+  Noising noising_;
+  DenoiseRows rows_, eval_rows_;
+  data::BucketOrder order_;  ///< of training: micro-batches are of one size
+  Extent latents_;           ///< of the pictures that are made: the most frequent size
+};
+
+}  // namespace hearth::tasks

@@ -1,0 +1,106 @@
+#include "tasks/diffuse/noising.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "base/error.h"
+
+namespace hearth::tasks {
+namespace {
+
+using recipe::NoiseSampling;
+using recipe::NoiseWeighting;
+
+constexpr double kFirstBeta = 1e-4, kLastBeta = 0.02;
+/// Flow matching's weight sigma^-2 has no end.
+constexpr double kLeastSigma = 1e-3;
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+}  // namespace
+
+double flux_shift(int64_t num_tokens) {
+  constexpr double kSlope = (1.15 - 0.5) / (4096 - 256);
+  return std::exp(0.5 + kSlope * static_cast<double>(num_tokens - 256));
+}
+
+double shifted(double sigma, double shift) { return shift * sigma / (1 + (shift - 1) * sigma); }
+
+Noising::Noising(const NoisingOptions& options) : options_(options), variances_() {
+  double kept = 1;
+  for (int i = 0; i < kSteps; ++i) {
+    kept *= 1 - (kFirstBeta + (kLastBeta - kFirstBeta) * i / (kSteps - 1));
+    variances_[static_cast<size_t>(i)] = kept;
+  }
+}
+
+double Noising::signal_variance(int step) const {
+  return step < 0 ? 1 : variances_[static_cast<size_t>(step)];
+}
+
+double Noising::draw(PhiloxSequence& random, int64_t num_tokens) const {
+  const double u = random.uniform();
+  if (!is_flow()) return u;
+  const double normal = random.normal();
+  switch (options_.sampling) {
+    case NoiseSampling::uniform:
+      return u;
+    case NoiseSampling::mode: {
+      const double cosine = std::cos(std::numbers::pi / 2 * u);
+      return std::clamp(1 - u - options_.mode_scale * (cosine * cosine - 1 + u), 0.0, 1.0);
+    }
+    case NoiseSampling::logit_normal:
+      return sigmoid(options_.mean + options_.std * normal);
+    case NoiseSampling::sigmoid:
+      return sigmoid(options_.std * normal);
+    case NoiseSampling::shift:
+      return shifted(sigmoid(options_.std * normal), options_.shift);
+    case NoiseSampling::flux_shift:
+      return shifted(sigmoid(options_.std * normal), flux_shift(num_tokens));
+  }
+  HEARTH_CHECK(false);
+}
+
+double Noising::weight(double level, double signal_to_noise) const {
+  switch (options_.weighting) {
+    case NoiseWeighting::none:
+      return 1;
+    case NoiseWeighting::sigma_sqrt: {
+      const double sigma = std::max(level, kLeastSigma);
+      return 1 / (sigma * sigma);
+    }
+    case NoiseWeighting::cosmap:
+      return 2 / (std::numbers::pi * (1 - 2 * level + 2 * level * level));
+    // Hang et al. 2023, arXiv 2303.09556.
+    case NoiseWeighting::min_snr: {
+      const double least = std::min(signal_to_noise, options_.min_snr);
+      return options_.objective == recipe::Objective::v ? least / (signal_to_noise + 1)
+                                                        : least / signal_to_noise;
+    }
+  }
+  HEARTH_CHECK(false);
+}
+
+Noised Noising::at(double level) const {
+  if (is_flow()) {
+    return {.signal = 1 - level,
+            .noise = level,
+            .target_signal = -1,
+            .target_noise = 1,
+            .time = kSteps * level,
+            .weight = weight(level, 0)};
+  }
+  const int step = std::min(static_cast<int>(level * kSteps), kSteps - 1);
+  const double variance = signal_variance(step);
+  const double signal = std::sqrt(variance), noise = std::sqrt(1 - variance);
+  const bool is_v = options_.objective == recipe::Objective::v;
+  return {.signal = signal,
+          .noise = noise,
+          .target_signal = is_v ? -noise : 0,
+          .target_noise = is_v ? signal : 1,
+          .time = static_cast<double>(step),
+          .weight = weight(level, variance / (1 - variance))};
+}
+
+}  // namespace hearth::tasks

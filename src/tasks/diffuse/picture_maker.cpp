@@ -1,0 +1,88 @@
+#include "tasks/diffuse/picture_maker.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace hearth::tasks {
+
+PictureMaker::PictureMaker(engine::Engine& engine, const Noising& noising, PictureMakerOptions options)
+    : engine_(engine),
+      noising_(noising),
+      options_(std::move(options)),
+      row_bytes_(options_.format.row_bytes(options_.latents)) {
+  for (size_t i = 0; i < arrays_.size(); ++i)
+    arrays_[i].resize(static_cast<size_t>(row_bytes_[i] * options_.batch + engine::kInputSlack));
+}
+
+void PictureMaker::fill(int64_t row, const Condition& condition) {
+  const auto at = [&](size_t array) { return arrays_[array].data() + row * row_bytes_[array]; };
+  if (options_.format.has_labels()) {
+    std::memcpy(at(DenoiseArray::label), &condition.label, sizeof condition.label);
+    return;
+  }
+  HEARTH_CHECK(std::ssize(condition.text) == options_.format.text_size());
+  HEARTH_CHECK(std::ssize(condition.pooled) == options_.format.pooled_size());
+  std::ranges::copy(std::as_bytes(std::span(condition.text)), at(DenoiseArray::text));
+  std::ranges::copy(std::as_bytes(std::span(condition.pooled)), at(DenoiseArray::pooled));
+}
+
+/// Rows that nobody asked for repeat the last.
+void PictureMaker::fill(std::span<const Condition> conditions) {
+  for (int64_t row = 0; row < options_.batch; ++row)
+    fill(row, conditions[std::min(static_cast<size_t>(row), conditions.size() - 1)]);
+}
+
+std::span<const float> PictureMaker::evaluate(std::span<const float> x, double time) {
+  std::ranges::copy(std::as_bytes(x), arrays_[DenoiseArray::tokens].begin());
+  const DenoiseSettings settings{.time = static_cast<float>(time),
+                                 .guidance = static_cast<float>(options_.guidance)};
+  for (int64_t row = 0; row < options_.batch; ++row)
+    std::memcpy(arrays_[DenoiseArray::settings].data() + row * row_bytes_[DenoiseArray::settings], &settings,
+                sizeof settings);
+  engine::MicroBatch batch{.num_rows = options_.batch, .row_length = options_.row_length};
+  for (size_t i = 0; i < arrays_.size(); ++i)
+    if (row_bytes_[i] > 0) batch.inputs[i] = arrays_[i].data();
+  engine_.evaluate(batch);
+  return engine_.output(0);
+}
+
+std::vector<std::vector<float>> PictureMaker::make(std::span<const Condition> conditions, uint64_t seed,
+                                                   uint64_t first) {
+  const models::DenoiserConfig& model = options_.format.model;
+  const bool compares = options_.guidance != 1 && !model.guidance;
+  const std::vector<Condition> none(compares ? 1 : 0, options_.unconditional);
+  const auto count = static_cast<size_t>(model.channels * options_.latents.num_pixels());
+  const auto batch = static_cast<size_t>(options_.batch);
+  std::vector<std::vector<float>> made;
+  std::vector<float> x(batch * count), latents(count);
+  for (size_t begin = 0; begin < conditions.size(); begin += batch) {
+    const auto asked = conditions.subspan(begin, std::min(batch, conditions.size() - begin));
+    std::ranges::fill(x, 0.0F);
+    for (size_t i = 0; i < asked.size(); ++i) {
+      draw_noise(seed, first + begin + i, latents);
+      data::to_tokens(latents, model.channels, options_.latents, model.patch,
+                      std::span(x).subspan(i * count, count));
+    }
+    const auto denoise = [&](std::span<const float> noisy, double time, std::span<float> prediction) {
+      fill(asked);
+      std::ranges::copy(evaluate(noisy, time), prediction.begin());
+      if (!compares) return;
+      fill(none);
+      const std::span<const float> plain = evaluate(noisy, time);
+      const auto share = static_cast<float>(options_.guidance);
+      for (size_t i = 0; i < prediction.size(); ++i)
+        prediction[i] = plain[i] + share * (prediction[i] - plain[i]);
+    };
+    sample(noising_, options_.sampler, denoise, x);
+    for (size_t i = 0; i < asked.size(); ++i) {
+      data::from_tokens(std::span(x).subspan(i * count, count), model.channels, options_.latents, model.patch,
+                        latents);
+      made.push_back(latents);
+    }
+  }
+  return made;
+}
+
+}  // namespace hearth::tasks

@@ -1,0 +1,148 @@
+#include "data/captions.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "files.h"
+
+namespace hearth::data {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+void put_captioned(const fs::path& path, int64_t height = 6, int64_t width = 5) {
+  put_file(path, encode_png(speckled(height, width, 3)));
+}
+
+/// "NAME: CAPTION" of each picture, NAME from the folder on.
+std::vector<std::string> read(const fs::path& folder, std::string_view trigger = "") {
+  std::vector<std::string> lines;
+  for (const CaptionedPicture& picture : read_captions(folder, trigger))
+    lines.push_back(fmt::format("{}: {}", picture.file.lexically_relative(folder).string(), picture.caption));
+  return lines;
+}
+
+TEST(Captions, TextBesideThePicture) {
+  const TemporaryFolder folder;
+  put_captioned(folder.path() / "b.png", 8, 3);
+  put_file(folder.path() / "b.txt", "\xEF\xBB\xBF a red\r\n\r\nhouse \n");
+  put_file(folder.path() / "a.jpg", encode_jpeg(speckled(4, 9, 3)));
+  put_file(folder.path() / "a.txt", "");
+  put_captioned(folder.path() / "in/here/c.PNG");
+  put_file(folder.path() / "in/here/c.txt", "deep");
+  put_captioned(folder.path() / ".hidden/d.png");
+  put_captioned(folder.path() / ".e.png");
+  EXPECT_THAT(read(folder.path()), ElementsAre("a.jpg: ", "b.png: a red house", "in/here/c.PNG: deep"));
+  const auto pictures = read_captions(folder.path());
+  EXPECT_EQ(pictures[0].size, Extent(4, 9));
+  EXPECT_EQ(pictures[1].size, Extent(8, 3));
+  EXPECT_EQ(pictures[2].repeats, 1);
+}
+
+TEST(Captions, LinesOfMetadataGoBeforeText) {
+  const TemporaryFolder folder;
+  for (const char* name : {"a.png", "in/b.png", "in/c.png"}) put_captioned(folder.path() / name);
+  put_file(folder.path() / "metadata.jsonl",
+           "{\"file_name\": \"in/../a.png\", \"text\": \"one\", \"width\": [1, {}]}\n\n"
+           "{\"text\": \"tw\\u006f\", \"file_name\": \"in/b.png\"}");
+  put_file(folder.path() / "in/metadata.jsonl", "{\"file_name\": \"c.png\", \"text\": \"three\"}\n");
+  put_file(folder.path() / "a.txt", "not this");
+  const auto expected = ElementsAre("a.png: one", "in/b.png: two", "in/c.png: three");
+  EXPECT_THAT(read(folder.path()), expected);
+  const fs::path before = fs::current_path();
+  fs::current_path(folder.path());
+  EXPECT_THAT(read("."), expected);
+  fs::current_path(before);
+}
+
+TEST(Captions, ATriggerComesOnce) {
+  const TemporaryFolder folder;
+  for (const char* name : {"a", "b", "c"}) put_captioned(folder.path() / fmt::format("{}.png", name));
+  EXPECT_THAT(read(folder.path(), "sks dog"),
+              ElementsAre("a.png: sks dog", "b.png: sks dog", "c.png: sks dog"));
+  put_file(folder.path() / "a.txt", "on a bench");
+  EXPECT_THAT(error_of([&] { read(folder.path(), "sks dog"); }), HasSubstr("found none for 2 of them"));
+  put_file(folder.path() / "b.txt", "photo of sks dog");
+  put_file(folder.path() / "c.txt", "\n");
+  EXPECT_THAT(read(folder.path(), "sks dog"),
+              ElementsAre("a.png: sks dog, on a bench", "b.png: photo of sks dog", "c.png: sks dog"));
+}
+
+TEST(Captions, FoldersThatRepeat) {
+  const TemporaryFolder top;
+  const fs::path folder = top.path() / "5_ignored";
+  put_captioned(folder / "a.png");
+  put_file(folder / "a.txt", "top");
+  put_captioned(folder / "10_sks dog/b.png");
+  put_captioned(folder / "10_sks dog/c.png");
+  put_file(folder / "10_sks dog/c.txt", "own");
+  put_captioned(folder / "2024_trip/d.png");
+  put_file(folder / "2024_trip/d.txt", "year");
+  const auto pictures = read_captions(folder);
+  EXPECT_THAT(read(folder), ElementsAre("10_sks dog/b.png: sks dog", "10_sks dog/c.png: own",
+                                        "2024_trip/d.png: year", "a.png: top"));
+  EXPECT_EQ(pictures[0].repeats, 10);
+  EXPECT_EQ(pictures[1].repeats, 10);
+  EXPECT_EQ(pictures[2].repeats, 1);
+  EXPECT_EQ(pictures[3].repeats, 1);
+}
+
+TEST(Captions, ALinkInACircleIsGoneThroughOnce) {
+  const TemporaryFolder folder;
+  put_captioned(folder.path() / "a.png");
+  put_file(folder.path() / "a.txt", "one");
+  fs::create_directory_symlink(folder.path(), folder.path() / "self");
+  EXPECT_THAT(read(folder.path()), ElementsAre("a.png: one"));
+}
+
+TEST(Captions, MistakesAreExplained) {
+  const TemporaryFolder folder;
+  const fs::path& path = folder.path();
+  const auto error = [&] { return error_of([&] { read_captions(path); }); };
+  EXPECT_THAT(error_of([&] { read_captions(path / "none"); }), HasSubstr("set data.path=FOLDER"));
+  EXPECT_THAT(error(), HasSubstr("expected PNG or JPEG pictures in"));
+  for (const char* name : {"a.png", "b.png", "c.png", "d.png", "e.png"}) put_captioned(path / name);
+  put_file(path / "c.txt", "there");
+  EXPECT_EQ(error(), fmt::format("expected a caption for each of the 5 pictures in {}, found none for 4 of "
+                                 "them (a.png, b.png, d.png, ...); write a.txt beside the first, or its line "
+                                 "of metadata.jsonl",
+                                 path.string()));
+  for (const char* name : {"a.txt", "b.txt", "d.txt", "e.txt"}) put_file(path / name, "x");
+  put_file(path / "a.txt", "caf\xE9");
+  EXPECT_EQ(error(), (path / "a.txt").string() +
+                         ": expected a caption in UTF-8, but it breaks at byte 4; save it as UTF-8");
+  put_file(path / "a.txt", "x");
+  put_file(path / "f.webp", "x");
+  EXPECT_THAT(error(), HasSubstr("f.webp: expected pictures as PNG or JPEG"));
+  fs::remove(path / "f.webp");
+  put_file(path / "b.png", "no picture");
+  EXPECT_THAT(error(), HasSubstr("b.png: expected a PNG or a JPEG"));
+}
+
+TEST(Captions, MistakesInMetadataAreExplained) {
+  const TemporaryFolder folder;
+  put_captioned(folder.path() / "a.png");
+  const std::string name = (folder.path() / "metadata.jsonl").string();
+  const auto error = [&](std::string_view text) {
+    put_file(name, text);
+    return error_of([&] { read_captions(folder.path()); });
+  };
+  EXPECT_EQ(error("{\"file_name\": \"a.png\", \"text\": \"x\"}"), "no error");
+  EXPECT_EQ(error("\n{\"file_name\": \"b.png\", \"text\": \"x\"}"),
+            fmt::format("{}:2: expected the name of a PNG or JPEG in {}, got 'b.png', which is not there",
+                        name, folder.path().string()));
+  EXPECT_THAT(error("{\"file_name\": \"/etc/a.png\", \"text\": \"x\"}"), HasSubstr("which is not there"));
+  const std::string line = "{\"file_name\": \"a.png\", \"text\": \"x\"}\n";
+  EXPECT_THAT(error(line + line), HasSubstr(":2: expected one caption of each picture"));
+  EXPECT_EQ(error("{\"file_name\": \"a.png\"}"),
+            name + ":1: expected \"file_name\" and \"text\", found no \"text\"");
+  EXPECT_THAT(error("{\"text\": \"a.png\"}"), HasSubstr("found no \"file_name\""));
+  EXPECT_THAT(error("{\"file_name\": 3, \"text\": \"x\"}"), HasSubstr("expected text for \"file_name\""));
+  EXPECT_THAT(error("[]"), HasSubstr(":1: expected an object with file_name and text"));
+  EXPECT_THAT(error("{\"file_name\": "), HasSubstr(":1: expected text for"));
+  EXPECT_THAT(error(line + "{\"x\" 1}"), HasSubstr(":2: expected JSON in UTF-8, but it breaks at byte 6"));
+}
+
+}  // namespace
+}  // namespace hearth::data

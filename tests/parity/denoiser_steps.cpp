@@ -1,0 +1,151 @@
+// Trains a denoiser for denoiser.py: denoiser_steps FOLDER HEIGHT WIDTH GUIDANCE. FOLDER has config.json,
+// init.safetensors (weights) and batches.safetensors: tokens and target f32 [S, B * T, F] of pictures of
+// HEIGHT x WIDTH tokens, time and weight f32 [S, B], and what the model is conditioned on: labels i32 [S, B],
+// text f32 [S, B * text tokens, D], pooled f32 [S, B, D]. It gets found.safetensors: the first batch's
+// prediction, each gradient of its loss, and the losses of S steps of AdamW.
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "base/error.h"
+#include "engine/inspect.h"
+#include "hub/weights.h"
+#include "io/safetensors.h"
+#include "models/denoiser/denoiser.h"
+
+namespace {
+
+using namespace hearth;
+
+/// A tensor of a file, in elements that may be read past their end as inputs are.
+struct Batches {
+  Batches(const io::SafetensorsFile& file, const std::string& name)
+      : dtype(file.find(name)->dtype), shape(file.find(name)->shape) {
+    const io::TensorView& view = *file.find(name);
+    values.resize(static_cast<size_t>(shape.num_elements() + engine::kInputSlack));
+    std::memcpy(values.data(), view.bytes.data(), view.bytes.size());
+  }
+  const float* step(int64_t at) const { return values.data() + at * (shape.num_elements() / shape[0]); }
+  /// Of one step.
+  ir::Type type() const {
+    return {.dtype = dtype, .shape = Shape(std::vector<int64_t>(shape.begin() + 1, shape.end()))};
+  }
+
+  DType dtype;
+  Shape shape;
+  std::vector<float> values;
+};
+
+struct Inputs {
+  std::vector<std::string> names;
+  std::vector<Batches> batches;
+
+  explicit Inputs(const io::SafetensorsFile& file) {
+    for (const char* name : {"tokens", "time", "labels", "text", "pooled", "target", "weight"}) {
+      if (file.find(name) == nullptr) continue;
+      names.emplace_back(name);
+      batches.emplace_back(file, name);
+    }
+  }
+};
+
+class Denoising : public engine::Objective {
+ public:
+  Denoising(const Inputs& inputs, models::DenoiserConfig config, Extent patches, double guidance)
+      : inputs_(inputs), config_(std::move(config)), patches_(patches), guidance_(guidance) {}
+
+  Graph build(nn::Builder& builder, engine::BatchShape shape) const override {
+    Graph graph;
+    std::map<std::string, ir::ValueId> in;
+    for (const char* optional : {"labels", "text", "pooled"}) in[optional] = ir::kNone;
+    for (size_t i = 0; i < inputs_.names.size(); ++i) {
+      const std::string& name = inputs_.names[i];
+      in[name] = builder.input(name, inputs_.batches[i].type());
+      graph.inputs.push_back(in[name]);
+    }
+    const int64_t text_rows = in["text"] == ir::kNone ? 0 : builder.graph().type(in["text"]).shape[0];
+    // The same for every sample: there are no constants in a graph.
+    const ir::ValueId ones = builder.op("exp", {builder.op("scale", {in["time"]}, {{"factor", 0.0}})});
+    const ir::ValueId guidance = builder.op("scale", {ones}, {{"factor", guidance_}});
+    ir::ValueId made = models::build_denoiser(builder, config_,
+                                              {.tokens = in["tokens"],
+                                               .time = in["time"],
+                                               .labels = in["labels"],
+                                               .text = in["text"],
+                                               .pooled = in["pooled"],
+                                               .num_rows = shape.num_rows,
+                                               .patches = patches_,
+                                               .text_tokens = text_rows / shape.num_rows,
+                                               .guidance = config_.guidance ? guidance : ir::kNone});
+    if (builder.mode() == nn::Builder::Mode::eval) graph.outputs = {made};
+    if (config_.out_channels != config_.channels)
+      made = builder.op("slice_last", {made}, {{"begin", int64_t{0}}, {"count", config_.features()}});
+    graph.losses = builder.op("squared_error", {made, in["target"], in["weight"]});
+    return graph;
+  }
+
+ private:
+  const Inputs& inputs_;
+  models::DenoiserConfig config_;
+  Extent patches_;
+  double guidance_;
+};
+
+struct Found {
+  std::vector<std::vector<float>> memory;
+  std::vector<io::TensorView> tensors;
+
+  void add(const std::string& name, const Shape& shape, std::span<const float> values) {
+    memory.emplace_back(values.begin(), values.end());
+    tensors.push_back({.name = name,
+                       .dtype = DType::f32,
+                       .shape = shape,
+                       .bytes = std::as_bytes(std::span(memory.back()))});
+  }
+};
+
+void run(const fs::path& folder, Extent patches, double guidance) {
+  const Inputs inputs(io::SafetensorsFile(folder / "batches.safetensors"));
+  const models::DenoiserConfig config = models::read_denoiser_config(folder / "config.json");
+  const Shape& time = inputs.batches[1].shape;
+  const int64_t steps = time[0], rows = time[1];
+  engine::Engine engine({.objective = std::make_shared<Denoising>(inputs, config, patches, guidance),
+                         .optimizer = {.name = "adamw", .weight_decay = 1e-2},
+                         .batch = rows,
+                         .num_threads = 2},
+                        std::vector{rows}, std::vector{rows});
+  engine.initialize();
+  hub::load_weights(engine, folder / "init.safetensors");
+  const auto batch = [&](int64_t at) {
+    engine::MicroBatch made{{}, rows};
+    for (size_t i = 0; i < inputs.batches.size(); ++i) made.inputs[i] = inputs.batches[i].step(at);
+    return made;
+  };
+  Found found;
+  engine.evaluate(batch(0));
+  const std::span<const float> prediction = engine.output(0);
+  found.add("prediction", {std::ssize(prediction) / config.out_features(), config.out_features()},
+            prediction);
+  engine::Inspector(engine).gradients(
+      batch(0), rows, [&](const nn::Tensor& tensor, std::span<const float> values) {
+        found.add("gradient." + tensor.name, tensor.layout.file_shape, values);
+      });
+  std::vector<float> losses;
+  for (int64_t step = 0; step < steps; ++step) {
+    const auto next = [&] { return batch(step); };
+    losses.push_back(static_cast<float>(engine.train_step(1, rows, next, step, 1e-3).loss));
+  }
+  found.add("losses", {steps}, losses);
+  io::write_safetensors(folder / "found.safetensors", found.tensors);
+}
+
+}  // namespace
+
+int main(int, char** argv) {
+  try {
+    run(argv[1], {std::stoll(argv[2]), std::stoll(argv[3])}, std::stod(argv[4]));
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
+}

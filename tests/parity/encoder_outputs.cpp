@@ -1,0 +1,111 @@
+// What encoders make, for autoencoder.py and text_encoders.py: encoder_outputs autoencoder FOLDER, which has
+// vae/ and inputs.safetensors and gets found.safetensors.
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "base/error.h"
+#include "engine/inspect.h"
+#include "hub/weights.h"
+#include "io/safetensors.h"
+#include "models/autoencoder/autoencoder.h"
+#include "ops/conv/conv_cpu.h"
+
+namespace {
+
+using namespace hearth;
+
+/// A tensor of a file, in floats that may be read past their end as inputs are.
+struct Floats {
+  Floats(const io::SafetensorsFile& file, const char* name) : shape(file.find(name)->shape) {
+    const io::TensorView& view = *file.find(name);
+    values.resize(static_cast<size_t>(shape.num_elements() + engine::kInputSlack));
+    std::memcpy(values.data(), view.bytes.data(), view.bytes.size());
+  }
+
+  Shape shape;
+  std::vector<float> values;
+};
+
+/// What is written of it.
+struct Found {
+  std::vector<std::vector<float>> memory;
+  std::vector<io::TensorView> tensors;
+
+  void add(const std::string& name, const Shape& shape, std::span<const float> values) {
+    memory.emplace_back(values.begin(), values.end());
+    tensors.push_back({.name = name,
+                       .dtype = DType::f32,
+                       .shape = shape,
+                       .bytes = std::as_bytes(std::span(memory.back()))});
+  }
+};
+
+/// Encodes pictures and decodes latents, which are of one size; the loss of a sample is the sum of both
+/// results times given numbers.
+class BothWays : public engine::Objective {
+ public:
+  BothWays(models::AutoencoderConfig config, const Shape& pictures, const Shape& latents)
+      : config_(std::move(config)), pictures_(pictures), latents_(latents) {}
+
+  Graph build(nn::Builder& builder, engine::BatchShape) const override {
+    const auto input = [&](const char* name, const Shape& shape) {
+      return builder.input(name, {.dtype = DType::f32, .shape = shape});
+    };
+    const int64_t n = pictures_[0];
+    const Shape moments = {n, latents_[1], latents_[2], 2 * latents_[3]};
+    const ir::ValueId x = input("pictures", pictures_), z = input("latents", latents_),
+                      wx = input("of_moments", moments), wz = input("of_pictures", pictures_);
+    const ir::ValueId encoded = models::build_picture_encoder(builder, config_, x);
+    const ir::ValueId decoded = models::build_picture_decoder(builder, config_, z);
+    const auto dot = [&](ir::ValueId a, ir::ValueId b) {
+      return builder.op("row_dot", {builder.flatten(a), builder.flatten(b)});
+    };
+    const ir::ValueId loss = builder.add(dot(encoded, wx), dot(decoded, wz));
+    Graph made{.inputs = {x, z, wx, wz},
+               .losses = builder.op("reshape", {loss}, {{"shape", std::vector<int64_t>{n}}})};
+    if (builder.mode() == nn::Builder::Mode::eval) made.outputs = {encoded, decoded};
+    return made;
+  }
+
+ private:
+  models::AutoencoderConfig config_;
+  Shape pictures_, latents_;
+};
+
+void run_autoencoder(const fs::path& folder) {
+  const io::SafetensorsFile file(folder / "inputs.safetensors");
+  const Floats pictures(file, "pictures"), latents(file, "latents"), of_moments(file, "of_moments"),
+      of_pictures(file, "of_pictures");
+  const int64_t rows = pictures.shape[0];
+  const auto config = models::read_autoencoder_config(folder / "vae/config.json");
+  engine::Engine engine({.objective = std::make_shared<BothWays>(config, pictures.shape, latents.shape),
+                         .batch = rows,
+                         .num_threads = 2},
+                        std::vector{rows}, std::vector{rows});
+  hub::load_weights(engine, folder / "vae/diffusion_pytorch_model.safetensors");
+  const engine::MicroBatch batch{
+      {pictures.values.data(), latents.values.data(), of_moments.values.data(), of_pictures.values.data()},
+      rows};
+  Found found;
+  engine.evaluate(batch);
+  found.add("moments", of_moments.shape, engine.output(0));
+  found.add("pictures", of_pictures.shape, engine.output(1));
+  engine::Inspector(engine).gradients(batch, 1, [&](const nn::Tensor& tensor, std::span<const float> values) {
+    found.add("gradient." + tensor.name, tensor.layout.file_shape, values);
+  });
+  io::write_safetensors(folder / "found.safetensors", found.tensors);
+}
+
+}  // namespace
+
+int main(int, char** argv) {
+  try {
+    // As in parity.py: Winograd rounds too coarsely.
+    cpu::allow_winograd(false);
+    run_autoencoder(argv[2]);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
+}
