@@ -1,5 +1,6 @@
 #include "ops/denoise/denoise.h"
 #include "ops/denoise/timestep_formula.h"
+#include "ops/formula.h"
 #include "ops/reduce/columns.h"
 
 namespace hearth::ops {
@@ -20,7 +21,7 @@ struct SampleRows {
   int64_t samples, time;
   int width;
 
-  RT_DEVICE int64_t rows() const { return samples * time; }
+  HEARTH_FORMULA int64_t rows() const { return samples * time; }
   /// Of the part of a sum that the block makes, in [samples, parts].
   RT_DEVICE int64_t part() const { return static_cast<int64_t>(blockIdx.z) * gridDim.y + blockIdx.y; }
 };
