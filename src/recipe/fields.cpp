@@ -105,7 +105,7 @@ void add_adapter_fields(std::vector<Field>& fields) {
   key("rslora", "scale by alpha / sqrt(rank) instead", &Adapter::rslora);
   key("targets", "linear layers that get an adapter, like [q_proj, v_proj]; all-linear: every one",
       &Adapter::targets, OneOrMore());
-  key("quantize", "nf4 (QLoRA) or int8: how frozen linear layers are stored; empty: unquantized",
+  key("quantize", "nf4 (QLoRA), int8 or fp8: how frozen linear layers are stored; empty: unquantized",
       &Adapter::quantize, Named());
   key("modules_to_save", "modules that are trained in full, like [lm_head]", &Adapter::modules_to_save);
 }
