@@ -64,8 +64,7 @@ Image read_cropped(const fs::path& file, const BucketCrop& crop) {
   const Extent resized = crop.resized;
   const Extent as_stored = header.is_sideways() ? Extent(resized.width, resized.height) : resized;
   thread_local ImageBuffers buffers;
-  const Image whole =
-      turned_upright(read_image(mapped.bytes(), 3, as_stored, name, buffers), header.orientation);
+  Image whole = turned_upright(read_image(mapped.bytes(), 3, as_stored, name, buffers), header.orientation);
   if (crop.resized == crop.bucket) return whole;
   Image cropped = gray_image(crop.bucket.height, crop.bucket.width);
   paste(whole, crop.top, crop.left, crop.bucket.height, crop.bucket.width, cropped, 0, 0);

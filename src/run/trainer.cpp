@@ -102,8 +102,9 @@ void Trainer::load_frozen_weights() {
 void Trainer::load_first_weights() {
   const bool adapts = hub::has_adapter(*engine_);
   const std::string& first = recipe_.init.empty() ? recipe_.model.path : recipe_.init;
-  if (!adapts && !first.empty() && recipe::is_text(recipe_)) hub::load_model(*engine_, first);
-  if (!first.empty() && !recipe::is_text(recipe_)) load_first_image_weights(first);
+  const bool whole = recipe::is_text(recipe_) || recipe::makes_pictures(recipe_);
+  if (!adapts && !first.empty() && whole) hub::load_model(*engine_, first);
+  if (!first.empty() && !whole) load_first_image_weights(first);
   if (adapts && !recipe_.adapter.path.empty())
     hub::load_weights(*engine_, hub::adapter_weights(recipe_.adapter.path));
 }
