@@ -211,6 +211,21 @@ const TensorView* SafetensorsFile::find(std::string_view name) const {
   return found != by_name_.end() && name_of(*found) == name ? &tensors_[*found] : nullptr;
 }
 
+std::map<std::string, std::string> SafetensorsFile::metadata() const {
+  std::map<std::string, std::string> texts;
+  uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, file_.bytes().data(), 8);
+  JsonReader reader({reinterpret_cast<const char*>(file_.bytes().data()) + 8, header_bytes});
+  reader.read_object([&](const std::string& key) {
+    if (key != "__metadata__" || reader.peek() != '{') return reader.skip();
+    reader.read_object([&](const std::string& name) {
+      if (reader.peek() != '"') return reader.skip();
+      texts[name] = reader.read_string();
+    });
+  });
+  return texts;
+}
+
 void write_safetensors(const fs::path& path, const std::vector<TensorView>& tensors,
                        const std::map<std::string, std::string>& metadata) {
   write_safetensors(

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "engine/inspect.h"
 #include "hub/adapter.h"
+#include "hub/denoiser_adapter.h"
 #include "hub/image_weights.h"
 #include "hub/normalization.h"
 #include "hub/weights.h"
@@ -102,8 +103,9 @@ void Trainer::load_frozen_weights() {
 void Trainer::load_first_weights() {
   const bool adapts = hub::has_adapter(*engine_);
   const std::string& first = recipe_.init.empty() ? recipe_.model.path : recipe_.init;
-  if (!adapts && !first.empty() && recipe::is_text(recipe_)) hub::load_model(*engine_, first);
-  if (!first.empty() && !recipe::is_text(recipe_)) load_first_image_weights(first);
+  const bool whole = recipe::is_text(recipe_) || recipe::makes_pictures(recipe_);
+  if (!adapts && !first.empty() && whole) hub::load_model(*engine_, first);
+  if (!first.empty() && !whole) load_first_image_weights(first);
   if (adapts && !recipe_.adapter.path.empty())
     hub::load_weights(*engine_, hub::adapter_weights(recipe_.adapter.path));
 }
@@ -177,9 +179,13 @@ void Trainer::open_files(bool resumed) {
   folder_.emplace(out_);
   write_file_atomically(out_ / "config.yaml", recipe::write_recipe(recipe_));
   if (hub::has_adapter(*engine_)) {
+    const engine::Compiled& compiled = engine_->compiled();
     write_file_atomically(
         out_ / hub::kAdapterConfig,
-        hub::adapter_config_json(recipe_.adapter, engine_->compiled().tensors, recipe_.model.path));
+        recipe::makes_pictures(recipe_)
+            ? hub::peft_config_json(hub::adapted_modules(compiled.options.adapter, compiled.tensors),
+                                    recipe_.model.path)
+            : hub::adapter_config_json(recipe_.adapter, compiled.tensors, recipe_.model.path));
   }
   log_ = std::make_unique<io::RunLog>(out_ / "trainer_log.jsonl", resumed ? state_.step : -1);
   event_file_ = std::make_unique<io::EventFile>(out_, resumed ? state_.step + 1 : 0);
