@@ -31,6 +31,8 @@ BARS = {
     "deeplabv3_r50-b2-fp32": 1.2,
     "yolox_s-b4-fp32": 1.2,
     "yolox_nano-b8-fp32": 1.5,
+    "dit_s4-b16-fp32": 1.2,
+    "flux_tiny-b4-bf16": 1.2,
     "llama15m-b8-fp32": 1.2,
     "llama15m-b8-bf16": 1.2,
     "llama110m-b2-fp32": 1.08,

@@ -36,7 +36,7 @@ def parse_case(case):
 def variants_of(case):
     """The ways in which torch can run a case: the best of them counts."""
     model, _, dtype = parse_case(case)
-    if not model.startswith("llama"):
+    if not model.startswith("llama") and model not in DENOISERS:
         return ("eager-nchw", "eager-channels_last", "compile-nchw", "compile-channels_last")
     if model.endswith("_answer"):
         return ("eager", "compile")
@@ -158,23 +158,98 @@ class BoxTrainer(PictureTrainer):
 class TextTrainer(Trainer):
     def __init__(self, case, variant):
         name, batch, _ = parse_case(case)
-        name, _, adapter = name.partition("_")
-        model = make_llama(name)
-        if adapter == "lora":
-            model = add_lora(model)
+        model = self.make(name, batch)
         if variant.endswith("-pure"):
             model = model.to(torch.bfloat16)
-        self.tokens = random_tokens(batch, CONTEXT[name])
         self.parameters = [weight for weight in model.parameters() if weight.requires_grad]
         self.model = torch.compile(model) if variant.startswith("compile") else model
         self.autocast = torch.autocast("cpu", dtype=torch.bfloat16, enabled=variant.endswith("-autocast"))
         self.optimizer = self.make_optimizer(fused=True)
+
+    def make(self, name, batch):
+        name, _, adapter = name.partition("_")
+        self.tokens = random_tokens(batch, CONTEXT[name])
+        model = make_llama(name)
+        return add_lora(model) if adapter == "lora" else model
 
     def make_optimizer(self, **kind):
         return torch.optim.AdamW(self.parameters, lr=TEXT_RATE, weight_decay=0.01, **kind)
 
     def loss(self):
         return self.model(input_ids=self.tokens, labels=self.tokens, use_cache=False).loss
+
+
+class Dit(torch.nn.Module):
+    SIDE, CHANNELS, CLASSES = 32, 4, 1000
+
+    def __init__(self, batch):
+        from diffusers import DiTTransformer2DModel  # Memory that other cases do not need.
+
+        super().__init__()
+        self.model = DiTTransformer2DModel(
+            num_attention_heads=6,
+            attention_head_dim=64,
+            in_channels=self.CHANNELS,
+            out_channels=self.CHANNELS,
+            num_layers=12,
+            sample_size=self.SIDE,
+            patch_size=4,
+            num_embeds_ada_norm=self.CLASSES,
+        )
+        self.shape = (batch, self.CHANNELS, self.SIDE, self.SIDE)
+        self.labels = torch.randint(0, self.CLASSES, (batch,))
+        self.time = torch.full((batch,), 500)
+
+    def forward(self, latents):
+        return self.model(latents, timestep=self.time, class_labels=self.labels).sample
+
+
+class Flux(torch.nn.Module):
+    SIDE, TEXT, WIDTH = 16, 64, 256
+
+    def __init__(self, batch):
+        from diffusers import FluxTransformer2DModel
+
+        super().__init__()
+        self.model = FluxTransformer2DModel(
+            in_channels=64,
+            num_layers=2,
+            num_single_layers=4,
+            attention_head_dim=64,
+            num_attention_heads=8,
+            joint_attention_dim=self.WIDTH,
+            pooled_projection_dim=self.WIDTH,
+            axes_dims_rope=(16, 24, 24),
+        )
+        self.shape = (batch, self.SIDE**2, 64)
+        ids = torch.zeros(self.SIDE, self.SIDE, 3)
+        ids[..., 1] = torch.arange(self.SIDE)[:, None]
+        ids[..., 2] = torch.arange(self.SIDE)
+        self.ids = {"img_ids": ids.view(-1, 3), "txt_ids": torch.zeros(self.TEXT, 3)}
+        self.time = torch.full((batch,), 0.5)
+        self.text = torch.nn.Buffer(torch.randn(batch, self.TEXT, self.WIDTH))
+        self.pooled = torch.nn.Buffer(torch.randn(batch, self.WIDTH))
+
+    def forward(self, tokens):
+        return self.model(
+            tokens, encoder_hidden_states=self.text, pooled_projections=self.pooled, timestep=self.time, **self.ids
+        ).sample
+
+
+DENOISERS = {"dit_s4": Dit, "flux_tiny": Flux}
+
+
+class DenoiserTrainer(TextTrainer):
+    """The mean squared error of what a denoiser of diffusers makes of latents."""
+
+    def make(self, name, batch):
+        model = DENOISERS[name](batch)
+        self.latents, self.target = torch.randn(model.shape), torch.randn(model.shape)
+        return model
+
+    def loss(self):
+        made = self.model(self.latents.to(self.parameters[0].dtype))
+        return torch.nn.functional.mse_loss(made.float(), self.target)
 
 
 class Answerer(Runner):
@@ -202,6 +277,8 @@ def open_runner(case, variant):
         return MaskTrainer(case, variant)
     if name.startswith("yolox"):
         return BoxTrainer(case, variant)
+    if name in DENOISERS:
+        return DenoiserTrainer(case, variant)
     if not name.startswith("llama"):
         return PictureTrainer(case, variant)
     return Answerer(case, variant) if name.endswith("_answer") else TextTrainer(case, variant)

@@ -8,6 +8,7 @@
 #include "models/yolox/yolox.h"
 #include "tasks/classify/classifier.h"
 #include "tasks/detect/yolox_objective.h"
+#include "tasks/diffuse/denoiser_objective.h"
 #include "tasks/language/language_model.h"
 #include "tasks/segment/segmenter.h"
 
@@ -29,6 +30,18 @@ const Llama& find_llama(std::string_view name) {
   HEARTH_CHECK(found != std::end(kLlamas));
   return *found;
 }
+
+struct Denoiser {
+  std::string_view name, diffusers_class, sizes;
+  int64_t heads, layers, text_tokens;
+};
+constexpr Denoiser kDenoisers[] = {
+    {"dit_s4", "DiTTransformer2DModel",
+     R"("in_channels": 4, "patch_size": 4, "num_embeds_ada_norm": 1000, "attention_bias": true)", 6, 12, 0},
+    {"flux_tiny", "FluxTransformer2DModel",
+     R"("in_channels": 64, "num_single_layers": 4, "joint_attention_dim": 256, "pooled_projection_dim": 256,
+"axes_dims_rope": [16, 24, 24])",
+     8, 2, 64}};
 
 constexpr int64_t kTinyWidth = 8;
 constexpr int kLevels = 4;
@@ -81,7 +94,21 @@ models::DecoderConfig bench_decoder(const BenchCase& bench) {
   return models::parse_decoder_config(json, std::string(bench.name));
 }
 
+std::optional<tasks::DenoiseFormat> bench_latents(const BenchCase& bench) {
+  const auto* const found = std::ranges::find(kDenoisers, bench.model, &Denoiser::name);
+  if (found == std::end(kDenoisers)) return std::nullopt;
+  const std::string json = fmt::format(
+      R"({{"_class_name": "{}", "num_attention_heads": {}, "attention_head_dim": 64, "num_layers": {},
+"sample_size": {}, {}}})",
+      found->diffusers_class, bench.tiny ? 1 : found->heads, bench.tiny ? 1 : found->layers, bench.length,
+      found->sizes);
+  return tasks::DenoiseFormat{.model = models::parse_denoiser_config(json, std::string(bench.name)),
+                              .text_tokens = found->text_tokens};
+}
+
 std::shared_ptr<const engine::Objective> bench_objective(const BenchCase& bench) {
+  if (const auto latents = bench_latents(bench))
+    return tasks::denoiser_objective({.format = *latents, .latents = Extent(bench.length)});
   if (bench.channels == 0)
     return tasks::language_model({.config = bench_decoder(bench), .context = bench.length});
   const Labels labels = labels_of(bench);

@@ -147,6 +147,42 @@ class PictureTraining : public Training {
   std::vector<int32_t> labels_;
 };
 
+class LatentTraining : public Training {
+ public:
+  LatentTraining(const BenchCase& bench, const BenchMachine& machine, const tasks::DenoiseFormat& format)
+      : Training(engine_options(bench, machine), machine, bench.batch) {
+    const Extent latents(bench.length);
+    const auto patches = latents.num_pixels() / (format.model.patch * format.model.patch);
+    tokens_ = random_normal(bench.batch * patches * format.model.features());
+    target_ = random_normal(std::ssize(tokens_));
+    settings_.resize(static_cast<size_t>(bench.batch));
+    std::ranges::fill(settings_, tasks::DenoiseSettings{.time = 500, .weight = 1});
+    settings_.resize(settings_.size() + kSlack);
+    batch_.inputs = {tokens_.data(), target_.data(), settings_.data()};
+    if (format.has_labels()) {
+      PhiloxSequence random(1, 0);
+      labels_ = random_labels(static_cast<size_t>(bench.batch), format.model.num_classes, random);
+      batch_.inputs.push_back(labels_.data());
+    } else {
+      text_ = random_normal(bench.batch * format.text_size());
+      pooled_ = random_normal(bench.batch * format.pooled_size());
+      batch_.inputs.insert(batch_.inputs.end(), {text_.data(), pooled_.data()});
+    }
+  }
+
+ private:
+  static std::vector<float> random_normal(int64_t count) {
+    std::vector<float> values(static_cast<size_t>(count) + kSlack);
+    PhiloxSequence random(1, static_cast<uint64_t>(count));
+    for (float& value : values) value = random.normal();
+    return values;
+  }
+
+  std::vector<float> tokens_, target_, text_, pooled_;
+  std::vector<tasks::DenoiseSettings> settings_;
+  std::vector<int32_t> labels_;
+};
+
 std::vector<int32_t> random_tokens(int64_t count, int64_t vocab) {
   std::vector<int32_t> tokens(static_cast<size_t>(count) + kSlack);
   PhiloxSequence random(1, 0);
@@ -225,7 +261,8 @@ engine::EngineOptions engine_options(const BenchCase& bench, const BenchMachine&
                                 .budget_bytes = bench.arena_bytes,
                                 .offload = bench.offload};
   options.adapter = {.rank = bench.rank, .quantized = bench.quantized};
-  if (bench.channels == 0) options.optimizer = {.name = "adamw", .weight_decay = 0.01};
+  if (bench.channels == 0 || bench_latents(bench))
+    options.optimizer = {.name = "adamw", .weight_decay = 0.01};
   options.optimizer.in_backward = true;
   const int rank = machine.group == nullptr ? 0 : machine.group->rank();
   options.rank = rank;
@@ -242,6 +279,8 @@ void share_out(engine::EngineOptions& options, int num_workers) {
 
 std::unique_ptr<Workload> open_workload(const BenchCase& bench, const BenchMachine& machine) {
   if (!bench.kernel.empty()) return open_kernel(bench, machine);
+  if (const auto format = bench_latents(bench))
+    return std::make_unique<LatentTraining>(bench, machine, *format);
   if (bench.channels > 0) return std::make_unique<PictureTraining>(bench, machine);
   if (bench.prompt == 0) return std::make_unique<TextTraining>(bench, machine);
   if (machine.device != "cpu")

@@ -15,11 +15,18 @@
 #include "infer/generator.h"
 #include "infer/text_eval.h"
 #include "run/from_recipe.h"
+#include "run/picture_generator.h"
 #include "tasks/language/text_source.h"
 #include "text/chat.h"
 
 namespace hearth::cli {
 namespace {
+
+struct PictureArguments {
+  run::PictureWish wish;
+  std::string size, adapter, out = "picture.png";
+  double guidance = 0;
+};
 
 struct GenerateArguments {
   std::string model, base;
@@ -30,7 +37,53 @@ struct GenerateArguments {
   int threads = 0;
   bool chat = false;
   bool tokens = false;
+  PictureArguments picture;
 };
+
+/// "1024x768", or a square's side.
+Extent size_of(const std::string& text) {
+  int64_t width = 0, height = 0;
+  char end = 0;
+  const int found = std::sscanf(text.c_str(), "%ldx%ld%c", &width, &height, &end);
+  if (found == 1 && text.find_first_not_of("0123456789") == text.npos) height = width;
+  constexpr int64_t kMost = 8192;
+  if (found > 2 || width < 1 || height < 1 || width > kMost || height > kMost)
+    user_error("expected --size like 1024x768, sides up to {}, got '{}'", kMost, text);
+  return {height, width};
+}
+
+/// picture.png, or picture-1.png and so on where there are several.
+fs::path file_of(const std::string& out, size_t number, size_t count) {
+  if (count == 1) return out;
+  const fs::path path(out);
+  return path.parent_path() /
+         fmt::format("{}-{}{}", path.stem().string(), number + 1, path.extension().string());
+}
+
+void make_pictures(const CLI::App& verb, const GenerateArguments& arguments) {
+  for (const char* option : {"--prompt-file", "--chat", "--max-tokens", "--temperature", "--top-k", "--top-p",
+                             "--repetition-penalty", "--stop", "--context", "--tokens", "--base"}) {
+    if (verb.count(option) > 0)
+      user_error("expected no {} for '{}', which makes pictures; it is for language models", option,
+                 arguments.model);
+  }
+  if (verb.count("--prompt") == 0) user_error("expected --prompt, what the picture shows, got none");
+  const PictureArguments& picture = arguments.picture;
+  run::PictureWish wish = picture.wish;
+  wish.prompt = arguments.prompt;
+  wish.overrides = overrides_of(verb);
+  wish.seed = arguments.answer.sampler.seed;
+  wish.threads = arguments.threads;
+  wish.adapter = picture.adapter;
+  if (!picture.size.empty()) wish.size = size_of(picture.size);
+  if (verb.count("--guidance") > 0) wish.guidance = picture.guidance;
+  const std::vector<run::GeneratedPicture> made = run::generate_pictures(arguments.model, wish);
+  for (size_t i = 0; i < made.size(); ++i) {
+    const fs::path file = file_of(picture.out, i, made.size());
+    write_file_atomically(file, data::with_texts(data::encode_png(made[i].image), made[i].settings));
+    say("{}\n", file.string());
+  }
+}
 
 std::string prompt_of(const CLI::App& verb, const GenerateArguments& arguments) {
   if (verb.count("--prompt") > 0) return arguments.prompt;
@@ -89,6 +142,7 @@ int64_t slots_for(const GenerateArguments& arguments, size_t prompt_tokens) {
 
 void run_generate(const CLI::App& verb, const GenerateArguments& arguments) {
   using Clock = std::chrono::steady_clock;
+  if (run::makes_pictures(arguments.model)) return make_pictures(verb, arguments);
   if (hub::is_image_run(arguments.model))
     user_error("expected a language model, got '{0}', a run on images; try hearth predict {0} IMAGE.png",
                arguments.model);
@@ -120,12 +174,36 @@ void run_generate(const CLI::App& verb, const GenerateArguments& arguments) {
   if (!note.empty()) say(stderr, "{}\n", note);
 }
 
+void add_picture_options(CLI::App& verb, PictureArguments& picture) {
+  const char* group = "Models that make pictures";
+  verb.add_option("--size", picture.size, "WIDTHxHEIGHT in pixels (default: as trained, or 1024x1024)")
+      ->group(group);
+  verb.add_option("--steps", picture.wish.steps, "steps of the sampler; 0: as the run's samples, or 20")
+      ->check(CLI::Range(int64_t{0}, int64_t{1000}).description("0 to 1000"))
+      ->group(group);
+  verb.add_option("--guidance", picture.guidance,
+                  "how much the prompt counts (default: as the run's samples, or 3.5)")
+      ->check(CLI::Range(0.0, 100.0).description("0 to 100"))
+      ->group(group);
+  verb.add_option("--count", picture.wish.count, "pictures, of seed, seed + 1 and so on")
+      ->check(CLI::Range(int64_t{1}, int64_t{10000}).description("1 to 10000"))
+      ->capture_default_str()
+      ->group(group);
+  verb.add_option("--adapter", picture.adapter, "LoRA adapter: a run, its folder or file")->group(group);
+  verb.add_option("--out", picture.out, "PNG file to write")->capture_default_str()->group(group);
+  const std::map<std::string, tasks::Solver> solvers = {
+      {"euler", tasks::Solver::euler}, {"ddim", tasks::Solver::ddim}, {"dpm", tasks::Solver::dpm}};
+  verb.add_option("--solver", picture.wish.solver, "euler (flow), ddim, dpm (epsilon and v)")
+      ->transform(CLI::CheckedTransformer(solvers, CLI::ignore_case))
+      ->group(group);
+}
+
 }  // namespace
 
 void add_generate(CLI::App& app) {
   const auto arguments = std::make_shared<GenerateArguments>();
-  CLI::App* verb =
-      app.add_subcommand("generate", "Let a language model continue a text, or answer a question");
+  CLI::App* verb = app.add_subcommand(
+      "generate", "Let a language model continue a text or answer a question, or make a picture of a prompt");
   verb->add_option("model", arguments->model,
                    "model folder, run folder (best weights, else last), or adapter")
       ->required();
@@ -165,6 +243,8 @@ void add_generate(CLI::App& app) {
       ->check(CLI::Range(0, 1024).description("0 to 1024"))
       ->capture_default_str();
   verb->add_flag("--tokens", arguments->tokens, "prompt and answer are token ids; no tokenizer is opened");
+  add_picture_options(*verb, arguments->picture);
+  allow_overrides(*verb);
   set_example(*verb, "hearth generate MODEL --prompt \"Once upon a time\"");
   verb->callback([=] { run_generate(*verb, *arguments); });
 }

@@ -59,11 +59,15 @@ BucketCrop Buckets::crop(Extent picture, std::string_view name) const {
 
 Image read_cropped(const fs::path& file, const BucketCrop& crop) {
   const MappedFile mapped(file);
+  const std::string name = file.string();
+  const ImageHeader header = read_image_header(mapped.bytes(), name);
+  const Extent resized = crop.resized;
+  const Extent as_stored = header.is_sideways() ? Extent(resized.width, resized.height) : resized;
   thread_local ImageBuffers buffers;
-  const Image& resized = read_image(mapped.bytes(), 3, crop.resized, file.string(), buffers);
-  if (crop.resized == crop.bucket) return resized;
+  Image whole = turned_upright(read_image(mapped.bytes(), 3, as_stored, name, buffers), header.orientation);
+  if (crop.resized == crop.bucket) return whole;
   Image cropped = gray_image(crop.bucket.height, crop.bucket.width);
-  paste(resized, crop.top, crop.left, crop.bucket.height, crop.bucket.width, cropped, 0, 0);
+  paste(whole, crop.top, crop.left, crop.bucket.height, crop.bucket.width, cropped, 0, 0);
   return cropped;
 }
 

@@ -9,8 +9,8 @@
 
 namespace hearth::data {
 
-/// How a picture becomes one of `bucket`'s size: it is resized to `resized`, of which the rectangle at
-/// (top, left) is kept.
+/// How an upright picture becomes one of `bucket`'s size: it is resized to `resized`, of which the rectangle
+/// at (top, left) is kept.
 struct BucketCrop {
   Extent bucket, resized;
   int64_t top = 0, left = 0;
@@ -36,7 +36,8 @@ class Buckets {
   std::vector<Extent> sizes_;
 };
 
-/// A picture file as RGB of the bucket's size; `crop`: of its size. UserError where it cannot be read.
+/// A picture file as RGB of the bucket's size, upright; `crop`: of its size. UserError where it cannot be
+/// read.
 Image read_cropped(const fs::path& file, const BucketCrop& crop);
 
 }  // namespace hearth::data

@@ -96,10 +96,9 @@ std::string with_trigger(std::string caption, std::string_view trigger) {
       printable(text.string(), false));
 }
 
-Extent size_of(const fs::path& picture) {
+Extent upright_size(const fs::path& picture) {
   const MappedFile file(picture);
-  const ImageHeader header = read_image_header(file.bytes(), picture.string());
-  return {header.height, header.width};
+  return read_image_header(file.bytes(), picture.string()).upright();
 }
 
 std::string read_field(JsonReader& reader, std::string_view key, std::string_view where) {
@@ -187,7 +186,7 @@ std::vector<CaptionedPicture> read_captions(const fs::path& folder, std::string_
   }
   const bool stands_for_all = !trigger.empty() && missing.size() == pictures.size();
   if (!missing.empty() && !stands_for_all) refuse_missing(root, missing, pictures.size());
-  for (CaptionedPicture& picture : pictures) picture.size = size_of(picture.file);
+  for (CaptionedPicture& picture : pictures) picture.size = upright_size(picture.file);
   return pictures;
 }
 

@@ -14,7 +14,7 @@ namespace hearth::data {
 struct CaptionedPicture {
   fs::path file;
   std::string caption;
-  Extent size;          ///< in pixels, as its header says; EXIF orientations are ignored, as everywhere
+  Extent size;          ///< in pixels, upright (by EXIF's orientation)
   int64_t repeats = 1;  ///< how often an epoch has it
 };
 

@@ -88,6 +88,29 @@ Image convert(Image image, int64_t channels) {
   return out;
 }
 
+Image turned_upright(Image image, int orientation) {
+  if (orientation == 1) return image;
+  // Its rows lie along the columns of the file from 5 on (EXIF 2.32, 4.6.5.1).
+  const bool transposed = orientation >= 5;
+  const bool from_bottom = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
+  const bool from_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
+  Image out{.height = transposed ? image.width : image.height,
+            .width = transposed ? image.height : image.width,
+            .channels = image.channels};
+  out.pixels.resize(image.pixels.size());
+  uint8_t* to = out.pixels.data();
+  for (int64_t i = 0; i < out.height; ++i) {
+    for (int64_t k = 0; k < out.width; ++k, to += image.channels) {
+      const int64_t y = transposed ? k : i, x = transposed ? i : k;
+      const int64_t row = from_bottom ? image.height - 1 - y : y,
+                    column = from_right ? image.width - 1 - x : x;
+      std::copy_n(&image.pixels[static_cast<size_t>((row * image.width + column) * image.channels)],
+                  image.channels, to);
+    }
+  }
+  return out;
+}
+
 Image enlarge(const Image& image, int64_t factor) {
   HEARTH_CHECK(factor >= 1);
   Image out{.height = image.height * factor, .width = image.width * factor, .channels = image.channels};

@@ -53,6 +53,10 @@ struct ImageHeader {
   int64_t height = 0;
   int64_t width = 0;
   int orientation = 1;
+
+  /// Whether a picture that is turned upright has its width for its height.
+  bool is_sideways() const { return orientation >= 5; }
+  Extent upright() const { return is_sideways() ? Extent(width, height) : Extent(height, width); }
 };
 /// Reads no further than it has to; UserError "NAME: ..." where there is no size within the limits.
 ImageHeader read_image_header(std::span<const std::byte> bytes, std::string_view name);
@@ -73,9 +77,14 @@ Image convert(Image image, int64_t channels);
 
 /// The bytes of a PNG file holding the image (1 or 3 channels).
 std::string encode_png(const Image& image);
+/// A PNG file's bytes with texts about the picture, UTF-8 under a key each (iTXt, PNG 3rd edition, 11.3.3.4).
+std::string with_texts(std::string_view png, std::span<const std::pair<std::string, std::string>> texts);
 
 /// The bytes of a PNG file of palette indices, each below the number of colors (at most 256).
 std::string encode_png(const Image& indices, std::span<const std::array<uint8_t, 3>> palette);
+
+/// A picture with that EXIF orientation, turned upright.
+Image turned_upright(Image image, int orientation);
 
 /// Bilinear resize with half-pixel centers, averaging over the source when shrinking.
 Image resize(const Image& image, Extent size);

@@ -1,4 +1,5 @@
 #include <png.h>
+#include <zlib.h>
 
 #include <csetjmp>
 #include <cstdio>
@@ -170,6 +171,25 @@ std::string encode_png(const Image& image) {
   check_whole(image);
   HEARTH_CHECK(image.channels == 1 || image.channels == 3);
   return encode(image, image.channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB, {});
+}
+
+std::string with_texts(std::string_view png, std::span<const std::pair<std::string, std::string>> texts) {
+  // The signature, and the chunk that must come first.
+  constexpr size_t kHead = 8 + 4 + 4 + 13 + 4;
+  std::string out(png.substr(0, kHead));
+  const auto append_number = [&out](size_t number) {
+    for (int shift = 24; shift >= 0; shift -= 8) out.push_back(static_cast<char>(number >> shift & 0xFF));
+  };
+  for (const auto& [key, text] : texts) {
+    std::string chunk = "iTXt" + key;
+    // Not compressed, in no language, with no translated key.
+    chunk.append(5, '\0').append(text);
+    append_number(chunk.size() - 4);
+    out += chunk;
+    append_number(crc32(0, reinterpret_cast<const Bytef*>(chunk.data()), static_cast<uInt>(chunk.size())));
+  }
+  out += png.substr(kHead);
+  return out;
 }
 
 std::string encode_png(const Image& indices, std::span<const std::array<uint8_t, 3>> palette) {

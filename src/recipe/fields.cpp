@@ -105,7 +105,7 @@ void add_adapter_fields(std::vector<Field>& fields) {
   key("rslora", "scale by alpha / sqrt(rank) instead", &Adapter::rslora);
   key("targets", "linear layers that get an adapter, like [q_proj, v_proj]; all-linear: every one",
       &Adapter::targets, OneOrMore());
-  key("quantize", "nf4 (QLoRA) or int8: how frozen linear layers are stored; empty: unquantized",
+  key("quantize", "nf4 (QLoRA), int8 or fp8: how frozen linear layers are stored; empty: unquantized",
       &Adapter::quantize, Named());
   key("modules_to_save", "modules that are trained in full, like [lm_head]", &Adapter::modules_to_save);
 }
@@ -114,7 +114,8 @@ void add_image_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "data", &Recipe::data);
   key("kind",
       "images: folder (a folder per class), idx (MNIST), cifar10, shapes (generated), tensors (safetensors); "
-      "masks (pictures with masks); boxes (coco, voc or yolo, found by looking), coco, voc, yolo; text",
+      "masks (pictures with masks); boxes (coco, voc or yolo, found by looking), coco, voc, yolo; text; "
+      "captions (pictures with captions); kohya (caches of sd-scripts)",
       &Data::kind, Named());
   key("path", "images: folder of the dataset; text: a .txt, .jsonl or .json file", &Data::path);
   key("image_size", "pixels that images are resized to: a square's side, or [width, height]",
@@ -155,7 +156,7 @@ void add_text_fields(std::vector<Field>& fields) {
   const auto key = section(fields, "data", &Recipe::data);
   key("context", "text: tokens in a row (sequence length)", &Data::context, Whole{1, 1 << 24});
   key("val_path", "text: validation file; empty: the end of data.path", &Data::val_path);
-  key("val_share", "text: fraction of data.path that is held out for validation", &Data::val_share,
+  key("val_share", "text, captions: fraction of data.path that is held out for validation", &Data::val_share,
       Real{0, 1});
   key("format",
       "text: format of records: text, prompt_completion, alpaca, sharegpt, openai, preference; "
@@ -178,7 +179,7 @@ void add_text_fields(std::vector<Field>& fields) {
       "records",
       &Data::overlong);
   key("document", "text: what one document of a .txt file is: file, paragraph or line", &Data::document);
-  key("cache", "text: folder for cached tokens; empty: ~/.cache/hearth", &Data::cache);
+  key("cache", "folder for cached tokens, or latents and embeddings; empty: ~/.cache/hearth", &Data::cache);
 }
 
 void add_train_fields(std::vector<Field>& fields) {
@@ -296,6 +297,7 @@ void add_diffuse_fields(std::vector<Field>& fields) {
       &Diffuse::weighting);
   key("min_snr", "gamma of weighting=min_snr", &Diffuse::min_snr, Real{0.01, 1000});
   key("dropout", "share of training pictures that lose their class or caption", &Diffuse::dropout, Share());
+  key("trigger", "a word that is put before captions that do not have it", &Diffuse::trigger);
   key("prior", "folder of pictures with captions that the model must go on making (prior preservation)",
       &Diffuse::prior);
   key("prior_weight", "weight of their loss", &Diffuse::prior_weight, Real{0, 100});

@@ -270,6 +270,7 @@ struct Diffuse {
   NoiseWeighting weighting = NoiseWeighting::none;
   double min_snr = 5;    ///< gamma of NoiseWeighting::min_snr
   double dropout = 0.1;  ///< the share of training pictures that lose their class or caption
+  std::string trigger;   ///< put before captions that do not have it
   std::string prior;     ///< folder of pictures of the class, for prior preservation
   double prior_weight = 1;
   int64_t text_tokens = 512;

@@ -18,13 +18,13 @@
 #include "hub/open_weights.h"
 #include "io/weight_files.h"
 #include "ops/matmul/quantized.h"
+#include "run/from_diffuse_recipe.h"
 #include "tasks/classify/class_predictor.h"
 #include "tasks/classify/classifier.h"
 #include "tasks/classify/image_task.h"
 #include "tasks/classify/tensors_dataset.h"
 #include "tasks/detect/detect_files.h"
 #include "tasks/detect/detect_task.h"
-#include "tasks/diffuse/diffuse_task.h"
 #include "tasks/language/language_model.h"
 #include "tasks/preference/dpo.h"
 #include "tasks/preference/preference_task.h"
@@ -51,6 +51,7 @@ recipe::Choices make_choices() {
     if (std::ranges::find(kinds, kind) == kinds.end()) kinds.push_back(kind);
   kinds.insert(kinds.end(), std::begin(kBoxKinds), std::end(kBoxKinds));
   kinds.emplace_back(recipe::name_of(recipe::DataKind::text));
+  kinds.insert(kinds.end(), {kCaptions, kKohya});
   choices.names["data.template"] = text::built_in_templates();
   choices.names["optimizer.name"] = {engine::optimizer_names().begin(), engine::optimizer_names().end()};
   return choices;
@@ -64,13 +65,6 @@ models::ModelOptions model_options(const recipe::Recipe& recipe) {
           .hidden = recipe.model.hidden,
           .dropout = recipe.model.dropout,
           .width = recipe.model.width};
-}
-
-data::LoaderOptions loader_options(const recipe::Recipe& recipe) {
-  return {.batch = recipe.train.batch,
-          .seed = recipe.seed,
-          .shuffle = recipe.data.shuffle,
-          .num_threads = static_cast<int>(recipe.data.threads)};
 }
 
 data::PixelOptions pixel_options(const recipe::Recipe& recipe) {
@@ -287,6 +281,13 @@ recipe::Recipe parse_recipe(const std::string& yaml, const std::string& where,
   return recipe::parse_recipe(yaml, where, recipe_choices(), overrides);
 }
 
+data::LoaderOptions loader_options(const recipe::Recipe& recipe) {
+  return {.batch = recipe.train.batch,
+          .seed = recipe.seed,
+          .shuffle = recipe.data.shuffle,
+          .num_threads = static_cast<int>(recipe.data.threads)};
+}
+
 data::DatasetOptions dataset_options(const recipe::Recipe& recipe, const std::string& split) {
   const recipe::Data& data = recipe.data;
   return {.kind = data.kind,
@@ -339,41 +340,6 @@ tasks::TextOptions text_options(const recipe::Recipe& recipe) {
 tasks::TextTaskOptions text_task_options(const recipe::Recipe& recipe) {
   return {.text = text_options(recipe), .batch = recipe.train.batch, .adapts = recipe.adapter.wanted()};
 }
-
-namespace {
-
-tasks::DenoiseFormat denoise_format(const recipe::Recipe& recipe) {
-  return {.model = models::read_denoiser_config(recipe.model.config_file()),
-          .text_tokens = recipe.diffuse.text_tokens};
-}
-
-std::shared_ptr<const engine::Objective> denoiser_of(const recipe::Recipe& recipe) {
-  return tasks::denoiser_objective({.format = denoise_format(recipe), .latents = recipe.data.image_size});
-}
-
-tasks::DiffuseTaskOptions diffuse_options(const recipe::Recipe& recipe) {
-  const recipe::Diffuse& diffuse = recipe.diffuse;
-  tasks::DiffuseTaskOptions options{.format = denoise_format(recipe),
-                                    .noising = {.objective = recipe.train.objective,
-                                                .sampling = diffuse.sampling,
-                                                .mean = diffuse.mean,
-                                                .std = diffuse.std,
-                                                .shift = diffuse.shift,
-                                                .mode_scale = diffuse.mode_scale,
-                                                .weighting = diffuse.weighting,
-                                                .min_snr = diffuse.min_snr},
-                                    .diffuse = diffuse,
-                                    .loader = loader_options(recipe)};
-  options.pictures = tasks::labeled_pictures({.train = dataset_options(recipe, "train"),
-                                              .held_out = dataset_options(recipe, "test"),
-                                              .num_classes = options.format.model.num_classes,
-                                              .flip = recipe.data.flip,
-                                              .seed = recipe.seed,
-                                              .num_threads = recipe::num_threads(recipe)});
-  return options;
-}
-
-}  // namespace
 
 std::shared_ptr<const engine::Objective> objective_of(const recipe::Recipe& recipe) {
   const Purpose purpose = purpose_of(recipe);

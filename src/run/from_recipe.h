@@ -22,6 +22,8 @@ recipe::Recipe load_recipe(const fs::path& path, std::span<const std::string> ov
 recipe::Recipe parse_recipe(const std::string& yaml, const std::string& where,
                             std::span<const std::string> overrides = {});
 
+/// In which order and batches rows are read.
+data::LoaderOptions loader_options(const recipe::Recipe& recipe);
 /// The dataset of images, its split "train" or "test".
 data::DatasetOptions dataset_options(const recipe::Recipe& recipe, const std::string& split);
 tasks::TextOptions text_options(const recipe::Recipe& recipe);

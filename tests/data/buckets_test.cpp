@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "data/captions.h"
 #include "files.h"
 
 namespace hearth::data {
@@ -72,6 +73,34 @@ TEST(Buckets, ReadingKeepsTheCenter) {
   ASSERT_EQ(found.size(), Extent(32));
   const Image whole = resize(picture, {64, 32});
   EXPECT_TRUE(std::equal(found.pixels.begin(), found.pixels.end(), whole.pixels.begin() + 16 * 32 * 3));
+}
+
+/// Six gray pixels, of which each EXIF orientation makes another picture.
+TEST(Buckets, PicturesAreTurnedUpright) {
+  const Image stored{.height = 2, .width = 3, .channels = 1, .pixels = {1, 2, 3, 4, 5, 6}};
+  const auto pixels = [&](int orientation) { return turned_upright(stored, orientation).pixels; };
+  EXPECT_THAT(pixels(1), ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_THAT(pixels(2), ElementsAre(3, 2, 1, 6, 5, 4));
+  EXPECT_THAT(pixels(3), ElementsAre(6, 5, 4, 3, 2, 1));
+  EXPECT_THAT(pixels(4), ElementsAre(4, 5, 6, 1, 2, 3));
+  EXPECT_THAT(pixels(5), ElementsAre(1, 4, 2, 5, 3, 6));
+  EXPECT_THAT(pixels(6), ElementsAre(4, 1, 5, 2, 6, 3));
+  EXPECT_THAT(pixels(7), ElementsAre(6, 3, 5, 2, 4, 1));
+  EXPECT_THAT(pixels(8), ElementsAre(3, 6, 2, 5, 1, 4));
+  EXPECT_EQ(turned_upright(stored, 8).size(), Extent(3, 2));
+
+  const TemporaryFolder folder;
+  const fs::path file = folder.path() / "a.jpg";
+  const std::string jpeg = encode_jpeg(speckled(16, 64, 3));
+  put_file(folder.path() / "a.txt", "x");
+  put_file(file, with_orientation(jpeg, 6));
+  const CaptionedPicture picture = read_captions(folder.path())[0];
+  EXPECT_EQ(picture.size, Extent(64, 16));
+  const BucketCrop crop = Buckets(32, 16).crop(picture.size, "a");
+  EXPECT_EQ(crop, (BucketCrop{.bucket = {64, 16}, .resized = {64, 16}}));
+  const Image found = read_cropped(file, crop);
+  EXPECT_EQ(found.size(), Extent(64, 16));
+  EXPECT_EQ(found.pixels, turned_upright(decode_image(bytes_of(jpeg), 3, "a"), 6).pixels);
 }
 
 }  // namespace

@@ -107,4 +107,11 @@ inline std::string encode_jpeg(const Image& image, bool progressive = false) {
   return file;
 }
 
+/// The same JPEG with an EXIF orientation.
+inline std::string with_orientation(const std::string& jpeg, int orientation) {
+  std::string exif("\xFF\xE1\0\42Exif\0\0II*\0\10\0\0\0\1\0\22\1\3\0\1\0\0\0", 28);
+  exif += static_cast<char>(orientation);
+  return jpeg.substr(0, 2) + exif + std::string(7, '\0') + jpeg.substr(2);
+}
+
 }  // namespace hearth::data

@@ -78,8 +78,7 @@ TEST_P(DecodedOnACard, HasTheBitsOfTheProcessor) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, DecodedOnACard,
-                         testing::Combine(testing::Values(Quantization::nf4, Quantization::int8),
-                                          testing::Bool()));
+                         testing::Combine(testing::ValuesIn(kQuantizations), testing::Bool()));
 
 }  // namespace
 }  // namespace hearth::ops

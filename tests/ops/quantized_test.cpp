@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/dtype.h"
 #include "ops/update/dynamic_map.h"
 
 namespace hearth::ops {
@@ -89,8 +90,37 @@ TEST(Quantized, Int8IsThatOfBitsandbytesBitByBit) {
   EXPECT_EQ(fnv(stored.read()), 0x783972e231590b0e);
 }
 
+TEST(Quantized, Fp8KeepsEveryValueOfE4M3TimesAPowerOfTwo) {
+  Stored stored(Quantization::fp8, 3, 256);
+  std::vector<float> values;
+  for (const float factor : {1.0F, 0x1p-9F, 0x1p30F}) {
+    for (int code = 0; code < 256; ++code) {
+      const bool is_number = (code & 0x7F) != 0x7F;
+      values.push_back(is_number ? factor * f8_e4m3_to_f32(static_cast<uint8_t>(code)) : 0.0F);
+    }
+  }
+  stored.fill(values);
+  EXPECT_EQ(stored.read(), values);
+}
+
+TEST(Quantized, Fp8RoundsToTheNearestWithinItsRowsPowerOfTwo) {
+  Stored stored(Quantization::fp8, 2, 1 << 12);
+  std::vector<float> values;
+  for (int i = 0; i < 2 << 12; ++i)
+    values.push_back(std::sin(static_cast<float>(i)) * std::exp2(-static_cast<float>(i % 13)));
+  values[0] = 1.76F;  // above 448 / 2^8
+  stored.fill(values);
+  EXPECT_EQ(stored.number(1, 0), 0x1p-7F);
+  EXPECT_EQ(stored.number(1, 1), 0x1p-8F);
+  const std::vector<float> found = stored.read();
+  for (size_t i = 0; i < values.size(); ++i) {
+    const float scale = stored.number(1, i >> 12);
+    EXPECT_EQ(found[i], f8_e4m3_to_f32(f32_to_f8_e4m3(values[i] / scale)) * scale) << i;
+  }
+}
+
 TEST(Quantized, IsReadInAnyPieces) {
-  for (const Quantization kind : {Quantization::nf4, Quantization::int8}) {
+  for (const Quantization kind : kQuantizations) {
     Stored stored(kind, 7, 33);
     std::vector<float> values = matrix();
     values.resize(231);
@@ -108,7 +138,7 @@ TEST(Quantized, IsReadInAnyPieces) {
 }
 
 TEST(Quantized, ZerosStayZeros) {
-  for (const Quantization kind : {Quantization::nf4, Quantization::int8}) {
+  for (const Quantization kind : kQuantizations) {
     Stored stored(kind, 4, 64);
     std::vector<float> values(256);
     std::fill_n(values.begin(), 64, 0.7F);
@@ -124,8 +154,8 @@ TEST(Quantized, SeveralPiecesAreOneMatrix) {
   constexpr int64_t kMany = 1100, kWidth = 1000;
   std::vector<float> values(kMany * kWidth);
   for (size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<float>(i % 9973));
-  for (const auto& [kind, most] :
-       {std::pair(Quantization::nf4, 0.17F), std::pair(Quantization::int8, 0.004F)}) {
+  for (const auto& [kind, most] : {std::pair(Quantization::nf4, 0.17F), std::pair(Quantization::int8, 0.004F),
+                                   std::pair(Quantization::fp8, 0.0313F)}) {
     Stored stored(kind, kMany, kWidth);
     stored.fill(values);
     const std::vector<float> found = stored.read();

@@ -1,8 +1,8 @@
 """Autoencoders of pictures against diffusers from the same weights: python tests/parity/autoencoder.py [CASE...].
 
 Per case, of a small model made from a seed: what the encoder makes of pictures and the decoder of latents, within 1e-5 of
-float64 relative to the largest element, and the gradient of every weight as near as parity.py wants it. Needs
-build/cpu/tests/encoder_outputs (HEARTH_TESTS=ON tools/build).
+float64 relative to the largest element; the gradient of every weight as near as parity.py wants it; a PNG as latents that a
+denoiser learns of, and a picture made of such latents. Needs build/cpu/tests/encoder_outputs (HEARTH_TESTS=ON tools/build).
 """
 
 import argparse
@@ -10,18 +10,20 @@ import copy
 import subprocess
 import sys
 
+import numpy
 import torch
-from diffusers import AutoencoderKL
+from diffusers import AutoencoderKL, AutoencoderKLFlux2
 from parity import ROOT, gradient_gap, judge_gradients, run_checks, within
+from PIL import Image
 from safetensors.torch import load_file, save_file
 
 TOLERANCE = 1e-5
 SHAPES = {"block_out_channels": (8, 16), "latent_channels": 4, "norm_num_groups": 4}
 
 
-def model_of(levels, **keys):
+def model_of(levels, kind=AutoencoderKL, **keys):
     blocks = {"down_block_types": ("DownEncoderBlock2D",) * levels, "up_block_types": ("UpDecoderBlock2D",) * levels}
-    return lambda: AutoencoderKL(**{**SHAPES, **blocks, **keys})
+    return lambda: kind(**{**SHAPES, **blocks, **keys})
 
 
 # Case: how to make the model, and the height and width of its pictures.
@@ -40,14 +42,16 @@ CASES = {
         ),
         (32, 16),
     ),
+    "as FLUX.2": (model_of(2, AutoencoderKLFlux2, decoder_block_out_channels=(12, 8)), (8, 16)),
     "without attention": (model_of(2, mid_block_add_attention=False), (12, 8)),
 }
 
 
-def outputs(mode, folder):
+def outputs(mode, folder, *arguments):
     """What the program finds in a folder."""
     program = ROOT / "build/cpu/tests/encoder_outputs"
-    done = subprocess.run([str(program), mode, str(folder)], capture_output=True, text=True, check=False)
+    command = [str(program), mode, str(folder), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise AssertionError(f"encoder_outputs {mode}: {done.stderr.strip()}")
     return load_file(folder / "found.safetensors")
@@ -61,6 +65,9 @@ def lively(make, seed=3):
         for weight in model.parameters():
             if weight.dim() == 1:
                 weight += 0.2 * torch.randn(weight.shape)
+        for name, statistic in model.named_buffers():
+            if name.startswith("bn.running"):
+                statistic.uniform_(0.5, 2)
     return model
 
 
@@ -100,7 +107,48 @@ def run(model, inputs, dtype):
     return encoded.detach(), decoded.detach(), {name: weight.grad for name, weight in model.named_parameters()}
 
 
-def check(case, folder):
+def normal(model, height, width):
+    """What is taken from means of latents before they are multiplied by the second, each [channels, height, width]."""
+    config = model.config
+    if not hasattr(model, "bn"):
+        shape = (config.latent_channels, height, width)
+        return torch.full(shape, config.shift_factor or 0.0).double(), torch.full(shape, config.scaling_factor).double()
+
+    def spread(values):
+        """Of each channel of a patch of 2 x 2 latents."""
+        whole = values.double().view(config.latent_channels, 1, 2, 1, 2)
+        return whole.expand(-1, height // 2, 2, width // 2, 2).reshape(config.latent_channels, height, width)
+
+    return spread(model.bn.running_mean), spread((model.bn.running_var.double() + config.batch_norm_eps).rsqrt())
+
+
+def check_pictures(case, folder):
+    make, (height, width) = CASES[case]
+    model = lively(make)
+    exact = copy.deepcopy(model).double()
+    model.save_pretrained(folder / "vae", safe_serialization=True)
+    levels = numpy.random.default_rng(5).integers(0, 256, (height, width, 3), dtype=numpy.uint8)
+    Image.fromarray(levels).save(folder / "picture.png")
+    pixels = torch.from_numpy(levels).permute(2, 0, 1)[None].double() / 255 * 2 - 1
+    with torch.no_grad():
+        means = moments(exact, pixels)[0].chunk(2)[0]
+        shift, scale = normal(model, *means.shape[1:])
+        latents = (means - shift) * scale
+        given = torch.randn(latents.shape, generator=torch.Generator().manual_seed(2))
+        decoded = exact.decode((given.double() / scale + shift)[None]).sample[0]
+    save_file({"latents": given}, folder / "inputs.safetensors")
+    found = outputs("picture", folder)
+    gap = relative(found["latents"], latents)
+    picture = ((decoded + 1) * 127.5).clamp(0, 255).permute(1, 2, 0)
+    # Where a level is as near to the next, rounding may decide.
+    off = ((found["picture"].double() - picture).abs() - 0.5).max().item()
+    if picture.std() < 5:
+        raise AssertionError("the picture shows nothing")
+    text = f"{case}: latents within {gap:.1e}, levels of the picture within a half and {max(off, 0):.1e}"
+    return within(1e-2, off, within(TOLERANCE, gap, text))
+
+
+def check_model(case, folder):
     make, extent = CASES[case]
     model = lively(make)
     inputs = drawn(model, extent)
@@ -122,7 +170,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", nargs="*", help=f"among {', '.join(CASES)}; all by default")
     names = parser.parse_args().cases or list(CASES)
-    return run_checks((name, lambda folder, name=name: check(name, folder)) for name in names)
+    return run_checks(
+        (f"{name} {check.__name__}", lambda folder, name=name, check=check: check(name, folder))
+        for name in names
+        for check in (check_model, check_pictures)
+    )
 
 
 if __name__ == "__main__":

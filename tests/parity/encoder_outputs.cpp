@@ -1,12 +1,17 @@
-// What encoders make, for autoencoder.py and text_encoders.py: encoder_outputs autoencoder FOLDER, which has
-// vae/ and inputs.safetensors and gets found.safetensors.
+// What encoders make, for autoencoder.py and text_encoders.py, in FOLDER/found.safetensors:
+//   encoder_outputs autoencoder FOLDER   of vae/ and inputs.safetensors: moments, pictures, and gradients
+//   encoder_outputs picture FOLDER       of vae/, picture.png and inputs.safetensors: latents, and a picture
+//   encoder_outputs text FOLDER TOKENS   of the models in FOLDER and the lines of captions.txt: text, pooled
 #include <fmt/format.h>
 
 #include <cstring>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "engine/inspect.h"
 #include "hub/weights.h"
+#include "infer/picture_coder.h"
+#include "infer/text_coder.h"
 #include "io/safetensors.h"
 #include "models/autoencoder/autoencoder.h"
 #include "ops/conv/conv_cpu.h"
@@ -39,6 +44,7 @@ struct Found {
                        .shape = shape,
                        .bytes = std::as_bytes(std::span(memory.back()))});
   }
+  void write(const fs::path& folder) const { io::write_safetensors(folder / "found.safetensors", tensors); }
 };
 
 /// Encodes pictures and decodes latents, which are of one size; the loss of a sample is the sum of both
@@ -94,7 +100,38 @@ void run_autoencoder(const fs::path& folder) {
   engine::Inspector(engine).gradients(batch, 1, [&](const nn::Tensor& tensor, std::span<const float> values) {
     found.add("gradient." + tensor.name, tensor.layout.file_shape, values);
   });
-  io::write_safetensors(folder / "found.safetensors", found.tensors);
+  found.write(folder);
+}
+
+void run_picture(const fs::path& folder) {
+  const io::SafetensorsFile file(folder / "inputs.safetensors");
+  const Floats latents(file, "latents");
+  const std::string png = read_file(folder / "picture.png");
+  infer::PictureCoder coder(folder / "vae", 2, 0);
+  const data::Image picture = data::decode_image(std::as_bytes(std::span(png)), 0, "picture.png");
+  const Extent size{latents.shape[1], latents.shape[2]};
+  const data::Image decoded =
+      coder.decode(std::span(latents.values).first(static_cast<size_t>(latents.shape.num_elements())), size);
+  const std::vector<float> encoded = coder.encode(picture);
+  const std::vector<float> levels(decoded.pixels.begin(), decoded.pixels.end());
+  Found found;
+  found.add("latents", {coder.channels(), picture.height / coder.factor(), picture.width / coder.factor()},
+            encoded);
+  found.add("picture", {decoded.height, decoded.width, 3}, levels);
+  found.write(folder);
+}
+
+void run_text(const fs::path& folder, int64_t num_tokens) {
+  const std::string lines = read_file(folder / "captions.txt");
+  std::vector<std::string> captions;
+  for (std::string_view rest = lines; !rest.empty();) captions.emplace_back(take_line(rest));
+  infer::TextCoder coder(folder, num_tokens, 2);
+  Found found;
+  coder.encode(captions, [&](size_t i, std::span<const float> text, std::span<const float> pooled) {
+    found.add(fmt::format("text.{}", i), {num_tokens, coder.text_width()}, text);
+    found.add(fmt::format("pooled.{}", i), {coder.pooled_width()}, pooled);
+  });
+  found.write(folder);
 }
 
 }  // namespace
@@ -103,7 +140,10 @@ int main(int, char** argv) {
   try {
     // As in parity.py: Winograd rounds too coarsely.
     cpu::allow_winograd(false);
-    run_autoencoder(argv[2]);
+    const std::string mode = argv[1];
+    if (mode == "autoencoder") run_autoencoder(argv[2]);
+    if (mode == "picture") run_picture(argv[2]);
+    if (mode == "text") run_text(argv[2], std::stoll(argv[3]));
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 1;

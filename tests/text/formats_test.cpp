@@ -50,6 +50,35 @@ TEST_F(Folder, VocabAndMerges) {
   EXPECT_EQ(qwen->vocab_size(), 302);
 }
 
+TEST_F(Folder, ClipMarksTheEndsOfWords) {
+  Json vocabulary = byte_level_json({})["model"]["vocab"];
+  for (int letter = 'a'; letter <= 'z'; ++letter)
+    vocabulary[std::string(1, static_cast<char>(letter)) + "</w>"] = 300 + letter;
+  vocabulary["7</w>"] = 500;
+  vocabulary["ca"] = 501;
+  vocabulary["cat</w>"] = 502;
+  vocabulary["<|startoftext|>"] = 503;
+  vocabulary["<|endoftext|>"] = 504;
+  put("vocab.json", vocabulary.dump());
+  put("merges.txt", "#version: 0.2\nc a\nca t</w>\n");
+  put("tokenizer_config.json", R"({"tokenizer_class": "CLIPTokenizer", "bos_token": "<|startoftext|>",
+      "eos_token": "<|endoftext|>", "unk_token": "<|endoftext|>", "pad_token": "<|endoftext|>"})");
+  const auto clip = open();
+  EXPECT_EQ(encode(*clip, " Cat\n cas77"), Ids({502, 501, 300 + 's', 500, 500}));
+  EXPECT_EQ(clip->special().prefix, Ids({503}));
+  EXPECT_EQ(clip->special().suffix, Ids({504}));
+  EXPECT_EQ(clip->pad(), 504);
+  EXPECT_EQ(clip->decode(Ids({502, 501, 300 + 's'})), "cat cas");
+}
+
+TEST_F(Folder, SpieceModelOfT5) {
+  put("spiece.model", sentencepiece_file(llama2_model({"\u2581a", "b"})));
+  put("tokenizer_config.json", R"({"tokenizer_class": "T5Tokenizer"})");
+  const auto t5 = open();
+  EXPECT_THAT(t5->special().prefix, testing::IsEmpty());
+  EXPECT_EQ(t5->special().suffix, Ids({2}));
+}
+
 TEST_F(Folder, VocabAndMergesThatAreWrong) {
   put("vocab.json", byte_level_json({})["model"]["vocab"].dump());
   EXPECT_THAT(refused(), HasSubstr("merges.txt"));

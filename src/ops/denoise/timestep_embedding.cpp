@@ -5,13 +5,6 @@
 namespace hearth::ops {
 namespace {
 
-TimestepFormula formula_of(const NodeView& node) {
-  return {.half = node.attrs.integer("size") / 2,
-          .cos_first = node.attrs.integer_or("cos_first", 1) != 0,
-          .log_period = static_cast<float>(std::log(node.attrs.real_or("max_period", 10000))),
-          .steps = static_cast<float>(node.attrs.integer("size") / 2 - node.attrs.integer_or("shift", 0))};
-}
-
 Inferred infer(const NodeView& node) {
   const Type& t = node.in_type(0);
   if (t.dtype != DType::f32 || t.shape.rank() != 1) return refuse_type("t", "f32[B]", t);
@@ -30,14 +23,14 @@ void fill(const TimestepFormula& formula, int64_t count, int64_t size, const T* 
 
 Kernel kernel(const NodeView& node) {
   const Type& out = node.out_type(0);
-  return {
-      .run = [formula = formula_of(node), count = out.shape[0], size = out.shape[1]](const KernelArgs& args) {
-        fill(formula, count, size, args.input<float>(0), args.output<float>(0));
-      }};
+  return {.run = [formula = TimestepFormula(node.attrs), count = out.shape[0],
+                  size = out.shape[1]](const KernelArgs& args) {
+    fill(formula, count, size, args.input<float>(0), args.output<float>(0));
+  }};
 }
 void reference(const ReferenceArgs& args) {
   const Shape& out = args.node.out_type(0).shape;
-  fill(formula_of(args.node), out[0], out[1], args.in[0].data(), args.out[0].data());
+  fill(TimestepFormula(args.node.attrs), out[0], out[1], args.in[0].data(), args.out[0].data());
 }
 
 std::vector<Sample> samples() {
@@ -59,6 +52,7 @@ const OpDef timestep_embedding{
     .infer = infer,
     .no_vjp_because = "times are drawn",
     .cpu = kernel,
+    .gpu = true,
     .reference = reference,
     .cost = [](const NodeView& node) { return cost_per_element(node, 40); },
     .precision = ir::Precision::full,

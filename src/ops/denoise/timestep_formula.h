@@ -3,12 +3,19 @@
 #include <cmath>
 #include <cstdint>
 
+#include "ir/attrs.h"
 #include "ops/formula.h"
 
 namespace hearth::ops {
 
 /// The arithmetic of a timestep_embedding: whatever comes before the sinusoid is rounded to f32.
 struct TimestepFormula {
+  explicit TimestepFormula(const ir::Attrs& attrs)
+      : half(attrs.integer("size") / 2),
+        cos_first(attrs.integer_or("cos_first", 1) != 0),
+        log_period(static_cast<float>(std::log(attrs.real_or("max_period", 10000)))),
+        steps(static_cast<float>(half - attrs.integer_or("shift", 0))) {}
+
   int64_t half;  ///< frequencies
   bool cos_first;
   float log_period, steps;

@@ -46,6 +46,7 @@ struct ForwardArrays {
   const T* k;
   const T* v;
   const int32_t* starts;
+  const float* bias;
   T* out;
   float* lse;
 };
@@ -97,22 +98,27 @@ struct RunningRows {
 };
 
 template <typename T, int tiles, typename Bool>
-RT_DEVICE void make_scores(rt::FixedAcc<T> (&products)[tiles], const Attention& spec, Bool capped) {
+RT_DEVICE void make_scores(rt::FixedAcc<T> (&products)[tiles], const Attention& spec, Bool special,
+                           const Bias& bias, int own_query, int first_key, int lane) {
   RT_UNROLL
   for (int t = 0; t < tiles; ++t) {
     RT_UNROLL
-    for (int e = 0; e < rt::kOwn; ++e) products[t].at[e] = score_of(spec, products[t].at[e], capped).value;
+    for (int e = 0; e < rt::kOwn; ++e) {
+      const int query = own_query + products[t].fixed(e, lane);
+      const int key = first_key + t * rt::kTile + products[t].taken(e, lane);
+      products[t].at[e] = score_of(spec, products[t].at[e], special, bias, query, key).value;
+    }
   }
 }
 
 /// Makes scores of a warp's products of queries, from `own_query` on, and keys.
 template <typename T, int tiles>
-RT_DEVICE void score(rt::FixedAcc<T> (&products)[tiles], const Attention& spec, const ScoreTile& tile,
-                     const rt::PerFixed<T, int>& starts, int own_query, int lane) {
-  if (spec.softcap == 0) {
-    make_scores(products, spec, Known<false>());
+RT_DEVICE void score(rt::FixedAcc<T> (&products)[tiles], const Attention& spec, const Bias& bias,
+                     const ScoreTile& tile, const rt::PerFixed<T, int>& starts, int own_query, int lane) {
+  if (spec.softcap == 0 && bias.at == nullptr) {
+    make_scores(products, spec, Known<false>(), bias, own_query, tile.first_key, lane);
   } else {
-    make_scores(products, spec, Known<true>());
+    make_scores(products, spec, Known<true>(), bias, own_query, tile.first_key, lane);
   }
   if (tile.is_seen(spec)) return;
   RT_UNROLL
@@ -144,6 +150,7 @@ __global__ void __launch_bounds__(threads) attend(ForwardArrays<T> arrays, Atten
   const HeadRows<T> queries = place.queries(arrays.q, spec);
   const HeadRows<T> keys = place.keys(arrays.k, spec), values = place.keys(arrays.v, spec);
   const int32_t* starts = place.starts(arrays.starts);
+  const Bias bias(arrays.bias, spec, head);
   ScoreTile tile{.first_query = first_query,
                  .num_queries = F::kQueries,
                  .first_key = 0,
@@ -183,7 +190,7 @@ __global__ void __launch_bounds__(threads) attend(ForwardArrays<T> arrays, Atten
       add_products(scores, block.queries, rt::warp(), own.keys, self.lane);
     }
     const Self self;
-    score(scores, spec, tile, own_starts, own_query, self.lane);
+    score(scores, spec, bias, tile, own_starts, own_query, self.lane);
     rows.take(scores);
     add_taken<F::kAhead>(rows.out, scores, own.values, self.lane);
     tile = tile.next(spec);
@@ -204,7 +211,7 @@ __global__ void __launch_bounds__(threads) attend(ForwardArrays<T> arrays, Atten
 }
 
 template <typename T, int size>
-ir::Kernel make(const Attention& spec, bool documents) {
+ir::Kernel make(const Attention& spec, bool documents, bool biased) {
   using F = Forward<T, size>;
   const rt::Dim3 blocks{static_cast<unsigned>(divided_up(spec.time, F::kQueries)),
                         static_cast<unsigned>(spec.heads), static_cast<unsigned>(spec.batch * F::kCount)};
@@ -214,6 +221,7 @@ ir::Kernel make(const Attention& spec, bool documents) {
         .k = input_of<T>(args, AttentionIn::k),
         .v = input_of<T>(args, AttentionIn::v),
         .starts = documents ? input_of<int32_t>(args, AttentionIn::starts) : nullptr,
+        .bias = biased ? input_of<float>(args, AttentionIn::bias) : nullptr,
         .out = output_of<T>(args, 0),
         .lse = output_of<float>(args, 1)};
     rt::launch(attend<T, size, F::kThreads>, {blocks, rt::Dim3{F::kThreads, 1, 1}}, args.stream->handle(),
@@ -226,7 +234,8 @@ ir::Kernel attention_gpu(const NodeView& node) {
   const Attention spec = attention_of(node);
   return with_storage_type(node.in_type(AttentionIn::q).dtype, [&](auto q) {
     return with_head_size(spec.size, [&](auto size) {
-      return make<decltype(q), size()>(spec, node.has_input(AttentionIn::starts));
+      return make<decltype(q), size()>(spec, node.has_input(AttentionIn::starts),
+                                       node.has_input(AttentionIn::bias));
     });
   });
 }

@@ -42,15 +42,30 @@ struct Known {
   RT_DEVICE constexpr operator bool() const { return value; }
 };
 
+/// What one head adds to the scores of its queries and keys, [time, time]; null: nothing.
+struct Bias {
+  const float* at;
+
+  /// Of a head of arrays [heads, time, time], or of null.
+  RT_DEVICE Bias(const float* all, const Attention& spec, int head)
+      : at(all == nullptr ? all : all + static_cast<int64_t>(head) * spec.time * spec.time) {}
+  RT_DEVICE float of(const Attention& spec, int query, int key) const {
+    if (at == nullptr || query >= spec.time || key >= spec.time) return 0;
+    return at[static_cast<int64_t>(query) * spec.time + key];
+  }
+};
+
 /// The score of a product of query and key, and its slope over that product.
 struct Score {
   float value, slope;
 };
-/// `capped`: a bool or Known, whether there is a softcap.
+/// `special`: a bool or Known, whether there is a softcap or a bias.
 template <typename Bool>
-RT_DEVICE Score score_of(const Attention& spec, float product, Bool capped) {
+RT_DEVICE Score score_of(const Attention& spec, float product, Bool special, const Bias& bias, int query,
+                         int key) {
   const float plain = spec.scale * product;
-  if (!capped) return {plain, spec.scale};
+  if (!special) return {plain, spec.scale};
+  if (spec.softcap == 0) return {plain + bias.of(spec, query, key), spec.scale};
   // tanh(x) = 1 - 2 / (exp(2 x) + 1)
   const float t = 1 - 2 / (rt::fast_exp(2 * plain / spec.softcap) + 1);
   return {spec.softcap * t, spec.scale * (1 - t * t)};

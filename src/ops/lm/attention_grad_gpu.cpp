@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(threads) gradient_of_keys(BackwardArrays<T> ar
 }
 
 template <typename T, int size>
-ir::Kernel make(const Attention& spec, bool documents) {
+ir::Kernel make(const Attention& spec, bool documents, bool biased) {
   using OfQueries = Backward<T, size, false>;
   using OfKeys = Backward<T, size, true>;
   const int64_t num_tokens = static_cast<int64_t>(spec.batch) * spec.time;
@@ -158,6 +158,7 @@ ir::Kernel make(const Attention& spec, bool documents) {
         .dout = input_of<T>(args, AttentionGradIn::dout),
         .sums = sums,
         .starts = documents ? input_of<int32_t>(args, AttentionGradIn::starts) : nullptr,
+        .bias = biased ? input_of<float>(args, AttentionGradIn::bias) : nullptr,
         .dq = output_of<T>(args, 0),
         .dk = output_of<T>(args, 1),
         .dv = output_of<T>(args, 2)};
@@ -174,7 +175,8 @@ ir::Kernel attention_grad_gpu(const NodeView& node) {
   const Attention spec = attention_of(node);
   return with_storage_type(node.in_type(AttentionGradIn::q).dtype, [&](auto q) {
     return with_head_size(spec.size, [&](auto size) {
-      return make<decltype(q), size()>(spec, node.has_input(AttentionGradIn::starts));
+      return make<decltype(q), size()>(spec, node.has_input(AttentionGradIn::starts),
+                                       node.has_input(AttentionGradIn::bias));
     });
   });
 }

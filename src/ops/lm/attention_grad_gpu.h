@@ -86,6 +86,7 @@ struct BackwardArrays {
   const T* dout;
   const QuerySums* sums;  ///< of all tokens, head after head
   const int32_t* starts;
+  const float* bias;
   T* dq;
   T* dk;
   T* dv;
@@ -97,8 +98,10 @@ struct BackwardHead {
   HeadRows<T> q, k, v, dout;
   const QuerySums* sums;
   const int32_t* starts;
+  Bias bias;
 
-  RT_DEVICE BackwardHead(const BackwardArrays<T>& arrays, const Attention& spec, int sample, int head) {
+  RT_DEVICE BackwardHead(const BackwardArrays<T>& arrays, const Attention& spec, int sample, int head)
+      : bias(arrays.bias, spec, head) {
     const HeadPlace place(spec, sample, head);
     q = place.queries(arrays.q, spec);
     dout = place.queries(arrays.dout, spec);
@@ -184,7 +187,7 @@ struct BackwardBlock {
   RT_DEVICE void take_brought(const BackwardHead<T>& head, const ScoreTile& tile, int number,
                               Next bring_next) {
     if constexpr (B::kPairs) {
-      take_in_pairs(tile, bring_next);
+      take_in_pairs(head, tile, bring_next);
     } else {
       take_ahead(head, tile, number, bring_next);
     }
@@ -223,7 +226,7 @@ struct BackwardBlock {
       add_products(dprobabilities, block.fixed_b, rt::warp(), taken.b, self.lane);
     }
     const Self self;
-    make_factors(products, dprobabilities, tile, self.lane);
+    make_factors(products, dprobabilities, head.bias, tile, self.lane);
     if constexpr (of_keys) add_taken<false>(sums_b, dprobabilities, block.across_b, self.lane);
     add_taken<false>(sums_a, products, block.across_a, self.lane);
   }
@@ -241,17 +244,17 @@ struct BackwardBlock {
     const Self self;
     add_products(products, block.fixed_a, rt::warp(), taken.a, self.lane);
     add_products(dprobabilities, block.fixed_b, rt::warp(), taken.b, self.lane);
-    make_factors(products, dprobabilities, tile, self.lane);
+    make_factors(products, dprobabilities, head.bias, tile, self.lane);
     if constexpr (of_keys) add_taken<true>(sums_b, dprobabilities, taken.b, self.lane);
     add_taken<true>(sums_a, products, taken.a, self.lane);
   }
   template <typename Next>
-  RT_DEVICE void take_in_pairs(const ScoreTile& tile, Next bring_next) {
+  RT_DEVICE void take_in_pairs(const BackwardHead<T>& head, const ScoreTile& tile, Next bring_next) {
     rt::sync_block();
     put_taken();
     rt::sync_block();
     bring_next();
-    if (part_of(tile, share()).may_be_seen(spec)) make_own_factors(part_of(tile, share()));
+    if (part_of(tile, share()).may_be_seen(spec)) make_own_factors(part_of(tile, share()), head.bias);
     rt::sync_block();
     add_pair(tile);
   }
@@ -265,7 +268,7 @@ struct BackwardBlock {
     return made;
   }
   /// Of the warp's own part of a tile, for the pair.
-  RT_DEVICE void make_own_factors(const ScoreTile& part) {
+  RT_DEVICE void make_own_factors(const ScoreTile& part, const Bias& bias) {
     const Self self;
     const typename B::Tile& taken = block.taken[0];
     rt::FixedAcc<T> products[1], dprobabilities[1];
@@ -281,7 +284,7 @@ struct BackwardBlock {
       rt::keep_order(products[0].at[0]);
       rt::keep_order(dprobabilities[0].at[0]);
     }
-    make_factors(products, dprobabilities, part, self.lane);
+    make_factors(products, dprobabilities, bias, part, self.lane);
     put_factors(block.factors_a, products[0]);
     if constexpr (of_keys) put_factors(block.factors_b, dprobabilities[0]);
   }
@@ -389,24 +392,26 @@ struct BackwardBlock {
     taken_start = head.starts != nullptr ? head.starts[query] : 0;
   }
   RT_DEVICE void make_factors(rt::FixedAcc<T> (&products)[B::kOwnTiles],
-                              rt::FixedAcc<T> (&dprobabilities)[B::kOwnTiles], const ScoreTile& tile,
-                              int lane) {
-    const bool capped = spec.softcap != 0, masked = !tile.is_seen(spec);
+                              rt::FixedAcc<T> (&dprobabilities)[B::kOwnTiles], const Bias& bias,
+                              const ScoreTile& tile, int lane) {
+    const bool special = spec.softcap != 0 || bias.at != nullptr, masked = !tile.is_seen(spec);
     if constexpr (B::kWhole) {
       // Branches of every element cost more than the code of three ways.
-      if (capped) return make_factors(products, dprobabilities, tile, lane, Known<true>(), Known<true>());
-      if (masked) return make_factors(products, dprobabilities, tile, lane, Known<false>(), Known<true>());
-      return make_factors(products, dprobabilities, tile, lane, Known<false>(), Known<false>());
+      if (special)
+        return make_factors(products, dprobabilities, bias, tile, lane, Known<true>(), Known<true>());
+      if (masked)
+        return make_factors(products, dprobabilities, bias, tile, lane, Known<false>(), Known<true>());
+      return make_factors(products, dprobabilities, bias, tile, lane, Known<false>(), Known<false>());
     } else {
       // Registers for the masks of many elements cost more than branches.
-      make_factors(products, dprobabilities, tile, lane, capped, masked);
+      make_factors(products, dprobabilities, bias, tile, lane, special, masked);
     }
   }
   /// Makes probabilities of dprobabilities, and of products the gradients of the products.
-  template <typename Capped, typename Masked>
+  template <typename Special, typename Masked>
   RT_DEVICE void make_factors(rt::FixedAcc<T> (&products)[B::kOwnTiles],
-                              rt::FixedAcc<T> (&dprobabilities)[B::kOwnTiles], const ScoreTile& tile,
-                              int lane, Capped capped, Masked masked) {
+                              rt::FixedAcc<T> (&dprobabilities)[B::kOwnTiles], const Bias& bias,
+                              const ScoreTile& tile, int lane, Special special, Masked masked) {
     // A pair's tile is the warp's own.
     const int own = B::kPairs ? 0 : own_fixed();
     const int first_fixed = (of_keys ? tile.first_key : tile.first_query) + own;
@@ -417,12 +422,12 @@ struct BackwardBlock {
         const int taken = t * rt::kTile + products[t].taken(e, lane);
         QuerySums sums = {lse[e], delta[e]};
         if constexpr (of_keys) sums = sums_of_taken(e, taken, lane);
-        const Score score = score_of(spec, products[t].at[e], capped);
+        const int fixed = first_fixed + products[t].fixed(e, lane);
+        const int query = of_keys ? tile.first_query + taken : fixed;
+        const int key = of_keys ? fixed : tile.first_key + taken;
+        const Score score = score_of(spec, products[t].at[e], special, bias, query, key);
         float probability = rt::fast_exp(score.value - sums.lse);
         if (masked) {
-          const int fixed = first_fixed + products[t].fixed(e, lane);
-          const int query = of_keys ? tile.first_query + taken : fixed;
-          const int key = of_keys ? fixed : tile.first_key + taken;
           int start = starts[e];
           if constexpr (of_keys) start = start_of_taken(e, taken, lane);
           if (!spec.sees(query, key, start)) probability = 0;

@@ -1,9 +1,11 @@
 #include "ops/matmul/quantized.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
+#include "backend/cpu/clones.h"
 #include "base/error.h"
 #include "ops/update/dynamic_map.h"
 
@@ -70,10 +72,48 @@ void read_int8(const QuantizedMatrix& m, int64_t begin, int64_t count, float* ou
   }
 }
 
+/// out[i] = scale times the value of E4M3 codes.
+HEARTH_CLONES void read_codes8(const uint8_t* codes, int64_t count, float scale, float* out) {
+  for (int64_t i = 0; i < count; ++i) {
+    const uint32_t magnitude = codes[i] & 0x7FU, sign = (codes[i] & 0x80U) << 24;
+    const float normal = std::bit_cast<float>((magnitude << 20) + (120U << 23));
+    const float value =
+        magnitude < 8 ? static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-9F : normal;
+    out[i] = std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign) * scale;
+  }
+}
+void read_fp8(const QuantizedMatrix& m, int64_t begin, int64_t count, float* out) {
+  for (int64_t i = begin; i < begin + count;) {
+    const int64_t row = i / m.columns, end = std::min((row + 1) * m.columns, begin + count);
+    read_codes8(m.codes + i, end - i, m.absmax[row], out);
+    out += end - i;
+    i = end;
+  }
+}
+
+/// The nearest E4M3, ties to even, the largest beyond it.
+uint8_t nearest8(float x) {
+  const float magnitude = std::fabs(x);
+  const auto sign = static_cast<uint8_t>(std::signbit(x) ? 0x80 : 0);
+  if (magnitude < 0x1p-6F)
+    return static_cast<uint8_t>(sign | static_cast<int>(std::nearbyint(magnitude * 512)));
+  if (!(magnitude < 448)) return sign | 0x7E;
+  const auto bits = std::bit_cast<uint32_t>(magnitude);
+  const uint32_t rounded = bits + 0x7FFFFU + (bits >> 20 & 1U);
+  return static_cast<uint8_t>(sign | ((rounded >> 20) - (120U << 3)));
+}
+/// The least power of two by which a row with this absmax stays within E4M3, 448 = 7/8 2^9 at most.
+float fp8_scale(float most) {
+  if (!(most > 0) || !std::isfinite(most)) return 1;
+  int exponent = 0;
+  const float fraction = std::frexp(most, &exponent);
+  return std::ldexp(1.0F, std::max(exponent - (fraction <= 0.875F ? 9 : 8), -126));
+}
+
 }  // namespace
 
 std::string_view quantization_name(Quantization kind) {
-  constexpr std::string_view kNames[] = {"none", "nf4", "int8"};
+  constexpr std::string_view kNames[] = {"none", "nf4", "int8", "fp8"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -88,6 +128,8 @@ std::vector<QuantizedPart> quantized_parts(Quantization kind, int64_t rows, int6
   const int64_t count = rows * columns;
   if (kind == Quantization::int8)
     return {{"", {DType::i8, {rows, columns}}}, {".absmax", {DType::f32, {rows}}}};
+  if (kind == Quantization::fp8)
+    return {{"", {DType::u8, {rows, columns}}}, {".scale", {DType::f32, {rows}}}};
   const int64_t blocks = parts_of(count, kBlock4);
   return {{"", {DType::u8, {parts_of(count, 2)}}},
           {".absmax", {DType::u8, {blocks}}},
@@ -98,7 +140,7 @@ std::vector<QuantizedPart> quantized_parts(Quantization kind, int64_t rows, int6
 QuantizedMatrix::QuantizedMatrix(Quantization kind_of, int64_t num_rows, int64_t num_columns,
                                  std::span<void* const> parts)
     : kind(kind_of), rows(num_rows), columns(num_columns), codes(static_cast<const uint8_t*>(parts[0])) {
-  if (kind == Quantization::int8) {
+  if (kind != Quantization::nf4) {
     absmax = static_cast<const float*>(parts[1]);
     return;
   }
@@ -108,7 +150,8 @@ QuantizedMatrix::QuantizedMatrix(Quantization kind_of, int64_t num_rows, int64_t
 }
 
 void QuantizedMatrix::read(int64_t begin, int64_t count, float* out) const {
-  kind == Quantization::nf4 ? read_nf4(*this, begin, count, out) : read_int8(*this, begin, count, out);
+  if (kind == Quantization::nf4) return read_nf4(*this, begin, count, out);
+  kind == Quantization::int8 ? read_int8(*this, begin, count, out) : read_fp8(*this, begin, count, out);
 }
 
 Quantizer::Quantizer(Quantization kind, int64_t rows, int64_t columns, std::span<void* const> parts)
@@ -123,7 +166,8 @@ Quantizer::Quantizer(Quantization kind, int64_t rows, int64_t columns, std::span
 
 void Quantizer::add(int64_t at, const float* values, int64_t count) {
   HEARTH_CHECK(at % piece_ == 0);
-  kind_ == Quantization::nf4 ? add_nf4(at, values, count) : add_int8(at, values, count);
+  if (kind_ == Quantization::nf4) return add_nf4(at, values, count);
+  kind_ == Quantization::int8 ? add_int8(at, values, count) : add_fp8(at, values, count);
 }
 
 void Quantizer::add_nf4(int64_t at, const float* values, int64_t count) {
@@ -149,6 +193,15 @@ void Quantizer::add_int8(int64_t at, const float* values, int64_t count) {
     const float factor = most > 0 ? 127 / most : 0;
     for (int64_t i = first; i < first + columns_; ++i)
       codes[i] = static_cast<int8_t>(std::nearbyint(values[i] * factor));
+  }
+}
+
+void Quantizer::add_fp8(int64_t at, const float* values, int64_t count) {
+  auto* codes = static_cast<uint8_t*>(parts_[0]) + at;
+  for (int64_t first = 0; first < count; first += columns_) {
+    const float scale = fp8_scale(largest(values + first, columns_));
+    static_cast<float*>(parts_[1])[(at + first) / columns_] = scale;
+    for (int64_t i = first; i < first + columns_; ++i) codes[i] = nearest8(values[i] / scale);
   }
 }
 

@@ -15,13 +15,15 @@ namespace hearth::ops {
 ///   Dettmers et
 ///        al. 2023, arXiv 2305.14314: NormalFloat of appendix E, and double quantization with blocks of 256)
 ///   int8: whole numbers from -127 to 127 with an absmax for each row (LLM.int8, arXiv 2208.07339)
-/// Codes, scales and what is read back are those of bitsandbytes 0.50 bit for bit, up to the last bit of the
-/// mean of a matrix's absmax, which depends on the order of its sum.
-enum class Quantization : uint8_t { none, nf4, int8 };
+///   fp8: E4M3 (arXiv 2209.05433) times a power of two for each row, by which a matrix that came in E4M3 is
+///        kept as it is; codes of NaN are never written, and read as 480
+/// Codes, scales and what is read back of nf4 and int8 are those of bitsandbytes 0.50 bit for bit, up to the
+/// last bit of the mean of a matrix's absmax, which depends on the order of its sum.
+enum class Quantization : uint8_t { none, nf4, int8, fp8 };
 /// Those that store anything in fewer bits.
-inline constexpr std::array kQuantizations = {Quantization::nf4, Quantization::int8};
+inline constexpr std::array kQuantizations = {Quantization::nf4, Quantization::int8, Quantization::fp8};
 std::string_view quantization_name(Quantization kind);
-/// The one with that name ("nf4", "int8"); none for any other.
+/// The one with that name ("nf4", "int8", "fp8"); none for any other.
 Quantization quantization_from_name(std::string_view name);
 
 /// The 16 values of NormalFloat4, rising: quantiles of a normal, scaled to [-1, 1], with an exact 0 (appendix
@@ -62,7 +64,7 @@ struct QuantizedMatrix {
   int64_t columns = 0;
   const uint8_t* codes = nullptr;  ///< nf4: the first of two in the upper half of a byte; int8: int8_t
   const uint8_t* absmax8 = nullptr;
-  const float* absmax = nullptr;
+  const float* absmax = nullptr;  ///< fp8: a row's power of two
   const float* offset = nullptr;
 
   /// `parts` in the order of quantized_parts.
@@ -86,6 +88,7 @@ class Quantizer {
  private:
   void add_nf4(int64_t at, const float* values, int64_t count);
   void add_int8(int64_t at, const float* values, int64_t count);
+  void add_fp8(int64_t at, const float* values, int64_t count);
 
   Quantization kind_;
   int64_t columns_;

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "backend/cpu/blocks.h"
 #include "backend/cpu/convert.h"
 #include "backend/cpu/rows.h"
@@ -37,7 +39,7 @@ Inferred infer(const NodeView& node) {
   const Problem p = problem_of(node);
   const Type& x = node.in_type(QuantizedIn::x);
   if (p.kind == Quantization::none || p.rows < 1 || p.columns < 1)
-    return refuse("expected format nf4 or int8 and the matrix's rows and columns");
+    return refuse("expected format nf4, int8 or fp8 and the matrix's rows and columns");
   if (x.shape.rank() != 2 || !is_storage_float(x.dtype) || x.shape[1] != p.k)
     return refuse_type("x", fmt::format("floating [M, {}]", p.k), x);
   const std::vector<QuantizedPart> parts = quantized_parts(p.kind, p.rows, p.columns);
@@ -145,6 +147,13 @@ double element(const ReferenceArgs& args, const Problem& p, size_t i) {
   const auto& codes = args.in[QuantizedIn::codes];
   if (p.kind == Quantization::int8)
     return codes[i] * args.in[QuantizedIn::absmax][i / static_cast<size_t>(p.columns)] / 127;
+  if (p.kind == Quantization::fp8) {
+    const auto code = static_cast<int>(codes[i]);
+    const int exponent = code / 8 % 16;
+    const double fraction = (exponent == 0 ? 0 : 1) + code % 8 / 8.0;
+    return (code < 128 ? 1 : -1) * std::ldexp(fraction, std::max(exponent, 1) - 7) *
+           args.in[QuantizedIn::absmax][i / static_cast<size_t>(p.columns)];
+  }
   const size_t block = i / kBlock4;
   const double scale =
       static_cast<double>(dynamic_map(true)[static_cast<size_t>(args.in[QuantizedIn::absmax][block])]) *
@@ -239,8 +248,13 @@ std::vector<Sample> samples() {
                               sample(Quantization::nf4, 150, 120, 600, true, DType::bf16),
                               sample(Quantization::int8, 520, 24, 40, false, DType::bf16),
                               sample(Quantization::nf4, 260, 21, 45, true, DType::bf16)};
+  made.push_back(sample(Quantization::fp8, 5, 37, 19));
+  made.push_back(sample(Quantization::fp8, 4, 9, 45, true));
+  made.push_back(sample(Quantization::fp8, 4, 40, 72, true, DType::bf16));
+  made.push_back(sample(Quantization::fp8, 260, 40, 72, false, DType::bf16));
+  made.push_back(sample(Quantization::fp8, 520, 24, 40, false, DType::bf16));
   // Lines and terms that come out uneven, in blocks of every form.
-  for (const Quantization kind : {Quantization::nf4, Quantization::int8}) {
+  for (const Quantization kind : kQuantizations) {
     for (const auto& [m, width] : {std::pair{4, 71}, {40, 71}, {140, 13}}) {
       made.push_back(sample(kind, m, width, 45, false, DType::bf16));
       made.push_back(sample(kind, m, width, 521, false, DType::bf16));
@@ -248,7 +262,7 @@ std::vector<Sample> samples() {
     }
   }
   // Rows that a block takes as a whole, with and without parts of their terms.
-  for (const Quantization kind : {Quantization::nf4, Quantization::int8}) {
+  for (const Quantization kind : kQuantizations) {
     for (const int64_t terms : {40, 600}) {
       made.push_back(sample(kind, 150, 120, terms, false, DType::bf16));
       made.push_back(sample(kind, 150, terms, 120, true, DType::bf16));
@@ -259,18 +273,18 @@ std::vector<Sample> samples() {
 
 }  // namespace
 
-const OpDef quantized_linear{
-    .name = "quantized_linear",
-    .doc =
-        "quantized_linear(x [M, K], parts of a matrix W in nf4 or int8): x W^T, or back: x W, tile by tile",
-    .inputs = {"x", "codes", "absmax", "absmax_scale?", "offset?"},
-    .infer = infer,
-    .vjp = vjp,
-    .cpu = kernel,
-    .gpu = true,
-    .reference = reference,
-    .cost = cost,
-    .precision = ir::Precision::compute,
-    .samples = samples};
+const OpDef quantized_linear{.name = "quantized_linear",
+                             .doc =
+                                 "quantized_linear(x [M, K], parts of a matrix W in nf4, int8 or fp8): x "
+                                 "W^T, or back: x W, tile by tile",
+                             .inputs = {"x", "codes", "absmax", "absmax_scale?", "offset?"},
+                             .infer = infer,
+                             .vjp = vjp,
+                             .cpu = kernel,
+                             .gpu = true,
+                             .reference = reference,
+                             .cost = cost,
+                             .precision = ir::Precision::compute,
+                             .samples = samples};
 
 }  // namespace hearth::ops

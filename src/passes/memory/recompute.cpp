@@ -41,8 +41,7 @@ bool can_repeat(const ir::Graph& graph, ValueId value) {
   if (graph.value(value).producer == kNone) return false;
   const ir::Node& node = graph.node(graph.value(value).producer);
   if (node.outputs.front() != value) return false;
-  return node.op->repeat != nullptr ||
-         (node.op->writes.empty() && !node.op->is_view && node.outputs.size() == 1);
+  return node.op->repeat != nullptr || (node.op->writes.empty() && node.outputs.size() == 1);
 }
 
 /// The node that makes `value` again, without outputs.

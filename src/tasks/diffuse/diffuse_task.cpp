@@ -1,6 +1,9 @@
 #include "tasks/diffuse/diffuse_task.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <map>
 
 #include "base/error.h"
 #include "data/image.h"
@@ -19,15 +22,31 @@ constexpr uint64_t kFirstJudged = 1 << 20;
 constexpr const char* kAgreement = "class_agreement";
 constexpr int64_t kMostInStrip = 8;
 
-void check_fits(const DenoiseFormat& format, const data::LatentSource& source) {
-  const models::DenoiserConfig& model = format.model;
-  if (source.size() == 0) user_error("expected at least one training picture, found none");
-  const Extent size = source.extent(0);
-  if (source.channels() != model.channels || size.height % model.patch != 0 || size.width % model.patch != 0)
-    user_error(
-        "expected {} channels and sides that are multiples of {}, as the model has them, got {} channels and "
-        "{}x{}; try data.channels={} or another model.config",
-        model.channels, model.patch, source.channels(), size.width, size.height, model.channels);
+void check_fits(const models::DenoiserConfig& model, int64_t channels, Extent size) {
+  if (channels == model.channels && size.height % model.patch == 0 && size.width % model.patch == 0) return;
+  user_error(
+      "expected {} channels and sides that are multiples of {}, as the model has them, got {} channels and "
+      "{}x{}; try data.channels={} or another model.config",
+      model.channels, model.patch, channels, size.width, size.height, model.channels);
+}
+
+DiffuseTaskOptions checked(DiffuseTaskOptions options) {
+  if (options.pictures->train().size() == 0 || options.pictures->held_out().size() == 0)
+    user_error("expected at least one picture to train on and one to validate by, found none");
+  return options;
+}
+
+std::vector<int64_t> lengths_of(const data::LatentSource& source) {
+  std::vector<int64_t> lengths;
+  for (int64_t i = 0; i < source.size(); ++i) lengths.push_back(length_of(source.extent(i)));
+  return lengths;
+}
+
+Extent most_frequent(const data::LatentSource& source) {
+  std::map<int64_t, int64_t> counts;
+  for (const int64_t length : lengths_of(source)) ++counts[length];
+  return extent_of(
+      std::ranges::max_element(counts, {}, [](const auto& entry) { return entry.second; })->first);
 }
 
 }  // namespace
@@ -41,30 +60,53 @@ SamplerOptions sampler_for(const NoisingOptions& noising, int64_t steps, int64_t
 }
 
 DiffuseTask::DiffuseTask(DiffuseTaskOptions options)
-    : options_(std::move(options)),
+    : options_(checked(std::move(options))),
       noising_(options_.noising),
-      latents_(options_.pictures->train().extent(0)),
       rows_(options_.pictures->train(), options_.format, noising_, options_.diffuse.dropout),
       eval_rows_(options_.pictures->held_out(), options_.format, noising_,
                  {std::begin(kLevels), std::end(kLevels)},
-                 std::min(options_.diffuse.val_pictures, options_.pictures->held_out().size())) {
-  check_fits(options_.format, options_.pictures->train());
+                 std::min(options_.diffuse.val_pictures, options_.pictures->held_out().size())),
+      order_(lengths_of(options_.pictures->train()), options_.loader.batch),
+      latents_(most_frequent(options_.pictures->train())) {
+  const data::LatentSource& train = options_.pictures->train();
+  for (const int64_t length : row_lengths())
+    check_fits(options_.format.model, train.channels(), extent_of(length));
 }
 
 std::unique_ptr<BatchStream> DiffuseTask::open(const data::LoaderPosition& from,
                                                const data::LoaderShare& share) const {
   data::LoaderOptions options = options_.loader;
   options.share = share;
+  options.buckets = &order_;
   return std::make_unique<LoaderStream>(rows_, options, from);
+}
+
+std::vector<int64_t> DiffuseTask::row_lengths() const {
+  std::vector<int64_t> lengths = lengths_of(options_.pictures->held_out());
+  lengths.insert(lengths.end(), order_.lengths().begin(), order_.lengths().end());
+  std::ranges::sort(lengths, std::ranges::greater());
+  lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
+  return lengths;
+}
+
+int64_t DiffuseTask::eval_batch() const {
+  return row_lengths().size() > 1 ? 1 : std::min(options_.loader.batch, eval_rows_.num_rows());
+}
+
+std::vector<int64_t> DiffuseTask::eval_sizes(int64_t) const {
+  return batch_sizes(eval_rows_.num_rows(), eval_batch());
 }
 
 double DiffuseTask::fixed_loss(engine::Engine& engine) const {
   data::LoaderOptions options = options_.loader;
   options.shuffle = false;
+  options.batch = eval_batch();
+  const data::LatentSource& held_out = options_.pictures->held_out();
   LoaderStream stream(eval_rows_, options);
   double sum = 0;
   for (int64_t done = 0; done < eval_rows_.num_rows();) {
-    const engine::MicroBatch batch = stream.next();
+    engine::MicroBatch batch = stream.next();
+    batch.row_length = length_of(held_out.extent(done / std::ssize(kLevels)));
     sum += engine.evaluate(batch);
     done += batch.num_rows;
   }
@@ -80,8 +122,9 @@ PictureMaker DiffuseTask::maker(engine::Engine& engine) const {
            .latents = latents_,
            .sampler = sampler_for(options_.noising, options_.diffuse.steps, num_tokens),
            .guidance = options_.diffuse.guidance,
-           .unconditional = options_.pictures->no_condition(),
-           .batch = std::min(options_.loader.batch, eval_rows_.num_rows())}};
+           .unconditional = options_.pictures->translator()->no_condition(),
+           .batch = eval_batch(),
+           .row_length = length_of(latents_)}};
 }
 
 std::optional<double> DiffuseTask::judge(PictureMaker& maker) const {
@@ -90,33 +133,39 @@ std::optional<double> DiffuseTask::judge(PictureMaker& maker) const {
   std::vector<Condition> asked;
   std::vector<int32_t> labels;
   for (int64_t i = 0; i < options_.diffuse.judged; ++i) {
-    asked.push_back(options_.pictures->condition(classes[static_cast<size_t>(i) % classes.size()]));
+    asked.push_back(
+        options_.pictures->translator()->condition(classes[static_cast<size_t>(i) % classes.size()]));
     labels.push_back(asked.back().label);
   }
   return options_.pictures->agreement(maker.make(asked, options_.loader.seed, kFirstJudged), labels);
+}
+
+void DiffuseTask::make_pictures(PictureMaker& maker, Evaluation& made) const {
+  const PictureTranslator& translator = *options_.pictures->translator();
+  const std::vector<std::string>& wishes = options_.diffuse.prompts;
+  const std::vector<std::string> prompts = wishes.empty() ? options_.pictures->prompts() : wishes;
+  const bool has_classes = options_.format.has_labels();
+  std::vector<Condition> asked;
+  for (int64_t i = 0; i < (has_classes ? kOfEachClass : 1); ++i)
+    for (const std::string& prompt : prompts) asked.push_back(translator.condition(prompt));
+  std::vector<data::Image> images;
+  for (const std::vector<float>& latents : maker.make(asked, options_.loader.seed))
+    images.push_back(translator.picture(latents, latents_));
+  if (has_classes) {
+    made.pictures.push_back({.name = "classes", .image = picture_grid(images, std::ssize(prompts))});
+    return;
+  }
+  for (size_t i = 0; i < images.size(); ++i)
+    made.pictures.push_back({.name = std::to_string(i), .image = std::move(images[i])});
 }
 
 Evaluation DiffuseTask::evaluate(engine::Engine& engine, int64_t num_shown) const {
   Evaluation made;
   made.loss = fixed_loss(engine);
   made.score = -made.loss;
+  if (options_.pictures->translator() == nullptr) return made;
   PictureMaker maker = this->maker(engine);
-  const PictureSet& pictures = *options_.pictures;
-  const std::vector<std::string>& wishes = options_.diffuse.prompts;
-  const std::vector<std::string> prompts = wishes.empty() ? pictures.prompts() : wishes;
-  const int64_t repeats = options_.format.has_labels() ? kOfEachClass : 1;
-  std::vector<Condition> asked;
-  for (int64_t i = 0; i < repeats; ++i)
-    for (const std::string& prompt : prompts) asked.push_back(pictures.condition(prompt));
-  std::vector<data::Image> images;
-  for (const std::vector<float>& latents : maker.make(asked, options_.loader.seed))
-    images.push_back(pictures.picture(latents, latents_));
-  if (options_.format.has_labels()) {
-    made.pictures.push_back({.name = "classes", .image = picture_grid(images, std::ssize(prompts))});
-  } else {
-    for (size_t i = 0; i < images.size(); ++i)
-      made.pictures.push_back({.name = std::to_string(i), .image = std::move(images[i])});
-  }
+  make_pictures(maker, made);
   if (const std::optional<double> agreement = num_shown > 0 ? judge(maker) : std::nullopt)
     made.metrics.emplace_back(kAgreement, *agreement);
   return made;
@@ -162,6 +211,14 @@ void DiffuseTask::report(const Evaluation& last, const fs::path& log, io::Report
     strip.caption = fmt::format("{}", fmt::join(steps, ", "));
     data.strips.push_back(std::move(strip));
   }
+}
+
+void DiffuseTask::save_companions(const fs::path& folder, DType) const {
+  write_file_atomically(folder / "config.json", options_.config);
+  if (!options_.format.has_labels()) return;
+  std::string names;
+  for (const std::string& name : options_.pictures->prompts()) names += name + "\n";
+  write_file_atomically(folder / kClassNames, names);
 }
 
 int64_t DiffuseTask::staging_bytes() const {

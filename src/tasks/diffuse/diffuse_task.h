@@ -1,5 +1,6 @@
 #pragma once
 
+#include "data/bucket_order.h"
 #include "tasks/diffuse/denoiser_objective.h"
 #include "tasks/diffuse/picture_set.h"
 #include "tasks/task.h"
@@ -12,7 +13,11 @@ struct DiffuseTaskOptions {
   recipe::Diffuse diffuse;
   data::LoaderOptions loader;
   std::shared_ptr<const PictureSet> pictures;
+  std::string config;  ///< the text of the model's config.json
 };
+
+/// The names of classes, a line each, that a run keeps beside its weights and its model's config.json.
+inline constexpr const char* kClassNames = "classes.txt";
 
 /// The sampler that evaluations and `hearth generate` use where nobody says another.
 SamplerOptions sampler_for(const NoisingOptions& noising, int64_t steps, int64_t num_tokens);
@@ -24,9 +29,15 @@ class DiffuseTask : public Task {
   /// UserError where the pictures do not fit the model.
   explicit DiffuseTask(DiffuseTaskOptions options);
 
-  int64_t num_rows() const override { return rows_.num_rows(); }
+  int64_t num_rows() const override { return order_.num_places(); }
   int64_t num_eval_rows() const override { return eval_rows_.num_rows(); }
   int64_t num_samples(const data::LoaderPosition&, int64_t count) const override { return count; }
+  std::vector<int64_t> row_lengths() const override;
+  std::vector<int64_t> eval_sizes(int64_t batch) const override;
+  void begin(engine::Engine&, const Say& say) override { options_.pictures->prepare(say); }
+  void resume(const fs::path&) override {
+    options_.pictures->prepare([](const std::string&) {});
+  }
   using Task::open;
   std::unique_ptr<BatchStream> open(const data::LoaderPosition& from,
                                     const data::LoaderShare& share) const override;
@@ -38,17 +49,23 @@ class DiffuseTask : public Task {
   std::string evaluation_text(const Evaluation& found) const override;
   void report(const Evaluation& last, const fs::path& log, io::ReportData& data) const override;
   std::string last_line(const fs::path& log) const override;
+  void save_companions(const fs::path& folder, DType) const override;
   int64_t staging_bytes() const override;
 
  private:
   double fixed_loss(engine::Engine& engine) const;
   PictureMaker maker(engine::Engine& engine) const;
+  void make_pictures(PictureMaker& maker, Evaluation& made) const;
   std::optional<double> judge(PictureMaker& maker) const;
+
+  /// Rows of an evaluation; pictures of several sizes come one by one.
+  int64_t eval_batch() const;
 
   DiffuseTaskOptions options_;
   Noising noising_;
-  Extent latents_;  ///< of the pictures that are made
   DenoiseRows rows_, eval_rows_;
+  data::BucketOrder order_;  ///< of training: micro-batches are of one size
+  Extent latents_;           ///< of the pictures that are made: the most frequent size
 };
 
 }  // namespace hearth::tasks

@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -11,6 +13,29 @@ namespace {
 /// A grid has pixels of this color between its pictures.
 constexpr uint8_t kGap = 64;
 
+class ClassTranslator : public PictureTranslator {
+ public:
+  ClassTranslator(std::vector<std::string> names, int64_t num_classes, int64_t channels)
+      : names_(std::move(names)), num_classes_(num_classes), channels_(channels) {}
+  Condition condition(const std::string& prompt) const override {
+    const auto found = std::ranges::find(names_, prompt);
+    if (found == names_.end())
+      user_error("expected a class that the model knows as prompt ({}), got '{}'{}", fmt::join(names_, ", "),
+                 prompt, did_you_mean(prompt, names_));
+    return {.label = static_cast<int32_t>(found - names_.begin()), .text = {}, .pooled = {}};
+  }
+  Condition no_condition() const override {
+    return {.label = static_cast<int32_t>(num_classes_), .text = {}, .pooled = {}};
+  }
+  data::Image picture(std::span<const float> latents, Extent size) const override {
+    return data::image_of(latents, channels_, size);
+  }
+
+ private:
+  std::vector<std::string> names_;
+  int64_t num_classes_, channels_;
+};
+
 class LabeledPictures : public PictureSet {
  public:
   explicit LabeledPictures(const LabeledPicturesOptions& options)
@@ -18,7 +43,8 @@ class LabeledPictures : public PictureSet {
         train_images_(data::open_dataset(options.train)),
         held_out_images_(data::open_dataset(options.held_out)),
         train_(*train_images_, options.flip),
-        held_out_(*held_out_images_) {
+        held_out_(*held_out_images_),
+        translator_(class_translator(names(), options.num_classes, train_images_->channels())) {
     if (std::ssize(names()) > options.num_classes)
       user_error(
           "expected at most the {} classes of the model, got {} in {}; try \"num_classes\": {} in "
@@ -34,19 +60,7 @@ class LabeledPictures : public PictureSet {
                        held_out_.size(), names().size(), size.width, size.height);
   }
   std::vector<std::string> prompts() const override { return names(); }
-  Condition condition(const std::string& prompt) const override {
-    const auto found = std::ranges::find(names(), prompt);
-    if (found == names().end())
-      user_error("expected a class of the data as prompt ({}), got '{}'{}", fmt::join(names(), ", "), prompt,
-                 did_you_mean(prompt, names()));
-    return {.label = static_cast<int32_t>(found - names().begin()), .text = {}, .pooled = {}};
-  }
-  Condition no_condition() const override {
-    return {.label = static_cast<int32_t>(options_.num_classes), .text = {}, .pooled = {}};
-  }
-  data::Image picture(std::span<const float> latents, Extent size) const override {
-    return data::image_of(latents, train_images_->channels(), size);
-  }
+  const PictureTranslator* translator() const override { return translator_.get(); }
   std::optional<double> agreement(std::span<const std::vector<float>> pictures,
                                   std::span<const int32_t> labels) const override {
     const ClassJudge judge(*train_images_, options_.seed, options_.num_threads);
@@ -62,9 +76,15 @@ class LabeledPictures : public PictureSet {
   LabeledPicturesOptions options_;
   std::unique_ptr<data::Dataset> train_images_, held_out_images_;
   data::PixelLatents train_, held_out_;
+  std::unique_ptr<PictureTranslator> translator_;
 };
 
 }  // namespace
+
+std::unique_ptr<PictureTranslator> class_translator(std::vector<std::string> names, int64_t num_classes,
+                                                    int64_t channels) {
+  return std::make_unique<ClassTranslator>(std::move(names), num_classes, channels);
+}
 
 std::unique_ptr<PictureSet> labeled_pictures(const LabeledPicturesOptions& options) {
   return std::make_unique<LabeledPictures>(options);

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,23 +11,38 @@
 
 namespace hearth::tasks {
 
-/// What a denoiser trains on and how its pictures are asked for and seen.
+/// Between people and a denoiser: prompts become conditions, latents become pictures.
+class PictureTranslator {
+ public:
+  virtual ~PictureTranslator() = default;
+  /// UserError for a prompt that there is no condition for.
+  virtual Condition condition(const std::string& prompt) const = 0;
+  virtual Condition no_condition() const = 0;
+  virtual data::Image picture(std::span<const float> latents, Extent size) const = 0;
+};
+
+/// Prompts are names of classes, latents are the pixels.
+std::unique_ptr<PictureTranslator> class_translator(std::vector<std::string> names, int64_t num_classes,
+                                                    int64_t channels);
+
+/// What a denoiser trains on.
 class PictureSet {
  public:
   virtual ~PictureSet() = default;
   virtual const data::LatentSource& train() const = 0;
   virtual const data::LatentSource& held_out() const = 0;
-  /// "60000 training pictures of 10 classes".
+  /// Null where there are no encoders to ask for a picture with.
+  virtual const PictureTranslator* translator() const = 0;
+  /// "60000 training and 10000 validation pictures of 10 classes".
   virtual std::string describe() const = 0;
   /// What people should know of them before they believe the results; empty: nothing.
   virtual std::string warning() const { return ""; }
+  using Say = std::function<void(const std::string&)>;
+  /// Before the first row is read: makes what has to be made of the pictures; it may take long, so that it
+  /// tells people.
+  virtual void prepare(const Say&) const {}
   /// What pictures are made of where a recipe does not say.
   virtual std::vector<std::string> prompts() const = 0;
-  /// UserError for a prompt that there is no condition for.
-  virtual Condition condition(const std::string& prompt) const = 0;
-  virtual Condition no_condition() const = 0;
-  /// Latents as a picture for people.
-  virtual data::Image picture(std::span<const float> latents, Extent size) const = 0;
   /// The share of pictures, latents each, that show the label they were asked for; nothing without classes.
   virtual std::optional<double> agreement(std::span<const std::vector<float>> /*pictures*/,
                                           std::span<const int32_t> /*labels*/) const {

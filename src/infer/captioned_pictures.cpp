@@ -1,0 +1,222 @@
+#include "infer/captioned_pictures.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "infer/picture_coder.h"
+#include "infer/text_coder.h"
+#include "io/run_lock.h"
+#include "tasks/diffuse/cached_latents.h"
+#include "tasks/diffuse/kohya_latents.h"
+#include "tasks/diffuse/latent_sets.h"
+
+namespace hearth::infer {
+namespace {
+
+/// Captions of the data that evaluations make pictures of.
+constexpr size_t kMostPrompts = 4;
+/// Fewer pictures than this are all trained on, and judged by.
+constexpr int64_t kFewPictures = 10;
+/// Others that prepare the same cache may take as long as they need.
+constexpr double kPatience = 1e9;
+
+class TextTranslator : public tasks::PictureTranslator {
+ public:
+  explicit TextTranslator(TextTranslatorOptions options) : options_(std::move(options)) {}
+
+  tasks::Condition condition(const std::string& prompt) const override {
+    const auto known = conditions_.find(prompt);
+    if (known != conditions_.end()) return known->second;
+    // Its memory is given back: a run asks for the same few prompts again and again.
+    TextCoder coder(options_.model, options_.text_tokens, options_.num_threads);
+    tasks::Condition made;
+    coder.encode(std::span(&prompt, 1),
+                 [&](size_t, std::span<const float> text, std::span<const float> pooled) {
+                   made.text.assign(text.begin(), text.end());
+                   made.pooled.assign(pooled.begin(), pooled.end());
+                 });
+    return conditions_[prompt] = made;
+  }
+  tasks::Condition no_condition() const override { return condition(""); }
+  data::Image picture(std::span<const float> latents, Extent size) const override {
+    if (!coder_)
+      coder_ = std::make_unique<PictureCoder>(options_.model / "vae", options_.num_threads, options_.memory);
+    return coder_->decode(latents, size);
+  }
+
+ private:
+  TextTranslatorOptions options_;
+  mutable std::map<std::string, tasks::Condition> conditions_;
+  mutable std::unique_ptr<PictureCoder> coder_;
+};
+
+/// Training and held-out parts of a source; where there are few pictures, both are all of them.
+class Parts {
+ public:
+  Parts(const data::LatentSource& all, double val_share)
+      : is_split_(val_share > 0 && all.size() >= kFewPictures),
+        num_held_out_(is_split_ ? std::max<int64_t>(
+                                      1, static_cast<int64_t>(val_share * static_cast<double>(all.size())))
+                                : 0),
+        train_(all, 0, all.size() - num_held_out_),
+        held_out_(all, is_split_ ? train_.size() : 0, is_split_ ? num_held_out_ : all.size()) {}
+  const tasks::PartOfLatents& train() const { return train_; }
+  const tasks::PartOfLatents& held_out() const { return held_out_; }
+  std::string describe() const {
+    return is_split_ ? fmt::format("{} training and {} validation pictures with captions", train_.size(),
+                                   num_held_out_)
+                     : fmt::format("{} training pictures with captions", train_.size());
+  }
+  std::string warning() const {
+    return is_split_
+               ? ""
+               : "warning: no picture is held out, so the loss at fixed noise is one of training pictures";
+  }
+
+ private:
+  bool is_split_;
+  int64_t num_held_out_;
+  tasks::PartOfLatents train_, held_out_;
+};
+
+tasks::LatentFormat latent_format(const CaptionedPicturesOptions& options, int64_t factor) {
+  const models::DenoiserConfig& model = options.format.model;
+  return {.channels = model.channels,
+          .factor = factor,
+          .patch = model.patch,
+          .num_tokens = options.format.text_tokens,
+          .text_width = model.text_width,
+          .pooled_width = model.pooled_width};
+}
+
+/// What the encoders of a folder make, which has to be what the denoiser takes.
+struct Encoders {
+  tasks::CoderHashes hashes;
+  int64_t factor;
+};
+Encoders check_encoders(const CaptionedPicturesOptions& options) {
+  const models::DenoiserConfig& model = options.format.model;
+  const PictureCoder pictures(options.encoders.model / "vae", options.encoders.num_threads, 0);
+  const TextCoder text(options.encoders.model, options.format.text_tokens, options.encoders.num_threads);
+  if (pictures.channels() != model.channels)
+    user_error("expected an autoencoder of {} channels, as the denoiser takes them, got one of {} in {}",
+               model.channels, pictures.channels(), (options.encoders.model / "vae").string());
+  if (text.text_width() != model.text_width || text.pooled_width() != model.pooled_width)
+    user_error(
+        "expected text encoders of width {} and {} pooled, as the denoiser takes them, got {} and {} in {}",
+        model.text_width, model.pooled_width, text.text_width(), text.pooled_width(),
+        options.encoders.model.string());
+  return {.hashes = {.pictures = pictures.hash(), .captions = text.hash()}, .factor = pictures.factor()};
+}
+
+class CaptionedPictures : public tasks::PictureSet {
+ public:
+  explicit CaptionedPictures(CaptionedPicturesOptions options)
+      : options_(std::move(options)),
+        encoders_(check_encoders(options_)),
+        all_(open(options_.folder)),
+        parts_(all_, options_.val_share),
+        translator_(options_.encoders) {
+    if (options_.prior.empty()) return;
+    prior_.emplace(open(options_.prior));
+    joined_.emplace(parts_.train(), *prior_, options_.prior_weight);
+  }
+
+  const data::LatentSource& train() const override {
+    if (joined_) return *joined_;
+    return parts_.train();
+  }
+  const data::LatentSource& held_out() const override { return parts_.held_out(); }
+  const tasks::PictureTranslator* translator() const override { return &translator_; }
+  std::string describe() const override {
+    std::string text = parts_.describe();
+    if (prior_) text += fmt::format(", {} of the class beside them", prior_->size());
+    if (const int64_t missing = all_.num_missing_pictures(); missing > 0)
+      text += fmt::format("; {} are not encoded yet", missing);
+    return text;
+  }
+  std::string warning() const override { return parts_.warning(); }
+  std::vector<std::string> prompts() const override {
+    std::vector<std::string> found;
+    for (int64_t i = 0; i < all_.size() && found.size() < kMostPrompts; ++i)
+      if (std::ranges::find(found, all_.caption(i)) == found.end()) found.push_back(all_.caption(i));
+    return found;
+  }
+  void prepare(const Say& say) const override {
+    make_folder(options_.cache);
+    const io::RunLock lock(options_.cache, kPatience);
+    prepare(all_, say);
+    if (prior_) prepare(*prior_, say);
+  }
+
+ private:
+  tasks::CachedLatents open(const fs::path& folder) const {
+    return {data::read_captions(folder, options_.trigger), data::Buckets(options_.resolution),
+            latent_format(options_, encoders_.factor), encoders_.hashes, io::LatentCache(options_.cache)};
+  }
+  void prepare(const tasks::CachedLatents& latents, const Say& say) const {
+    if (const int64_t missing = latents.num_missing_pictures(); missing > 0) {
+      say(fmt::format("encoding {} pictures into {}", missing, options_.cache.string()));
+      PictureCoder coder(options_.encoders.model / "vae", options_.encoders.num_threads,
+                         options_.encoders.memory);
+      latents.make_latents([&](const data::Image& image) { return coder.encode(image); }, [](int64_t) {});
+    }
+    if (const int64_t missing = latents.num_missing_captions(); missing > 0) {
+      say(fmt::format("encoding {} captions", missing));
+      TextCoder coder(options_.encoders.model, options_.format.text_tokens, options_.encoders.num_threads);
+      latents.make_text([&](std::span<const std::string> captions,
+                            const tasks::TakeText& take) { coder.encode(captions, take); },
+                        [](int64_t) {});
+    }
+  }
+
+  CaptionedPicturesOptions options_;
+  Encoders encoders_;
+  tasks::CachedLatents all_;
+  Parts parts_;
+  std::optional<tasks::CachedLatents> prior_;
+  std::optional<tasks::JoinedLatents> joined_;
+  TextTranslator translator_;
+};
+
+class KohyaPictures : public tasks::PictureSet {
+ public:
+  explicit KohyaPictures(const CaptionedPicturesOptions& options)
+      : all_(options.folder, options.resolution, latent_format(options, 8)),
+        parts_(all_, options.val_share),
+        translator_(options.encoders),
+        has_encoders_(path_exists(options.encoders.model / "vae")) {}
+
+  const data::LatentSource& train() const override { return parts_.train(); }
+  const data::LatentSource& held_out() const override { return parts_.held_out(); }
+  /// Caches hold no captions: without prompts in the recipe there is nothing to ask for.
+  const tasks::PictureTranslator* translator() const override {
+    return has_encoders_ ? &translator_ : nullptr;
+  }
+  std::string describe() const override { return parts_.describe() + ", cached by sd-scripts"; }
+  std::string warning() const override { return parts_.warning(); }
+  std::vector<std::string> prompts() const override { return {}; }
+
+ private:
+  tasks::KohyaLatents all_;
+  Parts parts_;
+  TextTranslator translator_;
+  bool has_encoders_;
+};
+
+}  // namespace
+
+std::unique_ptr<tasks::PictureTranslator> text_translator(const TextTranslatorOptions& options) {
+  return std::make_unique<TextTranslator>(options);
+}
+
+std::unique_ptr<tasks::PictureSet> captioned_pictures(const CaptionedPicturesOptions& options) {
+  return std::make_unique<CaptionedPictures>(options);
+}
+
+std::unique_ptr<tasks::PictureSet> kohya_pictures(const CaptionedPicturesOptions& options) {
+  return std::make_unique<KohyaPictures>(options);
+}
+
+}  // namespace hearth::infer

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "tasks/diffuse/picture_set.h"
+
+namespace hearth::infer {
+
+/// Where prompts are read and pictures made by the encoders of a folder of diffusers.
+struct TextTranslatorOptions {
+  fs::path model;  ///< with vae/, text encoders and tokenizers
+  int64_t text_tokens = 512;
+  int num_threads = 1;
+  int64_t memory = 0;  ///< budget of the decoder, bytes; 0: none
+};
+/// Encoders are opened when they are needed first. UserError for a folder that has none.
+std::unique_ptr<tasks::PictureTranslator> text_translator(const TextTranslatorOptions& options);
+
+struct CaptionedPicturesOptions {
+  fs::path folder;  ///< of pictures with captions
+  fs::path prior;   ///< more, of the class (JoinedLatents); empty: none
+  double prior_weight = 1;
+  double val_share = 0.1;  ///< held out: the last pictures
+  int64_t resolution = 1024;
+  std::string trigger;  ///< put before captions
+  fs::path cache;       ///< folder of latents and embeddings
+  tasks::DenoiseFormat format;
+  TextTranslatorOptions encoders;
+};
+/// Pictures with captions, which prepare() has encoded into the cache. UserError where data, encoders and
+/// model do not go together.
+std::unique_ptr<tasks::PictureSet> captioned_pictures(const CaptionedPicturesOptions& options);
+/// Of caches by kohya's sd-scripts in options.folder; no encoder is needed but to make pictures.
+std::unique_ptr<tasks::PictureSet> kohya_pictures(const CaptionedPicturesOptions& options);
+
+}  // namespace hearth::infer

@@ -1,0 +1,105 @@
+#include "run/picture_generator.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "hub/model_folder.h"
+#include "hub/weights.h"
+#include "run/from_diffuse_recipe.h"
+#include "run/from_recipe.h"
+
+namespace hearth::run {
+namespace {
+
+constexpr const char* kRunRecipe = "config.yaml";
+constexpr const char* kModelIndex = "model_index.json";
+/// Rows of an evaluation of a model without text, which is small.
+constexpr int64_t kMostRows = 64;
+constexpr int64_t kUsualSide = 1024;
+constexpr double kUsualGuidance = 3.5;
+
+/// The recipe of a run, or one that describes a folder of diffusers.
+recipe::Recipe recipe_of(const fs::path& model, const PictureWish& wish) {
+  recipe::Recipe recipe;
+  if (path_exists(model / kRunRecipe)) {
+    recipe = recipe::on_one_device(load_recipe(model / kRunRecipe, wish.overrides));
+    if (recipe.adapter.wanted()) {
+      recipe.adapter.path = model.string();
+    } else {
+      recipe.model.config = (model / "config.json").string();
+    }
+  } else {
+    recipe = parse_recipe(
+        fmt::format(
+            "train: {{objective: flow}}\ndata: {{kind: captions, path: .}}\ndiffuse: {{guidance: {}}}\n",
+            kUsualGuidance),
+        model.string(), wish.overrides);
+    recipe.model.path = model.string();
+    recipe.data.image_size = kUsualSide;
+  }
+  if (!wish.adapter.empty()) recipe.adapter.path = wish.adapter.string();
+  if (wish.size != Extent(0)) recipe.data.image_size = wish.size;
+  if (wish.steps > 0) recipe.diffuse.steps = wish.steps;
+  if (wish.guidance) recipe.diffuse.guidance = *wish.guidance;
+  if (wish.threads > 0) recipe.threads = wish.threads;
+  return recipe;
+}
+
+void load_weights(engine::Engine& engine, const recipe::Recipe& recipe, const fs::path& model) {
+  if (hub::has_adapter(engine)) {
+    hub::load_model(engine, recipe.model.path);
+    const fs::path& adapter = recipe.adapter.path;
+    hub::load_weights(engine, path_exists(adapter / kRunRecipe) ? hub::run_weights(adapter, true)
+                                                                : hub::adapter_weights(adapter));
+  } else if (path_exists(model / kRunRecipe)) {
+    hub::load_weights(engine, hub::run_weights(model, false));
+  } else {
+    hub::load_model(engine, model);
+  }
+}
+
+}  // namespace
+
+bool makes_pictures(const fs::path& model) {
+  if (path_exists(model / kModelIndex)) return true;
+  return path_exists(model / kRunRecipe) && recipe::makes_pictures(load_recipe(model / kRunRecipe));
+}
+
+std::vector<GeneratedPicture> generate_pictures(const fs::path& model, const PictureWish& wish) {
+  const recipe::Recipe recipe = recipe_of(model, wish);
+  tasks::PictureMakerOptions options = picture_options(recipe);
+  const auto translator = open_translator(recipe, model);
+  const tasks::Condition condition = translator->condition(wish.prompt);
+  options.unconditional = translator->no_condition();
+  options.batch = options.format.has_labels() ? std::min(wish.count, kMostRows) : 1;
+  if (wish.solver) options.sampler.solver = *wish.solver;
+  engine::EngineOptions compiled = engine_options(recipe);
+  compiled.accumulate = 1;
+  compiled.optimizer.ema_decay = 0;
+  engine::Engine engine(compiled, {}, std::span(&options.batch, 1));
+  engine.initialize();
+  load_weights(engine, recipe, model);
+  const tasks::Noising noising(noising_options(recipe));
+  if (noising.is_flow() != (options.sampler.solver == tasks::Solver::euler))
+    user_error("expected --solver {} for this model, got another",
+               noising.is_flow() ? "euler" : "ddim or dpm");
+  tasks::PictureMaker maker(engine, noising, options);
+  const std::vector<tasks::Condition> asked(static_cast<size_t>(wish.count), condition);
+  const Extent size = options.latents;
+  std::vector<GeneratedPicture> made;
+  for (const std::vector<float>& latents : maker.make(asked, 0, wish.seed)) {
+    GeneratedPicture one{.image = translator->picture(latents, size), .settings = {}};
+    one.settings = {{"prompt", wish.prompt},
+                    {"seed", std::to_string(wish.seed + made.size())},
+                    {"steps", std::to_string(recipe.diffuse.steps)},
+                    {"guidance", fmt::format("{}", recipe.diffuse.guidance)},
+                    {"size", fmt::format("{}x{}", one.image.width, one.image.height)},
+                    {"model", fs::absolute(model).filename().string()}};
+    if (!wish.adapter.empty()) one.settings.emplace_back("adapter", wish.adapter.filename().string());
+    made.push_back(std::move(one));
+  }
+  return made;
+}
+
+}  // namespace hearth::run

@@ -1,0 +1,146 @@
+#include "tasks/diffuse/kohya_latents.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+
+#include "base/error.h"
+#include "data/picture_files.h"
+
+namespace hearth::tasks {
+namespace {
+
+constexpr std::string_view kLatentsEnding = "_flux.npz";
+constexpr std::string_view kTextEnding = "_flux_te.npz";
+constexpr const char* kText = "t5_out";
+constexpr const char* kPooled = "l_pooled";
+constexpr const char* kMasked = "apply_t5_attn_mask";
+
+/// NAME of NAME_WWWWxHHHH_flux.npz, with its folder; nothing for another file.
+std::optional<std::string> name_of_latents(const fs::path& path) {
+  std::string name = path.string();
+  if (!name.ends_with(kLatentsEnding)) return std::nullopt;
+  name.resize(name.size() - kLatentsEnding.size());
+  const size_t at = name.rfind('_');
+  if (at == name.npos || name.find('x', at) == name.npos) return std::nullopt;
+  if (name.find_first_not_of("0123456789x", at + 1) != name.npos) return std::nullopt;
+  return name.substr(0, at);
+}
+
+/// Latents alone: not those of the mirrored picture, and not its mask.
+bool is_latents(std::string_view array) {
+  constexpr std::string_view kStem = "latents_";
+  return array == "latents" ||
+         (array.starts_with(kStem) && array.find_first_not_of("0123456789x", kStem.size()) == array.npos);
+}
+
+/// The pictures that have latents, by name; a name has one file of them.
+std::map<std::string, fs::path> find_latents(const fs::path& folder) {
+  std::map<std::string, fs::path> found;
+  for (const fs::path& path : data::files_below(folder)) {
+    const auto name = name_of_latents(path);
+    if (!name) continue;
+    const auto [other, is_new] = found.emplace(*name, path);
+    if (!is_new)
+      user_error("{}: expected latents of one picture of that name, found {} too; delete the older",
+                 path.string(), other->second.filename().string());
+  }
+  return found;
+}
+
+}  // namespace
+
+bool has_kohya_latents(const fs::path& folder) { return !find_latents(folder).empty(); }
+
+KohyaLatents::KohyaLatents(const fs::path& folder, int64_t resolution, const LatentFormat& format)
+    : folder_(folder), format_(format) {
+  for (const auto& [name, path] : find_latents(folder)) {
+    Picture picture{
+        .latents = path, .text = name + std::string(kTextEnding), .array = {}, .latents_size = {}};
+    if (!path_exists(picture.text))
+      user_error(
+          "{}: expected the embeddings of its caption in {}, found none; have sd-scripts cache them too",
+          path.string(), picture.text.string());
+    choose(picture, resolution);
+    check_text(picture.text);
+    const fs::path inside = path.lexically_relative(folder.lexically_normal()).parent_path();
+    const int64_t repeats = data::parse_folder_name(inside.filename().string()).repeats;
+    places_.insert(places_.end(), static_cast<size_t>(repeats), pictures_.size());
+    pictures_.push_back(std::move(picture));
+  }
+  if (pictures_.empty())
+    user_error("expected caches of sd-scripts (NAME_WWWWxHHHH_flux.npz) in {}, found none", folder.string());
+}
+
+void KohyaLatents::choose(Picture& picture, int64_t resolution) const {
+  const io::NpzFile file(picture.latents);
+  const int64_t most = resolution * resolution / (format_.factor * format_.factor);
+  int64_t smallest = 0;
+  for (const std::string& name : file.names()) {
+    if (!is_latents(name)) continue;
+    const Shape shape = file.head(name).shape;
+    if (shape.rank() != 3 || shape[0] != format_.channels || shape[1] < 1 || shape[2] < 1 ||
+        shape[1] % format_.patch != 0 || shape[2] % format_.patch != 0)
+      user_error(
+          "{}: expected latents [{}, height, width] whose sides are multiples of {}, got {}; is the cache "
+          "another "
+          "model's?",
+          picture.latents.string(), format_.channels, format_.patch, to_string(shape));
+    const Extent size(shape[1], shape[2]);
+    smallest = smallest == 0 ? size.num_pixels() : std::min(smallest, size.num_pixels());
+    if (size.num_pixels() > most || size.num_pixels() <= picture.latents_size.num_pixels()) continue;
+    picture.array = name;
+    picture.latents_size = size;
+  }
+  if (!picture.array.empty()) return;
+  if (smallest == 0) user_error("{}: expected an array 'latents_HxW', found none", picture.latents.string());
+  user_error(
+      "{}: expected latents of at most {}x{} pixels, got {} pixels; train at their resolution, or have "
+      "sd-scripts "
+      "cache them at this one",
+      picture.latents.string(), resolution, resolution, smallest * format_.factor * format_.factor);
+}
+
+void KohyaLatents::check_text(const fs::path& path) const {
+  const io::NpzFile file(path);
+  const Shape text = file.head(kText).shape, pooled = file.head(kPooled).shape;
+  if (text != Shape({format_.num_tokens, format_.text_width}))
+    user_error(
+        "{}: expected embeddings [{}, {}] as {}, got {}; set diffuse.text_tokens to their number, or is the "
+        "cache "
+        "another model's?",
+        path.string(), format_.num_tokens, format_.text_width, kText, to_string(text));
+  if (pooled != Shape({format_.pooled_width}))
+    user_error("{}: expected a vector [{}] as {}, got {}; is the cache another model's?", path.string(),
+               format_.pooled_width, kPooled, to_string(pooled));
+  if (!file.has(kMasked)) return;
+  std::array<float, 1> is_masked{};
+  file.read_floats(kMasked, {}, is_masked);
+  if (is_masked[0] != 0)
+    user_error(
+        "{}: expected embeddings that were made without an attention mask, got some with one; have "
+        "sd-scripts cache "
+        "them without --apply_t5_attn_mask",
+        path.string());
+}
+
+void KohyaLatents::read(int64_t index, uint64_t /*key*/, std::span<float> latents) const {
+  const Picture& from = picture(index);
+  io::NpzFile(from.latents)
+      .read_floats(from.array, {format_.channels, from.latents_size.height, from.latents_size.width},
+                   latents);
+}
+
+void KohyaLatents::text(int64_t index, std::span<float> text, std::span<float> pooled) const {
+  if (index < 0)
+    user_error(
+        "expected the embeddings of the empty text in {}, which caches of sd-scripts lack; set "
+        "diffuse.dropout=0",
+        folder_.string());
+  const io::NpzFile file(picture(index).text);
+  file.read_floats(kText, {format_.num_tokens, format_.text_width}, text);
+  file.read_floats(kPooled, {format_.pooled_width}, pooled);
+}
+
+}  // namespace hearth::tasks

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "data/latents.h"
+#include "io/npz.h"
+#include "tasks/diffuse/cached_latents.h"
+
+namespace hearth::tasks {
+
+/// Whether a folder has caches of FLUX.1 by kohya's sd-scripts.
+bool has_kohya_latents(const fs::path& folder);
+
+/// Caches that kohya's sd-scripts made for FLUX.1 (--cache_latents_to_disk and
+/// --cache_text_encoder_outputs_to_disk), in a folder and those below it: NAME_WWWWxHHHH_flux.npz with
+/// "latents_HxW" f32 [16, H, W], shifted and scaled already, and NAME_flux_te.npz with t5_out [tokens, 4096]
+/// and l_pooled [768]. Pictures and captions themselves are not needed. In folders called NUM_NAME they come
+/// NUM times. Files are read when they are asked for.
+class KohyaLatents : public data::LatentSource {
+ public:
+  /// Of latents of several sizes the largest is taken that has at most resolution x resolution pixels.
+  /// UserError where there are none, a picture lacks one of its files, the sizes are another model's, or the
+  /// embeddings were made with an attention mask, which FLUX.1 does not see when it makes pictures.
+  KohyaLatents(const fs::path& folder, int64_t resolution, const LatentFormat& format);
+
+  int64_t size() const override { return std::ssize(places_); }
+  int64_t channels() const override { return format_.channels; }
+  Extent extent(int64_t index) const override { return picture(index).latents_size; }
+  void read(int64_t index, uint64_t key, std::span<float> latents) const override;
+  /// UserError for the empty text, which these caches do not hold.
+  void text(int64_t index, std::span<float> text, std::span<float> pooled) const override;
+
+ private:
+  struct Picture {
+    fs::path latents, text;
+    std::string array;  ///< of `latents`
+    Extent latents_size;
+  };
+  const Picture& picture(int64_t index) const { return pictures_[places_.at(static_cast<size_t>(index))]; }
+  void choose(Picture& picture, int64_t resolution) const;
+  void check_text(const fs::path& path) const;
+
+  fs::path folder_;
+  std::vector<Picture> pictures_;
+  std::vector<size_t> places_;  ///< in pictures_, of each index
+  LatentFormat format_;
+};
+
+}  // namespace hearth::tasks

@@ -1,0 +1,60 @@
+#pragma once
+
+#include "data/latents.h"
+
+namespace hearth::tasks {
+
+/// `count` of another source's pictures, from number `first` on. The source outlives it.
+class PartOfLatents : public data::LatentSource {
+ public:
+  PartOfLatents(const data::LatentSource& source, int64_t first, int64_t count)
+      : source_(source), first_(first), count_(count) {}
+  int64_t size() const override { return count_; }
+  int64_t channels() const override { return source_.channels(); }
+  Extent extent(int64_t index) const override { return source_.extent(place(index)); }
+  void read(int64_t index, uint64_t key, std::span<float> latents) const override {
+    source_.read(place(index), key, latents);
+  }
+  double weight(int64_t index) const override { return source_.weight(place(index)); }
+  int32_t label(int64_t index) const override { return source_.label(place(index)); }
+  void text(int64_t index, std::span<float> text, std::span<float> pooled) const override {
+    source_.text(index < 0 ? index : place(index), text, pooled);
+  }
+
+ private:
+  int64_t place(int64_t index) const { return first_ + index; }
+
+  const data::LatentSource& source_;
+  int64_t first_, count_;
+};
+
+/// One source's pictures and then another's, whose losses count `weight`: prior preservation (Ruiz et al.
+/// 2022, arXiv 2208.12242) has pictures of the class learned beside those of the one subject.
+class JoinedLatents : public data::LatentSource {
+ public:
+  JoinedLatents(const data::LatentSource& pictures, const data::LatentSource& prior, double weight)
+      : pictures_(pictures), prior_(prior), weight_(weight) {}
+  int64_t size() const override { return pictures_.size() + prior_.size(); }
+  int64_t channels() const override { return pictures_.channels(); }
+  Extent extent(int64_t index) const override {
+    return is_prior(index) ? prior_.extent(index - pictures_.size()) : pictures_.extent(index);
+  }
+  void read(int64_t index, uint64_t key, std::span<float> latents) const override {
+    is_prior(index) ? prior_.read(index - pictures_.size(), key, latents)
+                    : pictures_.read(index, key, latents);
+  }
+  double weight(int64_t index) const override { return is_prior(index) ? weight_ : 1; }
+  void text(int64_t index, std::span<float> text, std::span<float> pooled) const override {
+    is_prior(index) ? prior_.text(index - pictures_.size(), text, pooled)
+                    : pictures_.text(index, text, pooled);
+  }
+
+ private:
+  bool is_prior(int64_t index) const { return index >= pictures_.size(); }
+
+  const data::LatentSource& pictures_;
+  const data::LatentSource& prior_;
+  double weight_;
+};
+
+}  // namespace hearth::tasks

@@ -1,0 +1,194 @@
+#include "infer/picture_coder.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "hub/weights.h"
+#include "io/safetensors.h"
+#include "temporary_folder.h"
+
+namespace hearth::infer {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kConfig = R"({"_class_name": "AutoencoderKL", "block_out_channels": [8, 8, 8],
+"latent_channels": 2, "norm_num_groups": 2, "mid_block_add_attention": false, "shift_factor": 0.25,
+"scaling_factor": 2.0, "use_quant_conv": false, "use_post_quant_conv": false})";
+
+/// Both halves, so that all weights are in one file.
+class Both : public engine::Objective {
+ public:
+  explicit Both(models::AutoencoderConfig config) : config_(std::move(config)) {}
+  Graph build(nn::Builder& builder, engine::BatchShape) const override {
+    const auto input = [&](const char* name, int64_t channels) {
+      return builder.input(name, {.dtype = DType::f32, .shape = {1, 4, 4, channels}});
+    };
+    const ir::ValueId x = input("x", 3), z = input("z", config_.channels);
+    return {.inputs = {x, z},
+            .outputs = {models::build_picture_encoder(builder, config_, x),
+                        models::build_picture_decoder(builder, config_, z)}};
+  }
+
+ private:
+  models::AutoencoderConfig config_;
+};
+
+class Pictures : public testing::Test {
+ protected:
+  Pictures() {
+    write_file_atomically(folder_.path() / "config.json", kConfig);
+    const int64_t sizes[] = {1};
+    engine::Engine engine(
+        {.objective = std::make_shared<Both>(models::parse_autoencoder_config(kConfig, "config.json"))}, {},
+        sizes);
+    engine.initialize();
+    hub::save_weights(engine, weights(), false);
+  }
+  fs::path weights() const { return folder_.path() / "diffusion_pytorch_model.safetensors"; }
+  PictureCoder coder(int64_t budget = 0) const { return PictureCoder(folder_.path(), 2, budget); }
+
+  /// Sets every value of a tensor of the file.
+  void fill(std::string_view name, float value) const {
+    const io::SafetensorsFile file(weights());
+    std::vector<float> values(static_cast<size_t>(file.find(name)->shape.num_elements()), value);
+    std::vector<io::TensorView> tensors = file.tensors();
+    std::ranges::find(tensors, name, &io::TensorView::name)->bytes = std::as_bytes(std::span(values));
+    io::write_safetensors(folder_.path() / "other", tensors);
+    fs::rename(folder_.path() / "other", weights());
+  }
+  /// Bytes that decoding so many latents at once takes, which a tile of a quarter less does not.
+  int64_t bytes_for(Extent latents) const {
+    const auto config = models::parse_autoencoder_config(kConfig, "config.json");
+    const auto grow = [&](nn::Builder& builder) {
+      const ir::ValueId z = builder.input(
+          "z", {.dtype = DType::f32, .shape = {1, latents.height, latents.width, config.channels}});
+      return ModelPart::Graph{.inputs = {z}, .outputs = {models::build_picture_decoder(builder, config, z)}};
+    };
+    return ModelPart(grow, 2).memory_bytes();
+  }
+
+  TemporaryFolder folder_;
+};
+
+std::string refusal(FunctionRef<void()> body) {
+  try {
+    body();
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST_F(Pictures, BecomeLatentsOfAnEighthOfTheirSides) {
+  PictureCoder pictures = coder();
+  EXPECT_EQ(pictures.factor(), 4);
+  EXPECT_EQ(pictures.channels(), 2);
+  const data::Image image{
+      .height = 8, .width = 12, .channels = 3, .pixels = std::vector<uint8_t>(8 * 12 * 3, 128)};
+  EXPECT_EQ(pictures.encode(image).size(), size_t{2 * 2 * 3});
+  // Of a gray picture each channel is the same.
+  data::Image gray{.height = 8, .width = 12, .channels = 1, .pixels = std::vector<uint8_t>(8 * 12, 128)};
+  EXPECT_EQ(pictures.encode(gray), pictures.encode(image));
+  gray.width = 8;
+  gray.height = 12;
+  EXPECT_EQ(pictures.encode(gray).size(), size_t{2 * 3 * 2}) << "another size";
+  gray.height = 10;
+  EXPECT_THAT(refusal([&] { pictures.encode(gray); }), HasSubstr("multiples of 4 pixels, got 8 x 10"));
+}
+
+TEST_F(Pictures, MeansAreShiftedAndScaled) {
+  fill("encoder.conv_out.weight", 0);
+  fill("encoder.conv_out.bias", 1.5F);
+  const data::Image image{
+      .height = 4, .width = 4, .channels = 3, .pixels = std::vector<uint8_t>(4 * 4 * 3, 7)};
+  EXPECT_THAT(coder().encode(image), testing::Each(2.5F));
+}
+
+TEST_F(Pictures, LevelsAreRoundedWithinTheirRange) {
+  fill("decoder.conv_out.weight", 0);
+  for (const auto& [value, level] : {std::pair{0.0F, 128}, {1.0F, 255}, {3.0F, 255}, {-2.0F, 0}}) {
+    fill("decoder.conv_out.bias", value);
+    const data::Image image = coder().decode(std::vector<float>(2 * 1 * 2), {1, 2});
+    EXPECT_EQ(image.size(), (Extent{4, 8}));
+    EXPECT_THAT(image.pixels, testing::Each(level)) << value;
+  }
+}
+
+TEST_F(Pictures, AreDecodedInTilesWhereTheBudgetAsksForIt) {
+  const Extent size{24, 40};
+  const int64_t budget = bytes_for({16, 16});
+  ASSERT_LT(budget, bytes_for(size));
+  PictureCoder tiled = coder(budget);
+  EXPECT_EQ(tiled.tile_of(size), (Extent{16, 16}));
+  EXPECT_EQ(tiled.tile_of({16, 16}), (Extent{16, 16}));
+  EXPECT_EQ(tiled.tile_of({8, 12}), (Extent{8, 12})) << "fits as it is";
+  EXPECT_EQ(coder().tile_of(size), size);
+  EXPECT_THAT(refusal([&] {
+                coder(bytes_for({4, 4})).tile_of(size);
+              }),
+              HasSubstr("room to decode 8 x 8 latents"));
+}
+
+TEST_F(Pictures, TilesPassOverWithoutSeams) {
+  const Extent size{24, 40};
+  fill("decoder.conv_out.weight", 0);
+  fill("decoder.conv_out.bias", 0.5F);
+  const data::Image image = coder(bytes_for({16, 16})).decode(std::vector<float>(2 * 24 * 40), size);
+  EXPECT_EQ(image.size(), (Extent{96, 160}));
+  EXPECT_THAT(image.pixels, testing::Each(191));
+}
+
+/// The pixel that a picture differs most from another in, in cells of 4 x 4.
+Extent largest_difference(const data::Image& a, const data::Image& b) {
+  Extent place;
+  int most = -1;
+  for (size_t i = 0; i < a.pixels.size(); ++i) {
+    const int difference = std::abs(a.pixels[i] - b.pixels[i]);
+    if (difference <= most) continue;
+    most = difference;
+    const auto pixel = static_cast<int64_t>(i) / 3;
+    place = {pixel / a.width, pixel % a.width};
+  }
+  return place;
+}
+
+TEST_F(Pictures, TilesLieWhereTheyBelong) {
+  const Extent size{24, 40};
+  PictureCoder tiled = coder(bytes_for({16, 16}));
+  const std::vector<float> empty(2 * 24 * 40);
+  for (const Extent at : {Extent{2, 3}, Extent{20, 5}, Extent{3, 36}, Extent{21, 20}}) {
+    std::vector<float> latents = empty;
+    latents[static_cast<size_t>(at.height * 40 + at.width)] = 40;
+    const Extent found = largest_difference(tiled.decode(latents, size), tiled.decode(empty, size));
+    EXPECT_NEAR(found.height, 4 * at.height + 2, 6) << at.height << " " << at.width;
+    EXPECT_NEAR(found.width, 4 * at.width + 2, 6) << at.height << " " << at.width;
+  }
+}
+
+TEST_F(Pictures, OneTileMakesTheSameBits) {
+  std::vector<float> latents;
+  for (int i = 0; i < 2 * 12 * 16; ++i) latents.push_back(static_cast<float>(std::sin(i)));
+  const Extent size{12, 16};
+  EXPECT_EQ(coder(bytes_for(size)).decode(latents, size).pixels, coder().decode(latents, size).pixels);
+}
+
+TEST_F(Pictures, TheHashIsOfTheWeights) {
+  const uint64_t before = coder().hash();
+  EXPECT_EQ(coder().hash(), before);
+  fill("encoder.conv_out.bias", 1.5F);
+  EXPECT_NE(coder().hash(), before);
+}
+
+TEST_F(Pictures, StatisticsAreNeededWhereTheConfigNamesThem) {
+  write_file_atomically(
+      folder_.path() / "config.json",
+      R"({"_class_name": "AutoencoderKLFlux2", "block_out_channels": [8, 8, 8], "latent_channels": 2,
+"norm_num_groups": 2})");
+  EXPECT_THAT(refusal([&] { coder(); }), HasSubstr("a tensor 'bn.running_mean' as [8]"));
+}
+
+}  // namespace
+}  // namespace hearth::infer
