@@ -162,11 +162,12 @@ class LatentTraining : public Training {
     if (format.has_labels()) {
       PhiloxSequence random(1, 0);
       labels_ = random_labels(static_cast<size_t>(bench.batch), format.model.num_classes, random);
-      batch_.inputs.push_back(labels_.data());
+      batch_.inputs[tasks::DenoiseArray::label] = labels_.data();
     } else {
       text_ = random_normal(bench.batch * format.text_size());
       pooled_ = random_normal(bench.batch * format.pooled_size());
-      batch_.inputs.insert(batch_.inputs.end(), {text_.data(), pooled_.data()});
+      batch_.inputs[tasks::DenoiseArray::text] = text_.data();
+      batch_.inputs[tasks::DenoiseArray::pooled] = pooled_.data();
     }
   }
 
