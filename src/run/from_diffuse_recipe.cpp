@@ -60,6 +60,11 @@ std::shared_ptr<const tasks::PictureSet> open_pictures(const recipe::Recipe& rec
         "expected data.kind captions or kohya for a model that is told by text, got {}; try "
         "data.kind=captions",
         kind);
+  if (kind == kKohya && recipe.diffuse.dropout > 0)
+    user_error(
+        "expected diffuse.dropout=0 for data.kind=kohya, whose caches lack the empty caption, got {}; try "
+        "diffuse.dropout=0",
+        recipe.diffuse.dropout);
   const infer::CaptionedPicturesOptions options{.folder = recipe.data.path,
                                                 .prior = recipe.diffuse.prior,
                                                 .prior_weight = recipe.diffuse.prior_weight,
@@ -120,9 +125,8 @@ tasks::DiffuseTaskOptions diffuse_options(const recipe::Recipe& recipe) {
 
 tasks::PictureMakerOptions picture_options(const recipe::Recipe& recipe) {
   tasks::PictureMakerOptions options{.format = denoise_format(recipe), .latents = latents_of(recipe)};
-  const int64_t patch = options.format.model.patch;
-  options.sampler = tasks::sampler_for(noising_options(recipe), recipe.diffuse.steps,
-                                       options.latents.num_pixels() / (patch * patch));
+  options.sampler = tasks::sampler_for(noising_options(recipe), options.format.model, recipe.diffuse.steps,
+                                       options.latents);
   options.guidance = recipe.diffuse.guidance;
   return options;
 }
