@@ -127,8 +127,7 @@ class T5 {
     const io::TensorView* table = files_.find(kName);
     const Shape shape = {config_.num_buckets, config_.num_heads};
     if (table == nullptr || table->shape != shape || !is_floating(table->dtype)) {
-      user_error("{}: expected a tensor '{}' as {}", files_.paths().front().string(), kName,
-                 to_string(shape));
+      user_error("{}: expected a tensor '{}' as {}", files_.path().string(), kName, to_string(shape));
     }
     const std::vector<float> values = hub::floats_of(*table, 0, shape.num_elements());
     std::vector<float> bias = models::t5_bias(config_, values, num_tokens);

@@ -39,7 +39,7 @@ const SafetensorsFile& WeightFiles::open(const fs::path& path) {
   return files_.emplace_back(path);
 }
 
-WeightFiles::WeightFiles(const fs::path& file_or_folder) {
+WeightFiles::WeightFiles(const fs::path& file_or_folder) : path_(file_or_folder) {
   const fs::path index = file_or_folder / "model.safetensors.index.json";
   if (!fs::is_directory(file_or_folder)) {
     tensors_ = open(file_or_folder).tensors();
