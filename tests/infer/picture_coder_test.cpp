@@ -2,9 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
+#include "base/function_ref.h"
 #include "hub/weights.h"
 #include "io/safetensors.h"
 #include "temporary_folder.h"
