@@ -14,16 +14,17 @@ import subprocess
 import sys
 
 import torch
-from diffusers import FlowMatchEulerDiscreteScheduler, FluxPipeline
-from diffusers.loaders.single_file_utils import convert_flux2_transformer_checkpoint_to_diffusers
-from diffusers.utils.state_dict_utils import convert_state_dict_to_diffusers
 from peft import LoraConfig
 from peft.utils import get_peft_model_state_dict
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "parity"))
+# In place of this folder, whose gguf.py is not the package that diffusers asks for.
+sys.path[0] = str(pathlib.Path(__file__).resolve().parent.parent / "parity")
 from denoiser import CASES, hearth_results, make_batches, make_model  # noqa: E402
+from diffusers import FlowMatchEulerDiscreteScheduler, FluxPipeline  # noqa: E402
+from diffusers.loaders.single_file_utils import convert_flux2_transformer_checkpoint_to_diffusers  # noqa: E402
+from diffusers.utils.state_dict_utils import convert_state_dict_to_diffusers  # noqa: E402
 from parity import ROOT, gradient_gap, hearth, run_checks, within  # noqa: E402
 
 TOLERANCE = 1e-5
