@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "hub/model_weights.h"
+
 namespace hearth::hub {
 namespace {
 
