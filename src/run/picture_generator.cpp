@@ -81,9 +81,11 @@ std::vector<GeneratedPicture> generate_pictures(const fs::path& model, const Pic
   engine.initialize();
   load_weights(engine, recipe, model);
   const tasks::Noising noising(noising_options(recipe));
-  if (noising.is_flow() != (options.sampler.solver == tasks::Solver::euler))
-    user_error("expected --solver {} for this model, got another",
-               noising.is_flow() ? "euler" : "ddim or dpm");
+  if (noising.is_flow() != (options.sampler.solver == tasks::Solver::euler)) {
+    user_error(
+        "expected --solver {} for a model that was trained with objective {}, got another; try without",
+        noising.is_flow() ? "euler" : "ddim or dpm", recipe::name_of(recipe.train.objective));
+  }
   tasks::PictureMaker maker(engine, noising, options);
   const std::vector<tasks::Condition> asked(static_cast<size_t>(wish.count), condition);
   const Extent size = options.latents;

@@ -23,11 +23,15 @@ constexpr const char* kAgreement = "class_agreement";
 constexpr int64_t kMostInStrip = 8;
 
 void check_fits(const models::DenoiserConfig& model, int64_t channels, Extent size) {
-  if (channels == model.channels && size.height % model.patch == 0 && size.width % model.patch == 0) return;
-  user_error(
-      "expected {} channels and sides that are multiples of {}, as the model has them, got {} channels and "
-      "{}x{}; try data.channels={} or another model.config",
-      model.channels, model.patch, channels, size.width, size.height, model.channels);
+  if (channels != model.channels)
+    user_error("expected pictures of {} channels, as the model has them, got {}; try data.channels={}",
+               model.channels, channels, model.channels);
+  if (size.height % model.patch != 0 || size.width % model.patch != 0)
+    user_error(
+        "expected sides that are multiples of {}, as the model has its patches, got {}x{}; try "
+        "data.image_size={}",
+        model.patch, size.width, size.height,
+        std::max(model.patch, size.shorter() / model.patch * model.patch));
 }
 
 DiffuseTaskOptions checked(DiffuseTaskOptions options) {
