@@ -219,9 +219,10 @@ TEST_F(Kohya, TheLargestThatTheResolutionAllows) {
   EXPECT_EQ(open(64).extent(0), Extent(8));
   EXPECT_EQ(open(63).extent(0), Extent(4));
   EXPECT_EQ(open(16).extent(0), Extent(2));
-  EXPECT_EQ(refusal(15),
-            "/a_0064x0064_flux.npz: expected latents of at most 15x15 pixels, got 256 pixels; train at their "
-            "resolution, or have sd-scripts cache them at this one");
+  EXPECT_EQ(
+      refusal(15),
+      "/a_0064x0064_flux.npz: expected latents of at most 15x15 pixels, as data.image_size says, got 256 "
+      "pixels; set it to theirs, or have sd-scripts cache them at this one");
 }
 
 TEST_F(Kohya, MistakesAreExplained) {
