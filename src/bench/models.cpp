@@ -34,6 +34,7 @@ const Llama& find_llama(std::string_view name) {
 struct Denoiser {
   std::string_view name, diffusers_class, sizes;
   int64_t heads, layers, text_tokens;
+  int64_t head_size = 64;
 };
 constexpr Denoiser kDenoisers[] = {
     {"dit_s4", "DiTTransformer2DModel",
@@ -41,7 +42,11 @@ constexpr Denoiser kDenoisers[] = {
     {"flux_tiny", "FluxTransformer2DModel",
      R"("in_channels": 64, "num_single_layers": 4, "joint_attention_dim": 256, "pooled_projection_dim": 256,
 "axes_dims_rope": [16, 24, 24])",
-     8, 2, 64}};
+     8, 2, 64},
+    {"flux1_dev", "FluxTransformer2DModel", R"("guidance_embeds": true, "num_single_layers": 38)", 24, 19,
+     512, 128},
+    {"flux1_535m", "FluxTransformer2DModel", R"("guidance_embeds": true, "num_single_layers": 1)", 24, 1, 512,
+     128}};
 
 constexpr int64_t kTinyWidth = 8;
 constexpr int kLevels = 4;
@@ -98,10 +103,10 @@ std::optional<tasks::DenoiseFormat> bench_latents(const BenchCase& bench) {
   const auto* const found = std::ranges::find(kDenoisers, bench.model, &Denoiser::name);
   if (found == std::end(kDenoisers)) return std::nullopt;
   const std::string json = fmt::format(
-      R"({{"_class_name": "{}", "num_attention_heads": {}, "attention_head_dim": 64, "num_layers": {},
+      R"({{"_class_name": "{}", "num_attention_heads": {}, "attention_head_dim": {}, "num_layers": {},
 "sample_size": {}, {}}})",
-      found->diffusers_class, bench.tiny ? 1 : found->heads, bench.tiny ? 1 : found->layers, bench.length,
-      found->sizes);
+      found->diffusers_class, bench.tiny ? 1 : found->heads, found->head_size, bench.tiny ? 1 : found->layers,
+      bench.length, found->sizes);
   return tasks::DenoiseFormat{.model = models::parse_denoiser_config(json, std::string(bench.name)),
                               .text_tokens = found->text_tokens};
 }

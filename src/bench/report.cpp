@@ -33,7 +33,7 @@ class ReportFiles {
   ReportFiles(const ReportRequest& request, const ReportJob& job, const Say& say) : say_(say) {
     make_folder(request.out);
     log_.emplace(request.out / (stem_of(job) + ".log"));
-    if (!job.tunes()) return;
+    if (!job.is_text || !job.tunes()) return;
     const fs::path path = request.out / (stem_of(job) + ".txt");
     torchtune_.emplace(path);
     put(fmt::format("Writing logs to {}\n", path.string()));
@@ -184,7 +184,7 @@ void run_worker(const ReportRequest& request, const ReportJob& job, const Say& s
   if (job.machine.group == nullptr) result.profile = work->profile(1);
   const exec::Program& program = work->compiled()->train_program();
   result.arena_svg = arena::draw_svg(program.problem, program.solution);
-  if (job.tunes()) files->put(to_torchtune_summary(result));
+  if (job.is_text && job.tunes()) files->put(to_torchtune_summary(result));
   files->put(to_table(result) + to_performance_line(result));
   files->close();
   write_results(request, result);

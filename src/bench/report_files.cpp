@@ -147,9 +147,10 @@ std::string to_csv(const ReportResult& result) {
   std::string text = "model,performance,metric,mode,precision,batch_size,seq_len,device,num_gpus\n";
   const BenchCase& bench = result.fit.bench;
   for (const ReportMetric& metric : metrics_of(result)) {
-    text += fmt::format("{},{},{},{},{},{},{},{},{}\n", result.job.model, metric.value, metric.name,
-                        result.job.mode, precision_of(result), bench.batch, bench.length, cell(result.device),
-                        result.job.num_devices);
+    text +=
+        fmt::format("{},{},{},{},{},{},{},{},{}\n", result.job.model, metric.value, metric.name,
+                    result.job.mode, precision_of(result), bench.batch,
+                    bench.length * result.job.pixels_per_length, cell(result.device), result.job.num_devices);
   }
   return text;
 }

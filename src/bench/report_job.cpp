@@ -16,8 +16,10 @@
 namespace hearth::bench {
 namespace {
 
-constexpr std::array<std::string_view, 4> kModes = {"pretrain", "finetune_fw", "finetune_lora",
+constexpr std::array<std::string_view, 5> kModes = {"pretrain", "posttrain", "finetune_fw", "finetune_lora",
                                                     "finetune_qlora"};
+/// Pixels for a latent of FLUX's autoencoder, and the channels that it has.
+constexpr int64_t kPixelsPerLatent = 8, kLatentChannels = 16;
 /// Of AMD's benchmark.
 constexpr int64_t kPretrainSteps = 50, kFinetuneSteps = 20;
 /// Of a LoRA on every linear layer, as torchtune's recipes have it.
@@ -75,6 +77,8 @@ void check(const char* flag, int64_t value, int64_t least, int64_t most, const s
 
 void take_text(const ReportRequest& request, const ReportModel& shape, ReportJob& job) {
   BenchCase& bench = job.asked;
+  if (job.mode == "posttrain")
+    user_error("expected -t pretrain or finetune_lora for {}, got posttrain", job.model);
   bench.decoder = job.decoder.get();
   bench.length = request.length > 0 ? request.length : shape.length;
   check("-s", bench.length, kLeastLength, job.decoder->max_positions, job.model);
@@ -83,7 +87,7 @@ void take_text(const ReportRequest& request, const ReportModel& shape, ReportJob
 }
 
 void take_images(const ReportRequest& request, const ReportModel& model, ReportJob& job) {
-  if (job.tunes()) user_error("expected -t pretrain for {}, got {}", model.name, job.mode);
+  if (job.mode != "pretrain") user_error("expected -t pretrain for {}, got {}", model.name, job.mode);
   if (request.primus) user_error("expected a language model for --format primus, got {}", model.name);
   BenchCase& bench = job.asked;
   bench.model = model.image_model;
@@ -91,6 +95,20 @@ void take_images(const ReportRequest& request, const ReportModel& model, ReportJ
   bench.num_classes = kNumClasses;
   bench.length = request.length > 0 ? request.length : model.length;
   check("-s", bench.length, kLeastSide, kMostSide, job.model);
+}
+
+void take_latents(const ReportRequest& request, const ReportModel& model, ReportJob& job) {
+  if (job.mode != "posttrain") user_error("expected -t posttrain for {}, got {}", model.name, job.mode);
+  if (request.primus) user_error("expected a language model for --format primus, got {}", model.name);
+  BenchCase& bench = job.asked;
+  bench.model = model.denoiser;
+  bench.channels = kLatentChannels;
+  const int64_t pixels = request.length > 0 ? request.length : model.length;
+  check("-s", pixels, 2 * kPixelsPerLatent, 2 * kMostSide, job.model);
+  if (pixels % (2 * kPixelsPerLatent) != 0)
+    user_error("expected a multiple of {} for -s of {}, got {}", 2 * kPixelsPerLatent, job.model, pixels);
+  job.pixels_per_length = kPixelsPerLatent;
+  bench.length = pixels / kPixelsPerLatent;
 }
 
 engine::EngineOptions options_of(const ReportJob& job, const BenchCase& bench) {
@@ -153,7 +171,8 @@ std::string purposes_of(const planner::PlanReport& plan) {
 }  // namespace
 
 std::string ReportJob::shape_of(const BenchCase& bench) const {
-  if (!is_text) return fmt::format("batch {} of {} x {} pixels", bench.batch, bench.length, bench.length);
+  const int64_t side = bench.length * pixels_per_length;
+  if (!is_text) return fmt::format("batch {} of {} x {} pixels", bench.batch, side, side);
   return fmt::format("batch {} of {} tokens", bench.batch, bench.length);
 }
 
@@ -177,14 +196,15 @@ ReportJob open_job(const ReportRequest& request) {
   job.is_text = job.decoder != nullptr;
   if (job.is_text) {
     take_text(request, shape, job);
+  } else if (!shape.denoiser.empty()) {
+    take_latents(request, shape, job);
   } else {
     take_images(request, shape, job);
   }
   job.asked.batch = request.batch > 0 ? request.batch
                     : job.tunes()     ? shape.finetune_batch
                                       : shape.pretrain_batch;
-  // Batch norm over a single value has no variance.
-  check("-b", job.asked.batch, job.is_text ? 1 : 2, kMostBatch, job.model);
+  check("-b", job.asked.batch, job.least_batch(), kMostBatch, job.model);
   job.steps = request.steps > 0 ? request.steps : job.tunes() ? kFinetuneSteps : kPretrainSteps;
   return job;
 }
@@ -193,7 +213,7 @@ ReportFit fit_job(const ReportJob& job, int64_t memory_bytes) {
   const planner::PlanReport refused = plan_as_it_is(job, job.asked);
   const Room room = room_of(job, memory_bytes, refused);
   if (auto found = fit_case(job, job.asked, room)) return *found;
-  const int64_t least = job.is_text ? 1 : 2;
+  const int64_t least = job.least_batch();
   BenchCase bench = job.asked;
   std::optional<ReportFit> found;
   if (bench.batch > least) found = fit_smaller(job, bench, least, room);

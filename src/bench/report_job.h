@@ -14,7 +14,7 @@ namespace hearth::bench {
 
 /// `hearth bench report` as it is typed, with the options of AMD's training benchmark.
 struct ReportRequest {
-  std::string mode = "pretrain";  ///< or finetune_fw, finetune_lora, finetune_qlora
+  std::string mode = "pretrain";  ///< or posttrain (of denoisers), finetune_fw, finetune_lora, finetune_qlora
   std::string model;              ///< one of report_models(), or a folder with config.json
   std::string precision = "BF16";
   int64_t length = 0;  ///< tokens of a row, or the side of an image; 0, here and below: the benchmark's own
@@ -38,9 +38,12 @@ struct ReportJob {
   int num_devices = 1;
   BenchMachine machine;
   BenchCase asked;
+  int64_t pixels_per_length = 1;                         ///< of latents
   std::shared_ptr<const models::DecoderConfig> decoder;  ///< asked.decoder
 
   bool tunes() const { return mode != "pretrain"; }
+  /// Batch norm over a single value has no variance.
+  int64_t least_batch() const { return is_text || pixels_per_length > 1 ? 1 : 2; }
   /// "batch 4 of 8192 tokens", for a case of this job.
   std::string shape_of(const BenchCase& bench) const;
 };

@@ -41,6 +41,8 @@ constexpr ReportModel kModels[] = {
     {.name = "ResNet-18", .length = 224, .pretrain_batch = 128, .image_model = "resnet18"},
     {.name = "ResNet-34", .length = 224, .pretrain_batch = 128, .image_model = "resnet34"},
     {.name = "ResNet-50", .length = 224, .pretrain_batch = 128, .image_model = "resnet50"},
+    {.name = "Flux", .length = 512, .finetune_batch = 1, .denoiser = "flux1_dev"},
+    {.name = "Flux-535M", .length = 512, .finetune_batch = 1, .denoiser = "flux1_535m"},
 };
 // clang-format on
 

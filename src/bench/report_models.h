@@ -23,6 +23,7 @@ struct ReportModel {
   double rope_factor = 0;  ///< of rope_type llama3; 0: plain
   bool tied_head = false;
   std::string_view image_model = {};  ///< one of models::model_list()
+  std::string_view denoiser = {};     ///< one of a case of latents (bench/models.h)
 
   bool is_text() const { return !family.empty(); }
 };

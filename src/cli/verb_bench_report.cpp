@@ -21,7 +21,7 @@ struct Arguments {
 void print_models() {
   for (const bench::ReportModel& model : bench::report_models()) {
     say("{:<16} {} {}, batch {}{}\n", model.name, model.length, model.is_text() ? "tokens" : "pixels",
-        model.pretrain_batch,
+        model.denoiser.empty() ? model.pretrain_batch : model.finetune_batch,
         model.is_text() ? fmt::format(" (pretrain), {} (finetune)", model.finetune_batch) : "");
   }
 }
@@ -70,7 +70,7 @@ void add_bench_report(CLI::App& bench) {
       "report",
       "Train a known model on random tokens or pictures and write the files of AMD's training benchmark");
   verb->add_option("-t,--mode", request.mode,
-                   "pretrain (default), finetune_fw, finetune_lora or finetune_qlora");
+                   "pretrain (default), posttrain (Flux), finetune_fw, finetune_lora or finetune_qlora");
   verb->add_option("-m,--model", request.model,
                    "such as Llama-3.1-8B or ResNet-50, or a folder with config.json");
   verb->add_option("-p,--precision", request.precision, "BF16 (default) or FP32");

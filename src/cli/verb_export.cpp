@@ -5,7 +5,8 @@
 #include "base/threads.h"
 #include "cli/output.h"
 #include "cli/verb.h"
-#include "hub/export.h"
+#include "hub/denoiser_adapter.h"
+#include "hub/export_denoiser.h"
 #include "hub/export_gguf.h"
 #include "hub/export_onnx.h"
 #include "run/from_recipe.h"
@@ -15,6 +16,7 @@ namespace {
 
 constexpr const char* kGgufEnding = ".gguf";
 constexpr const char* kOnnxEnding = ".onnx";
+constexpr const char* kLoraEnding = ".safetensors";
 
 struct ExportArguments {
   std::string model, base, out, format, type, shard_size;
@@ -59,6 +61,39 @@ void to_folder(const ExportArguments& arguments) {
   const hub::ModelFolder model = hub::find_model(arguments.model, arguments.base);
   const int64_t changed = hub::export_folder(model, options);
   say("{}: a model folder, {}\n", arguments.out, origin(model, changed));
+}
+
+/// A LoRA of a denoiser alone, as diffusers or kohya's scripts name it.
+void to_lora(const ExportArguments& arguments, const std::string& format) {
+  const std::string flag = !arguments.type.empty()         ? "--type"
+                           : !arguments.shard_size.empty() ? "--shard-size"
+                           : !arguments.base.empty()       ? "--base"
+                                                           : "";
+  if (!flag.empty()) user_error("expected no {} for a LoRA, which is written in f32", flag);
+  if (!hub::is_denoiser_adapter(arguments.model))
+    user_error("expected a LoRA for --format {}, got '{}', a whole model; try --out FOLDER", format,
+               arguments.model);
+  const hub::DenoiserAdapter adapter(arguments.model);
+  format == "kohya" ? hub::write_kohya_lora(adapter, arguments.out)
+                    : hub::write_diffusers_lora(adapter, arguments.out);
+  say("{}: a LoRA of {} modules in {}'s keys, of {}\n", arguments.out, adapter.modules().size(), format,
+      adapter.path().string());
+}
+
+void export_pictures(const ExportArguments& arguments) {
+  const bool is_file = fs::path(arguments.out).extension() == kLoraEnding;
+  const std::string format = !arguments.format.empty() ? arguments.format : is_file ? "diffusers" : "hf";
+  if (format == "gguf" || format == "onnx")
+    user_error("expected --format hf, diffusers or kohya for '{}', a model that makes pictures, got {}",
+               arguments.model, format);
+  if ((format == "hf") == is_file)
+    user_error("expected --out {} for --format {}, got '{}'", is_file ? "FOLDER" : "NAME.safetensors", format,
+               arguments.out);
+  if (format != "hf") return to_lora(arguments, format);
+  const hub::FolderOptions options = folder_options(arguments);
+  const hub::ModelFolder model = hub::find_denoiser(arguments.model, arguments.base);
+  const int64_t changed = hub::export_denoiser(model, options);
+  say("{}: a folder for diffusers, {}\n", arguments.out, origin(model, changed));
 }
 
 void to_onnx(const ExportArguments& arguments) {
@@ -112,16 +147,20 @@ void to_gguf(const ExportArguments& arguments) {
 void add_export(CLI::App& app) {
   const auto arguments = std::make_shared<ExportArguments>();
   CLI::App* verb = app.add_subcommand(
-      "export", "Write a model for other programs: transformers, llama.cpp (adapters merged), or ONNX");
+      "export",
+      "Write a model for other programs: transformers, diffusers, llama.cpp (adapters merged), or ONNX; or a "
+      "LoRA of a model that makes pictures");
   verb->add_option("model", arguments->model,
                    "model folder, run folder (best weights, else last), or adapter")
       ->required();
   verb->add_option(
           "--format", arguments->format,
-          "hf: a folder for transformers; gguf: a file for llama.cpp; onnx: a file of an image model "
-          "(default: by the ending of --out)")
-      ->check(CLI::IsMember({"hf", "gguf", "onnx"}));
-  verb->add_option("--out", arguments->out, "folder to write, or file NAME.gguf or NAME.onnx")->required();
+          "hf: a folder for transformers or diffusers; gguf: a file for llama.cpp; onnx: a file of an image "
+          "model; diffusers, kohya: a LoRA of a model that makes pictures, in these keys (default: by the "
+          "ending of --out)")
+      ->check(CLI::IsMember({"hf", "gguf", "onnx", "diffusers", "kohya"}));
+  verb->add_option("--out", arguments->out, "folder to write, or file NAME.gguf, .onnx or .safetensors")
+      ->required();
   verb->add_option("--type", arguments->type,
                    "of the weights: f32, f16, bf16, for gguf q8_0 too (default: as they are, for gguf f16)")
       ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0"}));
@@ -129,6 +168,10 @@ void add_export(CLI::App& app) {
   verb->add_option("--base", arguments->base, "base model (default: the one adapter_config.json names)");
   set_example(*verb, "hearth export runs/llama-lora --out model.gguf");
   verb->callback([=] {
+    if (hub::is_denoiser(arguments->model)) return export_pictures(*arguments);
+    if (const std::string& format = arguments->format; format == "diffusers" || format == "kohya")
+      user_error("expected a LoRA of a model that makes pictures for --format {}, got '{}'", format,
+                 arguments->model);
     if (hub::is_image_run(arguments->model)) return export_images(*arguments);
     const std::string format = format_of(*arguments);
     if (format == "onnx")

@@ -3,7 +3,7 @@
 #include "base/threads.h"
 #include "cli/output.h"
 #include "cli/verb.h"
-#include "hub/export.h"
+#include "hub/export_denoiser.h"
 
 namespace hearth::cli {
 
@@ -21,9 +21,12 @@ void add_merge(CLI::App& app) {
                    "base model (default: the one adapter_config.json names)");
   set_example(*verb, "hearth merge --adapter runs/llama-lora --out merged");
   verb->callback([=] {
-    const hub::ModelFolder model = hub::find_adapted_model(arguments->adapter, arguments->model);
+    const hub::FolderOptions options{.out = arguments->out, .num_threads = num_available_cpus()};
+    const bool pictures = hub::is_denoiser(arguments->adapter);
+    const hub::ModelFolder model = pictures ? hub::find_denoiser(arguments->adapter, arguments->model)
+                                            : hub::find_adapted_model(arguments->adapter, arguments->model);
     const int64_t changed =
-        hub::export_folder(model, {.out = arguments->out, .num_threads = num_available_cpus()});
+        pictures ? hub::export_denoiser(model, options) : hub::export_folder(model, options);
     say("{}: {} weights changed by {}\n", arguments->out, changed, model.adapter.string());
   });
 }

@@ -143,13 +143,12 @@ std::vector<std::string> saved_names(const std::vector<std::string>& names,
   return saved;
 }
 
-/// 16, not 16.0: what is whole in PEFT's own files.
-Json number(double value) {
+}  // namespace
+
+Json json_number(double value) {
   if (value == std::floor(value) && std::abs(value) < 1e15) return static_cast<int64_t>(value);
   return value;
 }
-
-}  // namespace
 
 nn::Adapter builder_adapter(const recipe::Adapter& options) {
   if (!options.wanted()) return {};
@@ -183,6 +182,8 @@ void check_untied(const nn::Adapter& adapter) {
 fs::path adapter_weights(const fs::path& file_or_folder) {
   if (!fs::is_directory(file_or_folder)) return file_or_folder;
   fs::path file = file_or_folder / kAdapterFile;
+  const fs::path of_diffusers = file_or_folder / kDiffusersLora;
+  if (!fs::exists(file) && fs::exists(of_diffusers)) return of_diffusers;
   if (!fs::exists(file)) refuse_foreign_weights(file_or_folder);
   return file;
 }
@@ -217,8 +218,8 @@ std::string adapter_config_json(const recipe::Adapter& options, const std::vecto
   config["task_type"] = "CAUSAL_LM";
   config["base_model_name_or_path"] = fs::absolute(base).lexically_normal().string();
   config["r"] = options.rank;
-  config["lora_alpha"] = number(options.alpha);
-  config["lora_dropout"] = number(options.dropout);
+  config["lora_alpha"] = json_number(options.alpha);
+  config["lora_dropout"] = json_number(options.dropout);
   config["use_rslora"] = options.rslora;
   config["use_dora"] = false;
   config["target_modules"] = all_linear(options.targets) ? adapted_names(tensors) : options.targets;

@@ -14,8 +14,13 @@ namespace hearth::hub {
 
 inline constexpr const char* kAdapterFile = "adapter_model.safetensors";
 inline constexpr const char* kAdapterConfig = "adapter_config.json";
+/// What diffusers calls a file of a LoRA.
+inline constexpr const char* kDiffusersLora = "pytorch_lora_weights.safetensors";
 /// What PEFT puts before the names of the model.
 inline constexpr const char* kAdapterPrefix = "base_model.model.";
+
+/// 16, not 16.0: a number as PEFT's own files have it.
+nlohmann::ordered_json json_number(double value);
 
 /// What the builder is told; with a path, after reading that adapter's config.
 nn::Adapter builder_adapter(const recipe::Adapter& options);

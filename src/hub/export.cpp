@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/output.h"
 #include "hub/model_weights.h"
+#include "hub/shards.h"
 #include "hub/weights.h"
 #include "models/decoder/config.h"
 #include "models/torch_dtype.h"
@@ -22,79 +23,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kIndex = "model.safetensors.index.json";
-constexpr const char* kWeights = "model.safetensors";
 constexpr const char* kRecipe = "config.yaml";
-
-int64_t num_bytes(const io::TensorView& tensor) {
-  return tensor.shape.num_elements() * dtype_bytes(tensor.dtype);
-}
-
-/// A file of weights that will be: tensors as they will be stored, and where they come from.
-struct Shard {
-  std::string name;
-  std::vector<io::TensorView> tensors;
-  std::vector<const io::TensorView*> sources;
-  int64_t bytes = 0;
-
-  void add(const io::TensorView& source, std::optional<DType> type) {
-    io::TensorView tensor = source;
-    if (type && is_floating(source.dtype) && dtype_bytes(source.dtype) > 1) tensor.dtype = *type;
-    bytes += num_bytes(tensor);
-    tensors.push_back(std::move(tensor));
-    sources.push_back(&source);
-  }
-};
-
-/// One file has the usual name, whatever a run calls it.
-std::string name_of(const io::WeightFiles& files, size_t file) {
-  return files.paths().size() == 1 ? "model.safetensors" : files.paths()[file].filename().string();
-}
-
-std::vector<Shard> plan_shards(const io::WeightFiles& files, const FolderOptions& options) {
-  std::vector<Shard> shards;
-  for (size_t i = 0; i < files.paths().size(); ++i) {
-    if (i == 0 || options.shard_bytes == 0) shards.push_back({.name = name_of(files, i)});
-    for (const io::TensorView& source : files.tensors_of(i)) {
-      Shard one;
-      one.add(source, options.type);
-      const bool full = options.shard_bytes > 0 && shards.back().bytes + one.bytes > options.shard_bytes;
-      if (full && !shards.back().tensors.empty()) shards.emplace_back();
-      shards.back().add(source, options.type);
-    }
-  }
-  if (options.shard_bytes == 0) return shards;
-  for (size_t i = 0; i < shards.size(); ++i) {
-    shards[i].name =
-        shards.size() == 1 ? kWeights : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
-  }
-  return shards;
-}
-
-void write_index(const std::vector<Shard>& shards, const fs::path& folder) {
-  if (shards.size() == 1 && shards[0].name == kWeights) return;
-  int64_t total = 0;
-  Json map = Json::object();
-  for (const Shard& shard : shards) {
-    total += shard.bytes;
-    for (const io::TensorView& tensor : shard.tensors) map[tensor.name] = shard.name;
-  }
-  const Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", map}};
-  write_file_atomically(folder / kIndex, index.dump(2) + "\n");
-}
-
-void write_shards(ModelWeights& weights, const std::vector<Shard>& shards, const fs::path& folder) {
-  for (const Shard& shard : shards) {
-    io::write_safetensors(folder / shard.name, shard.tensors, [&](size_t i) {
-      return weights.bytes_of(*shard.sources[i], shard.tensors[i].dtype);
-    });
-  }
-}
-
-void write_weights(ModelWeights& weights, const FolderOptions& options, const fs::path& folder) {
-  const std::vector<Shard> shards = plan_shards(weights.files(), options);
-  write_shards(weights, shards, folder);
-  write_index(shards, folder);
-}
 
 void copy_into(const fs::path& file, const fs::path& folder) {
   write_file_atomically(folder / file.filename(), read_file(file));
@@ -121,7 +50,7 @@ void set_dtype(const fs::path& file, DType type) {
 
 void write_folder(const ModelFolder& model, ModelWeights& weights, const FolderOptions& options,
                   const fs::path& folder) {
-  write_weights(weights, options, folder);
+  write_weights(weights, options, folder, "model");
   copy_companions(model, folder);
   if (options.type) set_dtype(folder / "config.json", *options.type);
 }
@@ -147,9 +76,7 @@ fs::path export_image_run(const fs::path& run, const FolderOptions& options) {
   NewFolder folder(options.out);
   ModelFolder model{.model = run, .weights = run_weights(run, false), .adapter = {}, .text = {}};
   ModelWeights weights(model, options.num_threads);
-  std::vector<Shard> shards = plan_shards(weights.files(), options);
-  shards.front().name = kWeights;
-  write_shards(weights, shards, folder.contents());
+  write_weights(weights, options, folder.contents(), "model");
   copy_into(run / kRecipe, folder.contents());
   for (const char* classes : {tasks::kClassTable, tasks::kDetectionClasses})
     if (fs::exists(run / classes)) copy_into(run / classes, folder.contents());

@@ -1,21 +1,12 @@
 #pragma once
 
-#include <optional>
-
-#include "base/dtype.h"
 #include "hub/model_folder.h"
+#include "hub/shards.h"
 
 namespace hearth::hub {
 
 /// Whether a folder is that of a run on images.
 bool is_image_run(const fs::path& folder);
-
-struct FolderOptions {
-  fs::path out;               ///< a folder that is not there yet, or empty: else UserError before any work
-  std::optional<DType> type;  ///< of the weights; none: as the model has them
-  int64_t shard_bytes = 0;    ///< most bytes of a file of weights; 0: files as the model has them
-  int num_threads = 1;
-};
 
 /// Writes a model, merged with its adapter, as a transformers folder: weights, config.json and tokenizer, one
 /// tensor in memory at a time. Returns how many tensors the adapter changed. UserError leaves nothing behind.

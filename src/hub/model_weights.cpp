@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "hub/adapter.h"
+#include "hub/open_weights.h"
 #include "hub/weights.h"
 #include "models/decoder/config.h"
 
@@ -25,7 +26,8 @@ HEARTH_CLONES void add_scaled(const float* in, float factor, float* sum, int64_t
 }
 
 bool is_stored(const io::TensorView& tensor) {
-  return tensor.dtype == DType::f32 || tensor.dtype == DType::bf16 || tensor.dtype == DType::f16;
+  return tensor.scale || tensor.dtype == DType::f32 || tensor.dtype == DType::bf16 ||
+         tensor.dtype == DType::f16;
 }
 
 int64_t num_rows(const Shape& shape) { return shape.rank() < 2 ? 1 : shape[0]; }
@@ -45,12 +47,8 @@ bool ties_tables(const fs::path& config) {
   return models::read_decoder_config(config).tied_head;
 }
 
-std::vector<float> all_floats(const io::TensorView& view) {
-  return floats_of(view, 0, view.shape.num_elements());
-}
-
 std::vector<float> transposed_floats(const io::TensorView& view) {
-  const std::vector<float> values = all_floats(view);
+  const std::vector<float> values = floats_of(view);
   std::vector<float> turned(values.size());
   const auto rows = static_cast<size_t>(view.shape[0]), columns = static_cast<size_t>(view.shape[1]);
   for (size_t i = 0; i < values.size(); ++i) turned[i % columns * rows + i / columns] = values[i];
@@ -60,8 +58,21 @@ std::vector<float> transposed_floats(const io::TensorView& view) {
 }  // namespace
 
 ModelWeights::ModelWeights(const ModelFolder& model, int num_threads)
-    : base_(model.weights), threads_(num_threads) {
-  if (!model.adapter.empty()) open_adapter(model);
+    : base_(open_weights(model.weights)), threads_(num_threads) {
+  if (model.adapter.empty()) return;
+  is_denoiser_adapter(model.adapter) ? open_denoiser_adapter(model) : open_adapter(model);
+}
+
+void ModelWeights::open_denoiser_adapter(const ModelFolder& model) {
+  denoiser_ = std::make_unique<const DenoiserAdapter>(model.adapter);
+  path_ = denoiser_->path();
+  for (const auto& [module, said] : denoiser_->modules()) {
+    const std::string name = module + ".weight";
+    const Change change{
+        .a = &denoiser_->matrix(module, 'A'), .b = &denoiser_->matrix(module, 'B'), .scale = said.scale};
+    check(name, change, said.rank);
+    changes_[name] = change;
+  }
 }
 
 void ModelWeights::open_adapter(const ModelFolder& model) {
@@ -169,8 +180,8 @@ void ModelWeights::prepare(const io::TensorView& weight) {
     return;
   }
   // (B A)^T = A^T B^T.
-  a_ = transposed_ ? transposed_floats(*found->second.b) : all_floats(*found->second.a);
-  b_ = transposed_ ? transposed_floats(*found->second.a) : all_floats(*found->second.b);
+  a_ = transposed_ ? transposed_floats(*found->second.b) : floats_of(*found->second.a);
+  b_ = transposed_ ? transposed_floats(*found->second.a) : floats_of(*found->second.b);
   rank_ = found->second.a->shape[0];
   scale_ = found->second.scale;
 }
@@ -215,7 +226,7 @@ std::span<const std::byte> ModelWeights::encoded(const io::TensorView& weight, c
 }
 
 std::span<const std::byte> ModelWeights::bytes_of(const io::TensorView& weight, DType dtype) {
-  if (dtype != weight.dtype || changes_.contains(weight.name))
+  if (dtype != weight.dtype || weight.scale || changes_.contains(weight.name))
     return encoded(weight, row_encoding(dtype, weight.shape.num_elements() / num_rows(weight.shape)));
   prepare(weight);
   return weight.bytes;

@@ -3,11 +3,13 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/threads.h"
 #include "hub/adapter.h"
+#include "hub/denoiser_adapter.h"
 #include "hub/model_folder.h"
 #include "hub/module_rule.h"
 #include "io/weight_files.h"
@@ -47,6 +49,7 @@ class ModelWeights {
     double scale = 0;  ///< of their product
   };
   void open_adapter(const ModelFolder& model);
+  void open_denoiser_adapter(const ModelFolder& model);
   void look_at(const fs::path& file, const AdapterConfig& config);
   void assign(const io::TensorView& tensor);
   void check(const std::string& name, const Change& change, int64_t rank) const;
@@ -58,6 +61,7 @@ class ModelWeights {
 
   fs::path path_;  ///< of the adapter's weights
   std::vector<io::SafetensorsFile> adapter_;
+  std::unique_ptr<const DenoiserAdapter> denoiser_;  ///< in its place
   io::WeightFiles base_;
   double scale_ = 0;
   std::string outer_;        ///< what names of the model begin with and those of its files do not

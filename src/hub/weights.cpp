@@ -13,6 +13,8 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "hub/adapter.h"
+#include "hub/denoiser_adapter.h"
+#include "hub/open_weights.h"
 #include "ir/state_name.h"
 #include "models/decoder/config.h"
 #include "models/torch_dtype.h"
@@ -29,13 +31,24 @@ std::string memory_name(const engine::Engine& engine, const nn::Tensor& tensor, 
   return average && engine.compiled().layout->find(averaged) != nullptr ? averaged : tensor.name;
 }
 
+const std::string& prefix_of(const engine::Engine& engine) {
+  return engine.compiled().options.adapter.file_prefix;
+}
+
+/// Of a LoRA of a denoiser, what its file says beside the tensors.
+std::map<std::string, std::string> metadata_of(const engine::Engine& engine) {
+  if (!has_adapter(engine) || prefix_of(engine) != kDenoiserPrefix) return {};
+  const engine::Compiled& compiled = engine.compiled();
+  return diffusers_metadata(adapted_modules(compiled.options.adapter, compiled.tensors));
+}
+
 /// The tensors of a file of weights, and their names there.
 std::vector<std::pair<const nn::Tensor*, std::string>> saved_tensors(const engine::Engine& engine) {
   const bool adapter = has_adapter(engine);
   std::vector<std::pair<const nn::Tensor*, std::string>> saved;
   for (const nn::Tensor& tensor : engine.compiled().tensors) {
     if (adapter && !tensor.trainable) continue;
-    saved.emplace_back(&tensor, (adapter ? kAdapterPrefix : "") + tensor.name);
+    saved.emplace_back(&tensor, (adapter ? prefix_of(engine) : "") + tensor.name);
   }
   return saved;
 }
@@ -167,20 +180,6 @@ void refuse_not_finite(const fs::path& path, std::string_view name) {
       path.string(), name);
 }
 
-std::vector<float> floats_of(const io::TensorView& view, int64_t from, int64_t count) {
-  const int64_t size = dtype_bytes(view.dtype);
-  // In a file, elements need not lie where the processor wants them.
-  std::vector<double> aligned(static_cast<size_t>((count * size + 7) / 8));
-  std::memcpy(aligned.data(), view.bytes.data() + from * size, static_cast<size_t>(count * size));
-  std::vector<float> values(static_cast<size_t>(count));
-  if (view.dtype == DType::f64) {
-    std::ranges::transform(aligned, values.begin(), [](double value) { return static_cast<float>(value); });
-  } else {
-    cpu::load_f32(view.dtype, aligned.data(), 0, count, values.data());
-  }
-  return values;
-}
-
 std::string name_in(const io::WeightFiles& files, const std::string& name) {
   constexpr std::string_view kOuter = "transformer.";
   if (!name.starts_with(kOuter) || files.find(name) != nullptr) return name;
@@ -237,6 +236,7 @@ void save_weights(const engine::Engine& engine, const fs::path& path, bool avera
                      .shape = tensor.layout.file_shape,
                      .bytes = {}});
   }
+  const auto metadata = metadata_of(engine);
   std::vector<float> file;
   std::vector<std::byte> bytes;
   const auto bytes_of = [&](size_t i) -> std::span<const std::byte> {
@@ -248,14 +248,18 @@ void save_weights(const engine::Engine& engine, const fs::path& path, bool avera
     cpu::store_f32(views[i].dtype, file.data(), bytes.data(), 0, std::ssize(file));
     return bytes;
   };
-  replace_file(path, [&](const fs::path& temporary) { io::write_safetensors(temporary, views, bytes_of); });
+  replace_file(
+      path, [&](const fs::path& temporary) { io::write_safetensors(temporary, views, bytes_of, metadata); });
 }
 
 void load_weights(engine::Engine& engine, const fs::path& path) {
-  const io::WeightFiles files(path);
   const auto saved = saved_tensors(engine);
-  for (const auto& [tensor, name] : saved) load_tensor(engine, *tensor, name, files, path);
-  if (has_adapter(engine)) check_nothing_is_left(saved, files, path);
+  const auto load = [&](const io::WeightFiles& files) {
+    for (const auto& [tensor, name] : saved) load_tensor(engine, *tensor, name, files, path);
+    if (has_adapter(engine)) check_nothing_is_left(saved, files, path);
+  };
+  if (has_adapter(engine) && prefix_of(engine) == kDenoiserPrefix) return load(DenoiserAdapter(path).files());
+  load(io::WeightFiles(path));
 }
 
 void load_tensor(engine::Engine& engine, const nn::Tensor& tensor, const std::string& name,
@@ -266,7 +270,7 @@ void load_tensor(engine::Engine& engine, const nn::Tensor& tensor, const std::st
                did_you_mean(name, files.names()));
   }
   if (found->shape != tensor.layout.file_shape || !is_floating(found->dtype) ||
-      dtype_bytes(found->dtype) < 2) {
+      (dtype_bytes(found->dtype) < 2 && !found->scale)) {
     user_error("{}: expected '{}' as {}, found {} of {}; try weights of the same model and number of classes",
                path.string(), name, to_string(tensor.layout.file_shape), to_string(found->shape),
                dtype_name(found->dtype));
@@ -301,7 +305,7 @@ void draw_frozen(engine::Engine& engine) {
 }
 
 void load_model(engine::Engine& engine, const fs::path& path) {
-  const io::WeightFiles files(path);
+  const io::WeightFiles files = open_weights(path);
   std::set<std::string> used;
   for (const nn::Tensor& tensor : engine.compiled().tensors) {
     if (tensor.adapter) continue;

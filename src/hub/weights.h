@@ -8,14 +8,12 @@
 
 #include "base/file.h"
 #include "engine/engine.h"
+#include "hub/floats.h"
 #include "hub/model_folder.h"
 #include "io/weight_files.h"
 #include "recipe/recipe.h"
 
 namespace hearth::hub {
-
-/// Elements [from, from + count) of a floating tensor of a file.
-std::vector<float> floats_of(const io::TensorView& view, int64_t from, int64_t count);
 
 /// What files call a tensor of the model: those of the first GPT-2 leave the outermost name out.
 std::string name_in(const io::WeightFiles& files, const std::string& name);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,8 @@ struct TensorView {
   DType dtype = DType::f32;
   Shape shape;
   std::span<const std::byte> bytes;
+  /// What 8-bit elements are to be multiplied by; none: nobody says.
+  std::optional<float> scale = {};
 };
 
 /// Reads the safetensors format (github.com/huggingface/safetensors): a JSON header, then the bytes, without

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -17,6 +18,9 @@ namespace hearth::io {
 namespace {
 
 constexpr int64_t kMaxIndexBytes = 64 << 20;
+/// What transformers and diffusers call a file of weights.
+constexpr const char* kStems[] = {"model", "diffusion_pytorch_model"};
+const std::string kEnding = ".safetensors", kIndexEnding = ".safetensors.index.json";
 
 std::map<std::string, std::string> read_index(const fs::path& path) {
   const auto index = parse_json_object<nlohmann::json>(read_file(path, kMaxIndexBytes), path.string());
@@ -39,21 +43,24 @@ const SafetensorsFile& WeightFiles::open(const fs::path& path) {
   return files_.emplace_back(path);
 }
 
-WeightFiles::WeightFiles(const fs::path& file_or_folder) {
-  const fs::path index = file_or_folder / "model.safetensors.index.json";
+WeightFiles::WeightFiles(const fs::path& file_or_folder) : path_(file_or_folder) {
+  const auto stem = std::ranges::find_if(kStems, [&](const char* name) {
+    return fs::exists(file_or_folder / (name + kIndexEnding)) ||
+           fs::exists(file_or_folder / (name + kEnding));
+  });
   if (!fs::is_directory(file_or_folder)) {
     tensors_ = open(file_or_folder).tensors();
-  } else if (fs::exists(index)) {
-    open_shards(index);
-  } else if (fs::exists(file_or_folder / "model.safetensors")) {
-    tensors_ = open(file_or_folder / "model.safetensors").tensors();
-  } else {
+  } else if (stem == std::end(kStems)) {
     refuse_foreign_weights(file_or_folder);
     user_error(
-        "expected model.safetensors or {} in {}, found neither; a model folder holds config.json, weights "
-        "and "
-        "tokenizer, as hf download NAME --local-dir FOLDER writes it",
-        index.filename().string(), file_or_folder.string());
+        "expected model.safetensors or model.safetensors.index.json in {}, found neither; a model folder "
+        "holds "
+        "config.json, weights and tokenizer, as hf download NAME --local-dir FOLDER writes it",
+        file_or_folder.string());
+  } else if (const fs::path index = file_or_folder / (*stem + kIndexEnding); fs::exists(index)) {
+    open_shards(index);
+  } else {
+    tensors_ = open(file_or_folder / (*stem + kEnding)).tensors();
   }
   std::ranges::sort(tensors_, {}, &TensorView::name);
 }
@@ -79,7 +86,23 @@ void WeightFiles::open_shards(const fs::path& index) {
   }
 }
 
+void WeightFiles::show(std::vector<TensorView> tensors, std::vector<std::vector<std::byte>> memory) {
+  tensors_ = std::move(tensors);
+  memory_ = std::move(memory);
+  paths_.resize(1);
+  shown_ = true;
+  std::ranges::sort(tensors_, {}, &TensorView::name);
+}
+
+bool WeightFiles::is_mapped(const TensorView& tensor) const {
+  return std::ranges::none_of(memory_, [&](const std::vector<std::byte>& memory) {
+    return std::less_equal<>()(memory.data(), tensor.bytes.data()) &&
+           std::less<>()(tensor.bytes.data(), memory.data() + memory.size());
+  });
+}
+
 void WeightFiles::release(const TensorView& tensor) const {
+  if (!is_mapped(tensor)) return;
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<uintptr_t>(tensor.bytes.data());
   const uintptr_t past = begin % page;

@@ -7,30 +7,41 @@
 namespace hearth::io {
 
 /// The weights of a model: one safetensors file, or a folder with model.safetensors or with shards under
-/// model.safetensors.index.json, all memory-mapped. UserError for a missing shard, or a tensor that the index
-/// places where it is not.
+/// model.safetensors.index.json (diffusers: diffusion_pytorch_model), all memory-mapped. UserError for a
+/// missing shard, or a tensor that the index places where it is not.
 class WeightFiles {
  public:
   explicit WeightFiles(const fs::path& file_or_folder);
+  /// What was opened.
+  const fs::path& path() const { return path_; }
   /// The files in the order of their names, and the tensors of each.
   const std::vector<fs::path>& paths() const { return paths_; }
-  const std::vector<TensorView>& tensors_of(size_t file) const { return files_[file].tensors(); }
+  const std::vector<TensorView>& tensors_of(size_t file) const {
+    return shown_ ? tensors_ : files_[file].tensors();
+  }
   /// Views of every tensor; they live as long as this.
   const std::vector<TensorView>& tensors() const { return tensors_; }
   std::vector<std::string> names() const;
   /// Gives the memory of a tensor's bytes back; they are read from the disk again if they are asked for.
   /// Whoever goes through a model tensor by tensor never has more than one in memory.
   void release(const TensorView& tensor) const;
+  /// Has these stand in place of the tensors of the files, as if all were in the first one: parts of their
+  /// bytes or of `memory`, under any names.
+  void show(std::vector<TensorView> tensors, std::vector<std::vector<std::byte>> memory);
   /// The tensor with that name, or null.
   const TensorView* find(std::string_view name) const;
 
  private:
   const SafetensorsFile& open(const fs::path& path);
   void open_shards(const fs::path& index);
+  bool is_mapped(const TensorView& tensor) const;
 
+  fs::path path_;
   std::vector<fs::path> paths_;
   std::vector<SafetensorsFile> files_;
   std::vector<TensorView> tensors_;  ///< by name
+  bool shown_ = false;
+  std::vector<std::vector<std::byte>> memory_;
 };
 
 /// Tells models apart without reading them: of the names, types and shapes of all tensors, and of stretches

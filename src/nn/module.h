@@ -84,6 +84,8 @@ struct Adapter {
   std::string rule_name;
   /// Whether that file is of layers whose weights files hold as [in, out] (PEFT's fan_in_fan_out).
   bool transposed = false;
+  /// What its files put before the names of modules: PEFT's, unless they are diffusers'.
+  std::string file_prefix = "base_model.model.";
   /// How the frozen weights of linear layers are stored.
   ops::Quantization quantized = ops::Quantization::none;
 

@@ -12,7 +12,7 @@ double StepModel::mfu() const {
 }
 
 UpdateSize update_size(const engine::Compiled& compiled) {
-  // Pictures are f32 [N, H, W, C]; what has none has an id for each token.
+  // Pictures are f32 [N, H, W, C], or noised with one label each at most; text has an id for each token.
   const int64_t accumulate = compiled.options.accumulate;
   int64_t num_ids = 0;
   for (const ir::Value& value : compiled.train_program().graph.values) {
@@ -21,6 +21,7 @@ UpdateSize update_size(const engine::Compiled& compiled) {
     if (value.type.dtype == DType::f32 && shape.rank() == 4) return {.num_samples = shape[0] * accumulate};
     if (value.type.dtype == DType::i32) num_ids = std::max(num_ids, shape.num_elements());
   }
+  if (num_ids <= compiled.options.batch) return {.num_samples = compiled.options.batch * accumulate};
   return {.num_samples = num_ids * accumulate, .is_text = true};
 }
 

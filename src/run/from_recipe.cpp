@@ -14,6 +14,8 @@
 #include "engine/gpu_options.h"
 #include "exec/device/gpu_choice.h"
 #include "hub/adapter.h"
+#include "hub/denoiser_adapter.h"
+#include "hub/open_weights.h"
 #include "io/weight_files.h"
 #include "ops/matmul/quantized.h"
 #include "run/from_diffuse_recipe.h"
@@ -365,7 +367,9 @@ engine::EngineOptions engine_options(const recipe::Recipe& recipe, int device, i
   const recipe::Exchange& exchange = recipe.exchange;
   engine::EngineOptions options{.objective = objective_of(recipe),
                                 .optimizer = optimizer_options(recipe),
-                                .adapter = hub::builder_adapter(recipe.adapter),
+                                .adapter = recipe::makes_pictures(recipe)
+                                               ? hub::denoiser_adapter(recipe.adapter)
+                                               : hub::builder_adapter(recipe.adapter),
                                 .frozen = recipe.train.freeze,
                                 .batch = recipe.train.batch,
                                 .accumulate = recipe.train.accumulate,
@@ -399,8 +403,12 @@ engine::EngineOptions engine_options(const recipe::Recipe& recipe, int device, i
 void check_first_weights(const recipe::Recipe& recipe) {
   const std::string& model = recipe.init.empty() ? recipe.model.path : recipe.init;
   if (recipe::is_text(recipe)) models::read_decoder_config(recipe.model.config_file());
-  if (!model.empty()) io::WeightFiles{fs::path(model)};
+  if (!model.empty()) hub::open_weights(model);
   if (recipe.adapter.path.empty()) return;
+  if (recipe::makes_pictures(recipe)) {
+    hub::DenoiserAdapter{fs::path(recipe.adapter.path)};
+    return;
+  }
   hub::read_adapter_config(recipe.adapter.path);
   io::WeightFiles{hub::adapter_weights(recipe.adapter.path)};
 }

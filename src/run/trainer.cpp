@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "engine/inspect.h"
 #include "hub/adapter.h"
+#include "hub/denoiser_adapter.h"
 #include "hub/image_weights.h"
 #include "hub/normalization.h"
 #include "hub/weights.h"
@@ -178,9 +179,13 @@ void Trainer::open_files(bool resumed) {
   folder_.emplace(out_);
   write_file_atomically(out_ / "config.yaml", recipe::write_recipe(recipe_));
   if (hub::has_adapter(*engine_)) {
+    const engine::Compiled& compiled = engine_->compiled();
     write_file_atomically(
         out_ / hub::kAdapterConfig,
-        hub::adapter_config_json(recipe_.adapter, engine_->compiled().tensors, recipe_.model.path));
+        recipe::makes_pictures(recipe_)
+            ? hub::peft_config_json(hub::adapted_modules(compiled.options.adapter, compiled.tensors),
+                                    recipe_.model.path)
+            : hub::adapter_config_json(recipe_.adapter, compiled.tensors, recipe_.model.path));
   }
   log_ = std::make_unique<io::RunLog>(out_ / "trainer_log.jsonl", resumed ? state_.step : -1);
   event_file_ = std::make_unique<io::EventFile>(out_, resumed ? state_.step + 1 : 0);

@@ -243,13 +243,16 @@ def exact_results(case, model, batches, dtype=torch.float64):
     return prediction, gradients, losses
 
 
-def hearth_results(folder, case, state, batches, config=None, guidance=None):
+def hearth_results(folder, case, state, batches, config=None, guidance=None, files=()):
+    """From weights, or from `files`: a model in any of its forms, and a LoRA."""
     folder.mkdir()
     config = {"_class_name": case.cls.__name__, **case.own_keys, **(config or case.config)}
     (folder / "config.json").write_text(json.dumps(config))
-    save_file(state, folder / "init.safetensors")
+    if not files:
+        files = [folder / "init.safetensors"]
+        save_file(state, files[0])
     save_file({name: batch.contiguous() for name, batch in batches.items()}, folder / "batches.safetensors")
-    arguments = [folder, case.height, case.width, case.guidance if guidance is None else guidance]
+    arguments = [folder, case.height, case.width, case.guidance if guidance is None else guidance, *files]
     done = subprocess.run([PROGRAM, *map(str, arguments)], check=False, capture_output=True, text=True)
     if done.returncode != 0:
         raise AssertionError(done.stderr.strip())

@@ -1,14 +1,16 @@
-// Trains a denoiser for denoiser.py: denoiser_steps FOLDER HEIGHT WIDTH GUIDANCE. FOLDER has config.json,
-// init.safetensors (weights) and batches.safetensors: tokens and target f32 [S, B * T, F] of pictures of
-// HEIGHT x WIDTH tokens, time and weight f32 [S, B], and what the model is conditioned on: labels i32 [S, B],
-// text f32 [S, B * text tokens, D], pooled f32 [S, B, D]. It gets found.safetensors: the first batch's
-// prediction, each gradient of its loss, and the losses of S steps of AdamW.
+// Trains a denoiser for denoiser.py: denoiser_steps FOLDER HEIGHT WIDTH GUIDANCE MODEL [LORA]. FOLDER has
+// config.json and batches.safetensors, MODEL is its weights in any file that is read: tokens and target f32
+// [S, B * T, F] of pictures of HEIGHT x WIDTH tokens, time and weight f32 [S, B], and what the model is
+// conditioned on: labels i32 [S, B], text f32 [S, B * text tokens, D], pooled f32 [S, B, D]. It gets
+// found.safetensors: the first batch's prediction, each gradient of its loss, the losses of S steps of AdamW,
+// and the prediction after them; with a LORA, which alone is trained then, trained.safetensors too.
 #include <fmt/format.h>
 
 #include <cstring>
 
 #include "base/error.h"
 #include "engine/inspect.h"
+#include "hub/denoiser_adapter.h"
 #include "hub/weights.h"
 #include "io/safetensors.h"
 #include "models/denoiser/denoiser.h"
@@ -104,28 +106,32 @@ struct Found {
   }
 };
 
-void run(const fs::path& folder, Extent patches, double guidance) {
+void run(const fs::path& folder, Extent patches, double guidance, const fs::path& model, const char* lora) {
   const Inputs inputs(io::SafetensorsFile(folder / "batches.safetensors"));
   const models::DenoiserConfig config = models::read_denoiser_config(folder / "config.json");
   const Shape& time = inputs.batches[1].shape;
   const int64_t steps = time[0], rows = time[1];
   engine::Engine engine({.objective = std::make_shared<Denoising>(inputs, config, patches, guidance),
                          .optimizer = {.name = "adamw", .weight_decay = 1e-2},
+                         .adapter = hub::denoiser_adapter({.path = lora}),
                          .batch = rows,
                          .num_threads = 2},
                         std::vector{rows}, std::vector{rows});
   engine.initialize();
-  hub::load_weights(engine, folder / "init.safetensors");
+  hub::load_model(engine, model);
+  if (hub::has_adapter(engine)) hub::load_weights(engine, lora);
   const auto batch = [&](int64_t at) {
     engine::MicroBatch made{{}, rows};
     for (size_t i = 0; i < inputs.batches.size(); ++i) made.inputs[i] = inputs.batches[i].step(at);
     return made;
   };
   Found found;
-  engine.evaluate(batch(0));
-  const std::span<const float> prediction = engine.output(0);
-  found.add("prediction", {std::ssize(prediction) / config.out_features(), config.out_features()},
-            prediction);
+  const auto predict = [&](const char* name) {
+    engine.evaluate(batch(0));
+    const std::span<const float> made = engine.output(0);
+    found.add(name, {std::ssize(made) / config.out_features(), config.out_features()}, made);
+  };
+  predict("prediction");
   engine::Inspector(engine).gradients(
       batch(0), rows, [&](const nn::Tensor& tensor, std::span<const float> values) {
         found.add("gradient." + tensor.name, tensor.layout.file_shape, values);
@@ -136,14 +142,17 @@ void run(const fs::path& folder, Extent patches, double guidance) {
     losses.push_back(static_cast<float>(engine.train_step(1, rows, next, step, 1e-3).loss));
   }
   found.add("losses", {steps}, losses);
+  predict("trained");
+  if (hub::has_adapter(engine)) hub::save_weights(engine, folder / "trained.safetensors", false);
   io::write_safetensors(folder / "found.safetensors", found.tensors);
 }
 
 }  // namespace
 
-int main(int, char** argv) {
+int main(int count, char** argv) {
   try {
-    run(argv[1], {std::stoll(argv[2]), std::stoll(argv[3])}, std::stod(argv[4]));
+    run(argv[1], {std::stoll(argv[2]), std::stoll(argv[3])}, std::stod(argv[4]), argv[5],
+        count > 6 ? argv[6] : "");
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 1;

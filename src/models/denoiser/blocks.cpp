@@ -27,9 +27,7 @@ ValueId DenoiserBlocks::sinusoids(ValueId time, int64_t shift) {
   return builder_.op("timestep_embedding", {time}, {{"size", config_.time_channels}, {"shift", shift}});
 }
 
-ValueId DenoiserBlocks::guidance_time() {
-  return builder_.op("scale", {in_.guidance}, {{"factor", 1000.0}});
-}
+ValueId DenoiserBlocks::guidance_time() { return builder_.op("scale", {in_.guidance}, {{"factor", 1000.0}}); }
 
 ValueId DenoiserBlocks::columns(ValueId x, int64_t begin, int64_t count) {
   return builder_.op("slice_last", {x}, {{"begin", begin}, {"count", count}});

@@ -1,0 +1,78 @@
+#include "hub/export_denoiser.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/foreign.h"
+#include "base/json.h"
+#include "base/output.h"
+#include "hub/denoiser_adapter.h"
+#include "hub/model_weights.h"
+#include "hub/open_weights.h"
+#include "hub/shards.h"
+#include "models/decoder/config.h"
+#include "models/denoiser/denoiser.h"
+#include "recipe/recipe_file.h"
+
+namespace hearth::hub {
+namespace {
+
+constexpr const char* kConfigFile = "config.json";
+constexpr const char* kRunRecipe = "config.yaml";
+
+/// The other parts of a folder of diffusers, whatever they are.
+void copy_other_parts(const fs::path& from, const fs::path& to) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(from)) {
+    if (entry.path().filename() == kDenoiserFolder) continue;
+    fs::copy(entry.path(), to / entry.path().filename(), fs::copy_options::recursive);
+  }
+}
+
+bool has_denoiser_config(const fs::path& folder) {
+  const fs::path file = folder / kConfigFile;
+  if (!fs::is_regular_file(file)) return false;
+  return parse_json_object<nlohmann::json>(read_file(file, models::kMaxConfigBytes), file.string())
+      .contains("_class_name");
+}
+
+}  // namespace
+
+bool is_denoiser(const fs::path& given) {
+  if (fs::exists(given / kModelIndex)) return true;
+  if (fs::is_regular_file(given / kRunRecipe))
+    return recipe::makes_pictures(recipe::load_recipe(given / kRunRecipe, {}));
+  return is_denoiser_adapter(given) || has_denoiser_config(given);
+}
+
+ModelFolder find_denoiser(const fs::path& given, const fs::path& base) {
+  if (!is_denoiser_adapter(given)) {
+    if (!base.empty()) user_error("expected a LoRA beside --base, got '{}', which is none", given.string());
+    const bool is_run = fs::exists(given / kRunRecipe);
+    return {.model = given, .weights = is_run ? run_weights(given, false) : given, .adapter = {}, .text = {}};
+  }
+  const fs::path folder = fs::is_directory(given) ? given : given.parent_path();
+  fs::path model = base;
+  if (base.empty() && fs::exists(folder / kAdapterConfig)) model = read_adapter_config(given).base;
+  if (!fs::is_directory(model)) {
+    user_error("expected the folder of the model that '{}' is for, got '{}'; try --base DIR{}",
+               given.string(), model.string(), download_advice(model));
+  }
+  return {.model = model, .weights = model, .adapter = given, .text = {}};
+}
+
+int64_t export_denoiser(const ModelFolder& model, const FolderOptions& options) {
+  NewFolder folder(options.out);
+  const bool is_whole = fs::exists(model.model / kModelIndex);
+  const fs::path source = is_whole ? model.model / kDenoiserFolder : model.model;
+  models::read_denoiser_config(source / kConfigFile);
+  ModelWeights weights(model, options.num_threads);
+  const fs::path target = is_whole ? folder.contents() / kDenoiserFolder : folder.contents();
+  make_folder(target);
+  write_weights(weights, options, target, "diffusion_pytorch_model");
+  write_file_atomically(target / kConfigFile, read_file(source / kConfigFile));
+  if (is_whole) copy_other_parts(model.model, folder.contents());
+  folder.commit();
+  return weights.num_changed();
+}
+
+}  // namespace hearth::hub
