@@ -368,6 +368,21 @@ return %5
   }
 }
 
+TEST(Autocast, LeavesTheBiasOfAttentionInFullPrecision) {
+  TrainGraph train{.graph = graph_of(R"(input %0 "x" : f32[4, 8]
+input %1 "bias" : f32[2, 4, 4]
+%2, %3 = attention(%0, %0, %0, none, %1) {batch=1, heads=2, kv_heads=2, head_size=4, scale=0.5, causal=0} : f32[4, 8], f32[4, 2]
+return %2
+)")};
+  autocast(train, DType::bf16);
+  ir::verify(train.graph, "autocast");
+  for (const ir::Node& node : train.graph.nodes) {
+    if (node.op->name != "attention") continue;
+    EXPECT_EQ(train.graph.type(node.inputs[0]).dtype, DType::bf16);
+    EXPECT_EQ(train.graph.type(node.inputs[4]).dtype, DType::f32);
+  }
+}
+
 TEST(Autocast, LeavesFullPrecisionAlone) {
   TrainGraph train = linear_classifier();
   const std::string before = renumbered(train.graph);
