@@ -20,6 +20,8 @@ class LatentSource {
   virtual Extent extent(int64_t index) const = 0;
   /// `key` is of the random choices, as in data::Row. UserError where it cannot be read.
   virtual void read(int64_t index, uint64_t key, std::span<float> latents) const = 0;
+  /// Whether it is the same picture as the one before, which an epoch has several times.
+  virtual bool is_repeat(int64_t /*index*/) const { return false; }
   /// What its loss counts.
   virtual double weight(int64_t /*index*/) const { return 1; }
   /// The class, where there are classes.

@@ -95,8 +95,7 @@ void check(const RowSource& source, const LoaderOptions& options, const LoaderPo
   if (options.buckets != nullptr && start.sample % options.batch != 0)
     user_error(
         "expected to continue with a micro-batch that divides the {} images taken of this epoch, got {}; "
-        "resume "
-        "with train.batch as it was",
+        "resume with train.batch as it was",
         start.sample, options.batch);
 }
 

@@ -51,14 +51,21 @@ class TextTranslator : public tasks::PictureTranslator {
   mutable std::unique_ptr<PictureCoder> coder_;
 };
 
+/// How many of the last pictures are held out: all of one that an epoch has several times.
+int64_t num_held_out(const data::LatentSource& all, double val_share) {
+  if (val_share <= 0 || all.size() < kFewPictures) return 0;
+  int64_t first =
+      all.size() - std::max<int64_t>(1, static_cast<int64_t>(val_share * static_cast<double>(all.size())));
+  while (all.is_repeat(first)) --first;
+  return first == 0 ? 0 : all.size() - first;
+}
+
 /// Training and held-out parts of a source; where there are few pictures, both are all of them.
 class Parts {
  public:
   Parts(const data::LatentSource& all, double val_share)
-      : is_split_(val_share > 0 && all.size() >= kFewPictures),
-        num_held_out_(is_split_ ? std::max<int64_t>(
-                                      1, static_cast<int64_t>(val_share * static_cast<double>(all.size())))
-                                : 0),
+      : num_held_out_(num_held_out(all, val_share)),
+        is_split_(num_held_out_ > 0),
         train_(all, 0, all.size() - num_held_out_),
         held_out_(all, is_split_ ? train_.size() : 0, is_split_ ? num_held_out_ : all.size()) {}
   const tasks::PartOfLatents& train() const { return train_; }
@@ -75,8 +82,8 @@ class Parts {
   }
 
  private:
-  bool is_split_;
   int64_t num_held_out_;
+  bool is_split_;
   tasks::PartOfLatents train_, held_out_;
 };
 

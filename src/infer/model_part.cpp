@@ -35,7 +35,7 @@ int64_t ModelPart::needed_bytes(std::function<Graph(nn::Builder&)> grow, int num
 
 void ModelPart::load(const io::WeightFiles& files, const std::string& prefix) {
   for (const nn::Tensor& tensor : engine_->compiled().tensors)
-    hub::load_tensor(*engine_, tensor, prefix + tensor.name, files, files.paths().front());
+    hub::load_tensor(*engine_, tensor, prefix + tensor.name, files, files.path());
 }
 
 std::span<const float> ModelPart::run(std::initializer_list<const void*> inputs) {

@@ -114,6 +114,7 @@ class T5 {
         bias_(read_bias(num_tokens)),
         encoder_(parts(num_tokens), files_, num_threads) {}
 
+  int64_t memory_bytes() const { return encoder_.memory_bytes() + 4 * std::ssize(bias_); }
   TextEncoder& encoder() { return encoder_; }
   const TextEncoder& encoder() const { return encoder_; }
   const io::WeightFiles& files() const { return files_; }
@@ -127,8 +128,7 @@ class T5 {
     const io::TensorView* table = files_.find(kName);
     const Shape shape = {config_.num_buckets, config_.num_heads};
     if (table == nullptr || table->shape != shape || !is_floating(table->dtype)) {
-      user_error("{}: expected a tensor '{}' as {}", files_.paths().front().string(), kName,
-                 to_string(shape));
+      user_error("{}: expected a tensor '{}' as {}", files_.path().string(), kName, to_string(shape));
     }
     const std::vector<float> values = hub::floats_of(*table, 0, shape.num_elements());
     std::vector<float> bias = models::t5_bias(config_, values, num_tokens);
@@ -173,7 +173,7 @@ class ClipAndT5 : public CaptionEncoder {
     const uint64_t both[] = {io::fingerprint(clip_.files()), io::fingerprint(t5_.files())};
     return hash64(std::as_bytes(std::span(both)));
   }
-  int64_t memory_bytes() const override { return clip_.memory_bytes() + t5_.encoder().memory_bytes(); }
+  int64_t memory_bytes() const override { return clip_.memory_bytes() + t5_.memory_bytes(); }
   void encode(std::span<const std::string> captions, const Take& take) override {
     const std::vector<std::vector<float>> pooled = clip_.pooled(captions);
     std::vector<TextIds> texts;
@@ -201,7 +201,7 @@ class Qwen3 : public CaptionEncoder {
   const TextEncoder& text() const override { return encoder_; }
   int64_t pooled_width() const override { return 0; }
   uint64_t hash() const override { return io::fingerprint(files_); }
-  int64_t memory_bytes() const override { return encoder_.memory_bytes(); }
+  int64_t memory_bytes() const override { return encoder_.memory_bytes() + 4 * std::ssize(bias_); }
   void encode(std::span<const std::string> captions, const Take& take) override {
     std::vector<TextIds> texts;
     for (const std::string& caption : captions) {
@@ -241,8 +241,8 @@ class Qwen3 : public CaptionEncoder {
                             .table = "model.embed_tokens.weight",
                             .layers = "model.layers.",
                             .num_layers = kKept[2],
-                            .kept = {std::begin(kKept), std::end(kKept)},
-                            .heads = config_.num_heads};
+                            .heads = config_.num_heads,
+                            .kept = {std::begin(kKept), std::end(kKept)}};
     made.grow_layer = [config = config_, num_tokens](nn::Builder& builder, const TextEncoder::Inputs& in) {
       const models::DecoderInputs rows{.positions = in.positions, .bias = in.bias, .context = num_tokens};
       return models::build_decoder_layer(builder, config, rows, in.hidden, 0);

@@ -65,13 +65,13 @@ void TextEncoder::add_rows(const std::string& table, std::span<const int32_t> ro
   const bool fits = found != nullptr && found->shape.rank() == 2 && found->shape[1] == parts_.width &&
                     is_floating(found->dtype) && dtype_bytes(found->dtype) >= 2;
   if (!fits) {
-    user_error("{}: expected a table '{}' of rows of {} numbers, got {}", files_.paths().front().string(),
-               table, parts_.width, found == nullptr ? "none" : to_string(found->shape));
+    user_error("{}: expected a table '{}' of rows of {} numbers, got {}", files_.path().string(), table,
+               parts_.width, found == nullptr ? "none" : to_string(found->shape));
   }
   for (size_t i = 0; i < rows.size(); ++i) {
     if (rows[i] < 0 || rows[i] >= found->shape[0]) {
-      user_error("{}: expected ids below the {} rows of '{}', the tokenizer gave {}",
-                 files_.paths().front().string(), found->shape[0], table, rows[i]);
+      user_error("{}: expected ids below the {} rows of '{}', the tokenizer gave {}", files_.path().string(),
+                 found->shape[0], table, rows[i]);
     }
     const std::vector<float> row = hub::floats_of(*found, rows[i] * parts_.width, parts_.width);
     for (size_t c = 0; c < row.size(); ++c) to[i * row.size() + c] += row[c];

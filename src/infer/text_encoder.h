@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -42,9 +43,9 @@ class TextEncoder {
     std::string layers;      ///< what names of layer i begin with, before "i."
     int64_t num_layers = 0;  ///< that run
     std::string outer;       ///< what names of the last norm begin with
-    std::vector<int64_t>
-        kept;           ///< after so many layers hidden states are kept, side by side; empty: the last
-    int64_t heads = 0;  ///< of the bias; 0: there is none
+    int64_t heads = 0;       ///< of the bias; 0: there is none
+    /// After how many layers hidden states are kept, which are then side by side; empty: after the last.
+    std::vector<int64_t> kept = {};
     /// The bias for a text of so many tokens, with slack; valid until the next call.
     std::function<std::span<const float>(int64_t num_tokens)> bias = {};
     std::function<ir::ValueId(nn::Builder&, const Inputs&)> grow_layer = {};

@@ -107,8 +107,7 @@ void copy(const TensorView& tensor, std::span<float> out) {
     if (!other.filename().string().starts_with(stem)) continue;
     user_error(
         "expected {} in the cache {}, which has {} of other weights or another size; have the model's "
-        "encoders make "
-        "them again, or take the model that made the cache",
+        "encoders make them again, or take the model that made the cache",
         path.filename().string(), path.parent_path().string(), other.filename().string());
   }
   user_error("expected {} in the cache {}, found none; have the model's encoders make it",

@@ -43,7 +43,7 @@ const SafetensorsFile& WeightFiles::open(const fs::path& path) {
   return files_.emplace_back(path);
 }
 
-WeightFiles::WeightFiles(const fs::path& file_or_folder) {
+WeightFiles::WeightFiles(const fs::path& file_or_folder) : path_(file_or_folder) {
   const auto stem = std::ranges::find_if(kStems, [&](const char* name) {
     return fs::exists(file_or_folder / (name + kIndexEnding)) ||
            fs::exists(file_or_folder / (name + kEnding));

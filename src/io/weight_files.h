@@ -12,6 +12,8 @@ namespace hearth::io {
 class WeightFiles {
  public:
   explicit WeightFiles(const fs::path& file_or_folder);
+  /// What was opened.
+  const fs::path& path() const { return path_; }
   /// The files in the order of their names, and the tensors of each.
   const std::vector<fs::path>& paths() const { return paths_; }
   const std::vector<TensorView>& tensors_of(size_t file) const {
@@ -34,6 +36,7 @@ class WeightFiles {
   void open_shards(const fs::path& index);
   bool is_mapped(const TensorView& tensor) const;
 
+  fs::path path_;
   std::vector<fs::path> paths_;
   std::vector<SafetensorsFile> files_;
   std::vector<TensorView> tensors_;  ///< by name

@@ -60,6 +60,11 @@ std::shared_ptr<const tasks::PictureSet> open_pictures(const recipe::Recipe& rec
         "expected data.kind captions or kohya for a model that is told by text, got {}; try "
         "data.kind=captions",
         kind);
+  if (kind == kKohya && recipe.diffuse.dropout > 0)
+    user_error(
+        "expected diffuse.dropout=0 for data.kind=kohya, whose caches lack the empty caption, got {}; try "
+        "diffuse.dropout=0",
+        recipe.diffuse.dropout);
   const infer::CaptionedPicturesOptions options{.folder = recipe.data.path,
                                                 .prior = recipe.diffuse.prior,
                                                 .prior_weight = recipe.diffuse.prior_weight,
@@ -70,6 +75,13 @@ std::shared_ptr<const tasks::PictureSet> open_pictures(const recipe::Recipe& rec
                                                 .format = format,
                                                 .encoders = translator_options(recipe, recipe.model.path)};
   return kind == kKohya ? infer::kohya_pictures(options) : infer::captioned_pictures(options);
+}
+
+int64_t pixels_per_latent(const recipe::Recipe& recipe, const models::DenoiserConfig& model) {
+  if (model.num_classes > 0) return 1;
+  const fs::path file = fs::path(recipe.model.path) / "vae/config.json";
+  const bool has_one = !recipe.model.path.empty() && path_exists(file);
+  return has_one ? models::read_autoencoder_config(file).factor() : kUsualFactor;
 }
 
 }  // namespace
@@ -88,10 +100,12 @@ tasks::NoisingOptions noising_options(const recipe::Recipe& recipe) {
 
 Extent latents_of(const recipe::Recipe& recipe) {
   const Extent size = recipe.data.image_size;
-  if (denoise_format(recipe).has_labels()) return size;
-  const fs::path file = fs::path(recipe.model.path) / "vae/config.json";
-  const bool has_one = !recipe.model.path.empty() && path_exists(file);
-  const int64_t factor = has_one ? models::read_autoencoder_config(file).factor() : kUsualFactor;
+  const models::DenoiserConfig model = denoise_format(recipe).model;
+  const int64_t factor = pixels_per_latent(recipe, model), step = factor * model.patch;
+  if (size.height % step != 0 || size.width % step != 0)
+    user_error("expected sides that are multiples of {} pixels for this model, got {}x{}; try {}x{}", step,
+               size.width, size.height, std::max(step, size.width / step * step),
+               std::max(step, size.height / step * step));
   return {size.height / factor, size.width / factor};
 }
 
@@ -111,14 +125,8 @@ tasks::DiffuseTaskOptions diffuse_options(const recipe::Recipe& recipe) {
 
 tasks::PictureMakerOptions picture_options(const recipe::Recipe& recipe) {
   tasks::PictureMakerOptions options{.format = denoise_format(recipe), .latents = latents_of(recipe)};
-  const int64_t patch = options.format.model.patch;
-  if (options.latents.height % patch != 0 || options.latents.width % patch != 0 ||
-      options.latents.shorter() < 1)
-    user_error("expected sides that are multiples of {} pixels, got {}x{}",
-               patch * recipe.data.image_size.height / std::max<int64_t>(1, options.latents.height),
-               recipe.data.image_size.width, recipe.data.image_size.height);
-  options.sampler = tasks::sampler_for(noising_options(recipe), recipe.diffuse.steps,
-                                       options.latents.num_pixels() / (patch * patch));
+  options.sampler = tasks::sampler_for(noising_options(recipe), options.format.model, recipe.diffuse.steps,
+                                       options.latents);
   options.guidance = recipe.diffuse.guidance;
   return options;
 }

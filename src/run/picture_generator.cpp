@@ -1,8 +1,10 @@
 #include "run/picture_generator.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "hub/model_folder.h"
 #include "hub/weights.h"
@@ -17,7 +19,29 @@ constexpr const char* kModelIndex = "model_index.json";
 /// Rows of an evaluation of a model without text, which is small.
 constexpr int64_t kMostRows = 64;
 constexpr int64_t kUsualSide = 1024;
-constexpr double kUsualGuidance = 3.5;
+/// Of FLUX.1-dev, which is told it, and of FLUX.2, which is asked twice.
+constexpr double kUsualGuidance = 3.5, kFlux2Guidance = 4;
+
+/// What the folder of a model says of how it is asked: its scheduler's shift, and a guidance that suits it.
+void take_up_scheduler(const fs::path& model, recipe::Recipe& recipe) {
+  constexpr int64_t kMostBytes = 1 << 20;
+  const fs::path file = model / "scheduler/scheduler_config.json";
+  recipe::Diffuse& diffuse = recipe.diffuse;
+  diffuse.sampling = recipe::NoiseSampling::flux_shift;
+  if (path_exists(file)) {
+    const auto json = parse_json_object<nlohmann::json>(read_file(file, kMostBytes), file.string());
+    if (!json.value("use_dynamic_shifting", false)) {
+      diffuse.sampling = recipe::NoiseSampling::shift;
+      diffuse.shift = json.value("shift", 1.0);
+    }
+  }
+  const auto index = parse_json_object<nlohmann::json>(read_file(model / kModelIndex, kMostBytes),
+                                                       (model / kModelIndex).string());
+  const models::DenoiserConfig config = models::read_denoiser_config(recipe.model.config_file());
+  const bool is_flux2 = config.family == models::DenoiserConfig::Family::flux2;
+  const bool compares = is_flux2 && !index.value("is_distilled", false);
+  diffuse.guidance = config.guidance ? kUsualGuidance : compares ? kFlux2Guidance : 1;
+}
 
 /// The recipe of a run, or one that describes a folder of diffusers.
 recipe::Recipe recipe_of(const fs::path& model, const PictureWish& wish) {
@@ -30,13 +54,11 @@ recipe::Recipe recipe_of(const fs::path& model, const PictureWish& wish) {
       recipe.model.config = (model / "config.json").string();
     }
   } else {
-    recipe = parse_recipe(
-        fmt::format(
-            "train: {{objective: flow}}\ndata: {{kind: captions, path: .}}\ndiffuse: {{guidance: {}}}\n",
-            kUsualGuidance),
-        model.string(), wish.overrides);
+    recipe = parse_recipe("train: {objective: flow}\ndata: {kind: captions, path: .}\n", model.string(),
+                          wish.overrides);
     recipe.model.path = model.string();
     recipe.data.image_size = kUsualSide;
+    take_up_scheduler(model, recipe);
   }
   if (!wish.adapter.empty()) recipe.adapter.path = wish.adapter.string();
   if (wish.size != Extent(0)) recipe.data.image_size = wish.size;
@@ -81,9 +103,11 @@ std::vector<GeneratedPicture> generate_pictures(const fs::path& model, const Pic
   engine.initialize();
   load_weights(engine, recipe, model);
   const tasks::Noising noising(noising_options(recipe));
-  if (noising.is_flow() != (options.sampler.solver == tasks::Solver::euler))
-    user_error("expected --solver {} for this model, got another",
-               noising.is_flow() ? "euler" : "ddim or dpm");
+  if (noising.is_flow() != (options.sampler.solver == tasks::Solver::euler)) {
+    user_error(
+        "expected --solver {} for a model that was trained with objective {}, got another; try without",
+        noising.is_flow() ? "euler" : "ddim or dpm", recipe::name_of(recipe.train.objective));
+  }
   tasks::PictureMaker maker(engine, noising, options);
   const std::vector<tasks::Condition> asked(static_cast<size_t>(wish.count), condition);
   const Extent size = options.latents;

@@ -14,6 +14,7 @@ namespace {
 using Json = nlohmann::json;
 using testing::AllOf;
 using testing::ContainsRegex;
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 std::vector<std::string> lines_of(const std::string& text) {

@@ -55,12 +55,12 @@ TEST(Buckets, WhatDoesNotFitIsExplained) {
       error_of([] {
         Buckets(512).crop({255, 900}, "a.png");
       }),
-      "a.png: expected a picture of at least 256x256 pixels for a resolution of 512, got 900x255; move it "
-      "away, or try a lower resolution");
+      "a.png: expected a picture of at least 256x256 pixels for data.image_size=512, got 900x255; move it "
+      "away, or try a lower data.image_size");
   EXPECT_EQ(error_of([] { Buckets(500); }),
-            "expected a resolution of pictures that is a multiple of 64, at most 8192, got 500; try 512");
+            "expected data.image_size as a multiple of 64 of at most 8192, got 500; try data.image_size=512");
   EXPECT_EQ(error_of([] { Buckets(20); }),
-            "expected a resolution of pictures that is a multiple of 64, at most 8192, got 20; try 64");
+            "expected data.image_size as a multiple of 64 of at most 8192, got 20; try data.image_size=64");
 }
 
 TEST(Buckets, ReadingKeepsTheCenter) {

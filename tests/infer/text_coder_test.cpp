@@ -9,7 +9,6 @@
 
 #include "base/asan.h"
 #include "base/error.h"
-#include "base/function_ref.h"
 #include "io/safetensors.h"
 #include "temporary_folder.h"
 

@@ -32,7 +32,7 @@ KEPT = (9, 18, 27)
 CAPTIONS = [
     "A cat on a chair, isn't it?",
     "",
-    "a cat  and the 42 cats of the hall; Äpfel, é and 中文 in oil, with a hat and a cane, the sea behind them",
+    "a cat  and the 42 cats of the hall; \u00c4pfel, \u00e9 and \u4e2d\u6587 in oil, with a hat and a cane, the sea behind them",
     "the hat",
 ]
 # The way through attention that computes in float64.
@@ -66,7 +66,7 @@ def put_clip_tokenizer(folder):
 def put_t5_tokenizer(folder):
     space = "\u2581"
     pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), (space, -2.0)]
-    pieces += [(letter, -6.0 - number / 100) for number, letter in enumerate("abcdefghijklmnopqrstuvwxyzAT,;'?é42")]
+    pieces += [(letter, -6.0 - number / 100) for number, letter in enumerate("abcdefghijklmnopqrstuvwxyzAT,;'?\u00e942")]
     pieces += [(word, -3.0 - number / 10) for number, word in enumerate(["the", space + "the", "at", space + "c", "hat"])]
     tokenizer = Tokenizer(models.Unigram(pieces, unk_id=2, byte_fallback=False))
     metaspace = {"replacement": space, "prepend_scheme": "always", "split": True}

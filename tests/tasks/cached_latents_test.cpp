@@ -104,6 +104,7 @@ TEST_F(Cached, EachPictureAndCaptionIsCodedOnce) {
   for (int64_t i = 0; i < 5; ++i) {
     const Extent size = latents.extent(i);
     EXPECT_EQ(size, i < 2 ? Extent(8, 2) : Extent(4));
+    EXPECT_EQ(latents.is_repeat(i), i == 1 || i == 3) << i;
     latents.read(i, 0, std::span(one).first(static_cast<size_t>(2 * size.num_pixels())));
     seen.push_back(one[0]);
     latents.text(i, text, pooled);
@@ -191,6 +192,7 @@ TEST_F(Kohya, FilesOfBothKindsAreReadWithoutPictures) {
   EXPECT_FALSE(has_kohya_latents(folder_.path() / "none"));
   const KohyaLatents latents = open();
   ASSERT_EQ(latents.size(), 4);
+  for (int64_t i = 0; i < 4; ++i) EXPECT_EQ(latents.is_repeat(i), i == 1 || i == 2) << i;
   EXPECT_EQ(latents.extent(0), Extent(4));
   EXPECT_EQ(latents.extent(3), Extent(6, 8));
   std::vector<float> one(2 * 6 * 8), text(6), pooled(1);
@@ -217,9 +219,10 @@ TEST_F(Kohya, TheLargestThatTheResolutionAllows) {
   EXPECT_EQ(open(64).extent(0), Extent(8));
   EXPECT_EQ(open(63).extent(0), Extent(4));
   EXPECT_EQ(open(16).extent(0), Extent(2));
-  EXPECT_EQ(refusal(15),
-            "/a_0064x0064_flux.npz: expected latents of at most 15x15 pixels, got 256 pixels; train at their "
-            "resolution, or have sd-scripts cache them at this one");
+  EXPECT_EQ(
+      refusal(15),
+      "/a_0064x0064_flux.npz: expected latents of at most 15x15 pixels, as data.image_size says, got 256 "
+      "pixels; set it to theirs, or have sd-scripts cache them at this one");
 }
 
 TEST_F(Kohya, MistakesAreExplained) {

@@ -15,7 +15,7 @@ using ir::ValueId;
 constexpr int64_t kOldEos = 2;
 
 std::string clip_activation(const ConfigReader& reader) {
-  const std::string name = reader.text("hidden_act", "quick_gelu");
+  std::string name = reader.text("hidden_act", "quick_gelu");
   if (name == "quick_gelu" || name == "gelu") return name;
   if (name == "gelu_new" || name == "gelu_pytorch_tanh") return "gelu_tanh";
   reader.fail("hidden_act", "quick_gelu, gelu or gelu_pytorch_tanh");

@@ -35,8 +35,8 @@ struct DecoderOutputs {
 /// reach that check_context refuses.
 DecoderOutputs build_decoder(nn::Builder& builder, const DecoderConfig& config, const DecoderInputs& in);
 
-/// Grows layer number `layer` alone, under names from "self_attn.q_proj.weight" on: x [N, hidden] to the same.
-/// It reads no tokens.
+/// Grows layer number `layer` alone, under names from "self_attn.q_proj.weight" on: x [N, hidden] to the
+/// same. It reads no tokens.
 ir::ValueId build_decoder_layer(nn::Builder& builder, const DecoderConfig& config, const DecoderInputs& in,
                                 ir::ValueId x, int64_t layer);
 

@@ -56,6 +56,7 @@ class CachedLatents : public data::LatentSource {
   int64_t channels() const override { return format_.channels; }
   Extent extent(int64_t index) const override;
   void read(int64_t index, uint64_t key, std::span<float> latents) const override;
+  bool is_repeat(int64_t index) const override { return index > 0 && place(index) == place(index - 1); }
   void text(int64_t index, std::span<float> text, std::span<float> pooled) const override;
   const std::string& caption(int64_t index) const { return picture(index).caption; }
 

@@ -23,11 +23,15 @@ constexpr const char* kAgreement = "class_agreement";
 constexpr int64_t kMostInStrip = 8;
 
 void check_fits(const models::DenoiserConfig& model, int64_t channels, Extent size) {
-  if (channels == model.channels && size.height % model.patch == 0 && size.width % model.patch == 0) return;
-  user_error(
-      "expected {} channels and sides that are multiples of {}, as the model has them, got {} channels and "
-      "{}x{}; try data.channels={} or another model.config",
-      model.channels, model.patch, channels, size.width, size.height, model.channels);
+  if (channels != model.channels)
+    user_error("expected pictures of {} channels, as the model has them, got {}; try data.channels={}",
+               model.channels, channels, model.channels);
+  if (size.height % model.patch != 0 || size.width % model.patch != 0)
+    user_error(
+        "expected sides that are multiples of {}, as the model has its patches, got {}x{}; try "
+        "data.image_size={}",
+        model.patch, size.width, size.height,
+        std::max(model.patch, size.shorter() / model.patch * model.patch));
 }
 
 DiffuseTaskOptions checked(DiffuseTaskOptions options) {
@@ -51,11 +55,16 @@ Extent most_frequent(const data::LatentSource& source) {
 
 }  // namespace
 
-SamplerOptions sampler_for(const NoisingOptions& noising, int64_t steps, int64_t num_tokens) {
+SamplerOptions sampler_for(const NoisingOptions& noising, const models::DenoiserConfig& model, int64_t steps,
+                           Extent latents) {
   if (noising.objective != recipe::Objective::flow) return {.solver = Solver::ddim, .steps = steps};
+  const int64_t num_tokens = latents.num_pixels() / (model.patch * model.patch);
   double shift = 1;
   if (noising.sampling == recipe::NoiseSampling::shift) shift = noising.shift;
-  if (noising.sampling == recipe::NoiseSampling::flux_shift) shift = flux_shift(num_tokens);
+  if (noising.sampling == recipe::NoiseSampling::flux_shift) {
+    shift = model.family == models::DenoiserConfig::Family::flux2 ? flux2_shift(num_tokens, steps)
+                                                                  : flux_shift(num_tokens);
+  }
   return {.solver = Solver::euler, .steps = steps, .shift = shift};
 }
 
@@ -114,13 +123,11 @@ double DiffuseTask::fixed_loss(engine::Engine& engine) const {
 }
 
 PictureMaker DiffuseTask::maker(engine::Engine& engine) const {
-  const int64_t num_tokens =
-      latents_.num_pixels() / (options_.format.model.patch * options_.format.model.patch);
   return {engine,
           noising_,
           {.format = options_.format,
            .latents = latents_,
-           .sampler = sampler_for(options_.noising, options_.diffuse.steps, num_tokens),
+           .sampler = sampler_for(options_.noising, options_.format.model, options_.diffuse.steps, latents_),
            .guidance = options_.diffuse.guidance,
            .unconditional = options_.pictures->translator()->no_condition(),
            .batch = eval_batch(),

@@ -19,8 +19,10 @@ struct DiffuseTaskOptions {
 /// The names of classes, a line each, that a run keeps beside its weights and its model's config.json.
 inline constexpr const char* kClassNames = "classes.txt";
 
-/// The sampler that evaluations and `hearth generate` use where nobody says another.
-SamplerOptions sampler_for(const NoisingOptions& noising, int64_t steps, int64_t num_tokens);
+/// The sampler that evaluations and `hearth generate` use where nobody says another, for latents of that
+/// size.
+SamplerOptions sampler_for(const NoisingOptions& noising, const models::DenoiserConfig& model, int64_t steps,
+                           Extent latents);
 
 /// Makes pictures from noise. Evaluations measure the loss of held-out pictures at fixed noise, and make
 /// pictures for people; the last one has them judged.

@@ -84,8 +84,7 @@ void KohyaLatents::choose(Picture& picture, int64_t resolution) const {
         shape[1] % format_.patch != 0 || shape[2] % format_.patch != 0)
       user_error(
           "{}: expected latents [{}, height, width] whose sides are multiples of {}, got {}; is the cache "
-          "another "
-          "model's?",
+          "another model's?",
           picture.latents.string(), format_.channels, format_.patch, to_string(shape));
     const Extent size(shape[1], shape[2]);
     smallest = smallest == 0 ? size.num_pixels() : std::min(smallest, size.num_pixels());
@@ -96,9 +95,8 @@ void KohyaLatents::choose(Picture& picture, int64_t resolution) const {
   if (!picture.array.empty()) return;
   if (smallest == 0) user_error("{}: expected an array 'latents_HxW', found none", picture.latents.string());
   user_error(
-      "{}: expected latents of at most {}x{} pixels, got {} pixels; train at their resolution, or have "
-      "sd-scripts "
-      "cache them at this one",
+      "{}: expected latents of at most {}x{} pixels, as data.image_size says, got {} pixels; set it to "
+      "theirs, or have sd-scripts cache them at this one",
       picture.latents.string(), resolution, resolution, smallest * format_.factor * format_.factor);
 }
 
@@ -107,9 +105,8 @@ void KohyaLatents::check_text(const fs::path& path) const {
   const Shape text = file.head(kText).shape, pooled = file.head(kPooled).shape;
   if (text != Shape({format_.num_tokens, format_.text_width}))
     user_error(
-        "{}: expected embeddings [{}, {}] as {}, got {}; set diffuse.text_tokens to their number, or is the "
-        "cache "
-        "another model's?",
+        "{}: expected embeddings [{}, {}] as {}, got {}; set diffuse.text_tokens to their number, or is "
+        "the cache another model's?",
         path.string(), format_.num_tokens, format_.text_width, kText, to_string(text));
   if (pooled != Shape({format_.pooled_width}))
     user_error("{}: expected a vector [{}] as {}, got {}; is the cache another model's?", path.string(),
@@ -120,8 +117,7 @@ void KohyaLatents::check_text(const fs::path& path) const {
   if (is_masked[0] != 0)
     user_error(
         "{}: expected embeddings that were made without an attention mask, got some with one; have "
-        "sd-scripts cache "
-        "them without --apply_t5_attn_mask",
+        "sd-scripts cache them without --apply_t5_attn_mask",
         path.string());
 }
 

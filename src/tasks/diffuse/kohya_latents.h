@@ -28,6 +28,7 @@ class KohyaLatents : public data::LatentSource {
   int64_t channels() const override { return format_.channels; }
   Extent extent(int64_t index) const override { return picture(index).latents_size; }
   void read(int64_t index, uint64_t key, std::span<float> latents) const override;
+  bool is_repeat(int64_t index) const override { return index > 0 && &picture(index) == &picture(index - 1); }
   /// UserError for the empty text, which these caches do not hold.
   void text(int64_t index, std::span<float> text, std::span<float> pooled) const override;
 

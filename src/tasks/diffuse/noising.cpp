@@ -25,6 +25,16 @@ double flux_shift(int64_t num_tokens) {
   return std::exp(0.5 + kSlope * static_cast<double>(num_tokens - 256));
 }
 
+double flux2_shift(int64_t num_tokens, int64_t num_steps) {
+  constexpr int64_t kManyTokens = 4300;
+  const auto tokens = static_cast<double>(num_tokens);
+  const double after_200 = 0.00016927 * tokens + 0.45666666;
+  if (num_tokens > kManyTokens) return std::exp(after_200);
+  const double after_10 = 8.73809524e-05 * tokens + 1.89833333;
+  const double share = static_cast<double>(num_steps - 10) / 190;
+  return std::exp(after_10 + share * (after_200 - after_10));
+}
+
 double shifted(double sigma, double shift) { return shift * sigma / (1 + (shift - 1) * sigma); }
 
 Noising::Noising(const NoisingOptions& options) : options_(options), variances_() {

@@ -47,6 +47,8 @@ class Noising {
 
 /// The shift of FLUX for a picture of so many tokens, exp(mu), mu linear from 0.5 at 256 to 1.15 at 4096.
 double flux_shift(int64_t num_tokens);
+/// That of FLUX.2 for a sampler of so many steps, fitted by its makers for 10 and 200 steps.
+double flux2_shift(int64_t num_tokens, int64_t num_steps);
 /// A sigma moved towards noise (Esser et al. 2024, arXiv 2403.03206, equation 23); 1: as it is.
 double shifted(double sigma, double shift);
 
