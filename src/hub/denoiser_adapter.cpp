@@ -184,7 +184,8 @@ class KohyaParts {
     columns_ = pair.down->shape[1];
     rows_ = pair.up->shape[0];
     scale_ = pair.alpha.value_or(static_cast<double>(rank_)) / static_cast<double>(rank_);
-    if (module.swapped) std::ranges::rotate(up_, up_.begin() + static_cast<int64_t>(up_.size() / 2));
+    if (module.swapped)
+      std::rotate(up_.begin(), up_.begin() + static_cast<int64_t>(up_.size() / 2), up_.end());
     split(path);
   }
 

@@ -59,7 +59,7 @@ class Fused {
       first += rank_of(part);
       row += rows_of(part);
     }
-    if (module_.swapped) std::ranges::rotate(up, up.begin() + static_cast<int64_t>(up.size() / 2));
+    if (module_.swapped) std::rotate(up.begin(), up.begin() + static_cast<int64_t>(up.size() / 2), up.end());
     made.add(name + ".alpha", {}, {static_cast<float>(scale_ * static_cast<double>(rank))});
     made.add(name + ".lora_down.weight", {rank, columns_}, std::move(down));
     made.add(name + ".lora_up.weight", {rows, rank}, std::move(up));

@@ -27,7 +27,17 @@ from diffusers.loaders.single_file_utils import convert_flux2_transformer_checkp
 from parity import ROOT, gradient_gap, hearth, run_checks, within  # noqa: E402
 
 TOLERANCE = 1e-5
-TARGETS = ["to_q", "to_k", "to_v", "to_out.0", "add_q_proj", "add_v_proj", "ff.net.0.proj", "ff_context.net.2", "norm_out.linear"]
+TARGETS = [
+    "to_q",
+    "to_k",
+    "to_v",
+    "to_out.0",
+    "add_q_proj",
+    "add_v_proj",
+    "ff.net.0.proj",
+    "ff_context.net.2",
+    "norm_out.linear",
+]
 # diffusers' converter knows linear1 of a width of 3072 alone.
 SINGLE = "single_transformer_blocks"
 
@@ -74,7 +84,10 @@ def original(state, flux2=False):
             break
         take(f"{there}.img_attn.qkv", [f"{here}.attn.to_{one}" for one in "qkv"])
         take(f"{there}.txt_attn.qkv", [f"{here}.attn.add_{one}_proj" for one in "qkv"])
-        for side, norm, out, ff, mod in (("img", "norm_", "to_out.0", "ff", "norm1"), ("txt", "norm_added_", "to_add_out", "ff_context", "norm1_context")):
+        for side, norm, out, ff, mod in (
+            ("img", "norm_", "to_out.0", "ff", "norm1"),
+            ("txt", "norm_added_", "to_add_out", "ff_context", "norm1_context"),
+        ):
             take_norm(f"{there}.{side}_attn.norm.query_norm", f"{here}.attn.{norm}q")
             take_norm(f"{there}.{side}_attn.norm.key_norm", f"{here}.attn.{norm}k")
             take(f"{there}.{side}_attn.proj", [f"{here}.attn.{out}"])
@@ -124,7 +137,9 @@ def put_folder(folder, case, model):
     """As diffusers saves a pipeline: the transformer in shards, and something beside it."""
     model.save_pretrained(folder / "transformer", max_shard_size="60KB")
     FlowMatchEulerDiscreteScheduler().save_pretrained(folder / "scheduler")
-    (folder / "model_index.json").write_text(json.dumps({"_class_name": "FluxPipeline", "transformer": ["diffusers", case.cls.__name__]}))
+    (folder / "model_index.json").write_text(
+        json.dumps({"_class_name": "FluxPipeline", "transformer": ["diffusers", case.cls.__name__]})
+    )
     if not (folder / "transformer/diffusion_pytorch_model.safetensors.index.json").exists():
         raise AssertionError("expected several shards")
 
@@ -217,7 +232,11 @@ def check_lora(folder):
     case = CASES["flux"]()
     model, batches = make_model(case), make_batches(case)
     put_folder(folder / "base", case, model)
-    given = adapted(case, model, r"(transformer_blocks.*\.(to_q|to_k|to_v|to_out\.0|add_q_proj|add_v_proj|ff\.net\.0\.proj|ff_context\.net\.2)|norm_out\.linear)")
+    given = adapted(
+        case,
+        model,
+        r"(transformer_blocks.*\.(to_q|to_k|to_v|to_out\.0|add_q_proj|add_v_proj|ff\.net\.0\.proj|ff_context\.net\.2)|norm_out\.linear)",
+    )
     file = save_lora(given, folder / "lora")
     found = predicted(folder / "run", case, batches, folder / "base", file)
     gaps = [off(found, prediction_of(case, given, batches))]
@@ -314,23 +333,38 @@ def check_refusals(folder):
     state = load_file(save_lora(adapted(case, model, TARGETS), folder / "lora"))
     key = "transformer.transformer_blocks.0.attn.to_q.lora_{}.weight"
 
-    def merge(wanted, changed, *arguments):
+    def merge(wanted, changed, base=("--base", folder / "base")):
         file = folder / "changed.safetensors"
         save_file({name: value.contiguous() for name, value in changed.items()}, file)
-        refused(wanted, "merge", "--adapter", file, *(arguments or ["--base", folder / "base"]), "--out", folder / "out")
+        refused(wanted, "merge", "--adapter", file, *base, "--out", folder / "out")
 
-    merge("expected 'transformer.transformer_blocks.0.attn.to_q.lora_A.weight' as [3, 32]", state | {key.format("A"): torch.zeros(3, 31)})
-    merge("which has no 'single_transformer_blocks.7.attn.to_k.weight'", {name.replace("blocks.0", "blocks.7"): value for name, value in state.items()})
-    merge("expected lora_B of 'transformer_blocks.0.attn.to_q'", {name: value for name, value in state.items() if name != key.format("B")})
+    merge(
+        "expected 'transformer.transformer_blocks.0.attn.to_q.lora_A.weight' as [3, 32]",
+        state | {key.format("A"): torch.zeros(3, 31)},
+    )
+    merge(
+        "which has no 'single_transformer_blocks.7.attn.to_k.weight'",
+        {name.replace("blocks.0", "blocks.7"): value for name, value in state.items()},
+    )
+    merge(
+        "expected lora_B of 'transformer_blocks.0.attn.to_q'",
+        {name: value for name, value in state.items() if name != key.format("B")},
+    )
     merge("expected lora_A [rank, in] and lora_B [out, rank]", state | {key.format("B"): torch.zeros(32, 5)})
-    merge("expected lora_A [rank, in] and lora_B [out, rank]", state | {key.format("A").replace("lora_A", "lora_magnitude_vector"): torch.zeros(32)})
+    merge(
+        "expected lora_A [rank, in] and lora_B [out, rank]",
+        state | {key.format("A").replace("lora_A", "lora_magnitude_vector"): torch.zeros(32)},
+    )
     merge("expected finite weights", state | {key.format("A"): torch.full((3, 32), float("nan"))})
-    merge("try --base DIR", state)
+    merge("try --base DIR", state, base=())
     kohya = {"lora_unet_double_blocks_0_img_attn_qkv.lora_down.weight": torch.zeros(3, 32)}
     merge("expected lora_down [rank, in] and lora_up [out, rank]", kohya)
     up = "lora_unet_double_blocks_0_img_attn_qkv.lora_up.weight"
     merge("for 3 modules, found 95 rows", kohya | {up: torch.zeros(95, 3)})
-    merge("expected a LoRA of a FLUX transformer, got 'lora_te1_text_model' too", kohya | {up: torch.zeros(96, 3), "lora_te1_text_model.alpha": torch.ones(())})
+    merge(
+        "expected a LoRA of a FLUX transformer, got 'lora_te1_text_model' too",
+        kohya | {up: torch.zeros(96, 3), "lora_te1_text_model.alpha": torch.ones(())},
+    )
     file = folder / "cut.safetensors"
     file.write_bytes((folder / "changed.safetensors").read_bytes()[:-8])
     refused("cut.safetensors", "merge", "--adapter", file, "--base", folder / "base", "--out", folder / "out")
@@ -339,7 +373,11 @@ def check_refusals(folder):
     broken["double_blocks.0.img_attn.qkv.weight"] = torch.zeros(95, 32)
     extra = original(model.state_dict()) | {"double_blocks.0.img_attn.gate.weight": torch.zeros(3)}
     scales = in_8_bits(original(model.state_dict()), "scale_weight")[0] | {"img_in.scale_weight": torch.ones(32)}
-    for wanted, spoiled in (("as the rows of 3 tensors", broken), ("got 'double_blocks.0.img_attn.gate.weight' too", extra), ("expected one scale for the whole of a tensor", scales)):
+    for wanted, spoiled in (
+        ("as the rows of 3 tensors", broken),
+        ("got 'double_blocks.0.img_attn.gate.weight' too", extra),
+        ("expected one scale for the whole of a tensor", scales),
+    ):
         spoilt = folder / wanted.replace(" ", "-").replace("'", "")
         spoilt.mkdir()
         save_file(spoiled, spoilt / "diffusion_pytorch_model.safetensors")

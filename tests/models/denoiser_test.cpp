@@ -40,11 +40,11 @@ Json tiny_dit() {
           {"num_embeds_ada_norm", 7}};
 }
 
-DenoiserConfig parsed(const Json& json) { return parse_denoiser_config(json.dump(), "config.json"); }
+DenoiserConfig denoiser_from(const Json& json) { return parse_denoiser_config(json.dump(), "config.json"); }
 
-std::string refusal(const Json& json) {
+std::string refused_denoiser(const Json& json) {
   try {
-    parsed(json);
+    denoiser_from(json);
   } catch (const UserError& error) {
     return error.what();
   }
@@ -59,7 +59,7 @@ struct Grown {
   ir::ValueId made = ir::kNone;
 
   explicit Grown(const Json& json, nn::Adapter adapter = {}, Extent patches = 4)
-      : builder(graph, nn::Builder::Mode::train, 1, std::move(adapter)), config(parsed(json)) {
+      : builder(graph, nn::Builder::Mode::train, 1, std::move(adapter)), config(denoiser_from(json)) {
     const int64_t rows = 2;
     const auto input = [&](const char* name, const Shape& shape, DType dtype = DType::f32) {
       return builder.input(name, {.dtype = dtype, .shape = shape});
@@ -84,7 +84,7 @@ struct Grown {
 
 TEST(DenoiserConfig, ReadsFluxDevAsDiffusersDefaultsSay) {
   const DenoiserConfig config =
-      parsed({{"_class_name", "FluxTransformer2DModel"}, {"guidance_embeds", true}});
+      denoiser_from({{"_class_name", "FluxTransformer2DModel"}, {"guidance_embeds", true}});
   EXPECT_EQ(config.patch, 2);
   EXPECT_EQ(config.channels, 16);
   EXPECT_EQ(config.features(), 64);
@@ -98,12 +98,12 @@ TEST(DenoiserConfig, ReadsFluxDevAsDiffusersDefaultsSay) {
 }
 
 TEST(DenoiserConfig, ReadsFlux2) {
-  const DenoiserConfig config = parsed({{"_class_name", "Flux2Transformer2DModel"},
-                                        {"num_layers", 5},
-                                        {"num_single_layers", 20},
-                                        {"num_attention_heads", 24},
-                                        {"joint_attention_dim", 7680},
-                                        {"guidance_embeds", false}});
+  const DenoiserConfig config = denoiser_from({{"_class_name", "Flux2Transformer2DModel"},
+                                               {"num_layers", 5},
+                                               {"num_single_layers", 20},
+                                               {"num_attention_heads", 24},
+                                               {"joint_attention_dim", 7680},
+                                               {"guidance_embeds", false}});
   EXPECT_EQ(config.channels, 32);
   EXPECT_EQ(config.mlp, 9216);
   EXPECT_THAT(config.axes, ElementsAre(32, 32, 32, 32));
@@ -111,7 +111,7 @@ TEST(DenoiserConfig, ReadsFlux2) {
 }
 
 TEST(DenoiserConfig, ReadsADitOfClasses) {
-  const DenoiserConfig config = parsed(tiny_dit());
+  const DenoiserConfig config = denoiser_from(tiny_dit());
   EXPECT_EQ(config.num_classes, 7);
   EXPECT_EQ(config.side, 4);
   EXPECT_EQ(config.features(), 12);
@@ -124,7 +124,7 @@ TEST(DenoiserConfig, KeysOfOursGiveFluxClassesAndAnotherPatch) {
   json["latent_patch"] = 4;
   json["num_classes"] = 10;
   json["class_tokens"] = 2;
-  const DenoiserConfig config = parsed(json);
+  const DenoiserConfig config = denoiser_from(json);
   EXPECT_EQ(config.channels, 1);
   EXPECT_EQ(config.num_classes, 10);
   EXPECT_EQ(config.class_tokens, 2);
@@ -133,20 +133,20 @@ TEST(DenoiserConfig, KeysOfOursGiveFluxClassesAndAnotherPatch) {
 TEST(DenoiserConfig, RefusesWhatItCannotFollow) {
   Json json = tiny_flux();
   json["axes_dims_rope"] = {4, 4, 6};
-  EXPECT_THAT(refusal(json), HasSubstr("3 axes_dims_rope that add up to the 16 elements of a head"));
+  EXPECT_THAT(refused_denoiser(json), HasSubstr("3 axes_dims_rope that add up to the 16 elements of a head"));
   json["axes_dims_rope"] = {3, 5, 8};
-  EXPECT_THAT(refusal(json), HasSubstr("expected even parts of a head for \"axes_dims_rope\""));
+  EXPECT_THAT(refused_denoiser(json), HasSubstr("expected even parts of a head for \"axes_dims_rope\""));
   json = tiny_flux();
   json["in_channels"] = 6;
-  EXPECT_THAT(refusal(json), HasSubstr("in_channels to be a multiple of 4"));
+  EXPECT_THAT(refused_denoiser(json), HasSubstr("in_channels to be a multiple of 4"));
   json = tiny_flux();
   json["patch_size"] = 2;
-  EXPECT_THAT(refusal(json), HasSubstr("expected 1 for \"patch_size\""));
+  EXPECT_THAT(refused_denoiser(json), HasSubstr("expected 1 for \"patch_size\""));
   json = tiny_dit();
   json["norm_type"] = "layer_norm";
-  EXPECT_THAT(refusal(json), HasSubstr("expected ada_norm_zero"));
+  EXPECT_THAT(refused_denoiser(json), HasSubstr("expected ada_norm_zero"));
   json["_class_name"] = "UNet2DConditionModel";
-  EXPECT_THAT(refusal(json), HasSubstr("expected _class_name FluxTransformer2DModel"));
+  EXPECT_THAT(refused_denoiser(json), HasSubstr("expected _class_name FluxTransformer2DModel"));
 }
 
 TEST(Denoiser, OfADitHasOneSizeOfPictures) {

@@ -81,7 +81,9 @@ class Flux:
 
     def ids(self, dtype):
         rows, columns = torch.meshgrid(torch.arange(self.height), torch.arange(self.width), indexing="ij")
-        return torch.stack([torch.zeros(rows.shape), rows, columns], -1).reshape(-1, 3).to(dtype), torch.zeros(self.text_tokens, 3)
+        return torch.stack([torch.zeros(rows.shape), rows, columns], -1).reshape(-1, 3).to(dtype), torch.zeros(
+            self.text_tokens, 3
+        )
 
     def given(self, batches, step, dtype):
         picture, text = self.ids(dtype)
