@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "infer/captioned_pictures.h"
 #include "models/autoencoder/autoencoder.h"
-#include "run/from_recipe.h"
+#include "run/data_options.h"
 
 namespace hearth::run {
 namespace {

@@ -281,24 +281,6 @@ recipe::Recipe parse_recipe(const std::string& yaml, const std::string& where,
   return recipe::parse_recipe(yaml, where, recipe_choices(), overrides);
 }
 
-data::LoaderOptions loader_options(const recipe::Recipe& recipe) {
-  return {.batch = recipe.train.batch,
-          .seed = recipe.seed,
-          .shuffle = recipe.data.shuffle,
-          .num_threads = static_cast<int>(recipe.data.threads)};
-}
-
-data::DatasetOptions dataset_options(const recipe::Recipe& recipe, const std::string& split) {
-  const recipe::Data& data = recipe.data;
-  return {.kind = data.kind,
-          .path = data.path,
-          .split = split,
-          .image_size = data.image_size,
-          .channels = data.channels,
-          .count = split == "test" ? data.val_count : data.count,
-          .seed = recipe.seed};
-}
-
 data::MaskOptions mask_options(const recipe::Recipe& recipe, const std::string& split) {
   const recipe::Data& data = recipe.data;
   return {.kind = data.kind,

@@ -9,6 +9,7 @@
 #include "hub/export_onnx.h"
 #include "models/model.h"
 #include "recipe/recipe_file.h"
+#include "run/data_options.h"
 #include "tasks/language/text_task.h"
 #include "tasks/predictor.h"
 #include "tasks/task.h"
@@ -22,10 +23,6 @@ recipe::Recipe load_recipe(const fs::path& path, std::span<const std::string> ov
 recipe::Recipe parse_recipe(const std::string& yaml, const std::string& where,
                             std::span<const std::string> overrides = {});
 
-/// In which order and batches rows are read.
-data::LoaderOptions loader_options(const recipe::Recipe& recipe);
-/// The dataset of images, its split "train" or "test".
-data::DatasetOptions dataset_options(const recipe::Recipe& recipe, const std::string& split);
 tasks::TextOptions text_options(const recipe::Recipe& recipe);
 tasks::TextTaskOptions text_task_options(const recipe::Recipe& recipe);
 /// What training minimizes, from the model alone: no data is opened.

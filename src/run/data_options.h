@@ -1,0 +1,14 @@
+#pragma once
+
+#include "data/dataset.h"
+#include "data/loader_options.h"
+#include "recipe/recipe.h"
+
+namespace hearth::run {
+
+/// In which order and batches rows are read.
+data::LoaderOptions loader_options(const recipe::Recipe& recipe);
+/// The dataset of images, its split "train" or "test".
+data::DatasetOptions dataset_options(const recipe::Recipe& recipe, const std::string& split);
+
+}  // namespace hearth::run
