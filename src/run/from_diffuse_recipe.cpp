@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "base/text.h"
+#include "base/process.h"
 #include "infer/captioned_pictures.h"
 #include "models/autoencoder/autoencoder.h"
 #include "run/data_options.h"
