@@ -8,6 +8,7 @@
 #include "cli/terminal.h"
 #include "cli/verb.h"
 #include "models/model.h"
+#include "run/from_diffuse_recipe.h"
 #include "run/from_recipe.h"
 #include "run/launch.h"
 #include "tasks/classify/tensors_dataset.h"
@@ -137,7 +138,9 @@ void run_validate(const CLI::App& verb, const std::string& name, const std::stri
   // Training names one bad record; here all are listed.
   const int64_t num_left_out = recipe::is_text(recipe) ? check_texts(recipe) : 0;
   if (exit_code() = run::launch(job); exit_code() != 0) return;
-  if (!recipe::is_text(recipe)) {
+  // Captions are all read when the data is opened.
+  const bool has_captions = recipe.data.kind == run::kCaptions || recipe.data.kind == run::kKohya;
+  if (!recipe::is_text(recipe) && !has_captions) {
     const run::Purpose purpose = run::purpose_of(recipe);
     const auto check = purpose == run::Purpose::detect    ? check_boxes
                        : purpose == run::Purpose::segment ? check_masks

@@ -11,9 +11,18 @@
 namespace hearth::distributed {
 
 /// What a worker of a run is at.
-enum class Phase : uint32_t { starting, training, evaluating, saving, finishing, reporting, resting };
-inline constexpr std::array<const char*, 7> kPhaseNames = {"starting",  "training",  "evaluating", "saving",
-                                                           "finishing", "reporting", "resting"};
+enum class Phase : uint32_t {
+  starting,
+  training,
+  evaluating,
+  saving,
+  finishing,
+  reporting,
+  resting,
+  encoding
+};
+inline constexpr std::array<const char*, 8> kPhaseNames = {
+    "starting", "training", "evaluating", "saving", "finishing", "reporting", "resting", "encoding"};
 
 /// How a worker shows that it continues, in some nanoseconds: an entry of a HeartbeatBoard, of which copies
 /// are one; or nothing, where nobody watches. An entry belongs to one thread.
@@ -74,6 +83,21 @@ class Heartbeat {
   }
 
   Entry* entry_ = nullptr;
+};
+
+/// While it lives, a worker runs other programs than those that it trains and evaluates, at a pace that
+/// nobody knows.
+class OtherWork {
+ public:
+  explicit OtherWork(const Heartbeat& heartbeat)
+      : heartbeat_(heartbeat), before_(heartbeat.turn_to(Phase::encoding)) {}
+  ~OtherWork() { heartbeat_.turn_to(before_); }
+  OtherWork(const OtherWork&) = delete;
+  OtherWork& operator=(const OtherWork&) = delete;
+
+ private:
+  Heartbeat heartbeat_;
+  Phase before_;
 };
 
 /// The heartbeats of a group of workers, shared with processes that are forked once it is made.

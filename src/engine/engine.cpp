@@ -34,6 +34,8 @@ void Engine::join(distributed::ProcessGroup& group) { running_->join(group); }
 
 data::LoaderShare Engine::share() const { return running_->strategy->share(compiled().options); }
 
+const distributed::Heartbeat& Engine::heartbeat() const { return running_->heartbeat; }
+
 void Engine::set_heartbeat(const distributed::Heartbeat& heartbeat) {
   running_->heartbeat = heartbeat;
   heartbeat.allow(compiled().allowed_seconds());

@@ -60,6 +60,7 @@ class Engine {
   data::LoaderShare share() const;
   /// Lets it beat after every micro-batch.
   void set_heartbeat(const distributed::Heartbeat& heartbeat);
+  const distributed::Heartbeat& heartbeat() const;
 
   /// Draws the first weights from the seed; frozen ones are left for load_model.
   void initialize();

@@ -423,7 +423,20 @@ std::unique_ptr<tasks::Task> open_task(const recipe::Recipe& recipe) {
   return std::make_unique<tasks::ImageTask>(options);
 }
 
+namespace {
+
+void refuse_pictures(const recipe::Recipe& recipe, const fs::path& run) {
+  if (recipe::makes_pictures(recipe))
+    user_error(
+        "expected a run that judges pictures, got '{0}', which makes them; try hearth generate {0} --prompt "
+        "...",
+        run.string());
+}
+
+}  // namespace
+
 hub::OnnxOptions onnx_options(const recipe::Recipe& recipe, const fs::path& run) {
+  refuse_pictures(recipe, run);
   const Purpose purpose = purpose_of(recipe);
   data::PixelOptions pixels = pixel_options(recipe);
   std::vector<std::string> names;
@@ -458,6 +471,7 @@ std::unique_ptr<tasks::Predictor> open_predictor(const recipe::Recipe& recipe, c
   if (recipe::is_text(recipe))
     user_error("expected a run on pictures, got '{}', a language model's; try hearth generate {}",
                paths.run.string(), paths.run.string());
+  refuse_pictures(recipe, paths.run);
   if (purpose_of(recipe) == Purpose::detect) {
     return std::make_unique<tasks::DetectFiles>(
         tasks::find_detector(recipe.model.name)->open(detector_options(recipe)),

@@ -144,7 +144,7 @@ double Attempt::silent_seconds(int rank, Worker::Clock::time_point awake) const 
 double Attempt::patience_seconds(int rank) const {
   const Heartbeat::Entry& entry = board_.entry(rank);
   const Phase phase = entry.phase;
-  if (phase == Phase::reporting) return std::numeric_limits<double>::infinity();
+  if (phase == Phase::reporting || phase == Phase::encoding) return std::numeric_limits<double>::infinity();
   const Heartbeat::Learned& learned = entry.learned.at(static_cast<size_t>(phase));
   if (!has_rhythm(phase)) return plan_.patience * options_.start_seconds;
   const double start = std::max(options_.start_seconds, 1e-9 * static_cast<double>(entry.allowed_ns.load()));

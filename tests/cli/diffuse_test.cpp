@@ -1,4 +1,5 @@
 // Models that make pictures: trained, resumed, shared out, and asked for pictures.
+#include "data/image.h"
 #include "program.h"
 
 namespace hearth {
@@ -88,6 +89,13 @@ TEST_F(Diffuse, PicturesDependOnTheirSeedAlone) {
   EXPECT_FALSE(get("dpm.png") == get("ddim.png"));
 }
 
+TEST_F(Diffuse, RunsAreEvaluatedAndRecipesChecked) {
+  works("hearth train flux.yaml --out run");
+  EXPECT_THAT(works("hearth eval run"), HasSubstr(fmt::format("{:.4f}", last_eval_loss("run"))));
+  EXPECT_THAT(works("hearth validate flux.yaml --out other"), HasSubstr("the recipe is well-formed"));
+  EXPECT_THAT(works("hearth plan flux.yaml"), HasSubstr("parameters"));
+}
+
 TEST_F(Diffuse, MistakesAreOneSentence) {
   refused("hearth train flux.yaml model.config=none.json", {"config.json of a denoiser", "none.json"});
   refused("hearth train flux.yaml data.kind=captions data.path=.", {"data.kind folder, idx", "got captions"});
@@ -99,6 +107,10 @@ TEST_F(Diffuse, MistakesAreOneSentence) {
   refused("hearth generate run --prompt star --solver ddim", {"--solver euler", "objective flow"});
   refused("hearth generate run --prompt star --max-tokens 3", {"--max-tokens", "makes pictures"});
   refused("hearth generate run", {"--prompt"});
+  put("a.png",
+      data::encode_png({.height = 4, .width = 4, .channels = 1, .pixels = std::vector<uint8_t>(16)}));
+  refused("hearth predict run a.png", {"got 'run', which makes them", "hearth generate run"});
+  refused("hearth export run --out run.onnx", {"which makes them"});
   refused("hearth generate run --prompt star --size 17", {"multiples of 4"});
 }
 

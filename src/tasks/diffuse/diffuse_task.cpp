@@ -82,6 +82,11 @@ DiffuseTask::DiffuseTask(DiffuseTaskOptions options)
     check_fits(options_.format.model, train.channels(), extent_of(length));
 }
 
+void DiffuseTask::begin(engine::Engine& engine, const Say& say) {
+  const distributed::OtherWork work(engine.heartbeat());
+  options_.pictures->prepare(say);
+}
+
 std::unique_ptr<BatchStream> DiffuseTask::open(const data::LoaderPosition& from,
                                                const data::LoaderShare& share) const {
   data::LoaderOptions options = options_.loader;
@@ -123,6 +128,7 @@ double DiffuseTask::fixed_loss(engine::Engine& engine) const {
 }
 
 PictureMaker DiffuseTask::maker(engine::Engine& engine) const {
+  const distributed::OtherWork work(engine.heartbeat());
   return {engine,
           noising_,
           {.format = options_.format,
@@ -134,7 +140,7 @@ PictureMaker DiffuseTask::maker(engine::Engine& engine) const {
            .row_length = length_of(latents_)}};
 }
 
-std::optional<double> DiffuseTask::judge(PictureMaker& maker) const {
+std::optional<double> DiffuseTask::judge(engine::Engine& engine, PictureMaker& maker) const {
   if (options_.diffuse.judged == 0 || !options_.format.has_labels()) return std::nullopt;
   const std::vector<std::string> classes = options_.pictures->prompts();
   std::vector<Condition> asked;
@@ -144,20 +150,26 @@ std::optional<double> DiffuseTask::judge(PictureMaker& maker) const {
         options_.pictures->translator()->condition(classes[static_cast<size_t>(i) % classes.size()]));
     labels.push_back(asked.back().label);
   }
-  return options_.pictures->agreement(maker.make(asked, options_.loader.seed, kFirstJudged), labels);
+  const std::vector<std::vector<float>> made = maker.make(asked, options_.loader.seed, kFirstJudged);
+  const distributed::OtherWork work(engine.heartbeat());
+  return options_.pictures->agreement(made, labels);
 }
 
-void DiffuseTask::make_pictures(PictureMaker& maker, Evaluation& made) const {
+void DiffuseTask::make_pictures(engine::Engine& engine, PictureMaker& maker, Evaluation& made) const {
   const PictureTranslator& translator = *options_.pictures->translator();
   const std::vector<std::string>& wishes = options_.diffuse.prompts;
   const std::vector<std::string> prompts = wishes.empty() ? options_.pictures->prompts() : wishes;
   const bool has_classes = options_.format.has_labels();
   std::vector<Condition> asked;
-  for (int64_t i = 0; i < (has_classes ? kOfEachClass : 1); ++i)
-    for (const std::string& prompt : prompts) asked.push_back(translator.condition(prompt));
   std::vector<data::Image> images;
-  for (const std::vector<float>& latents : maker.make(asked, options_.loader.seed))
-    images.push_back(translator.picture(latents, latents_));
+  {
+    const distributed::OtherWork work(engine.heartbeat());
+    for (int64_t i = 0; i < (has_classes ? kOfEachClass : 1); ++i)
+      for (const std::string& prompt : prompts) asked.push_back(translator.condition(prompt));
+  }
+  const std::vector<std::vector<float>> all = maker.make(asked, options_.loader.seed);
+  const distributed::OtherWork work(engine.heartbeat());
+  for (const std::vector<float>& latents : all) images.push_back(translator.picture(latents, latents_));
   if (has_classes) {
     made.pictures.push_back({.name = "classes", .image = picture_grid(images, std::ssize(prompts))});
     return;
@@ -172,8 +184,8 @@ Evaluation DiffuseTask::evaluate(engine::Engine& engine, int64_t num_shown) cons
   made.score = -made.loss;
   if (options_.pictures->translator() == nullptr) return made;
   PictureMaker maker = this->maker(engine);
-  make_pictures(maker, made);
-  if (const std::optional<double> agreement = num_shown > 0 ? judge(maker) : std::nullopt)
+  make_pictures(engine, maker, made);
+  if (const std::optional<double> agreement = num_shown > 0 ? judge(engine, maker) : std::nullopt)
     made.metrics.emplace_back(kAgreement, *agreement);
   return made;
 }

@@ -36,7 +36,7 @@ class DiffuseTask : public Task {
   int64_t num_samples(const data::LoaderPosition&, int64_t count) const override { return count; }
   std::vector<int64_t> row_lengths() const override;
   std::vector<int64_t> eval_sizes(int64_t batch) const override;
-  void begin(engine::Engine&, const Say& say) override { options_.pictures->prepare(say); }
+  void begin(engine::Engine& engine, const Say& say) override;
   void resume(const fs::path&) override {
     options_.pictures->prepare([](const std::string&) {});
   }
@@ -57,8 +57,8 @@ class DiffuseTask : public Task {
  private:
   double fixed_loss(engine::Engine& engine) const;
   PictureMaker maker(engine::Engine& engine) const;
-  void make_pictures(PictureMaker& maker, Evaluation& made) const;
-  std::optional<double> judge(PictureMaker& maker) const;
+  void make_pictures(engine::Engine& engine, PictureMaker& maker, Evaluation& made) const;
+  std::optional<double> judge(engine::Engine& engine, PictureMaker& maker) const;
 
   /// Rows of an evaluation; pictures of several sizes come one by one.
   int64_t eval_batch() const;
