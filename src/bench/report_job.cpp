@@ -77,8 +77,10 @@ void check(const char* flag, int64_t value, int64_t least, int64_t most, const s
 
 void take_text(const ReportRequest& request, const ReportModel& shape, ReportJob& job) {
   BenchCase& bench = job.asked;
-  if (job.mode == "posttrain")
-    user_error("expected -t pretrain or finetune_lora for {}, got posttrain", job.model);
+  if (job.mode == "posttrain") {
+    user_error("expected pretrain, finetune_fw, finetune_lora or finetune_qlora for -t of {}, got '{}'",
+               job.model, job.mode);
+  }
   bench.decoder = job.decoder.get();
   bench.length = request.length > 0 ? request.length : shape.length;
   check("-s", bench.length, kLeastLength, job.decoder->max_positions, job.model);

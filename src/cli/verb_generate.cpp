@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <iostream>
@@ -22,9 +23,12 @@
 namespace hearth::cli {
 namespace {
 
+/// In the order of tasks::Solver.
+const std::vector<std::string> kSolvers = {"euler", "ddim", "dpm"};
+
 struct PictureArguments {
   run::PictureWish wish;
-  std::string size, adapter, out = "picture.png";
+  std::string size, solver, adapter, out = "picture.png";
   double guidance = 0;
 };
 
@@ -77,6 +81,8 @@ void make_pictures(const CLI::App& verb, const GenerateArguments& arguments) {
   wish.adapter = picture.adapter;
   if (!picture.size.empty()) wish.size = size_of(picture.size);
   if (verb.count("--guidance") > 0) wish.guidance = picture.guidance;
+  if (!picture.solver.empty())
+    wish.solver = static_cast<tasks::Solver>(std::ranges::find(kSolvers, picture.solver) - kSolvers.begin());
   const std::vector<run::GeneratedPicture> made = run::generate_pictures(arguments.model, wish);
   for (size_t i = 0; i < made.size(); ++i) {
     const fs::path file = file_of(picture.out, i, made.size());
@@ -191,10 +197,8 @@ void add_picture_options(CLI::App& verb, PictureArguments& picture) {
       ->group(group);
   verb.add_option("--adapter", picture.adapter, "LoRA adapter: a run, its folder or file")->group(group);
   verb.add_option("--out", picture.out, "PNG file to write")->capture_default_str()->group(group);
-  const std::map<std::string, tasks::Solver> solvers = {
-      {"euler", tasks::Solver::euler}, {"ddim", tasks::Solver::ddim}, {"dpm", tasks::Solver::dpm}};
-  verb.add_option("--solver", picture.wish.solver, "euler (flow), ddim, dpm (epsilon and v)")
-      ->transform(CLI::CheckedTransformer(solvers, CLI::ignore_case))
+  verb.add_option("--solver", picture.solver, "euler (flow), ddim, dpm (epsilon and v)")
+      ->check(CLI::IsMember(kSolvers))
       ->group(group);
 }
 

@@ -110,7 +110,6 @@ TEST_F(Diffuse, MistakesAreOneSentence) {
   put("a.png",
       data::encode_png({.height = 4, .width = 4, .channels = 1, .pixels = std::vector<uint8_t>(16)}));
   refused("hearth predict run a.png", {"got 'run', which makes them", "hearth generate run"});
-  refused("hearth export run --out run.onnx", {"which makes them"});
   refused("hearth generate run --prompt star --size 17", {"multiples of 4"});
 }
 
