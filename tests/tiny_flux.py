@@ -72,6 +72,7 @@ def denoiser():
 
 def autoencoder(width=8, levels=4):
     config = {"_class_name": "AutoencoderKL", "block_out_channels": [width] * levels, "latent_channels": LATENTS,
+              "down_block_types": ["DownEncoderBlock2D"] * levels, "up_block_types": ["UpDecoderBlock2D"] * levels,
               "layers_per_block": 1, "norm_num_groups": 2, "mid_block_add_attention": False, "shift_factor": 0.1159,
               "scaling_factor": 0.3611, "use_quant_conv": False, "use_post_quant_conv": False}
     made = Weights()

@@ -11,15 +11,14 @@ import sys
 
 import numpy as np
 import torch
-from diffusers import AutoencoderKL
 from PIL import Image, ImageDraw
-from safetensors.torch import load_file
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-# In place of this folder, whose gguf.py is not the package that others ask for.
-sys.path[0] = str(ROOT / "tests")
-sys.path.append(str(ROOT / "tests" / "parity"))
+# In place of this folder, whose gguf.py is not the package that diffusers asks for.
+TESTS = pathlib.Path(__file__).resolve().parent.parent
+sys.path[0] = str(TESTS)
+sys.path.append(str(TESTS / "parity"))
 import tiny_flux  # noqa: E402
+from diffusers import AutoencoderKL  # noqa: E402
 from parity import hearth, run_checks  # noqa: E402
 
 SIDE, TOKENS = 64, 16
