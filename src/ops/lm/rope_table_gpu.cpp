@@ -75,40 +75,56 @@ ir::Kernel rope_table_gpu(const NodeView& node) {
   return {.run = run};
 }
 
-/// Pairs of the axes and the logarithm of theta.
-struct Axes {
-  AxesTokens tokens;
-  int sizes[4];
-  double log_theta;
+/// The axis and the frequency of each pair, of as many as travel in the parameters of a launch.
+struct AxisPairs {
+  static constexpr int kMost = 128;
+  int count;
+  int8_t axis[kMost];
+  double frequency[kMost];
 };
-/// A block per token and a thread per pair.
-__global__ void __launch_bounds__(kBlockThreads) fill_axes_table(float* table, int len, Axes axes) {
-  const int64_t token = static_cast<int64_t>(blockIdx.x) % axes.tokens.per_sample();
-  float* row = table + static_cast<int64_t>(blockIdx.x) * 2 * len;
-  for (int j = static_cast<int>(threadIdx.x); j < len; j += kBlockThreads) {
-    int axis = 0, i = j;
-    for (; axis < 3 && 2 * i >= axes.sizes[axis]; ++axis) i -= axes.sizes[axis] / 2;
-    const double frequency = exp(-2.0 * i / axes.sizes[axis] * axes.log_theta);
-    const double angle = static_cast<double>(axes.tokens.coordinate(token, axis)) * frequency;
-    row[j] = static_cast<float>(cos(angle));
-    row[len + j] = static_cast<float>(sin(angle));
+/// A block per token and a thread per pair: columns [first, first + count) of both halves of a row.
+__global__ void __launch_bounds__(kBlockThreads)
+    fill_axes_table(float* table, int len, int first, AxesTokens tokens, AxisPairs pairs) {
+  const int j = static_cast<int>(threadIdx.x);
+  if (j >= pairs.count) return;
+  const int64_t token = static_cast<int64_t>(blockIdx.x) % tokens.per_sample();
+  const double angle = static_cast<double>(tokens.coordinate(token, pairs.axis[j])) * pairs.frequency[j];
+  float* row = table + static_cast<int64_t>(blockIdx.x) * 2 * len + first + j;
+  row[0] = static_cast<float>(cos(angle));
+  row[len] = static_cast<float>(sin(angle));
+}
+static_assert(AxisPairs::kMost <= kBlockThreads);
+
+std::vector<AxisPairs> axis_pairs(const std::vector<int64_t>& sizes, double theta) {
+  std::vector<AxisPairs> pieces;
+  for (size_t axis = 0; axis < sizes.size(); ++axis) {
+    for (int64_t i = 0; i < sizes[axis] / 2; ++i) {
+      if (pieces.empty() || pieces.back().count == AxisPairs::kMost) pieces.push_back({});
+      AxisPairs& piece = pieces.back();
+      piece.axis[piece.count] = static_cast<int8_t>(axis);
+      piece.frequency[piece.count] =
+          std::pow(theta, -2 * static_cast<double>(i) / static_cast<double>(sizes[axis]));
+      ++piece.count;
+    }
   }
+  return pieces;
 }
 
 ir::Kernel axes_rope_table_gpu(const NodeView& node) {
   const auto& sizes = node.attrs.list("axes");
-  Axes axes{.tokens = {.text = node.attrs.integer("text"),
-                       .height = node.attrs.integer("height"),
-                       .width = node.attrs.integer("width"),
-                       .num_axes = std::ssize(sizes)},
-            .sizes = {},
-            .log_theta = std::log(node.attrs.real("theta"))};
-  for (size_t a = 0; a < sizes.size(); ++a) axes.sizes[a] = static_cast<int>(sizes[a]);
+  const AxesTokens tokens{.text = node.attrs.integer("text"),
+                          .height = node.attrs.integer("height"),
+                          .width = node.attrs.integer("width"),
+                          .num_axes = std::ssize(sizes)};
   const int64_t rows = node.out_type(0).shape[0];
   const auto len = static_cast<int>(node.out_type(0).shape[1] / 2);
-  const auto run = [=](const KernelArgs& args) {
-    rt::launch(fill_axes_table, {rows, kBlockThreads}, args.stream->handle(), output_of<float>(args, 0), len,
-               axes);
+  const auto run = [=, pieces = axis_pairs(sizes, node.attrs.real("theta"))](const KernelArgs& args) {
+    int first = 0;
+    for (const AxisPairs& piece : pieces) {
+      rt::launch(fill_axes_table, {rows, kBlockThreads}, args.stream->handle(), output_of<float>(args, 0),
+                 len, first, tokens, piece);
+      first += piece.count;
+    }
   };
   return {.run = run};
 }
