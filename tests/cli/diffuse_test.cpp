@@ -89,6 +89,17 @@ TEST_F(Diffuse, PicturesDependOnTheirSeedAlone) {
   EXPECT_FALSE(get("dpm.png") == get("ddim.png"));
 }
 
+TEST_F(Diffuse, WithoutGuidanceThePromptSaysNothing) {
+  works("hearth train dit.yaml --out dit");
+  const auto made = [&](const char* prompt, int guidance) {
+    works(fmt::format("hearth generate dit --prompt {} --guidance {} --out a.png", prompt, guidance));
+    const std::string png = get("a.png");
+    return data::decode_image(std::as_bytes(std::span(png)), 3, "a.png").pixels;
+  };
+  EXPECT_EQ(made("star", 0), made("circle", 0));
+  EXPECT_NE(made("star", 50), made("circle", 50));
+}
+
 TEST_F(Diffuse, RunsAreEvaluatedAndRecipesChecked) {
   works("hearth train flux.yaml --out run");
   EXPECT_THAT(works("hearth eval run"), HasSubstr(fmt::format("{:.4f}", last_eval_loss("run"))));
