@@ -18,7 +18,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch.nn import functional
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "parity"))
-from parity import make_model, run_checks, run_hearth, synthetic_batch, write_recipe  # noqa: E402
+from parity import hearth, make_model, run_checks, run_hearth, synthetic_batch, write_recipe  # noqa: E402
 
 BATCH = 8
 STEPS = 6
@@ -111,6 +111,30 @@ def check_events(folder):
     return f"events: {sum(map(len, got.values()))} scalars under {len(keys)} tags, all equal to the log's"
 
 
+def check_pictures(folder):
+    """TensorBoard shows the pictures that evaluations made, as the files in samples/ have them."""
+    config = {"_class_name": "DiTTransformer2DModel", "in_channels": 3, "patch_size": 4, "num_layers": 1, "sample_size": 16}
+    config |= {"num_attention_heads": 2, "attention_head_dim": 8, "num_embeds_ada_norm": 10}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "recipe.yaml").write_text(f"""
+model: {{config: {folder / "config.json"}}}
+data: {{kind: shapes, image_size: 16, count: 16, val_count: 4}}
+train: {{objective: v, steps: 4, batch: 4, eval_every: 2}}
+diffuse: {{steps: 2, val_pictures: 2}}
+""")
+    run = folder / "run"
+    hearth("train", folder / "recipe.yaml", "--out", run)
+    events = EventAccumulator(str(run), size_guidance={"images": 0})
+    events.Reload()
+    expect("tags", events.Tags()["images"], ["samples/classes"])
+    shown = {image.step: image for image in events.Images("samples/classes")}
+    expect("steps", sorted(shown), [2, 4])
+    for step, image in shown.items():
+        expect("size", (image.width, image.height), (10 * 17 - 1, 4 * 17 - 1))
+        expect("picture", image.encoded_image_string, (run / f"samples/step-{step:06}-classes.png").read_bytes())
+    return "pictures: two steps of them as TensorBoard reads them"
+
+
 def xxh3(data):
     name = ctypes.util.find_library("xxhash")
     if name is None:
@@ -144,6 +168,7 @@ def checks():
         yield f"{name} weights", lambda folder, name=name: check_weights(name, folder)
         yield f"{name} values", lambda folder, name=name: check_values(name, folder)
     yield "events", check_events
+    yield "pictures", check_pictures
     yield "manifest", check_manifest
 
 

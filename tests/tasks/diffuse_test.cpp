@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "tasks/diffuse/denoise_rows.h"
+#include "tasks/diffuse/latent_sets.h"
 #include "tasks/diffuse/sampler.h"
 
 namespace hearth::tasks {
@@ -168,6 +169,24 @@ TEST(DenoiseRows, OfEvaluationNeverChange) {
   EXPECT_EQ(make_row(rows, 5, 3).tokens, make_row(rows, 6, 3).tokens);
   EXPECT_EQ(make_row(rows, 5, 3).settings.time, 800);
   EXPECT_EQ(make_row(rows, 5, 3).label, 1);
+}
+
+TEST(LatentSets, JoinAPriorWithItsWeight) {
+  const Numbered pictures, prior;
+  const JoinedLatents joined(pictures, prior, 0.5);
+  EXPECT_EQ(joined.size(), 6);
+  EXPECT_EQ(joined.weight(2), 1);
+  EXPECT_EQ(joined.weight(3), 0.5);
+  std::vector<float> third(48), fifth(48);
+  joined.read(2, 0, third);
+  joined.read(4, 0, fifth);
+  EXPECT_EQ(third[0], 200);
+  EXPECT_EQ(fifth[0], 100);
+  const Noising noising({});
+  EXPECT_EQ(make_row(DenoiseRows(joined, labeled(), noising, 0), 5, 4).settings.weight, 0.5F);
+  const PartOfLatents part(joined, 2, 2);
+  EXPECT_EQ(part.size(), 2);
+  EXPECT_EQ(part.weight(1), 0.5);
 }
 
 /// A denoiser that knows the one picture there is: its prediction is exact everywhere.
