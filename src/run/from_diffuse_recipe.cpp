@@ -86,6 +86,14 @@ int64_t pixels_per_latent(const recipe::Recipe& recipe, const models::DenoiserCo
 
 }  // namespace
 
+void refuse_pictures(const recipe::Recipe& recipe, const fs::path& run) {
+  if (recipe::makes_pictures(recipe))
+    user_error(
+        "expected a run that judges pictures, got '{0}', which makes them; try hearth generate {0} --prompt "
+        "...",
+        run.string());
+}
+
 tasks::NoisingOptions noising_options(const recipe::Recipe& recipe) {
   const recipe::Diffuse& diffuse = recipe.diffuse;
   return {.objective = recipe.train.objective,

@@ -10,6 +10,9 @@ namespace hearth::run {
 inline constexpr const char* kCaptions = "captions";
 inline constexpr const char* kKohya = "kohya";
 
+/// UserError for a run of a model that makes pictures, where one that judges them is expected.
+void refuse_pictures(const recipe::Recipe& recipe, const fs::path& run);
+
 tasks::NoisingOptions noising_options(const recipe::Recipe& recipe);
 /// Size of the latents of a picture of data.image_size: the picture's own where the denoiser has classes,
 /// else what the autoencoder of model.path makes of it, or FLUX's.

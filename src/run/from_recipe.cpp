@@ -424,18 +424,6 @@ std::unique_ptr<tasks::Task> open_task(const recipe::Recipe& recipe) {
   return std::make_unique<tasks::ImageTask>(options);
 }
 
-namespace {
-
-void refuse_pictures(const recipe::Recipe& recipe, const fs::path& run) {
-  if (recipe::makes_pictures(recipe))
-    user_error(
-        "expected a run that judges pictures, got '{0}', which makes them; try hearth generate {0} --prompt "
-        "...",
-        run.string());
-}
-
-}  // namespace
-
 hub::OnnxOptions onnx_options(const recipe::Recipe& recipe, const fs::path& run) {
   refuse_pictures(recipe, run);
   const Purpose purpose = purpose_of(recipe);
