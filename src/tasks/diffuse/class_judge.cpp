@@ -68,18 +68,6 @@ ClassJudge::ClassJudge(const data::Dataset& train, uint64_t seed, int num_thread
 
 ClassJudge::~ClassJudge() = default;
 
-double ClassJudge::accuracy(const data::Dataset& held_out) const {
-  const data::ImageRows rows(held_out, {});
-  LoaderStream stream(rows, {.batch = kBatch, .shuffle = false});
-  double correct = 0;
-  int64_t seen = 0;
-  for (; seen + kBatch <= held_out.size(); seen += kBatch) {
-    state_->engine.evaluate(stream.next());
-    correct += static_cast<double>(state_->engine.output(kCorrect)[0]);
-  }
-  return correct / static_cast<double>(std::max<int64_t>(1, seen));
-}
-
 std::vector<int32_t> ClassJudge::classes(std::span<const std::vector<float>> pictures) const {
   const auto num_pixels = static_cast<size_t>(state_->size.num_pixels());
   const auto channels = static_cast<size_t>(state_->channels);

@@ -16,8 +16,6 @@ class ClassJudge {
   ClassJudge(const data::Dataset& train, uint64_t seed, int num_threads);
   ~ClassJudge();
 
-  /// The share of a dataset's images that it sees the right class in.
-  double accuracy(const data::Dataset& held_out) const;
   /// The class of each picture, given as latents [channels, height, width] in [-1, 1].
   std::vector<int32_t> classes(std::span<const std::vector<float>> pictures) const;
 
