@@ -25,20 +25,23 @@ class TextTranslator : public tasks::PictureTranslator {
  public:
   explicit TextTranslator(TextTranslatorOptions options) : options_(std::move(options)) {}
 
-  tasks::Condition condition(const std::string& prompt) const override {
-    const auto known = conditions_.find(prompt);
-    if (known != conditions_.end()) return known->second;
-    // Its memory is given back: a run asks for the same few prompts again and again.
-    TextCoder coder(options_.model, options_.text_tokens, options_.num_threads);
-    tasks::Condition made;
-    coder.encode(std::span(&prompt, 1),
-                 [&](size_t, std::span<const float> text, std::span<const float> pooled) {
-                   made.text.assign(text.begin(), text.end());
-                   made.pooled.assign(pooled.begin(), pooled.end());
-                 });
-    return conditions_[prompt] = made;
+  /// A run asks for the same few prompts again and again: they are kept, and the encoders' memory is given
+  /// back.
+  std::vector<tasks::Condition> conditions(std::span<const std::string> prompts) const override {
+    std::vector<std::string> unknown;
+    for (const std::string& prompt : prompts) {
+      if (!conditions_.contains(prompt) && std::ranges::find(unknown, prompt) == unknown.end())
+        unknown.push_back(prompt);
+    }
+    if (!unknown.empty()) encode(unknown);
+    std::vector<tasks::Condition> made;
+    for (const std::string& prompt : prompts) made.push_back(conditions_.at(prompt));
+    return made;
   }
-  tasks::Condition no_condition() const override { return condition(""); }
+  tasks::Condition no_condition() const override {
+    const std::string empty;
+    return conditions(std::span(&empty, 1)).front();
+  }
   data::Image picture(std::span<const float> latents, Extent size) const override {
     if (!coder_)
       coder_ = std::make_unique<PictureCoder>(options_.model / "vae", options_.num_threads, options_.memory);
@@ -46,6 +49,15 @@ class TextTranslator : public tasks::PictureTranslator {
   }
 
  private:
+  void encode(std::span<const std::string> prompts) const {
+    TextCoder coder(options_.model, options_.text_tokens, options_.num_threads);
+    coder.encode(prompts, [&](size_t i, std::span<const float> text, std::span<const float> pooled) {
+      tasks::Condition& made = conditions_[prompts[i]];
+      made.text.assign(text.begin(), text.end());
+      made.pooled.assign(pooled.begin(), pooled.end());
+    });
+  }
+
   TextTranslatorOptions options_;
   mutable std::map<std::string, tasks::Condition> conditions_;
   mutable std::unique_ptr<PictureCoder> coder_;

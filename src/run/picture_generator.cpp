@@ -71,9 +71,7 @@ recipe::Recipe recipe_of(const fs::path& model, const PictureWish& wish) {
 void load_weights(engine::Engine& engine, const recipe::Recipe& recipe, const fs::path& model) {
   if (hub::has_adapter(engine)) {
     hub::load_model(engine, recipe.model.path);
-    const fs::path& adapter = recipe.adapter.path;
-    hub::load_weights(engine, path_exists(adapter / kRunRecipe) ? hub::run_weights(adapter, true)
-                                                                : hub::adapter_weights(adapter));
+    hub::load_weights(engine, recipe.adapter.path);
   } else if (path_exists(model / kRunRecipe)) {
     hub::load_weights(engine, hub::run_weights(model, false));
   } else {
@@ -92,8 +90,8 @@ std::vector<GeneratedPicture> generate_pictures(const fs::path& model, const Pic
   const recipe::Recipe recipe = recipe_of(model, wish);
   tasks::PictureMakerOptions options = picture_options(recipe);
   const auto translator = open_translator(recipe, model);
-  const tasks::Condition condition = translator->condition(wish.prompt);
-  options.unconditional = translator->no_condition();
+  const std::vector<tasks::Condition> condition = translator->conditions(std::span(&wish.prompt, 1));
+  if (options.compares()) options.unconditional = translator->no_condition();
   options.batch = options.format.has_labels() ? std::min(wish.count, kMostRows) : 1;
   if (wish.solver) options.sampler.solver = *wish.solver;
   engine::EngineOptions compiled = engine_options(recipe);
@@ -109,7 +107,7 @@ std::vector<GeneratedPicture> generate_pictures(const fs::path& model, const Pic
         noising.is_flow() ? "euler" : "ddim or dpm", recipe::name_of(recipe.train.objective));
   }
   tasks::PictureMaker maker(engine, noising, options);
-  const std::vector<tasks::Condition> asked(static_cast<size_t>(wish.count), condition);
+  const std::vector<tasks::Condition> asked(static_cast<size_t>(wish.count), condition.front());
   const Extent size = options.latents;
   std::vector<GeneratedPicture> made;
   for (const std::vector<float>& latents : maker.make(asked, 0, wish.seed)) {

@@ -46,6 +46,15 @@ std::vector<int64_t> lengths_of(const data::LatentSource& source) {
   return lengths;
 }
 
+/// Those of both, each once, longest first.
+std::vector<int64_t> joined_lengths(const data::LatentSource& held_out, const data::BucketOrder& train) {
+  std::vector<int64_t> lengths = lengths_of(held_out);
+  lengths.insert(lengths.end(), train.lengths().begin(), train.lengths().end());
+  std::ranges::sort(lengths, std::ranges::greater());
+  lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
+  return lengths;
+}
+
 Extent most_frequent(const data::LatentSource& source) {
   std::map<int64_t, int64_t> counts;
   for (const int64_t length : lengths_of(source)) ++counts[length];
@@ -76,9 +85,10 @@ DiffuseTask::DiffuseTask(DiffuseTaskOptions options)
                  {std::begin(kLevels), std::end(kLevels)},
                  std::min(options_.diffuse.val_pictures, options_.pictures->held_out().size())),
       order_(lengths_of(options_.pictures->train()), options_.loader.batch),
+      lengths_(joined_lengths(options_.pictures->held_out(), order_)),
       latents_(most_frequent(options_.pictures->train())) {
   const data::LatentSource& train = options_.pictures->train();
-  for (const int64_t length : row_lengths())
+  for (const int64_t length : lengths_)
     check_fits(options_.format.model, train.channels(), extent_of(length));
 }
 
@@ -95,16 +105,8 @@ std::unique_ptr<BatchStream> DiffuseTask::open(const data::LoaderPosition& from,
   return std::make_unique<LoaderStream>(rows_, options, from);
 }
 
-std::vector<int64_t> DiffuseTask::row_lengths() const {
-  std::vector<int64_t> lengths = lengths_of(options_.pictures->held_out());
-  lengths.insert(lengths.end(), order_.lengths().begin(), order_.lengths().end());
-  std::ranges::sort(lengths, std::ranges::greater());
-  lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
-  return lengths;
-}
-
 int64_t DiffuseTask::eval_batch() const {
-  return row_lengths().size() > 1 ? 1 : std::min(options_.loader.batch, eval_rows_.num_rows());
+  return lengths_.size() > 1 ? 1 : std::min(options_.loader.batch, eval_rows_.num_rows());
 }
 
 std::vector<int64_t> DiffuseTask::eval_sizes(int64_t) const {
@@ -128,26 +130,26 @@ double DiffuseTask::fixed_loss(engine::Engine& engine) const {
 }
 
 PictureMaker DiffuseTask::maker(engine::Engine& engine) const {
+  PictureMakerOptions made{
+      .format = options_.format,
+      .latents = latents_,
+      .sampler = sampler_for(options_.noising, options_.format.model, options_.diffuse.steps, latents_),
+      .guidance = options_.diffuse.guidance,
+      .batch = eval_batch(),
+      .row_length = length_of(latents_)};
   const distributed::OtherWork work(engine.heartbeat());
-  return {engine,
-          noising_,
-          {.format = options_.format,
-           .latents = latents_,
-           .sampler = sampler_for(options_.noising, options_.format.model, options_.diffuse.steps, latents_),
-           .guidance = options_.diffuse.guidance,
-           .unconditional = options_.pictures->translator()->no_condition(),
-           .batch = eval_batch(),
-           .row_length = length_of(latents_)}};
+  if (made.compares()) made.unconditional = options_.pictures->translator()->no_condition();
+  return {engine, noising_, std::move(made)};
 }
 
 std::optional<double> DiffuseTask::judge(engine::Engine& engine, PictureMaker& maker) const {
   if (options_.diffuse.judged == 0 || !options_.format.has_labels()) return std::nullopt;
   const std::vector<std::string> classes = options_.pictures->prompts();
+  const std::vector<Condition> known = options_.pictures->translator()->conditions(classes);
   std::vector<Condition> asked;
   std::vector<int32_t> labels;
   for (int64_t i = 0; i < options_.diffuse.judged; ++i) {
-    asked.push_back(
-        options_.pictures->translator()->condition(classes[static_cast<size_t>(i) % classes.size()]));
+    asked.push_back(known[static_cast<size_t>(i) % known.size()]);
     labels.push_back(asked.back().label);
   }
   const std::vector<std::vector<float>> made = maker.make(asked, options_.loader.seed, kFirstJudged);
@@ -164,8 +166,9 @@ void DiffuseTask::make_pictures(engine::Engine& engine, PictureMaker& maker, Eva
   std::vector<data::Image> images;
   {
     const distributed::OtherWork work(engine.heartbeat());
+    const std::vector<Condition> conditions = translator.conditions(prompts);
     for (int64_t i = 0; i < (has_classes ? kOfEachClass : 1); ++i)
-      for (const std::string& prompt : prompts) asked.push_back(translator.condition(prompt));
+      asked.insert(asked.end(), conditions.begin(), conditions.end());
   }
   const std::vector<std::vector<float>> all = maker.make(asked, options_.loader.seed);
   const distributed::OtherWork work(engine.heartbeat());

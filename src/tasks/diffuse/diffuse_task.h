@@ -34,7 +34,7 @@ class DiffuseTask : public Task {
   int64_t num_rows() const override { return order_.num_places(); }
   int64_t num_eval_rows() const override { return eval_rows_.num_rows(); }
   int64_t num_samples(const data::LoaderPosition&, int64_t count) const override { return count; }
-  std::vector<int64_t> row_lengths() const override;
+  std::vector<int64_t> row_lengths() const override { return lengths_; }
   std::vector<int64_t> eval_sizes(int64_t batch) const override;
   void begin(engine::Engine& engine, const Say& say) override;
   void resume(const fs::path&) override {
@@ -66,8 +66,9 @@ class DiffuseTask : public Task {
   DiffuseTaskOptions options_;
   Noising noising_;
   DenoiseRows rows_, eval_rows_;
-  data::BucketOrder order_;  ///< of training: micro-batches are of one size
-  Extent latents_;           ///< of the pictures that are made: the most frequent size
+  data::BucketOrder order_;       ///< of training: micro-batches are of one size
+  std::vector<int64_t> lengths_;  ///< of training and held-out rows, each once, longest first
+  Extent latents_;                ///< of the pictures that are made: the most frequent size
 };
 
 }  // namespace hearth::tasks

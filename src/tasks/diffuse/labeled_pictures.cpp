@@ -17,12 +17,10 @@ class ClassTranslator : public PictureTranslator {
  public:
   ClassTranslator(std::vector<std::string> names, int64_t num_classes, int64_t channels)
       : names_(std::move(names)), num_classes_(num_classes), channels_(channels) {}
-  Condition condition(const std::string& prompt) const override {
-    const auto found = std::ranges::find(names_, prompt);
-    if (found == names_.end())
-      user_error("expected a class that the model knows as prompt ({}), got '{}'{}", fmt::join(names_, ", "),
-                 prompt, did_you_mean(prompt, names_));
-    return {.label = static_cast<int32_t>(found - names_.begin()), .text = {}, .pooled = {}};
+  std::vector<Condition> conditions(std::span<const std::string> prompts) const override {
+    std::vector<Condition> made;
+    for (const std::string& prompt : prompts) made.push_back(condition(prompt));
+    return made;
   }
   Condition no_condition() const override {
     return {.label = static_cast<int32_t>(num_classes_), .text = {}, .pooled = {}};
@@ -32,6 +30,14 @@ class ClassTranslator : public PictureTranslator {
   }
 
  private:
+  Condition condition(const std::string& prompt) const {
+    const auto found = std::ranges::find(names_, prompt);
+    if (found == names_.end())
+      user_error("expected a class that the model knows as prompt ({}), got '{}'{}", fmt::join(names_, ", "),
+                 prompt, did_you_mean(prompt, names_));
+    return {.label = static_cast<int32_t>(found - names_.begin()), .text = {}, .pooled = {}};
+  }
+
   std::vector<std::string> names_;
   int64_t num_classes_, channels_;
 };

@@ -51,8 +51,6 @@ std::span<const float> PictureMaker::evaluate(std::span<const float> x, double t
 std::vector<std::vector<float>> PictureMaker::make(std::span<const Condition> conditions, uint64_t seed,
                                                    uint64_t first) {
   const models::DenoiserConfig& model = options_.format.model;
-  const bool compares = options_.guidance != 1 && !model.guidance;
-  const std::vector<Condition> none(compares ? 1 : 0, options_.unconditional);
   const auto count = static_cast<size_t>(model.channels * options_.latents.num_pixels());
   const auto batch = static_cast<size_t>(options_.batch);
   std::vector<std::vector<float>> made;
@@ -65,15 +63,16 @@ std::vector<std::vector<float>> PictureMaker::make(std::span<const Condition> co
       data::to_tokens(latents, model.channels, options_.latents, model.patch,
                       std::span(x).subspan(i * count, count));
     }
+    fill(asked);
     const auto denoise = [&](std::span<const float> noisy, double time, std::span<float> prediction) {
-      fill(asked);
       std::ranges::copy(evaluate(noisy, time), prediction.begin());
-      if (!compares) return;
-      fill(none);
+      if (!options_.compares()) return;
+      fill(std::span(&options_.unconditional, 1));
       const std::span<const float> plain = evaluate(noisy, time);
       const auto share = static_cast<float>(options_.guidance);
       for (size_t i = 0; i < prediction.size(); ++i)
         prediction[i] = plain[i] + share * (prediction[i] - plain[i]);
+      fill(asked);
     };
     sample(noising_, options_.sampler, denoise, x);
     for (size_t i = 0; i < asked.size(); ++i) {

@@ -19,9 +19,12 @@ struct PictureMakerOptions {
   /// How much more than without a condition it counts (Ho and Salimans 2022, arXiv 2207.12598); 1: as it is.
   /// A model with a guidance embedding is told it instead.
   double guidance = 1;
-  Condition unconditional;  ///< what guidance is measured from
+  Condition unconditional;  ///< what guidance is measured from, where it compares
   int64_t batch = 1;        ///< rows of the engine's evaluations
   int64_t row_length = 0;   ///< and their length
+
+  /// Whether each step evaluates without the condition too.
+  bool compares() const { return guidance != 1 && !format.model.guidance; }
 };
 
 /// Makes pictures with a denoiser's evaluation program.

@@ -15,8 +15,9 @@ namespace hearth::tasks {
 class PictureTranslator {
  public:
   virtual ~PictureTranslator() = default;
-  /// UserError for a prompt that there is no condition for.
-  virtual Condition condition(const std::string& prompt) const = 0;
+  /// Of each prompt, all at once, since text encoders go layer by layer. UserError for a prompt that there is
+  /// no condition for.
+  virtual std::vector<Condition> conditions(std::span<const std::string> prompts) const = 0;
   virtual Condition no_condition() const = 0;
   virtual data::Image picture(std::span<const float> latents, Extent size) const = 0;
 };
