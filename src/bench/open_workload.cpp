@@ -155,9 +155,7 @@ class LatentTraining : public Training {
     const auto patches = latents.num_pixels() / (format.model.patch * format.model.patch);
     tokens_ = random_normal(bench.batch * patches * format.model.features());
     target_ = random_normal(std::ssize(tokens_));
-    settings_.resize(static_cast<size_t>(bench.batch));
-    std::ranges::fill(settings_, tasks::DenoiseSettings{.time = 500, .weight = 1});
-    settings_.resize(settings_.size() + kSlack);
+    settings_.assign(static_cast<size_t>(bench.batch) + kSlack, {.time = 500, .weight = 1});
     batch_.inputs = {tokens_.data(), target_.data(), settings_.data()};
     if (format.has_labels()) {
       PhiloxSequence random(1, 0);

@@ -29,7 +29,7 @@ struct CaptionKey {
 };
 
 /// What encoders have made of pictures and captions, in a folder: a safetensors file for each, which appears
-/// whole or not at all, so that a run that was interrupted goes on with what is there. Any number of threads
+/// whole or not at all, so that an interrupted run resumes with what is there. Any number of threads
 /// and processes read and write at once. Values are f32; of captions bf16 where that loses nothing.
 class LatentCache {
  public:
