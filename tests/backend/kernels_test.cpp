@@ -8,6 +8,7 @@
 #include "backend/cpu/convert.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/simd/simd.h"
+#include "backend/tile_model.h"
 #include "base/philox.h"
 #include "ops/conv/conv_cpu.h"
 
@@ -52,10 +53,7 @@ struct GemmCase {
   int threads;
 };
 
-class GemmTest : public testing::TestWithParam<GemmCase> {};
-
-TEST_P(GemmTest, MatchesTheDefinition) {
-  const GemmCase& p = GetParam();
+void expect_the_definition(const GemmCase& p) {
   std::vector<float> a = random_floats(p.m * p.k, 1);
   std::vector<float> b = random_floats(p.k * p.n, 2);
   std::vector<float> r = random_floats(p.m * p.n, 3);
@@ -98,6 +96,69 @@ TEST_P(GemmTest, MatchesTheDefinition) {
   }
 }
 
+/// Makes simd() multiply by the model of AMX's tiles while it lives; has_pairs() says whether it could.
+class ModeledTiles {
+ public:
+  ModeledTiles() {
+    tables_.gemm_tiles = gemm_tiles;
+    if (has_pairs()) use_simd(tables_);
+  }
+  ~ModeledTiles() { use_simd(before_); }
+  ModeledTiles(const ModeledTiles&) = delete;
+  ModeledTiles& operator=(const ModeledTiles&) = delete;
+  bool has_pairs() const { return before_.gemm_pairs != nullptr; }
+
+ private:
+  const SimdKernels before_ = simd();
+  SimdKernels tables_ = before_;
+};
+
+class GemmTest : public testing::TestWithParam<GemmCase> {};
+TEST_P(GemmTest, MatchesTheDefinition) { expect_the_definition(GetParam()); }
+
+class TiledGemmTest : public testing::TestWithParam<GemmCase> {};
+TEST_P(TiledGemmTest, MatchesTheDefinition) {
+  const ModeledTiles tiles;
+  if (!tiles.has_pairs()) GTEST_SKIP() << "no multiplication of bf16 pairs on this processor";
+  expect_the_definition(GetParam());
+}
+
+std::vector<std::byte> product_of(const GemmCase& p) {
+  std::vector<float> a = random_floats(p.m * p.k, 1), b = random_floats(p.k * p.n, 2);
+  std::vector<float> c(static_cast<size_t>(p.m * p.n));
+  const auto left = stored(p.dtype, a), right = stored(p.dtype, b);
+  auto made = stored(DType::f32, c);
+  const Gemm gemm({.m = p.m,
+                   .n = p.n,
+                   .k = p.k,
+                   .transpose_a = p.ta,
+                   .transpose_b = p.tb,
+                   .a = p.dtype,
+                   .b = p.dtype,
+                   .num_threads = p.threads});
+  std::vector<std::byte> workspace(static_cast<size_t>(gemm.workspace_bytes()) + 64);
+  ThreadPool threads(p.threads);
+  gemm.run(left.data(), right.data(), nullptr, nullptr, made.data(), workspace.data(), threads);
+  return made;
+}
+
+void expect_same_bits(GemmCase p) {
+  for (const auto& [m, n, k] : {std::tuple{1030, 100, 96}, {40, 150, 200}, {75, 600, 130}, {40, 310, 900}}) {
+    for (const auto& [ta, tb] : {std::pair{false, false}, {false, true}, {true, false}}) {
+      p = {m, n, k, ta, tb, p.dtype, 1};
+      const std::vector<std::byte> alone = product_of(p);
+      for (p.threads = 2; p.threads < 5; ++p.threads)
+        EXPECT_EQ(product_of(p), alone) << fmt::format("{} x {} x {}, {} threads", m, n, k, p.threads);
+    }
+  }
+}
+
+TEST(Gemm, HasTheSameBitsOnAnyNumberOfThreads) {
+  for (const DType dtype : {DType::f32, DType::bf16}) expect_same_bits({.dtype = dtype});
+  const ModeledTiles tiles;
+  if (tiles.has_pairs()) expect_same_bits({.dtype = DType::bf16});
+}
+
 std::vector<GemmCase> gemm_cases() {
   std::vector<GemmCase> cases;
   for (const auto& [m, n, k] : {std::tuple{1, 1, 1},
@@ -121,6 +182,19 @@ std::vector<GemmCase> gemm_cases() {
   return cases;
 }
 INSTANTIATE_TEST_SUITE_P(Shapes, GemmTest, testing::ValuesIn(gemm_cases()));
+
+/// Sizes that fill no tile, in terms, rows or columns, or in none of them.
+std::vector<GemmCase> tiled_cases() {
+  std::vector<GemmCase> cases;
+  for (const auto& [m, n, k] :
+       {std::tuple{17, 33, 38}, {350, 300, 512}, {231, 133, 390}, {70, 256, 2000}, {33, 100, 20}}) {
+    for (const bool ta : {false, true}) {
+      for (const bool tb : {false, true}) cases.push_back({m, n, k, ta, tb, DType::bf16, 3});
+    }
+  }
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Shapes, TiledGemmTest, testing::ValuesIn(tiled_cases()));
 
 std::vector<const SimdKernels*> tables_here() {
   std::vector<const SimdKernels*> tables = {&kBaselineKernels, &simd()};

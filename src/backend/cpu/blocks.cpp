@@ -38,9 +38,54 @@ void turn_slivers(const float* from, int64_t row, int64_t rows, int64_t rows_lef
   }
 }
 
+bool has_tiles(const BlockProduct& product) {
+  return product.pairs && product.packed_a != nullptr && simd().gemm_tiles != nullptr;
+}
+
+/// One row of tiles [ceil(depth / kTile)][kTile][kTile]; rows that are not there are zeros. What lies after
+/// the last term is never read.
+void pack_tiles(const BlockProduct& product, const float* from, int64_t rows, int64_t depth, float* out) {
+  for (int64_t p = 0; p < depth; p += kTile, out += kTile * kTile) {
+    const int64_t terms = std::min(kTile, depth - p);
+    if (product.a_k == 1) {
+      for (int64_t r = 0; r < rows; ++r) std::copy_n(from + r * product.a_row + p, terms, out + r * kTile);
+    } else {
+      simd().transpose(from + p * product.a_k, product.a_k, terms, rows, out, kTile);
+    }
+    std::fill(out + rows * kTile, out + kTile * kTile, 0.0F);
+  }
+}
+
+/// A block of a times a panel. Tiles multiply what fills them along n and k, vectors the rest. Which is which
+/// depends on n and k alone, so that a row has the same bits in whatever block it is made.
+void multiply_tiles(int64_t rows, int64_t columns, int64_t depth, const float* a, const float* b,
+                    int64_t b_row, float* c, int64_t c_row, bool accumulate) {
+  const int64_t a_row = round_up(depth, kTile) * kTile;
+  const int64_t whole = depth / kTile * kTile, wide = whole > 0 ? columns / kTile * kTile : 0;
+  if (wide > 0) simd().gemm_tiles(rows, wide, whole, a, a_row, b, b_row, c, c_row, accumulate);
+  const auto multiply_rest = [&](int64_t from_k, int64_t from_n, int64_t to_n) {
+    for (int64_t i = 0; i < rows && from_n < to_n; i += kTile) {
+      for (int64_t p = from_k; p < depth; p += kTile) {
+        simd().gemm_pairs(std::min(kTile, rows - i), to_n - from_n, std::min(kTile, depth - p),
+                          a + i / kTile * a_row + p * kTile, kTile, 1, b + p * b_row + from_n, b_row,
+                          c + i * c_row + from_n, c_row, accumulate || p > 0);
+      }
+    }
+  };
+  multiply_rest(whole, 0, wide);
+  multiply_rest(0, wide, columns);
+}
+
 Block block_of(const BlockProduct& product, int64_t i, int64_t rows, int64_t p, int64_t depth) {
   const float* from = product.a + i * product.a_row + p * product.a_k;
   if (product.packed_a == nullptr) return {from, product.a_row, product.a_k, rows, 0};
+  if (has_tiles(product)) {
+    for (int64_t r = 0; r < rows; r += kTile) {
+      pack_tiles(product, from + r * product.a_row, std::min(kTile, rows - r), depth,
+                 product.packed_a + r * round_up(depth, kTile));
+    }
+    return {product.packed_a, 0, 0, rows, 0};
+  }
   if (product.a_k == 1) {
     turn_slivers(from, product.a_row, rows, product.m - i, depth, product.packed_a);
   } else {
@@ -52,8 +97,11 @@ Block block_of(const BlockProduct& product, int64_t i, int64_t rows, int64_t p, 
 }  // namespace
 
 int64_t packed_floats(int64_t rows, int64_t terms) {
-  return round_up(std::min(rows, kRowBlock), kSliver) / kSliver * kSliverTerm * std::min(terms, kDepthBlock);
+  return round_up(std::min(rows, kRowBlock), kSliver) / kSliver * kSliverTerm *
+         std::min(round_up(terms, kTile), kDepthBlock);
 }
+
+int64_t row_unit(bool pairs) { return pairs && simd().gemm_tiles != nullptr ? kTile : kSliver; }
 
 bool packs_a(int64_t n) { return n >= 3 * kPanel; }
 
@@ -64,9 +112,10 @@ bool has_pairs(DType a, DType b, int64_t depth) {
 void multiply_blocks(const BlockProduct& product, int64_t b_row,
                      FunctionRef<const float*(int64_t, int64_t, int64_t, int64_t)> panel) {
   const int64_t num_depths = std::max<int64_t>(1, (product.k + kDepthBlock - 1) / kDepthBlock);
-  const int64_t depth_block = (product.k + num_depths - 1) / num_depths;
+  const bool tiles = has_tiles(product);
+  const int64_t depth_block = round_up((product.k + num_depths - 1) / num_depths, tiles ? kTile : 1);
   const int64_t num_blocks = std::max<int64_t>(1, (product.m + kRowBlock - 1) / kRowBlock);
-  const int64_t row_block = round_up((product.m + num_blocks - 1) / num_blocks, kSliver);
+  const int64_t row_block = round_up((product.m + num_blocks - 1) / num_blocks, row_unit(product.pairs));
   const auto multiply = product.pairs ? simd().gemm_pairs : simd().gemm;
   for (int64_t p = 0; p < product.k; p += depth_block) {
     const int64_t depth = std::min(depth_block, product.k - p);
@@ -76,6 +125,11 @@ void multiply_blocks(const BlockProduct& product, int64_t b_row,
       for (int64_t j = 0; j < product.n; j += kPanel) {
         const int64_t columns = std::min(kPanel, product.n - j);
         const float* right = panel(p, depth, j, columns);
+        if (tiles) {
+          multiply_tiles(rows, columns, depth, block.data, right, b_row, product.c + i * product.c_row + j,
+                         product.c_row, product.accumulate || p > 0);
+          continue;
+        }
         for (int64_t r = 0; r < rows; r += block.sliver_rows) {
           multiply(std::min(block.sliver_rows, rows - r), columns, depth,
                    block.data + r / block.sliver_rows * block.sliver, block.row, block.k, right, b_row,

@@ -20,6 +20,9 @@ int64_t packed_floats(int64_t rows, int64_t terms);
 /// Whether a block of a is copied before `n` columns of b pass by.
 bool packs_a(int64_t n);
 
+/// Rows that are multiplied together; threads' parts of a are cut at its multiples.
+int64_t row_unit(bool pairs);
+
 /// Whether a sum of `depth` terms over operands of these dtypes is multiplied by pairs of bf16 here.
 bool has_pairs(DType a, DType b, int64_t depth);
 

@@ -81,19 +81,20 @@ struct Layout {
 int64_t num_tasks(const GemmSpec& s) {
   if (s.m * s.n * s.k < 65536) return 1;
   if (!splits_rows(s)) return s.num_threads;
-  return std::clamp<int64_t>(s.m / kLeastRows, s.num_threads, kTasksPerThread * s.num_threads);
+  // As many for each thread: where they are few, none may wait for the last one.
+  return std::clamp<int64_t>(s.m / kLeastRows / s.num_threads, 1, kTasksPerThread) * s.num_threads;
 }
 
 struct Part {
   Range m, n;
 };
-Part part_of(const GemmSpec& s, int64_t tasks, int64_t task) {
+Part part_of(const GemmSpec& s, bool pairs, int64_t tasks, int64_t task) {
   const auto parts = static_cast<int>(tasks), index = static_cast<int>(task);
   const auto cut = [&](int64_t count, int64_t unit) {
     const Range units = split_range((count + unit - 1) / unit, parts, index);
     return Range{std::min(units.begin * unit, count), std::min(units.end * unit, count)};
   };
-  if (splits_rows(s)) return {cut(s.m, s.m < kSliver * tasks ? 1 : kSliver), {0, s.n}};
+  if (splits_rows(s)) return {cut(s.m, s.m < kSliver * tasks ? 1 : row_unit(pairs)), {0, s.n}};
   return {{0, s.m}, cut(s.n, kPanel)};
 }
 
@@ -105,7 +106,7 @@ void run_rows(const GemmSpec& s, bool pairs, const float* a, const float* b, flo
   const int64_t tasks = num_tasks(s);
   threads.run_tasks(tasks, s.num_threads, [&](int64_t task, int thread) {
     float* scratch = own + thread * thread_floats(s);
-    const Part mine = part_of(s, tasks, task);
+    const Part mine = part_of(s, pairs, tasks, task);
     const BlockProduct part{.m = mine.m.size(),
                             .n = mine.n.size(),
                             .k = s.k,
@@ -114,7 +115,7 @@ void run_rows(const GemmSpec& s, bool pairs, const float* a, const float* b, flo
                             .a_k = a_k,
                             .c = c + mine.m.begin * s.n + mine.n.begin,
                             .c_row = s.n,
-                            .packed_a = packs_a(mine.n.size()) ? scratch : nullptr,
+                            .packed_a = packs_a(s.n) ? scratch : nullptr,
                             .pairs = pairs};
     if (packs_b(s)) return multiply_blocks(part, panels + mine.n.begin * s.k);
     const float* columns_of_b = b + mine.n.begin;

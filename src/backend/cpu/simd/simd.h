@@ -6,6 +6,8 @@ namespace hearth::cpu {
 
 /// Columns of a packed right-hand panel: [k][kPanel].
 inline constexpr int64_t kPanel = 32;
+/// Rows of a tile, and words of 4 bytes in each of them.
+inline constexpr int64_t kTile = 16;
 /// Transformed positions of a Winograd F(4x4,3x3) tile.
 inline constexpr int64_t kWinogradPositions = 36;
 
@@ -131,10 +133,16 @@ struct SimdKernels {
   /// lower half; k counts pairs. Null where the processor has no instruction for it.
   decltype(gemm) gemm_pairs = nullptr;
   decltype(dot) dot_pairs = nullptr;
+  /// gemm_pairs by tiles: n and k are multiples of kTile. a lies in tiles [ceil(m / kTile)][k / kTile] of
+  /// [kTile][kTile], rows of tiles a_row floats apart, and zeros where m ends. Null without AMX.
+  void (*gemm_tiles)(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row, const float* b,
+                     int64_t b_row, float* c, int64_t c_row, bool accumulate) = nullptr;
 };
 
 /// The best table this processor runs; chosen once.
 const SimdKernels& simd();
+/// Makes simd() a copy of this table, for tests of what is built on it; no kernel may run meanwhile.
+void use_simd(const SimdKernels& kernels);
 
 extern const SimdKernels kBaselineKernels;
 #if defined(__x86_64__)
@@ -142,6 +150,8 @@ extern const SimdKernels kAvx2Kernels;
 extern const SimdKernels kAvx512Kernels;
 /// kAvx512Kernels with matmuls of pairs.
 SimdKernels with_bf16_pairs(SimdKernels kernels);
+/// These with matmuls by tiles, where the processor has them and the system lets this process use them.
+SimdKernels with_tiles(SimdKernels kernels);
 #endif
 
 }  // namespace hearth::cpu
