@@ -55,28 +55,6 @@ int64_t thread_floats(const GemmSpec& s) {
   return packed_a_floats(s) + panel;
 }
 
-/// Pieces of the workspace, in floats from its start.
-struct Layout {
-  int64_t a, b, c, panels, own, transposed, residual, total;
-  Layout(const GemmSpec& s, bool pairs) {
-    int64_t next = 0;
-    const auto take = [&](bool wanted, int64_t count) {
-      const int64_t at = next;
-      if (wanted) next += round_up(count, 16);
-      return at;
-    };
-    const bool swapped = way_of(s) == Way::swapped;
-    a = take(pairs ? s.transpose_a : s.a != DType::f32, s.m * s.k);
-    b = take(pairs ? !s.transpose_b : s.b != DType::f32, s.k * s.n);
-    c = take(s.c != DType::f32, s.m * s.n);
-    residual = take(s.residual && s.c != DType::f32, s.m * s.n);
-    panels = take(swapped || packs_b(s), panel_floats(s.k, swapped ? s.m : s.n));
-    own = take(true, s.num_threads * thread_floats(s));
-    transposed = take(swapped, s.m * s.n);
-    total = next;
-  }
-};
-
 /// c is cut into tasks: rows, or as many parts of whole panels as there are threads.
 int64_t num_tasks(const GemmSpec& s) {
   if (s.m * s.n * s.k < 65536) return 1;
@@ -98,7 +76,65 @@ Part part_of(const GemmSpec& s, bool pairs, int64_t tasks, int64_t task) {
   return {{0, s.m}, cut(s.n, kPanel)};
 }
 
-void run_rows(const GemmSpec& s, bool pairs, const float* a, const float* b, float* c, float* panels,
+/// Rows of c that a thread keeps as f32 until they are whole, and stores while they are still in its cache;
+/// 0: all of c is kept.
+int64_t own_rows(const GemmSpec& s, bool pairs) {
+  if (way_of(s) != Way::rows || !splits_rows(s)) return 0;
+  const int64_t tasks = num_tasks(s);
+  return std::min(s.m, round_up((s.m + tasks - 1) / tasks, row_unit(pairs)));
+}
+
+/// Pieces of the workspace, in floats from its start.
+struct Layout {
+  int64_t a, b, c, panels, own, transposed, residual, total;
+  Layout(const GemmSpec& s, bool pairs) {
+    int64_t next = 0;
+    const auto take = [&](bool wanted, int64_t count) {
+      const int64_t at = next;
+      if (wanted) next += round_up(count, 16);
+      return at;
+    };
+    const bool swapped = way_of(s) == Way::swapped;
+    a = take(pairs ? s.transpose_a : s.a != DType::f32, s.m * s.k);
+    b = take(pairs ? !s.transpose_b : s.b != DType::f32, s.k * s.n);
+    const int64_t rows = own_rows(s, pairs);
+    c = take(s.c != DType::f32, (rows > 0 ? s.num_threads * rows : s.m) * s.n);
+    residual = take(s.residual && s.c != DType::f32, s.num_threads * s.n);
+    panels = take(swapped || packs_b(s), panel_floats(s.k, swapped ? s.m : s.n));
+    own = take(true, s.num_threads * thread_floats(s));
+    transposed = take(swapped, s.m * s.n);
+    total = next;
+  }
+};
+
+/// Where sums in f32 become c.
+struct Ending {
+  const GemmSpec& s;
+  const float* bias;
+  const void* residual;
+  void* c;
+  float* sums;       ///< all of c, or own_rows() of each thread; null: c itself
+  float* residuals;  ///< a row for each thread
+
+  float* sums_of(Part part, int64_t rows, int thread) const {
+    if (sums == nullptr) return static_cast<float*>(c) + part.m.begin * s.n + part.n.begin;
+    return sums + (rows > 0 ? thread * rows : part.m.begin) * s.n + part.n.begin;
+  }
+  /// The part's sums are whole; they lie s.n floats apart.
+  void finish(Part part, float* row, int thread) const {
+    const bool relu = s.activation == GemmSpec::Activation::relu;
+    if (sums == nullptr && bias == nullptr && residual == nullptr && !relu) return;
+    for (int64_t i = part.m.begin; i < part.m.end; ++i, row += s.n) {
+      const int64_t at = i * s.n + part.n.begin, count = part.n.size();
+      const float* more =
+          residual == nullptr ? nullptr : as_f32(s.c, residual, at, count, residuals + thread * s.n);
+      finish_row(row, count, bias == nullptr ? nullptr : bias + part.n.begin, more, relu);
+      store_f32(s.c, row, c, at, count);
+    }
+  }
+};
+
+void run_rows(const GemmSpec& s, bool pairs, const float* a, const float* b, const Ending& end, float* panels,
               float* own, ThreadPool& threads) {
   if (packs_b(s)) pack_panels(DType::f32, b, s.k, s.n, s.transpose_b, panels, nullptr, threads);
   const int64_t a_row = s.transpose_a ? 1 : s.k;
@@ -107,30 +143,34 @@ void run_rows(const GemmSpec& s, bool pairs, const float* a, const float* b, flo
   threads.run_tasks(tasks, s.num_threads, [&](int64_t task, int thread) {
     float* scratch = own + thread * thread_floats(s);
     const Part mine = part_of(s, pairs, tasks, task);
+    float* sums = end.sums_of(mine, own_rows(s, pairs), thread);
     const BlockProduct part{.m = mine.m.size(),
                             .n = mine.n.size(),
                             .k = s.k,
                             .a = a + mine.m.begin * a_row,
                             .a_row = a_row,
                             .a_k = a_k,
-                            .c = c + mine.m.begin * s.n + mine.n.begin,
+                            .c = sums,
                             .c_row = s.n,
                             .packed_a = packs_a(s.n) ? scratch : nullptr,
                             .pairs = pairs};
-    if (packs_b(s)) return multiply_blocks(part, panels + mine.n.begin * s.k);
     const float* columns_of_b = b + mine.n.begin;
-    if (!packs_rows(s)) {
-      return multiply_blocks(
-          part, s.n, [&](int64_t p, int64_t, int64_t j, int64_t) { return columns_of_b + p * s.n + j; });
+    if (packs_b(s)) {
+      multiply_blocks(part, panels + mine.n.begin * s.k);
+    } else if (!packs_rows(s)) {
+      multiply_blocks(part, s.n,
+                      [&](int64_t p, int64_t, int64_t j, int64_t) { return columns_of_b + p * s.n + j; });
+    } else {
+      float* packed = scratch + packed_a_floats(s);
+      multiply_blocks(part, kPanel, [&](int64_t p, int64_t depth, int64_t j, int64_t columns) {
+        for (int64_t row = 0; row < depth; ++row) {
+          const float* from = columns_of_b + (p + row) * s.n + j;
+          std::copy(from, from + columns, packed + row * kPanel);
+        }
+        return packed;
+      });
     }
-    float* packed = scratch + packed_a_floats(s);
-    multiply_blocks(part, kPanel, [&](int64_t p, int64_t depth, int64_t j, int64_t columns) {
-      for (int64_t row = 0; row < depth; ++row) {
-        const float* from = columns_of_b + (p + row) * s.n + j;
-        std::copy(from, from + columns, packed + row * kPanel);
-      }
-      return packed;
-    });
+    end.finish(mine, sums, thread);
   });
 }
 
@@ -196,33 +236,24 @@ void Gemm::run(const void* a, const void* b, const float* bias, const void* resi
   auto* base = reinterpret_cast<float*>(workspace);
   const float* left = operand(a, s.a, s.m * s.k, pairs_, s.transpose_a ? s.m : 0, base + layout.a, threads);
   const float* right = operand(b, s.b, s.k * s.n, pairs_, s.transpose_b ? 0 : s.n, base + layout.b, threads);
-  if (residual != nullptr && s.c != DType::f32)
-    widen(s.c, residual, s.m * s.n, base + layout.residual, threads);
-  const float* wide_residual =
-      s.c == DType::f32 ? static_cast<const float*>(residual) : base + layout.residual;
-  if (residual == nullptr) wide_residual = nullptr;
-  float* wide_c = s.c == DType::f32 ? static_cast<float*>(c) : base + layout.c;
-
+  const Ending end{
+      s, bias, residual, c, s.c == DType::f32 ? nullptr : base + layout.c, base + layout.residual};
+  float* sums = end.sums_of({{0, s.m}, {0, s.n}}, 0, 0);
   switch (way_of(s)) {
     case Way::rows:
-      run_rows(s, pairs_, left, right, wide_c, base + layout.panels, base + layout.own, threads);
-      break;
+      return run_rows(s, pairs_, left, right, end, base + layout.panels, base + layout.own, threads);
     case Way::swapped:
-      run_swapped(s, pairs_, left, right, wide_c, base + layout.panels, base + layout.transposed,
+      run_swapped(s, pairs_, left, right, sums, base + layout.panels, base + layout.transposed,
                   base + layout.own, threads);
       break;
     case Way::dots:
-      run_dots(s, pairs_, left, right, wide_c, threads);
+      run_dots(s, pairs_, left, right, sums, threads);
       break;
   }
-  const bool relu = s.activation == GemmSpec::Activation::relu;
-  if (bias == nullptr && wide_residual == nullptr && !relu && s.c == DType::f32) return;
-  threads.parallel_for(s.m, std::max<int64_t>(1, 16384 / s.n), [&](Range rows) {
-    for (int64_t i = rows.begin; i < rows.end; ++i) {
-      const float* r = wide_residual == nullptr ? nullptr : wide_residual + i * s.n;
-      finish_row(wide_c + i * s.n, s.n, bias, r, relu);
-    }
-    store_f32(s.c, wide_c + rows.begin * s.n, c, rows.begin * s.n, rows.size() * s.n);
+  const int tasks = s.m * s.n < 32768 ? 1 : s.num_threads;
+  threads.run_tasks(tasks, s.num_threads, [&](int64_t task, int thread) {
+    const Range rows = split_range(s.m, tasks, static_cast<int>(task));
+    end.finish({rows, {0, s.n}}, sums + rows.begin * s.n, thread);
   });
 }
 
