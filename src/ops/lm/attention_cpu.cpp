@@ -4,10 +4,13 @@
 // 2023, arXiv 2307.08691). A running maximum and a running sum per query make the softmax exact: when a later
 // strip has a larger score, what was summed so far is scaled down by the exponential of the difference. The
 // backward pass makes the weights again from the logarithm of that sum. Keys and values are packed once per
-// head into the panels that the matmul reads.
+// head into the panels that the matmul reads. Where the processor multiplies pairs of bf16, arrays in bf16
+// are never widened: weights and their cotangents are rounded to bf16 instead, sums stay f32. A word is then
+// two neighboring terms of a sum, else one in f32.
 #include "ops/lm/attention_cpu.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -30,13 +33,13 @@ constexpr int64_t kStrip = kKeys + 16;
 /// Short rows far apart are not foreseen by the processor: they are fetched so many rows ahead.
 constexpr int64_t kAhead = 12;
 
-HEARTH_CLONES void copy_rows(const float* in, int64_t in_row, float factor, float* out, int64_t out_row,
-                             int64_t rows, int64_t size) {
+HEARTH_CLONES void copy_rows(const float* in, int64_t in_row, float* out, int64_t out_row, int64_t rows,
+                             int64_t size) {
   for (int64_t r = 0; r < rows; ++r) {
     const float* from = in + r * in_row;
     float* to = out + r * out_row;
     for (int64_t c = 0; c < size; c += 16) __builtin_prefetch(from + kAhead * in_row + c);
-    for (int64_t c = 0; c < size; ++c) to[c] = factor * from[c];
+    for (int64_t c = 0; c < size; ++c) to[c] = from[c];
   }
 }
 
@@ -44,6 +47,28 @@ HEARTH_CLONES void copy_rows(const float* in, int64_t in_row, float factor, floa
 HEARTH_CLONES void copy_panel(const float* in, int64_t in_row, float* out, int64_t rows) {
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t c = 0; c < kPanel; ++c) out[r * kPanel + c] = in[r * in_row + c];
+  }
+}
+
+/// Sums over terms of which each word has one, in f32, or two, in bf16.
+struct Products {
+  bool pairs;
+  int64_t words(int64_t terms) const { return pairs ? (terms + 1) / 2 : terms; }
+  auto multiply() const { return pairs ? simd().gemm_pairs : simd().gemm; }
+};
+Products products_of(const AttentionSpec& s) {
+  return {s.dtype == DType::bf16 && s.head_size % 2 == 0 && simd().gemm_pairs != nullptr};
+}
+
+/// words[t][c] = the pair of rows 2t and 2t + 1, of which the last may be missing: a zero.
+void join_tokens(const uint16_t* rows, int64_t row, int64_t count, int64_t size, float* words,
+                 int64_t word_row) {
+  for (int64_t t = 0; t < count; t += 2, rows += 2 * row, words += word_row) {
+    if (t + 1 < count) {
+      join_row(rows, rows + row, size, words);
+    } else {
+      for (int64_t c = 0; c < size; ++c) words[c] = std::bit_cast<float>(uint32_t{rows[c]});
+    }
   }
 }
 
@@ -55,25 +80,35 @@ struct HeadRows {
   int64_t size;
   int64_t first;  ///< token 0 of the row
 
-  /// All rows, as they lie when they are f32, else copied to `scratch`.
   struct View {
     const float* data;
     int64_t row;
   };
-  View view(const void* data, int64_t count, float* scratch) const {
-    if (dtype == DType::f32) return {static_cast<const float*>(data) + first * width + column, width};
-    load(data, 0, count, 1, scratch, size);
+  /// All rows in words of terms within a row: as they lie, or widened to `scratch`.
+  View view(const void* data, int64_t count, Products products, float* scratch) const {
+    const int64_t per_word = products.pairs ? 2 : 1;
+    if (products.pairs || dtype == DType::f32)
+      return {static_cast<const float*>(data) + (first * width + column) / per_word, width / per_word};
+    load(data, 0, count, scratch, size);
     return {scratch, size};
   }
-  void load(const void* data, int64_t row, int64_t count, float factor, float* out, int64_t out_row) const {
+  /// The same for `count` rows, copied to where they do not compete for cache sets.
+  void load_words(const void* data, int64_t row, int64_t count, Products products, float* out,
+                  int64_t out_row) const {
+    if (!products.pairs) return load(data, row, count, out, out_row);
+    const View rows = view(data, 0, products, nullptr);
+    copy_rows(rows.data + row * rows.row, rows.row, out, out_row, count, size / 2);
+  }
+  /// Rows in words of terms of neighboring rows [ceil(count / 2)][size], for pairs.
+  void load_joined(const void* data, int64_t row, int64_t count, float* out, int64_t out_row) const {
+    const auto* from = static_cast<const uint16_t*>(data) + (first + row) * width + column;
+    join_tokens(from, width, count, size, out, out_row);
+  }
+  void load(const void* data, int64_t row, int64_t count, float* out, int64_t out_row) const {
     const int64_t at = (first + row) * width + column;
-    if (dtype == DType::f32) {
-      return copy_rows(static_cast<const float*>(data) + at, width, factor, out, out_row, count, size);
-    }
-    for (int64_t r = 0; r < count; ++r) {
-      load_f32(dtype, data, at + r * width, size, out + r * out_row);
-      if (factor != 1) scale_row(out + r * out_row, factor, out + r * out_row, size);
-    }
+    if (dtype == DType::f32)
+      return copy_rows(static_cast<const float*>(data) + at, width, out, out_row, count, size);
+    for (int64_t r = 0; r < count; ++r) load_f32(dtype, data, at + r * width, size, out + r * out_row);
   }
   void prefetch(const void* data, int64_t count) const {
     const int64_t bytes = dtype_bytes(dtype);
@@ -88,21 +123,21 @@ struct HeadRows {
   }
 };
 
-/// Panels [time / 32][head_size][32] of the transpose of rows [time][head_size].
+/// Panels [time / 32][size][32] of the transpose of rows [time][size].
 void pack_keys(HeadRows::View rows, int64_t time, int64_t size, float* panels) {
   for (int64_t j = 0; j < time; j += kPanel) {
     simd().transpose(rows.data + j * rows.row, rows.row, std::min(kPanel, time - j), size, panels + j * size,
                      kPanel);
   }
 }
-/// Panels [head_size / 32][time][32] of rows [time][head_size].
+/// Panels [size / 32][time][32] of rows [time][size].
 void pack_columns(HeadRows::View rows, int64_t time, int64_t size, float* panels) {
   for (int64_t c = 0; c < size; c += kPanel) {
     const int64_t columns = std::min(kPanel, size - c);
     if (columns == kPanel) {
       copy_panel(rows.data + c, rows.row, panels + c * time, time);
     } else {
-      copy_rows(rows.data + c, rows.row, 1, panels + c * time, kPanel, time, columns);
+      copy_rows(rows.data + c, rows.row, panels + c * time, kPanel, time, columns);
     }
   }
 }
@@ -159,36 +194,66 @@ void for_panels(const Tile& tile, Range keys, Body body) {
 }
 
 /// strip[r][key] = queries[r] . key.
-void scores(const Tile& tile, Range keys, const float* queries, int64_t query_row, const float* panels,
-            int64_t size, float* strip) {
+void scores(Products products, const Tile& tile, Range keys, const float* queries, int64_t query_row,
+            const float* panels, int64_t size, float* strip) {
+  const int64_t words = products.words(size);
   for_panels(tile, keys, [&](int64_t j, int64_t count, Range rows) {
-    simd().gemm(rows.size(), count, size, queries + rows.begin * query_row, query_row, 1, panels + j * size,
-                kPanel, strip + rows.begin * kStrip + j - keys.begin, kStrip, false);
+    products.multiply()(rows.size(), count, words, queries + rows.begin * query_row, query_row, 1,
+                        panels + j * words, kPanel, strip + rows.begin * kStrip + j - keys.begin, kStrip,
+                        false);
   });
 }
 
+/// A strip as matmuls read it. In pairs it is rounded to bf16; what lies after its last key or row is 0.
+struct Weights {
+  const float* by_keys;  ///< words of neighboring keys [rows][key_row]
+  int64_t key_row;
+  const float* by_rows;  ///< words of neighboring rows [rows][kStrip]
+};
+struct RoundedStrip {
+  float* by_keys;
+  float* by_rows;
+};
+Weights weights_of(Products products, const float* strip, int64_t rows, int64_t keys, RoundedStrip rounded,
+                   bool by_rows) {
+  if (!products.pairs) return {strip, kStrip, strip};
+  auto* to = reinterpret_cast<uint16_t*>(rounded.by_keys);
+  for (int64_t r = 0; r < rows; ++r) {
+    store_f32(DType::bf16, strip + r * kStrip, to, r * kStrip, keys);
+    to[r * kStrip + keys] = 0;
+  }
+  if (by_rows) join_tokens(to, kStrip, rows, keys, rounded.by_rows, kStrip);
+  return {rounded.by_keys, kStrip / 2, rounded.by_rows};
+}
+
 /// out[r][c] += sum over keys of strip[r][key] values[key][c].
-void weigh_values(const Tile& tile, Range keys, const float* strip, const float* columns, int64_t time,
-                  int64_t size, float* out, int64_t out_row) {
+void weigh_values(Products products, const Tile& tile, Range keys, const Weights& weights,
+                  const float* columns, int64_t time, int64_t size, float* out, int64_t out_row) {
+  const int64_t first = products.words(keys.begin), column_words = products.words(time);
   for (int64_t r = 0; r < tile.rows; r += kHalf) {
     const int64_t end = std::min(r + kHalf, tile.rows);
     const Range seen = tile.keys(r, end);
-    const int64_t low = std::max(seen.begin, keys.begin);
-    const int64_t depth = std::min(seen.end, keys.end) - low;
+    // A word whose first key is not seen has a weight of 0 there.
+    const int64_t low = std::max(seen.begin, keys.begin) / (products.pairs ? 2 : 1);
+    const int64_t depth = products.words(std::min(seen.end, keys.end)) - low;
     if (depth <= 0) continue;
     for (int64_t c = 0; c < size; c += kPanel) {
-      simd().gemm(end - r, std::min(kPanel, size - c), depth, strip + r * kStrip + low - keys.begin, kStrip,
-                  1, columns + c * time + low * kPanel, kPanel, out + r * out_row + c, out_row, true);
+      products.multiply()(end - r, std::min(kPanel, size - c), depth,
+                          weights.by_keys + r * weights.key_row + low - first, weights.key_row, 1,
+                          columns + c * column_words + low * kPanel, kPanel, out + r * out_row + c, out_row,
+                          true);
     }
   }
 }
 
-/// out[key][c] += sum over rows of strip[r][key] rows[r][c].
-void weigh_rows(const Tile& tile, Range keys, const float* strip, const float* rows_of, int64_t row,
-                int64_t size, float* out) {
+/// out[key][c] += sum over rows of strip[r][key] rows[r][c]; a word of rows_of is of neighboring rows.
+void weigh_rows(Products products, const Tile& tile, Range keys, const Weights& weights, const float* rows_of,
+                int64_t row, int64_t size, float* out) {
   for_panels(tile, keys, [&](int64_t j, int64_t count, Range rows) {
-    simd().gemm(count, size, rows.size(), strip + rows.begin * kStrip + j - keys.begin, 1, kStrip,
-                rows_of + rows.begin * row, row, out + j * size, size, true);
+    const int64_t low = rows.begin / (products.pairs ? 2 : 1);
+    products.multiply()(count, size, products.words(rows.end) - low,
+                        weights.by_rows + low * kStrip + j - keys.begin, 1, kStrip, rows_of + low * row, row,
+                        out + j * size, size, true);
   });
 }
 
@@ -201,10 +266,16 @@ Range visible(const Tile& tile, int64_t r, Range keys, float* row) {
   return {low, high};
 }
 
-/// strip[r][key] += bias[query][key] of one head.
-void add_bias(const Tile& tile, Range keys, const float* bias, int64_t time, float* strip) {
-  for (int64_t r = 0; r < tile.rows; ++r)
-    add_row(bias + (tile.first + r) * time + keys.begin, strip + r * kStrip, keys.size());
+/// Brings scores to what the softmax takes, but for a factor, which it returns: strip[r][key] times the
+/// scale, and bias[query][key] of one head more.
+float scale_scores(const AttentionSpec& spec, const Tile& tile, Range keys, const float* bias, float* strip) {
+  if (bias == nullptr && spec.softcap == 0 && spec.scale > 0) return spec.scale;
+  for (int64_t r = 0; r < tile.rows; ++r) {
+    float* row = strip + r * kStrip;
+    scale_row(row, spec.scale, row, keys.size());
+    if (bias != nullptr) add_row(bias + (tile.first + r) * spec.time + keys.begin, row, keys.size());
+  }
+  return 1;
 }
 
 int64_t query_row(int64_t size) { return round_up(size, 16) + 16; }
@@ -225,38 +296,59 @@ class Pieces {
   int64_t next_ = 0;
 };
 
+RoundedStrip rounded_strip(Products products, Pieces& pieces, bool by_rows) {
+  if (!products.pairs) return {};
+  return {pieces.take(kQueries * kStrip / 2), by_rows ? pieces.take(kQueries / 2 * kStrip) : nullptr};
+}
+
 struct ForwardSpace {
   float *rows, *keys, *values, *q, *out, *strip;
+  RoundedStrip rounded;
   int64_t total;
   ForwardSpace(const AttentionSpec& s, float* base) {
     Pieces pieces(base);
-    rows = pieces.take(s.time * s.head_size);
-    keys = pieces.take(round_up(s.time, kPanel) * s.head_size);
-    values = pieces.take(s.time * round_up(s.head_size, kPanel));
+    const Products products = products_of(s);
+    const int64_t words = products.words(s.time), columns = round_up(s.head_size, kPanel);
+    rows = pieces.take(words * s.head_size);
+    keys = pieces.take(round_up(s.time, kPanel) * products.words(s.head_size));
+    values = pieces.take(words * columns);
     q = pieces.take(kQueries * query_row(s.head_size));
     out = pieces.take(kQueries * query_row(s.head_size));
     strip = pieces.take(kQueries * kStrip);
+    rounded = rounded_strip(products, pieces, false);
     total = pieces.count();
   }
 };
 
+/// A tile's rows in words of terms within a row, and of neighboring rows.
+struct TileRows {
+  float* words;
+  float* joined;
+};
 struct BackwardSpace {
-  float *rows, *keys, *values, *key_columns, *dk, *dv, *q, *dout, *dq, *p, *ds;
+  float *rows, *keys, *values, *key_columns, *dk, *dv, *dq, *p, *ds;
+  TileRows q, dout;
+  RoundedStrip rounded;
   int64_t total;
   BackwardSpace(const AttentionSpec& s, float* base) {
     Pieces pieces(base);
-    const int64_t tile = kQueries * query_row(s.head_size);
-    rows = pieces.take(s.time * s.head_size);
-    keys = pieces.take(round_up(s.time, kPanel) * s.head_size);
-    values = pieces.take(round_up(s.time, kPanel) * s.head_size);
-    key_columns = pieces.take(s.time * round_up(s.head_size, kPanel));
+    const Products products = products_of(s);
+    const int64_t tile = kQueries * query_row(s.head_size), words = products.words(s.time);
+    const int64_t panels = round_up(s.time, kPanel) * products.words(s.head_size);
+    rows = pieces.take(words * s.head_size);
+    keys = pieces.take(panels);
+    values = pieces.take(panels);
+    key_columns = pieces.take(words * round_up(s.head_size, kPanel));
     dk = pieces.take(s.time * s.head_size);
     dv = pieces.take(s.time * s.head_size);
-    q = pieces.take(tile);
-    dout = pieces.take(tile);
+    for (TileRows* rows_of : {&q, &dout}) {
+      rows_of->words = pieces.take(tile);
+      rows_of->joined = products.pairs ? pieces.take(tile / 2) : rows_of->words;
+    }
     dq = pieces.take(tile);
     p = pieces.take(kQueries * kStrip);
     ds = pieces.take(kQueries * kStrip);
+    rounded = rounded_strip(products, pieces, true);
     total = pieces.count();
   }
 };
@@ -281,13 +373,21 @@ struct ForwardHead {
   const ForwardSpace& space;
   int64_t sample;
   int64_t head;
+  Products products = products_of(spec);
 
   void run() const {
     const HeadRows keys = key_head(spec, sample, head * spec.kv_heads / spec.heads);
     keys.prefetch(arrays.k, spec.time);
-    pack_keys(keys.view(arrays.k, spec.time, space.rows), spec.time, spec.head_size, space.keys);
+    pack_keys(keys.view(arrays.k, spec.time, products, space.rows), spec.time, products.words(spec.head_size),
+              space.keys);
     keys.prefetch(arrays.v, spec.time);
-    pack_columns(keys.view(arrays.v, spec.time, space.rows), spec.time, spec.head_size, space.values);
+    HeadRows::View values{space.rows, spec.head_size};
+    if (products.pairs) {
+      keys.load_joined(arrays.v, 0, spec.time, space.rows, spec.head_size);
+    } else {
+      values = keys.view(arrays.v, spec.time, products, space.rows);
+    }
+    pack_columns(values, products.words(spec.time), spec.head_size, space.values);
     for_tiles(spec, arrays.starts, sample, [&](const Tile& tile) { run_tile(tile); });
   }
 
@@ -295,17 +395,18 @@ struct ForwardHead {
   void run_tile(const Tile& tile) const {
     const HeadRows queries = query_head(spec, sample, head);
     const int64_t row = query_row(spec.head_size);
+    const float* bias = arrays.bias == nullptr ? nullptr : arrays.bias + head * spec.time * spec.time;
     float most[kQueries], sum[kQueries];
     std::fill_n(most, kQueries, -std::numeric_limits<float>::infinity());
     std::fill_n(sum, kQueries, 0.0F);
     std::fill_n(space.out, tile.rows * row, 0.0F);
-    queries.load(arrays.q, tile.first, tile.rows, spec.scale, space.q, row);
+    queries.load_words(arrays.q, tile.first, tile.rows, products, space.q, row);
     for_strips(tile.keys(0, tile.rows), [&](Range keys) {
-      scores(tile, keys, space.q, row, space.keys, spec.head_size, space.strip);
-      if (arrays.bias != nullptr)
-        add_bias(tile, keys, arrays.bias + head * spec.time * spec.time, spec.time, space.strip);
-      for (int64_t r = 0; r < tile.rows; ++r) add_row(tile, r, keys, most[r], sum[r]);
-      weigh_values(tile, keys, space.strip, space.values, spec.time, spec.head_size, space.out, row);
+      scores(products, tile, keys, space.q, row, space.keys, spec.head_size, space.strip);
+      const float factor = scale_scores(spec, tile, keys, bias, space.strip);
+      for (int64_t r = 0; r < tile.rows; ++r) add_row(tile, r, keys, factor, most[r], sum[r]);
+      const Weights weights = weights_of(products, space.strip, tile.rows, keys.size(), space.rounded, false);
+      weigh_values(products, tile, keys, weights, space.values, spec.time, spec.head_size, space.out, row);
     });
     for (int64_t r = 0; r < tile.rows; ++r) {
       float* out = space.out + r * row;
@@ -316,12 +417,12 @@ struct ForwardHead {
   }
 
   /// Turns a row of scores into exponentials and brings what was summed before to the new maximum.
-  void add_row(const Tile& tile, int64_t r, Range keys, float& most, float& sum) const {
+  void add_row(const Tile& tile, int64_t r, Range keys, float factor, float& most, float& sum) const {
     float* row = space.strip + r * kStrip;
     const Range seen = visible(tile, r, keys, row);
     if (seen.size() == 0) return;
-    const float now = std::max(most, simd().cap_max(row + seen.begin, seen.size(), spec.softcap));
-    const float total = simd().exp_sum(row + seen.begin, 1, now, row + seen.begin, seen.size());
+    const float now = std::max(most, factor * simd().cap_max(row + seen.begin, seen.size(), spec.softcap));
+    const float total = simd().exp_sum(row + seen.begin, factor, now, row + seen.begin, seen.size());
     if (sum != 0 && now != most) {
       const float before = std::exp(most - now);
       sum *= before;
@@ -340,45 +441,71 @@ struct BackwardHead {
   const BackwardSpace& space;
   int64_t sample;
   int64_t kv_head;
+  Products products = products_of(spec);
 
   void run() const {
     const HeadRows keys = key_head(spec, sample, kv_head);
-    const int64_t time = spec.time, size = spec.head_size;
+    const int64_t time = spec.time, size = spec.head_size, words = products.words(size);
     keys.prefetch(arrays.v, time);
-    pack_keys(keys.view(arrays.v, time, space.rows), time, size, space.values);
+    pack_keys(keys.view(arrays.v, time, products, space.rows), time, words, space.values);
     keys.prefetch(arrays.k, time);
-    const HeadRows::View rows = keys.view(arrays.k, time, space.rows);
-    pack_keys(rows, time, size, space.keys);
-    pack_columns(rows, time, size, space.key_columns);
+    HeadRows::View rows = keys.view(arrays.k, time, products, space.rows);
+    pack_keys(rows, time, words, space.keys);
+    if (products.pairs) {
+      keys.load_joined(arrays.k, 0, time, space.rows, size);
+      rows = {space.rows, size};
+    }
+    pack_columns(rows, products.words(time), size, space.key_columns);
     std::fill_n(space.dk, time * size, 0.0F);
     std::fill_n(space.dv, time * size, 0.0F);
     const int64_t group = spec.heads / spec.kv_heads;
     for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
       for_tiles(spec, arrays.starts, sample, [&](const Tile& tile) { run_tile(tile, head); });
+    scale_row(space.dk, spec.scale, space.dk, time * size);
     keys.store(space.dk, size, 0, time, arrays.dk);
     keys.store(space.dv, size, 0, time, arrays.dv);
   }
 
  private:
+  void load_tile(const HeadRows& rows, const void* data, const Tile& tile, TileRows to) const {
+    const int64_t row = query_row(spec.head_size);
+    rows.load_words(data, tile.first, tile.rows, products, to.words, row);
+    if (products.pairs) rows.load_joined(data, tile.first, tile.rows, to.joined, row);
+  }
+
+  /// delta[r] = dout[r] . out[r].
+  void dot_outputs(const HeadRows& queries, const Tile& tile, float* delta) const {
+    const int64_t size = spec.head_size, row = query_row(size);
+    queries.load(arrays.out, tile.first, tile.rows, space.dq, row);
+    for (int64_t r = 0; r < tile.rows; ++r) {
+      const float* dout = space.dout.words + r * row;
+      if (products.pairs) {
+        queries.load(arrays.dout, tile.first + r, 1, space.p, row);
+        dout = space.p;
+      }
+      simd().dot(1, 1, size, dout, row, space.dq + r * row, row, delta + r, 1, 1);
+    }
+  }
+
   void run_tile(const Tile& tile, int64_t head) const {
     const HeadRows queries = query_head(spec, sample, head);
     const int64_t size = spec.head_size, row = query_row(size);
-    queries.load(arrays.q, tile.first, tile.rows, spec.scale, space.q, row);
-    queries.load(arrays.dout, tile.first, tile.rows, 1, space.dout, row);
+    const float* bias = arrays.bias == nullptr ? nullptr : arrays.bias + head * spec.time * spec.time;
+    load_tile(queries, arrays.q, tile, space.q);
+    load_tile(queries, arrays.dout, tile, space.dout);
     float delta[kQueries];
-    queries.load(arrays.out, tile.first, tile.rows, 1, space.dq, row);
-    for (int64_t r = 0; r < tile.rows; ++r)
-      simd().dot(1, 1, size, space.dout + r * row, row, space.dq + r * row, row, delta + r, 1, 1);
+    dot_outputs(queries, tile, delta);
     std::fill_n(space.dq, tile.rows * row, 0.0F);
     for_strips(tile.keys(0, tile.rows), [&](Range keys) {
-      scores(tile, keys, space.q, row, space.keys, size, space.p);
-      if (arrays.bias != nullptr)
-        add_bias(tile, keys, arrays.bias + head * spec.time * spec.time, spec.time, space.p);
-      scores(tile, keys, space.dout, row, space.values, size, space.ds);
-      for (int64_t r = 0; r < tile.rows; ++r) turn_row(tile, r, keys, head, delta[r]);
-      weigh_rows(tile, keys, space.p, space.dout, row, size, space.dv);
-      weigh_rows(tile, keys, space.ds, space.q, row, size, space.dk);
-      weigh_values(tile, keys, space.ds, space.key_columns, spec.time, size, space.dq, row);
+      scores(products, tile, keys, space.q.words, row, space.keys, size, space.p);
+      const float factor = scale_scores(spec, tile, keys, bias, space.p);
+      scores(products, tile, keys, space.dout.words, row, space.values, size, space.ds);
+      for (int64_t r = 0; r < tile.rows; ++r) turn_row(tile, r, keys, head, factor, delta[r]);
+      const Weights p = weights_of(products, space.p, tile.rows, keys.size(), space.rounded, true);
+      weigh_rows(products, tile, keys, p, space.dout.joined, row, size, space.dv);
+      const Weights ds = weights_of(products, space.ds, tile.rows, keys.size(), space.rounded, true);
+      weigh_rows(products, tile, keys, ds, space.q.joined, row, size, space.dk);
+      weigh_values(products, tile, keys, ds, space.key_columns, spec.time, size, space.dq, row);
     });
     for (int64_t r = 0; r < tile.rows; ++r)
       scale_row(space.dq + r * row, spec.scale, space.dq + r * row, size);
@@ -386,13 +513,13 @@ struct BackwardHead {
   }
 
   /// Scores become probabilities, and their cotangents those of the scores.
-  void turn_row(const Tile& tile, int64_t r, Range keys, int64_t head, float delta) const {
+  void turn_row(const Tile& tile, int64_t r, Range keys, int64_t head, float factor, float delta) const {
     float* p = space.p + r * kStrip;
     float* ds = space.ds + r * kStrip;
     visible(tile, r, keys, ds);
     const Range seen = visible(tile, r, keys, p);
     const float lse = arrays.lse[(sample * spec.time + tile.first + r) * spec.heads + head];
-    simd().softmax_back(p + seen.begin, ds + seen.begin, seen.size(), lse, delta, spec.softcap);
+    simd().softmax_back(p + seen.begin, ds + seen.begin, seen.size(), factor, lse, delta, spec.softcap);
   }
 };
 

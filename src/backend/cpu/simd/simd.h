@@ -113,9 +113,9 @@ struct SimdKernels {
   /// out[i] = exp(factor in[i] - shift), to 2 ulp, 0 below e^-64, NaN kept; returns the sum. May work in
   /// place.
   float (*exp_sum)(const float* in, float factor, float shift, float* out, int64_t count);
-  /// One row of attention on the way back: s becomes p = exp(capped s - lse), and dp the cotangent of s
-  /// before the cap, p (dp - delta) (1 - tanh(s / cap)^2).
-  void (*softmax_back)(float* s, float* dp, int64_t count, float lse, float delta, float cap);
+  /// One row of attention on the way back: s becomes p = exp(capped factor s - lse), and dp the cotangent of
+  /// factor s before the cap, p (dp - delta) (1 - tanh(factor s / cap)^2).
+  void (*softmax_back)(float* s, float* dp, int64_t count, float factor, float lse, float delta, float cap);
   /// sum[i] += exp(x[i] - shift[i]).
   void (*add_exp)(const float* x, const float* shift, float* sum, int64_t count);
   /// x[i] = factor[i] exp(x[i] - shift[i]) (1 - (x[i] / cap)^2); without the last for cap 0.
