@@ -68,7 +68,10 @@ bool may_use_tiles() {
 }  // namespace
 
 SimdKernels with_tiles(SimdKernels kernels) {
-  if (may_use_tiles()) kernels.gemm_tiles = gemm_tiles;
+  if (may_use_tiles()) {
+    kernels.isa = "amx_bf16";
+    kernels.gemm_tiles = gemm_tiles;
+  }
   return kernels;
 }
 

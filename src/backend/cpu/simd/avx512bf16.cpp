@@ -27,6 +27,7 @@ inline Vec fma_at(const float* a, Vec b, Vec c) {
 namespace hearth::cpu {
 
 SimdKernels with_bf16_pairs(SimdKernels kernels) {
+  kernels.isa = "avx512_bf16";
   kernels.gemm_pairs = gemm;
   kernels.dot_pairs = dot;
   return kernels;

@@ -77,7 +77,7 @@ struct NormRows {
 
 /// Inner loops compiled once per instruction set; each works on f32 and any sizes.
 struct SimdKernels {
-  const char* isa;
+  const char* isa;  ///< its name, as Linux lists it
   /// c[m][n] (+)= sum over k of a[i * a_row + p * a_k] * b[p * b_row + j].
   void (*gemm)(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row, int64_t a_k, const float* b,
                int64_t b_row, float* c, int64_t c_row, bool accumulate);
