@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/process.h"
+#include "hub/denoiser_config.h"
 #include "infer/captioned_pictures.h"
 #include "models/autoencoder/autoencoder.h"
 #include "run/data_options.h"
@@ -16,8 +17,7 @@ namespace {
 constexpr int64_t kUsualFactor = 8;
 
 tasks::DenoiseFormat denoise_format(const recipe::Recipe& recipe) {
-  return {.model = models::read_denoiser_config(recipe.model.config_file()),
-          .text_tokens = recipe.diffuse.text_tokens};
+  return {.model = hub::denoiser_config(recipe.model), .text_tokens = recipe.diffuse.text_tokens};
 }
 
 std::vector<std::string> lines_of(const fs::path& file) {
@@ -126,7 +126,7 @@ tasks::DiffuseTaskOptions diffuse_options(const recipe::Recipe& recipe) {
                                     .noising = noising_options(recipe),
                                     .diffuse = recipe.diffuse,
                                     .loader = loader_options(recipe),
-                                    .config = read_file(recipe.model.config_file())};
+                                    .config = hub::denoiser_config_json(recipe.model)};
   options.pictures = open_pictures(recipe, options.format);
   return options;
 }

@@ -15,6 +15,7 @@
 #include "exec/device/gpu_choice.h"
 #include "hub/adapter.h"
 #include "hub/denoiser_adapter.h"
+#include "hub/denoiser_config.h"
 #include "hub/open_weights.h"
 #include "io/weight_files.h"
 #include "ops/matmul/quantized.h"
@@ -385,7 +386,7 @@ engine::EngineOptions engine_options(const recipe::Recipe& recipe, int device, i
 void check_first_weights(const recipe::Recipe& recipe) {
   const std::string& model = recipe.init.empty() ? recipe.model.path : recipe.init;
   if (recipe::is_text(recipe)) models::read_decoder_config(recipe.model.config_file());
-  if (recipe::makes_pictures(recipe)) models::read_denoiser_config(recipe.model.config_file());
+  if (recipe::makes_pictures(recipe)) hub::denoiser_config(recipe.model);
   if (!model.empty()) hub::open_weights(model);
   if (recipe.adapter.path.empty()) return;
   if (recipe::makes_pictures(recipe)) {

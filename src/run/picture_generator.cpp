@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "hub/denoiser_config.h"
 #include "hub/model_folder.h"
 #include "hub/weights.h"
 #include "run/from_diffuse_recipe.h"
@@ -37,10 +38,20 @@ void take_up_scheduler(const fs::path& model, recipe::Recipe& recipe) {
   }
   const auto index = parse_json_object<nlohmann::json>(read_file(model / kModelIndex, kMostBytes),
                                                        (model / kModelIndex).string());
-  const models::DenoiserConfig config = models::read_denoiser_config(recipe.model.config_file());
+  const models::DenoiserConfig config = hub::denoiser_config(recipe.model);
   const bool is_flux2 = config.family == models::DenoiserConfig::Family::flux2;
   const bool compares = is_flux2 && !index.value("is_distilled", false);
   diffuse.guidance = config.guidance ? kUsualGuidance : compares ? kFlux2Guidance : 1;
+}
+
+/// What reads prompts and makes pictures of latents is not in a file of FLUX's authors.
+void refuse_lone_file(const fs::path& model, const fs::path& run) {
+  if (!fs::is_regular_file(model)) return;
+  user_error(
+      "expected a model with text encoders and an autoencoder, but '{0}' was trained on '{1}' alone; try "
+      "hearth "
+      "generate FOLDER --adapter {0}, with the model's folder in diffusers' layout",
+      run.string(), model.string());
 }
 
 /// The recipe of a run, or one that describes a folder of diffusers.
@@ -49,6 +60,7 @@ recipe::Recipe recipe_of(const fs::path& model, const PictureWish& wish) {
   if (path_exists(model / kRunRecipe)) {
     recipe = recipe::on_one_device(load_recipe(model / kRunRecipe, wish.overrides));
     if (recipe.adapter.wanted()) {
+      refuse_lone_file(recipe.model.path, model);
       recipe.adapter.path = model.string();
     } else {
       recipe.model.config = (model / "config.json").string();

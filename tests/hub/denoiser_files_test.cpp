@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "hub/denoiser_adapter.h"
+#include "hub/denoiser_config.h"
 #include "hub/export_denoiser.h"
 #include "hub/floats.h"
 #include "hub/open_weights.h"
@@ -72,6 +73,56 @@ TEST_F(DenoiserFiles, RowsOfTheAuthorsBecomeSeveralTensors) {
   EXPECT_THAT(values(files, "single_transformer_blocks.0.attn.to_v.bias"), ElementsAre(4, 5));
   EXPECT_EQ(files.find("single_transformer_blocks.0.proj_mlp.weight")->shape, (Shape{8, 2}));
   EXPECT_EQ(files.tensors().size(), 3U + 3 + 1 + 4 + 4);
+}
+
+TEST_F(DenoiserFiles, SaysWhatAModelWithoutAConfigIs) {
+  constexpr int64_t kWidth = 256;
+  for (const char* block : {"double_blocks.0", "double_blocks.1", "single_blocks.0"}) {
+    add(std::string(block) + (block[0] == 'd' ? ".img_attn.norm.query_norm.scale" : ".norm.query_norm.scale"),
+        {128}, 0);
+  }
+  add("img_in.weight", {kWidth, 64}, 0);
+  add("txt_in.weight", {kWidth, 40}, 0);
+  add("vector_in.in_layer.weight", {kWidth, 24}, 0);
+  add("guidance_in.in_layer.weight", {kWidth, 8}, 0);
+  add("final_layer.linear.weight", {64, kWidth}, 0);
+  recipe::Model model;
+  model.path = write().string();
+  const models::DenoiserConfig config = denoiser_config(model);
+  EXPECT_EQ(config.family, models::DenoiserConfig::Family::flux);
+  EXPECT_EQ(config.heads, 2);
+  EXPECT_EQ(config.num_double, 2);
+  EXPECT_EQ(config.num_single, 1);
+  EXPECT_EQ(config.channels, 16);
+  EXPECT_EQ(config.text_width, 40);
+  EXPECT_EQ(config.pooled_width, 24);
+  EXPECT_TRUE(config.guidance);
+}
+
+TEST_F(DenoiserFiles, TellsFlux2ByItsModulation) {
+  constexpr int64_t kWidth = 128;
+  add("double_blocks.0.img_attn.norm.query_norm.scale", {128}, 0);
+  add("double_stream_modulation_img.lin.weight", {6 * kWidth, kWidth}, 0);
+  add("img_in.weight", {kWidth, 128}, 0);
+  add("txt_in.weight", {kWidth, 40}, 0);
+  add("time_in.in_layer.weight", {kWidth, 32}, 0);
+  add("final_layer.linear.weight", {128, kWidth}, 0);
+  recipe::Model model;
+  model.path = write().string();
+  const models::DenoiserConfig config = denoiser_config(model);
+  EXPECT_EQ(config.family, models::DenoiserConfig::Family::flux2);
+  EXPECT_EQ(config.channels, 32);
+  EXPECT_EQ(config.time_channels, 32);
+  EXPECT_FALSE(config.guidance);
+}
+
+TEST_F(DenoiserFiles, RefusesHeadsWhoseAxesNobodyKnows) {
+  add("double_blocks.0.img_attn.norm.query_norm.scale", {64}, 0);
+  add("img_in.weight", {128, 64}, 0);
+  recipe::Model model;
+  model.path = write().string();
+  EXPECT_THAT(refusal([&] { denoiser_config(model); }),
+              HasSubstr("'transformer_blocks.0.attn.norm_q.weight' that fits them; try model.config=FILE"));
 }
 
 TEST_F(DenoiserFiles, TheLastModulationOfTheAuthorsIsTurnedRound) {
