@@ -4,20 +4,18 @@
 // 2023, arXiv 2307.08691). A running maximum and a running sum per query make the softmax exact: when a later
 // strip has a larger score, what was summed so far is scaled down by the exponential of the difference. The
 // backward pass makes the weights again from the logarithm of that sum. Keys and values are packed once per
-// head into the panels that the matmul reads. Where the processor multiplies pairs of bf16, arrays in bf16
-// are never widened: weights and their cotangents are rounded to bf16 instead, sums stay f32. A word is then
-// two neighboring terms of a sum, else one in f32.
+// head into the panels that the matmul reads. In pairs of bf16, weights and their cotangents are rounded to
+// bf16; sums stay f32.
 #include "ops/lm/attention_cpu.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 
-#include "backend/cpu/clones.h"
 #include "backend/cpu/convert.h"
 #include "backend/cpu/rows.h"
 #include "backend/cpu/simd/simd.h"
+#include "ops/lm/attention_rows_cpu.h"
 
 namespace hearth::cpu {
 namespace {
@@ -30,117 +28,7 @@ constexpr int64_t kHalf = 28;
 constexpr int64_t kKeys = 256;
 constexpr int64_t kStrip = kKeys + 16;
 
-/// Short rows far apart are not foreseen by the processor: they are fetched so many rows ahead.
-constexpr int64_t kAhead = 12;
-
-HEARTH_CLONES void copy_rows(const float* in, int64_t in_row, float* out, int64_t out_row, int64_t rows,
-                             int64_t size) {
-  for (int64_t r = 0; r < rows; ++r) {
-    const float* from = in + r * in_row;
-    float* to = out + r * out_row;
-    for (int64_t c = 0; c < size; c += 16) __builtin_prefetch(from + kAhead * in_row + c);
-    for (int64_t c = 0; c < size; ++c) to[c] = from[c];
-  }
-}
-
-/// The same for rows of a panel, whose width the compiler knows.
-HEARTH_CLONES void copy_panel(const float* in, int64_t in_row, float* out, int64_t rows) {
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t c = 0; c < kPanel; ++c) out[r * kPanel + c] = in[r * in_row + c];
-  }
-}
-
-/// Sums over terms of which each word has one, in f32, or two, in bf16.
-struct Products {
-  bool pairs;
-  int64_t words(int64_t terms) const { return pairs ? (terms + 1) / 2 : terms; }
-  auto multiply() const { return pairs ? simd().gemm_pairs : simd().gemm; }
-};
-Products products_of(const AttentionSpec& s) {
-  return {s.dtype == DType::bf16 && s.head_size % 2 == 0 && simd().gemm_pairs != nullptr};
-}
-
-/// words[t][c] = the pair of rows 2t and 2t + 1, of which the last may be missing: a zero.
-void join_tokens(const uint16_t* rows, int64_t row, int64_t count, int64_t size, float* words,
-                 int64_t word_row) {
-  for (int64_t t = 0; t < count; t += 2, rows += 2 * row, words += word_row) {
-    if (t + 1 < count) {
-      join_row(rows, rows + row, size, words);
-    } else {
-      for (int64_t c = 0; c < size; ++c) words[c] = std::bit_cast<float>(uint32_t{rows[c]});
-    }
-  }
-}
-
-/// A head's part of an array [tokens, num_heads * head_size].
-struct HeadRows {
-  DType dtype;
-  int64_t width;   ///< of a token
-  int64_t column;  ///< where the head begins
-  int64_t size;
-  int64_t first;  ///< token 0 of the row
-
-  struct View {
-    const float* data;
-    int64_t row;
-  };
-  /// All rows in words of terms within a row: as they lie, or widened to `scratch`.
-  View view(const void* data, int64_t count, Products products, float* scratch) const {
-    const int64_t per_word = products.pairs ? 2 : 1;
-    if (products.pairs || dtype == DType::f32)
-      return {static_cast<const float*>(data) + (first * width + column) / per_word, width / per_word};
-    load(data, 0, count, scratch, size);
-    return {scratch, size};
-  }
-  /// The same for `count` rows, copied to where they do not compete for cache sets.
-  void load_words(const void* data, int64_t row, int64_t count, Products products, float* out,
-                  int64_t out_row) const {
-    if (!products.pairs) return load(data, row, count, out, out_row);
-    const View rows = view(data, 0, products, nullptr);
-    copy_rows(rows.data + row * rows.row, rows.row, out, out_row, count, size / 2);
-  }
-  /// Rows in words of terms of neighboring rows [ceil(count / 2)][size], for pairs.
-  void load_joined(const void* data, int64_t row, int64_t count, float* out, int64_t out_row) const {
-    const auto* from = static_cast<const uint16_t*>(data) + (first + row) * width + column;
-    join_tokens(from, width, count, size, out, out_row);
-  }
-  void load(const void* data, int64_t row, int64_t count, float* out, int64_t out_row) const {
-    const int64_t at = (first + row) * width + column;
-    if (dtype == DType::f32)
-      return copy_rows(static_cast<const float*>(data) + at, width, out, out_row, count, size);
-    for (int64_t r = 0; r < count; ++r) load_f32(dtype, data, at + r * width, size, out + r * out_row);
-  }
-  void prefetch(const void* data, int64_t count) const {
-    const int64_t bytes = dtype_bytes(dtype);
-    const auto* from = static_cast<const char*>(data) + (first * width + column) * bytes;
-    for (int64_t r = 0; r < count; ++r) {
-      for (int64_t b = 0; b < size * bytes; b += 64) __builtin_prefetch(from + r * width * bytes + b);
-    }
-  }
-  void store(const float* in, int64_t in_row, int64_t row, int64_t count, void* data) const {
-    for (int64_t r = 0; r < count; ++r)
-      store_f32(dtype, in + r * in_row, data, (first + row + r) * width + column, size);
-  }
-};
-
-/// Panels [time / 32][size][32] of the transpose of rows [time][size].
-void pack_keys(HeadRows::View rows, int64_t time, int64_t size, float* panels) {
-  for (int64_t j = 0; j < time; j += kPanel) {
-    simd().transpose(rows.data + j * rows.row, rows.row, std::min(kPanel, time - j), size, panels + j * size,
-                     kPanel);
-  }
-}
-/// Panels [size / 32][time][32] of rows [time][size].
-void pack_columns(HeadRows::View rows, int64_t time, int64_t size, float* panels) {
-  for (int64_t c = 0; c < size; c += kPanel) {
-    const int64_t columns = std::min(kPanel, size - c);
-    if (columns == kPanel) {
-      copy_panel(rows.data + c, rows.row, panels + c * time, time);
-    } else {
-      copy_rows(rows.data + c, rows.row, panels + c * time, kPanel, time, columns);
-    }
-  }
-}
+Products products_of(const AttentionSpec& s) { return Products::of(s.dtype, s.head_size); }
 
 /// The queries of a tile and the keys that each sees: [low, high).
 struct Tile {
@@ -381,13 +269,8 @@ struct ForwardHead {
     pack_keys(keys.view(arrays.k, spec.time, products, space.rows), spec.time, products.words(spec.head_size),
               space.keys);
     keys.prefetch(arrays.v, spec.time);
-    HeadRows::View values{space.rows, spec.head_size};
-    if (products.pairs) {
-      keys.load_joined(arrays.v, 0, spec.time, space.rows, spec.head_size);
-    } else {
-      values = keys.view(arrays.v, spec.time, products, space.rows);
-    }
-    pack_columns(values, products.words(spec.time), spec.head_size, space.values);
+    pack_columns(keys.joined(arrays.v, spec.time, products, space.rows), products.words(spec.time),
+                 spec.head_size, space.values);
     for_tiles(spec, arrays.starts, sample, [&](const Tile& tile) { run_tile(tile); });
   }
 
@@ -449,13 +332,9 @@ struct BackwardHead {
     keys.prefetch(arrays.v, time);
     pack_keys(keys.view(arrays.v, time, products, space.rows), time, words, space.values);
     keys.prefetch(arrays.k, time);
-    HeadRows::View rows = keys.view(arrays.k, time, products, space.rows);
-    pack_keys(rows, time, words, space.keys);
-    if (products.pairs) {
-      keys.load_joined(arrays.k, 0, time, space.rows, size);
-      rows = {space.rows, size};
-    }
-    pack_columns(rows, products.words(time), size, space.key_columns);
+    pack_keys(keys.view(arrays.k, time, products, space.rows), time, words, space.keys);
+    pack_columns(keys.joined(arrays.k, time, products, space.rows), products.words(time), size,
+                 space.key_columns);
     std::fill_n(space.dk, time * size, 0.0F);
     std::fill_n(space.dv, time * size, 0.0F);
     const int64_t group = spec.heads / spec.kv_heads;
