@@ -1,4 +1,4 @@
-"""A FLUX.1 of random weights, small enough to train in seconds, and caches of sd-scripts; both without any library."""
+"""A FLUX.1 and a DiT of random weights, small enough to train in seconds, and caches of sd-scripts; all without any library."""
 
 import io
 import json
@@ -70,8 +70,8 @@ def denoiser():
     return config, made
 
 
-def autoencoder(width=8, levels=4):
-    config = {"_class_name": "AutoencoderKL", "block_out_channels": [width] * levels, "latent_channels": LATENTS,
+def autoencoder(width=8, levels=4, latents=LATENTS):
+    config = {"_class_name": "AutoencoderKL", "block_out_channels": [width] * levels, "latent_channels": latents,
               "down_block_types": ["DownEncoderBlock2D"] * levels, "up_block_types": ["UpDecoderBlock2D"] * levels,
               "layers_per_block": 1, "norm_num_groups": 2, "mid_block_add_attention": False, "shift_factor": 0.1159,
               "scaling_factor": 0.3611, "use_quant_conv": False, "use_post_quant_conv": False}
@@ -82,8 +82,8 @@ def autoencoder(width=8, levels=4):
             made.norm(f"{name}.norm{number}", width)
             made.conv(f"{name}.conv{number}", width, width)
 
-    for half, layers, resize, inputs, outputs in (("encoder", 1, "downsamplers", 3, 2 * LATENTS),
-                                                  ("decoder", 2, "upsamplers", LATENTS, 3)):
+    for half, layers, resize, inputs, outputs in (("encoder", 1, "downsamplers", 3, 2 * latents),
+                                                  ("decoder", 2, "upsamplers", latents, 3)):
         blocks = "down_blocks" if half == "encoder" else "up_blocks"
         made.conv(f"{half}.conv_in", width, inputs)
         for level in range(levels):
@@ -157,6 +157,45 @@ def write_flux(folder):
     index = {"_class_name": "FluxPipeline", "transformer": ["diffusers", "FluxTransformer2DModel"],
              "vae": ["diffusers", "AutoencoderKL"], "text_encoder": ["transformers", "CLIPTextModel"],
              "text_encoder_2": ["transformers", "T5EncoderModel"]}
+    (folder / "model_index.json").write_text(json.dumps(index))
+
+
+def dit(latents=4, classes=3):
+    config = {"_class_name": "DiTTransformer2DModel", "sample_size": 8, "patch_size": 2, "in_channels": latents,
+              "out_channels": 2 * latents, "num_layers": 1, "attention_head_dim": WIDTH // HEADS, "num_attention_heads": HEADS,
+              "num_embeds_ada_norm": classes}
+    made = Weights()
+    made["pos_embed.proj.weight"] = ((WIDTH, latents, 2, 2), 0.2)
+    made["pos_embed.proj.bias"] = ((WIDTH,), 0.1)
+    block = "transformer_blocks.0"
+    made[f"{block}.norm1.emb.class_embedder.embedding_table.weight"] = ((classes + 1, WIDTH), 1)
+    made.linear(f"{block}.norm1.emb.timestep_embedder.linear_1", WIDTH, 256)
+    made.linear(f"{block}.norm1.emb.timestep_embedder.linear_2", WIDTH, WIDTH)
+    made.linear(f"{block}.norm1.linear", 6 * WIDTH, WIDTH)
+    for name in ("to_q", "to_k", "to_v", "to_out.0"):
+        made.linear(f"{block}.attn1.{name}", WIDTH, WIDTH)
+    made.linear(f"{block}.ff.net.0.proj", 4 * WIDTH, WIDTH)
+    made.linear(f"{block}.ff.net.2", WIDTH, 4 * WIDTH)
+    made.linear("proj_out_1", 2 * WIDTH, WIDTH)
+    made.linear("proj_out_2", 2 * latents * 4, WIDTH)
+    return config, made
+
+
+def write_part(folder, part, seed=0):
+    """A network in a folder of diffusers."""
+    config, weights = part
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "diffusion_pytorch_model.safetensors").write_bytes(safetensors(weights, seed))
+
+
+def write_dit(folder):
+    """The folders of a DiT as diffusers has them, and an autoencoder for it."""
+    write_part(folder / "transformer", dit())
+    write_part(folder / "vae", autoencoder(latents=4))
+    labels = {"0": "tench, Tinca tinca", "1": "goldfish, Carassius auratus", "2": "golden retriever"}
+    index = {"_class_name": "DiTPipeline", "id2label": labels, "transformer": ["diffusers", "DiTTransformer2DModel"],
+             "vae": ["diffusers", "AutoencoderKL"], "scheduler": ["diffusers", "DDIMScheduler"]}
     (folder / "model_index.json").write_text(json.dumps(index))
 
 

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/text.h"
 
 namespace hearth::data {
@@ -63,6 +64,14 @@ int32_t Dataset::check(int64_t index) const {
   int32_t label = 0;
   read(index, pixels.data(), &label);
   return label;
+}
+
+uint64_t Dataset::content(int64_t index) const {
+  thread_local std::vector<uint8_t> pixels;
+  pixels.resize(static_cast<size_t>(image_size_.num_pixels() * channels_));
+  int32_t label = 0;
+  read(index, pixels.data(), &label);
+  return hash64(std::as_bytes(std::span(pixels)));
 }
 
 std::vector<std::string> dataset_kinds() {

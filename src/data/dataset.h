@@ -42,6 +42,8 @@ class Dataset {
   virtual int32_t check(int64_t index) const;
   /// The label alone, where it is known without the image.
   virtual int32_t label(int64_t index) const { return check(index); }
+  /// A hash of what read() makes an image of: it differs where the image does.
+  virtual uint64_t content(int64_t index) const;
   /// Images that are floats already (kind "tensors"): read_floats is used instead of read, and nothing is
   /// augmented.
   virtual bool holds_floats() const { return false; }

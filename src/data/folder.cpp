@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "data/dataset.h"
 #include "data/image.h"
 #include "data/picture_cache.h"
@@ -116,6 +117,9 @@ class FolderDataset : public Dataset {
     const MappedFile mapped(file.path);
     decode_image(mapped.bytes(), static_cast<int>(channels_), file.path.native());
     return file.label;
+  }
+  uint64_t content(int64_t index) const override {
+    return hash64(MappedFile(files_[static_cast<size_t>(index)].path).bytes());
   }
   int32_t label(int64_t index) const override { return files_[static_cast<size_t>(index)].label; }
 

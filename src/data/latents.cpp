@@ -37,13 +37,17 @@ Extent largest_extent(const LatentSource& source) {
   return largest;
 }
 
+bool is_mirrored(uint64_t key, int64_t index) {
+  return PhiloxSequence(key, static_cast<uint64_t>(index), kFlipStream).below(2) == 1;
+}
+
 void PixelLatents::read(int64_t index, uint64_t key, std::span<float> latents) const {
   const Extent size = dataset_.image_size();
   const int64_t channels = dataset_.channels();
   std::vector<uint8_t> pixels(latents.size());
   int32_t label = 0;
   dataset_.read(index, pixels.data(), &label);
-  const bool mirrors = flip_ && PhiloxSequence(key, static_cast<uint64_t>(index), kFlipStream).below(2) == 1;
+  const bool mirrors = flip_ && is_mirrored(key, index);
   const uint8_t* pixel = pixels.data();
   for (int64_t y = 0; y < size.height; ++y)
     for (int64_t x = 0; x < size.width; ++x)

@@ -33,6 +33,9 @@ class LatentSource {
 /// The largest height and the largest width of any.
 Extent largest_extent(const LatentSource& source);
 
+/// Whether a row that is drawn from pictures and mirrored ones alike has the mirrored one.
+bool is_mirrored(uint64_t key, int64_t index);
+
 /// Images of a dataset as they are, in [-1, 1], with their labels. The dataset outlives it.
 class PixelLatents : public LatentSource {
  public:

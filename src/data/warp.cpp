@@ -132,10 +132,12 @@ Image warp(const Image& from, const Affine& map, int64_t height, int64_t width) 
 }
 
 void mirror(Image& image) {
+  const int64_t channels = image.channels;
   for (int64_t row = 0; row < image.height; ++row) {
-    uint8_t* left = image.pixels.data() + row * image.width * 3;
-    for (uint8_t* right = left + (image.width - 1) * 3; left < right; left += 3, right -= 3)
-      std::swap_ranges(left, left + 3, right);
+    uint8_t* left = image.pixels.data() + row * image.width * channels;
+    for (uint8_t* right = left + (image.width - 1) * channels; left < right;
+         left += channels, right -= channels)
+      std::swap_ranges(left, left + channels, right);
   }
 }
 

@@ -10,6 +10,7 @@
 #include "tasks/diffuse/cached_latents.h"
 #include "tasks/diffuse/kohya_latents.h"
 #include "tasks/diffuse/latent_sets.h"
+#include "tasks/told_progress.h"
 
 namespace hearth::infer {
 namespace {
@@ -21,17 +22,39 @@ constexpr int64_t kFewPictures = 10;
 /// Others that prepare the same cache may take as long as they need.
 constexpr double kPatience = 1e9;
 
+/// Embeddings that are made already.
+struct CaptionCache {
+  io::LatentCache cache;
+  tasks::LatentFormat format;
+  uint64_t encoders = 0;
+
+  std::optional<tasks::Condition> find(const std::string& caption) const {
+    const io::CaptionKey key = tasks::caption_key(caption, format, encoders);
+    if (!cache.holds(key)) return std::nullopt;
+    tasks::Condition found;
+    found.text.resize(static_cast<size_t>(format.num_tokens * format.text_width));
+    found.pooled.resize(static_cast<size_t>(format.pooled_width));
+    cache.read(key, found.text, found.pooled);
+    return found;
+  }
+};
+
 class TextTranslator : public tasks::PictureTranslator {
  public:
-  explicit TextTranslator(TextTranslatorOptions options) : options_(std::move(options)) {}
+  explicit TextTranslator(TextTranslatorOptions options, std::optional<CaptionCache> cache = std::nullopt)
+      : options_(std::move(options)), cache_(std::move(cache)) {}
 
   /// A run asks for the same few prompts again and again: they are kept, and the encoders' memory is given
   /// back.
   std::vector<tasks::Condition> conditions(std::span<const std::string> prompts) const override {
     std::vector<std::string> unknown;
     for (const std::string& prompt : prompts) {
-      if (!conditions_.contains(prompt) && std::ranges::find(unknown, prompt) == unknown.end())
+      if (conditions_.contains(prompt) || std::ranges::find(unknown, prompt) != unknown.end()) continue;
+      if (std::optional<tasks::Condition> found = cache_ ? cache_->find(prompt) : std::nullopt) {
+        conditions_[prompt] = std::move(*found);
+      } else {
         unknown.push_back(prompt);
+      }
     }
     if (!unknown.empty()) encode(unknown);
     std::vector<tasks::Condition> made;
@@ -44,7 +67,7 @@ class TextTranslator : public tasks::PictureTranslator {
   }
   data::Image picture(std::span<const float> latents, Extent size) const override {
     if (!coder_)
-      coder_ = std::make_unique<PictureCoder>(options_.model / "vae", options_.num_threads, options_.memory);
+      coder_ = std::make_unique<PictureCoder>(options_.autoencoder, options_.num_threads, options_.memory);
     return coder_->decode(latents, size);
   }
 
@@ -59,6 +82,7 @@ class TextTranslator : public tasks::PictureTranslator {
   }
 
   TextTranslatorOptions options_;
+  std::optional<CaptionCache> cache_;
   mutable std::map<std::string, tasks::Condition> conditions_;
   mutable std::unique_ptr<PictureCoder> coder_;
 };
@@ -116,11 +140,9 @@ struct Encoders {
 };
 Encoders check_encoders(const CaptionedPicturesOptions& options) {
   const models::DenoiserConfig& model = options.format.model;
-  const PictureCoder pictures(options.encoders.model / "vae", options.encoders.num_threads, 0);
+  const PictureCoder pictures(options.encoders.autoencoder, options.encoders.num_threads, 0);
   const TextCoder text(options.encoders.model, options.format.text_tokens, options.encoders.num_threads);
-  if (pictures.channels() != model.channels)
-    user_error("expected an autoencoder of {} channels, as the denoiser takes them, got one of {} in {}",
-               model.channels, pictures.channels(), (options.encoders.model / "vae").string());
+  pictures.expect_channels(model.channels);
   if (text.text_width() != model.text_width || text.pooled_width() != model.pooled_width)
     user_error(
         "expected text encoders of width {} and {} pooled, as the denoiser takes them, got {} and {} in {}",
@@ -136,7 +158,9 @@ class CaptionedPictures : public tasks::PictureSet {
         encoders_(check_encoders(options_)),
         all_(open(options_.folder)),
         parts_(all_, options_.val_share),
-        translator_(options_.encoders) {
+        translator_(options_.encoders, CaptionCache{.cache = io::LatentCache(options_.cache),
+                                                    .format = latent_format(options_, encoders_.factor),
+                                                    .encoders = encoders_.hashes.captions}) {
     if (options_.prior.empty()) return;
     prior_.emplace(open(options_.prior));
     joined_.emplace(parts_.train(), *prior_, options_.prior_weight);
@@ -177,16 +201,17 @@ class CaptionedPictures : public tasks::PictureSet {
   void prepare(const tasks::CachedLatents& latents, const Say& say) const {
     if (const int64_t missing = latents.num_missing_pictures(); missing > 0) {
       say(fmt::format("encoding {} pictures into {}", missing, options_.cache.string()));
-      PictureCoder coder(options_.encoders.model / "vae", options_.encoders.num_threads,
+      PictureCoder coder(options_.encoders.autoencoder, options_.encoders.num_threads,
                          options_.encoders.memory);
-      latents.make_latents([&](const data::Image& image) { return coder.encode(image); }, [](int64_t) {});
+      latents.make_latents([&](const data::Image& image) { return coder.encode(image); },
+                           tasks::ToldProgress(say, "encoding pictures", missing));
     }
     if (const int64_t missing = latents.num_missing_captions(); missing > 0) {
       say(fmt::format("encoding {} captions", missing));
       TextCoder coder(options_.encoders.model, options_.format.text_tokens, options_.encoders.num_threads);
       latents.make_text([&](std::span<const std::string> captions,
                             const tasks::TakeText& take) { coder.encode(captions, take); },
-                        [](int64_t) {});
+                        tasks::ToldProgress(say, "encoding captions", missing));
     }
   }
 
@@ -205,7 +230,7 @@ class KohyaPictures : public tasks::PictureSet {
       : all_(options.folder, options.resolution, latent_format(options, 8)),
         parts_(all_, options.val_share),
         translator_(options.encoders),
-        has_encoders_(path_exists(options.encoders.model / "vae")) {}
+        has_encoders_(path_exists(options.encoders.autoencoder)) {}
 
   const data::LatentSource& train() const override { return parts_.train(); }
   const data::LatentSource& held_out() const override { return parts_.held_out(); }

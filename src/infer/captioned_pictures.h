@@ -9,7 +9,8 @@ namespace hearth::infer {
 
 /// Where prompts are read and pictures made by the encoders of a folder of diffusers.
 struct TextTranslatorOptions {
-  fs::path model;  ///< with vae/, text encoders and tokenizers
+  fs::path model;        ///< with text encoders and tokenizers
+  fs::path autoencoder;  ///< its folder
   int64_t text_tokens = 512;
   int num_threads = 1;
   int64_t memory = 0;  ///< budget of the decoder, bytes; 0: none

@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/foreign.h"
+#include "base/hash.h"
 #include "hub/weights.h"
 
 namespace hearth::infer {
@@ -11,6 +13,10 @@ namespace {
 
 /// Of tiles, in latents.
 constexpr int64_t kSmallestTile = 8, kLargestTile = 128, kTileStep = 8;
+
+constexpr std::string_view kAttention = ".attentions.";
+constexpr std::pair<std::string_view, std::string_view> kOldNames[] = {
+    {".query.", ".to_q."}, {".key.", ".to_k."}, {".value.", ".to_v."}, {".proj_attn.", ".to_out.0."}};
 
 /// Tiles of one length along an axis: where each begins, and how much its pixels count, which is 1 in all at
 /// every pixel.
@@ -70,16 +76,49 @@ ir::ValueId picture_input(nn::Builder& builder, const Shape& shape) {
   return builder.input("picture", {.dtype = DType::f32, .shape = shape});
 }
 
+/// A file of weights, under the names that diffusers has had for its attention since 2023.
+io::WeightFiles open_autoencoder(const fs::path& folder) {
+  const fs::path file = folder / "diffusion_pytorch_model.safetensors";
+  if (!path_exists(file)) {
+    refuse_foreign_weights(folder);
+    user_error("expected the weights of an autoencoder, {}, found none; try the folder as diffusers has it",
+               file.string());
+  }
+  io::WeightFiles files(file);
+  std::vector<io::TensorView> tensors = files.tensors();
+  bool is_old = false;
+  for (io::TensorView& tensor : tensors) {
+    for (const auto& [old_name, name] : kOldNames) {
+      const size_t at = tensor.name.rfind(old_name);
+      if (at == tensor.name.npos || tensor.name.find(kAttention) == tensor.name.npos) continue;
+      tensor.name.replace(at, old_name.size(), name);
+      is_old = true;
+    }
+  }
+  if (is_old) files.show(std::move(tensors), {});
+  return files;
+}
+
 }  // namespace
 
 PictureCoder::PictureCoder(const fs::path& vae_folder, int num_threads, int64_t memory_budget)
     : config_(models::read_autoencoder_config(vae_folder / "config.json")),
-      files_(vae_folder / "diffusion_pytorch_model.safetensors"),
+      files_(open_autoencoder(vae_folder)),
       num_threads_(num_threads),
       budget_(memory_budget),
       normals_(static_cast<size_t>(4 * config_.channels),
                {.shift = static_cast<float>(config_.shift), .scale = static_cast<float>(config_.scale)}) {
   if (config_.has_statistics) read_statistics();
+}
+
+void PictureCoder::expect_channels(int64_t channels) const {
+  if (this->channels() == channels) return;
+  user_error("expected an autoencoder of {} channels, as the denoiser takes them, got one of {} in {}",
+             channels, this->channels(), files_.path().parent_path().string());
+}
+
+uint64_t PictureCoder::hash() const {
+  return hash64(std::as_bytes(std::span(normals_)), io::fingerprint(files_));
 }
 
 void PictureCoder::read_statistics() {
@@ -120,7 +159,7 @@ ModelPart& PictureCoder::encoder(Extent pixels) {
 }
 
 std::vector<float> PictureCoder::encode(const data::Image& picture) {
-  const int64_t multiple = side_multiple();
+  const int64_t multiple = config_.side_multiple();
   if (picture.height % multiple != 0 || picture.width % multiple != 0 || picture.size().shorter() == 0) {
     user_error("expected a picture whose sides are multiples of {} pixels, got {} x {}", multiple,
                picture.width, picture.height);

@@ -8,13 +8,14 @@
 #include "data/image.h"
 #include "infer/model_part.h"
 #include "models/autoencoder/autoencoder.h"
+#include "tasks/diffuse/picture_set.h"
 
 namespace hearth::infer {
 
 /// Turns pictures into the latents that a denoiser learns of, and latents into pictures, with the autoencoder
 /// of a folder in diffusers' layout. In f32; the program and the weights for the last size of each way stay
 /// in memory.
-class PictureCoder {
+class PictureCoder : public tasks::LatentCoder {
  public:
   /// `memory_budget`: the most bytes that decoding may take at once; 0: there is no limit. UserError where
   /// something is missing or wrong.
@@ -23,16 +24,16 @@ class PictureCoder {
   int64_t channels() const { return config_.channels; }
   /// Pixels per latent along each axis.
   int64_t factor() const { return config_.factor(); }
-  /// What sides of pictures have to be multiples of.
-  int64_t side_multiple() const { return (config_.has_statistics ? 2 : 1) * factor(); }
+  /// UserError where latents have other channels than the denoiser takes.
+  void expect_channels(int64_t channels) const;
   /// [channels, height / factor, width / factor]: the means of the latents, shifted and scaled. UserError for
   /// other sides.
-  std::vector<float> encode(const data::Image& picture);
+  std::vector<float> encode(const data::Image& picture) override;
   /// The picture of such latents, in RGB. Where the budget asks for it, of overlapping tiles, between which
   /// it passes over linearly; UserError where it has no room for the smallest ones.
-  data::Image decode(std::span<const float> latents, Extent size);
-  /// Of the weights (io::fingerprint).
-  uint64_t hash() const { return io::fingerprint(files_); }
+  data::Image decode(std::span<const float> latents, Extent size) override;
+  /// Of the weights (io::fingerprint), and of how latents are shifted and scaled.
+  uint64_t hash() const;
   /// What of latents is decoded at once.
   Extent tile_of(Extent latents);
 

@@ -78,6 +78,10 @@ void add_model_fields(std::vector<Field>& fields) {
       "diffusers, or file of weights",
       &Model::path);
   key("config", "new language model, or new model that makes pictures: its config.json", &Model::config);
+  key("autoencoder",
+      "model that makes pictures: folder of the autoencoder of its latents (diffusers' config.json and "
+      "weights); empty: vae in model.path; where there is neither, a model of classes works on pixels",
+      &Model::autoencoder);
   key("tokenizer",
       "language model: folder or file of the tokenizer; empty: the one beside the model or its config",
       &Model::tokenizer);

@@ -130,9 +130,10 @@ struct Exchange {
 /// A built-in model of images, or a language model's files.
 struct Model {
   std::string name = "simplecnn";
-  std::string path;       ///< a transformers folder: config.json, weights, tokenizer
-  std::string config;     ///< config.json of a new model instead
-  std::string tokenizer;  ///< folder or file; empty: the model's, or the one beside the config
+  std::string path;         ///< a transformers folder: config.json, weights, tokenizer
+  std::string config;       ///< config.json of a new model instead
+  std::string autoencoder;  ///< of a model that makes pictures, a folder; empty: vae in `path`
+  std::string tokenizer;    ///< folder or file; empty: the model's, or the one beside the config
   int64_t num_classes = 10;
   std::vector<int64_t> hidden = {512, 256};
   double dropout = 0.2;

@@ -1,20 +1,30 @@
 #include "run/from_diffuse_recipe.h"
 
 #include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <numeric>
 #include <sstream>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/process.h"
+#include "base/text.h"
 #include "hub/denoiser_config.h"
+#include "hub/open_weights.h"
 #include "infer/captioned_pictures.h"
+#include "infer/picture_coder.h"
 #include "models/autoencoder/autoencoder.h"
 #include "run/data_options.h"
 
 namespace hearth::run {
 namespace {
 
-/// Pixels per latent of FLUX's autoencoders.
+/// Pixels per latent of an autoencoder that is not there.
 constexpr int64_t kUsualFactor = 8;
+constexpr int64_t kUsualSide = 1024;
+constexpr const char* kAutoencoder = "vae";
+constexpr int64_t kMostIndexBytes = 1 << 22;
 
 tasks::DenoiseFormat denoise_format(const recipe::Recipe& recipe) {
   return {.model = hub::denoiser_config(recipe.model), .text_tokens = recipe.diffuse.text_tokens};
@@ -33,8 +43,62 @@ fs::path cache_folder(const recipe::Data& data) {
   user_error("expected a folder for latents, got neither data.cache nor HOME; try data.cache=DIR");
 }
 
+/// Empty: there is none.
+fs::path autoencoder_of(const recipe::Recipe& recipe) {
+  if (!recipe.model.autoencoder.empty()) return recipe.model.autoencoder;
+  const fs::path beside = fs::path(recipe.model.path) / kAutoencoder;
+  return !recipe.model.path.empty() && path_exists(beside / "config.json") ? beside : "";
+}
+
+bool can_be_pixels(int64_t channels) { return channels == 1 || channels == 3; }
+
+/// Of a model of classes; empty: it works on pixels.
+fs::path autoencoder_of_classes(const recipe::Recipe& recipe, const models::DenoiserConfig& model) {
+  fs::path folder = autoencoder_of(recipe);
+  if (folder.empty() && !can_be_pixels(model.channels))
+    user_error(
+        "expected the autoencoder of the model's latents, which have {} channels, got none; try "
+        "model.autoencoder=FOLDER",
+        model.channels);
+  return folder;
+}
+
+tasks::OpenCoder coder_opener(const recipe::Recipe& recipe, const fs::path& folder) {
+  return [folder, num_threads = recipe::num_threads(recipe), memory = recipe.memory] {
+    return std::make_unique<infer::PictureCoder>(folder, num_threads, memory);
+  };
+}
+
+tasks::LatentSpace latent_space(const recipe::Recipe& recipe, const models::DenoiserConfig& model,
+                                const fs::path& folder) {
+  const infer::PictureCoder coder(folder, recipe::num_threads(recipe), 0);
+  coder.expect_channels(model.channels);
+  latents_of(recipe);  // It refuses sizes that cannot be encoded.
+  return {.open_coder = coder_opener(recipe, folder),
+          .hash = coder.hash(),
+          .format = {.channels = model.channels, .factor = coder.factor(), .patch = model.patch},
+          .pixels = recipe.data.image_size,
+          .cache = cache_folder(recipe.data)};
+}
+
+std::unique_ptr<tasks::PictureSet> open_labeled(const recipe::Recipe& recipe,
+                                                const models::DenoiserConfig& model) {
+  tasks::LabeledPicturesOptions options{.train = dataset_options(recipe, "train"),
+                                        .held_out = dataset_options(recipe, "test"),
+                                        .num_classes = model.num_classes,
+                                        .val_pictures = recipe.diffuse.val_pictures,
+                                        .flip = recipe.data.flip,
+                                        .seed = recipe.seed,
+                                        .num_threads = recipe::num_threads(recipe)};
+  const fs::path folder = autoencoder_of_classes(recipe, model);
+  if (!folder.empty()) options.space = latent_space(recipe, model, folder);
+  return tasks::labeled_pictures(options);
+}
+
 infer::TextTranslatorOptions translator_options(const recipe::Recipe& recipe, const fs::path& model) {
+  const fs::path autoencoder = autoencoder_of(recipe);
   return {.model = model,
+          .autoencoder = autoencoder.empty() ? model / kAutoencoder : autoencoder,
           .text_tokens = recipe.diffuse.text_tokens,
           .num_threads = recipe::num_threads(recipe),
           .memory = recipe.memory};
@@ -48,12 +112,7 @@ std::shared_ptr<const tasks::PictureSet> open_pictures(const recipe::Recipe& rec
       user_error(
           "expected data.kind folder, idx or cifar10 for a model of {} classes, got {}; try data.kind=folder",
           format.model.num_classes, kind);
-    return tasks::labeled_pictures({.train = dataset_options(recipe, "train"),
-                                    .held_out = dataset_options(recipe, "test"),
-                                    .num_classes = format.model.num_classes,
-                                    .flip = recipe.data.flip,
-                                    .seed = recipe.seed,
-                                    .num_threads = recipe::num_threads(recipe)});
+    return open_labeled(recipe, format.model);
   }
   if (kind != kCaptions && kind != kKohya)
     user_error(
@@ -77,11 +136,62 @@ std::shared_ptr<const tasks::PictureSet> open_pictures(const recipe::Recipe& rec
   return kind == kKohya ? infer::kohya_pictures(options) : infer::captioned_pictures(options);
 }
 
-int64_t pixels_per_latent(const recipe::Recipe& recipe, const models::DenoiserConfig& model) {
-  if (model.num_classes > 0) return 1;
-  const fs::path file = fs::path(recipe.model.path) / "vae/config.json";
-  const bool has_one = !recipe.model.path.empty() && path_exists(file);
-  return has_one ? models::read_autoencoder_config(file).factor() : kUsualFactor;
+/// How many pixels a latent stands for along each axis, and what sides are multiples of.
+struct Grain {
+  int64_t factor = kUsualFactor;
+  int64_t multiple = 1;
+};
+Grain grain_of(const recipe::Recipe& recipe, const models::DenoiserConfig& model) {
+  const fs::path folder = autoencoder_of(recipe);
+  Grain grain;
+  if (!folder.empty()) {
+    const auto config = models::read_autoencoder_config(folder / "config.json");
+    grain = {.factor = config.factor(), .multiple = config.side_multiple()};
+  } else if (model.num_classes > 0 && can_be_pixels(model.channels)) {
+    grain.factor = 1;
+  }
+  grain.multiple = std::lcm(grain.multiple, grain.factor * model.patch);
+  return grain;
+}
+
+/// The names of a class in diffusers' id2label are parted by commas.
+void add_names(const std::string& names, int32_t label, std::vector<tasks::NamedClass>& classes) {
+  for (size_t begin = 0, end = 0; end != names.npos; begin = end + 1) {
+    end = names.find(',', begin);
+    if (const std::string_view name = trimmed(std::string_view(names).substr(begin, end - begin));
+        !name.empty())
+      classes.push_back({.name = std::string(name), .label = label});
+  }
+}
+
+/// Those that the index of a folder of diffusers names.
+std::vector<tasks::NamedClass> named_classes(const fs::path& file, int64_t num_classes) {
+  std::vector<tasks::NamedClass> classes;
+  const auto index =
+      parse_json_object<nlohmann::ordered_json>(read_file(file, kMostIndexBytes), file.string());
+  const auto labels = index.find("id2label");
+  if (labels == index.end() || !labels->is_object()) return classes;
+  for (const auto& [number, names] : labels->items()) {
+    int32_t label = -1;
+    std::from_chars(number.data(), number.data() + number.size(), label);
+    if (label < 0 || label >= num_classes || !names.is_string())
+      user_error("{}: expected id2label to name classes 0 to {}, got \"{}\": {}", file.string(),
+                 num_classes - 1, number, names.dump());
+    add_names(names.get<std::string>(), label, classes);
+  }
+  return classes;
+}
+
+/// Of a run; of a folder of diffusers, whose classes have their numbers for names too.
+std::vector<tasks::NamedClass> classes_in(const fs::path& folder, int64_t num_classes) {
+  if (path_exists(folder / tasks::kClassNames)) return tasks::numbered(lines_of(folder / tasks::kClassNames));
+  std::vector<tasks::NamedClass> classes = named_classes(folder / hub::kModelIndex, num_classes);
+  for (int32_t i = 0; i < num_classes; ++i) {
+    const std::string number = std::to_string(i);
+    if (std::ranges::find(classes, number, &tasks::NamedClass::name) == classes.end())
+      classes.push_back({.name = number, .label = i});
+  }
+  return classes;
 }
 
 }  // namespace
@@ -109,12 +219,17 @@ tasks::NoisingOptions noising_options(const recipe::Recipe& recipe) {
 Extent latents_of(const recipe::Recipe& recipe) {
   const Extent size = recipe.data.image_size;
   const models::DenoiserConfig model = denoise_format(recipe).model;
-  const int64_t factor = pixels_per_latent(recipe, model), step = factor * model.patch;
+  const auto [factor, step] = grain_of(recipe, model);
   if (size.height % step != 0 || size.width % step != 0)
     user_error("expected sides that are multiples of {} pixels for this model, got {}x{}; try {}x{}", step,
                size.width, size.height, std::max(step, size.width / step * step),
                std::max(step, size.height / step * step));
   return {size.height / factor, size.width / factor};
+}
+
+int64_t usual_side(const recipe::Recipe& recipe) {
+  const models::DenoiserConfig model = denoise_format(recipe).model;
+  return model.side > 0 ? model.side * model.patch * grain_of(recipe, model).factor : kUsualSide;
 }
 
 std::shared_ptr<const engine::Objective> denoiser_of(const recipe::Recipe& recipe) {
@@ -143,7 +258,12 @@ std::unique_ptr<tasks::PictureTranslator> open_translator(const recipe::Recipe& 
                                                           const fs::path& folder) {
   const models::DenoiserConfig model = denoise_format(recipe).model;
   if (model.num_classes == 0) return infer::text_translator(translator_options(recipe, recipe.model.path));
-  return tasks::class_translator(lines_of(folder / tasks::kClassNames), model.num_classes, model.channels);
+  const fs::path autoencoder = autoencoder_of_classes(recipe, model);
+  tasks::ClassTranslatorOptions options{.classes = classes_in(folder, model.num_classes),
+                                        .num_classes = model.num_classes,
+                                        .channels = model.channels};
+  if (!autoencoder.empty()) options.open_coder = coder_opener(recipe, autoencoder);
+  return tasks::class_translator(std::move(options));
 }
 
 }  // namespace hearth::run

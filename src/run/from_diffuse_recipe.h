@@ -14,9 +14,11 @@ inline constexpr const char* kKohya = "kohya";
 void refuse_pictures(const recipe::Recipe& recipe, const fs::path& run);
 
 tasks::NoisingOptions noising_options(const recipe::Recipe& recipe);
-/// Size of the latents of a picture of data.image_size: the picture's own where the denoiser has classes,
-/// else what the autoencoder of model.path makes of it, or FLUX's.
+/// Size of the latents of a picture of data.image_size: what the autoencoder of the recipe makes of it, else
+/// the picture's own where it is one of pixels, else an eighth. UserError for sides that it does not divide.
 Extent latents_of(const recipe::Recipe& recipe);
+/// Side in pixels of the squares that the model is made for, 1024 for one of any size.
+int64_t usual_side(const recipe::Recipe& recipe);
 std::shared_ptr<const engine::Objective> denoiser_of(const recipe::Recipe& recipe);
 /// The data opened. UserError where it does not go together with the model.
 tasks::DiffuseTaskOptions diffuse_options(const recipe::Recipe& recipe);

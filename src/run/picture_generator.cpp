@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "hub/denoiser_config.h"
 #include "hub/model_folder.h"
+#include "hub/open_weights.h"
 #include "hub/weights.h"
 #include "run/from_diffuse_recipe.h"
 #include "run/from_recipe.h"
@@ -16,32 +17,57 @@ namespace hearth::run {
 namespace {
 
 constexpr const char* kRunRecipe = "config.yaml";
-constexpr const char* kModelIndex = "model_index.json";
 /// Rows of an evaluation of a model without text, which is small.
 constexpr int64_t kMostRows = 64;
-constexpr int64_t kUsualSide = 1024;
-/// Of FLUX.1-dev, which is told it, and of FLUX.2, which is asked twice.
-constexpr double kUsualGuidance = 3.5, kFlux2Guidance = 4;
+/// Of FLUX.1-dev, which is told it, and of FLUX.2 and DiT, which are asked twice.
+constexpr double kUsualGuidance = 3.5, kComparingGuidance = 4;
+constexpr int64_t kMostBytes = 1 << 22;
 
-/// What the folder of a model says of how it is asked: its scheduler's shift, and a guidance that suits it.
-void take_up_scheduler(const fs::path& model, recipe::Recipe& recipe) {
-  constexpr int64_t kMostBytes = 1 << 20;
+nlohmann::json read_json(const fs::path& file) {
+  return parse_json_object<nlohmann::json>(read_file(file, kMostBytes), file.string());
+}
+
+/// The scheduler of a folder of diffusers; empty: it has none.
+nlohmann::json scheduler_of(const fs::path& model) {
   const fs::path file = model / "scheduler/scheduler_config.json";
+  return path_exists(file) ? read_json(file) : nlohmann::json::object();
+}
+
+/// What the folder of a model that is told by text says of how it is asked: its scheduler's shift, and a
+/// guidance that suits it.
+void take_up_text_model(const fs::path& model, const models::DenoiserConfig& config, recipe::Recipe& recipe) {
   recipe::Diffuse& diffuse = recipe.diffuse;
   diffuse.sampling = recipe::NoiseSampling::flux_shift;
-  if (path_exists(file)) {
-    const auto json = parse_json_object<nlohmann::json>(read_file(file, kMostBytes), file.string());
-    if (!json.value("use_dynamic_shifting", false)) {
-      diffuse.sampling = recipe::NoiseSampling::shift;
-      diffuse.shift = json.value("shift", 1.0);
-    }
+  if (const auto scheduler = scheduler_of(model);
+      !scheduler.empty() && !scheduler.value("use_dynamic_shifting", false)) {
+    diffuse.sampling = recipe::NoiseSampling::shift;
+    diffuse.shift = scheduler.value("shift", 1.0);
   }
-  const auto index = parse_json_object<nlohmann::json>(read_file(model / kModelIndex, kMostBytes),
-                                                       (model / kModelIndex).string());
-  const models::DenoiserConfig config = hub::denoiser_config(recipe.model);
   const bool is_flux2 = config.family == models::DenoiserConfig::Family::flux2;
-  const bool compares = is_flux2 && !index.value("is_distilled", false);
-  diffuse.guidance = config.guidance ? kUsualGuidance : compares ? kFlux2Guidance : 1;
+  const bool compares = is_flux2 && !read_json(model / hub::kModelIndex).value("is_distilled", false);
+  diffuse.guidance = config.guidance ? kUsualGuidance : compares ? kComparingGuidance : 1;
+}
+
+/// Of a model of classes: what it predicts.
+void take_up_class_model(const fs::path& model, recipe::Recipe& recipe) {
+  const auto scheduler = scheduler_of(model);
+  const auto text = [&](const char* key, const char* otherwise) {
+    const auto found = scheduler.find(key);
+    return found != scheduler.end() && found->is_string() ? found->get<std::string>() : otherwise;
+  };
+  const std::string predicts = text("prediction_type", "epsilon"), betas = text("beta_schedule", "linear");
+  const bool is_flow = text("_class_name", "").starts_with("FlowMatch");
+  if (!is_flow && ((predicts != "epsilon" && predicts != "v_prediction") || betas != "linear"))
+    user_error("{}: expected prediction_type epsilon or v_prediction and beta_schedule linear, got {} and {}",
+               (model / "scheduler/scheduler_config.json").string(), predicts, betas);
+  recipe.train.objective = is_flow                 ? recipe::Objective::flow
+                           : predicts == "epsilon" ? recipe::Objective::epsilon
+                                                   : recipe::Objective::v;
+  if (is_flow) {
+    recipe.diffuse.sampling = recipe::NoiseSampling::shift;
+    recipe.diffuse.shift = scheduler.value("shift", 1.0);
+  }
+  recipe.diffuse.guidance = kComparingGuidance;
 }
 
 /// What reads prompts and makes pictures of latents is not in a file of FLUX's authors.
@@ -49,8 +75,7 @@ void refuse_lone_file(const fs::path& model, const fs::path& run) {
   if (!fs::is_regular_file(model)) return;
   user_error(
       "expected a model with text encoders and an autoencoder, but '{0}' was trained on '{1}' alone; try "
-      "hearth "
-      "generate FOLDER --adapter {0}, with the model's folder in diffusers' layout",
+      "hearth generate FOLDER --adapter {0}, with the model's folder in diffusers' layout",
       run.string(), model.string());
 }
 
@@ -69,8 +94,9 @@ recipe::Recipe recipe_of(const fs::path& model, const PictureWish& wish) {
     recipe = parse_recipe("train: {objective: flow}\ndata: {kind: captions, path: .}\n", model.string(),
                           wish.overrides);
     recipe.model.path = model.string();
-    recipe.data.image_size = kUsualSide;
-    take_up_scheduler(model, recipe);
+    const models::DenoiserConfig config = hub::denoiser_config(recipe.model);
+    config.num_classes > 0 ? take_up_class_model(model, recipe) : take_up_text_model(model, config, recipe);
+    recipe.data.image_size = usual_side(recipe);
   }
   if (!wish.adapter.empty()) recipe.adapter.path = wish.adapter.string();
   if (wish.size != Extent(0)) recipe.data.image_size = wish.size;
@@ -94,7 +120,7 @@ void load_weights(engine::Engine& engine, const recipe::Recipe& recipe, const fs
 }  // namespace
 
 bool makes_pictures(const fs::path& model) {
-  if (path_exists(model / kModelIndex)) return true;
+  if (path_exists(model / hub::kModelIndex)) return true;
   return path_exists(model / kRunRecipe) && recipe::makes_pictures(load_recipe(model / kRunRecipe));
 }
 

@@ -1,12 +1,16 @@
 // Models that make pictures: trained, resumed, shared out, and asked for pictures.
+#include <sstream>
+
 #include "data/image.h"
 #include "program.h"
+#include "tiny_weights.h"
 
 namespace hearth {
 namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 class Diffuse : public Program {
  protected:
@@ -123,6 +127,173 @@ TEST_F(Diffuse, MistakesAreOneSentence) {
       data::encode_png({.height = 4, .width = 4, .channels = 1, .pixels = std::vector<uint8_t>(16)}));
   refused("hearth predict run a.png", {"got 'run', which makes them", "hearth generate run"});
   refused("hearth generate run --prompt star --size 17", {"multiples of 4"});
+}
+
+/// A DiT in the latents of an autoencoder, 4 x 4 of 4 channels.
+class LatentDiffuse : public Diffuse {
+ protected:
+  LatentDiffuse() {
+    write_tiny_autoencoder(at("vae"), 4);
+    put("latent.json", R"({"_class_name": "DiTTransformer2DModel", "in_channels": 4, "patch_size": 2,
+"num_layers": 1, "num_attention_heads": 4, "attention_head_dim": 16, "sample_size": 4, "out_channels": 4,
+"num_embeds_ada_norm": 10})");
+    put("latent.yaml", R"(model: {config: latent.json, autoencoder: vae}
+data: {kind: shapes, image_size: 16, count: 64, val_count: 8, flip: true, cache: cache}
+train: {objective: flow, steps: 6, batch: 8, checkpoint_every: 2, eval_every: 3, ema: 0.5}
+diffuse: {steps: 2, val_pictures: 4}
+optimizer: {name: adamw, lr: 0.01}
+threads: 1
+)");
+  }
+  int64_t num_cached() const {
+    return std::distance(fs::directory_iterator(at("cache")), {}) - (has("cache/.lock") ? 1 : 0);
+  }
+  std::string get_line(const std::string& name, int number) const {
+    std::istringstream lines(get(name));
+    std::string line;
+    for (int i = 0; i <= number; ++i) std::getline(lines, line);
+    return line;
+  }
+  data::Image image(const std::string& name) const {
+    const std::string png = get(name);
+    return data::decode_image(std::as_bytes(std::span(png)), 0, name);
+  }
+};
+
+TEST_F(LatentDiffuse, PicturesAreEncodedOnceAndSamplesDecoded) {
+  const std::string out = works("hearth train latent.yaml --out run");
+  EXPECT_THAT(out, AllOf(HasSubstr("64 training and 8 validation pictures of 10 classes, 16x16 pixels; 132 "
+                                   "latents are not made yet"),
+                         HasSubstr("encoding 132 pictures into cache"), HasSubstr("1 pictures in samples/")));
+  EXPECT_EQ(num_cached(), 132) << "mirrored ones too, and held-out ones that are looked at";
+  const data::Image grid = image("run/samples/step-000006-classes.png");
+  EXPECT_EQ(grid.size(), Extent(4 * 17 - 1, 10 * 17 - 1));
+  EXPECT_EQ(grid.channels, 3);
+  EXPECT_THAT(works("hearth train latent.yaml --out again"), Not(HasSubstr("encod")));
+  EXPECT_TRUE(get("run/model.safetensors") == get("again/model.safetensors"));
+  works("rm $(ls -d cache/latents-* | head -3)");
+  EXPECT_THAT(works("hearth train latent.yaml --out third"), HasSubstr("encoding 3 pictures"));
+  EXPECT_TRUE(get("run/model.safetensors") == get("third/model.safetensors"));
+}
+
+TEST_F(LatentDiffuse, LearnsWhatItSees) {
+  works(
+      "hearth train latent.yaml --out run train.steps=150 train.eval_every=150 train.eval_on_start=true "
+      "train.ema=0 diffuse.judged=64");
+  const std::string log = get("run/trainer_log.jsonl"), key = "\"eval_loss\":";
+  EXPECT_LT(last_eval_loss("run"), 0.75 * std::stod(log.substr(log.find(key) + key.size())));
+  EXPECT_THAT(log, HasSubstr("class_agreement"));
+}
+
+TEST_F(LatentDiffuse, BitsDependNeitherOnWorkersNorOnStops) {
+  works("hearth train latent.yaml --out one train.shards=4");
+  for (const char* devices : {"2", "4"}) {
+    works(fmt::format("rm -rf more cache && hearth train latent.yaml --out more train.shards=4 devices={}",
+                      devices));
+    EXPECT_TRUE(get("one/model.safetensors") == get("more/model.safetensors")) << devices;
+    EXPECT_TRUE(get("one/samples/step-000006-classes.png") == get("more/samples/step-000006-classes.png"));
+  }
+  works(
+      "hearth train latent.yaml --out whole && hearth train latent.yaml --out parts "
+      "&& rm -rf parts/checkpoints/step-000000006 cache && hearth train --resume --out parts");
+  EXPECT_TRUE(get("whole/model.safetensors") == get("parts/model.safetensors"));
+  EXPECT_TRUE(get("whole/samples/step-000006-classes.png") == get("parts/samples/step-000006-classes.png"));
+}
+
+TEST_F(LatentDiffuse, FlippedPicturesAreLearnedFrom) {
+  works("hearth train latent.yaml --out flipped && hearth train latent.yaml --out straight data.flip=false");
+  EXPECT_FALSE(get("flipped/model.safetensors") == get("straight/model.safetensors"));
+  EXPECT_EQ(num_cached(), 132);
+}
+
+TEST_F(LatentDiffuse, GrayPicturesAreResizedAndRepeated) {
+  const auto big_endian = [](std::initializer_list<int> numbers) {
+    std::string bytes;
+    for (const int number : numbers)
+      for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(number >> shift);
+    return bytes;
+  };
+  for (const auto& [name, count] : {std::pair("train", 64), {"t10k", 8}}) {
+    std::string labels = big_endian({0x801, count}), pixels = big_endian({0x803, count, 28, 28});
+    for (int i = 0; i < count; ++i) labels += static_cast<char>(i % 10);
+    for (int i = 0; i < 28 * 28 * count; ++i) pixels += static_cast<char>(i * 7 % 251);
+    put(fmt::format("mnist/{}-labels-idx1-ubyte", name), labels);
+    put(fmt::format("mnist/{}-images-idx3-ubyte", name), pixels);
+  }
+  const std::string out = works(
+      "hearth train latent.yaml --out gray data.kind=idx data.path=mnist data.channels=1 diffuse.judged=16");
+  EXPECT_THAT(out, HasSubstr("of 10 classes, 16x16 pixels; 132 latents"));
+  EXPECT_EQ(image("gray/samples/step-000006-classes.png").channels, 3);
+  EXPECT_THAT(get("gray/trainer_log.jsonl"), HasSubstr("class_agreement"));
+}
+
+TEST_F(LatentDiffuse, RunsAreAskedEvaluatedAndPlanned) {
+  works("hearth train latent.yaml --out run");
+  works("hearth generate run --prompt star --seed 7 --count 2 --out two.png");
+  works("hearth generate run --prompt star --seed 8 --out one.png --threads 2");
+  EXPECT_TRUE(get("two-2.png") == get("one.png"));
+  EXPECT_EQ(image("one.png").size(), Extent(16));
+  EXPECT_THAT(works("hearth eval run"), HasSubstr(fmt::format("{:.4f}", last_eval_loss("run"))));
+  EXPECT_THAT(works("hearth validate latent.yaml --out other"), HasSubstr("the recipe is well-formed"));
+  works("mv vae elsewhere");
+  refused("hearth generate run --prompt star", {"config.json of an autoencoder", "vae", "not there"});
+  works("hearth generate run --prompt star --seed 8 --out moved.png model.autoencoder=elsewhere");
+  EXPECT_TRUE(get("moved.png") == get("one.png"));
+  EXPECT_THAT(works("hearth plan latent.yaml model.autoencoder= data.image_size=32"),
+              HasSubstr("parameters"));
+}
+
+TEST_F(LatentDiffuse, FoldersOfDiffusersAreAskedByTheNamesOfTheirClasses) {
+  works("hearth train latent.yaml --out run train.objective=epsilon");
+  put("dit/model_index.json", R"({"_class_name": "DiTPipeline", "id2label": {"3": "tench, Tinca tinca",
+"4": "crane", "5": "crane"}})");
+  put("dit/scheduler/scheduler_config.json",
+      R"({"_class_name": "DDIMScheduler", "beta_schedule": "linear"})");
+  works(
+      "mkdir dit/transformer && cp -r vae dit/vae && cp latent.json dit/transformer/config.json && "
+      "cp run/best.safetensors dit/transformer/diffusion_pytorch_model.safetensors");
+  const auto made = [&](const std::string& model, const std::string& prompt) {
+    works(fmt::format("hearth generate {} --prompt '{}' --guidance 30 --steps 3 --out a.png", model, prompt));
+    return image("a.png").pixels;
+  };
+  const auto third = made("dit", "tench");
+  EXPECT_EQ(third, made("run", get_line("run/classes.txt", 3)));
+  EXPECT_EQ(third, made("dit", "Tinca tinca"));
+  EXPECT_EQ(third, made("dit", "3"));
+  EXPECT_EQ(made("dit", "crane"), made("dit", "5")) << "as diffusers has it";
+  EXPECT_NE(made("dit", "crane"), made("dit", "4"));
+  EXPECT_EQ(image("a.png").size(), Extent(16));
+  refused("hearth generate dit --prompt tensh", {"got 'tensh'", "did you mean 'tench'"});
+  refused("hearth generate dit --prompt tench --size 32", {"4 x 4", "sample_size", "got 8 x 8"});
+  put("dit/model_index.json", R"({"_class_name": "DiTPipeline", "id2label": {"10": "crane"}})");
+  refused("hearth generate dit --prompt crane", {"classes 0 to 9", "\"10\": \"crane\""});
+  put("dit/scheduler/scheduler_config.json", R"({"beta_schedule": "scaled_linear"})");
+  refused("hearth generate dit --prompt 1", {"beta_schedule linear", "got epsilon and scaled_linear"});
+  // Where a model has its autoencoder beside it, training finds it.
+  EXPECT_THAT(works("hearth train latent.yaml --out more model.config= model.autoencoder= model.path=dit"),
+              Not(HasSubstr("encod")));
+}
+
+TEST_F(LatentDiffuse, MistakesAreOneSentence) {
+  refused("hearth train latent.yaml model.autoencoder=", {"4 channels", "try model.autoencoder=FOLDER"});
+  refused("hearth train latent.yaml model.autoencoder=none", {"config.json of an autoencoder", "none"});
+  refused("hearth train latent.yaml data.image_size=20", {"multiples of 8", "got 20x20", "try 16x16"});
+  refused("hearth train latent.yaml data.image_size=32", {"sample_size", "got 8 x 8"});
+  refused("hearth train latent.yaml data.kind=captions data.path=.", {"data.kind folder, idx"});
+  write_tiny_autoencoder(at("wide"), 16);
+  refused("hearth train latent.yaml model.autoencoder=wide",
+          {"autoencoder of 4 channels", "one of 16", "wide"});
+  works("hearth train latent.yaml --out run");
+  const std::string file = works("ls cache | head -1");
+  const std::string cached = "cache/" + file.substr(0, file.size() - 1);
+  std::string bytes = get(cached);
+  bytes.back() = static_cast<char>(bytes.back() + 1);
+  put(cached, bytes);
+  refused("hearth train latent.yaml --out damaged train.steps=40", {"the file is damaged", cached});
+  works("rm vae/diffusion_pytorch_model.safetensors");
+  refused("hearth train latent.yaml",
+          {"weights of an autoencoder", "vae/diffusion_pytorch_model.safetensors"});
+  refused("hearth generate run --prompt star", {"weights of an autoencoder"});
 }
 
 }  // namespace

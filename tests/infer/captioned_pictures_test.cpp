@@ -2,8 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include "base/error.h"
+#include "data/image.h"
 #include "npz_writer.h"
 #include "temporary_folder.h"
+#include "tiny_text_models.h"
 
 namespace hearth::infer {
 namespace {
@@ -48,6 +51,55 @@ TEST(HeldOut, OfASinglePictureThereIsNone) {
   put_cached(folder.path() / "12_z/only");
   EXPECT_EQ(open_cached(folder.path())->train().size(), 12);
   EXPECT_EQ(open_cached(folder.path())->held_out().size(), 12);
+}
+
+/// Two pictures with captions "a b" and "c", and a model that encodes them.
+class CaptionsInCache : public testing::Test {
+ protected:
+  CaptionsInCache() {
+    put_models(model(), 16, 3);
+    write_tiny_autoencoder(model() / "vae", 2);
+    for (const auto& [name, caption] : {std::pair("0", "a b"), {"1", "c"}}) {
+      const data::Image image{
+          .height = 64, .width = 64, .channels = 3, .pixels = std::vector<uint8_t>(64 * 64 * 3, *name)};
+      put(root() / name += ".png", encode_png(image));
+      put(root() / name += ".txt", caption);
+    }
+  }
+  fs::path model() const { return folder_.path() / "model"; }
+  fs::path root() const { return folder_.path() / "pictures"; }
+  std::unique_ptr<tasks::PictureSet> open() const {
+    CaptionedPicturesOptions options{.folder = root(),
+                                     .resolution = 64,
+                                     .cache = folder_.path() / "cache",
+                                     .encoders = {.model = model(), .autoencoder = model() / "vae"}};
+    options.format.text_tokens = options.encoders.text_tokens = 5;
+    options.format.model.channels = 2;
+    options.format.model.patch = 2;
+    options.format.model.text_width = 16;
+    options.format.model.pooled_width = 8;
+    return captioned_pictures(options);
+  }
+
+  const TemporaryFolder folder_;
+};
+
+TEST_F(CaptionsInCache, AreNotEncodedAgainAsPrompts) {
+  const auto first = open();
+  first->prepare([](const std::string&) {});
+  std::vector<float> text(5 * 16), pooled(8);
+  first->train().text(0, text, pooled);
+  const std::vector<std::string> prompts = first->prompts();
+  ASSERT_THAT(prompts, testing::ElementsAre("a b", "c"));
+  const auto second = open();
+  fs::remove(model() / "tokenizer/tokenizer.json");
+  const std::vector<tasks::Condition> known = second->translator()->conditions(prompts);
+  EXPECT_EQ(known[0].text, text);
+  EXPECT_EQ(known[0].pooled, pooled);
+  EXPECT_NE(known[1].text, text);
+  EXPECT_NE(second->translator()->no_condition().text, text);
+  const std::string other = "b";
+  EXPECT_THROW(second->translator()->conditions(std::span(&other, 1)), UserError);
 }
 
 }  // namespace

@@ -40,11 +40,12 @@ class Both : public engine::Objective {
 
 class Pictures : public testing::Test {
  protected:
-  Pictures() {
-    write_file_atomically(folder_.path() / "config.json", kConfig);
+  Pictures() { put_weights(kConfig); }
+  void put_weights(const char* config) const {
+    write_file_atomically(folder_.path() / "config.json", config);
     const int64_t sizes[] = {1};
     engine::Engine engine(
-        {.objective = std::make_shared<Both>(models::parse_autoencoder_config(kConfig, "config.json"))}, {},
+        {.objective = std::make_shared<Both>(models::parse_autoencoder_config(config, "config.json"))}, {},
         sizes);
     engine.initialize();
     hub::save_weights(engine, weights(), false);
@@ -107,6 +108,48 @@ TEST_F(Pictures, MeansAreShiftedAndScaled) {
   const data::Image image{
       .height = 4, .width = 4, .channels = 3, .pixels = std::vector<uint8_t>(4 * 4 * 3, 7)};
   EXPECT_THAT(coder().encode(image), testing::Each(2.5F));
+}
+
+TEST_F(Pictures, LatentsOfAnotherScaleHaveAnotherHash) {
+  const uint64_t hash = coder().hash();
+  EXPECT_EQ(coder().hash(), hash);
+  std::string config = kConfig;
+  config.replace(config.find("2.0"), 3, "1.5");
+  write_file_atomically(folder_.path() / "config.json", config);
+  EXPECT_NE(coder().hash(), hash);
+}
+
+TEST_F(Pictures, AttentionMayHaveItsOldNames) {
+  std::string config = kConfig;
+  config.replace(config.find("false"), 5, "true");
+  put_weights(config.c_str());
+  const std::vector<float> latents(2 * 2 * 2, 0.5F);
+  const std::vector<uint8_t> picture = coder().decode(latents, 2).pixels;
+  const io::SafetensorsFile file(weights());
+  std::vector<io::TensorView> tensors = file.tensors();
+  int64_t num_renamed = 0;
+  for (const auto& [name, old_name] : {std::pair<std::string, std::string>(".to_q.", ".query."),
+                                       {".to_k.", ".key."},
+                                       {".to_v.", ".value."},
+                                       {".to_out.0.", ".proj_attn."}}) {
+    for (io::TensorView& tensor : tensors) {
+      const size_t at = tensor.name.find(name);
+      if (at == tensor.name.npos) continue;
+      tensor.name.replace(at, name.size(), old_name);
+      ++num_renamed;
+    }
+  }
+  EXPECT_EQ(num_renamed, 16);
+  io::write_safetensors(folder_.path() / "other", tensors);
+  fs::rename(folder_.path() / "other", weights());
+  EXPECT_EQ(coder().decode(latents, 2).pixels, picture);
+}
+
+TEST_F(Pictures, WithoutWeightsThereAreNone) {
+  fs::remove(weights());
+  EXPECT_THAT(refusal([&] { coder(); }), HasSubstr("expected the weights of an autoencoder"));
+  write_file_atomically(folder_.path() / "diffusion_pytorch_model.bin", "PK");
+  EXPECT_THAT(refusal([&] { coder(); }), HasSubstr("a pickle"));
 }
 
 TEST_F(Pictures, LevelsAreRoundedWithinTheirRange) {

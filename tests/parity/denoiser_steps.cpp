@@ -6,41 +6,27 @@
 // and the prediction after them; with a LORA, which alone is trained then, trained.safetensors too.
 #include <fmt/format.h>
 
-#include <cstring>
-
 #include "base/error.h"
 #include "engine/inspect.h"
 #include "hub/denoiser_adapter.h"
 #include "hub/weights.h"
 #include "io/safetensors.h"
 #include "models/denoiser/denoiser.h"
+#include "tensors.h"
 
 namespace {
 
 using namespace hearth;
 
-/// A tensor of a file, in elements that may be read past their end as inputs are.
-struct Batches {
-  Batches(const io::SafetensorsFile& file, const std::string& name)
-      : dtype(file.find(name)->dtype), shape(file.find(name)->shape) {
-    const io::TensorView& view = *file.find(name);
-    values.resize(static_cast<size_t>(shape.num_elements() + engine::kInputSlack));
-    std::memcpy(values.data(), view.bytes.data(), view.bytes.size());
-  }
-  const float* step(int64_t at) const { return values.data() + at * (shape.num_elements() / shape[0]); }
-  /// Of one step.
-  ir::Type type() const {
-    return {.dtype = dtype, .shape = Shape(std::vector<int64_t>(shape.begin() + 1, shape.end()))};
-  }
-
-  DType dtype;
-  Shape shape;
-  std::vector<float> values;
-};
+/// Of one step.
+ir::Type type_of(const GivenTensor& given) {
+  return {.dtype = given.dtype,
+          .shape = Shape(std::vector<int64_t>(given.shape.begin() + 1, given.shape.end()))};
+}
 
 struct Inputs {
   std::vector<std::string> names;
-  std::vector<Batches> batches;
+  std::vector<GivenTensor> batches;
 
   explicit Inputs(const io::SafetensorsFile& file) {
     for (const char* name : {"tokens", "time", "labels", "text", "pooled", "target", "weight"}) {
@@ -62,7 +48,7 @@ class Denoising : public engine::Objective {
     for (const char* optional : {"labels", "text", "pooled"}) in[optional] = ir::kNone;
     for (size_t i = 0; i < inputs_.names.size(); ++i) {
       const std::string& name = inputs_.names[i];
-      in[name] = builder.input(name, inputs_.batches[i].type());
+      in[name] = builder.input(name, type_of(inputs_.batches[i]));
       graph.inputs.push_back(in[name]);
     }
     const int64_t text_rows = in["text"] == ir::kNone ? 0 : builder.graph().type(in["text"]).shape[0];
@@ -91,19 +77,6 @@ class Denoising : public engine::Objective {
   models::DenoiserConfig config_;
   Extent patches_;
   double guidance_;
-};
-
-struct Found {
-  std::vector<std::vector<float>> memory;
-  std::vector<io::TensorView> tensors;
-
-  void add(const std::string& name, const Shape& shape, std::span<const float> values) {
-    memory.emplace_back(values.begin(), values.end());
-    tensors.push_back({.name = name,
-                       .dtype = DType::f32,
-                       .shape = shape,
-                       .bytes = std::as_bytes(std::span(memory.back()))});
-  }
 };
 
 void run(const fs::path& folder, Extent patches, double guidance, const fs::path& model, const char* lora) {
@@ -144,7 +117,7 @@ void run(const fs::path& folder, Extent patches, double guidance, const fs::path
   found.add("losses", {steps}, losses);
   predict("trained");
   if (hub::has_adapter(engine)) hub::save_weights(engine, folder / "trained.safetensors", false);
-  io::write_safetensors(folder / "found.safetensors", found.tensors);
+  found.write(folder);
 }
 
 }  // namespace

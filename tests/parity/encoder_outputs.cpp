@@ -4,8 +4,6 @@
 //   encoder_outputs text FOLDER TOKENS   of the models in FOLDER and the lines of captions.txt: text, pooled
 #include <fmt/format.h>
 
-#include <cstring>
-
 #include "base/error.h"
 #include "base/text.h"
 #include "engine/inspect.h"
@@ -15,37 +13,11 @@
 #include "io/safetensors.h"
 #include "models/autoencoder/autoencoder.h"
 #include "ops/conv/conv_cpu.h"
+#include "tensors.h"
 
 namespace {
 
 using namespace hearth;
-
-/// A tensor of a file, in floats that may be read past their end as inputs are.
-struct Floats {
-  Floats(const io::SafetensorsFile& file, const char* name) : shape(file.find(name)->shape) {
-    const io::TensorView& view = *file.find(name);
-    values.resize(static_cast<size_t>(shape.num_elements() + engine::kInputSlack));
-    std::memcpy(values.data(), view.bytes.data(), view.bytes.size());
-  }
-
-  Shape shape;
-  std::vector<float> values;
-};
-
-/// What is written of it.
-struct Found {
-  std::vector<std::vector<float>> memory;
-  std::vector<io::TensorView> tensors;
-
-  void add(const std::string& name, const Shape& shape, std::span<const float> values) {
-    memory.emplace_back(values.begin(), values.end());
-    tensors.push_back({.name = name,
-                       .dtype = DType::f32,
-                       .shape = shape,
-                       .bytes = std::as_bytes(std::span(memory.back()))});
-  }
-  void write(const fs::path& folder) const { io::write_safetensors(folder / "found.safetensors", tensors); }
-};
 
 /// Encodes pictures and decodes latents, which are of one size; the loss of a sample is the sum of both
 /// results times given numbers.
@@ -81,7 +53,7 @@ class BothWays : public engine::Objective {
 
 void run_autoencoder(const fs::path& folder) {
   const io::SafetensorsFile file(folder / "inputs.safetensors");
-  const Floats pictures(file, "pictures"), latents(file, "latents"), of_moments(file, "of_moments"),
+  const GivenTensor pictures(file, "pictures"), latents(file, "latents"), of_moments(file, "of_moments"),
       of_pictures(file, "of_pictures");
   const int64_t rows = pictures.shape[0];
   const auto config = models::read_autoencoder_config(folder / "vae/config.json");
@@ -105,7 +77,7 @@ void run_autoencoder(const fs::path& folder) {
 
 void run_picture(const fs::path& folder) {
   const io::SafetensorsFile file(folder / "inputs.safetensors");
-  const Floats latents(file, "latents");
+  const GivenTensor latents(file, "latents");
   const std::string png = read_file(folder / "picture.png");
   infer::PictureCoder coder(folder / "vae", 2, 0);
   const data::Image picture = data::decode_image(std::as_bytes(std::span(png)), 0, "picture.png");

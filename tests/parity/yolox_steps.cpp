@@ -4,48 +4,21 @@
 // first batch, each gradient of its loss, and the losses of S steps of SGD.
 #include <fmt/format.h>
 
-#include <cstring>
-
 #include "base/error.h"
 #include "engine/inspect.h"
 #include "hub/weights.h"
 #include "io/safetensors.h"
 #include "ops/conv/conv_cpu.h"
 #include "tasks/detect/yolox_objective.h"
+#include "tensors.h"
 
 namespace {
 
 using namespace hearth;
 
-/// A tensor of a file, in floats that may be read past their end as inputs are.
-struct Batches {
-  Batches(const io::SafetensorsFile& file, const char* name) : shape(file.find(name)->shape) {
-    const io::TensorView& view = *file.find(name);
-    values.resize(static_cast<size_t>(shape.num_elements() + engine::kInputSlack));
-    std::memcpy(values.data(), view.bytes.data(), view.bytes.size());
-  }
-  const float* step(int64_t at) const { return values.data() + at * (shape.num_elements() / shape[0]); }
-
-  Shape shape;
-  std::vector<float> values;
-};
-
-struct Found {
-  std::vector<std::vector<float>> memory;
-  std::vector<io::TensorView> tensors;
-
-  void add(const std::string& name, const Shape& shape, std::span<const float> values) {
-    memory.emplace_back(values.begin(), values.end());
-    tensors.push_back({.name = name,
-                       .dtype = DType::f32,
-                       .shape = shape,
-                       .bytes = std::as_bytes(std::span(memory.back()))});
-  }
-};
-
 void run(const char* size, const fs::path& folder, double rate) {
   const io::SafetensorsFile file(folder / "batches.safetensors");
-  const Batches images(file, "images"), targets(file, "targets"), weights(file, "l1_weight");
+  const GivenTensor images(file, "images"), targets(file, "targets"), weights(file, "l1_weight");
   const int64_t steps = images.shape[0], rows = images.shape[1];
   const int64_t classes = file.find("classes")->shape.num_elements();
   engine::Engine engine({.objective = tasks::yolox_objective({.model = size,
@@ -79,7 +52,7 @@ void run(const char* size, const fs::path& folder, double rate) {
     losses.push_back(static_cast<float>(engine.train_step(1, rows, next, step, rate).loss));
   }
   found.add("losses", {steps}, losses);
-  io::write_safetensors(folder / "found.safetensors", found.tensors);
+  found.write(folder);
 }
 
 }  // namespace

@@ -28,6 +28,8 @@ struct AutoencoderConfig {
 
   /// Pixels per latent along each axis.
   int64_t factor() const { return int64_t{1} << (widths.size() - 1); }
+  /// What sides of pictures have to be multiples of.
+  int64_t side_multiple() const { return (has_statistics ? 2 : 1) * factor(); }
 };
 
 /// Reads a config; `where` names it in messages. UserError for another class, a missing or absurd value.

@@ -2,50 +2,33 @@
 
 #include <set>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
 
 namespace hearth::tasks {
 
+io::CaptionKey caption_key(std::string_view caption, const LatentFormat& format, uint64_t encoders) {
+  return {.content = hash64(caption),
+          .model = encoders,
+          .num_tokens = format.num_tokens,
+          .width = format.text_width,
+          .pooled = format.pooled_width};
+}
+
 CachedLatents::CachedLatents(std::vector<data::CaptionedPicture> pictures, const data::Buckets& buckets,
                              const LatentFormat& format, const CoderHashes& hashes, io::LatentCache cache)
-    : pictures_(std::move(pictures)), format_(format), hashes_(hashes), cache_(std::move(cache)) {
+    : pictures_(std::move(pictures)),
+      format_(format),
+      hash_of_captions_(hashes.captions),
+      cache_(std::move(cache)),
+      coded_(format_, cache_) {
   for (size_t i = 0; i < pictures_.size(); ++i) {
     const data::CaptionedPicture& picture = pictures_[i];
-    const data::BucketCrop crop = buckets.crop(picture.size, picture.file.string());
-    const int64_t multiple = format_.factor * format_.patch;
-    HEARTH_CHECK(crop.bucket.height % multiple == 0 && crop.bucket.width % multiple == 0);
+    crops_.push_back(buckets.crop(picture.size, picture.file.string()));
     const MappedFile file(picture.file);
-    coded_.push_back(
-        {{.content = hash64(file.bytes()), .model = hashes_.pictures, .pixels = crop.bucket}, crop});
+    coded_.add({.content = hash64(file.bytes()), .model = hashes.pictures, .pixels = crops_.back().bucket});
     places_.insert(places_.end(), static_cast<size_t>(picture.repeats), i);
   }
-}
-
-Extent CachedLatents::latents_of(const Coded& coded) const {
-  return {coded.key.pixels.height / format_.factor, coded.key.pixels.width / format_.factor};
-}
-
-Shape CachedLatents::shape_of(const Coded& coded) const {
-  const Extent size = latents_of(coded);
-  return {format_.channels, size.height, size.width};
-}
-
-io::CaptionKey CachedLatents::key_of(std::string_view caption) const {
-  return {.content = hash64(caption),
-          .model = hashes_.captions,
-          .num_tokens = format_.num_tokens,
-          .width = format_.text_width,
-          .pooled = format_.pooled_width};
-}
-
-std::vector<size_t> CachedLatents::missing_pictures() const {
-  std::vector<size_t> missing;
-  for (size_t i = 0; i < coded_.size(); ++i) {
-    if (!cache_.holds(coded_[i].key, shape_of(coded_[i]))) missing.push_back(i);
-  }
-  return missing;
 }
 
 std::vector<std::string> CachedLatents::missing_captions() const {
@@ -56,17 +39,11 @@ std::vector<std::string> CachedLatents::missing_captions() const {
   return {captions.begin(), captions.end()};
 }
 
-int64_t CachedLatents::num_missing_pictures() const { return std::ssize(missing_pictures()); }
 int64_t CachedLatents::num_missing_captions() const { return std::ssize(missing_captions()); }
 
 void CachedLatents::make_latents(FunctionRef<std::vector<float>(const data::Image&)> encode,
                                  FunctionRef<void(int64_t count)> done) const {
-  int64_t count = 0;
-  for (const size_t i : missing_pictures()) {
-    const Coded& coded = coded_[i];
-    cache_.put(coded.key, shape_of(coded), encode(data::read_cropped(pictures_[i].file, coded.crop)));
-    done(++count);
-  }
+  coded_.make([&](size_t i) { return encode(data::read_cropped(pictures_[i].file, crops_[i])); }, done);
 }
 
 void CachedLatents::make_text(
@@ -81,11 +58,8 @@ void CachedLatents::make_text(
   });
 }
 
-Extent CachedLatents::extent(int64_t index) const { return latents_of(coded_[place(index)]); }
-
 void CachedLatents::read(int64_t index, uint64_t /*key*/, std::span<float> latents) const {
-  const Coded& coded = coded_[place(index)];
-  cache_.read(coded.key, shape_of(coded), latents);
+  coded_.read(place(index), latents);
 }
 
 void CachedLatents::text(int64_t index, std::span<float> text, std::span<float> pooled) const {

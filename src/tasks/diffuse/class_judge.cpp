@@ -68,19 +68,19 @@ ClassJudge::ClassJudge(const data::Dataset& train, uint64_t seed, int num_thread
 
 ClassJudge::~ClassJudge() = default;
 
-std::vector<int32_t> ClassJudge::classes(std::span<const std::vector<float>> pictures) const {
-  const auto num_pixels = static_cast<size_t>(state_->size.num_pixels());
-  const auto channels = static_cast<size_t>(state_->channels);
+std::vector<int32_t> ClassJudge::classes(std::span<const data::Image> pictures) const {
+  const auto num_values = static_cast<size_t>(state_->size.num_pixels() * state_->channels);
   constexpr size_t kSlack = engine::kInputSlack / sizeof(float);
-  std::vector<float> images(static_cast<size_t>(kBatch) * num_pixels * channels + kSlack);
+  std::vector<float> images(static_cast<size_t>(kBatch) * num_values + kSlack);
   const std::vector<int32_t> labels(static_cast<size_t>(kBatch) + kSlack);
   std::vector<int32_t> found;
   for (size_t begin = 0; begin < pictures.size(); begin += kBatch) {
     const auto some = pictures.subspan(begin, std::min<size_t>(kBatch, pictures.size() - begin));
-    for (size_t i = 0; i < some.size(); ++i)
-      for (size_t p = 0; p < num_pixels; ++p)
-        for (size_t c = 0; c < channels; ++c)
-          images[(i * num_pixels + p) * channels + c] = std::clamp(some[i][c * num_pixels + p], -1.0F, 1.0F);
+    for (size_t i = 0; i < some.size(); ++i) {
+      const data::Image seen = data::resize(data::convert(some[i], state_->channels), state_->size);
+      std::ranges::transform(seen.pixels, images.begin() + static_cast<std::ptrdiff_t>(i * num_values),
+                             [](uint8_t level) { return static_cast<float>(level) / 127.5F - 1; });
+    }
     state_->engine.evaluate({.inputs = {images.data(), labels.data()}, .num_rows = kBatch});
     const std::span<const float> shares = state_->engine.output(kProbabilities);
     for (size_t i = 0; i < some.size(); ++i) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/image.h"
 
 namespace hearth::tasks {
 
@@ -16,8 +17,8 @@ class ClassJudge {
   ClassJudge(const data::Dataset& train, uint64_t seed, int num_threads);
   ~ClassJudge();
 
-  /// The class of each picture, given as latents [channels, height, width] in [-1, 1].
-  std::vector<int32_t> classes(std::span<const std::vector<float>> pictures) const;
+  /// The class of each picture, which is brought to the dataset's size and channels.
+  std::vector<int32_t> classes(std::span<const data::Image> pictures) const;
 
  private:
   struct State;

@@ -15,7 +15,8 @@ namespace {
 
 /// Levels of noise at which held-out pictures are judged.
 constexpr double kLevels[] = {0.1, 0.3, 0.5, 0.7, 0.9};
-/// Of each class that evaluations make pictures of.
+/// Prompts of the data that evaluations make pictures of, and pictures of each class.
+constexpr int64_t kMostPrompts = 16;
 constexpr int64_t kOfEachClass = 4;
 /// Apart from the pictures for people.
 constexpr uint64_t kFirstJudged = 1 << 20;
@@ -53,6 +54,14 @@ std::vector<int64_t> joined_lengths(const data::LatentSource& held_out, const da
   std::ranges::sort(lengths, std::ranges::greater());
   lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
   return lengths;
+}
+
+/// Of many classes.
+std::vector<std::string> some_of(const std::vector<std::string>& prompts) {
+  std::vector<std::string> some;
+  for (const int64_t i : spread(kMostPrompts, std::ssize(prompts)))
+    some.push_back(prompts[static_cast<size_t>(i)]);
+  return some;
 }
 
 Extent most_frequent(const data::LatentSource& source) {
@@ -142,6 +151,16 @@ PictureMaker DiffuseTask::maker(engine::Engine& engine) const {
   return {engine, noising_, std::move(made)};
 }
 
+std::vector<data::Image> DiffuseTask::pictures_of(engine::Engine& engine, PictureMaker& maker,
+                                                  std::span<const Condition> asked, uint64_t first) const {
+  const std::vector<std::vector<float>> all = maker.make(asked, options_.loader.seed, first);
+  const distributed::OtherWork work(engine.heartbeat());
+  std::vector<data::Image> images;
+  for (const std::vector<float>& latents : all)
+    images.push_back(options_.pictures->translator()->picture(latents, latents_));
+  return images;
+}
+
 std::optional<double> DiffuseTask::judge(engine::Engine& engine, PictureMaker& maker) const {
   if (options_.diffuse.judged == 0 || !options_.format.has_labels()) return std::nullopt;
   const std::vector<std::string> classes = options_.pictures->prompts();
@@ -152,7 +171,7 @@ std::optional<double> DiffuseTask::judge(engine::Engine& engine, PictureMaker& m
     asked.push_back(known[static_cast<size_t>(i) % known.size()]);
     labels.push_back(asked.back().label);
   }
-  const std::vector<std::vector<float>> made = maker.make(asked, options_.loader.seed, kFirstJudged);
+  const std::vector<data::Image> made = pictures_of(engine, maker, asked, kFirstJudged);
   const distributed::OtherWork work(engine.heartbeat());
   return options_.pictures->agreement(made, labels);
 }
@@ -160,19 +179,17 @@ std::optional<double> DiffuseTask::judge(engine::Engine& engine, PictureMaker& m
 void DiffuseTask::make_pictures(engine::Engine& engine, PictureMaker& maker, Evaluation& made) const {
   const PictureTranslator& translator = *options_.pictures->translator();
   const std::vector<std::string>& wishes = options_.diffuse.prompts;
-  const std::vector<std::string> prompts = wishes.empty() ? options_.pictures->prompts() : wishes;
+  const std::vector<std::string> prompts = wishes.empty() ? some_of(options_.pictures->prompts()) : wishes;
   const bool has_classes = options_.format.has_labels();
   std::vector<Condition> asked;
-  std::vector<data::Image> images;
   {
     const distributed::OtherWork work(engine.heartbeat());
     const std::vector<Condition> conditions = translator.conditions(prompts);
     for (int64_t i = 0; i < (has_classes ? kOfEachClass : 1); ++i)
       asked.insert(asked.end(), conditions.begin(), conditions.end());
   }
-  const std::vector<std::vector<float>> all = maker.make(asked, options_.loader.seed);
+  std::vector<data::Image> images = pictures_of(engine, maker, asked, 0);
   const distributed::OtherWork work(engine.heartbeat());
-  for (const std::vector<float>& latents : all) images.push_back(translator.picture(latents, latents_));
   if (has_classes) {
     made.pictures.push_back({.name = "classes", .image = picture_grid(images, std::ssize(prompts))});
     return;

@@ -58,6 +58,9 @@ class DiffuseTask : public Task {
   double fixed_loss(engine::Engine& engine) const;
   PictureMaker maker(engine::Engine& engine) const;
   void make_pictures(engine::Engine& engine, PictureMaker& maker, Evaluation& made) const;
+  /// The i-th one's noise is that of number first + i.
+  std::vector<data::Image> pictures_of(engine::Engine& engine, PictureMaker& maker,
+                                       std::span<const Condition> asked, uint64_t first) const;
   std::optional<double> judge(engine::Engine& engine, PictureMaker& maker) const;
 
   /// Rows of an evaluation; pictures of several sizes come one by one.

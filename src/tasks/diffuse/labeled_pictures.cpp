@@ -1,46 +1,21 @@
-#include <fmt/ranges.h>
-
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/text.h"
+#include "data/chosen_images.h"
+#include "io/run_lock.h"
 #include "tasks/diffuse/class_judge.h"
+#include "tasks/diffuse/labeled_latents.h"
 #include "tasks/diffuse/picture_set.h"
+#include "tasks/spread.h"
+#include "tasks/told_progress.h"
 
 namespace hearth::tasks {
 namespace {
 
 /// A grid has pixels of this color between its pictures.
 constexpr uint8_t kGap = 64;
-
-class ClassTranslator : public PictureTranslator {
- public:
-  ClassTranslator(std::vector<std::string> names, int64_t num_classes, int64_t channels)
-      : names_(std::move(names)), num_classes_(num_classes), channels_(channels) {}
-  std::vector<Condition> conditions(std::span<const std::string> prompts) const override {
-    std::vector<Condition> made;
-    for (const std::string& prompt : prompts) made.push_back(condition(prompt));
-    return made;
-  }
-  Condition no_condition() const override {
-    return {.label = static_cast<int32_t>(num_classes_), .text = {}, .pooled = {}};
-  }
-  data::Image picture(std::span<const float> latents, Extent size) const override {
-    return data::image_of(latents, channels_, size);
-  }
-
- private:
-  Condition condition(const std::string& prompt) const {
-    const auto found = std::ranges::find(names_, prompt);
-    if (found == names_.end())
-      user_error("expected a class that the model knows as prompt ({}), got '{}'{}", fmt::join(names_, ", "),
-                 prompt, did_you_mean(prompt, names_));
-    return {.label = static_cast<int32_t>(found - names_.begin()), .text = {}, .pooled = {}};
-  }
-
-  std::vector<std::string> names_;
-  int64_t num_classes_, channels_;
-};
+/// Others that prepare the same cache may take as long as they need.
+constexpr double kPatience = 1e9;
 
 class LabeledPictures : public PictureSet {
  public:
@@ -48,26 +23,65 @@ class LabeledPictures : public PictureSet {
       : options_(options),
         train_images_(data::open_dataset(options.train)),
         held_out_images_(data::open_dataset(options.held_out)),
+        chosen_(*held_out_images_, spread(options.val_pictures, held_out_images_->size())),
         train_(*train_images_, options.flip),
-        held_out_(*held_out_images_),
-        translator_(class_translator(names(), options.num_classes, train_images_->channels())) {
+        held_out_(chosen_),
+        translator_(class_translator({.classes = numbered(names()),
+                                      .num_classes = options.num_classes,
+                                      .channels = train_.channels(),
+                                      .open_coder = options.space ? options.space->open_coder : nullptr})) {
     if (std::ssize(names()) > options.num_classes)
       user_error(
           "expected at most the {} classes of the model, got {} in {}; try \"num_classes\": {} in "
           "model.config",
           options.num_classes, names().size(), options.train.path.string(), names().size());
+    if (!options.space) return;
+    const LatentSpace& space = *options.space;
+    LabeledLatentsOptions coded{.pixels = space.pixels,
+                                .flip = options.flip,
+                                .format = space.format,
+                                .coder = space.hash,
+                                .cache = space.cache};
+    train_latents_.emplace(*train_images_, coded);
+    coded.flip = false;
+    held_out_latents_.emplace(chosen_, coded);
   }
 
-  const data::LatentSource& train() const override { return train_; }
-  const data::LatentSource& held_out() const override { return held_out_; }
+  const data::LatentSource& train() const override {
+    if (train_latents_) return *train_latents_;
+    return train_;
+  }
+  const data::LatentSource& held_out() const override {
+    if (held_out_latents_) return *held_out_latents_;
+    return held_out_;
+  }
   std::string describe() const override {
-    const Extent size = train_images_->image_size();
-    return fmt::format("{} training and {} validation pictures of {} classes, {}x{} pixels", train_.size(),
-                       held_out_.size(), names().size(), size.width, size.height);
+    const Extent size = options_.space ? options_.space->pixels : train_images_->image_size();
+    std::string text =
+        fmt::format("{} training and {} validation pictures of {} classes, {}x{} pixels",
+                    train_images_->size(), held_out_images_->size(), names().size(), size.width, size.height);
+    if (const int64_t missing = num_missing(); missing > 0)
+      text += fmt::format("; {} latents are not made yet", missing);
+    return text;
   }
   std::vector<std::string> prompts() const override { return names(); }
   const PictureTranslator* translator() const override { return translator_.get(); }
-  std::optional<double> agreement(std::span<const std::vector<float>> pictures,
+  void prepare(const Say& say) const override {
+    if (!options_.space) return;
+    const fs::path& cache = options_.space->cache;
+    make_folder(cache);
+    const io::RunLock lock(cache, kPatience);
+    const int64_t missing = num_missing();
+    if (missing == 0) return;
+    say(fmt::format("encoding {} pictures into {}", missing, cache.string()));
+    const std::unique_ptr<LatentCoder> coder = options_.space->open_coder();
+    ToldProgress progress(say, "encoding pictures", missing);
+    int64_t count = 0;
+    for (const LabeledLatents* latents : {&*train_latents_, &*held_out_latents_})
+      latents->make([&](const data::Image& image) { return coder->encode(image); },
+                    [&](int64_t) { progress(++count); });
+  }
+  std::optional<double> agreement(std::span<const data::Image> pictures,
                                   std::span<const int32_t> labels) const override {
     const ClassJudge judge(*train_images_, options_.seed, options_.num_threads);
     const std::vector<int32_t> seen = judge.classes(pictures);
@@ -78,19 +92,19 @@ class LabeledPictures : public PictureSet {
 
  private:
   const std::vector<std::string>& names() const { return train_images_->class_names(); }
+  int64_t num_missing() const {
+    return options_.space ? train_latents_->num_missing() + held_out_latents_->num_missing() : 0;
+  }
 
   LabeledPicturesOptions options_;
   std::unique_ptr<data::Dataset> train_images_, held_out_images_;
+  data::ChosenImages chosen_;  ///< of those that are held out
   data::PixelLatents train_, held_out_;
+  std::optional<LabeledLatents> train_latents_, held_out_latents_;  ///< in place of both
   std::unique_ptr<PictureTranslator> translator_;
 };
 
 }  // namespace
-
-std::unique_ptr<PictureTranslator> class_translator(std::vector<std::string> names, int64_t num_classes,
-                                                    int64_t channels) {
-  return std::make_unique<ClassTranslator>(std::move(names), num_classes, channels);
-}
 
 std::unique_ptr<PictureSet> labeled_pictures(const LabeledPicturesOptions& options) {
   return std::make_unique<LabeledPictures>(options);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/latents.h"
+#include "tasks/diffuse/coded_pictures.h"
 #include "tasks/diffuse/picture_maker.h"
 
 namespace hearth::tasks {
@@ -22,9 +23,32 @@ class PictureTranslator {
   virtual data::Image picture(std::span<const float> latents, Extent size) const = 0;
 };
 
-/// Prompts are names of classes, latents are the pixels.
-std::unique_ptr<PictureTranslator> class_translator(std::vector<std::string> names, int64_t num_classes,
-                                                    int64_t channels);
+/// An autoencoder: makes latents [channels, height, width] of pictures, and pictures of them.
+class LatentCoder {
+ public:
+  virtual ~LatentCoder() = default;
+  virtual std::vector<float> encode(const data::Image& picture) = 0;
+  virtual data::Image decode(std::span<const float> latents, Extent size) = 0;
+};
+/// Opens one, whose memory goes with it.
+using OpenCoder = std::function<std::unique_ptr<LatentCoder>()>;
+
+/// What people call a class; it may have several names.
+struct NamedClass {
+  std::string name;
+  int32_t label = 0;
+};
+/// Labels 0, 1 and so on.
+std::vector<NamedClass> numbered(std::span<const std::string> names);
+
+struct ClassTranslatorOptions {
+  std::vector<NamedClass> classes;  ///< of two of one name the last one counts
+  int64_t num_classes = 0;          ///< of the model
+  int64_t channels = 0;             ///< of latents
+  OpenCoder open_coder;             ///< called for the first picture; none: latents are pixels
+};
+/// Prompts are names of classes.
+std::unique_ptr<PictureTranslator> class_translator(ClassTranslatorOptions options);
 
 /// What a denoiser trains on.
 class PictureSet {
@@ -44,22 +68,33 @@ class PictureSet {
   virtual void prepare(const Say&) const {}
   /// What pictures are made of where a recipe does not say.
   virtual std::vector<std::string> prompts() const = 0;
-  /// The share of pictures, latents each, that show the label they were asked for; nothing without classes.
-  virtual std::optional<double> agreement(std::span<const std::vector<float>> /*pictures*/,
+  /// The share of pictures that show the label they were asked for; nothing without classes.
+  virtual std::optional<double> agreement(std::span<const data::Image> /*pictures*/,
                                           std::span<const int32_t> /*labels*/) const {
     return std::nullopt;
   }
 };
 
+/// Where latents are those of an autoencoder.
+struct LatentSpace {
+  OpenCoder open_coder;
+  uint64_t hash = 0;  ///< of the autoencoder
+  LatentFormat format;
+  Extent pixels;   ///< what pictures are resized to; sides are multiples of factor * patch
+  fs::path cache;  ///< folder of latents
+};
+
 struct LabeledPicturesOptions {
   data::DatasetOptions train, held_out;
-  int64_t num_classes = 0;  ///< of the model
+  int64_t num_classes = 0;   ///< of the model
+  int64_t val_pictures = 1;  ///< held-out pictures that are looked at, from all classes
   bool flip = false;
-  uint64_t seed = 0;  ///< and threads, of the classifier that judges
+  std::optional<LatentSpace> space;  ///< none: latents are pixels
+  uint64_t seed = 0;                 ///< and threads, of the classifier that judges
   int num_threads = 1;
 };
 
-/// Images with classes, in pixel space. UserError where there are more classes than the model has.
+/// Images with classes. UserError where there are more classes than the model has.
 std::unique_ptr<PictureSet> labeled_pictures(const LabeledPicturesOptions& options);
 
 /// Pictures of one size side by side in rows of `columns`, a pixel apart.

@@ -1,0 +1,51 @@
+#include "tasks/diffuse/labeled_latents.h"
+
+#include "base/hash.h"
+#include "data/warp.h"
+
+namespace hearth::tasks {
+namespace {
+
+/// Apart from the same files as pictures with captions have them, which are cropped.
+constexpr uint64_t kResized = 0x6C6162656C6564;
+
+}  // namespace
+
+LabeledLatents::LabeledLatents(const data::Dataset& images, const LabeledLatentsOptions& options)
+    : images_(images), options_(options), coded_(options.format, io::LatentCache(options.cache)) {
+  std::vector<uint64_t> contents;
+  for (int64_t i = 0; i < images_.size(); ++i) contents.push_back(images_.content(i));
+  for (const bool mirrored : {false, true}) {
+    if (mirrored && !options_.flip) continue;
+    for (const uint64_t content : contents) {
+      const uint64_t parts[] = {content, static_cast<uint64_t>(images_.channels()), mirrored ? 1U : 0U};
+      coded_.add({.content = hash64(std::as_bytes(std::span(parts)), kResized),
+                  .model = options_.coder,
+                  .pixels = options_.pixels});
+    }
+  }
+}
+
+data::Image LabeledLatents::image(size_t number) const {
+  const auto count = static_cast<size_t>(images_.size());
+  const Extent size = images_.image_size();
+  data::Image image{.height = size.height, .width = size.width, .channels = images_.channels()};
+  image.pixels.resize(static_cast<size_t>(size.num_pixels() * image.channels));
+  int32_t label = 0;
+  images_.read(static_cast<int64_t>(number % count), image.pixels.data(), &label);
+  if (size != options_.pixels) image = data::resize(image, options_.pixels);
+  if (number >= count) data::mirror(image);
+  return image;
+}
+
+void LabeledLatents::make(FunctionRef<std::vector<float>(const data::Image&)> encode,
+                          FunctionRef<void(int64_t count)> done) const {
+  coded_.make([&](size_t number) { return encode(image(number)); }, done);
+}
+
+void LabeledLatents::read(int64_t index, uint64_t key, std::span<float> latents) const {
+  const bool mirrors = options_.flip && data::is_mirrored(key, index);
+  coded_.read(static_cast<size_t>(mirrors ? size() + index : index), latents);
+}
+
+}  // namespace hearth::tasks

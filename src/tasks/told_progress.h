@@ -1,0 +1,36 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace hearth::tasks {
+
+/// Tells people of slow work how far it has come, "encoding pictures: 120 of 400", at most once in so many
+/// seconds.
+class ToldProgress {
+ public:
+  ToldProgress(std::function<void(const std::string&)> say, std::string what, int64_t total,
+               double seconds = 10)
+      : say_(std::move(say)), what_(std::move(what)), total_(total), least_(seconds) {}
+  void operator()(int64_t done) {
+    const Clock::time_point now = Clock::now();
+    if (now - last_ < least_) return;
+    last_ = now;
+    say_(fmt::format("{}: {} of {}", what_, done, total_));
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  std::function<void(const std::string&)> say_;
+  std::string what_;
+  int64_t total_;
+  std::chrono::duration<double> least_;
+  Clock::time_point last_ = Clock::now();
+};
+
+}  // namespace hearth::tasks
