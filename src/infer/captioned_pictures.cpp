@@ -67,13 +67,13 @@ class TextTranslator : public tasks::PictureTranslator {
   }
   data::Image picture(std::span<const float> latents, Extent size) const override {
     if (!coder_)
-      coder_ = std::make_unique<PictureCoder>(options_.autoencoder, options_.num_threads, options_.memory);
+      coder_ = std::make_unique<PictureCoder>(options_.autoencoder, options_.compute, options_.memory);
     return coder_->decode(latents, size);
   }
 
  private:
   void encode(std::span<const std::string> prompts) const {
-    TextCoder coder(options_.model, options_.text_tokens, options_.num_threads);
+    TextCoder coder(options_.model, options_.text_tokens, options_.compute);
     coder.encode(prompts, [&](size_t i, std::span<const float> text, std::span<const float> pooled) {
       tasks::Condition& made = conditions_[prompts[i]];
       made.text.assign(text.begin(), text.end());
@@ -140,8 +140,8 @@ struct Encoders {
 };
 Encoders check_encoders(const CaptionedPicturesOptions& options) {
   const models::DenoiserConfig& model = options.format.model;
-  const PictureCoder pictures(options.encoders.autoencoder, options.encoders.num_threads, 0);
-  const TextCoder text(options.encoders.model, options.format.text_tokens, options.encoders.num_threads);
+  const PictureCoder pictures(options.encoders.autoencoder, options.encoders.compute, 0);
+  const TextCoder text(options.encoders.model, options.format.text_tokens, options.encoders.compute);
   pictures.expect_channels(model.channels);
   if (text.text_width() != model.text_width || text.pooled_width() != model.pooled_width)
     user_error(
@@ -201,14 +201,13 @@ class CaptionedPictures : public tasks::PictureSet {
   void prepare(const tasks::CachedLatents& latents, const Say& say) const {
     if (const int64_t missing = latents.num_missing_pictures(); missing > 0) {
       say(fmt::format("encoding {} pictures into {}", missing, options_.cache.string()));
-      PictureCoder coder(options_.encoders.autoencoder, options_.encoders.num_threads,
-                         options_.encoders.memory);
+      PictureCoder coder(options_.encoders.autoencoder, options_.encoders.compute, options_.encoders.memory);
       latents.make_latents([&](const data::Image& image) { return coder.encode(image); },
                            tasks::ToldProgress(say, "encoding pictures", missing));
     }
     if (const int64_t missing = latents.num_missing_captions(); missing > 0) {
       say(fmt::format("encoding {} captions", missing));
-      TextCoder coder(options_.encoders.model, options_.format.text_tokens, options_.encoders.num_threads);
+      TextCoder coder(options_.encoders.model, options_.format.text_tokens, options_.encoders.compute);
       latents.make_text([&](std::span<const std::string> captions,
                             const tasks::TakeText& take) { coder.encode(captions, take); },
                         tasks::ToldProgress(say, "encoding captions", missing));

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "infer/model_part.h"
 #include "tasks/diffuse/picture_set.h"
 
 namespace hearth::infer {
@@ -12,7 +13,7 @@ struct TextTranslatorOptions {
   fs::path model;        ///< with text encoders and tokenizers
   fs::path autoencoder;  ///< its folder
   int64_t text_tokens = 512;
-  int num_threads = 1;
+  Compute compute;
   int64_t memory = 0;  ///< budget of the decoder, bytes; 0: none
 };
 /// Encoders are opened when they are needed first. UserError for a folder that has none.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "engine/gpu_options.h"
 #include "hub/weights.h"
 
 namespace hearth::infer {
@@ -19,18 +20,22 @@ class GrownPart : public engine::Objective {
 
 constexpr int64_t kOneSize[] = {1};
 
-engine::EngineOptions part_options(std::function<ModelPart::Graph(nn::Builder&)> grow, int num_threads) {
-  return {.objective = std::make_shared<GrownPart>(std::move(grow)), .num_threads = num_threads};
+engine::EngineOptions part_options(std::function<ModelPart::Graph(nn::Builder&)> grow,
+                                   const Compute& compute) {
+  engine::EngineOptions options{.objective = std::make_shared<GrownPart>(std::move(grow)),
+                                .num_threads = compute.num_threads};
+  if (compute.gpu) engine::use_gpu(options, *compute.gpu, compute.self_test);
+  return options;
 }
 
 }  // namespace
 
-ModelPart::ModelPart(std::function<Graph(nn::Builder&)> grow, int num_threads)
-    : engine_(std::make_unique<engine::Engine>(part_options(std::move(grow), num_threads),
+ModelPart::ModelPart(std::function<Graph(nn::Builder&)> grow, const Compute& compute)
+    : engine_(std::make_unique<engine::Engine>(part_options(std::move(grow), compute),
                                                std::span<const int64_t>(), kOneSize)) {}
 
-int64_t ModelPart::needed_bytes(std::function<Graph(nn::Builder&)> grow, int num_threads) {
-  return engine::measure(part_options(std::move(grow), num_threads), {}, kOneSize).memory_bytes();
+int64_t ModelPart::needed_bytes(std::function<Graph(nn::Builder&)> grow, const Compute& compute) {
+  return engine::measure(part_options(std::move(grow), compute), {}, kOneSize).memory_bytes();
 }
 
 void ModelPart::load(const io::WeightFiles& files, const std::string& prefix) {

@@ -3,6 +3,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -11,15 +12,23 @@
 
 namespace hearth::infer {
 
-/// A part of a model that is evaluated alone, in f32 on the processor. Parts that are alike, such as layers,
+/// Where parts of models are evaluated.
+struct Compute {
+  int num_threads = 1;
+  std::optional<exec::GpuWish> gpu = {};  ///< none: on the processor
+  exec::SelfTest::When self_test = exec::SelfTest::When::once;
+};
+
+/// A part of a model that is evaluated alone, in f32. Parts that are alike, such as layers,
 /// share its program and its memory, into which the weights of one after the other are read.
 class ModelPart {
  public:
   using Graph = engine::Objective::Graph;
-  /// `grow`: from the part's inputs to its output. Allocates everything.
-  ModelPart(std::function<Graph(nn::Builder&)> grow, int num_threads);
+  /// `grow`: from the part's inputs to its output. Allocates everything; DoesNotFit where a GPU has too
+  /// little free.
+  ModelPart(std::function<Graph(nn::Builder&)> grow, const Compute& compute);
   /// What a part would need: its weights and what it computes.
-  static int64_t needed_bytes(std::function<Graph(nn::Builder&)> grow, int num_threads);
+  static int64_t needed_bytes(std::function<Graph(nn::Builder&)> grow, const Compute& compute);
 
   /// Reads the weights, whose names in the files begin with `prefix`. UserError names what is missing or
   /// differs.

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/foreign.h"
 #include "base/hash.h"
+#include "engine/memory.h"
 #include "hub/weights.h"
 
 namespace hearth::infer {
@@ -101,10 +102,10 @@ io::WeightFiles open_autoencoder(const fs::path& folder) {
 
 }  // namespace
 
-PictureCoder::PictureCoder(const fs::path& vae_folder, int num_threads, int64_t memory_budget)
+PictureCoder::PictureCoder(const fs::path& vae_folder, Compute compute, int64_t memory_budget)
     : config_(models::read_autoencoder_config(vae_folder / "config.json")),
       files_(open_autoencoder(vae_folder)),
-      num_threads_(num_threads),
+      compute_(std::move(compute)),
       budget_(memory_budget),
       normals_(static_cast<size_t>(4 * config_.channels),
                {.shift = static_cast<float>(config_.shift), .scale = static_cast<float>(config_.scale)}) {
@@ -152,7 +153,7 @@ ModelPart& PictureCoder::encoder(Extent pixels) {
   if (!encoder_ || encoder_->size != pixels) {
     encoder_.reset();
     const auto grow = [this, pixels](nn::Builder& builder) { return grow_encoder(builder, pixels); };
-    encoder_.emplace(Sized{.size = pixels, .part = ModelPart(grow, num_threads_)});
+    encoder_.emplace(Sized{.size = pixels, .part = ModelPart(grow, compute_)});
     encoder_->part.load(files_, "");
   }
   return encoder_->part;
@@ -187,10 +188,14 @@ std::vector<float> PictureCoder::encode(const data::Image& picture) {
 std::optional<ModelPart> PictureCoder::decoder_within_budget(Extent tile) const {
   const auto grow = [this, tile](nn::Builder& builder) { return grow_decoder(builder, tile); };
   // The first is less than what is packed in the end.
-  if (budget_ > 0 && ModelPart::needed_bytes(grow, num_threads_) > budget_) return std::nullopt;
-  ModelPart part(grow, num_threads_);
-  if (budget_ > 0 && part.memory_bytes() > budget_) return std::nullopt;
-  return part;
+  if (budget_ > 0 && ModelPart::needed_bytes(grow, compute_) > budget_) return std::nullopt;
+  try {
+    ModelPart part(grow, compute_);
+    if (budget_ > 0 && part.memory_bytes() > budget_) return std::nullopt;
+    return part;
+  } catch (const engine::DoesNotFit&) {
+    return std::nullopt;
+  }
 }
 
 void PictureCoder::open_decoder(Extent latents) {
@@ -202,6 +207,10 @@ void PictureCoder::open_decoder(Extent latents) {
   for (int64_t side = most; !part && side >= kSmallestTile; side -= kTileStep) {
     tile = {std::min(side, latents.height), std::min(side, latents.width)};
     part = decoder_within_budget(tile);
+  }
+  if (!part && budget_ == 0) {
+    user_error("expected room on the GPU to decode {0} x {0} latents, it has too little free; try device=cpu",
+               kSmallestTile);
   }
   if (!part) {
     user_error(

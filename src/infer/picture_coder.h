@@ -19,7 +19,7 @@ class PictureCoder : public tasks::LatentCoder {
  public:
   /// `memory_budget`: the most bytes that decoding may take at once; 0: there is no limit. UserError where
   /// something is missing or wrong.
-  PictureCoder(const fs::path& vae_folder, int num_threads, int64_t memory_budget);
+  PictureCoder(const fs::path& vae_folder, Compute compute, int64_t memory_budget);
 
   int64_t channels() const { return config_.channels; }
   /// Pixels per latent along each axis.
@@ -66,7 +66,7 @@ class PictureCoder : public tasks::LatentCoder {
 
   models::AutoencoderConfig config_;
   io::WeightFiles files_;
-  int num_threads_;
+  Compute compute_;
   int64_t budget_;
   std::vector<Normal> normals_;  ///< by channel, and row and column within 2 x 2 latents
   std::optional<Sized> encoder_, decoder_;

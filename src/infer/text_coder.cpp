@@ -52,12 +52,12 @@ int32_t pad_of(const text::Tokenizer& tokenizer, const fs::path& folder) {
 /// CLIP's text model and its tokenizer.
 class Clip {
  public:
-  Clip(const fs::path& model, const fs::path& tokenizer, int num_threads)
+  Clip(const fs::path& model, const fs::path& tokenizer, const Compute& compute)
       : config_(models::read_clip_config(model / "config.json")),
         files_(model),
         tokenizer_(text::open_tokenizer(tokenizer)),
         pad_(pad_of(*tokenizer_, tokenizer)),
-        encoder_(parts(), files_, num_threads) {}
+        encoder_(parts(), files_, compute) {}
 
   int64_t width() const { return config_.hidden; }
   const io::WeightFiles& files() const { return files_; }
@@ -107,12 +107,12 @@ class Clip {
 /// T5's encoder and its tokenizer.
 class T5 {
  public:
-  T5(const fs::path& model, const fs::path& tokenizer, int64_t num_tokens, int num_threads)
+  T5(const fs::path& model, const fs::path& tokenizer, int64_t num_tokens, const Compute& compute)
       : config_(models::read_t5_config(model / "config.json")),
         files_(model),
         tokenizer_(text::open_tokenizer(tokenizer)),
         bias_(read_bias(num_tokens)),
-        encoder_(parts(num_tokens), files_, num_threads) {}
+        encoder_(parts(num_tokens), files_, compute) {}
 
   int64_t memory_bytes() const { return encoder_.memory_bytes() + 4 * std::ssize(bias_); }
   TextEncoder& encoder() { return encoder_; }
@@ -163,9 +163,9 @@ class T5 {
 
 class ClipAndT5 : public CaptionEncoder {
  public:
-  ClipAndT5(const fs::path& folder, int64_t num_tokens, int num_threads)
-      : clip_(folder / "text_encoder", folder / "tokenizer", num_threads),
-        t5_(folder / "text_encoder_2", folder / "tokenizer_2", num_tokens, num_threads) {}
+  ClipAndT5(const fs::path& folder, int64_t num_tokens, const Compute& compute)
+      : clip_(folder / "text_encoder", folder / "tokenizer", compute),
+        t5_(folder / "text_encoder_2", folder / "tokenizer_2", num_tokens, compute) {}
 
   const TextEncoder& text() const override { return t5_.encoder(); }
   int64_t pooled_width() const override { return clip_.width(); }
@@ -189,14 +189,14 @@ class ClipAndT5 : public CaptionEncoder {
 /// Captions are what a user says, to an answer that is not thought about.
 class Qwen3 : public CaptionEncoder {
  public:
-  Qwen3(const fs::path& folder, int64_t num_tokens, int num_threads)
+  Qwen3(const fs::path& folder, int64_t num_tokens, const Compute& compute)
       : config_(read_config(folder / "text_encoder/config.json")),
         files_(folder / "text_encoder"),
         tokenizer_(text::open_tokenizer(folder / "tokenizer")),
         pad_(pad_of(*tokenizer_, folder / "tokenizer")),
         prompts_(open_prompts(folder / "tokenizer", *tokenizer_)),
         bias_(static_cast<size_t>(config_.num_heads * num_tokens * num_tokens + engine::kInputSlack)),
-        encoder_(parts(num_tokens), files_, num_threads) {}
+        encoder_(parts(num_tokens), files_, compute) {}
 
   const TextEncoder& text() const override { return encoder_; }
   int64_t pooled_width() const override { return 0; }
@@ -278,7 +278,8 @@ std::string class_of_part(const nlohmann::json& index, const char* part) {
   return (*found)[1].get<std::string>();
 }
 
-std::unique_ptr<CaptionEncoder> open_encoder(const fs::path& folder, int64_t num_tokens, int num_threads) {
+std::unique_ptr<CaptionEncoder> open_encoder(const fs::path& folder, int64_t num_tokens,
+                                             const Compute& compute) {
   const fs::path file = folder / "model_index.json";
   if (!fs::exists(file)) {
     user_error("expected a folder in diffusers' layout, with model_index.json, got '{}'{}", folder.string(),
@@ -289,9 +290,9 @@ std::unique_ptr<CaptionEncoder> open_encoder(const fs::path& folder, int64_t num
   const std::string first = class_of_part(index, "text_encoder"),
                     second = class_of_part(index, "text_encoder_2");
   if (first == "CLIPTextModel" && second == "T5EncoderModel")
-    return std::make_unique<ClipAndT5>(folder, num_tokens, num_threads);
+    return std::make_unique<ClipAndT5>(folder, num_tokens, compute);
   if (first == "Qwen3ForCausalLM" && second.empty())
-    return std::make_unique<Qwen3>(folder, num_tokens, num_threads);
+    return std::make_unique<Qwen3>(folder, num_tokens, compute);
   user_error(
       "{}: expected text_encoder CLIPTextModel and text_encoder_2 T5EncoderModel, or text_encoder "
       "Qwen3ForCausalLM, got '{}' and '{}'",
@@ -300,8 +301,8 @@ std::unique_ptr<CaptionEncoder> open_encoder(const fs::path& folder, int64_t num
 
 }  // namespace
 
-TextCoder::TextCoder(const fs::path& model_folder, int64_t num_tokens, int num_threads)
-    : encoder_(open_encoder(model_folder, num_tokens, num_threads)) {}
+TextCoder::TextCoder(const fs::path& model_folder, int64_t num_tokens, const Compute& compute)
+    : encoder_(open_encoder(model_folder, num_tokens, compute)) {}
 
 TextCoder::~TextCoder() = default;
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/file.h"
+#include "infer/model_part.h"
 
 namespace hearth::infer {
 
@@ -18,7 +19,7 @@ class CaptionEncoder;
 class TextCoder {
  public:
   /// `num_tokens`: to which texts are cut and padded. UserError where something is missing or wrong.
-  TextCoder(const fs::path& model_folder, int64_t num_tokens, int num_threads);
+  TextCoder(const fs::path& model_folder, int64_t num_tokens, const Compute& compute);
   ~TextCoder();
   TextCoder(const TextCoder&) = delete;
   TextCoder& operator=(const TextCoder&) = delete;

@@ -28,14 +28,13 @@ TextIds padded_ids(const text::Tokenizer& tokenizer, std::string_view text, int6
   return made;
 }
 
-TextEncoder::TextEncoder(Parts parts, const io::WeightFiles& files, int num_threads)
+TextEncoder::TextEncoder(Parts parts, const io::WeightFiles& files, const Compute& compute)
     : parts_(std::move(parts)),
       files_(files),
       positions_(static_cast<size_t>(parts_.length + engine::kInputSlack)),
-      layer_([this](nn::Builder& builder) { return grow_layer(builder); }, num_threads) {
+      layer_([this](nn::Builder& builder) { return grow_layer(builder); }, compute) {
   std::iota(positions_.begin(), positions_.end(), 0);
-  if (parts_.grow_norm)
-    norm_.emplace([this](nn::Builder& builder) { return grow_norm(builder); }, num_threads);
+  if (parts_.grow_norm) norm_.emplace([this](nn::Builder& builder) { return grow_norm(builder); }, compute);
 }
 
 ModelPart::Graph TextEncoder::grow_layer(nn::Builder& builder) const {

@@ -52,7 +52,7 @@ class TextEncoder {
     std::function<ir::ValueId(nn::Builder&, ir::ValueId hidden)> grow_norm = {};  ///< empty: there is none
   };
   /// `files` outlives it.
-  TextEncoder(Parts parts, const io::WeightFiles& files, int num_threads);
+  TextEncoder(Parts parts, const io::WeightFiles& files, const Compute& compute);
   TextEncoder(const TextEncoder&) = delete;
   TextEncoder& operator=(const TextEncoder&) = delete;
 

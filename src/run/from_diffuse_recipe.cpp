@@ -16,6 +16,7 @@
 #include "infer/picture_coder.h"
 #include "models/autoencoder/autoencoder.h"
 #include "run/data_options.h"
+#include "run/from_recipe.h"
 
 namespace hearth::run {
 namespace {
@@ -63,18 +64,21 @@ fs::path autoencoder_of_classes(const recipe::Recipe& recipe, const models::Deno
   return folder;
 }
 
-tasks::OpenCoder coder_opener(const recipe::Recipe& recipe, const fs::path& folder) {
-  return [folder, num_threads = recipe::num_threads(recipe), memory = recipe.memory] {
-    return std::make_unique<infer::PictureCoder>(folder, num_threads, memory);
-  };
+/// Beside a training, whose plan has the GPU for itself.
+infer::Compute on_processor(const recipe::Recipe& recipe) {
+  return {.num_threads = recipe::num_threads(recipe)};
+}
+
+tasks::OpenCoder coder_opener(const fs::path& folder, const infer::Compute& compute, int64_t memory) {
+  return [=] { return std::make_unique<infer::PictureCoder>(folder, compute, memory); };
 }
 
 tasks::LatentSpace latent_space(const recipe::Recipe& recipe, const models::DenoiserConfig& model,
                                 const fs::path& folder) {
-  const infer::PictureCoder coder(folder, recipe::num_threads(recipe), 0);
+  const infer::PictureCoder coder(folder, on_processor(recipe), 0);
   coder.expect_channels(model.channels);
   latents_of(recipe);  // It refuses sizes that cannot be encoded.
-  return {.open_coder = coder_opener(recipe, folder),
+  return {.open_coder = coder_opener(folder, on_processor(recipe), recipe.memory),
           .hash = coder.hash(),
           .format = {.channels = model.channels, .factor = coder.factor(), .patch = model.patch},
           .pixels = recipe.data.image_size,
@@ -95,12 +99,13 @@ std::unique_ptr<tasks::PictureSet> open_labeled(const recipe::Recipe& recipe,
   return tasks::labeled_pictures(options);
 }
 
-infer::TextTranslatorOptions translator_options(const recipe::Recipe& recipe, const fs::path& model) {
+infer::TextTranslatorOptions translator_options(const recipe::Recipe& recipe, const fs::path& model,
+                                                const infer::Compute& compute) {
   const fs::path autoencoder = autoencoder_of(recipe);
   return {.model = model,
           .autoencoder = autoencoder.empty() ? model / kAutoencoder : autoencoder,
           .text_tokens = recipe.diffuse.text_tokens,
-          .num_threads = recipe::num_threads(recipe),
+          .compute = compute,
           .memory = recipe.memory};
 }
 
@@ -124,15 +129,16 @@ std::shared_ptr<const tasks::PictureSet> open_pictures(const recipe::Recipe& rec
         "expected diffuse.dropout=0 for data.kind=kohya, whose caches lack the empty caption, got {}; try "
         "diffuse.dropout=0",
         recipe.diffuse.dropout);
-  const infer::CaptionedPicturesOptions options{.folder = recipe.data.path,
-                                                .prior = recipe.diffuse.prior,
-                                                .prior_weight = recipe.diffuse.prior_weight,
-                                                .val_share = recipe.data.val_share,
-                                                .resolution = recipe.data.image_size.longer(),
-                                                .trigger = recipe.diffuse.trigger,
-                                                .cache = cache_folder(recipe.data),
-                                                .format = format,
-                                                .encoders = translator_options(recipe, recipe.model.path)};
+  const infer::CaptionedPicturesOptions options{
+      .folder = recipe.data.path,
+      .prior = recipe.diffuse.prior,
+      .prior_weight = recipe.diffuse.prior_weight,
+      .val_share = recipe.data.val_share,
+      .resolution = recipe.data.image_size.longer(),
+      .trigger = recipe.diffuse.trigger,
+      .cache = cache_folder(recipe.data),
+      .format = format,
+      .encoders = translator_options(recipe, recipe.model.path, on_processor(recipe))};
   return kind == kKohya ? infer::kohya_pictures(options) : infer::captioned_pictures(options);
 }
 
@@ -257,12 +263,13 @@ tasks::PictureMakerOptions picture_options(const recipe::Recipe& recipe) {
 std::unique_ptr<tasks::PictureTranslator> open_translator(const recipe::Recipe& recipe,
                                                           const fs::path& folder) {
   const models::DenoiserConfig model = denoise_format(recipe).model;
-  if (model.num_classes == 0) return infer::text_translator(translator_options(recipe, recipe.model.path));
+  if (model.num_classes == 0)
+    return infer::text_translator(translator_options(recipe, recipe.model.path, compute_of(recipe)));
   const fs::path autoencoder = autoencoder_of_classes(recipe, model);
   tasks::ClassTranslatorOptions options{.classes = classes_in(folder, model.num_classes),
                                         .num_classes = model.num_classes,
                                         .channels = model.channels};
-  if (!autoencoder.empty()) options.open_coder = coder_opener(recipe, autoencoder);
+  if (!autoencoder.empty()) options.open_coder = coder_opener(autoencoder, compute_of(recipe), recipe.memory);
   return tasks::class_translator(std::move(options));
 }
 

@@ -265,6 +265,12 @@ exec::Record record_of(recipe::Record record) {
   }
   return exec::Record::automatic;
 }
+exec::GpuWish gpu_of(const recipe::Recipe& recipe, int device) {
+  return {.device = recipe.device,
+          .number = device,
+          .reserve_bytes = recipe.reserve,
+          .record = record_of(recipe.record)};
+}
 
 }  // namespace
 
@@ -372,15 +378,15 @@ engine::EngineOptions engine_options(const recipe::Recipe& recipe, int device, i
                                             .activations = recipe.offload.activations},
                                 .passes_off = recipe.passes.off};
   std::erase(options.passes_off, "winograd");
-  if (recipe.device != recipe::kCpu) {
-    engine::use_gpu(options,
-                    {.device = recipe.device,
-                     .number = device,
-                     .reserve_bytes = recipe.reserve,
-                     .record = record_of(recipe.record)},
-                    when_of(recipe.self_test));
-  }
+  if (recipe.device != recipe::kCpu)
+    engine::use_gpu(options, gpu_of(recipe, device), when_of(recipe.self_test));
   return options;
+}
+
+infer::Compute compute_of(const recipe::Recipe& recipe) {
+  infer::Compute compute{.num_threads = recipe::num_threads(recipe), .self_test = when_of(recipe.self_test)};
+  if (recipe.device != recipe::kCpu) compute.gpu = gpu_of(recipe, 0);
+  return compute;
 }
 
 void check_first_weights(const recipe::Recipe& recipe) {

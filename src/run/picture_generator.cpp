@@ -117,6 +117,22 @@ void load_weights(engine::Engine& engine, const recipe::Recipe& recipe, const fs
   }
 }
 
+/// The latents of all pictures; the denoiser's memory is given back.
+std::vector<std::vector<float>> make_latents(const recipe::Recipe& recipe, const fs::path& model,
+                                             const PictureWish& wish,
+                                             const tasks::PictureMakerOptions& options,
+                                             const tasks::Condition& condition) {
+  engine::EngineOptions compiled = engine_options(recipe);
+  compiled.accumulate = 1;
+  compiled.optimizer.ema_decay = 0;
+  engine::Engine engine(compiled, {}, std::span(&options.batch, 1));
+  engine.initialize();
+  load_weights(engine, recipe, model);
+  const tasks::Noising noising(noising_options(recipe));
+  tasks::PictureMaker maker(engine, noising, options);
+  return maker.make(std::vector<tasks::Condition>(static_cast<size_t>(wish.count), condition), 0, wish.seed);
+}
+
 }  // namespace
 
 bool makes_pictures(const fs::path& model) {
@@ -127,29 +143,20 @@ bool makes_pictures(const fs::path& model) {
 std::vector<GeneratedPicture> generate_pictures(const fs::path& model, const PictureWish& wish) {
   const recipe::Recipe recipe = recipe_of(model, wish);
   tasks::PictureMakerOptions options = picture_options(recipe);
-  const auto translator = open_translator(recipe, model);
-  const std::vector<tasks::Condition> condition = translator->conditions(std::span(&wish.prompt, 1));
-  if (options.compares()) options.unconditional = translator->no_condition();
   options.batch = options.format.has_labels() ? std::min(wish.count, kMostRows) : 1;
   if (wish.solver) options.sampler.solver = *wish.solver;
-  engine::EngineOptions compiled = engine_options(recipe);
-  compiled.accumulate = 1;
-  compiled.optimizer.ema_decay = 0;
-  engine::Engine engine(compiled, {}, std::span(&options.batch, 1));
-  engine.initialize();
-  load_weights(engine, recipe, model);
-  const tasks::Noising noising(noising_options(recipe));
-  if (noising.is_flow() != (options.sampler.solver == tasks::Solver::euler)) {
+  const bool is_flow = tasks::Noising(noising_options(recipe)).is_flow();
+  if (is_flow != (options.sampler.solver == tasks::Solver::euler)) {
     user_error(
         "expected --solver {} for a model that was trained with objective {}, got another; try without",
-        noising.is_flow() ? "euler" : "ddim or dpm", recipe::name_of(recipe.train.objective));
+        is_flow ? "euler" : "ddim or dpm", recipe::name_of(recipe.train.objective));
   }
-  tasks::PictureMaker maker(engine, noising, options);
-  const std::vector<tasks::Condition> asked(static_cast<size_t>(wish.count), condition.front());
-  const Extent size = options.latents;
+  const auto translator = open_translator(recipe, model);
+  const tasks::Condition condition = translator->conditions(std::span(&wish.prompt, 1)).front();
+  if (options.compares()) options.unconditional = translator->no_condition();
   std::vector<GeneratedPicture> made;
-  for (const std::vector<float>& latents : maker.make(asked, 0, wish.seed)) {
-    GeneratedPicture one{.image = translator->picture(latents, size), .settings = {}};
+  for (const std::vector<float>& latents : make_latents(recipe, model, wish, options, condition)) {
+    GeneratedPicture one{.image = translator->picture(latents, options.latents), .settings = {}};
     one.settings = {{"prompt", wish.prompt},
                     {"seed", std::to_string(wish.seed + made.size())},
                     {"steps", std::to_string(recipe.diffuse.steps)},

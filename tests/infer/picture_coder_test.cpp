@@ -51,7 +51,9 @@ class Pictures : public testing::Test {
     hub::save_weights(engine, weights(), false);
   }
   fs::path weights() const { return folder_.path() / "diffusion_pytorch_model.safetensors"; }
-  PictureCoder coder(int64_t budget = 0) const { return PictureCoder(folder_.path(), 2, budget); }
+  PictureCoder coder(int64_t budget = 0) const {
+    return PictureCoder(folder_.path(), {.num_threads = 2}, budget);
+  }
 
   /// Sets every value of a tensor of the file.
   void fill(std::string_view name, float value) const {
@@ -70,7 +72,7 @@ class Pictures : public testing::Test {
           "z", {.dtype = DType::f32, .shape = {1, latents.height, latents.width, config.channels}});
       return ModelPart::Graph{.inputs = {z}, .outputs = {models::build_picture_decoder(builder, config, z)}};
     };
-    return ModelPart(grow, 2).memory_bytes();
+    return ModelPart(grow, {.num_threads = 2}).memory_bytes();
   }
 
   TemporaryFolder folder_;
@@ -108,6 +110,18 @@ TEST_F(Pictures, MeansAreShiftedAndScaled) {
   const data::Image image{
       .height = 4, .width = 4, .channels = 3, .pixels = std::vector<uint8_t>(4 * 4 * 3, 7)};
   EXPECT_THAT(coder().encode(image), testing::Each(2.5F));
+}
+
+TEST_F(Pictures, AreCodedOnAGpuAsOnTheProcessor) {
+  PictureCoder here = coder();
+  PictureCoder there(folder_.path(), {.gpu = exec::GpuWish{.device = "emulated"}}, 0);
+  data::Image image{.height = 8, .width = 8, .channels = 3};
+  for (int i = 0; i < 8 * 8 * 3; ++i) image.pixels.push_back(static_cast<uint8_t>(i * 37 % 256));
+  const std::vector<float> latents = here.encode(image);
+  EXPECT_THAT(there.encode(image), testing::Pointwise(testing::FloatNear(1e-4F), latents));
+  const std::vector<uint8_t> pixels = here.decode(latents, 2).pixels, coded = there.decode(latents, 2).pixels;
+  ASSERT_EQ(coded.size(), pixels.size());
+  for (size_t i = 0; i < pixels.size(); ++i) EXPECT_NEAR(coded[i], pixels[i], 1) << i;
 }
 
 TEST_F(Pictures, LatentsOfAnotherScaleHaveAnotherHash) {

@@ -36,7 +36,7 @@ class Captions : public testing::Test {
   Captions() { put_models(folder_.path(), 16, 3); }
   std::string refusal() const {
     try {
-      TextCoder(folder_.path(), 5, 1);
+      TextCoder(folder_.path(), 5, {.num_threads = 1});
     } catch (const UserError& error) {
       return error.what();
     }
@@ -47,7 +47,7 @@ class Captions : public testing::Test {
 };
 
 TEST_F(Captions, HaveHiddenStatesAndAPooledVector) {
-  TextCoder coder(folder_.path(), 5, 2);
+  TextCoder coder(folder_.path(), 5, {.num_threads = 2});
   EXPECT_EQ(coder.text_width(), 16);
   EXPECT_EQ(coder.pooled_width(), 8);
   EXPECT_EQ(coder.num_tokens(), 5);
@@ -62,8 +62,16 @@ TEST_F(Captions, HaveHiddenStatesAndAPooledVector) {
   EXPECT_NE(made[0].pooled, made[1].pooled);
 }
 
+TEST_F(Captions, AreEncodedOnAGpuAsOnTheProcessor) {
+  TextCoder here(folder_.path(), 5, {.num_threads = 2});
+  TextCoder there(folder_.path(), 5, {.gpu = exec::GpuWish{.device = "emulated"}});
+  const Encoded made = encode(here, {"a b"})[0], meant = encode(there, {"a b"})[0];
+  EXPECT_THAT(made.text, testing::Pointwise(testing::FloatNear(1e-4F), meant.text));
+  EXPECT_THAT(made.pooled, testing::Pointwise(testing::FloatNear(1e-4F), meant.pooled));
+}
+
 TEST_F(Captions, AreCutBeforeTheEndToken) {
-  TextCoder coder(folder_.path(), 5, 2);
+  TextCoder coder(folder_.path(), 5, {.num_threads = 2});
   const std::vector<Encoded> made = encode(coder, {"a b c d", "a b c d e", "a b c d e f g", "a b c d f"});
   EXPECT_EQ(made[0].text, made[1].text);
   EXPECT_EQ(made[0].text, made[2].text);
@@ -73,7 +81,7 @@ TEST_F(Captions, AreCutBeforeTheEndToken) {
 }
 
 TEST_F(Captions, ComeAloneAsTheyComeTogether) {
-  TextCoder coder(folder_.path(), 5, 2);
+  TextCoder coder(folder_.path(), 5, {.num_threads = 2});
   std::vector<std::string> captions;
   for (int i = 0; i < 200; ++i)
     captions.push_back(fmt::format("{} {}", static_cast<char>('a' + i % 10), i % 3));
@@ -83,11 +91,11 @@ TEST_F(Captions, ComeAloneAsTheyComeTogether) {
 }
 
 TEST_F(Captions, DependOnTheLastLayer) {
-  TextCoder coder(folder_.path(), 5, 2);
+  TextCoder coder(folder_.path(), 5, {.num_threads = 2});
   const Encoded before = encode(coder, {"a b"})[0];
   const uint64_t hash = coder.hash();
   put_t5(folder_.path() / "text_encoder_2", 16, 3, 0.5F);
-  TextCoder other(folder_.path(), 5, 2);
+  TextCoder other(folder_.path(), 5, {.num_threads = 2});
   EXPECT_NE(encode(other, {"a b"})[0].text, before.text);
   EXPECT_NE(other.hash(), hash);
 }
@@ -106,7 +114,7 @@ TEST_F(Captions, RefusesIdsBeyondTheTable) {
   TinyWeights weights;
   weights.add("text_model.embeddings.token_embedding.weight", {4, 8}, 1);
   weights.write(folder_.path() / "text_encoder/model.safetensors");
-  TextCoder coder(folder_.path(), 5, 1);
+  TextCoder coder(folder_.path(), 5, {.num_threads = 1});
   try {
     encode(coder, {"a c"});
     FAIL() << "encoded an id without a row";
@@ -121,7 +129,7 @@ TEST_F(Captions, RefusesIdsBeyondTheTable) {
 int64_t peak_of_encoding(const fs::path& folder) {
   const pid_t child = fork();
   if (child == 0) {
-    TextCoder coder(folder, 8, 1);
+    TextCoder coder(folder, 8, {.num_threads = 1});
     coder.encode(std::vector<std::string>{"a b"},
                  [](size_t, std::span<const float>, std::span<const float>) {});
     _exit(0);
@@ -139,8 +147,8 @@ TEST(CaptionMemory, HoldsOneLayerHoweverManyThereAre) {
   TemporaryFolder few, many;
   put_models(few.path(), kWidth, 2);
   put_models(many.path(), kWidth, 14);
-  const int64_t bytes = TextCoder(many.path(), 8, 1).memory_bytes();
-  EXPECT_EQ(bytes, TextCoder(few.path(), 8, 1).memory_bytes());
+  const int64_t bytes = TextCoder(many.path(), 8, {.num_threads = 1}).memory_bytes();
+  EXPECT_EQ(bytes, TextCoder(few.path(), 8, {.num_threads = 1}).memory_bytes());
   EXPECT_LT(bytes, 2 * kLayerBytes);
 #if !defined(HEARTH_ASAN) && !defined(__SANITIZE_THREAD__)
   EXPECT_LT(peak_of_encoding(many.path()), peak_of_encoding(few.path()) + kLayerBytes);
