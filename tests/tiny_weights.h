@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <list>
 #include <string>
@@ -49,9 +51,9 @@ inline void write_tiny_autoencoder(const fs::path& folder, int64_t channels, flo
                         const std::string& resize, int64_t inputs, int64_t outputs) {
     conv(name + ".conv_in", kWidth, inputs);
     for (int64_t level = 0; level < kLevels; ++level) {
-      const std::string block = name + "." + blocks + "." + std::to_string(level);
-      for (int64_t layer = 0; layer < layers; ++layer) resnet(block + ".resnets." + std::to_string(layer));
-      if (level + 1 < kLevels) conv(block + "." + resize + ".0.conv", kWidth, kWidth);
+      const std::string block = fmt::format("{}.{}.{}", name, blocks, level);
+      for (int64_t layer = 0; layer < layers; ++layer) resnet(fmt::format("{}.resnets.{}", block, layer));
+      if (level + 1 < kLevels) conv(fmt::format("{}.{}.0.conv", block, resize), kWidth, kWidth);
     }
     for (const char* number : {"0", "1"}) resnet(name + ".mid_block.resnets." + number);
     norm(name + ".conv_norm_out");
